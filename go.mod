@@ -1,0 +1,3 @@
+module github.com/isotone/isotone
+
+go 1.26
