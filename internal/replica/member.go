@@ -1,0 +1,263 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/isotone/isotone/internal/oracle"
+)
+
+// Hello is what a node says of itself when it connects to another. The peer
+// package's hello has the same fields.
+type Hello struct {
+	ClusterID   uint64 // 0 while unknown
+	NodeID      uint64
+	Incarnation uint64 // of the data directory
+	Boot        uint64 // how often the directory was opened
+	Session     uint64 // of the process
+	VotersHash  uint64 // of the initial voters' IDs; 0 for a node that joins later
+	Term        uint64 // on disk
+	LastIndex   uint64 // on disk
+	ClientAddr  string
+}
+
+// Refusal says why a peer is not let in. The codes are part of the peer protocol.
+type Refusal struct {
+	Code    RefusalCode
+	Message string
+}
+
+// RefusalCode is the reason of a refusal.
+type RefusalCode string
+
+const (
+	// RefusedCluster: it belongs to another cluster, or was set up with other PEERS.
+	RefusedCluster RefusalCode = "wrong_cluster"
+	// RefusedMember: its node ID is no member of the cluster.
+	RefusedMember RefusalCode = "not_member"
+	// RefusedWiped: its data directory is not the one this member began with.
+	RefusedWiped RefusalCode = "wiped"
+	// RefusedStale: its data directory is an older copy.
+	RefusedStale RefusalCode = "stale"
+	// RefusedCloned: another process runs from a copy of the same directory.
+	RefusedCloned RefusalCode = "cloned"
+)
+
+// IsFinal reports whether a node that was refused for this reason by a member of its
+// own cluster must stop: its own disk is not what it once promised on (I6).
+func (c RefusalCode) IsFinal() bool {
+	return c == RefusedWiped || c == RefusedStale || c == RefusedCloned
+}
+
+// Error returns "code: message".
+func (e *Refusal) Error() string { return string(e.Code) + ": " + e.Message }
+
+// peerView is what this process knows of a peer from its own dealings with it.
+type peerView struct {
+	hello Hello // latest admitted; zero if none
+	// term is the highest term in which the peer promised something durable.
+	term uint64
+}
+
+func (r *Replica) peer(id uint64) *peerView {
+	p := r.peers[id]
+	if p == nil {
+		p = &peerView{}
+		r.peers[id] = p
+	}
+	return p
+}
+
+// Hello returns what this node says of itself now.
+func (r *Replica) Hello() Hello {
+	h := r.cfg.Self
+	if r.state.ClusterID != 0 {
+		h.ClusterID = r.state.ClusterID
+	}
+	h.Term, h.LastIndex = r.durable.term, r.durable.index
+	return h
+}
+
+// promised notes the term in which a peer granted a vote or acknowledged entries.
+// Both are sent only once they are on the peer's disk.
+func (r *Replica) promised(m *raftpb.Message) {
+	if !m.GetReject() && m.GetFrom() != r.cfg.Self.NodeID {
+		p := r.peer(m.GetFrom())
+		p.term = max(p.term, m.GetTerm())
+	}
+}
+
+// Admit decides whether a peer with this hello may take part (I6). It compares with
+// the replicated member record, and with what the peer promised to this process.
+func (r *Replica) Admit(h Hello) *Refusal {
+	self := r.Hello()
+	switch {
+	case h.ClusterID != 0 && self.ClusterID != 0 && h.ClusterID != self.ClusterID:
+		return refuse(RefusedCluster, "node %d has data of cluster %016x, this is cluster %016x; give it a data directory of its own",
+			h.NodeID, h.ClusterID, self.ClusterID)
+	case (h.ClusterID == 0 || self.ClusterID == 0) && h.VotersHash != 0 && self.VotersHash != 0 && h.VotersHash != self.VotersHash:
+		return refuse(RefusedCluster, "node %d was started with other node IDs in PEERS than node %d; all initial members need the same list",
+			h.NodeID, self.NodeID)
+	}
+	m, ok := r.state.Member(h.NodeID)
+	if !ok {
+		if r.applied == 0 {
+			return nil // this node has just joined and knows no members yet
+		}
+		return refuse(RefusedMember, "node %d is no member of this cluster; add it first", h.NodeID)
+	}
+	p := r.peer(h.NodeID)
+	for _, known := range []Hello{{Incarnation: m.Incarnation, Boot: m.Boot, Session: m.Session}, p.hello} {
+		if refusal := compareHello(h, known); refusal != nil {
+			return refusal
+		}
+	}
+	if index := max(m.Durable, r.acknowledged(h.NodeID)); h.LastIndex < index || h.Term < p.term {
+		return refuse(RefusedStale, "node %d comes back with log index %d and term %d, but once confirmed index %d and term %d: "+
+			"its data directory is an older copy; move it away and add the node under a new ID", h.NodeID, h.LastIndex, h.Term, index, p.term)
+	}
+	return nil
+}
+
+// compareHello compares a hello with an earlier one of the same node ID.
+func compareHello(h, known Hello) *Refusal {
+	switch {
+	case known.Incarnation == 0:
+		return nil
+	case h.Incarnation != known.Incarnation:
+		return refuse(RefusedWiped, "node %d has another data directory (%016x) than it began with (%016x): it was wiped or replaced; "+
+			"bring the old directory back, or add the node under a new ID", h.NodeID, h.Incarnation, known.Incarnation)
+	case h.Boot < known.Boot:
+		return refuse(RefusedStale, "node %d says this is start %d of its data directory, but start %d was seen: "+
+			"the directory is an older copy; move it away and add the node under a new ID", h.NodeID, h.Boot, known.Boot)
+	case h.Boot == known.Boot && h.Session != known.Session:
+		return refuse(RefusedCloned, "two processes run as node %d from copies of one data directory; stop one for good", h.NodeID)
+	}
+	return nil
+}
+
+func refuse(code RefusalCode, format string, args ...any) *Refusal {
+	return &Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// acknowledged is the committed index that a peer is known, to a leader, to hold on
+// disk.
+func (r *Replica) acknowledged(id uint64) uint64 {
+	if r.role != raft.StateLeader {
+		return 0
+	}
+	for _, d := range r.durableIndexes() {
+		if d.ID == id {
+			return d.Index
+		}
+	}
+	return 0
+}
+
+// greet notes an admitted peer.
+func (r *Replica) greet(h Hello) {
+	r.peer(h.NodeID).hello = h
+	r.registerPeers()
+}
+
+// registerPeers proposes, as leader, the member records that differ from what their
+// nodes say of themselves, this node's own among them.
+func (r *Replica) registerPeers() {
+	if r.role != raft.StateLeader {
+		return
+	}
+	r.register(r.cfg.Self)
+	for _, m := range r.state.Members {
+		if p := r.peers[m.ID]; p != nil && p.hello.NodeID != 0 {
+			r.register(p.hello)
+		}
+	}
+}
+
+func (r *Replica) register(h Hello) {
+	m, ok := r.state.Member(h.NodeID)
+	if !ok || m.Boot == h.Boot && m.Session == h.Session && m.ClientAddr == h.ClientAddr && m.Incarnation == h.Incarnation {
+		return
+	}
+	m.Incarnation, m.Boot, m.Session, m.ClientAddr = h.Incarnation, h.Boot, h.Session, h.ClientAddr
+	m.PeerAddr, m.Durable = "", 0
+	c := oracle.Command{Kind: oracle.KindRegister, Member: m}
+	_ = r.raw.Propose(c.Append(nil)) // the next epoch tries again
+}
+
+// MemberChange is one change of membership.
+type MemberChange struct {
+	Kind MemberChangeKind
+	// Member needs its ID, and to be added its PeerAddr.
+	Member oracle.Member
+}
+
+// MemberChangeKind says what a [MemberChange] does.
+type MemberChangeKind uint8
+
+const (
+	// AddVoter makes a new node or a learner a voter.
+	AddVoter MemberChangeKind = iota + 1
+	// AddLearner makes a new node a learner.
+	AddLearner
+	// Remove takes a member out. Its ID must never be used again.
+	Remove
+)
+
+// change proposes a change of membership.
+func (r *Replica) change(c MemberChange) {
+	if r.role != raft.StateLeader {
+		return
+	}
+	var kind raftpb.ConfChangeType
+	switch c.Kind {
+	case AddVoter:
+		kind = raftpb.ConfChangeAddNode
+	case AddLearner:
+		kind = raftpb.ConfChangeAddLearnerNode
+	case Remove:
+		kind = raftpb.ConfChangeRemoveNode
+	default:
+		panic("replica: a membership change of unknown kind")
+	}
+	_ = r.raw.ProposeConfChange(&raftpb.ConfChangeV2{
+		Changes: []*raftpb.ConfChangeSingle{{Type: kind.Enum(), NodeId: new(c.Member.ID)}},
+		Context: oracle.AppendMember(nil, c.Member),
+	})
+}
+
+// applyChange carries out a committed change of membership.
+func (r *Replica) applyChange(e *raftpb.Entry) error {
+	cc := &raftpb.ConfChangeV2{}
+	if e.GetType() == raftpb.EntryConfChange {
+		return fmt.Errorf("a membership change of the first kind, which this version never writes")
+	}
+	if err := proto.Unmarshal(e.GetData(), cc); err != nil {
+		return fmt.Errorf("membership change: %w", err)
+	}
+	if len(cc.GetChanges()) > 0 {
+		m, err := oracle.DecodeMember(cc.GetContext())
+		if err != nil {
+			return fmt.Errorf("membership change: %w", err)
+		}
+		if cc.GetChanges()[0].GetType() == raftpb.ConfChangeRemoveNode {
+			r.state.RemoveMember(m.ID)
+			delete(r.peers, m.ID)
+		} else {
+			r.state.AddMember(m)
+		}
+	}
+	r.conf = r.raw.ApplyConfChange(cc)
+	r.effects.Changed = true
+	r.observe()
+	return nil
+}
+
+// isLearner reports whether id is a learner.
+func (r *Replica) isLearner(id uint64) bool {
+	return slices.Contains(r.conf.GetLearners(), id) || slices.Contains(r.conf.GetLearnersNext(), id)
+}

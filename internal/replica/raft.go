@@ -1,0 +1,203 @@
+package replica
+
+import (
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone/internal/oracle"
+)
+
+// receive steps one message from a peer.
+func (r *Replica) receive(m *raftpb.Message) {
+	switch m.GetType() {
+	case raftpb.MsgVote, raftpb.MsgPreVote:
+		// A lease rests on votes that are not granted for one election timeout, and a
+		// node that restarted has forgotten what it acknowledged (I5). The same wait
+		// lets every reachable peer refuse a directory that was wiped or set back
+		// before it can do harm (I6).
+		if r.ticks < electionTicks {
+			return
+		}
+	case raftpb.MsgAppResp, raftpb.MsgVoteResp:
+		r.promised(m)
+	}
+	// An error means that the message was of no use, which Raft tolerates.
+	_ = r.raw.Step(m)
+	if !r.isHot(m) {
+		r.observe()
+	}
+}
+
+// isHot reports whether m can change neither term nor role nor leader: the answers
+// that a leader gets in its own term. Asking Raft for its status after each of them
+// would cost more than the message.
+func (r *Replica) isHot(m *raftpb.Message) bool {
+	return r.role == raft.StateLeader && m.GetTerm() == r.term &&
+		(m.GetType() == raftpb.MsgHeartbeatResp || m.GetType() == raftpb.MsgAppResp)
+}
+
+// observe notices a change of term, role or leader, and drops everything volatile
+// with it (I2). It is called after every call of Raft that may bring one, so that no
+// change can hide between two turns.
+func (r *Replica) observe() {
+	st := r.raw.BasicStatus()
+	term, role, lead := st.HardState.GetTerm(), st.RaftState, st.Lead
+	if term == r.term && role == r.role && lead == r.lead {
+		return
+	}
+	if lead != r.lead && lead != raft.None {
+		r.counters.Elections++
+	}
+	kept := term == r.term && role == r.role
+	r.term, r.role, r.lead = term, role, lead
+	r.effects.Changed = true
+	if kept {
+		return
+	}
+	r.counters.RoundsFailed += uint64(len(r.queue.rounds))
+	r.leading = leading{}
+	r.failAll(r.unserved())
+	if role == raft.StateLeader {
+		r.reserve()
+	}
+}
+
+// drain carries out what Raft has ready until there is nothing left.
+func (r *Replica) drain() {
+	for r.raw.HasReady() && r.effects.Fatal == nil {
+		rd := r.raw.Ready()
+		r.observe()
+		for _, rs := range rd.ReadStates {
+			r.confirm(rs.RequestCtx)
+		}
+		for _, m := range rd.Messages {
+			switch m.GetTo() {
+			case raft.LocalAppendThread:
+				r.write(m)
+			case raft.LocalApplyThread:
+				r.apply(m)
+			default:
+				r.effects.Send = append(r.effects.Send, m)
+			}
+		}
+	}
+}
+
+// write turns Raft's append message into a Write.
+func (r *Replica) write(m *raftpb.Message) {
+	w := &Write{Entries: m.GetEntries(), Snapshot: m.GetSnapshot(), responses: m.GetResponses()}
+	if m.Term != nil || m.Vote != nil || m.Commit != nil {
+		w.HardState = &raftpb.HardState{Term: new(m.GetTerm()), Vote: new(m.GetVote()), Commit: new(m.GetCommit())}
+	}
+	if w.Snapshot == nil {
+		w.Compact = r.compact
+	}
+	r.compact = nil // a snapshot from the leader is newer than one of our own
+	if r.naming {
+		w.ClusterID, r.naming = r.state.ClusterID, false
+	}
+	r.effects.Writes = append(r.effects.Writes, w)
+}
+
+// persisted takes a durable write into the log that Raft reads, and releases the
+// messages that waited for it.
+func (r *Replica) persisted(w *Write) {
+	if w.Snapshot != nil {
+		if err := r.persistedSnapshot(w.Snapshot); err != nil {
+			r.effects.Fatal = err
+			return
+		}
+	}
+	if len(w.Entries) > 0 {
+		if err := r.log.Append(w.Entries); err != nil {
+			panic(fmt.Sprintf("replica: append durable entries: %v", err))
+		}
+		r.durable.index = w.Entries[len(w.Entries)-1].GetIndex()
+	}
+	if w.HardState != nil {
+		r.durable.term = w.HardState.GetTerm()
+	}
+	for _, m := range w.responses {
+		if m.GetTo() != r.cfg.Self.NodeID {
+			r.effects.Send = append(r.effects.Send, m)
+			continue
+		}
+		_ = r.raw.Step(m)
+		r.observe()
+	}
+}
+
+func (r *Replica) persistedSnapshot(s *raftpb.Snapshot) error {
+	if err := r.log.ApplySnapshot(s); err != nil {
+		// Raft overtook it: a newer one is already here.
+		return nil
+	}
+	r.durable.index = s.GetMetadata().GetIndex()
+	if s.GetMetadata().GetIndex() <= r.applied {
+		return nil
+	}
+	named := r.state.ClusterID
+	if err := r.restore(s); err != nil {
+		return err
+	}
+	r.naming = r.naming || r.state.ClusterID != named
+	return nil
+}
+
+// apply carries out committed entries and tells Raft so.
+func (r *Replica) apply(m *raftpb.Message) {
+	for _, e := range m.GetEntries() {
+		if err := r.applyEntry(e); err != nil {
+			r.effects.Fatal = fmt.Errorf("replica: log entry %d of term %d: %w", e.GetIndex(), e.GetTerm(), err)
+			return
+		}
+		r.applied = e.GetIndex()
+	}
+	for _, resp := range m.GetResponses() {
+		_ = r.raw.Step(resp)
+	}
+	r.observe()
+	r.snapshot()
+}
+
+func (r *Replica) applyEntry(e *raftpb.Entry) error {
+	switch e.GetType() {
+	case raftpb.EntryConfChange, raftpb.EntryConfChangeV2:
+		return r.applyChange(e)
+	}
+	if len(e.GetData()) == 0 {
+		return nil // the entry with which a leader opens its term
+	}
+	c, err := oracle.DecodeCommand(e.GetData())
+	if err != nil {
+		return err
+	}
+	floor, named := r.state.Ceiling, r.state.ClusterID
+	r.state.Apply(c)
+	r.naming = r.naming || r.state.ClusterID != named
+	switch c.Kind {
+	case oracle.KindReserve:
+		r.reserved(e.GetTerm(), floor)
+	case oracle.KindName, oracle.KindRegister:
+		r.effects.Changed = true
+	}
+	return nil
+}
+
+// snapshot compacts the log when enough of it was applied. The last entries stay in
+// memory for members that are only a little behind.
+func (r *Replica) snapshot() {
+	if r.applied < r.snapshotted+r.cfg.SnapshotEvery {
+		return
+	}
+	s, err := r.log.CreateSnapshot(r.applied, r.conf, r.state.Append(nil))
+	if err != nil {
+		panic(fmt.Sprintf("replica: snapshot at applied index %d: %v", r.applied, err))
+	}
+	if err := r.log.Compact(r.applied - r.cfg.SnapshotEvery/2); err != nil {
+		panic(fmt.Sprintf("replica: compact: %v", err))
+	}
+	r.compact, r.snapshotted = s, r.applied
+}

@@ -1,0 +1,263 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone/internal/oracle"
+)
+
+// Raft's timing in ticks. The election timeout is drawn anew each time from
+// [electionTicks, 2·electionTicks), as DESIGN fixes it.
+const (
+	electionTicks  = 20
+	heartbeatTicks = 1
+)
+
+// Limits of what Raft may hold in memory or put in one message. Our entries are
+// some 100 bytes and ten a second, so these bind only when a member is far behind.
+const (
+	messageBytesMax     = 64 << 10
+	uncommittedBytesMax = 1 << 20
+	inflightMessagesMax = 64
+)
+
+// reserveIntervals is how many epoch intervals ahead of the clock a reservation
+// reaches: time goes on through that many slow commits in a row before it holds.
+const reserveIntervals = 4
+
+// Config sets up a Replica. The zero value of a field means what its comment says.
+type Config struct {
+	// Self is what this node says of itself to others. NodeID, Incarnation and
+	// Session must not be 0.
+	Self Hello
+	// HardState, Snapshot and Entries are what storage recovered; nil for a node
+	// that joins an existing cluster with an empty directory.
+	HardState *raftpb.HardState
+	Snapshot  *raftpb.Snapshot
+	Entries   []*raftpb.Entry
+	// ClusterSeed names the cluster if this node is the first to lead it. Random,
+	// not 0.
+	ClusterSeed uint64
+	// EpochTicks is how many ticks one epoch lasts, at least 1. It is also how often
+	// the ceiling is extended.
+	EpochTicks int
+	// EpochInterval is the length of one epoch. 0 means that time follows the clock
+	// at every batch; EpochTicks then still paces the reservations.
+	EpochInterval time.Duration
+	// TickInterval is the length of one tick.
+	TickInterval time.Duration
+	// ReservationsMissedMax is how many reservations in a row may be late before the
+	// leader hands its leadership on; at least 1.
+	ReservationsMissedMax int
+	// QueueMax is how many requests may wait for a round; at least 1. Beyond it they
+	// are answered with isotone.ErrOverloaded.
+	QueueMax int
+	// RequestTicks is how long a request may wait before it is answered with
+	// isotone.ErrDeadlineExceeded; at least 1.
+	RequestTicks int
+	// SnapshotEvery is how many applied entries lie between two snapshots; at least 2.
+	SnapshotEvery uint64
+	// Log receives Raft's own log lines.
+	Log raft.Logger
+}
+
+// Validate lists every fault of c.
+func (c *Config) Validate() error {
+	var faults []error
+	positive := func(name string, ok bool) {
+		if !ok {
+			faults = append(faults, fmt.Errorf("replica: %s is out of range", name))
+		}
+	}
+	positive("Self.NodeID", c.Self.NodeID != 0)
+	positive("Self.Incarnation", c.Self.Incarnation != 0)
+	positive("Self.Session", c.Self.Session != 0)
+	positive("ClusterSeed", c.ClusterSeed != 0)
+	positive("EpochTicks", c.EpochTicks > 0)
+	positive("EpochInterval", c.EpochInterval >= 0)
+	positive("TickInterval", c.TickInterval > 0)
+	positive("ReservationsMissedMax", c.ReservationsMissedMax > 0)
+	positive("QueueMax", c.QueueMax > 0)
+	positive("RequestTicks", c.RequestTicks > 0)
+	positive("SnapshotEvery", c.SnapshotEvery > 1)
+	positive("Log", c.Log != nil)
+	return errors.Join(faults...)
+}
+
+// Replica is one member's Raft state, its copy of the oracle's state, and, while it
+// leads, the allocator and the requests that wait.
+type Replica struct {
+	cfg     Config
+	raw     *raft.RawNode
+	log     *raft.MemoryStorage // what is durable, for Raft to read
+	state   oracle.State
+	conf    *raftpb.ConfState
+	applied uint64
+	durable position // what this node holds on disk
+	naming  bool     // the cluster's name has to go to disk with the next write
+	// compact is a snapshot of our own that goes to disk with the next write;
+	// snapshotted is the index of the latest one, whoever made it.
+	compact     *raftpb.Snapshot
+	snapshotted uint64
+
+	now   uint64
+	mono  time.Duration
+	ticks uint64 // since the start of the process
+
+	// peers holds what this process knows of each peer from its own dealings.
+	peers map[uint64]*peerView
+
+	// term, role and lead are as last observed; everything in leading belongs to
+	// exactly this term and role.
+	term    uint64
+	role    raft.StateType
+	lead    uint64
+	leading leading
+	queue   queue
+
+	counters Counters
+	effects  Effects
+}
+
+// position is a place in a log.
+type position struct{ term, index uint64 }
+
+// leading is the volatile state of one leader in one term. It is dropped as a whole
+// on every change of term or role (I2).
+type leading struct {
+	alloc oracle.Allocator
+	// reserving is set while a reservation is on its way.
+	reserving bool
+	// missed counts the reservations in a row that were not applied in time.
+	missed int
+	// sinceEpoch counts ticks since the last epoch began.
+	sinceEpoch int
+}
+
+// Counters only grow.
+type Counters struct {
+	Reservations       uint64 // applied, as leader
+	ReservationsFailed uint64 // late or dropped, as leader
+	RoundsFailed       uint64 // given up by a change of term or role
+	Elections          uint64 // changes of leader seen
+	Expired            uint64 // requests whose time ran out
+	Overloaded         uint64 // requests refused because the queue was full
+}
+
+// New builds a replica from what storage recovered. It returns an error if the
+// configuration is wrong or what was recovered cannot be decoded.
+func New(cfg Config) (*Replica, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	r := &Replica{
+		cfg:   cfg,
+		log:   raft.NewMemoryStorage(),
+		conf:  &raftpb.ConfState{},
+		peers: map[uint64]*peerView{},
+		queue: queue{max: cfg.QueueMax},
+	}
+	if err := r.recover(); err != nil {
+		return nil, err
+	}
+	raw, err := raft.NewRawNode(&raft.Config{
+		ID:                        cfg.Self.NodeID,
+		ElectionTick:              electionTicks,
+		HeartbeatTick:             heartbeatTicks,
+		Storage:                   r.log,
+		Applied:                   r.applied,
+		AsyncStorageWrites:        true,
+		MaxSizePerMsg:             messageBytesMax,
+		MaxUncommittedEntriesSize: uncommittedBytesMax,
+		MaxInflightMsgs:           inflightMessagesMax,
+		CheckQuorum:               true,
+		PreVote:                   true,
+		ReadOnlyOption:            raft.ReadOnlySafe,
+		// A reservation must be proposed by the leader that will issue from it.
+		DisableProposalForwarding: true,
+		// Without it a removed leader would take a cluster of one other voter for a
+		// cluster of itself, and confirm its own rounds.
+		StepDownOnRemoval: true,
+		Logger:            cfg.Log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("replica: start raft: %w", err)
+	}
+	r.raw = raw
+	r.observe()
+	if r.isSingleton() {
+		// Nobody else can hold a vote or a lease: there is nothing to wait for.
+		if err := raw.Campaign(); err != nil {
+			return nil, fmt.Errorf("replica: campaign alone: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// recover fills the log and the oracle's state from the configuration.
+func (r *Replica) recover() error {
+	if s := r.cfg.Snapshot; s != nil {
+		if err := r.restore(s); err != nil {
+			return err
+		}
+		if err := r.log.ApplySnapshot(s); err != nil {
+			return fmt.Errorf("replica: recovered snapshot: %w", err)
+		}
+	}
+	if r.cfg.HardState != nil {
+		if err := r.log.SetHardState(r.cfg.HardState); err != nil {
+			return fmt.Errorf("replica: recovered hard state: %w", err)
+		}
+		r.durable.term = r.cfg.HardState.GetTerm()
+	}
+	if err := r.log.Append(r.cfg.Entries); err != nil {
+		return fmt.Errorf("replica: recovered log: %w", err)
+	}
+	last, err := r.log.LastIndex()
+	if err != nil {
+		return fmt.Errorf("replica: recovered log: %w", err)
+	}
+	r.durable.index = last
+	r.cfg.HardState, r.cfg.Snapshot, r.cfg.Entries = nil, nil, nil
+	return nil
+}
+
+// restore replaces the oracle's state by a snapshot's.
+func (r *Replica) restore(s *raftpb.Snapshot) error {
+	state, err := oracle.DecodeState(s.GetData())
+	if err != nil {
+		return fmt.Errorf("replica: snapshot at index %d: %w", s.GetMetadata().GetIndex(), err)
+	}
+	r.state = state
+	r.conf = s.GetMetadata().GetConfState()
+	r.applied = s.GetMetadata().GetIndex()
+	r.snapshotted = r.applied
+	r.effects.Changed = true
+	return nil
+}
+
+func (r *Replica) isSingleton() bool {
+	return len(r.conf.GetVoters()) == 1 && r.conf.GetVoters()[0] == r.cfg.Self.NodeID && len(r.conf.GetVotersOutgoing()) == 0
+}
+
+// Bootstrap returns the first snapshot of a new cluster. All initial members must
+// be given the same members; each starts its empty directory with the result.
+func Bootstrap(members []oracle.Member) *raftpb.Snapshot {
+	state := oracle.State{}
+	conf := &raftpb.ConfState{}
+	for _, m := range members {
+		state.AddMember(oracle.Member{ID: m.ID, PeerAddr: m.PeerAddr})
+	}
+	for _, m := range state.Members {
+		conf.Voters = append(conf.Voters, m.ID)
+	}
+	return &raftpb.Snapshot{
+		Data:     state.Append(nil),
+		Metadata: &raftpb.SnapshotMetadata{ConfState: conf, Index: new(uint64(1)), Term: new(uint64(1))},
+	}
+}

@@ -1,0 +1,113 @@
+package replica
+
+import (
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/isotone/isotone/internal/oracle"
+)
+
+// tick lets one tick pass: for Raft, for the epoch, for requests that wait.
+func (r *Replica) tick() {
+	r.ticks++
+	r.raw.Tick()
+	r.observe()
+	r.expire()
+	if r.role != raft.StateLeader {
+		return
+	}
+	r.leading.sinceEpoch++
+	if r.leading.sinceEpoch >= r.cfg.EpochTicks {
+		r.leading.sinceEpoch = 0
+		r.leading.alloc.Advance(r.now)
+		r.reserve()
+		r.registerPeers()
+	}
+}
+
+// reserve proposes a higher ceiling. At most one reservation is on its way: in its
+// own term a leader's entries cannot get lost, only late.
+func (r *Replica) reserve() {
+	l := &r.leading
+	if l.reserving {
+		r.missedReservation()
+		return
+	}
+	c := oracle.Command{Kind: oracle.KindReserve, Target: r.target(), Durable: r.durableIndexes()}
+	if err := r.raw.Propose(c.Append(nil)); err != nil {
+		r.missedReservation() // a transfer is under way, or the log is full
+		return
+	}
+	l.reserving = true
+	if r.state.ClusterID == 0 {
+		name := oracle.Command{Kind: oracle.KindName, ClusterID: r.cfg.ClusterSeed}
+		_ = r.raw.Propose(name.Append(nil)) // the next epoch tries again
+	}
+}
+
+// target is the ceiling to ask for: a few intervals ahead of the clock.
+func (r *Replica) target() uint64 {
+	interval := uint64(r.cfg.EpochTicks) * uint64(r.cfg.TickInterval)
+	return min(r.now, oracle.CeilingMax) + reserveIntervals*interval
+}
+
+// durableIndexes says which committed entries each member is known to hold on disk.
+// Entries that are not committed may still be overwritten and promise nothing.
+func (r *Replica) durableIndexes() []oracle.Durable {
+	commit := r.raw.BasicStatus().HardState.GetCommit()
+	list := make([]oracle.Durable, 0, len(r.state.Members))
+	r.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if i := min(pr.Match, commit); i > 0 {
+			list = append(list, oracle.Durable{ID: id, Index: i})
+		}
+	})
+	return list
+}
+
+func (r *Replica) missedReservation() {
+	r.counters.ReservationsFailed++
+	r.leading.missed++
+	if r.leading.missed >= r.cfg.ReservationsMissedMax {
+		r.leading.missed = 0
+		r.transfer()
+	}
+}
+
+// reserved is called when a reservation was applied; floor is the ceiling before it.
+// Only one of this node's own current term opens the allocator (I2).
+func (r *Replica) reserved(term, floor uint64) {
+	if r.role != raft.StateLeader || term != r.term {
+		return
+	}
+	l := &r.leading
+	l.reserving, l.missed = false, 0
+	r.counters.Reservations++
+	switch {
+	case l.alloc.IsOpen():
+		l.alloc.Extend(r.state.Ceiling)
+	case floor < r.state.Ceiling:
+		l.alloc.Open(floor, r.state.Ceiling)
+		l.alloc.Advance(r.now)
+		r.effects.Changed = true
+		r.registerPeers()
+	}
+}
+
+// transfer hands the leadership to the voter whose log is longest.
+func (r *Replica) transfer() {
+	if r.role != raft.StateLeader {
+		return
+	}
+	var best, match uint64
+	r.raw.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
+		if id == r.cfg.Self.NodeID || kind == raft.ProgressTypeLearner || !pr.RecentActive {
+			return
+		}
+		if best == 0 || pr.Match > match {
+			best, match = id, pr.Match
+		}
+	})
+	if best != 0 {
+		r.raw.TransferLeader(best)
+	}
+}

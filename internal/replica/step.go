@@ -1,0 +1,141 @@
+package replica
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone"
+)
+
+// Input is what one turn of the loop collected. All fields are optional but the
+// clocks. The replica works through it in the order of the fields.
+type Input struct {
+	// Now is the wall clock, unix nanoseconds. It may do anything: stall, jump
+	// forward, go back.
+	Now uint64
+	// Mono is a clock that never goes back and runs through suspend
+	// (CLOCK_BOOTTIME), since any fixed moment.
+	Mono time.Duration
+	// Persisted holds writes of earlier Effects that are durable now, in the order
+	// in which they were given out.
+	Persisted []*Write
+	// Messages come from peers that were admitted, in order for each peer.
+	Messages []*raftpb.Message
+	// Hellos are peers whose handshake was admitted since the last turn.
+	Hellos []Hello
+	// Ticks is how many Raft ticks passed, normally 0 or 1.
+	Ticks int
+	// Requests arrived since the last turn.
+	Requests []Request
+	// Transfer asks the leader to hand its leadership to another voter.
+	Transfer bool
+	// Change proposes a change of membership. Only a leader can; elsewhere it is
+	// dropped.
+	Change *MemberChange
+}
+
+// Request is a batch of timestamp requests that arrived together. The replica owns
+// the slices until it returns the Token in an [Answer].
+type Request struct {
+	// Token means something to the caller only.
+	Token uint64
+	Mode  isotone.ReadMode
+	// Counts are the numbers of timestamps wanted, each 1 to isotone.RangeCountMax.
+	Counts []uint64
+	// Ranges is as long as Counts and receives the answers.
+	Ranges []isotone.Range
+}
+
+// Answer says that the request with this token is done.
+type Answer struct {
+	Token uint64
+	// Err is nil when the request's Ranges are set.
+	Err *isotone.Error
+}
+
+// Effects is what the caller has to do. It belongs to the replica and is valid
+// until the next call of Step.
+type Effects struct {
+	// Send holds messages for other members. Losing one is harmless.
+	Send []*raftpb.Message
+	// Writes are to be made durable in this order, and returned in
+	// Input.Persisted. They may be saved together.
+	Writes []*Write
+	// Answers belong to requests of this or earlier turns.
+	Answers []Answer
+	// Rounds are those confirmed in this turn.
+	Rounds []Round
+	// Changed is set when anything that [Replica.Status] returns, but Time and
+	// Ceiling, may have changed.
+	Changed bool
+	// Fatal ends the node: it met something in the replicated log that it cannot
+	// carry out, and must not guess.
+	Fatal error
+}
+
+// Round describes a confirmed round.
+type Round struct {
+	// Requests is how many requests it answered.
+	Requests int
+	// Timestamps is how many timestamps it issued.
+	Timestamps uint64
+	// Took is the time from its start to its confirmation.
+	Took time.Duration
+}
+
+// Write is what has to become durable, in one transaction, before its messages may
+// be sent. The caller returns it in Input.Persisted after that.
+type Write struct {
+	// HardState is nil when unchanged.
+	HardState *raftpb.HardState
+	// Entries replace everything in the log from the first one's index on.
+	Entries []*raftpb.Entry
+	// Snapshot came from the leader and replaces the whole log.
+	Snapshot *raftpb.Snapshot
+	// Compact is this replica's own snapshot: the log up to its index can go.
+	Compact *raftpb.Snapshot
+	// ClusterID, when not 0, is the name of the cluster, to be kept beside the
+	// identity of the directory.
+	ClusterID uint64
+
+	// responses are released by durability: to this node, or to others.
+	responses []*raftpb.Message
+}
+
+func (e *Effects) reset() {
+	clear(e.Send)
+	clear(e.Writes)
+	*e = Effects{Send: e.Send[:0], Writes: e.Writes[:0], Answers: e.Answers[:0], Rounds: e.Rounds[:0]}
+}
+
+// Step works through one input. The returned effects are valid until the next call.
+func (r *Replica) Step(in *Input) *Effects {
+	r.effects.reset()
+	r.now, r.mono = in.Now, in.Mono
+	for _, w := range in.Persisted {
+		r.persisted(w)
+	}
+	for _, m := range in.Messages {
+		r.receive(m)
+	}
+	for _, h := range in.Hellos {
+		r.greet(h)
+	}
+	for range in.Ticks {
+		r.tick()
+	}
+	if in.Change != nil {
+		r.change(*in.Change)
+	}
+	if in.Transfer {
+		r.transfer()
+	}
+	r.drain()
+	for i := range in.Requests {
+		r.enqueue(in.Requests[i])
+	}
+	r.startRound()
+	r.drain()
+	return &r.effects
+}
