@@ -1,0 +1,200 @@
+package telemetry
+
+import (
+	"net/http"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// other is the label value for every word that is not in the list of its label:
+// what a caller passes can never grow the number of series (I7).
+const other = "other"
+
+// The label values, each list closed by other. The methods find a word by a
+// linear search: over a dozen short words it beats a map.
+var (
+	protocols    = [...]string{"http1", "https1", "h2c", "h2", "h3", "resp", "thrift", other}
+	requestCodes = [...]string{
+		"ok", "not_leader", "no_leader", "overloaded", "deadline_exceeded", "invalid_argument",
+		"unauthorized", "not_found", "clock", "internal", other,
+	}
+	roundFailures = [...]string{"lost_leadership", "timeout", "stopped", other}
+)
+
+// Buckets of the histograms, in seconds unless said otherwise.
+var (
+	// roundBuckets: a round on one machine takes some 50 µs, one that takes a
+	// second has failed.
+	roundBuckets = []float64{
+		25e-6, 50e-6, 75e-6, 100e-6, 150e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1,
+	}
+	// storageBuckets: from a write to memory to a disk in distress.
+	storageBuckets = []float64{
+		25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+	}
+	// batchBuckets counts requests; the last bucket holds the default
+	// TIMESTAMP_REQUEST_BUFFER.
+	batchBuckets = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}
+)
+
+// Metrics is the metrics of one node, in a registry of their own. Make it with
+// [NewMetrics]. All methods are safe for concurrent use, do not block on I/O, and
+// those named Observe, Add and Count do not allocate.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	requests [len(protocols)][len(requestCodes)]prometheus.Counter
+	latency  [len(protocols)]prometheus.Observer
+
+	timestamps    prometheus.Counter
+	batch         prometheus.Histogram
+	round         prometheus.Histogram
+	roundsFailed  [len(roundFailures)]prometheus.Counter
+	storageWrite  prometheus.Histogram
+	reservations  prometheus.Counter
+	reserveFailed prometheus.Counter
+	elections     prometheus.Counter
+	peerRefusals  prometheus.Counter
+	clockBackward prometheus.Counter
+
+	node nodeGauges
+	// peersMu guards peersSeen, the peers that have a series now.
+	peersMu   sync.Mutex
+	peersSeen map[uint64]bool
+	peers     *prometheus.GaugeVec
+}
+
+// NewMetrics returns metrics at zero, with those of the Go runtime and the
+// process beside them. The version is shown in isotone_build_info.
+func NewMetrics(version string) *Metrics {
+	r := registrar{prometheus.NewRegistry()}
+	m := &Metrics{
+		registry:      r.Registry,
+		timestamps:    r.counter("timestamps_total", "Timestamps issued."),
+		batch:         r.histogram("batch_requests", "Requests confirmed by one round.", batchBuckets),
+		round:         r.histogram("round_duration_seconds", "Time from the start of a confirmation round to its quorum, in seconds.", roundBuckets),
+		storageWrite:  r.histogram("storage_write_seconds", "Time to write and sync one batch of the log, in seconds.", storageBuckets),
+		reservations:  r.counter("reservations_total", "Reservations of time that were committed."),
+		reserveFailed: r.counter("reservation_failures_total", "Reservations of time that were not committed by their deadline."),
+		elections:     r.counter("elections_total", "Changes of leader that this node has seen."),
+		peerRefusals:  r.counter("peer_refusals_total", "Peers refused in the handshake."),
+		clockBackward: r.counter("clock_backward_total", "Times the wall clock was seen to jump back."),
+		node:          newNodeGauges(r),
+		peersSeen:     map[uint64]bool{},
+		peers:         r.gaugeVec("peer_connected", "Whether the connection to a peer is up: 1 or 0.", "peer"),
+	}
+	requests := r.counterVec("requests_total", "Requests answered, by protocol and by code: ok or an error code.", "protocol", "code")
+	latency := r.histogramVec("request_duration_seconds", "Time from a request's arrival to its answer, in seconds.", roundBuckets, "protocol")
+	for p, protocol := range protocols {
+		m.latency[p] = latency.WithLabelValues(protocol)
+		for c, code := range requestCodes {
+			m.requests[p][c] = requests.WithLabelValues(protocol, code)
+		}
+	}
+	roundsFailed := r.counterVec("rounds_failed_total", "Confirmation rounds that failed, by reason.", "reason")
+	for i, reason := range roundFailures {
+		m.roundsFailed[i] = roundsFailed.WithLabelValues(reason)
+	}
+	r.gaugeVec("build_info", "Always 1; the labels say what runs.", "version", "goversion").
+		WithLabelValues(version, runtime.Version()).Set(1)
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Handler serves the metrics as Prometheus text.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// ObserveRequest counts one answered request and its time from arrival to
+// answer. The protocol is http1, https1, h2c, h2, h3, resp or thrift; the code is
+// ok or an error code as clients see it. Other words count as "other".
+func (m *Metrics) ObserveRequest(protocol, code string, wall time.Duration) {
+	m.ObserveRequests(protocol, code, 1, wall)
+}
+
+// ObserveRequests counts n requests that were answered together, with one
+// observation of the time that they took: a pipeline of thousands costs no more
+// than a single request.
+func (m *Metrics) ObserveRequests(protocol, code string, n int, wall time.Duration) {
+	p := find(protocols[:], protocol)
+	m.requests[p][find(requestCodes[:], code)].Add(float64(n))
+	m.latency[p].Observe(wall.Seconds())
+}
+
+// AddTimestamps counts n issued timestamps.
+func (m *Metrics) AddTimestamps(n uint64) { m.timestamps.Add(float64(n)) }
+
+// ObserveRound counts a confirmation round that reached its quorum, the requests
+// that it confirmed, and the time that it took.
+func (m *Metrics) ObserveRound(requests int, wall time.Duration) {
+	m.batch.Observe(float64(requests))
+	m.round.Observe(wall.Seconds())
+}
+
+// CountRoundFailed counts a round that did not reach its quorum. The reason is
+// lost_leadership, timeout or stopped; other words count as "other".
+func (m *Metrics) CountRoundFailed(reason string) {
+	m.roundsFailed[find(roundFailures[:], reason)].Inc()
+}
+
+// CountReservation counts a reservation that was committed.
+func (m *Metrics) CountReservation() { m.reservations.Inc() }
+
+// CountReservationFailed counts a reservation that missed its deadline.
+func (m *Metrics) CountReservationFailed() { m.reserveFailed.Inc() }
+
+// CountElection counts a change of leader.
+func (m *Metrics) CountElection() { m.elections.Inc() }
+
+// CountPeerRefused counts a peer refused in the handshake.
+func (m *Metrics) CountPeerRefused() { m.peerRefusals.Inc() }
+
+// CountClockBackward counts a jump back of the wall clock.
+func (m *Metrics) CountClockBackward() { m.clockBackward.Inc() }
+
+// ObserveStorageWrite counts one write to the log with its sync.
+func (m *Metrics) ObserveStorageWrite(wall time.Duration) { m.storageWrite.Observe(wall.Seconds()) }
+
+// setPeers gives every peer its series and drops those of peers that are gone.
+func (m *Metrics) setPeers(peers []PeerStats) {
+	m.peersMu.Lock()
+	defer m.peersMu.Unlock()
+	for id := range m.peersSeen {
+		m.peersSeen[id] = false
+	}
+	for _, p := range peers {
+		m.peersSeen[p.ID] = true
+		m.peers.WithLabelValues(strconv.FormatUint(p.ID, 10)).Set(oneIf(p.Connected))
+	}
+	for id, present := range m.peersSeen {
+		if !present {
+			m.peers.DeleteLabelValues(strconv.FormatUint(id, 10))
+			delete(m.peersSeen, id)
+		}
+	}
+}
+
+// find returns the place of word in list, or of the last element if it is not
+// there.
+func find(list []string, word string) int {
+	for i, w := range list {
+		if w == word {
+			return i
+		}
+	}
+	return len(list) - 1
+}
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,106 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// NodeStats is the state of a node at one moment, for the gauges.
+type NodeStats struct {
+	// Leading is whether this node leads.
+	Leading bool
+	// LeaderID is the node that leads, 0 if none is known.
+	LeaderID uint64
+	Term     uint64
+	// Ready is whether the node can serve or route.
+	Ready bool
+	// CeilingLead is the ceiling minus the wall clock; negative when the clock
+	// has run past it.
+	CeilingLead time.Duration
+	// TimeLead is the time of the timestamps issued now minus the wall clock.
+	TimeLead time.Duration
+	// QueueDepth is how many requests wait for a round; QueueLimit how many may.
+	QueueDepth, QueueLimit int
+	// StorageFailed is whether a write or sync has failed; that is final (I8).
+	StorageFailed bool
+	// Peers lists the other members. A peer that is absent loses its series.
+	Peers []PeerStats
+}
+
+// PeerStats is one peer as the node sees it.
+type PeerStats struct {
+	ID        uint64
+	Connected bool
+}
+
+// SetNode sets the gauges. The node calls it about ten times a second.
+func (m *Metrics) SetNode(s NodeStats) {
+	g := &m.node
+	g.leader.Set(oneIf(s.Leading))
+	g.leaderID.Set(float64(s.LeaderID))
+	g.term.Set(float64(s.Term))
+	g.ready.Set(oneIf(s.Ready))
+	g.ceilingLead.Set(s.CeilingLead.Seconds())
+	g.timeLead.Set(s.TimeLead.Seconds())
+	g.queueDepth.Set(float64(s.QueueDepth))
+	g.queueLimit.Set(float64(s.QueueLimit))
+	g.storageFailed.Set(oneIf(s.StorageFailed))
+	m.setPeers(s.Peers)
+}
+
+type nodeGauges struct {
+	leader, leaderID, term, ready prometheus.Gauge
+	ceilingLead, timeLead         prometheus.Gauge
+	queueDepth, queueLimit        prometheus.Gauge
+	storageFailed                 prometheus.Gauge
+}
+
+func newNodeGauges(r registrar) nodeGauges {
+	return nodeGauges{
+		leader:        r.gauge("leader", "Whether this node leads: 1 or 0."),
+		leaderID:      r.gauge("leader_id", "Id of the node that leads; 0 when none is known."),
+		term:          r.gauge("term", "Raft term of this node."),
+		ready:         r.gauge("ready", "Whether this node can serve or route: 1 or 0."),
+		ceilingLead:   r.gauge("ceiling_lead_seconds", "Replicated ceiling of issued time minus the wall clock, in seconds."),
+		timeLead:      r.gauge("time_lead_seconds", "Time of the timestamps issued now minus the wall clock, in seconds."),
+		queueDepth:    r.gauge("queue_depth", "Requests that wait for a confirmation round."),
+		queueLimit:    r.gauge("queue_limit", "Requests that may wait for a confirmation round."),
+		storageFailed: r.gauge("storage_failed", "Whether a write or sync has failed for good: 1 or 0."),
+	}
+}
+
+// registrar makes metrics named isotone_… in one registry. A name given twice is
+// a defect and panics.
+type registrar struct{ *prometheus.Registry }
+
+const namespace = "isotone"
+
+func (r registrar) counter(name, help string) prometheus.Counter {
+	return registered(r, prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}))
+}
+
+func (r registrar) counterVec(name, help string, labels ...string) *prometheus.CounterVec {
+	return registered(r, prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels))
+}
+
+func (r registrar) gauge(name, help string) prometheus.Gauge {
+	return registered(r, prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}))
+}
+
+func (r registrar) gaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
+	return registered(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels))
+}
+
+func (r registrar) histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return registered(r, prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}))
+}
+
+func (r registrar) histogramVec(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return registered(r, prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels))
+}
+
+func registered[C prometheus.Collector](r registrar, c C) C {
+	r.MustRegister(c)
+	return c
+}
