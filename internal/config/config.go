@@ -1,0 +1,144 @@
+// Package config owns the one list of settings: their names, defaults, ranges
+// and help, and how a flag, the environment, a file and a default are laid over
+// one another. It knows no other package of the module; cmd/isotone embeds
+// [Settings] in its commands and hands plain values on.
+//
+// A flag wins over the environment, the environment over the file, the file
+// over the default. An environment variable that is set to nothing counts as
+// not set, as in etcd.
+package config
+
+import (
+	"net"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// Settings is everything that can be set, each as the text that was given. Text
+// is kept so that [Settings.Validate] can report every fault at once, where a
+// typed field would stop the parser at the first.
+//
+// The zero value is not valid; start from [Default]. Embedded in a kong command
+// it fills itself from all four layers, and kong calls Validate: what the
+// command's Run sees is valid.
+type Settings struct {
+	File string `name:"config" env:"ISOTONE_CONFIG" placeholder:"FILE" help:"JSON file of settings, an object with flag names as keys: {\"node-id\": 1}. Flags and environment win over it."`
+
+	NodeID                 Number `name:"node-id" env:"NODE_ID" default:"1" help:"This node's id in the cluster, 1 or more; never given to another node."`
+	HTTPHost               string `name:"http-host" env:"HTTP_HOST" placeholder:"HOST" help:"Host name or IP address on which clients are served. Default: every interface."`
+	HTTPPort               Number `name:"http-port" env:"HTTP_PORT" default:"8080" help:"TCP port of every client protocol but Thrift, and UDP port of HTTP/3. 0 takes any free port."`
+	AdvertiseAddr          string `name:"advertise-addr" env:"ADVERTISE_ADDR" placeholder:"HOST:PORT" help:"Client address of this node as told to clients and members. Default: localhost:HTTP_PORT."`
+	RaftAddr               string `name:"raft-addr" env:"RAFT_ADDR" default:"localhost:60001" help:"Address (host:port) on which this node listens for its peers. Port 0 takes any free port."`
+	Peers                  string `name:"peers" env:"PEERS" placeholder:"ID=HOST:PORT,..." help:"Peer addresses of the initial members, this node among them: 1=host:port,2=host:port. Default: this node alone."`
+	DataDir                string `name:"data-dir" env:"DATA_DIR" default:"_raft" help:"Directory of this node's durable state; made if it does not exist."`
+	TLSCert                string `name:"tls-cert" env:"TLS_CERT" placeholder:"FILE" help:"PEM file of the server certificate. Default: cert.pem in DATA_DIR, self-signed if there is none."`
+	TLSKey                 string `name:"tls-key" env:"TLS_KEY" placeholder:"FILE" help:"PEM file of the certificate's private key. Default: key.pem in DATA_DIR."`
+	EpochIntervalMS        Number `name:"epoch-interval-ms" env:"EPOCH_INTERVAL_MS" default:"100" help:"How often the leader advances the epoch and extends the ceiling, in milliseconds, 0 to 60000. 0: time follows the clock at every batch."`
+	EpochDeadlineLimit     Number `name:"epoch-deadline-limit" env:"EPOCH_DEADLINE_LIMIT" default:"100" help:"Missed reservations in a row after which the leader hands leadership on, 1 or more."`
+	TimestampRequestBuffer Number `name:"timestamp-request-buffer" env:"TIMESTAMP_REQUEST_BUFFER" default:"10000" help:"Requests that may wait for a round, 1 to 1000000; beyond it the answer is: overloaded."`
+	ReadMode               string `name:"read-mode" env:"READ_MODE" default:"quorum" help:"What confirms the leadership behind an answer: quorum (a round trip, no clock trusted) or lease (no round trip, trusts the bound on clock rates)."`
+	RTTMS                  Number `name:"rtt-ms" env:"RTT_MS" default:"10" help:"One Raft tick in milliseconds, 1 to 10000. The election timeout is 20 to 40 ticks."`
+	ThriftPort             Number `name:"thrift-port" env:"THRIFT_PORT" default:"7609" help:"TCP port of the Thrift protocol. Reserved: not served yet."`
+	Debug                  Switch `name:"debug" env:"DEBUG" default:"0" help:"Log at debug level (0 or 1)."`
+	Pretty                 Switch `name:"pretty" env:"PRETTY" default:"0" help:"Log lines for people instead of JSON (0 or 1)."`
+	LogTimeMS              Switch `name:"log-time-ms" env:"LOG_TIME_MS" default:"0" help:"Log the time as unix milliseconds (0 or 1)."`
+
+	// fileFaults is what was wrong with File. It waits here for Validate, which
+	// reports it along with the rest.
+	fileFaults Faults
+}
+
+// Default returns the settings of a node for which nothing was set.
+func Default() Settings {
+	var s Settings
+	v := reflect.ValueOf(&s).Elem()
+	for i := range v.NumField() {
+		if text, ok := v.Type().Field(i).Tag.Lookup("default"); ok {
+			v.Field(i).SetString(text)
+		}
+	}
+	return s
+}
+
+// HTTPAddr returns the address to listen on for clients, host:port; the host is
+// empty when every interface is meant.
+func (s *Settings) HTTPAddr() string {
+	return net.JoinHostPort(s.HTTPHost, string(s.HTTPPort))
+}
+
+// Advertise returns the client address to tell others. The port is the one that
+// was bound, which differs from HTTPPort when that is 0.
+func (s *Settings) Advertise(port int) string {
+	if s.AdvertiseAddr != "" {
+		return s.AdvertiseAddr
+	}
+	return net.JoinHostPort("localhost", strconv.Itoa(port))
+}
+
+// TLSFiles returns the paths of certificate and private key, and whether they
+// were set; if not they lie beside the data and may be generated.
+func (s *Settings) TLSFiles() (cert, key string, set bool) {
+	if s.TLSCert != "" {
+		return s.TLSCert, s.TLSKey, true
+	}
+	return filepath.Join(s.DataDir, "cert.pem"), filepath.Join(s.DataDir, "key.pem"), false
+}
+
+// Number is a whole number in decimal, as it was written.
+type Number string
+
+// Int returns the number, or 0 if the text is none: [Settings.Validate] has said
+// so.
+func (n Number) Int() int { return int(n.int64()) }
+
+// Uint64 returns the number as Int does.
+func (n Number) Uint64() uint64 { return uint64(n.int64()) }
+
+// Milliseconds returns the time that the number counts in milliseconds.
+func (n Number) Milliseconds() time.Duration {
+	return time.Duration(n.int64()) * time.Millisecond
+}
+
+func (n Number) int64() int64 {
+	i, err := strconv.ParseInt(string(n), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return i
+}
+
+// Switch is on or off, as it was written: 1 or true, 0 or false.
+type Switch string
+
+// On reports whether the switch is on; a text that says neither is off.
+func (w Switch) On() bool {
+	on, _ := w.parse()
+	return on
+}
+
+func (w Switch) parse() (on, ok bool) {
+	switch strings.ToLower(string(w)) {
+	case "1", "true":
+		return true, true
+	case "0", "false":
+		return false, true
+	}
+	return false, false
+}
+
+// IsBool lets --debug stand for --debug=1.
+func (w *Switch) IsBool() bool { return true }
+
+// Decode takes the text that follows the flag, if any. It accepts every text.
+func (w *Switch) Decode(ctx *kong.DecodeContext) error {
+	*w = "1"
+	if ctx.Scan.Peek().Type != kong.FlagValueToken {
+		return nil
+	}
+	return ctx.Scan.PopValueInto("0 or 1", (*string)(w))
+}

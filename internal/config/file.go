@@ -1,0 +1,127 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+
+	"github.com/alecthomas/kong"
+)
+
+// fileSizeMax bounds a settings file: all settings at their longest fit in a
+// few kilobytes.
+const fileSizeMax = 1 << 20
+
+// BeforeResolve reads the file named by --config or ISOTONE_CONFIG and lays it
+// under the environment. Kong calls it when it knows the command line. Faults of
+// the file are kept for Validate, so it returns nil.
+func (s *Settings) BeforeResolve(ctx *kong.Context) error {
+	path := s.File
+	for _, flag := range ctx.Flags() {
+		if flag.Name == "config" {
+			path, _ = ctx.FlagValue(flag).(string)
+		}
+	}
+	values, faults := layer{}, Faults(nil)
+	if path != "" {
+		values, faults = readFile(path)
+	}
+	s.fileFaults = faults
+	ctx.AddResolver(values)
+	return nil
+}
+
+// layer is the values of a file by flag name. As a kong resolver it stands in
+// for a default; by itself kong would let it win over the environment.
+type layer map[string]string
+
+// Resolve returns the text for one flag that the command line leaves open, or
+// nil for what kong found itself in the environment or the default.
+func (l layer) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	if !slices.ContainsFunc(names, func(n name) bool { return n.flag == flag.Name }) {
+		return nil, nil
+	}
+	empty := false
+	for _, env := range flag.Envs {
+		text, set := os.LookupEnv(env)
+		if text != "" {
+			return nil, nil
+		}
+		empty = empty || set
+	}
+	if text, ok := l[flag.Name]; ok {
+		return text, nil
+	}
+	if empty {
+		return flag.Default, nil
+	}
+	return nil, nil
+}
+
+// Validate is there for [kong.Resolver]; [Settings.Validate] reports the faults.
+func (l layer) Validate(*kong.Application) error { return nil }
+
+// readFile reads a JSON object of strings, numbers and booleans. It returns what
+// it understood and everything that is wrong with the rest.
+func readFile(path string) (layer, Faults) {
+	var faults Faults
+	fault := func(format string, args ...any) {
+		faults.add("config", path, fmt.Sprintf(format, args...))
+	}
+	raw, err := decodeFile(path)
+	if err != nil {
+		fault("%v", err)
+	}
+	values := layer{}
+	for _, key := range slices.Sorted(maps.Keys(raw)) {
+		known := slices.ContainsFunc(names, func(n name) bool { return n.flag == key })
+		if !known || key == "config" {
+			fault("unknown key %q; keys are flag names, such as \"http-port\"", key)
+			continue
+		}
+		switch v := raw[key].(type) {
+		case string, json.Number, bool:
+			values[key] = fmt.Sprint(v)
+		default:
+			fault("key %q: want a string, a number or a boolean", key)
+		}
+	}
+	return values, faults
+}
+
+// decodeFile returns the one JSON object of a file, numbers as they are written.
+func decodeFile(path string) (map[string]any, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	d := json.NewDecoder(io.LimitReader(f, fileSizeMax))
+	d.UseNumber()
+	var raw map[string]any
+	if err := d.Decode(&raw); err != nil {
+		return nil, fmt.Errorf("want a JSON object of at most %d bytes: %w", fileSizeMax, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("want nothing after the JSON object")
+	}
+	return raw, nil
+}
+
+// name is how one setting is called.
+type name struct{ flag, env string }
+
+// names lists all settings, as the tags of Settings give them.
+var names = func() (list []name) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Settings]()) {
+		if field.IsExported() {
+			list = append(list, name{flag: field.Tag.Get("name"), env: field.Tag.Get("env")})
+		}
+	}
+	return list
+}()
