@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/isotone/isotone/internal/config"
+	"github.com/isotone/isotone/internal/telemetry"
+)
+
+// devNodes is how many nodes "isotone dev" runs: the smallest cluster that survives
+// the loss of one.
+const devNodes = 3
+
+// devReadyTimeout bounds the wait for the first leader.
+const devReadyTimeout = 30 * time.Second
+
+type devCmd struct {
+	Port    int    `name:"port" default:"8081" help:"Client port of the first node; the others take the next two."`
+	DataDir string `name:"data-dir" placeholder:"DIR" help:"Keep the data under this directory. Default: a temporary one, removed at the end."`
+	Debug   bool   `name:"debug" help:"Show the logs of the nodes."`
+}
+
+// Run runs three nodes until a signal or a failure ends it.
+func (c *devCmd) Run(ctx context.Context, con console) (err error) {
+	if c.Port < 1 || c.Port > 65535-devNodes+1 {
+		return fmt.Errorf("--port %d: want 1 to %d", c.Port, 65535-devNodes+1)
+	}
+	dir := c.DataDir
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "isotone-dev-"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	}
+	log := slog.New(slog.DiscardHandler)
+	if c.Debug {
+		log = telemetry.NewLogger(con.err, telemetry.LogOptions{Pretty: true})
+	}
+	members, err := startDev(c.Port, dir, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopDev(members)) }()
+	if err := waitForLeader(ctx, members); err != nil || ctx.Err() != nil {
+		return err
+	}
+	printDev(con.out, members, dir)
+	return waitAny(ctx, members)
+}
+
+// startDev starts all nodes. The peer ports are any free ones, so that nothing but
+// the client ports can be taken.
+func startDev(port int, dir string, log *slog.Logger) (members []*member, err error) {
+	var all []sockets
+	var settings []config.Settings
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, so := range all[len(members):] {
+			err = errors.Join(err, so.close())
+		}
+		err = errors.Join(err, stopDev(members))
+		members = nil
+	}()
+	var peers []string
+	for i := range devNodes {
+		s := config.Default()
+		s.NodeID = config.Number(strconv.Itoa(i + 1))
+		s.HTTPHost, s.HTTPPort = "127.0.0.1", config.Number(strconv.Itoa(port+i))
+		s.AdvertiseAddr = net.JoinHostPort(s.HTTPHost, string(s.HTTPPort))
+		s.RaftAddr = "127.0.0.1:0"
+		s.DataDir = filepath.Join(dir, fmt.Sprintf("node%d", i+1))
+		so, err := listen(&s)
+		if err != nil {
+			return nil, fmt.Errorf("%w (is another \"isotone dev\" running? --port takes other ports)", err)
+		}
+		all, settings = append(all, so), append(settings, s)
+		peers = append(peers, fmt.Sprintf("%d=%s", i+1, so.peer.Addr()))
+	}
+	for i := range settings {
+		settings[i].Peers = strings.Join(peers, ",")
+		m, err := startMember(&settings[i], all[i], nil, log.With("node", i+1))
+		if err != nil {
+			all[i] = sockets{}
+			return members, err
+		}
+		members = append(members, m)
+	}
+	return members, nil
+}
+
+// stopDev ends all members at once: nobody is left to hand leadership over to.
+func stopDev(members []*member) error {
+	errs := make(chan error, len(members))
+	for _, m := range members {
+		go func() { errs <- m.close() }()
+	}
+	var err error
+	for range members {
+		err = errors.Join(err, <-errs)
+	}
+	return err
+}
+
+// waitForLeader returns when all members are ready, or when ctx ends.
+func waitForLeader(ctx context.Context, members []*member) error {
+	deadline := time.NewTimer(devReadyTimeout)
+	defer deadline.Stop()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		waiting := ""
+		for _, m := range members {
+			if why := m.node.Status().NotReady; why != "" {
+				waiting = why
+			}
+		}
+		if waiting == "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-deadline.C:
+			return fmt.Errorf("the nodes found no leader in %v: %s", devReadyTimeout, waiting)
+		case <-poll.C:
+		}
+	}
+}
+
+// waitAny returns when ctx ends, with nil, or when a member cannot go on.
+func waitAny(ctx context.Context, members []*member) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make(chan error, len(members))
+	for _, m := range members {
+		go func() { errs <- m.wait(ctx) }()
+	}
+	return <-errs
+}
+
+func printDev(w io.Writer, members []*member, dir string) {
+	fmt.Fprintf(w, "Three nodes are up; data in %s\n\n", dir)
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(t, "NODE\tCLIENTS\tPEERS\tROLE")
+	leader := members[0].addr
+	for _, m := range members {
+		s := m.node.Status()
+		peer := ""
+		for _, o := range s.Members {
+			if o.NodeID == s.NodeID {
+				peer = o.PeerAddr
+			}
+		}
+		if s.Role == "leader" {
+			leader = m.addr
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", s.NodeID, m.addr, peer, s.Role)
+	}
+	_ = t.Flush()
+	fmt.Fprintf(w, "\nTry:\n\n"+
+		"  curl '%[1]s/timestamp?format=json'\n"+
+		"  curl -s '%[1]s/timestamp?n=4' | xxd -c 16\n"+
+		"  curl %[1]s/members\n\n"+
+		"Ctrl-C ends it.\n", leader)
+}

@@ -1,0 +1,97 @@
+// Command isotone runs and operates the Isotone timestamp oracle. Each subcommand
+// has a file of its own; what it does is wiring, and the work is done in the
+// packages that it wires together.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes: a failure while running, and a command line or setting that cannot be
+// used.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// cli is the command line. Every subcommand is a struct with a Run method.
+type cli struct {
+	Serve   serveCmd   `cmd:"" help:"Run one node. With nothing set it is a working oracle of one node."`
+	Dev     devCmd     `cmd:"" help:"Run three nodes in this process on 127.0.0.1, to try things out."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+// console is where a subcommand writes.
+type console struct{ out, err io.Writer }
+
+func main() {
+	os.Exit(run(os.Args[1:], console{os.Stdout, os.Stderr}))
+}
+
+// run carries out one command line and returns the exit code.
+func run(args []string, con console) int {
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	var c cli
+	exited, code := false, 0
+	parser, err := kong.New(&c,
+		kong.Name("isotone"),
+		kong.Description("Isotone hands out unique, strictly increasing timestamps in real-time order.\n\n"+
+			"Try it: \"isotone dev\", then \"curl localhost:8081/timestamp?format=json\"."),
+		kong.Writers(con.out, con.err),
+		kong.Exit(func(n int) { exited, code = true, n }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	)
+	if err != nil {
+		panic(err) // the structs above are wrong
+	}
+	ctx, err := parser.Parse(args)
+	if exited {
+		return code // --help has been printed
+	}
+	if err != nil {
+		fmt.Fprintf(con.err, "isotone: %v\n", err)
+		fmt.Fprintf(con.err, "Run \"isotone --help\" for the commands, \"isotone COMMAND --help\" for their settings.\n")
+		return exitUsage
+	}
+	ctx.BindTo(con.out, (*io.Writer)(nil))
+	sig, stop := interruptible()
+	defer stop()
+	ctx.BindTo(sig, (*context.Context)(nil))
+	if err := ctx.Run(con); err != nil {
+		fmt.Fprintf(con.err, "isotone: %v\n", err)
+		return exitFailure
+	}
+	return 0
+}
+
+// interruptible returns a context that SIGINT or SIGTERM ends. A second signal ends
+// the process at once.
+func interruptible() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case s := <-signals:
+			cancel(errors.New(s.String()))
+			signal.Stop(signals) // the next one has its default effect
+		case <-done:
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel(nil)
+	}
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/config"
+	"github.com/isotone/isotone/internal/front/web"
+	"github.com/isotone/isotone/internal/node"
+	"github.com/isotone/isotone/internal/telemetry"
+)
+
+// drainTimeout bounds how long a node that stops waits for requests under way.
+const drainTimeout = 5 * time.Second
+
+// member is one node with its fronts.
+type member struct {
+	node *node.Node
+	web  *web.Server
+	addr string // client address as told to others
+	// served is closed when the front has ended, after serveErr was set.
+	served   chan struct{}
+	serveErr error
+	handOver time.Duration
+}
+
+// sockets are what a member listens on.
+type sockets struct {
+	http net.Listener
+	quic net.PacketConn
+	peer net.Listener
+}
+
+// listen opens the sockets of a member. With port 0 the TCP port is any free one, and
+// UDP gets the same number.
+func listen(s *config.Settings) (sockets, error) {
+	var so sockets
+	var err error
+	if so.http, err = net.Listen("tcp", s.HTTPAddr()); err != nil {
+		return sockets{}, fmt.Errorf("HTTP_PORT: %w", err)
+	}
+	port := so.http.Addr().(*net.TCPAddr).Port
+	if so.quic, err = net.ListenPacket("udp", net.JoinHostPort(s.HTTPHost, strconv.Itoa(port))); err != nil {
+		return sockets{}, errors.Join(fmt.Errorf("HTTP_PORT, for HTTP/3: %w", err), so.http.Close())
+	}
+	if so.peer, err = net.Listen("tcp", s.RaftAddr); err != nil {
+		return sockets{}, errors.Join(fmt.Errorf("RAFT_ADDR: %w", err), so.http.Close(), so.quic.Close())
+	}
+	return so, nil
+}
+
+func (so sockets) close() error {
+	return errors.Join(so.http.Close(), so.quic.Close(), so.peer.Close())
+}
+
+// startMember runs a node on the given sockets, which it owns from here on.
+func startMember(s *config.Settings, so sockets, clock node.Clock, log *slog.Logger) (*member, error) {
+	peers, err := s.PeerMap()
+	if err != nil {
+		return nil, errors.Join(err, so.close())
+	}
+	mode, err := isotone.ParseReadMode(s.ReadMode)
+	if err != nil {
+		return nil, errors.Join(err, so.close())
+	}
+	metrics := telemetry.NewMetrics(version)
+	m := &member{
+		addr:   s.Advertise(so.http.Addr().(*net.TCPAddr).Port),
+		served: make(chan struct{}),
+		// An election that fails and is repeated takes up to 80 ticks.
+		handOver: max(time.Second, 100*s.RTTMS.Milliseconds()),
+	}
+	m.node, err = node.Start(node.Config{
+		NodeID:                s.NodeID.Uint64(),
+		Peers:                 peers,
+		PeerListener:          so.peer,
+		ClientAddr:            m.addr,
+		DataDir:               s.DataDir,
+		EpochInterval:         s.EpochIntervalMS.Milliseconds(),
+		ReservationsMissedMax: s.EpochDeadlineLimit.Int(),
+		RequestsMax:           s.TimestampRequestBuffer.Int(),
+		Tick:                  s.RTTMS.Milliseconds(),
+		Mode:                  mode,
+		Clock:                 clock,
+		Log:                   log,
+		Metrics:               metrics,
+	})
+	if err != nil {
+		return nil, errors.Join(err, so.http.Close(), so.quic.Close())
+	}
+	tlsConfig, err := loadTLS(s, m.addr)
+	if err != nil {
+		return nil, errors.Join(err, m.node.Close(), so.http.Close(), so.quic.Close())
+	}
+	m.web = web.New(web.Config{
+		Backend: m.node, Metrics: metrics.Handler(), TLS: tlsConfig, Observe: metrics.ObserveRequest, Log: log,
+	})
+	go func() {
+		defer close(m.served)
+		m.serveErr = m.web.Serve(so.http, so.quic)
+	}()
+	return m, nil
+}
+
+// loadTLS reads the certificate, or writes a self-signed one beside the data.
+func loadTLS(s *config.Settings, addr string) (*tls.Config, error) {
+	hosts := []string{}
+	if host, _, err := net.SplitHostPort(addr); err == nil {
+		hosts = append(hosts, host)
+	}
+	if name, err := os.Hostname(); err == nil {
+		hosts = append(hosts, name)
+	}
+	certFile, keyFile, _ := s.TLSFiles()
+	cert, err := web.LoadOrCreateCertificate(certFile, keyFile, hosts, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// wait returns when ctx ends, with nil, or when the member cannot go on.
+func (m *member) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-m.node.Failed():
+		return m.node.Err()
+	case <-m.served:
+		return fmt.Errorf("serve clients: %w", m.serveErr)
+	}
+}
+
+// stop hands leadership over, lets requests under way finish, and ends the member.
+func (m *member) stop(log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(context.Background(), m.handOver)
+	defer cancel()
+	if err := m.node.HandOver(ctx); err != nil {
+		log.Warn("stopping without handing leadership over", "err", err)
+	}
+	return m.close()
+}
+
+// close ends the member without handing leadership over.
+func (m *member) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
+	defer cancel()
+	err := m.web.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil // what was still running has been cut, as announced
+	}
+	<-m.served
+	return errors.Join(err, m.node.Close())
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/isotone/isotone/internal/config"
+	"github.com/isotone/isotone/internal/node"
+	"github.com/isotone/isotone/internal/telemetry"
+)
+
+type serveCmd struct {
+	config.Settings
+	FaultClock string `name:"fault-clock" env:"ISOTONE_FAULT_CLOCK" hidden:"" help:"For tests: a JSON file that sets this node's clock wrong."`
+}
+
+// Run runs one node until a signal or a failure ends it.
+func (c *serveCmd) Run(ctx context.Context, con console) error {
+	log := telemetry.NewLogger(con.err, telemetry.LogOptions{Debug: c.Debug.On(), Pretty: c.Pretty.On(), TimeMS: c.LogTimeMS.On()})
+	var clock node.Clock
+	if c.FaultClock != "" {
+		log.Warn("the clock of this node follows a file of faults", "file", c.FaultClock)
+		clock = node.NewFaultClock(c.FaultClock)
+	}
+	so, err := listen(&c.Settings)
+	if err != nil {
+		return err
+	}
+	m, err := startMember(&c.Settings, so, clock, log)
+	if err != nil {
+		return err
+	}
+	log.Info("serving", "node", c.NodeID, "http", so.http.Addr().String(), "raft", so.peer.Addr().String(), "advertise", m.addr)
+	if err := m.wait(ctx); err != nil {
+		return errors.Join(err, m.close())
+	}
+	log.Info("stopping", "signal", context.Cause(ctx).Error())
+	if err := m.stop(log); err != nil {
+		return err
+	}
+	log.Info("stopped")
+	return nil
+}

@@ -1,0 +1,17 @@
+package node
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bootTime reads CLOCK_BOOTTIME (clock_gettime(2)). Go's own monotonic clock is
+// CLOCK_MONOTONIC, which stands still in suspend.
+func bootTime() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic("node: clock_gettime(CLOCK_BOOTTIME): " + err.Error())
+	}
+	return time.Duration(ts.Nano())
+}

@@ -1,0 +1,162 @@
+package node
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/replica"
+)
+
+// statusTicks is how often, in ticks, gauges are set although nothing changed.
+const statusTicks = 10
+
+// run is the loop: each turn takes what has arrived, steps the replica once, and
+// carries out the effects.
+func (n *Node) run() {
+	defer n.finish()
+	ticker := time.NewTicker(n.cfg.Tick)
+	defer ticker.Stop()
+	var in replica.Input
+	var mail mail
+	sinceStatus := 0
+	n.turn(&in) // a replica that is alone has something to do at once
+	for {
+		in.Ticks = 0
+		select {
+		case <-n.stop:
+			return
+		case <-ticker.C:
+			// A ticker drops what a paused process missed. That is wanted: a burst of
+			// ticks would make a follower campaign before it has read the heartbeats
+			// that piled up for it.
+			in.Ticks = 1
+		case <-n.mail.wake:
+		}
+		mail = n.mail.take(mail.emptied())
+		for _, f := range mail.calls {
+			f()
+		}
+		n.fill(&in, &mail)
+		changed := n.turn(&in)
+		if sinceStatus += in.Ticks; changed || sinceStatus >= statusTicks {
+			sinceStatus = 0
+			n.publish()
+		}
+	}
+}
+
+// fill makes one turn's input of the mail.
+func (n *Node) fill(in *replica.Input, m *mail) {
+	in.Persisted, in.Messages, in.Hellos = m.persisted, m.messages, m.hellos
+	in.Transfer, n.transfer = n.transfer, false
+	clear(in.Requests)
+	in.Requests = in.Requests[:0]
+	for _, b := range m.batches {
+		mode := b.Mode
+		if mode == isotone.ReadDefault {
+			mode = n.cfg.Mode
+		}
+		b.Err = nil
+		in.Requests = append(in.Requests, replica.Request{
+			Token: n.calls.put(b), Mode: mode, Counts: b.Counts, Ranges: b.Ranges,
+		})
+	}
+}
+
+// turn steps the replica and carries out its effects. It reports whether something
+// of the published status may have changed.
+func (n *Node) turn(in *replica.Input) (changed bool) {
+	wall := n.cfg.Clock.Wall()
+	if wall.Before(n.wall) {
+		n.cfg.Metrics.CountClockBackward()
+		n.cfg.Log.Warn("the wall clock went back", "by", n.wall.Sub(wall))
+	}
+	n.wall = wall
+	in.Now, in.Mono = unixNanos(wall), n.cfg.Clock.Mono()
+	e := n.replica.Step(in)
+	if e.Fatal != nil {
+		n.fail(e.Fatal)
+		return true
+	}
+	n.send(e.Send)
+	if len(e.Writes) > 0 {
+		n.disk.write(e.Writes)
+	}
+	for _, a := range e.Answers {
+		b := n.calls.take(a.Token)
+		if a.Err != nil {
+			b.Err = a.Err
+		}
+		b.Done(b)
+	}
+	for _, r := range e.Rounds {
+		n.cfg.Metrics.ObserveRound(r.Requests, r.Took)
+		n.cfg.Metrics.AddTimestamps(r.Timestamps)
+	}
+	return e.Changed
+}
+
+// send hands messages to the transport, those to one peer in a row together.
+func (n *Node) send(msgs []*raftpb.Message) {
+	for len(msgs) > 0 {
+		to, run := msgs[0].GetTo(), 1
+		for run < len(msgs) && msgs[run].GetTo() == to {
+			run++
+		}
+		n.transport.Send(to, msgs[:run])
+		msgs = msgs[run:]
+	}
+}
+
+// finish answers everything that waits when the loop has ended.
+func (n *Node) finish() {
+	close(n.loopDone)
+	rest := n.mail.close()
+	err := errStopped
+	if n.Err() != nil {
+		err = isotone.Errorf(isotone.CodeInternal, "this node has failed: %v", n.Err())
+	}
+	for _, b := range append(n.calls.drain(), rest.batches...) {
+		b.Err = err
+		b.Done(b)
+	}
+	n.publish()
+}
+
+// callTable maps tokens to the batches that the replica works on.
+type callTable struct {
+	slots []*front.Batch
+	free  []uint64
+}
+
+func (t *callTable) put(b *front.Batch) uint64 {
+	if n := len(t.free); n > 0 {
+		token := t.free[n-1]
+		t.free = t.free[:n-1]
+		t.slots[token] = b
+		return token
+	}
+	t.slots = append(t.slots, b)
+	return uint64(len(t.slots) - 1)
+}
+
+func (t *callTable) take(token uint64) *front.Batch {
+	b := t.slots[token]
+	t.slots[token] = nil
+	t.free = append(t.free, token)
+	return b
+}
+
+func (t *callTable) drain() []*front.Batch {
+	var list []*front.Batch
+	for _, b := range t.slots {
+		if b != nil {
+			list = append(list, b)
+		}
+	}
+	*t = callTable{}
+	return list
+}

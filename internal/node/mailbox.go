@@ -1,0 +1,146 @@
+package node
+
+import (
+	"context"
+	"sync"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/replica"
+)
+
+// messagesMax bounds the messages from peers that wait for the loop. A connection
+// that brings more is not read until there is room, and TCP holds its sender back.
+const messagesMax = 4096
+
+// mailbox is how other goroutines reach the loop. Everything that arrives between
+// two turns is taken at once, under one lock.
+type mailbox struct {
+	// wake holds one token while there is something to take.
+	wake chan struct{}
+
+	mu     sync.Mutex
+	room   sync.Cond // messages were taken, or the mailbox was closed
+	in     mail
+	closed bool
+	// requests counts single requests in in.batches; at most requestsMax, the same
+	// limit as the replica's queue.
+	requests, requestsMax int
+}
+
+// mail is what the loop takes in one turn. The loop hands it back for use again.
+type mail struct {
+	batches   []*front.Batch
+	messages  []*raftpb.Message
+	persisted []*replica.Write // bounded by what raft gives out unconfirmed
+	hellos    []replica.Hello  // at most one for each connection
+	calls     []func()         // at most one for each handshake and command
+}
+
+func newMailbox(requestsMax int) *mailbox {
+	m := &mailbox{wake: make(chan struct{}, 1), requestsMax: requestsMax}
+	m.room.L = &m.mu
+	return m
+}
+
+// take swaps what has arrived for an emptied mail.
+func (m *mailbox) take(spare mail) mail {
+	m.mu.Lock()
+	got := m.in
+	m.in = spare
+	m.requests = 0
+	m.mu.Unlock()
+	if len(got.messages) > 0 {
+		m.room.Broadcast()
+	}
+	return got
+}
+
+// emptied returns d with all slices empty, ready to be filled again.
+func (d mail) emptied() mail {
+	clear(d.batches)
+	clear(d.messages)
+	clear(d.persisted)
+	clear(d.calls)
+	return mail{d.batches[:0], d.messages[:0], d.persisted[:0], d.hellos[:0], d.calls[:0]}
+}
+
+// post changes the mail under the lock and wakes the loop. It reports whether the
+// mailbox was still open.
+func (m *mailbox) post(put func(*mail)) bool {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return false
+	}
+	put(&m.in)
+	m.mu.Unlock()
+	m.signal()
+	return true
+}
+
+func (m *mailbox) signal() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// verdict is what became of a submitted batch.
+type verdict uint8
+
+const (
+	accepted verdict = iota
+	full
+	closed
+)
+
+// submit takes a batch in unless too many requests wait already.
+func (m *mailbox) submit(b *front.Batch) verdict {
+	m.mu.Lock()
+	switch {
+	case m.closed:
+		m.mu.Unlock()
+		return closed
+	case m.requests+len(b.Counts) > m.requestsMax:
+		m.mu.Unlock()
+		return full
+	}
+	m.requests += len(b.Counts)
+	m.in.batches = append(m.in.batches, b)
+	m.mu.Unlock()
+	m.signal()
+	return accepted
+}
+
+// deliver takes messages in, and waits while there are too many, until ctx is done.
+func (m *mailbox) deliver(ctx context.Context, msgs []*raftpb.Message) {
+	m.mu.Lock()
+	if len(m.in.messages) >= messagesMax {
+		defer context.AfterFunc(ctx, func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.room.Broadcast()
+		})()
+	}
+	for len(m.in.messages) >= messagesMax && !m.closed && ctx.Err() == nil {
+		m.room.Wait()
+	}
+	if !m.closed {
+		m.in.messages = append(m.in.messages, msgs...)
+	}
+	m.mu.Unlock()
+	m.signal()
+}
+
+// close lets nothing more in and returns what was not taken.
+func (m *mailbox) close() mail {
+	m.mu.Lock()
+	m.closed = true
+	rest := m.in
+	m.in = mail{}
+	m.mu.Unlock()
+	m.room.Broadcast()
+	return rest
+}

@@ -1,0 +1,121 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/isotone/isotone/internal/peer"
+	"github.com/isotone/isotone/internal/replica"
+)
+
+// newTransport wires the peers to the mailbox. What is decided about a peer is
+// decided by the replica, on the loop's goroutine.
+func (n *Node) newTransport() *peer.Transport {
+	t := peer.New(peer.Config{
+		NodeID:   n.cfg.NodeID,
+		Listener: n.cfg.PeerListener,
+		Hello:    n.hello,
+		Admit:    n.admit,
+		Receive:  n.receive,
+		Connected: func(h peer.Hello) {
+			n.mail.post(func(in *mail) {
+				in.hellos = append(in.hellos, replica.Hello(h))
+				in.calls = append(in.calls, func() { delete(n.refusals, h.NodeID) })
+			})
+		},
+		Refused: n.refused,
+		Log:     n.cfg.Log,
+	})
+	n.peers = n.peerAddrs()
+	t.SetPeers(n.peers)
+	return t
+}
+
+func (n *Node) hello() peer.Hello {
+	var h replica.Hello
+	n.call(func() { h = n.replica.Hello() })
+	return peer.Hello(h)
+}
+
+func (n *Node) admit(h peer.Hello) *peer.Refusal {
+	refusal := peer.Refusalf("stopping", "node %d is stopping", n.cfg.NodeID)
+	n.call(func() {
+		refusal = nil
+		if r := n.replica.Admit(replica.Hello(h)); r != nil {
+			refusal = peer.Refusalf(peer.RefusalCode(r.Code), "%s", r.Message)
+		}
+	})
+	return refusal
+}
+
+// refused notes a refusal. A member that finds this node's data to be not what the
+// node once promised on ends it at once (I6): going on could break the promise. Any
+// other refusal ends it when no quorum is left that would have it.
+func (n *Node) refused(id uint64, by peer.Side, r *peer.Refusal) {
+	n.cfg.Metrics.CountPeerRefused()
+	if by == peer.Self {
+		return
+	}
+	n.mail.post(func(in *mail) {
+		in.calls = append(in.calls, func() {
+			n.refusals[id] = r
+			if replica.RefusalCode(r.Code).IsFinal() {
+				n.fail(fmt.Errorf("node %d was refused by member %d and has stopped: %w", n.cfg.NodeID, id, r))
+			} else if n.isHopeless() {
+				n.fail(fmt.Errorf("node %d was refused by %d of %d members and has stopped; member %d says: %w",
+					n.cfg.NodeID, len(n.refusals), len(n.replica.Members()), id, r))
+			}
+			n.publish()
+		})
+	})
+}
+
+// isHopeless reports whether so many members refuse this node that the others and it
+// are no quorum.
+func (n *Node) isHopeless() bool {
+	refusing := 0
+	for _, r := range n.refusals {
+		switch replica.RefusalCode(r.Code) {
+		case replica.RefusedCluster, replica.RefusedMember:
+			refusing++
+		}
+	}
+	voters := n.replica.Voters()
+	return refusing > 0 && voters-refusing < voters/2+1
+}
+
+// peerAddrs returns where to reach each member.
+func (n *Node) peerAddrs() map[uint64]string {
+	addrs := map[uint64]string{}
+	for _, m := range n.replica.Members() {
+		addrs[m.ID] = m.PeerAddr
+		if a, ok := n.cfg.Peers[m.ID]; ok {
+			addrs[m.ID] = a
+		}
+	}
+	return addrs
+}
+
+// handOver asks the replica to transfer its leadership. led is closed once another
+// node is known to lead.
+func (n *Node) handOver(led chan struct{}) {
+	if n.replica.Status().Role != raft.StateLeader || n.replica.Voters() < 2 {
+		close(led)
+		return
+	}
+	n.leaders = append(n.leaders, led)
+	n.transfer = true
+}
+
+// releaseHandOvers tells those who wait that another node leads.
+func (n *Node) releaseHandOvers(leader uint64) {
+	if leader == raft.None || leader == n.cfg.NodeID {
+		return
+	}
+	for _, c := range n.leaders {
+		close(c)
+	}
+	n.leaders = slices.Delete(n.leaders, 0, len(n.leaders))
+}

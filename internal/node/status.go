@@ -1,0 +1,132 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/peer"
+	"github.com/isotone/isotone/internal/replica"
+	"github.com/isotone/isotone/internal/telemetry"
+)
+
+func (n *Node) receive(ctx context.Context, _ uint64, msgs []*raftpb.Message) {
+	n.mail.deliver(ctx, msgs)
+}
+
+// publish makes what the node knows visible to fronts, metrics, the transport and
+// the log. Only the loop calls it, and Start before there is one.
+func (n *Node) publish() {
+	r := n.replica.Status()
+	s := &front.Status{NodeID: n.cfg.NodeID, Term: r.Term, Leader: r.Leader, Ceiling: r.Ceiling}
+	for _, m := range n.replica.Members() {
+		addr := m.ClientAddr
+		if m.ID == n.cfg.NodeID {
+			addr = n.cfg.ClientAddr
+		}
+		if m.ID == r.Leader {
+			s.LeaderAddr = addr
+		}
+		if m.ID == n.cfg.NodeID && m.Learner {
+			s.Role = "learner"
+		}
+		s.Members = append(s.Members, front.Member{NodeID: m.ID, Addr: addr, PeerAddr: m.PeerAddr, Learner: m.Learner})
+	}
+	if s.Role == "" {
+		s.Role = role(r.Role)
+	}
+	peers := n.transport.Peers()
+	s.NotReady = n.notReady(r, s, peers)
+	n.announce(s)
+	n.status.Store(s)
+	n.releaseHandOvers(r.Leader)
+	if addrs := n.peerAddrs(); !maps.Equal(addrs, n.peers) {
+		n.peers = addrs
+		n.transport.SetPeers(addrs)
+	}
+	n.measure(r, s, peers)
+}
+
+func role(s raft.StateType) string {
+	switch s {
+	case raft.StateLeader:
+		return "leader"
+	case raft.StateFollower:
+		return "follower"
+	default:
+		return "candidate"
+	}
+}
+
+// notReady says why this node can neither serve nor route, or "".
+func (n *Node) notReady(r replica.Status, s *front.Status, peers []peer.PeerStatus) string {
+	switch {
+	case n.Err() != nil:
+		return fmt.Sprintf("this node has failed: %v", n.Err())
+	case r.Serving:
+		return ""
+	case r.Leader == n.cfg.NodeID:
+		return "this node was elected and waits for its first reservation"
+	case r.Leader != raft.None && s.LeaderAddr == "":
+		return fmt.Sprintf("node %d leads, but its client address is not known yet", r.Leader)
+	case r.Leader != raft.None:
+		return ""
+	}
+	for _, id := range slices.Sorted(maps.Keys(n.refusals)) {
+		return fmt.Sprintf("no leader is known, and node %d refuses this node: %v", id, n.refusals[id])
+	}
+	connected := 1
+	for _, p := range peers {
+		if p.Connected {
+			connected++
+		}
+	}
+	return fmt.Sprintf("no leader is known; %d of %d members are connected, itself included", connected, len(s.Members))
+}
+
+// announce logs what an operator wants to know about a change.
+func (n *Node) announce(s *front.Status) {
+	old := n.status.Load()
+	if old == nil || old.Leader == s.Leader && old.Term == s.Term && (old.NotReady == "") == (s.NotReady == "") {
+		return
+	}
+	n.cfg.Log.Info("cluster state changed", "node", s.NodeID, "role", s.Role, "term", s.Term, "leader", s.Leader,
+		"leader_addr", s.LeaderAddr, "ready", s.NotReady == "", "why", s.NotReady)
+}
+
+// measure sets the gauges and adds what the replica counted since the last time.
+func (n *Node) measure(r replica.Status, s *front.Status, peers []peer.PeerStatus) {
+	m, c := n.cfg.Metrics, r.Counters
+	now := unixNanos(n.wall)
+	stats := telemetry.NodeStats{
+		Leading: r.Serving, LeaderID: r.Leader, Term: r.Term, Ready: s.NotReady == "",
+		CeilingLead: time.Duration(r.Ceiling - now), QueueDepth: r.Waiting, QueueLimit: n.cfg.RequestsMax,
+		StorageFailed: n.Err() != nil,
+	}
+	if r.Serving {
+		stats.TimeLead = time.Duration(r.Time - now)
+	}
+	for _, p := range peers {
+		stats.Peers = append(stats.Peers, telemetry.PeerStats{ID: p.ID, Connected: p.Connected})
+	}
+	m.SetNode(stats)
+	for range c.Reservations - n.reported.Reservations {
+		m.CountReservation()
+	}
+	for range c.ReservationsFailed - n.reported.ReservationsFailed {
+		m.CountReservationFailed()
+	}
+	for range c.Elections - n.reported.Elections {
+		m.CountElection()
+	}
+	for range c.RoundsFailed - n.reported.RoundsFailed {
+		m.CountRoundFailed("lost_leadership")
+	}
+	n.reported = c
+}
