@@ -1,0 +1,177 @@
+package peer
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// FrameSizeMax is the largest value of a frame's length field, in bytes: type,
+// payload and checksum. Raft cuts its appends at about a megabyte and a snapshot
+// of an oracle is a few kilobytes, so this is generous; more than that is a
+// defect or a stranger, and it bounds what one peer can make this node hold.
+const FrameSizeMax = 4 << 20
+
+const (
+	// handshakeSizeMax is the limit for a peer that is not admitted yet. A hello
+	// has at most 332 bytes; the rest is room for those of later versions, which
+	// must still be readable enough to be refused with both version numbers.
+	handshakeSizeMax = 4 << 10
+	// storeSizeMax is the largest buffer that is kept for the next frames. A
+	// rare snapshot should not hold megabytes for the life of a connection.
+	storeSizeMax = 256 << 10
+
+	lengthSize   = 4
+	typeSize     = 1
+	checksumSize = 4
+	// frameOverhead is what a frame adds to its payload.
+	frameOverhead = lengthSize + typeSize + checksumSize
+)
+
+// Failures of the wire format. After any of them the connection is of no use.
+var (
+	// ErrFrameSize: a frame is larger than allowed, or too small to be one.
+	ErrFrameSize = errors.New("bad frame size")
+	// ErrChecksum: a frame was damaged on its way.
+	ErrChecksum = errors.New("bad frame checksum")
+	// ErrProtocol: a well-formed frame that says what it must not say.
+	ErrProtocol = errors.New("protocol violation")
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// FrameType says what the payload of a frame is.
+type FrameType uint8
+
+// The frame types. Their numbers are part of the wire format.
+const (
+	FrameHello         FrameType = 1 // a [Hello], from the dialer
+	FrameWelcome       FrameType = 2 // a [Hello], from the acceptor
+	FrameRefusal       FrameType = 3 // a [Refusal], from either side
+	FrameReady         FrameType = 4 // empty: the dialer admits the acceptor
+	FramePing          FrameType = 5 // empty: the sender is alive
+	FrameMessage       FrameType = 6 // a raftpb.Message in protobuf
+	FrameHeartbeat     FrameType = 7 // a MsgHeartbeat in fixed size
+	FrameHeartbeatResp FrameType = 8 // a MsgHeartbeatResp in fixed size
+)
+
+// Frame is one unit of the wire format, its checksum verified.
+type Frame struct {
+	Type FrameType
+	// Payload aliases the decoder's memory; see [Decoder.Next].
+	Payload []byte
+}
+
+// AppendReady appends the dialer's confirmation to b.
+func AppendReady(b []byte) []byte { return appendEmptyFrame(b, FrameReady) }
+
+// AppendPing appends a sign of life to b.
+func AppendPing(b []byte) []byte { return appendEmptyFrame(b, FramePing) }
+
+func appendEmptyFrame(b []byte, t FrameType) []byte {
+	return sealFrame(openFrame(b, t), len(b))
+}
+
+// openFrame appends the head of a frame; the payload follows, then sealFrame.
+func openFrame(b []byte, t FrameType) []byte {
+	return append(b, 0, 0, 0, 0, byte(t))
+}
+
+// sealFrame fills in the length of the frame that begins at b[start] and appends
+// the checksum. The caller has made sure that the frame is not too large.
+func sealFrame(b []byte, start int) []byte {
+	body := b[start+lengthSize:]
+	size := len(body) + checksumSize
+	if size > FrameSizeMax {
+		panic(fmt.Sprintf("peer: sealing a frame of %d bytes", size))
+	}
+	binary.BigEndian.PutUint32(b[start:], uint32(size))
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(body, castagnoli))
+}
+
+// Decoder cuts a stream of bytes into frames. It never holds more than one
+// incomplete frame and what was fed last. The zero Decoder is ready and allows
+// frames up to [FrameSizeMax]. It is not safe for concurrent use.
+type Decoder struct {
+	// limit is the largest frame allowed; 0 stands for FrameSizeMax.
+	limit uint32
+	// rest holds the bytes not yet yielded: a tail of store if stored is true,
+	// else a tail of the slice given to Feed.
+	rest   []byte
+	stored bool
+	store  []byte
+	err    error
+}
+
+// SetHandshake tells whether the other side is yet to be admitted. While it is,
+// frames are limited to 4 KiB.
+func (d *Decoder) SetHandshake(on bool) {
+	d.limit = FrameSizeMax
+	if on {
+		d.limit = handshakeSizeMax
+	}
+}
+
+// Feed adds the next bytes of the stream. It does not copy p when nothing is
+// left over from before, so p must not change until Next reports false.
+func (d *Decoder) Feed(p []byte) {
+	if len(d.rest) == 0 {
+		d.rest, d.stored = p, false
+		return
+	}
+	d.keep()
+	d.store = append(d.store, p...)
+	d.rest = d.store
+}
+
+// Next returns the next complete frame, or false when more bytes are needed. Its
+// payload is valid until the next call of Next or Feed. Errors match
+// [ErrFrameSize] or [ErrChecksum] and are final. An oversized frame is reported
+// from its first four bytes, before anything is held for it.
+func (d *Decoder) Next() (Frame, bool, error) {
+	if d.err != nil {
+		return Frame{}, false, d.err
+	}
+	if len(d.rest) < lengthSize {
+		d.keep()
+		return Frame{}, false, nil
+	}
+	size := binary.BigEndian.Uint32(d.rest)
+	if d.err = d.checkSize(size); d.err != nil {
+		return Frame{}, false, d.err
+	}
+	if len(d.rest)-lengthSize < int(size) {
+		d.keep()
+		return Frame{}, false, nil
+	}
+	frame := d.rest[lengthSize : lengthSize+int(size)]
+	body, sum := frame[:len(frame)-checksumSize], frame[len(frame)-checksumSize:]
+	if crc32.Checksum(body, castagnoli) != binary.BigEndian.Uint32(sum) {
+		d.err = fmt.Errorf("%w: frame type %d of %d bytes", ErrChecksum, body[0], size)
+		return Frame{}, false, d.err
+	}
+	d.rest = d.rest[lengthSize+int(size):]
+	return Frame{Type: FrameType(body[0]), Payload: body[typeSize:len(body):len(body)]}, true, nil
+}
+
+func (d *Decoder) checkSize(size uint32) error {
+	limit := cmp.Or(d.limit, FrameSizeMax)
+	if size < typeSize+checksumSize || size > limit {
+		return fmt.Errorf("%w: %d bytes, want %d to %d", ErrFrameSize, size, typeSize+checksumSize, limit)
+	}
+	return nil
+}
+
+// keep moves the unread bytes to the front of the decoder's own memory.
+func (d *Decoder) keep() {
+	if d.stored && len(d.rest) == len(d.store) {
+		return
+	}
+	if cap(d.store) > storeSizeMax && len(d.rest) <= storeSizeMax {
+		d.store = nil
+	}
+	d.store = append(d.store[:0], d.rest...)
+	d.rest, d.stored = d.store, len(d.store) > 0
+}

@@ -1,0 +1,242 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+const (
+	// handshakeTimeout is absolute: a stranger that drips bytes gets no more.
+	handshakeTimeout = 2 * time.Second
+	// stallTimeoutDefault is some ten election timeouts: by then raft has given
+	// the peer up, and TCP alone would go on hoping for a quarter of an hour.
+	stallTimeoutDefault = 5 * time.Second
+	// pingsPerStall: so many pings may be lost or late before a link counts as
+	// silent.
+	pingsPerStall = 4
+
+	readSize = 64 << 10
+	// writeSizeMax is the most that is given to one write call. The stall timeout
+	// runs for each call, so it must be little enough for a slow line to move.
+	writeSizeMax = 256 << 10
+)
+
+// link is a connection whose handshake is complete, or is being done.
+type link struct {
+	conn  net.Conn
+	dec   Decoder
+	hello Hello // the other side's
+}
+
+// shake does the handshake over l.conn and closes the connection unless it
+// succeeds. Errors are those of [Handshake.Step] and of the connection.
+func (l *link) shake(ctx context.Context, h *Handshake) (err error) {
+	defer func() {
+		if err != nil {
+			l.conn.Close()
+		}
+	}()
+	defer closeOnDone(ctx, l.conn)()
+	l.dec.SetHandshake(true)
+	if err := l.conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return err
+	}
+	buf := make([]byte, handshakeSizeMax)
+	out, err := h.Start(nil)
+	for {
+		if len(out) > 0 {
+			_, writeErr := l.conn.Write(out)
+			err = errors.Join(err, writeErr)
+		}
+		if err != nil || h.Done() {
+			break
+		}
+		var f Frame
+		if f, err = l.readFrame(buf); err == nil {
+			out, err = h.Step(f, out[:0])
+		} else {
+			out = nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	l.hello = h.Peer()
+	l.dec.SetHandshake(false)
+	return l.conn.SetDeadline(time.Time{})
+}
+
+// readFrame returns the next frame, reading into buf as needed.
+func (l *link) readFrame(buf []byte) (Frame, error) {
+	for {
+		f, ok, err := l.dec.Next()
+		if ok || err != nil {
+			return f, err
+		}
+		n, err := l.conn.Read(buf)
+		if n == 0 && err != nil {
+			return Frame{}, fmt.Errorf("reading: %w", err)
+		}
+		l.dec.Feed(buf[:n])
+	}
+}
+
+// receive reads until the connection ends and delivers the messages of each read
+// together. It returns the reason, never nil.
+func (l *link) receive(self uint64, stall time.Duration, deliver func([]*raftpb.Message)) error {
+	buf := make([]byte, readSize)
+	for {
+		msgs, err := l.decode(self)
+		if err != nil {
+			return err
+		}
+		if len(msgs) > 0 {
+			deliver(msgs)
+		}
+		if err := l.conn.SetReadDeadline(time.Now().Add(stall)); err != nil {
+			return fmt.Errorf("reading: %w", err)
+		}
+		n, err := l.conn.Read(buf)
+		if n == 0 && err != nil {
+			return fmt.Errorf("reading: %w", err)
+		}
+		l.dec.Feed(buf[:n])
+	}
+}
+
+// decode returns the messages of all complete frames, every one checked. The
+// slice is new: the receiver may keep it.
+func (l *link) decode(self uint64) ([]*raftpb.Message, error) {
+	var msgs []*raftpb.Message
+	for {
+		f, ok, err := l.dec.Next()
+		if !ok || err != nil {
+			return msgs, err
+		}
+		if f.Type == FramePing {
+			continue
+		}
+		m, err := ParseMessage(f)
+		if err != nil {
+			return nil, err
+		}
+		if err := CheckMessage(m, l.hello.NodeID, self); err != nil {
+			return nil, err
+		}
+		msgs = append(msgs, m)
+	}
+}
+
+// transmit writes what is queued, all of it in one call where it fits, and a ping
+// when there was nothing for a while. It returns nil when ctx is done.
+func (l *link) transmit(ctx context.Context, out *outbox, stall time.Duration) error {
+	ping := time.NewTicker(stall / pingsPerStall)
+	defer ping.Stop()
+	w := linkWriter{link: l, stall: stall}
+	idle := true
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-out.wake:
+			idle = false
+			err = w.writeQueued(out)
+		case <-ping.C:
+			if idle {
+				err = w.flush(AppendPing(w.buf[:0]))
+			}
+			idle = true
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// linkWriter keeps the buffers of a link's writing goroutine.
+type linkWriter struct {
+	*link
+	stall time.Duration
+	buf   []byte
+	batch []*raftpb.Message
+}
+
+func (w *linkWriter) writeQueued(out *outbox) error {
+	batch, bytes := out.take(w.batch)
+	buf := w.buf[:0]
+	var err error
+	for _, m := range batch {
+		if buf, err = AppendMessage(buf, m); err != nil {
+			return err
+		}
+		if len(buf) >= writeSizeMax {
+			if err := w.flush(buf); err != nil {
+				return err
+			}
+			buf = buf[:0]
+		}
+	}
+	if err := w.flush(buf); err != nil {
+		return err
+	}
+	out.release(len(batch), bytes)
+	clear(batch)
+	w.batch, w.buf = batch, buf[:0]
+	if cap(w.buf) > 2*writeSizeMax {
+		w.buf = nil
+	}
+	return nil
+}
+
+// flush writes b. A peer that takes no part of it for the stall timeout gives an
+// error that matches os.ErrDeadlineExceeded.
+func (w *linkWriter) flush(b []byte) error {
+	for len(b) > 0 {
+		part := b[:min(len(b), writeSizeMax)]
+		if err := w.conn.SetWriteDeadline(time.Now().Add(w.stall)); err != nil {
+			return fmt.Errorf("writing: %w", err)
+		}
+		if _, err := w.conn.Write(part); err != nil {
+			return fmt.Errorf("writing: %w", err)
+		}
+		b = b[len(part):]
+	}
+	return nil
+}
+
+// closeOnDone closes conn when ctx is done. The returned function ends that, and
+// waits for the closing if it has begun.
+func closeOnDone(ctx context.Context, conn net.Conn) (stop func()) {
+	closed := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		conn.Close()
+		close(closed)
+	})
+	return func() {
+		if !cancel() {
+			<-closed
+		}
+	}
+}
+
+// tune sets the socket options, through TLS if need be. A connection that is not
+// TCP is left alone; errors are ignored, as the options only make it better.
+func tune(conn net.Conn) {
+	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = wrapped.NetConn()
+	}
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	_ = tcp.SetNoDelay(true)
+	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{
+		Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5,
+	})
+}

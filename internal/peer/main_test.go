@@ -1,0 +1,234 @@
+package peer
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/goleak"
+)
+
+// patience is how long a test waits for what must happen. It only ever runs out
+// when the test fails.
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func await[T any](t testing.TB, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+		panic("unreachable")
+	}
+}
+
+// event is one call of Disconnected or Refused.
+type event struct {
+	peer    uint64
+	by      Side
+	err     error
+	refusal *Refusal
+}
+
+// host is a Transport and what it reported.
+type host struct {
+	*Transport
+	id           uint64
+	addr         string
+	connected    chan Hello
+	disconnected chan event
+	refused      chan event
+	received     chan *raftpb.Message
+}
+
+// newHost starts a Transport on a loopback port. change may be nil.
+func newHost(t testing.TB, id uint64, change func(*Config)) *host {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newHostOn(t, ln, id, change)
+}
+
+func newHostOn(t testing.TB, ln net.Listener, id uint64, change func(*Config)) *host {
+	t.Helper()
+	h := &host{
+		id: id, addr: ln.Addr().String(),
+		connected:    make(chan Hello, 64),
+		disconnected: make(chan event, 64),
+		refused:      make(chan event, 64),
+		received:     make(chan *raftpb.Message, 4096),
+	}
+	cfg := Config{
+		NodeID:   id,
+		Listener: ln,
+		Hello:    func() Hello { return Hello{ClusterID: 7, Session: id * 11, ClientAddr: "client.example:80"} },
+		Receive: func(ctx context.Context, _ uint64, msgs []*raftpb.Message) {
+			for _, m := range msgs {
+				select {
+				case h.received <- m:
+				case <-ctx.Done():
+				}
+			}
+		},
+		Connected:    func(hello Hello) { put(h.connected, hello) },
+		Disconnected: func(peer uint64, err error) { put(h.disconnected, event{peer: peer, err: err}) },
+		Refused:      func(peer uint64, by Side, r *Refusal) { put(h.refused, event{peer: peer, by: by, refusal: r}) },
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	h.Transport = New(cfg)
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+// put drops what nobody reads: a dialer that is refused says so again and again.
+func put[T any](ch chan T, v T) {
+	select {
+	case ch <- v:
+	default:
+	}
+}
+
+// join makes the hosts peers of each other and waits until all are connected.
+func join(t testing.TB, hosts ...*host) {
+	t.Helper()
+	addrs := make(map[uint64]string)
+	for _, h := range hosts {
+		addrs[h.id] = h.addr
+	}
+	for _, h := range hosts {
+		h.SetPeers(addrs)
+	}
+	for _, h := range hosts {
+		for range len(hosts) - 1 {
+			await(t, "a connection", h.connected)
+		}
+	}
+}
+
+// raw speaks the wire format by hand.
+type raw struct {
+	t    testing.TB
+	conn net.Conn
+	dec  Decoder
+	buf  []byte
+}
+
+func newRaw(t testing.TB, conn net.Conn) *raw {
+	t.Cleanup(func() { conn.Close() })
+	return &raw{t: t, conn: conn, buf: make([]byte, 4096)}
+}
+
+func dialRaw(t testing.TB, addr string) *raw {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return newRaw(t, conn)
+}
+
+func (r *raw) write(b []byte) {
+	r.t.Helper()
+	if _, err := r.conn.Write(b); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// read returns the next frame that is no ping, or the error that ended the stream.
+func (r *raw) read() (Frame, error) {
+	for {
+		f, ok, err := r.dec.Next()
+		switch {
+		case err != nil:
+			return f, err
+		case ok && f.Type != FramePing:
+			return f, nil
+		case ok:
+			continue
+		}
+		n, err := r.conn.Read(r.buf)
+		if n == 0 && err != nil {
+			return Frame{}, err
+		}
+		r.dec.Feed(r.buf[:n])
+	}
+}
+
+func (r *raw) expect(want FrameType) Frame {
+	r.t.Helper()
+	f, err := r.read()
+	if err != nil || f.Type != want {
+		r.t.Fatalf("frame type %d, %v; want type %d", f.Type, err, want)
+	}
+	return f
+}
+
+// expectClosed fails unless the other side ends the connection without a word.
+func (r *raw) expectClosed() {
+	r.t.Helper()
+	if f, err := r.read(); err == nil {
+		r.t.Fatalf("frame type %d; want the connection closed", f.Type)
+	} else if e, ok := err.(net.Error); ok && e.Timeout() {
+		r.t.Fatal("the connection stays open")
+	}
+}
+
+// connect does the dialing side of a handshake as the given node.
+func (r *raw) connect(id uint64) {
+	r.t.Helper()
+	r.write(hello(r.t, FrameHello, Hello{NodeID: id, Session: 99}))
+	r.expect(FrameWelcome)
+	r.write(AppendReady(nil))
+}
+
+func hello(t testing.TB, kind FrameType, h Hello) []byte {
+	t.Helper()
+	b, err := AppendHello(nil, kind, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func encoded(t testing.TB, m *raftpb.Message) []byte {
+	t.Helper()
+	b, err := AppendMessage(nil, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func heartbeat(from, to uint64) *raftpb.Message {
+	return &raftpb.Message{
+		Type: raftpb.MsgHeartbeat.Enum(), From: new(from), To: new(to),
+		Term: new(uint64(3)), Commit: new(uint64(41)), Context: []byte("\x01\x00\x00\x00\x00\x00\x00\x00"),
+	}
+}
+
+func heartbeatResp(from, to uint64) *raftpb.Message {
+	m := heartbeat(from, to)
+	m.Type, m.Commit = raftpb.MsgHeartbeatResp.Enum(), nil
+	return m
+}
+
+// appendOf is a MsgApp with one entry of size bytes.
+func appendOf(from, to uint64, size int) *raftpb.Message {
+	return &raftpb.Message{
+		Type: raftpb.MsgApp.Enum(), From: new(from), To: new(to), Term: new(uint64(3)),
+		LogTerm: new(uint64(3)), Index: new(uint64(8)), Commit: new(uint64(8)),
+		Entries: []*raftpb.Entry{{Term: new(uint64(3)), Index: new(uint64(9)), Data: make([]byte, size)}},
+	}
+}

@@ -1,0 +1,155 @@
+package peer
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// RefusalCode is the reason why one node does not talk to another. Codes travel
+// as text, so a node can report one that it does not know.
+type RefusalCode string
+
+// The reasons. The first four are this package's own, the others are for
+// [Config.Admit].
+const (
+	// RefusedVersion: the other side speaks another version of the protocol.
+	RefusedVersion RefusalCode = "version"
+	// RefusedWrongNode: another node than expected answers at this address, two
+	// nodes have the same id, or the wrong side dialed.
+	RefusedWrongNode RefusalCode = "wrong_node"
+	// RefusedNotMember: the node is none of the peers given to SetPeers. It passes
+	// when the membership change that adds the node has arrived here.
+	RefusedNotMember RefusalCode = "not_member"
+	// RefusedHello: the hello could not be read.
+	RefusedHello RefusalCode = "bad_hello"
+
+	// RefusedWrongCluster: the node belongs to another cluster.
+	RefusedWrongCluster RefusalCode = "wrong_cluster"
+	// RefusedWrongVoters: the initial members differ, while at least one of the
+	// two nodes does not know its cluster yet.
+	RefusedWrongVoters RefusalCode = "wrong_voters"
+	// RefusedWiped: the node has another data directory than before (I6).
+	RefusedWiped RefusalCode = "wiped"
+	// RefusedStale: the node runs on an older copy of its data (I6).
+	RefusedStale RefusalCode = "stale"
+	// RefusedCloned: two processes run on copies of the same data (I6).
+	RefusedCloned RefusalCode = "cloned"
+)
+
+const (
+	// refusalCodeSizeMax is ample for a word or three.
+	refusalCodeSizeMax = 32
+	// refusalMessageSizeMax leaves room for a sentence with two addresses; what
+	// is longer is cut.
+	refusalMessageSizeMax = 1024
+)
+
+// Refusal is a decision not to talk to a node. Two refusals match under
+// [errors.Is] when their codes are equal.
+type Refusal struct {
+	// Code has 1 to 32 bytes: lower-case letters, digits and underscores.
+	Code RefusalCode
+	// Message is for the operator of the refused node. Past 1024 bytes it is cut
+	// on the wire.
+	Message string
+}
+
+// Refusalf returns a refusal with a formatted message.
+func Refusalf(code RefusalCode, format string, args ...any) *Refusal {
+	return &Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Error returns "code: message".
+func (r *Refusal) Error() string { return string(r.Code) + ": " + r.Message }
+
+// Is reports whether target is a *Refusal with the same code.
+func (r *Refusal) Is(target error) bool {
+	t, ok := target.(*Refusal)
+	return ok && t.Code == r.Code
+}
+
+// Side is one end of a connection, seen from this node.
+type Side uint8
+
+// The two ends.
+const (
+	Self Side = iota + 1
+	Remote
+)
+
+// String returns "self" or "remote".
+func (s Side) String() string {
+	if s == Self {
+		return "self"
+	}
+	return "remote"
+}
+
+// RefusedError says that a handshake ended in a refusal.
+type RefusedError struct {
+	// Peer is the other node: the id that was dialed, or the one that an incoming
+	// hello claims. 0 when the hello could not be read.
+	Peer uint64
+	// By is the side that refused.
+	By      Side
+	Refusal *Refusal
+}
+
+func (e *RefusedError) Error() string {
+	if e.By == Self {
+		return fmt.Sprintf("refused node %d: %v", e.Peer, e.Refusal)
+	}
+	return fmt.Sprintf("refused by node %d: %v", e.Peer, e.Refusal)
+}
+
+// Unwrap returns the refusal.
+func (e *RefusedError) Unwrap() error { return e.Refusal }
+
+// AppendRefusal appends r to b as a frame. It panics on a code that is not as
+// [Refusal] describes it.
+func AppendRefusal(b []byte, r *Refusal) []byte {
+	if !validCode(string(r.Code)) {
+		panic(fmt.Sprintf("peer: refusal code %q", r.Code))
+	}
+	message := clip(strings.ToValidUTF8(r.Message, "?"), refusalMessageSizeMax)
+	start := len(b)
+	b = openFrame(b, FrameRefusal)
+	b = append(b, byte(len(r.Code)))
+	b = append(b, r.Code...)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(message)))
+	b = append(b, message...)
+	return sealFrame(b, start)
+}
+
+// ParseRefusal reads the payload of a refusal frame. Its errors match
+// [ErrProtocol].
+func ParseRefusal(p []byte) (*Refusal, error) {
+	bad := fmt.Errorf("%w: refusal of %d bytes", ErrProtocol, len(p))
+	if len(p) < 1 || len(p) < 1+int(p[0])+2 {
+		return nil, bad
+	}
+	code, rest := string(p[1:1+int(p[0])]), p[1+int(p[0]):]
+	size, message := int(binary.BigEndian.Uint16(rest)), string(rest[2:])
+	if !validCode(code) || size != len(message) || size > refusalMessageSizeMax || !utf8.ValidString(message) {
+		return nil, bad
+	}
+	return &Refusal{Code: RefusalCode(code), Message: message}, nil
+}
+
+func validCode(code string) bool {
+	const allowed = "abcdefghijklmnopqrstuvwxyz0123456789_"
+	return code != "" && len(code) <= refusalCodeSizeMax && strings.Trim(code, allowed) == ""
+}
+
+// clip cuts s to at most size bytes, between characters.
+func clip(s string, size int) string {
+	if len(s) <= size {
+		return s
+	}
+	for size > 0 && !utf8.RuneStart(s[size]) {
+		size--
+	}
+	return s[:size]
+}

@@ -1,0 +1,250 @@
+package peer
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+const (
+	dialTimeout = time.Second
+	// A restarted node is found again in about an election timeout; a missing one
+	// costs two attempts a second.
+	dialBackoffMin = 20 * time.Millisecond
+	dialBackoffMax = 500 * time.Millisecond
+)
+
+// remote is one peer. Its run goroutine owns the connection; at most one is
+// served at a time.
+type remote struct {
+	t      *Transport
+	id     uint64
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when run has returned
+	// offers brings connections that the peer has opened.
+	offers chan *link
+	out    *outbox
+
+	mu     sync.Mutex
+	status PeerStatus
+	// noted is the last change of state that was logged, so that a retry that
+	// ends like the one before says nothing.
+	noted string
+	// unsendable is set once a message was logged that can never be sent.
+	unsendable bool
+}
+
+func newRemote(t *Transport, id uint64, addr string) *remote {
+	r := &remote{
+		t: t, id: id,
+		done:   make(chan struct{}),
+		offers: make(chan *link),
+		out:    newOutbox(),
+		status: PeerStatus{ID: id, Addr: addr, Since: time.Now()},
+	}
+	r.ctx, r.cancel = context.WithCancelCause(t.ctx)
+	return r
+}
+
+// run serves one connection after the other until the peer is removed. It begins
+// when the previous bearer of the id has gone.
+func (r *remote) run(previous <-chan struct{}) {
+	defer r.t.left(r)
+	defer close(r.done)
+	defer r.cancel(ErrClosed)
+	if previous != nil {
+		<-previous
+	}
+	if r.id < r.t.cfg.NodeID {
+		r.runDialer()
+	} else {
+		r.runAcceptor()
+	}
+}
+
+func (r *remote) runAcceptor() {
+	for {
+		select {
+		case <-r.ctx.Done():
+			return
+		case l := <-r.offers:
+			for l != nil {
+				l = r.serve(l)
+			}
+		}
+	}
+}
+
+func (r *remote) runDialer() {
+	var wait backoff
+	for pause(r.ctx, wait.next(rand.Float64())) {
+		l, err := r.dial()
+		if err != nil {
+			if r.t.refused(err) {
+				wait.refused()
+			} else if r.ctx.Err() == nil {
+				r.note("unreachable", slog.LevelWarn, "peer unreachable", "addr", r.addr(), "err", err)
+			}
+			continue
+		}
+		since := time.Now()
+		r.serve(l)
+		if time.Since(since) > dialBackoffMax {
+			wait.reset()
+		}
+	}
+}
+
+// dial opens one connection and does the handshake.
+func (r *remote) dial() (*link, error) {
+	addr := r.addr()
+	if addr == "" {
+		return nil, errNoAddr
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, dialTimeout)
+	defer cancel()
+	conn, err := r.t.cfg.Dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	tune(conn)
+	l := &link{conn: conn}
+	return l, l.shake(r.ctx, NewDialer(r.t.hello, r.id, r.t.admit))
+}
+
+// offer hands over an incoming connection. It waits for the old one to end, but
+// no longer than a handshake may take, and reports whether l was taken.
+func (r *remote) offer(l *link) bool {
+	timeout := time.NewTimer(handshakeTimeout)
+	defer timeout.Stop()
+	select {
+	case r.offers <- l:
+		return true
+	case <-r.ctx.Done():
+	case <-timeout.C:
+	}
+	return false
+}
+
+// serve runs a connection to its end and closes it. It returns the connection
+// that replaces it, if that is why it ended.
+func (r *remote) serve(l *link) (next *link) {
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	defer cancel(nil)
+	defer l.conn.Close()
+	defer closeOnDone(ctx, l.conn)()
+	if ctx.Err() != nil {
+		return nil
+	}
+	r.connected(l)
+	var wg sync.WaitGroup
+	wg.Go(func() { cancel(l.receive(r.t.cfg.NodeID, r.t.cfg.StallTimeout, r.deliverer(ctx))) })
+	wg.Go(func() {
+		if err := l.transmit(ctx, r.out, r.t.cfg.StallTimeout); err != nil {
+			cancel(err)
+		}
+	})
+	select {
+	case <-ctx.Done():
+	case next = <-r.offers:
+		cancel(ErrReplaced)
+	}
+	wg.Wait()
+	r.disconnected(context.Cause(ctx))
+	return next
+}
+
+func (r *remote) deliverer(ctx context.Context) func([]*raftpb.Message) {
+	return func(msgs []*raftpb.Message) {
+		if receive := r.t.cfg.Receive; receive != nil {
+			receive(ctx, r.id, msgs)
+		}
+	}
+}
+
+func (r *remote) connected(l *link) {
+	r.mu.Lock()
+	r.status.Connected, r.status.Since = true, time.Now()
+	r.status.Refusal, r.status.RefusedBy = nil, 0
+	r.mu.Unlock()
+	r.note("connected", slog.LevelInfo, "peer connected", "addr", l.conn.RemoteAddr())
+	r.out.setOpen(true)
+	if r.t.cfg.Connected != nil {
+		r.t.cfg.Connected(l.hello)
+	}
+}
+
+func (r *remote) disconnected(err error) {
+	r.out.setOpen(false)
+	r.mu.Lock()
+	r.status.Connected, r.status.Since = false, time.Now()
+	r.mu.Unlock()
+	r.note("disconnected", slog.LevelInfo, "peer disconnected", "err", err)
+	if r.t.cfg.Disconnected != nil {
+		r.t.cfg.Disconnected(r.id, err)
+	}
+}
+
+func (r *remote) noteRefusal(e *RefusedError) {
+	r.mu.Lock()
+	r.status.Refusal, r.status.RefusedBy = e.Refusal, e.By
+	r.mu.Unlock()
+	r.note("refused by "+e.By.String()+": "+string(e.Refusal.Code), slog.LevelWarn,
+		"peer refused", "by", e.By.String(), "refusal", e.Refusal)
+}
+
+// note logs a change of state, once until another follows.
+func (r *remote) note(state string, level slog.Level, msg string, args ...any) {
+	r.mu.Lock()
+	repeated := r.noted == state
+	r.noted = state
+	r.mu.Unlock()
+	if !repeated {
+		r.t.cfg.Log.Log(context.Background(), level, msg, append([]any{"peer", r.id}, args...)...)
+	}
+}
+
+func (r *remote) send(msgs []*raftpb.Message) bool {
+	return r.out.push(msgs, func(m *raftpb.Message) (int, bool) {
+		size := messageSize(m)
+		err := CheckMessage(m, r.t.cfg.NodeID, r.id)
+		if err == nil && size-lengthSize > FrameSizeMax {
+			err = ErrFrameSize
+		}
+		if err != nil {
+			r.noteUnsendable(m, size, err)
+		}
+		return size, err == nil
+	})
+}
+
+// noteUnsendable logs the first message that can never be sent. It is a defect or
+// a wrong limit elsewhere, and would otherwise look like a lossy network.
+func (r *remote) noteUnsendable(m *raftpb.Message, size int, err error) {
+	r.mu.Lock()
+	first := !r.unsendable
+	r.unsendable = true
+	r.mu.Unlock()
+	if first {
+		r.t.cfg.Log.Error("raft message cannot be sent", "peer", r.id, "type", m.GetType(), "bytes", size, "err", err)
+	}
+}
+
+func (r *remote) snapshot() PeerStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status
+}
+
+func (r *remote) addr() string { return r.snapshot().Addr }
+
+func (r *remote) setAddr(addr string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.Addr = addr
+}

@@ -1,0 +1,338 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+func TestTransport_CarriesMessagesBothWays(t *testing.T) {
+	one, two, three := newHost(t, 1, nil), newHost(t, 2, nil), newHost(t, 3, nil)
+	join(t, one, two, three)
+	for _, c := range []struct {
+		from, to *host
+		m        *raftpb.Message
+	}{
+		{one, two, heartbeat(1, 2)}, {two, one, heartbeatResp(2, 1)},
+		{three, one, appendOf(3, 1, 1<<20)}, {one, three, appendOf(1, 3, 3<<20)}, {two, three, appendOf(2, 3, 0)},
+	} {
+		if !c.from.Send(c.to.id, []*raftpb.Message{c.m}) {
+			t.Fatalf("%v not queued", c.m.GetType())
+		}
+		if got := await(t, "a message", c.to.received); !proto.Equal(got, c.m) {
+			t.Fatalf("got %v, want %v", got, c.m)
+		}
+	}
+	for i, s := range two.Peers() {
+		if want := []uint64{1, 3}[i]; s.ID != want || !s.Connected || s.Refusal != nil || s.Since.IsZero() {
+			t.Errorf("status %+v, want peer %d connected", s, want)
+		}
+	}
+}
+
+// One entry goes to several peers, each with a writer of its own: encoding must
+// not write to what the messages share.
+func TestTransport_SharesEntriesBetweenPeers(t *testing.T) {
+	one, two, three := newHost(t, 1, nil), newHost(t, 2, nil), newHost(t, 3, nil)
+	join(t, one, two, three)
+	m2, m3 := appendOf(1, 2, 100), appendOf(1, 3, 100)
+	m3.Entries = m2.Entries
+	for range 100 {
+		one.Send(2, []*raftpb.Message{m2})
+		one.Send(3, []*raftpb.Message{m3})
+	}
+	for range 100 {
+		await(t, "a message", two.received)
+		await(t, "a message", three.received)
+	}
+}
+
+func TestTransport_SendsNothingToStrangers(t *testing.T) {
+	h := newHost(t, 1, nil)
+	h.SetPeers(map[uint64]string{1: h.addr, 2: ""})
+	for _, to := range []uint64{0, 1, 2, 9} {
+		if h.Send(to, []*raftpb.Message{heartbeat(1, to)}) {
+			t.Errorf("queued a message to node %d", to)
+		}
+	}
+	if !h.Send(2, nil) {
+		t.Error("nothing to send counts as dropped")
+	}
+}
+
+func TestTransport_DropsWhatTheOtherSideWouldRefuse(t *testing.T) {
+	one, two := newHost(t, 1, nil), newHost(t, 2, nil)
+	join(t, one, two)
+	proposal := appendOf(1, 2, 0)
+	proposal.Type = raftpb.MsgProp.Enum()
+	batch := []*raftpb.Message{proposal, appendOf(1, 2, FrameSizeMax), heartbeat(3, 2), heartbeat(1, 2)}
+	if one.Send(2, batch) {
+		t.Error("all queued")
+	}
+	if got := await(t, "the good message", two.received); !proto.Equal(got, heartbeat(1, 2)) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestTransport_TellsBothSidesOfARefusal(t *testing.T) {
+	refuse := func(cfg *Config) {
+		cfg.Admit = func(h Hello) *Refusal { return Refusalf(RefusedStale, "index %d", h.LastIndex) }
+	}
+	for name, change := range map[string][2]func(*Config){
+		"acceptor refuses": {refuse, nil}, "dialer refuses": {nil, refuse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one, two := newHost(t, 1, change[0]), newHost(t, 2, change[1])
+			addrs := map[uint64]string{1: one.addr, 2: two.addr}
+			one.SetPeers(addrs)
+			two.SetPeers(addrs)
+			a, b := await(t, "a refusal", one.refused), await(t, "a refusal", two.refused)
+			if a.peer != 2 || b.peer != 1 || a.by == b.by || a.refusal.Code != RefusedStale || *a.refusal != *b.refusal {
+				t.Fatalf("node 1: %+v, node 2: %+v", a, b)
+			}
+			await(t, "another attempt", two.refused)
+			if s := two.Peers()[0]; s.Connected || s.Refusal.Code != RefusedStale || s.RefusedBy != b.by {
+				t.Fatalf("status %+v", s)
+			}
+		})
+	}
+}
+
+func TestTransport_AdmitsOncePersuaded(t *testing.T) {
+	var willing atomic.Bool
+	one := newHost(t, 1, func(cfg *Config) {
+		cfg.Admit = func(Hello) *Refusal {
+			if willing.Load() {
+				return nil
+			}
+			return Refusalf(RefusedWrongCluster, "not yet")
+		}
+	})
+	two := newHost(t, 2, nil)
+	addrs := map[uint64]string{1: one.addr, 2: two.addr}
+	one.SetPeers(addrs)
+	two.SetPeers(addrs)
+	await(t, "a refusal", two.refused)
+	willing.Store(true)
+	await(t, "the connection", one.connected)
+	await(t, "the connection", two.connected)
+	if s := two.Peers()[0]; !s.Connected || s.Refusal != nil {
+		t.Fatalf("status %+v", s)
+	}
+}
+
+func TestTransport_RefusesItself(t *testing.T) {
+	h := newHost(t, 2, nil)
+	h.SetPeers(map[uint64]string{1: h.addr})
+	seen := make(map[Side]bool)
+	for len(seen) < 2 {
+		e := await(t, "a refusal", h.refused)
+		if e.refusal.Code != RefusedWrongNode {
+			t.Fatalf("%+v", e)
+		}
+		seen[e.by] = true
+	}
+}
+
+func TestTransport_RefusesNonMembersAndOtherVersions(t *testing.T) {
+	h := newHost(t, 1, nil)
+	h.SetPeers(map[uint64]string{2: ""})
+	for code, b := range map[RefusalCode][]byte{
+		RefusedNotMember: hello(t, FrameHello, Hello{NodeID: 3}),
+		RefusedVersion:   frameOf(FrameHello, magic+"\x00\x09"),
+	} {
+		r := dialRaw(t, h.addr)
+		r.write(b)
+		got, err := ParseRefusal(r.expect(FrameRefusal).Payload)
+		if err != nil || got.Code != code {
+			t.Errorf("got %v, %v; want %s", got, err, code)
+		}
+		r.expectClosed()
+		if e := await(t, "Refused", h.refused); e.by != Self || e.refusal.Code != code {
+			t.Errorf("reported %+v", e)
+		}
+	}
+}
+
+func TestTransport_DisconnectsAPeerThatBreaksTheProtocol(t *testing.T) {
+	h := newHost(t, 1, nil)
+	h.SetPeers(map[uint64]string{2: ""})
+	damaged := encoded(t, heartbeat(2, 1))
+	damaged[20]++
+	local := &raftpb.Message{Type: raftpb.MsgHup.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(uint64(1))}
+	for _, c := range []struct {
+		name string
+		b    []byte
+		want error
+	}{
+		{"forged sender", encoded(t, heartbeat(3, 1)), ErrProtocol},
+		{"other receiver", encoded(t, heartbeat(2, 3)), ErrProtocol},
+		{"local message", encoded(t, local), ErrProtocol},
+		{"second hello", hello(t, FrameHello, Hello{NodeID: 2}), ErrProtocol},
+		{"bad checksum", damaged, ErrChecksum},
+		{"garbage", []byte("GET / HTTP/1.1\r\n\r\n"), ErrFrameSize},
+		{"oversized", []byte{0x00, 0x40, 0x00, 0x01}, ErrFrameSize},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := dialRaw(t, h.addr)
+			r.connect(2)
+			await(t, "the connection", h.connected)
+			r.write(c.b)
+			if e := await(t, "the disconnection", h.disconnected); e.peer != 2 || !errors.Is(e.err, c.want) {
+				t.Fatalf("disconnected from %d: %v", e.peer, e.err)
+			}
+			r.expectClosed()
+		})
+	}
+	if len(h.received) > 0 {
+		t.Error("one of them was delivered")
+	}
+}
+
+func TestTransport_ClosesOnGarbageBeforeTheHandshake(t *testing.T) {
+	h := newHost(t, 1, nil)
+	h.SetPeers(map[uint64]string{2: ""})
+	for _, b := range [][]byte{
+		[]byte("GET / HTTP/1.1\r\n\r\n"), encoded(t, heartbeat(2, 1)), frameOf(FrameHello, "nonsense"),
+		append(make([]byte, 0), 0, 0, 0x20, 0), // allowed later, too large for a hello
+	} {
+		r := dialRaw(t, h.addr)
+		r.write(b)
+		r.expectClosed()
+	}
+	if len(h.connected) > 0 || len(h.received) > 0 {
+		t.Error("one of them counts as connected")
+	}
+}
+
+func TestTransport_AcceptsFramesByteByByte(t *testing.T) {
+	h := newHost(t, 1, nil)
+	h.SetPeers(map[uint64]string{2: ""})
+	r := dialRaw(t, h.addr)
+	drip := func(b []byte) {
+		for i := range b {
+			r.write(b[i : i+1])
+		}
+	}
+	drip(hello(t, FrameHello, someHello))
+	r.expect(FrameWelcome)
+	drip(AppendReady(nil))
+	drip(encoded(t, appendOf(2, 1, 10)))
+	if got := await(t, "the message", h.received); !proto.Equal(got, appendOf(2, 1, 10)) {
+		t.Fatalf("got %v", got)
+	}
+	if got := await(t, "the hello", h.connected); got != someHello {
+		t.Fatalf("hello %+v", got)
+	}
+}
+
+func TestTransport_DeliversWhatCameWithTheReadyFrame(t *testing.T) {
+	batches := make(chan int, 16)
+	h := newHost(t, 1, func(cfg *Config) {
+		cfg.Receive = func(_ context.Context, _ uint64, msgs []*raftpb.Message) { batches <- len(msgs) }
+	})
+	h.SetPeers(map[uint64]string{2: ""})
+	r := dialRaw(t, h.addr)
+	r.write(hello(t, FrameHello, someHello))
+	r.expect(FrameWelcome)
+	b := AppendPing(AppendReady(nil))
+	for range 3 {
+		b = append(b, encoded(t, heartbeat(2, 1))...)
+	}
+	r.write(b)
+	for n := 0; n < 3; {
+		n += await(t, "a batch", batches)
+	}
+}
+
+func TestTransport_ReplacesTheConnectionOfTheSamePeer(t *testing.T) {
+	h := newHost(t, 1, nil)
+	h.SetPeers(map[uint64]string{2: ""})
+	old := dialRaw(t, h.addr)
+	old.connect(2)
+	await(t, "the first connection", h.connected)
+
+	unready := dialRaw(t, h.addr) // never confirms, so it replaces nothing
+	unready.write(hello(t, FrameHello, Hello{NodeID: 2}))
+	unready.expect(FrameWelcome)
+	old.write(encoded(t, heartbeat(2, 1)))
+	await(t, "a message on the first connection", h.received)
+
+	fresh := dialRaw(t, h.addr)
+	fresh.connect(2)
+	if e := await(t, "the disconnection", h.disconnected); !errors.Is(e.err, ErrReplaced) {
+		t.Fatalf("disconnected: %v", e.err)
+	}
+	await(t, "the second connection", h.connected)
+	old.expectClosed()
+	h.Send(2, []*raftpb.Message{heartbeat(1, 2)})
+	fresh.expect(FrameHeartbeat)
+}
+
+func TestTransport_ReconnectsAfterARestart(t *testing.T) {
+	one, two := newHost(t, 1, nil), newHost(t, 2, nil)
+	join(t, one, two)
+	if err := one.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if e := await(t, "the disconnection", one.disconnected); !errors.Is(e.err, ErrClosed) {
+		t.Errorf("node 1: %v", e.err)
+	}
+	await(t, "the disconnection", two.disconnected)
+	ln, err := net.Listen("tcp", one.addr)
+	if err != nil {
+		t.Skipf("somebody else took the port: %v", err)
+	}
+	again := newHostOn(t, ln, 1, nil)
+	again.SetPeers(map[uint64]string{2: two.addr})
+	await(t, "the connection", again.connected)
+	await(t, "the connection", two.connected)
+	two.Send(1, []*raftpb.Message{heartbeat(2, 1)})
+	await(t, "a message", again.received)
+}
+
+func TestTransport_BothEndsClose(t *testing.T) {
+	one, two := newHost(t, 1, nil), newHost(t, 2, nil)
+	join(t, one, two)
+	done := make(chan error, 4)
+	for _, h := range []*host{one, two, one, two} {
+		go func() { done <- h.Close() }()
+	}
+	for range 4 {
+		if err := await(t, "Close", done); err != nil {
+			t.Error(err)
+		}
+	}
+	one.SetPeers(map[uint64]string{9: "127.0.0.1:1"})
+	if len(one.Peers()) != 1 || one.Send(2, []*raftpb.Message{heartbeat(1, 2)}) {
+		t.Error("a closed transport still works")
+	}
+}
+
+func TestTransport_DisconnectsARemovedPeerAndTakesItBack(t *testing.T) {
+	one, two := newHost(t, 1, nil), newHost(t, 2, nil)
+	join(t, one, two)
+	one.SetPeers(nil)
+	if e := await(t, "the disconnection", one.disconnected); !errors.Is(e.err, ErrRemoved) {
+		t.Errorf("node 1: %v", e.err)
+	}
+	await(t, "the disconnection", two.disconnected)
+	if e := await(t, "a refusal", two.refused); e.refusal.Code != RefusedNotMember || e.by != Remote {
+		t.Errorf("node 2: %+v", e)
+	}
+	one.SetPeers(map[uint64]string{2: two.addr})
+	await(t, "the connection", one.connected)
+}
+
+func TestTransport_DialsAChangedAddress(t *testing.T) {
+	one, two := newHost(t, 1, nil), newHost(t, 2, nil)
+	one.SetPeers(map[uint64]string{2: two.addr})
+	two.SetPeers(map[uint64]string{1: ""})
+	two.SetPeers(map[uint64]string{1: one.addr})
+	await(t, "the connection", two.connected)
+}
