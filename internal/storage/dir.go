@@ -1,0 +1,107 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+const (
+	// FileName is the one data file in the data directory.
+	FileName = "isotone.db"
+	// lockName is an empty file whose lock says that the directory is in use. It
+	// is separate from the data file because that one is replaced by a rename
+	// when it is created, and must be read before bbolt locks it.
+	lockName = "isotone.lock"
+
+	dirMode  = 0o700
+	fileMode = 0o600
+
+	// lockWait is how long Open waits for the directory to be released: enough
+	// for a predecessor that is just exiting, too short to look like a hang.
+	lockWait  = time.Second
+	lockRetry = 50 * time.Millisecond
+)
+
+// makeDir creates dir and its missing parents. The entry of each is durable in
+// its parent when makeDir returns.
+func makeDir(dir string) error {
+	switch info, err := os.Stat(dir); {
+	case err == nil && !info.IsDir():
+		return fmt.Errorf("storage: data directory %s is not a directory", dir)
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("storage: data directory: %w", err)
+	}
+	parent := filepath.Dir(filepath.Clean(dir))
+	if err := makeDir(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("storage: data directory: %w", err)
+	}
+	return syncDir(parent)
+}
+
+// makeFile creates a bbolt file without buckets at path, unless there is a file
+// already. It is made under another name and renamed when it is whole, so a file
+// called path that is empty or cut short is never the trace of an interrupted
+// creation, but always damage. The caller holds the lock of the directory.
+func makeFile(path string) error {
+	switch info, err := os.Stat(path); {
+	case err == nil && !info.Mode().IsRegular():
+		return fmt.Errorf("storage: %s is not a regular file", path)
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("storage: data file: %w", err)
+	}
+	draft := path + ".new"
+	if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("storage: data file: %w", err)
+	}
+	db, err := bbolt.Open(draft, fileMode, &bbolt.Options{Timeout: lockWait})
+	if err != nil {
+		return fmt.Errorf("storage: create %s: %w", path, err)
+	}
+	if err := db.Close(); err != nil {
+		return fmt.Errorf("storage: create %s: %w", path, err)
+	}
+	if err := os.Rename(draft, path); err != nil {
+		return fmt.Errorf("storage: create %s: %w", path, err)
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// lockDir takes the lock of dir, which lasts until the returned file is closed
+// or the process ends. It waits for lockWait, then fails with [ErrInUse].
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, fileMode)
+	if err != nil {
+		return nil, fmt.Errorf("storage: lock: %w", err)
+	}
+	for attempts := int(lockWait / lockRetry); ; attempts-- {
+		locked, err := tryLock(f)
+		switch {
+		case err != nil:
+			_ = f.Close()
+			return nil, fmt.Errorf("storage: lock %s: %w", f.Name(), err)
+		case locked:
+			return f, nil
+		case attempts == 0:
+			_ = f.Close()
+			return nil, inUse(dir)
+		}
+		time.Sleep(lockRetry)
+	}
+}
+
+func inUse(dir string) error {
+	return fmt.Errorf("storage: data directory %s is %w", dir, ErrInUse)
+}

@@ -1,0 +1,11 @@
+//go:build !unix || aix || solaris
+
+package storage
+
+import "os"
+
+// tryLock leaves the locking to bbolt, which locks the data file itself.
+func tryLock(*os.File) (bool, error) { return true, nil }
+
+// syncDir does nothing: there is no portable way to sync a directory here.
+func syncDir(string) error { return nil }

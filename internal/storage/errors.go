@@ -1,0 +1,80 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrFailed matches every error of a [Store] that is dead after a failed
+	// Save (I8). The wrapped cause says what failed first.
+	ErrFailed = errors.New("storage has failed and accepts no more writes")
+	// ErrInUse matches the error of [Open] when another Store, in this process
+	// or another, has the directory open.
+	ErrInUse = errors.New("in use by another process")
+)
+
+// CorruptError says that the data on disk is not what this node saved. Only
+// [Open] returns it, and the directory is left as it was found.
+type CorruptError struct {
+	Path   string // the file
+	Record string // which record or page of it, for example "log entry 17"
+	Reason string // what is wrong with it
+}
+
+// Error names the record, the file, the reason, and what to do about it.
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("storage: %s in %s is damaged: %s; "+
+		"this node's copy cannot be trusted: move its data directory away and add the node again "+
+		"as a new member with a new node id; do not delete the data of the other nodes",
+		e.Record, e.Path, e.Reason)
+}
+
+// corrupt returns a CorruptError without its Path, which Open fills in.
+func corrupt(record, format string, args ...any) *CorruptError {
+	return &CorruptError{Record: record, Reason: fmt.Sprintf(format, args...)}
+}
+
+// IdentityError says that a directory belongs to another node (I6).
+type IdentityError struct {
+	Dir  string
+	Have uint64 // the node id in the directory
+	Want uint64 // the node id in [Options]
+}
+
+// Error names both node ids and the directory.
+func (e *IdentityError) Error() string {
+	return fmt.Sprintf("storage: data directory %s belongs to node %d, but this is node %d: "+
+		"a node may only ever use its own directory", e.Dir, e.Have, e.Want)
+}
+
+// FormatError says that a file was written by another version of this program.
+type FormatError struct {
+	Path  string
+	Have  uint32 // the format of the file
+	Reads uint32 // the format that this version reads
+}
+
+// Error names the file and both formats.
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("storage: %s has format %d, and this version reads only format %d",
+		e.Path, e.Have, e.Reads)
+}
+
+// LimitError says that something was too large to be stored. It is the cause of a
+// failed Save.
+type LimitError struct {
+	What string // for example "log entry 17"
+	Size int    // bytes
+	Max  int    // bytes
+}
+
+// Error names what was too large, and the limit.
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("%s has %d bytes, the limit is %d", e.What, e.Size, e.Max)
+}
+
+// panicError is a panic or memory fault inside bbolt, caught by guarded.
+type panicError struct{ value any }
+
+func (e *panicError) Error() string { return fmt.Sprintf("page store panicked: %v", e.value) }

@@ -1,0 +1,127 @@
+package storage
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"path/filepath"
+
+	"go.etcd.io/bbolt"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// What the external tests need of the inside: the record encodings, and reading
+// a file without opening the directory (no lock, no boot, no fsync), so that
+// thousands of damaged copies can be tried.
+
+const (
+	BucketMeta  = bucketMeta
+	BucketLog   = bucketLog
+	KeyFormat   = keyFormat
+	KeyIdentity = keyIdentity
+	KeyState    = keyState
+	KeySnapshot = keySnapshot
+)
+
+var (
+	EncodeRecord   = encodeRecord
+	DecodeRecord   = decodeRecord
+	EncodeFormat   = encodeFormat
+	EncodeEntry    = encodeEntry
+	DecodeEntry    = decodeEntry
+	EncodeIdentity = encodeIdentity
+	DecodeIdentity = decodeIdentity
+	DecodeSnapshot = decodeSnapshot
+	LogKey         = logKey
+)
+
+// State mirrors what callers can know of the state record.
+type State struct {
+	HasHard                                     bool
+	Term, Vote, Commit                          uint64
+	SnapshotIndex, SnapshotTerm, Last, LastTerm uint64
+}
+
+func (s State) internal() state {
+	return state{hasHard: s.HasHard, term: s.Term, vote: s.Vote, commit: s.Commit,
+		snapshot: position{s.SnapshotIndex, s.SnapshotTerm}, last: position{s.Last, s.LastTerm}}
+}
+
+func EncodeState(s State) []byte { return encodeState(s.internal()) }
+
+// ReencodeState decodes and encodes a state record.
+func ReencodeState(b []byte) ([]byte, error) {
+	s, err := decodeState(b)
+	return encodeState(s), err
+}
+
+// ResealTransaction lets the state record claim to be of the current
+// transaction.
+func ResealTransaction(tx *bbolt.Tx) error {
+	return resealState(tx, func(payload []byte) {
+		binary.BigEndian.PutUint64(payload[1:], uint64(tx.ID()))
+	})
+}
+
+// Reseal makes the state record sum up whatever the other records are now, so
+// that a test of one check is not answered by another one.
+func Reseal(tx *bbolt.Tx) error {
+	return errors.Join(ResealTransaction(tx), resealState(tx, func(payload []byte) {
+		meta, log := tx.Bucket([]byte(bucketMeta)), tx.Bucket([]byte(bucketLog))
+		var logSum uint64
+		if log != nil {
+			_ = log.ForEach(func(_, record []byte) error { logSum ^= recordSum(record); return nil })
+		}
+		appendUint64s(payload[:stateBytes-3*8], recordSum(meta.Get([]byte(keyIdentity))),
+			recordSum(meta.Get([]byte(keySnapshot))), logSum)
+	}))
+}
+
+// resealState changes the state record, if there is a sound one.
+func resealState(tx *bbolt.Tx, change func(payload []byte)) error {
+	meta := tx.Bucket([]byte(bucketMeta))
+	if meta == nil {
+		return nil
+	}
+	payload, err := decodeRecord(bucketMeta, []byte(keyState), meta.Get([]byte(keyState)))
+	if err != nil || len(payload) != stateBytes {
+		return nil
+	}
+	payload = bytes.Clone(payload)
+	change(payload)
+	return meta.Put([]byte(keyState), encodeRecord(bucketMeta, []byte(keyState), payload))
+}
+
+// EncodeSnapshot encodes a snapshot that is not too large.
+func EncodeSnapshot(s *raftpb.Snapshot) []byte {
+	b, err := encodeSnapshot(s)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// ErrPanicked marks a result of Peek that only recover could save.
+var ErrPanicked = errors.New("bbolt panicked")
+
+// Peek reads the data file in dir as Open does, without changing anything.
+func Peek(dir string) (Recovered, error) {
+	s := &Store{dir: dir, path: filepath.Join(dir, FileName)}
+	r, err := s.read()
+	if s.panicked {
+		err = errors.Join(ErrPanicked, err)
+	}
+	switch {
+	case s.db != nil && !s.panicked:
+		_ = s.db.Close()
+	case s.file != nil:
+		_ = s.file.Close()
+	}
+	return r, err
+}
+
+// CheckPages checks a bbolt file in memory.
+func CheckPages(file []byte) error {
+	_, err := checkPages(bytes.NewReader(file), int64(len(file)))
+	return err
+}

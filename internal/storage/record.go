@@ -1,0 +1,241 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// Format is the number of the file format that this version writes and reads.
+// The format record itself, its place and its encoding never change, so that
+// every version can say which format it has met.
+const Format = 1
+
+const (
+	// EntryDataBytesMax bounds the data of one log entry. Entries carry a
+	// reservation or a membership change, a few hundred bytes at most; 1 MiB is
+	// far above that and still a write that no disk stalls on.
+	EntryDataBytesMax = 1 << 20
+	// SnapshotBytesMax bounds one encoded snapshot. The replicated state is a
+	// ceiling, worker leases and members: a few hundred kilobytes at worst.
+	SnapshotBytesMax = 16 << 20
+)
+
+const (
+	bucketMeta = "isotone"
+	bucketLog  = "log"
+
+	keyFormat   = "format"
+	keyIdentity = "identity"
+	keyState    = "state"
+	keySnapshot = "snapshot"
+)
+
+const (
+	checksumBytes    = 4
+	formatBytes      = 4
+	identityBytes    = 4 * 8
+	stateBytes       = 1 + 11*8
+	entryHeaderBytes = 8 + 1
+	logKeyBytes      = 8
+)
+
+var (
+	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
+	errChecksum = errors.New("its checksum does not match its content")
+	errLength   = errors.New("it has the wrong length")
+)
+
+// position is a place in the log: an index and the term of the entry there.
+type position struct{ index, term uint64 }
+
+// state is the record that every transaction rewrites. Beside the hard state it
+// pins down all other records: without that a log that has lost its end, or a
+// page whose last write the disk lost, would look like an older but healthy
+// state.
+type state struct {
+	transaction        uint64 // the bbolt transaction that wrote this record
+	hasHard            bool
+	term, vote, commit uint64
+	snapshot           position // zero if there is none
+	last               position // last entry; equal to snapshot if the log is empty
+
+	identitySum uint64 // checksum of the identity record
+	snapshotSum uint64 // checksum of the snapshot record; zero if there is none
+	logSum      uint64 // all checksums of the log's records, XORed
+}
+
+// hardState returns the raft form, or nil if none was ever saved.
+func (s *state) hardState() *raftpb.HardState {
+	if !s.hasHard {
+		return nil
+	}
+	return &raftpb.HardState{Term: new(s.term), Vote: new(s.vote), Commit: new(s.commit)}
+}
+
+// checksum covers where a record lies as well as what it says. The key's length
+// keeps key and payload apart; no bucket name contains a zero byte.
+func checksum(bucket string, key, payload []byte) uint32 {
+	head := make([]byte, 0, len(bucket)+1+4+len(key))
+	head = append(append(head, bucket...), 0)
+	head = binary.BigEndian.AppendUint32(head, uint32(len(key)))
+	head = append(head, key...)
+	return crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, payload)
+}
+
+// encodeRecord returns the stored form of payload: its checksum, then itself.
+func encodeRecord(bucket string, key, payload []byte) []byte {
+	record := make([]byte, 0, checksumBytes+len(payload))
+	record = binary.BigEndian.AppendUint32(record, checksum(bucket, key, payload))
+	return append(record, payload...)
+}
+
+// recordSum returns the checksum that a record carries, and 0 if it is too short
+// to carry one.
+func recordSum(record []byte) uint64 {
+	if len(record) < checksumBytes {
+		return 0
+	}
+	return uint64(binary.BigEndian.Uint32(record))
+}
+
+// decodeRecord returns the payload of a record found in bucket under key. The
+// payload shares memory with record.
+func decodeRecord(bucket string, key, record []byte) ([]byte, error) {
+	if len(record) < checksumBytes {
+		return nil, errLength
+	}
+	payload := record[checksumBytes:]
+	if binary.BigEndian.Uint32(record) != checksum(bucket, key, payload) {
+		return nil, errChecksum
+	}
+	return payload, nil
+}
+
+func encodeFormat(format uint32) []byte { return binary.BigEndian.AppendUint32(nil, format) }
+
+func decodeFormat(b []byte) (uint32, error) {
+	if len(b) != formatBytes {
+		return 0, errLength
+	}
+	return binary.BigEndian.Uint32(b), nil
+}
+
+func encodeIdentity(id Identity) []byte {
+	return appendUint64s(nil, id.ClusterID, id.NodeID, id.Incarnation, id.Boot)
+}
+
+func decodeIdentity(b []byte) (id Identity, err error) {
+	if len(b) != identityBytes {
+		return Identity{}, errLength
+	}
+	readUint64s(b, &id.ClusterID, &id.NodeID, &id.Incarnation, &id.Boot)
+	if id.NodeID == 0 || id.Incarnation == 0 || id.Boot == 0 {
+		return Identity{}, errors.New("it has a zero node id, incarnation or boot count")
+	}
+	return id, nil
+}
+
+func encodeState(s state) []byte {
+	b := make([]byte, 1, stateBytes)
+	if s.hasHard {
+		b[0] = 1
+	}
+	return appendUint64s(b, s.transaction, s.term, s.vote, s.commit,
+		s.snapshot.index, s.snapshot.term, s.last.index, s.last.term,
+		s.identitySum, s.snapshotSum, s.logSum)
+}
+
+func decodeState(b []byte) (s state, err error) {
+	if len(b) != stateBytes {
+		return state{}, errLength
+	}
+	s.hasHard = b[0] == 1
+	readUint64s(b[1:], &s.transaction, &s.term, &s.vote, &s.commit,
+		&s.snapshot.index, &s.snapshot.term, &s.last.index, &s.last.term,
+		&s.identitySum, &s.snapshotSum, &s.logSum)
+	switch {
+	case b[0] > 1:
+		return state{}, fmt.Errorf("it has the unknown flag %d", b[0])
+	case s.last.index < s.snapshot.index || s.last.term < s.snapshot.term:
+		return state{}, errors.New("the log ends before the snapshot")
+	case s.hasHard && s.commit > s.last.index:
+		return state{}, fmt.Errorf("it commits index %d, and the log ends at %d", s.commit, s.last.index)
+	case s.hasHard && s.commit < s.snapshot.index:
+		return state{}, fmt.Errorf("it commits index %d, and the snapshot is at %d", s.commit, s.snapshot.index)
+	case !s.hasHard && (s.term|s.vote|s.commit|s.snapshot.index) != 0:
+		return state{}, errors.New("it lacks the mark of a hard state")
+	}
+	return s, nil
+}
+
+func encodeEntry(e *raftpb.Entry) []byte {
+	b := make([]byte, 0, entryHeaderBytes+len(e.GetData()))
+	b = binary.BigEndian.AppendUint64(b, e.GetTerm())
+	b = append(b, byte(e.GetType()))
+	return append(b, e.GetData()...)
+}
+
+// decodeEntry returns the entry at index. It owns its data; empty data is nil.
+func decodeEntry(index uint64, b []byte) (*raftpb.Entry, error) {
+	if len(b) < entryHeaderBytes || len(b) > entryHeaderBytes+EntryDataBytesMax {
+		return nil, errLength
+	}
+	kind := raftpb.EntryType(b[8])
+	if kind > raftpb.EntryConfChangeV2 {
+		return nil, fmt.Errorf("it has the unknown entry type %d", b[8])
+	}
+	e := &raftpb.Entry{Term: new(binary.BigEndian.Uint64(b)), Index: new(index), Type: kind.Enum()}
+	if data := b[entryHeaderBytes:]; len(data) > 0 {
+		e.Data = append([]byte(nil), data...)
+	}
+	return e, nil
+}
+
+func encodeSnapshot(s *raftpb.Snapshot) ([]byte, error) {
+	b, err := proto.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encode snapshot: %w", err)
+	}
+	if len(b) > SnapshotBytesMax {
+		what := fmt.Sprintf("snapshot at index %d", s.GetMetadata().GetIndex())
+		return nil, &LimitError{What: what, Size: len(b), Max: SnapshotBytesMax}
+	}
+	return b, nil
+}
+
+// decodeSnapshot returns the snapshot. It owns its data.
+func decodeSnapshot(b []byte) (*raftpb.Snapshot, error) {
+	if len(b) > SnapshotBytesMax {
+		return nil, errLength
+	}
+	s := new(raftpb.Snapshot)
+	if err := proto.Unmarshal(b, s); err != nil {
+		return nil, fmt.Errorf("it cannot be decoded: %w", err)
+	}
+	return s, nil
+}
+
+func snapshotPosition(s *raftpb.Snapshot) position {
+	return position{s.GetMetadata().GetIndex(), s.GetMetadata().GetTerm()}
+}
+
+func logKey(index uint64) []byte { return binary.BigEndian.AppendUint64(nil, index) }
+
+func appendUint64s(b []byte, values ...uint64) []byte {
+	for _, v := range values {
+		b = binary.BigEndian.AppendUint64(b, v)
+	}
+	return b
+}
+
+// readUint64s fills values from b, which must be long enough.
+func readUint64s(b []byte, values ...*uint64) {
+	for i, v := range values {
+		*v = binary.BigEndian.Uint64(b[8*i:])
+	}
+}

@@ -1,0 +1,237 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// Identity says whose data a directory holds (I6).
+type Identity struct {
+	// ClusterID is 0 until the cluster has been named, and never changes again.
+	ClusterID uint64
+	NodeID    uint64
+	// Incarnation is random, drawn once when the directory was created. It tells
+	// a directory from another one that the same node had before.
+	Incarnation uint64
+	// Boot counts how often the directory was opened, this time included. It is
+	// durable before Open returns.
+	Boot uint64
+}
+
+// Options are the arguments of [Open].
+type Options struct {
+	// Dir is the data directory. It is created if it does not exist.
+	Dir string
+	// NodeID is this node's id, which must be the one in the directory.
+	NodeID uint64
+	// Incarnation is used only when the directory is created. The caller draws
+	// it at random; it must not be zero then.
+	Incarnation uint64
+	// Bootstrap is the first snapshot of a new directory; nil for a node that
+	// joins a cluster. It is ignored if the directory holds data.
+	Bootstrap *raftpb.Snapshot
+	// BeforeCommit is a seam for tests, nil in production. It runs at the end of
+	// every transaction, Open's included, before anything is written. An error
+	// counts as a failed write (I8). It may also sleep, as a slow disk would.
+	BeforeCommit func() error
+}
+
+// Recovered is what [Open] found. The caller owns all of it.
+type Recovered struct {
+	// Fresh: the directory was created by this call.
+	Fresh     bool
+	Identity  Identity
+	HardState *raftpb.HardState // nil if none; Commit is never below the snapshot
+	Snapshot  *raftpb.Snapshot  // nil if none
+	Entries   []*raftpb.Entry   // the log after the snapshot: contiguous, ascending
+}
+
+// Store is an open data directory. One goroutine at a time may use it.
+type Store struct {
+	dir, path    string
+	beforeCommit func() error
+
+	lock *os.File // held until Close
+	file *os.File // the data file; owned by db once that is open
+	db   *bbolt.DB
+
+	identity Identity
+	state    state
+	failed   error // the first failure of Save; final (I8)
+	panicked bool  // bbolt panicked, and may still hold its locks
+	closed   bool
+}
+
+// Open opens the data directory, creates it if there is none, and returns what
+// the last Save left there. It counts the boot before it returns.
+//
+// Errors: [*CorruptError] if the data is damaged, [*IdentityError] if it belongs
+// to another node, [*FormatError] if another version wrote it, [ErrInUse] if it
+// is open already; anything else is an error of the file system or a bad option.
+// After an error nothing stays open.
+func Open(o Options) (*Store, Recovered, error) {
+	if o.Dir == "" || o.NodeID == 0 {
+		return nil, Recovered{}, errors.New("storage: Dir and NodeID must be set")
+	}
+	if err := makeDir(o.Dir); err != nil {
+		return nil, Recovered{}, err
+	}
+	lock, err := lockDir(o.Dir)
+	if err != nil {
+		return nil, Recovered{}, err
+	}
+	s := &Store{
+		dir: o.Dir, path: filepath.Join(o.Dir, FileName),
+		beforeCommit: o.BeforeCommit, lock: lock,
+	}
+	r, err := s.open(o)
+	if err != nil {
+		_ = s.Close()
+		return nil, Recovered{}, err
+	}
+	return s, r, nil
+}
+
+// open reads the file and commits the first transaction of this boot.
+func (s *Store) open(o Options) (Recovered, error) {
+	if err := makeFile(s.path); err != nil {
+		return Recovered{}, err
+	}
+	r, err := s.read()
+	if err != nil {
+		return Recovered{}, err
+	}
+	if r.Fresh {
+		return s.create(o)
+	}
+	if r.Identity.NodeID != o.NodeID {
+		return Recovered{}, &IdentityError{Dir: s.dir, Have: r.Identity.NodeID, Want: o.NodeID}
+	}
+	s.identity.Boot++
+	r.Identity = s.identity
+	return r, s.commit(nil)
+}
+
+// read checks and maps the file and reads all of it, without changing a byte. A
+// file that no transaction was ever committed to is fresh: its creation was
+// interrupted, or is under way.
+func (s *Store) read() (r Recovered, err error) {
+	if s.file, err = os.OpenFile(s.path, os.O_RDWR, 0); err != nil {
+		return Recovered{}, fmt.Errorf("storage: data file: %w", err)
+	}
+	info, err := s.file.Stat()
+	if err != nil {
+		return Recovered{}, fmt.Errorf("storage: data file: %w", err)
+	}
+	untouched, err := checkPages(s.file, info.Size())
+	if err != nil {
+		return Recovered{}, s.located(err)
+	}
+	err = guarded(func() error {
+		if s.db, err = s.openBolt(); err != nil {
+			return err
+		}
+		return s.db.View(func(tx *bbolt.Tx) error {
+			if name, _ := tx.Cursor().First(); untouched && name == nil {
+				r.Fresh = true
+				return nil
+			}
+			r, s.state, err = load(tx)
+			return err
+		})
+	})
+	_, s.panicked = errors.AsType[*panicError](err)
+	s.identity = r.Identity
+	return r, s.located(err)
+}
+
+// openBolt hands the open file to bbolt, so that bbolt reads the one that was
+// checked.
+func (s *Store) openBolt() (*bbolt.DB, error) {
+	db, err := bbolt.Open(s.path, fileMode, &bbolt.Options{
+		Timeout:      lockWait,
+		NoStatistics: true,
+		OpenFile:     func(string, int, os.FileMode) (*os.File, error) { return s.file, nil },
+	})
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, inUse(s.dir)
+	case err != nil:
+		return nil, fmt.Errorf("storage: open %s: %w", s.path, err)
+	}
+	return db, nil
+}
+
+// located completes an error of reading: it names the file, and says corrupt
+// where bbolt could only panic.
+func (s *Store) located(err error) error {
+	if p, ok := errors.AsType[*panicError](err); ok {
+		err = corrupt("the file", "%v", p)
+	}
+	if c, ok := errors.AsType[*CorruptError](err); ok {
+		c.Path = s.path
+	}
+	if f, ok := errors.AsType[*FormatError](err); ok {
+		f.Path = s.path
+	}
+	return err
+}
+
+// create writes the first records of a directory, all in one transaction.
+func (s *Store) create(o Options) (Recovered, error) {
+	if o.Incarnation == 0 {
+		return Recovered{}, errors.New("storage: a new data directory needs a nonzero Incarnation")
+	}
+	if o.Bootstrap != nil && snapshotPosition(o.Bootstrap).index == 0 {
+		return Recovered{}, errors.New("storage: the Bootstrap snapshot must have a nonzero index")
+	}
+	s.identity = Identity{NodeID: o.NodeID, Incarnation: o.Incarnation, Boot: 1}
+	first := []Write{{Snapshot: o.Bootstrap}}
+	if err := s.commit(first); err != nil {
+		return Recovered{}, err
+	}
+	return Recovered{
+		Fresh: true, Identity: s.identity, HardState: s.state.hardState(), Snapshot: o.Bootstrap,
+	}, nil
+}
+
+// Close releases the directory. It writes nothing: whatever Save has returned
+// for is durable already. Closing again does nothing.
+func (s *Store) Close() error {
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	var err error
+	switch {
+	case s.db != nil && !s.panicked:
+		err = s.db.Close()
+	case s.file != nil:
+		// bbolt.Close would wait for ever for the locks of the transaction that
+		// panicked. Its mapping stays until the process ends, which is soon (I8).
+		err = s.file.Close()
+	}
+	if err := errors.Join(err, s.lock.Close()); err != nil {
+		return fmt.Errorf("storage: close %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// guarded runs f and turns a panic into an error, and a fault on mapped memory
+// too: the file may shrink or its disk fail at any moment while it is mapped.
+func guarded(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = &panicError{p}
+		}
+	}()
+	return f()
+}
