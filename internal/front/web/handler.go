@@ -1,0 +1,228 @@
+package web
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
+)
+
+// codeOK is what Config.Observe sees of a request that did not fail.
+const codeOK = "ok"
+
+// bodyDrainTime bounds how long a body that nobody asked for is read before the
+// connection is closed. Without it net/http would wait for a slow one forever.
+const bodyDrainTime = time.Second
+
+// Header values that never change are shared by all answers: no server writes
+// into a value it is given, and a full slice makes an append copy.
+var (
+	contentTypeJSON   = []string{"application/json"}
+	contentTypeText   = []string{"text/plain; charset=utf-8"}
+	contentTypeBinary = []string{"application/octet-stream"}
+	noStore           = []string{"no-store"}
+	connectionClose   = []string{"close"}
+)
+
+// handler answers requests; every server shares one. Its configuration does not
+// change once requests run.
+type handler struct {
+	backend front.Backend
+	metrics http.Handler
+	mode    isotone.ReadMode
+	limits  Limits
+	observe func(protocol, code string, wall time.Duration)
+	log     *slog.Logger
+	altSvc  []string // nil without HTTP/3
+	active  atomic.Int64
+}
+
+func newHandler(cfg Config) *handler {
+	return &handler{
+		backend: cfg.Backend,
+		metrics: cfg.Metrics,
+		mode:    cfg.Mode,
+		limits:  cfg.Limits,
+		observe: cfg.Observe,
+		log:     cfg.Log,
+	}
+}
+
+// ServeHTTP answers one request.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	active := h.active.Add(1)
+	code := string(isotone.CodeInternal) // unless serve returns
+	defer func() {
+		h.active.Add(-1)
+		if h.observe != nil {
+			h.observe(protocolOf(r), code, time.Since(start))
+		}
+		if p := recover(); p != nil {
+			if p != http.ErrAbortHandler {
+				h.log.Error("panic in a request", "panic", p, "stack", string(debug.Stack()))
+			}
+			panic(http.ErrAbortHandler) // the servers cut the connection, silently
+		}
+	}()
+	h.prepare(w, r, start)
+	if active > int64(h.limits.RequestsMax) {
+		code = fail(w, r, isotone.ErrOverloaded)
+		return
+	}
+	code = h.serve(w, r)
+}
+
+func protocolOf(r *http.Request) string {
+	switch {
+	case r.ProtoMajor == 3:
+		return "h3"
+	case r.ProtoMajor == 2 && r.TLS != nil:
+		return "h2"
+	case r.ProtoMajor == 2:
+		return "h2c"
+	case r.TLS != nil:
+		return "https1"
+	default:
+		return "http1"
+	}
+}
+
+// prepare sets what every answer has, whatever the path.
+func (h *handler) prepare(w http.ResponseWriter, r *http.Request, now time.Time) {
+	header := w.Header()
+	header["Cache-Control"] = noStore
+	if h.altSvc != nil && r.TLS != nil {
+		header["Alt-Svc"] = h.altSvc
+	}
+	switch r.ProtoMajor {
+	case 1:
+		// net/http hides Transfer-Encoding in an HTTP/1.0 request, whose framing
+		// is then in doubt (RFC 9112 §6.1). So no second request follows one.
+		if r.ProtoMinor == 0 {
+			header["Connection"] = connectionClose
+		}
+		if hasBody(r) {
+			header["Connection"] = connectionClose
+			_ = http.NewResponseController(w).SetReadDeadline(now.Add(bodyDrainTime))
+		}
+	case 3:
+		// net/http does this for the other protocols.
+		_ = http.NewResponseController(w).SetWriteDeadline(now.Add(h.limits.WriteTimeout))
+	}
+}
+
+// hasBody reports whether a body is announced. In HTTP/3 a length of -1 says
+// nothing: there the end of the stream ends the request, unseen as yet.
+func hasBody(r *http.Request) bool {
+	return r.ContentLength > 0 || len(r.TransferEncoding) > 0 ||
+		r.ContentLength < 0 && r.ProtoMajor < 3
+}
+
+// serve answers by path and returns the code for Observe.
+func (h *handler) serve(w http.ResponseWriter, r *http.Request) string {
+	var answer func(*handler, http.ResponseWriter, *http.Request) string
+	allow := "GET, HEAD"
+	switch r.URL.Path {
+	case "/timestamp":
+		// HEAD would use timestamps up and show none of them.
+		answer, allow = (*handler).timestamp, "GET"
+	case "/up":
+		answer = (*handler).up
+	case "/ready":
+		answer = (*handler).ready
+	case "/members", "/membership":
+		answer = (*handler).members
+	case "/metrics":
+		if h.metrics != nil {
+			answer = (*handler).serveMetrics
+		}
+	}
+	if answer == nil {
+		return fail(w, r, isotone.Errorf(isotone.CodeNotFound, "no such path: %.100q", r.URL.Path))
+	}
+	if r.Method != http.MethodGet && (r.Method != http.MethodHead || allow == "GET") {
+		w.Header().Set("Allow", allow)
+		return answerFault(w, http.StatusMethodNotAllowed, isotone.CodeInvalidArgument, "method not allowed here; use "+allow)
+	}
+	if hasBody(r) {
+		return fail(w, r, isotone.Errorf(isotone.CodeInvalidArgument, "a %s request here has no body", r.Method))
+	}
+	return answer(h, w, r)
+}
+
+func (h *handler) up(w http.ResponseWriter, _ *http.Request) string {
+	return answerOK(w)
+}
+
+func (h *handler) ready(w http.ResponseWriter, r *http.Request) string {
+	if reason := h.backend.Status().NotReady; reason != "" {
+		return fail(w, r, isotone.Errorf(isotone.CodeNoLeader, "%s", reason))
+	}
+	return answerOK(w)
+}
+
+func answerOK(w http.ResponseWriter) string {
+	w.Header()["Content-Type"] = contentTypeText
+	w.Header()["Content-Length"] = []string{"2"}
+	_, _ = w.Write([]byte("ok"))
+	return codeOK
+}
+
+func (h *handler) serveMetrics(w http.ResponseWriter, r *http.Request) string {
+	h.metrics.ServeHTTP(w, r)
+	return codeOK
+}
+
+// membership is the body of /members: the cluster as this node sees it.
+type membership struct {
+	// Leader is null while no leader can be addressed.
+	Leader  *leader  `json:"leader"`
+	Members []member `json:"members"`
+	// NodeID, Role and Term are those of the node that answers.
+	NodeID uint64 `json:"nodeID"`
+	Role   string `json:"role"`
+	Term   uint64 `json:"term"`
+}
+
+type leader struct {
+	NodeID uint64 `json:"nodeID"`
+	Addr   string `json:"addr"` // client address
+}
+
+type member struct {
+	NodeID   uint64 `json:"nodeID"`
+	Addr     string `json:"addr"` // client address; empty until heard of
+	PeerAddr string `json:"peerAddr"`
+	Learner  bool   `json:"learner"`
+}
+
+func (h *handler) members(w http.ResponseWriter, r *http.Request) string {
+	status := h.backend.Status()
+	m := membership{
+		Members: make([]member, 0, len(status.Members)),
+		NodeID:  status.NodeID,
+		Role:    status.Role,
+		Term:    status.Term,
+	}
+	if status.Leader != 0 && status.LeaderAddr != "" {
+		m.Leader = &leader{NodeID: status.Leader, Addr: status.LeaderAddr}
+	}
+	for _, each := range status.Members {
+		m.Members = append(m.Members, member(each))
+	}
+	body, err := json.Marshal(m)
+	if err != nil {
+		return fail(w, r, err)
+	}
+	w.Header()["Content-Type"] = contentTypeJSON
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body)
+	return codeOK
+}

@@ -1,0 +1,114 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+)
+
+// quicGrace is how long Shutdown waits, once no request is running, for HTTP/3
+// clients to act on GOAWAY. They need not: RFC 9114 §5.2 lets them stay.
+const quicGrace = 500 * time.Millisecond
+
+var errConnectionsMax = errors.New("too many connections")
+
+func newHTTP3Server(cfg Config, h *handler) *http3.Server {
+	return &http3.Server{
+		Handler:        h,
+		MaxHeaderBytes: cfg.Limits.HeaderBytesMax,
+		IdleTimeout:    cfg.Limits.IdleTimeout,
+		Logger:         cfg.Log,
+		TLSConfig:      http3.ConfigureTLSConfig(cfg.TLS),
+		QUICConfig: &quic.Config{
+			HandshakeIdleTimeout:  cfg.Limits.ReadHeaderTimeout,
+			MaxIdleTimeout:        cfg.Limits.IdleTimeout,
+			MaxIncomingStreams:    int64(cfg.Limits.StreamsMax),
+			MaxIncomingUniStreams: 8, // control, two of QPACK, and room for unknown ones (RFC 9114 §6.2)
+			// Requests are headers only: what a client may send unread stays small.
+			InitialStreamReceiveWindow:     32 << 10,
+			MaxStreamReceiveWindow:         64 << 10,
+			InitialConnectionReceiveWindow: 64 << 10,
+			MaxConnectionReceiveWindow:     256 << 10,
+		},
+	}
+}
+
+// listenQUIC starts QUIC on udp. The caller holds s.mu.
+//
+// The transport is ours, not quic-go's own, because only a transport sees a
+// connection before its handshake, where it must be counted.
+func (s *Server) listenQUIC(udp net.PacketConn) error {
+	transport := &quic.Transport{
+		Conn:        udp,
+		ConnContext: s.admitQUIC,
+		// Under pressure a client must prove its address first (RFC 9000 §8.1.2),
+		// so that forged packets cannot fill the table.
+		VerifySourceAddress: func(net.Addr) bool {
+			return s.connections.Load() > int64(s.limits.ConnectionsMax)/2
+		},
+	}
+	in, err := transport.Listen(s.h3.TLSConfig, s.h3.QUICConfig)
+	if err != nil {
+		return fmt.Errorf("listen for QUIC on %v: %w", udp.LocalAddr(), err)
+	}
+	s.udp, s.quic, s.quicIn = udp, transport, in
+	if a, ok := udp.LocalAddr().(*net.UDPAddr); ok {
+		s.handler.altSvc = []string{fmt.Sprintf(`h3=":%d"; ma=86400`, a.Port)}
+	}
+	return nil
+}
+
+// admitQUIC counts a connection until ctx ends, which quic-go promises for its
+// close and for a failed handshake.
+func (s *Server) admitQUIC(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
+	if s.connections.Add(1) > int64(s.limits.ConnectionsMax) {
+		s.connections.Add(-1)
+		return nil, errConnectionsMax
+	}
+	context.AfterFunc(ctx, func() { s.connections.Add(-1) })
+	return ctx, nil
+}
+
+// drainHTTP3 ends HTTP/3: GOAWAY, then waits for requests and clients, then
+// closes what is left.
+func (s *Server) drainHTTP3(ctx context.Context) error {
+	patience, impatient := context.WithCancel(ctx)
+	defer impatient()
+	done := make(chan error, 1)
+	go func() { done <- s.h3.Shutdown(patience) }()
+	const tick = 10 * time.Millisecond
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for quiet := time.Duration(0); ; {
+		select {
+		case err := <-done:
+			if patience.Err() != nil && ctx.Err() == nil {
+				return nil // our own impatience
+			}
+			return err
+		case <-ticker.C:
+		}
+		if quiet += tick; s.handler.active.Load() > 0 {
+			quiet = 0
+		}
+		if quiet >= quicGrace {
+			impatient()
+		}
+	}
+}
+
+// closeQUIC closes the UDP socket and what still uses it.
+func (s *Server) closeQUIC() {
+	s.mu.Lock()
+	transport, udp := s.quic, s.udp
+	s.mu.Unlock()
+	if transport != nil {
+		_ = transport.Close()
+		_ = udp.Close()
+	}
+}

@@ -1,0 +1,155 @@
+package web
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/isotone/isotone"
+)
+
+// countMax bounds the timestamps that are written out one by one: 1 MiB in
+// binary, some 7 MB in JSON. Whoever wants more asks for a range.
+const countMax = 65536
+
+type format uint8
+
+const (
+	formatBinary format = iota
+	formatRange
+	formatJSON
+)
+
+// query is what a request for timestamps asks.
+type query struct {
+	count  uint64
+	format format
+	mode   isotone.ReadMode // isotone.ReadDefault: the node's choice
+}
+
+// parseQuery reads the raw query of a URL, and the Accept header where the query
+// names no format. It is stricter than net/url: n, format and mode may each
+// occur once, n is plain digits. Other parameters are ignored, but must be well
+// formed too. Errors match isotone.ErrInvalidArgument.
+func parseQuery(raw string, accept []string) (query, error) {
+	q := query{count: 1}
+	var seenN, seenFormat, seenMode bool
+	for raw != "" {
+		var pair string
+		pair, raw, _ = strings.Cut(raw, "&")
+		key, value, err := parsePair(pair)
+		if err != nil {
+			return q, err
+		}
+		var seen *bool
+		switch key {
+		case "n":
+			seen = &seenN
+			q.count, err = parseCount(value)
+		case "format":
+			seen = &seenFormat
+			q.format, err = parseFormat(value)
+		case "mode":
+			seen = &seenMode
+			q.mode, err = isotone.ParseReadMode(value)
+		default:
+			continue
+		}
+		if *seen {
+			return q, isotone.Errorf(isotone.CodeInvalidArgument, "%s is given twice", key)
+		}
+		if err != nil {
+			return q, err
+		}
+		*seen = true
+	}
+	if !seenFormat && len(accept) > 0 && acceptsJSON(accept) {
+		q.format = formatJSON
+	}
+	if q.format != formatRange && q.count > countMax {
+		return q, isotone.Errorf(isotone.CodeInvalidArgument, "n=%d: want at most %d, or format=range for more", q.count, countMax)
+	}
+	return q, nil
+}
+
+// parsePair splits and decodes one key=value. A semicolon is refused, because
+// parsers disagree on whether it separates pairs.
+func parsePair(pair string) (key, value string, err error) {
+	if strings.Contains(pair, ";") {
+		return "", "", isotone.Errorf(isotone.CodeInvalidArgument, "query parameter %.40q: write a semicolon as %%3B", pair)
+	}
+	key, value, _ = strings.Cut(pair, "=")
+	if !strings.ContainsAny(pair, "%+") {
+		return key, value, nil
+	}
+	key, keyErr := url.QueryUnescape(key)
+	value, valueErr := url.QueryUnescape(value)
+	if keyErr != nil || valueErr != nil {
+		return "", "", isotone.Errorf(isotone.CodeInvalidArgument, "query parameter %.40q: malformed percent-encoding", pair)
+	}
+	return key, value, nil
+}
+
+// parseCount reads a whole number from 1 to isotone.RangeCountMax: digits only,
+// and no leading zero, so that each number has one spelling.
+func parseCount(s string) (uint64, error) {
+	const digitsMax = len("4294967296")
+	valid := len(s) >= 1 && len(s) <= digitsMax && s[0] != '0'
+	for i := 0; valid && i < len(s); i++ {
+		valid = '0' <= s[i] && s[i] <= '9'
+	}
+	var n uint64
+	if valid {
+		n, _ = strconv.ParseUint(s, 10, 64)
+		valid = n <= isotone.RangeCountMax
+	}
+	if !valid {
+		return 0, isotone.Errorf(isotone.CodeInvalidArgument, "n=%.40q: want a whole number from 1 to %d", s, uint64(isotone.RangeCountMax))
+	}
+	return n, nil
+}
+
+func parseFormat(s string) (format, error) {
+	switch s {
+	case "range":
+		return formatRange, nil
+	case "json":
+		return formatJSON, nil
+	}
+	return formatBinary, isotone.Errorf(isotone.CodeInvalidArgument, "format=%.40q: want range or json, or no format for binary", s)
+}
+
+// acceptsJSON reports whether an Accept header (RFC 9110 §12.5.1) names
+// application/json, and not application/octet-stream at least as much. Wildcards
+// ask for nothing in particular, so they get binary.
+func acceptsJSON(accept []string) bool {
+	var json, octets float64
+	for _, line := range accept {
+		for element := range strings.SplitSeq(line, ",") {
+			media, params, _ := strings.Cut(element, ";")
+			switch strings.ToLower(strings.TrimSpace(media)) {
+			case "application/json":
+				json = max(json, quality(params))
+			case "application/octet-stream":
+				octets = max(octets, quality(params))
+			}
+		}
+	}
+	return json > octets
+}
+
+// quality returns the weight among the parameters of a media range: 1 if there
+// is none, 0 if it is malformed.
+func quality(params string) float64 {
+	for param := range strings.SplitSeq(params, ";") {
+		name, value, _ := strings.Cut(strings.TrimSpace(param), "=")
+		if name != "q" && name != "Q" {
+			continue
+		}
+		if q, err := strconv.ParseFloat(value, 64); err == nil && q >= 0 && q <= 1 {
+			return q
+		}
+		return 0
+	}
+	return 1
+}

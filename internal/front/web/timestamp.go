@@ -1,0 +1,202 @@
+package web
+
+import (
+	"context"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
+)
+
+// The sizes of the buffers that answers are written through. A large answer
+// passes through one large buffer again and again and is never held whole.
+const (
+	smallBufferSize = 512
+	largeBufferSize = 32 << 10
+)
+
+// jsonEntryMax bounds one timestamp in JSON: 32 bytes of names and marks, two
+// numbers of up to 20 digits, 32 hexadecimal digits.
+const jsonEntryMax = 32 + 2*20 + 2*isotone.TimestampSize
+
+var (
+	contentLengthOne   = []string{strconv.Itoa(isotone.TimestampSize)}
+	contentLengthRange = []string{strconv.Itoa(isotone.RangeSize)}
+)
+
+var (
+	smallBuffers = sync.Pool{New: func() any { return new([smallBufferSize]byte) }}
+	largeBuffers = sync.Pool{New: func() any { return new([largeBufferSize]byte) }}
+	calls        = sync.Pool{New: func() any { return newCall() }}
+)
+
+// timestamp answers GET /timestamp. Nothing reaches the backend unless the whole
+// request is good.
+func (h *handler) timestamp(w http.ResponseWriter, r *http.Request) string {
+	q, err := parseQuery(r.URL.RawQuery, r.Header["Accept"])
+	if err != nil {
+		return fail(w, r, err)
+	}
+	if q.mode == isotone.ReadDefault {
+		q.mode = h.mode
+	}
+	issued, err := h.take(r.Context(), q.mode, q.count)
+	if err != nil {
+		return fail(w, r, err)
+	}
+	if err := answerRange(w, q.format, issued); err != nil {
+		return string(isotone.CodeDeadlineExceeded) // the client left, or would not read in time
+	}
+	return codeOK
+}
+
+// call is one request to the backend with all that it needs, to be used again.
+type call struct {
+	batch  front.Batch
+	counts [1]uint64
+	ranges [1]isotone.Range
+	done   chan struct{} // holds one, so Done never blocks
+	timer  *time.Timer
+}
+
+func newCall() *call {
+	c := &call{done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	c.timer.Stop()
+	c.batch.Done = func(*front.Batch) { c.done <- struct{}{} }
+	return c
+}
+
+// take is [front.Timestamps] without its garbage. A call whose answer came goes
+// back to the pool; an abandoned one never does, because the backend still owns
+// its batch.
+func (h *handler) take(ctx context.Context, mode isotone.ReadMode, count uint64) (isotone.Range, error) {
+	c := calls.Get().(*call)
+	c.counts[0], c.ranges[0] = count, isotone.Range{}
+	c.batch.Mode, c.batch.Err = mode, nil
+	c.batch.Counts, c.batch.Ranges = c.counts[:], c.ranges[:]
+	h.backend.Submit(&c.batch)
+	if err := c.wait(ctx, h.limits.RequestTimeout); err != nil {
+		return isotone.Range{}, err
+	}
+	issued, err := c.result()
+	calls.Put(c)
+	return issued, err
+}
+
+// wait waits for Done. After an error the backend may still own the batch.
+func (c *call) wait(ctx context.Context, timeout time.Duration) error {
+	select {
+	case <-c.done: // answered within Submit: spare the timer and ctx's channel
+		return nil
+	default:
+	}
+	c.timer.Reset(timeout)
+	defer c.timer.Stop()
+	select {
+	case <-c.done:
+		return nil
+	case <-c.timer.C:
+		return isotone.Errorf(isotone.CodeDeadlineExceeded, "no answer within %v", timeout)
+	case <-ctx.Done():
+		return isotone.Errorf(isotone.CodeDeadlineExceeded, "no answer in time: %v", context.Cause(ctx))
+	}
+}
+
+func (c *call) result() (isotone.Range, error) {
+	if c.batch.Err != nil {
+		return isotone.Range{}, c.batch.Err
+	}
+	if len(c.batch.Ranges) != 1 || c.batch.Ranges[0].Count != c.counts[0] {
+		// Fewer would be read as others' timestamps (I3): give none.
+		return isotone.Range{}, isotone.Errorf(isotone.CodeInternal, "the answer does not have the %d timestamps asked for", c.counts[0])
+	}
+	return c.batch.Ranges[0], nil
+}
+
+// answerRange writes a successful answer. An error means that the client has not
+// got all of it.
+func answerRange(w http.ResponseWriter, f format, issued isotone.Range) error {
+	header := w.Header()
+	switch f {
+	case formatRange:
+		header["Content-Type"], header["Content-Length"] = contentTypeBinary, contentLengthRange
+		buffer := smallBuffers.Get().(*[smallBufferSize]byte)
+		defer smallBuffers.Put(buffer)
+		b, _ := issued.AppendBinary(buffer[:0])
+		_, err := w.Write(b)
+		return err
+	case formatJSON:
+		header["Content-Type"] = contentTypeJSON
+		return withBuffer(issued.Count*jsonEntryMax, func(b []byte) error { return writeJSON(w, issued, b) })
+	default:
+		size := issued.Count * isotone.TimestampSize
+		header["Content-Type"], header["Content-Length"] = contentTypeBinary, contentLengthOne
+		if issued.Count != 1 {
+			header["Content-Length"] = []string{strconv.FormatUint(size, 10)}
+		}
+		return withBuffer(size, func(b []byte) error { return writeBinary(w, issued, b) })
+	}
+}
+
+// withBuffer lends an empty buffer that suits an answer of size bytes.
+func withBuffer(size uint64, write func([]byte) error) error {
+	if size <= smallBufferSize {
+		buffer := smallBuffers.Get().(*[smallBufferSize]byte)
+		defer smallBuffers.Put(buffer)
+		return write(buffer[:0])
+	}
+	buffer := largeBuffers.Get().(*[largeBufferSize]byte)
+	defer largeBuffers.Put(buffer)
+	return write(buffer[:0])
+}
+
+func writeBinary(w io.Writer, issued isotone.Range, b []byte) error {
+	for t := range issued.All() {
+		if cap(b)-len(b) < isotone.TimestampSize {
+			if _, err := w.Write(b); err != nil {
+				return err
+			}
+			b = b[:0]
+		}
+		b, _ = t.AppendBinary(b)
+	}
+	_, err := w.Write(b)
+	return err
+}
+
+func writeJSON(w io.Writer, issued isotone.Range, b []byte) error {
+	b = append(b, `{"timestamps":[`...)
+	for i := range issued.Count {
+		if cap(b)-len(b) < jsonEntryMax+len(",]}") {
+			if _, err := w.Write(b); err != nil {
+				return err
+			}
+			b = b[:0]
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendJSON(b, issued.At(i))
+	}
+	_, err := w.Write(append(b, "]}"...))
+	return err
+}
+
+// appendJSON appends {"time":"…","index":"…","hex":"…"}. The numbers are strings
+// because JavaScript would round them.
+func appendJSON(b []byte, t isotone.Timestamp) []byte {
+	var binary [isotone.TimestampSize]byte
+	_, _ = t.AppendBinary(binary[:0])
+	b = append(b, `{"time":"`...)
+	b = strconv.AppendUint(b, t.Time, 10)
+	b = append(b, `","index":"`...)
+	b = strconv.AppendUint(b, t.Index, 10)
+	b = append(b, `","hex":"`...)
+	b = hex.AppendEncode(b, binary[:])
+	return append(b, `"}`...)
+}

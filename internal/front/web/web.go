@@ -1,0 +1,318 @@
+// Package web is the HTTP front on the standard servers: HTTP/1.1 and h2c in
+// the clear, HTTP/1.1 and HTTP/2 under TLS on the same TCP port, HTTP/3 on UDP.
+//
+// It owns those servers, the HTTP spelling of requests, answers and errors, and
+// the limits in [Limits]. It knows nothing of Raft or of how timestamps come to
+// be: everything it asks goes through [front.Backend]. The node's wiring builds
+// one [Server] for each client port; a faster lane for plain HTTP/1.1 may sit in
+// front of it and hand connections on through the listener.
+//
+// Sources: RFC 9110 (semantics), RFC 9112 (HTTP/1.1), RFC 9113 (HTTP/2),
+// RFC 9114 (HTTP/3), RFC 7838 (Alt-Svc).
+package web
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+)
+
+// Config is what a [Server] is made of. Only Backend is required.
+type Config struct {
+	// Backend answers the requests.
+	Backend front.Backend
+	// Metrics serves /metrics; nil means there is no such path.
+	Metrics http.Handler
+	// Mode applies to requests that name none. isotone.ReadDefault leaves the
+	// choice to the backend.
+	Mode isotone.ReadMode
+	// TLS turns on https and HTTP/3. The server works on copies and sets their
+	// NextProtos; what a GetConfigForClient returns must name "h2" and "http/1.1"
+	// itself. Nil: connections that begin a TLS handshake are closed.
+	TLS *tls.Config
+	// Limits bounds the server; the zero value means the defaults.
+	Limits Limits
+	// Observe, if not nil, is called once for every request that reached a
+	// handler, after its answer was handed to the connection. The protocol is
+	// "http1", "h2c", "https1", "h2" or "h3"; the code is "ok" or an
+	// isotone.Code. It runs on the request's goroutine, concurrently with
+	// others, and must not block.
+	Observe func(protocol, code string, wall time.Duration)
+	// Log takes panics and failures to accept at Error and Warn, and the noise
+	// that clients cause at Debug. Nil discards all.
+	Log *slog.Logger
+}
+
+// Limits bounds what clients can make the server hold (I7). A field that is 0
+// or less has its default.
+type Limits struct {
+	// ConnectionsMax bounds open connections, TCP and QUIC together. A client
+	// beyond it that speaks plain HTTP gets a 503 "overloaded" and is closed; TLS
+	// clients are just closed, QUIC clients are refused. Default 20000: about 1 GiB of goroutine stacks and
+	// buffers, within a common file limit.
+	ConnectionsMax int
+	// RequestsMax bounds requests in work over all connections; beyond it they
+	// are answered "overloaded". Default 32768: each may hold one 32 KiB buffer
+	// while its client reads a large answer, so at most 1 GiB of them.
+	RequestsMax int
+	// StreamsMax bounds concurrent requests on one HTTP/2 or HTTP/3 connection.
+	// Default 256, as common proxies have it.
+	StreamsMax int
+	// HeaderBytesMax bounds the request line and the header together; net/http
+	// allows 4 KiB more. Default 16 KiB: our requests have a few hundred bytes.
+	HeaderBytesMax int
+	// UnreadBytesMax bounds what a TCP connection holds in the kernel for a
+	// client that does not read (Linux doubles the number for its own books).
+	// Default 256 KiB; the kernel's own limit is several MiB for each connection.
+	UnreadBytesMax int
+	// ReadHeaderTimeout bounds the wait for the first byte, then again the TLS
+	// handshake and again each request header. Default 10 s.
+	ReadHeaderTimeout time.Duration
+	// IdleTimeout bounds the wait for the next request. Default 2 min.
+	IdleTimeout time.Duration
+	// WriteTimeout bounds one request from its header to the last byte of its
+	// answer. Default 30 s: 7 MiB of JSON at 2 Mbit/s.
+	WriteTimeout time.Duration
+	// RequestTimeout bounds the wait for the backend; then the answer is
+	// "deadline_exceeded". Default 5 s: several elections.
+	RequestTimeout time.Duration
+}
+
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		ConnectionsMax:    orDefault(l.ConnectionsMax, 20000),
+		RequestsMax:       orDefault(l.RequestsMax, 32768),
+		StreamsMax:        orDefault(l.StreamsMax, 256),
+		HeaderBytesMax:    orDefault(l.HeaderBytesMax, 16<<10),
+		UnreadBytesMax:    orDefault(l.UnreadBytesMax, 256<<10),
+		ReadHeaderTimeout: orDefault(l.ReadHeaderTimeout, 10*time.Second),
+		IdleTimeout:       orDefault(l.IdleTimeout, 2*time.Minute),
+		WriteTimeout:      orDefault(l.WriteTimeout, 30*time.Second),
+		RequestTimeout:    orDefault(l.RequestTimeout, 5*time.Second),
+	}
+}
+
+func orDefault[T cmp.Ordered](value, def T) T {
+	var zero T
+	if value <= zero {
+		return def
+	}
+	return value
+}
+
+// handlersGrace is how long Shutdown waits for handlers whose connections it
+// has just cut. They see that at once, unless the metrics handler hangs.
+const handlersGrace = time.Second
+
+// Server serves one client port. Make it with [New], call [Server.Serve] once
+// and [Server.Shutdown] to end it. All methods are safe for concurrent use.
+type Server struct {
+	handler *handler
+	limits  Limits
+	log     *slog.Logger
+	tls     *tls.Config // nil: no TLS
+
+	http *http.Server
+	h3   *http3.Server
+
+	connections atomic.Int64
+	refusals    chan struct{} // one token for each connection being refused
+	force       context.CancelFunc
+
+	mu       sync.Mutex
+	stopping chan struct{} // closed by stop
+	stopped  bool
+	served   chan struct{} // closed when Serve is over; nil before Serve
+	listener net.Listener
+	udp      net.PacketConn
+	quic     *quic.Transport
+	quicIn   *quic.Listener
+	fresh    map[net.Conn]struct{} // accepted, not yet handed to net/http
+	freshEnd sync.WaitGroup        // joins the goroutines of fresh
+}
+
+// New returns a server that does nothing until [Server.Serve]. It panics
+// without a Backend.
+func New(cfg Config) *Server {
+	if cfg.Backend == nil {
+		panic("web: Config.Backend is nil")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	cfg.Limits = cfg.Limits.withDefaults()
+	base, force := context.WithCancel(context.Background())
+	s := &Server{
+		handler:  newHandler(cfg),
+		limits:   cfg.Limits,
+		log:      cfg.Log,
+		refusals: make(chan struct{}, refusalsMax),
+		force:    force,
+		stopping: make(chan struct{}),
+		fresh:    make(map[net.Conn]struct{}),
+	}
+	if cfg.TLS != nil {
+		s.tls = cfg.TLS.Clone()
+		s.tls.NextProtos = []string{"h2", "http/1.1"}
+		s.h3 = newHTTP3Server(cfg, s.handler)
+	}
+	s.http = newHTTPServer(cfg, s.handler, base)
+	return s
+}
+
+func newHTTPServer(cfg Config, h http.Handler, base context.Context) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler:                      h,
+		Protocols:                    protocols,
+		DisableGeneralOptionsHandler: true, // "OPTIONS *" is a 404 of ours, not a bare 200
+		ReadHeaderTimeout:            cfg.Limits.ReadHeaderTimeout,
+		IdleTimeout:                  cfg.Limits.IdleTimeout,
+		WriteTimeout:                 cfg.Limits.WriteTimeout,
+		MaxHeaderBytes:               cfg.Limits.HeaderBytesMax,
+		ErrorLog:                     slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
+		BaseContext:                  func(net.Listener) context.Context { return base },
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:          cfg.Limits.StreamsMax,
+			MaxReceiveBufferPerConnection: 64 << 10, // no request of ours has a body
+			MaxReceiveBufferPerStream:     64 << 10,
+			WriteByteTimeout:              cfg.Limits.WriteTimeout,
+		},
+	}
+}
+
+// Serve serves l, and HTTP/3 on udp unless udp or Config.TLS is nil, until
+// [Server.Shutdown], and then returns nil; requests may still be running, and
+// Shutdown waits for them. Any other end is an error; all connections are cut
+// then. Serve owns l and udp and closes both. It can be called once.
+func (s *Server) Serve(l net.Listener, udp net.PacketConn) error {
+	run, err := s.begin(l, udp)
+	if !run {
+		_ = l.Close()
+		if udp != nil {
+			_ = udp.Close()
+		}
+		return err
+	}
+	defer close(s.served)
+
+	ready := &handoff{conns: make(chan net.Conn), stopping: s.stopping, addr: l.Addr()}
+	ends := make(chan error, 3)
+	parts := 2
+	go func() { ends <- s.http.Serve(ready) }()
+	go func() { ends <- s.accept(l, ready) }()
+	if s.quicIn != nil {
+		parts++
+		go func() { ends <- s.h3.ServeListener(s.quicIn) }()
+	}
+	for range parts {
+		if end := <-ends; end != nil && !errors.Is(end, http.ErrServerClosed) {
+			err = errors.Join(err, end)
+			s.cut()
+		}
+	}
+	s.freshEnd.Wait()
+	return err
+}
+
+// begin takes the sockets over. It reports whether there is anything to run.
+func (s *Server) begin(l net.Listener, udp net.PacketConn) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return false, nil
+	}
+	if s.served != nil {
+		return false, errors.New("web: Serve called twice")
+	}
+	if udp != nil && s.h3 != nil {
+		if err := s.listenQUIC(udp); err != nil {
+			return false, err
+		}
+	} else if udp != nil {
+		_ = udp.Close()
+	}
+	s.listener = l
+	s.served = make(chan struct{})
+	return true, nil
+}
+
+// Shutdown stops accepting, lets running requests finish, closes idle
+// connections, and returns when all are gone. When ctx ends first the rest is
+// cut and the error is ctx's.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.stop()
+	var h3Err error
+	var drained sync.WaitGroup
+	if s.h3 != nil {
+		drained.Go(func() { h3Err = s.drainHTTP3(ctx) })
+	}
+	err := s.http.Shutdown(ctx)
+	if ctx.Err() != nil {
+		s.cut()
+	}
+	drained.Wait()
+	s.closeQUIC()
+	s.force()
+	s.mu.Lock()
+	served := s.served
+	s.mu.Unlock()
+	if served != nil {
+		<-served
+	}
+	s.awaitHandlers()
+	return cmp.Or(ctx.Err(), errors.Join(err, h3Err))
+}
+
+// stop ends accepting, and closes the connections that have not sent a byte.
+func (s *Server) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return
+	}
+	s.stopped = true
+	close(s.stopping)
+	if s.listener != nil {
+		_ = s.listener.Close()
+	}
+	if s.quicIn != nil {
+		_ = s.quicIn.Close()
+	}
+	for c := range s.fresh {
+		_ = c.Close()
+	}
+}
+
+// cut ends everything at once.
+func (s *Server) cut() {
+	s.stop()
+	s.force()
+	_ = s.http.Close()
+	if s.h3 != nil {
+		_ = s.h3.Close()
+	}
+	s.closeQUIC()
+}
+
+func (s *Server) awaitHandlers() {
+	deadline := time.Now().Add(handlersGrace)
+	for s.handler.active.Load() > 0 && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,249 @@
+package web_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/web"
+	"github.com/quic-go/quic-go/http3"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds waiting for what must happen; no test passes by its length.
+const patience = 20 * time.Second
+
+// backend is a node in miniature. It answers within Submit unless it is held.
+type backend struct {
+	submitted atomic.Int64
+	next      atomic.Uint64
+	status    atomic.Pointer[front.Status]
+
+	mu    sync.Mutex
+	err   error
+	held  []*front.Batch // nil: not holding
+	modes []isotone.ReadMode
+}
+
+const epoch = 1<<63 + 12345 // larger than a float64 or an int64 can hold
+
+func newBackend() *backend {
+	b := &backend{}
+	b.status.Store(&front.Status{
+		NodeID: 2, Term: 7, Role: "follower", Leader: 1, LeaderAddr: "127.0.0.1:8081",
+		Members: []front.Member{
+			{NodeID: 1, Addr: "127.0.0.1:8081", PeerAddr: "127.0.0.1:60001"},
+			{NodeID: 2, Addr: "127.0.0.1:8082", PeerAddr: "127.0.0.1:60002", Learner: true},
+		},
+	})
+	return b
+}
+
+func (b *backend) Status() *front.Status { return b.status.Load() }
+
+func (b *backend) Submit(batch *front.Batch) {
+	b.submitted.Add(1)
+	b.mu.Lock()
+	b.modes = append(b.modes, batch.Mode)
+	if b.held != nil {
+		b.held = append(b.held, batch)
+		b.mu.Unlock()
+		return
+	}
+	err := b.err
+	b.mu.Unlock()
+	b.answer(batch, err)
+}
+
+func (b *backend) answer(batch *front.Batch, err error) {
+	batch.Err = err
+	for i, n := range batch.Counts {
+		index := b.next.Add(n) - n
+		batch.Ranges[i] = isotone.Range{First: isotone.Timestamp{Time: epoch, Index: index}, Count: n}
+	}
+	batch.Done(batch)
+}
+
+func (b *backend) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
+}
+
+func (b *backend) hold() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held = make([]*front.Batch, 0, 1)
+}
+
+func (b *backend) release() {
+	b.mu.Lock()
+	held := b.held
+	b.held = nil
+	b.mu.Unlock()
+	for _, batch := range held {
+		b.answer(batch, nil)
+	}
+}
+
+func (b *backend) lastMode() isotone.ReadMode {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.modes[len(b.modes)-1]
+}
+
+// site is a running server and what a test needs to talk to it.
+type site struct {
+	*web.Server
+	backend *backend
+	addr    string
+	roots   *x509.CertPool
+	served  chan error
+}
+
+// start runs a server with TLS and HTTP/3 until the test ends.
+func start(t testing.TB, configure ...func(*web.Config)) *site {
+	t.Helper()
+	dir := t.TempDir()
+	cert, err := web.LoadOrCreateCertificate(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), nil, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{backend: newBackend(), roots: x509.NewCertPool(), served: make(chan error, 1)}
+	s.roots.AddCert(cert.Leaf)
+	cfg := web.Config{
+		Backend: s.backend,
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "isotone_up 1\n") }),
+		TLS:     &tls.Config{Certificates: []tls.Certificate{cert}},
+	}
+	for _, c := range configure {
+		c(&cfg)
+	}
+	s.Server = web.New(cfg)
+	tcp, udp := listen(t)
+	s.addr = tcp.Addr().String()
+	go func() { s.served <- s.Serve(tcp, udp) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		_ = s.Shutdown(ctx) // by then a test may have left clients that never go
+		if err := <-s.served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return s
+}
+
+// listen opens TCP and UDP on one port.
+func listen(t testing.TB) (net.Listener, net.PacketConn) {
+	t.Helper()
+	for range 50 {
+		tcp, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if udp, err := net.ListenPacket("udp", tcp.Addr().String()); err == nil {
+			return tcp, udp
+		}
+		_ = tcp.Close()
+	}
+	t.Fatal("no port is free for both TCP and UDP")
+	return nil, nil
+}
+
+// protocols are the names that Observe uses.
+var protocols = []string{"http1", "h2c", "https1", "h2", "h3"}
+
+// client speaks exactly one protocol.
+type client struct {
+	*http.Client
+	scheme string
+	addr   string
+}
+
+func (s *site) client(t testing.TB, protocol string) *client {
+	t.Helper()
+	config := &tls.Config{RootCAs: s.roots}
+	c := &client{Client: &http.Client{Timeout: patience}, scheme: "https", addr: s.addr}
+	if protocol == "h3" {
+		transport := &http3.Transport{TLSClientConfig: config}
+		c.Transport = transport
+		t.Cleanup(func() { _ = transport.Close() })
+		return c
+	}
+	transport := &http.Transport{TLSClientConfig: config, Protocols: new(http.Protocols)}
+	switch protocol {
+	case "http1":
+		c.scheme = "http"
+		transport.Protocols.SetHTTP1(true)
+	case "h2c":
+		c.scheme = "http"
+		transport.Protocols.SetUnencryptedHTTP2(true)
+	case "https1":
+		transport.Protocols.SetHTTP1(true)
+	case "h2":
+		transport.Protocols.SetHTTP2(true)
+	}
+	c.Transport = transport
+	t.Cleanup(transport.CloseIdleConnections)
+	return c
+}
+
+// answer is a response read to its end.
+type answer struct {
+	*http.Response
+	body []byte
+}
+
+func (c *client) do(t testing.TB, method, target string, body io.Reader, header ...string) answer {
+	t.Helper()
+	a, err := c.try(method, target, body, header...)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, target, err)
+	}
+	return a
+}
+
+func (c *client) get(t testing.TB, target string, header ...string) answer {
+	t.Helper()
+	return c.do(t, http.MethodGet, target, nil, header...)
+}
+
+func (c *client) try(method, target string, body io.Reader, header ...string) (answer, error) {
+	r, err := http.NewRequest(method, c.scheme+"://"+c.addr+target, body)
+	if err != nil {
+		return answer{}, err
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	response, err := c.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	read, err := io.ReadAll(response.Body)
+	return answer{response, read}, err
+}
+
+// eventually waits until a condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
