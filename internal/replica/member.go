@@ -252,6 +252,7 @@ func (r *Replica) applyChange(e *raftpb.Entry) error {
 		}
 	}
 	r.conf = r.raw.ApplyConfChange(cc)
+	r.joined = true
 	r.effects.Changed = true
 	r.observe()
 	return nil

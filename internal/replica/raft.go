@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 
 	"go.etcd.io/raft/v3"
@@ -186,18 +187,23 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 	return nil
 }
 
-// snapshot compacts the log when enough of it was applied. The last entries stay in
-// memory for members that are only a little behind.
+// snapshot compacts the log when enough of it was applied, or the membership changed:
+// a new member ignores a snapshot in which it does not occur. The last entries stay
+// in memory for members that are only a little behind.
 func (r *Replica) snapshot() {
-	if r.applied < r.snapshotted+r.cfg.SnapshotEvery {
+	due := r.applied >= r.snapshotted+r.cfg.SnapshotEvery
+	if !due && !r.joined || r.applied <= r.snapshotted {
 		return
 	}
+	r.joined = false
 	s, err := r.log.CreateSnapshot(r.applied, r.conf, r.state.Append(nil))
 	if err != nil {
 		panic(fmt.Sprintf("replica: snapshot at applied index %d: %v", r.applied, err))
 	}
-	if err := r.log.Compact(r.applied - r.cfg.SnapshotEvery/2); err != nil {
-		panic(fmt.Sprintf("replica: compact: %v", err))
+	if due {
+		if err := r.log.Compact(r.applied - r.cfg.SnapshotEvery/2); err != nil && !errors.Is(err, raft.ErrCompacted) {
+			panic(fmt.Sprintf("replica: compact: %v", err))
+		}
 	}
 	r.compact, r.snapshotted = s, r.applied
 }

@@ -104,6 +104,7 @@ type Replica struct {
 	// snapshotted is the index of the latest one, whoever made it.
 	compact     *raftpb.Snapshot
 	snapshotted uint64
+	joined      bool // the membership has changed since
 
 	now   uint64
 	mono  time.Duration
@@ -190,8 +191,8 @@ func New(cfg Config) (*Replica, error) {
 	}
 	r.raw = raw
 	r.observe()
-	if r.isSingleton() {
-		// Nobody else can hold a vote or a lease: there is nothing to wait for.
+	if r.isAlone() {
+		// Nobody else can object, or hold a vote or a lease: there is nothing to wait for.
 		if err := raw.Campaign(); err != nil {
 			return nil, fmt.Errorf("replica: campaign alone: %w", err)
 		}
@@ -241,8 +242,9 @@ func (r *Replica) restore(s *raftpb.Snapshot) error {
 	return nil
 }
 
-func (r *Replica) isSingleton() bool {
-	return len(r.conf.GetVoters()) == 1 && r.conf.GetVoters()[0] == r.cfg.Self.NodeID && len(r.conf.GetVotersOutgoing()) == 0
+// isAlone reports whether this node is the only member, learners included.
+func (r *Replica) isAlone() bool {
+	return len(r.state.Members) == 1 && r.state.Members[0].ID == r.cfg.Self.NodeID && len(r.conf.GetVotersOutgoing()) == 0
 }
 
 // Bootstrap returns the first snapshot of a new cluster. All initial members must

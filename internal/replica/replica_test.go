@@ -350,7 +350,8 @@ func TestReplica_GrantsNoVoteForOneElectionTimeoutAfterItsStart(t *testing.T) {
 }
 
 func TestReplica_MembershipChanges(t *testing.T) {
-	c := newCluster(t, 3, func(cfg *replica.Config) { cfg.SnapshotEvery = 8 })
+	// Snapshots are rare here: one that is older than a new member is of no use to it.
+	c := newCluster(t, 3, nil)
 	l := c.leader()
 	m4 := oracle.Member{ID: 4, PeerAddr: "peer4:1"}
 	if got := l.Admit(replica.Hello{NodeID: 4, Incarnation: 1004}); got == nil || got.Code != replica.RefusedMember {
@@ -358,7 +359,7 @@ func TestReplica_MembershipChanges(t *testing.T) {
 	}
 	c.turn(l, &replica.Input{Change: &replica.MemberChange{Kind: replica.AddLearner, Member: m4}})
 	c.settle()
-	n4 := c.add(4, nil, func(cfg *replica.Config) { cfg.SnapshotEvery = 8 })
+	n4 := c.add(4, nil, nil)
 	c.greet()
 	c.tick(100)
 	if m := n4.Members(); len(m) != 4 || !m[3].Learner || m[3].ClientAddr != "client4:1" || m[3].PeerAddr != "peer4:1" {

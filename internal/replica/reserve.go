@@ -16,6 +16,9 @@ func (r *Replica) tick() {
 	if r.role != raft.StateLeader {
 		return
 	}
+	if r.ticks%electionTicks == 0 {
+		r.resendSnapshots()
+	}
 	r.leading.sinceEpoch++
 	if r.leading.sinceEpoch >= r.cfg.EpochTicks {
 		r.leading.sinceEpoch = 0
@@ -45,6 +48,20 @@ func (r *Replica) reserve() {
 	}
 }
 
+// resendSnapshots lets Raft try again where it has sent a snapshot. It would wait for
+// an acknowledgement for ever, and a message can get lost.
+func (r *Replica) resendSnapshots() {
+	var waiting []uint64
+	r.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if pr.State == tracker.StateSnapshot {
+			waiting = append(waiting, id)
+		}
+	})
+	for _, id := range waiting {
+		r.raw.ReportSnapshot(id, raft.SnapshotFailure)
+	}
+}
+
 // target is the ceiling to ask for: a few intervals ahead of the clock.
 func (r *Replica) target() uint64 {
 	interval := uint64(r.cfg.EpochTicks) * uint64(r.cfg.TickInterval)
@@ -57,7 +74,12 @@ func (r *Replica) durableIndexes() []oracle.Durable {
 	commit := r.raw.BasicStatus().HardState.GetCommit()
 	list := make([]oracle.Durable, 0, len(r.state.Members))
 	r.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
-		if i := min(pr.Match, commit); i > 0 {
+		match := pr.Match
+		if id == r.cfg.Self.NodeID {
+			// Raft takes a new leader's whole log for matched, written or not.
+			match = r.durable.index
+		}
+		if i := min(match, commit); i > 0 {
 			list = append(list, oracle.Durable{ID: id, Index: i})
 		}
 	})

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/isotone/isotone/internal/sim"
+)
+
+type simCmd struct {
+	Seed     uint64        `name:"seed" help:"The seed of the (first) run. The same seed gives the same run."`
+	Runs     uint64        `name:"runs" default:"1" help:"How many runs to make, with consecutive seeds."`
+	Minutes  float64       `name:"minutes" help:"Stop after this many minutes, whatever --runs says. 0: no limit."`
+	Duration time.Duration `name:"duration" help:"How long faults go on in a run, in simulated time. Default: drawn by the seed."`
+	Workers  int           `name:"workers" default:"1" help:"Processes that share the runs."`
+	Trace    bool          `name:"trace" help:"Print everything that happens in a run. For one run."`
+	JSON     bool          `name:"json" help:"Print the summary as JSON."`
+	Part     bool          `name:"part" hidden:"" help:"Print a line of JSON for each run, for a parent process."`
+	Stride   uint64        `name:"stride" default:"1" hidden:"" help:"The distance of the seeds."`
+}
+
+// simRun is what a worker process reports of one run.
+type simRun struct {
+	Seed      uint64
+	Hash      uint64
+	Stats     sim.Stats
+	Coverage  *sim.Coverage
+	Violation string `json:",omitempty"`
+}
+
+// simSummary is the outcome of all runs.
+type simSummary struct {
+	sim.Stats
+	Hash       string            `json:"hash,omitempty"` // of a single run
+	Faults     map[string]uint64 `json:"faults"`
+	Violations []simRun          `json:"violations"`
+	WallTime   time.Duration     `json:"wallTime"`
+	coverage   sim.Coverage
+}
+
+// Run makes the runs, prints a summary, and fails if a promise was broken.
+func (c *simCmd) Run(ctx context.Context, con console) error {
+	if c.Runs == 0 || c.Workers < 1 {
+		return fmt.Errorf("--runs and --workers: want 1 or more")
+	}
+	if c.Trace && c.Runs > 1 {
+		return fmt.Errorf("--trace is for one run: name it with --seed, and leave --runs at 1")
+	}
+	if c.Minutes > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(c.Minutes*float64(time.Minute)))
+		defer cancel()
+	}
+	began := time.Now()
+	summary := simSummary{Violations: []simRun{}}
+	report := func(r simRun) { c.take(con, &summary, r, time.Since(began)) }
+	var err error
+	if c.Workers == 1 {
+		c.explore(ctx, con, report)
+	} else {
+		err = c.spread(ctx, con, report)
+	}
+	if c.Part {
+		return err
+	}
+	summary.WallTime = time.Since(began)
+	if err := c.print(con, &summary); err != nil {
+		return err
+	}
+	if n := len(summary.Violations); n > 0 {
+		first := summary.Violations[0]
+		return fmt.Errorf("%d of %d runs broke a promise; see the first with: isotone sim --trace --seed %d", n, summary.Runs, first.Seed)
+	}
+	return err
+}
+
+// explore makes the runs in this process.
+func (c *simCmd) explore(ctx context.Context, con console, report func(simRun)) {
+	for i := range c.Runs {
+		if ctx.Err() != nil {
+			return
+		}
+		seed := c.Seed + i*c.Stride
+		o := sim.Options{Seed: seed, Duration: c.Duration, Lease: true}
+		if c.Trace {
+			o.Trace = con.out
+		}
+		r := sim.Run(o)
+		out := simRun{Seed: seed, Hash: r.Hash, Stats: r.Stats, Coverage: r.Coverage}
+		if r.Violation != nil {
+			out.Violation = r.Violation.Error()
+		}
+		report(out)
+	}
+}
+
+// spread starts worker processes: one process makes one run at a time, because Raft's
+// jitter is a global variable.
+func (c *simCmd) spread(ctx context.Context, con console, report func(simRun)) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	runs := make(chan simRun)
+	errs := make(chan error, c.Workers)
+	for w := range uint64(c.Workers) {
+		share := (c.Runs + uint64(c.Workers) - 1 - w) / uint64(c.Workers)
+		go func() { errs <- c.worker(ctx, self, con, c.Seed+w, share, runs) }()
+	}
+	for left := c.Workers; left > 0; {
+		select {
+		case r := <-runs:
+			report(r)
+		case e := <-errs:
+			left--
+			if err == nil {
+				err = e
+			}
+		}
+	}
+	return err
+}
+
+// worker runs one process with every Workers-th seed, and passes on what it reports.
+func (c *simCmd) worker(ctx context.Context, self string, con console, first, count uint64, runs chan<- simRun) error {
+	if count == 0 {
+		return nil
+	}
+	cmd := exec.CommandContext(ctx, self, "sim", "--part", "--seed", fmt.Sprint(first), "--runs", fmt.Sprint(count),
+		"--stride", fmt.Sprint(c.Workers), "--duration", c.Duration.String())
+	cmd.Stderr = con.err
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	d := json.NewDecoder(out)
+	for {
+		var r simRun
+		if err := d.Decode(&r); err != nil {
+			break // the process has ended; Wait says how
+		}
+		runs <- r
+	}
+	if err := cmd.Wait(); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("a worker process failed: %w", err)
+	}
+	return nil
+}
+
+// take adds one run to the summary and shows progress.
+func (c *simCmd) take(con console, s *simSummary, r simRun, passed time.Duration) {
+	if c.Part {
+		_ = json.NewEncoder(con.out).Encode(r)
+		return
+	}
+	s.Stats.Add(r.Stats)
+	s.coverage.Add(r.Coverage)
+	s.Hash = fmt.Sprintf("%016x", r.Hash)
+	if r.Violation != "" {
+		r.Coverage = nil
+		s.Violations = append(s.Violations, r)
+		fmt.Fprintf(con.err, "\rseed %d: %s\n", r.Seed, r.Violation)
+	}
+	if s.Runs%20 == 0 && !c.JSON {
+		fmt.Fprintf(con.err, "\r%d of %d runs, %v simulated, %d operations, %d violations, %v   ", s.Runs, c.Runs,
+			s.Simulated.Round(time.Minute), s.Operations, len(s.Violations), passed.Round(time.Second))
+	}
+}
+
+func (c *simCmd) print(con console, s *simSummary) error {
+	s.Faults = s.coverage.ByName()
+	if c.JSON {
+		e := json.NewEncoder(con.out)
+		e.SetIndent("", "  ")
+		return e.Encode(s)
+	}
+	fmt.Fprintln(con.err)
+	w := io.Writer(con.out)
+	fmt.Fprintf(w, "runs         %d\n", s.Runs)
+	fmt.Fprintf(w, "simulated    %v (%.0f s in each second of real time)\n", s.Simulated.Round(time.Second), s.Simulated.Seconds()/s.WallTime.Seconds())
+	fmt.Fprintf(w, "operations   %d, answered %d, in %d terms\n", s.Operations, s.Answered, s.Terms)
+	if c.Runs == 1 {
+		fmt.Fprintf(w, "hash         %s\n", s.Hash)
+	}
+	fmt.Fprintf(w, "violations   %d\n\nfaults\n", len(s.Violations))
+	if _, err := s.coverage.WriteTo(w); err != nil {
+		return err
+	}
+	if kinds, pairs := s.coverage.Missing(); c.Runs >= 1000 {
+		fmt.Fprintf(w, "kinds that never occurred: %v; pairs: %v\n", kinds, pairs)
+	}
+	return nil
+}

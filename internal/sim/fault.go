@@ -1,0 +1,372 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/isotone/isotone/internal/oracle"
+	"github.com/isotone/isotone/internal/replica"
+)
+
+// Kind is a kind of fault, or of something an operator does.
+type Kind int
+
+// The kinds. Those that last end by themselves.
+const (
+	Loss Kind = iota
+	Double
+	Delay
+	LongTail
+	Split
+	OneWay
+	Bridge
+	Flap
+	Crash
+	CrashAll
+	SlowDisk
+	StalledDisk
+	FailedDisk
+	Pause
+	PauseAll
+	Suspend
+	ClockJump
+	ClockDrift
+	ClockFreeze
+	Transfer
+	AddMember
+	RemoveMember
+	ReplaceMember
+	AddLearner
+	Roll
+	OldCopy
+	Wipe
+	kindCount
+)
+
+var kindNames = [kindCount]string{
+	"loss", "double", "delay", "long-tail", "split", "one-way", "bridge", "flap", "crash", "crash-all", "slow-disk",
+	"stalled-disk", "failed-disk", "pause", "pause-all", "suspend", "clock-jump", "clock-drift", "clock-freeze",
+	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "roll", "old-copy", "wipe",
+}
+
+// String returns the name of the kind.
+func (k Kind) String() string { return kindNames[k] }
+
+// fault is one that is going on, or has just happened.
+type fault struct {
+	kind  Kind
+	until time.Duration
+}
+
+// afterglow is how long, in ticks, a fault that has no duration counts as going on:
+// what it set off is still under way.
+const afterglow = 40
+
+// injectFaults keeps faults coming until the world goes quiet.
+func (w *world) injectFaults() {
+	w.after(w.between(w.cfg.faultEvery/2, w.cfg.faultEvery*3/2), func() {
+		if w.quiet || len(w.cfg.kinds) == 0 {
+			return
+		}
+		w.inject(w.cfg.kinds[w.rng.IntN(len(w.cfg.kinds))])
+		w.injectFaults()
+	})
+}
+
+// inject brings one fault about, if it can be now.
+func (w *world) inject(k Kind) {
+	lasts := w.between(w.cfg.tick, 80*w.cfg.tick)
+	if w.chance(0.1) {
+		lasts *= 5
+	}
+	n := w.nodes[w.rng.IntN(len(w.nodes))]
+	if !w.cause(k, n, lasts) {
+		return
+	}
+	w.note('f', uint64(k), n.id, uint64(lasts))
+	w.trace("FAULT %v, node %d, for %v", k, n.id, lasts)
+	w.active = slices.DeleteFunc(w.active, func(f fault) bool { return f.until < w.now })
+	w.coverage.add(k, w.active)
+	w.active = append(w.active, fault{k, w.now + max(lasts, afterglow*w.cfg.tick)})
+}
+
+// cause carries a fault out. It reports whether it could.
+func (w *world) cause(k Kind, n *node, lasts time.Duration) bool {
+	switch {
+	case k <= LongTail:
+		return w.worsen(k, lasts)
+	case k <= Flap:
+		return w.part(k, lasts)
+	case k <= CrashAll:
+		return w.kill(k, n, lasts)
+	case k <= FailedDisk:
+		return w.spoilDisk(k, n, lasts)
+	case k <= Suspend:
+		return w.freeze(k, n, lasts)
+	case k <= ClockFreeze:
+		return w.spoilClock(k, n, lasts)
+	case k <= Roll:
+		return w.operate(k)
+	default:
+		return w.tamper(k, n)
+	}
+}
+
+// worsen makes the network bad for everyone.
+func (w *world) worsen(k Kind, lasts time.Duration) bool {
+	good := calm(w.cfg.tick)
+	switch k {
+	case Loss:
+		w.weather.loss = 0.02 + 0.5*w.rng.Float64()
+		w.after(lasts, func() { w.weather.loss = 0 })
+	case Double:
+		w.weather.double = 0.05 + 0.5*w.rng.Float64()
+		w.after(lasts, func() { w.weather.double = 0 })
+	case Delay:
+		w.weather.spread = w.between(w.cfg.tick, 10*w.cfg.tick)
+		w.after(lasts, func() { w.weather.spread = good.spread })
+	case LongTail:
+		w.weather.tail = 0.1 * w.rng.Float64()
+		w.after(lasts, func() { w.weather.tail = 0 })
+	}
+	return true
+}
+
+// part blocks links.
+func (w *world) part(k Kind, lasts time.Duration) bool {
+	if len(w.nodes) < 2 {
+		return false
+	}
+	var cut []*link
+	side := make([]int, len(w.nodes))
+	for i := range side {
+		side[i] = w.rng.IntN(2)
+	}
+	bridge := w.rng.IntN(len(w.nodes))
+	for i, a := range w.nodes {
+		for j, b := range w.nodes {
+			apart := i != j && side[i] != side[j]
+			switch {
+			case !apart,
+				k == OneWay && side[i] == 0,
+				k == Bridge && (i == bridge || j == bridge):
+			default:
+				cut = append(cut, w.link(a, b))
+			}
+		}
+	}
+	if len(cut) == 0 {
+		return false
+	}
+	block(cut, 1)
+	if k != Flap {
+		w.after(lasts, func() { block(cut, -1) })
+		return true
+	}
+	period := w.between(w.cfg.tick, 15*w.cfg.tick)
+	blocked := true
+	var flap func(left time.Duration)
+	flap = func(left time.Duration) {
+		w.after(period, func() {
+			if blocked = !blocked; blocked {
+				block(cut, 1)
+			} else {
+				block(cut, -1)
+			}
+			if left > 0 || blocked {
+				flap(left - period)
+			}
+		})
+	}
+	flap(lasts)
+	return true
+}
+
+func block(links []*link, by int) {
+	for _, l := range links {
+		l.blocked += by
+	}
+}
+
+// kill ends processes without warning and starts them again later.
+func (w *world) kill(k Kind, n *node, lasts time.Duration) bool {
+	victims := []*node{n}
+	if k == CrashAll {
+		victims = slices.Clone(w.nodes)
+	}
+	done := false
+	for _, v := range victims {
+		if v.up() {
+			w.crash(v)
+			w.restart(v, w.between(0, lasts))
+			done = true
+		}
+	}
+	return done
+}
+
+// restart starts a process again after a while, unless something else has.
+func (w *world) restart(n *node, in time.Duration) {
+	w.after(in, func() {
+		if !n.up() && !n.refused {
+			w.start(n)
+		}
+	})
+}
+
+func (w *world) spoilDisk(k Kind, n *node, lasts time.Duration) bool {
+	if n.disk.mode != diskNormal || !n.up() {
+		return false
+	}
+	n.disk.mode = []diskMode{diskSlow, diskStalled, diskFailing}[k-SlowDisk]
+	w.after(lasts, func() {
+		n.disk.mode = diskNormal
+		w.sync(n)
+		w.restart(n, w.between(0, 20*w.cfg.tick))
+	})
+	return true
+}
+
+// freeze stops processes. What is sent to them piles up and arrives at once.
+func (w *world) freeze(k Kind, n *node, lasts time.Duration) bool {
+	victims := []*node{n}
+	if k == PauseAll {
+		victims = slices.Clone(w.nodes)
+	}
+	done := false
+	for _, v := range victims {
+		if !v.up() || v.paused {
+			continue
+		}
+		done = true
+		v.paused, v.waking = true, false
+		session := v.session
+		w.after(lasts, func() {
+			if v.session == session {
+				v.paused = false
+				w.wake(v)
+			}
+		})
+	}
+	if k == Suspend && done {
+		// The whole machine slept: its disk did, too.
+		w.spoilDisk(StalledDisk, n, lasts)
+	}
+	return done
+}
+
+func (w *world) spoilClock(k Kind, n *node, lasts time.Duration) bool {
+	n.clock.settle(w.now)
+	switch k {
+	case ClockJump:
+		n.clock.wall += w.between(-5*time.Hour, 5*time.Hour)
+		if w.chance(0.5) {
+			n.clock.wall = worldStart + w.now // set right again
+		}
+	case ClockDrift:
+		n.clock.rate = 1 + clockDriftMax*(2*w.rng.Float64()-1)
+	case ClockFreeze:
+		n.clock.frozen = true
+		w.after(lasts, func() {
+			n.clock.settle(w.now)
+			n.clock.frozen = false
+		})
+	}
+	return true
+}
+
+// clockDriftMax is how far from 1 the rate of a clock gets: the bound that lease
+// mode assumes.
+const clockDriftMax = 0.10
+
+// operate does what an operator would.
+func (w *world) operate(k Kind) bool {
+	l := w.leader()
+	if l == nil || l.paused {
+		return false
+	}
+	switch k {
+	case Transfer:
+		l.in.transfer = true
+		w.wake(l)
+		return true
+	case Roll:
+		w.roll(0)
+		return true
+	case RemoveMember:
+		return w.remove(l)
+	case AddMember, AddLearner, ReplaceMember:
+		return w.join(k, l)
+	}
+	return false
+}
+
+// roll restarts one node after the other, in good order: hand over, then stop.
+func (w *world) roll(next int) {
+	if next >= len(w.nodes) || w.quiet {
+		return
+	}
+	n := w.nodes[next]
+	if n.up() && !n.paused {
+		n.in.transfer = true
+		w.wake(n)
+	}
+	w.after(w.between(w.cfg.tick, 4*w.cfg.tick), func() {
+		if n.up() && !n.paused {
+			w.crash(n)
+		}
+		w.restart(n, w.between(0, 5*w.cfg.tick))
+		w.after(w.between(20*w.cfg.tick, 60*w.cfg.tick), func() { w.roll(next + 1) })
+	})
+}
+
+// remove takes a member out, if three voters remain.
+func (w *world) remove(l *node) bool {
+	members := l.replica.Members()
+	m := members[w.rng.IntN(len(members))]
+	if !m.Learner && l.replica.Voters() <= 3 {
+		return false
+	}
+	w.propose(l, replica.Remove, m.ID)
+	return true
+}
+
+func (w *world) propose(l *node, kind replica.MemberChangeKind, id uint64) {
+	l.in.change = &replica.MemberChange{Kind: kind, Member: oracle.Member{ID: id, PeerAddr: "peer"}}
+	w.wake(l)
+}
+
+// join brings a new machine in, as voter or learner, or in place of a member.
+func (w *world) join(k Kind, l *node) bool {
+	if len(w.nodes) >= slots || len(l.replica.Members()) > 4 {
+		return false
+	}
+	n := w.newNode()
+	kind := replica.AddVoter
+	if k == AddLearner || w.chance(0.5) {
+		kind = replica.AddLearner
+	}
+	old := l.replica.Members()[0].ID
+	w.propose(l, kind, n.id)
+	w.after(w.between(0, 10*w.cfg.tick), func() { w.start(n) })
+	if k == AddLearner {
+		return true
+	}
+	w.after(40*w.cfg.tick, func() { w.asLeader(func(l *node) { w.propose(l, replica.AddVoter, n.id) }) })
+	if k == ReplaceMember && w.cfg.size > 1 {
+		w.after(80*w.cfg.tick, func() {
+			w.asLeader(func(l *node) {
+				if l.replica.Voters() > 3 {
+					w.propose(l, replica.Remove, old)
+				}
+			})
+		})
+	}
+	return true
+}
+
+func (w *world) asLeader(do func(*node)) {
+	if l := w.leader(); l != nil && !l.paused {
+		do(l)
+	}
+}

@@ -1,0 +1,281 @@
+package sim
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/oracle"
+	"github.com/isotone/isotone/internal/replica"
+)
+
+// node is one member: a process that lives and dies, and the machine under it.
+type node struct {
+	id   uint64
+	slot int // place in world.nodes
+	// replica is nil while the process is down.
+	replica *replica.Replica
+	// session counts the lives of the process. Events that belong to one life carry
+	// its number and come to nothing after it.
+	session uint64
+	disk    disk
+	clock   clock
+	in      inbox
+	// waking is set while a turn is scheduled.
+	waking bool
+	paused bool
+	// refused is set when another member would not have it (I6).
+	refused bool
+	// tampered says what was done to its disk; empty while it is in order.
+	tampered string
+	// members as of the latest change, for the transport's list of peers.
+	members []replica.Member
+	calls   []*call
+}
+
+// inbox is what has arrived since the last turn.
+type inbox struct {
+	persisted []*replica.Write
+	messages  []*raftpb.Message
+	hellos    []replica.Hello
+	requests  []replica.Request
+	ticks     int
+	transfer  bool
+	change    *replica.MemberChange
+}
+
+func (n *node) up() bool { return n.replica != nil }
+
+// knows reports whether o is among the peers that n's transport was given.
+func (n *node) knows(o *node) bool {
+	if len(n.members) == 0 {
+		return true // it joins, and was told the addresses of the others
+	}
+	for _, m := range n.members {
+		if m.ID == o.id {
+			return true
+		}
+	}
+	return false
+}
+
+// start brings a process up from its disk.
+func (w *world) start(n *node) {
+	n.disk.durable.boot++
+	n.session++
+	d := n.disk.durable
+	r, err := replica.New(replica.Config{
+		Self: replica.Hello{
+			ClusterID: d.cluster, NodeID: n.id, Incarnation: d.incarnation, Boot: d.boot,
+			Session: w.rng.Uint64() | 1, ClientAddr: clientAddr(n.id),
+		},
+		HardState: d.hard, Snapshot: d.snapshot, Entries: d.entries,
+		ClusterSeed:           w.rng.Uint64() | 1,
+		EpochTicks:            w.cfg.epochTicks,
+		EpochInterval:         w.cfg.epochInterval,
+		TickInterval:          w.cfg.tick,
+		ReservationsMissedMax: 20,
+		QueueMax:              100,
+		RequestTicks:          300,
+		SnapshotEvery:         w.cfg.snapshotEvery,
+		Log:                   raftLog{w, n.id},
+	})
+	if err != nil {
+		w.fail("node %d does not start from its disk: %v", n.id, err)
+		return
+	}
+	w.trace("node %d starts, start %d, log to %d", n.id, d.boot, d.lastIndex())
+	n.replica, n.in, n.calls, n.refused, n.paused = r, inbox{}, nil, false, false
+	n.members = r.Members()
+	n.waking = false
+	w.wake(n)
+	w.tick(n, n.session)
+}
+
+func clientAddr(id uint64) string { return "node" + string(rune('0'+id)) }
+
+// crash ends a process without warning.
+func (w *world) crash(n *node) {
+	if !n.up() {
+		return
+	}
+	w.trace("node %d dies", n.id)
+	w.note('x', n.id)
+	n.replica = nil
+	n.session++
+	w.hangUp(n)
+	w.lose(n)
+	for _, c := range n.calls {
+		if c != nil {
+			w.hangUpCall(c)
+		}
+	}
+}
+
+// tick keeps a process's timer going, by the machine's clock. A paused process gets
+// no ticks, and one at most when it goes on.
+func (w *world) tick(n *node, session uint64) {
+	w.after(n.clock.truly(w.cfg.tick), func() {
+		if n.session != session {
+			return
+		}
+		n.in.ticks = 1
+		w.wake(n)
+		w.tick(n, session)
+	})
+}
+
+// wake gives a process a turn soon. What arrives before it comes is in it.
+func (w *world) wake(n *node) {
+	if n.waking || n.paused || !n.up() {
+		return
+	}
+	n.waking = true
+	session := n.session
+	delay := w.between(0, 200*time.Microsecond)
+	if w.chance(0.001) {
+		delay = w.between(0, 20*time.Millisecond)
+	}
+	w.after(delay, func() {
+		if n.session == session {
+			n.waking = false
+			w.turn(n)
+		}
+	})
+}
+
+// turn is one turn of a node's loop.
+func (w *world) turn(n *node) {
+	if n.paused || !n.up() {
+		return
+	}
+	in := n.in
+	n.in = inbox{}
+	wall, mono := n.clock.read(w.now)
+	w.turns++
+	e := n.replica.Step(&replica.Input{
+		Now: uint64(wall), Mono: mono, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos,
+		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
+	})
+	if e.Fatal != nil {
+		w.fail("node %d: %v", n.id, e.Fatal)
+		return
+	}
+	w.inspect(n)
+	w.send(n, e.Send)
+	if len(e.Writes) > 0 {
+		w.write(n, e.Writes)
+	}
+	for _, a := range e.Answers {
+		c := n.calls[a.Token]
+		n.calls[a.Token] = nil
+		w.answer(n, c, a.Err)
+	}
+	if e.Changed {
+		w.memberChange(n)
+	}
+}
+
+// memberChange does what the node does with its transport: who is no member any more
+// is disconnected.
+func (w *world) memberChange(n *node) {
+	n.members = n.replica.Members()
+	for _, o := range w.nodes {
+		if o != n && !n.knows(o) {
+			w.conn(n, o).up = false
+		}
+	}
+}
+
+// inspect checks what can be seen of one node after a turn.
+func (w *world) inspect(n *node) {
+	s := n.replica.Status()
+	w.note('s', n.id, s.Term, uint64(s.Role), s.Applied, s.Ceiling)
+	if s.Serving {
+		if s.Time >= s.Ceiling {
+			w.fail("I1: node %d is at time %d with ceiling %d", n.id, s.Time, s.Ceiling)
+		}
+		if !w.servedBy(s.Term, n.id) {
+			w.fail("I2: two nodes serve in term %d, one of them node %d", s.Term, n.id)
+		}
+	}
+	w.agree(n, s)
+}
+
+// servedBy notes who serves in a term and reports whether it is only id.
+func (w *world) servedBy(term, id uint64) bool {
+	for uint64(len(w.servers)) <= term {
+		w.servers = append(w.servers, 0)
+	}
+	if w.servers[term] == 0 {
+		w.servers[term] = id
+		w.stats.Terms++
+		w.trace("node %d serves in term %d", id, term)
+	}
+	return w.servers[term] == id
+}
+
+// agree checks that two nodes that applied the same log have the same state.
+func (w *world) agree(n *node, s replica.Status) {
+	for uint64(len(w.states)) <= s.Applied {
+		w.states = append(w.states, agreed{})
+	}
+	have := agreed{known: true, ceiling: s.Ceiling, cluster: s.ClusterID}
+	if !w.states[s.Applied].known {
+		w.states[s.Applied] = have
+	} else if w.states[s.Applied] != have {
+		w.fail("node %d has %+v at log index %d, another had %+v", n.id, have, s.Applied, w.states[s.Applied])
+	}
+}
+
+// agreed is what all nodes must have in common at one log index.
+type agreed struct {
+	known            bool
+	ceiling, cluster uint64
+}
+
+// isMember reports whether some running node counts id among the members.
+func (w *world) members() []replica.Member {
+	var best []replica.Member
+	var applied uint64
+	for _, n := range w.nodes {
+		if n.up() && n.replica.Status().Applied >= applied {
+			best, applied = n.replica.Members(), n.replica.Status().Applied
+		}
+	}
+	return best
+}
+
+// leader returns the node that serves in the highest term, or nil.
+func (w *world) leader() *node {
+	var best *node
+	var term uint64
+	for _, n := range w.nodes {
+		if n.up() && n.replica.Status().Serving && n.replica.Status().Term >= term {
+			best, term = n, n.replica.Status().Term
+		}
+	}
+	return best
+}
+
+func (w *world) node(id uint64) *node {
+	for _, n := range w.nodes {
+		if n.id == id {
+			return n
+		}
+	}
+	return nil
+}
+
+// bootstrap is the first snapshot of the initial members.
+func bootstrap(size int) *raftpb.Snapshot {
+	var list []oracle.Member
+	for id := range uint64(size) {
+		list = append(list, oracle.Member{ID: id + 1, PeerAddr: "peer"})
+	}
+	return replica.Bootstrap(list)
+}
+
+// errHungUp is what a client sees when the node that it asked dies.
+var errHungUp = isotone.Errorf(isotone.CodeInternal, "connection lost")

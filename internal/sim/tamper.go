@@ -1,0 +1,93 @@
+package sim
+
+import (
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// tamper sets a node's disk back to an older copy, or wipes it, at a moment when all
+// others are well and know better: then they must refuse it. (An older copy whose
+// witnesses are all gone cannot be told from an honest disk by anybody, and neither
+// can that of a cluster of one.) The disk in order comes back afterwards.
+func (w *world) tamper(k Kind, n *node) bool {
+	if w.cfg.size < 3 || !w.isWell() {
+		return false
+	}
+	honest := n.disk.durable
+	bad, ok := w.worse(k, n)
+	if !ok {
+		return false
+	}
+	w.crash(n)
+	n.disk.durable = bad
+	n.tampered = k.String()
+	w.quiet = true
+	w.start(n)
+	w.after(refusalTicks*w.cfg.tick, func() {
+		if w.violation == nil && !n.refused {
+			w.fail("I6: node %d runs from a disk with %v, and nobody refused it", n.id, k)
+			return
+		}
+		honest.boot = max(honest.boot, n.disk.durable.boot)
+		w.crash(n)
+		n.disk.durable, n.tampered, n.refused = honest, "", false
+		w.start(n)
+		if !w.healing {
+			w.quiet = false
+			w.injectFaults()
+		}
+	})
+	return true
+}
+
+// refusalTicks is how soon a tampered disk must have been refused: a few attempts to
+// connect.
+const refusalTicks = 60
+
+// isWell reports whether all nodes run, can reach each other and know the leader's
+// latest, so that a refusal is certain.
+func (w *world) isWell() bool {
+	if w.weather != calm(w.cfg.tick) || w.leader() == nil {
+		return false
+	}
+	lead := w.leader().replica.Status()
+	for _, n := range w.nodes {
+		if !n.up() || n.paused || n.disk.mode != diskNormal || n.tampered != "" || n.clock.frozen {
+			return false
+		}
+		s := n.replica.Status()
+		if s.Leader != lead.Leader || s.Term != lead.Term || len(n.members) != len(w.nodes) {
+			return false
+		}
+		for _, o := range w.nodes {
+			if o != n && (!w.connected(n, o) || w.link(n, o).blocked > 0) {
+				return false
+			}
+			if m := n.members[o.slot]; m.Incarnation == 0 || m.ID != o.id {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// worse returns a disk state that n must not come back with.
+func (w *world) worse(k Kind, n *node) (diskState, bool) {
+	if k == Wipe {
+		bad := diskState{
+			snapshot:    bootstrap(w.cfg.size),
+			hard:        &raftpb.HardState{Term: new(uint64(1)), Commit: new(uint64(1))},
+			incarnation: w.rng.Uint64() | 1,
+		}
+		return bad, int(n.id) <= w.cfg.size
+	}
+	if len(n.disk.copies) == 0 {
+		return diskState{}, false
+	}
+	bad := n.disk.copies[w.rng.IntN(len(n.disk.copies))].state
+	for _, o := range w.nodes {
+		if o != n && o.members[n.slot].Durable <= bad.lastIndex() {
+			return diskState{}, false
+		}
+	}
+	return bad, true
+}

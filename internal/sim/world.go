@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone/internal/lincheck"
+)
+
+// slots is how many nodes there can be in a run, those added later included.
+const slots = 6
+
+// world is everything in one run.
+type world struct {
+	cfg       config
+	rng       *rand.Rand
+	now       time.Duration
+	agenda    agenda
+	scheduled uint64
+
+	nodes   []*node
+	links   [slots][slots]link
+	conns   [slots][slots]conn
+	weather weather
+	clients []*client
+	active  []fault // what is wrong at the moment, or was a moment ago
+	quiet   bool    // no new faults for now
+	healing bool    // no new faults any more
+
+	history    []lincheck.Operation
+	lastAnswer time.Duration
+	closing    bool // clients send nothing new
+	servers    []uint64
+	states     []agreed
+
+	hash      hash.Hash64
+	scratch   [64]byte
+	turns     uint64
+	stats     Stats
+	coverage  *Coverage
+	violation error
+	out       io.Writer
+}
+
+// config is what a run draws before it begins.
+type config struct {
+	size          int
+	tick          time.Duration
+	epochTicks    int
+	epochInterval time.Duration
+	snapshotEvery uint64
+	leaseShare    float64
+	duration      time.Duration
+	faultEvery    time.Duration
+	kinds         []Kind
+}
+
+func newWorld(o Options) *world {
+	w := &world{
+		rng:      rand.New(rand.NewPCG(o.Seed, 0x15070e)),
+		hash:     fnv.New64a(),
+		out:      o.Trace,
+		coverage: &Coverage{},
+	}
+	w.cfg = w.draw(o)
+	w.weather = calm(w.cfg.tick)
+	return w
+}
+
+// draw decides what kind of run this is.
+func (w *world) draw(o Options) config {
+	ticks := []time.Duration{10, 10, 20, 50, 100}
+	c := config{
+		size:          []int{1, 3, 3, 3, 3, 5}[w.rng.IntN(6)],
+		tick:          ticks[w.rng.IntN(len(ticks))] * time.Millisecond,
+		epochTicks:    1 + w.rng.IntN(10),
+		snapshotEvery: 4 + w.rng.Uint64N(40),
+		duration:      o.Duration,
+	}
+	if c.duration == 0 {
+		c.duration = time.Duration(300+w.rng.IntN(1200)) * c.tick
+	}
+	if w.chance(0.7) {
+		c.epochInterval = time.Duration(c.epochTicks) * c.tick
+	}
+	if o.Lease {
+		c.leaseShare = []float64{0, 0.5, 1}[w.rng.IntN(3)]
+	}
+	c.faultEvery = time.Duration(5+w.rng.IntN(60)) * c.tick
+	// Swarm testing: a run with few kinds of faults reaches states that one with all
+	// of them never lives long enough for.
+	share := 0.1 + 0.9*w.rng.Float64()
+	for k := range kindCount {
+		if w.chance(share) {
+			c.kinds = append(c.kinds, k)
+		}
+	}
+	return c
+}
+
+// calm is a good network.
+func calm(tick time.Duration) weather {
+	return weather{base: tick / 100, spread: tick / 20}
+}
+
+func (w *world) chance(p float64) bool { return p > 0 && w.rng.Float64() < p }
+
+func (w *world) between(low, high time.Duration) time.Duration {
+	return low + time.Duration(w.rng.Int64N(int64(high-low)+1))
+}
+
+// note takes something that happened into the hash of the run.
+func (w *world) note(kind byte, values ...uint64) {
+	b := append(w.scratch[:0], kind)
+	b = binary.BigEndian.AppendUint64(b, uint64(w.now))
+	for _, v := range values {
+		b = binary.BigEndian.AppendUint64(b, v)
+	}
+	_, _ = w.hash.Write(b)
+}
+
+// trace writes a line about something that happened, if anyone reads it.
+func (w *world) trace(format string, args ...any) {
+	if w.out != nil {
+		fmt.Fprintf(w.out, "%12.6f  %s\n", w.now.Seconds(), fmt.Sprintf(format, args...))
+	}
+}
+
+// fail ends the run.
+func (w *world) fail(format string, args ...any) {
+	if w.violation == nil {
+		w.violation = fmt.Errorf("at %v: %w", w.now, fmt.Errorf(format, args...))
+		w.trace("VIOLATION %v", w.violation)
+	}
+}
+
+// populate starts the initial members and the clients.
+func (w *world) populate() {
+	first := bootstrap(w.cfg.size)
+	for range w.cfg.size {
+		n := w.newNode()
+		n.disk.durable.snapshot = first
+		n.disk.durable.hard = &raftpb.HardState{Term: new(uint64(1)), Commit: new(uint64(1))}
+		w.start(n)
+	}
+	for i := range 1 + w.rng.IntN(6) {
+		c := &client{id: uint64(i), pause: w.between(time.Millisecond, 4*w.cfg.tick)}
+		w.clients = append(w.clients, c)
+		w.runClient(c)
+	}
+}
+
+// newNode adds a machine with an empty disk; its process is down.
+func (w *world) newNode() *node {
+	n := &node{id: uint64(len(w.nodes) + 1), slot: len(w.nodes), clock: newClock()}
+	n.clock.settle(w.now)
+	n.clock.wall = worldStart + w.now
+	n.disk.durable.incarnation = w.rng.Uint64() | 1
+	for _, o := range w.nodes {
+		w.redial(n, o)
+	}
+	w.nodes = append(w.nodes, n)
+	return n
+}
