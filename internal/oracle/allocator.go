@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/mutant"
 )
 
 // Allocator hands out timestamps during one term of one leader. It is volatile:
@@ -48,6 +49,12 @@ func (a *Allocator) Advance(now uint64) {
 	if !a.open {
 		return
 	}
+	if mutant.On(mutant.TimeFollowsClock) && now < a.time || mutant.On(mutant.IgnoreCeiling) && now > a.time {
+		a.time, a.index = now, 0
+	}
+	if mutant.On(mutant.IndexRestarts) {
+		a.index = 0
+	}
 	if t := min(now, a.ceiling-1); t > a.time {
 		a.time, a.index = t, 0
 	}
@@ -71,11 +78,14 @@ func (a *Allocator) Next(count uint64) (isotone.Range, error) {
 		}
 		a.time, a.index = a.time+1, 0
 	}
-	if a.time >= a.ceiling {
+	if a.time >= a.ceiling && !mutant.On(mutant.IgnoreCeiling) {
 		panic("I1: time lies below the ceiling")
 	}
 	r := isotone.Range{First: isotone.Timestamp{Time: a.time, Index: a.index}, Count: count}
 	a.index += count
+	if mutant.On(mutant.RangeOverlaps) {
+		a.index -= count - 1
+	}
 	return r, nil
 }
 

@@ -2,6 +2,8 @@ package oracle
 
 import (
 	"slices"
+
+	"github.com/isotone/isotone/internal/mutant"
 )
 
 // State is what the cluster agrees on. It changes only by Apply* calls made for
@@ -83,6 +85,9 @@ func (s *State) Apply(c Command) {
 func (s *State) reserve(c Command) {
 	if s.Ceiling < CeilingMax {
 		s.Ceiling = max(s.Ceiling+1, min(c.Target, CeilingMax))
+		if mutant.On(mutant.CeilingSinks) {
+			s.Ceiling = c.Target
+		}
 	}
 	for _, d := range c.Durable {
 		if i, ok := s.find(d.ID); ok {

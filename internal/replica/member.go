@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/isotone/isotone/internal/mutant"
 	"github.com/isotone/isotone/internal/oracle"
 )
 
@@ -116,6 +117,9 @@ func (r *Replica) Admit(h Hello) *Refusal {
 			return refusal
 		}
 	}
+	if mutant.On(mutant.AdmitStale) || mutant.On(mutant.AdmitWiped) {
+		return nil
+	}
 	if index := max(m.Durable, r.acknowledged(h.NodeID)); h.LastIndex < index || h.Term < p.term {
 		return refuse(RefusedStale, "node %d comes back with log index %d and term %d, but once confirmed index %d and term %d: "+
 			"its data directory is an older copy; move it away and add the node under a new ID", h.NodeID, h.LastIndex, h.Term, index, p.term)
@@ -128,14 +132,19 @@ func compareHello(h, known Hello) *Refusal {
 	switch {
 	case known.Incarnation == 0:
 		return nil
+	case h.Incarnation != known.Incarnation && mutant.On(mutant.AdmitWiped):
+		return nil
 	case h.Incarnation != known.Incarnation:
 		return refuse(RefusedWiped, "node %d has another data directory (%016x) than it began with (%016x): it was wiped or replaced; "+
 			"bring the old directory back, or add the node under a new ID", h.NodeID, h.Incarnation, known.Incarnation)
+	case mutant.On(mutant.AdmitStale):
+		return nil
 	case h.Boot < known.Boot:
 		return refuse(RefusedStale, "node %d says this is start %d of its data directory, but start %d was seen: "+
 			"the directory is an older copy; move it away and add the node under a new ID", h.NodeID, h.Boot, known.Boot)
 	case h.Boot == known.Boot && h.Session != known.Session:
-		return refuse(RefusedCloned, "two processes run as node %d from copies of one data directory; stop one for good", h.NodeID)
+		return refuse(RefusedCloned, "node %d was started twice from copies of one data directory: stop one of the two processes for good, or, "+
+			"if a copy was put back, move it away and add the node under a new ID", h.NodeID)
 	}
 	return nil
 }
@@ -253,6 +262,7 @@ func (r *Replica) applyChange(e *raftpb.Entry) error {
 	}
 	r.conf = r.raw.ApplyConfChange(cc)
 	r.joined = true
+	r.leading.lease.until, r.leading.lease.notBefore = 0, r.mono
 	r.effects.Changed = true
 	r.observe()
 	return nil

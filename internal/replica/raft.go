@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/isotone/isotone/internal/mutant"
 	"github.com/isotone/isotone/internal/oracle"
 )
 
@@ -14,15 +15,22 @@ import (
 func (r *Replica) receive(m *raftpb.Message) {
 	switch m.GetType() {
 	case raftpb.MsgVote, raftpb.MsgPreVote:
-		// A lease rests on votes that are not granted for one election timeout, and a
-		// node that restarted has forgotten what it acknowledged (I5). The same wait
-		// lets every reachable peer refuse a directory that was wiped or set back
-		// before it can do harm (I6).
-		if r.ticks < electionTicks {
+		if !r.mayVote(m) {
 			return
+		}
+	case raftpb.MsgHeartbeat:
+		if m.GetTerm() >= r.term {
+			r.heartbeat = r.ticks
 		}
 	case raftpb.MsgAppResp, raftpb.MsgVoteResp:
 		r.promised(m)
+	}
+	if mutant.On(mutant.CountLearner) && m.GetType() == raftpb.MsgHeartbeatResp && r.isLearner(m.GetFrom()) {
+		for _, id := range r.conf.GetVoters() {
+			if id != r.cfg.Self.NodeID {
+				m = &raftpb.Message{Type: m.Type, To: m.To, From: new(id), Term: m.Term, Context: m.GetContext()}
+			}
+		}
 	}
 	// An error means that the message was of no use, which Raft tolerates.
 	_ = r.raw.Step(m)
@@ -30,6 +38,31 @@ func (r *Replica) receive(m *raftpb.Message) {
 		r.observe()
 	}
 }
+
+// mayVote keeps the promise on which leases rest (I5): no vote for one election
+// timeout after a heartbeat was acknowledged. Raft has such a rule (CheckQuorum), but
+// forgets it when any message brings a higher term, and with a restart; so it is kept
+// here as well. After a start a node does not know what it acknowledged before, and
+// waits as long; that also lets every reachable peer refuse a directory that was wiped
+// or set back before it can do harm (I6).
+//
+// A transfer of leadership overrides all this: its leader has given up the lease.
+func (r *Replica) mayVote(m *raftpb.Message) bool {
+	if string(m.GetContext()) == campaignTransfer {
+		return true
+	}
+	if r.ticks < electionTicks && !mutant.On(mutant.VoteAfterRestart) {
+		return false
+	}
+	if mutant.On(mutant.VoteAfterTermChange) || mutant.On(mutant.VoteAfterRestart) && r.heartbeat == 0 {
+		return true
+	}
+	return r.ticks-r.heartbeat >= electionTicks
+}
+
+// campaignTransfer is what Raft puts into the vote requests of a candidate to whom
+// leadership is being transferred. The library does not export it.
+const campaignTransfer = "CampaignTransfer"
 
 // isHot reports whether m can change neither term nor role nor leader: the answers
 // that a leader gets in its own term. Asking Raft for its status after each of them
@@ -58,9 +91,22 @@ func (r *Replica) observe() {
 		return
 	}
 	r.counters.RoundsFailed += uint64(len(r.queue.rounds))
+	if r.leading.lease.held {
+		r.counters.LeasesLost++
+	}
+	if r.leading.alloc.IsOpen() {
+		r.keptTime = r.leading.alloc.Time()
+	}
+	alloc := r.leading.alloc
 	r.leading = leading{}
+	if mutant.On(mutant.KeepAllocator) {
+		r.leading.alloc = alloc
+	}
 	r.failAll(r.unserved())
 	if role == raft.StateLeader {
+		if mutant.On(mutant.ServeUnreserved) {
+			r.leading.alloc.Open(r.state.Ceiling, r.target())
+		}
 		r.reserve()
 	}
 }
@@ -99,7 +145,24 @@ func (r *Replica) write(m *raftpb.Message) {
 	if r.naming {
 		w.ClusterID, r.naming = r.state.ClusterID, false
 	}
+	if mutant.On(mutant.AcknowledgeUnsynced) || mutant.On(mutant.VoteUnsynced) {
+		w.responses = r.sendUnsynced(w.responses)
+	}
 	r.effects.Writes = append(r.effects.Writes, w)
+}
+
+// sendUnsynced is the bug of two mutants: it sends what has to wait for the disk.
+func (r *Replica) sendUnsynced(list []*raftpb.Message) (rest []*raftpb.Message) {
+	for _, m := range list {
+		early := mutant.On(mutant.AcknowledgeUnsynced) && m.GetType() == raftpb.MsgAppResp ||
+			mutant.On(mutant.VoteUnsynced) && m.GetType() == raftpb.MsgVoteResp
+		if early && m.GetTo() != r.cfg.Self.NodeID {
+			r.effects.Send = append(r.effects.Send, m)
+		} else {
+			rest = append(rest, m)
+		}
+	}
+	return rest
 }
 
 // persisted takes a durable write into the log that Raft reads, and releases the

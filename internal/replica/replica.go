@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/isotone/isotone/internal/mutant"
 	"github.com/isotone/isotone/internal/oracle"
 )
 
@@ -109,6 +110,9 @@ type Replica struct {
 	now   uint64
 	mono  time.Duration
 	ticks uint64 // since the start of the process
+	// heartbeat is the tick of the latest heartbeat that this node acknowledged, 0 at
+	// the start. For one election timeout after it the node grants no vote.
+	heartbeat uint64
 
 	// peers holds what this process knows of each peer from its own dealings.
 	peers map[uint64]*peerView
@@ -120,6 +124,10 @@ type Replica struct {
 	lead    uint64
 	leading leading
 	queue   queue
+	// keptTime is for mutants only: the epoch of this node's last leadership.
+	keptTime uint64
+	// monoBefore is for a mutant only: mono of the turn before.
+	monoBefore time.Duration
 
 	counters Counters
 	effects  Effects
@@ -138,6 +146,7 @@ type leading struct {
 	missed int
 	// sinceEpoch counts ticks since the last epoch began.
 	sinceEpoch int
+	lease      lease
 }
 
 // Counters only grow.
@@ -148,6 +157,10 @@ type Counters struct {
 	Elections          uint64 // changes of leader seen
 	Expired            uint64 // requests whose time ran out
 	Overloaded         uint64 // requests refused because the queue was full
+	LeasesLost         uint64 // times a lease ended, by time or with the leadership
+	LeaseServed        uint64 // requests answered by lease
+	LeaseIssued        uint64 // timestamps issued by lease
+	LeaseMisses        uint64 // requests in lease mode that had to wait for a round
 }
 
 // New builds a replica from what storage recovered. It returns an error if the
@@ -233,6 +246,9 @@ func (r *Replica) restore(s *raftpb.Snapshot) error {
 	state, err := oracle.DecodeState(s.GetData())
 	if err != nil {
 		return fmt.Errorf("replica: snapshot at index %d: %w", s.GetMetadata().GetIndex(), err)
+	}
+	if mutant.On(mutant.RestoreOldCeiling) && r.state.Ceiling != 0 {
+		state.Ceiling = r.state.Ceiling
 	}
 	r.state = state
 	r.conf = s.GetMetadata().GetConfState()

@@ -337,7 +337,7 @@ func TestReplica_GrantsNoVoteForOneElectionTimeoutAfterItsStart(t *testing.T) {
 	f := c.nodes[l.id%3+1]
 	c.start(f)
 	vote := &raftpb.Message{Type: raftpb.MsgVote.Enum(), From: new(l.id), To: new(f.id), Term: new(uint64(99)),
-		Index: new(uint64(1000)), LogTerm: new(uint64(98)), Context: []byte("CampaignTransfer")}
+		Index: new(uint64(1000)), LogTerm: new(uint64(98))}
 	c.turn(f, &replica.Input{Messages: []*raftpb.Message{vote}, Ticks: 19})
 	if got := f.Status().Term; got == 99 {
 		t.Fatal("I5: a vote was granted right after the start")

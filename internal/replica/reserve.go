@@ -4,6 +4,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/tracker"
 
+	"github.com/isotone/isotone/internal/mutant"
 	"github.com/isotone/isotone/internal/oracle"
 )
 
@@ -19,6 +20,7 @@ func (r *Replica) tick() {
 	if r.ticks%electionTicks == 0 {
 		r.resendSnapshots()
 	}
+	r.keepLease()
 	r.leading.sinceEpoch++
 	if r.leading.sinceEpoch >= r.cfg.EpochTicks {
 		r.leading.sinceEpoch = 0
@@ -98,8 +100,14 @@ func (r *Replica) missedReservation() {
 // reserved is called when a reservation was applied; floor is the ceiling before it.
 // Only one of this node's own current term opens the allocator (I2).
 func (r *Replica) reserved(term, floor uint64) {
-	if r.role != raft.StateLeader || term != r.term {
+	if r.role != raft.StateLeader || term != r.term && !mutant.On(mutant.OpenOnOlderTerm) {
 		return
+	}
+	switch {
+	case mutant.On(mutant.FloorFromClock):
+		floor = min(r.now, r.state.Ceiling-1)
+	case mutant.On(mutant.KeepEpochResetIndex) && r.keptTime > 0:
+		floor = r.keptTime
 	}
 	l := &r.leading
 	l.reserving, l.missed = false, 0
@@ -130,6 +138,8 @@ func (r *Replica) transfer() {
 		}
 	})
 	if best != 0 {
+		// Before the message can leave (I5).
+		r.leading.lease.forgone = !mutant.On(mutant.LeaseSurvivesTransfer)
 		r.raw.TransferLeader(best)
 	}
 }

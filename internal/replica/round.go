@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/mutant"
 )
 
 // roundsMax is how many rounds may be in flight. With two, requests that arrive
@@ -48,23 +49,45 @@ func (r *Replica) enqueue(req Request) {
 		r.answer(req.Token, r.redirect())
 		return
 	}
+	if req.Mode == isotone.ReadLease && r.serveByLease(req) {
+		return
+	}
 	if r.queue.size+len(req.Counts) > r.queue.max {
 		r.counters.Overloaded += uint64(len(req.Counts))
 		r.answer(req.Token, isotone.ErrOverloaded)
 		return
 	}
+	if mutant.On(mutant.NoRound) && r.leading.alloc.IsOpen() {
+		_, err := r.issue(req)
+		r.answer(req.Token, err)
+		return
+	}
 	r.queue.size += len(req.Counts)
+	if n := len(r.queue.rounds); n > 0 && mutant.On(mutant.JoinRoundInFlight) {
+		r.queue.rounds[n-1].requests = append(r.queue.rounds[n-1].requests, pending{Request: req, arrived: r.ticks})
+		return
+	}
 	r.queue.waiting = append(r.queue.waiting, pending{Request: req, arrived: r.ticks})
 }
 
 // startRound begins a round for everything that waits. Until the allocator is open
 // there is nothing that a confirmation could release.
 func (r *Replica) startRound() {
-	q := &r.queue
-	if len(q.waiting) == 0 || len(q.rounds) >= roundsMax || !r.leading.alloc.IsOpen() {
-		return
+	if len(r.queue.waiting) > 0 && len(r.queue.rounds) < roundsMax && r.leading.alloc.IsOpen() {
+		r.beginRound()
 	}
+}
+
+// beginRound begins a round for everything that waits, or for nothing but the lease.
+func (r *Replica) beginRound() {
+	q := &r.queue
 	q.lastRound++
+	if mutant.On(mutant.ReuseRoundNumber) {
+		q.lastRound = 1
+	}
+	if mutant.On(mutant.LeaseUnconfirmed) {
+		r.extendLease(r.mono)
+	}
 	q.rounds = append(q.rounds, round{id: q.lastRound, requests: q.waiting, started: r.mono})
 	q.waiting = q.takeSpare()
 	r.raw.ReadIndex(binary.BigEndian.AppendUint64(nil, q.lastRound))
@@ -82,6 +105,7 @@ func (r *Replica) confirm(ctx []byte) {
 		if rd.id > id {
 			break
 		}
+		r.extendLease(rd.started)
 		r.serve(rd)
 		done++
 	}
@@ -94,17 +118,9 @@ func (r *Replica) serve(rd round) {
 	for _, p := range rd.requests {
 		r.queue.size -= len(p.Counts)
 		stats.Requests += len(p.Counts)
-		var failed *isotone.Error
-		for i, n := range p.Counts {
-			rng, err := r.leading.alloc.Next(n)
-			if err != nil {
-				failed = isotone.ErrOverloaded
-				break
-			}
-			p.Ranges[i] = rng
-			stats.Timestamps += n
-		}
-		r.answer(p.Token, failed)
+		issued, err := r.issue(p.Request)
+		stats.Timestamps += issued
+		r.answer(p.Token, err)
 	}
 	r.queue.putSpare(rd.requests)
 	r.effects.Rounds = append(r.effects.Rounds, stats)

@@ -19,6 +19,8 @@ type Status struct {
 	// Time is the current epoch, 0 unless Serving; Ceiling bounds it. Both unix
 	// nanoseconds.
 	Time, Ceiling uint64
+	// Leased is set while it holds a lease.
+	Leased bool
 	// Waiting is how many requests are not answered yet.
 	Waiting  int
 	Applied  uint64
@@ -35,6 +37,7 @@ func (r *Replica) Status() Status {
 		Serving:   r.leading.alloc.IsOpen(),
 		Time:      r.leading.alloc.Time(),
 		Ceiling:   r.state.Ceiling,
+		Leased:    r.leading.lease.held && r.mono < r.leading.lease.until,
 		Waiting:   r.queue.size,
 		Applied:   r.applied,
 		Counters:  r.counters,

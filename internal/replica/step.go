@@ -112,7 +112,7 @@ func (e *Effects) reset() {
 // Step works through one input. The returned effects are valid until the next call.
 func (r *Replica) Step(in *Input) *Effects {
 	r.effects.reset()
-	r.now, r.mono = in.Now, in.Mono
+	r.now, r.mono, r.monoBefore = in.Now, in.Mono, r.mono
 	for _, w := range in.Persisted {
 		r.persisted(w)
 	}

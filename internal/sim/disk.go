@@ -6,6 +6,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/isotone/isotone/internal/mutant"
 	"github.com/isotone/isotone/internal/replica"
 )
 
@@ -124,6 +125,13 @@ func (w *world) synced(n *node) {
 				w.synced(n)
 			}
 		})
+		return
+	}
+	if d.mode == diskFailing && mutant.On(mutant.IgnoreFailedSync) {
+		n.in.persisted = append(n.in.persisted, d.flying...)
+		d.flying = nil
+		w.wake(n)
+		w.sync(n)
 		return
 	}
 	if d.mode == diskFailing {

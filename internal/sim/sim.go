@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime/debug"
 	"time"
 
 	"github.com/isotone/isotone/internal/lincheck"
@@ -64,6 +65,22 @@ func Run(o Options) Result {
 	w := newWorld(o)
 	w.trace("seed %d: %d nodes, tick %v, epoch %v in %d ticks, faults %v every %v for %v", o.Seed, w.cfg.size, w.cfg.tick,
 		w.cfg.epochInterval, w.cfg.epochTicks, w.cfg.kinds, w.cfg.faultEvery, w.cfg.duration)
+	w.live()
+	w.judge()
+	w.stats.Runs, w.stats.Simulated, w.stats.Turns = 1, w.now, w.turns
+	w.stats.Operations = uint64(len(w.history))
+	w.note('e', w.turns, w.stats.Answered)
+	return Result{Seed: o.Seed, Hash: w.hash.Sum64(), Stats: w.stats, Coverage: w.coverage, Violation: w.violation}
+}
+
+// live lets the run happen. A panic of a replica is a broken invariant.
+func (w *world) live() {
+	defer func() {
+		if p := recover(); p != nil {
+			w.fail("panic: %v", p)
+			w.trace("%s", debug.Stack())
+		}
+	}()
 	w.populate()
 	w.injectFaults()
 	w.advance(w.cfg.duration)
@@ -71,11 +88,6 @@ func Run(o Options) Result {
 	w.advance(w.now + 5*w.cfg.tick)
 	w.closing = true
 	w.advance(w.now + 2*clientTimeout)
-	w.judge()
-	w.stats.Runs, w.stats.Simulated, w.stats.Turns = 1, w.now, w.turns
-	w.stats.Operations = uint64(len(w.history))
-	w.note('e', w.turns, w.stats.Answered)
-	return Result{Seed: o.Seed, Hash: w.hash.Sum64(), Stats: w.stats, Coverage: w.coverage, Violation: w.violation}
 }
 
 // heal ends all faults and waits for an answer.

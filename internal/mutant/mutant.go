@@ -1,0 +1,64 @@
+// Package mutant is the switch for deliberate protocol bugs, with which the
+// simulator proves that it would notice them. In a normal build [On] is constant
+// false and the compiler drops every bug; only with the build tag "mutants" can one
+// be switched on.
+//
+// It owns the list of bugs. The deterministic zone asks On at the place of each bug;
+// only the tests of internal/sim switch.
+package mutant
+
+// Mutant is one deliberate bug.
+type Mutant int
+
+// The bugs, each with the rule that it breaks.
+const (
+	None                  Mutant = iota
+	KeepAllocator                // I2: a re-elected leader goes on where it stopped
+	KeepEpochResetIndex          // I2: it keeps the epoch and begins its index again
+	ServeUnreserved              // I1, I2: it issues before its own reservation is applied
+	OpenOnOlderTerm              // I2: a reservation of an earlier term opens the allocator
+	FloorFromClock               // I2: the floor is the clock, not the ceiling before
+	TimeFollowsClock             // I3: time goes back with the clock
+	IndexRestarts                // I3: each epoch begins at index 0, though time held
+	RangeOverlaps                // I3: a range uses up one index only
+	IgnoreCeiling                // I1: time follows the clock beyond the ceiling
+	CeilingSinks                 // I1: a reservation may lower the ceiling
+	RestoreOldCeiling            // I1: a snapshot is restored without its ceiling
+	NoRound                      // I4: requests are answered at once
+	JoinRoundInFlight            // I4: a request joins a round that began before it
+	ReuseRoundNumber             // I4: all rounds have one number
+	CountLearner                 // I4: a learner's answer counts as a voter's
+	AcknowledgeUnsynced          // I8: entries are acknowledged before they are durable
+	VoteUnsynced                 // I8: votes are sent before they are durable
+	IgnoreFailedSync             // I8: a failed write counts as durable
+	AdmitWiped                   // I6: another incarnation is let in
+	AdmitStale                   // I6: an older copy is let in
+	LeaseFromAnswer              // I5: the lease is measured from the answer
+	LeaseWithoutSlack            // I5: it lasts as long as the election timeout
+	LeaseOnOldClock              // I5: it is checked with a clock read before the request came
+	LeaseSurvivesTransfer        // I5: it is kept while leadership is handed over
+	LeaseUnconfirmed             // I5: it is extended by a round that nobody has answered
+	VoteAfterRestart             // I5: a node votes right after its start
+	VoteAfterTermChange          // I5: a node forgets its promise with a higher term
+	count
+)
+
+var names = [count]string{
+	"none", "keep-allocator", "keep-epoch-reset-index", "serve-unreserved", "open-on-older-term", "floor-from-clock",
+	"time-follows-clock", "index-restarts", "range-overlaps", "ignore-ceiling", "ceiling-sinks", "restore-old-ceiling",
+	"no-round", "join-round-in-flight", "reuse-round-number", "count-learner", "acknowledge-unsynced", "vote-unsynced",
+	"ignore-failed-sync", "admit-wiped", "admit-stale", "lease-from-answer", "lease-without-slack", "lease-on-old-clock",
+	"lease-survives-transfer", "lease-unconfirmed", "vote-after-restart", "vote-after-term-change",
+}
+
+// String returns the name of the bug.
+func (m Mutant) String() string { return names[m] }
+
+// All returns every bug.
+func All() []Mutant {
+	list := make([]Mutant, 0, count-1)
+	for m := None + 1; m < count; m++ {
+		list = append(list, m)
+	}
+	return list
+}
