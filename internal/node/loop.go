@@ -45,6 +45,7 @@ func (n *Node) run() {
 			sinceStatus = 0
 			n.publish()
 		}
+		n.retryHandOver(in.Ticks)
 	}
 }
 
@@ -117,7 +118,7 @@ func (n *Node) finish() {
 	rest := n.mail.close()
 	err := errStopped
 	if n.Err() != nil {
-		err = isotone.Errorf(isotone.CodeInternal, "this node has failed: %v", n.Err())
+		err = errFailed
 	}
 	for _, b := range append(n.calls.drain(), rest.batches...) {
 		b.Err = err

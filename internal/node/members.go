@@ -109,11 +109,31 @@ func (n *Node) handOver(led chan struct{}) {
 	n.transfer = true
 }
 
+// retryHandOver keeps asking for the transfer while someone waits for it: the first
+// attempt fails if the other cannot get a majority in time. It gives up when no other
+// member is connected.
+func (n *Node) retryHandOver(ticks int) {
+	if len(n.leaders) == 0 || ticks == 0 {
+		return
+	}
+	for _, p := range n.transport.Peers() {
+		if p.Connected {
+			n.transfer = true
+			return
+		}
+	}
+	n.endHandOvers()
+}
+
 // releaseHandOvers tells those who wait that another node leads.
 func (n *Node) releaseHandOvers(leader uint64) {
 	if leader == raft.None || leader == n.cfg.NodeID {
 		return
 	}
+	n.endHandOvers()
+}
+
+func (n *Node) endHandOvers() {
 	for _, c := range n.leaders {
 		close(c)
 	}

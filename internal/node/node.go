@@ -214,6 +214,8 @@ func (n *Node) Submit(b *front.Batch) {
 	}
 }
 
+// What clients are told when a node ends. The reason of a failure is for the log.
+var errFailed = isotone.Errorf(isotone.CodeNoLeader, "this node has failed and stops")
 var errStopped = isotone.Errorf(isotone.CodeNoLeader, "this node is stopping")
 
 // Status returns what the node knows; see front.Backend.

@@ -22,6 +22,6 @@ func (b *backoff) next(jitter float64) time.Duration {
 // reset begins again, after a connection that lasted.
 func (b *backoff) reset() { b.wait = dialBackoffMin }
 
-// refused goes to the longest step: only an operator, or a membership change, will
+// refused waits longer than any step: only an operator, or a membership change, will
 // turn the refusal around.
-func (b *backoff) refused() { b.wait = dialBackoffMax }
+func (b *backoff) refused() { b.wait = dialRefusedWait }

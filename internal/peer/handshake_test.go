@@ -151,7 +151,7 @@ func TestHandshake_DoesNotSendABadHello(t *testing.T) {
 
 func TestBackoff_GrowsToItsLimitAndStartsAgain(t *testing.T) {
 	var b backoff
-	for i, want := range []int64{0, 20, 40, 80, 160, 320, 500, 500} {
+	for i, want := range []int64{0, 20, 40, 80, 100, 100} {
 		if got := b.next(0).Milliseconds(); got != want {
 			t.Fatalf("attempt %d after %d ms, want %d", i, got, want)
 		}
@@ -164,7 +164,7 @@ func TestBackoff_GrowsToItsLimitAndStartsAgain(t *testing.T) {
 		t.Fatalf("after a reset: %v", got)
 	}
 	b.refused()
-	if got := b.next(0); got != dialBackoffMax {
+	if got := b.next(0); got != dialRefusedWait {
 		t.Fatalf("after a refusal: %v", got)
 	}
 }

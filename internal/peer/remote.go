@@ -12,10 +12,12 @@ import (
 
 const (
 	dialTimeout = time.Second
-	// A restarted node is found again in about an election timeout; a missing one
-	// costs two attempts a second.
+	// A restarted node is found again well within an election timeout; a missing one
+	// costs some ten attempts a second.
 	dialBackoffMin = 20 * time.Millisecond
-	dialBackoffMax = 500 * time.Millisecond
+	dialBackoffMax = 100 * time.Millisecond
+	// dialRefusedWait follows a refusal.
+	dialRefusedWait = 500 * time.Millisecond
 )
 
 // remote is one peer. Its run goroutine owns the connection; at most one is
@@ -172,7 +174,7 @@ func (r *remote) connected(l *link) {
 	r.status.Connected, r.status.Since = true, time.Now()
 	r.status.Refusal, r.status.RefusedBy = nil, 0
 	r.mu.Unlock()
-	r.note("connected", slog.LevelInfo, "peer connected", "addr", l.conn.RemoteAddr())
+	r.note("connected", slog.LevelInfo, "peer connected", "addr", l.conn.RemoteAddr().String())
 	r.out.setOpen(true)
 	if r.t.cfg.Connected != nil {
 		r.t.cfg.Connected(l.hello)

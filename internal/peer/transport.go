@@ -295,7 +295,7 @@ func (t *Transport) welcome(conn net.Conn) {
 	l := &link{conn: conn}
 	if err := l.shake(t.ctx, NewAcceptor(t.hello, t.admit)); err != nil {
 		if !t.refused(err) && t.ctx.Err() == nil && !errors.Is(err, io.EOF) && t.strays.first(0, "") {
-			t.cfg.Log.Warn("incoming peer connection without a handshake", "addr", conn.RemoteAddr(), "err", err)
+			t.cfg.Log.Warn("incoming peer connection without a handshake", "addr", conn.RemoteAddr().String(), "err", err)
 		}
 		return
 	}

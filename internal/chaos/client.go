@@ -1,0 +1,169 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/isotone/isotone"
+)
+
+// bodyMax bounds an answer: 65,536 timestamps in binary, and room for metrics.
+const bodyMax = 2 << 20
+
+// Conn is one HTTP/1.1 connection on which the caller sends and receives by hand.
+// Unlike net/http it never repeats a request on its own.
+type Conn struct {
+	net.Conn
+	// Addr is the address that was dialed.
+	Addr   string
+	reader *bufio.Reader
+}
+
+// Answer is an answer read whole.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Dial connects to a node.
+func Dial(addr string, timeout time.Duration) (*Conn, error) {
+	c, err := net.DialTimeout("tcp", addr, timeout)
+	if err != nil {
+		return nil, fmt.Errorf("chaos: %w", err)
+	}
+	return &Conn{Conn: c, Addr: addr, reader: bufio.NewReader(c)}, nil
+}
+
+// Send writes one GET request.
+func (c *Conn) Send(target string) error {
+	_, err := io.WriteString(c, "GET "+target+" HTTP/1.1\r\nHost: "+c.Addr+"\r\n\r\n")
+	return err
+}
+
+// Receive reads one answer.
+func (c *Conn) Receive() (*Answer, error) {
+	r, err := http.ReadResponse(c.reader, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(r.Body, bodyMax))
+	if err != nil {
+		return nil, err
+	}
+	return &Answer{Status: r.StatusCode, Header: r.Header, Body: body}, nil
+}
+
+// Get sends one request and reads its answer, all within timeout. After an error
+// the connection is of no more use.
+func (c *Conn) Get(target string, timeout time.Duration) (*Answer, error) {
+	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return nil, err
+	}
+	if err := c.Send(target); err != nil {
+		return nil, err
+	}
+	return c.Receive()
+}
+
+// Get asks a node on a connection of its own.
+func Get(addr, target string, timeout time.Duration) (*Answer, error) {
+	c, err := Dial(addr, timeout)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Get(target, timeout)
+}
+
+// Range reads the body of GET /timestamp?n=…: one timestamp or several with one
+// time and consecutive indexes.
+func (a *Answer) Range() (isotone.Range, error) {
+	count := len(a.Body) / isotone.TimestampSize
+	if count == 0 || len(a.Body)%isotone.TimestampSize != 0 {
+		return isotone.Range{}, fmt.Errorf("chaos: an answer of %d bytes", len(a.Body))
+	}
+	r := isotone.Range{Count: uint64(count)}
+	for i := range count {
+		var t isotone.Timestamp
+		if err := t.UnmarshalBinary(a.Body[i*isotone.TimestampSize:][:isotone.TimestampSize]); err != nil {
+			return isotone.Range{}, err
+		}
+		if i == 0 {
+			r.First = t
+		}
+		if t != r.At(uint64(i)) {
+			return isotone.Range{}, fmt.Errorf("chaos: timestamp %d of %d is %v after %v", i, count, t, r.First)
+		}
+	}
+	return r, nil
+}
+
+// Code returns the code in the JSON body of an error answer, or "".
+func (a *Answer) Code() isotone.Code {
+	var body struct {
+		Error struct {
+			Code    isotone.Code
+			Message string
+		}
+	}
+	if json.Unmarshal(a.Body, &body) != nil || body.Error.Message == "" {
+		return ""
+	}
+	return body.Error.Code
+}
+
+// Membership is what a node answers to GET /members.
+type Membership struct {
+	Leader *struct {
+		NodeID uint64
+		Addr   string
+	}
+	Members []struct {
+		NodeID   uint64
+		Addr     string
+		PeerAddr string
+		Learner  bool
+	}
+	NodeID uint64
+	Role   string
+	Term   uint64
+}
+
+// Members asks a node for the cluster as it sees it.
+func Members(addr string, timeout time.Duration) (*Membership, error) {
+	a, err := Get(addr, "/members", timeout)
+	if err != nil {
+		return nil, err
+	}
+	m := new(Membership)
+	if err := json.Unmarshal(a.Body, m); err != nil {
+		return nil, fmt.Errorf("chaos: /members of %s: %w", addr, err)
+	}
+	return m, nil
+}
+
+// Metric returns the value of the metric without labels, or with exactly the
+// labels given in name, as in isotone_peer_connected{peer="2"}.
+func Metric(addr, name string) (float64, error) {
+	a, err := Get(addr, "/metrics", readyTimeout)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(a.Body)) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, fmt.Errorf("chaos: %s has no metric %s", addr, name)
+}

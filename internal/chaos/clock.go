@@ -1,0 +1,36 @@
+//go:build linux
+
+package chaos
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+)
+
+// ClockFault is what is wrong with the clock of a node. The zero value is nothing.
+type ClockFault struct {
+	OffsetMS int64 `json:"offset_ms"`
+	RatePPM  int64 `json:"rate_ppm"`
+	Freeze   bool  `json:"freeze"`
+}
+
+// ClockSettle is how long to wait after [Node.SetClock] until the node surely
+// follows: it looks at the file every 20 ms and uses the clock every 100.
+const ClockSettle = 250 * time.Millisecond
+
+// write replaces the file at once: a node never reads half of it.
+func (f ClockFault) write(path string) error {
+	b, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("chaos: %w", err)
+	}
+	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
+		return fmt.Errorf("chaos: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("chaos: %w", err)
+	}
+	return nil
+}

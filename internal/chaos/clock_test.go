@@ -1,0 +1,138 @@
+//go:build linux
+
+package chaos_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/chaos"
+)
+
+// hourMS is a jump that no drift explains: a wrong time zone, a battery gone flat.
+const hourMS = int64(time.Hour / time.Millisecond)
+
+func setClocks(nodes []*chaos.Node, offsetMS int64) {
+	for _, n := range nodes {
+		n.SetClock(chaos.ClockFault{OffsetMS: offsetMS})
+	}
+	time.Sleep(chaos.ClockSettle)
+}
+
+// TestClock_JumpsKeepTheOrder sets clocks wrong under load, those of all nodes and
+// that of the leader alone, and takes the leader away while they are wrong (I3).
+func TestClock_JumpsKeepTheOrder(t *testing.T) {
+	o := options()
+	o.FaultClock = true
+	c := chaos.StartCluster(t, o)
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs()})
+	replaceLeader := func() {
+		leader := c.WaitLeader()
+		leader.Kill()
+		load.WaitAnswer(t)
+		leader.Start()
+		c.Settle()
+	}
+
+	if !testing.Short() {
+		setClocks([]*chaos.Node{c.WaitLeader()}, -hourMS)
+		wantHeldTime(t, c)
+		replaceLeader() // the others' clocks are right
+		wantMovingTime(t, c)
+	}
+	setClocks(c.Nodes, -hourMS)
+	wantHeldTime(t, c)
+	replaceLeader()
+	wantHeldTime(t, c)
+	setClocks([]*chaos.Node{c.WaitLeader()}, hourMS)
+	ahead := wantMovingTime(t, c)
+	if lead := time.Until(time.Unix(0, int64(ahead.Time))); lead < 50*time.Minute {
+		t.Errorf("the leader's clock is an hour ahead, its timestamps %v: nothing was tested", lead)
+	}
+	setClocks(c.Nodes, 0)
+	replaceLeader() // all clocks are an hour behind the ceiling
+	wantHeldTime(t, c)
+	if !testing.Short() {
+		setClocks(c.Nodes, hourMS)
+		wantMovingTime(t, c)
+	}
+	load.Stop().Verify(t, 1000)
+}
+
+// TestClock_SetBackWhileAllAreDown starts a cluster at a time before its last one.
+func TestClock_SetBackWhileAllAreDown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a restart under a clock that was set back; left out by -short")
+	}
+	o := options()
+	o.FaultClock = true
+	c := chaos.StartCluster(t, o)
+	before := highest(t, c)
+	c.Shutdown()
+	setClocks(c.Nodes, -hourMS)
+	c.Start()
+	c.WaitReady()
+	if after := highest(t, c); !before.Before(after) {
+		t.Errorf("%v after %v", after, before)
+	}
+	wantHeldTime(t, c)
+}
+
+// sampleTime is how long timestamps are watched: several epochs of 100 ms.
+const sampleTime = 350 * time.Millisecond
+
+// wantHeldTime expects time to stand still and the index to grow.
+func wantHeldTime(t *testing.T, c *chaos.Cluster) {
+	t.Helper()
+	first, last := watchTime(t, c)
+	if first.Time != last.Time {
+		t.Errorf("time went on from %v to %v", first, last)
+	}
+	if last.Index <= first.Index {
+		t.Errorf("the index did not grow: %v, %v", first, last)
+	}
+}
+
+// wantMovingTime expects time to go on, and returns the last timestamp.
+func wantMovingTime(t *testing.T, c *chaos.Cluster) isotone.Timestamp {
+	t.Helper()
+	first, last := watchTime(t, c)
+	if last.Time <= first.Time {
+		t.Errorf("time stood still: %v, %v", first, last)
+	}
+	return last
+}
+
+// watchTime returns the first and the last of the timestamps in a while that lies
+// within one term: a busy machine may bring an election of its own, and time moves
+// on with it.
+func watchTime(t *testing.T, c *chaos.Cluster) (first, last isotone.Timestamp) {
+	t.Helper()
+	for range 10 {
+		before := termOf(t, c)
+		first = highest(t, c)
+		last = first
+		for end := time.Now().Add(sampleTime); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			next := highest(t, c)
+			if !last.Before(next) {
+				t.Fatalf("%v after %v", next, last)
+			}
+			last = next
+		}
+		if termOf(t, c) == before {
+			return first, last
+		}
+	}
+	t.Fatal("the leader changes all the time")
+	return first, last
+}
+
+func termOf(t *testing.T, c *chaos.Cluster) uint64 {
+	t.Helper()
+	m, err := chaos.Members(c.WaitLeader().HTTPAddr, answerTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Term
+}

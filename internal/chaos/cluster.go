@@ -1,0 +1,325 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	// ReadyTimeout bounds every wait for a cluster to serve. An election takes
+	// some 300 ms; this is for machines that do other work as well.
+	ReadyTimeout = 30 * time.Second
+	// ExitTimeout bounds every wait for a process to end. A node gives its
+	// successor one second and running requests five.
+	ExitTimeout = 20 * time.Second
+
+	// readyTimeout bounds a single question to a node, pollInterval paces them.
+	readyTimeout = 2 * time.Second
+	pollInterval = 5 * time.Millisecond
+
+	// logTailMax is how much of each log a failed test prints.
+	logTailMax = 8 << 10
+)
+
+// Options describe a cluster.
+type Options struct {
+	// Binary is the isotone command; see [Build].
+	Binary string
+	// Nodes is their number; 0 means 3.
+	Nodes int
+	// Env holds further settings for all nodes.
+	Env map[string]string
+	// FaultClock gives every node a clock that [Node.SetClock] sets wrong.
+	FaultClock bool
+}
+
+// Cluster is a set of nodes on this machine.
+type Cluster struct {
+	// Nodes are in the order of their IDs, from 1.
+	Nodes []*Node
+	t     testing.TB
+	// Dir holds the data directories and the logs.
+	Dir string
+}
+
+// NewCluster sets up a cluster and starts no node. The end of the test ends it.
+func NewCluster(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	count := o.Nodes
+	if count == 0 {
+		count = 3
+	}
+	port, err := FreePorts(2 * count)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{t: t, Dir: t.TempDir()}
+	var peers []string
+	for i := range count {
+		n := &Node{
+			ID:       uint64(i + 1),
+			HTTPAddr: fmt.Sprintf("127.0.0.1:%d", port+i),
+			RaftAddr: fmt.Sprintf("127.0.0.1:%d", port+count+i),
+			Dir:      filepath.Join(c.Dir, fmt.Sprintf("node%d", i+1)),
+			Env:      map[string]string{},
+			t:        t,
+			binary:   o.Binary,
+			logPath:  filepath.Join(c.Dir, fmt.Sprintf("node%d.log", i+1)),
+		}
+		for name, value := range o.Env {
+			n.Env[name] = value
+		}
+		if o.FaultClock {
+			n.clock = filepath.Join(c.Dir, fmt.Sprintf("clock%d.json", i+1))
+		}
+		peers = append(peers, fmt.Sprintf("%d=%s", n.ID, n.RaftAddr))
+		c.Nodes = append(c.Nodes, n)
+	}
+	for _, n := range c.Nodes {
+		n.peers = strings.Join(peers, ",")
+	}
+	t.Cleanup(c.cleanup)
+	return c
+}
+
+// StartCluster sets up a cluster, starts it and waits until all nodes are ready.
+func StartCluster(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	c := NewCluster(t, o)
+	c.Start()
+	c.WaitReady()
+	return c
+}
+
+// Start starts all nodes.
+func (c *Cluster) Start() {
+	c.t.Helper()
+	for _, n := range c.Nodes {
+		n.Start()
+	}
+}
+
+// Kill kills all nodes that run, at once.
+func (c *Cluster) Kill() {
+	c.t.Helper()
+	for _, n := range c.Nodes {
+		if !n.Exited() {
+			n.do(n.proc.Kill())
+		}
+	}
+	for _, n := range c.Nodes {
+		n.WaitExit(ExitTimeout)
+	}
+}
+
+// Shutdown ends all nodes by SIGTERM, at once. All must exit with code 0.
+func (c *Cluster) Shutdown() {
+	c.t.Helper()
+	for _, n := range c.Nodes {
+		if !n.Exited() {
+			n.Term()
+		}
+	}
+	for _, n := range c.Nodes {
+		if code := n.WaitExit(ExitTimeout); code != 0 {
+			c.t.Fatalf("node %d exited with code %d after SIGTERM", n.ID, code)
+		}
+	}
+}
+
+// Clone sets up another node like n, for a second process with the same ID: it has
+// ports of its own and a data directory that is the caller's to fill.
+func (c *Cluster) Clone(n *Node, dir string) *Node {
+	c.t.Helper()
+	port, err := FreePorts(2)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	twin := *n
+	twin.HTTPAddr, twin.RaftAddr = fmt.Sprintf("127.0.0.1:%d", port), fmt.Sprintf("127.0.0.1:%d", port+1)
+	twin.Dir, twin.proc, twin.runs = dir, nil, nil
+	twin.logPath = filepath.Join(c.Dir, fmt.Sprintf("node%d-clone%d.log", n.ID, port))
+	c.t.Cleanup(func() { c.clean(&twin) })
+	return &twin
+}
+
+// WaitReady waits until every node that runs is ready, and all name the same
+// leader.
+func (c *Cluster) WaitReady() {
+	c.t.Helper()
+	for _, n := range c.Nodes {
+		if n.answers() {
+			n.WaitReady(ReadyTimeout)
+		}
+	}
+	c.WaitLeader()
+}
+
+// voteSilence is how long a node that has just started may keep out of elections: one
+// election timeout at the default RTT_MS (I5), and as much again for a busy machine.
+const voteSilence = 400 * time.Millisecond
+
+// Settle waits until the cluster has got over every restart: all nodes that run are
+// ready, connected with each other, and take part in elections again. What is
+// measured from then on is not the echo of what the test did before.
+func (c *Cluster) Settle() {
+	c.t.Helper()
+	c.WaitReady()
+	for _, n := range c.Nodes {
+		for _, peer := range c.Others(n) {
+			if n.answers() && peer.answers() {
+				c.waitConnected(n, peer)
+			}
+		}
+	}
+	for _, n := range c.Nodes {
+		if n.answers() {
+			time.Sleep(time.Until(n.started.Add(voteSilence)))
+		}
+	}
+	c.WaitLeader()
+}
+
+func (c *Cluster) waitConnected(n, peer *Node) {
+	c.t.Helper()
+	until(c.t, ReadyTimeout, func() (bool, string) {
+		value, err := Metric(n.HTTPAddr, fmt.Sprintf("isotone_peer_connected{peer=\"%d\"}", peer.ID))
+		return err == nil && value == 1, fmt.Sprintf("node %d is not connected with node %d: %v", n.ID, peer.ID, err)
+	})
+}
+
+// WaitLeader waits until every node that runs names the same leader, and returns
+// it.
+func (c *Cluster) WaitLeader() (leader *Node) {
+	c.t.Helper()
+	until(c.t, ReadyTimeout, func() (bool, string) {
+		leader = nil
+		for _, n := range c.Nodes {
+			if !n.answers() {
+				continue
+			}
+			m, err := Members(n.HTTPAddr, readyTimeout)
+			switch {
+			case err != nil:
+				return false, fmt.Sprintf("node %d does not answer: %v", n.ID, err)
+			case m.Leader == nil:
+				return false, fmt.Sprintf("node %d knows no leader", n.ID)
+			case leader != nil && leader.ID != m.Leader.NodeID:
+				return false, fmt.Sprintf("node %d leads for some, node %d for others", leader.ID, m.Leader.NodeID)
+			}
+			leader = c.Node(m.Leader.NodeID)
+		}
+		return leader != nil && leader.answers(), "the leader is gone"
+	})
+	return leader
+}
+
+// Leader returns the node that a running node names as the leader in the highest
+// term, or nil.
+func (c *Cluster) Leader() *Node {
+	c.t.Helper()
+	var leader *Node
+	var term uint64
+	for _, n := range c.Nodes {
+		if !n.answers() {
+			continue
+		}
+		if m, err := Members(n.HTTPAddr, readyTimeout); err == nil && m.Leader != nil && m.Term >= term {
+			leader, term = c.Node(m.Leader.NodeID), m.Term
+		}
+	}
+	return leader
+}
+
+// Node returns the node with an ID.
+func (c *Cluster) Node(id uint64) *Node {
+	c.t.Helper()
+	if id < 1 || id > uint64(len(c.Nodes)) {
+		c.t.Fatalf("no node has the ID %d", id)
+	}
+	return c.Nodes[id-1]
+}
+
+// Others returns all nodes but one.
+func (c *Cluster) Others(n *Node) []*Node {
+	var list []*Node
+	for _, other := range c.Nodes {
+		if other != n {
+			list = append(list, other)
+		}
+	}
+	return list
+}
+
+// Addrs returns the client addresses of all nodes.
+func (c *Cluster) Addrs() []string {
+	var list []string
+	for _, n := range c.Nodes {
+		list = append(list, n.HTTPAddr)
+	}
+	return list
+}
+
+func (c *Cluster) cleanup() {
+	for _, n := range c.Nodes {
+		c.clean(n)
+	}
+}
+
+// clean ends what still runs of a node and reports runs that ended other than
+// they were asked to.
+func (c *Cluster) clean(n *Node) {
+	for _, p := range n.runs {
+		if fault := p.Fault(); fault != "" {
+			c.t.Error(fault)
+		}
+		if p.Exited() {
+			continue
+		}
+		if err := p.Kill(); err != nil {
+			c.t.Error(err)
+		}
+		if _, err := p.WaitExit(ExitTimeout); err != nil {
+			c.t.Error(err)
+		}
+	}
+	if c.t.Failed() {
+		c.t.Logf("log of node %d (%s), its end:\n%s", n.ID, n.HTTPAddr, tail(n.logPath, logTailMax))
+	}
+}
+
+func tail(path string, size int) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Sprintf("(%v)", err)
+	}
+	return string(b[max(0, len(b)-size):])
+}
+
+// until polls until done, and fails the test with the last reason at the timeout.
+func until(t testing.TB, timeout time.Duration, done func() (bool, string)) {
+	t.Helper()
+	for deadline := time.Now().Add(timeout); ; time.Sleep(pollInterval) {
+		ok, why := done()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v: %s", timeout, why)
+		}
+	}
+}
+
+func portOf(addr string) int {
+	_, text, _ := net.SplitHostPort(addr)
+	port, _ := strconv.Atoi(text)
+	return port
+}

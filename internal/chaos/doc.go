@@ -1,0 +1,22 @@
+// Package chaos runs real "isotone serve" processes on the loopback interface,
+// breaks them, and judges what clients saw meanwhile.
+//
+// It owns the processes ([Process], [Node], [Cluster]), a load that follows the
+// leader and checks every answer ([Load]), and nothing of the product: it talks
+// to nodes as any client does, and to processes by signals, files and /proc. It
+// must not import what it tests; only the vocabulary and the checker are shared.
+// Only tests use it. The acceptance tests of the product are its own tests.
+//
+// A test that passes here says: this binary, on this kernel, with real sockets,
+// signals and fsyncs, kept its promise. What needs thousands of schedules or
+// exact control of time belongs to the simulator.
+//
+// # What every test gets for nothing
+//
+// When a [Cluster] is cleaned up, every process it ever started is ended, and
+// the test fails if one of them had ended without being asked, or had not ended
+// cleanly after SIGTERM or SIGINT. If the test failed, the logs are printed.
+//
+// Should the test process itself die, the kernel ends its nodes. That, signals
+// that stop a process, and /proc make this a package for Linux.
+package chaos

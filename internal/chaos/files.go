@@ -1,0 +1,53 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// CopyDir copies a data directory, as a backup would, to a place that does not
+// exist yet. The node that uses it must be down.
+func CopyDir(to, from string) error {
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return fmt.Errorf("chaos: %w", err)
+	}
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		return fmt.Errorf("chaos: %w", err)
+	}
+	return nil
+}
+
+// Rot flips one bit in the byte that follows each occurrence of marker in a file, by
+// offset bytes, as a disk that loses its content does. A store that keeps several
+// versions of a record has several occurrences.
+func Rot(path, marker string, offset int) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("chaos: %w", err)
+	}
+	rotten := 0
+	for at := 0; ; rotten++ {
+		i := bytes.Index(b[at:], []byte(marker))
+		if i < 0 {
+			break
+		}
+		at += i + len(marker)
+		b[at+offset] ^= 1
+	}
+	if rotten == 0 {
+		return fmt.Errorf("chaos: %s holds no %q", path, marker)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("chaos: %w", err)
+	}
+	_, err = f.WriteAt(b, 0)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("chaos: %w", err)
+	}
+	return nil
+}

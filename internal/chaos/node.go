@@ -1,0 +1,171 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Node is one member of a cluster: its settings, and the process that runs it at
+// the moment. Its methods fail the test when the harness itself fails, and may be
+// called from the test's goroutine only.
+type Node struct {
+	ID uint64
+	// HTTPAddr and RaftAddr are where it listens for clients and for peers.
+	HTTPAddr, RaftAddr string
+	// Dir is its data directory. It may be changed while the node is down.
+	Dir string
+	// Env holds further settings for the next start, and may override any.
+	Env map[string]string
+
+	t       testing.TB
+	binary  string
+	peers   string
+	logPath string
+	clock   string // path of the clock fault file; "" without
+	proc    *Process
+	runs    []*Process
+	frozen  bool
+	started time.Time
+}
+
+// Start runs the node. It does not wait until the node serves.
+func (n *Node) Start() {
+	n.t.Helper()
+	if n.proc != nil && !n.proc.Exited() {
+		n.t.Fatalf("node %d runs already", n.ID)
+	}
+	name := fmt.Sprintf("node %d, run %d", n.ID, len(n.runs)+1)
+	p, err := Run(name, n.logPath, n.environ(), []string{n.binary, "serve"})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.proc, n.frozen, n.started = p, false, time.Now()
+	n.runs = append(n.runs, p)
+}
+
+// environ returns all of the node's environment: nothing but PATH and TMPDIR
+// leaks in from outside.
+func (n *Node) environ() []string {
+	settings := map[string]string{
+		"PATH":           os.Getenv("PATH"),
+		"TMPDIR":         os.TempDir(),
+		"NODE_ID":        fmt.Sprint(n.ID),
+		"HTTP_HOST":      "127.0.0.1",
+		"HTTP_PORT":      fmt.Sprint(portOf(n.HTTPAddr)),
+		"ADVERTISE_ADDR": n.HTTPAddr,
+		"RAFT_ADDR":      n.RaftAddr,
+		"PEERS":          n.peers,
+		"DATA_DIR":       n.Dir,
+		"THRIFT_PORT":    "0",
+	}
+	if n.clock != "" {
+		settings["ISOTONE_FAULT_CLOCK"] = n.clock
+	}
+	maps.Copy(settings, n.Env)
+	var env []string
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		env = append(env, name+"="+settings[name])
+	}
+	return env
+}
+
+// Process returns the process of the latest start.
+func (n *Node) Process() *Process { return n.proc }
+
+// Kill ends the node with SIGKILL and waits until it is gone.
+func (n *Node) Kill() {
+	n.t.Helper()
+	n.do(n.proc.Kill())
+	n.WaitExit(ExitTimeout)
+}
+
+// Term sends SIGTERM. The node must exit with code 0; see [Node.WaitExit].
+func (n *Node) Term() {
+	n.t.Helper()
+	n.do(n.proc.Term())
+}
+
+// Shutdown sends SIGTERM and waits until the node has exited with code 0.
+func (n *Node) Shutdown() {
+	n.t.Helper()
+	n.Term()
+	if code := n.WaitExit(ExitTimeout); code != 0 {
+		n.t.Fatalf("node %d exited with code %d after SIGTERM", n.ID, code)
+	}
+}
+
+// Stop freezes the node (SIGSTOP), Cont lets it go on.
+func (n *Node) Stop() {
+	n.t.Helper()
+	n.do(n.proc.Stop())
+	n.frozen = true
+}
+
+// Cont lets a frozen node go on (SIGCONT).
+func (n *Node) Cont() {
+	n.t.Helper()
+	n.do(n.proc.Cont())
+	n.frozen = false
+}
+
+func (n *Node) do(err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// Exited reports whether the node has ended. One that was never started has.
+func (n *Node) Exited() bool { return n.proc == nil || n.proc.Exited() }
+
+// answers reports whether the node can be expected to answer anything.
+func (n *Node) answers() bool { return !n.Exited() && !n.frozen }
+
+// ExpectExit says that the node's present run may end by itself.
+func (n *Node) ExpectExit() { n.proc.ExpectExit() }
+
+// WaitExit waits until the node has ended and returns its exit code.
+func (n *Node) WaitExit(timeout time.Duration) int {
+	n.t.Helper()
+	code, err := n.proc.WaitExit(timeout)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return code
+}
+
+// Log returns what the present run has printed so far.
+func (n *Node) Log() string { return n.proc.Log() }
+
+// SetClock makes the node's clock wrong, or right again with the zero ClockFault.
+// The cluster must have been made with [Options.FaultClock]. A node that runs
+// follows within [ClockSettle].
+func (n *Node) SetClock(f ClockFault) {
+	n.t.Helper()
+	if n.clock == "" {
+		n.t.Fatalf("node %d has no fault clock", n.ID)
+	}
+	n.do(f.write(n.clock))
+}
+
+// WaitReady waits until GET /ready says 200.
+func (n *Node) WaitReady(timeout time.Duration) {
+	n.t.Helper()
+	last := "it never answered"
+	until(n.t, timeout, func() (bool, string) {
+		if n.Exited() {
+			n.t.Fatalf("node %d ended instead of becoming ready", n.ID)
+		}
+		if a, err := Get(n.HTTPAddr, "/ready", readyTimeout); err == nil {
+			last = string(a.Body)
+			return a.Status == 200, fmt.Sprintf("node %d is not ready: %s", n.ID, last)
+		}
+		return false, fmt.Sprintf("node %d is not ready: %s", n.ID, last)
+	})
+}

@@ -1,0 +1,233 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Build compiles the isotone command of this module into dir and returns the
+// path of the binary.
+func Build(dir string) (string, error) {
+	path := dir + "/isotone"
+	out, err := exec.Command("go", "build", "-o", path, "github.com/isotone/isotone/cmd/isotone").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("chaos: go build: %w\n%s", err, out)
+	}
+	return path, nil
+}
+
+// Process is one run of a command. What it prints is appended to a file.
+type Process struct {
+	// Name is used in messages.
+	Name string
+	// LogPath is where its output goes.
+	LogPath string
+
+	cmd      *exec.Cmd
+	logStart int64         // where the output of this run begins
+	ended    chan struct{} // closed when the process has ended
+
+	mu sync.Mutex
+	// asked: the end of the process is wanted, whatever it is. polite: it was asked
+	// by a signal after which it must end with exit code 0.
+	asked, polite bool
+}
+
+// Run starts a command with exactly the given environment. Its output is appended
+// to the file at logPath.
+func Run(name, logPath string, env, command []string) (*Process, error) {
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("chaos: %w", err)
+	}
+	defer log.Close()
+	info, err := log.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("chaos: %w", err)
+	}
+	p := &Process{Name: name, LogPath: logPath, logStart: info.Size(), ended: make(chan struct{})}
+	p.cmd = exec.Command(command[0], command[1:]...)
+	p.cmd.Env = env
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	// A group of its own, so that Ctrl-C at the terminal reaches the test only.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := spawn(p.cmd); err != nil {
+		return nil, fmt.Errorf("chaos: start %s: %w", name, err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait() // the state says more
+	}()
+	return p, nil
+}
+
+// spawns carries commands to the one thread that starts all of them. The kernel
+// sends Pdeathsig when the thread that forked ends, so it must be one that never
+// does before the test process itself.
+var spawns = sync.OnceValue(func() chan<- func() {
+	calls := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for call := range calls {
+			call()
+		}
+	}()
+	return calls
+})
+
+func spawn(cmd *exec.Cmd) error {
+	started := make(chan error)
+	spawns() <- func() { started <- cmd.Start() }
+	return <-started
+}
+
+// PID returns the process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Kill ends the process at once (SIGKILL).
+func (p *Process) Kill() error { return p.signal(syscall.SIGKILL, true, false) }
+
+// Term asks the process to end (SIGTERM). It must then exit with code 0.
+func (p *Process) Term() error { return p.signal(syscall.SIGTERM, true, true) }
+
+// Interrupt asks the process to end as Ctrl-C does (SIGINT). It must then exit
+// with code 0.
+func (p *Process) Interrupt() error { return p.signal(os.Interrupt, true, true) }
+
+// Stop freezes the process (SIGSTOP) and waits until no thread of it runs any more.
+// The kernel goes on accepting connections and bytes for it.
+func (p *Process) Stop() error {
+	if err := p.signal(syscall.SIGSTOP, false, false); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(stopTimeout); !p.frozen(); time.Sleep(time.Millisecond) {
+		if p.Exited() || time.Now().After(deadline) {
+			return fmt.Errorf("chaos: %s does not stop", p.Name)
+		}
+	}
+	return nil
+}
+
+// stopTimeout bounds the wait for threads in the middle of a system call.
+const stopTimeout = 5 * time.Second
+
+// frozen reports whether all threads are stopped. Each is told separately, and one
+// that is late could still answer a request.
+func (p *Process) frozen() bool {
+	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID()))
+	for _, path := range stats {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue // the thread is gone
+		}
+		// The state follows the name, which may itself hold parentheses.
+		if state := string(b[bytes.LastIndexByte(b, ')')+1:]); !strings.HasPrefix(state, " T") {
+			return false
+		}
+	}
+	return len(stats) > 0
+}
+
+// Cont lets a frozen process go on (SIGCONT).
+func (p *Process) Cont() error { return p.signal(syscall.SIGCONT, false, false) }
+
+// ExpectExit says that the process may end by itself, with any exit code.
+func (p *Process) ExpectExit() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked, p.polite = true, false
+}
+
+func (p *Process) signal(s os.Signal, asks, polite bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.Exited() {
+		return fmt.Errorf("chaos: %v for %s, which has ended: %v", s, p.Name, p.cmd.ProcessState)
+	}
+	if asks {
+		p.polite = polite && (p.polite || !p.asked)
+		p.asked = true
+	}
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("chaos: %v for %s: %w", s, p.Name, err)
+	}
+	return nil
+}
+
+// Exited reports whether the process has ended.
+func (p *Process) Exited() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// WaitExit waits for the end of the process and returns its exit code, -1 if a
+// signal ended it.
+func (p *Process) WaitExit(timeout time.Duration) (int, error) {
+	select {
+	case <-p.ended:
+		return p.cmd.ProcessState.ExitCode(), nil
+	case <-time.After(timeout):
+		return 0, fmt.Errorf("chaos: %s still runs after %v", p.Name, timeout)
+	}
+}
+
+// Fault says how the process ended other than it was asked to, or returns "".
+func (p *Process) Fault() string {
+	if !p.Exited() {
+		return ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case !p.asked:
+		return fmt.Sprintf("%s ended unasked: %v", p.Name, p.cmd.ProcessState)
+	case p.polite && p.cmd.ProcessState.ExitCode() != 0:
+		return fmt.Sprintf("%s was asked to end and did so badly: %v", p.Name, p.cmd.ProcessState)
+	}
+	return ""
+}
+
+// Log returns what this run has printed so far.
+func (p *Process) Log() string {
+	b, err := os.ReadFile(p.LogPath)
+	if err != nil {
+		return fmt.Sprintf("(no log: %v)", err)
+	}
+	return string(b[min(p.logStart, int64(len(b))):])
+}
+
+// RSS returns the resident memory of the process in bytes.
+func (p *Process) RSS() (int64, error) {
+	kib, err := p.status("VmRSS")
+	return kib << 10, err
+}
+
+// status returns a number from /proc/PID/status.
+func (p *Process) status(field string) (int64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	if err != nil {
+		return 0, fmt.Errorf("chaos: %w", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, field+":"); ok {
+			return strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("chaos: no %s of %s", field, p.Name)
+}
