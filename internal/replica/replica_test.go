@@ -331,24 +331,6 @@ func TestReplica_AMemberFarBehindCatchesUpBySnapshot(t *testing.T) {
 	}
 }
 
-func TestReplica_GrantsNoVoteForOneElectionTimeoutAfterItsStart(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	l := c.leader()
-	f := c.nodes[l.id%3+1]
-	c.start(f)
-	vote := &raftpb.Message{Type: raftpb.MsgVote.Enum(), From: new(l.id), To: new(f.id), Term: new(uint64(99)),
-		Index: new(uint64(1000)), LogTerm: new(uint64(98))}
-	c.turn(f, &replica.Input{Messages: []*raftpb.Message{vote}, Ticks: 19})
-	if got := f.Status().Term; got == 99 {
-		t.Fatal("I5: a vote was granted right after the start")
-	}
-	c.turn(f, &replica.Input{Ticks: 1})
-	c.turn(f, &replica.Input{Messages: []*raftpb.Message{vote}})
-	if got := f.Status().Term; got != 99 {
-		t.Fatalf("term %d; want the vote to be granted after an election timeout", got)
-	}
-}
-
 func TestReplica_MembershipChanges(t *testing.T) {
 	// Snapshots are rare here: one that is older than a new member is of no use to it.
 	c := newCluster(t, 3, nil)

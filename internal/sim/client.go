@@ -13,6 +13,11 @@ import (
 type client struct {
 	id     uint64
 	target *node
+	// stubborn clients stay with a node for a while, whatever it answers: they are the
+	// ones who would notice that a former leader still does.
+	stubborn bool
+	// patience is how long it waits for an answer.
+	patience time.Duration
 	// pause is how long it thinks between requests.
 	pause time.Duration
 }
@@ -30,8 +35,8 @@ type call struct {
 // operationsMax bounds the history of one run, until its last fault.
 const operationsMax = 20000
 
-// clientTimeout is how long a client waits for an answer.
-const clientTimeout = 1500 * time.Millisecond
+// patienceMax is the longest, in ticks, that a client waits for an answer.
+const patienceMax = 150
 
 func (w *world) runClient(c *client) {
 	w.after(w.between(0, 2*c.pause), func() {
@@ -45,6 +50,9 @@ func (w *world) runClient(c *client) {
 func (w *world) request(c *client) {
 	if c.target == nil || w.chance(0.02) {
 		c.target = w.nodes[w.rng.IntN(len(w.nodes))]
+		if l := w.leader(); l != nil && w.chance(0.5) {
+			c.target = l
+		}
 	}
 	counts := make([]uint64, 1+w.rng.IntN(3))
 	for i := range counts {
@@ -62,7 +70,7 @@ func (w *world) request(c *client) {
 	}
 	n := c.target
 	w.after(w.clientTransit(), func() { w.arrive(n, k) })
-	w.after(clientTimeout, func() { w.giveUp(k) })
+	w.after(c.patience, func() { w.finish(k, errHungUp) })
 }
 
 func (w *world) clientTransit() time.Duration {
@@ -97,8 +105,6 @@ func (w *world) hangUpCall(k *call) {
 	w.after(w.clientTransit(), func() { w.finish(k, errHungUp) })
 }
 
-func (w *world) giveUp(k *call) { w.finish(k, errHungUp) }
-
 // finish ends a call for its client, which goes on to the next one. An answer that
 // comes after the client gave up is lost: it was allocated, but nobody saw it.
 func (w *world) finish(k *call, err *isotone.Error) {
@@ -115,6 +121,7 @@ func (w *world) finish(k *call, err *isotone.Error) {
 			o := &w.history[k.op+i]
 			o.Completion, o.Range, o.Answered = int64(w.now), r, true
 		}
+	case c.stubborn && w.chance(0.95):
 	case errors.Is(err, isotone.ErrNotLeader):
 		c.target = w.nodes[0]
 		for _, n := range w.nodes {

@@ -18,6 +18,7 @@ const (
 	Delay
 	LongTail
 	Split
+	Isolate
 	OneWay
 	Bridge
 	Flap
@@ -44,7 +45,7 @@ const (
 )
 
 var kindNames = [kindCount]string{
-	"loss", "double", "delay", "long-tail", "split", "one-way", "bridge", "flap", "crash", "crash-all", "slow-disk",
+	"loss", "double", "delay", "long-tail", "split", "isolate", "one-way", "bridge", "flap", "crash", "crash-all", "slow-disk",
 	"stalled-disk", "failed-disk", "pause", "pause-all", "suspend", "clock-jump", "clock-drift", "clock-freeze",
 	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "roll", "old-copy", "wipe",
 }
@@ -80,6 +81,9 @@ func (w *world) inject(k Kind) {
 		lasts *= 5
 	}
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
+	if l := w.leader(); l != nil && w.chance(0.4) {
+		n = l // the one whose troubles matter most
+	}
 	if !w.cause(k, n, lasts) {
 		return
 	}
@@ -96,7 +100,7 @@ func (w *world) cause(k Kind, n *node, lasts time.Duration) bool {
 	case k <= LongTail:
 		return w.worsen(k, lasts)
 	case k <= Flap:
-		return w.part(k, lasts)
+		return w.part(k, n, lasts)
 	case k <= CrashAll:
 		return w.kill(k, n, lasts)
 	case k <= FailedDisk:
@@ -133,7 +137,7 @@ func (w *world) worsen(k Kind, lasts time.Duration) bool {
 }
 
 // part blocks links.
-func (w *world) part(k Kind, lasts time.Duration) bool {
+func (w *world) part(k Kind, n *node, lasts time.Duration) bool {
 	if len(w.nodes) < 2 {
 		return false
 	}
@@ -141,6 +145,12 @@ func (w *world) part(k Kind, lasts time.Duration) bool {
 	side := make([]int, len(w.nodes))
 	for i := range side {
 		side[i] = w.rng.IntN(2)
+		if k == Isolate {
+			side[i] = 0
+		}
+	}
+	if k == Isolate {
+		side[n.slot] = 1
 	}
 	bridge := w.rng.IntN(len(w.nodes))
 	for i, a := range w.nodes {
@@ -159,6 +169,9 @@ func (w *world) part(k Kind, lasts time.Duration) bool {
 		return false
 	}
 	block(cut, 1)
+	if k == Bridge && w.chance(0.5) {
+		w.bounce(w.nodes[bridge], lasts)
+	}
 	if k != Flap {
 		w.after(lasts, func() { block(cut, -1) })
 		return true
@@ -182,6 +195,22 @@ func (w *world) part(k Kind, lasts time.Duration) bool {
 	return true
 }
 
+// bounce kills a process some time within a fault, and has it back at once: what it
+// promised to one side it may have forgotten towards the other.
+func (w *world) bounce(n *node, within time.Duration) {
+	w.after(w.between(0, within), func() {
+		if n.up() && !n.paused {
+			w.crash(n)
+			w.restart(n, w.between(0, w.cfg.tick))
+			if l := w.leader(); l != nil && l != n && w.chance(0.7) {
+				cut := []*link{w.link(l, n), w.link(n, l)}
+				block(cut, 1)
+				w.after(w.between(0, 30*w.cfg.tick), func() { block(cut, -1) })
+			}
+		}
+	})
+}
+
 func block(links []*link, by int) {
 	for _, l := range links {
 		l.blocked += by
@@ -198,7 +227,11 @@ func (w *world) kill(k Kind, n *node, lasts time.Duration) bool {
 	for _, v := range victims {
 		if v.up() {
 			w.crash(v)
-			w.restart(v, w.between(0, lasts))
+			down := lasts
+			if w.chance(0.3) {
+				down = w.cfg.tick // up again before anyone has noticed
+			}
+			w.restart(v, w.between(0, down))
 			done = true
 		}
 	}
@@ -239,20 +272,29 @@ func (w *world) freeze(k Kind, n *node, lasts time.Duration) bool {
 			continue
 		}
 		done = true
-		v.paused, v.waking = true, false
-		session := v.session
-		w.after(lasts, func() {
-			if v.session == session {
-				v.paused = false
-				w.wake(v)
-			}
-		})
+		if k == Pause && w.chance(0.5) {
+			v.dozing = lasts // with answers to what it sent on their way
+		} else {
+			w.pause(v, lasts)
+		}
 	}
 	if k == Suspend && done {
 		// The whole machine slept: its disk did, too.
 		w.spoilDisk(StalledDisk, n, lasts)
 	}
 	return done
+}
+
+// pause stops one process for a while.
+func (w *world) pause(n *node, lasts time.Duration) {
+	n.paused, n.waking = true, false
+	session := n.session
+	w.after(lasts, func() {
+		if n.session == session && n.paused {
+			n.paused, n.drowsy = false, 3
+			w.wake(n)
+		}
+	})
 }
 
 func (w *world) spoilClock(k Kind, n *node, lasts time.Duration) bool {
@@ -264,7 +306,7 @@ func (w *world) spoilClock(k Kind, n *node, lasts time.Duration) bool {
 			n.clock.wall = worldStart + w.now // set right again
 		}
 	case ClockDrift:
-		n.clock.rate = 1 + clockDriftMax*(2*w.rng.Float64()-1)
+		n.clock.rate = w.drawRate()
 	case ClockFreeze:
 		n.clock.frozen = true
 		w.after(lasts, func() {
@@ -273,6 +315,19 @@ func (w *world) spoilClock(k Kind, n *node, lasts time.Duration) bool {
 		})
 	}
 	return true
+}
+
+// drawRate draws how fast a clock runs, often at the bounds.
+func (w *world) drawRate() float64 {
+	switch w.rng.IntN(4) {
+	case 0:
+		return 1 - clockDriftMax
+	case 1:
+		return 1 + clockDriftMax
+	case 2:
+		return 1
+	}
+	return 1 + clockDriftMax*(2*w.rng.Float64()-1)
 }
 
 // clockDriftMax is how far from 1 the rate of a clock gets: the bound that lease
@@ -289,6 +344,9 @@ func (w *world) operate(k Kind) bool {
 	case Transfer:
 		l.in.transfer = true
 		w.wake(l)
+		if w.chance(0.4) {
+			w.after(w.between(0, w.cfg.tick), func() { w.part(Isolate, l, w.between(w.cfg.tick, 20*w.cfg.tick)) })
+		}
 		return true
 	case Roll:
 		w.roll(0)

@@ -23,7 +23,14 @@ func TestMutants_AreAllCaught(t *testing.T) {
 		limit = n
 	}
 	defer mutant.Switch(mutant.None)
+	only := os.Getenv("ISOTONE_MUTANT")
 	for _, m := range mutant.All() {
+		if only != "" && m.String() != only {
+			continue
+		}
+		if only == "" && (m == mutant.VoteAfterRestart || m == mutant.VoteAfterTermChange) {
+			continue // see TestMutants_BrokenPromisesAreNoticed in internal/replica
+		}
 		mutant.Switch(m)
 		caught := false
 		for seed := range uint64(limit) {

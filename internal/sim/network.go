@@ -27,9 +27,6 @@ type conn struct {
 	sessions [2]uint64
 }
 
-// redialEvery is about how often a pair without a connection tries to get one.
-const redialEvery = 60 * time.Millisecond
-
 func (w *world) link(from, to *node) *link { return &w.links[from.slot][to.slot] }
 
 func (w *world) conn(a, b *node) *conn {
@@ -51,7 +48,7 @@ func sessions(a, b *node) [2]uint64 {
 
 // redial keeps trying to connect a pair, for ever.
 func (w *world) redial(a, b *node) {
-	w.after(w.between(redialEvery/2, redialEvery*2), func() {
+	w.after(w.between(w.cfg.tick/2, 4*w.cfg.tick), func() {
 		w.handshake(a, b)
 		w.redial(a, b)
 	})

@@ -25,6 +25,11 @@ type node struct {
 	// waking is set while a turn is scheduled.
 	waking bool
 	paused bool
+	// drowsy counts the turns after a pause in which the process has not yet read all
+	// that piled up; dozing is how long it will be paused as soon as it has sent
+	// something, 0 if it will not.
+	drowsy int
+	dozing time.Duration
 	// refused is set when another member would not have it (I6).
 	refused bool
 	// tampered says what was done to its disk; empty while it is in order.
@@ -86,7 +91,7 @@ func (w *world) start(n *node) {
 		return
 	}
 	w.trace("node %d starts, start %d, log to %d", n.id, d.boot, d.lastIndex())
-	n.replica, n.in, n.calls, n.refused, n.paused = r, inbox{}, nil, false, false
+	n.replica, n.in, n.calls, n.refused, n.paused, n.dozing = r, inbox{}, nil, false, false, 0
 	n.members = r.Members()
 	n.waking = false
 	w.wake(n)
@@ -150,8 +155,7 @@ func (w *world) turn(n *node) {
 	if n.paused || !n.up() {
 		return
 	}
-	in := n.in
-	n.in = inbox{}
+	in := w.collect(n)
 	wall, mono := n.clock.read(w.now)
 	w.turns++
 	e := n.replica.Step(&replica.Input{
@@ -164,6 +168,10 @@ func (w *world) turn(n *node) {
 	}
 	w.inspect(n)
 	w.send(n, e.Send)
+	if n.dozing > 0 && len(e.Send) > 1 {
+		w.pause(n, n.dozing)
+		n.dozing = 0
+	}
 	if len(e.Writes) > 0 {
 		w.write(n, e.Writes)
 	}
@@ -175,6 +183,36 @@ func (w *world) turn(n *node) {
 	if e.Changed {
 		w.memberChange(n)
 	}
+}
+
+// collect takes what one turn works on: mostly everything that has arrived, sometimes
+// only part of it, as when sockets are read one after the other. Order within a kind
+// is kept.
+func (w *world) collect(n *node) inbox {
+	in := n.in
+	n.in = inbox{}
+	partial, short := w.cfg.partial, 0.5
+	if n.drowsy > 0 {
+		n.drowsy--
+		partial, short = 0.7, 0.8
+	}
+	if !w.chance(partial) {
+		return in
+	}
+	keep := w.rng.IntN(len(in.messages) + 1)
+	if w.chance(short) {
+		keep = min(keep, w.rng.IntN(3))
+	}
+	n.in.messages = append(n.in.messages, in.messages[keep:]...)
+	in.messages = in.messages[:keep]
+	if w.chance(0.3) {
+		in.requests, n.in.requests = nil, in.requests
+	}
+	if w.chance(0.3) {
+		in.persisted, n.in.persisted = nil, in.persisted
+	}
+	w.wake(n)
+	return in
 }
 
 // memberChange does what the node does with its transport: who is no member any more

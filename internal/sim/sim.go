@@ -87,7 +87,7 @@ func (w *world) live() {
 	w.heal()
 	w.advance(w.now + 5*w.cfg.tick)
 	w.closing = true
-	w.advance(w.now + 2*clientTimeout)
+	w.advance(w.now + 2*patienceMax*w.cfg.tick)
 }
 
 // heal ends all faults and waits for an answer.
@@ -120,7 +120,7 @@ func (w *world) heal() {
 	}
 	from := w.now
 	for w.lastAnswer <= from && w.violation == nil {
-		if w.now > from+healTicks*w.cfg.tick+2*clientTimeout {
+		if w.now > from+(healTicks+2*patienceMax)*w.cfg.tick {
 			w.fail("liveness: no answer within %d ticks after the last fault", healTicks)
 			return
 		}

@@ -57,6 +57,7 @@ type config struct {
 	epochInterval time.Duration
 	snapshotEvery uint64
 	leaseShare    float64
+	partial       float64 // how often a turn takes only part of what has arrived
 	duration      time.Duration
 	faultEvery    time.Duration
 	kinds         []Kind
@@ -93,6 +94,7 @@ func (w *world) draw(o Options) config {
 	if o.Lease {
 		c.leaseShare = []float64{0, 0.5, 1}[w.rng.IntN(3)]
 	}
+	c.partial = []float64{0, 0.1, 0.5}[w.rng.IntN(3)]
 	c.faultEvery = time.Duration(5+w.rng.IntN(60)) * c.tick
 	// Swarm testing: a run with few kinds of faults reaches states that one with all
 	// of them never lives long enough for.
@@ -152,6 +154,8 @@ func (w *world) populate() {
 	}
 	for i := range 1 + w.rng.IntN(6) {
 		c := &client{id: uint64(i), pause: w.between(time.Millisecond, 4*w.cfg.tick)}
+		c.stubborn = w.chance(0.5)
+		c.patience = w.between(3*w.cfg.tick, patienceMax*w.cfg.tick)
 		w.clients = append(w.clients, c)
 		w.runClient(c)
 	}
@@ -162,6 +166,7 @@ func (w *world) newNode() *node {
 	n := &node{id: uint64(len(w.nodes) + 1), slot: len(w.nodes), clock: newClock()}
 	n.clock.settle(w.now)
 	n.clock.wall = worldStart + w.now
+	n.clock.rate = w.drawRate()
 	n.disk.durable.incarnation = w.rng.Uint64() | 1
 	for _, o := range w.nodes {
 		w.redial(n, o)

@@ -1,0 +1,24 @@
+//go:build mutants
+
+package replica_test
+
+import (
+	"testing"
+
+	"github.com/isotone/isotone/internal/mutant"
+)
+
+// TestMutants_BrokenPromisesAreNoticed switches on the two bugs that do harm so
+// rarely that random runs take too long to find them.
+func TestMutants_BrokenPromisesAreNoticed(t *testing.T) {
+	defer mutant.Switch(mutant.None)
+	for m, broken := range map[mutant.Mutant]func(*testing.T) bool{
+		mutant.VoteAfterRestart:    votesRightAfterStart,
+		mutant.VoteAfterTermChange: votesAfterTermChange,
+	} {
+		mutant.Switch(m)
+		if !broken(t) {
+			t.Errorf("%v was not noticed", m)
+		}
+	}
+}

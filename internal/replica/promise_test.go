@@ -1,0 +1,77 @@
+package replica_test
+
+import (
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone/internal/replica"
+)
+
+// voteFor asks f for its vote in a term, as a candidate that is up to date would.
+func voteFor(c *cluster, f *node, candidate, term uint64) (granted bool) {
+	c.turn(f, &replica.Input{Messages: []*raftpb.Message{{
+		Type: raftpb.MsgVote.Enum(), From: new(candidate), To: new(f.id), Term: new(term),
+		Index: new(uint64(1000)), LogTerm: new(term - 1),
+	}}})
+	for _, w := range f.queued {
+		if w.HardState != nil && w.HardState.GetVote() == candidate && w.HardState.GetTerm() == term {
+			return true
+		}
+	}
+	return false
+}
+
+// votesRightAfterStart reports whether a node that restarts grants a vote within an
+// election timeout (I5).
+func votesRightAfterStart(t *testing.T) bool {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	f := c.nodes[l.id%3+1]
+	c.start(f)
+	c.turn(f, &replica.Input{Ticks: 19})
+	if voteFor(c, f, l.id, 99) {
+		return true
+	}
+	c.turn(f, &replica.Input{Ticks: 1})
+	if !voteFor(c, f, l.id, 99) {
+		t.Error("no vote was granted after an election timeout either")
+	}
+	return false
+}
+
+// votesAfterTermChange reports whether a follower that acknowledged a heartbeat grants
+// a vote once another message has brought a higher term (I5). Raft itself would.
+func votesAfterTermChange(t *testing.T) bool {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	c.tick(50)
+	f, other := c.nodes[l.id%3+1], c.nodes[(l.id+1)%3+1]
+	term := f.Status().Term
+	c.turn(f, &replica.Input{Messages: []*raftpb.Message{{
+		Type: raftpb.MsgPreVoteResp.Enum(), From: new(other.id), To: new(f.id), Term: new(term + 1), Reject: new(true),
+	}}})
+	if got := f.Status(); got.Term != term+1 || got.Leader != 0 {
+		t.Fatalf("term %d, leader %d: the message changed nothing", got.Term, got.Leader)
+	}
+	if voteFor(c, f, other.id, term+1) {
+		return true
+	}
+	c.turn(f, &replica.Input{Ticks: 20})
+	if !voteFor(c, f, other.id, term+1) {
+		t.Error("no vote was granted after an election timeout either")
+	}
+	return false
+}
+
+func TestReplica_GrantsNoVoteForOneElectionTimeoutAfterItsStart(t *testing.T) {
+	if votesRightAfterStart(t) {
+		t.Error("I5: a vote was granted right after the start")
+	}
+}
+
+func TestReplica_KeepsItsPromiseThroughAHigherTerm(t *testing.T) {
+	if votesAfterTermChange(t) {
+		t.Error("I5: a vote was granted within an election timeout after a heartbeat")
+	}
+}
