@@ -94,6 +94,9 @@ func (n *Node) turn(in *replica.Input) (changed bool) {
 		b.Done(b)
 	}
 	for _, r := range e.Rounds {
+		if r.Requests == 0 {
+			continue // for the lease's sake
+		}
 		n.cfg.Metrics.ObserveRound(r.Requests, r.Took)
 		n.cfg.Metrics.AddTimestamps(r.Timestamps)
 	}

@@ -105,7 +105,7 @@ func (n *Node) measure(r replica.Status, s *front.Status, peers []peer.PeerStatu
 	m, c := n.cfg.Metrics, r.Counters
 	now := unixNanos(n.wall)
 	stats := telemetry.NodeStats{
-		Leading: r.Serving, LeaderID: r.Leader, Term: r.Term, Ready: s.NotReady == "",
+		Leading: r.Serving, Leased: r.Leased, LeaderID: r.Leader, Term: r.Term, Ready: s.NotReady == "",
 		CeilingLead: time.Duration(r.Ceiling - now), QueueDepth: r.Waiting, QueueLimit: n.cfg.RequestsMax,
 		StorageFailed: n.Err() != nil,
 	}
@@ -128,5 +128,7 @@ func (n *Node) measure(r replica.Status, s *front.Status, peers []peer.PeerStatu
 	for range c.RoundsFailed - n.reported.RoundsFailed {
 		m.CountRoundFailed("lost_leadership")
 	}
+	m.AddLeases(c.LeaseServed-n.reported.LeaseServed, c.LeaseMisses-n.reported.LeaseMisses, c.LeasesLost-n.reported.LeasesLost)
+	m.AddTimestamps(c.LeaseIssued - n.reported.LeaseIssued)
 	n.reported = c
 }

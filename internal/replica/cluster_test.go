@@ -241,10 +241,14 @@ func (c *cluster) tick(count int) {
 
 // ask submits requests to a node and returns their token.
 func (c *cluster) ask(n *node, counts ...uint64) uint64 {
+	return c.askMode(n, isotone.ReadQuorum, counts...)
+}
+
+func (c *cluster) askMode(n *node, mode isotone.ReadMode, counts ...uint64) uint64 {
 	c.token++
 	a := &answered{ranges: make([]isotone.Range, len(counts))}
 	n.answers[c.token] = a
-	c.turn(n, &replica.Input{Requests: []replica.Request{{Token: c.token, Counts: counts, Ranges: a.ranges}}})
+	c.turn(n, &replica.Input{Requests: []replica.Request{{Token: c.token, Mode: mode, Counts: counts, Ranges: a.ranges}}})
 	return c.token
 }
 

@@ -62,6 +62,9 @@ type Metrics struct {
 	elections     prometheus.Counter
 	peerRefusals  prometheus.Counter
 	clockBackward prometheus.Counter
+	leasesLost    prometheus.Counter
+	leaseServed   prometheus.Counter
+	leaseMissed   prometheus.Counter
 
 	node nodeGauges
 	// peersMu guards peersSeen, the peers that have a series now.
@@ -85,6 +88,7 @@ func NewMetrics(version string) *Metrics {
 		elections:     r.counter("elections_total", "Changes of leader that this node has seen."),
 		peerRefusals:  r.counter("peer_refusals_total", "Peers refused in the handshake."),
 		clockBackward: r.counter("clock_backward_total", "Times the wall clock was seen to jump back."),
+		leasesLost:    r.counter("leases_lost_total", "Leases that ended, by time or with the leadership."),
 		node:          newNodeGauges(r),
 		peersSeen:     map[uint64]bool{},
 		peers:         r.gaugeVec("peer_connected", "Whether the connection to a peer is up: 1 or 0.", "peer"),
@@ -101,6 +105,8 @@ func NewMetrics(version string) *Metrics {
 	for i, reason := range roundFailures {
 		m.roundsFailed[i] = roundsFailed.WithLabelValues(reason)
 	}
+	lease := r.counterVec("lease_requests_total", "Requests in lease mode, by how they were answered: by the lease, or by a round as there was none.", "answered_by")
+	m.leaseServed, m.leaseMissed = lease.WithLabelValues("lease"), lease.WithLabelValues("round")
 	r.gaugeVec("build_info", "Always 1; the labels say what runs.", "version", "goversion").
 		WithLabelValues(version, runtime.Version()).Set(1)
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -149,6 +155,14 @@ func (m *Metrics) CountReservation() { m.reservations.Inc() }
 
 // CountReservationFailed counts a reservation that missed its deadline.
 func (m *Metrics) CountReservationFailed() { m.reserveFailed.Inc() }
+
+// AddLeases counts requests in lease mode that a lease answered and such that had to
+// wait for a round, and leases that ended.
+func (m *Metrics) AddLeases(served, missed, lost uint64) {
+	m.leaseServed.Add(float64(served))
+	m.leaseMissed.Add(float64(missed))
+	m.leasesLost.Add(float64(lost))
+}
 
 // CountElection counts a change of leader.
 func (m *Metrics) CountElection() { m.elections.Inc() }

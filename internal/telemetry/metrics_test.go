@@ -37,6 +37,14 @@ func wantLines(t *testing.T, m *telemetry.Metrics, lines ...string) {
 	}
 }
 
+func TestMetrics_LeasesAreCountedByWhoAnswered(t *testing.T) {
+	m := telemetry.NewMetrics("v1")
+	m.SetNode(telemetry.NodeStats{Leased: true})
+	m.AddLeases(5, 2, 1)
+	wantLines(t, m, "isotone_lease_held 1", "isotone_leases_lost_total 1",
+		`isotone_lease_requests_total{answered_by="lease"} 5`, `isotone_lease_requests_total{answered_by="round"} 2`)
+}
+
 func TestMetrics_AllAreThereFromTheStart(t *testing.T) {
 	m := telemetry.NewMetrics("v1")
 	m.SetNode(telemetry.NodeStats{Peers: []telemetry.PeerStats{{ID: 2}}})
@@ -48,7 +56,8 @@ func TestMetrics_AllAreThereFromTheStart(t *testing.T) {
 		"time_lead_seconds gauge", "reservations_total counter", "reservation_failures_total counter",
 		"queue_depth gauge", "queue_limit gauge", "elections_total counter", "peer_connected gauge",
 		"peer_refusals_total counter", "storage_write_seconds histogram", "storage_failed gauge",
-		"clock_backward_total counter", "build_info gauge",
+		"clock_backward_total counter", "build_info gauge", "lease_held gauge", "leases_lost_total counter",
+		"lease_requests_total counter",
 	} {
 		if !strings.Contains(text, "\n# TYPE isotone_"+name+"\n") {
 			t.Errorf("the scrape lacks isotone_%s", name)

@@ -10,6 +10,8 @@ import (
 type NodeStats struct {
 	// Leading is whether this node leads.
 	Leading bool
+	// Leased is whether it holds a lease.
+	Leased bool
 	// LeaderID is the node that leads, 0 if none is known.
 	LeaderID uint64
 	Term     uint64
@@ -38,6 +40,7 @@ type PeerStats struct {
 func (m *Metrics) SetNode(s NodeStats) {
 	g := &m.node
 	g.leader.Set(oneIf(s.Leading))
+	g.leased.Set(oneIf(s.Leased))
 	g.leaderID.Set(float64(s.LeaderID))
 	g.term.Set(float64(s.Term))
 	g.ready.Set(oneIf(s.Ready))
@@ -51,6 +54,7 @@ func (m *Metrics) SetNode(s NodeStats) {
 
 type nodeGauges struct {
 	leader, leaderID, term, ready prometheus.Gauge
+	leased                        prometheus.Gauge
 	ceilingLead, timeLead         prometheus.Gauge
 	queueDepth, queueLimit        prometheus.Gauge
 	storageFailed                 prometheus.Gauge
@@ -59,6 +63,7 @@ type nodeGauges struct {
 func newNodeGauges(r registrar) nodeGauges {
 	return nodeGauges{
 		leader:        r.gauge("leader", "Whether this node leads: 1 or 0."),
+		leased:        r.gauge("lease_held", "Whether this node holds a lease: 1 or 0."),
 		leaderID:      r.gauge("leader_id", "Id of the node that leads; 0 when none is known."),
 		term:          r.gauge("term", "Raft term of this node."),
 		ready:         r.gauge("ready", "Whether this node can serve or route: 1 or 0."),
