@@ -34,7 +34,7 @@ type devCmd struct {
 // Run runs three nodes until a signal or a failure ends it.
 func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 	if c.Port < 1 || c.Port > 65535-devNodes+1 {
-		return fmt.Errorf("--port %d: want 1 to %d", c.Port, 65535-devNodes+1)
+		return usagef("--port %d: want 1 to %d", c.Port, 65535-devNodes+1)
 	}
 	dir := c.DataDir
 	if dir == "" {

@@ -70,10 +70,20 @@ func run(args []string, con console) int {
 	ctx.BindTo(sig, (*context.Context)(nil))
 	if err := ctx.Run(con); err != nil {
 		fmt.Fprintf(con.err, "isotone: %v\n", err)
+		if errors.As(err, new(usageError)) {
+			return exitUsage
+		}
 		return exitFailure
 	}
 	return 0
 }
+
+// usageError is a command line that can be parsed and makes no sense.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+func usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
 
 // interruptible returns a context that SIGINT or SIGTERM ends. A second signal ends
 // the process at once.

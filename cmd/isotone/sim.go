@@ -46,10 +46,10 @@ type simSummary struct {
 // Run makes the runs, prints a summary, and fails if a promise was broken.
 func (c *simCmd) Run(ctx context.Context, con console) error {
 	if c.Runs == 0 || c.Workers < 1 {
-		return fmt.Errorf("--runs and --workers: want 1 or more")
+		return usagef("--runs and --workers: want 1 or more")
 	}
 	if c.Trace && c.Runs > 1 {
-		return fmt.Errorf("--trace is for one run: name it with --seed, and leave --runs at 1")
+		return usagef("--trace is for one run: name it with --seed, and leave --runs at 1")
 	}
 	if c.Minutes > 0 {
 		var cancel context.CancelFunc

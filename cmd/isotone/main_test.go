@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// command runs one command line in this process.
+func command(args ...string) (code int, out, err string) {
+	var o, e bytes.Buffer
+	code = run(args, console{&o, &e})
+	return code, o.String(), e.String()
+}
+
+func TestHelp_NamesEveryCommandAndSetting(t *testing.T) {
+	for _, args := range [][]string{{}, {"--help"}} {
+		code, out, _ := command(args...)
+		if code != 0 {
+			t.Errorf("%q: exit code %d", args, code)
+		}
+		for _, name := range []string{"serve", "dev", "sim", "version"} {
+			if !strings.Contains(out, name) {
+				t.Errorf("%q does not mention %s:\n%s", args, name, out)
+			}
+		}
+	}
+	_, out, _ := command("serve", "--help")
+	for _, name := range []string{"--node-id", "$NODE_ID", "--http-port", "$RAFT_ADDR", "$PEERS", "$EPOCH_INTERVAL_MS", "$READ_MODE", "$RTT_MS"} {
+		if !strings.Contains(out, name) {
+			t.Errorf("serve --help does not mention %s", name)
+		}
+	}
+	if strings.Contains(out, "fault-clock") {
+		t.Error("serve --help shows a switch for tests")
+	}
+}
+
+func TestUsage_ErrorsExitWith2AndSayWhatIsWrong(t *testing.T) {
+	for _, tc := range []struct {
+		args string
+		want []string
+	}{
+		{"nonsense", []string{"nonsense", "--help"}},
+		{"serve --nonsense", []string{"nonsense", "--help"}},
+		{"serve --node-id 0 --http-port x --rtt-ms 0 --peers 1", []string{"NODE_ID", "HTTP_PORT", "RTT_MS", "PEERS"}},
+		{"dev --port 65535", []string{"--port"}},
+		{"sim --runs 0", []string{"--runs"}},
+		{"sim --runs 2 --trace", []string{"--trace", "--seed"}},
+	} {
+		code, _, err := command(strings.Fields(tc.args)...)
+		if code != exitUsage {
+			t.Errorf("%s: exit code %d, want %d", tc.args, code, exitUsage)
+		}
+		for _, want := range tc.want {
+			if !strings.Contains(err, want) {
+				t.Errorf("%s: %q is missing in: %s", tc.args, want, err)
+			}
+		}
+	}
+}
+
+func TestVersion_IsReadableForMachines(t *testing.T) {
+	_, out, _ := command("version", "--json")
+	var v buildVersion
+	if err := json.Unmarshal([]byte(out), &v); err != nil || v.Version == "" || v.Go == "" {
+		t.Errorf("%q: %v", out, err)
+	}
+	if _, out, _ := command("version"); !strings.HasPrefix(out, "isotone "+version) {
+		t.Errorf("version: %q", out)
+	}
+}
+
+func TestSim_ReplaysASeed(t *testing.T) {
+	hash := func() string {
+		code, out, err := command("sim", "--seed", "3", "--json")
+		var s simSummary
+		if e := json.Unmarshal([]byte(out), &s); e != nil || code != 0 || s.Runs != 1 || s.Hash == "" {
+			t.Fatalf("exit code %d, %v\n%s%s", code, e, out, err)
+		}
+		return s.Hash
+	}
+	if a, b := hash(), hash(); a != b {
+		t.Errorf("seed 3 gave %s, then %s", a, b)
+	}
+	_, out, _ := command("sim", "--seed", "3", "--duration", "1s", "--trace")
+	if !strings.Contains(out, "starts") || !strings.Contains(out, "violations   0") {
+		t.Errorf("the trace of seed 3:\n%.2000s", out)
+	}
+}
