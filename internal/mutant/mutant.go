@@ -30,6 +30,7 @@ const (
 	CountLearner                 // I4: a learner's answer counts as a voter's
 	AcknowledgeUnsynced          // I8: entries are acknowledged before they are durable
 	VoteUnsynced                 // I8: votes are sent before they are durable
+	CampaignUnsynced             // I8: votes are asked for in a term that is not durable
 	IgnoreFailedSync             // I8: a failed write counts as durable
 	AdmitWiped                   // I6: another incarnation is let in
 	AdmitStale                   // I6: an older copy is let in
@@ -47,7 +48,7 @@ var names = [count]string{
 	"none", "keep-allocator", "keep-epoch-reset-index", "serve-unreserved", "open-on-older-term", "floor-from-clock",
 	"time-follows-clock", "index-restarts", "range-overlaps", "ignore-ceiling", "ceiling-sinks", "restore-old-ceiling",
 	"no-round", "join-round-in-flight", "reuse-round-number", "count-learner", "acknowledge-unsynced", "vote-unsynced",
-	"ignore-failed-sync", "admit-wiped", "admit-stale", "lease-from-answer", "lease-without-slack", "lease-on-old-clock",
+	"campaign-unsynced", "ignore-failed-sync", "admit-wiped", "admit-stale", "lease-from-answer", "lease-without-slack", "lease-on-old-clock",
 	"lease-survives-transfer", "lease-unconfirmed", "vote-after-restart", "vote-after-term-change",
 }
 

@@ -8,13 +8,14 @@ import (
 	"github.com/isotone/isotone/internal/mutant"
 )
 
-// TestMutants_BrokenPromisesAreNoticed switches on the two bugs that do harm so
+// TestMutants_BrokenPromisesAreNoticed switches on the bugs that do harm so
 // rarely that random runs take too long to find them.
 func TestMutants_BrokenPromisesAreNoticed(t *testing.T) {
 	defer mutant.Switch(mutant.None)
 	for m, broken := range map[mutant.Mutant]func(*testing.T) bool{
 		mutant.VoteAfterRestart:    votesRightAfterStart,
 		mutant.VoteAfterTermChange: votesAfterTermChange,
+		mutant.CampaignUnsynced:    campaignsUnsynced,
 	} {
 		mutant.Switch(m)
 		if !broken(t) {

@@ -3,6 +3,7 @@ package replica_test
 import (
 	"testing"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone/internal/replica"
@@ -64,9 +65,43 @@ func votesAfterTermChange(t *testing.T) bool {
 	return false
 }
 
+// campaignsUnsynced reports whether a candidate asks for votes before its new term is
+// durable. A transfer of leadership makes the candidate.
+func campaignsUnsynced(t *testing.T) bool {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	c.tick(50)
+	f := c.nodes[l.id%3+1]
+	f.stalled = true
+	asked := false
+	c.drop = func(m *raftpb.Message) bool {
+		asked = asked || m.GetFrom() == f.id && m.GetType() == raftpb.MsgVote
+		return false
+	}
+	c.turn(f, &replica.Input{Messages: []*raftpb.Message{{
+		Type: raftpb.MsgTimeoutNow.Enum(), From: new(l.id), To: new(f.id), Term: new(f.Status().Term),
+	}}})
+	if got := f.Status().Role; got != raft.StateCandidate {
+		t.Fatalf("%v, want a candidate", got)
+	}
+	early := asked
+	f.stalled = false
+	c.settle()
+	if !asked || !f.Status().Serving {
+		t.Error("no vote was asked for after the write either")
+	}
+	return early
+}
+
 func TestReplica_GrantsNoVoteForOneElectionTimeoutAfterItsStart(t *testing.T) {
 	if votesRightAfterStart(t) {
 		t.Error("I5: a vote was granted right after the start")
+	}
+}
+
+func TestReplica_AsksForVotesOnlyInADurableTerm(t *testing.T) {
+	if campaignsUnsynced(t) {
+		t.Error("votes were asked for in a term that a crash would take back")
 	}
 }
 

@@ -119,22 +119,39 @@ func (r *Replica) drain() {
 		for _, rs := range rd.ReadStates {
 			r.confirm(rs.RequestCtx)
 		}
-		for _, m := range rd.Messages {
-			switch m.GetTo() {
-			case raft.LocalAppendThread:
-				r.write(m)
-			case raft.LocalApplyThread:
-				r.apply(m)
-			default:
-				r.effects.Send = append(r.effects.Send, m)
-			}
-		}
+		r.carryOut(rd.Messages)
 	}
 }
 
-// write turns Raft's append message into a Write.
-func (r *Replica) write(m *raftpb.Message) {
-	w := &Write{Entries: m.GetEntries(), Snapshot: m.GetSnapshot(), responses: m.GetResponses()}
+// carryOut sorts what Raft wants sent: to its storage, to its state machine, to peers.
+//
+// A candidate's requests for votes wait for its own new term to be durable. Raft sends
+// them at once and counts only the candidate's own vote after the write; but with the
+// votes of the others it can lead before, crash, come back in the old term, and be
+// elected for the same term again, by the same votes, with another log.
+func (r *Replica) carryOut(msgs []*raftpb.Message) {
+	var requests []*raftpb.Message
+	for _, m := range msgs {
+		switch {
+		case m.GetTo() == raft.LocalAppendThread:
+			r.write(m, requests)
+			requests = nil
+		case m.GetTo() == raft.LocalApplyThread:
+			r.apply(m)
+		case m.GetType() == raftpb.MsgVote && !mutant.On(mutant.CampaignUnsynced):
+			requests = append(requests, m)
+		default:
+			r.effects.Send = append(r.effects.Send, m)
+		}
+	}
+	if len(requests) > 0 {
+		r.write(&raftpb.Message{}, requests)
+	}
+}
+
+// write turns Raft's append message into a Write, on which further messages depend.
+func (r *Replica) write(m *raftpb.Message, also []*raftpb.Message) {
+	w := &Write{Entries: m.GetEntries(), Snapshot: m.GetSnapshot(), responses: append(also, m.GetResponses()...)}
 	if m.Term != nil || m.Vote != nil || m.Commit != nil {
 		w.HardState = &raftpb.HardState{Term: new(m.GetTerm()), Vote: new(m.GetVote()), Commit: new(m.GetCommit())}
 	}
