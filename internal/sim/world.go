@@ -19,11 +19,10 @@ const slots = 6
 
 // world is everything in one run.
 type world struct {
-	cfg       config
-	rng       *rand.Rand
-	now       time.Duration
-	agenda    agenda
-	scheduled uint64
+	cfg    config
+	rng    *rand.Rand
+	now    time.Duration
+	agenda agenda
 
 	nodes   []*node
 	links   [slots][slots]link
