@@ -55,6 +55,7 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 	if err := waitForLeader(ctx, members); err != nil || ctx.Err() != nil {
 		return err
 	}
+	leadFirst(ctx, members)
 	printDev(con.out, members, dir)
 	return waitAny(ctx, members)
 }
@@ -91,7 +92,7 @@ func startDev(port int, dir string, log *slog.Logger) (members []*member, err er
 	}
 	for i := range settings {
 		settings[i].Peers = strings.Join(peers, ",")
-		m, err := startMember(&settings[i], all[i], nil, log.With("node", i+1))
+		m, err := startMember(&settings[i], all[i], nil, log)
 		if err != nil {
 			all[i] = sockets{}
 			return members, err
@@ -138,6 +139,23 @@ func waitForLeader(ctx context.Context, members []*member) error {
 		case <-poll.C:
 		}
 	}
+}
+
+// leadFirst makes the first node the leader, so that the commands in the README are the
+// same for everyone. If that fails another one leads, and the printed ones name it.
+func leadFirst(ctx context.Context, members []*member) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		leader := members[0].node.Status().Leader
+		if leader == 1 {
+			break
+		}
+		if leader == 0 || members[leader-1].node.HandOver(ctx) != nil {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	_ = waitForLeader(ctx, members)
 }
 
 // waitAny returns when ctx ends, with nil, or when a member cannot go on.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -47,7 +48,7 @@ func run(args []string, con console) int {
 	parser, err := kong.New(&c,
 		kong.Name("isotone"),
 		kong.Description("Isotone hands out unique, strictly increasing timestamps in real-time order.\n\n"+
-			"Try it: \"isotone dev\", then \"curl localhost:8081/timestamp?format=json\"."),
+			"Try it: \"isotone dev\", then \"curl 127.0.0.1:8081/timestamp?format=json\"."),
 		kong.Writers(con.out, con.err),
 		kong.Exit(func(n int) { exited, code = true, n }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
@@ -55,7 +56,7 @@ func run(args []string, con console) int {
 	if err != nil {
 		panic(err) // the structs above are wrong
 	}
-	ctx, err := parser.Parse(args)
+	ctx, err := parser.Parse(joinNegative(args))
 	if exited {
 		return code // --help has been printed
 	}
@@ -64,7 +65,6 @@ func run(args []string, con console) int {
 		fmt.Fprintf(con.err, "Run \"isotone --help\" for the commands, \"isotone COMMAND --help\" for their settings.\n")
 		return exitUsage
 	}
-	ctx.BindTo(con.out, (*io.Writer)(nil))
 	sig, stop := interruptible()
 	defer stop()
 	ctx.BindTo(sig, (*context.Context)(nil))
@@ -76,6 +76,22 @@ func run(args []string, con console) int {
 		return exitFailure
 	}
 	return 0
+}
+
+// joinNegative turns "--flag -1" into "--flag=-1": the parser would take the number for
+// another flag, and not say which setting is wrong.
+func joinNegative(args []string) []string {
+	var joined []string
+	for _, a := range args {
+		last := len(joined) - 1
+		if len(a) > 1 && a[0] == '-' && '0' <= a[1] && a[1] <= '9' &&
+			last >= 0 && strings.HasPrefix(joined[last], "--") && !strings.Contains(joined[last], "=") {
+			joined[last] += "=" + a
+			continue
+		}
+		joined = append(joined, a)
+	}
+	return joined
 }
 
 // usageError is a command line that can be parsed and makes no sense.

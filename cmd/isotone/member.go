@@ -45,14 +45,14 @@ func listen(s *config.Settings) (sockets, error) {
 	var so sockets
 	var err error
 	if so.http, err = net.Listen("tcp", s.HTTPAddr()); err != nil {
-		return sockets{}, fmt.Errorf("HTTP_PORT: %w", err)
+		return sockets{}, fmt.Errorf("HTTP_PORT: %w (is another process using it?)", err)
 	}
 	port := so.http.Addr().(*net.TCPAddr).Port
 	if so.quic, err = net.ListenPacket("udp", net.JoinHostPort(s.HTTPHost, strconv.Itoa(port))); err != nil {
 		return sockets{}, errors.Join(fmt.Errorf("HTTP_PORT, for HTTP/3: %w", err), so.http.Close())
 	}
 	if so.peer, err = net.Listen("tcp", s.RaftAddr); err != nil {
-		return sockets{}, errors.Join(fmt.Errorf("RAFT_ADDR: %w", err), so.http.Close(), so.quic.Close())
+		return sockets{}, errors.Join(fmt.Errorf("RAFT_ADDR: %w (is another process using it?)", err), so.http.Close(), so.quic.Close())
 	}
 	return so, nil
 }
@@ -71,9 +71,15 @@ func startMember(s *config.Settings, so sockets, clock node.Clock, log *slog.Log
 	if err != nil {
 		return nil, errors.Join(err, so.close())
 	}
+	addr := s.Advertise(so.http.Addr().(*net.TCPAddr).Port)
+	tlsConfig, err := loadTLS(s, addr)
+	if err != nil {
+		return nil, errors.Join(err, so.close())
+	}
+	warnAddresses(s, addr, peers, log)
 	metrics := telemetry.NewMetrics(version)
 	m := &member{
-		addr:   s.Advertise(so.http.Addr().(*net.TCPAddr).Port),
+		addr:   addr,
 		served: make(chan struct{}),
 		// An election that fails and is repeated takes up to 80 ticks.
 		handOver: max(time.Second, 100*s.RTTMS.Milliseconds()),
@@ -96,10 +102,6 @@ func startMember(s *config.Settings, so sockets, clock node.Clock, log *slog.Log
 	if err != nil {
 		return nil, errors.Join(err, so.http.Close(), so.quic.Close())
 	}
-	tlsConfig, err := loadTLS(s, m.addr)
-	if err != nil {
-		return nil, errors.Join(err, m.node.Close(), so.http.Close(), so.quic.Close())
-	}
 	m.web = web.New(web.Config{
 		Backend: m.node, Metrics: metrics.Handler(), TLS: tlsConfig, Observe: metrics.ObserveRequest, Log: log,
 	})
@@ -110,7 +112,8 @@ func startMember(s *config.Settings, so sockets, clock node.Clock, log *slog.Log
 	return m, nil
 }
 
-// loadTLS reads the certificate, or writes a self-signed one beside the data.
+// loadTLS reads the certificate. If none was set, a self-signed one is written beside
+// the data.
 func loadTLS(s *config.Settings, addr string) (*tls.Config, error) {
 	hosts := []string{}
 	if host, _, err := net.SplitHostPort(addr); err == nil {
@@ -119,12 +122,40 @@ func loadTLS(s *config.Settings, addr string) (*tls.Config, error) {
 	if name, err := os.Hostname(); err == nil {
 		hosts = append(hosts, name)
 	}
-	certFile, keyFile, _ := s.TLSFiles()
-	cert, err := web.LoadOrCreateCertificate(certFile, keyFile, hosts, time.Now())
+	certFile, keyFile, set := s.TLSFiles()
+	load := func() (tls.Certificate, error) {
+		if set {
+			return web.LoadCertificate(certFile, keyFile, time.Now())
+		}
+		if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+			return tls.Certificate{}, err
+		}
+		return web.LoadOrCreateCertificate(certFile, keyFile, hosts, time.Now())
+	}
+	cert, err := load()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("TLS_CERT, TLS_KEY: %w", err)
 	}
 	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// warnAddresses points out settings that are valid and hardly meant.
+func warnAddresses(s *config.Settings, addr string, peers map[uint64]string, log *slog.Logger) {
+	local := func(hostport string) bool {
+		host, _, _ := net.SplitHostPort(hostport)
+		ip := net.ParseIP(host)
+		return host == "localhost" || ip != nil && ip.IsLoopback()
+	}
+	for _, peer := range peers {
+		if local(addr) && !local(peer) {
+			log.Warn("other hosts are told a client address that only this host can reach; set ADVERTISE_ADDR", "advertise", addr)
+			break
+		}
+	}
+	_, own, _ := net.SplitHostPort(peers[s.NodeID.Uint64()])
+	if _, port, _ := net.SplitHostPort(s.RaftAddr); port != "0" && port != own {
+		log.Warn("RAFT_ADDR and this node's entry in PEERS have different ports", "raft_addr", s.RaftAddr, "peers", peers[s.NodeID.Uint64()])
+	}
 }
 
 // wait returns when ctx ends, with nil, or when the member cannot go on.

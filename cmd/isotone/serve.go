@@ -30,8 +30,9 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
-	log.Info("serving", "node", c.NodeID, "http", so.http.Addr().String(), "raft", so.peer.Addr().String(), "advertise", m.addr)
+	log.Info("serving", "node", c.NodeID.Uint64(), "http", so.http.Addr().String(), "raft", so.peer.Addr().String(), "advertise", m.addr)
 	if err := m.wait(ctx); err != nil {
+		log.Error("this node ends", "err", err)
 		return errors.Join(err, m.close())
 	}
 	log.Info("stopping", "signal", context.Cause(ctx).Error())

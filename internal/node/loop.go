@@ -13,6 +13,10 @@ import (
 // statusTicks is how often, in ticks, gauges are set although nothing changed.
 const statusTicks = 10
 
+// stallTicks is how many ticks without a turn are worth a warning: half of the
+// shortest election timeout.
+const stallTicks = 10
+
 // run is the loop: each turn takes what has arrived, steps the replica once, and
 // carries out the effects.
 func (n *Node) run() {
@@ -39,6 +43,10 @@ func (n *Node) run() {
 		for _, f := range mail.calls {
 			f()
 		}
+		if n.stopped() {
+			n.fill(&in, &mail) // so that finish answers what was taken
+			return
+		}
 		n.fill(&in, &mail)
 		changed := n.turn(&in)
 		if sinceStatus += in.Ticks; changed || sinceStatus >= statusTicks {
@@ -46,6 +54,17 @@ func (n *Node) run() {
 			n.publish()
 		}
 		n.retryHandOver(in.Ticks)
+	}
+}
+
+// stopped reports whether the node is to end. Go chooses at random among what is ready,
+// so a turn could otherwise follow a failure.
+func (n *Node) stopped() bool {
+	select {
+	case <-n.stop:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -73,10 +92,14 @@ func (n *Node) turn(in *replica.Input) (changed bool) {
 	wall := n.cfg.Clock.Wall()
 	if wall.Before(n.wall) {
 		n.cfg.Metrics.CountClockBackward()
-		n.cfg.Log.Warn("the wall clock went back", "by", n.wall.Sub(wall))
+		n.cfg.Log.Warn("the wall clock went back", "by", n.wall.Sub(wall).String())
 	}
 	n.wall = wall
 	in.Now, in.Mono = unixNanos(wall), n.cfg.Clock.Mono()
+	if stall := in.Mono - n.mono; n.mono > 0 && stall > stallTicks*n.cfg.Tick {
+		n.cfg.Log.Warn("this process did not run for a while; was it stopped, or the machine too busy?", "for", stall.String())
+	}
+	n.mono = in.Mono
 	e := n.replica.Step(in)
 	if e.Fatal != nil {
 		n.fail(e.Fatal)

@@ -22,7 +22,10 @@ func (n *Node) newTransport() *peer.Transport {
 		Connected: func(h peer.Hello) {
 			n.mail.post(func(in *mail) {
 				in.hellos = append(in.hellos, replica.Hello(h))
-				in.calls = append(in.calls, func() { delete(n.refusals, h.NodeID) })
+				in.calls = append(in.calls, func() {
+					delete(n.refusals, h.NodeID)
+					delete(n.refusing, h.NodeID)
+				})
 			})
 		},
 		Refused: n.refused,
@@ -56,6 +59,9 @@ func (n *Node) admit(h peer.Hello) *peer.Refusal {
 func (n *Node) refused(id uint64, by peer.Side, r *peer.Refusal) {
 	n.cfg.Metrics.CountPeerRefused()
 	if by == peer.Self {
+		n.mail.post(func(in *mail) {
+			in.calls = append(in.calls, func() { n.refusing[id] = r })
+		})
 		return
 	}
 	n.mail.post(func(in *mail) {
@@ -76,7 +82,11 @@ func (n *Node) refused(id uint64, by peer.Side, r *peer.Refusal) {
 // are no quorum.
 func (n *Node) isHopeless() bool {
 	refusing := 0
-	for _, r := range n.refusals {
+	for _, m := range n.replica.Members() {
+		r := n.refusals[m.ID]
+		if r == nil || m.Learner {
+			continue
+		}
 		switch replica.RefusalCode(r.Code) {
 		case replica.RefusedCluster, replica.RefusedMember:
 			refusing++

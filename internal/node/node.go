@@ -98,7 +98,10 @@ type Node struct {
 	peers    map[uint64]string
 	reported replica.Counters
 	refusals map[uint64]*peer.Refusal // how each peer last refused this node
-	wall     time.Time
+	refusing map[uint64]*peer.Refusal // how this node last refused each peer
+	wall     time.Time                // as of the latest turn
+	mono     time.Duration            // the same
+	ahead    bool                     // time leads the clock by more than leadMax, and the log says so
 }
 
 // Start opens the data directory and runs the node. The caller must Close it.
@@ -120,6 +123,9 @@ func Start(cfg Config) (*Node, error) {
 		return nil, errors.Join(fmt.Errorf("node %d: %w", cfg.NodeID, err), cfg.PeerListener.Close())
 	}
 	r, err := replica.New(replicaConfig(cfg, rec))
+	if err == nil && !rec.Fresh {
+		err = checkPeers(cfg, r.Members())
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("node %d: %w", cfg.NodeID, err), store.Close(), cfg.PeerListener.Close())
 	}
@@ -132,6 +138,7 @@ func Start(cfg Config) (*Node, error) {
 		loopDone: make(chan struct{}),
 		failed:   make(chan struct{}),
 		refusals: map[uint64]*peer.Refusal{},
+		refusing: map[uint64]*peer.Refusal{},
 		wall:     cfg.Clock.Wall(),
 	}
 	n.disk.saved = func(ws []*replica.Write) {
@@ -146,6 +153,24 @@ func Start(cfg Config) (*Node, error) {
 	go n.disk.run()
 	go n.run()
 	return n, nil
+}
+
+// checkPeers refuses a directory whose cluster is not the one that PEERS names. PEERS
+// only sets up an empty directory; one that was set up for a single node would go on
+// alone while the others form a cluster of their own.
+func checkPeers(cfg Config, members []replica.Member) error {
+	for _, id := range slices.Sorted(maps.Keys(cfg.Peers)) {
+		known := len(members) == 0 // it joined and has not heard from the others yet
+		for _, m := range members {
+			known = known || m.ID == id
+		}
+		if !known {
+			return fmt.Errorf("PEERS names node %d, which is no member of the cluster in %s (%d in all): "+
+				"PEERS sets up an empty directory and does not change a cluster; name its members, or start with another DATA_DIR",
+				id, cfg.DataDir, len(members))
+		}
+	}
+	return nil
 }
 
 func replicaConfig(cfg Config, rec storage.Recovered) replica.Config {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -272,6 +273,47 @@ func TestNode_AWipedMemberIsRefusedAndStops(t *testing.T) {
 	_ = wiped.Close()
 	if _, err := get(c.nodes[c.leader()], 1); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestNode_RefusesPeersThatItsDirectoryDoesNotKnow(t *testing.T) {
+	alone := newCluster(t, 1, nil)
+	alone.leader()
+	if err := alone.stop(1); err != nil {
+		t.Fatal(err)
+	}
+	cfg := alone.cfgs[1]
+	cfg.Peers = map[uint64]string{1: cfg.Peers[1], 2: "127.0.0.1:2", 3: "127.0.0.1:3"}
+	var err error
+	if cfg.PeerListener, err = net.Listen("tcp", cfg.Peers[1]); err != nil {
+		t.Fatal(err)
+	}
+	n, err := node.Start(cfg)
+	if err == nil {
+		_ = n.Close()
+		t.Fatal("a node that forms a cluster of its own started with the PEERS of three")
+	}
+	for _, want := range []string{"PEERS", "node 2", cfg.DataDir} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in: %v", want, err)
+		}
+	}
+}
+
+func TestNode_SaysWhyItRefusesItsPeers(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *node.Config) {
+		if cfg.NodeID == 3 { // the addresses of the other two are mixed up
+			cfg.Peers = map[uint64]string{1: cfg.Peers[2], 2: cfg.Peers[1], 3: cfg.Peers[3]}
+		}
+	})
+	for deadline := time.Now().Add(liveness); ; time.Sleep(5 * time.Millisecond) {
+		why := c.nodes[3].Status().NotReady
+		if strings.Contains(why, "PEERS") && strings.Contains(why, "wrong_node") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not ready because: %q", why)
+		}
 	}
 }
 

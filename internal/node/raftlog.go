@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 )
 
 // raftLog writes Raft's log lines. Raft says at info level what only a debugger of
@@ -28,7 +29,8 @@ func (l raftLog) Panicf(f string, v ...any) { panic("raft: " + fmt.Sprintf(f, v.
 
 // debugf formats only what will be written: Raft logs much at these levels.
 func (l raftLog) debugf(f string, v []any) {
-	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+	// A write that was confirmed twice, as happens all the time, is no news.
+	if !strings.HasPrefix(f, "entry at index") && l.log.Enabled(context.Background(), slog.LevelDebug) {
 		l.log.Debug("raft: " + fmt.Sprintf(f, v...))
 	}
 }

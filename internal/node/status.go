@@ -81,6 +81,9 @@ func (n *Node) notReady(r replica.Status, s *front.Status, peers []peer.PeerStat
 	for _, id := range slices.Sorted(maps.Keys(n.refusals)) {
 		return fmt.Sprintf("no leader is known, and node %d refuses this node: %v", id, n.refusals[id])
 	}
+	for _, id := range slices.Sorted(maps.Keys(n.refusing)) {
+		return fmt.Sprintf("no leader is known, and this node refuses node %d (check PEERS): %v", id, n.refusing[id])
+	}
 	connected := 1
 	for _, p := range peers {
 		if p.Connected {
@@ -96,8 +99,27 @@ func (n *Node) announce(s *front.Status) {
 	if old == nil || old.Leader == s.Leader && old.Term == s.Term && (old.NotReady == "") == (s.NotReady == "") {
 		return
 	}
-	n.cfg.Log.Info("cluster state changed", "node", s.NodeID, "role", s.Role, "term", s.Term, "leader", s.Leader,
-		"leader_addr", s.LeaderAddr, "ready", s.NotReady == "", "why", s.NotReady)
+	attrs := []any{"node", s.NodeID, "role", s.Role, "term", s.Term, "leader", s.Leader, "leader_addr", s.LeaderAddr,
+		"ready", s.NotReady == ""}
+	if s.NotReady != "" {
+		attrs = append(attrs, "why", s.NotReady)
+	}
+	n.cfg.Log.Info("cluster state changed", attrs...)
+}
+
+// leadMax is by how much time may lead the clock before that is worth a warning. After
+// a failover it leads by some epochs.
+const leadMax = 10 * time.Second
+
+// warnAhead says, once, that timestamps have left the clock behind: the index grows and
+// time stands still until the clock has caught up.
+func (n *Node) warnAhead(lead time.Duration) {
+	if ahead := lead > leadMax; ahead != n.ahead {
+		if n.ahead = ahead; ahead {
+			n.cfg.Log.Warn("time leads this node's clock and stands still until the clock has caught up; "+
+				"this clock is slow, or that of an earlier leader was fast", "lead", lead.String())
+		}
+	}
 }
 
 // measure sets the gauges and adds what the replica counted since the last time.
@@ -111,6 +133,7 @@ func (n *Node) measure(r replica.Status, s *front.Status, peers []peer.PeerStatu
 	}
 	if r.Serving {
 		stats.TimeLead = time.Duration(r.Time - now)
+		n.warnAhead(stats.TimeLead)
 	}
 	for _, p := range peers {
 		stats.Peers = append(stats.Peers, telemetry.PeerStats{ID: p.ID, Connected: p.Connected})

@@ -25,11 +25,9 @@ const (
 	// RefusedHello: the hello could not be read.
 	RefusedHello RefusalCode = "bad_hello"
 
-	// RefusedWrongCluster: the node belongs to another cluster.
+	// RefusedWrongCluster: the node belongs to another cluster, or was set up with
+	// other initial members.
 	RefusedWrongCluster RefusalCode = "wrong_cluster"
-	// RefusedWrongVoters: the initial members differ, while at least one of the
-	// two nodes does not know its cluster yet.
-	RefusedWrongVoters RefusalCode = "wrong_voters"
 	// RefusedWiped: the node has another data directory than before (I6).
 	RefusedWiped RefusalCode = "wiped"
 	// RefusedStale: the node runs on an older copy of its data (I6).

@@ -66,7 +66,8 @@ func (r *Replica) extendLease(started time.Duration) {
 	l.until = max(l.until, started+r.leaseLength())
 }
 
-// holdsLease reports whether the lease is valid at the time of this turn. The clock
+// holdsLease reports whether the lease is valid at the time of this turn, and counts
+// one that has ended. The clock
 // was read after the requests of this turn had arrived; that, and not when the answer
 // is sent, is what makes it safe: an operation that completed before the request
 // arrived cannot be another, later leader's.
@@ -108,7 +109,8 @@ func (r *Replica) keepLease() {
 	if l.wanted == 0 || r.ticks-l.wanted > leaseIdleTicks || l.forgone || !r.leading.alloc.IsOpen() {
 		return
 	}
-	if r.holdsLease(); len(r.queue.rounds) == 0 {
+	r.holdsLease() // notices one that has ended
+	if len(r.queue.rounds) == 0 {
 		r.beginRound()
 	}
 }

@@ -109,7 +109,7 @@ func (r *Replica) Admit(h Hello) *Refusal {
 		if r.applied == 0 {
 			return nil // this node has just joined and knows no members yet
 		}
-		return refuse(RefusedMember, "node %d is no member of this cluster; add it first", h.NodeID)
+		return refuse(RefusedMember, "node %d is no member of this cluster", h.NodeID)
 	}
 	p := r.peer(h.NodeID)
 	for _, known := range []Hello{{Incarnation: m.Incarnation, Boot: m.Boot, Session: m.Session}, p.hello} {
@@ -122,7 +122,7 @@ func (r *Replica) Admit(h Hello) *Refusal {
 	}
 	if index := max(m.Durable, r.acknowledged(h.NodeID)); h.LastIndex < index || h.Term < p.term {
 		return refuse(RefusedStale, "node %d comes back with log index %d and term %d, but once confirmed index %d and term %d: "+
-			"its data directory is an older copy; move it away and add the node under a new ID", h.NodeID, h.LastIndex, h.Term, index, p.term)
+			"its data directory is an older copy and must not take part", h.NodeID, h.LastIndex, h.Term, index, p.term)
 	}
 	return nil
 }
@@ -136,15 +136,15 @@ func compareHello(h, known Hello) *Refusal {
 		return nil
 	case h.Incarnation != known.Incarnation:
 		return refuse(RefusedWiped, "node %d has another data directory (%016x) than it began with (%016x): it was wiped or replaced; "+
-			"bring the old directory back, or add the node under a new ID", h.NodeID, h.Incarnation, known.Incarnation)
+			"bring the old directory back; without it this node ID cannot take part again", h.NodeID, h.Incarnation, known.Incarnation)
 	case mutant.On(mutant.AdmitStale):
 		return nil
 	case h.Boot < known.Boot:
 		return refuse(RefusedStale, "node %d says this is start %d of its data directory, but start %d was seen: "+
-			"the directory is an older copy; move it away and add the node under a new ID", h.NodeID, h.Boot, known.Boot)
+			"the directory is an older copy and must not take part", h.NodeID, h.Boot, known.Boot)
 	case h.Boot == known.Boot && h.Session != known.Session:
 		return refuse(RefusedCloned, "node %d was started twice from copies of one data directory: stop one of the two processes for good, or, "+
-			"if a copy was put back, move it away and add the node under a new ID", h.NodeID)
+			"if a copy was put back, take it away", h.NodeID)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -462,5 +463,31 @@ func BenchmarkRound(b *testing.B) {
 		if l.answers[c.token].err == nil {
 			b.Fatal("no answer")
 		}
+	}
+}
+
+func TestReplica_StopsForGoodAtAnEntryThatItCannotCarryOut(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	l := c.leader()
+	last := l.disk.entries[len(l.disk.entries)-1].GetIndex()
+	l.disk.entries = append(slices.Clip(l.disk.entries), &raftpb.Entry{
+		Term: new(l.Status().Term), Index: new(last + 1), Data: []byte{200, 1, 2, 3},
+	})
+	cfg := l.cfg
+	cfg.Self.Boot, cfg.Self.Session = 2, 9
+	cfg.HardState, cfg.Snapshot, cfg.Entries = l.disk.hard, l.disk.snap, l.disk.entries
+	r, err := replica.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := r.Step(&replica.Input{Now: 1, Mono: 1})
+	for range 10 { // elect itself, commit what it found, apply it
+		e = r.Step(&replica.Input{Now: 1, Mono: 1, Persisted: slices.Clone(e.Writes), Ticks: 1})
+	}
+	if e.Fatal == nil || !strings.Contains(e.Fatal.Error(), "newer version") {
+		t.Fatalf("an entry of an unknown kind: %v", e.Fatal)
+	}
+	if e = r.Step(&replica.Input{Now: 2, Mono: 2, Ticks: 1}); e.Fatal == nil || len(e.Writes)+len(e.Send) > 0 {
+		t.Errorf("it goes on after that: %+v", e)
 	}
 }

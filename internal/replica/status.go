@@ -1,8 +1,6 @@
 package replica
 
 import (
-	"slices"
-
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone/internal/oracle"
@@ -56,7 +54,7 @@ func (r *Replica) Members() []Member {
 	for _, m := range r.state.Members {
 		list = append(list, Member{Member: m, Learner: r.isLearner(m.ID)})
 	}
-	return slices.Clip(list)
+	return list
 }
 
 // Voters returns how many voters the cluster has.

@@ -70,7 +70,7 @@ type Effects struct {
 	// Ceiling, may have changed.
 	Changed bool
 	// Fatal ends the node: it met something in the replicated log that it cannot
-	// carry out, and must not guess.
+	// carry out, and must not guess. Every later Step returns it and does nothing.
 	Fatal error
 }
 
@@ -111,7 +111,12 @@ func (e *Effects) reset() {
 
 // Step works through one input. The returned effects are valid until the next call.
 func (r *Replica) Step(in *Input) *Effects {
+	fatal := r.effects.Fatal
 	r.effects.reset()
+	if fatal != nil {
+		r.effects.Fatal = fatal
+		return &r.effects
+	}
 	r.now, r.mono, r.monoBefore = in.Now, in.Mono, r.mono
 	for _, w := range in.Persisted {
 		r.persisted(w)
@@ -132,6 +137,9 @@ func (r *Replica) Step(in *Input) *Effects {
 		r.transfer()
 	}
 	r.drain()
+	if r.effects.Fatal != nil {
+		return &r.effects
+	}
 	for i := range in.Requests {
 		r.enqueue(in.Requests[i])
 	}

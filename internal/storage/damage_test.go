@@ -44,7 +44,7 @@ func wantCorrupt(t testing.TB, dir string) *storage.CorruptError {
 	if !ok {
 		t.Fatalf("Open: %v", err)
 	}
-	for _, want := range []string{c.Record, c.Reason, filepath.Join(dir, storage.FileName), "new node id", "do not delete"} {
+	for _, want := range []string{c.Record, c.Reason, filepath.Join(dir, storage.FileName), "must not take part again", "leave the data of the other nodes alone"} {
 		if want == "" || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q: %v", want, err)
 		}

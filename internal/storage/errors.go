@@ -25,8 +25,8 @@ type CorruptError struct {
 // Error names the record, the file, the reason, and what to do about it.
 func (e *CorruptError) Error() string {
 	return fmt.Sprintf("storage: %s in %s is damaged: %s; "+
-		"this node's copy cannot be trusted: move its data directory away and add the node again "+
-		"as a new member with a new node id; do not delete the data of the other nodes",
+		"this node's copy cannot be trusted and must not take part again: move its data directory away, "+
+		"and leave the data of the other nodes alone, they go on as long as they are a majority",
 		e.Record, e.Path, e.Reason)
 }
 

@@ -52,6 +52,17 @@ func LoadOrCreateCertificate(certFile, keyFile string, hosts []string, now time.
 	return loadCertificate(certFile, keyFile, now)
 }
 
+// LoadCertificate returns the certificate in certFile with the key in keyFile, both
+// PEM. Files that are missing, do not match or are not valid at now are an error.
+func LoadCertificate(certFile, keyFile string, now time.Time) (tls.Certificate, error) {
+	for _, file := range []string{certFile, keyFile} {
+		if _, err := os.Stat(file); err != nil {
+			return tls.Certificate{}, fmt.Errorf("TLS certificate: %w", err)
+		}
+	}
+	return loadCertificate(certFile, keyFile, now)
+}
+
 func isMissing(file string) (bool, error) {
 	_, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {

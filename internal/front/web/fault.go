@@ -58,7 +58,7 @@ func fail(w http.ResponseWriter, r *http.Request, err error) string {
 		header.Set("Location", location(r, e.Leader))
 	case e.Code == isotone.CodeUnauthorized:
 		header.Set("WWW-Authenticate", "Bearer") // required by RFC 9110 §11.6.1
-	case e.Code == isotone.CodeOverloaded || e.RetryAfter > 0:
+	case e.Code == isotone.CodeOverloaded || e.Code == isotone.CodeNoLeader || e.RetryAfter > 0:
 		header.Set("Retry-After", strconv.FormatInt(retrySeconds(e.RetryAfter), 10))
 	}
 	return answerFault(w, statusOf(e.Code), e.Code, e.Message)
