@@ -6,6 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// runsInSuspend says that Mono goes on while the machine sleeps; leases need that.
+const runsInSuspend = true
+
 // bootTime reads CLOCK_BOOTTIME (clock_gettime(2)). Go's own monotonic clock is
 // CLOCK_MONOTONIC, which stands still in suspend.
 func bootTime() time.Duration {

@@ -79,6 +79,9 @@ func (n *Node) fill(in *replica.Input, m *mail) {
 		if mode == isotone.ReadDefault {
 			mode = n.cfg.Mode
 		}
+		if !runsInSuspend {
+			mode = isotone.ReadQuorum // which promises more
+		}
 		b.Err = nil
 		in.Requests = append(in.Requests, replica.Request{
 			Token: n.calls.put(b), Mode: mode, Counts: b.Counts, Ranges: b.Ranges,

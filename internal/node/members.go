@@ -88,7 +88,7 @@ func (n *Node) isHopeless() bool {
 			continue
 		}
 		switch replica.RefusalCode(r.Code) {
-		case replica.RefusedCluster, replica.RefusedMember:
+		case replica.RefusedCluster, replica.RefusedMember, replica.RefusedSettings:
 			refusing++
 		}
 	}

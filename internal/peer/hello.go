@@ -18,7 +18,7 @@ const (
 	// most 253 characters, and few come near.
 	clientAddrSizeMax = 256
 
-	helloFields    = 8
+	helloFields    = 9
 	helloSizeFixed = len(magic) + 2 + helloFields*8 + 2
 )
 
@@ -45,6 +45,8 @@ type Hello struct {
 	// Term and LastIndex are durable when the hello is made.
 	Term      uint64
 	LastIndex uint64
+	// TickNanos is the length of a Raft tick, in nanoseconds.
+	TickNanos uint64
 	// ClientAddr is the client address (host:port) to tell others: up to 256
 	// bytes of printable ASCII without spaces. Empty means unknown.
 	ClientAddr string
@@ -68,7 +70,7 @@ func AppendHello(b []byte, t FrameType, h Hello) ([]byte, error) {
 	b = append(b, magic...)
 	b = binary.BigEndian.AppendUint16(b, Version)
 	for _, v := range [helloFields]uint64{
-		h.ClusterID, h.NodeID, h.Incarnation, h.Boot, h.Session, h.VotersHash, h.Term, h.LastIndex,
+		h.ClusterID, h.NodeID, h.Incarnation, h.Boot, h.Session, h.VotersHash, h.Term, h.LastIndex, h.TickNanos,
 	} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
@@ -91,7 +93,7 @@ func ParseHello(p []byte) (Hello, error) {
 	}
 	var h Hello
 	for i, field := range [helloFields]*uint64{
-		&h.ClusterID, &h.NodeID, &h.Incarnation, &h.Boot, &h.Session, &h.VotersHash, &h.Term, &h.LastIndex,
+		&h.ClusterID, &h.NodeID, &h.Incarnation, &h.Boot, &h.Session, &h.VotersHash, &h.Term, &h.LastIndex, &h.TickNanos,
 	} {
 		*field = binary.BigEndian.Uint64(p[len(magic)+2+8*i:])
 	}

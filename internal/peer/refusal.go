@@ -28,6 +28,8 @@ const (
 	// RefusedWrongCluster: the node belongs to another cluster, or was set up with
 	// other initial members.
 	RefusedWrongCluster RefusalCode = "wrong_cluster"
+	// RefusedSettings: the node runs with a setting that all must share.
+	RefusedSettings RefusalCode = "settings"
 	// RefusedWiped: the node has another data directory than before (I6).
 	RefusedWiped RefusalCode = "wiped"
 	// RefusedStale: the node runs on an older copy of its data (I6).

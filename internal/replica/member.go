@@ -23,6 +23,7 @@ type Hello struct {
 	VotersHash  uint64 // of the initial voters' IDs; 0 for a node that joins later
 	Term        uint64 // on disk
 	LastIndex   uint64 // on disk
+	TickNanos   uint64 // length of a tick; set by New from Config.TickInterval
 	ClientAddr  string
 }
 
@@ -40,6 +41,8 @@ const (
 	RefusedCluster RefusalCode = "wrong_cluster"
 	// RefusedMember: its node ID is no member of the cluster.
 	RefusedMember RefusalCode = "not_member"
+	// RefusedSettings: it runs with a setting that all members must share.
+	RefusedSettings RefusalCode = "settings"
 	// RefusedWiped: its data directory is not the one this member began with.
 	RefusedWiped RefusalCode = "wiped"
 	// RefusedStale: its data directory is an older copy.
@@ -110,6 +113,11 @@ func (r *Replica) Admit(h Hello) *Refusal {
 			return nil // this node has just joined and knows no members yet
 		}
 		return refuse(RefusedMember, "node %d is no member of this cluster", h.NodeID)
+	}
+	if h.TickNanos != self.TickNanos {
+		// A voter's promise is counted in its own ticks, a lease in the leader's (I5).
+		return refuse(RefusedSettings, "node %d runs with RTT_MS %v, node %d with %v; all members need the same",
+			h.NodeID, float64(h.TickNanos)/1e6, self.NodeID, float64(self.TickNanos)/1e6)
 	}
 	p := r.peer(h.NodeID)
 	for _, known := range []Hello{{Incarnation: m.Incarnation, Boot: m.Boot, Session: m.Session}, p.hello} {

@@ -169,6 +169,7 @@ func New(cfg Config) (*Replica, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	cfg.Self.TickNanos = uint64(cfg.TickInterval)
 	r := &Replica{
 		cfg:   cfg,
 		log:   raft.NewMemoryStorage(),

@@ -1,0 +1,108 @@
+#!/bin/sh
+# Checks the model of leases and rounds: without a mistake it must hold in every state,
+# with each mistake it must fail, and what is said never to happen must happen where
+# REACH asks for it. Needs spin and a C compiler; takes about two minutes and 1 GB,
+# most of both for the compiler.
+#
+#   check.sh          all of the above
+#   check.sh full     the correct model once more without the reduction (2.2 GB)
+#
+# CC names the C compiler. Ends with 1 if an expectation is not met, with 2 if a tool is
+# missing.
+set -u
+
+here=$(cd -- "${0%/*}" 2>/dev/null && pwd) || here=$PWD
+cc=${CC:-}
+for c in cc gcc clang; do
+	[ -n "$cc" ] || ! command -v "$c" >/dev/null || cc=$c
+done
+missing=0
+if ! command -v spin >/dev/null; then
+	echo "check.sh: spin is missing (Debian: apt install spin; or https://spinroot.com)" >&2
+	missing=2
+fi
+if [ -z "$cc" ] || ! command -v "$cc" >/dev/null; then
+	echo "check.sh: a C compiler is missing${cc:+: $cc} (Debian: apt install gcc; or set CC)" >&2
+	missing=2
+fi
+[ $missing = 0 ] || exit $missing
+
+dir=$(mktemp -d) || exit 2
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 141' PIPE
+trap 'exit 143' TERM
+cd "$dir" || exit 2
+
+failed=0
+row() { printf '%-30s %-10s %-26s %10s %6s %5s\n' "$@"; }
+
+# search <name> <expected> <C options> <search options> <model options...>
+search() {
+	name=$1 expected=$2 copts=$3 popts=$4
+	shift 4
+	rm -f pan* out
+	start=$(date +%s)
+	# The model is preprocessed by the compiler at hand: spin itself would ask for gcc.
+	if ! "$cc" -E -P -x c "$@" "$here/lease.pml" >model.pml 2>out ||
+		! spin -a model.pml >>out 2>&1 ||
+		! "$cc" -w -DSAFETY -DNOREDUCE -DMEMLIM=8000 $copts -o pan pan.c >>out 2>&1; then
+		row "$name" "$expected" "does not compile" - - -
+		cat out >&2
+		failed=1
+		return
+	fi
+	./pan $popts >out 2>&1
+	seconds=$(($(date +%s) - start))
+	states=$(awk '/states, stored/ { print $1; exit }' out)
+	depth=$(sed -n 's/.*depth reached \([0-9]*\).*/\1/p' out | head -n 1)
+	if grep -q 'assertion violated 0' out; then
+		found=reached
+	elif grep -q 'assertion violated' out; then
+		found="violated: $(sed -n 's/.*assertion violated *\(.*\) (at depth.*/\1/p' out | head -n 1 | tr -d ' ')"
+	elif ! grep -q 'errors: 0' out || grep -Eq 'not completed|too small|MEMLIM|out of memory' out; then
+		found="not completed"
+	else
+		found=holds
+	fi
+	row "$name" "$expected" "$found" "${states:--}" "${depth:--}" "$seconds"
+	case $found in
+	"$expected"*) ;;
+	*)
+		failed=1
+		echo "FAILED: $name: expected $expected, found $found" >&2
+		;;
+	esac
+}
+
+row model expected found states depth s
+search "correct" holds "-O1 -DBFS" ""
+[ "${1:-}" != full ] || search "correct, not reduced" holds "-O2 -DBFS" "" -DWORST_RATES -DNO_TIDY
+
+for mistake in LEASE_FROM_ANSWER LEASE_WITHOUT_SLACK LEASE_IGNORES_DRIFT LEASE_CLOCK_STOPS LEASE_ON_OLD_CLOCK \
+	LEASE_UNCONFIRMED LEASE_SURVIVES_TRANSFER LEASE_RETURNS_AFTER_TRANSFER VOTE_AFTER_RESTART VOTE_AFTER_TERM_CHANGE \
+	JOIN_ROUND_IN_FLIGHT REUSE_ROUND_NUMBER; do
+	search "$mistake" violated "-O0 -DBFS" "" -DWORST_RATES -D$mistake
+done
+# Its shortest failure is long; going deep first finds one much sooner.
+search CAMPAIGN_UNSYNCED violated -O0 "-m1000" -DWORST_RATES -DCAMPAIGN_UNSYNCED
+
+while read -r reach what; do
+	search "$what" reached "-O0 -DBFS" "" -DWORST_RATES -DREACH="$reach"
+done <<LIST
+1 lease of a later leader
+2 transfer succeeds
+3 vote after a restart
+4 answer in term 3
+5 transfer overrides a promise
+6 deposed leader begins a round
+7 lease beside a deposed leader
+LIST
+
+if [ $failed = 0 ]; then
+	echo "all as expected"
+else
+	echo "not as expected"
+fi
+exit $failed
