@@ -273,18 +273,6 @@ type agreed struct {
 	ceiling, cluster uint64
 }
 
-// isMember reports whether some running node counts id among the members.
-func (w *world) members() []replica.Member {
-	var best []replica.Member
-	var applied uint64
-	for _, n := range w.nodes {
-		if n.up() && n.replica.Status().Applied >= applied {
-			best, applied = n.replica.Members(), n.replica.Status().Applied
-		}
-	}
-	return best
-}
-
 // leader returns the node that serves in the highest term, or nil.
 func (w *world) leader() *node {
 	var best *node
