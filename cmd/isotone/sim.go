@@ -42,6 +42,7 @@ type simSummary struct {
 	Violations []simRun          `json:"violations"`
 	WallTime   time.Duration     `json:"wallTime"`
 	coverage   sim.Coverage
+	shown      time.Duration // when progress was last shown
 }
 
 // Run makes the runs, prints a summary, and fails if a promise was broken.
@@ -171,12 +172,26 @@ func (c *simCmd) take(con console, s *simSummary, r simRun, passed time.Duration
 	if r.Violation != "" {
 		r.Coverage = nil
 		s.Violations = append(s.Violations, r)
-		fmt.Fprintf(con.err, "\rseed %d: %s\n", r.Seed, r.Violation)
+		fmt.Fprintf(con.err, "\nseed %d: %s\n", r.Seed, r.Violation)
 	}
-	if s.Runs%20 == 0 && !c.JSON {
-		fmt.Fprintf(con.err, "\r%d of %d runs, %v simulated, %d operations, %d violations, %v   ", s.Runs, c.Runs,
-			s.Simulated.Round(time.Minute), s.Operations, len(s.Violations), passed.Round(time.Second))
+	s.progress(con.err, c.Runs, passed)
+}
+
+// progress shows how far the runs are: on a terminal several times a second in one
+// line, elsewhere twice a minute in a line each.
+func (s *simSummary) progress(w io.Writer, runs uint64, passed time.Duration) {
+	every, begin, end := 30*time.Second, "", "\n"
+	if f, ok := w.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			every, begin, end = 200*time.Millisecond, "\r", "   "
+		}
 	}
+	if passed-s.shown < every {
+		return
+	}
+	s.shown = passed
+	fmt.Fprintf(w, "%s%d of %d runs, %v simulated, %d operations, %d violations, %v%s", begin, s.Runs, runs,
+		s.Simulated.Round(time.Minute), s.Operations, len(s.Violations), passed.Round(time.Second), end)
 }
 
 func (c *simCmd) print(con console, s *simSummary) error {
