@@ -36,6 +36,7 @@ var firstSeed = map[mutant.Mutant]uint64{
 	mutant.IgnoreFailedSync:      1,
 	mutant.AdmitWiped:            5,
 	mutant.AdmitStale:            10,
+	mutant.LeaseWithoutSlack:     2673,
 	mutant.LeaseFromAnswer:       546,
 	mutant.LeaseOnOldClock:       215,
 	mutant.LeaseSurvivesTransfer: 565,
