@@ -37,7 +37,13 @@ type Answer struct {
 
 // Dial connects to a node.
 func Dial(addr string, timeout time.Duration) (*Conn, error) {
-	c, err := net.DialTimeout("tcp", addr, timeout)
+	dial := func(addr string, timeout time.Duration) (net.Conn, error) {
+		return net.DialTimeout("tcp", addr, timeout)
+	}
+	if host, ok := routes.Load(addr); ok {
+		dial = host.(*Host).dial
+	}
+	c, err := dial(addr, timeout)
 	if err != nil {
 		return nil, fmt.Errorf("chaos: %w", err)
 	}

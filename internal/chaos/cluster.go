@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -39,6 +40,12 @@ type Options struct {
 	Env map[string]string
 	// FaultClock gives every node a clock that [Node.SetClock] sets wrong.
 	FaultClock bool
+	// Volumes gives every node a small file system of its own, Network a machine of its
+	// own as well; see [VolumesDenied] and [NetworkDenied].
+	Volumes, Network bool
+	// Proxies lets the connections between nodes pass through [Cluster.Proxies]. Not
+	// with Network.
+	Proxies bool
 }
 
 // Cluster is a set of nodes on this machine.
@@ -48,6 +55,8 @@ type Cluster struct {
 	t     testing.TB
 	// Dir holds the data directories and the logs.
 	Dir string
+	// Proxies are one for each pair of nodes, if there are any.
+	Proxies []*Proxy
 }
 
 // NewCluster sets up a cluster and starts no node. The end of the test ends it.
@@ -62,32 +71,78 @@ func NewCluster(t testing.TB, o Options) *Cluster {
 		t.Fatal(err)
 	}
 	c := &Cluster{t: t, Dir: t.TempDir()}
-	var peers []string
 	for i := range count {
-		n := &Node{
-			ID:       uint64(i + 1),
-			HTTPAddr: fmt.Sprintf("127.0.0.1:%d", port+i),
-			RaftAddr: fmt.Sprintf("127.0.0.1:%d", port+count+i),
-			Dir:      filepath.Join(c.Dir, fmt.Sprintf("node%d", i+1)),
-			Env:      map[string]string{},
-			t:        t,
-			binary:   o.Binary,
-			logPath:  filepath.Join(c.Dir, fmt.Sprintf("node%d.log", i+1)),
-		}
-		for name, value := range o.Env {
-			n.Env[name] = value
-		}
-		if o.FaultClock {
-			n.clock = filepath.Join(c.Dir, fmt.Sprintf("clock%d.json", i+1))
-		}
-		peers = append(peers, fmt.Sprintf("%d=%s", n.ID, n.RaftAddr))
-		c.Nodes = append(c.Nodes, n)
+		c.Nodes = append(c.Nodes, c.newNode(o, uint64(i+1), port+i, port+count+i))
+	}
+	if o.Volumes || o.Network {
+		c.addHosts(o)
 	}
 	for _, n := range c.Nodes {
-		n.peers = strings.Join(peers, ",")
+		n.peers = c.peersOf(n, o.Proxies)
 	}
 	t.Cleanup(c.cleanup)
 	return c
+}
+
+func (c *Cluster) newNode(o Options, id uint64, httpPort, raftPort int) *Node {
+	n := &Node{
+		ID:       id,
+		HTTPAddr: fmt.Sprintf("127.0.0.1:%d", httpPort),
+		RaftAddr: fmt.Sprintf("127.0.0.1:%d", raftPort),
+		Dir:      filepath.Join(c.Dir, fmt.Sprintf("node%d", id)),
+		Env:      maps.Clone(o.Env),
+		t:        c.t,
+		binary:   o.Binary,
+		logPath:  filepath.Join(c.Dir, fmt.Sprintf("node%d.log", id)),
+	}
+	if n.Env == nil {
+		n.Env = map[string]string{}
+	}
+	if o.FaultClock {
+		n.clock = filepath.Join(c.Dir, fmt.Sprintf("clock%d.json", id))
+	}
+	return n
+}
+
+// addHosts puts every node on a host.
+func (c *Cluster) addHosts(o Options) {
+	c.t.Helper()
+	var hosts []*Host
+	for _, n := range c.Nodes {
+		n.host = newHost(c.t, fmt.Sprintf("node %d", n.ID), filepath.Join(c.Dir, "hosts.log"), o.Network)
+		hosts = append(hosts, n.host)
+		if o.Volumes {
+			n.volume = newVolume(c.t, n.host, n.Dir)
+			n.Dir = filepath.Join(n.Dir, "data")
+		}
+	}
+	if !o.Network {
+		return
+	}
+	hub := newNetwork(c.t, hosts, filepath.Join(c.Dir, "hosts.log"))
+	for _, n := range c.Nodes {
+		n.HTTPAddr = fmt.Sprintf("%s:%d", hostIP(n.ID), networkHTTP)
+		n.RaftAddr = fmt.Sprintf("%s:%d", hostIP(n.ID), networkRaft)
+		routes.Store(n.HTTPAddr, hub)
+		c.t.Cleanup(func() { routes.Delete(n.HTTPAddr) })
+	}
+}
+
+// peersOf returns the peers of a node as it is to reach them: those with lower IDs,
+// which it dials, perhaps through a proxy.
+func (c *Cluster) peersOf(n *Node, proxies bool) string {
+	var peers []string
+	for _, peer := range c.Nodes {
+		addr := peer.RaftAddr
+		if proxies && peer.ID < n.ID {
+			p := NewProxy(c.t, addr)
+			c.Proxies = append(c.Proxies, p)
+			p.From, p.To = n.ID, peer.ID
+			addr = p.Addr()
+		}
+		peers = append(peers, fmt.Sprintf("%d=%s", peer.ID, addr))
+	}
+	return strings.Join(peers, ",")
 }
 
 // StartCluster sets up a cluster, starts it and waits until all nodes are ready.
@@ -293,7 +348,22 @@ func (c *Cluster) clean(n *Node) {
 	}
 	if c.t.Failed() {
 		c.t.Logf("log of node %d (%s), its end:\n%s", n.ID, n.HTTPAddr, tail(n.logPath, logTailMax))
+		n.keepLog()
 	}
+}
+
+// keepLog copies the whole log to the directory that CHAOS_LOGS names, if it does.
+func (n *Node) keepLog() {
+	dir := os.Getenv("CHAOS_LOGS")
+	if dir == "" {
+		return
+	}
+	path := filepath.Join(dir, strings.ReplaceAll(n.t.Name(), "/", "-")+"-"+filepath.Base(n.logPath))
+	log, err := os.ReadFile(n.logPath)
+	if err == nil {
+		err = os.WriteFile(path, log, 0o600)
+	}
+	n.t.Logf("whole log: %s, %v", path, err)
 }
 
 func tail(path string, size int) string {
@@ -316,6 +386,11 @@ func until(t testing.TB, timeout time.Duration, done func() (bool, string)) {
 			t.Fatalf("after %v: %s", timeout, why)
 		}
 	}
+}
+
+func hostOf(addr string) string {
+	host, _, _ := net.SplitHostPort(addr)
+	return host
 }
 
 func portOf(addr string) int {

@@ -37,8 +37,13 @@ type LoadOptions struct {
 	Pause time.Duration
 	// Timeout bounds one request; default 500 ms.
 	Timeout time.Duration
-	// Query is appended to the path, as in "&mode=lease".
-	Query string
+	// Impatient is the timeout of every second four workers, if it is not 0: they leave
+	// a frozen leader at once, and ask its successor within its first epoch.
+	Impatient time.Duration
+	// Query is appended to the path, as in "&mode=lease". If there are Queries, each
+	// is every so manieth worker's, instead.
+	Query   string
+	Queries []string
 	// NodesMayFail accepts "internal" from a node that the test breaks for good; the
 	// worker goes on elsewhere. Otherwise it is a fault.
 	NodesMayFail bool
@@ -57,9 +62,18 @@ type Load struct {
 	mu       sync.Mutex
 	last     time.Duration // when the latest successful answer came
 	gap      time.Duration
+	leader   string             // who gave it
+	queries  map[string]Answers // by query
 	outcomes map[string]int
 	faults   []string
 	marks    []*Mark
+}
+
+// Answers is how many requests with one query were answered.
+type Answers struct {
+	Count int
+	// Sent is when the last one of them was sent.
+	Sent time.Time
 }
 
 // faultsMax bounds what a report repeats of a fault that repeats.
@@ -83,6 +97,7 @@ func StartLoad(t testing.TB, o LoadOptions) *Load {
 		online:   lincheck.NewOnline(0),
 		quit:     make(chan struct{}),
 		outcomes: map[string]int{},
+		queries:  map[string]Answers{},
 	}
 	for i := range o.Workers {
 		w := &worker{load: l, id: i, addr: o.Addrs[i%len(o.Addrs)], conns: map[string]*Conn{}}
@@ -128,11 +143,43 @@ func (l *Load) Stop() *Report {
 		Faults:   l.faults,
 		Took:     l.now(),
 	}
-	for _, w := range l.work {
-		r.History = append(r.History, w.history...)
-		r.Truncated = r.Truncated || w.truncated
-	}
+	r.History, r.Truncated = l.TakeHistory()
 	return r
+}
+
+// TakeHistory returns what was recorded since it was last called, so that a load of
+// any length can be checked exactly, part by part. A part of a history that is in
+// order is in order; what concerns two parts is for the online check.
+func (l *Load) TakeHistory() (history []lincheck.Operation, truncated bool) {
+	for _, w := range l.work {
+		w.mu.Lock()
+		history = append(history, w.history...)
+		truncated = truncated || w.truncated
+		w.history, w.truncated = nil, false
+		w.mu.Unlock()
+	}
+	return history, truncated
+}
+
+// Answered returns what became of the requests with each query.
+func (l *Load) Answered() map[string]Answers {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.queries)
+}
+
+// Leader returns the address that gave the latest successful answer.
+func (l *Load) Leader() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leader
+}
+
+// Faults returns what no node may ever do and one has done.
+func (l *Load) Faults() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.faults)
 }
 
 // count notes the outcome of a request that got no timestamps.
@@ -153,9 +200,12 @@ func (l *Load) fault(format string, args ...any) {
 }
 
 // succeeded notes a successful answer.
-func (l *Load) succeeded(addr string, invocation, completion time.Duration) {
+func (l *Load) succeeded(addr, query string, invocation, completion time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	answers := l.queries[query]
+	l.queries[query] = Answers{Count: answers.Count + 1, Sent: l.epoch.Add(invocation)}
+	l.leader = addr
 	l.outcomes["ok"]++
 	l.gap = max(l.gap, completion-l.last)
 	l.last = max(l.last, completion)

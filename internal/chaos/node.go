@@ -27,7 +27,9 @@ type Node struct {
 	binary  string
 	peers   string
 	logPath string
-	clock   string // path of the clock fault file; "" without
+	clock   string  // path of the clock fault file; "" without
+	host    *Host   // where it runs; nil: on this machine as it is
+	volume  *volume // where its data are, if on a volume of their own
 	proc    *Process
 	runs    []*Process
 	frozen  bool
@@ -41,12 +43,20 @@ func (n *Node) Start() {
 		n.t.Fatalf("node %d runs already", n.ID)
 	}
 	name := fmt.Sprintf("node %d, run %d", n.ID, len(n.runs)+1)
-	p, err := Run(name, n.logPath, n.environ(), []string{n.binary, "serve"})
+	p, err := Run(name, n.logPath, n.environ(), n.command())
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	n.proc, n.frozen, n.started = p, false, time.Now()
 	n.runs = append(n.runs, p)
+}
+
+func (n *Node) command() []string {
+	command := []string{n.binary, "serve"}
+	if n.host != nil {
+		return n.host.command(command...)
+	}
+	return command
 }
 
 // environ returns all of the node's environment: nothing but PATH and TMPDIR
@@ -56,7 +66,7 @@ func (n *Node) environ() []string {
 		"PATH":           os.Getenv("PATH"),
 		"TMPDIR":         os.TempDir(),
 		"NODE_ID":        fmt.Sprint(n.ID),
-		"HTTP_HOST":      "127.0.0.1",
+		"HTTP_HOST":      hostOf(n.HTTPAddr),
 		"HTTP_PORT":      fmt.Sprint(portOf(n.HTTPAddr)),
 		"ADVERTISE_ADDR": n.HTTPAddr,
 		"RAFT_ADDR":      n.RaftAddr,

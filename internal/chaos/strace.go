@@ -3,9 +3,11 @@
 package chaos
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 )
@@ -13,18 +15,31 @@ import (
 // straceAttachTimeout bounds how long strace may take to get hold of all threads.
 const straceAttachTimeout = 10 * time.Second
 
-// FailSyncs makes every fsync and fdatasync of a running node fail with EIO from now
-// on, until the node ends. It needs strace and the right to attach it, and skips the
-// test where one is missing.
-func FailSyncs(t testing.TB, n *Node) {
-	t.Helper()
-	strace, err := exec.LookPath("strace")
-	if err != nil {
-		t.Skip("needs strace to make fsync fail: install it (apt-get install strace)")
+// StraceDenied says why strace cannot attach to a process here, or returns "".
+var StraceDenied = sync.OnceValue(func() string {
+	if _, err := exec.LookPath("strace"); err != nil {
+		return "needs strace to break fsync: install it (apt-get install strace)"
 	}
+	sleep := exec.Command("sleep", "10")
+	if err := sleep.Start(); err != nil {
+		return err.Error()
+	}
+	defer func() { _ = sleep.Process.Kill(); _ = sleep.Wait() }()
+	try := []string{"-s", "INT", "0.3", "strace", "-o", "/dev/null", "-p", fmt.Sprint(sleep.Process.Pid)}
+	if out, _ := exec.Command("timeout", try...).CombinedOutput(); bytes.Contains(out, []byte("not permitted")) {
+		return fmt.Sprintf("strace may not attach to a process here (kernel.yama.ptrace_scope=0 or root is needed): %s", out)
+	}
+	return ""
+})
+
+// InjectSyncs lets strace do something to the fsyncs and fdatasyncs of a running node:
+// inject is what follows "-e inject=fsync,fdatasync:". It does not wait until strace
+// has got hold of the node. It all ends with the returned process or with the node.
+func InjectSyncs(t testing.TB, n *Node, inject string) *Process {
+	t.Helper()
 	logPath := fmt.Sprintf("%s.strace.log", n.logPath)
 	p, err := Run("strace of "+n.proc.Name, logPath, []string{"PATH=" + os.Getenv("PATH")}, []string{
-		strace, "-f", "-p", fmt.Sprint(n.proc.PID()), "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO",
+		"strace", "-f", "-p", fmt.Sprint(n.proc.PID()), "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:" + inject,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -36,12 +51,24 @@ func FailSyncs(t testing.TB, n *Node) {
 			_, _ = p.WaitExit(ExitTimeout)
 		}
 	})
+	return p
+}
+
+// FailSyncs makes every fsync and fdatasync of a running node fail with EIO from now
+// on, until the node ends. It needs strace and the right to attach it, and skips the
+// test where one is missing.
+func FailSyncs(t testing.TB, n *Node) {
+	t.Helper()
+	if denied := StraceDenied(); denied != "" {
+		t.Skip(denied)
+	}
+	p := InjectSyncs(t, n, "error=EIO")
 	for deadline := time.Now().Add(straceAttachTimeout); ; time.Sleep(pollInterval) {
 		switch {
 		case tracer(n.proc) == p.PID() || n.Exited():
 			return
 		case p.Exited():
-			t.Skipf("strace may not attach to a process here (kernel.yama.ptrace_scope=0 or root is needed):\n%s", p.Log())
+			t.Fatalf("strace has ended:\n%s", p.Log())
 		case time.Now().After(deadline):
 			t.Fatalf("strace did not attach within %v:\n%s", straceAttachTimeout, p.Log())
 		}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -16,10 +17,12 @@ import (
 
 // worker sends one request after the other.
 type worker struct {
-	load      *Load
-	id        int
-	addr      string // whom it asks
-	conns     map[string]*Conn
+	load  *Load
+	id    int
+	addr  string // whom it asks
+	conns map[string]*Conn
+
+	mu        sync.Mutex
 	history   []lincheck.Operation
 	truncated bool
 }
@@ -53,7 +56,7 @@ func (w *worker) request() bool {
 	}
 	floor := w.load.online.Begin()
 	op := lincheck.Operation{Client: uint64(w.id), Invocation: int64(w.load.now())}
-	answer, err := conn.Get(w.target(), w.load.opt.Timeout)
+	answer, err := conn.Get(w.target(), w.timeout())
 	op.Completion = int64(w.load.now())
 	if err != nil {
 		w.record(op)
@@ -84,7 +87,7 @@ func (w *worker) succeeded(floor isotone.Timestamp, op lincheck.Operation, answe
 	if err := w.load.online.End(floor, op.Range); err != nil {
 		w.load.fault("%s: %v", w.addr, err)
 	}
-	w.load.succeeded(w.addr, time.Duration(op.Invocation), time.Duration(op.Completion))
+	w.load.succeeded(w.addr, w.query(), time.Duration(op.Invocation), time.Duration(op.Completion))
 }
 
 // failed deals with an error answer and reports whether to go on at once.
@@ -119,10 +122,26 @@ func (w *worker) target() string {
 	if w.id%2 == 1 {
 		count = 1 + w.id
 	}
-	return fmt.Sprintf("/timestamp?n=%d%s", count, w.load.opt.Query)
+	return fmt.Sprintf("/timestamp?n=%d%s", count, w.query())
+}
+
+func (w *worker) timeout() time.Duration {
+	if impatient := w.load.opt.Impatient; impatient > 0 && w.id/4%2 == 1 {
+		return impatient
+	}
+	return w.load.opt.Timeout
+}
+
+func (w *worker) query() string {
+	if queries := w.load.opt.Queries; len(queries) > 0 {
+		return queries[w.id/2%len(queries)]
+	}
+	return w.load.opt.Query
 }
 
 func (w *worker) record(op lincheck.Operation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if len(w.history) >= operationsMax/w.load.opt.Workers {
 		w.truncated = true
 		return
@@ -134,7 +153,7 @@ func (w *worker) conn() (*Conn, error) {
 	if c := w.conns[w.addr]; c != nil {
 		return c, nil
 	}
-	c, err := Dial(w.addr, w.load.opt.Timeout)
+	c, err := Dial(w.addr, w.timeout())
 	if err != nil {
 		return nil, err
 	}

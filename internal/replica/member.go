@@ -128,6 +128,11 @@ func (r *Replica) Admit(h Hello) *Refusal {
 	if mutant.On(mutant.AdmitStale) || mutant.On(mutant.AdmitWiped) {
 		return nil
 	}
+	if h.Session != 0 && (h.Session == m.Session || h.Session == p.hello.Session) {
+		// The same process as before has forgotten nothing. Its hello may be older than
+		// what it has confirmed since, through others, while the handshake was slow.
+		return nil
+	}
 	if index := max(m.Durable, r.acknowledged(h.NodeID)); h.LastIndex < index || h.Term < p.term {
 		return refuse(RefusedStale, "node %d comes back with log index %d and term %d, but once confirmed index %d and term %d: "+
 			"its data directory is an older copy and must not take part", h.NodeID, h.LastIndex, h.Term, index, p.term)

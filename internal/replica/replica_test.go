@@ -390,6 +390,7 @@ func TestReplica_AdmitRefusesWhatIsNotTheMemberItKnows(t *testing.T) {
 		"a shorter log":      {func(h *replica.Hello) { h.Boot, h.Session, h.LastIndex = 2, 9, 3 }, replica.RefusedStale},
 		"a stranger":         {func(h *replica.Hello) { h.NodeID = 9 }, replica.RefusedMember},
 		"another tick":       {func(h *replica.Hello) { h.TickNanos *= 2 }, replica.RefusedSettings},
+		"a slow handshake":   {func(h *replica.Hello) { h.LastIndex = 3 }, ""},
 		"a healthy restart":  {func(h *replica.Hello) { h.Boot, h.Session = 2, 9 }, ""},
 		"a cluster unnamed":  {func(h *replica.Hello) { h.ClusterID = 0 }, ""},
 		"other PEERS at all": {func(h *replica.Hello) { h.ClusterID, h.VotersHash = 5, 4 }, replica.RefusedCluster},

@@ -25,8 +25,8 @@ func (r *Replica) tick() {
 	if r.leading.sinceEpoch >= r.cfg.EpochTicks {
 		r.leading.sinceEpoch = 0
 		r.leading.alloc.Advance(r.now)
+		r.registerPeers() // a new process is on record before what it confirms (I6)
 		r.reserve()
-		r.registerPeers()
 	}
 }
 

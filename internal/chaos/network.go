@@ -1,0 +1,70 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"testing"
+)
+
+// The network of hosts has addresses of its own that nobody else sees.
+const (
+	subnet      = "10.77.0."
+	hubAddr     = subnet + "254"
+	networkHTTP = 8080
+	networkRaft = 60001
+)
+
+// hostIP returns the address of the host of the node with an ID.
+func hostIP(id uint64) string { return fmt.Sprint(subnet, id) }
+
+// newNetwork joins hosts by a bridge on a host of its own, where the clients are,
+// and returns that one.
+func newNetwork(t testing.TB, hosts []*Host, logPath string) *Host {
+	t.Helper()
+	hub := newHost(t, "the clients", logPath, true)
+	run := func(h *Host, args ...string) {
+		t.Helper()
+		if err := h.do(append([]string{"ip"}, args...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(hub, "link", "set", "lo", "up")
+	run(hub, "link", "add", "hub", "type", "bridge")
+	run(hub, "addr", "add", hubAddr+"/24", "dev", "hub")
+	run(hub, "link", "set", "hub", "up")
+	for i, h := range hosts {
+		port, id := fmt.Sprintf("port%d", i+1), uint64(i+1)
+		run(hub, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", fmt.Sprint(h.sleeper.PID()))
+		run(hub, "link", "set", port, "master", "hub", "up")
+		run(h, "link", "set", "lo", "up")
+		run(h, "addr", "add", hostIP(id)+"/24", "dev", "eth0")
+		run(h, "link", "set", "eth0", "up")
+	}
+	return hub
+}
+
+// packets says what happens to the packets that a node gets from another: the end of
+// an iptables rule.
+type packets []string
+
+func dropped() packets { return packets{"-j", "DROP"} }
+
+func lost(part float64) packets {
+	return packets{"-m", "statistic", "--mode", "random", "--probability", fmt.Sprintf("%.3f", part), "-j", "DROP"}
+}
+
+// way is one direction between two nodes. What happens to its packets does not
+// concern the other.
+type way struct{ from, to *Node }
+
+func (w way) String() string { return fmt.Sprintf("%d → %d", w.from.ID, w.to.ID) }
+
+// begin lets something happen to the packets on the way, end ends it.
+func (w way) begin(p packets) error { return w.rule("--append", p) }
+func (w way) end(p packets) error   { return w.rule("--delete", p) }
+
+func (w way) rule(action string, p packets) error {
+	rule := []string{"iptables", "--wait", action, "INPUT", "--source", hostIP(w.from.ID)}
+	return w.to.host.do(append(rule, p...)...)
+}

@@ -1,0 +1,134 @@
+//go:build linux
+
+package chaos
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Proxy carries the connection between two nodes, of which one dials. What happens
+// on the way is decided for each direction.
+type Proxy struct {
+	// From is the ID of the node that dials, To that of the other.
+	From, To uint64
+	// Forth carries what the dialing node sends, Back what it gets.
+	Forth, Back Lane
+
+	target   string
+	listener net.Listener
+	wait     sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	pipes  map[*pipe]struct{}
+}
+
+// pipe is one connection through a proxy: to the node that dialed, and to the other.
+type pipe struct {
+	dialed, dialing *net.TCPConn
+	done            chan struct{} // closed when the connection is given up
+	once            sync.Once
+}
+
+// proxyDialTimeout bounds a connection to a node on the same machine, which may be
+// frozen.
+const proxyDialTimeout = time.Second
+
+// NewProxy listens on a port of its own for connections to target. The end of the
+// test ends it.
+func NewProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{target: target, listener: listener, pipes: map[*pipe]struct{}{}}
+	p.wait.Go(p.accept)
+	t.Cleanup(p.close)
+	return p
+}
+
+// Addr is where the dialing node finds the other.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+func (p *Proxy) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	_ = p.listener.Close()
+	p.Cut()
+	p.wait.Wait()
+}
+
+// Cut ends all connections by a reset, in both directions.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for pipe := range p.pipes {
+		pipe.end()
+	}
+}
+
+func (p *Proxy) accept() {
+	for {
+		conn, err := p.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(pollInterval)
+			continue
+		}
+		p.wait.Go(func() { p.carry(conn.(*net.TCPConn)) })
+	}
+}
+
+// carry runs one connection to its end.
+func (p *Proxy) carry(dialing *net.TCPConn) {
+	conn, err := net.DialTimeout("tcp", p.target, proxyDialTimeout)
+	if err != nil {
+		reset(dialing)
+		return
+	}
+	c := &pipe{dialing: dialing, dialed: conn.(*net.TCPConn), done: make(chan struct{})}
+	if !p.enter(c) {
+		c.end()
+		return
+	}
+	var lanes sync.WaitGroup
+	lanes.Go(func() { p.Forth.run(c, c.dialing, c.dialed) })
+	lanes.Go(func() { p.Back.run(c, c.dialed, c.dialing) })
+	lanes.Wait()
+	c.end()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.pipes, c)
+}
+
+func (p *Proxy) enter(c *pipe) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.pipes[c] = struct{}{}
+	}
+	return !p.closed
+}
+
+// end gives the connection up. What was sent before an end by FIN has been carried.
+func (c *pipe) end() {
+	c.once.Do(func() {
+		close(c.done)
+		reset(c.dialing)
+		reset(c.dialed)
+	})
+}
+
+// reset closes a connection so that the other side gets a reset, not an end.
+func reset(c *net.TCPConn) {
+	_ = c.SetLinger(0)
+	_ = c.Close()
+}

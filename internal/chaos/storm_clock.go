@@ -1,0 +1,65 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	clockFaultMin = 200 * time.Millisecond
+	clockFaultMax = 15 * time.Second
+	jumpMin       = 10 * time.Millisecond
+	jumpMax       = 3 * time.Hour
+	// driftMaxPPM is the error of a clock's rate that lease mode allows (I5).
+	driftMaxPPM = 100_000
+)
+
+// setClocks makes clocks wrong, counted from what is normal.
+func (s *Storm) setClocks(nodes []*Node, f ClockFault) {
+	if s.c.Nodes[0].clock == "" {
+		return
+	}
+	f.OffsetMS += s.ahead
+	for _, n := range nodes {
+		n.SetClock(f)
+	}
+}
+
+func (s *Storm) planClock(f ClockFault, what string) *fault {
+	n := s.node()
+	nodes, note := []*Node{n}, s.name(n)
+	if s.rand.IntN(4) == 0 {
+		nodes, note = s.c.Nodes, "all nodes"
+	}
+	lasts := s.between(clockFaultMin, clockFaultMax)
+	plan := &fault{harmless: true, lasts: lasts, note: fmt.Sprintf("%s%s, for %v", note, what, lasts)}
+	for _, n := range nodes {
+		plan.about = append(plan.about, fmt.Sprint("clock of ", n.ID))
+	}
+	plan.begin = func() { s.setClocks(nodes, f) }
+	plan.end = func() {
+		s.furthest = max(s.furthest, s.ahead+f.OffsetMS)
+		s.setClocks(nodes, ClockFault{})
+	}
+	return plan
+}
+
+func (s *Storm) planJump() *fault {
+	jump := s.between(jumpMin, jumpMax)
+	if s.rand.IntN(2) == 0 {
+		jump = -jump
+	}
+	return s.planClock(ClockFault{OffsetMS: jump.Milliseconds()}, fmt.Sprintf(" by %v", jump))
+}
+
+func (s *Storm) planDrift() *fault {
+	ppm := s.rand.Int64N(2*driftMaxPPM+1) - driftMaxPPM
+	if s.rand.IntN(2) == 0 {
+		ppm = driftMaxPPM * (2*s.rand.Int64N(2) - 1)
+	}
+	return s.planClock(ClockFault{RatePPM: ppm}, fmt.Sprintf(" by %+.1f %%", float64(ppm)/1e4))
+}
+
+func (s *Storm) planFreeze() *fault { return s.planClock(ClockFault{Freeze: true}, "") }

@@ -1,0 +1,44 @@
+//go:build linux
+
+package chaos
+
+// kind is a kind of fault.
+type kind struct {
+	name   string
+	weight int
+	// fits says whether a cluster has what it breaks; the other kind of cluster may.
+	fits func(*Cluster) bool
+	// denied says why it cannot be done on this machine, or returns "".
+	denied func() string
+	// plan draws one.
+	plan func(*Storm) *fault
+}
+
+// kinds are all kinds of faults. The order is that of the summary.
+var kinds = []kind{
+	{"kill -9", 4, always, allowed, (*Storm).planKill},
+	{"kill -9 of all", 1, always, allowed, (*Storm).planKillAll},
+	{"SIGTERM", 3, always, allowed, (*Storm).planTerm},
+	{"SIGSTOP", 6, always, allowed, (*Storm).planPause},
+	{"fsync fails", 2, always, StraceDenied, (*Storm).planFailSync},
+	{"fsync is slow", 3, always, StraceDenied, (*Storm).planSlowSync},
+	{"disk full", 2, always, VolumesDenied, (*Storm).planFullDisk},
+	{"clock jumps", 4, hasClocks, allowed, (*Storm).planJump},
+	{"clock drifts", 2, hasClocks, allowed, (*Storm).planDrift},
+	{"clock stands still", 2, hasClocks, allowed, (*Storm).planFreeze},
+	{"link delays", 3, hasProxies, allowed, (*Storm).planDelay},
+	{"link holds", 2, hasProxies, allowed, (*Storm).planHold},
+	{"link drops", 2, hasProxies, allowed, (*Storm).planDrop},
+	{"link is cut", 2, hasProxies, allowed, (*Storm).planCut},
+	{"link is slow", 2, hasProxies, allowed, (*Storm).planThrottle},
+	{"one-way partition", 5, hasNetwork, NetworkDenied, (*Storm).planOneWay},
+	{"node cut off", 3, hasNetwork, NetworkDenied, (*Storm).planCutOff},
+	{"packets lost", 3, hasNetwork, NetworkDenied, (*Storm).planLoss},
+}
+
+func allowed() string { return "" }
+
+func always(*Cluster) bool       { return true }
+func hasClocks(c *Cluster) bool  { return c.Nodes[0].clock != "" }
+func hasProxies(c *Cluster) bool { return len(c.Proxies) > 0 }
+func hasNetwork(c *Cluster) bool { return c.Nodes[0].host != nil && c.Nodes[0].host.network != nil }

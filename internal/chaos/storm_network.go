@@ -1,0 +1,132 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"time"
+)
+
+// Faults of the network last up to more than the peers' stall timeout, 5 s.
+const (
+	linkFaultMin = 50 * time.Millisecond
+	linkFaultMax = 7 * time.Second
+	linkDelayMin = time.Millisecond
+	linkDelayMax = 300 * time.Millisecond
+)
+
+// planLanes sets one or both directions of the connection between two nodes.
+func (s *Storm) planLanes(f LaneFault, what string) *fault {
+	p := s.c.Proxies[s.rand.IntN(len(s.c.Proxies))]
+	lanes, note := []*Lane{&p.Forth, &p.Back}, fmt.Sprintf("%d ⇄ %d", p.From, p.To)
+	switch s.rand.IntN(3) {
+	case 0:
+		lanes, note = lanes[:1], fmt.Sprintf("%d → %d", p.From, p.To)
+	case 1:
+		lanes, note = lanes[1:], fmt.Sprintf("%d → %d", p.To, p.From)
+	}
+	lasts := s.between(linkFaultMin, linkFaultMax)
+	set := func(f LaneFault) {
+		for _, lane := range lanes {
+			lane.Set(f)
+		}
+	}
+	return &fault{
+		about: []string{p.Addr()}, lasts: lasts, note: fmt.Sprintf("%s%s, for %v", note, what, lasts),
+		begin: func() { set(f) },
+		end: func() {
+			if set(LaneFault{}); f.Drop {
+				p.Cut()
+			}
+		},
+	}
+}
+
+func (s *Storm) planDelay() *fault {
+	delay := s.between(linkDelayMin, linkDelayMax)
+	return s.planLanes(LaneFault{Delay: delay}, fmt.Sprintf(" by %v", delay))
+}
+
+func (s *Storm) planHold() *fault { return s.planLanes(LaneFault{Hold: true}, "") }
+
+func (s *Storm) planDrop() *fault { return s.planLanes(LaneFault{Drop: true}, "") }
+
+func (s *Storm) planThrottle() *fault {
+	rate := 1000 << s.rand.IntN(7)
+	return s.planLanes(LaneFault{BytesPerSecond: rate}, fmt.Sprintf(": %d bytes/s", rate))
+}
+
+// planCut ends the connections of one pair, or all connections of a node.
+func (s *Storm) planCut() *fault {
+	p := s.c.Proxies[s.rand.IntN(len(s.c.Proxies))]
+	n := s.node()
+	f := &fault{note: fmt.Sprintf("%d ⇄ %d", p.From, p.To), begin: p.Cut, end: func() {}}
+	if s.rand.IntN(2) == 0 {
+		f.note = "all of " + s.name(n)
+		f.begin = func() {
+			for _, p := range s.c.Proxies {
+				if p.From == n.ID || p.To == n.ID {
+					p.Cut()
+				}
+			}
+		}
+	}
+	return f
+}
+
+// planWays lets something happen to the packets on some ways.
+func (s *Storm) planWays(ways []way, p packets, note string) *fault {
+	lasts := s.between(linkFaultMin, linkFaultMax)
+	f := &fault{lasts: lasts, note: fmt.Sprintf("%s, for %v", note, lasts)}
+	for _, w := range ways {
+		f.about = append(f.about, w.String())
+	}
+	each := func(do func(way, packets) error) {
+		for _, w := range ways {
+			if err := do(w, p); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+	}
+	f.begin = func() { each(way.begin) }
+	f.end = func() { each(way.end) }
+	return f
+}
+
+// planOneWay loses what one node sends to another, or to all, or what it gets from
+// all.
+func (s *Storm) planOneWay() *fault {
+	n := s.node()
+	others := s.c.Others(n)
+	var in, out []way
+	for _, other := range others {
+		in, out = append(in, way{other, n}), append(out, way{n, other})
+	}
+	switch s.rand.IntN(4) {
+	case 0:
+		return s.planWays(in, dropped(), fmt.Sprintf("all → %s", s.name(n)))
+	case 1:
+		return s.planWays(out, dropped(), fmt.Sprintf("%s → all", s.name(n)))
+	}
+	i := s.rand.IntN(len(others))
+	return s.planWays(out[i:i+1], dropped(), fmt.Sprintf("%s → %s", s.name(n), s.name(others[i])))
+}
+
+// planCutOff loses everything between a node and all others.
+func (s *Storm) planCutOff() *fault {
+	n := s.node()
+	return s.planWays(s.around(n), dropped(), s.name(n))
+}
+
+func (s *Storm) planLoss() *fault {
+	n := s.node()
+	part := 0.05 + 0.55*s.rand.Float64()
+	return s.planWays(s.around(n), lost(part), fmt.Sprintf("%.0f %% around %s", 100*part, s.name(n)))
+}
+
+func (s *Storm) around(n *Node) (ways []way) {
+	for _, other := range s.c.Others(n) {
+		ways = append(ways, way{other, n}, way{n, other})
+	}
+	return ways
+}

@@ -1,0 +1,164 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// An election timeout is 20 to 40 ticks of 10 ms; pauses last from a tenth of the
+// shortest to ten of the longest.
+const (
+	pauseMin = 20 * time.Millisecond
+	pauseMax = 4 * time.Second
+
+	downMin = 20 * time.Millisecond
+	downMax = 3 * time.Second
+)
+
+func (s *Storm) planKill() *fault {
+	n := s.node()
+	lasts := s.between(downMin, downMax)
+	return &fault{about: processes(n), lasts: lasts, note: fmt.Sprintf("%s, down for %v", s.name(n), lasts), begin: n.Kill, end: n.Start}
+}
+
+// processes names the processes of nodes.
+func processes(nodes ...*Node) (names []string) {
+	for _, n := range nodes {
+		names = append(names, fmt.Sprint("process of ", n.ID))
+	}
+	return names
+}
+
+// planKillAll first ends what else is wrong with processes.
+func (s *Storm) planKillAll() *fault {
+	lasts := s.between(downMin, downMax/3)
+	f := &fault{
+		about: processes(s.c.Nodes...), lasts: lasts, note: fmt.Sprintf("down for %v", lasts),
+		begin: s.c.Kill, end: s.c.Start,
+	}
+	for _, a := range slices.Clone(s.active) {
+		if a.meets(f) {
+			s.end(a)
+		}
+	}
+	return f
+}
+
+// planTerm wants a node to end as it should, unless it has not got as far as to heed
+// a signal.
+func (s *Storm) planTerm() *fault {
+	n := s.node()
+	lasts := s.between(downMin, downMax)
+	f := &fault{about: processes(n), lasts: lasts, note: fmt.Sprintf("%s, for %v or longer", s.name(n), lasts)}
+	f.begin = func() {
+		if !strings.Contains(n.Log(), `"serving"`) {
+			n.ExpectExit()
+		}
+		n.Term()
+	}
+	f.end = func() {
+		n.WaitExit(ExitTimeout)
+		s.watch() // says if the exit code was wrong
+		if n.Exited() {
+			n.Start()
+		}
+	}
+	return f
+}
+
+func (s *Storm) planPause() *fault {
+	n := s.node()
+	lasts := s.between(pauseMin, pauseMax)
+	return &fault{about: processes(n), lasts: lasts, note: fmt.Sprintf("%s for %v", s.name(n), lasts), begin: n.Stop, end: n.Cont}
+}
+
+// diskFaultLasts leaves the node time to notice, and to end as it should.
+const diskFaultLasts = 6 * time.Second
+
+// planFailSync lets one fsync fail. The node must stop at once: the next one would
+// succeed and say nothing about what this one covered (I8).
+func (s *Storm) planFailSync() *fault {
+	n := s.node()
+	var strace *Process
+	f := &fault{about: processes(n), lasts: diskFaultLasts, over: n.Exited, note: s.name(n)}
+	f.begin = func() {
+		n.ExpectExit()
+		strace = InjectSyncs(s.t, n, fmt.Sprintf("error=EIO:when=%d", 1+s.rand.IntN(3)))
+	}
+	f.end = func() {
+		if strings.Contains(strace.Log(), "INJECTED") {
+			if _, err := n.proc.WaitExit(ExitTimeout); err != nil {
+				s.t.Errorf("%s: a failed fsync does not end node %d (I8): %v", s.clock(), n.ID, err)
+			}
+		}
+		s.endByDisk(n, "input/output error")
+		s.endStrace(strace)
+		n.Start()
+	}
+	return f
+}
+
+// endByDisk judges a node whose disk has failed: if that has ended it, it must have
+// said why. One that never used what is broken still runs, and is killed.
+func (s *Storm) endByDisk(n *Node, reason string) {
+	if !n.Exited() {
+		s.logf("node %d has not noticed", n.ID)
+		_ = n.proc.Kill() // it may be ending just now
+		n.WaitExit(ExitTimeout)
+		return
+	}
+	s.o.Tally.stopped++
+	log := n.Log()
+	if code := n.WaitExit(ExitTimeout); code != 1 || !strings.Contains(log, reason) {
+		s.o.Tally.unasked++
+		s.t.Errorf("%s: node %d exited with code %d and without %q:\n%s", s.clock(), n.ID, code, reason, tail(n.logPath, logTailMax))
+	}
+}
+
+func (s *Storm) planSlowSync() *fault {
+	n := s.node()
+	delay := s.between(time.Millisecond, 500*time.Millisecond)
+	lasts := s.between(500*time.Millisecond, 4*time.Second)
+	var strace *Process
+	f := &fault{about: processes(n), lasts: lasts, note: fmt.Sprintf("%s by %v for %v", s.name(n), delay, lasts)}
+	f.begin = func() {
+		strace = InjectSyncs(s.t, n, fmt.Sprintf("delay_enter=%d", delay.Microseconds()))
+	}
+	f.end = func() { s.endStrace(strace) }
+	return f
+}
+
+// endStrace lets strace detach, if it is not gone with its node.
+func (s *Storm) endStrace(strace *Process) {
+	if !strace.Exited() {
+		_ = strace.signal(syscall.SIGINT, true, false)
+	}
+	if _, err := strace.WaitExit(ExitTimeout); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// planFullDisk leaves no free block. A node that needs one must stop and say so.
+func (s *Storm) planFullDisk() *fault {
+	n := s.node()
+	f := &fault{about: processes(n), lasts: diskFaultLasts, over: n.Exited, note: s.name(n)}
+	f.begin = func() {
+		n.ExpectExit()
+		if err := n.volume.fill(); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	f.end = func() {
+		s.endByDisk(n, "no space left on device")
+		if err := n.volume.free(); err != nil {
+			s.t.Fatal(err)
+		}
+		n.Start()
+	}
+	return f
+}

@@ -1,0 +1,103 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+)
+
+// Tally adds up what storms did and what became of it.
+type Tally struct {
+	faults     map[string]int
+	outcomes   map[string]int
+	answered   map[string]int // by query
+	exact      int            // requests checked exactly
+	online     uint64         // answers checked online
+	unverified uint64
+	violations int
+	unasked    int
+	stopped    int // nodes that their disk ended
+	calms      int
+	recovery   time.Duration // longest, from the end of all faults to the next answer
+	gap        time.Duration
+	took       time.Duration
+}
+
+// NewTally returns an empty tally.
+func NewTally() *Tally {
+	return &Tally{faults: map[string]int{}, outcomes: map[string]int{}, answered: map[string]int{}}
+}
+
+func (y *Tally) add(r *Report, answered map[string]Answers) {
+	for outcome, count := range r.Outcomes {
+		y.outcomes[outcome] += count
+	}
+	for query, a := range answered {
+		y.answered[query] += a.Count
+	}
+	y.online += r.Online.Checked
+	y.unverified += r.Online.Unverified
+	y.violations += int(r.Online.Violations)
+	y.gap = max(y.gap, r.Gap)
+	y.took += r.Took
+}
+
+// Merge adds another tally.
+func (y *Tally) Merge(z *Tally) {
+	for _, pair := range []struct{ to, from map[string]int }{{y.faults, z.faults}, {y.outcomes, z.outcomes}, {y.answered, z.answered}} {
+		for name, count := range pair.from {
+			pair.to[name] += count
+		}
+	}
+	y.exact += z.exact
+	y.online += z.online
+	y.unverified += z.unverified
+	y.violations += z.violations
+	y.unasked += z.unasked
+	y.stopped += z.stopped
+	y.calms += z.calms
+	y.recovery = max(y.recovery, z.recovery)
+	y.gap = max(y.gap, z.gap)
+	y.took += z.took
+}
+
+// Faults returns how many faults there were.
+func (y *Tally) Faults() (total int) {
+	for count := range maps.Values(y.faults) {
+		total += count
+	}
+	return total
+}
+
+// String returns a table.
+func (y *Tally) String() string {
+	var b strings.Builder
+	line := func(name string, value any) { fmt.Fprintf(&b, "| %s | %v |\n", name, value) }
+	b.WriteString("\n| what | how many |\n|---|---|\n")
+	for _, k := range kinds {
+		if count := y.faults[k.name]; count > 0 {
+			line("fault: "+k.name, count)
+		}
+	}
+	line("**faults**", y.Faults())
+	line("nodes that their disk ended, and restarted", y.stopped)
+	operations := 0
+	for count := range maps.Values(y.outcomes) {
+		operations += count
+	}
+	line("**operations**", operations)
+	line("**answered**", y.outcomes["ok"])
+	for _, query := range stormQueries {
+		line("answered, "+strings.TrimPrefix(query, "&"), y.answered[query])
+	}
+	line("checked exactly, checked online", fmt.Sprintf("%d, %d", y.exact, y.online))
+	line("**violations**, unverified", fmt.Sprintf("%d, %d", y.violations, y.unverified))
+	line("**unasked exits**", y.unasked)
+	line("calms, longest wait for an answer in them", fmt.Sprintf("%d, %v", y.calms, y.recovery.Round(time.Millisecond)))
+	line("longest gap between answers", y.gap.Round(time.Millisecond))
+	line("time under load", y.took.Round(time.Second))
+	return b.String()
+}

@@ -1,0 +1,63 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// volumeSize holds a node's data many times over, and is full at once.
+const volumeSize = 16 << 20
+
+// volume is a small file system that only the processes of one host see.
+type volume struct {
+	host *Host
+	dir  string // where it is mounted
+}
+
+// mountScript mounts an empty file system on the directory $1: in the file $2 if it
+// can, for fsync means nothing to one in memory.
+const mountScript = `truncate -s $3 "$2"
+	# No blocks for root alone: the node may be root.
+	mkfs.ext4 -q -F -m 0 "$2" && mount -o loop "$2" "$1" || mount -t tmpfs -o size=$3 isotone "$1"`
+
+// VolumesDenied says why nodes can have no file systems of their own here, or returns
+// "".
+var VolumesDenied = sync.OnceValue(func() string {
+	return tryOnHost("--mount", `dir=$(mktemp -d); trap 'rm -r "$dir.img"; umount "$dir"; rmdir "$dir"' EXIT
+		set -- "$dir" "$dir.img" 16777216; `+mountScript)
+})
+
+// newVolume makes a file system in a file beside dir and mounts it there. The loop
+// device goes away with the mount, and the mount with the host.
+func newVolume(t testing.TB, h *Host, dir string) *volume {
+	t.Helper()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.do("sh", "-ec", mountScript, "sh", dir, dir+".img", fmt.Sprint(volumeSize)); err != nil {
+		t.Fatal(err)
+	}
+	if h.do("grep", "-q", " "+dir+" ext4 ", "/proc/mounts") != nil {
+		t.Logf("%s is in memory: there are no loop devices here", dir)
+	}
+	return &volume{host: h, dir: dir}
+}
+
+// fill takes all free blocks, large pieces first.
+func (v *volume) fill() error {
+	return v.host.do("sh", "-c", `
+		for size in 1048576 65536 4096 1024; do
+			while fallocate -o "$(stat -c %s "$0" 2>/dev/null || echo 0)" -l $size "$0" 2>/dev/null; do :; done
+		done
+		test -s "$0"`, v.filler())
+}
+
+// free gives the blocks back.
+func (v *volume) free() error { return v.host.do("rm", "-f", v.filler()) }
+
+func (v *volume) filler() string { return filepath.Join(v.dir, "filler") }
