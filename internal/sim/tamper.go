@@ -23,7 +23,8 @@ func (w *world) tamper(k Kind, n *node) bool {
 	w.quiet = true
 	w.start(n)
 	w.after(refusalTicks*w.cfg.tick, func() {
-		if w.violation == nil && !n.refused {
+		// One that was taken out of the cluster meanwhile is kept out for that reason.
+		if w.violation == nil && !n.refused && w.isMember(n) {
 			w.fail("I6: node %d runs from a disk with %v, and nobody refused it", n.id, k)
 			return
 		}
@@ -42,6 +43,16 @@ func (w *world) tamper(k Kind, n *node) bool {
 // refusalTicks is how soon a tampered disk must have been refused: a few attempts to
 // connect.
 const refusalTicks = 60
+
+// isMember reports whether any other running node counts n among the members.
+func (w *world) isMember(n *node) bool {
+	for _, o := range w.nodes {
+		if o != n && o.up() && len(o.members) > 0 && o.knows(n) {
+			return true
+		}
+	}
+	return false
+}
 
 // isWell reports whether all nodes run, can reach each other and know the leader's
 // latest, so that a refusal is certain.
