@@ -23,8 +23,9 @@ func (w *world) tamper(k Kind, n *node) bool {
 	w.quiet = true
 	w.start(n)
 	w.after(refusalTicks*w.cfg.tick, func() {
-		// One that was taken out of the cluster meanwhile is kept out for that reason.
-		if w.violation == nil && !n.refused && w.isMember(n) {
+		// One that was taken out of the cluster meanwhile is kept out for that reason, but
+		// kept out it must be.
+		if w.violation == nil && !n.refused && (w.isMember(n) || w.isConnected(n)) {
 			w.fail("I6: node %d runs from a disk with %v, and nobody refused it", n.id, k)
 			return
 		}
@@ -48,6 +49,16 @@ const refusalTicks = 60
 func (w *world) isMember(n *node) bool {
 	for _, o := range w.nodes {
 		if o != n && o.up() && len(o.members) > 0 && o.knows(n) {
+			return true
+		}
+	}
+	return false
+}
+
+// isConnected reports whether anyone talks to n.
+func (w *world) isConnected(n *node) bool {
+	for _, o := range w.nodes {
+		if o != n && w.connected(o, n) {
 			return true
 		}
 	}
