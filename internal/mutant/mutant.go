@@ -34,6 +34,7 @@ const (
 	IgnoreFailedSync             // I8: a failed write counts as durable
 	AdmitWiped                   // I6: another incarnation is let in
 	AdmitStale                   // I6: an older copy is let in
+	RefuseSlowHello              // I6: a disk in order is refused because its hello was slow
 	LeaseFromAnswer              // I5: the lease is measured from the answer
 	LeaseWithoutSlack            // I5: it lasts as long as the election timeout
 	LeaseOnOldClock              // I5: it is checked with a clock read before the request came
@@ -48,7 +49,7 @@ var names = [count]string{
 	"none", "keep-allocator", "keep-epoch-reset-index", "serve-unreserved", "open-on-older-term", "floor-from-clock",
 	"time-follows-clock", "index-restarts", "range-overlaps", "ignore-ceiling", "ceiling-sinks", "restore-old-ceiling",
 	"no-round", "join-round-in-flight", "reuse-round-number", "count-learner", "acknowledge-unsynced", "vote-unsynced",
-	"campaign-unsynced", "ignore-failed-sync", "admit-wiped", "admit-stale", "lease-from-answer", "lease-without-slack", "lease-on-old-clock",
+	"campaign-unsynced", "ignore-failed-sync", "admit-wiped", "admit-stale", "refuse-slow-hello", "lease-from-answer", "lease-without-slack", "lease-on-old-clock",
 	"lease-survives-transfer", "lease-unconfirmed", "vote-after-restart", "vote-after-term-change",
 }
 

@@ -128,7 +128,8 @@ func (r *Replica) Admit(h Hello) *Refusal {
 	if mutant.On(mutant.AdmitStale) || mutant.On(mutant.AdmitWiped) {
 		return nil
 	}
-	if h.Session != 0 && (h.Session == m.Session || h.Session == p.hello.Session) {
+	known := h.Session == m.Session || h.Session == p.hello.Session
+	if known && h.Session != 0 && !mutant.On(mutant.RefuseSlowHello) {
 		// The same process as before has forgotten nothing. Its hello may be older than
 		// what it has confirmed since, through others, while the handshake was slow.
 		return nil

@@ -406,7 +406,7 @@ func (w *world) join(k Kind, l *node) bool {
 	}
 	old := l.replica.Members()[0].ID
 	w.propose(l, kind, n.id)
-	w.after(w.between(0, 10*w.cfg.tick), func() { w.start(n) })
+	w.restart(n, w.between(0, 10*w.cfg.tick))
 	if k == AddLearner {
 		return true
 	}

@@ -21,10 +21,12 @@ type weather struct {
 	tail float64
 }
 
-// conn is the connection of a pair of nodes: up while both have admitted each other.
+// conn is the connection of a pair of nodes. Each end is up once its node has admitted
+// the other, and only for the lives in which they did.
 type conn struct {
-	up       bool
+	up       [2]bool // of the node in the lower slot, of the other
 	sessions [2]uint64
+	dialing  [2]uint64 // the lives between which a handshake is under way
 }
 
 func (w *world) link(from, to *node) *link { return &w.links[from.slot][to.slot] }
@@ -36,7 +38,15 @@ func (w *world) conn(a, b *node) *conn {
 // connected reports whether a and b talk to each other in their present lives.
 func (w *world) connected(a, b *node) bool {
 	c := w.conn(a, b)
-	return c.up && c.sessions == sessions(a, b)
+	return c.up == [2]bool{true, true} && c.sessions == sessions(a, b)
+}
+
+// end is which of a connection's two ends is n's.
+func end(n, other *node) int {
+	if n.slot > other.slot {
+		return 1
+	}
+	return 0
 }
 
 func sessions(a, b *node) [2]uint64 {
@@ -49,35 +59,93 @@ func sessions(a, b *node) [2]uint64 {
 // redial keeps trying to connect a pair, for ever.
 func (w *world) redial(a, b *node) {
 	w.after(w.between(w.cfg.tick/2, 4*w.cfg.tick), func() {
-		w.handshake(a, b)
+		if c := w.conn(a, b); !w.connected(a, b) && c.dialing != sessions(a, b) {
+			w.dial(a, b)
+		}
 		w.redial(a, b)
 	})
 }
 
-// handshake lets two nodes admit each other, at one moment: hellos say what is on
-// disk when they are sent, and the peer package sends them as late as it can.
-func (w *world) handshake(a, b *node) {
-	if w.connected(a, b) || !a.up() || !b.up() || a.paused || b.paused || w.link(a, b).blocked+w.link(b, a).blocked > 0 {
+// dial lets two nodes admit each other, in the steps of the peer package: the dialer's
+// hello, the acceptor's welcome, the dialer's ready. A hello says what is on disk when
+// it is sent; it may arrive late, when more has been confirmed on other ways.
+func (w *world) dial(dialer, acceptor *node) {
+	if !dialer.up() || !acceptor.up() || dialer.paused || !dialer.knows(acceptor) {
 		return
 	}
-	if !a.knows(b) || !b.knows(a) {
-		return // the transport refuses whom SetPeers does not name
+	c, lives := w.conn(dialer, acceptor), sessions(dialer, acceptor)
+	c.dialing = lives
+	hello := dialer.replica.Hello()
+	w.carry(dialer, acceptor, lives, func() bool {
+		if !w.admit(acceptor, dialer, hello) {
+			return false
+		}
+		welcome := acceptor.replica.Hello()
+		w.carry(acceptor, dialer, lives, func() bool {
+			if !w.admit(dialer, acceptor, welcome) {
+				return false
+			}
+			*c = conn{sessions: lives, dialing: lives}
+			w.open(dialer, acceptor, welcome)
+			w.carry(dialer, acceptor, lives, func() bool {
+				w.open(acceptor, dialer, hello)
+				return false
+			})
+			return true
+		})
+		return true
+	})
+}
+
+// carry brings one step of a handshake to a node: late when the node is paused, the link
+// is blocked or loses packets, and not at all when it took too long or one of the two
+// lives is over. then reports whether the handshake goes on.
+func (w *world) carry(from, to *node, lives [2]uint64, then func() bool) {
+	late := w.now + handshakeTimeout
+	c := w.conn(from, to)
+	var arrive func()
+	arrive = func() {
+		again := to.paused || w.link(from, to).blocked > 0 || w.chance(w.weather.loss)
+		switch {
+		case lives != sessions(from, to) || !to.up():
+			return // of other lives, which dial on their own
+		case again && w.now < late:
+			w.after(w.between(w.cfg.tick/2, 5*w.cfg.tick), arrive)
+		case again || !to.knows(from) || !then():
+			c.dialing = [2]uint64{}
+		}
 	}
-	ha, hb := a.replica.Hello(), b.replica.Hello()
-	if r := b.replica.Admit(ha); r != nil {
-		w.refused(a, b, r)
-		return
+	delay := w.transit()
+	if !w.quiet && w.chance(w.cfg.slowDial) {
+		delay += w.between(0, 20*w.cfg.tick)
 	}
-	if r := a.replica.Admit(hb); r != nil {
-		w.refused(b, a, r)
-		return
+	w.after(delay, arrive)
+}
+
+// handshakeTimeout is the peer package's.
+const handshakeTimeout = 2 * time.Second
+
+// admit asks by whether it takes a hello of n, and sends n the refusal if not.
+func (w *world) admit(by, n *node, h replica.Hello) bool {
+	r := by.replica.Admit(h)
+	if r == nil {
+		return true
 	}
-	*w.conn(a, b) = conn{up: true, sessions: sessions(a, b)}
-	w.note('c', a.id, b.id)
-	a.in.hellos = append(a.in.hellos, hb)
-	b.in.hellos = append(b.in.hellos, ha)
-	w.wake(a)
-	w.wake(b)
+	session := n.session
+	w.after(w.transit(), func() {
+		if n.session == session && n.up() {
+			w.refused(n, by, r)
+		}
+	})
+	return false
+}
+
+// open opens n's end of its connection to a peer.
+func (w *world) open(n, to *node, h replica.Hello) {
+	w.conn(n, to).up[end(n, to)] = true
+	w.note('c', n.id, to.id)
+	n.in.hellos = append(n.in.hellos, h)
+	w.wake(n)
 }
 
 // refused is what becomes of a node whose hello another member did not accept.
@@ -99,7 +167,7 @@ func (w *world) refused(n, by *node, r *replica.Refusal) {
 func (w *world) hangUp(n *node) {
 	for _, o := range w.nodes {
 		if o != n {
-			w.conn(n, o).up = false
+			w.conn(n, o).up = [2]bool{}
 		}
 	}
 }
@@ -138,7 +206,7 @@ func (w *world) delivery(from, to *node, m *raftpb.Message) func() {
 	m = isolate(m)
 	session := to.session
 	return func() {
-		if to.session != session || !to.up() || !w.conn(from, to).up {
+		if to.session != session || !to.up() || !w.conn(from, to).up[end(to, from)] {
 			return
 		}
 		w.note('m', from.id, to.id, uint64(m.GetType()), m.GetTerm(), m.GetIndex())

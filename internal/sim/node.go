@@ -65,8 +65,12 @@ func (n *node) knows(o *node) bool {
 	return false
 }
 
-// start brings a process up from its disk.
+// start brings a process up from its disk. It must be down: a life that is not ended
+// properly would leave half a write behind.
 func (w *world) start(n *node) {
+	if n.up() {
+		panic("sim: started a process that runs")
+	}
 	n.disk.durable.boot++
 	n.session++
 	d := n.disk.durable
@@ -221,7 +225,7 @@ func (w *world) memberChange(n *node) {
 	n.members = n.replica.Members()
 	for _, o := range w.nodes {
 		if o != n && !n.knows(o) {
-			w.conn(n, o).up = false
+			w.conn(n, o).up = [2]bool{}
 		}
 	}
 }

@@ -57,6 +57,7 @@ type config struct {
 	snapshotEvery uint64
 	leaseShare    float64
 	partial       float64 // how often a turn takes only part of what has arrived
+	slowDial      float64 // how often a step of a handshake takes long
 	duration      time.Duration
 	faultEvery    time.Duration
 	kinds         []Kind
@@ -94,6 +95,7 @@ func (w *world) draw(o Options) config {
 		c.leaseShare = []float64{0, 0.5, 1}[w.rng.IntN(3)]
 	}
 	c.partial = []float64{0, 0.1, 0.5}[w.rng.IntN(3)]
+	c.slowDial = []float64{0, 0.1, 0.5}[w.rng.IntN(3)]
 	c.faultEvery = time.Duration(5+w.rng.IntN(60)) * c.tick
 	// Swarm testing: a run with few kinds of faults reaches states that one with all
 	// of them never lives long enough for.
