@@ -65,12 +65,16 @@ type peerView struct {
 	hello Hello // latest admitted; zero if none
 	// term is the highest term in which the peer promised something durable.
 	term uint64
+	id   uint64
+	// askedRead is the latest round of this term for which it was asked to confirm this
+	// node's leadership, answeredRead the latest for which it did; see readPosition.
+	askedRead, answeredRead uint64
 }
 
 func (r *Replica) peer(id uint64) *peerView {
 	p := r.peers[id]
 	if p == nil {
-		p = &peerView{}
+		p = &peerView{id: id}
 		r.peers[id] = p
 	}
 	return p

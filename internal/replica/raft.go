@@ -24,6 +24,8 @@ func (r *Replica) receive(m *raftpb.Message) {
 		}
 	case raftpb.MsgAppResp, raftpb.MsgVoteResp:
 		r.promised(m)
+	case raftpb.MsgHeartbeatResp:
+		r.answered(m)
 	}
 	if mutant.On(mutant.CountLearner) && m.GetType() == raftpb.MsgHeartbeatResp && r.isLearner(m.GetFrom()) {
 		for _, id := range r.conf.GetVoters() {
@@ -99,6 +101,7 @@ func (r *Replica) observe() {
 	}
 	alloc := r.leading.alloc
 	r.leading = leading{}
+	r.forgetAsked()
 	if mutant.On(mutant.KeepAllocator) {
 		r.leading.alloc = alloc
 	}
@@ -140,6 +143,7 @@ func (r *Replica) carryOut(msgs []*raftpb.Message) {
 			r.apply(m)
 		case m.GetType() == raftpb.MsgVote && !mutant.On(mutant.CampaignUnsynced):
 			requests = append(requests, m)
+		case r.isSpare(m):
 		default:
 			r.effects.Send = append(r.effects.Send, m)
 		}

@@ -124,6 +124,10 @@ type Replica struct {
 	lead    uint64
 	leading leading
 	queue   queue
+	// asking is set while what Raft sends for the round that begins in this turn is sent
+	// to the voters in asked only.
+	asking bool
+	asked  []uint64
 	// keptTime is for mutants only: the epoch of this node's last leadership.
 	keptTime uint64
 	// monoBefore is for a mutant only: mono of the turn before.

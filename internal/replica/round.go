@@ -75,6 +75,7 @@ func (r *Replica) enqueue(req Request) {
 func (r *Replica) startRound() {
 	if len(r.queue.waiting) > 0 && len(r.queue.rounds) < roundsMax && r.leading.alloc.IsOpen() {
 		r.beginRound()
+		r.askQuorum()
 	}
 }
 

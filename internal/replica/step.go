@@ -145,5 +145,6 @@ func (r *Replica) Step(in *Input) *Effects {
 	}
 	r.startRound()
 	r.drain()
+	r.asking = false
 	return &r.effects
 }
