@@ -1,10 +1,6 @@
 package node
 
 import (
-	"time"
-
-	"go.etcd.io/raft/v3/raftpb"
-
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/replica"
@@ -21,23 +17,23 @@ const stallTicks = 10
 // carries out the effects.
 func (n *Node) run() {
 	defer n.finish()
-	ticker := time.NewTicker(n.cfg.Tick)
-	defer ticker.Stop()
 	var in replica.Input
 	var mail mail
 	sinceStatus := 0
 	n.turn(&in) // a replica that is alone has something to do at once
+	due := n.cfg.Tick
 	for {
+		if err := n.loop.Wait(max(0, due-n.loop.Now())); err != nil {
+			n.fail(err)
+		}
+		// What a paused process missed is dropped: a burst of ticks would make a follower
+		// campaign before it has read the heartbeats that piled up for it.
 		in.Ticks = 0
-		select {
-		case <-n.stop:
-			return
-		case <-ticker.C:
-			// A ticker drops what a paused process missed. That is wanted: a burst of
-			// ticks would make a follower campaign before it has read the heartbeats
-			// that piled up for it.
+		if now := n.loop.Now(); now >= due {
 			in.Ticks = 1
-		case <-n.mail.wake:
+			if due += n.cfg.Tick; due <= now {
+				due = now + n.cfg.Tick
+			}
 		}
 		mail = n.mail.take(mail.emptied())
 		for _, f := range mail.calls {
@@ -49,9 +45,11 @@ func (n *Node) run() {
 		}
 		n.fill(&in, &mail)
 		changed := n.turn(&in)
+		n.loop.Flush()
 		if sinceStatus += in.Ticks; changed || sinceStatus >= statusTicks {
 			sinceStatus = 0
 			n.publish()
+			n.ping()
 		}
 		n.retryHandOver(in.Ticks)
 	}
@@ -68,13 +66,24 @@ func (n *Node) stopped() bool {
 	}
 }
 
-// fill makes one turn's input of the mail.
+// fill makes one turn's input of the mail and of what the loop's connections brought.
 func (n *Node) fill(in *replica.Input, m *mail) {
-	in.Persisted, in.Messages, in.Hellos = m.persisted, m.messages, m.hellos
+	clear(in.Messages)
+	in.Messages = append(append(in.Messages[:0], m.messages...), n.arrived...)
+	clear(n.arrived)
+	n.arrived = n.arrived[:0]
+	in.Persisted, in.Hellos = m.persisted, m.hellos
 	in.Transfer, n.transfer = n.transfer, false
 	clear(in.Requests)
 	in.Requests = in.Requests[:0]
-	for _, b := range m.batches {
+	n.request(in, m.batches)
+	n.request(in, n.submitted)
+	clear(n.submitted)
+	n.submitted = n.submitted[:0]
+}
+
+func (n *Node) request(in *replica.Input, batches []*front.Batch) {
+	for _, b := range batches {
 		mode := b.Mode
 		if mode == isotone.ReadDefault {
 			mode = n.cfg.Mode
@@ -129,22 +138,13 @@ func (n *Node) turn(in *replica.Input) (changed bool) {
 	return e.Changed
 }
 
-// send hands messages to the transport, those to one peer in a row together.
-func (n *Node) send(msgs []*raftpb.Message) {
-	for len(msgs) > 0 {
-		to, run := msgs[0].GetTo(), 1
-		for run < len(msgs) && msgs[run].GetTo() == to {
-			run++
-		}
-		n.transport.Send(to, msgs[:run])
-		msgs = msgs[run:]
-	}
-}
-
 // finish answers everything that waits when the loop has ended.
 func (n *Node) finish() {
-	close(n.loopDone)
+	defer close(n.loopDone)
 	rest := n.mail.close()
+	for _, f := range rest.calls {
+		f() // someone may wait for what it closes
+	}
 	err := errStopped
 	if n.Err() != nil {
 		err = errFailed
@@ -154,6 +154,10 @@ func (n *Node) finish() {
 		b.Done(b)
 	}
 	n.publish()
+	n.loop.Flush()
+	if err := n.loop.Close(); err != nil {
+		n.cfg.Log.Warn("the loop does not close", "err", err)
+	}
 }
 
 // callTable maps tokens to the batches that the replica works on.

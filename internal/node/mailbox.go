@@ -17,8 +17,8 @@ const messagesMax = 4096
 // mailbox is how other goroutines reach the loop. Everything that arrives between
 // two turns is taken at once, under one lock.
 type mailbox struct {
-	// wake holds one token while there is something to take.
-	wake chan struct{}
+	// wake makes the loop take what is there. It may be called at any time.
+	wake func()
 
 	mu     sync.Mutex
 	room   sync.Cond // messages were taken, or the mailbox was closed
@@ -38,8 +38,8 @@ type mail struct {
 	calls     []func()         // at most one for each handshake and command
 }
 
-func newMailbox(requestsMax int) *mailbox {
-	m := &mailbox{wake: make(chan struct{}, 1), requestsMax: requestsMax}
+func newMailbox(requestsMax int, wake func()) *mailbox {
+	m := &mailbox{wake: wake, requestsMax: requestsMax}
 	m.room.L = &m.mu
 	return m
 }
@@ -76,15 +76,8 @@ func (m *mailbox) post(put func(*mail)) bool {
 	}
 	put(&m.in)
 	m.mu.Unlock()
-	m.signal()
+	m.wake()
 	return true
-}
-
-func (m *mailbox) signal() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
 }
 
 // verdict is what became of a submitted batch.
@@ -110,7 +103,7 @@ func (m *mailbox) submit(b *front.Batch) verdict {
 	m.requests += len(b.Counts)
 	m.in.batches = append(m.in.batches, b)
 	m.mu.Unlock()
-	m.signal()
+	m.wake()
 	return accepted
 }
 
@@ -131,7 +124,7 @@ func (m *mailbox) deliver(ctx context.Context, msgs []*raftpb.Message) {
 		m.in.messages = append(m.in.messages, msgs...)
 	}
 	m.mu.Unlock()
-	m.signal()
+	m.wake()
 }
 
 // close lets nothing more in and returns what was not taken.

@@ -19,6 +19,7 @@ func (n *Node) newTransport() *peer.Transport {
 		Hello:    n.hello,
 		Admit:    n.admit,
 		Receive:  n.receive,
+		Carry:    n.carry,
 		Connected: func(h peer.Hello) {
 			n.mail.post(func(in *mail) {
 				in.hellos = append(in.hellos, replica.Hello(h))

@@ -26,8 +26,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/loop"
 	"github.com/isotone/isotone/internal/oracle"
 	"github.com/isotone/isotone/internal/peer"
 	"github.com/isotone/isotone/internal/replica"
@@ -92,16 +95,21 @@ type Node struct {
 	err      error
 
 	// What follows belongs to the loop's goroutine.
-	calls    callTable
-	transfer bool            // the next turn asks for a transfer of leadership
-	leaders  []chan struct{} // closed once another node leads
-	peers    map[uint64]string
-	reported replica.Counters
-	refusals map[uint64]*peer.Refusal // how each peer last refused this node
-	refusing map[uint64]*peer.Refusal // how this node last refused each peer
-	wall     time.Time                // as of the latest turn
-	mono     time.Duration            // the same
-	ahead    bool                     // time leads the clock by more than leadMax, and the log says so
+	loop    *loop.Loop
+	links   map[uint64]*peerConn // peers whose connections are in the loop
+	arrived []*raftpb.Message    // read from them since the last turn
+	calls   callTable
+	// submitted are the batches of the fronts in the loop since the last turn.
+	submitted []*front.Batch
+	transfer  bool            // the next turn asks for a transfer of leadership
+	leaders   []chan struct{} // closed once another node leads
+	peers     map[uint64]string
+	reported  replica.Counters
+	refusals  map[uint64]*peer.Refusal // how each peer last refused this node
+	refusing  map[uint64]*peer.Refusal // how this node last refused each peer
+	wall      time.Time                // as of the latest turn
+	mono      time.Duration            // the same
+	ahead     bool                     // time leads the clock by more than leadMax, and the log says so
 }
 
 // Start opens the data directory and runs the node. The caller must Close it.
@@ -129,11 +137,17 @@ func Start(cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("node %d: %w", cfg.NodeID, err), store.Close(), cfg.PeerListener.Close())
 	}
+	l, err := loop.New(cfg.Log)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("node %d: %w", cfg.NodeID, err), store.Close(), cfg.PeerListener.Close())
+	}
 	n := &Node{
 		cfg:      cfg,
 		replica:  r,
 		disk:     newDisk(store),
-		mail:     newMailbox(cfg.RequestsMax),
+		loop:     l,
+		links:    map[uint64]*peerConn{},
+		mail:     newMailbox(cfg.RequestsMax, l.Wake),
 		stop:     make(chan struct{}),
 		loopDone: make(chan struct{}),
 		failed:   make(chan struct{}),
@@ -267,7 +281,13 @@ func (n *Node) fail(err error) {
 		n.err = err
 		close(n.failed)
 	})
+	n.end()
+}
+
+// end makes the loop return.
+func (n *Node) end() {
 	n.stopOnce.Do(func() { close(n.stop) })
+	n.loop.Wake()
 }
 
 // HandOver makes another member the leader, if this node leads and there is one. It
@@ -295,9 +315,9 @@ func (n *Node) HandOver(ctx context.Context) error {
 // with isotone.ErrNoLeader. Writes that were given out become durable first, unless
 // the disk has failed.
 func (n *Node) Close() error {
-	n.stopOnce.Do(func() { close(n.stop) })
-	err := n.transport.Close()
+	n.end()
 	<-n.loopDone
+	err := n.transport.Close()
 	return errors.Join(err, n.disk.close())
 }
 

@@ -91,7 +91,7 @@ func (l *link) readFrame(buf []byte) (Frame, error) {
 func (l *link) receive(self uint64, stall time.Duration, deliver func([]*raftpb.Message)) error {
 	buf := make([]byte, readSize)
 	for {
-		msgs, err := l.decode(self)
+		msgs, err := l.decode(nil, self)
 		if err != nil {
 			return err
 		}
@@ -109,10 +109,8 @@ func (l *link) receive(self uint64, stall time.Duration, deliver func([]*raftpb.
 	}
 }
 
-// decode returns the messages of all complete frames, every one checked. The
-// slice is new: the receiver may keep it.
-func (l *link) decode(self uint64) ([]*raftpb.Message, error) {
-	var msgs []*raftpb.Message
+// decode appends the messages of all complete frames to msgs, every one checked.
+func (l *link) decode(msgs []*raftpb.Message, self uint64) ([]*raftpb.Message, error) {
 	for {
 		f, ok, err := l.dec.Next()
 		if !ok || err != nil {

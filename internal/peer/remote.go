@@ -143,7 +143,14 @@ func (r *remote) serve(l *link) (next *link) {
 	if ctx.Err() != nil {
 		return nil
 	}
-	r.connected(l)
+	if r.t.cfg.Carry != nil {
+		if next, carried := r.carry(l); carried {
+			return next
+		}
+		r.out.setOpen(true)
+	} else {
+		r.connected(l, true)
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() { cancel(l.receive(r.t.cfg.NodeID, r.t.cfg.StallTimeout, r.deliverer(ctx))) })
 	wg.Go(func() {
@@ -169,13 +176,14 @@ func (r *remote) deliverer(ctx context.Context) func([]*raftpb.Message) {
 	}
 }
 
-func (r *remote) connected(l *link) {
+// connected tells everyone. open says whether Send has somewhere to queue.
+func (r *remote) connected(l *link, open bool) {
 	r.mu.Lock()
 	r.status.Connected, r.status.Since = true, time.Now()
 	r.status.Refusal, r.status.RefusedBy = nil, 0
 	r.mu.Unlock()
 	r.note("connected", slog.LevelInfo, "peer connected", "addr", l.conn.RemoteAddr().String())
-	r.out.setOpen(true)
+	r.out.setOpen(open)
 	if r.t.cfg.Connected != nil {
 		r.t.cfg.Connected(l.hello)
 	}

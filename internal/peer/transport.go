@@ -60,6 +60,14 @@ type Config struct {
 	// is done, which happens when the connection or the Transport is being
 	// closed: Close and a replacing connection wait for it.
 	Receive func(ctx context.Context, from uint64, msgs []*raftpb.Message)
+	// Carry, if not nil, moves the bytes of admitted connections in place of this
+	// package's goroutines: it takes conn over, and passes what it reads to
+	// [Stream.Parse]. [Transport.Send] drops messages for such a peer; whoever carries
+	// has [Stream.Append]. It is called after Connected. stop asks to end the
+	// connection; it may be called at any time, from any goroutine, and must not block.
+	// Whatever ends it, [Stream.Ended] must be called once. A connection that it cannot
+	// carry, [ErrNotCarried], is served here.
+	Carry Carrier
 	// Connected tells that both sides have admitted each other. Send works from
 	// here on.
 	Connected func(Hello)

@@ -90,7 +90,7 @@ func readPosition(m *raftpb.Message) uint64 {
 
 // forgetAsked is called when the term or the role has changed: positions begin anew.
 func (r *Replica) forgetAsked() {
-	for _, p := range r.peers {
+	for _, p := range r.peers { // order-free: each is reset by itself
 		p.askedRead, p.answeredRead = 0, 0
 	}
 }

@@ -1,0 +1,160 @@
+package loop
+
+import "time"
+
+type connState uint8
+
+const (
+	stateOpen      connState = iota
+	stateClosing             // ends when its output is written
+	stateLingering           // all is said; what still comes is thrown away
+	stateGone                // closed or detached
+)
+
+// Conn is one connection of a [Loop]. All methods belong to the loop's goroutine.
+type Conn struct {
+	socket  // how the platform talks
+	loop    *Loop
+	handler Handler
+	limits  *Limits
+	place   int // in loop.conns
+
+	in      queue  // read and not used
+	out     []byte // to be written; nil, or lent by loop.pool
+	usual   int    // length of the latest output
+	trashed int    // bytes that were thrown away
+	reason  error
+
+	heard time.Duration // when the other side last showed itself
+	since time.Duration // when the first byte of what is in in came; of a new one, its start; of one that lingers, when it began to
+	moved time.Duration // when the other side last took output; for one that is stuck
+
+	state   connState
+	paused  bool
+	resumed bool // from within Data
+	held    bool // Data waits until it is no longer choked
+	busy    bool // Data is running
+	dirty   bool // in loop.dirty
+	called  bool // in loop.ready
+	eof     bool // the other side sends no more
+	stuck   bool // the other side has not taken all output
+	spoke   bool // the handler has used something
+}
+
+const (
+	// lingerTime and lingerBytesMax bound how long, and for how much, a closed
+	// connection is still read. Closing a socket that has unread data resets it, and the
+	// reset may destroy the last answer before the other side has read it. A client that
+	// reads its answer and closes needs one round trip.
+	lingerTime     = 2 * time.Second
+	lingerBytesMax = 1 << 20
+)
+
+// Write adds b to the output. It is written in the next Flush, and lost if the
+// connection ends before. It never fails: a closed connection tells its handler.
+func (c *Conn) Write(b []byte) {
+	if c.state >= stateLingering {
+		return
+	}
+	if c.out == nil {
+		c.out = c.loop.pool.get(max(c.usual, len(b)))
+	}
+	c.out = append(c.out, b...)
+	c.soil()
+}
+
+// Buffered returns the output that is not written yet. Append to it and give the
+// result to SetBuffered.
+func (c *Conn) Buffered() []byte {
+	if c.out == nil && c.state < stateLingering {
+		c.out = c.loop.pool.get(c.usual)
+	}
+	return c.out
+}
+
+// SetBuffered replaces the output that is not written yet by b, which is what Buffered
+// returned with something appended.
+func (c *Conn) SetBuffered(b []byte) {
+	if c.state >= stateLingering {
+		return
+	}
+	c.out = b
+	c.soil()
+}
+
+func (c *Conn) soil() {
+	if !c.dirty {
+		c.dirty = true
+		c.loop.dirty = append(c.loop.dirty, c)
+	}
+}
+
+// Pause keeps Data from being called until Resume: something is outstanding. There is no
+// timeout meanwhile, and no end: one that has shut down its sending side is closed only
+// when it is not paused, so that it gets its answers.
+func (c *Conn) Pause() { c.paused = true }
+
+// Resume ends Pause. Data is called in the next Wait if anything is unused.
+func (c *Conn) Resume() {
+	if c.state != stateOpen || !c.paused {
+		return
+	}
+	c.paused = false
+	c.heard, c.since = c.loop.now, c.loop.now
+	if c.busy {
+		c.resumed = true
+	} else if c.in.len() > 0 || c.eof {
+		c.loop.call(c)
+	}
+}
+
+// Paused reports whether Data is held back by Pause.
+func (c *Conn) Paused() bool { return c.paused }
+
+// Choked reports whether so much output waits that Data would not be called now. A
+// handler that answers as it goes should stop there: Data is called again when the other
+// side has taken enough.
+func (c *Conn) Choked() bool { return len(c.out) > c.limits.OutputMax }
+
+// Close ends the connection when its output is written. The handler gets no more data,
+// and in its Closed err. That may take some time: the other side is given some to read
+// the output and to close first, and until Closed the connection counts in [Loop.Conns].
+func (c *Conn) Close(err error) {
+	if c.state != stateOpen {
+		return
+	}
+	c.state, c.reason = stateClosing, err
+	c.soil()
+}
+
+// Abort ends the connection at once. The handler gets err in its Closed, which is called
+// before Abort returns.
+func (c *Conn) Abort(err error) { c.loop.end(c, err) }
+
+// SetHandler replaces the handler. One that finds in Data that another is to go on calls
+// this and returns what the other's Data returns.
+func (c *Conn) SetHandler(h Handler) { c.handler = h }
+
+// Now is the time of the latest Wait, on a clock of the loop's own: cheap enough to
+// measure every request with.
+func (c *Conn) Now() time.Duration { return c.loop.now }
+
+// overdue says why c is to be closed, if it is.
+func (c *Conn) overdue(now time.Duration) error {
+	switch {
+	case c.state == stateLingering:
+		if now-c.since > lingerTime {
+			return c.reason
+		}
+	case c.stuck:
+		if now-c.moved > c.limits.WriteTimeout {
+			return ErrWriteTimeout
+		}
+	case c.paused, c.state != stateOpen:
+	case (c.in.len() > 0 || !c.spoke) && now-c.since > c.limits.PartialTimeout:
+		return ErrPartialTimeout
+	case now-c.heard > c.limits.IdleTimeout:
+		return ErrIdleTimeout
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// ErrNotCarried is what [Config.Carry] returns for a connection that it cannot carry.
+var ErrNotCarried = errors.New("connection cannot be carried")
+
+// Stream is an admitted connection whose bytes somebody else moves: an event loop that
+// owns the socket. It has no goroutine and does no I/O. All methods but Stop's effects
+// belong to the goroutine that moves the bytes.
+type Stream struct {
+	link  *link
+	self  uint64
+	stall time.Duration
+	note  func(m *raftpb.Message, size int, err error)
+	ended chan error
+}
+
+// Peer is the ID of the node at the other end.
+func (s *Stream) Peer() uint64 { return s.link.hello.NodeID }
+
+// StallTimeout is how long the other side may send nothing, or take nothing, before the
+// connection is to be closed.
+func (s *Stream) StallTimeout() time.Duration { return s.stall }
+
+// PingInterval is how long this side may send nothing before an [AppendPing] is due.
+func (s *Stream) PingInterval() time.Duration { return s.stall / pingsPerStall }
+
+// Parse takes all of b and appends the messages that it completes to msgs, every one
+// checked. It keeps a copy of what is incomplete. An error means that the connection is
+// of no more use.
+func (s *Stream) Parse(msgs []*raftpb.Message, b []byte) ([]*raftpb.Message, error) {
+	s.link.dec.Feed(b)
+	return s.link.decode(msgs, s.self)
+}
+
+// Append appends m to b in the wire format, or leaves b as it is if the other side would
+// not take m. That is logged once.
+func (s *Stream) Append(b []byte, m *raftpb.Message) []byte {
+	err := CheckMessage(m, s.self, s.Peer())
+	if err == nil {
+		var grown []byte
+		if grown, err = AppendMessage(b, m); err == nil {
+			return grown
+		}
+	}
+	s.note(m, messageSize(m), err)
+	return b
+}
+
+// Ended tells that the connection has ended and was closed, and why. It must be called
+// once, whoever ended it.
+func (s *Stream) Ended(err error) { s.ended <- err }
+
+// carry has somebody else move the bytes of l, if there is anyone who can, until it
+// ends. It reports whether there was, and the connection that replaces l, if that is
+// why it ended.
+func (r *remote) carry(l *link) (next *link, carried bool) {
+	s := &Stream{link: l, self: r.t.cfg.NodeID, stall: r.t.cfg.StallTimeout, note: r.noteUnsendable, ended: make(chan error, 1)}
+	r.connected(l, false)
+	stop, err := r.t.cfg.Carry(l.conn, s)
+	if errors.Is(err, ErrNotCarried) {
+		return nil, false
+	}
+	if err != nil {
+		l.conn.Close()
+		r.disconnected(err)
+		return nil, true
+	}
+	cause := err
+	select {
+	case cause = <-s.ended:
+	case <-r.ctx.Done():
+		cause = context.Cause(r.ctx)
+		stop(cause)
+		<-s.ended
+	case next = <-r.offers:
+		cause = ErrReplaced
+		stop(cause)
+		<-s.ended
+	}
+	r.disconnected(cause)
+	return next, true
+}
+
+// Carrier moves the bytes of an admitted connection; see [Config.Carry].
+type Carrier func(conn net.Conn, s *Stream) (stop func(error), err error)
