@@ -168,7 +168,7 @@ func (l *Loop) Listen(ln net.Listener, limits Limits, open func(*Conn) Handler) 
 	if l.closed {
 		return ErrClosed
 	}
-	s := &listener{open: open, limits: limits.withDefaults()}
+	s := &listener{loop: l, open: open, limits: limits.withDefaults()}
 	if err := l.poll.listen(s, ln); err != nil {
 		return err
 	}
@@ -284,6 +284,7 @@ type listener struct {
 	listening // how the platform listens
 	open      func(*Conn) Handler
 	limits    Limits
+	loop      *Loop
 	stopped   bool
 	failing   bool // the latest accept
 }

@@ -1,0 +1,5 @@
+//go:build linux && !portable
+
+package loop_test
+
+const portable = false
