@@ -1,0 +1,280 @@
+package disruptor
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// The benchmarks measure nanoseconds for one element from its writer to its readers.
+// Every reader reads every element, and the sum of all is checked. NoData ones leave
+// out the slots and hand over sequence numbers only, which is what benchmarks of
+// disruptors commonly show. bench/disruptor.sh prints all as a table.
+
+// benchCapacity is that of rings and channels alike.
+const benchCapacity = 1 << 16
+
+// bench is one benchmark.
+type bench struct {
+	writers, readers, reserve int
+	shared                    bool
+	noData                    bool
+	armed                     bool // Poll and Arm instead of Next
+}
+
+func perCore(n int) int { return n * runtime.GOMAXPROCS(0) }
+
+func (k bench) run(b *testing.B) {
+	b.ReportAllocs()
+	r, err := New[uint64](benchCapacity)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var readers, writers sync.WaitGroup
+	consumers := make([]*Consumer, max(k.readers, 1))
+	for i := range consumers {
+		consumers[i] = r.Consumer()
+	}
+	var single *Producer
+	var shared *SharedProducer
+	if k.shared {
+		shared = r.SharedProducer()
+	} else {
+		single = r.Producer()
+	}
+	for _, c := range consumers {
+		readers.Go(func() {
+			n := uint64(b.N)
+			if sum := k.read(r, c); sum != n*(n-1)/2 {
+				b.Errorf("sum %d of %d elements", sum, n)
+			}
+		})
+	}
+	b.ResetTimer()
+	if !k.shared {
+		k.write(r, single, b.N)
+		single.Close()
+	} else {
+		for i := range k.writers {
+			writers.Go(func() { k.writeShared(r, shared, share(b.N, i, k.writers)) })
+		}
+		writers.Wait()
+		shared.Close()
+	}
+	readers.Wait()
+}
+
+// share is the i-th of n nearly equal parts of total.
+func share(total, i, n int) int { return total*(i+1)/n - total*i/n }
+
+// write is the loop that is measured: reserve, fill, commit.
+func (k bench) write(r *Ring[uint64], p *Producer, total int) {
+	ctx, reserve, data := context.Background(), k.reserve, !k.noData
+	for left := total; left > 0; left -= reserve {
+		lo, hi, _ := p.Reserve(ctx, min(reserve, left))
+		if data {
+			for seq := lo; seq < hi; seq++ {
+				*r.At(seq) = seq
+			}
+		}
+		p.Commit(lo, hi)
+	}
+}
+
+// writeShared is the same for the other type: an interface would be measured too.
+func (k bench) writeShared(r *Ring[uint64], s *SharedProducer, total int) {
+	ctx, reserve, data := context.Background(), k.reserve, !k.noData
+	for left := total; left > 0; left -= reserve {
+		lo, hi, _ := s.Reserve(ctx, min(reserve, left))
+		if data {
+			for seq := lo; seq < hi; seq++ {
+				*r.At(seq) = seq
+			}
+		}
+		s.Commit(lo, hi)
+	}
+}
+
+func (k bench) read(r *Ring[uint64], c *Consumer) (sum uint64) {
+	ctx := context.Background()
+	bell := make(chan struct{}, 1)
+	c.Wake = func() { bell <- struct{}{} }
+	for {
+		var lo, hi uint64
+		var err error
+		if k.armed {
+			if lo, hi, err = c.Poll(); lo == hi && err == nil {
+				if c.Arm() {
+					<-bell
+				}
+				continue
+			}
+		} else {
+			lo, hi, err = c.Next(ctx)
+		}
+		if err != nil {
+			return sum
+		}
+		if k.noData {
+			sum += (hi - lo) * (lo + hi - 1) / 2
+		} else {
+			first, rest := r.Slots(lo, hi)
+			for _, v := range first {
+				sum += v
+			}
+			for _, v := range rest {
+				sum += v
+			}
+		}
+		c.Release(hi)
+	}
+}
+
+func BenchmarkDisruptor_SingleWriter_ReserveOne_OneReader(b *testing.B) {
+	bench{reserve: 1}.run(b)
+}
+
+func BenchmarkDisruptor_SingleWriter_ReserveOne_ThreeReaders(b *testing.B) {
+	bench{reserve: 1, readers: 3}.run(b)
+}
+
+func BenchmarkDisruptor_SingleWriter_Reserve4_OneReader(b *testing.B) {
+	bench{reserve: 4}.run(b)
+}
+
+func BenchmarkDisruptor_SingleWriter_Reserve16_OneReader(b *testing.B) {
+	bench{reserve: 16}.run(b)
+}
+
+func BenchmarkDisruptor_SingleWriter_Reserve16_ThreeReaders(b *testing.B) {
+	bench{reserve: 16, readers: 3}.run(b)
+}
+
+func BenchmarkDisruptor_SharedWriter_ReserveOne_OneWriter(b *testing.B) {
+	bench{shared: true, reserve: 1, writers: 1}.run(b)
+}
+
+func BenchmarkDisruptor_SharedWriter_Reserve16_OneWriter(b *testing.B) {
+	bench{shared: true, reserve: 16, writers: 1}.run(b)
+}
+
+func BenchmarkDisruptor_SharedWriter_ReserveOne_WriterPerCore(b *testing.B) {
+	bench{shared: true, reserve: 1, writers: perCore(1)}.run(b)
+}
+
+func BenchmarkDisruptor_SharedWriter_ReserveOne_FourWritersPerCore(b *testing.B) {
+	bench{shared: true, reserve: 1, writers: perCore(4)}.run(b)
+}
+
+func BenchmarkDisruptor_SharedWriter_Reserve16_FourWritersPerCore(b *testing.B) {
+	bench{shared: true, reserve: 16, writers: perCore(4)}.run(b)
+}
+
+func BenchmarkDisruptor_SharedWriter_ReserveOne_256Writers(b *testing.B) {
+	bench{shared: true, reserve: 1, writers: 256}.run(b)
+}
+
+func BenchmarkDisruptor_SharedWriter_Armed_256Writers(b *testing.B) {
+	bench{shared: true, reserve: 1, writers: 256, armed: true}.run(b)
+}
+
+func BenchmarkDisruptor_NoData_SingleWriter_ReserveOne_OneReader(b *testing.B) {
+	bench{reserve: 1, noData: true}.run(b)
+}
+
+func BenchmarkDisruptor_NoData_SingleWriter_Reserve4_OneReader(b *testing.B) {
+	bench{reserve: 4, noData: true}.run(b)
+}
+
+func BenchmarkDisruptor_NoData_SingleWriter_Reserve16_OneReader(b *testing.B) {
+	bench{reserve: 16, noData: true}.run(b)
+}
+
+func BenchmarkDisruptor_NoData_SharedWriter_ReserveOne_OneWriter(b *testing.B) {
+	bench{shared: true, reserve: 1, writers: 1, noData: true}.run(b)
+}
+
+func BenchmarkChannel_Blocking_OneWriter(b *testing.B)    { benchChannel(b, 1, 1, true) }
+func BenchmarkChannel_Blocking_ThreeReaders(b *testing.B) { benchChannel(b, 1, 3, true) }
+func BenchmarkChannel_Blocking_WriterPerCore(b *testing.B) {
+	benchChannel(b, perCore(1), 1, true)
+}
+
+func BenchmarkChannel_Blocking_FourWritersPerCore(b *testing.B) {
+	benchChannel(b, perCore(4), 1, true)
+}
+func BenchmarkChannel_Blocking_256Writers(b *testing.B)   { benchChannel(b, 256, 1, true) }
+func BenchmarkChannel_NonBlocking_OneWriter(b *testing.B) { benchChannel(b, 1, 1, false) }
+func BenchmarkChannel_NonBlocking_FourWritersPerCore(b *testing.B) {
+	benchChannel(b, perCore(4), 1, false)
+}
+
+// benchChannel gives each reader a channel of its own, to which every element is
+// sent: that is how several readers get all of them without a ring.
+func benchChannel(b *testing.B, writers, readers int, blocking bool) {
+	b.ReportAllocs()
+	var sending, receiving sync.WaitGroup
+	channels := make([]chan uint64, readers)
+	for i := range channels {
+		channels[i] = make(chan uint64, benchCapacity)
+		receiving.Go(func() {
+			var sum uint64
+			if blocking {
+				for v := range channels[i] {
+					sum += v
+				}
+			} else {
+				sum = receiveNonBlocking(channels[i])
+			}
+			if n := uint64(b.N); sum != n*(n-1)/2 {
+				b.Errorf("sum %d of %d elements", sum, n)
+			}
+		})
+	}
+	b.ResetTimer()
+	for i := range writers {
+		from := b.N * i / writers
+		sending.Go(func() {
+			for v := range share(b.N, i, writers) {
+				for _, ch := range channels {
+					if blocking {
+						ch <- uint64(from + v)
+					} else {
+						sendNonBlocking(ch, uint64(from+v))
+					}
+				}
+			}
+		})
+	}
+	sending.Wait()
+	for _, ch := range channels {
+		close(ch)
+	}
+	receiving.Wait()
+}
+
+func sendNonBlocking(ch chan uint64, v uint64) {
+	for {
+		select {
+		case ch <- v:
+			return
+		default:
+			runtime.Gosched()
+		}
+	}
+}
+
+func receiveNonBlocking(ch chan uint64) (sum uint64) {
+	for {
+		select {
+		case v, ok := <-ch:
+			if !ok {
+				return sum
+			}
+			sum += v
+		default:
+			runtime.Gosched()
+		}
+	}
+}

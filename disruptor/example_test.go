@@ -1,0 +1,214 @@
+package disruptor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/isotone/isotone/disruptor"
+)
+
+// One goroutine writes, another reads.
+func Example() {
+	ring, err := disruptor.New[string](8)
+	if err != nil {
+		panic(err)
+	}
+	reader := ring.Consumer()
+	producer := ring.Producer()
+
+	go func() {
+		defer producer.Close()
+		ctx := context.Background()
+		for _, words := range [][]string{{"one"}, {"two", "three", "four"}} {
+			lo, hi, err := producer.Reserve(ctx, len(words))
+			if err != nil {
+				return
+			}
+			for i, word := range words {
+				*ring.At(lo + uint64(i)) = word
+			}
+			producer.Commit(lo, hi)
+		}
+	}()
+
+	for {
+		lo, hi, err := reader.Next(context.Background())
+		if errors.Is(err, disruptor.ErrClosed) {
+			break
+		}
+		for seq := lo; seq < hi; seq++ {
+			fmt.Println(seq, *ring.At(seq))
+		}
+		reader.Release(hi)
+	}
+	// Output:
+	// 0 one
+	// 1 two
+	// 2 three
+	// 3 four
+}
+
+// A diamond: two consumers work on each element at the same time, and a third comes
+// after both. Each writes to a field of its own.
+func ExampleRing_Consumer() {
+	type order struct {
+		price, tax, discount int
+	}
+	ring, err := disruptor.New[order](4)
+	if err != nil {
+		panic(err)
+	}
+	taxes := ring.Consumer()
+	discounts := ring.Consumer()
+	totals := ring.Consumer(taxes, discounts)
+	producer := ring.Producer()
+
+	each := func(c *disruptor.Consumer, work func(*order)) {
+		for {
+			lo, hi, err := c.Next(context.Background())
+			if err != nil {
+				return
+			}
+			for seq := lo; seq < hi; seq++ {
+				work(ring.At(seq))
+			}
+			c.Release(hi)
+		}
+	}
+	go each(taxes, func(o *order) { o.tax = o.price / 5 })
+	go each(discounts, func(o *order) { o.discount = o.price / 10 })
+	go func() {
+		for price := 100; price <= 600; price += 100 {
+			lo, hi, _ := producer.Reserve(context.Background(), 1)
+			*ring.At(lo) = order{price: price}
+			producer.Commit(lo, hi)
+		}
+		producer.Close()
+	}()
+	each(totals, func(o *order) { fmt.Print(o.price+o.tax-o.discount, " ") })
+	// Output: 110 220 330 440 550 660
+}
+
+// Several goroutines write to one ring. The slots are reused, so that nothing is
+// allocated for an element.
+func ExampleSharedProducer() {
+	ring, err := disruptor.New[[]byte](16)
+	if err != nil {
+		panic(err)
+	}
+	reader := ring.Consumer()
+	producer := ring.SharedProducer()
+
+	var writers sync.WaitGroup
+	for range 4 {
+		writers.Go(func() {
+			for range 100 {
+				lo, hi, err := producer.Reserve(context.Background(), 1)
+				if err != nil {
+					return
+				}
+				slot := ring.At(lo)
+				*slot = append((*slot)[:0], "hello"...)
+				producer.Commit(lo, hi)
+			}
+		})
+	}
+	go func() {
+		writers.Wait()
+		producer.Close()
+	}()
+
+	bytes := 0
+	for {
+		lo, hi, err := reader.Next(context.Background())
+		if err != nil {
+			break
+		}
+		for seq := lo; seq < hi; seq++ {
+			bytes += len(*ring.At(seq))
+		}
+		reader.Release(hi)
+	}
+	fmt.Println(bytes)
+	// Output: 2000
+}
+
+// A goroutine that sleeps in a way of its own. Here that is a select over a channel
+// of other work; an event loop has an epoll instead, and a Wake that writes to an
+// eventfd in it.
+func ExampleConsumer_Arm() {
+	ring, err := disruptor.New[int](8)
+	if err != nil {
+		panic(err)
+	}
+	reader := ring.Consumer()
+	bell := make(chan struct{}, 1)
+	reader.Wake = func() {
+		select {
+		case bell <- struct{}{}:
+		default: // it has not heard the last one yet
+		}
+	}
+	producer := ring.SharedProducer()
+	other := make(chan string)
+
+	go func() {
+		for i := range 3 {
+			lo, hi, _ := producer.Reserve(context.Background(), 1)
+			*ring.At(lo) = i
+			producer.Commit(lo, hi)
+		}
+		other <- "other work"
+		producer.Close()
+	}()
+
+	sum := 0
+	for {
+		lo, hi, err := reader.Poll() // ends an Arm, so that nobody wakes in vain
+		if errors.Is(err, disruptor.ErrClosed) {
+			break
+		}
+		for seq := lo; seq < hi; seq++ {
+			sum += *ring.At(seq)
+		}
+		reader.Release(hi)
+		if lo < hi || !reader.Arm() {
+			continue // there may be more
+		}
+		select { // asleep
+		case <-bell:
+		case work := <-other:
+			fmt.Println(work)
+		}
+	}
+	fmt.Println("sum", sum)
+	// Output:
+	// other work
+	// sum 3
+}
+
+// A producer that would rather drop than wait.
+func ExampleProducer_TryReserve() {
+	ring, err := disruptor.New[int](4)
+	if err != nil {
+		panic(err)
+	}
+	reader := ring.Consumer()
+	producer := ring.Producer()
+
+	dropped := 0
+	for i := range 10 {
+		lo, hi, err := producer.TryReserve(1)
+		if errors.Is(err, disruptor.ErrFull) {
+			dropped++
+			continue
+		}
+		*ring.At(lo) = i
+		producer.Commit(lo, hi)
+	}
+	_, hi, _ := reader.Poll()
+	fmt.Println(hi, "kept,", dropped, "dropped")
+	// Output: 4 kept, 6 dropped
+}

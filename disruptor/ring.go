@@ -1,0 +1,192 @@
+package disruptor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"sync/atomic"
+)
+
+var (
+	// ErrClosed: the ring was closed. A consumer gets it after the last element.
+	ErrClosed = errors.New("disruptor: closed")
+	// ErrFull: there is no room now. Only TryReserve returns it.
+	ErrFull = errors.New("disruptor: full")
+	// ErrCapacity: a ring's capacity is a power of two, and a reservation is for at
+	// least one slot and at most all of them.
+	ErrCapacity = errors.New("disruptor: number of slots out of range")
+)
+
+// Ring is a ring of slots of type T. One goroutine sets it up: [New], then
+// [Ring.Consumer] for every consumer, then once either [Ring.Producer] or
+// [Ring.SharedProducer]. What these return may then be given to other goroutines.
+type Ring[T any] struct {
+	slots  []T
+	mask   uint64
+	core   *core
+	shared *SharedProducer // is there from the beginning, because it has core.published
+}
+
+// New returns a ring with the given number of slots, all of which hold the zero
+// value of T. The only error matches [ErrCapacity]: capacity is no power of two.
+func New[T any](capacity int) (*Ring[T], error) {
+	if capacity < 1 || bits.OnesCount(uint(capacity)) != 1 {
+		return nil, fmt.Errorf("%w: capacity %d is no power of two", ErrCapacity, capacity)
+	}
+	mask := uint64(capacity) - 1
+	s := &SharedProducer{capacity: uint64(capacity), mask: mask}
+	s.core = &core{capacity: uint64(capacity), published: &s.published}
+	s.core.end.Store(endOpen)
+	s.core.room.init(nil)
+	return &Ring[T]{slots: make([]T, capacity), mask: mask, core: s.core, shared: s}, nil
+}
+
+// At returns the slot of a sequence number. A producer may write to it between
+// Reserve and Commit, a consumer read it between Poll or Next and Release.
+func (r *Ring[T]) At(seq uint64) *T { return &r.slots[seq&r.mask] }
+
+// Slots returns the slots of [lo, hi), at most as many as the ring has. They are in
+// two pieces if they go over the end of the ring; otherwise rest is empty. For many
+// elements a loop over them is faster than At for each.
+func (r *Ring[T]) Slots(lo, hi uint64) (first, rest []T) {
+	n, i, capacity := hi-lo, lo&r.mask, r.mask+1
+	if n > capacity-i {
+		return r.slots[i:], r.slots[:n-(capacity-i)]
+	}
+	return r.slots[i : i+n], nil
+}
+
+// Consumer adds a consumer. It gets an element when all those given have released
+// it, or when it has been committed if none is given. It panics after Producer or
+// SharedProducer.
+func (r *Ring[T]) Consumer(after ...*Consumer) *Consumer {
+	r.core.mustBeOpen("Consumer")
+	c := &Consumer{core: r.core}
+	c.sleep.init(&c.Wake)
+	for _, before := range after {
+		if before.core != r.core {
+			panic("disruptor: Consumer after one of another ring")
+		}
+		c.barrier = append(c.barrier, &before.released)
+	}
+	if len(after) == 0 {
+		c.barrier = []*sequence{r.core.published}
+	}
+	for _, s := range c.barrier {
+		s.watchers = append(s.watchers, &c.sleep)
+	}
+	r.core.consumers = append(r.core.consumers, c)
+	return c
+}
+
+// Producer ends the set-up of a ring with a single producer. It panics if there is
+// no consumer, and if it or SharedProducer was called before.
+func (r *Ring[T]) Producer() *Producer {
+	r.core.seal("Producer")
+	s := r.core.published
+	return &Producer{core: r.core, published: &s.value, flags: &s.flags}
+}
+
+// SharedProducer ends the set-up of a ring that several goroutines write to. It
+// panics if there is no consumer, and if it or Producer was called before.
+func (r *Ring[T]) SharedProducer() *SharedProducer {
+	r.core.seal("SharedProducer")
+	s := r.shared
+	s.marks = make([]uint64, len(r.slots))
+	s.turn = make(chan struct{}, 1)
+	return s
+}
+
+// core is all of a ring but its slots.
+type core struct {
+	capacity  uint64
+	consumers []*Consumer
+	// gates are the sequences that a reservation must not pass by more than the
+	// capacity: of the consumers that no other one comes after.
+	gates []*sequence
+	// end is the number after the last element, or endOpen as long as there is none.
+	end       atomic.Uint64
+	published *sequence
+	// room is how a producer sleeps that waits for the gates. Only one does at a time.
+	room waker
+}
+
+const endOpen = math.MaxUint64
+
+func (c *core) mustBeOpen(call string) {
+	if c.gates != nil {
+		panic("disruptor: " + call + " after the producer was made")
+	}
+}
+
+func (c *core) seal(call string) {
+	c.mustBeOpen(call)
+	if len(c.consumers) == 0 {
+		panic("disruptor: " + call + " without a consumer: nobody would make room")
+	}
+	for _, consumer := range c.consumers {
+		if s := &consumer.released; len(s.watchers) == 0 {
+			c.gates = append(c.gates, s)
+			s.watchers = []*waker{&c.room}
+		}
+	}
+}
+
+// check returns why a reservation of n slots cannot succeed, now or later.
+func (c *core) check(n int) error {
+	if n < 1 || uint64(n) > c.capacity {
+		return fmt.Errorf("%w: reserve %d of %d", ErrCapacity, n, c.capacity)
+	}
+	if c.end.Load() != endOpen {
+		return ErrClosed
+	}
+	return nil
+}
+
+// limit returns up to where may be reserved now. It never shrinks.
+func (c *core) limit() uint64 { return lowest(c.gates) + c.capacity }
+
+// awaitRoom waits until the limit is hi or more.
+func (c *core) awaitRoom(ctx context.Context, hi uint64) error {
+	done := ctx.Done()
+	for attempt := 0; ; attempt++ {
+		switch {
+		case c.end.Load() != endOpen:
+			return ErrClosed
+		case c.limit() >= hi:
+			return nil
+		case isDone(done):
+			return ctx.Err()
+		}
+		if !Park(attempt) {
+			c.parkForRoom(done, hi)
+		}
+	}
+}
+
+// parkForRoom sleeps while the first gate that is in the way stays where it is.
+func (c *core) parkForRoom(done <-chan struct{}, hi uint64) {
+	c.room.state.Store(parked)
+	for _, gate := range c.gates {
+		if gate.load()+c.capacity >= hi {
+			continue
+		}
+		gate.watch()
+		if gate.load()+c.capacity < hi && c.end.Load() == endOpen {
+			c.room.park(done)
+			return
+		}
+	}
+	c.room.cancel(parked)
+}
+
+// close ends the ring before the element end, and wakes everybody to see it.
+func (c *core) close(end uint64) {
+	c.end.Store(end)
+	c.room.fire()
+	for _, consumer := range c.consumers {
+		consumer.sleep.fire()
+	}
+}
