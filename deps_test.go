@@ -51,9 +51,11 @@ internal/config:          ; github.com/alecthomas/kong
 internal/node:            . disruptor internal/oracle internal/replica internal/storage internal/peer internal/loop internal/front internal/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 
 internal/front:           .
-internal/front/http1:     . internal/loop internal/front
+internal/front/httpapi:   .
+internal/front/http1:     . internal/loop internal/front internal/front/httpapi
+internal/front/gate:      . internal/loop internal/front
 internal/front/resp:      . internal/loop internal/front
-internal/front/web:       . internal/loop internal/front ; github.com/quic-go/quic-go
+internal/front/web:       . internal/front internal/front/httpapi ; github.com/quic-go/quic-go
 internal/front/thriftrpc: . internal/loop internal/front ; github.com/apache/thrift
 
 internal/live:            .
@@ -64,14 +66,15 @@ internal/proxy:           . client internal/front internal/balance
 internal/lincheck:        .
 internal/sim:             . internal/oracle internal/replica internal/lincheck internal/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/chaos:           . internal/lincheck ; golang.org/x/sys github.com/quic-go/quic-go
-internal/bench:           . client internal/lincheck ; github.com/HdrHistogram/hdrhistogram-go
+internal/bench:           . client internal/lincheck ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys
+bench/static:
 
 cmd/isotone:              * ; *
 `
 
 // testDependencies are the modules that every _test.go file may import as well;
 // it may also import every package of the module.
-const testDependencies = "go.uber.org/goleak pgregory.net/rapid github.com/anishathalye/porcupine github.com/rogpeppe/go-internal golang.org/x/net"
+const testDependencies = "go.uber.org/goleak pgregory.net/rapid github.com/anishathalye/porcupine github.com/rogpeppe/go-internal github.com/redis/go-redis/v9 golang.org/x/net"
 
 // zone is the deterministic zone: the same inputs give the same effects, so the
 // simulator replays what production ran. See checkZone.

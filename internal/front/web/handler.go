@@ -11,10 +11,8 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/httpapi"
 )
-
-// codeOK is what Config.Observe sees of a request that did not fail.
-const codeOK = "ok"
 
 // bodyDrainTime bounds how long a body that nobody asked for is read before the
 // connection is closed. Without it net/http would wait for a slow one forever.
@@ -23,10 +21,10 @@ const bodyDrainTime = time.Second
 // Header values that never change are shared by all answers: no server writes
 // into a value it is given, and a full slice makes an append copy.
 var (
-	contentTypeJSON   = []string{"application/json"}
-	contentTypeText   = []string{"text/plain; charset=utf-8"}
-	contentTypeBinary = []string{"application/octet-stream"}
-	noStore           = []string{"no-store"}
+	contentTypeJSON   = []string{httpapi.ContentTypeJSON}
+	contentTypeText   = []string{httpapi.ContentTypeText}
+	contentTypeBinary = []string{httpapi.ContentTypeBinary}
+	noStore           = []string{httpapi.CacheControl}
 	connectionClose   = []string{"close"}
 )
 
@@ -172,12 +170,12 @@ func answerOK(w http.ResponseWriter) string {
 	w.Header()["Content-Type"] = contentTypeText
 	w.Header()["Content-Length"] = []string{"2"}
 	_, _ = w.Write([]byte("ok"))
-	return codeOK
+	return httpapi.CodeOK
 }
 
 func (h *handler) serveMetrics(w http.ResponseWriter, r *http.Request) string {
 	h.metrics.ServeHTTP(w, r)
-	return codeOK
+	return httpapi.CodeOK
 }
 
 // membership is the body of /members: the cluster as this node sees it.
@@ -224,5 +222,5 @@ func (h *handler) members(w http.ResponseWriter, r *http.Request) string {
 	w.Header()["Content-Type"] = contentTypeJSON
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	_, _ = w.Write(body)
-	return codeOK
+	return httpapi.CodeOK
 }

@@ -49,7 +49,7 @@ func (s *Server) listenQUIC(udp net.PacketConn) error {
 		// Under pressure a client must prove its address first (RFC 9000 §8.1.2),
 		// so that forged packets cannot fill the table.
 		VerifySourceAddress: func(net.Addr) bool {
-			return s.connections.Load() > int64(s.limits.ConnectionsMax)/2
+			return s.Connections()+s.elsewhere() > s.limits.ConnectionsMax/2
 		},
 	}
 	in, err := transport.Listen(s.h3.TLSConfig, s.h3.QUICConfig)
@@ -66,8 +66,7 @@ func (s *Server) listenQUIC(udp net.PacketConn) error {
 // admitQUIC counts a connection until ctx ends, which quic-go promises for its
 // close and for a failed handshake.
 func (s *Server) admitQUIC(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
-	if s.connections.Add(1) > int64(s.limits.ConnectionsMax) {
-		s.connections.Add(-1)
+	if !s.enter() {
 		return nil, errConnectionsMax
 	}
 	context.AfterFunc(ctx, func() { s.connections.Add(-1) })

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -37,14 +38,14 @@ const refusal = "HTTP/1.1 503 Service Unavailable\r\n" +
 
 // accept takes connections from l until stop, and returns nil then. Each gets a
 // goroutine for its first byte, so a silent one holds up no other.
-func (s *Server) accept(l net.Listener, ready *handoff) error {
+func (s *Server) accept(l net.Listener) error {
 	const pauseMin, pauseMax = 5 * time.Millisecond, time.Second
 	pause := pauseMin
 	for {
 		c, err := l.Accept()
 		if err == nil {
 			pause = pauseMin
-			s.admit(c, ready)
+			s.admit(c)
 			continue
 		}
 		var passing interface{ Temporary() bool }
@@ -73,17 +74,77 @@ func (s *Server) isStopping() bool {
 }
 
 // admit counts c and starts its goroutine, or refuses it.
-func (s *Server) admit(c net.Conn, ready *handoff) {
-	if s.connections.Add(1) <= int64(s.limits.ConnectionsMax) {
-		s.goFresh(&conn{Conn: c, open: &s.connections}, func(c *conn) { s.sniff(c, ready) })
+func (s *Server) admit(c net.Conn) {
+	if s.enter() {
+		s.goFresh(&conn{Conn: c, open: &s.connections}, s.sniff)
 		return
 	}
+	s.Refuse(c)
+}
+
+// enter counts one more connection, unless there are too many.
+func (s *Server) enter() bool {
+	if s.connections.Add(1)+int64(s.elsewhere()) <= int64(s.limits.ConnectionsMax) {
+		return true
+	}
 	s.connections.Add(-1)
+	return false
+}
+
+// Connections returns how many connections this server has, TCP and QUIC together.
+func (s *Server) Connections() int { return int(s.connections.Load()) }
+
+// Refuse tells the client of c, of which nothing has been read, that there are too
+// many connections, and closes c. It does not block.
+func (s *Server) Refuse(c net.Conn) {
 	select {
 	case s.refusals <- struct{}{}:
 		s.goFresh(&conn{Conn: c}, s.refuse)
 	default:
 		_ = c.Close()
+	}
+}
+
+// Take serves c, which was admitted and counted elsewhere so far and counts here from
+// now on. Its first byte must be there to be read, so that Take does not block. If
+// others have left output with c, its Write must write that first, even when it is
+// given nothing. Take may be called before Serve; after Shutdown it closes c.
+func (s *Server) Take(c net.Conn) {
+	s.connections.Add(1)
+	taken := &conn{Conn: c, open: &s.connections}
+	if _, err := io.ReadFull(c, taken.first[:]); err != nil {
+		_ = taken.Close()
+		return
+	}
+	taken.unread, taken.settle = true, s.settle
+	s.pass(taken)
+}
+
+// settle does on a connection's own goroutine what would hold up the caller of Take. The
+// client may be waiting for the output that was left.
+func (s *Server) settle(c *conn) error {
+	s.boundUnread(c.Conn)
+	if c.first[0] == tlsHandshakeByte {
+		return nil // nobody can have answered that, and the deadline is the handshake's
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(s.limits.WriteTimeout))
+	_, err := c.Conn.Write(nil)
+	_ = c.SetWriteDeadline(time.Time{})
+	return err
+}
+
+// boundUnread bounds what the kernel holds for a client that does not read.
+func (s *Server) boundUnread(c net.Conn) {
+	for {
+		if b, ok := c.(interface{ SetWriteBuffer(int) error }); ok {
+			_ = b.SetWriteBuffer(s.limits.UnreadBytesMax)
+			return
+		}
+		wrapper, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return
+		}
+		c = wrapper.NetConn()
 	}
 }
 
@@ -122,11 +183,9 @@ func (s *Server) refuse(c *conn) {
 	}
 }
 
-// sniff reads the first byte of c and hands c to net/http, as TLS or as it is.
-func (s *Server) sniff(c *conn, ready *handoff) {
-	if b, ok := c.Conn.(interface{ SetWriteBuffer(int) error }); ok {
-		_ = b.SetWriteBuffer(s.limits.UnreadBytesMax)
-	}
+// sniff reads the first byte of c and passes c on.
+func (s *Server) sniff(c *conn) {
+	s.boundUnread(c.Conn)
 	_ = c.SetReadDeadline(time.Now().Add(s.limits.ReadHeaderTimeout))
 	if _, err := io.ReadFull(c.Conn, c.first[:]); err != nil {
 		_ = c.Close()
@@ -134,7 +193,11 @@ func (s *Server) sniff(c *conn, ready *handoff) {
 	}
 	c.unread = true
 	_ = c.SetReadDeadline(time.Time{})
+	s.pass(c)
+}
 
+// pass hands c, whose first byte has been read, to net/http, as TLS or as it is.
+func (s *Server) pass(c *conn) {
 	var out net.Conn = c
 	if c.first[0] == tlsHandshakeByte {
 		if s.tls == nil {
@@ -143,50 +206,108 @@ func (s *Server) sniff(c *conn, ready *handoff) {
 		}
 		out = tls.Server(c, s.tls) // net/http looks for a *tls.Conn
 	}
+	s.ready.put(out)
+}
+
+// handoff is the listener of net/http: the connections that have been told apart. What
+// it holds is bounded by Limits.ConnectionsMax.
+type handoff struct {
+	mu      sync.Mutex
+	waiting []net.Conn
+	stopped bool
+	some    chan struct{} // a token while waiting may not be empty, or when stopped
+}
+
+func newHandoff() *handoff { return &handoff{some: make(chan struct{}, 1)} }
+
+// put does not block. After stop it closes c.
+func (h *handoff) put(c net.Conn) {
+	h.mu.Lock()
+	if h.stopped {
+		h.mu.Unlock()
+		closeBelow(c)
+		return
+	}
+	h.waiting = append(h.waiting, c)
+	h.mu.Unlock()
+	h.signal()
+}
+
+func (h *handoff) signal() {
 	select {
-	case ready.conns <- out:
-	case <-ready.stopping:
-		_ = c.Close()
+	case h.some <- struct{}{}:
+	default:
 	}
 }
 
-// handoff is the listener of net/http: the connections that have been sniffed.
-type handoff struct {
-	conns    chan net.Conn
-	stopping <-chan struct{}
-	addr     net.Addr
+// stop ends Accept, and closes the connections that it has not returned.
+func (h *handoff) stop() {
+	h.mu.Lock()
+	waiting := h.waiting
+	h.stopped, h.waiting = true, nil
+	h.mu.Unlock()
+	for _, c := range waiting {
+		closeBelow(c)
+	}
+	h.signal()
 }
 
-// Accept waits for the next sniffed connection.
+// closeBelow closes c without a word, which could block.
+func closeBelow(c net.Conn) {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	_ = c.Close()
+}
+
+// Accept waits for the next connection. There is one caller at a time.
 func (h *handoff) Accept() (net.Conn, error) {
-	select {
-	case c := <-h.conns:
-		return c, nil
-	case <-h.stopping:
-		return nil, http.ErrServerClosed // Serve then returns just this
+	for {
+		h.mu.Lock()
+		switch {
+		case h.stopped:
+			h.mu.Unlock()
+			return nil, http.ErrServerClosed // Serve then returns just this
+		case len(h.waiting) > 0:
+			c := h.waiting[0]
+			h.waiting[0] = nil
+			if h.waiting = h.waiting[1:]; len(h.waiting) == 0 {
+				h.waiting = nil
+			}
+			h.mu.Unlock()
+			return c, nil
+		}
+		h.mu.Unlock()
+		<-h.some
 	}
 }
 
 // Close does nothing: stop closes the real listener.
 func (h *handoff) Close() error { return nil }
 
-// Addr returns the address of the real listener.
-func (h *handoff) Addr() net.Addr { return h.addr }
+// Addr returns an address that means nothing; there may be no listener.
+func (h *handoff) Addr() net.Addr { return &net.TCPAddr{} }
 
 // conn is an accepted connection whose first byte may have been read already.
 // As with any net.Conn, there is one reader at a time.
 type conn struct {
 	net.Conn
 	first  [1]byte
-	unread bool          // first is still to be read
-	open   *atomic.Int64 // counts this connection; nil if it never counted
+	unread bool              // first is still to be read
+	settle func(*conn) error // to be called before the first Read; may be nil
+	open   *atomic.Int64     // counts this connection; nil if it never counted
 	closed atomic.Bool
 }
 
 // Read returns the sniffed byte, then what follows.
 func (c *conn) Read(p []byte) (int, error) {
 	if c.unread && len(p) > 0 {
-		c.unread = false
+		if c.settle != nil {
+			if err := c.settle(c); err != nil {
+				return 0, err
+			}
+		}
+		c.unread, c.settle = false, nil
 		p[0] = c.first[0]
 		return 1, nil
 	}

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"encoding/hex"
 	"io"
 	"net/http"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
 // The sizes of the buffers that answers are written through. A large answer
@@ -19,10 +19,6 @@ const (
 	smallBufferSize = 512
 	largeBufferSize = 32 << 10
 )
-
-// jsonEntryMax bounds one timestamp in JSON: 32 bytes of names and marks, two
-// numbers of up to 20 digits, 32 hexadecimal digits.
-const jsonEntryMax = 32 + 2*20 + 2*isotone.TimestampSize
 
 var (
 	contentLengthOne   = []string{strconv.Itoa(isotone.TimestampSize)}
@@ -38,21 +34,22 @@ var (
 // timestamp answers GET /timestamp. Nothing reaches the backend unless the whole
 // request is good.
 func (h *handler) timestamp(w http.ResponseWriter, r *http.Request) string {
-	q, err := parseQuery(r.URL.RawQuery, r.Header["Accept"])
+	q, err := httpapi.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return fail(w, r, err)
 	}
-	if q.mode == isotone.ReadDefault {
-		q.mode = h.mode
+	q = q.Accepting(r.Header["Accept"]...)
+	if q.Mode == isotone.ReadDefault {
+		q.Mode = h.mode
 	}
-	issued, err := h.take(r.Context(), q.mode, q.count)
+	issued, err := h.take(r.Context(), q.Mode, q.Count)
 	if err != nil {
 		return fail(w, r, err)
 	}
-	if err := answerRange(w, q.format, issued); err != nil {
+	if err := answerRange(w, q.Format, issued); err != nil {
 		return string(isotone.CodeDeadlineExceeded) // the client left, or would not read in time
 	}
-	return codeOK
+	return httpapi.CodeOK
 }
 
 // call is one request to the backend with all that it needs, to be used again.
@@ -112,27 +109,26 @@ func (c *call) result() (isotone.Range, error) {
 		return isotone.Range{}, c.batch.Err
 	}
 	if len(c.batch.Ranges) != 1 || c.batch.Ranges[0].Count != c.counts[0] {
-		// Fewer would be read as others' timestamps (I3): give none.
-		return isotone.Range{}, isotone.Errorf(isotone.CodeInternal, "the answer does not have the %d timestamps asked for", c.counts[0])
+		return isotone.Range{}, httpapi.WrongCount(c.counts[0])
 	}
 	return c.batch.Ranges[0], nil
 }
 
 // answerRange writes a successful answer. An error means that the client has not
 // got all of it.
-func answerRange(w http.ResponseWriter, f format, issued isotone.Range) error {
+func answerRange(w http.ResponseWriter, f httpapi.Format, issued isotone.Range) error {
 	header := w.Header()
 	switch f {
-	case formatRange:
+	case httpapi.Range:
 		header["Content-Type"], header["Content-Length"] = contentTypeBinary, contentLengthRange
 		buffer := smallBuffers.Get().(*[smallBufferSize]byte)
 		defer smallBuffers.Put(buffer)
 		b, _ := issued.AppendBinary(buffer[:0])
 		_, err := w.Write(b)
 		return err
-	case formatJSON:
+	case httpapi.JSON:
 		header["Content-Type"] = contentTypeJSON
-		return withBuffer(issued.Count*jsonEntryMax, func(b []byte) error { return writeJSON(w, issued, b) })
+		return withBuffer(issued.Count*httpapi.JSONEntryMax, func(b []byte) error { return writeJSON(w, issued, b) })
 	default:
 		size := issued.Count * isotone.TimestampSize
 		header["Content-Type"], header["Content-Length"] = contentTypeBinary, contentLengthOne
@@ -170,9 +166,9 @@ func writeBinary(w io.Writer, issued isotone.Range, b []byte) error {
 }
 
 func writeJSON(w io.Writer, issued isotone.Range, b []byte) error {
-	b = append(b, `{"timestamps":[`...)
+	b = append(b, httpapi.JSONBegin...)
 	for i := range issued.Count {
-		if cap(b)-len(b) < jsonEntryMax+len(",]}") {
+		if cap(b)-len(b) < httpapi.JSONEntryMax+len(",")+len(httpapi.JSONEnd) {
 			if _, err := w.Write(b); err != nil {
 				return err
 			}
@@ -181,22 +177,8 @@ func writeJSON(w io.Writer, issued isotone.Range, b []byte) error {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendJSON(b, issued.At(i))
+		b = httpapi.AppendJSON(b, issued.At(i))
 	}
-	_, err := w.Write(append(b, "]}"...))
+	_, err := w.Write(append(b, httpapi.JSONEnd...))
 	return err
-}
-
-// appendJSON appends {"time":"…","index":"…","hex":"…"}. The numbers are strings
-// because JavaScript would round them.
-func appendJSON(b []byte, t isotone.Timestamp) []byte {
-	var binary [isotone.TimestampSize]byte
-	_, _ = t.AppendBinary(binary[:0])
-	b = append(b, `{"time":"`...)
-	b = strconv.AppendUint(b, t.Time, 10)
-	b = append(b, `","index":"`...)
-	b = strconv.AppendUint(b, t.Index, 10)
-	b = append(b, `","hex":"`...)
-	b = hex.AppendEncode(b, binary[:])
-	return append(b, `"}`...)
 }

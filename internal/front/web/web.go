@@ -1,11 +1,12 @@
 // Package web is the HTTP front on the standard servers: HTTP/1.1 and h2c in
 // the clear, HTTP/1.1 and HTTP/2 under TLS on the same TCP port, HTTP/3 on UDP.
 //
-// It owns those servers, the HTTP spelling of requests, answers and errors, and
-// the limits in [Limits]. It knows nothing of Raft or of how timestamps come to
-// be: everything it asks goes through [front.Backend]. The node's wiring builds
-// one [Server] for each client port; a faster lane for plain HTTP/1.1 may sit in
-// front of it and hand connections on through the listener.
+// It owns those servers and the limits in [Limits]; how queries, answers and
+// faults are spelled is internal/front/httpapi's. It knows nothing of Raft or of
+// how timestamps come to be: everything it asks goes through [front.Backend]. The
+// node's wiring builds one [Server] for each client port. It accepts connections
+// itself, or is given those that an event loop in front of it has no answer for,
+// with [Server.Take].
 //
 // Sources: RFC 9110 (semantics), RFC 9112 (HTTP/1.1), RFC 9113 (HTTP/2),
 // RFC 9114 (HTTP/3), RFC 7838 (Alt-Svc).
@@ -50,6 +51,10 @@ type Config struct {
 	// isotone.Code. It runs on the request's goroutine, concurrently with
 	// others, and must not block.
 	Observe func(protocol, code string, wall time.Duration)
+	// Elsewhere returns how many connections of this port others have, which count
+	// for Limits.ConnectionsMax too; nil means none. It must be safe for concurrent
+	// use.
+	Elsewhere func() int
 	// Log takes panics and failures to accept at Error and Warn, and the noise
 	// that clients cause at Debug. Nil discards all.
 	Log *slog.Logger
@@ -58,10 +63,11 @@ type Config struct {
 // Limits bounds what clients can make the server hold (I7). A field that is 0
 // or less has its default.
 type Limits struct {
-	// ConnectionsMax bounds open connections, TCP and QUIC together. A client
-	// beyond it that speaks plain HTTP gets a 503 "overloaded" and is closed; TLS
-	// clients are just closed, QUIC clients are refused. Default 20000: about 1 GiB of goroutine stacks and
-	// buffers, within a common file limit.
+	// ConnectionsMax bounds open connections, TCP and QUIC together, with those that
+	// are elsewhere. A client beyond it that speaks plain HTTP gets a 503
+	// "overloaded" and is closed; TLS clients are just closed, QUIC clients are
+	// refused. Default 20000: about 1 GiB of goroutine stacks and buffers, within a
+	// common file limit.
 	ConnectionsMax int
 	// RequestsMax bounds requests in work over all connections; beyond it they
 	// are answered "overloaded". Default 32768: each may hold one 32 KiB buffer
@@ -127,10 +133,12 @@ type Server struct {
 	http *http.Server
 	h3   *http3.Server
 
-	connections atomic.Int64
+	connections atomic.Int64 // that this server has
+	elsewhere   func() int
 	refusals    chan struct{} // one token for each connection being refused
 	force       context.CancelFunc
 
+	ready    *handoff
 	mu       sync.Mutex
 	stopping chan struct{} // closed by stop
 	stopped  bool
@@ -153,15 +161,20 @@ func New(cfg Config) *Server {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
+	if cfg.Elsewhere == nil {
+		cfg.Elsewhere = func() int { return 0 }
+	}
 	base, force := context.WithCancel(context.Background())
 	s := &Server{
-		handler:  newHandler(cfg),
-		limits:   cfg.Limits,
-		log:      cfg.Log,
-		refusals: make(chan struct{}, refusalsMax),
-		force:    force,
-		stopping: make(chan struct{}),
-		fresh:    make(map[net.Conn]struct{}),
+		handler:   newHandler(cfg),
+		limits:    cfg.Limits,
+		log:       cfg.Log,
+		elsewhere: cfg.Elsewhere,
+		refusals:  make(chan struct{}, refusalsMax),
+		force:     force,
+		ready:     newHandoff(),
+		stopping:  make(chan struct{}),
+		fresh:     make(map[net.Conn]struct{}),
 	}
 	if cfg.TLS != nil {
 		s.tls = cfg.TLS.Clone()
@@ -196,14 +209,17 @@ func newHTTPServer(cfg Config, h http.Handler, base context.Context) *http.Serve
 	}
 }
 
-// Serve serves l, and HTTP/3 on udp unless udp or Config.TLS is nil, until
-// [Server.Shutdown], and then returns nil; requests may still be running, and
-// Shutdown waits for them. Any other end is an error; all connections are cut
-// then. Serve owns l and udp and closes both. It can be called once.
+// Serve serves l, unless that is nil, the connections given to [Server.Take], and
+// HTTP/3 on udp, unless udp or Config.TLS is nil, until [Server.Shutdown], and then
+// returns nil; requests may still be running, and Shutdown waits for them. Any other
+// end is an error; all connections are cut then. Serve owns l and udp and closes
+// both. It can be called once.
 func (s *Server) Serve(l net.Listener, udp net.PacketConn) error {
 	run, err := s.begin(l, udp)
 	if !run {
-		_ = l.Close()
+		if l != nil {
+			_ = l.Close()
+		}
 		if udp != nil {
 			_ = udp.Close()
 		}
@@ -211,14 +227,18 @@ func (s *Server) Serve(l net.Listener, udp net.PacketConn) error {
 	}
 	defer close(s.served)
 
-	ready := &handoff{conns: make(chan net.Conn), stopping: s.stopping, addr: l.Addr()}
 	ends := make(chan error, 3)
-	parts := 2
-	go func() { ends <- s.http.Serve(ready) }()
-	go func() { ends <- s.accept(l, ready) }()
-	if s.quicIn != nil {
+	parts := 0
+	start := func(part func() error) {
 		parts++
-		go func() { ends <- s.h3.ServeListener(s.quicIn) }()
+		go func() { ends <- part() }()
+	}
+	start(func() error { return s.http.Serve(s.ready) })
+	if l != nil {
+		start(func() error { return s.accept(l) })
+	}
+	if s.quicIn != nil {
+		start(func() error { return s.h3.ServeListener(s.quicIn) })
 	}
 	for range parts {
 		if end := <-ends; end != nil && !errors.Is(end, http.ErrServerClosed) {
@@ -288,6 +308,7 @@ func (s *Server) stop() {
 	}
 	s.stopped = true
 	close(s.stopping)
+	s.ready.stop()
 	if s.listener != nil {
 		_ = s.listener.Close()
 	}

@@ -116,6 +116,12 @@ type site struct {
 // start runs a server with TLS and HTTP/3 until the test ends.
 func start(t testing.TB, configure ...func(*web.Config)) *site {
 	t.Helper()
+	tcp, udp := listen(t)
+	return startOn(t, tcp, udp, configure...)
+}
+
+func startOn(t testing.TB, tcp net.Listener, udp net.PacketConn, configure ...func(*web.Config)) *site {
+	t.Helper()
 	dir := t.TempDir()
 	cert, err := web.LoadOrCreateCertificate(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), nil, time.Now())
 	if err != nil {
@@ -132,8 +138,7 @@ func start(t testing.TB, configure ...func(*web.Config)) *site {
 		c(&cfg)
 	}
 	s.Server = web.New(cfg)
-	tcp, udp := listen(t)
-	s.addr = tcp.Addr().String()
+	s.addr = udp.LocalAddr().String()
 	go func() { s.served <- s.Serve(tcp, udp) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

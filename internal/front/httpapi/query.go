@@ -1,4 +1,4 @@
-package web
+package httpapi
 
 import (
 	"net/url"
@@ -8,32 +8,39 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// countMax bounds the timestamps that are written out one by one: 1 MiB in
+// CountMax bounds the timestamps that are written out one by one: 1 MiB in
 // binary, some 7 MB in JSON. Whoever wants more asks for a range.
-const countMax = 65536
+const CountMax = 65536
 
-type format uint8
+// Format is how timestamps are written.
+type Format uint8
 
 const (
-	formatBinary format = iota
-	formatRange
-	formatJSON
+	// Binary: each timestamp's bytes, one after the other.
+	Binary Format = iota
+	// Range: the bytes of the first, and the count.
+	Range
+	// JSON: an object with all of them.
+	JSON
 )
 
-// query is what a request for timestamps asks.
-type query struct {
-	count  uint64
-	format format
-	mode   isotone.ReadMode // isotone.ReadDefault: the node's choice
+// Query is what a request for timestamps asks.
+type Query struct {
+	Count  uint64
+	Format Format
+	// Mode is isotone.ReadDefault where the node has the choice.
+	Mode isotone.ReadMode
+	// Named says that the query itself names the format.
+	Named bool
 }
 
-// parseQuery reads the raw query of a URL, and the Accept header where the query
-// names no format. It is stricter than net/url: n, format and mode may each
-// occur once, n is plain digits. Other parameters are ignored, but must be well
-// formed too. Errors match isotone.ErrInvalidArgument.
-func parseQuery(raw string, accept []string) (query, error) {
-	q := query{count: 1}
-	var seenN, seenFormat, seenMode bool
+// ParseQuery reads the raw query of a URL. It is stricter than net/url: n, format
+// and mode may each occur once, n is plain digits. Other parameters are ignored,
+// but must be well formed too. Errors match isotone.ErrInvalidArgument. Nothing
+// that it returns refers to raw.
+func ParseQuery(raw string) (Query, error) {
+	q := Query{Count: 1}
+	var seenN, seenMode bool
 	for raw != "" {
 		var pair string
 		pair, raw, _ = strings.Cut(raw, "&")
@@ -45,13 +52,13 @@ func parseQuery(raw string, accept []string) (query, error) {
 		switch key {
 		case "n":
 			seen = &seenN
-			q.count, err = parseCount(value)
+			q.Count, err = parseCount(value)
 		case "format":
-			seen = &seenFormat
-			q.format, err = parseFormat(value)
+			seen = &q.Named
+			q.Format, err = parseFormat(value)
 		case "mode":
 			seen = &seenMode
-			q.mode, err = isotone.ParseReadMode(value)
+			q.Mode, err = isotone.ParseReadMode(value)
 		default:
 			continue
 		}
@@ -63,13 +70,19 @@ func parseQuery(raw string, accept []string) (query, error) {
 		}
 		*seen = true
 	}
-	if !seenFormat && len(accept) > 0 && acceptsJSON(accept) {
-		q.format = formatJSON
-	}
-	if q.format != formatRange && q.count > countMax {
-		return q, isotone.Errorf(isotone.CodeInvalidArgument, "n=%d: want at most %d, or format=range for more", q.count, countMax)
+	if q.Format != Range && q.Count > CountMax {
+		return q, isotone.Errorf(isotone.CodeInvalidArgument, "n=%d: want at most %d, or format=range for more", q.Count, CountMax)
 	}
 	return q, nil
+}
+
+// Accepting returns q with the format that an Accept header asks for, given the
+// values of all its lines, unless q names one.
+func (q Query) Accepting(accept ...string) Query {
+	if !q.Named && len(accept) > 0 && acceptsJSON(accept) {
+		q.Format = JSON
+	}
+	return q
 }
 
 // parsePair splits and decodes one key=value. A semicolon is refused, because
@@ -109,14 +122,14 @@ func parseCount(s string) (uint64, error) {
 	return n, nil
 }
 
-func parseFormat(s string) (format, error) {
+func parseFormat(s string) (Format, error) {
 	switch s {
 	case "range":
-		return formatRange, nil
+		return Range, nil
 	case "json":
-		return formatJSON, nil
+		return JSON, nil
 	}
-	return formatBinary, isotone.Errorf(isotone.CodeInvalidArgument, "format=%.40q: want range or json, or no format for binary", s)
+	return Binary, isotone.Errorf(isotone.CodeInvalidArgument, "format=%.40q: want range or json, or no format for binary", s)
 }
 
 // acceptsJSON reports whether an Accept header (RFC 9110 §12.5.1) names
@@ -128,9 +141,9 @@ func acceptsJSON(accept []string) bool {
 		for element := range strings.SplitSeq(line, ",") {
 			media, params, _ := strings.Cut(element, ";")
 			switch strings.ToLower(strings.TrimSpace(media)) {
-			case "application/json":
+			case ContentTypeJSON:
 				json = max(json, quality(params))
-			case "application/octet-stream":
+			case ContentTypeBinary:
 				octets = max(octets, quality(params))
 			}
 		}

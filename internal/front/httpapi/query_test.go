@@ -1,4 +1,4 @@
-package web
+package httpapi
 
 import (
 	"errors"
@@ -10,20 +10,35 @@ import (
 )
 
 func TestParseQuery_Good(t *testing.T) {
-	for raw, want := range map[string]query{
-		"":                             {count: 1},
-		"&&":                           {count: 1},
-		"n=1":                          {count: 1},
-		"n=65536":                      {count: 65536},
-		"%6E=%31%32":                   {count: 12},
-		"n=4294967296&format=range":    {count: 1 << 32, format: formatRange},
-		"format=range&n=4294967296":    {count: 1 << 32, format: formatRange},
-		"mode=lease&format=json&n=7":   {count: 7, format: formatJSON, mode: isotone.ReadLease},
-		"mode=quorum":                  {count: 1, mode: isotone.ReadQuorum},
-		"N=5&Format=x&x=1&x=2&x&y=a+b": {count: 1},
+	for raw, want := range map[string]Query{
+		"":                             {Count: 1},
+		"&&":                           {Count: 1},
+		"n=1":                          {Count: 1},
+		"n=65536":                      {Count: 65536},
+		"%6E=%31%32":                   {Count: 12},
+		"n=4294967296&format=range":    {Count: 1 << 32, Format: Range, Named: true},
+		"format=range&n=4294967296":    {Count: 1 << 32, Format: Range, Named: true},
+		"mode=lease&format=json&n=7":   {Count: 7, Format: JSON, Named: true, Mode: isotone.ReadLease},
+		"mode=quorum":                  {Count: 1, Mode: isotone.ReadQuorum},
+		"N=5&Format=x&x=1&x=2&x&y=a+b": {Count: 1},
 	} {
-		if got, err := parseQuery(raw, nil); err != nil || got != want {
+		if got, err := ParseQuery(raw); err != nil || got != want {
 			t.Errorf("%q: %+v, %v, want %+v", raw, got, err, want)
+		}
+	}
+}
+
+func TestQuery_AcceptingYieldsToTheQuery(t *testing.T) {
+	for raw, want := range map[string]Format{"": JSON, "n=5": JSON, "format=range": Range, "format=json": JSON} {
+		q, err := ParseQuery(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := q.Accepting("application/json").Format; got != want {
+			t.Errorf("%q: %d", raw, got)
+		}
+		if got := q.Accepting(); got != q {
+			t.Errorf("%q without Accept: %+v", raw, got)
 		}
 	}
 }
@@ -63,7 +78,7 @@ func FuzzParseQuery(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		q, err := parseQuery(raw, nil)
+		q, err := ParseQuery(raw)
 		if err != nil {
 			if !errors.Is(err, isotone.ErrInvalidArgument) {
 				t.Fatalf("%q: %v is outside the vocabulary", raw, err)
@@ -74,7 +89,7 @@ func FuzzParseQuery(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q: taken, but net/url says %v", raw, err)
 		}
-		if q.count < 1 || q.count > isotone.RangeCountMax || q.format != formatRange && q.count > countMax {
+		if q.Count < 1 || q.Count > isotone.RangeCountMax || q.Format != Range && q.Count > CountMax {
 			t.Fatalf("%q: %+v", raw, q)
 		}
 		if n, ok := values["n"]; ok && (len(n) != 1 || strings.TrimLeft(n[0], "0123456789") != "") {

@@ -1,0 +1,135 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/isotone/isotone"
+)
+
+// Fault is a failure as HTTP spells it.
+type Fault struct {
+	// Status is the status code.
+	Status  int
+	Code    isotone.Code
+	Message string
+
+	leader     string
+	challenge  bool
+	retryAfter int64 // seconds; 0: not said
+}
+
+// FaultOf spells err. An error outside the vocabulary is internal.
+func FaultOf(err error) Fault {
+	var e *isotone.Error
+	switch {
+	case !errors.As(err, &e):
+		e = isotone.Errorf(isotone.CodeInternal, "%v", err)
+	case e.Code == isotone.CodeNotLeader && !fitsHeader(e.Leader):
+		// A redirect without a target would send the client round in circles.
+		e = isotone.Errorf(isotone.CodeNoLeader, "%s", e.Message)
+	}
+	f := Fault{Status: statusOf(e.Code), Code: e.Code, Message: e.Message}
+	switch {
+	case e.Code == isotone.CodeNotLeader:
+		f.leader = e.Leader
+	case e.Code == isotone.CodeUnauthorized:
+		f.challenge = true
+	case e.Code == isotone.CodeOverloaded || e.Code == isotone.CodeNoLeader || e.RetryAfter > 0:
+		f.retryAfter = retrySeconds(e.RetryAfter)
+	}
+	return f
+}
+
+// fitsHeader reports whether s can stand in a header field and in a URL: visible
+// ASCII, and something at all. Addresses come from other machines' settings.
+func fitsHeader(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// statusOf returns the HTTP status of a code.
+func statusOf(code isotone.Code) int {
+	switch code {
+	case isotone.CodeInvalidArgument:
+		return 400
+	case isotone.CodeUnauthorized:
+		return 401
+	case isotone.CodeNotFound:
+		return 404
+	case isotone.CodeNotLeader:
+		return 409
+	case isotone.CodeNoLeader, isotone.CodeOverloaded, isotone.CodeClock:
+		return 503
+	case isotone.CodeDeadlineExceeded:
+		return 504
+	default:
+		return 500
+	}
+}
+
+// Reason returns the words that go with Status in HTTP/1.1.
+func (f *Fault) Reason() string {
+	switch f.Status {
+	case 400:
+		return "Bad Request"
+	case 401:
+		return "Unauthorized"
+	case 404:
+		return "Not Found"
+	case 409:
+		return "Conflict"
+	case 503:
+		return "Service Unavailable"
+	case 504:
+		return "Gateway Timeout"
+	default:
+		return "Internal Server Error"
+	}
+}
+
+// Fields calls set for each header field that only this fault has, by name. The
+// scheme, the escaped path and the raw query are those of the request.
+func (f *Fault) Fields(scheme, path, rawQuery string, set func(name, value string)) {
+	if f.leader != "" {
+		set("Isotone-Leader", f.leader)
+		location := scheme + "://" + f.leader + path
+		if rawQuery != "" {
+			location += "?" + rawQuery
+		}
+		set("Location", location)
+	}
+	if f.retryAfter > 0 {
+		set("Retry-After", strconv.FormatInt(f.retryAfter, 10))
+	}
+	if f.challenge {
+		set("Www-Authenticate", "Bearer") // required by RFC 9110 §11.6.1
+	}
+}
+
+// Body returns the body of an error answer. It has Content-Type [ContentTypeJSON].
+func Body(code isotone.Code, message string) []byte {
+	type detail struct {
+		Code    isotone.Code `json:"code"`
+		Message string       `json:"message"`
+	}
+	body, err := json.Marshal(struct {
+		Error detail `json:"error"`
+	}{detail{code, message}})
+	if err != nil {
+		panic("httpapi: a fault of two strings does not encode: " + err.Error())
+	}
+	return body
+}
+
+// retrySeconds rounds up to whole seconds, at least 1: Retry-After knows no
+// fractions (RFC 9110 §10.2.3), and 0 would ask for a stampede.
+func retrySeconds(d time.Duration) int64 {
+	return max(1, int64((d+time.Second-1)/time.Second))
+}
