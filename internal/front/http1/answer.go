@@ -1,0 +1,169 @@
+package http1
+
+import (
+	"bytes"
+	"strconv"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front/httpapi"
+)
+
+const (
+	statusOK     = "HTTP/1.1 200 OK\r\n"
+	cacheControl = "Cache-Control: " + httpapi.CacheControl + "\r\n"
+	dateLayout   = "Mon, 02 Jan 2006 15:04:05 GMT" // RFC 9110 §5.6.7
+	closing      = "Connection: close\r\n"
+)
+
+// answers writes answers, from parts that were made in advance.
+type answers struct {
+	wall  func() time.Time
+	date  []byte        // the field
+	until time.Duration // when the next is due, on the loop's clock
+	one   []byte        // the whole header of one timestamp in binary
+	span  []byte        // the whole header of a range
+	body  []byte        // for the JSON that is being written
+	fault faultAnswer
+}
+
+// faultAnswer is an answer that failed, whole. While a node is overloaded or does not
+// lead, all its answers are the same.
+type faultAnswer struct {
+	err    isotone.Error
+	query  []byte
+	code   string
+	answer []byte // empty: there is none
+}
+
+// refresh renews the date. It reads the wall clock once a second. The loop's time is
+// that of the turn's beginning, before the clock is read, so it is at worst too early.
+func (a *answers) refresh(now time.Duration) {
+	if now < a.until {
+		return
+	}
+	wall := a.wall().UTC()
+	a.until = now + time.Second - time.Duration(wall.Nanosecond())
+	a.date = append(wall.AppendFormat(append(a.date[:0], "Date: "...), dateLayout), "\r\n"...)
+	a.one = append(a.appendHeader(a.one[:0], isotone.TimestampSize, httpapi.ContentTypeBinary, false), "\r\n"...)
+	a.span = append(a.appendHeader(a.span[:0], isotone.RangeSize, httpapi.ContentTypeBinary, false), "\r\n"...)
+	a.fault.answer = a.fault.answer[:0]
+}
+
+// append appends the answers of w to b, and returns the code of all of them. last says
+// that no more follow on that connection.
+func (a *answers) append(b []byte, w *work, last bool) (_ []byte, code string) {
+	code = httpapi.CodeOK
+	queries := w.queries
+	err := w.err()
+	for i, q := range w.asks {
+		final := last && i == len(w.asks)-1
+		if err == nil {
+			b = a.appendIssued(b, q.format, w.batch.Ranges[i], final)
+			continue
+		}
+		b, code = a.appendFault(b, err, queries[:q.query], final)
+		queries = queries[q.query:]
+	}
+	return b, code
+}
+
+// appendIssued appends a successful answer.
+func (a *answers) appendIssued(b []byte, f httpapi.Format, issued isotone.Range, last bool) []byte {
+	switch f {
+	case httpapi.Range:
+		if last {
+			b = a.appendHeader(b, isotone.RangeSize, httpapi.ContentTypeBinary, last)
+			b = append(b, "\r\n"...)
+		} else {
+			b = append(b, a.span...)
+		}
+		b, _ = issued.AppendBinary(b)
+		return b
+	case httpapi.JSON:
+		a.body = appendJSON(a.body[:0], issued)
+		b = a.appendHeader(b, len(a.body), httpapi.ContentTypeJSON, last)
+		b = append(b, "\r\n"...)
+		return append(b, a.body...)
+	}
+	if issued.Count == 1 && !last {
+		b = append(b, a.one...)
+		b, _ = issued.First.AppendBinary(b)
+		return b
+	}
+	b = a.appendHeader(b, int(issued.Count)*isotone.TimestampSize, httpapi.ContentTypeBinary, last)
+	b = append(b, "\r\n"...)
+	for i := range issued.Count {
+		b, _ = issued.At(i).AppendBinary(b)
+	}
+	return b
+}
+
+func appendJSON(b []byte, issued isotone.Range) []byte {
+	b = append(b, httpapi.JSONBegin...)
+	for i := range issued.Count {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = httpapi.AppendJSON(b, issued.At(i))
+	}
+	return append(b, httpapi.JSONEnd...)
+}
+
+// appendHeader appends the header of a successful answer but for the blank line.
+func (a *answers) appendHeader(b []byte, length int, contentType string, last bool) []byte {
+	b = append(b, statusOK+cacheControl...)
+	b = appendContent(b, length, contentType)
+	b = append(b, a.date...)
+	if last {
+		b = append(b, closing...)
+	}
+	return b
+}
+
+func appendContent(b []byte, length int, contentType string) []byte {
+	b = append(b, "Content-Length: "...)
+	b = strconv.AppendInt(b, int64(length), 10)
+	b = append(b, "\r\nContent-Type: "...)
+	b = append(b, contentType...)
+	return append(b, "\r\n"...)
+}
+
+// appendFault appends the answer to a request with that query, which err has failed.
+func (a *answers) appendFault(b []byte, err error, query []byte, last bool) (_ []byte, code string) {
+	made := &a.fault
+	e, direct := err.(*isotone.Error)
+	if direct && !last && len(made.answer) > 0 && *e == made.err && bytes.Equal(query, made.query) {
+		return append(b, made.answer...), made.code
+	}
+	f := httpapi.FaultOf(err)
+	if !direct || last {
+		return a.spellFault(b, &f, query, last), string(f.Code)
+	}
+	made.answer = a.spellFault(made.answer[:0], &f, query, last)
+	made.query = append(made.query[:0], query...)
+	made.err, made.code = *e, string(f.Code)
+	return append(b, made.answer...), made.code
+}
+
+func (a *answers) spellFault(b []byte, f *httpapi.Fault, query []byte, last bool) []byte {
+	body := httpapi.Body(f.Code, f.Message)
+	b = append(b, "HTTP/1.1 "...)
+	b = strconv.AppendInt(b, int64(f.Status), 10)
+	b = append(b, ' ')
+	b = append(b, f.Reason()...)
+	b = append(b, "\r\n"+cacheControl...)
+	b = appendContent(b, len(body), httpapi.ContentTypeJSON)
+	f.Fields("http", requestPath, string(query), func(name, value string) {
+		b = append(b, name...)
+		b = append(b, ": "...)
+		b = append(b, value...)
+		b = append(b, "\r\n"...)
+	})
+	b = append(b, a.date...)
+	if last {
+		b = append(b, closing...)
+	}
+	b = append(b, "\r\n"...)
+	return append(b, body...)
+}

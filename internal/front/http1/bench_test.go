@@ -1,0 +1,160 @@
+package http1
+
+import (
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/loop"
+)
+
+// prompt answers within Submit; later keeps one batch until answer.
+type prompt struct{ err error }
+
+func (prompt) Status() *front.Status { return &front.Status{} }
+
+func (p prompt) Submit(b *front.Batch) {
+	b.Err = p.err
+	for i, n := range b.Counts {
+		b.Ranges[i] = isotone.Range{First: isotone.Timestamp{Time: 1 << 60}, Count: n}
+	}
+	b.Done(b)
+}
+
+type later struct {
+	prompt
+	batch *front.Batch
+}
+
+func (l *later) Submit(b *front.Batch) { l.batch = b }
+func (l *later) answer()               { l.prompt.Submit(l.batch) }
+
+// open returns a handler on a connection that nothing is written to: the tests take its
+// output away.
+func open(t testing.TB, backend front.Backend) *handler {
+	t.Helper()
+	l, err := loop.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close(); _ = ln.Close(); _ = l.Close() })
+	lane := New(Config{Backend: backend, HandOver: func(net.Conn) { t.Error("handed over") }})
+	h := &handler{lane: lane}
+	c, err := l.Adopt(server, nil, loop.Limits{}, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.conn = c
+	lane.conns = append(lane.conns, h)
+	return h
+}
+
+func (h *handler) discard() { h.conn.SetBuffered(h.conn.Buffered()[:0]) }
+
+var hotOnes = map[string]string{
+	"plain":   plain,
+	"curl":    "GET /timestamp HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n\r\n",
+	"range":   "GET /timestamp?n=100&format=range HTTP/1.1\r\nHost: x\r\n\r\n",
+	"json":    "GET /timestamp?n=8&mode=lease HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n\r\n",
+	"n=64":    "GET /timestamp?n=64 HTTP/1.1\r\nHost: x\r\n\r\n",
+	"32 deep": strings.Repeat(plain, 32),
+	"changing": "GET /timestamp?n=2 HTTP/1.1\r\nHost: x\r\n\r\n" + plain + "GET /timestamp?n=2&format=json HTTP/1.1\r\nHost: x\r\n\r\n" +
+		"GET /timestamp?mode=lease HTTP/1.1\r\nHost: x\r\n\r\n" + plain,
+}
+
+func TestLane_DoesNotAllocate(t *testing.T) {
+	for name, raw := range hotOnes {
+		for _, err := range []error{nil, isotone.ErrOverloaded, &isotone.Error{Code: isotone.CodeNotLeader, Leader: "a:1", Message: "m"}} {
+			if err != nil && (name == "changing" || strings.Contains(raw, "?")) {
+				continue // a fault that is made anew
+			}
+			h, b := open(t, prompt{err}), []byte(raw)
+			if got := testing.AllocsPerRun(200, func() {
+				if used, dataErr := h.Data(h.conn, b); used != len(b) || dataErr != nil {
+					t.Fatalf("%s: %d, %v", name, used, dataErr)
+				}
+				h.discard()
+			}); got != 0 {
+				t.Errorf("%s, %v: %v allocations", name, err, got)
+			}
+		}
+	}
+}
+
+func BenchmarkLane(b *testing.B) {
+	for _, name := range []string{"plain", "curl", "range", "json", "n=64", "32 deep", "changing"} {
+		b.Run(name, func(b *testing.B) {
+			back := &later{}
+			h, raw := open(b, back), []byte(hotOnes[name])
+			b.ReportAllocs()
+			for b.Loop() {
+				for used := 0; used < len(raw); {
+					n, _ := h.Data(h.conn, raw[used:])
+					used += n
+					back.answer()
+				}
+				h.discard()
+			}
+		})
+	}
+	b.Run("overloaded", func(b *testing.B) {
+		h, raw := open(b, prompt{isotone.ErrOverloaded}), []byte(plain)
+		b.ReportAllocs()
+		for b.Loop() {
+			_, _ = h.Data(h.conn, raw)
+			h.discard()
+		}
+	})
+}
+
+func BenchmarkParse(b *testing.B) {
+	for _, name := range []string{"plain", "curl", "range", "json"} {
+		b.Run(name, func(b *testing.B) {
+			raw := []byte(hotOnes[name])
+			var r request
+			b.ReportAllocs()
+			for b.Loop() {
+				if parse(raw, &r) != hot {
+					b.Fatal("not hot")
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkIdle reports what an idle connection holds here, after one request.
+func BenchmarkIdle(b *testing.B) {
+	lane := New(Config{Backend: prompt{}, HandOver: func(nc net.Conn) { _ = nc.Close() }})
+	h, raw := open(b, prompt{}), []byte(hotOnes["curl"])
+	handlers := make([]*handler, 0, b.N)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for range b.N {
+		one := lane.Open(h.conn).(*handler)
+		if _, err := one.Data(h.conn, raw); err != nil {
+			b.Fatal(err)
+		}
+		h.discard()
+		handlers = append(handlers, one)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(b.N), "B/conn")
+	runtime.KeepAlive(handlers)
+}

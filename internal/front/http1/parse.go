@@ -1,0 +1,279 @@
+package http1
+
+import (
+	"unsafe"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front/httpapi"
+)
+
+// What makes a request hot. A request with more to it is not refused but handed over.
+const (
+	// requestBytesMax bounds a hot request; our own clients send less than a tenth.
+	requestBytesMax = 4 << 10
+	// binaryMax and jsonMax bound the timestamps of one answer, so that an answer stays
+	// near 1 KiB: the loop holds it whole.
+	binaryMax = 64
+	jsonMax   = 8
+)
+
+// verdict is what the bytes at the front of a connection are.
+type verdict uint8
+
+const (
+	// partial: they may become a hot request when more have come.
+	partial verdict = iota
+	// hot: they begin with a whole one.
+	hot
+	// cold: they begin with something else, whatever follows.
+	cold
+)
+
+// request is a hot request.
+type request struct {
+	size   int // how many bytes it has
+	query  int // of which the raw query, from queryAt on
+	count  uint64
+	format httpapi.Format
+	mode   isotone.ReadMode
+}
+
+const (
+	requestPath  = "/timestamp"
+	requestStart = "GET " + requestPath
+	lineEnd      = " HTTP/1.1\r\n"
+	queryAt      = len(requestStart) + len("?")
+)
+
+// rawQuery returns the query of the request that b begins with.
+func (r *request) rawQuery(b []byte) []byte {
+	if r.query == 0 {
+		return nil
+	}
+	return b[queryAt : queryAt+r.query]
+}
+
+// parse looks at the front of b. It sets r when that is hot.
+//
+// It goes through b once, byte by byte, and every decision follows from the bytes up to
+// it alone. So however a stream is cut into reads, the same requests come out of it.
+func parse(b []byte, r *request) verdict {
+	b = b[:min(len(b), requestBytesMax)]
+	v := parseRequest(b, r)
+	if v == partial && len(b) == requestBytesMax {
+		return cold
+	}
+	return v
+}
+
+func parseRequest(b []byte, r *request) verdict {
+	at, q, v := parseLine(b, r)
+	if v != hot {
+		return v
+	}
+	var hosts, accepts int
+	for {
+		if v := match(b[at:], "\r\n"); v != cold {
+			r.size = at + len("\r\n")
+			if v == hot && (hosts != 1 || !r.ask(q)) {
+				return cold
+			}
+			return v
+		}
+		f, value, size, v := parseField(b[at:])
+		if v != hot {
+			return v
+		}
+		at += size
+		switch f {
+		case fieldHost:
+			hosts++
+			if !isHost(value) {
+				return cold
+			}
+		case fieldAccept:
+			accepts++
+			q = q.Accepting(text(value))
+		case fieldConnection:
+			if !equalFold(value, "keep-alive") {
+				return cold
+			}
+		}
+		if hosts > 1 || accepts > 1 {
+			return cold
+		}
+	}
+}
+
+// match compares the front of b with all of s, which is partial where b ends too soon.
+func match(b []byte, s string) verdict {
+	n := min(len(b), len(s))
+	switch {
+	case string(b[:n]) != s[:n]:
+		return cold
+	case n < len(s):
+		return partial
+	default:
+		return hot
+	}
+}
+
+// parseLine reads the first line, and returns where the next begins.
+func parseLine(b []byte, r *request) (next int, q httpapi.Query, v verdict) {
+	if v = match(b, requestStart); v != hot {
+		return 0, q, v
+	}
+	r.query = 0
+	at := len(requestStart)
+	if at < len(b) && b[at] == '?' {
+		for at++; at < len(b) && isQuery[b[at]]; {
+			at++
+		}
+		r.query = at - queryAt
+	}
+	if v = match(b[at:], lineEnd); v != hot {
+		return 0, q, v
+	}
+	q, err := httpapi.ParseQuery(text(r.rawQuery(b)))
+	if err != nil || !r.ask(q) {
+		return 0, q, cold
+	}
+	return at + len(lineEnd), q, hot
+}
+
+// ask sets what the request asks, and reports whether that is hot.
+func (r *request) ask(q httpapi.Query) bool {
+	r.count, r.format, r.mode = q.Count, q.Format, q.Mode
+	switch q.Format {
+	case httpapi.Range:
+		return true
+	case httpapi.JSON:
+		return q.Count <= jsonMax
+	default:
+		return q.Count <= binaryMax
+	}
+}
+
+// isQuery has the bytes of a query that mean themselves to every parser. What needs
+// decoding is net/http's.
+var isQuery = charset("=&-._~")
+
+// isHostByte has the bytes of names, addresses and ports.
+var isHostByte = charset("-._:[]")
+
+// charset returns letters, digits and others.
+func charset(others string) (set [256]bool) {
+	for c := range 256 {
+		lower := c | 0x20
+		set[c] = '0' <= c && c <= '9' || 'a' <= lower && lower <= 'z'
+	}
+	for i := range len(others) {
+		set[others[i]] = true
+	}
+	return set
+}
+
+func isHost(value []byte) bool {
+	for _, c := range value {
+		if !isHostByte[c] {
+			return false
+		}
+	}
+	return len(value) > 0
+}
+
+// field is what a header field means here.
+type field uint8
+
+const (
+	fieldUnknown    field = iota // makes the request cold
+	fieldIgnored                 // means nothing to any answer, whatever its value
+	fieldHost                    // exactly one
+	fieldAccept                  // at most one; may ask for JSON
+	fieldConnection              // keep-alive, which is so anyhow
+)
+
+const fieldNameMax = 17
+
+// fields has the fields of a hot request by the length of their names. The ignored ones
+// are those that clients and proxies send unasked, and that neither net/http nor a
+// handler of ours looks at.
+var fields = func() (table [fieldNameMax + 1][]fieldName) {
+	add := func(f field, names ...string) {
+		for _, name := range names {
+			table[len(name)] = append(table[len(name)], fieldName{name, f})
+		}
+	}
+	add(fieldHost, "host")
+	add(fieldAccept, "accept")
+	add(fieldConnection, "connection")
+	add(fieldIgnored, "user-agent", "accept-encoding", "accept-language", "cache-control", "pragma",
+		"traceparent", "tracestate", "baggage", "x-request-id",
+		"via", "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+	return table
+}()
+
+type fieldName struct {
+	name  string // in lower case
+	field field
+}
+
+func lookUp(name []byte) field {
+	if len(name) <= fieldNameMax {
+		for _, known := range fields[len(name)] {
+			if equalFold(name, known.name) {
+				return known.field
+			}
+		}
+	}
+	return fieldUnknown
+}
+
+// parseField reads one line "Name: value", without the white space around the value, and
+// returns the size of the line.
+func parseField(b []byte) (f field, value []byte, size int, v verdict) {
+	at := 0
+	for at < len(b) && at <= fieldNameMax && b[at] != ':' {
+		at++
+	}
+	switch {
+	case at > fieldNameMax:
+		return f, nil, 0, cold
+	case at == len(b):
+		return f, nil, 0, partial
+	}
+	if f = lookUp(b[:at]); f == fieldUnknown {
+		return f, nil, 0, cold
+	}
+	for at++; at < len(b) && isBlank(b[at]); {
+		at++
+	}
+	begin, end := at, at
+	for ; at < len(b) && (' ' <= b[at] && b[at] < 0x7f || b[at] == '\t'); at++ {
+		if !isBlank(b[at]) {
+			end = at + 1
+		}
+	}
+	return f, b[begin:end], at + len("\r\n"), match(b[at:], "\r\n")
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' }
+
+// equalFold compares ASCII without case. lower is in lower case.
+func equalFold(b []byte, lower string) bool {
+	if len(b) != len(lower) {
+		return false
+	}
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// text is b as a string, without a copy. It is valid while b is, and must not be kept.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

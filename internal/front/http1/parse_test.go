@@ -1,0 +1,135 @@
+package http1
+
+import (
+	"bufio"
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front/httpapi"
+)
+
+const plain = "GET /timestamp HTTP/1.1\r\nHost: x\r\n\r\n"
+
+func TestParse_DecidesAsEarlyAsItCan(t *testing.T) {
+	for raw, want := range map[string]verdict{
+		"":                                     partial,
+		"G":                                    partial,
+		"GET /timestam":                        partial,
+		"GET /timestamp":                       partial,
+		"GET /timestamp?":                      partial,
+		"GET /timestamp?n=":                    partial,
+		"GET /timestamp HTTP/1.1\r\n":          partial,
+		plain[:len(plain)-1]:                   partial,
+		plain:                                  hot,
+		plain + "\xff":                         hot,
+		"g":                                    cold,
+		"GET /u":                               cold,
+		"GET /timestampx":                      cold,
+		"GET /timestamp?%":                     cold,
+		"GET /timestamp HTTP/1.0":              cold,
+		"GET /timestamp HTTP/1.1\n":            cold,
+		"GET /timestamp?n=0 HTTP/1.1\r\n":      cold,
+		"GET /timestamp?n=65 HTTP/1.1\r\n":     cold,
+		"GET /timestamp HTTP/1.1\r\n\r":        partial,
+		"GET /timestamp HTTP/1.1\r\n\r\n":      cold,
+		"GET /timestamp HTTP/1.1\r\n ":         partial,
+		"GET /timestamp HTTP/1.1\r\nCookie:":   cold,
+		"GET /timestamp HTTP/1.1\r\nHost: a b": partial,
+		"GET /timestamp HTTP/1.1\r\nHost: a b\r\n":                                                    cold,
+		"GET /timestamp HTTP/1.1\r\nHost: a\rb":                                                       cold,
+		"GET /timestamp HTTP/1.1\r\nConnection: close\r\n":                                            cold,
+		"GET /timestamp HTTP/1.1\r\n" + strings.Repeat("a", fieldNameMax):                             partial,
+		"GET /timestamp HTTP/1.1\r\n" + strings.Repeat("a", fieldNameMax+1):                           cold,
+		"GET /timestamp?" + strings.Repeat("a", requestBytesMax-16):                                   partial,
+		"GET /timestamp?" + strings.Repeat("a", requestBytesMax-15):                                   cold,
+		plain[:len(plain)-4] + "\r\nVia: " + strings.Repeat("a", requestBytesMax-43) + "\r\n\r\n":     hot,
+		plain[:len(plain)-4] + "\r\nVia: " + strings.Repeat("a", requestBytesMax-42) + "\r\n\r\n":     cold,
+		"GET /timestamp?n=9 HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\nUser-Agent: x\r\n":     partial,
+		"GET /timestamp?n=9 HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\nUser-Agent: x\r\n\r\n": cold,
+	} {
+		var r request
+		if got := parse([]byte(raw), &r); got != want {
+			t.Errorf("%.80q, %d bytes: %d, want %d", raw, len(raw), got, want)
+		}
+	}
+}
+
+func TestParse_ReadsWhatIsAsked(t *testing.T) {
+	var r request
+	raw := "GET /timestamp?n=7&mode=lease HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n\r\n"
+	if v := parse([]byte(raw+raw), &r); v != hot {
+		t.Fatal(v)
+	}
+	want := request{size: len(raw), query: len("n=7&mode=lease"), count: 7, format: httpapi.JSON, mode: isotone.ReadLease}
+	if r != want {
+		t.Errorf("%+v, want %+v", r, want)
+	}
+	// What was read before must leave no trace.
+	if v := parse([]byte(plain), &r); v != hot || r != (request{size: len(plain), count: 1}) {
+		t.Errorf("%d, %+v", v, r)
+	}
+}
+
+// FuzzParse holds the parser against net/http: what it takes, net/http reads the same
+// way, to the byte; and against itself: its verdict does not depend on how the bytes came.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		plain, plain + plain, "GET /timestamp?n=2&format=json HTTP/1.1\r\nhost:[::1]:80 \r\nAccept: */*\r\nConnection: keep-alive\r\n\r\nGET",
+		"GET /timestamp?format=range HTTP/1.1\r\nUser-Agent: a\r\nVia: b\r\nHost: x\r\n\r\n",
+		"GET /timestamp HTTP/1.1\r\nHost: x\r\nAccept: application/json;q=0.5, application/octet-stream\r\n\r\n",
+		"GET /timestamp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"GET /timestamp HTTP/1.1\r\nHost: x\r\nUser-Agent: a\r\n b\r\n\r\n", "GET /timestamp HTTP/1.1\nHost: x\n\n",
+		"GET /timestamp?a=%41;b HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+	} {
+		f.Add([]byte(seed), uint16(5))
+	}
+	f.Fuzz(func(t *testing.T, b []byte, split uint16) {
+		var r, part request
+		v := parse(b, &r)
+		at := int(split) % (len(b) + 1)
+		switch early := parse(b[:at], &part); {
+		case early == partial:
+		case early != v, v == hot && part != r:
+			t.Fatalf("%q: %d %+v, but %d %+v of the first %d bytes", b, v, r, early, part, at)
+		}
+		if v == partial && len(b) >= requestBytesMax {
+			t.Fatalf("%d bytes and no verdict", len(b))
+		}
+		if v != hot {
+			return
+		}
+		if early := parse(b[:r.size-1], &part); early != partial {
+			t.Fatalf("%q: %d before the last byte", b, early)
+		}
+		checkAgainstNetHTTP(t, b, r)
+	})
+}
+
+func checkAgainstNetHTTP(t *testing.T, b []byte, r request) {
+	t.Helper()
+	in := bufio.NewReader(bytes.NewReader(b))
+	read, err := http.ReadRequest(in)
+	if err != nil {
+		t.Fatalf("%q: taken, but net/http says %v", b, err)
+	}
+	if rest := len(b) - r.size; in.Buffered() != rest {
+		t.Fatalf("%q: net/http leaves %d bytes, not %d", b, in.Buffered(), rest)
+	}
+	if read.Method != "GET" || read.URL.Path != requestPath || read.URL.RawQuery != text(r.rawQuery(b)) || read.Proto != "HTTP/1.1" {
+		t.Fatalf("%q: %s %s %s to net/http", b, read.Method, read.URL, read.Proto)
+	}
+	if read.Close || read.ContentLength != 0 || read.TransferEncoding != nil || read.Host == "" || read.Header.Get("Expect") != "" {
+		t.Fatalf("%q: to net/http %+v", b, read)
+	}
+	q, err := httpapi.ParseQuery(read.URL.RawQuery)
+	if err != nil {
+		t.Fatalf("%q: %v", b, err)
+	}
+	q = q.Accepting(read.Header["Accept"]...)
+	if q.Count != r.count || q.Format != r.format || q.Mode != r.mode {
+		t.Fatalf("%q: %+v, but net/http's asks %+v", b, r, q)
+	}
+}

@@ -1,0 +1,287 @@
+package http1_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/gate"
+	"github.com/isotone/isotone/internal/front/http1"
+	"github.com/isotone/isotone/internal/front/web"
+	"github.com/isotone/isotone/internal/loop"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds waiting for what must happen; no test passes by its length.
+const patience = 20 * time.Second
+
+const epoch = 1<<63 + 12345 // larger than a float64 or an int64 can hold
+
+// oracle is a node in miniature. It answers within Submit, unless it is held, because
+// net/http gives a request up when its client has ended its output.
+type oracle struct {
+	mu      sync.Mutex
+	next    uint64
+	err     error
+	held    bool
+	waiting []*front.Batch
+	sizes   []int // of the batches so far
+	modes   []isotone.ReadMode
+}
+
+func (o *oracle) Status() *front.Status { return &front.Status{NodeID: 1} }
+
+func (o *oracle) Submit(b *front.Batch) {
+	o.submit(b)
+	o.turn()
+}
+
+func (o *oracle) submit(b *front.Batch) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sizes, o.modes = append(o.sizes, len(b.Counts)), append(o.modes, b.Mode)
+	o.waiting = append(o.waiting, b)
+}
+
+// later is an oracle that answers in the loop's turn only.
+type later struct{ *oracle }
+
+func (l later) Submit(b *front.Batch) { l.submit(b) }
+
+// turn answers what waits.
+func (o *oracle) turn() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.held {
+		return
+	}
+	for _, b := range o.waiting {
+		b.Err = o.err
+		for i, n := range b.Counts {
+			b.Ranges[i] = isotone.Range{First: isotone.Timestamp{Time: epoch, Index: o.next}, Count: n}
+			o.next += n
+		}
+		b.Done(b)
+	}
+	o.waiting = nil
+}
+
+// set changes o under its lock.
+func (o *oracle) set(change func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	change()
+}
+
+// submitted returns how many requests have come in batches of what sizes.
+func (o *oracle) submitted() (requests int, sizes []int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, n := range o.sizes {
+		requests += n
+	}
+	return requests, o.sizes
+}
+
+// reset begins anew.
+func (o *oracle) reset(err error) {
+	o.set(func() { o.next, o.err, o.held, o.sizes, o.modes = 0, err, false, nil, nil })
+}
+
+// site is a client port with an oracle behind it.
+type site struct {
+	*oracle
+	addr string
+	web  *web.Server
+
+	// With a loop in front of the web server:
+	lane     *http1.Lane
+	gate     *gate.Gate
+	handed   atomic.Int64
+	observed chan string
+	loop     *loop.Loop
+	calls    chan func()
+	end      chan struct{}
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// startWeb runs a web server alone, until the test ends.
+func startWeb(t testing.TB, configure ...func(*web.Config)) *site {
+	l := listen(t)
+	s := &site{oracle: &oracle{}, addr: l.Addr().String()}
+	s.serveWeb(t, l, configure)
+	return s
+}
+
+func (s *site) serveWeb(t testing.TB, l net.Listener, configure []func(*web.Config)) {
+	cfg := web.Config{Backend: s.oracle, Limits: web.Limits{ReadHeaderTimeout: 2 * time.Second}}
+	for _, change := range configure {
+		change(&cfg)
+	}
+	s.web = web.New(cfg)
+	served := make(chan error, 1)
+	go func() { served <- s.web.Serve(l, nil) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		defer cancel()
+		_ = s.web.Shutdown(ctx)
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+}
+
+// config is what startLane makes a site of.
+type config struct {
+	site   *site
+	lane   http1.Config
+	gate   gate.Config
+	limits loop.Limits
+	web    []func(*web.Config)
+}
+
+// startLane runs a loop with a gate and a lane, and a web server for the rest, until the
+// test ends.
+func startLane(t testing.TB, configure ...func(*config)) *site {
+	t.Helper()
+	l, err := loop.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{
+		oracle: &oracle{}, loop: l, calls: make(chan func(), 1), end: make(chan struct{}),
+		observed: make(chan string, 1000),
+	}
+	rest := func(nc net.Conn) {
+		s.handed.Add(1)
+		s.web.Take(nc)
+	}
+	cfg := config{site: s, limits: loop.Limits{PartialTimeout: 2 * time.Second}}
+	cfg.lane = http1.Config{Backend: later{s.oracle}, HandOver: rest}
+	cfg.gate = gate.Config{
+		Loop: l, Rest: rest,
+		Refuse:    func(nc net.Conn) { s.web.Refuse(nc) },
+		HTTP1:     func(c *loop.Conn) loop.Handler { return s.lane.Open(c) },
+		Elsewhere: func() int { return s.web.Connections() },
+	}
+	cfg.web = []func(*web.Config){func(c *web.Config) { c.Elsewhere = func() int { return s.gate.Connections() } }}
+	for _, change := range configure {
+		change(&cfg)
+	}
+	s.lane, s.gate = http1.New(cfg.lane), gate.New(cfg.gate)
+	s.serveWeb(t, nil, cfg.web)
+	ln := listen(t)
+	s.addr = ln.Addr().String()
+	if err := l.Listen(ln, cfg.limits, s.gate.Open); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.run(t)
+	}()
+	t.Cleanup(func() {
+		close(s.end)
+		l.Wake()
+		<-ended
+	})
+	return s
+}
+
+// run is the loop's goroutine.
+func (s *site) run(t testing.TB) {
+	for {
+		if err := s.loop.Wait(time.Second); err != nil {
+			t.Error(err)
+			return
+		}
+		select {
+		case <-s.end:
+			if err := s.loop.Close(); err != nil {
+				t.Error(err)
+			}
+			s.set(func() { s.held = false })
+			s.turn() // what is still out is answered to nobody
+			return
+		case f := <-s.calls:
+			f()
+		default:
+		}
+		s.turn()
+		s.loop.Flush()
+	}
+}
+
+// do runs f on the loop's goroutine, after the loop has read what was sent before.
+func (s *site) do(f func()) {
+	done := make(chan struct{})
+	s.calls <- func() { f(); close(done) }
+	s.loop.Wake()
+	<-done
+}
+
+func dial(t testing.TB, s *site) *net.TCPConn {
+	t.Helper()
+	c, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(patience))
+	return c.(*net.TCPConn)
+}
+
+// exchange sends the pieces, ends its output if halfClose, and returns all that comes back
+// until the server closes.
+func (s *site) exchange(t testing.TB, halfClose bool, pieces ...string) string {
+	t.Helper()
+	c := dial(t, s)
+	defer c.Close()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for i, piece := range pieces {
+			if i > 0 && s.loop != nil {
+				s.do(func() {}) // so that they come one by one
+			}
+			_, _ = io.WriteString(c, piece) // the server may well close in the middle of this
+		}
+		if halfClose {
+			_ = c.CloseWrite()
+		}
+	}()
+	got, err := io.ReadAll(c)
+	<-sent
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection stays open after %.60q", pieces)
+	}
+	return string(got)
+}
+
+// eventually waits until a condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
