@@ -1,0 +1,160 @@
+package resp
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// This file has the commands by which a client introduces itself.
+
+// redisVersion is the version of Redis whose manners these are. Clients look at it to
+// decide what they may send.
+const redisVersion = "7.2.0"
+
+// clientNameMax bounds what a connection keeps of CLIENT SETNAME.
+const clientNameMax = 128
+
+// defaultUser is the only user. It has no password, and as in Redis any will do.
+const defaultUser = "default"
+
+const wrongPassword = "invalid username-password pair or user is disabled."
+
+func (s *session) runAuth(args [][]byte, r *reply) error {
+	switch {
+	case len(args) > 3:
+		r.wrongArity("auth")
+	case len(args) == 2:
+		r.fault("ERR", "AUTH <password> called without any password configured for the default user. "+
+			"Are you sure your configuration is correct?")
+	case string(args[1]) != defaultUser:
+		r.fault("WRONGPASS", wrongPassword)
+	default:
+		r.ok()
+	}
+	return nil
+}
+
+// runHello is HELLO [2|3 [AUTH user password] [SETNAME name]].
+func (s *session) runHello(args [][]byte, r *reply) error {
+	v3, name := s.resp3, s.name
+	if len(args) > 1 {
+		switch string(args[1]) {
+		case "2":
+			v3 = false
+		case "3":
+			v3 = true
+		default:
+			r.fault("NOPROTO", "unsupported protocol version")
+			return nil
+		}
+	}
+	for rest := args[min(2, len(args)):]; len(rest) > 0; {
+		switch option := strings.ToUpper(string(rest[0])); {
+		case option == "AUTH" && len(rest) >= 3:
+			if string(rest[1]) != defaultUser {
+				r.fault("WRONGPASS", wrongPassword)
+				return nil
+			}
+			rest = rest[3:]
+		case option == "SETNAME" && len(rest) >= 2:
+			if !r.checkName(rest[1]) {
+				return nil
+			}
+			name, rest = string(rest[1]), rest[2:]
+		default:
+			r.fault("ERR", fmt.Sprintf("Syntax error in HELLO option '%.40s'", rest[0]))
+			return nil
+		}
+	}
+	s.resp3, s.name, r.v3 = v3, name, v3
+	status := s.front.cfg.Backend.Status()
+	r.dict(7)
+	r.bulk("server")
+	r.bulk("redis")
+	r.bulk("version")
+	r.bulk(redisVersion)
+	r.bulk("proto")
+	if v3 {
+		r.integer(3)
+	} else {
+		r.integer(2)
+	}
+	r.bulk("id")
+	r.integer(int64(s.id))
+	r.bulk("mode")
+	r.bulk("cluster")
+	r.bulk("role")
+	r.bulk(roleOf(status))
+	r.bulk("modules")
+	r.array(0)
+	return nil
+}
+
+// checkName answers with an error unless a connection can have that name.
+func (r *reply) checkName(name []byte) bool {
+	if len(name) > clientNameMax {
+		r.fault("ERR", fmt.Sprintf("Client names cannot be longer than %d bytes.", clientNameMax))
+		return false
+	}
+	for _, c := range name {
+		if c < '!' || c > '~' {
+			r.fault("ERR", "Client names cannot contain spaces, newlines or special characters.")
+			return false
+		}
+	}
+	return true
+}
+
+// runClient is CLIENT and its subcommands. Each connection knows only itself.
+func (s *session) runClient(args [][]byte, r *reply) error {
+	switch sub, n := subcommand(args), len(args); {
+	case sub == "ID" && n == 2:
+		r.integer(int64(s.id))
+	case sub == "GETNAME" && n == 2:
+		if s.name == "" {
+			r.null()
+		} else {
+			r.bulk(s.name)
+		}
+	case sub == "SETNAME" && n == 3:
+		if r.checkName(args[2]) {
+			s.name = string(args[2])
+			r.ok()
+		}
+	case sub == "SETINFO" && n == 4: // LIB-NAME or LIB-VER; kept by nobody
+		r.ok()
+	case (sub == "INFO" && n == 2) || sub == "LIST":
+		r.text(s.describe())
+	case (sub == "NO-EVICT" || sub == "NO-TOUCH") && n == 3:
+		r.ok()
+	case sub == "TRACKING" && n >= 3: // there are no keys that could change
+		r.ok()
+	case sub == "TRACKINGINFO" && n == 2:
+		r.dict(3)
+		r.bulk("flags")
+		r.set(1)
+		r.bulk("off")
+		r.bulk("redirect")
+		r.integer(-1)
+		r.bulk("prefixes")
+		r.array(0)
+	case sub == "GETREDIR" && n == 2:
+		r.integer(-1)
+	case sub == "REPLY" && n == 3 && strings.EqualFold(string(args[2]), "ON"):
+		r.ok()
+	default:
+		r.unknownSubcommand(args)
+	}
+	return nil
+}
+
+// describe is a line of CLIENT LIST.
+func (s *session) describe() string {
+	version := 2
+	if s.resp3 {
+		version = 3
+	}
+	age := int64((s.wire.Now() - s.opened) / time.Second)
+	return fmt.Sprintf("id=%d name=%s age=%d idle=0 flags=N db=0 user=%s resp=%d\n", s.id, s.name, age, defaultUser, version)
+}

@@ -1,0 +1,232 @@
+package resp
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/isotone/isotone"
+)
+
+// command is one entry of the catalog.
+type command struct {
+	name string
+	// arity is the number of arguments with the name; if negative, at least so many.
+	arity   int
+	flags   []string
+	group   string
+	summary string
+	// run answers. An error ends the connection behind the answer.
+	run func(s *session, args [][]byte, r *reply) error
+}
+
+// catalog is all commands that there are.
+type catalog struct {
+	list   []*command
+	byName map[string]*command // in capitals
+}
+
+// newCatalog makes the catalog. It is no package variable because COMMAND, which is part
+// of it, describes it.
+//
+// SNOWFLAKE belongs here, in a file of its own, when ids are handed out.
+func newCatalog() *catalog {
+	fast, slow := []string{"loading", "stale", "fast"}, []string{"loading", "stale"}
+	c := &catalog{byName: map[string]*command{}, list: []*command{
+		{"TS", -1, []string{"fast"}, "generic", "The first of count consecutive timestamps, 16 bytes.", (*session).runTS},
+		{"PING", -1, fast, "connection", "Answers PONG, or the message.", (*session).runPing},
+		{"ECHO", 2, fast, "connection", "Answers the message.", (*session).runEcho},
+		{"HELLO", -1, fast, "connection", "Chooses RESP2 or RESP3.", (*session).runHello},
+		{"AUTH", -2, fast, "connection", "Accepts the default user; there are no passwords.", (*session).runAuth},
+		{"SELECT", 2, fast, "connection", "Accepts database 0.", (*session).runSelect},
+		{"CLIENT", -2, slow, "connection", "Names and describes this connection.", (*session).runClient},
+		{"READONLY", 1, fast, "cluster", "Accepted without effect.", (*session).runOK},
+		{"READWRITE", 1, fast, "cluster", "Accepted without effect.", (*session).runOK},
+		{"ASKING", 1, fast, "cluster", "Accepted without effect.", (*session).runOK},
+		{"QUIT", -1, fast, "connection", "Closes the connection.", (*session).runQuit},
+		{"RESET", 1, fast, "connection", "Returns the connection to its first state.", (*session).runReset},
+		{"COMMAND", -1, slow, "server", "Describes the commands.", (*session).runCommand},
+		{"CONFIG", -2, slow, "server", "Knows no parameters.", (*session).runConfig},
+		{"INFO", -1, slow, "server", "Describes this node.", (*session).runInfo},
+		{"CLUSTER", -2, slow, "cluster", "Describes the cluster: all slots are the leader's.", (*session).runCluster},
+	}}
+	for _, cmd := range c.list {
+		c.byName[cmd.name] = cmd
+	}
+	return c
+}
+
+// nameMax is longer than all names of commands.
+const nameMax = 16
+
+// find returns the command of that name, in any case, or nil.
+func (c *catalog) find(name []byte) *command {
+	var upper [nameMax]byte
+	if len(name) > nameMax {
+		return nil
+	}
+	for i, b := range name {
+		if 'a' <= b && b <= 'z' {
+			b -= 'a' - 'A'
+		}
+		upper[i] = b
+	}
+	return c.byName[string(upper[:len(name)])]
+}
+
+// run answers the command in args.
+func (s *session) run(args [][]byte, r *reply) error {
+	cmd := s.front.commands.find(args[0])
+	switch {
+	case cmd == nil:
+		r.unknown(args)
+		return nil
+	case cmd.arity >= 0 && len(args) != cmd.arity, len(args) < -cmd.arity:
+		r.wrongArity(strings.ToLower(cmd.name))
+		return nil
+	}
+	return cmd.run(s, args, r)
+}
+
+// unknown says which command is not known, in the words of Redis.
+func (r *reply) unknown(args [][]byte) {
+	const shown = 40 // bytes of each argument
+	text := append([]byte("unknown command '"), args[0][:min(len(args[0]), 2*shown)]...)
+	text = append(text, "', with args beginning with: "...)
+	for _, arg := range args[1:min(len(args), 4)] {
+		text = append(text, '\'')
+		text = append(text, arg[:min(len(arg), shown)]...)
+		text = append(text, "' "...)
+	}
+	r.fault("ERR", string(text))
+}
+
+func (r *reply) wrongArity(name string) {
+	r.fault("ERR", "wrong number of arguments for '"+name+"' command")
+}
+
+// subcommand returns the second argument in capitals; "" if it is too long to be any.
+func subcommand(args [][]byte) string {
+	if len(args[1]) > 2*nameMax {
+		return ""
+	}
+	return strings.ToUpper(string(args[1]))
+}
+
+func (r *reply) unknownSubcommand(args [][]byte) {
+	r.fault("ERR", fmt.Sprintf("unknown subcommand or wrong number of arguments for '%.40s'", args[1]))
+}
+
+// isTS reports whether name is TS in any case.
+func isTS(name []byte) bool {
+	return len(name) == 2 && name[0]|0x20 == 't' && name[1]|0x20 == 's'
+}
+
+// parseAsk reads TS [count [QUORUM|LEASE]]. Its errors match isotone.ErrInvalidArgument.
+func parseAsk(args [][]byte) (ask, error) {
+	a := ask{count: 1}
+	if len(args) > 3 {
+		return a, isotone.Errorf(isotone.CodeInvalidArgument, "wrong number of arguments for 'ts' command")
+	}
+	if len(args) > 1 {
+		var ok bool
+		if a.count, ok = parseCount(args[1]); !ok {
+			return a, isotone.Errorf(isotone.CodeInvalidArgument, "count %.40q: want a whole number from 1 to %d",
+				args[1], uint64(isotone.RangeCountMax))
+		}
+	}
+	if len(args) > 2 {
+		switch {
+		case strings.EqualFold(string(args[2]), "QUORUM"):
+			a.mode = isotone.ReadQuorum
+		case strings.EqualFold(string(args[2]), "LEASE"):
+			a.mode = isotone.ReadLease
+		default:
+			return a, isotone.Errorf(isotone.CodeInvalidArgument, "mode %.40q: want QUORUM or LEASE", args[2])
+		}
+	}
+	return a, nil
+}
+
+// parseCount reads a whole number from 1 to isotone.RangeCountMax: digits only, and no
+// leading zero, so that each number has one spelling.
+func parseCount(b []byte) (n uint64, ok bool) {
+	const digitsMax = len("4294967296")
+	if len(b) == 0 || len(b) > digitsMax || b[0] == '0' {
+		return 0, false
+	}
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + uint64(c-'0')
+	}
+	return n, n <= isotone.RangeCountMax
+}
+
+// runTS answers a TS command that asks for nothing sensible; the others never get here.
+func (s *session) runTS(args [][]byte, r *reply) error {
+	_, err := parseAsk(args)
+	e := faultOf(err)
+	r.b = appendFault(r.b, e)
+	s.front.observe(string(e.Code), 1, 0)
+	return nil
+}
+
+func (s *session) runPing(args [][]byte, r *reply) error {
+	switch len(args) {
+	case 1:
+		r.simple("PONG")
+	case 2:
+		r.bulkBytes(args[1])
+	default:
+		r.wrongArity("ping")
+	}
+	return nil
+}
+
+func (s *session) runEcho(args [][]byte, r *reply) error {
+	r.bulkBytes(args[1])
+	return nil
+}
+
+func (s *session) runOK(_ [][]byte, r *reply) error {
+	r.ok()
+	return nil
+}
+
+func (s *session) runQuit(_ [][]byte, r *reply) error {
+	r.ok()
+	return errQuit
+}
+
+func (s *session) runReset(_ [][]byte, r *reply) error {
+	s.resp3, s.name = false, ""
+	r.simple("RESET")
+	return nil
+}
+
+func (s *session) runSelect(args [][]byte, r *reply) error {
+	n, err := strconv.Atoi(string(args[1]))
+	switch {
+	case err != nil:
+		r.fault("ERR", "value is not an integer or out of range")
+	case n != 0:
+		r.fault("ERR", "DB index is out of range: there is only 0")
+	default:
+		r.ok()
+	}
+	return nil
+}
+
+// runConfig answers as a server of which no parameter is known: redis-benchmark asks
+// for two, and goes on without.
+func (s *session) runConfig(args [][]byte, r *reply) error {
+	switch {
+	case subcommand(args) == "GET" && len(args) > 2:
+		r.dict(0)
+	default:
+		r.unknownSubcommand(args)
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package resp
+
+import (
+	"errors"
+
+	"github.com/isotone/isotone"
+)
+
+// faultTextMax bounds the text of an error in an answer, because many commands may get
+// the same at once. The longest host name and a port fit.
+const faultTextMax = 280
+
+// faultOf returns err as one of the vocabulary that can be spelled here.
+func faultOf(err error) *isotone.Error {
+	var e *isotone.Error
+	switch {
+	case !errors.As(err, &e):
+		return isotone.Errorf(isotone.CodeInternal, "%v", err)
+	case e.Code == isotone.CodeNotLeader && e.Leader == "":
+		// A redirect without a target would send the client round in circles.
+		return isotone.Errorf(isotone.CodeNoLeader, "%s", e.Message)
+	}
+	return e
+}
+
+// prefixOf returns the first word of an error answer. Cluster clients follow MOVED, and
+// they and some others try again after CLUSTERDOWN and TRYAGAIN.
+//
+// A request that got no answer in time can be repeated like one that was not taken in: a
+// timestamp that nobody has seen orders nothing.
+func prefixOf(code isotone.Code) string {
+	switch code {
+	case isotone.CodeNotLeader:
+		return "MOVED"
+	case isotone.CodeNoLeader:
+		return "CLUSTERDOWN"
+	case isotone.CodeOverloaded, isotone.CodeClock, isotone.CodeDeadlineExceeded:
+		return "TRYAGAIN"
+	case isotone.CodeUnauthorized:
+		return "NOAUTH"
+	default:
+		return "ERR"
+	}
+}
+
+// appendFault appends e, which came from faultOf, as an error answer.
+func appendFault(b []byte, e *isotone.Error) []byte {
+	r := reply{b: b}
+	switch e.Code {
+	case isotone.CodeNotLeader:
+		// All slots are the leader's, so one will do for a command without keys.
+		leader := e.Leader
+		if n, ok := parseNode(0, leader); ok {
+			leader = n.addr() // clients expect an IPv6 address without brackets
+		}
+		r.fault("MOVED", "0 "+leader)
+	case isotone.CodeInternal:
+		r.fault("ERR", "internal: "+e.Message)
+	default:
+		r.fault(prefixOf(e.Code), e.Message)
+	}
+	return r.b
+}
+
+// fault appends an error: its first word, by which programs tell errors apart, and a
+// text, made fit for a line.
+func (r *reply) fault(word, text string) {
+	r.b = append(r.b, '-')
+	r.b = append(r.b, word...)
+	r.b = append(r.b, ' ')
+	r.b = appendLine(r.b, text, faultTextMax)
+	r.b = append(r.b, '\r', '\n')
+}
+
+// appendLine appends at most n bytes of text, with spaces in place of what could end the
+// line or upset a terminal.
+func appendLine(b []byte, text string, n int) []byte {
+	for i := 0; i < min(len(text), n); i++ {
+		if c := text[i]; c < ' ' || c == 0x7f {
+			b = append(b, ' ')
+		} else {
+			b = append(b, c)
+		}
+	}
+	return b
+}

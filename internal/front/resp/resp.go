@@ -1,0 +1,129 @@
+// Package resp is the front that speaks the Redis protocol (RESP2 and RESP3) in the
+// event loop, so that Redis clients, redis-cli and redis-benchmark work as they are.
+//
+// It owns the parser, the few commands, and the spelling of answers and errors; see
+// docs/resp.md for what clients see. It knows nothing of Raft, of how timestamps come
+// to be, or of other protocols: everything it asks goes through [front.Backend]. All of
+// it runs on the goroutine of one [loop.Loop], without locks.
+//
+// The path that matters is TS, pipelined. All commands TS with the same read mode that
+// have arrived on a connection become one batch with one count, their sum; the range
+// that comes back is cut up in the order of the commands. A round for thirty-two
+// commands thus costs the node as much as one for one. While a batch is out the
+// connection is paused, so that answers keep the order of commands.
+package resp
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/loop"
+)
+
+// protocol is what Observe is told.
+const protocol = "resp"
+
+// codeOK is what Observe is told of a success.
+const codeOK = "ok"
+
+var (
+	// ErrStopped ends connections after [Front.Stop].
+	ErrStopped = errors.New("the server is shutting down")
+	// errQuit ends a connection whose client has sent QUIT.
+	errQuit = errors.New("the client has quit")
+)
+
+// Config is what a [Front] is made of. Only Backend is required.
+type Config struct {
+	// Backend answers. It must call Done on the loop's goroutine, within Submit or
+	// later.
+	Backend front.Backend
+	// Mode applies to requests that name none. isotone.ReadDefault leaves the choice
+	// to the backend.
+	Mode isotone.ReadMode
+	// Observe, if not nil, is called on the loop's goroutine when requests for
+	// timestamps have been answered, for all that were answered together. The protocol
+	// is "resp"; the code is "ok" or an isotone.Code. Wall is measured on the loop's
+	// clock, from the turn that read them to the turn that answers. Commands that ask
+	// for no timestamps are not observed.
+	Observe func(protocol, code string, requests int, wall time.Duration)
+	// Version is shown by INFO as isotone_version.
+	Version string
+}
+
+// Front is the Redis protocol on the connections of one loop. Make it with [New]. All
+// methods belong to the loop's goroutine.
+type Front struct {
+	cfg      Config
+	commands *catalog
+	sessions []*session // all open ones, in no order
+	opened   uint64
+	stopped  bool
+	request  request // what is being parsed; only one command at a time is
+	reply    reply   // what is being answered
+}
+
+// New returns a front without connections.
+func New(cfg Config) *Front {
+	return &Front{cfg: cfg, commands: newCatalog()}
+}
+
+// Open returns the handler for c, or nil, which closes c, after Stop. The listener's
+// Limits.UnreadMax must be at least [UnreadMin]; its default is.
+func (f *Front) Open(c *loop.Conn) loop.Handler {
+	if f.stopped {
+		return nil
+	}
+	return f.open(c)
+}
+
+func (f *Front) open(w wire) *session {
+	f.opened++
+	s := &session{front: f, wire: w, place: len(f.sessions), id: f.opened, opened: w.Now(), memo: plainMemo}
+	s.runs = s.oneRun[:0]
+	s.batch.Done = s.done
+	f.sessions = append(f.sessions, s)
+	return s
+}
+
+// Stop closes idle connections, and each of the others when its batch is answered. What
+// a connection has asked beyond that is not answered. Open refuses from now on.
+func (f *Front) Stop() {
+	f.stopped = true
+	for _, s := range f.sessions {
+		if !s.waiting {
+			s.wire.Close(ErrStopped)
+		}
+	}
+}
+
+// Sessions returns how many connections are open.
+func (f *Front) Sessions() int { return len(f.sessions) }
+
+// CommandNames returns the names of all commands in capitals, sorted. A line that begins
+// with one of them, in any case, is a command in the inline form.
+func CommandNames() []string {
+	var names []string
+	for _, c := range newCatalog().list {
+		names = append(names, c.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (f *Front) remove(s *session) {
+	last := len(f.sessions) - 1
+	f.sessions[s.place] = f.sessions[last]
+	f.sessions[s.place].place = s.place
+	f.sessions[last] = nil
+	f.sessions = f.sessions[:last]
+}
+
+func (f *Front) observe(code string, requests int, wall time.Duration) {
+	if f.cfg.Observe != nil {
+		f.cfg.Observe(protocol, code, requests, wall)
+	}
+}

@@ -1,0 +1,274 @@
+package resp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
+)
+
+const plain = "*1\r\n$2\r\nTS\r\n"
+
+func TestSession_APipelineIsOneRequest(t *testing.T) {
+	o := newOracle()
+	o.later = true
+	w := newTape(t, New(Config{Backend: o, Mode: isotone.ReadLease}))
+	w.feed([]byte(strings.Repeat(plain, 32) + "TS 10\r\nTS 10\r\n" + plain + "TS 1 QUORUM\r\nTS 1 LEASE\r\nPING\r\n" + plain))
+	if len(o.batches) != 1 || !w.paused {
+		t.Fatalf("%d batches, paused: %v", len(o.batches), w.paused)
+	}
+	w.finish(o)
+	want := []front.Batch{
+		{Mode: isotone.ReadLease, Counts: []uint64{32 + 20 + 1}}, // by the front's choice
+		{Mode: isotone.ReadQuorum, Counts: []uint64{1}},
+		{Mode: isotone.ReadLease, Counts: []uint64{1}},
+		{Mode: isotone.ReadLease, Counts: []uint64{1}},
+	}
+	if !reflect.DeepEqual(o.batches, want) {
+		t.Errorf("got %v\nwant %v", o.batches, want)
+	}
+}
+
+func TestSession_ALongPipelineIsSeveralRequests(t *testing.T) {
+	o := newOracle()
+	w := newTape(t, New(Config{Backend: o}))
+	w.feed([]byte(strings.Repeat(plain, 2*batchCommandsMax+1)))
+	if got := w.finish(o); len(got) != (2*batchCommandsMax+1)*timestampReply || len(o.batches) != 3 {
+		t.Errorf("%d bytes for %d batches", len(got), len(o.batches))
+	}
+}
+
+// TestSession_MixedCountsKeepNoMemory: the connection of a pipeline with many different
+// counts goes back to what an idle one has.
+func TestSession_MixedCountsKeepNoMemory(t *testing.T) {
+	o := newOracle()
+	w := newTape(t, New(Config{Backend: o}))
+	var say, want strings.Builder
+	for i, next := 1, uint64(0); i <= 2*runsKeep; i++ {
+		fmt.Fprintf(&say, "TS %d\r\n", i)
+		want.WriteString(stamp(next))
+		next += uint64(i)
+	}
+	w.feed([]byte(say.String()))
+	if got := w.finish(o); got != want.String() {
+		t.Errorf("got %q", got)
+	}
+	if cap(w.session.runs) > runsKeep {
+		t.Errorf("keeps %d runs", cap(w.session.runs))
+	}
+	if size := unsafe.Sizeof(session{}); size > 512 {
+		t.Errorf("a session has %d bytes", size)
+	}
+}
+
+func TestSession_EachCommandGetsTheError(t *testing.T) {
+	long := strings.Repeat("x", 2*faultTextMax)
+	for _, tt := range []struct {
+		err  error
+		want string
+		code isotone.Code
+	}{
+		{&isotone.Error{Code: isotone.CodeNotLeader, Message: "x", Leader: "b.example:8082"}, "-MOVED 0 b.example:8082\r\n", isotone.CodeNotLeader},
+		{&isotone.Error{Code: isotone.CodeNotLeader, Leader: "[::1]:80"}, "-MOVED 0 ::1:80\r\n", isotone.CodeNotLeader},
+		{&isotone.Error{Code: isotone.CodeNotLeader, Message: "not here"}, "-CLUSTERDOWN not here\r\n", isotone.CodeNoLeader},
+		{fmt.Errorf("wrapped: %w", isotone.ErrNoLeader), "-CLUSTERDOWN no leader is known\r\n", isotone.CodeNoLeader},
+		{isotone.ErrOverloaded, "-TRYAGAIN too many requests are waiting\r\n", isotone.CodeOverloaded},
+		{isotone.ErrClock, "-TRYAGAIN the clock cannot be trusted\r\n", isotone.CodeClock},
+		{isotone.ErrDeadlineExceeded, "-TRYAGAIN no answer in time\r\n", isotone.CodeDeadlineExceeded},
+		{isotone.ErrUnauthorized, "-NOAUTH not authorized\r\n", isotone.CodeUnauthorized},
+		{isotone.ErrNotFound, "-ERR not found\r\n", isotone.CodeNotFound},
+		{isotone.ErrInvalidArgument, "-ERR invalid argument\r\n", isotone.CodeInvalidArgument},
+		{isotone.ErrInternal, "-ERR internal: internal error\r\n", isotone.CodeInternal},
+		{io.ErrUnexpectedEOF, "-ERR internal: unexpected EOF\r\n", isotone.CodeInternal},
+		{errors.New("a\r\nb\x00c"), "-ERR internal: a  b c\r\n", isotone.CodeInternal},
+		{isotone.Errorf(isotone.CodeClock, "%s", long), "-TRYAGAIN " + long[:faultTextMax] + "\r\n", isotone.CodeClock},
+	} {
+		o := newOracle()
+		o.err = tt.err
+		var code string
+		var requests int
+		w := newTape(t, New(Config{Backend: o, Observe: func(_, c string, n int, _ time.Duration) { code, requests = c, n }}))
+		w.feed([]byte("PING\r\n" + strings.Repeat(plain, 3)))
+		if got, want := w.finish(o), "+PONG\r\n"+strings.Repeat(tt.want, 3); got != want {
+			t.Errorf("%v\n got %q\nwant %q", tt.err, got, want)
+		}
+		if code != string(tt.code) || requests != 3 {
+			t.Errorf("%v: %d were observed as %q", tt.err, requests, code)
+		}
+	}
+}
+
+func TestSession_TooFewTimestampsAreNone(t *testing.T) {
+	o := newOracle()
+	o.short = true
+	w := newTape(t, New(Config{Backend: o}))
+	w.feed([]byte("TS 2\r\n"))
+	if got := w.finish(o); got != "-ERR internal: the answer does not have the 2 timestamps asked for\r\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestSession_Observes(t *testing.T) {
+	o := newOracle()
+	o.later = true
+	var seen []string
+	w := newTape(t, New(Config{Backend: o, Observe: func(protocol, code string, n int, wall time.Duration) {
+		seen = append(seen, fmt.Sprint(protocol, " ", code, " ", n, " ", wall))
+	}}))
+	w.feed([]byte("PING\r\n" + plain + plain + "TS 0\r\n"))
+	w.now = time.Millisecond
+	w.finish(o)
+	if want := []string{"resp ok 2 1ms", "resp invalid_argument 1 0s"}; !reflect.DeepEqual(seen, want) {
+		t.Errorf("got %q\nwant %q", seen, want)
+	}
+}
+
+func TestSession_AnAnswerAfterTheEndIsHarmless(t *testing.T) {
+	o := newOracle()
+	o.later = true
+	var seen string
+	f := New(Config{Backend: o, Observe: func(_, code string, _ int, _ time.Duration) { seen = code }})
+	other, w := newTape(t, f), newTape(t, f)
+	w.feed([]byte(plain))
+	w.session.Closed(nil, io.EOF)
+	if f.Sessions() != 1 || f.sessions[0] != other.session {
+		t.Errorf("%d sessions", f.Sessions())
+	}
+	if got := w.finish(o); got != "" || seen != string(isotone.CodeDeadlineExceeded) {
+		t.Errorf("wrote %q, observed %q", got, seen)
+	}
+	other.session.Closed(nil, io.EOF)
+	if f.Sessions() != 0 {
+		t.Errorf("%d sessions", f.Sessions())
+	}
+}
+
+func TestSession_StopsWhereOutputIsNotRead(t *testing.T) {
+	o := newOracle()
+	w := newTape(t, New(Config{Backend: o}))
+	w.outputMax = 100
+	say := strings.Repeat("PING\r\n", 50)
+	used, err := w.session.work([]byte(say))
+	if want := 6 * (100/7 + 1); used != want || err != nil {
+		t.Errorf("used %d bytes, %v; want %d", used, err, want)
+	}
+	w.out = nil
+	say = strings.Repeat(plain, 2*batchCommandsMax)
+	if used, _ = w.session.work([]byte(say)); used != len(say)/2 {
+		t.Errorf("used %d bytes", used)
+	}
+}
+
+func TestFront_Stop(t *testing.T) {
+	o := newOracle()
+	o.later = true
+	f := New(Config{Backend: o})
+	idle, partial, busy := newTape(t, f), newTape(t, f), newTape(t, f)
+	partial.feed([]byte("PI"))
+	busy.feed([]byte(plain + "PING\r\n"))
+	f.Stop()
+	if !idle.closed || !partial.closed || busy.closed {
+		t.Errorf("closed: %v %v %v", idle.closed, partial.closed, busy.closed)
+	}
+	if got := busy.finish(o); got != stamp(0) || busy.reason != ErrStopped {
+		t.Errorf("wrote %q, closed with %v", got, busy.reason)
+	}
+	if f.Open(nil) != nil {
+		t.Error("opens one more")
+	}
+}
+
+func TestSession_QuitAndFaultsEndTheConnection(t *testing.T) {
+	for _, say := range []string{"QUIT\r\nPING\r\n", "*x\r\nPING\r\n"} {
+		w := newTape(t, New(Config{Backend: newOracle()}))
+		w.feed([]byte(say))
+		if !w.closed || w.reason == nil {
+			t.Errorf("%q: closed %v with %v", say, w.closed, w.reason)
+		}
+	}
+}
+
+func TestSession_AnsweredTwicePanics(t *testing.T) {
+	w := newTape(t, New(Config{Backend: newOracle()}))
+	w.feed([]byte(plain))
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	w.session.done(&w.session.batch)
+}
+
+// still is a wire that keeps the last output only.
+type still struct{ out []byte }
+
+func (w *still) Buffered() []byte     { return w.out[:0] }
+func (w *still) SetBuffered(b []byte) { w.out = b }
+func (w *still) Pause()               {}
+func (w *still) Resume()              {}
+func (w *still) Choked() bool         { return false }
+func (w *still) Close(error)          {}
+func (w *still) Now() time.Duration   { return 0 }
+
+// prompt answers within Submit and remembers nothing.
+type prompt struct{ next uint64 }
+
+func (p *prompt) Status() *front.Status { return statusOf(1, 1) }
+
+func (p *prompt) Submit(b *front.Batch) {
+	for i, n := range b.Counts {
+		b.Ranges[i] = isotone.Range{First: isotone.Timestamp{Time: epoch, Index: p.next}, Count: n}
+		p.next += n
+	}
+	b.Done(b)
+}
+
+// pipelines are what clients send all day.
+var pipelines = []struct {
+	name, say string
+	commands  int
+}{
+	{"TS×1", plain, 1},
+	{"TS×32", strings.Repeat(plain, 32), 32},
+	{"TS_1000×32", strings.Repeat(string(array("TS", "1000")), 32), 32},
+	{"TS_1000_QUORUM×32", strings.Repeat(string(array("TS", "1000", "QUORUM")), 32), 32},
+	{"counts×32", strings.Repeat(string(array("TS", "10"))+string(array("TS", "2000")), 16), 32},
+	{"TS×1000", strings.Repeat(plain, 1000), 1000},
+	{"PING×32", strings.Repeat("*1\r\n$4\r\nPING\r\n", 32), 32},
+}
+
+func TestSession_DoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	for _, p := range pipelines {
+		s, say := New(Config{Backend: &prompt{}}).open(&still{}), []byte(p.say)
+		if got := testing.AllocsPerRun(100, func() { s.work(say) }); got != 0 {
+			t.Errorf("%s: %v allocations", p.name, got)
+		}
+	}
+}
+
+// BenchmarkSession measures what a command costs between the read and the write of a
+// socket: parsing, cutting up, answering; ns/command is the number.
+func BenchmarkSession(b *testing.B) {
+	for _, p := range pipelines {
+		b.Run(p.name, func(b *testing.B) {
+			s, say := New(Config{Backend: &prompt{}}).open(&still{}), []byte(p.say)
+			b.ReportAllocs()
+			for b.Loop() {
+				if used, _ := s.work(say); used != len(say) {
+					b.Fatal("not all was used")
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(p.commands), "ns/command")
+		})
+	}
+}
