@@ -23,9 +23,9 @@ const drainTimeout = 5 * time.Second
 
 // member is one node with its fronts.
 type member struct {
-	node *node.Node
-	web  *web.Server
-	addr string // client address as told to others
+	node   *node.Node
+	fronts *fronts
+	addr   string // client address as told to others
 	// served is closed when the front has ended, after serveErr was set.
 	served   chan struct{}
 	serveErr error
@@ -94,6 +94,7 @@ func startMember(s *config.Settings, so sockets, clock node.Clock, log *slog.Log
 		ReservationsMissedMax: s.EpochDeadlineLimit.Int(),
 		RequestsMax:           s.TimestampRequestBuffer.Int(),
 		Tick:                  s.RTTMS.Milliseconds(),
+		Loops:                 loops(s),
 		Mode:                  mode,
 		Clock:                 clock,
 		Log:                   log,
@@ -102,12 +103,14 @@ func startMember(s *config.Settings, so sockets, clock node.Clock, log *slog.Log
 	if err != nil {
 		return nil, errors.Join(err, so.http.Close(), so.quic.Close())
 	}
-	m.web = web.New(web.Config{
+	m.fronts = &fronts{node: m.node}
+	m.fronts.web = web.New(web.Config{
 		Backend: m.node, Metrics: metrics.Handler(), TLS: tlsConfig, Observe: metrics.ObserveRequest, Log: log,
+		Elsewhere: m.fronts.elsewhere(nil),
 	})
 	go func() {
 		defer close(m.served)
-		m.serveErr = m.web.Serve(so.http, so.quic)
+		m.serveErr = m.fronts.serve(so, mode, metrics)
 	}()
 	return m, nil
 }
@@ -184,10 +187,7 @@ func (m *member) stop(log *slog.Logger) error {
 func (m *member) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
-	err := m.web.Shutdown(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = nil // what was still running has been cut, as announced
-	}
+	err := m.fronts.stop(ctx)
 	<-m.served
 	return errors.Join(err, m.node.Close())
 }

@@ -43,6 +43,7 @@ type Settings struct {
 	TimestampRequestBuffer Number `name:"timestamp-request-buffer" env:"TIMESTAMP_REQUEST_BUFFER" default:"10000" help:"Requests that may wait for a round, 1 to 1000000; beyond it the answer is: overloaded."`
 	ReadMode               string `name:"read-mode" env:"READ_MODE" default:"quorum" help:"What confirms the leadership behind an answer: quorum (a round trip, no clock trusted) or lease (no round trip, trusts the bound on clock rates)."`
 	RTTMS                  Number `name:"rtt-ms" env:"RTT_MS" default:"10" help:"One Raft tick in milliseconds, 1 to 10000. The election timeout is 20 to 40 ticks."`
+	Loops                  Number `name:"loops" env:"LOOPS" default:"0" help:"Event loops that own client connections, 0 to 64. 0: one for every four cores, 1 to 8."`
 	ThriftPort             Number `name:"thrift-port" env:"THRIFT_PORT" default:"7609" help:"TCP port of the Thrift protocol. Reserved: not served yet."`
 	Debug                  Switch `name:"debug" env:"DEBUG" default:"0" help:"Log at debug level (0 or 1)."`
 	Pretty                 Switch `name:"pretty" env:"PRETTY" default:"0" help:"Log lines for people instead of JSON (0 or 1)."`

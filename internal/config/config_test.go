@@ -56,14 +56,14 @@ func file(t *testing.T, text string) string {
 var fixed = []string{
 	"NODE_ID", "HTTP_PORT", "RAFT_ADDR", "PEERS", "ADVERTISE_ADDR", "DATA_DIR",
 	"EPOCH_INTERVAL_MS", "EPOCH_DEADLINE_LIMIT", "TIMESTAMP_REQUEST_BUFFER",
-	"READ_MODE", "RTT_MS", "DEBUG", "PRETTY", "LOG_TIME_MS", "THRIFT_PORT",
+	"READ_MODE", "RTT_MS", "LOOPS", "DEBUG", "PRETTY", "LOG_TIME_MS", "THRIFT_PORT",
 }
 
 func TestDefault_IsWhatNothingSetGives(t *testing.T) {
 	want := config.Settings{
 		NodeID: "1", HTTPPort: "8080", RaftAddr: "localhost:60001", DataDir: "_raft",
 		EpochIntervalMS: "100", EpochDeadlineLimit: "100", TimestampRequestBuffer: "10000",
-		ReadMode: "quorum", RTTMS: "10", ThriftPort: "7609",
+		ReadMode: "quorum", RTTMS: "10", Loops: "0", ThriftPort: "7609",
 		Debug: "0", Pretty: "0", LogTimeMS: "0",
 	}
 	parsed, err := parse(t, nil)
@@ -148,7 +148,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 	env := map[string]string{"NODE_ID": "abc", "DEBUG": "maybe", "READ_MODE": "fast", "EPOCH_INTERVAL_MS": "60001"}
 	_, err := parse(t, env, "--http-port=99999999", "--raft-addr=nowhere", "--advertise-addr=h:0",
 		"--peers=0=a:1,1=b:1,1=c:1,2=b:1,3=d", "--tls-key=k", "--epoch-deadline-limit=0",
-		"--timestamp-request-buffer=1000001", "--thrift-port=-1", "--pretty=2", "--log-time-ms=",
+		"--timestamp-request-buffer=1000001", "--loops=65", "--thrift-port=-1", "--pretty=2", "--log-time-ms=",
 		"--http-host=a:1", "--config", path)
 	var faults config.Faults
 	if !errors.As(err, &faults) {
@@ -173,6 +173,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"TIMESTAMP_REQUEST_BUFFER", "timestamp-request-buffer", "1000001", "to 1000000"},
 		{"READ_MODE", "read-mode", "fast", "quorum or lease"},
 		{"RTT_MS", "rtt-ms", "0", "from 1 to 10000"},
+		{"LOOPS", "loops", "65", "from 0 to 64"},
 		{"THRIFT_PORT", "thrift-port", "-1", "from 0 to 65535"},
 		{"DEBUG", "debug", "maybe", "0, 1, true or false"},
 		{"PRETTY", "pretty", "2", "0, 1, true or false"},
@@ -334,7 +335,7 @@ func spell(s config.Settings) string {
 	return strings.Join([]string{
 		s.File, string(s.NodeID), s.HTTPHost, string(s.HTTPPort), s.AdvertiseAddr, s.RaftAddr, s.Peers,
 		s.DataDir, s.TLSCert, s.TLSKey, string(s.EpochIntervalMS), string(s.EpochDeadlineLimit),
-		string(s.TimestampRequestBuffer), s.ReadMode, string(s.RTTMS), string(s.ThriftPort),
+		string(s.TimestampRequestBuffer), s.ReadMode, string(s.RTTMS), string(s.Loops), string(s.ThriftPort),
 		string(s.Debug), string(s.Pretty), string(s.LogTimeMS),
 	}, "|")
 }

@@ -24,6 +24,8 @@ const (
 	timestampRequestBufferMax = 1_000_000
 	// rttMSMax: forty such ticks are an election timeout of 400 seconds.
 	rttMSMax = 10_000
+	// loopsMax: beyond one loop a core there is nothing to gain.
+	loopsMax = 64
 )
 
 // Fault is one setting with a value that cannot be used.
@@ -114,6 +116,7 @@ func (s *Settings) Validate() error {
 		faults.add("read-mode", s.ReadMode, "want quorum or lease")
 	}
 	faults.number("rtt-ms", s.RTTMS, 1, rttMSMax)
+	faults.number("loops", s.Loops, 0, loopsMax)
 	faults.number("thrift-port", s.ThriftPort, 0, portMax)
 	faults.onOff("debug", s.Debug)
 	faults.onOff("pretty", s.Pretty)

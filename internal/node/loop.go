@@ -23,7 +23,11 @@ func (n *Node) run() {
 	n.turn(&in) // a replica that is alone has something to do at once
 	due := n.cfg.Tick
 	for {
-		if err := n.loop.Wait(max(0, due-n.loop.Now())); err != nil {
+		wait := max(0, due-n.loop.Now())
+		if !n.door.isEmpty() {
+			wait = 0
+		}
+		if err := n.loop.Wait(wait); err != nil {
 			n.fail(err)
 		}
 		// What a paused process missed is dropped: a burst of ticks would make a follower
@@ -76,14 +80,8 @@ func (n *Node) fill(in *replica.Input, m *mail) {
 	in.Transfer, n.transfer = n.transfer, false
 	clear(in.Requests)
 	in.Requests = in.Requests[:0]
-	n.request(in, m.batches)
-	n.request(in, n.submitted)
-	clear(n.submitted)
-	n.submitted = n.submitted[:0]
-}
-
-func (n *Node) request(in *replica.Input, batches []*front.Batch) {
-	for _, b := range batches {
+	n.submitted = n.door.take(n.submitted)
+	for _, b := range n.submitted {
 		mode := b.Mode
 		if mode == isotone.ReadDefault {
 			mode = n.cfg.Mode
@@ -96,6 +94,8 @@ func (n *Node) request(in *replica.Input, batches []*front.Batch) {
 			Token: n.calls.put(b), Mode: mode, Counts: b.Counts, Ranges: b.Ranges,
 		})
 	}
+	clear(n.submitted)
+	n.submitted = n.submitted[:0]
 }
 
 // turn steps the replica and carries out its effects. It reports whether something
@@ -140,7 +140,7 @@ func (n *Node) turn(in *replica.Input) (changed bool) {
 
 // finish answers everything that waits when the loop has ended.
 func (n *Node) finish() {
-	defer close(n.loopDone)
+	defer close(n.homeDone)
 	rest := n.mail.close()
 	for _, f := range rest.calls {
 		f() // someone may wait for what it closes
@@ -149,7 +149,7 @@ func (n *Node) finish() {
 	if n.Err() != nil {
 		err = errFailed
 	}
-	for _, b := range append(n.calls.drain(), rest.batches...) {
+	for _, b := range append(n.calls.drain(), n.door.close()...) {
 		b.Err = err
 		b.Done(b)
 	}

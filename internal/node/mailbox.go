@@ -6,7 +6,6 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/replica"
 )
 
@@ -24,22 +23,18 @@ type mailbox struct {
 	room   sync.Cond // messages were taken, or the mailbox was closed
 	in     mail
 	closed bool
-	// requests counts single requests in in.batches; at most requestsMax, the same
-	// limit as the replica's queue.
-	requests, requestsMax int
 }
 
 // mail is what the loop takes in one turn. The loop hands it back for use again.
 type mail struct {
-	batches   []*front.Batch
 	messages  []*raftpb.Message
 	persisted []*replica.Write // bounded by what raft gives out unconfirmed
 	hellos    []replica.Hello  // at most one for each connection
 	calls     []func()         // at most one for each handshake and command
 }
 
-func newMailbox(requestsMax int, wake func()) *mailbox {
-	m := &mailbox{wake: wake, requestsMax: requestsMax}
+func newMailbox(wake func()) *mailbox {
+	m := &mailbox{wake: wake}
 	m.room.L = &m.mu
 	return m
 }
@@ -49,7 +44,6 @@ func (m *mailbox) take(spare mail) mail {
 	m.mu.Lock()
 	got := m.in
 	m.in = spare
-	m.requests = 0
 	m.mu.Unlock()
 	if len(got.messages) > 0 {
 		m.room.Broadcast()
@@ -59,11 +53,10 @@ func (m *mailbox) take(spare mail) mail {
 
 // emptied returns d with all slices empty, ready to be filled again.
 func (d mail) emptied() mail {
-	clear(d.batches)
 	clear(d.messages)
 	clear(d.persisted)
 	clear(d.calls)
-	return mail{d.batches[:0], d.messages[:0], d.persisted[:0], d.hellos[:0], d.calls[:0]}
+	return mail{d.messages[:0], d.persisted[:0], d.hellos[:0], d.calls[:0]}
 }
 
 // post changes the mail under the lock and wakes the loop. It reports whether the
@@ -78,33 +71,6 @@ func (m *mailbox) post(put func(*mail)) bool {
 	m.mu.Unlock()
 	m.wake()
 	return true
-}
-
-// verdict is what became of a submitted batch.
-type verdict uint8
-
-const (
-	accepted verdict = iota
-	full
-	closed
-)
-
-// submit takes a batch in unless too many requests wait already.
-func (m *mailbox) submit(b *front.Batch) verdict {
-	m.mu.Lock()
-	switch {
-	case m.closed:
-		m.mu.Unlock()
-		return closed
-	case m.requests+len(b.Counts) > m.requestsMax:
-		m.mu.Unlock()
-		return full
-	}
-	m.requests += len(b.Counts)
-	m.in.batches = append(m.in.batches, b)
-	m.mu.Unlock()
-	m.wake()
-	return accepted
 }
 
 // deliver takes messages in, and waits while there are too many, until ctx is done.

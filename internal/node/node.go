@@ -58,6 +58,9 @@ type Config struct {
 	RequestsMax int
 	// Tick is RTT_MS.
 	Tick time.Duration
+	// Loops is how many loops own client connections, the home loop among them; 0
+	// means 1.
+	Loops int
 	// Mode is used for batches that do not choose theirs; ReadDefault means quorum.
 	Mode isotone.ReadMode
 	// Clock is the system's if nil.
@@ -85,17 +88,20 @@ type Node struct {
 	disk      *disk
 	transport *peer.Transport
 	mail      *mailbox
+	door      *door
+	branches  []*branch
 	status    atomic.Pointer[front.Status]
 
 	stop     chan struct{} // closed to end the loop
 	stopOnce sync.Once
-	loopDone chan struct{}
+	homeDone chan struct{} // closed when the home loop has ended
 	failed   chan struct{} // closed when err is set
 	failOnce sync.Once
 	err      error
 
 	// What follows belongs to the loop's goroutine.
 	loop    *loop.Loop
+	lane    Lane
 	links   map[uint64]*peerConn // peers whose connections are in the loop
 	arrived []*raftpb.Message    // read from them since the last turn
 	calls   callTable
@@ -146,14 +152,22 @@ func Start(cfg Config) (*Node, error) {
 		replica:  r,
 		disk:     newDisk(store),
 		loop:     l,
+		door:     newDoor(l.Wake),
 		links:    map[uint64]*peerConn{},
-		mail:     newMailbox(cfg.RequestsMax, l.Wake),
+		mail:     newMailbox(l.Wake),
 		stop:     make(chan struct{}),
-		loopDone: make(chan struct{}),
+		homeDone: make(chan struct{}),
 		failed:   make(chan struct{}),
 		refusals: map[uint64]*peer.Refusal{},
 		refusing: map[uint64]*peer.Refusal{},
 		wall:     cfg.Clock.Wall(),
+	}
+	for len(n.branches)+1 < cfg.Loops {
+		b, err := newBranch(n)
+		if err != nil {
+			return nil, errors.Join(err, n.closeBranches(), l.Close(), store.Close(), cfg.PeerListener.Close())
+		}
+		n.branches = append(n.branches, b)
 	}
 	n.disk.saved = func(ws []*replica.Write) {
 		n.mail.post(func(in *mail) { in.persisted = append(in.persisted, ws...) })
@@ -166,6 +180,9 @@ func Start(cfg Config) (*Node, error) {
 		"cluster", fmt.Sprintf("%016x", rec.Identity.ClusterID), "incarnation", fmt.Sprintf("%016x", rec.Identity.Incarnation))
 	go n.disk.run()
 	go n.run()
+	for _, b := range n.branches {
+		go b.run()
+	}
 	return n, nil
 }
 
@@ -243,12 +260,8 @@ func random() uint64 {
 
 // Submit takes a batch of requests; see front.Backend.
 func (n *Node) Submit(b *front.Batch) {
-	switch n.mail.submit(b) {
-	case full:
-		b.Err = isotone.ErrOverloaded
-		b.Done(b)
-	case closed:
-		b.Err = errStopped
+	if err := n.door.submit(b); err != nil {
+		b.Err = err
 		b.Done(b)
 	}
 }
@@ -288,6 +301,18 @@ func (n *Node) fail(err error) {
 func (n *Node) end() {
 	n.stopOnce.Do(func() { close(n.stop) })
 	n.loop.Wake()
+	for _, b := range n.branches {
+		b.end()
+	}
+}
+
+// closeBranches closes the loops of branches that do not run.
+func (n *Node) closeBranches() error {
+	var err error
+	for _, b := range n.branches {
+		err = errors.Join(err, b.loop.Close())
+	}
+	return err
 }
 
 // HandOver makes another member the leader, if this node leads and there is one. It
@@ -304,7 +329,7 @@ func (n *Node) HandOver(ctx context.Context) error {
 	select {
 	case <-led:
 		return nil
-	case <-n.loopDone:
+	case <-n.homeDone:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("node %d: hand leadership over: %w", n.cfg.NodeID, context.Cause(ctx))
@@ -316,7 +341,10 @@ func (n *Node) HandOver(ctx context.Context) error {
 // the disk has failed.
 func (n *Node) Close() error {
 	n.end()
-	<-n.loopDone
+	<-n.homeDone
+	for _, b := range n.branches {
+		<-b.done
+	}
 	err := n.transport.Close()
 	return errors.Join(err, n.disk.close())
 }
@@ -333,7 +361,7 @@ func (n *Node) call(f func()) bool {
 	select {
 	case <-done:
 		return true
-	case <-n.loopDone:
+	case <-n.homeDone:
 		return false
 	}
 }

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/config"
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/gate"
+	"github.com/isotone/isotone/internal/front/http1"
+	"github.com/isotone/isotone/internal/front/resp"
+	"github.com/isotone/isotone/internal/front/web"
+	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/internal/node"
+	"github.com/isotone/isotone/internal/telemetry"
+)
+
+// fronts is everything that speaks with clients on one port: the hot requests in the
+// node's loops, all else on the standard servers.
+type fronts struct {
+	node *node.Node
+	web  *web.Server
+	// gates has one for each loop. All are there before the first connection is.
+	gates []*gate.Gate
+}
+
+// elsewhere returns how many connections of the port are not behind gate g.
+func (f *fronts) elsewhere(g *gate.Gate) func() int {
+	return func() int {
+		sum := f.web.Connections()
+		for _, other := range f.gates {
+			if other != g {
+				sum += other.Connections()
+			}
+		}
+		return sum
+	}
+}
+
+// lane builds the fronts in one loop.
+func (f *fronts) lane(b front.Backend, l *loop.Loop, mode isotone.ReadMode, m *telemetry.Metrics) node.Lane {
+	http := http1.New(http1.Config{Backend: b, Mode: mode, HandOver: f.web.Take, Observe: m.ObserveRequests})
+	redis := resp.New(resp.Config{Backend: b, Mode: mode, Observe: m.ObserveRequests, Version: version})
+	var g *gate.Gate
+	g = gate.New(gate.Config{
+		Loop: l, HTTP1: http.Open, RESP: redis.Open, Commands: resp.CommandNames(), Rest: f.web.Take, Refuse: f.web.Refuse,
+		Elsewhere: func() int { return f.elsewhere(g)() },
+	})
+	f.gates = append(f.gates, g)
+	return node.Lane{
+		Open: g.Open,
+		Stop: func() {
+			g.Stop()
+			http.Stop()
+			redis.Stop()
+		},
+		Conns: func() int { return http.Conns() + redis.Sessions() },
+	}
+}
+
+// serve takes the client port over.
+func (f *fronts) serve(so sockets, mode isotone.ReadMode, m *telemetry.Metrics) error {
+	open := func(b front.Backend, l *loop.Loop) node.Lane { return f.lane(b, l, mode, m) }
+	if err := f.node.Serve(so.http, loop.Limits{}, open); err != nil {
+		return errors.Join(fmt.Errorf("serve clients: %w", err), so.quic.Close())
+	}
+	return f.web.Serve(nil, so.quic)
+}
+
+// stop accepts no more, lets requests under way finish, until ctx ends, and closes
+// everything.
+func (f *fronts) stop(ctx context.Context) error {
+	f.node.StopServing(ctx)
+	err := f.web.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil // what was still running has been cut, as announced
+	}
+	return err
+}
+
+// loopsMax bounds LOOPS when it follows the number of cores.
+const loopsMax = 8
+
+// loops is how many loops own client connections. One has more to give than one core's
+// worth of clients can ask; further ones take the socket work off it where cores are
+// plenty.
+func loops(s *config.Settings) int {
+	if n := s.Loops.Int(); n > 0 {
+		return n
+	}
+	return min(max(1, runtime.GOMAXPROCS(0)/4), loopsMax)
+}
