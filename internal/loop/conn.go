@@ -111,6 +111,10 @@ func (c *Conn) Resume() {
 // Paused reports whether Data is held back by Pause.
 func (c *Conn) Paused() bool { return c.paused }
 
+// EOF reports whether the other side has ended its output: what Data gets is all there
+// will be.
+func (c *Conn) EOF() bool { return c.eof }
+
 // Choked reports whether so much output waits that Data would not be called now. A
 // handler that answers as it goes should stop there: Data is called again when the other
 // side has taken enough.

@@ -60,6 +60,10 @@ type Limits struct {
 	// data until the other side has read. It is no bound for what a handler writes at
 	// once; that is the handler's to keep. Default 256 KiB.
 	OutputMax int
+	// UnsentMax bounds what the system takes of one connection's output ahead of the
+	// other side (Linux doubles the number for its own books, and shares it with the
+	// input). Default 256 KiB; systems allow several MiB for each connection.
+	UnsentMax int
 	// PartialTimeout bounds how long a connection may leave something half said: from
 	// the first byte that the handler did not use, or from the start of a connection
 	// that has said nothing yet. Default 10 s.
@@ -75,6 +79,7 @@ type Limits struct {
 const (
 	unreadMaxDefault      = 64 << 10
 	outputMaxDefault      = 256 << 10
+	unsentMaxDefault      = 256 << 10
 	partialTimeoutDefault = 10 * time.Second
 	idleTimeoutDefault    = 2 * time.Minute
 	writeTimeoutDefault   = 30 * time.Second
@@ -93,6 +98,7 @@ func (l Limits) withDefaults() Limits {
 	}
 	set(&l.UnreadMax, unreadMaxDefault)
 	set(&l.OutputMax, outputMaxDefault)
+	set(&l.UnsentMax, unsentMaxDefault)
 	setTime(&l.PartialTimeout, partialTimeoutDefault)
 	setTime(&l.IdleTimeout, idleTimeoutDefault)
 	setTime(&l.WriteTimeout, writeTimeoutDefault)

@@ -130,6 +130,7 @@ func (p *poller) listen(s *listener, ln net.Listener) error {
 		return err
 	}
 	s.fd, s.ln = fd, ln
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, s.limits.UnsentMax) // the accepted inherit it
 	if err := p.enter(fd, nil, s); err != nil {
 		return errors.Join(err, unix.Close(fd))
 	}

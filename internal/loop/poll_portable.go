@@ -339,6 +339,9 @@ func (p *poller) take(l *Loop) {
 				continue
 			}
 			c := &Conn{}
+			if b, ok := a.nc.(interface{ SetWriteBuffer(int) error }); ok {
+				_ = b.SetWriteBuffer(a.s.limits.UnsentMax)
+			}
 			_ = p.adopt(c, a.nc)
 			l.accepted(a.s, c)
 		default:

@@ -23,7 +23,6 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/isotone/isotone/internal/loop"
 )
@@ -135,9 +134,6 @@ type guest struct {
 	front loop.Handler // nil: not told apart yet
 	place int          // in gate.waiting, until then
 
-	// left is how many bytes were there, too few, at the time leftAt.
-	left   int
-	leftAt time.Duration
 }
 
 // Data leads the connection to where it belongs.
@@ -155,11 +151,10 @@ func (w *guest) lead(c *loop.Conn, b []byte) (int, error) {
 	g := w.gate
 	where := g.tell(b)
 	if where == undecided {
-		if w.left != len(b) || w.leftAt == c.Now() {
-			w.left, w.leftAt = len(b), c.Now()
+		if !c.EOF() {
 			return 0, nil
 		}
-		where = rest // nothing has come since: the other side has ended its output
+		where = rest // nothing more will come, and net/http knows what to say to that
 	}
 	switch {
 	case g.stopped:

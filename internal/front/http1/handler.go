@@ -2,7 +2,6 @@ package http1
 
 import (
 	"bytes"
-	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/loop"
@@ -22,10 +21,6 @@ type handler struct {
 	// asks: what begins with the same bytes asks the same, for it ends within them.
 	last  []byte
 	known request
-
-	// left is how many bytes of something partial were there at the time leftAt.
-	left   int
-	leftAt time.Duration
 }
 
 // Data answers the hot requests that b begins with, all that fit in one batch, or hands
@@ -36,21 +31,16 @@ func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
 		c.Close(ErrStopped)
 		return len(b), nil
 	}
-	if h.ended(b) {
-		h.handOver(b)
-		return len(b), nil
-	}
 	used := 0
 	for {
 		n, next := h.collect(b[used:])
 		used += n
 		switch {
 		case l.group.empty():
-			if next == cold {
+			if next == cold || h.conn.EOF() {
+				// Of what is cut short by the end net/http knows what to say.
 				h.handOver(b[used:])
-				return used, nil
 			}
-			h.wait(len(b) - used)
 			return used, nil
 		case !h.submit():
 			c.Pause()
@@ -58,22 +48,6 @@ func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
 		case used == len(b) || c.Choked():
 			return used, nil
 		}
-	}
-}
-
-// ended reports whether b is just what was left in an earlier turn. Then the other side
-// has ended its output in the middle of a request, and net/http knows what to say to that.
-// Within one turn the loop may call twice, when it was told to and has read something too.
-func (h *handler) ended(b []byte) bool {
-	ended := h.left > 0 && h.left == len(b) && h.leftAt != h.conn.Now()
-	h.left = 0
-	return ended
-}
-
-// wait notes that n bytes are too few.
-func (h *handler) wait(n int) {
-	if !h.conn.Choked() { // else the loop calls again for the same bytes
-		h.left, h.leftAt = n, h.conn.Now()
 	}
 }
 
