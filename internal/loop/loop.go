@@ -60,9 +60,9 @@ type Limits struct {
 	// data until the other side has read. It is no bound for what a handler writes at
 	// once; that is the handler's to keep. Default 256 KiB.
 	OutputMax int
-	// UnsentMax bounds what the system takes of one connection's output ahead of the
-	// other side (Linux doubles the number for its own books, and shares it with the
-	// input). Default 256 KiB; systems allow several MiB for each connection.
+	// UnsentMax bounds what the system takes of an accepted connection's output ahead of
+	// the other side (Linux doubles the number for its own books). Default 256 KiB;
+	// systems allow several MiB for each connection.
 	UnsentMax int
 	// PartialTimeout bounds how long a connection may leave something half said: from
 	// the first byte that the handler did not use, or from the start of a connection

@@ -20,8 +20,9 @@ import (
 const (
 	// eventsMax is how many ready sockets one turn takes; the rest is in the next.
 	eventsMax = 1024
-	// acceptsMax is how many connections one turn accepts.
-	acceptsMax = 256
+	// acceptsMax is how many connections one turn accepts: few enough that requests do not
+	// have to wait for them, who may be many at once.
+	acceptsMax = 64
 )
 
 // poller watches sockets with epoll. Calls that cannot block are made without telling
@@ -33,11 +34,16 @@ type poller struct {
 	paused       []*listener
 	resumeAt     time.Duration
 
-	woken   atomic.Bool
-	asleep  atomic.Bool // or about to be: wake must write to event
-	closing sync.Mutex  // held while event is written to, and while it is closed
+	mood    atomic.Int32 // awake, asleep or woken
+	closing sync.Mutex   // held while event is written to, and while it is closed
 	closed  bool
 }
+
+const (
+	awake  = iota
+	asleep // or about to be: to wake it, event must be written to
+	woken  // and has not noticed yet
+)
 
 // slot is what a file descriptor stands for: a connection, a listener, or nothing.
 type slot struct {
@@ -235,10 +241,9 @@ func (p *poller) write(c *Conn, b []byte) (int, error) {
 	}
 }
 
-// wake writes to event only if the loop sleeps. It sets woken, then looks at asleep; the
-// loop sets asleep, then looks at woken: one of them sees the other.
+// wake makes a system call only if the loop sleeps, and only the first of many does.
 func (p *poller) wake() {
-	if p.woken.Swap(true) || !p.asleep.Load() {
+	if p.mood.Swap(woken) != asleep {
 		return
 	}
 	p.closing.Lock()
@@ -279,13 +284,11 @@ func (p *poller) wait(l *Loop, d time.Duration) error {
 
 // sleep waits for events, and returns how many there are.
 func (p *poller) sleep(d time.Duration) (int, error) {
-	p.asleep.Store(d > 0)
-	if p.woken.Load() {
+	if d > 0 && !p.mood.CompareAndSwap(awake, asleep) {
 		d = 0
 	}
 	n, err := unix.EpollWait(p.epoll, p.events, int((d+time.Millisecond-1)/time.Millisecond))
-	p.asleep.Store(false)
-	p.woken.Store(false)
+	p.mood.Store(awake)
 	if err == unix.EINTR {
 		return 0, nil
 	}
