@@ -28,6 +28,7 @@ type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Run one node. With nothing set it is a working oracle of one node."`
 	Dev     devCmd     `cmd:"" help:"Run three nodes in this process on 127.0.0.1, to try things out."`
 	Sim     simCmd     `cmd:"" help:"Simulate clusters under faults, and check every promise."`
+	Bench   benchCmd   `cmd:"" help:"Load a cluster, measure it, and check every answer."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 

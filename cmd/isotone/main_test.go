@@ -20,7 +20,7 @@ func TestHelp_NamesEveryCommandAndSetting(t *testing.T) {
 		if code != 0 {
 			t.Errorf("%q: exit code %d", args, code)
 		}
-		for _, name := range []string{"serve", "dev", "sim", "version"} {
+		for _, name := range []string{"serve", "dev", "sim", "bench", "version"} {
 			if !strings.Contains(out, name) {
 				t.Errorf("%q does not mention %s:\n%s", args, name, out)
 			}

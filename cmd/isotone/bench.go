@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/bench"
+)
+
+type benchCmd struct {
+	Files []string `arg:"" optional:"" name:"file" help:"With --compare: two files that --json wrote."`
+
+	Target      []string      `name:"target" short:"t" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Nodes of one cluster, as host:port or URL; the leader is found from any of them."`
+	Protocol    string        `name:"protocol" short:"p" default:"http1" help:"http1, h2c (HTTP/2), h2 (HTTP/2 with TLS) or h3 (HTTP/3). An https URL gives http1 TLS."`
+	Connections int           `name:"connections" short:"c" default:"64" help:"Connections open at a time."`
+	Pipeline    int           `name:"pipeline" short:"P" default:"1" help:"Requests under way on each connection: pipelined, or streams of HTTP/2 and HTTP/3."`
+	Rate        float64       `name:"rate" short:"r" help:"Open loop: requests that arrive in a second, at even distances, whether or not earlier ones were answered. Default: closed loop, as fast as answers come."`
+	Count       uint64        `name:"count" short:"n" default:"1" help:"Timestamps in each request."`
+	Mode        string        `name:"mode" short:"m" placeholder:"MODE" help:"quorum or lease. Default: what the node has for READ_MODE."`
+	Duration    time.Duration `name:"duration" short:"d" help:"How long to load. Default: 10s, or until --requests are done."`
+	Requests    uint64        `name:"requests" help:"End after this many requests."`
+	Warmup      time.Duration `name:"warmup" help:"Load this long before anything counts. Answers are checked all the same."`
+	Timeout     time.Duration `name:"timeout" default:"2s" help:"Longest wait for an answer or a connection; then the connection is given up."`
+	Backlog     int           `name:"backlog" default:"1048576" help:"Open loop: arrivals that may wait for a free connection; those beyond it are errors."`
+	Threads     int           `name:"threads" help:"Threads that work at a time. Default: half of the CPUs, 1 to 4."`
+	CA          string        `name:"ca" placeholder:"FILE" help:"PEM file of the certificates that sign those of the nodes."`
+	Insecure    bool          `name:"insecure" short:"k" help:"Accept any certificate, as the self-signed ones that nodes make."`
+
+	JSON       string `name:"json" placeholder:"FILE" help:"Write everything measured as JSON. - is standard output."`
+	HTML       string `name:"html" placeholder:"FILE" help:"Write a report with plots as one HTML file that needs nothing else."`
+	Violations string `name:"violations" default:"isotone-violations.jsonl" placeholder:"FILE" help:"Where to write offending operations, if there are any."`
+	Compare    bool   `name:"compare" help:"Compare two results instead: isotone bench --compare a.json b.json."`
+
+	Static string `name:"static" hidden:"" help:"Load any HTTP server with this path, to measure the load generator itself."`
+}
+
+// benchDuration is how long a load takes if nothing was said.
+const benchDuration = 10 * time.Second
+
+// benchThreads is how many threads a load uses if nothing was said: half of the CPUs,
+// because the nodes often share the machine, and no more than it takes to saturate any
+// node.
+func benchThreads() int { return max(1, min(4, runtime.NumCPU()/2)) }
+
+// Run loads a cluster or compares two results.
+func (c *benchCmd) Run(ctx context.Context, con console) error {
+	if c.Compare || len(c.Files) > 0 {
+		return c.compare(con)
+	}
+	o, err := c.options()
+	if err != nil {
+		return err
+	}
+	files, err := c.create()
+	if err != nil {
+		return err
+	}
+	defer files.discard()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(o.Threads))
+	progress := newBenchProgress(con.err, o)
+	o.Progress = progress.show
+	result, err := bench.Run(ctx, *o)
+	progress.end()
+	if err != nil && (result == nil || result.Verdict.Checked == 0) {
+		if ctx.Err() != nil {
+			return usagef("interrupted before there was an answer")
+		}
+		if errors.As(err, new(bench.TargetError)) || errors.As(err, new(bench.Faults)) {
+			return usageError(err.Error())
+		}
+		return err
+	}
+	result.Isotone = version
+	summary := con.out
+	if c.JSON == "-" {
+		summary = con.err
+	}
+	err = errors.Join(err, result.WriteSummary(summary), files.write(con.out, result))
+	if err == nil && !result.Verdict.OK {
+		err = fmt.Errorf("%d violations: this oracle broke its promise; the operations are in %s; the first: %s",
+			result.Verdict.Violations, result.Verdict.File, result.Verdict.First)
+	}
+	return err
+}
+
+// options returns what the flags ask for, or an error with all that is wrong with them.
+func (c *benchCmd) options() (*bench.Options, error) {
+	var faults bench.Faults
+	o := bench.Default()
+	o.Targets, o.Protocol = c.Target, c.Protocol
+	o.Connections, o.Pipeline, o.Rate, o.Count = c.Connections, c.Pipeline, c.Rate, c.Count
+	o.Duration, o.Requests, o.Warmup, o.Timeout = c.Duration, c.Requests, c.Warmup, c.Timeout
+	o.Backlog, o.Threads, o.Insecure, o.Static = c.Backlog, c.Threads, c.Insecure, c.Static
+	o.Violations = c.Violations
+	if c.Duration == 0 && c.Requests == 0 {
+		o.Duration = benchDuration
+	}
+	if c.Threads == 0 {
+		o.Threads = benchThreads()
+	}
+	if c.Mode != "" {
+		var err error
+		if o.Mode, err = isotone.ParseReadMode(c.Mode); err != nil {
+			faults = append(faults, fmt.Sprintf("--mode %q: want quorum or lease", c.Mode))
+		}
+	}
+	if c.CA != "" {
+		pem, err := os.ReadFile(c.CA)
+		o.CA = x509.NewCertPool()
+		if err != nil {
+			faults = append(faults, fmt.Sprintf("--ca: %v", err))
+		} else if !o.CA.AppendCertsFromPEM(pem) {
+			faults = append(faults, fmt.Sprintf("--ca %s: no certificate in it", c.CA))
+		}
+	}
+	var more bench.Faults
+	if errors.As(o.Validate(), &more) {
+		faults = append(faults, more...)
+	}
+	if len(faults) > 0 {
+		return nil, usageError(faults.Error())
+	}
+	return &o, nil
+}
+
+// benchFiles are the reports to be written. They are made before the run: it would be a
+// pity to find out at the end of an hour that a name was wrong.
+type benchFiles struct {
+	json, html *os.File
+	stdout     bool
+}
+
+func (c *benchCmd) create() (*benchFiles, error) {
+	f := &benchFiles{stdout: c.JSON == "-"}
+	for _, each := range []struct {
+		flag, name string
+		file       **os.File
+	}{{"json", c.JSON, &f.json}, {"html", c.HTML, &f.html}} {
+		if each.name == "" || each.flag == "json" && f.stdout {
+			continue
+		}
+		// Not truncated yet: a run that fails leaves the old report as it was.
+		file, err := os.OpenFile(each.name, os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			f.discard()
+			return nil, usagef("--%s: %v", each.flag, err)
+		}
+		*each.file = file
+	}
+	return f, nil
+}
+
+// write writes what was asked for.
+func (f *benchFiles) write(out io.Writer, results ...*bench.Result) error {
+	var err error
+	if f.stdout {
+		err = results[0].WriteJSON(out)
+	}
+	if f.json != nil {
+		err = errors.Join(err, rewrite(f.json, results[0].WriteJSON))
+	}
+	if f.html != nil {
+		err = errors.Join(err, rewrite(f.html, func(w io.Writer) error { return bench.WriteHTML(w, results...) }))
+	}
+	f.json, f.html = nil, nil
+	return err
+}
+
+func rewrite(file *os.File, write func(io.Writer) error) error {
+	err := file.Truncate(0)
+	if err == nil {
+		err = write(file)
+	}
+	return errors.Join(err, file.Close())
+}
+
+// discard closes what was not written, and removes it if it is empty, that is, new.
+func (f *benchFiles) discard() {
+	for _, file := range []*os.File{f.json, f.html} {
+		if file == nil {
+			continue
+		}
+		info, err := file.Stat()
+		_ = file.Close()
+		if err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+			_ = os.Remove(file.Name())
+		}
+	}
+}
+
+// compare prints two results side by side.
+func (c *benchCmd) compare(con console) error {
+	if !c.Compare || len(c.Files) != 2 || c.JSON != "" {
+		return usagef("want --compare with exactly two files that --json wrote (and perhaps --html FILE): isotone bench --compare a.json b.json")
+	}
+	a, err := bench.ReadResult(c.Files[0])
+	if err != nil {
+		return usageError(err.Error())
+	}
+	b, err := bench.ReadResult(c.Files[1])
+	if err != nil {
+		return usageError(err.Error())
+	}
+	files, err := c.create()
+	if err != nil {
+		return err
+	}
+	return errors.Join(bench.WriteComparison(con.out, a, b), files.write(con.out, a, b))
+}

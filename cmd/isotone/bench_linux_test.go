@@ -1,0 +1,57 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/bench"
+	"github.com/isotone/isotone/internal/chaos"
+)
+
+// TestBench_OutageOfARealCluster is the whole thing: three processes, each protocol, a
+// leader that is killed, and every answer checked.
+func TestBench_OutageOfARealCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	binary, err := chaos.Build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := chaos.StartCluster(t, chaos.Options{Binary: binary})
+	c.Settle()
+	load := func(args string) (r bench.Result) {
+		t.Helper()
+		all := "bench -c 8 --timeout 1s --json - -t " + strings.Join(c.Addrs(), ",") + " " + args
+		code, out, text := command(append(strings.Fields(all), "--violations", filepath.Join(t.TempDir(), "violations"))...)
+		if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 || !r.Verdict.OK || r.Verdict.Unverified > 0 {
+			t.Fatalf("%s: exit code %d, %v\n%s", args, code, err, text)
+		}
+		t.Logf("%s\n%s", args, text)
+		return r
+	}
+	for _, protocol := range []string{"http1", "h2c", "h2", "h3"} {
+		r := load("--insecure -P 2 -n 3 -d 200ms -p " + protocol)
+		if r.Result.Answers < 10 || r.Result.Errors["malformed"] > 0 {
+			t.Errorf("%s: %d answers, errors %v", protocol, r.Result.Answers, r.Result.Errors)
+		}
+	}
+
+	leader := c.WaitLeader()
+	ended := make(chan struct{})
+	time.AfterFunc(700*time.Millisecond, func() { leader.Kill(); close(ended) })
+	r := load("--rate 300 -d 2s")
+	<-ended
+	if r.Result.Answers+r.Result.Errors["unanswered"] != 600 {
+		t.Errorf("%d of 600 arrivals were answered, errors %v", r.Result.Answers, r.Result.Errors)
+	}
+	if gap := r.Result.LongestGap.Length; gap < 0.1 || r.Result.Latency.Max < float64(gap)*0.9e6 {
+		t.Errorf("the outage does not show: gap %v s, slowest answer %v µs", gap, r.Result.Latency.Max)
+	}
+	if len(r.Result.Leaders) < 2 {
+		t.Errorf("leaders %v", r.Result.Leaders)
+	}
+}

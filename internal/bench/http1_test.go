@@ -1,0 +1,266 @@
+package bench
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone"
+)
+
+// Answers as nodes give them.
+const (
+	oneAnswer   = "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nCache-Control: no-store\r\nContent-Length: 16\r\nDate: Sat, 21 Nov 2026 09:00:00 GMT\r\n\r\nAAAAAAAABBBBBBBB"
+	rangeAnswer = "HTTP/1.1 200 OK\r\ncontent-length:24\r\n\r\nAAAAAAAABBBBBBBB\x00\x00\x00\x00\x00\x00\x00\x05"
+	notLeader   = "HTTP/1.1 409 Conflict\r\nIsotone-Leader: 10.0.0.2:8080\r\nLocation: http://10.0.0.2:8080/timestamp\r\nContent-Length: 56\r\n\r\n" +
+		`{"error":{"code":"not_leader","message":"node 2 leads"}}`
+)
+
+var oneTimestamp = isotone.Range{First: isotone.Timestamp{Time: 0x4141414141414141, Index: 0x4242424242424242}, Count: 1}
+
+func fiveTimestamps() isotone.Range {
+	r := oneTimestamp
+	r.Count = 5
+	return r
+}
+
+func TestParse_AnswersOfNodes(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		count uint64
+		text  string
+		want  answer
+	}{
+		{"one timestamp", 1, oneAnswer, answer{issued: oneTimestamp}},
+		{"a range", 5, rangeAnswer, answer{issued: fiveTimestamps()}},
+		{"not the leader", 1, notLeader, answer{code: "not_leader", text: "node 2 leads", leader: "10.0.0.2:8080"}},
+		{"the last one", 1, strings.Replace(oneAnswer, "Date:", "Connection: close\r\nDate:", 1), answer{issued: oneTimestamp, last: true}},
+		{"HTTP/1.0", 1, strings.Replace(oneAnswer, "HTTP/1.1", "HTTP/1.0", 1), answer{issued: oneTimestamp, last: true}},
+		{"no reason phrase", 1, strings.Replace(oneAnswer, "200 OK", "200", 1), answer{issued: oneTimestamp}},
+		{"an error of someone else", 1, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\noops", answer{code: "status_502", text: `"oops"`}},
+		{"an invented code", 1, "HTTP/1.1 500 X\r\nContent-Length: 24\r\n\r\n" + `{"error":{"code":"huh"}}`, answer{code: "status_500", text: `"{\"error\":{\"code\":\"huh\"}}"`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got answer
+			n, err := reading{count: tt.count}.parse([]byte(tt.text+"HTTP/1.1"), &got)
+			if err != nil || n != len(tt.text) || !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("%d bytes of %d, %+v, %v\nwant %+v", n, len(tt.text), got, err, tt.want)
+			}
+			for i := range len(tt.text) {
+				if n, err := (reading{count: tt.count}).parse([]byte(tt.text[:i]), &got); n != 0 || err != nil {
+					t.Fatalf("the first %d bytes: %d, %v", i, n, err)
+				}
+			}
+		})
+	}
+}
+
+func TestParse_RefusesWhatIsNoAnswer(t *testing.T) {
+	for name, text := range map[string]string{
+		"another protocol":        "SSH-2.0-OpenSSH_9.2p1\r\n",
+		"an informational answer": "HTTP/1.1 100 Continue\r\n\r\n",
+		"no length":               "HTTP/1.1 200 OK\r\n\r\n",
+		"two lengths":             "HTTP/1.1 200 OK\r\nContent-Length: 16\r\nContent-Length: 16\r\n\r\n",
+		"a negative length":       "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+		"a huge length":           "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n",
+		"chunks":                  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"a line that is bare":     "HTTP/1.1 200 OK\nContent-Length: 0\r\n\r\n",
+		"no colon":                "HTTP/1.1 200 OK\r\nnonsense\r\n\r\n",
+		"a short body":            "HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n123456789012345",
+		"a page":                  "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n<html>hello</html>\r\n",
+		"a header without end":    "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", answerMax),
+	} {
+		var a answer
+		if n, err := (reading{count: 1}).parse([]byte(text), &a); !errors.Is(err, errMalformed) {
+			t.Errorf("%s: %d, %+v, %v", name, n, a, err)
+		}
+	}
+	var a answer
+	if _, err := (reading{count: 6}).parse([]byte(rangeAnswer), &a); !errors.Is(err, errMalformed) {
+		t.Errorf("5 timestamps instead of 6: %v", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{oneAnswer, rangeAnswer, notLeader, "HTTP/1.1 200 OK\r\n\r\n", oneAnswer + rangeAnswer} {
+		f.Add([]byte(text), uint16(20), uint64(1))
+		f.Add([]byte(text), uint16(90), uint64(5))
+	}
+	f.Fuzz(func(t *testing.T, text []byte, split uint16, count uint64) {
+		r := reading{count: count}
+		var whole, part, again answer
+		n, err := r.parse(text, &whole)
+		if n < 0 || n > len(text) || err == nil && n > 0 && whole.code == "" && whole.issued.Count != max(1, count) && count > 0 {
+			t.Fatalf("%d of %d bytes, %+v, %v", n, len(text), whole, err)
+		}
+		// An answer is the same however much of what follows it has been read, and is
+		// not there before its last byte is.
+		cut := min(int(split), len(text))
+		m, partErr := r.parse(text[:cut], &part)
+		switch {
+		case n > 0 && err == nil && cut >= n && (m != n || partErr != nil || !reflect.DeepEqual(part, whole)):
+			t.Fatalf("%d bytes: %+v; of %d bytes: %d, %+v, %v", n, whole, cut, m, part, partErr)
+		case n > 0 && err == nil && cut < n && (m != 0 || partErr != nil):
+			t.Fatalf("an answer of %d bytes is read from %d: %d, %v", n, cut, m, partErr)
+		}
+		if k, e := r.parse(text, &again); k != n || (e == nil) != (err == nil) {
+			t.Fatalf("%d, %v; then %d, %v", n, err, k, e)
+		}
+	})
+}
+
+// script is a connection from which one can read given pieces, and to which one can
+// write anything.
+type script struct {
+	net.Conn
+	pieces [][]byte
+	wrote  bytes.Buffer
+}
+
+func (s *script) Read(p []byte) (int, error) {
+	if len(s.pieces) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, s.pieces[0])
+	if s.pieces[0] = s.pieces[0][n:]; len(s.pieces[0]) == 0 {
+		s.pieces = s.pieces[1:]
+	}
+	return n, nil
+}
+
+func (s *script) Write(p []byte) (int, error) { return s.wrote.Write(p) }
+
+func TestHTTP1Conn_ReadsAnswersHoweverTheyArrive(t *testing.T) {
+	stream := []byte(strings.Repeat(oneAnswer, 3))
+	for cut := range len(stream) {
+		s := &script{pieces: [][]byte{stream[:cut], stream[cut:]}}
+		if cut == 0 {
+			s.pieces = s.pieces[1:]
+		}
+		c := newHTTP1Conn(s, "GET /\r\n", 3, reading{count: 1})
+		if err := c.send(3); err != nil || s.wrote.String() != "GET /\r\nGET /\r\nGET /\r\n" {
+			t.Fatalf("sent %q, %v", s.wrote.String(), err)
+		}
+		for i := range 3 {
+			var a answer
+			if err := c.receive(&a); err != nil || a.issued != oneTimestamp {
+				t.Fatalf("cut at %d, answer %d: %+v, %v", cut, i, a, err)
+			}
+		}
+		if c.buffered() {
+			t.Fatalf("cut at %d: something is left", cut)
+		}
+	}
+}
+
+func TestHTTP1Conn_LargeAnswersArriveInASmallBuffer(t *testing.T) {
+	large := "HTTP/1.1 503 X\r\nContent-Length: 30000\r\n\r\n" + strings.Repeat("x", 30000)
+	c := newHTTP1Conn(&script{pieces: [][]byte{[]byte(large + oneAnswer)}}, "GET /\r\n", 2, reading{count: 1})
+	var a, b answer
+	if err := errors.Join(c.send(2), c.receive(&a), c.receive(&b)); err != nil || a.code != "status_503" || b.issued != oneTimestamp {
+		t.Errorf("%v, %+v, %+v", err, a.code, b)
+	}
+}
+
+func TestHTTP1Conn_RefusesAnswersThatNobodyAskedFor(t *testing.T) {
+	c := newHTTP1Conn(&script{pieces: [][]byte{[]byte(oneAnswer + oneAnswer)}}, "GET /\r\n", 2, reading{count: 1})
+	var a answer
+	if err := errors.Join(c.send(1), c.receive(&a)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.send(1); !errors.Is(err, errMalformed) {
+		t.Errorf("an early answer is taken for the next one: %v", err)
+	}
+}
+
+func TestHTTP1Conn_NothingFollowsTheLastAnswer(t *testing.T) {
+	last := strings.Replace(oneAnswer, "Date:", "Connection: close\r\nDate:", 1)
+	c := newHTTP1Conn(&script{pieces: [][]byte{[]byte(last + oneAnswer)}}, "GET /\r\n", 2, reading{count: 1})
+	var a answer
+	if err := errors.Join(c.send(2), c.receive(&a)); err != nil || !a.last {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	if err := c.receive(&a); err != io.EOF {
+		t.Errorf("an answer after the last one: %+v, %v", a, err)
+	}
+}
+
+// echoNode gives each request on a connection an answer, for measurements without
+// allocations of its own.
+type echoNode struct {
+	net.Conn
+	requests, size int
+	answer         []byte
+	next           uint64
+	at             int
+}
+
+func (e *echoNode) Write(p []byte) (int, error) {
+	e.requests += len(p) / e.size
+	return len(p), nil
+}
+
+func (e *echoNode) Read(p []byte) (int, error) {
+	if e.at == 0 {
+		e.next++
+		body := e.answer[len(e.answer)-isotone.TimestampSize:]
+		_, _ = isotone.Timestamp{Time: 1, Index: e.next}.AppendBinary(body[:0])
+	}
+	n := copy(p, e.answer[e.at:])
+	e.at = (e.at + n) % len(e.answer)
+	return n, nil
+}
+
+func (e *echoNode) Close() error { return nil }
+
+// echoLane is a lane whose requests are answered at once.
+func echoLane(tb testing.TB) *lane {
+	tb.Helper()
+	o := testOptions(func(o *Options) { o.Requests, o.Duration = 0, time.Hour })
+	p := newHTTP1(o, nil)
+	r := newRun(o, p, newRoute([]string{"a:1"}), nil)
+	r.load = newClosedLoop(r)
+	request := p.request("a:1")
+	l := r.lanes[0]
+	l.addr = "a:1"
+	l.conn = newHTTP1Conn(&echoNode{size: len(request), answer: []byte(oneAnswer)}, request, 1, p.read)
+	return l
+}
+
+func TestLane_AllocatesNothingForARequest(t *testing.T) {
+	l := echoLane(t)
+	allocs := testing.AllocsPerRun(1000, func() {
+		if n := l.take(); n != 1 {
+			t.Fatalf("took %d requests", n)
+		}
+		if err := l.conn.send(1); err != nil {
+			t.Fatal(err)
+		}
+		l.receive()
+	})
+	if allocs != 0 {
+		t.Errorf("%v allocations for each request", allocs)
+	}
+	if s := l.run.online.Stats(); s.Checked != 1001 || s.Violations != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// BenchmarkLane is what a request costs without system calls and scheduling: taking,
+// sending, parsing, checking, counting.
+func BenchmarkLane(b *testing.B) {
+	l := echoLane(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		l.take()
+		if err := l.conn.send(1); err != nil {
+			b.Fatal(err)
+		}
+		l.receive()
+	}
+}

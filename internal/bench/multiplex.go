@@ -1,0 +1,168 @@
+package bench
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+)
+
+// multiplex is HTTP/2 and HTTP/3: a connection carries several requests at a time, each
+// in a stream of its own, and a lane is such a stream. Framing and header compression
+// are left to net/http and quic-go; what that costs shows in the rate.
+type multiplex struct {
+	perConnection int
+	path, scheme  string
+	read          reading
+	connections   []*connection
+}
+
+// connection is what the lanes of one connection share.
+type connection struct {
+	tripper http.RoundTripper
+	close   func()
+	// opening serialises dials, so that the lanes do not each open a connection.
+	opening sync.Mutex
+}
+
+func newMultiplex(o *Options, tlsConfig *tls.Config) *multiplex {
+	p := &multiplex{
+		perConnection: o.Pipeline,
+		path:          requestPath(o),
+		scheme:        "http",
+		read:          reading{count: o.Count},
+	}
+	if tlsConfig != nil {
+		p.scheme = "https"
+	}
+	for range o.Connections {
+		if o.Protocol == "h3" {
+			p.connections = append(p.connections, newH3(tlsConfig, o.Timeout))
+		} else {
+			p.connections = append(p.connections, newH2(tlsConfig, o.Timeout))
+		}
+	}
+	return p
+}
+
+// newH2 and newH3 let go of a connection to a node that is gone without a word after
+// about as long as an answer may take.
+
+func newH2(tlsConfig *tls.Config, timeout time.Duration) *connection {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(tlsConfig != nil)
+	protocols.SetUnencryptedHTTP2(tlsConfig == nil)
+	t := &http.Transport{
+		TLSClientConfig:    tlsConfig.Clone(),
+		Protocols:          protocols,
+		DisableCompression: true,
+		HTTP2: &http.HTTP2Config{
+			StrictMaxConcurrentRequests: true,
+			SendPingTimeout:             timeout,
+			PingTimeout:                 timeout,
+		},
+	}
+	return &connection{tripper: t, close: t.CloseIdleConnections}
+}
+
+func newH3(tlsConfig *tls.Config, timeout time.Duration) *connection {
+	t := &http3.Transport{
+		TLSClientConfig:    tlsConfig.Clone(),
+		DisableCompression: true,
+		QUICConfig: &quic.Config{
+			HandshakeIdleTimeout: timeout,
+			MaxIdleTimeout:       2 * timeout,
+			KeepAlivePeriod:      timeout / 2,
+		},
+	}
+	return &connection{tripper: t, close: func() { _ = t.Close() }}
+}
+
+func (p *multiplex) shape() (lanes, depth int) {
+	return len(p.connections) * p.perConnection, 1
+}
+
+func (p *multiplex) client() http.RoundTripper { return p.connections[0].tripper }
+
+func (p *multiplex) close() {
+	for _, c := range p.connections {
+		c.close()
+	}
+}
+
+// dial makes sure that the connection is open, so that the first request is not slower
+// than the others and a node that is not there is noticed here.
+func (p *multiplex) dial(ctx context.Context, lane int, addr string) (conn, error) {
+	shared := p.connections[lane/p.perConnection]
+	shared.opening.Lock()
+	defer shared.opening.Unlock()
+	up, err := http.NewRequestWithContext(ctx, http.MethodGet, p.scheme+"://"+addr+"/up", nil)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := roundTrip(shared.tripper, up, make([]byte, answerMax)); err != nil {
+		return nil, err
+	}
+	s := &stream{shared: shared, read: p.read, body: make([]byte, readBufferMin)}
+	own, abort := context.WithCancel(context.Background())
+	s.abortFunc = abort
+	s.request, err = http.NewRequestWithContext(own, http.MethodGet, p.scheme+"://"+addr+p.path, nil)
+	if err != nil {
+		abort()
+		return nil, err
+	}
+	return s, nil
+}
+
+// stream sends one request after the other, each in a stream of a shared connection.
+type stream struct {
+	shared    *connection
+	request   *http.Request
+	abortFunc context.CancelFunc
+	read      reading
+	body      []byte
+}
+
+// send does nothing: receive sends as well, at once.
+func (s *stream) send(int) error { return nil }
+
+func (s *stream) receive(a *answer) error {
+	*a = answer{}
+	response, err := roundTrip(s.shared.tripper, s.request, s.body)
+	if err != nil {
+		return err
+	}
+	a.leader = response.Header.Get(leaderHeader)
+	return s.read.finish(a, response.StatusCode, s.body[:response.ContentLength])
+}
+
+func (s *stream) buffered() bool { return false }
+
+func (s *stream) abort() { s.abortFunc() }
+
+func (s *stream) close() { s.abortFunc() }
+
+// roundTrip sends a request and reads the body of the answer into body; ContentLength is
+// then how long it is.
+func roundTrip(tripper http.RoundTripper, request *http.Request, body []byte) (*http.Response, error) {
+	response, err := tripper.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	n, err := io.ReadFull(response.Body, body)
+	switch err {
+	case io.EOF, io.ErrUnexpectedEOF:
+		response.ContentLength = int64(n)
+		return response, nil
+	case nil:
+		return nil, fmt.Errorf("%w: more than %d bytes", errMalformed, len(body))
+	}
+	return nil, err
+}

@@ -1,0 +1,50 @@
+package bench
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestRoute(t *testing.T) {
+	r := newRoute([]string{"a:1", "b:1"})
+	want := func(addr string) {
+		t.Helper()
+		if got := r.addr(); got != addr {
+			t.Fatalf("the route leads to %s, want %s", got, addr)
+		}
+	}
+	want("a:1")
+	r.follow("a:1", "c:1", "")
+	want("c:1") // a leader that no target was
+	r.follow("a:1", "b:1", "")
+	want("c:1") // a lane that is late; the others have left a
+	r.follow("c:1", "", "")
+	want("b:1") // nobody answers: the next one
+	r.follow("b:1", "", "")
+	want("c:1")
+	r.follow("c:1", "c:1", "")
+	want("a:1") // a node that sends to itself is no way
+	r.follow("a:1", "x y\r\n", "")
+	want("b:1") // nor is nonsense
+	r.confirm("c:1", 1)
+	want("c:1")
+	for i := range 2 * targetsMax {
+		r.follow(r.addr(), fmt.Sprintf("host%d:1", i), "")
+	}
+	if len(r.addrs) != targetsMax {
+		t.Errorf("%d addresses are known, want at most %d", len(r.addrs), targetsMax)
+	}
+}
+
+func TestRoute_NamesLeadersOnce(t *testing.T) {
+	r := newRoute([]string{"a:1"})
+	for i := range 3 * turnsMax {
+		r.confirm("a:1", Seconds(i))
+		r.confirm("a:1", Seconds(i))
+		r.confirm("b:1", Seconds(i))
+	}
+	turns, _ := r.leaders()
+	if len(turns) != turnsMax || r.changes != 6*turnsMax || turns[0] != (Turn{0, "a:1"}) || turns[1] != (Turn{0, "b:1"}) {
+		t.Errorf("%d turns, %d changes", len(turns), r.changes)
+	}
+}

@@ -1,0 +1,375 @@
+package bench
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone"
+)
+
+// fakeNode is an HTTP server that behaves as a node, or worse.
+type fakeNode struct {
+	*httptest.Server
+	cluster *fakeCluster
+}
+
+// fakeCluster hands out timestamps at whichever node leads.
+type fakeCluster struct {
+	mu      sync.Mutex
+	next    uint64
+	leader  string // its address; "" while there is none
+	nodes   []*fakeNode
+	asked   map[string]int
+	issue   func(first, count uint64) uint64 // changes what is handed out
+	onIssue func(n uint64)
+}
+
+func newFakeCluster(t *testing.T, count int) *fakeCluster {
+	t.Helper()
+	c := &fakeCluster{asked: map[string]int{}}
+	for range count {
+		n := &fakeNode{cluster: c}
+		n.Server = httptest.NewServer(n)
+		t.Cleanup(n.Close)
+		c.nodes = append(c.nodes, n)
+	}
+	c.leader = c.nodes[0].addr()
+	return c
+}
+
+func (n *fakeNode) addr() string { return n.Listener.Addr().String() }
+
+func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked[n.addr()]++
+	switch {
+	case r.URL.Path == "/members":
+		members := []map[string]any{}
+		for i, n := range c.nodes {
+			members = append(members, map[string]any{"nodeID": i + 1, "addr": n.addr()})
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"members": members, "nodeID": 1})
+	case r.URL.Path != "/timestamp":
+		http.NotFound(w, r)
+	case c.leader == "":
+		fault(w, 503, "no_leader")
+	case c.leader != n.addr():
+		w.Header().Set("Isotone-Leader", c.leader)
+		fault(w, 409, "not_leader")
+	default:
+		c.answer(w, r)
+	}
+}
+
+// answer hands timestamps out. The caller holds c.mu.
+func (c *fakeCluster) answer(w http.ResponseWriter, r *http.Request) {
+	count, _ := strconv.ParseUint(r.URL.Query().Get("n"), 10, 64)
+	count = max(1, count)
+	issued := isotone.Range{First: isotone.Timestamp{Time: 7, Index: c.next + 1}, Count: count}
+	if c.issue != nil {
+		issued.First.Index = c.issue(issued.First.Index, count)
+	}
+	c.next += count
+	body, _ := issued.First.MarshalBinary()
+	if r.URL.Query().Get("format") == "range" {
+		body, _ = issued.AppendBinary(nil)
+	}
+	_, _ = w.Write(body)
+	if c.onIssue != nil {
+		c.onIssue(c.next)
+	}
+}
+
+func fault(w http.ResponseWriter, status int, code string) {
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"error":{"code":%q,"message":"as the test wants it"}}`, code)
+}
+
+func runAt(t *testing.T, addr string, change func(*Options)) (*Result, error) {
+	t.Helper()
+	o := testOptions(change)
+	o.Targets = []string{addr}
+	return Run(t.Context(), *o)
+}
+
+func TestRun_FollowsTheLeader(t *testing.T) {
+	for _, rate := range []float64{0, 2000} {
+		c := newFakeCluster(t, 3)
+		c.onIssue = func(n uint64) {
+			if n == 100 {
+				c.leader = c.nodes[2].addr()
+			}
+		}
+		// The target is a follower, at first and in the end.
+		r, err := runAt(t, c.nodes[1].addr(), func(o *Options) { o.Rate = rate })
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaders := []string{}
+		for _, turn := range r.Result.Leaders {
+			leaders = append(leaders, turn.Addr)
+		}
+		if want := []string{c.nodes[0].addr(), c.nodes[2].addr()}; fmt.Sprint(leaders) != fmt.Sprint(want) {
+			t.Errorf("rate %v: leaders %v, want %v", rate, leaders, want)
+		}
+		if n := r.Result.Errors["not_leader"]; n < 1 || n > 12 || r.Result.ErrorsTotal != n {
+			t.Errorf("rate %v: errors %v, want a few not_leader", rate, r.Result.Errors)
+		}
+		if rate > 0 && r.Result.Answers != 200 {
+			t.Errorf("open loop: %d of 200 arrivals were answered", r.Result.Answers)
+		}
+		if !r.Verdict.OK || r.Verdict.Checked != r.Result.Answers {
+			t.Errorf("verdict %+v of %d answers", r.Verdict, r.Result.Answers)
+		}
+	}
+}
+
+func TestRun_GoesOnWhenALeaderIsGone(t *testing.T) {
+	c := newFakeCluster(t, 3)
+	var once sync.Once
+	c.onIssue = func(n uint64) {
+		if n == 100 {
+			old := c.nodes[0]
+			c.leader = ""
+			once.Do(func() { go old.CloseClientConnections() })
+			time.AfterFunc(100*time.Millisecond, func() {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.leader = c.nodes[1].addr()
+			})
+		}
+	}
+	r, err := runAt(t, c.nodes[0].addr(), func(o *Options) { o.Rate = 1000 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Result.Answers != 200 || !r.Verdict.OK || r.Result.Errors["no_leader"] == 0 {
+		t.Errorf("%d answers, errors %v, %+v", r.Result.Answers, r.Result.Errors, r.Verdict)
+	}
+	within(t, "longest gap", float64(r.Result.LongestGap.Length), 0.09, 5)
+}
+
+func TestRun_CatchesAnOracleThatLies(t *testing.T) {
+	for _, tt := range []struct {
+		name, kind string
+		count      uint64
+		issue      func(first, count uint64) uint64
+	}{
+		{"a repeated timestamp", "duplicate", 1, func(first, _ uint64) uint64 {
+			if first == 120 {
+				return 119
+			}
+			return first
+		}},
+		{"ranges that overlap", "duplicate", 8, func(first, _ uint64) uint64 {
+			if first == 801 {
+				return 797
+			}
+			return first
+		}},
+		{"a step back", "inversion", 1, func(first, _ uint64) uint64 { return map[bool]uint64{false: 100 + first, true: 50}[first == 150] }},
+		{"the zero timestamp of an index that overflows", "malformed", 3, func(first, _ uint64) uint64 {
+			if first == 301 {
+				return 1<<64 - 2
+			}
+			return first
+		}},
+	} {
+		for _, rate := range []float64{0, 2000} {
+			t.Run(fmt.Sprintf("%s, rate %v", tt.name, rate), func(t *testing.T) {
+				c := newFakeCluster(t, 1)
+				c.issue = tt.issue
+				file := filepath.Join(t.TempDir(), "violations.jsonl")
+				r, err := runAt(t, c.nodes[0].addr(), func(o *Options) { o.Violations, o.Count, o.Rate = file, tt.count, rate })
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Verdict.OK || r.Verdict.Violations == 0 || r.Verdict.File != file || r.Verdict.First == "" {
+					t.Fatalf("verdict %+v", r.Verdict)
+				}
+				wantOffence(t, file, tt.kind, c.nodes[0].addr())
+			})
+		}
+	}
+}
+
+// wantOffence fails unless the first line of a file describes such an offence.
+func wantOffence(t *testing.T, file, kind, node string) {
+	t.Helper()
+	o := readOffence(t, file)
+	if o.Kind != kind || o.Later.Lane == nil || o.Later.Node != node || o.Later.Answered < o.Later.Sent {
+		t.Errorf("offence %+v", o)
+	}
+	if kind != "malformed" && (o.Earlier == nil || o.Earlier.Lane == nil || o.Earlier.Answered == 0) {
+		t.Errorf("the earlier operation is not named: %+v", o.Earlier)
+	}
+}
+
+func readOffence(t *testing.T, name string) (o Offence) {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := json.NewDecoder(bufio.NewReader(f)).Decode(&o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestRun_SaysWhenTheViolationsCannotBeWritten(t *testing.T) {
+	c := newFakeCluster(t, 1)
+	c.issue = func(uint64, uint64) uint64 { return 1 }
+	r, err := runAt(t, c.nodes[0].addr(), func(o *Options) { o.Violations = filepath.Join(t.TempDir(), "no", "such", "directory") })
+	if err == nil || !strings.Contains(err.Error(), "duplicate") || r == nil || r.Verdict.OK {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+func TestRun_RefusesWhatIsNoOracle(t *testing.T) {
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }))
+	defer page.Close()
+	object := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
+	defer object.Close()
+	ssh, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var greeting sync.WaitGroup
+	greeting.Go(func() {
+		for {
+			c, err := ssh.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprint(c, "SSH-2.0-OpenSSH_9.2p1\r\n")
+			c.Close()
+		}
+	})
+	defer greeting.Wait()
+	defer ssh.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	for addr, want := range map[string]string{
+		page.Listener.Addr().String():   "is not an oracle",
+		object.Listener.Addr().String(): "is not an oracle",
+		ssh.Addr().String():             "cannot reach",
+		closed.Addr().String():          "cannot reach",
+	} {
+		_, err := runAt(t, addr, nil)
+		var target TargetError
+		if !errors.As(err, &target) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), addr) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v; want %q", addr, err, want)
+		}
+	}
+}
+
+func TestRun_SaysWhyNothingWasAnswered(t *testing.T) {
+	c := newFakeCluster(t, 1)
+	c.leader = ""
+	_, err := runAt(t, c.nodes[0].addr(), func(o *Options) { o.Requests, o.Duration = 0, 200*time.Millisecond })
+	if !errors.As(err, new(TargetError)) || !strings.Contains(err.Error(), "no_leader") {
+		t.Error(err)
+	}
+	// The leader that is named cannot be reached.
+	c.leader = "127.0.0.1:1"
+	_, err = runAt(t, c.nodes[0].addr(), func(o *Options) { o.Requests, o.Duration = 0, 200*time.Millisecond })
+	if !errors.As(err, new(TargetError)) || !strings.Contains(err.Error(), "127.0.0.1:1") && !strings.Contains(err.Error(), "not_leader") {
+		t.Error(err)
+	}
+}
+
+func TestRun_CountsAnswersThatMakeNoSense(t *testing.T) {
+	c := newFakeCluster(t, 1)
+	var n atomic.Int64
+	node := c.nodes[0]
+	node.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/timestamp" && n.Add(1)%10 == 0 {
+			fmt.Fprint(w, "short")
+			return
+		}
+		node.ServeHTTP(w, r)
+	})
+	r, err := runAt(t, node.addr(), nil)
+	if err != nil || r.Result.Errors[codeMalformed] != 20 || r.Result.Answers != 180 {
+		t.Fatalf("%v, %+v", err, r)
+	}
+}
+
+func TestRun_SpeaksEveryProtocolOverTLS(t *testing.T) {
+	for _, protocol := range []string{"http1", "h2", "h2c"} {
+		c := newFakeCluster(t, 1)
+		old := c.nodes[0]
+		node := &fakeNode{cluster: c}
+		node.Server = httptest.NewUnstartedServer(node)
+		node.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+		node.Config.Protocols = new(http.Protocols)
+		for _, set := range []func(bool){node.Config.Protocols.SetHTTP1, node.Config.Protocols.SetHTTP2, node.Config.Protocols.SetUnencryptedHTTP2} {
+			set(true)
+		}
+		node.EnableHTTP2 = true
+		scheme := "https://"
+		if protocol == "h2c" {
+			scheme = "http://"
+			node.Start()
+		} else {
+			node.StartTLS()
+		}
+		t.Cleanup(node.Close)
+		c.nodes = []*fakeNode{node}
+		c.leader = node.addr()
+		old.Close()
+		got := make(map[string]int)
+		node.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			c.mu.Lock()
+			got[r.Proto]++
+			c.mu.Unlock()
+			if r.URL.Path != "/up" {
+				node.ServeHTTP(w, r)
+			}
+		})
+		r, err := runAt(t, scheme+node.addr(), func(o *Options) { o.Protocol, o.Pipeline, o.Insecure, o.Count = protocol, 4, true, 9 })
+		if err != nil || r.Result.Answers != 200 || r.Result.Timestamps != 1800 || r.Result.ErrorsTotal != 0 || !r.Verdict.OK {
+			t.Fatalf("%s: %v, %+v", protocol, err, r)
+		}
+		want := map[string]string{"http1": "HTTP/1.1", "h2": "HTTP/2.0", "h2c": "HTTP/2.0"}[protocol]
+		if got[want] < 200 {
+			t.Errorf("%s: %v", protocol, got)
+		}
+		if protocol == "h2c" {
+			continue
+		}
+		if _, err := runAt(t, scheme+node.addr(), func(o *Options) { o.Protocol = protocol }); !errors.As(err, new(TargetError)) || !strings.Contains(err.Error(), "certificate") {
+			t.Errorf("%s: a certificate that nobody knows: %v", protocol, err)
+		}
+	}
+}
+
+func TestRun_StaticFileGetsMadeUpTimestamps(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "xxxxxxxxxxxxxxxx") }))
+	defer server.Close()
+	r, err := runAt(t, server.Listener.Addr().String(), func(o *Options) { o.Static = "/any" })
+	if err != nil || r.Result.Answers != 200 || r.Verdict.Checked != 200 || !r.Verdict.Made || !strings.Contains(r.Verdict.String(), "no oracle") {
+		t.Errorf("%v, %+v", err, r)
+	}
+}

@@ -1,0 +1,155 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// WriteSummary writes the result for people.
+func (r *Result) WriteSummary(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	o, l := &r.Result, &r.Result.Latency
+	fmt.Fprintf(t, "load\t%s\n", r.Settings)
+	early := ""
+	if o.Interrupted {
+		early = ", interrupted"
+	}
+	fmt.Fprintf(t, "time\t%.2f s%s\n", o.Elapsed, early)
+	fmt.Fprintf(t, "answers\t%s, %s a second", group(o.Answers), group(o.AnswersPerS))
+	if r.Settings.Count != 1 {
+		fmt.Fprintf(t, "; timestamps %s, %s a second", group(o.Timestamps), group(o.TimestampsPerS))
+	}
+	fmt.Fprintf(t, "\nlatency\tp50 %s  p90 %s  p99 %s  p99.9 %s  max %s\n",
+		Micros(l.P50), Micros(l.P90), Micros(l.P99), Micros(l.P999), Micros(l.Max))
+	if g := &o.GeneratorDelay; r.Settings.Loop == "open" {
+		fmt.Fprintf(t, "sent late\tp50 %s  p99 %s  max %s: this much of the latency is the load generator's own\n", Micros(g.P50), Micros(g.P99), Micros(g.Max))
+	}
+	fmt.Fprintf(t, "errors\t%s\n", o.Errors)
+	fmt.Fprintf(t, "longest gap\t%s without an answer, from %.2f s\n", Micros(float64(o.LongestGap.Length)*1e6), o.LongestGap.At)
+	fmt.Fprintf(t, "leader\t%s\n", leaderText(o))
+	fmt.Fprintf(t, "verdict\t%s\n", r.Verdict)
+	if n := o.Errors[codeDropped]; n > 0 {
+		fmt.Fprintf(t, "note\t%s arrivals found the backlog full and were never sent: the latencies are too good\n", group(n))
+	}
+	return t.Flush()
+}
+
+// String says what the load was.
+func (s Settings) String() string {
+	loop := "closed loop"
+	if s.Loop == "open" {
+		loop = fmt.Sprintf("open loop of %s arrivals a second", group(s.Rate))
+	}
+	text := fmt.Sprintf("%s, %s, %s", s.Protocol, loop, plural(s.Connections, "connection"))
+	if s.Pipeline > 1 {
+		text += fmt.Sprintf(" × %d requests", s.Pipeline)
+	}
+	if s.Static != "" {
+		return text + ", static file " + s.Static
+	}
+	if s.Count > 1 {
+		text += fmt.Sprintf(", %s timestamps each", group(s.Count))
+	}
+	return text + ", mode " + s.Mode
+}
+
+// String lists the codes, the most frequent first.
+func (e Errors) String() string {
+	if len(e) == 0 {
+		return "none"
+	}
+	codes := e.codes()
+	for i, code := range codes {
+		codes[i] = fmt.Sprintf("%s %s", code, group(e[code]))
+	}
+	return strings.Join(codes, ", ")
+}
+
+func (e Errors) codes() []string {
+	var codes []string
+	for code := range e {
+		codes = append(codes, code)
+	}
+	slices.SortFunc(codes, func(a, b string) int {
+		switch {
+		case e[a] > e[b]:
+			return -1
+		case e[a] < e[b]:
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	return codes
+}
+
+// leadersShown is how many changes of leader the summary names.
+const leadersShown = 5
+
+func leaderText(o *Outcome) string {
+	var parts []string
+	for i, turn := range o.Leaders {
+		switch {
+		case i == leadersShown:
+			parts = append(parts, fmt.Sprintf("… %d in all", o.LeadersTotal))
+		case i == 0:
+			parts = append(parts, turn.Addr)
+		case i < leadersShown:
+			parts = append(parts, fmt.Sprintf("%s from %.2f s", turn.Addr, turn.At))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// String is the verdict in a sentence.
+func (v Verdict) String() string {
+	switch {
+	case v.Made:
+		return fmt.Sprintf("none: this is no oracle; %s made-up timestamps were checked for the cost of it", group(v.Checked))
+	case !v.OK:
+		return fmt.Sprintf("VIOLATION: %s of %s answers break the order or repeat a timestamp; see %s", group(v.Violations), group(v.Checked), v.File)
+	case v.Unverified > 0:
+		return fmt.Sprintf("in order: all %s answers; unique: all but perhaps %s, which were overtaken by more than %s others", group(v.Checked), group(v.Unverified), group(v.Window))
+	default:
+		return fmt.Sprintf("ok: all %s answers are unique and in real-time order", group(v.Checked))
+	}
+}
+
+// Micros is a time in microseconds.
+type Micros float64
+
+// String gives three or four digits.
+func (m Micros) String() string {
+	switch {
+	case m < 999.5:
+		return fmt.Sprintf("%.3g µs", float64(m))
+	case m < 999.5e3:
+		return fmt.Sprintf("%.3g ms", float64(m)/1e3)
+	case m < 100e6:
+		return fmt.Sprintf("%.3g s", float64(m)/1e6)
+	}
+	return time.Duration(float64(m) * 1e3).Round(time.Second).String()
+}
+
+// group writes a whole number with spaces between groups of three digits.
+func group[T int | uint64 | float64](n T) string {
+	digits := fmt.Sprintf("%.0f", float64(n))
+	if f := float64(n); f < 10 && f != math.Trunc(f) {
+		digits = fmt.Sprintf("%.3g", f)
+	}
+	if len(digits) <= 4 || strings.Contains(digits, ".") {
+		return digits
+	}
+	var b strings.Builder
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteRune(' ')
+		}
+		b.WriteRune(d)
+	}
+	return b.String()
+}

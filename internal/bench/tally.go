@@ -1,0 +1,291 @@
+package bench
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/isotone/isotone"
+)
+
+const (
+	// latencyMax is the longest latency that is told apart; what is longer counts as
+	// this much. A request takes no longer than Options.Timeout, but an arrival may wait.
+	latencyMax = int64(2 * timeoutMax)
+	// digits is the precision of the histogram of the run (0.1 %), intervalDigits that
+	// of an interval (1 %, 37 KiB).
+	digits, intervalDigits = 3, 2
+	// recentMax is how many operations each shard remembers, so that a violation can
+	// name the earlier operation as well. 64 bytes each.
+	recentMax = 1 << 13
+	// shardsMax bounds the memory of all shards to some 30 MB.
+	shardsMax = 32
+	// codesMax bounds the kinds of errors: ours, those of nodes, HTTP statuses.
+	codesMax = 1000
+)
+
+func newHistogram(digits int) *hdrhistogram.Histogram {
+	return hdrhistogram.New(1, latencyMax, digits)
+}
+
+// record adds a latency in nanoseconds.
+func record(h *hdrhistogram.Histogram, ns int64) {
+	if h.RecordValue(max(0, min(ns, latencyMax))) != nil {
+		panic("bench: a latency is out of the range it was limited to")
+	}
+}
+
+// operation is one answered request, as it is remembered for a while. Times are in
+// nanoseconds since the run began.
+type operation struct {
+	seq            uint64 // within the lane
+	lane           int
+	sent, answered int64
+	issued         isotone.Range
+}
+
+// shard counts what some lanes see. Many lanes share few shards, because a histogram
+// takes a quarter of a megabyte.
+type shard struct {
+	mu sync.Mutex
+	counts
+	recent [recentMax]operation
+	stored uint64
+}
+
+// counts is what was seen between two collections.
+type counts struct {
+	latency *hdrhistogram.Histogram
+	// late is how late the generator itself was: from when an arrival was due, and a
+	// lane waited for it, until it was sent.
+	late       *hdrhistogram.Histogram
+	answers    uint64
+	timestamps uint64
+	errors     map[string]uint64
+}
+
+func newCounts() counts {
+	return counts{latency: newHistogram(digits), late: newHistogram(intervalDigits), errors: map[string]uint64{}}
+}
+
+func (c *counts) reset() {
+	c.latency.Reset()
+	c.late.Reset()
+	c.answers, c.timestamps = 0, 0
+	clear(c.errors)
+}
+
+// answered notes a success. It counts unless it belongs to the warm-up.
+func (s *shard) answered(op operation, latency int64, counted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recent[s.stored%recentMax] = op
+	s.stored++
+	if counted {
+		s.answers++
+		s.timestamps += op.issued.Count
+		record(s.latency, latency)
+	}
+}
+
+// failed notes n failures.
+func (s *shard) failed(code string, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.errors[code]; !known && len(s.errors) >= codesMax {
+		code = "other"
+	}
+	s.errors[code] += uint64(n)
+}
+
+// wasLate notes that the generator was late.
+func (s *shard) wasLate(ns int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	record(s.late, ns)
+}
+
+// unanswered notes an arrival that never had an answer: its age is a latency all the
+// same, or what nobody waited for would not count.
+func (s *shard) unanswered(age int64) {
+	s.failed(codeUnanswered, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	record(s.latency, age)
+}
+
+// swap gives out the counts since the last swap and puts empty ones in their place.
+func (s *shard) swap(empty counts) counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	full := s.counts
+	s.counts = empty
+	return full
+}
+
+// find returns an operation that was given one of the timestamps in r, other than op
+// itself.
+func (s *shard) find(r isotone.Range, op operation) (operation, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range min(s.stored, recentMax) {
+		o := s.recent[(s.stored-1-i)%recentMax]
+		if (o.lane != op.lane || o.seq != op.seq) && o.issued.Count > 0 &&
+			!r.Last().Before(o.issued.First) && !o.issued.Last().Before(r.First) {
+			return o, true
+		}
+	}
+	return operation{}, false
+}
+
+// gap finds the longest time without an answer, over all lanes.
+type gap struct {
+	last    atomic.Int64
+	longest atomic.Int64
+
+	mu    sync.Mutex
+	began int64 // of the longest
+}
+
+// open begins at the time from which gaps count.
+func (g *gap) open(from int64) { g.last.Store(from) }
+
+// note notes that something was answered, or that the run is over.
+func (g *gap) note(now int64) {
+	last := g.last.Load()
+	if now <= last {
+		return // before the end of the warm-up, or another lane was faster
+	}
+	g.last.Store(now)
+	if now-last <= g.longest.Load() {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now-last > g.longest.Load() {
+		g.longest.Store(now - last)
+		g.began = last
+	}
+}
+
+// series is the run over time, in a bounded number of intervals: when there are too
+// many, each two become one.
+type series struct {
+	list []interval
+	// turns is how many collections make an interval; filled, how many the last one
+	// has.
+	turns, filled int
+}
+
+// intervalsMax is about as many points as a plot has room for.
+const intervalsMax = 600
+
+// interval is what happened between two moments, in nanoseconds since the run began.
+type interval struct {
+	from, to   int64
+	latency    *hdrhistogram.Histogram
+	answers    uint64
+	timestamps uint64
+	errors     uint64
+}
+
+// add appends the counts of the time until to. What is left over at the end of a run is
+// no interval of its own: in a plot it would look like a drop.
+func (s *series) add(from, to int64, c *counts) {
+	if len(s.list) > 0 && (s.filled < s.turns || to-from < int64(tick)/2) {
+		s.list[len(s.list)-1].merge(to, c.latency, c.answers, c.timestamps, sum(c.errors))
+		s.filled++
+		return
+	}
+	if len(s.list) == intervalsMax {
+		for i := range len(s.list) / 2 {
+			first, second := s.list[2*i], s.list[2*i+1]
+			first.merge(second.to, second.latency, second.answers, second.timestamps, second.errors)
+			s.list[i] = first
+		}
+		clear(s.list[intervalsMax/2:])
+		s.list = s.list[:intervalsMax/2]
+		s.turns *= 2
+	}
+	i := interval{from: from, latency: newHistogram(intervalDigits)}
+	i.merge(to, c.latency, c.answers, c.timestamps, sum(c.errors))
+	s.list = append(s.list, i)
+	s.filled = 1
+}
+
+func (i *interval) merge(to int64, latency *hdrhistogram.Histogram, answers, timestamps, errors uint64) {
+	i.to = to
+	i.latency.Merge(latency)
+	i.answers += answers
+	i.timestamps += timestamps
+	i.errors += errors
+}
+
+func sum(errors map[string]uint64) (n uint64) {
+	for _, each := range errors {
+		n += each
+	}
+	return n
+}
+
+// total is everything that was collected since the end of the warm-up.
+type total struct {
+	counts
+	series series
+	// second is what the next progress line shows.
+	second counts
+	swept  int64 // when the shards were last emptied
+	// turn and spare are used again and again.
+	turn, spare counts
+}
+
+func newTotal() *total {
+	return &total{
+		counts: newCounts(), second: newCounts(), turn: newCounts(), spare: newCounts(),
+		series: series{turns: 1},
+	}
+}
+
+// sweep empties the shards. The coordinator calls it, and nobody else. Merging takes a
+// while, so it yields the processor in between.
+func (t *total) sweep(shards []*shard, warmup, now int64) {
+	t.collect(shards)
+	if t.swept < warmup {
+		clear(t.turn.errors) // they belong to the warm-up, but for the last tick
+		t.swept = warmup
+	}
+	t.counts.add(&t.turn)
+	runtime.Gosched()
+	t.second.add(&t.turn)
+	runtime.Gosched()
+	t.series.add(t.swept, now, &t.turn)
+	t.swept = now
+}
+
+// collect empties the shards into t.turn.
+func (t *total) collect(shards []*shard) {
+	t.turn.reset()
+	for _, s := range shards {
+		t.spare.reset()
+		t.spare = s.swap(t.spare)
+		t.turn.add(&t.spare)
+		runtime.Gosched()
+	}
+}
+
+func (c *counts) add(d *counts) {
+	c.latency.Merge(d.latency)
+	c.late.Merge(d.late)
+	c.answers += d.answers
+	c.timestamps += d.timestamps
+	for code, n := range d.errors {
+		c.errors[code] += n
+	}
+}
+
+// Seconds is a time or a duration, in seconds.
+type Seconds float64
+
+func seconds(ns int64) Seconds { return Seconds(time.Duration(ns).Round(time.Microsecond).Seconds()) }
