@@ -201,7 +201,7 @@ tls_case() {
 # paced RATE: prints p99.9 in microseconds under an open loop of that rate
 paced() {
   "$dir/isotone" bench --target "$leader" --connections 64 --rate "$1" --warmup 1s --duration "$((seconds * 2))s" --json "$dir/paced.json" >/dev/null
-  tr -d ' \n' <"$dir/paced.json" | sed -n 's/.*"p99_9_ns":\([0-9]*\).*/\1/p' | awk '{ print $1 / 1000 }'
+  tr -d ' \n' <"$dir/paced.json" | sed 's/.*"latency_us":{[^}]*"p99_9":\([0-9.]*\).*/\1\n/'
 }
 
 fsync_case() {
