@@ -1,17 +1,28 @@
 #!/usr/bin/env bash
 # Measures what the load generator itself costs: "isotone bench" with all its checking
-# against wrk, in turns, both with 64 connections to the same nginx with one worker and a
-# static file of 16 bytes. Prints each pair, the medians and the ratio.
+# against another one without, in turns, both with 64 connections to the same server.
+# Prints each pair, the medians and the ratio.
 #
-#   bench/loadgen.sh [ROUNDS [SECONDS]]      default: 7 rounds of 4 seconds
+#   bench/loadgen.sh [http] [ROUNDS [SECONDS]]      default: 7 rounds of 4 seconds
+#   bench/loadgen.sh resp [ROUNDS [SECONDS]]
 #
-# Needs go, wrk and nginx. Everything listens on 127.0.0.1 and ends with the script.
+# http: wrk; nginx with one worker and a static file of 16 bytes.
+# resp: redis-benchmark with 32 commands under way on each connection; the leader of three
+# nodes on this machine.
+#
+# Needs go, and wrk and nginx, or redis-benchmark and curl. Everything listens on
+# 127.0.0.1 and ends with the script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-rounds=${1:-7} seconds=${2:-4} connections=${CONNECTIONS:-64}
-for tool in go wrk nginx; do
-  command -v "$tool" >/dev/null || { echo "bench/loadgen.sh: $tool is missing (Debian: apt-get install wrk nginx-light)" >&2; exit 2; }
-done
+mode=http
+case ${1:-} in http | resp) mode=$1; shift ;; esac
+rounds=${1:-7} seconds=${2:-4} connections=${CONNECTIONS:-64} depth=32
+
+need() {
+  for tool in "$@"; do
+    command -v "$tool" >/dev/null || { echo "bench/loadgen.sh: $tool is missing (Debian: apt-get install wrk nginx-light redis-tools curl)" >&2; exit 2; }
+  done
+}
 
 dir=$(mktemp -d)
 pids=()
@@ -22,33 +33,61 @@ finish() {
 }
 trap finish EXIT
 
-go build -o "$dir/isotone" ./cmd/isotone
+# bench FLAGS: prints the answers a second.
+bench() {
+  "$dir/isotone" bench "$@" -c "$connections" -d "${seconds}s" --violations "$dir/violations" --json - ${BENCH_FLAGS:-} 2>/dev/null |
+    sed -n 's/.*"answers_per_s": \([0-9.]*\).*/\1/p'
+}
 
-head -c 16 /dev/zero | tr '\0' x >"$dir/index.html"
-cat >"$dir/nginx.conf" <<CONF
+median() { sort -g | awk '{ a[NR] = $1 } END { print a[int((NR + 1) / 2)] }'; }
+
+http() {
+  need go wrk nginx
+  head -c 16 /dev/zero | tr '\0' x >"$dir/index.html"
+  cat >"$dir/nginx.conf" <<CONF
 worker_processes 1; daemon off; pid $dir/nginx.pid; error_log $dir/nginx.log;
 events { worker_connections 20000; }
 http { access_log off; keepalive_requests 100000000; open_file_cache max=10; sendfile on; tcp_nodelay on;
   client_body_temp_path $dir/1; proxy_temp_path $dir/2; fastcgi_temp_path $dir/3; uwsgi_temp_path $dir/4; scgi_temp_path $dir/5;
   server { listen 127.0.0.1:18080; root $dir; } }
 CONF
-chmod 755 "$dir"
-nginx -c "$dir/nginx.conf" & pids+=($!)
-sleep 0.5
-
-ours() {
-  "$dir/isotone" bench -t 127.0.0.1:18080 --static /index.html -c "$connections" -d "${seconds}s" --json - ${BENCH_FLAGS:-} 2>/dev/null |
-    sed -n 's/.*"answers_per_s": \([0-9.]*\).*/\1/p'
+  chmod 755 "$dir"
+  nginx -c "$dir/nginx.conf" & pids+=($!)
+  sleep 0.5
+  name=wrk
+  ours() { bench -t 127.0.0.1:18080 --static /index.html; }
+  theirs() { wrk -t1 -c"$connections" -d"${seconds}s" http://127.0.0.1:18080/index.html | sed -n 's/^Requests\/sec: *//p'; }
 }
-theirs() { wrk -t1 -c"$connections" -d"${seconds}s" http://127.0.0.1:18080/index.html | sed -n 's/^Requests\/sec: *//p'; }
-median() { sort -g | awk '{ a[NR] = $1 } END { print a[int((NR + 1) / 2)] }'; }
 
-theirs >/dev/null # warms nginx up
-printf '%12s %12s %8s\n' wrk bench ratio
+resp() {
+  need go redis-benchmark curl
+  local id peers=1=127.0.0.1:21101,2=127.0.0.1:21102,3=127.0.0.1:21103
+  for id in 1 2 3; do
+    NODE_ID=$id HTTP_HOST=127.0.0.1 HTTP_PORT=2111$id ADVERTISE_ADDR=127.0.0.1:2111$id RAFT_ADDR=127.0.0.1:2110$id \
+      PEERS=$peers DATA_DIR="$dir/node$id" "$dir/isotone" serve 2>"$dir/log$id" & pids+=($!)
+  done
+  leader=
+  for _ in $(seq 200); do
+    leader=$(curl -s http://127.0.0.1:21111/members | sed -n 's/.*"leader":{"nodeID":[0-9]*,"addr":"\([^"]*\)".*/\1/p') || true
+    [ -n "$leader" ] && [ "$(curl -s -o /dev/null -w '%{http_code}' "http://$leader/timestamp")" = 200 ] && break
+    sleep 0.05
+  done
+  [ -n "$leader" ] || { echo "no leader; logs:"; tail -5 "$dir"/log*; exit 1; }
+  name=redis-benchmark
+  ours() { bench -t "$leader" -p resp -P "$depth"; }
+  commands=300000 # of redis-benchmark, which ends after a number, not after a time
+  theirs() { redis-benchmark -p "${leader##*:}" -c "$connections" -P "$depth" -n "$commands" --csv TS 2>/dev/null | sed -n 's/^"TS","\([0-9.]*\)".*/\1/p'; }
+  commands=$(theirs | awk "{ print int(\$1 * $seconds) }")
+}
+
+go build -o "$dir/isotone" ./cmd/isotone
+"$mode"
+theirs >/dev/null # warms the server up
+printf '%15s %12s %8s\n' "$name" bench ratio
 for round in $(seq "$rounds"); do
   if [ $((round % 2)) = 1 ]; then w=$(theirs) b=$(ours); else b=$(ours) w=$(theirs); fi
   ratio=$(awk "BEGIN { print $b / $w }")
-  echo "$w" >>"$dir/wrk.out"; echo "$b" >>"$dir/bench.out"; echo "$ratio" >>"$dir/ratio.out"
-  printf '%12.0f %12.0f %8.2f\n' "$w" "$b" "$ratio"
+  echo "$w" >>"$dir/theirs.out"; echo "$b" >>"$dir/ours.out"; echo "$ratio" >>"$dir/ratio.out"
+  printf '%15.0f %12.0f %8.2f\n' "$w" "$b" "$ratio"
 done
-printf '%12.0f %12.0f %8.2f   medians, requests a second\n' "$(median <"$dir/wrk.out")" "$(median <"$dir/bench.out")" "$(median <"$dir/ratio.out")"
+printf '%15.0f %12.0f %8.2f   medians, requests a second\n' "$(median <"$dir/theirs.out")" "$(median <"$dir/ours.out")" "$(median <"$dir/ratio.out")"

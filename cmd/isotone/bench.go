@@ -18,7 +18,7 @@ type benchCmd struct {
 	Files []string `arg:"" optional:"" name:"file" help:"With --compare: two files that --json wrote."`
 
 	Target      []string      `name:"target" short:"t" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Nodes of one cluster, as host:port or URL; the leader is found from any of them."`
-	Protocol    string        `name:"protocol" short:"p" default:"http1" help:"http1, h2c (HTTP/2), h2 (HTTP/2 with TLS) or h3 (HTTP/3). An https URL gives http1 TLS."`
+	Protocol    string        `name:"protocol" short:"p" default:"http1" help:"http1, resp (the protocol of Redis), h2c (HTTP/2), h2 (HTTP/2 with TLS) or h3 (HTTP/3). An https URL gives http1 TLS."`
 	Connections int           `name:"connections" short:"c" default:"64" help:"Connections open at a time."`
 	Pipeline    int           `name:"pipeline" short:"P" default:"1" help:"Requests under way on each connection: pipelined, or streams of HTTP/2 and HTTP/3."`
 	Rate        float64       `name:"rate" short:"r" help:"Open loop: requests that arrive in a second, at even distances, whether or not earlier ones were answered. Default: closed loop, as fast as answers come."`

@@ -21,8 +21,7 @@ type reading struct {
 	static bool
 }
 
-// parse reads one HTTP/1.1 answer at the beginning of b into *a and returns its length,
-// or 0 if it is not there completely. It is strict where a mistake could take one answer
+// parse is the [parser] of HTTP/1.1. It is strict where a mistake could take one answer
 // for another: lines end with CRLF, and there is exactly one Content-Length.
 func (r reading) parse(b []byte, a *answer) (int, error) {
 	*a = answer{}

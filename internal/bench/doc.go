@@ -12,9 +12,9 @@
 // goroutine that takes requests from the load, sends them, and receives the answers
 // (lane.go). In a closed loop there is always a next request to take; in an open loop
 // the requests arrive on a schedule (schedule.go), and wait in a bounded queue if no
-// lane is free. A lane speaks through a conn (protocol.go): HTTP/1.1 written by hand
-// (http1.go), HTTP/2 and HTTP/3 from libraries (multiplex.go). A protocol that is
-// pipelined on one byte stream needs only an encoder and a parser.
+// lane is free. A lane speaks through a conn (protocol.go): HTTP/1.1 (http1.go) and RESP
+// (resp.go) written by hand, HTTP/2 and HTTP/3 from libraries (multiplex.go). A protocol
+// that is pipelined on one byte stream (pipe.go) needs only a request and a parser.
 //
 // All lanes follow one route (route.go): whoever learns of a new leader, or loses the
 // old one, shows the others the way.

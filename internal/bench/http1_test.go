@@ -1,14 +1,10 @@
 package bench
 
 import (
-	"bytes"
 	"errors"
-	"io"
-	"net"
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/isotone/isotone"
 )
@@ -93,174 +89,33 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte, split uint16, count uint64) {
 		r := reading{count: count}
-		var whole, part, again answer
-		n, err := r.parse(text, &whole)
-		if n < 0 || n > len(text) || err == nil && n > 0 && whole.code == "" && whole.issued.Count != max(1, count) && count > 0 {
-			t.Fatalf("%d of %d bytes, %+v, %v", n, len(text), whole, err)
-		}
-		// An answer is the same however much of what follows it has been read, and is
-		// not there before its last byte is.
-		cut := min(int(split), len(text))
-		m, partErr := r.parse(text[:cut], &part)
-		switch {
-		case n > 0 && err == nil && cut >= n && (m != n || partErr != nil || !reflect.DeepEqual(part, whole)):
-			t.Fatalf("%d bytes: %+v; of %d bytes: %d, %+v, %v", n, whole, cut, m, part, partErr)
-		case n > 0 && err == nil && cut < n && (m != 0 || partErr != nil):
-			t.Fatalf("an answer of %d bytes is read from %d: %d, %v", n, cut, m, partErr)
-		}
-		if k, e := r.parse(text, &again); k != n || (e == nil) != (err == nil) {
-			t.Fatalf("%d, %v; then %d, %v", n, err, k, e)
+		var whole answer
+		n, err := checkParser(t, r.parse, text, split, &whole)
+		if err == nil && n > 0 && whole.code == "" && whole.issued.Count != max(1, count) && count > 0 {
+			t.Fatalf("%d of %d bytes, %+v", n, len(text), whole)
 		}
 	})
 }
 
-// script is a connection from which one can read given pieces, and to which one can
-// write anything.
-type script struct {
-	net.Conn
-	pieces [][]byte
-	wrote  bytes.Buffer
-}
-
-func (s *script) Read(p []byte) (int, error) {
-	if len(s.pieces) == 0 {
-		return 0, io.EOF
+// checkParser parses text and fails unless the answer is the same however much of what
+// follows it has been read, and is not there before its last byte is.
+func checkParser(t *testing.T, parse parser, text []byte, split uint16, whole *answer) (int, error) {
+	t.Helper()
+	var part, again answer
+	n, err := parse(text, whole)
+	if n < 0 || n > len(text) {
+		t.Fatalf("%d of %d bytes, %+v, %v", n, len(text), whole, err)
 	}
-	n := copy(p, s.pieces[0])
-	if s.pieces[0] = s.pieces[0][n:]; len(s.pieces[0]) == 0 {
-		s.pieces = s.pieces[1:]
+	cut := min(int(split), len(text))
+	m, partErr := parse(text[:cut], &part)
+	switch {
+	case n > 0 && err == nil && cut >= n && (m != n || partErr != nil || !reflect.DeepEqual(part, *whole)):
+		t.Fatalf("%d bytes: %+v; of %d bytes: %d, %+v, %v", n, *whole, cut, m, part, partErr)
+	case n > 0 && err == nil && cut < n && (m != 0 || partErr != nil):
+		t.Fatalf("an answer of %d bytes is read from %d: %d, %v", n, cut, m, partErr)
 	}
-	return n, nil
-}
-
-func (s *script) Write(p []byte) (int, error) { return s.wrote.Write(p) }
-
-func TestHTTP1Conn_ReadsAnswersHoweverTheyArrive(t *testing.T) {
-	stream := []byte(strings.Repeat(oneAnswer, 3))
-	for cut := range len(stream) {
-		s := &script{pieces: [][]byte{stream[:cut], stream[cut:]}}
-		if cut == 0 {
-			s.pieces = s.pieces[1:]
-		}
-		c := newHTTP1Conn(s, "GET /\r\n", 3, reading{count: 1})
-		if err := c.send(3); err != nil || s.wrote.String() != "GET /\r\nGET /\r\nGET /\r\n" {
-			t.Fatalf("sent %q, %v", s.wrote.String(), err)
-		}
-		for i := range 3 {
-			var a answer
-			if err := c.receive(&a); err != nil || a.issued != oneTimestamp {
-				t.Fatalf("cut at %d, answer %d: %+v, %v", cut, i, a, err)
-			}
-		}
-		if c.buffered() {
-			t.Fatalf("cut at %d: something is left", cut)
-		}
+	if k, e := parse(text, &again); k != n || (e == nil) != (err == nil) {
+		t.Fatalf("%d, %v; then %d, %v", n, err, k, e)
 	}
-}
-
-func TestHTTP1Conn_LargeAnswersArriveInASmallBuffer(t *testing.T) {
-	large := "HTTP/1.1 503 X\r\nContent-Length: 30000\r\n\r\n" + strings.Repeat("x", 30000)
-	c := newHTTP1Conn(&script{pieces: [][]byte{[]byte(large + oneAnswer)}}, "GET /\r\n", 2, reading{count: 1})
-	var a, b answer
-	if err := errors.Join(c.send(2), c.receive(&a), c.receive(&b)); err != nil || a.code != "status_503" || b.issued != oneTimestamp {
-		t.Errorf("%v, %+v, %+v", err, a.code, b)
-	}
-}
-
-func TestHTTP1Conn_RefusesAnswersThatNobodyAskedFor(t *testing.T) {
-	c := newHTTP1Conn(&script{pieces: [][]byte{[]byte(oneAnswer + oneAnswer)}}, "GET /\r\n", 2, reading{count: 1})
-	var a answer
-	if err := errors.Join(c.send(1), c.receive(&a)); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.send(1); !errors.Is(err, errMalformed) {
-		t.Errorf("an early answer is taken for the next one: %v", err)
-	}
-}
-
-func TestHTTP1Conn_NothingFollowsTheLastAnswer(t *testing.T) {
-	last := strings.Replace(oneAnswer, "Date:", "Connection: close\r\nDate:", 1)
-	c := newHTTP1Conn(&script{pieces: [][]byte{[]byte(last + oneAnswer)}}, "GET /\r\n", 2, reading{count: 1})
-	var a answer
-	if err := errors.Join(c.send(2), c.receive(&a)); err != nil || !a.last {
-		t.Fatalf("%+v, %v", a, err)
-	}
-	if err := c.receive(&a); err != io.EOF {
-		t.Errorf("an answer after the last one: %+v, %v", a, err)
-	}
-}
-
-// echoNode gives each request on a connection an answer, for measurements without
-// allocations of its own.
-type echoNode struct {
-	net.Conn
-	requests, size int
-	answer         []byte
-	next           uint64
-	at             int
-}
-
-func (e *echoNode) Write(p []byte) (int, error) {
-	e.requests += len(p) / e.size
-	return len(p), nil
-}
-
-func (e *echoNode) Read(p []byte) (int, error) {
-	if e.at == 0 {
-		e.next++
-		body := e.answer[len(e.answer)-isotone.TimestampSize:]
-		_, _ = isotone.Timestamp{Time: 1, Index: e.next}.AppendBinary(body[:0])
-	}
-	n := copy(p, e.answer[e.at:])
-	e.at = (e.at + n) % len(e.answer)
-	return n, nil
-}
-
-func (e *echoNode) Close() error { return nil }
-
-// echoLane is a lane whose requests are answered at once.
-func echoLane(tb testing.TB) *lane {
-	tb.Helper()
-	o := testOptions(func(o *Options) { o.Requests, o.Duration = 0, time.Hour })
-	p := newHTTP1(o, nil)
-	r := newRun(o, p, newRoute([]string{"a:1"}), nil)
-	r.load = newClosedLoop(r)
-	request := p.request("a:1")
-	l := r.lanes[0]
-	l.addr = "a:1"
-	l.conn = newHTTP1Conn(&echoNode{size: len(request), answer: []byte(oneAnswer)}, request, 1, p.read)
-	return l
-}
-
-func TestLane_AllocatesNothingForARequest(t *testing.T) {
-	l := echoLane(t)
-	allocs := testing.AllocsPerRun(1000, func() {
-		if n := l.take(); n != 1 {
-			t.Fatalf("took %d requests", n)
-		}
-		if err := l.conn.send(1); err != nil {
-			t.Fatal(err)
-		}
-		l.receive()
-	})
-	if allocs != 0 {
-		t.Errorf("%v allocations for each request", allocs)
-	}
-	if s := l.run.online.Stats(); s.Checked != 1001 || s.Violations != 0 {
-		t.Errorf("%+v", s)
-	}
-}
-
-// BenchmarkLane is what a request costs without system calls and scheduling: taking,
-// sending, parsing, checking, counting.
-func BenchmarkLane(b *testing.B) {
-	l := echoLane(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		l.take()
-		if err := l.conn.send(1); err != nil {
-			b.Fatal(err)
-		}
-		l.receive()
-	}
+	return n, err
 }

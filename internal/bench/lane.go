@@ -211,12 +211,14 @@ func (l *lane) begin(due, sent int64, floor isotone.Timestamp) {
 
 // receive takes at least one answer and all that can be had without a wait.
 func (l *lane) receive() {
-	for {
+	for now := int64(0); ; {
 		if err := l.conn.receive(&l.answer); err != nil {
 			l.lost(err)
 			return
 		}
-		now := l.run.now()
+		if now == 0 || !l.answer.along {
+			now = l.run.now()
+		}
 		f := l.under.pop()
 		if l.under.count > 0 {
 			l.oldest.Store(max(1, l.under.ring[l.under.head].sent))

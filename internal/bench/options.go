@@ -38,7 +38,7 @@ const (
 type Options struct {
 	// Targets are nodes of one cluster, as host:port or URL; one that answers will do.
 	Targets []string
-	// Protocol is "http1", "h2c", "h2" or "h3".
+	// Protocol is "http1", "resp", "h2c", "h2" or "h3".
 	Protocol string
 	// Connections are open at a time, each with up to Pipeline requests under way.
 	Connections, Pipeline int
@@ -120,14 +120,14 @@ func (o *Options) Validate() error {
 	var f Faults
 	pipelineLimit := int64(streamsMax)
 	switch o.Protocol {
-	case "http1":
+	case "http1", "resp":
 		pipelineLimit = pipelineMax
 	case "h2c", "h2", "h3":
-		if o.Static != "" {
-			f.add("--static works with --protocol http1 only")
-		}
 	default:
-		f.add("--protocol %q: want http1, h2c, h2 or h3", o.Protocol)
+		f.add("--protocol %q: want http1, resp, h2c, h2 or h3", o.Protocol)
+	}
+	if o.Static != "" && o.Protocol != "http1" {
+		f.add("--static works with --protocol http1 only")
 	}
 	if len(o.Targets) == 0 || len(o.Targets) > targetsMax {
 		f.add("--target: want 1 to %d of them, got %d", targetsMax, len(o.Targets))
@@ -197,6 +197,8 @@ func parseTarget(text, protocol string) (target, error) {
 			return t, fmt.Errorf("%s needs https", protocol)
 		case protocol == "h2c" && t.secure:
 			return t, fmt.Errorf("h2c is HTTP/2 without TLS; for https want --protocol h2")
+		case protocol == "resp" && t.secure:
+			return t, fmt.Errorf("nodes speak resp without TLS only")
 		case u.Port() == "":
 			t.addr = net.JoinHostPort(u.Hostname(), map[bool]string{false: "80", true: "443"}[t.secure])
 		}

@@ -50,6 +50,8 @@ type answer struct {
 	leader string
 	// last says that the node takes no further request on this conn.
 	last bool
+	// along says that this answer came along with the one before, in one read.
+	along bool
 }
 
 // Codes of failures that no node reports. Those that nodes report are isotone.Codes, or
@@ -87,8 +89,11 @@ func newProtocol(o *Options, secure bool) protocol {
 		// A test tool that is asked not to look at certificates does not.
 		tlsConfig = &tls.Config{RootCAs: o.CA, InsecureSkipVerify: o.Insecure, MinVersion: tls.VersionTLS12}
 	}
-	if o.Protocol == "http1" {
+	switch o.Protocol {
+	case "http1":
 		return newHTTP1(o, tlsConfig)
+	case "resp":
+		return newRESP(o)
 	}
 	return newMultiplex(o, tlsConfig)
 }

@@ -14,14 +14,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/isotone/isotone"
 )
 
-// fakeNode is an HTTP server that behaves as a node, or worse.
+// fakeNode is a server that behaves as a node, or worse, over HTTP and RESP.
 type fakeNode struct {
 	*httptest.Server
 	cluster *fakeCluster
@@ -36,6 +35,7 @@ type fakeCluster struct {
 	asked   map[string]int
 	issue   func(first, count uint64) uint64 // changes what is handed out
 	onIssue func(n uint64)
+	short   func() bool // answers with less than a timestamp
 }
 
 func newFakeCluster(t *testing.T, count int) *fakeCluster {
@@ -43,7 +43,9 @@ func newFakeCluster(t *testing.T, count int) *fakeCluster {
 	c := &fakeCluster{asked: map[string]int{}}
 	for range count {
 		n := &fakeNode{cluster: c}
-		n.Server = httptest.NewServer(n)
+		n.Server = httptest.NewUnstartedServer(n)
+		n.Listener = respListener{n.Listener, n}
+		n.Start()
 		t.Cleanup(n.Close)
 		c.nodes = append(c.nodes, n)
 	}
@@ -67,36 +69,60 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"members": members, "nodeID": 1})
 	case r.URL.Path != "/timestamp":
 		http.NotFound(w, r)
-	case c.leader == "":
-		fault(w, 503, "no_leader")
-	case c.leader != n.addr():
-		w.Header().Set("Isotone-Leader", c.leader)
-		fault(w, 409, "not_leader")
 	default:
-		c.answer(w, r)
+		c.answer(w, r, n)
 	}
 }
 
-// answer hands timestamps out. The caller holds c.mu.
-func (c *fakeCluster) answer(w http.ResponseWriter, r *http.Request) {
-	count, _ := strconv.ParseUint(r.URL.Query().Get("n"), 10, 64)
-	count = max(1, count)
+// ask hands timestamps out at node n, if it leads. The caller holds c.mu.
+func (c *fakeCluster) ask(n *fakeNode, count uint64) (isotone.Range, isotone.Code) {
+	switch c.leader {
+	case "":
+		return isotone.Range{}, isotone.CodeNoLeader
+	case n.addr():
+	default:
+		return isotone.Range{}, isotone.CodeNotLeader
+	}
 	issued := isotone.Range{First: isotone.Timestamp{Time: 7, Index: c.next + 1}, Count: count}
 	if c.issue != nil {
 		issued.First.Index = c.issue(issued.First.Index, count)
 	}
 	c.next += count
-	body, _ := issued.First.MarshalBinary()
-	if r.URL.Query().Get("format") == "range" {
-		body, _ = issued.AppendBinary(nil)
-	}
-	_, _ = w.Write(body)
+	return issued, ""
+}
+
+// issued is called when an answer is ready to leave. The caller holds c.mu.
+func (c *fakeCluster) issued() {
 	if c.onIssue != nil {
 		c.onIssue(c.next)
 	}
 }
 
-func fault(w http.ResponseWriter, status int, code string) {
+func (c *fakeCluster) answer(w http.ResponseWriter, r *http.Request, n *fakeNode) {
+	if c.short != nil && c.short() {
+		fmt.Fprint(w, "short")
+		return
+	}
+	count, _ := strconv.ParseUint(r.URL.Query().Get("n"), 10, 64)
+	issued, code := c.ask(n, max(1, count))
+	switch code {
+	case isotone.CodeNoLeader:
+		fault(w, 503, code)
+		return
+	case isotone.CodeNotLeader:
+		w.Header().Set("Isotone-Leader", c.leader)
+		fault(w, 409, code)
+		return
+	}
+	body, _ := issued.First.MarshalBinary()
+	if r.URL.Query().Get("format") == "range" {
+		body, _ = issued.AppendBinary(nil)
+	}
+	_, _ = w.Write(body)
+	c.issued()
+}
+
+func fault(w http.ResponseWriter, status int, code isotone.Code) {
 	w.WriteHeader(status)
 	fmt.Fprintf(w, `{"error":{"code":%q,"message":"as the test wants it"}}`, code)
 }
@@ -108,8 +134,16 @@ func runAt(t *testing.T, addr string, change func(*Options)) (*Result, error) {
 	return Run(t.Context(), *o)
 }
 
+// fakeLoads is how fake clusters are loaded: each protocol by hand, closed and open.
+var fakeLoads = []struct {
+	protocol string
+	pipeline int
+	rate     float64
+}{{"http1", 1, 0}, {"http1", 1, 2000}, {"resp", 1, 2000}, {"resp", 4, 0}, {"resp", 4, 2000}}
+
 func TestRun_FollowsTheLeader(t *testing.T) {
-	for _, rate := range []float64{0, 2000} {
+	for _, load := range fakeLoads {
+		rate := load.rate
 		c := newFakeCluster(t, 3)
 		c.onIssue = func(n uint64) {
 			if n == 100 {
@@ -117,7 +151,9 @@ func TestRun_FollowsTheLeader(t *testing.T) {
 			}
 		}
 		// The target is a follower, at first and in the end.
-		r, err := runAt(t, c.nodes[1].addr(), func(o *Options) { o.Rate = rate })
+		r, err := runAt(t, c.nodes[1].addr(), func(o *Options) {
+			o.Protocol, o.Pipeline, o.Rate = load.protocol, load.pipeline, rate
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,10 +162,10 @@ func TestRun_FollowsTheLeader(t *testing.T) {
 			leaders = append(leaders, turn.Addr)
 		}
 		if want := []string{c.nodes[0].addr(), c.nodes[2].addr()}; fmt.Sprint(leaders) != fmt.Sprint(want) {
-			t.Errorf("rate %v: leaders %v, want %v", rate, leaders, want)
+			t.Errorf("%+v: leaders %v, want %v", load, leaders, want)
 		}
-		if n := r.Result.Errors["not_leader"]; n < 1 || n > 12 || r.Result.ErrorsTotal != n {
-			t.Errorf("rate %v: errors %v, want a few not_leader", rate, r.Result.Errors)
+		if n := r.Result.Errors["not_leader"]; n < 1 || n > 12*uint64(load.pipeline) || r.Result.ErrorsTotal != n {
+			t.Errorf("%+v: errors %v, want a few not_leader", load, r.Result.Errors)
 		}
 		if rate > 0 && r.Result.Answers != 200 {
 			t.Errorf("open loop: %d of 200 arrivals were answered", r.Result.Answers)
@@ -141,28 +177,30 @@ func TestRun_FollowsTheLeader(t *testing.T) {
 }
 
 func TestRun_GoesOnWhenALeaderIsGone(t *testing.T) {
-	c := newFakeCluster(t, 3)
-	var once sync.Once
-	c.onIssue = func(n uint64) {
-		if n == 100 {
-			old := c.nodes[0]
-			c.leader = ""
-			once.Do(func() { go old.CloseClientConnections() })
-			time.AfterFunc(100*time.Millisecond, func() {
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				c.leader = c.nodes[1].addr()
-			})
+	for _, protocol := range []string{"http1", "resp"} {
+		c := newFakeCluster(t, 3)
+		var once sync.Once
+		c.onIssue = func(n uint64) {
+			if n == 100 {
+				old := c.nodes[0]
+				c.leader = ""
+				once.Do(func() { go old.CloseClientConnections() })
+				time.AfterFunc(100*time.Millisecond, func() {
+					c.mu.Lock()
+					defer c.mu.Unlock()
+					c.leader = c.nodes[1].addr()
+				})
+			}
 		}
+		r, err := runAt(t, c.nodes[0].addr(), func(o *Options) { o.Protocol, o.Rate = protocol, 1000 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Result.Answers != 200 || !r.Verdict.OK || r.Result.Errors["no_leader"] == 0 {
+			t.Errorf("%s: %d answers, errors %v, %+v", protocol, r.Result.Answers, r.Result.Errors, r.Verdict)
+		}
+		within(t, "longest gap", float64(r.Result.LongestGap.Length), 0.09, 5)
 	}
-	r, err := runAt(t, c.nodes[0].addr(), func(o *Options) { o.Rate = 1000 })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Result.Answers != 200 || !r.Verdict.OK || r.Result.Errors["no_leader"] == 0 {
-		t.Errorf("%d answers, errors %v, %+v", r.Result.Answers, r.Result.Errors, r.Verdict)
-	}
-	within(t, "longest gap", float64(r.Result.LongestGap.Length), 0.09, 5)
 }
 
 func TestRun_CatchesAnOracleThatLies(t *testing.T) {
@@ -191,12 +229,15 @@ func TestRun_CatchesAnOracleThatLies(t *testing.T) {
 			return first
 		}},
 	} {
-		for _, rate := range []float64{0, 2000} {
-			t.Run(fmt.Sprintf("%s, rate %v", tt.name, rate), func(t *testing.T) {
+		for _, load := range fakeLoads {
+			t.Run(fmt.Sprintf("%s, %v", tt.name, load), func(t *testing.T) {
 				c := newFakeCluster(t, 1)
 				c.issue = tt.issue
 				file := filepath.Join(t.TempDir(), "violations.jsonl")
-				r, err := runAt(t, c.nodes[0].addr(), func(o *Options) { o.Violations, o.Count, o.Rate = file, tt.count, rate })
+				r, err := runAt(t, c.nodes[0].addr(), func(o *Options) {
+					o.Violations, o.Count = file, tt.count
+					o.Protocol, o.Pipeline, o.Rate = load.protocol, load.pipeline, load.rate
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -285,34 +326,32 @@ func TestRun_RefusesWhatIsNoOracle(t *testing.T) {
 }
 
 func TestRun_SaysWhyNothingWasAnswered(t *testing.T) {
-	c := newFakeCluster(t, 1)
-	c.leader = ""
-	_, err := runAt(t, c.nodes[0].addr(), func(o *Options) { o.Requests, o.Duration = 0, 200*time.Millisecond })
-	if !errors.As(err, new(TargetError)) || !strings.Contains(err.Error(), "no_leader") {
-		t.Error(err)
-	}
-	// The leader that is named cannot be reached.
-	c.leader = "127.0.0.1:1"
-	_, err = runAt(t, c.nodes[0].addr(), func(o *Options) { o.Requests, o.Duration = 0, 200*time.Millisecond })
-	if !errors.As(err, new(TargetError)) || !strings.Contains(err.Error(), "127.0.0.1:1") && !strings.Contains(err.Error(), "not_leader") {
-		t.Error(err)
+	for _, protocol := range []string{"http1", "resp"} {
+		short := func(o *Options) { o.Protocol, o.Requests, o.Duration = protocol, 0, 200*time.Millisecond }
+		c := newFakeCluster(t, 1)
+		c.leader = ""
+		_, err := runAt(t, c.nodes[0].addr(), short)
+		if !errors.As(err, new(TargetError)) || !strings.Contains(err.Error(), "no_leader") {
+			t.Error(err)
+		}
+		// The leader that is named cannot be reached.
+		c.leader = "127.0.0.1:1"
+		_, err = runAt(t, c.nodes[0].addr(), short)
+		if !errors.As(err, new(TargetError)) || !strings.Contains(err.Error(), "127.0.0.1:1") && !strings.Contains(err.Error(), "not_leader") {
+			t.Error(err)
+		}
 	}
 }
 
 func TestRun_CountsAnswersThatMakeNoSense(t *testing.T) {
-	c := newFakeCluster(t, 1)
-	var n atomic.Int64
-	node := c.nodes[0]
-	node.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/timestamp" && n.Add(1)%10 == 0 {
-			fmt.Fprint(w, "short")
-			return
+	for _, protocol := range []string{"http1", "resp"} {
+		c := newFakeCluster(t, 1)
+		n := 0
+		c.short = func() bool { n++; return n%10 == 0 }
+		r, err := runAt(t, c.nodes[0].addr(), func(o *Options) { o.Protocol = protocol })
+		if err != nil || r.Result.Errors[codeMalformed] != 20 || r.Result.Answers != 180 {
+			t.Fatalf("%s: %v, %+v", protocol, err, r)
 		}
-		node.ServeHTTP(w, r)
-	})
-	r, err := runAt(t, node.addr(), nil)
-	if err != nil || r.Result.Errors[codeMalformed] != 20 || r.Result.Answers != 180 {
-		t.Fatalf("%v, %+v", err, r)
 	}
 }
 
