@@ -92,7 +92,7 @@ func startDev(port int, dir string, log *slog.Logger) (members []*member, err er
 	}
 	for i := range settings {
 		settings[i].Peers = strings.Join(peers, ",")
-		m, err := startMember(&settings[i], all[i], nil, log)
+		m, err := startMember(&settings[i], all[i], memberOptions{loops: 1}, log)
 		if err != nil {
 			all[i] = sockets{}
 			return members, err

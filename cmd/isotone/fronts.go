@@ -86,7 +86,7 @@ const loopsMax = 8
 
 // loops is how many loops own client connections. One has more to give than one core's
 // worth of clients can ask; further ones take the socket work off it where cores are
-// plenty.
+// plenty. It is asked before GOMAXPROCS is changed.
 func loops(s *config.Settings) int {
 	if n := s.Loops.Int(); n > 0 {
 		return n

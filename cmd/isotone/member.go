@@ -61,8 +61,15 @@ func (so sockets) close() error {
 	return errors.Join(so.http.Close(), so.quic.Close(), so.peer.Close())
 }
 
+// memberOptions is what a member is told beside its settings.
+type memberOptions struct {
+	clock          node.Clock // nil for the system's
+	loops          int
+	keepProcessors bool // GOMAXPROCS has one more for each loop
+}
+
 // startMember runs a node on the given sockets, which it owns from here on.
-func startMember(s *config.Settings, so sockets, clock node.Clock, log *slog.Logger) (*member, error) {
+func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logger) (*member, error) {
 	peers, err := s.PeerMap()
 	if err != nil {
 		return nil, errors.Join(err, so.close())
@@ -94,9 +101,10 @@ func startMember(s *config.Settings, so sockets, clock node.Clock, log *slog.Log
 		ReservationsMissedMax: s.EpochDeadlineLimit.Int(),
 		RequestsMax:           s.TimestampRequestBuffer.Int(),
 		Tick:                  s.RTTMS.Milliseconds(),
-		Loops:                 loops(s),
+		Loops:                 o.loops,
+		KeepProcessors:        o.keepProcessors,
 		Mode:                  mode,
-		Clock:                 clock,
+		Clock:                 o.clock,
 		Log:                   log,
 		Metrics:               metrics,
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/isotone/isotone/internal/config"
@@ -23,6 +24,8 @@ const gcPercent = 400
 
 // Run runs one node until a signal or a failure ends it.
 func (c *serveCmd) Run(ctx context.Context, con console) error {
+	loops := loops(&c.Settings)
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + loops) // which keep theirs while they sleep
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -36,7 +39,7 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
-	m, err := startMember(&c.Settings, so, clock, log)
+	m, err := startMember(&c.Settings, so, memberOptions{clock: clock, loops: loops, keepProcessors: true}, log)
 	if err != nil {
 		return err
 	}

@@ -302,3 +302,44 @@ func heap() int {
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
+
+// A loop that keeps its processor sleeps in a system call that Go knows nothing of. The
+// world must stop all the same: a collection takes microseconds here, and would take the
+// whole sleep if the loop were not woken for it.
+func TestLoop_ThatKeepsItsProcessorDoesNotHoldUpTheCollector(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1))
+	l, err := loop.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.KeepProcessor()
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if err := l.Wait(time.Second); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	}()
+	began := time.Now()
+	const collections = 20
+	for range collections {
+		runtime.GC()
+	}
+	if took := time.Since(began); took > collections*time.Second/2 {
+		t.Errorf("%d collections took %v", collections, took)
+	}
+	close(stop)
+	l.Wake()
+	<-done
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}

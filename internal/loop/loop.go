@@ -167,6 +167,14 @@ func New(log *slog.Logger) (*Loop, error) {
 	return l, nil
 }
 
+// KeepProcessor lets Wait sleep without giving its processor, in the sense of GOMAXPROCS,
+// to other goroutines. The program must have one for each such loop beside those that it
+// wants to use, or others starve while the loop sleeps. What it saves is that Go's
+// scheduler takes the processor away in every sleep of more than 20 µs and looks for it
+// all that time: a quarter of a follower's CPU time under load, half of an idle node's. It
+// is called before the first Wait, and does something on Linux only.
+func (l *Loop) KeepProcessor() { l.poll.keepProcessor() }
+
 // Listen accepts connections from ln, which the loop owns from now on, unless Listen
 // fails. open is called for each, and returns its handler, or nil to have it closed
 // after what open has written to it, unless it has detached it.

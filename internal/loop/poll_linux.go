@@ -34,6 +34,8 @@ type poller struct {
 	paused       []*listener
 	resumeAt     time.Duration
 
+	keepsProcessor bool
+
 	mood    atomic.Int32 // awake, asleep or woken
 	closing sync.Mutex   // held while event is written to, and while it is closed
 	closed  bool
@@ -287,13 +289,31 @@ func (p *poller) sleep(d time.Duration) (int, error) {
 	if d > 0 && !p.mood.CompareAndSwap(awake, asleep) {
 		d = 0
 	}
-	n, err := unix.EpollWait(p.epoll, p.events, int((d+time.Millisecond-1)/time.Millisecond))
+	n, err := p.epollWait(int((d + time.Millisecond - 1) / time.Millisecond))
 	p.mood.Store(awake)
 	if err == unix.EINTR {
 		return 0, nil
 	}
 	return n, err
 }
+
+// epollWait waits for events for so many milliseconds. Told to keep its processor it does
+// not tell the scheduler. A collection of garbage, or whatever else wants to stop the
+// world, then interrupts the system call with a signal, and tries again if that comes a
+// moment too early; epoll_wait is not restarted after one.
+func (p *poller) epollWait(ms int) (int, error) {
+	if !p.keepsProcessor {
+		return unix.EpollWait(p.epoll, p.events, ms)
+	}
+	n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.epoll), uintptr(unsafe.Pointer(unsafe.SliceData(p.events))),
+		uintptr(len(p.events)), uintptr(ms), 0, 0)
+	if e != 0 {
+		return 0, e
+	}
+	return int(n), nil
+}
+
+func (p *poller) keepProcessor() { p.keepsProcessor = true }
 
 func (p *poller) handle(l *Loop, s slot, events uint32) {
 	if s.listener != nil {

@@ -395,3 +395,6 @@ func (p *poller) close() error {
 	p.workers.Wait()
 	return nil
 }
+
+// keepProcessor does nothing: the loop sleeps in a channel.
+func (p *poller) keepProcessor() {}

@@ -50,6 +50,9 @@ func newBranch(n *Node) (*branch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("node %d: %w", n.cfg.NodeID, err)
 	}
+	if n.cfg.KeepProcessors {
+		l.KeepProcessor()
+	}
 	b := &branch{node: n, loop: l, done: make(chan struct{})}
 	if b.answered, err = disruptor.New[*bundle](bundlesMax); err != nil {
 		panic(err) // a constant that is no power of two

@@ -61,6 +61,9 @@ type Config struct {
 	// Loops is how many loops own client connections, the home loop among them; 0
 	// means 1.
 	Loops int
+	// KeepProcessors lets the loops keep their processors while they sleep; see
+	// loop.Loop.KeepProcessor for what the program owes them.
+	KeepProcessors bool
 	// Mode is used for batches that do not choose theirs; ReadDefault means quorum.
 	Mode isotone.ReadMode
 	// Clock is the system's if nil.
@@ -146,6 +149,9 @@ func Start(cfg Config) (*Node, error) {
 	l, err := loop.New(cfg.Log)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("node %d: %w", cfg.NodeID, err), store.Close(), cfg.PeerListener.Close())
+	}
+	if cfg.KeepProcessors {
+		l.KeepProcessor()
 	}
 	n := &Node{
 		cfg:      cfg,
