@@ -75,7 +75,8 @@ func (p *poller) open() error {
 		return errors.Join(fmt.Errorf("loop: eventfd: %w", err), unix.Close(p.epoll))
 	}
 	p.events = make([]unix.EpollEvent, eventsMax)
-	if err := p.control(unix.EPOLL_CTL_ADD, p.event, unix.EPOLLIN); err != nil {
+	// Edge-triggered: every write is an event of its own, and nobody has to read.
+	if err := p.control(unix.EPOLL_CTL_ADD, p.event, unix.EPOLLIN|unix.EPOLLET); err != nil {
 		return errors.Join(err, p.close())
 	}
 	return nil
@@ -270,8 +271,6 @@ func (p *poller) wait(l *Loop, d time.Duration) error {
 	for i := range n {
 		ev := &p.events[i]
 		if int(ev.Fd) == p.event {
-			var sink [8]byte
-			_, _ = unix.Read(p.event, sink[:])
 			continue
 		}
 		if s := p.slots[ev.Fd]; s.generation == ev.Pad {
