@@ -16,6 +16,7 @@ func TestMutants_BrokenPromisesAreNoticed(t *testing.T) {
 		mutant.VoteAfterRestart:    votesRightAfterStart,
 		mutant.VoteAfterTermChange: votesAfterTermChange,
 		mutant.CampaignUnsynced:    campaignsUnsynced,
+		mutant.LeaseWithoutSlack:   leaseOutlastsPromise,
 	} {
 		mutant.Switch(m)
 		if !broken(t) {

@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/replica"
 )
 
@@ -91,6 +92,33 @@ func campaignsUnsynced(t *testing.T) bool {
 		t.Error("no vote was asked for after the write either")
 	}
 	return early
+}
+
+// leaseOutlastsPromise reports whether a leader whose clock is slow by 10 % answers by
+// lease when a voter whose clock is fast by as much, and whose first two ticks came at
+// once, may already have voted for another (I5).
+func leaseOutlastsPromise(t *testing.T) bool {
+	c, l := leased(t)
+	f, other := c.nodes[l.id%3+1], c.nodes[(l.id+1)%3+1]
+	c.isolate(l.id)
+	term := f.Status().Term
+	c.turn(f, &replica.Input{Ticks: 19})
+	if voteFor(c, f, other.id, term+1) {
+		t.Error("a vote was granted within an election timeout")
+	}
+	c.turn(f, &replica.Input{Ticks: 1})
+	if !voteFor(c, f, other.id, term+1) {
+		t.Error("no vote was granted after an election timeout either")
+	}
+	const promised = 18 * tick * 10 / 11 // in real time
+	c.mono += promised * 9 / 10          // on the leader's clock
+	return l.outcome(c.askMode(l, isotone.ReadLease, 1)) == "ok"
+}
+
+func TestReplica_ALeaseEndsBeforeThePromiseThatItRestsOn(t *testing.T) {
+	if leaseOutlastsPromise(t) {
+		t.Error("I5: a lease outlasted a voter's promise")
+	}
 }
 
 func TestReplica_GrantsNoVoteForOneElectionTimeoutAfterItsStart(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // from 0, and the table wants to be made anew.
 var firstSeed = map[mutant.Mutant]uint64{
 	mutant.KeepAllocator:         1,
-	mutant.KeepEpochResetIndex:   7,
+	mutant.KeepEpochResetIndex:   5,
 	mutant.ServeUnreserved:       0,
 	mutant.OpenOnOlderTerm:       128,
 	mutant.FloorFromClock:        1,
@@ -28,26 +28,26 @@ var firstSeed = map[mutant.Mutant]uint64{
 	mutant.CeilingSinks:          3,
 	mutant.RestoreOldCeiling:     1,
 	mutant.NoRound:               21,
-	mutant.JoinRoundInFlight:     561,
-	mutant.ReuseRoundNumber:      5,
-	mutant.CountLearner:          327,
+	mutant.JoinRoundInFlight:     565,
+	mutant.ReuseRoundNumber:      470,
+	mutant.CountLearner:          61,
 	mutant.AcknowledgeUnsynced:   1,
 	mutant.VoteUnsynced:          0,
 	mutant.IgnoreFailedSync:      4,
-	mutant.AdmitWiped:            17,
-	mutant.AdmitStale:            26,
+	mutant.AdmitWiped:            4,
+	mutant.AdmitStale:            4,
 	mutant.RefuseSlowHello:       2,
-	mutant.LeaseFromAnswer:       213,
-	mutant.LeaseWithoutSlack:     1979,
-	mutant.LeaseOnOldClock:       325,
-	mutant.LeaseSurvivesTransfer: 231,
-	mutant.LeaseUnconfirmed:      24,
+	mutant.LeaseFromAnswer:       805,
+	mutant.LeaseOnOldClock:       127,
+	mutant.LeaseSurvivesTransfer: 5,
+	mutant.LeaseUnconfirmed:      57,
 }
 
 // directed bugs do harm so rarely that random runs take too long to find them. See
 // TestMutants_BrokenPromisesAreNoticed in internal/replica.
 var directed = map[mutant.Mutant]bool{
 	mutant.VoteAfterRestart: true, mutant.VoteAfterTermChange: true, mutant.CampaignUnsynced: true,
+	mutant.LeaseWithoutSlack: true,
 }
 
 // TestMutants_AreAllNoticed switches each deliberate bug on and wants the simulator to
