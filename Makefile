@@ -16,3 +16,13 @@ chaos:
 chaos-short:
 	CHAOS_SEED='$(CHAOS_SEED)' CHAOS_ONLY='$(CHAOS_ONLY)' \
 		go test -count=1 -v -short -run '^TestChaos$$' ./internal/chaos
+
+# Package disruptor beside channels; see docs/disruptor.md.
+
+DISRUPTOR_ROUNDS ?= 9
+DISRUPTOR_TIME ?= 200ms
+
+.PHONY: bench-disruptor
+
+bench-disruptor:
+	bench/disruptor.sh '$(DISRUPTOR_ROUNDS)' '$(DISRUPTOR_TIME)'

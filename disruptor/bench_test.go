@@ -21,6 +21,8 @@ type bench struct {
 	shared                    bool
 	noData                    bool
 	armed                     bool // Poll and Arm instead of Next
+	patient                   bool // with armed: Park before Arm
+	wait                      Wait
 }
 
 func perCore(n int) int { return n * runtime.GOMAXPROCS(0) }
@@ -35,6 +37,7 @@ func (k bench) run(b *testing.B) {
 	consumers := make([]*Consumer, max(k.readers, 1))
 	for i := range consumers {
 		consumers[i] = r.Consumer()
+		consumers[i].Wait = k.wait
 	}
 	var single *Producer
 	var shared *SharedProducer
@@ -99,17 +102,26 @@ func (k bench) writeShared(r *Ring[uint64], s *SharedProducer, total int) {
 func (k bench) read(r *Ring[uint64], c *Consumer) (sum uint64) {
 	ctx := context.Background()
 	bell := make(chan struct{}, 1)
-	c.Wake = func() { bell <- struct{}{} }
+	c.Wake = func() {
+		select {
+		case bell <- struct{}{}:
+		default:
+		}
+	}
+	last, attempt := 0, 0
 	for {
 		var lo, hi uint64
 		var err error
 		if k.armed {
 			if lo, hi, err = c.Poll(); lo == hi && err == nil {
-				if c.Arm() {
+				if k.patient && Park(attempt, last) {
+					attempt++
+				} else if c.Arm() {
 					<-bell
 				}
 				continue
 			}
+			last, attempt = int(hi-lo), 0
 		} else {
 			lo, hi, err = c.Next(ctx)
 		}
@@ -133,6 +145,10 @@ func (k bench) read(r *Ring[uint64], c *Consumer) (sum uint64) {
 
 func BenchmarkDisruptor_SingleWriter_ReserveOne_OneReader(b *testing.B) {
 	bench{reserve: 1}.run(b)
+}
+
+func BenchmarkDisruptor_SingleWriter_ReserveOne_YieldingReader(b *testing.B) {
+	bench{reserve: 1, wait: Yield}.run(b)
 }
 
 func BenchmarkDisruptor_SingleWriter_ReserveOne_ThreeReaders(b *testing.B) {
@@ -177,6 +193,10 @@ func BenchmarkDisruptor_SharedWriter_ReserveOne_256Writers(b *testing.B) {
 
 func BenchmarkDisruptor_SharedWriter_Armed_256Writers(b *testing.B) {
 	bench{shared: true, reserve: 1, writers: 256, armed: true}.run(b)
+}
+
+func BenchmarkDisruptor_SharedWriter_ParkThenArm_256Writers(b *testing.B) {
+	bench{shared: true, reserve: 1, writers: 256, armed: true, patient: true}.run(b)
 }
 
 func BenchmarkDisruptor_NoData_SingleWriter_ReserveOne_OneReader(b *testing.B) {
@@ -277,4 +297,65 @@ func receiveNonBlocking(ch chan uint64) (sum uint64) {
 			runtime.Gosched()
 		}
 	}
+}
+
+func BenchmarkDisruptor_RoundTrip_Park(b *testing.B)  { benchRoundTrip(b, Park) }
+func BenchmarkDisruptor_RoundTrip_Yield(b *testing.B) { benchRoundTrip(b, Yield) }
+func BenchmarkDisruptor_RoundTrip_Spin(b *testing.B)  { benchRoundTrip(b, Spin) }
+
+// benchRoundTrip sends one element to another goroutine and waits for it to come
+// back: two hand-overs, with nothing else on the way.
+func benchRoundTrip(b *testing.B, how Wait) {
+	b.ReportAllocs()
+	there, back := newRing[uint64](b, 64), newRing[uint64](b, 64)
+	far, near := there.Consumer(), back.Consumer()
+	far.Wait, near.Wait = how, how
+	send, reply := there.Producer(), back.Producer()
+	ctx := context.Background()
+	echo := start(func() {
+		defer reply.Close()
+		for {
+			lo, hi, err := far.Next(ctx)
+			if err != nil {
+				return
+			}
+			v := *there.At(lo)
+			far.Release(hi)
+			lo, hi, _ = reply.Reserve(ctx, 1)
+			*back.At(lo) = v
+			reply.Commit(lo, hi)
+		}
+	})
+	b.ResetTimer()
+	for i := range uint64(b.N) {
+		lo, hi, _ := send.Reserve(ctx, 1)
+		*there.At(lo) = i
+		send.Commit(lo, hi)
+		lo, hi, _ = near.Next(ctx)
+		if got := *back.At(lo); got != i {
+			b.Fatalf("%d came back, want %d", got, i)
+		}
+		near.Release(hi)
+	}
+	send.Close()
+	<-echo
+}
+
+func BenchmarkChannel_RoundTrip(b *testing.B) {
+	b.ReportAllocs()
+	there, back := make(chan uint64, 64), make(chan uint64, 64)
+	echo := start(func() {
+		for v := range there {
+			back <- v
+		}
+	})
+	b.ResetTimer()
+	for i := range uint64(b.N) {
+		there <- i
+		if got := <-back; got != i {
+			b.Fatalf("%d came back, want %d", got, i)
+		}
+	}
+	close(there)
+	<-echo
 }

@@ -8,9 +8,9 @@ import (
 // Consumer takes every element of its ring, in order. Its methods are for one
 // goroutine, its fields are set before that is started.
 //
-// There are two ways to wait for elements: Next, which waits in the way of the field
-// Wait; and Poll, which does not wait, with Arm and the field Wake for a goroutine
-// that sleeps in a way of its own.
+// There are two ways to get elements: Next, which waits in the way that the field
+// Wait says; and Poll, which does not wait, with Arm and the field Wake for a
+// goroutine that sleeps in a way of its own.
 type Consumer struct {
 	_ padding
 
@@ -24,8 +24,9 @@ type Consumer struct {
 
 	core    *core
 	barrier []*sequence
-	// next is the first number not taken yet, freed that of the first not released.
+	// next is the first number not taken yet, freed the first not released.
 	next, freed uint64
+	last        int // how many elements were taken at once
 	isArmed     bool
 	released    sequence
 	sleep       waker
@@ -56,7 +57,7 @@ func (c *Consumer) idle(ctx context.Context, attempt int) error {
 	if wait == nil {
 		wait = Park
 	}
-	if !wait(attempt) && c.prepare(parked) {
+	if !wait(attempt, c.last) && c.prepare(parked) {
 		c.sleep.park(done)
 	}
 	return nil
@@ -72,7 +73,7 @@ func (c *Consumer) Poll() (lo, hi uint64, err error) {
 	lo, hi = c.next, lowest(c.barrier)
 	switch {
 	case hi > lo:
-		c.next = hi
+		c.next, c.last = hi, int(hi-lo)
 	case hi < lo:
 		panic(fmt.Sprintf("disruptor: committed up to %d, then up to %d", lo, hi))
 	case c.core.end.Load() <= lo:
@@ -93,14 +94,14 @@ func (c *Consumer) Release(hi uint64) {
 }
 
 // Arm is called before the goroutine sleeps in a way of its own, such as epoll. If
-// it returns true, Wake will be called when there may be something to take, or the
-// ring is closed: once, and not after a Poll or Next that follows. If it returns
-// false, Poll has something to return and the goroutine must not sleep; Wake may
-// have been called or not.
+// it returns true, Wake will be called, once, when there may be something to take or
+// the ring is closed. A Poll or Next calls it off, unless it is on its way already.
+// If Arm returns false, Poll has something to return, and the goroutine must not
+// sleep; Wake may have been called all the same.
 //
-// No wake-up is lost: what is published before Arm makes it return false, and
-// whatever comes later calls Wake. Now and then Poll finds nothing after a Wake; then
-// arm again. Producers that find nobody armed pay one load for it.
+// No wake-up is lost: Arm returns false because of what came before it, and Wake is
+// called for what comes after. Now and then Poll finds nothing after a Wake; then arm
+// again. While nobody is armed that costs a producer one load.
 func (c *Consumer) Arm() bool {
 	if c.Wake == nil {
 		panic("disruptor: Arm without Wake")
@@ -117,7 +118,9 @@ func (c *Consumer) prepare(state uint32) bool {
 		if s.load() > c.next {
 			continue
 		}
+		jitter()
 		s.watch()
+		jitter()
 		if s.load() <= c.next && c.core.end.Load() > c.next {
 			return true
 		}

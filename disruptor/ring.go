@@ -160,7 +160,7 @@ func (c *core) awaitRoom(ctx context.Context, hi uint64) error {
 		case isDone(done):
 			return ctx.Err()
 		}
-		if !Park(attempt) {
+		if !Park(attempt, 1) {
 			c.parkForRoom(done, hi)
 		}
 	}
@@ -173,7 +173,9 @@ func (c *core) parkForRoom(done <-chan struct{}, hi uint64) {
 		if gate.load()+c.capacity >= hi {
 			continue
 		}
+		jitter()
 		gate.watch()
+		jitter()
 		if gate.load()+c.capacity < hi && c.end.Load() == endOpen {
 			c.room.park(done)
 			return
@@ -185,6 +187,7 @@ func (c *core) parkForRoom(done <-chan struct{}, hi uint64) {
 // close ends the ring before the element end, and wakes everybody to see it.
 func (c *core) close(end uint64) {
 	c.end.Store(end)
+	jitter()
 	c.room.fire()
 	for _, consumer := range c.consumers {
 		consumer.sleep.fire()

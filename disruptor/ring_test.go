@@ -276,6 +276,18 @@ func TestSharedProducer_LargeReservationIsNotStarved(t *testing.T) {
 	}
 }
 
+// Only who finds no room below the limit has to wait in line.
+func TestSharedProducer_RoomIsForAll(t *testing.T) {
+	r := newRing[int](t, 8)
+	r.Consumer()
+	s := r.SharedProducer()
+	_, _, _ = s.Reserve(context.Background(), 1)
+	s.turn <- struct{}{}
+	if _, hi, err := s.Reserve(patient(t), 7); hi != 8 || err != nil {
+		t.Errorf("Reserve: up to %d, %v", hi, err)
+	}
+}
+
 func TestSharedProducer_GapIsNeverSkipped(t *testing.T) {
 	r := newRing[int](t, 8)
 	c := r.Consumer()

@@ -41,6 +41,7 @@ func (s *sequence) load() uint64 { return atomic.LoadUint64(&s.value) }
 // loads value for the last time. One of the two sees what the other did.
 func (s *sequence) advance(v uint64) {
 	atomic.StoreUint64(&s.value, v)
+	jitter()
 	if atomic.LoadUint64(&s.flags) != 0 {
 		s.notify()
 	}
@@ -54,6 +55,7 @@ func (s *sequence) watch() { atomic.OrUint64(&s.flags, watched) }
 // watch, the state of that sleeper was set before, and the loop finds it.
 func (s *sequence) notify() {
 	atomic.AndUint64(&s.flags, ^uint64(watched))
+	jitter()
 	for _, w := range s.watchers {
 		w.fire()
 	}
@@ -96,6 +98,7 @@ func (w *waker) fire() {
 	}
 	switch w.state.Swap(awake) {
 	case parked:
+		jitter()
 		w.token <- struct{}{} // never blocks: park and cancel leave it empty
 	case armed:
 		(*w.hook)()
@@ -114,6 +117,7 @@ func (w *waker) park(done <-chan struct{}) {
 // cancel takes back a state that w may no longer have. If it was parked and fire
 // was first, the token is on its way.
 func (w *waker) cancel(state uint32) {
+	jitter()
 	if !w.state.CompareAndSwap(state, awake) && state == parked {
 		<-w.token
 	}

@@ -111,6 +111,7 @@ func (s *SharedProducer) TryReserve(n int) (lo, hi uint64, err error) {
 // the others. The caller has the turn.
 func (s *SharedProducer) claimFirst(n int) (lo, hi uint64, ok bool) {
 	limit := s.core.limit()
+	jitter()
 	if lo, hi, ok = s.claim(n, limit); ok {
 		s.limit.Store(limit)
 	}
@@ -131,9 +132,10 @@ func (s *SharedProducer) claim(n int, limit uint64) (lo, hi uint64, ok bool) {
 	}
 }
 
-// Commit publishes [lo, hi), once. It never waits for others: consumers get the
-// range when everything below lo is committed too. A range that was reserved may be
-// committed in parts, in any order, also by another goroutine.
+// Commit publishes [lo, hi). It never waits for others: consumers get the range when
+// everything below lo is committed too. A range that was reserved may be committed
+// in parts, in any order, also by another goroutine. Each slot must be committed
+// once; what is committed twice, or not reserved, goes unnoticed and breaks the ring.
 func (s *SharedProducer) Commit(lo, hi uint64) {
 	// This is all that the compiler inlines: with a little more it would be a call.
 	if !atomic.CompareAndSwapUint64(&s.published.value, lo, hi) || atomic.LoadUint64(&s.published.flags) != 0 {
@@ -149,10 +151,16 @@ func (s *SharedProducer) Commit(lo, hi uint64) {
 // counted and set before published is loaded, and published is advanced before the
 // count is loaded. A mark that is not above its own place is of an earlier round.
 //
+// Marks for all ranges, which consumers then have to read, were tried: one operation
+// in every case, and faster when several cores commit at once, but slower when they
+// do not, because every eighth commit writes to a line that a consumer has just read.
+//
 //go:noinline
 func (s *SharedProducer) commit(lo, hi uint64) {
+	jitter()
 	if atomic.LoadUint64(&s.published.value) <= lo && lo < hi {
 		atomic.AddUint64(&s.published.flags, marked)
+		jitter()
 		atomic.StoreUint64(&s.marks[lo&s.mask], hi)
 	}
 	for {
@@ -161,6 +169,7 @@ func (s *SharedProducer) commit(lo, hi uint64) {
 		if mark <= at {
 			break
 		}
+		jitter()
 		if atomic.CompareAndSwapUint64(&s.published.value, at, mark) {
 			atomic.AddUint64(&s.published.flags, ^uint64(marked-1))
 		}
@@ -175,6 +184,7 @@ func (s *SharedProducer) commit(lo, hi uint64) {
 // second Close does nothing.
 func (s *SharedProducer) Close() {
 	if claimed := s.claimed.Or(closedBit); claimed&closedBit == 0 {
+		jitter()
 		s.core.close(claimed)
 	}
 }

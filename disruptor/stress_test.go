@@ -172,7 +172,7 @@ func TestStress_EveryWait(t *testing.T) {
 	eachProcs(t, func(t *testing.T) {
 		for name, wait := range map[string]Wait{
 			"spin": Spin, "yield": Yield, "park": Park,
-			"at once": func(int) bool { return false },
+			"at once": func(int, int) bool { return false },
 		} {
 			t.Run(name, func(t *testing.T) {
 				stress{writers: 3, capacity: 64, total: 1000, batchMax: 3, after: topologies["diamond"], wait: wait, jitter: 3}.run(t)
@@ -278,6 +278,44 @@ func TestStress_CloseWhileOthersReserve(t *testing.T) {
 			wait(t, "reader ends", reader)
 			if sent != received {
 				t.Fatalf("%d sent, %d received", sent, received)
+			}
+		}
+	})
+}
+
+// Closing at any moment reaches those who are about to sleep, with nobody else
+// there to wake them.
+func TestStress_CloseWhileOthersFallAsleep(t *testing.T) {
+	eachProcs(t, func(t *testing.T) {
+		for round := range 300 {
+			r := newRing[int](t, 2)
+			c := r.Consumer()
+			late := r.Consumer(c)
+			s := r.SharedProducer()
+			lo, hi, _ := s.Reserve(context.Background(), 2)
+			s.Commit(lo, hi)
+			_, hi, _ = c.Poll()
+			var sleepers sync.WaitGroup
+			for range 2 {
+				sleepers.Go(func() {
+					if _, _, err := s.Reserve(context.Background(), 1); err != ErrClosed {
+						t.Errorf("Reserve: %v", err)
+					}
+				})
+			}
+			sleepers.Go(func() {
+				if _, _, err := c.Next(context.Background()); err != ErrClosed {
+					t.Errorf("Next: %v", err)
+				}
+			})
+			for range round % 40 {
+				runtime.Gosched()
+			}
+			s.Close()
+			wait(t, "sleepers end", start(sleepers.Wait))
+			c.Release(hi)
+			if _, hi, err := late.Poll(); hi != 2 || err != nil {
+				t.Fatalf("Poll: up to %d, %v", hi, err)
 			}
 		}
 	})

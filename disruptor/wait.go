@@ -1,56 +1,75 @@
 package disruptor
 
-import "runtime"
+import (
+	"runtime"
+	"time"
+)
 
 // Wait is how [Consumer.Next] waits. While there is nothing to take it is called
-// with attempt = 0, 1, 2 and so on. It passes some time in its own way and returns
-// true, to look again, or it returns false, to park the goroutine until there is
-// something.
+// with attempt = 0, 1, 2 and so on, and with the number of elements that were taken
+// last, 0 at first. It passes some time in its own way and returns true, to look
+// again, or it returns false, to park the goroutine until there is something. In
+// between the context is looked at.
 //
-// [Spin], [Yield] and [Park] are those that come with the package. A Wait is called
+// [Park], [Yield] and [Spin] are those that come with the package. A Wait is called
 // by the goroutine of the consumer; one without state may serve several.
-type Wait func(attempt int) bool
+type Wait func(attempt, last int) bool
 
 const (
+	// yieldsMax is how often Park yields before it parks: about as long as it takes to
+	// park and to be woken.
+	yieldsMax = 16
+	// streamPause is how long Park looks away in a stream. A look takes the cache line
+	// with the count from the core that writes it, and with a small batch go lines of
+	// slots that are still being written; the writer pays for both. On two cores,
+	// 10 µs make that a small part, and a sleep and a wake-up may take longer.
+	streamPause = 10 * time.Microsecond
 	// spinTurns is how long Spin looks away, in turns of an empty loop: some ten
-	// nanoseconds. Each look at a sequence takes its cache line from the core that
-	// writes it, which costs that core more than the reader gains.
+	// nanoseconds.
 	spinTurns = 64
 	// spinsMax is how often Spin looks before it lets others run once. Without that a
 	// program with one processor would stand still until it is preempted.
 	spinsMax = 128
-	// yieldsMax is how often a goroutine yields before it parks: as long as it takes
-	// to park and to be woken, a microsecond or two.
-	yieldsMax = 16
 )
 
-// Spin looks again and again and keeps its core busy. It has the lowest latency,
-// if there are more cores than goroutines that want to run, and is the worst choice
-// if there are not.
-func Spin(attempt int) bool {
-	if attempt%spinsMax == spinsMax-1 {
+// Park waits a few microseconds and then sleeps: an idle consumer takes no CPU at
+// all. If elements come one by one, it looks often, for a short time. If the last
+// ones came together, more are on their way, and it lets a batch build up first. A
+// Consumer whose Wait is nil does this.
+func Park(attempt, last int) bool {
+	if last <= 1 {
+		if attempt >= yieldsMax {
+			return false
+		}
 		runtime.Gosched()
 		return true
 	}
-	for range spinTurns {
+	if attempt > 0 {
+		return false
+	}
+	for start := time.Now(); time.Since(start) < streamPause; {
+		runtime.Gosched()
 	}
 	return true
 }
 
 // Yield lets other goroutines run between two looks. It never sleeps, so that a
 // core is busy when there is nothing else to run on it.
-func Yield(int) bool {
+func Yield(int, int) bool {
 	runtime.Gosched()
 	return true
 }
 
-// Park yields a few times and then sleeps: an idle consumer takes no CPU at all. A
-// Consumer whose Wait is nil does this, and so do producers while the ring is full.
-func Park(attempt int) bool {
-	if attempt >= yieldsMax {
-		return false
+// Spin looks again and again and keeps its core busy. It has the lowest latency,
+// if there are more cores than threads that want to run, and is by far the worst
+// choice if there are not.
+func Spin(attempt, _ int) bool {
+	if attempt%spinsMax == spinsMax-1 {
+		runtime.Gosched()
+		return true
 	}
-	runtime.Gosched()
+	for range spinTurns {
+	}
 	return true
 }
 

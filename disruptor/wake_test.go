@@ -168,9 +168,9 @@ func TestPark_IdleTakesNoCPU(t *testing.T) {
 	r := newRing[int](t, 4)
 	c := r.Consumer()
 	var looks atomic.Int64
-	c.Wait = func(attempt int) bool {
+	c.Wait = func(attempt, last int) bool {
 		looks.Add(1)
-		return Park(attempt)
+		return Park(attempt, last)
 	}
 	p := r.Producer()
 	reader := start(func() {
@@ -198,6 +198,20 @@ func TestPark_IdleTakesNoCPU(t *testing.T) {
 	// Between two parks it yields yieldsMax times; it was woken four times at most.
 	if n := looks.Load(); n > 5*(yieldsMax+1) {
 		t.Errorf("looked %d times in all", n)
+	}
+}
+
+func TestPark_LooksOftenOnlyAtSingleElements(t *testing.T) {
+	looks := func(last int) (n int) {
+		for Park(n, last) {
+			n++
+		}
+		return n
+	}
+	for last, want := range map[int]int{0: yieldsMax, 1: yieldsMax, 2: 1, 1000: 1} {
+		if got := looks(last); got != want {
+			t.Errorf("%d looks after a batch of %d, want %d", got, last, want)
+		}
 	}
 }
 
@@ -273,7 +287,7 @@ func TestPark_DoesNotAllocate(t *testing.T) {
 	eachWriter(t, func(t *testing.T, shared bool) {
 		r := newRing[int](t, 1)
 		c := r.Consumer()
-		c.Wait = func(int) bool { return false }
+		c.Wait = func(int, int) bool { return false }
 		w := writerOf(r, shared)
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
