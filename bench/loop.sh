@@ -86,7 +86,7 @@ load() {
 header() { printf '\n%s\n%-26s %6s %12s %8s %8s %9s %7s\n' "$1" server c "req/s" p50_us p99_us "cpu_us/req" ratio; }
 # row NAME C REFERENCE [COLUMN]: one line of the table; the ratio is to REFERENCE
 row() {
-  printf '%-26s %6s %12.0f %8.0f %8.0f %9.1f %7.2f\n' "$1" "$2" "$(column "$1" 1)" "$(column "$1" 2)" "$(column "$1" 3)" "$(column "$1" 4)" \
+  printf '%-26s %6s %12.0f %8.0f %8.0f %9.2f %7.2f\n' "$1" "$2" "$(column "$1" 1)" "$(column "$1" 2)" "$(column "$1" 3)" "$(column "$1" 4)" \
     "$(awk "BEGIN { print $(column "$1" 1) / $(column "$3" 1) }")"
 }
 
