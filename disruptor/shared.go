@@ -151,9 +151,10 @@ func (s *SharedProducer) Commit(lo, hi uint64) {
 // counted and set before published is loaded, and published is advanced before the
 // count is loaded. A mark that is not above its own place is of an earlier round.
 //
-// Marks for all ranges, which consumers then have to read, were tried: one operation
-// in every case, and faster when several cores commit at once, but slower when they
-// do not, because every eighth commit writes to a line that a consumer has just read.
+// Marks for all ranges, which consumers then have to read, were tried. That is one
+// operation in every case, and as fast when several cores commit at once, but much
+// slower when they do not: every eighth commit writes to another line, and it is one
+// that a consumer has just read.
 //
 //go:noinline
 func (s *SharedProducer) commit(lo, hi uint64) {
