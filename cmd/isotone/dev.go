@@ -191,6 +191,8 @@ func printDev(w io.Writer, members []*member, dir string) {
 	fmt.Fprintf(w, "\nTry:\n\n"+
 		"  curl '%[1]s/timestamp?format=json'\n"+
 		"  curl -s '%[1]s/timestamp?n=4' | xxd -c 16\n"+
-		"  curl %[1]s/members\n\n"+
-		"Ctrl-C ends it.\n", leader)
+		"  curl %[1]s/members\n"+
+		"  redis-cli -p %[2]s -c TS 1\n"+
+		"  isotone bench --target %[1]s --duration 5s\n\n"+
+		"Ctrl-C ends it.\n", leader, leader[strings.LastIndexByte(leader, ':')+1:])
 }
