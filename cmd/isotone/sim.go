@@ -181,10 +181,8 @@ func (c *simCmd) take(con console, s *simSummary, r simRun, passed time.Duration
 // line, elsewhere twice a minute in a line each.
 func (s *simSummary) progress(w io.Writer, runs uint64, passed time.Duration) {
 	every, begin, end := 30*time.Second, "", "\n"
-	if f, ok := w.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			every, begin, end = 200*time.Millisecond, "\r", "   "
-		}
+	if isTerminal(w) {
+		every, begin, end = 200*time.Millisecond, "\r", "   "
 	}
 	if passed-s.shown < every {
 		return
