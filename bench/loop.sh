@@ -2,7 +2,7 @@
 # Measures three nodes on this machine, protocol by protocol, each in turns with a
 # reference, and prints medians and ratios.
 #
-#   bench/loop.sh [CASE...]      all cases: http many redis batch h2c fsync tls
+#   bench/loop.sh [CASE...]      all cases: http many redis batch h2c fsync tls loops
 #
 # ROUNDS (3) and SECONDS_EACH (4) set how often and how long. Needs go, nginx, wrk, curl,
 # redis-server, redis-benchmark, h2load and strace (Debian: nginx-light wrk curl redis-server
@@ -11,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${ROUNDS:-3} seconds=${SECONDS_EACH:-4}
-[ $# -gt 0 ] || set -- http many redis batch h2c fsync tls
+[ $# -gt 0 ] || set -- http many redis batch h2c fsync tls loops
 
 need() {
   local tool
@@ -198,6 +198,19 @@ tls_case() {
   stop_web
 }
 
+loops_case() {
+  need wrk || return 0
+  rm -f "$dir"/out.*
+  header "HTTP/1.1 GET /timestamp, quorum, wrk -t1 -c64: LOOPS=2 to LOOPS=1"
+  for _ in $(seq "$rounds"); do
+    cluster env LOOPS=1
+    measured one "${nodes[*]}" load "http://$leader/timestamp" 64
+    cluster env LOOPS=2
+    measured two "${nodes[*]}" load "http://$leader/timestamp" 64
+  done
+  for s in one two; do row "$s" 64 one; done
+}
+
 # paced RATE: prints p99.9 in microseconds under an open loop of that rate
 paced() {
   "$dir/isotone" bench --target "$leader" --connections 64 --rate "$1" --warmup 1s --duration "$((seconds * 2))s" --json "$dir/paced.json" >/dev/null
@@ -230,6 +243,7 @@ for name in "$@"; do
     h2c) h2c_case ;;
     fsync) fsync_case ;;
     tls) tls_case ;;
+    loops) loops_case ;;
     *) echo "bench/loop.sh: no case named $name" >&2; exit 2 ;;
   esac
 done
