@@ -343,3 +343,37 @@ func TestLoop_ThatKeepsItsProcessorDoesNotHoldUpTheCollector(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestLoop_DozeEndsByWakeOrTimeAndNotByConnections(t *testing.T) {
+	l, err := loop.New(slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	took := func(d time.Duration) time.Duration {
+		before := time.Now()
+		if !l.Doze(d) {
+			t.Fatal("it cannot doze")
+		}
+		return time.Since(before)
+	}
+	const long, short = time.Minute, time.Millisecond
+	if d := took(short); d < short {
+		t.Errorf("it woke by itself after %v, not after %v", d, short)
+	}
+	l.Wake()
+	if d := took(long); d >= long {
+		t.Error("a Wake before does not count")
+	}
+	for range 100 {
+		woken := make(chan struct{})
+		go func() { defer close(woken); l.Wake() }()
+		if d := took(long); d >= long {
+			t.Fatal("a Wake does not end it")
+		}
+		<-woken
+		if err := l.Wait(0); err != nil { // a Wake that came late is used up
+			t.Fatal(err)
+		}
+	}
+}

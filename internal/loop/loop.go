@@ -242,6 +242,11 @@ func (l *Loop) Wait(d time.Duration) error {
 // after Close.
 func (l *Loop) Wake() { l.poll.wake() }
 
+// Doze waits until [Loop.Wake] is called or d has passed, whatever connections do in the
+// meantime: many small turns become one. d should be at most about a millisecond. Where
+// the system has no way to do that it returns false at once.
+func (l *Loop) Doze(d time.Duration) bool { return l.poll.doze(d) }
+
 // Flush writes the output of all connections.
 func (l *Loop) Flush() {
 	l.enter()

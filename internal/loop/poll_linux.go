@@ -36,7 +36,7 @@ type poller struct {
 
 	keepsProcessor bool
 
-	mood    atomic.Int32 // awake, asleep or woken
+	mood    atomic.Int32 // awake, asleep, dozing or woken
 	closing sync.Mutex   // held while event is written to, and while it is closed
 	closed  bool
 }
@@ -45,6 +45,7 @@ const (
 	awake  = iota
 	asleep // or about to be: to wake it, event must be written to
 	woken  // and has not noticed yet
+	dozing // as asleep, but in doze: mood itself is waited for
 )
 
 // slot is what a file descriptor stands for: a connection, a listener, or nothing.
@@ -246,7 +247,11 @@ func (p *poller) write(c *Conn, b []byte) (int, error) {
 
 // wake makes a system call only if the loop sleeps, and only the first of many does.
 func (p *poller) wake() {
-	if p.mood.Swap(woken) != asleep {
+	switch p.mood.Swap(woken) {
+	case awake, woken:
+		return
+	case dozing:
+		_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&p.mood)), futexWake|futexPrivate, 1, 0, 0, 0)
 		return
 	}
 	p.closing.Lock()
@@ -294,6 +299,30 @@ func (p *poller) sleep(d time.Duration) (int, error) {
 		return 0, nil
 	}
 	return n, err
+}
+
+// futex(2)
+const (
+	futexWait    = 0
+	futexWake    = 1
+	futexPrivate = 128
+)
+
+// doze waits for wake, and nothing else.
+func (p *poller) doze(d time.Duration) bool {
+	if !p.mood.CompareAndSwap(awake, dozing) {
+		return true
+	}
+	// Told to keep its processor, it keeps a collector of garbage waiting, too, who does not
+	// interrupt this call; so d is to be short.
+	call := unix.Syscall6
+	if p.keepsProcessor {
+		call = unix.RawSyscall6
+	}
+	timeout := unix.NsecToTimespec(int64(d))
+	_, _, _ = call(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&p.mood)), futexWait|futexPrivate, dozing, uintptr(unsafe.Pointer(&timeout)), 0, 0)
+	p.mood.Store(awake)
+	return true
 }
 
 // epollWait waits for events for so many milliseconds. Told to keep its processor it does

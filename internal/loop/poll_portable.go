@@ -398,3 +398,5 @@ func (p *poller) close() error {
 
 // keepProcessor does nothing: the loop sleeps in a channel.
 func (p *poller) keepProcessor() {}
+
+func (p *poller) doze(time.Duration) bool { return false }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/disruptor"
@@ -38,6 +39,14 @@ type branch struct {
 // bundlesMax bounds what a branch has on its way, and so what the way back must hold.
 // Past it its requests wait in the branch, one batch at most for each connection.
 const bundlesMax = 1024
+
+// With dozeBundles on their way a branch sleeps until one is back, or for dozeMax: as many
+// as rounds may be in flight, so a further one could only wait, and the home loop would be
+// disturbed for nothing.
+const (
+	dozeBundles = 2
+	dozeMax     = time.Millisecond
+)
 
 // bundle is the batches of one turn of a branch, as one.
 type bundle struct {
@@ -75,7 +84,7 @@ func (b *branch) run() {
 	defer close(b.done)
 	for !b.stop.Load() {
 		wait := branchWait
-		if !b.out.Arm() {
+		if !b.out.Arm() || b.bundles >= dozeBundles && b.loop.Doze(dozeMax) {
 			wait = 0
 		}
 		if err := b.loop.Wait(wait); err != nil {

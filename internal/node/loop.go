@@ -1,6 +1,8 @@
 package node
 
 import (
+	"time"
+
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/replica"
@@ -13,6 +15,9 @@ const statusTicks = 10
 // shortest election timeout.
 const stallTicks = 10
 
+// doorWait bounds how long batches stand before the door while rounds are in flight.
+const doorWait = time.Millisecond
+
 // run is the loop: each turn takes what has arrived, steps the replica once, and
 // carries out the effects.
 func (n *Node) run() {
@@ -24,7 +29,12 @@ func (n *Node) run() {
 	due := n.cfg.Tick
 	for {
 		wait := max(0, due-n.loop.Now())
-		if !n.door.isEmpty() {
+		switch {
+		case n.replica.RoundsAreFull() && n.cfg.Mode == isotone.ReadQuorum:
+			// What comes in by the door can wait: the answer of a peer, which is on its way,
+			// has to come first, and brings the loop round.
+			wait = min(wait, doorWait)
+		case !n.door.isEmpty():
 			wait = 0
 		}
 		if err := n.loop.Wait(wait); err != nil {

@@ -201,3 +201,6 @@ func (q *queue) putSpare(list []pending) {
 	clear(list)
 	q.spare = append(q.spare, list[:0])
 }
+
+// RoundsAreFull reports that no round can begin before one that is in flight has come back.
+func (r *Replica) RoundsAreFull() bool { return len(r.queue.rounds) >= roundsMax }
