@@ -26,3 +26,13 @@ DISRUPTOR_TIME ?= 200ms
 
 bench-disruptor:
 	bench/disruptor.sh '$(DISRUPTOR_ROUNDS)' '$(DISRUPTOR_TIME)'
+
+# Package snowflake, alone and beside another generator; see docs/snowflake.md.
+
+SNOWFLAKE_ROUNDS ?= 9
+SNOWFLAKE_TIME ?= 200ms
+
+.PHONY: bench-snowflake
+
+bench-snowflake:
+	bench/snowflake/run.sh '$(SNOWFLAKE_ROUNDS)' '$(SNOWFLAKE_TIME)'

@@ -33,7 +33,7 @@ internal/storage:         ; go.etcd.io/raft/v3 go.etcd.io/bbolt google.golang.or
 internal/peer:            ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/loop:            disruptor ; golang.org/x/sys github.com/panjf2000/gnet/v2
 internal/telemetry:       ; github.com/prometheus/client_golang go.opentelemetry.io/otel
-internal/config:          ; github.com/alecthomas/kong
+internal/config:          . snowflake ; github.com/alecthomas/kong
 internal/node:            . snowflake disruptor internal/oracle internal/replica internal/storage internal/peer internal/loop internal/front internal/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 
 internal/front:           . snowflake
@@ -41,21 +41,28 @@ internal/front/httpapi:   . snowflake
 internal/front/http1:     . snowflake internal/loop internal/front internal/front/httpapi
 internal/front/gate:      . internal/loop internal/front
 internal/front/resp:      . snowflake internal/loop internal/front
-internal/front/web:       . snowflake internal/front internal/front/httpapi ; github.com/quic-go/quic-go
+internal/front/web:       . snowflake internal/front internal/front/httpapi internal/transaction ; github.com/quic-go/quic-go
 internal/front/thriftrpc: . snowflake internal/front ; github.com/apache/thrift
 
-internal/live:            . ; github.com/redis/go-redis/v9
+internal/live:            .
 internal/credential:
 internal/dashboard:       .
 internal/balance:         .
-internal/proxy:           . snowflake client internal/front internal/front/httpapi internal/balance
+internal/transaction:
+internal/stats:           . internal/transaction ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
+internal/proxy:           . snowflake client internal/loop internal/front internal/front/httpapi internal/balance internal/transaction
 
 internal/lincheck:        .
 internal/sim:             . snowflake internal/oracle internal/replica internal/lincheck internal/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/chaos:           . internal/lincheck ; golang.org/x/sys github.com/quic-go/quic-go
+internal/chromium:        ; golang.org/x/net
 internal/bench:           . snowflake client internal/lincheck ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys
 bench/static:
-examples/joke:
+bench/far:
+bench/proxy:
+bench/client:             . client
+bench/thrift:             snowflake internal/front/thriftrpc ; github.com/HdrHistogram/hdrhistogram-go
+examples/joke:            internal/proxy internal/balance ; github.com/HdrHistogram/hdrhistogram-go
 
 cmd/isotone:              * ; *
 `

@@ -1,0 +1,362 @@
+package snowflake
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isotone/isotone"
+)
+
+const (
+	// AheadDefault is [Options.AheadMax] if none is given. It carries a generator
+	// over leap seconds and most corrections of a clock.
+	AheadDefault = time.Second
+	// aheadLimit bounds AheadMax: ids an hour ahead are no longer ordered by time.
+	aheadLimit = time.Hour
+	// cacheLine keeps what is written with every id away from everything else: x86
+	// fetches lines of 64 bytes in pairs, and on Apple's processors one has 128.
+	cacheLine = 128
+)
+
+// Options are the settings of a [Generator]. The zero value means Twitter's layout,
+// the system clock and no lease.
+type Options struct {
+	// Layout is how ids are split; the zero Layout means [Twitter].
+	Layout Layout
+	// Now returns the time in unix milliseconds; nil means the system clock. It is
+	// called from all goroutines that ask for ids, at least once for each id or batch.
+	// It may jump both ways.
+	Now func() int64
+	// Lease is the milliseconds that ids may have; the zero Lease means all.
+	Lease Lease
+	// AheadMax is how far the time of ids may run ahead of the clock: because they
+	// borrow from the milliseconds to come when the sequence of one is used up,
+	// because the clock went back, or because the lease begins later. It counts in
+	// whole milliseconds, rounded down, up to an hour; 0 means AheadDefault. With
+	// time.Nanosecond no id is ever ahead of the clock.
+	AheadMax time.Duration
+}
+
+// Lease is a range of milliseconds that one generator alone may use, of its worker:
+// [Start, End), in unix milliseconds.
+type Lease struct{ Start, End int64 }
+
+// Generator makes the ids of one worker. It is safe for concurrent use; making ids
+// is lock-free. See the package comment for what it promises.
+//
+// An id is a worker and a number, milliseconds since the epoch and then the sequence.
+// All that ids need is the next number, which only grows.
+type Generator struct {
+	layout   Layout
+	leased   bool
+	start    int64  // of the lease
+	worker   uint64 // at its place in an id
+	gap      uint8  // the bits of that place
+	sequence uint8  // its bits
+	first    uint64 // the number to begin with
+	ahead    uint64 // AheadMax, in milliseconds
+	timeMax  uint64 // of the layout
+	lastMS   int64  // of the layout
+
+	clock clock         // written once a millisecond, if at all
+	end   atomic.Int64  // of the lease
+	limit atomic.Uint64 // no number at or beyond it is used: the end as a number
+
+	stop    sync.Mutex // only held in Stop
+	stopped uint64     // next, as it was when Stop was called
+
+	_ [cacheLine]byte
+	// next is the smallest number that may still be used; stoppedNext after Stop.
+	next atomic.Uint64
+	_    [cacheLine - 8]byte
+}
+
+// stoppedNext is beyond every limit, so that the check of the limit is the check
+// for Stop as well. Numbers have at most 63 bits.
+const stoppedNext = math.MaxUint64
+
+// New returns a generator with Twitter's layout, the system clock and no lease. It
+// panics unless worker is 0 to 1023: that is a constant that is wrong. For a worker
+// that comes from outside, see [NewGenerator].
+func New(worker int) *Generator {
+	g, err := NewGenerator(worker, Options{})
+	if err != nil {
+		panic("snowflake: " + err.Error())
+	}
+	return g
+}
+
+// NewGenerator returns a generator for a worker of o.Layout, 0 to Workers()-1. An
+// error matches [isotone.ErrInvalidArgument] and names every fault of worker and
+// options.
+func NewGenerator(worker int, o Options) (*Generator, error) {
+	if o.Layout == (Layout{}) {
+		o.Layout = Twitter
+	}
+	if o.AheadMax == 0 {
+		o.AheadMax = AheadDefault
+	}
+	if err := o.validate(worker); err != nil {
+		return nil, err
+	}
+	l := o.Layout
+	g := &Generator{
+		layout:   l,
+		leased:   o.Lease != (Lease{}),
+		start:    o.Lease.Start,
+		worker:   uint64(worker) << l.SequenceBits,
+		gap:      l.DatacenterBits + l.WorkerBits,
+		sequence: l.SequenceBits,
+		ahead:    uint64(o.AheadMax / time.Millisecond),
+		timeMax:  l.timeMax(),
+		lastMS:   l.LastMillis(),
+	}
+	g.clock.init(o.Now)
+	if g.leased {
+		g.first = uint64(max(g.start-l.Epoch, 0)) << g.sequence
+		g.end.Store(o.Lease.End)
+		g.limit.Store(g.limitOf(o.Lease.End))
+	} else {
+		g.limit.Store((g.timeMax + 1) << g.sequence)
+	}
+	g.next.Store(g.first)
+	return g, nil
+}
+
+func (o Options) validate(worker int) error {
+	var faults []string
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	l := o.Layout
+	if err := l.Validate(); err != nil {
+		fault("%s", err.(*isotone.Error).Message)
+	} else {
+		if worker < 0 || worker >= l.Workers() {
+			fault("worker %d: layout %s has 0 to %d", worker, l, l.Workers()-1)
+		}
+		if o.Lease.Start > l.LastMillis() {
+			fault("the lease begins at %d, after the last millisecond of layout %s, %d", o.Lease.Start, l, l.LastMillis())
+		}
+	}
+	if o.AheadMax < 0 || o.AheadMax > aheadLimit {
+		fault("ids may run ahead by 0 to %v, not by %v", aheadLimit, o.AheadMax)
+	}
+	if o.Lease != (Lease{}) && (o.Lease.Start < 0 || o.Lease.Start >= o.Lease.End) {
+		fault("the lease [%d, %d) is empty or negative", o.Lease.Start, o.Lease.End)
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return isotone.Errorf(isotone.CodeInvalidArgument, "%s", strings.Join(faults, "; "))
+}
+
+// TryNext returns the next id. It never blocks. If it cannot, the error is one of
+// [ErrExhausted], [ErrLeaseEnded], [ErrLeaseNotBegun] and [InvalidSystemClock], and
+// nothing is used up.
+func (g *Generator) TryNext() (ID, error) {
+	at, err := g.take(1)
+	if err != nil {
+		return 0, err
+	}
+	return g.id(at), nil
+}
+
+// TryFill fills dst with the next len(dst) ids, all consecutive: the sequence counts
+// on by one, and over into the next millisecond. It never blocks. If it cannot, dst is as it
+// was, nothing is used up, and the error is one of those of [Generator.TryNext], or
+// [ErrBatch] if dst is longer than [Generator.BatchMax].
+func (g *Generator) TryFill(dst []ID) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	at, err := g.take(uint64(len(dst)))
+	if err != nil {
+		return err
+	}
+	g.fill(dst, at)
+	return nil
+}
+
+// fill writes the ids of the numbers from at on.
+func (g *Generator) fill(dst []ID, at uint64) {
+	sequences := uint64(1) << (g.sequence & 63)
+	for len(dst) > 0 {
+		id := g.id(at)
+		// All that is left of this millisecond differs in the sequence only.
+		n := min(uint64(len(dst)), sequences-at&(sequences-1))
+		for i := range dst[:n] {
+			dst[i] = id + ID(i)
+		}
+		dst = dst[n:]
+		at += n
+	}
+}
+
+// id puts the worker between the time and the sequence of a number.
+func (g *Generator) id(at uint64) ID {
+	// & 63 changes nothing; it spares a shift its check for more.
+	sequence := at & (1<<(g.sequence&63) - 1)
+	return ID((at-sequence)<<(g.gap&63) | g.worker | sequence)
+}
+
+// take takes n numbers, at least 1, and returns the first. The clock is read before
+// the loop, so that a goroutine that lost against another only tries again. That is
+// good enough to give ids, but not to refuse them: see takeSlowly.
+func (g *Generator) take(n uint64) (uint64, error) {
+	now := g.clock.now()
+	if now < g.layout.Epoch || now > g.lastMS {
+		return g.takeSlowly(n)
+	}
+	floor, limit := g.window(now)
+	for {
+		next := g.next.Load()
+		at := max(next, floor)
+		if at >= limit || n > limit-at {
+			jitter()
+			return g.takeSlowly(n)
+		}
+		jitter()
+		if g.next.CompareAndSwap(next, at+n) {
+			return at, nil
+		}
+	}
+}
+
+// takeSlowly is take with a clock that is read after next. Only then every number
+// before next was taken by a clock that was read earlier, and a last id that is too
+// far ahead of this one means that the clock went back.
+func (g *Generator) takeSlowly(n uint64) (uint64, error) {
+	if n > uint64(g.BatchMax()) {
+		return 0, ErrBatch
+	}
+	for {
+		next := g.next.Load()
+		if next == stoppedNext {
+			return 0, ErrLeaseEnded
+		}
+		jitter()
+		at, err := g.admit(next, n, g.clock.exact())
+		if err != nil {
+			return 0, err
+		}
+		jitter()
+		if g.next.CompareAndSwap(next, at+n) {
+			return at, nil
+		}
+	}
+}
+
+// window returns what numbers may be used when the clock says now, which is in the
+// layout: from the millisecond itself to AheadMax later, inside lease and layout.
+func (g *Generator) window(now int64) (floor, limit uint64) {
+	ms := uint64(now - g.layout.Epoch)
+	return ms << (g.sequence & 63), min(g.aheadOf(ms), g.limit.Load())
+}
+
+// aheadOf returns the first number that is too far ahead of a millisecond since the
+// epoch.
+func (g *Generator) aheadOf(ms uint64) uint64 {
+	return (min(ms+g.ahead, g.timeMax) + 1) << (g.sequence & 63)
+}
+
+// admit returns the first of the n numbers to take, or why there are none. If there
+// are several reasons, the first in this order is given.
+func (g *Generator) admit(next, n uint64, now int64) (uint64, error) {
+	bits := g.sequence
+	if now < g.layout.Epoch {
+		return 0, &InvalidSystemClock{Fault: ClockBeforeLayout, Now: now, Bound: g.layout.Epoch}
+	}
+	if now > g.lastMS {
+		return 0, &InvalidSystemClock{Fault: ClockAfterLayout, Now: now, Bound: g.lastMS}
+	}
+	ms := uint64(now - g.layout.Epoch)
+	ahead := g.aheadOf(ms)
+	if next == g.first && next >= ahead {
+		return 0, ErrLeaseNotBegun
+	}
+	if next > ahead {
+		return 0, &InvalidSystemClock{Fault: ClockBehind, Now: now, Bound: g.layout.Epoch + int64((next-1)>>bits)}
+	}
+	at := max(next, ms<<bits)
+	if limit := g.limit.Load(); at >= limit || n > limit-at {
+		if limit > g.timeMax<<bits {
+			return 0, &InvalidSystemClock{Fault: ClockAfterLayout, Now: now, Bound: g.lastMS}
+		}
+		return 0, ErrLeaseEnded
+	}
+	if n > ahead-at {
+		return 0, ErrExhausted
+	}
+	return at, nil
+}
+
+// BatchMax returns how many ids can be had at once if none were made lately: all
+// from the beginning of a millisecond until AheadMax later. Inside a lease it may be
+// less.
+func (g *Generator) BatchMax() int {
+	const most = math.MaxInt
+	milliseconds := min(g.ahead, g.timeMax) + 1
+	if milliseconds > most>>g.sequence {
+		return most
+	}
+	return int(milliseconds << g.sequence)
+}
+
+// Extend sets the end of the lease, in unix milliseconds, if it is later than the
+// end so far. A generator that has refused ids with [ErrLeaseEnded] goes on. Without
+// a lease, and after [Generator.Stop], it changes nothing that is seen.
+func (g *Generator) Extend(end int64) {
+	if !g.leased {
+		return
+	}
+	for old := g.end.Load(); old < end && !g.end.CompareAndSwap(old, end); {
+		old = g.end.Load()
+	}
+	limit := g.limitOf(end)
+	for old := g.limit.Load(); old < limit && !g.limit.CompareAndSwap(old, limit); {
+		old = g.limit.Load()
+	}
+}
+
+// limitOf returns the first number of a millisecond, as far as the layout goes.
+func (g *Generator) limitOf(end int64) uint64 {
+	if end <= g.layout.Epoch {
+		return 0
+	}
+	return min(uint64(end-g.layout.Epoch), g.timeMax+1) << g.sequence
+}
+
+// Stop ends the generator: no id is made after it, and everything is refused with
+// [ErrLeaseEnded]. It returns the first unix millisecond from which on no id was ever
+// made, so that what is left of the lease, [next, End), can be given back. That is
+// the start of the lease, or the layout's first millisecond, if there were no ids.
+// Further calls return the same.
+func (g *Generator) Stop() (next int64) {
+	g.stop.Lock()
+	defer g.stop.Unlock()
+	if number := g.next.Swap(stoppedNext); number != stoppedNext {
+		g.stopped = number
+	}
+	switch {
+	case g.stopped != g.first:
+		return g.layout.Epoch + int64((g.stopped-1)>>g.sequence) + 1
+	case g.leased:
+		return g.start
+	}
+	return g.layout.Epoch
+}
+
+// Worker returns the worker that the generator makes ids for.
+func (g *Generator) Worker() int { return int(g.worker >> g.sequence) }
+
+// Layout returns the layout of the ids.
+func (g *Generator) Layout() Layout { return g.layout }
+
+// Lease returns the lease, as far as it was extended; the zero Lease if there is
+// none.
+func (g *Generator) Lease() Lease {
+	return Lease{Start: g.start, End: g.end.Load()}
+}
