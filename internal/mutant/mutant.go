@@ -42,6 +42,14 @@ const (
 	LeaseUnconfirmed             // I5: it is extended by a round that nobody has answered
 	VoteAfterRestart             // I5: a node votes right after its start
 	VoteAfterTermChange          // I5: a node forgets its promise with a higher term
+	GrantFromRequest             // I9: a grant begins when its request says, though the last one ended later
+	InheritLease                 // I9: a process goes on with the lease of its node's former process
+	ExtendUnasked                // I9: a node believes that its lease ends later than was granted
+	ReleaseUsed                  // I9: giving back frees milliseconds that were used
+	ReleaseLate                  // I9: a release that arrives late frees a newer grant
+	RelistReleased               // I9: a lease that is being given back is handed out again
+	ForgetWorkers                // I9: a snapshot is restored without its worker leases
+	GrantForeignSpace            // I9: a lease is granted for ids of another layout
 	count
 )
 
@@ -51,6 +59,8 @@ var names = [count]string{
 	"no-round", "join-round-in-flight", "reuse-round-number", "count-learner", "acknowledge-unsynced", "vote-unsynced",
 	"campaign-unsynced", "ignore-failed-sync", "admit-wiped", "admit-stale", "refuse-slow-hello", "lease-from-answer", "lease-without-slack", "lease-on-old-clock",
 	"lease-survives-transfer", "lease-unconfirmed", "vote-after-restart", "vote-after-term-change",
+	"grant-from-request", "inherit-lease", "extend-unasked", "release-used", "release-late", "relist-released", "forget-workers",
+	"grant-foreign-space",
 }
 
 // String returns the name of the bug.

@@ -17,6 +17,10 @@ const (
 	KindName Kind = 2
 	// KindRegister records who stands behind Member.ID.
 	KindRegister Kind = 3
+	// KindLease grants worker leases, or renews them.
+	KindLease Kind = 4
+	// KindRelease takes worker leases back.
+	KindRelease Kind = 5
 )
 
 // CeilingMax is the largest ceiling: the last nanosecond that fits a signed
@@ -33,10 +37,12 @@ const (
 // Command is one replicated change. Only the fields of its Kind are encoded.
 type Command struct {
 	Kind      Kind
-	Target    uint64    // KindReserve: wanted ceiling, unix nanoseconds
-	Durable   []Durable // KindReserve
-	ClusterID uint64    // KindName: not 0
-	Member    Member    // KindRegister: all but PeerAddr and Durable
+	Target    uint64       // KindReserve: wanted ceiling, unix nanoseconds
+	Durable   []Durable    // KindReserve
+	ClusterID uint64       // KindName: not 0
+	Member    Member       // KindRegister: all but PeerAddr and Durable
+	Lease     LeaseRequest // KindLease
+	Release   Release      // KindRelease
 }
 
 // Durable says that a member holds the committed log up to Index on disk.
@@ -60,6 +66,10 @@ func (c Command) Append(b []byte) []byte {
 		b = appendU64(b, c.ClusterID)
 	case KindRegister:
 		b = c.Member.append(b)
+	case KindLease:
+		b = c.Lease.append(b)
+	case KindRelease:
+		b = c.Release.append(b)
 	}
 	return b
 }
@@ -85,22 +95,38 @@ func DecodeCommand(b []byte) (Command, error) {
 		}
 	case KindRegister:
 		c.Member = d.member()
+	case KindLease:
+		c.Lease = d.leaseRequest()
+	case KindRelease:
+		c.Release = d.release()
 	default:
 		d.fail(fmt.Sprintf("command kind %d is unknown; was it written by a newer version?", c.Kind))
 	}
 	return c, d.finish()
 }
 
-// stateFormat is the first byte of an encoded State.
-const stateFormat = 1
+// The first byte of an encoded State. The second format has the worker leases as well.
+// It is written only when there are any: a cluster that makes no ids can go back to a
+// version that knows none.
+const (
+	stateFormat        = 1
+	stateFormatWorkers = 2
+)
 
 // Append appends the encoding of s, as a snapshot carries it, to b.
 func (s *State) Append(b []byte) []byte {
-	b = append(b, stateFormat)
+	format := byte(stateFormat)
+	if s.Space != (Space{}) {
+		format = stateFormatWorkers
+	}
+	b = append(b, format)
 	b = appendU64(appendU64(b, s.ClusterID), s.Ceiling)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(s.Members)))
 	for _, m := range s.Members {
 		b = m.append(b)
+	}
+	if format == stateFormatWorkers {
+		b = s.appendWorkers(b)
 	}
 	return b
 }
@@ -108,8 +134,9 @@ func (s *State) Append(b []byte) []byte {
 // DecodeState reads what [State.Append] wrote. It never panics.
 func DecodeState(b []byte) (State, error) {
 	d := decoder{rest: b}
-	if f := d.byte(); f != stateFormat {
-		d.fail(fmt.Sprintf("snapshot format %d, this version reads %d", f, stateFormat))
+	format := d.byte()
+	if format != stateFormat && format != stateFormatWorkers {
+		d.fail(fmt.Sprintf("snapshot format %d, this version reads %d and %d", format, stateFormat, stateFormatWorkers))
 	}
 	s := State{ClusterID: d.u64(), Ceiling: d.u64()}
 	if s.Ceiling > CeilingMax {
@@ -124,6 +151,9 @@ func DecodeState(b []byte) (State, error) {
 		}
 		last = m.ID
 		s.Members = append(s.Members, m)
+	}
+	if format == stateFormatWorkers {
+		d.workers(&s)
 	}
 	return s, d.finish()
 }
@@ -146,87 +176,4 @@ func DecodeMember(b []byte) (Member, error) {
 	d := decoder{rest: b}
 	m := d.member()
 	return m, d.finish()
-}
-
-func appendU64(b []byte, v uint64) []byte { return binary.BigEndian.AppendUint64(b, v) }
-
-func appendString(b []byte, s string) []byte {
-	if len(s) > addrMax {
-		panic("oracle: an address longer than its limit passed validation")
-	}
-	return append(binary.BigEndian.AppendUint16(b, uint16(len(s))), s...)
-}
-
-// decoder reads fields off the front of rest. After the first failure every read
-// gives zero and finish returns that failure.
-type decoder struct {
-	rest []byte
-	err  error
-}
-
-func (d *decoder) fail(what string) {
-	if d.err == nil {
-		d.err = fmt.Errorf("%w: %s", errEncoding, what)
-	}
-	d.rest = nil
-}
-
-func (d *decoder) take(n int) []byte {
-	if len(d.rest) < n {
-		d.fail("it ends early")
-		return nil
-	}
-	b := d.rest[:n]
-	d.rest = d.rest[n:]
-	return b
-}
-
-func (d *decoder) byte() byte {
-	if b := d.take(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (d *decoder) u64() uint64 {
-	if b := d.take(8); b != nil {
-		return binary.BigEndian.Uint64(b)
-	}
-	return 0
-}
-
-// count reads a length and refuses one above limit.
-func (d *decoder) count(limit int) int {
-	b := d.take(2)
-	if b == nil {
-		return 0
-	}
-	n := int(binary.BigEndian.Uint16(b))
-	if n > limit {
-		d.fail("a length beyond its limit")
-		return 0
-	}
-	return n
-}
-
-func (d *decoder) string() string {
-	return string(d.take(d.count(addrMax)))
-}
-
-func (d *decoder) member() Member {
-	m := Member{
-		ID: d.u64(), PeerAddr: d.string(), ClientAddr: d.string(),
-		Incarnation: d.u64(), Boot: d.u64(), Session: d.u64(), Durable: d.u64(),
-	}
-	if m.ID == 0 {
-		d.fail("a member ID of 0")
-	}
-	return m
-}
-
-func (d *decoder) finish() error {
-	if d.err == nil && len(d.rest) > 0 {
-		d.fail(fmt.Sprintf("%d bytes too many", len(d.rest)))
-	}
-	return d.err
 }

@@ -1,4 +1,4 @@
-// Package oracle is the state machine behind the timestamps: what the cluster
+// Package oracle is the state machine behind timestamps and ids: what the cluster
 // agrees on ([State]) and how one leader hands timestamps out below it
 // ([Allocator]).
 //
@@ -9,6 +9,10 @@
 // ceiling it finds, so that two terms never overlap (I2), whatever happened to
 // the first. Beside the ceiling stand the cluster's name and the member records
 // that keep a wiped or copied data directory out (I6).
+//
+// Beside that the state machine leases worker IDs (worker.go): whoever holds the lease
+// of a worker makes snowflake ids of its milliseconds by itself, again without a commit
+// per id, and the milliseconds leased for one worker never overlap (I9).
 //
 // Everything here is deterministic: no clock, goroutine, I/O or randomness. Only
 // internal/replica applies commands; nothing here knows Raft. Values are not safe

@@ -154,12 +154,24 @@ func TestState_DurableOnlyGrows(t *testing.T) {
 	}
 }
 
+func TestState_WithoutWorkerLeasesIsWrittenAsEarlierVersionsRead(t *testing.T) {
+	s := oracle.State{ClusterID: 1, Ceiling: 2, Members: []oracle.Member{{ID: 1, PeerAddr: "a"}}}
+	want := "\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x01a\x00\x00"
+	if got := string(s.Append(nil)); got != want+string(make([]byte, 32)) {
+		t.Errorf("%x, want %x and 32 zeros", got, want)
+	}
+}
+
 func FuzzDecodeCommand(f *testing.F) {
 	for _, c := range []oracle.Command{
 		{Kind: oracle.KindReserve, Target: 9, Durable: []oracle.Durable{{ID: 1, Index: 2}}},
 		{Kind: oracle.KindReserve, Target: 9},
 		{Kind: oracle.KindName, ClusterID: 3},
 		{Kind: oracle.KindRegister, Member: oracle.Member{ID: 1, PeerAddr: "p", ClientAddr: "c", Incarnation: 2, Boot: 3, Session: 4}},
+		{Kind: oracle.KindLease, Lease: oracle.LeaseRequest{Space: space, Node: 1, Session: 2, Slots: 3, Fixed: oracle.AnyWorker, From: 4, Until: 5}},
+		{Kind: oracle.KindLease, Lease: oracle.LeaseRequest{Space: space, Session: 2, Slots: 1, Fixed: 7, From: 4, Until: 5}},
+		{Kind: oracle.KindRelease, Release: oracle.Release{Node: 1, Session: 2, Used: []oracle.Used{{Worker: 3, Start: 4, Next: 5}, {Worker: 6}}}},
+		{Kind: oracle.KindRelease, Release: oracle.Release{Session: 2}},
 	} {
 		b := c.Append(nil)
 		if got, err := oracle.DecodeCommand(b); err != nil || !reflect.DeepEqual(got, c) {
@@ -183,6 +195,15 @@ func FuzzDecodeState(f *testing.F) {
 	}
 	f.Add(b)
 	f.Add((&oracle.State{}).Append(nil))
+	leased := at(5000)
+	ask(leased, 1, 10, 2, oracle.AnyWorker, 5000)
+	ask(leased, 2, 20, 1, 7, 5000)
+	giveBack(leased, leased.Workers[1], 5500)
+	b = leased.Append(nil)
+	if got, err := oracle.DecodeState(b); err != nil || !reflect.DeepEqual(&got, leased) {
+		f.Fatalf("round trip: %+v, %v; want %+v", got, err, leased)
+	}
+	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := oracle.DecodeState(b)
 		if err == nil && !bytes.Equal(s.Append(nil), b) {

@@ -19,6 +19,11 @@ type State struct {
 	Ceiling uint64
 	// Members is sorted by ID. There is one record for each voter and learner.
 	Members []Member
+	// Space is how ids are made; zero until the first worker was leased, and from then on
+	// the same for ever (I9).
+	Space Space
+	// Workers is sorted by Worker. There is one record for each that was ever leased.
+	Workers []WorkerLease
 }
 
 // Member is the record of one member of the cluster.
@@ -63,8 +68,8 @@ func (s *State) find(id uint64) (int, bool) {
 	})
 }
 
-// Apply carries out one committed command.
-func (s *State) Apply(c Command) {
+// Apply carries out one committed command. Only of a KindLease there is an outcome.
+func (s *State) Apply(c Command) Outcome {
 	switch c.Kind {
 	case KindReserve:
 		s.reserve(c)
@@ -74,9 +79,14 @@ func (s *State) Apply(c Command) {
 		}
 	case KindRegister:
 		s.register(c.Member)
+	case KindLease:
+		return s.lease(c.Lease)
+	case KindRelease:
+		s.release(c.Release)
 	default:
 		panic("oracle: a command of unknown kind passed its decoder")
 	}
+	return Outcome{}
 }
 
 // reserve raises the ceiling to the target, and by at least one nanosecond: a new

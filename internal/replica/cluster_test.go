@@ -43,6 +43,9 @@ type node struct {
 	skew    time.Duration
 	answers map[uint64]*answered
 	rounds  int
+	// workers is how many worker leases it wants; leases are the answers to clients.
+	workers int
+	leases  []replica.LeaseAnswer
 }
 
 type answered struct {
@@ -170,6 +173,7 @@ func (c *cluster) running() []*node {
 func (c *cluster) turn(n *node, in *replica.Input) {
 	in.Mono = c.mono
 	in.Now = uint64(c.mono + n.skew)
+	in.Workers = n.workers
 	e := n.Step(in)
 	if e.Fatal != nil {
 		c.t.Fatalf("node %d: %v", n.id, e.Fatal)
@@ -187,6 +191,7 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 		n.answers[a.Token].done()
 	}
 	n.rounds += len(e.Rounds)
+	n.leases = append(n.leases, e.LeaseAnswers...)
 	n.queued = append(n.queued, e.Writes...)
 }
 

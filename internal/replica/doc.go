@@ -40,5 +40,19 @@
 // cannot have been answered in a later term: A's round began after A arrived, and
 // the quorum that answered it had not voted in any later term by then.
 //
+// # Why ids never repeat
+//
+// A lease is the right to make the ids of one worker whose milliseconds lie in
+// [Start, End) (I9). For each worker the log orders all grants, renewals and returns,
+// and by the rules of internal/oracle a grant starts at or after the end of the one
+// before. A holder goes by the log that was applied here, so it never believes in a
+// later end than was granted; before it gives a lease back it makes no more ids of it,
+// and it says how far it came. A process has a session of its own, and goes by leases of
+// its session only, so it never continues what its node's former process had. Whether
+// commands are lost, late, or carried out twice, which term they were proposed in, and
+// what any clock says, is of no importance to this.
+//
+// A node that is cut off goes on making ids until its leases end: it asks nobody.
+//
 // A Replica is not safe for concurrent use; one goroutine owns it.
 package replica

@@ -62,7 +62,10 @@ func (e *Refusal) Error() string { return string(e.Code) + ": " + e.Message }
 
 // peerView is what this process knows of a peer from its own dealings with it.
 type peerView struct {
-	hello Hello // latest admitted; zero if none
+	hello Hello // latest that connected; zero if none
+	// admitted is the latest that may connect. Two processes that run from copies of one
+	// directory must not both get through while neither has connected.
+	admitted Hello
 	// term is the highest term in which the peer promised something durable.
 	term uint64
 	id   uint64
@@ -102,6 +105,14 @@ func (r *Replica) promised(m *raftpb.Message) {
 // Admit decides whether a peer with this hello may take part (I6). It compares with
 // the replicated member record, and with what the peer promised to this process.
 func (r *Replica) Admit(h Hello) *Refusal {
+	refusal := r.judge(h)
+	if _, isMember := r.state.Member(h.NodeID); refusal == nil && isMember {
+		r.peer(h.NodeID).admitted = h
+	}
+	return refusal
+}
+
+func (r *Replica) judge(h Hello) *Refusal {
 	self := r.Hello()
 	switch {
 	case h.ClusterID != 0 && self.ClusterID != 0 && h.ClusterID != self.ClusterID:
@@ -124,7 +135,7 @@ func (r *Replica) Admit(h Hello) *Refusal {
 			h.NodeID, float64(h.TickNanos)/1e6, self.NodeID, float64(self.TickNanos)/1e6)
 	}
 	p := r.peer(h.NodeID)
-	for _, known := range []Hello{{Incarnation: m.Incarnation, Boot: m.Boot, Session: m.Session}, p.hello} {
+	for _, known := range []Hello{{Incarnation: m.Incarnation, Boot: m.Boot, Session: m.Session}, p.hello, p.admitted} {
 		if refusal := compareHello(h, known); refusal != nil {
 			return refusal
 		}

@@ -26,6 +26,9 @@ func (r *Replica) receive(m *raftpb.Message) {
 		r.promised(m)
 	case raftpb.MsgHeartbeatResp:
 		r.answered(m)
+	case raftpb.MsgProp:
+		r.takeProposal(m)
+		return
 	}
 	if mutant.On(mutant.CountLearner) && m.GetType() == raftpb.MsgHeartbeatResp && r.isLearner(m.GetFrom()) {
 		for _, id := range r.conf.GetVoters() {
@@ -99,13 +102,14 @@ func (r *Replica) observe() {
 	if r.leading.alloc.IsOpen() {
 		r.keptTime = r.leading.alloc.Time()
 	}
-	alloc := r.leading.alloc
+	alloc, clients := r.leading.alloc, r.leading.clients
 	r.leading = leading{}
 	r.forgetAsked()
 	if mutant.On(mutant.KeepAllocator) {
 		r.leading.alloc = alloc
 	}
 	r.failAll(r.unserved())
+	r.failClients(clients)
 	if role == raft.StateLeader {
 		if mutant.On(mutant.ServeUnreserved) {
 			r.leading.alloc.Open(r.state.Ceiling, r.target())
@@ -260,13 +264,15 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 		return err
 	}
 	floor, named := r.state.Ceiling, r.state.ClusterID
-	r.state.Apply(c)
+	outcome := r.state.Apply(c)
 	r.naming = r.naming || r.state.ClusterID != named
 	switch c.Kind {
 	case oracle.KindReserve:
 		r.reserved(e.GetTerm(), floor)
 	case oracle.KindName, oracle.KindRegister:
 		r.effects.Changed = true
+	case oracle.KindLease, oracle.KindRelease:
+		r.leased(e.GetTerm(), c, outcome)
 	}
 	return nil
 }

@@ -63,6 +63,14 @@ type Config struct {
 	RequestTicks int
 	// SnapshotEvery is how many applied entries lie between two snapshots; at least 2.
 	SnapshotEvery uint64
+	// LeaseMillis is how long the worker leases of this node last, at most
+	// oracle.LeaseMax. 0: it makes no ids, and Input.Workers means nothing.
+	LeaseMillis uint64
+	// Space is how it makes ids. Only with LeaseMillis.
+	Space oracle.Space
+	// FixedWorker is the worker that it insists on, or oracle.AnyWorker. Only with
+	// LeaseMillis; a node with a fixed worker holds one lease at most.
+	FixedWorker int
 	// Log receives Raft's own log lines.
 	Log raft.Logger
 }
@@ -87,7 +95,7 @@ func (c *Config) Validate() error {
 	positive("RequestTicks", c.RequestTicks > 0)
 	positive("SnapshotEvery", c.SnapshotEvery > 1)
 	positive("Log", c.Log != nil)
-	return errors.Join(faults...)
+	return errors.Join(append(faults, c.validateWorkers()...)...)
 }
 
 // Replica is one member's Raft state, its copy of the oracle's state, and, while it
@@ -124,6 +132,7 @@ type Replica struct {
 	lead    uint64
 	leading leading
 	queue   queue
+	workers workers
 	// asking is set while what Raft sends for the round that begins in this turn is sent
 	// to the voters in asked only.
 	asking bool
@@ -151,6 +160,8 @@ type leading struct {
 	// sinceEpoch counts ticks since the last epoch began.
 	sinceEpoch int
 	lease      lease
+	// clients asked for worker leases, in the order of their proposals.
+	clients []clientLease
 }
 
 // Counters only grow.
@@ -165,6 +176,7 @@ type Counters struct {
 	LeaseServed        uint64 // requests answered by lease
 	LeaseIssued        uint64 // timestamps issued by lease
 	LeaseMisses        uint64 // requests in lease mode that had to wait for a round
+	ProposalsDropped   uint64 // of other members, not made: no leader, or none of their business
 }
 
 // New builds a replica from what storage recovered. It returns an error if the
@@ -255,11 +267,15 @@ func (r *Replica) restore(s *raftpb.Snapshot) error {
 	if mutant.On(mutant.RestoreOldCeiling) && r.state.Ceiling != 0 {
 		state.Ceiling = r.state.Ceiling
 	}
+	if mutant.On(mutant.ForgetWorkers) {
+		state.Space, state.Workers = oracle.Space{}, nil
+	}
 	r.state = state
 	r.conf = s.GetMetadata().GetConfState()
 	r.applied = s.GetMetadata().GetIndex()
 	r.snapshotted = r.applied
 	r.effects.Changed = true
+	r.relist()
 	return nil
 }
 

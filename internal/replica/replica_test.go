@@ -366,19 +366,29 @@ func TestReplica_MembershipChanges(t *testing.T) {
 	}
 }
 
-func TestReplica_AdmitRefusesWhatIsNotTheMemberItKnows(t *testing.T) {
+// Two processes from copies of one directory may both shake hands before either has
+// connected.
+func TestReplica_AdmitsOneOfTwoClonesThatComeAtOnce(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	l := c.leader()
 	c.tick(100)
-	f := c.nodes[l.id%3+1]
-	good := f.Hello()
-	if got := l.Admit(good); got != nil {
-		t.Fatalf("a healthy peer: %v", got)
+	first := c.nodes[l.id%3+1].Hello()
+	first.Boot++
+	first.Session = 77
+	second := first
+	second.Session = 78
+	if got := l.Admit(first); got != nil {
+		t.Fatalf("the first: %v", got)
 	}
-	other := c.nodes[f.id%3+1]
-	if other == l {
-		other = c.nodes[other.id%3+1]
+	if got := l.Admit(second); got == nil || got.Code != replica.RefusedCloned {
+		t.Errorf("the second: %v, want cloned", got)
 	}
+	if got := l.Admit(first); got != nil {
+		t.Errorf("the first again: %v", got)
+	}
+}
+
+func TestReplica_AdmitRefusesWhatIsNotTheMemberItKnows(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*replica.Hello)
 		want   replica.RefusalCode
@@ -396,7 +406,18 @@ func TestReplica_AdmitRefusesWhatIsNotTheMemberItKnows(t *testing.T) {
 		"other PEERS at all": {func(h *replica.Hello) { h.ClusterID, h.VotersHash = 5, 4 }, replica.RefusedCluster},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := good
+			c := newCluster(t, 3, nil)
+			l := c.leader()
+			c.tick(100)
+			f := c.nodes[l.id%3+1]
+			h := f.Hello()
+			if got := l.Admit(h); got != nil {
+				t.Fatalf("a healthy peer: %v", got)
+			}
+			other := c.nodes[f.id%3+1]
+			if other == l {
+				other = c.nodes[other.id%3+1]
+			}
 			tc.change(&h)
 			for _, by := range []*node{l, other} {
 				var code replica.RefusalCode

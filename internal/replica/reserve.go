@@ -14,6 +14,8 @@ func (r *Replica) tick() {
 	r.raw.Tick()
 	r.observe()
 	r.expire()
+	r.expireClients()
+	r.keepWorkers()
 	if r.role != raft.StateLeader {
 		return
 	}

@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"slices"
+
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone/internal/oracle"
@@ -23,6 +25,15 @@ type Status struct {
 	Waiting  int
 	Applied  uint64
 	Counters Counters
+	// Workers are the worker leases of this process, by worker. A lease is the same as
+	// before if Worker and Start are; then only End may have grown. One that is not
+	// listed any more must not be used any more. Not to be changed.
+	Workers []oracle.WorkerLease
+	// WorkersRefused is why the latest request for them was refused, nil if it was not.
+	WorkersRefused *oracle.LeaseRefusal
+	// WorkersReturning is how many leases were given back without the cluster having
+	// taken notice yet.
+	WorkersReturning int
 }
 
 // Status returns what the replica knows now.
@@ -39,6 +50,10 @@ func (r *Replica) Status() Status {
 		Waiting:   r.queue.size,
 		Applied:   r.applied,
 		Counters:  r.counters,
+
+		Workers:          r.workers.held,
+		WorkersRefused:   r.workers.refusal,
+		WorkersReturning: len(r.workers.returning),
 	}
 }
 
@@ -55,6 +70,14 @@ func (r *Replica) Members() []Member {
 		list = append(list, Member{Member: m, Learner: r.isLearner(m.ID)})
 	}
 	return list
+}
+
+// WorkerLeases returns a copy of all worker records of the cluster, by worker.
+func (r *Replica) WorkerLeases() []oracle.WorkerLease { return slices.Clone(r.state.Workers) }
+
+// WorkerLease returns the record of one worker.
+func (r *Replica) WorkerLease(worker uint16) (oracle.WorkerLease, bool) {
+	return r.state.Worker(worker)
 }
 
 // Voters returns how many voters the cluster has.

@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/oracle"
 )
 
 // Input is what one turn of the loop collected. All fields are optional but the
@@ -33,6 +34,14 @@ type Input struct {
 	// Change proposes a change of membership. Only a leader can; elsewhere it is
 	// dropped.
 	Change *MemberChange
+	// Workers is how many worker leases this node wants now, at most oracle.SlotsMax.
+	// Fewer than before lets the others end; see Release.
+	Workers int
+	// Release gives leases of Status.Workers back. The node makes no ids of them from
+	// before this call on, and they are not in Status.Workers any more.
+	Release []oracle.Used
+	// LeaseRequests are clients' requests for worker leases.
+	LeaseRequests []LeaseRequest
 }
 
 // Request is a batch of timestamp requests that arrived together. The replica owns
@@ -64,6 +73,8 @@ type Effects struct {
 	Writes []*Write
 	// Answers belong to requests of this or earlier turns.
 	Answers []Answer
+	// LeaseAnswers belong to LeaseRequests of this or earlier turns.
+	LeaseAnswers []LeaseAnswer
 	// Rounds are those confirmed in this turn.
 	Rounds []Round
 	// Changed is set when anything that [Replica.Status] returns, but Time and
@@ -106,7 +117,7 @@ type Write struct {
 func (e *Effects) reset() {
 	clear(e.Send)
 	clear(e.Writes)
-	*e = Effects{Send: e.Send[:0], Writes: e.Writes[:0], Answers: e.Answers[:0], Rounds: e.Rounds[:0]}
+	*e = Effects{Send: e.Send[:0], Writes: e.Writes[:0], Answers: e.Answers[:0], LeaseAnswers: e.LeaseAnswers[:0], Rounds: e.Rounds[:0]}
 }
 
 // Step works through one input. The returned effects are valid until the next call.
@@ -118,6 +129,7 @@ func (r *Replica) Step(in *Input) *Effects {
 		return &r.effects
 	}
 	r.now, r.mono, r.monoBefore = in.Now, in.Mono, r.mono
+	r.want(in)
 	for _, w := range in.Persisted {
 		r.persisted(w)
 	}
@@ -142,6 +154,9 @@ func (r *Replica) Step(in *Input) *Effects {
 	}
 	for i := range in.Requests {
 		r.enqueue(in.Requests[i])
+	}
+	for i := range in.LeaseRequests {
+		r.leaseClient(in.LeaseRequests[i])
 	}
 	r.startRound()
 	r.drain()

@@ -39,6 +39,7 @@ const (
 	ReplaceMember
 	AddLearner
 	Roll
+	GiveBack
 	OldCopy
 	Wipe
 	kindCount
@@ -47,7 +48,7 @@ const (
 var kindNames = [kindCount]string{
 	"loss", "double", "delay", "long-tail", "split", "isolate", "one-way", "bridge", "flap", "crash", "crash-all", "slow-disk",
 	"stalled-disk", "failed-disk", "pause", "pause-all", "suspend", "clock-jump", "clock-drift", "clock-freeze",
-	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "roll", "old-copy", "wipe",
+	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "roll", "give-back", "old-copy", "wipe",
 }
 
 // String returns the name of the kind.
@@ -111,6 +112,8 @@ func (w *world) cause(k Kind, n *node, lasts time.Duration) bool {
 		return w.spoilClock(k, n, lasts)
 	case k <= Roll:
 		return w.operate(k)
+	case k == GiveBack:
+		return w.relinquish(n, lasts)
 	default:
 		return w.tamper(k, n)
 	}
@@ -366,8 +369,8 @@ func (w *world) roll(next int) {
 	}
 	n := w.nodes[next]
 	if n.up() && !n.paused {
-		n.in.transfer = true
-		w.wake(n)
+		n.in.transfer, n.wanted = true, 0
+		w.giveBack(n, 0)
 	}
 	w.after(w.between(w.cfg.tick, 4*w.cfg.tick), func() {
 		if n.up() && !n.paused {

@@ -189,6 +189,10 @@ func (w *world) send(from *node, msgs []*raftpb.Message) {
 		for range copies {
 			w.after(w.transit(), w.delivery(from, to, m))
 		}
+		if m.GetType() == raftpb.MsgProp && w.chance(w.cfg.ids.echo) {
+			// Once more, when what it was about may be over.
+			w.after(w.between(0, 100*w.cfg.tick), w.delivery(from, to, m))
+		}
 	}
 }
 

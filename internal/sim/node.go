@@ -37,6 +37,15 @@ type node struct {
 	// members as of the latest change, for the transport's list of peers.
 	members []replica.Member
 	calls   []*call
+	// ids is how the machine is set up to make ids, wanted how many workers its process
+	// wants now, makers what it makes them with.
+	ids            idSetup
+	wanted         int
+	makers         []*maker
+	workersRefused *oracle.LeaseRefusal
+	leaseCalls     []*leaseCall
+	// agreedAt is the log index at which it was last compared with others.
+	agreedAt uint64
 }
 
 // inbox is what has arrived since the last turn.
@@ -48,6 +57,8 @@ type inbox struct {
 	ticks     int
 	transfer  bool
 	change    *replica.MemberChange
+	release   []oracle.Used
+	leases    []replica.LeaseRequest
 }
 
 func (n *node) up() bool { return n.replica != nil }
@@ -74,7 +85,7 @@ func (w *world) start(n *node) {
 	n.disk.durable.boot++
 	n.session++
 	d := n.disk.durable
-	r, err := replica.New(replica.Config{
+	cfg := replica.Config{
 		Self: replica.Hello{
 			ClusterID: d.cluster, NodeID: n.id, Incarnation: d.incarnation, Boot: d.boot,
 			Session: w.rng.Uint64() | 1, ClientAddr: clientAddr(n.id),
@@ -89,7 +100,9 @@ func (w *world) start(n *node) {
 		RequestTicks:          300,
 		SnapshotEvery:         w.cfg.snapshotEvery,
 		Log:                   raftLog{w, n.id},
-	})
+	}
+	w.setUpIDs(n, &cfg)
+	r, err := replica.New(cfg)
 	if err != nil {
 		w.fail("node %d does not start from its disk: %v", n.id, err)
 		return
@@ -97,6 +110,7 @@ func (w *world) start(n *node) {
 	w.trace("node %d starts, start %d, log to %d", n.id, d.boot, d.lastIndex())
 	n.replica, n.in, n.calls, n.refused, n.paused, n.dozing = r, inbox{}, nil, false, false, 0
 	n.members = r.Members()
+	n.wanted, n.makers, n.workersRefused, n.leaseCalls, n.agreedAt = n.ids.wanted, nil, nil, nil, 0
 	n.waking = false
 	w.wake(n)
 	w.tick(n, n.session)
@@ -111,13 +125,18 @@ func (w *world) crash(n *node) {
 	}
 	w.trace("node %d dies", n.id)
 	w.note('x', n.id)
-	n.replica = nil
+	n.replica, n.makers = nil, nil
 	n.session++
 	w.hangUp(n)
 	w.lose(n)
 	for _, c := range n.calls {
 		if c != nil {
 			w.hangUpCall(c)
+		}
+	}
+	for _, k := range n.leaseCalls {
+		if k != nil && k.library.call == k {
+			k.over, k.library.call = true, nil
 		}
 	}
 }
@@ -165,6 +184,7 @@ func (w *world) turn(n *node) {
 	e := n.replica.Step(&replica.Input{
 		Now: uint64(wall), Mono: mono, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos,
 		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
+		Workers: n.wanted, Release: in.release, LeaseRequests: in.leases,
 	})
 	if e.Fatal != nil {
 		w.fail("node %d: %v", n.id, e.Fatal)
@@ -184,8 +204,12 @@ func (w *world) turn(n *node) {
 		n.calls[a.Token] = nil
 		w.answer(n, c, a.Err)
 	}
+	for _, a := range e.LeaseAnswers {
+		w.answerLease(n, a)
+	}
 	if e.Changed {
 		w.memberChange(n)
+		w.followWorkers(n)
 	}
 }
 
@@ -260,10 +284,14 @@ func (w *world) servedBy(term, id uint64) bool {
 
 // agree checks that two nodes that applied the same log have the same state.
 func (w *world) agree(n *node, s replica.Status) {
+	if s.Applied == n.agreedAt {
+		return
+	}
+	n.agreedAt = s.Applied
 	for uint64(len(w.states)) <= s.Applied {
 		w.states = append(w.states, agreed{})
 	}
-	have := agreed{known: true, ceiling: s.Ceiling, cluster: s.ClusterID}
+	have := agreed{known: true, ceiling: s.Ceiling, cluster: s.ClusterID, workers: digest(n.replica.WorkerLeases())}
 	if !w.states[s.Applied].known {
 		w.states[s.Applied] = have
 	} else if w.states[s.Applied] != have {
@@ -275,6 +303,22 @@ func (w *world) agree(n *node, s replica.Status) {
 type agreed struct {
 	known            bool
 	ceiling, cluster uint64
+	workers          uint64
+}
+
+// digest sums up the worker records.
+func digest(list []oracle.WorkerLease) uint64 {
+	sum := uint64(14695981039346656037) // FNV-1a, by words
+	for _, l := range list {
+		fixed := uint64(0)
+		if l.Fixed {
+			fixed = 1
+		}
+		for _, v := range [...]uint64{uint64(l.Worker), uint64(l.Slot), fixed, l.Node, l.Session, l.Start, l.End} {
+			sum = (sum ^ v) * 1099511628211
+		}
+	}
+	return sum
 }
 
 // leader returns the node that serves in the highest term, or nil.

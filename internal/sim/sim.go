@@ -41,6 +41,11 @@ type Stats struct {
 	Answered   uint64
 	Turns      uint64 // steps of replicas
 	Terms      uint64 // terms in which someone served
+	IDs        uint64 // ids made
+	// Worker leases that a process began to use, and that were renewed; those of them that
+	// another had let end, and that a restarted node had insisted on before; those given
+	// back; and requests refused.
+	WorkerGrants, WorkerRenewals, WorkerTakeovers, WorkerRestarts, WorkerReleases, WorkerRefusals uint64
 }
 
 // Add adds the counts of another run.
@@ -51,6 +56,13 @@ func (s *Stats) Add(o Stats) {
 	s.Answered += o.Answered
 	s.Turns += o.Turns
 	s.Terms += o.Terms
+	s.IDs += o.IDs
+	s.WorkerGrants += o.WorkerGrants
+	s.WorkerRenewals += o.WorkerRenewals
+	s.WorkerTakeovers += o.WorkerTakeovers
+	s.WorkerRestarts += o.WorkerRestarts
+	s.WorkerReleases += o.WorkerReleases
+	s.WorkerRefusals += o.WorkerRefusals
 }
 
 // healTicks is how soon, in ticks, the cluster must answer after the last fault: ten
@@ -126,6 +138,7 @@ func (w *world) heal() {
 		}
 		w.advance(w.now + w.cfg.tick)
 	}
+	w.awaitWorkers()
 }
 
 // judge checks the history.

@@ -27,6 +27,10 @@ func TestRun_KeepsEveryPromiseUnderEveryKindOfFault(t *testing.T) {
 	if stats.Answered < stats.Operations/4 || stats.Terms < 2*runs {
 		t.Errorf("the runs are too harsh or too tame to say anything: %+v", stats)
 	}
+	if stats.IDs < 1_000_000 || stats.WorkerGrants < 5*runs || stats.WorkerRenewals < 20*runs || stats.WorkerTakeovers < runs ||
+		stats.WorkerRestarts < runs/4 || stats.WorkerReleases < 2*runs || stats.WorkerRefusals < 10*runs {
+		t.Errorf("the runs do too little with worker leases to say anything: %+v", stats)
+	}
 }
 
 func TestRun_TheSameSeedGivesTheSameRun(t *testing.T) {

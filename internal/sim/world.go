@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone/internal/lincheck"
+	"github.com/isotone/isotone/snowflake"
 )
 
 // slots is how many nodes there can be in a run, those added later included.
@@ -38,6 +39,8 @@ type world struct {
 	closing    bool // clients send nothing new
 	servers    []uint64
 	states     []agreed
+	ledger     ledger
+	ids        [idsMax]snowflake.ID
 
 	hash      hash.Hash64
 	scratch   [64]byte
@@ -61,6 +64,7 @@ type config struct {
 	duration      time.Duration
 	faultEvery    time.Duration
 	kinds         []Kind
+	ids           idConfig
 }
 
 func newWorld(o Options) *world {
@@ -105,6 +109,7 @@ func (w *world) draw(o Options) config {
 			c.kinds = append(c.kinds, k)
 		}
 	}
+	w.drawIDs(&c)
 	return c
 }
 
@@ -160,6 +165,12 @@ func (w *world) populate() {
 		w.clients = append(w.clients, c)
 		w.runClient(c)
 	}
+	for range 1 + w.rng.IntN(3) {
+		w.askIDs(w.between(w.cfg.tick/4, 4*w.cfg.tick))
+	}
+	for i := range w.rng.IntN(3) {
+		w.newLibrary(i + 1)
+	}
 }
 
 // newNode adds a machine with an empty disk; its process is down.
@@ -169,6 +180,7 @@ func (w *world) newNode() *node {
 	n.clock.wall = worldStart + w.now
 	n.clock.rate = w.drawRate()
 	n.disk.durable.incarnation = w.rng.Uint64() | 1
+	n.ids = w.drawSetup()
 	for _, o := range w.nodes {
 		w.redial(n, o)
 	}
