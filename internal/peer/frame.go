@@ -55,6 +55,7 @@ const (
 	FrameMessage       FrameType = 6 // a raftpb.Message in protobuf
 	FrameHeartbeat     FrameType = 7 // a MsgHeartbeat in fixed size
 	FrameHeartbeatResp FrameType = 8 // a MsgHeartbeatResp in fixed size
+	FrameClock         FrameType = 9 // the sender's wall clock, unix nanoseconds in 8 bytes
 )
 
 // Frame is one unit of the wire format, its checksum verified.
@@ -69,6 +70,20 @@ func AppendReady(b []byte) []byte { return appendEmptyFrame(b, FrameReady) }
 
 // AppendPing appends a sign of life to b.
 func AppendPing(b []byte) []byte { return appendEmptyFrame(b, FramePing) }
+
+// AppendClock appends what the sender's wall clock shows, unix nanoseconds, to b.
+func AppendClock(b []byte, now int64) []byte {
+	start := len(b)
+	return sealFrame(binary.BigEndian.AppendUint64(openFrame(b, FrameClock), uint64(now)), start)
+}
+
+// parseClock reads the payload of a FrameClock.
+func parseClock(p []byte) (now int64, err error) {
+	if len(p) != 8 {
+		return 0, fmt.Errorf("%w: a clock of %d bytes", ErrProtocol, len(p))
+	}
+	return int64(binary.BigEndian.Uint64(p)), nil
+}
 
 func appendEmptyFrame(b []byte, t FrameType) []byte {
 	return sealFrame(openFrame(b, t), len(b))

@@ -31,6 +31,8 @@ type link struct {
 	conn  net.Conn
 	dec   Decoder
 	hello Hello // the other side's
+	// onClock, if not nil, is told what the other side's wall clock shows.
+	onClock func(now int64)
 }
 
 // shake does the handshake over l.conn and closes the connection unless it
@@ -116,7 +118,17 @@ func (l *link) decode(msgs []*raftpb.Message, self uint64) ([]*raftpb.Message, e
 		if !ok || err != nil {
 			return msgs, err
 		}
-		if f.Type == FramePing {
+		switch f.Type {
+		case FramePing:
+			continue
+		case FrameClock:
+			now, err := parseClock(f.Payload)
+			if err != nil {
+				return nil, err
+			}
+			if l.onClock != nil {
+				l.onClock(now)
+			}
 			continue
 		}
 		m, err := ParseMessage(f)

@@ -134,8 +134,9 @@ func parseCompact(p []byte, kind raftpb.MessageType, size int) (*raftpb.Message,
 // also refuses contents on which raft panics or that it would take for its own.
 // Errors match [ErrProtocol].
 //
-// Forwarded proposals, reads and leadership transfers are not on the list: a node
-// asks the leader through the client protocols instead.
+// Of proposals only single entries travel, from a node that asks the leader for worker
+// ids; what they may say is the replica's to judge. Reads and leadership transfers are not
+// on the list.
 func CheckMessage(m *raftpb.Message, from, to uint64) error {
 	if m.GetFrom() != from || m.GetTo() != to {
 		return fmt.Errorf("%w: %v from %d to %d between nodes %d and %d",
@@ -145,7 +146,7 @@ func CheckMessage(m *raftpb.Message, from, to uint64) error {
 		// Raft takes a message without a term for a local one.
 		return fmt.Errorf("%w: %v without a term", ErrProtocol, m.GetType())
 	}
-	if len(m.GetResponses()) > 0 || len(m.GetEntries()) > 0 && m.GetType() != raftpb.MsgApp {
+	if len(m.GetResponses()) > 0 || len(m.GetEntries()) > 0 && m.GetType() != raftpb.MsgApp && m.GetType() != raftpb.MsgProp {
 		return fmt.Errorf("%w: %v with entries or responses", ErrProtocol, m.GetType())
 	}
 	switch m.GetType() {
@@ -154,6 +155,8 @@ func CheckMessage(m *raftpb.Message, from, to uint64) error {
 		return nil
 	case raftpb.MsgApp:
 		return checkEntries(m)
+	case raftpb.MsgProp:
+		return checkProposal(m)
 	case raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp:
 		// Raft reads eight bytes of any context that is not empty.
 		if n := len(m.GetContext()); n != 0 && n < contextSize {
@@ -167,6 +170,18 @@ func CheckMessage(m *raftpb.Message, from, to uint64) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %v does not travel between nodes", ErrProtocol, m.GetType())
+}
+
+// checkProposal wants one entry as it is before the leader gives it a place in the log.
+func checkProposal(m *raftpb.Message) error {
+	if len(m.GetEntries()) != 1 || m.GetSnapshot() != nil {
+		return fmt.Errorf("%w: %v of %d entries", ErrProtocol, m.GetType(), len(m.GetEntries()))
+	}
+	e := m.GetEntries()[0]
+	if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 || e.GetIndex() != 0 || e.GetTerm() != 0 {
+		return fmt.Errorf("%w: %v of an entry that is no proposal", ErrProtocol, m.GetType())
+	}
+	return nil
 }
 
 // checkEntries wants the entries of an append to be consecutive from Index+1:

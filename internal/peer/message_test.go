@@ -221,6 +221,41 @@ func TestCheckMessage_RefusesWhatWouldHarmRaft(t *testing.T) {
 	}
 }
 
+func TestCheckMessage_AProposalIsOneEntryWithoutAPlace(t *testing.T) {
+	proposal := func(entries ...*raftpb.Entry) *raftpb.Message {
+		return &raftpb.Message{
+			Type: raftpb.MsgProp.Enum(), From: new(uint64(1)), To: new(uint64(2)), Term: new(uint64(3)), Entries: entries,
+		}
+	}
+	entry := func(change func(*raftpb.Entry)) *raftpb.Entry {
+		e := &raftpb.Entry{Data: []byte("lease")}
+		if change != nil {
+			change(e)
+		}
+		return e
+	}
+	if err := CheckMessage(proposal(entry(nil)), 1, 2); err != nil {
+		t.Fatal(err)
+	}
+	withSnapshot := proposal(entry(nil))
+	withSnapshot.Snapshot = &raftpb.Snapshot{}
+	for name, m := range map[string]*raftpb.Message{
+		"none":          proposal(),
+		"two":           proposal(entry(nil), entry(nil)),
+		"of no data":    proposal(entry(func(e *raftpb.Entry) { e.Data = nil })),
+		"with an index": proposal(entry(func(e *raftpb.Entry) { e.Index = new(uint64(1)) })),
+		"with a term":   proposal(entry(func(e *raftpb.Entry) { e.Term = new(uint64(1)) })),
+		"to change the members": proposal(entry(func(e *raftpb.Entry) {
+			e.Type = raftpb.EntryConfChangeV2.Enum()
+		})),
+		"with a snapshot": withSnapshot,
+	} {
+		if err := CheckMessage(m, 1, 2); !errors.Is(err, ErrProtocol) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Heartbeats of any content arrive as protobuf would deliver them, and no payload
 // makes the parser panic.
 func FuzzMessage(f *testing.F) {

@@ -33,6 +33,10 @@ func (s *Stream) StallTimeout() time.Duration { return s.stall }
 // PingInterval is how long this side may send nothing before an [AppendPing] is due.
 func (s *Stream) PingInterval() time.Duration { return s.stall / pingsPerStall }
 
+// OnClock has f called by Parse with what the other side's wall clock shows, unix
+// nanoseconds, when it says so; see [AppendClock].
+func (s *Stream) OnClock(f func(now int64)) { s.link.onClock = f }
+
 // Parse takes all of b and appends the messages that it completes to msgs, every one
 // checked. It keeps a copy of what is incomplete. An error means that the connection is
 // of no more use.
