@@ -10,6 +10,7 @@ import (
 	"context"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/snowflake"
 )
 
 // Batch is a group of requests that arrived together and are answered together.
@@ -20,6 +21,8 @@ import (
 type Batch struct {
 	// Mode applies to every request of the batch.
 	Mode isotone.ReadMode
+	// Local is set when no other node is to be asked: the batch was forwarded already.
+	Local bool
 	// Counts holds how many timestamps each request wants, each from 1 to
 	// isotone.RangeCountMax. The submitter has checked that.
 	Counts []uint64
@@ -42,6 +45,51 @@ type Backend interface {
 	// Status returns what this node knows now. It is cheap and never blocks; the
 	// caller must not change the value.
 	Status() *Status
+}
+
+// IDs makes snowflake ids. A front is given the one of its loop; that of the standard
+// servers is for any goroutine.
+type IDs interface {
+	// Fill sets all of dst, at most [IDsMax], or none. It never blocks and needs no
+	// other node. Its error is in the vocabulary: isotone.ErrOverloaded (they are asked
+	// for too fast), isotone.ErrClock, or isotone.ErrNoLeader while this node has no
+	// worker id.
+	Fill(dst []snowflake.ID) error
+	// Worker returns a worker that this node makes ids for now, and what their bits mean.
+	Worker() (worker int, layout snowflake.Layout, err error)
+}
+
+// IDsMax bounds the ids of one request: 16 ms of one worker, and 1.4 MB of decimals.
+const IDsMax = 65536
+
+// WorkerDesk leases worker ids to clients that make ids themselves. Only the leader can; a
+// refusal of another node says who that is.
+type WorkerDesk interface {
+	// LeaseWorker hands r over, and calls Done exactly once, on the goroutine of the loop
+	// that the desk was given to, within the call or later.
+	LeaseWorker(r *WorkerRequest)
+}
+
+// WorkerRequest asks for a worker id, or gives one back. The desk owns it until Done.
+type WorkerRequest struct {
+	// Session tells the client's process from all others; random, not 0.
+	Session uint64
+	// Fixed is the worker that it insists on, or -1.
+	Fixed int
+	// From is from when on it wants to make ids, in unix milliseconds, Length for how many.
+	From, Length uint64
+	// Release gives back instead what is left of the lease of Fixed that began at From:
+	// from Next on it made no ids, and will make none.
+	Release bool
+	Next    uint64
+
+	// Worker, Lease and Layout are the answer when Err is nil and nothing was given back.
+	Worker int
+	Lease  snowflake.Lease
+	Layout snowflake.Layout
+	// Err is in the vocabulary.
+	Err  error
+	Done func(*WorkerRequest)
 }
 
 // Status is one node's view of the cluster at one moment.

@@ -41,13 +41,7 @@ type Query struct {
 func ParseQuery(raw string) (Query, error) {
 	q := Query{Count: 1}
 	var seenN, seenMode bool
-	for raw != "" {
-		var pair string
-		pair, raw, _ = strings.Cut(raw, "&")
-		key, value, err := parsePair(pair)
-		if err != nil {
-			return q, err
-		}
+	err := eachPair(raw, func(key, value string) (err error) {
 		var seen *bool
 		switch key {
 		case "n":
@@ -60,20 +54,41 @@ func ParseQuery(raw string) (Query, error) {
 			seen = &seenMode
 			q.Mode, err = isotone.ParseReadMode(value)
 		default:
-			continue
+			return nil
 		}
 		if *seen {
-			return q, isotone.Errorf(isotone.CodeInvalidArgument, "%s is given twice", key)
-		}
-		if err != nil {
-			return q, err
+			return givenTwice(key)
 		}
 		*seen = true
+		return err
+	})
+	if err != nil {
+		return q, err
 	}
 	if q.Format != Range && q.Count > CountMax {
 		return q, isotone.Errorf(isotone.CodeInvalidArgument, "n=%d: want at most %d, or format=range for more", q.Count, CountMax)
 	}
 	return q, nil
+}
+
+// eachPair calls f with each pair of a raw query, until it fails.
+func eachPair(raw string, f func(key, value string) error) error {
+	for raw != "" {
+		var pair string
+		pair, raw, _ = strings.Cut(raw, "&")
+		key, value, err := parsePair(pair)
+		if err == nil {
+			err = f(key, value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func givenTwice(key string) error {
+	return isotone.Errorf(isotone.CodeInvalidArgument, "%s is given twice", key)
 }
 
 // Accepting returns q with the format that an Accept header asks for, given the

@@ -141,6 +141,9 @@ func (s *session) runClient(args [][]byte, r *reply) error {
 		r.array(0)
 	case sub == "GETREDIR" && n == 2:
 		r.integer(-1)
+	case sub == "FORWARD" && n == 3 && strings.EqualFold(string(args[2]), "OFF"):
+		s.stays = true // who says that is a node that forwards, and must not be sent in circles
+		r.ok()
 	case sub == "REPLY" && n == 3 && strings.EqualFold(string(args[2]), "ON"):
 		r.ok()
 	default:

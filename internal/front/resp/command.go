@@ -28,12 +28,12 @@ type catalog struct {
 
 // newCatalog makes the catalog. It is no package variable because COMMAND, which is part
 // of it, describes it.
-//
-// SNOWFLAKE belongs here, in a file of its own, when ids are handed out.
 func newCatalog() *catalog {
 	fast, slow := []string{"loading", "stale", "fast"}, []string{"loading", "stale"}
 	c := &catalog{byName: map[string]*command{}, list: []*command{
 		{"TS", -1, []string{"fast"}, "generic", "The first of count consecutive timestamps, 16 bytes.", (*session).runTS},
+		{"SNOWFLAKE", -1, []string{"fast"}, "generic", "A unique 63-bit id, or an array of count of them.", (*session).runSnowflake},
+		{"WORKER", -5, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back.", (*session).runWorker},
 		{"PING", -1, fast, "connection", "Answers PONG, or the message.", (*session).runPing},
 		{"ECHO", 2, fast, "connection", "Answers the message.", (*session).runEcho},
 		{"HELLO", -1, fast, "connection", "Chooses RESP2 or RESP3.", (*session).runHello},
@@ -201,7 +201,7 @@ func (s *session) runQuit(_ [][]byte, r *reply) error {
 }
 
 func (s *session) runReset(_ [][]byte, r *reply) error {
-	s.resp3, s.name = false, ""
+	s.resp3, s.stays, s.name = false, false, ""
 	r.simple("RESET")
 	return nil
 }

@@ -32,8 +32,8 @@ var raw = []struct{ name, say, want string }{
 
 	{"ping", "PING\r\nping hello\r\nPING a b\r\n", "+PONG\r\n$5\r\nhello\r\n-ERR wrong number of arguments for 'ping' command\r\n"},
 	{"echo", "ECHO x\r\nECHO\r\n", "$1\r\nx\r\n-ERR wrong number of arguments for 'echo' command\r\n"},
-	{"unknown", "GET a\r\nSNOWFLAKE\r\n", "-ERR unknown command 'GET', with args beginning with: 'a' \r\n" +
-		"-ERR unknown command 'SNOWFLAKE', with args beginning with: \r\n"},
+	{"unknown", "GET a\r\nSNOW\r\n", "-ERR unknown command 'GET', with args beginning with: 'a' \r\n" +
+		"-ERR unknown command 'SNOW', with args beginning with: \r\n"},
 	{"unknown, with line ends", "*2\r\n$3\r\na\r\n\r\n$2\r\n\n\x00\r\n", "-ERR unknown command 'a  ', with args beginning with: '  ' \r\n"},
 	{"auth", "AUTH x\r\nAUTH default x\r\nAUTH root x\r\n",
 		"-ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?\r\n" +
@@ -70,7 +70,7 @@ var raw = []struct{ name, say, want string }{
 		id40(2) + " b.example:8082@0 slave " + id40(1) + " 0 0 7 connected\n" +
 		id40(3) + " ::1:8083@0 slave " + id40(1) + " 0 0 7 connected\n")},
 	{"command", "COMMAND COUNT\r\nCOMMAND INFO TS nosuch\r\nCOMMAND GETKEYS TS 5\r\nCOMMAND GETKEYS TS\r\nCOMMAND DOCS nosuch\r\n",
-		":16\r\n*2\r\n*10\r\n$2\r\nts\r\n:-1\r\n*1\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n*-1\r\n*1\r\n$1\r\n5\r\n-ERR The command has no key arguments\r\n*0\r\n"},
+		":18\r\n*2\r\n*10\r\n$2\r\nts\r\n:-1\r\n*1\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n*-1\r\n*1\r\n$1\r\n5\r\n-ERR The command has no key arguments\r\n*0\r\n"},
 	{"command in RESP3", "HELLO 3\r\nCOMMAND INFO QUIT x\r\nCOMMAND DOCS RESET\r\n",
 		hello("%7", 3) + "*2\r\n*10\r\n$4\r\nquit\r\n:-1\r\n~3\r\n+loading\r\n+stale\r\n+fast\r\n:0\r\n:0\r\n:0\r\n~0\r\n*0\r\n*0\r\n*0\r\n_\r\n" +
 			"%1\r\n$5\r\nreset\r\n%3\r\n" + bulk("summary") + bulk("Returns the connection to its first state.") +
@@ -191,7 +191,7 @@ func TestRaw_OfAFollower(t *testing.T) {
 
 func TestCommandNames(t *testing.T) {
 	names := strings.Join(CommandNames(), " ")
-	const want = "ASKING AUTH CLIENT CLUSTER COMMAND CONFIG ECHO HELLO INFO PING QUIT READONLY READWRITE RESET SELECT TS"
+	const want = "ASKING AUTH CLIENT CLUSTER COMMAND CONFIG ECHO HELLO INFO PING QUIT READONLY READWRITE RESET SELECT SNOWFLAKE TS WORKER"
 	if names != want {
 		t.Errorf("got %s\nwant %s", names, want)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/snowflake"
 )
 
 // protocol is what Observe is told.
@@ -41,6 +42,10 @@ type Config struct {
 	// Backend answers. It must call Done on the loop's goroutine, within Submit or
 	// later.
 	Backend front.Backend
+	// IDs answers SNOWFLAKE; nil means that this node makes none.
+	IDs front.IDs
+	// Desk answers WORKER; nil means that worker ids are not leased here.
+	Desk front.WorkerDesk
 	// Mode applies to requests that name none. isotone.ReadDefault leaves the choice
 	// to the backend.
 	Mode isotone.ReadMode
@@ -64,6 +69,7 @@ type Front struct {
 	stopped  bool
 	request  request // what is being parsed; only one command at a time is
 	reply    reply   // what is being answered
+	ids      [1]snowflake.ID
 }
 
 // New returns a front without connections.

@@ -49,11 +49,13 @@ type session struct {
 	commands int // in runs
 	asked    time.Duration
 
+	leasing *front.WorkerRequest // what the desk has, or gets behind the command that asks
 	memo    memo
-	waiting bool // the backend has the batch
+	waiting bool // the backend has the batch, or the desk a request
 	working bool // Data is under way
 	gone    bool // the connection has ended
 	resp3   bool
+	stays   bool // by CLIENT FORWARD OFF
 }
 
 // run is n commands in a row that ask for count timestamps each.
@@ -196,6 +198,7 @@ func (s *session) submit() {
 		s.batch.Mode = s.front.cfg.Mode
 	}
 	s.issued[0] = isotone.Range{}
+	s.batch.Local = s.stays
 	s.batch.Counts, s.batch.Ranges, s.batch.Err = s.sum[:], s.issued[:], nil
 	s.asked = s.wire.Now()
 	s.waiting = true
@@ -297,5 +300,8 @@ func (s *session) local(q *request, n int, err error) (used int, _ error) {
 	}
 	s.wire.SetBuffered(r.b)
 	r.b = nil
+	if s.leasing != nil {
+		s.lease()
+	}
 	return n, err
 }
