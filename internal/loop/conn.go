@@ -14,6 +14,7 @@ const (
 // Conn is one connection of a [Loop]. All methods belong to the loop's goroutine.
 type Conn struct {
 	socket  // how the platform talks
+	layered // if there is something between that and the handler
 	loop    *Loop
 	handler Handler
 	limits  *Limits
@@ -56,20 +57,30 @@ func (c *Conn) Write(b []byte) {
 	if c.state >= stateLingering {
 		return
 	}
-	if c.out == nil {
-		c.out = c.loop.pool.get(max(c.usual, len(b)))
+	out, usual := c.output()
+	if *out == nil {
+		*out = c.loop.pool.get(max(usual, len(b)))
 	}
-	c.out = append(c.out, b...)
+	*out = append(*out, b...)
 	c.soil()
+}
+
+// output returns where the handler's output goes, and how much it usually is.
+func (c *Conn) output() (out *[]byte, usual int) {
+	if c.layer != nil {
+		return &c.plain, c.last
+	}
+	return &c.out, c.usual
 }
 
 // Buffered returns the output that is not written yet. Append to it and give the
 // result to SetBuffered.
 func (c *Conn) Buffered() []byte {
-	if c.out == nil && c.state < stateLingering {
-		c.out = c.loop.pool.get(c.usual)
+	out, usual := c.output()
+	if *out == nil && c.state < stateLingering {
+		*out = c.loop.pool.get(usual)
 	}
-	return c.out
+	return *out
 }
 
 // SetBuffered replaces the output that is not written yet by b, which is what Buffered
@@ -78,7 +89,8 @@ func (c *Conn) SetBuffered(b []byte) {
 	if c.state >= stateLingering {
 		return
 	}
-	c.out = b
+	out, _ := c.output()
+	*out = b
 	c.soil()
 }
 
@@ -118,7 +130,7 @@ func (c *Conn) EOF() bool { return c.eof }
 // Choked reports whether so much output waits that Data would not be called now. A
 // handler that answers as it goes should stop there: Data is called again when the other
 // side has taken enough.
-func (c *Conn) Choked() bool { return len(c.out) > c.limits.OutputMax }
+func (c *Conn) Choked() bool { return len(c.out)+len(c.plain) > c.limits.OutputMax }
 
 // Close ends the connection when its output is written. The handler gets no more data,
 // and in its Closed err. That may take some time: the other side is given some to read
@@ -155,7 +167,7 @@ func (c *Conn) overdue(now time.Duration) error {
 			return ErrWriteTimeout
 		}
 	case c.paused, c.state != stateOpen:
-	case (c.in.len() > 0 || !c.spoke) && now-c.since > c.limits.PartialTimeout:
+	case (c.in.len() > 0 || c.partial || !c.spoke) && now-c.since > c.limits.PartialTimeout:
 		return ErrPartialTimeout
 	case now-c.heard > c.limits.IdleTimeout:
 		return ErrIdleTimeout

@@ -16,9 +16,15 @@ func (c *Conn) Detach(unread []byte) (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 	l := c.loop
-	d := &detached{unread: append([]byte(nil), unread...)}
+	ahead := append([]byte(nil), unread...)
 	if !c.busy {
-		d.unread = append(d.unread, c.in.bytes()...)
+		ahead = append(ahead, c.in.bytes()...)
+	}
+	if c.layer != nil {
+		if err := l.seal(c); err != nil {
+			l.end(c, err)
+			return nil, err
+		}
 	}
 	for len(c.out) > 0 { // at once: the new owner may not write for long
 		n, err := l.poll.write(c, c.out)
@@ -32,11 +38,15 @@ func (c *Conn) Detach(unread []byte) (net.Conn, error) {
 		l.end(c, err)
 		return nil, err
 	}
-	d.Conn = nc
+	d := &detached{Conn: nc, unsent: append(unsent[:len(unsent):len(unsent)], c.out...)}
+	if c.layer == nil {
+		d.unread = append(ahead, unread...)
+		l.remove(c)
+		return d, nil
+	}
 	d.unread = append(d.unread, unread...)
-	d.unsent = append(append(d.unsent, unsent...), c.out...)
 	l.remove(c)
-	return d, nil
+	return c.layer.Detach(d, ahead), nil
 }
 
 // detached is a connection that has left its loop.

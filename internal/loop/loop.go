@@ -9,11 +9,14 @@
 //	l.Flush()  // output of all connections, one write for each
 //
 // so that the work between the two is done once for everything that arrived together.
-// Everything but [Loop.Wake] belongs to that goroutine: handlers need no locks.
+// Everything but [Loop.Wake] and [Loop.Post] belongs to that goroutine: handlers need no
+// locks.
 //
 // A turn reads from each connection once, at most 64 KiB, so that none starves the
 // others; what is left is there in the next. Between turns a connection that has nothing
 // to say holds no buffer: they belong to the loop, which lends them.
+//
+// A [Layer] on a connection translates between its socket and its handler.
 //
 // On Linux the sockets are watched with epoll, level-triggered. Elsewhere, and with the
 // build tag portable, a goroutine reads, and one writes, for each connection, and both
@@ -139,10 +142,13 @@ type Loop struct {
 	pool  pool
 	log   *slog.Logger
 	buf   []byte  // what is being read
+	plain []byte  // what a layer makes of it
 	conns []*Conn // all open ones, in no order
 	dirty []*Conn // with output since the last Flush
 	ready []*Conn // whose handler is to be called again
 	spare []*Conn // for use as ready
+
+	posted posts
 
 	listeners []*listener
 	clock     func() time.Duration // since New
@@ -223,6 +229,7 @@ func (l *Loop) Wait(d time.Duration) error {
 	if err := l.poll.wait(l, min(max(d, 0), sweepEvery)); err != nil {
 		return err
 	}
+	l.runPosts()
 	again := l.ready
 	l.ready, l.spare = l.spare, nil
 	for _, c := range again {

@@ -45,6 +45,16 @@ func (l *Loop) readable(c *Conn) {
 	}
 	c.heard = l.now
 	b := l.buf[:n]
+	if c.layer != nil {
+		if b, err = l.open(c, b); err != nil {
+			defer c.Close(err) // what came before it counts
+		}
+		if len(b) == 0 {
+			l.feed(c)
+			return
+		}
+		n = len(b)
+	}
 	if c.in.len() > 0 {
 		c.in.add(&l.pool, b)
 		l.feed(c)
@@ -147,6 +157,12 @@ func (l *Loop) write(c *Conn) {
 	if c.state >= stateLingering {
 		return
 	}
+	if c.layer != nil {
+		if err := l.seal(c); err != nil {
+			l.end(c, err)
+			return
+		}
+	}
 	whole := c.out
 	for len(c.out) > 0 {
 		n, err := l.poll.write(c, c.out)
@@ -224,5 +240,9 @@ func (l *Loop) remove(c *Conn) {
 	if c.out != nil {
 		l.pool.put(c.out)
 		c.out = nil
+	}
+	if c.plain != nil {
+		l.pool.put(c.plain)
+		c.plain = nil
 	}
 }

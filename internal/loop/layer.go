@@ -1,0 +1,154 @@
+package loop
+
+import (
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// Layer stands between the socket of one connection and its handler, and translates both
+// ways: encryption is one. Its methods belong to the loop's goroutine, and must not block.
+// What they want to send they give to [Conn.Send], during the call.
+type Layer interface {
+	// Open appends to plain what raw means, which is what came from the socket, together
+	// with what came before. It keeps of raw what is not complete, but not the slice.
+	// io.EOF says that the other side has ended its output. With any other error the
+	// connection is closed, after what was sent.
+	Open(plain, raw []byte) ([]byte, error)
+	// Partial reports whether Open keeps the beginning of something.
+	Partial() bool
+	// Seal sends plain, which is valid during the call only.
+	Seal(plain []byte) error
+	// End sends that nothing follows. It is called once at most, and never after an
+	// error.
+	End()
+	// Detach takes the layer out of the loop. It returns a connection that speaks over
+	// socket as the layer did, and reads unread first.
+	Detach(socket net.Conn, unread []byte) net.Conn
+}
+
+// layered is what a connection with a [Layer] has beside the others.
+type layered struct {
+	layer   Layer
+	plain   []byte // to be sealed; nil, or lent by loop.pool
+	last    int    // length of the latest plain
+	partial bool   // the layer keeps the beginning of something
+	ended   bool   // the layer has ended its output, or cannot any more
+}
+
+// SetLayer puts y between the socket and the handler, from now on: [Conn.Write] and Data
+// are on its far side, [Conn.Send] on the near one. It opens raw first, which is what the
+// handler was given and had no use for, and then what the handler was not given yet. It
+// is not called within Data, and once at most. The connection counts as new: it has said
+// nothing yet.
+func (c *Conn) SetLayer(y Layer, raw []byte) {
+	switch {
+	case c.busy || c.layer != nil:
+		panic("loop: SetLayer within Data, or twice")
+	case c.state != stateOpen:
+		return
+	}
+	l := c.loop
+	raw = append(append([]byte(nil), raw...), c.in.bytes()...)
+	c.in.free(&l.pool)
+	c.layer = y
+	c.spoke, c.since, c.heard = false, l.now, l.now
+	plain, err := l.open(c, raw)
+	if len(plain) > 0 {
+		c.in.add(&l.pool, plain)
+	}
+	if err != nil {
+		c.Close(err)
+		return
+	}
+	l.call(c)
+}
+
+// Layer returns what SetLayer was given, or nil.
+func (c *Conn) Layer() Layer { return c.layer }
+
+// Send adds b to the output beneath the layer, if there is one: it is what
+// a [Layer] sends with. It is written in the next Flush.
+func (c *Conn) Send(b []byte) {
+	if c.state >= stateLingering {
+		return
+	}
+	if c.out == nil {
+		c.out = c.loop.pool.get(max(c.usual, len(b)))
+	}
+	c.out = append(c.out, b...)
+}
+
+// open gives raw to the layer of c. What it returns is valid until it is called again. An
+// end of input it only notes.
+func (l *Loop) open(c *Conn, raw []byte) ([]byte, error) {
+	plain, err := c.layer.Open(l.plain[:0], raw)
+	l.plain = plain[:0]
+	was := c.partial
+	if c.partial = c.layer.Partial(); c.partial && !was && c.in.len() == 0 {
+		c.since = l.now
+	}
+	if len(c.out) > 0 {
+		c.soil()
+	}
+	if err == io.EOF {
+		c.eof = true
+		l.poll.watch(c, false)
+		return plain, nil
+	}
+	c.ended = c.ended || err != nil
+	return plain, err
+}
+
+// seal puts what was written for c through its layer, into its output.
+func (l *Loop) seal(c *Conn) error {
+	if plain := c.plain; plain != nil {
+		err := c.layer.Seal(plain)
+		c.plain, c.last = nil, min(len(plain), lentMax)
+		l.pool.put(plain)
+		if err != nil {
+			c.ended = true
+			return err
+		}
+	}
+	if c.state == stateClosing && !c.ended {
+		c.ended = true
+		c.layer.End()
+	}
+	return nil
+}
+
+// posts is what other goroutines have left for the loop's.
+type posts struct {
+	some  atomic.Bool
+	mu    sync.Mutex
+	funcs []func()
+}
+
+// Post has f run on the loop's goroutine, in the next Wait. Any goroutine may call it, and
+// bounds how often. After Close f is forgotten.
+func (l *Loop) Post(f func()) {
+	l.posted.mu.Lock()
+	l.posted.funcs = append(l.posted.funcs, f)
+	l.posted.mu.Unlock()
+	l.posted.some.Store(true)
+	l.Wake()
+}
+
+// runPosts runs what was posted.
+func (l *Loop) runPosts() {
+	if !l.posted.some.Swap(false) {
+		return
+	}
+	l.posted.mu.Lock()
+	funcs := l.posted.funcs
+	l.posted.funcs = nil
+	l.posted.mu.Unlock()
+	for _, f := range funcs {
+		if l.closed {
+			return
+		}
+		f()
+	}
+}
