@@ -1,0 +1,138 @@
+package credential
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// certificateYears is the life of a certificate that we sign ourselves. It is
+// long, because nobody renews one and an expired one stops the node.
+const certificateYears = 10
+
+// LoadOrCreate returns the certificate in certFile with the key in keyFile, both PEM, as
+// [Load] does. When both files are missing it first writes a self-signed ECDSA P-256 pair,
+// each file with permissions 0600, for localhost, 127.0.0.1, ::1 and hosts (names or IP
+// addresses, no ports). The directories must exist.
+//
+// A pair that is incomplete, does not match or is not valid at now is an error that says
+// what to do: it is never replaced, for clients may have pinned it.
+func LoadOrCreate(certFile, keyFile string, hosts []string, now time.Time) (tls.Certificate, error) {
+	p := pair{cert: file{setting: "TLS certificate", path: certFile}, key: file{setting: "TLS key", path: keyFile}, own: true}
+	if err := p.create(hosts, now); err != nil {
+		return tls.Certificate{}, err
+	}
+	return p.load(now)
+}
+
+// create makes the pair when both files are missing, and refuses when one is.
+func (p *pair) create(hosts []string, now time.Time) error {
+	certMissing, err := p.cert.isMissing()
+	if err != nil {
+		return err
+	}
+	keyMissing, err := p.key.isMissing()
+	switch {
+	case err != nil:
+		return err
+	case certMissing && keyMissing:
+		if err := createPair(p.cert.path, p.key.path, hosts, now); err != nil {
+			return p.cert.fault("create a self-signed pair: %w", err)
+		}
+	case certMissing:
+		return halfPair(&p.cert, &p.key)
+	case keyMissing:
+		return halfPair(&p.key, &p.cert)
+	}
+	return nil
+}
+
+func halfPair(missing, present *file) error {
+	return missing.fault("%s is missing, but %s exists: restore the missing file, or remove the other one as well to have a new self-signed pair made",
+		missing.path, present.path)
+}
+
+func createPair(certFile, keyFile string, hosts []string, now time.Time) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	template, err := certificateTemplate(hosts, now)
+	if err != nil {
+		return err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	if err := writePEM(keyFile, "PRIVATE KEY", keyDER); err != nil {
+		return err
+	}
+	return writePEM(certFile, "CERTIFICATE", der)
+}
+
+func certificateTemplate(hosts []string, now time.Time) (*x509.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, err
+	}
+	t := &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{Organization: []string{"Isotone self-signed"}, CommonName: "localhost"},
+		NotBefore:             now.Add(-time.Hour), // clients' clocks differ
+		NotAfter:              now.AddDate(certificateYears, 0, 0),
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+	}
+	all := append([]string{"localhost", "127.0.0.1", "::1"}, hosts...)
+	slices.Sort(all)
+	for _, host := range slices.Compact(all) {
+		switch ip := net.ParseIP(host); {
+		case ip != nil:
+			t.IPAddresses = append(t.IPAddresses, ip)
+		case host != "":
+			t.DNSNames = append(t.DNSNames, host)
+		}
+	}
+	return t, nil
+}
+
+// writePEM writes file whole or not at all: the bytes are on disk before the
+// name is.
+func writePEM(file, kind string, der []byte) (err error) {
+	temp, err := os.CreateTemp(filepath.Dir(file), ".new-*.pem") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = temp.Close()
+			_ = os.Remove(temp.Name())
+		}
+	}()
+	if err = pem.Encode(temp, &pem.Block{Type: kind, Bytes: der}); err != nil {
+		return err
+	}
+	if err = temp.Sync(); err != nil {
+		return err
+	}
+	if err = temp.Close(); err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), file)
+}
