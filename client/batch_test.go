@@ -1,0 +1,256 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/client"
+)
+
+// held is a node whose answers to TS wait until they are let go, one by one.
+type held struct {
+	came chan string
+	next chan bool
+}
+
+func hold(f *cluster, n *node) *held {
+	h := &held{came: make(chan string, 100), next: make(chan bool, 100)}
+	n.replies(func(args []string) ([]byte, bool) {
+		if args[0] != "TS" {
+			return nil, false
+		}
+		h.came <- fmt.Sprint(args)
+		<-h.next
+		return nil, false
+	})
+	f.t.Cleanup(func() { close(h.next) })
+	return h
+}
+
+// one asks for a timestamp as one of many would: not on the connection for lone calls.
+func one(ctx context.Context, c *client.Client) (isotone.Timestamp, error) {
+	r, err := c.Timestamps(ctx, 1)
+	return r.First, err
+}
+
+func receive[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing came")
+		panic("unreachable")
+	}
+}
+
+// TestBatch_CallsDuringARequestShareTheNext is I4 for every call: none joins a request
+// that was sent before it began.
+func TestBatch_CallsDuringARequestShareTheNext(t *testing.T) {
+	f := startCluster(t, 1)
+	c := f.dial(client.Options{Conns: 1})
+	h := hold(f, f.nodes[0])
+	ctx := within(t, 10*time.Second)
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = one(ctx, c) })
+	if got := receive(t, h.came); got != "[TS 1]" {
+		t.Fatalf("a lone call sent %s", got)
+	}
+	const later = 25
+	got := make(chan isotone.Timestamp, later)
+	for range later {
+		wg.Go(func() {
+			ts, err := one(ctx, c)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- ts
+		})
+	}
+	eventually(t, "all calls wait", func() bool { return client.Waiting(c) == later })
+	h.next <- true
+	if got := receive(t, h.came); got != fmt.Sprintf("[TS %d]", later) {
+		t.Errorf("the calls that came meanwhile sent %s", got)
+	}
+	h.next <- true
+	wg.Wait()
+	var indexes []uint64
+	for range later {
+		indexes = append(indexes, (<-got).Index)
+	}
+	slices.Sort(indexes)
+	for i, index := range indexes {
+		if want := uint64(2 + i); index != want {
+			t.Fatalf("indexes %v", indexes)
+		}
+	}
+}
+
+// TestBatch_SeveralRequestsAreUnderWay: one on each connection, and no more.
+func TestBatch_SeveralRequestsAreUnderWay(t *testing.T) {
+	f := startCluster(t, 1)
+	c := f.dial(client.Options{Conns: 3})
+	eventually(t, "three connections, and that for lone calls", func() bool { return f.nodes[0].count("PING") == 3+1 })
+	h := hold(f, f.nodes[0])
+	ctx := within(t, 10*time.Second)
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() { _, _ = one(ctx, c) })
+		if got := receive(t, h.came); got != "[TS 1]" {
+			t.Fatalf("sent %s", got)
+		}
+	}
+	wg.Go(func() { _, _ = one(ctx, c) })
+	eventually(t, "the fourth waits", func() bool { return client.Waiting(c) == 1 })
+	select {
+	case got := <-h.came:
+		t.Errorf("a fourth request: %s", got)
+	case <-time.After(20 * time.Millisecond):
+	}
+	for range 4 {
+		h.next <- true
+	}
+	wg.Wait()
+}
+
+// TestBatch_TimestampsGoInQueueOrder: who joined first gets the smaller ones.
+func TestBatch_TimestampsGoInQueueOrder(t *testing.T) {
+	f := startCluster(t, 1)
+	c := f.dial(client.Options{Conns: 1})
+	h := hold(f, f.nodes[0])
+	ctx := within(t, 10*time.Second)
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = one(ctx, c) })
+	receive(t, h.came)
+	var got [10]isotone.Range
+	for i := range got {
+		wg.Go(func() { got[i], _ = c.Timestamps(ctx, uint64(i+1)) })
+		eventually(t, "it waits", func() bool { return client.Waiting(c) == uint64(i+1) })
+	}
+	h.next <- true
+	h.next <- true
+	wg.Wait()
+	next := uint64(2)
+	for i, r := range got {
+		if r.First.Index != next || r.Count != uint64(i+1) {
+			t.Fatalf("call %d got %v, want index %d: %v", i, r, next, got)
+		}
+		next += r.Count
+	}
+}
+
+// TestBatch_ModesAreNotMixed, and none starves another.
+func TestBatch_ModesAreNotMixed(t *testing.T) {
+	f := startCluster(t, 1)
+	c := f.dial(client.Options{Conns: 1})
+	h := hold(f, f.nodes[0])
+	ctx := within(t, 10*time.Second)
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = one(ctx, c) })
+	receive(t, h.came)
+	for _, mode := range []isotone.ReadMode{isotone.ReadDefault, isotone.ReadQuorum, isotone.ReadLease} {
+		for range 2 {
+			wg.Go(func() { _, _ = c.In(mode).Timestamps(ctx, 1) })
+		}
+	}
+	eventually(t, "all wait", func() bool { return client.Waiting(c) == 6 })
+	var sent []string
+	for range 3 {
+		h.next <- true
+		sent = append(sent, receive(t, h.came))
+	}
+	h.next <- true
+	wg.Wait()
+	slices.Sort(sent)
+	if want := []string{"[TS 2 LEASE]", "[TS 2 QUORUM]", "[TS 2]"}; !slices.Equal(sent, want) {
+		t.Errorf("sent %q, want %q", sent, want)
+	}
+}
+
+// TestBatch_LargeCountsTakeTurns: what does not fit one request goes into the next.
+func TestBatch_LargeCountsTakeTurns(t *testing.T) {
+	f := startCluster(t, 1)
+	c := f.dial(client.Options{Conns: 1})
+	h := hold(f, f.nodes[0])
+	ctx := within(t, 10*time.Second)
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = one(ctx, c) })
+	receive(t, h.came)
+	for range 3 {
+		wg.Go(func() {
+			if r, err := c.Timestamps(ctx, isotone.RangeCountMax); err != nil || r.Count != isotone.RangeCountMax {
+				t.Errorf("%v, %v", r, err)
+			}
+		})
+	}
+	eventually(t, "all wait", func() bool { return client.Waiting(c) == 3 })
+	for range 3 {
+		h.next <- true
+		if got := receive(t, h.came); got != "[TS 4294967296]" {
+			t.Errorf("sent %s", got)
+		}
+	}
+	h.next <- true
+	wg.Wait()
+}
+
+func TestBatch_TooManyCallsAreRefused(t *testing.T) {
+	f := startCluster(t, 1)
+	c := f.dial(client.Options{Conns: 1, QueueMax: 4})
+	h := hold(f, f.nodes[0])
+	ctx, cancel := context.WithCancel(within(t, 10*time.Second))
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = one(context.Background(), c) })
+	receive(t, h.came)
+	for range 4 {
+		wg.Go(func() { _, _ = one(ctx, c) })
+	}
+	eventually(t, "four wait", func() bool { return client.Waiting(c) == 4 })
+	if _, err := one(context.Background(), c); !errors.Is(err, isotone.ErrOverloaded) {
+		t.Errorf("the fifth: %v", err)
+	}
+	// Other modes have queues of their own, and who leaves makes room.
+	wg.Go(func() { _, _ = c.In(isotone.ReadLease).Timestamps(ctx, 1) })
+	eventually(t, "five wait", func() bool { return client.Waiting(c) == 5 })
+	cancel()
+	eventually(t, "nobody waits", func() bool { return client.Waiting(c) == 0 })
+	wg.Go(func() {
+		if _, err := one(context.Background(), c); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, "one waits", func() bool { return client.Waiting(c) == 1 })
+	h.next <- true
+	if got := receive(t, h.came); got != "[TS 1]" {
+		t.Errorf("sent %s, for calls that have left", got)
+	}
+	h.next <- true
+	wg.Wait()
+}
+
+// TestBatch_ManyHugeCallsAreRefused: full batches are bounded as well.
+func TestBatch_ManyHugeCallsAreRefused(t *testing.T) {
+	f := startCluster(t, 1)
+	c := f.dial(client.Options{Conns: 1})
+	h := hold(f, f.nodes[0])
+	ctx, cancel := context.WithCancel(within(t, 10*time.Second))
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = one(ctx, c) })
+	receive(t, h.came)
+	for i := range client.ReadyMax + 1 {
+		wg.Go(func() { _, _ = c.Timestamps(ctx, isotone.RangeCountMax) })
+		eventually(t, "it waits", func() bool { return client.Waiting(c) == uint64(i+1) })
+	}
+	if _, err := one(ctx, c); !errors.Is(err, isotone.ErrOverloaded) {
+		t.Errorf("one more: %v", err)
+	}
+	cancel()
+	wg.Wait()
+}

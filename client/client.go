@@ -1,0 +1,261 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/snowflake"
+)
+
+// ErrClosed is what calls get from a client that is closed.
+var ErrClosed = errors.New("client: closed")
+
+const (
+	// idBatchMax is how many ids one request asks for at most: as many as a worker of
+	// the usual layout has in a millisecond.
+	idBatchMax = 4096
+	// IDsMax is how many ids one call may ask for.
+	IDsMax = 1 << 16
+)
+
+// Client asks a cluster for timestamps and ids. It is safe for use by any number of
+// goroutines; one for each process is enough. Make it with [New] or [NewWith], and end it
+// with Close.
+//
+// Every call waits until it is answered or its context is done, through whatever happens
+// to the cluster meanwhile. So calls need contexts with a deadline, unless they are to
+// wait for as long as it takes.
+type Client struct {
+	opt    Options
+	epoch  time.Time
+	stamps *pool
+	lone   *pool
+	ids    *pool
+	idsOn  atomic.Bool
+
+	ctx    context.Context // done when the client is closed
+	cancel context.CancelFunc
+	events chan func(*keeper)
+	poked  chan struct{}
+	work   sync.WaitGroup // all goroutines
+	once   sync.Once
+	led    chan struct{} // closed when a leader was found for the first time
+
+	seen    atomic.Pointer[view]   // what the keeper knows, for others
+	trouble atomic.Pointer[string] // the latest, to be told to those who wait in vain
+}
+
+// New returns a client of the cluster that has nodes at addrs (host:port). One that is
+// reached is enough. It waits until a leader is connected, at most as long as ctx allows;
+// without a deadline, until there is one. The context is of no concern later.
+func New(ctx context.Context, addrs ...string) (*Client, error) {
+	return NewWith(ctx, Options{Addrs: addrs})
+}
+
+// NewWith is [New] with options.
+func NewWith(ctx context.Context, o Options) (*Client, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	c := &Client{
+		opt:    o.withDefaults(),
+		epoch:  time.Now(),
+		events: make(chan func(*keeper)),
+		poked:  make(chan struct{}, 1),
+		led:    make(chan struct{}),
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.stamps = newPool(c, isotone.RangeCountMax, readyMax, kindDefault, kindQuorum, kindLease)
+	c.lone = newPool(c, 0, 0)
+	c.ids = newPool(c, idBatchMax, 1+c.opt.QueueMax/idBatchMax, kindID)
+	k := newKeeper(c)
+	k.publish()
+	c.work.Go(k.run)
+	if o.Lazy {
+		return c, nil
+	}
+	select {
+	case <-c.led:
+		return c, nil
+	case <-ctx.Done():
+		err := c.gaveUp(ctx)
+		c.Close()
+		return nil, err
+	}
+}
+
+// Close ends the client. Calls that wait, and all later ones, fail with [ErrClosed]. When
+// it returns, all connections are closed and all goroutines have ended.
+func (c *Client) Close() error {
+	c.once.Do(func() {
+		c.cancel()
+		c.stamps.close()
+		c.lone.close()
+		c.ids.close()
+	})
+	c.work.Wait()
+	return nil
+}
+
+// Timestamp returns a timestamp that is larger than all that anyone had got when the call
+// began. See [Client] for when it returns.
+func (c *Client) Timestamp(ctx context.Context) (isotone.Timestamp, error) {
+	return c.stamps.timestamp(ctx, c.opt.Mode)
+}
+
+// Timestamps returns count consecutive timestamps, 1 to isotone.RangeCountMax.
+func (c *Client) Timestamps(ctx context.Context, count uint64) (isotone.Range, error) {
+	return c.In(c.opt.Mode).Timestamps(ctx, count)
+}
+
+// In returns the client's timestamps in a read mode. It costs nothing.
+//
+//	ts, err := c.In(isotone.ReadLease).Timestamp(ctx)
+func (c *Client) In(mode isotone.ReadMode) Reader { return Reader{c, mode} }
+
+// Reader is a [Client] with a read mode; see [Client.In].
+type Reader struct {
+	client *Client
+	mode   isotone.ReadMode
+}
+
+// Timestamp is [Client.Timestamp] in the reader's mode.
+func (r Reader) Timestamp(ctx context.Context) (isotone.Timestamp, error) {
+	if r.mode > isotone.ReadLease {
+		return isotone.Timestamp{}, isotone.Errorf(isotone.CodeInvalidArgument, "there is no read mode %d", r.mode)
+	}
+	return r.client.stamps.timestamp(ctx, r.mode)
+}
+
+func (p *pool) timestamp(ctx context.Context, mode isotone.ReadMode) (isotone.Timestamp, error) {
+	if p.alone() {
+		if ts, ok := p.client.lone.ask(ctx, kind(mode)); ok {
+			return ts, nil
+		}
+	}
+	b, at, err := p.call(ctx, &p.queues[mode], 1)
+	if err != nil {
+		return isotone.Timestamp{}, err
+	}
+	return isotone.Timestamp{Time: b.first.Time, Index: b.first.Index + at}, nil
+}
+
+// Timestamps is [Client.Timestamps] in the reader's mode.
+func (r Reader) Timestamps(ctx context.Context, count uint64) (isotone.Range, error) {
+	if count < 1 || count > isotone.RangeCountMax || r.mode > isotone.ReadLease {
+		return isotone.Range{}, isotone.Errorf(isotone.CodeInvalidArgument,
+			"%d timestamps in mode %d: want 1 to %d", count, r.mode, uint64(isotone.RangeCountMax))
+	}
+	p := r.client.stamps
+	b, at, err := p.call(ctx, &p.queues[r.mode], count)
+	if err != nil {
+		return isotone.Range{}, err
+	}
+	first := isotone.Timestamp{Time: b.first.Time, Index: b.first.Index + at}
+	return isotone.Range{First: first, Count: count}, nil
+}
+
+// Snowflake returns an id from any member.
+func (c *Client) Snowflake(ctx context.Context) (snowflake.ID, error) {
+	b, at, err := c.askIDs(ctx, 1)
+	if err != nil {
+		return 0, err
+	}
+	return b.ids[at], nil
+}
+
+// Snowflakes returns count ids, 1 to [IDsMax], not all of them from one member.
+func (c *Client) Snowflakes(ctx context.Context, count int) ([]snowflake.ID, error) {
+	if count < 1 || count > IDsMax {
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "%d ids: want 1 to %d", count, IDsMax)
+	}
+	ids := make([]snowflake.ID, 0, count)
+	for len(ids) < count {
+		part := min(count-len(ids), idBatchMax)
+		b, at, err := c.askIDs(ctx, uint64(part))
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, b.ids[at:at+uint64(part)]...)
+	}
+	return ids, nil
+}
+
+func (c *Client) askIDs(ctx context.Context, count uint64) (*batch, uint64, error) {
+	if !c.idsOn.Load() && c.idsOn.CompareAndSwap(false, true) {
+		c.poke()
+	}
+	return c.ids.call(ctx, &c.ids.queues[0], count)
+}
+
+// now is the time since the client was made.
+func (c *Client) now() time.Duration { return time.Since(c.epoch) }
+
+// post hands an event to the keeper.
+func (c *Client) post(event func(*keeper)) {
+	select {
+	case c.events <- event:
+	case <-c.ctx.Done():
+	}
+}
+
+// poke has the keeper look around.
+func (c *Client) poke() {
+	select {
+	case c.poked <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Client) observe(l *lane, b *batch, took time.Duration) {
+	if c.opt.Hooks.Answered != nil {
+		c.opt.Hooks.Answered(Answer{Addr: l.addr, IDs: b.kind == kindID, Calls: b.calls(), Count: b.count(), Took: took})
+	}
+}
+
+func (c *Client) retried(addr string, err error) {
+	if c.ctx.Err() != nil {
+		return
+	}
+	c.note(addr, err)
+	if c.opt.Hooks.Retried != nil {
+		c.opt.Hooks.Retried(addr, lost(err))
+	}
+}
+
+// note remembers why a call may have to wait.
+func (c *Client) note(addr string, err error) {
+	text := addr + ": " + lost(err).Error()
+	c.trouble.Store(&text)
+}
+
+// because returns the latest trouble, to be appended to a message.
+func (c *Client) because() string {
+	if text := c.trouble.Load(); text != nil {
+		return "; " + *text
+	}
+	return ""
+}
+
+// gaveUp is the error of a call whose context is done.
+func (c *Client) gaveUp(ctx context.Context) error {
+	err := ctx.Err()
+	if err != context.DeadlineExceeded {
+		if cause := context.Cause(ctx); cause != err {
+			return fmt.Errorf("%w: %w", err, cause)
+		}
+		return err
+	}
+	return &lateError{isotone.Errorf(isotone.CodeDeadlineExceeded, "no answer in time%s", c.because())}
+}
+
+// lateError matches isotone.ErrDeadlineExceeded and context.DeadlineExceeded.
+type lateError struct{ cause *isotone.Error }
+
+func (e *lateError) Error() string   { return e.cause.Error() }
+func (e *lateError) Unwrap() []error { return []error{e.cause, context.DeadlineExceeded} }

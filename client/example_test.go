@@ -1,0 +1,122 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"sync/atomic"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/client"
+)
+
+// nodes stands for the addresses of a cluster; in these examples, of a fake one.
+var nodes []string
+
+func Example() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	c, err := client.New(ctx, "10.0.0.1:8080", "10.0.0.2:8080", "10.0.0.3:8080")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	ts, err := c.Timestamp(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(ts)
+}
+
+func ExampleClient_Timestamps() {
+	c := exampleClient()
+	defer c.Close()
+	// A thousand timestamps cost as much as one.
+	r, err := c.Timestamps(context.Background(), 1000)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(r.Count, r.First.Before(r.At(1)), r.At(999) == r.Last())
+	// Output: 1000 true true
+}
+
+func ExampleClient_In() {
+	c := exampleClient()
+	defer c.Close()
+	// Without the round trip to a quorum, and as good as the clocks.
+	ts, err := c.In(isotone.ReadLease).Timestamp(context.Background())
+	fmt.Println(err, ts.Time > 0)
+	// Output: <nil> true
+}
+
+func ExampleClient_Timestamp_deadline() {
+	c := exampleClient()
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	switch _, err := c.Timestamp(ctx); {
+	case err == nil:
+		fmt.Println("ok")
+	case errors.Is(err, context.DeadlineExceeded): // as isotone.ErrDeadlineExceeded
+		fmt.Println("no leader for half a second; the message says what was tried last:", err)
+	case errors.Is(err, isotone.ErrOverloaded):
+		fmt.Println("this process has too many calls waiting already")
+	}
+	// Output: ok
+}
+
+func ExampleClient_Snowflakes() {
+	c := exampleClient()
+	defer c.Close()
+	ids, err := c.Snowflakes(context.Background(), 3)
+	fmt.Println(len(ids), err)
+	// Output: 3 <nil>
+}
+
+func ExampleClient_NewGenerator() {
+	c := exampleClient()
+	defer c.Close()
+	ctx := context.Background()
+	g, err := c.NewGenerator(ctx, client.GeneratorOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer g.Close()
+	// No request: the cluster has leased a worker to this process.
+	a, _ := g.Next(ctx)
+	b, _ := g.Next(ctx)
+	fmt.Println(a < b)
+	// Output: true
+}
+
+// Metrics by whatever library: the hooks are called once for each request, not for each
+// call, so they may cost a little.
+func ExampleHooks() {
+	var requests, calls, retries atomic.Int64
+	c := exampleClient(client.Hooks{
+		Answered: func(a client.Answer) { requests.Add(1); calls.Add(int64(a.Calls)) },
+		Retried:  func(addr string, err error) { retries.Add(1) },
+		Leader:   func(addr string) { fmt.Println("a leader was found") },
+	})
+	defer c.Close()
+	_, _ = c.Timestamp(context.Background())
+	fmt.Println(requests.Load(), calls.Load(), retries.Load())
+	// Output:
+	// a leader was found
+	// 1 1 0
+}
+
+// exampleClient returns a client of a fake cluster.
+func exampleClient(hooks ...client.Hooks) *client.Client {
+	o := client.Options{Addrs: nodes}
+	if len(hooks) > 0 {
+		o.Hooks = hooks[0]
+	}
+	c, err := client.NewWith(context.Background(), o)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return c
+}

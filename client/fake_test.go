@@ -1,0 +1,441 @@
+package client_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/snowflake"
+)
+
+func TestMain(m *testing.M) {
+	// The examples have no test to start their cluster for.
+	f, end := newCluster(3)
+	nodes = f.addrs()
+	goleak.VerifyTestMain(ended{m, end})
+}
+
+// ended is a goleak.TestingM that cleans up before the goroutines are counted.
+type ended struct {
+	m   *testing.M
+	end func()
+}
+
+func (e ended) Run() int {
+	defer e.end()
+	return e.m.Run()
+}
+
+// cluster is nodes that speak the Redis protocol and share one oracle.
+type cluster struct {
+	t     testing.TB
+	nodes []*node
+	// listen makes a node's listener; addr is "" for the first time.
+	listen func(addr string) (net.Listener, error)
+
+	mu     sync.Mutex
+	leader int // an index of nodes; -1: none
+	last   isotone.Timestamp
+	ids    int64
+	leases map[string]*lease // by session
+}
+
+type lease struct {
+	worker     int
+	start, end int64
+}
+
+// node is one of them. What it answers can be changed at any time.
+type node struct {
+	cluster *cluster
+	index   int
+	addr    string
+
+	mu       sync.Mutex
+	listener net.Listener
+	conns    map[net.Conn]bool
+	work     sync.WaitGroup
+	// reply, if set, answers in place of the node; not if it returns false. It may
+	// return nothing, and it may end the connection, by panicking with errHangUp.
+	reply func(args []string) ([]byte, bool)
+	// thawed is closed unless the node is frozen.
+	thawed chan struct{}
+	heard  []string // commands
+	dials  int
+}
+
+type hangUp struct{ before []byte }
+
+func tcp(addr string) (net.Listener, error) {
+	if addr == "" {
+		addr = "127.0.0.1:0"
+	}
+	return net.Listen("tcp", addr)
+}
+
+// startCluster starts nodes, the first of which leads.
+func startCluster(t testing.TB, count int) *cluster { return startClusterOn(t, count, tcp) }
+
+func startClusterOn(t testing.TB, count int, listen func(string) (net.Listener, error)) *cluster {
+	t.Helper()
+	c, end := newClusterOn(count, listen)
+	c.t = t
+	t.Cleanup(end)
+	return c
+}
+
+func newCluster(count int) (*cluster, func()) { return newClusterOn(count, tcp) }
+
+func newClusterOn(count int, listen func(string) (net.Listener, error)) (c *cluster, end func()) {
+	c = &cluster{listen: listen, leases: map[string]*lease{}, last: isotone.Timestamp{Time: 1}}
+	for range count {
+		c.add()
+	}
+	return c, func() {
+		for _, n := range c.nodes {
+			n.thaw()
+			n.stop()
+		}
+	}
+}
+
+// add starts another node.
+func (c *cluster) add() {
+	n := &node{cluster: c, index: len(c.nodes), thawed: make(chan struct{})}
+	close(n.thawed)
+	n.start()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes = append(c.nodes, n)
+}
+
+func (c *cluster) addrs() (list []string) {
+	for _, n := range c.nodes {
+		list = append(list, n.addr)
+	}
+	return list
+}
+
+func (c *cluster) lead(index int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leader = index
+}
+
+// dial returns a client of all nodes, which ends with the test.
+func (c *cluster) dial(o client.Options) *client.Client {
+	c.t.Helper()
+	if len(o.Addrs) == 0 {
+		o.Addrs = c.addrs()
+	}
+	got, err := client.NewWith(within(c.t, 10*time.Second), o)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = got.Close() })
+	return got
+}
+
+func within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func (n *node) start() {
+	listener, err := n.cluster.listen(n.addr)
+	if err != nil {
+		panic(err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.listener, n.conns = listener, map[net.Conn]bool{}
+	if n.addr == "" {
+		n.addr = listener.Addr().String()
+	}
+	n.work.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			n.mu.Lock()
+			if n.conns == nil {
+				n.mu.Unlock()
+				_ = conn.Close()
+				return
+			}
+			n.conns[conn] = true
+			n.dials++
+			n.work.Go(func() { n.serve(conn) })
+			n.mu.Unlock()
+		}
+	})
+}
+
+// stop ends a node as the end of its process would.
+func (n *node) stop() {
+	n.mu.Lock()
+	if n.conns == nil {
+		n.mu.Unlock()
+		return
+	}
+	_ = n.listener.Close()
+	n.mu.Unlock()
+	n.hangUp(true)
+	n.work.Wait()
+}
+
+// hangUp ends all connections.
+func (n *node) hangUp(forever bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for conn := range n.conns {
+		_ = conn.Close()
+	}
+	if forever {
+		n.conns = nil
+	}
+}
+
+// freeze has the node answer nothing, as SIGSTOP does.
+func (n *node) freeze() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.thawed = make(chan struct{})
+}
+
+func (n *node) thaw() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	select {
+	case <-n.thawed:
+	default:
+		close(n.thawed)
+	}
+}
+
+func (n *node) replies(reply func(args []string) ([]byte, bool)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.reply = reply
+}
+
+// count returns how many commands the node has got that begin so.
+func (n *node) count(prefix string) (count int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, command := range n.heard {
+		if strings.HasPrefix(command, prefix) {
+			count++
+		}
+	}
+	return count
+}
+
+func (n *node) commands(prefix string) (list []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, command := range n.heard {
+		if strings.HasPrefix(command, prefix) {
+			list = append(list, command)
+		}
+	}
+	return list
+}
+
+func (n *node) serve(conn net.Conn) {
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	for {
+		args, err := readCommand(r)
+		if err != nil {
+			return
+		}
+		answer, ok := n.answer(args)
+		if len(answer) > 0 {
+			if _, err := conn.Write(answer); err != nil {
+				return
+			}
+		}
+		if !ok {
+			return
+		}
+	}
+}
+
+// answer returns the answer, and false to hang up after it.
+func (n *node) answer(args []string) (answer []byte, ok bool) {
+	n.mu.Lock()
+	n.heard = append(n.heard, strings.Join(args, " "))
+	reply, thawed := n.reply, n.thawed
+	n.mu.Unlock()
+	<-thawed
+	defer func() {
+		if end, hung := recover().(hangUp); hung {
+			answer, ok = end.before, false
+		}
+	}()
+	if reply != nil {
+		if answer, ok := reply(args); ok {
+			return answer, true
+		}
+	}
+	return n.cluster.answer(n.index, args), true
+}
+
+func (c *cluster) answer(index int, args []string) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch strings.Join(args[:min(2, len(args))], " ") {
+	case "PING":
+		return []byte("+PONG\r\n")
+	case "CLUSTER SLOTS":
+		return c.slots()
+	case "WORKER LEASE", "WORKER RELEASE":
+		return c.worker(index, args)
+	}
+	switch args[0] {
+	case "TS":
+		if fault := c.refuse(index); fault != nil {
+			return fault
+		}
+		count, err := strconv.ParseUint(args[1], 10, 64)
+		if err != nil {
+			return []byte("-ERR count\r\n")
+		}
+		first := isotone.Timestamp{Time: c.last.Time, Index: c.last.Index + 1}
+		c.last.Index += count
+		return stamp(first)
+	case "SNOWFLAKE":
+		return c.snowflakes(index, args)
+	}
+	return []byte("-ERR unknown command\r\n")
+}
+
+func (c *cluster) refuse(index int) []byte {
+	switch c.leader {
+	case index:
+		return nil
+	case -1:
+		return []byte("-CLUSTERDOWN no leader is known\r\n")
+	}
+	return []byte("-MOVED 0 " + c.nodes[c.leader].addr + "\r\n")
+}
+
+func (c *cluster) slots() []byte {
+	if c.leader < 0 {
+		return []byte("-CLUSTERDOWN no leader is known\r\n")
+	}
+	order := []*node{c.nodes[c.leader]}
+	for _, n := range c.nodes {
+		if n.index != c.leader {
+			order = append(order, n)
+		}
+	}
+	b := fmt.Appendf(nil, "*1\r\n*%d\r\n:0\r\n:16383\r\n", 2+len(order))
+	for _, n := range order {
+		host, port, _ := net.SplitHostPort(n.addr)
+		b = fmt.Appendf(b, "*4\r\n$%d\r\n%s\r\n:%s\r\n$1\r\n%d\r\n*0\r\n", len(host), host, port, n.index)
+	}
+	return b
+}
+
+// snowflakes gives ids whose worker is the node.
+func (c *cluster) snowflakes(index int, args []string) []byte {
+	count := 1
+	var b []byte
+	if len(args) > 1 {
+		count, _ = strconv.Atoi(args[1])
+		b = fmt.Appendf(b, "*%d\r\n", count)
+	}
+	for range count {
+		c.ids++
+		b = fmt.Appendf(b, ":%d\r\n", c.ids<<22|int64(index)<<12)
+	}
+	return b
+}
+
+// worker keeps leases as a cluster does: no two of one worker overlap.
+func (c *cluster) worker(index int, args []string) []byte {
+	if fault := c.refuse(index); fault != nil {
+		return fault
+	}
+	session := args[2]
+	held := c.leases[session]
+	if args[1] == "RELEASE" {
+		if held != nil {
+			held.end, _ = strconv.ParseInt(args[5], 10, 64)
+		}
+		return []byte("+OK\r\n")
+	}
+	from, _ := strconv.ParseInt(args[3], 10, 64)
+	length, _ := strconv.ParseInt(args[4], 10, 64)
+	if held == nil || held.end <= from { // no renewal of what has ended: the worker may be another's
+		held = &lease{worker: len(c.leases), start: from, end: from}
+		if len(args) == 7 {
+			held.worker, _ = strconv.Atoi(args[6])
+		}
+		for _, other := range c.leases {
+			if other.worker == held.worker {
+				held.start = max(held.start, other.end)
+			}
+		}
+		c.leases[fmt.Sprintf("%s#%d", session, len(c.leases))] = held
+		c.leases[session] = held
+	}
+	held.end = max(held.end, from+length)
+	layout := snowflake.Twitter.String()
+	return fmt.Appendf(nil, "*5\r\n:%d\r\n:%d\r\n:%d\r\n$%d\r\n%s\r\n:%d\r\n",
+		held.worker, held.start, held.end, len(layout), layout, snowflake.Twitter.Epoch)
+}
+
+func stamp(ts isotone.Timestamp) []byte {
+	b := []byte("$16\r\n")
+	b = binary.BigEndian.AppendUint64(b, ts.Time)
+	b = binary.BigEndian.AppendUint64(b, ts.Index)
+	return append(b, "\r\n"...)
+}
+
+// readCommand reads an array of bulk strings.
+func readCommand(r *bufio.Reader) ([]string, error) {
+	var count int
+	if _, err := fmt.Fscanf(r, "*%d\r\n", &count); err != nil {
+		return nil, err
+	}
+	args := make([]string, count)
+	for i := range args {
+		var length int
+		if _, err := fmt.Fscanf(r, "$%d\r\n", &length); err != nil {
+			return nil, err
+		}
+		text := make([]byte, length+2)
+		if _, err := io.ReadFull(r, text); err != nil {
+			return nil, err
+		}
+		args[i] = string(text[:length])
+	}
+	return args, nil
+}
+
+// eventually polls until a condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}

@@ -1,0 +1,277 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/snowflake"
+)
+
+const (
+	// LeaseDefault is the length of a worker lease if none is given.
+	LeaseDefault = 30 * time.Second
+	// leaseMin leaves time to renew it, leaseMax is what a cluster grants at most.
+	leaseMin = 100 * time.Millisecond
+	leaseMax = time.Hour
+	// releaseTimeout bounds how long Close tries to give a lease back.
+	releaseTimeout = time.Second
+)
+
+// GeneratorOptions are how a [Generator] is set up. The zero value is a good choice.
+type GeneratorOptions struct {
+	// Lease is how long a worker is leased for each time; 0 means LeaseDefault. A process
+	// that is killed leaves its worker unused for so long. Ids go on for two thirds of it,
+	// at least, while no node can be reached.
+	Lease time.Duration
+	// Fixed asks for the worker Worker and no other.
+	Fixed  bool
+	Worker int
+	// Now is the clock of the ids, in unix milliseconds; nil means the system's.
+	Now func() int64
+	// AheadMax is that of snowflake.Options.
+	AheadMax time.Duration
+}
+
+func (o *GeneratorOptions) validate() error {
+	if o.Lease != 0 && (o.Lease < leaseMin || o.Lease > leaseMax) {
+		return isotone.Errorf(isotone.CodeInvalidArgument, "a lease of %v: want %v to %v", o.Lease, leaseMin, leaseMax)
+	}
+	if o.Worker < 0 {
+		return isotone.Errorf(isotone.CodeInvalidArgument, "worker %d", o.Worker)
+	}
+	return nil
+}
+
+// Generator makes ids in this process, without a request for each: the cluster leases it
+// a worker, and it renews the lease. The ids are unique whatever clocks do, because two
+// leases of one worker never share a millisecond of ids (I9). Make it with
+// [Client.NewGenerator]. All methods are safe for concurrent use.
+type Generator struct {
+	c       *Client
+	opt     GeneratorOptions
+	session string // names this generator to the cluster
+
+	ids atomic.Pointer[snowflake.Generator]
+
+	mu      sync.Mutex
+	changed chan struct{} // closed at the next change
+	why     error         // of the latest attempt to renew; nil if it succeeded
+	grant   grant
+
+	cancel context.CancelFunc
+	ctx    context.Context
+	work   sync.WaitGroup
+	once   sync.Once
+}
+
+// grant is the answer to a request for a lease.
+type grant struct {
+	worker int
+	lease  snowflake.Lease
+	layout snowflake.Layout
+}
+
+// NewGenerator leases a worker, and returns a generator of its ids. It waits for the
+// lease at most as long as ctx allows. Close it before the client.
+func (c *Client) NewGenerator(ctx context.Context, o GeneratorOptions) (*Generator, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	if o.Lease == 0 {
+		o.Lease = LeaseDefault
+	}
+	if o.Now == nil {
+		o.Now = func() int64 { return time.Now().UnixMilli() }
+	}
+	var session [8]byte
+	_, _ = rand.Read(session[:]) // never fails
+	g := &Generator{c: c, opt: o, changed: make(chan struct{})}
+	g.session = fmt.Sprintf("%016x", binary.BigEndian.Uint64(session[:])|1) // not 0, which is nobody's
+	g.ctx, g.cancel = context.WithCancel(c.ctx)
+	if err := g.lease(ctx); err != nil {
+		g.cancel()
+		return nil, err
+	}
+	g.work.Go(g.keep)
+	return g, nil
+}
+
+// Next returns the next id. It waits, as long as ctx allows, while there is none: ids are
+// asked for faster than the layout allows, or the lease has ended and no new one could be
+// had yet.
+func (g *Generator) Next(ctx context.Context) (snowflake.ID, error) {
+	var id [1]snowflake.ID
+	if err := g.NextN(ctx, id[:]); err != nil {
+		return 0, err
+	}
+	return id[0], nil
+}
+
+// NextN fills ids with the next ones. They are consecutive, as those of
+// snowflake.Generator.TryFill.
+func (g *Generator) NextN(ctx context.Context, ids []snowflake.ID) error {
+	for {
+		changed := g.news()
+		source := g.ids.Load()
+		err := source.NextN(ctx, ids)
+		if !errors.Is(err, snowflake.ErrLeaseEnded) {
+			if ctx.Err() != nil && err == ctx.Err() {
+				return g.c.gaveUp(ctx)
+			}
+			return err
+		}
+		if source != g.ids.Load() {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-g.ctx.Done():
+			return ErrClosed
+		case <-ctx.Done():
+			return g.gaveUp(ctx)
+		}
+	}
+}
+
+// TryNext returns the next id, if there is one at once; see snowflake.Generator.TryNext.
+func (g *Generator) TryNext() (snowflake.ID, error) { return g.ids.Load().TryNext() }
+
+// Worker returns the worker at present. It changes only after a lease was lost.
+func (g *Generator) Worker() int { return g.ids.Load().Worker() }
+
+// Layout returns what the bits of the ids mean. It is the cluster's.
+func (g *Generator) Layout() snowflake.Layout { return g.ids.Load().Layout() }
+
+// Lease returns the milliseconds that ids may have, as far as they are leased now.
+func (g *Generator) Lease() snowflake.Lease { return g.ids.Load().Lease() }
+
+// Close ends the generator and gives the rest of its lease back, if the leader is
+// reached within a second; otherwise the lease just ends in time, and the error says why.
+func (g *Generator) Close() (err error) {
+	g.once.Do(func() {
+		g.cancel()
+		g.work.Wait()
+		used := g.ids.Load().Stop()
+		ctx, cancel := context.WithTimeout(g.c.ctx, releaseTimeout)
+		defer cancel()
+		_, err = g.c.toLeader(ctx, "WORKER", "RELEASE", g.session, strconv.Itoa(g.grant.worker),
+			strconv.FormatInt(g.grant.lease.Start, 10), strconv.FormatInt(used, 10))
+	})
+	return err
+}
+
+func (g *Generator) gaveUp(ctx context.Context) error {
+	g.mu.Lock()
+	why := g.why
+	g.mu.Unlock()
+	if why != nil {
+		return fmt.Errorf("%w; the worker's lease: %v", g.c.gaveUp(ctx), why)
+	}
+	return g.c.gaveUp(ctx)
+}
+
+// news returns what is closed at the next change.
+func (g *Generator) news() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.changed
+}
+
+// keep renews the lease, at every third of it, or as often as makes sense when that fails.
+func (g *Generator) keep() {
+	timer := time.NewTimer(g.opt.Lease / 3)
+	defer timer.Stop()
+	for {
+		select {
+		case <-g.ctx.Done():
+			return
+		case <-timer.C:
+		}
+		ctx, cancel := context.WithTimeout(g.ctx, g.opt.Lease/3)
+		err := g.lease(ctx)
+		cancel()
+		next := g.opt.Lease / 3
+		if err != nil {
+			next = min(next, backoffMax) // toLeader has had its own pauses
+		}
+		timer.Reset(next)
+	}
+}
+
+// lease asks for a lease or its renewal, which is the same, and goes on with it.
+func (g *Generator) lease(ctx context.Context) error {
+	command := []string{"WORKER", "LEASE", g.session,
+		strconv.FormatInt(g.opt.Now(), 10), strconv.FormatInt(g.opt.Lease.Milliseconds(), 10)}
+	if g.opt.Fixed {
+		command = append(command, "FIXED", strconv.Itoa(g.opt.Worker))
+	}
+	v, err := g.c.toLeader(ctx, command...)
+	var got grant
+	if err == nil {
+		got, err = grantOf(v)
+	}
+	if err == nil {
+		err = g.follow(got)
+	}
+	g.mu.Lock()
+	g.why = err
+	g.mu.Unlock()
+	return err
+}
+
+// follow makes ids by a grant. One of the same worker that begins no later than the last
+// one ends continues it: had another had the worker in between, it would begin later.
+// Any other needs a generator of its own.
+func (g *Generator) follow(got grant) error {
+	now := g.ids.Load()
+	last := g.grant // written here only
+	if now != nil && last.worker == got.worker && last.layout == got.layout && got.lease.Start <= last.lease.End {
+		now.Extend(got.lease.End)
+	} else {
+		next, err := snowflake.NewGenerator(got.worker, snowflake.Options{
+			Layout: got.layout, Now: g.opt.Now, Lease: got.lease, AheadMax: g.opt.AheadMax,
+		})
+		if err != nil {
+			return err
+		}
+		if now != nil {
+			now.Stop()
+		}
+		g.ids.Store(next)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.grant = got
+	close(g.changed)
+	g.changed = make(chan struct{})
+	return nil
+}
+
+// grantOf reads [worker, start, end, layout, epoch].
+func grantOf(v value) (grant, error) {
+	if len(v.items) != 5 {
+		return grant{}, malformed("a lease of %d parts", len(v.items))
+	}
+	for i, kind := range ":::$:" {
+		if got := v.items[i].kind; got != byte(kind) && (kind != '$' || got != '+') {
+			return grant{}, malformed("part %d of a lease", i+1)
+		}
+	}
+	worker, lease := v.items[0].int, snowflake.Lease{Start: v.items[1].int, End: v.items[2].int}
+	if worker < 0 || worker > 1<<31 || lease.Start < 0 || lease.Start >= lease.End {
+		return grant{}, malformed("a lease of worker %d from %d to %d", worker, lease.Start, lease.End)
+	}
+	layout, err := snowflake.ParseLayout(v.items[3].text, v.items[4].int)
+	if err != nil {
+		return grant{}, fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	return grant{int(worker), lease, layout}, nil
+}

@@ -1,0 +1,165 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/snowflake"
+)
+
+func generator(t *testing.T, c *client.Client, o client.GeneratorOptions) *client.Generator {
+	t.Helper()
+	g, err := c.NewGenerator(within(t, 10*time.Second), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Close() })
+	return g
+}
+
+// TestGenerator_IDsAreUniqueAcrossGenerators and lie in the lease (I9).
+func TestGenerator_IDsAreUniqueAcrossGenerators(t *testing.T) {
+	f := startCluster(t, 3)
+	f.lead(1)
+	c := f.dial(client.Options{})
+	ctx := within(t, 20*time.Second)
+	var mu sync.Mutex
+	seen := map[snowflake.ID]bool{}
+	workers := map[int]bool{}
+	var wg sync.WaitGroup
+	for range 4 {
+		g := generator(t, c, client.GeneratorOptions{Lease: 300 * time.Millisecond})
+		workers[g.Worker()] = true
+		for range 2 {
+			wg.Go(func() {
+				for range 300 {
+					id, err := g.Next(ctx)
+					mu.Lock()
+					if err != nil || seen[id] {
+						t.Errorf("%v, %v; seen before: %v", id, err, seen[id])
+					}
+					seen[id] = true
+					mu.Unlock()
+					if ms := g.Layout().Millis(id); ms < g.Lease().Start || ms >= g.Lease().End {
+						t.Errorf("%d is not in %v", ms, g.Lease())
+					}
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if len(workers) != 4 {
+		t.Errorf("workers %v, want 4", workers)
+	}
+}
+
+// TestGenerator_RenewsLongBeforeTheEnd: the worker stays, the lease goes on.
+func TestGenerator_RenewsLongBeforeTheEnd(t *testing.T) {
+	f := startCluster(t, 2)
+	g := generator(t, f.dial(client.Options{}), client.GeneratorOptions{Lease: 150 * time.Millisecond})
+	worker, begun := g.Worker(), g.Lease()
+	for i := range 4 {
+		f.lead(i % 2)
+		end := g.Lease().End
+		eventually(t, "a renewal", func() bool { return g.Lease().End > end })
+	}
+	if g.Worker() != worker || g.Lease().Start != begun.Start {
+		t.Errorf("worker %d since %d became %d since %d", worker, begun.Start, g.Worker(), g.Lease().Start)
+	}
+}
+
+// TestGenerator_GoesOnWithAnotherWorkerAfterALoss: no node could be reached until after
+// the lease had ended. Nothing is handed out meanwhile.
+func TestGenerator_GoesOnWithAnotherWorkerAfterALoss(t *testing.T) {
+	f := startCluster(t, 1)
+	g := generator(t, f.dial(client.Options{}), client.GeneratorOptions{Lease: 100 * time.Millisecond, AheadMax: time.Millisecond})
+	worker := g.Worker()
+	f.nodes[0].stop()
+	ended := func() bool { _, err := g.TryNext(); return errors.Is(err, snowflake.ErrLeaseEnded) }
+	eventually(t, "the lease ends", ended)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := g.Next(ctx); !errors.Is(err, isotone.ErrDeadlineExceeded) {
+		t.Errorf("without a lease: %v", err)
+	}
+	end := g.Lease().End
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := g.Next(within(t, 10*time.Second))
+		waiting <- err
+	}()
+	f.nodes[0].start()
+	if err := receive(t, waiting); err != nil {
+		t.Error(err)
+	}
+	if g.Worker() == worker && g.Lease().Start < end {
+		t.Errorf("worker %d again, from %d, before %d", worker, g.Lease().Start, end)
+	}
+}
+
+func TestGenerator_AsksForWhatItWasToldTo(t *testing.T) {
+	f := startCluster(t, 1)
+	c := f.dial(client.Options{})
+	g := generator(t, c, client.GeneratorOptions{Fixed: true, Worker: 77, Lease: 2 * time.Second, Now: func() int64 { return 1800000000000 }})
+	if g.Worker() != 77 || g.Lease() != (snowflake.Lease{Start: 1800000000000, End: 1800000002000}) || g.Layout() != snowflake.Twitter {
+		t.Errorf("worker %d, lease %v, layout %v", g.Worker(), g.Lease(), g.Layout())
+	}
+	var ids [3]snowflake.ID
+	if err := g.NextN(within(t, time.Second), ids[:]); err != nil || ids[2] != ids[0]+2 {
+		t.Errorf("%v, %v", ids, err)
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	var session string
+	_, err := fmt.Sscanf(f.nodes[0].commands("WORKER LEASE")[0], "WORKER LEASE %16x 1800000000000 2000 FIXED 77", new(uint64))
+	session = strings.Fields(f.nodes[0].commands("WORKER LEASE")[0])[2]
+	if err != nil || len(session) != 16 {
+		t.Errorf("%q, %v", f.nodes[0].commands("WORKER"), err)
+	}
+	// What is released begins after the millisecond of the ids.
+	if got := f.nodes[0].commands("WORKER RELEASE"); len(got) != 1 || got[0] != "WORKER RELEASE "+session+" 77 1800000000000 1800000000001" {
+		t.Errorf("%q", got)
+	}
+	if _, err := g.Next(within(t, time.Second)); !errors.Is(err, client.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	if err := g.Close(); err != nil {
+		t.Errorf("closed again: %v", err)
+	}
+}
+
+func TestGenerator_RefusalsAndNonsenseAreErrors(t *testing.T) {
+	f := startCluster(t, 1)
+	c := f.dial(client.Options{})
+	for answer, want := range map[string]error{
+		"-ERR worker 5 is leased to another\r\n":                        isotone.ErrInvalidArgument,
+		"-TRYAGAIN no worker is free\r\n":                               isotone.ErrDeadlineExceeded,
+		"+OK\r\n":                                                       isotone.ErrDeadlineExceeded,
+		"*5\r\n:1\r\n:2\r\n:1\r\n$9\r\n41/5/5/12\r\n:0\r\n":             isotone.ErrDeadlineExceeded,
+		"*5\r\n:-1\r\n:2\r\n:3\r\n$9\r\n41/5/5/12\r\n:0\r\n":            isotone.ErrDeadlineExceeded,
+		"*5\r\n:1\r\n:2\r\n:3\r\n$9\r\n41/5/5/13\r\n:0\r\n":             isotone.ErrDeadlineExceeded,
+		"*5\r\n:1024\r\n:2000\r\n:3000\r\n$9\r\n41/5/5/12\r\n:1000\r\n": isotone.ErrInvalidArgument,
+	} {
+		f.nodes[0].replies(func(args []string) ([]byte, bool) { return []byte(answer), args[0] == "WORKER" })
+		g, err := c.NewGenerator(within(t, 100*time.Millisecond), client.GeneratorOptions{})
+		if g != nil || err == nil {
+			t.Errorf("%q: no error", answer)
+		} else if want != isotone.ErrDeadlineExceeded && !errors.Is(err, want) {
+			t.Errorf("%q: %v", answer, err)
+		}
+	}
+	for _, o := range []client.GeneratorOptions{{Lease: time.Millisecond}, {Lease: 2 * time.Hour}, {Fixed: true, Worker: -1}} {
+		if _, err := c.NewGenerator(t.Context(), o); !errors.Is(err, isotone.ErrInvalidArgument) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}

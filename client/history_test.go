@@ -1,0 +1,104 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/lincheck"
+)
+
+// TestHistory_IsLinearizable has many goroutines call through everything that the fake
+// can do to them, and checks every answer. A call that had joined a request sent before
+// it began would show: the delays are between the allocation and the answer.
+func TestHistory_IsLinearizable(t *testing.T) {
+	f := startCluster(t, 3)
+	c := f.dial(client.Options{})
+	for _, n := range f.nodes {
+		n.replies(func(args []string) ([]byte, bool) {
+			if args[0] != "TS" || rand.N(3) > 0 {
+				return nil, false
+			}
+			answer := f.answer(n.index, args)
+			time.Sleep(rand.N(2 * time.Millisecond))
+			return answer, true
+		})
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var mu sync.Mutex
+	var history []lincheck.Operation
+	var clock atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			var mine []lincheck.Operation
+			for ctx.Err() == nil {
+				mine = append(mine, operation(t, c, &clock, uint64(i)))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			history = append(history, mine...)
+		})
+	}
+	for round := range 12 {
+		time.Sleep(30 * time.Millisecond)
+		n := f.nodes[round%3]
+		switch round % 4 {
+		case 0:
+			f.lead((round + 1) % 3)
+		case 1:
+			n.hangUp(false)
+		case 2:
+			n.freeze()
+			f.lead((round + 1) % 3)
+			time.Sleep(60 * time.Millisecond)
+			n.thaw()
+		case 3:
+			n.stop()
+			f.lead((round + 2) % 3)
+			n.start()
+		}
+	}
+	stop()
+	wg.Wait()
+	answered := 0
+	for _, op := range history {
+		if op.Answered {
+			answered++
+		}
+	}
+	t.Logf("%d calls, %d answered", len(history), answered)
+	if answered < 500 || answered < len(history)*9/10 {
+		t.Errorf("%d calls, %d answered", len(history), answered)
+	}
+	if err := lincheck.Check(history); err != nil {
+		t.Error(err)
+	}
+}
+
+// operation makes one call. Some have so little time that they leave their batch.
+func operation(t *testing.T, c *client.Client, clock *atomic.Int64, id uint64) lincheck.Operation {
+	timeout := 10 * time.Second
+	if rand.N(50) == 0 {
+		timeout = rand.N(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	op := lincheck.Operation{Client: id, Invocation: clock.Add(1)}
+	r, err := c.Timestamps(ctx, 1+rand.Uint64N(5))
+	op.Completion = clock.Add(1)
+	if err != nil {
+		if timeout > time.Second || !errors.Is(err, isotone.ErrDeadlineExceeded) {
+			t.Errorf("a call with %v: %v", timeout, err)
+		}
+		return op
+	}
+	op.Range, op.Answered = r, true
+	return op
+}

@@ -1,0 +1,73 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/client"
+)
+
+// TestLone_ADeadlineCostsItsConnectionAndNothingElse: the answer may still come, and must
+// not be the next call's.
+func TestLone_ADeadlineCostsItsConnectionAndNothingElse(t *testing.T) {
+	f := startCluster(t, 1)
+	c := f.dial(client.Options{})
+	pings := func() int { return f.nodes[0].count("PING") }
+	eventually(t, "all connections", func() bool { return pings() == client.ConnsDefault+1 })
+	wantTimestamp(t, c)
+	gate := make(chan struct{})
+	var first atomic.Bool
+	f.nodes[0].replies(func(args []string) ([]byte, bool) {
+		if args[0] == "TS" && !first.Swap(true) {
+			<-gate
+		}
+		return nil, false
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := c.Timestamp(ctx); !errors.Is(err, isotone.ErrDeadlineExceeded) {
+		t.Errorf("without an answer: %v", err)
+	}
+	close(gate)
+	wantTimestamp(t, c)
+	eventually(t, "its successor", func() bool { return pings() == client.ConnsDefault+2 })
+	for range 10 {
+		wantTimestamp(t, c)
+	}
+}
+
+// TestLone_OthersDoNotWaitForIt: a lone call that hangs holds nobody up.
+func TestLone_OthersDoNotWaitForIt(t *testing.T) {
+	f := startCluster(t, 1)
+	c := f.dial(client.Options{})
+	eventually(t, "all connections", func() bool { return f.nodes[0].count("PING") == client.ConnsDefault+1 })
+	gate := make(chan struct{})
+	var first atomic.Bool
+	f.nodes[0].replies(func(args []string) ([]byte, bool) {
+		if args[0] == "TS" && !first.Swap(true) {
+			<-gate
+		}
+		return nil, false
+	})
+	hung := make(chan error, 1)
+	go func() {
+		_, err := c.Timestamp(context.Background())
+		hung <- err
+	}()
+	eventually(t, "it is under way", func() bool { return f.nodes[0].count("TS") == 1 })
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	for range 20 {
+		if _, err := c.Timestamp(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(gate)
+	if err := receive(t, hung); err != nil {
+		t.Error(err)
+	}
+}

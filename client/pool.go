@@ -1,0 +1,331 @@
+package client
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isotone/isotone"
+)
+
+// A pool collapses calls into batches and sends them over its lanes, connections with at
+// most one request each. There are two of this kind: for timestamps, all of whose lanes go
+// to the leader, and for ids, with lanes to every member. A third only holds the lane for
+// lone calls: see lone.go.
+//
+// Whoever finds a free lane sends: the caller itself if nothing is under way, so that a
+// lone call costs no hand-over, otherwise the goroutine that has just read an answer.
+// Meanwhile calls gather in the open batch. So batches grow with the load, and nothing
+// ever waits for a batch to fill.
+type pool struct {
+	client *Client
+	queues []queue
+	// waitingMax bounds ready, as far as batches are there because they were full.
+	waitingMax int
+
+	nfree atomic.Int32 // len(free), to be looked at without the lock
+	// recent is how many calls the latest batch had. If more than one, others are about
+	// to call: see gather.
+	recent atomic.Uint32
+	// watched: the keeper looks after lanes that are silent.
+	watched atomic.Bool
+	// doubted: the keeper wants to know of the next success.
+	doubted atomic.Bool
+
+	mu     sync.Mutex
+	free   []*lane
+	ready  []*batch // sealed: to be sent again, or full
+	turn   int      // the queue to look at first
+	sent   uint64   // requests
+	rtt    estimate
+	closed bool
+}
+
+// readyMax bounds the full batches of timestamps that wait. Each has some 2^32 of them.
+const readyMax = 16
+
+func newPool(c *Client, countMax uint64, waitingMax int, kinds ...kind) *pool {
+	p := &pool{client: c, waitingMax: waitingMax, queues: make([]queue, len(kinds))}
+	for i, k := range kinds {
+		q := &p.queues[i]
+		q.kind, q.countMax, q.callsMax = k, countMax, uint64(c.opt.QueueMax)
+		q.open.Store(newBatch(k, 0))
+	}
+	return p
+}
+
+// call gets count numbers: those of the batch from at on. A goroutine that waits here
+// keeps few frames, because what it costs to go on is mostly to get its stack back into
+// the cache.
+func (p *pool) call(ctx context.Context, q *queue, count uint64) (b *batch, at uint64, err error) {
+	done := ctx.Done()
+	if done != nil && ctx.Err() != nil {
+		return nil, 0, p.client.gaveUp(ctx)
+	}
+	b, at, place, result := q.join(count)
+	if result > joinedFirst {
+		if b, at, place, err = p.squeeze(q, b, count, result); err != nil {
+			return nil, 0, err
+		}
+	} else if result == joinedFirst {
+		p.begin()
+	}
+	if done == nil { // a select costs more than the rest
+		<-b.answered(place)
+		return b, at, b.err
+	}
+	select {
+	case <-b.answered(place):
+		return b, at, b.err
+	case <-done:
+	}
+	return b, at, p.leave(ctx, b, place)
+}
+
+// begin sends the batch that the caller has just begun, if there is a free lane.
+func (p *pool) begin() {
+	if p.nfree.Load() > 0 {
+		p.gather()
+		p.dispatch()
+	}
+}
+
+// squeeze joins a batch for a call that could not at first.
+func (p *pool) squeeze(q *queue, b *batch, count uint64, result joined) (_ *batch, at, place uint64, err error) {
+	for result == joinFull && p.rotate(q, b, count) {
+		b, at, place, result = q.join(count)
+	}
+	switch result {
+	case joinRefused:
+		return nil, 0, 0, b.err
+	case joinedFirst:
+		p.begin()
+	case joinFull, joinCrowded:
+		return nil, 0, 0, isotone.Errorf(isotone.CodeOverloaded, "too many calls wait%s", p.client.because())
+	}
+	return b, at, place, nil
+}
+
+// leave ends the wait of a call whose context is done.
+func (p *pool) leave(ctx context.Context, b *batch, place uint64) error {
+	select {
+	case <-b.answered(place): // at the last moment
+		return b.err
+	default:
+	}
+	b.leave()
+	return p.client.gaveUp(ctx)
+}
+
+// gather lets whoever is about to call come first, so that a burst becomes one batch
+// and not one of one call followed by one of all others. It takes no time if nothing
+// else can run, and a lone caller does not come here with recent above 1.
+func (p *pool) gather() {
+	if p.recent.Load() > 1 {
+		runtime.Gosched()
+	}
+}
+
+// dispatch sends one batch, if one waits and a lane is free. It must be called once
+// after every event that may have brought about either.
+func (p *pool) dispatch() {
+	if p.nfree.Load() == 0 {
+		return
+	}
+	if l, b := p.take(); b != nil {
+		if !p.watched.Load() && p.watched.CompareAndSwap(false, true) {
+			p.client.poke()
+		}
+		l.send(b)
+	}
+}
+
+// take takes a free lane and a sealed batch with calls, or neither.
+func (p *pool) take() (*lane, *batch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.free) == 0 {
+		return nil, nil
+	}
+	b := p.next()
+	if b == nil {
+		return nil, nil
+	}
+	l := p.free[0] // in turns: ids come from all members
+	p.free = slices.Delete(p.free, 0, 1)
+	p.nfree.Store(int32(len(p.free)))
+	p.recent.Store(uint32(b.calls()))
+	p.sent++
+	return l, b
+}
+
+func (p *pool) next() *batch {
+	for len(p.ready) > 0 {
+		b := p.ready[0]
+		p.ready = slices.Delete(p.ready, 0, 1)
+		if b.calls() > 0 { // else nobody waits any more
+			return b
+		}
+	}
+	for range p.queues {
+		q := &p.queues[p.turn]
+		p.turn = (p.turn + 1) % len(p.queues)
+		if b := q.seal(p.recent.Load()); b != nil {
+			return b
+		}
+	}
+	return nil
+}
+
+// rotate makes room for a call that does not fit the batch b, which may no longer be the
+// open one.
+func (p *pool) rotate(q *queue, b *batch, count uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || q.open.Load() != b || b.count()+count <= q.countMax {
+		return true // try again
+	}
+	if len(p.ready) >= p.waitingMax {
+		return false
+	}
+	if b := q.seal(p.recent.Load()); b != nil {
+		p.ready = append(p.ready, b)
+	}
+	return true
+}
+
+// put gives a lane back.
+func (p *pool) put(l *lane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.ended || p.closed {
+		return
+	}
+	p.free = append(p.free, l)
+	p.nfree.Store(int32(len(p.free)))
+}
+
+// drop removes a lane whose connection has ended. Only its reader may call it.
+func (p *pool) drop(l *lane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.ended = true
+	p.free = slices.DeleteFunc(p.free, func(f *lane) bool { return f == l })
+	p.nfree.Store(int32(len(p.free)))
+}
+
+// remove removes a lane if it is free, and reports whether it was.
+func (p *pool) remove(l *lane) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Contains(p.free, l) {
+		return false
+	}
+	l.ended = true
+	p.free = slices.DeleteFunc(p.free, func(f *lane) bool { return f == l })
+	p.nfree.Store(int32(len(p.free)))
+	return true
+}
+
+// retire sends nothing more to an address, whose lanes are about to be closed.
+func (p *pool) retire(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = slices.DeleteFunc(p.free, func(l *lane) bool { return l.addr == addr })
+	p.nfree.Store(int32(len(p.free)))
+}
+
+// again queues a batch that was sent in vain. That is safe: timestamps and ids that
+// nobody has seen order and name nothing.
+func (p *pool) again(b *batch) {
+	p.mu.Lock()
+	closed := p.closed
+	if !closed && b.calls() > 0 {
+		p.ready = append(p.ready, b)
+	}
+	p.mu.Unlock()
+	if closed {
+		b.finish(ErrClosed)
+	}
+}
+
+// measured takes note of how long an answer took.
+func (p *pool) measured(took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rtt.add(took)
+}
+
+// activity returns how many requests were sent so far, and from when on an answer is late.
+func (p *pool) activity() (sent uint64, patience time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sent, p.rtt.patience()
+}
+
+// slower has the pool wait longer before it finds a lane silent: it gave one up, and
+// perhaps that one was only slow.
+func (p *pool) slower() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rtt.double()
+}
+
+// close fails all calls that wait, and all that come. Those that are under way fail when
+// their lane ends.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	failed := p.ready
+	p.ready, p.free = nil, nil
+	p.nfree.Store(0)
+	for i := range p.queues {
+		failed = append(failed, p.queues[i].end(ErrClosed))
+	}
+	p.mu.Unlock()
+	for _, b := range failed {
+		b.finish(ErrClosed)
+	}
+}
+
+// estimate follows how long answers take and how much that varies, as TCP does (RFC 6298).
+type estimate struct {
+	mean, deviation time.Duration
+}
+
+const (
+	// patienceMin is the shortest silence after which other members are asked: longer
+	// than most pauses of a healthy machine. To ask in vain harms nobody.
+	patienceMin = 25 * time.Millisecond
+	// patienceMax bounds it, whatever was measured.
+	patienceMax = 5 * time.Second
+	// patienceFirst is for a lane that has answered nothing yet.
+	patienceFirst = 250 * time.Millisecond
+)
+
+func (e *estimate) add(took time.Duration) {
+	if e.mean == 0 {
+		e.mean, e.deviation = took, took/2
+		return
+	}
+	difference := e.mean - took
+	e.deviation += (max(difference, -difference) - e.deviation) / 4
+	e.mean -= difference / 8
+}
+
+// double doubles the patience. It shrinks again with every answer.
+func (e *estimate) double() {
+	patience := min(2*e.patience(), patienceMax)
+	e.mean = max(e.mean, 1)
+	e.deviation = (patience - e.mean) / 4
+}
+
+func (e *estimate) patience() time.Duration {
+	if e.mean == 0 {
+		return patienceFirst
+	}
+	return min(max(e.mean+4*e.deviation, patienceMin), patienceMax)
+}

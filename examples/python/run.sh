@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Runs the examples, against the nodes given as HOST:PORT, or against three that it starts
+# with "isotone dev" and ends again.
+set -euo pipefail
+cd "$(dirname "$0")"
+python=${PYTHON:-python3}
+dir=$(mktemp -d)
+pid=
+finish() {
+  [ -z "$pid" ] || { kill "$pid" 2>/dev/null && wait "$pid" 2>/dev/null; } || true
+  rm -rf "$dir"
+}
+trap finish EXIT
+
+if [ $# = 0 ]; then
+  (cd ../.. && go build -o "$dir/isotone" ./cmd/isotone)
+  (cd "$dir" && exec ./isotone dev) >"$dir/log" 2>&1 & pid=$!
+  set -- 127.0.0.1:8081 127.0.0.1:8082 127.0.0.1:8083
+  for _ in $(seq 100); do
+    "$python" -c "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8081/ready')" 2>/dev/null && break
+    sleep 0.1
+  done
+fi
+
+echo "== over_http.py"
+"$python" over_http.py "$@"
+if ! "$python" -c 'import redis' 2>/dev/null; then
+  "$python" -m venv "$dir/venv"
+  "$dir/venv/bin/pip" install --quiet redis
+  python=$dir/venv/bin/python
+fi
+echo "== timestamps.py"
+"$python" timestamps.py "$@"
