@@ -1,0 +1,86 @@
+package stats
+
+import (
+	"encoding/hex"
+	"log/slog"
+	"math"
+	"strings"
+	"time"
+)
+
+// Record is one request as the log has it.
+type Record struct {
+	// Time is when the request was answered.
+	Time time.Time
+	// ID is its transaction ID, and Trace the trace that it is a part of; all zero if
+	// there is none.
+	ID    string
+	Trace [16]byte
+	// Protocol is http1, https1, h2c, h2 or h3.
+	Protocol     string
+	Method, Path string
+	// Status is that of HTTP; 0 means that there was no whole answer.
+	Status int
+	// Code is ok or an error code.
+	Code string
+	Section
+}
+
+// The message and the keys of a record's line. The proxy's lines have the same where they
+// say the same.
+const (
+	message       = "request"
+	messageFailed = "request failed" // the proxy's, of a request that it could not serve
+
+	keyID       = "request_id"
+	keyTrace    = "trace_id"
+	keyProtocol = "protocol"
+	keyMethod   = "method"
+	keyPath     = "path"
+	keyStatus   = "status"
+	keyCode     = "code"
+	keyTarget   = "target"  // the proxy's: the path with its query
+	keyBackend  = "backend" // the proxy's: where the request went
+
+	// In microseconds, with what is below as a fraction.
+	keyWall   = "wall_us"
+	keyUser   = "user_us"
+	keySystem = "system_us"
+	keyStall  = "stall_us"
+)
+
+const (
+	// pathLogMax and methodLogMax bound what a line says of a path and a method, which
+	// clients choose.
+	pathLogMax   = 256
+	methodLogMax = 32
+)
+
+// clip returns the first bytes of s, in memory of their own: a record may outlive the
+// request that s is a part of.
+func clip(s string, most int) string { return strings.Clone(s[:min(len(s), most)]) }
+
+// appendAttrs appends the record as attributes. A record of which only wall is known has
+// no other times.
+func (r *Record) appendAttrs(attrs []slog.Attr) []slog.Attr {
+	attrs = append(attrs, slog.String(keyID, r.ID))
+	if r.Trace != [16]byte{} {
+		attrs = append(attrs, slog.String(keyTrace, hex.EncodeToString(r.Trace[:])))
+	}
+	attrs = append(attrs,
+		slog.String(keyProtocol, r.Protocol), slog.String(keyMethod, r.Method), slog.String(keyPath, r.Path),
+		slog.Int(keyStatus, r.Status), slog.String(keyCode, r.Code), micros(keyWall, r.Wall))
+	if r.Measured {
+		attrs = append(attrs, micros(keyUser, r.User), micros(keySystem, r.System), micros(keyStall, r.Stall()))
+	}
+	return attrs
+}
+
+// micros returns a time as an attribute; fromMicros takes it back.
+func micros(key string, d time.Duration) slog.Attr {
+	return slog.Float64(key, float64(d)/float64(time.Microsecond))
+}
+
+func fromMicros(us float64) time.Duration {
+	return time.Duration(math.Round(us * float64(time.Microsecond)))
+}

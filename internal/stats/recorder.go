@@ -1,0 +1,125 @@
+package stats
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+)
+
+const (
+	// queueMaxDefault bounds the records that wait to be written: at some 300 bytes each
+	// a megabyte, and a tenth of a second of a fast node.
+	queueMaxDefault = 4096
+	// attrsMax is how many attributes a record has at most.
+	attrsMax = 11
+)
+
+// Config is what a [Recorder] is made of. All of it may be left out.
+type Config struct {
+	// Log takes one line for each record; nil discards.
+	Log *slog.Logger
+	// Sample is how many requests there are to one that is measured and logged; 0 means
+	// 1, that is, all are. The choice follows from the transaction ID alone, so that all
+	// processes that a request goes through choose the same ones.
+	Sample int
+	// QueueMax bounds the records that wait to be written; beyond it they are dropped.
+	// Default 4096.
+	QueueMax int
+	// Observe, if not nil, is called for each record, and Dropped for each one of which
+	// the log has no line. Both run on the goroutine of the request and must not block.
+	Observe func(*Record)
+	Dropped func()
+}
+
+// Recorder writes records to a log, beside the requests that they are of: a log that
+// hangs delays no answer. Make it with [New]. All methods are safe for concurrent use.
+type Recorder struct {
+	cfg   Config
+	queue chan Record
+
+	mu      sync.RWMutex // held, for reading, while a record goes into the queue
+	closed  bool
+	written chan struct{} // closed when all lines have been
+}
+
+// New returns a recorder; [Recorder.Close] ends it.
+func New(cfg Config) *Recorder {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.QueueMax <= 0 {
+		cfg.QueueMax = queueMaxDefault
+	}
+	w := &Recorder{cfg: cfg, queue: make(chan Record, cfg.QueueMax), written: make(chan struct{})}
+	go w.run()
+	return w
+}
+
+// Sampled reports whether the request with this transaction ID is to be measured.
+func (w *Recorder) Sampled(id string) bool {
+	return w.cfg.Sample <= 1 || mix(id)%uint64(w.cfg.Sample) == 0
+}
+
+// mix is FNV-1a, with its high bits folded into the low ones, which alone would depend on
+// the low bits of the bytes only. It must stay as it is: versions of this program that
+// work together choose by it.
+func mix(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	h ^= h >> 32
+	return h ^ h>>16
+}
+
+// Observe takes one record, whether or not it was to be sampled. It never blocks. It is
+// the way in for who has no [http.Handler] to be measured.
+func (w *Recorder) Observe(r Record) {
+	if w.cfg.Observe != nil {
+		w.cfg.Observe(&r)
+	}
+	if !w.put(r) && w.cfg.Dropped != nil {
+		w.cfg.Dropped()
+	}
+}
+
+func (w *Recorder) put(r Record) bool {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.closed {
+		return false
+	}
+	select {
+	case w.queue <- r:
+		return true
+	default:
+		return false
+	}
+}
+
+// run writes what is put.
+func (w *Recorder) run() {
+	defer close(w.written)
+	handler := w.cfg.Log.Handler()
+	ctx := context.Background()
+	attrs := make([]slog.Attr, 0, attrsMax)
+	for r := range w.queue {
+		if !handler.Enabled(ctx, slog.LevelInfo) {
+			continue
+		}
+		line := slog.NewRecord(r.Time, slog.LevelInfo, message, 0)
+		line.AddAttrs(r.appendAttrs(attrs[:0])...)
+		_ = handler.Handle(ctx, line) // as slog itself has it: a log that fails is not told to anybody
+	}
+}
+
+// Close writes what waits and returns. Records that come later are dropped.
+func (w *Recorder) Close() {
+	w.mu.Lock()
+	if !w.closed {
+		w.closed = true
+		close(w.queue)
+	}
+	w.mu.Unlock()
+	<-w.written
+}
