@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// quick makes a run short: a miss costs little, but far more than a hit.
+var quick = []string{"--rounds", "100", "--sleep", "40ms", "--warmup", "500ms", "--duration", "1s"}
+
+// tellJSON runs the program and returns its results by name.
+func tellJSON(t *testing.T, args ...string) map[string]result {
+	t.Helper()
+	var out, progress bytes.Buffer
+	if code := run(t.Context(), append(append(slices.Clone(quick), "--json"), args...), &out, &progress); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &progress)
+	}
+	var list []result
+	if err := json.Unmarshal(out.Bytes(), &list); err != nil {
+		t.Fatal(err)
+	}
+	results := map[string]result{}
+	for _, r := range list {
+		results[r.Name] = r
+		of := 0
+		for _, n := range r.PerWorker {
+			of += n
+		}
+		if r.Answers == 0 || of != r.Answers || len(r.PerWorker) != r.Workers {
+			t.Errorf("%s: %d answers, by worker %v", r.Name, r.Answers, r.PerWorker)
+		}
+	}
+	return results
+}
+
+// Every answer is checked by the clients, and the first wrong one would end the run. With
+// three places for six words half of what comes at random is there; the load bound of the
+// sticky strategy lets a word live on some workers, and there is room for all of those.
+func TestJoke_LocalityBeatsBalance(t *testing.T) {
+	picture := filepath.Join(t.TempDir(), "joke.svg")
+	results := tellJSON(t, "--words", "6", "--cache", "3", "--svg", picture)
+	if len(results) != len(trialNames()) {
+		t.Errorf("%d results: want one for each of %v", len(results), trialNames())
+	}
+	for name, r := range results {
+		if name == "sticky" && r.HitRate <= 0.9 {
+			t.Errorf("sticky hits %.3f: want more than 0.9", r.HitRate)
+		}
+		if name != "sticky" && (r.HitRate < 0.3 || r.HitRate > 0.75) {
+			t.Errorf("%s hits %.3f: want about half", name, r.HitRate)
+		}
+	}
+	checkPicture(t, picture, results)
+}
+
+// checkPicture looks for every figure in the picture, and that it is XML.
+func checkPicture(t *testing.T, name string, results map[string]result) {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := xml.NewDecoder(bytes.NewReader(text)); ; {
+		if _, err := d.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatalf("the picture: %v", err)
+		}
+	}
+	for _, r := range results {
+		for _, want := range []string{">" + r.Name + "<", ">" + figure(r.Rate) + "<"} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("the picture lacks %s", want)
+			}
+		}
+	}
+}
+
+func TestJoke_SpreadsEvenlyByRoundRobinAndNotByKey(t *testing.T) {
+	results := tellJSON(t, "--words", "1", "--cache", "1", "--clients", "4", "--only", "round-robin,sticky")
+	even := results["round-robin"].PerWorker
+	if most, least := slices.Max(even), slices.Min(even); most-least > 8 {
+		t.Errorf("round-robin: from %d to %d answers; want a difference of no more than the clients make at either end", least, most)
+	}
+	// One word has one first choice, and gets there whenever that is not full.
+	if own := results["sticky"]; slices.Max(own.PerWorker) < own.Answers/3 {
+		t.Errorf("sticky: %v; want most of it at one worker", own.PerWorker)
+	}
+}
+
+func TestJoke_PrintsTableAndPlot(t *testing.T) {
+	var out, progress bytes.Buffer
+	args := append(slices.Clone(quick), "--duration", "100ms", "--warmup", "0s", "--only", "random,least-busy", "--sleep", "1ms", "--hot", "50", "--slow", "2")
+	if code := run(t.Context(), args, &out, &progress); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &progress)
+	}
+	for _, want := range []string{"| random     |", "    random │", "least-busy │", "req/s, logarithmic"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in:\n%s", want, &out)
+		}
+	}
+	if want := "1 of 2: random"; !strings.Contains(progress.String(), want) {
+		t.Errorf("%q is missing in:\n%s", want, &progress)
+	}
+}
+
+func TestJoke_EndsEarly(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	// The first line of progress is the signal that workers are about to work.
+	progress := writerFunc(func(b []byte) (int, error) {
+		time.AfterFunc(50*time.Millisecond, func() { cancel(errors.New("enough")) })
+		return len(b), nil
+	})
+	s, err := parseSettings([]string{"--duration", "10m", "--sleep", "1m", "--rounds", "10"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := tell(ctx, s, io.Discard, progress); err == nil || !strings.Contains(err.Error(), "enough") {
+		t.Errorf("%v: want the cause of the end", err)
+	}
+	if took := time.Since(began); took > time.Minute {
+		t.Errorf("ended after %v", took)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// The fields in which a worker says who has answered, and whether from its cache.
+const (
+	fieldWorker = "Joke-Worker"
+	fieldCache  = "Joke-Cache"
+)
+
+// wordBytesMax bounds a word. Who asks for more is not one of ours.
+const wordBytesMax = 64
+
+// stopTimeout bounds the end of a worker, whose clients have left before.
+const stopTimeout = 5 * time.Second
+
+// worker is an echo server that works like a process with one thread: on one request at
+// a time, first come first served. An answer that is not in its cache costs some CPU and
+// a random sleep.
+type worker struct {
+	place  int
+	rounds int
+	sleep  time.Duration
+	turn   chan struct{} // has one token, for whom the worker works
+
+	// These belong to whoever has the token.
+	source *rand.Rand
+	cache  cache
+
+	url    string
+	cancel context.CancelFunc
+	server *http.Server
+	served chan struct{} // closed when the server has ended
+}
+
+// startWorker starts a worker on a free port of the loopback interface. Workers of the
+// same place sleep for the same times.
+func startWorker(s settings, place int) (*worker, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{
+		place: place, rounds: s.rounds, sleep: s.sleep, turn: make(chan struct{}, 1),
+		source: rand.New(rand.NewPCG(s.seed, uint64(place)<<1|1)), cache: cache{size: s.cache},
+		url: "http://" + l.Addr().String(), served: make(chan struct{}),
+	}
+	if place == 0 {
+		w.sleep *= time.Duration(s.slow)
+	}
+	w.turn <- struct{}{}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.cancel = cancel
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /echo", w.echo)
+	w.server = &http.Server{
+		Handler: mux, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	go func() {
+		defer close(w.served)
+		_ = w.server.Serve(l) // ends with ErrServerClosed
+	}()
+	return w, nil
+}
+
+// stop ends what the worker does and waits for that.
+func (w *worker) stop() error {
+	w.cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	err := w.server.Shutdown(ctx)
+	<-w.served
+	return err
+}
+
+// echo answers with the word and its digest.
+func (w *worker) echo(rw http.ResponseWriter, r *http.Request) {
+	word := r.URL.Query().Get("word")
+	if word == "" || len(word) > wordBytesMax {
+		http.Error(rw, "want a short word", http.StatusBadRequest)
+		return
+	}
+	select {
+	case <-w.turn:
+	case <-r.Context().Done():
+		panic(http.ErrAbortHandler)
+	}
+	defer func() { w.turn <- struct{}{} }()
+	how := "hit"
+	answer, ok := w.cache.get(word)
+	if !ok {
+		how, answer = "miss", answerTo(word, w.rounds)
+		if !w.rest(r.Context()) {
+			panic(http.ErrAbortHandler)
+		}
+		w.cache.put(word, answer)
+	}
+	rw.Header().Set(fieldWorker, strconv.Itoa(w.place))
+	rw.Header().Set(fieldCache, how)
+	_, _ = io.WriteString(rw, answer)
+}
+
+// rest sleeps for half to one and a half of the mean. It reports whether it was left in
+// peace.
+func (w *worker) rest(ctx context.Context) bool {
+	sleep := w.sleep / 2
+	if w.sleep > 0 {
+		sleep += time.Duration(w.source.Int64N(int64(w.sleep)))
+	}
+	select {
+	case <-time.After(sleep):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// answerTo is the right answer to a word, and the CPU that it costs.
+func answerTo(word string, rounds int) string {
+	sum := sha256.Sum256([]byte(word))
+	for range rounds {
+		sum = sha256.Sum256(sum[:])
+	}
+	return word + " " + hex.EncodeToString(sum[:8])
+}

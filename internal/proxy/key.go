@@ -1,0 +1,73 @@
+package proxy
+
+import (
+	"bytes"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/isotone/isotone/internal/balance"
+)
+
+// ofLane returns what a request in the lane sticks to.
+func (k *Key) ofLane(b []byte, r *request) (key uint64, ok bool) {
+	switch {
+	case k.header != "":
+		for i := range r.fields {
+			if f := &r.fields[i]; int(f.name) == len(k.header) && equalFold(f.nameIn(b), k.header) {
+				return balance.Hash(f.valueIn(b)), true
+			}
+		}
+	case k.query != "":
+		_, query, _ := bytes.Cut(r.targetIn(b), []byte("?"))
+		if bytes.ContainsAny(query, "%+") {
+			return k.ofQuery(string(query))
+		}
+		for len(query) > 0 {
+			pair := query
+			if i := bytes.IndexByte(query, '&'); i >= 0 {
+				pair, query = query[:i], query[i+1:]
+			} else {
+				query = nil
+			}
+			name, value, _ := bytes.Cut(pair, []byte("="))
+			if string(name) == k.query {
+				return balance.Hash(value), true
+			}
+		}
+	}
+	return 0, false
+}
+
+// of returns what a request sticks to. It is the same as in the lane.
+func (k *Key) of(r *http.Request) (key uint64, ok bool) {
+	switch {
+	case k.header == "host":
+		return balance.Hash(r.Host), true
+	case k.header != "":
+		if values := r.Header.Values(k.header); len(values) > 0 {
+			return balance.Hash(values[0]), true
+		}
+	case k.query != "":
+		return k.ofQuery(r.URL.RawQuery)
+	}
+	return 0, false
+}
+
+func (k *Key) ofQuery(query string) (key uint64, ok bool) {
+	for pair := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		if decoded(name) == k.query {
+			return balance.Hash(decoded(value)), true
+		}
+	}
+	return 0, false
+}
+
+// decoded is s without percent-encoding, or s itself where that is malformed.
+func decoded(s string) string {
+	if d, err := url.QueryUnescape(s); err == nil {
+		return d
+	}
+	return s
+}

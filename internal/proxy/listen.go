@@ -1,0 +1,263 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// refusalsMax bounds the connections that are being told that there are too many.
+	// Those beyond it are closed without a word.
+	refusalsMax = 64
+	// refusalTime bounds the telling; refusalBytesMax is what is read then, so that closing
+	// does not reset the connection under the answer.
+	refusalTime     = time.Second
+	refusalBytesMax = 16 << 10
+	// unsentMax bounds what the system holds for a client that does not read (Linux doubles
+	// the number for its own books); systems allow several MiB.
+	unsentMax = 256 << 10
+	// acceptPause keeps a listener that cannot accept (no file descriptors) from spinning.
+	acceptPause = 50 * time.Millisecond
+)
+
+// accept takes connections from l until stop, and returns nil then. The lane is told the
+// address of each, which is why the loop does not accept by itself.
+func (s *Server) accept(l net.Listener) error {
+	for {
+		nc, err := l.Accept()
+		if err == nil {
+			s.admit(nc)
+			continue
+		}
+		select {
+		case <-s.stopping:
+			return nil
+		default:
+		}
+		var passing interface{ Temporary() bool }
+		if !errors.As(err, &passing) || !passing.Temporary() {
+			return err
+		}
+		s.cfg.Log.Warn("connections cannot be accepted; trying again", "err", err, "every", acceptPause.String())
+		select {
+		case <-time.After(acceptPause):
+		case <-s.stopping:
+		}
+	}
+}
+
+// admit counts nc and gives it to the lane, or refuses it.
+func (s *Server) admit(nc net.Conn) {
+	if s.connections.Add(1) > int64(s.cfg.Limits.ConnectionsMax) {
+		s.connections.Add(-1)
+		s.refuse(nc)
+		return
+	}
+	if b, ok := nc.(interface{ SetWriteBuffer(int) error }); ok {
+		_ = b.SetWriteBuffer(unsentMax)
+	}
+	if !s.useLane {
+		s.workers.Go(func() { s.sniff(nc) })
+		return
+	}
+	taken := func() {
+		if s.lane.stopped || !s.lane.accept(nc) {
+			_ = nc.Close()
+			s.connections.Add(-1)
+		}
+	}
+	if !s.post(taken) {
+		_ = nc.Close()
+		s.connections.Add(-1)
+	}
+}
+
+// refuse tells the client of nc that there are too many connections, once it has asked:
+// clients with a pool take an answer before the request for a broken connection.
+func (s *Server) refuse(nc net.Conn) {
+	select {
+	case s.refusals <- struct{}{}:
+	default:
+		_ = nc.Close()
+		return
+	}
+	s.workers.Go(func() {
+		defer func() { <-s.refusals }()
+		defer nc.Close()
+		defer context.AfterFunc(s.open, func() { _ = nc.Close() })()
+		_ = nc.SetDeadline(time.Now().Add(refusalTime))
+		var first [1]byte
+		if _, err := io.ReadFull(nc, first[:]); err != nil || first[0] == tlsHandshakeByte {
+			return
+		}
+		if _, err := nc.Write(faultOverloaded.append(nil, nil, true, false, time.Now())); err != nil {
+			return
+		}
+		if w, ok := nc.(interface{ CloseWrite() error }); ok && w.CloseWrite() == nil {
+			_, _ = io.Copy(io.Discard, io.LimitReader(nc, refusalBytesMax))
+		}
+	})
+}
+
+// sniff reads the first byte of a connection that the lane has nothing for.
+func (s *Server) sniff(nc net.Conn) {
+	defer context.AfterFunc(s.open, func() { _ = nc.Close() })()
+	_ = nc.SetReadDeadline(time.Now().Add(s.cfg.Limits.HeadTimeout))
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(nc, first); err != nil {
+		_ = nc.Close()
+		s.connections.Add(-1)
+		return
+	}
+	_ = nc.SetReadDeadline(time.Time{})
+	s.take(&prefixed{Conn: nc, unread: first})
+}
+
+// prefixed is a connection of which something was read that is to be read again.
+type prefixed struct {
+	net.Conn
+	unread []byte
+}
+
+func (c *prefixed) Read(p []byte) (int, error) {
+	if len(c.unread) > 0 {
+		n := copy(p, c.unread)
+		c.unread = c.unread[n:]
+		return n, nil
+	}
+	return c.Conn.Read(p)
+}
+
+// CloseWrite ends the output.
+func (c *prefixed) CloseWrite() error {
+	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// take has net/http serve a connection, whose first byte can be read at once, through a
+// screen. It does not block.
+func (s *Server) take(nc net.Conn) {
+	gone := func() { s.connections.Add(-1) }
+	var first [1]byte
+	if _, err := io.ReadFull(nc, first[:]); err != nil {
+		_ = nc.Close()
+		gone()
+		return
+	}
+	c := &prefixed{Conn: nc, unread: first[:]}
+	if first[0] == tlsHandshakeByte {
+		if s.tls == nil {
+			_ = nc.Close()
+			gone()
+			return
+		}
+		s.workers.Go(func() { s.handshake(c) })
+		return
+	}
+	s.ready.put(&screen{Conn: c, gone: gone, begin: func() error {
+		// The lane may have left an answer that its client waits for.
+		_ = c.SetWriteDeadline(time.Now().Add(s.cfg.Limits.WriteTimeout))
+		_, err := c.Write(nil)
+		_ = c.SetWriteDeadline(time.Time{})
+		return err
+	}})
+}
+
+// handshake begins TLS. HTTP/2 is net/http's; HTTP/1 within TLS is screened as in the
+// clear.
+func (s *Server) handshake(nc net.Conn) {
+	ctx, cancel := context.WithTimeout(s.open, s.cfg.Limits.HeadTimeout)
+	defer cancel()
+	counted := &screen{Conn: nc, gone: func() { s.connections.Add(-1) }, state: screenThrough}
+	c := tls.Server(counted, s.tls)
+	if err := c.HandshakeContext(ctx); err != nil {
+		_ = counted.Close()
+		return
+	}
+	if c.ConnectionState().NegotiatedProtocol == "h2" {
+		s.ready.put(c)
+		return
+	}
+	s.ready.put(&screen{Conn: c, secure: true})
+}
+
+// handoff is the listener of net/http: the connections for it. What it holds is bounded
+// by Limits.ConnectionsMax.
+type handoff struct {
+	mu      sync.Mutex
+	waiting []net.Conn
+	stopped bool
+	some    chan struct{} // a token while waiting may not be empty, or when stopped
+}
+
+func newHandoff() *handoff { return &handoff{some: make(chan struct{}, 1)} }
+
+// put does not block. After stop it closes c.
+func (h *handoff) put(c net.Conn) {
+	h.mu.Lock()
+	stopped := h.stopped
+	if !stopped {
+		h.waiting = append(h.waiting, c)
+	}
+	h.mu.Unlock()
+	if stopped {
+		_ = c.Close()
+		return
+	}
+	h.signal()
+}
+
+func (h *handoff) signal() {
+	select {
+	case h.some <- struct{}{}:
+	default:
+	}
+}
+
+// stop ends Accept, and closes the connections that it has not returned.
+func (h *handoff) stop() {
+	h.mu.Lock()
+	waiting := h.waiting
+	h.stopped, h.waiting = true, nil
+	h.mu.Unlock()
+	for _, c := range waiting {
+		_ = c.Close()
+	}
+	h.signal()
+}
+
+// Accept waits for the next connection. There is one caller at a time.
+func (h *handoff) Accept() (net.Conn, error) {
+	for {
+		h.mu.Lock()
+		switch {
+		case h.stopped:
+			h.mu.Unlock()
+			return nil, http.ErrServerClosed
+		case len(h.waiting) > 0:
+			c := h.waiting[0]
+			h.waiting[0] = nil
+			if h.waiting = h.waiting[1:]; len(h.waiting) == 0 {
+				h.waiting = nil
+			}
+			h.mu.Unlock()
+			return c, nil
+		}
+		h.mu.Unlock()
+		<-h.some
+	}
+}
+
+// Close does nothing: stop closes the real listener.
+func (h *handoff) Close() error { return nil }
+
+// Addr returns an address that means nothing.
+func (h *handoff) Addr() net.Addr { return &net.TCPAddr{} }

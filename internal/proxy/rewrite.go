@@ -1,0 +1,64 @@
+package proxy
+
+// via is what the proxy calls itself (RFC 9110 §7.6.3).
+const via = "1.1 isotone"
+
+// appendRequest appends the head of a request as its backend gets it, but for the fields
+// of the transaction and the blank line. addr is the client's IP address. It changes the
+// kinds of r's fields.
+func (r *request) appendRequest(out, b []byte, addr string, continued, trustForwarded bool) []byte {
+	out = append(out, b[:r.targetEnd]...)
+	out = append(out, " HTTP/1.1\r\n"...)
+	for i := range r.fields {
+		switch f := &r.fields[i]; f.kind {
+		case kindHost, kindLength:
+			f.kind = kindPlain
+		case kindTracestate:
+			if continued {
+				f.kind = kindPlain
+			}
+		case kindForwarded:
+			if trustForwarded {
+				f.kind = kindPlain
+			}
+		}
+	}
+	out = appendPlain(out, b, r.fields)
+	out = append(out, "X-Forwarded-For: "...)
+	if trustForwarded {
+		for i := range r.fields {
+			if f := &r.fields[i]; f.kind == kindForwardedFor && f.value < f.valueEnd {
+				out = append(out, f.valueIn(b)...)
+				out = append(out, ", "...)
+			}
+		}
+	}
+	out = append(out, addr...)
+	if !trustForwarded {
+		out = append(out, "\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: "...)
+		out = append(out, r.fields[r.host].valueIn(b)...)
+	}
+	return append(out, "\r\nVia: "+via+"\r\n"...)
+}
+
+// appendAnswer appends the head of an answer as the client gets it, but for the blank
+// line. own are the fields of the transaction, as lines; last says that the connection
+// ends with it.
+func (a *answer) appendAnswer(out, b, own []byte, last bool) []byte {
+	out = append(out, "HTTP/1.1 "...)
+	out = append(out, b[len("HTTP/1.1 "):a.fieldsAt()]...)
+	for i := range a.fields {
+		if f := &a.fields[i]; f.kind == kindLength {
+			f.kind = kindPlain
+		}
+	}
+	out = appendPlain(out, b, a.fields)
+	out = append(out, own...)
+	if a.chunked {
+		out = append(out, "Transfer-Encoding: chunked\r\n"...)
+	}
+	if last {
+		out = append(out, "Connection: close\r\n"...)
+	}
+	return out
+}

@@ -1,0 +1,317 @@
+package proxy
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
+)
+
+// Source is a cluster, as package client reaches it.
+type Source interface {
+	// Timestamps returns count consecutive timestamps, all larger than any that anybody had
+	// been given when it was called (I4).
+	Timestamps(ctx context.Context, mode isotone.ReadMode, count uint64) (isotone.Range, error)
+}
+
+// UpstreamConfig is what an [Upstream] is made of. Source is required.
+type UpstreamConfig struct {
+	Source Source
+	// Addr is the proxy's client address as told to others: clients that look for the
+	// leader find the proxy.
+	Addr string
+	// RequestsMax bounds the requests that wait for an answer; beyond it they are
+	// overloaded. Default 65536: as many clients as one proxy has.
+	RequestsMax int
+	// BundlesMax bounds the requests to the cluster that are under way. Default 8: package
+	// client sends two at a time, and gathers what waits.
+	BundlesMax int
+	// Timeout bounds a request to the cluster. Default 5 s: several elections.
+	Timeout time.Duration
+}
+
+// Upstream is a [front.Backend] over a cluster: everything that came in one turn of the
+// loop becomes one request for each read mode, so thousands of clients cost the leader
+// what a few do.
+//
+// A request never joins one that was sent before it arrived, because a bundle is closed
+// before it is sent: so its timestamps are larger than all that anyone had got when it
+// arrived, as if its client had asked the leader itself (I4).
+//
+// Submit and Status are for any goroutine, the other methods for the loop's, on which
+// Done is called.
+type Upstream struct {
+	cfg  UpstreamConfig
+	wake func() // ends a sleep of the loop
+
+	mu       sync.Mutex
+	incoming []*front.Batch // since the latest Turn
+	answered []*bundle
+	requests int // submitted and not answered
+	closed   bool
+
+	// The loop's.
+	pending []*front.Batch // that no bundle has yet
+	taken   []*front.Batch // for use as incoming
+	settled []*bundle      // for use as answered
+	spare   []*bundle
+	under   int           // bundles under way
+	probed  time.Duration // the latest probe
+
+	work    chan *bundle // has room for all that may be under way
+	workers sync.WaitGroup
+	ctx     context.Context
+	cancel  context.CancelFunc
+
+	status  atomic.Pointer[front.Status]
+	failing atomic.Pointer[string] // why, since the latest answer; nil if that was good
+}
+
+// bundle is the batches of one mode, as one request.
+type bundle struct {
+	mode  isotone.ReadMode
+	count uint64
+	parts []*front.Batch // none: it only asks whether there is an answer
+	got   isotone.Range
+	err   error
+}
+
+const (
+	// bundlesSpareMax is how many bundles are kept for use again.
+	bundlesSpareMax = 16
+	// probeEvery is how often a cluster that does not answer is asked when no client does.
+	probeEvery = time.Second
+)
+
+var errClosed = isotone.Errorf(isotone.CodeNoLeader, "the proxy is shutting down")
+
+// NewUpstream returns an upstream. wake must be safe for concurrent use, and make the
+// loop call Turn soon. The caller must Close it.
+func NewUpstream(cfg UpstreamConfig, wake func()) *Upstream {
+	if cfg.Source == nil || wake == nil {
+		panic("proxy: an Upstream without a Source or a wake")
+	}
+	cfg.RequestsMax = orDefault(cfg.RequestsMax, 65536)
+	cfg.BundlesMax = orDefault(cfg.BundlesMax, 8)
+	cfg.Timeout = orDefault(cfg.Timeout, 5*time.Second)
+	u := &Upstream{cfg: cfg, wake: wake, work: make(chan *bundle, cfg.BundlesMax), probed: -probeEvery}
+	u.ctx, u.cancel = context.WithCancel(context.Background())
+	const self = 1
+	u.status.Store(&front.Status{
+		NodeID: self, Role: "proxy", Leader: self, LeaderAddr: cfg.Addr, Members: []front.Member{{NodeID: self, Addr: cfg.Addr}},
+	})
+	starting := "the cluster has not answered yet"
+	u.failing.Store(&starting)
+	for range cfg.BundlesMax {
+		u.workers.Go(u.ask)
+	}
+	return u
+}
+
+// Submit takes a batch into the turn that follows; see front.Backend.
+func (u *Upstream) Submit(b *front.Batch) {
+	u.mu.Lock()
+	var err error
+	switch {
+	case u.closed:
+		err = errClosed
+	case u.requests+len(b.Counts) > u.cfg.RequestsMax:
+		err = isotone.Errorf(isotone.CodeOverloaded, "%d requests are waiting for the cluster", u.requests)
+	default:
+		u.incoming = append(u.incoming, b)
+		u.requests += len(b.Counts)
+	}
+	u.mu.Unlock()
+	if err != nil {
+		b.Err = err
+		b.Done(b)
+		return
+	}
+	u.wake()
+}
+
+// Status describes the proxy as the leader of a cluster of one; see front.Backend. It is
+// ready when the cluster answers.
+func (u *Upstream) Status() *front.Status {
+	why := u.failing.Load()
+	if why == nil {
+		return u.status.Load()
+	}
+	s := *u.status.Load()
+	s.NotReady, s.Leader, s.LeaderAddr = *why, 0, ""
+	return &s
+}
+
+// Turn answers what has been answered and sends what has come. The loop calls it after
+// everything that was ready has been read.
+func (u *Upstream) Turn(now time.Duration) {
+	u.mu.Lock()
+	in, out := u.incoming, u.answered
+	u.incoming, u.answered = u.taken, u.settled
+	u.mu.Unlock()
+	for i, b := range out {
+		u.settle(b)
+		out[i] = nil
+	}
+	u.pending = append(u.pending, in...)
+	clear(in)
+	u.taken, u.settled = in[:0], out[:0]
+	u.send()
+	if u.failing.Load() != nil && u.under == 0 && now-u.probed >= probeEvery {
+		u.probed = now
+		u.begin(u.newBundle(isotone.ReadDefault))
+	}
+}
+
+// send makes bundles of what is pending, as far as they may be under way.
+func (u *Upstream) send() {
+	for len(u.pending) > 0 && u.under < u.cfg.BundlesMax {
+		b := u.newBundle(u.pending[0].Mode)
+		left := u.pending[:0]
+		full := false
+		for _, batch := range u.pending {
+			count := sum(batch.Counts)
+			// Those of a mode keep their order: behind one that does not fit none does.
+			if batch.Mode != b.mode || full || len(b.parts) > 0 && b.count+count > isotone.RangeCountMax {
+				full = full || batch.Mode == b.mode
+				left = append(left, batch)
+				continue
+			}
+			b.parts = append(b.parts, batch)
+			b.count += count
+		}
+		clear(u.pending[len(left):])
+		u.pending = left
+		u.begin(b)
+	}
+}
+
+func sum(counts []uint64) (n uint64) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+func (u *Upstream) newBundle(mode isotone.ReadMode) *bundle {
+	b := &bundle{}
+	if n := len(u.spare); n > 0 {
+		b, u.spare = u.spare[n-1], u.spare[:n-1]
+	}
+	b.mode = mode
+	return b
+}
+
+// begin sends b on its way.
+func (u *Upstream) begin(b *bundle) {
+	u.under++
+	u.work <- b
+}
+
+// ask is the goroutine that waits for one request at a time.
+func (u *Upstream) ask() {
+	for b := range u.work {
+		ctx, cancel := context.WithTimeout(u.ctx, u.cfg.Timeout)
+		u.request(ctx, b)
+		cancel()
+		u.mu.Lock()
+		u.answered = append(u.answered, b)
+		u.mu.Unlock()
+		u.wake()
+	}
+}
+
+// request asks for all that b wants. One batch may want more than one request gives; it
+// is then asked for by its requests, one after the other.
+func (u *Upstream) request(ctx context.Context, b *bundle) {
+	want := max(b.count, 1)
+	if want <= isotone.RangeCountMax {
+		b.got, b.err = u.cfg.Source.Timestamps(ctx, b.mode, want)
+		if b.err == nil && b.got.Count != want {
+			b.err = isotone.Errorf(isotone.CodeInternal, "%d timestamps instead of %d", b.got.Count, want)
+		}
+		return
+	}
+	for _, part := range b.parts {
+		for i, count := range part.Counts {
+			part.Ranges[i], b.err = u.cfg.Source.Timestamps(ctx, b.mode, count)
+			if b.err != nil {
+				return
+			}
+		}
+	}
+}
+
+// settle answers the batches of b.
+func (u *Upstream) settle(b *bundle) {
+	u.under--
+	u.note(b.err)
+	at := uint64(0)
+	for i, part := range b.parts {
+		if part.Err = b.err; b.err == nil && b.count <= isotone.RangeCountMax {
+			at = split(b.got, at, part)
+		}
+		u.mu.Lock()
+		u.requests -= len(part.Counts)
+		u.mu.Unlock()
+		b.parts[i] = nil
+		part.Done(part)
+	}
+	*b = bundle{parts: b.parts[:0]}
+	if len(u.spare) < bundlesSpareMax {
+		u.spare = append(u.spare, b)
+	}
+}
+
+// split gives the requests of a batch their parts of a range, from place at on, and
+// returns the place behind them.
+func split(r isotone.Range, at uint64, b *front.Batch) uint64 {
+	b.Ranges = slices.Grow(b.Ranges[:0], len(b.Counts))[:len(b.Counts)]
+	for i, n := range b.Counts {
+		b.Ranges[i] = isotone.Range{First: r.At(at), Count: n}
+		at += n
+	}
+	return at
+}
+
+// note remembers whether the cluster answers.
+func (u *Upstream) note(err error) {
+	if err == nil {
+		if u.failing.Load() != nil {
+			u.failing.Store(nil)
+		}
+		return
+	}
+	why := "the cluster does not answer: " + err.Error()
+	u.failing.Store(&why)
+}
+
+// Close fails what waits, and waits for requests under way, which it gives up. From then
+// on Submit refuses.
+func (u *Upstream) Close() {
+	u.mu.Lock()
+	was := u.closed
+	u.closed = true
+	u.mu.Unlock()
+	if was {
+		return
+	}
+	u.cancel()
+	close(u.work)
+	u.workers.Wait()
+	u.mu.Lock()
+	out, in := u.answered, append(u.pending, u.incoming...)
+	u.answered, u.incoming, u.pending = nil, nil, nil
+	u.mu.Unlock()
+	for _, b := range out {
+		u.settle(b)
+	}
+	for _, batch := range in {
+		batch.Err = errClosed
+		batch.Done(batch)
+	}
+}
