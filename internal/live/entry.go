@@ -1,0 +1,173 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/isotone/isotone"
+)
+
+// entry is one document and its source.
+type entry struct {
+	name    string
+	loader  loader
+	cfg     *Config
+	style   *style
+	current atomic.Pointer[Document] // never nil; version 0 before the first load
+
+	mu      sync.Mutex // orders those who swap current
+	loaded  time.Time  // when the last good load began
+	began   time.Time  // of the load that is under way; zero: none is
+	failing bool
+}
+
+func newEntry(source Source, cfg *Config, style *style) *entry {
+	e := &entry{name: source.name, loader: source.open(), cfg: cfg, style: style}
+	e.current.Store(&Document{content: &content{next: make(chan struct{})}})
+	return e
+}
+
+// run loads the document until ctx ends: at once, and then at each tick. There is
+// never more than one load; ticks that pass during a slow one are lost.
+func (e *entry) run(ctx context.Context) {
+	defer e.loader.close()
+	ticker := time.NewTicker(e.cfg.Interval)
+	defer ticker.Stop()
+	for {
+		e.load(ctx)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (e *entry) load(ctx context.Context) {
+	began := time.Now()
+	e.mu.Lock()
+	e.began = began
+	e.mu.Unlock()
+	limited, cancel := context.WithTimeout(ctx, e.cfg.Timeout)
+	defer cancel()
+	before := e.current.Load().content
+	raw, err := e.loader.load(limited, e.cfg.SizeMax)
+	var fresh *content
+	if err == nil && (before.version == 0 || !bytes.Equal(raw, before.raw)) {
+		if err = check(raw, e.cfg.SizeMax); err == nil {
+			fresh = newContent(before.version+1, raw)
+		}
+	}
+	if ctx.Err() != nil {
+		return // Close has ended it: that says nothing about the source
+	}
+	code := "ok"
+	switch {
+	case err != nil:
+		code = string(codeOf(err))
+	case fresh == nil:
+		code = "unchanged"
+	}
+	e.settle(fresh, began, err)
+	if e.cfg.Observe.Loaded != nil {
+		e.cfg.Observe.Loaded(e.name, code, time.Since(began))
+	}
+}
+
+// settle makes the outcome of a load known. A nil fresh is one that changed nothing.
+func (e *entry) settle(fresh *content, began time.Time, err error) {
+	e.mu.Lock()
+	e.began = time.Time{}
+	changed := e.failing != (err != nil)
+	first := e.loaded.IsZero() && err == nil
+	e.failing = err != nil
+	if err == nil {
+		e.loaded = began
+	}
+	before := e.current.Load().content
+	if fresh != nil {
+		e.current.Store(e.document(fresh, time.Now()))
+	} else if changed {
+		e.current.Store(e.document(before, time.Now()))
+	}
+	e.mu.Unlock()
+	if fresh != nil {
+		close(before.next)
+	}
+	switch {
+	case changed:
+		e.tell(err)
+	case first:
+		e.cfg.Log.Info("live document is loaded", "document", e.name, "source", e.loader.String())
+	}
+}
+
+// tell says that the source has begun to fail, or that it has recovered.
+func (e *entry) tell(err error) {
+	if err != nil {
+		e.cfg.Log.Warn("live document cannot be loaded", "document", e.name, "source", e.loader.String(), "err", err)
+	} else {
+		e.cfg.Log.Info("live document is loaded again", "document", e.name, "source", e.loader.String())
+	}
+	if e.cfg.Observe.Failing != nil {
+		e.cfg.Observe.Failing(e.name, err != nil)
+	}
+}
+
+// refresh renews the date and the age. A load that does not even heed its timeout,
+// such as one from a file system that has gone away, is found failing here.
+func (e *entry) refresh() {
+	now := time.Now()
+	e.mu.Lock()
+	hangs := !e.failing && !e.began.IsZero() && now.Sub(e.began) > e.cfg.Timeout+timeoutSlack
+	e.failing = e.failing || hangs
+	e.current.Store(e.document(e.current.Load().content, now))
+	e.mu.Unlock()
+	if hangs {
+		e.tell(errHangs)
+	}
+}
+
+// timeoutSlack is what a load may take beyond its timeout to come back.
+const timeoutSlack = time.Second
+
+var errHangs = isotone.Errorf(isotone.CodeDeadlineExceeded, "the load has not ended with its timeout")
+
+// document returns the document with that content as it is to be read from now on.
+func (e *entry) document(c *content, now time.Time) *Document {
+	if c.version == 0 {
+		return &Document{content: c}
+	}
+	age := int64(-1)
+	if e.failing {
+		age = int64(max(0, now.Sub(e.loaded)) / time.Second)
+	}
+	return newDocument(c, e.style, now, age)
+}
+
+// check reports why raw can be no document.
+func check(raw []byte, sizeMax int) error {
+	switch {
+	case len(raw) > sizeMax:
+		return errTooLarge(sizeMax)
+	case len(raw) == 0:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "empty")
+	case !utf8.Valid(raw):
+		return isotone.Errorf(isotone.CodeInvalidArgument, "not UTF-8")
+	case !json.Valid(raw):
+		// The second look says where; only what fails pays for it.
+		err := json.Unmarshal(raw, new(json.RawMessage))
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			return isotone.Errorf(isotone.CodeInvalidArgument, "not valid JSON: byte %d: %v", syntax.Offset, syntax)
+		}
+		return isotone.Errorf(isotone.CodeInvalidArgument, "not valid JSON")
+	}
+	return nil
+}

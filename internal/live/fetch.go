@@ -1,0 +1,111 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/isotone/isotone"
+)
+
+const (
+	// redirectsMax bounds the way to a document.
+	redirectsMax = 5
+	// fetchHeaderBytesMax bounds the header of an answer.
+	fetchHeaderBytesMax = 64 << 10
+)
+
+// fetch is a URL.
+type fetch struct {
+	url       *url.URL
+	transport *http.Transport
+	client    *http.Client
+
+	// The last answer, for its server to say that nothing has changed.
+	tag  string
+	last []byte
+}
+
+func newFetch(u *url.URL) *fetch {
+	transport := &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		ForceAttemptHTTP2:      true,
+		MaxConnsPerHost:        1,
+		MaxResponseHeaderBytes: fetchHeaderBytesMax,
+	}
+	return &fetch{url: u, transport: transport, client: &http.Client{Transport: transport, CheckRedirect: checkRedirect}}
+}
+
+// checkRedirect follows a few redirects, but not out of TLS: the document would be
+// anyone's.
+func checkRedirect(r *http.Request, via []*http.Request) error {
+	if len(via) > redirectsMax {
+		return fmt.Errorf("more than %d redirects", redirectsMax)
+	}
+	if via[len(via)-1].URL.Scheme == "https" && r.URL.Scheme != "https" {
+		return errors.New("a redirect from https to " + r.URL.Scheme)
+	}
+	return nil
+}
+
+func (f *fetch) String() string { return shown(f.url) }
+
+func (f *fetch) close() { f.transport.CloseIdleConnections() }
+
+func (f *fetch) load(ctx context.Context, sizeMax int) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url.String(), nil)
+	if err != nil {
+		return nil, errors.New("not a URL for a request")
+	}
+	r.Header.Set("Accept", contentType)
+	r.Header.Set("User-Agent", "isotone")
+	if f.tag != "" {
+		r.Header.Set("If-None-Match", f.tag)
+	}
+	answer, err := f.client.Do(r)
+	if err != nil {
+		var whole *url.Error
+		if errors.As(err, &whole) {
+			err = whole.Err // without the URL, which may have a token
+		}
+		return nil, err
+	}
+	// What is left of the body is not read: closing ends the connection then.
+	defer func() { _ = answer.Body.Close() }()
+	switch answer.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotModified:
+		if f.tag != "" {
+			return f.last, nil
+		}
+		fallthrough
+	default:
+		return nil, isotone.Errorf(codeOfStatus(answer.StatusCode), "the answer is %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
+	}
+	body, err := readAll(answer.Body, answer.ContentLength, sizeMax)
+	if err != nil {
+		return nil, err
+	}
+	f.tag, f.last = answer.Header.Get("Etag"), body
+	if f.tag == "" {
+		f.last = nil
+	}
+	return body, nil
+}
+
+// codeOfStatus returns what stands for the status of a failure.
+func codeOfStatus(status int) isotone.Code {
+	switch status {
+	case http.StatusNotFound, http.StatusGone:
+		return isotone.CodeNotFound
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return isotone.CodeUnauthorized
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return isotone.CodeOverloaded
+	case http.StatusGatewayTimeout:
+		return isotone.CodeDeadlineExceeded
+	}
+	return isotone.CodeInternal
+}
