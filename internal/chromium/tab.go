@@ -1,0 +1,192 @@
+package chromium
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Tab is one tab, with cookies and a cache of its own, and what its console shows. Its
+// methods fail the test when the browser does not do as it is told.
+type Tab struct {
+	t       testing.TB
+	p       *process
+	session string
+	faults  []string // errors of the page itself; guarded by p.mu, as noise is
+	noise   []string // failed requests, which a page cannot keep out of the console
+}
+
+// Tab opens a tab; the end of the test closes it. It skips the test where there is no
+// browser, and with -short.
+func (b *Browser) Tab(t testing.TB) *Tab {
+	t.Helper()
+	tab := &Tab{t: t, p: b.get(t)}
+	var context struct{ BrowserContextID string }
+	tab.Command("Target.createBrowserContext", nil, &context)
+	var target struct{ TargetID, SessionID string }
+	tab.Command("Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": context.BrowserContextID}, &target)
+	tab.Command("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &target)
+	tab.session = target.SessionID
+	tab.p.mu.Lock()
+	tab.p.tabs[tab.session] = tab
+	tab.p.mu.Unlock()
+	t.Cleanup(func() {
+		tab.p.mu.Lock()
+		delete(tab.p.tabs, tab.session)
+		tab.p.mu.Unlock()
+		if _, err := tab.p.command("", "Target.disposeBrowserContext", map[string]any{"browserContextId": context.BrowserContextID}); err != nil {
+			t.Errorf("closing the tab: %v", err)
+		}
+	})
+	for _, domain := range []string{"Page", "Runtime", "Log", "Accessibility", "Network"} {
+		tab.Command(domain+".enable", nil, nil)
+	}
+	return tab
+}
+
+// notice keeps what the console shows. The caller holds the lock.
+func (tab *Tab) notice(method string, params json.RawMessage) {
+	switch method {
+	case "Log.entryAdded":
+		var p struct {
+			Entry struct{ Source, Level, Text, URL string }
+		}
+		_ = json.Unmarshal(params, &p)
+		text := p.Entry.Text + " " + p.Entry.URL
+		if p.Entry.Source == "network" && strings.Contains(p.Entry.Text, "net::ERR_") {
+			tab.noise = append(tab.noise, text)
+		} else if p.Entry.Level == "error" || p.Entry.Level == "warning" {
+			tab.faults = append(tab.faults, text)
+		}
+	case "Runtime.exceptionThrown", "Runtime.consoleAPICalled":
+		tab.faults = append(tab.faults, method+" "+string(params))
+	}
+}
+
+// Console returns what the console shows: faults of the page, and the noise of requests
+// that failed, which no page can keep out of it.
+func (tab *Tab) Console() (faults, noise []string) {
+	tab.p.mu.Lock()
+	defer tab.p.mu.Unlock()
+	return append([]string(nil), tab.faults...), append([]string(nil), tab.noise...)
+}
+
+// Command carries out one command of the protocol and decodes its result, unless result is
+// nil.
+func (tab *Tab) Command(method string, params map[string]any, result any) {
+	tab.t.Helper()
+	if params == nil {
+		params = map[string]any{}
+	}
+	text, err := tab.p.command(tab.session, method, params)
+	if err == nil && result != nil {
+		err = json.Unmarshal(text, result)
+	}
+	if err != nil {
+		tab.t.Fatalf("%s: %v", method, err)
+	}
+}
+
+// Eval evaluates an expression in the page and decodes its value, unless value is nil. It
+// waits for promises.
+func (tab *Tab) Eval(expression string, value any) {
+	tab.t.Helper()
+	var result struct {
+		Result           struct{ Value json.RawMessage }
+		ExceptionDetails *struct {
+			Exception struct{ Description string }
+		}
+	}
+	tab.Command("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &result)
+	if result.ExceptionDetails != nil {
+		tab.t.Fatalf("%s: %s", expression, result.ExceptionDetails.Exception.Description)
+	}
+	if value == nil {
+		return
+	}
+	if err := json.Unmarshal(result.Result.Value, value); err != nil {
+		tab.t.Fatalf("%s: %v: %s", expression, err, result.Result.Value)
+	}
+}
+
+// Text returns the text of the first element that matches.
+func (tab *Tab) Text(selector string) string {
+	tab.t.Helper()
+	var text string
+	tab.Eval(fmt.Sprintf("document.querySelector(%q)?.textContent ?? '(no such element)'", selector), &text)
+	return text
+}
+
+// evalEvery is how often Until looks.
+const evalEvery = 10 * time.Millisecond
+
+// Until waits for an expression to be true, and fails the test after limit with what the
+// page shows by then.
+func (tab *Tab) Until(limit time.Duration, expression string) {
+	tab.t.Helper()
+	for start := time.Now(); ; time.Sleep(evalEvery) {
+		var reached bool
+		if tab.Eval("!!("+expression+")", &reached); reached {
+			return
+		}
+		if time.Since(start) > limit {
+			faults, noise := tab.Console()
+			var shown string
+			tab.Eval("document.body.innerText.slice(0, 600)", &shown)
+			tab.t.Fatalf("not within %v: %s\nthe page: %q\nthe console: %q %q", limit, expression, shown, faults, noise)
+		}
+	}
+}
+
+// Open sets the size of the window and the colours, and loads a page.
+func (tab *Tab) Open(url string, width, height int, scheme string) {
+	tab.t.Helper()
+	tab.Resize(width, height)
+	tab.Prefer("prefers-color-scheme", scheme)
+	tab.Command("Page.navigate", map[string]any{"url": url}, nil)
+	tab.Until(Timeout, "document.readyState === 'complete' && location.href.startsWith('"+url+"')")
+}
+
+// phoneMax is how wide a window may be to be taken for a phone.
+const phoneMax = 600
+
+// Resize sets the size of the window.
+func (tab *Tab) Resize(width, height int) {
+	tab.t.Helper()
+	tab.Command("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < phoneMax}, nil)
+}
+
+// Prefer sets what the reader prefers: a media feature, and only that one.
+func (tab *Tab) Prefer(feature, value string) {
+	tab.t.Helper()
+	tab.Command("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": feature, "value": value}}}, nil)
+}
+
+// keyCodes are the keys that Press knows.
+var keyCodes = map[string]int{"Tab": 9, "ArrowLeft": 37, "ArrowRight": 39, "Escape": 27, "Home": 36, "End": 35}
+
+// Press presses and releases a key.
+func (tab *Tab) Press(key string) {
+	tab.t.Helper()
+	for _, kind := range []string{"rawKeyDown", "keyUp"} {
+		tab.Command("Input.dispatchKeyEvent", map[string]any{"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": keyCodes[key]}, nil)
+	}
+}
+
+// Screenshot writes what is visible to a file.
+func (tab *Tab) Screenshot(file string) {
+	tab.t.Helper()
+	var shot struct{ Data string }
+	tab.Command("Page.captureScreenshot", map[string]any{"format": "png"}, &shot)
+	data, err := base64.StdEncoding.DecodeString(shot.Data)
+	if err == nil {
+		err = os.WriteFile(file, data, 0o644)
+	}
+	if err != nil {
+		tab.t.Fatal(err)
+	}
+}

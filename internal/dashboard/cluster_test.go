@@ -1,0 +1,310 @@
+package dashboard_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/dashboard"
+)
+
+// cluster is three members that are servers and a script: they serve the page and state
+// documents that agree with one another, and lead when they are told to.
+type cluster struct {
+	start time.Time
+	tick  time.Duration // between two documents of a stream
+	nodes []*fakeNode
+
+	mu        sync.Mutex
+	leader    uint64 // 0 while there is none
+	term      uint64
+	elections []dashboard.Election
+	apart     map[uint64]bool // members that no other is connected to
+}
+
+// fakeNode is one member. Its settings are to be changed by their methods.
+type fakeNode struct {
+	*cluster
+	id   uint64
+	addr string
+
+	mu       sync.Mutex
+	server   *httptest.Server // nil while it is down
+	down     chan struct{}    // closed when it goes down
+	noStream bool
+	asked    map[string]int // requests by path
+	streams  int            // that are open
+	edit     func(*dashboard.State)
+}
+
+// historyLength is how many intervals the charts show.
+const historyLength = 300
+
+// newCluster starts n members, the first of which leads.
+func newCluster(t *testing.T, n int, tick time.Duration) *cluster {
+	t.Helper()
+	now := time.Now()
+	c := &cluster{start: now.Add(-8047 * time.Second), tick: tick, leader: 1, term: 7, apart: map[uint64]bool{}}
+	c.elections = []dashboard.Election{
+		{At: now.Add(-8040 * time.Second), Term: 4, Leader: 3, GapSeconds: 1.1},
+		{At: now.Add(-2400 * time.Second), Term: 5, Leader: 2, GapSeconds: 0.31},
+		{At: now.Add(-150 * time.Second), Term: 7, Leader: 1, GapSeconds: 0.284},
+	}
+	for i := range n {
+		node := &fakeNode{cluster: c, id: uint64(i + 1), addr: "127.0.0.1:0", asked: map[string]int{}, edit: func(*dashboard.State) {}}
+		c.nodes = append(c.nodes, node)
+		node.startOn(t)
+	}
+	t.Cleanup(func() {
+		for _, node := range c.nodes {
+			node.kill()
+		}
+	})
+	return c
+}
+
+func (n *fakeNode) startOn(t *testing.T) {
+	t.Helper()
+	listener, err := net.Listen("tcp", n.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", dashboard.Handler(dashboard.Config{State: n.state}))
+	mux.HandleFunc("/state", n.serveState)
+	mux.HandleFunc("/live/state/stream", n.serveStream)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.addr = listener.Addr().String()
+	n.down = make(chan struct{})
+	n.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: mux}}
+	n.server.Start()
+}
+
+// kill takes a member down at once, in the middle of its streams. The others notice.
+func (n *fakeNode) kill() {
+	n.mu.Lock()
+	server := n.server
+	n.server = nil
+	if server != nil {
+		close(n.down)
+	}
+	n.mu.Unlock()
+	if server == nil {
+		return
+	}
+	n.isolate(true)
+	server.CloseClientConnections()
+	server.Close()
+}
+
+// restart brings it back at its address.
+func (n *fakeNode) restart(t *testing.T) {
+	t.Helper()
+	n.startOn(t)
+	n.isolate(false)
+}
+
+func (n *fakeNode) isolate(apart bool) {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	n.apart[n.id] = apart
+	if apart && n.leader == n.id {
+		n.leader = 0
+	}
+}
+
+// change has edit made to every document of the member.
+func (n *fakeNode) change(edit func(*dashboard.State)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.edit = edit
+}
+
+func (n *fakeNode) refuseStreams() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.noStream = true
+}
+
+func (n *fakeNode) open(more int) (streams int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.streams += more
+	return n.streams
+}
+
+func (n *fakeNode) requests(path string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.asked[path]
+}
+
+// elect makes a member the leader of the next term.
+func (c *cluster) elect(id uint64, gap time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leader = id
+	c.term++
+	c.elections = append(c.elections, dashboard.Election{At: time.Now(), Term: c.term, Leader: id, GapSeconds: gap.Seconds()})
+}
+
+func (n *fakeNode) count(path string) (noStream bool, down chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.asked[path]++
+	return n.noStream, n.down
+}
+
+func (n *fakeNode) serveState(w http.ResponseWriter, _ *http.Request) {
+	n.count("/state")
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(n.state())
+}
+
+func (n *fakeNode) serveStream(w http.ResponseWriter, r *http.Request) {
+	noStream, down := n.count("/live/state/stream")
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	if noStream {
+		http.Error(w, "no streams here", http.StatusNotFound)
+		return
+	}
+	n.open(1)
+	defer n.open(-1)
+	w.Header().Set("Content-Type", "text/event-stream")
+	ticker := time.NewTicker(n.tick)
+	defer ticker.Stop()
+	for {
+		text, _ := json.Marshal(n.state())
+		fmt.Fprintf(w, "data: %s\n\n", text)
+		if http.NewResponseController(w).Flush() != nil {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-down:
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// wave is a figure that looks measured: the same for the same second.
+func wave(second int64, salt float64) float64 {
+	s := float64(second % 100000)
+	noise := math.Sin(s*12.9898+salt*78.233) * 43758.5453
+	noise -= math.Floor(noise)
+	return 0.5*math.Sin(s/23+salt) + 0.25*math.Sin(s/7.3+2*salt) + 0.5*(noise-0.5)
+}
+
+// leaderAt returns who led at a moment.
+func leaderAt(elections []dashboard.Election, leader uint64, at, now time.Time) uint64 {
+	if !at.Before(now.Add(-time.Second / 2)) {
+		return leader
+	}
+	led := uint64(0)
+	for _, e := range elections {
+		if at.Before(e.At) {
+			break
+		}
+		led = e.Leader
+	}
+	return led
+}
+
+func pointer[T any](v T) *T { return &v }
+
+// state makes the document of this moment.
+func (n *fakeNode) state() *dashboard.State {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now().UTC()
+	s := &dashboard.State{
+		Version: "v0.9.0", Now: now, Term: c.term, ReadMode: "quorum",
+		Node:      dashboard.Node{ID: n.id, Addr: n.addr, Role: "follower", Ready: true, UptimeSeconds: now.Sub(c.start).Seconds(), Loops: 1},
+		Elections: slices.Clone(c.elections),
+		Totals:    dashboard.Totals{Timestamps: 9_007_199_254_740_993, Requests: 812_344_120, IDs: 1_204_331, Errors: 7},
+		Clock:     dashboard.Clock{OffsetFromMedianSeconds: offset(n.id), OK: true},
+	}
+	if c.apart[n.id] || c.leader == 0 {
+		s.Node.Role, s.Node.Ready, s.Node.NotReady = "candidate", false, "no leader is known"
+	}
+	if c.leader != 0 && !c.apart[n.id] {
+		s.Leader = &dashboard.Leader{NodeID: c.leader, Addr: c.nodes[c.leader-1].addr}
+	}
+	leads := s.Leader != nil && c.leader == n.id
+	for _, other := range c.nodes {
+		m := dashboard.Member{NodeID: other.id, Addr: other.addr, PeerAddr: fmt.Sprintf("127.0.0.1:%d", 60000+other.id), Self: other.id == n.id,
+			Connected: other.id != n.id && !c.apart[other.id] && !c.apart[n.id], Leader: s.Leader != nil && other.id == c.leader}
+		if !m.Self && m.Connected {
+			m.ClockOffsetSeconds = pointer(offset(other.id) - offset(n.id))
+		}
+		if leads {
+			m.LagEntries = pointer(uint64(0))
+			if c.apart[other.id] {
+				m.LagEntries = pointer(uint64(now.Unix() % 1000))
+			}
+		}
+		s.Members = append(s.Members, m)
+	}
+	s.History = c.history(n.id, now)
+	last := historyLength - 1
+	s.Rates = dashboard.Rates{TimestampsPerSecond: s.History.TimestampsPerSecond[last], RequestsPerSecond: s.History.TimestampsPerSecond[last], IDsPerSecond: s.History.IDsPerSecond[last]}
+	s.Ceiling = &dashboard.Mark{Time: uint64(now.UnixNano()) + 350e6, LeadSeconds: 0.35 + 0.02*wave(now.Unix(), 9)}
+	if leads {
+		s.Node.Role = "leader"
+		lead := s.History.LeadSeconds[last]
+		s.Epoch = &dashboard.Mark{Time: uint64(now.UnixNano() + int64(lead*1e9)), LeadSeconds: lead}
+		p50, p99 := s.History.P50[last], s.History.P99[last]
+		s.Latency = dashboard.Latency{P50: &p50, P99: &p99, P999: pointer(2.1 * p99), Max: pointer(3.4 * p99)}
+	}
+	begin := now.Truncate(10 * time.Second)
+	s.Workers = []dashboard.Worker{{Worker: n.id + 2, Start: begin.UnixMilli(), End: begin.Add(20 * time.Second).UnixMilli(),
+		LeftSeconds: begin.Add(20 * time.Second).Sub(now).Seconds()}}
+	n.mu.Lock()
+	edit := n.edit
+	n.mu.Unlock()
+	edit(s)
+	return s
+}
+
+func offset(id uint64) float64 { return []float64{0, 0.00031, -0.00118}[(id-1)%3] }
+
+func (c *cluster) history(id uint64, now time.Time) *dashboard.History {
+	h := &dashboard.History{IntervalSeconds: 1}
+	none := math.NaN()
+	for i := range historyLength {
+		at := now.Add(-time.Duration(historyLength-1-i) * time.Second)
+		second := at.Unix()
+		timestamps, p50, p99, lead := 0.0, none, none, none
+		part := 0.0 // of the interval
+		for tenth := range 10 {
+			if leaderAt(c.elections, c.leader, at.Add(-time.Duration(tenth)*100*time.Millisecond), now) == id {
+				part += 0.1
+			}
+		}
+		if part > 0 {
+			timestamps = part * (96000 + 14000*wave(second, 1))
+			p50 = 0.00042 * math.Exp(0.25*wave(second, 2))
+			p99 = 0.0013 * math.Exp(0.6*wave(second, 3))
+			if second%83 == 0 {
+				p99 *= 7
+			}
+			lead = 0.048 + 0.03*wave(second, 4)
+		}
+		h.TimestampsPerSecond = append(h.TimestampsPerSecond, timestamps)
+		h.IDsPerSecond = append(h.IDsPerSecond, math.Round(140+30*wave(second, float64(id))))
+		h.P50, h.P99, h.LeadSeconds = append(h.P50, p50), append(h.P99, p99), append(h.LeadSeconds, lead)
+	}
+	return h
+}

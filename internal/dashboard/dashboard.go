@@ -1,0 +1,106 @@
+// Package dashboard owns what people look at: the web page at / of every node, its
+// plain-text form for curl, and the table of "isotone status". All three are made of the
+// [State] document, which the node encodes once a second.
+//
+// It knows no node and no protocol: who serves the page passes in a function that
+// returns the latest document, and serves the documents themselves (/state and
+// /live/state/stream) with "Access-Control-Allow-Origin: *", since the page reads them
+// from every member of the cluster, whichever of them it was loaded from.
+package dashboard
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/isotone/isotone"
+)
+
+// Config says what a [Handler] shows.
+type Config struct {
+	// State returns the latest state document, which nobody changes any more, or nil
+	// before there is one. It is called for plain text only: the page fetches the
+	// document by itself.
+	State func() *State
+}
+
+// Handler serves the page at /, and nothing else. A browser, or whoever else accepts
+// text/html, gets the page; others get [WriteSummary] as plain text.
+func Handler(cfg Config) http.Handler {
+	if cfg.State == nil {
+		cfg.State = func() *State { return nil }
+	}
+	return &handler{state: cfg.State, page: assemble()}
+}
+
+type handler struct {
+	state func() *State
+	page  *document
+}
+
+// ServeHTTP answers one request.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("X-Content-Type-Options", "nosniff")
+	switch {
+	case r.URL.Path != "/":
+		fail(w, http.StatusNotFound, isotone.CodeNotFound, "no such path")
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		header.Set("Allow", "GET, HEAD")
+		fail(w, http.StatusMethodNotAllowed, isotone.CodeInvalidArgument, "method not allowed here; use GET, HEAD")
+	default:
+		header.Set("Vary", "Accept, Accept-Encoding")
+		if accepts(r.Header.Values("Accept"), "text/html") {
+			h.page.serve(w, r)
+			return
+		}
+		h.summary(w, r)
+	}
+}
+
+// summary answers with plain text.
+func (h *handler) summary(w http.ResponseWriter, r *http.Request) {
+	var text strings.Builder
+	_ = WriteSummary(&text, h.state()) // a Builder takes all
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Type", "text/plain; charset=utf-8")
+	header.Set("Content-Length", strconv.Itoa(text.Len()))
+	if r.Method != http.MethodHead {
+		_, _ = w.Write([]byte(text.String()))
+	}
+}
+
+// fail answers with the error body of the whole service.
+func fail(w http.ResponseWriter, status int, code isotone.Code, message string) {
+	body, _ := json.Marshal(map[string]any{"error": map[string]string{"code": string(code), "message": message}})
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Type", "application/json")
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// accepts reports whether the values of a header of preferences (RFC 9110 §12.4) name
+// want itself, and not with a weight of zero.
+func accepts(values []string, want string) bool {
+	for _, value := range values {
+		for part := range strings.SplitSeq(value, ",") {
+			name, parameters, _ := strings.Cut(part, ";")
+			if !strings.EqualFold(strings.TrimSpace(name), want) {
+				continue
+			}
+			weight := 1.0
+			for parameter := range strings.SplitSeq(parameters, ";") {
+				key, q, _ := strings.Cut(parameter, "=")
+				if strings.EqualFold(strings.TrimSpace(key), "q") {
+					weight, _ = strconv.ParseFloat(strings.TrimSpace(q), 64)
+				}
+			}
+			return weight > 0
+		}
+	}
+	return false
+}

@@ -1,0 +1,211 @@
+package dashboard_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// narrowest is the width of the smallest phones.
+const narrowest = 360
+
+func TestPage_FitsEveryWidth(t *testing.T) {
+	c := newCluster(t, 3, time.Second)
+	b := browser.Tab(t)
+	b.Open("http://"+c.nodes[0].addr+"/", narrowest, 800, "light")
+	b.Until(10*time.Second, pageReady)
+	b.Eval("document.querySelector('#elections-details').open = true", nil)
+	for _, width := range []int{narrowest, 390, 620, 621, 800, 861, 1020, 1021, 1280, 1920} {
+		b.Resize(width, 800)
+		b.Until(5*time.Second, fmt.Sprintf("innerWidth === %d", width))
+		var beyond []string
+		b.Eval(fmt.Sprintf(`new Promise((done) => requestAnimationFrame(() => setTimeout(() => {
+			const wide = [...document.querySelectorAll("body *:not(.hidden):not(.skip)")].filter((e) => e.getBoundingClientRect().right > %[1]d + 0.5);
+			const scrolls = document.documentElement.scrollWidth > %[1]d ? ["the page scrolls: " + document.documentElement.scrollWidth] : [];
+			done([...scrolls, ...wide.map((e) => e.tagName + "." + e.getAttribute("class") + " " + e.textContent.slice(0, 40))]);
+		}, 50)))`, width), &beyond)
+		if len(beyond) > 0 {
+			t.Errorf("at %d pixels, beyond the edge: %q", width, beyond)
+		}
+	}
+}
+
+// contrast lists texts whose contrast with what is behind them is below that of WCAG AA.
+const contrast = `(() => {
+	const parse = (c) => c.match(/[\d.]+/g).map(Number);
+	const light = ([r, g, b]) => [r, g, b].map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+	const behind = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
+	const poor = [];
+	let seen = 0;
+	for (const e of document.querySelectorAll("body *")) {
+		if (![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()) || e.closest(".hidden, .skip, script, noscript") || e.getClientRects().length === 0) continue;
+		seen++;
+		const style = getComputedStyle(e), text = parse(e.ownerSVGElement ? style.fill : style.color);
+		const [a, b] = [light(text), light(behind(e))].sort((x, y) => y - x);
+		const large = parseFloat(style.fontSize) >= 24;
+		if ((a + 0.05) / (b + 0.05) < (large ? 3 : 4.5)) poor.push(e.tagName + "." + e.getAttribute("class") + " " + e.textContent.slice(0, 30) + " " + ((a + 0.05) / (b + 0.05)).toFixed(2));
+	}
+	return seen > 60 ? poor : ["only " + seen + " texts were found"];
+})()`
+
+func TestPage_IsReadableInLightAndDark(t *testing.T) {
+	c := newCluster(t, 3, time.Second)
+	b := browser.Tab(t)
+	background := map[string]string{}
+	for _, scheme := range []string{"light", "dark"} {
+		b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, scheme)
+		b.Until(10*time.Second, pageReady)
+		var color string
+		b.Eval("getComputedStyle(document.body).backgroundColor", &color)
+		background[scheme] = color
+		// Also with everything that is only shown when something is wrong.
+		for _, level := range []string{"ok", "warn", "bad"} {
+			var poor []string
+			b.Eval(fmt.Sprintf("document.documentElement.dataset.level = %q, document.querySelectorAll('#members tr').forEach((row, i) => row.className = ['lead', 'warn', 'bad'][i]), %s", level, contrast), &poor)
+			if len(poor) > 0 {
+				t.Errorf("%s, %s: too little contrast: %q", scheme, level, poor)
+			}
+		}
+	}
+	if background["light"] == background["dark"] {
+		t.Errorf("light and dark have the same background, %s", background["light"])
+	}
+}
+
+func TestPage_HoldsStillForWhoWantsThat(t *testing.T) {
+	c := newCluster(t, 1, time.Second)
+	b := browser.Tab(t)
+	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	moving := "document.getAnimations().length > 0"
+	b.Until(10*time.Second, moving)
+	b.Prefer("prefers-reduced-motion", "reduce")
+	b.Until(10*time.Second, "!("+moving+")")
+}
+
+func TestPage_IsUsedByKeyboard(t *testing.T) {
+	c := newCluster(t, 3, time.Second)
+	b := browser.Tab(t)
+	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	b.Until(10*time.Second, pageReady)
+	const focused = `(() => { const e = document.activeElement; return e === document.body ? "body" : (e.getAttribute("aria-labelledby") || e.tagName.toLowerCase()) +
+		(getComputedStyle(e).outlineStyle === "none" ? " without a visible focus" : ""); })()`
+	var order []string
+	for range 7 {
+		b.Press("Tab")
+		var at string
+		b.Eval(focused, &at)
+		order = append(order, at)
+	}
+	if want := strings.Fields("a chart-timestamps chart-latency chart-ids chart-lead summary try-title"); !slices.Equal(order, want) {
+		t.Errorf("focus goes %q, want %q", order, want)
+	}
+	b.Eval("document.querySelector('.plot').focus()", nil)
+	text := func() string {
+		var s string
+		b.Eval("document.querySelector('.plot').getAttribute('aria-valuetext')", &s)
+		return strings.ReplaceAll(s, "\u202f", " ")
+	}
+	if got := text(); !strings.HasPrefix(got, "now: ") {
+		t.Errorf("at first: %q", got)
+	}
+	for _, step := range []struct{ key, want string }{{"ArrowLeft", "1 s ago: "}, {"ArrowLeft", "2 s ago: "}, {"ArrowRight", "1 s ago: "}, {"Home", "4 min 59 s ago: "}, {"End", "now: "}, {"ArrowLeft", "1 s ago: "}} {
+		b.Press(step.key)
+		b.Until(5*time.Second, fmt.Sprintf("document.querySelector('.plot').getAttribute('aria-valuetext').replaceAll('\\u202f', ' ').startsWith(%q)", step.want))
+	}
+	// The other charts are read out at the same second.
+	var read []string
+	b.Eval("[...document.querySelectorAll('.when')].map((e) => e.textContent)", &read)
+	if !slices.Equal(read, []string{"0:01 ago", "0:01 ago", "0:01 ago", "0:01 ago"}) {
+		t.Errorf("read out: %q", read)
+	}
+	b.Press("Escape")
+	b.Until(5*time.Second, "!document.querySelector('.cursor') && document.querySelector('.when').textContent === ''")
+}
+
+func TestPage_IsReadOutAtThePointer(t *testing.T) {
+	c := newCluster(t, 1, time.Second)
+	b := browser.Tab(t)
+	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	b.Until(10*time.Second, "document.querySelector('.line')")
+	var box struct{ X, Y, Width, Height float64 }
+	b.Eval("document.querySelector('.plot').getBoundingClientRect().toJSON()", &box)
+	move := func(x, y float64) {
+		b.Command("Input.dispatchMouseEvent", map[string]any{"type": "mouseMoved", "x": x, "y": y}, nil)
+	}
+	move(box.X+10, box.Y+box.Height/2)
+	b.Until(5*time.Second, "/^4:\\d\\d ago$/.test(document.querySelector('.when').textContent) && document.querySelectorAll('.cursor').length === 4")
+	move(box.X+10, 5)
+	b.Until(5*time.Second, "!document.querySelector('.cursor')")
+}
+
+// axNode is what assistive technology is told of an element.
+type axNode struct {
+	Ignored    bool
+	Role, Name struct{ Value any }
+	Properties []struct {
+		Name  string
+		Value struct{ Value any }
+	}
+}
+
+func (n axNode) property(name string) any {
+	for _, p := range n.Properties {
+		if p.Name == name {
+			return p.Value.Value
+		}
+	}
+	return nil
+}
+
+func TestPage_TellsAssistiveTechnologyWhatIsThere(t *testing.T) {
+	c := newCluster(t, 3, time.Second)
+	b := browser.Tab(t)
+	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	b.Until(10*time.Second, pageReady)
+	b.Eval("document.querySelector('#elections-details').open = true", nil)
+	var tree struct{ Nodes []axNode }
+	b.Command("Accessibility.getFullAXTree", nil, &tree)
+	names := map[string][]string{}
+	for _, n := range tree.Nodes {
+		role, _ := n.Role.Value.(string)
+		name, _ := n.Name.Value.(string)
+		if n.Ignored {
+			continue
+		}
+		if slices.Contains(strings.Fields("heading slider table link columnheader rowheader region"), role) && name == "" {
+			raw, _ := json.Marshal(n)
+			t.Errorf("a %s without a name: %s", role, raw)
+		}
+		if role == "heading" {
+			name = fmt.Sprintf("%v %s", n.property("level"), name)
+		}
+		if role == "status" {
+			name = fmt.Sprint(n.property("live"))
+		}
+		names[role] = append(names[role], name)
+	}
+	for role, want := range map[string][]string{
+		"banner": {""}, "main": {""}, "contentinfo": {""},
+		"status": {"polite"},
+		"heading": {"1 Isotone", "2 State of the cluster", "2 Timestamps per second", "2 Latency", "2 Ids per second", "2 Lead over clock",
+			"2 Members", "2 Leadership", "2 Clock, time and ceiling", "2 Worker leases of ids", "2 Ask it yourself"},
+		"slider": {"Timestamps per second", "Latency", "Ids per second", "Lead over clock"},
+	} {
+		slices.Sort(want) // the tree is not listed in the order of the page
+		slices.Sort(names[role])
+		if !slices.Equal(names[role], want) {
+			t.Errorf("%s: %q, want %q", role, names[role], want)
+		}
+	}
+	if len(names["table"]) != 3 {
+		t.Errorf("tables: %q", names["table"])
+	}
+	for _, want := range []string{"Node", "State", "Lag, entries", "Clock offset", "p99", "When", "Gap", "Worker"} {
+		if !slices.Contains(names["columnheader"], want) {
+			t.Errorf("no column is headed %q: %q", want, names["columnheader"])
+		}
+	}
+}

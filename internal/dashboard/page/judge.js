@@ -1,0 +1,112 @@
+
+// What all links together say about the cluster, and the sentence for it.
+
+// look returns one view of the cluster. It never prefers an old leader to a new one:
+// the highest term wins.
+function look(links) {
+  const fresh = links.filter((link) => link.fresh);
+  const termOf = (link) => link.state.term ?? 0;
+  const byTerm = [...fresh].sort((a, b) => termOf(b) - termOf(a) || !!b.state.leader - !!a.state.leader || b.at - a.at);
+  const newest = byTerm[0] ?? links.filter((link) => link.state).sort((a, b) => b.at - a.at)[0];
+  if (!newest) return { links, fresh, members: [], leader: 0, term: 0, newest: null, lead: null };
+  const leader = newest.state.leader?.nodeID ?? 0;
+  const lead = fresh.find((link) => link.node === leader && link.state.node.role === "leader") ?? null;
+  const from = (lead ?? newest).state;
+  const members = (from.members ?? []).map((m) => {
+    const link = links.find((l) => l.node === m.nodeID) ?? null;
+    const own = link?.fresh ? link.state : null;
+    const median = from.clock?.offsetFromMedianSeconds ?? 0;
+    return {
+      id: m.nodeID, addr: m.addr, learner: !!m.learner, leader: m.nodeID === leader,
+      connected: !!(m.self || m.connected), lag: m.lagEntries, link, own,
+      clock: own ? own.clock?.offsetFromMedianSeconds : m.self ? median : known(m.clockOffsetSeconds) ? m.clockOffsetSeconds + median : null,
+      clockOK: own ? own.clock?.ok !== false : true,
+    };
+  });
+  return { links, fresh, newest, lead, from, leader, term: from.term, members, elections: elections(links, lead ?? newest) };
+}
+
+// elections returns the changes of leader that any member saw, oldest first, with their
+// age; what the preferred one saw goes first.
+function elections(links, preferred) {
+  const seen = new Map();
+  for (const link of [preferred, ...links.filter((l) => l !== preferred && l.state)]) {
+    for (const e of link.state.elections ?? []) {
+      const key = e.term + " " + e.leader;
+      const age = (Date.parse(link.state.now) - Date.parse(e.at)) / 1000 + link.age;
+      if (!seen.has(key) && known(age)) seen.set(key, { age: Math.max(0, age), term: e.term, leader: e.leader, gap: e.gapSeconds });
+    }
+  }
+  return [...seen.values()].sort((a, b) => b.age - a.age || a.term - b.term).slice(-32);
+}
+
+// reachable: the page may connect there. An address such as localhost means the
+// reader's machine, unless that is where the page itself is from.
+const loopback = /^(localhost|127\.[\d.]+|\[::1\])(:|$)/i;
+const reachable = (addr) => /^[^/@?#\s]+:\d+$/.test(addr) && (!loopback.test(addr) || loopback.test(location.host));
+
+const overtakeShown = 60; // s
+const patience = 6; // s; by then the others would have elected another leader
+
+// judge returns the level (ok, warn, bad, wait), a headline and reasons. The text
+// changes when something happens, not every second: it is read out.
+function judge(view) {
+  const { fresh, newest, members, leader, lead } = view;
+  if (!newest) {
+    return view.links.every((link) => link.status === "new")
+      ? { level: "wait", headline: "Connecting", because: [] }
+      : { level: "bad", headline: "This node does not answer", because: ["Trying again."] };
+  }
+  if (fresh.length === 0) {
+    const others = view.links.length - 1;
+    return { level: "bad", headline: others > 0 ? "No member answers" : `Node ${newest.node} does not answer`, because: ["What is below is old. Trying again."] };
+  }
+  const voters = members.filter((m) => !m.learner);
+  const answering = voters.filter((m) => m.own).length, enough = answering > voters.length / 2;
+  const silent = view.links.filter((link) => link.node === leader && link.state && !link.fresh);
+  if (!leader) {
+    const gone = view.links.filter((link) => link.node && !link.fresh).map((link) => link.node).sort((a, b) => a - b);
+    return { level: "bad", headline: "No leader", because: [gone.length > 0 ? capital(nodes(gone)) + (gone.length > 1 ? " do" : " does") + " not answer." : "",
+      `${fresh.length} of ${members.length} members answer` + (enough ? "." : ", too few to elect one.")] };
+  }
+  if (!lead && silent.length > 0 && silent[0].age < patience) {
+    return { level: "bad", headline: `Node ${leader} stopped answering`, because: [enough ? "The others will elect a leader." : "Too few members are left to elect another."] };
+  }
+  const because = troubles(view);
+  const took = overtaken(view);
+  const level = because.length > 0 ? "warn" : "ok";
+  if (voters.length === 1) because.push("It is the only member: no failure is survived.");
+  else if (level === "ok") because.push(`All ${members.length} members are connected.`);
+  if (took) because.push(took);
+  return { level, headline: `Node ${leader} leads`, because };
+}
+
+// troubles lists what is wrong while there is a leader.
+function troubles(view) {
+  const { members, lead, leader } = view;
+  const list = [];
+  const voters = members.filter((m) => !m.learner);
+  const asked = (m) => m.link?.status === "new"; // the page has only begun to read it
+  const apart = members.filter((m) => (lead ? !m.connected : !m.own && !m.leader && !asked(m))).map((m) => m.id);
+  if (!lead && !members.some((m) => m.leader && asked(m))) list.push("It does not answer this page; rates and lags are not known.");
+  if (apart.length > 0) {
+    const left = voters.filter((m) => !apart.includes(m.id)).length - (Math.floor(voters.length / 2) + 1);
+    list.push(capital(nodes(apart)) + (apart.length > 1 ? " are" : " is") + (lead ? " not connected" : " not heard") +
+      (left <= 0 ? "; one more failure stops the cluster." : "."));
+  }
+  for (const m of members) {
+    if (!m.own) continue;
+    if (!m.own.node.ready && !apart.includes(m.id)) list.push(`Node ${m.id} is not ready${m.own.node.notReady ? ": " + m.own.node.notReady : ""}.`);
+    if (!m.clockOK) list.push(`The clock of node ${m.id} is wrong.`);
+  }
+  if (lead && known(lead.state.epoch?.leadSeconds) && lead.state.epoch.leadSeconds < -1) list.push(`Time holds still: node ${leader} cannot raise the ceiling.`);
+  return list;
+}
+
+// overtaken says how the leader came to lead, for a while.
+function overtaken(view) {
+  const last = view.elections.at(-1), before = view.elections.at(-2);
+  if (!last || last.leader !== view.leader || last.age > overtakeShown || !before) return "";
+  const gap = known(last.gap) ? ` after ${span(last.gap)} without a leader` : "";
+  return (before.leader === last.leader ? "It was elected again" : `It took over from node ${before.leader}`) + gap + ".";
+}

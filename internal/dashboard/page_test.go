@@ -1,0 +1,204 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/chromium"
+	"github.com/isotone/isotone/internal/dashboard"
+)
+
+// These tests look at the page in a real browser; without one they are skipped. The
+// figures come from a fake cluster.
+
+// pageReady is when all members are read.
+const pageReady = "document.querySelector('#feed').textContent === 'live from 3 of 3' && document.documentElement.dataset.level === 'ok'"
+
+// quiet fails the test if the page wrote into the console. Requests that fail are noise: a
+// page cannot keep them out.
+func quiet(t *testing.T, b *chromium.Tab, noiseMax int) {
+	t.Helper()
+	faults, noise := b.Console()
+	if len(faults) > 0 {
+		t.Errorf("the console shows errors:\n%s", strings.Join(faults, "\n"))
+	}
+	if len(noise) > noiseMax {
+		t.Errorf("%d failed requests, at most %d were to be:\n%s", len(noise), noiseMax, strings.Join(noise, "\n"))
+	}
+}
+
+func TestPage_ShowsTheClusterLive(t *testing.T) {
+	c := newCluster(t, 3, time.Second)
+	b := browser.Tab(t)
+	b.Open("http://"+c.nodes[1].addr+"/", 1280, 800, "light") // a follower
+	b.Until(10*time.Second, pageReady)
+	for selector, want := range map[string]string{
+		"#headline":                       "Node 1 leads",
+		"#because":                        "All 3 members are connected.",
+		"title":                           "Node 1 leads · Isotone",
+		"#facts div:nth-child(1) dd":      "7",
+		"#facts div:nth-child(2) dd":      "quorum",
+		"#facts div:nth-child(6) dd":      "v0.9.0",
+		"#members tr:nth-child(1) .id":    "1",
+		"#members tr:nth-child(1) .state": "leads",
+		"#members tr:nth-child(3) .addr":  c.nodes[2].addr,
+		"#members tr:nth-child(3) .state": "follows",
+		"#elections tr:nth-child(1)":      "node 1",
+		"#workers tr:nth-child(2)":        "Node 2",
+		"#lanes-text":                     "node 1 leader in term 7",
+		"#ruler-text":                     "more is reserved",
+		"#try":                            "curl '" + c.nodes[0].addr + "/timestamp?format=json'",
+	} {
+		if got := b.Text(selector); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", selector, got, want)
+		}
+	}
+	for _, chart := range []string{"timestamps", "latency", "ids", "lead"} {
+		var figure string
+		b.Eval(fmt.Sprintf("document.querySelector('[aria-labelledby=chart-%s] .value').textContent", chart), &figure)
+		var points int
+		b.Eval(fmt.Sprintf("document.querySelector('section[aria-labelledby=chart-%s] .line').getAttribute('d').split('L').length", chart), &points)
+		if strings.Trim(figure, "–") == "" || points < 250 {
+			t.Errorf("%s: figure %q, a line of %d points", chart, figure, points)
+		}
+	}
+	before := b.Text(".value")
+	b.Until(10*time.Second, fmt.Sprintf("document.querySelector('.value').textContent !== %q", before))
+	quiet(t, b, 0)
+	for _, node := range c.nodes {
+		if n := node.open(0); n != 1 {
+			t.Errorf("node %d has %d streams open, want 1", node.id, n)
+		}
+	}
+}
+
+// TestPage_ShowsTheNextLeaderWithin3Seconds is about the node that served the page, which
+// is the leader too.
+func TestPage_ShowsTheNextLeaderWithin3Seconds(t *testing.T) {
+	c := newCluster(t, 3, time.Second)
+	b := browser.Tab(t)
+	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	b.Until(10*time.Second, pageReady)
+	begin := time.Now()
+	c.nodes[0].kill()
+	b.Until(3*time.Second, "['Node 1 stopped answering', 'No leader'].includes(document.querySelector('#headline').textContent)")
+	told := time.Since(begin)
+	c.elect(2, 310*time.Millisecond)
+	b.Until(3*time.Second-time.Since(begin), "document.querySelector('#headline').textContent === 'Node 2 leads' && document.documentElement.dataset.leader === '2'")
+	t.Logf("the page said that the leader is gone after %v, and who is the next after %v", told, time.Since(begin))
+	if got, want := b.Text("#because"), "It took over from node 1 after 310 ms without a leader."; !strings.Contains(strings.ReplaceAll(got, "\u202f", " "), want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := b.Text("#members tr:nth-child(1) .state"); got != "lost" {
+		t.Errorf("node 1 is shown as %q", got)
+	}
+	var kept int
+	b.Eval("document.querySelector('.line.edge').getAttribute('d').split('L').length", &kept) // latency, which only leaders have
+	if kept < 250 {
+		t.Errorf("%d points are left of the history of the node that died", kept)
+	}
+	quiet(t, b, 6) // streams that broke, and few probes
+	c.nodes[0].restart(t)
+	b.Until(20*time.Second, pageReady)
+	if got := b.Text("#headline"); got != "Node 2 leads" {
+		t.Errorf("%q after node 1 came back", got)
+	}
+	quiet(t, b, 8)
+}
+
+func TestPage_ComesBackAfterAllMembersWereGone(t *testing.T) {
+	c := newCluster(t, 3, time.Second)
+	b := browser.Tab(t)
+	b.Open("http://"+c.nodes[2].addr+"/", 390, 844, "dark")
+	b.Until(10*time.Second, pageReady)
+	for _, node := range c.nodes {
+		node.kill()
+	}
+	b.Until(10*time.Second, "document.querySelector('#headline').textContent === 'No member answers' && document.documentElement.classList.contains('stale')")
+	for _, node := range c.nodes {
+		node.restart(t)
+	}
+	c.elect(3, 2*time.Second)
+	b.Until(30*time.Second, pageReady)
+	if got := b.Text("#headline"); got != "Node 3 leads" {
+		t.Errorf("headline %q", got)
+	}
+	quiet(t, b, 40)
+}
+
+func TestPage_PollsWhereStreamsDoNotComeThrough(t *testing.T) {
+	c := newCluster(t, 1, time.Second)
+	c.nodes[0].refuseStreams()
+	b := browser.Tab(t)
+	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	b.Until(10*time.Second, "document.querySelector('#feed').textContent === 'live from 1 of 1, polled'")
+	before := c.nodes[0].requests("/state")
+	b.Until(10*time.Second, "document.querySelector('#because').textContent.includes('only member')")
+	for begin := time.Now(); c.nodes[0].requests("/state") < before+2; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("it does not poll")
+		}
+	}
+	if n := c.nodes[0].requests("/live/state/stream"); n != 1 {
+		t.Errorf("%d streams were asked for, want 1", n)
+	}
+}
+
+func TestPage_SaysWhatIsWrong(t *testing.T) {
+	c := newCluster(t, 3, 100*time.Millisecond)
+	b := browser.Tab(t)
+	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	b.Until(10*time.Second, pageReady)
+	nothing := func(*dashboard.State) {}
+	for _, tc := range []struct {
+		name             string
+		node             int
+		edit             func(*dashboard.State)
+		level, headline  string
+		because, inTable string
+	}{
+		{"a clock is wrong", 2, func(s *dashboard.State) { s.Clock = dashboard.Clock{OffsetFromMedianSeconds: 2.5} },
+			"warn", "Node 1 leads", "The clock of node 3 is wrong.", "+2.5\u202fs"},
+		{"a member is not ready", 1, func(s *dashboard.State) { s.Node.Ready, s.Node.NotReady = false, "it joins" },
+			"warn", "Node 1 leads", "Node 2 is not ready: it joins.", "not ready"},
+		{"a member is apart", 0, func(s *dashboard.State) { s.Members[2].Connected = false },
+			"warn", "Node 1 leads", "Node 3 is not connected; one more failure stops the cluster.", "apart"},
+		{"time holds still", 0, func(s *dashboard.State) { s.Epoch.LeadSeconds = -4 },
+			"warn", "Node 1 leads", "Time holds still: node 1 cannot raise the ceiling.", "leads"},
+		{"a text that looks like HTML", 1, func(s *dashboard.State) { s.Node.Ready, s.Node.NotReady = false, "<img src=x onerror=alert(1)>" },
+			"warn", "Node 1 leads", "<img src=x onerror=alert(1)>", "not ready"},
+		{"a member that lags", 0, func(s *dashboard.State) { *s.Members[1].LagEntries = 12345 },
+			"ok", "Node 1 leads", "All 3 members are connected.", "12\u202f345"},
+	} {
+		c.nodes[tc.node].change(tc.edit)
+		b.Until(10*time.Second, fmt.Sprintf("document.querySelector('#because').textContent.includes(%q) && document.querySelector('#members').textContent.includes(%q)", tc.because, tc.inTable))
+		var level string
+		b.Eval("document.documentElement.dataset.level", &level)
+		if got := b.Text("#headline"); got != tc.headline || level != tc.level {
+			t.Errorf("%s: %s %q, want %s %q", tc.name, level, got, tc.level, tc.headline)
+		}
+		c.nodes[tc.node].change(nothing)
+		b.Until(10*time.Second, pageReady)
+	}
+	quiet(t, b, 0)
+}
+
+// TestPage_IgnoresALeaderOfAnOlderTerm: one that was cut off still thinks that it leads.
+func TestPage_IgnoresALeaderOfAnOlderTerm(t *testing.T) {
+	c := newCluster(t, 3, 100*time.Millisecond)
+	b := browser.Tab(t)
+	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	b.Until(10*time.Second, pageReady)
+	old := c.nodes[0].state()
+	c.nodes[0].change(func(s *dashboard.State) { now := s.Now; *s = *old; s.Now = now })
+	c.elect(3, time.Second)
+	b.Until(10*time.Second, "document.querySelector('#headline').textContent === 'Node 3 leads'")
+	var states []string
+	b.Eval("[...document.querySelectorAll('#members tr.lead .id')].map((e) => e.textContent)", &states)
+	if !slices.Equal(states, []string{"3"}) {
+		t.Errorf("leaders in the table: %q", states)
+	}
+}

@@ -1,0 +1,206 @@
+package dashboard
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+)
+
+// WriteSummary writes the state document of one node as text of a few lines, with
+// commands to try. A nil state says that there is none yet.
+func WriteSummary(w io.Writer, s *State) error {
+	var out strings.Builder
+	if s == nil {
+		out.WriteString("Isotone: this node has only begun; ask again in a second.\n")
+		_, err := io.WriteString(w, out.String())
+		return err
+	}
+	fmt.Fprintf(&out, "Isotone %s: node %d at %s %s, up %s\n", or(s.Version), s.Node.ID, or(s.Node.Addr), roleVerb(s.Node.Role), uptime(s.Node.UptimeSeconds))
+	if !s.Node.Ready {
+		fmt.Fprintf(&out, "Not ready: %s\n", or(s.Node.NotReady))
+	}
+	out.WriteByte('\n')
+	t := tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
+	leader := "none is known"
+	if s.Leader != nil {
+		leader = fmt.Sprintf("node %d at %s", s.Leader.NodeID, or(s.Leader.Addr))
+	}
+	fmt.Fprintf(t, "leader\t%s, term %d, %s reads\n", leader, s.Term, or(s.ReadMode))
+	fmt.Fprintf(t, "now\t%s timestamps, %s ids, %s requests, %s errors a second\n", perSecond(s.Rates.TimestampsPerSecond),
+		perSecond(s.Rates.IDsPerSecond), perSecond(s.Rates.RequestsPerSecond), perSecond(s.Rates.ErrorsPerSecond))
+	fmt.Fprintf(t, "latency\tp50 %s, p99 %s, max %s\n", duration(s.Latency.P50), duration(s.Latency.P99), duration(s.Latency.Max))
+	if s.Epoch != nil {
+		fmt.Fprintf(t, "time\t%s against this node's clock\n", signed(s.Epoch.LeadSeconds))
+	}
+	_ = t.Flush()
+	out.WriteByte('\n')
+	t = tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(t, "MEMBER\tCLIENTS\tPEERS\tROLE\tCONNECTED\tLAG\tCLOCK")
+	for _, m := range s.Members {
+		clock := noFigure
+		if offset, ok := s.ClockOffset(m); ok {
+			clock = signed(offset)
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", m.NodeID, or(m.Addr), or(m.PeerAddr), memberRole(s, m), connected(m), lag(m.LagEntries), clock)
+	}
+	_ = t.Flush()
+	writeCommands(&out, s)
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// writeCommands writes what to try next, with the address of the leader.
+func writeCommands(w io.Writer, s *State) {
+	addr := s.Node.Addr
+	if s.Leader != nil && s.Leader.Addr != "" {
+		addr = s.Leader.Addr
+	}
+	host, port, err := net.SplitHostPort(or(addr))
+	if err != nil {
+		return
+	}
+	fmt.Fprintf(w, "\nTry:\n\n"+
+		"  curl '%[1]s/timestamp?format=json'\n"+
+		"  curl %[1]s/state\n"+
+		"  redis-cli -h %[2]s -p %[3]s TS 1\n"+
+		"  isotone status %[1]s --watch\n\n"+
+		"A browser gets a page with charts here.\n", addr, host, port)
+}
+
+// noFigure stands for a figure that is not known.
+const noFigure = "-"
+
+// or returns a text that a node sent as it may be shown: on one line, and without the
+// control characters that a terminal would obey.
+func or(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	if text == "" {
+		return noFigure
+	}
+	return text
+}
+
+func roleVerb(role string) string {
+	switch role {
+	case "leader":
+		return "leads"
+	case "follower":
+		return "follows"
+	}
+	return "is " + or(role)
+}
+
+func memberRole(s *State, m Member) string {
+	switch {
+	case s.Leader != nil && s.Leader.NodeID == m.NodeID:
+		return "leader"
+	case m.Learner:
+		return "learner"
+	case m.Self:
+		return or(s.Node.Role)
+	}
+	return "follower"
+}
+
+func connected(m Member) string {
+	if m.Self || m.Connected {
+		return "yes"
+	}
+	return "no"
+}
+
+func lag(entries *uint64) string {
+	if entries == nil {
+		return noFigure
+	}
+	return strconv.FormatUint(*entries, 10)
+}
+
+// perSecond writes a rate: whole from a hundred on.
+func perSecond(rate float64) string {
+	switch {
+	case math.IsNaN(rate) || math.IsInf(rate, 0):
+		return noFigure
+	case rate >= 100 || rate == math.Trunc(rate):
+		return grouped(rate)
+	case rate >= 10:
+		return strconv.FormatFloat(rate, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(rate, 'f', 2, 64)
+}
+
+// grouped writes a whole number in groups of three digits.
+func grouped(n float64) string {
+	text := strconv.FormatFloat(n, 'f', 0, 64)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + " " + text[i:]
+	}
+	return text
+}
+
+func duration(seconds *float64) string {
+	if seconds == nil {
+		return noFigure
+	}
+	return digits(*seconds, 3)
+}
+
+func signed(seconds float64) string {
+	text := digits(seconds, 2)
+	if seconds > 0 {
+		return "+" + text
+	}
+	return text
+}
+
+// digits writes a time with that many digits and the unit that fits: 120 µs, 3.10 ms.
+func digits(seconds float64, n int) string {
+	size := math.Abs(seconds)
+	switch {
+	case math.IsNaN(seconds) || math.IsInf(seconds, 0):
+		return noFigure
+	case size == 0:
+		return "0 s"
+	case size < 0.9995e-6:
+		return precise(seconds*1e9, n) + " ns"
+	case size < 0.9995e-3:
+		return precise(seconds*1e6, n) + " µs"
+	case size < 0.9995:
+		return precise(seconds*1e3, n) + " ms"
+	}
+	return precise(seconds, n) + " s"
+}
+
+// precise writes a number with n digits, or all of those before the point.
+func precise(f float64, n int) string {
+	after := n - 1 - int(math.Floor(math.Log10(math.Abs(f))))
+	return strconv.FormatFloat(f, 'f', max(0, after), 64)
+}
+
+// uptime writes a time by its two largest units.
+func uptime(seconds float64) string {
+	if math.IsNaN(seconds) || seconds < 0 || seconds > 1e9 {
+		return noFigure
+	}
+	d := time.Duration(seconds) * time.Second
+	switch {
+	case d >= 24*time.Hour:
+		return fmt.Sprintf("%d d %d h", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+	case d >= time.Hour:
+		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+	case d >= time.Minute:
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	}
+	return fmt.Sprintf("%d s", d/time.Second)
+}

@@ -1,0 +1,255 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// defaultPort is that of HTTP_PORT.
+const defaultPort = "8080"
+
+// surveyMembersMax bounds how many members one survey asks: a cluster has a handful, and
+// who answers with more is no node.
+const surveyMembersMax = 64
+
+// Survey is how to ask a whole cluster for its state.
+type Survey struct {
+	// Client asks; nil means http.DefaultClient.
+	Client *http.Client
+	// Timeout bounds each answer. It must be set.
+	Timeout time.Duration
+}
+
+// View is what one member answered.
+type View struct {
+	NodeID uint64 `json:"nodeID"` // 0 when nobody knows
+	Addr   string `json:"addr"`   // where it was asked
+	Error  string `json:"error,omitempty"`
+	// State is nil if Error says why; it comes without History.
+	State *State `json:"state"`
+}
+
+// Report is what all members answered.
+type Report struct {
+	At time.Time `json:"at"`
+	// Leader is nil if none is known in the highest term that anyone answered with.
+	Leader *Leader `json:"leader"`
+	Term   uint64  `json:"term"`
+	// Problems is empty when there is a leader and every member answers and is ready.
+	Problems []string `json:"problems"`
+	Views    []View   `json:"members"`
+}
+
+// Address returns where a node is asked, as a URL without a path: of host:port, of a host
+// alone (on port 8080) or of an http or https URL.
+func Address(text string) (string, error) {
+	scheme, rest := "http", text
+	if before, after, ok := strings.Cut(text, "://"); ok {
+		scheme, rest = strings.ToLower(before), strings.TrimSuffix(after, "/")
+	}
+	if scheme != "http" && scheme != "https" {
+		return "", fmt.Errorf("%q: want host:port, or an http or https URL", text)
+	}
+	if _, _, err := net.SplitHostPort(rest); err != nil {
+		rest = net.JoinHostPort(strings.Trim(rest, "[]"), defaultPort)
+	}
+	u, err := url.Parse(scheme + "://" + rest)
+	if err != nil || u.Host != rest || u.Hostname() == "" || u.Port() == "" || u.User != nil {
+		return "", fmt.Errorf("%q: want host:port, or an http or https URL without a path", text)
+	}
+	return u.String(), nil
+}
+
+// Ask asks the given nodes, and then every member that they know of, all at the same
+// time. It returns an error only if an address makes no sense; a node that does not answer
+// is in the report.
+func (y Survey) Ask(ctx context.Context, addrs []string) (*Report, error) {
+	var first []View
+	scheme := ""
+	for _, addr := range addrs {
+		base, err := Address(addr)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(first, func(v View) bool { return v.Addr == base }) {
+			first = append(first, View{Addr: base})
+		}
+		if scheme == "" {
+			scheme, _, _ = strings.Cut(base, "://") // for members too: both are on one port
+		}
+	}
+	y.askAll(ctx, first)
+	views, members := merge(first, scheme)
+	missing := unasked(views, members, scheme)
+	y.askAll(ctx, missing)
+	views = append(views, missing...)
+	slices.SortFunc(views, func(a, b View) int { return cmp.Or(cmp.Compare(a.NodeID, b.NodeID), strings.Compare(a.Addr, b.Addr)) })
+	r := &Report{At: time.Now().UTC(), Views: views, Problems: []string{}}
+	r.judge()
+	return r, nil
+}
+
+// merge drops nodes that answered under a second address, names silent ones by what the
+// others know, and returns all members that anyone knows.
+func merge(views []View, scheme string) (merged []View, members []Member) {
+	seen := map[uint64]bool{}
+	for _, v := range views {
+		if v.State == nil || len(members) >= surveyMembersMax {
+			continue
+		}
+		for _, m := range v.State.Members {
+			if !seen[m.NodeID] {
+				seen[m.NodeID] = true
+				members = append(members, m)
+			}
+		}
+	}
+	answered := map[uint64]bool{}
+	for _, v := range views {
+		if v.State != nil && !answered[v.NodeID] {
+			answered[v.NodeID] = true
+			merged = append(merged, v)
+		}
+	}
+	for _, v := range views {
+		if v.State != nil {
+			continue
+		}
+		for _, m := range members {
+			if scheme+"://"+m.Addr == v.Addr {
+				v.NodeID = m.NodeID
+			}
+		}
+		if v.NodeID == 0 || !answered[v.NodeID] {
+			answered[v.NodeID] = v.NodeID != 0
+			merged = append(merged, v)
+		}
+	}
+	return merged, members[:min(len(members), surveyMembersMax)]
+}
+
+// unasked returns the members that are not among views.
+func unasked(views []View, members []Member, scheme string) (missing []View) {
+	for _, m := range members {
+		if slices.ContainsFunc(views, func(v View) bool { return v.NodeID == m.NodeID }) {
+			continue
+		}
+		v := View{NodeID: m.NodeID}
+		if m.Addr != "" {
+			v.Addr = scheme + "://" + m.Addr
+		}
+		missing = append(missing, v)
+	}
+	return missing
+}
+
+// askAll asks every view's node at the same time.
+func (y Survey) askAll(ctx context.Context, views []View) {
+	var asking sync.WaitGroup
+	for i := range views {
+		asking.Go(func() { y.ask(ctx, &views[i]) })
+	}
+	asking.Wait()
+}
+
+func (y Survey) ask(ctx context.Context, v *View) {
+	if v.Addr == "" {
+		v.Error = "no client address is known"
+		return
+	}
+	s, err := y.fetch(ctx, v.Addr)
+	if err == nil && v.NodeID != 0 && v.NodeID != s.Node.ID {
+		err = fmt.Errorf("node %d answers there", s.Node.ID)
+	}
+	if err != nil {
+		v.Error = err.Error()
+		return
+	}
+	s.History = nil
+	v.NodeID, v.State = s.Node.ID, s
+}
+
+// fetch reads the state document of one node.
+func (y Survey) fetch(ctx context.Context, base string) (*State, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, y.Timeout, fmt.Errorf("no answer in %v", y.Timeout))
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/state", nil)
+	if err != nil {
+		return nil, err
+	}
+	client := cmp.Or(y.Client, http.DefaultClient)
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, plain(ctx, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("GET /state: %s", response.Status)
+	}
+	s, err := ReadState(response.Body)
+	if err != nil {
+		return nil, plain(ctx, err)
+	}
+	if s.Node.ID == 0 {
+		return nil, fmt.Errorf("no state document: it names no node")
+	}
+	return s, nil
+}
+
+// plain takes what a reader of the table knows already out of an error.
+func plain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if wrapped, ok := err.(*url.Error); ok {
+		return wrapped.Err
+	}
+	return err
+}
+
+// judge finds the leader and what is wrong.
+func (r *Report) judge() {
+	for _, v := range r.Views {
+		if v.State == nil {
+			continue
+		}
+		newer := v.State.Term > r.Term
+		if newer || v.State.Term == r.Term && r.Leader == nil {
+			r.Term, r.Leader = v.State.Term, v.State.Leader
+		}
+	}
+	if r.Leader == nil {
+		r.Problems = append(r.Problems, "no leader is known")
+	}
+	for _, v := range r.Views {
+		switch {
+		case v.State == nil:
+			r.Problems = append(r.Problems, v.name()+" does not answer: "+or(v.Error))
+		case !v.State.Node.Ready:
+			r.Problems = append(r.Problems, v.name()+" is not ready: "+or(v.State.Node.NotReady))
+		}
+	}
+}
+
+func (v View) name() string {
+	if v.NodeID == 0 {
+		return "the node at " + v.Addr
+	}
+	return fmt.Sprintf("node %d", v.NodeID)
+}
+
+// Err returns an error that names all problems, or nil.
+func (r *Report) Err() error {
+	if len(r.Problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s", strings.Join(r.Problems, "; "))
+}

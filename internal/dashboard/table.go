@@ -1,0 +1,92 @@
+package dashboard
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// WriteTable writes a report as a line on the cluster, a table of its members, and what is
+// wrong.
+func WriteTable(w io.Writer, r *Report) error {
+	var out strings.Builder
+	answered := 0
+	for _, v := range r.Views {
+		if v.State != nil {
+			answered++
+		}
+	}
+	leader := "No leader"
+	if r.Leader != nil {
+		leader = fmt.Sprintf("Node %d leads in term %d", r.Leader.NodeID, r.Term)
+	}
+	fmt.Fprintf(&out, "%s; %d of %d members answer\n\n", leader, answered, len(r.Views))
+	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NODE\tCLIENTS\tROLE\tTERM\tLAG\tCLOCK\tTS/S\tIDS/S\tP50\tP99\tLEAD\tUP\tREADY")
+	for _, v := range r.Views {
+		fmt.Fprintln(t, strings.Join(r.row(v), "\t"))
+	}
+	_ = t.Flush()
+	if len(r.Problems) > 0 {
+		out.WriteByte('\n')
+	}
+	for _, problem := range r.Problems {
+		fmt.Fprintf(&out, "! %s\n", problem)
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// row returns the cells of one member. Its lag is known to the leader; so is its clock, if
+// it does not say itself.
+func (r *Report) row(v View) []string {
+	node := "?"
+	if v.NodeID != 0 {
+		node = fmt.Sprint(v.NodeID)
+	}
+	_, addr, _ := strings.Cut(v.Addr, "://")
+	missing, clock, connected := r.asSeenByLeader(v.NodeID)
+	if v.State == nil {
+		ready := "does not answer"
+		if connected {
+			ready = "does not answer here, but to the leader"
+		}
+		none := noFigure
+		return []string{node, or(addr), none, none, missing, clock, none, none, none, none, none, none, ready}
+	}
+	s := v.State
+	lead, ready := noFigure, "yes"
+	if s.Epoch != nil {
+		lead = signed(s.Epoch.LeadSeconds)
+	}
+	if !s.Node.Ready {
+		ready = or(s.Node.NotReady)
+	}
+	clock = signed(s.Clock.OffsetFromMedianSeconds)
+	if !s.Clock.OK {
+		clock += " wrong"
+	}
+	return []string{node, or(addr), or(s.Node.Role), fmt.Sprint(s.Term), missing, clock, perSecond(s.Rates.TimestampsPerSecond),
+		perSecond(s.Rates.IDsPerSecond), duration(s.Latency.P50), duration(s.Latency.P99), lead, uptime(s.Node.UptimeSeconds), ready}
+}
+
+// asSeenByLeader returns what only the leader's own document tells of a member.
+func (r *Report) asSeenByLeader(id uint64) (missing, clock string, linked bool) {
+	missing, clock = noFigure, noFigure
+	for _, v := range r.Views {
+		if v.State == nil || r.Leader == nil || v.NodeID != r.Leader.NodeID {
+			continue
+		}
+		for _, m := range v.State.Members {
+			if m.NodeID != id {
+				continue
+			}
+			missing, linked = lag(m.LagEntries), m.Connected
+			if offset, ok := v.State.ClockOffset(m); ok {
+				clock = signed(offset)
+			}
+		}
+	}
+	return missing, clock, linked
+}
