@@ -1,0 +1,125 @@
+package thriftrpc
+
+import (
+	"errors"
+
+	"github.com/isotone/isotone"
+)
+
+// The methods of the interface.
+const (
+	methodID         = "get_id"
+	methodWorker     = "get_worker_id"
+	methodTimestamp  = "get_timestamp"
+	methodDatacenter = "get_datacenter_id"
+	methodOther      = "other" // for Observe
+)
+
+// codeOK is what Observe is told of a call that succeeded.
+const codeOK = "ok"
+
+// nameTextMax bounds how much of an unknown method's name an error repeats, faultTextMax
+// an error's text: many calls may get the same at once.
+const (
+	nameTextMax  = 64
+	faultTextMax = 512
+)
+
+// The fields of the results that have exceptions, see snowflake.thrift.
+const (
+	fieldThrownAgent   = 1 // of get_id
+	fieldThrownClock   = 1 // of the others
+	fieldThrownClockID = 2 // of get_id
+	nameThrownAgent    = "agent"
+	nameThrownClock    = "clock"
+)
+
+// answerer answers calls. It belongs to one connection.
+type answerer struct {
+	cfg    *Config // with defaults
+	labels *agentLabels
+	wire   wire
+	agent  string // the last user agent that is known, to look it up once
+}
+
+// answer appends the answer to c.
+func (a *answerer) answer(b []byte, c *call) []byte {
+	if c.kind != kindCall {
+		a.observe(methodOther, "", string(isotone.CodeInvalidArgument))
+		return a.wire.appendFault(b, c, fault{faultMessageType, "a message must be a call that wants an answer"})
+	}
+	switch string(c.name) {
+	case methodID:
+		return a.id(b, c)
+	case methodTimestamp:
+		return a.result(b, c, methodTimestamp, a.cfg.IDs.NowMillis(), nil)
+	case methodWorker:
+		_, worker, err := a.cfg.IDs.Worker()
+		return a.result(b, c, methodWorker, int64(worker), err)
+	case methodDatacenter:
+		datacenter, _, err := a.cfg.IDs.Worker()
+		return a.result(b, c, methodDatacenter, int64(datacenter), err)
+	}
+	a.observe(methodOther, "", string(isotone.CodeNotFound))
+	return a.wire.appendFault(b, c, fault{faultUnknownMethod, "there is no method " + excerpt(c.name, nameTextMax)})
+}
+
+// id answers get_id.
+func (a *answerer) id(b []byte, c *call) []byte {
+	if wrong := checkAgent(c, a.cfg.Limits.AgentBytesMax); wrong != "" {
+		a.observe(methodID, agentInvalid, string(isotone.CodeInvalidArgument))
+		return a.wire.appendThrown(b, c, thrown{fieldThrownAgent, nameThrownAgent, wrong})
+	}
+	id, err := a.cfg.IDs.NextID()
+	if a.cfg.Observe != nil {
+		if string(c.agent) != a.agent {
+			a.agent = a.labels.label(c.agent)
+		}
+		a.observe(methodID, a.agent, codeOf(err))
+	}
+	if err != nil {
+		return a.fail(b, c, err, fieldThrownClockID)
+	}
+	return a.wire.appendResult(b, c, int64(id))
+}
+
+// result answers a method without arguments.
+func (a *answerer) result(b []byte, c *call, method string, value int64, err error) []byte {
+	a.observe(method, "", codeOf(err))
+	if err != nil {
+		return a.fail(b, c, err, fieldThrownClock)
+	}
+	return a.wire.appendResult(b, c, value)
+}
+
+// fail answers err, which is the exception of field clock if it is the clock's.
+func (a *answerer) fail(b []byte, c *call, err error, clock int16) []byte {
+	e := errorOf(err)
+	if e.Code == isotone.CodeClock {
+		return a.wire.appendThrown(b, c, thrown{clock, nameThrownClock, text(e.Message, faultTextMax)})
+	}
+	return a.wire.appendFault(b, c, fault{faultInternal, text(e.Error(), faultTextMax)})
+}
+
+func (a *answerer) observe(method, agent, code string) {
+	if a.cfg.Observe != nil {
+		a.cfg.Observe(method, agent, code)
+	}
+}
+
+// codeOf returns the code of err, "ok" for nil.
+func codeOf(err error) string {
+	if err == nil {
+		return codeOK
+	}
+	return string(errorOf(err).Code)
+}
+
+// errorOf returns err as one of the vocabulary. An error outside of it is internal.
+func errorOf(err error) *isotone.Error {
+	var e *isotone.Error
+	if !errors.As(err, &e) {
+		e = isotone.Errorf(isotone.CodeInternal, "%v", err)
+	}
+	return e
+}

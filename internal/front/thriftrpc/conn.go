@@ -1,0 +1,184 @@
+package thriftrpc
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"time"
+)
+
+// inBytesMin is the first size of a connection's input buffer: some twenty calls.
+const inBytesMin = 1 << 10
+
+// lingerTime and lingerBytesMax bound what is read after the last answer to a client that
+// sent no message, so that closing does not reset the connection under that answer.
+const (
+	lingerTime     = time.Second
+	lingerBytesMax = 64 << 10
+)
+
+// A deadline is renewed when it has lost this part of its time, because setting one costs
+// as much as a call.
+const renewalPart = 16
+
+var (
+	errNoTLS    = errors.New("TLS is not spoken here")
+	errStopping = errors.New("the server is shutting down")
+)
+
+// conn is one connection, with the goroutine that serves it.
+type conn struct {
+	server  *Server
+	raw     net.Conn
+	stream  net.Conn // raw, or TLS on it
+	session session
+
+	in       []byte
+	from, to int  // what of in has been read and not been answered
+	filled   bool // the last read got as much as it could take
+	out      []byte
+
+	inside  bool          // a message has begun
+	waiting time.Duration // which limit readBy was set for
+	readBy  time.Time
+	writeBy time.Time
+}
+
+func newConn(s *Server, raw net.Conn) *conn {
+	return &conn{server: s, raw: raw, stream: raw, session: newSession(&s.cfg, &s.labels), in: make([]byte, min(inBytesMin, s.inBytesMax))}
+}
+
+// serve answers calls until the connection ends, and returns why it does.
+func (c *conn) serve() error {
+	if err := c.fill(false); err != nil {
+		return err
+	}
+	if c.in[0] == tlsHandshakeByte {
+		if err := c.secure(); err != nil {
+			return err
+		}
+	}
+	for {
+		used, out, err := c.session.work(c.in[c.from:c.to], c.out[:0])
+		c.from += used
+		c.out = out
+		if len(out) > 0 {
+			if err := c.write(out); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err == nil:
+			continue
+		case err != errShort:
+			c.linger()
+			return err
+		}
+		if err := c.fill(used > 0); err != nil {
+			return err
+		}
+	}
+}
+
+// fill reads some more. progress says that calls have been answered since the last time.
+func (c *conn) fill(progress bool) error {
+	limits := &c.server.cfg.Limits
+	switch {
+	case c.from == c.to:
+		c.inside = false
+		c.await(limits.IdleTimeout)
+	case progress || !c.inside:
+		c.inside = true
+		c.await(limits.ReadTimeout)
+	}
+	// The look at stopping is after the deadline: Shutdown does these two the other way round.
+	if c.server.isStopping() {
+		return errStopping
+	}
+	c.makeRoom()
+	n, err := c.stream.Read(c.in[c.to:])
+	c.to += n
+	c.filled = c.to == len(c.in)
+	if n > 0 {
+		return nil // an error will come again
+	}
+	return err
+}
+
+// await bounds the following reads.
+func (c *conn) await(limit time.Duration) {
+	if by := time.Now().Add(limit); limit != c.waiting || by.Sub(c.readBy) > limit/renewalPart {
+		c.waiting, c.readBy = limit, by
+		_ = c.raw.SetReadDeadline(by)
+	}
+}
+
+// makeRoom sees to it that there is room in in.
+func (c *conn) makeRoom() {
+	rest := c.in[c.from:c.to]
+	if c.filled && len(c.in) < c.server.inBytesMax {
+		c.in = make([]byte, min(2*len(c.in), c.server.inBytesMax))
+	}
+	// What is longer than the buffer can hold has been refused as too long.
+	c.from, c.to = 0, copy(c.in, rest)
+}
+
+func (c *conn) write(b []byte) error {
+	limit := c.server.cfg.Limits.WriteTimeout
+	if by := time.Now().Add(limit); by.Sub(c.writeBy) > limit/renewalPart {
+		c.writeBy = by
+		_ = c.raw.SetWriteDeadline(by)
+	}
+	_, err := c.stream.Write(b)
+	return err
+}
+
+// secure makes it a TLS connection.
+func (c *conn) secure() error {
+	if c.server.tls == nil {
+		return errNoTLS
+	}
+	limit := c.server.cfg.Limits.ReadTimeout
+	c.await(limit)
+	_ = c.raw.SetWriteDeadline(time.Now().Add(limit))
+	if c.server.isStopping() {
+		return errStopping
+	}
+	secured := tls.Server(&begun{Conn: c.raw, first: bytes.Clone(c.in[c.from:c.to])}, c.server.tls)
+	c.from, c.to = 0, 0
+	if err := secured.Handshake(); err != nil {
+		return err
+	}
+	c.stream, c.writeBy = secured, time.Time{}
+	return c.fill(false)
+}
+
+// linger ends the output, and gives the client the time to read it.
+func (c *conn) linger() {
+	half, ok := c.stream.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	_ = c.raw.SetReadDeadline(time.Now().Add(lingerTime))
+	if !c.server.isStopping() {
+		_, _ = io.CopyN(io.Discard, c.raw, lingerBytesMax)
+	}
+}
+
+// begun is a connection whose first bytes have been read.
+type begun struct {
+	net.Conn
+	first []byte
+}
+
+// Read returns those bytes, then what follows.
+func (b *begun) Read(p []byte) (int, error) {
+	if len(b.first) > 0 {
+		n := copy(p, b.first)
+		b.first = b.first[n:]
+		return n, nil
+	}
+	return b.Conn.Read(p)
+}

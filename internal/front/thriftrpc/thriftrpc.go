@@ -1,0 +1,120 @@
+// Package thriftrpc is the Thrift front of the id service: the interface in
+// snowflake.thrift, in the protocols binary, compact, json and simplejson, buffered and
+// framed, in the clear and under TLS, all on one port.
+//
+// It owns the port's connections, how the protocols are told apart ([Config]), read and
+// written, and the limits in [Limits]. It knows nothing of how ids come to be: that is
+// behind [IDs]. Each connection is one goroutine, which answers its calls in order.
+//
+// The codecs are written here and not taken from the Thrift library, because they must be
+// able to stop in the middle of a message without a goroutine that waits inside of it, must
+// not allocate, and need four fields of one struct. Tests hold them against the library.
+//
+// Sources: the Thrift protocol specifications (binary, compact, framed), and for json and
+// simplejson, which have none, what the libraries write.
+package thriftrpc
+
+import (
+	"cmp"
+	"crypto/tls"
+	"log/slog"
+	"time"
+
+	"github.com/isotone/isotone/snowflake"
+)
+
+// IDs makes the ids. All methods are safe for concurrent use. An error that matches
+// isotone.ErrClock becomes the exception InvalidSystemClock, any other a
+// TApplicationException (INTERNAL_ERROR) with the error's text.
+type IDs interface {
+	// NextID returns an id that nobody else has. It may wait, but not for long: the calls
+	// behind it on the connection wait too.
+	NextID() (snowflake.ID, error)
+	// Worker returns which worker this node is at the moment.
+	Worker() (datacenter, worker int, err error)
+	// NowMillis returns the node's clock, unix milliseconds.
+	NowMillis() int64
+}
+
+// Config is what a [Server] is made of. Only IDs is required.
+type Config struct {
+	// IDs answers the calls.
+	IDs IDs
+	// TLS turns on TLS. The server works on a copy without NextProtos: Thrift clients
+	// negotiate none. Nil: connections that begin a TLS handshake are closed.
+	TLS *tls.Config
+	// AssumeMethod is the method that a simplejson struct calls that comes without a
+	// message around it, as some libraries write it: the one thing that the bytes do not
+	// say. Default "get_id".
+	AssumeMethod string
+	// Limits bounds the server; the zero value means the defaults.
+	Limits Limits
+	// Observe, if not nil, is called once for every answer, before it is written. The method
+	// is one of the interface or "other"; the agent is a user agent, "other" when there are
+	// more than Limits.AgentsMax, "invalid", or "" where none is asked for; the code is "ok"
+	// or an isotone.Code. It runs on the connection's goroutine and must not block.
+	Observe func(method, agent, code string)
+	// Log takes failures to accept at Warn, and the noise that clients cause at Debug. Nil
+	// discards all.
+	Log *slog.Logger
+}
+
+// Limits bounds what clients can make the server hold (I7). A field that is 0 or less has
+// its default.
+type Limits struct {
+	// ConnectionsMax bounds open connections; those beyond it are closed at once, as Thrift
+	// has no word for it. Default 4096: a client process needs one, and with its buffers each
+	// takes at most about 100 KiB.
+	ConnectionsMax int
+	// MessageBytesMax bounds a message, and a frame. Default 16 KiB: a call of the interface
+	// has 30 bytes and its user agent.
+	MessageBytesMax int
+	// StringBytesMax bounds a string in a message, a method's name too. Default 4 KiB.
+	StringBytesMax int
+	// DepthMax bounds how deep containers may nest in what is skipped. Default 16; the
+	// interface has none.
+	DepthMax int
+	// AgentBytesMax bounds a user agent. Default 64: it becomes the label of a metric.
+	AgentBytesMax int
+	// AgentsMax bounds how many different user agents Observe is told of; the first ones
+	// are. Default 64.
+	AgentsMax int
+	// PipelineMax bounds the calls of a connection whose answers have not been handed to the
+	// kernel; no further call is read before. Default 1024.
+	PipelineMax int
+	// UnreadBytesMax bounds what a connection holds in the kernel for a client that does not
+	// read (Linux doubles the number for its own books). Default 256 KiB.
+	UnreadBytesMax int
+	// ReadTimeout bounds the TLS handshake, and each message from its first byte to its
+	// last. Default 10 s.
+	ReadTimeout time.Duration
+	// IdleTimeout bounds the wait for the first message, and for the next. Default 10 min:
+	// the client libraries do not reconnect by themselves.
+	IdleTimeout time.Duration
+	// WriteTimeout bounds one write of answers. Default 10 s.
+	WriteTimeout time.Duration
+}
+
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		ConnectionsMax:  orDefault(l.ConnectionsMax, 4096),
+		MessageBytesMax: orDefault(l.MessageBytesMax, 16<<10),
+		StringBytesMax:  orDefault(l.StringBytesMax, 4<<10),
+		DepthMax:        orDefault(l.DepthMax, 16),
+		AgentBytesMax:   orDefault(l.AgentBytesMax, 64),
+		AgentsMax:       orDefault(l.AgentsMax, 64),
+		PipelineMax:     orDefault(l.PipelineMax, 1024),
+		UnreadBytesMax:  orDefault(l.UnreadBytesMax, 256<<10),
+		ReadTimeout:     orDefault(l.ReadTimeout, 10*time.Second),
+		IdleTimeout:     orDefault(l.IdleTimeout, 10*time.Minute),
+		WriteTimeout:    orDefault(l.WriteTimeout, 10*time.Second),
+	}
+}
+
+func orDefault[T cmp.Ordered](value, def T) T {
+	var zero T
+	if value <= zero {
+		return def
+	}
+	return value
+}
