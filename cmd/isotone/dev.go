@@ -192,7 +192,10 @@ func printDev(w io.Writer, members []*member, dir string) {
 		"  curl '%[1]s/timestamp?format=json'\n"+
 		"  curl -s '%[1]s/timestamp?n=4' | xxd -c 16\n"+
 		"  curl %[1]s/members\n"+
+		"  curl %[1]s/api/snowflake\n"+
 		"  redis-cli -p %[2]s -c TS 1\n"+
+		"  isotone status %[1]s --watch\n"+
 		"  isotone bench --target %[1]s --duration 5s\n\n"+
+		"The dashboard is at http://%[1]s/\n\n"+
 		"Ctrl-C ends it.\n", leader, leader[strings.LastIndexByte(leader, ':')+1:])
 }

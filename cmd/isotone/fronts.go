@@ -2,8 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
-	"fmt"
+	"net"
 	"runtime"
 
 	"github.com/isotone/isotone"
@@ -23,8 +24,15 @@ import (
 type fronts struct {
 	node *node.Node
 	web  *web.Server
-	// gates has one for each loop. All are there before the first connection is.
-	gates []*gate.Gate
+	tls  *tls.Config
+	docs *documents
+	// stats is nil unless requests are measured.
+	stats *requestStats
+	// gates and secures have one for each loop. All are there before the first connection
+	// is.
+	gates   []*gate.Gate
+	secures []*http1.Secure
+	altSvc  string
 }
 
 // elsewhere returns how many connections of the port are not behind gate g.
@@ -42,30 +50,38 @@ func (f *fronts) elsewhere(g *gate.Gate) func() int {
 
 // lane builds the fronts in one loop.
 func (f *fronts) lane(b front.Backend, l *loop.Loop, mode isotone.ReadMode, m *telemetry.Metrics) node.Lane {
-	http := http1.New(http1.Config{Backend: b, Mode: mode, HandOver: f.web.Take, Observe: m.ObserveRequests})
-	redis := resp.New(resp.Config{Backend: b, Mode: mode, Observe: m.ObserveRequests, Version: version})
+	http := http1.New(http1.Config{Backend: b, IDs: f.node.IDs(len(f.gates)), Live: f.docs.answer, Mode: mode, HandOver: f.web.Take, Observe: m.ObserveRequests, AltSvc: f.altSvc})
+	desk, _ := b.(front.WorkerDesk) // the node's backends are
+	redis := resp.New(resp.Config{Backend: b, IDs: f.node.IDs(len(f.gates)), Desk: desk, Mode: mode, Observe: m.ObserveRequests, Version: version})
 	var g *gate.Gate
+	secure := http1.NewSecure(http1.SecureConfig{
+		Loop: l, TLS: f.tls,
+		Open:     func(c *loop.Conn) loop.Handler { return g.Inside(c) },
+		HandOver: func(nc net.Conn) { g.Rest(nc) },
+	})
 	g = gate.New(gate.Config{
-		Loop: l, HTTP1: http.Open, RESP: redis.Open, Commands: resp.CommandNames(), Rest: f.web.Take, Refuse: f.web.Refuse,
+		Loop: l, HTTP1: f.stats.open(http.Open, f.web.Take), RESP: redis.Open, Commands: resp.CommandNames(), TLS: secure.Accept, Rest: f.web.Take, Refuse: f.web.Refuse,
 		Elsewhere: func() int { return f.elsewhere(g)() },
 	})
-	f.gates = append(f.gates, g)
+	f.gates, f.secures = append(f.gates, g), append(f.secures, secure)
 	return node.Lane{
 		Open: g.Open,
 		Stop: func() {
 			g.Stop()
+			secure.Stop()
 			http.Stop()
 			redis.Stop()
 		},
-		Conns: func() int { return http.Conns() + redis.Sessions() },
+		Conns: func() int { return secure.Conns() + http.Conns() + redis.Sessions() },
 	}
 }
 
 // serve takes the client port over.
 func (f *fronts) serve(so sockets, mode isotone.ReadMode, m *telemetry.Metrics) error {
+	f.altSvc = web.AltSvc(so.quic.LocalAddr())
 	open := func(b front.Backend, l *loop.Loop) node.Lane { return f.lane(b, l, mode, m) }
 	if err := f.node.Serve(so.http, loop.Limits{}, open); err != nil {
-		return errors.Join(fmt.Errorf("serve clients: %w", err), so.quic.Close())
+		return errors.Join(err, so.quic.Close())
 	}
 	return f.web.Serve(nil, so.quic)
 }
@@ -79,6 +95,13 @@ func (f *fronts) stop(ctx context.Context) error {
 		err = nil // what was still running has been cut, as announced
 	}
 	return err
+}
+
+// wait waits for what the fronts have begun beside the loops. The node has been closed.
+func (f *fronts) wait() {
+	for _, s := range f.secures {
+		s.Wait()
+	}
 }
 
 // loopsMax bounds LOOPS when it follows the number of cores.

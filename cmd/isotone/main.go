@@ -29,6 +29,9 @@ type cli struct {
 	Dev     devCmd     `cmd:"" help:"Run three nodes in this process on 127.0.0.1, to try things out."`
 	Sim     simCmd     `cmd:"" help:"Simulate clusters under faults, and check every promise."`
 	Bench   benchCmd   `cmd:"" help:"Load a cluster, measure it, and check every answer."`
+	Proxy   proxyCmd   `cmd:"" help:"Forward HTTP requests to backends, or timestamps to a cluster."`
+	Status  statusCmd  `cmd:"" help:"Show the leader and every member of a running cluster."`
+	Stats   statsCmd   `cmd:"" help:"Read logs of requests: what they cost, and how many workers a core can keep busy."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 

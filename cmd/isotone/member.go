@@ -2,17 +2,20 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"strconv"
 	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/config"
+	"github.com/isotone/isotone/internal/credential"
+	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/front/thriftrpc"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/node"
 	"github.com/isotone/isotone/internal/telemetry"
@@ -21,15 +24,25 @@ import (
 // drainTimeout bounds how long a node that stops waits for requests under way.
 const drainTimeout = 5 * time.Second
 
+// releaseTimeout bounds how long a node that stops waits for the cluster to take its
+// worker ids back.
+const releaseTimeout = time.Second
+
 // member is one node with its fronts.
 type member struct {
 	node   *node.Node
 	fronts *fronts
 	addr   string // client address as told to others
 	// served is closed when the front has ended, after serveErr was set.
-	served   chan struct{}
-	serveErr error
-	handOver time.Duration
+	served      chan struct{}
+	serveErr    error
+	handOver    time.Duration
+	thrift      *thriftrpc.Server // nil without a listener
+	thriftEnded func() error
+	// forwarding is nil unless FORWARD is set.
+	forwarding *forwarding
+	// unfollow ends following the files of the certificate, and waits for that.
+	unfollow func()
 }
 
 // sockets are what a member listens on.
@@ -37,6 +50,8 @@ type sockets struct {
 	http net.Listener
 	quic net.PacketConn
 	peer net.Listener
+	// thrift is nil when nobody has asked for a port and the default one is taken.
+	thrift net.Listener
 }
 
 // listen opens the sockets of a member. With port 0 the TCP port is any free one, and
@@ -54,11 +69,23 @@ func listen(s *config.Settings) (sockets, error) {
 	if so.peer, err = net.Listen("tcp", s.RaftAddr); err != nil {
 		return sockets{}, errors.Join(fmt.Errorf("RAFT_ADDR: %w (is another process using it?)", err), so.http.Close(), so.quic.Close())
 	}
+	if so.thrift, err = listenThrift(s); err != nil {
+		return sockets{}, errors.Join(err, so.close())
+	}
 	return so, nil
 }
 
 func (so sockets) close() error {
-	return errors.Join(so.http.Close(), so.quic.Close(), so.peer.Close())
+	return errors.Join(so.closeFronts(), so.peer.Close())
+}
+
+// closeFronts closes all but the one that the node has.
+func (so sockets) closeFronts() error {
+	err := errors.Join(so.http.Close(), so.quic.Close())
+	if so.thrift != nil {
+		err = errors.Join(err, so.thrift.Close())
+	}
+	return err
 }
 
 // memberOptions is what a member is told beside its settings.
@@ -78,18 +105,29 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	if err != nil {
 		return nil, errors.Join(err, so.close())
 	}
+	ids, err := idConfig(s)
+	if err != nil {
+		return nil, errors.Join(err, so.close())
+	}
 	addr := s.Advertise(so.http.Addr().(*net.TCPAddr).Port)
-	tlsConfig, err := loadTLS(s, addr)
+	metrics := telemetry.NewMetrics(version)
+	keeper, err := openTLS(s, addr, metrics, log)
 	if err != nil {
 		return nil, errors.Join(err, so.close())
 	}
 	warnAddresses(s, addr, peers, log)
-	metrics := telemetry.NewMetrics(version)
 	m := &member{
 		addr:   addr,
 		served: make(chan struct{}),
 		// An election that fails and is repeated takes up to 80 ticks.
 		handOver: max(time.Second, 100*s.RTTMS.Milliseconds()),
+	}
+	var forwarder func(func()) node.Forwarder
+	if s.Forward.On() {
+		if m.forwarding, err = startForwarding(addr); err != nil {
+			return nil, errors.Join(err, so.close())
+		}
+		forwarder = m.forwarding.forwarder
 	}
 	m.node, err = node.Start(node.Config{
 		NodeID:                s.NodeID.Uint64(),
@@ -104,18 +142,31 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		Loops:                 o.loops,
 		KeepProcessors:        o.keepProcessors,
 		Mode:                  mode,
+		IDs:                   ids,
+		Forward:               forwarder,
 		Clock:                 o.clock,
 		Log:                   log,
 		Metrics:               metrics,
 	})
 	if err != nil {
-		return nil, errors.Join(err, so.http.Close(), so.quic.Close())
+		return nil, errors.Join(err, so.closeFronts(), m.forwarding.close())
 	}
-	m.fronts = &fronts{node: m.node}
+	m.fronts = &fronts{node: m.node, tls: keeper.TLS("h2", "http/1.1")}
+	m.followFiles(keeper)
+	if m.fronts.docs, err = newDocuments(s, m.node, addr, ids.Layout, metrics, log); err != nil {
+		m.unfollow()
+		return nil, errors.Join(err, m.node.Close(), so.closeFronts(), m.forwarding.close())
+	}
+	var page http.Handler
+	if s.Dashboard.On() {
+		page = dashboard.Handler(dashboard.Config{State: m.fronts.docs.own.Latest})
+	}
+	m.fronts.stats = newRequestStats(s, metrics, log)
 	m.fronts.web = web.New(web.Config{
-		Backend: m.node, Metrics: metrics.Handler(), TLS: tlsConfig, Observe: metrics.ObserveRequest, Log: log,
-		Elsewhere: m.fronts.elsewhere(nil),
+		Backend: m.node, IDs: m.node.IDs(-1), Live: m.fronts.docs, Page: page, Metrics: metrics.Handler(), TLS: m.fronts.tls, Observe: metrics.ObserveRequest, Log: log,
+		Elsewhere: m.fronts.elsewhere(nil), Wrap: m.fronts.stats.wrap(),
 	})
+	m.thrift, m.thriftEnded = serveThrift(so.thrift, m.node, m.fronts.tls, metrics, log)
 	go func() {
 		defer close(m.served)
 		m.serveErr = m.fronts.serve(so, mode, metrics)
@@ -123,9 +174,9 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	return m, nil
 }
 
-// loadTLS reads the certificate. If none was set, a self-signed one is written beside
-// the data.
-func loadTLS(s *config.Settings, addr string) (*tls.Config, error) {
+// openTLS reads the certificate. If none was set, a self-signed one is written beside the
+// data.
+func openTLS(s *config.Settings, addr string, m *telemetry.Metrics, log *slog.Logger) (*credential.Keeper, error) {
 	hosts := []string{}
 	if host, _, err := net.SplitHostPort(addr); err == nil {
 		hosts = append(hosts, host)
@@ -134,20 +185,29 @@ func loadTLS(s *config.Settings, addr string) (*tls.Config, error) {
 		hosts = append(hosts, name)
 	}
 	certFile, keyFile, set := s.TLSFiles()
-	load := func() (tls.Certificate, error) {
-		if set {
-			return web.LoadCertificate(certFile, keyFile, time.Now())
-		}
+	if !set {
 		if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
-			return tls.Certificate{}, err
+			return nil, fmt.Errorf("DATA_DIR: %w", err)
 		}
-		return web.LoadOrCreateCertificate(certFile, keyFile, hosts, time.Now())
 	}
-	cert, err := load()
-	if err != nil {
-		return nil, fmt.Errorf("TLS_CERT, TLS_KEY: %w", err)
+	return credential.Open(credential.Config{
+		CertFile: certFile, KeyFile: keyFile, CertSetting: "TLS_CERT", KeySetting: "TLS_KEY", SelfSigned: !set, Hosts: hosts,
+		ClientCAFile: s.TLSClientCA, ClientCASetting: "TLS_CLIENT_CA", Log: log, Observe: m.SetCertificateLeft,
+	})
+}
+
+// followFiles has the certificate replaced when its files are.
+func (m *member) followFiles(k *credential.Keeper) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		k.Run(ctx)
+	}()
+	m.unfollow = func() {
+		cancel()
+		<-ended
 	}
-	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
 }
 
 // warnAddresses points out settings that are valid and hardly meant.
@@ -177,6 +237,9 @@ func (m *member) wait(ctx context.Context) error {
 	case <-m.node.Failed():
 		return m.node.Err()
 	case <-m.served:
+		if err := m.node.Err(); err != nil {
+			return err // it ended the fronts, too
+		}
 		return fmt.Errorf("serve clients: %w", m.serveErr)
 	}
 }
@@ -195,7 +258,22 @@ func (m *member) stop(log *slog.Logger) error {
 func (m *member) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
+	m.fronts.docs.close()
 	err := m.fronts.stop(ctx)
 	<-m.served
-	return errors.Join(err, m.node.Close())
+	if m.thrift != nil {
+		if stopErr := m.thrift.Shutdown(ctx); !errors.Is(stopErr, context.DeadlineExceeded) {
+			err = errors.Join(err, stopErr)
+		}
+		err = errors.Join(err, m.thriftEnded())
+	}
+	release, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	defer cancel()
+	_ = m.node.ReleaseWorkers(release) // without a quorum their leases run out by themselves
+	err = errors.Join(err, m.node.Close())
+	err = errors.Join(err, m.forwarding.close())
+	m.fronts.wait()
+	m.fronts.stats.close()
+	m.unfollow()
+	return err
 }

@@ -17,6 +17,18 @@ type serveCmd struct {
 	FaultClock string `name:"fault-clock" env:"ISOTONE_FAULT_CLOCK" hidden:"" help:"For tests: a JSON file that sets this node's clock wrong."`
 }
 
+// Validate returns nil, or config.Faults with everything that is wrong.
+func (c *serveCmd) Validate() error {
+	var faults config.Faults
+	if err := c.Settings.Validate(); err != nil && !errors.As(err, &faults) {
+		return err
+	}
+	if faults = append(faults, liveFaults(&c.Settings)...); len(faults) > 0 {
+		return faults
+	}
+	return nil
+}
+
 // gcPercent lets garbage grow to four times what is alive before it is collected. That
 // is a few megabytes for a node, and rounds make some garbage of which Raft is the
 // source: at the default of 100 a loaded node collects several times a second. GOGC wins.
@@ -43,7 +55,11 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
-	log.Info("serving", "node", c.NodeID.Uint64(), "http", so.http.Addr().String(), "raft", so.peer.Addr().String(), "advertise", m.addr)
+	serving := []any{"node", c.NodeID.Uint64(), "http", so.http.Addr().String(), "raft", so.peer.Addr().String(), "advertise", m.addr}
+	if so.thrift != nil {
+		serving = append(serving, "thrift", so.thrift.Addr().String())
+	}
+	log.Info("serving", serving...)
 	if err := m.wait(ctx); err != nil {
 		log.Error("this node ends", "err", err)
 		return errors.Join(err, m.close())

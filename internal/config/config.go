@@ -38,13 +38,27 @@ type Settings struct {
 	DataDir                string `name:"data-dir" env:"DATA_DIR" default:"_raft" help:"Directory of this node's durable state; made if it does not exist."`
 	TLSCert                string `name:"tls-cert" env:"TLS_CERT" placeholder:"FILE" help:"PEM file of the server certificate. Default: cert.pem in DATA_DIR, self-signed if there is none."`
 	TLSKey                 string `name:"tls-key" env:"TLS_KEY" placeholder:"FILE" help:"PEM file of the certificate's private key. Default: key.pem in DATA_DIR."`
+	TLSClientCA            string `name:"tls-client-ca" env:"TLS_CLIENT_CA" placeholder:"FILE" help:"PEM file of authorities. If set, a client under TLS must show a certificate that one of them signed; clients without TLS are served as ever. Default: no certificate asked for."`
 	EpochIntervalMS        Number `name:"epoch-interval-ms" env:"EPOCH_INTERVAL_MS" default:"100" help:"How often the leader advances the epoch and extends the ceiling, in milliseconds, 0 to 60000. 0: time follows the clock at every batch."`
 	EpochDeadlineLimit     Number `name:"epoch-deadline-limit" env:"EPOCH_DEADLINE_LIMIT" default:"100" help:"Missed reservations in a row after which the leader hands leadership on, 1 or more."`
 	TimestampRequestBuffer Number `name:"timestamp-request-buffer" env:"TIMESTAMP_REQUEST_BUFFER" default:"10000" help:"Requests that may wait for a round, 1 to 1000000; beyond it the answer is: overloaded."`
 	ReadMode               string `name:"read-mode" env:"READ_MODE" default:"quorum" help:"What confirms the leadership behind an answer: quorum (a round trip, no clock trusted) or lease (no round trip, trusts the bound on clock rates)."`
 	RTTMS                  Number `name:"rtt-ms" env:"RTT_MS" default:"10" help:"One Raft tick in milliseconds, 1 to 10000. The election timeout is 20 to 40 ticks."`
+	Forward                Switch `name:"forward" env:"FORWARD" default:"0" help:"Have the leader answer requests for timestamps that reach this node while it does not lead, instead of naming it (0 or 1)."`
 	Loops                  Number `name:"loops" env:"LOOPS" default:"0" help:"Event loops that own client connections, 0 to 64. 0: one for every four cores, 1 to 8."`
-	ThriftPort             Number `name:"thrift-port" env:"THRIFT_PORT" default:"7609" help:"TCP port of the Thrift protocol. Reserved: not served yet."`
+	ThriftPort             Number `name:"thrift-port" env:"THRIFT_PORT" placeholder:"PORT" help:"TCP port of the Thrift protocol; 0 takes any free port. Default: 7609, if it is free."`
+	SnowflakeLayout        string `name:"snowflake-layout" env:"SNOWFLAKE_LAYOUT" default:"41/5/5/12" help:"Bits of time, datacenter, worker and sequence in a snowflake id, 63 in all; or of time, worker and sequence, as 42/10/11. The same on all members, and for good."`
+	SnowflakeEpochMS       Number `name:"snowflake-epoch-ms" env:"SNOWFLAKE_EPOCH_MS" default:"1288834974657" help:"From when the time in snowflake ids counts, in unix milliseconds. The same on all members, and for good. Default: as Twitter has it."`
+	SnowflakeLeaseMS       Number `name:"snowflake-lease-ms" env:"SNOWFLAKE_LEASE_MS" default:"10000" help:"For how long worker ids are leased, in milliseconds, 1000 to 3600000: so long ids go on without a quorum."`
+	SnowflakeWorkers       Number `name:"snowflake-workers" env:"SNOWFLAKE_WORKERS" default:"0" help:"Worker ids of this node, 0 to 64; each makes up to 4096 ids a millisecond. 0: one more than LOOPS."`
+	WorkerID               Number `name:"worker-id" env:"WORKER_ID" placeholder:"N" help:"Fixed worker id of this node within its datacenter, refused while another node has it. Default: any that are free."`
+	DatacenterID           Number `name:"datacenter-id" env:"DATACENTER_ID" placeholder:"N" help:"Datacenter of WORKER_ID, 0 if not set."`
+	Live                   string `name:"live" env:"LIVE" placeholder:"NAME=SOURCE,..." help:"Live documents under /live/NAME, each from file:PATH, redis://host:port/db#key, or an http or https URL."`
+	LiveIntervalMS         Number `name:"live-interval-ms" env:"LIVE_INTERVAL_MS" default:"1000" help:"How often live documents are loaded, in milliseconds, 100 to 3600000."`
+	LiveOrigins            string `name:"live-origins" env:"LIVE_ORIGINS" placeholder:"ORIGIN,..." help:"Web origins whose pages may read live documents (CORS), as https://example.com; * is all. Default: none."`
+	Dashboard              Switch `name:"dashboard" env:"DASHBOARD" default:"1" help:"Serve the dashboard at / (0 or 1)."`
+	RequestStats           Switch `name:"request-stats" env:"REQUEST_STATS" default:"0" help:"Measure wall clock and CPU time of every HTTP request, log it, and answer with its X-Request-ID (0 or 1). HTTP then does without its fast path."`
+	RequestStatsSample     Number `name:"request-stats-sample" env:"REQUEST_STATS_SAMPLE" default:"1" help:"With REQUEST_STATS: measure and log one of so many requests, 1 to 1000000."`
 	Debug                  Switch `name:"debug" env:"DEBUG" default:"0" help:"Log at debug level (0 or 1)."`
 	Pretty                 Switch `name:"pretty" env:"PRETTY" default:"0" help:"Log lines for people instead of JSON (0 or 1)."`
 	LogTimeMS              Switch `name:"log-time-ms" env:"LOG_TIME_MS" default:"0" help:"Log the time as unix milliseconds (0 or 1)."`

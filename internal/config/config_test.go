@@ -24,7 +24,7 @@ type serve struct {
 // settings in the environment it sees those of env only.
 func parse(t *testing.T, env map[string]string, args ...string) (config.Settings, error) {
 	t.Helper()
-	for _, name := range append(fixed, "ISOTONE_CONFIG", "TLS_CERT", "TLS_KEY", "HTTP_HOST") {
+	for _, name := range append(fixed, "ISOTONE_CONFIG", "TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA", "HTTP_HOST") {
 		t.Setenv(name, env[name])
 		if _, set := env[name]; !set {
 			_ = os.Unsetenv(name) // t.Setenv brings it back
@@ -63,7 +63,9 @@ func TestDefault_IsWhatNothingSetGives(t *testing.T) {
 	want := config.Settings{
 		NodeID: "1", HTTPPort: "8080", RaftAddr: "localhost:60001", DataDir: "_raft",
 		EpochIntervalMS: "100", EpochDeadlineLimit: "100", TimestampRequestBuffer: "10000",
-		ReadMode: "quorum", RTTMS: "10", Loops: "0", ThriftPort: "7609",
+		ReadMode: "quorum", RTTMS: "10", Loops: "0",
+		SnowflakeLayout: "41/5/5/12", SnowflakeEpochMS: "1288834974657", SnowflakeLeaseMS: "10000", SnowflakeWorkers: "0", LiveIntervalMS: "1000", Dashboard: "1", Forward: "0",
+		RequestStats: "0", RequestStatsSample: "1",
 		Debug: "0", Pretty: "0", LogTimeMS: "0",
 	}
 	parsed, err := parse(t, nil)
@@ -149,7 +151,8 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 	_, err := parse(t, env, "--http-port=99999999", "--raft-addr=nowhere", "--advertise-addr=h:0",
 		"--peers=0=a:1,1=b:1,1=c:1,2=b:1,3=d", "--tls-key=k", "--epoch-deadline-limit=0",
 		"--timestamp-request-buffer=1000001", "--loops=65", "--thrift-port=-1", "--pretty=2", "--log-time-ms=",
-		"--http-host=a:1", "--config", path)
+		"--http-host=a:1", "--snowflake-epoch-ms=x", "--snowflake-layout=1/2/3", "--snowflake-lease-ms=999", "--snowflake-workers=65",
+		"--datacenter-id=1", "--live-interval-ms=99", "--dashboard=2", "--request-stats=on", "--request-stats-sample=0", "--config", path)
 	var faults config.Faults
 	if !errors.As(err, &faults) {
 		t.Fatalf("got %v, want Faults", err)
@@ -175,6 +178,15 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"RTT_MS", "rtt-ms", "0", "from 1 to 10000"},
 		{"LOOPS", "loops", "65", "from 0 to 64"},
 		{"THRIFT_PORT", "thrift-port", "-1", "from 0 to 65535"},
+		{"SNOWFLAKE_EPOCH_MS", "snowflake-epoch-ms", "x", "unix milliseconds"},
+		{"SNOWFLAKE_LAYOUT", "snowflake-layout", "1/2/3", "63"},
+		{"SNOWFLAKE_LEASE_MS", "snowflake-lease-ms", "999", "from 1000 to 3600000"},
+		{"SNOWFLAKE_WORKERS", "snowflake-workers", "65", "from 0 to 64"},
+		{"WORKER_ID", "worker-id", "", "DATACENTER_ID is set"},
+		{"LIVE_INTERVAL_MS", "live-interval-ms", "99", "from 100 to 3600000"},
+		{"DASHBOARD", "dashboard", "2", "0, 1, true or false"},
+		{"REQUEST_STATS", "request-stats", "on", "0, 1, true or false"},
+		{"REQUEST_STATS_SAMPLE", "request-stats-sample", "0", "from 1 to 1000000"},
 		{"DEBUG", "debug", "maybe", "0, 1, true or false"},
 		{"PRETTY", "pretty", "2", "0, 1, true or false"},
 		{"LOG_TIME_MS", "log-time-ms", "", "0, 1, true or false"},
@@ -232,7 +244,7 @@ func TestValidate_ReportsOneFaultAndChangesNothing(t *testing.T) {
 	}
 	s := config.Default()
 	s.HTTPPort, s.RaftAddr, s.HTTPHost, s.EpochIntervalMS = "0", "[::1]:0", "::", "0"
-	s.TLSCert, s.TLSKey, s.AdvertiseAddr = "c", "k", "a.example:443"
+	s.TLSCert, s.TLSKey, s.TLSClientCA, s.AdvertiseAddr = "c", "k", "ca", "a.example:443"
 	if err := s.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -317,13 +329,13 @@ func TestHelp_NamesEverySettingAsFlagAndEnvironment(t *testing.T) {
 		_, _ = parser.Parse([]string{"serve", "--help"})
 	}()
 	help := strings.Join(strings.Fields(out.String()), " ")
-	for _, env := range append(fixed, "HTTP_HOST", "TLS_CERT", "TLS_KEY") {
+	for _, env := range append(fixed, "SNOWFLAKE_LAYOUT", "SNOWFLAKE_EPOCH_MS", "SNOWFLAKE_LEASE_MS", "SNOWFLAKE_WORKERS", "WORKER_ID", "DATACENTER_ID", "LIVE", "LIVE_INTERVAL_MS", "LIVE_ORIGINS", "DASHBOARD", "FORWARD", "REQUEST_STATS", "REQUEST_STATS_SAMPLE", "HTTP_HOST", "TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA") {
 		flag := "--" + strings.ReplaceAll(strings.ToLower(env), "_", "-")
 		if !strings.Contains(help, flag) || !strings.Contains(help, "($"+env+")") {
 			t.Errorf("the help lacks %s or %s", flag, env)
 		}
 	}
-	for _, text := range []string{"--config=FILE", "$ISOTONE_CONFIG", "localhost:60001", "Reserved: not served yet"} {
+	for _, text := range []string{"--config=FILE", "$ISOTONE_CONFIG", "localhost:60001", "41/5/5/12", "7609, if it is free"} {
 		if !strings.Contains(help, text) {
 			t.Errorf("the help lacks %q", text)
 		}
@@ -334,8 +346,9 @@ func TestHelp_NamesEverySettingAsFlagAndEnvironment(t *testing.T) {
 func spell(s config.Settings) string {
 	return strings.Join([]string{
 		s.File, string(s.NodeID), s.HTTPHost, string(s.HTTPPort), s.AdvertiseAddr, s.RaftAddr, s.Peers,
-		s.DataDir, s.TLSCert, s.TLSKey, string(s.EpochIntervalMS), string(s.EpochDeadlineLimit),
+		s.DataDir, s.TLSCert, s.TLSKey, s.TLSClientCA, string(s.EpochIntervalMS), string(s.EpochDeadlineLimit),
 		string(s.TimestampRequestBuffer), s.ReadMode, string(s.RTTMS), string(s.Loops), string(s.ThriftPort),
+		s.SnowflakeLayout, string(s.SnowflakeEpochMS), string(s.SnowflakeLeaseMS), string(s.SnowflakeWorkers), string(s.WorkerID), string(s.DatacenterID), s.Live, string(s.LiveIntervalMS), s.LiveOrigins, string(s.Dashboard), string(s.Forward), string(s.RequestStats), string(s.RequestStatsSample),
 		string(s.Debug), string(s.Pretty), string(s.LogTimeMS),
 	}, "|")
 }

@@ -24,6 +24,15 @@ const (
 	timestampRequestBufferMax = 1_000_000
 	// rttMSMax: forty such ticks are an election timeout of 400 seconds.
 	rttMSMax = 10_000
+	// snowflakeLeaseMSMin: a renewal takes an election timeout when the leader is lost.
+	snowflakeLeaseMSMin = 1_000
+	snowflakeLeaseMSMax = 3_600_000
+	snowflakeWorkersMax = 64
+	// liveIntervalMSMin: nobody sees ten changes a second as anything but a blur.
+	liveIntervalMSMin = 100
+	liveIntervalMSMax = 3_600_000
+	// requestStatsSampleMax: a fast node still logs some lines in a minute.
+	requestStatsSampleMax = 1_000_000
 	// loopsMax: beyond one loop a core there is nothing to gain.
 	loopsMax = 64
 )
@@ -117,7 +126,15 @@ func (s *Settings) Validate() error {
 	}
 	faults.number("rtt-ms", s.RTTMS, 1, rttMSMax)
 	faults.number("loops", s.Loops, 0, loopsMax)
-	faults.number("thrift-port", s.ThriftPort, 0, portMax)
+	if s.ThriftPort != "" {
+		faults.number("thrift-port", s.ThriftPort, 0, portMax)
+	}
+	faults.snowflakes(s)
+	faults.number("live-interval-ms", s.LiveIntervalMS, liveIntervalMSMin, liveIntervalMSMax)
+	faults.onOff("forward", s.Forward)
+	faults.onOff("dashboard", s.Dashboard)
+	faults.onOff("request-stats", s.RequestStats)
+	faults.number("request-stats-sample", s.RequestStatsSample, 1, requestStatsSampleMax)
 	faults.onOff("debug", s.Debug)
 	faults.onOff("pretty", s.Pretty)
 	faults.onOff("log-time-ms", s.LogTimeMS)

@@ -17,7 +17,7 @@ import (
 
 // branch is a further loop, which owns client sockets on one more core. What its
 // connections ask for in one turn goes to the home loop as one batch for each read mode,
-// and comes back as one.
+// or a few where there is much, and comes back so.
 type branch struct {
 	node *Node
 	loop *loop.Loop
@@ -26,19 +26,27 @@ type branch struct {
 	done chan struct{}
 
 	mu    sync.Mutex
-	calls []func() // bounded: one for each Serve and StopServing
+	calls []func() // bounded: one for each Serve and StopServing, and by deskMax
 
+	forwarder Forwarder      // nil: none
 	submitted []*front.Batch // of this turn
 	bundles   int            // on their way
-	spare     []*bundle
-	answered  *disruptor.Ring[*bundle]
-	in        *disruptor.Producer // the home loop's
-	out       *disruptor.Consumer // the branch's
+	// requestsMax bounds the requests of one.
+	requestsMax int
+	spare       []*bundle
+	answered    *disruptor.Ring[*bundle]
+	in          *disruptor.Producer // the home loop's
+	out         *disruptor.Consumer // the branch's
 }
 
 // bundlesMax bounds what a branch has on its way, and so what the way back must hold.
 // Past it its requests wait in the branch, one batch at most for each connection.
 const bundlesMax = 1024
+
+// bundleRequestsMax bounds the requests of one bundle, and so does a quarter of
+// TIMESTAMP_REQUEST_BUFFER: a bundle is overloaded as a whole, so one that is larger than
+// the buffer would be refused even by an idle node. One connection's batch is never split.
+const bundleRequestsMax = 1024
 
 // With dozeBundles on their way a branch sleeps until one is back, or for dozeMax: as many
 // as rounds may be in flight, so a further one could only wait, and the home loop would be
@@ -62,7 +70,10 @@ func newBranch(n *Node) (*branch, error) {
 	if n.cfg.KeepProcessors {
 		l.KeepProcessor()
 	}
-	b := &branch{node: n, loop: l, done: make(chan struct{})}
+	b := &branch{
+		node: n, loop: l, done: make(chan struct{}),
+		requestsMax: max(1, min(bundleRequestsMax, n.cfg.RequestsMax/4)),
+	}
 	if b.answered, err = disruptor.New[*bundle](bundlesMax); err != nil {
 		panic(err) // a constant that is no power of two
 	}
@@ -96,13 +107,22 @@ func (b *branch) run() {
 		}
 		b.settle()
 		b.bundle()
+		if b.forwarder != nil {
+			b.forwarder.Turn(b.loop.Now())
+		}
 		b.loop.Flush()
 	}
 	<-b.node.homeDone
+	for _, f := range b.takeCalls() {
+		f()
+	}
 	b.settle()
 	for _, batch := range b.submitted {
 		batch.Err = errStopped
 		batch.Done(batch)
+	}
+	if b.forwarder != nil {
+		b.forwarder.Close()
 	}
 	b.loop.Flush()
 	if err := b.loop.Close(); err != nil {
@@ -131,7 +151,9 @@ func (b *branch) unbundle(u *bundle) {
 		if u.Err == nil {
 			at += copy(part.Ranges, u.Ranges[at:at+len(part.Counts)])
 		}
-		part.Done(part)
+		if !forward(b.forwarder, part) {
+			part.Done(part)
+		}
 		u.parts[i] = nil
 	}
 	u.parts, u.Counts = u.parts[:0], u.Counts[:0]
@@ -145,26 +167,31 @@ const bundlesSpare = 16
 
 // bundle sends what this turn brought to the home loop.
 func (b *branch) bundle() {
-	if len(b.submitted) == 0 || b.bundles+3 > bundlesMax {
-		return
-	}
-	for _, mode := range []isotone.ReadMode{isotone.ReadDefault, isotone.ReadQuorum, isotone.ReadLease} {
-		var u *bundle
-		for _, part := range b.submitted {
-			if part.Mode == mode {
-				if u == nil {
-					u = b.newBundle(mode)
-				}
-				u.parts = append(u.parts, part)
-				u.Counts = append(u.Counts, part.Counts...)
-			}
+	var open [isotone.ReadLease + 1]*bundle // by mode; not sent yet
+	left := b.submitted[:0]
+	for _, part := range b.submitted {
+		u := open[part.Mode]
+		if u != nil && len(u.Counts)+len(part.Counts) > b.requestsMax {
+			b.send(u)
+			u = nil
 		}
+		if u == nil && b.bundles+len(open) <= bundlesMax {
+			u = b.newBundle(part.Mode)
+		}
+		if open[part.Mode] = u; u == nil {
+			left = append(left, part)
+			continue
+		}
+		u.parts = append(u.parts, part)
+		u.Counts = append(u.Counts, part.Counts...)
+	}
+	for _, u := range open {
 		if u != nil {
 			b.send(u)
 		}
 	}
-	clear(b.submitted)
-	b.submitted = b.submitted[:0]
+	clear(b.submitted[len(left):])
+	b.submitted = left
 }
 
 func (b *branch) newBundle(mode isotone.ReadMode) *bundle {
@@ -175,6 +202,7 @@ func (b *branch) newBundle(mode isotone.ReadMode) *bundle {
 		u.Done = func(*front.Batch) { b.giveBack(u) }
 	}
 	u.Mode, u.Err = mode, nil
+	u.Local = true // its parts are forwarded one by one, from here
 	return u
 }
 
@@ -205,13 +233,18 @@ func (b *branch) takeCalls() []func() {
 	return calls
 }
 
+// post has f run on the branch's goroutine.
+func (b *branch) post(f func()) {
+	b.mu.Lock()
+	b.calls = append(b.calls, f)
+	b.mu.Unlock()
+	b.loop.Wake()
+}
+
 // call runs f on the branch's goroutine and waits for it.
 func (b *branch) call(f func()) bool {
 	ran := make(chan struct{})
-	b.mu.Lock()
-	b.calls = append(b.calls, func() { f(); close(ran) })
-	b.mu.Unlock()
-	b.loop.Wake()
+	b.post(func() { f(); close(ran) })
 	select {
 	case <-ran:
 		return true

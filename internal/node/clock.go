@@ -4,9 +4,8 @@ import (
 	"time"
 )
 
-// Clock is where a node gets its time from. A node reads it in one place, once a
-// turn; nothing below the node reads any clock. Methods are called from one
-// goroutine at a time.
+// Clock is where a node gets its time from. It reads it once a turn, and for every id;
+// nothing below the node reads any clock. Methods are safe for concurrent use.
 type Clock interface {
 	// Wall is the time of day. It may do anything.
 	Wall() time.Time

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -26,6 +27,7 @@ const faultCheckInterval = 20 * time.Millisecond
 // nothing.
 type FaultClock struct {
 	path     string
+	mu       sync.Mutex // guards what follows
 	checked  time.Duration
 	fault    ClockFault
 	since    time.Duration // real boot time when the rate last changed
@@ -42,6 +44,8 @@ func NewFaultClock(path string) *FaultClock {
 
 // Wall returns the time of day with the fault applied.
 func (c *FaultClock) Wall() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.check()
 	if c.fault.Freeze {
 		return c.frozen
@@ -51,6 +55,8 @@ func (c *FaultClock) Wall() time.Time {
 
 // Mono returns the boot time with the fault's rate applied.
 func (c *FaultClock) Mono() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.check()
 	return c.base + c.scaled(bootTime())
 }

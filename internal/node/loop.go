@@ -58,11 +58,20 @@ func (n *Node) run() {
 			return
 		}
 		n.fill(&in, &mail)
+		in.Workers, in.Release = n.ids.wanted(), n.release
+		n.release = nil
+		in.LeaseRequests = append(in.LeaseRequests[:0], n.desk.arrived...)
+		n.desk.arrived = n.desk.arrived[:0]
 		changed := n.turn(&in)
+		in.Release = nil
+		if n.forwarder != nil {
+			n.forwarder.Turn(n.loop.Now())
+		}
 		n.loop.Flush()
 		if sinceStatus += in.Ticks; changed || sinceStatus >= statusTicks {
 			sinceStatus = 0
 			n.publish()
+			n.tellClock()
 			n.ping()
 		}
 		n.retryHandOver(in.Ticks)
@@ -136,7 +145,12 @@ func (n *Node) turn(in *replica.Input) (changed bool) {
 		if a.Err != nil {
 			b.Err = a.Err
 		}
-		b.Done(b)
+		if !forward(n.forwarder, b) {
+			b.Done(b)
+		}
+	}
+	for i := range e.LeaseAnswers {
+		n.desk.answer(&e.LeaseAnswers[i])
 	}
 	for _, r := range e.Rounds {
 		if r.Requests == 0 {
@@ -162,6 +176,10 @@ func (n *Node) finish() {
 	for _, b := range append(n.calls.drain(), n.door.close()...) {
 		b.Err = err
 		b.Done(b)
+	}
+	n.desk.close(err)
+	if n.forwarder != nil {
+		n.forwarder.Close()
 	}
 	n.publish()
 	n.loop.Flush()

@@ -66,6 +66,11 @@ type Config struct {
 	KeepProcessors bool
 	// Mode is used for batches that do not choose theirs; ReadDefault means quorum.
 	Mode isotone.ReadMode
+	// IDs says which snowflake ids the node makes; the zero value is none.
+	IDs IDConfig
+	// Forward, if not nil, makes what has the leader answer when this node does not lead; it
+	// is called once for each loop, and wake ends a sleep of that.
+	Forward func(wake func()) Forwarder
 	// Clock is the system's if nil.
 	Clock   Clock
 	Log     *slog.Logger
@@ -92,6 +97,9 @@ type Node struct {
 	transport *peer.Transport
 	mail      *mailbox
 	door      *door
+	ids       *ids
+	desk      desk      // the home loop's
+	forwarder Forwarder // the home loop's; nil: none
 	branches  []*branch
 	status    atomic.Pointer[front.Status]
 
@@ -112,13 +120,19 @@ type Node struct {
 	submitted []*front.Batch
 	transfer  bool            // the next turn asks for a transfer of leadership
 	leaders   []chan struct{} // closed once another node leads
+	release   []oracle.Used   // to give back in the next turn
+	returned  []chan struct{} // closed once all was given back
+	median    time.Duration   // of how far the peers' clocks are ahead
+	idsMade   uint64          // as reported
 	peers     map[uint64]string
 	reported  replica.Counters
 	refusals  map[uint64]*peer.Refusal // how each peer last refused this node
 	refusing  map[uint64]*peer.Refusal // how this node last refused each peer
-	wall      time.Time                // as of the latest turn
-	mono      time.Duration            // the same
-	ahead     bool                     // time leads the clock by more than leadMax, and the log says so
+	elections elections
+	began     time.Duration // as mono
+	wall      time.Time     // as of the latest turn
+	mono      time.Duration // the same
+	ahead     bool          // time leads the clock by more than leadMax, and the log says so
 }
 
 // Start opens the data directory and runs the node. The caller must Close it.
@@ -159,6 +173,8 @@ func Start(cfg Config) (*Node, error) {
 		disk:     newDisk(store),
 		loop:     l,
 		door:     newDoor(l.Wake),
+		ids:      newIDs(cfg.IDs, cfg.Clock, cfg.Loops),
+		desk:     desk{open: map[uint64]*front.WorkerRequest{}},
 		links:    map[uint64]*peerConn{},
 		mail:     newMailbox(l.Wake),
 		stop:     make(chan struct{}),
@@ -167,6 +183,7 @@ func Start(cfg Config) (*Node, error) {
 		refusals: map[uint64]*peer.Refusal{},
 		refusing: map[uint64]*peer.Refusal{},
 		wall:     cfg.Clock.Wall(),
+		began:    cfg.Clock.Mono(),
 	}
 	for len(n.branches)+1 < cfg.Loops {
 		b, err := newBranch(n)
@@ -174,6 +191,15 @@ func Start(cfg Config) (*Node, error) {
 			return nil, errors.Join(err, n.closeBranches(), l.Close(), store.Close(), cfg.PeerListener.Close())
 		}
 		n.branches = append(n.branches, b)
+	}
+	if len(n.ids.slots) > 0 {
+		n.ids.refused.Store(errClockUnknown)
+	}
+	if cfg.Forward != nil {
+		n.forwarder = cfg.Forward(l.Wake)
+		for _, b := range n.branches {
+			b.forwarder = cfg.Forward(b.loop.Wake)
+		}
 	}
 	n.disk.saved = func(ws []*replica.Write) {
 		n.mail.post(func(in *mail) { in.persisted = append(in.persisted, ws...) })
@@ -231,6 +257,9 @@ func replicaConfig(cfg Config, rec storage.Recovered) replica.Config {
 		QueueMax:              cfg.RequestsMax,
 		RequestTicks:          max(1, int(requestWait/cfg.Tick)),
 		SnapshotEvery:         snapshotEvery,
+		LeaseMillis:           uint64(cfg.IDs.Lease.Milliseconds()),
+		Space:                 oracle.Space(cfg.IDs.Layout),
+		FixedWorker:           cfg.IDs.FixedWorker,
 		Log:                   raftLog{cfg.Log},
 	}
 }

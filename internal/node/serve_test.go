@@ -220,3 +220,68 @@ func TestNode_StopServingWaitsForTheLastConnections(t *testing.T) {
 	cancel(errors.New("no patience"))
 	n.StopServing(ctx) // returns although Stop says that there are connections again
 }
+
+// elsewhere answers what it is given in its next turn.
+type elsewhere struct {
+	wake    func()
+	waiting []*front.Batch
+	closed  bool
+}
+
+func (e *elsewhere) Submit(b *front.Batch) {
+	e.waiting = append(e.waiting, b)
+	e.wake()
+}
+
+func (e *elsewhere) Turn(time.Duration) {
+	for _, b := range e.waiting {
+		for i, n := range b.Counts {
+			b.Ranges[i] = isotone.Range{First: isotone.Timestamp{Time: 1, Index: 1}, Count: n}
+		}
+		b.Done(b)
+	}
+	e.waiting = nil
+}
+
+func (e *elsewhere) Close() { e.closed = true }
+
+func TestNode_ForwardsWhatItDoesNotLead(t *testing.T) {
+	var mu sync.Mutex
+	var made []*elsewhere
+	c := newCluster(t, 3, func(cfg *node.Config) {
+		cfg.Loops = 2
+		cfg.Forward = func(wake func()) node.Forwarder {
+			mu.Lock()
+			defer mu.Unlock()
+			made = append(made, &elsewhere{wake: wake})
+			return made[len(made)-1]
+		}
+	})
+	leader := c.leader()
+	for id, n := range c.nodes {
+		r, err := get(n, 3)
+		if err != nil || r.Count != 3 || (r.First.Time == 1) != (id != leader) {
+			t.Errorf("node %d, leader %d: %v, %v", id, leader, r, err)
+		}
+		done := make(chan error, 1)
+		n.Submit(&front.Batch{
+			Local: true, Counts: []uint64{1}, Ranges: make([]isotone.Range, 1), Done: func(b *front.Batch) { done <- b.Err },
+		})
+		if err := <-done; errors.Is(err, isotone.ErrNotLeader) != (id != leader) {
+			t.Errorf("node %d, leader %d: what must stay here got %v", id, leader, err)
+		}
+	}
+	for id := range c.nodes {
+		if err := c.stop(id); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(made) != 6 {
+		t.Errorf("%d forwarders, want one for each loop", len(made))
+	}
+	for _, e := range made {
+		if !e.closed {
+			t.Error("a forwarder is not closed")
+		}
+	}
+}

@@ -42,9 +42,15 @@ func (n *Node) publish() {
 		s.Role = role(r.Role)
 	}
 	peers := n.transport.Peers()
+	n.checkSkew(len(s.Members))
 	s.NotReady = n.notReady(r, s, peers)
+	if s.NotReady == "" {
+		s.NotReady = n.idsRefused()
+	}
+	n.elections.note(n.wall, n.mono, s.Term, s.Leader)
 	n.announce(s)
 	n.status.Store(s)
+	n.followWorkers(&r)
 	n.releaseHandOvers(r.Leader)
 	if addrs := n.peerAddrs(); !maps.Equal(addrs, n.peers) {
 		n.peers = addrs
@@ -107,6 +113,14 @@ func (n *Node) announce(s *front.Status) {
 	n.cfg.Log.Info("cluster state changed", attrs...)
 }
 
+func (n *Node) peerStats(p peer.PeerStatus) telemetry.PeerStats {
+	stats := telemetry.PeerStats{ID: p.ID, Connected: p.Connected}
+	if link := n.links[p.ID]; link != nil && link.heard {
+		stats.ClockOffset, stats.ClockKnown = link.skew(), true
+	}
+	return stats
+}
+
 // leadMax is by how much time may lead the clock before that is worth a warning. After
 // a failover it leads by some epochs.
 const leadMax = 10 * time.Second
@@ -130,15 +144,20 @@ func (n *Node) measure(r replica.Status, s *front.Status, peers []peer.PeerStatu
 		Leading: r.Serving, Leased: r.Leased, LeaderID: r.Leader, Term: r.Term, Ready: s.NotReady == "",
 		CeilingLead: time.Duration(r.Ceiling - now), QueueDepth: r.Waiting, QueueLimit: n.cfg.RequestsMax,
 		StorageFailed: n.Err() != nil,
+		Workers:       len(r.Workers), IDsRefused: n.idsRefused() != "",
+		ClockOffset: -n.median,
 	}
 	if r.Serving {
 		stats.TimeLead = time.Duration(r.Time - now)
 		n.warnAhead(stats.TimeLead)
 	}
 	for _, p := range peers {
-		stats.Peers = append(stats.Peers, telemetry.PeerStats{ID: p.ID, Connected: p.Connected})
+		stats.Peers = append(stats.Peers, n.peerStats(p))
 	}
 	m.SetNode(stats)
+	made := n.ids.made()
+	m.AddIDs(made - n.idsMade)
+	n.idsMade = made
 	for range c.Reservations - n.reported.Reservations {
 		m.CountReservation()
 	}

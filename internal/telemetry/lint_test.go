@@ -8,6 +8,7 @@ import (
 
 func TestMetrics_PassTheLinter(t *testing.T) {
 	m := NewMetrics("v1")
+	m.NewRequestStats()
 	m.SetNode(NodeStats{Peers: []PeerStats{{ID: 2}}})
 	problems, err := testutil.GatherAndLint(m.registry)
 	if err != nil {

@@ -53,6 +53,8 @@ type Metrics struct {
 	latency  [len(protocols)]prometheus.Observer
 
 	timestamps    prometheus.Counter
+	ids           prometheus.Counter
+	thriftAgents  *prometheus.CounterVec
 	batch         prometheus.Histogram
 	round         prometheus.Histogram
 	roundsFailed  [len(roundFailures)]prometheus.Counter
@@ -66,11 +68,16 @@ type Metrics struct {
 	leaseServed   prometheus.Counter
 	leaseMissed   prometheus.Counter
 
+	totals totals
+	live   liveMetrics
+
 	node nodeGauges
 	// peersMu guards peersSeen, the peers that have a series now.
 	peersMu   sync.Mutex
 	peersSeen map[uint64]bool
 	peers     *prometheus.GaugeVec
+	// peerClocks has a series for each peer whose clock is known.
+	peerClocks *prometheus.GaugeVec
 }
 
 // NewMetrics returns metrics at zero, with those of the Go runtime and the
@@ -80,6 +87,8 @@ func NewMetrics(version string) *Metrics {
 	m := &Metrics{
 		registry:      r.Registry,
 		timestamps:    r.counter("timestamps_total", "Timestamps issued."),
+		ids:           r.counter("snowflakes_total", "Snowflake ids made."),
+		thriftAgents:  r.counterVec("thrift_ids_total", "Ids asked for over Thrift, by user agent: the first ones are told apart.", "agent"),
 		batch:         r.histogram("batch_requests", "Requests confirmed by one round.", batchBuckets),
 		round:         r.histogram("round_duration_seconds", "Time from the start of a confirmation round to its quorum, in seconds.", roundBuckets),
 		storageWrite:  r.histogram("storage_write_seconds", "Time to write and sync one batch of the log, in seconds.", storageBuckets),
@@ -90,7 +99,9 @@ func NewMetrics(version string) *Metrics {
 		clockBackward: r.counter("clock_backward_total", "Times the wall clock was seen to jump back."),
 		leasesLost:    r.counter("leases_lost_total", "Leases that ended, by time or with the leadership."),
 		node:          newNodeGauges(r),
+		live:          newLiveMetrics(r),
 		peersSeen:     map[uint64]bool{},
+		peerClocks:    r.gaugeVec("peer_clock_offset_seconds", "A peer's clock minus this node's, in seconds, off by the time on the way.", "peer"),
 		peers:         r.gaugeVec("peer_connected", "Whether the connection to a peer is up: 1 or 0.", "peer"),
 	}
 	requests := r.counterVec("requests_total", "Requests answered, by protocol and by code: ok or an error code.", "protocol", "code")
@@ -132,10 +143,33 @@ func (m *Metrics) ObserveRequests(protocol, code string, n int, wall time.Durati
 	p := find(protocols[:], protocol)
 	m.requests[p][find(requestCodes[:], code)].Add(float64(n))
 	m.latency[p].Observe(wall.Seconds())
+	m.totals.observe(code, n, wall)
+}
+
+// ObserveThrift counts an answer of the Thrift front. The front bounds how many agents
+// there are; "" counts none.
+func (m *Metrics) ObserveThrift(_, agent, code string) {
+	m.requests[find(protocols[:], "thrift")][find(requestCodes[:], code)].Inc()
+	m.totals.requests.Add(1)
+	if code != requestCodes[0] {
+		m.totals.errors.Add(1)
+	}
+	if agent != "" {
+		m.thriftAgents.WithLabelValues(agent).Inc()
+	}
 }
 
 // AddTimestamps counts n issued timestamps.
-func (m *Metrics) AddTimestamps(n uint64) { m.timestamps.Add(float64(n)) }
+func (m *Metrics) AddTimestamps(n uint64) {
+	m.timestamps.Add(float64(n))
+	m.totals.timestamps.Add(n)
+}
+
+// AddIDs counts n snowflake ids.
+func (m *Metrics) AddIDs(n uint64) {
+	m.ids.Add(float64(n))
+	m.totals.ids.Add(n)
+}
 
 // ObserveRound counts a confirmation round that reached its quorum, the requests
 // that it confirmed, and the time that it took.
@@ -185,11 +219,18 @@ func (m *Metrics) setPeers(peers []PeerStats) {
 	}
 	for _, p := range peers {
 		m.peersSeen[p.ID] = true
-		m.peers.WithLabelValues(strconv.FormatUint(p.ID, 10)).Set(oneIf(p.Connected))
+		id := strconv.FormatUint(p.ID, 10)
+		m.peers.WithLabelValues(id).Set(oneIf(p.Connected))
+		if p.ClockKnown {
+			m.peerClocks.WithLabelValues(id).Set(p.ClockOffset.Seconds())
+		} else {
+			m.peerClocks.DeleteLabelValues(id)
+		}
 	}
 	for id, present := range m.peersSeen {
 		if !present {
 			m.peers.DeleteLabelValues(strconv.FormatUint(id, 10))
+			m.peerClocks.DeleteLabelValues(strconv.FormatUint(id, 10))
 			delete(m.peersSeen, id)
 		}
 	}

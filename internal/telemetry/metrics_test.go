@@ -104,6 +104,9 @@ func TestMetrics_CountWhatTheyAreTold(t *testing.T) {
 	m.ObserveRequest("http1", "ok", 60*time.Microsecond)
 	m.ObserveRequests("resp", "ok", 1000, time.Millisecond)
 	m.AddTimestamps(1 << 32)
+	m.AddIDs(5)
+	m.ObserveThrift("get_id", "app", "ok")
+	m.ObserveThrift("get_worker_id", "", "clock")
 	m.ObserveRound(3, 80*time.Microsecond)
 	m.CountRoundFailed("timeout")
 	m.CountReservation()
@@ -112,6 +115,12 @@ func TestMetrics_CountWhatTheyAreTold(t *testing.T) {
 	m.CountPeerRefused()
 	m.CountClockBackward()
 	m.ObserveStorageWrite(2 * time.Millisecond)
+	m.SetCertificateLeft(time.Hour)
+	m.ObserveLiveLoad("a", "ok", time.Millisecond)
+	m.SetLiveFailing("a", true)
+	m.AddLiveStreams("a", 2)
+	m.AddLiveStreams("a", -1)
+	m.CountLiveCut("a")
 	wantLines(t, m,
 		`isotone_requests_total{code="ok",protocol="http1"} 1`,
 		`isotone_requests_total{code="ok",protocol="resp"} 1000`,
@@ -120,6 +129,15 @@ func TestMetrics_CountWhatTheyAreTold(t *testing.T) {
 		`isotone_request_duration_seconds_count{protocol="resp"} 1`,
 		`isotone_timestamps_total 4.294967296e+09`,
 		`isotone_batch_requests_sum 3`,
+		`isotone_snowflakes_total 5`,
+		`isotone_certificate_left_seconds 3600`,
+		`isotone_live_loads_total{code="ok",document="a"} 1`,
+		`isotone_live_failing{document="a"} 1`,
+		`isotone_live_streams{document="a"} 1`,
+		`isotone_live_streams_cut_total{document="a"} 1`,
+		`isotone_requests_total{code="ok",protocol="thrift"} 1`,
+		`isotone_requests_total{code="clock",protocol="thrift"} 1`,
+		`isotone_thrift_ids_total{agent="app"} 1`,
 		`isotone_round_duration_seconds_bucket{le="2.5e-05"} 0`,
 		`isotone_round_duration_seconds_bucket{le="0.0001"} 1`,
 		`isotone_round_duration_seconds_bucket{le="1"} 1`,
@@ -138,16 +156,22 @@ func TestSetNode_SetsGaugesAndForgetsPeers(t *testing.T) {
 	m.SetNode(telemetry.NodeStats{
 		Leading: true, LeaderID: 3, Term: 7, Ready: true, CeilingLead: 1500 * time.Millisecond,
 		TimeLead: -time.Millisecond, QueueDepth: 5, QueueLimit: 10, StorageFailed: true,
-		Peers: []telemetry.PeerStats{{ID: 2, Connected: true}, {ID: math.MaxUint64}},
+		Workers: 2, IDsRefused: true, ClockOffset: -2 * time.Second,
+		Peers: []telemetry.PeerStats{{ID: 2, Connected: true, ClockOffset: time.Second, ClockKnown: true}, {ID: math.MaxUint64}},
 	})
 	wantLines(t, m,
 		"isotone_leader 1", "isotone_leader_id 3", "isotone_term 7", "isotone_ready 1",
 		"isotone_ceiling_lead_seconds 1.5", "isotone_time_lead_seconds -0.001",
 		"isotone_queue_depth 5", "isotone_queue_limit 10", "isotone_storage_failed 1",
+		"isotone_snowflake_workers 2", "isotone_snowflake_refused 1", "isotone_clock_offset_seconds -2",
+		`isotone_peer_clock_offset_seconds{peer="2"} 1`,
 		`isotone_peer_connected{peer="2"} 1`, `isotone_peer_connected{peer="18446744073709551615"} 0`,
 	)
 	m.SetNode(telemetry.NodeStats{Peers: []telemetry.PeerStats{{ID: 2}}})
 	wantLines(t, m, "isotone_leader 0", "isotone_ready 0", `isotone_peer_connected{peer="2"} 0`)
+	if strings.Contains(scrape(t, m), `peer_clock_offset_seconds{peer="2"}`) {
+		t.Error("a clock that is not known any more keeps its series")
+	}
 	if strings.Contains(scrape(t, m), `peer="18446744073709551615"`) {
 		t.Error("a peer that left keeps its series")
 	}

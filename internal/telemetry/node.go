@@ -26,6 +26,12 @@ type NodeStats struct {
 	QueueDepth, QueueLimit int
 	// StorageFailed is whether a write or sync has failed; that is final (I8).
 	StorageFailed bool
+	// Workers is how many worker ids this node holds for its snowflake ids; IDsRefused is
+	// whether it makes none although it should.
+	Workers    int
+	IDsRefused bool
+	// ClockOffset is this node's clock minus the median of its peers'.
+	ClockOffset time.Duration
 	// Peers lists the other members. A peer that is absent loses its series.
 	Peers []PeerStats
 }
@@ -34,6 +40,9 @@ type NodeStats struct {
 type PeerStats struct {
 	ID        uint64
 	Connected bool
+	// ClockOffset is its clock minus this node's, if ClockKnown.
+	ClockOffset time.Duration
+	ClockKnown  bool
 }
 
 // SetNode sets the gauges. The node calls it about ten times a second.
@@ -49,8 +58,14 @@ func (m *Metrics) SetNode(s NodeStats) {
 	g.queueDepth.Set(float64(s.QueueDepth))
 	g.queueLimit.Set(float64(s.QueueLimit))
 	g.storageFailed.Set(oneIf(s.StorageFailed))
+	g.workers.Set(float64(s.Workers))
+	g.idsRefused.Set(oneIf(s.IDsRefused))
+	g.clockOffset.Set(s.ClockOffset.Seconds())
 	m.setPeers(s.Peers)
 }
+
+// SetCertificateLeft says how long the TLS certificate is still valid.
+func (m *Metrics) SetCertificateLeft(left time.Duration) { m.node.certificateLeft.Set(left.Seconds()) }
 
 type nodeGauges struct {
 	leader, leaderID, term, ready prometheus.Gauge
@@ -58,20 +73,26 @@ type nodeGauges struct {
 	ceilingLead, timeLead         prometheus.Gauge
 	queueDepth, queueLimit        prometheus.Gauge
 	storageFailed                 prometheus.Gauge
+	workers, idsRefused           prometheus.Gauge
+	clockOffset, certificateLeft  prometheus.Gauge
 }
 
 func newNodeGauges(r registrar) nodeGauges {
 	return nodeGauges{
-		leader:        r.gauge("leader", "Whether this node leads: 1 or 0."),
-		leased:        r.gauge("lease_held", "Whether this node holds a lease: 1 or 0."),
-		leaderID:      r.gauge("leader_id", "Id of the node that leads; 0 when none is known."),
-		term:          r.gauge("term", "Raft term of this node."),
-		ready:         r.gauge("ready", "Whether this node can serve or route: 1 or 0."),
-		ceilingLead:   r.gauge("ceiling_lead_seconds", "Replicated ceiling of issued time minus the wall clock, in seconds."),
-		timeLead:      r.gauge("time_lead_seconds", "Time of the timestamps issued now minus the wall clock, in seconds."),
-		queueDepth:    r.gauge("queue_depth", "Requests that wait for a confirmation round."),
-		queueLimit:    r.gauge("queue_limit", "Requests that may wait for a confirmation round."),
-		storageFailed: r.gauge("storage_failed", "Whether a write or sync has failed for good: 1 or 0."),
+		leader:          r.gauge("leader", "Whether this node leads: 1 or 0."),
+		leased:          r.gauge("lease_held", "Whether this node holds a lease: 1 or 0."),
+		leaderID:        r.gauge("leader_id", "Id of the node that leads; 0 when none is known."),
+		term:            r.gauge("term", "Raft term of this node."),
+		ready:           r.gauge("ready", "Whether this node can serve or route: 1 or 0."),
+		ceilingLead:     r.gauge("ceiling_lead_seconds", "Replicated ceiling of issued time minus the wall clock, in seconds."),
+		timeLead:        r.gauge("time_lead_seconds", "Time of the timestamps issued now minus the wall clock, in seconds."),
+		queueDepth:      r.gauge("queue_depth", "Requests that wait for a confirmation round."),
+		queueLimit:      r.gauge("queue_limit", "Requests that may wait for a confirmation round."),
+		workers:         r.gauge("snowflake_workers", "Worker ids that this node has leased for its snowflake ids."),
+		idsRefused:      r.gauge("snowflake_refused", "Whether this node makes no snowflake ids although it should, because of its clock or its worker id: 1 or 0."),
+		clockOffset:     r.gauge("clock_offset_seconds", "This node's clock minus the median of its peers' clocks, in seconds."),
+		certificateLeft: r.gauge("certificate_left_seconds", "How long the TLS certificate is still valid, in seconds; less than 0: it is not."),
+		storageFailed:   r.gauge("storage_failed", "Whether a write or sync has failed for good: 1 or 0."),
 	}
 }
 

@@ -6,7 +6,8 @@
 // nothing. All of it runs on the goroutine of one [loop.Loop], but for
 // [Gate.Connections].
 //
-//	0x16                                     TLS: the standard servers
+//	0x16                                     TLS: what Config.TLS makes of it, or the
+//	                                         standard servers
 //	"GET /"                                  the fast lane of HTTP/1.1
 //	"*" and a digit                          the Redis protocol
 //	a line that begins with one of Commands  the Redis protocol, inline; unless the line
@@ -14,7 +15,8 @@
 //	anything else                            the standard servers, as HTTP/2 or other
 //	                                         HTTP/1, or for a 400
 //
-// It decides as soon as one line of the table is certain.
+// It decides as soon as one line of the table is certain. Within TLS the same table
+// holds, see [Gate.Inside], but that there is no second TLS.
 package gate
 
 import (
@@ -44,6 +46,9 @@ type Config struct {
 	// HTTP1 and RESP open a front in the loop for a connection, and return nil when it
 	// is to be closed. Without RESP nobody speaks the Redis protocol here.
 	HTTP1, RESP func(*loop.Conn) loop.Handler
+	// TLS opens a connection that begins a TLS handshake, in the same way. Without it
+	// such a connection is for Rest.
+	TLS func(*loop.Conn) loop.Handler
 	// Commands are the words, in capitals, that an inline command of RESP begins with.
 	Commands []string
 	// Rest takes a connection for the standard servers. At least one byte can be read
@@ -102,9 +107,28 @@ func (g *Gate) Open(c *loop.Conn) loop.Handler {
 		}
 		return nil
 	}
-	w := &guest{gate: g, conn: c, place: len(g.waiting)}
+	return g.admit(c, false)
+}
+
+// Inside returns the handler for c, which was opened by Config.TLS and has shaken hands,
+// or nil after Stop: what is within TLS is told apart, too.
+func (g *Gate) Inside(c *loop.Conn) loop.Handler {
+	if g.stopped {
+		return nil
+	}
+	return g.admit(c, true)
+}
+
+func (g *Gate) admit(c *loop.Conn, inside bool) *guest {
+	w := &guest{gate: g, conn: c, place: len(g.waiting), inside: inside}
 	g.waiting = append(g.waiting, w)
 	return w
+}
+
+// Rest passes on a connection that Config.TLS has taken out of the loop.
+func (g *Gate) Rest(nc net.Conn) {
+	g.count()
+	g.cfg.Rest(nc)
 }
 
 // Stop closes the connections that are not told apart yet. Open refuses from now on.
@@ -134,6 +158,7 @@ type guest struct {
 	front loop.Handler // nil: not told apart yet
 	place int          // in gate.waiting, until then
 
+	inside bool // TLS
 }
 
 // Data leads the connection to where it belongs.
@@ -150,6 +175,9 @@ func (w *guest) Data(c *loop.Conn, b []byte) (used int, err error) {
 func (w *guest) lead(c *loop.Conn, b []byte) (int, error) {
 	g := w.gate
 	where := g.tell(b)
+	if where == secure && (w.inside || g.cfg.TLS == nil) {
+		where = rest
+	}
 	if where == undecided {
 		if !c.EOF() {
 			return 0, nil
@@ -164,6 +192,8 @@ func (w *guest) lead(c *loop.Conn, b []byte) (int, error) {
 		return w.enter(c, b, g.cfg.HTTP1)
 	case where == resp:
 		return w.enter(c, b, g.cfg.RESP)
+	case where == secure:
+		return w.enter(c, b, g.cfg.TLS)
 	}
 	nc, err := c.Detach(b)
 	if err != nil {
@@ -212,10 +242,14 @@ const (
 	undecided destination = iota
 	http1
 	resp
+	secure
 	rest
 )
 
 const get = "GET /"
+
+// handshakeByte begins every TLS connection: the record type "handshake" (RFC 8446 §5.1).
+const handshakeByte = 0x16
 
 // tell says where a connection belongs that begins with b. What it has decided stays
 // decided, whatever follows.
@@ -227,6 +261,8 @@ func (g *Gate) tell(b []byte) destination {
 		return http1
 	case strings.HasPrefix(get, string(b)):
 		return undecided
+	case b[0] == handshakeByte:
+		return secure
 	case b[0] == '*' && g.cfg.RESP != nil:
 		switch {
 		case len(b) == 1:

@@ -49,7 +49,7 @@ func answer(name string) func(net.Conn) {
 	}
 }
 
-func start(t *testing.T) *port {
+func start(t *testing.T, configure ...func(*port, *gate.Config)) *port {
 	t.Helper()
 	l, err := loop.New(nil)
 	if err != nil {
@@ -59,11 +59,15 @@ func start(t *testing.T) *port {
 	open := func(name string) func(*loop.Conn) loop.Handler {
 		return func(*loop.Conn) loop.Handler { return echo(name) }
 	}
-	p.Gate = gate.New(gate.Config{
+	cfg := gate.Config{
 		Loop: l, HTTP1: open("http1"), RESP: open("resp"), Commands: []string{"PING"},
 		Rest: answer("rest"), Refuse: answer("refused"), ConnectionsMax: 5,
 		Elsewhere: func() int { return int(p.elsewhere.Load()) },
-	})
+	}
+	for _, change := range configure {
+		change(p, &cfg)
+	}
+	p.Gate = gate.New(cfg)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -210,5 +214,69 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not in time: %s", what)
 		}
+	}
+}
+
+// inside is a handler of TLS that takes a handshake of five bytes, and encrypts nothing.
+type inside struct{ *port }
+
+func (i inside) Data(c *loop.Conn, b []byte) (int, error) {
+	if len(b) < 5 {
+		return 0, nil
+	}
+	if b[1] == 'h' { // HTTP/2
+		nc, err := c.Detach(b[5:])
+		if err == nil {
+			i.Rest(nc)
+		}
+		return len(b), nil
+	}
+	h := i.Inside(c)
+	if h == nil {
+		return len(b), io.ErrClosedPipe
+	}
+	c.SetHandler(h)
+	used, err := h.Data(c, b[5:])
+	return used + 5, err
+}
+
+func (inside) Closed(*loop.Conn, error) {}
+
+func withTLS(p *port, c *gate.Config) {
+	c.TLS = func(*loop.Conn) loop.Handler { return inside{p} }
+}
+
+func TestGate_TellsApartWhatIsWithinTLS(t *testing.T) {
+	p := start(t, withTLS)
+	for said, want := range map[string]string{
+		"\x16....GET /x":        "http1:GET /x",
+		"\x16....*1":            "resp:*1",
+		"\x16....PING\r\n":      "resp:PING\r\n",
+		"\x16....POST /":        "rest:POST /",
+		"\x16....\x16....GET /": "rest:\x16....GET /",
+		"\x16h...GET /":         "rest:GET /",
+	} {
+		c := p.dial(t)
+		_, _ = io.WriteString(c, said)
+		_ = c.CloseWrite()
+		if got, err := io.ReadAll(c); string(got) != want || err != nil {
+			t.Errorf("%q: %q, %v; want %q", said, got, err, want)
+		}
+	}
+	p.do(func() {})
+	if n := p.Connections(); n != 0 {
+		t.Errorf("%d connections are counted", n)
+	}
+}
+
+func TestGate_StopClosesWhatComesOutOfAHandshake(t *testing.T) {
+	p := start(t, withTLS)
+	c := p.dial(t)
+	_, _ = io.WriteString(c, "\x16..")
+	p.do(func() {})
+	p.do(p.Stop)
+	_, _ = io.WriteString(c, "..GET /")
+	if got, err := io.ReadAll(c); len(got) != 0 || err != nil {
+		t.Errorf("%q, %v", got, err)
 	}
 }

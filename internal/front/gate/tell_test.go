@@ -47,8 +47,8 @@ var told = map[string]destination{
 	"OPTIONS * HTTP/1.1":           rest,
 	"CONNECT x:1 HTTP/1.1":         rest,
 	"C":                            undecided,
-	"\x16":                         rest,
-	"\x16\x03\x01":                 rest,
+	"\x16":                         secure,
+	"\x16\x03\x01":                 secure,
 	"\x00":                         rest,
 	"\r\n":                         rest,
 	" PING\r\n":                    rest,
@@ -87,7 +87,7 @@ func TestTell(t *testing.T) {
 			t.Errorf("%.60q: %d, want %d", raw, got, want)
 		}
 		got := without.tell([]byte(raw))
-		if got == resp || want == rest && got != rest || want == http1 && got != http1 {
+		if got == resp || want != resp && want != undecided && got != want {
 			t.Errorf("%.60q without RESP: %d", raw, got)
 		}
 	}

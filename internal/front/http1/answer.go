@@ -18,13 +18,16 @@ const (
 
 // answers writes answers, from parts that were made in advance.
 type answers struct {
-	wall  func() time.Time
-	date  []byte        // the field
-	until time.Duration // when the next is due, on the loop's clock
-	one   []byte        // the whole header of one timestamp in binary
-	span  []byte        // the whole header of a range
-	body  []byte        // for the JSON that is being written
-	fault faultAnswer
+	wall   func() time.Time
+	scheme string        // of the URLs that clients are sent to
+	fields string        // that every answer has, with their line ends
+	date   []byte        // the field, and fields
+	until  time.Duration // when the next is due, on the loop's clock
+	one    []byte        // the whole header of one timestamp in binary
+	span   []byte        // the whole header of a range
+	id     []byte        // the whole header of one id in decimal, of idDigits digits
+	body   []byte        // for the JSON that is being written
+	fault  faultAnswer
 }
 
 // faultAnswer is an answer that failed, whole. While a node is overloaded or does not
@@ -45,8 +48,10 @@ func (a *answers) refresh(now time.Duration) {
 	wall := a.wall().UTC()
 	a.until = now + time.Second - time.Duration(wall.Nanosecond())
 	a.date = append(wall.AppendFormat(append(a.date[:0], "Date: "...), dateLayout), "\r\n"...)
+	a.date = append(a.date, a.fields...)
 	a.one = append(a.appendHeader(a.one[:0], isotone.TimestampSize, httpapi.ContentTypeBinary, false), "\r\n"...)
 	a.span = append(a.appendHeader(a.span[:0], isotone.RangeSize, httpapi.ContentTypeBinary, false), "\r\n"...)
+	a.id = append(a.appendHeader(a.id[:0], idDigits, httpapi.ContentTypeText, false), "\r\n"...)
 	a.fault.answer = a.fault.answer[:0]
 }
 
@@ -138,15 +143,15 @@ func (a *answers) appendFault(b []byte, err error, query []byte, last bool) (_ [
 	}
 	f := httpapi.FaultOf(err)
 	if !direct || last {
-		return a.spellFault(b, &f, query, last), string(f.Code)
+		return a.spellFault(b, &f, targetTimestamps, query, last), string(f.Code)
 	}
-	made.answer = a.spellFault(made.answer[:0], &f, query, last)
+	made.answer = a.spellFault(made.answer[:0], &f, targetTimestamps, query, last)
 	made.query = append(made.query[:0], query...)
 	made.err, made.code = *e, string(f.Code)
 	return append(b, made.answer...), made.code
 }
 
-func (a *answers) spellFault(b []byte, f *httpapi.Fault, query []byte, last bool) []byte {
+func (a *answers) spellFault(b []byte, f *httpapi.Fault, t target, query []byte, last bool) []byte {
 	body := httpapi.Body(f.Code, f.Message)
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(f.Status), 10)
@@ -154,7 +159,7 @@ func (a *answers) spellFault(b []byte, f *httpapi.Fault, query []byte, last bool
 	b = append(b, f.Reason()...)
 	b = append(b, "\r\n"+cacheControl...)
 	b = appendContent(b, len(body), httpapi.ContentTypeJSON)
-	f.Fields("http", requestPath, string(query), func(name, value string) {
+	f.Fields(a.scheme, paths[t], string(query), func(name, value string) {
 		b = append(b, name...)
 		b = append(b, ": "...)
 		b = append(b, value...)

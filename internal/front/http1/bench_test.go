@@ -9,6 +9,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/snowflake"
 )
 
 // prompt answers within Submit; later keeps one batch until answer.
@@ -32,6 +33,19 @@ type later struct {
 func (l *later) Submit(b *front.Batch) { l.batch = b }
 func (l *later) answer()               { l.prompt.Submit(l.batch) }
 
+// counting makes ids.
+type counting struct{ next snowflake.ID }
+
+func (c *counting) Fill(dst []snowflake.ID) error {
+	for i := range dst {
+		c.next++
+		dst[i] = 2124243617177423870 + c.next
+	}
+	return nil
+}
+
+func (c *counting) Worker() (int, snowflake.Layout, error) { return 0, snowflake.Twitter, nil }
+
 // open returns a handler on a connection that nothing is written to: the tests take its
 // output away.
 func open(t testing.TB, backend front.Backend) *handler {
@@ -53,7 +67,7 @@ func open(t testing.TB, backend front.Backend) *handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close(); _ = ln.Close(); _ = l.Close() })
-	lane := New(Config{Backend: backend, HandOver: func(net.Conn) { t.Error("handed over") }})
+	lane := New(Config{Backend: backend, IDs: &counting{}, HandOver: func(net.Conn) { t.Error("handed over") }})
 	h := &handler{lane: lane}
 	c, err := l.Adopt(server, nil, loop.Limits{}, h)
 	if err != nil {
@@ -72,6 +86,7 @@ var hotOnes = map[string]string{
 	"range":   "GET /timestamp?n=100&format=range HTTP/1.1\r\nHost: x\r\n\r\n",
 	"json":    "GET /timestamp?n=8&mode=lease HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n\r\n",
 	"n=64":    "GET /timestamp?n=64 HTTP/1.1\r\nHost: x\r\n\r\n",
+	"id":      "GET /api/snowflake HTTP/1.1\r\nHost: x\r\n\r\n",
 	"32 deep": strings.Repeat(plain, 32),
 	"changing": "GET /timestamp?n=2 HTTP/1.1\r\nHost: x\r\n\r\n" + plain + "GET /timestamp?n=2&format=json HTTP/1.1\r\nHost: x\r\n\r\n" +
 		"GET /timestamp?mode=lease HTTP/1.1\r\nHost: x\r\n\r\n" + plain,

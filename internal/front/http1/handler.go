@@ -36,6 +36,16 @@ func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
 		n, next := h.collect(b[used:])
 		used += n
 		switch {
+		case l.group.empty() && next == hot:
+			n, next := h.answerAtOnce(b[used:])
+			used += n
+			if next == cold {
+				h.handOver(b[used:])
+				return used, nil
+			}
+			if used == len(b) || c.Choked() {
+				return used, nil
+			}
 		case l.group.empty():
 			if next == cold || h.conn.EOF() {
 				// Of what is cut short by the end net/http knows what to say.
@@ -52,26 +62,34 @@ func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
 }
 
 // collect gathers the hot requests at the front of b in the lane's group. It returns how
-// many bytes they have, and what follows them: also hot if the group must not have it.
+// many bytes they have, and what follows them: also hot if the group must not have it, as
+// it has requests for timestamps only.
 func (h *handler) collect(b []byte) (used int, next verdict) {
 	g := &h.lane.group
 	g.reset()
 	for used < len(b) {
 		rest := b[used:]
-		r := &h.known
-		if len(h.last) == 0 || !bytes.HasPrefix(rest, h.last) {
-			r = &g.parsed
-			if v := parse(rest, r); v != hot {
-				return used, v
-			}
-			h.remember(rest, r)
-		}
-		if !g.add(h.lane, r, rest) {
-			return used, hot
+		r, v := h.read(rest)
+		if v != hot || r.target != targetTimestamps || !g.add(h.lane, r, rest) {
+			return used, v
 		}
 		used += r.size
 	}
 	return used, partial
+}
+
+// read looks at the front of b, and returns the request if that is hot. It is valid until
+// the next call.
+func (h *handler) read(b []byte) (*request, verdict) {
+	if len(h.last) > 0 && bytes.HasPrefix(b, h.last) {
+		return &h.known, hot
+	}
+	r := &h.lane.group.parsed
+	v := parse(b, r)
+	if v == hot {
+		h.remember(b, r)
+	}
+	return r, v
 }
 
 func (h *handler) remember(b []byte, r *request) {
@@ -95,10 +113,11 @@ func (h *handler) submit() bool {
 func (h *handler) answer(w *work) {
 	l, c := h.lane, h.conn
 	h.work = nil
-	l.answers.refresh(c.Now())
-	out, code := l.answers.append(c.Buffered(), w, l.stopped)
+	a := l.answersFor(c)
+	a.refresh(c.Now())
+	out, code := a.append(c.Buffered(), w, l.stopped)
 	c.SetBuffered(out)
-	l.observe(code, len(w.asks), c.Now()-w.began)
+	l.observe(c, code, len(w.asks), c.Now()-w.began)
 	if l.stopped {
 		c.Close(ErrStopped)
 		return
@@ -120,7 +139,7 @@ func (h *handler) handOver(b []byte) {
 func (h *handler) Closed(*loop.Conn, error) {
 	if h.work != nil {
 		h.work.owner = nil
-		h.lane.observe(string(isotone.CodeDeadlineExceeded), len(h.work.asks), h.conn.Now()-h.work.began)
+		h.lane.observe(h.conn, string(isotone.CodeDeadlineExceeded), len(h.work.asks), h.conn.Now()-h.work.began)
 		h.work = nil
 	}
 	h.lane.remove(h)

@@ -1,5 +1,6 @@
 // Package http1 is the fast lane for plain HTTP/1.1 in the event loop: it answers the
-// few requests that make up the load, GET /timestamp in its common spellings, and hands
+// few requests that make up the load, GET /timestamp, GET /api/snowflake and
+// GET /live/NAME in their common spellings, and hands
 // every connection that says anything else to the standard servers.
 //
 // It owns the recognition of those requests and their answers on a connection. How
@@ -17,6 +18,9 @@
 // one batch. While it is out the connection is paused, so that answers keep the order
 // of requests.
 //
+// [Secure] brings connections under TLS to the same lane: it shakes hands and puts the
+// encryption between socket and handler, so that requests and answers are as without.
+//
 // Differences that a client can see, all in cases of distress:
 //   - The lane has no timeout of its own for the backend, which gives up by itself
 //     after the same time; the message of that deadline_exceeded is the backend's.
@@ -26,6 +30,10 @@
 //     to that; the lane may just close.
 //   - Pipelined requests succeed or fail together, and an overloaded backend refuses
 //     them together.
+//
+// And one that is not: the lane takes no notice of X-Request-ID, which internal/front/web
+// returns. To look for it would cost every request, and who wants transactions to be
+// followed has the node measure them, which does without the lane.
 //
 // Sources: RFC 9110 (semantics), RFC 9112 (HTTP/1.1).
 package http1
@@ -38,10 +46,14 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/snowflake"
 )
 
-// protocol is what Observe is told.
-const protocol = "http1"
+// What Observe is told, without and with TLS.
+const (
+	protocol       = "http1"
+	protocolSecure = "https1"
+)
 
 // ErrStopped ends connections after [Lane.Stop].
 var ErrStopped = errors.New("the server is shutting down")
@@ -51,6 +63,13 @@ type Config struct {
 	// Backend answers. It must call Done on the loop's goroutine, within Submit or
 	// later.
 	Backend front.Backend
+	// IDs answers requests for ids; nil hands them over. It is used on the loop's
+	// goroutine.
+	IDs front.IDs
+	// Live returns the whole answer to GET of a live document, given the values of
+	// Accept-Encoding and If-None-Match; nil, or a nil answer, hands the request over. It
+	// is called on the loop's goroutine, and must not keep the strings.
+	Live func(name, acceptEncoding, ifNoneMatch string) []byte
 	// Mode applies to requests that name none. isotone.ReadDefault leaves the choice
 	// to the backend.
 	Mode isotone.ReadMode
@@ -58,10 +77,13 @@ type Config struct {
 	// not answered is read from it again. It must not block, and owns the connection.
 	HandOver func(net.Conn)
 	// Observe, if not nil, is called once for every batch that was answered, with the
-	// number of requests in it. The protocol is "http1"; the code is "ok" or an
+	// number of requests in it. The protocol is "http1", or "https1" under TLS; the code is "ok" or an
 	// isotone.Code. Wall is measured on the loop's clock, from the turn that read them
 	// to the turn that answers.
 	Observe func(protocol, code string, requests int, wall time.Duration)
+	// AltSvc, if not empty, is the value of the field Alt-Svc in answers under TLS, as
+	// internal/front/web has it.
+	AltSvc string
 	// Limits bounds the lane; the zero value means the defaults.
 	Limits Limits
 }
@@ -95,9 +117,11 @@ type Lane struct {
 	conns   []*handler // all open ones, in no order
 	stopped bool
 
+	ids     [binaryMax]snowflake.ID
 	group   group // what is being collected; only one at a time is
 	spare   spare
 	answers answers
+	secure  answers // under TLS
 }
 
 // New returns a lane without connections. It panics without a Backend or HandOver.
@@ -106,7 +130,11 @@ func New(cfg Config) *Lane {
 		panic("http1: Config.Backend or Config.HandOver is nil")
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
-	return &Lane{cfg: cfg, answers: answers{wall: time.Now}}
+	l := &Lane{cfg: cfg, answers: answers{wall: time.Now, scheme: "http"}, secure: answers{wall: time.Now, scheme: "https"}}
+	if cfg.AltSvc != "" {
+		l.secure.fields = "Alt-Svc: " + cfg.AltSvc + "\r\n"
+	}
+	return l
 }
 
 // Open returns the handler for c, or nil after Stop. The listener's Limits.UnreadMax
@@ -144,8 +172,21 @@ func (l *Lane) remove(h *handler) {
 	l.conns = l.conns[:last]
 }
 
-func (l *Lane) observe(code string, requests int, wall time.Duration) {
-	if l.cfg.Observe != nil {
-		l.cfg.Observe(protocol, code, requests, wall)
+// answersFor returns what writes the answers on c.
+func (l *Lane) answersFor(c *loop.Conn) *answers {
+	if c.Layer() != nil {
+		return &l.secure
 	}
+	return &l.answers
+}
+
+func (l *Lane) observe(c *loop.Conn, code string, requests int, wall time.Duration) {
+	if l.cfg.Observe == nil {
+		return
+	}
+	how := protocol
+	if c.Layer() != nil {
+		how = protocolSecure
+	}
+	l.cfg.Observe(how, code, requests, wall)
 }

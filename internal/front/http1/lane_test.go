@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/credential"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/web"
@@ -325,7 +326,7 @@ func TestLane_ConnectionsBeyondTheMostAreRefused(t *testing.T) {
 // One port, five protocols; the lane has one of them.
 func TestLane_EveryProtocolOnOnePort(t *testing.T) {
 	dir := t.TempDir()
-	cert, err := web.LoadOrCreateCertificate(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), nil, time.Now())
+	cert, err := credential.LoadOrCreate(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), nil, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

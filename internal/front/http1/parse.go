@@ -29,28 +29,66 @@ const (
 	cold
 )
 
+// target is what a hot request is for.
+type target uint8
+
+const (
+	targetTimestamps target = iota
+	targetIDs
+	targetLive // a live document, by name
+)
+
+// paths has the path of each target. Their first letters differ.
+var paths = [...]string{targetTimestamps: "/timestamp", targetIDs: httpapi.IDsPath, targetLive: "/live/"}
+
+// statePath is another name for a live document; stateName is the one below /live/.
+const (
+	statePath = "/state"
+	stateName = "state"
+)
+
 // request is a hot request.
 type request struct {
+	target target
 	size   int // how many bytes it has
 	query  int // of which the raw query, from queryAt on
 	count  uint64
-	format httpapi.Format
+	format httpapi.Format // of ids: JSON, or Binary for decimals
 	mode   isotone.ReadMode
+
+	// Of a live document:
+	name     span // without one: stateName
+	tag      span // the value of If-None-Match
+	encoding span // the value of Accept-Encoding
+}
+
+// span is a part of a request's bytes; empty: there is none.
+type span struct{ from, to int }
+
+// of returns the part of b, which begins with the request.
+func (s span) of(b []byte) string { return text(b[s.from:s.to]) }
+
+// spanOf returns where part is in whole, of which it is a slice.
+func spanOf(part, whole []byte) span {
+	from := cap(whole) - cap(part)
+	return span{from, from + len(part)}
 }
 
 const (
-	requestPath  = "/timestamp"
-	requestStart = "GET " + requestPath
-	lineEnd      = " HTTP/1.1\r\n"
-	queryAt      = len(requestStart) + len("?")
+	requestMethod = "GET "
+	lineEnd       = " HTTP/1.1\r\n"
 )
+
+// queryAt is where the raw query of a request for t begins, if there is one.
+func queryAt(t target) int { return len(requestMethod) + len(paths[t]) + len("?") }
 
 // rawQuery returns the query of the request that b begins with.
 func (r *request) rawQuery(b []byte) []byte {
 	if r.query == 0 {
 		return nil
 	}
-	return b[queryAt : queryAt+r.query]
+	at := queryAt(r.target)
+	return b[at : at+r.query]
 }
 
 // parse looks at the front of b. It sets r when that is hot.
@@ -67,11 +105,12 @@ func parse(b []byte, r *request) verdict {
 }
 
 func parseRequest(b []byte, r *request) verdict {
+	*r = request{}
 	at, q, v := parseLine(b, r)
 	if v != hot {
 		return v
 	}
-	var hosts, accepts int
+	var hosts, accepts, encodings, tags int
 	for {
 		if v := match(b[at:], "\r\n"); v != cold {
 			r.size = at + len("\r\n")
@@ -98,8 +137,19 @@ func parseRequest(b []byte, r *request) verdict {
 			if !equalFold(value, "keep-alive") {
 				return cold
 			}
+		case fieldEncoding:
+			encodings++
+			if r.target == targetLive {
+				r.encoding = spanOf(value, b)
+			}
+		case fieldTag:
+			tags++
+			if r.target != targetLive {
+				return cold // what a tag means to the others is net/http's to say
+			}
+			r.tag = spanOf(value, b)
 		}
-		if hosts > 1 || accepts > 1 {
+		if hosts > 1 || accepts > 1 || tags > 1 || r.target == targetLive && encodings > 1 {
 			return cold
 		}
 	}
@@ -120,25 +170,93 @@ func match(b []byte, s string) verdict {
 
 // parseLine reads the first line, and returns where the next begins.
 func parseLine(b []byte, r *request) (next int, q httpapi.Query, v verdict) {
-	if v = match(b, requestStart); v != hot {
+	if v = match(b, requestMethod); v != hot {
 		return 0, q, v
 	}
-	r.query = 0
-	at := len(requestStart)
+	at := len(requestMethod)
+	if r.target, v = parsePath(b[at:]); v != hot {
+		return 0, q, v
+	}
+	if r.target == targetLive {
+		next, v = parseName(b, at, r)
+		return next, q, v
+	}
+	at += len(paths[r.target])
 	if at < len(b) && b[at] == '?' {
 		for at++; at < len(b) && isQuery[b[at]]; {
 			at++
 		}
-		r.query = at - queryAt
+		r.query = at - queryAt(r.target)
 	}
 	if v = match(b[at:], lineEnd); v != hot {
 		return 0, q, v
 	}
-	q, err := httpapi.ParseQuery(text(r.rawQuery(b)))
+	var err error
+	if raw := text(r.rawQuery(b)); r.target == targetIDs {
+		q, err = parseIDQuery(raw)
+	} else {
+		q, err = httpapi.ParseQuery(raw)
+	}
 	if err != nil || !r.ask(q) {
 		return 0, q, cold
 	}
 	return at + len(lineEnd), q, hot
+}
+
+// parsePath reads the path of a target.
+func parsePath(b []byte) (t target, v verdict) {
+	const first = len("/")
+	if len(b) > first {
+		switch b[first] {
+		case paths[targetIDs][first]:
+			t = targetIDs
+		case paths[targetLive][first]:
+			t = targetLive
+		case statePath[first]:
+			return targetLive, match(b, statePath)
+		}
+	}
+	return t, match(b, paths[t])
+}
+
+// nameMax bounds the name of a live document.
+const nameMax = 64
+
+// parseName reads the rest of the first line of a request for a live document, whose path
+// begins at. With a query it is not hot.
+func parseName(b []byte, at int, r *request) (next int, v verdict) {
+	if b[at+len("/")] == statePath[len("/")] {
+		at += len(statePath)
+		return at + len(lineEnd), match(b[at:], lineEnd)
+	}
+	at += len(paths[targetLive])
+	from := at
+	for at < len(b) && isName[b[at]] && at-from <= nameMax {
+		at++
+	}
+	if n := at - from; n > nameMax || n == 0 && at < len(b) {
+		return 0, cold
+	}
+	r.name = span{from, at}
+	return at + len(lineEnd), match(b[at:], lineEnd)
+}
+
+// document returns which live document the request asks for, that b begins with.
+func (r *request) document(b []byte) string {
+	if r.name == (span{}) {
+		return stateName
+	}
+	return r.name.of(b)
+}
+
+// parseIDQuery reads the query of a request for ids in the terms of one for timestamps.
+func parseIDQuery(raw string) (httpapi.Query, error) {
+	ids, err := httpapi.ParseIDQuery(raw)
+	q := httpapi.Query{Count: uint64(ids.Count), Named: ids.Named}
+	if ids.JSON {
+		q.Format = httpapi.JSON
+	}
+	return q, err
 }
 
 // ask sets what the request asks, and reports whether that is hot.
@@ -157,6 +275,9 @@ func (r *request) ask(q httpapi.Query) bool {
 // isQuery has the bytes of a query that mean themselves to every parser. What needs
 // decoding is net/http's.
 var isQuery = charset("=&-._~")
+
+// isName has the bytes of the names of live documents, and some more.
+var isName = charset("-")
 
 // isHostByte has the bytes of names, addresses and ports.
 var isHostByte = charset("-._:[]")
@@ -191,6 +312,8 @@ const (
 	fieldHost                    // exactly one
 	fieldAccept                  // at most one; may ask for JSON
 	fieldConnection              // keep-alive, which is so anyhow
+	fieldEncoding                // may allow gzip for a live document; at most one there
+	fieldTag                     // If-None-Match; at most one, for a live document only
 )
 
 const fieldNameMax = 17
@@ -207,7 +330,9 @@ var fields = func() (table [fieldNameMax + 1][]fieldName) {
 	add(fieldHost, "host")
 	add(fieldAccept, "accept")
 	add(fieldConnection, "connection")
-	add(fieldIgnored, "user-agent", "accept-encoding", "accept-language", "cache-control", "pragma",
+	add(fieldEncoding, "accept-encoding")
+	add(fieldTag, "if-none-match")
+	add(fieldIgnored, "user-agent", "accept-language", "cache-control", "pragma",
 		"traceparent", "tracestate", "baggage", "x-request-id",
 		"via", "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 	return table

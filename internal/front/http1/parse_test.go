@@ -15,36 +15,53 @@ const plain = "GET /timestamp HTTP/1.1\r\nHost: x\r\n\r\n"
 
 func TestParse_DecidesAsEarlyAsItCan(t *testing.T) {
 	for raw, want := range map[string]verdict{
-		"":                                     partial,
-		"G":                                    partial,
-		"GET /timestam":                        partial,
-		"GET /timestamp":                       partial,
-		"GET /timestamp?":                      partial,
-		"GET /timestamp?n=":                    partial,
-		"GET /timestamp HTTP/1.1\r\n":          partial,
-		plain[:len(plain)-1]:                   partial,
-		plain:                                  hot,
-		plain + "\xff":                         hot,
-		"g":                                    cold,
-		"GET /u":                               cold,
-		"GET /timestampx":                      cold,
-		"GET /timestamp?%":                     cold,
-		"GET /timestamp HTTP/1.0":              cold,
-		"GET /timestamp HTTP/1.1\n":            cold,
-		"GET /timestamp?n=0 HTTP/1.1\r\n":      cold,
-		"GET /timestamp?n=65 HTTP/1.1\r\n":     cold,
-		"GET /timestamp HTTP/1.1\r\n\r":        partial,
-		"GET /timestamp HTTP/1.1\r\n\r\n":      cold,
-		"GET /timestamp HTTP/1.1\r\n ":         partial,
-		"GET /timestamp HTTP/1.1\r\nCookie:":   cold,
-		"GET /timestamp HTTP/1.1\r\nHost: a b": partial,
-		"GET /timestamp HTTP/1.1\r\nHost: a b\r\n":                                                    cold,
-		"GET /timestamp HTTP/1.1\r\nHost: a\rb":                                                       cold,
-		"GET /timestamp HTTP/1.1\r\nConnection: close\r\n":                                            cold,
-		"GET /timestamp HTTP/1.1\r\n" + strings.Repeat("a", fieldNameMax):                             partial,
-		"GET /timestamp HTTP/1.1\r\n" + strings.Repeat("a", fieldNameMax+1):                           cold,
-		"GET /timestamp?" + strings.Repeat("a", requestBytesMax-16):                                   partial,
-		"GET /timestamp?" + strings.Repeat("a", requestBytesMax-15):                                   cold,
+		"":                                      partial,
+		"G":                                     partial,
+		"GET /s":                                partial,
+		"GET /stat":                             partial,
+		"GET /state":                            partial,
+		"GET /statex":                           cold,
+		"GET /l":                                partial,
+		"GET /live/":                            partial,
+		"GET /live/ ":                           cold,
+		"GET /live/a?":                          cold,
+		"GET /live/a HTTP/1.1\r\nIf-None-Match": partial,
+		"GET /timestam":                         partial,
+		"GET /timestamp":                        partial,
+		"GET /timestamp?":                       partial,
+		"GET /timestamp?n=":                     partial,
+		"GET /timestamp HTTP/1.1\r\n":           partial,
+		plain[:len(plain)-1]:                    partial,
+		plain:                                   hot,
+		plain + "\xff":                          hot,
+		"g":                                     cold,
+		"GET /":                                 partial,
+		"GET /a":                                partial,
+		"GET /api/snowflak":                     partial,
+		"GET /ap/":                              cold,
+		"GET /api/snowflake HTTP/1.1\r\nHost: x\r\n\r\n": hot,
+		"GET /api/snowflake?n=64 HTTP/1.1\r\n":           partial,
+		"GET /api/snowflake?n=65 HTTP/1.1\r\n":           cold,
+		"GET /api/snowflake?format=range HTTP/1.1\r\n":   cold,
+		"GET /u":                                                            cold,
+		"GET /timestampx":                                                   cold,
+		"GET /timestamp?%":                                                  cold,
+		"GET /timestamp HTTP/1.0":                                           cold,
+		"GET /timestamp HTTP/1.1\n":                                         cold,
+		"GET /timestamp?n=0 HTTP/1.1\r\n":                                   cold,
+		"GET /timestamp?n=65 HTTP/1.1\r\n":                                  cold,
+		"GET /timestamp HTTP/1.1\r\n\r":                                     partial,
+		"GET /timestamp HTTP/1.1\r\n\r\n":                                   cold,
+		"GET /timestamp HTTP/1.1\r\n ":                                      partial,
+		"GET /timestamp HTTP/1.1\r\nCookie:":                                cold,
+		"GET /timestamp HTTP/1.1\r\nHost: a b":                              partial,
+		"GET /timestamp HTTP/1.1\r\nHost: a b\r\n":                          cold,
+		"GET /timestamp HTTP/1.1\r\nHost: a\rb":                             cold,
+		"GET /timestamp HTTP/1.1\r\nConnection: close\r\n":                  cold,
+		"GET /timestamp HTTP/1.1\r\n" + strings.Repeat("a", fieldNameMax):   partial,
+		"GET /timestamp HTTP/1.1\r\n" + strings.Repeat("a", fieldNameMax+1): cold,
+		"GET /timestamp?" + strings.Repeat("a", requestBytesMax-16):         partial,
+		"GET /timestamp?" + strings.Repeat("a", requestBytesMax-15):         cold,
 		plain[:len(plain)-4] + "\r\nVia: " + strings.Repeat("a", requestBytesMax-43) + "\r\n\r\n":     hot,
 		plain[:len(plain)-4] + "\r\nVia: " + strings.Repeat("a", requestBytesMax-42) + "\r\n\r\n":     cold,
 		"GET /timestamp?n=9 HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\nUser-Agent: x\r\n":     partial,
@@ -77,7 +94,8 @@ func TestParse_ReadsWhatIsAsked(t *testing.T) {
 // way, to the byte; and against itself: its verdict does not depend on how the bytes came.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
-		plain, plain + plain, "GET /timestamp?n=2&format=json HTTP/1.1\r\nhost:[::1]:80 \r\nAccept: */*\r\nConnection: keep-alive\r\n\r\nGET",
+		plain, plain + plain, "GET /api/snowflake?n=3&format=json HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET /live/a-1 HTTP/1.1\r\nHost: x\r\nIf-None-Match: \"i\"\r\nAccept-Encoding: gzip\r\n\r\n", "GET /state HTTP/1.1\r\nHost: x\r\n\r\n", "GET /timestamp?n=2&format=json HTTP/1.1\r\nhost:[::1]:80 \r\nAccept: */*\r\nConnection: keep-alive\r\n\r\nGET",
 		"GET /timestamp?format=range HTTP/1.1\r\nUser-Agent: a\r\nVia: b\r\nHost: x\r\n\r\n",
 		"GET /timestamp HTTP/1.1\r\nHost: x\r\nAccept: application/json;q=0.5, application/octet-stream\r\n\r\n",
 		"GET /timestamp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -108,6 +126,14 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// isPath reports whether net/http's path is that of r.
+func isPath(path string, b []byte, r *request) bool {
+	if r.target != targetLive {
+		return path == paths[r.target]
+	}
+	return path == paths[targetLive]+r.document(b) || path == statePath && r.document(b) == stateName
+}
+
 func checkAgainstNetHTTP(t *testing.T, b []byte, r request) {
 	t.Helper()
 	in := bufio.NewReader(bytes.NewReader(b))
@@ -118,13 +144,22 @@ func checkAgainstNetHTTP(t *testing.T, b []byte, r request) {
 	if rest := len(b) - r.size; in.Buffered() != rest {
 		t.Fatalf("%q: net/http leaves %d bytes, not %d", b, in.Buffered(), rest)
 	}
-	if read.Method != "GET" || read.URL.Path != requestPath || read.URL.RawQuery != text(r.rawQuery(b)) || read.Proto != "HTTP/1.1" {
+	if read.Method != "GET" || !isPath(read.URL.Path, b, &r) || read.URL.RawQuery != text(r.rawQuery(b)) || read.Proto != "HTTP/1.1" {
 		t.Fatalf("%q: %s %s %s to net/http", b, read.Method, read.URL, read.Proto)
 	}
 	if read.Close || read.ContentLength != 0 || read.TransferEncoding != nil || read.Host == "" || read.Header.Get("Expect") != "" {
 		t.Fatalf("%q: to net/http %+v", b, read)
 	}
+	if r.target == targetLive {
+		if read.Header.Get("If-None-Match") != r.tag.of(b) || read.Header.Get("Accept-Encoding") != r.encoding.of(b) || len(read.Header["If-None-Match"]) > 1 {
+			t.Fatalf("%q: tag %q, coding %q; to net/http %v", b, r.tag.of(b), r.encoding.of(b), read.Header)
+		}
+		return
+	}
 	q, err := httpapi.ParseQuery(read.URL.RawQuery)
+	if r.target == targetIDs {
+		q, err = parseIDQuery(read.URL.RawQuery)
+	}
 	if err != nil {
 		t.Fatalf("%q: %v", b, err)
 	}

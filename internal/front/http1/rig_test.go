@@ -2,10 +2,12 @@ package http1_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,7 +18,9 @@ import (
 	"github.com/isotone/isotone/internal/front/gate"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/web"
+	"github.com/isotone/isotone/internal/live"
 	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/snowflake"
 	"go.uber.org/goleak"
 )
 
@@ -32,6 +36,7 @@ const epoch = 1<<63 + 12345 // larger than a float64 or an int64 can hold
 type oracle struct {
 	mu      sync.Mutex
 	next    uint64
+	nextID  snowflake.ID
 	err     error
 	held    bool
 	waiting []*front.Batch
@@ -52,6 +57,24 @@ func (o *oracle) submit(b *front.Batch) {
 	o.sizes, o.modes = append(o.sizes, len(b.Counts)), append(o.modes, b.Mode)
 	o.waiting = append(o.waiting, b)
 }
+
+// Fill makes ids of as many digits as they have for decades.
+func (o *oracle) Fill(dst []snowflake.ID) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return o.err
+	}
+	for i := range dst {
+		dst[i] = firstID + o.nextID
+		o.nextID++
+	}
+	return nil
+}
+
+const firstID = 2124243617177423870
+
+func (o *oracle) Worker() (int, snowflake.Layout, error) { return 0, snowflake.Twitter, nil }
 
 // later is an oracle that answers in the loop's turn only.
 type later struct{ *oracle }
@@ -95,7 +118,7 @@ func (o *oracle) submitted() (requests int, sizes []int) {
 
 // reset begins anew.
 func (o *oracle) reset(err error) {
-	o.set(func() { o.next, o.err, o.held, o.sizes, o.modes = 0, err, false, nil, nil })
+	o.set(func() { o.next, o.nextID, o.err, o.held, o.sizes, o.modes = 0, 0, err, false, nil, nil })
 }
 
 // site is a client port with an oracle behind it.
@@ -103,6 +126,8 @@ type site struct {
 	*oracle
 	addr string
 	web  *web.Server
+	docs *live.Set
+	tls  *tls.Config // of clients; nil: they speak without TLS
 
 	// With a loop in front of the web server:
 	lane     *http1.Lane
@@ -110,6 +135,7 @@ type site struct {
 	handed   atomic.Int64
 	observed chan string
 	loop     *loop.Loop
+	secure   *http1.Secure // nil without TLS
 	calls    chan func()
 	end      chan struct{}
 }
@@ -123,16 +149,44 @@ func listen(t testing.TB) net.Listener {
 	return l
 }
 
+// newDocs returns a set with the documents state and scores, that compress, one that does
+// not, one that is too large for a lane, and one that never comes.
+func newDocs(t testing.TB) *live.Set {
+	text := func(size int) func(context.Context) ([]byte, error) {
+		return func(context.Context) ([]byte, error) { return []byte(`"` + strings.Repeat("x", size) + `"`), nil }
+	}
+	docs, err := live.New(live.Config{Interval: time.Hour, Origins: []string{"*"}, Sources: []live.Source{
+		live.Func("state", text(500)), live.Func("scores-1", text(4000)), live.Func("tiny", text(1)), live.Func("large", text(live.ReadyBytesMax)),
+		live.Func("never", func(ctx context.Context) ([]byte, error) { return nil, errors.New("no") }),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(docs.Close)
+	eventually(t, "the documents are loaded", func() bool {
+		return docs.Lookup("state") != nil && docs.Lookup("scores-1") != nil && docs.Lookup("tiny") != nil && docs.Lookup("large") != nil
+	})
+	return docs
+}
+
+func (s *site) live(name, acceptEncoding, ifNoneMatch string) []byte {
+	d := s.docs.Lookup(name)
+	if d == nil {
+		return nil
+	}
+	return d.Response(acceptEncoding != "" && live.AcceptsGzip(acceptEncoding), false, ifNoneMatch)
+}
+
 // startWeb runs a web server alone, until the test ends.
 func startWeb(t testing.TB, configure ...func(*web.Config)) *site {
 	l := listen(t)
-	s := &site{oracle: &oracle{}, addr: l.Addr().String()}
+	s := &site{oracle: &oracle{}, addr: l.Addr().String(), docs: newDocs(t)}
 	s.serveWeb(t, l, configure)
 	return s
 }
 
 func (s *site) serveWeb(t testing.TB, l net.Listener, configure []func(*web.Config)) {
-	cfg := web.Config{Backend: s.oracle, Limits: web.Limits{ReadHeaderTimeout: 2 * time.Second}}
+	cfg := web.Config{Backend: s.oracle, IDs: s.oracle, Live: s.docs.Handler(), Limits: web.Limits{ReadHeaderTimeout: 2 * time.Second}}
 	for _, change := range configure {
 		change(&cfg)
 	}
@@ -154,6 +208,7 @@ type config struct {
 	site   *site
 	lane   http1.Config
 	gate   gate.Config
+	secure http1.SecureConfig // without TLS: none
 	limits loop.Limits
 	web    []func(*web.Config)
 }
@@ -167,7 +222,7 @@ func startLane(t testing.TB, configure ...func(*config)) *site {
 		t.Fatal(err)
 	}
 	s := &site{
-		oracle: &oracle{}, loop: l, calls: make(chan func(), 1), end: make(chan struct{}),
+		oracle: &oracle{}, docs: newDocs(t), loop: l, calls: make(chan func(), 1), end: make(chan struct{}),
 		observed: make(chan string, 1000),
 	}
 	rest := func(nc net.Conn) {
@@ -175,7 +230,7 @@ func startLane(t testing.TB, configure ...func(*config)) *site {
 		s.web.Take(nc)
 	}
 	cfg := config{site: s, limits: loop.Limits{PartialTimeout: 2 * time.Second}}
-	cfg.lane = http1.Config{Backend: later{s.oracle}, HandOver: rest}
+	cfg.lane = http1.Config{Backend: later{s.oracle}, IDs: s.oracle, Live: s.live, HandOver: rest}
 	cfg.gate = gate.Config{
 		Loop: l, Rest: rest,
 		Refuse:    func(nc net.Conn) { s.web.Refuse(nc) },
@@ -183,8 +238,17 @@ func startLane(t testing.TB, configure ...func(*config)) *site {
 		Elsewhere: func() int { return s.web.Connections() },
 	}
 	cfg.web = []func(*web.Config){func(c *web.Config) { c.Elsewhere = func() int { return s.gate.Connections() } }}
+	cfg.secure = http1.SecureConfig{
+		Loop:     l,
+		Open:     func(c *loop.Conn) loop.Handler { return s.gate.Inside(c) },
+		HandOver: func(nc net.Conn) { s.gate.Rest(nc) },
+	}
 	for _, change := range configure {
 		change(&cfg)
+	}
+	if cfg.secure.TLS != nil {
+		s.secure = http1.NewSecure(cfg.secure)
+		cfg.gate.TLS = s.secure.Accept
 	}
 	s.lane, s.gate = http1.New(cfg.lane), gate.New(cfg.gate)
 	s.serveWeb(t, nil, cfg.web)
@@ -218,6 +282,9 @@ func (s *site) run(t testing.TB) {
 			if err := s.loop.Close(); err != nil {
 				t.Error(err)
 			}
+			if s.secure != nil {
+				s.secure.Wait()
+			}
 			s.set(func() { s.held = false })
 			s.turn() // what is still out is answered to nobody
 			return
@@ -249,11 +316,31 @@ func dial(t testing.TB, s *site) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
+// stream is a connection of either kind.
+type stream interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// open returns a connection as the site's clients have it.
+func (s *site) open(t testing.TB) stream {
+	t.Helper()
+	c := dial(t, s)
+	if s.tls == nil {
+		return c
+	}
+	secured := tls.Client(c, s.tls)
+	if err := secured.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	return secured
+}
+
 // exchange sends the pieces, ends its output if halfClose, and returns all that comes back
 // until the server closes.
 func (s *site) exchange(t testing.TB, halfClose bool, pieces ...string) string {
 	t.Helper()
-	c := dial(t, s)
+	c := s.open(t)
 	defer c.Close()
 	sent := make(chan struct{})
 	go func() {

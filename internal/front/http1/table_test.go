@@ -99,6 +99,23 @@ var hotRequests = map[string]string{
 	"kinds":                   plain + of("/timestamp?n=5") + of("/timestamp?format=json&n=2") + of("/timestamp?format=range&n=9") + plain,
 	"modes":                   plain + of("/timestamp?mode=lease") + of("/timestamp?mode=lease") + of("/timestamp?mode=quorum") + plain,
 	"more than one batch has": strings.Repeat(plain, 1500),
+	"id":                      of("/api/snowflake"),
+	"ids":                     of("/api/snowflake?n=64"),
+	"ids in json":             of("/api/snowflake?n=2&format=json&x=y"),
+	"ids, accepts json":       "GET /api/snowflake HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n\r\n",
+	"state":                   of("/state"),
+	"live state":              of("/live/state"),
+	"document":                of("/live/scores-1"),
+	"document, gzip":          "GET /live/scores-1 HTTP/1.1\r\nHost: x\r\nAccept-Encoding: deflate, gzip;q=0.5\r\n\r\n",
+	"document, no gzip":       "GET /live/scores-1 HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip;q=0\r\n\r\n",
+	"document, empty coding":  "GET /live/scores-1 HTTP/1.1\r\nHost: x\r\nAccept-Encoding:\r\n\r\n",
+	"document that is tiny":   "GET /live/tiny HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n",
+	"document of any tag":     "GET /live/tiny HTTP/1.1\r\nHost: x\r\nIf-None-Match: *\r\n\r\n",
+	"document of other tag":   "GET /live/tiny HTTP/1.1\r\nHost: x\r\nIf-None-Match: \"x\", W/\"y\"\r\n\r\n",
+	"document of no tag":      "GET /live/tiny HTTP/1.1\r\nHost: x\r\nIf-None-Match:\r\n\r\n",
+	"documents between":       plain + of("/state") + of("/api/snowflake") + of("/live/tiny") + plain,
+	"ids between":             plain + of("/api/snowflake") + of("/api/snowflake") + plain + of("/api/snowflake?n=2"),
+	"more ids than one batch": strings.Repeat(of("/api/snowflake"), 1500),
 }
 
 // coldRequests are handed over, as a whole or after some hot ones.
@@ -109,6 +126,29 @@ var coldRequests = map[string]string{
 	"unknown path":             of("/nowhere"),
 	"root":                     of("/"),
 	"longer path":              of("/timestamps"),
+	"longer path of ids":       of("/api/snowflakes"),
+	"path above ids":           of("/api"),
+	"ids of a mode":            of("/api/snowflake?mode=x"),
+	"ids in a range":           of("/api/snowflake?format=range"),
+	"65 ids":                   of("/api/snowflake?n=65"),
+	"65537 ids":                of("/api/snowflake?n=65537"),
+	"ids by HEAD":              "HEAD /api/snowflake HTTP/1.1\r\nHost: x\r\n\r\n",
+	"document of two tags":     "GET /live/tiny HTTP/1.1\r\nHost: x\r\nIf-None-Match: a\r\nIf-None-Match: *\r\n\r\n",
+	"document, two codings":    "GET /live/scores-1 HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip;q=0\r\nAccept-Encoding: gzip\r\n\r\n",
+	"document with a query":    of("/live/tiny?x=y"),
+	"document of an origin":    "GET /live/tiny HTTP/1.1\r\nHost: x\r\nOrigin: http://a\r\n\r\n",
+	"document by HEAD":         "HEAD /live/tiny HTTP/1.1\r\nHost: x\r\n\r\n",
+	"document by POST":         "POST /live/tiny HTTP/1.1\r\nHost: x\r\n\r\n",
+	"preflight":                "OPTIONS /live/tiny HTTP/1.1\r\nHost: x\r\nOrigin: http://a\r\nAccess-Control-Request-Method: GET\r\n\r\n",
+	"no document":              of("/live/nothing"),
+	"no document's name":       of("/live/"),
+	"document never loaded":    of("/live/never"),
+	"document, long name":      of("/live/" + strings.Repeat("a", 65)),
+	"document, bad name":       of("/live/a_b"),
+	"states":                   of("/states"),
+	"hot, then large document": of("/live/tiny") + plain + of("/live/large"),
+	"tag for a timestamp":      "GET /timestamp HTTP/1.1\r\nHost: x\r\nIf-None-Match: \"x\"\r\n\r\n",
+	"id, then up":              of("/api/snowflake") + of("/up"),
 	"path below":               of("/timestamp/"),
 	"two slashes":              of("//timestamp"),
 	"dots":                     of("/./timestamp"),
@@ -357,7 +397,8 @@ func TestTable_BothPathsAgreeOnFaults(t *testing.T) {
 		errors.New(`a "strange" error`),
 	} {
 		t.Run(err.Error(), func(t *testing.T) {
-			for _, raw := range []string{plain, of("/timestamp?n=2&format=json&x=y"), plain + of("/timestamp?a") + plain, plain + of("/up")} {
+			for _, raw := range []string{plain, of("/timestamp?n=2&format=json&x=y"), plain + of("/timestamp?a") + plain, plain + of("/up"),
+				of("/api/snowflake?n=2") + plain + of("/api/snowflake") + of("/api/snowflake")} {
 				before := fronted.handed.Load()
 				agree(t, alone, fronted, err, true, raw)
 				if handed := fronted.handed.Load() - before; handed != 0 && !strings.Contains(raw, "/up") {

@@ -12,6 +12,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/transaction"
 )
 
 // bodyDrainTime bounds how long a body that nobody asked for is read before the
@@ -32,6 +33,9 @@ var (
 // change once requests run.
 type handler struct {
 	backend front.Backend
+	ids     front.IDs // nil: there is no such path
+	live    http.Handler
+	page    http.Handler
 	metrics http.Handler
 	mode    isotone.ReadMode
 	limits  Limits
@@ -39,11 +43,16 @@ type handler struct {
 	log     *slog.Logger
 	altSvc  []string // nil without HTTP/3
 	active  atomic.Int64
+	// largeIDs counts the answers with many ids that are in work.
+	largeIDs atomic.Int64
 }
 
 func newHandler(cfg Config) *handler {
 	return &handler{
 		backend: cfg.Backend,
+		ids:     cfg.IDs,
+		live:    cfg.Live,
+		page:    cfg.Page,
 		metrics: cfg.Metrics,
 		mode:    cfg.Mode,
 		limits:  cfg.Limits,
@@ -59,12 +68,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	code := string(isotone.CodeInternal) // unless serve returns
 	defer func() {
 		h.active.Add(-1)
-		if h.observe != nil {
+		if h.observe != nil && code != notObserved {
 			h.observe(protocolOf(r), code, time.Since(start))
 		}
 		if p := recover(); p != nil {
 			if p != http.ErrAbortHandler {
-				h.log.Error("panic in a request", "panic", p, "stack", string(debug.Stack()))
+				h.log.Error("panic in a request", "panic", p, "stack", string(debug.Stack()), "request_id", requestID(r))
 			}
 			panic(http.ErrAbortHandler) // the servers cut the connection, silently
 		}
@@ -72,9 +81,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.prepare(w, r, start)
 	if active > int64(h.limits.RequestsMax) {
 		code = fail(w, r, isotone.ErrOverloaded)
-		return
+	} else {
+		code = h.serve(w, r)
 	}
-	code = h.serve(w, r)
+	if told, ok := w.(interface{ SetCode(string) }); ok {
+		told.SetCode(code)
+	}
 }
 
 func protocolOf(r *http.Request) string {
@@ -92,12 +104,28 @@ func protocolOf(r *http.Request) string {
 	}
 }
 
+// fieldID is the field of the transaction ID as net/http spells it.
+var fieldID = http.CanonicalHeaderKey(transaction.FieldID)
+
+// requestID returns the transaction ID of a request, or "" if it has no valid one. The fast
+// lane has no eye for it: who sends an ID for each request and wants it back has
+// REQUEST_STATS turned on.
+func requestID(r *http.Request) string {
+	if ids := r.Header[fieldID]; len(ids) == 1 && transaction.ValidID(ids[0]) {
+		return ids[0]
+	}
+	return ""
+}
+
 // prepare sets what every answer has, whatever the path.
 func (h *handler) prepare(w http.ResponseWriter, r *http.Request, now time.Time) {
 	header := w.Header()
 	header["Cache-Control"] = noStore
 	if h.altSvc != nil && r.TLS != nil {
 		header["Alt-Svc"] = h.altSvc
+	}
+	if id := requestID(r); id != "" {
+		header[transaction.FieldID] = []string{id}
 	}
 	switch r.ProtoMajor {
 	case 1:
@@ -125,12 +153,24 @@ func hasBody(r *http.Request) bool {
 
 // serve answers by path and returns the code for Observe.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) string {
+	if h.live != nil && isLive(r.URL.Path) {
+		return h.serveLive(w, r)
+	}
 	var answer func(*handler, http.ResponseWriter, *http.Request) string
 	allow := "GET, HEAD"
 	switch r.URL.Path {
 	case "/timestamp":
 		// HEAD would use timestamps up and show none of them.
 		answer, allow = (*handler).timestamp, "GET"
+	case httpapi.IDsPath:
+		// HEAD would use ids up and show none of them.
+		if h.ids != nil {
+			answer, allow = (*handler).snowflake, "GET"
+		}
+	case "/":
+		if h.page != nil {
+			answer = (*handler).servePage
+		}
 	case "/up":
 		answer = (*handler).up
 	case "/ready":

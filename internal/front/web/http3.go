@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -17,7 +18,7 @@ const quicGrace = 500 * time.Millisecond
 
 var errConnectionsMax = errors.New("too many connections")
 
-func newHTTP3Server(cfg Config, h *handler) *http3.Server {
+func newHTTP3Server(cfg Config, h http.Handler) *http3.Server {
 	return &http3.Server{
 		Handler:        h,
 		MaxHeaderBytes: cfg.Limits.HeaderBytesMax,
@@ -57,10 +58,19 @@ func (s *Server) listenQUIC(udp net.PacketConn) error {
 		return fmt.Errorf("listen for QUIC on %v: %w", udp.LocalAddr(), err)
 	}
 	s.udp, s.quic, s.quicIn = udp, transport, in
-	if a, ok := udp.LocalAddr().(*net.UDPAddr); ok {
-		s.handler.altSvc = []string{fmt.Sprintf(`h3=":%d"; ma=86400`, a.Port)}
+	if value := AltSvc(udp.LocalAddr()); value != "" {
+		s.handler.altSvc = []string{value}
 	}
 	return nil
+}
+
+// AltSvc returns the value of the field Alt-Svc in answers under TLS, when HTTP/3 is served
+// on udp (RFC 7838 §3).
+func AltSvc(udp net.Addr) string {
+	if a, ok := udp.(*net.UDPAddr); ok {
+		return fmt.Sprintf(`h3=":%d"; ma=86400`, a.Port)
+	}
+	return ""
 }
 
 // admitQUIC counts a connection until ctx ends, which quic-go promises for its

@@ -105,12 +105,28 @@ func (s *Server) Refuse(c net.Conn) {
 	}
 }
 
+// Secured is a connection for [Server.Take] that has shaken hands elsewhere, with a
+// configuration that offers what Config.TLS does.
+type Secured interface {
+	net.Conn
+	// Beneath replaces the connection that carries the records by what wrap returns,
+	// and returns the connection to be served: a *tls.Conn if that has agreed on HTTP/2.
+	Beneath(wrap func(net.Conn) net.Conn) net.Conn
+}
+
 // Take serves c, which was admitted and counted elsewhere so far and counts here from
-// now on. Its first byte must be there to be read, so that Take does not block. If
-// others have left output with c, its Write must write that first, even when it is
-// given nothing. Take may be called before Serve; after Shutdown it closes c.
+// now on. Unless it is a [Secured], its first byte must be there to be read, so that Take
+// does not block. If others have left output with c, its Write must write that first,
+// even when it is given nothing. Take may be called before Serve; after Shutdown it
+// closes c.
 func (s *Server) Take(c net.Conn) {
 	s.connections.Add(1)
+	if secured, ok := c.(Secured); ok {
+		s.ready.put(secured.Beneath(func(beneath net.Conn) net.Conn {
+			return &conn{Conn: beneath, open: &s.connections, settle: s.settle}
+		}))
+		return
+	}
 	taken := &conn{Conn: c, open: &s.connections}
 	if _, err := io.ReadFull(c, taken.first[:]); err != nil {
 		_ = taken.Close()
@@ -254,7 +270,7 @@ func (h *handoff) stop() {
 
 // closeBelow closes c without a word, which could block.
 func closeBelow(c net.Conn) {
-	if t, ok := c.(*tls.Conn); ok {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()
 	}
 	_ = c.Close()
@@ -301,13 +317,14 @@ type conn struct {
 
 // Read returns the sniffed byte, then what follows.
 func (c *conn) Read(p []byte) (int, error) {
-	if c.unread && len(p) > 0 {
-		if c.settle != nil {
-			if err := c.settle(c); err != nil {
-				return 0, err
-			}
+	if c.settle != nil && len(p) > 0 {
+		if err := c.settle(c); err != nil {
+			return 0, err
 		}
-		c.unread, c.settle = false, nil
+		c.settle = nil
+	}
+	if c.unread && len(p) > 0 {
+		c.unread = false
 		p[0] = c.first[0]
 		return 1, nil
 	}

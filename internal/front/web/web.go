@@ -34,6 +34,15 @@ import (
 type Config struct {
 	// Backend answers the requests.
 	Backend front.Backend
+	// IDs serves /api/snowflake; nil means there is no such path.
+	IDs front.IDs
+	// Live serves everything below /live/; nil means there is no such path. /state is
+	// another name of /live/state.
+	// It chooses the methods that it takes. Requests for streams, which end in /stream,
+	// are not observed.
+	Live http.Handler
+	// Page serves GET and HEAD of /; nil means there is no such path.
+	Page http.Handler
 	// Metrics serves /metrics; nil means there is no such path.
 	Metrics http.Handler
 	// Mode applies to requests that name none. isotone.ReadDefault leaves the
@@ -51,6 +60,10 @@ type Config struct {
 	// isotone.Code. It runs on the request's goroutine, concurrently with
 	// others, and must not block.
 	Observe func(protocol, code string, wall time.Duration)
+	// Wrap, if not nil, returns what answers the requests instead of the handler that it is
+	// given, and has that answer them. Its writer may have a method SetCode(string), which
+	// is told what Observe is.
+	Wrap func(http.Handler) http.Handler
 	// Elsewhere returns how many connections of this port others have, which count
 	// for Limits.ConnectionsMax too; nil means none. It must be safe for concurrent
 	// use.
@@ -176,12 +189,16 @@ func New(cfg Config) *Server {
 		stopping:  make(chan struct{}),
 		fresh:     make(map[net.Conn]struct{}),
 	}
+	var root http.Handler = s.handler
+	if cfg.Wrap != nil {
+		root = cfg.Wrap(root)
+	}
 	if cfg.TLS != nil {
 		s.tls = cfg.TLS.Clone()
 		s.tls.NextProtos = []string{"h2", "http/1.1"}
-		s.h3 = newHTTP3Server(cfg, s.handler)
+		s.h3 = newHTTP3Server(cfg, root)
 	}
-	s.http = newHTTPServer(cfg, s.handler, base)
+	s.http = newHTTPServer(cfg, root, base)
 	return s
 }
 

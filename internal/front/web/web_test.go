@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/credential"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/quic-go/quic-go/http3"
@@ -123,7 +124,7 @@ func start(t testing.TB, configure ...func(*web.Config)) *site {
 func startOn(t testing.TB, tcp net.Listener, udp net.PacketConn, configure ...func(*web.Config)) *site {
 	t.Helper()
 	dir := t.TempDir()
-	cert, err := web.LoadOrCreateCertificate(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), nil, time.Now())
+	cert, err := credential.LoadOrCreate(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), nil, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/node"
+	"github.com/isotone/isotone/internal/proxy"
+)
+
+// forwardTimeout bounds how long a node waits for the leader on behalf of a client: as
+// long as a leader would have a request wait.
+const forwardTimeout = 5 * time.Second
+
+// forwarding asks the leader for what reaches a node that does not lead. The zero value
+// does nothing.
+type forwarding struct {
+	client *client.Client
+	addr   string
+}
+
+// startForwarding learns the cluster from the node at addr, which need not be up yet.
+func startForwarding(addr string) (*forwarding, error) {
+	c, err := client.NewWith(context.Background(), client.Options{Addrs: []string{addr}, Lazy: true, Dial: dialUnforwarded})
+	if err != nil {
+		return nil, fmt.Errorf("FORWARD: %w", err)
+	}
+	return &forwarding{client: c, addr: addr}, nil
+}
+
+// forwarder returns what forwards for one loop; see node.Config.Forward.
+func (f *forwarding) forwarder(wake func()) node.Forwarder {
+	return proxy.NewUpstream(proxy.UpstreamConfig{Source: clusterSource{f.client}, Addr: f.addr, Timeout: forwardTimeout}, wake)
+}
+
+func (f *forwarding) close() error {
+	if f == nil {
+		return nil
+	}
+	return f.client.Close()
+}
+
+// dialUnforwarded connects to a node and asks it not to forward what comes: two nodes that
+// take each other for the leader must not wait for one another.
+func dialUnforwarded(ctx context.Context, network, addr string) (net.Conn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	err = askUnforwarded(c)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("connect to %s: %w", addr, err)
+	}
+	return c, nil
+}
+
+func askUnforwarded(c net.Conn) error {
+	if _, err := c.Write([]byte("CLIENT FORWARD OFF\r\n")); err != nil {
+		return err
+	}
+	const want = "+OK\r\n"
+	var got [len(want)]byte
+	for n := 0; n < len(got); {
+		m, err := c.Read(got[n:])
+		if err != nil {
+			return err
+		}
+		n += m
+	}
+	if string(got[:]) != want {
+		return fmt.Errorf("it answers CLIENT FORWARD OFF with %q", got)
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/proxy"
+	"github.com/isotone/isotone/internal/telemetry"
+)
+
+type proxyCmd struct {
+	Listen  string   `name:"listen" short:"l" default:":8090" placeholder:"HOST:PORT" help:"Where to serve clients."`
+	Admin   string   `name:"admin" placeholder:"HOST:PORT" help:"Where to serve /metrics, /proxy/status and /up. Default: nowhere."`
+	Backend []string `name:"backend" short:"b" sep:"none" placeholder:"URL[,WEIGHT]" help:"An HTTP server to forward to, http://host:port; again for each."`
+	Node    []string `name:"node" short:"n" placeholder:"HOST:PORT" help:"Instead of backends: nodes of one Isotone cluster. The proxy serves what they do, and gathers requests into few."`
+
+	proxyHTTP
+	proxyNodes
+
+	MaxConnections int    `name:"max-connections" default:"20000" help:"Connections of clients."`
+	TLSCert        string `name:"tls-cert" placeholder:"FILE" help:"Certificate, to serve TLS on the same port."`
+	TLSKey         string `name:"tls-key" placeholder:"FILE" help:"Its key."`
+
+	LogRequests bool `name:"log-requests" help:"Log every request to backends, not only those that fail here."`
+	Debug       bool `name:"debug" help:"Log more."`
+	Pretty      bool `name:"pretty" help:"Log for people instead of as JSON."`
+}
+
+// proxyHTTP is what only requests to backends have.
+type proxyHTTP struct {
+	Strategy       string        `name:"strategy" default:"least-busy" help:"random, round-robin, least-busy, p2c (the less busy of two) or sticky."`
+	StickyKey      string        `name:"sticky-key" placeholder:"header:NAME|query:NAME" help:"What requests stick to a backend by; with --strategy sticky."`
+	StickyPercent  int           `name:"sticky-percent" default:"125" placeholder:"PERCENT" help:"With --strategy sticky: a backend with more than this of its share of the load gets no more. Larger where answers are cached."`
+	HealthPath     string        `name:"health-path" placeholder:"PATH" help:"Ask backends for this path, and use only those that answer 2xx or 3xx. Default: no checks."`
+	HealthInterval time.Duration `name:"health-interval" default:"2s" help:"Time between two checks of a backend."`
+	HealthTimeout  time.Duration `name:"health-timeout" default:"1s" help:"Longest wait for a check."`
+	EjectFailures  int           `name:"eject-failures" default:"5" help:"Failures in a row after which a backend gets no requests for a while."`
+	EjectTime      time.Duration `name:"eject-time" default:"5s" help:"How long the first such while lasts; it doubles."`
+	Retries        int           `name:"retries" default:"2" help:"How often a request may be tried again that does no harm twice."`
+	RetryPercent   int           `name:"retry-percent" default:"20" help:"Retries in proportion to all requests of ten seconds, beside three a second."`
+	MaxBody        int64         `name:"max-body" default:"67108864" help:"Bytes in the body of a request."`
+	HeadTimeout    time.Duration `name:"head-timeout" default:"10s" help:"Longest time for the head of a request to come."`
+	AnswerTimeout  time.Duration `name:"answer-timeout" default:"30s" help:"Longest wait for a backend's answer to begin."`
+	StreamTimeout  time.Duration `name:"stream-timeout" default:"2m" help:"Longest pause in an answer."`
+	BackendCA      string        `name:"backend-ca" placeholder:"FILE" help:"PEM file of the certificates that sign those of https backends. Default: the system's."`
+	TrustForwarded bool          `name:"trust-forwarded" help:"Keep the X-Forwarded-* fields of clients, which are proxies themselves."`
+}
+
+// forwarder is a proxy of either kind while it runs.
+type forwarder interface {
+	// serve returns when stop is called, or with the failure that has ended it.
+	serve(ln net.Listener) error
+	// stop lets requests under way finish until ctx ends, and ends everything.
+	stop(ctx context.Context) error
+	// admin says what there is to be told of it.
+	admin() proxyAdmin
+}
+
+// Run forwards until a signal or a failure ends it.
+func (c *proxyCmd) Run(ctx context.Context, con console) error {
+	log := telemetry.NewLogger(con.err, telemetry.LogOptions{Debug: c.Debug, Pretty: c.Pretty})
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // the loop keeps one while it sleeps
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	f, err := c.forwarder(log)
+	if err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return errors.Join(fmt.Errorf("--listen: %w", err), f.stop(context.Background()))
+	}
+	admin, err := startAdmin(c.Admin, f.admin())
+	if err != nil {
+		return errors.Join(err, ln.Close(), f.stop(context.Background()))
+	}
+	defer admin.close()
+	log.Info("forwarding", "listen", ln.Addr().String(), "admin", admin.addr(), "to", strings.Join(append(c.Backend, c.Node...), " "))
+	served := make(chan error, 1)
+	go func() { served <- f.serve(ln) }()
+	select {
+	case err := <-served:
+		return errors.Join(fmt.Errorf("proxy: %w", err), f.stop(context.Background()))
+	case <-ctx.Done():
+	}
+	log.Info("stopping", "signal", context.Cause(ctx).Error())
+	drain, cancel := context.WithTimeout(context.Background(), drainTimeout)
+	defer cancel()
+	if err := errors.Join(f.stop(drain), <-served); err != nil {
+		return err
+	}
+	log.Info("stopped")
+	return nil
+}
+
+// forwarder builds what the flags ask for. Its errors name all that is wrong with them.
+func (c *proxyCmd) forwarder(log *slog.Logger) (forwarder, error) {
+	var faults []string
+	note := func(err error) {
+		if err != nil {
+			faults = append(faults, err.Error())
+		}
+	}
+	if (len(c.Backend) == 0) == (len(c.Node) == 0) {
+		note(errors.New("want either --backend or --node"))
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		note(errors.New("--tls-cert and --tls-key go together"))
+	}
+	cfg, err := c.config()
+	note(err)
+	if len(faults) > 0 {
+		return nil, usageError(strings.Join(faults, "; "))
+	}
+	var secure *tls.Config
+	if c.TLSCert != "" {
+		pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
+		}
+		secure = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	if len(c.Node) > 0 {
+		return startNodesProxy(c, secure, log)
+	}
+	cfg.Log, cfg.TLS = log, secure
+	metrics := newProxyMetrics()
+	cfg.Observe = metrics.observe
+	server, err := proxy.New(cfg)
+	if err != nil {
+		return nil, usageError(err.Error())
+	}
+	metrics.watch(server)
+	return &httpForwarder{server, metrics}, nil
+}
+
+// config returns what the flags ask for, or an error with all that is wrong with them.
+func (c *proxyCmd) config() (proxy.Config, error) {
+	var faults []error
+	note := func(flag string, err error) {
+		if err != nil {
+			faults = append(faults, fmt.Errorf("--%s: %w", flag, err))
+		}
+	}
+	cfg := proxy.Config{
+		StickyPercent: c.StickyPercent, RetriesMax: c.Retries, TrustForwarded: c.TrustForwarded, LogRequests: c.LogRequests, KeepProcessor: true,
+		Health:   proxy.Health{Path: c.HealthPath, Interval: c.HealthInterval, Timeout: c.HealthTimeout},
+		Ejection: balance.EjectorConfig{FailuresMax: c.EjectFailures, Base: c.EjectTime},
+		Retry:    balance.BudgetConfig{Percent: c.RetryPercent},
+		Limits: proxy.Limits{
+			ConnectionsMax: c.MaxConnections, BodyMax: c.MaxBody, HeadTimeout: c.HeadTimeout,
+			AnswerTimeout: c.AnswerTimeout, StreamTimeout: c.StreamTimeout,
+		},
+	}
+	if c.Retries == 0 {
+		cfg.RetriesMax = -1
+	}
+	if c.RetryPercent == 0 {
+		cfg.Retry.Percent = -1
+	}
+	if c.HealthPath != "" && !strings.HasPrefix(c.HealthPath, "/") {
+		note("health-path", errors.New("want a path, which begins with /"))
+	}
+	for flag, d := range map[string]time.Duration{
+		"health-interval": c.HealthInterval, "health-timeout": c.HealthTimeout, "eject-time": c.EjectTime,
+		"head-timeout": c.HeadTimeout, "answer-timeout": c.AnswerTimeout, "stream-timeout": c.StreamTimeout,
+	} {
+		if d <= 0 {
+			note(flag, errors.New("want more than 0"))
+		}
+	}
+	if c.MaxConnections <= 0 || c.MaxBody <= 0 || c.EjectFailures <= 0 || c.Retries < 0 || c.RetryPercent < 0 {
+		faults = append(faults, errors.New("--max-connections, --max-body, --eject-failures: want more than 0; --retries, --retry-percent: 0 or more"))
+	}
+	var err error
+	if c.BackendCA != "" {
+		pem, err := os.ReadFile(c.BackendCA)
+		pool := x509.NewCertPool()
+		if err == nil && !pool.AppendCertsFromPEM(pem) {
+			err = errors.New("no certificate in it")
+		}
+		note("backend-ca", err)
+		cfg.BackendTLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	cfg.Strategy, err = balance.ParseStrategy(c.Strategy)
+	note("strategy", err)
+	if c.StickyKey != "" {
+		cfg.StickyKey, err = proxy.ParseKey(c.StickyKey)
+		note("sticky-key", err)
+	}
+	if (c.StickyKey != "") != (cfg.Strategy == balance.Sticky) {
+		note("sticky-key", errors.New("goes with --strategy sticky, and only with that"))
+	}
+	for _, b := range c.Backend {
+		address, weight, weighted := strings.Cut(b, ",")
+		backend := proxy.Backend{URL: address}
+		if weighted {
+			backend.Weight, err = strconv.Atoi(weight)
+			if err != nil || backend.Weight < 1 {
+				note("backend", fmt.Errorf("weight %q: want a whole number from 1", weight))
+			}
+		}
+		cfg.Backends = append(cfg.Backends, backend)
+	}
+	return cfg, errors.Join(faults...)
+}
+
+// httpForwarder is the proxy for HTTP backends.
+type httpForwarder struct {
+	server  *proxy.Server
+	metrics *proxyMetrics
+}
+
+func (f *httpForwarder) serve(ln net.Listener) error { return f.server.Serve(ln) }
+
+func (f *httpForwarder) stop(ctx context.Context) error {
+	err := f.server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil // what was still running has been cut, as announced
+	}
+	return err
+}
+
+func (f *httpForwarder) admin() proxyAdmin {
+	return proxyAdmin{metrics: f.metrics.handler(), status: func() any { return f.server.Status() }, ready: func() string {
+		for _, b := range f.server.Status().Backends {
+			if !b.Down {
+				return ""
+			}
+		}
+		return "no backend is up"
+	}}
+}

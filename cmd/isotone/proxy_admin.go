@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front/httpapi"
+)
+
+// proxyAdmin is what a proxy tells of itself.
+type proxyAdmin struct {
+	metrics http.Handler
+	status  func() any
+	ready   func() string // why not, or ""
+}
+
+// adminServer serves it, on a port of its own: on that of the clients every path is the
+// backends'.
+type adminServer struct {
+	ln   net.Listener // nil: nowhere
+	http http.Server
+	done chan struct{}
+}
+
+// adminTimeout bounds everything that a client of the admin port can draw out.
+const adminTimeout = 10 * time.Second
+
+// startAdmin serves a on addr, unless that is empty.
+func startAdmin(addr string, a proxyAdmin) (*adminServer, error) {
+	s := &adminServer{done: make(chan struct{})}
+	if addr == "" {
+		close(s.done)
+		return s, nil
+	}
+	var err error
+	if s.ln, err = net.Listen("tcp", addr); err != nil {
+		return nil, fmt.Errorf("--admin: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", a.metrics)
+	mux.HandleFunc("GET /proxy/status", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", httpapi.ContentTypeJSON)
+		w.Header().Set("Cache-Control", httpapi.CacheControl)
+		_ = json.NewEncoder(w).Encode(a.status())
+	})
+	mux.HandleFunc("GET /up", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		if why := a.ready(); why != "" {
+			w.Header().Set("Content-Type", httpapi.ContentTypeJSON)
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write(httpapi.Body(isotone.CodeOverloaded, why))
+			return
+		}
+		_, _ = w.Write([]byte("ok"))
+	})
+	s.http = http.Server{Handler: mux, ReadTimeout: adminTimeout, WriteTimeout: adminTimeout, IdleTimeout: adminTimeout, MaxHeaderBytes: 16 << 10}
+	go func() {
+		defer close(s.done)
+		_ = s.http.Serve(s.ln)
+	}()
+	return s, nil
+}
+
+func (s *adminServer) addr() string {
+	if s.ln == nil {
+		return ""
+	}
+	return s.ln.Addr().String()
+}
+
+func (s *adminServer) close() {
+	if s.ln != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if s.http.Shutdown(ctx) != nil {
+			_ = s.http.Close()
+		}
+	}
+	<-s.done
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/gate"
+	"github.com/isotone/isotone/internal/front/http1"
+	"github.com/isotone/isotone/internal/front/resp"
+	"github.com/isotone/isotone/internal/front/web"
+	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/internal/proxy"
+	"github.com/isotone/isotone/snowflake"
+)
+
+// proxyNodes is what only requests to a cluster have.
+type proxyNodes struct {
+	Advertise string `name:"advertise" placeholder:"HOST:PORT" help:"With --node: the address that clients are told as the leader's. Default: that of --listen."`
+	Mode      string `name:"mode" placeholder:"MODE" help:"With --node: quorum or lease, for requests that name neither. Default: what the nodes have."`
+	IDs       bool   `name:"ids" default:"true" negatable:"" help:"With --node: make snowflake ids here, with a worker leased from the cluster."`
+}
+
+// nodesProxy serves what a node serves, from a cluster behind it.
+type nodesProxy struct {
+	gateway        *proxy.Gateway
+	client         *client.Client
+	ids            *leasedIDs // nil: none
+	web            *web.Server
+	gate           atomic.Pointer[gate.Gate] // nil until serve
+	mode           isotone.ReadMode
+	secure         bool // there is a certificate
+	connectionsMax int
+	metrics        *proxyMetrics
+}
+
+// clusterSource is package client as internal/proxy asks it.
+type clusterSource struct{ *client.Client }
+
+func (s clusterSource) Timestamps(ctx context.Context, mode isotone.ReadMode, count uint64) (isotone.Range, error) {
+	return s.In(mode).Timestamps(ctx, count)
+}
+
+// startNodesProxy builds what the flags ask for.
+func startNodesProxy(c *proxyCmd, secure *tls.Config, log *slog.Logger) (*nodesProxy, error) {
+	p := &nodesProxy{metrics: newProxyMetrics(), secure: secure != nil, connectionsMax: c.MaxConnections}
+	p.metrics.watchCluster()
+	var err error
+	if c.Mode != "" {
+		if p.mode, err = isotone.ParseReadMode(c.Mode); err != nil {
+			return nil, usagef("--mode %q: want quorum or lease", c.Mode)
+		}
+	}
+	if p.client, err = client.NewWith(context.Background(), client.Options{Addrs: c.Node, Lazy: true, Hooks: p.metrics.hooks()}); err != nil {
+		return nil, usagef("--node: %v", err)
+	}
+	addr := c.Advertise
+	if addr == "" {
+		addr = c.Listen
+		if strings.HasPrefix(addr, ":") {
+			addr = "localhost" + addr
+		}
+	}
+	p.gateway, err = proxy.StartGateway(proxy.UpstreamConfig{Source: clusterSource{p.client}, Addr: addr}, true, log)
+	if err != nil {
+		return nil, errors.Join(err, p.client.Close())
+	}
+	var ids front.IDs
+	if c.IDs {
+		p.ids = leaseIDs(p.client, log)
+		ids = p.ids
+	}
+	p.web = web.New(web.Config{
+		Backend: p.gateway.Backend(), IDs: ids, Mode: p.mode, TLS: secure, Observe: p.metrics.observeOne, Log: log,
+		Limits:    web.Limits{ConnectionsMax: c.MaxConnections},
+		Elsewhere: p.inLoop,
+	})
+	return p, nil
+}
+
+// inLoop returns how many connections the loop has.
+func (p *nodesProxy) inLoop() int {
+	if g := p.gate.Load(); g != nil {
+		return g.Connections()
+	}
+	return 0
+}
+
+// serve serves until stop.
+func (p *nodesProxy) serve(ln net.Listener) error {
+	var udp net.PacketConn
+	if p.secure {
+		var err error
+		if udp, err = net.ListenPacket("udp", ln.Addr().String()); err != nil {
+			return errors.Join(fmt.Errorf("--listen, for HTTP/3: %w", err), ln.Close())
+		}
+	}
+	err := p.gateway.Serve(ln, loop.Limits{}, func(b front.Backend, l *loop.Loop) proxy.Lane {
+		var ids front.IDs
+		if p.ids != nil {
+			ids = p.ids
+		}
+		http := http1.New(http1.Config{Backend: b, IDs: ids, Mode: p.mode, HandOver: p.web.Take, Observe: p.metrics.observeMany})
+		redis := resp.New(resp.Config{Backend: b, IDs: ids, Mode: p.mode, Observe: p.metrics.observeMany, Version: version})
+		g := gate.New(gate.Config{
+			Loop: l, HTTP1: http.Open, RESP: redis.Open, Commands: resp.CommandNames(), Rest: p.web.Take, Refuse: p.web.Refuse,
+			Elsewhere: p.web.Connections, ConnectionsMax: p.connectionsMax,
+		})
+		p.gate.Store(g)
+		return proxy.Lane{
+			Open:  g.Open,
+			Stop:  func() { g.Stop(); http.Stop(); redis.Stop() },
+			Conns: func() int { return http.Conns() + redis.Sessions() },
+		}
+	})
+	if err != nil {
+		if udp != nil {
+			_ = udp.Close()
+		}
+		return fmt.Errorf("serve clients: %w", err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- p.web.Serve(nil, udp) }()
+	select {
+	case err := <-served:
+		return err
+	case <-p.gateway.Done():
+		return errors.Join(p.gateway.Err(), p.web.Shutdown(context.Background()), <-served)
+	}
+}
+
+func (p *nodesProxy) stop(ctx context.Context) error {
+	p.gateway.StopServing(ctx)
+	err := p.web.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil // what was still running has been cut, as announced
+	}
+	err = errors.Join(err, p.gateway.Close())
+	if p.ids != nil {
+		p.ids.close()
+	}
+	return errors.Join(err, p.client.Close())
+}
+
+func (p *nodesProxy) admin() proxyAdmin {
+	backend := p.gateway.Backend()
+	return proxyAdmin{
+		metrics: p.metrics.handler(),
+		status: func() any {
+			return struct {
+				Ready       bool   `json:"ready"`
+				Why         string `json:"why,omitempty"`
+				Connections int    `json:"connections"`
+			}{backend.Status().NotReady == "", backend.Status().NotReady, p.web.Connections() + p.inLoop()}
+		},
+		ready: func() string { return backend.Status().NotReady },
+	}
+}
+
+// leasedIDs makes ids as soon as there is a worker for them.
+type leasedIDs struct {
+	generator atomic.Pointer[client.Generator]
+	cancel    context.CancelFunc
+	leasing   sync.WaitGroup
+	log       *slog.Logger
+}
+
+// leaseRetry is the pause between two attempts to lease the first worker.
+const leaseRetry = time.Second
+
+func leaseIDs(c *client.Client, log *slog.Logger) *leasedIDs {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &leasedIDs{cancel: cancel, log: log}
+	l.leasing.Go(func() {
+		for ctx.Err() == nil {
+			g, err := c.NewGenerator(ctx, client.GeneratorOptions{})
+			if err == nil {
+				l.generator.Store(g)
+				log.Info("making ids", "worker", g.Worker())
+				return
+			}
+			if ctx.Err() == nil {
+				log.Warn("no worker for ids yet", "err", err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(leaseRetry):
+			}
+		}
+	})
+	return l
+}
+
+// Fill implements front.IDs.
+func (l *leasedIDs) Fill(dst []snowflake.ID) error {
+	if g := l.generator.Load(); g != nil {
+		return proxy.IDs{Generator: g}.Fill(dst)
+	}
+	return isotone.Errorf(isotone.CodeNoLeader, "the cluster has leased no worker yet")
+}
+
+// Worker implements front.IDs.
+func (l *leasedIDs) Worker() (int, snowflake.Layout, error) {
+	if g := l.generator.Load(); g != nil {
+		return proxy.IDs{Generator: g}.Worker()
+	}
+	return 0, snowflake.Layout{}, isotone.Errorf(isotone.CodeNoLeader, "the cluster has leased no worker yet")
+}
+
+func (l *leasedIDs) close() {
+	l.cancel()
+	l.leasing.Wait()
+	if g := l.generator.Load(); g != nil {
+		if err := g.Close(); err != nil {
+			l.log.Debug("the worker was not given back", "err", err)
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/quic-go/quic-go/http3"
+
+	"github.com/isotone/isotone/internal/config"
+	"github.com/isotone/isotone/internal/credential"
+	"github.com/isotone/isotone/internal/telemetry"
+)
+
+func TestProxy_UsageErrorsSayWhatIsWrong(t *testing.T) {
+	for _, tt := range []struct {
+		args string
+		want []string
+	}{
+		{"", []string{"--backend", "--node"}},
+		{"--backend http://x --node x:1", []string{"--backend", "--node"}},
+		{"--backend x", []string{"http://host:port"}},
+		{"--backend http://x,0", []string{"--backend", "weight"}},
+		{"--backend http://x --strategy best --health-path up --answer-timeout 0s --tls-cert a", []string{"--strategy", "--health-path", "--answer-timeout", "--tls-key"}},
+		{"--backend http://x --strategy sticky", []string{"--sticky-key"}},
+		{"--backend http://x --sticky-key header:a", []string{"--sticky-key"}},
+		{"--backend http://x --strategy sticky --sticky-key cookie:a", []string{"--sticky-key", "header:NAME"}},
+		{"--node nonsense", []string{"--node", "nonsense"}},
+		{"--node x:1 --mode fast", []string{"--mode", "quorum"}},
+	} {
+		code, out, err := command(append([]string{"proxy"}, strings.Fields(tt.args)...)...)
+		if code != exitUsage || out != "" {
+			t.Errorf("%s: exit code %d, %s%s", tt.args, code, out, err)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(err, want) {
+				t.Errorf("%s: %q is missing in: %s", tt.args, want, err)
+			}
+		}
+	}
+}
+
+// proxyLog is where a proxy in the test logs to.
+type proxyLog struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *proxyLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *proxyLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// runProxy runs a proxy until the test ends, and returns its addresses.
+func runProxy(t *testing.T, args ...string) (addr, admin string) {
+	t.Helper()
+	var c proxyCmd
+	parser, err := kong.New(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parser.Parse(append(args, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	log, ended := &proxyLog{}, make(chan error, 1)
+	go func() { ended <- c.Run(ctx, console{io.Discard, log}) }()
+	t.Cleanup(func() {
+		cancel(errors.New("interrupt"))
+		if err := <-ended; err != nil {
+			t.Errorf("the proxy ends with %v", err)
+		}
+		if !strings.Contains(log.String(), `"msg":"stopped"`) {
+			t.Errorf("the log does not end well:\n%s", log)
+		}
+	})
+	var line struct{ Listen, Admin string }
+	for deadline := time.Now().Add(20 * time.Second); line.Listen == ""; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not start:\n%s", log)
+		}
+		for text := range strings.Lines(log.String()) {
+			if strings.Contains(text, "forwarding") && strings.HasSuffix(text, "\n") {
+				_ = json.Unmarshal([]byte(text), &line)
+			}
+		}
+	}
+	return line.Listen, line.Admin
+}
+
+func fetch(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+func TestProxy_ForwardsToBackendsAndTellsOfIt(t *testing.T) {
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "this is ", r.URL.Path) }))
+	defer backend.Close()
+	addr, admin := runProxy(t, "--backend", backend.URL+",3", "--health-path", "/up")
+	if status, body := fetch(t, "http://"+addr+"/metrics"); status != 200 || body != "this is /metrics" {
+		t.Errorf("%d %q", status, body)
+	}
+	if status, _ := fetch(t, "http://"+admin+"/ready"); status != 200 {
+		t.Errorf("/ready: %d", status)
+	}
+	_, body := fetch(t, "http://"+admin+"/proxy/status")
+	var status struct {
+		Backends []struct {
+			URL      string
+			Requests int
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &status); err != nil || len(status.Backends) != 1 || status.Backends[0].URL != backend.URL || status.Backends[0].Requests != 1 {
+		t.Errorf("%s: %v", body, err)
+	}
+	_, body = fetch(t, "http://"+admin+"/metrics")
+	for _, want := range []string{
+		`isotone_proxy_requests_total{status="2xx"} 1`, `isotone_proxy_backend_requests_total{backend="` + backend.URL + `"} 1`,
+		"isotone_proxy_request_duration_seconds_count 1", `isotone_proxy_backend_up{backend="` + backend.URL + `"} 1`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("/metrics has no %s", want)
+		}
+	}
+}
+
+func TestProxy_ServesTimestampsOfACluster(t *testing.T) {
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	s := config.Default()
+	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.DataDir = "127.0.0.1", "0", "127.0.0.1:0", t.TempDir()
+	so, err := listen(&s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := so.http.Addr().String()
+	m, err := startMember(&s, so, memberOptions{loops: 1}, telemetry.NewLogger(io.Discard, telemetry.LogOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	addr, admin := runProxy(t, "--node", node, "--advertise", "proxy.example:1")
+	var last string
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		status, body := fetch(t, "http://"+addr+"/timestamp")
+		if status == 200 && len(body) == 16 && body > last {
+			if last != "" {
+				break
+			}
+			last = body
+		} else if status == 200 || time.Now().After(deadline) {
+			t.Fatalf("%d %q after %q", status, body, last)
+		}
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if status, body := fetch(t, "http://"+addr+"/api/snowflake"); status == 200 && len(body) > 10 {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("no ids: %d %q", status, body)
+		}
+	}
+	if _, body := fetch(t, "http://"+addr+"/members"); !strings.Contains(body, `"leader":{"nodeID":1,"addr":"proxy.example:1"}`) {
+		t.Errorf("/members: %s", body)
+	}
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	_, _ = io.WriteString(nc, "*2\r\n$2\r\nTS\r\n$1\r\n3\r\n")
+	answer := make([]byte, len("$16\r\n")+16+len("\r\n"))
+	if _, err := io.ReadFull(nc, answer); err != nil || !strings.HasPrefix(string(answer), "$16\r\n") || string(answer[5:21]) <= last {
+		t.Errorf("%q, %v", answer, err)
+	}
+	if status, _ := fetch(t, "http://"+admin+"/ready"); status != 200 {
+		t.Errorf("/ready: %d", status)
+	}
+	if _, body := fetch(t, "http://"+admin+"/metrics"); !strings.Contains(body, `isotone_proxy_oracle_requests_total{code="ok",protocol="http1"} `) || !strings.Contains(body, "isotone_proxy_cluster_requests_total") {
+		t.Error("/metrics does not tell of it")
+	}
+}
+
+func TestProxy_NodesOverEachHTTP(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	if _, err := credential.LoadOrCreate(cert, key, nil, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	// There is no cluster: whatever the protocol, the proxy says so.
+	addr, _ := runProxy(t, "--node", "127.0.0.1:1", "--tls-cert", cert, "--tls-key", key)
+	trust := &tls.Config{InsecureSkipVerify: true}
+	h3 := &http3.Transport{TLSClientConfig: trust.Clone()}
+	t.Cleanup(func() { _ = h3.Close() })
+	h2 := &http.Transport{TLSClientConfig: trust.Clone(), ForceAttemptHTTP2: true}
+	t.Cleanup(h2.CloseIdleConnections)
+	var clear http.Protocols
+	clear.SetUnencryptedHTTP2(true)
+	h2c := &http.Transport{Protocols: &clear}
+	t.Cleanup(h2c.CloseIdleConnections)
+	for name, c := range map[string]struct {
+		via   http.RoundTripper
+		url   string
+		major int
+	}{"h3": {h3, "https://", 3}, "h2": {h2, "https://", 2}, "h2c": {h2c, "http://", 2}} {
+		resp, err := (&http.Client{Transport: c.via, Timeout: 20 * time.Second}).Get(c.url + addr + "/ready")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		_ = resp.Body.Close()
+		if resp.ProtoMajor != c.major || resp.StatusCode != 503 {
+			t.Errorf("%s: %s %d", name, resp.Proto, resp.StatusCode)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/node"
+	"github.com/isotone/isotone/internal/telemetry"
+	"github.com/isotone/isotone/snowflake"
+)
+
+// historyMax is how many intervals the state document remembers.
+const historyMax = 300
+
+// stateSource makes the state document of a node. Load belongs to one goroutine.
+type stateSource struct {
+	node     *node.Node
+	addr     string
+	layout   snowflake.Layout
+	interval time.Duration
+	metrics  *telemetry.Metrics
+	sampler  *telemetry.Sampler
+	history  dashboard.History
+	latest   atomic.Pointer[dashboard.State]
+}
+
+func newStateSource(n *node.Node, addr string, layout snowflake.Layout, interval time.Duration, m *telemetry.Metrics) *stateSource {
+	return &stateSource{
+		node: n, addr: addr, layout: layout, interval: interval, metrics: m,
+		sampler: m.NewSampler(time.Now()), history: dashboard.History{IntervalSeconds: interval.Seconds()},
+	}
+}
+
+// Latest returns the latest state, or nil.
+func (s *stateSource) Latest() *dashboard.State { return s.latest.Load() }
+
+// Load returns the state as JSON; see live.Func.
+func (s *stateSource) Load(context.Context) ([]byte, error) {
+	r, ok := s.node.Report()
+	if !ok {
+		return nil, errors.New("the node is stopping")
+	}
+	state := s.describe(&r)
+	s.measure(state, s.sampler.Next(time.Now()))
+	s.latest.Store(state)
+	return json.Marshal(state)
+}
+
+// describe returns what r says.
+func (s *stateSource) describe(r *node.Report) *dashboard.State {
+	mark := func(unixNanos uint64) *dashboard.Mark {
+		return &dashboard.Mark{Time: unixNanos, LeadSeconds: time.Duration(int64(unixNanos) - r.Now.UnixNano()).Seconds()}
+	}
+	state := &dashboard.State{
+		Version: version, Now: r.Now.UTC(), Term: r.Status.Term, ReadMode: r.Mode.String(),
+		Node: dashboard.Node{
+			ID: r.Status.NodeID, Addr: s.addr, Role: r.Status.Role, Ready: r.Status.NotReady == "", NotReady: r.Status.NotReady,
+			UptimeSeconds: r.Uptime.Seconds(), Loops: r.Loops,
+		},
+		Clock:     dashboard.Clock{OffsetFromMedianSeconds: (-r.Skew).Seconds(), OK: r.Skew.Abs() <= node.SkewMax},
+		Members:   []dashboard.Member{},
+		Workers:   []dashboard.Worker{},
+		Elections: []dashboard.Election{},
+	}
+	if r.Status.Leader != 0 {
+		state.Leader = &dashboard.Leader{NodeID: r.Status.Leader, Addr: r.Status.LeaderAddr}
+	}
+	if r.Serving {
+		state.Epoch = mark(r.Time)
+	}
+	if r.Status.Ceiling != 0 {
+		state.Ceiling = mark(r.Status.Ceiling)
+	}
+	for _, m := range r.Status.Members {
+		member := dashboard.Member{
+			NodeID: m.NodeID, Addr: m.Addr, PeerAddr: m.PeerAddr, Learner: m.Learner,
+			Self: m.NodeID == r.Status.NodeID, Leader: m.NodeID == r.Status.Leader,
+		}
+		member.Connected = member.Self
+		for _, p := range r.Peers {
+			if p.ID == m.NodeID {
+				describePeer(&member, p)
+			}
+		}
+		state.Members = append(state.Members, member)
+	}
+	for _, w := range r.Workers {
+		datacenter, _ := s.layout.Split(int(w.Worker))
+		left := time.Duration(int64(w.End)-r.Now.UnixMilli()) * time.Millisecond
+		state.Workers = append(state.Workers, dashboard.Worker{
+			Worker: uint64(w.Worker), Datacenter: uint64(datacenter), Start: int64(w.Start), End: int64(w.End), LeftSeconds: left.Seconds(),
+		})
+	}
+	for _, e := range r.Elections {
+		state.Elections = append(state.Elections, dashboard.Election{At: e.At.UTC(), Term: e.Term, Leader: e.Leader, GapSeconds: e.Gap.Seconds()})
+	}
+	return state
+}
+
+func describePeer(m *dashboard.Member, p node.PeerReport) {
+	m.Connected = p.Connected
+	if p.ClockKnown {
+		offset := p.ClockOffset.Seconds()
+		m.ClockOffsetSeconds = &offset
+	}
+	if p.LagKnown {
+		m.LagEntries = &p.Lag
+	}
+}
+
+// measure adds what was counted, and the history.
+func (s *stateSource) measure(state *dashboard.State, sample telemetry.Sample) {
+	took := max(sample.Took.Seconds(), time.Millisecond.Seconds())
+	state.Rates = dashboard.Rates{
+		TimestampsPerSecond: float64(sample.Timestamps) / took, RequestsPerSecond: float64(sample.Requests) / took,
+		IDsPerSecond: float64(sample.IDs) / took, ErrorsPerSecond: float64(sample.Errors) / took,
+	}
+	quantile := func(q float64) *float64 {
+		d, ok := sample.Latency.Quantile(q)
+		if !ok {
+			return nil
+		}
+		seconds := d.Seconds()
+		return &seconds
+	}
+	state.Latency = dashboard.Latency{P50: quantile(0.5), P99: quantile(0.99), P999: quantile(0.999), Max: quantile(1)}
+	all := s.metrics.Totals()
+	state.Totals = dashboard.Totals{Timestamps: all.Timestamps, Requests: all.Requests, IDs: all.IDs, Errors: all.Errors}
+
+	h := &s.history
+	remember(&h.TimestampsPerSecond, &state.Rates.TimestampsPerSecond)
+	remember(&h.IDsPerSecond, &state.Rates.IDsPerSecond)
+	remember(&h.P50, state.Latency.P50)
+	remember(&h.P99, state.Latency.P99)
+	var lead *float64
+	if state.Epoch != nil {
+		lead = &state.Epoch.LeadSeconds
+	}
+	remember(&h.LeadSeconds, lead)
+	state.History = &dashboard.History{
+		IntervalSeconds: h.IntervalSeconds, TimestampsPerSecond: slices.Clone(h.TimestampsPerSecond), IDsPerSecond: slices.Clone(h.IDsPerSecond),
+		P50: slices.Clone(h.P50), P99: slices.Clone(h.P99), LeadSeconds: slices.Clone(h.LeadSeconds),
+	}
+}
+
+// remember appends a figure, nil for none, and forgets what is too old.
+func remember(series *dashboard.Series, figure *float64) {
+	if len(*series) == historyMax {
+		*series = slices.Delete(*series, 0, 1)
+	}
+	if figure == nil {
+		*series = append(*series, math.NaN())
+		return
+	}
+	*series = append(*series, *figure)
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/isotone/isotone/internal/stats"
+)
+
+type statsCmd struct {
+	Files []string `arg:"" name:"file" help:"Logs of nodes that run with REQUEST_STATS=1, and of proxies that log requests, as JSON; - is standard input. Requests that are in several of them are compared."`
+
+	Top   int    `name:"top" default:"10" help:"How many of the slowest transactions to show."`
+	By    string `name:"by" placeholder:"path|code|protocol" help:"Group requests by this, too."`
+	Cores int    `name:"cores" placeholder:"N" help:"For how many cores to count workers. Default: those of this machine."`
+	JSON  bool   `name:"json" help:"Print all of it as JSON."`
+	HTML  string `name:"html" placeholder:"FILE" help:"Write a page with pictures as one HTML file that needs nothing else, as well."`
+}
+
+// statsNothing is what a log without requests may be about.
+const statsNothing = "no line about a request in %d lines; was the log written with REQUEST_STATS=1 (or --log-requests of a proxy), and without PRETTY?"
+
+// Run reads logs and tells what they say about requests.
+func (c *statsCmd) Run(ctx context.Context, con console) error {
+	options := stats.ReadOptions{Top: c.Top, By: c.By, Cores: c.Cores}
+	if c.Cores == 0 {
+		options.Cores = runtime.NumCPU()
+	}
+	if err := options.Validate(len(c.Files)); err != nil {
+		return usageError(err.Error())
+	}
+	sources, size, closeAll, err := openLogs(c.Files)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	page, err := createPage(c.HTML)
+	if err != nil {
+		return err
+	}
+	defer page.discard()
+	progress := newReadProgress(con.err, size)
+	options.Progress = progress.show
+	report, err := stats.Read(ctx, sources, options)
+	progress.end()
+	if err != nil {
+		return err
+	}
+	if report.Total.Requests == 0 {
+		lines := uint64(0)
+		for _, f := range report.Files {
+			lines += f.Lines
+			for _, b := range f.FirstBroken {
+				fmt.Fprintf(con.err, "%s:%d: %s\n", f.Name, b.Line, b.Why)
+			}
+		}
+		return fmt.Errorf(statsNothing, lines)
+	}
+	if err := page.write(report); err != nil {
+		return err
+	}
+	if c.JSON {
+		return json.NewEncoder(con.out).Encode(report)
+	}
+	return report.WriteText(con.out)
+}
+
+// openLogs opens files, and returns how many bytes there are to be read, or 0 if that is
+// not known.
+func openLogs(names []string) (sources []stats.Source, size int64, closeAll func(), err error) {
+	var open []*os.File
+	closeAll = func() {
+		for _, f := range open {
+			_ = f.Close()
+		}
+	}
+	known := true
+	for i, name := range names {
+		for _, other := range names[:i] {
+			if other == name {
+				closeAll()
+				return nil, 0, nil, usagef("%s: named twice", name)
+			}
+		}
+		if name == "-" {
+			sources, known = append(sources, stats.Source{Name: "stdin", Reader: os.Stdin}), false
+			continue
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			closeAll()
+			return nil, 0, nil, usageError(err.Error())
+		}
+		open = append(open, f)
+		if info, err := f.Stat(); err == nil && info.IsDir() {
+			closeAll()
+			return nil, 0, nil, usagef("%s: is a directory", name)
+		} else if err != nil || !info.Mode().IsRegular() {
+			known = false
+		} else {
+			size += info.Size()
+		}
+		sources = append(sources, stats.Source{Name: name, Reader: f})
+	}
+	if !known {
+		size = 0
+	}
+	return sources, size, closeAll, nil
+}
+
+// statsPage is the page to be written; it is made before a long log is read, in which a
+// wrong name would only show at the end. Nil if nobody has asked for one.
+type statsPage struct{ files *benchFiles }
+
+func createPage(name string) (*statsPage, error) {
+	if name == "" {
+		return nil, nil
+	}
+	files, err := (&benchCmd{HTML: name}).create()
+	if err != nil {
+		return nil, err
+	}
+	return &statsPage{files}, nil
+}
+
+func (p *statsPage) write(r *stats.Report) error {
+	if p == nil {
+		return nil
+	}
+	file := p.files.html
+	p.files.html = nil
+	return rewrite(file, r.WriteHTML)
+}
+
+func (p *statsPage) discard() {
+	if p != nil {
+		p.files.discard()
+	}
+}
+
+// readProgress shows how far the reading of a long log is: on a terminal each second,
+// elsewhere every ten seconds.
+type readProgress struct {
+	w        io.Writer
+	terminal bool
+	size     int64
+	next     time.Time
+	written  bool
+}
+
+func newReadProgress(w io.Writer, size int64) *readProgress {
+	p := &readProgress{w: w, terminal: isTerminal(w), size: size}
+	p.next = time.Now().Add(p.every())
+	return p
+}
+
+func (p *readProgress) every() time.Duration {
+	if p.terminal {
+		return time.Second
+	}
+	return progressLogEvery
+}
+
+// show is for stats.ReadOptions.Progress.
+func (p *readProgress) show(bytes int64, requests uint64) {
+	now := time.Now()
+	if now.Before(p.next) {
+		return
+	}
+	p.next = now.Add(p.every())
+	begin, end := "", "\n"
+	if p.terminal {
+		begin, end = "\r\x1b[K", ""
+		p.written = true
+	}
+	share := ""
+	if p.size > 0 {
+		share = fmt.Sprintf(" of %d MB, %d %%", p.size>>20, 100*bytes/p.size)
+	}
+	fmt.Fprintf(p.w, "%sread %d MB%s, %d requests%s", begin, bytes>>20, share, requests, end)
+}
+
+// end takes the line away from what is written next.
+func (p *readProgress) end() {
+	if p.written {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/isotone/isotone/internal/config"
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/thriftrpc"
+	"github.com/isotone/isotone/internal/node"
+	"github.com/isotone/isotone/internal/telemetry"
+	"github.com/isotone/isotone/snowflake"
+)
+
+// thriftPort is where Thrift is unless THRIFT_PORT says otherwise.
+const thriftPort = "7609"
+
+// listenThrift opens the Thrift port. Nobody has asked for the default one, so it may be
+// taken, by another node of this machine for one; then the listener is nil.
+func listenThrift(s *config.Settings) (net.Listener, error) {
+	port := string(s.ThriftPort)
+	if port == "" {
+		port = thriftPort
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(s.HTTPHost, port))
+	switch {
+	case err == nil:
+		return l, nil
+	case s.ThriftPort == "":
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("THRIFT_PORT: %w (is another process using it?)", err)
+	}
+}
+
+// thriftIDs is a node as the Thrift front sees it.
+type thriftIDs struct {
+	front.IDs
+	now func() int64
+}
+
+func (t thriftIDs) NextID() (snowflake.ID, error) {
+	var ids [1]snowflake.ID
+	err := t.Fill(ids[:])
+	return ids[0], err
+}
+
+func (t thriftIDs) Worker() (datacenter, worker int, err error) {
+	both, layout, err := t.IDs.Worker()
+	datacenter, worker = layout.Split(both)
+	return datacenter, worker, err
+}
+
+func (t thriftIDs) NowMillis() int64 { return t.now() }
+
+// serveThrift starts the Thrift front of a node, if there is a listener. wait returns when
+// it has ended.
+func serveThrift(l net.Listener, n *node.Node, t *tls.Config, m *telemetry.Metrics, log *slog.Logger) (s *thriftrpc.Server, wait func() error) {
+	if l == nil {
+		log.Info("Thrift is not served: its default port is taken; THRIFT_PORT sets another", "port", thriftPort)
+		return nil, func() error { return nil }
+	}
+	s = thriftrpc.New(thriftrpc.Config{
+		IDs: thriftIDs{n.IDs(-1), n.NowMillis}, TLS: t, Observe: m.ObserveThrift, Log: log,
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+	return s, func() error {
+		err := <-ended
+		ended <- err
+		return err
+	}
+}

@@ -1,0 +1,121 @@
+package http1_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/credential"
+	"github.com/isotone/isotone/internal/front/web"
+)
+
+// certificate makes a self-signed pair. It returns the configurations of its server and of
+// clients that trust it.
+func certificate(t testing.TB) (server, client *tls.Config) {
+	t.Helper()
+	dir := t.TempDir()
+	cert, err := credential.LoadOrCreate(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), nil, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(cert.Leaf)
+	return &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}},
+		&tls.Config{RootCAs: roots, ServerName: "localhost"}
+}
+
+// startBoth runs net/http alone and the lane in front of it, both under TLS, for clients
+// that are changed in some way.
+func startBoth(t *testing.T, change func(*tls.Config), configure ...func(*config)) (alone, fronted *site) {
+	t.Helper()
+	server, client := certificate(t)
+	change(client)
+	withTLS := func(c *web.Config) { c.TLS = server }
+	alone = startWeb(t, withTLS)
+	fronted = startLane(t, append(configure, func(c *config) {
+		c.secure.TLS = server
+		c.web = append(c.web, withTLS)
+	})...)
+	alone.tls, fronted.tls = client, client
+	return alone, fronted
+}
+
+// dialects are the ways to speak HTTP/1.1 under TLS.
+var dialects = map[string]func(*tls.Config){
+	"TLS 1.3":           func(*tls.Config) {},
+	"TLS 1.3, http/1.1": func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} },
+	"TLS 1.2":           func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 },
+}
+
+func TestSecureTable_BothPathsAgree(t *testing.T) {
+	for _, dialect := range slices.Sorted(maps.Keys(dialects)) {
+		t.Run(dialect, func(t *testing.T) {
+			t.Parallel()
+			alone, fronted := startBoth(t, dialects[dialect])
+			for what, table := range map[string]map[string]string{"hot": hotRequests, "cold": coldRequests} {
+				for _, name := range slices.Sorted(maps.Keys(table)) {
+					t.Run(what+" "+name, func(t *testing.T) {
+						before := fronted.handed.Load()
+						agree(t, alone, fronted, nil, true, table[name])
+						if handed := fronted.handed.Load() - before; what == "hot" && handed != 0 {
+							t.Errorf("%q was handed over", table[name])
+						}
+						if slices.Contains(slow, name) {
+							return
+						}
+						agree(t, alone, fronted, nil, false, table[name], sentinel)
+						agree(t, alone, fronted, nil, false, table[name]+sentinel)
+					})
+				}
+			}
+		})
+	}
+}
+
+func TestSecureTable_BothPathsAgreeOnFaults(t *testing.T) {
+	alone, fronted := startBoth(t, func(*tls.Config) {})
+	for _, err := range []error{
+		isotone.ErrOverloaded,
+		isotone.ErrNoLeader,
+		&isotone.Error{Code: isotone.CodeNotLeader, Message: `ask "node" <1>`, Leader: "10.0.0.1:8080"},
+		&isotone.Error{Code: isotone.CodeOverloaded, Message: "full", RetryAfter: 2100 * time.Millisecond},
+		fmt.Errorf("wrapped: %w", isotone.ErrOverloaded),
+	} {
+		t.Run(err.Error(), func(t *testing.T) {
+			for _, raw := range []string{plain, of("/timestamp?n=2&format=json&x=y"), plain + of("/timestamp?a") + plain, plain + of("/up")} {
+				before := fronted.handed.Load()
+				agree(t, alone, fronted, err, true, raw)
+				if handed := fronted.handed.Load() - before; handed != 0 && !strings.Contains(raw, "/up") {
+					t.Errorf("%q was handed over", raw)
+				}
+			}
+		})
+	}
+}
+
+// However a stream is cut into records, the same answers come out.
+func TestSecureTable_BothPathsAgreeAtEverySplit(t *testing.T) {
+	alone, fronted := startBoth(t, func(*tls.Config) {})
+	for name, raw := range map[string]string{
+		"two": plain + plain, "hot, then up": plain + of("/up"), "hot, then close": plain + with("Connection: close") + plain,
+		"hot, then cut": plain + plain[:20], "json": of("/timestamp?format=json"), "TLS within TLS": "\x16\x03\x01\x00\x05hello",
+	} {
+		t.Run(name, func(t *testing.T) {
+			alone.reset(nil)
+			replies, rest := read(alone.exchange(t, true, raw))
+			for i := range len(raw) {
+				fronted.reset(nil)
+				compare(t, fronted, replies, rest, true, raw[:i], raw[i:])
+			}
+			fronted.reset(nil)
+			compare(t, fronted, replies, rest, true, strings.Split(raw, "")...)
+		})
+	}
+}

@@ -1,0 +1,76 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front/httpapi"
+)
+
+// notObserved is the code of what lasts as long as its client likes.
+const notObserved = ""
+
+const statePath = "/state"
+
+func isLive(path string) bool { return path == statePath || strings.HasPrefix(path, "/live/") }
+
+// isStream reports whether a path below /live/ is that of a stream. There may be a document
+// of that name, too.
+func isStream(path string) bool {
+	_, below, _ := strings.Cut(strings.TrimPrefix(path, "/live/"), "/")
+	return below == "stream"
+}
+
+// serveLive answers by Config.Live, and returns the code for Observe.
+func (h *handler) serveLive(w http.ResponseWriter, r *http.Request) string {
+	if hasBody(r) {
+		return fail(w, r, isotone.Errorf(isotone.CodeInvalidArgument, "a %s request here has no body", r.Method))
+	}
+	if r.URL.Path == statePath {
+		state, below := *r, *r.URL
+		below.Path, state.URL = "/live"+statePath, &below
+		r = &state
+	}
+	code := h.delegate(h.live, w, r)
+	if isStream(r.URL.Path) && code == httpapi.CodeOK {
+		return notObserved
+	}
+	return code
+}
+
+func (h *handler) servePage(w http.ResponseWriter, r *http.Request) string {
+	return h.delegate(h.page, w, r)
+}
+
+// delegate has another handler answer, and returns the code for Observe.
+func (h *handler) delegate(to http.Handler, w http.ResponseWriter, r *http.Request) string {
+	s := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+	to.ServeHTTP(s, r)
+	switch {
+	case s.status < http.StatusBadRequest:
+		return httpapi.CodeOK
+	case s.status == http.StatusNotFound:
+		return string(isotone.CodeNotFound)
+	case s.status < http.StatusInternalServerError:
+		return string(isotone.CodeInvalidArgument)
+	case s.status == http.StatusServiceUnavailable:
+		return string(isotone.CodeOverloaded)
+	default:
+		return string(isotone.CodeInternal)
+	}
+}
+
+// statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (s *statusWriter) WriteHeader(status int) {
+	s.status = status
+	s.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.NewResponseController reach what is below.
+func (s *statusWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }

@@ -1,0 +1,93 @@
+package web_test
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/front/web"
+)
+
+// secured is a connection that has shaken hands before the server got it.
+type secured struct {
+	*tls.Conn
+	beneath *beneath
+	unread  string
+}
+
+// beneath carries the records, and can be replaced while nobody reads.
+type beneath struct{ net.Conn }
+
+func (s *secured) Read(p []byte) (int, error) {
+	if s.unread != "" {
+		n := copy(p, s.unread)
+		s.unread = s.unread[n:]
+		return n, nil
+	}
+	return s.Conn.Read(p)
+}
+
+func (s *secured) Beneath(wrap func(net.Conn) net.Conn) net.Conn {
+	s.beneath.Conn = wrap(s.beneath.Conn)
+	if s.unread == "" {
+		return s.Conn
+	}
+	return s
+}
+
+// giveSecured shakes hands, reads a little of HTTP/1, and gives the connection away.
+func giveSecured(server *tls.Config) func(s *site, c net.Conn) {
+	return func(s *site, c net.Conn) {
+		below := &beneath{c}
+		t := &secured{Conn: tls.Server(below, server), beneath: below}
+		_ = c.SetDeadline(time.Now().Add(patience))
+		if t.Handshake() != nil {
+			_ = c.Close()
+			return
+		}
+		if t.ConnectionState().NegotiatedProtocol != "h2" {
+			b := make([]byte, 5)
+			n, _ := t.Conn.Read(b)
+			t.unread = string(b[:n])
+		}
+		_ = c.SetDeadline(time.Time{})
+		s.Take(t)
+	}
+}
+
+func TestTake_ServesWhatHasShakenHands(t *testing.T) {
+	var server *tls.Config
+	s := startTaking(t, func(s *site, c net.Conn) { giveSecured(server)(s, c) }, func(c *web.Config) {
+		server = c.TLS.Clone()
+		server.NextProtos = []string{"h2", "http/1.1"}
+	})
+	for _, major := range []int{1, 2} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.roots}, Protocols: new(http.Protocols)}
+		transport.Protocols.SetHTTP1(major == 1)
+		transport.Protocols.SetHTTP2(major == 2)
+		client := &http.Client{Transport: transport, Timeout: patience}
+		for range 3 {
+			response, err := client.Get("https://" + s.addr + "/timestamp")
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if response.StatusCode != 200 || len(body) != 16 || err != nil || response.ProtoMajor != major {
+				t.Errorf("HTTP/%d: %d %q, %v", response.ProtoMajor, response.StatusCode, body, err)
+			}
+			if !strings.HasPrefix(response.Header.Get("Alt-Svc"), "h3=") {
+				t.Errorf("HTTP/%d: Alt-Svc is %q; the handler does not know of TLS", major, response.Header.Get("Alt-Svc"))
+			}
+		}
+		if n := s.Connections(); n != 1 {
+			t.Errorf("HTTP/%d: %d connections", major, n)
+		}
+		transport.CloseIdleConnections()
+		eventually(t, "it is not counted any more", func() bool { return s.Connections() == 0 })
+	}
+}

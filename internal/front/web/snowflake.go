@@ -1,0 +1,58 @@
+package web
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/snowflake"
+)
+
+const (
+	smallIDs = 256 // ids that a pooled list has room for
+	// largeIDsMax bounds the answers with more that are in work: 2 MB each.
+	largeIDsMax = 64
+)
+
+var idLists = sync.Pool{New: func() any { return new([smallIDs]snowflake.ID) }}
+
+// snowflake answers GET /api/snowflake. Nothing is asked of the generator unless the
+// whole request is good.
+func (h *handler) snowflake(w http.ResponseWriter, r *http.Request) string {
+	q, err := httpapi.ParseIDQuery(r.URL.RawQuery)
+	if err != nil {
+		return fail(w, r, err)
+	}
+	q = q.Accepting(r.Header["Accept"]...)
+	list := idLists.Get().(*[smallIDs]snowflake.ID)
+	defer idLists.Put(list)
+	ids := list[:]
+	if q.Count > len(ids) {
+		defer h.largeIDs.Add(-1)
+		if h.largeIDs.Add(1) > largeIDsMax {
+			return fail(w, r, isotone.ErrOverloaded)
+		}
+		ids = make([]snowflake.ID, q.Count)
+	}
+	ids = ids[:q.Count]
+	if err := h.ids.Fill(ids); err != nil {
+		return fail(w, r, err)
+	}
+	header := w.Header()
+	header["Content-Type"] = contentTypeText
+	if q.JSON {
+		header["Content-Type"] = contentTypeJSON
+	}
+	err = withBuffer(uint64(q.SizeMax()), func(b []byte) error {
+		b = q.AppendIDs(b, ids)
+		header["Content-Length"] = []string{strconv.Itoa(len(b))}
+		_, err := w.Write(b)
+		return err
+	})
+	if err != nil {
+		return string(isotone.CodeDeadlineExceeded) // the client left, or would not read in time
+	}
+	return httpapi.CodeOK
+}
