@@ -58,6 +58,7 @@ type Load struct {
 	quit   chan struct{}
 	done   sync.WaitGroup
 	work   []*worker
+	ids    idSet
 
 	mu       sync.Mutex
 	last     time.Duration // when the latest successful answer came
@@ -104,6 +105,10 @@ func StartLoad(t testing.TB, o LoadOptions) *Load {
 		l.work = append(l.work, w)
 		l.done.Go(w.run)
 	}
+	l.ids.from = map[int64]string{}
+	for _, addr := range o.Addrs {
+		l.done.Go(func() { l.askIDs(addr) })
+	}
 	t.Cleanup(func() {
 		if !l.stopped() {
 			l.stop()
@@ -142,6 +147,7 @@ func (l *Load) Stop() *Report {
 		Online:   l.online.Stats(),
 		Faults:   l.faults,
 		Took:     l.now(),
+		IDs:      l.ids.len(),
 	}
 	r.History, r.Truncated = l.TakeHistory()
 	return r
@@ -277,6 +283,8 @@ type Report struct {
 	Online    lincheck.Stats
 	// Faults describes the first answers that no node may ever give.
 	Faults []string
+	// IDs is how many snowflake ids were made, none of them twice.
+	IDs int
 }
 
 // Verify fails the test unless every answer was right, in order, and there were at

@@ -32,6 +32,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	defer browser.Close()
 	return m.Run()
 }
 
@@ -114,6 +115,20 @@ func wantExit(t *testing.T, n *chaos.Node, words ...string) {
 		t.Errorf("node %d exited with code %d, want 1", n.ID, code)
 	}
 	wantWords(t, n.Log(), words...)
+}
+
+// waitFor polls until done, and fails the test with the last reason at the timeout.
+func waitFor(t *testing.T, timeout time.Duration, done func() (bool, string)) {
+	t.Helper()
+	for deadline := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
+		ok, why := done()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v: %s", timeout, why)
+		}
+	}
 }
 
 func wantWords(t *testing.T, text string, words ...string) {

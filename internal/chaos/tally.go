@@ -24,6 +24,7 @@ type Tally struct {
 	recovery   time.Duration // longest, from the end of all faults to the next answer
 	gap        time.Duration
 	took       time.Duration
+	ids        int
 }
 
 // NewTally returns an empty tally.
@@ -43,6 +44,7 @@ func (y *Tally) add(r *Report, answered map[string]Answers) {
 	y.violations += int(r.Online.Violations)
 	y.gap = max(y.gap, r.Gap)
 	y.took += r.Took
+	y.ids += r.IDs
 }
 
 // Merge adds another tally.
@@ -62,6 +64,7 @@ func (y *Tally) Merge(z *Tally) {
 	y.recovery = max(y.recovery, z.recovery)
 	y.gap = max(y.gap, z.gap)
 	y.took += z.took
+	y.ids += z.ids
 }
 
 // Faults returns how many faults there were.
@@ -95,6 +98,7 @@ func (y *Tally) String() string {
 	}
 	line("checked exactly, checked online", fmt.Sprintf("%d, %d", y.exact, y.online))
 	line("**violations**, unverified", fmt.Sprintf("%d, %d", y.violations, y.unverified))
+	line("snowflake ids, all different", y.ids)
 	line("**unasked exits**", y.unasked)
 	line("calms, longest wait for an answer in them", fmt.Sprintf("%d, %v", y.calms, y.recovery.Round(time.Millisecond)))
 	line("longest gap between answers", y.gap.Round(time.Millisecond))

@@ -51,10 +51,11 @@ func TestWeb_EveryHTTPOnOnePort(t *testing.T) {
 	}
 }
 
+// transport speaks one version of HTTP.
 func transport(config *tls.Config, set func(*http.Protocols, bool)) *http.Transport {
 	p := new(http.Protocols)
 	set(p, true)
-	return &http.Transport{TLSClientConfig: config, Protocols: p}
+	return &http.Transport{TLSClientConfig: config.Clone(), Protocols: p} // which it changes
 }
 
 // TestWeb_PagesSayWhatOperatorsRead reads every page of every node.
@@ -78,7 +79,7 @@ func TestWeb_PagesSayWhatOperatorsRead(t *testing.T) {
 			}
 		}
 	}
-	for target, status := range map[string]int{"/": 404, "/timestamps": 404, "/timestamp/": 404} {
+	for target, status := range map[string]int{"/members/": 404, "/timestamps": 404, "/timestamp/": 404} {
 		if a := get(t, leader, target); a.Status != status || a.Code() != "not_found" {
 			t.Errorf("%s: %d %s", target, a.Status, a.Body)
 		}

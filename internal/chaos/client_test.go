@@ -1,0 +1,275 @@
+//go:build linux
+
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/chaos"
+	"github.com/isotone/isotone/internal/lincheck"
+	"github.com/isotone/isotone/snowflake"
+)
+
+// callDeadline is what each call of the Go client has. No call may fail for want of
+// time while a majority of the nodes runs: an election takes some hundred milliseconds.
+const callDeadline = 2 * time.Second
+
+// clientLoad is goroutines that call the Go client all the time.
+type clientLoad struct {
+	client *client.Client
+	online *lincheck.Online
+	stop   context.CancelFunc
+	work   sync.WaitGroup
+
+	answered, expired atomic.Int64
+	mu                sync.Mutex
+	faults            []error
+	slowest           time.Duration
+	retried           int
+}
+
+func startClientLoad(t *testing.T, c *chaos.Cluster, goroutines int) *clientLoad {
+	t.Helper()
+	l := &clientLoad{online: lincheck.NewOnline(0)}
+	ctx, cancel := context.WithTimeout(context.Background(), chaos.ReadyTimeout)
+	defer cancel()
+	var err error
+	l.client, err = client.NewWith(ctx, client.Options{Addrs: c.Addrs(), Hooks: client.Hooks{
+		Retried: func(string, error) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.retried++
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	for i := range goroutines {
+		l.work.Go(func() {
+			for running.Err() == nil {
+				l.call(uint64(i))
+				time.Sleep(time.Millisecond) // leaves the nodes some of a small machine
+			}
+		})
+	}
+	t.Cleanup(func() { l.end() })
+	return l
+}
+
+func (l *clientLoad) end() {
+	l.stop()
+	l.work.Wait()
+	_ = l.client.Close()
+}
+
+func (l *clientLoad) call(id uint64) {
+	ctx, cancel := context.WithTimeout(context.Background(), callDeadline)
+	defer cancel()
+	floor, begin := l.online.Begin(), time.Now()
+	r, err := l.client.Timestamps(ctx, 1+id%3)
+	took := time.Since(begin)
+	switch {
+	case errors.Is(err, isotone.ErrDeadlineExceeded):
+		l.expired.Add(1)
+	case err == nil:
+		l.answered.Add(1)
+		err = l.online.End(floor, r)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slowest = max(l.slowest, took)
+	if err != nil && len(l.faults) < 10 {
+		l.faults = append(l.faults, err)
+	}
+}
+
+// more waits for further answers.
+func (l *clientLoad) more(t *testing.T, answers int64) {
+	t.Helper()
+	wantAnswers(t, &l.answered, answers)
+}
+
+// verify ends the load. No call may have failed, and none got what it must not have.
+func (l *clientLoad) verify(t *testing.T) {
+	t.Helper()
+	l.end()
+	t.Logf("%d calls answered, %d expired, the slowest took %v; %d requests sent again", l.answered.Load(), l.expired.Load(), l.slowest, l.retried)
+	for _, err := range l.faults {
+		t.Error(err)
+	}
+	if s := l.online.Stats(); s.Violations > 0 || s.Unverified > 0 {
+		t.Errorf("%+v", s)
+	}
+	if slack := 500 * time.Millisecond; l.slowest > callDeadline+slack {
+		t.Errorf("a call with %v took %v", callDeadline, l.slowest)
+	}
+}
+
+// TestClient_NoCallFailsWhenTheLeaderIsKilled with kill -9.
+func TestClient_NoCallFailsWhenTheLeaderIsKilled(t *testing.T) {
+	c := chaos.StartCluster(t, options())
+	l := startClientLoad(t, c, 32)
+	for range short(5, 1) {
+		c.Settle()
+		leader := c.WaitLeader()
+		l.more(t, 500)
+		leader.Kill()
+		l.more(t, 500)
+		leader.Start()
+	}
+	l.verify(t)
+}
+
+// TestClient_NoCallFailsWhenTheLeaderIsPaused: SIGSTOP leaves all connections open, and
+// the kernel takes more. When it goes on, nothing that it answers is used wrongly.
+func TestClient_NoCallFailsWhenTheLeaderIsPaused(t *testing.T) {
+	c := chaos.StartCluster(t, options())
+	l := startClientLoad(t, c, 32)
+	for range short(4, 1) {
+		c.Settle()
+		leader := c.WaitLeader()
+		l.more(t, 500)
+		leader.Stop()
+		l.more(t, 1000)
+		leader.Cont()
+		l.more(t, 500)
+	}
+	l.verify(t)
+}
+
+// TestClient_NoCallFailsInARollingRestart: each node is ended by SIGTERM and started
+// again, one after the other. CLIENT_ROLLS says how often, with 200 goroutines.
+func TestClient_NoCallFailsInARollingRestart(t *testing.T) {
+	rolls, goroutines := 1, 32
+	if text := os.Getenv("CLIENT_ROLLS"); text != "" {
+		var err error
+		if rolls, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+		goroutines = 200
+	}
+	c := chaos.StartCluster(t, options())
+	l := startClientLoad(t, c, goroutines)
+	for range rolls {
+		for _, n := range c.Nodes {
+			n.Shutdown()
+			n.Start()
+			c.WaitReady()
+			c.Settle()
+			l.more(t, 500)
+		}
+	}
+	l.verify(t)
+}
+
+// TestClient_RecoversAloneWhenAllNodesWereDown: calls with time enough wait through it,
+// the others fail in time.
+func TestClient_RecoversAloneWhenAllNodesWereDown(t *testing.T) {
+	c := chaos.StartCluster(t, options())
+	l := startClientLoad(t, c, 8)
+	l.more(t, 200)
+	c.Kill()
+	patient := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*chaos.ReadyTimeout)
+		defer cancel()
+		_, err := l.client.Timestamp(ctx)
+		patient <- err
+	}()
+	for end := time.Now().Add(chaos.ReadyTimeout); l.expired.Load() < 8; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no call has expired")
+		}
+	}
+	c.Start()
+	if err := <-patient; err != nil {
+		t.Errorf("the patient call: %v", err)
+	}
+	c.WaitReady()
+	l.more(t, 500)
+	l.mu.Lock()
+	l.faults = slices.DeleteFunc(l.faults, func(err error) bool { return errors.Is(err, isotone.ErrDeadlineExceeded) })
+	l.mu.Unlock()
+	l.verify(t)
+}
+
+// TestClient_IDsNeverRepeat: ids of all members and of two generators that lease workers,
+// while the leader is killed (I9).
+func TestClient_IDsNeverRepeat(t *testing.T) {
+	c := chaos.StartCluster(t, options())
+	l := startClientLoad(t, c, 4)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*chaos.ReadyTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	seen := map[snowflake.ID]bool{}
+	take := func(ids []snowflake.ID, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			t.Error(err)
+		}
+		for _, id := range ids {
+			if seen[id] {
+				t.Errorf("%v twice", id)
+			}
+			seen[id] = true
+		}
+	}
+	var work sync.WaitGroup
+	running, stop := context.WithCancel(ctx)
+	for range 4 {
+		work.Go(func() {
+			for running.Err() == nil {
+				call, done := context.WithTimeout(ctx, callDeadline)
+				take(l.client.Snowflakes(call, 100))
+				done()
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	workers := map[int]bool{}
+	for range 2 {
+		g, err := l.client.NewGenerator(ctx, client.GeneratorOptions{Lease: 600 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		workers[g.Worker()] = true
+		work.Go(func() {
+			for running.Err() == nil {
+				id, err := g.Next(ctx)
+				take([]snowflake.ID{id}, err)
+				time.Sleep(time.Millisecond)
+			}
+			if err := g.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range short(3, 1) {
+		c.Settle()
+		leader := c.WaitLeader()
+		l.more(t, 200)
+		leader.Kill()
+		l.more(t, 500)
+		leader.Start()
+		c.WaitReady()
+	}
+	stop()
+	work.Wait()
+	if len(workers) != 2 || len(seen) < 1000 {
+		t.Errorf("workers %v, %d ids", workers, len(seen))
+	}
+	l.verify(t)
+}
