@@ -1,0 +1,107 @@
+// Command far puts distance between clients and servers on one machine: it relays TCP
+// connections, and whatever passes arrives a fixed time later, in both directions.
+//
+//	far --delay 500us LISTEN=TARGET...
+//
+// It is for measuring: bench/far.sh. Bytes on their way are bounded by the kernel's buffers
+// and chunksMax for each direction of a connection.
+package main
+
+import (
+	"flag"
+	"fmt"
+
+	"log"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	chunkBytes = 16 << 10
+	chunksMax  = 64
+)
+
+// chunk is what was read at once, and when it is due.
+type chunk struct {
+	bytes []byte
+	due   time.Time
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("far: ")
+	delay := flag.Duration("delay", 500*time.Microsecond, "how long each direction takes")
+	flag.Usage = func() {
+		fmt.Fprintln(os.Stderr, "usage: far [--delay D] LISTEN=TARGET...")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if flag.NArg() == 0 || *delay < 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	for _, pair := range flag.Args() {
+		listen, target, ok := strings.Cut(pair, "=")
+		if !ok {
+			log.Fatalf("%q: want LISTEN=TARGET", pair)
+		}
+		l, err := net.Listen("tcp", listen)
+		if err != nil {
+			log.Fatal(err)
+		}
+		go accept(l, target, *delay)
+	}
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGINT, syscall.SIGTERM)
+	<-end
+}
+
+func accept(l net.Listener, target string, delay time.Duration) {
+	for {
+		near, err := l.Accept()
+		if err != nil {
+			log.Fatal(err)
+		}
+		go func() {
+			far, err := net.Dial("tcp", target)
+			if err != nil {
+				_ = near.Close()
+				return
+			}
+			go relay(near, far, delay)
+			relay(far, near, delay)
+		}()
+	}
+}
+
+// relay passes what from sends on to to, later, and then its end.
+func relay(from, to net.Conn, delay time.Duration) {
+	passing := make(chan chunk, chunksMax)
+	go func() {
+		defer close(passing)
+		for {
+			b := make([]byte, chunkBytes)
+			n, err := from.Read(b)
+			if n > 0 {
+				passing <- chunk{b[:n], time.Now().Add(delay)}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	for c := range passing {
+		time.Sleep(time.Until(c.due))
+		if _, err := to.Write(c.bytes); err != nil {
+			break
+		}
+	}
+	_ = from.Close()
+	_ = to.Close()
+	for range passing { // until the reader has ended
+	}
+}
