@@ -2,7 +2,7 @@
 # Measures three nodes on this machine, protocol by protocol, each in turns with a
 # reference, and prints medians and ratios.
 #
-#   bench/loop.sh [CASE...]      all cases: http many redis batch h2c fsync tls loops
+#   bench/loop.sh [CASE...]      all cases: http many redis batch h2c fsync tls loops ids
 #
 # ROUNDS (3) and SECONDS_EACH (4) set how often and how long. Needs go, nginx, wrk, curl,
 # redis-server, redis-benchmark, h2load and strace (Debian: nginx-light wrk curl redis-server
@@ -11,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${ROUNDS:-3} seconds=${SECONDS_EACH:-4}
-[ $# -gt 0 ] || set -- http many redis batch h2c fsync tls loops
+[ $# -gt 0 ] || set -- http many redis batch h2c fsync tls loops ids
 
 need() {
   local tool
@@ -211,6 +211,30 @@ loops_case() {
   for s in one two; do row "$s" 64 one; done
 }
 
+ids_case() {
+  need nginx wrk redis-benchmark || return 0
+  cluster; web
+  local follower=${leader%?}$((${leader: -1} % 3 + 1))
+  header "HTTP/1.1 GET /api/snowflake, wrk -t1; nginx: a static file of 16 bytes, 1 worker"
+  for c in 30 64 256; do
+    rm -f "$dir"/out.*
+    for _ in $(seq "$rounds"); do
+      measured nginx "$worker" load "http://127.0.0.1:17080/index.html" "$c"
+      measured leader "${nodes[*]}" load "http://$leader/api/snowflake" "$c"
+      measured follower "${nodes[*]}" load "http://$follower/api/snowflake" "$c"
+    done
+    for s in nginx leader follower; do row "$s" "$c" nginx; done
+  done
+  stop_web
+  rm -f "$dir"/out.*
+  header "RESP, redis-benchmark -c 64, of a follower; snowflake100: SNOWFLAKE 100 (ids a second: times 100)"
+  for _ in $(seq "$rounds"); do
+    measured snowflake "${nodes[*]}" redis "${follower##*:}" 1 SNOWFLAKE
+    measured snowflake100 "${nodes[*]}" redis "${follower##*:}" 1 SNOWFLAKE 100
+  done
+  for s in snowflake snowflake100; do row "$s" P=1 snowflake; done
+}
+
 # paced RATE: prints p99.9 in microseconds under an open loop of that rate
 paced() {
   "$dir/isotone" bench --target "$leader" --connections 64 --rate "$1" --warmup 1s --duration "$((seconds * 2))s" --json "$dir/paced.json" >/dev/null
@@ -244,6 +268,7 @@ for name in "$@"; do
     fsync) fsync_case ;;
     tls) tls_case ;;
     loops) loops_case ;;
+    ids) ids_case ;;
     *) echo "bench/loop.sh: no case named $name" >&2; exit 2 ;;
   esac
 done
