@@ -28,13 +28,15 @@ type Node struct {
 	binary  string
 	peers   string
 	logPath string
-	clock   string  // path of the clock fault file; "" without
-	host    *Host   // where it runs; nil: on this machine as it is
-	volume  *volume // where its data are, if on a volume of their own
-	proc    *Process
-	runs    []*Process
-	frozen  bool
-	started time.Time
+	clock   string // path of the clock fault file; "" without
+	// clockWrong is set while SetClock has set the clock wrong.
+	clockWrong bool
+	host       *Host   // where it runs; nil: on this machine as it is
+	volume     *volume // where its data are, if on a volume of their own
+	proc       *Process
+	runs       []*Process
+	frozen     bool
+	started    time.Time
 }
 
 // Start runs the node. It does not wait until the node serves.
@@ -163,9 +165,11 @@ func (n *Node) SetClock(f ClockFault) {
 		n.t.Fatalf("node %d has no fault clock", n.ID)
 	}
 	n.do(f.write(n.clock))
+	n.clockWrong = f != ClockFault{}
 }
 
-// WaitReady waits until GET /ready says 200, or only that the clock is wrong.
+// WaitReady waits until GET /ready says 200; of a node whose clock [Node.SetClock] has set
+// wrong, until it says nothing else than that.
 func (n *Node) WaitReady(timeout time.Duration) {
 	n.t.Helper()
 	last := "it never answered"
@@ -175,9 +179,8 @@ func (n *Node) WaitReady(timeout time.Duration) {
 		}
 		if a, err := Get(n.HTTPAddr, "/ready", readyTimeout); err == nil {
 			last = string(a.Body)
-			// A wrong clock only keeps it from making ids.
-			serves := a.Status == 200 || strings.Contains(last, "it makes no ids until that is set right")
-			return serves, fmt.Sprintf("node %d is not ready: %s", n.ID, last)
+			wrong := n.clockWrong && strings.Contains(last, "it makes no ids until that is set right")
+			return a.Status == 200 || wrong, fmt.Sprintf("node %d is not ready: %s", n.ID, last)
 		}
 		return false, fmt.Sprintf("node %d is not ready: %s", n.ID, last)
 	})
