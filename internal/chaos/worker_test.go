@@ -374,7 +374,7 @@ func TestWorker_ReadyNodeMakesIDsAfterItsClockWasAhead(t *testing.T) {
 		return err == nil && a.Status == 503 && a.Code() == "clock", fmt.Sprintf("ids are not refused: %v, %v", a, err)
 	})
 	if !ahead {
-		t.Skip("it was noticed before any id was made at the wrong time")
+		t.Log("it was noticed before any id was made at the wrong time")
 	}
 	wantNotReadyBecause(t, n, "s ahead of the median")
 	n.SetClock(chaos.ClockFault{})

@@ -111,3 +111,47 @@ func TestStop_GivesBackWhatWasNotUsed(t *testing.T) {
 		t.Errorf("given back twice: %+v", again)
 	}
 }
+
+// A clock that went far back stops a worker until it has come after; another one takes its
+// place at once, unless the worker is fixed, and only while ids may be made at all.
+func TestGiveUpBehind_LetsAnotherWorkerTakeThePlace(t *testing.T) {
+	g, clock := newFollowing(1)
+	clock.ms += 20_000
+	g.follow([]oracle.WorkerLease{leaseOf(0, 4, 0, 30_000)})
+	ahead := g.one(t, 0, 4, nil)
+	old := g.slots[0].generator.Load()
+	if rest := g.giveUpBehind(); rest != nil {
+		t.Fatalf("a worker that makes ids was given up: %+v", rest)
+	}
+	clock.ms -= 20_000
+	g.one(t, 0, 0, isotone.ErrClock)
+
+	g.refused.Store(errClockUnknown)
+	if rest := g.giveUpBehind(); rest != nil || g.slots[0].generator.Load() != old {
+		t.Fatalf("given up although no ids may be made: %+v", rest)
+	}
+	g.refused.Store(nil)
+	g.one(t, 0, 0, isotone.ErrClock)
+	rest := g.giveUpBehind()
+	next := uint64(snowflake.Twitter.Millis(ahead)) + 1
+	if len(rest) != 1 || rest[0] != (oracle.Used{Worker: 4, Start: followBase, Next: next}) {
+		t.Fatalf("given back: %+v, want the milliseconds from %d on", rest, next)
+	}
+	var dst [1]snowflake.ID
+	if err := old.TryFill(dst[:]); !errors.Is(err, snowflake.ErrLeaseEnded) {
+		t.Errorf("I9: what was given up goes on: %v", err)
+	}
+	g.follow([]oracle.WorkerLease{leaseOf(0, 5, 0, 1000)})
+	g.one(t, 0, 5, nil)
+
+	fixed, clock := newFollowing(1)
+	fixed.cfg.FixedWorker = 4
+	clock.ms += 20_000
+	fixed.follow([]oracle.WorkerLease{leaseOf(0, 4, 0, 30_000)})
+	fixed.one(t, 0, 4, nil)
+	clock.ms -= 20_000
+	fixed.one(t, 0, 0, isotone.ErrClock)
+	if rest := fixed.giveUpBehind(); rest != nil {
+		t.Errorf("a fixed worker was given up: %+v", rest)
+	}
+}
