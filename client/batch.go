@@ -1,7 +1,6 @@
 package client
 
 import (
-	"runtime"
 	"sync/atomic"
 
 	"github.com/isotone/isotone"
@@ -17,10 +16,9 @@ type batch struct {
 	// sealed, how many calls wait for it, and how many numbers they have taken.
 	state atomic.Uint64
 	kind  kind
-	// done are closed when the fields below are set. A crowd shares out over several,
-	// else it would stand in line for the lock of one.
-	done  []chan struct{}
-	one   [1]chan struct{}  // usually enough
+	// done has tokens once the fields below are set. Each caller that waits takes one and
+	// puts it back: see finish.
+	done  chan struct{}
 	first isotone.Timestamp // of timestamps
 	ids   []snowflake.ID    // or the ids
 	err   error
@@ -56,27 +54,21 @@ func countOf(state uint64) uint64 { return state & stateCountMask }
 func (b *batch) calls() uint64 { return callsOf(b.state.Load()) }
 func (b *batch) count() uint64 { return countOf(b.state.Load()) }
 
-// Of the channels of a batch: at most so many, and as many calls for each.
-const (
-	donesMax     = 8
-	callsForDone = 32
-)
+// crowd is the most calls of a batch that are woken all at once: see finish.
+const crowd = 128
 
-// newBatch returns a batch for about so many calls.
-func newBatch(k kind, calls uint32) *batch {
-	b := &batch{kind: k}
-	dones := min(int(calls/callsForDone), donesMax, runtime.GOMAXPROCS(0))
-	if b.done = b.one[:]; dones > 1 {
-		b.done = make([]chan struct{}, dones)
-	}
-	for i := range b.done {
-		b.done[i] = make(chan struct{})
-	}
-	return b
+// chainsMax bounds the chains.
+const chainsMax = 64
+
+func newBatch(k kind) *batch {
+	return &batch{kind: k, done: make(chan struct{}, crowd)}
 }
 
-// answered returns what is closed when call number i has its answer.
-func (b *batch) answered(i uint64) <-chan struct{} { return b.done[i%uint64(len(b.done))] }
+// wait returns when the batch is finished.
+func (b *batch) wait() {
+	<-b.done
+	b.done <- struct{}{}
+}
 
 // leave takes back one call, whose caller no longer waits. Its numbers are lost, unless
 // it was the last of a batch that is still open: then nobody holds any of them.
@@ -95,14 +87,23 @@ func (b *batch) leave() {
 
 // finish wakes everyone who waits. Only whoever took the batch from a lane or a list may
 // call it, once.
-func (b *batch) finish(err error) {
+//
+// A crowd is woken in chains: whoever is woken wakes the next before it goes on. To wake
+// all at once takes up to twice as long when there are thousands: each is touched when it
+// is put into a run queue and again when it runs, and by then has left the cache. In a
+// chain every caller runs right after it was woken, where the one before it ran.
+func (b *batch) finish(err error, chains int) {
 	b.err = err
-	for _, done := range b.done {
-		close(done)
+	tokens := b.calls()
+	if tokens > crowd {
+		tokens = uint64(chains)
+	}
+	for range tokens {
+		b.done <- struct{}{}
 	}
 }
 
-// queue is the open batch of one kind. Joining takes no lock; only the holder of
+// queue is an open batch. Joining takes no lock; only the holder of
 // pool.mu seals a batch.
 type queue struct {
 	kind     kind
@@ -122,40 +123,39 @@ const (
 	joinRefused               // the client is closed
 )
 
-// join takes count numbers of the open batch, from at on. Call says how many calls came
-// before.
-func (q *queue) join(count uint64) (b *batch, at, call uint64, result joined) {
+// join takes count numbers of the open batch, from at on.
+func (q *queue) join(count uint64) (b *batch, at uint64, result joined) {
 	for {
 		b = q.open.Load()
 		state := b.state.Load()
 		switch {
 		case state&stateSealed != 0:
 			if state == stateEnded {
-				return b, 0, 0, joinRefused
+				return b, 0, joinRefused
 			}
 			continue // its successor was there before it was sealed
 		case countOf(state)+count > q.countMax:
-			return b, 0, 0, joinFull
+			return b, 0, joinFull
 		case callsOf(state) >= q.callsMax:
-			return b, 0, 0, joinCrowded
+			return b, 0, joinCrowded
 		}
 		if b.state.CompareAndSwap(state, state+stateCall+count) {
 			result = joinedLater
 			if callsOf(state) == 0 {
 				result = joinedFirst
 			}
-			return b, countOf(state), callsOf(state), result
+			return b, countOf(state), result
 		}
 	}
 }
 
 // seal takes the open batch, if anyone waits for it.
-func (q *queue) seal(recent uint32) *batch {
+func (q *queue) seal() *batch {
 	b := q.open.Load()
 	if b.calls() == 0 {
 		return nil
 	}
-	q.open.Store(newBatch(q.kind, recent))
+	q.open.Store(newBatch(q.kind))
 	state := b.state.Or(stateSealed)
 	if callsOf(state) == 0 {
 		return nil // all have left meanwhile
@@ -166,7 +166,7 @@ func (q *queue) seal(recent uint32) *batch {
 
 // end refuses all calls from now on, and returns the batch that was open.
 func (q *queue) end(err error) *batch {
-	last := newBatch(q.kind, 0)
+	last := newBatch(q.kind)
 	last.err = err
 	last.state.Store(stateEnded)
 	b := q.open.Swap(last)

@@ -254,3 +254,86 @@ func TestBatch_ManyHugeCallsAreRefused(t *testing.T) {
 	cancel()
 	wg.Wait()
 }
+
+// TestBatch_TheBoundHoldsForAllStripes: several batches gather at once, and what fits in
+// none is refused.
+func TestBatch_TheBoundHoldsForAllStripes(t *testing.T) {
+	f := startCluster(t, 1)
+	c := f.dial(client.Options{Conns: 2, QueueMax: 5})
+	eventually(t, "two connections, and that for lone calls", func() bool { return f.nodes[0].count("PING") == 2+1 })
+	h := hold(f, f.nodes[0])
+	ctx, cancel := context.WithCancel(within(t, 10*time.Second))
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() { _, _ = one(ctx, c) })
+		receive(t, h.came)
+	}
+	for range 5 {
+		wg.Go(func() { _, _ = one(ctx, c) })
+	}
+	eventually(t, "five wait", func() bool { return client.Waiting(c) == 5 })
+	if _, err := one(ctx, c); !errors.Is(err, isotone.ErrOverloaded) {
+		t.Errorf("the sixth: %v", err)
+	}
+	cancel()
+	wg.Wait()
+}
+
+// TestBatch_ACrowdIsWokenWhole: of thousands who wait for one answer, some leave in the
+// very moment it comes, and all others get theirs.
+func TestBatch_ACrowdIsWokenWhole(t *testing.T) {
+	f := startCluster(t, 1)
+	c := f.dial(client.Options{Conns: 2})
+	eventually(t, "two connections, and that for lone calls", func() bool { return f.nodes[0].count("PING") == 2+1 })
+	h := hold(f, f.nodes[0])
+	patient := within(t, 20*time.Second)
+	var floor isotone.Timestamp
+	for range 4 {
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { _, _ = one(patient, c) })
+			receive(t, h.came)
+		}
+		const callers = 3000
+		hasty, leave := context.WithCancel(patient)
+		got := make([]isotone.Timestamp, callers)
+		for i := range got {
+			ctx := patient
+			if i%3 == 0 {
+				ctx = hasty
+			}
+			wg.Go(func() {
+				var err error
+				if got[i], err = one(ctx, c); err != nil && ctx == patient {
+					t.Errorf("caller %d: %v", i, err)
+				}
+			})
+		}
+		eventually(t, "all wait", func() bool { return client.Waiting(c) == callers })
+		for range 4 { // those in the way, and at most two batches
+			h.next <- true
+		}
+		receive(t, h.came)
+		leave()
+		wg.Wait()
+		for len(h.came) > 0 {
+			<-h.came
+		}
+		for len(h.next) > 0 {
+			<-h.next
+		}
+		got = slices.DeleteFunc(got, func(ts isotone.Timestamp) bool { return ts == isotone.Timestamp{} })
+		slices.SortFunc(got, isotone.Timestamp.Compare)
+		if len(got) < callers/3*2 || !floor.Before(got[0]) || len(slices.Compact(got)) != len(got) {
+			t.Fatalf("%d answers from %v on, after %v, some of them twice or none", len(got), got[0], floor)
+		}
+		floor = got[len(got)-1]
+	}
+}
+
+func TestBatch_WhoLeavesLateWakesTheNext(t *testing.T) {
+	if !client.LeftLate() {
+		t.Error("nobody wakes the others")
+	}
+}

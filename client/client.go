@@ -70,9 +70,9 @@ func NewWith(ctx context.Context, o Options) (*Client, error) {
 		led:    make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.stamps = newPool(c, isotone.RangeCountMax, readyMax, kindDefault, kindQuorum, kindLease)
-	c.lone = newPool(c, 0, 0)
-	c.ids = newPool(c, idBatchMax, 1+c.opt.QueueMax/idBatchMax, kindID)
+	c.stamps = newPool(c, c.opt.stripes(), isotone.RangeCountMax, readyMax, kindDefault, kindQuorum, kindLease)
+	c.lone = newPool(c, 1, 0, 0)
+	c.ids = newPool(c, 1, idBatchMax, 1+c.opt.QueueMax/idBatchMax, kindID)
 	k := newKeeper(c)
 	k.publish()
 	c.work.Go(k.run)
@@ -138,7 +138,7 @@ func (p *pool) timestamp(ctx context.Context, mode isotone.ReadMode) (isotone.Ti
 			return ts, nil
 		}
 	}
-	b, at, err := p.call(ctx, &p.queues[mode], 1)
+	b, at, err := p.call(ctx, int(mode), 1)
 	if err != nil {
 		return isotone.Timestamp{}, err
 	}
@@ -152,7 +152,7 @@ func (r Reader) Timestamps(ctx context.Context, count uint64) (isotone.Range, er
 			"%d timestamps in mode %d: want 1 to %d", count, r.mode, uint64(isotone.RangeCountMax))
 	}
 	p := r.client.stamps
-	b, at, err := p.call(ctx, &p.queues[r.mode], count)
+	b, at, err := p.call(ctx, int(r.mode), count)
 	if err != nil {
 		return isotone.Range{}, err
 	}
@@ -190,7 +190,7 @@ func (c *Client) askIDs(ctx context.Context, count uint64) (*batch, uint64, erro
 	if !c.idsOn.Load() && c.idsOn.CompareAndSwap(false, true) {
 		c.poke()
 	}
-	return c.ids.call(ctx, &c.ids.queues[0], count)
+	return c.ids.call(ctx, 0, count)
 }
 
 // now is the time since the client was made.

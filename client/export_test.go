@@ -3,6 +3,7 @@ package client
 import (
 	"bufio"
 	"bytes"
+	"context"
 )
 
 // ReadyMax is how many full batches may wait.
@@ -31,15 +32,27 @@ func Parse(text []byte, count uint64) (first [2]uint64, ids []int64, refused boo
 		_, _ = viewOf(v, "host:1")
 		_, _ = grantOf(v)
 	}
-	id := newBatch(kindID, 0)
+	id := newBatch(kindID)
 	id.state.Store(stateCall + count)
 	if _, err := readAnswer(reader(), id); err == nil {
 		for _, id := range id.ids {
 			ids = append(ids, int64(id))
 		}
 	}
-	b := newBatch(kindDefault, 0)
+	b := newBatch(kindDefault)
 	b.state.Store(stateCall + count)
 	fault, err := readAnswer(reader(), b)
 	return [2]uint64{b.first.Time, b.first.Index}, ids, fault != nil, err
+}
+
+// LeftLate reports whether, of a crowd that has its answer, those who still have to be
+// woken are, after one has left that was late to notice the answer.
+func LeftLate() bool {
+	b := newBatch(kindDefault)
+	b.state.Store((crowd + 1) * (stateCall + 1))
+	b.finish(nil, 1)
+	if err := (&pool{}).leave(context.Background(), b); err != nil {
+		return false
+	}
+	return len(b.done) == 1
 }

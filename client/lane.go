@@ -150,7 +150,7 @@ func (l *lane) settle(b *batch, fault *fault) bool {
 		crowd := b.calls() > 1
 		p.put(l)
 		c.observe(l, b, took)
-		b.finish(nil)
+		b.finish(nil, p.chains)
 		if p.doubted.Load() && p.doubted.CompareAndSwap(true, false) {
 			c.post(func(k *keeper) { k.recovered(l) })
 		}
@@ -160,7 +160,7 @@ func (l *lane) settle(b *batch, fault *fault) bool {
 	case fault.final():
 		l.rests = 0
 		p.put(l)
-		b.finish(fault.err())
+		b.finish(fault.err(), p.chains)
 	default:
 		moved := fault.leader != "" && fault.leader != l.addr && b.kind != kindID
 		if moved {

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net"
+	"runtime"
 	"slices"
 	"time"
 
@@ -103,6 +104,10 @@ func (o Options) withDefaults() Options {
 	}
 	return o
 }
+
+// stripes is how many batches of timestamps of one kind gather at once: one for each
+// processor, but no more than can be under way, else some would have to wait for others.
+func (o *Options) stripes() int { return min(o.Conns, o.QueueMax, runtime.GOMAXPROCS(0)) }
 
 // Hooks watch a client, for metrics and traces. All are optional. They are called on the
 // goroutines that do the work, some of them at the same time, so they must return soon

@@ -22,7 +22,15 @@ import (
 // ever waits for a batch to fill.
 type pool struct {
 	client *Client
-	queues []queue
+	// queues are those of the first kind, then those of the next.
+	queues  []queue
+	stripes int
+	// chains is in how many the callers of a batch are woken: all stripes together in as
+	// many as there are processors.
+	chains int
+	// homes are indices of stripes; settled counts them.
+	homes   sync.Pool
+	settled atomic.Uint32
 	// waitingMax bounds ready, as far as batches are there because they were full.
 	waitingMax int
 
@@ -47,42 +55,77 @@ type pool struct {
 // readyMax bounds the full batches of timestamps that wait. Each has some 2^32 of them.
 const readyMax = 16
 
-func newPool(c *Client, countMax uint64, waitingMax int, kinds ...kind) *pool {
-	p := &pool{client: c, waitingMax: waitingMax, queues: make([]queue, len(kinds))}
-	for i, k := range kinds {
+// newPool returns a pool of batches of so many numbers at most, of these kinds. Of each
+// kind several batches are open at once: as many as stripes.
+func newPool(c *Client, stripes int, countMax uint64, waitingMax int, kinds ...kind) *pool {
+	p := &pool{client: c, stripes: stripes, waitingMax: waitingMax}
+	p.chains = min((runtime.GOMAXPROCS(0)+stripes-1)/stripes, chainsMax)
+	for _, k := range kinds {
+		for i := range stripes {
+			p.queues = append(p.queues, queue{kind: k, countMax: countMax, callsMax: uint64((c.opt.QueueMax + i) / stripes)})
+		}
+	}
+	for i := range p.queues {
 		q := &p.queues[i]
-		q.kind, q.countMax, q.callsMax = k, countMax, uint64(c.opt.QueueMax)
-		q.open.Store(newBatch(k, 0))
+		q.open.Store(newBatch(q.kind))
+	}
+	p.homes.New = func() any {
+		home := int(p.settled.Add(1) % uint32(stripes))
+		return &home
 	}
 	return p
 }
 
-// call gets count numbers: those of the batch from at on. A goroutine that waits here
-// keeps few frames, because what it costs to go on is mostly to get its stack back into
-// the cache.
-func (p *pool) call(ctx context.Context, q *queue, count uint64) (b *batch, at uint64, err error) {
+// queue returns the queue for a call of a kind, by its place among the kinds of the pool:
+// one that mostly this processor uses. So callers that run on the same one wait for the
+// same answer, and are woken where their memory is.
+func (p *pool) queue(place int) *queue {
+	if p.stripes == 1 || p.recent.Load() <= crowd {
+		return &p.queues[place*p.stripes]
+	}
+	home := p.homes.Get().(*int) // a sync.Pool keeps to the processor
+	p.homes.Put(home)
+	return &p.queues[place*p.stripes+*home]
+}
+
+// others are the queues of the same kind.
+func (p *pool) others(q *queue) []queue {
+	for i := 0; i < len(p.queues); i += p.stripes {
+		if p.queues[i].kind == q.kind {
+			return p.queues[i : i+p.stripes]
+		}
+	}
+	return nil
+}
+
+// call gets count numbers of a kind, by its place: those of the batch from at on. A
+// goroutine that waits here keeps few frames, because what it costs to go on is mostly to
+// get its stack back into the cache.
+func (p *pool) call(ctx context.Context, place int, count uint64) (b *batch, at uint64, err error) {
 	done := ctx.Done()
 	if done != nil && ctx.Err() != nil {
 		return nil, 0, p.client.gaveUp(ctx)
 	}
-	b, at, place, result := q.join(count)
+	q := p.queue(place)
+	b, at, result := q.join(count)
 	if result > joinedFirst {
-		if b, at, place, err = p.squeeze(q, b, count, result); err != nil {
+		if b, at, err = p.squeeze(q, b, count, result); err != nil {
 			return nil, 0, err
 		}
 	} else if result == joinedFirst {
 		p.begin()
 	}
 	if done == nil { // a select costs more than the rest
-		<-b.answered(place)
+		b.wait()
 		return b, at, b.err
 	}
 	select {
-	case <-b.answered(place):
+	case <-b.done:
+		b.done <- struct{}{}
 		return b, at, b.err
 	case <-done:
 	}
-	return b, at, p.leave(ctx, b, place)
+	return b, at, p.leave(ctx, b)
 }
 
 // begin sends the batch that the caller has just begun, if there is a free lane.
@@ -94,25 +137,33 @@ func (p *pool) begin() {
 }
 
 // squeeze joins a batch for a call that could not at first.
-func (p *pool) squeeze(q *queue, b *batch, count uint64, result joined) (_ *batch, at, place uint64, err error) {
+func (p *pool) squeeze(q *queue, b *batch, count uint64, result joined) (_ *batch, at uint64, err error) {
 	for result == joinFull && p.rotate(q, b, count) {
-		b, at, place, result = q.join(count)
+		b, at, result = q.join(count)
+	}
+	if others := p.others(q); result == joinCrowded {
+		for i := range others {
+			if b, at, result = others[i].join(count); result <= joinedFirst {
+				break
+			}
+		}
 	}
 	switch result {
 	case joinRefused:
-		return nil, 0, 0, b.err
+		return nil, 0, b.err
 	case joinedFirst:
 		p.begin()
 	case joinFull, joinCrowded:
-		return nil, 0, 0, isotone.Errorf(isotone.CodeOverloaded, "too many calls wait%s", p.client.because())
+		return nil, 0, isotone.Errorf(isotone.CodeOverloaded, "too many calls wait%s", p.client.because())
 	}
-	return b, at, place, nil
+	return b, at, nil
 }
 
 // leave ends the wait of a call whose context is done.
-func (p *pool) leave(ctx context.Context, b *batch, place uint64) error {
+func (p *pool) leave(ctx context.Context, b *batch) error {
 	select {
-	case <-b.answered(place): // at the last moment
+	case <-b.done: // at the last moment
+		b.done <- struct{}{}
 		return b.err
 	default:
 	}
@@ -123,10 +174,37 @@ func (p *pool) leave(ctx context.Context, b *batch, place uint64) error {
 // gather lets whoever is about to call come first, so that a burst becomes one batch
 // and not one of one call followed by one of all others. It takes no time if nothing
 // else can run, and a lone caller does not come here with recent above 1.
+//
+// A crowd is in a large batch anyway. Of fewer, as many as possible should come: a request
+// costs the cluster as much for one call as for all.
 func (p *pool) gather() {
-	if p.recent.Load() > 1 {
+	recent := p.recent.Load()
+	if recent <= 1 {
+		return
+	}
+	runtime.Gosched()
+	if recent > crowd {
+		return
+	}
+	for before, i := uint64(0), 0; i < gatherMax; i++ {
+		waiting := p.waiting()
+		if waiting == before {
+			return
+		}
+		before = waiting
 		runtime.Gosched()
 	}
+}
+
+// gatherMax is how often callers are let come first, as long as they do.
+const gatherMax = 3
+
+// waiting is how many calls are in batches that are open, about.
+func (p *pool) waiting() (calls uint64) {
+	for i := range p.queues {
+		calls += p.queues[i].open.Load().calls()
+	}
+	return calls
 }
 
 // dispatch sends one batch, if one waits and a lane is free. It must be called once
@@ -173,7 +251,7 @@ func (p *pool) next() *batch {
 	for range p.queues {
 		q := &p.queues[p.turn]
 		p.turn = (p.turn + 1) % len(p.queues)
-		if b := q.seal(p.recent.Load()); b != nil {
+		if b := q.seal(); b != nil {
 			return b
 		}
 	}
@@ -191,7 +269,7 @@ func (p *pool) rotate(q *queue, b *batch, count uint64) bool {
 	if len(p.ready) >= p.waitingMax {
 		return false
 	}
-	if b := q.seal(p.recent.Load()); b != nil {
+	if b := q.seal(); b != nil {
 		p.ready = append(p.ready, b)
 	}
 	return true
@@ -248,7 +326,7 @@ func (p *pool) again(b *batch) {
 	}
 	p.mu.Unlock()
 	if closed {
-		b.finish(ErrClosed)
+		b.finish(ErrClosed, p.chains)
 	}
 }
 
@@ -287,7 +365,7 @@ func (p *pool) close() {
 	}
 	p.mu.Unlock()
 	for _, b := range failed {
-		b.finish(ErrClosed)
+		b.finish(ErrClosed, p.chains)
 	}
 }
 

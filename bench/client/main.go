@@ -1,7 +1,7 @@
 // Client measures the Go client against a cluster that runs: how long a lone call takes
 // beside the same request on a bare connection, and how many timestamps a second many
-// goroutines get, each of which asks for one at a time. It starts nothing itself; see
-// bench/client.sh.
+// goroutines get, each of which asks for one at a time, beside what the scheduler of Go
+// allows. It starts nothing itself; see bench/client.sh.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"runtime/pprof"
 	"slices"
 	"strconv"
@@ -54,6 +55,9 @@ type load struct {
 	Batch float64 `json:"calls_per_request"`
 	P50   float64 `json:"p50_us"`
 	P99   float64 `json:"p99_us"`
+	// Wakes is how many times a second as many goroutines can wait for each other, with
+	// nothing to do and no client: what the scheduler of Go allows on all processors.
+	Wakes float64 `json:"wakes_per_s"`
 }
 
 func run(args []string, out io.Writer) error {
@@ -110,6 +114,7 @@ func run(args []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
+		l.Wakes = wakes(n, *duration/3)
 		r.Loads = append(r.Loads, l)
 	}
 	if *asJSON {
@@ -135,9 +140,9 @@ func (r *result) print(out io.Writer) error {
 	fmt.Fprintf(out, "one request at a time, %s: p50 %.1f µs on a bare connection, %.1f µs through the client, ratio %.2f\n\n",
 		r.Mode, r.RawMicros, r.ClientMicros, r.Ratio)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "goroutines\ttimestamps/s\tcalls per request\tp50 µs\tp99 µs\t")
+	fmt.Fprintln(w, "goroutines\ttimestamps/s\tcalls per request\tp50 µs\tp99 µs\twakes/s\t")
 	for _, l := range r.Loads {
-		fmt.Fprintf(w, "%d\t%.0f\t%.1f\t%.0f\t%.0f\t\n", l.Goroutines, l.PerSecond, l.Batch, l.P50, l.P99)
+		fmt.Fprintf(w, "%d\t%.0f\t%.1f\t%.0f\t%.0f\t%.0f\t\n", l.Goroutines, l.PerSecond, l.Batch, l.P50, l.P99, l.Wakes)
 	}
 	return w.Flush()
 }
@@ -284,6 +289,65 @@ func measure(c *client.Client, n int, duration time.Duration, requests, calls *a
 		Goroutines: n, PerSecond: float64(total.Load()) / elapsed,
 		Batch: float64(calls.Load()-callsBefore) / float64(sent), P50: at(took, 0.5), P99: at(took, 0.99),
 	}, nil
+}
+
+// crowd is half of the goroutines that wait for each other.
+type crowd struct {
+	left atomic.Int64 // how many are missing
+	full chan struct{}
+}
+
+func newCrowd(n int) *crowd {
+	c := &crowd{full: make(chan struct{})}
+	c.left.Store(int64(max(n/2, 1)))
+	return c
+}
+
+// wakes has n goroutines wait in two crowds: whoever completes one wakes all others in
+// it. It returns how many times a second one of them went on.
+func wakes(n int, duration time.Duration) float64 {
+	var open atomic.Pointer[crowd]
+	open.Store(newCrowd(n))
+	var stop atomic.Bool
+	var total atomic.Uint64
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			count := uint64(0)
+			for !stop.Load() {
+				c := open.Load()
+				switch left := c.left.Add(-1); {
+				case left == 0:
+					open.Store(newCrowd(n))
+					close(c.full)
+				case left < 0: // too late for this one
+					runtime.Gosched()
+					continue
+				default:
+					<-c.full
+				}
+				count++
+			}
+			total.Add(count)
+		})
+	}
+	begin := time.Now()
+	time.Sleep(duration)
+	stop.Store(true)
+	elapsed := time.Since(begin).Seconds()
+	ended := make(chan struct{})
+	go func() { wg.Wait(); close(ended) }()
+	for {
+		select {
+		case <-ended:
+			return float64(total.Load()) / elapsed
+		case <-time.After(time.Millisecond):
+			c := open.Load() // those who are left are too few to complete it
+			if left := c.left.Load(); left > 0 && c.left.CompareAndSwap(left, 0) {
+				close(c.full)
+			}
+		}
+	}
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
