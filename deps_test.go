@@ -50,7 +50,7 @@ internal/dashboard:       .
 internal/balance:         .
 internal/transaction:
 internal/stats:           . internal/transaction ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
-internal/proxy:           . snowflake client internal/loop internal/front internal/front/httpapi internal/balance internal/transaction
+internal/proxy:           . snowflake client internal/loop internal/front internal/front/httpapi internal/balance internal/transaction internal/stats
 
 internal/lincheck:        .
 internal/sim:             . snowflake internal/oracle internal/replica internal/lincheck internal/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf

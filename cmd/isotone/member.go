@@ -161,7 +161,9 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	if s.Dashboard.On() {
 		page = dashboard.Handler(dashboard.Config{State: m.fronts.docs.own.Latest})
 	}
-	m.fronts.stats = newRequestStats(s, metrics, log)
+	if s.RequestStats.On() {
+		m.fronts.stats = newRequestStats(s.RequestStatsSample.Int(), metrics.NewRequestStats(), log)
+	}
 	m.fronts.web = web.New(web.Config{
 		Backend: m.node, IDs: m.node.IDs(-1), Live: m.fronts.docs, Page: page, Metrics: metrics.Handler(), TLS: m.fronts.tls, Observe: metrics.ObserveRequest, Log: log,
 		Elsewhere: m.fronts.elsewhere(nil), Wrap: m.fronts.stats.wrap(),

@@ -17,6 +17,7 @@ import (
 
 	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/proxy"
+	"github.com/isotone/isotone/internal/stats"
 	"github.com/isotone/isotone/internal/telemetry"
 )
 
@@ -33,9 +34,12 @@ type proxyCmd struct {
 	TLSCert        string `name:"tls-cert" placeholder:"FILE" help:"Certificate, to serve TLS on the same port."`
 	TLSKey         string `name:"tls-key" placeholder:"FILE" help:"Its key."`
 
-	LogRequests bool `name:"log-requests" help:"Log every request to backends, not only those that fail here."`
-	Debug       bool `name:"debug" help:"Log more."`
-	Pretty      bool `name:"pretty" help:"Log for people instead of as JSON."`
+	LogRequests        bool `name:"log-requests" help:"Log every request to backends, not only those that fail here."`
+	RequestStats       bool `name:"request-stats" help:"Measure every HTTP request: wall clock and CPU times, on /metrics and in a log line each."`
+	RequestStatsSample int  `name:"request-stats-sample" default:"1" placeholder:"N" help:"With --request-stats: measure one of so many requests."`
+
+	Debug  bool `name:"debug" help:"Log more."`
+	Pretty bool `name:"pretty" help:"Log for people instead of as JSON."`
 }
 
 // proxyHTTP is what only requests to backends have.
@@ -120,6 +124,9 @@ func (c *proxyCmd) forwarder(log *slog.Logger) (forwarder, error) {
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		note(errors.New("--tls-cert and --tls-key go together"))
 	}
+	if c.RequestStatsSample < 1 {
+		note(errors.New("--request-stats-sample: want 1 or more"))
+	}
 	cfg, err := c.config()
 	note(err)
 	if len(faults) > 0 {
@@ -139,6 +146,10 @@ func (c *proxyCmd) forwarder(log *slog.Logger) (forwarder, error) {
 	cfg.Log, cfg.TLS = log, secure
 	metrics := newProxyMetrics()
 	cfg.Observe = metrics.observe
+	if c.RequestStats {
+		seen := telemetry.NewRequestStats(metrics.registry)
+		cfg.Measured, cfg.Sample = func(s stats.Section) { observeSection(seen, s) }, c.RequestStatsSample
+	}
 	server, err := proxy.New(cfg)
 	if err != nil {
 		return nil, usageError(err.Error())

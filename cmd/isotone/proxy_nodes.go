@@ -21,6 +21,7 @@ import (
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/loop"
 	"github.com/isotone/isotone/internal/proxy"
+	"github.com/isotone/isotone/internal/telemetry"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -41,6 +42,7 @@ type nodesProxy struct {
 	mode           isotone.ReadMode
 	secure         bool // there is a certificate
 	connectionsMax int
+	stats          *requestStats // nil unless requests are measured
 	metrics        *proxyMetrics
 }
 
@@ -80,10 +82,13 @@ func startNodesProxy(c *proxyCmd, secure *tls.Config, log *slog.Logger) (*nodesP
 		p.ids = leaseIDs(p.client, log)
 		ids = p.ids
 	}
+	if c.RequestStats {
+		p.stats = newRequestStats(c.RequestStatsSample, telemetry.NewRequestStats(p.metrics.registry), log)
+	}
 	p.web = web.New(web.Config{
 		Backend: p.gateway.Backend(), IDs: ids, Mode: p.mode, TLS: secure, Observe: p.metrics.observeOne, Log: log,
 		Limits:    web.Limits{ConnectionsMax: c.MaxConnections},
-		Elsewhere: p.inLoop,
+		Elsewhere: p.inLoop, Wrap: p.stats.wrap(),
 	})
 	return p, nil
 }
@@ -113,7 +118,7 @@ func (p *nodesProxy) serve(ln net.Listener) error {
 		http := http1.New(http1.Config{Backend: b, IDs: ids, Mode: p.mode, HandOver: p.web.Take, Observe: p.metrics.observeMany})
 		redis := resp.New(resp.Config{Backend: b, IDs: ids, Mode: p.mode, Observe: p.metrics.observeMany, Version: version})
 		g := gate.New(gate.Config{
-			Loop: l, HTTP1: http.Open, RESP: redis.Open, Commands: resp.CommandNames(), Rest: p.web.Take, Refuse: p.web.Refuse,
+			Loop: l, HTTP1: p.stats.open(http.Open, p.web.Take), RESP: redis.Open, Commands: resp.CommandNames(), Rest: p.web.Take, Refuse: p.web.Refuse,
 			Elsewhere: p.web.Connections, ConnectionsMax: p.connectionsMax,
 		})
 		p.gate.Store(g)
@@ -149,6 +154,7 @@ func (p *nodesProxy) stop(ctx context.Context) error {
 	if p.ids != nil {
 		p.ids.close()
 	}
+	p.stats.close()
 	return errors.Join(err, p.client.Close())
 }
 

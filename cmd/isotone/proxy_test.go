@@ -40,6 +40,7 @@ func TestProxy_UsageErrorsSayWhatIsWrong(t *testing.T) {
 		{"--backend http://x --sticky-key header:a", []string{"--sticky-key"}},
 		{"--backend http://x --strategy sticky --sticky-key cookie:a", []string{"--sticky-key", "header:NAME"}},
 		{"--node nonsense", []string{"--node", "nonsense"}},
+		{"--backend http://x --request-stats --request-stats-sample 0", []string{"--request-stats-sample"}},
 		{"--node x:1 --mode fast", []string{"--mode", "quorum"}},
 	} {
 		code, out, err := command(append([]string{"proxy"}, strings.Fields(tt.args)...)...)
@@ -127,7 +128,7 @@ func TestProxy_ForwardsToBackendsAndTellsOfIt(t *testing.T) {
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "this is ", r.URL.Path) }))
 	defer backend.Close()
-	addr, admin := runProxy(t, "--backend", backend.URL+",3", "--health-path", "/up")
+	addr, admin := runProxy(t, "--backend", backend.URL+",3", "--health-path", "/up", "--request-stats")
 	if status, body := fetch(t, "http://"+addr+"/metrics"); status != 200 || body != "this is /metrics" {
 		t.Errorf("%d %q", status, body)
 	}
@@ -144,15 +145,23 @@ func TestProxy_ForwardsToBackendsAndTellsOfIt(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &status); err != nil || len(status.Backends) != 1 || status.Backends[0].URL != backend.URL || status.Backends[0].Requests != 1 {
 		t.Errorf("%s: %v", body, err)
 	}
-	_, body = fetch(t, "http://"+admin+"/metrics")
-	for _, want := range []string{
-		`isotone_proxy_requests_total{status="2xx"} 1`, `isotone_proxy_backend_requests_total{backend="` + backend.URL + `"} 1`,
-		"isotone_proxy_request_duration_seconds_count 1", `isotone_proxy_backend_up{backend="` + backend.URL + `"} 1`,
-	} {
-		if !strings.Contains(body, want) {
-			t.Errorf("/metrics has no %s", want)
+	var missing []string
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		_, body = fetch(t, "http://"+admin+"/metrics")
+		missing = nil
+		for _, want := range []string{
+			`isotone_proxy_requests_total{status="2xx"} 1`, `isotone_proxy_backend_requests_total{backend="` + backend.URL + `"} 1`,
+			"isotone_request_wall_seconds_count 1", "isotone_proxy_request_duration_seconds_count 1", `isotone_proxy_backend_up{backend="` + backend.URL + `"} 1`,
+		} {
+			if !strings.Contains(body, want) {
+				missing = append(missing, want)
+			}
+		}
+		if len(missing) == 0 { // the request is counted just after its answer
+			return
 		}
 	}
+	t.Errorf("/metrics has no %q", missing)
 }
 
 func TestProxy_ServesTimestampsOfACluster(t *testing.T) {
@@ -173,7 +182,7 @@ func TestProxy_ServesTimestampsOfACluster(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	addr, admin := runProxy(t, "--node", node, "--advertise", "proxy.example:1")
+	addr, admin := runProxy(t, "--node", node, "--advertise", "proxy.example:1", "--request-stats")
 	var last string
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		status, body := fetch(t, "http://"+addr+"/timestamp")
@@ -209,7 +218,7 @@ func TestProxy_ServesTimestampsOfACluster(t *testing.T) {
 	if status, _ := fetch(t, "http://"+admin+"/ready"); status != 200 {
 		t.Errorf("/ready: %d", status)
 	}
-	if _, body := fetch(t, "http://"+admin+"/metrics"); !strings.Contains(body, `isotone_proxy_oracle_requests_total{code="ok",protocol="http1"} `) || !strings.Contains(body, "isotone_proxy_cluster_requests_total") {
+	if _, body := fetch(t, "http://"+admin+"/metrics"); !strings.Contains(body, `isotone_proxy_oracle_requests_total{code="ok",protocol="http1"} `) || !strings.Contains(body, "isotone_proxy_cluster_requests_total") || strings.Contains(body, "isotone_request_wall_seconds_count 0") {
 		t.Error("/metrics does not tell of it")
 	}
 }

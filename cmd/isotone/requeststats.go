@@ -6,25 +6,25 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/isotone/isotone/internal/config"
 	"github.com/isotone/isotone/internal/loop"
 	"github.com/isotone/isotone/internal/stats"
 	"github.com/isotone/isotone/internal/telemetry"
 )
 
-// requestStats measures the HTTP requests of a node, one by one. Nil measures none.
+// requestStats measures HTTP requests, one by one. Nil measures none.
 type requestStats struct{ recorder *stats.Recorder }
 
-func newRequestStats(s *config.Settings, m *telemetry.Metrics, log *slog.Logger) *requestStats {
-	if !s.RequestStats.On() {
-		return nil
-	}
-	seen := m.NewRequestStats()
+// newRequestStats measures one of sample requests.
+func newRequestStats(sample int, seen *telemetry.RequestStats, log *slog.Logger) *requestStats {
 	return &requestStats{stats.New(stats.Config{
-		Log: log, Sample: s.RequestStatsSample.Int(),
-		Observe: func(r *stats.Record) { seen.Observe(r.Wall, r.User, r.System, r.Stall(), r.Measured) },
+		Log: log, Sample: sample,
+		Observe: func(r *stats.Record) { observeSection(seen, r.Section) },
 		Dropped: seen.CountDropped,
 	})}
+}
+
+func observeSection(seen *telemetry.RequestStats, s stats.Section) {
+	seen.Observe(s.Wall, s.User, s.System, s.Stall(), s.Measured)
 }
 
 // wrap is web.Config.Wrap.

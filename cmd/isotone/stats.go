@@ -13,7 +13,7 @@ import (
 )
 
 type statsCmd struct {
-	Files []string `arg:"" name:"file" help:"Logs of nodes that run with REQUEST_STATS=1, and of proxies that log requests, as JSON; - is standard input. Requests that are in several of them are compared."`
+	Files []string `arg:"" name:"file" help:"Logs of nodes and proxies that run with --request-stats, or of proxies with --log-requests, as JSON; - is standard input. Requests that are in several of them are compared."`
 
 	Top   int    `name:"top" default:"10" help:"How many of the slowest transactions to show."`
 	By    string `name:"by" placeholder:"path|code|protocol" help:"Group requests by this, too."`
@@ -23,7 +23,7 @@ type statsCmd struct {
 }
 
 // statsNothing is what a log without requests may be about.
-const statsNothing = "no line about a request in %d lines; was the log written with REQUEST_STATS=1 (or --log-requests of a proxy), and without PRETTY?"
+const statsNothing = "no line about a request in %d lines; was the log written with --request-stats (REQUEST_STATS=1), or --log-requests of a proxy, and without PRETTY?"
 
 // Run reads logs and tells what they say about requests.
 func (c *statsCmd) Run(ctx context.Context, con console) error {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/internal/stats"
 	"github.com/isotone/isotone/internal/transaction"
 )
 
@@ -56,6 +57,9 @@ type client struct {
 	fault    *fault
 	cause    error // of the latest try that has failed
 	trace    transaction.Trace
+
+	cost stats.Section // of earlier turns; only with a meter
+	turn uint64        // of the meter, if it has a share in that one
 }
 
 // shape is what is known of a request from its head.
@@ -150,6 +154,7 @@ func (h *client) start(b []byte, r *request) int {
 	h.began, h.deadline = l.loop.Now(), l.time()+l.cfg.Limits.AnswerTimeout
 	h.conn.Pause()
 	l.activate(h)
+	l.meter.touch(h)
 	h.tried = balance.Request{Key: h.key, Keyed: h.keyed}
 	if h.backend = l.director.begin(l.time(), &h.tried); h.backend == balance.None {
 		h.fail(faultNoBackend)

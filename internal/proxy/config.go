@@ -12,6 +12,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/stats"
 )
 
 // Config is what a [Server] is made of. Only Backends is required.
@@ -50,11 +51,36 @@ type Config struct {
 	Observe func(backend, status int, wall time.Duration)
 	// LogRequests logs every request, not only those that fail here.
 	LogRequests bool
+	// Measured, if not nil, is called for one of Sample requests, with what it has cost
+	// here; 0 means 1, that is, all. They are logged as well. The choice is that of
+	// stats.Sampled. It must not block, either.
+	//
+	// The cost of requests in the lane is their share of the turns of the loop that have
+	// dealt with them. On the general path it is that of the goroutine of the handler,
+	// without those of the connection to the backend.
+	Measured func(stats.Section)
+	Sample   int
 	// KeepProcessor lets the loop sleep without giving up its processor; see
 	// loop.Loop.KeepProcessor.
 	KeepProcessor bool
 	// Log takes requests and the health of backends. Nil discards.
 	Log *slog.Logger
+}
+
+// samples reports whether the request with this transaction ID is to be measured.
+func (c *Config) samples(id []byte) bool { return c.Measured != nil && stats.Sampled(id, c.Sample) }
+
+// reports reports whether a request is to be logged.
+func (c *Config) reports(r *record) bool { return c.LogRequests || r.sampled || r.fault != nil }
+
+// observe tells of a request that has ended.
+func (c *Config) observe(r *record) {
+	if c.Observe != nil {
+		c.Observe(r.backend, r.status, r.section.Wall)
+	}
+	if r.sampled {
+		c.Measured(r.section)
+	}
 }
 
 // Backend is one HTTP server.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/stats"
 	"github.com/isotone/isotone/internal/transaction"
 )
 
@@ -26,6 +27,7 @@ type handler struct {
 	report   func(*record)
 	backends http.RoundTripper
 	active   atomic.Int64
+	threads  stats.Threads
 }
 
 // newTransport returns the general path's connections to backends. They are not the
@@ -56,9 +58,12 @@ type exchange struct {
 	timer  *time.Timer // gives up
 	began  time.Duration
 	record record
-	tried  balance.Request
-	last   bool // the connection ends with the answer
-	body   *body
+	// section is what the handler costs, if it is measured; then there is a release.
+	section stats.Timer
+	release func()
+	tried   balance.Request
+	last    bool // the connection ends with the answer
+	body    *body
 	// answered: the head of the answer is there, and the timer has no more to say.
 	answered atomic.Bool
 }
@@ -84,6 +89,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header()[transaction.FieldID] = []string{t.ID} // spelled as in the lane
 	w.Header()[transaction.FieldTraceparent] = []string{t.Trace.String()}
 	defer h.active.Add(-1)
+	if e.record.sampled = h.cfg.samples([]byte(t.ID)); e.record.sampled {
+		e.section, e.release = h.threads.Start()
+	}
 	defer e.observe()
 	if h.active.Add(1) > int64(h.cfg.Limits.RequestsMax) {
 		e.fail(faultOverloaded)
@@ -124,11 +132,14 @@ func (e *exchange) refusal() *fault {
 }
 
 func (e *exchange) observe() {
-	e.record.wall = e.director.now() - e.began
-	if e.cfg.Observe != nil {
-		e.cfg.Observe(e.record.backend, e.record.status, e.record.wall)
+	if e.release != nil {
+		e.record.section = e.section.Stop()
+		e.release()
+	} else {
+		e.record.section.Wall = e.director.now() - e.began
 	}
-	if e.cfg.LogRequests || e.record.fault != nil {
+	e.cfg.observe(&e.record)
+	if e.cfg.reports(&e.record) {
 		e.report(&e.record)
 	}
 }

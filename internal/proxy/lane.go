@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/internal/stats"
 	"github.com/isotone/isotone/internal/transaction"
 )
 
@@ -22,6 +23,8 @@ type lane struct {
 
 	// dial connects to a backend beside the loop, and has dialled called in it.
 	dial func(backend int)
+	// meter says what requests cost; nil: nobody asks.
+	meter *meter
 	// gone is told of each connection that has ended here.
 	gone func()
 	// handOver takes a connection that the lane has nothing for.
@@ -296,15 +299,26 @@ func isHTTP2(b []byte) verdict {
 
 // observe tells of a request that has ended.
 func (l *lane) observe(h *client, status int) {
-	backend := h.backend
-	if l.cfg.Observe != nil {
-		l.cfg.Observe(backend, status, l.loop.Now()-h.began)
+	r := record{
+		status: status, backend: h.backend, section: stats.Section{Wall: l.loop.Now() - h.began},
+		tries: h.tries, fault: h.fault, cause: h.cause, sampled: l.cfg.samples(h.id()),
 	}
-	if l.report != nil && (l.cfg.LogRequests || h.fault != nil) {
-		method, target := h.named()
-		l.report(&record{
-			id: string(h.id()), trace: h.trace, method: method, target: target, client: h.addr,
-			status: status, backend: backend, wall: l.loop.Now() - h.began, tries: h.tries, fault: h.fault, cause: h.cause,
-		})
+	reported := l.cfg.reports(&r)
+	if reported {
+		r.id, r.trace, r.client = string(h.id()), h.trace, h.addr
+		r.method, r.target = h.named()
+	}
+	if l.meter != nil {
+		l.meter.end(h, &ended{r, reported})
+		return
+	}
+	l.tell(&r, reported)
+}
+
+// tell hands a record on.
+func (l *lane) tell(r *record, reported bool) {
+	l.cfg.observe(r)
+	if reported && l.report != nil {
+		l.report(r)
 	}
 }

@@ -37,6 +37,7 @@ type link struct {
 func (k *link) send(h *client) {
 	k.client, h.link = h, k
 	k.begun = false
+	k.lane.meter.touch(h)
 	k.conn.Write(h.request)
 }
 
@@ -44,6 +45,9 @@ func (k *link) send(h *client) {
 func (k *link) Data(c *loop.Conn, b []byte) (int, error) {
 	used := 0
 	k.heard = k.lane.time()
+	if k.client != nil {
+		k.lane.meter.touch(k.client)
+	}
 	for used < len(b) && k.client != nil {
 		n, err := k.forward(k.client, b[used:])
 		if err != nil {

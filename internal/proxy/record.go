@@ -3,23 +3,27 @@ package proxy
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/stats"
 	"github.com/isotone/isotone/internal/transaction"
 )
 
 // record is one request as the log has it.
 type record struct {
+	time           time.Time // when it was answered; by report
 	id             string
 	trace          transaction.Trace
 	method, target string
 	client         string
 	status         int // 0: given up by the client
 	backend        int
-	wall           time.Duration
-	tries          int // that have failed
+	section        stats.Section // what it has cost; only Wall, unless requests are measured
+	sampled        bool          // it is one of those that are measured
+	tries          int           // that have failed
 	fault          *fault
 	cause          error // of the latest try that has failed; nil if there is none
 }
@@ -28,37 +32,107 @@ const (
 	// linesMax bounds the lines about single requests in a second, unless all are to be
 	// logged: who sends nonsense must not fill the disk.
 	linesMax = 20
-	// targetLogMax bounds what a line says of a target.
+	// targetLogMax and methodLogMax bound what a line says of a target and a method.
 	targetLogMax = 256
+	methodLogMax = 32
+	// queueMax bounds the records that wait for the log, at some 600 bytes each.
+	queueMax = 4096
 )
 
-// recorder writes records. It is safe for concurrent use.
+// clip returns the first bytes of s, in memory of their own if there are more.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.Clone(s[:most])
+}
+
+// recorder writes records, beside the requests that they are of: a log that hangs delays
+// no answer. It is safe for concurrent use.
 type recorder struct {
 	log     *slog.Logger
 	targets []target
 	all     bool // no bound: every request is logged
+	queue   chan record
+	written chan struct{} // closed when all lines have been
 
 	mu     sync.Mutex
+	closed bool
 	second int64
 	lines  int // in it, with those that were left out
+	over   int // left out since the latest line, in earlier seconds
+	lost   int // left out since then because the log was too slow
 }
 
-// write writes one line.
-func (w *recorder) write(r *record) {
-	if !w.all {
-		ok, dropped := w.admit(time.Now().Unix())
-		if dropped > 0 {
-			w.log.Warn("requests that failed were not logged: too many in a second", "requests", dropped)
-		}
+func newRecorder(log *slog.Logger, targets []target, all bool) *recorder {
+	return &recorder{log: log, targets: targets, all: all, queue: make(chan record, queueMax), written: make(chan struct{})}
+}
+
+// report has a record written, if there is room.
+func (w *recorder) report(r *record) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	r.time, r.method, r.target = time.Now(), clip(r.method, methodLogMax), clip(r.target, targetLogMax)
+	if !w.all && !r.sampled {
+		ok, dropped := w.admit(r.time.Unix())
+		w.over += dropped
 		if !ok {
 			return
 		}
 	}
-	attrs := make([]slog.Attr, 0, 12)
+	select {
+	case w.queue <- *r:
+	default:
+		w.lost++
+	}
+}
+
+// run writes until stop.
+func (w *recorder) run() {
+	defer close(w.written)
+	for r := range w.queue {
+		w.confess()
+		w.write(&r)
+	}
+	w.confess()
+}
+
+// confess says how many lines there are not.
+func (w *recorder) confess() {
+	w.mu.Lock()
+	over, lost := w.over, w.lost
+	w.over, w.lost = 0, 0
+	w.mu.Unlock()
+	if over > 0 {
+		w.log.Warn("requests that failed were not logged: too many in a second", "requests", over)
+	}
+	if lost > 0 {
+		w.log.Warn("requests were not logged: the log is too slow", "requests", lost)
+	}
+}
+
+// stop has what waits written, and nothing more. There must be a run.
+func (w *recorder) stop() {
+	w.mu.Lock()
+	if !w.closed {
+		w.closed = true
+		close(w.queue)
+	}
+	w.mu.Unlock()
+	<-w.written
+}
+
+// write writes one line.
+func (w *recorder) write(r *record) {
+	attrs := make([]slog.Attr, 0, 15)
 	attrs = append(attrs, slog.String("request_id", r.id), slog.String("trace_id", r.trace.String()[3:35]),
-		slog.String("client", r.client), slog.Int("status", r.status), slog.Int64("wall_us", r.wall.Microseconds()))
+		slog.String("client", r.client), slog.Int("status", r.status))
+	attrs = r.section.AppendAttrs(attrs)
 	if r.method != "" {
-		attrs = append(attrs, slog.String("method", r.method), slog.String("target", r.target[:min(len(r.target), targetLogMax)]))
+		attrs = append(attrs, slog.String("method", r.method), slog.String("target", r.target))
 	}
 	if r.backend != balance.None {
 		attrs = append(attrs, slog.String("backend", w.targets[r.backend].name))
@@ -76,14 +150,16 @@ func (w *recorder) write(r *record) {
 			level = slog.LevelWarn
 		}
 	}
-	w.log.LogAttrs(context.Background(), level, message, attrs...)
+	if ctx, handler := context.Background(), w.log.Handler(); handler.Enabled(ctx, level) {
+		line := slog.NewRecord(r.time, level, message, 0)
+		line.AddAttrs(attrs...)
+		_ = handler.Handle(ctx, line) // as slog itself has it: a log that fails is not told to anybody
+	}
 }
 
 // admit reports whether one more line may be written in this second, and how many were
-// left out in an earlier one, once.
+// left out in an earlier one, once. By mu.
 func (w *recorder) admit(second int64) (ok bool, dropped int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if second != w.second {
 		dropped = max(0, w.lines-linesMax)
 		w.second, w.lines = second, 0

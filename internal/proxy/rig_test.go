@@ -71,6 +71,15 @@ func (b *safeBuffer) String() string {
 // start runs a proxy in front of backends.
 func start(t testing.TB, cfg proxy.Config, backends ...string) *site {
 	t.Helper()
+	log := &safeBuffer{}
+	s := startLogging(t, cfg, slog.New(slog.NewJSONHandler(log, nil)), backends...)
+	s.log = log
+	return s
+}
+
+// startLogging runs one that logs elsewhere.
+func startLogging(t testing.TB, cfg proxy.Config, log *slog.Logger, backends ...string) *site {
+	t.Helper()
 	for _, b := range backends {
 		if !strings.Contains(b, "://") {
 			b = "http://" + b
@@ -78,7 +87,7 @@ func start(t testing.TB, cfg proxy.Config, backends ...string) *site {
 		cfg.Backends = append(cfg.Backends, proxy.Backend{URL: b})
 	}
 	s := &site{log: &safeBuffer{}}
-	cfg.Log = slog.New(slog.NewJSONHandler(s.log, nil))
+	cfg.Log = log
 	var err error
 	if s.Server, err = proxy.New(cfg); err != nil {
 		t.Fatal(err)

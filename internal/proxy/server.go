@@ -66,8 +66,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.base, s.cancel = context.WithCancel(context.Background())
 	s.open, s.closing = context.WithCancel(s.base)
-	s.recorder = &recorder{log: cfg.Log, targets: s.director.targets, all: cfg.LogRequests}
-	s.handler = &handler{cfg: &s.cfg, director: s.director, report: s.recorder.write, backends: newTransport(&s.cfg)}
+	s.recorder = newRecorder(cfg.Log, s.director.targets, cfg.LogRequests)
+	s.handler = &handler{cfg: &s.cfg, director: s.director, report: s.recorder.report, backends: newTransport(&s.cfg)}
 	s.checker = newChecker(&s.cfg, s.director)
 	if cfg.TLS != nil {
 		s.tls = cfg.TLS.Clone()
@@ -156,9 +156,14 @@ func (s *Server) Serve(l net.Listener) error {
 		s.loop.KeepProcessor()
 	}
 	s.lane = newLane(&s.cfg, s.loop, s.director)
-	s.lane.report, s.lane.handOver, s.lane.dial = s.recorder.write, s.take, s.dial
+	s.lane.report, s.lane.handOver, s.lane.dial = s.recorder.report, s.take, s.dial
 	s.lane.gone = func() { s.connections.Add(-1) }
+	if s.cfg.Measured != nil {
+		s.lane.meter = newMeter()
+	}
 
+	go s.recorder.run()
+	defer s.recorder.stop()
 	var parts sync.WaitGroup
 	ends := make(chan error, 3)
 	parts.Go(func() { ends <- s.run() })
@@ -184,6 +189,12 @@ const idleWait = time.Second
 // run is the loop's goroutine.
 func (s *Server) run() error {
 	l := s.lane
+	settle := func() {}
+	if m := l.meter; m != nil {
+		m.Start()
+		defer m.Stop()
+		settle = func() { m.settle(m.Lap(), l.tell) }
+	}
 	for {
 		wait := idleWait
 		if len(l.active) > 0 || s.loop.Conns() > len(l.clients) {
@@ -199,12 +210,14 @@ func (s *Server) run() error {
 		l.turn()
 		s.loop.Flush()
 		l.unstall()
+		settle()
 		s.inLane.Store(int64(len(l.active)))
 		if err != nil || l.stopped && len(l.clients) == 0 || s.base.Err() != nil {
 			closeErr := s.loop.Close()
 			for _, f := range s.takeMail(true) {
 				f() // finds the loop closed
 			}
+			settle()
 			return errors.Join(err, closeErr)
 		}
 	}

@@ -2,7 +2,6 @@ package stats
 
 import (
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/isotone/isotone/internal/transaction"
@@ -35,7 +34,7 @@ var _ coder = (*writer)(nil)
 type handler struct {
 	next    http.Handler
 	options Options
-	threads atomic.Int64 // that sections hold
+	threads Threads
 }
 
 // Handler returns a handler that measures the requests to next, and gives each of them a
@@ -51,10 +50,7 @@ func Handler(next http.Handler, o Options) http.Handler {
 	if o.Recorder == nil {
 		panic("stats: Options.Recorder is nil")
 	}
-	if o.ThreadsMax <= 0 {
-		o.ThreadsMax = threadsMaxDefault
-	}
-	return &handler{next: next, options: o}
+	return &handler{next: next, options: o, threads: Threads{max: int64(o.ThreadsMax)}}
 }
 
 // The fields as net/http spells them.
@@ -75,7 +71,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out.begin(http.StatusOK)
 		return
 	}
-	timer, release := h.start()
+	timer, release := h.threads.Start()
 	whole := false // unless next returns
 	defer func() {
 		section := timer.Stop()
@@ -92,15 +88,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.next.ServeHTTP(out, r)
 	out.begin(http.StatusOK)
 	whole = true
-}
-
-// start begins a section. release is called when that has ended.
-func (h *handler) start() (t Timer, release func()) {
-	if h.threads.Add(1) > int64(h.options.ThreadsMax) {
-		h.threads.Add(-1)
-		return StartWall(), func() {}
-	}
-	return Start(), func() { h.threads.Add(-1) }
 }
 
 // identified returns the request with the fields of t. The server's own stays as it was.

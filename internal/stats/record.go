@@ -60,8 +60,7 @@ const (
 // request that s is a part of.
 func clip(s string, most int) string { return strings.Clone(s[:min(len(s), most)]) }
 
-// appendAttrs appends the record as attributes. A record of which only wall is known has
-// no other times.
+// appendAttrs appends the record as attributes.
 func (r *Record) appendAttrs(attrs []slog.Attr) []slog.Attr {
 	attrs = append(attrs, slog.String(keyID, r.ID))
 	if r.Trace != [16]byte{} {
@@ -69,9 +68,16 @@ func (r *Record) appendAttrs(attrs []slog.Attr) []slog.Attr {
 	}
 	attrs = append(attrs,
 		slog.String(keyProtocol, r.Protocol), slog.String(keyMethod, r.Method), slog.String(keyPath, r.Path),
-		slog.Int(keyStatus, r.Status), slog.String(keyCode, r.Code), micros(keyWall, r.Wall))
-	if r.Measured {
-		attrs = append(attrs, micros(keyUser, r.User), micros(keySystem, r.System), micros(keyStall, r.Stall()))
+		slog.Int(keyStatus, r.Status), slog.String(keyCode, r.Code))
+	return r.Section.AppendAttrs(attrs)
+}
+
+// AppendAttrs appends the times of the section, as the line of a record has them: only
+// wall, if no others are known.
+func (s Section) AppendAttrs(attrs []slog.Attr) []slog.Attr {
+	attrs = append(attrs, micros(keyWall, s.Wall))
+	if s.Measured {
+		attrs = append(attrs, micros(keyUser, s.User), micros(keySystem, s.System), micros(keyStall, s.Stall()))
 	}
 	return attrs
 }

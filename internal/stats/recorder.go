@@ -56,14 +56,17 @@ func New(cfg Config) *Recorder {
 }
 
 // Sampled reports whether the request with this transaction ID is to be measured.
-func (w *Recorder) Sampled(id string) bool {
-	return w.cfg.Sample <= 1 || mix(id)%uint64(w.cfg.Sample) == 0
+func (w *Recorder) Sampled(id string) bool { return Sampled(id, w.cfg.Sample) }
+
+// Sampled is [Recorder.Sampled] of a recorder that has this [Config.Sample].
+func Sampled[T string | []byte](id T, sample int) bool {
+	return sample <= 1 || mix(id)%uint64(sample) == 0
 }
 
 // mix is FNV-1a, with its high bits folded into the low ones, which alone would depend on
 // the low bits of the bytes only. It must stay as it is: versions of this program that
 // work together choose by it.
-func mix(s string) uint64 {
+func mix[T string | []byte](s T) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * 1099511628211

@@ -102,3 +102,33 @@ func BenchmarkTimer(b *testing.B) {
 		_ = timer.Stop()
 	}
 }
+
+// TestMeter_LapsAddUp: each lap is what was worked in it, and nothing is in two.
+func TestMeter_LapsAddUp(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("CPU time is known on Linux only")
+	}
+	var m stats.Meter
+	began := time.Now()
+	m.Start()
+	defer m.Stop()
+	var sum stats.Section
+	for sum.CPU() < 20*time.Millisecond {
+		lap := time.Now()
+		burn(func() bool { return time.Since(lap) > 100*time.Microsecond })
+		one := m.Lap()
+		if !one.Measured || one.Wall != 0 || one.User < 0 || one.System < 0 {
+			t.Fatalf("%+v", one)
+		}
+		sum = sum.Plus(one)
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("in %v of work there were %v", time.Since(began), sum.CPU())
+		}
+	}
+	if wall := time.Since(began); sum.CPU() > wall+wall/100 {
+		t.Errorf("%v of CPU in %v", sum.CPU(), wall)
+	}
+	if half := (stats.Section{Wall: 9, User: 4, System: 2, Measured: true}).Share(2); half != (stats.Section{User: 2, System: 1, Measured: true}) {
+		t.Errorf("a half is %+v", half)
+	}
+}
