@@ -16,12 +16,13 @@ type batch struct {
 	// sealed, how many calls wait for it, and how many numbers they have taken.
 	state atomic.Uint64
 	kind  kind
-	// done has tokens once the fields below are set. Each caller that waits takes one and
-	// puts it back: see finish.
-	done  chan struct{}
-	first isotone.Timestamp // of timestamps
-	ids   []snowflake.ID    // or the ids
-	err   error
+	// done is closed once the fields below are set; or, of a crowd, has tokens, each of
+	// which goes from one caller to the next: see finish.
+	done    chan struct{}
+	chained bool
+	first   isotone.Timestamp // of timestamps
+	ids     []snowflake.ID    // or the ids
+	err     error
 
 	// line is the request, once the batch is sealed. buf is usually all that it needs.
 	line []byte
@@ -55,19 +56,20 @@ func (b *batch) calls() uint64 { return callsOf(b.state.Load()) }
 func (b *batch) count() uint64 { return countOf(b.state.Load()) }
 
 // crowd is the most calls of a batch that are woken all at once: see finish.
-const crowd = 128
+const crowd = 1024
 
 // chainsMax bounds the chains.
 const chainsMax = 64
 
 func newBatch(k kind) *batch {
-	return &batch{kind: k, done: make(chan struct{}, crowd)}
+	return &batch{kind: k, done: make(chan struct{}, chainsMax)}
 }
 
-// wait returns when the batch is finished.
-func (b *batch) wait() {
-	<-b.done
-	b.done <- struct{}{}
+// pass is to be called by whoever was woken by done.
+func (b *batch) pass() {
+	if b.chained {
+		b.done <- struct{}{}
+	}
 }
 
 // leave takes back one call, whose caller no longer waits. Its numbers are lost, unless
@@ -89,16 +91,17 @@ func (b *batch) leave() {
 // call it, once.
 //
 // A crowd is woken in chains: whoever is woken wakes the next before it goes on. To wake
-// all at once takes up to twice as long when there are thousands: each is touched when it
-// is put into a run queue and again when it runs, and by then has left the cache. In a
-// chain every caller runs right after it was woken, where the one before it ran.
+// thousands at once takes up to twice as long: each is touched when it is put into a run
+// queue and again when it runs, and by then has left the cache. In a chain every caller
+// runs right after it was woken, where the one before it ran. Fewer are woken at once:
+// when they compete for the processors with others, the last of a chain come late.
 func (b *batch) finish(err error, chains int) {
 	b.err = err
-	tokens := b.calls()
-	if tokens > crowd {
-		tokens = uint64(chains)
+	if b.chained = b.calls() > crowd; !b.chained {
+		close(b.done)
+		return
 	}
-	for range tokens {
+	for range chains {
 		b.done <- struct{}{}
 	}
 }

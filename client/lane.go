@@ -147,14 +147,14 @@ func (l *lane) settle(b *batch, fault *fault) bool {
 		l.rests = 0
 		l.answered.Store(true)
 		p.measured(took)
-		crowd := b.calls() > 1
+		several := b.calls() > 1
 		p.put(l)
 		c.observe(l, b, took)
 		b.finish(nil, p.chains)
 		if p.doubted.Load() && p.doubted.CompareAndSwap(true, false) {
 			c.post(func(k *keeper) { k.recovered(l) })
 		}
-		if crowd {
+		if several {
 			p.gather()
 		}
 	case fault.final():

@@ -76,11 +76,15 @@ func newPool(c *Client, stripes int, countMax uint64, waitingMax int, kinds ...k
 	return p
 }
 
+// few is the most calls of a batch for which one batch at a time gathers, so that
+// it has all of them. Of more, the processors get in each other's way.
+const few = 128
+
 // queue returns the queue for a call of a kind, by its place among the kinds of the pool:
 // one that mostly this processor uses. So callers that run on the same one wait for the
 // same answer, and are woken where their memory is.
 func (p *pool) queue(place int) *queue {
-	if p.stripes == 1 || p.recent.Load() <= crowd {
+	if p.stripes == 1 || p.recent.Load() <= few {
 		return &p.queues[place*p.stripes]
 	}
 	home := p.homes.Get().(*int) // a sync.Pool keeps to the processor
@@ -116,12 +120,13 @@ func (p *pool) call(ctx context.Context, place int, count uint64) (b *batch, at 
 		p.begin()
 	}
 	if done == nil { // a select costs more than the rest
-		b.wait()
+		<-b.done
+		b.pass()
 		return b, at, b.err
 	}
 	select {
 	case <-b.done:
-		b.done <- struct{}{}
+		b.pass()
 		return b, at, b.err
 	case <-done:
 	}
@@ -163,7 +168,7 @@ func (p *pool) squeeze(q *queue, b *batch, count uint64, result joined) (_ *batc
 func (p *pool) leave(ctx context.Context, b *batch) error {
 	select {
 	case <-b.done: // at the last moment
-		b.done <- struct{}{}
+		b.pass()
 		return b.err
 	default:
 	}
@@ -175,7 +180,7 @@ func (p *pool) leave(ctx context.Context, b *batch) error {
 // and not one of one call followed by one of all others. It takes no time if nothing
 // else can run, and a lone caller does not come here with recent above 1.
 //
-// A crowd is in a large batch anyway. Of fewer, as many as possible should come: a request
+// Many are in a large batch anyway. Of few, as many as possible should come: a request
 // costs the cluster as much for one call as for all.
 func (p *pool) gather() {
 	recent := p.recent.Load()
@@ -183,7 +188,7 @@ func (p *pool) gather() {
 		return
 	}
 	runtime.Gosched()
-	if recent > crowd {
+	if recent > few {
 		return
 	}
 	for before, i := uint64(0), 0; i < gatherMax; i++ {
