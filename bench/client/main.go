@@ -70,6 +70,8 @@ func run(args []string, out io.Writer) error {
 	duration := flags.Duration("duration", 3*time.Second, "length of each load")
 	rounds := flags.Int("rounds", 5, "rounds of the comparison with a bare connection, half a second each way")
 	conns := flags.Int("conns", 0, "connections to the leader; 0: the client's default")
+	others := flags.Int("others", 0, "goroutines of the same process that never rest, while the loads are measured")
+	work := flags.Int("work", 0, "what a caller does after each call: so many steps of some nanoseconds")
 	mode := flags.String("mode", "quorum", "quorum or lease")
 	asJSON := flags.Bool("json", false, "print JSON")
 	profile := flags.String("cpuprofile", "", "write a CPU profile of the loads to this file")
@@ -109,8 +111,18 @@ func run(args []string, out io.Writer) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
+	var rest atomic.Bool
+	for range *others {
+		go func() {
+			for !rest.Load() {
+				burn(otherSteps)
+				runtime.Gosched()
+			}
+		}()
+	}
+	defer rest.Store(true)
 	for _, n := range counts {
-		l, err := measure(c, n, *duration, &requests, &calls)
+		l, err := measure(c, n, *work, *duration, &requests, &calls)
 		if err != nil {
 			return err
 		}
@@ -229,9 +241,26 @@ func dialLeader(addr string) (net.Conn, error) {
 // sampleMax bounds the latencies that are kept.
 const sampleMax = 1 << 20
 
-// measure has n goroutines ask for one timestamp after the other. Each wants its own to
-// increase.
-func measure(c *client.Client, n int, duration time.Duration, requests, calls *atomic.Uint64) (load, error) {
+// otherSteps is how long others work before they let someone else.
+const otherSteps = 10_000
+
+// burned keeps what burn does from being left out.
+var burned atomic.Uint64
+
+// burn works for so many steps.
+func burn(steps int) {
+	x := uint64(1)
+	for range steps {
+		x = x*6364136223846793005 + 1442695040888963407
+	}
+	if x == 0 { // never
+		burned.Add(x)
+	}
+}
+
+// measure has n goroutines ask for one timestamp after the other, and work for so many
+// steps in between. Each wants its own to increase.
+func measure(c *client.Client, n, work int, duration time.Duration, requests, calls *atomic.Uint64) (load, error) {
 	ctx := context.Background()
 	var stop, failed atomic.Bool
 	var total atomic.Uint64
@@ -257,6 +286,7 @@ func measure(c *client.Client, n int, duration time.Duration, requests, calls *a
 				}
 				last = ts
 				count++
+				burn(work)
 			}
 			total.Add(count)
 		})
@@ -268,10 +298,10 @@ func measure(c *client.Client, n int, duration time.Duration, requests, calls *a
 				fail(err)
 				return
 			}
-			total.Add(1)
-			if len(took) < sampleMax {
+			if total.Add(1); len(took) < sampleMax {
 				took = append(took, micros(time.Since(begin)))
 			}
+			burn(work)
 		}
 	})
 	begin, requestsBefore, callsBefore := time.Now(), requests.Load(), calls.Load()

@@ -1,14 +1,14 @@
 #!/bin/sh
 # Checks the model of leases and rounds: without a mistake it must hold in every state,
 # with each mistake it must fail, and what is said never to happen must happen where
-# REACH asks for it. Needs spin and a C compiler; takes about two minutes and 1 GB,
+# REACH asks for it. Needs spin and a C compiler; takes about two minutes and 2 GB,
 # most of both for the compiler.
 #
 #   check.sh          all of the above
-#   check.sh full     the correct model once more without the reduction (2.2 GB)
+#   check.sh full     the correct model once more without the reduction (2.2 GB more)
 #
-# CC names the C compiler. Ends with 1 if an expectation is not met, with 2 if a tool is
-# missing.
+# CC names the C compiler, JOBS how many models are worked on at a time (2). Ends with 1
+# if an expectation is not met, with 2 if a tool is missing.
 set -u
 
 here=$(cd -- "${0%/*}" 2>/dev/null && pwd) || here=$PWD
@@ -28,7 +28,13 @@ fi
 [ $missing = 0 ] || exit $missing
 
 dir=$(mktemp -d) || exit 2
-trap 'rm -rf "$dir"' EXIT
+running='' number=0
+end() {
+	[ -z "$running" ] || kill $running 2>/dev/null
+	wait
+	rm -rf "$dir"
+}
+trap end EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 141' PIPE
@@ -40,20 +46,47 @@ row() { printf '%-30s %-10s %-26s %10s %6s %5s\n' "$@"; }
 
 # search <name> <expected> <C options> <search options> <model options...>
 search() {
+	number=$((number + 1))
+	mkdir "$dir/$number"
+	(cd "$dir/$number" && examine "$@" >row) &
+	running="$running $!"
+	collect "${JOBS:-2}"
+}
+
+# collect waits until fewer models than that are worked on, and prints what was found of
+# the others, in their order.
+collect() {
+	limit=$1
+	set -- $running
+	while [ $# -ge "$limit" ] && [ $# -gt 0 ]; do
+		wait "$1" || failed=1
+		cat "$dir/$((number - $# + 1))/row"
+		shift
+		running=$*
+	done
+}
+
+# step runs a command that ends with this shell.
+step() {
+	"$@" &
+	trap "kill $! 2>/dev/null; exit 143" TERM
+	wait $!
+}
+
+# examine does what search is asked to, and fails unless all is as expected.
+examine() {
 	name=$1 expected=$2 copts=$3 popts=$4
 	shift 4
-	rm -f pan* out
 	start=$(date +%s)
 	# The model is preprocessed by the compiler at hand: spin itself would ask for gcc.
 	if ! "$cc" -E -P -x c "$@" "$here/lease.pml" >model.pml 2>out ||
 		! spin -a model.pml >>out 2>&1 ||
-		! "$cc" -w -DSAFETY -DNOREDUCE -DMEMLIM=8000 $copts -o pan pan.c >>out 2>&1; then
+		! step "$cc" -w -DSAFETY -DNOREDUCE -DMEMLIM=8000 $copts -o pan pan.c >>out 2>&1; then
 		row "$name" "$expected" "does not compile" - - -
-		cat out >&2
-		failed=1
-		return
+		cat out
+		return 1
 	fi
-	./pan $popts >out 2>&1
+	step ./pan $popts >out 2>&1
 	seconds=$(($(date +%s) - start))
 	states=$(awk '/states, stored/ { print $1; exit }' out)
 	depth=$(sed -n 's/.*depth reached \([0-9]*\).*/\1/p' out | head -n 1)
@@ -70,8 +103,8 @@ search() {
 	case $found in
 	"$expected"*) ;;
 	*)
-		failed=1
-		echo "FAILED: $name: expected $expected, found $found" >&2
+		echo "FAILED: $name: expected $expected, found $found"
+		return 1
 		;;
 	esac
 }
@@ -99,6 +132,7 @@ done <<LIST
 6 deposed leader begins a round
 7 lease beside a deposed leader
 LIST
+collect 1
 
 if [ $failed = 0 ]; then
 	echo "all as expected"
