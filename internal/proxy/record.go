@@ -52,29 +52,28 @@ func clip(s string, most int) string {
 type recorder struct {
 	log     *slog.Logger
 	targets []target
-	all     bool // no bound: every request is logged
-	queue   chan record
-	written chan struct{} // closed when all lines have been
+	all     bool                 // no bound: every request is logged
+	queue   *stats.Aside[record] // from start on
 
 	mu     sync.Mutex
-	closed bool
 	second int64
 	lines  int // in it, with those that were left out
 	over   int // left out since the latest line, in earlier seconds
 	lost   int // left out since then because the log was too slow
 }
 
-func newRecorder(log *slog.Logger, targets []target, all bool) *recorder {
-	return &recorder{log: log, targets: targets, all: all, queue: make(chan record, queueMax), written: make(chan struct{})}
+// start begins to write; stop ends it.
+func (w *recorder) start() {
+	w.queue = stats.NewAside(queueMax, func(r record) {
+		w.confess()
+		w.write(&r)
+	})
 }
 
 // report has a record written, if there is room.
 func (w *recorder) report(r *record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
-		return
-	}
 	r.time, r.method, r.target = time.Now(), clip(r.method, methodLogMax), clip(r.target, targetLogMax)
 	if !w.all && !r.sampled {
 		ok, dropped := w.admit(r.time.Unix())
@@ -83,20 +82,14 @@ func (w *recorder) report(r *record) {
 			return
 		}
 	}
-	select {
-	case w.queue <- *r:
-	default:
+	if !w.queue.Put(*r) {
 		w.lost++
 	}
 }
 
-// run writes until stop.
-func (w *recorder) run() {
-	defer close(w.written)
-	for r := range w.queue {
-		w.confess()
-		w.write(&r)
-	}
+// stop has what waits written, and nothing more.
+func (w *recorder) stop() {
+	w.queue.Close()
 	w.confess()
 }
 
@@ -112,17 +105,6 @@ func (w *recorder) confess() {
 	if lost > 0 {
 		w.log.Warn("requests were not logged: the log is too slow", "requests", lost)
 	}
-}
-
-// stop has what waits written, and nothing more. There must be a run.
-func (w *recorder) stop() {
-	w.mu.Lock()
-	if !w.closed {
-		w.closed = true
-		close(w.queue)
-	}
-	w.mu.Unlock()
-	<-w.written
 }
 
 // write writes one line.

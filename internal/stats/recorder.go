@@ -3,7 +3,6 @@ package stats
 import (
 	"context"
 	"log/slog"
-	"sync"
 )
 
 const (
@@ -35,11 +34,8 @@ type Config struct {
 // hangs delays no answer. Make it with [New]. All methods are safe for concurrent use.
 type Recorder struct {
 	cfg   Config
-	queue chan Record
-
-	mu      sync.RWMutex // held, for reading, while a record goes into the queue
-	closed  bool
-	written chan struct{} // closed when all lines have been
+	lines *Aside[Record]
+	attrs []slog.Attr // for write
 }
 
 // New returns a recorder; [Recorder.Close] ends it.
@@ -50,8 +46,8 @@ func New(cfg Config) *Recorder {
 	if cfg.QueueMax <= 0 {
 		cfg.QueueMax = queueMaxDefault
 	}
-	w := &Recorder{cfg: cfg, queue: make(chan Record, cfg.QueueMax), written: make(chan struct{})}
-	go w.run()
+	w := &Recorder{cfg: cfg, attrs: make([]slog.Attr, 0, attrsMax)}
+	w.lines = NewAside(cfg.QueueMax, w.write)
 	return w
 }
 
@@ -81,48 +77,22 @@ func (w *Recorder) Observe(r Record) {
 	if w.cfg.Observe != nil {
 		w.cfg.Observe(&r)
 	}
-	if !w.put(r) && w.cfg.Dropped != nil {
+	if !w.lines.Put(r) && w.cfg.Dropped != nil {
 		w.cfg.Dropped()
 	}
 }
 
-func (w *Recorder) put(r Record) bool {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	if w.closed {
-		return false
+// write writes one line.
+func (w *Recorder) write(r Record) {
+	ctx, handler := context.Background(), w.cfg.Log.Handler()
+	if !handler.Enabled(ctx, slog.LevelInfo) {
+		return
 	}
-	select {
-	case w.queue <- r:
-		return true
-	default:
-		return false
-	}
+	line := slog.NewRecord(r.Time, slog.LevelInfo, message, 0)
+	line.AddAttrs(r.appendAttrs(w.attrs[:0])...)
+	_ = handler.Handle(ctx, line) // as slog itself has it: a log that fails is not told to anybody
 }
 
-// run writes what is put.
-func (w *Recorder) run() {
-	defer close(w.written)
-	handler := w.cfg.Log.Handler()
-	ctx := context.Background()
-	attrs := make([]slog.Attr, 0, attrsMax)
-	for r := range w.queue {
-		if !handler.Enabled(ctx, slog.LevelInfo) {
-			continue
-		}
-		line := slog.NewRecord(r.Time, slog.LevelInfo, message, 0)
-		line.AddAttrs(r.appendAttrs(attrs[:0])...)
-		_ = handler.Handle(ctx, line) // as slog itself has it: a log that fails is not told to anybody
-	}
-}
-
-// Close writes what waits and returns. Records that come later are dropped.
-func (w *Recorder) Close() {
-	w.mu.Lock()
-	if !w.closed {
-		w.closed = true
-		close(w.queue)
-	}
-	w.mu.Unlock()
-	<-w.written
-}
+// Close writes what waits and returns, after five seconds at the latest. Records that come
+// later are dropped.
+func (w *Recorder) Close() { w.lines.Close() }
