@@ -36,13 +36,15 @@ internal/telemetry:       ; github.com/prometheus/client_golang go.opentelemetry
 internal/config:          . snowflake ; github.com/alecthomas/kong
 internal/node:            . snowflake disruptor internal/oracle internal/replica internal/storage internal/peer internal/loop internal/front internal/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 
+internal/listen:
+
 internal/front:           . snowflake
 internal/front/httpapi:   . snowflake
 internal/front/http1:     . snowflake internal/loop internal/front internal/front/httpapi
 internal/front/gate:      . internal/loop internal/front
 internal/front/resp:      . snowflake internal/loop internal/front
-internal/front/web:       . snowflake internal/front internal/front/httpapi internal/transaction ; github.com/quic-go/quic-go
-internal/front/thriftrpc: . snowflake internal/front ; github.com/apache/thrift
+internal/front/web:       . snowflake internal/listen internal/front internal/front/httpapi internal/transaction ; github.com/quic-go/quic-go
+internal/front/thriftrpc: . snowflake internal/listen internal/front ; github.com/apache/thrift
 
 internal/live:            .
 internal/credential:
@@ -50,7 +52,7 @@ internal/dashboard:       .
 internal/balance:         .
 internal/transaction:
 internal/stats:           . internal/transaction ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
-internal/proxy:           . snowflake client internal/loop internal/front internal/front/httpapi internal/balance internal/transaction internal/stats
+internal/proxy:           . snowflake client internal/loop internal/listen internal/front internal/front/httpapi internal/balance internal/transaction internal/stats
 
 internal/lincheck:        .
 internal/sim:             . snowflake internal/oracle internal/replica internal/lincheck internal/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
-	"sync"
 	"time"
 )
 
@@ -22,35 +20,7 @@ const (
 	// unsentMax bounds what the system holds for a client that does not read (Linux doubles
 	// the number for its own books); systems allow several MiB.
 	unsentMax = 256 << 10
-	// acceptPause keeps a listener that cannot accept (no file descriptors) from spinning.
-	acceptPause = 50 * time.Millisecond
 )
-
-// accept takes connections from l until stop, and returns nil then. The lane is told the
-// address of each, which is why the loop does not accept by itself.
-func (s *Server) accept(l net.Listener) error {
-	for {
-		nc, err := l.Accept()
-		if err == nil {
-			s.admit(nc)
-			continue
-		}
-		select {
-		case <-s.stopping:
-			return nil
-		default:
-		}
-		var passing interface{ Temporary() bool }
-		if !errors.As(err, &passing) || !passing.Temporary() {
-			return err
-		}
-		s.cfg.Log.Warn("connections cannot be accepted; trying again", "err", err, "every", acceptPause.String())
-		select {
-		case <-time.After(acceptPause):
-		case <-s.stopping:
-		}
-	}
-}
 
 // admit counts nc and gives it to the lane, or refuses it.
 func (s *Server) admit(nc net.Conn) {
@@ -162,7 +132,7 @@ func (s *Server) take(nc net.Conn) {
 		s.workers.Go(func() { s.handshake(c) })
 		return
 	}
-	s.ready.put(&screen{Conn: c, gone: gone, begin: func() error {
+	s.ready.Put(&screen{Conn: c, gone: gone, begin: func() error {
 		// The lane may have left an answer that its client waits for.
 		_ = c.SetWriteDeadline(time.Now().Add(s.cfg.Limits.WriteTimeout))
 		_, err := c.Write(nil)
@@ -183,81 +153,8 @@ func (s *Server) handshake(nc net.Conn) {
 		return
 	}
 	if c.ConnectionState().NegotiatedProtocol == "h2" {
-		s.ready.put(c)
+		s.ready.Put(c)
 		return
 	}
-	s.ready.put(&screen{Conn: c, secure: true})
+	s.ready.Put(&screen{Conn: c, secure: true})
 }
-
-// handoff is the listener of net/http: the connections for it. What it holds is bounded
-// by Limits.ConnectionsMax.
-type handoff struct {
-	mu      sync.Mutex
-	waiting []net.Conn
-	stopped bool
-	some    chan struct{} // a token while waiting may not be empty, or when stopped
-}
-
-func newHandoff() *handoff { return &handoff{some: make(chan struct{}, 1)} }
-
-// put does not block. After stop it closes c.
-func (h *handoff) put(c net.Conn) {
-	h.mu.Lock()
-	stopped := h.stopped
-	if !stopped {
-		h.waiting = append(h.waiting, c)
-	}
-	h.mu.Unlock()
-	if stopped {
-		_ = c.Close()
-		return
-	}
-	h.signal()
-}
-
-func (h *handoff) signal() {
-	select {
-	case h.some <- struct{}{}:
-	default:
-	}
-}
-
-// stop ends Accept, and closes the connections that it has not returned.
-func (h *handoff) stop() {
-	h.mu.Lock()
-	waiting := h.waiting
-	h.stopped, h.waiting = true, nil
-	h.mu.Unlock()
-	for _, c := range waiting {
-		_ = c.Close()
-	}
-	h.signal()
-}
-
-// Accept waits for the next connection. There is one caller at a time.
-func (h *handoff) Accept() (net.Conn, error) {
-	for {
-		h.mu.Lock()
-		switch {
-		case h.stopped:
-			h.mu.Unlock()
-			return nil, http.ErrServerClosed
-		case len(h.waiting) > 0:
-			c := h.waiting[0]
-			h.waiting[0] = nil
-			if h.waiting = h.waiting[1:]; len(h.waiting) == 0 {
-				h.waiting = nil
-			}
-			h.mu.Unlock()
-			return c, nil
-		}
-		h.mu.Unlock()
-		<-h.some
-	}
-}
-
-// Close does nothing: stop closes the real listener.
-func (h *handoff) Close() error { return nil }
-
-// Addr returns an address that means nothing.
-func (h *handoff) Addr() net.Addr { return &net.TCPAddr{} }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/isotone/isotone/internal/listen"
 	"github.com/isotone/isotone/internal/loop"
 )
 
@@ -36,7 +37,7 @@ type Server struct {
 	open     context.Context // of connections that have not said anything yet
 	closing  context.CancelFunc
 	workers  sync.WaitGroup // dialling, handshakes, refusals
-	ready    *handoff
+	ready    *listen.Handoff
 	refusals chan struct{} // one token for each connection being refused
 
 	connections atomic.Int64
@@ -56,7 +57,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Limits, cfg.Health = cfg.Limits.withDefaults(), cfg.Health.withDefaults()
-	s := &Server{cfg: cfg, useLane: true, stopping: make(chan struct{}), refusals: make(chan struct{}, refusalsMax), ready: newHandoff()}
+	s := &Server{cfg: cfg, useLane: true, stopping: make(chan struct{}), refusals: make(chan struct{}, refusalsMax), ready: listen.NewHandoff()}
 	var err error
 	if s.director, err = newDirector(&s.cfg); err != nil {
 		return nil, err
@@ -168,7 +169,7 @@ func (s *Server) Serve(l net.Listener) error {
 	ends := make(chan error, 3)
 	parts.Go(func() { ends <- s.run() })
 	parts.Go(func() { ends <- s.http.Serve(s.ready) })
-	parts.Go(func() { ends <- s.accept(l) })
+	parts.Go(func() { ends <- listen.Accept(l, s.stopping, s.cfg.Log, s.admit) })
 	s.checker.start(s.base)
 	for range 3 {
 		if end := <-ends; end != nil && !errors.Is(end, http.ErrServerClosed) {
@@ -301,7 +302,7 @@ func (s *Server) stop() {
 	s.stopped = true
 	close(s.stopping)
 	s.closing()
-	s.ready.stop()
+	s.ready.Stop()
 	if s.listener != nil {
 		_ = s.listener.Close()
 	}

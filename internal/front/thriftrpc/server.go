@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/isotone/isotone/internal/listen"
 )
 
 // Server serves one port. Make it with [New], call [Server.Serve] once and
@@ -75,33 +77,7 @@ func (s *Server) Serve(l net.Listener) error {
 	s.tasks.Add(1)
 	s.mu.Unlock()
 	defer s.tasks.Done()
-	return s.accept(l)
-}
-
-func (s *Server) accept(l net.Listener) error {
-	const pauseMin, pauseMax = 5 * time.Millisecond, time.Second
-	pause := pauseMin
-	for {
-		c, err := l.Accept()
-		if err == nil {
-			pause = pauseMin
-			s.admit(c)
-			continue
-		}
-		var passing interface{ Temporary() bool }
-		switch {
-		case s.isStopping():
-			return nil
-		case !errors.As(err, &passing) || !passing.Temporary():
-			return err
-		}
-		s.cfg.Log.Warn("cannot accept a Thrift connection; trying again", "error", err, "pause", pause)
-		select {
-		case <-time.After(pause):
-		case <-s.stopping:
-		}
-		pause = min(2*pause, pauseMax)
-	}
+	return listen.Accept(l, s.stopping, s.cfg.Log, s.admit)
 }
 
 // admit starts the goroutine of a connection, or closes it.

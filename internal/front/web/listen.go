@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -35,43 +33,6 @@ const refusal = "HTTP/1.1 503 Service Unavailable\r\n" +
 	"Connection: close\r\n" +
 	"\r\n" +
 	`{"error":{"code":"overloaded","message":"too many connections here"}}`
-
-// accept takes connections from l until stop, and returns nil then. Each gets a
-// goroutine for its first byte, so a silent one holds up no other.
-func (s *Server) accept(l net.Listener) error {
-	const pauseMin, pauseMax = 5 * time.Millisecond, time.Second
-	pause := pauseMin
-	for {
-		c, err := l.Accept()
-		if err == nil {
-			pause = pauseMin
-			s.admit(c)
-			continue
-		}
-		var passing interface{ Temporary() bool }
-		switch {
-		case s.isStopping():
-			return nil
-		case !errors.As(err, &passing) || !passing.Temporary():
-			return err
-		}
-		s.log.Warn("cannot accept a connection; trying again", "error", err, "pause", pause)
-		select {
-		case <-time.After(pause):
-		case <-s.stopping:
-		}
-		pause = min(2*pause, pauseMax)
-	}
-}
-
-func (s *Server) isStopping() bool {
-	select {
-	case <-s.stopping:
-		return true
-	default:
-		return false
-	}
-}
 
 // admit counts c and starts its goroutine, or refuses it.
 func (s *Server) admit(c net.Conn) {
@@ -122,7 +83,7 @@ type Secured interface {
 func (s *Server) Take(c net.Conn) {
 	s.connections.Add(1)
 	if secured, ok := c.(Secured); ok {
-		s.ready.put(secured.Beneath(func(beneath net.Conn) net.Conn {
+		s.ready.Put(secured.Beneath(func(beneath net.Conn) net.Conn {
 			return &conn{Conn: beneath, open: &s.connections, settle: s.settle}
 		}))
 		return
@@ -222,87 +183,8 @@ func (s *Server) pass(c *conn) {
 		}
 		out = tls.Server(c, s.tls) // net/http looks for a *tls.Conn
 	}
-	s.ready.put(out)
+	s.ready.Put(out)
 }
-
-// handoff is the listener of net/http: the connections that have been told apart. What
-// it holds is bounded by Limits.ConnectionsMax.
-type handoff struct {
-	mu      sync.Mutex
-	waiting []net.Conn
-	stopped bool
-	some    chan struct{} // a token while waiting may not be empty, or when stopped
-}
-
-func newHandoff() *handoff { return &handoff{some: make(chan struct{}, 1)} }
-
-// put does not block. After stop it closes c.
-func (h *handoff) put(c net.Conn) {
-	h.mu.Lock()
-	if h.stopped {
-		h.mu.Unlock()
-		closeBelow(c)
-		return
-	}
-	h.waiting = append(h.waiting, c)
-	h.mu.Unlock()
-	h.signal()
-}
-
-func (h *handoff) signal() {
-	select {
-	case h.some <- struct{}{}:
-	default:
-	}
-}
-
-// stop ends Accept, and closes the connections that it has not returned.
-func (h *handoff) stop() {
-	h.mu.Lock()
-	waiting := h.waiting
-	h.stopped, h.waiting = true, nil
-	h.mu.Unlock()
-	for _, c := range waiting {
-		closeBelow(c)
-	}
-	h.signal()
-}
-
-// closeBelow closes c without a word, which could block.
-func closeBelow(c net.Conn) {
-	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = t.NetConn()
-	}
-	_ = c.Close()
-}
-
-// Accept waits for the next connection. There is one caller at a time.
-func (h *handoff) Accept() (net.Conn, error) {
-	for {
-		h.mu.Lock()
-		switch {
-		case h.stopped:
-			h.mu.Unlock()
-			return nil, http.ErrServerClosed // Serve then returns just this
-		case len(h.waiting) > 0:
-			c := h.waiting[0]
-			h.waiting[0] = nil
-			if h.waiting = h.waiting[1:]; len(h.waiting) == 0 {
-				h.waiting = nil
-			}
-			h.mu.Unlock()
-			return c, nil
-		}
-		h.mu.Unlock()
-		<-h.some
-	}
-}
-
-// Close does nothing: stop closes the real listener.
-func (h *handoff) Close() error { return nil }
-
-// Addr returns an address that means nothing; there may be no listener.
-func (h *handoff) Addr() net.Addr { return &net.TCPAddr{} }
 
 // conn is an accepted connection whose first byte may have been read already.
 // As with any net.Conn, there is one reader at a time.

@@ -26,6 +26,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/listen"
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 )
@@ -151,7 +152,7 @@ type Server struct {
 	refusals    chan struct{} // one token for each connection being refused
 	force       context.CancelFunc
 
-	ready    *handoff
+	ready    *listen.Handoff
 	mu       sync.Mutex
 	stopping chan struct{} // closed by stop
 	stopped  bool
@@ -185,7 +186,7 @@ func New(cfg Config) *Server {
 		elsewhere: cfg.Elsewhere,
 		refusals:  make(chan struct{}, refusalsMax),
 		force:     force,
-		ready:     newHandoff(),
+		ready:     listen.NewHandoff(),
 		stopping:  make(chan struct{}),
 		fresh:     make(map[net.Conn]struct{}),
 	}
@@ -252,7 +253,7 @@ func (s *Server) Serve(l net.Listener, udp net.PacketConn) error {
 	}
 	start(func() error { return s.http.Serve(s.ready) })
 	if l != nil {
-		start(func() error { return s.accept(l) })
+		start(func() error { return listen.Accept(l, s.stopping, s.log, s.admit) })
 	}
 	if s.quicIn != nil {
 		start(func() error { return s.h3.ServeListener(s.quicIn) })
@@ -325,7 +326,7 @@ func (s *Server) stop() {
 	}
 	s.stopped = true
 	close(s.stopping)
-	s.ready.stop()
+	s.ready.Stop()
 	if s.listener != nil {
 		_ = s.listener.Close()
 	}
