@@ -16,13 +16,10 @@ type batch struct {
 	// sealed, how many calls wait for it, and how many numbers they have taken.
 	state atomic.Uint64
 	kind  kind
-	// done is closed once the fields below are set; or, of a crowd, has tokens, each of
-	// which goes from one caller to the next: see finish.
-	done    chan struct{}
-	chained bool
-	first   isotone.Timestamp // of timestamps
-	ids     []snowflake.ID    // or the ids
-	err     error
+	done  chan struct{}     // closed once the fields below are set
+	first isotone.Timestamp // of timestamps
+	ids   []snowflake.ID    // or the ids
+	err   error
 
 	// line is the request, once the batch is sealed. buf is usually all that it needs.
 	line []byte
@@ -55,22 +52,7 @@ func countOf(state uint64) uint64 { return state & stateCountMask }
 func (b *batch) calls() uint64 { return callsOf(b.state.Load()) }
 func (b *batch) count() uint64 { return countOf(b.state.Load()) }
 
-// crowd is the most calls of a batch that are woken all at once: see finish.
-const crowd = 1024
-
-// chainsMax bounds the chains.
-const chainsMax = 64
-
-func newBatch(k kind) *batch {
-	return &batch{kind: k, done: make(chan struct{}, chainsMax)}
-}
-
-// pass is to be called by whoever was woken by done.
-func (b *batch) pass() {
-	if b.chained {
-		b.done <- struct{}{}
-	}
-}
+func newBatch(k kind) *batch { return &batch{kind: k, done: make(chan struct{})} }
 
 // leave takes back one call, whose caller no longer waits. Its numbers are lost, unless
 // it was the last of a batch that is still open: then nobody holds any of them.
@@ -89,21 +71,9 @@ func (b *batch) leave() {
 
 // finish wakes everyone who waits. Only whoever took the batch from a lane or a list may
 // call it, once.
-//
-// A crowd is woken in chains: whoever is woken wakes the next before it goes on. To wake
-// thousands at once takes up to twice as long: each is touched when it is put into a run
-// queue and again when it runs, and by then has left the cache. In a chain every caller
-// runs right after it was woken, where the one before it ran. Fewer are woken at once:
-// when they compete for the processors with others, the last of a chain come late.
-func (b *batch) finish(err error, chains int) {
+func (b *batch) finish(err error) {
 	b.err = err
-	if b.chained = b.calls() > crowd; !b.chained {
-		close(b.done)
-		return
-	}
-	for range chains {
-		b.done <- struct{}{}
-	}
+	close(b.done)
 }
 
 // queue is an open batch. Joining takes no lock; only the holder of

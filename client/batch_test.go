@@ -331,9 +331,3 @@ func TestBatch_ACrowdIsWokenWhole(t *testing.T) {
 		floor = got[len(got)-1]
 	}
 }
-
-func TestBatch_WhoLeavesLateWakesTheNext(t *testing.T) {
-	if !client.LeftLate() {
-		t.Error("nobody wakes the others")
-	}
-}

@@ -3,7 +3,6 @@ package client
 import (
 	"bufio"
 	"bytes"
-	"context"
 )
 
 // ReadyMax is how many full batches may wait.
@@ -43,16 +42,4 @@ func Parse(text []byte, count uint64) (first [2]uint64, ids []int64, refused boo
 	b.state.Store(stateCall + count)
 	fault, err := readAnswer(reader(), b)
 	return [2]uint64{b.first.Time, b.first.Index}, ids, fault != nil, err
-}
-
-// LeftLate reports whether, of a crowd that has its answer, those who still have to be
-// woken are, after one has left that was late to notice the answer.
-func LeftLate() bool {
-	b := newBatch(kindDefault)
-	b.state.Store((crowd + 1) * (stateCall + 1))
-	b.finish(nil, 1)
-	if err := (&pool{}).leave(context.Background(), b); err != nil {
-		return false
-	}
-	return len(b.done) == 1
 }

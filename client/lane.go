@@ -150,7 +150,7 @@ func (l *lane) settle(b *batch, fault *fault) bool {
 		several := b.calls() > 1
 		p.put(l)
 		c.observe(l, b, took)
-		b.finish(nil, p.chains)
+		b.finish(nil)
 		if p.doubted.Load() && p.doubted.CompareAndSwap(true, false) {
 			c.post(func(k *keeper) { k.recovered(l) })
 		}
@@ -160,7 +160,7 @@ func (l *lane) settle(b *batch, fault *fault) bool {
 	case fault.final():
 		l.rests = 0
 		p.put(l)
-		b.finish(fault.err(), p.chains)
+		b.finish(fault.err())
 	default:
 		moved := fault.leader != "" && fault.leader != l.addr && b.kind != kindID
 		if moved {

@@ -25,9 +25,6 @@ type pool struct {
 	// queues are those of the first kind, then those of the next.
 	queues  []queue
 	stripes int
-	// chains is in how many the callers of a batch are woken: all stripes together in as
-	// many as there are processors.
-	chains int
 	// homes are indices of stripes; settled counts them.
 	homes   sync.Pool
 	settled atomic.Uint32
@@ -59,7 +56,6 @@ const readyMax = 16
 // kind several batches are open at once: as many as stripes.
 func newPool(c *Client, stripes int, countMax uint64, waitingMax int, kinds ...kind) *pool {
 	p := &pool{client: c, stripes: stripes, waitingMax: waitingMax}
-	p.chains = min((runtime.GOMAXPROCS(0)+stripes-1)/stripes, chainsMax)
 	for _, k := range kinds {
 		for i := range stripes {
 			p.queues = append(p.queues, queue{kind: k, countMax: countMax, callsMax: uint64((c.opt.QueueMax + i) / stripes)})
@@ -82,7 +78,7 @@ const few = 128
 
 // queue returns the queue for a call of a kind, by its place among the kinds of the pool:
 // one that mostly this processor uses. So callers that run on the same one wait for the
-// same answer, and are woken where their memory is.
+// same answer, and do not compete for the lock of what they wait on.
 func (p *pool) queue(place int) *queue {
 	if p.stripes == 1 || p.recent.Load() <= few {
 		return &p.queues[place*p.stripes]
@@ -121,12 +117,10 @@ func (p *pool) call(ctx context.Context, place int, count uint64) (b *batch, at 
 	}
 	if done == nil { // a select costs more than the rest
 		<-b.done
-		b.pass()
 		return b, at, b.err
 	}
 	select {
 	case <-b.done:
-		b.pass()
 		return b, at, b.err
 	case <-done:
 	}
@@ -143,14 +137,17 @@ func (p *pool) begin() {
 
 // squeeze joins a batch for a call that could not at first.
 func (p *pool) squeeze(q *queue, b *batch, count uint64, result joined) (_ *batch, at uint64, err error) {
-	for result == joinFull && p.rotate(q, b, count) {
-		b, at, result = q.join(count)
-	}
-	if others := p.others(q); result == joinCrowded {
-		for i := range others {
-			if b, at, result = others[i].join(count); result <= joinedFirst {
-				break
-			}
+	others := p.others(q)
+	for i := -1; i < len(others) && result != joinRefused; i++ {
+		if i >= 0 {
+			q = &others[i]
+			b, at, result = q.join(count)
+		}
+		for result == joinFull && p.rotate(q, b, count) {
+			b, at, result = q.join(count)
+		}
+		if result <= joinedFirst {
+			break
 		}
 	}
 	switch result {
@@ -168,7 +165,6 @@ func (p *pool) squeeze(q *queue, b *batch, count uint64, result joined) (_ *batc
 func (p *pool) leave(ctx context.Context, b *batch) error {
 	select {
 	case <-b.done: // at the last moment
-		b.pass()
 		return b.err
 	default:
 	}
@@ -331,7 +327,7 @@ func (p *pool) again(b *batch) {
 	}
 	p.mu.Unlock()
 	if closed {
-		b.finish(ErrClosed, p.chains)
+		b.finish(ErrClosed)
 	}
 }
 
@@ -370,7 +366,7 @@ func (p *pool) close() {
 	}
 	p.mu.Unlock()
 	for _, b := range failed {
-		b.finish(ErrClosed, p.chains)
+		b.finish(ErrClosed)
 	}
 }
 

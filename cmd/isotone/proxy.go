@@ -149,6 +149,7 @@ func (c *proxyCmd) forwarder(log *slog.Logger) (forwarder, error) {
 	if c.RequestStats {
 		seen := telemetry.NewRequestStats(metrics.registry)
 		cfg.Measured, cfg.Sample = func(s stats.Section) { observeSection(seen, s) }, c.RequestStatsSample
+		cfg.Dropped = seen.CountDropped
 	}
 	server, err := proxy.New(cfg)
 	if err != nil {

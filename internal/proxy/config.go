@@ -60,6 +60,9 @@ type Config struct {
 	// without those of the connection to the backend.
 	Measured func(stats.Section)
 	Sample   int
+	// Dropped, if not nil, is called for each of them that has no line in the log, because
+	// that was too slow. It must not block.
+	Dropped func()
 	// KeepProcessor lets the loop sleep without giving up its processor; see
 	// loop.Loop.KeepProcessor.
 	KeepProcessor bool

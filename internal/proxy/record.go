@@ -35,17 +35,15 @@ const (
 	// targetLogMax and methodLogMax bound what a line says of a target and a method.
 	targetLogMax = 256
 	methodLogMax = 32
+	// causeLogMax bounds what it says of an error, which may quote a backend.
+	causeLogMax = 512
 	// queueMax bounds the records that wait for the log, at some 600 bytes each.
 	queueMax = 4096
 )
 
-// clip returns the first bytes of s, in memory of their own if there are more.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.Clone(s[:most])
-}
+// clip returns the first bytes of s, in memory of their own: s may be a part of something
+// larger.
+func clip(s string, most int) string { return strings.Clone(s[:min(len(s), most)]) }
 
 // recorder writes records, beside the requests that they are of: a log that hangs delays
 // no answer. It is safe for concurrent use.
@@ -53,6 +51,7 @@ type recorder struct {
 	log     *slog.Logger
 	targets []target
 	all     bool                 // no bound: every request is logged
+	dropped func()               // Config.Dropped
 	queue   *stats.Aside[record] // from start on
 
 	mu     sync.Mutex
@@ -83,13 +82,19 @@ func (w *recorder) report(r *record) {
 		}
 	}
 	if !w.queue.Put(*r) {
-		w.lost++
+		if w.lost++; r.sampled && w.dropped != nil {
+			w.dropped()
+		}
 	}
 }
 
 // stop has what waits written, and nothing more.
 func (w *recorder) stop() {
 	w.queue.Close()
+	w.mu.Lock()
+	w.over += max(0, w.lines-linesMax) // of the latest second
+	w.lines = 0
+	w.mu.Unlock()
 	w.confess()
 }
 
@@ -123,7 +128,7 @@ func (w *recorder) write(r *record) {
 		attrs = append(attrs, slog.Int("tries_failed", r.tries))
 	}
 	if r.cause != nil {
-		attrs = append(attrs, slog.String("cause", r.cause.Error()))
+		attrs = append(attrs, slog.String("cause", clip(r.cause.Error(), causeLogMax)))
 	}
 	level, message := slog.LevelInfo, "request"
 	if r.fault != nil {

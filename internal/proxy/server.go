@@ -67,7 +67,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.base, s.cancel = context.WithCancel(context.Background())
 	s.open, s.closing = context.WithCancel(s.base)
-	s.recorder = &recorder{log: cfg.Log, targets: s.director.targets, all: cfg.LogRequests}
+	s.recorder = &recorder{log: cfg.Log, targets: s.director.targets, all: cfg.LogRequests, dropped: cfg.Dropped}
 	s.handler = &handler{cfg: &s.cfg, director: s.director, report: s.recorder.report, backends: newTransport(&s.cfg)}
 	s.checker = newChecker(&s.cfg, s.director)
 	if cfg.TLS != nil {

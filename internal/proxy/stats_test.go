@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/isotone/isotone/internal/proxy"
@@ -115,7 +116,8 @@ func TestServer_ALogThatHangsDelaysNothing(t *testing.T) {
 	b := startScript(t, func(int, int, string) (string, bool) { return okAnswer, false })
 	lines := &safeBuffer{}
 	log := stuck{slog.NewJSONHandler(lines, nil), make(chan struct{})}
-	s := startLogging(t, proxy.Config{LogRequests: true}, slog.New(log), b.addr)
+	var dropped atomic.Int64
+	s := startLogging(t, proxy.Config{Measured: func(stats.Section) {}, Dropped: func() { dropped.Add(1) }}, slog.New(log), b.addr)
 	let := sync.OnceFunc(func() { close(log.free) })
 	t.Cleanup(let)
 	c := dial(t, s)
@@ -139,6 +141,6 @@ func TestServer_ALogThatHangsDelaysNothing(t *testing.T) {
 		_, text, _ := strings.Cut(lines.String(), `"msg":"requests were not logged: the log is too slow","requests":`)
 		var lost int
 		_, err := fmt.Sscan(strings.TrimSpace(strings.SplitN(text, "}", 2)[0]), &lost)
-		return err == nil && lost+strings.Count(lines.String(), `"msg":"request"`) == batch*batches
+		return err == nil && int64(lost) == dropped.Load() && lost+strings.Count(lines.String(), `"msg":"request"`) == batch*batches
 	})
 }

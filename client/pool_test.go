@@ -1,0 +1,53 @@
+package client
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/isotone/isotone"
+)
+
+// crowded is a pool of two stripes that nothing is sent from.
+func crowded(queueMax, waitingMax int) *pool {
+	return newPool(&Client{opt: Options{QueueMax: queueMax, Conns: 2}}, 2, isotone.RangeCountMax, waitingMax, kindDefault)
+}
+
+// squeezed is a call that finds its stripe, the first, as it is.
+func squeezed(p *pool, count uint64) error {
+	q := &p.queues[0]
+	b, _, result := q.join(count)
+	if result <= joinedFirst {
+		return nil
+	}
+	_, _, err := p.squeeze(q, b, count, result)
+	return err
+}
+
+// TestPool_FindsRoomInOtherStripes: a call is refused only when it fits in none.
+func TestPool_FindsRoomInOtherStripes(t *testing.T) {
+	// The other one is full of numbers, and has to be rotated.
+	p := crowded(5, 1)
+	p.queues[1].join(isotone.RangeCountMax)
+	for i := range 4 {
+		if err := squeezed(p, 1); err != nil {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+	// Its own is full of numbers and cannot be rotated, and the other one is empty.
+	p = crowded(100, 1)
+	for i := range 3 {
+		if err := squeezed(p, isotone.RangeCountMax); err != nil {
+			t.Errorf("huge call %d: %v", i, err)
+		}
+	}
+	if err := squeezed(p, isotone.RangeCountMax); !errors.Is(err, isotone.ErrOverloaded) {
+		t.Errorf("one too many: %v", err)
+	}
+	// The end of one is the end of all.
+	p = crowded(2, 1)
+	p.queues[1].join(1)
+	p.queues[0].end(ErrClosed)
+	if err := squeezed(p, 1); !errors.Is(err, ErrClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+}
