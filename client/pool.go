@@ -18,8 +18,8 @@ import (
 //
 // Whoever finds a free lane sends: the caller itself if nothing is under way, so that a
 // lone call costs no hand-over, otherwise the goroutine that has just read an answer.
-// Meanwhile calls gather in the open batch. So batches grow with the load, and nothing
-// ever waits for a batch to fill.
+// Meanwhile calls gather in the open batch; when there are many, in one for each
+// processor. So batches grow with the load, and nothing ever waits for a batch to fill.
 type pool struct {
 	client *Client
 	// queues are those of the first kind, then those of the next.
