@@ -14,6 +14,9 @@
 #            to the backend and to the client, and X-Forwarded-For.
 # haproxy 2: haproxy with two threads, its default on two cores.
 # nethttp:   httputil.ReverseProxy of Go's standard library.
+#
+# With STATS=1 instead: isotone proxy beside itself with --request-stats (all), with a sample
+# of 100 (sample), and with --log-requests (log); logs go to a file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${ROUNDS:-5} seconds=${SECONDS_EACH:-4} nice=${NICE:-}
@@ -79,8 +82,17 @@ for name in haproxy haproxy+ "haproxy 2"; do
 done
 $nice "$dir/isotone" proxy --listen 127.0.0.1:31184 --backend http://127.0.0.1:31180 >/dev/null 2>"$dir/isotone.log" & pid[isotone]=$!
 $nice "$dir/nethttp" 127.0.0.1:31185 http://127.0.0.1:31180 >/dev/null 2>&1 & pid[nethttp]=$!
+names=(haproxy isotone haproxy+ "haproxy 2" nethttp) reference=haproxy
+if [ -n "${STATS:-}" ]; then
+  names=(isotone sample all log) reference=isotone number=31186
+  declare -A flags=([sample]="--request-stats --request-stats-sample 100" [all]=--request-stats [log]=--log-requests)
+  for name in sample all log; do
+    port[$name]=$number
+    $nice "$dir/isotone" proxy --listen 127.0.0.1:$number --backend http://127.0.0.1:31180 ${flags[$name]} >/dev/null 2>"$dir/$name.log" & pid[$name]=$!
+    number=$((number + 1))
+  done
+fi
 pids+=("${pid[@]}")
-names=(haproxy isotone haproxy+ "haproxy 2" nethttp)
 for name in "${names[@]}"; do
   for _ in $(seq 100); do
     [ "$(curl -s "http://127.0.0.1:${port[$name]}/index.html")" = xxxxxxxxxxxxxxxx ] && continue 2
@@ -115,7 +127,7 @@ for c in "$@"; do
   done
   for name in "${names[@]}"; do
     printf '%-12s %10.0f %8.0f %8.0f %10.2f %8.2f %8.2f\n' "$name" "$(column "$name" 2)" "$(column "$name" 3)" "$(column "$name" 4)" "$(column "$name" 5)" \
-      "$(awk "BEGIN { print $(column "$name" 2) / $(column haproxy 2) }")" "$(awk "BEGIN { print $(column "$name" 5) / $(column haproxy 5) }")"
+      "$(awk "BEGIN { print $(column "$name" 2) / $(column $reference 2) }")" "$(awk "BEGIN { print $(column "$name" 5) / $(column $reference 5) }")"
   done
 done
 awk '/VmHWM/ { printf "isotone: %.0f MB resident at most\n", $2 / 1024 }' "/proc/${pid[isotone]}/status"
