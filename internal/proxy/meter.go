@@ -4,8 +4,8 @@ import "github.com/isotone/isotone/internal/stats"
 
 // meter says what the lane's thread works for each request. The loop works for many in
 // one turn, so what a turn has cost is divided among the requests that it has dealt with:
-// of a single one that is an estimate, the sum of all is exact. It belongs to the loop's
-// goroutine.
+// of a single one that is an estimate, the sum of all is exact, but for turns without any.
+// It belongs to the loop's goroutine.
 type meter struct {
 	stats.Meter
 	turn    uint64

@@ -88,9 +88,12 @@ func (w *recorder) report(r *record) {
 	}
 }
 
-// stop has what waits written, and nothing more.
+// stop has what waits written, and nothing more. A log that hangs holds it for as long as
+// [stats.Aside.Close] allows.
 func (w *recorder) stop() {
-	w.queue.Close()
+	if !w.queue.Close() {
+		return
+	}
 	w.mu.Lock()
 	w.over += max(0, w.lines-linesMax) // of the latest second
 	w.lines = 0

@@ -258,7 +258,8 @@ func (s *Server) Status() Status {
 }
 
 // Shutdown stops accepting, lets requests in work finish, closes idle connections, and
-// returns when all are gone. When ctx ends first the rest is cut, and the error is ctx's.
+// returns when all are gone. When ctx ends first the rest is cut, and the error is ctx's. A
+// log that hangs is waited for, five seconds at most.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	if s.loop != nil {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/isotone/isotone/internal/proxy"
 	"github.com/isotone/isotone/internal/stats"
@@ -143,4 +144,24 @@ func TestServer_ALogThatHangsDelaysNothing(t *testing.T) {
 		_, err := fmt.Sscan(strings.TrimSpace(strings.SplitN(text, "}", 2)[0]), &lost)
 		return err == nil && int64(lost) == dropped.Load() && lost+strings.Count(lines.String(), `"msg":"request"`) == batch*batches
 	})
+}
+
+// TestServer_ALogThatHangsHoldsItsEndForSecondsOnly, whatever else there would be to say.
+func TestServer_ALogThatHangsHoldsItsEndForSecondsOnly(t *testing.T) {
+	b := startScript(t, func(int, int, string) (string, bool) { return okAnswer, false })
+	log := stuck{slog.NewJSONHandler(&safeBuffer{}, nil), make(chan struct{})}
+	defer close(log.free)
+	s := startLogging(t, proxy.Config{LogRequests: true}, slog.New(log), b.addr)
+	do(t, client(t), request(t, "GET", "http://"+s.addr+"/", nil))
+	ended := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		ended <- s.Shutdown(ctx)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Error("it hangs with the log")
+	}
 }

@@ -48,9 +48,9 @@ func (a *Aside[T]) Put(one T) bool {
 // closeTime bounds how long [Aside.Close] waits for a write that hangs.
 const closeTime = 5 * time.Second
 
-// Close returns when what waits has been written, or after five seconds. Nothing more is
-// taken from the moment it is called.
-func (a *Aside[T]) Close() {
+// Close returns when what waits has been written, or after five seconds, and reports which.
+// Nothing more is taken from the moment it is called.
+func (a *Aside[T]) Close() (written bool) {
 	a.mu.Lock()
 	if !a.closed {
 		a.closed = true
@@ -61,6 +61,8 @@ func (a *Aside[T]) Close() {
 	defer timer.Stop()
 	select {
 	case <-a.written:
+		return true
 	case <-timer.C:
+		return false
 	}
 }

@@ -28,7 +28,9 @@ func TestAside_WritesInOrderAndDropsWhatDoesNotFit(t *testing.T) {
 		}
 	}
 	close(let)
-	a.Close()
+	if !a.Close() {
+		t.Error("not all was written in time")
+	}
 	if !slices.IsSorted(got) || len(got) != taken {
 		t.Errorf("%d were taken, %v written", taken, got)
 	}
@@ -68,7 +70,9 @@ func TestAside_CloseDoesNotWaitForEver(t *testing.T) {
 		a := stats.NewAside(1, func(int) { <-let })
 		a.Put(1)
 		begin := time.Now()
-		a.Close()
+		if a.Close() {
+			t.Error("what hangs is said to be written")
+		}
 		if waited := time.Since(begin); waited != 5*time.Second {
 			t.Errorf("it waited for %v", waited)
 		}
