@@ -45,7 +45,9 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	if c.Debug {
-		log = telemetry.NewLogger(con.err, telemetry.LogOptions{Pretty: true})
+		pretty := telemetry.StartLog(con.err, telemetry.LogOptions{Pretty: true})
+		defer pretty.Close()
+		log = pretty.Logger
 	}
 	members, err := startDev(c.Port, dir, log)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
@@ -73,13 +74,31 @@ func run(args []string, con console) int {
 	defer stop()
 	ctx.BindTo(sig, (*context.Context)(nil))
 	if err := ctx.Run(con); err != nil {
-		fmt.Fprintf(con.err, "isotone: %v\n", err)
+		complain(con.err, err)
 		if errors.As(err, new(usageError)) {
 			return exitUsage
 		}
 		return exitFailure
 	}
 	return 0
+}
+
+// complainTimeout bounds the wait for whoever reads why a command has failed: a supervisor
+// that is to start it again waits for its end.
+const complainTimeout = 5 * time.Second
+
+func complain(w io.Writer, err error) {
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		fmt.Fprintf(w, "isotone: %v\n", err)
+	}()
+	timer := time.NewTimer(complainTimeout)
+	defer timer.Stop()
+	select {
+	case <-said:
+	case <-timer.C:
+	}
 }
 
 // joinNegative turns "--flag -1" into "--flag=-1": the parser would take the number for

@@ -92,7 +92,8 @@ func (so sockets) closeFronts() error {
 type memberOptions struct {
 	clock          node.Clock // nil for the system's
 	loops          int
-	keepProcessors bool // GOMAXPROCS has one more for each loop
+	keepProcessors bool           // GOMAXPROCS has one more for each loop
+	log            *telemetry.Log // whose dropped lines are counted; nil counts none
 }
 
 // startMember runs a node on the given sockets, which it owns from here on.
@@ -111,6 +112,9 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	}
 	addr := s.Advertise(so.http.Addr().(*net.TCPAddr).Port)
 	metrics := telemetry.NewMetrics(version)
+	if o.log != nil {
+		metrics.CountDropped(o.log)
+	}
 	keeper, err := openTLS(s, addr, metrics, log)
 	if err != nil {
 		return nil, errors.Join(err, so.close())
@@ -275,7 +279,6 @@ func (m *member) close() error {
 	err = errors.Join(err, m.node.Close())
 	err = errors.Join(err, m.forwarding.close())
 	m.fronts.wait()
-	m.fronts.stats.close()
 	m.unfollow()
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"runtime"
@@ -74,7 +73,8 @@ type forwarder interface {
 
 // Run forwards until a signal or a failure ends it.
 func (c *proxyCmd) Run(ctx context.Context, con console) error {
-	log := telemetry.NewLogger(con.err, telemetry.LogOptions{Debug: c.Debug, Pretty: c.Pretty})
+	log := telemetry.StartLog(con.err, telemetry.LogOptions{Debug: c.Debug, Pretty: c.Pretty})
+	defer log.Close()
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // the loop keeps one while it sleeps
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -111,7 +111,7 @@ func (c *proxyCmd) Run(ctx context.Context, con console) error {
 }
 
 // forwarder builds what the flags ask for. Its errors name all that is wrong with them.
-func (c *proxyCmd) forwarder(log *slog.Logger) (forwarder, error) {
+func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
 	var faults []string
 	note := func(err error) {
 		if err != nil {
@@ -143,13 +143,12 @@ func (c *proxyCmd) forwarder(log *slog.Logger) (forwarder, error) {
 	if len(c.Node) > 0 {
 		return startNodesProxy(c, secure, log)
 	}
-	cfg.Log, cfg.TLS = log, secure
-	metrics := newProxyMetrics()
+	cfg.Log, cfg.TLS = log.Logger, secure
+	metrics := newProxyMetrics(log)
 	cfg.Observe = metrics.observe
 	if c.RequestStats {
 		seen := telemetry.NewRequestStats(metrics.registry)
 		cfg.Measured, cfg.Sample = func(s stats.Section) { observeSection(seen, s) }, c.RequestStatsSample
-		cfg.Dropped = seen.CountDropped
 	}
 	server, err := proxy.New(cfg)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/proxy"
+	"github.com/isotone/isotone/internal/telemetry"
 )
 
 // proxyMetrics is the metrics of a proxy, of either kind, in a registry of their own.
@@ -35,12 +36,13 @@ var proxyBuckets = []float64{100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 
 
 const proxyPrefix = "isotone_proxy_"
 
-func newProxyMetrics() *proxyMetrics {
+func newProxyMetrics(log *telemetry.Log) *proxyMetrics {
 	m := &proxyMetrics{registry: prometheus.NewRegistry()}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "isotone_build_info", Help: "Always 1; the labels say what runs."}, []string{"version", "goversion"})
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.latency = prometheus.NewHistogram(prometheus.HistogramOpts{Name: proxyPrefix + "request_duration_seconds", Help: "Time from a request's arrival to its answer, in seconds.", Buckets: proxyBuckets})
 	m.registry.MustRegister(build, m.latency, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	log.CountDropped(m.registry)
 	return m
 }
 

@@ -54,8 +54,8 @@ func (s clusterSource) Timestamps(ctx context.Context, mode isotone.ReadMode, co
 }
 
 // startNodesProxy builds what the flags ask for.
-func startNodesProxy(c *proxyCmd, secure *tls.Config, log *slog.Logger) (*nodesProxy, error) {
-	p := &nodesProxy{metrics: newProxyMetrics(), secure: secure != nil, connectionsMax: c.MaxConnections}
+func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*nodesProxy, error) {
+	p := &nodesProxy{metrics: newProxyMetrics(log), secure: secure != nil, connectionsMax: c.MaxConnections}
 	p.metrics.watchCluster()
 	var err error
 	if c.Mode != "" {
@@ -73,20 +73,20 @@ func startNodesProxy(c *proxyCmd, secure *tls.Config, log *slog.Logger) (*nodesP
 			addr = "localhost" + addr
 		}
 	}
-	p.gateway, err = proxy.StartGateway(proxy.UpstreamConfig{Source: clusterSource{p.client}, Addr: addr}, true, log)
+	p.gateway, err = proxy.StartGateway(proxy.UpstreamConfig{Source: clusterSource{p.client}, Addr: addr}, true, log.Logger)
 	if err != nil {
 		return nil, errors.Join(err, p.client.Close())
 	}
 	var ids front.IDs
 	if c.IDs {
-		p.ids = leaseIDs(p.client, log)
+		p.ids = leaseIDs(p.client, log.Logger)
 		ids = p.ids
 	}
 	if c.RequestStats {
-		p.stats = newRequestStats(c.RequestStatsSample, telemetry.NewRequestStats(p.metrics.registry), log)
+		p.stats = newRequestStats(c.RequestStatsSample, telemetry.NewRequestStats(p.metrics.registry), log.Logger)
 	}
 	p.web = web.New(web.Config{
-		Backend: p.gateway.Backend(), IDs: ids, Mode: p.mode, TLS: secure, Observe: p.metrics.observeOne, Log: log,
+		Backend: p.gateway.Backend(), IDs: ids, Mode: p.mode, TLS: secure, Observe: p.metrics.observeOne, Log: log.Logger,
 		Limits:    web.Limits{ConnectionsMax: c.MaxConnections},
 		Elsewhere: p.inLoop, Wrap: p.stats.wrap(),
 	})
@@ -154,7 +154,6 @@ func (p *nodesProxy) stop(ctx context.Context) error {
 	if p.ids != nil {
 		p.ids.close()
 	}
-	p.stats.close()
 	return errors.Join(err, p.client.Close())
 }
 

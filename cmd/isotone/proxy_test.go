@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -76,6 +77,11 @@ func (l *proxyLog) String() string {
 // runProxy runs a proxy until the test ends, and returns its addresses.
 func runProxy(t *testing.T, args ...string) (addr, admin string) {
 	t.Helper()
+	return runProxyLogging(t, &proxyLog{}, args...)
+}
+
+func runProxyLogging(t *testing.T, log *proxyLog, args ...string) (addr, admin string) {
+	t.Helper()
 	var c proxyCmd
 	parser, err := kong.New(&c)
 	if err != nil {
@@ -85,7 +91,7 @@ func runProxy(t *testing.T, args ...string) (addr, admin string) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	log, ended := &proxyLog{}, make(chan error, 1)
+	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx, console{io.Discard, log}) }()
 	t.Cleanup(func() {
 		cancel(errors.New("interrupt"))
@@ -122,6 +128,55 @@ func fetch(t *testing.T, url string) (status int, body string) {
 		t.Error(err)
 	}
 	return resp.StatusCode, string(b)
+}
+
+// TestProxy_ALogThatHangsDelaysNothing, and says later what it lacks.
+func TestProxy_ALogThatHangsDelaysNothing(t *testing.T) {
+	backend := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer backend.Close()
+	log := &proxyLog{}
+	addr, admin := runProxyLogging(t, log, "--backend", backend.URL, "--log-requests")
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	in := bufio.NewReader(c)
+	const batch, batches = 100, 100
+	log.mu.Lock() // from here on it hangs
+	for range batches {
+		if _, err = io.WriteString(c, strings.Repeat("GET / HTTP/1.1\r\nHost: x\r\n\r\n", batch)); err != nil {
+			break
+		}
+		for range batch {
+			var resp *http.Response
+			if resp, err = http.ReadResponse(in, nil); err != nil {
+				break
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+		}
+	}
+	_, metrics := fetch(t, "http://"+admin+"/metrics")
+	log.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(metrics, "\nisotone_log_lines_dropped_total ")
+	var dropped float64
+	if _, err := fmt.Sscan(text, &dropped); err != nil || dropped == 0 {
+		t.Errorf("%v lines were dropped, %v; want what there was no room for", dropped, err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		_, told, _ := strings.Cut(log.String(), `"msg":"lines of this log were dropped: what it is written to is too slow","lines":`)
+		written := strings.Count(log.String(), `"msg":"request"`)
+		var lost int
+		if _, err := fmt.Sscanf(told, "%d}", &lost); err == nil && lost == int(dropped) && lost+written == batch*batches {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d lines are written and %d lost of %d; it was %v that were dropped", written, lost, batch*batches, dropped)
+		}
+	}
 }
 
 func TestProxy_ForwardsToBackendsAndTellsOfIt(t *testing.T) {

@@ -19,7 +19,6 @@ func newRequestStats(sample int, seen *telemetry.RequestStats, log *slog.Logger)
 	return &requestStats{stats.New(stats.Config{
 		Log: log, Sample: sample,
 		Observe: func(r *stats.Record) { observeSection(seen, r.Section) },
-		Dropped: seen.CountDropped,
 	})}
 }
 
@@ -50,13 +49,6 @@ func (s *requestStats) open(lane func(*loop.Conn) loop.Handler, take func(net.Co
 		return lane
 	}
 	return func(*loop.Conn) loop.Handler { return aside{take} }
-}
-
-// close writes what waits for the log.
-func (s *requestStats) close() {
-	if s != nil {
-		s.recorder.Close()
-	}
 }
 
 // aside is the handler of a connection that has no place in the loop.

@@ -41,7 +41,8 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	log := telemetry.NewLogger(con.err, telemetry.LogOptions{Debug: c.Debug.On(), Pretty: c.Pretty.On(), TimeMS: c.LogTimeMS.On()})
+	log := telemetry.StartLog(con.err, telemetry.LogOptions{Debug: c.Debug.On(), Pretty: c.Pretty.On(), TimeMS: c.LogTimeMS.On()})
+	defer log.Close()
 	var clock node.Clock
 	if c.FaultClock != "" {
 		log.Warn("the clock of this node follows a file of faults", "file", c.FaultClock)
@@ -51,7 +52,7 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
-	m, err := startMember(&c.Settings, so, memberOptions{clock: clock, loops: loops, keepProcessors: true}, log)
+	m, err := startMember(&c.Settings, so, memberOptions{clock: clock, loops: loops, keepProcessors: true, log: log}, log.Logger)
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 		return errors.Join(err, m.close())
 	}
 	log.Info("stopping", "signal", context.Cause(ctx).Error())
-	if err := m.stop(log); err != nil {
+	if err := m.stop(log.Logger); err != nil {
 		return err
 	}
 	log.Info("stopped")

@@ -60,13 +60,11 @@ type Config struct {
 	// without those of the connection to the backend.
 	Measured func(stats.Section)
 	Sample   int
-	// Dropped, if not nil, is called for each of them that has no line in the log, because
-	// that was too slow. It must not block.
-	Dropped func()
 	// KeepProcessor lets the loop sleep without giving up its processor; see
 	// loop.Loop.KeepProcessor.
 	KeepProcessor bool
-	// Log takes requests and the health of backends. Nil discards.
+	// Log takes requests and the health of backends, and must not block: all requests
+	// wait for it. Nil discards.
 	Log *slog.Logger
 }
 

@@ -3,7 +3,7 @@ package proxy
 import (
 	"context"
 	"log/slog"
-	"strings"
+	"math"
 	"sync"
 	"time"
 
@@ -37,81 +37,45 @@ const (
 	methodLogMax = 32
 	// causeLogMax bounds what it says of an error, which may quote a backend.
 	causeLogMax = 512
-	// queueMax bounds the records that wait for the log, at some 600 bytes each.
-	queueMax = 4096
 )
 
-// clip returns the first bytes of s, in memory of their own: s may be a part of something
-// larger.
-func clip(s string, most int) string { return strings.Clone(s[:min(len(s), most)]) }
+// clip returns the first bytes of s.
+func clip(s string, most int) string { return s[:min(len(s), most)] }
 
-// recorder writes records, beside the requests that they are of: a log that hangs delays
-// no answer. It is safe for concurrent use.
+// recorder writes records. It is safe for concurrent use.
 type recorder struct {
 	log     *slog.Logger
 	targets []target
-	all     bool                 // no bound: every request is logged
-	dropped func()               // Config.Dropped
-	queue   *stats.Aside[record] // from start on
+	all     bool // no bound: every request is logged
 
 	mu     sync.Mutex
 	second int64
 	lines  int // in it, with those that were left out
-	over   int // left out since the latest line, in earlier seconds
-	lost   int // left out since then because the log was too slow
 }
 
-// start begins to write; stop ends it.
-func (w *recorder) start() {
-	w.queue = stats.NewAside(queueMax, func(r record) {
-		w.confess()
-		w.write(&r)
-	})
-}
-
-// report has a record written, if there is room.
+// report writes a line, if one may be written.
 func (w *recorder) report(r *record) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	r.time, r.method, r.target = time.Now(), clip(r.method, methodLogMax), clip(r.target, targetLogMax)
 	if !w.all && !r.sampled {
-		ok, dropped := w.admit(r.time.Unix())
-		w.over += dropped
+		ok, over := w.admit(r.time.Unix())
+		w.confess(over)
 		if !ok {
 			return
 		}
 	}
-	if !w.queue.Put(*r) {
-		if w.lost++; r.sampled && w.dropped != nil {
-			w.dropped()
-		}
-	}
+	w.write(r)
 }
 
-// stop has what waits written, and nothing more. A log that hangs holds it for as long as
-// [stats.Aside.Close] allows.
+// stop says how many lines there are not of the latest second.
 func (w *recorder) stop() {
-	if !w.queue.Close() {
-		return
-	}
-	w.mu.Lock()
-	w.over += max(0, w.lines-linesMax) // of the latest second
-	w.lines = 0
-	w.mu.Unlock()
-	w.confess()
+	_, over := w.admit(math.MaxInt64)
+	w.confess(over)
 }
 
 // confess says how many lines there are not.
-func (w *recorder) confess() {
-	w.mu.Lock()
-	over, lost := w.over, w.lost
-	w.over, w.lost = 0, 0
-	w.mu.Unlock()
+func (w *recorder) confess(over int) {
 	if over > 0 {
 		w.log.Warn("requests that failed were not logged: too many in a second", "requests", over)
-	}
-	if lost > 0 {
-		w.log.Warn("requests were not logged: the log is too slow", "requests", lost)
 	}
 }
 
@@ -148,12 +112,14 @@ func (w *recorder) write(r *record) {
 }
 
 // admit reports whether one more line may be written in this second, and how many were
-// left out in an earlier one, once. By mu.
-func (w *recorder) admit(second int64) (ok bool, dropped int) {
+// left out in an earlier one, once.
+func (w *recorder) admit(second int64) (ok bool, over int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if second != w.second {
-		dropped = max(0, w.lines-linesMax)
+		over = max(0, w.lines-linesMax)
 		w.second, w.lines = second, 0
 	}
 	w.lines++
-	return w.lines <= linesMax, dropped
+	return w.lines <= linesMax, over
 }

@@ -67,7 +67,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.base, s.cancel = context.WithCancel(context.Background())
 	s.open, s.closing = context.WithCancel(s.base)
-	s.recorder = &recorder{log: cfg.Log, targets: s.director.targets, all: cfg.LogRequests, dropped: cfg.Dropped}
+	s.recorder = &recorder{log: cfg.Log, targets: s.director.targets, all: cfg.LogRequests}
 	s.handler = &handler{cfg: &s.cfg, director: s.director, report: s.recorder.report, backends: newTransport(&s.cfg)}
 	s.checker = newChecker(&s.cfg, s.director)
 	if cfg.TLS != nil {
@@ -162,8 +162,6 @@ func (s *Server) Serve(l net.Listener) error {
 	if s.cfg.Measured != nil {
 		s.lane.meter = newMeter()
 	}
-
-	s.recorder.start()
 	defer s.recorder.stop()
 	var parts sync.WaitGroup
 	ends := make(chan error, 3)

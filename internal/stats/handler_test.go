@@ -3,7 +3,6 @@ package stats_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -59,7 +58,6 @@ func measure(t *testing.T, next http.HandlerFunc, r *http.Request) (stats.Record
 		defer func() { _ = recover() }()
 		stats.Handler(next, stats.Options{Recorder: recorder}).ServeHTTP(w, r)
 	}()
-	recorder.Close()
 	list := log.all(t)
 	if len(list) != 1 {
 		t.Fatalf("%d lines", len(list))
@@ -185,7 +183,6 @@ func TestHandler_SamplesByTheID(t *testing.T) {
 				t.Fatalf("%d %v", w.Code, w.Header())
 			}
 		}
-		recorder.Close()
 	}
 	if counts[0] < 100 || counts[0] > 300 {
 		t.Errorf("%d of 2000 were measured, one in 10 was asked for", counts[0])
@@ -199,7 +196,6 @@ func TestHandler_SamplesByTheID(t *testing.T) {
 
 func TestHandler_SkipsWhatItIsTold(t *testing.T) {
 	recorder := stats.New(stats.Config{Observe: func(r *stats.Record) { t.Errorf("measured: %+v", r) }})
-	defer recorder.Close()
 	h := stats.Handler(http.NotFoundHandler(), stats.Options{Recorder: recorder, Skip: func(r *http.Request) bool { return r.URL.Path == "/stream" }})
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/stream", nil))
@@ -216,7 +212,6 @@ func TestHandler_BoundsItsThreads(t *testing.T) {
 			measured.Add(1)
 		}
 	}})
-	defer recorder.Close()
 	const clients, threads = 20, 3
 	var inside, done sync.WaitGroup
 	inside.Add(clients)
@@ -242,7 +237,6 @@ func TestHandler_BoundsItsThreads(t *testing.T) {
 // TestHandler_PassesOnWhatTheServerCan asks a real server for what goes beyond writing.
 func TestHandler_PassesOnWhatTheServerCan(t *testing.T) {
 	recorder := stats.New(stats.Config{})
-	defer recorder.Close()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/flush", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "first ")
@@ -280,39 +274,8 @@ func TestHandler_PassesOnWhatTheServerCan(t *testing.T) {
 	}
 }
 
-// stuck is a log that hangs.
-type stuck struct{ release chan struct{} }
-
-func (s stuck) Write(b []byte) (int, error) {
-	<-s.release
-	return len(b), errors.ErrUnsupported
-}
-
-func TestRecorder_NeverWaitsForTheLog(t *testing.T) {
-	log := stuck{make(chan struct{})}
-	var dropped, seen atomic.Int64
-	recorder := stats.New(stats.Config{
-		Log: slog.New(slog.NewJSONHandler(log, nil)), QueueMax: 4,
-		Observe: func(*stats.Record) { seen.Add(1) }, Dropped: func() { dropped.Add(1) },
-	})
-	for range 100 {
-		recorder.Observe(stats.Record{Time: time.Now(), ID: "x"})
-	}
-	if d := dropped.Load(); d < 95 || d > 96 || seen.Load() != 100 {
-		t.Errorf("%d dropped, %d seen; want all but 4 that wait and one that is being written", d, seen.Load())
-	}
-	close(log.release)
-	recorder.Close()
-	recorder.Close()
-	recorder.Observe(stats.Record{})
-	if seen.Load() != 101 || dropped.Load() < 96 {
-		t.Errorf("after Close: %d dropped, %d seen", dropped.Load(), seen.Load())
-	}
-}
-
 func BenchmarkHandler(b *testing.B) {
 	recorder := stats.New(stats.Config{})
-	defer recorder.Close()
 	h := stats.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), stats.Options{Recorder: recorder})
 	r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
 	b.ReportAllocs()

@@ -305,7 +305,6 @@ func TestRead_ReadsWhatTheRecorderWrites(t *testing.T) {
 	want.Section = stats.Section{Wall: 5 * time.Millisecond, User: time.Millisecond, System: 2 * time.Millisecond, Measured: true}
 	recorder.Observe(want)
 	recorder.Observe(stats.Record{Time: noon, Code: "ok", Section: stats.Section{Wall: time.Second}})
-	recorder.Close()
 	r := readLogs(t, stats.ReadOptions{Top: 2, By: "code"}, log.text.String())
 	if r.Total.Requests != 2 || r.Total.Measured != 1 || r.Total.Errors != 1 || r.Files[0].Broken != 0 || r.Total.Capacity.WorkersPerCore != 5./3 {
 		t.Fatalf("%+v", r)

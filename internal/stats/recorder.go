@@ -5,50 +5,32 @@ import (
 	"log/slog"
 )
 
-const (
-	// queueMaxDefault bounds the records that wait to be written: at some 300 bytes each
-	// a megabyte, and a tenth of a second of a fast node.
-	queueMaxDefault = 4096
-	// attrsMax is how many attributes a record has at most.
-	attrsMax = 11
-)
+// attrsMax is how many attributes a record has at most.
+const attrsMax = 11
 
 // Config is what a [Recorder] is made of. All of it may be left out.
 type Config struct {
-	// Log takes one line for each record; nil discards.
+	// Log takes one line for each record, on the goroutine of the request; nil discards.
 	Log *slog.Logger
 	// Sample is how many requests there are to one that is measured and logged; 0 means
 	// 1, that is, all are. The choice follows from the transaction ID alone, so that all
 	// processes that a request goes through choose the same ones.
 	Sample int
-	// QueueMax bounds the records that wait to be written; beyond it they are dropped.
-	// Default 4096.
-	QueueMax int
-	// Observe, if not nil, is called for each record, and Dropped for each one of which
-	// the log has no line. Both run on the goroutine of the request and must not block.
+	// Observe, if not nil, is called for each record, on that goroutine, too. It must not
+	// block.
 	Observe func(*Record)
-	Dropped func()
 }
 
-// Recorder writes records to a log, beside the requests that they are of: a log that
-// hangs delays no answer. Make it with [New]. All methods are safe for concurrent use.
-type Recorder struct {
-	cfg   Config
-	lines *Aside[Record]
-	attrs []slog.Attr // for write
-}
+// Recorder writes records to a log. Make it with [New]. All methods are safe for
+// concurrent use.
+type Recorder struct{ cfg Config }
 
-// New returns a recorder; [Recorder.Close] ends it.
+// New returns a recorder.
 func New(cfg Config) *Recorder {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.QueueMax <= 0 {
-		cfg.QueueMax = queueMaxDefault
-	}
-	w := &Recorder{cfg: cfg, attrs: make([]slog.Attr, 0, attrsMax)}
-	w.lines = NewAside(cfg.QueueMax, w.write)
-	return w
+	return &Recorder{cfg}
 }
 
 // Sampled reports whether the request with this transaction ID is to be measured.
@@ -71,28 +53,17 @@ func mix[T string | []byte](s T) uint64 {
 	return h ^ h>>16
 }
 
-// Observe takes one record, whether or not it was to be sampled. It never blocks. It is
-// the way in for who has no [http.Handler] to be measured.
+// Observe takes one record, whether or not it was to be sampled. It is the way in for who
+// has no [http.Handler] to be measured.
 func (w *Recorder) Observe(r Record) {
 	if w.cfg.Observe != nil {
 		w.cfg.Observe(&r)
 	}
-	if !w.lines.Put(r) && w.cfg.Dropped != nil {
-		w.cfg.Dropped()
-	}
-}
-
-// write writes one line.
-func (w *Recorder) write(r Record) {
 	ctx, handler := context.Background(), w.cfg.Log.Handler()
 	if !handler.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
 	line := slog.NewRecord(r.Time, slog.LevelInfo, message, 0)
-	line.AddAttrs(r.appendAttrs(w.attrs[:0])...)
+	line.AddAttrs(r.appendAttrs(make([]slog.Attr, 0, attrsMax))...)
 	_ = handler.Handle(ctx, line) // as slog itself has it: a log that fails is not told to anybody
 }
-
-// Close writes what waits and returns, after five seconds at the latest. Records that come
-// later are dropped.
-func (w *Recorder) Close() { w.lines.Close() }

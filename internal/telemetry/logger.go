@@ -4,6 +4,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // LogOptions says how log lines look. The zero value is JSON from level info up
@@ -17,16 +19,47 @@ type LogOptions struct {
 	TimeMS bool
 }
 
+// Log is a logger that never waits for whoever reads it: a goroutine writes the lines.
+// What there is no room for because the reader is too slow, or hangs, is dropped, counted,
+// and told in a line when there is room again. Make it with [StartLog]. All methods are
+// safe for concurrent use.
+type Log struct {
+	*slog.Logger
+	lines *lines
+}
+
+// StartLog returns a log whose lines look as those of [NewLogger]. [Log.Close] ends it.
+func StartLog(w io.Writer, o LogOptions) *Log {
+	direct := NewLogger(w, o) // of the goroutine that writes
+	l := startLines(w, func(dropped int) {
+		direct.Warn("lines of this log were dropped: what it is written to is too slow", "lines", dropped)
+	})
+	return &Log{newLogger(l, isTerminal(w), o), l}
+}
+
+// CountDropped adds the number of lines that were dropped to the series of r.
+func (l *Log) CountDropped(r prometheus.Registerer) {
+	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Namespace: namespace, Name: "log_lines_dropped_total", Help: "Lines that the log has dropped, because what it is written to was too slow.",
+	}, func() float64 { return float64(l.lines.lost()) }))
+}
+
+// Close writes what waits, after which no more is taken. It returns after five seconds at
+// the latest, and reports whether all was written. It may be called again.
+func (l *Log) Close() (written bool) { return l.lines.close() }
+
 // NewLogger returns a logger that writes one line per record to w, each with a
 // single Write. It is safe for concurrent use if nothing else writes to w. Pretty
 // lines are coloured only when w is a terminal and NO_COLOR is not set.
-func NewLogger(w io.Writer, o LogOptions) *slog.Logger {
+func NewLogger(w io.Writer, o LogOptions) *slog.Logger { return newLogger(w, isTerminal(w), o) }
+
+func newLogger(w io.Writer, terminal bool, o LogOptions) *slog.Logger {
 	level := slog.LevelInfo
 	if o.Debug {
 		level = slog.LevelDebug
 	}
 	if o.Pretty {
-		return slog.New(newPrettyHandler(w, level, o.TimeMS, isTerminal(w) && os.Getenv("NO_COLOR") == ""))
+		return slog.New(newPrettyHandler(w, level, o.TimeMS, terminal && os.Getenv("NO_COLOR") == ""))
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if o.TimeMS {

@@ -136,6 +136,9 @@ func (m *Metrics) ObserveRequest(protocol, code string, wall time.Duration) {
 	m.ObserveRequests(protocol, code, 1, wall)
 }
 
+// CountDropped adds the number of lines that l has dropped.
+func (m *Metrics) CountDropped(l *Log) { l.CountDropped(m.registry) }
+
 // ObserveRequests counts n requests that were answered together, with one
 // observation of the time that they took: a pipeline of thousands costs no more
 // than a single request.

@@ -15,7 +15,6 @@ var sectionBuckets = []float64{
 // safe for concurrent use and do not allocate.
 type RequestStats struct {
 	wall, user, system, stall prometheus.Histogram
-	dropped                   prometheus.Counter
 }
 
 // NewRequestStats returns statistics at zero in the registry r. It can be called once for
@@ -23,11 +22,10 @@ type RequestStats struct {
 func NewRequestStats(r *prometheus.Registry) *RequestStats {
 	in := registrar{r}
 	return &RequestStats{
-		wall:    in.histogram("request_wall_seconds", "Time in the handler of a request, in seconds.", sectionBuckets),
-		user:    in.histogram("request_user_seconds", "CPU time of the handler of a request in user mode, in seconds.", sectionBuckets),
-		system:  in.histogram("request_system_seconds", "CPU time of the handler of a request in the kernel, in seconds.", sectionBuckets),
-		stall:   in.histogram("request_stall_seconds", "Time in the handler of a request in which no CPU worked for it, in seconds.", sectionBuckets),
-		dropped: in.counter("request_stats_dropped_total", "Measured requests without a line in the log, which was too slow."),
+		wall:   in.histogram("request_wall_seconds", "Time in the handler of a request, in seconds.", sectionBuckets),
+		user:   in.histogram("request_user_seconds", "CPU time of the handler of a request in user mode, in seconds.", sectionBuckets),
+		system: in.histogram("request_system_seconds", "CPU time of the handler of a request in the kernel, in seconds.", sectionBuckets),
+		stall:  in.histogram("request_stall_seconds", "Time in the handler of a request in which no CPU worked for it, in seconds.", sectionBuckets),
 	}
 }
 
@@ -44,6 +42,3 @@ func (s *RequestStats) Observe(wall, user, system, stall time.Duration, measured
 		s.stall.Observe(stall.Seconds())
 	}
 }
-
-// CountDropped counts a request that has no line in the log.
-func (s *RequestStats) CountDropped() { s.dropped.Inc() }
