@@ -39,6 +39,27 @@ func one(ctx context.Context, c *client.Client) (isotone.Timestamp, error) {
 	return r.First, err
 }
 
+// occupy sends a request on each connection of c but that for lone calls, when all are
+// there, which the node holds.
+func occupy(ctx context.Context, t *testing.T, f *cluster, c *client.Client, conns int) (*held, *sync.WaitGroup) {
+	t.Helper()
+	eventually(t, "all connections, and that for lone calls", func() bool { return f.nodes[0].count("PING") == conns+1 })
+	h, calls := hold(f, f.nodes[0]), &sync.WaitGroup{}
+	h.fill(ctx, t, c, calls, conns)
+	return h, calls
+}
+
+// fill has conns calls go out, one on each connection.
+func (h *held) fill(ctx context.Context, t *testing.T, c *client.Client, calls *sync.WaitGroup, conns int) {
+	t.Helper()
+	for range conns {
+		calls.Go(func() { _, _ = one(ctx, c) })
+		if got := receive(t, h.came); got != "[TS 1]" {
+			t.Fatalf("sent %s", got)
+		}
+	}
+}
+
 func receive[T any](t *testing.T, c <-chan T) T {
 	t.Helper()
 	select {
@@ -55,13 +76,8 @@ func receive[T any](t *testing.T, c <-chan T) T {
 func TestBatch_CallsDuringARequestShareTheNext(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{Conns: 1})
-	h := hold(f, f.nodes[0])
 	ctx := within(t, 10*time.Second)
-	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = one(ctx, c) })
-	if got := receive(t, h.came); got != "[TS 1]" {
-		t.Fatalf("a lone call sent %s", got)
-	}
+	h, wg := occupy(ctx, t, f, c, 1)
 	const later = 25
 	got := make(chan isotone.Timestamp, later)
 	for range later {
@@ -96,16 +112,8 @@ func TestBatch_CallsDuringARequestShareTheNext(t *testing.T) {
 func TestBatch_SeveralRequestsAreUnderWay(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{Conns: 3})
-	eventually(t, "three connections, and that for lone calls", func() bool { return f.nodes[0].count("PING") == 3+1 })
-	h := hold(f, f.nodes[0])
 	ctx := within(t, 10*time.Second)
-	var wg sync.WaitGroup
-	for range 3 {
-		wg.Go(func() { _, _ = one(ctx, c) })
-		if got := receive(t, h.came); got != "[TS 1]" {
-			t.Fatalf("sent %s", got)
-		}
-	}
+	h, wg := occupy(ctx, t, f, c, 3)
 	wg.Go(func() { _, _ = one(ctx, c) })
 	eventually(t, "the fourth waits", func() bool { return client.Waiting(c) == 1 })
 	select {
@@ -123,11 +131,8 @@ func TestBatch_SeveralRequestsAreUnderWay(t *testing.T) {
 func TestBatch_TimestampsGoInQueueOrder(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{Conns: 1})
-	h := hold(f, f.nodes[0])
 	ctx := within(t, 10*time.Second)
-	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = one(ctx, c) })
-	receive(t, h.came)
+	h, wg := occupy(ctx, t, f, c, 1)
 	var got [10]isotone.Range
 	for i := range got {
 		wg.Go(func() { got[i], _ = c.Timestamps(ctx, uint64(i+1)) })
@@ -149,11 +154,8 @@ func TestBatch_TimestampsGoInQueueOrder(t *testing.T) {
 func TestBatch_ModesAreNotMixed(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{Conns: 1})
-	h := hold(f, f.nodes[0])
 	ctx := within(t, 10*time.Second)
-	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = one(ctx, c) })
-	receive(t, h.came)
+	h, wg := occupy(ctx, t, f, c, 1)
 	for _, mode := range []isotone.ReadMode{isotone.ReadDefault, isotone.ReadQuorum, isotone.ReadLease} {
 		for range 2 {
 			wg.Go(func() { _, _ = c.In(mode).Timestamps(ctx, 1) })
@@ -177,11 +179,8 @@ func TestBatch_ModesAreNotMixed(t *testing.T) {
 func TestBatch_LargeCountsTakeTurns(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{Conns: 1})
-	h := hold(f, f.nodes[0])
 	ctx := within(t, 10*time.Second)
-	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = one(ctx, c) })
-	receive(t, h.came)
+	h, wg := occupy(ctx, t, f, c, 1)
 	for range 3 {
 		wg.Go(func() {
 			if r, err := c.Timestamps(ctx, isotone.RangeCountMax); err != nil || r.Count != isotone.RangeCountMax {
@@ -203,11 +202,8 @@ func TestBatch_LargeCountsTakeTurns(t *testing.T) {
 func TestBatch_TooManyCallsAreRefused(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{Conns: 1, QueueMax: 4})
-	h := hold(f, f.nodes[0])
 	ctx, cancel := context.WithCancel(within(t, 10*time.Second))
-	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = one(context.Background(), c) })
-	receive(t, h.came)
+	h, wg := occupy(t.Context(), t, f, c, 1)
 	for range 4 {
 		wg.Go(func() { _, _ = one(ctx, c) })
 	}
@@ -238,12 +234,9 @@ func TestBatch_TooManyCallsAreRefused(t *testing.T) {
 func TestBatch_ManyHugeCallsAreRefused(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{Conns: 1})
-	h := hold(f, f.nodes[0])
 	ctx, cancel := context.WithCancel(within(t, 10*time.Second))
 	defer cancel()
-	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = one(ctx, c) })
-	receive(t, h.came)
+	_, wg := occupy(ctx, t, f, c, 1)
 	for i := range client.ReadyMax + 1 {
 		wg.Go(func() { _, _ = c.Timestamps(ctx, isotone.RangeCountMax) })
 		eventually(t, "it waits", func() bool { return client.Waiting(c) == uint64(i+1) })
@@ -260,15 +253,9 @@ func TestBatch_ManyHugeCallsAreRefused(t *testing.T) {
 func TestBatch_TheBoundHoldsForAllStripes(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{Conns: 2, QueueMax: 5})
-	eventually(t, "two connections, and that for lone calls", func() bool { return f.nodes[0].count("PING") == 2+1 })
-	h := hold(f, f.nodes[0])
 	ctx, cancel := context.WithCancel(within(t, 10*time.Second))
 	defer cancel()
-	var wg sync.WaitGroup
-	for range 2 {
-		wg.Go(func() { _, _ = one(ctx, c) })
-		receive(t, h.came)
-	}
+	_, wg := occupy(ctx, t, f, c, 2)
 	for range 5 {
 		wg.Go(func() { _, _ = one(ctx, c) })
 	}
@@ -285,15 +272,12 @@ func TestBatch_TheBoundHoldsForAllStripes(t *testing.T) {
 func TestBatch_ACrowdIsWokenWhole(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{Conns: 2})
-	eventually(t, "two connections, and that for lone calls", func() bool { return f.nodes[0].count("PING") == 2+1 })
-	h := hold(f, f.nodes[0])
 	patient := within(t, 20*time.Second)
 	var floor isotone.Timestamp
-	for range 4 {
-		var wg sync.WaitGroup
-		for range 2 {
-			wg.Go(func() { _, _ = one(patient, c) })
-			receive(t, h.came)
+	h, wg := occupy(patient, t, f, c, 2)
+	for round := range 4 {
+		if round > 0 {
+			h.fill(patient, t, c, wg, 2)
 		}
 		const callers = 3000
 		hasty, leave := context.WithCancel(patient)
