@@ -141,6 +141,9 @@ func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
 		secure = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
 	if len(c.Node) > 0 {
+		if secure != nil {
+			secure.NextProtos = []string{"h2", "http/1.1"}
+		}
 		return startNodesProxy(c, secure, log)
 	}
 	cfg.Log, cfg.TLS = log.Logger, secure

@@ -40,7 +40,8 @@ type nodesProxy struct {
 	web            *web.Server
 	gate           atomic.Pointer[gate.Gate] // nil until serve
 	mode           isotone.ReadMode
-	secure         bool // there is a certificate
+	tls            *tls.Config   // nil: there is no certificate
+	secure         *http1.Secure // nil until serve, or without a certificate
 	connectionsMax int
 	stats          *requestStats // nil unless requests are measured
 	metrics        *proxyMetrics
@@ -55,7 +56,7 @@ func (s clusterSource) Timestamps(ctx context.Context, mode isotone.ReadMode, co
 
 // startNodesProxy builds what the flags ask for.
 func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*nodesProxy, error) {
-	p := &nodesProxy{metrics: newProxyMetrics(log), secure: secure != nil, connectionsMax: c.MaxConnections}
+	p := &nodesProxy{metrics: newProxyMetrics(log), tls: secure, connectionsMax: c.MaxConnections}
 	p.metrics.watchCluster()
 	var err error
 	if c.Mode != "" {
@@ -104,31 +105,13 @@ func (p *nodesProxy) inLoop() int {
 // serve serves until stop.
 func (p *nodesProxy) serve(ln net.Listener) error {
 	var udp net.PacketConn
-	if p.secure {
+	if p.tls != nil {
 		var err error
 		if udp, err = net.ListenPacket("udp", ln.Addr().String()); err != nil {
 			return errors.Join(fmt.Errorf("--listen, for HTTP/3: %w", err), ln.Close())
 		}
 	}
-	err := p.gateway.Serve(ln, loop.Limits{}, func(b front.Backend, l *loop.Loop) proxy.Lane {
-		var ids front.IDs
-		if p.ids != nil {
-			ids = p.ids
-		}
-		http := http1.New(http1.Config{Backend: b, IDs: ids, Mode: p.mode, HandOver: p.web.Take, Observe: p.metrics.observeMany})
-		redis := resp.New(resp.Config{Backend: b, IDs: ids, Mode: p.mode, Observe: p.metrics.observeMany, Version: version})
-		g := gate.New(gate.Config{
-			Loop: l, HTTP1: p.stats.open(http.Open, p.web.Take), RESP: redis.Open, Commands: resp.CommandNames(), Rest: p.web.Take, Refuse: p.web.Refuse,
-			Elsewhere: p.web.Connections, ConnectionsMax: p.connectionsMax,
-		})
-		p.gate.Store(g)
-		return proxy.Lane{
-			Open:  g.Open,
-			Stop:  func() { g.Stop(); http.Stop(); redis.Stop() },
-			Conns: func() int { return http.Conns() + redis.Sessions() },
-		}
-	})
-	if err != nil {
+	if err := p.gateway.Serve(ln, loop.Limits{}, func(b front.Backend, l *loop.Loop) proxy.Lane { return p.lane(b, l, udp) }); err != nil {
 		if udp != nil {
 			_ = udp.Close()
 		}
@@ -144,6 +127,43 @@ func (p *nodesProxy) serve(ln net.Listener) error {
 	}
 }
 
+// lane builds the fronts in the loop.
+func (p *nodesProxy) lane(b front.Backend, l *loop.Loop, udp net.PacketConn) proxy.Lane {
+	var ids front.IDs
+	if p.ids != nil {
+		ids = p.ids
+	}
+	hot := http1.Config{Backend: b, IDs: ids, Mode: p.mode, HandOver: p.web.Take, Observe: p.metrics.observeMany}
+	if udp != nil {
+		hot.AltSvc = web.AltSvc(udp.LocalAddr())
+	}
+	http := http1.New(hot)
+	redis := resp.New(resp.Config{Backend: b, IDs: ids, Mode: p.mode, Observe: p.metrics.observeMany, Version: version})
+	entry := gate.Config{
+		Loop: l, HTTP1: p.stats.open(http.Open, p.web.Take), RESP: redis.Open, Commands: resp.CommandNames(), Rest: p.web.Take, Refuse: p.web.Refuse,
+		Elsewhere: p.web.Connections, ConnectionsMax: p.connectionsMax,
+	}
+	var g *gate.Gate
+	lane := proxy.Lane{
+		Stop:  func() { g.Stop(); http.Stop(); redis.Stop() },
+		Conns: func() int { return http.Conns() + redis.Sessions() },
+	}
+	if p.tls != nil {
+		secure := http1.NewSecure(http1.SecureConfig{
+			Loop: l, TLS: p.tls,
+			Open:     func(c *loop.Conn) loop.Handler { return g.Inside(c) },
+			HandOver: func(nc net.Conn) { g.Rest(nc) },
+		})
+		entry.TLS, p.secure = secure.Accept, secure
+		lane.Stop = func() { g.Stop(); secure.Stop(); http.Stop(); redis.Stop() }
+		lane.Conns = func() int { return secure.Conns() + http.Conns() + redis.Sessions() }
+	}
+	g = gate.New(entry)
+	p.gate.Store(g)
+	lane.Open = g.Open
+	return lane
+}
+
 func (p *nodesProxy) stop(ctx context.Context) error {
 	p.gateway.StopServing(ctx)
 	err := p.web.Shutdown(ctx)
@@ -151,6 +171,9 @@ func (p *nodesProxy) stop(ctx context.Context) error {
 		err = nil // what was still running has been cut, as announced
 	}
 	err = errors.Join(err, p.gateway.Close())
+	if p.secure != nil {
+		p.secure.Wait()
+	}
 	if p.ids != nil {
 		p.ids.close()
 	}

@@ -310,4 +310,21 @@ func TestProxy_NodesOverEachHTTP(t *testing.T) {
 			t.Errorf("%s: %s %d", name, resp.Proto, resp.StatusCode)
 		}
 	}
+	// The others are in the loop, over TLS, too.
+	for request, want := range map[string]string{
+		"PING\r\n": "+PONG\r\n",
+		"GET /timestamp HTTP/1.1\r\nHost: x\r\n\r\n": "HTTP/1.1 50",
+	} {
+		nc, err := tls.Dial("tcp", addr, trust)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+		_, _ = io.WriteString(nc, request)
+		answer := make([]byte, len(want))
+		if _, err := io.ReadFull(nc, answer); err != nil || string(answer) != want {
+			t.Errorf("%q: %q, %v", request, answer, err)
+		}
+		_ = nc.Close()
+	}
 }
