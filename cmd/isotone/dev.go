@@ -43,6 +43,7 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
+	outliveReaders()
 	log := slog.New(slog.DiscardHandler)
 	if c.Debug {
 		pretty := telemetry.StartLog(con.err, telemetry.LogOptions{Pretty: true})

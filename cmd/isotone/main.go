@@ -124,6 +124,11 @@ func (e usageError) Error() string { return string(e) }
 
 func usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
 
+// outliveReaders is for what serves others: whoever reads its log may end, or begin anew,
+// and it goes on. Without it, as in most programs, writing to a pipe that nobody reads any
+// more ends the process (SIGPIPE).
+func outliveReaders() { signal.Ignore(syscall.SIGPIPE) }
+
 // interruptible returns a context that SIGINT or SIGTERM ends. A second signal ends
 // the process at once.
 func interruptible() (context.Context, func()) {

@@ -17,7 +17,13 @@ import (
 
 // TestLog_NobodyReadsIt: a pager that waits, a terminal after Ctrl-S, or a collector that
 // hangs stops no node, and does not keep it from ending.
-func TestLog_NobodyReadsIt(t *testing.T) {
+func TestLog_NobodyReadsIt(t *testing.T) { testUnreadLog(t, func(*os.File) {}) }
+
+// TestLog_ItsReaderEnds, and the node goes on.
+func TestLog_ItsReaderEnds(t *testing.T) { testUnreadLog(t, func(r *os.File) { r.Close() }) }
+
+// testUnreadLog reads the log of a node until that serves, and no more after leave.
+func testUnreadLog(t *testing.T, leave func(reader *os.File)) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +46,7 @@ func TestLog_NobodyReadsIt(t *testing.T) {
 			t.Fatalf("%v: %s", err, in.Text())
 		}
 	}
+	leave(r)
 	addr := "127.0.0.1:" + line.HTTP[strings.LastIndexByte(line.HTTP, ':')+1:]
 	c, err := chaos.Dial(addr, answerTimeout)
 	if err != nil {
