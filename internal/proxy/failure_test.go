@@ -197,6 +197,33 @@ func TestServer_TriesAgainElsewhereWhatDoesNoHarmTwice(t *testing.T) {
 	}
 }
 
+// TestServer_TriesAgainElsewhereWhatWasNotSent, also what does harm twice and has a body, on
+// each path.
+func TestServer_TriesAgainElsewhereWhatWasNotSent(t *testing.T) {
+	good := startBackend(t, echo)
+	s := start(t, proxy.Config{Strategy: balance.RoundRobin, Ejection: balance.EjectorConfig{FailuresMax: 1 << 30}}, nobody(t), good.addr)
+	long := strings.Repeat("x", 100_000)
+	for name, tc := range map[string]struct {
+		body   string
+		reader func(string) io.Reader
+	}{
+		"in the lane": {"short", func(s string) io.Reader { return strings.NewReader(s) }},
+		"long":        {long, func(s string) io.Reader { return strings.NewReader(s) }},
+		"in chunks":   {long, unsized},
+		"none":        {"", func(string) io.Reader { return nil }},
+	} {
+		for range 4 {
+			resp, got := do(t, client(t), request(t, "POST", "http://"+s.addr+"/", tc.reader(tc.body)))
+			if resp.StatusCode != 200 || got != tc.body {
+				t.Errorf("%s: %d %.100q", name, resp.StatusCode, got)
+			}
+		}
+	}
+	if st := s.Status(); st.Backends[0].Failures == 0 {
+		t.Error("nothing was tried where nobody is")
+	}
+}
+
 func TestServer_StopsTryingWhenTheBudgetIsUsedUp(t *testing.T) {
 	s := start(t, proxy.Config{
 		Retry:    balance.BudgetConfig{Percent: -1, Reserve: 1}, // ten in ten seconds

@@ -183,7 +183,7 @@ func (e *exchange) forward(t transaction.Transaction) {
 		f, how := e.blame(err)
 		e.record.cause = err
 		e.director.end(e.director.now(), at, how)
-		if how == failed && idempotent && e.ctx.Err() == nil {
+		if how == failed && (idempotent || e.unsent(err)) && e.ctx.Err() == nil {
 			e.record.tries++
 			e.tried.Tried.Add(at)
 			if at = e.director.again(e.director.now(), &e.tried, e.record.tries); at != balance.None {
@@ -196,6 +196,13 @@ func (e *exchange) forward(t transaction.Transaction) {
 		e.fail(f)
 		return
 	}
+}
+
+// unsent reports whether err means that a try has not even begun: there was no connection,
+// and of the body nothing was read.
+func (e *exchange) unsent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial" && (e.body == nil || !e.body.begun.Load())
 }
 
 // blame says what a failed try means, to the client and of the backend.
@@ -378,6 +385,7 @@ type body struct {
 	began    time.Time
 	got      int64
 	fault    atomic.Pointer[fault] // why it has failed, if that is the client's doing
+	begun    atomic.Bool           // some of it may have been read
 
 	// The transport may read on for a moment when the exchange is over, and must not touch
 	// the deadlines of the next.
@@ -401,6 +409,7 @@ func (b *body) finish() {
 
 // Read reads on, for as long as the rate allows.
 func (b *body) Read(p []byte) (int, error) {
+	b.begun.Store(true)
 	limits := &b.exchange.cfg.Limits
 	b.setDeadline(b.began.Add(limits.HeadTimeout + time.Duration(b.got)*time.Second/bodyRateMin))
 	n, err := b.ReadCloser.Read(p)
@@ -415,6 +424,15 @@ func (b *body) Read(p []byte) (int, error) {
 		b.blame(err)
 	}
 	return n, err
+}
+
+// Close is called by the transport when a try is over. Before the first byte another one may
+// follow, and the server closes what is left.
+func (b *body) Close() error {
+	if b.begun.Load() {
+		return b.ReadCloser.Close()
+	}
+	return nil
 }
 
 // blame notes that err, in the middle of the body, is the client's doing.
