@@ -21,7 +21,7 @@ const (
 	framingNone    framing = iota // there is no body
 	framingLength                 // by its length
 	framingChunked                // by its last chunk
-	framingClose                  // by the end of the connection
+	framingClose                  // by the end of the connection; to the client, by a last chunk
 )
 
 // framing returns how the body ends, of an answer to a HEAD request if head (RFC 9112

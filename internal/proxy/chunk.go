@@ -1,5 +1,7 @@
 package proxy
 
+import "strconv"
+
 // chunks follows the framing of a chunked body (RFC 9112 §7.1) as its bytes come by, so
 // that its end is known and nothing in it can be read in another way. The zero value is
 // at the start of a body.
@@ -126,3 +128,14 @@ func hexValue(c byte) byte {
 	}
 	return c | 0x20 - 'a' + 10
 }
+
+// appendChunk appends data, which is not empty, as one chunk.
+func appendChunk(out, data []byte) []byte {
+	out = strconv.AppendUint(out, uint64(len(data)), 16)
+	out = append(out, "\r\n"...)
+	out = append(out, data...)
+	return append(out, "\r\n"...)
+}
+
+// lastChunk ends a chunked body, without trailers.
+const lastChunk = "0\r\n\r\n"

@@ -24,8 +24,10 @@
 // Transfer-Encoding, either of them twice, any other transfer coding than chunked, folded
 // lines, a bare CR or LF, white space before a colon, a second Host. On the way to
 // net/http a filter ([screen]) applies it to every request of the connection, and the
-// same to the chunks of bodies. What is forwarded is written anew. The answers of
-// backends are read as strictly; one that fails is a 502.
+// same to the chunks of bodies. Of HTTP/2, whose framing has nothing to argue about, method
+// and target are held to the same. What is forwarded is written anew. In the lane the
+// answers of backends are read as strictly; one that fails is a 502. The general path reads
+// them as net/http does, which is more lenient, and frames them anew as well.
 //
 // Sources: RFC 9110 (semantics), RFC 9112 (HTTP/1.1).
 package proxy

@@ -74,6 +74,14 @@ var errAnswerTimeout = errors.New("no answer in time")
 
 // ServeHTTP forwards one request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s, ok := r.Context().Value(screenKey{}).(*screen); ok {
+		s.busy.Store(true)
+	}
+	if r.ProtoMajor == 1 && r.ContentLength != 0 {
+		// Without this net/http reads what is left of the body before it answers, and the
+		// transport, which reads the same body, sends it with holes.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+	}
 	e := &exchange{handler: h, w: w, r: r, began: h.director.now()}
 	e.ctx, e.cancel = context.WithCancelCause(r.Context())
 	e.timer = time.AfterFunc(h.cfg.Limits.AnswerTimeout, func() {
@@ -127,8 +135,17 @@ func (e *exchange) refusal() *fault {
 		return faultTooLong
 	case e.r.ProtoMajor > 1 && (e.r.Host == "" || !isClass([]byte(e.r.Host), byteHost)):
 		return refuse("want an authority, with a name or address")
+	case e.r.ProtoMajor > 1 && !isRequestLine(e.r.Method, e.r.RequestURI):
+		return refuse("what HTTP/1 could not have in its first line is in the method or the path")
 	}
 	return nil
+}
+
+// isRequestLine reports whether method and target, of a request of HTTP/2, can be sent in a
+// line of HTTP/1 that has one meaning: none of their bytes may end them there.
+func isRequestLine(method, target string) bool {
+	return len(method) <= methodMax && isClass([]byte(method), byteToken) && isClass([]byte(target), byteTarget) &&
+		(target[0] == '/' || target == "*" && method == http.MethodOptions)
 }
 
 func (e *exchange) observe() {
@@ -243,8 +260,8 @@ func (e *exchange) outgoing(t transaction.Transaction) *http.Request {
 		Method: r.Method, Host: r.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: r.Header.Clone(), ContentLength: r.ContentLength,
 		URL: &url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery},
 	}).WithContext(e.ctx)
-	if r.URL.Path == "*" {
-		out.URL.Path, out.URL.Opaque = "", "*"
+	if raw, _, _ := strings.Cut(r.RequestURI, "?"); raw != out.URL.EscapedPath() && !strings.HasPrefix(raw, "//") {
+		out.URL.Opaque = raw // or package url would spell it in its own way
 	}
 	header := out.Header
 	removeHops(header)
@@ -307,7 +324,7 @@ func (e *exchange) answer(at int, resp *http.Response) {
 	how := outcomeOf(resp.StatusCode)
 	defer func() { e.director.end(e.director.now(), at, how) }()
 	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusSwitchingProtocols {
+	if resp.StatusCode < 200 || resp.StatusCode > 999 || resp.ProtoMajor != 1 {
 		how = failed
 		e.fail(faultAnswer)
 		return
@@ -331,6 +348,9 @@ func (e *exchange) answer(at int, resp *http.Response) {
 			how = failed
 			e.record.fault = faultGateway
 		}
+		if s, ok := e.r.Context().Value(screenKey{}).(*screen); ok && resp.ContentLength < 0 && !e.r.ProtoAtLeast(1, 1) {
+			s.reset() // or the end would be that of the answer
+		}
 		panic(http.ErrAbortHandler) // so that the client sees that it is not whole
 	}
 }
@@ -343,8 +363,7 @@ const copyBytes = 32 << 10
 
 var copyBuffers = sync.Pool{New: func() any { return new([copyBytes]byte) }}
 
-// copy forwards the body, and what has no known length at once, as it comes: somebody
-// may be waiting for each event.
+// copy forwards the body as it comes: somebody may be waiting for each event.
 func (e *exchange) copy(resp *http.Response) error {
 	buf := copyBuffers.Get().(*[copyBytes]byte)
 	defer copyBuffers.Put(buf)
@@ -355,11 +374,12 @@ func (e *exchange) copy(resp *http.Response) error {
 	for {
 		n, err := resp.Body.Read(buf[:])
 		if n > 0 {
+			idle.Stop() // it is the client's time that runs now
 			_ = control.SetWriteDeadline(time.Now().Add(limits.WriteTimeout))
 			if _, err := e.w.Write(buf[:n]); err != nil {
 				return err
 			}
-			if resp.ContentLength < 0 {
+			if resp.ContentLength < 0 || n < len(buf) {
 				if err := control.Flush(); err != nil {
 					return err
 				}
@@ -442,6 +462,8 @@ func (b *body) blame(err error) {
 		b.fault.Store(f)
 	} else if errors.As(err, &timeout) && timeout.Timeout() {
 		b.fault.Store(faultBodyTime)
+	} else if !errors.Is(err, http.ErrBodyReadAfterClose) {
+		b.fault.Store(refuse("the body has not the length that was announced"))
 	}
 }
 

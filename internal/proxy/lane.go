@@ -268,6 +268,7 @@ func (l *lane) unstall() {
 			left = append(left, k)
 		default:
 			k.stalled = false
+			k.heard = l.time() // the pause was the client's
 			k.conn.Resume()
 		}
 	}

@@ -25,6 +25,7 @@ type link struct {
 	stalled   bool    // in lane.stalled
 	begun     bool    // something of the answer has come
 	idleSince time.Duration
+	sent      time.Duration // the loop's time of the turn in which the request was
 	heard     time.Duration // when something of the answer last came
 
 	framing framing // of the body that follows
@@ -36,13 +37,21 @@ type link struct {
 // send writes h's request.
 func (k *link) send(h *client) {
 	k.client, h.link = h, k
-	k.begun = false
+	k.begun, k.sent = false, k.lane.loop.Now()
 	k.lane.meter.touch(h)
 	k.conn.Write(h.request)
 }
 
 // Data forwards an answer.
 func (k *link) Data(c *loop.Conn, b []byte) (int, error) {
+	if h := k.client; h != nil && !k.begun && k.sent == k.lane.loop.Now() {
+		// The request is on its way when this turn ends, so nobody has asked for that.
+		k.client, h.link = nil, nil
+		k.lane.director.end(k.lane.time(), k.backend, abandoned)
+		c.Abort(faultAnswer)
+		h.again(false, false, faultAnswer)
+		return len(b), nil
+	}
 	used := 0
 	k.heard = k.lane.time()
 	if k.client != nil {
@@ -62,7 +71,7 @@ func (k *link) Data(c *loop.Conn, b []byte) (int, error) {
 	switch {
 	case used < len(b): // nobody has asked for that
 		c.Abort(faultAnswer)
-	case h == nil && !k.lasts:
+	case h == nil && (!k.lasts || c.EOF()):
 		c.Abort(errEnough)
 	case h == nil:
 		k.release()
@@ -96,10 +105,9 @@ func (k *link) head(h *client, b []byte) (int, error) {
 		return a.size, nil // not asked for, and not waited for
 	}
 	k.framing, k.left, k.lasts, k.chunks = a.framing(h.head), a.length, a.lasts(), chunks{trailers: true}
-	last := h.last || k.framing == framingClose || k.lane.stopped
-	h.last = last
+	h.last = h.last || k.lane.stopped
 	h.status, h.answered = a.status, true
-	out := a.appendAnswer(h.conn.Buffered(), b, h.own(), last)
+	out := a.appendAnswer(h.conn.Buffered(), b, h.own(), k.framing, h.last)
 	h.conn.SetBuffered(append(out, "\r\n"...))
 	if k.framing == framingNone {
 		k.done(h)
@@ -123,6 +131,8 @@ func (k *link) body(h *client, b []byte) (n int, err error) {
 		done = k.chunks.done()
 	default:
 		n = len(b)
+		h.conn.SetBuffered(appendChunk(h.conn.Buffered(), b))
+		return n, nil
 	}
 	h.conn.Write(b[:n])
 	if done {
@@ -172,6 +182,7 @@ func (k *link) Closed(_ *loop.Conn, err error) {
 	switch {
 	case h.answered && k.framing == framingClose && err == io.EOF:
 		l.director.end(l.time(), k.backend, outcomeOf(h.status))
+		h.conn.SetBuffered(append(h.conn.Buffered(), lastChunk...))
 		h.end()
 	case h.answered:
 		l.director.end(l.time(), k.backend, failed)

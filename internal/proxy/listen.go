@@ -104,6 +104,9 @@ func (c *prefixed) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
+// NetConn returns the connection beneath.
+func (c *prefixed) NetConn() net.Conn { return c.Conn }
+
 // CloseWrite ends the output.
 func (c *prefixed) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {

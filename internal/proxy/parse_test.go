@@ -107,9 +107,9 @@ func FuzzParseAnswer(f *testing.F) {
 		if theirs.StatusCode != a.status || theirs.ContentLength != want && a.status >= 200 && a.status != 204 && a.status != 304 || (len(theirs.TransferEncoding) > 0) != (a.chunked && a.framing(false) == framingChunked) {
 			t.Fatalf("status %d, length %d, framing %d; net/http: %d, %d, %v", a.status, want, a.framing(false), theirs.StatusCode, theirs.ContentLength, theirs.TransferEncoding)
 		}
-		out := append(a.appendAnswer(nil, b, nil, false), "\r\n"...)
+		out := append(a.appendAnswer(nil, b, nil, a.framing(false), false), "\r\n"...)
 		var again answer
-		if v, _ := parseAnswer(out, &again); v != whole || again.size != len(out) || again.status != a.status || again.chunked != a.chunked || again.length != a.length {
+		if v, _ := parseAnswer(out, &again); v != whole || again.size != len(out) || again.status != a.status || again.chunked != (a.chunked || a.framing(false) == framingClose) || again.length != a.length {
 			t.Fatalf("%q became %q", b, out)
 		}
 	})
@@ -206,7 +206,7 @@ func TestLane_HotPathDoesNotAllocate(t *testing.T) {
 		if v, _ := parseAnswer(got, &a); v != whole {
 			t.Fatal(v)
 		}
-		out = a.appendAnswer(out, got, nil, false)
+		out = a.appendAnswer(out, got, nil, a.framing(false), false)
 	}
 	work()
 	if got := testing.AllocsPerRun(200, work); got != 0 {
@@ -230,7 +230,7 @@ func BenchmarkParse(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			_, _ = parseAnswer(got, &a)
-			out = a.appendAnswer(out[:0], got, nil, false)
+			out = a.appendAnswer(out[:0], got, nil, a.framing(false), false)
 		}
 	})
 	b.Run("chunks", func(b *testing.B) {

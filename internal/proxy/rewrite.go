@@ -44,7 +44,7 @@ func (r *request) appendRequest(out, b []byte, addr string, continued, trustForw
 // appendAnswer appends the head of an answer as the client gets it, but for the blank
 // line. own are the fields of the transaction, as lines; last says that the connection
 // ends with it.
-func (a *answer) appendAnswer(out, b, own []byte, last bool) []byte {
+func (a *answer) appendAnswer(out, b, own []byte, f framing, last bool) []byte {
 	out = append(out, "HTTP/1.1 "...)
 	out = append(out, b[len("HTTP/1.1 "):a.fieldsAt()]...)
 	for i := range a.fields {
@@ -54,7 +54,7 @@ func (a *answer) appendAnswer(out, b, own []byte, last bool) []byte {
 	}
 	out = appendPlain(out, b, a.fields)
 	out = append(out, own...)
-	if a.chunked {
+	if a.chunked || f == framingClose {
 		out = append(out, "Transfer-Encoding: chunked\r\n"...)
 	}
 	if last {

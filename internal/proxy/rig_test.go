@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -178,13 +179,42 @@ type script struct {
 // say returns is sent, and the connection closed if it says so.
 func startScript(t testing.TB, say func(conn, request int, head string) (answer string, end bool)) *script {
 	t.Helper()
+	s := &script{heads: make(chan string, 1000)}
+	var conns atomic.Int64
+	s.addr = startTCP(t, func(nc net.Conn) {
+		conn := int(conns.Add(1)) - 1
+		in := bufio.NewReader(nc)
+		for request := 0; ; request++ {
+			head := ""
+			for !strings.HasSuffix(head, "\r\n\r\n") {
+				line, err := in.ReadString('\n')
+				if err != nil {
+					return
+				}
+				head += line
+			}
+			select {
+			case s.heads <- head:
+			default:
+			}
+			answer, end := say(conn, request, head)
+			if _, err := io.WriteString(nc, answer); err != nil || end {
+				return
+			}
+		}
+	})
+	return s
+}
+
+// startTCP serves each connection with serve, and closes it after that, and all in the end.
+func startTCP(t testing.TB, serve func(net.Conn)) (addr string) {
+	t.Helper()
 	l := listen(t)
-	s := &script{addr: l.Addr().String(), heads: make(chan string, 1000)}
 	var running sync.WaitGroup
 	var mu sync.Mutex
 	open := map[net.Conn]bool{}
 	running.Go(func() {
-		for conn := 0; ; conn++ {
+		for {
 			nc, err := l.Accept()
 			if err != nil {
 				return
@@ -194,25 +224,7 @@ func startScript(t testing.TB, say func(conn, request int, head string) (answer 
 			mu.Unlock()
 			running.Go(func() {
 				defer nc.Close()
-				in := bufio.NewReader(nc)
-				for request := 0; ; request++ {
-					head := ""
-					for !strings.HasSuffix(head, "\r\n\r\n") {
-						line, err := in.ReadString('\n')
-						if err != nil {
-							return
-						}
-						head += line
-					}
-					select {
-					case s.heads <- head:
-					default:
-					}
-					answer, end := say(conn, request, head)
-					if _, err := io.WriteString(nc, answer); err != nil || end {
-						return
-					}
-				}
+				serve(nc)
 			})
 		}
 	})
@@ -225,7 +237,7 @@ func startScript(t testing.TB, say func(conn, request int, head string) (answer 
 		mu.Unlock()
 		running.Wait()
 	})
-	return s
+	return l.Addr().String()
 }
 
 const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -39,6 +39,10 @@ type screen struct {
 	request request
 	any     bool // something has been let through
 
+	// busy is set while net/http has given a request to a handler, and for ever on a
+	// connection that speaks HTTP/2: what it writes is an answer.
+	busy atomic.Bool
+
 	fault atomic.Pointer[fault] // why the input has ended
 	body  atomic.Pointer[fault] // the same, within a body
 	late  atomic.Bool           // a body did not come in time
@@ -152,6 +156,7 @@ func (s *screen) head(b []byte) {
 		switch isHTTP2(b) {
 		case whole:
 			s.state, s.cleared = screenThrough, len(s.buf)
+			s.busy.Store(true)
 			return
 		case partial:
 			return
@@ -192,9 +197,19 @@ const (
 // handler.
 const bareType = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
 
-// Write writes an answer. net/http's own words for a request that it could not read are
-// replaced by the proxy's.
+// idle notes that net/http waits for the next request.
+func (s *screen) idle() {
+	if s.state != screenThrough {
+		s.busy.Store(false)
+	}
+}
+
+// Write writes an answer. net/http's own words for a request that it could not read, which
+// it says between answers, are replaced by the proxy's.
 func (s *screen) Write(p []byte) (int, error) {
+	if s.busy.Load() {
+		return s.Conn.Write(p)
+	}
 	const statusAt = len("HTTP/1.1 ")
 	i := bytes.Index(p[:min(len(p), 200)], []byte(bareType))
 	if i < 0 || !bytes.HasPrefix(p, []byte("HTTP/1.1 4")) && !bytes.HasPrefix(p, []byte("HTTP/1.1 5")) {
@@ -211,6 +226,25 @@ func (s *screen) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
+
+// reset ends the connection in such a way that the client sees no regular end.
+func (s *screen) reset() {
+	for c := s.Conn; ; {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+			_ = tcp.Close()
+			return
+		}
+		outer, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return
+		}
+		c = outer.NetConn()
+	}
+}
+
+// NetConn returns the connection beneath.
+func (s *screen) NetConn() net.Conn { return s.Conn }
 
 // CloseWrite lets net/http end its output before it closes, so that a client that is
 // still sending can read the answer.

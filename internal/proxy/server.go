@@ -98,6 +98,11 @@ func (s *Server) newHTTPServer() *http.Server {
 			}
 			return ctx
 		},
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if sc, ok := c.(*screen); ok && state == http.StateIdle {
+				sc.idle()
+			}
+		},
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 256, WriteByteTimeout: s.cfg.Limits.WriteTimeout},
 	}
 }
