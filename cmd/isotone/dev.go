@@ -43,14 +43,13 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
-	outliveReaders()
-	log := slog.New(slog.DiscardHandler)
+	logs := io.Discard
 	if c.Debug {
-		pretty := telemetry.StartLog(con.err, telemetry.LogOptions{Pretty: true})
-		defer pretty.Close()
-		log = pretty.Logger
+		logs = con.err
 	}
-	members, err := startDev(c.Port, dir, log)
+	log := startLog(logs, telemetry.LogOptions{Pretty: true})
+	defer log.Close()
+	members, err := startDev(c.Port, dir, log.Logger)
 	if err != nil {
 		return err
 	}

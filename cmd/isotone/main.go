@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/isotone/isotone/internal/telemetry"
 )
 
 // Exit codes: a failure while running, and a command line or setting that cannot be
@@ -124,10 +127,17 @@ func (e usageError) Error() string { return string(e) }
 
 func usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
 
-// outliveReaders is for what serves others: whoever reads its log may end, or begin anew,
-// and it goes on. Without it, as in most programs, writing to a pipe that nobody reads any
-// more ends the process (SIGPIPE).
-func outliveReaders() { signal.Ignore(syscall.SIGPIPE) }
+// startLog starts the log of what serves others. Whoever reads it may be slow, end, or begin
+// anew, and the service goes on; without Ignore writing to a pipe that nobody reads any more
+// would end the process (SIGPIPE). What libraries say on the standard log goes there as well,
+// at level debug: net/http would hold a lock while it waits for the reader.
+func startLog(w io.Writer, o telemetry.LogOptions) *telemetry.Log {
+	signal.Ignore(syscall.SIGPIPE)
+	log := telemetry.StartLog(w, o)
+	slog.SetLogLoggerLevel(slog.LevelDebug)
+	slog.SetDefault(log.Logger)
+	return log
+}
 
 // interruptible returns a context that SIGINT or SIGTERM ends. A second signal ends
 // the process at once.

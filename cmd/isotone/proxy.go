@@ -73,8 +73,7 @@ type forwarder interface {
 
 // Run forwards until a signal or a failure ends it.
 func (c *proxyCmd) Run(ctx context.Context, con console) error {
-	outliveReaders()
-	log := telemetry.StartLog(con.err, telemetry.LogOptions{Debug: c.Debug, Pretty: c.Pretty})
+	log := startLog(con.err, telemetry.LogOptions{Debug: c.Debug, Pretty: c.Pretty})
 	defer log.Close()
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // the loop keeps one while it sleeps
 	if os.Getenv("GOGC") == "" {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	stdlog "log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -175,6 +176,18 @@ func TestProxy_ALogThatHangsDelaysNothing(t *testing.T) {
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("%d lines are written and %d lost of %d; it was %v that were dropped", written, lost, batch*batches, dropped)
+		}
+	}
+}
+
+// TestProxy_LogsWhatLibrariesSay in its own log, which nobody waits for.
+func TestProxy_LogsWhatLibrariesSay(t *testing.T) {
+	log := &proxyLog{}
+	runProxyLogging(t, log, "--backend", "http://127.0.0.1:1", "--debug")
+	stdlog.Print("as net/http has it")
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(log.String(), `"level":"DEBUG","msg":"as net/http has it"`); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the log lacks it:\n%s", log)
 		}
 	}
 }

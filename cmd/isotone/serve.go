@@ -41,8 +41,7 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	outliveReaders()
-	log := telemetry.StartLog(con.err, telemetry.LogOptions{Debug: c.Debug.On(), Pretty: c.Pretty.On(), TimeMS: c.LogTimeMS.On()})
+	log := startLog(con.err, telemetry.LogOptions{Debug: c.Debug.On(), Pretty: c.Pretty.On(), TimeMS: c.LogTimeMS.On()})
 	defer log.Close()
 	var clock node.Clock
 	if c.FaultClock != "" {
