@@ -51,6 +51,14 @@ type Handler interface {
 	Closed(c *Conn, err error)
 }
 
+// Impatient is a [Handler] that wants to know at once when the other side ends its output
+// while the connection is paused: whoever does so seldom waits for an answer. Others get to
+// know when they have answered.
+type Impatient interface {
+	// Ended may end c, by [Conn.Abort] for instance.
+	Ended(c *Conn)
+}
+
 // Limits bounds what the connections of one listener, or one connection that was
 // adopted, can hold (I7). A zero field has its default.
 type Limits struct {

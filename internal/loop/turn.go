@@ -37,6 +37,9 @@ func (l *Loop) readable(c *Conn) {
 	case io.EOF:
 		c.eof = true
 		l.poll.watch(c, false)
+		if h, ok := c.handler.(Impatient); ok && c.paused {
+			h.Ended(c)
+		}
 		l.feed(c)
 		return
 	default:

@@ -11,7 +11,10 @@ import (
 	"github.com/isotone/isotone/internal/transaction"
 )
 
-var errStopped = errors.New("the proxy is shutting down")
+var (
+	errStopped = errors.New("the proxy is shutting down")
+	errLeft    = errors.New("the client has left")
+)
 
 const (
 	// lastBytesMax bounds the head that a connection remembers.
@@ -292,6 +295,15 @@ func (h *client) overdue() {
 	l.director.end(l.time(), k.backend, failed)
 	k.conn.Abort(errEnough)
 	h.fail(faultTimeout)
+}
+
+// Ended gives up the request of a client that has ended its output, as net/http does on the
+// general path: it has closed its connection, most probably, and would not get the answer.
+func (h *client) Ended(c *loop.Conn) {
+	if h.activeAt >= 0 {
+		h.cause = errLeft
+		c.Abort(errLeft)
+	}
 }
 
 // Closed is told that the client is gone.

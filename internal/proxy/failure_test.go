@@ -325,14 +325,22 @@ func TestServer_ForgetsClientsThatLeave(t *testing.T) {
 	})
 	s := start(t, proxy.Config{}, b.addr)
 	for _, raw := range []string{last, general} {
-		c := dial(t, s)
-		if _, err := io.WriteString(c, raw); err != nil {
-			t.Fatal(err)
+		for name, leave := range map[string]func(*net.TCPConn){
+			"reset":           func(c *net.TCPConn) { _ = c.SetLinger(0); _ = c.Close() },
+			"closed":          func(c *net.TCPConn) { _ = c.Close() },
+			"end of requests": func(c *net.TCPConn) { _ = c.CloseWrite() },
+		} {
+			c := dial(t, s)
+			if _, err := io.WriteString(c, raw); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the request is out, "+name, func() bool { return s.Status().Backends[0].Load == 1 })
+			leave(c)
+			s.idle(t)
 		}
-		eventually(t, "the request is out", func() bool { return s.Status().Backends[0].Load == 1 })
-		_ = c.SetLinger(0)
-		c.Close()
-		s.idle(t)
+	}
+	if st := s.Status().Backends[0]; st.Failures > 0 {
+		t.Errorf("the backend is blamed: %+v", st)
 	}
 	close(release)
 	eventually(t, "no connection is left", func() bool { return s.Connections() == 0 })
