@@ -133,7 +133,7 @@ func TestLeastBusy_TakesTheLeastLoadForItsWeight(t *testing.T) {
 		}
 		at := picker(balance.LeastBusy).Pick(s, balance.Request{})
 		for i := range n {
-			if (s.Load(i)+1)*weights[at] < (s.Load(at)+1)*weights[i] {
+			if s.Load(i)*weights[at] < s.Load(at)*weights[i] {
 				t.Fatalf("chose %d with load %d and weight %d; %d has %d and %d", at, s.Load(at), weights[at], i, s.Load(i), weights[i])
 			}
 		}
@@ -145,6 +145,23 @@ func TestLeastBusy_TakesTurnsAmongEquals(t *testing.T) {
 	for i := range 9 {
 		if got := p.Pick(s, balance.Request{}); got != i%3 {
 			t.Errorf("choice %d of idle backends: %d", i, got)
+		}
+	}
+}
+
+// TestPicker_IdleBackendsGetTheirShareOfFewRequests: with one request at a time no strategy
+// leaves out a lighter backend, or it would be cold, and nobody would notice its end.
+func TestPicker_IdleBackendsGetTheirShareOfFewRequests(t *testing.T) {
+	for _, strategy := range []balance.Strategy{balance.Random, balance.RoundRobin, balance.LeastBusy, balance.TwoChoices} {
+		s, p := backends(t, 1, 3), picker(strategy)
+		light := 0
+		for i := range 4000 {
+			if p.Pick(s, request(i)) == 0 {
+				light++
+			}
+		}
+		if light < 800 || light > 1200 {
+			t.Errorf("%s: the lighter one of 1 and 3 got %d of 4000", strategy, light)
 		}
 	}
 }

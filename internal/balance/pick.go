@@ -73,30 +73,27 @@ func (p *roundRobin) Pick(s *Set, r Request) int {
 	return best
 }
 
-// leastBusy chooses by load for weight, and among equals one after the other: always the
-// first would get all the requests of a quiet hour.
-type leastBusy struct{ next int }
+// leastBusy chooses by load for weight, and among equals as roundRobin does, so that the
+// requests of a quiet hour, when all are idle, go to each of them by its weight.
+type leastBusy struct{ equals roundRobin }
 
 // Pick returns a backend with the least load.
 func (p *leastBusy) Pick(s *Set, r Request) int {
 	best := None
-	n := len(s.usable)
-	if p.next >= n {
-		p.next = 0
-	}
-	place := 0
-	for k := range n {
-		at := p.next + k
-		if at >= n {
-			at -= n
-		}
-		i := s.usable[at]
+	for _, i := range s.usable {
 		if !r.Tried.Has(i) && (best == None || s.lighter(i, best)) {
-			best, place = i, at
+			best = i
 		}
 	}
-	p.next = place + 1
-	return best
+	if best == None {
+		return None
+	}
+	for _, i := range s.usable {
+		if s.lighter(best, i) {
+			r.Tried.Add(i)
+		}
+	}
+	return p.equals.Pick(s, r)
 }
 
 // twoChoices draws two and takes the less busy one. That is nearly as even as looking at

@@ -116,11 +116,11 @@ func (s *Set) settle() {
 	}
 }
 
-// lighter reports whether backend i has less to do than j for its weight, the request
-// that is to be placed included. i and j are positions.
+// lighter reports whether backend i has less to do than j for its weight. i and j are
+// positions.
 func (s *Set) lighter(i, j int) bool {
 	a, b := &s.all[i], &s.all[j]
-	return uint64(a.load+1)*b.weight < uint64(b.load+1)*a.weight
+	return uint64(a.load)*b.weight < uint64(b.load)*a.weight
 }
 
 // Hash returns a number for a name or key, as [Request.Key] wants it: FNV-1a, then
