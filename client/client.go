@@ -42,8 +42,10 @@ type Client struct {
 	cancel context.CancelFunc
 	events chan func(*keeper)
 	poked  chan struct{}
-	work   sync.WaitGroup // all goroutines
+	work   sync.WaitGroup // all goroutines, and calls that have connections of their own
 	once   sync.Once
+	ending sync.Mutex // of closed, so that nothing is added to work when it is waited for
+	closed bool
 	led    chan struct{} // closed when a leader was found for the first time
 
 	seen    atomic.Pointer[view]   // what the keeper knows, for others
@@ -93,6 +95,9 @@ func NewWith(ctx context.Context, o Options) (*Client, error) {
 // it returns, all connections are closed and all goroutines have ended.
 func (c *Client) Close() error {
 	c.once.Do(func() {
+		c.ending.Lock()
+		c.closed = true
+		c.ending.Unlock()
 		c.cancel()
 		c.stamps.close()
 		c.lone.close()
@@ -100,6 +105,17 @@ func (c *Client) Close() error {
 	})
 	c.work.Wait()
 	return nil
+}
+
+// enter adds one to work, unless the client is closed.
+func (c *Client) enter() bool {
+	c.ending.Lock()
+	defer c.ending.Unlock()
+	if c.closed {
+		return false
+	}
+	c.work.Add(1)
+	return true
 }
 
 // Timestamp returns a timestamp that is larger than all that anyone had got when the call

@@ -55,6 +55,13 @@ func converse(ctx context.Context, conn net.Conn, read *bufio.Reader, command ..
 // toLeader has the leader carry out a command that may be repeated, until ctx is done.
 // Each attempt has a connection of its own, and ends after DialTimeout.
 func (c *Client) toLeader(ctx context.Context, command ...string) (value, error) {
+	if !c.enter() {
+		return value{}, ErrClosed
+	}
+	defer c.work.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
 	addr, moves := "", 0
 	for failures := 0; ; failures++ {
 		if addr == "" {
@@ -83,6 +90,9 @@ func (c *Client) toLeader(ctx context.Context, command ...string) (value, error)
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
+			if c.ctx.Err() != nil {
+				return value{}, ErrClosed
+			}
 			return value{}, c.gaveUp(ctx)
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -162,4 +164,53 @@ func TestGenerator_RefusalsAndNonsenseAreErrors(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
+}
+
+// TestGenerator_AClosedClientLeasesNothing, and has no connection left, whatever was under
+// way.
+func TestGenerator_AClosedClientLeasesNothing(t *testing.T) {
+	f := startCluster(t, 1)
+	var open atomic.Int64
+	c := f.dial(client.Options{DialTimeout: time.Minute, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		nc, err := new(net.Dialer).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		open.Add(1)
+		return &noted{Conn: nc, gone: sync.OnceFunc(func() { open.Add(-1) })}, nil
+	}})
+	asked := make(chan struct{}, 1)
+	f.nodes[0].replies(func(args []string) ([]byte, bool) { // never
+		if args[0] == "WORKER" {
+			asked <- struct{}{}
+		}
+		return nil, args[0] == "WORKER"
+	})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.NewGenerator(context.Background(), client.GeneratorOptions{})
+		ended <- err
+	}()
+	receive(t, asked)
+	_ = c.Close()
+	if n := open.Load(); n != 0 {
+		t.Errorf("%d connections are open after Close", n)
+	}
+	if err := receive(t, ended); !errors.Is(err, client.ErrClosed) {
+		t.Errorf("what was under way: %v", err)
+	}
+	if g, err := c.NewGenerator(within(t, time.Second), client.GeneratorOptions{}); !errors.Is(err, client.ErrClosed) {
+		t.Errorf("after Close: %v, %v", g, err)
+	}
+}
+
+// noted tells when it is closed.
+type noted struct {
+	net.Conn
+	gone func()
+}
+
+func (c *noted) Close() error {
+	c.gone()
+	return c.Conn.Close()
 }
