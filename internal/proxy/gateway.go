@@ -48,6 +48,9 @@ func StartGateway(cfg UpstreamConfig, keepProcessor bool, log *slog.Logger) (*Ga
 	if keepProcessor {
 		l.KeepProcessor()
 	}
+	if cfg.Log == nil {
+		cfg.Log = log
+	}
 	g := &Gateway{loop: l, upstream: NewUpstream(cfg, l.Wake), done: make(chan struct{})}
 	go g.run()
 	return g, nil

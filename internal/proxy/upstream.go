@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,6 +34,8 @@ type UpstreamConfig struct {
 	BundlesMax int
 	// Timeout bounds a request to the cluster. Default 5 s: several elections.
 	Timeout time.Duration
+	// Log is told when the cluster begins and ceases to answer. Nil discards.
+	Log *slog.Logger
 }
 
 // Upstream is a [front.Backend] over a cluster: everything that came in one turn of the
@@ -61,6 +65,7 @@ type Upstream struct {
 	spare   []*bundle
 	under   int           // bundles under way
 	probed  time.Duration // the latest probe
+	told    telling
 
 	work    chan *bundle // has room for all that may be under way
 	workers sync.WaitGroup
@@ -94,6 +99,9 @@ var errClosed = isotone.Errorf(isotone.CodeNoLeader, "the proxy is shutting down
 func NewUpstream(cfg UpstreamConfig, wake func()) *Upstream {
 	if cfg.Source == nil || wake == nil {
 		panic("proxy: an Upstream without a Source or a wake")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.RequestsMax = orDefault(cfg.RequestsMax, 65536)
 	cfg.BundlesMax = orDefault(cfg.BundlesMax, 8)
@@ -278,16 +286,35 @@ func split(r isotone.Range, at uint64, b *front.Batch) uint64 {
 	return at
 }
 
-// note remembers whether the cluster answers.
+// telling is what the log was told last.
+type telling uint8
+
+const (
+	toldNothing telling = iota
+	toldAnswers
+	toldSilence
+)
+
+// note remembers whether the cluster answers. That it refuses what makes no sense is an
+// answer, too.
 func (u *Upstream) note(err error) {
-	if err == nil {
+	switch {
+	case err == nil || errors.Is(err, isotone.ErrInvalidArgument):
 		if u.failing.Load() != nil {
 			u.failing.Store(nil)
 		}
-		return
+		if u.told != toldAnswers {
+			u.told = toldAnswers
+			u.cfg.Log.Info("the cluster answers")
+		}
+	case u.ctx.Err() == nil: // or it is us who give up
+		why := "the cluster does not answer: " + err.Error()
+		u.failing.Store(&why)
+		if u.told != toldSilence {
+			u.told = toldSilence
+			u.cfg.Log.Warn("the cluster does not answer", "err", err)
+		}
 	}
-	why := "the cluster does not answer: " + err.Error()
-	u.failing.Store(&why)
 }
 
 // Close fails what waits, and waits for requests under way, which it gives up. From then

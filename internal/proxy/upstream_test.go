@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -212,7 +213,8 @@ func TestUpstream_RefusesWhatIsTooMuch(t *testing.T) {
 }
 
 func TestUpstream_TellsEverybodyOfAFailureAndRecovers(t *testing.T) {
-	u := newTurns(t, proxy.UpstreamConfig{Addr: "proxy:1"})
+	log := &safeBuffer{}
+	u := newTurns(t, proxy.UpstreamConfig{Addr: "proxy:1", Log: slog.New(slog.NewJSONHandler(log, nil))})
 	u.set(func() { u.err = isotone.ErrNoLeader })
 	a, b := u.submit(isotone.ReadDefault, 1), u.submit(isotone.ReadDefault, 2)
 	u.until(t, "both are answered", func() bool { return a.done+b.done == 2 })
@@ -227,6 +229,15 @@ func TestUpstream_TellsEverybodyOfAFailureAndRecovers(t *testing.T) {
 	u.until(t, "it is found to answer again, though nobody asks", func() bool { return u.Status().NotReady == "" })
 	if st := u.Status(); st.LeaderAddr != "proxy:1" || len(st.Members) != 1 {
 		t.Errorf("%+v", st)
+	}
+	u.set(func() { u.err = isotone.Errorf(isotone.CodeInvalidArgument, "no") })
+	refused := u.submit(isotone.ReadLease, 1)
+	u.until(t, "it is refused", func() bool { return refused.done == 1 })
+	if st := u.Status(); st.NotReady != "" {
+		t.Errorf("not ready for a refusal: %s", st.NotReady)
+	}
+	if silent, answers := strings.Count(log.String(), "the cluster does not answer"), strings.Count(log.String(), "the cluster answers"); silent != 1 || answers != 2 { // one at the start
+		t.Errorf("the log has %d silences and %d answers:\n%s", silent, answers, log)
 	}
 }
 
