@@ -37,6 +37,9 @@ func TestStats_TellsCapacityAndJoinsLogs(t *testing.T) {
 		}
 	}
 	outer := logOf(t, "proxy.log", strings.ReplaceAll(requestLine("two", 10*time.Millisecond), `"path"`, `"target"`))
+	if _, out, err = command("stats", outer, inner); !strings.Contains(out, "1 request is in both "+outer+" and "+inner) {
+		t.Errorf("the join is not told:\n%s%s", out, err)
+	}
 	page := filepath.Join(t.TempDir(), "page.html")
 	code, out, err = command("stats", outer, inner, "--json", "--html", page)
 	var r stats.Report

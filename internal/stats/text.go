@@ -229,7 +229,11 @@ func workersText(f float64) string {
 }
 
 func (t *text) join(j *Join) {
-	t.line("%s are in both %s and %s\n", many(j.Requests, "request"), j.Outer, j.Inner)
+	are := "are"
+	if j.Requests == 1 {
+		are = "is"
+	}
+	t.line("%s %s in both %s and %s\n", many(j.Requests, "request"), are, j.Outer, j.Inner)
 	rows := [][]string{{"wall", "mean", "p50", "p90", "p99", "p99.9", "max"}}
 	for _, each := range []timesRow{{j.Outer, &j.OuterWall}, {j.Inner, &j.InnerWall}, {"difference", &j.Difference}} {
 		rows = append(rows, append([]string{each.Name}, each.Times.cells()...))
