@@ -94,9 +94,13 @@ func (r *Report) WriteHTML(w io.Writer) error {
 }
 
 func (p *page) part(name string, s *Summary, cores int) {
-	part := pagePart{Name: name, Span: fmt.Sprintf("%s, %s, %s UTC and the next %s",
-		many(s.Requests, "request"), many(s.Errors, "error"), s.From.UTC().Format("2006-01-02 15:04:05"), Span(s.To.Sub(s.From)))}
-	part.Tiles = []pageTile{{"requests a second", grouped(s.Rate)}, {"wall p50", Span(s.Wall.P50).String()}, {"wall p99", Span(s.Wall.P99).String()}}
+	part := pagePart{Name: name, Span: fmt.Sprintf("%s, %s, %s UTC",
+		many(s.Requests, "request"), many(s.Errors, "error"), s.From.UTC().Format("2006-01-02 15:04:05"))}
+	if s.Rate > 0 {
+		part.Span += " and the next " + Span(s.To.Sub(s.From)).String()
+		part.Tiles = []pageTile{{"requests a second", grouped(s.Rate)}}
+	}
+	part.Tiles = append(part.Tiles, pageTile{"wall p50", Span(s.Wall.P50).String()}, pageTile{"wall p99", Span(s.Wall.P99).String()})
 	if c := &s.Capacity; c.WorkersPerCore > 0 {
 		part.Sentence = c.sentence(cores)
 		part.Tiles = append(part.Tiles, pageTile{"CPU each", Span(c.CPU).String()}, pageTile{"workers per core", decimal(c.WorkersPerCore)})

@@ -89,6 +89,49 @@ func TestRead_AnswersTheCapacityQuestion(t *testing.T) {
 	}
 }
 
+// TestReport_RateIsThatOfTheTrueSpan, however short that is, and is not told where there
+// is none.
+func TestReport_RateIsThatOfTheTrueSpan(t *testing.T) {
+	logOf := func(requests int, every time.Duration) string {
+		var log strings.Builder
+		for i := range requests {
+			log.WriteString(logged(fmt.Sprint(i), "/", "ok", time.Duration(i)*every, time.Millisecond, 0, 0))
+		}
+		return log.String()
+	}
+	for _, tt := range []struct {
+		log, text, tile string
+		rate            float64
+	}{
+		{logOf(94, 107*time.Millisecond/93), "94 requests in 107 ms, 879/s, 0 errors", ">879<", 878.5},
+		{logOf(1, 0), ": 1 request, 0 errors", "", 0},
+		{logOf(3, 0), ": 3 requests, 0 errors", "", 0},
+		{logOf(30, 500*time.Millisecond), "30 requests in 14.5 s, 2/s, 0 errors", ">2<", 30 / 14.5},
+	} {
+		r := readLogs(t, stats.ReadOptions{}, tt.log)
+		if math.Abs(r.Total.Rate-tt.rate) > tt.rate/1000 || r.Total.RatePeak < tt.rate || tt.rate == 0 && r.Total.RatePeak != 0 {
+			t.Errorf("%s: rate %v, peak %v", tt.text, r.Total.Rate, r.Total.RatePeak)
+		}
+		var text, page bytes.Buffer
+		if err := errors.Join(r.WriteText(&text), r.WriteHTML(&page)); err != nil {
+			t.Fatal(err)
+		}
+		object, err := json.Marshal(r.Total)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(text.String(), tt.text) {
+			t.Errorf("want %q:\n%s", tt.text, &text)
+		}
+		if told := strings.Contains(page.String(), "requests a second"); told != (tt.rate > 0) || !strings.Contains(page.String(), tt.tile) {
+			t.Errorf("%s: the page tells a rate: %v", tt.text, told)
+		}
+		if told := strings.Contains(string(object), `"rate":`); told != (tt.rate > 0) {
+			t.Errorf("%s: the JSON tells a rate: %v", tt.text, told)
+		}
+	}
+}
+
 func TestRead_CountsBrokenLinesAndPassesOthersOver(t *testing.T) {
 	good := logged("x", "/a", "ok", 0, 1000, 1, 1)
 	log := strings.Join([]string{

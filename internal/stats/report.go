@@ -45,9 +45,10 @@ type Summary struct {
 	Measured uint64    `json:"measured"`
 	From     time.Time `json:"from"`
 	To       time.Time `json:"to"`
-	// Rate is in requests a second: on the whole, and in the busiest interval.
-	Rate     float64  `json:"rate"`
-	RatePeak float64  `json:"ratePeak"`
+	// Rate is in requests a second: on the whole, and in the busiest interval. Both are 0,
+	// and not in the JSON, if all requests have the same time.
+	Rate     float64  `json:"rate,omitempty"`
+	RatePeak float64  `json:"ratePeak,omitempty"`
 	RateOver RateOver `json:"rateOver"`
 
 	Wall   Times `json:"wall"`
@@ -175,12 +176,14 @@ func (t *tally) summary(cores int) Summary {
 	}
 	if n := len(t.rate.counts); n > 0 {
 		s.RateOver.From = time.Unix(0, t.rate.first*int64(t.rate.width)).UTC()
-		for _, n := range t.rate.counts {
-			s.RatePeak = max(s.RatePeak, float64(n)/t.rate.width.Seconds())
+		if span := t.to.Sub(t.from); span > 0 {
+			// Of the first and the last second a part is missing: the span says how much.
+			s.Rate = float64(t.requests) / span.Seconds()
+			s.RatePeak = s.Rate
+			for _, n := range t.rate.counts {
+				s.RatePeak = max(s.RatePeak, float64(n)/t.rate.width.Seconds())
+			}
 		}
-		// Of the first and the last second a part is missing: the span says how much.
-		s.Rate = float64(t.requests) / max(t.to.Sub(t.from), time.Second).Seconds()
-		s.RatePeak = max(s.RatePeak, s.Rate)
 	}
 	wall, user, system, stall := t.wall.curve(), t.user.curve(), t.system.curve(), t.stall.curve()
 	for i, p := range curve {

@@ -112,9 +112,13 @@ func (t *text) summary(name string, s *Summary, cores int) {
 		t.line("%s: no requests\n", name)
 		return
 	}
-	t.line("%s: %s in %s, %s/s, %s\n", name, many(s.Requests, "request"), Span(s.To.Sub(s.From)), grouped(s.Rate), many(s.Errors, "error"))
+	in := ""
+	if s.Rate > 0 {
+		in = fmt.Sprintf(" in %s, %s", Span(s.To.Sub(s.From)), rateText(s.Rate))
+	}
+	t.line("%s: %s%s, %s\n", name, many(s.Requests, "request"), in, many(s.Errors, "error"))
 	if chart := sparkline(s.RateOver.Requests, sparkColumns); chart != "" {
-		t.line("  rate  %s  peak %s/s\n", chart, grouped(s.RatePeak))
+		t.line("  rate  %s  peak %s\n", chart, rateText(s.RatePeak))
 	}
 	t.times(s)
 	c := &s.Capacity
@@ -213,11 +217,19 @@ func (t *text) files(files []File) {
 	for _, f := range files {
 		s := f.Summary
 		rows = append(rows, []string{
-			f.Name, grouped(float64(s.Requests)), grouped(s.Rate) + "/s", Span(s.Wall.P50).String(), Span(s.Wall.P99).String(),
+			f.Name, grouped(float64(s.Requests)), rateText(s.Rate), Span(s.Wall.P50).String(), Span(s.Wall.P99).String(),
 			Span(s.Capacity.CPU).String(), workersText(s.Capacity.WorkersPerCore),
 		})
 	}
 	t.table(rows)
+}
+
+// rateText says what is not known, too.
+func rateText(perSecond float64) string {
+	if perSecond == 0 {
+		return "?"
+	}
+	return grouped(perSecond) + "/s"
 }
 
 // workersText says what is not known, too.
