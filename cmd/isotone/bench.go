@@ -65,7 +65,7 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 	defer files.discard()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(o.Threads))
 	progress := newBenchProgress(con.err, o)
-	o.Progress = progress.show
+	o.Progress, o.Elsewhere = progress.show, progress.elsewhere
 	result, err := bench.Run(ctx, *o)
 	progress.end()
 	if err != nil && (result == nil || result.Verdict.Checked == 0) {

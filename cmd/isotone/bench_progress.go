@@ -20,7 +20,7 @@ type benchProgress struct {
 	of       string // how long it will take
 	shown    time.Duration
 	sum      bench.Progress // since shown
-	written  bool
+	line     string         // on a terminal: what is to be written over
 }
 
 func newBenchProgress(w io.Writer, o *bench.Options) *benchProgress {
@@ -29,8 +29,8 @@ func newBenchProgress(w io.Writer, o *bench.Options) *benchProgress {
 		p.of = " of " + o.Duration.String()
 	}
 	if p.terminal && o.Warmup > 0 {
-		p.written = true
-		fmt.Fprintf(w, "\rwarming up for %v", o.Warmup)
+		p.line = fmt.Sprintf("\rwarming up for %v", o.Warmup)
+		fmt.Fprint(w, p.line)
 	}
 	return p
 }
@@ -51,16 +51,25 @@ func (p *benchProgress) show(now bench.Progress) {
 	if now.Violations > 0 {
 		violations = fmt.Sprintf("  %d VIOLATIONS", now.Violations)
 	}
-	fmt.Fprintf(p.w, "%s%v%s  %.0f answers/s  p50 %v  p99 %v  errors %d%s%s", begin, now.Passed.Round(time.Second), p.of,
+	p.line = fmt.Sprintf("%s%v%s  %.0f answers/s  p50 %v  p99 %v  errors %d%s%s", begin, now.Passed.Round(time.Second), p.of,
 		float64(p.sum.Answers)/p.sum.Span.Seconds(), bench.Micros(now.P50.Microseconds()), bench.Micros(now.P99.Microseconds()),
 		p.sum.Errors, violations, end)
+	fmt.Fprint(p.w, p.line)
 	p.sum = bench.Progress{}
-	p.written = true
+}
+
+// elsewhere is for bench.Options.Elsewhere. It has a line of its own, above the progress.
+func (p *benchProgress) elsewhere(addr string) {
+	p.end()
+	fmt.Fprintf(p.w, "the leader is at %s, which is none of --target: the load goes there directly\n", addr)
+	if p.terminal {
+		fmt.Fprint(p.w, p.line)
+	}
 }
 
 // end takes the line away from what is written next.
 func (p *benchProgress) end() {
-	if p.terminal && p.written {
+	if p.terminal && p.line != "" {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }

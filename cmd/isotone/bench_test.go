@@ -103,6 +103,25 @@ func TestBench_WritesReportsAndComparesThem(t *testing.T) {
 	}
 }
 
+// TestBench_SaysThatTheLoadGoesElsewhere, for who has named a proxy, or one node of many.
+func TestBench_SaysThatTheLoadGoesElsewhere(t *testing.T) {
+	leader := oracleOf(t, func(n uint64) uint64 { return n })
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `{"leader":{"nodeID":1,"addr":%q},"members":[{"nodeID":1,"addr":%q}]}`, leader, leader)
+	}))
+	defer other.Close()
+	want := "the leader is at " + leader + ", which is none of --target: the load goes there directly\n"
+	for _, tt := range []struct {
+		targets string
+		want    int
+	}{{other.Listener.Addr().String(), 1}, {other.Listener.Addr().String() + "," + leader, 0}, {leader, 0}} {
+		code, out, text := command("bench", "-t", tt.targets, "--requests", "10", "-c", "1")
+		if code != 0 || strings.Count(text, want) != tt.want || strings.Contains(out, "none of --target") {
+			t.Errorf("%s: exit code %d, want %d lines %q\n%s%s", tt.targets, code, tt.want, want, out, text)
+		}
+	}
+}
+
 func TestBench_JSONToStandardOutput(t *testing.T) {
 	addr := oracleOf(t, func(n uint64) uint64 { return n })
 	code, out, text := command("bench", "-t", addr, "--requests", "10", "-c", "1", "--json", "-")

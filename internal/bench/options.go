@@ -76,6 +76,9 @@ type Options struct {
 	Violations string
 	// Progress, if not nil, is called about once a second, and must return soon.
 	Progress func(Progress)
+	// Elsewhere, if not nil, is called from the same goroutine when the load goes to a
+	// leader that is none of Targets, and again when that is another one.
+	Elsewhere func(addr string)
 }
 
 // Default returns a closed loop of 64 connections for ten seconds.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"net"
 	"slices"
 	"sync"
 )
@@ -14,6 +15,7 @@ const turnsMax = 1000
 // got no answer.
 type route struct {
 	mu      sync.Mutex
+	targets []string
 	addrs   []string // targets, then members and leaders that were heard of
 	next    int      // in addrs, whom to try if nobody answers
 	current string
@@ -29,7 +31,7 @@ type Turn struct {
 }
 
 func newRoute(targets []string) *route {
-	r := &route{current: targets[0]}
+	r := &route{targets: targets, current: targets[0]}
 	for _, addr := range targets {
 		r.add(addr)
 	}
@@ -93,6 +95,31 @@ func (r *route) confirm(addr string, now Seconds) {
 		r.turns = append(r.turns, Turn{At: now, Addr: addr})
 	}
 }
+
+// elsewhere returns the leader, or, before one has answered, whom to ask first, unless it
+// is a target; then "".
+func (r *route) elsewhere() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	addr := r.current
+	if n := len(r.turns); n > 0 {
+		addr = r.turns[n-1].Addr
+	}
+	if slices.ContainsFunc(r.targets, func(target string) bool { return sameAddr(target, addr) }) {
+		return ""
+	}
+	return addr
+}
+
+// sameAddr reports whether two addresses are the same, or both of this machine: a node
+// that was asked for at 127.0.0.1 may name itself localhost.
+func sameAddr(a, b string) bool {
+	hostA, portA, _ := net.SplitHostPort(a)
+	hostB, portB, _ := net.SplitHostPort(b)
+	return hostA == hostB && portA == portB || portA == portB && loopback(hostA) && loopback(hostB)
+}
+
+func loopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
 // leaders returns who led, and the latest failure, if any.
 func (r *route) leaders() (turns []Turn, failure string) {

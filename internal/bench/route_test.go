@@ -36,6 +36,25 @@ func TestRoute(t *testing.T) {
 	}
 }
 
+func TestRoute_TellsALeaderThatIsNoTarget(t *testing.T) {
+	r := newRoute([]string{"127.0.0.1:1", "b:1"})
+	for _, tt := range []struct{ leader, want string }{
+		{"b:1", ""},
+		{"localhost:1", ""}, // the same as the first
+		{"localhost:2", "localhost:2"},
+		{"b:2", "b:2"},
+	} {
+		r.confirm(tt.leader, 0)
+		if got := r.elsewhere(); got != tt.want {
+			t.Errorf("%s leads: %q is told, want %q", tt.leader, got, tt.want)
+		}
+	}
+	r.follow("b:2", "", "") // it is silent, and the next is only asked
+	if got := r.elsewhere(); got != "b:2" {
+		t.Errorf("%q is told", got)
+	}
+}
+
 func TestRoute_NamesLeadersOnce(t *testing.T) {
 	r := newRoute([]string{"a:1"})
 	for i := range 3 * turnsMax {

@@ -52,6 +52,7 @@ type run struct {
 	offences offences
 	dials    chan struct{} // a token for each dial under way
 	made     atomic.Uint64
+	told     string // by Options.Elsewhere
 
 	start  time.Time
 	warmup int64 // when it ends
@@ -106,6 +107,7 @@ func newRun(o *Options, p protocol, route *route, sleep func(time.Duration)) *ru
 func (r *run) do(ctx context.Context) (*Result, error) {
 	r.hard, r.abandon = context.WithCancel(context.Background())
 	defer r.abandon()
+	r.tellElsewhere()
 	r.connect(ctx)
 	began := time.Now()
 	r.start = began
@@ -130,6 +132,7 @@ func (r *run) do(ctx context.Context) (*Result, error) {
 		close(done)
 	}()
 	r.coordinate(ctx, done)
+	r.tellElsewhere() // a short run may have had no turn
 	end := r.now()
 	r.settle(end)
 	result := r.result(began, end, ctx.Err() != nil)
@@ -199,6 +202,16 @@ func (r *run) coordinate(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
+// tellElsewhere says where the load goes, if that is not where it was sent.
+func (r *run) tellElsewhere() {
+	addr := r.route.elsewhere()
+	if addr == "" || addr == r.told || r.options.Elsewhere == nil {
+		return
+	}
+	r.told = addr
+	r.options.Elsewhere(addr)
+}
+
 // expire breaks connections that have been silent for too long; in the end, all that
 // wait for an answer.
 func (r *run) expire() {
@@ -214,6 +227,7 @@ func (r *run) expire() {
 // turn is what happens at every tick. It returns when progress was last shown.
 func (r *run) turn(shown int64) int64 {
 	r.expire()
+	r.tellElsewhere()
 	now := r.now()
 	if now < r.warmup {
 		return shown
