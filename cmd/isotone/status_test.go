@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -85,6 +86,19 @@ func TestStatus_ExitsWith1WhenSomethingIsWrong(t *testing.T) {
 	}
 	if code, _, err := command("status", c.addr(3)); code != exitFailure || !strings.Contains(err, "does not answer") {
 		t.Errorf("nobody answers: exit code %d, %q", code, err)
+	}
+}
+
+func TestStatus_SaysWhichFlagsAreForCertificates(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	server.StartTLS()
+	defer server.Close()
+	for flag, want := range map[string]bool{"--watch=false": true, "--insecure": false} {
+		code, _, err := command("status", server.URL, flag)
+		if told := strings.Contains(err, "--insecure") && strings.Contains(err, "--ca FILE"); code != exitFailure || told != want {
+			t.Errorf("%s: exit code %d, %s", flag, code, err)
+		}
 	}
 }
 

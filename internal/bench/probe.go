@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,10 +46,14 @@ func probe(ctx context.Context, o *Options, p protocol) (*route, error) {
 		return newRoute(addrs), probeStatic(ctx, o, p, scheme+"://"+addrs[0]+o.Static)
 	}
 	var failures []string
+	hint := "name a running node with --target"
 	for _, addr := range addrs {
 		m, err := askMembers(ctx, o, p, scheme+"://"+addr)
 		if err != nil {
 			failures = append(failures, err.Error())
+			if errors.As(err, new(*tls.CertificateVerificationError)) {
+				hint = "accept any certificate with --insecure, or name those that sign it with --ca FILE"
+			}
 			continue
 		}
 		r := newRoute(addrs)
@@ -66,7 +71,7 @@ func probe(ctx context.Context, o *Options, p protocol) (*route, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return nil, targetErrorf("%s; name a running node with --target", strings.Join(failures, "; "))
+	return nil, targetErrorf("%s; %s", strings.Join(failures, "; "), hint)
 }
 
 func askMembers(ctx context.Context, o *Options, p protocol, base string) (*membership, error) {
@@ -107,10 +112,22 @@ func get(ctx context.Context, o *Options, p protocol, url string) (*http.Respons
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, nil, fmt.Errorf("cannot reach %s: no answer within %v", url, o.Timeout)
 	case err != nil:
-		return nil, nil, fmt.Errorf("cannot reach %s: %s", url, oneLine(err.Error()))
+		return nil, nil, unreachable{url, err}
 	}
 	return response, body[:response.ContentLength], nil
 }
+
+// unreachable is a request that got no answer.
+type unreachable struct {
+	url string
+	err error
+}
+
+func (e unreachable) Error() string {
+	return fmt.Sprintf("cannot reach %s: %s", e.url, oneLine(e.err.Error()))
+}
+
+func (e unreachable) Unwrap() error { return e.err }
 
 // oneLine keeps an error of a library from taking more than a line.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -398,7 +398,8 @@ func TestRun_SpeaksEveryProtocolOverTLS(t *testing.T) {
 		if protocol == "h2c" {
 			continue
 		}
-		if _, err := runAt(t, scheme+node.addr(), func(o *Options) { o.Protocol = protocol }); !errors.As(err, new(TargetError)) || !strings.Contains(err.Error(), "certificate") {
+		if _, err := runAt(t, scheme+node.addr(), func(o *Options) { o.Protocol = protocol }); !errors.As(err, new(TargetError)) ||
+			!strings.Contains(err.Error(), "certificate") || !strings.Contains(err.Error(), "--insecure") || !strings.Contains(err.Error(), "--ca FILE") {
 			t.Errorf("%s: a certificate that nobody knows: %v", protocol, err)
 		}
 	}

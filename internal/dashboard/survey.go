@@ -3,6 +3,8 @@ package dashboard
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -210,7 +212,10 @@ func plain(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	if wrapped, ok := err.(*url.Error); ok {
-		return wrapped.Err
+		err = wrapped.Err
+	}
+	if errors.As(err, new(*tls.CertificateVerificationError)) {
+		return fmt.Errorf("%w (--insecure accepts any certificate, --ca FILE those that FILE signs)", err)
 	}
 	return err
 }
