@@ -17,7 +17,7 @@ import (
 type benchCmd struct {
 	Files []string `arg:"" optional:"" name:"file" help:"With --compare: two files that --json wrote."`
 
-	Target      []string      `name:"target" short:"t" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Nodes of one cluster, as host:port or URL; the leader is found from any of them."`
+	Target      []string      `name:"target" short:"t" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Nodes of one cluster, as host:port or URL; the leader is found from any of them. Default: ${default}."`
 	Protocol    string        `name:"protocol" short:"p" default:"http1" help:"http1, resp (the protocol of Redis), h2c (HTTP/2), h2 (HTTP/2 with TLS) or h3 (HTTP/3). An https URL gives http1 TLS."`
 	Connections int           `name:"connections" short:"c" default:"64" help:"Connections open at a time."`
 	Pipeline    int           `name:"pipeline" short:"P" default:"1" help:"Requests under way on each connection: pipelined, or streams of HTTP/2 and HTTP/3."`
@@ -35,7 +35,7 @@ type benchCmd struct {
 
 	JSON       string `name:"json" placeholder:"FILE" help:"Write everything measured as JSON. - is standard output."`
 	HTML       string `name:"html" placeholder:"FILE" help:"Write a report with plots as one HTML file that needs nothing else."`
-	Violations string `name:"violations" default:"isotone-violations.jsonl" placeholder:"FILE" help:"Where to write offending operations, if there are any."`
+	Violations string `name:"violations" default:"isotone-violations.jsonl" placeholder:"FILE" help:"Where to write offending operations, if there are any. Default: ${default}."`
 	Compare    bool   `name:"compare" help:"Compare two results instead: isotone bench --compare a.json b.json."`
 
 	Static string `name:"static" hidden:"" help:"Load any HTTP server with this path, to measure the load generator itself."`

@@ -35,6 +35,17 @@ func TestHelp_NamesEveryCommandAndSetting(t *testing.T) {
 	if strings.Contains(out, "fault-clock") {
 		t.Error("serve --help shows a switch for tests")
 	}
+	for name, defaults := range map[string][]string{
+		"proxy": {":8090", "125", "Default: 1.", "Default: on"},
+		"bench": {"127.0.0.1:8080", "isotone-violations.jsonl"},
+	} {
+		_, out, _ := command(name, "--help")
+		for _, want := range defaults {
+			if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+				t.Errorf("%s --help does not say %q:\n%s", name, want, out)
+			}
+		}
+	}
 }
 
 func TestUsage_ErrorsExitWith2AndSayWhatIsWrong(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 )
 
 type proxyCmd struct {
-	Listen  string   `name:"listen" short:"l" default:":8090" placeholder:"HOST:PORT" help:"Where to serve clients."`
+	Listen  string   `name:"listen" short:"l" default:":8090" placeholder:"HOST:PORT" help:"Where to serve clients. Default: ${default}."`
 	Admin   string   `name:"admin" placeholder:"HOST:PORT" help:"Where to serve /metrics, /proxy/status and /up. Default: nowhere."`
 	Backend []string `name:"backend" short:"b" sep:"none" placeholder:"URL[,WEIGHT]" help:"An HTTP server to forward to, http://host:port; again for each."`
 	Node    []string `name:"node" short:"n" placeholder:"HOST:PORT" help:"Instead of backends: nodes of one Isotone cluster. The proxy serves what they do, and gathers requests into few."`
@@ -35,7 +35,7 @@ type proxyCmd struct {
 
 	LogRequests        bool `name:"log-requests" help:"Log every request to backends, not only those that fail here."`
 	RequestStats       bool `name:"request-stats" help:"Measure every HTTP request: wall clock and CPU times, on /metrics and in a log line each."`
-	RequestStatsSample int  `name:"request-stats-sample" default:"1" placeholder:"N" help:"With --request-stats: measure one of so many requests."`
+	RequestStatsSample int  `name:"request-stats-sample" default:"1" placeholder:"N" help:"With --request-stats: measure one of so many requests. Default: ${default}."`
 
 	Debug  bool `name:"debug" help:"Log more."`
 	Pretty bool `name:"pretty" help:"Log for people instead of as JSON."`
@@ -45,7 +45,7 @@ type proxyCmd struct {
 type proxyHTTP struct {
 	Strategy       string        `name:"strategy" default:"least-busy" help:"random, round-robin, least-busy, p2c (the less busy of two) or sticky."`
 	StickyKey      string        `name:"sticky-key" placeholder:"header:NAME|query:NAME" help:"What requests stick to a backend by; with --strategy sticky."`
-	StickyPercent  int           `name:"sticky-percent" default:"125" placeholder:"PERCENT" help:"With --strategy sticky: a backend with more than this of its share of the load gets no more. Larger where answers are cached."`
+	StickyPercent  int           `name:"sticky-percent" default:"125" placeholder:"PERCENT" help:"With --strategy sticky: a backend with more than this of its share of the load gets no more. Larger where answers are cached. Default: ${default}."`
 	HealthPath     string        `name:"health-path" placeholder:"PATH" help:"Ask backends for this path, and use only those that answer 2xx or 3xx. Default: no checks."`
 	HealthInterval time.Duration `name:"health-interval" default:"2s" help:"Time between two checks of a backend."`
 	HealthTimeout  time.Duration `name:"health-timeout" default:"1s" help:"Longest wait for a check."`

@@ -29,7 +29,7 @@ import (
 type proxyNodes struct {
 	Advertise string `name:"advertise" placeholder:"HOST:PORT" help:"With --node: the address that clients are told as the leader's. Default: that of --listen."`
 	Mode      string `name:"mode" placeholder:"MODE" help:"With --node: quorum or lease, for requests that name neither. Default: what the nodes have."`
-	IDs       bool   `name:"ids" default:"true" negatable:"" help:"With --node: make snowflake ids here, with a worker leased from the cluster."`
+	IDs       bool   `name:"ids" default:"true" negatable:"" help:"With --node: make snowflake ids here, with a worker leased from the cluster. Default: on; --no-ids makes none."`
 }
 
 // nodesProxy serves what a node serves, from a cluster behind it.
