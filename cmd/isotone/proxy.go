@@ -10,9 +10,12 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/proxy"
@@ -26,19 +29,51 @@ type proxyCmd struct {
 	Backend []string `name:"backend" short:"b" sep:"none" placeholder:"URL[,WEIGHT]" help:"An HTTP server to forward to, http://host:port; again for each."`
 	Node    []string `name:"node" short:"n" placeholder:"HOST:PORT" help:"Instead of backends: nodes of one Isotone cluster. The proxy serves what they do, and gathers requests into few."`
 
-	proxyHTTP
-	proxyNodes
+	proxyHTTP  `group:"With --backend:"`
+	proxyNodes `group:"With --node:"`
 
 	MaxConnections int    `name:"max-connections" default:"20000" help:"Connections of clients."`
 	TLSCert        string `name:"tls-cert" placeholder:"FILE" help:"Certificate, to serve TLS on the same port."`
 	TLSKey         string `name:"tls-key" placeholder:"FILE" help:"Its key."`
 
-	LogRequests        bool `name:"log-requests" help:"Log every request to backends, not only those that fail here."`
 	RequestStats       bool `name:"request-stats" help:"Measure every HTTP request: wall clock and CPU times, on /metrics and in a log line each."`
 	RequestStatsSample int  `name:"request-stats-sample" default:"1" placeholder:"N" help:"With --request-stats: measure one of so many requests. Default: ${default}."`
 
 	Debug  bool `name:"debug" help:"Log more."`
 	Pretty bool `name:"pretty" help:"Log for people instead of as JSON."`
+
+	set []*kong.Flag // those that the command line has
+}
+
+// AfterApply remembers which flags were set.
+func (c *proxyCmd) AfterApply(ctx *kong.Context) error {
+	for _, step := range ctx.Path {
+		if step.Flag != nil && !slices.Contains(c.set, step.Flag) {
+			c.set = append(c.set, step.Flag)
+		}
+	}
+	return nil
+}
+
+// idle lists the flags that were set and have no effect.
+func (c *proxyCmd) idle() (faults []error) {
+	other, goes := "With --node:", "goes with --node, not with --backend"
+	if len(c.Node) > 0 {
+		other, goes = "With --backend:", "goes with --backend, not with --node"
+	}
+	for _, f := range c.set {
+		name := f.Name
+		if f.Negated {
+			name = "no-" + name
+		}
+		switch {
+		case f.Group != nil && f.Group.Key == other:
+			faults = append(faults, fmt.Errorf("--%s %s", name, goes))
+		case f.Name == "request-stats-sample" && !c.RequestStats:
+			faults = append(faults, fmt.Errorf("--%s goes with --request-stats", f.Name))
+		}
+	}
+	return faults
 }
 
 // proxyHTTP is what only requests to backends have.
@@ -59,6 +94,7 @@ type proxyHTTP struct {
 	StreamTimeout  time.Duration `name:"stream-timeout" default:"2m" help:"Longest pause in an answer."`
 	BackendCA      string        `name:"backend-ca" placeholder:"FILE" help:"PEM file of the certificates that sign those of https backends. Default: the system's."`
 	TrustForwarded bool          `name:"trust-forwarded" help:"Keep the X-Forwarded-* fields of clients, which are proxies themselves."`
+	LogRequests    bool          `name:"log-requests" help:"Log every request, not only those that fail here."`
 }
 
 // forwarder is a proxy of either kind while it runs.
@@ -120,6 +156,10 @@ func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
 	}
 	if (len(c.Backend) == 0) == (len(c.Node) == 0) {
 		note(errors.New("want either --backend or --node"))
+	} else {
+		for _, err := range c.idle() {
+			note(err)
+		}
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		note(errors.New("--tls-cert and --tls-key go together"))

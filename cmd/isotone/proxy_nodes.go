@@ -27,9 +27,9 @@ import (
 
 // proxyNodes is what only requests to a cluster have.
 type proxyNodes struct {
-	Advertise string `name:"advertise" placeholder:"HOST:PORT" help:"With --node: the address that clients are told as the leader's. Default: that of --listen."`
-	Mode      string `name:"mode" placeholder:"MODE" help:"With --node: quorum or lease, for requests that name neither. Default: what the nodes have."`
-	IDs       bool   `name:"ids" default:"true" negatable:"" help:"With --node: make snowflake ids here, with a worker leased from the cluster. Default: on; --no-ids makes none."`
+	Advertise string `name:"advertise" placeholder:"HOST:PORT" help:"The address that clients are told as the leader's. Default: that of --listen."`
+	Mode      string `name:"mode" placeholder:"MODE" help:"quorum or lease, for requests that name neither. Default: what the nodes have."`
+	IDs       bool   `name:"ids" default:"true" negatable:"" help:"Make snowflake ids here, with a worker leased from the cluster. Default: on; --no-ids makes none."`
 }
 
 // nodesProxy serves what a node serves, from a cluster behind it.
