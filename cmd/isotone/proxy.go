@@ -249,14 +249,16 @@ func (c *proxyCmd) config() (proxy.Config, error) {
 		note("backend-ca", err)
 		cfg.BackendTLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
-	cfg.Strategy, err = balance.ParseStrategy(c.Strategy)
-	note("strategy", err)
+	if cfg.Strategy, err = balance.ParseStrategy(c.Strategy); err != nil {
+		note("strategy", err)
+	} else if c.StickyKey == "" && cfg.Strategy == balance.Sticky {
+		faults = append(faults, errors.New("--strategy sticky needs --sticky-key header:NAME or query:NAME"))
+	} else if c.StickyKey != "" && cfg.Strategy != balance.Sticky {
+		faults = append(faults, errors.New("--sticky-key goes with --strategy sticky"))
+	}
 	if c.StickyKey != "" {
 		cfg.StickyKey, err = proxy.ParseKey(c.StickyKey)
 		note("sticky-key", err)
-	}
-	if (c.StickyKey != "") != (cfg.Strategy == balance.Sticky) {
-		note("sticky-key", errors.New("goes with --strategy sticky, and only with that"))
 	}
 	for _, b := range c.Backend {
 		address, weight, weighted := strings.Cut(b, ",")
