@@ -10,13 +10,14 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/isotone/isotone/internal/dashboard"
 )
 
 type statusCmd struct {
-	Addrs []string `arg:"" optional:"" name:"addr" help:"Nodes of one cluster, as host:port or URL; the other members are found from any of them. Default: localhost:8080."`
+	Addrs []string `arg:"" optional:"" name:"addr" help:"Nodes of one cluster, as host:port or URL, also with commas between them; the other members are found from any of them. Default: localhost:8080."`
 
 	Watch    bool          `name:"watch" short:"w" help:"Ask again and again, until Ctrl-C."`
 	Interval time.Duration `name:"interval" default:"1s" help:"With --watch: how often."`
@@ -90,6 +91,7 @@ func (c *statusCmd) survey() (*dashboard.Survey, error) {
 	if len(c.Addrs) == 0 {
 		c.Addrs = []string{"localhost:8080"}
 	}
+	c.Addrs = strings.Split(strings.Join(c.Addrs, ","), ",")
 	for _, addr := range c.Addrs {
 		if _, err := dashboard.Address(addr); err != nil {
 			return nil, usageError(err.Error())

@@ -66,6 +66,9 @@ func TestStatus_ShowsAllMembersAndExitsWith0(t *testing.T) {
 	if code != 0 || err != "" {
 		t.Errorf("exit code %d, %q", code, err)
 	}
+	if code, again, err := command("status", c.addr(2)+","+c.addr(3), c.addr(1)); code != 0 || again != out {
+		t.Errorf("with commas: exit code %d, %q\n%s", code, err, again)
+	}
 	for _, want := range []string{"Node 1 leads in term 3; 3 of 3 members answer", c.addr(1), c.addr(2), c.addr(3), "leader", "follower"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in\n%s", want, out)
@@ -118,6 +121,7 @@ func TestStatus_RefusesSettingsThatMakeNoSense(t *testing.T) {
 	for _, tc := range []struct{ args, want string }{
 		{"ftp://node1", "ftp://node1"},
 		{"node1/path", "node1/path"},
+		{"node1:1,,node2:1", `""`},
 		{"--watch --interval 1ms", "--interval"},
 		{"--timeout 0s", "--timeout"},
 		{"--ca /does/not/exist", "--ca"},

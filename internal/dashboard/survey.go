@@ -179,6 +179,9 @@ func (y Survey) ask(ctx context.Context, v *View) {
 	v.NodeID, v.State = s.Node.ID, s
 }
 
+// errNoNode says that something else than a node answers.
+var errNoNode = errors.New("answers, but is no node (a proxy?); ask a node")
+
 // fetch reads the state document of one node.
 func (y Survey) fetch(ctx context.Context, base string) (*State, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, y.Timeout, fmt.Errorf("no answer in %v", y.Timeout))
@@ -193,6 +196,9 @@ func (y Survey) fetch(ctx context.Context, base string) (*State, error) {
 		return nil, plain(ctx, err)
 	}
 	defer response.Body.Close()
+	if response.StatusCode == http.StatusNotFound {
+		return nil, errNoNode
+	}
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("GET /state: %s", response.Status)
 	}
@@ -236,6 +242,8 @@ func (r *Report) judge() {
 	}
 	for _, v := range r.Views {
 		switch {
+		case v.State == nil && v.Error == errNoNode.Error():
+			r.Problems = append(r.Problems, v.Addr+" "+v.Error)
 		case v.State == nil:
 			r.Problems = append(r.Problems, v.name()+" does not answer: "+or(v.Error))
 		case !v.State.Node.Ready:

@@ -114,7 +114,8 @@ func TestSurvey_RefusesAnswersThatAreNoState(t *testing.T) {
 		status     int
 		body, want string
 	}{
-		{404, "", "404"},
+		{404, "", "answers, but is no node (a proxy?); ask a node"},
+		{500, "", "500"},
 		{200, "hello", "no state document"},
 		{200, `{"node":{}}`, "names no node"},
 	} {

@@ -49,7 +49,10 @@ func (r *Report) row(v View) []string {
 	missing, clock, connected := r.asSeenByLeader(v.NodeID)
 	if v.State == nil {
 		ready := "does not answer"
-		if connected {
+		switch {
+		case v.Error == errNoNode.Error():
+			ready = "no node"
+		case connected:
 			ready = "does not answer here, but to the leader"
 		}
 		none := noFigure
