@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -48,9 +49,7 @@ func main() {
 
 // run carries out one command line and returns the exit code.
 func run(args []string, con console) int {
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
+	args = spelled(args)
 	var c cli
 	exited, code := false, 0
 	parser, err := kong.New(&c,
@@ -64,13 +63,12 @@ func run(args []string, con console) int {
 	if err != nil {
 		panic(err) // the structs above are wrong
 	}
-	ctx, err := parser.Parse(joinNegative(args))
+	ctx, err := parser.Parse(args)
 	if exited {
 		return code // --help has been printed
 	}
 	if err != nil {
-		fmt.Fprintf(con.err, "isotone: %v\n", err)
-		fmt.Fprintf(con.err, "Run \"isotone --help\" for the commands, \"isotone COMMAND --help\" for their settings.\n")
+		fmt.Fprintln(con.err, misspelled(parser.Model, args, err))
 		return exitUsage
 	}
 	sig, stop := interruptible()
@@ -84,6 +82,34 @@ func run(args []string, con console) int {
 		return exitFailure
 	}
 	return 0
+}
+
+// spelled returns args as the parser wants them. "help" and "--version" are what people
+// try first.
+func spelled(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case args[0] == "--version":
+		return append([]string{"version"}, args[1:]...)
+	}
+	return joinNegative(args)
+}
+
+// misspelled says what is wrong with a command line that cannot be parsed, and where to
+// look.
+func misspelled(app *kong.Application, args []string, err error) string {
+	const general = "Run \"isotone --help\" for the commands, \"isotone COMMAND --help\" for their settings."
+	text := fmt.Sprintf("isotone: %v\n", err)
+	switch {
+	case slices.ContainsFunc(app.Children, func(n *kong.Node) bool { return n.Name == args[0] }):
+		return text + fmt.Sprintf("Run \"isotone %s --help\" for its settings.", args[0])
+	case strings.HasPrefix(args[0], "-"):
+		return text + general
+	}
+	return strings.Replace(text, "unexpected argument", "unknown command", 1) + general
 }
 
 // complainTimeout bounds the wait for whoever reads why a command has failed: a supervisor

@@ -15,7 +15,7 @@ func command(args ...string) (code int, out, err string) {
 }
 
 func TestHelp_NamesEveryCommandAndSetting(t *testing.T) {
-	for _, args := range [][]string{{}, {"--help"}} {
+	for _, args := range [][]string{{}, {"--help"}, {"help"}} {
 		code, out, _ := command(args...)
 		if code != 0 {
 			t.Errorf("%q: exit code %d", args, code)
@@ -27,6 +27,9 @@ func TestHelp_NamesEveryCommandAndSetting(t *testing.T) {
 		}
 	}
 	_, out, _ := command("serve", "--help")
+	if _, same, _ := command("help", "serve"); same != out {
+		t.Errorf("help serve:\n%s", same)
+	}
 	for _, name := range []string{"--node-id", "$NODE_ID", "--http-port", "$RAFT_ADDR", "$PEERS", "$EPOCH_INTERVAL_MS", "$READ_MODE", "$RTT_MS"} {
 		if !strings.Contains(out, name) {
 			t.Errorf("serve --help does not mention %s", name)
@@ -53,8 +56,12 @@ func TestUsage_ErrorsExitWith2AndSayWhatIsWrong(t *testing.T) {
 		args string
 		want []string
 	}{
-		{"nonsense", []string{"nonsense", "--help"}},
-		{"serve --nonsense", []string{"nonsense", "--help"}},
+		{"nonsense", []string{"unknown command nonsense", "isotone --help"}},
+		{"help nonsense", []string{"unknown command nonsense"}},
+		{"--nonsense", []string{"unknown flag --nonsense", "isotone --help"}},
+		{"serve --nonsense", []string{"unknown flag --nonsense", "isotone serve --help"}},
+		{"bench --rate fast", []string{"--rate", "isotone bench --help"}},
+		{"version nonsense", []string{"unexpected argument nonsense", "isotone version --help"}},
 		{"serve --node-id 0 --http-port x --rtt-ms 0 --peers 1", []string{"NODE_ID", "HTTP_PORT", "RTT_MS", "PEERS"}},
 		{"serve --epoch-interval-ms -1 --rtt-ms -5", []string{"EPOCH_INTERVAL_MS", "RTT_MS"}},
 		{"dev --port 65535", []string{"--port"}},
@@ -79,8 +86,12 @@ func TestVersion_IsReadableForMachines(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &v); err != nil || v.Version == "" || v.Go == "" {
 		t.Errorf("%q: %v", out, err)
 	}
-	if _, out, _ := command("version"); !strings.HasPrefix(out, "isotone "+version) {
+	_, out, _ = command("version")
+	if !strings.HasPrefix(out, "isotone "+version) {
 		t.Errorf("version: %q", out)
+	}
+	if code, flag, err := command("--version"); code != 0 || flag != out || err != "" {
+		t.Errorf("--version: exit code %d, %q%s", code, flag, err)
 	}
 }
 
