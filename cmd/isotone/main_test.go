@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"net"
 	"strings"
 	"testing"
 )
@@ -76,6 +77,28 @@ func TestUsage_ErrorsExitWith2AndSayWhatIsWrong(t *testing.T) {
 			if !strings.Contains(err, want) {
 				t.Errorf("%s: %q is missing in: %s", tc.args, want, err)
 			}
+		}
+	}
+}
+
+func TestAddressInUse_HasOneHint(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	addr := l.Addr().String()
+	_, port, _ := net.SplitHostPort(addr)
+	process, dev := "(is another process using it?)", "(is another \"isotone dev\" running? --port takes other ports)"
+	for _, tt := range []struct{ args, hint string }{
+		{"serve --http-host 127.0.0.1 --data-dir " + t.TempDir() + " --http-port " + port, process},
+		{"proxy --backend http://127.0.0.1:1 --listen " + addr, process},
+		{"proxy --backend http://127.0.0.1:1 --listen 127.0.0.1:0 --admin " + addr, process},
+		{"dev --port " + port, dev},
+	} {
+		code, _, err := command(strings.Fields(tt.args)...)
+		if code != exitFailure || !strings.Contains(err, addr) || !strings.Contains(err, tt.hint) || strings.Count(err, "(is another") != 1 {
+			t.Errorf("%s: exit code %d, want the hint %s: %s", tt.args, code, tt.hint, err)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -60,19 +61,27 @@ func listen(s *config.Settings) (sockets, error) {
 	var so sockets
 	var err error
 	if so.http, err = net.Listen("tcp", s.HTTPAddr()); err != nil {
-		return sockets{}, fmt.Errorf("HTTP_PORT: %w (is another process using it?)", err)
+		return sockets{}, fmt.Errorf("HTTP_PORT: %w", err)
 	}
 	port := so.http.Addr().(*net.TCPAddr).Port
 	if so.quic, err = net.ListenPacket("udp", net.JoinHostPort(s.HTTPHost, strconv.Itoa(port))); err != nil {
 		return sockets{}, errors.Join(fmt.Errorf("HTTP_PORT, for HTTP/3: %w", err), so.http.Close())
 	}
 	if so.peer, err = net.Listen("tcp", s.RaftAddr); err != nil {
-		return sockets{}, errors.Join(fmt.Errorf("RAFT_ADDR: %w (is another process using it?)", err), so.http.Close(), so.quic.Close())
+		return sockets{}, errors.Join(fmt.Errorf("RAFT_ADDR: %w", err), so.http.Close(), so.quic.Close())
 	}
 	if so.thrift, err = listenThrift(s); err != nil {
 		return sockets{}, errors.Join(err, so.close())
 	}
 	return so, nil
+}
+
+// taken adds a hint to the error of a listener whose address another one has.
+func taken(err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w (is another process using it?)", err)
+	}
+	return err
 }
 
 func (so sockets) close() error {

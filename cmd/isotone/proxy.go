@@ -121,7 +121,7 @@ func (c *proxyCmd) Run(ctx context.Context, con console) error {
 	}
 	ln, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return errors.Join(fmt.Errorf("--listen: %w", err), f.stop(context.Background()))
+		return errors.Join(taken(fmt.Errorf("--listen: %w", err)), f.stop(context.Background()))
 	}
 	admin, err := startAdmin(c.Admin, f.admin())
 	if err != nil {
@@ -161,6 +161,10 @@ func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
 			note(err)
 		}
 	}
+	note(checkListen("listen", c.Listen))
+	if c.Admin != "" {
+		note(checkListen("admin", c.Admin))
+	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		note(errors.New("--tls-cert and --tls-key go together"))
 	}
@@ -176,7 +180,7 @@ func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
 	if c.TLSCert != "" {
 		pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
 		if err != nil {
-			return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
+			return nil, usagef("--tls-cert, --tls-key: %v", err)
 		}
 		secure = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
@@ -199,6 +203,18 @@ func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
 	}
 	metrics.watch(server)
 	return &httpForwarder{server, metrics}, nil
+}
+
+// checkListen returns an error unless a server could listen on addr.
+func checkListen(flag, addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return fmt.Errorf("--%s %q: want HOST:PORT or :PORT", flag, addr)
+	}
+	return nil
 }
 
 // config returns what the flags ask for, or an error with all that is wrong with them.

@@ -39,7 +39,7 @@ func startAdmin(addr string, a proxyAdmin) (*adminServer, error) {
 	}
 	var err error
 	if s.ln, err = net.Listen("tcp", addr); err != nil {
-		return nil, fmt.Errorf("--admin: %w", err)
+		return nil, taken(fmt.Errorf("--admin: %w", err))
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", a.metrics)

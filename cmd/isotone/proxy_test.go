@@ -47,6 +47,8 @@ func TestProxy_UsageErrorsSayWhatIsWrong(t *testing.T) {
 		{"--backend http://x --mode lease --advertise x:1 --no-ids", []string{"--mode goes with --node", "--advertise goes with --node", "--no-ids goes with --node, not with --backend"}},
 		{"--node x:1 --strategy least-busy --health-interval 2s", []string{"--strategy goes with --backend", "--health-interval goes with --backend"}},
 		{"--node x:1 --log-requests --answer-timeout=1s", []string{"--log-requests goes with --backend", "--answer-timeout goes with --backend"}},
+		{"--backend http://x --listen 42400 --admin :x", []string{`--listen "42400": want HOST:PORT or :PORT`, `--admin ":x": want`}},
+		{"--node x:1 --tls-cert /does/not/exist --tls-key /does/not/exist", []string{"--tls-cert", "/does/not/exist"}},
 		{"--backend http://x --request-stats-sample 10", []string{"--request-stats-sample goes with --request-stats"}},
 	} {
 		code, out, err := command(append([]string{"proxy"}, strings.Fields(tt.args)...)...)

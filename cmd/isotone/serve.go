@@ -50,7 +50,7 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	}
 	so, err := listen(&c.Settings)
 	if err != nil {
-		return err
+		return taken(err)
 	}
 	m, err := startMember(&c.Settings, so, memberOptions{clock: clock, loops: loops, keepProcessors: true, log: log}, log.Logger)
 	if err != nil {

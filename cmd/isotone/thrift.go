@@ -31,7 +31,7 @@ func listenThrift(s *config.Settings) (net.Listener, error) {
 	case s.ThriftPort == "":
 		return nil, nil
 	default:
-		return nil, fmt.Errorf("THRIFT_PORT: %w (is another process using it?)", err)
+		return nil, fmt.Errorf("THRIFT_PORT: %w", err)
 	}
 }
 
