@@ -81,7 +81,8 @@ func liveFaults(s *config.Settings) (faults config.Faults) {
 		var list live.Faults
 		if errors.As(err, &list) {
 			for _, f := range list {
-				faults = append(faults, config.Fault{Env: env, Flag: flag, Value: f.Entry, Want: f.Want})
+				// config.Fault has quotes of its own.
+				faults = append(faults, config.Fault{Env: env, Flag: flag, Value: strings.Trim(f.Entry, `"`), Want: f.Want})
 			}
 		}
 	}

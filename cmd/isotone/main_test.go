@@ -65,6 +65,7 @@ func TestUsage_ErrorsExitWith2AndSayWhatIsWrong(t *testing.T) {
 		{"version nonsense", []string{"unexpected argument nonsense", "isotone version --help"}},
 		{"serve --node-id 0 --http-port x --rtt-ms 0 --peers 1", []string{"NODE_ID", "HTTP_PORT", "RTT_MS", "PEERS"}},
 		{"serve --epoch-interval-ms -1 --rtt-ms -5", []string{"EPOCH_INTERVAL_MS", "RTT_MS"}},
+		{"serve --live foo", []string{`LIVE (--live) = "foo": want name=source`}},
 		{"dev --port 65535", []string{"--port"}},
 		{"sim --runs 0", []string{"--runs"}},
 		{"sim --runs 2 --trace", []string{"--trace", "--seed"}},

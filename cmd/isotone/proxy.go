@@ -252,8 +252,16 @@ func (c *proxyCmd) config() (proxy.Config, error) {
 			note(flag, errors.New("want more than 0"))
 		}
 	}
-	if c.MaxConnections <= 0 || c.MaxBody <= 0 || c.EjectFailures <= 0 || c.Retries < 0 || c.RetryPercent < 0 {
-		faults = append(faults, errors.New("--max-connections, --max-body, --eject-failures: want more than 0; --retries, --retry-percent: 0 or more"))
+	for _, each := range []struct {
+		flag       string
+		value, min int64
+	}{
+		{"max-connections", int64(c.MaxConnections), 1}, {"max-body", c.MaxBody, 1}, {"eject-failures", int64(c.EjectFailures), 1},
+		{"retries", int64(c.Retries), 0}, {"retry-percent", int64(c.RetryPercent), 0},
+	} {
+		if each.value < each.min {
+			faults = append(faults, fmt.Errorf("--%s %d: want %d or more", each.flag, each.value, each.min))
+		}
 	}
 	var err error
 	if c.BackendCA != "" {

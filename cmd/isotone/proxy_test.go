@@ -49,6 +49,8 @@ func TestProxy_UsageErrorsSayWhatIsWrong(t *testing.T) {
 		{"--node x:1 --log-requests --answer-timeout=1s", []string{"--log-requests goes with --backend", "--answer-timeout goes with --backend"}},
 		{"--backend http://x --listen 42400 --admin :x", []string{`--listen "42400": want HOST:PORT or :PORT`, `--admin ":x": want`}},
 		{"--node x:1 --tls-cert /does/not/exist --tls-key /does/not/exist", []string{"--tls-cert", "/does/not/exist"}},
+		{"--backend http://x --retries -1", []string{": --retries -1: want 0 or more\n"}},
+		{"--backend http://x --max-body 0 --retry-percent -5", []string{"--max-body 0: want 1 or more", "--retry-percent -5: want 0 or more"}},
 		{"--backend http://x --request-stats-sample 10", []string{"--request-stats-sample goes with --request-stats"}},
 	} {
 		code, out, err := command(append([]string{"proxy"}, strings.Fields(tt.args)...)...)

@@ -19,8 +19,8 @@ const settingBytesMax = 64 << 10
 
 // Fault is what is wrong with one entry of a setting.
 type Fault struct {
-	// Entry is the name of the document, or "entry 2" if it has none that is sound,
-	// or the origin.
+	// Entry is the name of the document, or what stands in its place, or "entry 2" where
+	// that might be a part of a password, or the origin.
 	Entry string
 	// Want says what would be right. It repeats no URL, which may have a password.
 	Want string
@@ -82,8 +82,11 @@ func Parse(text string) ([]Source, error) {
 	names := map[string]bool{}
 	entries := strings.Split(text, ",")
 	for i, entry := range entries {
-		place := "entry " + strconv.Itoa(i+1)
 		name, from, ok := strings.Cut(strings.TrimSpace(entry), "=")
+		place := "entry " + strconv.Itoa(i+1)
+		if harmless(name, entries[:i]) {
+			place = strconv.Quote(name)
+		}
 		if !ok {
 			faults = append(faults, Fault{place, "want name=source"})
 			continue
@@ -114,6 +117,19 @@ func Parse(text string) ([]Source, error) {
 		return nil, faults
 	}
 	return sources, nil
+}
+
+// harmless reports whether a message may repeat what stands in the place of a name: plain
+// letters, behind no URL, because a comma in its password would have ended that.
+func harmless(name string, before []string) bool {
+	for _, entry := range before {
+		if _, source, _ := strings.Cut(entry, "="); !strings.HasPrefix(source, "file:") && strings.ContainsAny(entry, ":@") {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 64 && !strings.ContainsFunc(name, func(c rune) bool {
+		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("._-", c))
+	})
 }
 
 func parseSource(text string) (open func() loader, err error) {

@@ -39,6 +39,24 @@ func TestParse_Good(t *testing.T) {
 	}
 }
 
+func TestParse_FaultsSayWhatWasGiven(t *testing.T) {
+	for text, want := range map[string]string{
+		"foo":                           `"foo": want name=source`,
+		"a=file:x, scores.json":         `"scores.json": want name=source`,
+		"Foo=file:x":                    `"Foo": want a name`,
+		"/srv/x":                        "entry 1: want name=source",
+		"redis://:secret@h":             "entry 1: want name=source",
+		"a=redis://:se,cret@h#k":        `"a": want a valid URL`, // and entry 2, which has an @
+		"file:x":                        "entry 1: want name=source",
+		"a=file:x,b=http:se,cret,x=y:z": `"b": want a URL`,
+	} {
+		_, err := live.Parse(text)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "cret") {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
 func TestParse_ListsEveryFaultAndNoSecret(t *testing.T) {
 	text := "state=file:x,a=file:x,a=redis://u:secret@h,B=gopher://secret,,=file:," +
 		"b=redis://secret@h#k,c=redis://h/x#k,d=redis://h?secret#k,e=http://h:secret/,f=http:///x,g=https://h#x," +
