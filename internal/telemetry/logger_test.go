@@ -74,6 +74,7 @@ func TestPretty_ReadsWell(t *testing.T) {
 		{func(l *slog.Logger) { l.Error("x\ny", "k\n", "\x1b[31m") }, `ERR "x\ny" "k\n"="\x1b[31m"`},
 		{func(l *slog.Logger) { l.With("a", 1).WithGroup("g").With("b", 2).Info("m", "c", "") }, `INF m a=1 g.b=2 g.c=""`},
 		{func(l *slog.Logger) { l.Info("m", "d", 1500*time.Millisecond) }, "INF m d=1.5s"},
+		{func(l *slog.Logger) { l.Info("m", "wall_us", 3000961.934, "ratio", 0.00001, "n", 2e21) }, "INF m wall_us=3000961.934 ratio=0.00001 n=2000000000000000000000"},
 		{func(l *slog.Logger) { l.Log(t.Context(), slog.LevelError+2, "m") }, "ERR+2 m"},
 		{func(l *slog.Logger) { l.Debug("unseen") }, ""},
 	} {

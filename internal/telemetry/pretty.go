@@ -124,8 +124,11 @@ func (h *prettyHandler) appendAttr(b []byte, prefix string, a slog.Attr) []byte 
 	}
 	b = append(b, ' ')
 	b = h.appendColoured(b, colourFaint, quoted(prefix+a.Key)+"=")
-	if value.Kind() == slog.KindTime {
+	switch value.Kind() {
+	case slog.KindTime:
 		return value.Time().AppendFormat(b, time.RFC3339Nano)
+	case slog.KindFloat64: // without an exponent
+		return strconv.AppendFloat(b, value.Float64(), 'f', -1, 64)
 	}
 	return append(b, quoted(value.String())...)
 }
