@@ -163,9 +163,12 @@ func (p *pool) timestamp(ctx context.Context, mode isotone.ReadMode) (isotone.Ti
 
 // Timestamps is [Client.Timestamps] in the reader's mode.
 func (r Reader) Timestamps(ctx context.Context, count uint64) (isotone.Range, error) {
-	if count < 1 || count > isotone.RangeCountMax || r.mode > isotone.ReadLease {
+	if r.mode > isotone.ReadLease {
+		return isotone.Range{}, isotone.Errorf(isotone.CodeInvalidArgument, "there is no read mode %d", r.mode)
+	}
+	if count < 1 || count > isotone.RangeCountMax {
 		return isotone.Range{}, isotone.Errorf(isotone.CodeInvalidArgument,
-			"%d timestamps in mode %d: want 1 to %d", count, r.mode, uint64(isotone.RangeCountMax))
+			"%d timestamps in mode %s: want 1 to %d", count, r.mode, uint64(isotone.RangeCountMax))
 	}
 	p := r.client.stamps
 	b, at, err := p.call(ctx, int(r.mode), count)

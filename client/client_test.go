@@ -41,7 +41,7 @@ func TestClient_TimestampsAreARange(t *testing.T) {
 		}
 	}
 	for _, count := range []uint64{0, isotone.RangeCountMax + 1} {
-		if _, err := c.Timestamps(ctx, count); !errors.Is(err, isotone.ErrInvalidArgument) {
+		if _, err := c.Timestamps(ctx, count); !errors.Is(err, isotone.ErrInvalidArgument) || !strings.Contains(err.Error(), "in mode default: want 1 to 4294967296") {
 			t.Errorf("%d timestamps: %v", count, err)
 		}
 	}
@@ -64,8 +64,12 @@ func TestClient_SendsTheModeOfTheCall(t *testing.T) {
 	if got := f.nodes[0].commands("TS"); !slices.Equal(got, want) {
 		t.Errorf("the node got %q, want %q", got, want)
 	}
-	if _, err := c.In(3).Timestamp(ctx); !errors.Is(err, isotone.ErrInvalidArgument) {
-		t.Errorf("an unknown mode: %v", err)
+	_, one := c.In(3).Timestamp(ctx)
+	_, two := c.In(3).Timestamps(ctx, 2)
+	for _, err := range []error{one, two} {
+		if !errors.Is(err, isotone.ErrInvalidArgument) || !strings.Contains(err.Error(), "no read mode 3") {
+			t.Errorf("an unknown mode: %v", err)
+		}
 	}
 }
 
