@@ -43,22 +43,70 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 		fmt.Fprintf(progress, "joke: %v\nRun with --help for the flags.\n", err)
 		return exitUsage
 	}
-	if err := tell(ctx, s, out, progress); err != nil {
+	svg, err := createPicture(s.picture)
+	if err != nil {
+		fmt.Fprintf(progress, "joke: %v\n", err)
+		return exitUsage
+	}
+	err = errors.Join(tell(ctx, s, svg, out, progress), closePicture(svg))
+	if err != nil {
 		fmt.Fprintf(progress, "joke: %v\n", err)
 		return exitFailure
 	}
 	return 0
 }
 
-// tell tries everything that s asks for and shows the result.
-func tell(ctx context.Context, s settings, out, progress io.Writer) error {
+// createPicture makes the file before a long run, in which a wrong name would only show at
+// the end. An old picture stays until there is another. Without a name the file is nil.
+func createPicture(name string) (*os.File, error) {
+	if name == "" {
+		return nil, nil
+	}
+	svg, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("--svg: %w", err)
+	}
+	return svg, nil
+}
+
+// writePicture replaces what was in the file.
+func writePicture(svg *os.File, text string) error {
+	info, err := svg.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		err = svg.Truncate(0)
+	}
+	if err == nil {
+		_, err = io.WriteString(svg, text)
+	}
+	if err != nil {
+		return fmt.Errorf("--svg: %w", err)
+	}
+	return nil
+}
+
+// closePicture removes a file that has nothing in it: one that was made for a run that has
+// failed.
+func closePicture(svg *os.File) error {
+	if svg == nil {
+		return nil
+	}
+	info, err := svg.Stat()
+	err = errors.Join(err, svg.Close())
+	if err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		err = os.Remove(svg.Name())
+	}
+	return err
+}
+
+// tell tries everything that s asks for and shows the result, in svg too unless that is nil.
+func tell(ctx context.Context, s settings, svg *os.File, out, progress io.Writer) error {
 	results, err := tryAll(ctx, s, progress)
 	if err != nil {
 		return err
 	}
-	if s.picture != "" {
-		if err := os.WriteFile(s.picture, []byte(picture(s, results)), 0o644); err != nil {
-			return fmt.Errorf("--svg: %w", err)
+	if svg != nil {
+		if err := writePicture(svg, picture(s, results)); err != nil {
+			return err
 		}
 	}
 	if s.json {

@@ -69,6 +69,39 @@ func TestJoke_LocalityBeatsBalance(t *testing.T) {
 	checkPicture(t, picture, results)
 }
 
+// TestRun_KeepsAnOldPictureUntilThereIsAnother, and finds out at once where none can be.
+func TestRun_KeepsAnOldPictureUntilThereIsAnother(t *testing.T) {
+	dir := t.TempDir()
+	old, fresh := filepath.Join(dir, "old.svg"), filepath.Join(dir, "fresh.svg")
+	if err := os.WriteFile(old, []byte(strings.Repeat("old ", 1<<16)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, name := range []string{old, fresh} {
+		if code := run(ended, []string{"--svg", name}, io.Discard, io.Discard); code != exitFailure {
+			t.Errorf("interrupted: exit code %d", code)
+		}
+	}
+	if b, err := os.ReadFile(old); err != nil || len(b) != 4<<16 {
+		t.Errorf("the old picture: %d bytes, %v", len(b), err)
+	}
+	if _, err := os.Stat(fresh); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file is left: %v", err)
+	}
+	began := time.Now()
+	if code := run(t.Context(), []string{"--svg", filepath.Join(dir, "missing", "a.svg")}, io.Discard, io.Discard); code != exitUsage || time.Since(began) > 10*time.Second {
+		t.Errorf("exit code %d after %v", code, time.Since(began))
+	}
+	args := strings.Fields("--only random --duration 100ms --warmup 0s --rounds 1 --sleep 1ms --svg " + old)
+	if code := run(t.Context(), args, io.Discard, io.Discard); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if b, err := os.ReadFile(old); err != nil || !strings.HasPrefix(string(b), "<svg") || strings.Contains(string(b), "old") {
+		t.Errorf("the new picture: %.100s, %v", b, err)
+	}
+}
+
 // With three places for six words half of what comes at random is there, and whether one
 // is says nothing about the next: six standard deviations of that many throws of a coin are
 // one run in 500 million. What the end has cut off, one for each worker, were misses. The
@@ -148,7 +181,7 @@ func TestJoke_EndsEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if err := tell(ctx, s, io.Discard, progress); err == nil || !strings.Contains(err.Error(), "enough") {
+	if err := tell(ctx, s, nil, io.Discard, progress); err == nil || !strings.Contains(err.Error(), "enough") {
 		t.Errorf("%v: want the cause of the end", err)
 	}
 	if took := time.Since(began); took > time.Minute {

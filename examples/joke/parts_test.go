@@ -131,7 +131,7 @@ func TestSettings_NamesEveryFault(t *testing.T) {
 }
 
 func TestRun_ExitCodes(t *testing.T) {
-	for args, want := range map[string]int{"--help": 0, "--workers x": exitUsage, "more": exitUsage, "--only random --svg /": exitFailure} {
+	for args, want := range map[string]int{"--help": 0, "--workers x": exitUsage, "more": exitUsage, "--only random --svg /": exitUsage} {
 		var out, progress bytes.Buffer
 		all := append(strings.Fields("--duration 100ms --warmup 0s --rounds 1 --sleep 1ms"), strings.Fields(args)...)
 		if code := run(context.Background(), all, &out, &progress); code != want || progress.Len() == 0 {
