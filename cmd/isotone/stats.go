@@ -13,11 +13,11 @@ import (
 )
 
 type statsCmd struct {
-	Files []string `arg:"" name:"file" help:"Logs of nodes and proxies that run with --request-stats, or of proxies with --log-requests, as JSON; - is standard input. Requests that are in several of them are compared."`
+	Files []string `arg:"" optional:"" name:"FILE" help:"One or more logs of nodes and proxies that run with --request-stats, or of proxies with --log-requests, as JSON; - is standard input. Requests that are in several of them are compared."`
 
 	Top   int    `name:"top" default:"10" help:"How many of the slowest transactions to show."`
 	By    string `name:"by" placeholder:"path|code|protocol" help:"Group requests by this, too."`
-	Cores int    `name:"cores" placeholder:"N" help:"For how many cores to count workers. Default: those of this machine."`
+	Cores *int   `name:"cores" placeholder:"N" help:"For how many cores to count workers. Default: those of this machine."`
 	JSON  bool   `name:"json" help:"Print all of it as JSON."`
 	HTML  string `name:"html" placeholder:"FILE" help:"Write a page with pictures as one HTML file that needs nothing else, as well."`
 }
@@ -27,9 +27,14 @@ const statsNothing = "no line about a request in %d lines; was the log written w
 
 // Run reads logs and tells what they say about requests.
 func (c *statsCmd) Run(ctx context.Context, con console) error {
-	options := stats.ReadOptions{Top: c.Top, By: c.By, Cores: c.Cores}
-	if c.Cores == 0 {
-		options.Cores = runtime.NumCPU()
+	if len(c.Files) == 0 {
+		return usagef("which log? Want isotone stats FILE…; - is standard input")
+	}
+	options := stats.ReadOptions{Top: c.Top, By: c.By, Cores: runtime.NumCPU()}
+	if c.Cores != nil {
+		if options.Cores = *c.Cores; options.Cores < 1 {
+			return usagef("--cores %d: want 1 or more", options.Cores)
+		}
 	}
 	if err := options.Validate(len(c.Files)); err != nil {
 		return usageError(err.Error())

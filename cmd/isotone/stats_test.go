@@ -76,10 +76,11 @@ func TestStats_ErrorsSayWhatIsWrong(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"", exitUsage, []string{"file"}},
+		{"", exitUsage, []string{"isotone stats FILE", "- is standard input"}},
 		{good + " --by colour", exitUsage, []string{"colour", "path, code or protocol"}},
 		{good + " --top -1", exitUsage, []string{"top"}},
-		{good + " --cores -1", exitUsage, []string{"cores"}},
+		{good + " --cores -1", exitUsage, []string{"--cores -1: want 1 or more"}},
+		{good + " --cores 0", exitUsage, []string{"--cores 0: want 1 or more"}},
 		{good + " " + good, exitUsage, []string{"twice"}},
 		{dir, exitUsage, []string{"directory"}},
 		{filepath.Join(dir, "missing.log"), exitUsage, []string{"missing.log"}},
