@@ -2,6 +2,7 @@ package resp
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,7 +47,7 @@ func newCatalog() *catalog {
 		{"QUIT", -1, fast, "connection", "Closes the connection.", (*session).runQuit},
 		{"RESET", 1, fast, "connection", "Returns the connection to its first state.", (*session).runReset},
 		{"COMMAND", -1, slow, "server", "Describes the commands.", (*session).runCommand},
-		{"CONFIG", -2, slow, "server", "Knows no parameters.", (*session).runConfig},
+		{"CONFIG", -2, slow, "server", "Tells what little there is to be told of parameters.", (*session).runConfig},
 		{"INFO", -1, slow, "server", "Describes this node.", (*session).runInfo},
 		{"CLUSTER", -2, slow, "cluster", "Describes the cluster: all slots are the leader's.", (*session).runCluster},
 	}}
@@ -219,14 +220,26 @@ func (s *session) runSelect(args [][]byte, r *reply) error {
 	return nil
 }
 
-// runConfig answers as a server of which no parameter is known: redis-benchmark asks
-// for two, and goes on without.
+// parameters is all that CONFIG GET knows, each a name and its value. redis-benchmark asks
+// for these, and warns where there is no answer.
+var parameters = [][2]string{{"save", ""}, {"appendonly", "no"}}
+
+// runConfig answers as a server that keeps no data. Names are no patterns.
 func (s *session) runConfig(args [][]byte, r *reply) error {
-	switch {
-	case subcommand(args) == "GET" && len(args) > 2:
-		r.dict(0)
-	default:
+	if subcommand(args) != "GET" || len(args) < 3 {
 		r.unknownSubcommand(args)
+		return nil
+	}
+	var known [][2]string
+	for _, p := range parameters {
+		if slices.ContainsFunc(args[2:], func(name []byte) bool { return strings.EqualFold(string(name), p[0]) }) {
+			known = append(known, p)
+		}
+	}
+	r.dict(len(known))
+	for _, p := range known {
+		r.bulk(p[0])
+		r.bulk(p[1])
 	}
 	return nil
 }

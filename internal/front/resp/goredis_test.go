@@ -69,7 +69,7 @@ func checkGoRedisCommands(t *testing.T, ctx context.Context, c *redis.Client) {
 	if v, err := c.Command(ctx).Result(); err != nil || v["ts"] == nil || v["ts"].FirstKeyPos != 1 {
 		t.Errorf("COMMAND: %v, %v", v, err)
 	}
-	if v, err := c.ConfigGet(ctx, "save").Result(); len(v) != 0 || err != nil {
+	if v, err := c.ConfigGet(ctx, "save").Result(); len(v) != 1 || v["save"] != "" || err != nil {
 		t.Errorf("CONFIG GET: %v, %v", v, err)
 	}
 	if v, err := c.ClusterShards(ctx).Result(); len(v) != 1 || err != nil || v[0].Slots[0].End != 16383 || v[0].Nodes[0].Role != "master" {

@@ -56,8 +56,10 @@ var raw = []struct{ name, say, want string }{
 	{"client in RESP3", "HELLO 3\r\nCLIENT GETNAME\r\nCLIENT LIST\r\nCLIENT TRACKINGINFO\r\n",
 		hello("%7", 3) + "_\r\n=61\r\ntxt:id=1 name= age=0 idle=0 flags=N db=0 user=default resp=3\n\r\n" +
 			"%3\r\n$5\r\nflags\r\n~1\r\n$3\r\noff\r\n$8\r\nredirect\r\n:-1\r\n$8\r\nprefixes\r\n*0\r\n"},
-	{"config", "CONFIG GET save\r\nCONFIG SET a b\r\n", "*0\r\n-ERR unknown subcommand or wrong number of arguments for 'SET'\r\n"},
-	{"config in RESP3", "HELLO 3\r\nCONFIG GET save\r\n", hello("%7", 3) + "%0\r\n"},
+	{"config", "CONFIG GET save\r\nconfig get AppendOnly\r\nCONFIG GET maxmemory appendonly save save\r\nCONFIG GET *\r\nCONFIG SET a b\r\n", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n" +
+		"*2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n" +
+		"*4\r\n$4\r\nsave\r\n$0\r\n\r\n$10\r\nappendonly\r\n$2\r\nno\r\n*0\r\n-ERR unknown subcommand or wrong number of arguments for 'SET'\r\n"},
+	{"config in RESP3", "HELLO 3\r\nCONFIG GET save\r\nCONFIG GET maxmemory\r\n", hello("%7", 3) + "%1\r\n$4\r\nsave\r\n$0\r\n\r\n%0\r\n"},
 	{"for cluster clients", "READONLY\r\nREADWRITE\r\nASKING\r\n", "+OK\r\n+OK\r\n+OK\r\n"},
 	{"keys", "CLUSTER KEYSLOT 123456789\r\nCLUSTER KEYSLOT {user1000}.following\r\nCLUSTER KEYSLOT foo{}{bar}\r\n" +
 		"CLUSTER KEYSLOT user1000\r\nCLUSTER COUNTKEYSINSLOT 0\r\nCLUSTER GETKEYSINSLOT 0 1\r\n",
