@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -161,6 +162,11 @@ func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
 			note(err)
 		}
 	}
+	if host, port, err := net.SplitHostPort(c.Advertise); c.Advertise != "" {
+		if n, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil || n == 0 || host == "" {
+			note(fmt.Errorf("--advertise %q: want HOST:PORT, as clients reach it", c.Advertise))
+		}
+	}
 	note(checkListen("listen", c.Listen))
 	if c.Admin != "" {
 		note(checkListen("admin", c.Admin))
@@ -241,8 +247,8 @@ func (c *proxyCmd) config() (proxy.Config, error) {
 	if c.RetryPercent == 0 {
 		cfg.Retry.Percent = -1
 	}
-	if c.HealthPath != "" && !strings.HasPrefix(c.HealthPath, "/") {
-		note("health-path", errors.New("want a path, which begins with /"))
+	if _, err := url.ParseRequestURI(c.HealthPath); c.HealthPath != "" && (err != nil || !strings.HasPrefix(c.HealthPath, "/")) {
+		note("health-path", fmt.Errorf("%q: want a path as a request has it, which begins with /", c.HealthPath))
 	}
 	for flag, d := range map[string]time.Duration{
 		"health-interval": c.HealthInterval, "health-timeout": c.HealthTimeout, "eject-time": c.EjectTime,

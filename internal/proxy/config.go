@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -219,6 +220,9 @@ func parseTargets(list []Backend) (targets []target, set *balance.Set, err error
 			return nil, nil, isotone.Errorf(isotone.CodeInvalidArgument, "backend %.200q: want http://host:port or https://host:port", b.URL)
 		}
 		port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, nil, isotone.Errorf(isotone.CodeInvalidArgument, "backend %.200q: want a port from 1 to 65535", b.URL)
+		}
 		t := target{scheme: u.Scheme, addr: net.JoinHostPort(u.Hostname(), port)}
 		t.name = t.scheme + "://" + t.addr
 		targets = append(targets, t)

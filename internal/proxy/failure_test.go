@@ -426,6 +426,8 @@ func TestNew_RefusesWhatMakesNoSense(t *testing.T) {
 		{Backends: []proxy.Backend{{URL: "ftp://x"}}},
 		{Backends: []proxy.Backend{{URL: "http://x/path"}}},
 		{Backends: []proxy.Backend{{URL: "http://u@x"}}},
+		{Backends: []proxy.Backend{{URL: "http://x:0"}}},
+		{Backends: []proxy.Backend{{URL: "http://x:65536"}}},
 		{Backends: []proxy.Backend{{URL: "http://x"}, {URL: "http://x:80/"}}},
 		{Backends: []proxy.Backend{{URL: "http://x"}}, Strategy: "best"},
 	} {

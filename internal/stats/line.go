@@ -49,6 +49,9 @@ const (
 // than to parse.
 var hint = []byte(`"request`)
 
+// textMax bounds what is kept of a text in a line, in bytes.
+const textMax = 1 << 10
+
 // parseLine reads a line. The error is errOther, or says what is wrong with a line that
 // should be about a request, or cannot be anything.
 func parseLine(b []byte) (entry, error) {
@@ -107,6 +110,11 @@ func (l *jsonLine) entry() (e entry, err error) {
 	}
 	if e.Code == "" {
 		e.Code = codeFor(l.Status)
+	}
+	for _, s := range []*string{&e.ID, &e.Protocol, &e.Method, &e.Path, &e.backend, &e.Code} {
+		if len(*s) > textMax {
+			*s = strings.Clone((*s)[:textMax])
+		}
 	}
 	return e, nil
 }

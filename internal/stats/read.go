@@ -85,7 +85,8 @@ func Read(ctx context.Context, sources []Source, o ReadOptions) (*Report, error)
 	}
 	r := &run{options: o, total: newTally(o.Top), groups: groups{}}
 	for _, s := range sources {
-		f := &file{name: s.Name, in: bufio.NewReaderSize(s.Reader, lineBytesMax), tally: r.total}
+		in := bufio.NewReaderSize(&patient{ctx: ctx, in: s.Reader}, lineBytesMax)
+		f := &file{name: s.Name, in: in, tally: r.total}
 		if len(sources) > 1 {
 			f.tally = newTally(o.Top)
 		}
@@ -179,6 +180,9 @@ func (r *run) advance(ctx context.Context, f *file) error {
 		for errors.Is(err, bufio.ErrBufferFull) {
 			line, err = f.in.ReadSlice('\n')
 			f.bytes += int64(len(line))
+		}
+		if err != nil && ctx.Err() != nil {
+			return errInterrupted
 		}
 		if err != nil && err != io.EOF {
 			return fmt.Errorf("%s: after line %d: %w", f.name, f.lines, err)

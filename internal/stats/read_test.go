@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -484,4 +485,47 @@ func BenchmarkRead(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// TestRead_EndsWhileTheLogPauses, with what there is so far.
+func TestRead_EndsWhileTheLogPauses(t *testing.T) {
+	in, out := io.Pipe()
+	defer out.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		_, _ = io.WriteString(out, `{"time":"2026-11-21T10:00:00Z","msg":"request","request_id":"a","wall_us":5}`+"\n")
+		_, _ = io.WriteString(out, "{}\n") // is read when the first line has been
+		cancel()
+	}()
+	report, err := stats.Read(ctx, []stats.Source{{Name: "paused", Reader: in}}, stats.ReadOptions{Cores: 1})
+	if err != nil || !report.Interrupted || report.Total.Requests != 1 {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// TestRead_KeepsLittleOfLongLines: what is kept of a line must not keep the line.
+func TestRead_KeepsLittleOfLongLines(t *testing.T) {
+	const lines = 400
+	long := strings.Repeat("x", 200_000)
+	in, out := io.Pipe()
+	go func() {
+		for n := range lines {
+			fmt.Fprintf(out, `{"time":"2026-11-21T10:00:00Z","msg":"request","request_id":"%d","path":"/%d%s","note":"%s","wall_us":%d}`+"\n", n, n, long[:2000], long, n+1)
+		}
+		_ = out.Close()
+	}()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	report, err := stats.Read(t.Context(), []stats.Source{{Name: "long", Reader: in}}, stats.ReadOptions{Cores: 1, Top: lines, By: "path"})
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if err != nil || report.Total.Requests != lines {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > lines*20_000 {
+		t.Errorf("%d bytes are kept of %d lines", kept, lines)
+	}
+	runtime.KeepAlive(report)
 }

@@ -6,15 +6,18 @@ import (
 	"strings"
 )
 
+// scanMax bounds the lines of which a part may be kept in memory as a whole.
+const scanMax = 4 << 10
+
 // scan reads a line as this program itself writes it: one flat object of plain strings and
 // plain numbers, without white space. It reports false for anything else, valid or not,
 // of which encoding/json has the say; it is some ten times faster.
 func (l *jsonLine) scan(b []byte) bool {
 	*l = jsonLine{}
-	if len(b) < 2 || b[0] != '{' {
+	if len(b) < 2 || b[0] != '{' || len(b) > scanMax {
 		return false
 	}
-	text := string(b) // one allocation for all the strings of a line
+	text := string(b) // one allocation for all the strings of a line, which lasts with any of them
 	for at := 1; ; at++ {
 		key, next, ok := scanString(text, at)
 		if !ok || next >= len(text) || text[next] != ':' || strings.ToLower(key) != key {
