@@ -273,6 +273,10 @@ func (m *member) stop(log *slog.Logger) error {
 func (m *member) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
+	if m.node.Status().Role == "leader" {
+		// It has nothing to forward, and would wait for the connection to itself.
+		_ = m.forwarding.close()
+	}
 	m.fronts.docs.close()
 	err := m.fronts.stop(ctx)
 	<-m.served

@@ -250,7 +250,9 @@ func (h *client) end() {
 func (h *client) cut() {
 	l := h.lane
 	l.deactivate(h)
-	h.fault = faultGateway
+	if h.fault = faultBroken; l.stopped {
+		h.fault = faultStopped
+	}
 	l.observe(h, h.status)
 	h.conn.Abort(errEnough)
 }

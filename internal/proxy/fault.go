@@ -26,6 +26,8 @@ var (
 	faultNoBackend  = &fault{503, "no backend is up"}
 	faultBusy       = &fault{503, "too many requests are waiting for a backend"}
 	faultGateway    = &fault{502, "the backend did not answer"}
+	faultBroken     = &fault{502, "the backend broke off its answer"}
+	faultStopped    = &fault{503, "the answer was cut: the proxy is shutting down"}
 	faultAnswer     = &fault{502, "the backend's answer is not valid HTTP"}
 	faultTimeout    = &fault{504, "the backend did not answer in time"}
 	faultUpgrade    = &fault{501, "upgrades, such as to WebSocket, are not forwarded"}

@@ -346,7 +346,7 @@ func (e *exchange) answer(at int, resp *http.Response) {
 	if err := e.copy(resp); err != nil {
 		if e.r.Context().Err() == nil && errors.Is(err, errBackendBody) {
 			how = failed
-			e.record.fault = faultGateway
+			e.record.fault = faultBroken
 		}
 		if s, ok := e.r.Context().Value(screenKey{}).(*screen); ok && resp.ContentLength < 0 && !e.r.ProtoAtLeast(1, 1) {
 			s.reset() // or the end would be that of the answer
