@@ -59,6 +59,7 @@ type Keeper struct {
 	checking sync.Mutex
 	seen     []fs.FileInfo // of the files, as they were last tried
 	changing []fs.FileInfo // not tried yet; nil: nothing new
+	refused  bool          // the latest try has failed, and was logged
 	warned   int           // how many of warnLeft have been
 }
 
@@ -200,10 +201,13 @@ func (k *Keeper) Check() {
 	switch now := k.stat(); {
 	case same(now, k.seen):
 		k.changing = nil
+		if k.refused { // it may have been the clock, or a disk that was away
+			k.reload()
+		}
 	case !same(now, k.changing):
 		k.changing = now
 	default:
-		k.seen, k.changing = now, nil
+		k.seen, k.changing, k.refused = now, nil, false
 		k.reload()
 	}
 	k.watchExpiry()
@@ -212,9 +216,14 @@ func (k *Keeper) Check() {
 func (k *Keeper) reload() {
 	m, err := k.load()
 	if err != nil {
+		if k.refused {
+			return // said already
+		}
+		k.refused = true
 		k.cfg.Log.Error("TLS files have changed and cannot be used; the old certificate stays", "err", err, "valid_until", k.Certificate().NotAfter)
 		return
 	}
+	k.refused = false
 	k.use(m)
 	k.cfg.Log.Info("TLS files read anew", "file", k.pair.cert.path, "valid_until", k.Certificate().NotAfter)
 }

@@ -324,3 +324,28 @@ func TestKeeper_RunFollowsUntilItIsEnded(t *testing.T) {
 	cancel()
 	<-ended
 }
+
+// TestCheck_WhatIsRefusedIsTriedAgain: the authority's clock was ahead, or a disk was away,
+// and the files do not change for that. The log has it once.
+func TestCheck_WhatIsRefusedIsTriedAgain(t *testing.T) {
+	d := newDesk(t)
+	d.issue("x", later)
+	k := d.open()
+	d.issue("y", later.AddDate(1, 0, 0))
+	d.now = k.Certificate().NotBefore.Add(-2 * time.Second)
+	d.said()
+	for range 10 {
+		k.Check()
+	}
+	if got := k.Certificate().Subject.CommonName; got != "x" {
+		t.Errorf("before it is valid %q is in use", got)
+	}
+	if said := d.said(); strings.Count(said, "cannot be used") != 1 {
+		t.Errorf("the log has it not just once:\n%s", said)
+	}
+	d.now = today.Add(time.Hour)
+	k.Check()
+	if got := k.Certificate().Subject.CommonName; got != "y" {
+		t.Errorf("then %q is in use", got)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/isotone/isotone"
 )
@@ -15,6 +16,10 @@ const (
 	redirectsMax = 5
 	// fetchHeaderBytesMax bounds the header of an answer.
 	fetchHeaderBytesMax = 64 << 10
+	// A connection of HTTP/2 that says nothing for fetchPingAfter is asked whether it lives, and is
+	// closed if it does not answer within fetchPingTimeout.
+	fetchPingAfter   = 2 * time.Second
+	fetchPingTimeout = 2 * time.Second
 )
 
 // fetch is a URL.
@@ -34,6 +39,9 @@ func newFetch(u *url.URL) *fetch {
 		ForceAttemptHTTP2:      true,
 		MaxConnsPerHost:        1,
 		MaxResponseHeaderBytes: fetchHeaderBytesMax,
+		// A connection of HTTP/2 that has gone silent is not closed by the end of a load, as one of
+		// HTTP/1.1 is, and TCP hopes for a quarter of an hour.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: fetchPingAfter, PingTimeout: fetchPingTimeout},
 	}
 	return &fetch{url: u, transport: transport, client: &http.Client{Transport: transport, CheckRedirect: checkRedirect}}
 }

@@ -241,7 +241,8 @@ func (s *Set) Streams() int { return int(s.streams.Load()) }
 func (s *Set) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 // Close stops loading, ends all streams and lets go of the sources. It waits for
-// loads, which end with their context. It does not wait for streams: they are
+// loads, which end with their context, but no longer than timeoutSlack for one that does
+// not, as of a file on a file system that has gone away. It does not wait for streams: they are
 // requests of a server, whose shutdown does; one whose reader does not read ends
 // when its write does, WriteTimeout at the latest. The last documents can still be
 // read.
@@ -250,5 +251,15 @@ func (s *Set) Close() {
 		close(s.closing)
 		s.stop()
 	})
-	s.running.Wait()
+	ended := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(ended)
+	}()
+	timer := time.NewTimer(timeoutSlack)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	}
 }

@@ -112,6 +112,7 @@ func (l *link) receive(self uint64, stall time.Duration, deliver func([]*raftpb.
 }
 
 // decode appends the messages of all complete frames to msgs, every one checked.
+// What was in msgs before, which may be others' messages, is there after an error, too.
 func (l *link) decode(msgs []*raftpb.Message, self uint64) ([]*raftpb.Message, error) {
 	for {
 		f, ok, err := l.dec.Next()
@@ -124,7 +125,7 @@ func (l *link) decode(msgs []*raftpb.Message, self uint64) ([]*raftpb.Message, e
 		case FrameClock:
 			now, err := parseClock(f.Payload)
 			if err != nil {
-				return nil, err
+				return msgs, err
 			}
 			if l.onClock != nil {
 				l.onClock(now)
@@ -133,10 +134,10 @@ func (l *link) decode(msgs []*raftpb.Message, self uint64) ([]*raftpb.Message, e
 		}
 		m, err := ParseMessage(f)
 		if err != nil {
-			return nil, err
+			return msgs, err
 		}
 		if err := CheckMessage(m, l.hello.NodeID, self); err != nil {
-			return nil, err
+			return msgs, err
 		}
 		msgs = append(msgs, m)
 	}

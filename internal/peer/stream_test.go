@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
 )
 
 // newStream returns the stream of node 1 from node 2.
@@ -63,5 +65,25 @@ func TestHandshake_TakesNoClock(t *testing.T) {
 	clock := binary.BigEndian.AppendUint64(nil, 1)
 	if _, err := h.Step(Frame{FrameClock, clock}, nil); !errors.Is(err, ErrProtocol) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestStream_KeepsWhatOthersHaveSaid: the list has the messages of all peers, and one that
+// breaks the protocol breaks its own connection only.
+func TestStream_KeepsWhatOthersHaveSaid(t *testing.T) {
+	foreign, err := AppendMessage(nil, heartbeat(3, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, bad := range map[string][]byte{
+		"a frame of the handshake":  AppendReady(nil),
+		"a clock that is none":      sealFrame(append(openFrame(nil, FrameClock), 1), 0),
+		"a message of another node": foreign,
+		"a heartbeat cut too short": sealFrame(append(openFrame(nil, FrameHeartbeat), 1), 0),
+	} {
+		others := []*raftpb.Message{heartbeat(2, 1)}
+		if got, err := newStream().Parse(others, bad); !errors.Is(err, ErrProtocol) || len(got) != len(others) {
+			t.Errorf("%s: %d messages of %d are left, %v", name, len(got), len(others), err)
+		}
 	}
 }

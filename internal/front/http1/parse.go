@@ -282,6 +282,9 @@ var isName = charset("-")
 // isHostByte has the bytes of names, addresses and ports.
 var isHostByte = charset("-._:[]")
 
+// isFieldName has the bytes of the names of fields that are known here.
+var isFieldName = charset("-")
+
 // charset returns letters, digits and others.
 func charset(others string) (set [256]bool) {
 	for c := range 256 {
@@ -358,11 +361,11 @@ func lookUp(name []byte) field {
 // returns the size of the line.
 func parseField(b []byte) (f field, value []byte, size int, v verdict) {
 	at := 0
-	for at < len(b) && at <= fieldNameMax && b[at] != ':' {
+	for at < len(b) && at <= fieldNameMax && isFieldName[b[at]] {
 		at++
 	}
 	switch {
-	case at > fieldNameMax:
+	case at > fieldNameMax, at < len(b) && b[at] != ':':
 		return f, nil, 0, cold
 	case at == len(b):
 		return f, nil, 0, partial

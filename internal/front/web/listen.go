@@ -83,9 +83,20 @@ type Secured interface {
 func (s *Server) Take(c net.Conn) {
 	s.connections.Add(1)
 	if secured, ok := c.(Secured); ok {
-		s.ready.Put(secured.Beneath(func(beneath net.Conn) net.Conn {
-			return &conn{Conn: beneath, open: &s.connections, settle: s.settle}
-		}))
+		var below *conn
+		served := secured.Beneath(func(beneath net.Conn) net.Conn {
+			below = &conn{Conn: beneath, open: &s.connections}
+			return below
+		})
+		// Not before the first Read: net/http reads in the background of a request, and by
+		// then the deadline for writing is that of its answer.
+		s.goFresh(below, func(c *conn) {
+			if s.settle(c) != nil {
+				_ = c.Close()
+				return
+			}
+			s.ready.Put(served)
+		})
 		return
 	}
 	taken := &conn{Conn: c, open: &s.connections}

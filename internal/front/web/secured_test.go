@@ -91,3 +91,32 @@ func TestTake_ServesWhatHasShakenHands(t *testing.T) {
 		eventually(t, "it is not counted any more", func() bool { return s.Connections() == 0 })
 	}
 }
+
+// TestTake_CutsWhoDoesNotRead, with TLS as without.
+func TestTake_CutsWhoDoesNotRead(t *testing.T) {
+	for name, give := range map[string]func(*tls.Config) func(*site, net.Conn){
+		"without TLS": func(*tls.Config) func(*site, net.Conn) { return giveSome },
+		"with TLS":    giveSecured,
+	} {
+		var server *tls.Config
+		s := startTaking(t, func(s *site, c net.Conn) { give(server)(s, c) }, func(c *web.Config) {
+			server = c.TLS.Clone()
+			server.NextProtos = []string{"http/1.1"}
+			c.Limits.WriteTimeout = 500 * time.Millisecond
+		})
+		c, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.(*net.TCPConn).SetReadBuffer(4096)
+		if name == "with TLS" {
+			c = tls.Client(c, &tls.Config{RootCAs: s.roots, ServerName: "localhost"})
+		}
+		if _, err := io.WriteString(c, "GET /timestamp?n=65536&format=json HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it is there, "+name, func() bool { return s.Connections() == 1 })
+		eventually(t, "it is cut, "+name, func() bool { return s.Connections() == 0 })
+	}
+}
