@@ -302,14 +302,19 @@ func (h *client) overdue() {
 // Ended gives up the request of a client that has ended its output, as net/http does on the
 // general path: it has closed its connection, most probably, and would not get the answer.
 func (h *client) Ended(c *loop.Conn) {
-	if h.activeAt >= 0 {
-		h.cause = errLeft
+	switch {
+	case h.activeAt < 0:
+	case h.answered:
 		c.Abort(errLeft)
+	default: // the answers to earlier requests may still be read
+		h.cause = errLeft
+		h.giveUp()
+		c.Close(errLeft)
 	}
 }
 
-// Closed is told that the client is gone.
-func (h *client) Closed(*loop.Conn, error) {
+// giveUp ends the request in work, if there is one, for nobody wants the answer.
+func (h *client) giveUp() {
 	l := h.lane
 	if h.queued > 0 {
 		l.pools[h.backend].waiting.drop(h)
@@ -324,6 +329,11 @@ func (h *client) Closed(*loop.Conn, error) {
 		l.deactivate(h)
 		l.observe(h, 0)
 	}
-	l.remove(h)
-	l.gone()
+}
+
+// Closed is told that the client is gone.
+func (h *client) Closed(*loop.Conn, error) {
+	h.giveUp()
+	h.lane.remove(h)
+	h.lane.gone()
 }

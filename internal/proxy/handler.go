@@ -74,8 +74,9 @@ var errAnswerTimeout = errors.New("no answer in time")
 
 // ServeHTTP forwards one request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if s, ok := r.Context().Value(screenKey{}).(*screen); ok {
-		s.busy.Store(true)
+	outOfStep := false
+	if s, ok := r.Context().Value(screenKey{}).(*screen); ok && r.ProtoMajor == 1 {
+		outOfStep = !s.handled()
 	}
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		// Without this net/http reads what is left of the body before it answers, and the
@@ -105,16 +106,28 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.fail(faultOverloaded)
 		return
 	}
+	defer e.leave()
+	if outOfStep {
+		e.last = true
+		e.fail(refuse("this was not sent as a request"))
+		return
+	}
 	if f := e.refusal(); f != nil {
 		e.fail(f)
 		return
 	}
-	defer func() {
-		if e.body != nil {
-			e.body.finish()
-		}
-	}()
 	e.forward(t)
+}
+
+// leave is for what the client may still send of the body: net/http looks for its end, and
+// closes the connection, as the answer has said.
+func (e *exchange) leave() {
+	if e.body != nil {
+		e.body.finish()
+	}
+	if s, ok := e.r.Context().Value(screenKey{}).(*screen); ok && e.r.ProtoMajor == 1 && e.r.ContentLength != 0 && (e.body == nil || !e.body.ended.Load()) {
+		s.until.Store(time.Now().Add(e.cfg.Limits.HeadTimeout).UnixNano())
+	}
 }
 
 // refusal says why a request is not forwarded, or nil. What HTTP/1 can get wrong, the
@@ -225,10 +238,8 @@ func (e *exchange) unsent(err error) bool {
 // blame says what a failed try means, to the client and of the backend.
 func (e *exchange) blame(err error) (*fault, outcome) {
 	switch {
-	case e.screenFault() != nil:
-		return e.screenFault(), abandoned
-	case e.body != nil && e.body.fault.Load() != nil:
-		return e.body.fault.Load(), abandoned
+	case e.clientFault() != nil:
+		return e.clientFault(), abandoned
 	case context.Cause(e.ctx) == errAnswerTimeout:
 		return faultTimeout, failed
 	case e.r.Context().Err() != nil:
@@ -237,6 +248,14 @@ func (e *exchange) blame(err error) (*fault, outcome) {
 		return faultAnswer, failed
 	}
 	return faultGateway, failed
+}
+
+// clientFault returns what the client has done wrong with its body, or nil.
+func (e *exchange) clientFault() *fault {
+	if f := e.screenFault(); f != nil || e.body == nil {
+		return f
+	}
+	return e.body.fault.Load()
 }
 
 // screenFault returns what the screen has found in the body, if there is one and it has. It
@@ -276,7 +295,7 @@ func (e *exchange) outgoing(t transaction.Transaction) *http.Request {
 		header["User-Agent"] = nil // or the transport adds its own
 	}
 	if r.ContentLength != 0 {
-		e.body = &body{ReadCloser: r.Body, exchange: e, began: time.Now(), control: http.NewResponseController(e.w)}
+		e.body = &body{ReadCloser: r.Body, exchange: e, control: http.NewResponseController(e.w)}
 		out.Body = e.body
 	}
 	return out
@@ -341,10 +360,17 @@ func (e *exchange) answer(at int, resp *http.Response) {
 	if resp.Header["Content-Type"] == nil {
 		header["Content-Type"] = nil // or net/http guesses
 	}
+	if e.r.ProtoMajor == 1 && e.body != nil && !e.body.ended.Load() {
+		// What follows on the connection is the rest of this body, and must not be taken for
+		// a request.
+		header.Set("Connection", "close")
+	}
 	e.w.WriteHeader(resp.StatusCode)
 	e.answered.Store(true)
 	if err := e.copy(resp); err != nil {
-		if e.r.Context().Err() == nil && errors.Is(err, errBackendBody) {
+		if f := e.clientFault(); f != nil {
+			how, e.record.fault = abandoned, f
+		} else if e.r.Context().Err() == nil && errors.Is(err, errBackendBody) {
 			how = failed
 			e.record.fault = faultBroken
 		}
@@ -406,6 +432,7 @@ type body struct {
 	got      int64
 	fault    atomic.Pointer[fault] // why it has failed, if that is the client's doing
 	begun    atomic.Bool           // some of it may have been read
+	ended    atomic.Bool           // all of it was
 
 	// The transport may read on for a moment when the exchange is over, and must not touch
 	// the deadlines of the next.
@@ -429,7 +456,9 @@ func (b *body) finish() {
 
 // Read reads on, for as long as the rate allows.
 func (b *body) Read(p []byte) (int, error) {
-	b.begun.Store(true)
+	if !b.begun.Swap(true) {
+		b.began = time.Now()
+	}
 	limits := &b.exchange.cfg.Limits
 	b.setDeadline(b.began.Add(limits.HeadTimeout + time.Duration(b.got)*time.Second/bodyRateMin))
 	n, err := b.ReadCloser.Read(p)
@@ -439,6 +468,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	b.exchange.timer.Reset(limits.AnswerTimeout) // which begins when all is sent
 	if err == io.EOF {
+		b.ended.Store(true)
 		b.setDeadline(time.Time{})
 	} else if err != nil {
 		b.blame(err)

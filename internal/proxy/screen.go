@@ -42,6 +42,13 @@ type screen struct {
 	// busy is set while net/http has given a request to a handler, and for ever on a
 	// connection that speaks HTTP/2: what it writes is an answer.
 	busy atomic.Bool
+	// until bounds what is read from now on, as unix nanoseconds, if it is not 0: net/http
+	// would wait for the rest of a body without a deadline, or with one that it clears.
+	until atomic.Int64
+	// heads counts those that were let through, and begun the requests that net/http has
+	// given to a handler: never more.
+	heads atomic.Int64
+	begun int64 // net/http's
 
 	fault atomic.Pointer[fault] // why the input has ended
 	body  atomic.Pointer[fault] // the same, within a body
@@ -117,6 +124,9 @@ func (s *screen) fill() {
 	if cap(s.buf)-len(s.buf) < screenReadSize/2 {
 		s.buf = append(make([]byte, 0, 2*cap(s.buf)+screenReadSize), s.buf...)
 	}
+	if until := s.until.Load(); until != 0 {
+		_ = s.Conn.SetReadDeadline(time.Unix(0, until))
+	}
 	n, err := s.Conn.Read(s.buf[len(s.buf):cap(s.buf)])
 	s.buf = s.buf[:len(s.buf)+n]
 	s.err = err
@@ -170,6 +180,7 @@ func (s *screen) head(b []byte) {
 	switch {
 	case err != nil:
 		s.fault.Store(err)
+		s.heads.Add(1)
 		s.state, s.buf, s.passed = screenRefused, []byte(refusedRequest), 0
 		s.cleared = len(s.buf)
 		return
@@ -177,6 +188,8 @@ func (s *screen) head(b []byte) {
 		return
 	}
 	s.any = true
+	s.heads.Add(1)
+	s.late.Store(false)
 	s.cleared += r.size
 	switch {
 	case r.chunked:
@@ -196,6 +209,14 @@ const (
 // bareType is in what net/http itself says to a request that it does not give to a
 // handler.
 const bareType = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
+
+// handled notes that a handler has a request of HTTP/1, and reports whether that was let
+// through. If not, net/http has taken something else for a request.
+func (s *screen) handled() bool {
+	s.busy.Store(true)
+	s.begun++
+	return s.begun <= s.heads.Load()
+}
 
 // idle notes that net/http waits for the next request.
 func (s *screen) idle() {

@@ -282,3 +282,123 @@ func TestServer_StatusesThatAreNone(t *testing.T) {
 		}
 	}
 }
+
+// TestServer_TheRestOfABodyIsNoRequest: when the answer has come before the body has, the
+// connection ends with it, and nothing of the body is answered.
+func TestServer_TheRestOfABodyIsNoRequest(t *testing.T) {
+	b := startScript(t, func(int, int, string) (string, bool) {
+		return "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno", true
+	})
+	s := start(t, proxy.Config{LogRequests: true, Limits: proxy.Limits{HeadTimeout: 200 * time.Millisecond}}, b.addr)
+	const inner = "TRACE /inner HTTP/1.1\r\nHost: evil\r\nX-A: 1\r\n folded\r\n\r\n"
+	for name, tc := range map[string]struct{ begin, rest string }{
+		"in chunks":     {"Transfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\nhello", len("hello")+len(inner)), inner + "\r\n0\r\n\r\n"},
+		"with a length": {fmt.Sprintf("Content-Length: %d\r\n\r\nhello", 20_000+len(inner)), inner},
+	} {
+		for range 5 {
+			c := dial(t, s)
+			in := bufio.NewReader(c)
+			_, _ = io.WriteString(c, "POST /outer HTTP/1.1\r\nHost: a\r\n"+tc.begin)
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if _, err := io.ReadAll(resp.Body); err != nil || !resp.Close {
+				t.Errorf("%s: the connection is to go on: %v, %v", name, !resp.Close, err)
+			}
+			time.Sleep(5 * time.Millisecond)
+			_, _ = io.WriteString(c, tc.rest)
+			if resp, err := http.ReadResponse(in, nil); err == nil {
+				t.Errorf("%s: a part of the body is answered with %s", name, resp.Status)
+			}
+			_ = c.Close()
+		}
+	}
+	s.idle(t)
+	if strings.Contains(s.log.String(), "/inner") {
+		t.Error("a part of the body is in the log")
+	}
+}
+
+// TestServer_WhoSendsNoMoreOfABodyIsNotWaitedFor, once the answer is there, whoever gave it.
+func TestServer_WhoSendsNoMoreOfABodyIsNotWaitedFor(t *testing.T) {
+	b := startScript(t, func(int, int, string) (string, bool) {
+		return "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno", false
+	})
+	for name, backend := range map[string]string{"the backend's": b.addr, "the proxy's": nobody(t)} {
+		s := start(t, proxy.Config{RetriesMax: -1, Limits: proxy.Limits{HeadTimeout: 200 * time.Millisecond}}, backend)
+		c := dial(t, s)
+		_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nhello")
+		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.ContentLength <= 0 {
+			t.Fatalf("%s: %v, %v", name, resp, err)
+		}
+		eventually(t, "the connection ends after an answer of "+name, func() bool { return s.Connections() == 0 })
+	}
+}
+
+// TestServer_ATooLongBodyIsNotTheBackends fault, also when it has begun to answer.
+func TestServer_ATooLongBodyIsNotTheBackends(t *testing.T) {
+	backend := startTCP(t, func(nc net.Conn) {
+		in := bufio.NewReader(nc)
+		if _, err := http.ReadRequest(in); err == nil {
+			_, _ = io.WriteString(nc, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhi")
+			_, _ = io.Copy(io.Discard, in)
+		}
+	})
+	s := start(t, proxy.Config{Limits: proxy.Limits{BodyMax: 1 << 10}}, backend, startBackend(t, echo).addr)
+	for range 12 {
+		c := dial(t, s)
+		_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+		time.Sleep(5 * time.Millisecond)
+		_, _ = io.WriteString(c, "800\r\n"+strings.Repeat("x", 0x800)+"\r\n0\r\n\r\n")
+		_, _ = io.ReadAll(c)
+		_ = c.Close()
+	}
+	s.idle(t)
+	for _, st := range s.Status().Backends {
+		if st.Failures > 0 {
+			t.Errorf("blamed: %+v", st)
+		}
+	}
+}
+
+// TestServer_WhoLeavesGetsEarlierAnswers that were whole, if the client still reads.
+func TestServer_WhoLeavesGetsEarlierAnswers(t *testing.T) {
+	const size = 900 << 10
+	slow := make(chan struct{}, 1)
+	b := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			slow <- struct{}{}
+			<-r.Context().Done()
+			return
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(size))
+		_, _ = w.Write(make([]byte, size))
+	})
+	s := start(t, proxy.Config{}, b.addr)
+	c := dial(t, s)
+	_ = c.SetReadBuffer(16 << 10)
+	_, _ = io.WriteString(c, "GET /big HTTP/1.1\r\nHost: a\r\n\r\nGET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := 0
+	for piece, waits := make([]byte, 8<<10), true; waits && got < size; { // until the second is in work
+		n, err := resp.Body.Read(piece)
+		if got += n; err != nil {
+			break
+		}
+		select {
+		case <-slow:
+			waits = false
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	_ = c.CloseWrite()
+	time.Sleep(20 * time.Millisecond)
+	if n, err := io.Copy(io.Discard, resp.Body); err != nil || got+int(n) != size {
+		t.Errorf("%d of %d bytes, %v", got+int(n), size, err)
+	}
+	s.idle(t)
+}

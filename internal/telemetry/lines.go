@@ -114,7 +114,9 @@ func (l *lines) put(chunk []byte) {
 		end := len(chunk)
 		if end > pieceMax {
 			if end = bytes.LastIndexByte(chunk[:pieceMax], '\n') + 1; end == 0 {
-				end = bytes.IndexByte(chunk, '\n') + 1 // a longer line
+				if end = bytes.IndexByte(chunk, '\n') + 1; end == 0 { // a longer line
+					end = len(chunk)
+				}
 			}
 		}
 		if _, err := l.to.Write(chunk[:end]); err != nil {
