@@ -39,12 +39,11 @@ func (e *entry) run(ctx context.Context) {
 	defer e.loader.close()
 	ticker := time.NewTicker(e.cfg.Interval)
 	defer ticker.Stop()
-	for {
+	for ctx.Err() == nil {
 		e.load(ctx)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return
 		}
 	}
 }

@@ -107,8 +107,9 @@ func TestFetch_LeavesASilentConnection(t *testing.T) {
 // gone away.
 func TestSet_CloseDoesNotWaitForALoadThatHeedsNothing(t *testing.T) {
 	begun, hung := make(chan struct{}), make(chan struct{})
+	begin := sync.OnceFunc(func() { close(begun) })
 	s, err := New(Config{Sources: []Source{Func("x", func(context.Context) ([]byte, error) {
-		close(begun)
+		begin()
 		<-hung
 		return nil, context.Canceled
 	})}})
