@@ -50,6 +50,7 @@ const (
 	RelistReleased               // I9: a lease that is being given back is handed out again
 	ForgetWorkers                // I9: a snapshot is restored without its worker leases
 	GrantForeignSpace            // I9: a lease is granted for ids of another layout
+	QueueResponses               // I7: every message that waits for the disk is kept
 	count
 )
 
@@ -60,7 +61,7 @@ var names = [count]string{
 	"campaign-unsynced", "ignore-failed-sync", "admit-wiped", "admit-stale", "refuse-slow-hello", "lease-from-answer", "lease-without-slack", "lease-on-old-clock",
 	"lease-survives-transfer", "lease-unconfirmed", "vote-after-restart", "vote-after-term-change",
 	"grant-from-request", "inherit-lease", "extend-unasked", "release-used", "release-late", "relist-released", "forget-workers",
-	"grant-foreign-space",
+	"grant-foreign-space", "queue-responses",
 }
 
 // String returns the name of the bug.

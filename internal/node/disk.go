@@ -2,87 +2,54 @@ package node
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/isotone/isotone/internal/replica"
 	"github.com/isotone/isotone/internal/storage"
 )
 
-// disk writes beside the loop, so that a slow fsync delays no answer. Writes are
-// saved in order; those that queue up while one is under way share the next
-// transaction.
+// disk writes beside the loop, so that a slow fsync delays no answer.
 type disk struct {
 	store *storage.Store
-	// saved is called with writes that are durable, failed with the first error,
+	// saved is called with a write that is durable, failed with the first error,
 	// after which nothing more is written (I8). Both run on the disk's goroutine.
-	saved   func([]*replica.Write)
+	saved   func(*replica.Write)
 	failed  func(error)
 	observe func(time.Duration)
 
-	mu     sync.Mutex
-	ready  sync.Cond
-	queue  []*replica.Write // bounded by what raft gives out unconfirmed
-	closed bool
-	done   chan struct{}
+	// queue holds one write at most: the replica gives out the next one when it is told
+	// that this one is durable.
+	queue chan *replica.Write
+	done  chan struct{}
 }
 
 func newDisk(s *storage.Store) *disk {
-	d := &disk{store: s, done: make(chan struct{})}
-	d.ready.L = &d.mu
-	return d
+	return &disk{store: s, queue: make(chan *replica.Write, 1), done: make(chan struct{})}
 }
 
-// write queues writes. The slice is the caller's.
-func (d *disk) write(ws []*replica.Write) {
-	d.mu.Lock()
-	d.queue = append(d.queue, ws...)
-	d.mu.Unlock()
-	d.ready.Signal()
-}
+// write queues a write. It never blocks.
+func (d *disk) write(w *replica.Write) { d.queue <- w }
 
 // run saves until close is called and the queue is empty, or a write fails.
 func (d *disk) run() {
 	defer close(d.done)
-	var batch []storage.Write
-	for {
-		ws := d.next()
-		if ws == nil {
-			return
-		}
-		batch = batch[:0]
-		for _, w := range ws {
-			batch = append(batch, storage.Write{
-				HardState: w.HardState, Entries: w.Entries, Snapshot: w.Snapshot, Compact: w.Compact, ClusterID: w.ClusterID,
-			})
-		}
+	for w := range d.queue {
 		began := time.Now()
-		if err := d.store.Save(batch...); err != nil {
+		err := d.store.Save(storage.Write{
+			HardState: w.HardState, Entries: w.Entries, Snapshot: w.Snapshot, Compact: w.Compact, ClusterID: w.ClusterID,
+		})
+		if err != nil {
 			d.failed(fmt.Errorf("this node's disk failed, and it must not go on: %w", err))
 			return
 		}
 		d.observe(time.Since(began))
-		d.saved(ws)
+		d.saved(w)
 	}
 }
 
-func (d *disk) next() []*replica.Write {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for len(d.queue) == 0 && !d.closed {
-		d.ready.Wait()
-	}
-	ws := d.queue
-	d.queue = nil
-	return ws
-}
-
-// close waits for what is queued, then closes the store.
+// close waits for what is queued, then closes the store. Nothing may be written any more.
 func (d *disk) close() error {
-	d.mu.Lock()
-	d.closed = true
-	d.mu.Unlock()
-	d.ready.Signal()
+	close(d.queue)
 	<-d.done
 	return d.store.Close()
 }

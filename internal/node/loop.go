@@ -137,8 +137,8 @@ func (n *Node) turn(in *replica.Input) (changed bool) {
 		return true
 	}
 	n.send(e.Send)
-	if len(e.Writes) > 0 {
-		n.disk.write(e.Writes)
+	if e.Write != nil {
+		n.disk.write(e.Write)
 	}
 	for _, a := range e.Answers {
 		b := n.calls.take(a.Token)

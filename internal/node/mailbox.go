@@ -28,9 +28,9 @@ type mailbox struct {
 // mail is what the loop takes in one turn. The loop hands it back for use again.
 type mail struct {
 	messages  []*raftpb.Message
-	persisted []*replica.Write // bounded by what raft gives out unconfirmed
-	hellos    []replica.Hello  // at most one for each connection
-	calls     []func()         // at most one for each handshake and command
+	persisted *replica.Write  // nil: none; there is never a second one
+	hellos    []replica.Hello // at most one for each connection
+	calls     []func()        // at most one for each handshake and command
 }
 
 func newMailbox(wake func()) *mailbox {
@@ -54,9 +54,8 @@ func (m *mailbox) take(spare mail) mail {
 // emptied returns d with all slices empty, ready to be filled again.
 func (d mail) emptied() mail {
 	clear(d.messages)
-	clear(d.persisted)
 	clear(d.calls)
-	return mail{d.messages[:0], d.persisted[:0], d.hellos[:0], d.calls[:0]}
+	return mail{messages: d.messages[:0], hellos: d.hellos[:0], calls: d.calls[:0]}
 }
 
 // post changes the mail under the lock and wakes the loop. It reports whether the

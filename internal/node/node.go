@@ -201,8 +201,8 @@ func Start(cfg Config) (*Node, error) {
 			b.forwarder = cfg.Forward(b.loop.Wake)
 		}
 	}
-	n.disk.saved = func(ws []*replica.Write) {
-		n.mail.post(func(in *mail) { in.persisted = append(in.persisted, ws...) })
+	n.disk.saved = func(w *replica.Write) {
+		n.mail.post(func(in *mail) { in.persisted = w })
 	}
 	n.disk.failed = n.fail
 	n.disk.observe = cfg.Metrics.ObserveStorageWrite

@@ -69,7 +69,7 @@ func (r *Replica) leaseClient(q LeaseRequest) {
 		r.answerLease(LeaseAnswer{Token: q.Token, Err: err})
 		return
 	}
-	if r.raw.Propose(c.Append(nil)) != nil {
+	if !r.propose(c) {
 		// A transfer is under way, or the log is full.
 		r.answerLease(LeaseAnswer{Token: q.Token, Err: isotone.ErrOverloaded})
 		return

@@ -36,7 +36,7 @@ type node struct {
 	cfg    replica.Config
 	disk   disk
 	inbox  []*raftpb.Message
-	queued []*replica.Write // given out, not durable yet
+	flying *replica.Write // given out, not durable yet; nil: none
 	// stalled keeps writes from becoming durable; down keeps the node from running.
 	stalled, down bool
 	// skew is added to this node's wall clock.
@@ -143,7 +143,7 @@ func (c *cluster) start(n *node) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	n.Replica, n.down, n.inbox, n.queued, n.answers = r, false, nil, nil, map[uint64]*answered{}
+	n.Replica, n.down, n.inbox, n.flying, n.answers = r, false, nil, nil, map[uint64]*answered{}
 	c.turn(n, &replica.Input{})
 }
 
@@ -192,7 +192,12 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 	}
 	n.rounds += len(e.Rounds)
 	n.leases = append(n.leases, e.LeaseAnswers...)
-	n.queued = append(n.queued, e.Writes...)
+	if e.Write != nil {
+		if n.flying != nil {
+			c.t.Fatalf("node %d gives out a write while another is under way", n.id)
+		}
+		n.flying = e.Write
+	}
 }
 
 func (a *answered) done() {
@@ -219,18 +224,27 @@ func (c *cluster) settle() {
 		for _, n := range c.running() {
 			in := &replica.Input{Messages: n.inbox}
 			n.inbox = nil
-			if !n.stalled {
-				for _, w := range n.queued {
-					n.disk.save(w)
-				}
-				in.Persisted, n.queued = n.queued, nil
+			if !n.stalled && n.flying != nil {
+				n.disk.save(n.flying)
+				in.Persisted, n.flying = n.flying, nil
 			}
-			if len(in.Messages)+len(in.Persisted) > 0 {
+			if len(in.Messages) > 0 || in.Persisted != nil {
 				busy = true
 				c.turn(n, in)
 			}
 		}
 	}
+}
+
+// flush makes what a node has given out durable, and what comes of that, and returns it.
+func (c *cluster) flush(n *node) (list []*replica.Write) {
+	for n.flying != nil {
+		w := n.flying
+		n.disk.save(w)
+		n.flying, list = nil, append(list, w)
+		c.turn(n, &replica.Input{Persisted: w})
+	}
+	return list
 }
 
 // tick lets ticks pass on all running nodes.

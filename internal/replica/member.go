@@ -224,7 +224,7 @@ func (r *Replica) register(h Hello) {
 	m.Incarnation, m.Boot, m.Session, m.ClientAddr = h.Incarnation, h.Boot, h.Session, h.ClientAddr
 	m.PeerAddr, m.Durable = "", 0
 	c := oracle.Command{Kind: oracle.KindRegister, Member: m}
-	_ = r.raw.Propose(c.Append(nil)) // the next epoch tries again
+	r.propose(c) // the next epoch tries again
 }
 
 // MemberChange is one change of membership.

@@ -16,7 +16,7 @@ func voteFor(c *cluster, f *node, candidate, term uint64) (granted bool) {
 		Type: raftpb.MsgVote.Enum(), From: new(candidate), To: new(f.id), Term: new(term),
 		Index: new(uint64(1000)), LogTerm: new(term - 1),
 	}}})
-	for _, w := range f.queued {
+	for _, w := range c.flush(f) {
 		if w.HardState != nil && w.HardState.GetVote() == candidate && w.HardState.GetTerm() == term {
 			return true
 		}

@@ -22,6 +22,10 @@ func (r *Replica) receive(m *raftpb.Message) {
 		if m.GetTerm() >= r.term {
 			r.heartbeat = r.ticks
 		}
+	case raftpb.MsgApp:
+		if len(m.GetEntries()) > 0 && r.unwritten() >= unwrittenEntriesMax {
+			return
+		}
 	case raftpb.MsgAppResp, raftpb.MsgVoteResp:
 		r.promised(m)
 	case raftpb.MsgHeartbeatResp:
@@ -120,7 +124,10 @@ func (r *Replica) observe() {
 
 // drain carries out what Raft has ready until there is nothing left.
 func (r *Replica) drain() {
-	for r.raw.HasReady() && r.effects.Fatal == nil {
+	for r.effects.Fatal == nil && (r.raw.HasReady() || r.handOut()) {
+		if !r.raw.HasReady() {
+			continue
+		}
 		rd := r.raw.Ready()
 		r.observe()
 		for _, rs := range rd.ReadStates {
@@ -154,67 +161,6 @@ func (r *Replica) carryOut(msgs []*raftpb.Message) {
 	}
 	if len(requests) > 0 {
 		r.write(&raftpb.Message{}, requests)
-	}
-}
-
-// write turns Raft's append message into a Write, on which further messages depend.
-func (r *Replica) write(m *raftpb.Message, also []*raftpb.Message) {
-	w := &Write{Entries: m.GetEntries(), Snapshot: m.GetSnapshot(), responses: append(also, m.GetResponses()...)}
-	if m.Term != nil || m.Vote != nil || m.Commit != nil {
-		w.HardState = &raftpb.HardState{Term: new(m.GetTerm()), Vote: new(m.GetVote()), Commit: new(m.GetCommit())}
-	}
-	if w.Snapshot == nil {
-		w.Compact = r.compact
-	}
-	r.compact = nil // a snapshot from the leader is newer than one of our own
-	if r.naming {
-		w.ClusterID, r.naming = r.state.ClusterID, false
-	}
-	if mutant.On(mutant.AcknowledgeUnsynced) || mutant.On(mutant.VoteUnsynced) {
-		w.responses = r.sendUnsynced(w.responses)
-	}
-	r.effects.Writes = append(r.effects.Writes, w)
-}
-
-// sendUnsynced is the bug of two mutants: it sends what has to wait for the disk.
-func (r *Replica) sendUnsynced(list []*raftpb.Message) (rest []*raftpb.Message) {
-	for _, m := range list {
-		early := mutant.On(mutant.AcknowledgeUnsynced) && m.GetType() == raftpb.MsgAppResp ||
-			mutant.On(mutant.VoteUnsynced) && m.GetType() == raftpb.MsgVoteResp
-		if early && m.GetTo() != r.cfg.Self.NodeID {
-			r.effects.Send = append(r.effects.Send, m)
-		} else {
-			rest = append(rest, m)
-		}
-	}
-	return rest
-}
-
-// persisted takes a durable write into the log that Raft reads, and releases the
-// messages that waited for it.
-func (r *Replica) persisted(w *Write) {
-	if w.Snapshot != nil {
-		if err := r.persistedSnapshot(w.Snapshot); err != nil {
-			r.effects.Fatal = err
-			return
-		}
-	}
-	if len(w.Entries) > 0 {
-		if err := r.log.Append(w.Entries); err != nil {
-			panic(fmt.Sprintf("replica: append durable entries: %v", err))
-		}
-		r.durable.index = w.Entries[len(w.Entries)-1].GetIndex()
-	}
-	if w.HardState != nil {
-		r.durable.term = w.HardState.GetTerm()
-	}
-	for _, m := range w.responses {
-		if m.GetTo() != r.cfg.Self.NodeID {
-			r.effects.Send = append(r.effects.Send, m)
-			continue
-		}
-		_ = r.raw.Step(m)
-		r.observe()
 	}
 }
 

@@ -111,9 +111,12 @@ type Replica struct {
 	naming  bool     // the cluster's name has to go to disk with the next write
 	// compact is a snapshot of our own that goes to disk with the next write;
 	// snapshotted is the index of the latest one, whoever made it.
-	compact     *raftpb.Snapshot
-	snapshotted uint64
-	joined      bool // the membership has changed since
+	compact *raftpb.Snapshot
+	// flying is the write that the caller makes durable, next what has collected since;
+	// nil if there is none.
+	flying, next *Write
+	snapshotted  uint64
+	joined       bool // the membership has changed since
 
 	now   uint64
 	mono  time.Duration

@@ -91,11 +91,11 @@ func TestReplica_IssuesNothingBeforeItsOwnReservationIsApplied(t *testing.T) {
 		}
 		// One hop at a time, so that the moment between election and reservation shows.
 		for _, n := range c.running() {
-			in := &replica.Input{Messages: n.inbox, Persisted: n.queued}
-			for _, w := range n.queued {
-				n.disk.save(w)
+			in := &replica.Input{Messages: n.inbox, Persisted: n.flying}
+			if n.flying != nil {
+				n.disk.save(n.flying)
 			}
-			n.inbox, n.queued = nil, nil
+			n.inbox, n.flying = nil, nil
 			c.turn(n, in)
 			if n.Status().Role.String() == "StateLeader" {
 				break
@@ -505,12 +505,12 @@ func TestReplica_StopsForGoodAtAnEntryThatItCannotCarryOut(t *testing.T) {
 	}
 	e := r.Step(&replica.Input{Now: 1, Mono: 1})
 	for range 10 { // elect itself, commit what it found, apply it
-		e = r.Step(&replica.Input{Now: 1, Mono: 1, Persisted: slices.Clone(e.Writes), Ticks: 1})
+		e = r.Step(&replica.Input{Now: 1, Mono: 1, Persisted: e.Write, Ticks: 1})
 	}
 	if e.Fatal == nil || !strings.Contains(e.Fatal.Error(), "newer version") {
 		t.Fatalf("an entry of an unknown kind: %v", e.Fatal)
 	}
-	if e = r.Step(&replica.Input{Now: 2, Mono: 2, Ticks: 1}); e.Fatal == nil || len(e.Writes)+len(e.Send) > 0 {
+	if e = r.Step(&replica.Input{Now: 2, Mono: 2, Ticks: 1}); e.Fatal == nil || e.Write != nil || len(e.Send) > 0 {
 		t.Errorf("it goes on after that: %+v", e)
 	}
 }

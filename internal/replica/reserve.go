@@ -41,14 +41,14 @@ func (r *Replica) reserve() {
 		return
 	}
 	c := oracle.Command{Kind: oracle.KindReserve, Target: r.target(), Durable: r.durableIndexes()}
-	if err := r.raw.Propose(c.Append(nil)); err != nil {
+	if !r.propose(c) {
 		r.missedReservation() // a transfer is under way, or the log is full
 		return
 	}
 	l.reserving = true
 	if r.state.ClusterID == 0 {
 		name := oracle.Command{Kind: oracle.KindName, ClusterID: r.cfg.ClusterSeed}
-		_ = r.raw.Propose(name.Append(nil)) // the next epoch tries again
+		r.propose(name) // the next epoch tries again
 	}
 }
 

@@ -18,9 +18,8 @@ type Input struct {
 	// Mono is a clock that never goes back and runs through suspend
 	// (CLOCK_BOOTTIME), since any fixed moment.
 	Mono time.Duration
-	// Persisted holds writes of earlier Effects that are durable now, in the order
-	// in which they were given out.
-	Persisted []*Write
+	// Persisted is the write of earlier Effects that is durable now, or nil.
+	Persisted *Write
 	// Messages come from peers that were admitted, in order for each peer.
 	Messages []*raftpb.Message
 	// Hellos are peers whose handshake was admitted since the last turn.
@@ -68,9 +67,9 @@ type Answer struct {
 type Effects struct {
 	// Send holds messages for other members. Losing one is harmless.
 	Send []*raftpb.Message
-	// Writes are to be made durable in this order, and returned in
-	// Input.Persisted. They may be saved together.
-	Writes []*Write
+	// Write, if not nil, is to be made durable and then returned in Input.Persisted.
+	// There is never a second one before that.
+	Write *Write
 	// Answers belong to requests of this or earlier turns.
 	Answers []Answer
 	// LeaseAnswers belong to LeaseRequests of this or earlier turns.
@@ -95,29 +94,9 @@ type Round struct {
 	Took time.Duration
 }
 
-// Write is what has to become durable, in one transaction, before its messages may
-// be sent. The caller returns it in Input.Persisted after that.
-type Write struct {
-	// HardState is nil when unchanged.
-	HardState *raftpb.HardState
-	// Entries replace everything in the log from the first one's index on.
-	Entries []*raftpb.Entry
-	// Snapshot came from the leader and replaces the whole log.
-	Snapshot *raftpb.Snapshot
-	// Compact is this replica's own snapshot: the log up to its index can go.
-	Compact *raftpb.Snapshot
-	// ClusterID, when not 0, is the name of the cluster, to be kept beside the
-	// identity of the directory.
-	ClusterID uint64
-
-	// responses are released by durability: to this node, or to others.
-	responses []*raftpb.Message
-}
-
 func (e *Effects) reset() {
 	clear(e.Send)
-	clear(e.Writes)
-	*e = Effects{Send: e.Send[:0], Writes: e.Writes[:0], Answers: e.Answers[:0], LeaseAnswers: e.LeaseAnswers[:0], Rounds: e.Rounds[:0]}
+	*e = Effects{Send: e.Send[:0], Answers: e.Answers[:0], LeaseAnswers: e.LeaseAnswers[:0], Rounds: e.Rounds[:0]}
 }
 
 // Step works through one input. The returned effects are valid until the next call.
@@ -130,8 +109,8 @@ func (r *Replica) Step(in *Input) *Effects {
 	}
 	r.now, r.mono, r.monoBefore = in.Now, in.Mono, r.mono
 	r.want(in)
-	for _, w := range in.Persisted {
-		r.persisted(w)
+	if in.Persisted != nil {
+		r.persisted(in.Persisted)
 	}
 	for _, m := range in.Messages {
 		r.receive(m)

@@ -142,7 +142,7 @@ func (r *Replica) proposeWorkers(c oracle.Command) bool {
 	data := c.Append(nil)
 	switch {
 	case r.role == raft.StateLeader:
-		return r.raw.Propose(data) == nil
+		return r.proposeEncoded(data)
 	case r.lead == raft.None || r.lead == r.cfg.Self.NodeID:
 		return false
 	}
@@ -156,7 +156,7 @@ func (r *Replica) proposeWorkers(c oracle.Command) bool {
 // takeProposal proposes, as leader, what another member asks for. Members may only ask for
 // worker leases, and only for their own: everything else is the leader's to propose.
 func (r *Replica) takeProposal(m *raftpb.Message) {
-	if r.role != raft.StateLeader || !isOwnLease(m) || r.raw.Propose(m.GetEntries()[0].GetData()) != nil {
+	if r.role != raft.StateLeader || !isOwnLease(m) || !r.proposeEncoded(m.GetEntries()[0].GetData()) {
 		r.counters.ProposalsDropped++
 	}
 }

@@ -13,10 +13,11 @@ import (
 // disk is one node's storage: what is durable, and what is on its way there.
 type disk struct {
 	durable diskState
-	queue   []*replica.Write
-	// flying is the batch that is being written; some of it may survive a crash.
-	flying []*replica.Write
-	mode   diskMode
+	// flying is the write that is under way, nil if there is none; a crash may lose it.
+	flying *replica.Write
+	// writing is set while its end is scheduled.
+	writing bool
+	mode    diskMode
 	// copies are older states, for the fault that brings one back.
 	copies []diskCopy
 }
@@ -90,19 +91,23 @@ func (d diskState) save(w *replica.Write) diskState {
 	return d
 }
 
-// write queues writes of a running node.
-func (w *world) write(n *node, ws []*replica.Write) {
-	n.disk.queue = append(n.disk.queue, ws...)
+// write takes a write of a running node.
+func (w *world) write(n *node, write *replica.Write) {
+	if n.disk.flying != nil {
+		w.fail("I7: node %d gives out a write while another is under way", n.id)
+		return
+	}
+	n.disk.flying = write
 	w.sync(n)
 }
 
-// sync starts to write what is queued, if the disk is free.
+// sync starts to write, if the disk moves.
 func (w *world) sync(n *node) {
 	d := &n.disk
-	if len(d.flying) > 0 || len(d.queue) == 0 || d.mode == diskStalled {
+	if d.writing || d.flying == nil || d.mode == diskStalled {
 		return
 	}
-	d.flying, d.queue = d.queue, nil
+	d.writing = true
 	delay := w.between(100*time.Microsecond, 3*time.Millisecond)
 	if d.mode == diskSlow {
 		delay = w.between(20*time.Millisecond, 800*time.Millisecond)
@@ -127,31 +132,23 @@ func (w *world) synced(n *node) {
 		})
 		return
 	}
-	if d.mode == diskFailing && mutant.On(mutant.IgnoreFailedSync) {
-		n.in.persisted = append(n.in.persisted, d.flying...)
-		d.flying = nil
-		w.wake(n)
-		w.sync(n)
-		return
-	}
-	if d.mode == diskFailing {
+	if d.mode == diskFailing && !mutant.On(mutant.IgnoreFailedSync) {
 		// I8: the node stops. Nobody knows what of the write is on the disk.
 		w.trace("node %d: its disk failed", n.id)
 		w.crash(n)
 		return
 	}
 	done := d.flying
-	d.flying = nil
-	w.persist(n, done)
-	n.in.persisted = append(n.in.persisted, done...)
+	d.flying, d.writing = nil, false
+	if d.mode != diskFailing {
+		w.persist(n, done)
+	}
+	n.in.persisted = done
 	w.wake(n)
-	w.sync(n)
 }
 
-func (w *world) persist(n *node, ws []*replica.Write) {
-	for _, write := range ws {
-		n.disk.durable = n.disk.durable.save(write)
-	}
+func (w *world) persist(n *node, write *replica.Write) {
+	n.disk.durable = n.disk.durable.save(write)
 	d := &n.disk
 	if len(d.copies) == 0 || w.now-d.copies[len(d.copies)-1].taken > 2*time.Second {
 		d.copies = append(d.copies, diskCopy{w.now, d.durable})
@@ -162,10 +159,10 @@ func (w *world) persist(n *node, ws []*replica.Write) {
 }
 
 // lose is what a crash does to a disk: what was being written may or may not have
-// arrived, the rest is gone.
+// arrived, all of it or nothing.
 func (w *world) lose(n *node) {
-	if len(n.disk.flying) > 0 {
-		w.persist(n, n.disk.flying[:w.rng.IntN(len(n.disk.flying)+1)])
+	if n.disk.flying != nil && w.chance(0.5) {
+		w.persist(n, n.disk.flying)
 	}
-	n.disk.flying, n.disk.queue = nil, nil
+	n.disk.flying, n.disk.writing = nil, false
 }

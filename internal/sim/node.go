@@ -50,7 +50,7 @@ type node struct {
 
 // inbox is what has arrived since the last turn.
 type inbox struct {
-	persisted []*replica.Write
+	persisted *replica.Write
 	messages  []*raftpb.Message
 	hellos    []replica.Hello
 	requests  []replica.Request
@@ -196,8 +196,8 @@ func (w *world) turn(n *node) {
 		w.pause(n, n.dozing)
 		n.dozing = 0
 	}
-	if len(e.Writes) > 0 {
-		w.write(n, e.Writes)
+	if e.Write != nil {
+		w.write(n, e.Write)
 	}
 	for _, a := range e.Answers {
 		c := n.calls[a.Token]
