@@ -51,6 +51,9 @@ const (
 	ForgetWorkers                // I9: a snapshot is restored without its worker leases
 	GrantForeignSpace            // I9: a lease is granted for ids of another layout
 	QueueResponses               // I7: every message that waits for the disk is kept
+	FormByQuorum                 // I10: a cluster is formed by a majority of its initial members
+	FormUnprepared               // I10: it is formed before everyone has its first snapshot on disk
+	FormUnregistered             // I4, I6: the first snapshot does not say whose directories the members have
 	count
 )
 
@@ -62,6 +65,7 @@ var names = [count]string{
 	"lease-survives-transfer", "lease-unconfirmed", "vote-after-restart", "vote-after-term-change",
 	"grant-from-request", "inherit-lease", "extend-unasked", "release-used", "release-late", "relist-released", "forget-workers",
 	"grant-foreign-space", "queue-responses",
+	"form-by-quorum", "form-unprepared", "form-unregistered",
 }
 
 // String returns the name of the bug.

@@ -58,6 +58,7 @@ func (p *peerConn) open(nc net.Conn) {
 	}
 	p.conn, p.sent = c, n.loop.Now()
 	p.stream.OnClock(p.hearClock)
+	p.stream.OnUpdate(p.updated)
 	n.links[p.stream.Peer()] = p
 	if _, err := p.Data(c, nil); err != nil { // what came with the handshake
 		c.Abort(err)

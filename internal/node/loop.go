@@ -68,8 +68,8 @@ func (n *Node) run() {
 			n.forwarder.Turn(n.loop.Now())
 		}
 		n.loop.Flush()
-		if sinceStatus += in.Ticks; changed || sinceStatus >= statusTicks {
-			sinceStatus = 0
+		if sinceStatus += in.Ticks; changed || n.changed || sinceStatus >= statusTicks {
+			sinceStatus, n.changed = 0, false
 			n.publish()
 			n.tellClock()
 			n.ping()
@@ -95,7 +95,8 @@ func (n *Node) fill(in *replica.Input, m *mail) {
 	in.Messages = append(append(in.Messages[:0], m.messages...), n.arrived...)
 	clear(n.arrived)
 	n.arrived = n.arrived[:0]
-	in.Persisted, in.Hellos = m.persisted, m.hellos
+	in.Persisted, in.Hellos = m.persisted, append(m.hellos, n.hellos...)
+	n.hellos = n.hellos[:0]
 	in.Transfer, n.transfer = n.transfer, false
 	clear(in.Requests)
 	in.Requests = in.Requests[:0]
@@ -137,6 +138,9 @@ func (n *Node) turn(in *replica.Input) (changed bool) {
 		return true
 	}
 	n.send(e.Send)
+	if e.Announce {
+		n.announceHello()
+	}
 	if e.Write != nil {
 		n.disk.write(e.Write)
 	}

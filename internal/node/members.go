@@ -1,7 +1,6 @@
 package node
 
 import (
-	"fmt"
 	"slices"
 
 	"go.etcd.io/raft/v3"
@@ -54,47 +53,42 @@ func (n *Node) admit(h peer.Hello) *peer.Refusal {
 	return refusal
 }
 
-// refused notes a refusal. A member that finds this node's data to be not what the
-// node once promised on ends it at once (I6): going on could break the promise. Any
-// other refusal ends it when no quorum is left that would have it.
+// refused notes a refusal. Whether this node has to stop is for the replica to say.
 func (n *Node) refused(id uint64, by peer.Side, r *peer.Refusal) {
 	n.cfg.Metrics.CountPeerRefused()
-	if by == peer.Self {
-		n.mail.post(func(in *mail) {
-			in.calls = append(in.calls, func() { n.refusing[id] = r })
-		})
-		return
-	}
 	n.mail.post(func(in *mail) {
 		in.calls = append(in.calls, func() {
-			n.refusals[id] = r
-			if replica.RefusalCode(r.Code).IsFinal() {
-				n.fail(fmt.Errorf("node %d was refused by member %d and has stopped: %w", n.cfg.NodeID, id, r))
-			} else if n.isHopeless() {
-				n.fail(fmt.Errorf("node %d was refused by %d of %d members and has stopped; member %d says: %w",
-					n.cfg.NodeID, len(n.refusals), len(n.replica.Members()), id, r))
+			if by == peer.Self {
+				n.refusing[id] = r
+				return
 			}
-			n.publish()
+			n.refusals[id] = r
+			if err := n.replica.Refused(id, &replica.Refusal{Code: replica.RefusalCode(r.Code), Message: r.Message}); err != nil {
+				n.fail(err)
+			}
+			n.changed = true
 		})
 	})
 }
 
-// isHopeless reports whether so many members refuse this node that the others and it
-// are no quorum.
-func (n *Node) isHopeless() bool {
-	refusing := 0
-	for _, m := range n.replica.Members() {
-		r := n.refusals[m.ID]
-		if r == nil || m.Learner {
-			continue
-		}
-		switch replica.RefusalCode(r.Code) {
-		case replica.RefusedCluster, replica.RefusedMember, replica.RefusedSettings:
-			refusing++
-		}
+// updated takes in a hello that replaces the one of a peer's handshake.
+func (p *peerConn) updated(h peer.Hello) {
+	n := p.node
+	if r := n.replica.Admit(replica.Hello(h)); r != nil {
+		n.refusing[h.NodeID] = peer.Refusalf(peer.RefusalCode(r.Code), "%s", r.Message)
+		p.conn.Abort(r)
+		return
 	}
-	voters := n.replica.Voters()
-	return refusing > 0 && voters-refusing < voters/2+1
+	n.hellos = append(n.hellos, replica.Hello(h))
+}
+
+// announceHello tells all connected peers this node's hello again.
+func (n *Node) announceHello() {
+	h := peer.Hello(n.replica.Hello())
+	for _, p := range n.links {
+		p.conn.SetBuffered(p.stream.AppendUpdate(p.conn.Buffered(), h))
+		p.sent = n.loop.Now()
+	}
 }
 
 // peerAddrs returns where to reach each member.

@@ -115,6 +115,8 @@ type Node struct {
 	lane    Lane
 	links   map[uint64]*peerConn // peers whose connections are in the loop
 	arrived []*raftpb.Message    // read from them since the last turn
+	hellos  []replica.Hello      // the same, of peers that were admitted before
+	changed bool                 // something of the status has changed outside of a turn
 	calls   callTable
 	// submitted are the batches of the fronts in the loop since the last turn.
 	submitted []*front.Batch
@@ -126,7 +128,7 @@ type Node struct {
 	idsMade   uint64          // as reported
 	peers     map[uint64]string
 	reported  replica.Counters
-	refusals  map[uint64]*peer.Refusal // how each peer last refused this node
+	refusals  map[uint64]*peer.Refusal // how each peer last refused this node, for messages
 	refusing  map[uint64]*peer.Refusal // how this node last refused each peer
 	elections elections
 	began     time.Duration // as mono
@@ -148,7 +150,7 @@ func Start(cfg Config) (*Node, error) {
 	}
 	store, rec, err := storage.Open(storage.Options{
 		Dir: cfg.DataDir, NodeID: cfg.NodeID, Incarnation: random(),
-		Bootstrap: replica.Bootstrap(initialMembers(cfg.Peers)), BeforeCommit: cfg.StorageFault,
+		BeforeCommit: cfg.StorageFault,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("node %d: %w", cfg.NodeID, err), cfg.PeerListener.Close())
@@ -245,7 +247,9 @@ func replicaConfig(cfg Config, rec storage.Recovered) replica.Config {
 		Self: replica.Hello{
 			ClusterID: rec.Identity.ClusterID, NodeID: cfg.NodeID, Incarnation: rec.Identity.Incarnation,
 			Boot: rec.Identity.Boot, Session: random(), VotersHash: hashIDs(cfg.Peers), ClientAddr: cfg.ClientAddr,
+			PeerAddr: cfg.Peers[cfg.NodeID],
 		},
+		Founders:              initialMembers(cfg.Peers),
 		HardState:             rec.HardState,
 		Snapshot:              rec.Snapshot,
 		Entries:               rec.Entries,

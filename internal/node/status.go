@@ -84,11 +84,18 @@ func (n *Node) notReady(r replica.Status, s *front.Status, peers []peer.PeerStat
 	case r.Leader != raft.None:
 		return ""
 	}
+	lead := "no leader is known"
+	if r.Forming != "" {
+		lead = r.Forming
+	}
 	for _, id := range slices.Sorted(maps.Keys(n.refusals)) {
-		return fmt.Sprintf("no leader is known, and node %d refuses this node: %v", id, n.refusals[id])
+		return fmt.Sprintf("%s, and node %d refuses this node: %v", lead, id, n.refusals[id])
 	}
 	for _, id := range slices.Sorted(maps.Keys(n.refusing)) {
-		return fmt.Sprintf("no leader is known, and this node refuses node %d (check PEERS): %v", id, n.refusing[id])
+		return fmt.Sprintf("%s, and this node refuses node %d (check PEERS): %v", lead, id, n.refusing[id])
+	}
+	if r.Forming != "" {
+		return lead
 	}
 	connected := 1
 	for _, p := range peers {

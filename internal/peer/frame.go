@@ -56,6 +56,12 @@ const (
 	FrameHeartbeat     FrameType = 7 // a MsgHeartbeat in fixed size
 	FrameHeartbeatResp FrameType = 8 // a MsgHeartbeatResp in fixed size
 	FrameClock         FrameType = 9 // the sender's wall clock, unix nanoseconds in 8 bytes
+	// FrameUpdate is a [Hello], from either side, when what it says has changed. Only where
+	// version 2 is spoken.
+	FrameUpdate FrameType = 10
+
+	// frameOptional: who does not know a frame of this type or above skips it.
+	frameOptional FrameType = 128
 )
 
 // Frame is one unit of the wire format, its checksum verified.

@@ -24,14 +24,17 @@ type Handshake struct {
 	admit func(Hello) *Refusal
 	want  uint64 // the id that was dialed; 0 on the accepting side
 	peer  Hello
+	// version is what both sides speak: the dialer chooses.
+	version uint16
 }
 
 // NewDialer returns the dialing side, for a connection to node want. own gives
 // this node's hello and is called when one is about to be sent, no earlier:
 // what it says of the log must not be older than anything this node
-// acknowledged to that peer. admit decides about the other side; nil admits.
-func NewDialer(own func() Hello, want uint64, admit func(Hello) *Refusal) *Handshake {
-	return &Handshake{state: awaitWelcome, own: own, admit: admit, want: want}
+// acknowledged to that peer. admit decides about the other side; nil admits. version is
+// what to speak, up to [Version].
+func NewDialer(own func() Hello, want uint64, admit func(Hello) *Refusal, version uint16) *Handshake {
+	return &Handshake{state: awaitWelcome, own: own, admit: admit, want: want, version: version}
 }
 
 // NewAcceptor returns the accepting side. own and admit are as in [NewDialer].
@@ -44,7 +47,7 @@ func (h *Handshake) Start(b []byte) ([]byte, error) {
 	if h.state != awaitWelcome {
 		return b, nil
 	}
-	return AppendHello(b, FrameHello, h.own())
+	return AppendHello(b, FrameHello, h.own(), h.version)
 }
 
 // Step takes the next frame and appends the answer to b. The answer must be sent
@@ -61,6 +64,9 @@ func (h *Handshake) Step(f Frame, b []byte) ([]byte, error) {
 
 // Done reports whether both sides have admitted each other.
 func (h *Handshake) Done() bool { return h.state == handshakeDone }
+
+// Version returns the version that the two sides speak, once a hello was read.
+func (h *Handshake) Version() uint16 { return h.version }
 
 // Peer returns the other side's hello; the zero Hello until one was admitted.
 func (h *Handshake) Peer() Hello { return h.peer }
@@ -85,10 +91,11 @@ func (h *Handshake) step(f Frame, b []byte) ([]byte, error) {
 }
 
 func (h *Handshake) onHello(f Frame, b []byte) ([]byte, error) {
-	peer, err := ParseHello(f.Payload)
+	peer, version, err := ParseHello(f.Payload)
 	if err != nil {
 		return h.unreadable(b, err)
 	}
+	h.version = version
 	own := h.own()
 	r := checkDialer(own, peer)
 	if r == nil && h.admit != nil {
@@ -99,11 +106,14 @@ func (h *Handshake) onHello(f Frame, b []byte) ([]byte, error) {
 	}
 	h.peer, h.state = peer, awaitReady
 	// A second hello, not the one above: the log may have grown during admission.
-	return AppendHello(b, FrameWelcome, h.own())
+	return AppendHello(b, FrameWelcome, h.own(), h.version)
 }
 
 func (h *Handshake) onWelcome(f Frame, b []byte) ([]byte, error) {
-	peer, err := ParseHello(f.Payload)
+	peer, version, err := ParseHello(f.Payload)
+	if err == nil && version != h.version {
+		err = fmt.Errorf("%w: a welcome of version %d for a hello of version %d", ErrProtocol, version, h.version)
+	}
 	if err != nil {
 		return h.unreadable(b, err)
 	}

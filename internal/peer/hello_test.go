@@ -11,7 +11,13 @@ import (
 
 var someHello = Hello{
 	ClusterID: 1, NodeID: 2, Incarnation: 3, Boot: 4, Session: 5, VotersHash: 6, Term: 7, LastIndex: 8,
-	ClientAddr: "127.0.0.1:8080",
+	ClientAddr: "127.0.0.1:8080", Level: 9, Stage: 2, Founders: "1,2,3", PeerAddr: "127.0.0.1:60001",
+}
+
+// inVersion1 is what of a hello survives version 1.
+func inVersion1(h Hello) Hello {
+	h.Level, h.Stage, h.Founders, h.PeerAddr = 1, 0, "", ""
+	return h
 }
 
 // payload strips a single frame to what a Parse function gets.
@@ -28,30 +34,57 @@ func payload(t testing.TB, b []byte) []byte {
 
 func TestHello_SurvivesTheWire(t *testing.T) {
 	for _, want := range []Hello{{}, someHello, {ClientAddr: strings.Repeat("x", clientAddrSizeMax)}} {
-		got, err := ParseHello(payload(t, hello(t, FrameHello, want)))
-		if err != nil || got != want {
-			t.Errorf("got %+v, %v; want %+v", got, err, want)
+		got, version, err := ParseHello(payload(t, hello(t, FrameHello, want)))
+		if err != nil || got != want || version != Version {
+			t.Errorf("got %+v in version %d, %v; want %+v", got, version, err, want)
 		}
+		b, err := AppendHello(nil, FrameHello, want, versionFixed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, version, err := ParseHello(payload(t, b)); err != nil || got != inVersion1(want) || version != versionFixed {
+			t.Errorf("got %+v in version %d, %v; want %+v", got, version, err, inVersion1(want))
+		}
+	}
+}
+
+// A later version adds sections, and adds to those that there are.
+func TestHello_SkipsWhatItDoesNotKnow(t *testing.T) {
+	p := payload(t, hello(t, FrameHello, someHello))
+	p = appendSection(p, 200, []byte("of a later version"))
+	p = appendSection(p, sectionStage, []byte{3, 7, 7})
+	p = appendSection(p, 201, nil)
+	want := someHello
+	want.Stage = 3
+	if got, _, err := ParseHello(p); err != nil || got != want {
+		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
 }
 
 func TestHello_RefusesABadClientAddress(t *testing.T) {
 	for _, addr := range []string{strings.Repeat("x", clientAddrSizeMax+1), "a:1\r\nSet-Cookie: x", "a b", "é:1", "\x00"} {
 		prefix := []byte("prefix")
-		b, err := AppendHello(prefix, FrameHello, Hello{ClientAddr: addr})
+		b, err := AppendHello(prefix, FrameHello, Hello{ClientAddr: addr}, Version)
 		if !errors.Is(err, ErrClientAddr) || string(b) != "prefix" {
 			t.Errorf("%q: %q, %v", addr, b, err)
 		}
-		p := payload(t, hello(t, FrameHello, Hello{}))
+		if b, err := AppendHello(prefix, FrameHello, Hello{PeerAddr: addr}, Version); !errors.Is(err, ErrClientAddr) || string(b) != "prefix" {
+			t.Errorf("peer address %q: %q, %v", addr, b, err)
+		}
+		fixed, err := AppendHello(nil, FrameHello, Hello{}, versionFixed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := payload(t, fixed)
 		binary.BigEndian.PutUint16(p[helloSizeFixed-2:], uint16(len(addr)))
-		if _, err := ParseHello(append(p, addr...)); !errors.Is(err, ErrClientAddr) {
+		if _, _, err := ParseHello(append(p, addr...)); !errors.Is(err, ErrClientAddr) {
 			t.Errorf("parsing %q: %v", addr, err)
 		}
 	}
 }
 
 func TestHello_ReportsAnotherVersionWhateverFollows(t *testing.T) {
-	_, err := ParseHello([]byte(magic + "\x00\x09future"))
+	_, _, err := ParseHello([]byte(magic + "\x00\x09future"))
 	var version *VersionError
 	if !errors.As(err, &version) || version.Theirs != 9 || version.Ours != Version {
 		t.Fatalf("error %v", err)
@@ -59,14 +92,26 @@ func TestHello_ReportsAnotherVersionWhateverFollows(t *testing.T) {
 }
 
 func TestHello_RefusesCutAndPaddedPayloads(t *testing.T) {
-	p := payload(t, hello(t, FrameHello, someHello))
-	for n := range p {
-		if _, err := ParseHello(p[:n]); !errors.Is(err, ErrProtocol) {
-			t.Fatalf("cut to %d bytes: %v", n, err)
+	whole := map[int]bool{} // where a hello of version 2 may end
+	for _, version := range []uint16{versionFixed, Version} {
+		b, err := AppendHello(nil, FrameHello, someHello, version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := payload(t, b)
+		for n := range p {
+			if _, _, err := ParseHello(p[:n]); err == nil && version != versionFixed {
+				whole[n] = true
+			} else if !errors.Is(err, ErrProtocol) {
+				t.Fatalf("version %d cut to %d bytes: %v", version, n, err)
+			}
+		}
+		if _, _, err := ParseHello(append(p, 'x')); !errors.Is(err, ErrProtocol) {
+			t.Fatalf("version %d padded: %v", version, err)
 		}
 	}
-	if _, err := ParseHello(append(p, 'x')); !errors.Is(err, ErrProtocol) {
-		t.Fatalf("padded: %v", err)
+	if len(whole) != 4 { // before each section
+		t.Errorf("hellos of version 2 may be cut at %v", whole)
 	}
 }
 
@@ -106,9 +151,17 @@ func FuzzHello(f *testing.F) {
 	f.Add(payload(f, AppendRefusal(nil, Refusalf(RefusedStale, "old copy"))))
 	f.Add([]byte("\xff\x00\x00"))
 	f.Fuzz(func(t *testing.T, p []byte) {
-		if h, err := ParseHello(p); err == nil {
-			if again := payload(t, hello(t, FrameHello, h)); !bytes.Equal(again, p) {
+		if h, version, err := ParseHello(p); err == nil {
+			b, err := AppendHello(nil, FrameHello, h, version)
+			if err != nil {
+				t.Fatalf("hello %x: %v", p, err)
+			}
+			again := payload(t, b)
+			if version == versionFixed && !bytes.Equal(again, p) {
 				t.Fatalf("hello %x encodes to %x", p, again)
+			}
+			if h2, _, err := ParseHello(again); err != nil || h2 != h {
+				t.Fatalf("hello %x: %+v, then %+v, %v", p, h, h2, err)
 			}
 		}
 		if r, err := ParseRefusal(p); err == nil {

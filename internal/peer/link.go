@@ -31,6 +31,10 @@ type link struct {
 	conn  net.Conn
 	dec   Decoder
 	hello Hello // the other side's
+	// version is what both sides speak.
+	version uint16
+	// onUpdate, if not nil, is given hellos that come after the first one.
+	onUpdate func(Hello)
 	// onClock, if not nil, is told what the other side's wall clock shows.
 	onClock func(now int64)
 }
@@ -68,7 +72,7 @@ func (l *link) shake(ctx context.Context, h *Handshake) (err error) {
 	if err != nil {
 		return err
 	}
-	l.hello = h.Peer()
+	l.hello, l.version = h.Peer(), h.Version()
 	l.dec.SetHandshake(false)
 	return l.conn.SetDeadline(time.Time{})
 }
@@ -119,16 +123,12 @@ func (l *link) decode(msgs []*raftpb.Message, self uint64) ([]*raftpb.Message, e
 		if !ok || err != nil {
 			return msgs, err
 		}
-		switch f.Type {
-		case FramePing:
+		if f.Type == FramePing || f.Type >= frameOptional {
 			continue
-		case FrameClock:
-			now, err := parseClock(f.Payload)
-			if err != nil {
+		}
+		if f.Type == FrameClock || f.Type == FrameUpdate {
+			if err := l.note(f); err != nil {
 				return msgs, err
-			}
-			if l.onClock != nil {
-				l.onClock(now)
 			}
 			continue
 		}
@@ -141,6 +141,27 @@ func (l *link) decode(msgs []*raftpb.Message, self uint64) ([]*raftpb.Message, e
 		}
 		msgs = append(msgs, m)
 	}
+}
+
+// note tells what a frame that is no message says.
+func (l *link) note(f Frame) error {
+	if f.Type == FrameClock {
+		now, err := parseClock(f.Payload)
+		if err == nil && l.onClock != nil {
+			l.onClock(now)
+		}
+		return err
+	}
+	h, _, err := ParseHello(f.Payload)
+	switch {
+	case err != nil:
+		return err
+	case h.NodeID != l.hello.NodeID || h.Session != l.hello.Session:
+		return fmt.Errorf("%w: an update of node %d on the connection of node %d", ErrProtocol, h.NodeID, l.hello.NodeID)
+	case l.onUpdate != nil:
+		l.onUpdate(h)
+	}
+	return nil
 }
 
 // transmit writes what is queued, all of it in one call where it fits, and a ping

@@ -195,7 +195,7 @@ func (r *raw) connect(id uint64) {
 
 func hello(t testing.TB, kind FrameType, h Hello) []byte {
 	t.Helper()
-	b, err := AppendHello(nil, kind, h)
+	b, err := AppendHello(nil, kind, h, Version)
 	if err != nil {
 		t.Fatal(err)
 	}

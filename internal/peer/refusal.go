@@ -36,6 +36,12 @@ const (
 	RefusedStale RefusalCode = "stale"
 	// RefusedCloned: two processes run on copies of the same data (I6).
 	RefusedCloned RefusalCode = "cloned"
+	// RefusedFormed: the node was started to form a cluster, and there is one (I10).
+	RefusedFormed RefusalCode = "already_formed"
+	// RefusedFounders: the node was started to form a cluster of other members (I10).
+	RefusedFounders RefusalCode = "other_peers"
+	// RefusedLevel: the node's version is too old for the cluster (I12).
+	RefusedLevel RefusalCode = "version_too_old"
 )
 
 const (

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -102,8 +103,18 @@ func (r *remote) runDialer() {
 	}
 }
 
-// dial opens one connection and does the handshake.
+// dial opens a connection and does the handshake, in the version of the other side.
 func (r *remote) dial() (*link, error) {
+	l, err := r.dialIn(Version)
+	var refused *RefusedError
+	if errors.As(err, &refused) && refused.By == Remote && refused.Refusal.Code == RefusedVersion {
+		return r.dialIn(versionFixed)
+	}
+	return l, err
+}
+
+// dialIn opens one connection and does the handshake in one version.
+func (r *remote) dialIn(version uint16) (*link, error) {
 	addr := r.addr()
 	if addr == "" {
 		return nil, errNoAddr
@@ -116,7 +127,7 @@ func (r *remote) dial() (*link, error) {
 	}
 	tune(conn)
 	l := &link{conn: conn}
-	return l, l.shake(r.ctx, NewDialer(r.t.hello, r.id, r.t.admit))
+	return l, l.shake(r.ctx, NewDialer(r.t.hello, r.id, r.t.admit, version))
 }
 
 // offer hands over an incoming connection. It waits for the old one to end, but

@@ -37,6 +37,20 @@ func (s *Stream) PingInterval() time.Duration { return s.stall / pingsPerStall }
 // nanoseconds, when it says so; see [AppendClock].
 func (s *Stream) OnClock(f func(now int64)) { s.link.onClock = f }
 
+// OnUpdate has f called by Parse with a hello that replaces the one of the handshake.
+func (s *Stream) OnUpdate(f func(Hello)) { s.link.onUpdate = f }
+
+// AppendUpdate appends this node's hello to b, which replaces the one of the handshake. A
+// peer that speaks an older version is told nothing.
+func (s *Stream) AppendUpdate(b []byte, h Hello) []byte {
+	if s.link.version == versionFixed {
+		return b
+	}
+	h.NodeID = s.self
+	b, _ = AppendHello(b, FrameUpdate, h, s.link.version) // what a handshake has said is well formed
+	return b
+}
+
 // Parse takes all of b and appends the messages that it completes to msgs, every one
 // checked. It keeps a copy of what is incomplete. An error means that the connection is
 // of no more use.

@@ -58,7 +58,7 @@ func TestStream_RefusesAClockThatIsNone(t *testing.T) {
 }
 
 func TestHandshake_TakesNoClock(t *testing.T) {
-	h := NewDialer(ownHello(1), 2, nil)
+	h := NewDialer(ownHello(1), 2, nil, Version)
 	if _, err := h.Start(nil); err != nil {
 		t.Fatal(err)
 	}

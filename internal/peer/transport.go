@@ -51,8 +51,8 @@ type Config struct {
 	// Hello describes this node; NodeID is filled in. It is called whenever one is
 	// about to be sent, after any earlier connection of a dialing node has ended.
 	Hello func() Hello
-	// Admit decides about the other side from its hello; nil admits it. It is
-	// asked only about peers named by SetPeers.
+	// Admit decides about the other side from its hello; nil admits it. Who is not named by
+	// SetPeers is not admitted either way.
 	Admit func(Hello) *Refusal
 	// Receive takes the messages that one read brought, all checked by
 	// [CheckMessage]; the slice and the messages are the receiver's. While it
@@ -237,13 +237,15 @@ func (t *Transport) hello() Hello {
 }
 
 func (t *Transport) admit(h Hello) *Refusal {
+	if t.cfg.Admit != nil {
+		if refusal := t.cfg.Admit(h); refusal != nil {
+			return refusal
+		}
+	}
 	if t.peer(h.NodeID) == nil {
 		return Refusalf(RefusedNotMember, "node %d does not know a node %d", t.cfg.NodeID, h.NodeID)
 	}
-	if t.cfg.Admit == nil {
-		return nil
-	}
-	return t.cfg.Admit(h)
+	return nil
 }
 
 // refused makes a refusal known, if err is one.

@@ -36,9 +36,11 @@ type node struct {
 	cfg    replica.Config
 	disk   disk
 	inbox  []*raftpb.Message
-	flying *replica.Write // given out, not durable yet; nil: none
+	hellos []replica.Hello // admitted, from peers that repeat them
+	flying *replica.Write  // given out, not durable yet; nil: none
 	// stalled keeps writes from becoming durable; down keeps the node from running.
 	stalled, down bool
+	met           map[uint64]bool // who it is connected to
 	// skew is added to this node's wall clock.
 	skew    time.Duration
 	answers map[uint64]*answered
@@ -96,20 +98,36 @@ func members(n int) []oracle.Member {
 	return list
 }
 
-// newCluster starts n nodes with empty disks. mutate, if not nil, changes each
-// node's configuration.
+// newCluster starts n nodes with empty disks, which form a cluster. mutate, if not nil,
+// changes each node's configuration.
 func newCluster(t testing.TB, n int, mutate func(*replica.Config)) *cluster {
-	c := &cluster{t: t, nodes: map[uint64]*node{}, mono: time.Hour}
-	for id := range uint64(n) {
-		c.add(id+1, replica.Bootstrap(members(n)), mutate)
-	}
+	c := unformed(t, n, mutate)
 	c.greet()
+	c.settle()
+	for _, n := range c.nodes {
+		if s := n.Status(); s.Forming != "" {
+			t.Fatalf("node %d: %s", n.id, s.Forming)
+		}
+	}
 	return c
 }
 
-func (c *cluster) add(id uint64, boot *raftpb.Snapshot, mutate func(*replica.Config)) *node {
+// unformed starts n nodes with empty disks that have not met.
+func unformed(t testing.TB, n int, mutate func(*replica.Config)) *cluster {
+	c := &cluster{t: t, nodes: map[uint64]*node{}, mono: time.Hour}
+	for id := range uint64(n) {
+		c.add(id+1, members(n), mutate)
+	}
+	return c
+}
+
+// add starts a node with an empty disk, as a founder, or without founders to join.
+func (c *cluster) add(id uint64, founders []oracle.Member, mutate func(*replica.Config)) *node {
 	cfg := replica.Config{
-		Self:                  replica.Hello{NodeID: id, Incarnation: 1000 + id, ClientAddr: fmt.Sprintf("client%d:1", id)},
+		Self: replica.Hello{
+			NodeID: id, Incarnation: 1000 + id, ClientAddr: fmt.Sprintf("client%d:1", id), PeerAddr: fmt.Sprintf("peer%d:1", id),
+		},
+		Founders:              founders,
 		ClusterSeed:           77,
 		EpochTicks:            10,
 		EpochInterval:         100 * time.Millisecond,
@@ -123,10 +141,7 @@ func (c *cluster) add(id uint64, boot *raftpb.Snapshot, mutate func(*replica.Con
 	if mutate != nil {
 		mutate(&cfg)
 	}
-	n := &node{id: id, cfg: cfg, disk: disk{snap: boot}}
-	if boot != nil {
-		n.disk.hard = &raftpb.HardState{Term: new(uint64(1)), Commit: new(uint64(1))}
-	}
+	n := &node{id: id, cfg: cfg}
 	c.nodes[id] = n
 	c.start(n)
 	return n
@@ -143,7 +158,8 @@ func (c *cluster) start(n *node) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	n.Replica, n.down, n.inbox, n.flying, n.answers = r, false, nil, nil, map[uint64]*answered{}
+	n.Replica, n.down, n.inbox, n.hellos, n.flying, n.answers = r, false, nil, nil, nil, map[uint64]*answered{}
+	n.met = map[uint64]bool{}
 	c.turn(n, &replica.Input{})
 }
 
@@ -152,6 +168,7 @@ func (c *cluster) greet() {
 	for _, a := range c.running() {
 		for _, b := range c.running() {
 			if a != b && a.Admit(b.Hello()) == nil && b.Admit(a.Hello()) == nil {
+				a.met[b.id], b.met[a.id] = true, true
 				c.turn(a, &replica.Input{Hellos: []replica.Hello{b.Hello()}})
 			}
 		}
@@ -181,6 +198,13 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 	for _, m := range e.Send {
 		if to := c.nodes[m.GetTo()]; to != nil && !to.down && (c.drop == nil || !c.drop(m)) {
 			to.inbox = append(to.inbox, m)
+		}
+	}
+	if e.Announce {
+		for _, to := range c.running() {
+			if h := n.Hello(); to != n && n.met[to.id] && to.met[n.id] && to.Admit(h) == nil {
+				to.hellos = append(to.hellos, h)
+			}
 		}
 	}
 	for _, a := range e.Answers {
@@ -222,13 +246,13 @@ func (c *cluster) settle() {
 	for busy := true; busy; {
 		busy = false
 		for _, n := range c.running() {
-			in := &replica.Input{Messages: n.inbox}
-			n.inbox = nil
+			in := &replica.Input{Messages: n.inbox, Hellos: n.hellos}
+			n.inbox, n.hellos = nil, nil
 			if !n.stalled && n.flying != nil {
 				n.disk.save(n.flying)
 				in.Persisted, n.flying = n.flying, nil
 			}
-			if len(in.Messages) > 0 || in.Persisted != nil {
+			if len(in.Messages)+len(in.Hellos) > 0 || in.Persisted != nil {
 				busy = true
 				c.turn(n, in)
 			}

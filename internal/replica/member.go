@@ -25,6 +25,17 @@ type Hello struct {
 	LastIndex   uint64 // on disk
 	TickNanos   uint64 // length of a tick; set by New from Config.TickInterval
 	ClientAddr  string
+
+	// What follows is not told by nodes of peer protocol version 1.
+
+	// Level is the newest feature level that the node knows; 1 if it does not say.
+	Level uint64
+	Stage Stage
+	// Founders are the IDs in PEERS of a node that has no cluster yet, as in "1,2,3"; else
+	// empty.
+	Founders string
+	// PeerAddr is where it wants to be reached by other members.
+	PeerAddr string
 }
 
 // Refusal says why a peer is not let in. The codes are part of the peer protocol.
@@ -49,12 +60,23 @@ const (
 	RefusedStale RefusalCode = "stale"
 	// RefusedCloned: another process runs from a copy of the same directory.
 	RefusedCloned RefusalCode = "cloned"
+	// RefusedFormed: it was started to form a cluster, and there is one already.
+	RefusedFormed RefusalCode = "already_formed"
+	// RefusedFounders: it was started to form a cluster, with another list of members.
+	RefusedFounders RefusalCode = "other_peers"
+	// RefusedLevel: its version is too old.
+	RefusedLevel RefusalCode = "version_too_old"
 )
 
-// IsFinal reports whether a node that was refused for this reason by a member of its
-// own cluster must stop: its own disk is not what it once promised on (I6).
+// IsFinal reports whether a node that was refused for this reason by one of its peers
+// must stop: its own disk is not what it once promised on (I6), or it was to form a
+// cluster beside one that exists (I10).
 func (c RefusalCode) IsFinal() bool {
-	return c == RefusedWiped || c == RefusedStale || c == RefusedCloned
+	switch c {
+	case RefusedWiped, RefusedStale, RefusedCloned, RefusedFormed, RefusedFounders:
+		return true
+	}
+	return false
 }
 
 // Error returns "code: message".
@@ -66,6 +88,8 @@ type peerView struct {
 	// admitted is the latest that may connect. Two processes that run from copies of one
 	// directory must not both get through while neither has connected.
 	admitted Hello
+	// refusal is how it last refused this node, nil if it did not since it connected.
+	refusal *Refusal
 	// term is the highest term in which the peer promised something durable.
 	term uint64
 	id   uint64
@@ -90,6 +114,14 @@ func (r *Replica) Hello() Hello {
 		h.ClusterID = r.state.ClusterID
 	}
 	h.Term, h.LastIndex = r.durable.term, r.durable.index
+	switch {
+	case r.forming == nil:
+		h.Stage, h.Founders = StageFormed, ""
+	case r.prepared():
+		h.Stage = StagePrepared
+	default:
+		h.Stage = StageGathering
+	}
 	return h
 }
 
@@ -113,26 +145,29 @@ func (r *Replica) Admit(h Hello) *Refusal {
 }
 
 func (r *Replica) judge(h Hello) *Refusal {
+	if r.forming != nil {
+		return r.judgeAsFounder(h)
+	}
 	self := r.Hello()
+	m, isMember := r.state.Member(h.NodeID)
 	switch {
 	case h.ClusterID != 0 && self.ClusterID != 0 && h.ClusterID != self.ClusterID:
 		return refuse(RefusedCluster, "node %d has data of cluster %016x, this is cluster %016x; give it a data directory of its own",
 			h.NodeID, h.ClusterID, self.ClusterID)
+	case isMember && m.Incarnation != 0 && m.Incarnation != h.Incarnation && !mutant.On(mutant.AdmitWiped):
+		// Before anything that could be told from PEERS: with another list it is wiped no less.
+		return refuseWiped(h, m.Incarnation)
+	case h.Stage == StageGathering:
+		return r.refuseFounder(h)
 	case (h.ClusterID == 0 || self.ClusterID == 0) && h.VotersHash != 0 && self.VotersHash != 0 && h.VotersHash != self.VotersHash:
 		return refuse(RefusedCluster, "node %d was started with other node IDs in PEERS than node %d; all initial members need the same list",
 			h.NodeID, self.NodeID)
-	}
-	m, ok := r.state.Member(h.NodeID)
-	if !ok {
-		if r.applied == 0 {
-			return nil // this node has just joined and knows no members yet
-		}
-		return refuse(RefusedMember, "node %d is no member of this cluster", h.NodeID)
-	}
-	if h.TickNanos != self.TickNanos {
-		// A voter's promise is counted in its own ticks, a lease in the leader's (I5).
-		return refuse(RefusedSettings, "node %d runs with RTT_MS %v, node %d with %v; all members need the same",
-			h.NodeID, float64(h.TickNanos)/1e6, self.NodeID, float64(self.TickNanos)/1e6)
+	case !isMember && r.applied == 0:
+		return nil // this node has just joined and knows no members yet
+	case !isMember:
+		return refuse(RefusedMember, "node %d is no member of cluster %016x", h.NodeID, self.ClusterID)
+	case h.TickNanos != self.TickNanos:
+		return refuseTick(h, self)
 	}
 	p := r.peer(h.NodeID)
 	for _, known := range []Hello{{Incarnation: m.Incarnation, Boot: m.Boot, Session: m.Session}, p.hello, p.admitted} {
@@ -164,8 +199,7 @@ func compareHello(h, known Hello) *Refusal {
 	case h.Incarnation != known.Incarnation && mutant.On(mutant.AdmitWiped):
 		return nil
 	case h.Incarnation != known.Incarnation:
-		return refuse(RefusedWiped, "node %d has another data directory (%016x) than it began with (%016x): it was wiped or replaced; "+
-			"bring the old directory back; without it this node ID cannot take part again", h.NodeID, h.Incarnation, known.Incarnation)
+		return refuseWiped(h, known.Incarnation)
 	case mutant.On(mutant.AdmitStale):
 		return nil
 	case h.Boot < known.Boot:
@@ -176,6 +210,17 @@ func compareHello(h, known Hello) *Refusal {
 			"if a copy was put back, take it away", h.NodeID)
 	}
 	return nil
+}
+
+func refuseWiped(h Hello, known uint64) *Refusal {
+	return refuse(RefusedWiped, "node %d has another data directory (%016x) than it began with (%016x): it was wiped or replaced; "+
+		"bring the old directory back; without it this node ID cannot take part again", h.NodeID, h.Incarnation, known)
+}
+
+// refuseTick: a voter's promise is counted in its own ticks, a lease in the leader's (I5).
+func refuseTick(h, self Hello) *Refusal {
+	return refuse(RefusedSettings, "node %d runs with RTT_MS %v, node %d with %v; all members need the same",
+		h.NodeID, float64(h.TickNanos)/1e6, self.NodeID, float64(self.TickNanos)/1e6)
 }
 
 func refuse(code RefusalCode, format string, args ...any) *Refusal {
@@ -196,9 +241,39 @@ func (r *Replica) acknowledged(id uint64) uint64 {
 	return 0
 }
 
+// Refused takes in that another member refuses this node. It returns why the node has to
+// stop, or nil. A member that finds this node's data to be not what the node once promised
+// on ends it at once (I6): going on could break the promise. So does, for a founder, anyone
+// who belongs to another cluster (I10). Any other refusal ends it when no quorum is left
+// that would have it.
+func (r *Replica) Refused(by uint64, refusal *Refusal) error {
+	p := r.peer(by)
+	p.refusal = refusal
+	self := r.cfg.Self.NodeID
+	other := refusal.Code == RefusedCluster || refusal.Code == RefusedMember
+	if refusal.Code.IsFinal() || r.forming != nil && other {
+		return fmt.Errorf("node %d was refused by node %d and has stopped: %w", self, by, refusal)
+	}
+	refusing := 0
+	for _, m := range r.state.Members {
+		if p := r.peers[m.ID]; p != nil && p.refusal != nil && !r.isLearner(m.ID) {
+			switch p.refusal.Code {
+			case RefusedCluster, RefusedMember, RefusedSettings:
+				refusing++
+			}
+		}
+	}
+	voters := len(r.conf.GetVoters())
+	if r.forming != nil || refusing == 0 || voters-refusing >= voters/2+1 {
+		return nil
+	}
+	return fmt.Errorf("node %d was refused by %d of %d members and has stopped; member %d says: %w",
+		self, refusing, len(r.state.Members), by, refusal)
+}
+
 // greet notes an admitted peer.
 func (r *Replica) greet(h Hello) {
-	r.peer(h.NodeID).hello = h
+	r.peer(h.NodeID).hello, r.peer(h.NodeID).refusal = h, nil
 	r.registerPeers()
 }
 

@@ -36,8 +36,12 @@ type Config struct {
 	// Self is what this node says of itself to others. NodeID, Incarnation and
 	// Session must not be 0.
 	Self Hello
-	// HardState, Snapshot and Entries are what storage recovered; nil for a node
-	// that joins an existing cluster with an empty directory.
+	// Founders are the initial members of the cluster, this node among them, with their
+	// PeerAddr. They count on an empty directory only. None: the node joins a cluster that
+	// exists.
+	Founders []oracle.Member
+	// HardState, Snapshot and Entries are what storage recovered; nil on an empty
+	// directory.
 	HardState *raftpb.HardState
 	Snapshot  *raftpb.Snapshot
 	Entries   []*raftpb.Entry
@@ -102,7 +106,7 @@ func (c *Config) Validate() error {
 // leads, the allocator and the requests that wait.
 type Replica struct {
 	cfg     Config
-	raw     *raft.RawNode
+	raw     *raft.RawNode       // nil while forming
 	log     *raft.MemoryStorage // what is durable, for Raft to read
 	state   oracle.State
 	conf    *raftpb.ConfState
@@ -117,6 +121,13 @@ type Replica struct {
 	flying, next *Write
 	snapshotted  uint64
 	joined       bool // the membership has changed since
+
+	// forming is set until the cluster is formed.
+	forming *formation
+	// ending is why the node has to stop, nil if it need not, and from which tick on: the
+	// other side is to hear of it as well.
+	ending   error
+	endingAt uint64
 
 	now   uint64
 	mono  time.Duration
@@ -199,8 +210,18 @@ func New(cfg Config) (*Replica, error) {
 	if err := r.recover(); err != nil {
 		return nil, err
 	}
+	if r.forming == nil {
+		if err := r.startRaft(); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// startRaft lets this node take part.
+func (r *Replica) startRaft() error {
 	raw, err := raft.NewRawNode(&raft.Config{
-		ID:                        cfg.Self.NodeID,
+		ID:                        r.cfg.Self.NodeID,
 		ElectionTick:              electionTicks,
 		HeartbeatTick:             heartbeatTicks,
 		Storage:                   r.log,
@@ -217,24 +238,30 @@ func New(cfg Config) (*Replica, error) {
 		// Without it a removed leader would take a cluster of one other voter for a
 		// cluster of itself, and confirm its own rounds.
 		StepDownOnRemoval: true,
-		Logger:            cfg.Log,
+		Logger:            r.cfg.Log,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("replica: start raft: %w", err)
+		return fmt.Errorf("replica: start raft: %w", err)
 	}
 	r.raw = raw
 	r.observe()
 	if r.isAlone() {
 		// Nobody else can object, or hold a vote or a lease: there is nothing to wait for.
 		if err := raw.Campaign(); err != nil {
-			return nil, fmt.Errorf("replica: campaign alone: %w", err)
+			return fmt.Errorf("replica: campaign alone: %w", err)
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // recover fills the log and the oracle's state from the configuration.
 func (r *Replica) recover() error {
+	if r.cfg.Snapshot == nil && len(r.cfg.Entries) == 0 && len(r.cfg.Founders) > 0 {
+		r.forming = newFormation(r.cfg.Founders)
+		r.state.Members = r.forming.founders
+		r.cfg.Self.Founders = list(r.forming.ids())
+		return nil
+	}
 	if s := r.cfg.Snapshot; s != nil {
 		if err := r.restore(s); err != nil {
 			return err
@@ -257,6 +284,12 @@ func (r *Replica) recover() error {
 		return fmt.Errorf("replica: recovered log: %w", err)
 	}
 	r.durable.index = last
+	if r.cfg.Snapshot != nil && r.durable == (position{term: 1, index: 1}) && r.state.ClusterID != 0 {
+		// Nobody has voted yet: it may be that not everyone is prepared. (The first snapshot
+		// of earlier versions names no cluster; they vote at once.)
+		r.forming = &formation{founders: r.state.Members, met: map[uint64]Hello{}, prepared: r.cfg.Snapshot}
+		r.cfg.Self.Founders = list(r.forming.ids())
+	}
 	r.cfg.HardState, r.cfg.Snapshot, r.cfg.Entries = nil, nil, nil
 	return nil
 }
@@ -285,21 +318,4 @@ func (r *Replica) restore(s *raftpb.Snapshot) error {
 // isAlone reports whether this node is the only member, learners included.
 func (r *Replica) isAlone() bool {
 	return len(r.state.Members) == 1 && r.state.Members[0].ID == r.cfg.Self.NodeID && len(r.conf.GetVotersOutgoing()) == 0
-}
-
-// Bootstrap returns the first snapshot of a new cluster. All initial members must
-// be given the same members; each starts its empty directory with the result.
-func Bootstrap(members []oracle.Member) *raftpb.Snapshot {
-	state := oracle.State{}
-	conf := &raftpb.ConfState{}
-	for _, m := range members {
-		state.AddMember(oracle.Member{ID: m.ID, PeerAddr: m.PeerAddr})
-	}
-	for _, m := range state.Members {
-		conf.Voters = append(conf.Voters, m.ID)
-	}
-	return &raftpb.Snapshot{
-		Data:     state.Append(nil),
-		Metadata: &raftpb.SnapshotMetadata{ConfState: conf, Index: new(uint64(1)), Term: new(uint64(1))},
-	}
 }

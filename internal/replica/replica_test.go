@@ -22,7 +22,7 @@ func TestReplica_ServesAloneAndInThree(t *testing.T) {
 			c.tick(1)
 		}
 		for _, n := range c.running() {
-			if n.Status().ClusterID != 77 || n.Status().Leader != l.id {
+			if n.Status().ClusterID != l.Status().ClusterID || n.Status().ClusterID == 0 || n.Status().Leader != l.id {
 				t.Errorf("%d nodes: node %d sees cluster %d, leader %d", size, n.id, n.Status().ClusterID, n.Status().Leader)
 			}
 			if m := n.Members(); len(m) != size || m[0].ClientAddr != "client1:1" || m[size-1].Incarnation != uint64(1000+size) {

@@ -16,6 +16,9 @@ func (r *Replica) tick() {
 	r.expire()
 	r.expireClients()
 	r.keepWorkers()
+	if r.ticks%announceTicks == 0 && r.isAwaited() {
+		r.effects.Announce = true
+	}
 	if r.role != raft.StateLeader {
 		return
 	}

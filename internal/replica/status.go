@@ -10,10 +10,13 @@ import (
 
 // Status is what a replica knows now.
 type Status struct {
+	// ClusterID is 0 until the node knows it.
 	ClusterID uint64
-	Term      uint64
-	Role      raft.StateType
-	Leader    uint64 // 0 if none is known
+	// Forming says for people what a founder waits for; "" once the cluster is formed.
+	Forming string
+	Term    uint64
+	Role    raft.StateType
+	Leader  uint64 // 0 if none is known
 	// Serving is set while this node leads and its allocator is open.
 	Serving bool
 	// Time is the current epoch, 0 unless Serving; Ceiling bounds it. Both unix
@@ -40,6 +43,7 @@ type Status struct {
 func (r *Replica) Status() Status {
 	return Status{
 		ClusterID: r.state.ClusterID,
+		Forming:   r.waitsFor(),
 		Term:      r.term,
 		Role:      r.role,
 		Leader:    r.lead,

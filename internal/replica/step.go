@@ -79,8 +79,12 @@ type Effects struct {
 	// Changed is set when anything that [Replica.Status] returns, but Time and
 	// Ceiling, may have changed.
 	Changed bool
+	// Announce is set when the peers that are connected have to be told this node's hello
+	// again: they may wait for what has changed in it.
+	Announce bool
 	// Fatal ends the node: it met something in the replicated log that it cannot
-	// carry out, and must not guess. Every later Step returns it and does nothing.
+	// carry out, and must not guess, or it was to form a cluster and cannot. Every later
+	// Step returns it and does nothing.
 	Fatal error
 }
 
@@ -102,12 +106,21 @@ func (e *Effects) reset() {
 // Step works through one input. The returned effects are valid until the next call.
 func (r *Replica) Step(in *Input) *Effects {
 	fatal := r.effects.Fatal
+	if fatal == nil && r.ending != nil && r.ticks >= r.endingAt {
+		fatal = r.ending
+	}
 	r.effects.reset()
 	if fatal != nil {
 		r.effects.Fatal = fatal
 		return &r.effects
 	}
 	r.now, r.mono, r.monoBefore = in.Now, in.Mono, r.mono
+	if r.forming != nil {
+		if r.stepFounder(in); r.forming == nil {
+			r.drain()
+		}
+		return &r.effects
+	}
 	r.want(in)
 	if in.Persisted != nil {
 		r.persisted(in.Persisted)

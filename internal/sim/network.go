@@ -148,15 +148,37 @@ func (w *world) open(n, to *node, h replica.Hello) {
 	w.wake(n)
 }
 
+// announce tells all connected peers the hello of n again.
+func (w *world) announce(n *node) {
+	h := n.replica.Hello()
+	for _, o := range w.nodes {
+		if o == n || !w.connected(n, o) || w.link(n, o).blocked > 0 || w.chance(w.weather.loss) {
+			continue
+		}
+		lives := sessions(n, o)
+		w.after(w.transit(), func() {
+			switch {
+			case !w.connected(n, o) || lives != sessions(n, o):
+			case o.replica.Admit(h) != nil:
+				w.conn(n, o).up = [2]bool{}
+			default:
+				o.in.hellos = append(o.in.hellos, h)
+				w.wake(o)
+			}
+		})
+	}
+}
+
 // refused is what becomes of a node whose hello another member did not accept.
 func (w *world) refused(n, by *node, r *replica.Refusal) {
 	w.trace("node %d refuses node %d: %v", by.id, n.id, r)
 	w.note('r', n.id, by.id)
-	if !r.Code.IsFinal() {
+	err := n.replica.Refused(by.id, r)
+	if err == nil {
 		return
 	}
-	if n.tampered == "" {
-		w.fail("I6: node %d refused node %d, whose disk is in order: %v", by.id, n.id, r)
+	if n.tampered == "" && !w.cfg.birth.mayFail() {
+		w.fail("I6: node %d, whose disk is in order: %v", n.id, err)
 		return
 	}
 	w.crash(n)

@@ -30,7 +30,9 @@ type node struct {
 	// something, 0 if it will not.
 	drowsy int
 	dozing time.Duration
-	// refused is set when another member would not have it (I6).
+	// founders are what its PEERS name, nil for a machine that joins.
+	founders []oracle.Member
+	// refused is set when its process has ended because another would not have it.
 	refused bool
 	// tampered says what was done to its disk; empty while it is in order.
 	tampered string
@@ -88,8 +90,9 @@ func (w *world) start(n *node) {
 	cfg := replica.Config{
 		Self: replica.Hello{
 			ClusterID: d.cluster, NodeID: n.id, Incarnation: d.incarnation, Boot: d.boot,
-			Session: w.rng.Uint64() | 1, ClientAddr: clientAddr(n.id),
+			Session: w.rng.Uint64() | 1, ClientAddr: clientAddr(n.id), PeerAddr: "peer",
 		},
+		Founders:  n.founders,
 		HardState: d.hard, Snapshot: d.snapshot, Entries: d.entries,
 		ClusterSeed:           w.rng.Uint64() | 1,
 		EpochTicks:            w.cfg.epochTicks,
@@ -187,11 +190,14 @@ func (w *world) turn(n *node) {
 		Workers: n.wanted, Release: in.release, LeaseRequests: in.leases,
 	})
 	if e.Fatal != nil {
-		w.fail("node %d: %v", n.id, e.Fatal)
+		w.fatal(n, e.Fatal)
 		return
 	}
 	w.inspect(n)
 	w.send(n, e.Send)
+	if e.Announce {
+		w.announce(n)
+	}
 	if n.dozing > 0 && len(e.Send) > 1 {
 		w.pause(n, n.dozing)
 		n.dozing = 0
@@ -262,6 +268,7 @@ func (w *world) inspect(n *node) {
 		if s.Time >= s.Ceiling {
 			w.fail("I1: node %d is at time %d with ceiling %d", n.id, s.Time, s.Ceiling)
 		}
+		w.bornOnce(n, s.ClusterID)
 		if !w.servedBy(s.Term, n.id) {
 			w.fail("I2: two nodes serve in term %d, one of them node %d", s.Term, n.id)
 		}
@@ -284,7 +291,7 @@ func (w *world) servedBy(term, id uint64) bool {
 
 // agree checks that two nodes that applied the same log have the same state.
 func (w *world) agree(n *node, s replica.Status) {
-	if s.Applied == n.agreedAt {
+	if s.Applied == n.agreedAt || s.Forming != "" {
 		return
 	}
 	n.agreedAt = s.Applied
@@ -342,13 +349,13 @@ func (w *world) node(id uint64) *node {
 	return nil
 }
 
-// bootstrap is the first snapshot of the initial members.
-func bootstrap(size int) *raftpb.Snapshot {
+// founders are the initial members of a cluster of that size.
+func founders(size int) []oracle.Member {
 	var list []oracle.Member
 	for id := range uint64(size) {
 		list = append(list, oracle.Member{ID: id + 1, PeerAddr: "peer"})
 	}
-	return replica.Bootstrap(list)
+	return list
 }
 
 // errHungUp is what a client sees when the node that it asked dies.

@@ -130,6 +130,10 @@ func (w *world) heal() {
 			w.runClient(c)
 		}
 	}
+	if w.cfg.birth.mayFail() {
+		w.advance(w.now + healTicks*w.cfg.tick)
+		return
+	}
 	from := w.now
 	for w.lastAnswer <= from && w.violation == nil {
 		if w.now > from+(healTicks+2*patienceMax)*w.cfg.tick {

@@ -1,9 +1,5 @@
 package sim
 
-import (
-	"go.etcd.io/raft/v3/raftpb"
-)
-
 // tamper sets a node's disk back to an older copy, or wipes it, at a moment when all
 // others are well and know better: then they must refuse it. (An older copy whose
 // witnesses are all gone cannot be told from an honest disk by anybody, and neither
@@ -96,8 +92,6 @@ func (w *world) isWell() bool {
 func (w *world) worse(k Kind, n *node) (diskState, bool) {
 	if k == Wipe {
 		bad := diskState{
-			snapshot:    bootstrap(w.cfg.size),
-			hard:        &raftpb.HardState{Term: new(uint64(1)), Commit: new(uint64(1))},
 			incarnation: w.rng.Uint64() | 1,
 		}
 		return bad, int(n.id) <= w.cfg.size

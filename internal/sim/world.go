@@ -9,8 +9,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"go.etcd.io/raft/v3/raftpb"
-
 	"github.com/isotone/isotone/internal/lincheck"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -39,6 +37,7 @@ type world struct {
 	closing    bool // clients send nothing new
 	servers    []uint64
 	states     []agreed
+	born       uint64 // the ID of the cluster that has served, 0: none yet
 	ledger     ledger
 	ids        [idsMax]snowflake.ID
 
@@ -65,6 +64,7 @@ type config struct {
 	faultEvery    time.Duration
 	kinds         []Kind
 	ids           idConfig
+	birth         birth
 }
 
 func newWorld(o Options) *world {
@@ -83,7 +83,7 @@ func newWorld(o Options) *world {
 func (w *world) draw(o Options) config {
 	ticks := []time.Duration{10, 10, 20, 50, 100}
 	c := config{
-		size:          []int{1, 3, 3, 3, 3, 5}[w.rng.IntN(6)],
+		size:          []int{1, 2, 3, 3, 3, 5}[w.rng.IntN(6)],
 		tick:          ticks[w.rng.IntN(len(ticks))] * time.Millisecond,
 		epochTicks:    1 + w.rng.IntN(10),
 		snapshotEvery: 4 + w.rng.Uint64N(40),
@@ -110,6 +110,7 @@ func (w *world) draw(o Options) config {
 		}
 	}
 	w.drawIDs(&c)
+	w.drawBirth(&c)
 	return c
 }
 
@@ -151,13 +152,10 @@ func (w *world) fail(format string, args ...any) {
 
 // populate starts the initial members and the clients.
 func (w *world) populate() {
-	first := bootstrap(w.cfg.size)
 	for range w.cfg.size {
-		n := w.newNode()
-		n.disk.durable.snapshot = first
-		n.disk.durable.hard = &raftpb.HardState{Term: new(uint64(1)), Commit: new(uint64(1))}
-		w.start(n)
+		w.newNode().founders = founders(w.cfg.size)
 	}
+	w.giveBirth()
 	for i := range 1 + w.rng.IntN(6) {
 		c := &client{id: uint64(i), pause: w.between(time.Millisecond, 4*w.cfg.tick)}
 		c.stubborn = w.chance(0.5)

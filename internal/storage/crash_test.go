@@ -115,9 +115,7 @@ func TestStore_ResumesAnInterruptedCreation(t *testing.T) {
 	if err := os.WriteFile(draft, []byte("half a file"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o = options(dir)
-	o.Bootstrap = snapshot(1, 1, "first")
-	s, r := open(t, o)
+	s, r := open(t, options(dir))
 	if !r.Fresh || r.Identity.Boot != 1 {
 		t.Fatalf("recovered %+v", r)
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
-	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone/internal/storage"
 )
@@ -132,10 +131,9 @@ func TestStore_RefusesAFileThatABoltToolHasOpen(t *testing.T) {
 
 func TestStore_RefusesBadOptions(t *testing.T) {
 	for name, change := range map[string]func(*storage.Options){
-		"no directory":    func(o *storage.Options) { o.Dir = "" },
-		"no node id":      func(o *storage.Options) { o.NodeID = 0 },
-		"no incarnation":  func(o *storage.Options) { o.Incarnation = 0 },
-		"empty bootstrap": func(o *storage.Options) { o.Bootstrap = &raftpb.Snapshot{} },
+		"no directory":   func(o *storage.Options) { o.Dir = "" },
+		"no node id":     func(o *storage.Options) { o.NodeID = 0 },
+		"no incarnation": func(o *storage.Options) { o.Incarnation = 0 },
 	} {
 		o := options(t.TempDir())
 		change(&o)

@@ -34,9 +34,6 @@ type Options struct {
 	// Incarnation is used only when the directory is created. The caller draws
 	// it at random; it must not be zero then.
 	Incarnation uint64
-	// Bootstrap is the first snapshot of a new directory; nil for a node that
-	// joins a cluster. It is ignored if the directory holds data.
-	Bootstrap *raftpb.Snapshot
 	// BeforeCommit is a seam for tests, nil in production. It runs at the end of
 	// every transaction, Open's included, before anything is written. An error
 	// counts as a failed write (I8). It may also sleep, as a slow disk would.
@@ -189,17 +186,11 @@ func (s *Store) create(o Options) (Recovered, error) {
 	if o.Incarnation == 0 {
 		return Recovered{}, errors.New("storage: a new data directory needs a nonzero Incarnation")
 	}
-	if o.Bootstrap != nil && snapshotPosition(o.Bootstrap).index == 0 {
-		return Recovered{}, errors.New("storage: the Bootstrap snapshot must have a nonzero index")
-	}
 	s.identity = Identity{NodeID: o.NodeID, Incarnation: o.Incarnation, Boot: 1}
-	first := []Write{{Snapshot: o.Bootstrap}}
-	if err := s.commit(first); err != nil {
+	if err := s.commit(nil); err != nil {
 		return Recovered{}, err
 	}
-	return Recovered{
-		Fresh: true, Identity: s.identity, HardState: s.state.hardState(), Snapshot: o.Bootstrap,
-	}, nil
+	return Recovered{Fresh: true, Identity: s.identity}, nil
 }
 
 // Close releases the directory. It writes nothing: whatever Save has returned

@@ -147,20 +147,16 @@ func TestStore_CountsEveryBootAndKeepsItsIncarnation(t *testing.T) {
 	}
 }
 
-func TestStore_StartsFromBootstrapSnapshot(t *testing.T) {
+func TestStore_StartsFromTheFirstSnapshot(t *testing.T) {
 	dir := t.TempDir()
-	o := options(dir)
-	o.Bootstrap = snapshot(5, 1, "first")
-	want := storage.Recovered{
-		Identity:  storage.Identity{NodeID: testNode, Incarnation: testIncarnation},
-		HardState: hardState(1, 0, 5), Snapshot: o.Bootstrap,
-	}
-	s, r := open(t, o)
-	wantSame(t, r, want)
-	closeStore(t, s)
-	o.Bootstrap = snapshot(9, 9, "must be ignored now")
-	_, r = open(t, o)
-	wantSame(t, r, want)
+	s, _ := open(t, options(dir))
+	first := snapshot(1, 1, "first")
+	save(t, s, storage.Write{Snapshot: first, HardState: hardState(1, 0, 1), ClusterID: 99})
+	_, r := reopen(t, s, dir)
+	wantSame(t, r, storage.Recovered{
+		Identity:  storage.Identity{ClusterID: 99, NodeID: testNode, Incarnation: testIncarnation},
+		HardState: hardState(1, 0, 1), Snapshot: first,
+	})
 }
 
 func TestStore_RecoversWhatWasSaved(t *testing.T) {
