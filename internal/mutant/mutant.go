@@ -51,6 +51,8 @@ const (
 	ForgetWorkers                // I9: a snapshot is restored without its worker leases
 	GrantForeignSpace            // I9: a lease is granted for ids of another layout
 	QueueResponses               // I7: every message that waits for the disk is kept
+	UnboundedLog                 // I7: a log grows however much of it the disk lacks
+	ChangeUnchecked              // I7: any change of membership is proposed
 	FormByQuorum                 // I10: a cluster is formed by a majority of its initial members
 	FormUnprepared               // I10: it is formed before everyone has its first snapshot on disk
 	FormUnregistered             // I4, I6: the first snapshot does not say whose directories the members have
@@ -64,7 +66,7 @@ var names = [count]string{
 	"campaign-unsynced", "ignore-failed-sync", "admit-wiped", "admit-stale", "refuse-slow-hello", "lease-from-answer", "lease-without-slack", "lease-on-old-clock",
 	"lease-survives-transfer", "lease-unconfirmed", "vote-after-restart", "vote-after-term-change",
 	"grant-from-request", "inherit-lease", "extend-unasked", "release-used", "release-late", "relist-released", "forget-workers",
-	"grant-foreign-space", "queue-responses",
+	"grant-foreign-space", "queue-responses", "unbounded-log", "change-unchecked",
 	"form-by-quorum", "form-unprepared", "form-unregistered",
 }
 

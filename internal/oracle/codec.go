@@ -8,7 +8,7 @@ import (
 func appendU64(b []byte, v uint64) []byte { return binary.BigEndian.AppendUint64(b, v) }
 
 func appendString(b []byte, s string) []byte {
-	if len(s) > addrMax {
+	if len(s) > AddrMax {
 		panic("oracle: an address longer than its limit passed validation")
 	}
 	return append(binary.BigEndian.AppendUint16(b, uint16(len(s))), s...)
@@ -74,7 +74,7 @@ func (d *decoder) count(limit int) int {
 }
 
 func (d *decoder) string() string {
-	return string(d.take(d.count(addrMax)))
+	return string(d.take(d.count(AddrMax)))
 }
 
 func (d *decoder) member() Member {

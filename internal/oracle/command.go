@@ -30,8 +30,10 @@ const CeilingMax = math.MaxInt64
 // Limits of encoded commands and snapshots. Far beyond real clusters, they bound
 // what a damaged or hostile message can make a decoder allocate.
 const (
-	membersMax = 256
-	addrMax    = 256
+	// MembersMax is the largest number of members.
+	MembersMax = 256
+	// AddrMax is the longest address in bytes.
+	AddrMax = 256
 )
 
 // Command is one replicated change. Only the fields of its Kind are encoded.
@@ -82,7 +84,7 @@ func DecodeCommand(b []byte) (Command, error) {
 	switch c.Kind {
 	case KindReserve:
 		c.Target = d.u64()
-		if n := d.count(membersMax); n > 0 {
+		if n := d.count(MembersMax); n > 0 {
 			c.Durable = make([]Durable, n)
 			for i := range c.Durable {
 				c.Durable[i] = Durable{ID: d.u64(), Index: d.u64()}
@@ -143,7 +145,7 @@ func DecodeState(b []byte) (State, error) {
 		d.fail("a ceiling beyond the year 2262")
 	}
 	last := uint64(0)
-	for range d.count(membersMax) {
+	for range d.count(MembersMax) {
 		m := d.member()
 		if m.ID <= last {
 			d.fail("members out of order")

@@ -6,7 +6,6 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/isotone/isotone/internal/mutant"
 	"github.com/isotone/isotone/internal/oracle"
@@ -157,8 +156,8 @@ func (r *Replica) judge(h Hello) *Refusal {
 	case isMember && m.Incarnation != 0 && m.Incarnation != h.Incarnation && !mutant.On(mutant.AdmitWiped):
 		// Before anything that could be told from PEERS: with another list it is wiped no less.
 		return refuseWiped(h, m.Incarnation)
-	case h.Stage == StageGathering:
-		return r.refuseFounder(h)
+	case h.Stage == StageGathering && m.Incarnation != h.Incarnation:
+		return r.refuseFounder(h) // (or it was slow to say that it was gathering)
 	case (h.ClusterID == 0 || self.ClusterID == 0) && h.VotersHash != 0 && self.VotersHash != 0 && h.VotersHash != self.VotersHash:
 		return refuse(RefusedCluster, "node %d was started with other node IDs in PEERS than node %d; all initial members need the same list",
 			h.NodeID, self.NodeID)
@@ -300,76 +299,6 @@ func (r *Replica) register(h Hello) {
 	m.PeerAddr, m.Durable = "", 0
 	c := oracle.Command{Kind: oracle.KindRegister, Member: m}
 	r.propose(c) // the next epoch tries again
-}
-
-// MemberChange is one change of membership.
-type MemberChange struct {
-	Kind MemberChangeKind
-	// Member needs its ID, and to be added its PeerAddr.
-	Member oracle.Member
-}
-
-// MemberChangeKind says what a [MemberChange] does.
-type MemberChangeKind uint8
-
-const (
-	// AddVoter makes a new node or a learner a voter.
-	AddVoter MemberChangeKind = iota + 1
-	// AddLearner makes a new node a learner.
-	AddLearner
-	// Remove takes a member out. Its ID must never be used again.
-	Remove
-)
-
-// change proposes a change of membership.
-func (r *Replica) change(c MemberChange) {
-	if r.role != raft.StateLeader {
-		return
-	}
-	var kind raftpb.ConfChangeType
-	switch c.Kind {
-	case AddVoter:
-		kind = raftpb.ConfChangeAddNode
-	case AddLearner:
-		kind = raftpb.ConfChangeAddLearnerNode
-	case Remove:
-		kind = raftpb.ConfChangeRemoveNode
-	default:
-		panic("replica: a membership change of unknown kind")
-	}
-	_ = r.raw.ProposeConfChange(&raftpb.ConfChangeV2{
-		Changes: []*raftpb.ConfChangeSingle{{Type: kind.Enum(), NodeId: new(c.Member.ID)}},
-		Context: oracle.AppendMember(nil, c.Member),
-	})
-}
-
-// applyChange carries out a committed change of membership.
-func (r *Replica) applyChange(e *raftpb.Entry) error {
-	cc := &raftpb.ConfChangeV2{}
-	if e.GetType() == raftpb.EntryConfChange {
-		return fmt.Errorf("a membership change of the first kind, which this version never writes")
-	}
-	if err := proto.Unmarshal(e.GetData(), cc); err != nil {
-		return fmt.Errorf("membership change: %w", err)
-	}
-	if len(cc.GetChanges()) > 0 {
-		m, err := oracle.DecodeMember(cc.GetContext())
-		if err != nil {
-			return fmt.Errorf("membership change: %w", err)
-		}
-		if cc.GetChanges()[0].GetType() == raftpb.ConfChangeRemoveNode {
-			r.state.RemoveMember(m.ID)
-			delete(r.peers, m.ID)
-		} else {
-			r.state.AddMember(m)
-		}
-	}
-	r.conf = r.raw.ApplyConfChange(cc)
-	r.joined = true
-	r.leading.lease.until, r.leading.lease.notBefore = 0, r.mono
-	r.effects.Changed = true
-	r.observe()
-	return nil
 }
 
 // isLearner reports whether id is a learner.

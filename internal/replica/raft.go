@@ -23,7 +23,7 @@ func (r *Replica) receive(m *raftpb.Message) {
 			r.heartbeat = r.ticks
 		}
 	case raftpb.MsgApp:
-		if len(m.GetEntries()) > 0 && r.unwritten() >= unwrittenEntriesMax {
+		if !r.hasRoom(len(m.GetEntries())) {
 			return
 		}
 	case raftpb.MsgAppResp, raftpb.MsgVoteResp:

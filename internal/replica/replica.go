@@ -120,7 +120,8 @@ type Replica struct {
 	// nil if there is none.
 	flying, next *Write
 	snapshotted  uint64
-	joined       bool // the membership has changed since
+	joined       bool   // the membership has changed since
+	changedAt    uint64 // the log index of the latest change of membership, or above
 
 	// forming is set until the cluster is formed.
 	forming *formation
@@ -174,6 +175,8 @@ type leading struct {
 	// sinceEpoch counts ticks since the last epoch began.
 	sinceEpoch int
 	lease      lease
+	// changing is set while a change of membership is proposed and not applied.
+	changing bool
 	// clients asked for worker leases, in the order of their proposals.
 	clients []clientLease
 }
@@ -309,7 +312,7 @@ func (r *Replica) restore(s *raftpb.Snapshot) error {
 	r.state = state
 	r.conf = s.GetMetadata().GetConfState()
 	r.applied = s.GetMetadata().GetIndex()
-	r.snapshotted = r.applied
+	r.snapshotted, r.changedAt = r.applied, r.applied
 	r.effects.Changed = true
 	r.relist()
 	return nil

@@ -61,6 +61,32 @@ func (r *Replica) Status() Status {
 	}
 }
 
+// Queue is how full one of a replica's queues is (I7).
+type Queue struct {
+	Name        string
+	Length, Max int
+}
+
+// Queues returns all queues of the replica that grow with what happens to it. None is ever
+// longer than its bound.
+func (r *Replica) Queues() []Queue {
+	responses := 0
+	for _, w := range []*Write{r.flying, r.next} {
+		if w != nil {
+			responses = max(responses, len(w.responses))
+		}
+	}
+	return []Queue{
+		{"requests", r.queue.size, r.queue.max},
+		{"rounds", len(r.queue.rounds), roundsMax},
+		{"worker leases of clients", len(r.leading.clients), clientLeasesMax},
+		{"worker leases given back", len(r.workers.returning), oracle.SlotsMax},
+		{"entries not on disk", r.unwritten(), unwrittenEntriesMax},
+		{"messages that wait for the disk", responses, responseKinds * oracle.MembersMax},
+		{"views of peers", len(r.peers), oracle.MembersMax},
+	}
+}
+
 // Member is a member record with its part in the quorum.
 type Member struct {
 	oracle.Member

@@ -30,8 +30,8 @@ type Input struct {
 	Requests []Request
 	// Transfer asks the leader to hand its leadership to another voter.
 	Transfer bool
-	// Change proposes a change of membership. Only a leader can; elsewhere it is
-	// dropped.
+	// Change proposes a change of membership, unless Effects.ChangeRefused says otherwise.
+	// It may still be lost with the leadership.
 	Change *MemberChange
 	// Workers is how many worker leases this node wants now, at most oracle.SlotsMax.
 	// Fewer than before lets the others end; see Release.
@@ -74,6 +74,8 @@ type Effects struct {
 	Answers []Answer
 	// LeaseAnswers belong to LeaseRequests of this or earlier turns.
 	LeaseAnswers []LeaseAnswer
+	// ChangeRefused is why Input.Change was not proposed, nil if it was.
+	ChangeRefused *isotone.Error
 	// Rounds are those confirmed in this turn.
 	Rounds []Round
 	// Changed is set when anything that [Replica.Status] returns, but Time and

@@ -208,5 +208,11 @@ func (r *Replica) unwritten() (count int) {
 func (r *Replica) propose(c oracle.Command) bool { return r.proposeEncoded(c.Append(nil)) }
 
 func (r *Replica) proposeEncoded(data []byte) bool {
-	return r.unwritten() < unwrittenEntriesMax && r.raw.Propose(data) == nil
+	return r.hasRoom(2) && r.raw.Propose(data) == nil
+}
+
+// hasRoom reports whether the log may grow by some entries that the disk lacks. A leader
+// leaves room for the entry with which Raft opens a term.
+func (r *Replica) hasRoom(entries int) bool {
+	return r.unwritten()+entries <= unwrittenEntriesMax || mutant.On(mutant.UnboundedLog)
 }

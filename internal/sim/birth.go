@@ -100,9 +100,12 @@ func (w *world) wipe(n *node, down time.Duration) {
 	}
 	n.disk.durable = diskState{incarnation: w.rng.Uint64() | 1}
 	n.disk.copies = nil
-	n.tampered = "a wiped disk"
+	n.tampered = wipedAmidst
 	w.restart(n, down)
 }
+
+// wipedAmidst is what was done to a disk that does not come back.
+const wipedAmidst = "wipe amidst"
 
 // fatal is what becomes of a node that ends itself.
 func (w *world) fatal(n *node, err error) {

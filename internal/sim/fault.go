@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/isotone/isotone/internal/oracle"
@@ -27,6 +28,7 @@ const (
 	SlowDisk
 	StalledDisk
 	FailedDisk
+	LongStall
 	Pause
 	PauseAll
 	Suspend
@@ -38,17 +40,20 @@ const (
 	RemoveMember
 	ReplaceMember
 	AddLearner
+	BadChange
 	Roll
 	GiveBack
 	OldCopy
 	Wipe
+	WipeAmidst
 	kindCount
 )
 
 var kindNames = [kindCount]string{
 	"loss", "double", "delay", "long-tail", "split", "isolate", "one-way", "bridge", "flap", "crash", "crash-all", "slow-disk",
-	"stalled-disk", "failed-disk", "pause", "pause-all", "suspend", "clock-jump", "clock-drift", "clock-freeze",
-	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "roll", "give-back", "old-copy", "wipe",
+	"stalled-disk", "failed-disk", "long-stall", "pause", "pause-all", "suspend", "clock-jump", "clock-drift", "clock-freeze",
+	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "bad-change", "roll", "give-back", "old-copy", "wipe",
+	"wipe-amidst",
 }
 
 // String returns the name of the kind.
@@ -106,6 +111,8 @@ func (w *world) cause(k Kind, n *node, lasts time.Duration) bool {
 		return w.kill(k, n, lasts)
 	case k <= FailedDisk:
 		return w.spoilDisk(k, n, lasts)
+	case k == LongStall:
+		return w.stallLong(n)
 	case k <= Suspend:
 		return w.freeze(k, n, lasts)
 	case k <= ClockFreeze:
@@ -114,6 +121,8 @@ func (w *world) cause(k Kind, n *node, lasts time.Duration) bool {
 		return w.operate(k)
 	case k == GiveBack:
 		return w.relinquish(n, lasts)
+	case k == WipeAmidst:
+		return w.wipeAmidst(n)
 	default:
 		return w.tamper(k, n)
 	}
@@ -263,6 +272,17 @@ func (w *world) spoilDisk(k Kind, n *node, lasts time.Duration) bool {
 	return true
 }
 
+// stallLong has a disk hang for minutes. Once in a run is enough; it takes as long as a
+// hundred other faults.
+func (w *world) stallLong(n *node) bool {
+	if w.stalledLong || !w.spoilDisk(StalledDisk, n, w.between(30*time.Second, 5*time.Minute)) {
+		return false
+	}
+	w.stalledLong = true
+	w.cfg.duration += 30 * time.Second
+	return true
+}
+
 // freeze stops processes. What is sent to them piles up and arrives at once.
 func (w *world) freeze(k Kind, n *node, lasts time.Duration) bool {
 	victims := []*node{n}
@@ -358,8 +378,56 @@ func (w *world) operate(k Kind) bool {
 		return w.remove(l)
 	case AddMember, AddLearner, ReplaceMember:
 		return w.join(k, l)
+	case BadChange:
+		w.changeBadly(l)
+		return true
 	}
 	return false
+}
+
+// changeBadly proposes changes of membership of which some cannot be carried out, in turns
+// that follow each other or from a node that leads no more.
+func (w *world) changeBadly(l *node) {
+	members := l.replica.Members()
+	some := members[w.rng.IntN(len(members))].ID
+	for range 1 + w.rng.IntN(3) {
+		c := &replica.MemberChange{Kind: replica.MemberChangeKind(w.rng.IntN(5)), Member: oracle.Member{ID: some, PeerAddr: "peer"}}
+		switch w.rng.IntN(6) {
+		case 0:
+			c.Member.ID = 0
+		case 1:
+			c.Member.ID = w.rng.Uint64()
+		case 2:
+			c.Member.PeerAddr = strings.Repeat("x", 300)
+		case 3:
+			c.Member.PeerAddr = ""
+		}
+		// What would be in order is not for this fault.
+		if _, isMember := w.member(l, c.Member.ID); c.Kind == replica.AddLearner && !isMember && c.Member.PeerAddr == "peer" && c.Member.ID != 0 ||
+			c.Kind == replica.AddVoter && isMember || c.Kind == replica.Remove && isMember && l.replica.Voters() > 1 {
+			continue
+		}
+		to := w.nodes[w.rng.IntN(len(w.nodes))]
+		if w.chance(0.7) {
+			to = l
+		}
+		w.after(w.between(0, 3*w.cfg.tick), func() {
+			if to.up() && !to.paused {
+				to.in.change = c
+				w.wake(to)
+			}
+		})
+	}
+}
+
+// member returns the record that n has of a member.
+func (w *world) member(n *node, id uint64) (replica.Member, bool) {
+	for _, m := range n.replica.Members() {
+		if m.ID == id {
+			return m, true
+		}
+	}
+	return replica.Member{}, false
 }
 
 // roll restarts one node after the other, in good order: hand over, then stop.
@@ -381,11 +449,13 @@ func (w *world) roll(next int) {
 	})
 }
 
-// remove takes a member out, if three voters remain.
+// remove takes a member out, if voters remain: one or two only now and then, and not
+// where one of them is out for good.
 func (w *world) remove(l *node) bool {
 	members := l.replica.Members()
 	m := members[w.rng.IntN(len(members))]
-	if !m.Learner && l.replica.Voters() <= 3 {
+	voters := l.replica.Voters()
+	if !m.Learner && (voters <= 3 && (w.wiped || w.chance(0.7)) || voters == 1) {
 		return false
 	}
 	w.propose(l, replica.Remove, m.ID)
@@ -397,23 +467,19 @@ func (w *world) propose(l *node, kind replica.MemberChangeKind, id uint64) {
 	w.wake(l)
 }
 
-// join brings a new machine in, as voter or learner, or in place of a member.
+// join brings a new machine in, as learner, to become a voter later, or in place of a member.
 func (w *world) join(k Kind, l *node) bool {
 	if len(w.nodes) >= slots || len(l.replica.Members()) > 4 {
 		return false
 	}
 	n := w.newNode()
-	kind := replica.AddVoter
-	if k == AddLearner || w.chance(0.5) {
-		kind = replica.AddLearner
-	}
 	old := l.replica.Members()[0].ID
-	w.propose(l, kind, n.id)
+	w.propose(l, replica.AddLearner, n.id)
 	w.restart(n, w.between(0, 10*w.cfg.tick))
 	if k == AddLearner {
 		return true
 	}
-	w.after(40*w.cfg.tick, func() { w.asLeader(func(l *node) { w.propose(l, replica.AddVoter, n.id) }) })
+	w.promote(n, 5)
 	if k == ReplaceMember && w.cfg.size > 1 {
 		w.after(80*w.cfg.tick, func() {
 			w.asLeader(func(l *node) {
@@ -424,6 +490,20 @@ func (w *world) join(k Kind, l *node) bool {
 		})
 	}
 	return true
+}
+
+// promote makes a learner a voter once it has connected.
+func (w *world) promote(n *node, attempts int) {
+	w.after(w.between(10*w.cfg.tick, 40*w.cfg.tick), func() {
+		w.asLeader(func(l *node) {
+			if m, ok := w.member(l, n.id); ok && m.Learner {
+				w.propose(l, replica.AddVoter, n.id)
+			}
+		})
+		if attempts > 1 {
+			w.promote(n, attempts-1)
+		}
+	})
 }
 
 func (w *world) asLeader(do func(*node)) {

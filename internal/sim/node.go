@@ -274,6 +274,14 @@ func (w *world) inspect(n *node) {
 		}
 	}
 	w.agree(n, s)
+	for _, q := range n.replica.Queues() {
+		if q.Length > q.Max {
+			w.fail("I7: node %d has %d %s, at most %d are allowed", n.id, q.Length, q.Name, q.Max)
+		}
+	}
+	if w.wiped {
+		w.keptOut(n)
+	}
 }
 
 // servedBy notes who serves in a term and reports whether it is only id.

@@ -137,12 +137,29 @@ func (w *world) heal() {
 	from := w.now
 	for w.lastAnswer <= from && w.violation == nil {
 		if w.now > from+(healTicks+2*patienceMax)*w.cfg.tick {
+			if w.wiped && !w.allKnown() {
+				return
+			}
 			w.fail("liveness: no answer within %d ticks after the last fault", healTicks)
 			return
 		}
 		w.advance(w.now + w.cfg.tick)
 	}
 	w.awaitWorkers()
+}
+
+// allKnown reports whether all nodes that run know each other. A member that was away while
+// another joined does not, and lets nobody in whom it does not know; with a third one out
+// for good, there may be no quorum that talks.
+func (w *world) allKnown() bool {
+	for _, a := range w.nodes {
+		for _, b := range w.nodes {
+			if a.up() && b.up() && !a.knows(b) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // judge checks the history.

@@ -37,6 +37,30 @@ func (w *world) tamper(k Kind, n *node) bool {
 	return true
 }
 
+// wipeAmidst has a founder lose its disk for good, whatever else goes on. A majority keeps
+// theirs, and must do without it from then on.
+func (w *world) wipeAmidst(n *node) bool {
+	if w.wiped || w.cfg.birth.mayFail() || n.founders == nil || n.tampered != "" || w.cfg.size < 3 ||
+		w.born == 0 || n.disk.durable.cluster != w.born {
+		return false
+	}
+	for _, o := range w.nodes {
+		if o.up() && o.replica.Voters() < 3 {
+			return false
+		}
+	}
+	w.wiped = true
+	w.wipe(n, w.between(0, 20*w.cfg.tick))
+	return true
+}
+
+// keptOut checks that a member that lost its disk takes no part.
+func (w *world) keptOut(n *node) {
+	if n.tampered == wipedAmidst && n.up() && n.replica.Status().Forming == "" {
+		w.fail("I6: node %d takes part again, and its disk was wiped", n.id)
+	}
+}
+
 // refusalTicks is how soon a tampered disk must have been refused: a few attempts to
 // connect.
 const refusalTicks = 60

@@ -35,11 +35,14 @@ type world struct {
 	history    []lincheck.Operation
 	lastAnswer time.Duration
 	closing    bool // clients send nothing new
-	servers    []uint64
-	states     []agreed
-	born       uint64 // the ID of the cluster that has served, 0: none yet
-	ledger     ledger
-	ids        [idsMax]snowflake.ID
+	// stalledLong is set once a disk has hung for minutes, wiped once a member has lost its
+	// disk for good.
+	stalledLong, wiped bool
+	servers            []uint64
+	states             []agreed
+	born               uint64 // the ID of the cluster that has served, 0: none yet
+	ledger             ledger
+	ids                [idsMax]snowflake.ID
 
 	hash      hash.Hash64
 	scratch   [64]byte
