@@ -28,7 +28,7 @@ disruptor:
 
 internal/mutant:
 internal/oracle:          . internal/mutant
-internal/replica:         . internal/oracle internal/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
+internal/replica:         . snowflake internal/oracle internal/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/storage:         ; go.etcd.io/raft/v3 go.etcd.io/bbolt google.golang.org/protobuf
 internal/peer:            ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/loop:            disruptor ; golang.org/x/sys github.com/panjf2000/gnet/v2

@@ -149,6 +149,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		ClientAddr:            m.addr,
 		DataDir:               s.DataDir,
 		EpochInterval:         s.EpochIntervalMS.Milliseconds(),
+		ClockJumpMax:          s.ClockJumpMaxMS.Milliseconds(),
 		ReservationsMissedMax: s.EpochDeadlineLimit.Int(),
 		RequestsMax:           s.TimestampRequestBuffer.Int(),
 		Tick:                  s.RTTMS.Milliseconds(),

@@ -62,7 +62,7 @@ var fixed = []string{
 func TestDefault_IsWhatNothingSetGives(t *testing.T) {
 	want := config.Settings{
 		NodeID: "1", HTTPPort: "8080", RaftAddr: "localhost:60001", DataDir: "_raft",
-		EpochIntervalMS: "100", EpochDeadlineLimit: "100", TimestampRequestBuffer: "10000",
+		EpochIntervalMS: "100", ClockJumpMaxMS: "500", EpochDeadlineLimit: "100", TimestampRequestBuffer: "10000",
 		ReadMode: "quorum", RTTMS: "10", Loops: "0",
 		SnowflakeLayout: "41/5/5/12", SnowflakeEpochMS: "1288834974657", SnowflakeLeaseMS: "10000", SnowflakeWorkers: "0", LiveIntervalMS: "1000", Dashboard: "1", Forward: "0",
 		RequestStats: "0", RequestStatsSample: "1",
@@ -149,7 +149,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 	path := file(t, `{"http-prt": 1, "config": "x", "data-dir": [1], "rtt-ms": 0}`)
 	env := map[string]string{"NODE_ID": "abc", "DEBUG": "maybe", "READ_MODE": "fast", "EPOCH_INTERVAL_MS": "60001"}
 	_, err := parse(t, env, "--http-port=99999999", "--raft-addr=nowhere", "--advertise-addr=h:0",
-		"--peers=0=a:1,1=b:1,1=c:1,2=b:1,3=d", "--tls-key=k", "--epoch-deadline-limit=0",
+		"--peers=0=a:1,1=b:1,1=c:1,2=b:1,3=d", "--tls-key=k", "--clock-jump-max-ms=86400001", "--epoch-deadline-limit=0",
 		"--timestamp-request-buffer=1000001", "--loops=65", "--thrift-port=-1", "--pretty=2", "--log-time-ms=",
 		"--http-host=a:1", "--snowflake-epoch-ms=x", "--snowflake-layout=1/2/3", "--snowflake-lease-ms=999", "--snowflake-workers=65",
 		"--datacenter-id=1", "--live-interval-ms=99", "--dashboard=2", "--request-stats=on", "--request-stats-sample=0", "--config", path)
@@ -172,6 +172,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"PEERS", "peers", "3=d", "want host:port"},
 		{"TLS_CERT", "tls-cert", "", "both or neither"},
 		{"EPOCH_INTERVAL_MS", "epoch-interval-ms", "60001", "from 0 to 60000"},
+		{"CLOCK_JUMP_MAX_MS", "clock-jump-max-ms", "86400001", "from 0 to 86400000"},
 		{"EPOCH_DEADLINE_LIMIT", "epoch-deadline-limit", "0", "from 1"},
 		{"TIMESTAMP_REQUEST_BUFFER", "timestamp-request-buffer", "1000001", "to 1000000"},
 		{"READ_MODE", "read-mode", "fast", "quorum or lease"},
@@ -346,7 +347,7 @@ func TestHelp_NamesEverySettingAsFlagAndEnvironment(t *testing.T) {
 func spell(s config.Settings) string {
 	return strings.Join([]string{
 		s.File, string(s.NodeID), s.HTTPHost, string(s.HTTPPort), s.AdvertiseAddr, s.RaftAddr, s.Peers,
-		s.DataDir, s.TLSCert, s.TLSKey, s.TLSClientCA, string(s.EpochIntervalMS), string(s.EpochDeadlineLimit),
+		s.DataDir, s.TLSCert, s.TLSKey, s.TLSClientCA, string(s.EpochIntervalMS), string(s.ClockJumpMaxMS), string(s.EpochDeadlineLimit),
 		string(s.TimestampRequestBuffer), s.ReadMode, string(s.RTTMS), string(s.Loops), string(s.ThriftPort),
 		s.SnowflakeLayout, string(s.SnowflakeEpochMS), string(s.SnowflakeLeaseMS), string(s.SnowflakeWorkers), string(s.WorkerID), string(s.DatacenterID), s.Live, string(s.LiveIntervalMS), s.LiveOrigins, string(s.Dashboard), string(s.Forward), string(s.RequestStats), string(s.RequestStatsSample),
 		string(s.Debug), string(s.Pretty), string(s.LogTimeMS),

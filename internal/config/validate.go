@@ -17,6 +17,8 @@ const (
 	portMax   = 1<<16 - 1
 	// epochIntervalMSMax: an epoch of a minute makes a failover skip a minute.
 	epochIntervalMSMax = 60_000
+	// clockJumpMaxMSMax: whoever wants a day of it can as well believe any clock.
+	clockJumpMaxMSMax = 86_400_000
 	// epochDeadlineLimitMax: no count of missed reservations beyond it differs
 	// from "never".
 	epochDeadlineLimitMax = 1_000_000_000
@@ -119,6 +121,7 @@ func (s *Settings) Validate() error {
 		faults.add("tls-key", s.TLSKey, "want a file, as TLS_CERT is set: both or neither")
 	}
 	faults.number("epoch-interval-ms", s.EpochIntervalMS, 0, epochIntervalMSMax)
+	faults.number("clock-jump-max-ms", s.ClockJumpMaxMS, 0, clockJumpMaxMSMax)
 	faults.number("epoch-deadline-limit", s.EpochDeadlineLimit, 1, epochDeadlineLimitMax)
 	faults.number("timestamp-request-buffer", s.TimestampRequestBuffer, 1, timestampRequestBufferMax)
 	if s.ReadMode != "quorum" && s.ReadMode != "lease" {

@@ -53,6 +53,11 @@ const (
 	QueueResponses               // I7: every message that waits for the disk is kept
 	UnboundedLog                 // I7: a log grows however much of it the disk lacks
 	ChangeUnchecked              // I7: any change of membership is proposed
+	ReleaseInNextStep            // I9: a generator is ended in one step and its lease given back in the next
+	IgnoreClocks                 // I11: the ceiling follows the leader's clock alone
+	VouchByOne                   // I11: it follows the clock that is furthest ahead
+	FollowJump                   // I11: a voter that is alone follows any jump of its clock
+	BelieveStaleClocks           // I11: a clock counts however long ago it was told
 	FormByQuorum                 // I10: a cluster is formed by a majority of its initial members
 	FormUnprepared               // I10: it is formed before everyone has its first snapshot on disk
 	FormUnregistered             // I4, I6: the first snapshot does not say whose directories the members have
@@ -66,7 +71,7 @@ var names = [count]string{
 	"campaign-unsynced", "ignore-failed-sync", "admit-wiped", "admit-stale", "refuse-slow-hello", "lease-from-answer", "lease-without-slack", "lease-on-old-clock",
 	"lease-survives-transfer", "lease-unconfirmed", "vote-after-restart", "vote-after-term-change",
 	"grant-from-request", "inherit-lease", "extend-unasked", "release-used", "release-late", "relist-released", "forget-workers",
-	"grant-foreign-space", "queue-responses", "unbounded-log", "change-unchecked",
+	"grant-foreign-space", "queue-responses", "unbounded-log", "change-unchecked", "release-in-next-step", "ignore-clocks", "vouch-by-one", "follow-jump", "believe-stale-clocks",
 	"form-by-quorum", "form-unprepared", "form-unregistered",
 }
 

@@ -21,9 +21,6 @@ type peerConn struct {
 	stream *peer.Stream
 	conn   *loop.Conn
 	sent   time.Duration // when something was sent last, by the loop's clock
-	told   time.Duration // when this node's clock was, 0: never
-	ahead  time.Duration // the peer's clock, since 1970, minus this node's Clock.Mono, if heard
-	heard  bool
 }
 
 // carry takes an admitted connection into the loop; see peer.Config.Carry.
@@ -60,6 +57,7 @@ func (p *peerConn) open(nc net.Conn) {
 	p.stream.OnClock(p.hearClock)
 	p.stream.OnUpdate(p.updated)
 	n.links[p.stream.Peer()] = p
+	p.tellClock()
 	if _, err := p.Data(c, nil); err != nil { // what came with the handshake
 		c.Abort(err)
 	}

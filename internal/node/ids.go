@@ -38,8 +38,8 @@ func (c *IDConfig) workers(loops int) int {
 	}
 }
 
-// ids is the generators of a node. Its loop replaces them as leases come and go (I9);
-// anybody uses them.
+// ids is the generators of a node, as its fronts see them: the replica decides which there
+// are, the loop carries that here, and anybody makes ids with them (I9).
 type ids struct {
 	cfg   IDConfig
 	clock Clock
@@ -48,6 +48,9 @@ type ids struct {
 	refused atomic.Pointer[isotone.Error]
 	// noWorker, if not nil, is why the cluster leases no worker to this node.
 	noWorker atomic.Pointer[isotone.Error]
+	// behind has a bit for each slot whose generator found that the clock went back so far
+	// that it makes no ids for a while. Another one can.
+	behind atomic.Uint64
 }
 
 // idSlot is a worker that is leased. Each loop has one that others leave alone, as long
@@ -55,22 +58,15 @@ type ids struct {
 type idSlot struct {
 	generator atomic.Pointer[snowflake.Generator] // nil: there is no lease
 	made      atomic.Uint64
-	// behind is set when the clock went back so far that this worker makes no ids for a
-	// while. Another one can.
-	behind atomic.Bool
-	_      [128 - 24]byte // another cache line
+	_         [128 - 16]byte // another cache line
 }
 
 func newIDs(cfg IDConfig, clock Clock, loops int) *ids {
-	return &ids{cfg: cfg, clock: clock, slots: make([]idSlot, cfg.workers(loops))}
-}
-
-// wanted is how many workers to lease.
-func (g *ids) wanted() int {
-	if g.refused.Load() != nil {
-		return 0
+	g := &ids{cfg: cfg, clock: clock, slots: make([]idSlot, cfg.workers(loops))}
+	if len(g.slots) > 0 {
+		g.refused.Store(errNoWorker)
 	}
-	return len(g.slots)
+	return g
 }
 
 // fill makes ids by the worker of a slot, or by another that can.
@@ -83,7 +79,8 @@ func (g *ids) fill(slot int, dst []snowflake.ID) error {
 		last = why
 	}
 	for i := range g.slots {
-		s := &g.slots[(slot+i)%len(g.slots)]
+		at := (slot + i) % len(g.slots)
+		s := &g.slots[at]
 		generator := s.generator.Load()
 		if generator == nil {
 			continue
@@ -94,7 +91,7 @@ func (g *ids) fill(slot int, dst []snowflake.ID) error {
 			return nil
 		}
 		if last = err; errors.Is(err, snowflake.ErrInvalidSystemClock) {
-			s.behind.Store(true)
+			g.behind.Or(1 << at)
 		}
 	}
 	return idFault(last)
@@ -115,66 +112,25 @@ func idFault(err error) error {
 	}
 }
 
-// follow makes the generators those of leases. It belongs to the loop's goroutine.
-func (g *ids) follow(leases []oracle.WorkerLease) {
-	var held [oracle.SlotsMax]bool
-	for _, l := range leases {
-		if int(l.Slot) >= len(g.slots) {
-			continue // of a time when more were wanted, which is never
-		}
-		held[l.Slot] = true
-		s := &g.slots[l.Slot]
-		old := s.generator.Load()
-		if old != nil && old.Worker() == int(l.Worker) && old.Lease().Start == int64(l.Start) {
-			old.Extend(int64(l.End))
-			continue
-		}
-		if old != nil {
-			old.Stop()
-		}
-		made, err := snowflake.NewGenerator(int(l.Worker), snowflake.Options{
-			Layout: g.cfg.Layout, Now: g.now, Lease: snowflake.Lease{Start: int64(l.Start), End: int64(l.End)},
-		})
-		if err != nil {
-			panic(fmt.Sprintf("I9: a lease that no generator takes: %+v: %v", l, err))
-		}
-		s.generator.Store(made)
-	}
+// follow takes over what the replica has decided.
+func (g *ids) follow(r *replica.Status) {
 	for i := range g.slots {
-		if old := g.slots[i].generator.Load(); old != nil && !held[i] {
-			old.Stop()
-			g.slots[i].generator.Store(nil)
-		}
+		g.slots[i].generator.Store(r.Generators[i])
 	}
+	g.refused.Store(r.IDsRefused)
+	var noWorker *isotone.Error
+	if r.WorkersRefused != nil {
+		noWorker = isotone.Errorf(isotone.CodeNoLeader, "this node has no worker id: %s", r.WorkersRefused.Err().Message)
+	}
+	g.noWorker.Store(noWorker)
 }
 
-// stop ends all generators, and returns what of their leases was not used.
-func (g *ids) stop() (rest []oracle.Used) {
-	for i := range g.slots {
-		s := &g.slots[i]
-		if old := s.generator.Load(); old != nil {
-			rest = append(rest, oracle.Used{
-				Worker: uint16(old.Worker()), Start: uint64(old.Lease().Start), Next: uint64(old.Stop()),
-			})
-			s.generator.Store(nil)
-		}
+// takeBehind returns behind and clears it.
+func (g *ids) takeBehind() uint64 {
+	if g.behind.Load() == 0 {
+		return 0
 	}
-	return rest
-}
-
-// giveUpBehind ends the generators that wait for the clock to come after, if others can be
-// had, and returns what of their leases was not used. Whoever has a fixed worker waits.
-func (g *ids) giveUpBehind() (rest []oracle.Used) {
-	for i := range g.slots {
-		s := &g.slots[i]
-		old := s.generator.Load()
-		if !s.behind.Swap(false) || old == nil || g.cfg.FixedWorker != oracle.AnyWorker || g.refused.Load() != nil {
-			continue
-		}
-		rest = append(rest, oracle.Used{Worker: uint16(old.Worker()), Start: uint64(old.Lease().Start), Next: uint64(old.Stop())})
-		s.generator.Store(nil)
-	}
-	return rest
+	return g.behind.Swap(0)
 }
 
 func (g *ids) now() int64 { return g.clock.Wall().UnixMilli() }
@@ -237,26 +193,23 @@ func (n *Node) ReleaseWorkers(ctx context.Context) error {
 // releaseWorkers is ReleaseWorkers, in the loop.
 func (n *Node) releaseWorkers(released chan struct{}) {
 	n.ids.refused.Store(errStopped)
-	n.release = append(n.release, n.ids.stop()...)
-	if len(n.release) == 0 && n.replica.Status().WorkersReturning == 0 {
-		close(released)
-		return
-	}
+	n.stopIDs = true
 	n.returned = append(n.returned, released)
 }
 
 // followWorkers carries what the replica says of worker ids to those who make ids.
 func (n *Node) followWorkers(r *replica.Status) {
-	var noWorker *isotone.Error
-	if r.WorkersRefused != nil {
-		noWorker = isotone.Errorf(isotone.CodeNoLeader, "this node has no worker id: %s", r.WorkersRefused.Err().Message)
+	if old, now := n.ids.refused.Load(), r.IDsRefused; !r.IDsStopped && len(n.ids.slots) > 0 {
+		was, is := old != nil && old.Code == isotone.CodeClock, now != nil && now.Code == isotone.CodeClock
+		switch {
+		case is && !was:
+			n.cfg.Log.Error("ids are refused", "why", now.Message)
+		case was && !is:
+			n.cfg.Log.Info("ids are made again: the clock agrees with the peers'")
+		}
 	}
-	n.ids.noWorker.Store(noWorker)
-	if n.ids.refused.Load() != errStopped {
-		n.ids.follow(r.Workers)
-		n.release = append(n.release, n.ids.giveUpBehind()...)
-	}
-	if len(n.release) == 0 && r.WorkersReturning == 0 {
+	n.ids.follow(r)
+	if r.IDsStopped && r.WorkersReturning == 0 {
 		for _, c := range n.returned {
 			close(c)
 		}

@@ -58,12 +58,10 @@ func (n *Node) run() {
 			return
 		}
 		n.fill(&in, &mail)
-		in.Workers, in.Release = n.ids.wanted(), n.release
-		n.release = nil
+		in.Behind, in.StopIDs = n.ids.takeBehind(), n.stopIDs
 		in.LeaseRequests = append(in.LeaseRequests[:0], n.desk.arrived...)
 		n.desk.arrived = n.desk.arrived[:0]
 		changed := n.turn(&in)
-		in.Release = nil
 		if n.forwarder != nil {
 			n.forwarder.Turn(n.loop.Now())
 		}
@@ -71,7 +69,6 @@ func (n *Node) run() {
 		if sinceStatus += in.Ticks; changed || n.changed || sinceStatus >= statusTicks {
 			sinceStatus, n.changed = 0, false
 			n.publish()
-			n.tellClock()
 			n.ping()
 		}
 		n.retryHandOver(in.Ticks)
@@ -97,6 +94,7 @@ func (n *Node) fill(in *replica.Input, m *mail) {
 	n.arrived = n.arrived[:0]
 	in.Persisted, in.Hellos = m.persisted, append(m.hellos, n.hellos...)
 	n.hellos = n.hellos[:0]
+	in.Clocks, n.clocks = append(in.Clocks[:0], n.clocks...), n.clocks[:0]
 	in.Transfer, n.transfer = n.transfer, false
 	clear(in.Requests)
 	in.Requests = in.Requests[:0]
@@ -140,6 +138,11 @@ func (n *Node) turn(in *replica.Input) (changed bool) {
 	n.send(e.Send)
 	if e.Announce {
 		n.announceHello()
+	}
+	if e.TellClock {
+		for _, p := range n.links {
+			p.tellClock()
+		}
 	}
 	if e.Write != nil {
 		n.disk.write(e.Write)

@@ -56,6 +56,8 @@ type Config struct {
 	ReservationsMissedMax int
 	// RequestsMax is TIMESTAMP_REQUEST_BUFFER.
 	RequestsMax int
+	// ClockJumpMax is CLOCK_JUMP_MAX_MS; 0 believes any clock.
+	ClockJumpMax time.Duration
 	// Tick is RTT_MS.
 	Tick time.Duration
 	// Loops is how many loops own client connections, the home loop among them; 0
@@ -119,22 +121,23 @@ type Node struct {
 	changed bool                 // something of the status has changed outside of a turn
 	calls   callTable
 	// submitted are the batches of the fronts in the loop since the last turn.
-	submitted []*front.Batch
-	transfer  bool            // the next turn asks for a transfer of leadership
-	leaders   []chan struct{} // closed once another node leads
-	release   []oracle.Used   // to give back in the next turn
-	returned  []chan struct{} // closed once all was given back
-	median    time.Duration   // of how far the peers' clocks are ahead
-	idsMade   uint64          // as reported
-	peers     map[uint64]string
-	reported  replica.Counters
-	refusals  map[uint64]*peer.Refusal // how each peer last refused this node, for messages
-	refusing  map[uint64]*peer.Refusal // how this node last refused each peer
-	elections elections
-	began     time.Duration // as mono
-	wall      time.Time     // as of the latest turn
-	mono      time.Duration // the same
-	ahead     bool          // time leads the clock by more than leadMax, and the log says so
+	submitted     []*front.Batch
+	transfer      bool                // the next turn asks for a transfer of leadership
+	leaders       []chan struct{}     // closed once another node leads
+	clocks        []replica.PeerClock // heard since the last turn
+	stopIDs       bool                // ids are made no more
+	returned      []chan struct{}     // closed once all worker ids were given back
+	clockExceeded bool                // the log says that this node's clock is not believed
+	idsMade       uint64              // as reported
+	peers         map[uint64]string
+	reported      replica.Counters
+	refusals      map[uint64]*peer.Refusal // how each peer last refused this node, for messages
+	refusing      map[uint64]*peer.Refusal // how this node last refused each peer
+	elections     elections
+	began         time.Duration // as mono
+	wall          time.Time     // as of the latest turn
+	mono          time.Duration // the same
+	ahead         bool          // time leads the clock by more than leadMax, and the log says so
 }
 
 // Start opens the data directory and runs the node. The caller must Close it.
@@ -193,9 +196,6 @@ func Start(cfg Config) (*Node, error) {
 			return nil, errors.Join(err, n.closeBranches(), l.Close(), store.Close(), cfg.PeerListener.Close())
 		}
 		n.branches = append(n.branches, b)
-	}
-	if len(n.ids.slots) > 0 {
-		n.ids.refused.Store(errClockUnknown)
 	}
 	if cfg.Forward != nil {
 		n.forwarder = cfg.Forward(l.Wake)
@@ -261,7 +261,10 @@ func replicaConfig(cfg Config, rec storage.Recovered) replica.Config {
 		QueueMax:              cfg.RequestsMax,
 		RequestTicks:          max(1, int(requestWait/cfg.Tick)),
 		SnapshotEvery:         snapshotEvery,
+		ClockJumpMax:          cfg.ClockJumpMax,
 		LeaseMillis:           uint64(cfg.IDs.Lease.Milliseconds()),
+		Workers:               cfg.IDs.workers(cfg.Loops),
+		IDClock:               func() int64 { return cfg.Clock.Wall().UnixMilli() },
 		Space:                 oracle.Space(cfg.IDs.Layout),
 		FixedWorker:           cfg.IDs.FixedWorker,
 		Log:                   raftLog{cfg.Log},

@@ -7,6 +7,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/oracle"
+	"github.com/isotone/isotone/internal/replica"
 )
 
 // Report is what there is to see of a node at one moment, for people.
@@ -26,6 +27,10 @@ type Report struct {
 	// unset before the first peer has told its clock, and for a node alone.
 	Skew      time.Duration
 	SkewKnown bool
+	// Clock is how the node's clock compares with the quorum's; ClockJumpMax bounds how far
+	// apart they may be.
+	Clock        replica.Clock
+	ClockJumpMax time.Duration
 	// Workers are the leases of its worker ids. Not to be changed.
 	Workers []oracle.WorkerLease
 	// Elections are the latest changes of leader, oldest first.
@@ -100,12 +105,15 @@ func (n *Node) report() Report {
 		Serving: s.Serving, Time: s.Time, Workers: s.Workers, Elections: slices.Clone(n.elections.list),
 	}
 	r.Status.Ceiling = s.Ceiling
-	r.Skew, r.SkewKnown = n.skew()
-	lags := n.replica.Lags()
+	r.Skew, r.SkewKnown = n.replica.Skew()
+	r.Clock, r.ClockJumpMax = s.Clock, n.cfg.ClockJumpMax
+	lags, clocks := n.replica.Lags(), n.replica.PeerOffsets()
 	for _, p := range n.transport.Peers() {
 		peer := PeerReport{ID: p.ID, Connected: p.Connected}
-		if link := n.links[p.ID]; link != nil && link.heard {
-			peer.ClockOffset, peer.ClockKnown = link.skew(), true
+		for _, c := range clocks {
+			if c.ID == p.ID {
+				peer.ClockOffset, peer.ClockKnown = c.Offset, true
+			}
 		}
 		for _, lag := range lags {
 			if lag.ID == p.ID {
@@ -118,4 +126,4 @@ func (n *Node) report() Report {
 }
 
 // SkewMax is how far a node's clock may be off its peers' before it makes no ids.
-const SkewMax = skewMax
+const SkewMax = replica.SkewMax

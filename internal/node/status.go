@@ -42,15 +42,15 @@ func (n *Node) publish() {
 		s.Role = role(r.Role)
 	}
 	peers := n.transport.Peers()
-	n.checkSkew(len(s.Members))
 	s.NotReady = n.notReady(r, s, peers)
 	if s.NotReady == "" {
-		s.NotReady = n.idsRefused()
+		s.NotReady = n.idsRefused(&r)
 	}
 	n.elections.note(n.wall, n.mono, s.Term, s.Leader)
 	n.announce(s)
 	n.status.Store(s)
 	n.followWorkers(&r)
+	n.warnClock(r.Clock)
 	n.releaseHandOvers(r.Leader)
 	if addrs := n.peerAddrs(); !maps.Equal(addrs, n.peers) {
 		n.peers = addrs
@@ -77,6 +77,8 @@ func (n *Node) notReady(r replica.Status, s *front.Status, peers []peer.PeerStat
 		return fmt.Sprintf("this node has failed: %v", n.Err())
 	case r.Serving:
 		return ""
+	case r.Over:
+		return "the ceiling has reached the year 2262, the last that a timestamp can have: no more can be issued"
 	case r.Leader == n.cfg.NodeID:
 		return "this node was elected and waits for its first reservation"
 	case r.Leader != raft.None && s.LeaderAddr == "":
@@ -120,10 +122,12 @@ func (n *Node) announce(s *front.Status) {
 	n.cfg.Log.Info("cluster state changed", attrs...)
 }
 
-func (n *Node) peerStats(p peer.PeerStatus) telemetry.PeerStats {
+func peerStats(p peer.PeerStatus, clocks []replica.PeerOffset) telemetry.PeerStats {
 	stats := telemetry.PeerStats{ID: p.ID, Connected: p.Connected}
-	if link := n.links[p.ID]; link != nil && link.heard {
-		stats.ClockOffset, stats.ClockKnown = link.skew(), true
+	for _, c := range clocks {
+		if c.ID == p.ID {
+			stats.ClockOffset, stats.ClockKnown = c.Offset, true
+		}
 	}
 	return stats
 }
@@ -151,15 +155,19 @@ func (n *Node) measure(r replica.Status, s *front.Status, peers []peer.PeerStatu
 		Leading: r.Serving, Leased: r.Leased, LeaderID: r.Leader, Term: r.Term, Ready: s.NotReady == "",
 		CeilingLead: time.Duration(r.Ceiling - now), QueueDepth: r.Waiting, QueueLimit: n.cfg.RequestsMax,
 		StorageFailed: n.Err() != nil,
-		Workers:       len(r.Workers), IDsRefused: n.idsRefused() != "",
-		ClockOffset: -n.median,
+		Workers:       len(r.Workers), IDsRefused: n.idsRefused(&r) != "",
+		ClockExceeded: r.Clock.Exceeded,
+	}
+	if skew, known := n.replica.Skew(); known {
+		stats.ClockOffset = -skew
 	}
 	if r.Serving {
 		stats.TimeLead = time.Duration(r.Time - now)
 		n.warnAhead(stats.TimeLead)
 	}
+	clocks := n.replica.PeerOffsets()
 	for _, p := range peers {
-		stats.Peers = append(stats.Peers, n.peerStats(p))
+		stats.Peers = append(stats.Peers, peerStats(p, clocks))
 	}
 	m.SetNode(stats)
 	made := n.ids.made()

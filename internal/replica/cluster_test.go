@@ -36,6 +36,7 @@ type node struct {
 	cfg    replica.Config
 	disk   disk
 	inbox  []*raftpb.Message
+	clocks []replica.PeerClock
 	hellos []replica.Hello // admitted, from peers that repeat them
 	flying *replica.Write  // given out, not durable yet; nil: none
 	// stalled keeps writes from becoming durable; down keeps the node from running.
@@ -45,7 +46,7 @@ type node struct {
 	skew    time.Duration
 	answers map[uint64]*answered
 	rounds  int
-	// workers is how many worker leases it wants; leases are the answers to clients.
+	// workers is how many worker leases it is to have; leases are the answers to clients.
 	workers int
 	leases  []replica.LeaseAnswer
 }
@@ -141,7 +142,9 @@ func (c *cluster) add(id uint64, founders []oracle.Member, mutate func(*replica.
 	if mutate != nil {
 		mutate(&cfg)
 	}
-	n := &node{id: id, cfg: cfg}
+	n := &node{id: id}
+	cfg.IDClock = func() int64 { return int64((c.mono + n.skew) / time.Millisecond) }
+	n.cfg = cfg
 	c.nodes[id] = n
 	c.start(n)
 	return n
@@ -190,7 +193,8 @@ func (c *cluster) running() []*node {
 func (c *cluster) turn(n *node, in *replica.Input) {
 	in.Mono = c.mono
 	in.Now = uint64(c.mono + n.skew)
-	in.Workers = n.workers
+	in.Clocks = append(in.Clocks, n.clocks...)
+	n.clocks = nil
 	e := n.Step(in)
 	if e.Fatal != nil {
 		c.t.Fatalf("node %d: %v", n.id, e.Fatal)
@@ -198,6 +202,13 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 	for _, m := range e.Send {
 		if to := c.nodes[m.GetTo()]; to != nil && !to.down && (c.drop == nil || !c.drop(m)) {
 			to.inbox = append(to.inbox, m)
+		}
+	}
+	if e.TellClock {
+		for _, to := range c.running() {
+			if to != n && to.met[n.id] && n.met[to.id] && (c.drop == nil || !c.drop(&raftpb.Message{From: new(n.id), To: new(to.id)})) {
+				to.clocks = append(to.clocks, replica.PeerClock{ID: n.id, Wall: int64(in.Now)})
+			}
 		}
 	}
 	if e.Announce {

@@ -94,7 +94,7 @@ func (r *Replica) serveByLease(req Request) bool {
 		return false
 	}
 	if r.cfg.EpochInterval == 0 {
-		r.leading.alloc.Advance(r.now)
+		r.leading.alloc.Advance(r.clockNow())
 	}
 	issued, err := r.issue(req)
 	r.counters.LeaseServed += uint64(len(req.Counts))

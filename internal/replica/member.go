@@ -89,6 +89,8 @@ type peerView struct {
 	admitted Hello
 	// refusal is how it last refused this node, nil if it did not since it connected.
 	refusal *Refusal
+	// clock is what its wall clock showed.
+	clock reading
 	// term is the highest term in which the peer promised something durable.
 	term uint64
 	id   uint64

@@ -67,9 +67,20 @@ type Config struct {
 	RequestTicks int
 	// SnapshotEvery is how many applied entries lie between two snapshots; at least 2.
 	SnapshotEvery uint64
+	// ClockJumpMax is how far ahead of, or behind, the quorum's clock this node's own is
+	// believed; 0: always.
+	ClockJumpMax time.Duration
 	// LeaseMillis is how long the worker leases of this node last, at most
-	// oracle.LeaseMax. 0: it makes no ids, and Input.Workers means nothing.
+	// oracle.LeaseMax. 0: it makes no ids.
 	LeaseMillis uint64
+	// Workers is how many workers it leases, at most oracle.SlotsMax. Only with
+	// LeaseMillis.
+	Workers int
+	// IDClock is the clock of the generators, in unix milliseconds; nil is the system's. They
+	// call it on whichever goroutine asks for ids.
+	IDClock func() int64
+	// IDAheadMax is snowflake.Options.AheadMax.
+	IDAheadMax time.Duration
 	// Space is how it makes ids. Only with LeaseMillis.
 	Space oracle.Space
 	// FixedWorker is the worker that it insists on, or oracle.AnyWorker. Only with
@@ -98,6 +109,7 @@ func (c *Config) Validate() error {
 	positive("QueueMax", c.QueueMax > 0)
 	positive("RequestTicks", c.RequestTicks > 0)
 	positive("SnapshotEvery", c.SnapshotEvery > 1)
+	positive("ClockJumpMax", c.ClockJumpMax >= 0)
 	positive("Log", c.Log != nil)
 	return errors.Join(append(faults, c.validateWorkers()...)...)
 }
@@ -148,10 +160,15 @@ type Replica struct {
 	leading leading
 	queue   queue
 	workers workers
+	ids     generators
+	time    timekeeper
 	// asking is set while what Raft sends for the round that begins in this turn is sent
 	// to the voters in asked only.
 	asking bool
 	asked  []uint64
+	// reservedBefore is the largest ceiling that was asked for in the log that was recovered,
+	// which is applied later.
+	reservedBefore uint64
 	// keptTime is for mutants only: the epoch of this node's last leadership.
 	keptTime uint64
 	// monoBefore is for a mutant only: mono of the turn before.
@@ -175,6 +192,8 @@ type leading struct {
 	// sinceEpoch counts ticks since the last epoch began.
 	sinceEpoch int
 	lease      lease
+	// over is set when there is no time left to issue.
+	over bool
 	// changing is set while a change of membership is proposed and not applied.
 	changing bool
 	// clients asked for worker leases, in the order of their proposals.
@@ -209,6 +228,9 @@ func New(cfg Config) (*Replica, error) {
 		conf:  &raftpb.ConfState{},
 		peers: map[uint64]*peerView{},
 		queue: queue{max: cfg.QueueMax},
+	}
+	if cfg.LeaseMillis > 0 {
+		r.ids = newGenerators(cfg.Workers)
 	}
 	if err := r.recover(); err != nil {
 		return nil, err
@@ -281,6 +303,11 @@ func (r *Replica) recover() error {
 	}
 	if err := r.log.Append(r.cfg.Entries); err != nil {
 		return fmt.Errorf("replica: recovered log: %w", err)
+	}
+	for _, e := range r.cfg.Entries {
+		if c, err := oracle.DecodeCommand(e.GetData()); err == nil && c.Kind == oracle.KindReserve {
+			r.reservedBefore = max(r.reservedBefore, min(c.Target, oracle.CeilingMax))
+		}
 	}
 	last, err := r.log.LastIndex()
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/tracker"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/mutant"
 	"github.com/isotone/isotone/internal/oracle"
 )
@@ -16,6 +17,9 @@ func (r *Replica) tick() {
 	r.expire()
 	r.expireClients()
 	r.keepWorkers()
+	if r.ticks%max(1, uint64(clockEvery/r.cfg.TickInterval)) == 0 {
+		r.effects.TellClock = true
+	}
 	if r.ticks%announceTicks == 0 && r.isAwaited() {
 		r.effects.Announce = true
 	}
@@ -29,7 +33,7 @@ func (r *Replica) tick() {
 	r.leading.sinceEpoch++
 	if r.leading.sinceEpoch >= r.cfg.EpochTicks {
 		r.leading.sinceEpoch = 0
-		r.leading.alloc.Advance(r.now)
+		r.leading.alloc.Advance(r.clockNow())
 		r.registerPeers() // a new process is on record before what it confirms (I6)
 		r.reserve()
 	}
@@ -42,6 +46,9 @@ func (r *Replica) reserve() {
 	if l.reserving {
 		r.missedReservation()
 		return
+	}
+	if r.state.Ceiling == 0 && !r.time.quorum.known && r.cfg.ClockJumpMax > 0 {
+		return // a new cluster has no time yet that it could hold
 	}
 	c := oracle.Command{Kind: oracle.KindReserve, Target: r.target(), Durable: r.durableIndexes()}
 	if !r.propose(c) {
@@ -69,10 +76,10 @@ func (r *Replica) resendSnapshots() {
 	}
 }
 
-// target is the ceiling to ask for: a few intervals ahead of the clock.
+// target is the ceiling to ask for: a few intervals ahead of the time.
 func (r *Replica) target() uint64 {
 	interval := uint64(r.cfg.EpochTicks) * uint64(r.cfg.TickInterval)
-	return min(r.now, oracle.CeilingMax) + reserveIntervals*interval
+	return max(r.clockNow(), 1) + reserveIntervals*interval
 }
 
 // durableIndexes says which committed entries each member is known to hold on disk.
@@ -114,6 +121,7 @@ func (r *Replica) reserved(term, floor uint64) {
 	case mutant.On(mutant.KeepEpochResetIndex) && r.keptTime > 0:
 		floor = r.keptTime
 	}
+	floor = max(floor, 1) // the zero timestamp stands for none
 	l := &r.leading
 	l.reserving, l.missed = false, 0
 	r.counters.Reservations++
@@ -122,11 +130,26 @@ func (r *Replica) reserved(term, floor uint64) {
 		l.alloc.Extend(r.state.Ceiling)
 	case floor < r.state.Ceiling:
 		l.alloc.Open(floor, r.state.Ceiling)
-		l.alloc.Advance(r.now)
+		l.alloc.Advance(r.clockNow())
 		r.effects.Changed = true
 		r.registerPeers()
+	default:
+		r.endOfTime()
 	}
 }
+
+// endOfTime is called when a leader cannot reserve anything: the ceiling is the last
+// nanosecond that there is. Nothing can be issued any more, in this term or a later one.
+func (r *Replica) endOfTime() {
+	if !r.leading.over {
+		r.leading.over, r.effects.Changed = true, true
+		r.failWith(r.unserved(), errTimeOver)
+	}
+}
+
+// errTimeOver is the end of the service: it takes a quorum of clocks that are wrong by more
+// than a century, or until then.
+var errTimeOver = isotone.Errorf(isotone.CodeClock, "the ceiling has reached the year 2262, the last that a timestamp can have: no more can be issued")
 
 // transfer hands the leadership to the voter whose log is longest.
 func (r *Replica) transfer() {

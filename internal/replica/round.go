@@ -49,6 +49,10 @@ func (r *Replica) enqueue(req Request) {
 		r.answer(req.Token, r.redirect())
 		return
 	}
+	if r.leading.over {
+		r.answer(req.Token, errTimeOver)
+		return
+	}
 	if req.Mode == isotone.ReadLease && r.serveByLease(req) {
 		return
 	}
@@ -99,7 +103,7 @@ func (r *Replica) beginRound() {
 func (r *Replica) confirm(ctx []byte) {
 	id := binary.BigEndian.Uint64(ctx)
 	if r.cfg.EpochInterval == 0 {
-		r.leading.alloc.Advance(r.now)
+		r.leading.alloc.Advance(r.clockNow())
 	}
 	done := 0
 	for _, rd := range r.queue.rounds {
@@ -160,10 +164,12 @@ func (r *Replica) unserved() []pending {
 
 // failAll answers requests that this node will not serve.
 func (r *Replica) failAll(list []pending) {
-	if len(list) == 0 {
-		return
+	if len(list) > 0 {
+		r.failWith(list, r.redirect())
 	}
-	err := r.redirect()
+}
+
+func (r *Replica) failWith(list []pending, err *isotone.Error) {
 	for _, p := range list {
 		r.answer(p.Token, err)
 	}

@@ -5,7 +5,9 @@ import (
 
 	"go.etcd.io/raft/v3"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/oracle"
+	"github.com/isotone/isotone/snowflake"
 )
 
 // Status is what a replica knows now.
@@ -19,6 +21,8 @@ type Status struct {
 	Leader  uint64 // 0 if none is known
 	// Serving is set while this node leads and its allocator is open.
 	Serving bool
+	// Over is set while it leads and there is no time left to issue.
+	Over bool
 	// Time is the current epoch, 0 unless Serving; Ceiling bounds it. Both unix
 	// nanoseconds.
 	Time, Ceiling uint64
@@ -34,6 +38,15 @@ type Status struct {
 	Workers []oracle.WorkerLease
 	// WorkersRefused is why the latest request for them was refused, nil if it was not.
 	WorkersRefused *oracle.LeaseRefusal
+	// Generators are what makes ids, by slot; nil in a slot without a lease. Not to be
+	// changed.
+	Generators []*snowflake.Generator
+	// IDsRefused is why no ids are made although the node should, nil if they are.
+	IDsRefused *isotone.Error
+	// IDsStopped is set once Input.StopIDs was.
+	IDsStopped bool
+	// Clock is what the node knows of the time.
+	Clock Clock
 	// WorkersReturning is how many leases were given back without the cluster having
 	// taken notice yet.
 	WorkersReturning int
@@ -48,6 +61,7 @@ func (r *Replica) Status() Status {
 		Role:      r.role,
 		Leader:    r.lead,
 		Serving:   r.leading.alloc.IsOpen(),
+		Over:      r.leading.over,
 		Time:      r.leading.alloc.Time(),
 		Ceiling:   r.state.Ceiling,
 		Leased:    r.leading.lease.held && r.mono < r.leading.lease.until,
@@ -58,6 +72,10 @@ func (r *Replica) Status() Status {
 		Workers:          r.workers.held,
 		WorkersRefused:   r.workers.refusal,
 		WorkersReturning: len(r.workers.returning),
+		Generators:       r.ids.slots,
+		IDsRefused:       r.ids.refused,
+		IDsStopped:       r.ids.stopped,
+		Clock:            r.clock(),
 	}
 }
 

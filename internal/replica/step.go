@@ -6,7 +6,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/oracle"
 )
 
 // Input is what one turn of the loop collected. All fields are optional but the
@@ -33,12 +32,13 @@ type Input struct {
 	// Change proposes a change of membership, unless Effects.ChangeRefused says otherwise.
 	// It may still be lost with the leadership.
 	Change *MemberChange
-	// Workers is how many worker leases this node wants now, at most oracle.SlotsMax.
-	// Fewer than before lets the others end; see Release.
-	Workers int
-	// Release gives leases of Status.Workers back. The node makes no ids of them from
-	// before this call on, and they are not in Status.Workers any more.
-	Release []oracle.Used
+	// Clocks are what peers have told of their clocks since the last turn.
+	Clocks []PeerClock
+	// Behind has a bit for each of this node's workers whose generator refused to make ids
+	// because the clock went back. Their leases are given back, and others asked for.
+	Behind uint64
+	// StopIDs gives all leases of this node back. It makes no more ids in this process.
+	StopIDs bool
 	// LeaseRequests are clients' requests for worker leases.
 	LeaseRequests []LeaseRequest
 }
@@ -84,6 +84,9 @@ type Effects struct {
 	// Announce is set when the peers that are connected have to be told this node's hello
 	// again: they may wait for what has changed in it.
 	Announce bool
+	// TellClock is set when the peers that are connected have to be told what this node's
+	// wall clock shows.
+	TellClock bool
 	// Fatal ends the node: it met something in the replicated log that it cannot
 	// carry out, and must not guess, or it was to form a cluster and cannot. Every later
 	// Step returns it and does nothing.
@@ -117,13 +120,20 @@ func (r *Replica) Step(in *Input) *Effects {
 		return &r.effects
 	}
 	r.now, r.mono, r.monoBefore = in.Now, in.Mono, r.mono
+	for _, c := range in.Clocks {
+		r.hearClock(c)
+	}
+	if in.Ticks > 0 || len(in.Clocks) > 0 || !r.time.quorum.known {
+		r.keepTime()
+	}
+	r.effects.TellClock = len(in.Hellos) > 0
+	r.giveBack(in)
 	if r.forming != nil {
 		if r.stepFounder(in); r.forming == nil {
 			r.drain()
 		}
 		return &r.effects
 	}
-	r.want(in)
 	if in.Persisted != nil {
 		r.persisted(in.Persisted)
 	}

@@ -28,8 +28,6 @@ const renewQuarters = 3
 
 // workers is what this process holds and wants of worker leases.
 type workers struct {
-	// wanted is Input.Workers.
-	wanted int
 	// held are the leases of this process as of the applied log, by worker, but for those
 	// that are being given back. The slice is replaced, never changed: Status hands it out.
 	held []oracle.WorkerLease
@@ -56,31 +54,10 @@ func (c *Config) validateWorkers() []error {
 	if c.LeaseMillis > oracle.LeaseMax {
 		faults = append(faults, fmt.Errorf("replica: LeaseMillis is out of range"))
 	}
+	if c.Workers < 0 || c.Workers > oracle.SlotsMax || c.FixedWorker != oracle.AnyWorker && c.Workers > 1 {
+		faults = append(faults, fmt.Errorf("replica: Workers is out of range"))
+	}
 	return faults
-}
-
-// want takes in what the node wants of worker leases now, and what it gives back.
-func (r *Replica) want(in *Input) {
-	w := &r.workers
-	w.wanted = 0
-	if r.cfg.LeaseMillis > 0 {
-		w.wanted = min(in.Workers, oracle.SlotsMax)
-		if r.cfg.FixedWorker != oracle.AnyWorker {
-			w.wanted = min(w.wanted, 1)
-		}
-	}
-	if len(in.Release) == 0 {
-		return
-	}
-	for _, u := range in.Release {
-		held := slices.ContainsFunc(w.held, func(l oracle.WorkerLease) bool { return isSame(l, u) })
-		known := slices.ContainsFunc(w.returning, func(o oracle.Used) bool { return o.Worker == u.Worker && o.Start == u.Start })
-		if held && !known {
-			w.returning = append(w.returning, u) // no more than there are slots
-		}
-	}
-	w.returned = 0 // at once
-	r.relist()
 }
 
 // keepWorkers proposes, once a tick at most, what is missing.
@@ -100,7 +77,7 @@ func (r *Replica) keepWorkers() {
 	}
 	c := oracle.Command{Kind: oracle.KindLease, Lease: oracle.LeaseRequest{
 		Space: r.cfg.Space, Node: r.cfg.Self.NodeID, Session: r.cfg.Self.Session,
-		Slots: uint8(w.wanted), Fixed: r.cfg.FixedWorker, From: now, Until: now + r.cfg.LeaseMillis,
+		Slots: uint8(r.workersWanted()), Fixed: r.cfg.FixedWorker, From: now, Until: now + r.cfg.LeaseMillis,
 	}}
 	if r.proposeWorkers(c) {
 		w.asked = r.ticks
@@ -122,11 +99,11 @@ func (r *Replica) isDue(last uint64) bool { return last == 0 || r.ticks-last >= 
 func (r *Replica) needsWorkers(now uint64) bool {
 	have := 0
 	for _, l := range r.workers.held {
-		if int(l.Slot) < r.workers.wanted && l.End >= now+r.cfg.LeaseMillis*renewQuarters/4 {
+		if int(l.Slot) < r.workersWanted() && l.End >= now+r.cfg.LeaseMillis*renewQuarters/4 {
 			have++
 		}
 	}
-	return have < r.workers.wanted
+	return have < r.workersWanted()
 }
 
 // isRegistered reports whether this process is on record. Before that it is granted
@@ -223,5 +200,6 @@ func (r *Replica) relist() {
 	if !slices.Equal(held, w.held) {
 		w.held = held
 		r.effects.Changed = true
+		r.follow()
 	}
 }

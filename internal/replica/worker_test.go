@@ -29,6 +29,7 @@ func newIDCluster(t *testing.T, mutate func(*replica.Config)) *cluster {
 	t.Helper()
 	c := newCluster(t, 3, func(cfg *replica.Config) {
 		idNode(cfg)
+		cfg.Workers = 2
 		if mutate != nil {
 			mutate(cfg)
 		}
@@ -59,13 +60,25 @@ func (c *cluster) leasing() {
 	})
 }
 
-// release gives all leases of a node back; each was used for a millisecond.
-func (c *cluster) release(n *node) {
-	var list []oracle.Used
-	for _, l := range n.Status().Workers {
-		list = append(list, oracle.Used{Worker: l.Worker, Start: l.Start, Next: l.Start + 1})
+// use makes an id with each generator of a node.
+func (c *cluster) use(n *node) {
+	c.t.Helper()
+	for slot, gen := range n.Status().Generators {
+		if gen == nil {
+			c.t.Fatalf("node %d has no generator in slot %d", n.id, slot)
+		}
+		if _, err := gen.TryNext(); err != nil {
+			c.t.Fatalf("node %d, slot %d: %v", n.id, slot, err)
+		}
 	}
-	c.turn(n, &replica.Input{Release: list})
+}
+
+// release gives all leases of a node back, each of which was used, and has it ask for
+// others.
+func (c *cluster) release(n *node) {
+	c.t.Helper()
+	c.use(n)
+	c.turn(n, &replica.Input{Behind: 1<<len(n.Status().Generators) - 1})
 }
 
 // ids writes the workers of a node.
@@ -180,7 +193,7 @@ func TestWorkers_ARestartedNodeInheritsNothing(t *testing.T) {
 func TestWorkers_AFixedWorkerIsFreeAtOnceWhenItWasGivenBack(t *testing.T) {
 	fixed := func(cfg *replica.Config) {
 		if cfg.Self.NodeID == 2 {
-			cfg.FixedWorker = 7
+			cfg.FixedWorker, cfg.Workers = 7, 1
 		}
 	}
 	for _, clean := range []bool{true, false} {
@@ -192,13 +205,13 @@ func TestWorkers_AFixedWorkerIsFreeAtOnceWhenItWasGivenBack(t *testing.T) {
 			t.Fatalf("node 2 holds %+v", was)
 		}
 		if clean {
-			c.nodes[2].workers = 0
-			c.release(c.nodes[2])
+			c.use(c.nodes[2])
+			c.turn(c.nodes[2], &replica.Input{StopIDs: true})
 			if got := c.nodes[2].Status(); got.WorkersReturning != 1 || len(got.Workers) > 0 {
 				t.Fatalf("after giving back: %+v", got)
 			}
 			c.until("it is on record", func() bool { return c.nodes[2].Status().WorkersReturning == 0 })
-			if l, _ := c.leader().WorkerLease(7); l.Session != 0 || l.End != was.Start+1 {
+			if l, _ := c.leader().WorkerLease(7); l.Session != 0 || l.End <= was.Start || l.End > c.millis()+1 {
 				t.Errorf("on record: %+v", l)
 			}
 		}
@@ -302,7 +315,6 @@ func TestWorkers_AReleaseIsRepeatedUntilItIsOnRecord(t *testing.T) {
 	c := newIDCluster(t, nil)
 	c.leasing()
 	f := c.nodes[c.leader().id%3+1]
-	f.workers = 0
 	lost := 0
 	c.drop = func(m *raftpb.Message) bool {
 		if m.GetType() != raftpb.MsgProp || lost == 2 {
@@ -311,7 +323,7 @@ func TestWorkers_AReleaseIsRepeatedUntilItIsOnRecord(t *testing.T) {
 		lost++
 		return true
 	}
-	c.release(f)
+	c.turn(f, &replica.Input{StopIDs: true})
 	c.until("it is on record", func() bool { return f.Status().WorkersReturning == 0 })
 	if lost != 2 {
 		t.Errorf("%d messages were lost", lost)
@@ -387,9 +399,10 @@ func TestWorkers_ANodeOfAnotherLayoutIsRefusedAndSaysWhy(t *testing.T) {
 			cfg.Space.Epoch = 5
 		}
 	})
-	c.nodes[3].workers = 0
+	c.nodes[3].down = true // the first to ask decides
 	c.leasing()
-	c.nodes[3].workers = 1
+	c.start(c.nodes[3])
+	c.greet()
 	c.until("it is refused", func() bool { return c.nodes[3].Status().WorkersRefused != nil })
 	if r := c.nodes[3].Status().WorkersRefused; r.Reason != oracle.LeaseSpace || r.Space != space || !errors.Is(r.Err(), isotone.ErrInvalidArgument) {
 		t.Errorf("refused: %+v", r)
@@ -417,10 +430,7 @@ func TestWorkers_SurviveASnapshot(t *testing.T) {
 }
 
 func TestWorkers_NoneAreLeasedUnlessTheyAreWanted(t *testing.T) {
-	c := newCluster(t, 3, nil) // LeaseMillis is 0
-	for _, n := range c.nodes {
-		n.workers = 2
-	}
+	c := newCluster(t, 3, func(cfg *replica.Config) { cfg.Workers = 2 }) // LeaseMillis is 0
 	d := newCluster(t, 3, idNode)
 	for _, c := range []*cluster{c, d} {
 		c.tick(200)

@@ -33,6 +33,7 @@ const (
 	PauseAll
 	Suspend
 	ClockJump
+	ClockCentury
 	ClockDrift
 	ClockFreeze
 	Transfer
@@ -51,7 +52,7 @@ const (
 
 var kindNames = [kindCount]string{
 	"loss", "double", "delay", "long-tail", "split", "isolate", "one-way", "bridge", "flap", "crash", "crash-all", "slow-disk",
-	"stalled-disk", "failed-disk", "long-stall", "pause", "pause-all", "suspend", "clock-jump", "clock-drift", "clock-freeze",
+	"stalled-disk", "failed-disk", "long-stall", "pause", "pause-all", "suspend", "clock-jump", "clock-century", "clock-drift", "clock-freeze",
 	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "bad-change", "roll", "give-back", "old-copy", "wipe",
 	"wipe-amidst",
 }
@@ -120,7 +121,7 @@ func (w *world) cause(k Kind, n *node, lasts time.Duration) bool {
 	case k <= Roll:
 		return w.operate(k)
 	case k == GiveBack:
-		return w.relinquish(n, lasts)
+		return w.relinquish(n)
 	case k == WipeAmidst:
 		return w.wipeAmidst(n)
 	default:
@@ -322,11 +323,21 @@ func (w *world) pause(n *node, lasts time.Duration) {
 
 func (w *world) spoilClock(k Kind, n *node, lasts time.Duration) bool {
 	n.clock.settle(w.now)
+	n.jumps += 2 // the clock may be set right again
 	switch k {
 	case ClockJump:
 		n.clock.wall += w.between(-5*time.Hour, 5*time.Hour)
 		if w.chance(0.5) {
 			n.clock.wall = worldStart + w.now // set right again
+		}
+	case ClockCentury:
+		off := time.Duration(100 * 365 * 24 * time.Hour)
+		if w.chance(0.5) {
+			off = -off
+		}
+		n.clock.wall += off
+		if w.chance(0.7) {
+			w.after(lasts, func() { n.clock.wall -= off }) // somebody notices
 		}
 	case ClockDrift:
 		n.clock.rate = w.drawRate()
@@ -355,7 +366,9 @@ func (w *world) drawRate() float64 {
 
 // clockDriftMax is how far from 1 the rate of a clock gets: the bound that lease
 // mode assumes.
-const clockDriftMax = 0.10
+const clockDriftMax = clockDriftPercent / 100.0
+
+const clockDriftPercent = 10
 
 // operate does what an operator would.
 func (w *world) operate(k Kind) bool {
@@ -437,8 +450,8 @@ func (w *world) roll(next int) {
 	}
 	n := w.nodes[next]
 	if n.up() && !n.paused {
-		n.in.transfer, n.wanted = true, 0
-		w.giveBack(n, 0)
+		n.in.transfer, n.in.stopIDs = true, true
+		w.wake(n)
 	}
 	w.after(w.between(w.cfg.tick, 4*w.cfg.tick), func() {
 		if n.up() && !n.paused {

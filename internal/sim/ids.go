@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -68,22 +69,33 @@ type maker struct {
 	// lease as its process knows it: node and session, and the end as of now.
 	lease oracle.WorkerLease
 	gen   *snowflake.Generator
-	last  uint64 // the number of its last id, 0 if it made none
+	last  uint64 // the number of its last id
+	made  bool   // it has made any
 }
 
+// newMaker is for a library, which has no replica to make its generators.
 func (w *world) newMaker(name string, l oracle.WorkerLease, layout snowflake.Layout, c *clock) *maker {
 	gen, err := snowflake.NewGenerator(int(l.Worker), snowflake.Options{
 		Layout: layout, AheadMax: w.cfg.ids.ahead,
 		Lease: snowflake.Lease{Start: int64(l.Start), End: int64(l.End)},
-		Now: func() int64 {
-			wall, _ := c.read(w.now)
-			return int64(wall / time.Millisecond)
-		},
+		Now:   w.millis(c),
 	})
 	if err != nil {
 		w.fail("I9: %s cannot make ids of %+v: %v", name, l, err)
 		return nil
 	}
+	return w.makerOf(gen, name, l)
+}
+
+// millis returns a clock for generators.
+func (w *world) millis(c *clock) func() int64 {
+	return func() int64 {
+		wall, _ := c.read(w.now)
+		return int64(wall / time.Millisecond)
+	}
+}
+
+func (w *world) makerOf(gen *snowflake.Generator, name string, l oracle.WorkerLease) *maker {
 	w.trace("%s makes ids of worker %d in [%d, %d)", name, l.Worker, l.Start, l.End)
 	w.ledger.begin(&w.stats, l)
 	return &maker{name: name, lease: l, gen: gen}
@@ -102,15 +114,16 @@ func (m *maker) stop() oracle.Used {
 // idsMax is the largest batch.
 const idsMax = 256
 
-// make makes some ids, if the generator has any, and enters them in the ledger.
-func (w *world) make(m *maker) {
+// make makes some ids, if the generator has any, and enters them in the ledger. It returns
+// the generator's error.
+func (w *world) make(m *maker) error {
 	count := 1
 	if w.chance(0.3) {
 		count = 1 + w.rng.IntN(idsMax)
 	}
 	ids := w.ids[:count]
-	if m.gen.TryFill(ids) != nil {
-		return
+	if err := m.gen.TryFill(ids); err != nil {
+		return err
 	}
 	layout := m.gen.Layout()
 	first := number(layout, ids[0])
@@ -122,15 +135,16 @@ func (w *world) make(m *maker) {
 			w.fail("I9: %s makes id %d of %d ms outside its lease %+v", m.name, id, ms, m.lease)
 		}
 	}
-	if first <= m.last {
+	if m.made && first <= m.last {
 		w.fail("I9: %s makes number %d after number %d", m.name, first, m.last)
 	}
-	m.last = first + uint64(count) - 1
+	m.last, m.made = first+uint64(count)-1, true
 	w.stats.IDs += uint64(count)
 	w.note('i', uint64(m.lease.Worker), first, uint64(count))
 	if err := w.ledger.enter(layout, span{first: first, last: m.last, by: m, at: w.now}); err != nil {
 		w.fail("%w", err)
 	}
+	return nil
 }
 
 // number is an id without its worker: the milliseconds and the sequence.
@@ -212,7 +226,8 @@ func (l *ledger) giveBack(s *Stats, lease oracle.WorkerLease) {
 	}
 }
 
-// followWorkers does what a node does with its generators when its leases have changed.
+// followWorkers does what a node does when its generators have changed: it hands them to
+// those who make ids.
 func (w *world) followWorkers(n *node) {
 	s := n.replica.Status()
 	if r := s.WorkersRefused; r != nil && r != n.workersRefused {
@@ -220,43 +235,60 @@ func (w *world) followWorkers(n *node) {
 		w.trace("node %d: %v", n.id, r.Err())
 	}
 	n.workersRefused = s.WorkersRefused
-	var makers []*maker
-	for _, l := range s.Workers {
-		i := slices.IndexFunc(n.makers, func(m *maker) bool {
-			return m != nil && m.lease.Worker == l.Worker && m.lease.Start == l.Start
-		})
-		if i < 0 {
-			if m := w.newMaker(fmt.Sprintf("node %d", n.id), l, n.ids.layout, &n.clock); m != nil {
-				makers = append(makers, m)
-			}
+	makers := make([]*maker, len(s.Generators))
+	for slot, gen := range s.Generators {
+		if gen == nil {
 			continue
 		}
-		m := n.makers[i]
-		n.makers[i] = nil
-		if l.End > m.lease.End {
-			w.stats.WorkerRenewals++
-			m.extend(l.End)
+		i := slices.IndexFunc(n.makers, func(m *maker) bool { return m != nil && m.gen == gen })
+		if i < 0 {
+			l, _ := n.replica.WorkerLease(uint16(gen.Worker()))
+			makers[slot] = w.makerOf(gen, fmt.Sprintf("node %d", n.id), l)
+			continue
 		}
-		makers = append(makers, m)
+		makers[slot], n.makers[i] = n.makers[i], nil
+		if end := uint64(gen.Lease().End); end > makers[slot].lease.End {
+			w.stats.WorkerRenewals++
+			makers[slot].lease.End = end
+		}
 	}
-	n.makers = slices.DeleteFunc(n.makers, func(m *maker) bool { return m == nil })
 	for _, m := range n.makers {
-		m.stop()
+		if m != nil {
+			w.ledger.giveBack(&w.stats, m.lease)
+			n.retired = append(n.retired, m)
+		}
 	}
+	n.retired = n.retired[max(0, len(n.retired)-retiredMax):]
 	n.makers = makers
 }
 
+// retiredMax bounds how many ended generators of a node are tried.
+const retiredMax = 4
+
 // makeOn lets a node make ids, as a request to it would. Other threads than its loop may
-// do that, and go on when the loop stands still.
+// do that, and go on when the loop stands still; they may still have a generator that has
+// been ended.
 func (w *world) makeOn(n *node) {
 	if !n.up() || len(n.makers) == 0 || n.paused && w.chance(0.5) {
 		return
 	}
-	m := n.makers[w.rng.IntN(len(n.makers))]
-	w.make(m)
+	if len(n.retired) > 0 && w.chance(0.2) {
+		if m := n.retired[w.rng.IntN(len(n.retired))]; w.make(m) == nil {
+			w.fail("I9: %s makes ids by %+v, which it gave back", m.name, m.lease)
+		}
+		return
+	}
+	slot := w.rng.IntN(len(n.makers))
+	m := n.makers[slot]
+	if m == nil || n.replica.Status().IDsRefused != nil {
+		return
+	}
+	if errors.Is(w.make(m), snowflake.ErrInvalidSystemClock) {
+		n.in.behind |= 1 << slot
+	}
 	// What the node believes of its lease, and what is on record, must not differ.
 	l, _ := n.replica.WorkerLease(m.lease.Worker)
-	if !l.IsHeldBy(n.id, m.lease.Session) || l.Start != m.lease.Start || l.End != m.lease.End {
+	if !l.IsHeldBy(n.id, m.lease.Session) || l.Start != m.lease.Start || l.End != uint64(m.gen.Lease().End) {
 		w.fail("I9: %s makes ids by %+v, on record is %+v", m.name, m.lease, l)
 	}
 }
@@ -271,38 +303,15 @@ func (w *world) askIDs(pause time.Duration) {
 	})
 }
 
-// relinquish lets a node give its leases back, one or all. It goes on wanting as many, or
-// does without for a while.
-func (w *world) relinquish(n *node, lasts time.Duration) bool {
+// relinquish lets a node give some of its leases back, as if the clock had gone back for
+// them, and ask for others.
+func (w *world) relinquish(n *node) bool {
 	if !n.up() || n.paused || len(n.makers) == 0 {
 		return false
 	}
-	keep := 0
-	if w.chance(0.3) {
-		keep = w.rng.IntN(len(n.makers))
-	}
-	w.giveBack(n, keep)
-	if n.wanted > 0 && w.chance(0.5) {
-		n.wanted = 0
-		session := n.session
-		w.after(lasts, func() {
-			if n.session == session {
-				n.wanted = n.ids.wanted
-			}
-		})
-	}
-	return true
-}
-
-// giveBack stops all makers of a node but the first few, and gives their leases back.
-func (w *world) giveBack(n *node, keep int) {
-	for _, m := range n.makers[keep:] {
-		w.ledger.giveBack(&w.stats, m.lease)
-		n.in.release = append(n.in.release, m.stop())
-		w.trace("%s gives worker %d back: %+v", m.name, m.lease.Worker, n.in.release[len(n.in.release)-1])
-	}
-	n.makers = n.makers[:keep]
+	n.in.behind |= w.rng.Uint64N(1 << len(n.makers))
 	w.wake(n)
+	return true
 }
 
 // awaitWorkers waits, when all faults have ended, until every member that wants workers
@@ -320,7 +329,7 @@ func (w *world) awaitWorkers() {
 		}
 		if n := w.nodes[waits]; w.now > from+healTicks*w.cfg.tick {
 			s := n.replica.Status()
-			w.fail("liveness: node %d wants %d workers, has %+v, and was refused none within %d ticks after the last fault", n.id, n.wanted, s.Workers, healTicks)
+			w.fail("liveness: node %d wants %d workers, has %+v, and was refused none within %d ticks after the last fault", n.id, len(s.Generators), s.Workers, healTicks)
 		}
 		w.advance(w.now + w.cfg.tick)
 	}
@@ -328,21 +337,22 @@ func (w *world) awaitWorkers() {
 
 // hasWorkers reports whether a node has as many workers as it wants, or knows why not.
 func (n *node) hasWorkers(now time.Duration) bool {
-	wanted := n.wanted
-	if n.ids.fixed != oracle.AnyWorker {
-		wanted = min(wanted, 1)
-	}
 	s := n.replica.Status()
+	wanted := len(s.Generators)
 	wall, _ := n.clock.read(now)
 	for _, l := range s.Workers {
 		if l.End > uint64(wall/time.Millisecond) {
 			wanted--
 		}
 	}
-	return wanted <= 0 || s.WorkersRefused != nil
+	return wanted <= 0 || s.WorkersRefused != nil || s.IDsRefused != nil
 }
 
 // setUpIDs puts what concerns ids into the configuration of a node's process.
 func (w *world) setUpIDs(n *node, c *replica.Config) {
 	c.LeaseMillis, c.Space, c.FixedWorker = w.cfg.ids.leaseMillis, oracle.Space(n.ids.layout), n.ids.fixed
+	c.Workers, c.IDClock, c.IDAheadMax = n.ids.wanted, w.millis(&n.clock), w.cfg.ids.ahead
+	if c.FixedWorker != oracle.AnyWorker {
+		c.Workers = min(c.Workers, 1)
+	}
 }

@@ -65,7 +65,9 @@ func TestRun_IDsGoOnWithoutAQuorumUntilTheLeaseEnds(t *testing.T) {
 	w.populate()
 	var links []*link
 	for _, n := range w.nodes {
-		n.clock.rate, n.wanted = 1, 1
+		w.crash(n)
+		n.clock.rate, n.ids.wanted = 1, 1
+		w.start(n)
 		for _, o := range w.nodes {
 			links = append(links, w.link(n, o))
 		}

@@ -169,6 +169,23 @@ func (w *world) announce(n *node) {
 	}
 }
 
+// tellClock tells all connected peers what the clock of n shows.
+func (w *world) tellClock(n *node) {
+	wall, _ := n.clock.read(w.now)
+	for _, o := range w.nodes {
+		if o == n || !w.connected(n, o) || w.link(n, o).blocked > 0 || w.chance(w.weather.loss) {
+			continue
+		}
+		lives := sessions(n, o)
+		w.after(w.transit(), func() {
+			if w.connected(n, o) && lives == sessions(n, o) {
+				o.in.clocks = append(o.in.clocks, replica.PeerClock{ID: n.id, Wall: int64(wall)})
+				w.wake(o)
+			}
+		})
+	}
+}
+
 // refused is what becomes of a node whose hello another member did not accept.
 func (w *world) refused(n, by *node, r *replica.Refusal) {
 	w.trace("node %d refuses node %d: %v", by.id, n.id, r)

@@ -39,13 +39,18 @@ type node struct {
 	// members as of the latest change, for the transport's list of peers.
 	members []replica.Member
 	calls   []*call
-	// ids is how the machine is set up to make ids, wanted how many workers its process
-	// wants now, makers what it makes them with.
+	// ids is how the machine is set up to make ids, makers what its process makes them with,
+	// retired are makers of generators that were ended: other threads may still have those.
 	ids            idSetup
-	wanted         int
 	makers         []*maker
+	retired        []*maker
 	workersRefused *oracle.LeaseRefusal
 	leaseCalls     []*leaseCall
+	// began is what its process found when it started, aheads what its clock has shown, jumps
+	// how often that has jumped.
+	began  beginning
+	aheads []ahead
+	jumps  int
 	// agreedAt is the log index at which it was last compared with others.
 	agreedAt uint64
 }
@@ -59,7 +64,9 @@ type inbox struct {
 	ticks     int
 	transfer  bool
 	change    *replica.MemberChange
-	release   []oracle.Used
+	clocks    []replica.PeerClock
+	behind    uint64
+	stopIDs   bool
 	leases    []replica.LeaseRequest
 }
 
@@ -98,6 +105,7 @@ func (w *world) start(n *node) {
 		EpochTicks:            w.cfg.epochTicks,
 		EpochInterval:         w.cfg.epochInterval,
 		TickInterval:          w.cfg.tick,
+		ClockJumpMax:          w.cfg.clockJumpMax,
 		ReservationsMissedMax: 20,
 		QueueMax:              100,
 		RequestTicks:          300,
@@ -113,8 +121,9 @@ func (w *world) start(n *node) {
 	w.trace("node %d starts, start %d, log to %d", n.id, d.boot, d.lastIndex())
 	n.replica, n.in, n.calls, n.refused, n.paused, n.dozing = r, inbox{}, nil, false, false, 0
 	n.members = r.Members()
-	n.wanted, n.makers, n.workersRefused, n.leaseCalls, n.agreedAt = n.ids.wanted, nil, nil, nil, 0
+	n.makers, n.retired, n.workersRefused, n.leaseCalls, n.agreedAt = nil, nil, nil, nil, 0
 	n.waking = false
+	n.began = beginning{}
 	w.wake(n)
 	w.tick(n, n.session)
 }
@@ -128,7 +137,7 @@ func (w *world) crash(n *node) {
 	}
 	w.trace("node %d dies", n.id)
 	w.note('x', n.id)
-	n.replica, n.makers = nil, nil
+	n.replica, n.makers, n.retired = nil, nil, nil
 	n.session++
 	w.hangUp(n)
 	w.lose(n)
@@ -184,10 +193,13 @@ func (w *world) turn(n *node) {
 	in := w.collect(n)
 	wall, mono := n.clock.read(w.now)
 	w.turns++
+	if n.began.turn == 0 {
+		n.began = beginning{turn: w.turns, at: w.now, wall: wall, ceiling: w.ceiling}
+	}
 	e := n.replica.Step(&replica.Input{
 		Now: uint64(wall), Mono: mono, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos,
 		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
-		Workers: n.wanted, Release: in.release, LeaseRequests: in.leases,
+		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, LeaseRequests: in.leases,
 	})
 	if e.Fatal != nil {
 		w.fatal(n, e.Fatal)
@@ -197,6 +209,9 @@ func (w *world) turn(n *node) {
 	w.send(n, e.Send)
 	if e.Announce {
 		w.announce(n)
+	}
+	if e.TellClock {
+		w.tellClock(n)
 	}
 	if n.dozing > 0 && len(e.Send) > 1 {
 		w.pause(n, n.dozing)
@@ -252,7 +267,11 @@ func (w *world) collect(n *node) inbox {
 // memberChange does what the node does with its transport: who is no member any more
 // is disconnected.
 func (w *world) memberChange(n *node) {
-	n.members = n.replica.Members()
+	members := n.replica.Members()
+	if len(members) != len(n.members) && len(n.members) > 0 {
+		w.votersChanged = w.now
+	}
+	n.members = members
 	for _, o := range w.nodes {
 		if o != n && !n.knows(o) {
 			w.conn(n, o).up = [2]bool{}
@@ -274,6 +293,8 @@ func (w *world) inspect(n *node) {
 		}
 	}
 	w.agree(n, s)
+	w.noteClock(n)
+	w.checkCeiling(n, s.Ceiling)
 	for _, q := range n.replica.Queues() {
 		if q.Length > q.Max {
 			w.fail("I7: node %d has %d %s, at most %d are allowed", n.id, q.Length, q.Name, q.Max)

@@ -40,9 +40,12 @@ type world struct {
 	stalledLong, wiped bool
 	servers            []uint64
 	states             []agreed
-	born               uint64 // the ID of the cluster that has served, 0: none yet
-	ledger             ledger
-	ids                [idsMax]snowflake.ID
+	ceiling            uint64 // the largest that was seen
+	// votersChanged is when a node last found that there are other members than before.
+	votersChanged time.Duration
+	born          uint64 // the ID of the cluster that has served, 0: none yet
+	ledger        ledger
+	ids           [idsMax]snowflake.ID
 
 	hash      hash.Hash64
 	scratch   [64]byte
@@ -68,6 +71,7 @@ type config struct {
 	kinds         []Kind
 	ids           idConfig
 	birth         birth
+	clockJumpMax  time.Duration
 }
 
 func newWorld(o Options) *world {
@@ -114,6 +118,7 @@ func (w *world) draw(o Options) config {
 	}
 	w.drawIDs(&c)
 	w.drawBirth(&c)
+	c.clockJumpMax = w.between(10*time.Millisecond, time.Second)
 	return c
 }
 

@@ -32,6 +32,9 @@ type NodeStats struct {
 	IDsRefused bool
 	// ClockOffset is this node's clock minus the median of its peers'.
 	ClockOffset time.Duration
+	// ClockExceeded is whether the node does not go by its own clock, because it is too far
+	// off those of a quorum or has jumped.
+	ClockExceeded bool
 	// Peers lists the other members. A peer that is absent loses its series.
 	Peers []PeerStats
 }
@@ -61,6 +64,7 @@ func (m *Metrics) SetNode(s NodeStats) {
 	g.workers.Set(float64(s.Workers))
 	g.idsRefused.Set(oneIf(s.IDsRefused))
 	g.clockOffset.Set(s.ClockOffset.Seconds())
+	g.clockExceeded.Set(oneIf(s.ClockExceeded))
 	m.setPeers(s.Peers)
 }
 
@@ -74,7 +78,8 @@ type nodeGauges struct {
 	queueDepth, queueLimit        prometheus.Gauge
 	storageFailed                 prometheus.Gauge
 	workers, idsRefused           prometheus.Gauge
-	clockOffset, certificateLeft  prometheus.Gauge
+	clockOffset, clockExceeded    prometheus.Gauge
+	certificateLeft               prometheus.Gauge
 }
 
 func newNodeGauges(r registrar) nodeGauges {
@@ -91,6 +96,7 @@ func newNodeGauges(r registrar) nodeGauges {
 		workers:         r.gauge("snowflake_workers", "Worker ids that this node has leased for its snowflake ids."),
 		idsRefused:      r.gauge("snowflake_refused", "Whether this node makes no snowflake ids although it should, because of its clock or its worker id: 1 or 0."),
 		clockOffset:     r.gauge("clock_offset_seconds", "This node's clock minus the median of its peers' clocks, in seconds."),
+		clockExceeded:   r.gauge("clock_exceeded", "Whether this node does not go by its own clock, because it is too far off those of a quorum or has jumped: 1 or 0."),
 		certificateLeft: r.gauge("certificate_left_seconds", "How long the TLS certificate is still valid, in seconds; less than 0: it is not."),
 		storageFailed:   r.gauge("storage_failed", "Whether a write or sync has failed for good: 1 or 0."),
 	}
