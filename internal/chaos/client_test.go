@@ -5,6 +5,7 @@ package chaos_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -27,6 +28,7 @@ const callDeadline = 2 * time.Second
 // clientLoad is goroutines that call the Go client all the time.
 type clientLoad struct {
 	client *client.Client
+	modes  []isotone.ReadMode // of the goroutines, in turn
 	online *lincheck.Online
 	stop   context.CancelFunc
 	work   sync.WaitGroup
@@ -38,9 +40,13 @@ type clientLoad struct {
 	retried           int
 }
 
-func startClientLoad(t *testing.T, c *chaos.Cluster, goroutines int) *clientLoad {
+// startClientLoad starts a load in the default read mode of the nodes, or in several.
+func startClientLoad(t *testing.T, c *chaos.Cluster, goroutines int, modes ...isotone.ReadMode) *clientLoad {
 	t.Helper()
-	l := &clientLoad{online: lincheck.NewOnline(0)}
+	l := &clientLoad{online: lincheck.NewOnline(0), modes: modes}
+	if len(modes) == 0 {
+		l.modes = []isotone.ReadMode{isotone.ReadDefault}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), chaos.ReadyTimeout)
 	defer cancel()
 	var err error
@@ -78,7 +84,7 @@ func (l *clientLoad) call(id uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), callDeadline)
 	defer cancel()
 	floor, begin := l.online.Begin(), time.Now()
-	r, err := l.client.Timestamps(ctx, 1+id%3)
+	r, err := l.client.In(l.modes[id%uint64(len(l.modes))]).Timestamps(ctx, 1+id%3)
 	took := time.Since(begin)
 	switch {
 	case errors.Is(err, isotone.ErrDeadlineExceeded):
@@ -210,53 +216,7 @@ func TestClient_RecoversAloneWhenAllNodesWereDown(t *testing.T) {
 func TestClient_IDsNeverRepeat(t *testing.T) {
 	c := chaos.StartCluster(t, options())
 	l := startClientLoad(t, c, 4)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*chaos.ReadyTimeout)
-	defer cancel()
-	var mu sync.Mutex
-	seen := map[snowflake.ID]bool{}
-	take := func(ids []snowflake.ID, err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
-			t.Error(err)
-		}
-		for _, id := range ids {
-			if seen[id] {
-				t.Errorf("%v twice", id)
-			}
-			seen[id] = true
-		}
-	}
-	var work sync.WaitGroup
-	running, stop := context.WithCancel(ctx)
-	for range 4 {
-		work.Go(func() {
-			for running.Err() == nil {
-				call, done := context.WithTimeout(ctx, callDeadline)
-				take(l.client.Snowflakes(call, 100))
-				done()
-				time.Sleep(5 * time.Millisecond)
-			}
-		})
-	}
-	workers := map[int]bool{}
-	for range 2 {
-		g, err := l.client.NewGenerator(ctx, client.GeneratorOptions{Lease: 600 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
-		workers[g.Worker()] = true
-		work.Go(func() {
-			for running.Err() == nil {
-				id, err := g.Next(ctx)
-				take([]snowflake.ID{id}, err)
-				time.Sleep(time.Millisecond)
-			}
-			if err := g.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	ids := startClientIDs(t, l)
 	for range short(3, 1) {
 		c.Settle()
 		leader := c.WaitLeader()
@@ -266,10 +226,105 @@ func TestClient_IDsNeverRepeat(t *testing.T) {
 		leader.Start()
 		c.WaitReady()
 	}
-	stop()
-	work.Wait()
-	if len(workers) != 2 || len(seen) < 1000 {
-		t.Errorf("workers %v, %d ids", workers, len(seen))
-	}
+	ids.verify(t)
 	l.verify(t)
+}
+
+// clientIDs is goroutines that ask the members for ids, through the client of a clientLoad,
+// and others that make ids of workers that they lease.
+type clientIDs struct {
+	stop context.CancelFunc
+	work sync.WaitGroup
+
+	generators []*client.Generator
+
+	mu     sync.Mutex
+	seen   map[snowflake.ID]bool
+	faults []error
+}
+
+func startClientIDs(t *testing.T, l *clientLoad) *clientIDs {
+	t.Helper()
+	running, stop := context.WithCancel(context.Background())
+	d := &clientIDs{stop: stop, seen: map[snowflake.ID]bool{}}
+	t.Cleanup(d.end)
+	for range 4 {
+		d.run(running, 5*time.Millisecond, func(ctx context.Context) ([]snowflake.ID, error) {
+			return l.client.Snowflakes(ctx, 100)
+		})
+	}
+	for range 2 {
+		ctx, cancel := context.WithTimeout(running, chaos.ReadyTimeout)
+		g, err := l.client.NewGenerator(ctx, client.GeneratorOptions{Lease: 600 * time.Millisecond})
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.generators = append(d.generators, g)
+		d.run(running, time.Millisecond, func(ctx context.Context) ([]snowflake.ID, error) {
+			id, err := g.Next(ctx)
+			return []snowflake.ID{id}, err
+		})
+	}
+	return d
+}
+
+// run asks for ids until the load ends, with a pause after each answer.
+func (d *clientIDs) run(running context.Context, pause time.Duration, ask func(context.Context) ([]snowflake.ID, error)) {
+	d.work.Go(func() {
+		for running.Err() == nil {
+			ctx, cancel := context.WithTimeout(context.Background(), callDeadline)
+			ids, err := ask(ctx)
+			cancel()
+			d.note(ids, err)
+			time.Sleep(pause)
+		}
+	})
+}
+
+func (d *clientIDs) note(ids []snowflake.ID, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil {
+		d.fault(err)
+		return
+	}
+	for _, id := range ids {
+		if d.seen[id] {
+			d.fault(fmt.Errorf("I9: %v twice", id))
+		}
+		d.seen[id] = true
+	}
+}
+
+func (d *clientIDs) fault(err error) {
+	if len(d.faults) < 10 {
+		d.faults = append(d.faults, err)
+	}
+}
+
+func (d *clientIDs) end() {
+	d.stop()
+	d.work.Wait()
+}
+
+// verify ends the load, before that of its client. No call may have failed, and no id
+// came twice.
+func (d *clientIDs) verify(t *testing.T) {
+	t.Helper()
+	d.end()
+	workers := map[int]bool{}
+	for _, g := range d.generators {
+		workers[g.Worker()] = true
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("%d ids", len(d.seen))
+	for _, err := range d.faults {
+		t.Error(err)
+	}
+	if len(workers) != 2 || len(d.seen) < 1000 {
+		t.Errorf("workers %v, %d ids", workers, len(d.seen))
+	}
 }

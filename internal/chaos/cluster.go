@@ -34,6 +34,9 @@ const (
 type Options struct {
 	// Binary is the isotone command; see [Build].
 	Binary string
+	// Previous, if not empty, is the command of another version, for
+	// [Node.ChangeVersion].
+	Previous string
 	// Nodes is their number; 0 means 3.
 	Nodes int
 	// Env holds further settings for all nodes.
@@ -92,7 +95,8 @@ func (c *Cluster) newNode(o Options, id uint64, httpPort, raftPort int) *Node {
 		Dir:      filepath.Join(c.Dir, fmt.Sprintf("node%d", id)),
 		Env:      maps.Clone(o.Env),
 		t:        c.t,
-		binary:   o.Binary,
+		Binary:   o.Binary,
+		spare:    o.Previous,
 		logPath:  filepath.Join(c.Dir, fmt.Sprintf("node%d.log", id)),
 	}
 	if n.Env == nil {

@@ -19,13 +19,15 @@ type Node struct {
 	ID uint64
 	// HTTPAddr and RaftAddr are where it listens for clients and for peers.
 	HTTPAddr, RaftAddr string
+	// Binary is the isotone command of the next start.
+	Binary string
 	// Dir is its data directory. It may be changed while the node is down.
 	Dir string
 	// Env holds further settings for the next start, and may override any.
 	Env map[string]string
 
 	t       testing.TB
-	binary  string
+	spare   string // the command of another version; "" without
 	peers   string
 	logPath string
 	clock   string // path of the clock fault file; "" without
@@ -55,7 +57,7 @@ func (n *Node) Start() {
 }
 
 func (n *Node) command() []string {
-	command := []string{n.binary, "serve"}
+	command := []string{n.Binary, "serve"}
 	if n.host != nil {
 		return n.host.command(command...)
 	}
@@ -86,6 +88,15 @@ func (n *Node) environ() []string {
 		env = append(env, name+"="+settings[name])
 	}
 	return env
+}
+
+// ChangeVersion makes the next start one of the other version; see [Options.Previous].
+func (n *Node) ChangeVersion() {
+	n.t.Helper()
+	if n.spare == "" {
+		n.t.Fatalf("node %d has one version only", n.ID)
+	}
+	n.Binary, n.spare = n.spare, n.Binary
 }
 
 // Process returns the process of the latest start.
