@@ -17,6 +17,19 @@ chaos-short:
 	CHAOS_SEED='$(CHAOS_SEED)' CHAOS_ONLY='$(CHAOS_ONLY)' \
 		go test -count=1 -v -short -run '^TestChaos$$' ./internal/chaos
 
+# Nodes change between the previous release and this version at random, while they are
+# killed and stopped as well. Needs the history of the repository.
+#
+# make upgrade-storm UPGRADE_MINUTES=10 UPGRADE_SEED=1
+
+UPGRADE_MINUTES ?= 1
+
+.PHONY: upgrade-storm
+
+upgrade-storm:
+	UPGRADE_MINUTES='$(UPGRADE_MINUTES)' UPGRADE_SEED='$(UPGRADE_SEED)' \
+		go test -count=1 -v -timeout 24h -run '^TestUpgrade_NoWrongAnswerInAStorm$$' ./internal/chaos
+
 # Package disruptor beside channels; see docs/disruptor.md.
 
 DISRUPTOR_ROUNDS ?= 9

@@ -29,4 +29,10 @@
 // between nodes, which is a [Proxy] for each pair, or a network of namespaces (see
 // [Host]) with iptables. Every few seconds all is healed, and the cluster has to be
 // whole. TestChaos does that for seconds, "make chaos" for half an hour.
+//
+// # Versions
+//
+// [BuildPrevious] builds the release before this version from the history of the
+// repository. TestUpgrade rolls a loaded cluster from it to this version and back, and
+// lets a storm change versions at random; "make upgrade-storm" does that for minutes.
 package chaos

@@ -19,6 +19,7 @@ var kinds = []kind{
 	{"kill -9", 4, always, allowed, (*Storm).planKill},
 	{"kill -9 of all", 1, always, allowed, (*Storm).planKillAll},
 	{"SIGTERM", 3, always, allowed, (*Storm).planTerm},
+	{"other version", 8, hasVersions, allowed, (*Storm).planVersion},
 	{"SIGSTOP", 6, always, allowed, (*Storm).planPause},
 	{"fsync fails", 2, always, StraceDenied, (*Storm).planFailSync},
 	{"fsync is slow", 3, always, StraceDenied, (*Storm).planSlowSync},
@@ -38,7 +39,8 @@ var kinds = []kind{
 
 func allowed() string { return "" }
 
-func always(*Cluster) bool       { return true }
-func hasClocks(c *Cluster) bool  { return c.Nodes[0].clock != "" }
-func hasProxies(c *Cluster) bool { return len(c.Proxies) > 0 }
-func hasNetwork(c *Cluster) bool { return c.Nodes[0].host != nil && c.Nodes[0].host.network != nil }
+func always(*Cluster) bool        { return true }
+func hasVersions(c *Cluster) bool { return c.Nodes[0].spare != "" }
+func hasClocks(c *Cluster) bool   { return c.Nodes[0].clock != "" }
+func hasProxies(c *Cluster) bool  { return len(c.Proxies) > 0 }
+func hasNetwork(c *Cluster) bool  { return c.Nodes[0].host != nil && c.Nodes[0].host.network != nil }

@@ -55,18 +55,41 @@ func (s *Storm) planTerm() *fault {
 	n := s.node()
 	lasts := s.between(downMin, downMax)
 	f := &fault{about: processes(n), lasts: lasts, note: fmt.Sprintf("%s, for %v or longer", s.name(n), lasts)}
-	f.begin = func() {
-		if !strings.Contains(n.Log(), `"serving"`) {
-			n.ExpectExit()
-		}
-		n.Term()
+	f.begin = func() { s.term(n) }
+	f.end = func() { s.startEnded(n) }
+	return f
+}
+
+func (s *Storm) term(n *Node) {
+	if !strings.Contains(n.Log(), `"serving"`) {
+		n.ExpectExit()
 	}
+	n.Term()
+}
+
+// startEnded starts a node that was asked to end, once it has.
+func (s *Storm) startEnded(n *Node) {
+	n.WaitExit(ExitTimeout)
+	s.watch() // says if the exit code was wrong
+	if n.Exited() {
+		n.Start()
+	}
+}
+
+// planVersion ends a node, as it should end or with kill -9, and starts it in its other
+// version on the same data.
+func (s *Storm) planVersion() *fault {
+	n := s.node()
+	lasts := s.between(downMin, downMax)
+	how, begin := "SIGTERM", func() { s.term(n) }
+	if s.rand.IntN(3) == 0 {
+		how, begin = "kill -9", n.Kill
+	}
+	f := &fault{about: processes(n), lasts: lasts, begin: begin}
+	f.note = fmt.Sprintf("%s by %s, for %v or longer", s.name(n), how, lasts)
 	f.end = func() {
-		n.WaitExit(ExitTimeout)
-		s.watch() // says if the exit code was wrong
-		if n.Exited() {
-			n.Start()
-		}
+		n.ChangeVersion()
+		s.startEnded(n)
 	}
 	return f
 }

@@ -27,7 +27,7 @@ const (
 // environment says how: CHAOS_MINUTES, CHAOS_SEED, and CHAOS_ONLY with kinds of
 // faults separated by commas.
 func TestChaos(t *testing.T) {
-	seed := stormSeed(t)
+	seed := stormSeed(t, "CHAOS_SEED")
 	t.Logf("CHAOS_SEED=%d", seed)
 	volumes := chaos.VolumesDenied() == ""
 	worlds := []struct {
@@ -38,7 +38,7 @@ func TestChaos(t *testing.T) {
 		{"proxies", "", chaos.Options{Proxies: true, Volumes: volumes}},
 		{"namespaces", chaos.NetworkDenied(), chaos.Options{Network: true, Volumes: volumes}},
 	}
-	total := stormTime(t)
+	total := stormTime(t, "CHAOS_MINUTES", stormDefault, stormShort)
 	rounds := len(worlds) * int(1+(total-1)/(stormRoundMax*time.Duration(len(worlds))))
 	all := chaos.NewTally()
 	for i := range rounds {
@@ -65,31 +65,33 @@ func TestChaos(t *testing.T) {
 	t.Logf("all together, CHAOS_SEED=%d:\n%s", seed, all)
 }
 
-func stormTime(t *testing.T) time.Duration {
+// stormTime reads how long a storm lasts, or returns what it does by default, and with
+// -short.
+func stormTime(t *testing.T, name string, normal, short time.Duration) time.Duration {
 	t.Helper()
-	text := os.Getenv("CHAOS_MINUTES")
+	text := os.Getenv(name)
 	if text == "" {
 		if testing.Short() {
-			return stormShort
+			return short
 		}
-		return stormDefault
+		return normal
 	}
 	minutes, err := strconv.ParseFloat(text, 64)
 	if err != nil || minutes <= 0 {
-		t.Fatalf("CHAOS_MINUTES=%q is no number of minutes", text)
+		t.Fatalf("%s=%q is no number of minutes", name, text)
 	}
 	return time.Duration(minutes * float64(time.Minute))
 }
 
-func stormSeed(t *testing.T) uint64 {
+func stormSeed(t *testing.T, name string) uint64 {
 	t.Helper()
-	text := os.Getenv("CHAOS_SEED")
+	text := os.Getenv(name)
 	if text == "" {
 		return uint64(rand.Uint32())
 	}
 	seed, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		t.Fatalf("CHAOS_SEED=%q is no seed", text)
+		t.Fatalf("%s=%q is no seed", name, text)
 	}
 	return seed
 }
