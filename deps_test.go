@@ -58,6 +58,7 @@ internal/lincheck:        .
 internal/sim:             . snowflake internal/oracle internal/replica internal/lincheck internal/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/chaos:           . internal/lincheck ; golang.org/x/sys github.com/quic-go/quic-go
 internal/chromium:        ; golang.org/x/net
+internal/golden:
 internal/bench:           . snowflake client internal/lincheck ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys
 bench/static:
 bench/far:
