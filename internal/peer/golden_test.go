@@ -41,7 +41,11 @@ func readGolden(b []byte) (any, error) {
 	switch f.Type {
 	case FrameHello, FrameWelcome:
 		var h Hello
-		h, err = ParseHello(f.Payload)
+		var version uint16
+		h, version, err = ParseHello(f.Payload)
+		if version == 1 && h.Level == 1 {
+			h.Level = 0 // what a hello is given that cannot say it
+		}
 		g.Hello = &h
 	case FrameRefusal:
 		g.Refusal, err = ParseRefusal(f.Payload)

@@ -52,7 +52,7 @@ func TestGolden_EveryMembershipChangeIsCarriedOut(t *testing.T) {
 // writtenChanges returns the data of the log entries of three changes.
 func writtenChanges(t *testing.T) (data [][]byte) {
 	w := newWorld(t)
-	m := w.start(1, t.TempDir(), replica.Bootstrap(members(1)))
+	m := w.start(1, t.TempDir(), members(1))
 	w.tick(5)
 	for _, c := range []replica.MemberChange{
 		{Kind: replica.AddLearner, Member: oracle.Member{ID: 4, PeerAddr: "10.0.0.4:60001"}},
@@ -81,8 +81,12 @@ func readChange(t *testing.T, b []byte) (any, error) {
 		return nil, err
 	}
 	w, dir := newWorld(t), t.TempDir()
-	w.start(1, dir, replica.Bootstrap(members(3)))
+	w.start(1, dir, nil)
+	state := oracle.State{Members: members(3)}
 	err = w.machines[1].store.Save(storage.Write{
+		Snapshot: &raftpb.Snapshot{Data: state.Append(nil), Metadata: &raftpb.SnapshotMetadata{
+			Index: new(uint64(1)), Term: new(uint64(1)), ConfState: &raftpb.ConfState{Voters: []uint64{1, 2, 3}},
+		}},
 		Entries:   []*raftpb.Entry{{Type: raftpb.EntryConfChangeV2.Enum(), Index: new(uint64(2)), Term: new(uint64(1)), Data: b}},
 		HardState: &raftpb.HardState{Term: new(uint64(1)), Commit: new(uint64(2))},
 	})
@@ -100,14 +104,14 @@ func readChange(t *testing.T, b []byte) (any, error) {
 func goldenDirectories(t *testing.T) map[string][]byte {
 	files := map[string][]byte{}
 	w := newWorld(t)
-	w.start(2, t.TempDir(), replica.Bootstrap(members(3)))
+	w.start(2, t.TempDir(), members(3))
 	files["unelected-2"] = w.stop(2)
 	w.start(4, t.TempDir(), nil)
 	files["joining-4"] = w.stop(4)
 
 	alone := t.TempDir()
 	for range 3 {
-		w.start(1, alone, replica.Bootstrap(members(1))).workers = 2
+		w.start(1, alone, members(1)).workers = 2
 		w.tick(50)
 		files["alone-1"] = w.stop(1)
 	}
@@ -122,7 +126,7 @@ func midwayDirectories(t *testing.T) map[string][]byte {
 	w := newWorld(t)
 	w.snapshotEvery = 1000
 	for id := range uint64(3) {
-		w.start(id+1, t.TempDir(), replica.Bootstrap(members(3))).workers = 2
+		w.start(id+1, t.TempDir(), members(3)).workers = 2
 	}
 	w.greet()
 	leader := w.leader()
@@ -154,7 +158,7 @@ func clusterDirectories(t *testing.T) map[string][]byte {
 	var dirs []string
 	for id := range uint64(3) {
 		dirs = append(dirs, t.TempDir())
-		w.start(id+1, dirs[id], replica.Bootstrap(members(3))).workers = int(id)
+		w.start(id+1, dirs[id], members(3)).workers = int(id)
 	}
 	w.greet()
 	w.leader()

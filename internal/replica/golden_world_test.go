@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -32,7 +33,8 @@ type machine struct {
 	store     *storage.Store
 	found     storage.Recovered
 	inbox     []*raftpb.Message
-	written   []*replica.Write
+	hellos    []replica.Hello
+	written   *replica.Write
 	workers   int
 	answered  map[uint64]*isotone.Error // by token; nil: with timestamps
 	proposals []*raftpb.Entry           // all that it ever wrote
@@ -43,9 +45,9 @@ func newWorld(t testing.TB) *world {
 }
 
 // start opens a directory, or creates it, and runs a replica on it.
-func (w *world) start(id uint64, dir string, first *raftpb.Snapshot) *machine {
+func (w *world) start(id uint64, dir string, founders []oracle.Member) *machine {
 	w.t.Helper()
-	store, found, err := storage.Open(storage.Options{Dir: dir, NodeID: id, Incarnation: 0xD1 + id<<8, Bootstrap: first})
+	store, found, err := storage.Open(storage.Options{Dir: dir, NodeID: id, Incarnation: 0xD1 + id<<8})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -53,9 +55,9 @@ func (w *world) start(id uint64, dir string, first *raftpb.Snapshot) *machine {
 	r, err := replica.New(replica.Config{
 		Self: replica.Hello{
 			ClusterID: found.Identity.ClusterID, NodeID: id, Incarnation: found.Identity.Incarnation,
-			Boot: found.Identity.Boot, Session: id<<8 + found.Identity.Boot, ClientAddr: "10.0.0.9:8080",
+			Boot: found.Identity.Boot, Session: id<<8 + found.Identity.Boot, ClientAddr: "10.0.0.9:8080", PeerAddr: fmt.Sprintf("peer%d:1", id),
 		},
-		HardState: found.HardState, Snapshot: found.Snapshot, Entries: slices.Clone(found.Entries),
+		Founders: founders, HardState: found.HardState, Snapshot: found.Snapshot, Entries: slices.Clone(found.Entries),
 		ClusterSeed: 0x0123456789ABCDEF, EpochTicks: 2, EpochInterval: 2 * tick, TickInterval: tick,
 		ReservationsMissedMax: 100, QueueMax: 100, RequestTicks: 500, SnapshotEvery: w.snapshotEvery,
 		LeaseMillis: 10_000, Space: space, FixedWorker: oracle.AnyWorker, Log: quiet{},
@@ -126,14 +128,21 @@ func (w *world) turn(m *machine, in *replica.Input) {
 	for _, a := range e.Answers {
 		m.answered[a.Token] = a.Err
 	}
-	for _, write := range e.Writes {
+	if e.Announce {
+		for _, o := range w.list() {
+			if h := m.Hello(); o != m && o.Admit(h) == nil {
+				o.hellos = append(o.hellos, h)
+			}
+		}
+	}
+	if write := e.Write; write != nil {
 		err := m.store.Save(storage.Write{
 			HardState: write.HardState, Entries: write.Entries, Snapshot: write.Snapshot, Compact: write.Compact, ClusterID: write.ClusterID,
 		})
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		m.written, m.proposals = append(m.written, write), append(m.proposals, write.Entries...)
+		m.written, m.proposals = write, append(m.proposals, write.Entries...)
 	}
 }
 
@@ -143,8 +152,9 @@ func (w *world) settle() {
 	for busy := true; busy; {
 		busy = false
 		for _, m := range w.list() {
-			in := &replica.Input{Messages: m.inbox, Persisted: m.written}
-			if m.inbox, m.written = nil, nil; len(in.Messages)+len(in.Persisted) > 0 {
+			in := &replica.Input{Messages: m.inbox, Hellos: m.hellos, Persisted: m.written}
+			m.inbox, m.hellos, m.written = nil, nil, nil
+			if len(in.Messages)+len(in.Hellos) > 0 || in.Persisted != nil {
 				busy = true
 				w.turn(m, in)
 			}
