@@ -27,6 +27,9 @@ const (
 	CodeNotFound Code = "not_found"
 	// CodeClock: this node's clock cannot be trusted for what was asked.
 	CodeClock Code = "clock"
+	// CodeWrongCluster: the answer would have been another cluster's than the one that
+	// is asked for. It is never used in its place (I10).
+	CodeWrongCluster Code = "wrong_cluster"
 	// CodeInternal: a defect or a broken machine; the message says more.
 	CodeInternal Code = "internal"
 )
@@ -72,5 +75,6 @@ var (
 	ErrUnauthorized     = &Error{Code: CodeUnauthorized, Message: "not authorized"}
 	ErrNotFound         = &Error{Code: CodeNotFound, Message: "not found"}
 	ErrClock            = &Error{Code: CodeClock, Message: "the clock cannot be trusted"}
+	ErrWrongCluster     = &Error{Code: CodeWrongCluster, Message: "this is another cluster"}
 	ErrInternal         = &Error{Code: CodeInternal, Message: "internal error"}
 )

@@ -140,6 +140,8 @@ func parseFault(line string) (*fault, error) {
 		f.code, f.again = isotone.CodeOverloaded, true
 	case "NOAUTH", "WRONGPASS", "NOPERM":
 		f.code = isotone.CodeUnauthorized
+	case "WRONGCLUSTER":
+		f.code = isotone.CodeWrongCluster
 	case "ERR":
 		f.code = isotone.CodeInvalidArgument
 		if rest, ok := strings.CutPrefix(text, "internal: "); ok {

@@ -75,6 +75,7 @@ func TestCall_GetsWhatIsOfNoUseToRepeat(t *testing.T) {
 		"-ERR internal: the disk is full\r\n":     isotone.ErrInternal,
 		"-NOAUTH Authentication required.\r\n":    isotone.ErrUnauthorized,
 		"-WRONGPASS invalid\r\n":                  isotone.ErrUnauthorized,
+		"-WRONGCLUSTER behind a proxy\r\n":        isotone.ErrWrongCluster,
 		"-WRONGTYPE this is some other thing\r\n": isotone.ErrInternal,
 	} {
 		f := startCluster(t, 1)

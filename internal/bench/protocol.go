@@ -76,7 +76,8 @@ var errMalformed = errors.New("malformed answer")
 func knownCode(code isotone.Code) bool {
 	switch code {
 	case isotone.CodeInvalidArgument, isotone.CodeNotLeader, isotone.CodeNoLeader, isotone.CodeOverloaded,
-		isotone.CodeDeadlineExceeded, isotone.CodeUnauthorized, isotone.CodeNotFound, isotone.CodeClock, isotone.CodeInternal:
+		isotone.CodeDeadlineExceeded, isotone.CodeUnauthorized, isotone.CodeNotFound, isotone.CodeClock, isotone.CodeWrongCluster,
+		isotone.CodeInternal:
 		return true
 	}
 	return false

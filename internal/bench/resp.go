@@ -85,6 +85,8 @@ func parseFault(b []byte, a *answer) (int, error) {
 		a.code = string(isotone.CodeOverloaded)
 	case "NOAUTH":
 		a.code = string(isotone.CodeUnauthorized)
+	case "WRONGCLUSTER":
+		a.code = string(isotone.CodeWrongCluster)
 	case "ERR":
 		a.code = string(isotone.CodeInvalidArgument)
 		if strings.HasPrefix(a.text, "internal: ") {

@@ -35,6 +35,7 @@ func TestParseRESP_AnswersOfNodes(t *testing.T) {
 		{"overloaded", 1, "-TRYAGAIN the queue is full\r\n", answer{code: "overloaded", text: "the queue is full"}},
 		{"a wrong command", 1, "-ERR count \"0\": want more\r\n", answer{code: "invalid_argument", text: `count "0": want more`}},
 		{"a defect", 1, "-ERR internal: disk full\r\n", answer{code: "internal", text: "internal: disk full"}},
+		{"another cluster", 1, "-WRONGCLUSTER it is another\r\n", answer{code: "wrong_cluster", text: "it is another"}},
 		{"a password", 1, "-NOAUTH\r\n", answer{code: "unauthorized"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -75,7 +75,8 @@ func TestMetrics_EveryErrorCodeHasItsSeries(t *testing.T) {
 	m := telemetry.NewMetrics("")
 	for _, err := range []*isotone.Error{
 		isotone.ErrInvalidArgument, isotone.ErrNotLeader, isotone.ErrNoLeader, isotone.ErrOverloaded,
-		isotone.ErrDeadlineExceeded, isotone.ErrUnauthorized, isotone.ErrNotFound, isotone.ErrClock, isotone.ErrInternal,
+		isotone.ErrDeadlineExceeded, isotone.ErrUnauthorized, isotone.ErrNotFound, isotone.ErrClock,
+		isotone.ErrWrongCluster, isotone.ErrInternal,
 	} {
 		m.ObserveRequest("http1", string(err.Code), 0)
 		wantLines(t, m, `isotone_requests_total{code="`+string(err.Code)+`",protocol="http1"} 1`)

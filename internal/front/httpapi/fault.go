@@ -67,6 +67,8 @@ func statusOf(code isotone.Code) int {
 		return 409
 	case isotone.CodeNoLeader, isotone.CodeOverloaded, isotone.CodeClock:
 		return 503
+	case isotone.CodeWrongCluster:
+		return 502 // of a proxy: what is behind it is not what it stands for
 	case isotone.CodeDeadlineExceeded:
 		return 504
 	default:
@@ -85,6 +87,8 @@ func (f *Fault) Reason() string {
 		return "Not Found"
 	case 409:
 		return "Conflict"
+	case 502:
+		return "Bad Gateway"
 	case 503:
 		return "Service Unavailable"
 	case 504:

@@ -34,6 +34,7 @@ func TestFault_SpellsTheVocabulary(t *testing.T) {
 		{&isotone.Error{Code: isotone.CodeClock, RetryAfter: 2001 * time.Millisecond}, 503, isotone.CodeClock, "Retry-After=3;"},
 		{isotone.ErrClock, 503, isotone.CodeClock, ""},
 		{isotone.ErrDeadlineExceeded, 504, isotone.CodeDeadlineExceeded, ""},
+		{isotone.ErrWrongCluster, 502, isotone.CodeWrongCluster, ""},
 		{isotone.ErrInternal, 500, isotone.CodeInternal, ""},
 		{fmt.Errorf("w: %w", isotone.ErrClock), 503, isotone.CodeClock, ""},
 		{errors.New("x"), 500, isotone.CodeInternal, ""},

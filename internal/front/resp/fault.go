@@ -38,6 +38,8 @@ func prefixOf(code isotone.Code) string {
 		return "TRYAGAIN"
 	case isotone.CodeUnauthorized:
 		return "NOAUTH"
+	case isotone.CodeWrongCluster:
+		return "WRONGCLUSTER"
 	default:
 		return "ERR"
 	}

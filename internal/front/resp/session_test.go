@@ -83,6 +83,7 @@ func TestSession_EachCommandGetsTheError(t *testing.T) {
 		{isotone.ErrClock, "-TRYAGAIN the clock cannot be trusted\r\n", isotone.CodeClock},
 		{isotone.ErrDeadlineExceeded, "-TRYAGAIN no answer in time\r\n", isotone.CodeDeadlineExceeded},
 		{isotone.ErrUnauthorized, "-NOAUTH not authorized\r\n", isotone.CodeUnauthorized},
+		{isotone.ErrWrongCluster, "-WRONGCLUSTER this is another cluster\r\n", isotone.CodeWrongCluster},
 		{isotone.ErrNotFound, "-ERR not found\r\n", isotone.CodeNotFound},
 		{isotone.ErrInvalidArgument, "-ERR invalid argument\r\n", isotone.CodeInvalidArgument},
 		{isotone.ErrInternal, "-ERR internal: internal error\r\n", isotone.CodeInternal},

@@ -159,6 +159,7 @@ func TestTimestamp_Errors(t *testing.T) {
 		{&isotone.Error{Code: isotone.CodeOverloaded, Message: "full", RetryAfter: 2100 * time.Millisecond}, 503, isotone.CodeOverloaded, "3"},
 		{isotone.ErrDeadlineExceeded, 504, isotone.CodeDeadlineExceeded, ""},
 		{isotone.ErrClock, 503, isotone.CodeClock, ""},
+		{isotone.ErrWrongCluster, 502, isotone.CodeWrongCluster, ""},
 		{isotone.ErrInternal, 500, isotone.CodeInternal, ""},
 		{fmt.Errorf("wrapped: %w", isotone.ErrClock), 503, isotone.CodeClock, ""},
 		{errors.New(`a "strange" error`), 500, isotone.CodeInternal, ""},
