@@ -94,8 +94,14 @@ type WorkerRequest struct {
 
 // Status is one node's view of the cluster at one moment.
 type Status struct {
-	NodeID uint64
-	Term   uint64
+	// ClusterID names the cluster, as an isotone.ClusterID; 0 while this node does not
+	// know it.
+	ClusterID uint64
+	// Unnamed is set when the ID will not be known: by a proxy whose nodes, of an older
+	// version, do not tell it.
+	Unnamed bool
+	NodeID  uint64
+	Term    uint64
 	// Role is "leader", "follower", "candidate" or "learner".
 	Role string
 	// Leader is 0 when no leader is known.

@@ -24,7 +24,7 @@ func (n *Node) receive(ctx context.Context, _ uint64, msgs []*raftpb.Message) {
 // the log. Only the loop calls it, and Start before there is one.
 func (n *Node) publish() {
 	r := n.replica.Status()
-	s := &front.Status{NodeID: n.cfg.NodeID, Term: r.Term, Leader: r.Leader, Ceiling: r.Ceiling}
+	s := &front.Status{ClusterID: r.ClusterID, NodeID: n.cfg.NodeID, Term: r.Term, Leader: r.Leader, Ceiling: r.Ceiling}
 	for _, m := range n.replica.Members() {
 		addr := m.ClientAddr
 		if m.ID == n.cfg.NodeID {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/isotone/isotone"
 )
 
 // This file has the commands by which a client introduces itself.
@@ -69,7 +71,11 @@ func (s *session) runHello(args [][]byte, r *reply) error {
 	}
 	s.resp3, s.name, r.v3 = v3, name, v3
 	status := s.front.cfg.Backend.Status()
-	r.dict(7)
+	fields := 7
+	if status.ClusterID != 0 {
+		fields++
+	}
+	r.dict(fields)
 	r.bulk("server")
 	r.bulk("redis")
 	r.bulk("version")
@@ -88,6 +94,10 @@ func (s *session) runHello(args [][]byte, r *reply) error {
 	r.bulk(roleOf(status))
 	r.bulk("modules")
 	r.array(0)
+	if status.ClusterID != 0 {
+		r.bulk(fieldClusterID)
+		r.bulk(isotone.ClusterID(status.ClusterID).String())
+	}
 	return nil
 }
 

@@ -85,8 +85,11 @@ func (s *session) runCluster(args [][]byte, r *reply) error {
 	case sub == "INFO" && n == 2:
 		r.text(clusterInfo(status))
 		return nil
-	case (sub == "MYID" || sub == "MYSHARDID") && n == 2:
+	case sub == "MYID" && n == 2:
 		r.bulk(redisID(status.NodeID))
+		return nil
+	case sub == "MYSHARDID" && n == 2: // the shard is the cluster
+		r.bulk(redisID(status.ClusterID))
 		return nil
 	case sub == "KEYSLOT" && n == 3:
 		r.integer(int64(slotOf(args[2])))
@@ -185,9 +188,29 @@ func clusterInfo(status *front.Status) string {
 	if len(shardOf(status)) > 0 {
 		state, assigned = "ok", slots
 	}
-	return fmt.Sprintf("cluster_enabled:1\r\ncluster_state:%s\r\ncluster_slots_assigned:%d\r\ncluster_slots_ok:%[2]d\r\n"+
+	text := fmt.Sprintf("cluster_enabled:1\r\ncluster_state:%s\r\ncluster_slots_assigned:%d\r\ncluster_slots_ok:%[2]d\r\n"+
 		"cluster_slots_pfail:0\r\ncluster_slots_fail:0\r\ncluster_known_nodes:%d\r\ncluster_size:1\r\n"+
 		"cluster_current_epoch:%d\r\ncluster_my_epoch:%[4]d\r\n", state, assigned, len(status.Members), status.Term)
+	if line := clusterIDLine(status); line != "" {
+		text += line + "\r\n"
+	}
+	return text
+}
+
+// fieldClusterID is the name of the cluster's ID in all that describes this node.
+const fieldClusterID = "isotone_cluster_id"
+
+// clusterIDLine is the cluster's ID as INFO and CLUSTER INFO have it. It has no value while
+// the ID is not known yet, and is missing if it will not be: a client can wait for the
+// one, and not for the other.
+func clusterIDLine(status *front.Status) string {
+	switch {
+	case status.ClusterID != 0:
+		return fieldClusterID + ":" + isotone.ClusterID(status.ClusterID).String()
+	case status.Unnamed:
+		return ""
+	}
+	return fieldClusterID + ":"
 }
 
 // slotOf returns the slot of a key: CRC-16 (XMODEM) of the key, or of what is between

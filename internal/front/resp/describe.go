@@ -194,11 +194,15 @@ func (s *session) info(status *front.Status) []section {
 	default:
 		replication = append(replication, "master_link_status:down")
 	}
+	cluster := []string{"cluster_enabled:1"}
+	if line := clusterIDLine(status); line != "" {
+		cluster = append(cluster, line)
+	}
 	return []section{
 		{"Server", []string{"redis_version:" + redisVersion, "redis_mode:cluster", "isotone_version:" + s.front.cfg.Version}},
 		{"Clients", []string{fmt.Sprintf("connected_clients:%d", len(s.front.sessions))}},
 		{"Replication", replication},
-		{"Cluster", []string{"cluster_enabled:1"}},
+		{"Cluster", cluster},
 		{"Isotone", []string{
 			fmt.Sprintf("node_id:%d", status.NodeID),
 			"raft_role:" + status.Role,

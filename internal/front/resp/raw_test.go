@@ -191,6 +191,45 @@ func TestRaw_OfAFollower(t *testing.T) {
 	}
 }
 
+// TestRaw_TellsTheCluster wherever a Redis user looks for it.
+func TestRaw_TellsTheCluster(t *testing.T) {
+	o := newOracle()
+	o.status.ClusterID = 0xabc
+	const id = "0000000000000abc"
+	say := func(what string) string {
+		w := newTape(t, New(Config{Backend: o, Version: "v1"}))
+		w.feed([]byte(what + "\r\n"))
+		return w.finish(o)
+	}
+	for what, want := range map[string]string{
+		"INFO":              "# Cluster\r\ncluster_enabled:1\r\nisotone_cluster_id:" + id + "\r\n\r\n# Isotone\r\n",
+		"INFO cluster":      bulk("# Cluster\r\ncluster_enabled:1\r\nisotone_cluster_id:" + id + "\r\n"),
+		"CLUSTER INFO":      "cluster_my_epoch:7\r\nisotone_cluster_id:" + id + "\r\n\r\n",
+		"CLUSTER MYSHARDID": bulk(strings.Repeat("0", 24) + id),
+		"HELLO":             hello("*16", 2) + bulk("isotone_cluster_id") + bulk(id),
+		"HELLO 3":           hello("%8", 3) + bulk("isotone_cluster_id") + bulk(id),
+	} {
+		if got := say(what); !strings.Contains(got, want) {
+			t.Errorf("%s: no %q in %q", what, want, got)
+		}
+	}
+	o.status.ClusterID = 0 // not yet
+	for what, want := range map[string]string{
+		"INFO cluster": bulk("# Cluster\r\ncluster_enabled:1\r\nisotone_cluster_id:\r\n"),
+		"CLUSTER INFO": "cluster_my_epoch:7\r\nisotone_cluster_id:\r\n\r\n",
+	} {
+		if got := say(what); !strings.Contains(got, want) {
+			t.Errorf("not known, %s: no %q in %q", what, want, got)
+		}
+	}
+	o.status.Unnamed = true // and never
+	for _, what := range []string{"INFO", "CLUSTER INFO", "HELLO"} {
+		if got := say(what); strings.Contains(got, "isotone_cluster_id") {
+			t.Errorf("unnamed, %s: %q", what, got)
+		}
+	}
+}
+
 func TestCommandNames(t *testing.T) {
 	names := strings.Join(CommandNames(), " ")
 	const want = "ASKING AUTH CLIENT CLUSTER COMMAND CONFIG ECHO HELLO INFO PING QUIT READONLY READWRITE RESET SELECT SNOWFLAKE TS WORKER"

@@ -85,7 +85,7 @@ func (r *rig) lead(leader uint64) {
 		members = append(members, front.Member{NodeID: n.id, Addr: n.addr})
 	}
 	for _, n := range r.nodes {
-		s := &front.Status{NodeID: n.id, Term: r.term, Role: "follower", Leader: leader, Members: members}
+		s := &front.Status{ClusterID: 0xabc, NodeID: n.id, Term: r.term, Role: "follower", Leader: leader, Members: members}
 		if leader != 0 {
 			s.LeaderAddr = r.nodes[leader-1].addr
 		}

@@ -24,6 +24,7 @@ def plain(nodes):
         assert r.echo("x") == b"x"
         assert r.client_getname() in ("test", b"test")
         assert r.info("isotone")["node_id"] == 1
+        assert r.info("cluster")["isotone_cluster_id"] == "0000000000000abc"
         assert r.info()["role"] == "master"
         assert r.config_get("save") == {}
         assert r.command_count() == len(r.command())
