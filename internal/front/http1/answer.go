@@ -21,7 +21,8 @@ type answers struct {
 	wall   func() time.Time
 	scheme string        // of the URLs that clients are sent to
 	fields string        // that every answer has, with their line ends
-	date   []byte        // the field, and fields
+	named  uint64        // the cluster's ID that these parts tell; 0: none
+	date   []byte        // the field, fields, and that with the cluster's ID
 	until  time.Duration // when the next is due, on the loop's clock
 	one    []byte        // the whole header of one timestamp in binary
 	span   []byte        // the whole header of a range
@@ -39,16 +40,21 @@ type faultAnswer struct {
 	answer []byte // empty: there is none
 }
 
-// refresh renews the date. It reads the wall clock once a second. The loop's time is
-// that of the turn's beginning, before the clock is read, so it is at worst too early.
-func (a *answers) refresh(now time.Duration) {
-	if now < a.until {
+// refresh renews the date, and the cluster's ID. It reads the wall clock once a second.
+// The loop's time is that of the turn's beginning, before the clock is read, so it is at
+// worst too early.
+func (a *answers) refresh(now time.Duration, cluster uint64) {
+	if now < a.until && cluster == a.named {
 		return
 	}
 	wall := a.wall().UTC()
 	a.until = now + time.Second - time.Duration(wall.Nanosecond())
 	a.date = append(wall.AppendFormat(append(a.date[:0], "Date: "...), dateLayout), "\r\n"...)
 	a.date = append(a.date, a.fields...)
+	if a.named = cluster; cluster != 0 {
+		a.date = append(a.date, httpapi.FieldCluster+": "...)
+		a.date = append(append(a.date, isotone.ClusterID(cluster).String()...), "\r\n"...)
+	}
 	a.one = append(a.appendHeader(a.one[:0], isotone.TimestampSize, httpapi.ContentTypeBinary, false), "\r\n"...)
 	a.span = append(a.appendHeader(a.span[:0], isotone.RangeSize, httpapi.ContentTypeBinary, false), "\r\n"...)
 	a.id = append(a.appendHeader(a.id[:0], idDigits, httpapi.ContentTypeText, false), "\r\n"...)

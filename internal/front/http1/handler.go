@@ -114,7 +114,7 @@ func (h *handler) answer(w *work) {
 	l, c := h.lane, h.conn
 	h.work = nil
 	a := l.answersFor(c)
-	a.refresh(c.Now())
+	a.refresh(c.Now(), l.cluster())
 	out, code := a.append(c.Buffered(), w, l.stopped)
 	c.SetBuffered(out)
 	l.observe(c, code, len(w.asks), c.Now()-w.began)

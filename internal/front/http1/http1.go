@@ -172,6 +172,9 @@ func (l *Lane) remove(h *handler) {
 	l.conns = l.conns[:last]
 }
 
+// cluster returns the cluster's ID, 0 while the node does not know it.
+func (l *Lane) cluster() uint64 { return l.cfg.Backend.Status().ClusterID }
+
 // answersFor returns what writes the answers on c.
 func (l *Lane) answersFor(c *loop.Conn) *answers {
 	if c.Layer() != nil {

@@ -12,7 +12,7 @@ import (
 func (h *handler) answerAtOnce(b []byte) (used int, next verdict) {
 	l, c := h.lane, h.conn
 	a := l.answersFor(c)
-	a.refresh(c.Now())
+	a.refresh(c.Now(), l.cluster())
 	out, run, code := c.Buffered(), 0, ""
 	next = hot
 	for start := len(out); used < len(b) && len(out)-start <= l.cfg.Limits.AnswerBytesMax; run++ {

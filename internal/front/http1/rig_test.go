@@ -34,6 +34,8 @@ const epoch = 1<<63 + 12345 // larger than a float64 or an int64 can hold
 // oracle is a node in miniature. It answers within Submit, unless it is held, because
 // net/http gives a request up when its client has ended its output.
 type oracle struct {
+	cluster atomic.Uint64 // its ID; 0: not known yet
+
 	mu      sync.Mutex
 	next    uint64
 	nextID  snowflake.ID
@@ -44,7 +46,17 @@ type oracle struct {
 	modes   []isotone.ReadMode
 }
 
-func (o *oracle) Status() *front.Status { return &front.Status{NodeID: 1} }
+const clusterID = 0xabc
+
+func newOracle() *oracle {
+	o := &oracle{}
+	o.cluster.Store(clusterID)
+	return o
+}
+
+func (o *oracle) Status() *front.Status {
+	return &front.Status{NodeID: 1, ClusterID: o.cluster.Load()}
+}
 
 func (o *oracle) Submit(b *front.Batch) {
 	o.submit(b)
@@ -180,7 +192,7 @@ func (s *site) live(name, acceptEncoding, ifNoneMatch string) []byte {
 // startWeb runs a web server alone, until the test ends.
 func startWeb(t testing.TB, configure ...func(*web.Config)) *site {
 	l := listen(t)
-	s := &site{oracle: &oracle{}, addr: l.Addr().String(), docs: newDocs(t)}
+	s := &site{oracle: newOracle(), addr: l.Addr().String(), docs: newDocs(t)}
 	s.serveWeb(t, l, configure)
 	return s
 }
@@ -222,7 +234,7 @@ func startLane(t testing.TB, configure ...func(*config)) *site {
 		t.Fatal(err)
 	}
 	s := &site{
-		oracle: &oracle{}, docs: newDocs(t), loop: l, calls: make(chan func(), 1), end: make(chan struct{}),
+		oracle: newOracle(), docs: newDocs(t), loop: l, calls: make(chan func(), 1), end: make(chan struct{}),
 		observed: make(chan string, 1000),
 	}
 	rest := func(nc net.Conn) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/loop"
@@ -94,6 +95,36 @@ func TestSecure_IsObservedAsItself(t *testing.T) {
 		}
 		if got := <-s.observed; got != tt.want {
 			t.Errorf("observed %q, want %q", got, tt.want)
+		}
+	}
+}
+
+// TestLane_TellsTheCluster on every answer but documents, from the turn on in which the
+// node learns it, and without waiting for the date to change.
+func TestLane_TellsTheCluster(t *testing.T) {
+	const timestamp, json, id, fault, document, general = "/timestamp", "/timestamp?n=2&format=json", "/api/snowflake", "/timestamp?n=3", "/live/tiny", "/members"
+	s := startSecure(t)
+	for _, config := range []*tls.Config{nil, s.tls} {
+		s.tls = config
+		for _, known := range []uint64{0, clusterID, clusterID + 1} {
+			s.cluster.Store(known)
+			want := ""
+			if known != 0 {
+				want = isotone.ClusterID(known).String()
+			}
+			for _, target := range []string{timestamp, json, id, fault, document, general} {
+				s.reset(nil)
+				if target == fault {
+					s.reset(isotone.ErrOverloaded)
+				}
+				replies, rest := read(s.exchange(t, true, of(target)))
+				if len(replies) != 1 || rest != "" {
+					t.Fatalf("%s: %v and %q", target, replies, rest)
+				}
+				if got := replies[0].Header.Get("Isotone-Cluster"); got != want && target != document || target == document && got != "" {
+					t.Errorf("%s, TLS %v: %q, want %q", target, config != nil, got, want)
+				}
+			}
 		}
 	}
 }

@@ -16,7 +16,7 @@ type ask struct {
 }
 
 // answerHeadMax is about what the header of an answer has, with that of a fault.
-const answerHeadMax = 320
+const answerHeadMax = 360
 
 func (r *request) answerSize() int {
 	switch r.format {

@@ -20,6 +20,11 @@ const (
 	CacheControl = "no-store"
 )
 
+// FieldCluster is the name of the header field that says which cluster answers, as an
+// [isotone.ClusterID]. It is on answers that carry timestamps or ids, and on failures,
+// once the node knows the ID.
+const FieldCluster = "Isotone-Cluster"
+
 // Timestamps in JSON: JSONBegin, entries with commas between them, JSONEnd.
 const (
 	JSONBegin = `{"timestamps":[`

@@ -13,7 +13,9 @@ import (
 // prompt answers within Submit and allocates nothing.
 type prompt struct{}
 
-func (prompt) Status() *front.Status { return &front.Status{} }
+var named = &front.Status{ClusterID: 0xabc}
+
+func (prompt) Status() *front.Status { return named }
 
 func (prompt) Submit(b *front.Batch) {
 	for i, n := range b.Counts {

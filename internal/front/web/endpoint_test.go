@@ -100,6 +100,37 @@ func TestMembers(t *testing.T) {
 	})
 }
 
+// TestCluster_IsTold by every answer but documents, as soon as the node knows it.
+func TestCluster_IsTold(t *testing.T) {
+	s := start(t, func(c *web.Config) {
+		c.IDs = newIDs()
+		c.Live = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) })
+	})
+	unnamed := s.backend.Status()
+	eachProtocol(t, s, func(t *testing.T, c *client) {
+		defer s.backend.status.Store(unnamed)
+		for _, id := range []isotone.ClusterID{0, 0xabc, 0xdef} {
+			status, want, member := *unnamed, "", `{"leader":`
+			if status.ClusterID = uint64(id); id != 0 {
+				want, member = id.String(), `{"clusterID":"`+id.String()+`","leader":`
+			}
+			s.backend.status.Store(&status)
+			for _, target := range []string{"/timestamp", "/timestamp?n=0", "/api/snowflake", "/members", "/nowhere"} {
+				a := c.get(t, target)
+				if got := a.Header.Get("Isotone-Cluster"); got != want {
+					t.Errorf("%s: %q, want %q", target, got, want)
+				}
+				if target == "/members" && !strings.HasPrefix(string(a.body), member) {
+					t.Errorf("%s: %s", target, a.body)
+				}
+			}
+			if got := c.get(t, "/state").Header.Get("Isotone-Cluster"); got != "" {
+				t.Errorf("/state: %q", got)
+			}
+		}
+	})
+}
+
 func TestPathsAndMethods(t *testing.T) {
 	s := start(t)
 	eachProtocol(t, s, func(t *testing.T, c *client) {

@@ -42,9 +42,16 @@ type handler struct {
 	observe func(protocol, code string, wall time.Duration)
 	log     *slog.Logger
 	altSvc  []string // nil without HTTP/3
+	cluster atomic.Pointer[clusterField]
 	active  atomic.Int64
 	// largeIDs counts the answers with many ids that are in work.
 	largeIDs atomic.Int64
+}
+
+// clusterField is the header field with the cluster's ID.
+type clusterField struct {
+	id    uint64
+	value []string
 }
 
 func newHandler(cfg Config) *handler {
@@ -124,6 +131,9 @@ func (h *handler) prepare(w http.ResponseWriter, r *http.Request, now time.Time)
 	if h.altSvc != nil && r.TLS != nil {
 		header["Alt-Svc"] = h.altSvc
 	}
+	if !isLive(r.URL.Path) {
+		h.tellCluster(header)
+	}
 	if id := requestID(r); id != "" {
 		header[transaction.FieldID] = []string{id}
 	}
@@ -142,6 +152,20 @@ func (h *handler) prepare(w http.ResponseWriter, r *http.Request, now time.Time)
 		// net/http does this for the other protocols.
 		_ = http.NewResponseController(w).SetWriteDeadline(now.Add(h.limits.WriteTimeout))
 	}
+}
+
+// tellCluster sets the field with the cluster's ID, once the node knows it.
+func (h *handler) tellCluster(header http.Header) {
+	id := h.backend.Status().ClusterID
+	if id == 0 {
+		return
+	}
+	field := h.cluster.Load()
+	if field == nil || field.id != id {
+		field = &clusterField{id, []string{isotone.ClusterID(id).String()}}
+		h.cluster.Store(field)
+	}
+	header[httpapi.FieldCluster] = field.value
 }
 
 // hasBody reports whether a body is announced. In HTTP/3 a length of -1 says
@@ -220,6 +244,8 @@ func (h *handler) serveMetrics(w http.ResponseWriter, r *http.Request) string {
 
 // membership is the body of /members: the cluster as this node sees it.
 type membership struct {
+	// ClusterID is missing while the node does not know it.
+	ClusterID string `json:"clusterID,omitempty"`
 	// Leader is null while no leader can be addressed.
 	Leader  *leader  `json:"leader"`
 	Members []member `json:"members"`
@@ -248,6 +274,9 @@ func (h *handler) members(w http.ResponseWriter, r *http.Request) string {
 		NodeID:  status.NodeID,
 		Role:    status.Role,
 		Term:    status.Term,
+	}
+	if status.ClusterID != 0 {
+		m.ClusterID = isotone.ClusterID(status.ClusterID).String()
 	}
 	if status.Leader != 0 && status.LeaderAddr != "" {
 		m.Leader = &leader{NodeID: status.Leader, Addr: status.LeaderAddr}

@@ -46,6 +46,7 @@ func (h *handler) timestamp(w http.ResponseWriter, r *http.Request) string {
 	if err != nil {
 		return fail(w, r, err)
 	}
+	h.tellCluster(w.Header()) // the node may have learned it while it issued
 	if err := answerRange(w, q.Format, issued); err != nil {
 		return string(isotone.CodeDeadlineExceeded) // the client left, or would not read in time
 	}
