@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/node"
 	"github.com/isotone/isotone/internal/telemetry"
@@ -67,6 +68,9 @@ func (s *stateSource) describe(r *node.Report) *dashboard.State {
 		Members:   []dashboard.Member{},
 		Workers:   []dashboard.Worker{},
 		Elections: []dashboard.Election{},
+	}
+	if r.Status.ClusterID != 0 {
+		state.ClusterID = isotone.ClusterID(r.Status.ClusterID).String()
 	}
 	if r.Status.Leader != 0 {
 		state.Leader = &dashboard.Leader{NodeID: r.Status.Leader, Addr: r.Status.LeaderAddr}

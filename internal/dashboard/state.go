@@ -20,7 +20,9 @@ const StateBytesMax = 4 << 20
 type State struct {
 	Version string    `json:"version"`
 	Now     time.Time `json:"now"`
-	Node    Node      `json:"node"`
+	// ClusterID is an isotone.ClusterID in text; empty while the node does not know it.
+	ClusterID string `json:"clusterID,omitempty"`
+	Node      Node   `json:"node"`
 	// Leader is nil while none is known.
 	Leader *Leader `json:"leader"`
 	Term   uint64  `json:"term"`

@@ -32,6 +32,7 @@ func WriteSummary(w io.Writer, s *State) error {
 		leader = fmt.Sprintf("node %d at %s", s.Leader.NodeID, or(s.Leader.Addr))
 	}
 	fmt.Fprintf(t, "leader\t%s, term %d, %s reads\n", leader, s.Term, or(s.ReadMode))
+	fmt.Fprintf(t, "cluster\t%s\n", or(s.ClusterID))
 	fmt.Fprintf(t, "now\t%s timestamps, %s ids, %s requests, %s errors a second\n", perSecond(s.Rates.TimestampsPerSecond),
 		perSecond(s.Rates.IDsPerSecond), perSecond(s.Rates.RequestsPerSecond), perSecond(s.Rates.ErrorsPerSecond))
 	fmt.Fprintf(t, "latency\tp50 %s, p99 %s, max %s\n", duration(s.Latency.P50), duration(s.Latency.P99), duration(s.Latency.Max))

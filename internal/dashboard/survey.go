@@ -240,6 +240,9 @@ func (r *Report) judge() {
 	if r.Leader == nil {
 		r.Problems = append(r.Problems, "no leader is known")
 	}
+	if clusters := r.clusters(); len(clusters) > 1 {
+		r.Problems = append(r.Problems, "these are several clusters: "+strings.Join(clusters, ", "))
+	}
 	for _, v := range r.Views {
 		switch {
 		case v.State == nil && v.Error == errNoNode.Error():
@@ -250,6 +253,17 @@ func (r *Report) judge() {
 			r.Problems = append(r.Problems, v.name()+" is not ready: "+or(v.State.Node.NotReady))
 		}
 	}
+}
+
+// clusters returns the IDs of the clusters that the members told, sorted.
+func (r *Report) clusters() (ids []string) {
+	for _, v := range r.Views {
+		if v.State != nil && v.State.ClusterID != "" {
+			ids = append(ids, or(v.State.ClusterID))
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 func (v View) name() string {

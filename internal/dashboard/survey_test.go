@@ -88,6 +88,17 @@ func TestSurvey_BelievesTheHighestTerm(t *testing.T) {
 	}
 }
 
+func TestSurvey_NoticesAnotherCluster(t *testing.T) {
+	c := newCluster(t, 3, time.Second)
+	for i, n := range c.nodes {
+		n.change(func(s *dashboard.State) { s.ClusterID = []string{"", "00c0ffee00c0ffee", "00000000deadbeef"}[i] })
+	}
+	r := ask(t, survey(t, 5*time.Second), c.nodes[0].addr)
+	if r.Err() == nil || !strings.Contains(r.Err().Error(), "several clusters: 00000000deadbeef, 00c0ffee00c0ffee") {
+		t.Errorf("%v", r.Err())
+	}
+}
+
 func TestSurvey_DoesNotWaitForASilentNode(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
 	if err != nil {

@@ -21,7 +21,11 @@ func WriteTable(w io.Writer, r *Report) error {
 	if r.Leader != nil {
 		leader = fmt.Sprintf("Node %d leads in term %d", r.Leader.NodeID, r.Term)
 	}
-	fmt.Fprintf(&out, "%s; %d of %d members answer\n\n", leader, answered, len(r.Views))
+	fmt.Fprintf(&out, "%s; %d of %d members answer", leader, answered, len(r.Views))
+	if clusters := r.clusters(); len(clusters) == 1 {
+		fmt.Fprintf(&out, "; cluster %s", clusters[0])
+	}
+	out.WriteString("\n\n")
 	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NODE\tCLIENTS\tROLE\tTERM\tLAG\tCLOCK\tTS/S\tIDS/S\tP50\tP99\tLEAD\tUP\tREADY")
 	for _, v := range r.Views {
