@@ -47,9 +47,11 @@ type Client struct {
 	ending sync.Mutex // of closed, so that nothing is added to work when it is waited for
 	closed bool
 	led    chan struct{} // closed when a leader was found for the first time
+	pin    atomic.Uint64 // the cluster's ID; 0 until it is known
 
-	seen    atomic.Pointer[view]   // what the keeper knows, for others
-	trouble atomic.Pointer[string] // the latest, to be told to those who wait in vain
+	seen    atomic.Pointer[view]          // what the keeper knows, for others
+	trouble atomic.Pointer[string]        // the latest, to be told to those who wait in vain
+	foreign atomic.Pointer[isotone.Error] // that only nodes of another cluster answer
 }
 
 // New returns a client of the cluster that has nodes at addrs (host:port). One that is
@@ -71,6 +73,7 @@ func NewWith(ctx context.Context, o Options) (*Client, error) {
 		poked:  make(chan struct{}, 1),
 		led:    make(chan struct{}),
 	}
+	c.pin.Store(uint64(o.Cluster))
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.stamps = newPool(c, c.opt.stripes(), isotone.RangeCountMax, readyMax, kindDefault, kindQuorum, kindLease)
 	c.lone = newPool(c, 1, 0, 0)
@@ -270,10 +273,13 @@ func (c *Client) gaveUp(ctx context.Context) error {
 		}
 		return err
 	}
+	if why := c.foreign.Load(); why != nil {
+		return &lateError{isotone.Errorf(isotone.CodeWrongCluster, "no other node answers in time: %s", why.Message)}
+	}
 	return &lateError{isotone.Errorf(isotone.CodeDeadlineExceeded, "no answer in time%s", c.because())}
 }
 
-// lateError matches isotone.ErrDeadlineExceeded and context.DeadlineExceeded.
+// lateError matches its cause and context.DeadlineExceeded.
 type lateError struct{ cause *isotone.Error }
 
 func (e *lateError) Error() string   { return e.cause.Error() }

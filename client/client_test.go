@@ -3,6 +3,7 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -281,8 +283,8 @@ func BenchmarkTimestamp_Crowd(b *testing.B) {
 	})
 }
 
-// quietServer returns a client of a node that answers every request with the same bytes,
-// and does not allocate. It is introduced by a real fake.
+// quietServer returns a client of a node that answers every request in the same way, and
+// does not allocate. It is introduced by a real fake.
 func quietServer(t testing.TB) *client.Client {
 	t.Helper()
 	f := startCluster(t, 1)
@@ -291,6 +293,7 @@ func quietServer(t testing.TB) *client.Client {
 		t.Fatal(err)
 	}
 	var work sync.WaitGroup
+	var clock atomic.Uint64
 	work.Go(func() {
 		for {
 			conn, err := listener.Accept()
@@ -299,15 +302,16 @@ func quietServer(t testing.TB) *client.Client {
 			}
 			work.Go(func() {
 				defer conn.Close()
-				answer, b := stamp(isotone.Timestamp{Time: 1, Index: 1}), make([]byte, 256)
+				answer, b := stamp(isotone.Timestamp{}), make([]byte, 256)
 				for {
 					n, err := conn.Read(b)
 					if err != nil {
 						return
 					}
+					binary.BigEndian.PutUint64(answer[len("$16\r\n"):], clock.Add(1))
 					reply := answer
-					if bytes.Contains(b[:n], []byte("PING")) {
-						reply = []byte("+PONG\r\n")
+					if bytes.Contains(b[:n], []byte("INFO")) {
+						reply = append(info(fakeID.String()), "+PONG\r\n"...)
 					}
 					if _, err := conn.Write(reply); err != nil {
 						return

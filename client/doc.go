@@ -29,11 +29,20 @@
 //
 //   - isotone.ErrDeadlineExceeded, which is context.DeadlineExceeded as well: no answer
 //     in time. The message ends with the latest trouble.
+//   - isotone.ErrWrongCluster, which is context.DeadlineExceeded too: no answer in time, and
+//     all who answered are of another cluster; see below.
 //   - context.Canceled.
 //   - isotone.ErrOverloaded: more calls wait than Options.QueueMax.
 //   - isotone.ErrInvalidArgument, isotone.ErrUnauthorized, isotone.ErrInternal: what a
 //     node says, if to repeat it is of no use.
 //   - [ErrClosed].
+//
+// # One cluster
+//
+// A client is of one cluster for life: that of [Options].Cluster, or of the first node that
+// it reaches. It asks each node on each new connection, and takes nothing from one of
+// another cluster, whatever leads there: an address that was given away, a restored copy, a
+// proxy before something else (I10). Hooks.Rejected is told of it.
 //
 // # Ids
 //

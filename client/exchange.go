@@ -20,34 +20,55 @@ func (c *Client) reach(ctx context.Context, addr string) (net.Conn, *bufio.Reade
 }
 
 // exchange asks one thing on a connection of its own: it must not wait behind what a
-// connection in use is waiting for.
+// connection in use is waiting for. The thing must do no harm in another cluster.
 func (c *Client) exchange(ctx context.Context, addr string, command ...string) (value, error) {
 	conn, read, err := c.reach(ctx, addr)
 	if err != nil {
 		return value{}, err
 	}
 	defer conn.Close()
-	return converse(ctx, conn, read, command...)
+	return c.introduce(ctx, conn, read, addr, command...)
 }
 
-// converse sends a command and returns its answer; an error is what the node says, as an
-// isotone.Error, or of the connection. Then the connection is of no more use.
-func converse(ctx context.Context, conn net.Conn, read *bufio.Reader, command ...string) (value, error) {
+// order has a node carry out a command, once it is known to be of the right cluster.
+func (c *Client) order(ctx context.Context, addr string, command ...string) (v value, err error) {
+	conn, read, err := c.reach(ctx, addr)
+	if err != nil {
+		return value{}, err
+	}
+	defer conn.Close()
+	if _, err := c.introduce(ctx, conn, read, addr, "PING"); err != nil {
+		return value{}, err
+	}
+	err = within(ctx, conn, func() error {
+		if _, err := conn.Write(appendCommand(nil, command...)); err != nil {
+			return err
+		}
+		v, err = readReply(read)
+		return err
+	})
+	return v, err
+}
+
+// within runs a conversation until ctx is done at most. After an error the connection is of
+// no more use.
+func within(ctx context.Context, conn net.Conn, talk func() error) error {
 	aborted := time.Unix(1, 0)
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(aborted) })
 	defer stop()
-	v, err := func() (value, error) {
-		if _, err := conn.Write(appendCommand(nil, command...)); err != nil {
-			return value{}, err
-		}
-		v, fault, err := readValue(read)
-		if err == nil && fault != nil {
-			err = fault.err()
-		}
-		return v, err
-	}()
+	err := talk()
 	if !stop() && ctx.Err() != nil {
-		return value{}, ctx.Err()
+		return ctx.Err()
+	}
+	return err
+}
+
+// readReply reads an answer; an error is what the node says, as an isotone.Error, or of the
+// connection.
+func readReply(read *bufio.Reader) (value, error) {
+	v, fault, err := readValue(read)
+	if err == nil && fault != nil {
+		err = fault.err()
 	}
 	return v, err
 }
@@ -68,8 +89,9 @@ func (c *Client) toLeader(ctx context.Context, command ...string) (value, error)
 			addr = c.guess(failures)
 		}
 		attempt, cancel := context.WithTimeout(ctx, c.opt.DialTimeout)
-		v, err := c.exchange(attempt, addr, command...)
+		v, err := c.order(attempt, addr, command...)
 		cancel()
+		c.hear(addr, err)
 		var said *isotone.Error
 		switch {
 		case err == nil:
@@ -102,7 +124,7 @@ func (c *Client) toLeader(ctx context.Context, command ...string) (value, error)
 // another one.
 func repeatable(code isotone.Code) bool {
 	switch code {
-	case isotone.CodeNotLeader, isotone.CodeNoLeader, isotone.CodeOverloaded, isotone.CodeDeadlineExceeded:
+	case isotone.CodeNotLeader, isotone.CodeNoLeader, isotone.CodeOverloaded, isotone.CodeDeadlineExceeded, isotone.CodeWrongCluster:
 		return true
 	}
 	return false

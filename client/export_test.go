@@ -29,6 +29,9 @@ func Parse(text []byte, count uint64) (first [2]uint64, ids []int64, refused boo
 	reader := func() *bufio.Reader { return bufio.NewReaderSize(bytes.NewReader(text), laneBufferSize) }
 	if v, _, err := readValue(reader()); err == nil {
 		_, _ = viewOf(v, "host:1")
+		if id, told, err := clusterOf(v.text); id != 0 && (!told || err != nil) {
+			panic("client: a cluster that is not told")
+		}
 		_, _ = grantOf(v)
 	}
 	id := newBatch(kindID)

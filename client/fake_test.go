@@ -46,7 +46,8 @@ type cluster struct {
 	listen func(addr string) (net.Listener, error)
 
 	mu     sync.Mutex
-	leader int // an index of nodes; -1: none
+	id     string // as INFO has it; "none" is that of an older version
+	leader int    // an index of nodes; -1: none
 	last   isotone.Timestamp
 	ids    int64
 	leases map[string]*lease // by session
@@ -85,6 +86,8 @@ func tcp(addr string) (net.Listener, error) {
 	return net.Listen("tcp", addr)
 }
 
+const fakeID isotone.ClusterID = 0xfa4e
+
 // startCluster starts nodes, the first of which leads.
 func startCluster(t testing.TB, count int) *cluster { return startClusterOn(t, count, tcp) }
 
@@ -99,7 +102,7 @@ func startClusterOn(t testing.TB, count int, listen func(string) (net.Listener, 
 func newCluster(count int) (*cluster, func()) { return newClusterOn(count, tcp) }
 
 func newClusterOn(count int, listen func(string) (net.Listener, error)) (c *cluster, end func()) {
-	c = &cluster{listen: listen, leases: map[string]*lease{}, last: isotone.Timestamp{Time: 1}}
+	c = &cluster{listen: listen, id: fakeID.String(), leases: map[string]*lease{}, last: isotone.Timestamp{Time: 1}}
 	for range count {
 		c.add()
 	}
@@ -302,6 +305,8 @@ func (c *cluster) answer(index int, args []string) []byte {
 	switch strings.Join(args[:min(2, len(args))], " ") {
 	case "PING":
 		return []byte("+PONG\r\n")
+	case "INFO cluster":
+		return info(c.id)
 	case "CLUSTER SLOTS":
 		return c.slots()
 	case "WORKER LEASE", "WORKER RELEASE":
@@ -323,6 +328,14 @@ func (c *cluster) answer(index int, args []string) []byte {
 		return c.snowflakes(index, args)
 	}
 	return []byte("-ERR unknown command\r\n")
+}
+
+func info(id string) []byte {
+	text := "# Cluster\r\ncluster_enabled:1\r\nisotone_cluster_id:" + id + "\r\n"
+	if id == "none" {
+		text = "# Cluster\r\ncluster_enabled:1\r\n"
+	}
+	return fmt.Appendf(nil, "$%d\r\n%s\r\n", len(text), text)
 }
 
 func (c *cluster) refuse(index int) []byte {

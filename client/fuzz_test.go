@@ -15,7 +15,7 @@ import (
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"$16\r\n0123456789abcdef\r\n", "-MOVED 0 host:1\r\n", "-MOVED 0 ::1:1\r\n", "-TRYAGAIN x\r\n", "-ERR internal: x\r\n",
-		"*2\r\n:1\r\n:2\r\n", ":5\r\n", "+PONG\r\n", "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$4\r\nhost\r\n:80\r\n",
+		"*2\r\n:1\r\n:2\r\n", ":5\r\n", "+PONG\r\n", "$37\r\n\r\nisotone_cluster_id:00c0ffee00c0ffee\r\n", "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$4\r\nhost\r\n:80\r\n",
 		"*5\r\n:1\r\n:2\r\n:3\r\n$9\r\n41/5/5/12\r\n:0\r\n", "*4096\r\n*4096\r\n", "$4096\r\n", "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
 		"-\r\n", "-MOVED\r\n", "$-1\r\n", "*-1\r\n",
 	} {

@@ -10,6 +10,8 @@ import (
 	"net"
 	"slices"
 	"time"
+
+	"github.com/isotone/isotone"
 )
 
 const (
@@ -65,10 +67,12 @@ type keeper struct {
 // host is an address.
 type host struct {
 	addr     string
-	asking   bool        // a question is under way
-	dialing  [places]int // for each pool
-	lanes    []*lane     // of all pools
-	failures [places]int // in a row
+	standing standing
+	why      *isotone.Error // it is foreign
+	asking   bool           // a question is under way
+	dialing  [places]int    // for each pool
+	lanes    []*lane        // of all pools
+	failures [places]int    // in a row
 	retry    [places]time.Time
 }
 
@@ -292,8 +296,9 @@ func (c *Client) askView(addr string) {
 
 // answered takes what a node says of the cluster.
 func (k *keeper) answered(addr string, seen view, err error) {
-	k.host(addr).asking = false
-	if err != nil {
+	h := k.host(addr)
+	h.asking = false
+	if k.heard(h, err); err != nil {
 		return
 	}
 	k.members = seen.members
@@ -406,7 +411,7 @@ func (c *Client) dial(p *pool, addr string) {
 		// A machine that is frozen accepts connections as well.
 		var pong value
 		begin := c.now()
-		if pong, err = converse(ctx, conn, read, "PING"); err == nil && pong.text != "PONG" {
+		if pong, err = c.introduce(ctx, conn, read, addr, "PING"); err == nil && pong.text != "PONG" {
 			err = malformed("%.40q to PING", pong.text)
 		}
 		if err == nil {
@@ -431,7 +436,7 @@ func (c *Client) dial(p *pool, addr string) {
 func (k *keeper) dialed(p *pool, addr string, conn net.Conn, read *bufio.Reader, err error) {
 	h, at := k.host(addr), p.place()
 	h.dialing[at]--
-	if err != nil {
+	if k.heard(h, err); err != nil {
 		k.failed(h, at)
 		return
 	}

@@ -32,6 +32,10 @@ type Options struct {
 	// Addrs are client addresses of nodes, host:port. One that is reached is enough: the
 	// others are learned. Names are looked up anew with every connection.
 	Addrs []string
+	// Cluster pins the cluster: nodes of any other, and those that tell no ID, are not
+	// used. 0 pins that of the first node that is reached and tells one; then nodes that tell none, because
+	// they are of an older version, are used as well. See [Client.Cluster].
+	Cluster isotone.ClusterID
 	// Mode applies to Timestamp and Timestamps; the default leaves it to the nodes.
 	Mode isotone.ReadMode
 	// Conns is how many connections to the leader there are, and so how many requests
@@ -118,6 +122,9 @@ type Hooks struct {
 	// Retried is called when a request has to be sent again: the connection to addr
 	// ended, or the node there refused.
 	Retried func(addr string, err error)
+	// Rejected is called when a node is not used because it is of another cluster, once for
+	// each connection; err matches isotone.ErrWrongCluster.
+	Rejected func(addr string, err error)
 	// Leader is called when a connection to another leader has been made.
 	Leader func(addr string)
 }
