@@ -21,6 +21,8 @@ type batch struct {
 	ids   []snowflake.ID    // or the ids
 	err   error
 
+	floor isotone.Timestamp // of timestamps: when the request was sent
+
 	// line is the request, once the batch is sealed. buf is usually all that it needs.
 	line []byte
 	buf  [requestSize]byte

@@ -48,6 +48,7 @@ type Client struct {
 	closed bool
 	led    chan struct{} // closed when a leader was found for the first time
 	pin    atomic.Uint64 // the cluster's ID; 0 until it is known
+	floor  floor
 
 	seen    atomic.Pointer[view]          // what the keeper knows, for others
 	trouble atomic.Pointer[string]        // the latest, to be told to those who wait in vain
@@ -153,8 +154,8 @@ func (r Reader) Timestamp(ctx context.Context) (isotone.Timestamp, error) {
 
 func (p *pool) timestamp(ctx context.Context, mode isotone.ReadMode) (isotone.Timestamp, error) {
 	if p.alone() {
-		if ts, ok := p.client.lone.ask(ctx, kind(mode)); ok {
-			return ts, nil
+		if ts, ok, err := p.client.lone.ask(ctx, kind(mode)); ok || err != nil {
+			return ts, err
 		}
 	}
 	b, at, err := p.call(ctx, int(mode), 1)

@@ -37,12 +37,14 @@
 //     node says, if to repeat it is of no use.
 //   - [ErrClosed].
 //
-// # One cluster
+// # One cluster, one order
 //
 // A client is of one cluster for life: that of [Options].Cluster, or of the first node that
 // it reaches. It asks each node on each new connection, and takes nothing from one of
 // another cluster, whatever leads there: an address that was given away, a restored copy, a
-// proxy before something else (I10). Hooks.Rejected is told of it.
+// proxy before something else (I10). Of each request it also remembers what it had been
+// given before it sent it: if the answer is not larger, the calls fail with
+// isotone.ErrInternal (I13). Hooks.Rejected is told of both.
 //
 // # Ids
 //

@@ -47,6 +47,7 @@ func newLane(p *pool, addr string, conn net.Conn, read *bufio.Reader) *lane {
 
 // send sends a request. The lane must be the caller's, by pool.take.
 func (l *lane) send(b *batch) {
+	b.floor = l.pool.client.floor.now()
 	l.since.Store(int64(l.pool.client.now()))
 	l.pending.Store(b)
 	select {
@@ -131,6 +132,12 @@ func (l *lane) serve() error {
 		}
 		if l.pending.Swap(nil) != b {
 			panic("client: an answer belongs to two requests")
+		}
+		if fault == nil {
+			if err := l.pool.client.inOrder(l.addr, b); err != nil {
+				b.finish(err)
+				return err
+			}
 		}
 		if !l.settle(b, fault) {
 			return l.idle()

@@ -10,7 +10,8 @@ import (
 // which it writes and reads by itself: to be woken by another goroutine would take a fifth
 // longer. The connection is there for answers only. Whatever else happens on it (an error
 // answer, an end, silence, a context that is done) closes it, and the call goes the
-// usual way, which knows what to do; so this way has no failures of its own.
+// usual way, which knows what to do; so this way has no failures of its own, but for a
+// timestamp that is out of order.
 //
 // The pool of these connections, Client.lone, has one lane and no queues.
 
@@ -38,19 +39,21 @@ func (p *pool) grab() *lane {
 	return l
 }
 
-// ask makes a lone call. It reports false if the call has to go the usual way.
-func (p *pool) ask(ctx context.Context, k kind) (isotone.Timestamp, bool) {
+// ask makes a lone call. It reports false, without an error, if the call has to go the usual
+// way.
+func (p *pool) ask(ctx context.Context, k kind) (isotone.Timestamp, bool, error) {
 	if ctx.Done() != nil && ctx.Err() != nil {
-		return isotone.Timestamp{}, false
+		return isotone.Timestamp{}, false, nil
 	}
 	l := p.grab()
 	if l == nil {
-		return isotone.Timestamp{}, false
+		return isotone.Timestamp{}, false, nil
 	}
 	b := &l.own
 	b.kind = k
 	b.state.Store(stateSealed | stateCall | 1)
 	b.line = appendRequest(b.buf[:0], k, 1)
+	b.floor = p.client.floor.now()
 	begun := p.client.now()
 	l.since.Store(int64(begun))
 	l.pending.Store(b)
@@ -69,7 +72,11 @@ func (p *pool) ask(ctx context.Context, k kind) (isotone.Timestamp, bool) {
 	l.pending.Store(nil)
 	if !stop() || err != nil || fault != nil || l.read.Buffered() > 0 {
 		p.part(l, err)
-		return isotone.Timestamp{}, false
+		return isotone.Timestamp{}, false, nil
+	}
+	if err := p.client.inOrder(l.addr, b); err != nil {
+		p.part(l, err)
+		return isotone.Timestamp{}, false, err
 	}
 	took := p.client.now() - begun
 	p.measured(took)
@@ -80,7 +87,7 @@ func (p *pool) ask(ctx context.Context, k kind) (isotone.Timestamp, bool) {
 	}
 	first := b.first
 	p.put(l) // from here on it is another's
-	return first, true
+	return first, true, nil
 }
 
 // part closes a lane that is of no more use.

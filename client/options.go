@@ -122,8 +122,10 @@ type Hooks struct {
 	// Retried is called when a request has to be sent again: the connection to addr
 	// ended, or the node there refused.
 	Retried func(addr string, err error)
-	// Rejected is called when a node is not used because it is of another cluster, once for
-	// each connection; err matches isotone.ErrWrongCluster.
+	// Rejected is called when what a node gives is not used: the node is of another cluster
+	// (err matches isotone.ErrWrongCluster; once for each connection), or it gave a timestamp
+	// that is not larger than one that the client had before (isotone.ErrInternal). The
+	// second is for somebody to look at: the promises of the cluster are broken.
 	Rejected func(addr string, err error)
 	// Leader is called when a connection to another leader has been made.
 	Leader func(addr string)
