@@ -3,10 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
+	"sync/atomic"
 	"time"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/node"
 	"github.com/isotone/isotone/internal/proxy"
 )
@@ -20,20 +24,56 @@ const forwardTimeout = 5 * time.Second
 type forwarding struct {
 	client *client.Client
 	addr   string
+	status atomic.Pointer[func() *front.Status] // the node's
 }
 
 // startForwarding learns the cluster from the node at addr, which need not be up yet.
-func startForwarding(addr string) (*forwarding, error) {
-	c, err := client.NewWith(context.Background(), client.Options{Addrs: []string{addr}, Lazy: true, Dial: dialUnforwarded})
+func startForwarding(addr string, log *slog.Logger) (*forwarding, error) {
+	rejected := func(addr string, err error) { logRejected(log, addr, err) }
+	c, err := client.NewWith(context.Background(), client.Options{
+		Addrs: []string{addr}, Lazy: true, Dial: dialUnforwarded, Hooks: client.Hooks{Rejected: rejected},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("FORWARD: %w", err)
 	}
 	return &forwarding{client: c, addr: addr}, nil
 }
 
+// of tells where this node says of which cluster it is. Until then nothing is forwarded.
+func (f *forwarding) of(status func() *front.Status) {
+	if f != nil {
+		f.status.Store(&status)
+	}
+}
+
+// Timestamps implements proxy.Source. The address that this node tells clients may lead
+// elsewhere, and so may the client that begins there: what comes from another cluster than
+// the node's own is not this node's to give (I10).
+func (f *forwarding) Timestamps(ctx context.Context, mode isotone.ReadMode, count uint64) (isotone.Range, error) {
+	own := f.own()
+	if own == 0 {
+		return isotone.Range{}, isotone.Errorf(isotone.CodeNoLeader, "this node does not know its cluster yet")
+	}
+	r, err := f.client.In(mode).Timestamps(ctx, count)
+	if there := f.client.Cluster(); err == nil && there != 0 && there != own {
+		return isotone.Range{}, isotone.Errorf(isotone.CodeWrongCluster,
+			"this node is of cluster %s, and by its client address %s it forwards to %s", own, f.addr, there)
+	}
+	return r, err
+}
+
+// own returns the cluster that this node is of; 0 until it knows.
+func (f *forwarding) own() isotone.ClusterID {
+	status := f.status.Load()
+	if status == nil {
+		return 0
+	}
+	return isotone.ClusterID((*status)().ClusterID)
+}
+
 // forwarder returns what forwards for one loop; see node.Config.Forward.
 func (f *forwarding) forwarder(wake func()) node.Forwarder {
-	return proxy.NewUpstream(proxy.UpstreamConfig{Source: clusterSource{f.client}, Addr: f.addr, Timeout: forwardTimeout}, wake)
+	return proxy.NewUpstream(proxy.UpstreamConfig{Source: f, Addr: f.addr, Timeout: forwardTimeout}, wake)
 }
 
 func (f *forwarding) close() error {

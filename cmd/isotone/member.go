@@ -137,7 +137,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	}
 	var forwarder func(func()) node.Forwarder
 	if s.Forward.On() {
-		if m.forwarding, err = startForwarding(addr); err != nil {
+		if m.forwarding, err = startForwarding(addr, log); err != nil {
 			return nil, errors.Join(err, so.close())
 		}
 		forwarder = m.forwarding.forwarder
@@ -165,6 +165,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	if err != nil {
 		return nil, errors.Join(err, so.closeFronts(), m.forwarding.close())
 	}
+	m.forwarding.of(m.node.Status)
 	m.fronts = &fronts{node: m.node, tls: keeper.TLS("h2", "http/1.1")}
 	m.followFiles(keeper)
 	if m.fronts.docs, err = newDocuments(s, m.node, addr, ids.Layout, metrics, log); err != nil {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"log/slog"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -10,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/proxy"
 	"github.com/isotone/isotone/internal/telemetry"
@@ -29,6 +32,7 @@ type proxyMetrics struct {
 	bundles  prometheus.Counter
 	gathered prometheus.Histogram
 	repeated prometheus.Counter
+	rejected *prometheus.CounterVec // by code
 }
 
 // Buckets: from a hop on one machine to a backend in distress, in seconds.
@@ -128,7 +132,11 @@ func (m *proxyMetrics) watchCluster() {
 	m.bundles = prometheus.NewCounter(prometheus.CounterOpts{Name: proxyPrefix + "cluster_requests_total", Help: "Requests to the cluster that were answered."})
 	m.gathered = prometheus.NewHistogram(prometheus.HistogramOpts{Name: proxyPrefix + "cluster_request_timestamps", Help: "Timestamps in one request to the cluster.", Buckets: prometheus.ExponentialBuckets(1, 4, 10)})
 	m.repeated = prometheus.NewCounter(prometheus.CounterOpts{Name: proxyPrefix + "cluster_retries_total", Help: "Requests to the cluster that had to be sent again."})
-	m.registry.MustRegister(m.asked, m.bundles, m.gathered, m.repeated)
+	m.rejected = prometheus.NewCounterVec(prometheus.CounterOpts{Name: proxyPrefix + "cluster_rejected_total", Help: "Answers that were not used: wrong_cluster, connections to nodes of another cluster; internal, timestamps that were out of order."}, []string{"code"})
+	for _, code := range []isotone.Code{isotone.CodeWrongCluster, isotone.CodeInternal} {
+		m.rejected.WithLabelValues(string(code))
+	}
+	m.registry.MustRegister(m.asked, m.bundles, m.gathered, m.repeated, m.rejected)
 }
 
 func (m *proxyMetrics) observeMany(protocol, code string, n int, wall time.Duration) {
@@ -141,7 +149,7 @@ func (m *proxyMetrics) observeOne(protocol, code string, wall time.Duration) {
 }
 
 // hooks are for client.Options.Hooks.
-func (m *proxyMetrics) hooks() client.Hooks {
+func (m *proxyMetrics) hooks(log *slog.Logger) client.Hooks {
 	return client.Hooks{
 		Answered: func(a client.Answer) {
 			if !a.IDs {
@@ -150,5 +158,23 @@ func (m *proxyMetrics) hooks() client.Hooks {
 			}
 		},
 		Retried: func(string, error) { m.repeated.Inc() },
+		Rejected: func(addr string, err error) {
+			code := isotone.CodeInternal
+			if errors.Is(err, isotone.ErrWrongCluster) {
+				code = isotone.CodeWrongCluster
+			}
+			m.rejected.WithLabelValues(string(code)).Inc()
+			logRejected(log, addr, err)
+		},
 	}
+}
+
+// logRejected tells of an answer that was not used. Nodes of another cluster are tried
+// again and again, and who asks learns of them; a broken order is not to be overlooked.
+func logRejected(log *slog.Logger, addr string, err error) {
+	if errors.Is(err, isotone.ErrWrongCluster) {
+		log.Debug("a node of another cluster is not used", "addr", addr, "err", err)
+		return
+	}
+	log.Error("a timestamp was out of order and is not used", "addr", addr, "err", err)
 }

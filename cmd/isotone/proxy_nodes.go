@@ -29,6 +29,7 @@ import (
 type proxyNodes struct {
 	Advertise string `name:"advertise" placeholder:"HOST:PORT" help:"The address that clients are told as the leader's. Default: that of --listen."`
 	Mode      string `name:"mode" placeholder:"MODE" help:"quorum or lease, for requests that name neither. Default: what the nodes have."`
+	Cluster   string `name:"cluster" placeholder:"ID" help:"The ID of the cluster, 16 hexadecimal digits: no other is used. Default: that of the first node that is reached."`
 	IDs       bool   `name:"ids" default:"true" negatable:"" help:"Make snowflake ids here, with a worker leased from the cluster. Default: on; --no-ids makes none."`
 }
 
@@ -64,7 +65,13 @@ func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*node
 			return nil, usagef("--mode %q: want quorum or lease", c.Mode)
 		}
 	}
-	if p.client, err = client.NewWith(context.Background(), client.Options{Addrs: c.Node, Lazy: true, Hooks: p.metrics.hooks()}); err != nil {
+	options := client.Options{Addrs: c.Node, Lazy: true, Hooks: p.metrics.hooks(log.Logger)}
+	if c.Cluster != "" {
+		if options.Cluster, err = isotone.ParseClusterID(c.Cluster); err != nil {
+			return nil, usagef("--cluster %q: want 16 hexadecimal digits, not all 0", c.Cluster)
+		}
+	}
+	if p.client, err = client.NewWith(context.Background(), options); err != nil {
 		return nil, usagef("--node: %v", err)
 	}
 	addr := c.Advertise
@@ -74,7 +81,7 @@ func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*node
 			addr = "localhost" + addr
 		}
 	}
-	p.gateway, err = proxy.StartGateway(proxy.UpstreamConfig{Source: clusterSource{p.client}, Addr: addr}, true, log.Logger)
+	p.gateway, err = proxy.StartGateway(proxy.UpstreamConfig{Source: clusterSource{p.client}, Cluster: p.client.Cluster, Addr: addr}, true, log.Logger)
 	if err != nil {
 		return nil, errors.Join(err, p.client.Close())
 	}
@@ -185,11 +192,17 @@ func (p *nodesProxy) admin() proxyAdmin {
 	return proxyAdmin{
 		metrics: p.metrics.handler(),
 		status: func() any {
-			return struct {
+			status := struct {
 				Ready       bool   `json:"ready"`
 				Why         string `json:"why,omitempty"`
+				ClusterID   string `json:"clusterID,omitempty"`
 				Connections int    `json:"connections"`
-			}{backend.Status().NotReady == "", backend.Status().NotReady, p.web.Connections() + p.inLoop()}
+			}{Why: backend.Status().NotReady, Connections: p.web.Connections() + p.inLoop()}
+			status.Ready = status.Why == ""
+			if id := p.client.Cluster(); id != 0 {
+				status.ClusterID = id.String()
+			}
+			return status
 		},
 		ready: func() string { return backend.Status().NotReady },
 	}

@@ -23,6 +23,9 @@ type Source interface {
 // UpstreamConfig is what an [Upstream] is made of. Source is required.
 type UpstreamConfig struct {
 	Source Source
+	// Cluster returns the ID of the cluster that Source is pinned to, 0 until it is. Nil: it
+	// tells none.
+	Cluster func() isotone.ClusterID
 	// Addr is the proxy's client address as told to others: clients that look for the
 	// leader find the proxy.
 	Addr string
@@ -146,12 +149,32 @@ func (u *Upstream) Submit(b *front.Batch) {
 // ready when the cluster answers.
 func (u *Upstream) Status() *front.Status {
 	why := u.failing.Load()
+	named := u.named(why == nil)
 	if why == nil {
-		return u.status.Load()
+		return named
 	}
-	s := *u.status.Load()
+	s := *named
 	s.NotReady, s.Leader, s.LeaderAddr = *why, 0, ""
 	return &s
+}
+
+// named returns the status of a proxy that is ready, with the cluster's ID as soon as that
+// is known. A cluster that answers and has told none is of nodes that do not tell it.
+func (u *Upstream) named(answers bool) *front.Status {
+	s := u.status.Load()
+	if s.ClusterID != 0 {
+		return s
+	}
+	known := *s
+	if u.cfg.Cluster != nil {
+		known.ClusterID = uint64(u.cfg.Cluster())
+	}
+	known.Unnamed = known.ClusterID == 0 && (s.Unnamed || answers)
+	if known.ClusterID == s.ClusterID && known.Unnamed == s.Unnamed {
+		return s
+	}
+	u.status.CompareAndSwap(s, &known)
+	return u.status.Load()
 }
 
 // Turn answers what has been answered and sends what has come. The loop calls it after

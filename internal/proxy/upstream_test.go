@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,6 +116,30 @@ func (u *turns) submit(mode isotone.ReadMode, counts ...uint64) *submitted {
 	b.Done = func(*front.Batch) { b.done++ }
 	u.Submit(&b.Batch)
 	return b
+}
+
+// TestUpstream_TellsTheClusterBehindIt as soon as it is known, whether or not it answers.
+func TestUpstream_TellsTheClusterBehindIt(t *testing.T) {
+	var id atomic.Uint64
+	named := newTurns(t, proxy.UpstreamConfig{Addr: "proxy:1", Cluster: func() isotone.ClusterID { return isotone.ClusterID(id.Load()) }})
+	if s := named.Status(); s.ClusterID != 0 || !s.Unnamed || s.NotReady != "" {
+		t.Errorf("of nodes that tell none: %+v", s)
+	}
+	id.Store(0xabc) // they were replaced
+	if s := named.Status(); s.ClusterID != 0xabc || s.Unnamed || s.Leader == 0 || s != named.Status() {
+		t.Errorf("of nodes that tell it: %+v", s)
+	}
+	named.set(func() { named.err = isotone.ErrWrongCluster })
+	b := named.submit(isotone.ReadQuorum, 1)
+	named.until(t, "it is answered", func() bool { return b.done == 1 })
+	if s := named.Status(); !errors.Is(b.Err, isotone.ErrWrongCluster) || s.ClusterID != 0xabc || s.NotReady == "" || s.Leader != 0 {
+		t.Errorf("behind it is another one: %v, %+v", b.Err, s)
+	}
+	fresh := proxy.NewUpstream(proxy.UpstreamConfig{Source: &cluster{}}, func() {})
+	defer fresh.Close()
+	if s := fresh.Status(); s.ClusterID != 0 || s.Unnamed || s.NotReady == "" {
+		t.Errorf("before it has answered: %+v", s)
+	}
 }
 
 func TestUpstream_MakesOneRequestOfATurn(t *testing.T) {

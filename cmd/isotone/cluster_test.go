@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go/http3"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/config"
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/telemetry"
+)
+
+// startAlone runs a cluster of one node, at a port of its own if that is "0", until it is
+// closed or the test ends.
+func startAlone(t *testing.T, port string) (m *member, end func()) {
+	t.Helper()
+	s := config.Default()
+	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.DataDir = "127.0.0.1", config.Number(port), "127.0.0.1:0", t.TempDir()
+	s.AdvertiseAddr = ""
+	so, err := listen(&s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err = startMember(&s, so, memberOptions{loops: 1}, telemetry.NewLogger(io.Discard, telemetry.LogOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := true
+	end = func() {
+		if open {
+			open = false
+			if err := m.close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	t.Cleanup(end)
+	for deadline := time.Now().Add(20 * time.Second); m.node.Status().NotReady != "" || m.node.Status().ClusterID == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %+v", m.node.Status())
+		}
+	}
+	return m, end
+}
+
+func clusterOf(m *member) isotone.ClusterID { return isotone.ClusterID(m.node.Status().ClusterID) }
+
+// loopback is the client address of a member.
+func loopback(t *testing.T, m *member) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(m.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "127.0.0.1:" + port
+}
+
+// wantTold checks that an address tells a cluster in every protocol, on the fast lane and
+// beside it, with TLS and without.
+func wantTold(t *testing.T, addr string, id isotone.ClusterID, h3 bool) {
+	t.Helper()
+	trust := &tls.Config{InsecureSkipVerify: true}
+	one := &http.Transport{TLSClientConfig: trust.Clone(), Protocols: new(http.Protocols)}
+	one.Protocols.SetHTTP1(true)
+	two := &http.Transport{TLSClientConfig: trust.Clone(), Protocols: new(http.Protocols)}
+	two.Protocols.SetHTTP2(true)
+	defer one.CloseIdleConnections()
+	defer two.CloseIdleConnections()
+	over := map[string]http.RoundTripper{"http": one}
+	if h3 {
+		three := &http3.Transport{TLSClientConfig: trust.Clone()}
+		defer three.Close()
+		over["https, HTTP/1.1"], over["https, HTTP/2"], over["https, HTTP/3"] = one, two, three
+	}
+	for name, via := range over {
+		scheme, _, _ := strings.Cut(name, ",")
+		// The last takes an HTTP/1.1 connection out of the lane.
+		for _, path := range []string{"/timestamp", "/timestamp?format=json", "/api/snowflake", "/timestamp?n=0", "/members"} {
+			resp, err := (&http.Client{Transport: via, Timeout: 20 * time.Second}).Get(scheme + "://" + addr + path)
+			if err != nil {
+				t.Errorf("%s %s: %v", name, path, err)
+				continue
+			}
+			body, _ := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if got := resp.Header.Get("Isotone-Cluster"); got != id.String() {
+				t.Errorf("%s %s: %d %q tells %q, want %s", name, path, resp.StatusCode, body, got, id)
+			}
+			var told struct{ ClusterID string }
+			if path == "/members" && (json.Unmarshal(body, &told) != nil || told.ClusterID != id.String()) {
+				t.Errorf("%s /members: %s, want %s", name, body, id)
+			}
+		}
+	}
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	_, _ = io.WriteString(nc, "INFO cluster\r\nCLUSTER INFO\r\nHELLO 3\r\nQUIT\r\n")
+	if got, err := io.ReadAll(nc); err != nil || strings.Count(string(got), id.String()) != 3 {
+		t.Errorf("over RESP: %q, %v; want %s three times", got, err, id)
+	}
+}
+
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestCluster_IsToldByNodesAndProxies(t *testing.T) {
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	m, _ := startAlone(t, "0")
+	id := clusterOf(m)
+	addr := loopback(t, m)
+	wantTold(t, addr, id, true)
+	c, err := client.NewWith(soon(t), client.Options{Addrs: []string{addr}, Cluster: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		var state struct{ ClusterID string }
+		_, body := fetch(t, "http://"+addr+"/state")
+		if json.Unmarshal([]byte(body), &state) == nil && state.ClusterID == id.String() {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("/state: %s", body)
+		}
+	}
+	for _, args := range [][]string{{"--node", addr}, {"--node", addr, "--cluster", id.String()}} {
+		proxy, admin := runProxy(t, args...)
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			ready, _ := fetch(t, "http://"+proxy+"/ready")
+			if ids, _ := fetch(t, "http://"+proxy+"/api/snowflake"); ready == 200 && ids == 200 {
+				break
+			} else if time.Now().After(deadline) {
+				t.Fatal("the proxy is not ready in time")
+			}
+		}
+		wantTold(t, proxy, id, false)
+		if _, body := fetch(t, "http://"+admin+"/proxy/status"); !strings.Contains(body, `"clusterID":"`+id.String()+`"`) {
+			t.Errorf("/proxy/status: %s", body)
+		}
+	}
+}
+
+// TestCluster_AProxyStandsForOneOnly: what is behind it is not what it was told.
+func TestCluster_AProxyStandsForOneOnly(t *testing.T) {
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	m, _ := startAlone(t, "0")
+	other := clusterOf(m) ^ 1
+	proxy, admin := runProxy(t, "--node", loopback(t, m), "--cluster", other.String())
+	status, body := fetch(t, "http://"+proxy+"/timestamp") // after as long as the proxy waits for its cluster
+	if status != http.StatusBadGateway || !strings.Contains(body, `"code":"wrong_cluster"`) || !strings.Contains(body, clusterOf(m).String()) {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, body := fetch(t, "http://"+proxy+"/ready"); status != 503 || !strings.Contains(body, "wrong_cluster") {
+		t.Errorf("/ready: %d %s", status, body)
+	}
+	if status, body := fetch(t, "http://"+proxy+"/api/snowflake"); status != 503 {
+		t.Errorf("an id: %d %s", status, body)
+	}
+	if _, body := fetch(t, "http://"+admin+"/metrics"); !strings.Contains(body, "isotone_proxy_cluster_rejected_total{code=\"wrong_cluster\"}") ||
+		strings.Contains(body, "isotone_proxy_cluster_rejected_total{code=\"wrong_cluster\"} 0") {
+		t.Error("/metrics does not tell of it")
+	}
+	for _, id := range []string{"abc", "0000000000000000", "x"} {
+		if _, err := startNodesProxy(&proxyCmd{Node: []string{"127.0.0.1:1"}, proxyNodes: proxyNodes{Cluster: id}}, nil, &telemetry.Log{}); err == nil || !strings.Contains(err.Error(), "--cluster") {
+			t.Errorf("--cluster %s: %v", id, err)
+		}
+	}
+}
+
+// TestCluster_AClientDoesNotFollowAnAddress that another cluster has by now (I10).
+func TestCluster_AClientDoesNotFollowAnAddress(t *testing.T) {
+	first, end := startAlone(t, "0")
+	addr := loopback(t, first)
+	c, err := client.New(soon(t), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Timestamp(soon(t)); err != nil || c.Cluster() != clusterOf(first) {
+		t.Fatalf("%v; of %v, want %v", err, c.Cluster(), clusterOf(first))
+	}
+	end()
+	_, port, _ := net.SplitHostPort(addr)
+	second, _ := startAlone(t, port)
+	for name, call := range map[string]func(context.Context) error{
+		"lone":  func(ctx context.Context) error { _, err := c.Timestamp(ctx); return err },
+		"batch": func(ctx context.Context) error { _, err := c.Timestamps(ctx, 2); return err },
+		"id":    func(ctx context.Context) error { _, err := c.Snowflake(ctx); return err },
+		"worker": func(ctx context.Context) error {
+			_, err := c.NewGenerator(ctx, client.GeneratorOptions{})
+			return err
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		err := call(ctx)
+		cancel()
+		if !errors.Is(err, isotone.ErrWrongCluster) || !strings.Contains(err.Error(), clusterOf(second).String()) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	fresh, err := client.New(soon(t), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fresh.Close()
+	if _, err := fresh.Timestamp(soon(t)); err != nil {
+		t.Errorf("a new client: %v", err)
+	}
+}
+
+// TestForwarding_GivesOnlyWhatIsOfItsOwnCluster, wherever its client address leads.
+func TestForwarding_GivesOnlyWhatIsOfItsOwnCluster(t *testing.T) {
+	m, _ := startAlone(t, "0")
+	f, err := startForwarding(loopback(t, m), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	ask := func() error {
+		_, err := f.Timestamps(soon(t), isotone.ReadQuorum, 1)
+		return err
+	}
+	if err := ask(); !errors.Is(err, isotone.ErrNoLeader) {
+		t.Errorf("before the node runs: %v", err)
+	}
+	f.of(func() *front.Status { return &front.Status{} })
+	if err := ask(); !errors.Is(err, isotone.ErrNoLeader) {
+		t.Errorf("before the node knows its cluster: %v", err)
+	}
+	f.of(m.node.Status)
+	if err := ask(); err != nil {
+		t.Error(err)
+	}
+	other := m.node.Status().ClusterID ^ 1
+	f.of(func() *front.Status { return &front.Status{ClusterID: other} })
+	if err := ask(); !errors.Is(err, isotone.ErrWrongCluster) || !strings.Contains(fmt.Sprint(err), isotone.ClusterID(other).String()) {
+		t.Errorf("of another cluster: %v", err)
+	}
+}
