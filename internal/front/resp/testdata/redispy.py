@@ -26,7 +26,7 @@ def plain(nodes):
         assert r.info("isotone")["node_id"] == 1
         assert r.info("cluster")["isotone_cluster_id"] == "0000000000000abc"
         assert r.info()["role"] == "master"
-        assert r.config_get("save") == {}
+        assert r.config_get("save") == {"save": ""}
         assert r.command_count() == len(r.command())
         assert r.client_id() > 0
         show(r.execute_command("TS") for _ in range(100))
