@@ -110,8 +110,9 @@ func goldenDirectories(t *testing.T) map[string][]byte {
 	files["joining-4"] = w.stop(4)
 
 	alone := t.TempDir()
+	w.workers = 2
 	for range 3 {
-		w.start(1, alone, members(1)).workers = 2
+		w.start(1, alone, members(1))
 		w.tick(50)
 		files["alone-1"] = w.stop(1)
 	}
@@ -124,16 +125,14 @@ func goldenDirectories(t *testing.T) map[string][]byte {
 // take in a fourth: the change is written on two of them, and committed nowhere.
 func midwayDirectories(t *testing.T) map[string][]byte {
 	w := newWorld(t)
-	w.snapshotEvery = 1000
+	w.snapshotEvery, w.workers = 1000, 2
 	for id := range uint64(3) {
-		w.start(id+1, t.TempDir(), members(3)).workers = 2
+		w.start(id+1, t.TempDir(), members(3))
 	}
 	w.greet()
 	leader := w.leader()
 	w.tick(30)
-	l := leader.Status().Workers[1]
-	w.turn(leader, &replica.Input{Release: []oracle.Used{{Worker: l.Worker, Start: l.Start, Next: l.Start + 50}}})
-	leader.workers = 1
+	w.turn(leader, &replica.Input{Behind: 0b10})
 	w.settle()
 	w.tick(4)
 	c := replica.MemberChange{Kind: replica.AddLearner, Member: oracle.Member{ID: 4, PeerAddr: "10.0.0.4:60001"}}
@@ -158,14 +157,16 @@ func clusterDirectories(t *testing.T) map[string][]byte {
 	var dirs []string
 	for id := range uint64(3) {
 		dirs = append(dirs, t.TempDir())
-		w.start(id+1, dirs[id], members(3)).workers = int(id)
+		w.workers = int(id)
+		w.start(id+1, dirs[id], members(3))
 	}
 	w.greet()
 	w.leader()
 	w.tick(40)
 	w.stop(2)
 	w.tick(10)
-	w.start(2, dirs[1], nil).workers = 1
+	w.workers = 1
+	w.start(2, dirs[1], nil)
 	w.greet()
 	w.tick(20)
 	w.start(4, t.TempDir(), nil)
@@ -266,11 +267,14 @@ func nodeOf(t *testing.T, name string) (id uint64) {
 // goOn starts the nodes of a group. If it is a quorum, they have to serve.
 func goOn(t *testing.T, group []golden.Item) {
 	w := newWorld(t)
-	var ceiling uint64
+	w.workers = 1
+	var latest oracle.State
 	var voters int
 	for _, i := range group {
 		m := w.start(nodeOf(t, i.Name), directory(t, i.Bytes), nil)
-		ceiling = max(ceiling, reserved(t, m.found))
+		if s := stateIn(t, m.found); s.Ceiling >= latest.Ceiling {
+			latest = s
+		}
 		voters = max(voters, m.Voters())
 	}
 	w.greet()
@@ -278,12 +282,8 @@ func goOn(t *testing.T, group []golden.Item) {
 	if len(group) <= voters/2 || voters == 0 {
 		return
 	}
-	before := w.leader().WorkerLeases()
-	if ts := w.timestamp(); ts.Time < ceiling {
-		t.Errorf("I2: %v, and the ceiling was %d", ts, ceiling)
-	}
-	for _, m := range w.list() {
-		m.workers = 1
+	if ts := w.timestamp(); ts.Time < latest.Ceiling {
+		t.Errorf("I2: %v, and the ceiling was %d", ts, latest.Ceiling)
 	}
 	w.tick(60)
 	for _, m := range w.list() {
@@ -291,7 +291,7 @@ func goOn(t *testing.T, group []golden.Item) {
 		if len(held) != 1 {
 			t.Fatalf("worker leases %v, refused: %+v", held, m.Status().WorkersRefused)
 		}
-		for _, l := range before {
+		for _, l := range latest.Workers {
 			if l.Worker == held[0].Worker && held[0].Start < l.End {
 				t.Errorf("I9: %+v was granted while %+v is", held[0], l)
 			}
@@ -299,8 +299,8 @@ func goOn(t *testing.T, group []golden.Item) {
 	}
 }
 
-// reserved returns the ceiling that a directory holds.
-func reserved(t *testing.T, found storage.Recovered) uint64 {
+// stateIn returns what a directory holds.
+func stateIn(t *testing.T, found storage.Recovered) oracle.State {
 	t.Helper()
 	s := oracle.State{}
 	if found.Snapshot != nil {
@@ -319,5 +319,5 @@ func reserved(t *testing.T, found storage.Recovered) uint64 {
 		}
 		s.Apply(c)
 	}
-	return s.Ceiling
+	return s
 }

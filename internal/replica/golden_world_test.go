@@ -25,6 +25,8 @@ type world struct {
 	mono     time.Duration
 	// snapshotEvery is that of the replicas to start.
 	snapshotEvery uint64
+	// workers is how many workers the replicas to start want.
+	workers int
 }
 
 type machine struct {
@@ -35,7 +37,7 @@ type machine struct {
 	inbox     []*raftpb.Message
 	hellos    []replica.Hello
 	written   *replica.Write
-	workers   int
+	clocks    []replica.PeerClock
 	answered  map[uint64]*isotone.Error // by token; nil: with timestamps
 	proposals []*raftpb.Entry           // all that it ever wrote
 }
@@ -60,7 +62,7 @@ func (w *world) start(id uint64, dir string, founders []oracle.Member) *machine 
 		Founders: founders, HardState: found.HardState, Snapshot: found.Snapshot, Entries: slices.Clone(found.Entries),
 		ClusterSeed: 0x0123456789ABCDEF, EpochTicks: 2, EpochInterval: 2 * tick, TickInterval: tick,
 		ReservationsMissedMax: 100, QueueMax: 100, RequestTicks: 500, SnapshotEvery: w.snapshotEvery,
-		LeaseMillis: 10_000, Space: space, FixedWorker: oracle.AnyWorker, Log: quiet{},
+		LeaseMillis: 10_000, Space: space, FixedWorker: oracle.AnyWorker, Workers: w.workers, Log: quiet{},
 	})
 	if err != nil {
 		w.t.Fatalf("%s: %v", dir, err)
@@ -115,7 +117,8 @@ func (w *world) greet() {
 // turn steps one replica and saves what it writes.
 func (w *world) turn(m *machine, in *replica.Input) {
 	w.t.Helper()
-	in.Mono, in.Now, in.Workers = w.mono, goldenStart+uint64(w.mono), m.workers
+	in.Mono, in.Now, in.Clocks = w.mono, goldenStart+uint64(w.mono), m.clocks
+	m.clocks = nil
 	e := m.Step(in)
 	if e.Fatal != nil {
 		w.t.Fatal(e.Fatal)
@@ -127,6 +130,11 @@ func (w *world) turn(m *machine, in *replica.Input) {
 	}
 	for _, a := range e.Answers {
 		m.answered[a.Token] = a.Err
+	}
+	if e.TellClock {
+		for _, o := range w.list() {
+			o.clocks = append(o.clocks, replica.PeerClock{ID: m.Hello().NodeID, Wall: int64(in.Now)})
+		}
 	}
 	if e.Announce {
 		for _, o := range w.list() {
