@@ -3,6 +3,7 @@
 package chaos_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -20,8 +21,12 @@ func setClocks(nodes []*chaos.Node, offsetMS int64) {
 	time.Sleep(chaos.ClockSettle)
 }
 
+// centuryMS is what a clock is off that has lost all it knew.
+const centuryMS = 100 * 365 * 24 * hourMS
+
 // TestClock_JumpsKeepTheOrder sets clocks wrong under load, those of all nodes and
-// that of the leader alone, and takes the leader away while they are wrong (I3).
+// that of the leader alone, and takes the leader away while they are wrong (I3). Time goes
+// by the clocks of a quorum (I11).
 func TestClock_JumpsKeepTheOrder(t *testing.T) {
 	o := options()
 	o.FaultClock = true
@@ -35,29 +40,85 @@ func TestClock_JumpsKeepTheOrder(t *testing.T) {
 		c.Settle()
 	}
 
-	if !testing.Short() {
-		setClocks([]*chaos.Node{c.WaitLeader()}, -hourMS)
-		wantHeldTime(t, c)
-		replaceLeader() // the others' clocks are right
-		wantMovingTime(t, c)
+	for _, off := range []int64{-hourMS, hourMS, -centuryMS, centuryMS} {
+		leader := c.WaitLeader()
+		setClocks([]*chaos.Node{leader}, off)
+		wantTrueTime(t, c)
+		replaceLeader()
+		wantTrueTime(t, c)
+		setClocks([]*chaos.Node{leader}, 0)
+		if testing.Short() {
+			break
+		}
 	}
 	setClocks(c.Nodes, -hourMS)
 	wantHeldTime(t, c)
 	replaceLeader()
 	wantHeldTime(t, c)
 	setClocks([]*chaos.Node{c.WaitLeader()}, hourMS)
-	ahead := wantMovingTime(t, c)
-	if lead := time.Until(time.Unix(0, int64(ahead.Time))); lead < 50*time.Minute {
-		t.Errorf("the leader's clock is an hour ahead, its timestamps %v: nothing was tested", lead)
-	}
+	wantHeldTime(t, c) // the others know no better
 	setClocks(c.Nodes, 0)
-	replaceLeader() // all clocks are an hour behind the ceiling
-	wantHeldTime(t, c)
+	replaceLeader()
+	wantTrueTime(t, c)
 	if !testing.Short() {
 		setClocks(c.Nodes, hourMS)
-		wantMovingTime(t, c)
+		deadline := time.Now().Add(chaos.ReadyTimeout) // they tell each other every second
+		for time.Until(time.Unix(0, int64(highest(t, c).Time))) < 59*time.Minute {
+			if time.Now().After(deadline) {
+				t.Fatal("all clocks are an hour ahead, and time does not follow")
+			}
+		}
+		setClocks(c.Nodes, 0)
+		wantHeldTime(t, c) // all clocks are an hour behind the ceiling
+		replaceLeader()
+		wantHeldTime(t, c)
 	}
 	load.Stop().Verify(t, 1000)
+}
+
+// TestClock_ANodeAloneFollowsNoJump sets the clock of a single node ahead while it runs, and
+// over restarts (I11).
+func TestClock_ANodeAloneFollowsNoJump(t *testing.T) {
+	t.Parallel()
+	o := options()
+	o.Nodes, o.FaultClock = 1, true
+	c := chaos.StartCluster(t, o)
+	n := c.Node(1)
+	setClocks(c.Nodes, hourMS)
+	wantTrueTime(t, c)
+	if log := n.Log(); !strings.Contains(log, "wall clock has jumped") {
+		t.Errorf("its log does not say so:\n%s", log)
+	}
+	restart := func() {
+		n.Shutdown()
+		n.Start()
+		c.WaitReady()
+	}
+	setClocks(c.Nodes, centuryMS)
+	wantTrueTime(t, c)
+	restart() // more than a year ahead of the ceiling: not even now
+	wantTrueTime(t, c)
+	setClocks(c.Nodes, hourMS)
+	restart() // an operator's word
+	if ahead := wantMovingTime(t, c); time.Until(time.Unix(0, int64(ahead.Time))) < 59*time.Minute {
+		t.Errorf("%v after a restart with a clock an hour ahead", ahead)
+	}
+	n.Env["CLOCK_JUMP_MAX_MS"] = "0"
+	setClocks(c.Nodes, centuryMS)
+	restart()
+	if ahead := wantMovingTime(t, c); time.Until(time.Unix(0, int64(ahead.Time))) < 99*365*24*time.Hour {
+		t.Errorf("%v with CLOCK_JUMP_MAX_MS=0 and a clock a century ahead", ahead)
+	}
+}
+
+// wantTrueTime expects time to go on, and to be what the clocks show that are right.
+func wantTrueTime(t *testing.T, c *chaos.Cluster) {
+	t.Helper()
+	last := wantMovingTime(t, c)
+	// The bound is half a second; reservations run ahead of a new leader by as much.
+	if off := time.Until(time.Unix(0, int64(last.Time))); off.Abs() > 3*time.Second {
+		t.Errorf("time is %v off", off)
+	}
 }
 
 // TestClock_SetBackWhileAllAreDown starts a cluster at a time before its last one.

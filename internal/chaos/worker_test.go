@@ -88,14 +88,12 @@ func TestWorker_FixedIDBelongsToOneNode(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	const leaseTime = 4 * time.Second
 	c := chaos.NewCluster(t, workerOptions(leaseTime))
-	holder, second, third := c.Node(1), c.Node(2), c.Node(3)
-	for _, n := range []*chaos.Node{holder, second} {
-		n.Env["WORKER_ID"], n.Env["DATACENTER_ID"] = "7", "3"
-	}
+	holder, second := c.Node(1), c.Node(2)
+	holder.Env["WORKER_ID"], holder.Env["DATACENTER_ID"] = "7", "3"
+	formWithout(c, second)
+	second.Env["WORKER_ID"], second.Env["DATACENTER_ID"] = "7", "3"
 	const worker = 3<<5 | 7
 	ids := newIDSet()
-	holder.Start()
-	third.Start()
 	if l := lease(t, holder); l.Worker != worker || l.Datacenter != 3 {
 		t.Errorf("node 1 holds %+v", l)
 	}
@@ -142,6 +140,13 @@ func TestWorker_FixedIDBelongsToOneNode(t *testing.T) {
 		someIDs(t, n, ids)
 	}
 	wantIDs(t, load, 1000)
+}
+
+// formWithout forms the cluster, which takes all nodes, and ends one of them.
+func formWithout(c *chaos.Cluster, n *chaos.Node) {
+	c.Start()
+	c.WaitReady()
+	n.Shutdown()
 }
 
 // idLoad asks all nodes for ids, and some timestamps, all the while.
@@ -251,9 +256,9 @@ func TestWorker_FrozenHolderMakesNothingOfItsSuccessors(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := chaos.NewCluster(t, workerOptions(2*time.Second))
 	holder, second := c.Node(1), c.Node(2)
-	holder.Env["WORKER_ID"], second.Env["WORKER_ID"] = "7", "7"
-	holder.Start()
-	c.Node(3).Start()
+	holder.Env["WORKER_ID"] = "7"
+	formWithout(c, second)
+	second.Env["WORKER_ID"] = "7"
 	lease(t, holder)
 	second.Start()
 	wantNotReadyBecause(t, second, "worker 7 is held by node 1 until ")
@@ -300,9 +305,7 @@ func TestWorker_AnotherLayoutIsRefused(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := chaos.NewCluster(t, workerOptions(10*time.Second))
 	n := c.Node(3)
-	for _, other := range c.Others(n) {
-		other.Start()
-	}
+	formWithout(c, n)
 	waitIDs(t, c.Others(n)...)
 	for name, value := range map[string]string{"SNOWFLAKE_LAYOUT": "42/10/11", "SNOWFLAKE_EPOCH_MS": "0"} {
 		n.Env[name] = value
