@@ -26,6 +26,8 @@ import (
 const (
 	// clockEvery is how often members tell each other what their clocks show.
 	clockEvery = time.Second
+	// clockStep is how much the wall clock has to jump to be told at once.
+	clockStep = 50 * time.Millisecond
 	// clockFresh is how long a reading counts. It goes on by this node's own steady clock.
 	clockFresh = 10 * clockEvery
 	// absenceMax is how far ahead of the ceiling a voter that is alone believes its clock at
@@ -61,6 +63,8 @@ func (c reading) now(mono time.Duration) (wall uint64, ok bool) {
 type timekeeper struct {
 	// quorum is the quorum's clock; of a voter alone, its own as far as it is believed.
 	quorum reading
+	// told is how far the wall clock was ahead of the steady one when the peers were told.
+	told time.Duration
 	// alone is set while this node is the only voter.
 	alone bool
 }
@@ -83,6 +87,16 @@ type Clock struct {
 func (r *Replica) hearClock(c PeerClock) {
 	if _, isMember := r.state.Member(c.ID); isMember {
 		r.peer(c.ID).clock = reading{wall: uint64(max(0, c.Wall)), at: r.mono, known: true}
+	}
+}
+
+// tellClock has the peers told what this node's clock shows: now and then, and at once when
+// it has jumped.
+func (r *Replica) tellClock() {
+	offset := difference(r.now, uint64(r.mono))
+	due := r.ticks%max(1, uint64(clockEvery/r.cfg.TickInterval)) == 0
+	if due || (offset-r.time.told).Abs() > clockStep {
+		r.effects.TellClock, r.time.told = true, offset
 	}
 }
 

@@ -17,9 +17,7 @@ func (r *Replica) tick() {
 	r.expire()
 	r.expireClients()
 	r.keepWorkers()
-	if r.ticks%max(1, uint64(clockEvery/r.cfg.TickInterval)) == 0 {
-		r.effects.TellClock = true
-	}
+	r.tellClock()
 	if r.ticks%announceTicks == 0 && r.isAwaited() {
 		r.effects.Announce = true
 	}
