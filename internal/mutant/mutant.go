@@ -58,6 +58,8 @@ const (
 	VouchByOne                   // I11: it follows the clock that is furthest ahead
 	FollowJump                   // I11: a voter that is alone follows any jump of its clock
 	BelieveStaleClocks           // I11: a clock counts however long ago it was told
+	RaiseUnasked                 // I12: the feature level is raised before all members know it
+	ApplyByNode                  // I12: what a command does depends on the node that applies it
 	FormByQuorum                 // I10: a cluster is formed by a majority of its initial members
 	FormUnprepared               // I10: it is formed before everyone has its first snapshot on disk
 	FormUnregistered             // I4, I6: the first snapshot does not say whose directories the members have
@@ -71,7 +73,7 @@ var names = [count]string{
 	"campaign-unsynced", "ignore-failed-sync", "admit-wiped", "admit-stale", "refuse-slow-hello", "lease-from-answer", "lease-without-slack", "lease-on-old-clock",
 	"lease-survives-transfer", "lease-unconfirmed", "vote-after-restart", "vote-after-term-change",
 	"grant-from-request", "inherit-lease", "extend-unasked", "release-used", "release-late", "relist-released", "forget-workers",
-	"grant-foreign-space", "queue-responses", "unbounded-log", "change-unchecked", "release-in-next-step", "ignore-clocks", "vouch-by-one", "follow-jump", "believe-stale-clocks",
+	"grant-foreign-space", "queue-responses", "unbounded-log", "change-unchecked", "release-in-next-step", "ignore-clocks", "vouch-by-one", "follow-jump", "believe-stale-clocks", "raise-unasked", "apply-by-node",
 	"form-by-quorum", "form-unprepared", "form-unregistered",
 }
 

@@ -21,6 +21,8 @@ const (
 	KindLease Kind = 4
 	// KindRelease takes worker leases back.
 	KindRelease Kind = 5
+	// KindLevel raises the feature level of the cluster to Level.
+	KindLevel Kind = 6
 )
 
 // CeilingMax is the largest ceiling: the last nanosecond that fits a signed
@@ -43,6 +45,8 @@ type Command struct {
 	Durable   []Durable    // KindReserve
 	ClusterID uint64       // KindName: not 0
 	Member    Member       // KindRegister: all but PeerAddr and Durable
+	Level     uint64       // KindLevel
+	Digest    Digest       // KindReserve, from LevelRecords on: of the proposer; zero: none
 	Lease     LeaseRequest // KindLease
 	Release   Release      // KindRelease
 }
@@ -64,10 +68,15 @@ func (c Command) Append(b []byte) []byte {
 		for _, d := range c.Durable {
 			b = appendU64(appendU64(b, d.ID), d.Index)
 		}
+		if c.Digest != (Digest{}) {
+			b = appendSection(b, sectionDigest, appendU64(appendU64(nil, c.Digest.Index), c.Digest.Sum))
+		}
 	case KindName:
 		b = appendU64(b, c.ClusterID)
 	case KindRegister:
-		b = c.Member.append(b)
+		b = c.Member.appendSections(c.Member.append(b))
+	case KindLevel:
+		b = appendU64(b, c.Level)
 	case KindLease:
 		b = c.Lease.append(b)
 	case KindRelease:
@@ -76,8 +85,8 @@ func (c Command) Append(b []byte) []byte {
 	return b
 }
 
-// DecodeCommand reads what [Command.Append] wrote. It never panics and accepts
-// nothing that Append would not write.
+// DecodeCommand reads what [Command.Append] wrote, in this version or an earlier one, and
+// skips what a later one may have added that is optional. It never panics.
 func DecodeCommand(b []byte) (Command, error) {
 	d := decoder{rest: b}
 	c := Command{Kind: Kind(d.byte())}
@@ -90,6 +99,12 @@ func DecodeCommand(b []byte) (Command, error) {
 				c.Durable[i] = Durable{ID: d.u64(), Index: d.u64()}
 			}
 		}
+		d.sections(func(section byte, value *decoder) bool {
+			if section == sectionDigest {
+				c.Digest = Digest{Index: value.u64(), Sum: value.u64()}
+			}
+			return section == sectionDigest
+		})
 	case KindName:
 		c.ClusterID = d.u64()
 		if c.ClusterID == 0 {
@@ -97,28 +112,43 @@ func DecodeCommand(b []byte) (Command, error) {
 		}
 	case KindRegister:
 		c.Member = d.member()
+		d.sections(memberSection(&c.Member))
+	case KindLevel:
+		c.Level = d.u64()
+		if c.Level > LevelNewest {
+			d.fail(fmt.Sprintf("feature level %d is unknown; was it written by a newer version?", c.Level))
+		}
+		d.sections(noSections)
 	case KindLease:
 		c.Lease = d.leaseRequest()
 	case KindRelease:
 		c.Release = d.release()
 	default:
+		if c.Kind >= kindOptional {
+			return c, nil
+		}
 		d.fail(fmt.Sprintf("command kind %d is unknown; was it written by a newer version?", c.Kind))
 	}
 	return c, d.finish()
 }
 
-// The first byte of an encoded State. The second format has the worker leases as well.
-// It is written only when there are any: a cluster that makes no ids can go back to a
-// version that knows none.
+// The first byte of an encoded State. The second format has the worker leases as well,
+// the third what is new in LevelRecords. Each is written only when it is needed: up to then
+// a cluster can go back to a version that does not know it.
 const (
 	stateFormat        = 1
 	stateFormatWorkers = 2
+	stateFormatRecords = 3
 )
 
 // Append appends the encoding of s, as a snapshot carries it, to b.
 func (s *State) Append(b []byte) []byte {
+	workers := s.Space != (Space{})
+	if s.CurrentLevel() >= LevelRecords {
+		return s.appendRecords(b, workers)
+	}
 	format := byte(stateFormat)
-	if s.Space != (Space{}) {
+	if workers {
 		format = stateFormatWorkers
 	}
 	b = append(b, format)
@@ -127,26 +157,49 @@ func (s *State) Append(b []byte) []byte {
 	for _, m := range s.Members {
 		b = m.append(b)
 	}
-	if format == stateFormatWorkers {
+	if workers {
 		b = s.appendWorkers(b)
 	}
 	return b
 }
 
-// DecodeState reads what [State.Append] wrote. It never panics.
+// appendRecords appends the third format. Each member has its length before it, and
+// sections after its fixed part; so has the whole.
+func (s *State) appendRecords(b []byte, workers bool) []byte {
+	b = append(b, stateFormatRecords)
+	b = appendU64(appendU64(appendU64(b, s.Level), s.ClusterID), s.Ceiling)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(s.Members)))
+	for _, m := range s.Members {
+		record := m.appendSections(m.append(nil))
+		b = append(binary.BigEndian.AppendUint16(b, uint16(len(record))), record...)
+	}
+	if !workers {
+		return append(b, 0)
+	}
+	return s.appendWorkers(append(b, 1))
+}
+
+// DecodeState reads what [State.Append] wrote, in this version or an earlier one. It never
+// panics.
 func DecodeState(b []byte) (State, error) {
 	d := decoder{rest: b}
 	format := d.byte()
-	if format != stateFormat && format != stateFormatWorkers {
-		d.fail(fmt.Sprintf("snapshot format %d, this version reads %d and %d", format, stateFormat, stateFormatWorkers))
+	if format < stateFormat || format > stateFormatRecords {
+		d.fail(fmt.Sprintf("snapshot format %d, this version reads %d to %d; was it written by a newer version?", format, stateFormat, stateFormatRecords))
 	}
-	s := State{ClusterID: d.u64(), Ceiling: d.u64()}
+	s := State{}
+	if format == stateFormatRecords {
+		if s.Level = d.u64(); s.Level < LevelRecords || s.Level > LevelNewest {
+			d.fail(fmt.Sprintf("feature level %d, this version knows %d at most; was it written by a newer version?", s.Level, LevelNewest))
+		}
+	}
+	s.ClusterID, s.Ceiling = d.u64(), d.u64()
 	if s.Ceiling > CeilingMax {
 		d.fail("a ceiling beyond the year 2262")
 	}
 	last := uint64(0)
 	for range d.count(MembersMax) {
-		m := d.member()
+		m := d.stateMember(format)
 		if m.ID <= last {
 			d.fail("members out of order")
 			break
@@ -154,10 +207,44 @@ func DecodeState(b []byte) (State, error) {
 		last = m.ID
 		s.Members = append(s.Members, m)
 	}
-	if format == stateFormatWorkers {
+	workers := format == stateFormatWorkers
+	if format == stateFormatRecords {
+		has := d.byte()
+		if workers = has == 1; has > 1 {
+			d.fail("neither with worker leases nor without")
+		}
+	}
+	if workers {
 		d.workers(&s)
 	}
+	if format == stateFormatRecords {
+		d.sections(noSections)
+	}
 	return s, d.finish()
+}
+
+// stateMember reads a member record of a snapshot.
+func (d *decoder) stateMember(format byte) Member {
+	if format != stateFormatRecords {
+		return d.member()
+	}
+	record := decoder{rest: d.take(int(d.u16())), err: d.err}
+	m := record.member()
+	record.sections(memberSection(&m))
+	if record.err != nil && d.err == nil {
+		d.err, d.rest = record.err, nil
+	}
+	return m
+}
+
+func noSections(byte, *decoder) bool { return false }
+
+// appendSections appends what a member record has beside its fixed part.
+func (m Member) appendSections(b []byte) []byte {
+	if m.Level != 0 {
+		b = appendSection(b, sectionLevel, appendU64(nil, m.Level))
+	}
+	return b
 }
 
 func (m Member) append(b []byte) []byte {

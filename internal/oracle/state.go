@@ -15,6 +15,8 @@ type State struct {
 	// ClusterID names the cluster. Random, chosen by the first leader, never
 	// changed; 0 until then.
 	ClusterID uint64
+	// Level is the feature level, 0 standing for LevelFirst; see level.go.
+	Level uint64
 	// Ceiling bounds all issued time from above (I1), unix nanoseconds.
 	Ceiling uint64
 	// Members is sorted by ID. There is one record for each voter and learner.
@@ -45,6 +47,9 @@ type Member struct {
 	// Durable is a committed log index that the member is known to hold on disk.
 	// A member that comes back with less has lost what it once promised (I6).
 	Durable uint64
+	// Level is the newest feature level that the member's process knows; 0 until it was
+	// recorded, which begins at LevelRecords.
+	Level uint64
 }
 
 // Member returns the record of id.
@@ -79,12 +84,16 @@ func (s *State) Apply(c Command) Outcome {
 		}
 	case KindRegister:
 		s.register(c.Member)
+	case KindLevel:
+		s.raise(c.Level)
 	case KindLease:
 		return s.lease(c.Lease)
 	case KindRelease:
 		s.release(c.Release)
 	default:
-		panic("oracle: a command of unknown kind passed its decoder")
+		if c.Kind < kindOptional {
+			panic("oracle: a command of unknown kind passed its decoder")
+		}
 	}
 	return Outcome{}
 }
@@ -120,6 +129,9 @@ func (s *State) register(m Member) {
 	}
 	have.Incarnation, have.Boot, have.Session = m.Incarnation, m.Boot, m.Session
 	have.ClientAddr = m.ClientAddr
+	if m.Level != 0 {
+		have.Level = m.Level
+	}
 }
 
 // AddMember adds a record, or updates the peer address of an existing one. It is

@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"encoding/binary"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -22,9 +21,9 @@ import (
 //   - gathering: it has promised nothing. It waits until it has shaken hands with every
 //     other founder, and all of them are founders of the same list.
 //   - prepared: it has made the first snapshot durable. That holds the members with the
-//     incarnations of their directories, and the cluster's ID, which is a hash of those;
-//     so whoever prepares from the same incarnations prepares the same snapshot, and
-//     nobody has to lead. A founder never prepares a second time.
+//     incarnations of their directories, and the cluster's ID, which is a hash of all the
+//     rest; so whoever has heard the same of everyone prepares the same snapshot, and nobody
+//     has to lead. A founder never prepares a second time.
 //   - formed: it has heard from every other founder that it is prepared with the same ID,
 //     or from one of them that it is formed. Only now does it run Raft.
 //
@@ -86,9 +85,8 @@ func (f *formation) isFounder(id uint64) bool { return slices.Contains(f.ids(), 
 // snapshot returns the first snapshot of the cluster, and its ID, when every founder has
 // been met. self is this node's own hello.
 func (f *formation) snapshot(self Hello) (*raftpb.Snapshot, uint64, bool) {
-	var state oracle.State
+	state := oracle.State{Level: self.Level}
 	conf := &raftpb.ConfState{}
-	id := fnv.New64a()
 	for _, m := range f.founders {
 		h, ok := f.met[m.ID]
 		if m.ID == self.NodeID {
@@ -97,10 +95,10 @@ func (f *formation) snapshot(self Hello) (*raftpb.Snapshot, uint64, bool) {
 		if !ok && !mutant.On(mutant.FormByQuorum) {
 			return nil, 0, false
 		}
-		_ = binary.Write(id, binary.BigEndian, [2]uint64{m.ID, h.Incarnation}) // a hash takes everything
-		member := oracle.Member{ID: m.ID, PeerAddr: h.PeerAddr, Incarnation: h.Incarnation}
+		state.Level = min(state.Level, max(h.Level, oracle.LevelRecords))
+		member := oracle.Member{ID: m.ID, PeerAddr: h.PeerAddr, Incarnation: h.Incarnation, Level: h.Level}
 		if mutant.On(mutant.FormUnregistered) {
-			member.Incarnation = 0
+			member.Incarnation, member.Level = 0, 0
 		}
 		state.AddMember(member)
 		conf.Voters = append(conf.Voters, m.ID)
@@ -108,6 +106,8 @@ func (f *formation) snapshot(self Hello) (*raftpb.Snapshot, uint64, bool) {
 	if mutant.On(mutant.FormByQuorum) && len(f.met) < len(f.founders)/2 {
 		return nil, 0, false
 	}
+	id := fnv.New64a()
+	_, _ = id.Write(state.Append(nil)) // a hash takes everything
 	state.ClusterID = max(1, id.Sum64())
 	return &raftpb.Snapshot{
 		Data:     state.Append(nil),

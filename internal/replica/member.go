@@ -116,6 +116,8 @@ func (r *Replica) Hello() Hello {
 	}
 	h.Term, h.LastIndex = r.durable.term, r.durable.index
 	switch {
+	case r.cfg.Level == oracle.LevelFirst:
+		h.PeerAddr = "" // it speaks version 1 of the peer protocol
 	case r.forming == nil:
 		h.Stage, h.Founders = StageFormed, ""
 	case r.prepared():
@@ -169,6 +171,9 @@ func (r *Replica) judge(h Hello) *Refusal {
 		return refuse(RefusedMember, "node %d is no member of cluster %016x", h.NodeID, self.ClusterID)
 	case h.TickNanos != self.TickNanos:
 		return refuseTick(h, self)
+	}
+	if refusal := r.refuseLevel(h); refusal != nil {
+		return refusal
 	}
 	p := r.peer(h.NodeID)
 	for _, known := range []Hello{{Incarnation: m.Incarnation, Boot: m.Boot, Session: m.Session}, p.hello, p.admitted} {
@@ -259,7 +264,7 @@ func (r *Replica) Refused(by uint64, refusal *Refusal) error {
 	for _, m := range r.state.Members {
 		if p := r.peers[m.ID]; p != nil && p.refusal != nil && !r.isLearner(m.ID) {
 			switch p.refusal.Code {
-			case RefusedCluster, RefusedMember, RefusedSettings:
+			case RefusedCluster, RefusedMember, RefusedSettings, RefusedLevel:
 				refusing++
 			}
 		}
@@ -293,11 +298,15 @@ func (r *Replica) registerPeers() {
 }
 
 func (r *Replica) register(h Hello) {
+	level := uint64(0)
+	if r.state.CurrentLevel() >= oracle.LevelRecords {
+		level = h.Level
+	}
 	m, ok := r.state.Member(h.NodeID)
-	if !ok || m.Boot == h.Boot && m.Session == h.Session && m.ClientAddr == h.ClientAddr && m.Incarnation == h.Incarnation {
+	if !ok || m.Boot == h.Boot && m.Session == h.Session && m.ClientAddr == h.ClientAddr && m.Incarnation == h.Incarnation && m.Level == level {
 		return
 	}
-	m.Incarnation, m.Boot, m.Session, m.ClientAddr = h.Incarnation, h.Boot, h.Session, h.ClientAddr
+	m.Incarnation, m.Boot, m.Session, m.ClientAddr, m.Level = h.Incarnation, h.Boot, h.Session, h.ClientAddr, level
 	m.PeerAddr, m.Durable = "", 0
 	c := oracle.Command{Kind: oracle.KindRegister, Member: m}
 	r.propose(c) // the next epoch tries again

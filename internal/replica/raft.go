@@ -26,6 +26,12 @@ func (r *Replica) receive(m *raftpb.Message) {
 		if !r.hasRoom(len(m.GetEntries())) {
 			return
 		}
+		for _, e := range m.GetEntries() {
+			if err := r.checkDigest(e); err != nil {
+				r.effects.Fatal = err
+				return
+			}
+		}
 	case raftpb.MsgAppResp, raftpb.MsgVoteResp:
 		r.promised(m)
 	case raftpb.MsgHeartbeatResp:
@@ -209,13 +215,23 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 	if err != nil {
 		return err
 	}
+	if err := r.canRead(oracle.LevelOf(c)); err != nil {
+		return err
+	}
+	if err := r.checkDigest(e); err != nil {
+		return err
+	}
 	floor, named := r.state.Ceiling, r.state.ClusterID
 	outcome := r.state.Apply(c)
+	if mutant.On(mutant.ApplyByNode) && c.Kind == oracle.KindRelease && len(r.state.Workers) > 0 {
+		r.state.Workers[0].End += r.cfg.Self.NodeID
+	}
 	r.naming = r.naming || r.state.ClusterID != named
 	switch c.Kind {
 	case oracle.KindReserve:
+		r.noteDigest(e.GetIndex())
 		r.reserved(e.GetTerm(), floor)
-	case oracle.KindName, oracle.KindRegister:
+	case oracle.KindName, oracle.KindRegister, oracle.KindLevel:
 		r.effects.Changed = true
 	case oracle.KindLease, oracle.KindRelease:
 		r.leased(e.GetTerm(), c, outcome)

@@ -45,6 +45,9 @@ type Config struct {
 	HardState *raftpb.HardState
 	Snapshot  *raftpb.Snapshot
 	Entries   []*raftpb.Entry
+	// Level is the newest feature level that this node knows; 0 means
+	// oracle.LevelNewest. Less is for tests of older versions.
+	Level uint64
 	// ClusterSeed names the cluster if this node is the first to lead it. Random,
 	// not 0.
 	ClusterSeed uint64
@@ -162,6 +165,7 @@ type Replica struct {
 	workers workers
 	ids     generators
 	time    timekeeper
+	digests digests
 	// asking is set while what Raft sends for the round that begins in this turn is sent
 	// to the voters in asked only.
 	asking bool
@@ -221,7 +225,10 @@ func New(cfg Config) (*Replica, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg.Self.TickNanos = uint64(cfg.TickInterval)
+	if cfg.Level == 0 {
+		cfg.Level = oracle.LevelNewest
+	}
+	cfg.Self.TickNanos, cfg.Self.Level = uint64(cfg.TickInterval), cfg.Level
 	r := &Replica{
 		cfg:   cfg,
 		log:   raft.NewMemoryStorage(),
@@ -328,6 +335,9 @@ func (r *Replica) recover() error {
 func (r *Replica) restore(s *raftpb.Snapshot) error {
 	state, err := oracle.DecodeState(s.GetData())
 	if err != nil {
+		return fmt.Errorf("replica: snapshot at index %d: %w", s.GetMetadata().GetIndex(), err)
+	}
+	if err := r.canRead(state.CurrentLevel()); err != nil {
 		return fmt.Errorf("replica: snapshot at index %d: %w", s.GetMetadata().GetIndex(), err)
 	}
 	if mutant.On(mutant.RestoreOldCeiling) && r.state.Ceiling != 0 {

@@ -494,7 +494,7 @@ func TestReplica_StopsForGoodAtAnEntryThatItCannotCarryOut(t *testing.T) {
 	l := c.leader()
 	last := l.disk.entries[len(l.disk.entries)-1].GetIndex()
 	l.disk.entries = append(slices.Clip(l.disk.entries), &raftpb.Entry{
-		Term: new(l.Status().Term), Index: new(last + 1), Data: []byte{200, 1, 2, 3},
+		Term: new(l.Status().Term), Index: new(last + 1), Data: []byte{99, 1, 2, 3},
 	})
 	cfg := l.cfg
 	cfg.Self.Boot, cfg.Self.Session = 2, 9

@@ -49,6 +49,9 @@ func (r *Replica) reserve() {
 		return // a new cluster has no time yet that it could hold
 	}
 	c := oracle.Command{Kind: oracle.KindReserve, Target: r.target(), Durable: r.durableIndexes()}
+	if r.state.CurrentLevel() >= oracle.LevelRecords {
+		c.Digest = r.digests.latest()
+	}
 	if !r.propose(c) {
 		r.missedReservation() // a transfer is under way, or the log is full
 		return

@@ -14,6 +14,8 @@ import (
 type Status struct {
 	// ClusterID is 0 until the node knows it.
 	ClusterID uint64
+	// Level is the feature level of the cluster.
+	Level uint64
 	// Forming says for people what a founder waits for; "" once the cluster is formed.
 	Forming string
 	Term    uint64
@@ -56,6 +58,7 @@ type Status struct {
 func (r *Replica) Status() Status {
 	return Status{
 		ClusterID: r.state.ClusterID,
+		Level:     r.state.CurrentLevel(),
 		Forming:   r.waitsFor(),
 		Term:      r.term,
 		Role:      r.role,

@@ -32,6 +32,9 @@ type Input struct {
 	// Change proposes a change of membership, unless Effects.ChangeRefused says otherwise.
 	// It may still be lost with the leadership.
 	Change *MemberChange
+	// RaiseLevel asks the leader to raise the feature level of the cluster to the newest that
+	// all members know, unless Effects.LevelRefused says otherwise.
+	RaiseLevel bool
 	// Clocks are what peers have told of their clocks since the last turn.
 	Clocks []PeerClock
 	// Behind has a bit for each of this node's workers whose generator refused to make ids
@@ -76,6 +79,8 @@ type Effects struct {
 	LeaseAnswers []LeaseAnswer
 	// ChangeRefused is why Input.Change was not proposed, nil if it was.
 	ChangeRefused *isotone.Error
+	// LevelRefused is why Input.RaiseLevel was refused, nil if it was not.
+	LevelRefused *isotone.Error
 	// Rounds are those confirmed in this turn.
 	Rounds []Round
 	// Changed is set when anything that [Replica.Status] returns, but Time and
@@ -151,6 +156,9 @@ func (r *Replica) Step(in *Input) *Effects {
 	}
 	if in.Transfer {
 		r.transfer()
+	}
+	if in.RaiseLevel {
+		r.raiseLevel()
 	}
 	r.drain()
 	if r.effects.Fatal != nil {
