@@ -180,7 +180,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		m.fronts.stats = newRequestStats(s.RequestStatsSample.Int(), metrics.NewRequestStats(), log)
 	}
 	m.fronts.web = web.New(web.Config{
-		Backend: m.node, IDs: m.node.IDs(-1), Live: m.fronts.docs, Page: page, Metrics: metrics.Handler(), TLS: m.fronts.tls, Observe: metrics.ObserveRequest, Log: log,
+		Backend: m.node, IDs: m.node.IDs(-1), Live: m.fronts.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node, TLS: m.fronts.tls, Observe: metrics.ObserveRequest, Log: log,
 		Elsewhere: m.fronts.elsewhere(nil), Wrap: m.fronts.stats.wrap(),
 	})
 	m.thrift, m.thriftEnded = serveThrift(so.thrift, m.node, m.fronts.tls, metrics, log)

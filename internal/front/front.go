@@ -92,6 +92,29 @@ type WorkerRequest struct {
 	Done func(*WorkerRequest)
 }
 
+// Operator is what an operator can ask of a node. Only the leader can answer; the error of
+// another node says who that is. All methods are safe for concurrent use.
+type Operator interface {
+	// Levels says what feature level the cluster is at, and what it could be raised to.
+	Levels() (Levels, error)
+	// RaiseLevel raises the feature level to the newest that all members know, and returns
+	// when that is done, or with ctx. From then on a version that does not know the level is
+	// refused.
+	RaiseLevel(ctx context.Context) error
+}
+
+// Levels are feature levels; see internal/oracle/level.go.
+type Levels struct {
+	// Level is the cluster's, Newest the newest that the leader's version knows.
+	Level  uint64 `json:"level"`
+	Newest uint64 `json:"newest"`
+	// Next is what the level can be raised to now; Level if it cannot.
+	Next uint64 `json:"next"`
+	// Missing are the members that run an older version than the leader, or are not
+	// connected to it.
+	Missing []uint64 `json:"missing"`
+}
+
 // Status is one node's view of the cluster at one moment.
 type Status struct {
 	// ClusterID names the cluster, as an isotone.ClusterID; 0 while this node does not

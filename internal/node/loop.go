@@ -58,7 +58,7 @@ func (n *Node) run() {
 			return
 		}
 		n.fill(&in, &mail)
-		in.Behind, in.StopIDs = n.ids.takeBehind(), n.stopIDs
+		in.Behind, in.StopIDs, in.RaiseLevel = n.ids.takeBehind(), n.stopIDs, len(n.raising) > 0
 		in.LeaseRequests = append(in.LeaseRequests[:0], n.desk.arrived...)
 		n.desk.arrived = n.desk.arrived[:0]
 		changed := n.turn(&in)
@@ -155,6 +155,9 @@ func (n *Node) turn(in *replica.Input) (changed bool) {
 		if !forward(n.forwarder, b) {
 			b.Done(b)
 		}
+	}
+	if in.RaiseLevel {
+		n.raised(e.LevelRefused)
 	}
 	for i := range e.LeaseAnswers {
 		n.desk.answer(&e.LeaseAnswers[i])

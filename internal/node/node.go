@@ -133,6 +133,7 @@ type Node struct {
 	reported      replica.Counters
 	refusals      map[uint64]*peer.Refusal // how each peer last refused this node, for messages
 	refusing      map[uint64]*peer.Refusal // how this node last refused each peer
+	raising       []chan *isotone.Error    // who asked for a higher feature level, before the next turn
 	elections     elections
 	began         time.Duration // as mono
 	wall          time.Time     // as of the latest turn

@@ -37,13 +37,15 @@ type handler struct {
 	live    http.Handler
 	page    http.Handler
 	metrics http.Handler
-	mode    isotone.ReadMode
-	limits  Limits
-	observe func(protocol, code string, wall time.Duration)
-	log     *slog.Logger
-	altSvc  []string // nil without HTTP/3
-	cluster atomic.Pointer[clusterField]
-	active  atomic.Int64
+	// operator is nil where there is no /upgrade.
+	operator front.Operator
+	mode     isotone.ReadMode
+	limits   Limits
+	observe  func(protocol, code string, wall time.Duration)
+	log      *slog.Logger
+	altSvc   []string // nil without HTTP/3
+	cluster  atomic.Pointer[clusterField]
+	active   atomic.Int64
 	// largeIDs counts the answers with many ids that are in work.
 	largeIDs atomic.Int64
 }
@@ -61,10 +63,12 @@ func newHandler(cfg Config) *handler {
 		live:    cfg.Live,
 		page:    cfg.Page,
 		metrics: cfg.Metrics,
-		mode:    cfg.Mode,
-		limits:  cfg.Limits,
-		observe: cfg.Observe,
-		log:     cfg.Log,
+
+		operator: cfg.Operator,
+		mode:     cfg.Mode,
+		limits:   cfg.Limits,
+		observe:  cfg.Observe,
+		log:      cfg.Log,
 	}
 }
 
@@ -179,6 +183,9 @@ func hasBody(r *http.Request) bool {
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) string {
 	if h.live != nil && isLive(r.URL.Path) {
 		return h.serveLive(w, r)
+	}
+	if h.operator != nil && r.URL.Path == upgradePath {
+		return h.upgrade(w, r)
 	}
 	var answer func(*handler, http.ResponseWriter, *http.Request) string
 	allow := "GET, HEAD"

@@ -46,6 +46,8 @@ type Config struct {
 	Page http.Handler
 	// Metrics serves /metrics; nil means there is no such path.
 	Metrics http.Handler
+	// Operator serves /upgrade; nil means there is no such path.
+	Operator front.Operator
 	// Mode applies to requests that name none. isotone.ReadDefault leaves the
 	// choice to the backend.
 	Mode isotone.ReadMode

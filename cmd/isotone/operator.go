@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/isotone/isotone/internal/dashboard"
+)
+
+// operatorFlags are those of all commands that change a running cluster.
+type operatorFlags struct {
+	Endpoint []string      `name:"endpoint" default:"localhost:8080" sep:"," placeholder:"HOST:PORT,..." help:"Client addresses of nodes of the cluster; the leader is found from any of them."`
+	Timeout  time.Duration `name:"timeout" default:"10s" help:"Longest wait for the command to be carried out."`
+	JSON     bool          `name:"json" help:"Print the answer as JSON."`
+	Yes      bool          `name:"yes" short:"y" help:"Do not ask for confirmation."`
+}
+
+// operatorBodyMax bounds an answer.
+const operatorBodyMax = 1 << 20
+
+// hopsMax bounds how often a node may name another one as the leader: twice it may be out of
+// date.
+const hopsMax = 3
+
+// do sends a request to the leader and decodes its answer into out.
+func (f *operatorFlags) do(ctx context.Context, method, path string, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
+	defer cancel()
+	var failures []error
+	for _, endpoint := range f.Endpoint {
+		if _, err := dashboard.Address(endpoint); err != nil {
+			return usageError(fmt.Sprintf("--endpoint: %v", err))
+		}
+		for hops := 0; endpoint != "" && hops < hopsMax; hops++ {
+			next, err := ask(ctx, method, endpoint, path, out)
+			if err == nil {
+				return nil
+			}
+			failures = append(failures, fmt.Errorf("%s: %w", endpoint, err))
+			endpoint = next
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// ask sends a request to one node. If that does not lead, leader says who does.
+func ask(ctx context.Context, method, endpoint, path string, out any) (leader string, err error) {
+	base := endpoint
+	if !strings.Contains(base, "://") {
+		base = "http://" + base
+	}
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, nil)
+	if err != nil {
+		return "", err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, operatorBodyMax))
+	if err != nil {
+		return "", err
+	}
+	if answer.StatusCode == http.StatusOK {
+		return "", json.Unmarshal(body, out)
+	}
+	var fault struct {
+		Error struct{ Code, Message string }
+	}
+	if json.Unmarshal(body, &fault) != nil || fault.Error.Message == "" {
+		return "", fmt.Errorf("HTTP status %s; is this a node of this version?", answer.Status)
+	}
+	return answer.Header.Get("Isotone-Leader"), fmt.Errorf("%s: %s", fault.Error.Code, fault.Error.Message)
+}
+
+// confirm asks whether to go on, unless --yes was given. Without a terminal to ask at it is
+// an error.
+func (f *operatorFlags) confirm(con console, question string) error {
+	if f.Yes {
+		return nil
+	}
+	if !isTerminal(os.Stdin) {
+		return usagef("%s Say so with --yes.", question)
+	}
+	fmt.Fprintf(con.err, "%s Go on? [y/N] ", question)
+	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+		return errors.New("nothing was changed")
+	}
+	return nil
+}
