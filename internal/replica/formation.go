@@ -49,6 +49,8 @@ const (
 	StageGathering
 	StagePrepared
 	StageFormed
+	// StageJoining is a node on an empty directory that was told to join a cluster.
+	StageJoining
 )
 
 // formation is the state of a founder until the cluster is formed.
@@ -122,13 +124,15 @@ func (r *Replica) judgeAsFounder(h Hello) *Refusal {
 	switch {
 	case !f.isFounder(h.NodeID):
 		return refuse(RefusedFounders, "node %d is not in the PEERS of node %d (%s), which is being set up", h.NodeID, self.NodeID, list(f.ids()))
-	case h.ClusterID != 0:
-		if self.ClusterID != 0 && h.ClusterID != self.ClusterID {
+	case h.ClusterID != 0 || h.Stage == StageFormed:
+		if self.ClusterID != 0 && h.ClusterID != 0 && h.ClusterID != self.ClusterID {
 			return r.splitFormation(h)
 		}
 	case h.Stage == StageUnknown:
 		return refuse(RefusedLevel, "node %d runs an older version, which cannot form a cluster with node %d; start all initial members with the same version",
 			h.NodeID, self.NodeID)
+	case h.Stage == StageJoining:
+		return refuse(RefusedMember, "node %d is to join a cluster, node %d to form one", h.NodeID, self.NodeID)
 	case h.Founders != self.Founders:
 		refusal := refuse(RefusedFounders, "node %d was started with nodes %s in PEERS, node %d with nodes %s, and both are to form a cluster; "+
 			"all initial members need the same list", h.NodeID, h.Founders, self.NodeID, self.Founders)

@@ -131,6 +131,9 @@ func (r *Replica) noteDigest(index uint64) {
 	}
 }
 
+// Digest sums up the state of this replica as of Status.Applied.
+func (r *Replica) Digest() uint64 { return r.state.Digest() }
+
 // checkDigest compares the state of a reservation's proposer with that of this replica. A
 // replica whose state differs must not serve, and not confirm that another does: it stops
 // before it acknowledges the entry.

@@ -118,6 +118,8 @@ func (r *Replica) Hello() Hello {
 	switch {
 	case r.cfg.Level == oracle.LevelFirst:
 		h.PeerAddr = "" // it speaks version 1 of the peer protocol
+	case r.forming == nil && r.applied == 0:
+		h.Stage = StageJoining
 	case r.forming == nil:
 		h.Stage, h.Founders = StageFormed, ""
 	case r.prepared():

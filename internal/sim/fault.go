@@ -42,7 +42,9 @@ const (
 	ReplaceMember
 	AddLearner
 	BadChange
+	RaiseLevel
 	Roll
+	ChangeVersion
 	GiveBack
 	OldCopy
 	Wipe
@@ -53,7 +55,7 @@ const (
 var kindNames = [kindCount]string{
 	"loss", "double", "delay", "long-tail", "split", "isolate", "one-way", "bridge", "flap", "crash", "crash-all", "slow-disk",
 	"stalled-disk", "failed-disk", "long-stall", "pause", "pause-all", "suspend", "clock-jump", "clock-century", "clock-drift", "clock-freeze",
-	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "bad-change", "roll", "give-back", "old-copy", "wipe",
+	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "bad-change", "raise-level", "roll", "change-version", "give-back", "old-copy", "wipe",
 	"wipe-amidst",
 }
 
@@ -120,6 +122,8 @@ func (w *world) cause(k Kind, n *node, lasts time.Duration) bool {
 		return w.spoilClock(k, n, lasts)
 	case k <= Roll:
 		return w.operate(k)
+	case k == ChangeVersion:
+		return w.changeVersion(n)
 	case k == GiveBack:
 		return w.relinquish(n)
 	case k == WipeAmidst:
@@ -394,6 +398,8 @@ func (w *world) operate(k Kind) bool {
 	case BadChange:
 		w.changeBadly(l)
 		return true
+	case RaiseLevel:
+		return w.raiseLevel(l)
 	}
 	return false
 }

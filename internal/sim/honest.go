@@ -11,9 +11,12 @@ import (
 // some time on its way, and counts for a while.
 
 const (
-	// recently is how long ago a reading may have been taken that still counts: the longest
-	// pause of a process, and what internal/replica allows.
-	recently = 120 * time.Second
+	// recently is how long ago a reading may have been taken that still counts: a reservation
+	// may wait for a disk that hangs for minutes.
+	recently = 400 * time.Second
+	// driftMax is how far a reading can be off that goes on by a steady clock that is wrong in
+	// rate, for as long as internal/replica believes it and it may be on its way.
+	driftMax = 30 * time.Second * clockDriftPercent / 100
 	// recentSpan is the grain in which readings are remembered.
 	recentSpan = 10 * time.Second
 	// absenceMax is internal/replica's: how far ahead of the ceiling a voter that is alone
@@ -72,7 +75,7 @@ func (w *world) checkCeiling(n *node, ceiling uint64) {
 	if len(voters) > 1 {
 		slices.SortFunc(voters, func(a, b time.Duration) int { return cmp.Compare(b, a) })
 		// A reading goes on by a steady clock that may be wrong in rate.
-		limit = w.now + voters[len(voters)/2] + recently*clockDriftPercent/100
+		limit = w.now + voters[len(voters)/2] + driftMax
 	}
 	if time.Duration(ceiling) > limit+lead {
 		w.fail("I11: node %d has ceiling %v at %v, the clocks of %d voters vouch for %v and %v", n.id, time.Duration(ceiling)-worldStart, w.now,

@@ -30,6 +30,8 @@ type node struct {
 	// something, 0 if it will not.
 	drowsy int
 	dozing time.Duration
+	// level is the newest feature level of the version that it runs.
+	level uint64
 	// founders are what its PEERS name, nil for a machine that joins.
 	founders []oracle.Member
 	// refused is set when its process has ended because another would not have it.
@@ -67,6 +69,7 @@ type inbox struct {
 	clocks    []replica.PeerClock
 	behind    uint64
 	stopIDs   bool
+	raise     bool
 	leases    []replica.LeaseRequest
 }
 
@@ -100,6 +103,7 @@ func (w *world) start(n *node) {
 			Session: w.rng.Uint64() | 1, ClientAddr: clientAddr(n.id), PeerAddr: "peer",
 		},
 		Founders:  n.founders,
+		Level:     n.level,
 		HardState: d.hard, Snapshot: d.snapshot, Entries: d.entries,
 		ClusterSeed:           w.rng.Uint64() | 1,
 		EpochTicks:            w.cfg.epochTicks,
@@ -199,7 +203,7 @@ func (w *world) turn(n *node) {
 	e := n.replica.Step(&replica.Input{
 		Now: uint64(wall), Mono: mono, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos,
 		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
-		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, LeaseRequests: in.leases,
+		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, RaiseLevel: in.raise, LeaseRequests: in.leases,
 	})
 	if e.Fatal != nil {
 		w.fatal(n, e.Fatal)
@@ -327,7 +331,7 @@ func (w *world) agree(n *node, s replica.Status) {
 	for uint64(len(w.states)) <= s.Applied {
 		w.states = append(w.states, agreed{})
 	}
-	have := agreed{known: true, ceiling: s.Ceiling, cluster: s.ClusterID, workers: digest(n.replica.WorkerLeases())}
+	have := agreed{known: true, ceiling: s.Ceiling, cluster: s.ClusterID, digest: n.replica.Digest()}
 	if !w.states[s.Applied].known {
 		w.states[s.Applied] = have
 	} else if w.states[s.Applied] != have {
@@ -339,22 +343,7 @@ func (w *world) agree(n *node, s replica.Status) {
 type agreed struct {
 	known            bool
 	ceiling, cluster uint64
-	workers          uint64
-}
-
-// digest sums up the worker records.
-func digest(list []oracle.WorkerLease) uint64 {
-	sum := uint64(14695981039346656037) // FNV-1a, by words
-	for _, l := range list {
-		fixed := uint64(0)
-		if l.Fixed {
-			fixed = 1
-		}
-		for _, v := range [...]uint64{uint64(l.Worker), uint64(l.Slot), fixed, l.Node, l.Session, l.Start, l.End} {
-			sum = (sum ^ v) * 1099511628211
-		}
-	}
-	return sum
+	digest           uint64
 }
 
 // leader returns the node that serves in the highest term, or nil.

@@ -1,5 +1,7 @@
 package sim
 
+import "github.com/isotone/isotone/internal/oracle"
+
 // tamper sets a node's disk back to an older copy, or wipes it, at a moment when all
 // others are well and know better: then they must refuse it. (An older copy whose
 // witnesses are all gone cannot be told from an honest disk by anybody, and neither
@@ -49,7 +51,17 @@ func (w *world) wipeAmidst(n *node) bool {
 			return false
 		}
 	}
-	w.wiped = true
+	if w.cfg.old {
+		// The first version let a member be wiped before it was on record.
+		l := w.leader()
+		if l == nil {
+			return false
+		}
+		if m, ok := w.member(l, n.id); !ok || m.Incarnation == 0 {
+			return false
+		}
+	}
+	w.wiped, n.level = true, oracle.LevelNewest
 	w.wipe(n, w.between(0, 20*w.cfg.tick))
 	return true
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/lincheck"
+	"github.com/isotone/isotone/internal/oracle"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -38,9 +39,11 @@ type world struct {
 	// stalledLong is set once a disk has hung for minutes, wiped once a member has lost its
 	// disk for good.
 	stalledLong, wiped bool
-	servers            []uint64
-	states             []agreed
-	ceiling            uint64 // the largest that was seen
+	// raising is set once the feature level may have been raised.
+	raising bool
+	servers []uint64
+	states  []agreed
+	ceiling uint64 // the largest that was seen
 	// votersChanged is when a node last found that there are other members than before.
 	votersChanged time.Duration
 	born          uint64 // the ID of the cluster that has served, 0: none yet
@@ -72,6 +75,7 @@ type config struct {
 	ids           idConfig
 	birth         birth
 	clockJumpMax  time.Duration
+	old           bool // an older version has set up the cluster
 }
 
 func newWorld(o Options) *world {
@@ -118,6 +122,7 @@ func (w *world) draw(o Options) config {
 	}
 	w.drawIDs(&c)
 	w.drawBirth(&c)
+	w.drawVersions(&c)
 	c.clockJumpMax = w.between(10*time.Millisecond, time.Second)
 	return c
 }
@@ -163,6 +168,9 @@ func (w *world) populate() {
 	for range w.cfg.size {
 		w.newNode().founders = founders(w.cfg.size)
 	}
+	if w.cfg.old {
+		w.ageDisks()
+	}
 	w.giveBirth()
 	for i := range 1 + w.rng.IntN(6) {
 		c := &client{id: uint64(i), pause: w.between(time.Millisecond, 4*w.cfg.tick)}
@@ -186,7 +194,7 @@ func (w *world) newNode() *node {
 	n.clock.wall = worldStart + w.now
 	n.clock.rate = w.drawRate()
 	n.disk.durable.incarnation = w.rng.Uint64() | 1
-	n.ids = w.drawSetup()
+	n.ids, n.level = w.drawSetup(), oracle.LevelNewest
 	for _, o := range w.nodes {
 		w.redial(n, o)
 	}
