@@ -156,7 +156,7 @@ func (n *Node) measure(r replica.Status, s *front.Status, peers []peer.PeerStatu
 		CeilingLead: time.Duration(r.Ceiling - now), QueueDepth: r.Waiting, QueueLimit: n.cfg.RequestsMax,
 		StorageFailed: n.Err() != nil,
 		Workers:       len(r.Workers), IDsRefused: n.idsRefused(&r) != "",
-		ClockExceeded: r.Clock.Exceeded,
+		ClockExceeded: r.Clock.Exceeded, ClockQuorumOffset: r.Clock.Offset, ClockQuorumKnown: r.Clock.Known,
 	}
 	if skew, known := n.replica.Skew(); known {
 		stats.ClockOffset = -skew

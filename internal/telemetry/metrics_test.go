@@ -158,6 +158,7 @@ func TestSetNode_SetsGaugesAndForgetsPeers(t *testing.T) {
 		Leading: true, LeaderID: 3, Term: 7, Ready: true, CeilingLead: 1500 * time.Millisecond,
 		TimeLead: -time.Millisecond, QueueDepth: 5, QueueLimit: 10, StorageFailed: true,
 		Workers: 2, IDsRefused: true, ClockOffset: -2 * time.Second,
+		ClockExceeded: true, ClockQuorumOffset: time.Hour, ClockQuorumKnown: true,
 		Peers: []telemetry.PeerStats{{ID: 2, Connected: true, ClockOffset: time.Second, ClockKnown: true}, {ID: math.MaxUint64}},
 	})
 	wantLines(t, m,
@@ -165,6 +166,7 @@ func TestSetNode_SetsGaugesAndForgetsPeers(t *testing.T) {
 		"isotone_ceiling_lead_seconds 1.5", "isotone_time_lead_seconds -0.001",
 		"isotone_queue_depth 5", "isotone_queue_limit 10", "isotone_storage_failed 1",
 		"isotone_snowflake_workers 2", "isotone_snowflake_refused 1", "isotone_clock_offset_seconds -2",
+		"isotone_clock_exceeded 1", "isotone_clock_quorum_offset_seconds 3600",
 		`isotone_peer_clock_offset_seconds{peer="2"} 1`,
 		`isotone_peer_connected{peer="2"} 1`, `isotone_peer_connected{peer="18446744073709551615"} 0`,
 	)
@@ -172,6 +174,9 @@ func TestSetNode_SetsGaugesAndForgetsPeers(t *testing.T) {
 	wantLines(t, m, "isotone_leader 0", "isotone_ready 0", `isotone_peer_connected{peer="2"} 0`)
 	if strings.Contains(scrape(t, m), `peer_clock_offset_seconds{peer="2"}`) {
 		t.Error("a clock that is not known any more keeps its series")
+	}
+	if strings.Contains(scrape(t, m), "\nisotone_clock_quorum_offset_seconds ") {
+		t.Error("an offset that is not known any more keeps its series")
 	}
 	if strings.Contains(scrape(t, m), `peer="18446744073709551615"`) {
 		t.Error("a peer that left keeps its series")

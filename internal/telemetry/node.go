@@ -35,6 +35,10 @@ type NodeStats struct {
 	// ClockExceeded is whether the node does not go by its own clock, because it is too far
 	// off those of a quorum or has jumped.
 	ClockExceeded bool
+	// ClockQuorumOffset is this node's clock minus the clock that a quorum vouches for, if
+	// ClockQuorumKnown.
+	ClockQuorumOffset time.Duration
+	ClockQuorumKnown  bool
 	// Peers lists the other members. A peer that is absent loses its series.
 	Peers []PeerStats
 }
@@ -65,6 +69,11 @@ func (m *Metrics) SetNode(s NodeStats) {
 	g.idsRefused.Set(oneIf(s.IDsRefused))
 	g.clockOffset.Set(s.ClockOffset.Seconds())
 	g.clockExceeded.Set(oneIf(s.ClockExceeded))
+	if s.ClockQuorumKnown {
+		g.clockQuorumOffset.WithLabelValues().Set(s.ClockQuorumOffset.Seconds())
+	} else {
+		g.clockQuorumOffset.DeleteLabelValues()
+	}
 	m.setPeers(s.Peers)
 }
 
@@ -79,26 +88,29 @@ type nodeGauges struct {
 	storageFailed                 prometheus.Gauge
 	workers, idsRefused           prometheus.Gauge
 	clockOffset, clockExceeded    prometheus.Gauge
-	certificateLeft               prometheus.Gauge
+	// clockQuorumOffset has its one series while the offset is known.
+	clockQuorumOffset *prometheus.GaugeVec
+	certificateLeft   prometheus.Gauge
 }
 
 func newNodeGauges(r registrar) nodeGauges {
 	return nodeGauges{
-		leader:          r.gauge("leader", "Whether this node leads: 1 or 0."),
-		leased:          r.gauge("lease_held", "Whether this node holds a lease: 1 or 0."),
-		leaderID:        r.gauge("leader_id", "Id of the node that leads; 0 when none is known."),
-		term:            r.gauge("term", "Raft term of this node."),
-		ready:           r.gauge("ready", "Whether this node can serve or route: 1 or 0."),
-		ceilingLead:     r.gauge("ceiling_lead_seconds", "Replicated ceiling of issued time minus the wall clock, in seconds."),
-		timeLead:        r.gauge("time_lead_seconds", "Time of the timestamps issued now minus the wall clock, in seconds."),
-		queueDepth:      r.gauge("queue_depth", "Requests that wait for a confirmation round."),
-		queueLimit:      r.gauge("queue_limit", "Requests that may wait for a confirmation round."),
-		workers:         r.gauge("snowflake_workers", "Worker ids that this node has leased for its snowflake ids."),
-		idsRefused:      r.gauge("snowflake_refused", "Whether this node makes no snowflake ids although it should, because of its clock or its worker id: 1 or 0."),
-		clockOffset:     r.gauge("clock_offset_seconds", "This node's clock minus the median of its peers' clocks, in seconds."),
-		clockExceeded:   r.gauge("clock_exceeded", "Whether this node does not go by its own clock, because it is too far off those of a quorum or has jumped: 1 or 0."),
-		certificateLeft: r.gauge("certificate_left_seconds", "How long the TLS certificate is still valid, in seconds; less than 0: it is not."),
-		storageFailed:   r.gauge("storage_failed", "Whether a write or sync has failed for good: 1 or 0."),
+		leader:            r.gauge("leader", "Whether this node leads: 1 or 0."),
+		leased:            r.gauge("lease_held", "Whether this node holds a lease: 1 or 0."),
+		leaderID:          r.gauge("leader_id", "Id of the node that leads; 0 when none is known."),
+		term:              r.gauge("term", "Raft term of this node."),
+		ready:             r.gauge("ready", "Whether this node can serve or route: 1 or 0."),
+		ceilingLead:       r.gauge("ceiling_lead_seconds", "Replicated ceiling of issued time minus the wall clock, in seconds."),
+		timeLead:          r.gauge("time_lead_seconds", "Time of the timestamps issued now minus the wall clock, in seconds."),
+		queueDepth:        r.gauge("queue_depth", "Requests that wait for a confirmation round."),
+		queueLimit:        r.gauge("queue_limit", "Requests that may wait for a confirmation round."),
+		workers:           r.gauge("snowflake_workers", "Worker ids that this node has leased for its snowflake ids."),
+		idsRefused:        r.gauge("snowflake_refused", "Whether this node makes no snowflake ids although it should, because of its clock or its worker id: 1 or 0."),
+		clockOffset:       r.gauge("clock_offset_seconds", "This node's clock minus the median of its peers' clocks, in seconds."),
+		clockExceeded:     r.gauge("clock_exceeded", "Whether this node does not go by its own clock, because it is too far off those of a quorum or has jumped: 1 or 0."),
+		clockQuorumOffset: r.gaugeVec("clock_quorum_offset_seconds", "This node's clock minus the clock that a quorum vouches for, in seconds; of a single node, how far its clock has jumped. Absent while too few clocks are known."),
+		certificateLeft:   r.gauge("certificate_left_seconds", "How long the TLS certificate is still valid, in seconds; less than 0: it is not."),
+		storageFailed:     r.gauge("storage_failed", "Whether a write or sync has failed for good: 1 or 0."),
 	}
 }
 
