@@ -1,8 +1,13 @@
 package node
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/isotone/isotone/internal/replica"
 )
 
 func TestElections_MeasuresTheTimeWithoutALeader(t *testing.T) {
@@ -35,5 +40,37 @@ func TestElections_MeasuresTheTimeWithoutALeader(t *testing.T) {
 	}
 	if len(e.list) != electionsMax || e.list[electionsMax-1].Term != 109 {
 		t.Errorf("%d are kept, the last of term %d", len(e.list), e.list[len(e.list)-1].Term)
+	}
+}
+
+// TestWarnAhead_MeasuresAgainstTheClockThatTimeGoesBy: it is the quorum's when the node's
+// own is off.
+func TestWarnAhead_MeasuresAgainstTheClockThatTimeGoesBy(t *testing.T) {
+	const limit = 500 * time.Millisecond
+	exceeded := func(offset time.Duration) replica.Clock {
+		return replica.Clock{Known: true, Offset: offset, Exceeded: true}
+	}
+	for _, tc := range []struct {
+		name  string
+		lead  time.Duration
+		clock replica.Clock
+		limit time.Duration
+		want  string
+	}{
+		{"its own clock is right", 9 * time.Second, replica.Clock{Known: true}, limit, ""},
+		{"time is ahead of it", time.Hour, replica.Clock{Known: true, Offset: limit}, limit, "lead=1h0m0s"},
+		{"its own clock is an hour behind", time.Hour - limit, exceeded(-time.Hour), limit, ""},
+		{"its own clock is an hour ahead", limit - time.Hour, exceeded(time.Hour), limit, ""},
+		{"its own clock is an hour ahead, and time is too", limit, exceeded(time.Hour), limit, "lead=1h0m0s"},
+		{"nobody vouches for any time", time.Hour, replica.Clock{}, limit, ""},
+		{"nobody is asked", time.Hour, replica.Clock{}, 0, "lead=1h0m0s"},
+	} {
+		var log bytes.Buffer
+		n := &Node{cfg: Config{ClockJumpMax: tc.limit, Log: slog.New(slog.NewTextHandler(&log, nil))}}
+		n.warnAhead(tc.lead, tc.clock)
+		n.warnAhead(tc.lead, tc.clock) // once
+		if got := log.String(); strings.Count(got, "\n") != min(1, len(tc.want)) || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
 	}
 }

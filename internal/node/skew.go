@@ -60,3 +60,16 @@ func (n *Node) warnClock(c replica.Clock) {
 		n.cfg.Log.Error("this node's clock is off those of a quorum, and time goes on by theirs: set it right", "offset", offset, "limit", n.cfg.ClockJumpMax.String())
 	}
 }
+
+// astray returns by how much this node's clock is ahead of the one that time goes by: that
+// is its own, but within limit of the quorum's (I11).
+func astray(c replica.Clock, limit time.Duration) time.Duration {
+	switch {
+	case !c.Exceeded:
+		return 0
+	case c.Offset > 0:
+		return c.Offset - limit
+	default:
+		return c.Offset + limit
+	}
+}

@@ -137,12 +137,17 @@ func peerStats(p peer.PeerStatus, clocks []replica.PeerOffset) telemetry.PeerSta
 const leadMax = 10 * time.Second
 
 // warnAhead says, once, that timestamps have left the clock behind: the index grows and
-// time stands still until the clock has caught up.
-func (n *Node) warnAhead(lead time.Duration) {
+// time stands still until the clock has caught up. lead is that over the node's own clock,
+// which need not be the one that time goes by.
+func (n *Node) warnAhead(lead time.Duration, c replica.Clock) {
+	if !c.Known && n.cfg.ClockJumpMax > 0 {
+		return // time stands still because nobody knows how late it is
+	}
+	lead += astray(c, n.cfg.ClockJumpMax)
 	if ahead := lead > leadMax; ahead != n.ahead {
 		if n.ahead = ahead; ahead {
-			n.cfg.Log.Warn("time leads this node's clock and stands still until the clock has caught up; "+
-				"this clock is slow, or that of an earlier leader was fast", "lead", lead.String())
+			n.cfg.Log.Warn("time leads the clock that it goes by, and stands still until that has caught up; "+
+				"the clock is slow, or that of an earlier leader was fast", "lead", lead.Round(time.Millisecond).String())
 		}
 	}
 }
@@ -163,7 +168,7 @@ func (n *Node) measure(r replica.Status, s *front.Status, peers []peer.PeerStatu
 	}
 	if r.Serving {
 		stats.TimeLead = time.Duration(r.Time - now)
-		n.warnAhead(stats.TimeLead)
+		n.warnAhead(stats.TimeLead, r.Clock)
 	}
 	clocks := n.replica.PeerOffsets()
 	for _, p := range peers {
