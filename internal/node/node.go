@@ -138,6 +138,7 @@ type Node struct {
 	began         time.Duration // as mono
 	wall          time.Time     // as of the latest turn
 	mono          time.Duration // the same
+	forming       string        // what the log says that the cluster's formation waits for
 	ahead         bool          // time leads the clock by more than leadMax, and the log says so
 }
 
@@ -210,9 +211,9 @@ func Start(cfg Config) (*Node, error) {
 	n.disk.failed = n.fail
 	n.disk.observe = cfg.Metrics.ObserveStorageWrite
 	n.transport = n.newTransport()
-	n.publish()
 	cfg.Log.Info("node started", "node", cfg.NodeID, "dir", cfg.DataDir, "fresh", rec.Fresh, "start", rec.Identity.Boot,
 		"cluster", fmt.Sprintf("%016x", rec.Identity.ClusterID), "incarnation", fmt.Sprintf("%016x", rec.Identity.Incarnation))
+	n.publish()
 	go n.disk.run()
 	go n.run()
 	for _, b := range n.branches {

@@ -14,6 +14,8 @@ import (
 type Report struct {
 	Status front.Status
 	Mode   isotone.ReadMode
+	// Forming is set while the node and the other initial members form the cluster.
+	Forming bool
 	// Now is the node's wall clock.
 	Now    time.Time
 	Uptime time.Duration
@@ -102,7 +104,7 @@ func (n *Node) report() Report {
 	s := n.replica.Status()
 	r := Report{
 		Status: *n.status.Load(), Mode: n.cfg.Mode, Now: n.wall, Uptime: n.mono - n.began, Loops: len(n.branches) + 1,
-		Serving: s.Serving, Time: s.Time, Workers: s.Workers, Elections: slices.Clone(n.elections.list),
+		Forming: s.Forming != "", Serving: s.Serving, Time: s.Time, Workers: s.Workers, Elections: slices.Clone(n.elections.list),
 	}
 	r.Status.Ceiling = s.Ceiling
 	r.Skew, r.SkewKnown = n.replica.Skew()

@@ -74,3 +74,23 @@ func TestWarnAhead_MeasuresAgainstTheClockThatTimeGoesBy(t *testing.T) {
 		}
 	}
 }
+
+func TestTellForming_LogsChangesAndTheEnd(t *testing.T) {
+	var log bytes.Buffer
+	n := &Node{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}}
+	tell := func(forming string, id uint64, members int, want string) {
+		t.Helper()
+		log.Reset()
+		n.tellForming(&replica.Status{Forming: forming, ClusterID: id}, members)
+		if got := log.String(); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%q: %q, want %q", forming, got, want)
+		}
+	}
+	tell("node 2 was not reached yet", 0, 2, "node 2 was not reached yet")
+	tell("node 2 was not reached yet", 0, 2, "")
+	tell("waiting for node 2", 0x2a, 2, "waiting for node 2")
+	tell("", 0x2a, 2, "the cluster is formed")
+	tell("", 0x2a, 2, "")
+	tell("the cluster is being formed", 0, 1, "") // alone it waits for nobody
+	tell("", 0x2a, 1, "cluster=000000000000002a")
+}

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/peer"
 	"github.com/isotone/isotone/internal/replica"
@@ -47,6 +48,7 @@ func (n *Node) publish() {
 		s.NotReady = n.idsRefused(&r)
 	}
 	n.elections.note(n.wall, n.mono, s.Term, s.Leader)
+	n.tellForming(&r, len(s.Members))
 	n.announce(s)
 	n.status.Store(s)
 	n.followWorkers(&r)
@@ -120,6 +122,21 @@ func (n *Node) announce(s *front.Status) {
 		attrs = append(attrs, "why", s.NotReady)
 	}
 	n.cfg.Log.Info("cluster state changed", attrs...)
+}
+
+// tellForming logs what a founder waits for, when that changes, and that the cluster is
+// formed.
+func (n *Node) tellForming(r *replica.Status, members int) {
+	if r.Forming == n.forming || n.Err() != nil {
+		return
+	}
+	n.forming = r.Forming
+	switch {
+	case r.Forming == "":
+		n.cfg.Log.Info("the cluster is formed", "node", n.cfg.NodeID, "cluster", isotone.ClusterID(r.ClusterID).String(), "members", members)
+	case members > 1:
+		n.cfg.Log.Info("the cluster is not formed yet", "node", n.cfg.NodeID, "why", r.Forming)
+	}
 }
 
 func peerStats(p peer.PeerStatus, clocks []replica.PeerOffset) telemetry.PeerStats {
