@@ -64,7 +64,7 @@ func (s *stateSource) describe(r *node.Report) *dashboard.State {
 			ID: r.Status.NodeID, Addr: s.addr, Role: r.Status.Role, Ready: r.Status.NotReady == "", NotReady: r.Status.NotReady,
 			UptimeSeconds: r.Uptime.Seconds(), Loops: r.Loops,
 		},
-		Clock:     dashboard.Clock{OffsetFromMedianSeconds: (-r.Skew).Seconds(), OK: r.Skew.Abs() <= node.SkewMax},
+		Clock:     describeClock(r),
 		Members:   []dashboard.Member{},
 		Workers:   []dashboard.Worker{},
 		Elections: []dashboard.Election{},
@@ -105,6 +105,18 @@ func (s *stateSource) describe(r *node.Report) *dashboard.State {
 		state.Elections = append(state.Elections, dashboard.Election{At: e.At.UTC(), Term: e.Term, Leader: e.Leader, GapSeconds: e.Gap.Seconds()})
 	}
 	return state
+}
+
+func describeClock(r *node.Report) dashboard.Clock {
+	c := dashboard.Clock{
+		OffsetFromMedianSeconds: (-r.Skew).Seconds(), OK: r.Skew.Abs() <= node.SkewMax,
+		Exceeded: r.Clock.Exceeded, Alone: r.Clock.Alone, LimitSeconds: r.ClockJumpMax.Seconds(),
+	}
+	if r.Clock.Known {
+		offset := r.Clock.Offset.Seconds()
+		c.OffsetFromQuorumSeconds = &offset
+	}
+	return c
 }
 
 func describePeer(m *dashboard.Member, p node.PeerReport) {

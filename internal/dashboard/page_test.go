@@ -162,6 +162,13 @@ func TestPage_SaysWhatIsWrong(t *testing.T) {
 	}{
 		{"a clock is wrong", 2, func(s *dashboard.State) { s.Clock = dashboard.Clock{OffsetFromMedianSeconds: 2.5} },
 			"warn", "Node 1 leads", "The clock of node 3 is wrong.", "+2.5\u202fs"},
+		{"a clock is not believed", 2, func(s *dashboard.State) {
+			s.Clock.OffsetFromQuorumSeconds, s.Clock.Exceeded, s.Clock.LimitSeconds = pointer(-3600.0), true, 0.5
+		}, "warn", "Node 1 leads", "The clock of node 3 is 1\u202fh behind the quorum's: time goes by the quorum's clock. Set it right.", "follows"},
+		{"the leader's clock is not believed", 0, func(s *dashboard.State) {
+			s.Clock.OffsetFromQuorumSeconds, s.Clock.Exceeded, s.Clock.LimitSeconds = pointer(3600.0), true, 0.5
+			s.Epoch.LeadSeconds -= 3600
+		}, "warn", "Node 1 leads", "The clock of node 1 is 1\u202fh ahead of the quorum's: time goes by the quorum's clock. Set it right.", "leads"},
 		{"a member is not ready", 1, func(s *dashboard.State) { s.Node.Ready, s.Node.NotReady = false, "it joins" },
 			"warn", "Node 1 leads", "Node 2 is not ready: it joins.", "not ready"},
 		{"a member is apart", 0, func(s *dashboard.State) { s.Members[2].Connected = false },

@@ -43,7 +43,7 @@ func TestState_OfAFollowerHasNulls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"leader":null`, `"epoch":null`, `"p50":null`, `"lagEntries":null`, `"clockOffsetSeconds":null`} {
+	for _, want := range []string{`"leader":null`, `"epoch":null`, `"p50":null`, `"lagEntries":null`, `"clockOffsetSeconds":null`, `"offsetFromQuorumSeconds":null`} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("%s is missing in %s", want, text)
 		}

@@ -25,6 +25,11 @@ func WriteSummary(w io.Writer, s *State) error {
 	if !s.Node.Ready {
 		fmt.Fprintf(&out, "Not ready: %s\n", or(s.Node.NotReady))
 	}
+	for _, m := range s.Members {
+		if warning := s.clockWarning(m); warning != "" {
+			fmt.Fprintf(&out, "Warning: %s\n", warning)
+		}
+	}
 	out.WriteByte('\n')
 	t := tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
 	leader := "none is known"
@@ -158,7 +163,7 @@ func duration(seconds *float64) string {
 }
 
 func signed(seconds float64) string {
-	text := digits(seconds, 2)
+	text := span(seconds)
 	if seconds > 0 {
 		return "+" + text
 	}

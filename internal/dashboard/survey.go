@@ -47,6 +47,8 @@ type Report struct {
 	Term   uint64  `json:"term"`
 	// Problems is empty when there is a leader and every member answers and is ready.
 	Problems []string `json:"problems"`
+	// Warnings name members whose clocks time does not go by. The cluster serves all the same.
+	Warnings []string `json:"warnings"`
 	Views    []View   `json:"members"`
 }
 
@@ -94,7 +96,7 @@ func (y Survey) Ask(ctx context.Context, addrs []string) (*Report, error) {
 	y.askAll(ctx, missing)
 	views = append(views, missing...)
 	slices.SortFunc(views, func(a, b View) int { return cmp.Or(cmp.Compare(a.NodeID, b.NodeID), strings.Compare(a.Addr, b.Addr)) })
-	r := &Report{At: time.Now().UTC(), Views: views, Problems: []string{}}
+	r := &Report{At: time.Now().UTC(), Views: views, Problems: []string{}, Warnings: []string{}}
 	r.judge()
 	return r, nil
 }
@@ -252,7 +254,29 @@ func (r *Report) judge() {
 		case !v.State.Node.Ready:
 			r.Problems = append(r.Problems, v.name()+" is not ready: "+or(v.State.Node.NotReady))
 		}
+		if warning := r.clockWarning(v); warning != "" {
+			r.Warnings = append(r.Warnings, warning)
+		}
 	}
+}
+
+// clockWarning says that time does not go by the clock of a member: as that tells itself,
+// or else any other.
+func (r *Report) clockWarning(of View) string {
+	if of.State != nil {
+		return of.State.clockWarning(Member{NodeID: of.NodeID, Self: true})
+	}
+	for _, v := range r.Views {
+		if v.State == nil || of.NodeID == 0 {
+			continue
+		}
+		for _, m := range v.State.Members {
+			if warning := v.State.clockWarning(m); m.NodeID == of.NodeID && warning != "" {
+				return warning
+			}
+		}
+	}
+	return ""
 }
 
 // clusters returns the IDs of the clusters that the members told, sorted.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +97,34 @@ func TestSurvey_NoticesAnotherCluster(t *testing.T) {
 	r := ask(t, survey(t, 5*time.Second), c.nodes[0].addr)
 	if r.Err() == nil || !strings.Contains(r.Err().Error(), "several clusters: 00000000deadbeef, 00c0ffee00c0ffee") {
 		t.Errorf("%v", r.Err())
+	}
+}
+
+// TestSurvey_WarnsOfClocksThatAreNotBelieved: that is no problem of the cluster, which goes
+// by the others.
+func TestSurvey_WarnsOfClocksThatAreNotBelieved(t *testing.T) {
+	c := newCluster(t, 3, time.Second)
+	for _, n := range c.nodes {
+		n.change(func(s *dashboard.State) {
+			s.Clock.OffsetFromQuorumSeconds, s.Clock.LimitSeconds = pointer(0.0), 0.5
+			if n.id == 2 {
+				s.Clock.OffsetFromQuorumSeconds, s.Clock.Exceeded = pointer(3600.0), true
+			}
+			if n.id == 1 {
+				s.Members[2].ClockOffsetSeconds = pointer(-0.75)
+			}
+		})
+	}
+	wrong2 := "node 2's clock is 1 h ahead of the quorum's: time goes by the quorum's clock; set it right"
+	r := ask(t, survey(t, 5*time.Second), c.nodes[0].addr)
+	if err := r.Err(); err != nil || !slices.Equal(r.Warnings, []string{wrong2}) {
+		t.Errorf("%v, %q", err, r.Warnings)
+	}
+	c.nodes[2].kill() // then the others tell of it
+	r = ask(t, survey(t, 5*time.Second), c.nodes[0].addr)
+	wrong3 := "node 3's clock is 750 ms behind the quorum's: time goes by the quorum's clock; set it right"
+	if !slices.Equal(r.Warnings, []string{wrong2, wrong3}) {
+		t.Errorf("a member that does not answer: %q", r.Warnings)
 	}
 }
 

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -32,11 +33,11 @@ func WriteTable(w io.Writer, r *Report) error {
 		fmt.Fprintln(t, strings.Join(r.row(v), "\t"))
 	}
 	_ = t.Flush()
-	if len(r.Problems) > 0 {
+	if len(r.Problems)+len(r.Warnings) > 0 {
 		out.WriteByte('\n')
 	}
-	for _, problem := range r.Problems {
-		fmt.Fprintf(&out, "! %s\n", problem)
+	for _, trouble := range slices.Concat(r.Problems, r.Warnings) {
+		fmt.Fprintf(&out, "! %s\n", trouble)
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -71,7 +72,7 @@ func (r *Report) row(v View) []string {
 		ready = or(s.Node.NotReady)
 	}
 	clock = signed(s.Clock.OffsetFromMedianSeconds)
-	if !s.Clock.OK {
+	if !s.Clock.OK || s.Clock.Exceeded && !s.Clock.Alone {
 		clock += " wrong"
 	}
 	return []string{node, or(addr), or(s.Node.Role), fmt.Sprint(s.Term), missing, clock, perSecond(s.Rates.TimestampsPerSecond),

@@ -31,7 +31,7 @@ function span(s, digits = 3) {
   if (!known(s)) return none;
   if (s === 0) return "0" + thin + "s";
   const size = Math.abs(s);
-  if (size >= 99.95) return long(s);
+  if (size >= 99.95) return (s < 0 ? minus : "") + long(size);
   const [unit, scale] = size < 0.9995e-6 ? ["ns", 1e9] : size < 0.9995e-3 ? ["µs", 1e6] : size < 0.9995 ? ["ms", 1e3] : ["s", 1];
   const text = (size * scale).toPrecision(digits);
   return (s < 0 ? minus : "") + (text.includes("e") ? grouped(size * scale) : text) + thin + unit;

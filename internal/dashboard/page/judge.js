@@ -16,14 +16,36 @@ function look(links) {
     const link = links.find((l) => l.node === m.nodeID) ?? null;
     const own = link?.fresh ? link.state : null;
     const median = from.clock?.offsetFromMedianSeconds ?? 0;
+    const doubt = doubted(m, own ?? from, !!own || !!m.self);
     return {
       id: m.nodeID, addr: m.addr, learner: !!m.learner, leader: m.nodeID === leader,
       connected: !!(m.self || m.connected), lag: m.lagEntries, link, own,
       clock: own ? own.clock?.offsetFromMedianSeconds : m.self ? median : known(m.clockOffsetSeconds) ? m.clockOffsetSeconds + median : null,
-      clockOK: own ? own.clock?.ok !== false : true,
+      clockOK: (own ? own.clock?.ok !== false : true) && !doubt, doubt,
     };
   });
   return { links, fresh, newest, lead, from, leader, term: from.term, members, elections: elections(links, lead ?? newest) };
+}
+
+// doubted says that time does not go by the clock of a member, as a document tells: its own,
+// or another's.
+function doubted(m, state, own) {
+  const clock = state.clock ?? {}, quorum = clock.offsetFromQuorumSeconds;
+  if (!known(quorum) || (!own && (clock.alone || !known(m.clockOffsetSeconds)))) return "";
+  const offset = own ? quorum : quorum + m.clockOffsetSeconds, size = Math.abs(offset);
+  if (!(own ? clock.exceeded : clock.limitSeconds > 0 && size > clock.limitSeconds)) return "";
+  const by = span(size < 99.5 ? size : Math.round(size), 2); // the same the next second
+  if (clock.alone) {
+    return `The wall clock of node ${m.nodeID} has jumped by ${by}: time goes on by its steady clock. ` +
+      `Restart the node${offset > absence ? " with CLOCK_JUMP_MAX_MS=0" : ""} if the wall clock is right.`;
+  }
+  return `The clock of node ${m.nodeID} is ${by} ${offset < 0 ? "behind" : "ahead of"} the quorum's: time goes by the quorum's clock. Set it right.`;
+}
+
+// astray is by how much a node's clock is ahead of the one that time goes by.
+function astray(clock) {
+  const offset = clock?.offsetFromQuorumSeconds;
+  return clock?.exceeded && known(offset) ? offset - Math.sign(offset) * clock.limitSeconds : 0;
 }
 
 // elections returns the changes of leader that any member saw, oldest first, with their
@@ -46,6 +68,7 @@ const loopback = /^(localhost|127\.[\d.]+|\[::1\])(:|$)/i;
 const reachable = (addr) => /^[^/@?#\s]+:\d+$/.test(addr) && (!loopback.test(addr) || loopback.test(location.host));
 
 const overtakeShown = 60; // s
+const absence = 366 * 86400; // s; a node alone believes no clock that is further ahead, not even when it starts
 const patience = 6; // s; by then the others would have elected another leader
 
 // judge returns the level (ok, warn, bad, wait), a headline and reasons. The text
@@ -97,9 +120,10 @@ function troubles(view) {
   for (const m of members) {
     if (!m.own) continue;
     if (!m.own.node.ready && !apart.includes(m.id)) list.push(`Node ${m.id} is not ready${m.own.node.notReady ? ": " + m.own.node.notReady : ""}.`);
-    if (!m.clockOK) list.push(`The clock of node ${m.id} is wrong.`);
+    if (!m.clockOK && !m.doubt) list.push(`The clock of node ${m.id} is wrong.`);
   }
-  if (lead && known(lead.state.epoch?.leadSeconds) && lead.state.epoch.leadSeconds < -1) list.push(`Time holds still: node ${leader} cannot raise the ceiling.`);
+  for (const m of members) if (m.doubt) list.push(m.doubt);
+  if (lead && known(lead.state.epoch?.leadSeconds) && lead.state.epoch.leadSeconds + astray(lead.state.clock) < -1) list.push(`Time holds still: node ${leader} cannot raise the ceiling.`);
   return list;
 }
 

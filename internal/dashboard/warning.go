@@ -1,0 +1,77 @@
+package dashboard
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// absence is for how long a node that was alone may have been switched off and still
+// believe its clock when it starts, in seconds.
+const absence = float64(366 * 24 * time.Hour / time.Second)
+
+// clockWarning says that time does not go by the clock of a member, and what to do; "" if
+// it does, or if this document does not tell.
+func (s *State) clockWarning(m Member) string {
+	c := s.Clock
+	if c.OffsetFromQuorumSeconds == nil {
+		return ""
+	}
+	offset, exceeded := *c.OffsetFromQuorumSeconds, c.Exceeded
+	switch {
+	case m.Self:
+	case m.ClockOffsetSeconds == nil || c.Alone:
+		return ""
+	default:
+		offset += *m.ClockOffsetSeconds
+		exceeded = c.LimitSeconds > 0 && math.Abs(offset) > c.LimitSeconds
+	}
+	switch {
+	case !exceeded:
+		return ""
+	case c.Alone && offset > absence:
+		return fmt.Sprintf("node %d's wall clock has jumped by %s: time goes on by the steady clock; "+
+			"restart the node with CLOCK_JUMP_MAX_MS=0 if the wall clock is right", m.NodeID, span(offset))
+	case c.Alone:
+		return fmt.Sprintf("node %d's wall clock has jumped by %s: time goes on by the steady clock; "+
+			"restart the node if the wall clock is right", m.NodeID, span(offset))
+	}
+	side := "ahead of"
+	if offset < 0 {
+		side = "behind"
+	}
+	return fmt.Sprintf("node %d's clock is %s %s the quorum's: time goes by the quorum's clock; set it right", m.NodeID, span(math.Abs(offset)), side)
+}
+
+// spanMax is more than any two clocks can differ, in seconds.
+const spanMax = 1e12
+
+// span writes a time in words: two digits and a unit, or the two largest units.
+func span(seconds float64) string {
+	if math.IsNaN(seconds) || math.Abs(seconds) > spanMax {
+		return noFigure
+	}
+	if math.Abs(seconds) < 99.5 {
+		return digits(seconds, 2)
+	}
+	sign, whole := "", int64(math.Round(math.Abs(seconds)))
+	if seconds < 0 {
+		sign = "-"
+	}
+	units := []struct {
+		name string
+		size int64
+	}{{"d", 24 * 60 * 60}, {"h", 60 * 60}, {"min", 60}, {"s", 1}}
+	for i, u := range units[:len(units)-1] {
+		n, next := whole/u.size, units[i+1]
+		if n == 0 {
+			continue
+		}
+		text := fmt.Sprintf("%s%d %s", sign, n, u.name)
+		if rest := whole % u.size / next.size; rest > 0 {
+			text += fmt.Sprintf(" %d %s", rest, next.name)
+		}
+		return text
+	}
+	return fmt.Sprintf("%s%d s", sign, whole)
+}
