@@ -193,6 +193,36 @@ func TestPage_SaysWhatIsWrong(t *testing.T) {
 	quiet(t, b, 0)
 }
 
+func TestPage_SaysWhatAClusterWaitsForThatIsBeingFormed(t *testing.T) {
+	c := newCluster(t, 3, 100*time.Millisecond)
+	c.elect(0, 0)
+	c.nodes[2].kill()
+	for _, n := range c.nodes {
+		n.change(func(s *dashboard.State) {
+			s.Node.Forming, s.Node.Role, s.Node.NotReady = true, "follower", "the cluster is being formed, which needs node 3"
+			for i := range s.Members {
+				if !s.Members[i].Self {
+					s.Members[i].Addr = "" // nobody knows them yet
+				}
+			}
+		})
+	}
+	b := browser.Tab(t)
+	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	b.Until(10*time.Second, "document.querySelector('#headline').textContent === 'The cluster is being formed' && document.documentElement.dataset.level === 'wait'")
+	for selector, want := range map[string]string{
+		"#because":                        "The cluster is being formed, which needs node 3.",
+		"#members tr:nth-child(1) .state": "not ready",
+		"#members tr:nth-child(2) .state": "reached",
+		"#members tr:nth-child(3) .state": "not reached",
+	} {
+		if got := b.Text(selector); got != want {
+			t.Errorf("%s: %q, want %q", selector, got, want)
+		}
+	}
+	quiet(t, b, 0)
+}
+
 // TestPage_IgnoresALeaderOfAnOlderTerm: one that was cut off still thinks that it leads.
 func TestPage_IgnoresALeaderOfAnOlderTerm(t *testing.T) {
 	c := newCluster(t, 3, 100*time.Millisecond)

@@ -50,6 +50,7 @@ type Node struct {
 	Role          string  `json:"role"` // leader, follower, candidate or learner
 	Ready         bool    `json:"ready"`
 	NotReady      string  `json:"notReady"` // why; empty when it is ready
+	Forming       bool    `json:"forming"`  // the initial members have yet to form the cluster
 	UptimeSeconds float64 `json:"uptimeSeconds"`
 	Loops         int     `json:"loops"`
 }

@@ -21,7 +21,7 @@ func WriteSummary(w io.Writer, s *State) error {
 		_, err := io.WriteString(w, out.String())
 		return err
 	}
-	fmt.Fprintf(&out, "Isotone %s: node %d at %s %s, up %s\n", or(s.Version), s.Node.ID, or(s.Node.Addr), roleVerb(s.Node.Role), uptime(s.Node.UptimeSeconds))
+	fmt.Fprintf(&out, "Isotone %s: node %d at %s %s, up %s\n", or(s.Version), s.Node.ID, or(s.Node.Addr), roleVerb(s.Node), uptime(s.Node.UptimeSeconds))
 	if !s.Node.Ready {
 		fmt.Fprintf(&out, "Not ready: %s\n", or(s.Node.NotReady))
 	}
@@ -97,18 +97,22 @@ func or(text string) string {
 	return text
 }
 
-func roleVerb(role string) string {
-	switch role {
-	case "leader":
+func roleVerb(n Node) string {
+	switch {
+	case n.Forming:
+		return "is being set up"
+	case n.Role == "leader":
 		return "leads"
-	case "follower":
+	case n.Role == "follower":
 		return "follows"
 	}
-	return "is " + or(role)
+	return "is " + or(n.Role)
 }
 
 func memberRole(s *State, m Member) string {
 	switch {
+	case s.Node.Forming:
+		return noFigure
 	case s.Leader != nil && s.Leader.NodeID == m.NodeID:
 		return "leader"
 	case m.Learner:

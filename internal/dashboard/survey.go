@@ -239,7 +239,8 @@ func (r *Report) judge() {
 			r.Term, r.Leader = v.State.Term, v.State.Leader
 		}
 	}
-	if r.Leader == nil {
+	forming := r.forming()
+	if r.Leader == nil && !forming {
 		r.Problems = append(r.Problems, "no leader is known")
 	}
 	if clusters := r.clusters(); len(clusters) > 1 {
@@ -249,6 +250,8 @@ func (r *Report) judge() {
 		switch {
 		case v.State == nil && v.Error == errNoNode.Error():
 			r.Problems = append(r.Problems, v.Addr+" "+v.Error)
+		case v.State == nil && v.Addr == "" && forming:
+			// Members learn one another's client addresses later; the others say whom they miss.
 		case v.State == nil:
 			r.Problems = append(r.Problems, v.name()+" does not answer: "+or(v.Error))
 		case !v.State.Node.Ready:
@@ -258,6 +261,18 @@ func (r *Report) judge() {
 			r.Warnings = append(r.Warnings, warning)
 		}
 	}
+}
+
+// forming reports whether those who answer are still forming the cluster.
+func (r *Report) forming() bool {
+	answered := false
+	for _, v := range r.Views {
+		if v.State != nil && !v.State.Node.Forming {
+			return false
+		}
+		answered = answered || v.State != nil
+	}
+	return answered
 }
 
 // clockWarning says that time does not go by the clock of a member: as that tells itself,

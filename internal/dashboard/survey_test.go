@@ -128,6 +128,29 @@ func TestSurvey_WarnsOfClocksThatAreNotBelieved(t *testing.T) {
 	}
 }
 
+func TestSurvey_TellsAClusterThatIsBeingFormed(t *testing.T) {
+	c := newCluster(t, 3, time.Second)
+	c.elect(0, 0)
+	forming := func(s *dashboard.State) {
+		s.Node.Forming, s.Node.Role, s.Node.NotReady = true, "follower", "it needs node 3"
+		s.Members[1].Addr, s.Members[2].Addr, s.Members[2].Connected = "", "", false
+	}
+	c.nodes[0].change(forming)
+	r := ask(t, survey(t, 5*time.Second), c.nodes[0].addr)
+	if !slices.Equal(r.Problems, []string{"node 1 is not ready: it needs node 3"}) {
+		t.Errorf("%q", r.Problems)
+	}
+	var table strings.Builder
+	if err := dashboard.WriteTable(&table, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"The cluster is being formed; 1 of 3 members answer", "node 1 has reached it\n", "not reached\n"} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, table.String())
+		}
+	}
+}
+
 func TestSurvey_DoesNotWaitForASilentNode(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
 	if err != nil {

@@ -19,8 +19,11 @@ func WriteTable(w io.Writer, r *Report) error {
 		}
 	}
 	leader := "No leader"
-	if r.Leader != nil {
+	switch {
+	case r.Leader != nil:
 		leader = fmt.Sprintf("Node %d leads in term %d", r.Leader.NodeID, r.Term)
+	case r.forming():
+		leader = "The cluster is being formed"
 	}
 	fmt.Fprintf(&out, "%s; %d of %d members answer", leader, answered, len(r.Views))
 	if clusters := r.clusters(); len(clusters) == 1 {
@@ -55,6 +58,8 @@ func (r *Report) row(v View) []string {
 	if v.State == nil {
 		ready := "does not answer"
 		switch {
+		case v.Addr == "" && r.forming():
+			ready = r.awaited(v.NodeID)
 		case v.Error == errNoNode.Error():
 			ready = "no node"
 		case connected:
@@ -75,8 +80,28 @@ func (r *Report) row(v View) []string {
 	if !s.Clock.OK || s.Clock.Exceeded && !s.Clock.Alone {
 		clock += " wrong"
 	}
-	return []string{node, or(addr), or(s.Node.Role), fmt.Sprint(s.Term), missing, clock, perSecond(s.Rates.TimestampsPerSecond),
+	role := or(s.Node.Role)
+	if s.Node.Forming {
+		role = noFigure
+	}
+	return []string{node, or(addr), role, fmt.Sprint(s.Term), missing, clock, perSecond(s.Rates.TimestampsPerSecond),
 		perSecond(s.Rates.IDsPerSecond), duration(s.Latency.P50), duration(s.Latency.P99), lead, uptime(s.Node.UptimeSeconds), ready}
+}
+
+// awaited says whether any member has reached one that does not tell where it answers, while
+// the cluster is being formed.
+func (r *Report) awaited(id uint64) string {
+	for _, v := range r.Views {
+		if v.State == nil {
+			continue
+		}
+		for _, m := range v.State.Members {
+			if m.NodeID == id && m.Connected {
+				return fmt.Sprintf("node %d has reached it", v.NodeID)
+			}
+		}
+	}
+	return "not reached"
 }
 
 // asSeenByLeader returns what only the leader's own document tells of a member.

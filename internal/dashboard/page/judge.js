@@ -24,7 +24,8 @@ function look(links) {
       clockOK: (own ? own.clock?.ok !== false : true) && !doubt, doubt,
     };
   });
-  return { links, fresh, newest, lead, from, leader, term: from.term, members, elections: elections(links, lead ?? newest) };
+  const forming = !leader && fresh.length > 0 && fresh.every((link) => link.state.node.forming);
+  return { links, fresh, newest, lead, from, leader, forming, term: from.term, members, elections: elections(links, lead ?? newest) };
 }
 
 // doubted says that time does not go by the clock of a member, as a document tells: its own,
@@ -87,6 +88,10 @@ function judge(view) {
   const voters = members.filter((m) => !m.learner);
   const answering = voters.filter((m) => m.own).length, enough = answering > voters.length / 2;
   const silent = view.links.filter((link) => link.node === leader && link.state && !link.fresh);
+  if (view.forming) {
+    const reasons = new Set(fresh.map((link) => link.state.node.notReady).filter(Boolean));
+    return { level: "wait", headline: "The cluster is being formed", because: [...reasons].map((text) => capital(text) + ".") };
+  }
   if (!leader) {
     const gone = view.links.filter((link) => link.node && !link.fresh).map((link) => link.node).sort((a, b) => a - b);
     return { level: "bad", headline: "No leader", because: [gone.length > 0 ? capital(nodes(gone)) + (gone.length > 1 ? " do" : " does") + " not answer." : "",

@@ -26,6 +26,7 @@ function stateOf(m, view) {
   const role = m.leader ? "leads" : m.learner ? "learns" : m.own && m.own.node.role !== "leader" && m.own.node.role !== "follower" ? m.own.node.role : "follows";
   if (m.own && !m.own.node.ready) return { level: "warn", text: "not ready", title: m.own.node.notReady };
   if (view.fresh.length === 0) return { level: "off", text: "not heard" };
+  if (view.forming && !m.own) return { level: "off", text: m.connected ? "reached" : "not reached" };
   if (!m.connected && !m.own) return { level: "bad", text: "lost" };
   if (!m.connected && !m.leader) return { level: "warn", text: "apart", title: "The leader is not connected to it." };
   if (m.own) return { level: m.leader ? "lead" : "ok", text: role };
