@@ -5,8 +5,10 @@ package chaos_test
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -74,4 +76,57 @@ func roll(t *testing.T, c *chaos.Cluster, l *clientLoad, leaderLast bool, end fu
 		c.Settle()
 		l.more(t, 300)
 	}
+}
+
+// TestUpgrade_WhatIsFinalizedKeepsTheOldVersionOut: the level is not raised while a node
+// runs the previous release, and is once all run this version. After that a node that is
+// started with the previous release does not come to serve, and harms nobody; with this
+// version it goes on.
+func TestUpgrade_WhatIsFinalizedKeepsTheOldVersionOut(t *testing.T) {
+	o := upgradable(t)
+	c := chaos.StartCluster(t, o)
+	l := startClientLoad(t, c, 16, isotone.ReadQuorum)
+	n := c.Others(c.WaitLeader())[0]
+	for _, other := range c.Others(n) {
+		other.Shutdown()
+		other.ChangeVersion()
+		other.Start()
+		c.Settle()
+	}
+	if leader := c.WaitLeader(); leader != n {
+		if out, err := finalize(leader); err == nil || !strings.Contains(out, "stays at feature level 1") {
+			t.Errorf("with a node of the previous release: %v, %s", err, out)
+		}
+	}
+	n.Shutdown()
+	n.ChangeVersion()
+	n.Start()
+	c.Settle()
+	if out, err := finalize(c.Nodes[0]); err != nil || !strings.Contains(out, `"level":2,"newest":2`) {
+		t.Fatalf("with this version on all nodes: %v, %s", err, out)
+	}
+	l.more(t, 500)
+
+	n.Shutdown()
+	n.ChangeVersion()
+	n.Start()
+	n.ExpectExit() // at the first entry that it cannot read
+	l.more(t, 2000)
+	if a, err := chaos.Get(n.HTTPAddr, "/ready", answerTimeout); err == nil && a.Status == 200 {
+		t.Error("the previous release is ready in a cluster that was raised")
+	}
+	if !n.Exited() {
+		n.Kill()
+	}
+	n.ChangeVersion()
+	n.Start()
+	c.Settle()
+	l.more(t, 500)
+	l.verify(t)
+}
+
+// finalize runs isotone upgrade finalize at a node, which finds the leader.
+func finalize(n *chaos.Node) (string, error) {
+	out, err := exec.Command(binary, "upgrade", "finalize", "--yes", "--json", "--endpoint", n.HTTPAddr).CombinedOutput()
+	return string(out), err
 }

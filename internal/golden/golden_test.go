@@ -26,7 +26,7 @@ func TestSet_NoticesWhatIsGoneOrChanged(t *testing.T) {
 	if len(s.Items("kind")) != 2 || len(s.faults()) > 0 {
 		t.Fatalf("%d items, %v", len(s.items), s.faults())
 	}
-	items := filepath.Join(dir, levelName(1), "kind.txt")
+	items := filepath.Join(dir, levelName(Level), "kind.txt")
 	text, err := os.ReadFile(items)
 	if err != nil {
 		t.Fatal(err)

@@ -62,6 +62,11 @@ func goldenCommands() map[string]oracle.Command {
 		"release": {Kind: oracle.KindRelease, Release: oracle.Release{
 			Node: 1, Session: 0xA1, Used: []oracle.Used{{Worker: 0, Start: goldenTime, Next: goldenTime + 500}, {Worker: 31, Start: goldenTime + 1}},
 		}},
+		"reserve-digest": {Kind: oracle.KindReserve, Target: goldenTime * 1e6, Durable: []oracle.Durable{{ID: 1, Index: 400}}, Digest: oracle.Digest{Index: 399, Sum: 0xD1}},
+		"register-level": {Kind: oracle.KindRegister, Member: oracle.Member{
+			ID: 2, ClientAddr: "10.0.0.2:8080", Incarnation: 0x2222, Boot: 4, Session: 0xB2, Level: 2,
+		}},
+		"level":           {Kind: oracle.KindLevel, Level: 2},
 		"release-nothing": {Kind: oracle.KindRelease, Release: oracle.Release{Session: 0xC1}},
 	}
 	reserve := oracle.Command{Kind: oracle.KindReserve, Target: math.MaxUint64}
@@ -84,7 +89,14 @@ func goldenStates() map[string]oracle.State {
 		}},
 		"running": {ClusterID: 0x0123456789ABCDEF, Ceiling: goldenTime * 1e6, Members: someMembers},
 		"max":     {ClusterID: math.MaxUint64, Ceiling: oracle.CeilingMax, Members: []oracle.Member{{ID: 1}, largest}},
-		"space":   {ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers, Space: snowflakes},
+		"records": {Level: 2, ClusterID: 0x0123456789ABCDEF, Ceiling: goldenTime * 1e6, Members: []oracle.Member{
+			{ID: 1, PeerAddr: "10.0.0.1:60001", ClientAddr: "10.0.0.1:8080", Incarnation: 0x1111, Boot: 3, Session: 0xA1, Durable: 400, Level: 2},
+			{ID: 2, PeerAddr: "10.0.0.2:60001", Incarnation: 0x2222},
+		}},
+		"records-workers": {Level: 2, ClusterID: 7, Ceiling: goldenTime * 1e6, Members: []oracle.Member{largest}, Space: snowflakes, Workers: []oracle.WorkerLease{
+			{Worker: 0, Node: 1, Session: 0xA1, Start: goldenTime, End: goldenTime + 10_000},
+		}},
+		"space": {ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers, Space: snowflakes},
 		"workers": {ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers, Space: snowflakes, Workers: []oracle.WorkerLease{
 			{Worker: 0, Node: 1, Session: 0xA1, Start: goldenTime, End: goldenTime + 10_000},
 			{Worker: 1, Slot: 3, Node: 1, Session: 0xA1, Start: goldenTime, End: goldenTime + 10_000},
@@ -142,6 +154,9 @@ func goldenHistory() []oracle.Command {
 		lease(3, 103, 2, oracle.AnyWorker, 19_000, 29_000),
 		register(3, 33, 2, 113),
 		lease(3, 113, 1, oracle.AnyWorker, 19_000, 29_000),
+		{Kind: oracle.KindLevel, Level: 2},
+		{Kind: oracle.KindRegister, Member: oracle.Member{ID: 1, ClientAddr: "10.0.0.1:8081", Incarnation: 11, Boot: 2, Session: 111, Level: 2}},
+		{Kind: oracle.KindReserve, Target: (goldenTime + 30_000) * 1e6, Digest: oracle.Digest{Index: 5, Sum: 6}},
 		reserve(math.MaxUint64),
 		reserve(goldenTime),
 	}

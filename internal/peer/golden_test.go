@@ -39,7 +39,7 @@ func readGolden(b []byte) (any, error) {
 	}
 	g := goldenFrame{Type: f.Type}
 	switch f.Type {
-	case FrameHello, FrameWelcome:
+	case FrameHello, FrameWelcome, FrameUpdate:
 		var h Hello
 		var version uint16
 		h, version, err = ParseHello(f.Payload)
@@ -88,6 +88,14 @@ func goldenHellos() map[string]Hello {
 			ClusterID: 77, NodeID: 3, Incarnation: 0x3333, Boot: 12, Session: 0xA3, VotersHash: 0x0123456789ABCDEF,
 			Term: 9, LastIndex: 5000, TickNanos: 10_000_000, ClientAddr: "node3.example:8080",
 		},
+		"gathering": {
+			NodeID: 2, Incarnation: 0x2222, Boot: 1, Session: 0xA2, VotersHash: 0x0123456789ABCDEF, TickNanos: 10_000_000,
+			ClientAddr: "localhost:8080", Level: 2, Stage: 1, Founders: "1,2,3", PeerAddr: "10.0.0.2:60001",
+		},
+		"formed": {
+			ClusterID: 77, NodeID: 3, Incarnation: 0x3333, Boot: 12, Session: 0xA3, VotersHash: 0x0123456789ABCDEF,
+			Term: 9, LastIndex: 5000, TickNanos: 10_000_000, ClientAddr: "node3.example:8080", Level: 2, Stage: 3, PeerAddr: "10.0.0.3:60001",
+		},
 		"joining": {ClusterID: 77, NodeID: 4, Incarnation: 0x4444, Boot: 1, Session: 0xA4, TickNanos: 10_000_000},
 		"max": {
 			ClusterID: math.MaxUint64, NodeID: math.MaxUint64, Incarnation: math.MaxUint64, Boot: math.MaxUint64,
@@ -100,7 +108,7 @@ func goldenHellos() map[string]Hello {
 // goldenCodes are all codes that a node sends.
 var goldenCodes = []RefusalCode{
 	RefusedVersion, RefusedWrongNode, RefusedNotMember, RefusedHello, RefusedWrongCluster, RefusedSettings, RefusedWiped, RefusedStale,
-	RefusedCloned, "stopping",
+	RefusedCloned, "stopping", RefusedFormed, RefusedFounders, RefusedLevel,
 }
 
 func goldenMessages() map[string]*raftpb.Message {
@@ -169,6 +177,7 @@ func TestGolden_EveryFrameEverSentIsRead(t *testing.T) {
 	for _, name := range sorted(goldenHellos()) {
 		h := goldenHellos()[name]
 		keep("hello", name, goldenFrame{Type: FrameHello, Hello: &h}, hello(t, FrameHello, h))
+		keep("update", name, goldenFrame{Type: FrameUpdate, Hello: &h}, hello(t, FrameUpdate, h))
 		keep("welcome", name, goldenFrame{Type: FrameWelcome, Hello: &h}, hello(t, FrameWelcome, h))
 	}
 	for _, code := range goldenCodes {
@@ -192,7 +201,7 @@ func TestGolden_EveryFrameEverSentIsRead(t *testing.T) {
 		}
 		keep("message", name, goldenFrame{Type: FrameType(frame[lengthSize]), Message: means}, frame)
 	}
-	for _, kind := range []string{"hello", "welcome", "refusal", "sign", "message"} {
+	for _, kind := range []string{"hello", "welcome", "update", "refusal", "sign", "message"} {
 		set.Check(t, kind, readGolden)
 	}
 }

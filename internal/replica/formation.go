@@ -182,6 +182,21 @@ func list(ids []uint64) string {
 	return strings.Join(words, ",")
 }
 
+// nodes names nodes in a sentence, with a verb behind them if there is one.
+func nodes(ids []uint64, one, many string) string {
+	words := make([]string, 0, len(ids))
+	for _, id := range ids {
+		words = append(words, fmt.Sprint(id))
+	}
+	verb, noun := one, "node "
+	if len(ids) > 1 {
+		verb, noun = many, "nodes "
+		last := len(words) - 1
+		words = append(words[:last-1], words[last-1]+" and "+words[last])
+	}
+	return strings.TrimSuffix(noun+strings.Join(words, ", ")+" "+verb, " ")
+}
+
 // prepared reports whether the first snapshot is durable.
 func (r *Replica) prepared() bool { return r.applied > 0 }
 
@@ -328,9 +343,9 @@ func (r *Replica) waitsFor() string {
 	}
 	switch {
 	case len(missing) > 0:
-		return fmt.Sprintf("the cluster is being formed, which needs every member of PEERS: node %s was not reached yet", list(missing))
+		return fmt.Sprintf("the cluster is being formed, which needs every member of PEERS: %s not reached yet", nodes(missing, "was", "were"))
 	case len(unprepared) > 0:
-		return fmt.Sprintf("the cluster is being formed: waiting for node %s to store the list of members", list(unprepared))
+		return fmt.Sprintf("the cluster is being formed: waiting for %s to store the list of members", nodes(unprepared, "", ""))
 	default:
 		return "the cluster is being formed"
 	}

@@ -70,7 +70,7 @@ func (r *Replica) raiseLevel() {
 		}
 	case l.Level < l.Newest:
 		r.effects.LevelRefused = isotone.Errorf(isotone.CodeInvalidArgument,
-			"the cluster stays at feature level %d: node %s runs an older version, or is not connected", l.Level, list(l.Missing))
+			"the cluster stays at feature level %d, as it has members that run an older version or are not connected: %s", l.Level, nodes(l.Missing, "", ""))
 	}
 }
 
