@@ -66,6 +66,9 @@ func (r *Replica) giveBack(in *Input) {
 		g.stopped, g.refused = true, errIDsStopped
 		r.effects.Changed = true
 	}
+	if in.Behind == 0 && !g.stopped {
+		return
+	}
 	var rest []oracle.Used
 	for slot, gen := range g.slots {
 		behind := in.Behind&(1<<slot) != 0 && r.cfg.FixedWorker == oracle.AnyWorker && g.refused == nil
