@@ -9,14 +9,15 @@
 // durable, requests to answer. The caller
 //
 //  1. sends Effects.Send at once,
-//  2. hands Effects.Writes, in order, to its storage, and returns each one in
-//     Input.Persisted once it is durable (never before: I1, I8),
+//  2. hands Effects.Write to its storage, and returns it in Input.Persisted once it is
+//     durable (never before: I1, I8),
 //  3. answers the requests in Effects.Answers,
 //
 // in any order. Nothing else leaves or enters the core: it reads no clock, starts
 // no goroutine, does no I/O and draws no randomness (except Raft's election jitter,
-// which etcd's library takes from crypto/rand.Reader). The same code runs in
-// production and in the simulator.
+// which etcd's library takes from crypto/rand.Reader). The generators of ids that it
+// makes read a clock of their own when they are asked for ids, outside of Step. The
+// same code runs in production and in the simulator.
 //
 // # One request, from arrival to answer
 //
