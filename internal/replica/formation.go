@@ -122,6 +122,10 @@ func (f *formation) snapshot(self Hello) (*raftpb.Snapshot, uint64, bool) {
 func (r *Replica) judgeAsFounder(h Hello) *Refusal {
 	f, self := r.forming, r.Hello()
 	switch {
+	case !f.isFounder(h.NodeID) && (h.Stage == StageFormed || h.Stage == StageUnknown):
+		// If this node is late, that one may be a member that it does not know: it is for the
+		// other founders to say.
+		return refuse(RefusedMember, "node %d is not known to node %d, which is still being set up", h.NodeID, self.NodeID)
 	case !f.isFounder(h.NodeID):
 		return refuse(RefusedFounders, "node %d is not in the PEERS of node %d (%s), which is being set up", h.NodeID, self.NodeID, list(f.ids()))
 	case h.ClusterID != 0 || h.Stage == StageFormed:
