@@ -19,7 +19,8 @@ import (
 // goes through three stages:
 //
 //   - gathering: it has promised nothing. It waits until it has shaken hands with every
-//     other founder, and all of them are founders of the same list.
+//     other founder, and all of them are founders of the same list. One that has been
+//     silent for a while is waited for again: it may come back on another directory.
 //   - prepared: it has made the first snapshot durable. That holds the members with the
 //     incarnations of their directories, and the cluster's ID, which is a hash of all the
 //     rest; so whoever has heard the same of everyone prepares the same snapshot, and nobody
@@ -36,8 +37,12 @@ import (
 // is the price of not asking anybody to give up a promise; nothing was served yet, and the
 // refusal says how to start again.
 
-// announceTicks is how often a node repeats its hello to peers that may wait for it.
-const announceTicks = electionTicks / 2
+// announceTicks is how often a node repeats its hello to peers that may wait for it, and
+// silentTicks how long a gathering founder that is connected is never silent.
+const (
+	announceTicks = electionTicks / 2
+	silentTicks   = 5 * announceTicks
+)
 
 // Stage is how far a node is in the life of its cluster. The values are part of the peer
 // protocol.
@@ -56,8 +61,9 @@ const (
 // formation is the state of a founder until the cluster is formed.
 type formation struct {
 	founders []oracle.Member // sorted by ID, with their addresses as this node has them
-	// met holds the latest hello of each other founder.
-	met map[uint64]Hello
+	// met holds the latest hello of each other founder, heard the tick at which it came.
+	met   map[uint64]Hello
+	heard map[uint64]uint64
 	// prepared is the first snapshot, nil while gathering. It is durable once it is in the
 	// replica's log.
 	prepared *raftpb.Snapshot
@@ -65,7 +71,7 @@ type formation struct {
 
 // newFormation returns the state of a founder on an empty directory.
 func newFormation(founders []oracle.Member) *formation {
-	f := &formation{met: map[uint64]Hello{}}
+	f := &formation{met: map[uint64]Hello{}, heard: map[uint64]uint64{}}
 	var state oracle.State
 	for _, m := range founders {
 		state.AddMember(oracle.Member{ID: m.ID, PeerAddr: m.PeerAddr})
@@ -217,6 +223,7 @@ func (r *Replica) stepFounder(in *Input) {
 		r.ticks++
 		r.effects.Announce = r.effects.Announce || r.ticks%announceTicks == 0
 	}
+	r.forgetSilent()
 	for i := range in.Requests {
 		r.answer(in.Requests[i].Token, isotone.ErrNoLeader)
 	}
@@ -247,9 +254,21 @@ func (r *Replica) meet(h Hello) {
 			"and start it with JOIN in place of PEERS", h.NodeID, h.ClusterID))
 		return
 	}
-	f.met[h.NodeID] = h
+	f.met[h.NodeID], f.heard[h.NodeID] = h, r.ticks
 	r.peer(h.NodeID).refusal = nil
 	r.effects.Changed = true
+}
+
+// forgetSilent forgets founders that have promised nothing and say nothing any more. To
+// prepare with one that was wiped since would be for nothing, and for good.
+func (r *Replica) forgetSilent() {
+	f := r.forming
+	for id, h := range f.met { // order-free: each is forgotten by itself
+		if f.prepared == nil && h.Stage == StageGathering && r.ticks-f.heard[id] > silentTicks {
+			delete(f.met, id)
+			r.effects.Changed = true
+		}
+	}
 }
 
 // prepare gives out the first snapshot when everyone has been met.

@@ -324,7 +324,8 @@ func (r *Replica) recover() error {
 	if r.cfg.Snapshot != nil && r.durable == (position{term: 1, index: 1}) && r.state.ClusterID != 0 {
 		// Nobody has voted yet: it may be that not everyone is prepared. (The first snapshot
 		// of earlier versions names no cluster; they vote at once.)
-		r.forming = &formation{founders: r.state.Members, met: map[uint64]Hello{}, prepared: r.cfg.Snapshot}
+		r.forming = newFormation(r.state.Members)
+		r.forming.prepared = r.cfg.Snapshot
 		r.cfg.Self.Founders = list(r.forming.ids())
 	}
 	r.cfg.HardState, r.cfg.Snapshot, r.cfg.Entries = nil, nil, nil
