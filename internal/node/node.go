@@ -134,6 +134,8 @@ type Node struct {
 	refusals      map[uint64]*peer.Refusal // how each peer last refused this node, for messages
 	refusing      map[uint64]*peer.Refusal // how this node last refused each peer
 	raising       []chan *isotone.Error    // who asked for a higher feature level, before the next turn
+	level         uint64                   // the feature level as last logged
+	announcedTerm uint64                   // the term in which the log said that an upgrade waits to be finalized
 	elections     elections
 	began         time.Duration // as mono
 	wall          time.Time     // as of the latest turn

@@ -53,6 +53,7 @@ func (n *Node) publish() {
 	n.status.Store(s)
 	n.followWorkers(&r)
 	n.warnClock(r.Clock)
+	n.announceUpgrade(&r)
 	n.releaseHandOvers(r.Leader)
 	if addrs := n.peerAddrs(); !maps.Equal(addrs, n.peers) {
 		n.peers = addrs
@@ -174,7 +175,8 @@ func (n *Node) measure(r replica.Status, s *front.Status, peers []peer.PeerStatu
 	m, c := n.cfg.Metrics, r.Counters
 	now := unixNanos(n.wall)
 	stats := telemetry.NodeStats{
-		Leading: r.Serving, Leased: r.Leased, LeaderID: r.Leader, Term: r.Term, Ready: s.NotReady == "",
+		FeatureLevel: r.Level,
+		Leading:      r.Serving, Leased: r.Leased, LeaderID: r.Leader, Term: r.Term, Ready: s.NotReady == "",
 		CeilingLead: time.Duration(r.Ceiling - now), QueueDepth: r.Waiting, QueueLimit: n.cfg.RequestsMax,
 		StorageFailed: n.Err() != nil,
 		Workers:       len(r.Workers), IDsRefused: n.idsRefused(&r) != "",

@@ -9,6 +9,8 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/oracle"
+	"github.com/isotone/isotone/internal/replica"
 )
 
 // levelPoll paces the wait for a feature level to be raised: it takes a commit.
@@ -70,6 +72,28 @@ func (n *Node) RaiseLevel(ctx context.Context) error {
 		case <-ctx.Done():
 			return isotone.Errorf(isotone.CodeDeadlineExceeded, "the feature level was not raised in time: %v", fmt.Sprint(context.Cause(ctx)))
 		}
+	}
+}
+
+// announceUpgrade logs, once for each term that this node leads in, that an upgrade waits to
+// be finalized, and when it was.
+func (n *Node) announceUpgrade(r *replica.Status) {
+	if r.Forming != "" {
+		return
+	}
+	if r.Level > n.level {
+		if n.level > 0 {
+			n.cfg.Log.Info("the feature level of the cluster was raised; older versions cannot be put back", "level", r.Level)
+		}
+		n.level = r.Level
+	}
+	if !r.Serving || n.announcedTerm == r.Term || r.Level == oracle.LevelNewest {
+		return
+	}
+	if l := n.replica.Levels(); l.Next > l.Level {
+		n.announcedTerm = r.Term
+		n.cfg.Log.Info("all members run a version that knows a newer feature level; when no older version is to be put back any more, finalize the upgrade with: isotone upgrade finalize",
+			"level", l.Level, "next", l.Next)
 	}
 }
 

@@ -15,6 +15,8 @@ type NodeStats struct {
 	// LeaderID is the node that leads, 0 if none is known.
 	LeaderID uint64
 	Term     uint64
+	// FeatureLevel is the cluster's.
+	FeatureLevel uint64
 	// Ready is whether the node can serve or route.
 	Ready bool
 	// CeilingLead is the ceiling minus the wall clock; negative when the clock
@@ -59,6 +61,7 @@ func (m *Metrics) SetNode(s NodeStats) {
 	g.leased.Set(oneIf(s.Leased))
 	g.leaderID.Set(float64(s.LeaderID))
 	g.term.Set(float64(s.Term))
+	g.featureLevel.Set(float64(s.FeatureLevel))
 	g.ready.Set(oneIf(s.Ready))
 	g.ceilingLead.Set(s.CeilingLead.Seconds())
 	g.timeLead.Set(s.TimeLead.Seconds())
@@ -82,7 +85,7 @@ func (m *Metrics) SetCertificateLeft(left time.Duration) { m.node.certificateLef
 
 type nodeGauges struct {
 	leader, leaderID, term, ready prometheus.Gauge
-	leased                        prometheus.Gauge
+	leased, featureLevel          prometheus.Gauge
 	ceilingLead, timeLead         prometheus.Gauge
 	queueDepth, queueLimit        prometheus.Gauge
 	storageFailed                 prometheus.Gauge
@@ -98,6 +101,7 @@ func newNodeGauges(r registrar) nodeGauges {
 		leader:            r.gauge("leader", "Whether this node leads: 1 or 0."),
 		leased:            r.gauge("lease_held", "Whether this node holds a lease: 1 or 0."),
 		leaderID:          r.gauge("leader_id", "Id of the node that leads; 0 when none is known."),
+		featureLevel:      r.gauge("feature_level", "Feature level of the cluster; see isotone upgrade."),
 		term:              r.gauge("term", "Raft term of this node."),
 		ready:             r.gauge("ready", "Whether this node can serve or route: 1 or 0."),
 		ceilingLead:       r.gauge("ceiling_lead_seconds", "Replicated ceiling of issued time minus the wall clock, in seconds."),
