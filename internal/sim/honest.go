@@ -90,7 +90,9 @@ func (n *node) aloneLimit(w *world) time.Duration {
 		began = max(began, n.began.wall)
 	}
 	passed := w.now - n.began.at
-	return began + passed + passed*clockDriftPercent/100 + time.Duration(n.jumps)*w.cfg.clockJumpMax + w.cfg.tick
+	limit := began + passed + passed*clockDriftPercent/100 + time.Duration(n.jumps)*w.cfg.clockJumpMax + w.cfg.tick
+	// What an earlier process has reserved may lie in the log and be applied only now.
+	return max(limit, n.began.limit)
 }
 
 // beginning is what a process found in its first turn.
@@ -98,4 +100,5 @@ type beginning struct {
 	turn     uint64
 	at, wall time.Duration
 	ceiling  uint64
+	limit    time.Duration // of the process before
 }

@@ -127,7 +127,9 @@ func (w *world) start(n *node) {
 	n.members = r.Members()
 	n.makers, n.retired, n.workersRefused, n.leaseCalls, n.agreedAt = nil, nil, nil, nil, 0
 	n.waking = false
-	n.began = beginning{}
+	if n.began.turn > 0 {
+		n.began = beginning{limit: n.aloneLimit(w)}
+	}
 	w.wake(n)
 	w.tick(n, n.session)
 }
@@ -198,7 +200,7 @@ func (w *world) turn(n *node) {
 	wall, mono := n.clock.read(w.now)
 	w.turns++
 	if n.began.turn == 0 {
-		n.began = beginning{turn: w.turns, at: w.now, wall: wall, ceiling: w.ceiling}
+		n.began = beginning{turn: w.turns, at: w.now, wall: wall, ceiling: w.ceiling, limit: n.began.limit}
 	}
 	e := n.replica.Step(&replica.Input{
 		Now: uint64(wall), Mono: mono, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos,
