@@ -104,7 +104,7 @@ func TestFormation_NothingIsFormedByEditingPEERS(t *testing.T) {
 func TestFormation_WaitsForTheLast(t *testing.T) {
 	t.Parallel()
 	c := chaos.NewCluster(t, options())
-	for i, missing := range []string{"node 2,3 was not reached yet", "node 3 was not reached yet"} {
+	for i, missing := range []string{"nodes 2 and 3 were not reached yet", "node 3 was not reached yet"} {
 		c.Nodes[i].Start()
 		for _, n := range c.Nodes[:i+1] {
 			waitFor(t, chaos.ReadyTimeout, func() (bool, string) {

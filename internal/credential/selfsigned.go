@@ -50,6 +50,9 @@ func (p *pair) create(hosts []string, now time.Time) error {
 			return p.cert.fault("create a self-signed pair: %w", err)
 		}
 	case certMissing:
+		if finishPair(p.cert.path, p.key.path) {
+			return nil
+		}
 		return halfPair(&p.cert, &p.key)
 	case keyMissing:
 		return halfPair(&p.key, &p.cert)
@@ -62,6 +65,20 @@ func halfPair(missing, present *file) error {
 		missing.path, present.path)
 }
 
+// newSuffix is for a certificate whose key has no name yet.
+const newSuffix = ".new"
+
+// finishPair completes a pair whose creation was interrupted: the key has its name, and the
+// certificate that belongs to it does not. It reports whether there was one.
+func finishPair(certFile, keyFile string) bool {
+	if _, err := tls.LoadX509KeyPair(certFile+newSuffix, keyFile); err != nil {
+		return false
+	}
+	return os.Rename(certFile+newSuffix, certFile) == nil
+}
+
+// createPair writes the certificate under another name, the key, and renames the certificate:
+// so wherever it is interrupted, there is nothing, or something to finish.
 func createPair(certFile, keyFile string, hosts []string, now time.Time) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -79,10 +96,13 @@ func createPair(certFile, keyFile string, hosts []string, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	if err := writePEM(certFile+newSuffix, "CERTIFICATE", der); err != nil {
+		return err
+	}
 	if err := writePEM(keyFile, "PRIVATE KEY", keyDER); err != nil {
 		return err
 	}
-	return writePEM(certFile, "CERTIFICATE", der)
+	return os.Rename(certFile+newSuffix, certFile)
 }
 
 func certificateTemplate(hosts []string, now time.Time) (*x509.Certificate, error) {

@@ -1,6 +1,7 @@
 package credential_test
 
 import (
+	"bytes"
 	"crypto/x509"
 	"os"
 	"path/filepath"
@@ -119,4 +120,41 @@ func TestLoadOrCreate_RefusesWhatItCannotUse(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "absent")
 		wantRefusal(t, dir, today, "self-signed", dir)
 	})
+}
+
+// A node that is killed while it makes its first pair starts again.
+func TestLoadOrCreate_FinishesAPairWhoseCreationWasInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	if _, err := credential.LoadOrCreate(cert, key, nil, today); err != nil {
+		t.Fatal(err)
+	}
+	made, err := os.ReadFile(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(cert, cert+".new"); err != nil { // after the key has its name
+		t.Fatal(err)
+	}
+	if _, err := credential.LoadOrCreate(cert, key, nil, today); err != nil {
+		t.Errorf("interrupted before the last step: %v", err)
+	}
+	if again, err := os.ReadFile(cert); err != nil || !bytes.Equal(again, made) {
+		t.Errorf("another certificate: %v", err)
+	}
+
+	// A certificate that does not belong to the key finishes nothing.
+	other := filepath.Join(dir, "other.pem")
+	if _, err := credential.LoadOrCreate(other, filepath.Join(dir, "other-key.pem"), nil, today); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(other, cert+".new"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(cert); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := credential.LoadOrCreate(cert, key, nil, today); err == nil || !strings.Contains(err.Error(), "is missing") {
+		t.Errorf("with a stranger's certificate: %v", err)
+	}
 }
