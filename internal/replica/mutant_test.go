@@ -17,6 +17,7 @@ func TestMutants_BrokenPromisesAreNoticed(t *testing.T) {
 		mutant.VoteAfterTermChange: votesAfterTermChange,
 		mutant.CampaignUnsynced:    campaignsUnsynced,
 		mutant.LeaseWithoutSlack:   leaseOutlastsPromise,
+		mutant.UnboundedLog:        outgrowsItsBound,
 	} {
 		mutant.Switch(m)
 		if !broken(t) {

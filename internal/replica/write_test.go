@@ -144,6 +144,26 @@ func TestWrite_AFollowerDropsAppendsThatItHasNoRoomFor(t *testing.T) {
 	}
 }
 
+// outgrowsItsBound reports whether a follower takes in more entries than it has room for
+// while its disk hangs (I7).
+func outgrowsItsBound(t *testing.T) bool {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	f := c.followers(l)[0]
+	c.tick(20)
+	f.stalled = true
+	term, last := l.Status().Term, f.Hello().LastIndex
+	for range 50 {
+		m := &raftpb.Message{Type: raftpb.MsgApp.Enum(), From: new(l.id), To: new(f.id), Term: new(term), LogTerm: new(term), Index: new(last)}
+		for range 100 {
+			last++
+			m.Entries = append(m.Entries, &raftpb.Entry{Index: new(last), Term: new(term)})
+		}
+		c.turn(f, &replica.Input{Messages: []*raftpb.Message{m}})
+	}
+	return slices.ContainsFunc(f.Queues(), func(q replica.Queue) bool { return q.Length > q.Max })
+}
+
 // TestWrite_NothingIsPromisedBeforeItIsDurable stalls disks at random, and crashes nodes with
 // what they have not written (I8).
 func TestWrite_NothingIsPromisedBeforeItIsDurable(t *testing.T) {
