@@ -197,7 +197,7 @@ func TestWrite_NothingIsPromisedBeforeItIsDurable(t *testing.T) {
 			n.stalled = false
 		}
 		c.drop = nil
-		c.settle()
+		c.tick(50)
 		c.must(c.leader())
 	}
 }
