@@ -142,6 +142,9 @@ func TestWrite_AFollowerDropsAppendsThatItHasNoRoomFor(t *testing.T) {
 		}
 		last += uint64(after - before)
 	}
+	if outgrowsItsBound(t) {
+		t.Error("I7: it takes in more than that in the long run")
+	}
 }
 
 // outgrowsItsBound reports whether a follower takes in more entries than it has room for
