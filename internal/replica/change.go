@@ -176,6 +176,7 @@ func (r *Replica) applyChange(e *raftpb.Entry) error {
 	r.conf = r.raw.ApplyConfChange(cc)
 	r.joined, r.leading.changing, r.changedAt = true, false, e.GetIndex()
 	r.leading.lease.until, r.leading.lease.notBefore = 0, r.mono
+	r.restartRounds()
 	r.effects.Changed = true
 	r.observe()
 	return nil

@@ -131,6 +131,18 @@ func (r *Replica) serve(rd round) {
 	r.effects.Rounds = append(r.effects.Rounds, stats)
 }
 
+// restartRounds begins the rounds in flight anew, because the voters have changed. Those that
+// were asked may be no members any more, and where one voter is left nobody ever answers.
+func (r *Replica) restartRounds() {
+	q := &r.queue
+	var all []pending
+	for _, rd := range q.rounds {
+		all = append(all, rd.requests...)
+	}
+	q.waiting = append(all, q.waiting...)
+	q.rounds = q.rounds[:0]
+}
+
 // expire gives up requests that have waited too long.
 func (r *Replica) expire() {
 	limit := uint64(r.cfg.RequestTicks)

@@ -56,6 +56,10 @@ func (w *world) vouches(n *node) time.Duration {
 
 // checkCeiling checks a ceiling that n is the first to know.
 func (w *world) checkCeiling(n *node, ceiling uint64) {
+	if n.voters > 0 && n.replica.Voters() != n.voters {
+		w.votersChanged = w.now
+	}
+	n.voters = n.replica.Voters()
 	if ceiling <= w.ceiling+1 {
 		w.ceiling = max(w.ceiling, ceiling)
 		return
@@ -64,7 +68,7 @@ func (w *world) checkCeiling(n *node, ceiling uint64) {
 	if w.now < w.votersChanged+recently && w.votersChanged > 0 {
 		return // it may have been reserved when others vouched for it
 	}
-	lead := reserveIntervals*time.Duration(w.cfg.epochTicks)*w.cfg.tick + w.cfg.clockJumpMax
+	lead := w.lead()
 	var voters []time.Duration
 	for _, m := range n.replica.Members() {
 		if o := w.node(m.ID); o != nil && !m.Learner {
@@ -81,6 +85,11 @@ func (w *world) checkCeiling(n *node, ceiling uint64) {
 		w.fail("I11: node %d has ceiling %v at %v, the clocks of %d voters vouch for %v and %v", n.id, time.Duration(ceiling)-worldStart, w.now,
 			len(voters), limit-worldStart, lead)
 	}
+}
+
+// lead is how far a ceiling may be ahead of the clocks.
+func (w *world) lead() time.Duration {
+	return reserveIntervals*time.Duration(w.cfg.epochTicks)*w.cfg.tick + w.cfg.clockJumpMax
 }
 
 // aloneLimit is what a voter that has always been alone may believe.

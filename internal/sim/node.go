@@ -38,8 +38,10 @@ type node struct {
 	refused bool
 	// tampered says what was done to its disk; empty while it is in order.
 	tampered string
-	// members as of the latest change, for the transport's list of peers.
+	// members as of the latest change, for the transport's list of peers; voters is how many
+	// there were in the latest turn.
 	members []replica.Member
+	voters  int
 	calls   []*call
 	// ids is how the machine is set up to make ids, makers what its process makes them with,
 	// retired are makers of generators that were ended: other threads may still have those.
@@ -124,11 +126,11 @@ func (w *world) start(n *node) {
 	}
 	w.trace("node %d starts, start %d, log to %d", n.id, d.boot, d.lastIndex())
 	n.replica, n.in, n.calls, n.refused, n.paused, n.dozing = r, inbox{}, nil, false, false, 0
-	n.members = r.Members()
+	n.members, n.voters = r.Members(), r.Voters()
 	n.makers, n.retired, n.workersRefused, n.leaseCalls, n.agreedAt = nil, nil, nil, nil, 0
 	n.waking = false
 	if n.began.turn > 0 {
-		n.began = beginning{limit: n.aloneLimit(w)}
+		n.began = beginning{limit: n.aloneLimit(w) + w.lead()}
 	}
 	w.wake(n)
 	w.tick(n, n.session)
@@ -273,11 +275,7 @@ func (w *world) collect(n *node) inbox {
 // memberChange does what the node does with its transport: who is no member any more
 // is disconnected.
 func (w *world) memberChange(n *node) {
-	members := n.replica.Members()
-	if len(members) != len(n.members) && len(n.members) > 0 {
-		w.votersChanged = w.now
-	}
-	n.members = members
+	n.members = n.replica.Members()
 	for _, o := range w.nodes {
 		if o != n && !n.knows(o) {
 			w.conn(n, o).up = [2]bool{}
