@@ -131,6 +131,9 @@ func (s *State) register(m Member) {
 	have.ClientAddr = m.ClientAddr
 	if m.Level != 0 {
 		have.Level = m.Level
+		if m.PeerAddr != "" {
+			have.PeerAddr = m.PeerAddr
+		}
 	}
 }
 

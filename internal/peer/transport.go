@@ -51,8 +51,9 @@ type Config struct {
 	// Hello describes this node; NodeID is filled in. It is called whenever one is
 	// about to be sent, after any earlier connection of a dialing node has ended.
 	Hello func() Hello
-	// Admit decides about the other side from its hello; nil admits it. Who is not named by
-	// SetPeers is not admitted either way.
+	// Admit decides about the other side from its hello; nil admits everyone whom SetPeers
+	// names. One that is admitted and not named gets to judge this node, and is then
+	// disconnected.
 	Admit func(Hello) *Refusal
 	// Receive takes the messages that one read brought, all checked by
 	// [CheckMessage]; the slice and the messages are the receiver's. While it
@@ -238,9 +239,7 @@ func (t *Transport) hello() Hello {
 
 func (t *Transport) admit(h Hello) *Refusal {
 	if t.cfg.Admit != nil {
-		if refusal := t.cfg.Admit(h); refusal != nil {
-			return refusal
-		}
+		return t.cfg.Admit(h)
 	}
 	if t.peer(h.NodeID) == nil {
 		return Refusalf(RefusedNotMember, "node %d does not know a node %d", t.cfg.NodeID, h.NodeID)

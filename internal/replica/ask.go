@@ -72,6 +72,7 @@ func (r *Replica) answered(m *raftpb.Message) {
 		return
 	}
 	p := r.peer(m.GetFrom())
+	p.active = r.ticks
 	if len(m.GetContext()) > 0 {
 		p.answeredRead = max(p.answeredRead, readPosition(m))
 	} else {
@@ -91,6 +92,13 @@ func readPosition(m *raftpb.Message) uint64 {
 // forgetAsked is called when the term or the role has changed: positions begin anew.
 func (r *Replica) forgetAsked() {
 	for _, p := range r.peers { // order-free: each is reset by itself
-		p.askedRead, p.answeredRead = 0, 0
+		p.askedRead, p.answeredRead, p.active = 0, 0, 0
 	}
+}
+
+// isActive reports whether a member has answered this leader lately. Raft's own RecentActive
+// begins anew at every CheckQuorum, and says no until the next answer.
+func (r *Replica) isActive(id uint64) bool {
+	p := r.peers[id]
+	return id == r.cfg.Self.NodeID || p != nil && p.active > 0 && r.ticks-p.active <= electionTicks
 }

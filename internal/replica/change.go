@@ -107,6 +107,14 @@ func (r *Replica) checkChange(c MemberChange) *isotone.Error {
 			return invalid("node %d is no member", c.Member.ID)
 		case voter && len(r.conf.GetVoters()) == 1:
 			return invalid("node %d is the last voter and cannot be removed", m.ID)
+		case m.ID == r.cfg.Self.NodeID:
+			// It would step down as soon as it has applied its removal, without telling the others
+			// that this is committed. Of two voters the other could then never be elected.
+			if err := r.checkQuorumAfter(c); err != nil {
+				return err
+			}
+			r.transfer()
+			return isotone.Errorf(isotone.CodeOverloaded, "node %d leads and hands its leadership on before it can be removed; try again", m.ID)
 		}
 	default:
 		return invalid("a change of membership of unknown kind %d", c.Kind)
@@ -127,7 +135,7 @@ func (r *Replica) checkQuorumAfter(c MemberChange) *isotone.Error {
 	}
 	var ready []uint64
 	r.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
-		if slices.Contains(voters, id) && (id == r.cfg.Self.NodeID || pr.RecentActive && pr.Match >= r.changedAt) {
+		if slices.Contains(voters, id) && r.isActive(id) && (id == r.cfg.Self.NodeID || pr.Match >= r.changedAt) {
 			ready = append(ready, id)
 		}
 	})

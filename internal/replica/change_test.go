@@ -285,7 +285,12 @@ func TestChange_ClustersGrowAndShrink(t *testing.T) {
 		}
 	}
 	for id := uint64(1); id <= 3; id++ {
-		if err := c.change(c.leader(), replica.Remove, id, ""); err != nil {
+		err := c.change(c.leader(), replica.Remove, id, "")
+		if err != nil && strings.Contains(err.Message, "hands its leadership on") {
+			c.tick(50)
+			err = c.change(c.leader(c.nodes[id]), replica.Remove, id, "")
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		c.tick(5)

@@ -28,8 +28,9 @@ const (
 	clockEvery = time.Second
 	// clockStep is how much the wall clock has to jump to be told at once.
 	clockStep = 50 * time.Millisecond
-	// clockFresh is how long a reading counts. It goes on by this node's own steady clock.
-	clockFresh = 10 * clockEvery
+	// clockTimes is how many times that long a reading counts. It goes on by this node's own
+	// steady clock.
+	clockTimes = 10
 	// absenceMax is how far ahead of the ceiling a voter that is alone believes its clock at
 	// its start: so long it may have been switched off.
 	absenceMax = 366 * 24 * time.Hour
@@ -100,10 +101,13 @@ func (r *Replica) tellClock() {
 	}
 }
 
+// clockFresh is how long a reading counts.
+func (r *Replica) clockFresh() time.Duration { return clockTimes * max(clockEvery, r.cfg.TickInterval) }
+
 // fresh returns what a peer's clock shows now, if it has told lately.
 func (r *Replica) fresh(p *peerView) (wall uint64, ok bool) {
 	wall, ok = p.clock.now(r.mono)
-	return wall, ok && (r.mono-p.clock.at <= clockFresh || mutant.On(mutant.BelieveStaleClocks))
+	return wall, ok && (r.mono-p.clock.at <= r.clockFresh() || mutant.On(mutant.BelieveStaleClocks))
 }
 
 // keepTime finds out what the quorum's clock shows.
@@ -161,11 +165,8 @@ func (r *Replica) keepTimeAlone() {
 		believed = now
 	case now > believed && (now-believed <= uint64(r.cfg.ClockJumpMax) || mutant.On(mutant.FollowJump)):
 		believed = now
-	case now < believed:
-		// It may be set right again, and is then not to count as jumping. In the long run what
-		// it shows is the time.
-		believed = max(now, believed-uint64(r.mono-t.quorum.at)/100)
 	}
+	// One that went back may be set right again, and does not count as jumping then.
 	t.quorum.wall, t.quorum.at = believed, r.mono
 }
 
@@ -210,7 +211,7 @@ func difference(a, b uint64) time.Duration {
 func (r *Replica) Skew() (median time.Duration, known bool) {
 	var list []time.Duration
 	for _, m := range r.state.Members {
-		if p := r.peers[m.ID]; p != nil && m.ID != r.cfg.Self.NodeID && p.clock.known && r.mono-p.clock.at <= clockFresh {
+		if p := r.peers[m.ID]; p != nil && m.ID != r.cfg.Self.NodeID && p.clock.known && r.mono-p.clock.at <= r.clockFresh() {
 			list = append(list, difference(p.clock.wall+uint64(r.mono-p.clock.at), r.now))
 		}
 	}
@@ -235,7 +236,7 @@ type PeerOffset struct {
 func (r *Replica) PeerOffsets() []PeerOffset {
 	var list []PeerOffset
 	for _, m := range r.state.Members {
-		if p := r.peers[m.ID]; p != nil && p.clock.known && r.mono-p.clock.at <= clockFresh {
+		if p := r.peers[m.ID]; p != nil && p.clock.known && r.mono-p.clock.at <= r.clockFresh() {
 			list = append(list, PeerOffset{m.ID, difference(p.clock.wall+uint64(r.mono-p.clock.at), r.now)})
 		}
 	}

@@ -104,7 +104,7 @@ func (f *formation) snapshot(self Hello) (*raftpb.Snapshot, uint64, bool) {
 			return nil, 0, false
 		}
 		state.Level = min(state.Level, max(h.Level, oracle.LevelRecords))
-		member := oracle.Member{ID: m.ID, PeerAddr: h.PeerAddr, Incarnation: h.Incarnation, Level: h.Level}
+		member := oracle.Member{ID: m.ID, Incarnation: h.Incarnation, Level: h.Level}
 		if mutant.On(mutant.FormUnregistered) {
 			member.Incarnation, member.Level = 0, 0
 		}
@@ -128,7 +128,9 @@ func (f *formation) snapshot(self Hello) (*raftpb.Snapshot, uint64, bool) {
 func (r *Replica) judgeAsFounder(h Hello) *Refusal {
 	f, self := r.forming, r.Hello()
 	switch {
-	case !f.isFounder(h.NodeID) && (h.Stage == StageFormed || h.Stage == StageUnknown):
+	case !f.isFounder(h.NodeID) && h.ClusterID != 0 && !r.prepared():
+		return nil // it takes this node for a member of its cluster, and will see
+	case !f.isFounder(h.NodeID) && h.Stage != StageGathering:
 		// If this node is late, that one may be a member that it does not know: it is for the
 		// other founders to say.
 		return refuse(RefusedMember, "node %d is not known to node %d, which is still being set up", h.NodeID, self.NodeID)
@@ -143,23 +145,28 @@ func (r *Replica) judgeAsFounder(h Hello) *Refusal {
 			h.NodeID, self.NodeID)
 	case h.Stage == StageJoining:
 		return refuse(RefusedMember, "node %d is to join a cluster, node %d to form one", h.NodeID, self.NodeID)
+	case r.prepared() && r.incarnationOf(h.NodeID) != h.Incarnation && !mutant.On(mutant.AdmitWiped):
+		return refuse(RefusedWiped, "node %d has another data directory (%016x) than it had when cluster %016x was being formed (%016x); "+
+			"if no member was ever ready, stop all of them, delete all their data directories and start again; else bring the old directory back",
+			h.NodeID, h.Incarnation, self.ClusterID, r.incarnationOf(h.NodeID))
 	case h.Founders != self.Founders:
 		refusal := refuse(RefusedFounders, "node %d was started with nodes %s in PEERS, node %d with nodes %s, and both are to form a cluster; "+
 			"all initial members need the same list", h.NodeID, h.Founders, self.NodeID, self.Founders)
-		r.stop(refusal)
+		if !r.prepared() {
+			r.stop(refusal)
+		}
 		return refusal
 	}
 	if h.TickNanos != self.TickNanos {
 		return refuseTick(h, self)
 	}
-	if r.prepared() {
-		if m, _ := r.state.Member(h.NodeID); m.Incarnation != h.Incarnation && !mutant.On(mutant.AdmitWiped) {
-			return refuse(RefusedWiped, "node %d has another data directory (%016x) than it had when cluster %016x was being formed (%016x); "+
-				"if no member was ever ready, stop all of them, delete all their data directories and start again; else bring the old directory back",
-				h.NodeID, h.Incarnation, self.ClusterID, m.Incarnation)
-		}
-	}
 	return nil
+}
+
+// incarnationOf returns the incarnation that is on record for a member.
+func (r *Replica) incarnationOf(id uint64) uint64 {
+	m, _ := r.state.Member(id)
+	return m.Incarnation
 }
 
 // splitFormation is the end of a formation in which a founder was wiped between two
@@ -335,7 +342,7 @@ func (r *Replica) isFormed() bool {
 // found starts Raft: the cluster is formed.
 func (r *Replica) found() {
 	met := r.forming.met
-	r.forming = nil
+	r.forming, r.ending = nil, nil
 	r.effects.Announce, r.effects.Changed = true, true
 	if err := r.startRaft(); err != nil {
 		r.effects.Fatal = err
@@ -343,7 +350,7 @@ func (r *Replica) found() {
 	}
 	for _, m := range r.state.Members {
 		if h, ok := met[m.ID]; ok && h.Incarnation == m.Incarnation {
-			r.peer(m.ID).hello = h
+			r.peer(m.ID).hello, r.peer(m.ID).admitted = h, h
 		}
 	}
 }

@@ -46,31 +46,25 @@ func TestFormation_ASplitEndsBoth(t *testing.T) {
 }
 
 // TestFormation_OneIDStandsForOneSnapshot restarts a founder between the preparations of two
-// others, with another address or of another version. Under one ID they would begin with
-// different states.
+// others, of another version. Under one ID they would begin with different states.
 func TestFormation_OneIDStandsForOneSnapshot(t *testing.T) {
-	for name, change := range map[string]func(*replica.Config){
-		"another address": func(cfg *replica.Config) { cfg.Self.PeerAddr = "elsewhere:1" },
-		"another level":   func(cfg *replica.Config) { cfg.Level = oracle.LevelNewest + 1 },
-	} {
-		c := unformed(t, 3, nil)
-		one, two, three := c.nodes[1], c.nodes[2], c.nodes[3]
-		c.hear(two, one)
-		c.hear(one, two)
-		c.hear(one, three)
-		change(&three.cfg)
-		c.crash(three, false)
-		c.hear(two, three)
-		c.flush(one)
-		c.flush(two)
-		if bytes.Equal(one.disk.snap.GetData(), two.disk.snap.GetData()) {
-			t.Fatalf("%s: both have the same on record", name)
-		}
-		if one.disk.cluster == two.disk.cluster {
-			t.Errorf("I10: %s: two snapshots with the ID %x", name, one.disk.cluster)
-		}
-		wantRefusal(t, one.Admit(two.Hello()), replica.RefusedFormed, "start again")
+	c := unformed(t, 3, nil)
+	one, two, three := c.nodes[1], c.nodes[2], c.nodes[3]
+	c.hear(two, one)
+	c.hear(one, two)
+	c.hear(one, three)
+	three.cfg.Level = oracle.LevelNewest + 1
+	c.crash(three, false)
+	c.hear(two, three)
+	c.flush(one)
+	c.flush(two)
+	if bytes.Equal(one.disk.snap.GetData(), two.disk.snap.GetData()) {
+		t.Fatal("both have the same on record")
 	}
+	if one.disk.cluster == two.disk.cluster {
+		t.Errorf("I10: two snapshots with the ID %x", one.disk.cluster)
+	}
+	wantRefusal(t, one.Admit(two.Hello()), replica.RefusedFormed, "start again")
 }
 
 func TestFormation_OtherFoundersEndBoth(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/mutant"
@@ -33,15 +32,11 @@ func (r *Replica) Levels() LevelReport {
 		return l
 	}
 	next := r.cfg.Level
-	active := map[uint64]bool{r.cfg.Self.NodeID: true}
-	r.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
-		active[id] = active[id] || pr.RecentActive
-	})
 	for _, m := range r.state.Members {
 		known := uint64(0)
 		if m.ID == r.cfg.Self.NodeID {
 			known = r.cfg.Level
-		} else if p := r.peers[m.ID]; p != nil && active[m.ID] && p.hello.Session == m.Session {
+		} else if p := r.peers[m.ID]; p != nil && r.isActive(m.ID) && p.hello.Session == m.Session {
 			known = p.hello.Level
 		}
 		if known < r.cfg.Level {
@@ -134,18 +129,69 @@ func (r *Replica) noteDigest(index uint64) {
 // Digest sums up the state of this replica as of Status.Applied.
 func (r *Replica) Digest() uint64 { return r.state.Digest() }
 
-// checkDigest compares the state of a reservation's proposer with that of this replica. A
-// replica whose state differs must not serve, and not confirm that another does: it stops
-// before it acknowledges the entry.
-func (r *Replica) checkDigest(e *raftpb.Entry) error {
+// dispute is a reservation whose proposer's state was another than this replica's. One of
+// the two is wrong, and a quorum decides which. Whoever disagrees follows that leader no
+// more: it acknowledges nothing and confirms no round. If most disagree, the leader loses its
+// quorum, and stops when it follows another. If most agree, the reservation is committed, and
+// this replica is the one to stop.
+type dispute struct {
+	term, index uint64
+	err         error
+}
+
+// reservation returns the reservation in an entry, if there is one.
+func reservation(e *raftpb.Entry) (oracle.Command, bool) {
 	if data := e.GetData(); e.GetType() != raftpb.EntryNormal || len(data) == 0 || oracle.Kind(data[0]) != oracle.KindReserve {
-		return nil
+		return oracle.Command{}, false
 	}
 	c, err := oracle.DecodeCommand(e.GetData())
-	if err != nil || !r.digests.differs(c.Digest) {
+	return c, err == nil
+}
+
+// agree compares the states behind the reservations in an append with this replica's,
+// before it acknowledges them. It returns what of the append may be stepped, nil if nothing.
+// A reservation that cannot be compared yet, as this replica has not applied so much, is left
+// out; the leader sends it again. What is committed is compared when it is applied.
+func (r *Replica) agree(m *raftpb.Message) *raftpb.Message {
+	if m.GetTerm() < r.term {
+		return m // of a leader of before, which Raft ignores
+	}
+	if r.isDisputed(m) {
+		if m.GetCommit() >= r.disputed.index {
+			r.effects.Fatal = r.disputed.err
+		}
 		return nil
 	}
-	return fmt.Errorf("I12: the state of this replica at log index %d is not that of the leader of term %d, though both applied the same log: "+
-		"the memory of one of the two machines is faulty, or their versions do not agree; this node has stopped, and its directory should be replaced",
-		c.Digest.Index, e.GetTerm())
+	for i, e := range m.GetEntries() {
+		c, ok := reservation(e)
+		switch {
+		case !ok || e.GetIndex() <= m.GetCommit():
+		case c.Digest.Index > r.applied:
+			return &raftpb.Message{
+				Type: m.Type, To: m.To, From: m.From, Term: m.Term, LogTerm: m.LogTerm, Index: m.Index, Commit: m.Commit, Entries: m.GetEntries()[:i],
+			}
+		case r.digests.differs(c.Digest):
+			r.disputed = dispute{term: m.GetTerm(), index: e.GetIndex(), err: errDiffers(c.Digest.Index)}
+			return nil
+		}
+	}
+	return m
+}
+
+// isDisputed reports whether m comes from a leader that this replica does not follow.
+func (r *Replica) isDisputed(m *raftpb.Message) bool {
+	return r.disputed.term != 0 && m.GetTerm() == r.disputed.term
+}
+
+// checkDigest compares the state behind a committed reservation with this replica's.
+func (r *Replica) checkDigest(c oracle.Command) error {
+	if c.Kind == oracle.KindReserve && r.digests.differs(c.Digest) {
+		return errDiffers(c.Digest.Index)
+	}
+	return nil
+}
+
+func errDiffers(index uint64) error {
+	return fmt.Errorf("I12: the state of this replica at log index %d is not that of a quorum, though all applied the same log: "+
+		"the memory of this machine is faulty, or its version does not agree with the others'; replace its data directory", index)
 }

@@ -89,8 +89,12 @@ type peerView struct {
 	admitted Hello
 	// refusal is how it last refused this node, nil if it did not since it connected.
 	refusal *Refusal
+	// refusedSince is the tick of the first refusal of its kind in a row.
+	refusedSince uint64
 	// clock is what its wall clock showed.
 	clock reading
+	// active is the tick at which it last answered a heartbeat of this node's.
+	active uint64
 	// term is the highest term in which the peer promised something durable.
 	term uint64
 	id   uint64
@@ -99,11 +103,14 @@ type peerView struct {
 	askedRead, answeredRead uint64
 }
 
+// peer returns the view of a peer. One that is no member, or no more, leaves none behind.
 func (r *Replica) peer(id uint64) *peerView {
 	p := r.peers[id]
 	if p == nil {
 		p = &peerView{id: id}
-		r.peers[id] = p
+		if _, isMember := r.state.Member(id); isMember || r.applied == 0 {
+			r.peers[id] = p
+		}
 	}
 	return p
 }
@@ -249,6 +256,10 @@ func (r *Replica) acknowledged(id uint64) uint64 {
 	return 0
 }
 
+// removedTicks is for how long members must say that this node is none before it believes
+// that it was removed: one that was added lately is not known to everyone yet.
+const removedTicks = 10 * electionTicks
+
 // Refused takes in that another member refuses this node. It returns why the node has to
 // stop, or nil. A member that finds this node's data to be not what the node once promised
 // on ends it at once (I6): going on could break the promise. So does, for a founder, anyone
@@ -256,6 +267,9 @@ func (r *Replica) acknowledged(id uint64) uint64 {
 // that would have it.
 func (r *Replica) Refused(by uint64, refusal *Refusal) error {
 	p := r.peer(by)
+	if p.refusal == nil || p.refusal.Code != refusal.Code {
+		p.refusedSince = r.ticks
+	}
 	p.refusal = refusal
 	self := r.cfg.Self.NodeID
 	other := refusal.Code == RefusedCluster || refusal.Code == RefusedMember
@@ -266,8 +280,12 @@ func (r *Replica) Refused(by uint64, refusal *Refusal) error {
 	for _, m := range r.state.Members {
 		if p := r.peers[m.ID]; p != nil && p.refusal != nil && !r.isLearner(m.ID) {
 			switch p.refusal.Code {
-			case RefusedCluster, RefusedMember, RefusedSettings, RefusedLevel:
+			case RefusedCluster, RefusedSettings, RefusedLevel:
 				refusing++
+			case RefusedMember:
+				if r.ticks-p.refusedSince >= removedTicks {
+					refusing++
+				}
 			}
 		}
 	}
@@ -300,16 +318,22 @@ func (r *Replica) registerPeers() {
 }
 
 func (r *Replica) register(h Hello) {
-	level := uint64(0)
-	if r.state.CurrentLevel() >= oracle.LevelRecords {
-		level = h.Level
-	}
 	m, ok := r.state.Member(h.NodeID)
-	if !ok || m.Boot == h.Boot && m.Session == h.Session && m.ClientAddr == h.ClientAddr && m.Incarnation == h.Incarnation && m.Level == level {
+	level, addr := uint64(0), m.PeerAddr
+	if r.state.CurrentLevel() >= oracle.LevelRecords {
+		if level = h.Level; h.PeerAddr != "" {
+			addr = h.PeerAddr
+		}
+	}
+	if !ok || m.Boot == h.Boot && m.Session == h.Session && m.ClientAddr == h.ClientAddr && m.Incarnation == h.Incarnation &&
+		m.Level == level && m.PeerAddr == addr {
 		return
 	}
+	if m.PeerAddr == addr {
+		addr = ""
+	}
 	m.Incarnation, m.Boot, m.Session, m.ClientAddr, m.Level = h.Incarnation, h.Boot, h.Session, h.ClientAddr, level
-	m.PeerAddr, m.Durable = "", 0
+	m.PeerAddr, m.Durable = addr, 0
 	c := oracle.Command{Kind: oracle.KindRegister, Member: m}
 	r.propose(c) // the next epoch tries again
 }

@@ -18,7 +18,14 @@ func (r *Replica) receive(m *raftpb.Message) {
 		if !r.mayVote(m) {
 			return
 		}
+	case raftpb.MsgSnap:
+		if r.isDisputed(m) {
+			return
+		}
 	case raftpb.MsgHeartbeat:
+		if r.isDisputed(m) {
+			return
+		}
 		if m.GetTerm() >= r.term {
 			r.heartbeat = r.ticks
 		}
@@ -26,11 +33,8 @@ func (r *Replica) receive(m *raftpb.Message) {
 		if !r.hasRoom(len(m.GetEntries())) {
 			return
 		}
-		for _, e := range m.GetEntries() {
-			if err := r.checkDigest(e); err != nil {
-				r.effects.Fatal = err
-				return
-			}
+		if m = r.agree(m); m == nil {
+			return
 		}
 	case raftpb.MsgAppResp, raftpb.MsgVoteResp:
 		r.promised(m)
@@ -218,7 +222,7 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 	if err := r.canRead(oracle.LevelOf(c)); err != nil {
 		return err
 	}
-	if err := r.checkDigest(e); err != nil {
+	if err := r.checkDigest(c); err != nil {
 		return err
 	}
 	floor, named := r.state.Ceiling, r.state.ClusterID

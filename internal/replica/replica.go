@@ -157,15 +157,16 @@ type Replica struct {
 
 	// term, role and lead are as last observed; everything in leading belongs to
 	// exactly this term and role.
-	term    uint64
-	role    raft.StateType
-	lead    uint64
-	leading leading
-	queue   queue
-	workers workers
-	ids     generators
-	time    timekeeper
-	digests digests
+	term     uint64
+	role     raft.StateType
+	lead     uint64
+	leading  leading
+	queue    queue
+	workers  workers
+	ids      generators
+	time     timekeeper
+	digests  digests
+	disputed dispute
 	// asking is set while what Raft sends for the round that begins in this turn is sent
 	// to the voters in asked only.
 	asking bool

@@ -350,13 +350,16 @@ func TestReplica_MembershipChanges(t *testing.T) {
 	}
 	c.turn(l, &replica.Input{Change: &replica.MemberChange{Kind: replica.AddVoter, Member: m4}})
 	c.tick(20)
-	c.turn(l, &replica.Input{Change: &replica.MemberChange{Kind: replica.Remove, Member: oracle.Member{ID: l.id}}})
+	remove := &replica.MemberChange{Kind: replica.Remove, Member: oracle.Member{ID: l.id}}
+	c.turn(l, &replica.Input{Change: remove}) // it hands its leadership on first
+	c.tick(50)
+	next := c.leader(l)
+	c.turn(next, &replica.Input{Change: remove})
 	c.tick(5)
 	if l.Status().Serving {
 		t.Error("a removed leader still serves")
 	}
 	l.down = true
-	next := c.leader()
 	c.must(next)
 	if m := next.Members(); len(m) != 3 || m[2].ID != 4 || m[2].Learner || next.Voters() != 3 {
 		t.Errorf("members after the change: %+v", m)

@@ -12,7 +12,7 @@ import (
 
 // Status is what a replica knows now.
 type Status struct {
-	// ClusterID is 0 until the node knows it.
+	// ClusterID is 0 until the node knows that there is a cluster of that ID.
 	ClusterID uint64
 	// Level is the feature level of the cluster.
 	Level uint64
@@ -56,8 +56,12 @@ type Status struct {
 
 // Status returns what the replica knows now.
 func (r *Replica) Status() Status {
+	cluster := r.state.ClusterID
+	if r.forming != nil {
+		cluster = 0 // it may come to nothing
+	}
 	return Status{
-		ClusterID: r.state.ClusterID,
+		ClusterID: cluster,
 		Level:     r.state.CurrentLevel(),
 		Forming:   r.waitsFor(),
 		Term:      r.term,

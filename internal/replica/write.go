@@ -22,8 +22,9 @@ import (
 const unwrittenEntriesMax = 4096
 
 // responseKinds is how many kinds of messages for one peer can wait for a write: appends,
-// votes and pre-votes, granted and rejected, the request for a vote, and Raft's own note.
-const responseKinds = 8
+// votes and pre-votes, granted and rejected, the request for a vote, and Raft's own notes of
+// its log and of a snapshot.
+const responseKinds = 9
 
 // Write is what has to become durable, in one transaction, before its messages may
 // be sent. The caller returns it in Input.Persisted after that.
@@ -83,11 +84,12 @@ func appendEntries(log, entries []*raftpb.Entry) []*raftpb.Entry {
 // addResponse lets a message wait for w, in place of an older one of its kind. The older
 // one says nothing that the newer one does not: a peer's earlier term is over, and a larger
 // index acknowledges the smaller ones. Losing a message to another node is harmless in any
-// case. What Raft tells itself of its log (MsgStorageAppendResp) is about all that is not
-// durable yet, so the newest holds, though its index may be smaller: the log was cut.
+// case. What Raft tells itself of its log (MsgStorageAppendResp) is about all entries that
+// are not durable yet, so the newest holds, though its index may be smaller: the log was cut.
+// But a snapshot is only in the one that came with it, which is kept, and released first.
 func (w *Write) addResponse(m *raftpb.Message) {
 	for i, o := range w.responses {
-		if o.GetType() != m.GetType() || o.GetTo() != m.GetTo() || o.GetReject() != m.GetReject() {
+		if o.GetType() != m.GetType() || o.GetTo() != m.GetTo() || o.GetReject() != m.GetReject() || (o.GetSnapshot() == nil) != (m.GetSnapshot() == nil) {
 			continue
 		}
 		if m.GetType() == raftpb.MsgStorageAppendResp || m.GetTerm() > o.GetTerm() ||

@@ -111,7 +111,7 @@ func (w *world) carry(from, to *node, lives [2]uint64, then func() bool) {
 			return // of other lives, which dial on their own
 		case again && w.now < late:
 			w.after(w.between(w.cfg.tick/2, 5*w.cfg.tick), arrive)
-		case again || !to.knows(from) || !then():
+		case again || !then():
 			c.dialing = [2]uint64{}
 		}
 	}
@@ -142,6 +142,10 @@ func (w *world) admit(by, n *node, h replica.Hello) bool {
 
 // open opens n's end of its connection to a peer.
 func (w *world) open(n, to *node, h replica.Hello) {
+	if !n.knows(to) {
+		w.conn(n, to).dialing = [2]uint64{}
+		return
+	}
 	w.conn(n, to).up[end(n, to)] = true
 	w.note('c', n.id, to.id)
 	n.in.hellos = append(n.in.hellos, h)
@@ -194,12 +198,24 @@ func (w *world) refused(n, by *node, r *replica.Refusal) {
 	if err == nil {
 		return
 	}
-	if n.tampered == "" && !w.cfg.birth.mayFail() {
+	if r.Code == replica.RefusedMember && !w.isMemberNow(n) {
+		w.trace("node %d ends, as it was removed", n.id)
+	} else if n.tampered == "" && !w.cfg.birth.mayFail() {
 		w.fail("I6: node %d, whose disk is in order: %v", n.id, err)
 		return
 	}
 	w.crash(n)
 	n.refused = true
+}
+
+// isMemberNow reports whether the leader counts n among the members.
+func (w *world) isMemberNow(n *node) bool {
+	l := w.leader()
+	if l == nil {
+		return false
+	}
+	_, ok := w.member(l, n.id)
+	return ok
 }
 
 // hangUp drops the connections of n.
