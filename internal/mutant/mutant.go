@@ -52,6 +52,7 @@ const (
 	GrantForeignSpace            // I9: a lease is granted for ids of another layout
 	QueueResponses               // I7: every message that waits for the disk is kept
 	UnboundedLog                 // I7: a log grows however much of it the disk lacks
+	MergeSnapshotNotes           // I8: a write that is merged forgets what Raft notes of a snapshot
 	ChangeUnchecked              // I7: any change of membership is proposed
 	ReleaseInNextStep            // I9: a generator is ended in one step and its lease given back in the next
 	IgnoreClocks                 // I11: the ceiling follows the leader's clock alone
@@ -73,7 +74,7 @@ var names = [count]string{
 	"campaign-unsynced", "ignore-failed-sync", "admit-wiped", "admit-stale", "refuse-slow-hello", "lease-from-answer", "lease-without-slack", "lease-on-old-clock",
 	"lease-survives-transfer", "lease-unconfirmed", "vote-after-restart", "vote-after-term-change",
 	"grant-from-request", "inherit-lease", "extend-unasked", "release-used", "release-late", "relist-released", "forget-workers",
-	"grant-foreign-space", "queue-responses", "unbounded-log", "change-unchecked", "release-in-next-step", "ignore-clocks", "vouch-by-one", "follow-jump", "believe-stale-clocks", "raise-unasked", "apply-by-node",
+	"grant-foreign-space", "queue-responses", "unbounded-log", "merge-snapshot-notes", "change-unchecked", "release-in-next-step", "ignore-clocks", "vouch-by-one", "follow-jump", "believe-stale-clocks", "raise-unasked", "apply-by-node",
 	"form-by-quorum", "form-unprepared", "form-unregistered",
 }
 

@@ -18,6 +18,7 @@ func TestMutants_BrokenPromisesAreNoticed(t *testing.T) {
 		mutant.CampaignUnsynced:    campaignsUnsynced,
 		mutant.LeaseWithoutSlack:   leaseOutlastsPromise,
 		mutant.UnboundedLog:        outgrowsItsBound,
+		mutant.MergeSnapshotNotes:  func(t *testing.T) bool { return forgetsSnapshot(t, true) },
 	} {
 		mutant.Switch(m)
 		if !broken(t) {

@@ -89,7 +89,8 @@ func appendEntries(log, entries []*raftpb.Entry) []*raftpb.Entry {
 // But a snapshot is only in the one that came with it, which is kept, and released first.
 func (w *Write) addResponse(m *raftpb.Message) {
 	for i, o := range w.responses {
-		if o.GetType() != m.GetType() || o.GetTo() != m.GetTo() || o.GetReject() != m.GetReject() || (o.GetSnapshot() == nil) != (m.GetSnapshot() == nil) {
+		if o.GetType() != m.GetType() || o.GetTo() != m.GetTo() || o.GetReject() != m.GetReject() ||
+			(o.GetSnapshot() == nil) != (m.GetSnapshot() == nil) && !mutant.On(mutant.MergeSnapshotNotes) {
 			continue
 		}
 		if m.GetType() == raftpb.MsgStorageAppendResp || m.GetTerm() > o.GetTerm() ||

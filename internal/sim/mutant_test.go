@@ -55,7 +55,7 @@ var firstSeed = map[mutant.Mutant]uint64{
 // TestMutants_BrokenPromisesAreNoticed in internal/replica.
 var directed = map[mutant.Mutant]bool{
 	mutant.VoteAfterRestart: true, mutant.VoteAfterTermChange: true, mutant.CampaignUnsynced: true,
-	mutant.LeaseWithoutSlack: true, mutant.UnboundedLog: true,
+	mutant.LeaseWithoutSlack: true, mutant.UnboundedLog: true, mutant.MergeSnapshotNotes: true,
 }
 
 // TestMutants_AreAllNoticed switches each deliberate bug on and wants the simulator to
