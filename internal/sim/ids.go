@@ -20,6 +20,7 @@ type idConfig struct {
 	fixed       float64 // how many nodes insist on a worker
 	foreign     float64 // how many have another layout than they should
 	echo        float64 // how often a member's proposal arrives again, late
+	churn       float64 // how often a node gives workers back of its own accord
 }
 
 // drawIDs decides how a run makes ids. Workers are few, so that they change hands; and a
@@ -38,6 +39,7 @@ func (w *world) drawIDs(c *config) {
 		workersMax:  w.rng.IntN(4),
 		fixed:       []float64{0, 0.3, 1}[w.rng.IntN(3)],
 		echo:        []float64{0, 0.5}[w.rng.IntN(2)],
+		churn:       []float64{0, 0, 0.05}[w.rng.IntN(3)],
 	}
 	if w.chance(0.2) {
 		c.ids.foreign = 0.3
@@ -297,7 +299,11 @@ func (w *world) makeOn(n *node) {
 func (w *world) askIDs(pause time.Duration) {
 	w.after(w.between(0, 2*pause), func() {
 		if !w.closing {
-			w.makeOn(w.nodes[w.rng.IntN(len(w.nodes))])
+			n := w.nodes[w.rng.IntN(len(w.nodes))]
+			w.makeOn(n)
+			if w.chance(w.cfg.ids.churn) {
+				w.relinquish(n)
+			}
 			w.askIDs(pause)
 		}
 	})
@@ -309,8 +315,16 @@ func (w *world) relinquish(n *node) bool {
 	if !n.up() || n.paused || len(n.makers) == 0 {
 		return false
 	}
-	n.in.behind |= w.rng.Uint64N(1 << len(n.makers))
-	w.wake(n)
+	// Once more soon: what was on its way for the lease before comes after the next one.
+	for _, in := range []time.Duration{0, w.between(0, 50*w.cfg.tick)} {
+		session := n.session
+		w.after(in, func() {
+			if n.session == session && !n.paused {
+				n.in.behind |= w.rng.Uint64N(1 << len(n.makers))
+				w.wake(n)
+			}
+		})
+	}
 	return true
 }
 
