@@ -73,7 +73,9 @@ func TestLoop_ClosesWhoKeepsItWaiting(t *testing.T) {
 
 func TestLoop_LetsAnAnswerBeReadSlowly(t *testing.T) {
 	limits := loop.Limits{IdleTimeout: 30 * time.Second, WriteTimeout: 20 * time.Second}
+	var conn *loop.Conn // belongs to the loop
 	h := serve(t, limits, func(c *loop.Conn, b []byte) (int, error) {
+		conn = c
 		c.Write(make([]byte, more))
 		return 1, nil
 	})
@@ -83,7 +85,10 @@ func TestLoop_LetsAnAnswerBeReadSlowly(t *testing.T) {
 	for range 4 {
 		h.pass(15 * time.Second)
 		c.expect(string(make([]byte, more/4)))
-		h.settle()
+		eventually(t, "more was taken", func() (taken bool) {
+			h.do(func() { taken = !loop.IsStuckSince(conn, time.Duration(h.clock.Load())) })
+			return taken
+		})
 	}
 	h.pass(loop.SweepEvery)
 	if h.conns() != 1 {
