@@ -185,6 +185,7 @@ func (r *Replica) applyChange(e *raftpb.Entry) error {
 	r.joined, r.leading.changing, r.changedAt = true, false, e.GetIndex()
 	r.leading.lease.until, r.leading.lease.notBefore = 0, r.mono
 	r.restartRounds()
+	r.membersChanged()
 	r.effects.Changed = true
 	r.observe()
 	return nil

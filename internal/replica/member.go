@@ -297,6 +297,14 @@ func (r *Replica) Refused(by uint64, refusal *Refusal) error {
 		self, refusing, len(r.state.Members), by, refusal)
 }
 
+// membersChanged lets what peers have said of this node's membership count from now on: it may
+// have been added or removed just now.
+func (r *Replica) membersChanged() {
+	for _, p := range r.peers { // order-free: each by itself
+		p.refusedSince = r.ticks
+	}
+}
+
 // greet notes an admitted peer.
 func (r *Replica) greet(h Hello) {
 	r.peer(h.NodeID).hello, r.peer(h.NodeID).refusal = h, nil

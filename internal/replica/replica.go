@@ -352,6 +352,7 @@ func (r *Replica) restore(s *raftpb.Snapshot) error {
 	r.conf = s.GetMetadata().GetConfState()
 	r.applied = s.GetMetadata().GetIndex()
 	r.snapshotted, r.changedAt = r.applied, r.applied
+	r.membersChanged()
 	r.effects.Changed = true
 	r.relist()
 	return nil
