@@ -208,13 +208,18 @@ func (w *world) refused(n, by *node, r *replica.Refusal) {
 	n.refused = true
 }
 
-// isMemberNow reports whether the leader counts n among the members.
+// isMemberNow reports whether the node that has applied most counts n among the members.
 func (w *world) isMemberNow(n *node) bool {
-	l := w.leader()
-	if l == nil {
+	var latest *node
+	for _, o := range w.nodes {
+		if o.up() && (latest == nil || o.replica.Status().Applied > latest.replica.Status().Applied) {
+			latest = o
+		}
+	}
+	if latest == nil {
 		return false
 	}
-	_, ok := w.member(l, n.id)
+	_, ok := w.member(latest, n.id)
 	return ok
 }
 

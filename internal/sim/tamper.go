@@ -46,6 +46,10 @@ func (w *world) wipeAmidst(n *node) bool {
 		w.born == 0 || n.disk.durable.cluster != w.born {
 		return false
 	}
+	l := w.leader()
+	if l == nil || l.replica.Voters() < 3 {
+		return false
+	}
 	for _, o := range w.nodes {
 		if o.up() && o.replica.Voters() < 3 {
 			return false
@@ -53,10 +57,6 @@ func (w *world) wipeAmidst(n *node) bool {
 	}
 	if w.cfg.old {
 		// The first version let a member be wiped before it was on record.
-		l := w.leader()
-		if l == nil {
-			return false
-		}
 		if m, ok := w.member(l, n.id); !ok || m.Incarnation == 0 {
 			return false
 		}
