@@ -284,7 +284,10 @@ func TestDisconnect_AbandonsTheRequest(t *testing.T) {
 			r, _ := http.NewRequestWithContext(ctx, "GET", c.scheme+"://"+c.addr+"/timestamp", nil)
 			if response, err := c.Do(r); err == nil {
 				_ = response.Body.Close()
-				t.Error("an answer from a backend that is held")
+				// Closing takes several steps, and the refusal may come in between.
+				if response.StatusCode != http.StatusGatewayTimeout {
+					t.Errorf("%s: %s from a backend that is held", p, response.Status)
+				}
 			}
 		}()
 		eventually(t, "the request is submitted", func() bool { return s.backend.submitted.Load() == before+1 })
