@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone/internal/mutant"
+	"github.com/isotone/isotone/internal/oracle"
 	"github.com/isotone/isotone/internal/replica"
 )
 
@@ -57,6 +58,17 @@ func (d diskState) lastIndex() uint64 {
 		return d.entries[n-1].GetIndex()
 	}
 	return d.snapshot.GetMetadata().GetIndex()
+}
+
+// reserved is the largest ceiling that an entry of the log asks for.
+func (d diskState) reserved() uint64 {
+	var most uint64
+	for _, e := range d.entries {
+		if c, err := oracle.DecodeCommand(e.GetData()); err == nil && c.Kind == oracle.KindReserve {
+			most = max(most, c.Target)
+		}
+	}
+	return most
 }
 
 func (d diskState) save(w *replica.Write) diskState {

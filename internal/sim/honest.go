@@ -108,6 +108,7 @@ func (n *node) aloneLimit(w *world) time.Duration {
 type beginning struct {
 	turn     uint64
 	at, wall time.Duration
-	ceiling  uint64
-	limit    time.Duration // of the process before
+	// ceiling is the largest that was known, or reserved in the log of this process.
+	ceiling uint64
+	limit   time.Duration // of the process before
 }

@@ -129,9 +129,11 @@ func (w *world) start(n *node) {
 	n.members, n.voters = r.Members(), r.Voters()
 	n.makers, n.retired, n.workersRefused, n.leaseCalls, n.agreedAt = nil, nil, nil, nil, 0
 	n.waking = false
+	limit := n.began.limit
 	if n.began.turn > 0 {
-		n.began = beginning{limit: n.aloneLimit(w) + w.lead()}
+		limit = n.aloneLimit(w) + w.lead()
 	}
+	n.began = beginning{ceiling: d.reserved(), limit: limit}
 	w.wake(n)
 	w.tick(n, n.session)
 }
@@ -202,7 +204,8 @@ func (w *world) turn(n *node) {
 	wall, mono := n.clock.read(w.now)
 	w.turns++
 	if n.began.turn == 0 {
-		n.began = beginning{turn: w.turns, at: w.now, wall: wall, ceiling: w.ceiling, limit: n.began.limit}
+		b := &n.began
+		b.turn, b.at, b.wall, b.ceiling = w.turns, w.now, wall, max(w.ceiling, b.ceiling)
 	}
 	e := n.replica.Step(&replica.Input{
 		Now: uint64(wall), Mono: mono, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos,
