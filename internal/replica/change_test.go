@@ -316,3 +316,35 @@ func TestChange_MembersAreNotMoreThanARecordHolds(t *testing.T) {
 	}
 	c.must(l)
 }
+
+// TestChange_ARefusalCountsUntilThePeerSpeaks: a peer that sends something has admitted this
+// node since it refused it, even if the refusal came late.
+func TestChange_ARefusalCountsUntilThePeerSpeaks(t *testing.T) {
+	for name, word := range map[string]func(from uint64) *replica.Input{
+		"nothing": func(uint64) *replica.Input { return &replica.Input{} },
+		"clock":   func(from uint64) *replica.Input { return &replica.Input{Clocks: []replica.PeerClock{{ID: from}}} },
+		"message": func(from uint64) *replica.Input {
+			return &replica.Input{Messages: []*raftpb.Message{{Type: raftpb.MsgHeartbeatResp.Enum(), From: new(from), To: new(uint64(1))}}}
+		},
+	} {
+		c := newCluster(t, 3, nil)
+		c.leader()
+		n := c.nodes[1]
+		refuse := func(by uint64) error {
+			return n.Refused(by, &replica.Refusal{Code: replica.RefusedMember, Message: "no member"})
+		}
+		if err := refuse(2); err != nil {
+			t.Fatal(err)
+		}
+		if err := refuse(3); err != nil {
+			t.Fatal(err)
+		}
+		c.turn(n, word(2))
+		for range 200 {
+			c.turn(n, &replica.Input{Ticks: 1})
+		}
+		if err := refuse(3); (err != nil) != (name == "nothing") {
+			t.Errorf("after %s: %v", name, err)
+		}
+	}
+}

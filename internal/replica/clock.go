@@ -86,6 +86,7 @@ type Clock struct {
 
 // hearClock notes what a peer's clock shows. It is late by the time on the way.
 func (r *Replica) hearClock(c PeerClock) {
+	r.spoken(c.ID)
 	if _, isMember := r.state.Member(c.ID); isMember {
 		r.peer(c.ID).clock = reading{wall: uint64(max(0, c.Wall)), at: r.mono, known: true}
 	}

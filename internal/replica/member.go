@@ -305,6 +305,14 @@ func (r *Replica) membersChanged() {
 	}
 }
 
+// spoken notes that a peer sent something on a connection: it has admitted this node since it
+// refused it.
+func (r *Replica) spoken(id uint64) {
+	if p := r.peers[id]; p != nil {
+		p.refusal = nil
+	}
+}
+
 // greet notes an admitted peer.
 func (r *Replica) greet(h Hello) {
 	r.peer(h.NodeID).hello, r.peer(h.NodeID).refusal = h, nil

@@ -13,6 +13,7 @@ import (
 
 // receive steps one message from a peer.
 func (r *Replica) receive(m *raftpb.Message) {
+	r.spoken(m.GetFrom())
 	switch m.GetType() {
 	case raftpb.MsgVote, raftpb.MsgPreVote:
 		if !r.mayVote(m) {
