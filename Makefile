@@ -1,4 +1,4 @@
-# Real processes under random faults; see internal/chaos. Root is needed for some of
+# Real processes under random faults; see internal/check/chaos. Root is needed for some of
 # the faults: without it they are left out, and the output says which and why.
 # Nothing outlives the test, however it ends, but files in TMPDIR: the kernel ends the
 # processes, and with them their mounts, loop devices, namespaces and iptables rules.
@@ -11,11 +11,11 @@ CHAOS_MINUTES ?= 30
 # CHAOS_LOGS=DIR keeps the logs of the nodes when a run fails.
 chaos:
 	CHAOS_MINUTES='$(CHAOS_MINUTES)' CHAOS_SEED='$(CHAOS_SEED)' CHAOS_ONLY='$(CHAOS_ONLY)' \
-		go test -count=1 -v -timeout 24h -run '^TestChaos$$' ./internal/chaos
+		go test -count=1 -v -timeout 24h -run '^TestChaos$$' ./internal/check/chaos
 
 chaos-short:
 	CHAOS_SEED='$(CHAOS_SEED)' CHAOS_ONLY='$(CHAOS_ONLY)' \
-		go test -count=1 -v -short -run '^TestChaos$$' ./internal/chaos
+		go test -count=1 -v -short -run '^TestChaos$$' ./internal/check/chaos
 
 # Nodes change between the previous release and this version at random, while they are
 # killed and stopped as well. Needs the history of the repository.
@@ -28,7 +28,7 @@ UPGRADE_MINUTES ?= 1
 
 upgrade-storm:
 	UPGRADE_MINUTES='$(UPGRADE_MINUTES)' UPGRADE_SEED='$(UPGRADE_SEED)' \
-		go test -count=1 -v -timeout 24h -run '^TestUpgrade_NoWrongAnswerInAStorm$$' ./internal/chaos
+		go test -count=1 -v -timeout 24h -run '^TestUpgrade_NoWrongAnswerInAStorm$$' ./internal/check/chaos
 
 # Package disruptor beside channels; see docs/disruptor.md.
 

@@ -14,12 +14,12 @@ func TestDeps_ImportsAreCaught(t *testing.T) {
 	for _, tt := range []struct{ file, imports, want string }{
 		{"a.go", `"net/http"; "` + module + `/client"`, ". may not import client"},
 		{"client/a.go", `"net/http"; "` + module + `"`, ""},
-		{"client/a.go", `"` + module + `/internal/oracle"`, "client may not import internal/oracle"},
-		{"client/a_test.go", `"` + module + `/internal/oracle"; "` + module + `/client"; "go.uber.org/goleak"`, ""},
+		{"client/a.go", `"` + module + `/internal/core/oracle"`, "client may not import internal/core/oracle"},
+		{"client/a_test.go", `"` + module + `/internal/core/oracle"; "` + module + `/client"; "go.uber.org/goleak"`, ""},
 		{"client/a.go", `"go.uber.org/goleak"`, "client may not import go.uber.org/goleak"},
 		{"client/a_test.go", `"github.com/alecthomas/kong"`, "may not import github.com/alecthomas/kong"},
-		{"internal/replica/a.go", `"go.etcd.io/raft/v3/raftpb"; "` + module + `/internal/oracle"`, ""},
-		{"internal/replica/a.go", `"go.etcd.io/raft/v3x"`, "may not import go.etcd.io/raft/v3x"},
+		{"internal/core/replica/a.go", `"go.etcd.io/raft/v3/raftpb"; "` + module + `/internal/core/oracle"`, ""},
+		{"internal/core/replica/a.go", `"go.etcd.io/raft/v3x"`, "may not import go.etcd.io/raft/v3x"},
 		{"internal/front/web/a.go", `"` + module + `/internal/front/resp"`, "may not import internal/front/resp"},
 		{"cmd/isotone/a.go", `"` + module + `/internal/node"; "example.org/x"`, ""},
 		{"internal/new/a.go", `"fmt"`, "package internal/new has no line in the table"},
@@ -49,7 +49,7 @@ func TestDeps_StyleIsCaught(t *testing.T) {
 func TestDeps_ChanceIsCaughtInTheZone(t *testing.T) {
 	fset := token.NewFileSet()
 	imp := newImporter(t, fset, nil)
-	const oracle, sim, online = "internal/oracle/a.go", "internal/sim/a.go", "internal/lincheck/online_count.go"
+	const oracle, sim, online = "internal/core/oracle/a.go", "internal/core/sim/a.go", "internal/core/lincheck/online_count.go"
 	for _, tt := range []struct{ file, text, want string }{
 		{oracle, `import "sync/atomic"; var _ atomic.Int64`, "import of sync/atomic"},
 		{oracle, `import h "net/http"; var _ h.Header`, "import of net/http"},
@@ -80,7 +80,7 @@ func TestDeps_ChanceIsCaughtInTheZone(t *testing.T) {
 		{sim, `import "crypto/rand"; var x = rand.Text()`, "crypto/rand.Text"},
 		{online, `import "sync/atomic"; var _ atomic.Int64`, ""},
 		{online, `import "os"; var _ os.File`, "import of os"},
-		{"internal/lincheck/exact.go", `import "sync/atomic"; var _ atomic.Int64`, "import of sync/atomic"},
+		{"internal/core/lincheck/exact.go", `import "sync/atomic"; var _ atomic.Int64`, "import of sync/atomic"},
 	} {
 		src := parseSource(t, fset, tt.file, "package p; "+tt.text)
 		wantFault(t, tt.file+": "+tt.text, checkZone(fset, imp, []source{src}), tt.want)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
-	"github.com/isotone/isotone/internal/lincheck"
+	"github.com/isotone/isotone/internal/core/lincheck"
 )
 
 // TestHistory_IsLinearizable has many goroutines call through everything that the fake

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/bench"
+	"github.com/isotone/isotone/internal/check/bench"
 )
 
 type benchCmd struct {

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/bench"
-	"github.com/isotone/isotone/internal/chaos"
+	"github.com/isotone/isotone/internal/check/bench"
+	"github.com/isotone/isotone/internal/check/chaos"
 )
 
 // TestBench_OutageOfARealCluster is the whole thing: three processes, each protocol, a

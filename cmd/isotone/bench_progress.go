@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/isotone/isotone/internal/bench"
+	"github.com/isotone/isotone/internal/check/bench"
 )
 
 // progressLogEvery is how often progress is written to what is no terminal.

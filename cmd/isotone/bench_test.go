@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/bench"
+	"github.com/isotone/isotone/internal/check/bench"
 )
 
 // oracleOf is a server that hands out the timestamps that issue says.

@@ -18,9 +18,9 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
-	"github.com/isotone/isotone/internal/config"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/telemetry"
+	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
 // startAlone runs a cluster of one node, at a port of its own if that is "0", until it is

@@ -14,8 +14,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/isotone/isotone/internal/config"
-	"github.com/isotone/isotone/internal/telemetry"
+	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
 // devNodes is how many nodes "isotone dev" runs: the smallest cluster that survives

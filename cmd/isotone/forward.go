@@ -10,9 +10,9 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/balance/proxy"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/node"
-	"github.com/isotone/isotone/internal/proxy"
 )
 
 // forwardTimeout bounds how long a node waits for the leader on behalf of a client: as

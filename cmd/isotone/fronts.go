@@ -8,15 +8,15 @@ import (
 	"runtime"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/config"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/gate"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/resp"
 	"github.com/isotone/isotone/internal/front/web"
-	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/node"
-	"github.com/isotone/isotone/internal/telemetry"
 )
 
 // fronts is everything that speaks with clients on one port: the hot requests in the

@@ -3,9 +3,9 @@ package main
 import (
 	"fmt"
 
-	"github.com/isotone/isotone/internal/config"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/node"
-	"github.com/isotone/isotone/internal/oracle"
 )
 
 // idConfig says which snowflake ids a node makes.

@@ -6,10 +6,10 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/isotone/isotone/internal/config"
+	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/live"
 	"github.com/isotone/isotone/internal/node"
-	"github.com/isotone/isotone/internal/telemetry"
 	"github.com/isotone/isotone/snowflake"
 )
 

@@ -18,7 +18,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/isotone/isotone/internal/telemetry"
+	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
 // Exit codes: a failure while running, and a command line or setting that cannot be

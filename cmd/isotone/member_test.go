@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/config"
-	"github.com/isotone/isotone/internal/credential"
-	"github.com/isotone/isotone/internal/telemetry"
+	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/credential"
+	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
 func TestOpenTLS_NeverMakesAPairThatWasNamed(t *testing.T) {

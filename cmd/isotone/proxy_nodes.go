@@ -14,14 +14,14 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/balance/proxy"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/gate"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/resp"
 	"github.com/isotone/isotone/internal/front/web"
-	"github.com/isotone/isotone/internal/loop"
-	"github.com/isotone/isotone/internal/proxy"
-	"github.com/isotone/isotone/internal/telemetry"
+	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -48,7 +48,7 @@ type nodesProxy struct {
 	metrics        *proxyMetrics
 }
 
-// clusterSource is package client as internal/proxy asks it.
+// clusterSource is package client as internal/balance/proxy asks it.
 type clusterSource struct{ *client.Client }
 
 func (s clusterSource) Timestamps(ctx context.Context, mode isotone.ReadMode, count uint64) (isotone.Range, error) {

@@ -23,9 +23,9 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
-	"github.com/isotone/isotone/internal/config"
-	"github.com/isotone/isotone/internal/credential"
-	"github.com/isotone/isotone/internal/telemetry"
+	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/credential"
+	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
 func TestProxy_UsageErrorsSayWhatIsWrong(t *testing.T) {

@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/isotone/isotone/internal/loop"
-	"github.com/isotone/isotone/internal/stats"
-	"github.com/isotone/isotone/internal/telemetry"
+	"github.com/isotone/isotone/internal/front/stats"
+	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
 // requestStats measures HTTP requests, one by one. Nil measures none.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isotone/isotone/internal/chaos"
-	"github.com/isotone/isotone/internal/stats"
+	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/front/stats"
 )
 
 // TestRequestStats_OfARealNode follows requests of each HTTP protocol to the log of a node

@@ -7,9 +7,9 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"github.com/isotone/isotone/internal/config"
+	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/node"
-	"github.com/isotone/isotone/internal/telemetry"
 )
 
 type serveCmd struct {

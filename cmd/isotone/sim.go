@@ -10,7 +10,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/isotone/isotone/internal/sim"
+	"github.com/isotone/isotone/internal/core/sim"
 )
 
 type simCmd struct {

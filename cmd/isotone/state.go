@@ -11,8 +11,8 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/node"
-	"github.com/isotone/isotone/internal/telemetry"
 	"github.com/isotone/isotone/snowflake"
 )
 

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/node"
-	"github.com/isotone/isotone/internal/replica"
 )
 
 func TestDescribeClock_TellsTheQuorumsOnlyIfItIsKnown(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/isotone/isotone/internal/stats"
+	"github.com/isotone/isotone/internal/front/stats"
 )
 
 type statsCmd struct {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/stats"
+	"github.com/isotone/isotone/internal/front/stats"
 )
 
 // logOf writes a log of requests and returns its name.

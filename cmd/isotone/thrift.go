@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"net"
 
-	"github.com/isotone/isotone/internal/config"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
+	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/node"
-	"github.com/isotone/isotone/internal/telemetry"
 	"github.com/isotone/isotone/snowflake"
 )
 

@@ -14,7 +14,7 @@
  * come from taking turns.
  *
  * spin -D switches on: one of the mistakes, which have capitals and are named after
- * those of internal/mutant where there is such a one; REACH=1 to 7, which asserts that
+ * those of internal/core/mutant where there is such a one; REACH=1 to 7, which asserts that
  * something good never happens; WORST_RATES and NO_TIDY, see below.
  */
 

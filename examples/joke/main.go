@@ -1,6 +1,6 @@
 // Joke is the lesson of distribution, balance and locality as one program: ten echo
 // servers, each slow, single-threaded and with a cache for two answers, behind
-// internal/proxy, with each of its strategies in turn under the same load. README.md
+// internal/balance/proxy, with each of its strategies in turn under the same load. README.md
 // tells what comes out, and why.
 //
 // It owns the workers, the load, and how the result is shown. The strategies are

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/balance"
-	"github.com/isotone/isotone/internal/proxy"
+	"github.com/isotone/isotone/internal/balance/proxy"
 )
 
 // stickyKey is what the sticky strategy looks at.

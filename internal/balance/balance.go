@@ -7,7 +7,7 @@
 // in. The same inputs give the same choices. Nothing here is safe for concurrent use:
 // the caller has one lock, or one goroutine, for all of it. A choice does not allocate.
 //
-// internal/proxy uses it for plain HTTP backends.
+// internal/balance/proxy uses it for plain HTTP backends.
 package balance
 
 import (

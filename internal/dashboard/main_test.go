@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/isotone/isotone/internal/chromium"
+	"github.com/isotone/isotone/internal/check/chromium"
 )
 
 // browser looks at the page.

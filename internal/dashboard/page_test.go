@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/chromium"
+	"github.com/isotone/isotone/internal/check/chromium"
 	"github.com/isotone/isotone/internal/dashboard"
 )
 

@@ -103,7 +103,7 @@ type Operator interface {
 	RaiseLevel(ctx context.Context) error
 }
 
-// Levels are feature levels; see internal/oracle/level.go.
+// Levels are feature levels; see internal/core/oracle/level.go.
 type Levels struct {
 	// Level is the cluster's, Newest the newest that the leader's version knows.
 	Level  uint64 `json:"level"`

@@ -12,7 +12,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/disruptor"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/internal/host/loop"
 )
 
 // branch is a further loop, which owns client sockets on one more core. What its

@@ -7,8 +7,8 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/isotone/isotone/internal/loop"
-	"github.com/isotone/isotone/internal/peer"
+	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/peer"
 )
 
 // peerOutputMax bounds what waits for a peer that does not read. Raft keeps a few

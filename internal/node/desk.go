@@ -2,9 +2,9 @@ package node
 
 import (
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/oracle"
-	"github.com/isotone/isotone/internal/replica"
 	"github.com/isotone/isotone/snowflake"
 )
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/node"
 )
 

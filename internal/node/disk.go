@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/isotone/isotone/internal/replica"
-	"github.com/isotone/isotone/internal/storage"
+	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/host/storage"
 )
 
 // disk writes beside the loop, so that a slow fsync delays no answer.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/oracle"
-	"github.com/isotone/isotone/internal/replica"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/snowflake"
 )
 

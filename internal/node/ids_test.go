@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/node"
-	"github.com/isotone/isotone/internal/oracle"
 	"github.com/isotone/isotone/snowflake"
 )
 

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/replica"
 )
 
 // statusTicks is how often, in ticks, gauges are set although nothing changed.

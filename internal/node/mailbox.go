@@ -6,7 +6,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/isotone/isotone/internal/replica"
+	"github.com/isotone/isotone/internal/core/replica"
 )
 
 // messagesMax bounds the messages from peers that wait for the loop. A connection

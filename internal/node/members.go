@@ -5,8 +5,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 
-	"github.com/isotone/isotone/internal/peer"
-	"github.com/isotone/isotone/internal/replica"
+	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/host/peer"
 )
 
 // newTransport wires the peers to the mailbox. What is decided about a peer is

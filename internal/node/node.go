@@ -29,13 +29,13 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/loop"
-	"github.com/isotone/isotone/internal/oracle"
-	"github.com/isotone/isotone/internal/peer"
-	"github.com/isotone/isotone/internal/replica"
-	"github.com/isotone/isotone/internal/storage"
-	"github.com/isotone/isotone/internal/telemetry"
+	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/peer"
+	"github.com/isotone/isotone/internal/host/storage"
+	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
 // Config says what a node is and where its edges are. All fields are required

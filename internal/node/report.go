@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/oracle"
-	"github.com/isotone/isotone/internal/replica"
 )
 
 // Report is what there is to see of a node at one moment, for people.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/replica"
+	"github.com/isotone/isotone/internal/core/replica"
 )
 
 func TestElections_MeasuresTheTimeWithoutALeader(t *testing.T) {

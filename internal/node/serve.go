@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/internal/host/loop"
 )
 
 // branchWait bounds how long a branch sleeps with nothing to do.

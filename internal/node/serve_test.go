@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/lincheck"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/lincheck"
-	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/node"
 )
 

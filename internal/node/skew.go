@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/oracle"
-	"github.com/isotone/isotone/internal/peer"
-	"github.com/isotone/isotone/internal/replica"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/host/peer"
 )
 
 // hearClock notes what a peer's clock shows.

@@ -11,10 +11,10 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/peer"
-	"github.com/isotone/isotone/internal/replica"
-	"github.com/isotone/isotone/internal/telemetry"
+	"github.com/isotone/isotone/internal/host/peer"
+	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
 func (n *Node) receive(ctx context.Context, _ uint64, msgs []*raftpb.Message) {

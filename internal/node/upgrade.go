@@ -8,9 +8,9 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/oracle"
-	"github.com/isotone/isotone/internal/replica"
 )
 
 // levelPoll paces the wait for a feature level to be raised: it takes a commit.

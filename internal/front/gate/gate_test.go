@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/front/gate"
-	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/internal/host/loop"
 	"go.uber.org/goleak"
 )
 

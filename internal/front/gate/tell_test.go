@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/internal/host/loop"
 )
 
 var commands = strings.Fields("AUTH CLIENT CLUSTER COMMAND ECHO HELLO INFO PING QUIT RESET SELECT SNOWFLAKE TS")

@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/internal/host/loop"
 )
 
 // lastBytesMax bounds the request that a connection remembers.

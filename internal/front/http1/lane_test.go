@@ -20,11 +20,11 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/credential"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/web"
-	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/internal/host/credential"
+	"github.com/isotone/isotone/internal/host/loop"
 )
 
 // hold keeps the oracle from answering; release lets it, in the loop's next turn.

@@ -18,8 +18,8 @@ import (
 	"github.com/isotone/isotone/internal/front/gate"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/web"
+	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/live"
-	"github.com/isotone/isotone/internal/loop"
 	"github.com/isotone/isotone/snowflake"
 	"go.uber.org/goleak"
 )

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/internal/host/loop"
 )
 
 // SecureConfig is what a [Secure] is made of. Loop, TLS, Open and HandOver are required.

@@ -16,7 +16,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/web"
-	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/internal/host/loop"
 )
 
 // startSecure runs a lane under TLS.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/loop"
+	"github.com/isotone/isotone/internal/host/loop"
 )
 
 // patience is how long a test waits for what must happen.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/isotone/isotone/internal/listen"
+	"github.com/isotone/isotone/internal/host/listen"
 )
 
 // Server serves one port. Make it with [New], call [Server.Serve] once and

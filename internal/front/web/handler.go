@@ -12,7 +12,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
-	"github.com/isotone/isotone/internal/transaction"
+	"github.com/isotone/isotone/internal/front/transaction"
 )
 
 // bodyDrainTime bounds how long a body that nobody asked for is read before the

@@ -26,7 +26,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/listen"
+	"github.com/isotone/isotone/internal/host/listen"
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 )

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/credential"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/web"
+	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/quic-go/quic-go/http3"
 	"go.uber.org/goleak"
 )

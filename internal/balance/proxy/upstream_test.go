@@ -1,0 +1,329 @@
+package proxy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/balance/proxy"
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/http1"
+	"github.com/isotone/isotone/internal/host/loop"
+	"pgregory.net/rapid"
+)
+
+// ask is one request that a cluster got.
+type ask struct {
+	Mode  isotone.ReadMode
+	Count uint64
+}
+
+// cluster is a source in memory.
+type cluster struct {
+	mu   sync.Mutex
+	next uint64
+	asks []ask
+	err  error
+	hold chan struct{} // if not nil, requests wait until it is closed
+}
+
+func (c *cluster) Timestamps(ctx context.Context, mode isotone.ReadMode, count uint64) (isotone.Range, error) {
+	c.mu.Lock()
+	c.asks = append(c.asks, ask{mode, count})
+	hold, err := c.hold, c.err
+	first := isotone.Timestamp{Time: 7, Index: c.next}
+	c.next += count
+	c.mu.Unlock()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return isotone.Range{}, isotone.Errorf(isotone.CodeDeadlineExceeded, "%v", ctx.Err())
+		}
+	}
+	return isotone.Range{First: first, Count: count}, err
+}
+
+func (c *cluster) set(change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
+}
+
+func (c *cluster) asked() []ask {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.asks)
+}
+
+// turns is an upstream whose turns the test takes by itself.
+type turns struct {
+	*proxy.Upstream
+	*cluster
+	woken chan struct{}
+	now   time.Duration
+}
+
+func newTurns(t testing.TB, cfg proxy.UpstreamConfig) *turns {
+	u := &turns{cluster: &cluster{}, woken: make(chan struct{}, 1)}
+	cfg.Source = u.cluster
+	u.Upstream = proxy.NewUpstream(cfg, func() {
+		select {
+		case u.woken <- struct{}{}:
+		default:
+		}
+	})
+	t.Cleanup(u.Upstream.Close)
+	u.Turn(0) // which asks whether there is an answer
+	u.until(t, "the cluster has answered", func() bool { return u.Status().NotReady == "" })
+	u.set(func() { u.asks = nil })
+	return u
+}
+
+// until takes turns until a condition holds.
+func (u *turns) until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); {
+		select {
+		case <-u.woken:
+		case <-time.After(time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+		u.Turn(u.now)
+	}
+}
+
+// submitted is a batch and how often it was answered.
+type submitted struct {
+	front.Batch
+	done int
+}
+
+func (u *turns) submit(mode isotone.ReadMode, counts ...uint64) *submitted {
+	b := &submitted{Batch: front.Batch{Mode: mode, Counts: counts, Ranges: make([]isotone.Range, len(counts))}}
+	b.Done = func(*front.Batch) { b.done++ }
+	u.Submit(&b.Batch)
+	return b
+}
+
+// TestUpstream_TellsTheClusterBehindIt as soon as it is known, whether or not it answers.
+func TestUpstream_TellsTheClusterBehindIt(t *testing.T) {
+	var id atomic.Uint64
+	named := newTurns(t, proxy.UpstreamConfig{Addr: "proxy:1", Cluster: func() isotone.ClusterID { return isotone.ClusterID(id.Load()) }})
+	if s := named.Status(); s.ClusterID != 0 || !s.Unnamed || s.NotReady != "" {
+		t.Errorf("of nodes that tell none: %+v", s)
+	}
+	id.Store(0xabc) // they were replaced
+	if s := named.Status(); s.ClusterID != 0xabc || s.Unnamed || s.Leader == 0 || s != named.Status() {
+		t.Errorf("of nodes that tell it: %+v", s)
+	}
+	named.set(func() { named.err = isotone.ErrWrongCluster })
+	b := named.submit(isotone.ReadQuorum, 1)
+	named.until(t, "it is answered", func() bool { return b.done == 1 })
+	if s := named.Status(); !errors.Is(b.Err, isotone.ErrWrongCluster) || s.ClusterID != 0xabc || s.NotReady == "" || s.Leader != 0 {
+		t.Errorf("behind it is another one: %v, %+v", b.Err, s)
+	}
+	fresh := proxy.NewUpstream(proxy.UpstreamConfig{Source: &cluster{}}, func() {})
+	defer fresh.Close()
+	if s := fresh.Status(); s.ClusterID != 0 || s.Unnamed || s.NotReady == "" {
+		t.Errorf("before it has answered: %+v", s)
+	}
+}
+
+func TestUpstream_MakesOneRequestOfATurn(t *testing.T) {
+	u := newTurns(t, proxy.UpstreamConfig{})
+	var batches []*submitted
+	for range 100 {
+		batches = append(batches, u.submit(isotone.ReadDefault, 1, 2), u.submit(isotone.ReadLease, 5))
+	}
+	u.Turn(0)
+	u.until(t, "all are answered", func() bool {
+		return !slices.ContainsFunc(batches, func(b *submitted) bool { return b.done == 0 })
+	})
+	if got := fmt.Sprint(u.asked()); got != "[{default 300} {lease 500}]" && got != "[{lease 500} {default 300}]" {
+		t.Errorf("the cluster was asked %s", got)
+	}
+	last := map[isotone.ReadMode]isotone.Range{}
+	for i, b := range batches {
+		for j, r := range b.Ranges {
+			before, later := last[b.Mode]
+			if b.Err != nil || b.done != 1 || r.Count != b.Counts[j] || later && r.First != (isotone.Timestamp{Time: 7, Index: before.First.Index + before.Count}) {
+				t.Fatalf("batch %d: %v after %v, %v, answered %d times", i, r, before, b.Err, b.done)
+			}
+			last[b.Mode] = r
+		}
+	}
+}
+
+// TestUpstream_NeverJoinsARequestThatWasSent: I4.
+func TestUpstream_NeverJoinsARequestThatWasSent(t *testing.T) {
+	u := newTurns(t, proxy.UpstreamConfig{BundlesMax: 1})
+	hold := make(chan struct{})
+	u.set(func() { u.hold = hold })
+	first := u.submit(isotone.ReadQuorum, 1)
+	u.until(t, "it is sent", func() bool { return len(u.asked()) == 1 })
+	second, third := u.submit(isotone.ReadQuorum, 1), u.submit(isotone.ReadQuorum, 1)
+	for range 10 {
+		u.Turn(0)
+	}
+	if got := u.asked(); len(got) != 1 || got[0].Count != 1 {
+		t.Errorf("%v while one is under way, of one allowed", got)
+	}
+	close(hold)
+	u.until(t, "all are answered", func() bool { return first.done+second.done+third.done == 3 })
+	if got := fmt.Sprint(u.asked()); got != "[{quorum 1} {quorum 2}]" {
+		t.Errorf("asked %s", got)
+	}
+	if !first.Ranges[0].First.Before(second.Ranges[0].First) || !second.Ranges[0].First.Before(third.Ranges[0].First) {
+		t.Error("out of order")
+	}
+}
+
+func TestUpstream_GivesEverybodyTheirOwn(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		u := newTurns(t, proxy.UpstreamConfig{BundlesMax: rapid.IntRange(1, 4).Draw(rt, "bundles")})
+		defer u.Upstream.Close()
+		var batches []*submitted
+		for range rapid.IntRange(1, 30).Draw(rt, "batches") {
+			counts := rapid.SliceOfN(rapid.SampledFrom([]uint64{1, 1, 2, 100, 1 << 31, 1 << 32}), 1, 5).Draw(rt, "counts")
+			batches = append(batches, u.submit(rapid.SampledFrom([]isotone.ReadMode{isotone.ReadQuorum, isotone.ReadLease}).Draw(rt, "mode"), counts...))
+			if rapid.Bool().Draw(rt, "turn") {
+				u.Turn(0)
+			}
+		}
+		u.until(t, "all are answered", func() bool {
+			return !slices.ContainsFunc(batches, func(b *submitted) bool { return b.done == 0 })
+		})
+		var all []isotone.Range
+		for _, b := range batches {
+			for i, r := range b.Ranges {
+				if b.Err != nil || r.Count != b.Counts[i] || i > 0 && !b.Ranges[i-1].Last().Before(r.First) {
+					rt.Fatalf("%v for %v, %v", b.Ranges, b.Counts, b.Err)
+				}
+				all = append(all, r)
+			}
+		}
+		slices.SortFunc(all, func(a, b isotone.Range) int { return a.First.Compare(b.First) })
+		for i := 1; i < len(all); i++ {
+			if !all[i-1].Last().Before(all[i].First) {
+				rt.Fatalf("%v and %v share timestamps", all[i-1], all[i])
+			}
+		}
+	})
+}
+
+func TestUpstream_RefusesWhatIsTooMuch(t *testing.T) {
+	u := newTurns(t, proxy.UpstreamConfig{RequestsMax: 3})
+	first := u.submit(isotone.ReadDefault, 1, 1)
+	second := u.submit(isotone.ReadDefault, 1, 1)
+	if second.done != 1 || !errors.Is(second.Err, isotone.ErrOverloaded) {
+		t.Errorf("answered %d times, %v", second.done, second.Err)
+	}
+	u.until(t, "the first is answered", func() bool { return first.done == 1 })
+	if third := u.submit(isotone.ReadDefault, 1, 1); third.done != 0 {
+		t.Errorf("refused, with nothing waiting: %v", third.Err)
+	}
+}
+
+func TestUpstream_TellsEverybodyOfAFailureAndRecovers(t *testing.T) {
+	log := &safeBuffer{}
+	u := newTurns(t, proxy.UpstreamConfig{Addr: "proxy:1", Log: slog.New(slog.NewJSONHandler(log, nil))})
+	u.set(func() { u.err = isotone.ErrNoLeader })
+	a, b := u.submit(isotone.ReadDefault, 1), u.submit(isotone.ReadDefault, 2)
+	u.until(t, "both are answered", func() bool { return a.done+b.done == 2 })
+	if a.Err != error(isotone.ErrNoLeader) || b.Err != error(isotone.ErrNoLeader) {
+		t.Error(a.Err, b.Err)
+	}
+	if st := u.Status(); st.NotReady == "" || st.LeaderAddr != "" {
+		t.Errorf("%+v", st)
+	}
+	u.set(func() { u.err = nil })
+	u.now += time.Minute
+	u.until(t, "it is found to answer again, though nobody asks", func() bool { return u.Status().NotReady == "" })
+	if st := u.Status(); st.LeaderAddr != "proxy:1" || len(st.Members) != 1 {
+		t.Errorf("%+v", st)
+	}
+	u.set(func() { u.err = isotone.Errorf(isotone.CodeInvalidArgument, "no") })
+	refused := u.submit(isotone.ReadLease, 1)
+	u.until(t, "it is refused", func() bool { return refused.done == 1 })
+	if st := u.Status(); st.NotReady != "" {
+		t.Errorf("not ready for a refusal: %s", st.NotReady)
+	}
+	if silent, answers := strings.Count(log.String(), "the cluster does not answer"), strings.Count(log.String(), "the cluster answers"); silent != 1 || answers != 2 { // one at the start
+		t.Errorf("the log has %d silences and %d answers:\n%s", silent, answers, log)
+	}
+}
+
+func TestUpstream_CloseAnswersEverybody(t *testing.T) {
+	u := newTurns(t, proxy.UpstreamConfig{BundlesMax: 1})
+	u.set(func() { u.hold = make(chan struct{}) })
+	sent := u.submit(isotone.ReadDefault, 1)
+	u.until(t, "it is sent", func() bool { return len(u.asked()) == 1 })
+	pending := u.submit(isotone.ReadDefault, 1)
+	u.Turn(0)
+	incoming := u.submit(isotone.ReadDefault, 1)
+	u.Upstream.Close()
+	for i, b := range []*submitted{sent, pending, incoming, u.submit(isotone.ReadDefault, 1)} {
+		if b.done != 1 || b.Err == nil {
+			t.Errorf("batch %d: answered %d times, %v", i, b.done, b.Err)
+		}
+	}
+}
+
+func TestGateway_RunsTheFrontsOfANode(t *testing.T) {
+	c := &cluster{}
+	g, err := proxy.StartGateway(proxy.UpstreamConfig{Source: c, Addr: "x:1"}, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln := listen(t)
+	err = g.Serve(ln, loop.Limits{}, func(b front.Backend, _ *loop.Loop) proxy.Lane {
+		lane := http1.New(http1.Config{Backend: b, HandOver: func(nc net.Conn) { _ = nc.Close() }})
+		return proxy.Lane{Open: lane.Open, Stop: lane.Stop, Conns: lane.Conns}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var clients sync.WaitGroup
+	for range 20 {
+		clients.Go(func() {
+			nc, err := net.Dial("tcp", ln.Addr().String())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer nc.Close()
+			for range 50 {
+				_, _ = io.WriteString(nc, "GET /timestamp HTTP/1.1\r\nHost: x\r\n\r\n")
+				buf := make([]byte, 1024)
+				if n, err := nc.Read(buf); err != nil || !strings.HasPrefix(string(buf[:n]), "HTTP/1.1 200 OK\r\n") {
+					t.Errorf("%q, %v", buf[:n], err)
+					return
+				}
+			}
+		})
+	}
+	clients.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r, err := front.Timestamps(ctx, g.Backend(), isotone.ReadLease, 3)
+	if err != nil || r.Count != 3 {
+		t.Error(r, err)
+	}
+	g.StopServing(ctx)
+	if err := g.Close(); err != nil || ctx.Err() != nil {
+		t.Error(err, ctx.Err())
+	}
+}

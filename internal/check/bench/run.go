@@ -1,0 +1,287 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isotone/isotone/internal/core/lincheck"
+)
+
+const (
+	// tick is how often the coordinator empties the shards and looks for silent
+	// connections.
+	tick = 100 * time.Millisecond
+	// progressEvery is how often Options.Progress is called.
+	progressEvery = time.Second
+	// dialsMax bounds the connections being opened at a time, so that they do not
+	// overflow the queue of a listening node.
+	dialsMax = 64
+	// interruptedWait bounds the wait for answers under way after an interruption.
+	interruptedWait = time.Second
+)
+
+// Progress is what happened in the last second or so.
+type Progress struct {
+	// Passed is the time since the warm-up ended.
+	Passed time.Duration
+	// Span is how long what follows took.
+	Span time.Duration
+	// Answers and Errors are counts, P50 and P99 latencies.
+	Answers, Errors uint64
+	P50, P99        time.Duration
+	// Violations is the count since the beginning.
+	Violations uint64
+}
+
+// run is one load under way.
+type run struct {
+	options  *Options
+	protocol protocol
+	route    *route
+	online   *lincheck.Online
+	load     load
+	sleep    func(time.Duration) // of the pacer
+	lanes    []*lane
+	shards   []*shard
+	gap      gap
+	total    *total
+	offences offences
+	dials    chan struct{} // a token for each dial under way
+	made     atomic.Uint64
+	told     string // by Options.Elsewhere
+
+	start  time.Time
+	warmup int64 // when it ends
+	// hard ends when nothing is waited for any more.
+	hard    context.Context
+	abandon context.CancelFunc
+}
+
+// now returns the nanoseconds since the run began.
+func (r *run) now() int64 { return int64(time.Since(r.start)) }
+
+// Run loads an oracle until the duration or the number of requests is reached, or ctx
+// ends, and reports on it. A [TargetError] says that there was nothing to load. A
+// result with violations is no error. All that it started has ended when it returns.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	_, secure := o.targets()
+	p := newProtocol(&o, secure)
+	defer p.close()
+	route, err := probe(ctx, &o, p)
+	if err != nil {
+		return nil, err
+	}
+	sleep, release := newSleep()
+	defer release()
+	return newRun(&o, p, route, sleep).do(ctx)
+}
+
+func newRun(o *Options, p protocol, route *route, sleep func(time.Duration)) *run {
+	r := &run{
+		options: o, protocol: p, route: route, sleep: sleep,
+		online: lincheck.NewOnline(o.Window),
+		total:  newTotal(),
+		dials:  make(chan struct{}, dialsMax),
+		start:  time.Now(),
+		warmup: int64(o.Warmup),
+	}
+	r.offences.name = o.Violations
+	lanes, depth := p.shape()
+	for range min(lanes, shardsMax, 2*runtime.GOMAXPROCS(0)) {
+		r.shards = append(r.shards, &shard{counts: newCounts()})
+	}
+	for i := range lanes {
+		r.lanes = append(r.lanes, newLane(i, r, depth))
+	}
+	return r
+}
+
+// do carries the run out: connect, load, wait for what is under way.
+func (r *run) do(ctx context.Context) (*Result, error) {
+	r.hard, r.abandon = context.WithCancel(context.Background())
+	defer r.abandon()
+	r.tellElsewhere()
+	r.connect(ctx)
+	began := time.Now()
+	r.start = began
+	r.gap.open(r.warmup)
+
+	var pacer sync.WaitGroup
+	if r.options.Rate > 0 {
+		open := newOpenLoop(r)
+		r.load = open
+		pacer.Go(func() { open.pace(r.sleep) })
+	} else {
+		r.load = newClosedLoop(r)
+	}
+	var lanes sync.WaitGroup
+	for _, l := range r.lanes {
+		lanes.Go(l.work)
+	}
+	done := make(chan struct{})
+	go func() {
+		lanes.Wait()
+		pacer.Wait()
+		close(done)
+	}()
+	r.coordinate(ctx, done)
+	r.tellElsewhere() // a short run may have had no turn
+	end := r.now()
+	r.settle(end)
+	result := r.result(began, end, ctx.Err() != nil)
+	return result, errors.Join(r.offences.close(), r.silence(result))
+}
+
+// connect lets every lane try once to connect before the clock starts.
+func (r *run) connect(ctx context.Context) {
+	stop := context.AfterFunc(ctx, r.abandon)
+	var dials sync.WaitGroup
+	for _, l := range r.lanes {
+		dials.Go(func() { l.connect() })
+	}
+	dials.Wait()
+	stop()
+	for _, l := range r.lanes {
+		l.resting = false
+	}
+	r.total.collect(r.shards) // those that failed will fail again, and count then
+}
+
+// dial connects a lane, when it is its turn.
+func (r *run) dial(lane int, addr string) (conn, error) {
+	select {
+	case r.dials <- struct{}{}:
+		defer func() { <-r.dials }()
+	case <-r.hard.Done():
+		return nil, r.hard.Err()
+	}
+	ctx, cancel := context.WithTimeout(r.hard, r.options.Timeout)
+	defer cancel()
+	return r.protocol.dial(ctx, lane, addr)
+}
+
+// coordinate watches over the lanes until done is closed.
+func (r *run) coordinate(ctx context.Context, done <-chan struct{}) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	var over, patience <-chan time.Time
+	if r.options.Duration > 0 && r.options.Rate == 0 {
+		over = time.After(time.Duration(r.warmup) + r.options.Duration)
+	}
+	interrupted := ctx.Done()
+	stop := sync.OnceFunc(r.load.stop)
+	defer stop()
+	shown := r.warmup
+	for {
+		select {
+		case <-done:
+			return
+		case <-over:
+			stop()
+		case <-interrupted:
+			interrupted = nil
+			stop()
+			patience = time.After(min(interruptedWait, r.options.Timeout))
+		case <-patience:
+			stop()
+			r.abandon()
+			r.expire()
+		case <-ticker.C:
+			if patience == nil && r.load.ended() {
+				patience = time.After(r.options.Timeout)
+			}
+			shown = r.turn(shown)
+		}
+	}
+}
+
+// tellElsewhere says where the load goes, if that is not where it was sent.
+func (r *run) tellElsewhere() {
+	addr := r.route.elsewhere()
+	if addr == "" || addr == r.told || r.options.Elsewhere == nil {
+		return
+	}
+	r.told = addr
+	r.options.Elsewhere(addr)
+}
+
+// expire breaks connections that have been silent for too long; in the end, all that
+// wait for an answer.
+func (r *run) expire() {
+	before := r.now()
+	if r.hard.Err() == nil {
+		before -= int64(r.options.Timeout)
+	}
+	for _, l := range r.lanes {
+		l.expire(before)
+	}
+}
+
+// turn is what happens at every tick. It returns when progress was last shown.
+func (r *run) turn(shown int64) int64 {
+	r.expire()
+	r.tellElsewhere()
+	now := r.now()
+	if now < r.warmup {
+		return shown
+	}
+	r.total.sweep(r.shards, r.warmup, now)
+	if r.options.Progress == nil || now-shown < int64(progressEvery) {
+		return shown
+	}
+	s := &r.total.second
+	r.options.Progress(Progress{
+		Passed:     time.Duration(now - r.warmup),
+		Span:       time.Duration(now - shown),
+		Answers:    s.answers,
+		Errors:     sum(s.errors),
+		P50:        time.Duration(s.latency.ValueAtQuantile(50)),
+		P99:        time.Duration(s.latency.ValueAtQuantile(99)),
+		Violations: r.online.Stats().Violations,
+	})
+	s.reset()
+	return now
+}
+
+// settle counts what is left when all lanes have ended.
+func (r *run) settle(end int64) {
+	unanswered := func(due int64) {
+		if due >= r.warmup {
+			r.shards[0].unanswered(end - due)
+		}
+	}
+	for _, l := range r.lanes {
+		for _, due := range l.overdue {
+			unanswered(due)
+		}
+	}
+	if open, ok := r.load.(*openLoop); ok {
+		for due := range open.arrivals { // closed by the pacer
+			unanswered(due)
+		}
+		if n := open.dropped.Load(); n > 0 {
+			r.shards[0].failed(codeDropped, int(n))
+		}
+	}
+	r.gap.note(end)
+	r.total.sweep(r.shards, r.warmup, max(end, r.warmup))
+}
+
+// silence returns an error if no request was answered at all: there is nothing to report.
+func (r *run) silence(result *Result) error {
+	if result.Verdict.Checked > 0 {
+		return nil
+	}
+	_, failure := r.route.leaders()
+	if failure == "" {
+		return targetErrorf("no request was answered: the run ended before")
+	}
+	return targetErrorf("no request was answered; %d failed; the last one: %s", result.Result.ErrorsTotal, failure)
+}

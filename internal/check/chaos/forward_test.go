@@ -1,0 +1,41 @@
+//go:build linux
+
+package chaos_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/check/chaos"
+)
+
+// TestForward_ClientsOfAFollowerNoticeNoFailover: with FORWARD=1 a client that knows one
+// node only, and follows no redirect, is answered by it while leaders die. Requests wait
+// for the next leader instead of failing.
+func TestForward_ClientsOfAFollowerNoticeNoFailover(t *testing.T) {
+	o := options()
+	o.Env = map[string]string{"FORWARD": "1", "LOOPS": "2"}
+	c := chaos.StartCluster(t, o)
+	for range short(6, 2) {
+		c.Settle()
+		leader := c.WaitLeader()
+		var follower *chaos.Node
+		for _, n := range c.Nodes {
+			if n != leader {
+				follower = n
+			}
+		}
+		load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: []string{follower.HTTPAddr}, Workers: 8, Timeout: 10 * time.Second})
+		load.WaitAnswer(t)
+		leader.Kill()
+		load.WaitAnswer(t)
+		leader.Start()
+		report := load.Stop()
+		report.Verify(t, 8)
+		for outcome, count := range report.Outcomes {
+			if outcome != "ok" {
+				t.Errorf("%d requests ended as %s", count, outcome)
+			}
+		}
+	}
+}

@@ -1,0 +1,321 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/core/lincheck"
+)
+
+// operationsMax bounds the history of one load, some 60 bytes each. A test that
+// reaches it is too long for an exact check, and fails.
+const operationsMax = 1 << 20
+
+// The waits of a worker that got no answer, before it tries the next node: short
+// beside an election, so that they hardly show in a measured failover.
+const (
+	backoffMin = time.Millisecond
+	backoffMax = 4 * time.Millisecond
+)
+
+// LoadOptions describe a load. The zero value of each field but Addrs has a
+// default.
+type LoadOptions struct {
+	// Addrs are the client addresses of the nodes.
+	Addrs []string
+	// Workers is how many requests are open at a time; default 8.
+	Workers int
+	// Pause is the wait between a worker's requests; default 500 µs. It leaves the
+	// nodes some of a small machine.
+	Pause time.Duration
+	// Timeout bounds one request; default 500 ms.
+	Timeout time.Duration
+	// Impatient is the timeout of every second four workers, if it is not 0: they leave
+	// a frozen leader at once, and ask its successor within its first epoch.
+	Impatient time.Duration
+	// Query is appended to the path, as in "&mode=lease". If there are Queries, each
+	// is every so manieth worker's, instead.
+	Query   string
+	Queries []string
+	// NodesMayFail accepts "internal" from a node that the test breaks for good; the
+	// worker goes on elsewhere. Otherwise it is a fault.
+	NodesMayFail bool
+}
+
+// Load asks for timestamps from several workers until [Load.Stop], follows the
+// leader, and checks the order of all answers.
+type Load struct {
+	opt    LoadOptions
+	epoch  time.Time
+	online *lincheck.Online
+	quit   chan struct{}
+	done   sync.WaitGroup
+	work   []*worker
+	ids    idSet
+
+	mu       sync.Mutex
+	last     time.Duration // when the latest successful answer came
+	gap      time.Duration
+	leader   string             // who gave it
+	queries  map[string]Answers // by query
+	outcomes map[string]int
+	faults   []string
+	marks    []*Mark
+}
+
+// Answers is how many requests with one query were answered.
+type Answers struct {
+	Count int
+	// Sent is when the last one of them was sent.
+	Sent time.Time
+}
+
+// faultsMax bounds what a report repeats of a fault that repeats.
+const faultsMax = 10
+
+// StartLoad starts a load. It fails the test if it is not stopped.
+func StartLoad(t testing.TB, o LoadOptions) *Load {
+	t.Helper()
+	if o.Workers == 0 {
+		o.Workers = 8
+	}
+	if o.Pause == 0 {
+		o.Pause = 500 * time.Microsecond
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 500 * time.Millisecond
+	}
+	l := &Load{
+		opt:      o,
+		epoch:    time.Now(),
+		online:   lincheck.NewOnline(0),
+		quit:     make(chan struct{}),
+		outcomes: map[string]int{},
+		queries:  map[string]Answers{},
+	}
+	for i := range o.Workers {
+		w := &worker{load: l, id: i, addr: o.Addrs[i%len(o.Addrs)], conns: map[string]*Conn{}}
+		l.work = append(l.work, w)
+		l.done.Go(w.run)
+	}
+	l.ids.from = map[int64]string{}
+	for _, addr := range o.Addrs {
+		l.done.Go(func() { l.askIDs(addr) })
+	}
+	t.Cleanup(func() {
+		if !l.stopped() {
+			l.stop()
+			if !t.Failed() {
+				t.Error("the load was never stopped, nor judged")
+			}
+		}
+	})
+	return l
+}
+
+func (l *Load) now() time.Duration { return time.Since(l.epoch) }
+
+func (l *Load) stopped() bool {
+	select {
+	case <-l.quit:
+		return true
+	default:
+		return false
+	}
+}
+
+func (l *Load) stop() {
+	close(l.quit)
+	l.done.Wait()
+}
+
+// Stop ends the load and returns what it saw.
+func (l *Load) Stop() *Report {
+	l.stop()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := &Report{
+		Outcomes: l.outcomes,
+		Gap:      max(l.gap, l.now()-l.last),
+		Online:   l.online.Stats(),
+		Faults:   l.faults,
+		Took:     l.now(),
+		IDs:      l.ids.len(),
+	}
+	r.History, r.Truncated = l.TakeHistory()
+	return r
+}
+
+// TakeHistory returns what was recorded since it was last called, so that a load of
+// any length can be checked exactly, part by part. A part of a history that is in
+// order is in order; what concerns two parts is for the online check.
+func (l *Load) TakeHistory() (history []lincheck.Operation, truncated bool) {
+	for _, w := range l.work {
+		w.mu.Lock()
+		history = append(history, w.history...)
+		truncated = truncated || w.truncated
+		w.history, w.truncated = nil, false
+		w.mu.Unlock()
+	}
+	return history, truncated
+}
+
+// Answered returns what became of the requests with each query.
+func (l *Load) Answered() map[string]Answers {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.queries)
+}
+
+// Leader returns the address that gave the latest successful answer.
+func (l *Load) Leader() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leader
+}
+
+// Faults returns what no node may ever do and one has done.
+func (l *Load) Faults() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.faults)
+}
+
+// count notes the outcome of a request that got no timestamps.
+func (l *Load) count(outcome string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.outcomes[outcome]++
+}
+
+// fault notes something that no node may ever do.
+func (l *Load) fault(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.outcomes["fault"]++
+	if len(l.faults) < faultsMax {
+		l.faults = append(l.faults, fmt.Sprintf(format, args...))
+	}
+}
+
+// succeeded notes a successful answer.
+func (l *Load) succeeded(addr, query string, invocation, completion time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	answers := l.queries[query]
+	l.queries[query] = Answers{Count: answers.Count + 1, Sent: l.epoch.Add(invocation)}
+	l.leader = addr
+	l.outcomes["ok"]++
+	l.gap = max(l.gap, completion-l.last)
+	l.last = max(l.last, completion)
+	l.marks = slices.DeleteFunc(l.marks, func(m *Mark) bool { return m.succeeded(addr, invocation, completion) })
+}
+
+// A Mark watches a load from a moment on, until the first success that counts.
+type Mark struct {
+	from, after time.Duration
+	except      string
+	last        time.Duration
+	done        chan struct{} // closed when the fields below are set
+
+	took, gap time.Duration
+}
+
+// Mark watches for the first successful answer to a request that is sent from now
+// on, by any node but the one at the address except (which may be ""). Times count
+// from the given moment, which may lie in the past.
+func (l *Load) Mark(from time.Time, except string) *Mark {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := &Mark{from: from.Sub(l.epoch), after: l.now(), except: except, done: make(chan struct{})}
+	m.last = m.from
+	l.marks = append(l.marks, m)
+	return m
+}
+
+// succeeded reports whether the answer is the one that m waits for.
+func (m *Mark) succeeded(addr string, invocation, completion time.Duration) bool {
+	m.gap = max(m.gap, completion-m.last)
+	m.last = max(m.last, completion)
+	if invocation < m.after || addr == m.except {
+		return false
+	}
+	m.took = completion - m.from
+	close(m.done)
+	return true
+}
+
+// Wait returns the time from the mark's moment to the success, and the longest time
+// without any successful answer meanwhile.
+func (m *Mark) Wait(t testing.TB, timeout time.Duration) (took, gap time.Duration) {
+	t.Helper()
+	select {
+	case <-m.done:
+		return m.took, m.gap
+	case <-time.After(timeout):
+		t.Fatalf("no answer within %v", timeout)
+		return 0, 0
+	}
+}
+
+// WaitAnswer waits for the success of a request that is sent from now on.
+func (l *Load) WaitAnswer(t testing.TB) {
+	t.Helper()
+	l.Mark(time.Now(), "").Wait(t, ReadyTimeout)
+}
+
+// Report is what a load saw.
+type Report struct {
+	// Outcomes counts requests: "ok", an error code, "connection", "timeout", "fault".
+	Outcomes map[string]int
+	// Gap is the longest time without a successful answer.
+	Gap, Took time.Duration
+	// History holds all requests; Truncated says that there were too many.
+	History   []lincheck.Operation
+	Truncated bool
+	Online    lincheck.Stats
+	// Faults describes the first answers that no node may ever give.
+	Faults []string
+	// IDs is how many snowflake ids were made, none of them twice.
+	IDs int
+}
+
+// Verify fails the test unless every answer was right, in order, and there were at
+// least answersMin.
+func (r *Report) Verify(t testing.TB, answersMin int) {
+	t.Helper()
+	t.Logf("load: %s", r)
+	for _, fault := range r.Faults {
+		t.Error(fault)
+	}
+	if r.Truncated {
+		t.Errorf("more than %d requests: no exact check; make the test shorter", operationsMax)
+	}
+	if err := lincheck.Check(r.History); err != nil {
+		t.Errorf("exact check: %v", err)
+	}
+	if r.Online.Violations > 0 || r.Online.Unverified > 0 {
+		t.Errorf("online check: %+v", r.Online)
+	}
+	if ok := r.Outcomes["ok"]; ok < answersMin {
+		t.Errorf("%d answers, want at least %d: the load proves too little", ok, answersMin)
+	}
+}
+
+// String returns one line.
+func (r *Report) String() string {
+	s := fmt.Sprintf("%.1f s, longest gap %v;", r.Took.Seconds(), r.Gap.Round(time.Millisecond))
+	for _, outcome := range slices.Sorted(maps.Keys(r.Outcomes)) {
+		s += fmt.Sprintf(" %s %d", outcome, r.Outcomes[outcome])
+	}
+	return s
+}
+
+func jitter() time.Duration { return backoffMin + rand.N(backoffMax-backoffMin) }

@@ -1,0 +1,102 @@
+//go:build linux
+
+package chaos_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/check/chaos"
+)
+
+// pause is longer than an election takes: whoever is frozen for it comes back to
+// another leader.
+const pause = time.Second
+
+// TestOrder_HoldsAcrossCrashesStopsAndPauses is one load through everything, so
+// that timestamps are compared across all of it (I1 to I4).
+func TestOrder_HoldsAcrossCrashesStopsAndPauses(t *testing.T) {
+	c := chaos.StartCluster(t, options())
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs()})
+	load.WaitAnswer(t)
+
+	steps := []struct {
+		name string
+		do   func()
+	}{
+		{"kill the leader", func() {
+			leader := c.WaitLeader()
+			leader.Kill()
+			load.WaitAnswer(t)
+			leader.Start()
+		}},
+		{"terminate the leader", func() {
+			leader := c.WaitLeader()
+			leader.Shutdown()
+			load.WaitAnswer(t)
+			leader.Start()
+		}},
+		{"freeze the leader while it is asked", func() {
+			leader := c.WaitLeader()
+			leader.Stop() // the workers' requests are on their way to it
+			time.Sleep(time.Duration(short(2, 1)) * pause)
+			load.WaitAnswer(t)
+			leader.Cont()
+		}},
+		{"kill all", func() {
+			c.Kill()
+			c.Start()
+		}},
+		{"terminate all", func() {
+			c.Shutdown()
+			c.Start()
+		}},
+	}
+	for _, step := range steps {
+		began := time.Now()
+		step.do()
+		c.WaitReady()
+		load.WaitAnswer(t)
+		t.Logf("%s: all well after %v", step.name, time.Since(began).Round(time.Millisecond))
+	}
+	load.Stop().Verify(t, 1000)
+}
+
+// TestOrder_HoldsWhenAFormerLeaderLeadsAgain deposes leaders without ending their
+// processes: a leader that comes back with what it remembers of its last term must
+// not use any of it (I2).
+func TestOrder_HoldsWhenAFormerLeaderLeadsAgain(t *testing.T) {
+	t.Run("quorum", func(t *testing.T) { deposeLeaders(t, "&mode=quorum") })
+	if !testing.Short() {
+		t.Run("lease", func(t *testing.T) { deposeLeaders(t, "&mode=lease") })
+	}
+}
+
+func deposeLeaders(t *testing.T, query string) {
+	c := chaos.StartCluster(t, options())
+	// A new leader must be asked within its first epoch, but followers send clients to
+	// the frozen one until they elect another: so a request waits only briefly.
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Timeout: 25 * time.Millisecond, Query: query})
+	load.WaitAnswer(t)
+
+	led := map[uint64]int{}
+	again := 0
+	for range short(8, 4) {
+		leader := c.WaitLeader()
+		led[leader.ID]++
+		leader.Stop()
+		load.Mark(time.Now(), leader.HTTPAddr).Wait(t, chaos.ReadyTimeout)
+		leader.Cont()
+		c.WaitReady()
+		next := c.WaitLeader()
+		if led[next.ID] > 0 {
+			again++
+		}
+		time.Sleep(100 * time.Millisecond) // one epoch of the new leader
+	}
+	t.Logf("led: %v; %d times by a former leader", led, again)
+	if again == 0 {
+		t.Error("no former leader led again: nothing was tested")
+	}
+	load.Stop().Verify(t, 200)
+}

@@ -1,0 +1,133 @@
+//go:build linux
+
+package chaos_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/check/chaos"
+)
+
+// TestProxy_SlowHandshakeIsNoOldCopy delays what one follower says to the other by
+// much more than the leader takes to tell the one of the other's progress. What a
+// hello says of the log is old when it arrives, and its data directory is not (I6).
+func TestProxy_SlowHandshakeIsNoOldCopy(t *testing.T) {
+	for name, lane := range map[string]func(*chaos.Proxy) *chaos.Lane{
+		"hello of the node that dials": func(p *chaos.Proxy) *chaos.Lane { return &p.Forth },
+		"welcome of the other":         func(p *chaos.Proxy) *chaos.Lane { return &p.Back },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options()
+			o.Proxies = true
+			c := chaos.StartCluster(t, o)
+			c.Settle()
+			leader := c.WaitLeader()
+			for _, p := range c.Proxies {
+				if p.From != leader.ID && p.To != leader.ID {
+					lane(p).Set(chaos.LaneFault{Delay: 700 * time.Millisecond})
+					p.Cut()
+				}
+			}
+			time.Sleep(3 * time.Second)
+			c.Settle()
+		})
+	}
+}
+
+// TestProxy_DelaysHoldsDropsAndCuts sends bytes through a proxy to a server that sends
+// them back.
+func TestProxy_DelaysHoldsDropsAndCuts(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(conn, conn); _ = conn.Close() }()
+		}
+	}()
+	p := chaos.NewProxy(t, listener.Addr().String())
+	conn, err := net.Dial("tcp", p.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	// echo says how long a byte takes there and back, at most.
+	echo := func(most time.Duration) (time.Duration, error) {
+		began := time.Now()
+		_ = conn.SetDeadline(began.Add(most))
+		if _, err := conn.Write([]byte("x")); err != nil {
+			return 0, err
+		}
+		_, err := io.ReadFull(conn, make([]byte, 1))
+		return time.Since(began), err
+	}
+
+	if _, err := echo(answerTimeout); err != nil {
+		t.Fatal(err)
+	}
+	p.Forth.Set(chaos.LaneFault{Delay: 30 * time.Millisecond})
+	p.Back.Set(chaos.LaneFault{Delay: 30 * time.Millisecond})
+	if took, err := echo(answerTimeout); err != nil || took < 60*time.Millisecond {
+		t.Errorf("delayed by 60 ms in all: %v, %v", took, err)
+	}
+	p.Forth.Set(chaos.LaneFault{})
+	p.Back.Set(chaos.LaneFault{Hold: true})
+	time.AfterFunc(50*time.Millisecond, func() { p.Back.Set(chaos.LaneFault{}) })
+	if took, err := echo(answerTimeout); err != nil || took < 50*time.Millisecond {
+		t.Errorf("held for 50 ms: %v, %v", took, err)
+	}
+	p.Forth.Set(chaos.LaneFault{Drop: true})
+	if _, err := echo(50 * time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("dropped: %v", err)
+	}
+	p.Forth.Set(chaos.LaneFault{})
+	p.Cut()
+	if _, err := echo(answerTimeout); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("cut: %v", err)
+	}
+}
+
+// TestProxy_OneWayFaultsHeal holds, then loses, what the leader says to one follower.
+// The follower comes back, and nobody ends.
+func TestProxy_OneWayFaultsHeal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the peers' stall timeout; left out by -short, TestChaos does the same")
+	}
+	o := options()
+	o.Proxies = true
+	c := chaos.StartCluster(t, o)
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs()})
+	for _, f := range []chaos.LaneFault{{Hold: true}, {Drop: true}, {BytesPerSecond: 500}} {
+		c.Settle()
+		leader := c.WaitLeader()
+		p := c.Proxies[0]
+		for _, other := range c.Proxies {
+			if other.From == leader.ID || other.To == leader.ID {
+				p = other
+			}
+		}
+		lane := &p.Forth
+		if p.To == leader.ID {
+			lane = &p.Back
+		}
+		lane.Set(f)
+		time.Sleep(6 * time.Second)
+		load.WaitAnswer(t)
+		lane.Set(chaos.LaneFault{})
+		p.Cut()
+	}
+	c.Settle()
+	load.Stop().Verify(t, 1000)
+}

@@ -1,0 +1,77 @@
+//go:build linux
+
+package chaos_test
+
+import (
+	"context"
+	bigendian "encoding/binary"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/core/lincheck"
+)
+
+// TestRedis_AClusterClientFollowsTheLeaderThroughAKill loads three nodes by go-redis'
+// cluster client, kills the leader, and wants answers again, all of them in order.
+func TestRedis_AClusterClientFollowsTheLeaderThroughAKill(t *testing.T) {
+	c := chaos.StartCluster(t, options())
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: c.Addrs(), MaxRedirects: 10, ClusterStateReloadInterval: 100 * time.Millisecond,
+		DialTimeout: time.Second, MinRetryBackoff: time.Millisecond, MaxRetryBackoff: 100 * time.Millisecond,
+	})
+	defer client.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	check := lincheck.NewOnline(0)
+	var answered atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				floor := check.Begin()
+				text, err := client.Do(ctx, "TS", 1).Text()
+				if err != nil {
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				b := []byte(text)
+				if len(b) != isotone.TimestampSize {
+					t.Errorf("a timestamp of %d bytes", len(b))
+					return
+				}
+				first := isotone.Timestamp{Time: bigendian.BigEndian.Uint64(b), Index: bigendian.BigEndian.Uint64(b[8:])}
+				if err := check.End(floor, isotone.Range{First: first, Count: 1}); err != nil {
+					t.Error(err)
+					return
+				}
+				answered.Add(1)
+			}
+		})
+	}
+	wantAnswers(t, &answered, 500)
+	for range short(5, 2) {
+		c.Settle()
+		leader := c.WaitLeader()
+		leader.Kill()
+		wantAnswers(t, &answered, 200)
+		leader.Start()
+	}
+	cancel()
+	wg.Wait()
+}
+
+// wantAnswers waits for more answers.
+func wantAnswers(t *testing.T, answered *atomic.Int64, more int64) {
+	t.Helper()
+	want := answered.Load() + more
+	for end := time.Now().Add(chaos.ReadyTimeout); answered.Load() < want; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) || t.Failed() {
+			t.Fatalf("%d answers, want %d", answered.Load(), want)
+		}
+	}
+}

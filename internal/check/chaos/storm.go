@@ -1,0 +1,314 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/core/lincheck"
+)
+
+const (
+	// strikeEvery is the average time between two faults, calmEvery between two calms.
+	strikeEvery = 700 * time.Millisecond
+	calmEvery   = 15 * time.Second
+	// calmAnswerMax is how long after the end of all faults an answer may take. The
+	// peers' stall timeout (5 s) is the longest wait of the product.
+	calmAnswerMax = 10 * time.Second
+	// overlapMax bounds how much is broken at a time, beside clocks; more, and nothing
+	// happens but that nobody answers.
+	overlapMax = 3
+	// unaskedMax is when it makes no sense to start nodes again.
+	unaskedMax = 20
+	// stormNap paces the storm: faults begin and end no more exactly than this.
+	stormNap = 2 * time.Millisecond
+)
+
+// stormQueries are the read modes, half of the load each.
+var stormQueries = []string{"&mode=quorum", "&mode=lease"}
+
+// StormOptions describe a storm.
+type StormOptions struct {
+	// Seed decides which faults come when. What they meet is decided by the machine,
+	// so a seed does not replay a run exactly.
+	Seed uint64
+	// For is how long faults come.
+	For time.Duration
+	// Only names the kinds of faults; empty means all that the cluster allows.
+	Only []string
+	// Tally gets the counts.
+	Tally *Tally
+}
+
+// Storm breaks a cluster under load, at random, several things at a time, and heals
+// it every few seconds to see whether it is whole. One goroutine does everything:
+// faults are begun, and ended when their time is over.
+type Storm struct {
+	t       testing.TB
+	c       *Cluster
+	o       StormOptions
+	rand    *rand.Rand
+	kinds   []kind
+	load    *Load
+	began   time.Time
+	active  []*fault
+	unasked map[*Process]bool
+	// ahead is by how many milliseconds all clocks are ahead in normal times, furthest
+	// the most that any ever was. Until all clocks get there time stands still, so every
+	// now and then that becomes what is normal.
+	ahead, furthest int64
+}
+
+// fault is something that is broken for a while.
+type fault struct {
+	kind, note string
+	until      time.Time
+	lasts      time.Duration
+	// about names what is broken: processes, clocks, connections. No other active
+	// fault is about the same.
+	about []string
+	// harmless faults leave the cluster able to answer.
+	harmless bool
+	// over ends it before its time; nil: never.
+	over       func() bool
+	begin, end func()
+}
+
+// Unleash runs a storm on a cluster that has started, and fails the test unless all
+// promises hold.
+func Unleash(t testing.TB, c *Cluster, o StormOptions) {
+	t.Helper()
+	s := &Storm{t: t, c: c, o: o, rand: rand.New(rand.NewPCG(o.Seed, 0)), began: time.Now(), unasked: map[*Process]bool{}}
+	if s.kinds = s.possible(); len(s.kinds) == 0 {
+		t.Skip("none of the faults that were asked for is possible here")
+	}
+	s.load = StartLoad(t, LoadOptions{
+		Addrs: c.Addrs(), Pause: 2 * time.Millisecond, Impatient: 25 * time.Millisecond, Queries: stormQueries, NodesMayFail: true,
+	})
+	s.calm()
+	s.run()
+	s.calm()
+	s.finish()
+}
+
+func (s *Storm) run() {
+	end := s.began.Add(s.o.For)
+	strike, calm := time.Now(), time.Now().Add(calmEvery)
+	for now := time.Now(); now.Before(end); now = time.Now() {
+		s.endDue(now)
+		s.watch()
+		switch {
+		case now.After(calm):
+			s.heal()
+			s.calm()
+			calm = time.Now().Add(calmEvery)
+		case now.After(strike):
+			s.strike()
+			strike = now.Add(time.Duration(s.rand.ExpFloat64() * float64(strikeEvery)))
+		}
+		time.Sleep(stormNap)
+	}
+	s.heal()
+}
+
+// strike begins a fault, unless what it is about is broken already.
+func (s *Storm) strike() {
+	total := 0
+	for _, k := range s.kinds {
+		total += k.weight
+	}
+	at := s.rand.IntN(total)
+	i := 0
+	for ; at >= s.kinds[i].weight; i++ {
+		at -= s.kinds[i].weight
+	}
+	f := s.kinds[i].plan(s)
+	if slices.ContainsFunc(s.active, f.meets) || s.broken() >= overlapMax && !f.harmless {
+		return
+	}
+	f.kind = s.kinds[i].name
+	s.logf("%s %s", f.kind, f.note)
+	s.o.Tally.faults[f.kind]++
+	f.begin()
+	f.until = time.Now().Add(f.lasts)
+	s.active = append(s.active, f)
+}
+
+// broken counts the active faults that could keep the cluster from answering.
+func (s *Storm) broken() (count int) {
+	for _, f := range s.active {
+		if !f.harmless {
+			count++
+		}
+	}
+	return count
+}
+
+// meets reports whether two faults are about the same.
+func (f *fault) meets(g *fault) bool {
+	return slices.ContainsFunc(f.about, func(what string) bool { return slices.Contains(g.about, what) })
+}
+
+func (s *Storm) endDue(now time.Time) {
+	for _, f := range slices.Clone(s.active) {
+		if now.After(f.until) || f.over != nil && f.over() {
+			s.end(f)
+		}
+	}
+}
+
+func (s *Storm) end(f *fault) {
+	s.active = slices.DeleteFunc(s.active, func(a *fault) bool { return a == f })
+	f.end()
+}
+
+// heal ends all faults.
+func (s *Storm) heal() {
+	for len(s.active) > 0 {
+		s.end(s.active[len(s.active)-1])
+	}
+	if s.rand.IntN(2) == 0 {
+		s.ahead = s.furthest
+	}
+	s.setClocks(s.c.Nodes, ClockFault{})
+}
+
+// calm wants the cluster to be whole, now that nothing is broken: it answers in both
+// modes soon, all nodes agree, and nothing that was answered was wrong.
+func (s *Storm) calm() {
+	s.t.Helper()
+	s.watch()
+	healed := time.Now()
+	for query := range slices.Values(stormQueries) {
+		for !s.load.Answered()[query].Sent.After(healed) {
+			if time.Since(healed) > calmAnswerMax {
+				s.t.Fatalf("%s: no answer to %s for %v although nothing is broken", s.clock(), query, calmAnswerMax)
+			}
+			time.Sleep(pollInterval)
+		}
+	}
+	answered := time.Since(healed)
+	s.c.Settle()
+	s.o.Tally.calms++
+	s.o.Tally.recovery = max(s.o.Tally.recovery, answered)
+	s.logf("calm: an answer after %v, all well after %v", answered.Round(time.Millisecond), time.Since(healed).Round(time.Millisecond))
+	s.watch()
+	s.judge()
+}
+
+// judge checks exactly what was answered since it last did.
+func (s *Storm) judge() {
+	s.t.Helper()
+	history, truncated := s.load.TakeHistory()
+	if truncated {
+		s.t.Error("too many requests between two calms for an exact check")
+	}
+	s.o.Tally.exact += len(history)
+	if err := lincheck.Check(history); err != nil {
+		s.o.Tally.violations++
+		s.t.Errorf("%s: exact check: %v", s.clock(), err)
+	}
+	for _, fault := range s.load.Faults() {
+		s.t.Errorf("%s: %s", s.clock(), fault)
+	}
+}
+
+// watch notices a process that has ended other than it was asked to, and starts the
+// node again: what else goes wrong is worth knowing too.
+func (s *Storm) watch() {
+	s.t.Helper()
+	for _, n := range s.c.Nodes {
+		if fault := n.proc.Fault(); fault != "" && !s.unasked[n.proc] {
+			s.unasked[n.proc] = true
+			s.o.Tally.unasked++
+			s.t.Errorf("%s: %s:\n%s", s.clock(), fault, tail(n.logPath, logTailMax))
+			if s.o.Tally.unasked > unaskedMax {
+				s.t.Fatal("too many nodes end unasked")
+			}
+			s.restart(n)
+		}
+	}
+}
+
+// restart starts a node that has ended by itself, after what was about to be done to
+// its process.
+func (s *Storm) restart(n *Node) {
+	for _, f := range slices.Clone(s.active) {
+		if slices.Contains(f.about, processes(n)[0]) {
+			s.end(f)
+		}
+	}
+	if n.Exited() {
+		n.Start()
+	}
+}
+
+// finish stops the load and adds up.
+func (s *Storm) finish() {
+	s.t.Helper()
+	r := s.load.Stop()
+	s.o.Tally.add(r, s.load.Answered())
+	r.Verify(s.t, 1)
+	for _, query := range stormQueries {
+		if s.load.Answered()[query].Count == 0 {
+			s.t.Errorf("no answer to %s: the load proves too little", query)
+		}
+	}
+}
+
+func (s *Storm) logf(format string, args ...any) {
+	s.t.Helper()
+	s.t.Logf("%s %s", s.clock(), fmt.Sprintf(format, args...))
+}
+
+// clock says when something happened, by the wall clock and since the beginning.
+func (s *Storm) clock() string {
+	return fmt.Sprintf("%s %7.2f s", time.Now().Format("15:04:05.000"), time.Since(s.began).Seconds())
+}
+
+// node draws a node, every second time the leader if the load knows one.
+func (s *Storm) node() *Node {
+	n := s.c.Nodes[s.rand.IntN(len(s.c.Nodes))]
+	if s.rand.IntN(2) == 0 {
+		leader := s.load.Leader()
+		if i := slices.IndexFunc(s.c.Nodes, func(n *Node) bool { return n.HTTPAddr == leader }); i >= 0 {
+			n = s.c.Nodes[i]
+		}
+	}
+	return n
+}
+
+// name names a node for the log.
+func (s *Storm) name(n *Node) string {
+	if n.HTTPAddr == s.load.Leader() {
+		return fmt.Sprintf("node %d (leader)", n.ID)
+	}
+	return fmt.Sprintf("node %d", n.ID)
+}
+
+// between draws a duration. Short ones are as likely as long ones: from 10 to 20 ms
+// falls as much as from 1 to 2 s.
+func (s *Storm) between(low, high time.Duration) time.Duration {
+	return time.Duration(float64(low) * math.Pow(float64(high)/float64(low), s.rand.Float64())).Round(time.Millisecond)
+}
+
+// possible returns the kinds of faults that can be done here, and logs why others
+// cannot.
+func (s *Storm) possible() (list []kind) {
+	for _, k := range kinds {
+		if !k.fits(s.c) || len(s.o.Only) > 0 && !slices.Contains(s.o.Only, k.name) {
+			continue
+		}
+		if why := k.denied(); why != "" {
+			s.logf("left out: %s: %s", k.name, why)
+			continue
+		}
+		list = append(list, k)
+	}
+	return list
+}

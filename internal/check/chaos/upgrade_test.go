@@ -1,0 +1,132 @@
+//go:build linux
+
+package chaos_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/chaos"
+)
+
+// previous builds the previous release once.
+var previous = sync.OnceValues(func() (string, error) { return chaos.BuildPrevious(filepath.Dir(binary)) })
+
+// upgradable are options of a cluster whose nodes change between the previous release,
+// with which they start, and this version. The test is skipped where the previous
+// release is not to be had, but not where CI is set: there it has to run.
+func upgradable(t *testing.T) chaos.Options {
+	t.Helper()
+	path, err := previous()
+	if errors.Is(err, chaos.ErrNoHistory) && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options()
+	o.Binary, o.Previous = path, binary
+	return o
+}
+
+// TestUpgrade_NoCallFailsWhileNodesRollToThisVersionAndBack: all nodes go from the
+// previous release to this version, back, and to this version again, one after the
+// other, under a Go client in both read modes that asks for ids as well.
+func TestUpgrade_NoCallFailsWhileNodesRollToThisVersionAndBack(t *testing.T) {
+	for name, end := range map[string]func(*chaos.Node){"SIGTERM": (*chaos.Node).Shutdown, "kill -9": (*chaos.Node).Kill} {
+		t.Run(name, func(t *testing.T) {
+			o := upgradable(t)
+			c := chaos.StartCluster(t, o)
+			l := startClientLoad(t, c, 16, isotone.ReadQuorum, isotone.ReadLease)
+			ids := startClientIDs(t, l)
+			l.more(t, 500)
+			for i, to := range []string{"this version", "the previous release", "this version"}[:short(3, 2)] {
+				roll(t, c, l, i%2 == 0, end)
+				t.Logf("all nodes run %s", to)
+				l.more(t, 1000)
+			}
+			ids.verify(t)
+			l.verify(t)
+		})
+	}
+}
+
+// roll changes the version of all nodes, one after the other. With the leader last, it
+// has led nothing but nodes of the other version; with the leader first, each node may
+// come to follow one of the other.
+func roll(t *testing.T, c *chaos.Cluster, l *clientLoad, leaderLast bool, end func(*chaos.Node)) {
+	t.Helper()
+	c.Settle()
+	leader := c.WaitLeader()
+	order := append([]*chaos.Node{leader}, c.Others(leader)...)
+	if leaderLast {
+		slices.Reverse(order)
+	}
+	for _, n := range order {
+		end(n)
+		n.ChangeVersion()
+		n.Start()
+		c.Settle()
+		l.more(t, 300)
+	}
+}
+
+// TestUpgrade_WhatIsFinalizedKeepsTheOldVersionOut: the level is not raised while a node
+// runs the previous release, and is once all run this version. After that a node that is
+// started with the previous release does not come to serve, and harms nobody; with this
+// version it goes on.
+func TestUpgrade_WhatIsFinalizedKeepsTheOldVersionOut(t *testing.T) {
+	o := upgradable(t)
+	c := chaos.StartCluster(t, o)
+	l := startClientLoad(t, c, 16, isotone.ReadQuorum)
+	n := c.Others(c.WaitLeader())[0]
+	for _, other := range c.Others(n) {
+		other.Shutdown()
+		other.ChangeVersion()
+		other.Start()
+		c.Settle()
+	}
+	if leader := c.WaitLeader(); leader != n {
+		if out, err := finalize(leader); err == nil || !strings.Contains(out, "stays at feature level 1") {
+			t.Errorf("with a node of the previous release: %v, %s", err, out)
+		}
+	}
+	n.Shutdown()
+	n.ChangeVersion()
+	n.Start()
+	c.Settle()
+	if out, err := finalize(c.Nodes[0]); err != nil || !strings.Contains(out, `"level":2,"newest":2`) {
+		t.Fatalf("with this version on all nodes: %v, %s", err, out)
+	}
+	l.more(t, 500)
+
+	n.Shutdown()
+	n.ChangeVersion()
+	n.Start()
+	n.ExpectExit() // at the first entry that it cannot read
+	l.more(t, 2000)
+	if a, err := chaos.Get(n.HTTPAddr, "/ready", answerTimeout); err == nil && a.Status == 200 {
+		t.Error("the previous release is ready in a cluster that was raised")
+	}
+	if !n.Exited() {
+		n.Kill()
+	}
+	n.ChangeVersion()
+	n.Start()
+	c.Settle()
+	l.more(t, 500)
+	l.verify(t)
+}
+
+// finalize runs isotone upgrade finalize at a node, which finds the leader.
+func finalize(n *chaos.Node) (string, error) {
+	out, err := exec.Command(binary, "upgrade", "finalize", "--yes", "--json", "--endpoint", n.HTTPAddr).CombinedOutput()
+	return string(out), err
+}

@@ -1,0 +1,192 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/mutant"
+	"github.com/isotone/isotone/internal/core/oracle"
+)
+
+// MemberChange is one change of membership.
+type MemberChange struct {
+	Kind MemberChangeKind
+	// Member needs its ID, and to be added as a learner its PeerAddr.
+	Member oracle.Member
+}
+
+// MemberChangeKind says what a [MemberChange] does.
+type MemberChangeKind uint8
+
+const (
+	// AddLearner takes a new node in, as a learner.
+	AddLearner MemberChangeKind = iota + 1
+	// AddVoter makes a learner a voter. Its directory must be on record: a learner that
+	// was wiped before could vote although it has forgotten what it confirmed (I6).
+	AddVoter
+	// Remove takes a member out. Its ID must never be used again.
+	Remove
+)
+
+// change proposes a change of membership, or says in Effects.ChangeRefused why not. As a
+// leader proposes one at a time, and only when all earlier ones are applied, what is
+// checked here still holds when the change is applied.
+func (r *Replica) change(c MemberChange) {
+	if err := r.checkChange(c); err != nil {
+		r.effects.ChangeRefused = err
+		return
+	}
+	member := oracle.Member{ID: c.Member.ID}
+	var kind raftpb.ConfChangeType
+	switch c.Kind {
+	case AddVoter:
+		kind = raftpb.ConfChangeAddNode
+	case AddLearner:
+		kind, member.PeerAddr = raftpb.ConfChangeAddLearnerNode, c.Member.PeerAddr
+	case Remove:
+		kind = raftpb.ConfChangeRemoveNode
+	}
+	r.leading.changing = true
+	err := r.raw.ProposeConfChange(&raftpb.ConfChangeV2{
+		Changes: []*raftpb.ConfChangeSingle{{Type: kind.Enum(), NodeId: new(c.Member.ID)}},
+		Context: oracle.AppendMember(nil, member),
+	})
+	if err != nil {
+		r.leading.changing = false
+		r.effects.ChangeRefused = isotone.Errorf(isotone.CodeOverloaded, "the membership cannot be changed now: %v", err)
+	}
+}
+
+// checkChange says why a change cannot be proposed, or nil.
+func (r *Replica) checkChange(c MemberChange) *isotone.Error {
+	invalid := func(format string, args ...any) *isotone.Error {
+		return isotone.Errorf(isotone.CodeInvalidArgument, format, args...)
+	}
+	m, isMember := r.state.Member(c.Member.ID)
+	voter := slices.Contains(r.conf.GetVoters(), c.Member.ID)
+	switch {
+	case r.role != raft.StateLeader || !r.leading.alloc.IsOpen():
+		return r.redirect()
+	case r.leading.changing || len(r.conf.GetVotersOutgoing()) > 0:
+		return isotone.Errorf(isotone.CodeOverloaded, "another change of membership is under way")
+	case !r.hasRoom(2):
+		return isotone.ErrOverloaded
+	case mutant.On(mutant.ChangeUnchecked) && c.Kind >= AddLearner && c.Kind <= Remove:
+		return nil
+	case c.Member.ID == 0:
+		return invalid("a member ID must not be 0")
+	}
+	switch c.Kind {
+	case AddLearner:
+		switch addr := c.Member.PeerAddr; {
+		case isMember:
+			return invalid("node %d is a member already", m.ID)
+		case len(r.state.Members) >= oracle.MembersMax:
+			return invalid("a cluster has at most %d members", oracle.MembersMax)
+		case !isAddr(addr):
+			return invalid("%q is not the peer address of a node: want host:port, at most %d bytes", addr, oracle.AddrMax)
+		}
+	case AddVoter:
+		switch {
+		case voter:
+			return invalid("node %d is a voter already", m.ID)
+		case !isMember:
+			return invalid("node %d is no member: add it as a learner first", c.Member.ID)
+		case m.Incarnation == 0:
+			return isotone.Errorf(isotone.CodeOverloaded, "node %d has not connected yet", m.ID)
+		}
+	case Remove:
+		switch {
+		case !isMember:
+			return invalid("node %d is no member", c.Member.ID)
+		case voter && len(r.conf.GetVoters()) == 1:
+			return invalid("node %d is the last voter and cannot be removed", m.ID)
+		case m.ID == r.cfg.Self.NodeID:
+			// It would step down as soon as it has applied its removal, without telling the others
+			// that this is committed. Of two voters the other could then never be elected.
+			if err := r.checkQuorumAfter(c); err != nil {
+				return err
+			}
+			r.transfer()
+			return isotone.Errorf(isotone.CodeOverloaded, "node %d leads and hands its leadership on before it can be removed; try again", m.ID)
+		}
+	default:
+		return invalid("a change of membership of unknown kind %d", c.Kind)
+	}
+	return r.checkQuorumAfter(c)
+}
+
+// checkQuorumAfter refuses a change after which those voters that are connected and know
+// the present members would be no quorum: the cluster could not elect anyone, and not take
+// the change back.
+func (r *Replica) checkQuorumAfter(c MemberChange) *isotone.Error {
+	if c.Kind == AddLearner {
+		return nil
+	}
+	voters := slices.DeleteFunc(slices.Clone(r.conf.GetVoters()), func(id uint64) bool { return id == c.Member.ID })
+	if c.Kind == AddVoter {
+		voters = append(voters, c.Member.ID)
+	}
+	var ready []uint64
+	r.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if slices.Contains(voters, id) && r.isActive(id) && (id == r.cfg.Self.NodeID || pr.Match >= r.changedAt) {
+			ready = append(ready, id)
+		}
+	})
+	switch {
+	case c.Kind == AddVoter && !slices.Contains(ready, c.Member.ID):
+		return isotone.Errorf(isotone.CodeOverloaded, "node %d is not connected, or lacks too much of the log; try again when it has caught up", c.Member.ID)
+	case len(ready) < len(voters)/2+1:
+		return isotone.Errorf(isotone.CodeOverloaded, "after that the cluster would have %d voters, of which only %d are connected and up to date (%s): it could not elect a leader",
+			len(voters), len(ready), list(ready))
+	}
+	return nil
+}
+
+// isAddr reports whether s can stand as an address in a member record: printable, without
+// spaces, and not too long.
+func isAddr(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= oracle.AddrMax
+}
+
+// applyChange carries out a committed change of membership.
+func (r *Replica) applyChange(e *raftpb.Entry) error {
+	cc := &raftpb.ConfChangeV2{}
+	if e.GetType() == raftpb.EntryConfChange {
+		return fmt.Errorf("a membership change of the first kind, which this version never writes")
+	}
+	if err := proto.Unmarshal(e.GetData(), cc); err != nil {
+		return fmt.Errorf("membership change: %w", err)
+	}
+	if len(cc.GetChanges()) > 0 {
+		m, err := oracle.DecodeMember(cc.GetContext())
+		if err != nil {
+			return fmt.Errorf("membership change: %w", err)
+		}
+		if cc.GetChanges()[0].GetType() == raftpb.ConfChangeRemoveNode {
+			r.state.RemoveMember(m.ID)
+			delete(r.peers, m.ID)
+		} else {
+			r.state.AddMember(m)
+		}
+	}
+	r.conf = r.raw.ApplyConfChange(cc)
+	r.joined, r.leading.changing, r.changedAt = true, false, e.GetIndex()
+	r.leading.lease.until, r.leading.lease.notBefore = 0, r.mono
+	r.restartRounds()
+	r.membersChanged()
+	r.effects.Changed = true
+	r.observe()
+	return nil
+}

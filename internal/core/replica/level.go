@@ -1,0 +1,197 @@
+package replica
+
+import (
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/mutant"
+	"github.com/isotone/isotone/internal/core/oracle"
+)
+
+// Versions that meet (I12). What the levels mean is said in internal/core/oracle/level.go. Here
+// is when the level is raised, who is kept out, and how replicas notice that they differ.
+
+// LevelReport says what feature level the cluster is at, and what it could be raised to.
+type LevelReport struct {
+	// Level is the cluster's, Newest the newest that this node knows.
+	Level, Newest uint64
+	// Next is what the level would be raised to now, Level if it would not.
+	Next uint64
+	// Missing are the members that keep it from being raised to Newest: they run an older
+	// version, or are not connected to the leader. Only the leader knows.
+	Missing []uint64
+}
+
+// Levels returns what there is to know of feature levels.
+func (r *Replica) Levels() LevelReport {
+	l := LevelReport{Level: r.state.CurrentLevel(), Newest: r.cfg.Level, Next: r.state.CurrentLevel()}
+	if r.role != raft.StateLeader {
+		return l
+	}
+	next := r.cfg.Level
+	for _, m := range r.state.Members {
+		known := uint64(0)
+		if m.ID == r.cfg.Self.NodeID {
+			known = r.cfg.Level
+		} else if p := r.peers[m.ID]; p != nil && r.isActive(m.ID) && p.hello.Session == m.Session {
+			known = p.hello.Level
+		}
+		if known < r.cfg.Level {
+			l.Missing = append(l.Missing, m.ID)
+		}
+		next = min(next, known)
+	}
+	l.Next = max(l.Level, next)
+	return l
+}
+
+// raiseLevel proposes, as an operator wants, the newest level that all members know.
+func (r *Replica) raiseLevel() {
+	if r.role != raft.StateLeader || !r.leading.alloc.IsOpen() {
+		r.effects.LevelRefused = r.redirect()
+		return
+	}
+	l := r.Levels()
+	if mutant.On(mutant.RaiseUnasked) {
+		l.Next = l.Newest
+	}
+	switch {
+	case l.Next > l.Level:
+		if !r.propose(oracle.Command{Kind: oracle.KindLevel, Level: l.Next}) {
+			r.effects.LevelRefused = isotone.ErrOverloaded
+		}
+	case l.Level < l.Newest:
+		r.effects.LevelRefused = isotone.Errorf(isotone.CodeInvalidArgument,
+			"the cluster stays at feature level %d, as it has members that run an older version or are not connected: %s", l.Level, nodes(l.Missing, "", ""))
+	}
+}
+
+// refuseLevel keeps out a node that could not read what this cluster writes, or returns nil.
+func (r *Replica) refuseLevel(h Hello) *Refusal {
+	if level := r.state.CurrentLevel(); h.Level < level && !mutant.On(mutant.RaiseUnasked) {
+		return refuse(RefusedLevel, "node %d runs a version that knows feature level %d at most, and cluster %016x was raised to level %d: it could not read "+
+			"what is written there; start it with a version that knows level %d", h.NodeID, h.Level, r.state.ClusterID, level, level)
+	}
+	return nil
+}
+
+// canRead refuses what this version cannot read.
+func (r *Replica) canRead(level uint64) error {
+	if level > r.cfg.Level {
+		return fmt.Errorf("it needs feature level %d, and this version knows %d; was it written by a newer version?", level, r.cfg.Level)
+	}
+	return nil
+}
+
+// digestsMax is how many digests a replica remembers of its own state: those of the latest
+// reservations, so some seconds of a leader's delay.
+const digestsMax = 64
+
+// digests are those of the states after the latest reservations, by log index.
+type digests struct {
+	ring [digestsMax]oracle.Digest
+	next int
+}
+
+func (d *digests) add(g oracle.Digest) {
+	d.ring[d.next%digestsMax] = g
+	d.next++
+}
+
+// latest returns the newest, zero if there is none.
+func (d *digests) latest() oracle.Digest {
+	if d.next == 0 {
+		return oracle.Digest{}
+	}
+	return d.ring[(d.next-1)%digestsMax]
+}
+
+// differs reports whether this replica's state at g.Index was another.
+func (d *digests) differs(g oracle.Digest) bool {
+	for _, own := range d.ring {
+		if own.Index == g.Index && g.Index != 0 {
+			return own.Sum != g.Sum
+		}
+	}
+	return false
+}
+
+// noteDigest remembers the state after a reservation.
+func (r *Replica) noteDigest(index uint64) {
+	if r.state.CurrentLevel() >= oracle.LevelRecords {
+		r.digests.add(oracle.Digest{Index: index, Sum: r.state.Digest()})
+	}
+}
+
+// Digest sums up the state of this replica as of Status.Applied.
+func (r *Replica) Digest() uint64 { return r.state.Digest() }
+
+// dispute is a reservation whose proposer's state was another than this replica's. One of
+// the two is wrong, and a quorum decides which. Whoever disagrees follows that leader no
+// more: it acknowledges nothing and confirms no round. If most disagree, the leader loses its
+// quorum, and stops when it follows another. If most agree, the reservation is committed, and
+// this replica is the one to stop.
+type dispute struct {
+	term, index uint64
+	err         error
+}
+
+// reservation returns the reservation in an entry, if there is one.
+func reservation(e *raftpb.Entry) (oracle.Command, bool) {
+	if data := e.GetData(); e.GetType() != raftpb.EntryNormal || len(data) == 0 || oracle.Kind(data[0]) != oracle.KindReserve {
+		return oracle.Command{}, false
+	}
+	c, err := oracle.DecodeCommand(e.GetData())
+	return c, err == nil
+}
+
+// agree compares the states behind the reservations in an append with this replica's,
+// before it acknowledges them. It returns what of the append may be stepped, nil if nothing.
+// A reservation that cannot be compared yet, as this replica has not applied so much, is left
+// out; the leader sends it again. What is committed is compared when it is applied.
+func (r *Replica) agree(m *raftpb.Message) *raftpb.Message {
+	if m.GetTerm() < r.term {
+		return m // of a leader of before, which Raft ignores
+	}
+	if r.isDisputed(m) {
+		if m.GetCommit() >= r.disputed.index {
+			r.effects.Fatal = r.disputed.err
+		}
+		return nil
+	}
+	for i, e := range m.GetEntries() {
+		c, ok := reservation(e)
+		switch {
+		case !ok || e.GetIndex() <= m.GetCommit():
+		case c.Digest.Index > r.applied:
+			return &raftpb.Message{
+				Type: m.Type, To: m.To, From: m.From, Term: m.Term, LogTerm: m.LogTerm, Index: m.Index, Commit: m.Commit, Entries: m.GetEntries()[:i],
+			}
+		case r.digests.differs(c.Digest):
+			r.disputed = dispute{term: m.GetTerm(), index: e.GetIndex(), err: errDiffers(c.Digest.Index)}
+			return nil
+		}
+	}
+	return m
+}
+
+// isDisputed reports whether m comes from a leader that this replica does not follow.
+func (r *Replica) isDisputed(m *raftpb.Message) bool {
+	return r.disputed.term != 0 && m.GetTerm() == r.disputed.term
+}
+
+// checkDigest compares the state behind a committed reservation with this replica's.
+func (r *Replica) checkDigest(c oracle.Command) error {
+	if c.Kind == oracle.KindReserve && r.digests.differs(c.Digest) {
+		return errDiffers(c.Digest.Index)
+	}
+	return nil
+}
+
+func errDiffers(index uint64) error {
+	return fmt.Errorf("I12: the state of this replica at log index %d is not that of a quorum, though all applied the same log: "+
+		"the memory of this machine is faulty, or its version does not agree with the others'; replace its data directory", index)
+}

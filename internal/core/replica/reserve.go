@@ -1,0 +1,174 @@
+package replica
+
+import (
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/mutant"
+	"github.com/isotone/isotone/internal/core/oracle"
+)
+
+// tick lets one tick pass: for Raft, for the epoch, for requests that wait.
+func (r *Replica) tick() {
+	r.ticks++
+	r.raw.Tick()
+	r.observe()
+	r.expire()
+	r.expireClients()
+	r.keepWorkers()
+	r.tellClock()
+	if r.ticks%announceTicks == 0 && r.isAwaited() {
+		r.effects.Announce = true
+	}
+	if r.role != raft.StateLeader {
+		return
+	}
+	if r.ticks%electionTicks == 0 {
+		r.resendSnapshots()
+	}
+	r.keepLease()
+	r.leading.sinceEpoch++
+	if r.leading.sinceEpoch >= r.cfg.EpochTicks {
+		r.leading.sinceEpoch = 0
+		r.leading.alloc.Advance(r.clockNow())
+		r.registerPeers() // a new process is on record before what it confirms (I6)
+		r.reserve()
+	}
+}
+
+// reserve proposes a higher ceiling. At most one reservation is on its way: in its
+// own term a leader's entries cannot get lost, only late.
+func (r *Replica) reserve() {
+	l := &r.leading
+	if l.reserving {
+		r.missedReservation()
+		return
+	}
+	if r.state.Ceiling == 0 && !r.time.quorum.known && r.cfg.ClockJumpMax > 0 {
+		return // a new cluster has no time yet that it could hold
+	}
+	c := oracle.Command{Kind: oracle.KindReserve, Target: r.target(), Durable: r.durableIndexes()}
+	if r.state.CurrentLevel() >= oracle.LevelRecords {
+		c.Digest = r.digests.latest()
+	}
+	if !r.propose(c) {
+		r.missedReservation() // a transfer is under way, or the log is full
+		return
+	}
+	l.reserving = true
+	if r.state.ClusterID == 0 {
+		name := oracle.Command{Kind: oracle.KindName, ClusterID: r.cfg.ClusterSeed}
+		r.propose(name) // the next epoch tries again
+	}
+}
+
+// resendSnapshots lets Raft try again where it has sent a snapshot. It would wait for
+// an acknowledgement for ever, and a message can get lost.
+func (r *Replica) resendSnapshots() {
+	var waiting []uint64
+	r.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if pr.State == tracker.StateSnapshot {
+			waiting = append(waiting, id)
+		}
+	})
+	for _, id := range waiting {
+		r.raw.ReportSnapshot(id, raft.SnapshotFailure)
+	}
+}
+
+// target is the ceiling to ask for: a few intervals ahead of the time.
+func (r *Replica) target() uint64 {
+	interval := uint64(r.cfg.EpochTicks) * uint64(r.cfg.TickInterval)
+	return max(r.clockNow(), 1) + reserveIntervals*interval
+}
+
+// durableIndexes says which committed entries each member is known to hold on disk.
+// Entries that are not committed may still be overwritten and promise nothing.
+func (r *Replica) durableIndexes() []oracle.Durable {
+	commit := r.raw.BasicStatus().HardState.GetCommit()
+	list := make([]oracle.Durable, 0, len(r.state.Members))
+	r.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		match := pr.Match
+		if id == r.cfg.Self.NodeID {
+			// Raft takes a new leader's whole log for matched, written or not.
+			match = r.durable.index
+		}
+		if i := min(match, commit); i > 0 {
+			list = append(list, oracle.Durable{ID: id, Index: i})
+		}
+	})
+	return list
+}
+
+func (r *Replica) missedReservation() {
+	r.counters.ReservationsFailed++
+	r.leading.missed++
+	if r.leading.missed >= r.cfg.ReservationsMissedMax {
+		r.leading.missed = 0
+		r.transfer()
+	}
+}
+
+// reserved is called when a reservation was applied; floor is the ceiling before it.
+// Only one of this node's own current term opens the allocator (I2).
+func (r *Replica) reserved(term, floor uint64) {
+	if r.role != raft.StateLeader || term != r.term && !mutant.On(mutant.OpenOnOlderTerm) {
+		return
+	}
+	switch {
+	case mutant.On(mutant.FloorFromClock):
+		floor = min(r.now, r.state.Ceiling-1)
+	case mutant.On(mutant.KeepEpochResetIndex) && r.keptTime > 0:
+		floor = r.keptTime
+	}
+	floor = max(floor, 1) // the zero timestamp stands for none
+	l := &r.leading
+	l.reserving, l.missed = false, 0
+	r.counters.Reservations++
+	switch {
+	case l.alloc.IsOpen():
+		l.alloc.Extend(r.state.Ceiling)
+	case floor < r.state.Ceiling:
+		l.alloc.Open(floor, r.state.Ceiling)
+		l.alloc.Advance(r.clockNow())
+		r.effects.Changed = true
+		r.registerPeers()
+	default:
+		r.endOfTime()
+	}
+}
+
+// endOfTime is called when a leader cannot reserve anything: the ceiling is the last
+// nanosecond that there is. Nothing can be issued any more, in this term or a later one.
+func (r *Replica) endOfTime() {
+	if !r.leading.over {
+		r.leading.over, r.effects.Changed = true, true
+		r.failWith(r.unserved(), errTimeOver)
+	}
+}
+
+// errTimeOver is the end of the service: it takes a quorum of clocks that are wrong by more
+// than a century, or until then.
+var errTimeOver = isotone.Errorf(isotone.CodeClock, "the ceiling has reached the year 2262, the last that a timestamp can have: no more can be issued")
+
+// transfer hands the leadership to the voter whose log is longest.
+func (r *Replica) transfer() {
+	if r.role != raft.StateLeader {
+		return
+	}
+	var best, match uint64
+	r.raw.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
+		if id == r.cfg.Self.NodeID || kind == raft.ProgressTypeLearner || !pr.RecentActive {
+			return
+		}
+		if best == 0 || pr.Match > match {
+			best, match = id, pr.Match
+		}
+	})
+	if best != 0 {
+		// Before the message can leave (I5).
+		r.leading.lease.forgone = !mutant.On(mutant.LeaseSurvivesTransfer)
+		r.raw.TransferLeader(best)
+	}
+}

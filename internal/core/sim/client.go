@@ -1,0 +1,136 @@
+package sim
+
+import (
+	"errors"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/lincheck"
+	"github.com/isotone/isotone/internal/core/replica"
+)
+
+// client sends one request after the other, to whoever it believes to lead.
+type client struct {
+	id     uint64
+	target *node
+	// stubborn clients stay with a node for a while, whatever it answers: they are the
+	// ones who would notice that a former leader still does.
+	stubborn bool
+	// patience is how long it waits for an answer.
+	patience time.Duration
+	// pause is how long it thinks between requests.
+	pause time.Duration
+}
+
+// call is one request on its way.
+type call struct {
+	client *client
+	op     int // place in world.history
+	counts []uint64
+	ranges []isotone.Range
+	mode   isotone.ReadMode
+	over   bool // answered, or given up by the client
+}
+
+// operationsMax bounds the history of one run, until its last fault.
+const operationsMax = 20000
+
+// patienceMax is the longest, in ticks, that a client waits for an answer.
+const patienceMax = 150
+
+func (w *world) runClient(c *client) {
+	w.after(w.between(0, 2*c.pause), func() {
+		if !w.closing && (w.quiet || len(w.history) < operationsMax) {
+			w.request(c)
+		}
+	})
+}
+
+// request sends a request, with one to three counts, to the client's node.
+func (w *world) request(c *client) {
+	if c.target == nil || w.chance(0.02) {
+		c.target = w.nodes[w.rng.IntN(len(w.nodes))]
+		if l := w.leader(); l != nil && w.chance(0.5) {
+			c.target = l
+		}
+	}
+	counts := make([]uint64, 1+w.rng.IntN(3))
+	for i := range counts {
+		counts[i] = 1 + w.rng.Uint64N(5)
+		if w.chance(0.01) {
+			counts[i] = isotone.RangeCountMax
+		}
+	}
+	k := &call{client: c, op: len(w.history), counts: counts, ranges: make([]isotone.Range, len(counts)), mode: isotone.ReadQuorum}
+	if w.chance(w.cfg.leaseShare) {
+		k.mode = isotone.ReadLease
+	}
+	for range counts {
+		w.history = append(w.history, lincheck.Operation{Client: c.id, Invocation: int64(w.now)})
+	}
+	n := c.target
+	w.after(w.clientTransit(), func() { w.arrive(n, k) })
+	w.after(c.patience, func() { w.finish(k, errHungUp) })
+}
+
+func (w *world) clientTransit() time.Duration {
+	return w.between(20*time.Microsecond, time.Millisecond)
+}
+
+// arrive hands a request to a node's process. A paused process finds it in its
+// socket when it goes on.
+func (w *world) arrive(n *node, k *call) {
+	if !n.up() {
+		w.hangUpCall(k)
+		return
+	}
+	n.calls = append(n.calls, k)
+	n.in.requests = append(n.in.requests, replica.Request{
+		Token: uint64(len(n.calls) - 1), Mode: k.mode, Counts: k.counts, Ranges: k.ranges,
+	})
+	w.wake(n)
+}
+
+// answer sends an answer back.
+func (w *world) answer(n *node, k *call, err *isotone.Error) {
+	w.after(w.clientTransit(), func() { w.finish(k, err) })
+	if err == nil {
+		for _, r := range k.ranges {
+			w.note('a', n.id, r.First.Time, r.First.Index, r.Count)
+		}
+	}
+}
+
+func (w *world) hangUpCall(k *call) {
+	w.after(w.clientTransit(), func() { w.finish(k, errHungUp) })
+}
+
+// finish ends a call for its client, which goes on to the next one. An answer that
+// comes after the client gave up is lost: it was allocated, but nobody saw it.
+func (w *world) finish(k *call, err *isotone.Error) {
+	if k.over {
+		return
+	}
+	k.over = true
+	c := k.client
+	switch {
+	case err == nil:
+		w.stats.Answered += uint64(len(k.counts))
+		w.lastAnswer = w.now
+		for i, r := range k.ranges {
+			o := &w.history[k.op+i]
+			o.Completion, o.Range, o.Answered = int64(w.now), r, true
+		}
+	case c.stubborn && w.chance(0.95):
+	case errors.Is(err, isotone.ErrNotLeader):
+		c.target = w.nodes[0]
+		for _, n := range w.nodes {
+			if clientAddr(n.id) == err.Leader {
+				c.target = n
+			}
+		}
+	default:
+		c.target = nil
+	}
+	w.runClient(c)
+}

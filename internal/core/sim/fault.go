@@ -1,0 +1,532 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
+)
+
+// Kind is a kind of fault, or of something an operator does.
+type Kind int
+
+// The kinds. Those that last end by themselves.
+const (
+	Loss Kind = iota
+	Double
+	Delay
+	LongTail
+	Split
+	Isolate
+	OneWay
+	Bridge
+	Flap
+	Crash
+	CrashAll
+	SlowDisk
+	StalledDisk
+	FailedDisk
+	LongStall
+	Pause
+	PauseAll
+	Suspend
+	ClockJump
+	ClockCentury
+	ClockDrift
+	ClockFreeze
+	Transfer
+	AddMember
+	RemoveMember
+	ReplaceMember
+	AddLearner
+	BadChange
+	RaiseLevel
+	Roll
+	ChangeVersion
+	GiveBack
+	OldCopy
+	Wipe
+	WipeAmidst
+	kindCount
+)
+
+var kindNames = [kindCount]string{
+	"loss", "double", "delay", "long-tail", "split", "isolate", "one-way", "bridge", "flap", "crash", "crash-all", "slow-disk",
+	"stalled-disk", "failed-disk", "long-stall", "pause", "pause-all", "suspend", "clock-jump", "clock-century", "clock-drift", "clock-freeze",
+	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "bad-change", "raise-level", "roll", "change-version", "give-back", "old-copy", "wipe",
+	"wipe-amidst",
+}
+
+// String returns the name of the kind.
+func (k Kind) String() string { return kindNames[k] }
+
+// fault is one that is going on, or has just happened.
+type fault struct {
+	kind  Kind
+	until time.Duration
+}
+
+// afterglow is how long, in ticks, a fault that has no duration counts as going on:
+// what it set off is still under way.
+const afterglow = 40
+
+// injectFaults keeps faults coming until the world goes quiet.
+func (w *world) injectFaults() {
+	w.after(w.between(w.cfg.faultEvery/2, w.cfg.faultEvery*3/2), func() {
+		if w.quiet || len(w.cfg.kinds) == 0 {
+			return
+		}
+		w.inject(w.cfg.kinds[w.rng.IntN(len(w.cfg.kinds))])
+		w.injectFaults()
+	})
+}
+
+// inject brings one fault about, if it can be now.
+func (w *world) inject(k Kind) {
+	lasts := w.between(w.cfg.tick, 80*w.cfg.tick)
+	if w.chance(0.1) {
+		lasts *= 5
+	}
+	n := w.nodes[w.rng.IntN(len(w.nodes))]
+	if l := w.leader(); l != nil && w.chance(0.4) {
+		n = l // the one whose troubles matter most
+	}
+	if !w.cause(k, n, lasts) {
+		return
+	}
+	w.note('f', uint64(k), n.id, uint64(lasts))
+	w.trace("FAULT %v, node %d, for %v", k, n.id, lasts)
+	w.active = slices.DeleteFunc(w.active, func(f fault) bool { return f.until < w.now })
+	w.coverage.add(k, w.active)
+	w.active = append(w.active, fault{k, w.now + max(lasts, afterglow*w.cfg.tick)})
+}
+
+// cause carries a fault out. It reports whether it could.
+func (w *world) cause(k Kind, n *node, lasts time.Duration) bool {
+	switch {
+	case k <= LongTail:
+		return w.worsen(k, lasts)
+	case k <= Flap:
+		return w.part(k, n, lasts)
+	case k <= CrashAll:
+		return w.kill(k, n, lasts)
+	case k <= FailedDisk:
+		return w.spoilDisk(k, n, lasts)
+	case k == LongStall:
+		return w.stallLong(n)
+	case k <= Suspend:
+		return w.freeze(k, n, lasts)
+	case k <= ClockFreeze:
+		return w.spoilClock(k, n, lasts)
+	case k <= Roll:
+		return w.operate(k)
+	case k == ChangeVersion:
+		return w.changeVersion(n)
+	case k == GiveBack:
+		return w.relinquish(n)
+	case k == WipeAmidst:
+		return w.wipeAmidst(n)
+	default:
+		return w.tamper(k, n)
+	}
+}
+
+// worsen makes the network bad for everyone.
+func (w *world) worsen(k Kind, lasts time.Duration) bool {
+	good := calm(w.cfg.tick)
+	switch k {
+	case Loss:
+		w.weather.loss = 0.02 + 0.5*w.rng.Float64()
+		w.after(lasts, func() { w.weather.loss = 0 })
+	case Double:
+		w.weather.double = 0.05 + 0.5*w.rng.Float64()
+		w.after(lasts, func() { w.weather.double = 0 })
+	case Delay:
+		w.weather.spread = w.between(w.cfg.tick, 10*w.cfg.tick)
+		w.after(lasts, func() { w.weather.spread = good.spread })
+	case LongTail:
+		w.weather.tail = 0.1 * w.rng.Float64()
+		w.after(lasts, func() { w.weather.tail = 0 })
+	}
+	return true
+}
+
+// part blocks links.
+func (w *world) part(k Kind, n *node, lasts time.Duration) bool {
+	if len(w.nodes) < 2 {
+		return false
+	}
+	var cut []*link
+	side := make([]int, len(w.nodes))
+	for i := range side {
+		side[i] = w.rng.IntN(2)
+		if k == Isolate {
+			side[i] = 0
+		}
+	}
+	if k == Isolate {
+		side[n.slot] = 1
+	}
+	bridge := w.rng.IntN(len(w.nodes))
+	for i, a := range w.nodes {
+		for j, b := range w.nodes {
+			apart := i != j && side[i] != side[j]
+			switch {
+			case !apart,
+				k == OneWay && side[i] == 0,
+				k == Bridge && (i == bridge || j == bridge):
+			default:
+				cut = append(cut, w.link(a, b))
+			}
+		}
+	}
+	if len(cut) == 0 {
+		return false
+	}
+	block(cut, 1)
+	if k == Bridge && w.chance(0.5) {
+		w.bounce(w.nodes[bridge], lasts)
+	}
+	if k != Flap {
+		w.after(lasts, func() { block(cut, -1) })
+		return true
+	}
+	period := w.between(w.cfg.tick, 15*w.cfg.tick)
+	blocked := true
+	var flap func(left time.Duration)
+	flap = func(left time.Duration) {
+		w.after(period, func() {
+			if blocked = !blocked; blocked {
+				block(cut, 1)
+			} else {
+				block(cut, -1)
+			}
+			if left > 0 || blocked {
+				flap(left - period)
+			}
+		})
+	}
+	flap(lasts)
+	return true
+}
+
+// bounce kills a process some time within a fault, and has it back at once: what it
+// promised to one side it may have forgotten towards the other.
+func (w *world) bounce(n *node, within time.Duration) {
+	w.after(w.between(0, within), func() {
+		if n.up() && !n.paused {
+			w.crash(n)
+			w.restart(n, w.between(0, w.cfg.tick))
+			if l := w.leader(); l != nil && l != n && w.chance(0.7) {
+				cut := []*link{w.link(l, n), w.link(n, l)}
+				block(cut, 1)
+				w.after(w.between(0, 30*w.cfg.tick), func() { block(cut, -1) })
+			}
+		}
+	})
+}
+
+func block(links []*link, by int) {
+	for _, l := range links {
+		l.blocked += by
+	}
+}
+
+// kill ends processes without warning and starts them again later.
+func (w *world) kill(k Kind, n *node, lasts time.Duration) bool {
+	victims := []*node{n}
+	if k == CrashAll {
+		victims = slices.Clone(w.nodes)
+	}
+	done := false
+	for _, v := range victims {
+		if v.up() {
+			w.crash(v)
+			down := lasts
+			if w.chance(0.3) {
+				down = w.cfg.tick // up again before anyone has noticed
+			}
+			w.restart(v, w.between(0, down))
+			done = true
+		}
+	}
+	return done
+}
+
+// restart starts a process again after a while, unless something else has.
+func (w *world) restart(n *node, in time.Duration) {
+	w.after(in, func() {
+		if !n.up() && !n.refused {
+			w.start(n)
+		}
+	})
+}
+
+func (w *world) spoilDisk(k Kind, n *node, lasts time.Duration) bool {
+	if n.disk.mode != diskNormal || !n.up() {
+		return false
+	}
+	n.disk.mode = []diskMode{diskSlow, diskStalled, diskFailing}[k-SlowDisk]
+	w.after(lasts, func() {
+		n.disk.mode = diskNormal
+		w.sync(n)
+		w.restart(n, w.between(0, 20*w.cfg.tick))
+	})
+	return true
+}
+
+// stallLong has a disk hang for minutes. Once in a run is enough; it takes as long as a
+// hundred other faults.
+func (w *world) stallLong(n *node) bool {
+	if w.stalledLong || !w.spoilDisk(StalledDisk, n, w.between(30*time.Second, 5*time.Minute)) {
+		return false
+	}
+	w.stalledLong = true
+	w.cfg.duration += 30 * time.Second
+	return true
+}
+
+// freeze stops processes. What is sent to them piles up and arrives at once.
+func (w *world) freeze(k Kind, n *node, lasts time.Duration) bool {
+	victims := []*node{n}
+	if k == PauseAll {
+		victims = slices.Clone(w.nodes)
+	}
+	done := false
+	for _, v := range victims {
+		if !v.up() || v.paused {
+			continue
+		}
+		done = true
+		if k == Pause && w.chance(0.5) {
+			v.dozing = lasts // with answers to what it sent on their way
+		} else {
+			w.pause(v, lasts)
+		}
+	}
+	if k == Suspend && done {
+		// The whole machine slept: its disk did, too.
+		w.spoilDisk(StalledDisk, n, lasts)
+	}
+	return done
+}
+
+// pause stops one process for a while.
+func (w *world) pause(n *node, lasts time.Duration) {
+	n.paused, n.waking = true, false
+	session := n.session
+	w.after(lasts, func() {
+		if n.session == session && n.paused {
+			n.paused, n.drowsy = false, 3
+			w.wake(n)
+		}
+	})
+}
+
+func (w *world) spoilClock(k Kind, n *node, lasts time.Duration) bool {
+	n.clock.settle(w.now)
+	n.jumps += 2 // the clock may be set right again
+	switch k {
+	case ClockJump:
+		n.clock.wall += w.between(-5*time.Hour, 5*time.Hour)
+		if w.chance(0.5) {
+			n.clock.wall = worldStart + w.now // set right again
+		}
+	case ClockCentury:
+		off := time.Duration(100 * 365 * 24 * time.Hour)
+		if w.chance(0.5) {
+			off = -off
+		}
+		n.clock.wall += off
+		if w.chance(0.7) {
+			w.after(lasts, func() { n.clock.wall -= off }) // somebody notices
+		}
+	case ClockDrift:
+		n.clock.rate = w.drawRate()
+	case ClockFreeze:
+		n.clock.frozen = true
+		w.after(lasts, func() {
+			n.clock.settle(w.now)
+			n.clock.frozen = false
+		})
+	}
+	return true
+}
+
+// drawRate draws how fast a clock runs, often at the bounds.
+func (w *world) drawRate() float64 {
+	switch w.rng.IntN(4) {
+	case 0:
+		return 1 - clockDriftMax
+	case 1:
+		return 1 + clockDriftMax
+	case 2:
+		return 1
+	}
+	return 1 + clockDriftMax*(2*w.rng.Float64()-1)
+}
+
+// clockDriftMax is how far from 1 the rate of a clock gets: the bound that lease
+// mode assumes.
+const clockDriftMax = clockDriftPercent / 100.0
+
+const clockDriftPercent = 10
+
+// operate does what an operator would.
+func (w *world) operate(k Kind) bool {
+	l := w.leader()
+	if l == nil || l.paused {
+		return false
+	}
+	switch k {
+	case Transfer:
+		l.in.transfer = true
+		w.wake(l)
+		if w.chance(0.4) {
+			w.after(w.between(0, w.cfg.tick), func() { w.part(Isolate, l, w.between(w.cfg.tick, 20*w.cfg.tick)) })
+		}
+		return true
+	case Roll:
+		w.roll(0)
+		return true
+	case RemoveMember:
+		return w.remove(l)
+	case AddMember, AddLearner, ReplaceMember:
+		return w.join(k, l)
+	case BadChange:
+		w.changeBadly(l)
+		return true
+	case RaiseLevel:
+		return w.raiseLevel(l)
+	}
+	return false
+}
+
+// changeBadly proposes changes of membership of which some cannot be carried out, in turns
+// that follow each other or from a node that leads no more.
+func (w *world) changeBadly(l *node) {
+	members := l.replica.Members()
+	some := members[w.rng.IntN(len(members))].ID
+	for range 1 + w.rng.IntN(3) {
+		c := &replica.MemberChange{Kind: replica.MemberChangeKind(w.rng.IntN(5)), Member: oracle.Member{ID: some, PeerAddr: "peer"}}
+		switch w.rng.IntN(6) {
+		case 0:
+			c.Member.ID = 0
+		case 1:
+			c.Member.ID = w.rng.Uint64()
+		case 2:
+			c.Member.PeerAddr = strings.Repeat("x", 300)
+		case 3:
+			c.Member.PeerAddr = ""
+		}
+		// What would be in order is not for this fault.
+		if _, isMember := w.member(l, c.Member.ID); c.Kind == replica.AddLearner && !isMember && c.Member.PeerAddr == "peer" && c.Member.ID != 0 ||
+			c.Kind == replica.AddVoter && isMember || c.Kind == replica.Remove && isMember && l.replica.Voters() > 1 {
+			continue
+		}
+		to := w.nodes[w.rng.IntN(len(w.nodes))]
+		if w.chance(0.7) {
+			to = l
+		}
+		w.after(w.between(0, 3*w.cfg.tick), func() {
+			if to.up() && !to.paused {
+				to.in.change = c
+				w.wake(to)
+			}
+		})
+	}
+}
+
+// member returns the record that n has of a member.
+func (w *world) member(n *node, id uint64) (replica.Member, bool) {
+	for _, m := range n.replica.Members() {
+		if m.ID == id {
+			return m, true
+		}
+	}
+	return replica.Member{}, false
+}
+
+// roll restarts one node after the other, in good order: hand over, then stop.
+func (w *world) roll(next int) {
+	if next >= len(w.nodes) || w.quiet {
+		return
+	}
+	n := w.nodes[next]
+	if n.up() && !n.paused {
+		n.in.transfer, n.in.stopIDs = true, true
+		w.wake(n)
+	}
+	w.after(w.between(w.cfg.tick, 4*w.cfg.tick), func() {
+		if n.up() && !n.paused {
+			w.crash(n)
+		}
+		w.restart(n, w.between(0, 5*w.cfg.tick))
+		w.after(w.between(20*w.cfg.tick, 60*w.cfg.tick), func() { w.roll(next + 1) })
+	})
+}
+
+// remove takes a member out, if voters remain: one or two only now and then, and not
+// where one of them is out for good.
+func (w *world) remove(l *node) bool {
+	members := l.replica.Members()
+	m := members[w.rng.IntN(len(members))]
+	voters := l.replica.Voters()
+	if !m.Learner && (voters <= 3 && (w.wiped || w.chance(0.7)) || voters == 1) {
+		return false
+	}
+	w.propose(l, replica.Remove, m.ID)
+	return true
+}
+
+func (w *world) propose(l *node, kind replica.MemberChangeKind, id uint64) {
+	l.in.change = &replica.MemberChange{Kind: kind, Member: oracle.Member{ID: id, PeerAddr: "peer"}}
+	w.wake(l)
+}
+
+// join brings a new machine in, as learner, to become a voter later, or in place of a member.
+func (w *world) join(k Kind, l *node) bool {
+	if len(w.nodes) >= slots || len(l.replica.Members()) > 4 {
+		return false
+	}
+	n := w.newNode()
+	old := l.replica.Members()[0].ID
+	w.propose(l, replica.AddLearner, n.id)
+	w.restart(n, w.between(0, 10*w.cfg.tick))
+	if k == AddLearner {
+		return true
+	}
+	w.promote(n, 5)
+	if k == ReplaceMember && w.cfg.size > 1 {
+		w.after(80*w.cfg.tick, func() {
+			w.asLeader(func(l *node) {
+				if l.replica.Voters() > 3 {
+					w.propose(l, replica.Remove, old)
+				}
+			})
+		})
+	}
+	return true
+}
+
+// promote makes a learner a voter once it has connected.
+func (w *world) promote(n *node, attempts int) {
+	w.after(w.between(10*w.cfg.tick, 40*w.cfg.tick), func() {
+		w.asLeader(func(l *node) {
+			if m, ok := w.member(l, n.id); ok && m.Learner {
+				w.propose(l, replica.AddVoter, n.id)
+			}
+		})
+		if attempts > 1 {
+			w.promote(n, attempts-1)
+		}
+	})
+}
+
+func (w *world) asLeader(do func(*node)) {
+	if l := w.leader(); l != nil && !l.paused {
+		do(l)
+	}
+}

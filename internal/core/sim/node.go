@@ -1,0 +1,383 @@
+package sim
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
+)
+
+// node is one member: a process that lives and dies, and the machine under it.
+type node struct {
+	id   uint64
+	slot int // place in world.nodes
+	// replica is nil while the process is down.
+	replica *replica.Replica
+	// session counts the lives of the process. Events that belong to one life carry
+	// its number and come to nothing after it.
+	session uint64
+	disk    disk
+	clock   clock
+	in      inbox
+	// waking is set while a turn is scheduled.
+	waking bool
+	paused bool
+	// drowsy counts the turns after a pause in which the process has not yet read all
+	// that piled up; dozing is how long it will be paused as soon as it has sent
+	// something, 0 if it will not.
+	drowsy int
+	dozing time.Duration
+	// level is the newest feature level of the version that it runs.
+	level uint64
+	// founders are what its PEERS name, nil for a machine that joins.
+	founders []oracle.Member
+	// refused is set when its process has ended because another would not have it.
+	refused bool
+	// tampered says what was done to its disk; empty while it is in order.
+	tampered string
+	// members as of the latest change, for the transport's list of peers; voters is how many
+	// there were in the latest turn.
+	members []replica.Member
+	voters  int
+	calls   []*call
+	// ids is how the machine is set up to make ids, makers what its process makes them with,
+	// retired are makers of generators that were ended: other threads may still have those.
+	ids            idSetup
+	makers         []*maker
+	retired        []*maker
+	workersRefused *oracle.LeaseRefusal
+	leaseCalls     []*leaseCall
+	// began is what its process found when it started, aheads what its clock has shown, jumps
+	// how often that has jumped.
+	began  beginning
+	aheads []ahead
+	jumps  int
+	// agreedAt is the log index at which it was last compared with others.
+	agreedAt uint64
+}
+
+// inbox is what has arrived since the last turn.
+type inbox struct {
+	persisted *replica.Write
+	messages  []*raftpb.Message
+	hellos    []replica.Hello
+	requests  []replica.Request
+	ticks     int
+	transfer  bool
+	change    *replica.MemberChange
+	clocks    []replica.PeerClock
+	behind    uint64
+	stopIDs   bool
+	raise     bool
+	leases    []replica.LeaseRequest
+}
+
+func (n *node) up() bool { return n.replica != nil }
+
+// knows reports whether o is among the peers that n's transport was given.
+func (n *node) knows(o *node) bool {
+	if len(n.members) == 0 {
+		return true // it joins, and was told the addresses of the others
+	}
+	for _, m := range n.members {
+		if m.ID == o.id {
+			return true
+		}
+	}
+	return false
+}
+
+// start brings a process up from its disk. It must be down: a life that is not ended
+// properly would leave half a write behind.
+func (w *world) start(n *node) {
+	if n.up() {
+		panic("sim: started a process that runs")
+	}
+	n.disk.durable.boot++
+	n.session++
+	d := n.disk.durable
+	cfg := replica.Config{
+		Self: replica.Hello{
+			ClusterID: d.cluster, NodeID: n.id, Incarnation: d.incarnation, Boot: d.boot,
+			Session: w.rng.Uint64() | 1, ClientAddr: clientAddr(n.id), PeerAddr: "peer",
+		},
+		Founders:  n.founders,
+		Level:     n.level,
+		HardState: d.hard, Snapshot: d.snapshot, Entries: d.entries,
+		ClusterSeed:           w.rng.Uint64() | 1,
+		EpochTicks:            w.cfg.epochTicks,
+		EpochInterval:         w.cfg.epochInterval,
+		TickInterval:          w.cfg.tick,
+		ClockJumpMax:          w.cfg.clockJumpMax,
+		ReservationsMissedMax: 20,
+		QueueMax:              100,
+		RequestTicks:          300,
+		SnapshotEvery:         w.cfg.snapshotEvery,
+		Log:                   raftLog{w, n.id},
+	}
+	w.setUpIDs(n, &cfg)
+	r, err := replica.New(cfg)
+	if err != nil {
+		w.fail("node %d does not start from its disk: %v", n.id, err)
+		return
+	}
+	w.trace("node %d starts, start %d, log to %d", n.id, d.boot, d.lastIndex())
+	n.replica, n.in, n.calls, n.refused, n.paused, n.dozing = r, inbox{}, nil, false, false, 0
+	n.members, n.voters = r.Members(), r.Voters()
+	n.makers, n.retired, n.workersRefused, n.leaseCalls, n.agreedAt = nil, nil, nil, nil, 0
+	n.waking = false
+	limit := n.began.limit
+	if n.began.turn > 0 {
+		limit = n.aloneLimit(w) + w.lead()
+	}
+	n.began = beginning{ceiling: d.reserved(), limit: limit}
+	w.wake(n)
+	w.tick(n, n.session)
+}
+
+func clientAddr(id uint64) string { return "node" + string(rune('0'+id)) }
+
+// crash ends a process without warning.
+func (w *world) crash(n *node) {
+	if !n.up() {
+		return
+	}
+	w.trace("node %d dies", n.id)
+	w.note('x', n.id)
+	n.replica, n.makers, n.retired = nil, nil, nil
+	n.session++
+	w.hangUp(n)
+	w.lose(n)
+	for _, c := range n.calls {
+		if c != nil {
+			w.hangUpCall(c)
+		}
+	}
+	for _, k := range n.leaseCalls {
+		if k != nil && k.library.call == k {
+			k.over, k.library.call = true, nil
+		}
+	}
+}
+
+// tick keeps a process's timer going, by the machine's clock. A paused process gets
+// no ticks, and one at most when it goes on.
+func (w *world) tick(n *node, session uint64) {
+	w.after(n.clock.truly(w.cfg.tick), func() {
+		if n.session != session {
+			return
+		}
+		n.in.ticks = 1
+		w.wake(n)
+		w.tick(n, session)
+	})
+}
+
+// wake gives a process a turn soon. What arrives before it comes is in it.
+func (w *world) wake(n *node) {
+	if n.waking || n.paused || !n.up() {
+		return
+	}
+	n.waking = true
+	session := n.session
+	delay := w.between(0, 200*time.Microsecond)
+	if w.chance(0.001) {
+		delay = w.between(0, 20*time.Millisecond)
+	}
+	w.after(delay, func() {
+		if n.session == session {
+			n.waking = false
+			w.turn(n)
+		}
+	})
+}
+
+// turn is one turn of a node's loop.
+func (w *world) turn(n *node) {
+	if n.paused || !n.up() {
+		return
+	}
+	in := w.collect(n)
+	wall, mono := n.clock.read(w.now)
+	w.turns++
+	if n.began.turn == 0 {
+		b := &n.began
+		b.turn, b.at, b.wall, b.ceiling = w.turns, w.now, wall, max(w.ceiling, b.ceiling)
+	}
+	e := n.replica.Step(&replica.Input{
+		Now: uint64(wall), Mono: mono, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos,
+		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
+		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, RaiseLevel: in.raise, LeaseRequests: in.leases,
+	})
+	if e.Fatal != nil {
+		w.fatal(n, e.Fatal)
+		return
+	}
+	w.inspect(n)
+	w.send(n, e.Send)
+	if e.Announce {
+		w.announce(n)
+	}
+	if e.TellClock {
+		w.tellClock(n)
+	}
+	if n.dozing > 0 && len(e.Send) > 1 {
+		w.pause(n, n.dozing)
+		n.dozing = 0
+	}
+	if e.Write != nil {
+		w.write(n, e.Write)
+	}
+	for _, a := range e.Answers {
+		c := n.calls[a.Token]
+		n.calls[a.Token] = nil
+		w.answer(n, c, a.Err)
+	}
+	for _, a := range e.LeaseAnswers {
+		w.answerLease(n, a)
+	}
+	if e.Changed {
+		w.memberChange(n)
+		w.followWorkers(n)
+	}
+}
+
+// collect takes what one turn works on: mostly everything that has arrived, sometimes
+// only part of it, as when sockets are read one after the other. Order within a kind
+// is kept.
+func (w *world) collect(n *node) inbox {
+	in := n.in
+	n.in = inbox{}
+	partial, short := w.cfg.partial, 0.5
+	if n.drowsy > 0 {
+		n.drowsy--
+		partial, short = 0.7, 0.8
+	}
+	if !w.chance(partial) {
+		return in
+	}
+	keep := w.rng.IntN(len(in.messages) + 1)
+	if w.chance(short) {
+		keep = min(keep, w.rng.IntN(3))
+	}
+	n.in.messages = append(n.in.messages, in.messages[keep:]...)
+	in.messages = in.messages[:keep]
+	if w.chance(0.3) {
+		in.requests, n.in.requests = nil, in.requests
+	}
+	if w.chance(0.3) {
+		in.persisted, n.in.persisted = nil, in.persisted
+	}
+	w.wake(n)
+	return in
+}
+
+// memberChange does what the node does with its transport: who is no member any more
+// is disconnected.
+func (w *world) memberChange(n *node) {
+	n.members = n.replica.Members()
+	for _, o := range w.nodes {
+		if o != n && !n.knows(o) {
+			w.conn(n, o).up = [2]bool{}
+		}
+	}
+}
+
+// inspect checks what can be seen of one node after a turn.
+func (w *world) inspect(n *node) {
+	s := n.replica.Status()
+	w.note('s', n.id, s.Term, uint64(s.Role), s.Applied, s.Ceiling)
+	if s.Serving {
+		if s.Time >= s.Ceiling {
+			w.fail("I1: node %d is at time %d with ceiling %d", n.id, s.Time, s.Ceiling)
+		}
+		w.bornOnce(n, s.ClusterID)
+		if !w.servedBy(s.Term, n.id) {
+			w.fail("I2: two nodes serve in term %d, one of them node %d", s.Term, n.id)
+		}
+	}
+	w.agree(n, s)
+	w.noteClock(n)
+	w.checkCeiling(n, s.Ceiling)
+	for _, q := range n.replica.Queues() {
+		if q.Length > q.Max {
+			w.fail("I7: node %d has %d %s, at most %d are allowed", n.id, q.Length, q.Name, q.Max)
+		}
+	}
+	if w.wiped {
+		w.keptOut(n)
+	}
+}
+
+// servedBy notes who serves in a term and reports whether it is only id.
+func (w *world) servedBy(term, id uint64) bool {
+	for uint64(len(w.servers)) <= term {
+		w.servers = append(w.servers, 0)
+	}
+	if w.servers[term] == 0 {
+		w.servers[term] = id
+		w.stats.Terms++
+		w.trace("node %d serves in term %d", id, term)
+	}
+	return w.servers[term] == id
+}
+
+// agree checks that two nodes that applied the same log have the same state.
+func (w *world) agree(n *node, s replica.Status) {
+	if s.Applied == n.agreedAt || s.Forming != "" {
+		return
+	}
+	n.agreedAt = s.Applied
+	for uint64(len(w.states)) <= s.Applied {
+		w.states = append(w.states, agreed{})
+	}
+	have := agreed{known: true, ceiling: s.Ceiling, cluster: s.ClusterID, digest: n.replica.Digest()}
+	if !w.states[s.Applied].known {
+		w.states[s.Applied] = have
+	} else if w.states[s.Applied] != have {
+		w.fail("node %d has %+v at log index %d, another had %+v", n.id, have, s.Applied, w.states[s.Applied])
+	}
+}
+
+// agreed is what all nodes must have in common at one log index.
+type agreed struct {
+	known            bool
+	ceiling, cluster uint64
+	digest           uint64
+}
+
+// leader returns the node that serves in the highest term, or nil.
+func (w *world) leader() *node {
+	var best *node
+	var term uint64
+	for _, n := range w.nodes {
+		if n.up() && n.replica.Status().Serving && n.replica.Status().Term >= term {
+			best, term = n, n.replica.Status().Term
+		}
+	}
+	return best
+}
+
+func (w *world) node(id uint64) *node {
+	for _, n := range w.nodes {
+		if n.id == id {
+			return n
+		}
+	}
+	return nil
+}
+
+// founders are the initial members of a cluster of that size.
+func founders(size int) []oracle.Member {
+	var list []oracle.Member
+	for id := range uint64(size) {
+		list = append(list, oracle.Member{ID: id + 1, PeerAddr: "peer"})
+	}
+	return list
+}
+
+// errHungUp is what a client sees when the node that it asked dies.
+var errHungUp = isotone.Errorf(isotone.CodeInternal, "connection lost")

@@ -1,0 +1,208 @@
+package sim
+
+import (
+	cryptorand "crypto/rand"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"github.com/isotone/isotone/internal/core/lincheck"
+)
+
+// Options say which run to make.
+type Options struct {
+	Seed uint64
+	// Duration is how long faults go on, in simulated time; 0 draws it.
+	Duration time.Duration
+	// Lease lets runs mix in requests in lease mode.
+	Lease bool
+	// Trace, if not nil, receives a line for everything that happens.
+	Trace io.Writer
+}
+
+// Result is what came of a run.
+type Result struct {
+	Seed uint64
+	// Hash sums up everything that happened: equal for equal seeds and code.
+	Hash     uint64
+	Stats    Stats
+	Coverage *Coverage
+	// Violation is nil if every promise was kept.
+	Violation error
+}
+
+// Stats counts what happened in one or more runs.
+type Stats struct {
+	Runs       uint64
+	Simulated  time.Duration
+	Operations uint64 // requests sent, answered or not
+	Answered   uint64
+	Turns      uint64 // steps of replicas
+	Terms      uint64 // terms in which someone served
+	IDs        uint64 // ids made
+	// Worker leases that a process began to use, and that were renewed; those of them that
+	// another had let end, and that a restarted node had insisted on before; those given
+	// back; and requests refused.
+	WorkerGrants, WorkerRenewals, WorkerTakeovers, WorkerRestarts, WorkerReleases, WorkerRefusals uint64
+}
+
+// Add adds the counts of another run.
+func (s *Stats) Add(o Stats) {
+	s.Runs += o.Runs
+	s.Simulated += o.Simulated
+	s.Operations += o.Operations
+	s.Answered += o.Answered
+	s.Turns += o.Turns
+	s.Terms += o.Terms
+	s.IDs += o.IDs
+	s.WorkerGrants += o.WorkerGrants
+	s.WorkerRenewals += o.WorkerRenewals
+	s.WorkerTakeovers += o.WorkerTakeovers
+	s.WorkerRestarts += o.WorkerRestarts
+	s.WorkerReleases += o.WorkerReleases
+	s.WorkerRefusals += o.WorkerRefusals
+}
+
+// healTicks is how soon, in ticks, the cluster must answer after the last fault: ten
+// of the longest election timeouts. Split votes may repeat, and a node that was
+// behind has to catch up.
+const healTicks = 400
+
+// Run makes one run.
+func Run(o Options) Result {
+	defer func(r io.Reader) { cryptorand.Reader = r }(cryptorand.Reader)
+	cryptorand.Reader = jitter{rand.New(rand.NewPCG(o.Seed, 0xe1ec7))}
+	w := newWorld(o)
+	w.trace("seed %d: %d nodes, tick %v, epoch %v in %d ticks, faults %v every %v for %v", o.Seed, w.cfg.size, w.cfg.tick,
+		w.cfg.epochInterval, w.cfg.epochTicks, w.cfg.kinds, w.cfg.faultEvery, w.cfg.duration)
+	w.live()
+	w.judge()
+	w.stats.Runs, w.stats.Simulated, w.stats.Turns = 1, w.now, w.turns
+	w.stats.Operations = uint64(len(w.history))
+	w.note('e', w.turns, w.stats.Answered)
+	return Result{Seed: o.Seed, Hash: w.hash.Sum64(), Stats: w.stats, Coverage: w.coverage, Violation: w.violation}
+}
+
+// live lets the run happen. A panic of a replica is a broken invariant.
+func (w *world) live() {
+	defer func() {
+		if p := recover(); p != nil {
+			w.fail("panic: %v", p)
+			w.trace("%s", debug.Stack())
+		}
+	}()
+	w.populate()
+	w.injectFaults()
+	w.advance(w.cfg.duration)
+	w.heal()
+	w.advance(w.now + 5*w.cfg.tick)
+	w.closing = true
+	w.advance(w.now + 2*patienceMax*w.cfg.tick)
+}
+
+// heal ends all faults and waits for an answer.
+func (w *world) heal() {
+	w.quiet, w.healing = true, true
+	w.advance(w.now + refusalTicks*w.cfg.tick) // a tampering that is under way ends by itself
+	w.trace("HEAL")
+	w.weather = calm(w.cfg.tick)
+	for i := range w.links {
+		for j := range w.links[i] {
+			w.links[i][j].blocked = -1 << 20 // faults that still end must not block again
+		}
+	}
+	for _, n := range w.nodes {
+		n.disk.mode = diskNormal
+		n.clock.settle(w.now)
+		n.clock.frozen = false
+		if n.up() {
+			n.paused = false
+			w.sync(n)
+			w.wake(n)
+		} else if !n.refused {
+			w.start(n)
+		}
+	}
+	for _, c := range w.clients {
+		if len(w.history) >= operationsMax {
+			w.runClient(c)
+		}
+	}
+	if w.cfg.birth.mayFail() {
+		w.advance(w.now + healTicks*w.cfg.tick)
+		return
+	}
+	from := w.now
+	for w.lastAnswer <= from && w.violation == nil {
+		if w.now > from+(healTicks+2*patienceMax)*w.cfg.tick {
+			if w.wiped && !w.allKnown() {
+				return
+			}
+			w.fail("liveness: no answer within %d ticks after the last fault", healTicks)
+			return
+		}
+		w.advance(w.now + w.cfg.tick)
+	}
+	w.awaitWorkers()
+}
+
+// allKnown reports whether all nodes that run know each other. A member that was away while
+// another joined does not, and lets nobody in whom it does not know; with a third one out
+// for good, there may be no quorum that talks.
+func (w *world) allKnown() bool {
+	for _, a := range w.nodes {
+		for _, b := range w.nodes {
+			if a.up() && b.up() && !a.knows(b) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// judge checks the history.
+func (w *world) judge() {
+	if w.violation != nil {
+		return
+	}
+	if err := lincheck.Check(w.history); err != nil {
+		w.fail("%w", err)
+	}
+}
+
+// jitter is what Raft draws its election timeouts from.
+type jitter struct{ rng *rand.Rand }
+
+func (j jitter) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = byte(j.rng.Uint64())
+	}
+	return len(b), nil
+}
+
+// raftLog writes Raft's log into the trace.
+type raftLog struct {
+	w  *world
+	id uint64
+}
+
+func (l raftLog) line(format string, v []any) {
+	if l.w.out != nil {
+		l.w.trace("node %d raft: %s", l.id, fmt.Sprintf(format, v...))
+	}
+}
+
+func (l raftLog) Debug(v ...any)              {}
+func (l raftLog) Debugf(f string, v ...any)   {}
+func (l raftLog) Info(v ...any)               { l.line("%s", v) }
+func (l raftLog) Infof(f string, v ...any)    { l.line(f, v) }
+func (l raftLog) Warning(v ...any)            { l.line("%s", v) }
+func (l raftLog) Warningf(f string, v ...any) { l.line(f, v) }
+func (l raftLog) Error(v ...any)              { l.line("%s", v) }
+func (l raftLog) Errorf(f string, v ...any)   { l.line(f, v) }
+func (l raftLog) Fatal(v ...any)              { panic(fmt.Sprint(v...)) }
+func (l raftLog) Fatalf(f string, v ...any)   { panic(fmt.Sprintf(f, v...)) }
+func (l raftLog) Panic(v ...any)              { panic(fmt.Sprint(v...)) }
+func (l raftLog) Panicf(f string, v ...any)   { panic(fmt.Sprintf(f, v...)) }

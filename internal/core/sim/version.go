@@ -1,0 +1,63 @@
+package sim
+
+import (
+	"slices"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone/internal/core/oracle"
+)
+
+// Runs of clusters that an older version has set up (I12): nodes change their version back
+// and forth, until an operator raises the feature level.
+
+// drawVersions decides whether an older version has set up the cluster of a run.
+func (w *world) drawVersions(c *config) {
+	c.old = !c.birth.mayFail() && w.chance(0.2)
+}
+
+// ageDisks gives the initial members what the first version left on an empty directory: it
+// voted at once. Some of them run a newer version already.
+func (w *world) ageDisks() {
+	state, conf := oracle.State{}, &raftpb.ConfState{}
+	for _, m := range founders(w.cfg.size) {
+		state.AddMember(m)
+		conf.Voters = append(conf.Voters, m.ID)
+	}
+	for _, n := range w.nodes {
+		n.level = 1 + w.rng.Uint64N(2)
+		n.disk.durable.snapshot = &raftpb.Snapshot{
+			Data:     state.Append(nil),
+			Metadata: &raftpb.SnapshotMetadata{ConfState: conf, Index: new(uint64(1)), Term: new(uint64(1))},
+		}
+		n.disk.durable.hard = &raftpb.HardState{Term: new(uint64(1)), Commit: new(uint64(1))}
+	}
+}
+
+// changeVersion restarts a node with the other version, unless the level is being raised.
+func (w *world) changeVersion(n *node) bool {
+	if !w.cfg.old || w.raising || n.paused || n.tampered != "" {
+		return false
+	}
+	w.crash(n)
+	n.level = 3 - n.level
+	w.restart(n, w.between(0, 5*w.cfg.tick))
+	return true
+}
+
+// raiseLevel has an operator raise the level, once all nodes run the newer version; or
+// while one that is connected does not, which must be refused.
+func (w *world) raiseLevel(l *node) bool {
+	older := slices.ContainsFunc(w.nodes, func(n *node) bool { return n.level < oracle.LevelNewest })
+	known := slices.ContainsFunc(w.nodes, func(n *node) bool {
+		m, ok := w.member(l, n.id)
+		return n.level < oracle.LevelNewest && n.up() && ok && m.Session == n.replica.Hello().Session
+	})
+	if !w.cfg.old || older && !known {
+		return false
+	}
+	w.raising = w.raising || !older
+	l.in.raise = true
+	w.wake(l)
+	return true
+}

@@ -1,0 +1,203 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/isotone/isotone/internal/core/lincheck"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/snowflake"
+)
+
+// slots is how many nodes there can be in a run, those added later included.
+const slots = 6
+
+// world is everything in one run.
+type world struct {
+	cfg    config
+	rng    *rand.Rand
+	now    time.Duration
+	agenda agenda
+
+	nodes   []*node
+	links   [slots][slots]link
+	conns   [slots][slots]conn
+	weather weather
+	clients []*client
+	active  []fault // what is wrong at the moment, or was a moment ago
+	quiet   bool    // no new faults for now
+	healing bool    // no new faults any more
+
+	history    []lincheck.Operation
+	lastAnswer time.Duration
+	closing    bool // clients send nothing new
+	// stalledLong is set once a disk has hung for minutes, wiped once a member has lost its
+	// disk for good.
+	stalledLong, wiped bool
+	// raising is set once the feature level may have been raised.
+	raising bool
+	servers []uint64
+	states  []agreed
+	ceiling uint64 // the largest that was seen
+	// votersChanged is when a node last found that there are other members than before.
+	votersChanged time.Duration
+	born          uint64 // the ID of the cluster that has served, 0: none yet
+	ledger        ledger
+	ids           [idsMax]snowflake.ID
+
+	hash      hash.Hash64
+	scratch   [64]byte
+	turns     uint64
+	stats     Stats
+	coverage  *Coverage
+	violation error
+	out       io.Writer
+}
+
+// config is what a run draws before it begins.
+type config struct {
+	size          int
+	tick          time.Duration
+	epochTicks    int
+	epochInterval time.Duration
+	snapshotEvery uint64
+	leaseShare    float64
+	partial       float64 // how often a turn takes only part of what has arrived
+	slowDial      float64 // how often a step of a handshake takes long
+	duration      time.Duration
+	faultEvery    time.Duration
+	kinds         []Kind
+	ids           idConfig
+	birth         birth
+	clockJumpMax  time.Duration
+	old           bool // an older version has set up the cluster
+}
+
+func newWorld(o Options) *world {
+	w := &world{
+		rng:      rand.New(rand.NewPCG(o.Seed, 0x15070e)),
+		hash:     fnv.New64a(),
+		out:      o.Trace,
+		coverage: &Coverage{},
+	}
+	w.cfg = w.draw(o)
+	w.weather = calm(w.cfg.tick)
+	return w
+}
+
+// draw decides what kind of run this is.
+func (w *world) draw(o Options) config {
+	ticks := []time.Duration{10, 10, 20, 50, 100}
+	c := config{
+		size:          []int{1, 2, 3, 3, 3, 5}[w.rng.IntN(6)],
+		tick:          ticks[w.rng.IntN(len(ticks))] * time.Millisecond,
+		epochTicks:    1 + w.rng.IntN(10),
+		snapshotEvery: 4 + w.rng.Uint64N(40),
+		duration:      o.Duration,
+	}
+	if c.duration == 0 {
+		c.duration = time.Duration(300+w.rng.IntN(1200)) * c.tick
+	}
+	if w.chance(0.7) {
+		c.epochInterval = time.Duration(c.epochTicks) * c.tick
+	}
+	if o.Lease {
+		c.leaseShare = []float64{0, 0.5, 1}[w.rng.IntN(3)]
+	}
+	c.partial = []float64{0, 0.1, 0.5}[w.rng.IntN(3)]
+	c.slowDial = []float64{0, 0.1, 0.5}[w.rng.IntN(3)]
+	c.faultEvery = time.Duration(5+w.rng.IntN(60)) * c.tick
+	// Swarm testing: a run with few kinds of faults reaches states that one with all
+	// of them never lives long enough for.
+	share := 0.1 + 0.9*w.rng.Float64()
+	for k := range kindCount {
+		if w.chance(share) {
+			c.kinds = append(c.kinds, k)
+		}
+	}
+	w.drawIDs(&c)
+	w.drawBirth(&c)
+	w.drawVersions(&c)
+	c.clockJumpMax = w.between(10*time.Millisecond, time.Second)
+	return c
+}
+
+// calm is a good network.
+func calm(tick time.Duration) weather {
+	return weather{base: tick / 100, spread: tick / 20}
+}
+
+func (w *world) chance(p float64) bool { return p > 0 && w.rng.Float64() < p }
+
+func (w *world) between(low, high time.Duration) time.Duration {
+	return low + time.Duration(w.rng.Int64N(int64(high-low)+1))
+}
+
+// note takes something that happened into the hash of the run.
+func (w *world) note(kind byte, values ...uint64) {
+	b := append(w.scratch[:0], kind)
+	b = binary.BigEndian.AppendUint64(b, uint64(w.now))
+	for _, v := range values {
+		b = binary.BigEndian.AppendUint64(b, v)
+	}
+	_, _ = w.hash.Write(b)
+}
+
+// trace writes a line about something that happened, if anyone reads it.
+func (w *world) trace(format string, args ...any) {
+	if w.out != nil {
+		fmt.Fprintf(w.out, "%12.6f  %s\n", w.now.Seconds(), fmt.Sprintf(format, args...))
+	}
+}
+
+// fail ends the run.
+func (w *world) fail(format string, args ...any) {
+	if w.violation == nil {
+		w.violation = fmt.Errorf("at %v: %w", w.now, fmt.Errorf(format, args...))
+		w.trace("VIOLATION %v", w.violation)
+	}
+}
+
+// populate starts the initial members and the clients.
+func (w *world) populate() {
+	for range w.cfg.size {
+		w.newNode().founders = founders(w.cfg.size)
+	}
+	if w.cfg.old {
+		w.ageDisks()
+	}
+	w.giveBirth()
+	for i := range 1 + w.rng.IntN(6) {
+		c := &client{id: uint64(i), pause: w.between(time.Millisecond, 4*w.cfg.tick)}
+		c.stubborn = w.chance(0.5)
+		c.patience = w.between(3*w.cfg.tick, patienceMax*w.cfg.tick)
+		w.clients = append(w.clients, c)
+		w.runClient(c)
+	}
+	for range 1 + w.rng.IntN(3) {
+		w.askIDs(w.between(w.cfg.tick/4, 4*w.cfg.tick))
+	}
+	for i := range w.rng.IntN(3) {
+		w.newLibrary(i + 1)
+	}
+}
+
+// newNode adds a machine with an empty disk; its process is down.
+func (w *world) newNode() *node {
+	n := &node{id: uint64(len(w.nodes) + 1), slot: len(w.nodes), clock: newClock()}
+	n.clock.settle(w.now)
+	n.clock.wall = worldStart + w.now
+	n.clock.rate = w.drawRate()
+	n.disk.durable.incarnation = w.rng.Uint64() | 1
+	n.ids, n.level = w.drawSetup(), oracle.LevelNewest
+	for _, o := range w.nodes {
+		w.redial(n, o)
+	}
+	w.nodes = append(w.nodes, n)
+	return n
+}

@@ -1,0 +1,121 @@
+package stats
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/isotone/isotone/internal/front/transaction"
+)
+
+// threadsMaxDefault bounds the sections that hold a thread each. A thread has some tens of
+// kilobytes, and Go ends a process that has 10000. More requests at a time than that come
+// to a node only when it is in distress.
+const threadsMaxDefault = 1024
+
+// Options says how [Handler] measures. Only Recorder is required.
+type Options struct {
+	// Recorder takes the records.
+	Recorder *Recorder
+	// Skip reports whether a request is not to be measured: one that lasts as long as its
+	// client likes says nothing, and would hold a thread for so long. Nil skips none.
+	Skip func(*http.Request) bool
+	// ThreadsMax bounds the requests at a time of which the CPU time is measured. Of
+	// those beyond, only wall is. Default 1024.
+	ThreadsMax int
+}
+
+// coder is the writer that a handler is given. One that has a code for its answer, ok or
+// an error code, calls SetCode; otherwise the status says which.
+type coder interface{ SetCode(code string) }
+
+var _ coder = (*writer)(nil)
+
+// handler measures another one.
+type handler struct {
+	next    http.Handler
+	options Options
+	threads Threads
+}
+
+// Handler returns a handler that measures the requests to next, and gives each of them a
+// transaction ID.
+//
+// The ID is the one that the request has, if it has a valid one, or else a new one. It is
+// in the field X-Request-ID of the answer, unless next sets another, and of the request
+// that next sees, whose traceparent has a span of its own.
+//
+// A writer of next's has what that of the server has, by [http.ResponseController], and
+// Flush and ReadFrom. It also has a method SetCode(string), for the code of the record.
+func Handler(next http.Handler, o Options) http.Handler {
+	if o.Recorder == nil {
+		panic("stats: Options.Recorder is nil")
+	}
+	return &handler{next: next, options: o, threads: Threads{max: int64(o.ThreadsMax)}}
+}
+
+// The fields as net/http spells them.
+var (
+	canonicalID          = http.CanonicalHeaderKey(transaction.FieldID)
+	canonicalTraceparent = http.CanonicalHeaderKey(transaction.FieldTraceparent)
+	canonicalTracestate  = http.CanonicalHeaderKey(transaction.FieldTracestate)
+)
+
+// ServeHTTP has next answer one request.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	t := transaction.Start(r.Header[canonicalID], r.Header[canonicalTraceparent])
+	w.Header()[transaction.FieldID] = []string{t.ID}
+	r = identified(r, t)
+	out := &writer{ResponseWriter: w}
+	if h.options.Skip != nil && h.options.Skip(r) || !h.options.Recorder.Sampled(t.ID) {
+		h.next.ServeHTTP(out, r)
+		out.begin(http.StatusOK)
+		return
+	}
+	timer, release := h.threads.Start()
+	whole := false // unless next returns
+	defer func() {
+		section := timer.Stop()
+		release()
+		if !whole {
+			out.status, out.code = 0, ""
+		}
+		h.options.Recorder.Observe(Record{
+			Time: time.Now(), ID: t.ID, Trace: t.Trace.ID,
+			Protocol: protocolOf(r), Method: clip(r.Method, methodLogMax), Path: clip(r.URL.Path, pathLogMax),
+			Status: out.status, Code: out.codeOf(), Section: section,
+		})
+	}()
+	h.next.ServeHTTP(out, r)
+	out.begin(http.StatusOK)
+	whole = true
+}
+
+// identified returns the request with the fields of t. The server's own stays as it was.
+func identified(r *http.Request, t transaction.Transaction) *http.Request {
+	with := *r
+	with.Header = make(http.Header, len(r.Header)+2)
+	for name, values := range r.Header {
+		with.Header[name] = values
+	}
+	with.Header[canonicalID] = []string{t.ID}
+	with.Header[canonicalTraceparent] = []string{t.Trace.String()}
+	if !t.Continued {
+		delete(with.Header, canonicalTracestate) // it belongs to no trace
+	}
+	return &with
+}
+
+func protocolOf(r *http.Request) string {
+	switch {
+	case r.ProtoMajor == 3:
+		return "h3"
+	case r.ProtoMajor == 2 && r.TLS != nil:
+		return "h2"
+	case r.ProtoMajor == 2:
+		return "h2c"
+	case r.TLS != nil:
+		return "https1"
+	default:
+		return "http1"
+	}
+}

@@ -1,0 +1,355 @@
+package config_test
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/isotone/isotone/internal/host/config"
+)
+
+// serve stands for a command of cmd/isotone.
+type serve struct {
+	config.Settings
+}
+
+// parse runs a command line with one command, as the binary does. Of the
+// settings in the environment it sees those of env only.
+func parse(t *testing.T, env map[string]string, args ...string) (config.Settings, error) {
+	t.Helper()
+	for _, name := range append(fixed, "ISOTONE_CONFIG", "TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA", "HTTP_HOST") {
+		t.Setenv(name, env[name])
+		if _, set := env[name]; !set {
+			_ = os.Unsetenv(name) // t.Setenv brings it back
+		}
+	}
+	var cli struct {
+		Serve serve `cmd:""`
+		Other serve `cmd:""`
+	}
+	parser, err := kong.New(&cli, kong.Exit(func(int) { t.Fatal("kong exits") }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = parser.Parse(append([]string{"serve"}, args...))
+	return cli.Serve.Settings, err
+}
+
+// file writes a settings file and returns its path.
+func file(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "settings.json")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// fixed are the environment names that may never change.
+var fixed = []string{
+	"NODE_ID", "HTTP_PORT", "RAFT_ADDR", "PEERS", "ADVERTISE_ADDR", "DATA_DIR",
+	"EPOCH_INTERVAL_MS", "EPOCH_DEADLINE_LIMIT", "TIMESTAMP_REQUEST_BUFFER",
+	"READ_MODE", "RTT_MS", "LOOPS", "DEBUG", "PRETTY", "LOG_TIME_MS", "THRIFT_PORT",
+}
+
+func TestDefault_IsWhatNothingSetGives(t *testing.T) {
+	want := config.Settings{
+		NodeID: "1", HTTPPort: "8080", RaftAddr: "localhost:60001", DataDir: "_raft",
+		EpochIntervalMS: "100", ClockJumpMaxMS: "500", EpochDeadlineLimit: "100", TimestampRequestBuffer: "10000",
+		ReadMode: "quorum", RTTMS: "10", Loops: "0",
+		SnowflakeLayout: "41/5/5/12", SnowflakeEpochMS: "1288834974657", SnowflakeLeaseMS: "10000", SnowflakeWorkers: "0", LiveIntervalMS: "1000", Dashboard: "1", Forward: "0",
+		RequestStats: "0", RequestStatsSample: "1",
+		Debug: "0", Pretty: "0", LogTimeMS: "0",
+	}
+	parsed, err := parse(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, got := range map[string]config.Settings{"Default": config.Default(), "parser": parsed} {
+		if spell(got) != spell(want) {
+			t.Errorf("%s: got %+v, want %+v", from, got, want)
+		}
+		if err := got.Validate(); err != nil {
+			t.Errorf("%s: %v", from, err)
+		}
+	}
+	cert, key, set := parsed.TLSFiles()
+	if cert != filepath.Join("_raft", "cert.pem") || key != filepath.Join("_raft", "key.pem") || set {
+		t.Errorf("TLSFiles() = %q, %q, %v", cert, key, set)
+	}
+	if got := parsed.Advertise(8080); got != "localhost:8080" {
+		t.Errorf("Advertise(8080) = %q", got)
+	}
+	if got := parsed.HTTPAddr(); got != ":8080" {
+		t.Errorf("HTTPAddr() = %q", got)
+	}
+}
+
+func TestSettings_FlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
+	withFile := file(t, `{"http-port": 4, "rtt-ms": "4", "debug": true, "read-mode": "lease", "pretty": 1}`)
+	env := map[string]string{"HTTP_PORT": "3", "RTT_MS": "3", "PRETTY": "false", "READ_MODE": "", "DATA_DIR": ""}
+	for _, tt := range []struct {
+		name string
+		path map[string]string
+		args []string
+	}{
+		{"file by flag", nil, []string{"--config", withFile}},
+		{"file by environment", map[string]string{"ISOTONE_CONFIG": withFile}, nil},
+		{"flag names the file, not the environment", map[string]string{"ISOTONE_CONFIG": "/nowhere"}, []string{"--config=" + withFile}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			all := maps.Clone(env)
+			maps.Copy(all, tt.path)
+			s, err := parse(t, all, append(tt.args, "--http-port=2")...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.HTTPPort != "2" || s.RTTMS != "3" || !s.Debug.On() || s.NodeID != "1" {
+				t.Errorf("flag %s, environment %s, file %s, default %s", s.HTTPPort, s.RTTMS, s.Debug, s.NodeID)
+			}
+			if s.Pretty.On() {
+				t.Error("PRETTY=false must win over the file's 1")
+			}
+			if s.ReadMode != "lease" || s.DataDir != "_raft" {
+				t.Errorf("an empty variable hides file or default: %q, %q", s.ReadMode, s.DataDir)
+			}
+			if s.RTTMS.Milliseconds() != 3*time.Millisecond || s.HTTPPort.Int() != 2 || s.NodeID.Uint64() != 1 {
+				t.Error("numbers are not read as written")
+			}
+		})
+	}
+}
+
+func TestSettings_LosingLayerMayBeBad(t *testing.T) {
+	s, err := parse(t, map[string]string{"NODE_ID": "abc"}, "--node-id=7", "--config", file(t, `{"node-id": "x"}`))
+	if err != nil || s.NodeID.Int() != 7 {
+		t.Errorf("got %q, %v; want 7", s.NodeID, err)
+	}
+}
+
+func TestSwitch_AcceptsBareFlagAndFourSpellings(t *testing.T) {
+	for arg, want := range map[string]bool{
+		"--debug": true, "--debug=1": true, "--debug=TRUE": true, "--debug=0": false, "--debug=false": false,
+	} {
+		s, err := parse(t, nil, arg, "--pretty")
+		if err != nil || s.Debug.On() != want || !s.Pretty.On() {
+			t.Errorf("%s: debug %q, pretty %q, %v", arg, s.Debug, s.Pretty, err)
+		}
+	}
+}
+
+func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
+	path := file(t, `{"http-prt": 1, "config": "x", "data-dir": [1], "rtt-ms": 0}`)
+	env := map[string]string{"NODE_ID": "abc", "DEBUG": "maybe", "READ_MODE": "fast", "EPOCH_INTERVAL_MS": "60001"}
+	_, err := parse(t, env, "--http-port=99999999", "--raft-addr=nowhere", "--advertise-addr=h:0",
+		"--peers=0=a:1,1=b:1,1=c:1,2=b:1,3=d", "--tls-key=k", "--clock-jump-max-ms=86400001", "--epoch-deadline-limit=0",
+		"--timestamp-request-buffer=1000001", "--loops=65", "--thrift-port=-1", "--pretty=2", "--log-time-ms=",
+		"--http-host=a:1", "--snowflake-epoch-ms=x", "--snowflake-layout=1/2/3", "--snowflake-lease-ms=999", "--snowflake-workers=65",
+		"--datacenter-id=1", "--live-interval-ms=99", "--dashboard=2", "--request-stats=on", "--request-stats-sample=0", "--config", path)
+	var faults config.Faults
+	if !errors.As(err, &faults) {
+		t.Fatalf("got %v, want Faults", err)
+	}
+	want := []config.Fault{
+		{"ISOTONE_CONFIG", "config", path, `unknown key "config"`},
+		{"ISOTONE_CONFIG", "config", path, `key "data-dir": want a string`},
+		{"ISOTONE_CONFIG", "config", path, `unknown key "http-prt"`},
+		{"NODE_ID", "node-id", "abc", "from 1 to 9007199254740991"},
+		{"HTTP_HOST", "http-host", "a:1", "without a port"},
+		{"HTTP_PORT", "http-port", "99999999", "from 0 to 65535"},
+		{"ADVERTISE_ADDR", "advertise-addr", "h:0", "from 1 to 65535"},
+		{"RAFT_ADDR", "raft-addr", "nowhere", "want host:port"},
+		{"PEERS", "peers", "0=a:1", "id of 1 or more"},
+		{"PEERS", "peers", "1=c:1", "every id once"},
+		{"PEERS", "peers", "2=b:1", "every address once"},
+		{"PEERS", "peers", "3=d", "want host:port"},
+		{"TLS_CERT", "tls-cert", "", "both or neither"},
+		{"EPOCH_INTERVAL_MS", "epoch-interval-ms", "60001", "from 0 to 60000"},
+		{"CLOCK_JUMP_MAX_MS", "clock-jump-max-ms", "86400001", "from 0 to 86400000"},
+		{"EPOCH_DEADLINE_LIMIT", "epoch-deadline-limit", "0", "from 1"},
+		{"TIMESTAMP_REQUEST_BUFFER", "timestamp-request-buffer", "1000001", "to 1000000"},
+		{"READ_MODE", "read-mode", "fast", "quorum or lease"},
+		{"RTT_MS", "rtt-ms", "0", "from 1 to 10000"},
+		{"LOOPS", "loops", "65", "from 0 to 64"},
+		{"THRIFT_PORT", "thrift-port", "-1", "from 0 to 65535"},
+		{"SNOWFLAKE_EPOCH_MS", "snowflake-epoch-ms", "x", "unix milliseconds"},
+		{"SNOWFLAKE_LAYOUT", "snowflake-layout", "1/2/3", "63"},
+		{"SNOWFLAKE_LEASE_MS", "snowflake-lease-ms", "999", "from 1000 to 3600000"},
+		{"SNOWFLAKE_WORKERS", "snowflake-workers", "65", "from 0 to 64"},
+		{"WORKER_ID", "worker-id", "", "DATACENTER_ID is set"},
+		{"LIVE_INTERVAL_MS", "live-interval-ms", "99", "from 100 to 3600000"},
+		{"DASHBOARD", "dashboard", "2", "0, 1, true or false"},
+		{"REQUEST_STATS", "request-stats", "on", "0, 1, true or false"},
+		{"REQUEST_STATS_SAMPLE", "request-stats-sample", "0", "from 1 to 1000000"},
+		{"DEBUG", "debug", "maybe", "0, 1, true or false"},
+		{"PRETTY", "pretty", "2", "0, 1, true or false"},
+		{"LOG_TIME_MS", "log-time-ms", "", "0, 1, true or false"},
+	}
+	for i := range max(len(want), len(faults)) {
+		switch {
+		case i >= len(want):
+			t.Errorf("unexpected: %v", faults[i])
+		case i >= len(faults):
+			t.Errorf("missing: %v", want[i])
+		default:
+			got := faults[i]
+			hint := want[i].Want
+			got.Want, want[i].Want = "", ""
+			if got != want[i] || !strings.Contains(faults[i].Want, hint) {
+				t.Errorf("fault %d: got %v, want %v … %s", i, faults[i], want[i], hint)
+			}
+		}
+		if i < len(faults) && !strings.Contains(err.Error(), "\n  "+faults[i].Error()) {
+			t.Errorf("the message lacks %v", faults[i])
+		}
+	}
+	var one config.Fault
+	if !errors.As(err, &one) || one != faults[0] {
+		t.Errorf("errors.As finds %v, want the first fault", one)
+	}
+}
+
+func TestValidate_ReportsOneFaultAndChangesNothing(t *testing.T) {
+	for _, tt := range []struct {
+		change func(*config.Settings)
+		want   string
+	}{
+		{func(s *config.Settings) { s.NodeID = "" }, "NODE_ID (--node-id) = \"\": want a whole number"},
+		{func(s *config.Settings) { s.NodeID = "9007199254740992" }, "NODE_ID"},
+		{func(s *config.Settings) { s.HTTPPort = "65536" }, "HTTP_PORT"},
+		{func(s *config.Settings) { s.HTTPHost = "[::1]" }, "HTTP_HOST"},
+		{func(s *config.Settings) { s.RaftAddr = ":60001" }, "RAFT_ADDR"},
+		{func(s *config.Settings) { s.RaftAddr = "::1:60001" }, "RAFT_ADDR"},
+		{func(s *config.Settings) { s.DataDir = "" }, "DATA_DIR"},
+		{func(s *config.Settings) { s.TLSCert = "c" }, "TLS_KEY"},
+		{func(s *config.Settings) { s.RTTMS = "10ms" }, "RTT_MS"},
+	} {
+		s := config.Default()
+		tt.change(&s)
+		before := spell(s)
+		err := s.Validate()
+		var faults config.Faults
+		if !errors.As(err, &faults) || len(faults) != 1 || !strings.HasPrefix(faults[0].Error(), tt.want) {
+			t.Errorf("got %v, want one fault %s", err, tt.want)
+		}
+		if spell(s) != before {
+			t.Errorf("Validate changed %s to %s", before, spell(s))
+		}
+	}
+	s := config.Default()
+	s.HTTPPort, s.RaftAddr, s.HTTPHost, s.EpochIntervalMS = "0", "[::1]:0", "::", "0"
+	s.TLSCert, s.TLSKey, s.TLSClientCA, s.AdvertiseAddr = "c", "k", "ca", "a.example:443"
+	if err := s.Validate(); err != nil {
+		t.Error(err)
+	}
+	if cert, key, set := s.TLSFiles(); cert != "c" || key != "k" || !set {
+		t.Errorf("TLSFiles() = %q, %q, %v", cert, key, set)
+	}
+	if got := s.Advertise(1); got != "a.example:443" {
+		t.Errorf("Advertise(1) = %q", got)
+	}
+	if got := s.HTTPAddr(); got != "[::]:0" {
+		t.Errorf("HTTPAddr() = %q", got)
+	}
+}
+
+func TestSettings_RefusesAFileThatIsNone(t *testing.T) {
+	for _, path := range []string{
+		filepath.Join(t.TempDir(), "missing.json"),
+		file(t, `{"node-id": 1`),
+		file(t, `{"node-id": 1} {}`),
+		file(t, `[]`),
+		file(t, `{"node-id": null}`),
+		file(t, `{"data-dir": "`+strings.Repeat("x", 1<<20)+`"}`),
+	} {
+		_, err := parse(t, map[string]string{"HTTP_PORT": "x"}, "--config", path)
+		var faults config.Faults
+		if !errors.As(err, &faults) || len(faults) != 2 || faults[0].Env != "ISOTONE_CONFIG" {
+			t.Errorf("%s: got %v, want the file's fault and HTTP_PORT's", path, err)
+		}
+	}
+}
+
+func TestPeerMap(t *testing.T) {
+	for _, tt := range []struct {
+		peers string
+		id    config.Number
+		want  map[uint64]string // nil: a fault
+	}{
+		{"", "1", map[uint64]string{1: "localhost:60001"}},
+		{"", "5", map[uint64]string{5: "localhost:60001"}},
+		{"1=a:1,2=b:2", "2", map[uint64]string{1: "a:1", 2: "b:2"}},
+		{"2=[::1]:2 , 1=10.0.0.1:65535", "1", map[uint64]string{1: "10.0.0.1:65535", 2: "[::1]:2"}},
+		{"1=a:1", "2", nil},
+		{"1=a:1,", "1", nil},
+		{",", "1", nil},
+		{"a:1", "1", nil},
+		{"1=", "1", nil},
+		{"1=a", "1", nil},
+		{"1=:1", "1", nil},
+		{"1=a:0", "1", nil},
+		{"1=a:65536", "1", nil},
+		{"1=a:http", "1", nil},
+		{"1=a b:1", "1", nil},
+		{"x=a:1", "1", nil},
+		{"-1=a:1", "1", nil},
+		{"1=a:1,1=b:1", "1", nil},
+		{"1=a:1,2=a:1", "1", nil},
+		{"1=a:1=b:1", "1", nil},
+	} {
+		s := config.Default()
+		s.Peers, s.NodeID = tt.peers, tt.id
+		got, err := s.PeerMap()
+		if (err == nil) != (tt.want != nil) || !maps.Equal(got, tt.want) {
+			t.Errorf("PEERS=%q NODE_ID=%s: got %v, %v; want %v", tt.peers, tt.id, got, err, tt.want)
+		}
+		if (s.Validate() == nil) != (tt.want != nil) {
+			t.Errorf("PEERS=%q NODE_ID=%s: Validate says %v", tt.peers, tt.id, s.Validate())
+		}
+	}
+}
+
+func TestHelp_NamesEverySettingAsFlagAndEnvironment(t *testing.T) {
+	var cli struct {
+		Serve serve `cmd:""`
+	}
+	var out bytes.Buffer
+	parser, err := kong.New(&cli, kong.Writers(&out, &out), kong.Exit(func(int) { panic("exit") }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = parser.Parse([]string{"serve", "--help"})
+	}()
+	help := strings.Join(strings.Fields(out.String()), " ")
+	for _, env := range append(fixed, "SNOWFLAKE_LAYOUT", "SNOWFLAKE_EPOCH_MS", "SNOWFLAKE_LEASE_MS", "SNOWFLAKE_WORKERS", "WORKER_ID", "DATACENTER_ID", "LIVE", "LIVE_INTERVAL_MS", "LIVE_ORIGINS", "DASHBOARD", "FORWARD", "REQUEST_STATS", "REQUEST_STATS_SAMPLE", "HTTP_HOST", "TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA") {
+		flag := "--" + strings.ReplaceAll(strings.ToLower(env), "_", "-")
+		if !strings.Contains(help, flag) || !strings.Contains(help, "($"+env+")") {
+			t.Errorf("the help lacks %s or %s", flag, env)
+		}
+	}
+	for _, text := range []string{"--config=FILE", "$ISOTONE_CONFIG", "localhost:60001", "41/5/5/12", "7609, if it is free"} {
+		if !strings.Contains(help, text) {
+			t.Errorf("the help lacks %q", text)
+		}
+	}
+}
+
+// spell spells settings out, to compare them.
+func spell(s config.Settings) string {
+	return strings.Join([]string{
+		s.File, string(s.NodeID), s.HTTPHost, string(s.HTTPPort), s.AdvertiseAddr, s.RaftAddr, s.Peers,
+		s.DataDir, s.TLSCert, s.TLSKey, s.TLSClientCA, string(s.EpochIntervalMS), string(s.ClockJumpMaxMS), string(s.EpochDeadlineLimit),
+		string(s.TimestampRequestBuffer), s.ReadMode, string(s.RTTMS), string(s.Loops), string(s.ThriftPort),
+		s.SnowflakeLayout, string(s.SnowflakeEpochMS), string(s.SnowflakeLeaseMS), string(s.SnowflakeWorkers), string(s.WorkerID), string(s.DatacenterID), s.Live, string(s.LiveIntervalMS), s.LiveOrigins, string(s.Dashboard), string(s.Forward), string(s.RequestStats), string(s.RequestStatsSample),
+		string(s.Debug), string(s.Pretty), string(s.LogTimeMS),
+	}, "|")
+}

@@ -1,0 +1,351 @@
+package credential_test
+
+import (
+	"context"
+	"crypto/tls"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/host/credential"
+)
+
+var later = today.AddDate(1, 0, 0)
+
+// careless are clients that take any server, at the test's time.
+func careless() *tls.Config {
+	return &tls.Config{InsecureSkipVerify: true, ServerName: "x", Time: func() time.Time { return today }}
+}
+
+// serverOf returns the keeper's configuration at the test's time.
+func serverOf(k *credential.Keeper) *tls.Config {
+	c := k.TLS("h2", "http/1.1")
+	c.Time = func() time.Time { return today }
+	return c
+}
+
+// twice lets the keeper look until a change has settled.
+func twice(k *credential.Keeper) {
+	k.Check()
+	k.Check()
+}
+
+func TestOpen_NamesTheSettingThatIsAtFault(t *testing.T) {
+	withCA := func(c *credential.Config) { c.ClientCAFile = filepath.Join(filepath.Dir(c.CertFile), "clients.pem") }
+	for _, tt := range []struct {
+		name  string
+		spoil func(d *desk) func(*credential.Config)
+		words []string
+	}{
+		{"no certificate", func(d *desk) func(*credential.Config) { _ = os.Remove(d.cert); return nil }, []string{"TLS_CERT: ", "cert.pem"}},
+		{"no key", func(d *desk) func(*credential.Config) { _ = os.Remove(d.key); return nil }, []string{"TLS_KEY: ", "key.pem"}},
+		{"a directory", func(d *desk) func(*credential.Config) {
+			_ = os.Remove(d.key)
+			_ = os.Mkdir(d.key, 0o700)
+			return nil
+		}, []string{"TLS_KEY: ", "key.pem is no file"}},
+		{"a file without an end", func(d *desk) func(*credential.Config) {
+			_ = os.Truncate(d.key, 2<<20)
+			return nil
+		}, []string{"TLS_KEY: ", "more than"}},
+		{"not PEM", func(d *desk) func(*credential.Config) { write(d.T, d.cert, []byte("?")); return nil }, []string{"TLS_CERT: ", "cert.pem"}},
+		{"another's key", func(d *desk) func(*credential.Config) {
+			_, keyPEM, _ := nobody.sign(d.T, "y", later)
+			write(d.T, d.key, keyPEM)
+			return nil
+		}, []string{"TLS_CERT: ", "does not match", "put the matching pair there"}},
+		{"expired", func(d *desk) func(*credential.Config) { d.now = later.AddDate(0, 0, 1); return nil },
+			[]string{"TLS_CERT: ", "expired at 2027-03-01", "renew it"}},
+		{"not valid yet", func(d *desk) func(*credential.Config) { d.now = today.AddDate(-2, 0, 0); return nil },
+			[]string{"TLS_CERT: ", "not valid before", "clock"}},
+		{"no authorities", func(d *desk) func(*credential.Config) { return withCA }, []string{"TLS_CLIENT_CA: ", "clients.pem"}},
+		{"empty authorities", func(d *desk) func(*credential.Config) { write(d.T, d.clients, nil); return withCA },
+			[]string{"TLS_CLIENT_CA: ", "no certificate"}},
+		{"a key among authorities", func(d *desk) func(*credential.Config) {
+			_, keyPEM, _ := nobody.sign(d.T, "ca", later)
+			write(d.T, d.clients, keyPEM)
+			return withCA
+		}, []string{"TLS_CLIENT_CA: ", "PRIVATE KEY"}},
+		{"old authorities", func(d *desk) func(*credential.Config) {
+			certPEM, _, _ := nobody.sign(d.T, "ca", today.AddDate(0, 0, -1))
+			write(d.T, d.clients, certPEM)
+			return withCA
+		}, []string{"TLS_CLIENT_CA: ", "expired"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDesk(t)
+			d.issue("x", later)
+			change := tt.spoil(d)
+			cfg := d.config()
+			if change != nil {
+				change(&cfg)
+			}
+			_, err := credential.Open(cfg)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, word := range tt.words {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("%q does not say %q", err, word)
+				}
+			}
+			if strings.Contains(err.Error(), "self-signed") {
+				t.Errorf("%q offers a self-signed pair in the place of one that was named", err)
+			}
+		})
+	}
+}
+
+func TestOpen_MakesAPairOnlyWhenItMay(t *testing.T) {
+	d := newDesk(t)
+	k := d.open(func(c *credential.Config) { c.SelfSigned, c.Hosts = true, []string{"node.example"} })
+	if err := k.Certificate().VerifyHostname("node.example"); err != nil {
+		t.Error(err)
+	}
+	if said := d.said(); said != "" {
+		t.Errorf("it says %s", said)
+	}
+}
+
+func TestOpen_WarnsOfAKeyThatOthersCanRead(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no such permissions")
+	}
+	d := newDesk(t)
+	d.issue("x", later)
+	_ = os.Chmod(d.key, 0o640)
+	k := d.open()
+	if said := d.said(); !strings.Contains(said, "setting=TLS_KEY") || !strings.Contains(said, "0600") {
+		t.Errorf("it says %q", said)
+	}
+	_ = os.Chmod(d.key, 0o600)
+	twice(k)
+	if said := d.said(); strings.Contains(said, "0600") {
+		t.Errorf("when that is mended it says %q", said)
+	}
+}
+
+func TestKeeper_UsesNewFilesAndDropsNoConnection(t *testing.T) {
+	d := newDesk(t)
+	d.issue("one", later)
+	k := d.open()
+	server, client := serverOf(k), careless()
+	client.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+	first, err := connect(t, server, client)
+	if err != nil || first.name() != "one" {
+		t.Fatal(err)
+	}
+	d.issue("two", later)
+	k.Check()
+	if k.Certificate().Subject.CommonName != "one" {
+		t.Error("a change was not given the time to settle")
+	}
+	k.Check()
+	if said := d.said(); strings.Count(said, "read anew") != 1 {
+		t.Errorf("it says %q", said)
+	}
+	fresh, err := connect(t, server, careless())
+	if err != nil || fresh.name() != "two" {
+		t.Errorf("a new connection: %v", err)
+	}
+	first.works(t)
+	resumed, err := connect(t, server, client)
+	if err != nil || !resumed.client.ConnectionState().DidResume {
+		t.Errorf("a ticket from before the change: %v, resumed: %v", err, err == nil && resumed.client.ConnectionState().DidResume)
+	}
+}
+
+// The files of a pair change one after the other.
+func TestKeeper_WaitsForTheOtherFile(t *testing.T) {
+	d := newDesk(t)
+	d.issue("one", later)
+	k := d.open()
+	certPEM, keyPEM, _ := nobody.sign(t, "two", later)
+	write(t, d.cert, certPEM)
+	k.Check()
+	write(t, d.key, keyPEM)
+	k.Check()
+	if said := d.said(); said != "" {
+		t.Errorf("it says %q", said)
+	}
+	k.Check()
+	if k.Certificate().Subject.CommonName != "two" {
+		t.Error("the pair is not used")
+	}
+}
+
+func TestKeeper_KeepsWhatItHasWhenFilesAreBad(t *testing.T) {
+	d := newDesk(t)
+	d.issue("one", later)
+	k := d.open()
+	for name, spoil := range map[string]func(){
+		"nonsense": func() { write(t, d.cert, []byte("?")) },
+		"gone":     func() { _ = os.Remove(d.key) },
+		"expired":  func() { d.issue("old", today.AddDate(0, 0, -1)) },
+	} {
+		spoil()
+		for range 5 {
+			k.Check()
+		}
+		if said := d.said(); strings.Count(said, "level=ERROR") != 1 || !strings.Contains(said, "TLS_") {
+			t.Errorf("%s: it says %q; want one error", name, said)
+		}
+		if got := k.Certificate().Subject.CommonName; got != "one" {
+			t.Errorf("%s: it uses %q", name, got)
+		}
+	}
+	d.issue("two", later)
+	twice(k)
+	if got := k.Certificate().Subject.CommonName; got != "two" {
+		t.Errorf("mended: it uses %q", got)
+	}
+}
+
+func TestKeeper_ClientsMustBeSignedByAnAuthorityOfTheDay(t *testing.T) {
+	d := newDesk(t)
+	d.issue("server", later)
+	caPEM, _, ca := nobody.sign(t, "ca", later)
+	otherPEM, _, other := nobody.sign(t, "other", later)
+	write(t, d.clients, caPEM)
+	k := d.open(func(c *credential.Config) { c.ClientCAFile = d.clients })
+	server := serverOf(k)
+	as := func(a *authority) *tls.Config {
+		c := careless()
+		if a != nil {
+			certPEM, keyPEM, _ := a.sign(t, "client", later)
+			pair, err := tls.X509KeyPair(certPEM, keyPEM)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Certificates = []tls.Certificate{pair}
+		}
+		c.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+		return c
+	}
+	member, stranger := as(ca), as(other)
+	for name, tt := range map[string]struct {
+		client *tls.Config
+		ok     bool
+	}{"none": {as(nil), false}, "ours": {member, true}, "ours, again": {member, true}, "another's": {stranger, false}} {
+		if _, err := connect(t, server, tt.client); (err == nil) != tt.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if l, err := connect(t, server, member); err != nil || !l.client.ConnectionState().DidResume {
+		t.Errorf("a ticket: %v", err)
+	}
+	write(t, d.clients, otherPEM)
+	twice(k)
+	if _, err := connect(t, server, stranger); err != nil {
+		t.Errorf("the new authority's: %v", err)
+	}
+	if _, err := connect(t, server, member); err == nil {
+		t.Error("a ticket lets a client in whose authority was removed")
+	}
+	if _, err := connect(t, server, as(ca)); err == nil {
+		t.Error("the old authority's is let in")
+	}
+}
+
+func TestKeeper_SpeaksWhatIsSafe(t *testing.T) {
+	d := newDesk(t)
+	d.issue("x", later)
+	server := serverOf(d.open())
+	for _, tt := range []struct {
+		name   string
+		change func(*tls.Config)
+		ok     bool
+	}{
+		{"TLS 1.3", func(c *tls.Config) { c.MinVersion = tls.VersionTLS13 }, true},
+		{"TLS 1.2", func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }, true},
+		{"TLS 1.1", func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 }, false},
+		{"CBC", func(c *tls.Config) {
+			c.MaxVersion, c.CipherSuites = tls.VersionTLS12, []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA}
+		}, false},
+		{"h2", func(c *tls.Config) { c.NextProtos = []string{"h2", "http/1.1"} }, true},
+	} {
+		client := careless()
+		tt.change(client)
+		l, err := connect(t, server, client)
+		if (err == nil) != tt.ok {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if err == nil && slices.Contains(client.NextProtos, "h2") && l.client.ConnectionState().NegotiatedProtocol != "h2" {
+			t.Errorf("%s: %q was agreed on", tt.name, l.client.ConnectionState().NegotiatedProtocol)
+		}
+	}
+}
+
+func TestKeeper_WarnsBeforeTheEnd(t *testing.T) {
+	d := newDesk(t)
+	d.issue("x", today.AddDate(0, 0, 100))
+	var left []time.Duration
+	k := d.open(func(c *credential.Config) { c.Observe = func(d time.Duration) { left = append(left, d) } })
+	for _, tt := range []struct {
+		days  int
+		warns string
+	}{{0, ""}, {69, ""}, {70, "days_left=30"}, {71, ""}, {93, "days_left=7"}, {94, ""}, {99, "days_left=1"}, {100, "days_left=0"}, {101, ""}} {
+		d.now = today.AddDate(0, 0, tt.days)
+		k.Check()
+		if said := d.said(); (said != "") != (tt.warns != "") || !strings.Contains(said, tt.warns) {
+			t.Errorf("after %d days: %q", tt.days, said)
+		}
+		if got, want := left[len(left)-1], time.Duration(100-tt.days)*24*time.Hour; got != want || k.Left() != want {
+			t.Errorf("after %d days: %v are left, want %v", tt.days, got, want)
+		}
+	}
+	d.issue("y", d.now.AddDate(0, 0, 6))
+	twice(k)
+	if said := d.said(); !strings.Contains(said, "days_left=6") {
+		t.Errorf("the next one: %q", said)
+	}
+}
+
+func TestKeeper_RunFollowsUntilItIsEnded(t *testing.T) {
+	d := newDesk(t)
+	d.issue("one", later)
+	k := d.open()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		k.Run(ctx)
+	}()
+	d.issue("two", later)
+	for deadline := time.Now().Add(20 * time.Second); k.Certificate().Subject.CommonName != "two"; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the files were not read anew")
+		}
+	}
+	cancel()
+	<-ended
+}
+
+// TestCheck_WhatIsRefusedIsTriedAgain: the authority's clock was ahead, or a disk was away,
+// and the files do not change for that. The log has it once.
+func TestCheck_WhatIsRefusedIsTriedAgain(t *testing.T) {
+	d := newDesk(t)
+	d.issue("x", later)
+	k := d.open()
+	d.issue("y", later.AddDate(1, 0, 0))
+	d.now = k.Certificate().NotBefore.Add(-2 * time.Second)
+	d.said()
+	for range 10 {
+		k.Check()
+	}
+	if got := k.Certificate().Subject.CommonName; got != "x" {
+		t.Errorf("before it is valid %q is in use", got)
+	}
+	if said := d.said(); strings.Count(said, "cannot be used") != 1 {
+		t.Errorf("the log has it not just once:\n%s", said)
+	}
+	d.now = today.Add(time.Hour)
+	k.Check()
+	if got := k.Certificate().Subject.CommonName; got != "y" {
+		t.Errorf("then %q is in use", got)
+	}
+}
