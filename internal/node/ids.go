@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -168,7 +167,7 @@ func (s slotIDs) Worker() (worker int, layout snowflake.Layout, err error) {
 // See front.IDs. They may be used from any goroutine, at the price of a shared cache line.
 func (n *Node) IDs(loop int) slotIDs {
 	if loop < 0 {
-		loop = len(n.branches) + 1
+		loop = len(n.hosts)
 	}
 	return slotIDs{n.ids, loop}
 }
@@ -176,45 +175,16 @@ func (n *Node) IDs(loop int) slotIDs {
 // ReleaseWorkers gives the worker ids back, so that they can be leased again at once. No
 // ids are made from here on. It returns when a quorum has agreed, or with ctx.
 func (n *Node) ReleaseWorkers(ctx context.Context) error {
-	released := make(chan struct{})
-	if !n.mail.post(func(in *mail) { in.calls = append(in.calls, func() { n.releaseWorkers(released) }) }) {
+	returned := make(chan struct{})
+	c := n.core
+	if !n.post(func() {
+		n.ids.refused.Store(errStopped)
+		c.next.StopIDs = true
+		c.returned = append(c.returned, returned)
+	}) {
 		return nil
 	}
-	select {
-	case <-released:
-		return nil
-	case <-n.homeDone:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("node %d: give worker ids back: %w", n.cfg.NodeID, context.Cause(ctx))
-	}
-}
-
-// releaseWorkers is ReleaseWorkers, in the loop.
-func (n *Node) releaseWorkers(released chan struct{}) {
-	n.ids.refused.Store(errStopped)
-	n.stopIDs = true
-	n.returned = append(n.returned, released)
-}
-
-// followWorkers carries what the replica says of worker ids to those who make ids.
-func (n *Node) followWorkers(r *replica.Status) {
-	if old, now := n.ids.refused.Load(), r.IDsRefused; !r.IDsStopped && len(n.ids.slots) > 0 {
-		was, is := old != nil && old.Code == isotone.CodeClock, now != nil && now.Code == isotone.CodeClock
-		switch {
-		case is && !was:
-			n.cfg.Log.Error("ids are refused", "why", now.Message)
-		case was && !is:
-			n.cfg.Log.Info("ids are made again: the clock agrees with the peers'")
-		}
-	}
-	n.ids.follow(r)
-	if r.IDsStopped && r.WorkersReturning == 0 {
-		for _, c := range n.returned {
-			close(c)
-		}
-		n.returned = nil
-	}
+	return n.wait(ctx, returned, "give worker ids back")
 }
 
 // NowMillis returns the node's clock, unix milliseconds.

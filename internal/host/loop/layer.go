@@ -3,8 +3,6 @@ package loop
 import (
 	"io"
 	"net"
-	"sync"
-	"sync/atomic"
 )
 
 // Layer stands between the socket of one connection and its handler, and translates both
@@ -117,38 +115,4 @@ func (l *Loop) seal(c *Conn) error {
 		c.layer.End()
 	}
 	return nil
-}
-
-// posts is what other goroutines have left for the loop's.
-type posts struct {
-	some  atomic.Bool
-	mu    sync.Mutex
-	funcs []func()
-}
-
-// Post has f run on the loop's goroutine, in the next Wait. Any goroutine may call it, and
-// bounds how often. After Close f is forgotten.
-func (l *Loop) Post(f func()) {
-	l.posted.mu.Lock()
-	l.posted.funcs = append(l.posted.funcs, f)
-	l.posted.mu.Unlock()
-	l.posted.some.Store(true)
-	l.Wake()
-}
-
-// runPosts runs what was posted.
-func (l *Loop) runPosts() {
-	if !l.posted.some.Swap(false) {
-		return
-	}
-	l.posted.mu.Lock()
-	funcs := l.posted.funcs
-	l.posted.funcs = nil
-	l.posted.mu.Unlock()
-	for _, f := range funcs {
-		if l.closed {
-			return
-		}
-		f()
-	}
 }

@@ -306,6 +306,9 @@ func (l *Loop) Close() error {
 		return nil
 	}
 	l.closed = true
+	l.posted.mu.Lock()
+	l.posted.ended = true
+	l.posted.mu.Unlock()
 	l.StopListening()
 	for len(l.conns) > 0 {
 		l.end(l.conns[len(l.conns)-1], ErrClosed)
