@@ -50,6 +50,7 @@ internal/front/web:         . snowflake internal/host/listen internal/front inte
 internal/front/thriftrpc:   . snowflake internal/host/listen internal/front ; github.com/apache/thrift
 internal/front/stats:       . internal/front/transaction ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 
+internal/forward:            . internal/host/loop internal/front
 internal/node:              . snowflake disruptor internal/core/oracle internal/core/replica internal/host/storage internal/host/peer internal/host/loop internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 
 internal/balance:           .
