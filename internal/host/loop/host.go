@@ -197,13 +197,6 @@ func (hs Hosts) Stop() {
 	}
 }
 
-// Wait waits until all hosts have ended.
-func (hs Hosts) Wait() {
-	for _, h := range hs {
-		<-h.done
-	}
-}
-
 // listenAgain returns another listener on the socket of ln.
 func listenAgain(ln net.Listener) (net.Listener, error) {
 	tcp, ok := ln.(*net.TCPListener)
