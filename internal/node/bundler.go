@@ -77,7 +77,7 @@ func (b *bundler) Status() *front.Status { return b.node.Status() }
 
 // Sleep implements [loop.Work].
 func (b *bundler) Sleep() time.Duration {
-	if !b.out.Arm() || b.underWay >= pauseBundles && b.loop.Doze(pauseMax) {
+	if !b.out.Arm() || b.underWay >= pauseBundles && b.loop.WaitForWake(pauseMax) {
 		return 0
 	}
 	return idleWait

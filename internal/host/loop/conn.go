@@ -20,11 +20,11 @@ type Conn struct {
 	limits  *Limits
 	place   int // in loop.conns
 
-	in      queue  // read and not used
-	out     []byte // to be written; nil, or lent by loop.pool
-	usual   int    // length of the latest output
-	trashed int    // bytes that were thrown away
-	reason  error
+	in        queue  // read and not used
+	out       []byte // to be written; nil, or lent by loop.pool
+	usual     int    // length of the latest output
+	discarded int    // bytes that were thrown away
+	reason    error
 
 	heard time.Duration // when the other side last showed itself
 	since time.Duration // when the first byte of what is in in came; of a new one, its start; of one that lingers, when it began to
@@ -62,7 +62,7 @@ func (c *Conn) Write(b []byte) {
 		*out = c.loop.pool.get(max(usual, len(b)))
 	}
 	*out = append(*out, b...)
-	c.soil()
+	c.markDirty()
 }
 
 // output returns where the handler's output goes, and how much it usually is.
@@ -91,10 +91,10 @@ func (c *Conn) SetBuffered(b []byte) {
 	}
 	out, _ := c.output()
 	*out = b
-	c.soil()
+	c.markDirty()
 }
 
-func (c *Conn) soil() {
+func (c *Conn) markDirty() {
 	if !c.dirty {
 		c.dirty = true
 		c.loop.dirty = append(c.loop.dirty, c)
@@ -140,7 +140,7 @@ func (c *Conn) Close(err error) {
 		return
 	}
 	c.state, c.reason = stateClosing, err
-	c.soil()
+	c.markDirty()
 }
 
 // Abort ends the connection at once. The handler gets err in its Closed, which is called

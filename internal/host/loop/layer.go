@@ -88,7 +88,7 @@ func (l *Loop) open(c *Conn, raw []byte) ([]byte, error) {
 		c.since = l.now
 	}
 	if len(c.out) > 0 {
-		c.soil()
+		c.markDirty()
 	}
 	if err == io.EOF {
 		c.eof = true

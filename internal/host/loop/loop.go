@@ -51,12 +51,12 @@ type Handler interface {
 	Closed(c *Conn, err error)
 }
 
-// Impatient is a [Handler] that wants to know at once when the other side ends its output
+// HalfCloser is a [Handler] that wants to know at once when the other side ends its output
 // while the connection is paused: whoever does so seldom waits for an answer. Others get to
 // know when they have answered.
-type Impatient interface {
-	// Ended may end c, by [Conn.Abort] for instance.
-	Ended(c *Conn)
+type HalfCloser interface {
+	// HalfClosed may end c, by [Conn.Abort] for instance.
+	HalfClosed(c *Conn)
 }
 
 // Limits bounds what the connections of one listener, or one connection that was
@@ -257,10 +257,10 @@ func (l *Loop) Wait(d time.Duration) error {
 // after Close.
 func (l *Loop) Wake() { l.poll.wake() }
 
-// Doze waits until [Loop.Wake] is called or d has passed, whatever connections do in the
+// WaitForWake waits until [Loop.Wake] is called or d has passed, whatever connections do in the
 // meantime: many small turns become one. d should be at most about a millisecond. Where
 // the system has no way to do that it returns false at once.
-func (l *Loop) Doze(d time.Duration) bool { return l.poll.doze(d) }
+func (l *Loop) WaitForWake(d time.Duration) bool { return l.poll.waitForWake(d) }
 
 // Flush writes the output of all connections.
 func (l *Loop) Flush() {
