@@ -40,18 +40,17 @@ type Config struct {
 	ClockJumpMax time.Duration
 	// Tick is RTT_MS.
 	Tick time.Duration
-	// Loops is how many loops own client connections, the home loop among them; 0
-	// means 1.
+	// Loops is how many loops own client connections, the core loop among them; 0 means 1.
 	Loops int
 	// KeepProcessors lets the loops keep their processors while they sleep; see
 	// loop.Loop.KeepProcessor for what the program owes them.
 	KeepProcessors bool
 	// Mode is used for batches that do not choose theirs; ReadDefault means quorum.
 	Mode isotone.ReadMode
-	// IDs says which snowflake ids the node makes; the zero value is none.
+	// IDs says which snowflake ids the node makes; the zero value disables them.
 	IDs IDConfig
-	// Forward, if not nil, makes what has the leader answer when this node does not lead; it
-	// is called once for each loop, and wake ends a sleep of that.
+	// Forward, if not nil, returns what asks the leader when this node does not lead. It is
+	// called once for each loop; wake ends a sleep of that loop.
 	Forward func(wake func()) Forwarder
 	// Clock is the system's if nil.
 	Clock   Clock

@@ -12,7 +12,7 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// IDConfig says which snowflake ids a node makes. The zero value is none.
+// IDConfig says which snowflake ids a node makes. The zero value disables them.
 type IDConfig struct {
 	Layout snowflake.Layout
 	// Workers is how many worker ids the node leases, at most oracle.SlotsMax; 0 means one
@@ -37,8 +37,8 @@ func (c *IDConfig) workers(loops int) int {
 	}
 }
 
-// ids is the generators of a node, as its fronts see them: the replica decides which there
-// are, the loop carries that here, and anybody makes ids with them (I9).
+// ids holds the generators of a node. The replica decides which there are, the core stores
+// them here, and any goroutine makes ids with them (I9).
 type ids struct {
 	cfg   IDConfig
 	clock Clock
@@ -47,13 +47,12 @@ type ids struct {
 	refused atomic.Pointer[isotone.Error]
 	// noWorker, if not nil, is why the cluster leases no worker to this node.
 	noWorker atomic.Pointer[isotone.Error]
-	// behind has a bit for each slot whose generator found that the clock went back so far
-	// that it makes no ids for a while. Another one can.
+	// behind has a bit for each slot whose generator makes no ids for a while because the
+	// clock went back. A generator of another worker can.
 	behind atomic.Uint64
 }
 
-// idSlot is a worker that is leased. Each loop has one that others leave alone, as long
-// as theirs can do.
+// idSlot is one leased worker. Each loop prefers a slot of its own.
 type idSlot struct {
 	generator atomic.Pointer[snowflake.Generator] // nil: there is no lease
 	made      atomic.Uint64
@@ -68,7 +67,7 @@ func newIDs(cfg IDConfig, clock Clock, loops int) *ids {
 	return g
 }
 
-// fill makes ids by the worker of a slot, or by another that can.
+// fill makes ids with the worker of a slot, or with another one if that cannot.
 func (g *ids) fill(slot int, dst []snowflake.ID) error {
 	if err := g.refused.Load(); err != nil {
 		return err
@@ -98,7 +97,7 @@ func (g *ids) fill(slot int, dst []snowflake.ID) error {
 
 var errNoWorker = isotone.Errorf(isotone.CodeNoLeader, "this node has no worker id yet, or could not renew it")
 
-// idFault puts an error of a generator into the vocabulary.
+// idFault translates an error of a generator.
 func idFault(err error) error {
 	var e *isotone.Error
 	switch {
@@ -111,7 +110,7 @@ func idFault(err error) error {
 	}
 }
 
-// follow takes over what the replica has decided.
+// follow stores what the replica has decided.
 func (g *ids) follow(r *replica.Status) {
 	for i := range g.slots {
 		g.slots[i].generator.Store(r.Generators[i])
