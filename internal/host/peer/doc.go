@@ -10,8 +10,9 @@
 //
 // The codec and the handshake do no I/O, read no clock and start no goroutine:
 // [Decoder] is fed bytes and yields frames, the Append functions append frames to
-// a buffer, [Handshake] is stepped frame by frame. [Transport] is a thin layer of
-// goroutines over them; an event loop that owns the sockets can replace it.
+// a buffer, [Handshake] is stepped frame by frame. [Transport] dials, accepts and
+// does handshakes on goroutines of its own, and attaches each admitted connection
+// to an event loop, which moves its bytes through a [Stream].
 //
 // # Connections
 //

@@ -113,7 +113,7 @@ func TestDecoder_AcceptsTheLargestFrame(t *testing.T) {
 	var d Decoder
 	b := frameOf(FrameMessage, payload)
 	for len(b) > 0 {
-		n := min(len(b), readSize)
+		n := min(len(b), 64<<10)
 		d.Feed(b[:n])
 		b = b[n:]
 		got, err := drain(&d)

@@ -19,11 +19,6 @@ const (
 	// pingsPerStall: so many pings may be lost or late before a link counts as
 	// silent.
 	pingsPerStall = 4
-
-	readSize = 64 << 10
-	// writeSizeMax is the most that is given to one write call. The stall timeout
-	// runs for each call, so it must be little enough for a slow line to move.
-	writeSizeMax = 256 << 10
 )
 
 // link is a connection whose handshake is complete, or is being done.
@@ -92,29 +87,6 @@ func (l *link) readFrame(buf []byte) (Frame, error) {
 	}
 }
 
-// receive reads until the connection ends and delivers the messages of each read
-// together. It returns the reason, never nil.
-func (l *link) receive(self uint64, stall time.Duration, deliver func([]*raftpb.Message)) error {
-	buf := make([]byte, readSize)
-	for {
-		msgs, err := l.decode(nil, self)
-		if err != nil {
-			return err
-		}
-		if len(msgs) > 0 {
-			deliver(msgs)
-		}
-		if err := l.conn.SetReadDeadline(time.Now().Add(stall)); err != nil {
-			return fmt.Errorf("reading: %w", err)
-		}
-		n, err := l.conn.Read(buf)
-		if n == 0 && err != nil {
-			return fmt.Errorf("reading: %w", err)
-		}
-		l.dec.Feed(buf[:n])
-	}
-}
-
 // decode appends the messages of all complete frames to msgs, every one checked.
 // What was in msgs before, which may be others' messages, is there after an error, too.
 func (l *link) decode(msgs []*raftpb.Message, self uint64) ([]*raftpb.Message, error) {
@@ -160,84 +132,6 @@ func (l *link) note(f Frame) error {
 		return fmt.Errorf("%w: an update of node %d on the connection of node %d", ErrProtocol, h.NodeID, l.hello.NodeID)
 	case l.onUpdate != nil:
 		l.onUpdate(h)
-	}
-	return nil
-}
-
-// transmit writes what is queued, all of it in one call where it fits, and a ping
-// when there was nothing for a while. It returns nil when ctx is done.
-func (l *link) transmit(ctx context.Context, out *outbox, stall time.Duration) error {
-	ping := time.NewTicker(stall / pingsPerStall)
-	defer ping.Stop()
-	w := linkWriter{link: l, stall: stall}
-	idle := true
-	for {
-		var err error
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-out.wake:
-			idle = false
-			err = w.writeQueued(out)
-		case <-ping.C:
-			if idle {
-				err = w.flush(AppendPing(w.buf[:0]))
-			}
-			idle = true
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// linkWriter keeps the buffers of a link's writing goroutine.
-type linkWriter struct {
-	*link
-	stall time.Duration
-	buf   []byte
-	batch []*raftpb.Message
-}
-
-func (w *linkWriter) writeQueued(out *outbox) error {
-	batch, bytes := out.take(w.batch)
-	buf := w.buf[:0]
-	var err error
-	for _, m := range batch {
-		if buf, err = AppendMessage(buf, m); err != nil {
-			return err
-		}
-		if len(buf) >= writeSizeMax {
-			if err := w.flush(buf); err != nil {
-				return err
-			}
-			buf = buf[:0]
-		}
-	}
-	if err := w.flush(buf); err != nil {
-		return err
-	}
-	out.release(len(batch), bytes)
-	clear(batch)
-	w.batch, w.buf = batch, buf[:0]
-	if cap(w.buf) > 2*writeSizeMax {
-		w.buf = nil
-	}
-	return nil
-}
-
-// flush writes b. A peer that takes no part of it for the stall timeout gives an
-// error that matches os.ErrDeadlineExceeded.
-func (w *linkWriter) flush(b []byte) error {
-	for len(b) > 0 {
-		part := b[:min(len(b), writeSizeMax)]
-		if err := w.conn.SetWriteDeadline(time.Now().Add(w.stall)); err != nil {
-			return fmt.Errorf("writing: %w", err)
-		}
-		if _, err := w.conn.Write(part); err != nil {
-			return fmt.Errorf("writing: %w", err)
-		}
-		b = b[len(part):]
 	}
 	return nil
 }

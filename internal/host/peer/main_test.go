@@ -1,8 +1,8 @@
 package peer
 
 import (
-	"context"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,15 +35,19 @@ type event struct {
 	refusal *Refusal
 }
 
-// host is a Transport and what it reported.
+// host is a Transport with pumps, and what it reported.
 type host struct {
 	*Transport
 	id           uint64
 	addr         string
-	connected    chan Hello
+	connected    chan Hello // once attached
 	disconnected chan event
 	refused      chan event
 	received     chan *raftpb.Message
+
+	mu     sync.Mutex
+	hellos map[uint64]Hello
+	pumps  map[uint64]*pump
 }
 
 // newHost starts a Transport on a loopback port. change may be nil.
@@ -64,20 +68,19 @@ func newHostOn(t testing.TB, ln net.Listener, id uint64, change func(*Config)) *
 		disconnected: make(chan event, 64),
 		refused:      make(chan event, 64),
 		received:     make(chan *raftpb.Message, 4096),
+		hellos:       make(map[uint64]Hello),
+		pumps:        make(map[uint64]*pump),
 	}
 	cfg := Config{
 		NodeID:   id,
 		Listener: ln,
 		Hello:    func() Hello { return Hello{ClusterID: 7, Session: id * 11, ClientAddr: "client.example:80"} },
-		Receive: func(ctx context.Context, _ uint64, msgs []*raftpb.Message) {
-			for _, m := range msgs {
-				select {
-				case h.received <- m:
-				case <-ctx.Done():
-				}
-			}
+		Attach:   h.attach,
+		Connected: func(hello Hello) {
+			h.mu.Lock()
+			h.hellos[hello.NodeID] = hello
+			h.mu.Unlock()
 		},
-		Connected:    func(hello Hello) { put(h.connected, hello) },
 		Disconnected: func(peer uint64, err error) { put(h.disconnected, event{peer: peer, err: err}) },
 		Refused:      func(peer uint64, by Side, r *Refusal) { put(h.refused, event{peer: peer, by: by, refusal: r}) },
 	}

@@ -49,17 +49,6 @@ func appendAddressing(b []byte, m *raftpb.Message) []byte {
 	return binary.BigEndian.AppendUint64(b, *m.Term)
 }
 
-// messageSize returns how many bytes AppendMessage adds for m.
-func messageSize(m *raftpb.Message) int {
-	switch compactType(m) {
-	case FrameHeartbeat:
-		return frameOverhead + heartbeatSize + len(m.Context)
-	case FrameHeartbeatResp:
-		return frameOverhead + heartbeatRespSize + len(m.Context)
-	}
-	return frameOverhead + proto.Size(m)
-}
-
 // compactType returns the fixed-size frame type that can hold m exactly, or
 // FrameMessage. Presence matters: a decoded message must equal the sent one, and
 // protobuf tells an unset field from a zero one.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 )
 
 const (
@@ -31,7 +32,6 @@ type remote struct {
 	done   chan struct{} // closed when run has returned
 	// offers brings connections that the peer has opened.
 	offers chan *link
-	out    *outbox
 
 	mu     sync.Mutex
 	status PeerStatus
@@ -47,7 +47,6 @@ func newRemote(t *Transport, id uint64, addr string) *remote {
 		t: t, id: id,
 		done:   make(chan struct{}),
 		offers: make(chan *link),
-		out:    newOutbox(),
 		status: PeerStatus{ID: id, Addr: addr, Since: time.Now()},
 	}
 	r.ctx, r.cancel = context.WithCancelCause(t.ctx)
@@ -144,64 +143,48 @@ func (r *remote) offer(l *link) bool {
 	return false
 }
 
-// serve runs a connection to its end and closes it. It returns the connection
-// that replaces it, if that is why it ended.
+// serve attaches a connection to the event loop and waits until it has ended. It returns
+// the connection that replaces it, if that is why it ended.
 func (r *remote) serve(l *link) (next *link) {
-	ctx, cancel := context.WithCancelCause(r.ctx)
-	defer cancel(nil)
-	defer l.conn.Close()
-	defer closeOnDone(ctx, l.conn)()
-	if ctx.Err() != nil {
+	if r.ctx.Err() != nil {
+		l.conn.Close()
 		return nil
 	}
-	if r.t.cfg.Carry != nil {
-		if next, carried := r.carry(l); carried {
-			return next
-		}
-		r.out.setOpen(true)
-	} else {
-		r.connected(l, true)
+	s := &Stream{link: l, self: r.t.cfg.NodeID, stall: r.t.cfg.StallTimeout, unsendable: r.logUnsendable, ended: make(chan error, 1)}
+	r.connected(l)
+	stop, err := r.t.cfg.Attach(l.conn, s)
+	if err != nil {
+		l.conn.Close()
+		r.disconnected(err)
+		return nil
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() { cancel(l.receive(r.t.cfg.NodeID, r.t.cfg.StallTimeout, r.deliverer(ctx))) })
-	wg.Go(func() {
-		if err := l.transmit(ctx, r.out, r.t.cfg.StallTimeout); err != nil {
-			cancel(err)
-		}
-	})
 	select {
-	case <-ctx.Done():
+	case err = <-s.ended:
+	case <-r.ctx.Done():
+		err = context.Cause(r.ctx)
+		stop(err)
+		<-s.ended
 	case next = <-r.offers:
-		cancel(ErrReplaced)
+		err = ErrReplaced
+		stop(err)
+		<-s.ended
 	}
-	wg.Wait()
-	r.disconnected(context.Cause(ctx))
+	r.disconnected(err)
 	return next
 }
 
-func (r *remote) deliverer(ctx context.Context) func([]*raftpb.Message) {
-	return func(msgs []*raftpb.Message) {
-		if receive := r.t.cfg.Receive; receive != nil {
-			receive(ctx, r.id, msgs)
-		}
-	}
-}
-
-// connected tells everyone. open says whether Send has somewhere to queue.
-func (r *remote) connected(l *link, open bool) {
+func (r *remote) connected(l *link) {
 	r.mu.Lock()
 	r.status.Connected, r.status.Since = true, time.Now()
 	r.status.Refusal, r.status.RefusedBy = nil, 0
 	r.mu.Unlock()
 	r.note("connected", slog.LevelInfo, "peer connected", "addr", l.conn.RemoteAddr().String())
-	r.out.setOpen(open)
 	if r.t.cfg.Connected != nil {
 		r.t.cfg.Connected(l.hello)
 	}
 }
 
 func (r *remote) disconnected(err error) {
-	r.out.setOpen(false)
 	r.mu.Lock()
 	r.status.Connected, r.status.Since = false, time.Now()
 	r.mu.Unlock()
@@ -230,29 +213,15 @@ func (r *remote) note(state string, level slog.Level, msg string, args ...any) {
 	}
 }
 
-func (r *remote) send(msgs []*raftpb.Message) bool {
-	return r.out.push(msgs, func(m *raftpb.Message) (int, bool) {
-		size := messageSize(m)
-		err := CheckMessage(m, r.t.cfg.NodeID, r.id)
-		if err == nil && size-lengthSize > FrameSizeMax {
-			err = ErrFrameSize
-		}
-		if err != nil {
-			r.noteUnsendable(m, size, err)
-		}
-		return size, err == nil
-	})
-}
-
-// noteUnsendable logs the first message that can never be sent. It is a defect or
+// logUnsendable logs the first message that can never be sent. It is a defect or
 // a wrong limit elsewhere, and would otherwise look like a lossy network.
-func (r *remote) noteUnsendable(m *raftpb.Message, size int, err error) {
+func (r *remote) logUnsendable(m *raftpb.Message, err error) {
 	r.mu.Lock()
 	first := !r.unsendable
 	r.unsendable = true
 	r.mu.Unlock()
 	if first {
-		r.t.cfg.Log.Error("raft message cannot be sent", "peer", r.id, "type", m.GetType(), "bytes", size, "err", err)
+		r.t.cfg.Log.Error("raft message cannot be sent", "peer", r.id, "type", m.GetType(), "bytes", frameOverhead+proto.Size(m), "err", err)
 	}
 }
 

@@ -1,16 +1,14 @@
 package peer
 
 import (
-	"context"
-	"errors"
 	"net"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// ErrNotCarried is what [Config.Carry] returns for a connection that it cannot carry.
-var ErrNotCarried = errors.New("connection cannot be carried")
+// Attacher attaches an admitted connection to an event loop; see [Config.Attach].
+type Attacher func(conn net.Conn, s *Stream) (stop func(error), err error)
 
 // Stream is an admitted connection whose bytes somebody else moves: an event loop that
 // owns the socket. It has no goroutine and does no I/O. All methods but Stop's effects
@@ -19,8 +17,9 @@ type Stream struct {
 	link  *link
 	self  uint64
 	stall time.Duration
-	note  func(m *raftpb.Message, size int, err error)
-	ended chan error
+	// unsendable is told of messages that the other side would not take.
+	unsendable func(m *raftpb.Message, err error)
+	ended      chan error
 }
 
 // Peer is the ID of the node at the other end.
@@ -69,44 +68,10 @@ func (s *Stream) Append(b []byte, m *raftpb.Message) []byte {
 			return grown
 		}
 	}
-	s.note(m, messageSize(m), err)
+	s.unsendable(m, err)
 	return b
 }
 
 // Ended tells that the connection has ended and was closed, and why. It must be called
 // once, whoever ended it.
 func (s *Stream) Ended(err error) { s.ended <- err }
-
-// carry has somebody else move the bytes of l, if there is anyone who can, until it
-// ends. It reports whether there was, and the connection that replaces l, if that is
-// why it ended.
-func (r *remote) carry(l *link) (next *link, carried bool) {
-	s := &Stream{link: l, self: r.t.cfg.NodeID, stall: r.t.cfg.StallTimeout, note: r.noteUnsendable, ended: make(chan error, 1)}
-	r.connected(l, false)
-	stop, err := r.t.cfg.Carry(l.conn, s)
-	if errors.Is(err, ErrNotCarried) {
-		return nil, false
-	}
-	if err != nil {
-		l.conn.Close()
-		r.disconnected(err)
-		return nil, true
-	}
-	cause := err
-	select {
-	case cause = <-s.ended:
-	case <-r.ctx.Done():
-		cause = context.Cause(r.ctx)
-		stop(cause)
-		<-s.ended
-	case next = <-r.offers:
-		cause = ErrReplaced
-		stop(cause)
-		<-s.ended
-	}
-	r.disconnected(cause)
-	return next, true
-}
-
-// Carrier moves the bytes of an admitted connection; see [Config.Carry].
-type Carrier func(conn net.Conn, s *Stream) (stop func(error), err error)

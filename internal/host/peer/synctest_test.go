@@ -12,8 +12,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"go.etcd.io/raft/v3/raftpb"
 )
 
 // pipes is a network of unbuffered pipes: a write returns when it was read, and in
@@ -111,30 +109,6 @@ func TestTime_ASilentPeerIsDisconnected(t *testing.T) {
 	})
 }
 
-func TestTime_APeerThatNeverReadsIsDisconnected(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *host, network *pipes) {
-		r := network.raw(t)
-		r.connect(2)
-		<-h.connected
-		var pings sync.WaitGroup
-		pings.Go(func() {
-			for _, err := r.conn.Write(AppendPing(nil)); err == nil; _, err = r.conn.Write(AppendPing(nil)) {
-				time.Sleep(time.Second)
-			}
-		})
-		defer pings.Wait()
-		began := time.Now()
-		h.Send(2, []*raftpb.Message{heartbeat(1, 2)})
-		e := <-h.disconnected
-		if took := time.Since(began); took != stallTimeoutDefault || !errors.Is(e.err, os.ErrDeadlineExceeded) {
-			t.Errorf("after %v: %v", took, e.err)
-		}
-		if !strings.HasPrefix(e.err.Error(), "writing") {
-			t.Errorf("error %v", e.err)
-		}
-	})
-}
-
 func TestTime_PingsKeepAnIdleConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
@@ -144,26 +118,6 @@ func TestTime_PingsKeepAnIdleConnection(t *testing.T) {
 		time.Sleep(time.Hour)
 		if len(one.disconnected)+len(two.disconnected) > 0 {
 			t.Error("an idle connection was closed")
-		}
-		one.Close()
-		two.Close()
-	})
-}
-
-func TestTime_ABlockedReceiveHoldsTheSenderBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
-		one := newHostOn(t, network, 1, func(cfg *Config) {
-			cfg.Receive = func(ctx context.Context, _ uint64, _ []*raftpb.Message) { <-ctx.Done() }
-		})
-		two := newHostOn(t, newPipes(), 2, func(cfg *Config) { cfg.Dial = network.dial })
-		join(t, one, two)
-		for range 2 {
-			two.Send(1, []*raftpb.Message{heartbeat(2, 1)})
-			synctest.Wait()
-		}
-		if e := <-two.disconnected; !errors.Is(e.err, os.ErrDeadlineExceeded) {
-			t.Errorf("disconnected: %v", e.err)
 		}
 		one.Close()
 		two.Close()

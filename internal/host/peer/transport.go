@@ -11,8 +11,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"go.etcd.io/raft/v3/raftpb"
 )
 
 const (
@@ -35,13 +33,13 @@ var (
 	ErrReplaced = errors.New("connection replaced by a newer one")
 )
 
-// Config says how a Transport behaves. Listener and Hello are required; a nil
-// function does nothing, and a nil Admit admits everyone.
+// Config says how a Transport behaves. NodeID, Listener, Hello and Attach are required;
+// other functions may be nil.
 //
-// For one peer the calls come in order: Connected, any number of Receive, then
-// Disconnected, and only then Connected again. Calls for different peers are
-// concurrent. None of the functions may call [Transport.Close]; all other methods
-// are fine. Only Receive may block for long.
+// For one peer the calls come in order: Connected, Attach, and, when the connection has
+// ended, Disconnected; only then Connected again. Calls for different peers are
+// concurrent. None of the functions may block for long or call [Transport.Close]; all
+// other methods are fine.
 type Config struct {
 	// NodeID is this node's id, not 0.
 	NodeID uint64
@@ -55,22 +53,13 @@ type Config struct {
 	// names. One that is admitted and not named gets to judge this node, and is then
 	// disconnected.
 	Admit func(Hello) *Refusal
-	// Receive takes the messages that one read brought, all checked by
-	// [CheckMessage]; the slice and the messages are the receiver's. While it
-	// blocks nothing more is read from that peer. It must return soon after ctx
-	// is done, which happens when the connection or the Transport is being
-	// closed: Close and a replacing connection wait for it.
-	Receive func(ctx context.Context, from uint64, msgs []*raftpb.Message)
-	// Carry, if not nil, moves the bytes of admitted connections in place of this
-	// package's goroutines: it takes conn over, and passes what it reads to
-	// [Stream.Parse]. [Transport.Send] drops messages for such a peer; whoever carries
-	// has [Stream.Append]. It is called after Connected. stop asks to end the
-	// connection; it may be called at any time, from any goroutine, and must not block.
-	// Whatever ends it, [Stream.Ended] must be called once. A connection that it cannot
-	// carry, [ErrNotCarried], is served here.
-	Carry Carrier
-	// Connected tells that both sides have admitted each other. Send works from
-	// here on.
+	// Attach attaches an admitted connection to an event loop, which owns it from then
+	// on, passes what it reads to [Stream.Parse], and writes what [Stream.Append] gives.
+	// stop asks to end the connection: the transport calls it at any time, from any
+	// goroutine, and it must not block. Whatever ends the connection, the loop closes it
+	// and calls [Stream.Ended] once. If Attach fails, the transport closes conn.
+	Attach Attacher
+	// Connected tells that both sides have admitted each other.
 	Connected func(Hello)
 	// Disconnected tells why that ended; err is never nil. It matches ErrClosed,
 	// ErrRemoved, ErrReplaced, ErrProtocol, ErrFrameSize, ErrChecksum,
@@ -104,8 +93,8 @@ type PeerStatus struct {
 	RefusedBy Side
 }
 
-// Transport keeps a connection to every peer and sends and receives raft messages
-// over it. Its methods are safe for concurrent use.
+// Transport keeps a connection to every peer, and attaches each to an event loop when it
+// is admitted. Its methods are safe for concurrent use.
 type Transport struct {
 	cfg     Config
 	ctx     context.Context
@@ -125,8 +114,8 @@ type Transport struct {
 // New starts to accept connections. Nobody is admitted, and nobody dialed, before
 // [Transport.SetPeers]. It panics if cfg lacks what is required.
 func New(cfg Config) *Transport {
-	if cfg.NodeID == 0 || cfg.Listener == nil || cfg.Hello == nil {
-		panic("peer: New needs a NodeID, a Listener and a Hello")
+	if cfg.NodeID == 0 || cfg.Listener == nil || cfg.Hello == nil || cfg.Attach == nil {
+		panic("peer: New needs NodeID, Listener, Hello and Attach")
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, stallTimeoutDefault)
@@ -175,18 +164,6 @@ func (t *Transport) SetPeers(addrs map[uint64]string) {
 	}
 }
 
-// Send queues messages for a peer and never blocks. Messages are dropped when the
-// peer is not connected, when its queue is full (4096 messages or 8 MiB), or when
-// [CheckMessage] or [FrameSizeMax] would make the other side refuse them; raft
-// tolerates that. It reports whether all were queued. The messages must not be
-// changed afterwards; the slice may.
-func (t *Transport) Send(to uint64, msgs []*raftpb.Message) (queued bool) {
-	if r := t.peer(to); r != nil {
-		return r.send(msgs)
-	}
-	return len(msgs) == 0
-}
-
 // Peers returns the status of every peer, sorted by ID.
 func (t *Transport) Peers() []PeerStatus {
 	t.mu.RLock()
@@ -201,7 +178,7 @@ func (t *Transport) Peers() []PeerStatus {
 }
 
 // Close closes the listener and all connections and waits for every goroutine and
-// every callback. Messages still queued are dropped. A second call waits too.
+// every callback. A second call waits too.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	first := !t.closed

@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"context"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -21,9 +20,7 @@ func TestTransport_CarriesMessagesBothWays(t *testing.T) {
 		{one, two, heartbeat(1, 2)}, {two, one, heartbeatResp(2, 1)},
 		{three, one, appendOf(3, 1, 1<<20)}, {one, three, appendOf(1, 3, 3<<20)}, {two, three, appendOf(2, 3, 0)},
 	} {
-		if !c.from.Send(c.to.id, []*raftpb.Message{c.m}) {
-			t.Fatalf("%v not queued", c.m.GetType())
-		}
+		c.from.send(c.to.id, c.m)
 		if got := await(t, "a message", c.to.received); !proto.Equal(got, c.m) {
 			t.Fatalf("got %v, want %v", got, c.m)
 		}
@@ -43,39 +40,12 @@ func TestTransport_SharesEntriesBetweenPeers(t *testing.T) {
 	m2, m3 := appendOf(1, 2, 100), appendOf(1, 3, 100)
 	m3.Entries = m2.Entries
 	for range 100 {
-		one.Send(2, []*raftpb.Message{m2})
-		one.Send(3, []*raftpb.Message{m3})
+		one.send(2, m2)
+		one.send(3, m3)
 	}
 	for range 100 {
 		await(t, "a message", two.received)
 		await(t, "a message", three.received)
-	}
-}
-
-func TestTransport_SendsNothingToStrangers(t *testing.T) {
-	h := newHost(t, 1, nil)
-	h.SetPeers(map[uint64]string{1: h.addr, 2: ""})
-	for _, to := range []uint64{0, 1, 2, 9} {
-		if h.Send(to, []*raftpb.Message{heartbeat(1, to)}) {
-			t.Errorf("queued a message to node %d", to)
-		}
-	}
-	if !h.Send(2, nil) {
-		t.Error("nothing to send counts as dropped")
-	}
-}
-
-func TestTransport_DropsWhatTheOtherSideWouldRefuse(t *testing.T) {
-	one, two := newHost(t, 1, nil), newHost(t, 2, nil)
-	join(t, one, two)
-	proposal := appendOf(1, 2, 0)
-	proposal.Type = raftpb.MsgProp.Enum()
-	batch := []*raftpb.Message{proposal, appendOf(1, 2, FrameSizeMax), heartbeat(3, 2), heartbeat(1, 2)}
-	if one.Send(2, batch) {
-		t.Error("all queued")
-	}
-	if got := await(t, "the good message", two.received); !proto.Equal(got, heartbeat(1, 2)) {
-		t.Errorf("got %v", got)
 	}
 }
 
@@ -232,10 +202,7 @@ func TestTransport_AcceptsFramesByteByByte(t *testing.T) {
 }
 
 func TestTransport_DeliversWhatCameWithTheReadyFrame(t *testing.T) {
-	batches := make(chan int, 16)
-	h := newHost(t, 1, func(cfg *Config) {
-		cfg.Receive = func(_ context.Context, _ uint64, msgs []*raftpb.Message) { batches <- len(msgs) }
-	})
+	h := newHost(t, 1, nil)
 	h.SetPeers(map[uint64]string{2: ""})
 	r := dialRaw(t, h.addr)
 	r.write(hello(t, FrameHello, someHello))
@@ -245,8 +212,8 @@ func TestTransport_DeliversWhatCameWithTheReadyFrame(t *testing.T) {
 		b = append(b, encoded(t, heartbeat(2, 1))...)
 	}
 	r.write(b)
-	for n := 0; n < 3; {
-		n += await(t, "a batch", batches)
+	for range 3 {
+		await(t, "a message", h.received)
 	}
 }
 
@@ -270,7 +237,7 @@ func TestTransport_ReplacesTheConnectionOfTheSamePeer(t *testing.T) {
 	}
 	await(t, "the second connection", h.connected)
 	old.expectClosed()
-	h.Send(2, []*raftpb.Message{heartbeat(1, 2)})
+	h.send(2, heartbeat(1, 2))
 	fresh.expect(FrameHeartbeat)
 }
 
@@ -292,7 +259,7 @@ func TestTransport_ReconnectsAfterARestart(t *testing.T) {
 	again.SetPeers(map[uint64]string{2: two.addr})
 	await(t, "the connection", again.connected)
 	await(t, "the connection", two.connected)
-	two.Send(1, []*raftpb.Message{heartbeat(2, 1)})
+	two.send(1, heartbeat(2, 1))
 	await(t, "a message", again.received)
 }
 
@@ -309,7 +276,7 @@ func TestTransport_BothEndsClose(t *testing.T) {
 		}
 	}
 	one.SetPeers(map[uint64]string{9: "127.0.0.1:1"})
-	if len(one.Peers()) != 1 || one.Send(2, []*raftpb.Message{heartbeat(1, 2)}) {
+	if len(one.Peers()) != 1 {
 		t.Error("a closed transport still works")
 	}
 }

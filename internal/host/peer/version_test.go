@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -81,7 +80,7 @@ func TestTransport_SpeaksTheVersionOfAnOlderPeer(t *testing.T) {
 		if got := await(t, "a message", two.received); !proto.Equal(got, heartbeat(1, 2)) {
 			t.Errorf("in version %d node 2 received %v", version, got)
 		}
-		two.Send(1, []*raftpb.Message{heartbeatResp(2, 1)})
+		two.send(1, heartbeatResp(2, 1))
 		r.expect(FrameHeartbeatResp)
 		r.conn.Close()
 		await(t, "its end", two.disconnected)
