@@ -23,11 +23,8 @@ type peerConn struct {
 	sent   time.Duration // when something was sent last, by the loop's clock
 }
 
-// carry takes an admitted connection into the loop; see peer.Config.Carry.
+// carry takes an admitted connection into the loop; see peer.Config.Attach.
 func (n *Node) carry(nc net.Conn, s *peer.Stream) (stop func(error), err error) {
-	if _, ok := nc.(*net.TCPConn); !ok {
-		return nil, peer.ErrNotCarried
-	}
 	p := &peerConn{node: n, stream: s}
 	if !n.mail.post(func(in *mail) { in.calls = append(in.calls, func() { p.open(nc) }) }) {
 		return nil, errStopped
@@ -89,8 +86,6 @@ func (n *Node) send(msgs []*raftpb.Message) {
 		}
 		if p := n.links[to]; p != nil {
 			p.send(msgs[:run])
-		} else {
-			n.transport.Send(to, msgs[:run])
 		}
 		msgs = msgs[run:]
 	}

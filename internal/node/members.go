@@ -17,8 +17,7 @@ func (n *Node) newTransport() *peer.Transport {
 		Listener: n.cfg.PeerListener,
 		Hello:    n.hello,
 		Admit:    n.admit,
-		Receive:  n.receive,
-		Carry:    n.carry,
+		Attach:   n.carry,
 		Connected: func(h peer.Hello) {
 			n.mail.post(func(in *mail) {
 				in.hellos = append(in.hellos, replica.Hello(h))
