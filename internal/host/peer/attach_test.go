@@ -163,7 +163,7 @@ func TestTransport_StopsAConnectionAndWaitsForItsEnd(t *testing.T) {
 // What the other side would refuse is left out, and logged once.
 func TestStream_AppendsOnlyWhatTheOtherSideTakes(t *testing.T) {
 	var failed []error
-	s := &Stream{link: &link{hello: Hello{NodeID: 2}}, self: 1, unsendable: func(_ *raftpb.Message, err error) { failed = append(failed, err) }}
+	s := &Stream{hello: Hello{NodeID: 2}, self: 1, unsendable: func(_ *raftpb.Message, err error) { failed = append(failed, err) }}
 	proposal := appendOf(1, 2, 0)
 	proposal.Type = raftpb.MsgProp.Enum()
 	var b []byte

@@ -31,7 +31,7 @@ type remote struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when run has returned
 	// offers brings connections that the peer has opened.
-	offers chan *link
+	offers chan *Stream
 
 	mu     sync.Mutex
 	status PeerStatus
@@ -46,7 +46,7 @@ func newRemote(t *Transport, id uint64, addr string) *remote {
 	r := &remote{
 		t: t, id: id,
 		done:   make(chan struct{}),
-		offers: make(chan *link),
+		offers: make(chan *Stream),
 		status: PeerStatus{ID: id, Addr: addr, Since: time.Now()},
 	}
 	r.ctx, r.cancel = context.WithCancelCause(t.ctx)
@@ -74,9 +74,9 @@ func (r *remote) runAcceptor() {
 		select {
 		case <-r.ctx.Done():
 			return
-		case l := <-r.offers:
-			for l != nil {
-				l = r.serve(l)
+		case s := <-r.offers:
+			for s != nil {
+				s = r.serve(s)
 			}
 		}
 	}
@@ -85,7 +85,7 @@ func (r *remote) runAcceptor() {
 func (r *remote) runDialer() {
 	var wait backoff
 	for pause(r.ctx, wait.next(rand.Float64())) {
-		l, err := r.dial()
+		s, err := r.dial()
 		if err != nil {
 			if r.t.refused(err) {
 				wait.refused()
@@ -95,7 +95,7 @@ func (r *remote) runDialer() {
 			continue
 		}
 		since := time.Now()
-		r.serve(l)
+		r.serve(s)
 		if time.Since(since) > dialBackoffMax {
 			wait.reset()
 		}
@@ -103,17 +103,17 @@ func (r *remote) runDialer() {
 }
 
 // dial opens a connection and does the handshake, in the version of the other side.
-func (r *remote) dial() (*link, error) {
-	l, err := r.dialIn(Version)
+func (r *remote) dial() (*Stream, error) {
+	s, err := r.dialIn(Version)
 	var refused *RefusedError
 	if errors.As(err, &refused) && refused.By == Remote && refused.Refusal.Code == RefusedVersion {
 		return r.dialIn(versionFixed)
 	}
-	return l, err
+	return s, err
 }
 
 // dialIn opens one connection and does the handshake in one version.
-func (r *remote) dialIn(version uint16) (*link, error) {
+func (r *remote) dialIn(version uint16) (*Stream, error) {
 	addr := r.addr()
 	if addr == "" {
 		return nil, errNoAddr
@@ -124,18 +124,17 @@ func (r *remote) dialIn(version uint16) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	tune(conn)
-	l := &link{conn: conn}
-	return l, l.shake(r.ctx, NewDialer(r.t.hello, r.id, r.t.admit, version))
+	s := r.t.newStream(conn)
+	return s, s.open(r.ctx, NewDialer(r.t.hello, r.id, r.t.admit, version))
 }
 
 // offer hands over an incoming connection. It waits for the old one to end, but
-// no longer than a handshake may take, and reports whether l was taken.
-func (r *remote) offer(l *link) bool {
+// no longer than a handshake may take, and reports whether s was taken.
+func (r *remote) offer(s *Stream) bool {
 	timeout := time.NewTimer(handshakeTimeout)
 	defer timeout.Stop()
 	select {
-	case r.offers <- l:
+	case r.offers <- s:
 		return true
 	case <-r.ctx.Done():
 	case <-timeout.C:
@@ -145,16 +144,16 @@ func (r *remote) offer(l *link) bool {
 
 // serve attaches a connection to the event loop and waits until it has ended. It returns
 // the connection that replaces it, if that is why it ended.
-func (r *remote) serve(l *link) (next *link) {
+func (r *remote) serve(s *Stream) (next *Stream) {
 	if r.ctx.Err() != nil {
-		l.conn.Close()
+		s.conn.Close()
 		return nil
 	}
-	s := &Stream{link: l, self: r.t.cfg.NodeID, stall: r.t.cfg.StallTimeout, unsendable: r.logUnsendable, ended: make(chan error, 1)}
-	r.connected(l)
-	stop, err := r.t.cfg.Attach(l.conn, s)
+	s.unsendable = r.logUnsendable
+	r.connected(s)
+	stop, err := r.t.cfg.Attach(s.conn, s)
 	if err != nil {
-		l.conn.Close()
+		s.conn.Close()
 		r.disconnected(err)
 		return nil
 	}
@@ -173,14 +172,14 @@ func (r *remote) serve(l *link) (next *link) {
 	return next
 }
 
-func (r *remote) connected(l *link) {
+func (r *remote) connected(s *Stream) {
 	r.mu.Lock()
 	r.status.Connected, r.status.Since = true, time.Now()
 	r.status.Refusal, r.status.RefusedBy = nil, 0
 	r.mu.Unlock()
-	r.note("connected", slog.LevelInfo, "peer connected", "addr", l.conn.RemoteAddr().String())
+	r.note("connected", slog.LevelInfo, "peer connected", "addr", s.conn.RemoteAddr().String())
 	if r.t.cfg.Connected != nil {
-		r.t.cfg.Connected(l.hello)
+		r.t.cfg.Connected(s.hello)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // newStream returns the stream of node 1 from node 2.
-func newStream() *Stream { return &Stream{link: &link{hello: Hello{NodeID: 2}}, self: 1} }
+func newStream() *Stream { return &Stream{hello: Hello{NodeID: 2}, self: 1} }
 
 func TestStream_TellsTheClockBetweenMessages(t *testing.T) {
 	s := newStream()

@@ -100,7 +100,7 @@ func TestTime_ASilentPeerIsDisconnected(t *testing.T) {
 		began := time.Now()
 		go r.read() // takes the pings
 		e := <-h.disconnected
-		if took := time.Since(began); took != stallTimeoutDefault || !errors.Is(e.err, os.ErrDeadlineExceeded) {
+		if took := time.Since(began); took != stallTimeout || !errors.Is(e.err, os.ErrDeadlineExceeded) {
 			t.Errorf("after %v: %v", took, e.err)
 		}
 		if !strings.HasPrefix(e.err.Error(), "reading") {

@@ -74,9 +74,6 @@ type Config struct {
 	Log *slog.Logger
 	// Dial opens a connection; nil means TCP. ctx ends after a second.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// StallTimeout is how long a peer may take no byte, or send none, before it
-	// is disconnected; 0 means 5 seconds.
-	StallTimeout time.Duration
 }
 
 // PeerStatus is what is known about one peer at one moment.
@@ -118,7 +115,6 @@ func New(cfg Config) *Transport {
 		panic("peer: New needs NodeID, Listener, Hello and Attach")
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, stallTimeoutDefault)
 	if cfg.Dial == nil {
 		cfg.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)
@@ -275,17 +271,16 @@ func (t *Transport) accept() {
 	}
 }
 
-// welcome does the accepting side of a handshake and hands the link to its peer.
+// welcome does the accepting side of a handshake and passes the connection to its peer.
 func (t *Transport) welcome(conn net.Conn) {
-	tune(conn)
-	l := &link{conn: conn}
-	if err := l.shake(t.ctx, NewAcceptor(t.hello, t.admit)); err != nil {
+	s := t.newStream(conn)
+	if err := s.open(t.ctx, NewAcceptor(t.hello, t.admit)); err != nil {
 		if !t.refused(err) && t.ctx.Err() == nil && !errors.Is(err, io.EOF) && t.strays.first(0, "") {
 			t.cfg.Log.Warn("incoming peer connection without a handshake", "addr", conn.RemoteAddr().String(), "err", err)
 		}
 		return
 	}
-	if r := t.peer(l.hello.NodeID); r == nil || !r.offer(l) {
+	if r := t.peer(s.Peer()); r == nil || !r.offer(s) {
 		conn.Close()
 	}
 }

@@ -160,14 +160,14 @@ func TestHandshake_AWelcomeInAnotherVersionIsNone(t *testing.T) {
 
 // updates returns the stream of node 1 from node 2 in a version, and where its updates go.
 func updates(version uint16) (*Stream, *[]Hello) {
-	s := &Stream{link: &link{hello: Hello{NodeID: 2, Session: 5}, version: version}, self: 1}
+	s := &Stream{hello: Hello{NodeID: 2, Session: 5}, version: version, self: 1}
 	told := &[]Hello{}
 	s.OnUpdate(func(h Hello) { *told = append(*told, h) })
 	return s, told
 }
 
 func TestStream_TellsUpdates(t *testing.T) {
-	two := &Stream{link: &link{hello: Hello{NodeID: 1}, version: Version}, self: 2}
+	two := &Stream{hello: Hello{NodeID: 1}, version: Version, self: 2}
 	list := []Hello{someHello, someHello}
 	list[1].Stage, list[1].Founders, list[1].ClusterID = 3, "", 77
 	var wire []byte
