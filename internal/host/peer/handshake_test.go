@@ -95,7 +95,7 @@ func TestHandshake_TellsBothSidesOfARefusal(t *testing.T) {
 }
 
 func TestHandshake_RefusesItselfAndATwinByName(t *testing.T) {
-	for session, want := range map[uint64]string{11: "dialed itself", 12: "two nodes have the id"} {
+	for session, want := range map[uint64]string{11: "dialed itself", 12: "two nodes have the ID"} {
 		acceptor := NewAcceptor(ownHello(1), nil)
 		_, err := acceptor.Step(frameIn(t, hello(t, FrameHello, Hello{NodeID: 1, Session: session})), nil)
 		if err == nil || !strings.Contains(err.Error(), want) {

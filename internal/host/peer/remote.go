@@ -14,31 +14,30 @@ import (
 
 const (
 	dialTimeout = time.Second
-	// A restarted node is found again well within an election timeout; a missing one
-	// costs some ten attempts a second.
+	// A restarted node is reached well within an election timeout; a missing one costs
+	// about ten attempts a second.
 	dialBackoffMin = 20 * time.Millisecond
 	dialBackoffMax = 100 * time.Millisecond
-	// dialRefusedWait follows a refusal.
+	// dialRefusedWait is the wait after a refusal.
 	dialRefusedWait = 500 * time.Millisecond
 )
 
-// remote is one peer. Its run goroutine owns the connection; at most one is
-// served at a time.
+// remote is one peer. Its goroutine, run, serves one connection at a time.
 type remote struct {
 	t      *Transport
 	id     uint64
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when run has returned
-	// offers brings connections that the peer has opened.
+	// offers passes on connections that the peer has opened.
 	offers chan *Stream
 
 	mu     sync.Mutex
 	status PeerStatus
-	// noted is the last change of state that was logged, so that a retry that
-	// ends like the one before says nothing.
-	noted string
-	// unsendable is set once a message was logged that can never be sent.
+	// logged is the last state that was logged, so that only the first of equal
+	// failures is.
+	logged string
+	// unsendable is set when the first unsendable message was logged.
 	unsendable bool
 }
 
@@ -53,8 +52,8 @@ func newRemote(t *Transport, id uint64, addr string) *remote {
 	return r
 }
 
-// run serves one connection after the other until the peer is removed. It begins
-// when the previous bearer of the id has gone.
+// run serves one connection after another until the peer is removed. It begins when
+// previous, the end of an earlier remote with the same ID, is closed or nil.
 func (r *remote) run(previous <-chan struct{}) {
 	defer r.t.left(r)
 	defer close(r.done)
@@ -90,7 +89,7 @@ func (r *remote) runDialer() {
 			if r.t.refused(err) {
 				wait.refused()
 			} else if r.ctx.Err() == nil {
-				r.note("unreachable", slog.LevelWarn, "peer unreachable", "addr", r.addr(), "err", err)
+				r.logState("unreachable", slog.LevelWarn, "peer unreachable", "addr", r.addr(), "err", err)
 			}
 			continue
 		}
@@ -102,7 +101,7 @@ func (r *remote) runDialer() {
 	}
 }
 
-// dial opens a connection and does the handshake, in the version of the other side.
+// dial opens a connection in the newest version that both sides speak.
 func (r *remote) dial() (*Stream, error) {
 	s, err := r.dialIn(Version)
 	var refused *RefusedError
@@ -112,7 +111,7 @@ func (r *remote) dial() (*Stream, error) {
 	return s, err
 }
 
-// dialIn opens one connection and does the handshake in one version.
+// dialIn opens a connection in one version.
 func (r *remote) dialIn(version uint16) (*Stream, error) {
 	addr := r.addr()
 	if addr == "" {
@@ -128,8 +127,8 @@ func (r *remote) dialIn(version uint16) (*Stream, error) {
 	return s, s.open(r.ctx, NewDialer(r.t.hello, r.id, r.t.admit, version))
 }
 
-// offer hands over an incoming connection. It waits for the old one to end, but
-// no longer than a handshake may take, and reports whether s was taken.
+// offer passes an incoming connection to run. It waits for the old connection to end,
+// at most as long as a handshake may take, and reports whether run has taken s.
 func (r *remote) offer(s *Stream) bool {
 	timeout := time.NewTimer(handshakeTimeout)
 	defer timeout.Stop()
@@ -142,8 +141,8 @@ func (r *remote) offer(s *Stream) bool {
 	return false
 }
 
-// serve attaches a connection to the event loop and waits until it has ended. It returns
-// the connection that replaces it, if that is why it ended.
+// serve attaches a connection to the event loop and waits until it has ended. If a newer
+// connection replaces it, serve returns that one.
 func (r *remote) serve(s *Stream) (next *Stream) {
 	if r.ctx.Err() != nil {
 		s.conn.Close()
@@ -177,7 +176,7 @@ func (r *remote) connected(s *Stream) {
 	r.status.Connected, r.status.Since = true, time.Now()
 	r.status.Refusal, r.status.RefusedBy = nil, 0
 	r.mu.Unlock()
-	r.note("connected", slog.LevelInfo, "peer connected", "addr", s.conn.RemoteAddr().String())
+	r.logState("connected", slog.LevelInfo, "peer connected", "addr", s.conn.RemoteAddr().String())
 	if r.t.cfg.Connected != nil {
 		r.t.cfg.Connected(s.hello)
 	}
@@ -187,33 +186,33 @@ func (r *remote) disconnected(err error) {
 	r.mu.Lock()
 	r.status.Connected, r.status.Since = false, time.Now()
 	r.mu.Unlock()
-	r.note("disconnected", slog.LevelInfo, "peer disconnected", "err", err)
+	r.logState("disconnected", slog.LevelInfo, "peer disconnected", "err", err)
 	if r.t.cfg.Disconnected != nil {
 		r.t.cfg.Disconnected(r.id, err)
 	}
 }
 
-func (r *remote) noteRefusal(e *RefusedError) {
+func (r *remote) refused(e *RefusedError) {
 	r.mu.Lock()
 	r.status.Refusal, r.status.RefusedBy = e.Refusal, e.By
 	r.mu.Unlock()
-	r.note("refused by "+e.By.String()+": "+string(e.Refusal.Code), slog.LevelWarn,
+	r.logState("refused by "+e.By.String()+": "+string(e.Refusal.Code), slog.LevelWarn,
 		"peer refused", "by", e.By.String(), "refusal", e.Refusal)
 }
 
-// note logs a change of state, once until another follows.
-func (r *remote) note(state string, level slog.Level, msg string, args ...any) {
+// logState logs a change of state, and nothing while the state stays the same.
+func (r *remote) logState(state string, level slog.Level, msg string, args ...any) {
 	r.mu.Lock()
-	repeated := r.noted == state
-	r.noted = state
+	repeated := r.logged == state
+	r.logged = state
 	r.mu.Unlock()
 	if !repeated {
 		r.t.cfg.Log.Log(context.Background(), level, msg, append([]any{"peer", r.id}, args...)...)
 	}
 }
 
-// logUnsendable logs the first message that can never be sent. It is a defect or
-// a wrong limit elsewhere, and would otherwise look like a lossy network.
+// logUnsendable logs the first message that can never be sent: a defect or a wrong
+// limit elsewhere, which would otherwise look like a lossy network.
 func (r *remote) logUnsendable(m *raftpb.Message, err error) {
 	r.mu.Lock()
 	first := !r.unsendable
