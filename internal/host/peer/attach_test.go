@@ -13,17 +13,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// pump moves the bytes of one connection with two goroutines, in place of an event loop.
+// pump reads and writes one connection with two goroutines, in place of an event loop.
 type pump struct {
-	stream *Stream
-	conn   net.Conn
-	out    chan []*raftpb.Message
-	// deliver takes what has arrived.
+	stream  *Stream
+	conn    net.Conn
+	out     chan []*raftpb.Message
 	deliver func(*raftpb.Message)
 }
 
 // attach starts a pump for one of h's connections; it is an [Attacher].
-func (h *host) attach(conn net.Conn, s *Stream) (stop func(error), err error) {
+func (h *harness) attach(conn net.Conn, s *Stream) (stop func(error), err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p := &pump{stream: s, conn: conn, out: make(chan []*raftpb.Message, 64), deliver: func(m *raftpb.Message) {
 		select {
@@ -47,7 +46,7 @@ func (h *host) attach(conn net.Conn, s *Stream) (stop func(error), err error) {
 }
 
 // send has the pump of a connected peer write messages.
-func (h *host) send(to uint64, msgs ...*raftpb.Message) {
+func (h *harness) send(to uint64, msgs ...*raftpb.Message) {
 	h.mu.Lock()
 	p := h.pumps[to]
 	h.mu.Unlock()
@@ -108,7 +107,7 @@ func (p *pump) write(ctx context.Context) error {
 
 func TestTransport_ClosesWhatCannotBeAttached(t *testing.T) {
 	full := errors.New("no room in the loop")
-	h := newHost(t, 1, func(cfg *Config) {
+	h := newHarness(t, 1, func(cfg *Config) {
 		cfg.Attach = func(net.Conn, *Stream) (func(error), error) { return nil, full }
 	})
 	h.SetPeers(map[uint64]string{2: ""})
@@ -122,11 +121,11 @@ func TestTransport_ClosesWhatCannotBeAttached(t *testing.T) {
 	}
 }
 
-// The loop may take its time to end a connection: until it has, the transport waits.
+// The loop may end a connection late; the transport waits for it.
 func TestTransport_StopsAConnectionAndWaitsForItsEnd(t *testing.T) {
 	stopped := make(chan error, 1)
 	attached := make(chan *Stream, 1)
-	h := newHost(t, 1, func(cfg *Config) {
+	h := newHarness(t, 1, func(cfg *Config) {
 		cfg.Attach = func(conn net.Conn, s *Stream) (func(error), error) {
 			attached <- s
 			return func(cause error) { conn.Close(); stopped <- cause }, nil
@@ -160,7 +159,6 @@ func TestTransport_StopsAConnectionAndWaitsForItsEnd(t *testing.T) {
 	}
 }
 
-// What the other side would refuse is left out, and logged once.
 func TestStream_AppendsOnlyWhatTheOtherSideTakes(t *testing.T) {
 	var failed []error
 	s := &Stream{hello: Hello{NodeID: 2}, self: 1, unsendable: func(_ *raftpb.Message, err error) { failed = append(failed, err) }}
@@ -181,7 +179,7 @@ func TestStream_AppendsOnlyWhatTheOtherSideTakes(t *testing.T) {
 }
 
 func TestTransport_DropsWhatTheOtherSideWouldRefuse(t *testing.T) {
-	one, two := newHost(t, 1, nil), newHost(t, 2, nil)
+	one, two := newHarness(t, 1, nil), newHarness(t, 2, nil)
 	join(t, one, two)
 	proposal := appendOf(1, 2, 0)
 	proposal.Type = raftpb.MsgProp.Enum()

@@ -10,8 +10,8 @@ func ownHello(id uint64) func() Hello {
 	return func() Hello { return Hello{NodeID: id, Session: id * 11} }
 }
 
-// talk carries frames between the two sides until neither has more to say, and
-// returns the error of each.
+// talk passes frames between the two sides until neither has more to send, and returns
+// the error of each.
 func talk(t *testing.T, dialer, acceptor *Handshake) (dialErr, acceptErr error) {
 	t.Helper()
 	out, dialErr := dialer.Start(nil)

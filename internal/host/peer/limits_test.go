@@ -9,7 +9,7 @@ import (
 
 func TestTransport_BoundsConnectionsWithoutAHandshake(t *testing.T) {
 	inside, leave := make(chan struct{}, inboundMax), make(chan struct{})
-	h := newHost(t, 1, func(cfg *Config) {
+	h := newHarness(t, 1, func(cfg *Config) {
 		cfg.Admit = func(Hello) *Refusal {
 			inside <- struct{}{}
 			<-leave
@@ -36,7 +36,7 @@ func TestNew_PanicsWithoutWhatItNeeds(t *testing.T) {
 	New(Config{NodeID: 1})
 }
 
-// failingListener fails a few times, as one does that is out of descriptors.
+// failingListener fails a few times, as if out of file descriptors.
 type failingListener struct {
 	net.Listener
 	failures atomic.Int32
@@ -56,6 +56,6 @@ func TestTransport_GoesOnAfterAcceptFailed(t *testing.T) {
 	}
 	failing := &failingListener{Listener: ln}
 	failing.failures.Store(3)
-	one, two := newHostOn(t, failing, 1, nil), newHost(t, 2, nil)
+	one, two := newHarnessOn(t, failing, 1, nil), newHarness(t, 2, nil)
 	join(t, one, two)
 }

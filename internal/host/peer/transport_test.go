@@ -10,11 +10,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-func TestTransport_CarriesMessagesBothWays(t *testing.T) {
-	one, two, three := newHost(t, 1, nil), newHost(t, 2, nil), newHost(t, 3, nil)
+func TestTransport_ConnectsNodesInBothDirections(t *testing.T) {
+	one, two, three := newHarness(t, 1, nil), newHarness(t, 2, nil), newHarness(t, 3, nil)
 	join(t, one, two, three)
 	for _, c := range []struct {
-		from, to *host
+		from, to *harness
 		m        *raftpb.Message
 	}{
 		{one, two, heartbeat(1, 2)}, {two, one, heartbeatResp(2, 1)},
@@ -32,10 +32,10 @@ func TestTransport_CarriesMessagesBothWays(t *testing.T) {
 	}
 }
 
-// One entry goes to several peers, each with a writer of its own: encoding must
-// not write to what the messages share.
+// Several peers, each with its own writer, may get the same entry: encoding must not
+// write to it.
 func TestTransport_SharesEntriesBetweenPeers(t *testing.T) {
-	one, two, three := newHost(t, 1, nil), newHost(t, 2, nil), newHost(t, 3, nil)
+	one, two, three := newHarness(t, 1, nil), newHarness(t, 2, nil), newHarness(t, 3, nil)
 	join(t, one, two, three)
 	m2, m3 := appendOf(1, 2, 100), appendOf(1, 3, 100)
 	m3.Entries = m2.Entries
@@ -57,7 +57,7 @@ func TestTransport_TellsBothSidesOfARefusal(t *testing.T) {
 		"acceptor refuses": {refuse, nil}, "dialer refuses": {nil, refuse},
 	} {
 		t.Run(name, func(t *testing.T) {
-			one, two := newHost(t, 1, change[0]), newHost(t, 2, change[1])
+			one, two := newHarness(t, 1, change[0]), newHarness(t, 2, change[1])
 			addrs := map[uint64]string{1: one.addr, 2: two.addr}
 			one.SetPeers(addrs)
 			two.SetPeers(addrs)
@@ -75,7 +75,7 @@ func TestTransport_TellsBothSidesOfARefusal(t *testing.T) {
 
 func TestTransport_AdmitsOncePersuaded(t *testing.T) {
 	var willing atomic.Bool
-	one := newHost(t, 1, func(cfg *Config) {
+	one := newHarness(t, 1, func(cfg *Config) {
 		cfg.Admit = func(Hello) *Refusal {
 			if willing.Load() {
 				return nil
@@ -83,7 +83,7 @@ func TestTransport_AdmitsOncePersuaded(t *testing.T) {
 			return Refusalf(RefusedWrongCluster, "not yet")
 		}
 	})
-	two := newHost(t, 2, nil)
+	two := newHarness(t, 2, nil)
 	addrs := map[uint64]string{1: one.addr, 2: two.addr}
 	one.SetPeers(addrs)
 	two.SetPeers(addrs)
@@ -97,7 +97,7 @@ func TestTransport_AdmitsOncePersuaded(t *testing.T) {
 }
 
 func TestTransport_RefusesItself(t *testing.T) {
-	h := newHost(t, 2, nil)
+	h := newHarness(t, 2, nil)
 	h.SetPeers(map[uint64]string{1: h.addr})
 	seen := make(map[Side]bool)
 	for len(seen) < 2 {
@@ -110,7 +110,7 @@ func TestTransport_RefusesItself(t *testing.T) {
 }
 
 func TestTransport_RefusesNonMembersAndOtherVersions(t *testing.T) {
-	h := newHost(t, 1, nil)
+	h := newHarness(t, 1, nil)
 	h.SetPeers(map[uint64]string{2: ""})
 	for code, b := range map[RefusalCode][]byte{
 		RefusedNotMember: hello(t, FrameHello, Hello{NodeID: 3}),
@@ -130,7 +130,7 @@ func TestTransport_RefusesNonMembersAndOtherVersions(t *testing.T) {
 }
 
 func TestTransport_DisconnectsAPeerThatBreaksTheProtocol(t *testing.T) {
-	h := newHost(t, 1, nil)
+	h := newHarness(t, 1, nil)
 	h.SetPeers(map[uint64]string{2: ""})
 	damaged := encoded(t, heartbeat(2, 1))
 	damaged[20]++
@@ -165,7 +165,7 @@ func TestTransport_DisconnectsAPeerThatBreaksTheProtocol(t *testing.T) {
 }
 
 func TestTransport_ClosesOnGarbageBeforeTheHandshake(t *testing.T) {
-	h := newHost(t, 1, nil)
+	h := newHarness(t, 1, nil)
 	h.SetPeers(map[uint64]string{2: ""})
 	for _, b := range [][]byte{
 		[]byte("GET / HTTP/1.1\r\n\r\n"), encoded(t, heartbeat(2, 1)), frameOf(FrameHello, "nonsense"),
@@ -181,7 +181,7 @@ func TestTransport_ClosesOnGarbageBeforeTheHandshake(t *testing.T) {
 }
 
 func TestTransport_AcceptsFramesByteByByte(t *testing.T) {
-	h := newHost(t, 1, nil)
+	h := newHarness(t, 1, nil)
 	h.SetPeers(map[uint64]string{2: ""})
 	r := dialRaw(t, h.addr)
 	drip := func(b []byte) {
@@ -202,7 +202,7 @@ func TestTransport_AcceptsFramesByteByByte(t *testing.T) {
 }
 
 func TestTransport_DeliversWhatCameWithTheReadyFrame(t *testing.T) {
-	h := newHost(t, 1, nil)
+	h := newHarness(t, 1, nil)
 	h.SetPeers(map[uint64]string{2: ""})
 	r := dialRaw(t, h.addr)
 	r.write(hello(t, FrameHello, someHello))
@@ -218,7 +218,7 @@ func TestTransport_DeliversWhatCameWithTheReadyFrame(t *testing.T) {
 }
 
 func TestTransport_ReplacesTheConnectionOfTheSamePeer(t *testing.T) {
-	h := newHost(t, 1, nil)
+	h := newHarness(t, 1, nil)
 	h.SetPeers(map[uint64]string{2: ""})
 	old := dialRaw(t, h.addr)
 	old.connect(2)
@@ -242,7 +242,7 @@ func TestTransport_ReplacesTheConnectionOfTheSamePeer(t *testing.T) {
 }
 
 func TestTransport_ReconnectsAfterARestart(t *testing.T) {
-	one, two := newHost(t, 1, nil), newHost(t, 2, nil)
+	one, two := newHarness(t, 1, nil), newHarness(t, 2, nil)
 	join(t, one, two)
 	if err := one.Close(); err != nil {
 		t.Fatal(err)
@@ -255,7 +255,7 @@ func TestTransport_ReconnectsAfterARestart(t *testing.T) {
 	if err != nil {
 		t.Skipf("somebody else took the port: %v", err)
 	}
-	again := newHostOn(t, ln, 1, nil)
+	again := newHarnessOn(t, ln, 1, nil)
 	again.SetPeers(map[uint64]string{2: two.addr})
 	await(t, "the connection", again.connected)
 	await(t, "the connection", two.connected)
@@ -264,10 +264,10 @@ func TestTransport_ReconnectsAfterARestart(t *testing.T) {
 }
 
 func TestTransport_BothEndsClose(t *testing.T) {
-	one, two := newHost(t, 1, nil), newHost(t, 2, nil)
+	one, two := newHarness(t, 1, nil), newHarness(t, 2, nil)
 	join(t, one, two)
 	done := make(chan error, 4)
-	for _, h := range []*host{one, two, one, two} {
+	for _, h := range []*harness{one, two, one, two} {
 		go func() { done <- h.Close() }()
 	}
 	for range 4 {
@@ -282,7 +282,7 @@ func TestTransport_BothEndsClose(t *testing.T) {
 }
 
 func TestTransport_DisconnectsARemovedPeerAndTakesItBack(t *testing.T) {
-	one, two := newHost(t, 1, nil), newHost(t, 2, nil)
+	one, two := newHarness(t, 1, nil), newHarness(t, 2, nil)
 	join(t, one, two)
 	one.SetPeers(nil)
 	if e := await(t, "the disconnection", one.disconnected); !errors.Is(e.err, ErrRemoved) {
@@ -297,7 +297,7 @@ func TestTransport_DisconnectsARemovedPeerAndTakesItBack(t *testing.T) {
 }
 
 func TestTransport_DialsAChangedAddress(t *testing.T) {
-	one, two := newHost(t, 1, nil), newHost(t, 2, nil)
+	one, two := newHarness(t, 1, nil), newHarness(t, 2, nil)
 	one.SetPeers(map[uint64]string{2: two.addr})
 	two.SetPeers(map[uint64]string{1: ""})
 	two.SetPeers(map[uint64]string{1: one.addr})
