@@ -35,7 +35,7 @@ const (
 	RefusedStale RefusalCode = "stale"
 	// RefusedCloned: two processes run on copies of the same data (I6).
 	RefusedCloned RefusalCode = "cloned"
-	// RefusedFormed: the node was started to form a cluster that exists already (I10).
+	// RefusedFormed: the node was started to form a cluster, but one exists (I10).
 	RefusedFormed RefusalCode = "already_formed"
 	// RefusedFounders: the node was started to form a cluster with other members (I10).
 	RefusedFounders RefusalCode = "other_peers"

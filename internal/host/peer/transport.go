@@ -48,8 +48,8 @@ type Config struct {
 	// each hello is sent; when this node dials, its earlier connection has ended by then.
 	Hello func() Hello
 	// Admit decides from a hello whether to admit the other side; nil admits the peers
-	// named in SetPeers. A node that is admitted but not named is disconnected, after it
-	// had the chance to refuse this node.
+	// named in SetPeers. A node that is admitted but not named may still refuse this node,
+	// and is then disconnected.
 	Admit func(Hello) *Refusal
 	// Attach attaches an admitted connection to an event loop. The loop owns it from then
 	// on, passes what it reads to [Stream.Parse] and writes what [Stream.Append] returns.
