@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -95,12 +96,14 @@ func (p *pump) write(ctx context.Context) error {
 		case <-time.After(p.stream.PingInterval()):
 			b = AppendPing(nil)
 		}
-		err := p.conn.SetWriteDeadline(time.Now().Add(p.stream.StallTimeout()))
-		if err == nil {
-			_, err = p.conn.Write(b)
-		}
-		if err != nil {
-			return fmt.Errorf("writing: %w", err)
+		for part := range slices.Chunk(b, 64<<10) { // the deadline is for each part
+			err := p.conn.SetWriteDeadline(time.Now().Add(p.stream.StallTimeout()))
+			if err == nil {
+				_, err = p.conn.Write(part)
+			}
+			if err != nil {
+				return fmt.Errorf("writing: %w", err)
+			}
 		}
 	}
 }
