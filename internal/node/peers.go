@@ -44,7 +44,7 @@ func (c *core) startPeers() {
 			n.call(func() { refusal = c.admit(h) })
 			return refusal
 		},
-		Carry: c.attach,
+		Attach: c.attach,
 		Connected: func(h peer.Hello) {
 			n.post(func() {
 				c.next.Hellos = append(c.next.Hellos, replica.Hello(h))
@@ -143,7 +143,7 @@ type peerConn struct {
 	sent   time.Duration // when something was sent last, by the loop's clock
 }
 
-// attach moves an admitted connection into the core loop; see peer.Config.Carry.
+// attach moves an admitted connection into the core loop; see peer.Config.Attach.
 func (c *core) attach(nc net.Conn, s *peer.Stream) (stop func(error), err error) {
 	p := &peerConn{core: c, stream: s}
 	if !c.node.post(func() { p.open(nc) }) {
