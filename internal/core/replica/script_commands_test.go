@@ -37,14 +37,15 @@ var commands = map[string]command{
 	"wait":  {"for", (*script).wait, false},
 	"clock": {"node offset", (*script).clock, false},
 
-	"settle":  {"", func(s *script, _ *testing.T, _ args) { s.settleAll() }, false},
-	"deliver": {"from to type", (*script).deliver, false},
-	"lose":    {"from to type", (*script).loseSome, false},
-	"cut":     {"node", (*script).cut, false},
-	"heal":    {"", (*script).heal, false},
-	"write":   {"node", (*script).writes, false},
-	"stall":   {"node", func(s *script, t *testing.T, a args) { s.stall(t, a, true) }, false},
-	"unstall": {"node", func(s *script, t *testing.T, a args) { s.stall(t, a, false) }, false},
+	"settle":      {"", func(s *script, _ *testing.T, _ args) { s.settleAll() }, false},
+	"deliver":     {"from to type", (*script).deliver, false},
+	"lose":        {"from to type", (*script).loseSome, false},
+	"cut":         {"node", (*script).cut, false},
+	"heal":        {"", (*script).heal, false},
+	"lose-clocks": {"", (*script).loseAllClocks, false},
+	"write":       {"node", (*script).writes, false},
+	"stall":       {"node", func(s *script, t *testing.T, a args) { s.stall(t, a, true) }, false},
+	"unstall":     {"node", func(s *script, t *testing.T, a args) { s.stall(t, a, false) }, false},
 
 	"request":     {"node mode count", (*script).request, false},
 	"transfer":    {"node", (*script).transfer, false},
@@ -260,6 +261,11 @@ func (s *script) loseSome(t *testing.T, a args) {
 
 func (s *script) cut(t *testing.T, a args) {
 	s.isolate(a.numbers(t, "node")...)
+	s.tap()
+}
+
+func (s *script) loseAllClocks(*testing.T, args) {
+	s.loseClocks()
 	s.tap()
 }
 

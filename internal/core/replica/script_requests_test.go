@@ -84,6 +84,9 @@ func (s *script) status(t *testing.T, a args) {
 		if st.Serving {
 			s.printf("  time=%s waiting=%d", s.at(st.Time), st.Waiting)
 		}
+		if n.cfg.LeaseMillis > 0 {
+			s.printf("  workers=%s returning=%d", n.ids(), st.WorkersReturning)
+		}
 		if n.cfg.ClockJumpMax > 0 {
 			c := st.Clock
 			s.printf("  clock known=%v offset=%s exceeded=%v", c.Known, signed(c.Offset), c.Exceeded)
