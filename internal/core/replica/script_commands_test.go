@@ -11,8 +11,8 @@ import (
 	"github.com/isotone/isotone/internal/core/replica"
 )
 
-// command is one command of scripts. Every one also takes quiet. One that creates a cluster is
-// the first of its script.
+// command is one command of scripts. Every command also takes quiet. A script begins with one
+// that creates a cluster.
 type command struct {
 	args    string
 	run     func(s *script, t *testing.T, a args)
@@ -21,7 +21,7 @@ type command struct {
 
 // commands are all commands, by name; testdata/scripts/README.md says what they do.
 var commands = map[string]command{
-	"founders": {"count jump", (*script).founders, true},
+	"founders": {"nodes jump", (*script).founders, true},
 	"cluster":  {"nodes leader jump snapshot-every workers", (*script).form, true},
 
 	"join":    {"node", (*script).join, false},
@@ -63,7 +63,7 @@ var commands = map[string]command{
 }
 
 func (s *script) founders(t *testing.T, a args) {
-	s.adopt(unformed(t, int(a.number(t, "count", 3)), s.settings(t, a)))
+	s.adopt(unformed(t, int(a.number(t, "nodes", 3)), s.settings(t, a)))
 	s.reportAll()
 }
 

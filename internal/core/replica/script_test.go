@@ -17,17 +17,14 @@ import (
 	"github.com/isotone/isotone/internal/core/replica"
 )
 
-// The scripts in testdata/scripts show the protocol message by message: commands, each with
-// the output that it must give. The README there explains both.
+// The scripts in testdata/scripts show the protocol message by message. Each is a list of
+// commands with their expected output; the README there explains both.
 //
 //	go test ./internal/core/replica -run TestScripts/round           # one script
-//	go test ./internal/core/replica -run TestScripts/round -rewrite  # replace its output
-//
-// Read the diff after -rewrite: commit only what you can explain.
+//	go test ./internal/core/replica -run TestScripts/round -rewrite  # replace the expected output
 //
 // A script is deterministic. Raft draws each election timeout from 20 to 39 ticks; in a
-// script it is always 25, so the script decides who campaigns by whom it ticks. Times are
-// relative to the start of the script: +250ms. A timestamp is a time and an index: +250ms/0.
+// script it is always 25, so the script decides who campaigns by giving that node more ticks.
 
 func TestScripts(t *testing.T) {
 	defer func(r io.Reader) { cryptorand.Reader = r }(cryptorand.Reader)
@@ -71,7 +68,7 @@ type script struct {
 	backups map[uint64]disk
 }
 
-// seen is what the output has told of a node.
+// seen is what the output has shown of a node.
 type seen struct {
 	replica        *replica.Replica
 	state          string
@@ -147,8 +144,7 @@ func (s *script) note(m *raftpb.Message, lost bool) {
 	s.sent = append(s.sent, fmt.Sprintf("%d->%d %s", m.GetFrom(), m.GetTo(), body))
 }
 
-// step runs one turn of a node and shows what came of it. A tick of which nothing came is
-// left out.
+// step runs one turn of a node and shows its effects. It leaves out a tick without effects.
 func (s *script) step(n *node, what string, in *replica.Input) {
 	before := s.out.Len()
 	if !s.quiet {
@@ -163,7 +159,7 @@ func (s *script) step(n *node, what string, in *replica.Input) {
 	}
 }
 
-// report shows what is new of a node.
+// report shows what has changed at a node.
 func (s *script) report(n *node) {
 	was := s.seen[n.id]
 	if was == nil || was.replica != n.Replica {
@@ -200,15 +196,15 @@ func (s *script) report(n *node) {
 	s.sent = s.sent[:0]
 }
 
-// reportAll shows what is new after the harness has run several nodes.
+// reportAll shows what has changed after the harness ran several nodes.
 func (s *script) reportAll() {
 	for _, n := range s.running() {
 		s.report(n)
 	}
 }
 
-// receive delivers those messages and hellos of a node that match, and reports whether there were
-// any. With a disk that works it also makes the node's write durable.
+// receive delivers the matching messages and all hellos for a node, and reports whether there
+// was anything to do. With disk it also finishes the node's write.
 func (s *script) receive(n *node, match func(m *raftpb.Message) bool, disk bool) bool {
 	in := &replica.Input{}
 	var what []string
@@ -255,7 +251,7 @@ func (s *script) settleAll() {
 
 func (a args) has(name string) bool { _, ok := a[name]; return ok }
 
-// number returns an argument, or what stands for none.
+// number returns an argument, or none if it is missing.
 func (a args) number(t *testing.T, name string, none uint64) uint64 {
 	t.Helper()
 	if !a.has(name) {
@@ -308,7 +304,7 @@ func (s *script) node(t *testing.T, a args, name string) *node {
 	return s.nodes[id]
 }
 
-// named returns the nodes that the argument node names; all that run if it is not there.
+// named returns the nodes that the argument node names; without it, all running ones.
 func (s *script) named(t *testing.T, a args) (list []*node) {
 	t.Helper()
 	if !a.has("node") {
