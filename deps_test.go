@@ -75,7 +75,7 @@ cmd/isotone:                * ; *
 
 // testDependencies are the modules that every _test.go file may import as well;
 // it may also import every package of the module.
-const testDependencies = "go.uber.org/goleak pgregory.net/rapid github.com/anishathalye/porcupine github.com/rogpeppe/go-internal github.com/redis/go-redis/v9 golang.org/x/net"
+const testDependencies = "go.uber.org/goleak pgregory.net/rapid github.com/anishathalye/porcupine github.com/cockroachdb/datadriven github.com/rogpeppe/go-internal github.com/redis/go-redis/v9 golang.org/x/net"
 
 // zone is the deterministic zone: the same inputs give the same effects, so the
 // simulator replays what production ran. See checkZone.
