@@ -104,8 +104,10 @@ func (n *node) aloneLimit(w *world) time.Duration {
 	return max(limit, n.began.limit)
 }
 
-// beginning is what a process found in its first turn.
+// beginning is what a process found in its first turn, or, if the cluster was not formed
+// then, in the first one after that.
 type beginning struct {
+	voted    bool // there are voters
 	turn     uint64
 	at, wall time.Duration
 	// ceiling is the largest that was known, or reserved in the log of this process.

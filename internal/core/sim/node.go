@@ -203,8 +203,8 @@ func (w *world) turn(n *node) {
 	in := w.collect(n)
 	wall, mono := n.clock.read(w.now)
 	w.turns++
-	if n.began.turn == 0 {
-		b := &n.began
+	if b := &n.began; !b.voted {
+		b.voted = n.replica.Voters() > 0 // so it looks at its clock in this turn
 		b.turn, b.at, b.wall, b.ceiling = w.turns, w.now, wall, max(w.ceiling, b.ceiling)
 	}
 	e := n.replica.Step(&replica.Input{
