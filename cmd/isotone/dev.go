@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -77,12 +75,12 @@ func startDev(port int, dir string, log *slog.Logger) (members []*member, err er
 		err = errors.Join(err, stopDev(members))
 		members = nil
 	}()
-	var peers []string
+	peers := map[uint64]string{}
 	for i := range devNodes {
 		s := config.Default()
-		s.NodeID = config.Number(strconv.Itoa(i + 1))
-		s.HTTPHost, s.HTTPPort = "127.0.0.1", config.Number(strconv.Itoa(port+i))
-		s.AdvertiseAddr = net.JoinHostPort(s.HTTPHost, string(s.HTTPPort))
+		s.NodeID = uint64(i + 1)
+		s.HTTPHost, s.HTTPPort = "127.0.0.1", port+i
+		s.AdvertiseAddr = s.HTTPAddr()
 		s.RaftAddr = "127.0.0.1:0"
 		s.DataDir = filepath.Join(dir, fmt.Sprintf("node%d", i+1))
 		so, err := listen(&s)
@@ -90,10 +88,10 @@ func startDev(port int, dir string, log *slog.Logger) (members []*member, err er
 			return nil, fmt.Errorf("%w (is another \"isotone dev\" running? --port takes other ports)", err)
 		}
 		all, settings = append(all, so), append(settings, s)
-		peers = append(peers, fmt.Sprintf("%d=%s", i+1, so.peer.Addr()))
+		peers[s.NodeID] = so.peer.Addr().String()
 	}
 	for i := range settings {
-		settings[i].Peers = strings.Join(peers, ",")
+		settings[i].Peers = peers
 		m, err := startMember(&settings[i], all[i], memberOptions{loops: 1}, log)
 		if err != nil {
 			all[i] = sockets{}

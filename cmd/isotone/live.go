@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -22,18 +21,11 @@ type documents struct {
 }
 
 func newDocuments(s *config.Settings, n *node.Node, addr string, layout snowflake.Layout, m *telemetry.Metrics, log *slog.Logger) (*documents, error) {
-	sources, err := live.Parse(s.Live)
-	if err != nil {
-		return nil, err
-	}
-	origins, err := live.ParseOrigins(s.LiveOrigins)
-	if err != nil {
-		return nil, err
-	}
-	interval := s.LiveIntervalMS.Milliseconds()
+	interval := s.LiveInterval
 	d := &documents{own: newStateSource(n, addr, layout, interval, m)}
 	observe := live.Observer{Loaded: m.ObserveLiveLoad, Failing: m.SetLiveFailing, Streams: m.AddLiveStreams, Cut: m.CountLiveCut}
-	if d.set, err = live.New(live.Config{Sources: sources, Interval: interval, Origins: origins, Log: log, Observe: observe}); err != nil {
+	var err error
+	if d.set, err = live.New(live.Config{Sources: s.Live, Interval: interval, Origins: s.LiveOrigins, Log: log, Observe: observe}); err != nil {
 		return nil, err
 	}
 	// It says what /members, /metrics and /ready say to everybody.
@@ -73,22 +65,4 @@ func (d *documents) answer(name, acceptEncoding, ifNoneMatch string) []byte {
 func (d *documents) close() {
 	d.state.Close()
 	d.set.Close()
-}
-
-// liveFaults lists what is wrong with the settings of live documents.
-func liveFaults(s *config.Settings) (faults config.Faults) {
-	add := func(env, flag string, err error) {
-		var list live.Faults
-		if errors.As(err, &list) {
-			for _, f := range list {
-				// config.Fault has quotes of its own.
-				faults = append(faults, config.Fault{Env: env, Flag: flag, Value: strings.Trim(f.Entry, `"`), Want: f.Want})
-			}
-		}
-	}
-	_, err := live.Parse(s.Live)
-	add("LIVE", "live", err)
-	_, err = live.ParseOrigins(s.LiveOrigins)
-	add("LIVE_ORIGINS", "live-origins", err)
-	return faults
 }

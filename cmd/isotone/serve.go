@@ -13,20 +13,8 @@ import (
 )
 
 type serveCmd struct {
-	config.Settings
+	config.Flags
 	FaultClock string `name:"fault-clock" env:"ISOTONE_FAULT_CLOCK" hidden:"" help:"For tests: a JSON file that sets this node's clock wrong."`
-}
-
-// Validate returns nil, or config.Faults with everything that is wrong.
-func (c *serveCmd) Validate() error {
-	var faults config.Faults
-	if err := c.Settings.Validate(); err != nil && !errors.As(err, &faults) {
-		return err
-	}
-	if faults = append(faults, liveFaults(&c.Settings)...); len(faults) > 0 {
-		return faults
-	}
-	return nil
 }
 
 // gcPercent lets garbage grow to four times what is alive before it is collected. That
@@ -36,27 +24,31 @@ const gcPercent = 400
 
 // Run runs one node until a signal or a failure ends it.
 func (c *serveCmd) Run(ctx context.Context, con console) error {
-	loops := loops(&c.Settings)
+	s, err := c.Parse()
+	if err != nil {
+		return err
+	}
+	loops := loops(&s)
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + loops) // which keep theirs while they sleep
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	log := startLog(con.err, telemetry.LogOptions{Debug: c.Debug.On(), Pretty: c.Pretty.On(), TimeMS: c.LogTimeMS.On()})
+	log := startLog(con.err, telemetry.LogOptions{Debug: s.Debug, Pretty: s.Pretty, TimeMS: s.LogTimeMS})
 	defer log.Close()
 	var clock node.Clock
 	if c.FaultClock != "" {
 		log.Warn("the clock of this node follows a file of faults", "file", c.FaultClock)
 		clock = node.NewFaultClock(c.FaultClock)
 	}
-	so, err := listen(&c.Settings)
+	so, err := listen(&s)
 	if err != nil {
 		return taken(err)
 	}
-	m, err := startMember(&c.Settings, so, memberOptions{clock: clock, loops: loops, keepProcessors: true, log: log}, log.Logger)
+	m, err := startMember(&s, so, memberOptions{clock: clock, loops: loops, keepProcessors: true, log: log}, log.Logger)
 	if err != nil {
 		return err
 	}
-	serving := []any{"node", c.NodeID.Uint64(), "http", so.http.Addr().String(), "raft", so.peer.Addr().String(), "advertise", m.addr}
+	serving := []any{"node", s.NodeID, "http", so.http.Addr().String(), "raft", so.peer.Addr().String(), "advertise", m.addr}
 	if so.thrift != nil {
 		serving = append(serving, "thrift", so.thrift.Addr().String())
 	}

@@ -19,9 +19,9 @@ const fileSizeMax = 1 << 20
 
 // BeforeResolve reads the file named by --config or ISOTONE_CONFIG and lays it
 // under the environment. Kong calls it when it knows the command line. Faults of
-// the file are kept for Validate, so it returns nil.
-func (s *Settings) BeforeResolve(ctx *kong.Context) error {
-	path := s.File
+// the file are kept for Parse, so it returns nil.
+func (f *Flags) BeforeResolve(ctx *kong.Context) error {
+	path := f.File
 	for _, flag := range ctx.Flags() {
 		if flag.Name == "config" {
 			path, _ = ctx.FlagValue(flag).(string)
@@ -31,7 +31,7 @@ func (s *Settings) BeforeResolve(ctx *kong.Context) error {
 	if path != "" {
 		values, faults = readFile(path)
 	}
-	s.fileFaults = faults
+	f.fileFaults = faults
 	ctx.AddResolver(values)
 	return nil
 }
@@ -63,7 +63,7 @@ func (l layer) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, err
 	return nil, nil
 }
 
-// Validate is there for [kong.Resolver]; [Settings.Validate] reports the faults.
+// Validate is there for [kong.Resolver]; [Flags.Parse] reports the faults.
 func (l layer) Validate(*kong.Application) error { return nil }
 
 // readFile reads a JSON object of strings, numbers and booleans. It returns what
@@ -116,9 +116,9 @@ func decodeFile(path string) (map[string]any, error) {
 // name is how one setting is called.
 type name struct{ flag, env string }
 
-// names lists all settings, as the tags of Settings give them.
+// names lists all settings, as the tags of Flags give them.
 var names = func() (list []name) {
-	for _, field := range reflect.VisibleFields(reflect.TypeFor[Settings]()) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Flags]()) {
 		if field.IsExported() {
 			list = append(list, name{flag: field.Tag.Get("name"), env: field.Tag.Get("env")})
 		}
