@@ -42,14 +42,6 @@ func (f Faults) Unwrap() []error {
 	return errs
 }
 
-// err returns f as an error, nil when f is empty.
-func (f Faults) err() error {
-	if len(f) == 0 {
-		return nil
-	}
-	return f
-}
-
 // add records a fault of the setting called flag.
 func (f *Faults) add(flag, value, want string) {
 	for _, n := range names {
