@@ -156,7 +156,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	m.forwarding.of(m.node.Status)
 	m.fronts = &fronts{node: m.node, tls: keeper.TLS("h2", "http/1.1")}
 	m.followFiles(keeper)
-	if m.fronts.docs, err = newDocuments(s, m.node, addr, ids.Layout, metrics, log); err != nil {
+	if m.fronts.docs, err = newDocuments(s, m.node, addr, metrics, log); err != nil {
 		m.unfollow()
 		return nil, errors.Join(err, m.node.Close(), so.closeFronts(), m.forwarding.close())
 	}

@@ -14,12 +14,12 @@ import (
 
 type serveCmd struct {
 	config.Flags
-	FaultClock string `name:"fault-clock" env:"ISOTONE_FAULT_CLOCK" hidden:"" help:"For tests: a JSON file that sets this node's clock wrong."`
+	FaultClock string `name:"fault-clock" env:"ISOTONE_FAULT_CLOCK" hidden:"" help:"For tests: a JSON file with faults of this node's clock."`
 }
 
-// gcPercent lets garbage grow to four times what is alive before it is collected. That
-// is a few megabytes for a node, and rounds make some garbage of which Raft is the
-// source: at the default of 100 a loaded node collects several times a second. GOGC wins.
+// gcPercent lets garbage grow to four times the live heap, a few megabytes, before it is
+// collected. Raft allocates in every round: at the default of 100, a loaded node collects
+// several times a second. GOGC overrides it.
 const gcPercent = 400
 
 // Run runs one node until a signal or a failure ends it.
@@ -29,7 +29,7 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 		return err
 	}
 	loops := loops(&s)
-	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + loops) // which keep theirs while they sleep
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + loops) // a loop keeps its processor while it sleeps
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -37,7 +37,7 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	defer log.Close()
 	var clock node.Clock
 	if c.FaultClock != "" {
-		log.Warn("the clock of this node follows a file of faults", "file", c.FaultClock)
+		log.Warn("the clock of this node follows a fault file", "file", c.FaultClock)
 		clock = node.NewFaultClock(c.FaultClock)
 	}
 	so, err := listen(&s)
