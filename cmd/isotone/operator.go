@@ -36,11 +36,12 @@ func (f *operatorFlags) do(ctx context.Context, method, path string, out any) er
 	defer cancel()
 	var failures []error
 	for _, endpoint := range f.Endpoint {
-		if _, err := dashboard.Address(endpoint); err != nil {
-			return usageError(fmt.Sprintf("--endpoint: %v", err))
-		}
 		for hops := 0; endpoint != "" && hops < hopsMax; hops++ {
-			next, err := ask(ctx, method, endpoint, path, out)
+			base, err := dashboard.Address(endpoint)
+			if err != nil {
+				return usagef("--endpoint: %v", err)
+			}
+			next, err := ask(ctx, method, base+path, out)
 			if err == nil {
 				return nil
 			}
@@ -52,12 +53,8 @@ func (f *operatorFlags) do(ctx context.Context, method, path string, out any) er
 }
 
 // ask sends a request to one node. If another node leads, leader is its address.
-func ask(ctx context.Context, method, endpoint, path string, out any) (leader string, err error) {
-	base := endpoint
-	if !strings.Contains(base, "://") {
-		base = "http://" + base
-	}
-	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, nil)
+func ask(ctx context.Context, method, url string, out any) (leader string, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		return "", err
 	}
