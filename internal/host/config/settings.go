@@ -30,7 +30,7 @@ type Settings struct {
 	EpochDeadlineLimit     int           // missed reservations
 	TimestampRequestBuffer int           // requests
 	ReadMode               isotone.ReadMode
-	RTT                    time.Duration
+	RTT                    time.Duration // one Raft tick
 	Forward                bool
 	Loops                  int // 0: by the number of cores
 	ThriftPort             int // 0: any free port; -1: the default one, if it is free
@@ -43,7 +43,7 @@ type Settings struct {
 	LiveOrigins            []string
 	Dashboard              bool
 	RequestStats           bool
-	RequestStatsSample     int // one of so many requests
+	RequestStatsSample     int // one of every N requests
 	Debug                  bool
 	Pretty                 bool
 	LogTimeMS              bool
