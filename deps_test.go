@@ -52,6 +52,7 @@ internal/front/web:         . snowflake internal/host/listen internal/front inte
 internal/front/thriftrpc:   . snowflake internal/host/listen internal/front ; github.com/apache/thrift
 internal/front/stats:       . internal/front/transaction ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 
+internal/forward:            . internal/host/loop internal/front
 internal/node:              . snowflake disruptor internal/core/oracle internal/core/replica internal/host/storage internal/host/peer internal/host/loop internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 
 internal/balance:           .
@@ -75,7 +76,7 @@ cmd/isotone:                * ; *
 
 // testDependencies are the modules that every _test.go file may import as well;
 // it may also import every package of the module.
-const testDependencies = "go.uber.org/goleak pgregory.net/rapid github.com/anishathalye/porcupine github.com/rogpeppe/go-internal github.com/redis/go-redis/v9 golang.org/x/net"
+const testDependencies = "go.uber.org/goleak pgregory.net/rapid github.com/anishathalye/porcupine github.com/cockroachdb/datadriven github.com/rogpeppe/go-internal github.com/redis/go-redis/v9 golang.org/x/net"
 
 // zone is the deterministic zone: the same inputs give the same effects, so the
 // simulator replays what production ran. See checkZone.

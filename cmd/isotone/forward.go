@@ -10,7 +10,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
-	"github.com/isotone/isotone/internal/balance/proxy"
+	"github.com/isotone/isotone/internal/forward"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/node"
 )
@@ -46,7 +46,7 @@ func (f *forwarding) of(status func() *front.Status) {
 	}
 }
 
-// Timestamps implements proxy.Source. The address that this node tells clients may lead
+// Timestamps implements forward.Source. The address that this node tells clients may lead
 // elsewhere, and so may the client that begins there: what comes from another cluster than
 // the node's own is not this node's to give (I10).
 func (f *forwarding) Timestamps(ctx context.Context, mode isotone.ReadMode, count uint64) (isotone.Range, error) {
@@ -73,7 +73,7 @@ func (f *forwarding) own() isotone.ClusterID {
 
 // forwarder returns what forwards for one loop; see node.Config.Forward.
 func (f *forwarding) forwarder(wake func()) node.Forwarder {
-	return proxy.NewUpstream(proxy.UpstreamConfig{Source: f, Addr: f.addr, Timeout: forwardTimeout}, wake)
+	return forward.NewUpstream(forward.Config{Source: f, Addr: f.addr, Timeout: forwardTimeout}, wake)
 }
 
 func (f *forwarding) close() error {

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"runtime"
+	"sync/atomic"
+	"time"
 
-	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/gate"
 	"github.com/isotone/isotone/internal/front/http1"
@@ -15,81 +15,135 @@ import (
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/loop"
-	"github.com/isotone/isotone/internal/host/telemetry"
-	"github.com/isotone/isotone/internal/node"
 )
 
-// fronts is everything that speaks with clients on one port: the hot requests in the
-// node's loops, all else on the standard servers.
-type fronts struct {
-	node *node.Node
-	web  *web.Server
-	tls  *tls.Config
-	docs *documents
+// clientServer runs fronts in its loops: a node, or a gateway to a cluster.
+type clientServer interface {
+	Serve(ln net.Listener, limits loop.Limits, open func(i int, b front.Backend, l *loop.Loop) loop.Service) error
+	StopServing(ctx context.Context)
+}
+
+// frontsConfig says what speaks with clients. Server and Web are required.
+type frontsConfig struct {
+	server clientServer
+	// web configures the standard servers. What the fronts in the loops share with them is
+	// taken from there: Mode, TLS, Live, Limits.
+	web web.Config
+	// ids returns the ids for the fronts in loop i; nil: none.
+	ids func(i int) front.IDs
+	// live answers requests for live documents in the loops; nil: nothing does.
+	live func(name, acceptEncoding, ifNoneMatch string) []byte
+	// observe is told of requests that were answered in a loop.
+	observe func(protocol, code string, requests int, wall time.Duration)
 	// stats is nil unless requests are measured.
 	stats *requestStats
-	// gates and secures have one for each loop. All are there before the first connection
-	// is.
-	gates   []*gate.Gate
-	secures []*http1.Secure
-	altSvc  string
 }
 
-// elsewhere returns how many connections of the port are not behind gate g.
-func (f *fronts) elsewhere(g *gate.Gate) func() int {
-	return func() int {
-		sum := f.web.Connections()
-		for _, other := range f.gates {
-			if other != g {
-				sum += other.Connections()
-			}
+// fronts is everything that speaks with clients on one port: the hot requests in the loops,
+// all else on the standard servers.
+type fronts struct {
+	cfg    frontsConfig
+	web    *web.Server
+	altSvc string
+	loops  atomic.Pointer[[]loopFronts] // one for each loop that has been opened
+}
+
+// loopFronts is what has to be asked of the fronts in one loop.
+type loopFronts struct {
+	gate   *gate.Gate
+	secure *http1.Secure // nil without TLS
+}
+
+func newFronts(cfg frontsConfig) *fronts {
+	f := &fronts{cfg: cfg}
+	f.loops.Store(&[]loopFronts{})
+	cfg.web.Elsewhere, cfg.web.Wrap = func() int { return f.inLoops(nil) }, cfg.stats.wrap()
+	f.web = web.New(cfg.web)
+	return f
+}
+
+// inLoops returns how many connections the loops have, but for those of one gate.
+func (f *fronts) inLoops(but *gate.Gate) int {
+	sum := 0
+	for _, l := range *f.loops.Load() {
+		if l.gate != but {
+			sum += l.gate.Connections()
 		}
-		return sum
 	}
+	return sum
 }
 
-// lane builds the fronts in one loop.
-func (f *fronts) lane(b front.Backend, l *loop.Loop, mode isotone.ReadMode, m *telemetry.Metrics) node.Lane {
-	http := http1.New(http1.Config{Backend: b, IDs: f.node.IDs(len(f.gates)), Live: f.docs.answer, Mode: mode, HandOver: f.web.Take, Observe: m.ObserveRequests, AltSvc: f.altSvc})
-	desk, _ := b.(front.WorkerDesk) // the node's backends are
-	redis := resp.New(resp.Config{Backend: b, IDs: f.node.IDs(len(f.gates)), Desk: desk, Mode: mode, Observe: m.ObserveRequests, Version: version})
+// connections returns how many connections of clients are open.
+func (f *fronts) connections() int { return f.web.Connections() + f.inLoops(nil) }
+
+// open builds the fronts in loop i. It is called for one loop at a time.
+func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
+	cfg := &f.cfg
+	var ids front.IDs
+	if cfg.ids != nil {
+		ids = cfg.ids(i)
+	}
+	http := http1.New(http1.Config{
+		Backend: b, IDs: ids, Live: cfg.live, Mode: cfg.web.Mode, HandOver: f.web.Take, Observe: cfg.observe, AltSvc: f.altSvc,
+	})
+	lessor, _ := b.(front.WorkerDesk) // a node is
+	redis := resp.New(resp.Config{Backend: b, IDs: ids, Desk: lessor, Mode: cfg.web.Mode, Observe: cfg.observe, Version: version})
 	var g *gate.Gate
-	secure := http1.NewSecure(http1.SecureConfig{
-		Loop: l, TLS: f.tls,
-		Open:     func(c *loop.Conn) loop.Handler { return g.Inside(c) },
-		HandOver: func(nc net.Conn) { g.Rest(nc) },
-	})
-	g = gate.New(gate.Config{
-		Loop: l, HTTP1: f.stats.open(http.Open, f.web.Take), RESP: redis.Open, Commands: resp.CommandNames(), TLS: secure.Accept, Rest: f.web.Take, Refuse: f.web.Refuse,
-		Elsewhere: func() int { return f.elsewhere(g)() },
-	})
-	f.gates, f.secures = append(f.gates, g), append(f.secures, secure)
-	return node.Lane{
+	entry := gate.Config{
+		Loop: l, HTTP1: cfg.stats.open(http.Open, f.web.Take), RESP: redis.Open, Commands: resp.CommandNames(), Rest: f.web.Take, Refuse: f.web.Refuse,
+		Elsewhere: func() int { return f.web.Connections() + f.inLoops(g) }, ConnectionsMax: cfg.web.Limits.ConnectionsMax,
+	}
+	var secure *http1.Secure
+	if cfg.web.TLS != nil {
+		secure = http1.NewSecure(http1.SecureConfig{
+			Loop: l, TLS: cfg.web.TLS,
+			Open:     func(c *loop.Conn) loop.Handler { return g.Inside(c) },
+			HandOver: func(nc net.Conn) { g.Rest(nc) },
+		})
+		entry.TLS = secure.Accept
+	}
+	g = gate.New(entry)
+	opened := append(append([]loopFronts(nil), *f.loops.Load()...), loopFronts{g, secure})
+	f.loops.Store(&opened)
+	return loop.Service{
 		Open: g.Open,
 		Stop: func() {
 			g.Stop()
-			secure.Stop()
+			if secure != nil {
+				secure.Stop()
+			}
 			http.Stop()
 			redis.Stop()
 		},
-		Conns: func() int { return secure.Conns() + http.Conns() + redis.Sessions() },
+		Conns: func() int {
+			sum := http.Conns() + redis.Sessions()
+			if secure != nil {
+				sum += secure.Conns()
+			}
+			return sum
+		},
 	}
 }
 
-// serve takes the client port over.
-func (f *fronts) serve(so sockets, mode isotone.ReadMode, m *telemetry.Metrics) error {
-	f.altSvc = web.AltSvc(so.quic.LocalAddr())
-	open := func(b front.Backend, l *loop.Loop) node.Lane { return f.lane(b, l, mode, m) }
-	if err := f.node.Serve(so.http, loop.Limits{}, open); err != nil {
-		return errors.Join(err, so.quic.Close())
+// serve serves the client port until stop: TCP in ln, and HTTP/3 in quic, nil without TLS.
+// The fronts own both.
+func (f *fronts) serve(ln net.Listener, quic net.PacketConn) error {
+	if quic != nil {
+		f.altSvc = web.AltSvc(quic.LocalAddr())
 	}
-	return f.web.Serve(nil, so.quic)
+	if err := f.cfg.server.Serve(ln, loop.Limits{}, f.open); err != nil {
+		if quic != nil {
+			err = errors.Join(err, quic.Close())
+		}
+		return err
+	}
+	return f.web.Serve(nil, quic)
 }
 
 // stop accepts no more, lets requests under way finish, until ctx ends, and closes
 // everything.
 func (f *fronts) stop(ctx context.Context) error {
-	f.node.StopServing(ctx)
+	f.cfg.server.StopServing(ctx)
 	err := f.web.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = nil // what was still running has been cut, as announced
@@ -97,10 +151,12 @@ func (f *fronts) stop(ctx context.Context) error {
 	return err
 }
 
-// wait waits for what the fronts have begun beside the loops. The node has been closed.
+// wait waits for what the fronts have begun outside of the loops. The loops have ended.
 func (f *fronts) wait() {
-	for _, s := range f.secures {
-		s.Wait()
+	for _, l := range *f.loops.Load() {
+		if l.secure != nil {
+			l.secure.Wait()
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/config"
@@ -32,6 +33,7 @@ const releaseTimeout = time.Second
 type member struct {
 	node   *node.Node
 	fronts *fronts
+	docs   *documents
 	addr   string // client address as told to others
 	// served is closed when the front has ended, after serveErr was set.
 	served      chan struct{}
@@ -154,27 +156,35 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		return nil, errors.Join(err, so.closeFronts(), m.forwarding.close())
 	}
 	m.forwarding.of(m.node.Status)
-	m.fronts = &fronts{node: m.node, tls: keeper.TLS("h2", "http/1.1")}
 	m.followFiles(keeper)
-	if m.fronts.docs, err = newDocuments(s, m.node, addr, metrics, log); err != nil {
+	if m.docs, err = newDocuments(s, m.node, addr, metrics, log); err != nil {
 		m.unfollow()
 		return nil, errors.Join(err, m.node.Close(), so.closeFronts(), m.forwarding.close())
 	}
 	var page http.Handler
 	if s.Dashboard {
-		page = dashboard.Handler(dashboard.Config{State: m.fronts.docs.own.Latest})
+		page = dashboard.Handler(dashboard.Config{State: m.docs.own.Latest})
 	}
+	var stats *requestStats
 	if s.RequestStats {
-		m.fronts.stats = newRequestStats(s.RequestStatsSample, metrics.NewRequestStats(), log)
+		stats = newRequestStats(s.RequestStatsSample, metrics.NewRequestStats(), log)
 	}
-	m.fronts.web = web.New(web.Config{
-		Backend: m.node, IDs: m.node.IDs(-1), Live: m.fronts.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node, TLS: m.fronts.tls, Observe: metrics.ObserveRequest, Log: log,
-		Elsewhere: m.fronts.elsewhere(nil), Wrap: m.fronts.stats.wrap(),
+	secure := keeper.TLS("h2", "http/1.1")
+	m.fronts = newFronts(frontsConfig{
+		server: m.node,
+		web: web.Config{
+			Backend: m.node, IDs: m.node.IDs(-1), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node, Mode: s.ReadMode, TLS: secure,
+			Observe: metrics.ObserveRequest, Log: log,
+		},
+		ids:     func(i int) front.IDs { return m.node.IDs(i) },
+		live:    m.docs.answer,
+		observe: metrics.ObserveRequests,
+		stats:   stats,
 	})
-	m.thrift, m.thriftEnded = serveThrift(so.thrift, m.node, m.fronts.tls, metrics, log)
+	m.thrift, m.thriftEnded = serveThrift(so.thrift, m.node, secure, metrics, log)
 	go func() {
 		defer close(m.served)
-		m.serveErr = m.fronts.serve(so, s.ReadMode, metrics)
+		m.serveErr = m.fronts.serve(so.http, so.quic)
 	}()
 	return m, nil
 }
@@ -267,7 +277,7 @@ func (m *member) close() error {
 		// It has nothing to forward, and would wait for the connection to itself.
 		_ = m.forwarding.close()
 	}
-	m.fronts.docs.close()
+	m.docs.close()
 	err := m.fronts.stop(ctx)
 	<-m.served
 	if m.thrift != nil {

@@ -14,13 +14,9 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
-	"github.com/isotone/isotone/internal/balance/proxy"
+	"github.com/isotone/isotone/internal/forward"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/front/gate"
-	"github.com/isotone/isotone/internal/front/http1"
-	"github.com/isotone/isotone/internal/front/resp"
 	"github.com/isotone/isotone/internal/front/web"
-	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -35,17 +31,12 @@ type proxyNodes struct {
 
 // nodesProxy serves what a node serves, from a cluster behind it.
 type nodesProxy struct {
-	gateway        *proxy.Gateway
-	client         *client.Client
-	ids            *leasedIDs // nil: none
-	web            *web.Server
-	gate           atomic.Pointer[gate.Gate] // nil until serve
-	mode           isotone.ReadMode
-	tls            *tls.Config   // nil: there is no certificate
-	secure         *http1.Secure // nil until serve, or without a certificate
-	connectionsMax int
-	stats          *requestStats // nil unless requests are measured
-	metrics        *proxyMetrics
+	gateway *forward.Gateway
+	client  *client.Client
+	ids     *leasedIDs // nil: none
+	fronts  *fronts
+	secure  bool // there is a certificate
+	metrics *proxyMetrics
 }
 
 // clusterSource is package client as internal/balance/proxy asks it.
@@ -57,11 +48,12 @@ func (s clusterSource) Timestamps(ctx context.Context, mode isotone.ReadMode, co
 
 // startNodesProxy builds what the flags ask for.
 func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*nodesProxy, error) {
-	p := &nodesProxy{metrics: newProxyMetrics(log), tls: secure, connectionsMax: c.MaxConnections}
+	p := &nodesProxy{metrics: newProxyMetrics(log), secure: secure != nil}
 	p.metrics.watchCluster()
 	var err error
+	mode := isotone.ReadDefault
 	if c.Mode != "" {
-		if p.mode, err = isotone.ParseReadMode(c.Mode); err != nil {
+		if mode, err = isotone.ParseReadMode(c.Mode); err != nil {
 			return nil, usagef("--mode %q: want quorum or lease", c.Mode)
 		}
 	}
@@ -81,7 +73,7 @@ func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*node
 			addr = "localhost" + addr
 		}
 	}
-	p.gateway, err = proxy.StartGateway(proxy.UpstreamConfig{Source: clusterSource{p.client}, Cluster: p.client.Cluster, Addr: addr}, true, log.Logger)
+	p.gateway, err = forward.StartGateway(forward.Config{Source: clusterSource{p.client}, Cluster: p.client.Cluster, Addr: addr}, true, log.Logger)
 	if err != nil {
 		return nil, errors.Join(err, p.client.Close())
 	}
@@ -90,97 +82,48 @@ func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*node
 		p.ids = leaseIDs(p.client, log.Logger)
 		ids = p.ids
 	}
+	var stats *requestStats
 	if c.RequestStats {
-		p.stats = newRequestStats(c.RequestStatsSample, telemetry.NewRequestStats(p.metrics.registry), log.Logger)
+		stats = newRequestStats(c.RequestStatsSample, telemetry.NewRequestStats(p.metrics.registry), log.Logger)
 	}
-	p.web = web.New(web.Config{
-		Backend: p.gateway.Backend(), IDs: ids, Mode: p.mode, TLS: secure, Observe: p.metrics.observeOne, Log: log.Logger,
-		Limits:    web.Limits{ConnectionsMax: c.MaxConnections},
-		Elsewhere: p.inLoop, Wrap: p.stats.wrap(),
+	p.fronts = newFronts(frontsConfig{
+		server: p.gateway,
+		web: web.Config{
+			Backend: p.gateway.Backend(), IDs: ids, Mode: mode, TLS: secure, Observe: p.metrics.observeOne, Log: log.Logger,
+			Limits: web.Limits{ConnectionsMax: c.MaxConnections},
+		},
+		ids:     func(int) front.IDs { return ids },
+		observe: p.metrics.observeMany,
+		stats:   stats,
 	})
 	return p, nil
-}
-
-// inLoop returns how many connections the loop has.
-func (p *nodesProxy) inLoop() int {
-	if g := p.gate.Load(); g != nil {
-		return g.Connections()
-	}
-	return 0
 }
 
 // serve serves until stop.
 func (p *nodesProxy) serve(ln net.Listener) error {
 	var udp net.PacketConn
-	if p.tls != nil {
+	if p.secure {
 		var err error
 		if udp, err = net.ListenPacket("udp", ln.Addr().String()); err != nil {
 			return errors.Join(fmt.Errorf("--listen, for HTTP/3: %w", err), ln.Close())
 		}
 	}
-	if err := p.gateway.Serve(ln, loop.Limits{}, func(b front.Backend, l *loop.Loop) proxy.Lane { return p.lane(b, l, udp) }); err != nil {
-		if udp != nil {
-			_ = udp.Close()
-		}
-		return fmt.Errorf("serve clients: %w", err)
-	}
 	served := make(chan error, 1)
-	go func() { served <- p.web.Serve(nil, udp) }()
+	go func() { served <- p.fronts.serve(ln, udp) }()
 	select {
 	case err := <-served:
+		if err != nil {
+			err = fmt.Errorf("serve clients: %w", err)
+		}
 		return err
 	case <-p.gateway.Done():
-		return errors.Join(p.gateway.Err(), p.web.Shutdown(context.Background()), <-served)
+		return errors.Join(p.gateway.Err(), p.fronts.stop(context.Background()), <-served)
 	}
-}
-
-// lane builds the fronts in the loop.
-func (p *nodesProxy) lane(b front.Backend, l *loop.Loop, udp net.PacketConn) proxy.Lane {
-	var ids front.IDs
-	if p.ids != nil {
-		ids = p.ids
-	}
-	hot := http1.Config{Backend: b, IDs: ids, Mode: p.mode, HandOver: p.web.Take, Observe: p.metrics.observeMany}
-	if udp != nil {
-		hot.AltSvc = web.AltSvc(udp.LocalAddr())
-	}
-	http := http1.New(hot)
-	redis := resp.New(resp.Config{Backend: b, IDs: ids, Mode: p.mode, Observe: p.metrics.observeMany, Version: version})
-	entry := gate.Config{
-		Loop: l, HTTP1: p.stats.open(http.Open, p.web.Take), RESP: redis.Open, Commands: resp.CommandNames(), Rest: p.web.Take, Refuse: p.web.Refuse,
-		Elsewhere: p.web.Connections, ConnectionsMax: p.connectionsMax,
-	}
-	var g *gate.Gate
-	lane := proxy.Lane{
-		Stop:  func() { g.Stop(); http.Stop(); redis.Stop() },
-		Conns: func() int { return http.Conns() + redis.Sessions() },
-	}
-	if p.tls != nil {
-		secure := http1.NewSecure(http1.SecureConfig{
-			Loop: l, TLS: p.tls,
-			Open:     func(c *loop.Conn) loop.Handler { return g.Inside(c) },
-			HandOver: func(nc net.Conn) { g.Rest(nc) },
-		})
-		entry.TLS, p.secure = secure.Accept, secure
-		lane.Stop = func() { g.Stop(); secure.Stop(); http.Stop(); redis.Stop() }
-		lane.Conns = func() int { return secure.Conns() + http.Conns() + redis.Sessions() }
-	}
-	g = gate.New(entry)
-	p.gate.Store(g)
-	lane.Open = g.Open
-	return lane
 }
 
 func (p *nodesProxy) stop(ctx context.Context) error {
-	p.gateway.StopServing(ctx)
-	err := p.web.Shutdown(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = nil // what was still running has been cut, as announced
-	}
-	err = errors.Join(err, p.gateway.Close())
-	if p.secure != nil {
-		p.secure.Wait()
-	}
+	err := errors.Join(p.fronts.stop(ctx), p.gateway.Close())
+	p.fronts.wait()
 	if p.ids != nil {
 		p.ids.close()
 	}
@@ -197,7 +140,7 @@ func (p *nodesProxy) admin() proxyAdmin {
 				Why         string `json:"why,omitempty"`
 				ClusterID   string `json:"clusterID,omitempty"`
 				Connections int    `json:"connections"`
-			}{Why: backend.Status().NotReady, Connections: p.web.Connections() + p.inLoop()}
+			}{Why: backend.Status().NotReady, Connections: p.fronts.connections()}
 			status.Ready = status.Why == ""
 			if id := p.client.Cluster(); id != 0 {
 				status.ClusterID = id.String()
@@ -242,20 +185,31 @@ func leaseIDs(c *client.Client, log *slog.Logger) *leasedIDs {
 	return l
 }
 
-// Fill implements front.IDs.
+var errNoWorker = isotone.Errorf(isotone.CodeNoLeader, "the cluster has leased no worker yet")
+
+// Fill implements front.IDs. Ids that it has made before it fails are lost.
 func (l *leasedIDs) Fill(dst []snowflake.ID) error {
-	if g := l.generator.Load(); g != nil {
-		return proxy.IDs{Generator: g}.Fill(dst)
+	g := l.generator.Load()
+	if g == nil {
+		return errNoWorker
 	}
-	return isotone.Errorf(isotone.CodeNoLeader, "the cluster has leased no worker yet")
+	for at := range dst {
+		id, err := g.TryNext()
+		if err != nil {
+			return err
+		}
+		dst[at] = id
+	}
+	return nil
 }
 
 // Worker implements front.IDs.
 func (l *leasedIDs) Worker() (int, snowflake.Layout, error) {
-	if g := l.generator.Load(); g != nil {
-		return proxy.IDs{Generator: g}.Worker()
+	g := l.generator.Load()
+	if g == nil {
+		return 0, snowflake.Layout{}, errNoWorker
 	}
-	return 0, snowflake.Layout{}, isotone.Errorf(isotone.CodeNoLeader, "the cluster has leased no worker yet")
+	return g.Worker(), g.Layout(), nil
 }
 
 func (l *leasedIDs) close() {

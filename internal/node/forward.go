@@ -20,16 +20,23 @@ type Forwarder interface {
 	Close()
 }
 
-// forward has another node answer b if that may help, which this one did not. It reports
-// whether it did.
-func forward(f Forwarder, b *front.Batch) bool {
-	if f == nil || b.Local || b.Err == nil || !errors.Is(b.Err, isotone.ErrNotLeader) && !errors.Is(b.Err, isotone.ErrNoLeader) {
-		return false
-	}
-	if b.Err == errStopped || b.Err == errFailed {
-		return false // f is about to be closed
+// answer completes b. If this node did not answer it, and another one may, f forwards it.
+func answer(f Forwarder, b *front.Batch) {
+	if f == nil || !isForwarded(b) {
+		b.Done(b)
+		return
 	}
 	b.Err = nil
 	f.Submit(b)
-	return true
+}
+
+// isForwarded reports whether another node may answer b, which this one did not.
+func isForwarded(b *front.Batch) bool {
+	switch {
+	case b.Local || b.Err == nil:
+		return false
+	case b.Err == errStopped || b.Err == errFailed:
+		return false // the forwarder is about to be closed
+	}
+	return errors.Is(b.Err, isotone.ErrNotLeader) || errors.Is(b.Err, isotone.ErrNoLeader)
 }

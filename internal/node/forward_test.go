@@ -8,12 +8,12 @@ import (
 	"github.com/isotone/isotone/internal/front"
 )
 
-// keeper keeps what it is to forward.
-type keeper struct{ kept []*front.Batch }
+// recorder keeps what it is to forward.
+type recorder struct{ kept []*front.Batch }
 
-func (k *keeper) Submit(b *front.Batch) { k.kept = append(k.kept, b) }
-func (k *keeper) Turn(time.Duration)    {}
-func (k *keeper) Close()                {}
+func (r *recorder) Submit(b *front.Batch) { r.kept = append(r.kept, b) }
+func (r *recorder) Turn(time.Duration)    {}
+func (r *recorder) Close()                {}
 
 func TestForward_TakesOnlyWhatALeaderCanAnswer(t *testing.T) {
 	led := isotone.Errorf(isotone.CodeNotLeader, "node 2 leads")
@@ -33,17 +33,20 @@ func TestForward_TakesOnlyWhatALeaderCanAnswer(t *testing.T) {
 		"this node has failed":      {err: errFailed},
 		"a failure without a place": {err: isotone.Errorf(isotone.CodeInternal, "x")},
 	} {
-		k := &keeper{}
+		k := &recorder{}
 		b := &front.Batch{Err: c.err, Local: c.local}
-		if got := forward(k, b); got != c.want || got != (len(k.kept) == 1) {
-			t.Errorf("%s: %v, %d forwarded", name, got, len(k.kept))
+		done := 0
+		b.Done = func(*front.Batch) { done++ }
+		answer(k, b)
+		if forwarded := len(k.kept) == 1; forwarded != c.want || done == len(k.kept) {
+			t.Errorf("%s: %d forwarded, %d answered", name, len(k.kept), done)
 		}
 		if b.Err != nil && c.want || b.Err != c.err && !c.want {
 			t.Errorf("%s: it now has the error %v", name, b.Err)
 		}
-		b.Err = c.err
-		if forward(nil, b) {
-			t.Errorf("%s: forwarded by nobody", name)
+		b.Err, done = c.err, 0
+		if answer(nil, b); done != 1 {
+			t.Errorf("%s: answered %d times without a forwarder", name, done)
 		}
 	}
 }

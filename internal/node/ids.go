@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// IDConfig says which snowflake ids a node makes. The zero value is none.
+// IDConfig says which snowflake ids a node makes. The zero value disables them.
 type IDConfig struct {
 	Layout snowflake.Layout
 	// Workers is how many worker ids the node leases, at most oracle.SlotsMax; 0 means one
@@ -38,8 +37,8 @@ func (c *IDConfig) workers(loops int) int {
 	}
 }
 
-// ids is the generators of a node, as its fronts see them: the replica decides which there
-// are, the loop carries that here, and anybody makes ids with them (I9).
+// ids holds the generators of a node. The replica decides which there are, the core stores
+// them here, and any goroutine makes ids with them (I9).
 type ids struct {
 	cfg   IDConfig
 	clock Clock
@@ -48,13 +47,12 @@ type ids struct {
 	refused atomic.Pointer[isotone.Error]
 	// noWorker, if not nil, is why the cluster leases no worker to this node.
 	noWorker atomic.Pointer[isotone.Error]
-	// behind has a bit for each slot whose generator found that the clock went back so far
-	// that it makes no ids for a while. Another one can.
+	// behind has a bit for each slot whose generator makes no ids for a while because the
+	// clock went back. A generator of another worker can.
 	behind atomic.Uint64
 }
 
-// idSlot is a worker that is leased. Each loop has one that others leave alone, as long
-// as theirs can do.
+// idSlot is one leased worker. Each loop prefers a slot of its own.
 type idSlot struct {
 	generator atomic.Pointer[snowflake.Generator] // nil: there is no lease
 	made      atomic.Uint64
@@ -69,7 +67,7 @@ func newIDs(cfg IDConfig, clock Clock, loops int) *ids {
 	return g
 }
 
-// fill makes ids by the worker of a slot, or by another that can.
+// fill makes ids with the worker of a slot, or with another one if that cannot.
 func (g *ids) fill(slot int, dst []snowflake.ID) error {
 	if err := g.refused.Load(); err != nil {
 		return err
@@ -99,7 +97,7 @@ func (g *ids) fill(slot int, dst []snowflake.ID) error {
 
 var errNoWorker = isotone.Errorf(isotone.CodeNoLeader, "this node has no worker id yet, or could not renew it")
 
-// idFault puts an error of a generator into the vocabulary.
+// idFault translates an error of a generator.
 func idFault(err error) error {
 	var e *isotone.Error
 	switch {
@@ -112,7 +110,7 @@ func idFault(err error) error {
 	}
 }
 
-// follow takes over what the replica has decided.
+// follow stores what the replica has decided.
 func (g *ids) follow(r *replica.Status) {
 	for i := range g.slots {
 		g.slots[i].generator.Store(r.Generators[i])
@@ -168,7 +166,7 @@ func (s slotIDs) Worker() (worker int, layout snowflake.Layout, err error) {
 // See front.IDs. They may be used from any goroutine, at the price of a shared cache line.
 func (n *Node) IDs(loop int) slotIDs {
 	if loop < 0 {
-		loop = len(n.branches) + 1
+		loop = len(n.hosts)
 	}
 	return slotIDs{n.ids, loop}
 }
@@ -176,45 +174,16 @@ func (n *Node) IDs(loop int) slotIDs {
 // ReleaseWorkers gives the worker ids back, so that they can be leased again at once. No
 // ids are made from here on. It returns when a quorum has agreed, or with ctx.
 func (n *Node) ReleaseWorkers(ctx context.Context) error {
-	released := make(chan struct{})
-	if !n.mail.post(func(in *mail) { in.calls = append(in.calls, func() { n.releaseWorkers(released) }) }) {
+	returned := make(chan struct{})
+	c := n.core
+	if !n.post(func() {
+		n.ids.refused.Store(errStopped)
+		c.next.StopIDs = true
+		c.returned = append(c.returned, returned)
+	}) {
 		return nil
 	}
-	select {
-	case <-released:
-		return nil
-	case <-n.homeDone:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("node %d: give worker ids back: %w", n.cfg.NodeID, context.Cause(ctx))
-	}
-}
-
-// releaseWorkers is ReleaseWorkers, in the loop.
-func (n *Node) releaseWorkers(released chan struct{}) {
-	n.ids.refused.Store(errStopped)
-	n.stopIDs = true
-	n.returned = append(n.returned, released)
-}
-
-// followWorkers carries what the replica says of worker ids to those who make ids.
-func (n *Node) followWorkers(r *replica.Status) {
-	if old, now := n.ids.refused.Load(), r.IDsRefused; !r.IDsStopped && len(n.ids.slots) > 0 {
-		was, is := old != nil && old.Code == isotone.CodeClock, now != nil && now.Code == isotone.CodeClock
-		switch {
-		case is && !was:
-			n.cfg.Log.Error("ids are refused", "why", now.Message)
-		case was && !is:
-			n.cfg.Log.Info("ids are made again: the clock agrees with the peers'")
-		}
-	}
-	n.ids.follow(r)
-	if r.IDsStopped && r.WorkersReturning == 0 {
-		for _, c := range n.returned {
-			close(c)
-		}
-		n.returned = nil
-	}
+	return n.wait(ctx, returned, "give worker ids back")
 }
 
 // NowMillis returns the node's clock, unix milliseconds.

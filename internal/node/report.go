@@ -96,25 +96,25 @@ func (e *elections) note(wall time.Time, mono time.Duration, term, leader uint64
 // Report returns what there is to see of the node. It takes a turn of the loop; ok is
 // false when the node stops.
 func (n *Node) Report() (r Report, ok bool) {
-	ok = n.call(func() { r = n.report() })
+	ok = n.call(func() { r = n.core.report() })
 	return r, ok
 }
 
-func (n *Node) report() Report {
-	s := n.replica.Status()
+func (c *core) report() Report {
+	n, s := c.node, c.replica.Status()
 	r := Report{
-		Status: *n.status.Load(), Mode: n.cfg.Mode, Now: n.wall, Uptime: n.mono - n.began, Loops: len(n.branches) + 1,
-		Forming: s.Forming != "", Serving: s.Serving, Time: s.Time, Workers: s.Workers, Elections: slices.Clone(n.elections.list),
+		Status: *n.status.Load(), Mode: n.cfg.Mode, Now: c.wall, Uptime: c.mono - n.began, Loops: len(n.hosts),
+		Forming: s.Forming != "", Serving: s.Serving, Time: s.Time, Workers: s.Workers, Elections: slices.Clone(c.elections.list),
 	}
 	r.Status.Ceiling = s.Ceiling
-	r.Skew, r.SkewKnown = n.replica.Skew()
+	r.Skew, r.SkewKnown = c.replica.Skew()
 	r.Clock, r.ClockJumpMax = s.Clock, n.cfg.ClockJumpMax
-	lags, clocks := n.replica.Lags(), n.replica.PeerOffsets()
-	for _, p := range n.transport.Peers() {
+	lags, clocks := c.replica.Lags(), c.replica.PeerOffsets()
+	for _, p := range c.peers.transport.Peers() {
 		peer := PeerReport{ID: p.ID, Connected: p.Connected}
-		for _, c := range clocks {
-			if c.ID == p.ID {
-				peer.ClockOffset, peer.ClockKnown = c.Offset, true
+		for _, clock := range clocks {
+			if clock.ID == p.ID {
+				peer.ClockOffset, peer.ClockKnown = clock.Offset, true
 			}
 		}
 		for _, lag := range lags {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/front"
 )
 
 func TestElections_MeasuresTheTimeWithoutALeader(t *testing.T) {
@@ -66,22 +67,22 @@ func TestWarnAhead_MeasuresAgainstTheClockThatTimeGoesBy(t *testing.T) {
 		{"nobody is asked", time.Hour, replica.Clock{}, 0, "lead=1h0m0s"},
 	} {
 		var log bytes.Buffer
-		n := &Node{cfg: Config{ClockJumpMax: tc.limit, Log: slog.New(slog.NewTextHandler(&log, nil))}}
-		n.warnAhead(tc.lead, tc.clock)
-		n.warnAhead(tc.lead, tc.clock) // once
+		c := &core{node: &Node{cfg: Config{ClockJumpMax: tc.limit, Log: slog.New(slog.NewTextHandler(&log, nil))}}}
+		c.warnAhead(tc.lead, tc.clock)
+		c.warnAhead(tc.lead, tc.clock) // once
 		if got := log.String(); strings.Count(got, "\n") != min(1, len(tc.want)) || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
 	}
 }
 
-func TestTellForming_LogsChangesAndTheEnd(t *testing.T) {
+func TestLogFormation_LogsChangesAndTheEnd(t *testing.T) {
 	var log bytes.Buffer
-	n := &Node{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}}
+	c := &core{node: &Node{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}}}
 	tell := func(forming string, id uint64, members int, want string) {
 		t.Helper()
 		log.Reset()
-		n.tellForming(&replica.Status{Forming: forming, ClusterID: id}, members)
+		c.logFormation(&snapshot{replica: replica.Status{Forming: forming, ClusterID: id}, front: &front.Status{Members: make([]front.Member, members)}})
 		if got := log.String(); want == "" && got != "" || !strings.Contains(got, want) {
 			t.Errorf("%q: %q, want %q", forming, got, want)
 		}

@@ -101,11 +101,11 @@ func listenLines(t *testing.T, n *node.Node) (addr string, opened *int) {
 	}
 	opened = new(int)
 	var mu sync.Mutex
-	err = n.Serve(ln, loop.Limits{}, func(b front.Backend, _ *loop.Loop) node.Lane {
+	err = n.Serve(ln, loop.Limits{}, func(_ int, b front.Backend, _ *loop.Loop) loop.Service {
 		mu.Lock()
 		defer mu.Unlock()
 		*opened++
-		return node.Lane{Open: lines(b)}
+		return loop.Service{Open: lines(b)}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -193,8 +193,8 @@ func TestNode_StopServingWaitsForTheLastConnections(t *testing.T) {
 	}
 	var stopped, left int
 	var mu sync.Mutex
-	err = n.Serve(ln, loop.Limits{}, func(b front.Backend, l *loop.Loop) node.Lane {
-		return node.Lane{
+	err = n.Serve(ln, loop.Limits{}, func(_ int, b front.Backend, _ *loop.Loop) loop.Service {
+		return loop.Service{
 			Open: lines(b),
 			Stop: func() { mu.Lock(); stopped++; left = 3; mu.Unlock() },
 			Conns: func() int {
@@ -210,7 +210,7 @@ func TestNode_StopServingWaitsForTheLastConnections(t *testing.T) {
 	}
 	n.StopServing(context.Background())
 	if stopped != 2 || left != 0 {
-		t.Errorf("%d lanes were stopped, with %d connections left; want 2 and 0", stopped, left)
+		t.Errorf("%d services were stopped, with %d connections left; want 2 and 0", stopped, left)
 	}
 	if nc, err := net.Dial("tcp", ln.Addr().String()); err == nil {
 		nc.Close()

@@ -8,8 +8,6 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/core/oracle"
-	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/front"
 )
 
@@ -19,11 +17,11 @@ const levelPoll = 5 * time.Millisecond
 // Levels says what there is to know of feature levels; see front.Operator.
 func (n *Node) Levels() (l front.Levels, err error) {
 	if !n.call(func() {
-		if n.replica.Status().Role != raft.StateLeader {
+		if n.core.replica.Status().Role != raft.StateLeader {
 			err = n.redirect()
 			return
 		}
-		r := n.replica.Levels()
+		r := n.core.replica.Levels()
 		l = front.Levels{Level: r.Level, Newest: r.Newest, Next: r.Next, Missing: append([]uint64{}, r.Missing...)}
 	}) {
 		err = errStopped
@@ -49,7 +47,7 @@ func (n *Node) RaiseLevel(ctx context.Context) error {
 		return err
 	}
 	refused := make(chan *isotone.Error, 1)
-	if !n.call(func() { n.raising = append(n.raising, refused) }) {
+	if !n.call(func() { n.core.raising = append(n.core.raising, refused) }) {
 		return errStopped
 	}
 	select {
@@ -57,7 +55,7 @@ func (n *Node) RaiseLevel(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-	case <-n.homeDone:
+	case <-n.hosts[0].Done():
 		return errStopped
 	}
 	tick := time.NewTicker(levelPoll)
@@ -75,32 +73,10 @@ func (n *Node) RaiseLevel(ctx context.Context) error {
 	}
 }
 
-// announceUpgrade logs, once for each term that this node leads in, that an upgrade waits to
-// be finalized, and when it was.
-func (n *Node) announceUpgrade(r *replica.Status) {
-	if r.Forming != "" {
-		return
+// answerRaising tells those who asked for a higher level what came of it.
+func (c *core) answerRaising(refused *isotone.Error) {
+	for _, answer := range c.raising {
+		answer <- refused
 	}
-	if r.Level > n.level {
-		if n.level > 0 {
-			n.cfg.Log.Info("the feature level of the cluster was raised; older versions cannot be put back", "level", r.Level)
-		}
-		n.level = r.Level
-	}
-	if !r.Serving || n.announcedTerm == r.Term || r.Level == oracle.LevelNewest {
-		return
-	}
-	if l := n.replica.Levels(); l.Next > l.Level {
-		n.announcedTerm = r.Term
-		n.cfg.Log.Info("all members run a version that knows a newer feature level; when no older version is to be put back any more, finalize the upgrade with: isotone upgrade finalize",
-			"level", l.Level, "next", l.Next)
-	}
-}
-
-// raised tells those who asked for a higher level what came of it.
-func (n *Node) raised(refused *isotone.Error) {
-	for _, c := range n.raising {
-		c <- refused
-	}
-	n.raising = n.raising[:0]
+	c.raising = c.raising[:0]
 }

@@ -299,9 +299,9 @@ func (h *client) overdue() {
 	h.fail(faultTimeout)
 }
 
-// Ended gives up the request of a client that has ended its output, as net/http does on the
+// HalfClosed gives up the request of a client that has ended its output, as net/http does on the
 // general path: it has closed its connection, most probably, and would not get the answer.
-func (h *client) Ended(c *loop.Conn) {
+func (h *client) HalfClosed(c *loop.Conn) {
 	switch {
 	case h.activeAt < 0:
 	case h.answered:

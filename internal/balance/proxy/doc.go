@@ -1,6 +1,5 @@
-// Package proxy forwards requests to backends: plain HTTP ones to HTTP servers
-// ([Server]), and those for timestamps, gathered into few, to an Isotone cluster
-// ([Upstream]).
+// Package proxy is a reverse proxy for HTTP backends; see [Server]. (A proxy in front of an
+// Isotone cluster is internal/forward's.)
 //
 // It owns how a message is read and rewritten on its way, connections to backends, health
 // checks, retries, and the limits on all of it. Which backend a request goes to is

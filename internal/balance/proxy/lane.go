@@ -254,6 +254,13 @@ func (l *lane) turn() {
 	}
 }
 
+// measure ends a turn whose cost is measured.
+func (l *lane) measure() {
+	if m := l.meter; m != nil && m.started {
+		m.settle(m.Lap(), l.tell)
+	}
+}
+
 // unstall reads on from backends whose clients have read.
 func (l *lane) unstall() {
 	if len(l.stalled) == 0 {

@@ -8,6 +8,7 @@ import "github.com/isotone/isotone/internal/front/stats"
 // It belongs to the loop's goroutine.
 type meter struct {
 	stats.Meter
+	started bool
 	turn    uint64
 	shares  int       // in the cost of this turn
 	touched []*client // those that had a share, some of them for a request that has ended

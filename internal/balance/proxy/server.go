@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -28,9 +27,8 @@ type Server struct {
 	tls      *tls.Config
 	useLane  bool
 
-	loop *loop.Loop
-	lane *lane
-	mail mailbox
+	host *loop.Host // nil before Serve
+	lane *lane      // the loop's
 
 	base     context.Context // of everything that runs beside the loop
 	cancel   context.CancelFunc
@@ -107,41 +105,13 @@ func (s *Server) newHTTPServer() *http.Server {
 	}
 }
 
-// mailbox is how other goroutines reach the loop.
-type mailbox struct {
-	mu     sync.Mutex
-	in     []func()
-	closed bool
-}
-
-// post has f called on the loop's goroutine, and reports whether it will be. What waits
-// is bounded by connections and dials.
-func (s *Server) post(f func()) bool {
-	s.mail.mu.Lock()
-	open := !s.mail.closed
-	if open {
-		s.mail.in = append(s.mail.in, f)
-	}
-	s.mail.mu.Unlock()
-	if open {
-		s.loop.Wake()
-	}
-	return open
-}
-
-func (s *Server) takeMail(last bool) []func() {
-	s.mail.mu.Lock()
-	defer s.mail.mu.Unlock()
-	got := s.mail.in
-	s.mail.in = nil
-	s.mail.closed = s.mail.closed || last
-	return got
-}
+// post has f called on the loop's goroutine, and reports whether it will be. What waits is
+// bounded by connections and dials.
+func (s *Server) post(f func()) bool { return s.host.Post(f) }
 
 // Serve serves l, which it owns, until [Server.Shutdown], and then returns nil. Any other
 // end is an error. It can be called once.
 func (s *Server) Serve(l net.Listener) error {
-	var err error
 	s.mu.Lock()
 	switch {
 	case s.stopped:
@@ -151,17 +121,19 @@ func (s *Server) Serve(l net.Listener) error {
 		s.mu.Unlock()
 		return errors.Join(errors.New("proxy: Serve called twice"), l.Close())
 	}
-	if s.loop, err = loop.New(s.cfg.Log); err != nil {
+	events, err := loop.New(s.cfg.Log)
+	if err != nil {
 		s.mu.Unlock()
 		return errors.Join(err, l.Close())
 	}
+	s.lane = newLane(&s.cfg, events, s.director)
+	s.host = loop.NewHost(events, loop.HostConfig{Work: work{s}})
 	s.listener, s.served = l, make(chan struct{})
 	s.mu.Unlock()
 	defer close(s.served)
 	if s.cfg.KeepProcessor {
-		s.loop.KeepProcessor()
+		events.KeepProcessor()
 	}
-	s.lane = newLane(&s.cfg, s.loop, s.director)
 	s.lane.report, s.lane.handOver, s.lane.dial = s.recorder.report, s.take, s.dial
 	s.lane.gone = func() { s.connections.Add(-1) }
 	if s.cfg.Measured != nil {
@@ -170,7 +142,8 @@ func (s *Server) Serve(l net.Listener) error {
 	defer s.recorder.stop()
 	var parts sync.WaitGroup
 	ends := make(chan error, 3)
-	parts.Go(func() { ends <- s.run() })
+	s.host.Start()
+	parts.Go(func() { ends <- s.host.Err() })
 	parts.Go(func() { ends <- s.http.Serve(s.ready) })
 	parts.Go(func() { ends <- listen.Accept(l, s.stopping, s.cfg.Log, s.admit) })
 	s.checker.start(s.base)
@@ -190,40 +163,37 @@ func (s *Server) Serve(l net.Listener) error {
 // idleWait bounds how long the loop sleeps with nothing to do.
 const idleWait = time.Second
 
-// run is the loop's goroutine.
-func (s *Server) run() error {
-	l := s.lane
-	settle := func() {}
-	if m := l.meter; m != nil {
+// work is what the host of the loop runs for a server.
+type work struct{ *Server }
+
+func (w work) Sleep() time.Duration {
+	if m := w.lane.meter; m != nil && !m.started { // before the first turn
+		m.started = true
 		m.Start()
-		defer m.Stop()
-		settle = func() { m.settle(m.Lap(), l.tell) }
 	}
-	for {
-		wait := idleWait
-		if len(l.active) > 0 || s.loop.Conns() > len(l.clients) {
-			wait = sweepEvery
-		}
-		err := s.loop.Wait(wait)
-		if err != nil {
-			err = fmt.Errorf("proxy: %w", err)
-		}
-		for _, f := range s.takeMail(false) {
-			f()
-		}
-		l.turn()
-		s.loop.Flush()
-		l.unstall()
-		settle()
-		s.inLane.Store(int64(len(l.active)))
-		if err != nil || l.stopped && len(l.clients) == 0 || s.base.Err() != nil {
-			closeErr := s.loop.Close()
-			for _, f := range s.takeMail(true) {
-				f() // finds the loop closed
-			}
-			settle()
-			return errors.Join(err, closeErr)
-		}
+	if l := w.lane; len(l.active) > 0 || l.loop.Conns() > len(l.clients) {
+		return sweepEvery
+	}
+	return idleWait
+}
+
+func (w work) Turn() { w.lane.turn() }
+
+func (w work) Flushed() {
+	l := w.lane
+	l.unstall()
+	l.measure()
+	w.inLane.Store(int64(len(l.active)))
+	if l.stopped && len(l.clients) == 0 {
+		w.host.Stop()
+	}
+}
+
+// Close cuts the connections that are left, whose requests are then measured as well.
+func (w work) Close() {
+	_ = w.lane.loop.Close()
+	if w.lane.measure(); w.lane.meter != nil && w.lane.meter.started {
+		w.lane.meter.Stop()
 	}
 }
 
@@ -265,7 +235,7 @@ func (s *Server) Status() Status {
 // log that hangs is waited for, five seconds at most.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
-	if s.loop != nil {
+	if s.host != nil {
 		s.post(func() { s.lane.stop() })
 	}
 	err := s.http.Shutdown(ctx)
@@ -288,7 +258,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		_ = s.http.Close()
 	}
 	s.cancel()
-	s.loop.Wake()
+	s.host.Stop()
 	<-served
 	return ctx.Err()
 }
@@ -317,5 +287,5 @@ func (s *Server) cut() {
 	s.stop()
 	_ = s.http.Close()
 	s.cancel()
-	s.loop.Wake()
+	s.host.Stop()
 }

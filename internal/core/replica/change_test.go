@@ -348,3 +348,70 @@ func TestChange_ARefusalCountsUntilThePeerSpeaks(t *testing.T) {
 		}
 	}
 }
+
+// TestChange_ALeaderWhoseRemovalItInheritedAddsNothing: it steps down when it applies its
+// removal, and may not have told the other voter of two that it is committed. That one then
+// needs its vote, and so a log as long as its own.
+func TestChange_ALeaderWhoseRemovalItInheritedAddsNothing(t *testing.T) {
+	c := newCluster(t, 2, nil)
+	first := c.leader()
+	second := c.nodes[3-first.id]
+	c.drop = func(m *raftpb.Message) bool { return m.GetFrom() == second.id && m.GetType() == raftpb.MsgAppResp }
+	if err := c.change(first, replica.Remove, second.id, ""); err != nil {
+		t.Fatal(err)
+	}
+	c.settle()
+	removal := first.Hello().LastIndex
+	if removal == 0 || second.Hello().LastIndex < removal {
+		t.Fatalf("the removal is entry %d, and the other node has %d", removal, second.Hello().LastIndex)
+	}
+	// The other one is elected, commits its removal, and cannot say so.
+	c.crash(first, true)
+	c.start(first)
+	c.drop = func(m *raftpb.Message) bool {
+		more := slices.ContainsFunc(m.GetEntries(), func(e *raftpb.Entry) bool { return e.GetIndex() > removal+1 })
+		return m.GetFrom() == first.id && m.GetType() == raftpb.MsgPreVote || m.GetFrom() == second.id && (more || m.GetCommit() >= removal)
+	}
+	c.greet()
+	for range 500 {
+		if len(second.conf()) == 1 {
+			break
+		}
+		c.tick(1)
+	}
+	if len(second.conf()) != 1 {
+		t.Fatal("the removal was not committed")
+	}
+	c.drop = nil
+	if l := c.leader(); l != first {
+		t.Errorf("node %d leads, which was removed", l.id)
+	}
+	c.must(first)
+}
+
+// TestChange_OneVoterThatLagsEndsNobody: it may not know yet who was added while it was away.
+func TestChange_OneVoterThatLagsEndsNobody(t *testing.T) {
+	c := newChangeCluster(t, 2)
+	learner := c.nodes[3]
+	refused := func(by uint64) error {
+		return learner.Refused(by, &replica.Refusal{Code: replica.RefusedMember, Message: "no member"})
+	}
+	wait := func() {
+		for range 200 {
+			c.turn(learner, &replica.Input{Ticks: 1})
+		}
+	}
+	for range 2 {
+		if err := refused(1); err != nil {
+			t.Fatal(err)
+		}
+		wait()
+	}
+	if err := refused(2); err != nil {
+		t.Errorf("the second one has just begun to say so: %v", err)
+	}
+	wait()
+	if refused(2) == nil {
+		t.Error("all voters say that it is no member, and it goes on")
+	}
+}

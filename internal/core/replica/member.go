@@ -276,25 +276,33 @@ func (r *Replica) Refused(by uint64, refusal *Refusal) error {
 	if refusal.Code.IsFinal() || r.forming != nil && other {
 		return fmt.Errorf("node %d was refused by node %d and has stopped: %w", self, by, refusal)
 	}
-	refusing := 0
-	for _, m := range r.state.Members {
-		if p := r.peers[m.ID]; p != nil && p.refusal != nil && !r.isLearner(m.ID) {
-			switch p.refusal.Code {
-			case RefusedCluster, RefusedSettings, RefusedLevel:
-				refusing++
-			case RefusedMember:
-				if r.ticks-p.refusedSince >= removedTicks {
-					refusing++
-				}
+	voters := r.conf.GetVoters()
+	refusing, strangers, others := 0, 0, 0
+	for _, id := range voters {
+		if id != self {
+			others++
+		}
+		switch p := r.peers[id]; {
+		case p == nil || p.refusal == nil:
+		case p.refusal.Code == RefusedMember:
+			if r.ticks-p.refusedSince >= removedTicks {
+				strangers++
 			}
+		case p.refusal.Code == RefusedCluster || p.refusal.Code == RefusedSettings || p.refusal.Code == RefusedLevel:
+			refusing++
 		}
 	}
-	voters := len(r.conf.GetVoters())
-	if r.forming != nil || refusing == 0 || voters-refusing >= voters/2+1 {
+	// A voter that lags may not know this node yet: so one alone has no say about its
+	// membership, unless there is no other.
+	quorum := len(voters)/2 + 1
+	if strangers >= min(quorum, others) {
+		refusing += strangers
+	}
+	if r.forming != nil || refusing == 0 || len(voters)-refusing >= quorum {
 		return nil
 	}
-	return fmt.Errorf("node %d was refused by %d of %d members and has stopped; member %d says: %w",
-		self, refusing, len(r.state.Members), by, refusal)
+	return fmt.Errorf("node %d was refused by %d of %d voters and has stopped; member %d says: %w",
+		self, refusing, len(voters), by, refusal)
 }
 
 // membersChanged lets what peers have said of this node's membership count from now on: it may

@@ -2,8 +2,11 @@ package replica
 
 import (
 	"fmt"
+	"math"
+	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/oracle"
@@ -211,7 +214,46 @@ func (r *Replica) unwritten() (count int) {
 func (r *Replica) propose(c oracle.Command) bool { return r.proposeEncoded(c.Append(nil)) }
 
 func (r *Replica) proposeEncoded(data []byte) bool {
-	return r.hasRoom(2) && r.raw.Propose(data) == nil
+	return r.hasRoom(2) && !r.isLeaving() && r.raw.Propose(data) == nil
+}
+
+// isLeaving reports whether the log holds the removal of this node, proposed by an earlier
+// leader and not applied yet. As leader it steps down when it applies that, and cannot tell
+// the others that it is committed. Of two voters, the other one can only be elected if this
+// node votes for it, and so must have all that is in this node's log: nothing may follow but
+// the entry with which Raft opens the term, without which nothing is committed.
+func (r *Replica) isLeaving() bool {
+	var lists [][]*raftpb.Entry
+	if last, err := r.log.LastIndex(); err == nil && last > r.applied {
+		if kept, err := r.log.Entries(r.applied+1, last+1, math.MaxUint64); err == nil {
+			lists = append(lists, kept)
+		}
+	}
+	for _, w := range []*Write{r.flying, r.next} {
+		if w != nil {
+			lists = append(lists, w.Entries)
+		}
+	}
+	for _, list := range lists {
+		if slices.ContainsFunc(list, r.removesThisNode) {
+			return true
+		}
+	}
+	return false
+}
+
+// removesThisNode reports whether e, if it is not applied yet, removes this node.
+func (r *Replica) removesThisNode(e *raftpb.Entry) bool {
+	if e.GetType() != raftpb.EntryConfChangeV2 || e.GetIndex() <= r.applied {
+		return false
+	}
+	cc := &raftpb.ConfChangeV2{}
+	if proto.Unmarshal(e.GetData(), cc) != nil {
+		return false
+	}
+	return slices.ContainsFunc(cc.GetChanges(), func(c *raftpb.ConfChangeSingle) bool {
+		return c.GetType() == raftpb.ConfChangeRemoveNode && c.GetNodeId() == r.cfg.Self.NodeID
+	})
 }
 
 // hasRoom reports whether the log may grow by some entries that the disk lacks. A leader

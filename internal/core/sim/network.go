@@ -208,14 +208,20 @@ func (w *world) refused(n, by *node, r *replica.Refusal) {
 	n.refused = true
 }
 
-// isMemberNow reports whether the node that has applied most counts n among the members.
-func (w *world) isMemberNow(n *node) bool {
+// latest returns the running node that has applied most, nil if none runs.
+func (w *world) latest() *node {
 	var latest *node
 	for _, o := range w.nodes {
 		if o.up() && (latest == nil || o.replica.Status().Applied > latest.replica.Status().Applied) {
 			latest = o
 		}
 	}
+	return latest
+}
+
+// isMemberNow reports whether the node that has applied most counts n among the members.
+func (w *world) isMemberNow(n *node) bool {
+	latest := w.latest()
 	if latest == nil {
 		return false
 	}

@@ -137,7 +137,7 @@ func (w *world) heal() {
 	from := w.now
 	for w.lastAnswer <= from && w.violation == nil {
 		if w.now > from+(healTicks+2*patienceMax)*w.cfg.tick {
-			if w.wiped && !w.allKnown() {
+			if w.wiped && (!w.allKnown() || !w.hasQuorum()) {
 				return
 			}
 			w.fail("liveness: no answer within %d ticks after the last fault", healTicks)
@@ -160,6 +160,25 @@ func (w *world) allKnown() bool {
 		}
 	}
 	return true
+}
+
+// hasQuorum reports whether a quorum of the voters has kept its disk: a change of membership
+// that was on its way when one lost it may have left two, and the lost one is one of them.
+func (w *world) hasQuorum() bool {
+	latest := w.latest()
+	if latest == nil {
+		return false
+	}
+	voters, kept := 0, 0
+	for _, m := range latest.replica.Members() {
+		if o := w.node(m.ID); !m.Learner {
+			voters++
+			if o != nil && o.tampered != wipedAmidst {
+				kept++
+			}
+		}
+	}
+	return kept > voters/2
 }
 
 // judge checks the history.

@@ -7,7 +7,7 @@ type connState uint8
 const (
 	stateOpen      connState = iota
 	stateClosing             // ends when its output is written
-	stateLingering           // all is said; what still comes is thrown away
+	stateLingering           // its output has ended; input is discarded
 	stateGone                // closed or detached
 )
 
@@ -20,13 +20,13 @@ type Conn struct {
 	limits  *Limits
 	place   int // in loop.conns
 
-	in      queue  // read and not used
-	out     []byte // to be written; nil, or lent by loop.pool
-	usual   int    // length of the latest output
-	trashed int    // bytes that were thrown away
-	reason  error
+	in        queue  // read and not used
+	out       []byte // to be written; nil, or lent by loop.pool
+	usual     int    // length of the latest output
+	discarded int    // bytes read and thrown away since Close
+	reason    error
 
-	heard time.Duration // when the other side last showed itself
+	heard time.Duration // when the other side last sent something
 	since time.Duration // when the first byte of what is in in came; of a new one, its start; of one that lingers, when it began to
 	moved time.Duration // when the other side last took output; for one that is stuck
 
@@ -62,7 +62,7 @@ func (c *Conn) Write(b []byte) {
 		*out = c.loop.pool.get(max(usual, len(b)))
 	}
 	*out = append(*out, b...)
-	c.soil()
+	c.markDirty()
 }
 
 // output returns where the handler's output goes, and how much it usually is.
@@ -91,19 +91,19 @@ func (c *Conn) SetBuffered(b []byte) {
 	}
 	out, _ := c.output()
 	*out = b
-	c.soil()
+	c.markDirty()
 }
 
-func (c *Conn) soil() {
+func (c *Conn) markDirty() {
 	if !c.dirty {
 		c.dirty = true
 		c.loop.dirty = append(c.loop.dirty, c)
 	}
 }
 
-// Pause keeps Data from being called until Resume: something is outstanding. There is no
-// timeout meanwhile, and no end: one that has shut down its sending side is closed only
-// when it is not paused, so that it gets its answers.
+// Pause keeps Data from being called until Resume, while an answer is outstanding. No timeout
+// applies meanwhile, and a connection whose other side has shut down its sending side stays
+// open, so that it gets its answers.
 func (c *Conn) Pause() { c.paused = true }
 
 // Resume ends Pause. Data is called in the next Wait if anything is unused.
@@ -132,15 +132,15 @@ func (c *Conn) EOF() bool { return c.eof }
 // side has taken enough.
 func (c *Conn) Choked() bool { return len(c.out)+len(c.plain) > c.limits.OutputMax }
 
-// Close ends the connection when its output is written. The handler gets no more data,
-// and in its Closed err. That may take some time: the other side is given some to read
-// the output and to close first, and until Closed the connection counts in [Loop.Conns].
+// Close ends the connection once its output is written. The handler gets no more data; its
+// Closed is called with err. That may take a while, because the other side gets time to read
+// the output and to close first. Until then the connection counts in [Loop.Conns].
 func (c *Conn) Close(err error) {
 	if c.state != stateOpen {
 		return
 	}
 	c.state, c.reason = stateClosing, err
-	c.soil()
+	c.markDirty()
 }
 
 // Abort ends the connection at once. The handler gets err in its Closed, which is called

@@ -3,25 +3,22 @@ package loop
 import (
 	"io"
 	"net"
-	"sync"
-	"sync/atomic"
 )
 
 // Layer stands between the socket of one connection and its handler, and translates both
 // ways: encryption is one. Its methods belong to the loop's goroutine, and must not block.
 // What they want to send they give to [Conn.Send], during the call.
 type Layer interface {
-	// Open appends to plain what raw means, which is what came from the socket, together
-	// with what came before. It keeps of raw what is not complete, but not the slice.
-	// io.EOF says that the other side has ended its output. With any other error the
-	// connection is closed, after what was sent.
+	// Open decodes raw, the next bytes from the socket, and appends the result to plain. It
+	// keeps a copy of what is incomplete. io.EOF means that the other side has ended its
+	// output. Any other error closes the connection after the output so far is written.
 	Open(plain, raw []byte) ([]byte, error)
-	// Partial reports whether Open keeps the beginning of something.
+	// Partial reports whether Open keeps something incomplete.
 	Partial() bool
 	// Seal sends plain, which is valid during the call only.
 	Seal(plain []byte) error
-	// End sends that nothing follows. It is called once at most, and never after an
-	// error.
+	// End tells the other side that nothing follows. It is called at most once, and never
+	// after an error.
 	End()
 	// Detach takes the layer out of the loop. It returns a connection that speaks over
 	// socket as the layer did, and reads unread first.
@@ -37,11 +34,10 @@ type layered struct {
 	ended   bool   // the layer has ended its output, or cannot any more
 }
 
-// SetLayer puts y between the socket and the handler, from now on: [Conn.Write] and Data
-// are on its far side, [Conn.Send] on the near one. It opens raw first, which is what the
-// handler was given and had no use for, and then what the handler was not given yet. It
-// is not called within Data, and once at most. The connection counts as new: it has said
-// nothing yet.
+// SetLayer puts y between the socket and the handler: [Conn.Write] and Data are above it,
+// [Conn.Send] below. It opens raw first, the bytes that the handler was given and did not
+// use, then those that it was not given yet. It must not be called within Data, and at most
+// once. For its timeouts the connection counts as new.
 func (c *Conn) SetLayer(y Layer, raw []byte) {
 	switch {
 	case c.busy || c.layer != nil:
@@ -90,7 +86,7 @@ func (l *Loop) open(c *Conn, raw []byte) ([]byte, error) {
 		c.since = l.now
 	}
 	if len(c.out) > 0 {
-		c.soil()
+		c.markDirty()
 	}
 	if err == io.EOF {
 		c.eof = true
@@ -117,38 +113,4 @@ func (l *Loop) seal(c *Conn) error {
 		c.layer.End()
 	}
 	return nil
-}
-
-// posts is what other goroutines have left for the loop's.
-type posts struct {
-	some  atomic.Bool
-	mu    sync.Mutex
-	funcs []func()
-}
-
-// Post has f run on the loop's goroutine, in the next Wait. Any goroutine may call it, and
-// bounds how often. After Close f is forgotten.
-func (l *Loop) Post(f func()) {
-	l.posted.mu.Lock()
-	l.posted.funcs = append(l.posted.funcs, f)
-	l.posted.mu.Unlock()
-	l.posted.some.Store(true)
-	l.Wake()
-}
-
-// runPosts runs what was posted.
-func (l *Loop) runPosts() {
-	if !l.posted.some.Swap(false) {
-		return
-	}
-	l.posted.mu.Lock()
-	funcs := l.posted.funcs
-	l.posted.funcs = nil
-	l.posted.mu.Unlock()
-	for _, f := range funcs {
-		if l.closed {
-			return
-		}
-		f()
-	}
 }

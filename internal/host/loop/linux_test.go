@@ -352,7 +352,7 @@ func TestLoop_DozeEndsByWakeOrTimeAndNotByConnections(t *testing.T) {
 	defer l.Close()
 	took := func(d time.Duration) time.Duration {
 		before := time.Now()
-		if !l.Doze(d) {
+		if !l.WaitForWake(d) {
 			t.Fatal("it cannot doze")
 		}
 		return time.Since(before)

@@ -1,6 +1,6 @@
 // Package loop is an event loop for sockets: one goroutine waits for all of them,
 // reads those that are ready, lets a [Handler] for each connection work on what came,
-// and writes out what the handlers left. It knows no protocol.
+// and writes the output of the handlers. It knows no protocol.
 //
 // The caller owns the rhythm. Its goroutine calls, over and over,
 //
@@ -34,10 +34,10 @@ import (
 // [Loop.Flush] and [Loop.Close]. They must not block and not call any of these three but
 // Close.
 type Handler interface {
-	// Data works on b: everything that was read from c and not used yet. It returns how
-	// many bytes it has used; the rest is in front of b the next time, when more has
-	// come or [Conn.Resume] was called. b is valid during the call only. An error closes
-	// c, after the output so far.
+	// Data handles b: everything that was read from c and is still unused. It returns how
+	// many bytes it used; the rest comes again, in front of what follows, when more has
+	// arrived or [Conn.Resume] was called. b is valid during the call only. An error closes
+	// c after the output so far is written.
 	//
 	// A handler that returns without using all of b, and neither is paused nor choked,
 	// waits for more. When no more can come, because the other side has shut down its
@@ -45,18 +45,18 @@ type Handler interface {
 	//
 	// Data may call [Conn.Detach]; what it returns then does not count.
 	Data(c *Conn, b []byte) (used int, err error)
-	// Closed is called once when c has ended, for whatever reason but Detach: err is
-	// io.EOF if the other side has closed it. Neither c nor its output is of use any
-	// more, but what was begun for it may still have to be awaited.
+	// Closed is called once when c has ended, unless it was detached: err is io.EOF if the
+	// other side closed it. c and its output must not be used any more. Work that was begun
+	// for c may still have to be awaited.
 	Closed(c *Conn, err error)
 }
 
-// Impatient is a [Handler] that wants to know at once when the other side ends its output
-// while the connection is paused: whoever does so seldom waits for an answer. Others get to
-// know when they have answered.
-type Impatient interface {
-	// Ended may end c, by [Conn.Abort] for instance.
-	Ended(c *Conn)
+// HalfCloser is a [Handler] that is told at once when the other side shuts down its sending
+// side while the connection is paused: such a client seldom waits for its answer. Other
+// handlers find out after they have answered.
+type HalfCloser interface {
+	// HalfClosed may end c, by [Conn.Abort] for instance.
+	HalfClosed(c *Conn)
 }
 
 // Limits bounds what the connections of one listener, or one connection that was
@@ -75,9 +75,9 @@ type Limits struct {
 	// the other side (Linux doubles the number for its own books). Default 256 KiB;
 	// systems allow several MiB for each connection.
 	UnsentMax int
-	// PartialTimeout bounds how long a connection may leave something half said: from
-	// the first byte that the handler did not use, or from the start of a connection
-	// that has said nothing yet. Default 10 s.
+	// PartialTimeout bounds the wait for the rest of a request: from the first byte that the
+	// handler did not use, or from the start of a connection that has sent nothing yet.
+	// Default 10 s.
 	PartialTimeout time.Duration
 	// IdleTimeout bounds the wait for the next byte of a connection that has nothing
 	// outstanding. Default 2 min.
@@ -135,9 +135,9 @@ const (
 	// readSize is the most that is read from a connection in one turn, so that one that
 	// never stops sending does not keep the others waiting.
 	readSize = 64 << 10
-	// sweepEvery is how often timeouts are looked at. They are for clients that are gone
-	// or mean harm, and need not be exact. A turn looks at sweepBatch connections at
-	// most: for ten thousand at once, requests would have to wait a millisecond.
+	// sweepEvery is how often timeouts are checked. They are meant for clients that are gone
+	// or hostile, and need not be exact. A turn checks sweepBatch connections at most: checking
+	// ten thousand at once would delay requests by a millisecond.
 	sweepEvery = time.Second
 	sweepBatch = 512
 	// acceptPause keeps a listener that cannot accept (no file descriptors) from spinning.
@@ -149,8 +149,8 @@ type Loop struct {
 	poll  poller
 	pool  pool
 	log   *slog.Logger
-	buf   []byte  // what is being read
-	plain []byte  // what a layer makes of it
+	buf   []byte  // input of the connection that is being read
+	plain []byte  // the same, opened by its layer
 	conns []*Conn // all open ones, in no order
 	dirty []*Conn // with output since the last Flush
 	ready []*Conn // whose handler is to be called again
@@ -184,9 +184,9 @@ func New(log *slog.Logger) (*Loop, error) {
 // KeepProcessor lets Wait sleep without giving its processor, in the sense of GOMAXPROCS,
 // to other goroutines. The program must have one for each such loop beside those that it
 // wants to use, or others starve while the loop sleeps. What it saves is that Go's
-// scheduler takes the processor away in every sleep of more than 20 µs and looks for it
-// all that time: a quarter of a follower's CPU time under load, half of an idle node's. It
-// is called before the first Wait, and does something on Linux only.
+// scheduler takes the processor away in every sleep of more than 20 µs, and polls for that
+// all the time: a quarter of a follower's CPU time under load, half of an idle node's. It is
+// called before the first Wait, and has an effect on Linux only.
 func (l *Loop) KeepProcessor() { l.poll.keepProcessor() }
 
 // Listen accepts connections from ln, which the loop owns from now on, unless Listen
@@ -257,10 +257,10 @@ func (l *Loop) Wait(d time.Duration) error {
 // after Close.
 func (l *Loop) Wake() { l.poll.wake() }
 
-// Doze waits until [Loop.Wake] is called or d has passed, whatever connections do in the
-// meantime: many small turns become one. d should be at most about a millisecond. Where
-// the system has no way to do that it returns false at once.
-func (l *Loop) Doze(d time.Duration) bool { return l.poll.doze(d) }
+// WaitForWake waits until [Loop.Wake] is called or d has passed, and ignores connections in
+// the meantime: many small turns become one. d should be at most about a millisecond. It
+// returns false at once where the system does not support that.
+func (l *Loop) WaitForWake(d time.Duration) bool { return l.poll.waitForWake(d) }
 
 // Flush writes the output of all connections.
 func (l *Loop) Flush() {
@@ -306,6 +306,9 @@ func (l *Loop) Close() error {
 		return nil
 	}
 	l.closed = true
+	l.posted.mu.Lock()
+	l.posted.ended = true
+	l.posted.mu.Unlock()
 	l.StopListening()
 	for len(l.conns) > 0 {
 		l.end(l.conns[len(l.conns)-1], ErrClosed)

@@ -36,16 +36,16 @@ type poller struct {
 
 	keepsProcessor bool
 
-	mood    atomic.Int32 // awake, asleep, dozing or woken
+	state   atomic.Int32 // awake, asleep, waiting or woken
 	closing sync.Mutex   // held while event is written to, and while it is closed
 	closed  bool
 }
 
 const (
-	awake  = iota
-	asleep // or about to be: to wake it, event must be written to
-	woken  // and has not noticed yet
-	dozing // as asleep, but in doze: mood itself is waited for
+	awake   = iota
+	asleep  // or about to be: to wake it, event must be written to
+	woken   // and has not noticed yet
+	waiting // as asleep, but in waitForWake: state itself is waited for
 )
 
 // slot is what a file descriptor stands for: a connection, a listener, or nothing.
@@ -247,11 +247,11 @@ func (p *poller) write(c *Conn, b []byte) (int, error) {
 
 // wake makes a system call only if the loop sleeps, and only the first of many does.
 func (p *poller) wake() {
-	switch p.mood.Swap(woken) {
+	switch p.state.Swap(woken) {
 	case awake, woken:
 		return
-	case dozing:
-		_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&p.mood)), futexWake|futexPrivate, 1, 0, 0, 0)
+	case waiting:
+		_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&p.state)), futexWake|futexPrivate, 1, 0, 0, 0)
 		return
 	}
 	p.closing.Lock()
@@ -290,11 +290,11 @@ func (p *poller) wait(l *Loop, d time.Duration) error {
 
 // sleep waits for events, and returns how many there are.
 func (p *poller) sleep(d time.Duration) (int, error) {
-	if d > 0 && !p.mood.CompareAndSwap(awake, asleep) {
+	if d > 0 && !p.state.CompareAndSwap(awake, asleep) {
 		d = 0
 	}
 	n, err := p.epollWait(int((d + time.Millisecond - 1) / time.Millisecond))
-	p.mood.Store(awake)
+	p.state.Store(awake)
 	if err == unix.EINTR {
 		return 0, nil
 	}
@@ -308,9 +308,9 @@ const (
 	futexPrivate = 128
 )
 
-// doze waits for wake, and nothing else.
-func (p *poller) doze(d time.Duration) bool {
-	if !p.mood.CompareAndSwap(awake, dozing) {
+// waitForWake waits for wake, and nothing else.
+func (p *poller) waitForWake(d time.Duration) bool {
+	if !p.state.CompareAndSwap(awake, waiting) {
 		return true
 	}
 	// Told to keep its processor, it keeps a collector of garbage waiting, too, who does not
@@ -320,8 +320,8 @@ func (p *poller) doze(d time.Duration) bool {
 		call = unix.RawSyscall6
 	}
 	timeout := unix.NsecToTimespec(int64(d))
-	_, _, _ = call(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&p.mood)), futexWait|futexPrivate, dozing, uintptr(unsafe.Pointer(&timeout)), 0, 0)
-	p.mood.Store(awake)
+	_, _, _ = call(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&p.state)), futexWait|futexPrivate, waiting, uintptr(unsafe.Pointer(&timeout)), 0, 0)
+	p.state.Store(awake)
 	return true
 }
 

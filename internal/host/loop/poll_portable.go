@@ -399,4 +399,4 @@ func (p *poller) close() error {
 // keepProcessor does nothing: the loop sleeps in a channel.
 func (p *poller) keepProcessor() {}
 
-func (p *poller) doze(time.Duration) bool { return false }
+func (p *poller) waitForWake(time.Duration) bool { return false }

@@ -37,8 +37,8 @@ func (l *Loop) readable(c *Conn) {
 	case io.EOF:
 		c.eof = true
 		l.poll.watch(c, false)
-		if h, ok := c.handler.(Impatient); ok && c.paused {
-			h.Ended(c)
+		if h, ok := c.handler.(HalfCloser); ok && c.paused {
+			h.HalfClosed(c)
 		}
 		l.feed(c)
 		return
@@ -145,7 +145,7 @@ func (l *Loop) discard(c *Conn) {
 		l.end(c, err)
 		return
 	}
-	if c.trashed += n; !c.eof && c.trashed <= lingerBytesMax {
+	if c.discarded += n; !c.eof && c.discarded <= lingerBytesMax {
 		return
 	}
 	if c.state == stateLingering {
@@ -203,7 +203,7 @@ func (l *Loop) write(c *Conn) {
 // linger ends the output of c, whose last is written, and waits for the other side to
 // do the same.
 func (l *Loop) linger(c *Conn) {
-	if c.eof || c.trashed > lingerBytesMax || !l.poll.shut(c) {
+	if c.eof || c.discarded > lingerBytesMax || !l.poll.shut(c) {
 		l.end(c, c.reason)
 		return
 	}

@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"context"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -43,25 +42,5 @@ func BenchmarkHeartbeatDecode(b *testing.B) {
 		sink, _ = ParseMessage(f)
 		_ = CheckMessage(sink, 1, 2)
 		_, _, _ = d.Next()
-	}
-}
-
-// BenchmarkPingPong sends a heartbeat and waits for its answer, over loopback.
-func BenchmarkPingPong(b *testing.B) {
-	answered := make(chan struct{}, 1)
-	one := newHost(b, 1, func(cfg *Config) {
-		cfg.Receive = func(context.Context, uint64, []*raftpb.Message) { answered <- struct{}{} }
-	})
-	var two *host
-	answer := []*raftpb.Message{heartbeatResp(2, 1)}
-	two = newHost(b, 2, func(cfg *Config) {
-		cfg.Receive = func(context.Context, uint64, []*raftpb.Message) { two.Send(1, answer) }
-	})
-	join(b, one, two)
-	ask := []*raftpb.Message{heartbeat(1, 2)}
-	b.ReportAllocs()
-	for b.Loop() {
-		one.Send(2, ask)
-		<-answered
 	}
 }

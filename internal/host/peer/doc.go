@@ -1,24 +1,25 @@
-// Package peer carries raft messages between the nodes of one cluster: the wire
-// format, the handshake that decides who may talk, and the connections.
+// Package peer connects the nodes of one cluster: the wire format of raft messages,
+// the handshake with the admission of peers, and the connections.
 //
-// It owns the bytes between two nodes and the sockets they travel on. It must not
+// It opens the connections between nodes and defines the bytes on them. It must not
 // know what a message means to raft, what is on disk, or why a node is admitted:
-// the node decides that in [Config.Admit], and turns the data directory into a
-// [Hello]. Only internal/node calls it.
+// the node describes its data directory in [Config.Hello] and decides in
+// [Config.Admit]. Only internal/node calls it.
 //
 // # Layers
 //
 // The codec and the handshake do no I/O, read no clock and start no goroutine:
-// [Decoder] is fed bytes and yields frames, the Append functions append frames to
-// a buffer, [Handshake] is stepped frame by frame. [Transport] is a thin layer of
-// goroutines over them; an event loop that owns the sockets can replace it.
+// [Decoder] takes bytes and returns frames, the Append functions append frames to
+// a buffer, [Handshake] takes one frame at a time. [Transport] dials, accepts and
+// does handshakes on goroutines of its own. It attaches each admitted connection to
+// an event loop, which reads and writes it through a [Stream].
 //
 // # Connections
 //
 // Every pair of nodes shares one duplex TCP connection. The node with the higher
-// id dials, so two nodes never open two connections to each other at once. A
-// connection that arrives while an older one of the same peer is still open
-// replaces it as soon as its handshake is complete: the old one is half dead.
+// ID dials, so two nodes never open two connections to each other at once. When a
+// peer completes a handshake while its older connection is still open, the new
+// connection replaces the old one, which must be half open.
 //
 // # Wire format
 //
@@ -27,7 +28,7 @@
 //	type      = 1 byte
 //	checksum  = 4 bytes, big-endian: CRC32C of type and payload
 //
-// All integers are big-endian. A connection begins
+// All integers are big-endian. A connection begins with a handshake:
 //
 //	dialer                     acceptor
 //	hello          ──────►     admits the dialer, or answers refusal
@@ -35,7 +36,7 @@
 //	ready, or      ──────►     connected from here on
 //	refusal
 //
-// and carries messages and pings both ways after that. The first ten bytes of
-// hello and welcome (magic, version), the frame layout and the refusal are the
-// same in every version; all else may change with it.
+// Messages, pings, clock readings and updates follow in both directions. The first
+// ten bytes of hello and welcome (magic, version), the frame layout and the refusal
+// are the same in every version; everything else may change.
 package peer

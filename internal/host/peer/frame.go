@@ -9,18 +9,17 @@ import (
 )
 
 // FrameSizeMax is the largest value of a frame's length field, in bytes: type,
-// payload and checksum. Raft cuts its appends at about a megabyte and a snapshot
-// of an oracle is a few kilobytes, so this is generous; more than that is a
-// defect or a stranger, and it bounds what one peer can make this node hold.
+// payload and checksum. It bounds the memory that one peer can make this node use.
+// Raft limits its appends to about a megabyte, and a snapshot has a few kilobytes: a
+// larger frame comes from a defect or a stranger.
 const FrameSizeMax = 4 << 20
 
 const (
-	// handshakeSizeMax is the limit for a peer that is not admitted yet. A hello
-	// has at most 332 bytes; the rest is room for those of later versions, which
-	// must still be readable enough to be refused with both version numbers.
+	// handshakeSizeMax is the limit until a peer is admitted. It leaves room for the
+	// hellos of later versions, whose version number must be readable for a refusal.
 	handshakeSizeMax = 4 << 10
-	// storeSizeMax is the largest buffer that is kept for the next frames. A
-	// rare snapshot should not hold megabytes for the life of a connection.
+	// storeSizeMax is the largest buffer kept for later frames, so that one large
+	// message does not hold megabytes for the life of a connection.
 	storeSizeMax = 256 << 10
 
 	lengthSize   = 4
@@ -30,19 +29,19 @@ const (
 	frameOverhead = lengthSize + typeSize + checksumSize
 )
 
-// Failures of the wire format. After any of them the connection is of no use.
+// Violations of the wire format. Each one ends the connection.
 var (
 	// ErrFrameSize: a frame is larger than allowed, or too small to be one.
 	ErrFrameSize = errors.New("bad frame size")
 	// ErrChecksum: a frame was damaged on its way.
 	ErrChecksum = errors.New("bad frame checksum")
-	// ErrProtocol: a well-formed frame that says what it must not say.
+	// ErrProtocol: a well-formed frame with contents that the protocol forbids.
 	ErrProtocol = errors.New("protocol violation")
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// FrameType says what the payload of a frame is.
+// FrameType is the kind of a frame's payload.
 type FrameType uint8
 
 // The frame types. Their numbers are part of the wire format.
@@ -56,11 +55,10 @@ const (
 	FrameHeartbeat     FrameType = 7 // a MsgHeartbeat in fixed size
 	FrameHeartbeatResp FrameType = 8 // a MsgHeartbeatResp in fixed size
 	FrameClock         FrameType = 9 // the sender's wall clock, unix nanoseconds in 8 bytes
-	// FrameUpdate is a [Hello], from either side, when what it says has changed. Only where
-	// version 2 is spoken.
+	// FrameUpdate is a [Hello] with changed contents, from either side; not in version 1.
 	FrameUpdate FrameType = 10
 
-	// frameOptional: who does not know a frame of this type or above skips it.
+	// frameOptional is the first type that a receiver skips if it does not know it.
 	frameOptional FrameType = 128
 )
 
@@ -77,7 +75,7 @@ func AppendReady(b []byte) []byte { return appendEmptyFrame(b, FrameReady) }
 // AppendPing appends a sign of life to b.
 func AppendPing(b []byte) []byte { return appendEmptyFrame(b, FramePing) }
 
-// AppendClock appends what the sender's wall clock shows, unix nanoseconds, to b.
+// AppendClock appends the sender's wall clock, in unix nanoseconds, to b.
 func AppendClock(b []byte, now int64) []byte {
 	start := len(b)
 	return sealFrame(binary.BigEndian.AppendUint64(openFrame(b, FrameClock), uint64(now)), start)
@@ -86,7 +84,7 @@ func AppendClock(b []byte, now int64) []byte {
 // parseClock reads the payload of a FrameClock.
 func parseClock(p []byte) (now int64, err error) {
 	if len(p) != 8 {
-		return 0, fmt.Errorf("%w: a clock of %d bytes", ErrProtocol, len(p))
+		return 0, fmt.Errorf("%w: clock of %d bytes", ErrProtocol, len(p))
 	}
 	return int64(binary.BigEndian.Uint64(p)), nil
 }
@@ -95,13 +93,14 @@ func appendEmptyFrame(b []byte, t FrameType) []byte {
 	return sealFrame(openFrame(b, t), len(b))
 }
 
-// openFrame appends the head of a frame; the payload follows, then sealFrame.
+// openFrame appends the head of a frame. The caller appends the payload, then calls
+// sealFrame.
 func openFrame(b []byte, t FrameType) []byte {
 	return append(b, 0, 0, 0, 0, byte(t))
 }
 
 // sealFrame fills in the length of the frame that begins at b[start] and appends
-// the checksum. The caller has made sure that the frame is not too large.
+// the checksum. It panics if the frame is larger than FrameSizeMax.
 func sealFrame(b []byte, start int) []byte {
 	body := b[start+lengthSize:]
 	size := len(body) + checksumSize
@@ -112,22 +111,21 @@ func sealFrame(b []byte, start int) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(body, castagnoli))
 }
 
-// Decoder cuts a stream of bytes into frames. It never holds more than one
-// incomplete frame and what was fed last. The zero Decoder is ready and allows
-// frames up to [FrameSizeMax]. It is not safe for concurrent use.
+// Decoder splits a stream of bytes into frames. It holds at most one incomplete frame
+// and the bytes last fed. The zero Decoder allows frames up to [FrameSizeMax]. It is
+// not safe for concurrent use.
 type Decoder struct {
-	// limit is the largest frame allowed; 0 stands for FrameSizeMax.
+	// limit is the largest frame allowed; 0 means FrameSizeMax.
 	limit uint32
-	// rest holds the bytes not yet yielded: a tail of store if stored is true,
-	// else a tail of the slice given to Feed.
+	// rest has the bytes not yet returned: the tail of store if stored is true, else
+	// of the slice given to Feed.
 	rest   []byte
 	stored bool
 	store  []byte
 	err    error
 }
 
-// SetHandshake tells whether the other side is yet to be admitted. While it is,
-// frames are limited to 4 KiB.
+// SetHandshake limits frames to 4 KiB if on is true, else to [FrameSizeMax].
 func (d *Decoder) SetHandshake(on bool) {
 	d.limit = FrameSizeMax
 	if on {
@@ -135,28 +133,28 @@ func (d *Decoder) SetHandshake(on bool) {
 	}
 }
 
-// Feed adds the next bytes of the stream. It does not copy p when nothing is
-// left over from before, so p must not change until Next reports false.
+// Feed adds the next bytes of the stream. It may keep p instead of a copy, so p must not
+// change until Next reports false.
 func (d *Decoder) Feed(p []byte) {
 	if len(d.rest) == 0 {
 		d.rest, d.stored = p, false
 		return
 	}
-	d.keep()
+	d.save()
 	d.store = append(d.store, p...)
 	d.rest = d.store
 }
 
 // Next returns the next complete frame, or false when more bytes are needed. Its
 // payload is valid until the next call of Next or Feed. Errors match
-// [ErrFrameSize] or [ErrChecksum] and are final. An oversized frame is reported
-// from its first four bytes, before anything is held for it.
+// [ErrFrameSize] or [ErrChecksum] and are final. Four bytes suffice to refuse an
+// oversized frame.
 func (d *Decoder) Next() (Frame, bool, error) {
 	if d.err != nil {
 		return Frame{}, false, d.err
 	}
 	if len(d.rest) < lengthSize {
-		d.keep()
+		d.save()
 		return Frame{}, false, nil
 	}
 	size := binary.BigEndian.Uint32(d.rest)
@@ -164,7 +162,7 @@ func (d *Decoder) Next() (Frame, bool, error) {
 		return Frame{}, false, d.err
 	}
 	if len(d.rest)-lengthSize < int(size) {
-		d.keep()
+		d.save()
 		return Frame{}, false, nil
 	}
 	frame := d.rest[lengthSize : lengthSize+int(size)]
@@ -185,8 +183,8 @@ func (d *Decoder) checkSize(size uint32) error {
 	return nil
 }
 
-// keep moves the unread bytes to the front of the decoder's own memory.
-func (d *Decoder) keep() {
+// save moves the remaining bytes to the front of the decoder's own memory.
+func (d *Decoder) save() {
 	if d.stored && len(d.rest) == len(d.store) {
 		return
 	}

@@ -113,7 +113,7 @@ func TestDecoder_AcceptsTheLargestFrame(t *testing.T) {
 	var d Decoder
 	b := frameOf(FrameMessage, payload)
 	for len(b) > 0 {
-		n := min(len(b), readSize)
+		n := min(len(b), 64<<10)
 		d.Feed(b[:n])
 		b = b[n:]
 		got, err := drain(&d)
@@ -153,9 +153,9 @@ func TestDecoder_DetectsEveryFlippedBit(t *testing.T) {
 	}
 }
 
-// However a stream is cut, the decoder yields the same frames and the same error,
-// and frames encode to the bytes they came from. The stream is body, cut into good
-// frames (a fuzzer would never find their checksums), then tail as it is.
+// However a stream is cut, the decoder returns the same frames and the same error,
+// and frames encode to the bytes they came from. The stream is body, cut into valid
+// frames (a fuzzer would never find their checksums), then tail unchanged.
 func FuzzDecoder(f *testing.F) {
 	f.Add([]byte("some payloads of good frames"), []byte(nil), uint64(1))
 	f.Add([]byte(nil), []byte("GET / HTTP/1.1\r\n\r\n"), uint64(2))

@@ -14,10 +14,10 @@ import (
 	"github.com/isotone/isotone/internal/check/golden"
 )
 
-// The golden set has every frame that a version ever sent. A later one reads them, and
-// takes them for the same.
+// The golden set has every kind of frame that any version has sent. Later versions must
+// read the same from them.
 
-// goldenFrame is what a frame means. Only what its type has is set.
+// goldenFrame is the meaning of a frame. Only the fields of its type are set.
 type goldenFrame struct {
 	Type    FrameType
 	Hello   *Hello          `json:",omitempty"`
@@ -26,7 +26,7 @@ type goldenFrame struct {
 	Message json.RawMessage `json:",omitempty"`
 }
 
-// readGolden reads one frame as a connection does.
+// readGolden parses one frame as a connection does.
 func readGolden(b []byte) (any, error) {
 	var d Decoder
 	d.Feed(b)
@@ -44,7 +44,7 @@ func readGolden(b []byte) (any, error) {
 		var version uint16
 		h, version, err = ParseHello(f.Payload)
 		if version == 1 && h.Level == 1 {
-			h.Level = 0 // what a hello is given that cannot say it
+			h.Level = 0 // a default, not on the wire
 		}
 		g.Hello = &h
 	case FrameRefusal:
@@ -63,7 +63,7 @@ func readGolden(b []byte) (any, error) {
 	return g, err
 }
 
-// readGoldenMessage wants the message to be one that a peer may send.
+// readGoldenMessage parses a message that a peer may send.
 func readGoldenMessage(f Frame) (json.RawMessage, error) {
 	m, err := ParseMessage(f)
 	if err != nil {

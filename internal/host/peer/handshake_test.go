@@ -10,8 +10,8 @@ func ownHello(id uint64) func() Hello {
 	return func() Hello { return Hello{NodeID: id, Session: id * 11} }
 }
 
-// talk carries frames between the two sides until neither has more to say, and
-// returns the error of each.
+// talk passes frames between the two sides until neither has more to send, and returns
+// the error of each.
 func talk(t *testing.T, dialer, acceptor *Handshake) (dialErr, acceptErr error) {
 	t.Helper()
 	out, dialErr := dialer.Start(nil)
@@ -95,7 +95,7 @@ func TestHandshake_TellsBothSidesOfARefusal(t *testing.T) {
 }
 
 func TestHandshake_RefusesItselfAndATwinByName(t *testing.T) {
-	for session, want := range map[uint64]string{11: "dialed itself", 12: "two nodes have the id"} {
+	for session, want := range map[uint64]string{11: "dialed itself", 12: "two nodes have the ID"} {
 		acceptor := NewAcceptor(ownHello(1), nil)
 		_, err := acceptor.Step(frameIn(t, hello(t, FrameHello, Hello{NodeID: 1, Session: session})), nil)
 		if err == nil || !strings.Contains(err.Error(), want) {

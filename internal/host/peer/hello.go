@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Version is the version of the wire format that this package speaks. The dialer begins
-// with it, and again with version 1 if it is refused for that; the acceptor answers in the
-// dialer's. What is in a hello of version 2 beyond its fixed part comes in sections, of
-// which the reader skips those that it does not know; so there is no need for a version 3.
+// Version is the newest version of the wire format. The dialer begins with it, and dials
+// again with version 1 if the peer refuses the version; the acceptor answers in the dialer's
+// version. A hello of version 2 is extended by sections, and readers skip unknown ones, so
+// a version 3 is not needed.
 const Version uint16 = 2
 
-// versionFixed is the version without sections, and without [FrameUpdate].
+// versionFixed is the version without sections and without [FrameUpdate].
 const versionFixed uint16 = 1
 
-// The sections of a hello of version 2: a byte that says which, two bytes of length, and
-// then the value.
+// The sections of a hello of version 2. Each has its number in one byte, the length of the
+// value in two, and the value.
 const (
 	sectionLevel    = 1 // 8 bytes
 	sectionStage    = 2 // 1 byte
@@ -28,61 +28,58 @@ const (
 )
 
 const (
-	// magic begins every hello and welcome, and tells a peer from a port scanner
-	// or an HTTP client.
+	// magic begins every hello and welcome; port scanners and HTTP clients do not send it.
 	magic = "isotone\x00"
-	// clientAddrSizeMax is the longest client address in bytes: a DNS name has at
-	// most 253 characters, and few come near.
+	// clientAddrSizeMax is the longest address in bytes; a DNS name has at most 253.
 	clientAddrSizeMax = 256
-	// foundersSizeMax is enough for a hundred nodes with the longest IDs.
+	// foundersSizeMax is enough for a hundred of the longest IDs.
 	foundersSizeMax = 2 << 10
 
 	helloFields    = 9
 	helloSizeFixed = len(magic) + 2 + helloFields*8 + 2
 )
 
-// ErrClientAddr: an advertised client address is too long, or holds a byte that
-// would not be safe in a header or a log line.
+// ErrClientAddr: an address in a hello is too long, or has a byte that is not safe in a
+// header or a log line; or the list of initial members is malformed.
 var ErrClientAddr = errors.New("bad client address")
 
-// Hello is what a node says about itself before anything else. All of it is
-// compared by the node in [Config.Admit]; this package checks NodeID alone.
+// Hello describes a node at the start of a connection. [Config.Admit] decides by it; this
+// package checks only NodeID and Session.
 type Hello struct {
-	// ClusterID names the cluster; 0 while the node does not know it yet.
+	// ClusterID identifies the cluster; 0 while unknown.
 	ClusterID uint64
 	NodeID    uint64
-	// Incarnation names the data directory: it is drawn once, when the directory
-	// is created.
+	// Incarnation identifies the data directory; it is random, drawn on creation.
 	Incarnation uint64
 	// Boot counts the starts on this data directory.
 	Boot uint64
-	// Session is random, one for each process start.
+	// Session identifies the process; it is random.
 	Session uint64
-	// VotersHash is a hash of the initial voter ids, compared while one of the
-	// two ClusterIDs is unknown.
+	// VotersHash is a hash of the initial voter IDs, compared while one of the two
+	// ClusterIDs is unknown.
 	VotersHash uint64
-	// Term and LastIndex are durable when the hello is made.
+	// Term and LastIndex are durable.
 	Term      uint64
 	LastIndex uint64
-	// TickNanos is the length of a Raft tick, in nanoseconds.
+	// TickNanos is the length of a Raft tick in nanoseconds.
 	TickNanos uint64
-	// ClientAddr is the client address (host:port) to tell others: up to 256
-	// bytes of printable ASCII without spaces. Empty means unknown.
+	// ClientAddr is the advertised client address (host:port): up to 256 bytes of
+	// printable ASCII without spaces. Empty means unknown.
 	ClientAddr string
 
-	// What follows is not told by nodes that speak version 1.
+	// Version 1 does not have the fields below.
 
-	// Level is the newest feature level that the node knows; 1 if it does not say.
+	// Level is the newest feature level that the node supports; 1 in version 1.
 	Level uint64
-	// Stage is how far it is in the life of its cluster; 0 if it does not say.
+	// Stage is the node's stage of formation; 0 in version 1.
 	Stage uint8
-	// Founders are the IDs in PEERS of a node that has no cluster yet, as in "1,2,3".
+	// Founders has the IDs in PEERS, as in "1,2,3", while the node has no cluster.
 	Founders string
-	// PeerAddr is where it wants to be reached by other members.
+	// PeerAddr is the advertised peer address, with the limits of ClientAddr.
 	PeerAddr string
 }
 
-// VersionError says that the other side speaks another version.
+// VersionError reports that the other side speaks an unknown version.
 type VersionError struct{ Theirs, Ours uint16 }
 
 func (e *VersionError) Error() string {
@@ -90,8 +87,7 @@ func (e *VersionError) Error() string {
 }
 
 // AppendHello appends h to b as a frame of type FrameHello, FrameWelcome or FrameUpdate, in
-// a version up to [Version]. Its only error matches [ErrClientAddr]; b is returned unchanged
-// then.
+// a version up to [Version]. Its only error matches [ErrClientAddr], and leaves b unchanged.
 func AppendHello(b []byte, t FrameType, h Hello, version uint16) ([]byte, error) {
 	if err := checkAddrs(h); err != nil {
 		return b, err
@@ -121,8 +117,8 @@ func appendSection(b []byte, section byte, value []byte) []byte {
 	return append(b, value...)
 }
 
-// ParseHello reads the payload of a hello, welcome or update frame, and says in which
-// version it was written. Its errors are a *[VersionError], or match [ErrProtocol] or
+// ParseHello parses the payload of a hello, welcome or update frame, and returns the version
+// it was written in. Its errors are a *[VersionError], or match [ErrProtocol] or
 // [ErrClientAddr].
 func ParseHello(p []byte) (h Hello, version uint16, err error) {
 	if len(p) < len(magic)+2 || string(p[:len(magic)]) != magic {
@@ -152,8 +148,8 @@ func ParseHello(p []byte) (h Hello, version uint16, err error) {
 	return h, version, checkAddrs(h)
 }
 
-// parseSections reads what follows the fixed part. Sections that this version does not
-// know are skipped, and so is what a later version adds to one that it does.
+// parseSections parses the bytes after the fixed part. It skips unknown sections, and bytes
+// that a later version has added to a known one.
 func (h *Hello) parseSections(p []byte) error {
 	for len(p) > 0 {
 		if len(p) < sectionHeadSize {
@@ -179,16 +175,16 @@ func (h *Hello) parseSections(p []byte) error {
 	return nil
 }
 
-// checkAddrs checks all that is text.
+// checkAddrs checks the text fields.
 func checkAddrs(h Hello) error {
 	if len(h.Founders) > foundersSizeMax || strings.Trim(h.Founders, "0123456789,") != "" {
-		return fmt.Errorf("%w: a list of initial members that is none", ErrClientAddr)
+		return fmt.Errorf("%w: malformed list of initial members", ErrClientAddr)
 	}
 	return errors.Join(checkClientAddr(h.ClientAddr), checkClientAddr(h.PeerAddr))
 }
 
-// checkClientAddr is strict because the address ends up in a Location header, in
-// logs and on the dashboard.
+// checkClientAddr is strict because addresses end up in Location headers, in logs and on
+// the dashboard.
 func checkClientAddr(addr string) error {
 	if len(addr) > clientAddrSizeMax {
 		return fmt.Errorf("%w: %d bytes, at most %d", ErrClientAddr, len(addr), clientAddrSizeMax)

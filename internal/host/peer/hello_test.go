@@ -14,13 +14,13 @@ var someHello = Hello{
 	ClientAddr: "127.0.0.1:8080", Level: 9, Stage: 2, Founders: "1,2,3", PeerAddr: "127.0.0.1:60001",
 }
 
-// inVersion1 is what of a hello survives version 1.
+// inVersion1 returns h as version 1 transmits it.
 func inVersion1(h Hello) Hello {
 	h.Level, h.Stage, h.Founders, h.PeerAddr = 1, 0, "", ""
 	return h
 }
 
-// payload strips a single frame to what a Parse function gets.
+// payload returns the payload of a single frame.
 func payload(t testing.TB, b []byte) []byte {
 	t.Helper()
 	var d Decoder
@@ -48,7 +48,7 @@ func TestHello_SurvivesTheWire(t *testing.T) {
 	}
 }
 
-// A later version adds sections, and adds to those that there are.
+// A later version adds sections, and extends known ones.
 func TestHello_SkipsWhatItDoesNotKnow(t *testing.T) {
 	p := payload(t, hello(t, FrameHello, someHello))
 	p = appendSection(p, 200, []byte("of a later version"))

@@ -1,8 +1,8 @@
 package peer
 
 import (
-	"context"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,8 +10,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long a test waits for what must happen. It only ever runs out
-// when the test fails.
+// patience is the longest wait for an event; only failing tests wait that long.
 const patience = 30 * time.Second
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,7 +21,7 @@ func await[T any](t testing.TB, what string, ch <-chan T) T {
 	case v := <-ch:
 		return v
 	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
+		t.Fatalf("timeout waiting for %s", what)
 		panic("unreachable")
 	}
 }
@@ -35,49 +34,52 @@ type event struct {
 	refusal *Refusal
 }
 
-// host is a Transport and what it reported.
-type host struct {
+// harness is a Transport with pumps and what it reported.
+type harness struct {
 	*Transport
 	id           uint64
 	addr         string
-	connected    chan Hello
+	connected    chan Hello // once attached
 	disconnected chan event
 	refused      chan event
 	received     chan *raftpb.Message
+
+	mu     sync.Mutex
+	hellos map[uint64]Hello
+	pumps  map[uint64]*pump
 }
 
-// newHost starts a Transport on a loopback port. change may be nil.
-func newHost(t testing.TB, id uint64, change func(*Config)) *host {
+// newHarness starts a Transport on a loopback port. change may be nil.
+func newHarness(t testing.TB, id uint64, change func(*Config)) *harness {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newHostOn(t, ln, id, change)
+	return newHarnessOn(t, ln, id, change)
 }
 
-func newHostOn(t testing.TB, ln net.Listener, id uint64, change func(*Config)) *host {
+func newHarnessOn(t testing.TB, ln net.Listener, id uint64, change func(*Config)) *harness {
 	t.Helper()
-	h := &host{
+	h := &harness{
 		id: id, addr: ln.Addr().String(),
 		connected:    make(chan Hello, 64),
 		disconnected: make(chan event, 64),
 		refused:      make(chan event, 64),
 		received:     make(chan *raftpb.Message, 4096),
+		hellos:       make(map[uint64]Hello),
+		pumps:        make(map[uint64]*pump),
 	}
 	cfg := Config{
 		NodeID:   id,
 		Listener: ln,
 		Hello:    func() Hello { return Hello{ClusterID: 7, Session: id * 11, ClientAddr: "client.example:80"} },
-		Receive: func(ctx context.Context, _ uint64, msgs []*raftpb.Message) {
-			for _, m := range msgs {
-				select {
-				case h.received <- m:
-				case <-ctx.Done():
-				}
-			}
+		Attach:   h.attach,
+		Connected: func(hello Hello) {
+			h.mu.Lock()
+			h.hellos[hello.NodeID] = hello
+			h.mu.Unlock()
 		},
-		Connected:    func(hello Hello) { put(h.connected, hello) },
 		Disconnected: func(peer uint64, err error) { put(h.disconnected, event{peer: peer, err: err}) },
 		Refused:      func(peer uint64, by Side, r *Refusal) { put(h.refused, event{peer: peer, by: by, refusal: r}) },
 	}
@@ -89,7 +91,7 @@ func newHostOn(t testing.TB, ln net.Listener, id uint64, change func(*Config)) *
 	return h
 }
 
-// put drops what nobody reads: a dialer that is refused says so again and again.
+// put drops v if ch is full: a refused dialer reports every attempt.
 func put[T any](ch chan T, v T) {
 	select {
 	case ch <- v:
@@ -97,24 +99,24 @@ func put[T any](ch chan T, v T) {
 	}
 }
 
-// join makes the hosts peers of each other and waits until all are connected.
-func join(t testing.TB, hosts ...*host) {
+// join makes nodes peers of each other and waits until all are connected.
+func join(t testing.TB, nodes ...*harness) {
 	t.Helper()
 	addrs := make(map[uint64]string)
-	for _, h := range hosts {
+	for _, h := range nodes {
 		addrs[h.id] = h.addr
 	}
-	for _, h := range hosts {
+	for _, h := range nodes {
 		h.SetPeers(addrs)
 	}
-	for _, h := range hosts {
-		for range len(hosts) - 1 {
+	for _, h := range nodes {
+		for range len(nodes) - 1 {
 			await(t, "a connection", h.connected)
 		}
 	}
 }
 
-// raw speaks the wire format by hand.
+// raw is a peer that a test plays frame by frame.
 type raw struct {
 	t    testing.TB
 	conn net.Conn
@@ -146,7 +148,7 @@ func (r *raw) write(b []byte) {
 	}
 }
 
-// read returns the next frame that is no ping, or the error that ended the stream.
+// read returns the next frame other than a ping, or the error that ended the connection.
 func (r *raw) read() (Frame, error) {
 	for {
 		f, ok, err := r.dec.Next()
@@ -175,7 +177,7 @@ func (r *raw) expect(want FrameType) Frame {
 	return f
 }
 
-// expectClosed fails unless the other side ends the connection without a word.
+// expectClosed fails unless the other side closes the connection without another frame.
 func (r *raw) expectClosed() {
 	r.t.Helper()
 	if f, err := r.read(); err == nil {

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// contextSize is the size of the context that raft puts into the heartbeats
-	// of a round (ReadOnlySafe): a counter.
+	// contextSize is the size of the context in the heartbeats of a round
+	// (ReadOnlySafe): a counter.
 	contextSize = 8
-	// Fixed-size payloads: to, from, term, and commit in a heartbeat; the context
-	// follows or does not.
+	// Fixed-size payloads: to, from, term, and commit in a heartbeat. A context may
+	// follow.
 	heartbeatSize     = 4 * 8
 	heartbeatRespSize = 3 * 8
 )
 
-// AppendMessage appends m to b as one frame. Heartbeats and their answers, the
-// hot path of every round, take a fixed-size form unless they hold something
-// unusual; all else is protobuf. A message that does not fit a frame gives an
-// error that matches [ErrFrameSize], and b unchanged.
+// AppendMessage appends m to b as one frame. Heartbeats and their responses, the hot
+// path of every round, have a fixed-size form unless an unusual field is set; all else
+// is protobuf. If m does not fit a frame, it returns b unchanged and an error that
+// matches [ErrFrameSize].
 func AppendMessage(b []byte, m *raftpb.Message) ([]byte, error) {
 	start := len(b)
 	switch compactType(m) {
@@ -49,20 +49,8 @@ func appendAddressing(b []byte, m *raftpb.Message) []byte {
 	return binary.BigEndian.AppendUint64(b, *m.Term)
 }
 
-// messageSize returns how many bytes AppendMessage adds for m.
-func messageSize(m *raftpb.Message) int {
-	switch compactType(m) {
-	case FrameHeartbeat:
-		return frameOverhead + heartbeatSize + len(m.Context)
-	case FrameHeartbeatResp:
-		return frameOverhead + heartbeatRespSize + len(m.Context)
-	}
-	return frameOverhead + proto.Size(m)
-}
-
-// compactType returns the fixed-size frame type that can hold m exactly, or
-// FrameMessage. Presence matters: a decoded message must equal the sent one, and
-// protobuf tells an unset field from a zero one.
+// compactType returns the fixed-size frame type that represents m exactly, or
+// FrameMessage. Unset and zero fields differ: a decoded message must equal the sent one.
 func compactType(m *raftpb.Message) FrameType {
 	if m.Type == nil || m.To == nil || m.From == nil || m.Term == nil ||
 		m.LogTerm != nil || m.Index != nil || m.Vote != nil || m.Snapshot != nil ||
@@ -80,9 +68,9 @@ func compactType(m *raftpb.Message) FrameType {
 	return FrameMessage
 }
 
-// ParseMessage reads a frame of one of the three message types. The message
-// shares no memory with the frame. Errors match [ErrProtocol]. Whether the
-// message may come from that peer is for [CheckMessage] to say.
+// ParseMessage parses a frame of one of the three message types. The message shares
+// no memory with the frame. Errors match [ErrProtocol]. [CheckMessage] decides whether
+// the peer may send the message.
 func ParseMessage(f Frame) (*raftpb.Message, error) {
 	switch f.Type {
 	case FrameHeartbeat:
@@ -99,7 +87,7 @@ func ParseMessage(f Frame) (*raftpb.Message, error) {
 	return nil, fmt.Errorf("%w: unexpected frame type %d", ErrProtocol, f.Type)
 }
 
-// compactMessage keeps a heartbeat and all it points to in one allocation.
+// compactMessage has a heartbeat and all it points to in one allocation.
 type compactMessage struct {
 	message                raftpb.Message
 	kind                   raftpb.MessageType
@@ -129,21 +117,19 @@ func parseCompact(p []byte, kind raftpb.MessageType, size int) (*raftpb.Message,
 	return m, nil
 }
 
-// CheckMessage reports whether a message may travel from one node to another: it
-// is of a type that raft exchanges between nodes, and its addressing is true. It
-// also refuses contents on which raft panics or that it would take for its own.
-// Errors match [ErrProtocol].
+// CheckMessage returns an error, matching [ErrProtocol], unless one node may send m to
+// another: raft exchanges messages of its type between nodes, and its addresses are those
+// of the two nodes. It also refuses contents that raft panics on or treats as local.
 //
-// Of proposals only single entries travel, from a node that asks the leader for worker
-// ids; what they may say is the replica's to judge. Reads and leadership transfers are not
-// on the list.
+// A proposal must have a single entry: a node requests worker leases from the leader with
+// it, and the replica checks its contents. Reads and leadership transfers are refused.
 func CheckMessage(m *raftpb.Message, from, to uint64) error {
 	if m.GetFrom() != from || m.GetTo() != to {
 		return fmt.Errorf("%w: %v from %d to %d between nodes %d and %d",
 			ErrProtocol, m.GetType(), m.GetFrom(), m.GetTo(), from, to)
 	}
 	if m.GetTerm() == 0 {
-		// Raft takes a message without a term for a local one.
+		// Raft treats a message without a term as local.
 		return fmt.Errorf("%w: %v without a term", ErrProtocol, m.GetType())
 	}
 	if len(m.GetResponses()) > 0 || len(m.GetEntries()) > 0 && m.GetType() != raftpb.MsgApp && m.GetType() != raftpb.MsgProp {
@@ -158,7 +144,7 @@ func CheckMessage(m *raftpb.Message, from, to uint64) error {
 	case raftpb.MsgProp:
 		return checkProposal(m)
 	case raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp:
-		// Raft reads eight bytes of any context that is not empty.
+		// Raft reads eight bytes of a context unless it is empty.
 		if n := len(m.GetContext()); n != 0 && n < contextSize {
 			return fmt.Errorf("%w: %v with a context of %d bytes", ErrProtocol, m.GetType(), n)
 		}
@@ -169,27 +155,27 @@ func CheckMessage(m *raftpb.Message, from, to uint64) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("%w: %v does not travel between nodes", ErrProtocol, m.GetType())
+	return fmt.Errorf("%w: %v is not sent between nodes", ErrProtocol, m.GetType())
 }
 
-// checkProposal wants one entry as it is before the leader gives it a place in the log.
+// checkProposal requires one entry with no place in the log yet.
 func checkProposal(m *raftpb.Message) error {
 	if len(m.GetEntries()) != 1 || m.GetSnapshot() != nil {
-		return fmt.Errorf("%w: %v of %d entries", ErrProtocol, m.GetType(), len(m.GetEntries()))
+		return fmt.Errorf("%w: %v with %d entries", ErrProtocol, m.GetType(), len(m.GetEntries()))
 	}
 	e := m.GetEntries()[0]
 	if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 || e.GetIndex() != 0 || e.GetTerm() != 0 {
-		return fmt.Errorf("%w: %v of an entry that is no proposal", ErrProtocol, m.GetType())
+		return fmt.Errorf("%w: %v with an invalid entry", ErrProtocol, m.GetType())
 	}
 	return nil
 }
 
-// checkEntries wants the entries of an append to be consecutive from Index+1:
+// checkEntries requires the entries of an append to be consecutive from Index+1:
 // raft stores them by position.
 func checkEntries(m *raftpb.Message) error {
 	for i, e := range m.GetEntries() {
 		if want := m.GetIndex() + 1 + uint64(i); e.GetIndex() != want {
-			return fmt.Errorf("%w: %v with entry %d in the place of %d", ErrProtocol, m.GetType(), e.GetIndex(), want)
+			return fmt.Errorf("%w: %v with entry %d, want %d", ErrProtocol, m.GetType(), e.GetIndex(), want)
 		}
 	}
 	return nil

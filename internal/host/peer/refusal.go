@@ -7,28 +7,27 @@ import (
 	"unicode/utf8"
 )
 
-// RefusalCode is the reason why one node does not talk to another. Codes travel
-// as text, so a node can report one that it does not know.
+// RefusalCode is the reason of a refusal. Codes are sent as text, so a node can report
+// one that it does not know.
 type RefusalCode string
 
-// The reasons. The first four are this package's own, the others are for
-// [Config.Admit].
+// The reasons. This package uses the first four, [Config.Admit] the others.
 const (
 	// RefusedVersion: the other side speaks another version of the protocol.
 	RefusedVersion RefusalCode = "version"
 	// RefusedWrongNode: another node than expected answers at this address, two
-	// nodes have the same id, or the wrong side dialed.
+	// nodes have the same ID, or the wrong side dialed.
 	RefusedWrongNode RefusalCode = "wrong_node"
-	// RefusedNotMember: the node is none of the peers given to SetPeers. It passes
-	// when the membership change that adds the node has arrived here.
+	// RefusedNotMember: SetPeers does not name the node. This ends when the membership
+	// change that adds the node is applied here.
 	RefusedNotMember RefusalCode = "not_member"
-	// RefusedHello: the hello could not be read.
+	// RefusedHello: the hello has an invalid field.
 	RefusedHello RefusalCode = "bad_hello"
 
 	// RefusedWrongCluster: the node belongs to another cluster, or was set up with
 	// other initial members.
 	RefusedWrongCluster RefusalCode = "wrong_cluster"
-	// RefusedSettings: the node runs with a setting that all must share.
+	// RefusedSettings: a setting that all nodes must share differs.
 	RefusedSettings RefusalCode = "settings"
 	// RefusedWiped: the node has another data directory than before (I6).
 	RefusedWiped RefusalCode = "wiped"
@@ -36,29 +35,28 @@ const (
 	RefusedStale RefusalCode = "stale"
 	// RefusedCloned: two processes run on copies of the same data (I6).
 	RefusedCloned RefusalCode = "cloned"
-	// RefusedFormed: the node was started to form a cluster, and there is one (I10).
+	// RefusedFormed: the node was started to form a cluster, but one exists (I10).
 	RefusedFormed RefusalCode = "already_formed"
-	// RefusedFounders: the node was started to form a cluster of other members (I10).
+	// RefusedFounders: the node was started to form a cluster with other members (I10).
 	RefusedFounders RefusalCode = "other_peers"
 	// RefusedLevel: the node's version is too old for the cluster (I12).
 	RefusedLevel RefusalCode = "version_too_old"
 )
 
 const (
-	// refusalCodeSizeMax is ample for a word or three.
+	// refusalCodeSizeMax is enough for a few words.
 	refusalCodeSizeMax = 32
-	// refusalMessageSizeMax leaves room for a sentence with two addresses; what
-	// is longer is cut.
+	// refusalMessageSizeMax is enough for a sentence with two addresses.
 	refusalMessageSizeMax = 1024
 )
 
-// Refusal is a decision not to talk to a node. Two refusals match under
-// [errors.Is] when their codes are equal.
+// Refusal is the decision not to admit a node. Refusals with equal codes match under
+// [errors.Is].
 type Refusal struct {
 	// Code has 1 to 32 bytes: lower-case letters, digits and underscores.
 	Code RefusalCode
-	// Message is for the operator of the refused node. Past 1024 bytes it is cut
-	// on the wire.
+	// Message is for the operator of the refused node. It is cut to 1024 bytes on the
+	// wire.
 	Message string
 }
 
@@ -93,13 +91,12 @@ func (s Side) String() string {
 	return "remote"
 }
 
-// RefusedError says that a handshake ended in a refusal.
+// RefusedError reports that a handshake ended in a refusal.
 type RefusedError struct {
-	// Peer is the other node: the id that was dialed, or the one that an incoming
-	// hello claims. 0 when the hello could not be read.
-	Peer uint64
-	// By is the side that refused.
-	By      Side
+	// Peer is the ID that was dialed or that an incoming hello claims; 0 if the hello
+	// was unreadable.
+	Peer    uint64
+	By      Side // the side that refused
 	Refusal *Refusal
 }
 
@@ -113,8 +110,8 @@ func (e *RefusedError) Error() string {
 // Unwrap returns the refusal.
 func (e *RefusedError) Unwrap() error { return e.Refusal }
 
-// AppendRefusal appends r to b as a frame. It panics on a code that is not as
-// [Refusal] describes it.
+// AppendRefusal appends r to b as a frame. It panics if r.Code violates the rules in
+// [Refusal].
 func AppendRefusal(b []byte, r *Refusal) []byte {
 	if !validCode(string(r.Code)) {
 		panic(fmt.Sprintf("peer: refusal code %q", r.Code))
@@ -129,8 +126,7 @@ func AppendRefusal(b []byte, r *Refusal) []byte {
 	return sealFrame(b, start)
 }
 
-// ParseRefusal reads the payload of a refusal frame. Its errors match
-// [ErrProtocol].
+// ParseRefusal parses the payload of a refusal frame. Its errors match [ErrProtocol].
 func ParseRefusal(p []byte) (*Refusal, error) {
 	bad := fmt.Errorf("%w: refusal of %d bytes", ErrProtocol, len(p))
 	if len(p) < 1 || len(p) < 1+int(p[0])+2 {

@@ -9,36 +9,35 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 )
 
 const (
 	dialTimeout = time.Second
-	// A restarted node is found again well within an election timeout; a missing one
-	// costs some ten attempts a second.
+	// A restarted node is reached well within an election timeout; a missing one costs
+	// about ten attempts a second.
 	dialBackoffMin = 20 * time.Millisecond
 	dialBackoffMax = 100 * time.Millisecond
-	// dialRefusedWait follows a refusal.
+	// dialRefusedWait is the wait after a refusal.
 	dialRefusedWait = 500 * time.Millisecond
 )
 
-// remote is one peer. Its run goroutine owns the connection; at most one is
-// served at a time.
+// remote is one peer. Its goroutine, run, serves one connection at a time.
 type remote struct {
 	t      *Transport
 	id     uint64
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when run has returned
-	// offers brings connections that the peer has opened.
-	offers chan *link
-	out    *outbox
+	// offers passes on connections that the peer has opened.
+	offers chan *Stream
 
 	mu     sync.Mutex
 	status PeerStatus
-	// noted is the last change of state that was logged, so that a retry that
-	// ends like the one before says nothing.
-	noted string
-	// unsendable is set once a message was logged that can never be sent.
+	// logged is the last state that was logged, so that only the first of equal
+	// failures is.
+	logged string
+	// unsendable is set when the first unsendable message was logged.
 	unsendable bool
 }
 
@@ -46,16 +45,15 @@ func newRemote(t *Transport, id uint64, addr string) *remote {
 	r := &remote{
 		t: t, id: id,
 		done:   make(chan struct{}),
-		offers: make(chan *link),
-		out:    newOutbox(),
+		offers: make(chan *Stream),
 		status: PeerStatus{ID: id, Addr: addr, Since: time.Now()},
 	}
 	r.ctx, r.cancel = context.WithCancelCause(t.ctx)
 	return r
 }
 
-// run serves one connection after the other until the peer is removed. It begins
-// when the previous bearer of the id has gone.
+// run serves one connection after another until the peer is removed. It begins when
+// previous, the end of an earlier remote with the same ID, is closed or nil.
 func (r *remote) run(previous <-chan struct{}) {
 	defer r.t.left(r)
 	defer close(r.done)
@@ -75,9 +73,9 @@ func (r *remote) runAcceptor() {
 		select {
 		case <-r.ctx.Done():
 			return
-		case l := <-r.offers:
-			for l != nil {
-				l = r.serve(l)
+		case s := <-r.offers:
+			for s != nil {
+				s = r.serve(s)
 			}
 		}
 	}
@@ -86,35 +84,35 @@ func (r *remote) runAcceptor() {
 func (r *remote) runDialer() {
 	var wait backoff
 	for pause(r.ctx, wait.next(rand.Float64())) {
-		l, err := r.dial()
+		s, err := r.dial()
 		if err != nil {
 			if r.t.refused(err) {
 				wait.refused()
 			} else if r.ctx.Err() == nil {
-				r.note("unreachable", slog.LevelWarn, "peer unreachable", "addr", r.addr(), "err", err)
+				r.logState("unreachable", slog.LevelWarn, "peer unreachable", "addr", r.addr(), "err", err)
 			}
 			continue
 		}
 		since := time.Now()
-		r.serve(l)
+		r.serve(s)
 		if time.Since(since) > dialBackoffMax {
 			wait.reset()
 		}
 	}
 }
 
-// dial opens a connection and does the handshake, in the version of the other side.
-func (r *remote) dial() (*link, error) {
-	l, err := r.dialIn(Version)
+// dial opens a connection in the newest version that both sides speak.
+func (r *remote) dial() (*Stream, error) {
+	s, err := r.dialIn(Version)
 	var refused *RefusedError
 	if errors.As(err, &refused) && refused.By == Remote && refused.Refusal.Code == RefusedVersion {
 		return r.dialIn(versionFixed)
 	}
-	return l, err
+	return s, err
 }
 
-// dialIn opens one connection and does the handshake in one version.
-func (r *remote) dialIn(version uint16) (*link, error) {
+// dialIn opens a connection in one version.
+func (r *remote) dialIn(version uint16) (*Stream, error) {
 	addr := r.addr()
 	if addr == "" {
 		return nil, errNoAddr
@@ -125,18 +123,17 @@ func (r *remote) dialIn(version uint16) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	tune(conn)
-	l := &link{conn: conn}
-	return l, l.shake(r.ctx, NewDialer(r.t.hello, r.id, r.t.admit, version))
+	s := r.t.newStream(conn)
+	return s, s.open(r.ctx, NewDialer(r.t.hello, r.id, r.t.admit, version))
 }
 
-// offer hands over an incoming connection. It waits for the old one to end, but
-// no longer than a handshake may take, and reports whether l was taken.
-func (r *remote) offer(l *link) bool {
+// offer passes an incoming connection to run. It waits for the old connection to end,
+// at most as long as a handshake may take, and reports whether run has taken s.
+func (r *remote) offer(s *Stream) bool {
 	timeout := time.NewTimer(handshakeTimeout)
 	defer timeout.Stop()
 	select {
-	case r.offers <- l:
+	case r.offers <- s:
 		return true
 	case <-r.ctx.Done():
 	case <-timeout.C:
@@ -144,115 +141,85 @@ func (r *remote) offer(l *link) bool {
 	return false
 }
 
-// serve runs a connection to its end and closes it. It returns the connection
-// that replaces it, if that is why it ended.
-func (r *remote) serve(l *link) (next *link) {
-	ctx, cancel := context.WithCancelCause(r.ctx)
-	defer cancel(nil)
-	defer l.conn.Close()
-	defer closeOnDone(ctx, l.conn)()
-	if ctx.Err() != nil {
+// serve attaches a connection to the event loop and waits until it has ended. If a newer
+// connection replaces it, serve returns that one.
+func (r *remote) serve(s *Stream) (next *Stream) {
+	if r.ctx.Err() != nil {
+		s.conn.Close()
 		return nil
 	}
-	if r.t.cfg.Carry != nil {
-		if next, carried := r.carry(l); carried {
-			return next
-		}
-		r.out.setOpen(true)
-	} else {
-		r.connected(l, true)
+	s.unsendable = r.logUnsendable
+	r.connected(s)
+	stop, err := r.t.cfg.Attach(s.conn, s)
+	if err != nil {
+		s.conn.Close()
+		r.disconnected(err)
+		return nil
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() { cancel(l.receive(r.t.cfg.NodeID, r.t.cfg.StallTimeout, r.deliverer(ctx))) })
-	wg.Go(func() {
-		if err := l.transmit(ctx, r.out, r.t.cfg.StallTimeout); err != nil {
-			cancel(err)
-		}
-	})
 	select {
-	case <-ctx.Done():
+	case err = <-s.ended:
+	case <-r.ctx.Done():
+		err = context.Cause(r.ctx)
+		stop(err)
+		<-s.ended
 	case next = <-r.offers:
-		cancel(ErrReplaced)
+		err = ErrReplaced
+		stop(err)
+		<-s.ended
 	}
-	wg.Wait()
-	r.disconnected(context.Cause(ctx))
+	r.disconnected(err)
 	return next
 }
 
-func (r *remote) deliverer(ctx context.Context) func([]*raftpb.Message) {
-	return func(msgs []*raftpb.Message) {
-		if receive := r.t.cfg.Receive; receive != nil {
-			receive(ctx, r.id, msgs)
-		}
-	}
-}
-
-// connected tells everyone. open says whether Send has somewhere to queue.
-func (r *remote) connected(l *link, open bool) {
+func (r *remote) connected(s *Stream) {
 	r.mu.Lock()
 	r.status.Connected, r.status.Since = true, time.Now()
 	r.status.Refusal, r.status.RefusedBy = nil, 0
 	r.mu.Unlock()
-	r.note("connected", slog.LevelInfo, "peer connected", "addr", l.conn.RemoteAddr().String())
-	r.out.setOpen(open)
+	r.logState("connected", slog.LevelInfo, "peer connected", "addr", s.conn.RemoteAddr().String())
 	if r.t.cfg.Connected != nil {
-		r.t.cfg.Connected(l.hello)
+		r.t.cfg.Connected(s.hello)
 	}
 }
 
 func (r *remote) disconnected(err error) {
-	r.out.setOpen(false)
 	r.mu.Lock()
 	r.status.Connected, r.status.Since = false, time.Now()
 	r.mu.Unlock()
-	r.note("disconnected", slog.LevelInfo, "peer disconnected", "err", err)
+	r.logState("disconnected", slog.LevelInfo, "peer disconnected", "err", err)
 	if r.t.cfg.Disconnected != nil {
 		r.t.cfg.Disconnected(r.id, err)
 	}
 }
 
-func (r *remote) noteRefusal(e *RefusedError) {
+func (r *remote) refused(e *RefusedError) {
 	r.mu.Lock()
 	r.status.Refusal, r.status.RefusedBy = e.Refusal, e.By
 	r.mu.Unlock()
-	r.note("refused by "+e.By.String()+": "+string(e.Refusal.Code), slog.LevelWarn,
+	r.logState("refused by "+e.By.String()+": "+string(e.Refusal.Code), slog.LevelWarn,
 		"peer refused", "by", e.By.String(), "refusal", e.Refusal)
 }
 
-// note logs a change of state, once until another follows.
-func (r *remote) note(state string, level slog.Level, msg string, args ...any) {
+// logState logs a change of state, and nothing while the state stays the same.
+func (r *remote) logState(state string, level slog.Level, msg string, args ...any) {
 	r.mu.Lock()
-	repeated := r.noted == state
-	r.noted = state
+	repeated := r.logged == state
+	r.logged = state
 	r.mu.Unlock()
 	if !repeated {
 		r.t.cfg.Log.Log(context.Background(), level, msg, append([]any{"peer", r.id}, args...)...)
 	}
 }
 
-func (r *remote) send(msgs []*raftpb.Message) bool {
-	return r.out.push(msgs, func(m *raftpb.Message) (int, bool) {
-		size := messageSize(m)
-		err := CheckMessage(m, r.t.cfg.NodeID, r.id)
-		if err == nil && size-lengthSize > FrameSizeMax {
-			err = ErrFrameSize
-		}
-		if err != nil {
-			r.noteUnsendable(m, size, err)
-		}
-		return size, err == nil
-	})
-}
-
-// noteUnsendable logs the first message that can never be sent. It is a defect or
-// a wrong limit elsewhere, and would otherwise look like a lossy network.
-func (r *remote) noteUnsendable(m *raftpb.Message, size int, err error) {
+// logUnsendable logs the first message that can never be sent: a defect or a wrong
+// limit elsewhere, which would otherwise look like a lossy network.
+func (r *remote) logUnsendable(m *raftpb.Message, err error) {
 	r.mu.Lock()
 	first := !r.unsendable
 	r.unsendable = true
 	r.mu.Unlock()
 	if first {
-		r.t.cfg.Log.Error("raft message cannot be sent", "peer", r.id, "type", m.GetType(), "bytes", size, "err", err)
+		r.t.cfg.Log.Error("raft message cannot be sent", "peer", r.id, "type", m.GetType(), "bytes", frameOverhead+proto.Size(m), "err", err)
 	}
 }
 

@@ -1,66 +1,71 @@
 package peer
 
 import (
-	"context"
-	"errors"
+	"fmt"
 	"net"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// ErrNotCarried is what [Config.Carry] returns for a connection that it cannot carry.
-var ErrNotCarried = errors.New("connection cannot be carried")
+const (
+	// stallTimeout is about ten election timeouts. By then raft has given the peer up;
+	// TCP alone would keep trying for a quarter of an hour.
+	stallTimeout = 5 * time.Second
+	// pingsPerStall is how many pings may be lost or late before a connection stalls.
+	pingsPerStall = 4
+)
 
-// Stream is an admitted connection whose bytes somebody else moves: an event loop that
-// owns the socket. It has no goroutine and does no I/O. All methods but Stop's effects
-// belong to the goroutine that moves the bytes.
+// Attacher attaches an admitted connection to an event loop; see [Config.Attach].
+type Attacher func(conn net.Conn, s *Stream) (stop func(error), err error)
+
+// Stream is the wire format of one connection. Once the connection is attached, an event
+// loop moves the bytes; the stream has no goroutine then and does no I/O, and only the
+// loop's goroutine may call its methods.
 type Stream struct {
-	link  *link
-	self  uint64
-	stall time.Duration
-	note  func(m *raftpb.Message, size int, err error)
-	ended chan error
+	conn    net.Conn
+	self    uint64
+	dec     Decoder
+	hello   Hello  // the other side's
+	version uint16 // spoken by both sides
+	// onUpdate and onClock may be nil.
+	onUpdate func(Hello)
+	onClock  func(now int64)
+	// unsendable is told of messages that the other side would refuse.
+	unsendable func(m *raftpb.Message, err error)
+	ended      chan error
 }
 
-// Peer is the ID of the node at the other end.
-func (s *Stream) Peer() uint64 { return s.link.hello.NodeID }
+// Peer returns the ID of the other node.
+func (s *Stream) Peer() uint64 { return s.hello.NodeID }
 
-// StallTimeout is how long the other side may send nothing, or take nothing, before the
-// connection is to be closed.
-func (s *Stream) StallTimeout() time.Duration { return s.stall }
+// StallTimeout returns how long the other side may send nothing, or read nothing, before
+// the loop must close the connection.
+func (s *Stream) StallTimeout() time.Duration { return stallTimeout }
 
-// PingInterval is how long this side may send nothing before an [AppendPing] is due.
-func (s *Stream) PingInterval() time.Duration { return s.stall / pingsPerStall }
+// PingInterval returns how long this side may send nothing before an [AppendPing] is due.
+func (s *Stream) PingInterval() time.Duration { return stallTimeout / pingsPerStall }
 
-// OnClock has f called by Parse with what the other side's wall clock shows, unix
-// nanoseconds, when it says so; see [AppendClock].
-func (s *Stream) OnClock(f func(now int64)) { s.link.onClock = f }
+// OnClock has Parse call f with each clock reading of the other side, in unix
+// nanoseconds; see [AppendClock].
+func (s *Stream) OnClock(f func(now int64)) { s.onClock = f }
 
-// OnUpdate has f called by Parse with a hello that replaces the one of the handshake.
-func (s *Stream) OnUpdate(f func(Hello)) { s.link.onUpdate = f }
+// OnUpdate has Parse call f with each hello that replaces the one of the handshake.
+func (s *Stream) OnUpdate(f func(Hello)) { s.onUpdate = f }
 
-// AppendUpdate appends this node's hello to b, which replaces the one of the handshake. A
-// peer that speaks an older version is told nothing.
+// AppendUpdate appends this node's hello to b; it replaces the one of the handshake.
+// Nothing is appended for a peer that speaks version 1.
 func (s *Stream) AppendUpdate(b []byte, h Hello) []byte {
-	if s.link.version == versionFixed {
+	if s.version == versionFixed {
 		return b
 	}
 	h.NodeID = s.self
-	b, _ = AppendHello(b, FrameUpdate, h, s.link.version) // what a handshake has said is well formed
+	b, _ = AppendHello(b, FrameUpdate, h, s.version) // the handshake has validated the addresses
 	return b
 }
 
-// Parse takes all of b and appends the messages that it completes to msgs, every one
-// checked. It keeps a copy of what is incomplete. An error means that the connection is
-// of no more use.
-func (s *Stream) Parse(msgs []*raftpb.Message, b []byte) ([]*raftpb.Message, error) {
-	s.link.dec.Feed(b)
-	return s.link.decode(msgs, s.self)
-}
-
-// Append appends m to b in the wire format, or leaves b as it is if the other side would
-// not take m. That is logged once.
+// Append appends m to b in the wire format. A message that the other side would refuse is
+// dropped; the first one is logged.
 func (s *Stream) Append(b []byte, m *raftpb.Message) []byte {
 	err := CheckMessage(m, s.self, s.Peer())
 	if err == nil {
@@ -69,44 +74,67 @@ func (s *Stream) Append(b []byte, m *raftpb.Message) []byte {
 			return grown
 		}
 	}
-	s.note(m, messageSize(m), err)
+	s.unsendable(m, err)
 	return b
 }
 
-// Ended tells that the connection has ended and was closed, and why. It must be called
-// once, whoever ended it.
-func (s *Stream) Ended(err error) { s.ended <- err }
-
-// carry has somebody else move the bytes of l, if there is anyone who can, until it
-// ends. It reports whether there was, and the connection that replaces l, if that is
-// why it ended.
-func (r *remote) carry(l *link) (next *link, carried bool) {
-	s := &Stream{link: l, self: r.t.cfg.NodeID, stall: r.t.cfg.StallTimeout, note: r.noteUnsendable, ended: make(chan error, 1)}
-	r.connected(l, false)
-	stop, err := r.t.cfg.Carry(l.conn, s)
-	if errors.Is(err, ErrNotCarried) {
-		return nil, false
+// Parse reads all of b, keeps a copy of an incomplete frame, and appends the messages of
+// complete ones to msgs, each checked by [CheckMessage]. After an error the connection
+// must be closed; the messages before it are returned.
+func (s *Stream) Parse(msgs []*raftpb.Message, b []byte) ([]*raftpb.Message, error) {
+	s.dec.Feed(b)
+	for {
+		f, ok, err := s.dec.Next()
+		if !ok || err != nil {
+			return msgs, err
+		}
+		switch {
+		case f.Type == FramePing || f.Type >= frameOptional:
+		case f.Type == FrameClock:
+			err = s.parseClock(f.Payload)
+		case f.Type == FrameUpdate:
+			err = s.parseUpdate(f.Payload)
+		default:
+			var m *raftpb.Message
+			if m, err = s.parseMessage(f); err == nil {
+				msgs = append(msgs, m)
+			}
+		}
+		if err != nil {
+			return msgs, err
+		}
 	}
-	if err != nil {
-		l.conn.Close()
-		r.disconnected(err)
-		return nil, true
-	}
-	cause := err
-	select {
-	case cause = <-s.ended:
-	case <-r.ctx.Done():
-		cause = context.Cause(r.ctx)
-		stop(cause)
-		<-s.ended
-	case next = <-r.offers:
-		cause = ErrReplaced
-		stop(cause)
-		<-s.ended
-	}
-	r.disconnected(cause)
-	return next, true
 }
 
-// Carrier moves the bytes of an admitted connection; see [Config.Carry].
-type Carrier func(conn net.Conn, s *Stream) (stop func(error), err error)
+func (s *Stream) parseMessage(f Frame) (*raftpb.Message, error) {
+	m, err := ParseMessage(f)
+	if err == nil {
+		err = CheckMessage(m, s.Peer(), s.self)
+	}
+	return m, err
+}
+
+func (s *Stream) parseClock(p []byte) error {
+	now, err := parseClock(p)
+	if err == nil && s.onClock != nil {
+		s.onClock(now)
+	}
+	return err
+}
+
+func (s *Stream) parseUpdate(p []byte) error {
+	h, _, err := ParseHello(p)
+	switch {
+	case err != nil:
+		return err
+	case h.NodeID != s.hello.NodeID || h.Session != s.hello.Session:
+		return fmt.Errorf("%w: an update of node %d on the connection of node %d", ErrProtocol, h.NodeID, s.hello.NodeID)
+	case s.onUpdate != nil:
+		s.onUpdate(h)
+	}
+	return nil
+}
+
+// Ended tells the transport that the connection was closed, and why. The loop must call it
+// exactly once, whichever side ended the connection.
+func (s *Stream) Ended(err error) { s.ended <- err }

@@ -11,7 +11,7 @@ import (
 )
 
 // newStream returns the stream of node 1 from node 2.
-func newStream() *Stream { return &Stream{link: &link{hello: Hello{NodeID: 2}}, self: 1} }
+func newStream() *Stream { return &Stream{hello: Hello{NodeID: 2}, self: 1} }
 
 func TestStream_TellsTheClockBetweenMessages(t *testing.T) {
 	s := newStream()
@@ -25,7 +25,7 @@ func TestStream_TellsTheClockBetweenMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// However it is cut, the same comes out of it.
+	// The result does not depend on how the bytes are cut.
 	for _, size := range []int{1, 7, len(wire)} {
 		told = nil
 		messages := 0
@@ -42,11 +42,11 @@ func TestStream_TellsTheClockBetweenMessages(t *testing.T) {
 	}
 	s.OnClock(nil)
 	if list, err := s.Parse(nil, wire); err != nil || len(list) != len(clocks) {
-		t.Errorf("with nobody to tell: %d messages, %v", len(list), err)
+		t.Errorf("without a callback: %d messages, %v", len(list), err)
 	}
 }
 
-func TestStream_RefusesAClockThatIsNone(t *testing.T) {
+func TestStream_RefusesAMalformedClock(t *testing.T) {
 	for _, size := range []int{0, 7, 9} {
 		s := newStream()
 		s.OnClock(func(now int64) { t.Errorf("told %d", now) })
@@ -68,16 +68,16 @@ func TestHandshake_TakesNoClock(t *testing.T) {
 	}
 }
 
-// TestStream_KeepsWhatOthersHaveSaid: the list has the messages of all peers, and one that
-// breaks the protocol breaks its own connection only.
-func TestStream_KeepsWhatOthersHaveSaid(t *testing.T) {
+// The list has the messages of all peers; a peer that violates the protocol loses only its
+// own connection.
+func TestStream_KeepsTheMessagesOfOtherPeers(t *testing.T) {
 	foreign, err := AppendMessage(nil, heartbeat(3, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, bad := range map[string][]byte{
 		"a frame of the handshake":  AppendReady(nil),
-		"a clock that is none":      sealFrame(append(openFrame(nil, FrameClock), 1), 0),
+		"a malformed clock":         sealFrame(append(openFrame(nil, FrameClock), 1), 0),
 		"a message of another node": foreign,
 		"a heartbeat cut too short": sealFrame(append(openFrame(nil, FrameHeartbeat), 1), 0),
 	} {

@@ -11,21 +11,18 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"go.etcd.io/raft/v3/raftpb"
 )
 
 const (
 	// inboundMax bounds the incoming connections that are not admitted yet. A
-	// cluster has a handful of nodes; more than this at once are strangers, and
-	// the peer that finds no room dials again at once.
+	// cluster has a handful of nodes, so more than this are strangers; a peer that is
+	// closed for this dials again soon.
 	inboundMax = 64
-	// acceptPause keeps a listener that cannot accept (no file descriptors) from
-	// spinning.
+	// acceptPause follows a failure to accept, such as a lack of file descriptors.
 	acceptPause = 50 * time.Millisecond
 )
 
-// Reasons for a disconnection that lie on this side; see [Config.Disconnected].
+// Reasons for which this side disconnects; see [Config.Disconnected].
 var (
 	// ErrClosed: the Transport was closed.
 	ErrClosed = errors.New("transport closed")
@@ -35,101 +32,85 @@ var (
 	ErrReplaced = errors.New("connection replaced by a newer one")
 )
 
-// Config says how a Transport behaves. Listener and Hello are required; a nil
-// function does nothing, and a nil Admit admits everyone.
+// Config configures a Transport. NodeID, Listener, Hello and Attach are required; other
+// functions may be nil.
 //
-// For one peer the calls come in order: Connected, any number of Receive, then
-// Disconnected, and only then Connected again. Calls for different peers are
-// concurrent. None of the functions may call [Transport.Close]; all other methods
-// are fine. Only Receive may block for long.
+// For each connection of a peer the Transport calls Connected, then Attach, and
+// Disconnected when it has ended, before it calls Connected for the next one. Calls for
+// different peers are concurrent. The functions must not block for long, and must not
+// call [Transport.Close]; they may call all other methods.
 type Config struct {
-	// NodeID is this node's id, not 0.
+	// NodeID is this node's ID, not 0.
 	NodeID uint64
-	// Listener accepts the peers with higher ids. The Transport owns it from New
-	// on.
+	// Listener accepts the peers with higher IDs. The Transport owns it from New on.
 	Listener net.Listener
-	// Hello describes this node; NodeID is filled in. It is called whenever one is
-	// about to be sent, after any earlier connection of a dialing node has ended.
+	// Hello describes this node; the Transport fills in NodeID. It is called just before
+	// each hello is sent; when this node dials, its earlier connection has ended by then.
 	Hello func() Hello
-	// Admit decides about the other side from its hello; nil admits everyone whom SetPeers
-	// names. One that is admitted and not named gets to judge this node, and is then
-	// disconnected.
+	// Admit decides from a hello whether to admit the other side; nil admits the peers
+	// named in SetPeers. A node that is admitted but not named may still refuse this node,
+	// and is then disconnected.
 	Admit func(Hello) *Refusal
-	// Receive takes the messages that one read brought, all checked by
-	// [CheckMessage]; the slice and the messages are the receiver's. While it
-	// blocks nothing more is read from that peer. It must return soon after ctx
-	// is done, which happens when the connection or the Transport is being
-	// closed: Close and a replacing connection wait for it.
-	Receive func(ctx context.Context, from uint64, msgs []*raftpb.Message)
-	// Carry, if not nil, moves the bytes of admitted connections in place of this
-	// package's goroutines: it takes conn over, and passes what it reads to
-	// [Stream.Parse]. [Transport.Send] drops messages for such a peer; whoever carries
-	// has [Stream.Append]. It is called after Connected. stop asks to end the
-	// connection; it may be called at any time, from any goroutine, and must not block.
-	// Whatever ends it, [Stream.Ended] must be called once. A connection that it cannot
-	// carry, [ErrNotCarried], is served here.
-	Carry Carrier
-	// Connected tells that both sides have admitted each other. Send works from
-	// here on.
+	// Attach attaches an admitted connection to an event loop. The loop owns it from then
+	// on, passes what it reads to [Stream.Parse] and writes what [Stream.Append] returns.
+	// The Transport calls stop, at most once, to have the loop end the connection; stop
+	// must not block. Whatever ends the connection, the loop closes it and calls
+	// [Stream.Ended] once. If Attach fails, the Transport closes conn.
+	Attach Attacher
+	// Connected reports that both sides have admitted each other.
 	Connected func(Hello)
-	// Disconnected tells why that ended; err is never nil. It matches ErrClosed,
-	// ErrRemoved, ErrReplaced, ErrProtocol, ErrFrameSize, ErrChecksum,
-	// os.ErrDeadlineExceeded (the peer stalled) or is the socket's error.
+	// Disconnected reports why a connection ended. err is never nil: it matches ErrClosed,
+	// ErrRemoved or ErrReplaced, or is the error given to Attach or [Stream.Ended].
 	Disconnected func(peer uint64, err error)
-	// Refused tells of every handshake that ended in a refusal, and which side
-	// refused: up to a few times a second for as long as the dialer tries, which
-	// is until SetPeers drops the peer. peer is 0 when an unreadable hello was
-	// refused.
+	// Refused reports every handshake that ended in a refusal, and which side refused: up
+	// to a few times a second until SetPeers drops the peer. peer is 0 if the hello was
+	// unreadable.
 	Refused func(peer uint64, by Side, r *Refusal)
 	// Log gets one record for each change of state; nil logs nothing.
 	Log *slog.Logger
-	// Dial opens a connection; nil means TCP. ctx ends after a second.
+	// Dial opens a connection; nil dials TCP. ctx ends after a second.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// StallTimeout is how long a peer may take no byte, or send none, before it
-	// is disconnected; 0 means 5 seconds.
-	StallTimeout time.Duration
 }
 
-// PeerStatus is what is known about one peer at one moment.
+// PeerStatus is the state of one peer.
 type PeerStatus struct {
-	ID   uint64
-	Addr string
-	// Connected and since when: of the connection, or of its loss. Before the
-	// first connection Since is when the peer was added.
+	ID        uint64
+	Addr      string
 	Connected bool
-	Since     time.Time
-	// Refusal is the last one since the peer was connected, or nil; RefusedBy says
-	// which side refused.
+	// Since is when the peer was connected or disconnected last; before the first
+	// connection, when it was added.
+	Since time.Time
+	// Refusal is the latest one since the peer was last connected, or nil; RefusedBy is
+	// the side that refused.
 	Refusal   *Refusal
 	RefusedBy Side
 }
 
-// Transport keeps a connection to every peer and sends and receives raft messages
-// over it. Its methods are safe for concurrent use.
+// Transport keeps a connection to every peer, and attaches it to an event loop once both
+// sides are admitted. Its methods are safe for concurrent use.
 type Transport struct {
-	cfg     Config
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	wg      sync.WaitGroup
-	inbound chan struct{} // one token for each connection not admitted yet
-	strays  strays
+	cfg       Config
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	wg        sync.WaitGroup
+	inbound   chan struct{} // one token for each incoming connection not admitted yet
+	strangers strangers
 
 	mu     sync.RWMutex
 	closed bool
 	peers  map[uint64]*remote
-	// leaving holds, for peers that were removed, what is closed when their last
-	// callback has returned; one that is added again waits for it.
+	// leaving has the done channel of each removed peer whose last callback has not
+	// returned; a peer that is added again waits for it.
 	leaving map[uint64]<-chan struct{}
 }
 
-// New starts to accept connections. Nobody is admitted, and nobody dialed, before
-// [Transport.SetPeers]. It panics if cfg lacks what is required.
+// New starts to accept connections. Before [Transport.SetPeers] it dials no peer and keeps
+// no connection. It panics if a required field of cfg is missing.
 func New(cfg Config) *Transport {
-	if cfg.NodeID == 0 || cfg.Listener == nil || cfg.Hello == nil {
-		panic("peer: New needs a NodeID, a Listener and a Hello")
+	if cfg.NodeID == 0 || cfg.Listener == nil || cfg.Hello == nil || cfg.Attach == nil {
+		panic("peer: New needs NodeID, Listener, Hello and Attach")
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, stallTimeoutDefault)
 	if cfg.Dial == nil {
 		cfg.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)
@@ -146,10 +127,10 @@ func New(cfg Config) *Transport {
 	return t
 }
 
-// SetPeers replaces the set of peers by addrs, from id to address. This node's own
-// id is ignored. New peers are dialed, or may dial; those no longer named are
-// disconnected; a changed address counts from the next dial on. An empty address
-// is not dialed. It does not wait for any of that, and does nothing after Close.
+// SetPeers replaces the set of peers; addrs maps IDs to addresses. It ignores this node's
+// own ID. New peers are dialed or may dial, peers no longer named are disconnected, and a
+// changed address is used from the next dial on. An empty address is not dialed. SetPeers
+// waits for none of this, and does nothing after Close.
 func (t *Transport) SetPeers(addrs map[uint64]string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,18 +156,6 @@ func (t *Transport) SetPeers(addrs map[uint64]string) {
 	}
 }
 
-// Send queues messages for a peer and never blocks. Messages are dropped when the
-// peer is not connected, when its queue is full (4096 messages or 8 MiB), or when
-// [CheckMessage] or [FrameSizeMax] would make the other side refuse them; raft
-// tolerates that. It reports whether all were queued. The messages must not be
-// changed afterwards; the slice may.
-func (t *Transport) Send(to uint64, msgs []*raftpb.Message) (queued bool) {
-	if r := t.peer(to); r != nil {
-		return r.send(msgs)
-	}
-	return len(msgs) == 0
-}
-
 // Peers returns the status of every peer, sorted by ID.
 func (t *Transport) Peers() []PeerStatus {
 	t.mu.RLock()
@@ -200,8 +169,8 @@ func (t *Transport) Peers() []PeerStatus {
 	return all
 }
 
-// Close closes the listener and all connections and waits for every goroutine and
-// every callback. Messages still queued are dropped. A second call waits too.
+// Close closes the listener and all connections, and waits for every goroutine and
+// every callback. Further calls only wait.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	first := !t.closed
@@ -222,7 +191,7 @@ func (t *Transport) peer(id uint64) *remote {
 	return t.peers[id]
 }
 
-// left forgets that a removed peer was still winding down.
+// left records that the last callback of a removed peer has returned.
 func (t *Transport) left(r *remote) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -242,21 +211,21 @@ func (t *Transport) admit(h Hello) *Refusal {
 		return t.cfg.Admit(h)
 	}
 	if t.peer(h.NodeID) == nil {
-		return Refusalf(RefusedNotMember, "node %d does not know a node %d", t.cfg.NodeID, h.NodeID)
+		return Refusalf(RefusedNotMember, "node %d is not a peer of node %d", h.NodeID, t.cfg.NodeID)
 	}
 	return nil
 }
 
-// refused makes a refusal known, if err is one.
+// refused reports whether err is a refusal, and if so logs it and calls Config.Refused.
 func (t *Transport) refused(err error) bool {
 	var e *RefusedError
 	if !errors.As(err, &e) {
 		return false
 	}
 	if r := t.peer(e.Peer); r != nil {
-		r.noteRefusal(e)
-	} else if t.strays.first(e.Peer, e.Refusal.Code) {
-		t.cfg.Log.Warn("connection of an unknown node refused", "peer", e.Peer, "refusal", e.Refusal)
+		r.refused(e)
+	} else if t.strangers.first(e.Peer, e.Refusal.Code) {
+		t.cfg.Log.Warn("unknown node refused", "peer", e.Peer, "refusal", e.Refusal)
 	}
 	if t.cfg.Refused != nil {
 		t.cfg.Refused(e.Peer, e.By, e.Refusal)
@@ -269,80 +238,82 @@ func (t *Transport) accept() {
 	for {
 		conn, err := t.cfg.Listener.Accept()
 		switch {
+		case err == nil:
+			failing = false
+			t.accepted(conn)
 		case t.ctx.Err() != nil:
-			if err == nil {
-				conn.Close()
-			}
 			return
 		case errors.Is(err, net.ErrClosed):
-			t.cfg.Log.Error("peer listener closed by someone else", "err", err)
+			t.cfg.Log.Error("peer listener closed outside of the transport", "err", err)
 			return
-		case err != nil:
+		default:
 			if !failing {
 				t.cfg.Log.Error("peer connections cannot be accepted", "err", err)
 			}
 			failing = true
 			pause(t.ctx, acceptPause)
-			continue
-		}
-		failing = false
-		select {
-		case t.inbound <- struct{}{}:
-			t.wg.Go(func() {
-				defer func() { <-t.inbound }()
-				t.welcome(conn)
-			})
-		default:
-			conn.Close()
 		}
 	}
 }
 
-// welcome does the accepting side of a handshake and hands the link to its peer.
-func (t *Transport) welcome(conn net.Conn) {
-	tune(conn)
-	l := &link{conn: conn}
-	if err := l.shake(t.ctx, NewAcceptor(t.hello, t.admit)); err != nil {
-		if !t.refused(err) && t.ctx.Err() == nil && !errors.Is(err, io.EOF) && t.strays.first(0, "") {
-			t.cfg.Log.Warn("incoming peer connection without a handshake", "addr", conn.RemoteAddr().String(), "err", err)
-		}
-		return
-	}
-	if r := t.peer(l.hello.NodeID); r == nil || !r.offer(l) {
+// accepted starts the handshake of an incoming connection, or closes it if inboundMax
+// others are not admitted yet.
+func (t *Transport) accepted(conn net.Conn) {
+	select {
+	case t.inbound <- struct{}{}:
+		t.wg.Go(func() {
+			defer func() { <-t.inbound }()
+			t.welcome(conn)
+		})
+	default:
 		conn.Close()
 	}
 }
 
-// straysMax bounds what is remembered about unknown nodes, to log each only once.
-const straysMax = 64
-
-// strays remembers which strangers were logged.
-type strays struct {
-	mu   sync.Mutex
-	seen map[stray]struct{}
+// welcome does the accepting side of a handshake and passes the connection to its peer.
+func (t *Transport) welcome(conn net.Conn) {
+	s := t.newStream(conn)
+	if err := s.open(t.ctx, NewAcceptor(t.hello, t.admit)); err != nil {
+		if !t.refused(err) && t.ctx.Err() == nil && !errors.Is(err, io.EOF) && t.strangers.first(0, "") {
+			t.cfg.Log.Warn("handshake of an incoming peer connection failed", "addr", conn.RemoteAddr().String(), "err", err)
+		}
+		return
+	}
+	if r := t.peer(s.Peer()); r == nil || !r.offer(s) {
+		conn.Close()
+	}
 }
 
-type stray struct {
+// strangersMax bounds how many strangers are remembered.
+const strangersMax = 64
+
+// strangers remembers which refusals of unknown nodes were logged.
+type strangers struct {
+	mu   sync.Mutex
+	seen map[stranger]struct{}
+}
+
+type stranger struct {
 	id   uint64
 	code RefusalCode
 }
 
-// first reports whether this stranger is new. It forgets all when it is full.
-func (s *strays) first(id uint64, code RefusalCode) bool {
+// first reports whether a stranger is new. When full, it forgets all.
+func (s *strangers) first(id uint64, code RefusalCode) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := stray{id, code}
+	key := stranger{id, code}
 	if _, ok := s.seen[key]; ok {
 		return false
 	}
-	if s.seen == nil || len(s.seen) == straysMax {
-		s.seen = make(map[stray]struct{})
+	if s.seen == nil || len(s.seen) == strangersMax {
+		s.seen = make(map[stranger]struct{})
 	}
 	s.seen[key] = struct{}{}
 	return true
 }
 
-// pause waits for d, or less when ctx is done; it reports whether it was d.
+// pause waits for d or until ctx is done, and reports whether d has passed.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

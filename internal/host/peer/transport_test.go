@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"context"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -11,19 +10,17 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-func TestTransport_CarriesMessagesBothWays(t *testing.T) {
-	one, two, three := newHost(t, 1, nil), newHost(t, 2, nil), newHost(t, 3, nil)
+func TestTransport_ConnectsNodesInBothDirections(t *testing.T) {
+	one, two, three := newHarness(t, 1, nil), newHarness(t, 2, nil), newHarness(t, 3, nil)
 	join(t, one, two, three)
 	for _, c := range []struct {
-		from, to *host
+		from, to *harness
 		m        *raftpb.Message
 	}{
 		{one, two, heartbeat(1, 2)}, {two, one, heartbeatResp(2, 1)},
 		{three, one, appendOf(3, 1, 1<<20)}, {one, three, appendOf(1, 3, 3<<20)}, {two, three, appendOf(2, 3, 0)},
 	} {
-		if !c.from.Send(c.to.id, []*raftpb.Message{c.m}) {
-			t.Fatalf("%v not queued", c.m.GetType())
-		}
+		c.from.send(c.to.id, c.m)
 		if got := await(t, "a message", c.to.received); !proto.Equal(got, c.m) {
 			t.Fatalf("got %v, want %v", got, c.m)
 		}
@@ -35,47 +32,20 @@ func TestTransport_CarriesMessagesBothWays(t *testing.T) {
 	}
 }
 
-// One entry goes to several peers, each with a writer of its own: encoding must
-// not write to what the messages share.
+// Several peers, each with its own writer, may get the same entry: encoding must not
+// write to it.
 func TestTransport_SharesEntriesBetweenPeers(t *testing.T) {
-	one, two, three := newHost(t, 1, nil), newHost(t, 2, nil), newHost(t, 3, nil)
+	one, two, three := newHarness(t, 1, nil), newHarness(t, 2, nil), newHarness(t, 3, nil)
 	join(t, one, two, three)
 	m2, m3 := appendOf(1, 2, 100), appendOf(1, 3, 100)
 	m3.Entries = m2.Entries
 	for range 100 {
-		one.Send(2, []*raftpb.Message{m2})
-		one.Send(3, []*raftpb.Message{m3})
+		one.send(2, m2)
+		one.send(3, m3)
 	}
 	for range 100 {
 		await(t, "a message", two.received)
 		await(t, "a message", three.received)
-	}
-}
-
-func TestTransport_SendsNothingToStrangers(t *testing.T) {
-	h := newHost(t, 1, nil)
-	h.SetPeers(map[uint64]string{1: h.addr, 2: ""})
-	for _, to := range []uint64{0, 1, 2, 9} {
-		if h.Send(to, []*raftpb.Message{heartbeat(1, to)}) {
-			t.Errorf("queued a message to node %d", to)
-		}
-	}
-	if !h.Send(2, nil) {
-		t.Error("nothing to send counts as dropped")
-	}
-}
-
-func TestTransport_DropsWhatTheOtherSideWouldRefuse(t *testing.T) {
-	one, two := newHost(t, 1, nil), newHost(t, 2, nil)
-	join(t, one, two)
-	proposal := appendOf(1, 2, 0)
-	proposal.Type = raftpb.MsgProp.Enum()
-	batch := []*raftpb.Message{proposal, appendOf(1, 2, FrameSizeMax), heartbeat(3, 2), heartbeat(1, 2)}
-	if one.Send(2, batch) {
-		t.Error("all queued")
-	}
-	if got := await(t, "the good message", two.received); !proto.Equal(got, heartbeat(1, 2)) {
-		t.Errorf("got %v", got)
 	}
 }
 
@@ -87,7 +57,7 @@ func TestTransport_TellsBothSidesOfARefusal(t *testing.T) {
 		"acceptor refuses": {refuse, nil}, "dialer refuses": {nil, refuse},
 	} {
 		t.Run(name, func(t *testing.T) {
-			one, two := newHost(t, 1, change[0]), newHost(t, 2, change[1])
+			one, two := newHarness(t, 1, change[0]), newHarness(t, 2, change[1])
 			addrs := map[uint64]string{1: one.addr, 2: two.addr}
 			one.SetPeers(addrs)
 			two.SetPeers(addrs)
@@ -105,7 +75,7 @@ func TestTransport_TellsBothSidesOfARefusal(t *testing.T) {
 
 func TestTransport_AdmitsOncePersuaded(t *testing.T) {
 	var willing atomic.Bool
-	one := newHost(t, 1, func(cfg *Config) {
+	one := newHarness(t, 1, func(cfg *Config) {
 		cfg.Admit = func(Hello) *Refusal {
 			if willing.Load() {
 				return nil
@@ -113,7 +83,7 @@ func TestTransport_AdmitsOncePersuaded(t *testing.T) {
 			return Refusalf(RefusedWrongCluster, "not yet")
 		}
 	})
-	two := newHost(t, 2, nil)
+	two := newHarness(t, 2, nil)
 	addrs := map[uint64]string{1: one.addr, 2: two.addr}
 	one.SetPeers(addrs)
 	two.SetPeers(addrs)
@@ -127,7 +97,7 @@ func TestTransport_AdmitsOncePersuaded(t *testing.T) {
 }
 
 func TestTransport_RefusesItself(t *testing.T) {
-	h := newHost(t, 2, nil)
+	h := newHarness(t, 2, nil)
 	h.SetPeers(map[uint64]string{1: h.addr})
 	seen := make(map[Side]bool)
 	for len(seen) < 2 {
@@ -140,7 +110,7 @@ func TestTransport_RefusesItself(t *testing.T) {
 }
 
 func TestTransport_RefusesNonMembersAndOtherVersions(t *testing.T) {
-	h := newHost(t, 1, nil)
+	h := newHarness(t, 1, nil)
 	h.SetPeers(map[uint64]string{2: ""})
 	for code, b := range map[RefusalCode][]byte{
 		RefusedNotMember: hello(t, FrameHello, Hello{NodeID: 3}),
@@ -160,7 +130,7 @@ func TestTransport_RefusesNonMembersAndOtherVersions(t *testing.T) {
 }
 
 func TestTransport_DisconnectsAPeerThatBreaksTheProtocol(t *testing.T) {
-	h := newHost(t, 1, nil)
+	h := newHarness(t, 1, nil)
 	h.SetPeers(map[uint64]string{2: ""})
 	damaged := encoded(t, heartbeat(2, 1))
 	damaged[20]++
@@ -195,7 +165,7 @@ func TestTransport_DisconnectsAPeerThatBreaksTheProtocol(t *testing.T) {
 }
 
 func TestTransport_ClosesOnGarbageBeforeTheHandshake(t *testing.T) {
-	h := newHost(t, 1, nil)
+	h := newHarness(t, 1, nil)
 	h.SetPeers(map[uint64]string{2: ""})
 	for _, b := range [][]byte{
 		[]byte("GET / HTTP/1.1\r\n\r\n"), encoded(t, heartbeat(2, 1)), frameOf(FrameHello, "nonsense"),
@@ -211,7 +181,7 @@ func TestTransport_ClosesOnGarbageBeforeTheHandshake(t *testing.T) {
 }
 
 func TestTransport_AcceptsFramesByteByByte(t *testing.T) {
-	h := newHost(t, 1, nil)
+	h := newHarness(t, 1, nil)
 	h.SetPeers(map[uint64]string{2: ""})
 	r := dialRaw(t, h.addr)
 	drip := func(b []byte) {
@@ -232,10 +202,7 @@ func TestTransport_AcceptsFramesByteByByte(t *testing.T) {
 }
 
 func TestTransport_DeliversWhatCameWithTheReadyFrame(t *testing.T) {
-	batches := make(chan int, 16)
-	h := newHost(t, 1, func(cfg *Config) {
-		cfg.Receive = func(_ context.Context, _ uint64, msgs []*raftpb.Message) { batches <- len(msgs) }
-	})
+	h := newHarness(t, 1, nil)
 	h.SetPeers(map[uint64]string{2: ""})
 	r := dialRaw(t, h.addr)
 	r.write(hello(t, FrameHello, someHello))
@@ -245,13 +212,13 @@ func TestTransport_DeliversWhatCameWithTheReadyFrame(t *testing.T) {
 		b = append(b, encoded(t, heartbeat(2, 1))...)
 	}
 	r.write(b)
-	for n := 0; n < 3; {
-		n += await(t, "a batch", batches)
+	for range 3 {
+		await(t, "a message", h.received)
 	}
 }
 
 func TestTransport_ReplacesTheConnectionOfTheSamePeer(t *testing.T) {
-	h := newHost(t, 1, nil)
+	h := newHarness(t, 1, nil)
 	h.SetPeers(map[uint64]string{2: ""})
 	old := dialRaw(t, h.addr)
 	old.connect(2)
@@ -270,12 +237,12 @@ func TestTransport_ReplacesTheConnectionOfTheSamePeer(t *testing.T) {
 	}
 	await(t, "the second connection", h.connected)
 	old.expectClosed()
-	h.Send(2, []*raftpb.Message{heartbeat(1, 2)})
+	h.send(2, heartbeat(1, 2))
 	fresh.expect(FrameHeartbeat)
 }
 
 func TestTransport_ReconnectsAfterARestart(t *testing.T) {
-	one, two := newHost(t, 1, nil), newHost(t, 2, nil)
+	one, two := newHarness(t, 1, nil), newHarness(t, 2, nil)
 	join(t, one, two)
 	if err := one.Close(); err != nil {
 		t.Fatal(err)
@@ -288,19 +255,19 @@ func TestTransport_ReconnectsAfterARestart(t *testing.T) {
 	if err != nil {
 		t.Skipf("somebody else took the port: %v", err)
 	}
-	again := newHostOn(t, ln, 1, nil)
+	again := newHarnessOn(t, ln, 1, nil)
 	again.SetPeers(map[uint64]string{2: two.addr})
 	await(t, "the connection", again.connected)
 	await(t, "the connection", two.connected)
-	two.Send(1, []*raftpb.Message{heartbeat(2, 1)})
+	two.send(1, heartbeat(2, 1))
 	await(t, "a message", again.received)
 }
 
 func TestTransport_BothEndsClose(t *testing.T) {
-	one, two := newHost(t, 1, nil), newHost(t, 2, nil)
+	one, two := newHarness(t, 1, nil), newHarness(t, 2, nil)
 	join(t, one, two)
 	done := make(chan error, 4)
-	for _, h := range []*host{one, two, one, two} {
+	for _, h := range []*harness{one, two, one, two} {
 		go func() { done <- h.Close() }()
 	}
 	for range 4 {
@@ -309,13 +276,13 @@ func TestTransport_BothEndsClose(t *testing.T) {
 		}
 	}
 	one.SetPeers(map[uint64]string{9: "127.0.0.1:1"})
-	if len(one.Peers()) != 1 || one.Send(2, []*raftpb.Message{heartbeat(1, 2)}) {
+	if len(one.Peers()) != 1 {
 		t.Error("a closed transport still works")
 	}
 }
 
 func TestTransport_DisconnectsARemovedPeerAndTakesItBack(t *testing.T) {
-	one, two := newHost(t, 1, nil), newHost(t, 2, nil)
+	one, two := newHarness(t, 1, nil), newHarness(t, 2, nil)
 	join(t, one, two)
 	one.SetPeers(nil)
 	if e := await(t, "the disconnection", one.disconnected); !errors.Is(e.err, ErrRemoved) {
@@ -330,7 +297,7 @@ func TestTransport_DisconnectsARemovedPeerAndTakesItBack(t *testing.T) {
 }
 
 func TestTransport_DialsAChangedAddress(t *testing.T) {
-	one, two := newHost(t, 1, nil), newHost(t, 2, nil)
+	one, two := newHarness(t, 1, nil), newHarness(t, 2, nil)
 	one.SetPeers(map[uint64]string{2: two.addr})
 	two.SetPeers(map[uint64]string{1: ""})
 	two.SetPeers(map[uint64]string{1: one.addr})

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -54,15 +53,15 @@ func (r *raw) refuseVersion() {
 	r.conn.Close()
 }
 
-// TestTransport_SpeaksTheVersionOfAnOlderPeer has node 2 dial one of the first release, which
-// refuses any hello but its own. After every disconnection the other side may be a newer one.
+// Node 2 dials a node of the first release, which refuses any other version. After each
+// disconnection the other side may have another version.
 func TestTransport_SpeaksTheVersionOfAnOlderPeer(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	two := newHost(t, 2, nil)
+	two := newHarness(t, 2, nil)
 	two.SetPeers(map[uint64]string{1: ln.Addr().String(), 2: two.addr})
 	for _, version := range []uint16{1, 1, 2, 1} {
 		r := acceptRaw(t, ln)
@@ -81,7 +80,7 @@ func TestTransport_SpeaksTheVersionOfAnOlderPeer(t *testing.T) {
 		if got := await(t, "a message", two.received); !proto.Equal(got, heartbeat(1, 2)) {
 			t.Errorf("in version %d node 2 received %v", version, got)
 		}
-		two.Send(1, []*raftpb.Message{heartbeatResp(2, 1)})
+		two.send(1, heartbeatResp(2, 1))
 		r.expect(FrameHeartbeatResp)
 		r.conn.Close()
 		await(t, "its end", two.disconnected)
@@ -93,14 +92,13 @@ func TestTransport_SpeaksTheVersionOfAnOlderPeer(t *testing.T) {
 	}
 }
 
-// TestTransport_TellsWhenNoVersionIsCommon has the other side refuse both.
-func TestTransport_TellsWhenNoVersionIsCommon(t *testing.T) {
+func TestTransport_ReportsThatNoVersionIsCommon(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	two := newHost(t, 2, nil)
+	two := newHarness(t, 2, nil)
 	two.SetPeers(map[uint64]string{1: ln.Addr().String(), 2: two.addr})
 	for _, version := range []uint16{2, 1} {
 		r := acceptRaw(t, ln)
@@ -112,15 +110,14 @@ func TestTransport_TellsWhenNoVersionIsCommon(t *testing.T) {
 	}
 }
 
-// TestTransport_BeginsWithItsOwnVersionAfterAnyOtherRefusal: what an older version cannot say
-// may be what matters.
+// An older version could lack the field that resolves the refusal.
 func TestTransport_BeginsWithItsOwnVersionAfterAnyOtherRefusal(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	two := newHost(t, 2, nil)
+	two := newHarness(t, 2, nil)
 	two.SetPeers(map[uint64]string{1: ln.Addr().String(), 2: two.addr})
 	for _, code := range []RefusalCode{RefusedFormed, RefusedLevel, RefusedHello} {
 		r := acceptRaw(t, ln)
@@ -133,7 +130,6 @@ func TestTransport_BeginsWithItsOwnVersionAfterAnyOtherRefusal(t *testing.T) {
 	}
 }
 
-// TestHandshake_AnswersInTheVersionOfTheDialer, whichever that is.
 func TestHandshake_AnswersInTheVersionOfTheDialer(t *testing.T) {
 	for _, version := range []uint16{1, 2} {
 		own := func() Hello { return Hello{NodeID: 1, Session: 11, Level: 3, Stage: 2} }
@@ -148,8 +144,7 @@ func TestHandshake_AnswersInTheVersionOfTheDialer(t *testing.T) {
 	}
 }
 
-// TestHandshake_AWelcomeInAnotherVersionIsNone: what the dialer has chosen holds.
-func TestHandshake_AWelcomeInAnotherVersionIsNone(t *testing.T) {
+func TestHandshake_RefusesAWelcomeInAnotherVersion(t *testing.T) {
 	dialer := NewDialer(ownHello(2), 1, nil, 1)
 	if _, err := dialer.Start(nil); err != nil {
 		t.Fatal(err)
@@ -159,16 +154,16 @@ func TestHandshake_AWelcomeInAnotherVersionIsNone(t *testing.T) {
 	}
 }
 
-// updates returns the stream of node 1 from node 2 in a version, and where its updates go.
+// updates returns the stream of node 1 from node 2 in a version, and the updates it gets.
 func updates(version uint16) (*Stream, *[]Hello) {
-	s := &Stream{link: &link{hello: Hello{NodeID: 2, Session: 5}, version: version}, self: 1}
+	s := &Stream{hello: Hello{NodeID: 2, Session: 5}, version: version, self: 1}
 	told := &[]Hello{}
 	s.OnUpdate(func(h Hello) { *told = append(*told, h) })
 	return s, told
 }
 
 func TestStream_TellsUpdates(t *testing.T) {
-	two := &Stream{link: &link{hello: Hello{NodeID: 1}, version: Version}, self: 2}
+	two := &Stream{hello: Hello{NodeID: 1}, version: Version, self: 2}
 	list := []Hello{someHello, someHello}
 	list[1].Stage, list[1].Founders, list[1].ClusterID = 3, "", 77
 	var wire []byte
@@ -196,11 +191,11 @@ func TestStream_TellsUpdates(t *testing.T) {
 	s, _ := updates(Version)
 	s.OnUpdate(nil)
 	if got, err := s.Parse(nil, wire); err != nil || len(got) != len(list) {
-		t.Errorf("with nobody to tell: %d messages, %v", len(got), err)
+		t.Errorf("without a callback: %d messages, %v", len(got), err)
 	}
 }
 
-// TestStream_TellsAnOlderPeerNoUpdates: it would take the frame for a breach of the protocol.
+// To an older peer, the frame would violate the protocol.
 func TestStream_TellsAnOlderPeerNoUpdates(t *testing.T) {
 	s, _ := updates(versionFixed)
 	if b := s.AppendUpdate([]byte("before"), someHello); string(b) != "before" {
@@ -229,7 +224,7 @@ func TestStream_RefusesUpdatesOfAnybodyElse(t *testing.T) {
 	}
 }
 
-// TestStream_SkipsOnlyOptionalFrames: a later version may send frames from 128 on unasked.
+// A later version may send frames of types from 128 on to any peer.
 func TestStream_SkipsOnlyOptionalFrames(t *testing.T) {
 	for kind := range 256 {
 		known := kind > 0 && kind <= int(FrameUpdate)

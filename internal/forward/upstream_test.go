@@ -1,4 +1,4 @@
-package proxy_test
+package forward_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/balance/proxy"
+	"github.com/isotone/isotone/internal/forward"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/host/loop"
@@ -68,16 +68,16 @@ func (c *cluster) asked() []ask {
 
 // turns is an upstream whose turns the test takes by itself.
 type turns struct {
-	*proxy.Upstream
+	*forward.Upstream
 	*cluster
 	woken chan struct{}
 	now   time.Duration
 }
 
-func newTurns(t testing.TB, cfg proxy.UpstreamConfig) *turns {
+func newTurns(t testing.TB, cfg forward.Config) *turns {
 	u := &turns{cluster: &cluster{}, woken: make(chan struct{}, 1)}
 	cfg.Source = u.cluster
-	u.Upstream = proxy.NewUpstream(cfg, func() {
+	u.Upstream = forward.NewUpstream(cfg, func() {
 		select {
 		case u.woken <- struct{}{}:
 		default:
@@ -121,7 +121,7 @@ func (u *turns) submit(mode isotone.ReadMode, counts ...uint64) *submitted {
 // TestUpstream_TellsTheClusterBehindIt as soon as it is known, whether or not it answers.
 func TestUpstream_TellsTheClusterBehindIt(t *testing.T) {
 	var id atomic.Uint64
-	named := newTurns(t, proxy.UpstreamConfig{Addr: "proxy:1", Cluster: func() isotone.ClusterID { return isotone.ClusterID(id.Load()) }})
+	named := newTurns(t, forward.Config{Addr: "proxy:1", Cluster: func() isotone.ClusterID { return isotone.ClusterID(id.Load()) }})
 	if s := named.Status(); s.ClusterID != 0 || !s.Unnamed || s.NotReady != "" {
 		t.Errorf("of nodes that tell none: %+v", s)
 	}
@@ -135,7 +135,7 @@ func TestUpstream_TellsTheClusterBehindIt(t *testing.T) {
 	if s := named.Status(); !errors.Is(b.Err, isotone.ErrWrongCluster) || s.ClusterID != 0xabc || s.NotReady == "" || s.Leader != 0 {
 		t.Errorf("behind it is another one: %v, %+v", b.Err, s)
 	}
-	fresh := proxy.NewUpstream(proxy.UpstreamConfig{Source: &cluster{}}, func() {})
+	fresh := forward.NewUpstream(forward.Config{Source: &cluster{}}, func() {})
 	defer fresh.Close()
 	if s := fresh.Status(); s.ClusterID != 0 || s.Unnamed || s.NotReady == "" {
 		t.Errorf("before it has answered: %+v", s)
@@ -143,7 +143,7 @@ func TestUpstream_TellsTheClusterBehindIt(t *testing.T) {
 }
 
 func TestUpstream_MakesOneRequestOfATurn(t *testing.T) {
-	u := newTurns(t, proxy.UpstreamConfig{})
+	u := newTurns(t, forward.Config{})
 	var batches []*submitted
 	for range 100 {
 		batches = append(batches, u.submit(isotone.ReadDefault, 1, 2), u.submit(isotone.ReadLease, 5))
@@ -169,7 +169,7 @@ func TestUpstream_MakesOneRequestOfATurn(t *testing.T) {
 
 // TestUpstream_NeverJoinsARequestThatWasSent: I4.
 func TestUpstream_NeverJoinsARequestThatWasSent(t *testing.T) {
-	u := newTurns(t, proxy.UpstreamConfig{BundlesMax: 1})
+	u := newTurns(t, forward.Config{BundlesMax: 1})
 	hold := make(chan struct{})
 	u.set(func() { u.hold = hold })
 	first := u.submit(isotone.ReadQuorum, 1)
@@ -193,7 +193,7 @@ func TestUpstream_NeverJoinsARequestThatWasSent(t *testing.T) {
 
 func TestUpstream_GivesEverybodyTheirOwn(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		u := newTurns(t, proxy.UpstreamConfig{BundlesMax: rapid.IntRange(1, 4).Draw(rt, "bundles")})
+		u := newTurns(t, forward.Config{BundlesMax: rapid.IntRange(1, 4).Draw(rt, "bundles")})
 		defer u.Upstream.Close()
 		var batches []*submitted
 		for range rapid.IntRange(1, 30).Draw(rt, "batches") {
@@ -225,7 +225,7 @@ func TestUpstream_GivesEverybodyTheirOwn(t *testing.T) {
 }
 
 func TestUpstream_RefusesWhatIsTooMuch(t *testing.T) {
-	u := newTurns(t, proxy.UpstreamConfig{RequestsMax: 3})
+	u := newTurns(t, forward.Config{RequestsMax: 3})
 	first := u.submit(isotone.ReadDefault, 1, 1)
 	second := u.submit(isotone.ReadDefault, 1, 1)
 	if second.done != 1 || !errors.Is(second.Err, isotone.ErrOverloaded) {
@@ -239,7 +239,7 @@ func TestUpstream_RefusesWhatIsTooMuch(t *testing.T) {
 
 func TestUpstream_TellsEverybodyOfAFailureAndRecovers(t *testing.T) {
 	log := &safeBuffer{}
-	u := newTurns(t, proxy.UpstreamConfig{Addr: "proxy:1", Log: slog.New(slog.NewJSONHandler(log, nil))})
+	u := newTurns(t, forward.Config{Addr: "proxy:1", Log: slog.New(slog.NewJSONHandler(log, nil))})
 	u.set(func() { u.err = isotone.ErrNoLeader })
 	a, b := u.submit(isotone.ReadDefault, 1), u.submit(isotone.ReadDefault, 2)
 	u.until(t, "both are answered", func() bool { return a.done+b.done == 2 })
@@ -267,7 +267,7 @@ func TestUpstream_TellsEverybodyOfAFailureAndRecovers(t *testing.T) {
 }
 
 func TestUpstream_CloseAnswersEverybody(t *testing.T) {
-	u := newTurns(t, proxy.UpstreamConfig{BundlesMax: 1})
+	u := newTurns(t, forward.Config{BundlesMax: 1})
 	u.set(func() { u.hold = make(chan struct{}) })
 	sent := u.submit(isotone.ReadDefault, 1)
 	u.until(t, "it is sent", func() bool { return len(u.asked()) == 1 })
@@ -284,14 +284,14 @@ func TestUpstream_CloseAnswersEverybody(t *testing.T) {
 
 func TestGateway_RunsTheFrontsOfANode(t *testing.T) {
 	c := &cluster{}
-	g, err := proxy.StartGateway(proxy.UpstreamConfig{Source: c, Addr: "x:1"}, false, nil)
+	g, err := forward.StartGateway(forward.Config{Source: c, Addr: "x:1"}, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ln := listen(t)
-	err = g.Serve(ln, loop.Limits{}, func(b front.Backend, _ *loop.Loop) proxy.Lane {
+	err = g.Serve(ln, loop.Limits{}, func(_ int, b front.Backend, _ *loop.Loop) loop.Service {
 		lane := http1.New(http1.Config{Backend: b, HandOver: func(nc net.Conn) { _ = nc.Close() }})
-		return proxy.Lane{Open: lane.Open, Stop: lane.Stop, Conns: lane.Conns}
+		return loop.Service{Open: lane.Open, Stop: lane.Stop, Conns: lane.Conns}
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -48,8 +48,8 @@ func (c *counter) done(r *front.WorkerRequest) {
 
 func (c *counter) Closed(*loop.Conn, error) {}
 
-// serveDesk serves counters, and returns where, and how many requests are not answered.
-func serveDesk(t *testing.T, n *node.Node) (addr string, open *atomic.Int64) {
+// serveLessor serves counters, and returns where, and how many requests are not answered.
+func serveLessor(t *testing.T, n *node.Node) (addr string, open *atomic.Int64) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -57,8 +57,8 @@ func serveDesk(t *testing.T, n *node.Node) (addr string, open *atomic.Int64) {
 	}
 	var sessions atomic.Uint64
 	open = new(atomic.Int64)
-	err = n.Serve(ln, loop.Limits{}, func(b front.Backend, _ *loop.Loop) node.Lane {
-		return node.Lane{Open: func(c *loop.Conn) loop.Handler {
+	err = n.Serve(ln, loop.Limits{}, func(_ int, b front.Backend, _ *loop.Loop) loop.Service {
+		return loop.Service{Open: func(c *loop.Conn) loop.Handler {
 			return &counter{desk: b.(front.WorkerDesk), conn: c, sessions: &sessions, open: open}
 		}}
 	})
@@ -68,14 +68,14 @@ func serveDesk(t *testing.T, n *node.Node) (addr string, open *atomic.Int64) {
 	return ln.Addr().String(), open
 }
 
-func TestDesk_LeasesEachWorkerOnceFromAllLoops(t *testing.T) {
+func TestLessor_LeasesEachWorkerOnceFromAllLoops(t *testing.T) {
 	c := newCluster(t, 1, func(cfg *node.Config) {
 		makingIDs(time.Minute)(cfg)
 		cfg.Loops = 3
 	})
 	n := c.nodes[1]
 	c.leader()
-	addr, _ := serveDesk(t, n)
+	addr, _ := serveLessor(t, n)
 	var mu sync.Mutex
 	seen := map[uint16]bool{}
 	var wg sync.WaitGroup
@@ -111,14 +111,14 @@ func TestDesk_LeasesEachWorkerOnceFromAllLoops(t *testing.T) {
 	wg.Wait()
 }
 
-func TestDesk_AnswersEverythingWhenTheNodeCloses(t *testing.T) {
+func TestLessor_AnswersEverythingWhenTheNodeCloses(t *testing.T) {
 	c := newCluster(t, 1, func(cfg *node.Config) {
 		makingIDs(time.Minute)(cfg)
 		cfg.Loops = 3
 	})
 	n := c.nodes[1]
 	c.leader()
-	addr, open := serveDesk(t, n)
+	addr, open := serveLessor(t, n)
 	answered := make(chan struct{}, 1)
 	var wg sync.WaitGroup
 	for range 8 {

@@ -1,6 +1,13 @@
-package proxy
+// Package forward answers requests for timestamps by asking a cluster: many requests become a
+// few.
+//
+// An [Upstream] is a front.Backend without a loop of its own: a node with FORWARD has one in
+// each of its loops. A [Gateway] is an Upstream with a loop, for a proxy. Package client, or
+// whatever else is a [Source], talks to the cluster.
+package forward
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -20,8 +27,8 @@ type Source interface {
 	Timestamps(ctx context.Context, mode isotone.ReadMode, count uint64) (isotone.Range, error)
 }
 
-// UpstreamConfig is what an [Upstream] is made of. Source is required.
-type UpstreamConfig struct {
+// Config configures an [Upstream]. Source is required.
+type Config struct {
 	Source Source
 	// Cluster returns the ID of the cluster that Source is pinned to, 0 until it is. Nil: it
 	// tells none.
@@ -52,7 +59,7 @@ type UpstreamConfig struct {
 // Submit and Status are for any goroutine, the other methods for the loop's, on which
 // Done is called.
 type Upstream struct {
-	cfg  UpstreamConfig
+	cfg  Config
 	wake func() // ends a sleep of the loop
 
 	mu       sync.Mutex
@@ -99,16 +106,16 @@ var errClosed = isotone.Errorf(isotone.CodeNoLeader, "the proxy is shutting down
 
 // NewUpstream returns an upstream. wake must be safe for concurrent use, and make the
 // loop call Turn soon. The caller must Close it.
-func NewUpstream(cfg UpstreamConfig, wake func()) *Upstream {
+func NewUpstream(cfg Config, wake func()) *Upstream {
 	if cfg.Source == nil || wake == nil {
-		panic("proxy: an Upstream without a Source or a wake")
+		panic("forward: an Upstream without a Source or a wake")
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	cfg.RequestsMax = orDefault(cfg.RequestsMax, 65536)
-	cfg.BundlesMax = orDefault(cfg.BundlesMax, 8)
-	cfg.Timeout = orDefault(cfg.Timeout, 5*time.Second)
+	cfg.RequestsMax = cmp.Or(cfg.RequestsMax, 65536)
+	cfg.BundlesMax = cmp.Or(cfg.BundlesMax, 8)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
 	u := &Upstream{cfg: cfg, wake: wake, work: make(chan *bundle, cfg.BundlesMax), probed: -probeEvery}
 	u.ctx, u.cancel = context.WithCancel(context.Background())
 	const self = 1

@@ -11,42 +11,43 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-func TestDesk_AnswersEachRequestOnce(t *testing.T) {
-	d := &desk{open: map[uint64]*front.WorkerRequest{}}
+func TestLessor_AnswersEachRequestOnce(t *testing.T) {
+	l := &lessor{open: map[uint64]*front.WorkerRequest{}}
+	var in replica.Input
 	answered := map[*front.WorkerRequest]int{}
 	request := func() *front.WorkerRequest {
 		return &front.WorkerRequest{Session: 5, Fixed: -1, From: 1000, Length: 500, Done: func(r *front.WorkerRequest) { answered[r]++ }}
 	}
 	var all []*front.WorkerRequest
-	for range deskMax {
+	for range leaseRequestsMax {
 		r := request()
 		all = append(all, r)
-		d.take(r)
+		l.take(r, &in)
 	}
-	if len(answered) != 0 || len(d.arrived) != deskMax {
-		t.Fatalf("%d answered, %d arrived", len(answered), len(d.arrived))
+	if len(answered) != 0 || len(in.LeaseRequests) != leaseRequestsMax {
+		t.Fatalf("%d answered, %d arrived", len(answered), len(in.LeaseRequests))
 	}
 	full := request()
-	d.take(full)
-	if answered[full] != 1 || !errors.Is(full.Err, isotone.ErrOverloaded) || len(d.open) != deskMax {
+	l.take(full, &in)
+	if answered[full] != 1 || !errors.Is(full.Err, isotone.ErrOverloaded) || len(l.open) != leaseRequestsMax {
 		t.Errorf("beyond the limit: answered %d times, %v", answered[full], full.Err)
 	}
 	twitter := snowflake.Twitter
-	d.answer(&replica.LeaseAnswer{Token: d.arrived[0].Token, Worker: 3, Start: 1000, End: 1500, Space: oracle.Space(twitter)})
+	l.answer(&replica.LeaseAnswer{Token: in.LeaseRequests[0].Token, Worker: 3, Start: 1000, End: 1500, Space: oracle.Space(twitter)})
 	if r := all[0]; r.Err != nil || r.Worker != 3 || r.Lease != (snowflake.Lease{Start: 1000, End: 1500}) || r.Layout != twitter {
 		t.Errorf("%+v", r)
 	}
-	d.answer(&replica.LeaseAnswer{Token: d.arrived[1].Token, Err: isotone.ErrNoLeader})
+	l.answer(&replica.LeaseAnswer{Token: in.LeaseRequests[1].Token, Err: isotone.ErrNoLeader})
 	if !errors.Is(all[1].Err, isotone.ErrNoLeader) {
 		t.Errorf("%v", all[1].Err)
 	}
-	d.close(errStopped)
+	l.close(errStopped)
 	for i, r := range all {
 		if answered[r] != 1 || i > 1 && r.Err != errStopped {
 			t.Fatalf("request %d: answered %d times, %v", i, answered[r], r.Err)
 		}
 	}
-	if len(d.open) != 0 {
-		t.Errorf("%d requests are left", len(d.open))
+	if len(l.open) != 0 {
+		t.Errorf("%d requests are left", len(l.open))
 	}
 }

@@ -1,32 +1,32 @@
 package node
 
 import (
-	"log/slog"
 	"testing"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/host/loop"
 )
 
-// newLoneBranch returns a branch that does not run, of a node that takes nothing from its
-// door.
-func newLoneBranch(t *testing.T, requestsMax int) *branch {
+// newIdleBundler returns a bundler whose loop does not run, of a node that takes nothing from
+// its submit queue.
+func newIdleBundler(t *testing.T, requestsMax int) *bundler {
 	t.Helper()
-	n := &Node{cfg: Config{Log: slog.New(slog.DiscardHandler), RequestsMax: requestsMax}, door: newDoor(func() {})}
-	b, err := newBranch(n)
+	l, err := loop.New(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := b.loop.Close(); err != nil {
+		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return b
+	n := &Node{cfg: Config{RequestsMax: requestsMax}, core: &core{queue: newSubmitQueue(func() {})}}
+	return newBundler(n, l)
 }
 
-func TestBranch_ABundleIsNoMoreThanTheBufferTakes(t *testing.T) {
-	b := newLoneBranch(t, 40) // so 10 in each bundle
+func TestBundler_ABundleIsNoMoreThanTheBufferTakes(t *testing.T) {
+	b := newIdleBundler(t, 40) // so 10 in each bundle
 	answered := 0
 	submit := func(mode isotone.ReadMode, requests int) {
 		b.Submit(&front.Batch{
@@ -46,7 +46,7 @@ func TestBranch_ABundleIsNoMoreThanTheBufferTakes(t *testing.T) {
 		requests int
 	}
 	got := map[sent]int{}
-	list := b.node.door.take(nil)
+	list := b.node.core.queue.take(nil)
 	for _, u := range list {
 		got[sent{u.Mode, len(u.Counts)}]++
 	}
@@ -54,8 +54,8 @@ func TestBranch_ABundleIsNoMoreThanTheBufferTakes(t *testing.T) {
 		{isotone.ReadQuorum, 9}: 2, {isotone.ReadQuorum, 3}: 1, {isotone.ReadQuorum, 25}: 1,
 		{isotone.ReadLease, 3}: 1, {isotone.ReadDefault, 1}: 1,
 	}
-	if len(got) != len(want) || len(list) != 6 || b.bundles != 6 || len(b.submitted) != 0 {
-		t.Errorf("%v, %d in all, %d under way, %d left; want %v", got, len(list), b.bundles, len(b.submitted), want)
+	if len(got) != len(want) || len(list) != 6 || b.underWay != 6 || len(b.submitted) != 0 {
+		t.Errorf("%v, %d in all, %d under way, %d left; want %v", got, len(list), b.underWay, len(b.submitted), want)
 	}
 	for s, n := range want {
 		if got[s] != n {
@@ -66,13 +66,13 @@ func TestBranch_ABundleIsNoMoreThanTheBufferTakes(t *testing.T) {
 		u.Done(u)
 	}
 	b.settle()
-	if answered != 11 || b.bundles != 0 {
-		t.Errorf("%d batches were answered, %d bundles are under way", answered, b.bundles)
+	if answered != 11 || b.underWay != 0 {
+		t.Errorf("%d batches were answered, %d bundles are under way", answered, b.underWay)
 	}
 }
 
-func TestBranch_KeepsWhatCannotGoYet(t *testing.T) {
-	b := newLoneBranch(t, 4) // one request in each bundle
+func TestBundler_KeepsWhatCannotGoYet(t *testing.T) {
+	b := newIdleBundler(t, 4) // one request in each bundle
 	const batches = 3 * bundlesMax
 	order := make([]int, 0, batches)
 	for i := range batches {
@@ -82,9 +82,9 @@ func TestBranch_KeepsWhatCannotGoYet(t *testing.T) {
 	}
 	for turn := 0; len(order) < batches; turn++ {
 		b.bundle()
-		list := b.node.door.take(nil)
-		if len(list) == 0 || b.bundles > bundlesMax || turn > batches {
-			t.Fatalf("turn %d: %d bundles were sent, %d are under way, %d batches left", turn, len(list), b.bundles, len(b.submitted))
+		list := b.node.core.queue.take(nil)
+		if len(list) == 0 || b.underWay > bundlesMax || turn > batches {
+			t.Fatalf("turn %d: %d bundles were sent, %d are under way, %d batches left", turn, len(list), b.underWay, len(b.submitted))
 		}
 		for _, u := range list {
 			u.Done(u) // there is room for all of them

@@ -1,0 +1,151 @@
+package node
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/host/storage"
+	"github.com/isotone/isotone/internal/host/telemetry"
+)
+
+// Config says what a node is and where its edges are. All fields are required
+// unless their comment says otherwise.
+type Config struct {
+	NodeID uint64
+	// Peers holds the peer addresses of the initial members, this node among them.
+	// For members that joined later the replicated address counts.
+	Peers map[uint64]string
+	// PeerListener accepts the other members. The node owns it from Start on.
+	PeerListener net.Listener
+	// ClientAddr is the client address (host:port) that others are told.
+	ClientAddr string
+	DataDir    string
+	// EpochInterval is how often the leader advances the epoch; 0 at every batch.
+	EpochInterval time.Duration
+	// ReservationsMissedMax is EPOCH_DEADLINE_LIMIT.
+	ReservationsMissedMax int
+	// RequestsMax is TIMESTAMP_REQUEST_BUFFER.
+	RequestsMax int
+	// ClockJumpMax is CLOCK_JUMP_MAX_MS; 0 believes any clock.
+	ClockJumpMax time.Duration
+	// Tick is RTT_MS.
+	Tick time.Duration
+	// Loops is how many loops own client connections, the core loop among them; 0 means 1.
+	Loops int
+	// KeepProcessors lets the loops keep their processors while they sleep; see
+	// loop.Loop.KeepProcessor for what the program owes them.
+	KeepProcessors bool
+	// Mode is used for batches that do not choose theirs; ReadDefault means quorum.
+	Mode isotone.ReadMode
+	// IDs says which snowflake ids the node makes; the zero value disables them.
+	IDs IDConfig
+	// Forward, if not nil, returns what asks the leader when this node does not lead. It is
+	// called once for each loop; wake ends a sleep of that loop.
+	Forward func(wake func()) Forwarder
+	// Clock is the system's if nil.
+	Clock   Clock
+	Log     *slog.Logger
+	Metrics *telemetry.Metrics
+	// StorageFault is a seam for tests: storage.Options.BeforeCommit.
+	StorageFault func() error
+}
+
+// requestWait is how long a request waits for a leader to be able to answer it.
+const requestWait = 5 * time.Second
+
+// reservationInterval paces reservations when EpochInterval is 0.
+const reservationInterval = 100 * time.Millisecond
+
+// snapshotEvery is how many log entries lie between snapshots: at ten reservations a
+// second, a few minutes and some 100 kB of log.
+const snapshotEvery = 4096
+
+// checkPeers refuses a directory whose cluster is not the one that PEERS names. PEERS
+// only sets up an empty directory; one that was set up for a single node would go on
+// alone while the others form a cluster of their own.
+func checkPeers(cfg Config, members []replica.Member) error {
+	for _, id := range slices.Sorted(maps.Keys(cfg.Peers)) {
+		known := len(members) == 0 // it joined and has not heard from the others yet
+		for _, m := range members {
+			known = known || m.ID == id
+		}
+		if !known {
+			return fmt.Errorf("PEERS names node %d, which is no member of the cluster in %s (%d in all): "+
+				"PEERS sets up an empty directory and does not change a cluster; name its members, or start with another DATA_DIR",
+				id, cfg.DataDir, len(members))
+		}
+	}
+	return nil
+}
+
+func replicaConfig(cfg Config, rec storage.Recovered) replica.Config {
+	interval := cfg.EpochInterval
+	if interval == 0 {
+		interval = reservationInterval
+	}
+	return replica.Config{
+		Self: replica.Hello{
+			ClusterID: rec.Identity.ClusterID, NodeID: cfg.NodeID, Incarnation: rec.Identity.Incarnation,
+			Boot: rec.Identity.Boot, Session: random(), VotersHash: hashIDs(cfg.Peers), ClientAddr: cfg.ClientAddr,
+			PeerAddr: cfg.Peers[cfg.NodeID],
+		},
+		Founders:              initialMembers(cfg.Peers),
+		HardState:             rec.HardState,
+		Snapshot:              rec.Snapshot,
+		Entries:               rec.Entries,
+		ClusterSeed:           random(),
+		EpochTicks:            max(1, int((interval+cfg.Tick-1)/cfg.Tick)),
+		EpochInterval:         cfg.EpochInterval,
+		TickInterval:          cfg.Tick,
+		ReservationsMissedMax: cfg.ReservationsMissedMax,
+		QueueMax:              cfg.RequestsMax,
+		RequestTicks:          max(1, int(requestWait/cfg.Tick)),
+		SnapshotEvery:         snapshotEvery,
+		ClockJumpMax:          cfg.ClockJumpMax,
+		LeaseMillis:           uint64(cfg.IDs.Lease.Milliseconds()),
+		Workers:               cfg.IDs.workers(cfg.Loops),
+		IDClock:               func() int64 { return cfg.Clock.Wall().UnixMilli() },
+		Space:                 oracle.Space(cfg.IDs.Layout),
+		FixedWorker:           cfg.IDs.FixedWorker,
+		Log:                   raftLog{cfg.Log},
+	}
+}
+
+func initialMembers(peers map[uint64]string) []oracle.Member {
+	var list []oracle.Member
+	for _, id := range slices.Sorted(maps.Keys(peers)) {
+		list = append(list, oracle.Member{ID: id, PeerAddr: peers[id]})
+	}
+	return list
+}
+
+// hashIDs tells lists of initial members apart. Addresses do not count: hosts may
+// know each other under different names.
+func hashIDs(peers map[uint64]string) uint64 {
+	h := fnv.New64a()
+	for _, id := range slices.Sorted(maps.Keys(peers)) {
+		_ = binary.Write(h, binary.BigEndian, id)
+	}
+	return h.Sum64()
+}
+
+// random returns a random number that is not 0.
+func random() uint64 {
+	var b [8]byte
+	for {
+		_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+		if v := binary.BigEndian.Uint64(b[:]); v != 0 {
+			return v
+		}
+	}
+}

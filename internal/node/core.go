@@ -1,0 +1,226 @@
+package node
+
+import (
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/host/loop"
+)
+
+const (
+	// statusTicks is how often, in ticks, the status is published although nothing changed.
+	statusTicks = 10
+	// stallTicks is how many ticks without a turn are worth a warning: half of the
+	// shortest election timeout.
+	stallTicks = 10
+	// queueWait is the maximum delay before the submit queue is polled while as many rounds
+	// as possible are in flight.
+	queueWait = time.Millisecond
+)
+
+// core is the replica with its disk and its peers. It is a [loop.Work]; everything but
+// queue belongs to the core loop's goroutine.
+type core struct {
+	node    *Node
+	loop    *loop.Loop
+	replica *replica.Replica
+	disk    *disk
+	queue   *submitQueue
+	peers   peers
+	lessor  lessor
+	// forwarder asks the leader for what reaches this loop; nil: nobody does.
+	forwarder Forwarder
+
+	// next collects the input of the next turn.
+	next replica.Input
+	// submitted are the batches of this loop's fronts for the next turn.
+	submitted []*front.Batch
+	calls     callTable
+
+	due     time.Duration // when the next tick is, by the loop's clock
+	started bool          // the first turn is over
+	// untold counts the ticks since the status was published; changed is set when something
+	// of it has changed outside of a turn.
+	untold  int
+	changed bool
+	wall    time.Time     // as of the latest turn
+	mono    time.Duration // the same
+
+	handOvers []chan struct{}       // closed once another node leads
+	returned  []chan struct{}       // closed once all worker ids were given back
+	raising   []chan *isotone.Error // requests to raise the feature level, before the next turn
+	elections elections
+	reported  reported
+}
+
+// Sleep implements [loop.Work].
+func (c *core) Sleep() time.Duration {
+	wait := max(0, c.due-c.loop.Now())
+	switch {
+	case !c.started:
+		return 0 // a replica that is alone has something to do at once
+	case c.replica.RoundsAreFull() && c.node.cfg.Mode == isotone.ReadQuorum:
+		// The submit queue can wait: the answer of a peer, which is on its way, has to come
+		// first, and makes the next turn.
+		return min(wait, queueWait)
+	case !c.queue.isEmpty():
+		return 0
+	}
+	return wait
+}
+
+// Turn steps the replica once with everything that has arrived, and carries out the effects.
+func (c *core) Turn() {
+	ticks := c.takeTicks()
+	c.takeRequests()
+	c.next.Ticks, c.next.Behind, c.next.RaiseLevel = ticks, c.node.ids.takeBehind(), len(c.raising) > 0
+	raised := c.next.RaiseLevel
+	c.readClocks()
+	e := c.replica.Step(&c.next)
+	c.reset()
+	if e.Fatal != nil {
+		c.node.fail(e.Fatal)
+		c.changed = true
+		return
+	}
+	c.carryOut(e)
+	if raised {
+		c.answerRaising(e.LevelRefused)
+	}
+	if c.forwarder != nil {
+		c.forwarder.Turn(c.loop.Now())
+	}
+	c.started = true
+	c.untold += ticks
+	c.changed = c.changed || e.Changed || c.untold >= statusTicks
+	c.retryHandOvers(ticks)
+}
+
+// Flushed implements [loop.Work].
+func (c *core) Flushed() {
+	if c.changed {
+		c.untold, c.changed = 0, false
+		c.publish()
+	}
+}
+
+// takeTicks returns how many ticks are due. Those that a paused process missed are dropped: a
+// burst would make a follower campaign before it has read the heartbeats that piled up.
+func (c *core) takeTicks() int {
+	now, tick := c.loop.Now(), c.node.cfg.Tick
+	if now < c.due {
+		return 0
+	}
+	if c.due += tick; c.due <= now {
+		c.due = now + tick
+	}
+	return 1
+}
+
+// takeRequests adds the batches that were submitted to the input.
+func (c *core) takeRequests() {
+	c.submitted = c.queue.take(c.submitted)
+	for _, b := range c.submitted {
+		mode := b.Mode
+		if mode == isotone.ReadDefault {
+			mode = c.node.cfg.Mode
+		}
+		if !runsInSuspend {
+			mode = isotone.ReadQuorum // which promises more
+		}
+		b.Err = nil
+		c.next.Requests = append(c.next.Requests, replica.Request{
+			Token: c.calls.put(b), Mode: mode, Counts: b.Counts, Ranges: b.Ranges,
+		})
+	}
+	clear(c.submitted)
+	c.submitted = c.submitted[:0]
+}
+
+// readClocks reads both clocks for the turn.
+func (c *core) readClocks() {
+	cfg := &c.node.cfg
+	wall, mono := cfg.Clock.Wall(), cfg.Clock.Mono()
+	if wall.Before(c.wall) {
+		cfg.Metrics.CountClockBackward()
+		cfg.Log.Warn("the wall clock went back", "by", c.wall.Sub(wall).String())
+	}
+	if stall := mono - c.mono; c.mono > 0 && stall > stallTicks*cfg.Tick {
+		cfg.Log.Warn("this process did not run for a while; was it stopped, or the machine too busy?", "for", stall.String())
+	}
+	c.wall, c.mono = wall, mono
+	c.next.Now, c.next.Mono = unixNanos(wall), mono
+}
+
+// reset empties the input. Effects may already add to the next one.
+func (c *core) reset() {
+	in := &c.next
+	clear(in.Messages)
+	clear(in.Requests)
+	in.Persisted, in.Transfer = nil, false
+	in.Messages, in.Requests, in.Hellos = in.Messages[:0], in.Requests[:0], in.Hellos[:0]
+	in.Clocks, in.LeaseRequests = in.Clocks[:0], in.LeaseRequests[:0]
+}
+
+// carryOut sends, writes and answers.
+func (c *core) carryOut(e *replica.Effects) {
+	c.peers.send(e.Send)
+	if e.Announce {
+		c.peers.announce(c.replica.Hello())
+	}
+	if e.TellClock {
+		c.peers.tellClock()
+	}
+	if e.Write != nil {
+		c.disk.write(e.Write)
+	}
+	for _, a := range e.Answers {
+		b := c.calls.take(a.Token)
+		if a.Err != nil {
+			b.Err = a.Err
+		}
+		answer(c.forwarder, b)
+	}
+	for i := range e.LeaseAnswers {
+		c.lessor.answer(&e.LeaseAnswers[i])
+	}
+	for _, r := range e.Rounds {
+		if r.Requests == 0 {
+			continue // for the lease's sake
+		}
+		c.node.cfg.Metrics.ObserveRound(r.Requests, r.Took)
+		c.node.cfg.Metrics.AddTimestamps(r.Timestamps)
+	}
+}
+
+// Close answers everything that still waits.
+func (c *core) Close() {
+	err := errStopped
+	if c.node.Err() != nil {
+		err = errFailed
+	}
+	for _, b := range append(append(c.calls.drain(), c.submitted...), c.queue.close()...) {
+		b.Err = err
+		b.Done(b)
+	}
+	c.lessor.close(err)
+	if c.forwarder != nil {
+		c.forwarder.Close()
+	}
+	c.publish()
+}
+
+// coreBackend is the node as the fronts in the core loop see it; see front.Backend and
+// front.WorkerDesk. It belongs to that loop's goroutine.
+type coreBackend struct{ *core }
+
+// Submit adds a batch to the next turn.
+func (b coreBackend) Submit(batch *front.Batch) { b.submitted = append(b.submitted, batch) }
+
+// Status returns what the node knows.
+func (b coreBackend) Status() *front.Status { return b.node.Status() }
+
+// LeaseWorker adds a request to the next turn.
+func (b coreBackend) LeaseWorker(r *front.WorkerRequest) { b.lessor.take(r, &b.next) }

@@ -1,0 +1,235 @@
+package node
+
+import (
+	"io"
+	"maps"
+	"net"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/peer"
+)
+
+// peerOutputMax bounds what waits for a peer that does not read, in bytes. Raft keeps a few
+// hundred appends in flight, and past that a message is stale.
+const peerOutputMax = 8 << 20
+
+// peers is what the core knows of the other members' connections. It belongs to the core
+// loop's goroutine, but for transport.
+type peers struct {
+	transport *peer.Transport
+	conns     map[uint64]*peerConn
+	addrs     map[uint64]string        // as told to transport
+	refusedBy map[uint64]*peer.Refusal // how each peer last refused this node
+	refusing  map[uint64]*peer.Refusal // how this node last refused each peer
+}
+
+// startPeers accepts and dials the other members. Whether a peer is admitted, and whether a
+// refusal ends this node, is decided by the replica, in the core loop.
+func (c *core) startPeers() {
+	n := c.node
+	c.peers = peers{conns: map[uint64]*peerConn{}, refusedBy: map[uint64]*peer.Refusal{}, refusing: map[uint64]*peer.Refusal{}}
+	c.peers.transport = peer.New(peer.Config{
+		NodeID:   n.cfg.NodeID,
+		Listener: n.cfg.PeerListener,
+		Hello: func() (h peer.Hello) {
+			n.call(func() { h = peer.Hello(c.replica.Hello()) })
+			return h
+		},
+		Admit: func(h peer.Hello) *peer.Refusal {
+			refusal := peer.Refusalf("stopping", "node %d is stopping", n.cfg.NodeID)
+			n.call(func() { refusal = c.admit(h) })
+			return refusal
+		},
+		Attach: c.attach,
+		Connected: func(h peer.Hello) {
+			n.post(func() {
+				c.next.Hellos = append(c.next.Hellos, replica.Hello(h))
+				delete(c.peers.refusedBy, h.NodeID)
+				delete(c.peers.refusing, h.NodeID)
+			})
+		},
+		Refused: func(id uint64, by peer.Side, r *peer.Refusal) {
+			n.cfg.Metrics.CountPeerRefused()
+			n.post(func() { c.refused(id, by, r) })
+		},
+		Log: n.cfg.Log,
+	})
+	c.followAddrs()
+}
+
+func (c *core) admit(h peer.Hello) *peer.Refusal {
+	if r := c.replica.Admit(replica.Hello(h)); r != nil {
+		return peer.Refusalf(peer.RefusalCode(r.Code), "%s", r.Message)
+	}
+	return nil
+}
+
+// refused records a refusal. The replica decides whether this node has to stop.
+func (c *core) refused(id uint64, by peer.Side, r *peer.Refusal) {
+	if by == peer.Self {
+		c.peers.refusing[id] = r
+		return
+	}
+	c.peers.refusedBy[id] = r
+	if err := c.replica.Refused(id, &replica.Refusal{Code: replica.RefusalCode(r.Code), Message: r.Message}); err != nil {
+		c.node.fail(err)
+	}
+	c.changed = true
+}
+
+// followAddrs tells the transport where to reach each member, if that has changed. PEERS
+// wins over the replicated address.
+func (c *core) followAddrs() {
+	addrs := map[uint64]string{}
+	for _, m := range c.replica.Members() {
+		addrs[m.ID] = m.PeerAddr
+		if a, ok := c.node.cfg.Peers[m.ID]; ok {
+			addrs[m.ID] = a
+		}
+	}
+	if c.peers.addrs == nil || !maps.Equal(addrs, c.peers.addrs) {
+		c.peers.addrs = addrs
+		c.peers.transport.SetPeers(addrs)
+	}
+}
+
+// send queues messages for their peers. They are written at the end of the turn; one for a
+// peer without a connection is dropped.
+func (p *peers) send(msgs []*raftpb.Message) {
+	for len(msgs) > 0 {
+		to, run := msgs[0].GetTo(), 1
+		for run < len(msgs) && msgs[run].GetTo() == to {
+			run++
+		}
+		if conn := p.conns[to]; conn != nil {
+			conn.send(msgs[:run])
+		}
+		msgs = msgs[run:]
+	}
+}
+
+// announce sends this node's hello to all connected peers again.
+func (p *peers) announce(h replica.Hello) {
+	for _, conn := range p.conns {
+		conn.write(conn.stream.AppendUpdate(conn.conn.Buffered(), peer.Hello(h)))
+	}
+}
+
+// tellClock sends the reading of this node's clock to all connected peers.
+func (p *peers) tellClock() {
+	for _, conn := range p.conns {
+		conn.tellClock()
+	}
+}
+
+// ping keeps connections alive on which nothing was sent for a while.
+func (p *peers) ping() {
+	for _, conn := range p.conns {
+		if conn.core.loop.Now()-conn.sent >= conn.stream.PingInterval() {
+			conn.write(peer.AppendPing(conn.conn.Buffered()))
+		}
+	}
+}
+
+// peerConn is the connection to one peer, in the core loop. It implements loop.Handler.
+type peerConn struct {
+	core   *core
+	stream *peer.Stream
+	conn   *loop.Conn
+	sent   time.Duration // when something was sent last, by the loop's clock
+}
+
+// attach moves an admitted connection into the core loop; see peer.Config.Attach.
+func (c *core) attach(nc net.Conn, s *peer.Stream) (stop func(error), err error) {
+	p := &peerConn{core: c, stream: s}
+	if !c.node.post(func() { p.open(nc) }) {
+		return nil, errStopped
+	}
+	return func(cause error) {
+		c.node.post(func() {
+			if p.conn != nil {
+				p.conn.Abort(cause)
+			}
+		})
+	}, nil
+}
+
+func (p *peerConn) open(nc net.Conn) {
+	stall := p.stream.StallTimeout()
+	conn, err := p.core.loop.Adopt(nc, nil, loop.Limits{
+		PartialTimeout: stall, IdleTimeout: stall, WriteTimeout: stall, OutputMax: 2 * peerOutputMax,
+	}, p)
+	if err != nil {
+		_ = nc.Close()
+		p.stream.Ended(err)
+		return
+	}
+	p.conn, p.sent = conn, p.core.loop.Now()
+	p.stream.OnClock(p.hearClock)
+	p.stream.OnUpdate(p.updated)
+	p.core.peers.conns[p.stream.Peer()] = p
+	p.tellClock()
+	if _, err := p.Data(conn, nil); err != nil { // what came with the handshake
+		conn.Abort(err)
+	}
+}
+
+// Data adds messages to the input of the next turn; see loop.Handler.
+func (p *peerConn) Data(_ *loop.Conn, b []byte) (used int, err error) {
+	in := &p.core.next
+	in.Messages, err = p.stream.Parse(in.Messages, b)
+	return len(b), err
+}
+
+// Closed tells the transport; see loop.Handler.
+func (p *peerConn) Closed(_ *loop.Conn, err error) {
+	if conns := p.core.peers.conns; conns[p.stream.Peer()] == p {
+		delete(conns, p.stream.Peer())
+	}
+	if err == nil {
+		err = io.EOF
+	}
+	p.stream.Ended(err)
+}
+
+// hearClock takes in the reading of the peer's clock.
+func (p *peerConn) hearClock(wall int64) {
+	in := &p.core.next
+	in.Clocks = append(in.Clocks, replica.PeerClock{ID: p.stream.Peer(), Wall: wall})
+}
+
+// updated takes in a hello that replaces the one of the handshake.
+func (p *peerConn) updated(h peer.Hello) {
+	if r := p.core.admit(h); r != nil {
+		p.core.peers.refusing[h.NodeID] = r
+		p.conn.Abort(r)
+		return
+	}
+	in := &p.core.next
+	in.Hellos = append(in.Hellos, replica.Hello(h))
+}
+
+// tellClock sends the reading of this node's clock.
+func (p *peerConn) tellClock() {
+	p.write(peer.AppendClock(p.conn.Buffered(), int64(unixNanos(p.core.node.cfg.Clock.Wall()))))
+}
+
+func (p *peerConn) send(msgs []*raftpb.Message) {
+	b := p.conn.Buffered()
+	for _, m := range msgs {
+		if len(b) < peerOutputMax {
+			b = p.stream.Append(b, m)
+		}
+	}
+	p.write(b)
+}
+
+// write replaces the output by b, which begins with what it was.
+func (p *peerConn) write(b []byte) {
+	p.conn.SetBuffered(b)
+	p.sent = p.core.loop.Now()
+}

@@ -1,0 +1,202 @@
+package node
+
+import (
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/host/peer"
+	"github.com/isotone/isotone/internal/host/telemetry"
+)
+
+// leadMax is by how much time may lead the clock before that is worth a warning. After a
+// failover it leads by some epochs.
+const leadMax = 10 * time.Second
+
+// reported is what the log and the metrics were told last, so that each change is told once.
+type reported struct {
+	forming       string // what the formation of the cluster waits for
+	clockExceeded bool   // this node does not go by its own clock
+	ahead         bool   // time leads the clock by more than leadMax
+	idsRefused    bool   // because of the clock
+	level         uint64 // the feature level
+	levelTerm     uint64 // the term in which an upgrade was said to wait for its finalization
+	counters      replica.Counters
+	ids           uint64 // made so far
+}
+
+// logStatus logs a change of leader, term or readiness.
+func (c *core) logStatus(snap *snapshot) {
+	s, old := snap.front, snap.previous
+	if old == nil || old.Leader == s.Leader && old.Term == s.Term && (old.NotReady == "") == (s.NotReady == "") {
+		return
+	}
+	attrs := []any{"node", s.NodeID, "role", s.Role, "term", s.Term, "leader", s.Leader, "leader_addr", s.LeaderAddr,
+		"ready", s.NotReady == ""}
+	if s.NotReady != "" {
+		attrs = append(attrs, "why", s.NotReady)
+	}
+	c.node.cfg.Log.Info("cluster state changed", attrs...)
+}
+
+// logFormation logs what the formation of the cluster waits for, and its end.
+func (c *core) logFormation(s *snapshot) {
+	forming, members := s.replica.Forming, len(s.front.Members)
+	if forming == c.reported.forming || c.node.Err() != nil {
+		return
+	}
+	c.reported.forming = forming
+	cfg := &c.node.cfg
+	switch {
+	case forming == "":
+		cfg.Log.Info("the cluster is formed", "node", cfg.NodeID, "cluster", isotone.ClusterID(s.replica.ClusterID).String(), "members", members)
+	case members > 1:
+		cfg.Log.Info("the cluster is not formed yet", "node", cfg.NodeID, "why", forming)
+	}
+}
+
+// logIDs logs when ids begin and cease to be refused because of the clock.
+func (c *core) logIDs(s *snapshot) {
+	r := &s.replica
+	if r.IDsStopped || len(c.node.ids.slots) == 0 {
+		return
+	}
+	refused := r.IDsRefused != nil && r.IDsRefused.Code == isotone.CodeClock
+	switch {
+	case refused && !c.reported.idsRefused:
+		c.node.cfg.Log.Error("ids are refused", "why", r.IDsRefused.Message)
+	case !refused && c.reported.idsRefused:
+		c.node.cfg.Log.Info("ids are made again: the clock agrees with the peers'")
+	}
+	c.reported.idsRefused = refused
+}
+
+// logClock logs when this node begins and ceases to go by another clock than its own.
+func (c *core) logClock(s *snapshot) {
+	clock, log, limit := s.replica.Clock, c.node.cfg.Log, c.node.cfg.ClockJumpMax.String()
+	if clock.Exceeded == c.reported.clockExceeded {
+		return
+	}
+	c.reported.clockExceeded = clock.Exceeded
+	offset := clock.Offset.Round(time.Millisecond).String()
+	switch {
+	case !clock.Exceeded:
+		log.Info("this node's clock is believed again", "offset", offset)
+	case clock.Alone:
+		log.Error("this node's wall clock has jumped, and time goes on by its steady clock; if the wall clock is right now, restart the node "+
+			"(with CLOCK_JUMP_MAX_MS=0, if it was off for more than a year)", "by", offset, "limit", limit)
+	default:
+		log.Error("this node's clock is off those of a quorum, and time goes on by theirs: set it right", "offset", offset, "limit", limit)
+	}
+}
+
+// logLevel logs that the feature level was raised, and, once in each term of this leader,
+// that an upgrade waits to be finalized.
+func (c *core) logLevel(s *snapshot) {
+	r, told, log := &s.replica, &c.reported, c.node.cfg.Log
+	if r.Forming != "" {
+		return
+	}
+	if r.Level > told.level {
+		if told.level > 0 {
+			log.Info("the feature level of the cluster was raised; older versions cannot be put back", "level", r.Level)
+		}
+		told.level = r.Level
+	}
+	if !r.Serving || told.levelTerm == r.Term || r.Level == oracle.LevelNewest {
+		return
+	}
+	if l := c.replica.Levels(); l.Next > l.Level {
+		told.levelTerm = r.Term
+		log.Info("all members run a version that knows a newer feature level; when no older version is to be put back any more, finalize the upgrade with: isotone upgrade finalize",
+			"level", l.Level, "next", l.Next)
+	}
+}
+
+// warnAhead logs, once, that timestamps are ahead of the clock: the index grows and time
+// stands still until the clock has caught up. lead is the lead over the node's own clock,
+// which need not be the one that time goes by.
+func (c *core) warnAhead(lead time.Duration, clock replica.Clock) {
+	limit := c.node.cfg.ClockJumpMax
+	if !clock.Known && limit > 0 {
+		return // time stands still because nobody knows how late it is
+	}
+	lead += clockAhead(clock, limit)
+	if ahead := lead > leadMax; ahead != c.reported.ahead {
+		if c.reported.ahead = ahead; ahead {
+			c.node.cfg.Log.Warn("time leads the clock that it goes by, and stands still until that has caught up; "+
+				"the clock is slow, or that of an earlier leader was fast", "lead", lead.Round(time.Millisecond).String())
+		}
+	}
+}
+
+// clockAhead returns by how much this node's clock is ahead of the one that time goes by: its
+// own, within limit of the quorum's (I11).
+func clockAhead(c replica.Clock, limit time.Duration) time.Duration {
+	switch {
+	case !c.Exceeded:
+		return 0
+	case c.Offset > 0:
+		return c.Offset - limit
+	default:
+		return c.Offset + limit
+	}
+}
+
+// measure sets the gauges and adds what was counted since the last time.
+func (c *core) measure(s *snapshot) {
+	r, m := &s.replica, c.node.cfg.Metrics
+	now := unixNanos(c.wall)
+	stats := telemetry.NodeStats{
+		FeatureLevel: r.Level,
+		Leading:      r.Serving, Leased: r.Leased, LeaderID: r.Leader, Term: r.Term, Ready: s.front.NotReady == "",
+		CeilingLead: time.Duration(r.Ceiling - now), QueueDepth: r.Waiting, QueueLimit: c.node.cfg.RequestsMax,
+		StorageFailed: c.node.Err() != nil,
+		Workers:       len(r.Workers), IDsRefused: s.idsRefused != "",
+		ClockExceeded: r.Clock.Exceeded, ClockQuorumOffset: r.Clock.Offset, ClockQuorumKnown: r.Clock.Known,
+	}
+	if skew, known := c.replica.Skew(); known {
+		stats.ClockOffset = -skew
+	}
+	if r.Serving {
+		stats.TimeLead = time.Duration(r.Time - now)
+		c.warnAhead(stats.TimeLead, r.Clock)
+	}
+	clocks := c.replica.PeerOffsets()
+	for _, p := range s.peers {
+		stats.Peers = append(stats.Peers, peerStats(p, clocks))
+	}
+	m.SetNode(stats)
+	made := c.node.ids.made()
+	m.AddIDs(made - c.reported.ids)
+	c.reported.ids = made
+	c.count(r.Counters)
+}
+
+func peerStats(p peer.PeerStatus, clocks []replica.PeerOffset) telemetry.PeerStats {
+	stats := telemetry.PeerStats{ID: p.ID, Connected: p.Connected}
+	for _, c := range clocks {
+		if c.ID == p.ID {
+			stats.ClockOffset, stats.ClockKnown = c.Offset, true
+		}
+	}
+	return stats
+}
+
+// count adds what the replica has counted since the last time.
+func (c *core) count(now replica.Counters) {
+	m, before := c.node.cfg.Metrics, c.reported.counters
+	times := func(n uint64, count func()) {
+		for range n {
+			count()
+		}
+	}
+	times(now.Reservations-before.Reservations, m.CountReservation)
+	times(now.ReservationsFailed-before.ReservationsFailed, m.CountReservationFailed)
+	times(now.Elections-before.Elections, m.CountElection)
+	times(now.RoundsFailed-before.RoundsFailed, func() { m.CountRoundFailed("lost_leadership") })
+	m.AddLeases(now.LeaseServed-before.LeaseServed, now.LeaseMisses-before.LeaseMisses, now.LeasesLost-before.LeasesLost)
+	m.AddTimestamps(now.LeaseIssued - before.LeaseIssued)
+	c.reported.counters = now
+}
