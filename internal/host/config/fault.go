@@ -44,11 +44,9 @@ func (f Faults) Unwrap() []error {
 
 // add records a fault of the setting called flag.
 func (f *Faults) add(flag, value, want string) {
-	for _, n := range names {
-		if n.flag == flag {
-			*f = append(*f, Fault{Env: n.env, Flag: flag, Value: value, Want: want})
-			return
-		}
+	env, known := envOf[flag]
+	if !known {
+		panic("config: no setting is called " + flag)
 	}
-	panic("config: no setting is called " + flag)
+	*f = append(*f, Fault{Env: env, Flag: flag, Value: value, Want: want})
 }
