@@ -1,19 +1,80 @@
-# Real processes under random faults; see internal/check/chaos. Root is needed for some of
-# the faults: without it they are left out, and the output says which and why.
-# Nothing outlives the test, however it ends, but files in TMPDIR: the kernel ends the
-# processes, and with them their mounts, loop devices, namespaces and iptables rules.
+# "make help" lists the targets. What CI checks is in .ci/run; the targets below call its
+# steps, so there is one definition of each.
 
-CHAOS_MINUTES ?= 30
+.DEFAULT_GOAL := help
 
-.PHONY: chaos chaos-short
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
+##
+
+.PHONY: ci test lint race sim
+ci: ## everything a change has to pass, about half an hour
+	.ci/run
+
+test: ## all tests
+	.ci/run test
+
+lint: ## vet, gofmt, staticcheck and, if installed, codespell
+	.ci/run lint
+
+race: ## the race detector over the packages with goroutines
+	.ci/run race
+
+# make sim SIM_RUNS=1 SIM_SEED=42
+sim: ## simulated clusters: SIM_RUNS (2000) runs from SIM_SEED (0)
+	.ci/run sim
+
+export SIM_RUNS SIM_SEED
+
+# make fuzz FUZZ_PACKAGE=./internal/front/resp FUZZ_TARGET=FuzzParse FUZZ_TIME=1m
+FUZZ_PACKAGE ?= .
+FUZZ_TARGET ?= Fuzz
+FUZZ_TIME ?= 10s
+
+.PHONY: fuzz
+fuzz: ## fuzz targets, FUZZ_TIME (10s) each: FUZZ_TARGET in FUZZ_PACKAGE, by default all
+	@grep -rHo --include='*_test.go' '^func $(FUZZ_TARGET)[A-Za-z0-9_]*' '$(FUZZ_PACKAGE)' | sort | \
+		while IFS=: read -r file func; do \
+			go test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime '$(FUZZ_TIME)' "./$${file%/*}" </dev/null || exit 1; \
+		done
+
+# make bench BENCH_PACKAGE=./internal/front/resp BENCH=Parse
+BENCH_PACKAGE ?= ./...
+BENCH ?= .
+
+.PHONY: bench bench-disruptor bench-snowflake
+bench: ## benchmarks: those that match BENCH in BENCH_PACKAGE, by default all
+	go test -run '^$$' -bench '$(BENCH)' -benchmem '$(BENCH_PACKAGE)'
+
+DISRUPTOR_ROUNDS ?= 9
+DISRUPTOR_TIME ?= 200ms
+
+bench-disruptor: ## package disruptor beside channels; see docs/disruptor.md
+	bench/disruptor.sh '$(DISRUPTOR_ROUNDS)' '$(DISRUPTOR_TIME)'
+
+SNOWFLAKE_ROUNDS ?= 9
+SNOWFLAKE_TIME ?= 200ms
+
+bench-snowflake: ## package snowflake, alone and beside another generator; see docs/snowflake.md
+	bench/snowflake/run.sh '$(SNOWFLAKE_ROUNDS)' '$(SNOWFLAKE_TIME)'
+
+# Real processes under random faults; see internal/check/chaos. Some faults need root:
+# without it they are skipped, and the output says which and why. Nothing outlives the test,
+# however it ends, except files in TMPDIR: the kernel ends the processes, and with them their
+# mounts, loop devices, namespaces and iptables rules.
+#
 # make chaos CHAOS_MINUTES=5 CHAOS_SEED=1 CHAOS_ONLY="kill -9,SIGSTOP"
 # CHAOS_LOGS=DIR keeps the logs of the nodes when a run fails.
-chaos:
+CHAOS_MINUTES ?= 30
+
+.PHONY: chaos chaos-short upgrade-storm
+chaos: ## real processes under random faults for CHAOS_MINUTES (30)
 	CHAOS_MINUTES='$(CHAOS_MINUTES)' CHAOS_SEED='$(CHAOS_SEED)' CHAOS_ONLY='$(CHAOS_ONLY)' \
 		go test -count=1 -v -timeout 24h -run '^TestChaos$$' ./internal/check/chaos
 
-chaos-short:
+chaos-short: ## the same, one short storm
 	CHAOS_SEED='$(CHAOS_SEED)' CHAOS_ONLY='$(CHAOS_ONLY)' \
 		go test -count=1 -v -short -run '^TestChaos$$' ./internal/check/chaos
 
@@ -21,31 +82,8 @@ chaos-short:
 # killed and stopped as well. Needs the history of the repository.
 #
 # make upgrade-storm UPGRADE_MINUTES=10 UPGRADE_SEED=1
-
 UPGRADE_MINUTES ?= 1
 
-.PHONY: upgrade-storm
-
-upgrade-storm:
+upgrade-storm: ## nodes of two releases under faults for UPGRADE_MINUTES (1)
 	UPGRADE_MINUTES='$(UPGRADE_MINUTES)' UPGRADE_SEED='$(UPGRADE_SEED)' \
 		go test -count=1 -v -timeout 24h -run '^TestUpgrade_NoWrongAnswerInAStorm$$' ./internal/check/chaos
-
-# Package disruptor beside channels; see docs/disruptor.md.
-
-DISRUPTOR_ROUNDS ?= 9
-DISRUPTOR_TIME ?= 200ms
-
-.PHONY: bench-disruptor
-
-bench-disruptor:
-	bench/disruptor.sh '$(DISRUPTOR_ROUNDS)' '$(DISRUPTOR_TIME)'
-
-# Package snowflake, alone and beside another generator; see docs/snowflake.md.
-
-SNOWFLAKE_ROUNDS ?= 9
-SNOWFLAKE_TIME ?= 200ms
-
-.PHONY: bench-snowflake
-
-bench-snowflake:
-	bench/snowflake/run.sh '$(SNOWFLAKE_ROUNDS)' '$(SNOWFLAKE_TIME)'

@@ -32,7 +32,9 @@ internal/core/replica:      . snowflake internal/core/oracle internal/core/mutan
 internal/core/lincheck:     .
 internal/core/sim:          . snowflake internal/core/oracle internal/core/replica internal/core/lincheck internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
-internal/host/config:       . snowflake ; github.com/alecthomas/kong
+internal/live:              .
+
+internal/host/config:       . snowflake internal/live ; github.com/alecthomas/kong
 internal/host/credential:
 internal/host/telemetry:    ; github.com/prometheus/client_golang
 internal/host/listen:
@@ -55,7 +57,6 @@ internal/node:              . snowflake disruptor internal/core/oracle internal/
 
 internal/balance:           .
 internal/balance/proxy:     . snowflake client internal/host/loop internal/host/listen internal/front internal/front/httpapi internal/balance internal/front/transaction internal/front/stats
-internal/live:              .
 internal/dashboard:         .
 
 internal/check/bench:       . snowflake client internal/core/lincheck ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -15,38 +14,37 @@ import (
 )
 
 type benchCmd struct {
-	Files []string `arg:"" optional:"" name:"file" help:"With --compare: two files that --json wrote."`
+	Files []string `arg:"" optional:"" name:"file" help:"With --compare: two files written by --json."`
 
-	Target      []string      `name:"target" short:"t" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Nodes of one cluster, as host:port or URL; the leader is found from any of them. Default: ${default}."`
+	Target      []string      `name:"target" short:"t" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Nodes of one cluster, as host:port or URL; the leader is found through any of them. Default: ${default}."`
 	Protocol    string        `name:"protocol" short:"p" default:"http1" help:"http1, resp (the protocol of Redis), h2c (HTTP/2), h2 (HTTP/2 with TLS) or h3 (HTTP/3). An https URL gives http1 TLS."`
-	Connections int           `name:"connections" short:"c" default:"64" help:"Connections open at a time."`
-	Pipeline    int           `name:"pipeline" short:"P" default:"1" help:"Requests under way on each connection: pipelined, or streams of HTTP/2 and HTTP/3."`
-	Rate        float64       `name:"rate" short:"r" help:"Open loop: requests that arrive in a second, at even distances, whether or not earlier ones were answered. Default: closed loop, as fast as answers come."`
-	Count       uint64        `name:"count" short:"n" default:"1" help:"Timestamps in each request."`
-	Mode        string        `name:"mode" short:"m" placeholder:"MODE" help:"quorum or lease. Default: what the node has for READ_MODE."`
-	Duration    time.Duration `name:"duration" short:"d" help:"How long to load. Default: 10s, or until --requests are done."`
-	Requests    uint64        `name:"requests" help:"End after this many requests."`
-	Warmup      time.Duration `name:"warmup" help:"Load this long before anything counts. Answers are checked all the same."`
-	Timeout     time.Duration `name:"timeout" default:"2s" help:"Longest wait for an answer or a connection; then the connection is given up."`
-	Backlog     int           `name:"backlog" default:"1048576" help:"Open loop: arrivals that may wait for a free connection; those beyond it are errors."`
-	Threads     int           `name:"threads" help:"Threads that work at a time. Default: half of the CPUs, 1 to 4."`
-	CA          string        `name:"ca" placeholder:"FILE" help:"PEM file of the certificates that sign those of the nodes."`
-	Insecure    bool          `name:"insecure" short:"k" help:"Accept any certificate, as the self-signed ones that nodes make."`
+	Connections int           `name:"connections" short:"c" default:"64" help:"Number of open connections."`
+	Pipeline    int           `name:"pipeline" short:"P" default:"1" help:"Concurrent requests on each connection: pipelined, or streams of HTTP/2 and HTTP/3."`
+	Rate        float64       `name:"rate" short:"r" help:"Open loop: arrivals per second, evenly spaced, whether or not earlier requests were answered. Default: closed loop, as fast as answers come."`
+	Count       uint64        `name:"count" short:"n" default:"1" help:"Timestamps per request."`
+	Mode        string        `name:"mode" short:"m" placeholder:"MODE" help:"quorum or lease. Default: the READ_MODE of the node."`
+	Duration    time.Duration `name:"duration" short:"d" help:"Length of the run. Default: 10s, or until --requests are done."`
+	Requests    uint64        `name:"requests" help:"Stop after this many requests."`
+	Warmup      time.Duration `name:"warmup" help:"Load for this long before measuring. Answers are checked all the same."`
+	Timeout     time.Duration `name:"timeout" default:"2s" help:"Maximum wait for an answer or a connection; after that the connection is closed."`
+	Backlog     int           `name:"backlog" default:"1048576" help:"Open loop: maximum number of arrivals that wait for a free connection; further ones count as errors."`
+	Threads     int           `name:"threads" help:"Threads that run at the same time. Default: half of the CPUs, 1 to 4."`
+	CA          string        `name:"ca" placeholder:"FILE" help:"PEM file with the CA certificates that sign those of the nodes."`
+	Insecure    bool          `name:"insecure" short:"k" help:"Accept any certificate, such as the self-signed ones that nodes create."`
 
-	JSON       string `name:"json" placeholder:"FILE" help:"Write everything measured as JSON. - is standard output."`
-	HTML       string `name:"html" placeholder:"FILE" help:"Write a report with plots as one HTML file that needs nothing else."`
-	Violations string `name:"violations" default:"isotone-violations.jsonl" placeholder:"FILE" help:"Where to write offending operations, if there are any. Default: ${default}."`
-	Compare    bool   `name:"compare" help:"Compare two results instead: isotone bench --compare a.json b.json."`
+	JSON       string `name:"json" placeholder:"FILE" help:"Write all results as JSON. - is standard output."`
+	HTML       string `name:"html" placeholder:"FILE" help:"Write a report with plots as one self-contained HTML file."`
+	Violations string `name:"violations" default:"isotone-violations.jsonl" placeholder:"FILE" help:"File for the operations that violate the order, if any. Default: ${default}."`
+	Compare    bool   `name:"compare" help:"Compare two results instead of loading: isotone bench --compare a.json b.json."`
 
 	Static string `name:"static" hidden:"" help:"Load any HTTP server with this path, to measure the load generator itself."`
 }
 
-// benchDuration is how long a load takes if nothing was said.
+// benchDuration is the length of a run without --duration and --requests.
 const benchDuration = 10 * time.Second
 
-// benchThreads is how many threads a load uses if nothing was said: half of the CPUs,
-// because the nodes often share the machine, and no more than it takes to saturate any
-// node.
+// benchThreads is the default of --threads: half of the CPUs, because the nodes often
+// share the machine, and no more than saturate any node.
 func benchThreads() int { return max(1, min(4, runtime.NumCPU()/2)) }
 
 // Run loads a cluster or compares two results.
@@ -90,7 +88,7 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 	return err
 }
 
-// options returns what the flags ask for, or an error with all that is wrong with them.
+// options returns the options that the flags set, or an error that lists every fault.
 func (c *benchCmd) options() (*bench.Options, error) {
 	var faults bench.Faults
 	o := bench.Default()
@@ -111,14 +109,9 @@ func (c *benchCmd) options() (*bench.Options, error) {
 			faults = append(faults, fmt.Sprintf("--mode %q: want quorum or lease", c.Mode))
 		}
 	}
-	if c.CA != "" {
-		pem, err := os.ReadFile(c.CA)
-		o.CA = x509.NewCertPool()
-		if err != nil {
-			faults = append(faults, fmt.Sprintf("--ca: %v", err))
-		} else if !o.CA.AppendCertsFromPEM(pem) {
-			faults = append(faults, fmt.Sprintf("--ca %s: no certificate in it", c.CA))
-		}
+	var err error
+	if o.CA, err = readCA(c.CA); err != nil {
+		faults = append(faults, err.Error())
 	}
 	var more bench.Faults
 	if errors.As(o.Validate(), &more) {
@@ -130,8 +123,8 @@ func (c *benchCmd) options() (*bench.Options, error) {
 	return &o, nil
 }
 
-// benchFiles are the reports to be written. They are made before the run: it would be a
-// pity to find out at the end of an hour that a name was wrong.
+// benchFiles are the reports to write. They are opened before the run, so that a wrong
+// name fails at once and not after an hour.
 type benchFiles struct {
 	json, html *os.File
 	stdout     bool
@@ -146,7 +139,7 @@ func (c *benchCmd) create() (*benchFiles, error) {
 		if each.name == "" || each.flag == "json" && f.stdout {
 			continue
 		}
-		// Not truncated yet: a run that fails leaves the old report as it was.
+		// Not truncated yet: a failed run keeps the old report.
 		file, err := os.OpenFile(each.name, os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
 			f.discard()
@@ -157,7 +150,7 @@ func (c *benchCmd) create() (*benchFiles, error) {
 	return f, nil
 }
 
-// write writes what was asked for.
+// write writes the requested reports.
 func (f *benchFiles) write(out io.Writer, results ...*bench.Result) error {
 	var err error
 	if f.stdout {
@@ -181,7 +174,7 @@ func rewrite(file *os.File, write func(io.Writer) error) error {
 	return errors.Join(err, file.Close())
 }
 
-// discard closes what was not written, and removes it if it is empty, that is, new.
+// discard closes the files that were not written, and removes those that are new.
 func (f *benchFiles) discard() {
 	for _, file := range []*os.File{f.json, f.html} {
 		if file == nil {
@@ -198,7 +191,7 @@ func (f *benchFiles) discard() {
 // compare prints two results side by side.
 func (c *benchCmd) compare(con console) error {
 	if !c.Compare || len(c.Files) != 2 || c.JSON != "" {
-		return usagef("want --compare with exactly two files that --json wrote (and perhaps --html FILE): isotone bench --compare a.json b.json")
+		return usagef("want --compare with exactly two files written by --json (and optionally --html FILE): isotone bench --compare a.json b.json")
 	}
 	a, err := bench.ReadResult(c.Files[0])
 	if err != nil {

@@ -9,18 +9,18 @@ import (
 	"github.com/isotone/isotone/internal/check/bench"
 )
 
-// progressLogEvery is how often progress is written to what is no terminal.
+// progressLogEvery is how often progress is written where there is no terminal.
 const progressLogEvery = 10 * time.Second
 
-// benchProgress shows how a load goes: on a terminal each second in one line that is
-// written over, elsewhere every ten seconds in a line of its own.
+// benchProgress shows the progress of a run: on a terminal in one line, updated every
+// second, otherwise a line every ten seconds.
 type benchProgress struct {
 	w        io.Writer
 	terminal bool
-	of       string // how long it will take
+	of       string // the length of the run, if known
 	shown    time.Duration
 	sum      bench.Progress // since shown
-	line     string         // on a terminal: what is to be written over
+	line     string         // on a terminal: the line to overwrite
 }
 
 func newBenchProgress(w io.Writer, o *bench.Options) *benchProgress {
@@ -35,7 +35,7 @@ func newBenchProgress(w io.Writer, o *bench.Options) *benchProgress {
 	return p
 }
 
-// show is for bench.Options.Progress.
+// show implements bench.Options.Progress.
 func (p *benchProgress) show(now bench.Progress) {
 	p.sum.Span += now.Span
 	p.sum.Answers += now.Answers
@@ -58,7 +58,7 @@ func (p *benchProgress) show(now bench.Progress) {
 	p.sum = bench.Progress{}
 }
 
-// elsewhere is for bench.Options.Elsewhere. It has a line of its own, above the progress.
+// elsewhere implements bench.Options.Elsewhere. Its line stays above the progress.
 func (p *benchProgress) elsewhere(addr string) {
 	p.end()
 	fmt.Fprintf(p.w, "the leader is at %s, which is none of --target: the load goes there directly\n", addr)
@@ -67,15 +67,14 @@ func (p *benchProgress) elsewhere(addr string) {
 	}
 }
 
-// end takes the line away from what is written next.
+// end clears the line of progress.
 func (p *benchProgress) end() {
 	if p.terminal && p.line != "" {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }
 
-// isTerminal reports whether w is a terminal, or something else that takes characters one
-// by one and keeps none.
+// isTerminal reports whether w is a terminal or another character device.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,8 +28,12 @@ import (
 // closed or the test ends.
 func startAlone(t *testing.T, port string) (m *member, end func()) {
 	t.Helper()
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := config.Default()
-	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.DataDir = "127.0.0.1", config.Number(port), "127.0.0.1:0", t.TempDir()
+	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.DataDir = "127.0.0.1", number, "127.0.0.1:0", t.TempDir()
 	s.AdvertiseAddr = ""
 	so, err := listen(&s)
 	if err != nil {

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -18,16 +16,16 @@ import (
 	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
-// devNodes is how many nodes "isotone dev" runs: the smallest cluster that survives
-// the loss of one.
+// devNodes is the number of nodes of "isotone dev": the smallest cluster that survives
+// the loss of a node.
 const devNodes = 3
 
 // devReadyTimeout bounds the wait for the first leader.
 const devReadyTimeout = 30 * time.Second
 
 type devCmd struct {
-	Port    int    `name:"port" default:"8081" help:"Client port of the first node; the others take the next two."`
-	DataDir string `name:"data-dir" placeholder:"DIR" help:"Keep the data under this directory. Default: a temporary one, removed at the end."`
+	Port    int    `name:"port" default:"8081" help:"Client port of the first node; the other two use the next ports."`
+	DataDir string `name:"data-dir" placeholder:"DIR" help:"Directory for the data. Default: a temporary one, removed on exit."`
 	Debug   bool   `name:"debug" help:"Show the logs of the nodes."`
 }
 
@@ -62,8 +60,8 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 	return waitAny(ctx, members)
 }
 
-// startDev starts all nodes. The peer ports are any free ones, so that nothing but
-// the client ports can be taken.
+// startDev starts all nodes. Peer ports are any free ones, so only client ports can be in
+// use already.
 func startDev(port int, dir string, log *slog.Logger) (members []*member, err error) {
 	var all []sockets
 	var settings []config.Settings
@@ -77,12 +75,12 @@ func startDev(port int, dir string, log *slog.Logger) (members []*member, err er
 		err = errors.Join(err, stopDev(members))
 		members = nil
 	}()
-	var peers []string
+	peers := map[uint64]string{}
 	for i := range devNodes {
 		s := config.Default()
-		s.NodeID = config.Number(strconv.Itoa(i + 1))
-		s.HTTPHost, s.HTTPPort = "127.0.0.1", config.Number(strconv.Itoa(port+i))
-		s.AdvertiseAddr = net.JoinHostPort(s.HTTPHost, string(s.HTTPPort))
+		s.NodeID = uint64(i + 1)
+		s.HTTPHost, s.HTTPPort = "127.0.0.1", port+i
+		s.AdvertiseAddr = s.HTTPAddr()
 		s.RaftAddr = "127.0.0.1:0"
 		s.DataDir = filepath.Join(dir, fmt.Sprintf("node%d", i+1))
 		so, err := listen(&s)
@@ -90,10 +88,10 @@ func startDev(port int, dir string, log *slog.Logger) (members []*member, err er
 			return nil, fmt.Errorf("%w (is another \"isotone dev\" running? --port takes other ports)", err)
 		}
 		all, settings = append(all, so), append(settings, s)
-		peers = append(peers, fmt.Sprintf("%d=%s", i+1, so.peer.Addr()))
+		peers[s.NodeID] = so.peer.Addr().String()
 	}
 	for i := range settings {
-		settings[i].Peers = strings.Join(peers, ",")
+		settings[i].Peers = peers
 		m, err := startMember(&settings[i], all[i], memberOptions{loops: 1}, log)
 		if err != nil {
 			all[i] = sockets{}
@@ -104,7 +102,7 @@ func startDev(port int, dir string, log *slog.Logger) (members []*member, err er
 	return members, nil
 }
 
-// stopDev ends all members at once: nobody is left to hand leadership over to.
+// stopDev closes all members at once: none is left to transfer leadership to.
 func stopDev(members []*member) error {
 	errs := make(chan error, len(members))
 	for _, m := range members {
@@ -117,7 +115,7 @@ func stopDev(members []*member) error {
 	return err
 }
 
-// waitForLeader returns when all members are ready, or when ctx ends.
+// waitForLeader returns when all members are ready or ctx is done.
 func waitForLeader(ctx context.Context, members []*member) error {
 	deadline := time.NewTimer(devReadyTimeout)
 	defer deadline.Stop()
@@ -143,8 +141,8 @@ func waitForLeader(ctx context.Context, members []*member) error {
 	}
 }
 
-// leadFirst makes the first node the leader, so that the commands in the README are the
-// same for everyone. If that fails another one leads, and the printed ones name it.
+// leadFirst makes the first node the leader, so that the commands in the README work as
+// they stand. If that fails, another one leads, and the printed commands name it.
 func leadFirst(ctx context.Context, members []*member) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -160,7 +158,7 @@ func leadFirst(ctx context.Context, members []*member) {
 	_ = waitForLeader(ctx, members)
 }
 
-// waitAny returns when ctx ends, with nil, or when a member cannot go on.
+// waitAny returns nil when ctx is done, or the error of the first member that fails.
 func waitAny(ctx context.Context, members []*member) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -167,8 +167,8 @@ const loopsMax = 8
 // worth of clients can ask; further ones take the socket work off it where cores are
 // plenty. It is asked before GOMAXPROCS is changed.
 func loops(s *config.Settings) int {
-	if n := s.Loops.Int(); n > 0 {
-		return n
+	if s.Loops > 0 {
+		return s.Loops
 	}
 	return min(max(1, runtime.GOMAXPROCS(0)/4), loopsMax)
 }

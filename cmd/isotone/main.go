@@ -1,6 +1,5 @@
 // Command isotone runs and operates the Isotone timestamp oracle. Each subcommand
-// has a file of its own; what it does is wiring, and the work is done in the
-// packages that it wires together.
+// has its own file, which only wires packages together.
 package main
 
 import (
@@ -21,8 +20,7 @@ import (
 	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
-// Exit codes: a failure while running, and a command line or setting that cannot be
-// used.
+// Exit codes: a failure while running, and an invalid command line or setting.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -30,27 +28,27 @@ const (
 
 // cli is the command line. Every subcommand is a struct with a Run method.
 type cli struct {
-	Serve   serveCmd   `cmd:"" help:"Run one node. With nothing set it is a working oracle of one node."`
-	Dev     devCmd     `cmd:"" help:"Run three nodes in this process on 127.0.0.1, to try things out."`
-	Sim     simCmd     `cmd:"" help:"Simulate clusters under faults, and check every promise."`
-	Bench   benchCmd   `cmd:"" help:"Load a cluster, measure it, and check every answer."`
+	Serve   serveCmd   `cmd:"" help:"Run one node. Without any settings it is a complete oracle of one node."`
+	Dev     devCmd     `cmd:"" help:"Run three nodes on 127.0.0.1 in this process, to try things out."`
+	Sim     simCmd     `cmd:"" help:"Simulate clusters under faults and check every promise."`
+	Bench   benchCmd   `cmd:"" help:"Load a cluster, measure it and check every answer."`
 	Proxy   proxyCmd   `cmd:"" help:"Forward HTTP requests to backends, or timestamps to a cluster."`
 	Status  statusCmd  `cmd:"" help:"Show the leader and every member of a running cluster."`
 	Upgrade upgradeCmd `cmd:"" help:"Show or finalize the upgrade of a cluster to a newer version."`
-	Stats   statsCmd   `cmd:"" help:"Read logs of requests: what they cost, and how many workers a core can keep busy."`
+	Stats   statsCmd   `cmd:"" help:"Analyse request logs: what requests cost, and how many workers a core can keep busy."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 
-// console is where a subcommand writes.
+// console is the standard output and error of a subcommand.
 type console struct{ out, err io.Writer }
 
 func main() {
 	os.Exit(run(os.Args[1:], console{os.Stdout, os.Stderr}))
 }
 
-// run carries out one command line and returns the exit code.
+// run executes one command line and returns the exit code.
 func run(args []string, con console) int {
-	args = spelled(args)
+	args = normalize(args)
 	var c cli
 	exited, code := false, 0
 	parser, err := kong.New(&c,
@@ -62,21 +60,21 @@ func run(args []string, con console) int {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
 	if err != nil {
-		panic(err) // the structs above are wrong
+		panic(err) // the tags of the commands are wrong
 	}
 	ctx, err := parser.Parse(args)
 	if exited {
 		return code // --help has been printed
 	}
 	if err != nil {
-		fmt.Fprintln(con.err, misspelled(parser.Model, args, err))
+		fmt.Fprintln(con.err, parseHint(parser.Model, args, err))
 		return exitUsage
 	}
 	sig, stop := interruptible()
 	defer stop()
 	ctx.BindTo(sig, (*context.Context)(nil))
 	if err := ctx.Run(con); err != nil {
-		complain(con.err, err)
+		printError(con.err, err)
 		if errors.As(err, new(usageError)) {
 			return exitUsage
 		}
@@ -85,9 +83,9 @@ func run(args []string, con console) int {
 	return 0
 }
 
-// spelled returns args as the parser wants them. "help" and "--version" are what people
-// try first.
-func spelled(args []string) []string {
+// normalize returns args in the form that the parser expects. People try "help" and
+// "--version" first.
+func normalize(args []string) []string {
 	switch {
 	case len(args) == 0:
 		return []string{"--help"}
@@ -99,9 +97,8 @@ func spelled(args []string) []string {
 	return joinNegative(args)
 }
 
-// misspelled says what is wrong with a command line that cannot be parsed, and where to
-// look.
-func misspelled(app *kong.Application, args []string, err error) string {
+// parseHint describes why a command line cannot be parsed, and where to find help.
+func parseHint(app *kong.Application, args []string, err error) string {
 	const general = "Run \"isotone --help\" for the commands, \"isotone COMMAND --help\" for their settings."
 	text := fmt.Sprintf("isotone: %v\n", err)
 	switch {
@@ -113,26 +110,26 @@ func misspelled(app *kong.Application, args []string, err error) string {
 	return strings.Replace(text, "unexpected argument", "unknown command", 1) + general
 }
 
-// complainTimeout bounds the wait for whoever reads why a command has failed: a supervisor
-// that is to start it again waits for its end.
-const complainTimeout = 5 * time.Second
+// errorTimeout bounds the wait for a slow reader of the error: a supervisor that restarts
+// the command waits for its exit.
+const errorTimeout = 5 * time.Second
 
-func complain(w io.Writer, err error) {
-	said := make(chan struct{})
+func printError(w io.Writer, err error) {
+	written := make(chan struct{})
 	go func() {
-		defer close(said)
+		defer close(written)
 		fmt.Fprintf(w, "isotone: %v\n", err)
 	}()
-	timer := time.NewTimer(complainTimeout)
+	timer := time.NewTimer(errorTimeout)
 	defer timer.Stop()
 	select {
-	case <-said:
+	case <-written:
 	case <-timer.C:
 	}
 }
 
-// joinNegative turns "--flag -1" into "--flag=-1": the parser would take the number for
-// another flag, and not say which setting is wrong.
+// joinNegative turns "--flag -1" into "--flag=-1". Otherwise the parser takes the number
+// for another flag and does not name the setting that is wrong.
 func joinNegative(args []string) []string {
 	var joined []string
 	for _, a := range args {
@@ -147,17 +144,17 @@ func joinNegative(args []string) []string {
 	return joined
 }
 
-// usageError is a command line that can be parsed and makes no sense.
+// usageError is a command line that can be parsed but is invalid.
 type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
 func usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
 
-// startLog starts the log of what serves others. Whoever reads it may be slow, end, or begin
-// anew, and the service goes on; without Ignore writing to a pipe that nobody reads any more
-// would end the process (SIGPIPE). What libraries say on the standard log goes there as well,
-// at level debug: net/http would hold a lock while it waits for the reader.
+// startLog starts the log of a service. Its reader may be slow, stop or restart without
+// affecting the service: SIGPIPE is ignored, because a write to a pipe without a reader
+// would end the process. Lines of the standard log go to it as well, at debug level:
+// net/http would hold a lock while it waits for the reader.
 func startLog(w io.Writer, o telemetry.LogOptions) *telemetry.Log {
 	signal.Ignore(syscall.SIGPIPE)
 	log := telemetry.StartLog(w, o)
@@ -166,7 +163,7 @@ func startLog(w io.Writer, o telemetry.LogOptions) *telemetry.Log {
 	return log
 }
 
-// interruptible returns a context that SIGINT or SIGTERM ends. A second signal ends
+// interruptible returns a context that SIGINT or SIGTERM cancels. A second signal ends
 // the process at once.
 func interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -177,7 +174,7 @@ func interruptible() (context.Context, func()) {
 		select {
 		case s := <-signals:
 			cancel(errors.New(s.String()))
-			signal.Stop(signals) // the next one has its default effect
+			signal.Stop(signals) // the next signal has its default effect
 		case <-done:
 		}
 	}()

@@ -68,6 +68,7 @@ func TestUsage_ErrorsExitWith2AndSayWhatIsWrong(t *testing.T) {
 		{"serve --live foo", []string{`LIVE (--live) = "foo": want name=source`}},
 		{"dev --port 65535", []string{"--port"}},
 		{"sim --runs 0", []string{"--runs"}},
+		{"upgrade show --endpoint ftp://node1", []string{"--endpoint", "ftp://node1"}},
 		{"sim --runs 2 --trace", []string{"--trace", "--seed"}},
 	} {
 		code, _, err := command(strings.Fields(tc.args)...)

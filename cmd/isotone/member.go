@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
@@ -109,18 +108,7 @@ type memberOptions struct {
 
 // startMember runs a node on the given sockets, which it owns from here on.
 func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logger) (*member, error) {
-	peers, err := s.PeerMap()
-	if err != nil {
-		return nil, errors.Join(err, so.close())
-	}
-	mode, err := isotone.ParseReadMode(s.ReadMode)
-	if err != nil {
-		return nil, errors.Join(err, so.close())
-	}
-	ids, err := idConfig(s)
-	if err != nil {
-		return nil, errors.Join(err, so.close())
-	}
+	peers, ids := s.PeerMap(), idConfig(s)
 	addr := s.Advertise(so.http.Addr().(*net.TCPAddr).Port)
 	metrics := telemetry.NewMetrics(version)
 	if o.log != nil {
@@ -135,29 +123,29 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		addr:   addr,
 		served: make(chan struct{}),
 		// An election that fails and is repeated takes up to 80 ticks.
-		handOver: max(time.Second, 100*s.RTTMS.Milliseconds()),
+		handOver: max(time.Second, 100*s.RTT),
 	}
 	var forwarder func(func()) node.Forwarder
-	if s.Forward.On() {
+	if s.Forward {
 		if m.forwarding, err = startForwarding(addr, log); err != nil {
 			return nil, errors.Join(err, so.close())
 		}
 		forwarder = m.forwarding.forwarder
 	}
 	m.node, err = node.Start(node.Config{
-		NodeID:                s.NodeID.Uint64(),
+		NodeID:                s.NodeID,
 		Peers:                 peers,
 		PeerListener:          so.peer,
 		ClientAddr:            m.addr,
 		DataDir:               s.DataDir,
-		EpochInterval:         s.EpochIntervalMS.Milliseconds(),
-		ClockJumpMax:          s.ClockJumpMaxMS.Milliseconds(),
-		ReservationsMissedMax: s.EpochDeadlineLimit.Int(),
-		RequestsMax:           s.TimestampRequestBuffer.Int(),
-		Tick:                  s.RTTMS.Milliseconds(),
+		EpochInterval:         s.EpochInterval,
+		ClockJumpMax:          s.ClockJumpMax,
+		ReservationsMissedMax: s.EpochDeadlineLimit,
+		RequestsMax:           s.TimestampRequestBuffer,
+		Tick:                  s.RTT,
 		Loops:                 o.loops,
 		KeepProcessors:        o.keepProcessors,
-		Mode:                  mode,
+		Mode:                  s.ReadMode,
 		IDs:                   ids,
 		Forward:               forwarder,
 		Clock:                 o.clock,
@@ -169,23 +157,23 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	}
 	m.forwarding.of(m.node.Status)
 	m.followFiles(keeper)
-	if m.docs, err = newDocuments(s, m.node, addr, ids.Layout, metrics, log); err != nil {
+	if m.docs, err = newDocuments(s, m.node, addr, metrics, log); err != nil {
 		m.unfollow()
 		return nil, errors.Join(err, m.node.Close(), so.closeFronts(), m.forwarding.close())
 	}
 	var page http.Handler
-	if s.Dashboard.On() {
+	if s.Dashboard {
 		page = dashboard.Handler(dashboard.Config{State: m.docs.own.Latest})
 	}
 	var stats *requestStats
-	if s.RequestStats.On() {
-		stats = newRequestStats(s.RequestStatsSample.Int(), metrics.NewRequestStats(), log)
+	if s.RequestStats {
+		stats = newRequestStats(s.RequestStatsSample, metrics.NewRequestStats(), log)
 	}
 	secure := keeper.TLS("h2", "http/1.1")
 	m.fronts = newFronts(frontsConfig{
 		server: m.node,
 		web: web.Config{
-			Backend: m.node, IDs: m.node.IDs(-1), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node, Mode: mode, TLS: secure,
+			Backend: m.node, IDs: m.node.IDs(-1), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node, Mode: s.ReadMode, TLS: secure,
 			Observe: metrics.ObserveRequest, Log: log,
 		},
 		ids:     func(i int) front.IDs { return m.node.IDs(i) },
@@ -250,9 +238,9 @@ func warnAddresses(s *config.Settings, addr string, peers map[uint64]string, log
 			break
 		}
 	}
-	_, own, _ := net.SplitHostPort(peers[s.NodeID.Uint64()])
+	_, own, _ := net.SplitHostPort(peers[s.NodeID])
 	if _, port, _ := net.SplitHostPort(s.RaftAddr); port != "0" && port != own {
-		log.Warn("RAFT_ADDR and this node's entry in PEERS have different ports", "raft_addr", s.RaftAddr, "peers", peers[s.NodeID.Uint64()])
+		log.Warn("RAFT_ADDR and this node's entry in PEERS have different ports", "raft_addr", s.RaftAddr, "peers", peers[s.NodeID])
 	}
 }
 

@@ -43,12 +43,12 @@ func TestOpenTLS_NeverMakesAPairThatWasNamed(t *testing.T) {
 // connection that stays and on new ones.
 func TestMember_FollowsItsCertificateAndDropsNoConnection(t *testing.T) {
 	s := config.Default()
-	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.ThriftPort, s.DataDir = "127.0.0.1", "0", "127.0.0.1:0", "0", t.TempDir()
+	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.ThriftPort, s.DataDir = "127.0.0.1", 0, "127.0.0.1:0", 0, t.TempDir()
 	so, err := listen(&s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Peers = "1=" + so.peer.Addr().String()
+	s.Peers = map[uint64]string{1: so.peer.Addr().String()}
 	url := "https://" + so.http.Addr().String() + "/timestamp"
 	m, err := startMember(&s, so, memberOptions{loops: 2}, slog.New(slog.DiscardHandler))
 	if err != nil {

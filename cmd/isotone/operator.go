@@ -15,19 +15,19 @@ import (
 	"github.com/isotone/isotone/internal/dashboard"
 )
 
-// operatorFlags are those of all commands that change a running cluster.
+// operatorFlags are the flags of all commands that change a running cluster.
 type operatorFlags struct {
-	Endpoint []string      `name:"endpoint" default:"localhost:8080" sep:"," placeholder:"HOST:PORT,..." help:"Client addresses of nodes of the cluster; the leader is found from any of them."`
-	Timeout  time.Duration `name:"timeout" default:"10s" help:"Longest wait for the command to be carried out."`
+	Endpoint []string      `name:"endpoint" default:"localhost:8080" sep:"," placeholder:"HOST:PORT,..." help:"Client addresses of nodes of the cluster; the leader is found through any of them."`
+	Timeout  time.Duration `name:"timeout" default:"10s" help:"Maximum time for the command."`
 	JSON     bool          `name:"json" help:"Print the answer as JSON."`
 	Yes      bool          `name:"yes" short:"y" help:"Do not ask for confirmation."`
 }
 
-// operatorBodyMax bounds an answer.
+// operatorBodyMax bounds the body of an answer, in bytes.
 const operatorBodyMax = 1 << 20
 
-// hopsMax bounds how often a node may name another one as the leader: twice it may be out of
-// date.
+// hopsMax bounds how many nodes are asked for each endpoint: two in a row may name a leader
+// that leads no more.
 const hopsMax = 3
 
 // do sends a request to the leader and decodes its answer into out.
@@ -36,11 +36,12 @@ func (f *operatorFlags) do(ctx context.Context, method, path string, out any) er
 	defer cancel()
 	var failures []error
 	for _, endpoint := range f.Endpoint {
-		if _, err := dashboard.Address(endpoint); err != nil {
-			return usageError(fmt.Sprintf("--endpoint: %v", err))
-		}
 		for hops := 0; endpoint != "" && hops < hopsMax; hops++ {
-			next, err := ask(ctx, method, endpoint, path, out)
+			base, err := dashboard.Address(endpoint)
+			if err != nil {
+				return usagef("--endpoint: %v", err)
+			}
+			next, err := ask(ctx, method, base+path, out)
 			if err == nil {
 				return nil
 			}
@@ -51,13 +52,9 @@ func (f *operatorFlags) do(ctx context.Context, method, path string, out any) er
 	return errors.Join(failures...)
 }
 
-// ask sends a request to one node. If that does not lead, leader says who does.
-func ask(ctx context.Context, method, endpoint, path string, out any) (leader string, err error) {
-	base := endpoint
-	if !strings.Contains(base, "://") {
-		base = "http://" + base
-	}
-	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, nil)
+// ask sends a request to one node. If another node leads, leader is its address.
+func ask(ctx context.Context, method, url string, out any) (leader string, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		return "", err
 	}
@@ -83,14 +80,14 @@ func ask(ctx context.Context, method, endpoint, path string, out any) (leader st
 	return answer.Header.Get("Isotone-Leader"), fmt.Errorf("%s: %s", fault.Error.Code, fault.Error.Message)
 }
 
-// confirm asks whether to go on, unless --yes was given. Without a terminal to ask at it is
-// an error.
+// confirm asks whether to go on, unless --yes was given. Without a terminal it returns an
+// error.
 func (f *operatorFlags) confirm(con console, question string) error {
 	if f.Yes {
 		return nil
 	}
 	if !isTerminal(os.Stdin) {
-		return usagef("%s Say so with --yes.", question)
+		return usagef("%s Confirm with --yes.", question)
 	}
 	fmt.Fprintf(con.err, "%s Go on? [y/N] ", question)
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')

@@ -243,7 +243,7 @@ func TestProxy_ForwardsToBackendsAndTellsOfIt(t *testing.T) {
 func TestProxy_ServesTimestampsOfACluster(t *testing.T) {
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	s := config.Default()
-	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.DataDir = "127.0.0.1", "0", "127.0.0.1:0", t.TempDir()
+	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.DataDir = "127.0.0.1", 0, "127.0.0.1:0", t.TempDir()
 	so, err := listen(&s)
 	if err != nil {
 		t.Fatal(err)

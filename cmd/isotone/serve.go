@@ -13,50 +13,42 @@ import (
 )
 
 type serveCmd struct {
-	config.Settings
-	FaultClock string `name:"fault-clock" env:"ISOTONE_FAULT_CLOCK" hidden:"" help:"For tests: a JSON file that sets this node's clock wrong."`
+	config.Flags
+	FaultClock string `name:"fault-clock" env:"ISOTONE_FAULT_CLOCK" hidden:"" help:"For tests: a JSON file with faults of this node's clock."`
 }
 
-// Validate returns nil, or config.Faults with everything that is wrong.
-func (c *serveCmd) Validate() error {
-	var faults config.Faults
-	if err := c.Settings.Validate(); err != nil && !errors.As(err, &faults) {
-		return err
-	}
-	if faults = append(faults, liveFaults(&c.Settings)...); len(faults) > 0 {
-		return faults
-	}
-	return nil
-}
-
-// gcPercent lets garbage grow to four times what is alive before it is collected. That
-// is a few megabytes for a node, and rounds make some garbage of which Raft is the
-// source: at the default of 100 a loaded node collects several times a second. GOGC wins.
+// gcPercent lets garbage grow to four times the live heap, a few megabytes, before it is
+// collected. Raft allocates in every round: at the default of 100, a loaded node collects
+// several times a second. GOGC overrides it.
 const gcPercent = 400
 
 // Run runs one node until a signal or a failure ends it.
 func (c *serveCmd) Run(ctx context.Context, con console) error {
-	loops := loops(&c.Settings)
-	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + loops) // which keep theirs while they sleep
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-	log := startLog(con.err, telemetry.LogOptions{Debug: c.Debug.On(), Pretty: c.Pretty.On(), TimeMS: c.LogTimeMS.On()})
-	defer log.Close()
-	var clock node.Clock
-	if c.FaultClock != "" {
-		log.Warn("the clock of this node follows a file of faults", "file", c.FaultClock)
-		clock = node.NewFaultClock(c.FaultClock)
-	}
-	so, err := listen(&c.Settings)
-	if err != nil {
-		return taken(err)
-	}
-	m, err := startMember(&c.Settings, so, memberOptions{clock: clock, loops: loops, keepProcessors: true, log: log}, log.Logger)
+	s, err := c.Parse()
 	if err != nil {
 		return err
 	}
-	serving := []any{"node", c.NodeID.Uint64(), "http", so.http.Addr().String(), "raft", so.peer.Addr().String(), "advertise", m.addr}
+	loops := loops(&s)
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + loops) // a loop keeps its processor while it sleeps
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	log := startLog(con.err, telemetry.LogOptions{Debug: s.Debug, Pretty: s.Pretty, TimeMS: s.LogTimeMS})
+	defer log.Close()
+	var clock node.Clock
+	if c.FaultClock != "" {
+		log.Warn("the clock of this node follows a fault file", "file", c.FaultClock)
+		clock = node.NewFaultClock(c.FaultClock)
+	}
+	so, err := listen(&s)
+	if err != nil {
+		return taken(err)
+	}
+	m, err := startMember(&s, so, memberOptions{clock: clock, loops: loops, keepProcessors: true, log: log}, log.Logger)
+	if err != nil {
+		return err
+	}
+	serving := []any{"node", s.NodeID, "http", so.http.Addr().String(), "raft", so.peer.Addr().String(), "advertise", m.addr}
 	if so.thrift != nil {
 		serving = append(serving, "thrift", so.thrift.Addr().String())
 	}

@@ -14,18 +14,18 @@ import (
 )
 
 type simCmd struct {
-	Seed     uint64        `name:"seed" help:"The seed of the (first) run. The same seed gives the same run."`
-	Runs     uint64        `name:"runs" default:"1" help:"How many runs to make, with consecutive seeds."`
+	Seed     uint64        `name:"seed" help:"Seed of the first run. The same seed gives the same run."`
+	Runs     uint64        `name:"runs" default:"1" help:"Number of runs, with consecutive seeds."`
 	Minutes  float64       `name:"minutes" help:"Stop after this many minutes, whatever --runs says. 0: no limit."`
-	Duration time.Duration `name:"duration" help:"How long faults go on in a run, in simulated time. Default: drawn by the seed."`
-	Workers  int           `name:"workers" default:"1" help:"Processes that share the runs."`
-	Trace    bool          `name:"trace" help:"Print everything that happens in a run. For one run."`
+	Duration time.Duration `name:"duration" help:"How long faults last in a run, in simulated time. Default: drawn from the seed."`
+	Workers  int           `name:"workers" default:"1" help:"Number of processes that share the runs."`
+	Trace    bool          `name:"trace" help:"Print every event of a run. Needs --runs 1."`
 	JSON     bool          `name:"json" help:"Print the summary as JSON."`
 	Part     bool          `name:"part" hidden:"" help:"Print a line of JSON for each run, for a parent process."`
-	Stride   uint64        `name:"stride" default:"1" hidden:"" help:"The distance of the seeds."`
+	Stride   uint64        `name:"stride" default:"1" hidden:"" help:"Distance between consecutive seeds."`
 }
 
-// simRun is what a worker process reports of one run.
+// simRun is the outcome of one run, as a worker process reports it.
 type simRun struct {
 	Seed      uint64
 	Hash      uint64
@@ -45,25 +45,25 @@ type simSummary struct {
 	shown      time.Duration // when progress was last shown
 }
 
-// Run makes the runs, prints a summary, and fails if a promise was broken.
+// Run executes the runs, prints a summary, and fails if a promise was broken.
 func (c *simCmd) Run(ctx context.Context, con console) error {
 	if c.Runs == 0 || c.Workers < 1 {
 		return usagef("--runs and --workers: want 1 or more")
 	}
 	if c.Trace && c.Runs > 1 {
-		return usagef("--trace is for one run: name it with --seed, and leave --runs at 1")
+		return usagef("--trace needs a single run: select it with --seed and leave --runs at 1")
 	}
 	if c.Minutes > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(c.Minutes*float64(time.Minute)))
 		defer cancel()
 	}
-	// A run lives on a few megabytes; collecting them all the time would cost a third
-	// of it.
+	// The live heap is a few megabytes; at the default rate, collecting garbage takes a
+	// third of the time.
 	defer debug.SetGCPercent(debug.SetGCPercent(1000))
 	began := time.Now()
 	summary := simSummary{Violations: []simRun{}}
-	report := func(r simRun) { c.take(con, &summary, r, time.Since(began)) }
+	report := func(r simRun) { c.add(con, &summary, r, time.Since(began)) }
 	var err error
 	if c.Workers == 1 {
 		c.explore(ctx, con, report)
@@ -84,7 +84,7 @@ func (c *simCmd) Run(ctx context.Context, con console) error {
 	return err
 }
 
-// explore makes the runs in this process.
+// explore executes the runs in this process.
 func (c *simCmd) explore(ctx context.Context, con console, report func(simRun)) {
 	for i := range c.Runs {
 		if ctx.Err() != nil {
@@ -104,7 +104,7 @@ func (c *simCmd) explore(ctx context.Context, con console, report func(simRun)) 
 	}
 }
 
-// spread starts worker processes: one process makes one run at a time, because Raft's
+// spread starts worker processes. A process executes one run at a time, because Raft's
 // jitter is a global variable.
 func (c *simCmd) spread(ctx context.Context, con console, report func(simRun)) error {
 	self, err := os.Executable()
@@ -131,7 +131,7 @@ func (c *simCmd) spread(ctx context.Context, con console, report func(simRun)) e
 	return err
 }
 
-// worker runs one process with every Workers-th seed, and passes on what it reports.
+// worker starts one process with every Workers-th seed and passes on its reports.
 func (c *simCmd) worker(ctx context.Context, self string, con console, first, count uint64, runs chan<- simRun) error {
 	if count == 0 {
 		return nil
@@ -150,7 +150,7 @@ func (c *simCmd) worker(ctx context.Context, self string, con console, first, co
 	for {
 		var r simRun
 		if err := d.Decode(&r); err != nil {
-			break // the process has ended; Wait says how
+			break // the process has ended; Wait returns why
 		}
 		runs <- r
 	}
@@ -160,8 +160,8 @@ func (c *simCmd) worker(ctx context.Context, self string, con console, first, co
 	return nil
 }
 
-// take adds one run to the summary and shows progress.
-func (c *simCmd) take(con console, s *simSummary, r simRun, passed time.Duration) {
+// add adds one run to the summary and shows progress.
+func (c *simCmd) add(con console, s *simSummary, r simRun, passed time.Duration) {
 	if c.Part {
 		_ = json.NewEncoder(con.out).Encode(r)
 		return
@@ -177,8 +177,8 @@ func (c *simCmd) take(con console, s *simSummary, r simRun, passed time.Duration
 	s.progress(con.err, c.Runs, passed)
 }
 
-// progress shows how far the runs are: on a terminal several times a second in one
-// line, elsewhere twice a minute in a line each.
+// progress shows how far the runs are: on a terminal in one line several times a second,
+// otherwise a line twice a minute.
 func (s *simSummary) progress(w io.Writer, runs uint64, passed time.Duration) {
 	every, begin, end := 30*time.Second, "", "\n"
 	if isTerminal(w) {

@@ -16,10 +16,10 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// historyMax is how many intervals the state document remembers.
+// historyMax is the number of intervals in the history of the state document.
 const historyMax = 300
 
-// stateSource makes the state document of a node. Load belongs to one goroutine.
+// stateSource builds the state document of a node. Only one goroutine may call Load.
 type stateSource struct {
 	node     *node.Node
 	addr     string
@@ -38,10 +38,10 @@ func newStateSource(n *node.Node, addr string, layout snowflake.Layout, interval
 	}
 }
 
-// Latest returns the latest state, or nil.
+// Latest returns the latest state, or nil before the first Load. Safe for concurrent use.
 func (s *stateSource) Latest() *dashboard.State { return s.latest.Load() }
 
-// Load returns the state as JSON; see live.Func.
+// Load measures the node and returns its state as JSON; see live.Func.
 func (s *stateSource) Load(context.Context) ([]byte, error) {
 	r, ok := s.node.Report()
 	if !ok {
@@ -53,7 +53,7 @@ func (s *stateSource) Load(context.Context) ([]byte, error) {
 	return json.Marshal(state)
 }
 
-// describe returns what r says.
+// describe returns the state in r, without rates and history.
 func (s *stateSource) describe(r *node.Report) *dashboard.State {
 	mark := func(unixNanos uint64) *dashboard.Mark {
 		return &dashboard.Mark{Time: unixNanos, LeadSeconds: time.Duration(int64(unixNanos) - r.Now.UnixNano()).Seconds()}
@@ -64,10 +64,7 @@ func (s *stateSource) describe(r *node.Report) *dashboard.State {
 			ID: r.Status.NodeID, Addr: s.addr, Role: r.Status.Role, Ready: r.Status.NotReady == "", NotReady: r.Status.NotReady,
 			Forming: r.Forming, UptimeSeconds: r.Uptime.Seconds(), Loops: r.Loops,
 		},
-		Clock:     describeClock(r),
-		Members:   []dashboard.Member{},
-		Workers:   []dashboard.Worker{},
-		Elections: []dashboard.Election{},
+		Clock: describeClock(r), Members: describeMembers(r), Workers: s.describeWorkers(r), Elections: []dashboard.Election{},
 	}
 	if r.Status.ClusterID != 0 {
 		state.ClusterID = isotone.ClusterID(r.Status.ClusterID).String()
@@ -81,6 +78,14 @@ func (s *stateSource) describe(r *node.Report) *dashboard.State {
 	if r.Status.Ceiling != 0 {
 		state.Ceiling = mark(r.Status.Ceiling)
 	}
+	for _, e := range r.Elections {
+		state.Elections = append(state.Elections, dashboard.Election{At: e.At.UTC(), Term: e.Term, Leader: e.Leader, GapSeconds: e.Gap.Seconds()})
+	}
+	return state
+}
+
+func describeMembers(r *node.Report) []dashboard.Member {
+	members := []dashboard.Member{}
 	for _, m := range r.Status.Members {
 		member := dashboard.Member{
 			NodeID: m.NodeID, Addr: m.Addr, PeerAddr: m.PeerAddr, Learner: m.Learner,
@@ -92,19 +97,21 @@ func (s *stateSource) describe(r *node.Report) *dashboard.State {
 				describePeer(&member, p)
 			}
 		}
-		state.Members = append(state.Members, member)
+		members = append(members, member)
 	}
+	return members
+}
+
+func (s *stateSource) describeWorkers(r *node.Report) []dashboard.Worker {
+	workers := []dashboard.Worker{}
 	for _, w := range r.Workers {
 		datacenter, _ := s.layout.Split(int(w.Worker))
 		left := time.Duration(int64(w.End)-r.Now.UnixMilli()) * time.Millisecond
-		state.Workers = append(state.Workers, dashboard.Worker{
+		workers = append(workers, dashboard.Worker{
 			Worker: uint64(w.Worker), Datacenter: uint64(datacenter), Start: int64(w.Start), End: int64(w.End), LeftSeconds: left.Seconds(),
 		})
 	}
-	for _, e := range r.Elections {
-		state.Elections = append(state.Elections, dashboard.Election{At: e.At.UTC(), Term: e.Term, Leader: e.Leader, GapSeconds: e.Gap.Seconds()})
-	}
-	return state
+	return workers
 }
 
 func describeClock(r *node.Report) dashboard.Clock {
@@ -130,7 +137,7 @@ func describePeer(m *dashboard.Member, p node.PeerReport) {
 	}
 }
 
-// measure adds what was counted, and the history.
+// measure adds rates, latencies, totals and the history to state.
 func (s *stateSource) measure(state *dashboard.State, sample telemetry.Sample) {
 	took := max(sample.Took.Seconds(), time.Millisecond.Seconds())
 	state.Rates = dashboard.Rates{
@@ -165,7 +172,7 @@ func (s *stateSource) measure(state *dashboard.State, sample telemetry.Sample) {
 	}
 }
 
-// remember appends a figure, nil for none, and forgets what is too old.
+// remember appends a figure, nil for none, and drops the oldest beyond historyMax.
 func remember(series *dashboard.Series, figure *float64) {
 	if len(*series) == historyMax {
 		*series = slices.Delete(*series, 0, 1)

@@ -17,22 +17,22 @@ import (
 )
 
 type statusCmd struct {
-	Addrs []string `arg:"" optional:"" name:"addr" help:"Nodes of one cluster, as host:port or URL, also with commas between them; the other members are found from any of them. Default: localhost:8080."`
+	Addrs []string `arg:"" optional:"" name:"addr" help:"Nodes of one cluster, as host:port or URL, or a comma-separated list; the other members are found through any of them. Default: localhost:8080."`
 
-	Watch    bool          `name:"watch" short:"w" help:"Ask again and again, until Ctrl-C."`
-	Interval time.Duration `name:"interval" default:"1s" help:"With --watch: how often."`
-	Timeout  time.Duration `name:"timeout" default:"2s" help:"Longest wait for an answer."`
-	JSON     bool          `name:"json" help:"Print one line of JSON with all that the members say of themselves."`
-	CA       string        `name:"ca" placeholder:"FILE" help:"PEM file of the certificates that sign those of the nodes."`
-	Insecure bool          `name:"insecure" short:"k" help:"Accept any certificate, as the self-signed ones that nodes make."`
+	Watch    bool          `name:"watch" short:"w" help:"Repeat until Ctrl-C."`
+	Interval time.Duration `name:"interval" default:"1s" help:"Interval of --watch."`
+	Timeout  time.Duration `name:"timeout" default:"2s" help:"Maximum wait for an answer."`
+	JSON     bool          `name:"json" help:"Print one line of JSON with the full state of every member."`
+	CA       string        `name:"ca" placeholder:"FILE" help:"PEM file with the CA certificates that sign those of the nodes."`
+	Insecure bool          `name:"insecure" short:"k" help:"Accept any certificate, such as the self-signed ones that nodes create."`
 }
 
-// statusIntervalMin keeps a typing error from becoming a load.
+// statusIntervalMin keeps a typing error from loading the cluster.
 const statusIntervalMin = 50 * time.Millisecond
 
-// Run shows the members of a cluster. It returns an error, and so ends with exit code 1,
-// if there is no leader or a member does not answer or is not ready; with --watch that is
-// shown and no failure.
+// Run shows the members of a cluster. It returns an error, and so exits with code 1, if
+// there is no leader, or a member does not answer or is not ready. With --watch it only
+// shows these problems.
 func (c *statusCmd) Run(ctx context.Context, con console) error {
 	survey, err := c.survey()
 	if err != nil {
@@ -52,6 +52,11 @@ func (c *statusCmd) Run(ctx context.Context, con console) error {
 		}
 		return report.Err()
 	}
+	return c.watch(ctx, con, survey)
+}
+
+// watch shows the members again and again, until ctx is done.
+func (c *statusCmd) watch(ctx context.Context, con console, survey *dashboard.Survey) error {
 	screen := &statusScreen{w: con.out, terminal: isTerminal(con.out) && !c.JSON}
 	defer screen.end()
 	ticker := time.NewTicker(c.Interval)
@@ -62,10 +67,10 @@ func (c *statusCmd) Run(ctx context.Context, con console) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return nil // asked to end; what came back is of no use
+			return nil // interrupted: the report is incomplete
 		}
 		var frame bytes.Buffer
-		block := !c.JSON && !screen.terminal // with the time above it, and apart from the next
+		block := !c.JSON && !screen.terminal // has the time above it and a blank line below
 		if block {
 			fmt.Fprintln(&frame, report.At.Format(time.RFC3339))
 		}
@@ -86,7 +91,7 @@ func (c *statusCmd) Run(ctx context.Context, con console) error {
 	}
 }
 
-// survey returns how to ask, or what is wrong with the flags.
+// survey checks the flags and returns the survey that they describe.
 func (c *statusCmd) survey() (*dashboard.Survey, error) {
 	if len(c.Addrs) == 0 {
 		c.Addrs = []string{"localhost:8080"}
@@ -103,21 +108,31 @@ func (c *statusCmd) survey() (*dashboard.Survey, error) {
 	if c.Timeout <= 0 {
 		return nil, usagef("--timeout %v: want more than 0", c.Timeout)
 	}
-	config := &tls.Config{InsecureSkipVerify: c.Insecure}
-	if c.CA != "" {
-		pem, err := os.ReadFile(c.CA)
-		if err != nil {
-			return nil, usagef("--ca: %v", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usagef("--ca %s: no certificate in it", c.CA)
-		}
+	roots, err := readCA(c.CA)
+	if err != nil {
+		return nil, usageError(err.Error())
 	}
+	trust := &tls.Config{InsecureSkipVerify: c.Insecure, RootCAs: roots}
 	return &dashboard.Survey{
-		Client:  &http.Client{Transport: &http.Transport{TLSClientConfig: config, Proxy: http.ProxyFromEnvironment}},
+		Client:  &http.Client{Transport: &http.Transport{TLSClientConfig: trust, Proxy: http.ProxyFromEnvironment}},
 		Timeout: c.Timeout,
 	}, nil
+}
+
+// readCA reads the certificates of --ca. Without a file it returns nil: those of the system.
+func readCA(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--ca %s: no certificate in it", file)
+	}
+	return pool, nil
 }
 
 func (c *statusCmd) write(w io.Writer, report *dashboard.Report) error {
@@ -127,19 +142,19 @@ func (c *statusCmd) write(w io.Writer, report *dashboard.Report) error {
 	return dashboard.WriteTable(w, report)
 }
 
-// statusScreen shows one frame after the other: on a terminal in the same place.
+// statusScreen shows frames one after the other, on a terminal in the same place.
 type statusScreen struct {
 	w        io.Writer
 	terminal bool
 	begun    bool
 }
 
-// show writes a frame in one piece, so that it does not flicker.
+// show writes a frame with one call, so that the screen does not flicker.
 func (s *statusScreen) show(frame []byte) error {
 	var block bytes.Buffer
 	if s.terminal {
 		if !s.begun {
-			block.WriteString("\x1b[2J\x1b[?25l\x1b[?7l") // clear; no cursor; long lines are cut off
+			block.WriteString("\x1b[2J\x1b[?25l\x1b[?7l") // clear the screen, hide the cursor, truncate long lines
 		}
 		block.WriteString("\x1b[H")
 		block.Write(bytes.ReplaceAll(frame, []byte("\n"), []byte("\x1b[K\n")))
@@ -152,7 +167,7 @@ func (s *statusScreen) show(frame []byte) error {
 	return err
 }
 
-// end gives the terminal back as it was.
+// end restores the terminal.
 func (s *statusScreen) end() {
 	if s.terminal && s.begun {
 		fmt.Fprint(s.w, "\x1b[?7h\x1b[?25h")

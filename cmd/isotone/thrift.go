@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strconv"
 
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
@@ -20,15 +21,15 @@ const thriftPort = "7609"
 // listenThrift opens the Thrift port. Nobody has asked for the default one, so it may be
 // taken, by another node of this machine for one; then the listener is nil.
 func listenThrift(s *config.Settings) (net.Listener, error) {
-	port := string(s.ThriftPort)
-	if port == "" {
+	port := strconv.Itoa(s.ThriftPort)
+	if s.ThriftPort < 0 {
 		port = thriftPort
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(s.HTTPHost, port))
 	switch {
 	case err == nil:
 		return l, nil
-	case s.ThriftPort == "":
+	case s.ThriftPort < 0:
 		return nil, nil
 	default:
 		return nil, fmt.Errorf("THRIFT_PORT: %w", err)

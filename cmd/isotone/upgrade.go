@@ -10,10 +10,10 @@ import (
 	"github.com/isotone/isotone/internal/front"
 )
 
-// upgradeCmd is for the end of a rolling upgrade; see docs/upgrade.md.
+// upgradeCmd has the commands that end a rolling upgrade; see docs/upgrade.md.
 type upgradeCmd struct {
 	Show     upgradeShowCmd     `cmd:"" help:"Show the feature level of the cluster, and whether it can be raised."`
-	Finalize upgradeFinalizeCmd `cmd:"" help:"Raise the feature level to the newest that all members know. Older versions cannot be put back after that."`
+	Finalize upgradeFinalizeCmd `cmd:"" help:"Raise the feature level to the newest that all members support. Older versions cannot be restored after that."`
 }
 
 type upgradeShowCmd struct{ operatorFlags }
@@ -39,7 +39,7 @@ func (c *upgradeFinalizeCmd) Run(ctx context.Context, con console) error {
 		if l.Next == l.Level {
 			return fmt.Errorf("the cluster stays at feature level %d: node %s runs an older version, or is not connected", l.Level, numbers(l.Missing))
 		}
-		question := fmt.Sprintf("Raising the feature level from %d to %d shuts out versions that do not know it: they cannot be put back.", l.Level, l.Next)
+		question := fmt.Sprintf("Raising the feature level from %d to %d locks out versions that do not support it: they cannot be restored.", l.Level, l.Next)
 		if err := c.confirm(con, question); err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (c *upgradeFinalizeCmd) Run(ctx context.Context, con console) error {
 	return c.print(con, l)
 }
 
-// print writes the levels for people, or as JSON.
+// print writes the levels as text, or with --json as JSON.
 func (f *operatorFlags) print(con console, l front.Levels) error {
 	if f.JSON {
 		return json.NewEncoder(con.out).Encode(l)
@@ -60,7 +60,7 @@ func (f *operatorFlags) print(con console, l front.Levels) error {
 	case l.Level == l.Newest:
 		fmt.Fprintln(con.out, "finalized      yes")
 	case l.Next > l.Level:
-		fmt.Fprintf(con.out, "finalized      no: all members can go to %d; until then the older version can be put back\n", l.Next)
+		fmt.Fprintf(con.out, "finalized      no: all members support %d; until then the older version can be restored\n", l.Next)
 	default:
 		fmt.Fprintf(con.out, "finalized      no: node %s runs an older version, or is not connected\n", numbers(l.Missing))
 	}

@@ -6,23 +6,26 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/snowflake"
 )
 
 // serve stands for a command of cmd/isotone.
 type serve struct {
-	config.Settings
+	config.Flags
 }
 
 // parse runs a command line with one command, as the binary does. Of the
 // settings in the environment it sees those of env only.
-func parse(t *testing.T, env map[string]string, args ...string) (config.Settings, error) {
+func parse(t *testing.T, env map[string]string, args ...string) (config.Flags, error) {
 	t.Helper()
 	for _, name := range append(fixed, "ISOTONE_CONFIG", "TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA", "HTTP_HOST") {
 		t.Setenv(name, env[name])
@@ -39,7 +42,31 @@ func parse(t *testing.T, env map[string]string, args ...string) (config.Settings
 		t.Fatal(err)
 	}
 	_, err = parser.Parse(append([]string{"serve"}, args...))
-	return cli.Serve.Settings, err
+	return cli.Serve.Flags, err
+}
+
+// parseAll parses a command line and its settings. It fails the test if there is a fault.
+func parseAll(t *testing.T, env map[string]string, args ...string) config.Settings {
+	t.Helper()
+	f, err := parse(t, env, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := f.Parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// defaults returns the flags of a command line without any.
+func defaults(t *testing.T) config.Flags {
+	t.Helper()
+	f, err := parse(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 // file writes a settings file and returns its path.
@@ -61,23 +88,16 @@ var fixed = []string{
 
 func TestDefault_IsWhatNothingSetGives(t *testing.T) {
 	want := config.Settings{
-		NodeID: "1", HTTPPort: "8080", RaftAddr: "localhost:60001", DataDir: "_raft",
-		EpochIntervalMS: "100", ClockJumpMaxMS: "500", EpochDeadlineLimit: "100", TimestampRequestBuffer: "10000",
-		ReadMode: "quorum", RTTMS: "10", Loops: "0",
-		SnowflakeLayout: "41/5/5/12", SnowflakeEpochMS: "1288834974657", SnowflakeLeaseMS: "10000", SnowflakeWorkers: "0", LiveIntervalMS: "1000", Dashboard: "1", Forward: "0",
-		RequestStats: "0", RequestStatsSample: "1",
-		Debug: "0", Pretty: "0", LogTimeMS: "0",
+		NodeID: 1, HTTPPort: 8080, RaftAddr: "localhost:60001", DataDir: "_raft",
+		EpochInterval: 100 * time.Millisecond, ClockJumpMax: 500 * time.Millisecond, EpochDeadlineLimit: 100, TimestampRequestBuffer: 10_000,
+		ReadMode: isotone.ReadQuorum, RTT: 10 * time.Millisecond, ThriftPort: -1,
+		SnowflakeLayout: snowflake.Twitter, SnowflakeLease: 10 * time.Second, FixedWorker: -1,
+		LiveInterval: time.Second, Dashboard: true, RequestStatsSample: 1,
 	}
-	parsed, err := parse(t, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := parseAll(t, nil)
 	for from, got := range map[string]config.Settings{"Default": config.Default(), "parser": parsed} {
-		if spell(got) != spell(want) {
+		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, want %+v", from, got, want)
-		}
-		if err := got.Validate(); err != nil {
-			t.Errorf("%s: %v", from, err)
 		}
 	}
 	cert, key, set := parsed.TLSFiles()
@@ -107,30 +127,24 @@ func TestSettings_FlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			all := maps.Clone(env)
 			maps.Copy(all, tt.path)
-			s, err := parse(t, all, append(tt.args, "--http-port=2")...)
-			if err != nil {
-				t.Fatal(err)
+			s := parseAll(t, all, append(tt.args, "--http-port=2")...)
+			if s.HTTPPort != 2 || s.RTT != 3*time.Millisecond || !s.Debug || s.NodeID != 1 {
+				t.Errorf("flag %d, environment %v, file %v, default %d", s.HTTPPort, s.RTT, s.Debug, s.NodeID)
 			}
-			if s.HTTPPort != "2" || s.RTTMS != "3" || !s.Debug.On() || s.NodeID != "1" {
-				t.Errorf("flag %s, environment %s, file %s, default %s", s.HTTPPort, s.RTTMS, s.Debug, s.NodeID)
-			}
-			if s.Pretty.On() {
+			if s.Pretty {
 				t.Error("PRETTY=false must win over the file's 1")
 			}
-			if s.ReadMode != "lease" || s.DataDir != "_raft" {
-				t.Errorf("an empty variable hides file or default: %q, %q", s.ReadMode, s.DataDir)
-			}
-			if s.RTTMS.Milliseconds() != 3*time.Millisecond || s.HTTPPort.Int() != 2 || s.NodeID.Uint64() != 1 {
-				t.Error("numbers are not read as written")
+			if s.ReadMode != isotone.ReadLease || s.DataDir != "_raft" {
+				t.Errorf("an empty variable hides file or default: %v, %q", s.ReadMode, s.DataDir)
 			}
 		})
 	}
 }
 
 func TestSettings_LosingLayerMayBeBad(t *testing.T) {
-	s, err := parse(t, map[string]string{"NODE_ID": "abc"}, "--node-id=7", "--config", file(t, `{"node-id": "x"}`))
-	if err != nil || s.NodeID.Int() != 7 {
-		t.Errorf("got %q, %v; want 7", s.NodeID, err)
+	s := parseAll(t, map[string]string{"NODE_ID": "abc"}, "--node-id=7", "--config", file(t, `{"node-id": "x"}`))
+	if s.NodeID != 7 {
+		t.Errorf("got %d, want 7", s.NodeID)
 	}
 }
 
@@ -138,9 +152,9 @@ func TestSwitch_AcceptsBareFlagAndFourSpellings(t *testing.T) {
 	for arg, want := range map[string]bool{
 		"--debug": true, "--debug=1": true, "--debug=TRUE": true, "--debug=0": false, "--debug=false": false,
 	} {
-		s, err := parse(t, nil, arg, "--pretty")
-		if err != nil || s.Debug.On() != want || !s.Pretty.On() {
-			t.Errorf("%s: debug %q, pretty %q, %v", arg, s.Debug, s.Pretty, err)
+		s := parseAll(t, nil, arg, "--pretty")
+		if s.Debug != want || !s.Pretty {
+			t.Errorf("%s: debug %v, pretty %v", arg, s.Debug, s.Pretty)
 		}
 	}
 }
@@ -152,7 +166,8 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		"--peers=0=a:1,1=b:1,1=c:1,2=b:1,3=d", "--tls-key=k", "--clock-jump-max-ms=86400001", "--epoch-deadline-limit=0",
 		"--timestamp-request-buffer=1000001", "--loops=65", "--thrift-port=-1", "--pretty=2", "--log-time-ms=",
 		"--http-host=a:1", "--snowflake-epoch-ms=x", "--snowflake-layout=1/2/3", "--snowflake-lease-ms=999", "--snowflake-workers=65",
-		"--datacenter-id=1", "--live-interval-ms=99", "--dashboard=2", "--request-stats=on", "--request-stats-sample=0", "--config", path)
+		"--datacenter-id=1", "--live-interval-ms=99", "--dashboard=2", "--request-stats=on", "--request-stats-sample=0",
+		"--live=foo", "--live-origins=example.com", "--config", path)
 	var faults config.Faults
 	if !errors.As(err, &faults) {
 		t.Fatalf("got %v, want Faults", err)
@@ -191,6 +206,8 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"DEBUG", "debug", "maybe", "0, 1, true or false"},
 		{"PRETTY", "pretty", "2", "0, 1, true or false"},
 		{"LOG_TIME_MS", "log-time-ms", "", "0, 1, true or false"},
+		{"LIVE", "live", "foo", "name=source"},
+		{"LIVE_ORIGINS", "live-origins", "example.com", "scheme://"},
 	}
 	for i := range max(len(want), len(faults)) {
 		switch {
@@ -218,35 +235,39 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 
 func TestValidate_ReportsOneFaultAndChangesNothing(t *testing.T) {
 	for _, tt := range []struct {
-		change func(*config.Settings)
+		change func(*config.Flags)
 		want   string
 	}{
-		{func(s *config.Settings) { s.NodeID = "" }, "NODE_ID (--node-id) = \"\": want a whole number"},
-		{func(s *config.Settings) { s.NodeID = "9007199254740992" }, "NODE_ID"},
-		{func(s *config.Settings) { s.HTTPPort = "65536" }, "HTTP_PORT"},
-		{func(s *config.Settings) { s.HTTPHost = "[::1]" }, "HTTP_HOST"},
-		{func(s *config.Settings) { s.RaftAddr = ":60001" }, "RAFT_ADDR"},
-		{func(s *config.Settings) { s.RaftAddr = "::1:60001" }, "RAFT_ADDR"},
-		{func(s *config.Settings) { s.DataDir = "" }, "DATA_DIR"},
-		{func(s *config.Settings) { s.TLSCert = "c" }, "TLS_KEY"},
-		{func(s *config.Settings) { s.RTTMS = "10ms" }, "RTT_MS"},
+		{func(s *config.Flags) { s.NodeID = "" }, "NODE_ID (--node-id) = \"\": want a whole number"},
+		{func(s *config.Flags) { s.NodeID = "9007199254740992" }, "NODE_ID"},
+		{func(s *config.Flags) { s.HTTPPort = "65536" }, "HTTP_PORT"},
+		{func(s *config.Flags) { s.HTTPHost = "[::1]" }, "HTTP_HOST"},
+		{func(s *config.Flags) { s.RaftAddr = ":60001" }, "RAFT_ADDR"},
+		{func(s *config.Flags) { s.RaftAddr = "::1:60001" }, "RAFT_ADDR"},
+		{func(s *config.Flags) { s.DataDir = "" }, "DATA_DIR"},
+		{func(s *config.Flags) { s.TLSCert = "c" }, "TLS_KEY"},
+		{func(s *config.Flags) { s.RTTMS = "10ms" }, "RTT_MS"},
 	} {
-		s := config.Default()
+		s := defaults(t)
 		tt.change(&s)
-		before := spell(s)
+		before := s
 		err := s.Validate()
 		var faults config.Faults
 		if !errors.As(err, &faults) || len(faults) != 1 || !strings.HasPrefix(faults[0].Error(), tt.want) {
 			t.Errorf("got %v, want one fault %s", err, tt.want)
 		}
-		if spell(s) != before {
-			t.Errorf("Validate changed %s to %s", before, spell(s))
+		if !reflect.DeepEqual(s, before) {
+			t.Errorf("Validate changed %+v to %+v", before, s)
+		}
+		if got, err := s.Parse(); err == nil || !reflect.DeepEqual(got, config.Settings{}) {
+			t.Errorf("Parse returns %+v, %v", got, err)
 		}
 	}
-	s := config.Default()
-	s.HTTPPort, s.RaftAddr, s.HTTPHost, s.EpochIntervalMS = "0", "[::1]:0", "::", "0"
-	s.TLSCert, s.TLSKey, s.TLSClientCA, s.AdvertiseAddr = "c", "k", "ca", "a.example:443"
-	if err := s.Validate(); err != nil {
+	f := defaults(t)
+	f.HTTPPort, f.RaftAddr, f.HTTPHost, f.EpochIntervalMS = "0", "[::1]:0", "::", "0"
+	f.TLSCert, f.TLSKey, f.TLSClientCA, f.AdvertiseAddr = "c", "k", "ca", "a.example:443"
+	s, err := f.Parse()
+	if err != nil {
 		t.Error(err)
 	}
 	if cert, key, set := s.TLSFiles(); cert != "c" || key != "k" || !set {
@@ -280,7 +301,7 @@ func TestSettings_RefusesAFileThatIsNone(t *testing.T) {
 func TestPeerMap(t *testing.T) {
 	for _, tt := range []struct {
 		peers string
-		id    config.Number
+		id    string
 		want  map[uint64]string // nil: a fault
 	}{
 		{"", "1", map[uint64]string{1: "localhost:60001"}},
@@ -304,14 +325,11 @@ func TestPeerMap(t *testing.T) {
 		{"1=a:1,2=a:1", "1", nil},
 		{"1=a:1=b:1", "1", nil},
 	} {
-		s := config.Default()
-		s.Peers, s.NodeID = tt.peers, tt.id
-		got, err := s.PeerMap()
-		if (err == nil) != (tt.want != nil) || !maps.Equal(got, tt.want) {
-			t.Errorf("PEERS=%q NODE_ID=%s: got %v, %v; want %v", tt.peers, tt.id, got, err, tt.want)
-		}
-		if (s.Validate() == nil) != (tt.want != nil) {
-			t.Errorf("PEERS=%q NODE_ID=%s: Validate says %v", tt.peers, tt.id, s.Validate())
+		f := defaults(t)
+		f.Peers, f.NodeID = tt.peers, tt.id
+		s, err := f.Parse()
+		if (err == nil) != (tt.want != nil) || err == nil && !maps.Equal(s.PeerMap(), tt.want) {
+			t.Errorf("PEERS=%q NODE_ID=%s: got %v, %v; want %v", tt.peers, tt.id, s.Peers, err, tt.want)
 		}
 	}
 }
@@ -341,15 +359,4 @@ func TestHelp_NamesEverySettingAsFlagAndEnvironment(t *testing.T) {
 			t.Errorf("the help lacks %q", text)
 		}
 	}
-}
-
-// spell spells settings out, to compare them.
-func spell(s config.Settings) string {
-	return strings.Join([]string{
-		s.File, string(s.NodeID), s.HTTPHost, string(s.HTTPPort), s.AdvertiseAddr, s.RaftAddr, s.Peers,
-		s.DataDir, s.TLSCert, s.TLSKey, s.TLSClientCA, string(s.EpochIntervalMS), string(s.ClockJumpMaxMS), string(s.EpochDeadlineLimit),
-		string(s.TimestampRequestBuffer), s.ReadMode, string(s.RTTMS), string(s.Loops), string(s.ThriftPort),
-		s.SnowflakeLayout, string(s.SnowflakeEpochMS), string(s.SnowflakeLeaseMS), string(s.SnowflakeWorkers), string(s.WorkerID), string(s.DatacenterID), s.Live, string(s.LiveIntervalMS), s.LiveOrigins, string(s.Dashboard), string(s.Forward), string(s.RequestStats), string(s.RequestStatsSample),
-		string(s.Debug), string(s.Pretty), string(s.LogTimeMS),
-	}, "|")
 }

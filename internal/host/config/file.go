@@ -17,11 +17,11 @@ import (
 // few kilobytes.
 const fileSizeMax = 1 << 20
 
-// BeforeResolve reads the file named by --config or ISOTONE_CONFIG and lays it
-// under the environment. Kong calls it when it knows the command line. Faults of
-// the file are kept for Validate, so it returns nil.
-func (s *Settings) BeforeResolve(ctx *kong.Context) error {
-	path := s.File
+// BeforeResolve reads the file named by --config or ISOTONE_CONFIG. Kong calls it
+// after it has read the command line. It keeps faults of the file for Parse, so it
+// returns nil.
+func (f *Flags) BeforeResolve(ctx *kong.Context) error {
+	path := f.File
 	for _, flag := range ctx.Flags() {
 		if flag.Name == "config" {
 			path, _ = ctx.FlagValue(flag).(string)
@@ -31,19 +31,19 @@ func (s *Settings) BeforeResolve(ctx *kong.Context) error {
 	if path != "" {
 		values, faults = readFile(path)
 	}
-	s.fileFaults = faults
+	f.fileFaults = faults
 	ctx.AddResolver(values)
 	return nil
 }
 
-// layer is the values of a file by flag name. As a kong resolver it stands in
-// for a default; by itself kong would let it win over the environment.
+// layer is a kong resolver: the values of a file by flag name. Without Resolve's
+// care, kong would let a resolver override the environment.
 type layer map[string]string
 
-// Resolve returns the text for one flag that the command line leaves open, or
-// nil for what kong found itself in the environment or the default.
+// Resolve returns the text of a flag that the command line does not set, or nil to
+// keep what kong found in the environment or the default.
 func (l layer) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	if !slices.ContainsFunc(names, func(n name) bool { return n.flag == flag.Name }) {
+	if _, known := envOf[flag.Name]; !known {
 		return nil, nil
 	}
 	empty := false
@@ -63,11 +63,11 @@ func (l layer) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, err
 	return nil, nil
 }
 
-// Validate is there for [kong.Resolver]; [Settings.Validate] reports the faults.
+// Validate implements [kong.Resolver]; [Flags.Parse] reports the faults.
 func (l layer) Validate(*kong.Application) error { return nil }
 
-// readFile reads a JSON object of strings, numbers and booleans. It returns what
-// it understood and everything that is wrong with the rest.
+// readFile reads a JSON object of strings, numbers and booleans. It returns the valid
+// values and everything that is wrong with the rest.
 func readFile(path string) (layer, Faults) {
 	var faults Faults
 	fault := func(format string, args ...any) {
@@ -79,8 +79,7 @@ func readFile(path string) (layer, Faults) {
 	}
 	values := layer{}
 	for _, key := range slices.Sorted(maps.Keys(raw)) {
-		known := slices.ContainsFunc(names, func(n name) bool { return n.flag == key })
-		if !known || key == "config" {
+		if _, known := envOf[key]; !known || key == "config" {
 			fault("unknown key %q; keys are flag names, such as \"http-port\"", key)
 			continue
 		}
@@ -94,7 +93,7 @@ func readFile(path string) (layer, Faults) {
 	return values, faults
 }
 
-// decodeFile returns the one JSON object of a file, numbers as they are written.
+// decodeFile returns the JSON object in a file, with numbers as they are written.
 func decodeFile(path string) (map[string]any, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -113,15 +112,14 @@ func decodeFile(path string) (map[string]any, error) {
 	return raw, nil
 }
 
-// name is how one setting is called.
-type name struct{ flag, env string }
-
-// names lists all settings, as the tags of Settings give them.
-var names = func() (list []name) {
-	for _, field := range reflect.VisibleFields(reflect.TypeFor[Settings]()) {
+// envOf has the environment variable of every setting by its flag, as the tags of
+// Flags give them.
+var envOf = func() map[string]string {
+	envs := map[string]string{}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Flags]()) {
 		if field.IsExported() {
-			list = append(list, name{flag: field.Tag.Get("name"), env: field.Tag.Get("env")})
+			envs[field.Tag.Get("name")] = field.Tag.Get("env")
 		}
 	}
-	return list
+	return envs
 }()

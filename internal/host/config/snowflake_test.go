@@ -29,16 +29,11 @@ func TestSnowflakes_WorkersAreWithinTheLayout(t *testing.T) {
 }
 
 func TestSnowflakes_JoinsDatacenterAndWorker(t *testing.T) {
-	s, err := parse(t, nil, "--worker-id=3", "--datacenter-id=2")
-	if err != nil {
-		t.Fatal(err)
+	if s := parseAll(t, nil, "--worker-id=3", "--datacenter-id=2"); s.SnowflakeLayout != snowflake.Twitter || s.FixedWorker != 2<<5|3 {
+		t.Errorf("%v, %d", s.SnowflakeLayout, s.FixedWorker)
 	}
-	if layout, worker, err := s.Snowflakes(); layout != snowflake.Twitter || worker != 2<<5|3 || err != nil {
-		t.Errorf("%v, %d, %v", layout, worker, err)
-	}
-	s, _ = parse(t, nil)
-	if _, worker, err := s.Snowflakes(); worker != -1 || err != nil {
-		t.Errorf("%d, %v", worker, err)
+	if s := parseAll(t, nil); s.FixedWorker != -1 {
+		t.Errorf("%d", s.FixedWorker)
 	}
 }
 

@@ -1,0 +1,221 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/live"
+)
+
+// Limits of the numbers. The defaults lie well inside; the limits keep a typing
+// error from becoming a cluster that never elects or never answers.
+const (
+	// nodeIDMax is the largest whole number that JSON carries exactly everywhere:
+	// GET /members prints node IDs as JSON numbers.
+	nodeIDMax = 1<<53 - 1
+	portMax   = 1<<16 - 1
+	// epochIntervalMSMax: an epoch of a minute makes a failover skip a minute.
+	epochIntervalMSMax = 60_000
+	// clockJumpMaxMSMax: a limit above a day is no limit; 0 trusts any clock.
+	clockJumpMaxMSMax = 86_400_000
+	// epochDeadlineLimitMax: no count of missed reservations beyond it differs
+	// from "never".
+	epochDeadlineLimitMax = 1_000_000_000
+	// timestampRequestBufferMax: a waiting request costs some hundred bytes.
+	timestampRequestBufferMax = 1_000_000
+	// rttMSMax: forty such ticks are an election timeout of 400 seconds.
+	rttMSMax = 10_000
+	// snowflakeLeaseMSMin: when the leader is lost, a renewal takes an election timeout.
+	snowflakeLeaseMSMin = 1_000
+	snowflakeLeaseMSMax = 3_600_000
+	snowflakeWorkersMax = 64
+	// liveIntervalMSMin: readers see no more than ten changes a second.
+	liveIntervalMSMin = 100
+	liveIntervalMSMax = 3_600_000
+	// requestStatsSampleMax: a fast node still logs some lines a minute.
+	requestStatsSampleMax = 1_000_000
+	// loopsMax: more loops than cores gain nothing.
+	loopsMax = 64
+	// leasedWorkersMax is how many worker IDs a cluster leases at most.
+	leasedWorkersMax = 1024
+)
+
+// Parse returns the settings, or a [Faults] that lists everything that is wrong.
+// It changes nothing and touches neither disk nor network.
+func (f *Flags) Parse() (Settings, error) {
+	p := parser{append(Faults(nil), f.fileFaults...)}
+	s := Settings{
+		HTTPHost: f.HTTPHost, AdvertiseAddr: f.AdvertiseAddr, RaftAddr: f.RaftAddr, DataDir: f.DataDir,
+		TLSCert: f.TLSCert, TLSKey: f.TLSKey, TLSClientCA: f.TLSClientCA,
+	}
+	p.addresses(f, &s)
+	p.files(f)
+	s.EpochInterval = p.milliseconds("epoch-interval-ms", f.EpochIntervalMS, 0, epochIntervalMSMax)
+	s.ClockJumpMax = p.milliseconds("clock-jump-max-ms", f.ClockJumpMaxMS, 0, clockJumpMaxMSMax)
+	s.EpochDeadlineLimit = int(p.number("epoch-deadline-limit", f.EpochDeadlineLimit, 1, epochDeadlineLimitMax))
+	s.TimestampRequestBuffer = int(p.number("timestamp-request-buffer", f.TimestampRequestBuffer, 1, timestampRequestBufferMax))
+	var err error
+	if s.ReadMode, err = isotone.ParseReadMode(f.ReadMode); err != nil {
+		p.faults.add("read-mode", f.ReadMode, "want quorum or lease")
+	}
+	s.RTT = p.milliseconds("rtt-ms", f.RTTMS, 1, rttMSMax)
+	s.Loops = int(p.number("loops", f.Loops, 0, loopsMax))
+	s.ThriftPort = -1
+	if f.ThriftPort != "" {
+		s.ThriftPort = int(p.number("thrift-port", f.ThriftPort, 0, portMax))
+	}
+	p.snowflakes(f, &s)
+	s.LiveInterval = p.milliseconds("live-interval-ms", f.LiveIntervalMS, liveIntervalMSMin, liveIntervalMSMax)
+	s.Forward = p.onOff("forward", f.Forward)
+	s.Dashboard = p.onOff("dashboard", f.Dashboard)
+	s.RequestStats = p.onOff("request-stats", f.RequestStats)
+	s.RequestStatsSample = int(p.number("request-stats-sample", f.RequestStatsSample, 1, requestStatsSampleMax))
+	s.Debug = p.onOff("debug", f.Debug)
+	s.Pretty = p.onOff("pretty", f.Pretty)
+	s.LogTimeMS = p.onOff("log-time-ms", f.LogTimeMS)
+	p.documents(f, &s)
+	if len(p.faults) > 0 {
+		return Settings{}, p.faults
+	}
+	return s, nil
+}
+
+// Validate returns the error of [Flags.Parse].
+func (f *Flags) Validate() error {
+	_, err := f.Parse()
+	return err
+}
+
+// parser turns texts into values and collects what is wrong with them. The value
+// of a text that is wrong means nothing.
+type parser struct{ faults Faults }
+
+// addresses parses who this node is and where it and its peers listen.
+func (p *parser) addresses(f *Flags, s *Settings) {
+	s.NodeID = uint64(p.number("node-id", f.NodeID, 1, nodeIDMax))
+	if !validHost(f.HTTPHost) && f.HTTPHost != "" {
+		p.faults.add("http-host", f.HTTPHost, "want a host name or an IP address, without a port; or nothing, for every interface")
+	}
+	s.HTTPPort = int(p.number("http-port", f.HTTPPort, 0, portMax))
+	if f.AdvertiseAddr != "" {
+		p.hostPort("advertise-addr", f.AdvertiseAddr, f.AdvertiseAddr, 1)
+	}
+	p.hostPort("raft-addr", f.RaftAddr, f.RaftAddr, 0)
+	if f.Peers != "" {
+		s.Peers = p.peers(f, s.NodeID)
+	}
+}
+
+func (p *parser) files(f *Flags) {
+	if f.DataDir == "" {
+		p.faults.add("data-dir", f.DataDir, "want the path of a directory")
+	}
+	if f.TLSCert == "" && f.TLSKey != "" {
+		p.faults.add("tls-cert", f.TLSCert, "want a file, as TLS_KEY is set: both or neither")
+	}
+	if f.TLSCert != "" && f.TLSKey == "" {
+		p.faults.add("tls-key", f.TLSKey, "want a file, as TLS_CERT is set: both or neither")
+	}
+}
+
+// peers parses PEERS. The node's own ID is 0 if it is not valid.
+func (p *parser) peers(f *Flags, own uint64) map[uint64]string {
+	peers := map[uint64]string{}
+	taken := map[string]bool{}
+	before := len(p.faults)
+	for entry := range strings.SplitSeq(f.Peers, ",") {
+		entry = strings.TrimSpace(entry)
+		text, addr, _ := strings.Cut(entry, "=")
+		id, ok := within(text, 1, nodeIDMax)
+		switch {
+		case !ok:
+			p.faults.add("peers", entry, "want id=host:port with an id of 1 or more")
+		case peers[uint64(id)] != "":
+			p.faults.add("peers", entry, "want every id once")
+		case taken[addr]:
+			p.faults.add("peers", entry, "want every address once")
+		case p.hostPort("peers", entry, addr, 1):
+			peers[uint64(id)] = addr
+			taken[addr] = true
+		}
+	}
+	if own != 0 && len(p.faults) == before && peers[own] == "" {
+		p.faults.add("peers", f.Peers, fmt.Sprintf("want an entry for this node, NODE_ID %d", own))
+	}
+	return peers
+}
+
+// documents parses the settings of live documents.
+func (p *parser) documents(f *Flags, s *Settings) {
+	add := func(flag string, err error) {
+		var faults live.Faults
+		errors.As(err, &faults)
+		for _, fault := range faults {
+			p.faults.add(flag, strings.Trim(fault.Entry, `"`), fault.Want) // Fault.Error adds quotes
+		}
+	}
+	var err error
+	s.Live, err = live.Parse(f.Live)
+	add("live", err)
+	s.LiveOrigins, err = live.ParseOrigins(f.LiveOrigins)
+	add("live-origins", err)
+}
+
+// number returns the whole number in text, which is from low to high; else it
+// records a fault and returns 0.
+func (p *parser) number(flag, text string, low, high int64) int64 {
+	n, ok := within(text, low, high)
+	if !ok {
+		p.faults.add(flag, text, fmt.Sprintf("want a whole number from %d to %d", low, high))
+	}
+	return n
+}
+
+func (p *parser) milliseconds(flag, text string, low, high int64) time.Duration {
+	return time.Duration(p.number(flag, text, low, high)) * time.Millisecond
+}
+
+func (p *parser) onOff(flag string, w Switch) bool {
+	on, ok := w.parse()
+	if !ok {
+		p.faults.add(flag, string(w), "want 0, 1, true or false")
+	}
+	return on
+}
+
+// hostPort reports whether addr is host:port with a port of at least portMin. If
+// not, it records a fault with the given value.
+func (p *parser) hostPort(flag, value, addr string, portMin int64) bool {
+	host, port, err := net.SplitHostPort(addr)
+	_, portOK := within(port, portMin, portMax)
+	if err == nil && validHost(host) && portOK {
+		return true
+	}
+	p.faults.add(flag, value, fmt.Sprintf("want host:port with a port from %d to %d", portMin, portMax))
+	return false
+}
+
+// within returns the whole number in text if it is from low to high; else 0 and
+// false.
+func within(text string, low, high int64) (int64, bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < low || n > high {
+		return 0, false
+	}
+	return n, true
+}
+
+// validHost reports whether host is an IP address or could be a host name. Only
+// a resolver knows more.
+func validHost(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	return host != "" && !strings.ContainsAny(host, ":/[]@=,\"' \t\r\n")
+}

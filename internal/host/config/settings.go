@@ -1,0 +1,83 @@
+package config
+
+import (
+	"net"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/live"
+	"github.com/isotone/isotone/snowflake"
+)
+
+// Settings are the settings of one node, parsed and checked by [Flags.Parse].
+// The help texts of [Flags] say what each of them means. A value that is built
+// otherwise starts from [Default]; nobody checks it again.
+type Settings struct {
+	NodeID                 uint64
+	HTTPHost               string // "": every interface
+	HTTPPort               int    // 0: any free port
+	AdvertiseAddr          string // "": see Advertise
+	RaftAddr               string
+	Peers                  map[uint64]string // nil: see PeerMap
+	DataDir                string
+	TLSCert                string // "": see TLSFiles
+	TLSKey                 string
+	TLSClientCA            string        // "": no client certificate is requested
+	EpochInterval          time.Duration // 0: the time follows the clock at every batch
+	ClockJumpMax           time.Duration // 0: trust any clock
+	EpochDeadlineLimit     int           // missed reservations
+	TimestampRequestBuffer int           // requests
+	ReadMode               isotone.ReadMode
+	RTT                    time.Duration // one Raft tick
+	Forward                bool
+	Loops                  int // 0: by the number of cores
+	ThriftPort             int // 0: any free port; -1: the default one, if it is free
+	SnowflakeLayout        snowflake.Layout
+	SnowflakeLease         time.Duration
+	SnowflakeWorkers       int // 0: one more than loops
+	FixedWorker            int // with its datacenter; -1: any that are free
+	Live                   []live.Source
+	LiveInterval           time.Duration
+	LiveOrigins            []string
+	Dashboard              bool
+	RequestStats           bool
+	RequestStatsSample     int // one of every N requests
+	Debug                  bool
+	Pretty                 bool
+	LogTimeMS              bool
+}
+
+// HTTPAddr returns the address to listen on for clients, host:port; the host is
+// empty when every interface is meant.
+func (s *Settings) HTTPAddr() string {
+	return net.JoinHostPort(s.HTTPHost, strconv.Itoa(s.HTTPPort))
+}
+
+// Advertise returns the client address to tell others. The port is the one that
+// was bound, which differs from HTTPPort when that is 0.
+func (s *Settings) Advertise(port int) string {
+	if s.AdvertiseAddr != "" {
+		return s.AdvertiseAddr
+	}
+	return net.JoinHostPort("localhost", strconv.Itoa(port))
+}
+
+// PeerMap returns the peer addresses (host:port) of the initial members by node
+// ID: Peers, or this node alone at RaftAddr.
+func (s *Settings) PeerMap() map[uint64]string {
+	if s.Peers != nil {
+		return s.Peers
+	}
+	return map[uint64]string{s.NodeID: s.RaftAddr}
+}
+
+// TLSFiles returns the paths of the certificate and its private key, and whether
+// they were set; if not, they lie beside the data and may be generated.
+func (s *Settings) TLSFiles() (cert, key string, set bool) {
+	if s.TLSCert != "" {
+		return s.TLSCert, s.TLSKey, true
+	}
+	return filepath.Join(s.DataDir, "cert.pem"), filepath.Join(s.DataDir, "key.pem"), false
+}
