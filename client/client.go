@@ -34,14 +34,14 @@ type Client struct {
 	opt    Options
 	epoch  time.Time
 	stamps *pool
-	lone   *pool
+	direct *pool
 	ids    *pool
 	idsOn  atomic.Bool
 
 	ctx    context.Context // done when the client is closed
 	cancel context.CancelFunc
-	events chan func(*keeper)
-	poked  chan struct{}
+	events chan func(*router)
+	woken  chan struct{}
 	work   sync.WaitGroup // all goroutines, and calls that have connections of their own
 	once   sync.Once
 	ending sync.Mutex // of closed, so that nothing is added to work when it is waited for
@@ -50,7 +50,7 @@ type Client struct {
 	pin    atomic.Uint64 // the cluster's ID; 0 until it is known
 	floor  floor
 
-	seen    atomic.Pointer[view]          // what the keeper knows, for others
+	seen    atomic.Pointer[view]          // what the router knows, for others
 	trouble atomic.Pointer[string]        // the latest, to be told to those who wait in vain
 	foreign atomic.Pointer[isotone.Error] // that only nodes of another cluster answer
 }
@@ -70,16 +70,16 @@ func NewWith(ctx context.Context, o Options) (*Client, error) {
 	c := &Client{
 		opt:    o.withDefaults(),
 		epoch:  time.Now(),
-		events: make(chan func(*keeper)),
-		poked:  make(chan struct{}, 1),
+		events: make(chan func(*router)),
+		woken:  make(chan struct{}, 1),
 		led:    make(chan struct{}),
 	}
 	c.pin.Store(uint64(o.Cluster))
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.stamps = newPool(c, c.opt.stripes(), isotone.RangeCountMax, readyMax, kindDefault, kindQuorum, kindLease)
-	c.lone = newPool(c, 1, 0, 0)
+	c.direct = newPool(c, 1, 0, 0)
 	c.ids = newPool(c, 1, idBatchMax, 1+c.opt.QueueMax/idBatchMax, kindID)
-	k := newKeeper(c)
+	k := newRouter(c)
 	k.publish()
 	c.work.Go(k.run)
 	if o.Lazy {
@@ -89,7 +89,7 @@ func NewWith(ctx context.Context, o Options) (*Client, error) {
 	case <-c.led:
 		return c, nil
 	case <-ctx.Done():
-		err := c.gaveUp(ctx)
+		err := c.timeoutError(ctx)
 		c.Close()
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (c *Client) Close() error {
 		c.ending.Unlock()
 		c.cancel()
 		c.stamps.close()
-		c.lone.close()
+		c.direct.close()
 		c.ids.close()
 	})
 	c.work.Wait()
@@ -153,8 +153,8 @@ func (r Reader) Timestamp(ctx context.Context) (isotone.Timestamp, error) {
 }
 
 func (p *pool) timestamp(ctx context.Context, mode isotone.ReadMode) (isotone.Timestamp, error) {
-	if p.alone() {
-		if ts, ok, err := p.client.lone.ask(ctx, kind(mode)); ok || err != nil {
+	if p.uncontended() {
+		if ts, ok, err := p.client.direct.ask(ctx, kind(mode)); ok || err != nil {
 			return ts, err
 		}
 	}
@@ -211,7 +211,7 @@ func (c *Client) Snowflakes(ctx context.Context, count int) ([]snowflake.ID, err
 
 func (c *Client) askIDs(ctx context.Context, count uint64) (*batch, uint64, error) {
 	if !c.idsOn.Load() && c.idsOn.CompareAndSwap(false, true) {
-		c.poke()
+		c.wake()
 	}
 	return c.ids.call(ctx, 0, count)
 }
@@ -219,25 +219,25 @@ func (c *Client) askIDs(ctx context.Context, count uint64) (*batch, uint64, erro
 // now is the time since the client was made.
 func (c *Client) now() time.Duration { return time.Since(c.epoch) }
 
-// post hands an event to the keeper.
-func (c *Client) post(event func(*keeper)) {
+// post hands an event to the router.
+func (c *Client) post(event func(*router)) {
 	select {
 	case c.events <- event:
 	case <-c.ctx.Done():
 	}
 }
 
-// poke has the keeper look around.
-func (c *Client) poke() {
+// wake has the router look around.
+func (c *Client) wake() {
 	select {
-	case c.poked <- struct{}{}:
+	case c.woken <- struct{}{}:
 	default:
 	}
 }
 
-func (c *Client) observe(l *lane, b *batch, took time.Duration) {
+func (c *Client) notifyAnswered(cn *conn, b *batch, took time.Duration) {
 	if c.opt.Hooks.Answered != nil {
-		c.opt.Hooks.Answered(Answer{Addr: l.addr, IDs: b.kind == kindID, Calls: b.calls(), Count: b.count(), Took: took})
+		c.opt.Hooks.Answered(Answer{Addr: cn.addr, IDs: b.kind == kindID, Calls: b.calls(), Count: b.count(), Took: took})
 	}
 }
 
@@ -247,18 +247,18 @@ func (c *Client) retried(addr string, err error) {
 	}
 	c.note(addr, err)
 	if c.opt.Hooks.Retried != nil {
-		c.opt.Hooks.Retried(addr, lost(err))
+		c.opt.Hooks.Retried(addr, readable(err))
 	}
 }
 
 // note remembers why a call may have to wait.
 func (c *Client) note(addr string, err error) {
-	text := addr + ": " + lost(err).Error()
+	text := addr + ": " + readable(err).Error()
 	c.trouble.Store(&text)
 }
 
 // because returns the latest trouble, to be appended to a message.
-func (c *Client) because() string {
+func (c *Client) troubleText() string {
 	if text := c.trouble.Load(); text != nil {
 		return "; " + *text
 	}
@@ -266,7 +266,7 @@ func (c *Client) because() string {
 }
 
 // gaveUp is the error of a call whose context is done.
-func (c *Client) gaveUp(ctx context.Context) error {
+func (c *Client) timeoutError(ctx context.Context) error {
 	err := ctx.Err()
 	if err != context.DeadlineExceeded {
 		if cause := context.Cause(ctx); cause != err {
@@ -277,7 +277,7 @@ func (c *Client) gaveUp(ctx context.Context) error {
 	if why := c.foreign.Load(); why != nil {
 		return &lateError{isotone.Errorf(isotone.CodeWrongCluster, "no other node answers in time: %s", why.Message)}
 	}
-	return &lateError{isotone.Errorf(isotone.CodeDeadlineExceeded, "no answer in time%s", c.because())}
+	return &lateError{isotone.Errorf(isotone.CodeDeadlineExceeded, "no answer in time%s", c.troubleText())}
 }
 
 // lateError matches its cause and context.DeadlineExceeded.

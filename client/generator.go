@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/reply"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -124,7 +125,7 @@ func (g *Generator) NextN(ctx context.Context, ids []snowflake.ID) error {
 		err := source.NextN(ctx, ids)
 		if !errors.Is(err, snowflake.ErrLeaseEnded) {
 			if ctx.Err() != nil && err == ctx.Err() {
-				return g.c.gaveUp(ctx)
+				return g.c.timeoutError(ctx)
 			}
 			return err
 		}
@@ -136,7 +137,7 @@ func (g *Generator) NextN(ctx context.Context, ids []snowflake.ID) error {
 		case <-g.ctx.Done():
 			return ErrClosed
 		case <-ctx.Done():
-			return g.gaveUp(ctx)
+			return g.timeoutError(ctx)
 		}
 	}
 }
@@ -168,14 +169,14 @@ func (g *Generator) Close() (err error) {
 	return err
 }
 
-func (g *Generator) gaveUp(ctx context.Context) error {
+func (g *Generator) timeoutError(ctx context.Context) error {
 	g.mu.Lock()
 	why := g.why
 	g.mu.Unlock()
 	if why != nil {
-		return fmt.Errorf("%w; the worker's lease: %v", g.c.gaveUp(ctx), why)
+		return fmt.Errorf("%w; the worker's lease: %v", g.c.timeoutError(ctx), why)
 	}
-	return g.c.gaveUp(ctx)
+	return g.c.timeoutError(ctx)
 }
 
 // news returns what is closed at the next change.
@@ -256,22 +257,22 @@ func (g *Generator) follow(got grant) error {
 }
 
 // grantOf reads [worker, start, end, layout, epoch].
-func grantOf(v value) (grant, error) {
-	if len(v.items) != 5 {
-		return grant{}, malformed("a lease of %d parts", len(v.items))
+func grantOf(v reply.Value) (grant, error) {
+	if len(v.Items) != 5 {
+		return grant{}, reply.Malformed("a lease of %d parts", len(v.Items))
 	}
 	for i, kind := range ":::$:" {
-		if got := v.items[i].kind; got != byte(kind) && (kind != '$' || got != '+') {
-			return grant{}, malformed("part %d of a lease", i+1)
+		if got := v.Items[i].Kind; got != byte(kind) && (kind != '$' || got != '+') {
+			return grant{}, reply.Malformed("part %d of a lease", i+1)
 		}
 	}
-	worker, lease := v.items[0].int, snowflake.Lease{Start: v.items[1].int, End: v.items[2].int}
+	worker, lease := v.Items[0].Int, snowflake.Lease{Start: v.Items[1].Int, End: v.Items[2].Int}
 	if worker < 0 || worker > 1<<31 || lease.Start < 0 || lease.Start >= lease.End {
-		return grant{}, malformed("a lease of worker %d from %d to %d", worker, lease.Start, lease.End)
+		return grant{}, reply.Malformed("a lease of worker %d from %d to %d", worker, lease.Start, lease.End)
 	}
-	layout, err := snowflake.ParseLayout(v.items[3].text, v.items[4].int)
+	layout, err := snowflake.ParseLayout(string(v.Items[3].Text), v.Items[4].Int)
 	if err != nil {
-		return grant{}, fmt.Errorf("%w: %w", errMalformed, err)
+		return grant{}, fmt.Errorf("%w: %w", reply.ErrMalformed, err)
 	}
 	return grant{int(worker), lease, layout}, nil
 }

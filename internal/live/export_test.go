@@ -1,21 +1,12 @@
 package live
 
-import (
-	"bufio"
-	"time"
-)
+import "time"
 
 var (
 	MatchesTag  = matchesTag
 	ParseWeight = parseWeight
 	AppendEvent = appendEvent
 )
-
-// ReadReply reads one reply of at most max bytes.
-func ReadReply(r *bufio.Reader, max int) (int64, []byte, error) { return readReply(r, max) }
-
-// RedisLineMax is the size of the reader that ReadReply wants.
-const RedisLineMax = redisLineMax
 
 // SourceText returns what a source is called in the log.
 func SourceText(s Source) string { return s.open().String() }
