@@ -16,7 +16,7 @@ type Proxy struct {
 	// From is the ID of the node that dials, To that of the other.
 	From, To uint64
 	// Forth carries what the dialing node sends, Back what it gets.
-	Forth, Back Lane
+	Forth, Back Link
 
 	target   string
 	listener net.Listener
@@ -99,10 +99,10 @@ func (p *Proxy) carry(dialing *net.TCPConn) {
 		c.end()
 		return
 	}
-	var lanes sync.WaitGroup
-	lanes.Go(func() { p.Forth.run(c, c.dialing, c.dialed) })
-	lanes.Go(func() { p.Back.run(c, c.dialed, c.dialing) })
-	lanes.Wait()
+	var links sync.WaitGroup
+	links.Go(func() { p.Forth.run(c, c.dialing, c.dialed) })
+	links.Go(func() { p.Back.run(c, c.dialed, c.dialing) })
+	links.Wait()
 	c.end()
 	p.mu.Lock()
 	defer p.mu.Unlock()
