@@ -40,7 +40,7 @@ func TestDirect_ADeadlineCostsItsConnectionAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestDirect_OthersDoNotWaitForIt: a lone call that hangs holds nobody up.
+// TestDirect_OthersDoNotWaitForIt: a direct call that hangs holds nobody up.
 func TestDirect_OthersDoNotWaitForIt(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{})
