@@ -11,30 +11,29 @@ import (
 )
 
 const (
-	// linkChunkSize times linkChunksMax bounds what a link holds back, about what a
-	// kernel would; beyond it the sender finds its socket full.
+	// linkChunkSize times linkChunksMax bounds the bytes that a link buffers, about as
+	// much as a kernel; beyond it the sender blocks.
 	linkChunkSize = 16 << 10
 	linkChunksMax = 64
-	// linkPoll is how often a link that holds looks whether it still has to.
+	// linkPoll is the interval at which a holding link checks whether the fault has ended.
 	linkPoll = 2 * time.Millisecond
 )
 
-// LinkFault is what is wrong with one direction of a connection. The zero value is
-// nothing.
+// LinkFault is a fault of one direction of a connection. The zero value is none.
 type LinkFault struct {
-	// Delay is how much later each byte arrives.
+	// Delay delays each byte.
 	Delay time.Duration
-	// Hold lets nothing through; it arrives when that ends, however old it is.
+	// Hold holds back everything until the fault ends.
 	Hold bool
-	// Drop loses everything. A connection that has lost bytes is of no use, so it has
-	// to be cut when that ends.
+	// Drop discards everything. A connection that has lost bytes is unusable, so close it
+	// when the fault ends.
 	Drop bool
-	// BytesPerSecond limits the rate, if it is not 0.
+	// BytesPerSecond limits the rate; 0 means no limit.
 	BytesPerSecond int
 }
 
-// Link is one direction of all connections through a [Proxy]. The zero value carries
-// everything at once.
+// Link is one direction of all connections through a [Proxy]. The zero value forwards
+// without delay.
 type Link struct {
 	mu    sync.Mutex
 	fault LinkFault
@@ -53,14 +52,14 @@ func (l *Link) get() LinkFault {
 	return l.fault
 }
 
-// chunk is what one read brought: bytes, or the end of the direction or connection.
+// chunk is the result of one read: bytes, or the end of the direction or connection.
 type chunk struct {
 	bytes []byte
 	err   error
 	due   time.Time
 }
 
-// run carries bytes until the sending side ends this direction, or either side the
+// run forwards bytes until the sender ends this direction, or either side closes the
 // connection.
 func (l *Link) run(c *pipe, from, to *net.TCPConn) {
 	chunks := make(chan chunk, linkChunksMax)
@@ -91,7 +90,7 @@ func (l *Link) read(c *pipe, from *net.TCPConn, chunks chan<- chunk) {
 	}
 }
 
-// write reports whether the direction ended as it should.
+// write reports whether the direction ended cleanly.
 func (l *Link) write(c *pipe, to *net.TCPConn, chunks <-chan chunk) bool {
 	for {
 		select {
@@ -114,7 +113,7 @@ func (l *Link) write(c *pipe, to *net.TCPConn, chunks <-chan chunk) bool {
 	}
 }
 
-// released waits while the link lets nothing through, not even an end. It reports
+// released waits while the link holds or drops, which delays an end as well. It reports
 // false if the connection ended meanwhile.
 func (l *Link) released(c *pipe) bool {
 	for fault := l.get(); fault.Hold || fault.Drop; fault = l.get() {

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// Proxy carries the connection between two nodes, of which one dials. What happens
-// on the way is decided for each direction.
+// Proxy forwards the connections from one node to another, with a fault for each
+// direction.
 type Proxy struct {
 	// From is the ID of the node that dials, To that of the other.
 	From, To uint64
-	// Forth carries what the dialing node sends, Back what it gets.
+	// Forth forwards what the dialing node sends, Back what it receives.
 	Forth, Back Link
 
 	target   string
@@ -52,7 +52,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Addr is where the dialing node finds the other.
+// Addr is the address to dial instead of the target.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 func (p *Proxy) close() {
