@@ -23,7 +23,8 @@ const module = "github.com/isotone/isotone"
 const dependencies = `
 .:
 snowflake:                  .
-client:                     . snowflake
+internal/reply:             .
+client:                     . snowflake internal/reply
 disruptor:
 
 internal/core/mutant:
@@ -32,7 +33,7 @@ internal/core/replica:      . snowflake internal/core/oracle internal/core/mutan
 internal/core/lincheck:     .
 internal/core/sim:          . snowflake internal/core/oracle internal/core/replica internal/core/lincheck internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
-internal/live:              .
+internal/live:              . internal/reply
 
 internal/host/config:       . snowflake internal/live ; github.com/alecthomas/kong
 internal/host/credential:
@@ -59,7 +60,7 @@ internal/balance:           .
 internal/balance/proxy:     . snowflake client internal/host/loop internal/host/listen internal/front internal/front/httpapi internal/balance internal/front/transaction internal/front/stats
 internal/dashboard:         .
 
-internal/check/bench:       . snowflake client internal/core/lincheck ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys
+internal/check/bench:       . snowflake client internal/reply internal/core/lincheck ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys
 internal/check/chaos:       . internal/core/lincheck ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/chromium:    ; golang.org/x/net
 internal/check/golden:

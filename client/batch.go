@@ -7,13 +7,13 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// A batch is one request, and the calls that it answers. While it is open, calls join
-// it: each takes the next numbers, and so a part of the answer. It is sealed before it
-// is sent, and nothing joins it any more. Hence whatever a call gets was asked for after
-// the call began (I4), also when the request is sent again.
+// A batch is one request and the calls that it answers. While it is open, calls join it:
+// each takes the next numbers, and so a part of the answer. It is sealed before it is sent.
+// Hence every call gets numbers that were requested after it began (I4), even if the request
+// is sent again.
 type batch struct {
-	// state is the whole of what is shared while the batch is open: whether it is
-	// sealed, how many calls wait for it, and how many numbers they have taken.
+	// state is all that is shared while the batch is open: whether it is sealed, how many
+	// calls wait for it, and how many numbers they have taken.
 	state atomic.Uint64
 	kind  kind
 	done  chan struct{}     // closed once the fields below are set
@@ -21,9 +21,9 @@ type batch struct {
 	ids   []snowflake.ID    // or the ids
 	err   error
 
-	floor isotone.Timestamp // of timestamps: when the request was sent
+	floor isotone.Timestamp // of the client, when the request was sent
 
-	// line is the request, once the batch is sealed. buf is usually all that it needs.
+	// line is the request, once the batch is sealed. It usually fits in buf.
 	line []byte
 	buf  [requestSize]byte
 }
@@ -44,7 +44,7 @@ const (
 	stateCall      = 1 << stateCountBits
 	stateCountBits = 34 // isotone.RangeCountMax has 33
 	stateCountMask = stateCall - 1
-	// stateEnded is that of a batch after which there is none.
+	// stateEnded is the state of the last batch, which refuses all calls.
 	stateEnded = 1<<64 - 1
 )
 
@@ -56,8 +56,8 @@ func (b *batch) count() uint64 { return countOf(b.state.Load()) }
 
 func newBatch(k kind) *batch { return &batch{kind: k, done: make(chan struct{})} }
 
-// leave takes back one call, whose caller no longer waits. Its numbers are lost, unless
-// it was the last of a batch that is still open: then nobody holds any of them.
+// leave removes one call, whose caller no longer waits. Its numbers are lost, unless it was
+// the only call left in an open batch.
 func (b *batch) leave() {
 	for {
 		old := b.state.Load()
@@ -71,15 +71,14 @@ func (b *batch) leave() {
 	}
 }
 
-// finish wakes everyone who waits. Only whoever took the batch from a lane or a list may
-// call it, once.
+// finish wakes all waiting calls. Only the goroutine that took the batch from a connection or
+// a list may call it, once.
 func (b *batch) finish(err error) {
 	b.err = err
 	close(b.done)
 }
 
-// queue is an open batch. Joining takes no lock; only the holder of
-// pool.mu seals a batch.
+// queue is the open batch of a kind. Joining takes no lock; sealing needs pool.mu.
 type queue struct {
 	kind     kind
 	countMax uint64 // of numbers in a batch
@@ -87,12 +86,12 @@ type queue struct {
 	open     atomic.Pointer[batch]
 }
 
-// joined says what became of an attempt to join.
+// joined is the result of an attempt to join.
 type joined uint8
 
 const (
 	joinedLater joined = iota // others are in the batch already
-	joinedFirst               // somebody has to send it
+	joinedFirst               // the caller has to send it
 	joinFull                  // the numbers do not fit
 	joinCrowded               // too many calls wait
 	joinRefused               // the client is closed
@@ -108,7 +107,7 @@ func (q *queue) join(count uint64) (b *batch, at uint64, result joined) {
 			if state == stateEnded {
 				return b, 0, joinRefused
 			}
-			continue // its successor was there before it was sealed
+			continue // its successor was stored before it was sealed
 		case countOf(state)+count > q.countMax:
 			return b, 0, joinFull
 		case callsOf(state) >= q.callsMax:
@@ -124,7 +123,7 @@ func (q *queue) join(count uint64) (b *batch, at uint64, result joined) {
 	}
 }
 
-// seal takes the open batch, if anyone waits for it.
+// seal takes the open batch, or returns nil if no call waits for it.
 func (q *queue) seal() *batch {
 	b := q.open.Load()
 	if b.calls() == 0 {
@@ -133,13 +132,13 @@ func (q *queue) seal() *batch {
 	q.open.Store(newBatch(q.kind))
 	state := b.state.Or(stateSealed)
 	if callsOf(state) == 0 {
-		return nil // all have left meanwhile
+		return nil // all calls have left meanwhile
 	}
 	b.line = appendRequest(b.buf[:0], b.kind, countOf(state))
 	return b
 }
 
-// end refuses all calls from now on, and returns the batch that was open.
+// end refuses all further calls, and returns the batch that was open.
 func (q *queue) end(err error) *batch {
 	last := newBatch(q.kind)
 	last.err = err

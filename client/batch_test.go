@@ -33,17 +33,17 @@ func hold(f *cluster, n *node) *held {
 	return h
 }
 
-// one asks for a timestamp as one of many would: not on the connection for lone calls.
+// one asks for a timestamp as one of many would: not on the connection for direct calls.
 func one(ctx context.Context, c *client.Client) (isotone.Timestamp, error) {
 	r, err := c.Timestamps(ctx, 1)
 	return r.First, err
 }
 
-// occupy sends a request on each connection of c but that for lone calls, when all are
+// occupy sends a request on each connection of c but that for direct calls, when all are
 // there, which the node holds.
 func occupy(ctx context.Context, t *testing.T, f *cluster, c *client.Client, conns int) (*held, *sync.WaitGroup) {
 	t.Helper()
-	eventually(t, "all connections, and that for lone calls", func() bool { return f.nodes[0].count("PING") == conns+1 })
+	eventually(t, "all connections, and that for direct calls", func() bool { return f.nodes[0].count("PING") == conns+1 })
 	h, calls := hold(f, f.nodes[0]), &sync.WaitGroup{}
 	h.fill(ctx, t, c, calls, conns)
 	return h, calls

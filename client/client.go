@@ -12,52 +12,50 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// ErrClosed is what calls get from a client that is closed.
+// ErrClosed is the error of calls on a closed client.
 var ErrClosed = errors.New("client: closed")
 
 const (
-	// idBatchMax is how many ids one request asks for at most: as many as a worker of
-	// the usual layout has in a millisecond.
+	// idBatchMax bounds the ids of one request: as many as a worker of the usual layout
+	// has in a millisecond.
 	idBatchMax = 4096
-	// IDsMax is how many ids one call may ask for.
+	// IDsMax bounds the ids of one call.
 	IDsMax = 1 << 16
 )
 
-// Client asks a cluster for timestamps and ids. It is safe for use by any number of
-// goroutines; one for each process is enough. Make it with [New] or [NewWith], and end it
-// with Close.
+// Client asks a cluster for timestamps and ids. It is safe for concurrent use; one for each
+// process is enough. Make it with [New] or [NewWith], and end it with Close.
 //
-// Every call waits until it is answered or its context is done, through whatever happens
-// to the cluster meanwhile. So calls need contexts with a deadline, unless they are to
-// wait for as long as it takes.
+// Every call waits until it is answered or its context is done, across all failures of the
+// cluster. So give calls a context with a deadline, unless they may wait indefinitely.
 type Client struct {
 	opt    Options
 	epoch  time.Time
 	stamps *pool
-	lone   *pool
+	direct *pool
 	ids    *pool
 	idsOn  atomic.Bool
 
 	ctx    context.Context // done when the client is closed
 	cancel context.CancelFunc
-	events chan func(*keeper)
-	poked  chan struct{}
-	work   sync.WaitGroup // all goroutines, and calls that have connections of their own
+	events chan func(*router)
+	woken  chan struct{}
+	work   sync.WaitGroup // all goroutines, and calls that use their own connections
 	once   sync.Once
-	ending sync.Mutex // of closed, so that nothing is added to work when it is waited for
+	ending sync.Mutex // guards closed, so that nothing is added to work after Close
 	closed bool
-	led    chan struct{} // closed when a leader was found for the first time
+	led    chan struct{} // closed when the first leader is connected
 	pin    atomic.Uint64 // the cluster's ID; 0 until it is known
 	floor  floor
 
-	seen    atomic.Pointer[view]          // what the keeper knows, for others
-	trouble atomic.Pointer[string]        // the latest, to be told to those who wait in vain
-	foreign atomic.Pointer[isotone.Error] // that only nodes of another cluster answer
+	seen    atomic.Pointer[view]          // the router's state, for other goroutines
+	trouble atomic.Pointer[string]        // the latest failure, for errors of calls
+	foreign atomic.Pointer[isotone.Error] // set while only nodes of another cluster answer
 }
 
-// New returns a client of the cluster that has nodes at addrs (host:port). One that is
-// reached is enough. It waits until a leader is connected, at most as long as ctx allows;
-// without a deadline, until there is one. The context is of no concern later.
+// New returns a client of the cluster with nodes at addrs (host:port). One reachable node is
+// enough. New waits until a leader is connected or ctx is done. Later the context has no
+// effect.
 func New(ctx context.Context, addrs ...string) (*Client, error) {
 	return NewWith(ctx, Options{Addrs: addrs})
 }
@@ -70,16 +68,16 @@ func NewWith(ctx context.Context, o Options) (*Client, error) {
 	c := &Client{
 		opt:    o.withDefaults(),
 		epoch:  time.Now(),
-		events: make(chan func(*keeper)),
-		poked:  make(chan struct{}, 1),
+		events: make(chan func(*router)),
+		woken:  make(chan struct{}, 1),
 		led:    make(chan struct{}),
 	}
 	c.pin.Store(uint64(o.Cluster))
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.stamps = newPool(c, c.opt.stripes(), isotone.RangeCountMax, readyMax, kindDefault, kindQuorum, kindLease)
-	c.lone = newPool(c, 1, 0, 0)
+	c.direct = newPool(c, 1, 0, 0)
 	c.ids = newPool(c, 1, idBatchMax, 1+c.opt.QueueMax/idBatchMax, kindID)
-	k := newKeeper(c)
+	k := newRouter(c)
 	k.publish()
 	c.work.Go(k.run)
 	if o.Lazy {
@@ -89,14 +87,14 @@ func NewWith(ctx context.Context, o Options) (*Client, error) {
 	case <-c.led:
 		return c, nil
 	case <-ctx.Done():
-		err := c.gaveUp(ctx)
+		err := c.timeoutError(ctx)
 		c.Close()
 		return nil, err
 	}
 }
 
-// Close ends the client. Calls that wait, and all later ones, fail with [ErrClosed]. When
-// it returns, all connections are closed and all goroutines have ended.
+// Close ends the client. Waiting and later calls fail with [ErrClosed]. When it returns, all
+// connections are closed and all goroutines have ended.
 func (c *Client) Close() error {
 	c.once.Do(func() {
 		c.ending.Lock()
@@ -104,14 +102,14 @@ func (c *Client) Close() error {
 		c.ending.Unlock()
 		c.cancel()
 		c.stamps.close()
-		c.lone.close()
+		c.direct.close()
 		c.ids.close()
 	})
 	c.work.Wait()
 	return nil
 }
 
-// enter adds one to work, unless the client is closed.
+// enter adds one to work. It reports false if the client is closed.
 func (c *Client) enter() bool {
 	c.ending.Lock()
 	defer c.ending.Unlock()
@@ -122,7 +120,7 @@ func (c *Client) enter() bool {
 	return true
 }
 
-// Timestamp returns a timestamp that is larger than all that anyone had got when the call
+// Timestamp returns a timestamp larger than all that any client had received when the call
 // began. See [Client] for when it returns.
 func (c *Client) Timestamp(ctx context.Context) (isotone.Timestamp, error) {
 	return c.stamps.timestamp(ctx, c.opt.Mode)
@@ -133,7 +131,7 @@ func (c *Client) Timestamps(ctx context.Context, count uint64) (isotone.Range, e
 	return c.In(c.opt.Mode).Timestamps(ctx, count)
 }
 
-// In returns the client's timestamps in a read mode. It costs nothing.
+// In returns a reader of timestamps in a read mode. It does not allocate.
 //
 //	ts, err := c.In(isotone.ReadLease).Timestamp(ctx)
 func (c *Client) In(mode isotone.ReadMode) Reader { return Reader{c, mode} }
@@ -153,8 +151,8 @@ func (r Reader) Timestamp(ctx context.Context) (isotone.Timestamp, error) {
 }
 
 func (p *pool) timestamp(ctx context.Context, mode isotone.ReadMode) (isotone.Timestamp, error) {
-	if p.alone() {
-		if ts, ok, err := p.client.lone.ask(ctx, kind(mode)); ok || err != nil {
+	if p.uncontended() {
+		if ts, ok, err := p.client.direct.ask(ctx, kind(mode)); ok || err != nil {
 			return ts, err
 		}
 	}
@@ -192,7 +190,7 @@ func (c *Client) Snowflake(ctx context.Context) (snowflake.ID, error) {
 	return b.ids[at], nil
 }
 
-// Snowflakes returns count ids, 1 to [IDsMax], not all of them from one member.
+// Snowflakes returns count ids, 1 to [IDsMax], possibly from several members.
 func (c *Client) Snowflakes(ctx context.Context, count int) ([]snowflake.ID, error) {
 	if count < 1 || count > IDsMax {
 		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "%d ids: want 1 to %d", count, IDsMax)
@@ -211,33 +209,33 @@ func (c *Client) Snowflakes(ctx context.Context, count int) ([]snowflake.ID, err
 
 func (c *Client) askIDs(ctx context.Context, count uint64) (*batch, uint64, error) {
 	if !c.idsOn.Load() && c.idsOn.CompareAndSwap(false, true) {
-		c.poke()
+		c.wake()
 	}
 	return c.ids.call(ctx, 0, count)
 }
 
-// now is the time since the client was made.
+// now returns the time since the client was made.
 func (c *Client) now() time.Duration { return time.Since(c.epoch) }
 
-// post hands an event to the keeper.
-func (c *Client) post(event func(*keeper)) {
+// post sends an event to the router.
+func (c *Client) post(event func(*router)) {
 	select {
 	case c.events <- event:
 	case <-c.ctx.Done():
 	}
 }
 
-// poke has the keeper look around.
-func (c *Client) poke() {
+// wake has the router run a step.
+func (c *Client) wake() {
 	select {
-	case c.poked <- struct{}{}:
+	case c.woken <- struct{}{}:
 	default:
 	}
 }
 
-func (c *Client) observe(l *lane, b *batch, took time.Duration) {
+func (c *Client) notifyAnswered(cn *conn, b *batch, took time.Duration) {
 	if c.opt.Hooks.Answered != nil {
-		c.opt.Hooks.Answered(Answer{Addr: l.addr, IDs: b.kind == kindID, Calls: b.calls(), Count: b.count(), Took: took})
+		c.opt.Hooks.Answered(Answer{Addr: cn.addr, IDs: b.kind == kindID, Calls: b.calls(), Count: b.count(), Took: took})
 	}
 }
 
@@ -247,26 +245,26 @@ func (c *Client) retried(addr string, err error) {
 	}
 	c.note(addr, err)
 	if c.opt.Hooks.Retried != nil {
-		c.opt.Hooks.Retried(addr, lost(err))
+		c.opt.Hooks.Retried(addr, readable(err))
 	}
 }
 
-// note remembers why a call may have to wait.
+// note records the latest failure.
 func (c *Client) note(addr string, err error) {
-	text := addr + ": " + lost(err).Error()
+	text := addr + ": " + readable(err).Error()
 	c.trouble.Store(&text)
 }
 
-// because returns the latest trouble, to be appended to a message.
-func (c *Client) because() string {
+// troubleText returns the latest failure, to append to a message.
+func (c *Client) troubleText() string {
 	if text := c.trouble.Load(); text != nil {
 		return "; " + *text
 	}
 	return ""
 }
 
-// gaveUp is the error of a call whose context is done.
-func (c *Client) gaveUp(ctx context.Context) error {
+// timeoutError returns the error of a call whose context is done.
+func (c *Client) timeoutError(ctx context.Context) error {
 	err := ctx.Err()
 	if err != context.DeadlineExceeded {
 		if cause := context.Cause(ctx); cause != err {
@@ -277,7 +275,7 @@ func (c *Client) gaveUp(ctx context.Context) error {
 	if why := c.foreign.Load(); why != nil {
 		return &lateError{isotone.Errorf(isotone.CodeWrongCluster, "no other node answers in time: %s", why.Message)}
 	}
-	return &lateError{isotone.Errorf(isotone.CodeDeadlineExceeded, "no answer in time%s", c.because())}
+	return &lateError{isotone.Errorf(isotone.CodeDeadlineExceeded, "no answer in time%s", c.troubleText())}
 }
 
 // lateError matches its cause and context.DeadlineExceeded.

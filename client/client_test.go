@@ -234,7 +234,7 @@ func TestHooks_SeeAnswersRetriesAndLeaders(t *testing.T) {
 	}
 }
 
-// TestCall_AllocatesLittle: a lone call nothing, one of many its part of a batch.
+// TestCall_AllocatesLittle: a direct call nothing, one of many its part of a batch.
 func TestCall_AllocatesLittle(t *testing.T) {
 	c := quietServer(t)
 	ctx := context.Background()
@@ -244,7 +244,7 @@ func TestCall_AllocatesLittle(t *testing.T) {
 		}
 	})
 	if allocs != 0 {
-		t.Errorf("a lone call: %v allocations", allocs)
+		t.Errorf("a direct call: %v allocations", allocs)
 	}
 	allocs = testing.AllocsPerRun(500, func() {
 		if _, err := c.Timestamps(ctx, 1); err != nil {

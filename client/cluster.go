@@ -8,16 +8,17 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/reply"
 )
 
 // This file keeps a client to one cluster (I10).
 //
-// A connection leads to one process, and a process is of one cluster for as long as it
-// lives. So a node is asked for its cluster once on each connection, before anything that
-// comes on it is used; it costs no request its time.
+// A connection leads to one process, and a process is of one cluster for life. So the client
+// asks once on each connection, before it uses anything that comes on it. No request waits
+// for that.
 
-// fieldCluster begins the line of INFO that has the ID. A node that does not know it yet has
-// the line without an ID, and one of an older version, which tells none, has no such line.
+// fieldCluster starts the INFO line with the cluster's ID. The line has no ID while the node
+// does not know it; nodes of older versions do not have the line.
 const fieldCluster = "isotone_cluster_id:"
 
 // clusterOf reads the answer to INFO. The ID is 0 if the node does not know it yet.
@@ -31,17 +32,17 @@ func clusterOf(info string) (id isotone.ClusterID, told bool, err error) {
 			return 0, true, nil
 		}
 		if id, err = isotone.ParseClusterID(text); err != nil {
-			return 0, true, malformed("%.60q", line)
+			return 0, true, reply.Malformed("%.60q", line)
 		}
 		return id, true, nil
 	}
 	return 0, false, nil
 }
 
-// introduce begins the conversation with a node: it asks for its cluster, and in the same
-// breath a command that does no harm in another one. Nothing of the answer to that is
-// looked at unless the cluster is the right one.
-func (c *Client) introduce(ctx context.Context, conn net.Conn, read *bufio.Reader, addr string, command ...string) (v value, err error) {
+// handshake asks a new connection's node for its cluster, together with a command that is
+// harmless in any cluster. It reads the command's answer only if the cluster is the right
+// one.
+func (c *Client) handshake(ctx context.Context, conn net.Conn, read *bufio.Reader, addr string, command ...string) (v reply.Value, err error) {
 	err = within(ctx, conn, func() error {
 		if _, err := conn.Write(appendCommand(appendCommand(nil, "INFO", "cluster"), command...)); err != nil {
 			return err
@@ -50,7 +51,7 @@ func (c *Client) introduce(ctx context.Context, conn net.Conn, read *bufio.Reade
 		if err != nil {
 			return err
 		}
-		if err := c.meet(addr, info.text); err != nil {
+		if err := c.checkCluster(addr, string(info.Text)); err != nil {
 			return err
 		}
 		v, err = readReply(read)
@@ -59,9 +60,9 @@ func (c *Client) introduce(ctx context.Context, conn net.Conn, read *bufio.Reade
 	return v, err
 }
 
-// meet says by the INFO of a node why there is nothing to be had from it, or nil. The first
-// node that tells its cluster pins it, unless the options do.
-func (c *Client) meet(addr, info string) error {
+// checkCluster returns an error unless the INFO of a node is of the right cluster. Without
+// Options.Cluster the first node that tells its cluster pins it.
+func (c *Client) checkCluster(addr, info string) error {
 	id, told, err := clusterOf(info)
 	switch {
 	case err != nil:
@@ -71,7 +72,7 @@ func (c *Client) meet(addr, info string) error {
 	case !told:
 		return c.reject(addr, isotone.Errorf(isotone.CodeWrongCluster, "%s does not tell its cluster, want %s", addr, c.opt.Cluster))
 	case id == 0:
-		// Its cluster is only being made, and may turn out to be any.
+		// Its cluster is still being formed, and may turn out to be any.
 		return isotone.Errorf(isotone.CodeNoLeader, "the node does not know its cluster yet")
 	}
 	if c.pin.CompareAndSwap(0, uint64(id)) {
@@ -87,7 +88,7 @@ func (c *Client) meet(addr, info string) error {
 // the first node that told one; 0 until then. It never changes after that.
 func (c *Client) Cluster() isotone.ClusterID { return isotone.ClusterID(c.pin.Load()) }
 
-// reject tells the hooks of an answer that is not used, and returns why.
+// reject calls Hooks.Rejected for an answer that is not used, and returns err.
 func (c *Client) reject(addr string, err *isotone.Error) error {
 	if c.opt.Hooks.Rejected != nil {
 		c.opt.Hooks.Rejected(addr, err)
@@ -95,41 +96,41 @@ func (c *Client) reject(addr string, err *isotone.Error) error {
 	return err
 }
 
-// hear tells the keeper how a conversation with a node went.
-func (c *Client) hear(addr string, err error) {
-	c.post(func(k *keeper) { k.heard(k.host(addr), err) })
+// report tells the router the outcome of an exchange with a node.
+func (c *Client) report(addr string, err error) {
+	c.post(func(r *router) { r.reported(r.host(addr), err) })
 }
 
-// standing is what a host was last found to be.
-type standing uint8
+// hostStatus is the outcome of the latest exchange with a host.
+type hostStatus uint8
 
 const (
-	unheard standing = iota // it did not answer
-	ours                    // or at least not known to be another's
-	foreign                 // of another cluster
+	statusUnreachable hostStatus = iota
+	statusOurs                   // or at least not known to be of another cluster
+	statusForeign                // of another cluster
 )
 
-// heard takes note of how a conversation with a host went. Calls that wait in vain fail
-// with what a foreign one has said, if there is none of the right cluster.
-func (k *keeper) heard(h *host, err error) {
-	var said *isotone.Error
+// reported takes the outcome of an exchange with a host. If every reachable host is foreign,
+// calls that time out fail with the error of one of them.
+func (r *router) reported(h *host, err error) {
+	var refusal *isotone.Error
 	switch {
-	case err != nil && !errors.As(err, &said):
-		h.standing = unheard
-	case err != nil && said.Code == isotone.CodeWrongCluster:
-		h.standing, h.why = foreign, said
+	case err != nil && !errors.As(err, &refusal):
+		h.status = statusUnreachable
+	case err != nil && refusal.Code == isotone.CodeWrongCluster:
+		h.status, h.why = statusForeign, refusal
 	default:
-		h.standing = ours
+		h.status = statusOurs
 	}
 	var why *isotone.Error
-	for _, h := range k.hosts {
-		switch h.standing {
-		case ours:
-			k.c.foreign.Store(nil)
+	for _, h := range r.hosts {
+		switch h.status {
+		case statusOurs:
+			r.c.foreign.Store(nil)
 			return
-		case foreign:
+		case statusForeign:
 			why = h.why
 		}
 	}
-	k.c.foreign.Store(why)
+	r.c.foreign.Store(why)
 }

@@ -29,10 +29,10 @@ func (c *cluster) becomes(id string) {
 // everyWay is every way to get something from a cluster.
 func everyWay(c *client.Client) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
-		"lone":  func(ctx context.Context) error { _, err := c.Timestamp(ctx); return err },
-		"batch": func(ctx context.Context) error { _, err := c.Timestamps(ctx, 3); return err },
-		"lease": func(ctx context.Context) error { _, err := c.In(isotone.ReadLease).Timestamp(ctx); return err },
-		"id":    func(ctx context.Context) error { _, err := c.Snowflake(ctx); return err },
+		"direct": func(ctx context.Context) error { _, err := c.Timestamp(ctx); return err },
+		"batch":  func(ctx context.Context) error { _, err := c.Timestamps(ctx, 3); return err },
+		"lease":  func(ctx context.Context) error { _, err := c.In(isotone.ReadLease).Timestamp(ctx); return err },
+		"id":     func(ctx context.Context) error { _, err := c.Snowflake(ctx); return err },
 		"worker": func(ctx context.Context) error {
 			g, err := c.NewGenerator(ctx, client.GeneratorOptions{})
 			if err == nil {

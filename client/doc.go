@@ -4,50 +4,49 @@
 //	...
 //	ts, err := c.Timestamp(ctx)
 //
-// It owns batching, the way to the leader, and what is done when nodes fail. It speaks
-// the Redis protocol (docs/resp.md) over a few connections, and knows nothing of how the
-// cluster agrees. docs/clients.md compares it with other ways to reach a cluster.
+// It owns batching, leader routing and failover. It uses the Redis protocol (docs/resp.md)
+// over a few connections, and knows nothing of how the cluster agrees. docs/clients.md
+// compares it with other ways to reach a cluster.
 //
 // # Batching
 //
 // Calls that come while a request is under way share the next one. A call never joins a
-// request that was sent before it began, so what a node promises for a request holds for
-// every call: its timestamp is larger than all that anyone had got when it began (I4).
-// Nothing waits for a batch to fill: a lone call is sent at once, by its caller, which
-// also reads the answer, on a connection of its own.
-// Within a batch timestamps go to calls in the order in which they joined.
+// request that was sent before it began, so a node's guarantee for a request holds for
+// every call: its timestamp is larger than all that any client had received when it began
+// (I4). No call waits for a batch to fill: if no other call is under way, the caller itself
+// sends the request and reads the answer, on a reserved connection.
+// Within a batch, calls get timestamps in the order in which they joined.
 //
 // # Failures
 //
-// A call is answered or its context is done: the client repeats a request whenever that
-// may help, which is safe because timestamps that nobody has seen order nothing. It
-// follows the leader by what nodes answer (MOVED). When the leader fails, refuses or is
-// silent for longer than usual, it asks all members at once who leads, again and again,
-// while it goes on listening.
+// The client repeats a request until it is answered or the context is done. That is safe,
+// because timestamps that nobody has seen order nothing. It follows the leader by the
+// answers of nodes (MOVED). When the leader fails, refuses or is silent for longer than
+// usual, it asks all members who leads, repeatedly, and still accepts a late answer.
 //
 // Errors are those of package isotone and of contexts:
 //
 //   - isotone.ErrDeadlineExceeded, which is context.DeadlineExceeded as well: no answer
-//     in time. The message ends with the latest trouble.
+//     in time. The message ends with the latest failure.
 //   - isotone.ErrWrongCluster, which is context.DeadlineExceeded too: no answer in time, and
-//     all who answered are of another cluster; see below.
+//     all nodes that answered are of another cluster; see below.
 //   - context.Canceled.
 //   - isotone.ErrOverloaded: more calls wait than Options.QueueMax.
-//   - isotone.ErrInvalidArgument, isotone.ErrUnauthorized, isotone.ErrInternal: what a
-//     node says, if to repeat it is of no use.
+//   - isotone.ErrInvalidArgument, isotone.ErrUnauthorized, isotone.ErrInternal: a node's
+//     refusal that a repetition cannot change.
 //   - [ErrClosed].
 //
 // # One cluster, one order
 //
-// A client is of one cluster for life: that of [Options].Cluster, or of the first node that
-// it reaches. It asks each node on each new connection, and takes nothing from one of
-// another cluster, whatever leads there: an address that was given away, a restored copy, a
-// proxy before something else (I10). Of each request it also remembers what it had been
-// given before it sent it: if the answer is not larger, the calls fail with
-// isotone.ErrInternal (I13). Hooks.Rejected is told of both.
+// A client belongs to one cluster for life: that of [Options].Cluster, or of the first node
+// that it reaches. It asks for the cluster on each new connection, and uses no answer of
+// another cluster, for instance after an address was reassigned or a copy was restored (I10).
+// An answer must also be larger than all that the client had received when it sent the
+// request; otherwise the calls fail with isotone.ErrInternal (I13). Hooks.Rejected reports
+// both.
 //
 // # Ids
 //
-// [Client.Snowflake] asks a member for each batch of ids, in turns. A [Generator] has a
-// worker leased by the cluster and makes ids by itself.
+// [Client.Snowflake] requests batches of ids from the members in turn. A [Generator] leases
+// a worker from the cluster and makes ids locally.
 package client

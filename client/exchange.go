@@ -8,37 +8,37 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/reply"
 )
 
-// reach makes a connection.
-func (c *Client) reach(ctx context.Context, addr string) (net.Conn, *bufio.Reader, error) {
+func (c *Client) open(ctx context.Context, addr string) (net.Conn, *bufio.Reader, error) {
 	conn, err := c.opt.Dial(ctx, "tcp", addr)
 	if err != nil {
 		return nil, nil, err
 	}
-	return conn, bufio.NewReaderSize(conn, laneBufferSize), nil
+	return conn, bufio.NewReaderSize(conn, bufferSize), nil
 }
 
-// exchange asks one thing on a connection of its own: it must not wait behind what a
-// connection in use is waiting for. The thing must do no harm in another cluster.
-func (c *Client) exchange(ctx context.Context, addr string, command ...string) (value, error) {
-	conn, read, err := c.reach(ctx, addr)
+// exchange sends a command on a new connection, where it waits behind no other request. It
+// is sent before the node's cluster is known, so it must be harmless in another cluster.
+func (c *Client) exchange(ctx context.Context, addr string, command ...string) (reply.Value, error) {
+	conn, read, err := c.open(ctx, addr)
 	if err != nil {
-		return value{}, err
+		return reply.Value{}, err
 	}
 	defer conn.Close()
-	return c.introduce(ctx, conn, read, addr, command...)
+	return c.handshake(ctx, conn, read, addr, command...)
 }
 
-// order has a node carry out a command, once it is known to be of the right cluster.
-func (c *Client) order(ctx context.Context, addr string, command ...string) (v value, err error) {
-	conn, read, err := c.reach(ctx, addr)
+// execute sends a command to a node after checking that the node is of the right cluster.
+func (c *Client) execute(ctx context.Context, addr string, command ...string) (v reply.Value, err error) {
+	conn, read, err := c.open(ctx, addr)
 	if err != nil {
-		return value{}, err
+		return v, err
 	}
 	defer conn.Close()
-	if _, err := c.introduce(ctx, conn, read, addr, "PING"); err != nil {
-		return value{}, err
+	if _, err := c.handshake(ctx, conn, read, addr, "PING"); err != nil {
+		return v, err
 	}
 	err = within(ctx, conn, func() error {
 		if _, err := conn.Write(appendCommand(nil, command...)); err != nil {
@@ -50,8 +50,8 @@ func (c *Client) order(ctx context.Context, addr string, command ...string) (v v
 	return v, err
 }
 
-// within runs a conversation until ctx is done at most. After an error the connection is of
-// no more use.
+// within calls talk, and aborts its reads and writes when ctx is done. After an error the
+// connection is unusable.
 func within(ctx context.Context, conn net.Conn, talk func() error) error {
 	aborted := time.Unix(1, 0)
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(aborted) })
@@ -63,21 +63,11 @@ func within(ctx context.Context, conn net.Conn, talk func() error) error {
 	return err
 }
 
-// readReply reads an answer; an error is what the node says, as an isotone.Error, or of the
-// connection.
-func readReply(read *bufio.Reader) (value, error) {
-	v, fault, err := readValue(read)
-	if err == nil && fault != nil {
-		err = fault.err()
-	}
-	return v, err
-}
-
-// toLeader has the leader carry out a command that may be repeated, until ctx is done.
-// Each attempt has a connection of its own, and ends after DialTimeout.
-func (c *Client) toLeader(ctx context.Context, command ...string) (value, error) {
+// toLeader has the leader execute an idempotent command, and retries until ctx is done. Each
+// attempt uses a new connection, and ends after DialTimeout.
+func (c *Client) toLeader(ctx context.Context, command ...string) (reply.Value, error) {
 	if !c.enter() {
-		return value{}, ErrClosed
+		return reply.Value{}, ErrClosed
 	}
 	defer c.work.Done()
 	ctx, cancel := context.WithCancel(ctx)
@@ -86,24 +76,24 @@ func (c *Client) toLeader(ctx context.Context, command ...string) (value, error)
 	addr, moves := "", 0
 	for failures := 0; ; failures++ {
 		if addr == "" {
-			addr = c.guess(failures)
+			addr = c.nextAddr(failures)
 		}
 		attempt, cancel := context.WithTimeout(ctx, c.opt.DialTimeout)
-		v, err := c.order(attempt, addr, command...)
+		v, err := c.execute(attempt, addr, command...)
 		cancel()
-		c.hear(addr, err)
-		var said *isotone.Error
+		c.report(addr, err)
+		var refusal *isotone.Error
 		switch {
 		case err == nil:
 			return v, nil
 		case c.ctx.Err() != nil:
-			return value{}, ErrClosed
-		case errors.As(err, &said) && !repeatable(said.Code):
-			return value{}, err
+			return reply.Value{}, ErrClosed
+		case errors.As(err, &refusal) && !repeatable(refusal.Code):
+			return reply.Value{}, err
 		}
 		c.note(addr, err)
-		if addr = ""; said != nil && said.Leader != "" && moves < movesMax {
-			addr, moves = said.Leader, moves+1
+		if addr = ""; refusal != nil && refusal.Leader != "" && moves < movesMax {
+			addr, moves = refusal.Leader, moves+1
 			continue
 		}
 		moves = 0
@@ -113,26 +103,26 @@ func (c *Client) toLeader(ctx context.Context, command ...string) (value, error)
 		case <-ctx.Done():
 			pause.Stop()
 			if c.ctx.Err() != nil {
-				return value{}, ErrClosed
+				return reply.Value{}, ErrClosed
 			}
-			return value{}, c.gaveUp(ctx)
+			return reply.Value{}, c.timeoutError(ctx)
 		}
 	}
 }
 
-// repeatable reports whether a node that fails with the code may do better later, or
-// another one.
-func repeatable(code isotone.Code) bool {
-	switch code {
-	case isotone.CodeNotLeader, isotone.CodeNoLeader, isotone.CodeOverloaded, isotone.CodeDeadlineExceeded, isotone.CodeWrongCluster:
-		return true
-	}
-	return false
+// transient reports whether the same cluster may answer the request later.
+func transient(code isotone.Code) bool {
+	return code == isotone.CodeNotLeader || code == isotone.CodeNoLeader || code == isotone.CodeOverloaded
 }
 
-// guess returns whom to ask after so many failures: the leader as far as it is known,
-// then everyone in turn.
-func (c *Client) guess(failures int) string {
+// repeatable reports whether the node may succeed later, or another node now.
+func repeatable(code isotone.Code) bool {
+	return transient(code) || code == isotone.CodeDeadlineExceeded || code == isotone.CodeWrongCluster
+}
+
+// nextAddr returns the node to ask after that many failures: the leader as far as known,
+// then every member in turn.
+func (c *Client) nextAddr(failures int) string {
 	seen := c.seen.Load()
 	if seen.leader != "" && failures%(len(seen.members)+1) == 0 {
 		return seen.leader

@@ -71,12 +71,12 @@ func TestCall_IsRepeatedWhenThatMayHelp(t *testing.T) {
 
 func TestCall_GetsWhatIsOfNoUseToRepeat(t *testing.T) {
 	for answer, want := range map[string]error{
-		"-ERR count\r\n":                          isotone.ErrInvalidArgument,
-		"-ERR internal: the disk is full\r\n":     isotone.ErrInternal,
-		"-NOAUTH Authentication required.\r\n":    isotone.ErrUnauthorized,
-		"-WRONGPASS invalid\r\n":                  isotone.ErrUnauthorized,
-		"-WRONGCLUSTER behind a proxy\r\n":        isotone.ErrWrongCluster,
-		"-WRONGTYPE this is some other thing\r\n": isotone.ErrInternal,
+		"-ERR count\r\n":                        isotone.ErrInvalidArgument,
+		"-ERR internal: the disk is full\r\n":   isotone.ErrInternal,
+		"-NOAUTH Authentication required.\r\n":  isotone.ErrUnauthorized,
+		"-WRONGPASS invalid\r\n":                isotone.ErrUnauthorized,
+		"-WRONGCLUSTER behind a proxy\r\n":      isotone.ErrWrongCluster,
+		"-STRANGE this is some other thing\r\n": isotone.ErrInternal,
 	} {
 		f := startCluster(t, 1)
 		c := f.dial(client.Options{})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/reply"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -21,17 +22,17 @@ const (
 	// leaseMin leaves time to renew it, leaseMax is what a cluster grants at most.
 	leaseMin = 100 * time.Millisecond
 	leaseMax = time.Hour
-	// releaseTimeout bounds how long Close tries to give a lease back.
+	// releaseTimeout bounds how long Close tries to return a lease.
 	releaseTimeout = time.Second
 )
 
-// GeneratorOptions are how a [Generator] is set up. The zero value is a good choice.
+// GeneratorOptions configures a [Generator]. The zero value is a good default.
 type GeneratorOptions struct {
-	// Lease is how long a worker is leased for each time; 0 means LeaseDefault. A process
-	// that is killed leaves its worker unused for so long. Ids go on for two thirds of it,
-	// at least, while no node can be reached.
+	// Lease is the length of a worker lease; 0 means LeaseDefault. A killed process blocks
+	// its worker for that long. While no node is reachable, ids last for at least two
+	// thirds of it.
 	Lease time.Duration
-	// Fixed asks for the worker Worker and no other.
+	// Fixed requests the worker Worker and no other.
 	Fixed  bool
 	Worker int
 	// Now is the clock of the ids, in unix milliseconds; nil means the system's.
@@ -50,8 +51,8 @@ func (o *GeneratorOptions) validate() error {
 	return nil
 }
 
-// Generator makes ids in this process, without a request for each: the cluster leases it
-// a worker, and it renews the lease. The ids are unique whatever clocks do, because two
+// Generator makes ids in this process, without a request for each: the cluster leases it a
+// worker, and it renews the lease. The ids are unique even if clocks are wrong, because two
 // leases of one worker never share a millisecond of ids (I9). Make it with
 // [Client.NewGenerator]. All methods are safe for concurrent use.
 type Generator struct {
@@ -79,8 +80,8 @@ type grant struct {
 	layout snowflake.Layout
 }
 
-// NewGenerator leases a worker, and returns a generator of its ids. It waits for the
-// lease at most as long as ctx allows. Close it before the client.
+// NewGenerator leases a worker and returns a generator of its ids. It waits for the lease
+// until ctx is done. Close the generator before the client.
 func (c *Client) NewGenerator(ctx context.Context, o GeneratorOptions) (*Generator, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -104,9 +105,8 @@ func (c *Client) NewGenerator(ctx context.Context, o GeneratorOptions) (*Generat
 	return g, nil
 }
 
-// Next returns the next id. It waits, as long as ctx allows, while there is none: ids are
-// asked for faster than the layout allows, or the lease has ended and no new one could be
-// had yet.
+// Next returns the next id. It waits until ctx is done if there is none: the layout allows
+// no more ids per millisecond, or the lease has ended and is not renewed yet.
 func (g *Generator) Next(ctx context.Context) (snowflake.ID, error) {
 	var id [1]snowflake.ID
 	if err := g.NextN(ctx, id[:]); err != nil {
@@ -115,8 +115,7 @@ func (g *Generator) Next(ctx context.Context) (snowflake.ID, error) {
 	return id[0], nil
 }
 
-// NextN fills ids with the next ones. They are consecutive, as those of
-// snowflake.Generator.TryFill.
+// NextN fills ids with the next ones, consecutive as those of snowflake.Generator.TryFill.
 func (g *Generator) NextN(ctx context.Context, ids []snowflake.ID) error {
 	for {
 		changed := g.news()
@@ -124,7 +123,7 @@ func (g *Generator) NextN(ctx context.Context, ids []snowflake.ID) error {
 		err := source.NextN(ctx, ids)
 		if !errors.Is(err, snowflake.ErrLeaseEnded) {
 			if ctx.Err() != nil && err == ctx.Err() {
-				return g.c.gaveUp(ctx)
+				return g.c.timeoutError(ctx)
 			}
 			return err
 		}
@@ -136,25 +135,25 @@ func (g *Generator) NextN(ctx context.Context, ids []snowflake.ID) error {
 		case <-g.ctx.Done():
 			return ErrClosed
 		case <-ctx.Done():
-			return g.gaveUp(ctx)
+			return g.timeoutError(ctx)
 		}
 	}
 }
 
-// TryNext returns the next id, if there is one at once; see snowflake.Generator.TryNext.
+// TryNext returns the next id without waiting; see snowflake.Generator.TryNext.
 func (g *Generator) TryNext() (snowflake.ID, error) { return g.ids.Load().TryNext() }
 
-// Worker returns the worker at present. It changes only after a lease was lost.
+// Worker returns the current worker. It changes only after a lease was lost.
 func (g *Generator) Worker() int { return g.ids.Load().Worker() }
 
-// Layout returns what the bits of the ids mean. It is the cluster's.
+// Layout returns the layout of the ids, which is the cluster's.
 func (g *Generator) Layout() snowflake.Layout { return g.ids.Load().Layout() }
 
-// Lease returns the milliseconds that ids may have, as far as they are leased now.
+// Lease returns the interval of id milliseconds that is leased now.
 func (g *Generator) Lease() snowflake.Lease { return g.ids.Load().Lease() }
 
-// Close ends the generator and gives the rest of its lease back, if the leader is
-// reached within a second; otherwise the lease just ends in time, and the error says why.
+// Close ends the generator and returns the rest of its lease to the cluster. If the leader is
+// not reached within a second, Close returns an error, and the lease expires later.
 func (g *Generator) Close() (err error) {
 	g.once.Do(func() {
 		g.cancel()
@@ -168,24 +167,24 @@ func (g *Generator) Close() (err error) {
 	return err
 }
 
-func (g *Generator) gaveUp(ctx context.Context) error {
+func (g *Generator) timeoutError(ctx context.Context) error {
 	g.mu.Lock()
 	why := g.why
 	g.mu.Unlock()
 	if why != nil {
-		return fmt.Errorf("%w; the worker's lease: %v", g.c.gaveUp(ctx), why)
+		return fmt.Errorf("%w; the worker's lease: %v", g.c.timeoutError(ctx), why)
 	}
-	return g.c.gaveUp(ctx)
+	return g.c.timeoutError(ctx)
 }
 
-// news returns what is closed at the next change.
+// news returns a channel that is closed at the next change of the lease.
 func (g *Generator) news() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.changed
 }
 
-// keep renews the lease, at every third of it, or as often as makes sense when that fails.
+// keep renews the lease at every third of its length, or after backoffMax when that fails.
 func (g *Generator) keep() {
 	timer := time.NewTimer(g.opt.Lease / 3)
 	defer timer.Stop()
@@ -200,13 +199,13 @@ func (g *Generator) keep() {
 		cancel()
 		next := g.opt.Lease / 3
 		if err != nil {
-			next = min(next, backoffMax) // toLeader has had its own pauses
+			next = min(next, backoffMax) // toLeader has paused already
 		}
 		timer.Reset(next)
 	}
 }
 
-// lease asks for a lease or its renewal, which is the same, and goes on with it.
+// lease requests a lease or its renewal, which is the same command, and uses it.
 func (g *Generator) lease(ctx context.Context) error {
 	command := []string{"WORKER", "LEASE", g.session,
 		strconv.FormatInt(g.opt.Now(), 10), strconv.FormatInt(g.opt.Lease.Milliseconds(), 10)}
@@ -227,9 +226,9 @@ func (g *Generator) lease(ctx context.Context) error {
 	return err
 }
 
-// follow makes ids by a grant. One of the same worker that begins no later than the last
-// one ends continues it: had another had the worker in between, it would begin later.
-// Any other needs a generator of its own.
+// follow switches to a grant. A grant of the same worker that begins no later than the last
+// one ends extends it: if another holder had come in between, it would begin later. Any other
+// grant needs a new generator.
 func (g *Generator) follow(got grant) error {
 	now := g.ids.Load()
 	last := g.grant // written here only
@@ -255,23 +254,23 @@ func (g *Generator) follow(got grant) error {
 	return nil
 }
 
-// grantOf reads [worker, start, end, layout, epoch].
-func grantOf(v value) (grant, error) {
-	if len(v.items) != 5 {
-		return grant{}, malformed("a lease of %d parts", len(v.items))
+// grantOf decodes [worker, start, end, layout, epoch].
+func grantOf(v reply.Value) (grant, error) {
+	if len(v.Items) != 5 {
+		return grant{}, reply.Malformed("a lease of %d parts", len(v.Items))
 	}
 	for i, kind := range ":::$:" {
-		if got := v.items[i].kind; got != byte(kind) && (kind != '$' || got != '+') {
-			return grant{}, malformed("part %d of a lease", i+1)
+		if got := v.Items[i].Kind; got != byte(kind) && (kind != '$' || got != '+') {
+			return grant{}, reply.Malformed("part %d of a lease", i+1)
 		}
 	}
-	worker, lease := v.items[0].int, snowflake.Lease{Start: v.items[1].int, End: v.items[2].int}
+	worker, lease := v.Items[0].Int, snowflake.Lease{Start: v.Items[1].Int, End: v.Items[2].Int}
 	if worker < 0 || worker > 1<<31 || lease.Start < 0 || lease.Start >= lease.End {
-		return grant{}, malformed("a lease of worker %d from %d to %d", worker, lease.Start, lease.End)
+		return grant{}, reply.Malformed("a lease of worker %d from %d to %d", worker, lease.Start, lease.End)
 	}
-	layout, err := snowflake.ParseLayout(v.items[3].text, v.items[4].int)
+	layout, err := snowflake.ParseLayout(string(v.Items[3].Text), v.Items[4].Int)
 	if err != nil {
-		return grant{}, fmt.Errorf("%w: %w", errMalformed, err)
+		return grant{}, fmt.Errorf("%w: %w", reply.ErrMalformed, err)
 	}
 	return grant{int(worker), lease, layout}, nil
 }

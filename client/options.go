@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// membersMax bounds the addresses that are given, and those that are learned.
+	// membersMax bounds the addresses in Options, and those learned from nodes.
 	membersMax = 64
 	// connsMax bounds the connections to the leader.
 	connsMax = 64
@@ -26,35 +26,35 @@ const (
 	DialTimeoutDefault = time.Second
 )
 
-// Options are how a [Client] is set up. Only Addrs is required; the zero value of every
-// other field is its default.
+// Options configures a [Client]. Only Addrs is required; the zero value of every other field
+// is its default.
 type Options struct {
-	// Addrs are client addresses of nodes, host:port. One that is reached is enough: the
-	// others are learned. Names are looked up anew with every connection.
+	// Addrs are client addresses of nodes, host:port. One reachable node is enough: the
+	// client learns the others. Each connection resolves names again.
 	Addrs []string
-	// Cluster pins the cluster: nodes of any other, and those that tell no ID, are not
-	// used. 0 pins that of the first node that is reached and tells one; then nodes that tell none, because
-	// they are of an older version, are used as well. See [Client.Cluster].
+	// Cluster pins the cluster: the client does not use nodes of any other, nor nodes that
+	// tell no ID. 0 pins the cluster of the first node that tells one; then nodes that tell
+	// none, because they are of an older version, are used too. See [Client.Cluster].
 	Cluster isotone.ClusterID
 	// Mode applies to Timestamp and Timestamps; the default leaves it to the nodes.
 	Mode isotone.ReadMode
-	// Conns is how many connections to the leader there are, and so how many requests
-	// for timestamps are under way at once; 0 means ConnsDefault, at most 64. There is
-	// one more for lone calls, and one to each member for ids, if ids are asked for.
+	// Conns is the number of connections to the leader, and so of timestamp requests under
+	// way at once; 0 means ConnsDefault, at most 64. There is one more connection for
+	// direct calls, and, once ids are asked for, one to each member.
 	Conns int
-	// QueueMax is how many calls may wait to be sent, for each read mode, and for ids.
-	// Beyond it calls fail with isotone.ErrOverloaded. 0 means QueueMaxDefault, at most
+	// QueueMax bounds the calls that wait to be sent, for each read mode and for ids.
+	// Further calls fail with isotone.ErrOverloaded. 0 means QueueMaxDefault, at most
 	// 4194304.
 	QueueMax int
-	// DialTimeout bounds the making of a connection, and any question about the
-	// cluster; 0 means DialTimeoutDefault.
+	// DialTimeout bounds opening a connection, and each request about the cluster; 0 means
+	// DialTimeoutDefault.
 	DialTimeout time.Duration
-	// Dial makes connections, through TLS or a tunnel for instance; nil means a
-	// net.Dialer. It must return when ctx is done.
+	// Dial opens connections, for instance through TLS or a tunnel; nil means a net.Dialer.
+	// It must return when ctx is done.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Lazy: NewWith does not wait for a leader.
 	Lazy bool
-	// Hooks are called as things happen.
+	// Hooks are called on events, for metrics and traces.
 	Hooks Hooks
 }
 
@@ -109,38 +109,37 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// stripes is how many batches of timestamps of one kind gather at once: one for each
-// processor, but no more than can be under way, else some would have to wait for others.
+// stripes returns how many batches of one kind are open at once: one for each processor, but
+// no more than can be under way, otherwise some would wait for others.
 func (o *Options) stripes() int { return min(o.Conns, o.QueueMax, runtime.GOMAXPROCS(0)) }
 
-// Hooks watch a client, for metrics and traces. All are optional. They are called on the
-// goroutines that do the work, some of them at the same time, so they must return soon
-// and must not call the client.
+// Hooks observe a client, for metrics and traces. All are optional. They are called
+// concurrently, on the goroutines that do the work, so they must return soon and must not
+// call the client.
 type Hooks struct {
-	// Answered is called for every request that was answered, before its callers get it.
+	// Answered is called for every answered request, before its calls return.
 	Answered func(Answer)
 	// Retried is called when a request has to be sent again: the connection to addr
 	// ended, or the node there refused.
 	Retried func(addr string, err error)
-	// Rejected is called when what a node gives is not used: the node is of another cluster
+	// Rejected is called when the client discards an answer: the node is of another cluster
 	// (err matches isotone.ErrWrongCluster; once for each connection), or it gave a timestamp
-	// that is not larger than one that the client had before (isotone.ErrInternal). The
-	// second is for somebody to look at: the promises of the cluster are broken.
+	// that is not larger than one that the client had before (isotone.ErrInternal). Alert on
+	// the second: the cluster has broken its guarantees.
 	Rejected func(addr string, err error)
-	// Leader is called when a connection to another leader has been made.
+	// Leader is called when a connection to a new leader has been made.
 	Leader func(addr string)
 }
 
-// Answer tells [Hooks] of a request that was answered.
+// Answer describes an answered request, for [Hooks].
 type Answer struct {
 	// Addr is the node.
 	Addr string
-	// IDs: it gave ids, not timestamps.
+	// IDs: the answer has ids, not timestamps.
 	IDs bool
-	// Calls is how many calls share the answer; Count is how many timestamps or ids it
-	// has.
+	// Calls is the number of calls that share the answer, Count that of timestamps or ids.
 	Calls, Count uint64
-	// Took is the time from sending it to the answer. Waits before that, also for
-	// earlier attempts, are not in it.
+	// Took is the time from sending the request to the answer, without the waits before
+	// it and earlier attempts.
 	Took time.Duration
 }

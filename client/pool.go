@@ -11,49 +11,49 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// A pool collapses calls into batches and sends them over its lanes, connections with at
-// most one request each. There are two of this kind: for timestamps, all of whose lanes go
-// to the leader, and for ids, with lanes to every member. A third only holds the lane for
-// lone calls: see lone.go.
+// A pool collects calls into batches and sends these over its connections, each with at most
+// one request under way. One pool is for timestamps, with all connections to the leader, one
+// for ids, with a connection to every member. A third holds the connection for direct calls:
+// see direct.go.
 //
-// Whoever finds a free lane sends: the caller itself if nothing is under way, so that a
-// lone call costs no hand-over, otherwise the goroutine that has just read an answer.
-// Meanwhile calls gather in the open batch; when there are many, in one for each
-// processor. So batches grow with the load, and nothing ever waits for a batch to fill.
+// Whoever finds a free connection sends: the caller itself if nothing is under way, otherwise
+// the goroutine that has just read an answer. Meanwhile calls join the open batch; when there
+// are many, one for each processor. So batches grow with the load, and no call waits for a
+// batch to fill.
 type pool struct {
 	client *Client
-	// queues are those of the first kind, then those of the next.
+	// queues are ordered by kind; there are stripes of each.
 	queues  []queue
 	stripes int
-	// homes are indices of stripes; settled counts them.
-	homes   sync.Pool
-	settled atomic.Uint32
-	// waitingMax bounds ready, as far as batches are there because they were full.
+	// indices holds stripe indices, one for each processor; assigned counts them.
+	indices  sync.Pool
+	assigned atomic.Uint32
+	// waitingMax bounds the full batches in ready.
 	waitingMax int
 
-	nfree atomic.Int32 // len(free), to be looked at without the lock
+	nfree atomic.Int32 // len(free), readable without mu
 	// recent is how many calls the latest batch had. If more than one, others are about
 	// to call: see gather.
 	recent atomic.Uint32
-	// watched: the keeper looks after lanes that are silent.
+	// watched: the router watches for late answers.
 	watched atomic.Bool
-	// doubted: the keeper wants to know of the next success.
-	doubted atomic.Bool
+	// suspected: the router wants to know of the next success.
+	suspected atomic.Bool
 
 	mu     sync.Mutex
-	free   []*lane
+	free   []*conn
 	ready  []*batch // sealed: to be sent again, or full
-	turn   int      // the queue to look at first
+	turn   int      // index in queues, of the next to take from
 	sent   uint64   // requests
 	rtt    estimate
 	closed bool
 }
 
-// readyMax bounds the full batches of timestamps that wait. Each has some 2^32 of them.
+// readyMax bounds the full batches of timestamps that wait, of some 2^32 timestamps each.
 const readyMax = 16
 
-// newPool returns a pool of batches of so many numbers at most, of these kinds. Of each
-// kind several batches are open at once: as many as stripes.
+// newPool returns a pool whose batches have at most countMax numbers. Of each kind, as many
+// batches as stripes are open at once.
 func newPool(c *Client, stripes int, countMax uint64, waitingMax int, kinds ...kind) *pool {
 	p := &pool{client: c, stripes: stripes, waitingMax: waitingMax}
 	for _, k := range kinds {
@@ -65,27 +65,27 @@ func newPool(c *Client, stripes int, countMax uint64, waitingMax int, kinds ...k
 		q := &p.queues[i]
 		q.open.Store(newBatch(q.kind))
 	}
-	p.homes.New = func() any {
-		home := int(p.settled.Add(1) % uint32(stripes))
-		return &home
+	p.indices.New = func() any {
+		index := int(p.assigned.Add(1) % uint32(stripes))
+		return &index
 	}
 	return p
 }
 
-// few is the most calls of a batch for which one batch at a time gathers, so that
-// it has all of them. Of more, the processors get in each other's way.
-const few = 128
+// fewCalls is the batch size up to which one open batch takes all calls. With more, the
+// processors would contend for it.
+const fewCalls = 128
 
-// queue returns the queue for a call of a kind, by its place among the kinds of the pool:
-// one that mostly this processor uses. So callers that run on the same one wait for the
-// same answer, and do not compete for the lock of what they wait on.
+// queue returns the queue for a call; place is the index of its kind. Under load each
+// processor has its own queue, so that callers on different processors do not contend for
+// the lock of one batch's channel.
 func (p *pool) queue(place int) *queue {
-	if p.stripes == 1 || p.recent.Load() <= few {
+	if p.stripes == 1 || p.recent.Load() <= fewCalls {
 		return &p.queues[place*p.stripes]
 	}
-	home := p.homes.Get().(*int) // a sync.Pool keeps to the processor
-	p.homes.Put(home)
-	return &p.queues[place*p.stripes+*home]
+	index := p.indices.Get().(*int) // a sync.Pool keeps to the processor
+	p.indices.Put(index)
+	return &p.queues[place*p.stripes+*index]
 }
 
 // others are the queues of the same kind.
@@ -98,24 +98,24 @@ func (p *pool) others(q *queue) []queue {
 	return nil
 }
 
-// call gets count numbers of a kind, by its place: those of the batch from at on. A
-// goroutine that waits here keeps few frames, because what it costs to go on is mostly to
-// get its stack back into the cache.
+// call gets count numbers of the kind with index place: those of the batch from at on. It
+// keeps the stack of a waiting goroutine small, because resuming it mostly costs reloading
+// the stack into the cache.
 func (p *pool) call(ctx context.Context, place int, count uint64) (b *batch, at uint64, err error) {
 	done := ctx.Done()
 	if done != nil && ctx.Err() != nil {
-		return nil, 0, p.client.gaveUp(ctx)
+		return nil, 0, p.client.timeoutError(ctx)
 	}
 	q := p.queue(place)
 	b, at, result := q.join(count)
 	if result > joinedFirst {
-		if b, at, err = p.squeeze(q, b, count, result); err != nil {
+		if b, at, err = p.joinOther(q, b, count, result); err != nil {
 			return nil, 0, err
 		}
 	} else if result == joinedFirst {
 		p.begin()
 	}
-	if done == nil { // a select costs more than the rest
+	if done == nil { // a select costs more than everything else here
 		<-b.done
 		return b, at, b.err
 	}
@@ -127,7 +127,7 @@ func (p *pool) call(ctx context.Context, place int, count uint64) (b *batch, at 
 	return b, at, p.leave(ctx, b)
 }
 
-// begin sends the batch that the caller has just begun, if there is a free lane.
+// begin sends the batch that the caller has just begun, if there is a free connection.
 func (p *pool) begin() {
 	if p.nfree.Load() > 0 {
 		p.gather()
@@ -135,8 +135,8 @@ func (p *pool) begin() {
 	}
 }
 
-// squeeze joins a batch for a call that could not at first.
-func (p *pool) squeeze(q *queue, b *batch, count uint64, result joined) (_ *batch, at uint64, err error) {
+// joinOther retries for a call that could not join its queue, on all queues of the kind.
+func (p *pool) joinOther(q *queue, b *batch, count uint64, result joined) (_ *batch, at uint64, err error) {
 	others := p.others(q)
 	for i := -1; i < len(others) && result != joinRefused; i++ {
 		if i >= 0 {
@@ -156,7 +156,7 @@ func (p *pool) squeeze(q *queue, b *batch, count uint64, result joined) (_ *batc
 	case joinedFirst:
 		p.begin()
 	case joinFull, joinCrowded:
-		return nil, 0, isotone.Errorf(isotone.CodeOverloaded, "too many calls wait%s", p.client.because())
+		return nil, 0, isotone.Errorf(isotone.CodeOverloaded, "too many calls wait%s", p.client.troubleText())
 	}
 	return b, at, nil
 }
@@ -164,27 +164,26 @@ func (p *pool) squeeze(q *queue, b *batch, count uint64, result joined) (_ *batc
 // leave ends the wait of a call whose context is done.
 func (p *pool) leave(ctx context.Context, b *batch) error {
 	select {
-	case <-b.done: // at the last moment
+	case <-b.done:
 		return b.err
 	default:
 	}
 	b.leave()
-	return p.client.gaveUp(ctx)
+	return p.client.timeoutError(ctx)
 }
 
-// gather lets whoever is about to call come first, so that a burst becomes one batch
-// and not one of one call followed by one of all others. It takes no time if nothing
-// else can run, and a lone caller does not come here with recent above 1.
+// gather yields to goroutines that are about to call, so that a burst becomes one batch and
+// not one call followed by all others. It returns at once if nothing else can run.
 //
-// Many are in a large batch anyway. Of few, as many as possible should come: a request
-// costs the cluster as much for one call as for all.
+// Large batches need no more than one yield. For small ones it yields while calls still
+// come: a request costs the cluster as much for one call as for many.
 func (p *pool) gather() {
 	recent := p.recent.Load()
 	if recent <= 1 {
 		return
 	}
 	runtime.Gosched()
-	if recent > few {
+	if recent > fewCalls {
 		return
 	}
 	for before, i := uint64(0), 0; i < gatherMax; i++ {
@@ -197,10 +196,10 @@ func (p *pool) gather() {
 	}
 }
 
-// gatherMax is how often callers are let come first, as long as they do.
+// gatherMax bounds the yields of gather.
 const gatherMax = 3
 
-// waiting is how many calls are in batches that are open, about.
+// waiting returns about how many calls are in open batches.
 func (p *pool) waiting() (calls uint64) {
 	for i := range p.queues {
 		calls += p.queues[i].open.Load().calls()
@@ -208,22 +207,27 @@ func (p *pool) waiting() (calls uint64) {
 	return calls
 }
 
-// dispatch sends one batch, if one waits and a lane is free. It must be called once
-// after every event that may have brought about either.
+// dispatch sends one batch, if one waits and a connection is free. Call it once after every
+// event that may have caused either.
 func (p *pool) dispatch() {
 	if p.nfree.Load() == 0 {
 		return
 	}
-	if l, b := p.take(); b != nil {
-		if !p.watched.Load() && p.watched.CompareAndSwap(false, true) {
-			p.client.poke()
-		}
-		l.send(b)
+	if cn, b := p.take(); b != nil {
+		p.watch()
+		cn.send(b)
 	}
 }
 
-// take takes a free lane and a sealed batch with calls, or neither.
-func (p *pool) take() (*lane, *batch) {
+// watch has the router watch for late answers.
+func (p *pool) watch() {
+	if !p.watched.Load() && p.watched.CompareAndSwap(false, true) {
+		p.client.wake()
+	}
+}
+
+// take takes a free connection and a sealed batch with calls, or neither.
+func (p *pool) take() (*conn, *batch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.free) == 0 {
@@ -233,19 +237,19 @@ func (p *pool) take() (*lane, *batch) {
 	if b == nil {
 		return nil, nil
 	}
-	l := p.free[0] // in turns: ids come from all members
+	cn := p.free[0] // round-robin: ids come from all members
 	p.free = slices.Delete(p.free, 0, 1)
 	p.nfree.Store(int32(len(p.free)))
 	p.recent.Store(uint32(b.calls()))
 	p.sent++
-	return l, b
+	return cn, b
 }
 
 func (p *pool) next() *batch {
 	for len(p.ready) > 0 {
 		b := p.ready[0]
 		p.ready = slices.Delete(p.ready, 0, 1)
-		if b.calls() > 0 { // else nobody waits any more
+		if b.calls() > 0 { // otherwise nobody waits for it any more
 			return b
 		}
 	}
@@ -259,13 +263,13 @@ func (p *pool) next() *batch {
 	return nil
 }
 
-// rotate makes room for a call that does not fit the batch b, which may no longer be the
-// open one.
+// rotate seals b, which is full, so that a call can join the next batch. It reports false if
+// too many full batches wait.
 func (p *pool) rotate(q *queue, b *batch, count uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || q.open.Load() != b || b.count()+count <= q.countMax {
-		return true // try again
+		return true // b is no longer the open batch, or has room again
 	}
 	if len(p.ready) >= p.waitingMax {
 		return false
@@ -276,50 +280,50 @@ func (p *pool) rotate(q *queue, b *batch, count uint64) bool {
 	return true
 }
 
-// put gives a lane back.
-func (p *pool) put(l *lane) {
+// put returns a connection to the free ones.
+func (p *pool) put(cn *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l.ended || p.closed {
+	if cn.ended || p.closed {
 		return
 	}
-	p.free = append(p.free, l)
+	p.free = append(p.free, cn)
 	p.nfree.Store(int32(len(p.free)))
 }
 
-// drop removes a lane whose connection has ended. Only its reader may call it.
-func (p *pool) drop(l *lane) {
+// drop removes a connection that has ended. Only its reader may call it.
+func (p *pool) drop(cn *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l.ended = true
-	p.free = slices.DeleteFunc(p.free, func(f *lane) bool { return f == l })
+	cn.ended = true
+	p.free = slices.DeleteFunc(p.free, func(f *conn) bool { return f == cn })
 	p.nfree.Store(int32(len(p.free)))
 }
 
-// remove removes a lane if it is free, and reports whether it was.
-func (p *pool) remove(l *lane) bool {
+// remove removes a connection if it is free, and reports whether it was.
+func (p *pool) remove(cn *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !slices.Contains(p.free, l) {
+	if !slices.Contains(p.free, cn) {
 		return false
 	}
-	l.ended = true
-	p.free = slices.DeleteFunc(p.free, func(f *lane) bool { return f == l })
+	cn.ended = true
+	p.free = slices.DeleteFunc(p.free, func(f *conn) bool { return f == cn })
 	p.nfree.Store(int32(len(p.free)))
 	return true
 }
 
-// retire sends nothing more to an address, whose lanes are about to be closed.
+// retire sends nothing more to an address whose connections are about to be closed.
 func (p *pool) retire(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.free = slices.DeleteFunc(p.free, func(l *lane) bool { return l.addr == addr })
+	p.free = slices.DeleteFunc(p.free, func(cn *conn) bool { return cn.addr == addr })
 	p.nfree.Store(int32(len(p.free)))
 }
 
-// again queues a batch that was sent in vain. That is safe: timestamps and ids that
-// nobody has seen order and name nothing.
-func (p *pool) again(b *batch) {
+// requeue queues a batch that got no answer. That is safe: nobody has seen the numbers that
+// the first attempt may have got.
+func (p *pool) requeue(b *batch) {
 	p.mu.Lock()
 	closed := p.closed
 	if !closed && b.calls() > 0 {
@@ -331,30 +335,29 @@ func (p *pool) again(b *batch) {
 	}
 }
 
-// measured takes note of how long an answer took.
+// measured records how long an answer took.
 func (p *pool) measured(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rtt.add(took)
 }
 
-// activity returns how many requests were sent so far, and from when on an answer is late.
-func (p *pool) activity() (sent uint64, patience time.Duration) {
+// activity returns how many requests were sent so far, and the answer timeout.
+func (p *pool) activity() (sent uint64, timeout time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.sent, p.rtt.patience()
+	return p.sent, p.rtt.timeout()
 }
 
-// slower has the pool wait longer before it finds a lane silent: it gave one up, and
-// perhaps that one was only slow.
-func (p *pool) slower() {
+// backOff doubles the answer timeout after giving up a connection, which may only have been
+// slow.
+func (p *pool) backOff() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rtt.double()
 }
 
-// close fails all calls that wait, and all that come. Those that are under way fail when
-// their lane ends.
+// close fails all waiting and later calls. Those under way fail when their connection ends.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -368,43 +371,4 @@ func (p *pool) close() {
 	for _, b := range failed {
 		b.finish(ErrClosed)
 	}
-}
-
-// estimate follows how long answers take and how much that varies, as TCP does (RFC 6298).
-type estimate struct {
-	mean, deviation time.Duration
-}
-
-const (
-	// patienceMin is the shortest silence after which other members are asked: longer
-	// than most pauses of a healthy machine. To ask in vain harms nobody.
-	patienceMin = 25 * time.Millisecond
-	// patienceMax bounds it, whatever was measured.
-	patienceMax = 5 * time.Second
-	// patienceFirst is for a lane that has answered nothing yet.
-	patienceFirst = 250 * time.Millisecond
-)
-
-func (e *estimate) add(took time.Duration) {
-	if e.mean == 0 {
-		e.mean, e.deviation = took, took/2
-		return
-	}
-	difference := e.mean - took
-	e.deviation += (max(difference, -difference) - e.deviation) / 4
-	e.mean -= difference / 8
-}
-
-// double doubles the patience. It shrinks again with every answer.
-func (e *estimate) double() {
-	patience := min(2*e.patience(), patienceMax)
-	e.mean = max(e.mean, 1)
-	e.deviation = (patience - e.mean) / 4
-}
-
-func (e *estimate) patience() time.Duration {
-	if e.mean == 0 {
-		return patienceFirst
-	}
-	return min(max(e.mean+4*e.deviation, patienceMin), patienceMax)
 }

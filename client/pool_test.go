@@ -19,7 +19,7 @@ func squeezed(p *pool, count uint64) error {
 	if result <= joinedFirst {
 		return nil
 	}
-	_, _, err := p.squeeze(q, b, count, result)
+	_, _, err := p.joinOther(q, b, count, result)
 	return err
 }
 

@@ -191,7 +191,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 
 // openTLS reads the certificate. If none was set, a self-signed one is written beside the
 // data.
-func openTLS(s *config.Settings, addr string, m *telemetry.Metrics, log *slog.Logger) (*credential.Keeper, error) {
+func openTLS(s *config.Settings, addr string, m *telemetry.Metrics, log *slog.Logger) (*credential.Reloader, error) {
 	hosts := []string{}
 	if host, _, err := net.SplitHostPort(addr); err == nil {
 		hosts = append(hosts, host)
@@ -212,7 +212,7 @@ func openTLS(s *config.Settings, addr string, m *telemetry.Metrics, log *slog.Lo
 }
 
 // followFiles has the certificate replaced when its files are.
-func (m *member) followFiles(k *credential.Keeper) {
+func (m *member) followFiles(k *credential.Reloader) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

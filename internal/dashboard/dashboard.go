@@ -1,11 +1,10 @@
-// Package dashboard owns what people look at: the web page at / of every node, its
-// plain-text form for curl, and the table of "isotone status". All three are made of the
-// [State] document, which the node encodes once a second.
+// Package dashboard owns the web page at / of every node, its plain-text form for curl, and
+// the table of "isotone status". All three show the [State] document, which the node encodes
+// once a second.
 //
-// It knows no node and no protocol: who serves the page passes in a function that
-// returns the latest document, and serves the documents themselves (/state and
-// /live/state/stream) with "Access-Control-Allow-Origin: *", since the page reads them
-// from every member of the cluster, whichever of them it was loaded from.
+// It knows no node and no protocol: the server of the page passes in a function that returns
+// the latest document. It must serve the documents (/state and /live/state/stream) with
+// "Access-Control-Allow-Origin: *", since the page reads them from every member.
 package dashboard
 
 import (
@@ -17,16 +16,15 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// Config says what a [Handler] shows.
+// Config configures a [Handler].
 type Config struct {
-	// State returns the latest state document, which nobody changes any more, or nil
-	// before there is one. It is called for plain text only: the page fetches the
-	// document by itself.
+	// State returns the latest state document, which is immutable, or nil before there is
+	// one. It is called for plain text only: the page fetches the document itself.
 	State func() *State
 }
 
-// Handler serves the page at /, and nothing else. A browser, or whoever else accepts
-// text/html, gets the page; others get [WriteSummary] as plain text.
+// Handler serves only /: the page to clients that accept text/html, the output of
+// [WriteSummary] to others.
 func Handler(cfg Config) http.Handler {
 	if cfg.State == nil {
 		cfg.State = func() *State { return nil }
@@ -62,7 +60,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // summary answers with plain text.
 func (h *handler) summary(w http.ResponseWriter, r *http.Request) {
 	var text strings.Builder
-	_ = WriteSummary(&text, h.state()) // a Builder takes all
+	_ = WriteSummary(&text, h.state()) // a Builder never fails
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Type", "text/plain; charset=utf-8")
@@ -83,8 +81,8 @@ func fail(w http.ResponseWriter, status int, code isotone.Code, message string) 
 	_, _ = w.Write(body)
 }
 
-// accepts reports whether the values of a header of preferences (RFC 9110 §12.4) name
-// want itself, and not with a weight of zero.
+// accepts reports whether the values of a header of preferences (RFC 9110 §12.4) contain
+// want, with a weight above zero.
 func accepts(values []string, want string) bool {
 	for _, value := range values {
 		for part := range strings.SplitSeq(value, ",") {

@@ -18,16 +18,15 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// document is the page as it is sent: one file with style and script inside. So it
-// loads in one request, and never mixes files of two versions while nodes are being
-// upgraded one by one.
+// document is the page: one file with inline style and script. So it loads in one request,
+// and never mixes files of two versions during a rolling upgrade.
 type document struct {
 	plain, zipped       []byte
 	tagPlain, tagZipped string
 	policy              string
 }
 
-// pageScripts are the parts of the script, in order; one scope for all.
+// pageScripts are the parts of the script, in order, with one scope.
 var pageScripts = []string{"format.js", "link.js", "judge.js", "series.js", "chart.js", "timeline.js", "tables.js", "main.js"}
 
 // assemble puts the page together, once.
@@ -40,15 +39,15 @@ var assemble = sync.OnceValue(func() *document {
 	text := strings.NewReplacer("{{style}}", style, "{{script}}", script.String()).Replace(pageFile("page.html"))
 	d := &document{plain: []byte(text)}
 	var zipped bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // a level that exists
-	_, _ = z.Write(d.plain)                                    // a Buffer takes all
+	z, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // a valid level
+	_, _ = z.Write(d.plain)                                    // a Buffer never fails
 	_ = z.Close()
 	d.zipped = zipped.Bytes()
 	sum := sha256.Sum256(d.plain)
 	tag := hex.EncodeToString(sum[:12])
 	d.tagPlain, d.tagZipped = `"`+tag+`"`, `"`+tag+`-gzip"`
-	// The script reads the documents of all members, and members come and go: so it
-	// may connect anywhere. It has nothing to tell anyone.
+	// The script reads the documents of all members, and members change: so it may
+	// connect anywhere. It sends no data.
 	d.policy = fmt.Sprintf("default-src 'none'; script-src '%s'; style-src '%s'; img-src data:; connect-src 'self' http: https:; "+
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
 		hash(script.String()), hash(style))
@@ -63,13 +62,13 @@ func pageFile(name string) string {
 	return string(text)
 }
 
-// hash returns what a Content-Security-Policy wants of an element's content.
+// hash returns the hash source of an element's content for a Content-Security-Policy.
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// serve answers with the page, or says that the browser has it already.
+// serve answers with the page, or 304.
 func (d *document) serve(w http.ResponseWriter, r *http.Request) {
 	body, tag := d.plain, d.tagPlain
 	header := w.Header()
@@ -77,7 +76,7 @@ func (d *document) serve(w http.ResponseWriter, r *http.Request) {
 		body, tag = d.zipped, d.tagZipped
 		header.Set("Content-Encoding", "gzip")
 	}
-	header.Set("Cache-Control", "no-cache") // ask each time whether it changed
+	header.Set("Cache-Control", "no-cache") // revalidate each time
 	header.Set("ETag", tag)
 	header.Set("Content-Security-Policy", d.policy)
 	header.Set("Referrer-Policy", "no-referrer")

@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// StateBytesMax bounds a state document that is read: some hundred members and their
-// history fit many times over.
+// StateBytesMax bounds a state document that is read, far above one of a hundred members.
 const StateBytesMax = 4 << 20
 
-// State is the state document: what one node knows of itself and of the cluster. The
-// node encodes it once a second; [Handler] and the page read it from /state and
-// /live/state/stream. 64-bit integers that can be beyond 2^53 are strings in JSON,
-// because JavaScript would round them.
+// State is the state document: one node's view of itself and of the cluster. The node
+// encodes it once a second; [Handler] and the page read it from /state and
+// /live/state/stream. 64-bit integers that can exceed 2^53 are strings in JSON, because
+// JavaScript would round them.
 type State struct {
 	Version string    `json:"version"`
 	Now     time.Time `json:"now"`
@@ -55,7 +54,7 @@ type Node struct {
 	Loops         int     `json:"loops"`
 }
 
-// Leader is where requests are to go.
+// Leader is the node to send requests to.
 type Leader struct {
 	NodeID uint64 `json:"nodeID"`
 	Addr   string `json:"addr"`
@@ -189,8 +188,8 @@ func (s *Series) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// ReadState decodes a state document. It refuses only what is no JSON of that form:
-// fields may be missing, and those of a later version are skipped.
+// ReadState decodes a state document. Fields may be missing, and those of a later version
+// are ignored.
 func ReadState(r io.Reader) (*State, error) {
 	text, err := io.ReadAll(io.LimitReader(r, StateBytesMax+1))
 	if err != nil {
@@ -206,8 +205,8 @@ func ReadState(r io.Reader) (*State, error) {
 	return s, nil
 }
 
-// ClockOffset returns how far the clock of the member is from the median, as far as
-// this document tells.
+// ClockOffset returns the offset of the member's clock from the median, if this document
+// has it.
 func (s *State) ClockOffset(m Member) (seconds float64, known bool) {
 	switch {
 	case m.Self:

@@ -12,8 +12,8 @@ import (
 	"unicode"
 )
 
-// WriteSummary writes the state document of one node as text of a few lines, with
-// commands to try. A nil state says that there is none yet.
+// WriteSummary writes the state document of one node as a few lines of text, with commands to
+// try. A nil state means that there is none yet.
 func WriteSummary(w io.Writer, s *State) error {
 	var out strings.Builder
 	if s == nil {
@@ -61,7 +61,7 @@ func WriteSummary(w io.Writer, s *State) error {
 	return err
 }
 
-// writeCommands writes what to try next, with the address of the leader.
+// writeCommands writes example commands, with the address of the leader.
 func writeCommands(w io.Writer, s *State) {
 	addr := s.Node.Addr
 	if s.Leader != nil && s.Leader.Addr != "" {
@@ -79,11 +79,11 @@ func writeCommands(w io.Writer, s *State) {
 		"A browser gets a page with charts here.\n", addr, host, port)
 }
 
-// noFigure stands for a figure that is not known.
+// noFigure replaces an unknown figure.
 const noFigure = "-"
 
-// or returns a text that a node sent as it may be shown: on one line, and without the
-// control characters that a terminal would obey.
+// or returns a node's text as one line without control characters, which a terminal would
+// interpret.
 func or(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -137,7 +137,7 @@ func lag(entries *uint64) string {
 	return strconv.FormatUint(*entries, 10)
 }
 
-// perSecond writes a rate: whole from a hundred on.
+// perSecond formats a rate, without decimals from 100 on.
 func perSecond(rate float64) string {
 	switch {
 	case math.IsNaN(rate) || math.IsInf(rate, 0):
@@ -150,7 +150,7 @@ func perSecond(rate float64) string {
 	return strconv.FormatFloat(rate, 'f', 2, 64)
 }
 
-// grouped writes a whole number in groups of three digits.
+// grouped formats an integer in groups of three digits.
 func grouped(n float64) string {
 	text := strconv.FormatFloat(n, 'f', 0, 64)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
@@ -174,7 +174,7 @@ func signed(seconds float64) string {
 	return text
 }
 
-// digits writes a time with that many digits and the unit that fits: 120 µs, 3.10 ms.
+// digits formats a time with that many digits and a fitting unit: 120 µs, 3.10 ms.
 func digits(seconds float64, n int) string {
 	size := math.Abs(seconds)
 	switch {
@@ -192,13 +192,13 @@ func digits(seconds float64, n int) string {
 	return precise(seconds, n) + " s"
 }
 
-// precise writes a number with n digits, or all of those before the point.
+// precise formats a number with n digits, but all digits before the decimal point.
 func precise(f float64, n int) string {
 	after := n - 1 - int(math.Floor(math.Log10(math.Abs(f))))
 	return strconv.FormatFloat(f, 'f', max(0, after), 64)
 }
 
-// uptime writes a time by its two largest units.
+// uptime formats a time by its two largest units.
 func uptime(seconds float64) string {
 	if math.IsNaN(seconds) || seconds < 0 || seconds > 1e9 {
 		return noFigure

@@ -18,19 +18,18 @@ import (
 // defaultPort is that of HTTP_PORT.
 const defaultPort = "8080"
 
-// surveyMembersMax bounds how many members one survey asks: a cluster has a handful, and
-// who answers with more is no node.
+// surveyMembersMax bounds the members that one survey asks, far above the size of a cluster.
 const surveyMembersMax = 64
 
-// Survey is how to ask a whole cluster for its state.
+// Survey asks a whole cluster for its state.
 type Survey struct {
-	// Client asks; nil means http.DefaultClient.
+	// Client sends the requests; nil means http.DefaultClient.
 	Client *http.Client
 	// Timeout bounds each answer. It must be set.
 	Timeout time.Duration
 }
 
-// View is what one member answered.
+// View is the answer of one member.
 type View struct {
 	NodeID uint64 `json:"nodeID"` // 0 when nobody knows
 	Addr   string `json:"addr"`   // where it was asked
@@ -39,7 +38,7 @@ type View struct {
 	State *State `json:"state"`
 }
 
-// Report is what all members answered.
+// Report has the answers of all members.
 type Report struct {
 	At time.Time `json:"at"`
 	// Leader is nil if none is known in the highest term that anyone answered with.
@@ -47,13 +46,13 @@ type Report struct {
 	Term   uint64  `json:"term"`
 	// Problems is empty when there is a leader and every member answers and is ready.
 	Problems []string `json:"problems"`
-	// Warnings name members whose clocks time does not go by. The cluster serves all the same.
+	// Warnings name members that do not go by their own clock. The cluster serves anyway.
 	Warnings []string `json:"warnings"`
 	Views    []View   `json:"members"`
 }
 
-// Address returns where a node is asked, as a URL without a path: of host:port, of a host
-// alone (on port 8080) or of an http or https URL.
+// Address returns the URL of a node, without a path, for host:port, a host (port 8080) or an
+// http or https URL.
 func Address(text string) (string, error) {
 	scheme, rest := "http", text
 	if before, after, ok := strings.Cut(text, "://"); ok {
@@ -72,9 +71,8 @@ func Address(text string) (string, error) {
 	return u.String(), nil
 }
 
-// Ask asks the given nodes, and then every member that they know of, all at the same
-// time. It returns an error only if an address makes no sense; a node that does not answer
-// is in the report.
+// Ask asks the given nodes concurrently, and then every member that they know. It returns an
+// error only for an invalid address; a node that does not answer is in the report.
 func (y Survey) Ask(ctx context.Context, addrs []string) (*Report, error) {
 	var first []View
 	scheme := ""
@@ -101,8 +99,8 @@ func (y Survey) Ask(ctx context.Context, addrs []string) (*Report, error) {
 	return r, nil
 }
 
-// merge drops nodes that answered under a second address, names silent ones by what the
-// others know, and returns all members that anyone knows.
+// merge drops nodes that answered under a second address, identifies silent ones by the
+// answers of others, and returns all known members.
 func merge(views []View, scheme string) (merged []View, members []Member) {
 	seen := map[uint64]bool{}
 	for _, v := range views {
@@ -181,7 +179,7 @@ func (y Survey) ask(ctx context.Context, v *View) {
 	v.NodeID, v.State = s.Node.ID, s
 }
 
-// errNoNode says that something else than a node answers.
+// errNoNode: the answer is not that of a node.
 var errNoNode = errors.New("answers, but is no node (a proxy?); ask a node")
 
 // fetch reads the state document of one node.
@@ -214,7 +212,7 @@ func (y Survey) fetch(ctx context.Context, base string) (*State, error) {
 	return s, nil
 }
 
-// plain takes what a reader of the table knows already out of an error.
+// plain removes from an error what the table shows already.
 func plain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -228,7 +226,7 @@ func plain(ctx context.Context, err error) error {
 	return err
 }
 
-// judge finds the leader and what is wrong.
+// judge finds the leader and the problems.
 func (r *Report) judge() {
 	for _, v := range r.Views {
 		if v.State == nil {
@@ -263,7 +261,7 @@ func (r *Report) judge() {
 	}
 }
 
-// forming reports whether those who answer are still forming the cluster.
+// forming reports whether the members that answer are still forming the cluster.
 func (r *Report) forming() bool {
 	answered := false
 	for _, v := range r.Views {
@@ -275,8 +273,8 @@ func (r *Report) forming() bool {
 	return answered
 }
 
-// clockWarning says that time does not go by the clock of a member: as that tells itself,
-// or else any other.
+// clockWarning warns that a member does not go by its own clock, as reported by that member
+// or else by any other.
 func (r *Report) clockWarning(of View) string {
 	if of.State != nil {
 		return of.State.clockWarning(Member{NodeID: of.NodeID, Self: true})

@@ -8,8 +8,8 @@ import (
 	"text/tabwriter"
 )
 
-// WriteTable writes a report as a line on the cluster, a table of its members, and what is
-// wrong.
+// WriteTable writes a report: a line on the cluster, a table of its members, and the
+// problems.
 func WriteTable(w io.Writer, r *Report) error {
 	var out strings.Builder
 	answered := 0
@@ -46,8 +46,8 @@ func WriteTable(w io.Writer, r *Report) error {
 	return err
 }
 
-// row returns the cells of one member. Its lag is known to the leader; so is its clock, if
-// it does not say itself.
+// row returns the cells of one member. Its lag is taken from the leader's document, and so is
+// its clock if the member does not report it.
 func (r *Report) row(v View) []string {
 	node := "?"
 	if v.NodeID != 0 {
@@ -88,8 +88,8 @@ func (r *Report) row(v View) []string {
 		perSecond(s.Rates.IDsPerSecond), duration(s.Latency.P50), duration(s.Latency.P99), lead, uptime(s.Node.UptimeSeconds), ready}
 }
 
-// awaited says whether any member has reached one that does not tell where it answers, while
-// the cluster is being formed.
+// awaited reports whether, while the cluster is being formed, any member has reached one
+// whose client address is unknown.
 func (r *Report) awaited(id uint64) string {
 	for _, v := range r.Views {
 		if v.State == nil {
@@ -104,7 +104,7 @@ func (r *Report) awaited(id uint64) string {
 	return "not reached"
 }
 
-// asSeenByLeader returns what only the leader's own document tells of a member.
+// asSeenByLeader returns a member's entry in the leader's own document.
 func (r *Report) asSeenByLeader(id uint64) (missing, clock string, linked bool) {
 	missing, clock = noFigure, noFigure
 	for _, v := range r.Views {

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// absence is for how long a node that was alone may have been switched off and still
-// believe its clock when it starts, in seconds.
+// absence is the longest downtime, in seconds, after which a node without peers still
+// trusts its clock at the start.
 const absence = float64(366 * 24 * time.Hour / time.Second)
 
-// clockWarning says that time does not go by the clock of a member, and what to do; "" if
-// it does, or if this document does not tell.
+// clockWarning warns that a member does not go by its own clock, and says what to do; "" if
+// it does, or if this document has no information.
 func (s *State) clockWarning(m Member) string {
 	c := s.Clock
 	if c.OffsetFromQuorumSeconds == nil {
@@ -46,7 +46,7 @@ func (s *State) clockWarning(m Member) string {
 // spanMax is more than any two clocks can differ, in seconds.
 const spanMax = 1e12
 
-// span writes a time in words: two digits and a unit, or the two largest units.
+// span formats a time: two digits and a unit, or the two largest units.
 func span(seconds float64) string {
 	if math.IsNaN(seconds) || math.Abs(seconds) > spanMax {
 		return noFigure

@@ -10,7 +10,7 @@ import (
 	"github.com/isotone/isotone/internal/live"
 )
 
-// BenchmarkLookup is what a fast lane does for a request, but for the copy.
+// BenchmarkLookup is what the fast path does for a request, but for the copy.
 func BenchmarkLookup(b *testing.B) {
 	s := pair(b, nil)
 	tag := s.Lookup("large").ETag()

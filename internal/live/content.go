@@ -28,21 +28,21 @@ func newContent(version uint64, raw []byte) *content {
 	c := &content{version: version, raw: raw, zipped: zip(raw), id: hash(raw), next: make(chan struct{})}
 	c.tag = `"` + c.id + `"`
 	if c.zipped != nil {
-		// Of the bytes themselves: another build may compress otherwise, and a strong
-		// tag stands for bytes (RFC 9110 §8.8.3).
+		// A hash of the compressed bytes: another build may compress differently, and a
+		// strong tag identifies bytes (RFC 9110 §8.8.3).
 		c.zippedTag = `"` + hash(c.zipped) + `"`
 	}
 	return c
 }
 
-// hash returns 128 bits of SHA-256, which nobody can find two contents for.
+// hash returns 128 bits of SHA-256: no collision is feasible.
 func hash(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
 }
 
-// zipBest is where speed begins to count more than size: at the default level a
-// document of 8 MiB takes more than a tenth of a second of one core, each second.
+// zipBest is the size above which speed matters more than compression: at the default level
+// a document of 8 MiB takes more than a tenth of a second of one core, each second.
 const zipBest = 1 << 20
 
 // Compressors, of some 800 KB and 1.2 MB, to be used again.

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// ReadyBytesMax bounds the bodies that stand ready in whole answers for a fast lane: as
-// much as an event loop holds for a client that does not read. These answers are
-// made anew each second, for the date.
+// ReadyBytesMax bounds the bodies of prepared answers for the fast path: as much as an I/O
+// loop buffers for a client that does not read. Prepared answers are made again each second,
+// for the date.
 const ReadyBytesMax = 256 << 10
 
 const (
@@ -18,8 +18,7 @@ const (
 	exposed = "ETag, Age"
 )
 
-// Document is what can be read under one name at one time. It never changes, and may
-// be kept.
+// Document is one state of a document. It is immutable.
 type Document struct {
 	content *content
 	age     int64 // seconds; -1: the content is fresh
@@ -131,14 +130,13 @@ func (d *Document) Age() (age time.Duration, stale bool) {
 }
 
 // Response returns a whole HTTP/1.1 answer, head and body, to a GET or HEAD of this
-// document; the bytes must not be changed. It allocates nothing and decides nothing
-// by the clock: the date in it is at most a second old as long as the set is open.
+// document; the bytes must not be changed. It does not allocate or read the clock: the date
+// is at most a second old as long as the set is open.
 //
-// acceptGzip is what [AcceptsGzip] says, ifNoneMatch the value of If-None-Match or "".
-// The answer is nil when it does not stand ready: a body over [ReadyBytesMax]. Then,
-// for a request with an Origin unless the origins are "*", and for everything else
-// there is [Set.Handler]. The head of the answer to GET is the answer to HEAD; to add
-// a field put it before the blank line.
+// acceptGzip is the result of [AcceptsGzip], ifNoneMatch the value of If-None-Match or "".
+// The answer is nil if the body is larger than [ReadyBytesMax]. Use [Set.Handler] then, for a
+// request with an Origin unless the origins are "*", and for all other methods. The head of
+// the answer to GET is the answer to HEAD; insert further fields before the blank line.
 func (d *Document) Response(acceptGzip, head bool, ifNoneMatch string) []byte {
 	a := d.answer(acceptGzip)
 	switch {

@@ -21,7 +21,7 @@ type entry struct {
 	style   *style
 	current atomic.Pointer[Document] // never nil; version 0 before the first load
 
-	mu      sync.Mutex // orders those who swap current
+	mu      sync.Mutex // serialises stores to current
 	loaded  time.Time  // when the last good load began
 	began   time.Time  // of the load that is under way; zero: none is
 	failing bool
@@ -64,7 +64,7 @@ func (e *entry) load(ctx context.Context) {
 		}
 	}
 	if ctx.Err() != nil {
-		return // Close has ended it: that says nothing about the source
+		return // ended by Close, not a failure of the source
 	}
 	code := "ok"
 	switch {
@@ -79,7 +79,7 @@ func (e *entry) load(ctx context.Context) {
 	}
 }
 
-// settle makes the outcome of a load known. A nil fresh is one that changed nothing.
+// settle publishes the outcome of a load; fresh is nil if the content is unchanged.
 func (e *entry) settle(fresh *content, began time.Time, err error) {
 	e.mu.Lock()
 	e.began = time.Time{}
@@ -107,7 +107,7 @@ func (e *entry) settle(fresh *content, began time.Time, err error) {
 	}
 }
 
-// tell says that the source has begun to fail, or that it has recovered.
+// tell logs that the source has begun to fail, or has recovered.
 func (e *entry) tell(err error) {
 	if err != nil {
 		e.cfg.Log.Warn("live document cannot be loaded", "document", e.name, "source", e.loader.String(), "err", err)
@@ -119,8 +119,8 @@ func (e *entry) tell(err error) {
 	}
 }
 
-// refresh renews the date and the age. A load that does not even heed its timeout,
-// such as one from a file system that has gone away, is found failing here.
+// refresh updates the date and the age. It also detects a load that ignores its timeout,
+// for instance from a lost file system.
 func (e *entry) refresh() {
 	now := time.Now()
 	e.mu.Lock()
@@ -133,7 +133,7 @@ func (e *entry) refresh() {
 	}
 }
 
-// timeoutSlack is what a load may take beyond its timeout to come back.
+// timeoutSlack is how long a load may run beyond its timeout.
 const timeoutSlack = time.Second
 
 var errHangs = isotone.Errorf(isotone.CodeDeadlineExceeded, "the load has not ended with its timeout")
@@ -160,7 +160,7 @@ func check(raw []byte, sizeMax int) error {
 	case !utf8.Valid(raw):
 		return isotone.Errorf(isotone.CodeInvalidArgument, "not UTF-8")
 	case !json.Valid(raw):
-		// The second look says where; only what fails pays for it.
+		// Unmarshal again for the position of the fault.
 		err := json.Unmarshal(raw, new(json.RawMessage))
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {

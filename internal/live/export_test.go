@@ -1,21 +1,12 @@
 package live
 
-import (
-	"bufio"
-	"time"
-)
+import "time"
 
 var (
 	MatchesTag  = matchesTag
 	ParseWeight = parseWeight
 	AppendEvent = appendEvent
 )
-
-// ReadReply reads one reply of at most max bytes.
-func ReadReply(r *bufio.Reader, max int) (int64, []byte, error) { return readReply(r, max) }
-
-// RedisLineMax is the size of the reader that ReadReply wants.
-const RedisLineMax = redisLineMax
 
 // SourceText returns what a source is called in the log.
 func SourceText(s Source) string { return s.open().String() }
@@ -29,4 +20,20 @@ func Encode(raw []byte, interval time.Duration) error {
 	newDocument(c, newStyle(interval, origins{}), time.Now(), -1)
 	c.sse()
 	return nil
+}
+
+// Subscribe returns the document of that name, which is nil before its first load,
+// and a channel that is closed when there is another content. To follow a document
+// call it again then. It reports whether there is such a name.
+func (s *Set) Subscribe(name string) (now *Document, changed <-chan struct{}, ok bool) {
+	e := s.entries[name]
+	if e == nil {
+		return nil, nil, false
+	}
+	d := e.current.Load()
+	changed = d.content.next
+	if d.content.version == 0 {
+		d = nil
+	}
+	return d, changed, true
 }

@@ -1,15 +1,14 @@
-// Package live serves live documents: JSON values that are loaded again and again
-// from a source, encoded once for each change, and read by very many clients over
-// HTTP, by GET or as a stream of server-sent events.
+// Package live serves live documents: JSON values that are loaded periodically from a
+// source, encoded once for each change, and served to many clients over HTTP, by GET or
+// as a stream of server-sent events.
 //
 // It owns the sources (file, Redis key, URL, function), their schedule, the
-// encodings, and the answers under /live/. It opens no port and knows nothing of
-// what the documents mean. The node's wiring makes one [Set]; the HTTP fronts use
-// its [Set.Handler], and a fast lane may send what [Document.Response] returns.
+// encodings, and the answers under /live/. It opens no port and does not interpret the
+// documents. The HTTP fronts use [Set.Handler]; the fast path may send what
+// [Document.Response] returns.
 //
-// However many read a document, the work for each of them is a write of bytes that
-// all share. What is read is immutable: a change makes a new [Document] and swaps one
-// pointer.
+// All readers share the encoded bytes. Documents are immutable: a change makes a new
+// [Document] and swaps one pointer.
 //
 // Sources: RFC 9110 (semantics), RFC 9111 (caching), the WHATWG standards HTML
 // (server-sent events) and Fetch (CORS), and the Redis protocol specification.
@@ -33,16 +32,14 @@ const (
 	// DocumentsMax bounds the documents of a set: each has a goroutine and up to a
 	// few times SizeMax of memory.
 	DocumentsMax = 64
-	// IntervalMin and IntervalMax bound Config.Interval. Nobody sees ten changes a
-	// second as anything but a blur; an hour is no longer live.
+	// IntervalMin and IntervalMax bound Config.Interval.
 	IntervalMin = 100 * time.Millisecond
 	IntervalMax = time.Hour
-	// SizeLimit bounds Config.SizeMax: a document of 64 MiB for every reader each
-	// second is beyond any network.
+	// SizeLimit bounds Config.SizeMax. Larger documents would exceed any network.
 	SizeLimit = 64 << 20
 )
 
-// Config is what a [Set] is made of. All of it is optional.
+// Config configures a [Set]. All fields are optional.
 type Config struct {
 	// Sources are the documents. See [Parse] and [Func].
 	Sources []Source
@@ -57,11 +54,11 @@ type Config struct {
 	// Origins are the web origins whose pages may read the documents (CORS), such as
 	// "https://example.com"; "*" is all. Default: none. See [ParseOrigins].
 	Origins []string
-	// StreamsMax bounds the open streams of all documents together; beyond it the
-	// answer is "overloaded". Default 10000: some 250 MB with net/http.
+	// StreamsMax bounds the open streams of all documents together; further requests get
+	// "overloaded". Default 10000: some 250 MB with net/http.
 	StreamsMax int
-	// KeepAlive is the time without a change after which a stream has a comment, so
-	// that proxies keep it and the end of a client is noticed. Default 15 s.
+	// KeepAlive is the time without a change after which a stream sends a comment, so
+	// that proxies keep it open and dead clients are noticed. Default 15 s.
 	KeepAlive time.Duration
 	// WriteTimeout bounds one write to a stream; a reader that takes longer is cut.
 	// Default 10 s.
@@ -69,12 +66,12 @@ type Config struct {
 	// Log has one line when a source begins to fail and one when it recovers. Nil
 	// discards them.
 	Log *slog.Logger
-	// Observe is told what happens.
+	// Observe is called on events.
 	Observe Observer
 }
 
-// Observer has functions that are called when something happens. Each may be nil.
-// They are called from several goroutines, and must not block.
+// Observer has functions to call on events. Each may be nil. They are called from several
+// goroutines, and must not block.
 type Observer struct {
 	// Loaded is called after each load. The code is "ok" for a change, "unchanged",
 	// or the isotone.Code of the failure.
@@ -84,7 +81,7 @@ type Observer struct {
 	Failing func(name string, failing bool)
 	// Streams is called with 1 when a stream begins and with -1 when it ends.
 	Streams func(name string, change int)
-	// Cut is called when a stream ends because its reader did not read.
+	// Cut is called when a stream ends because its reader was too slow.
 	Cut func(name string)
 }
 
@@ -99,11 +96,11 @@ type Set struct {
 	end        sync.Once
 	stop       context.CancelFunc
 	running    sync.WaitGroup
-	retryAfter string // Retry-After of what may be there after the next load
+	retryAfter string // Retry-After until the first load
 }
 
-// New starts to load the documents and returns at once: until its first good load a
-// document is "overloaded". The error has all faults of cfg.
+// New starts to load the documents and returns at once. Until its first successful load a
+// document is "overloaded". The error names all faults of cfg.
 func New(cfg Config) (*Set, error) {
 	cfg = cfg.withDefaults()
 	allowed, err := makeOrigins(cfg.Origins)
@@ -153,7 +150,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// check returns all faults but those of Origins.
+// check returns all faults except those of Origins.
 func (c *Config) check() error {
 	var faults []error
 	fault := func(format string, args ...any) {
@@ -184,8 +181,8 @@ func (c *Config) check() error {
 	return errors.Join(faults...)
 }
 
-// tick lets the Date and Age of all documents follow the clock. One goroutine does
-// that for all, at the beginning of each second, so that no request reads a clock.
+// tick updates the Date and Age of all documents at the beginning of each second, so that
+// no request reads a clock.
 func (s *Set) tick(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -203,9 +200,8 @@ func (s *Set) tick(ctx context.Context) {
 	}
 }
 
-// Lookup returns the document of that name as it is now, or nil if there is none or
-// it has never been loaded; [Set.Handler] says which. It costs a map access and an
-// atomic load.
+// Lookup returns the current document of that name, or nil if there is none or it has never
+// been loaded; [Set.Handler] tells them apart. It costs a map access and an atomic load.
 func (s *Set) Lookup(name string) *Document {
 	e := s.entries[name]
 	if e == nil {
@@ -218,34 +214,16 @@ func (s *Set) Lookup(name string) *Document {
 	return d
 }
 
-// Subscribe returns the document of that name, which is nil before its first load,
-// and a channel that is closed when there is another content. To follow a document
-// call it again then. It reports whether there is such a name.
-func (s *Set) Subscribe(name string) (now *Document, changed <-chan struct{}, ok bool) {
-	e := s.entries[name]
-	if e == nil {
-		return nil, nil, false
-	}
-	d := e.current.Load()
-	changed = d.content.next
-	if d.content.version == 0 {
-		d = nil
-	}
-	return d, changed, true
-}
-
 // Streams returns how many streams are open.
 func (s *Set) Streams() int { return int(s.streams.Load()) }
 
 // Handler returns the handler of all paths under /live/.
 func (s *Set) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
-// Close stops loading, ends all streams and lets go of the sources. It waits for
-// loads, which end with their context, but no longer than timeoutSlack for one that does
-// not, as of a file on a file system that has gone away. It does not wait for streams: they are
-// requests of a server, whose shutdown does; one whose reader does not read ends
-// when its write does, WriteTimeout at the latest. The last documents can still be
-// read.
+// Close stops loading, ends all streams and closes the sources. It waits for loads to end
+// with their context, but at most timeoutSlack for one that hangs, for instance in a lost
+// file system. It does not wait for streams, which the server's shutdown does; the write
+// of a slow reader ends after at most WriteTimeout. The last documents remain readable.
 func (s *Set) Close() {
 	s.end.Do(func() {
 		close(s.closing)

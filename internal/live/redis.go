@@ -14,27 +14,27 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/reply"
 )
 
 // redisLineMax bounds a line of a reply: an error message, or a length.
 const redisLineMax = 4 << 10
 
-// key is a key of a Redis server, a string.
+// key is a string key of a Redis server.
 //
-// This is no client library, because the four commands it needs fit on a page, and
-// then its limits are ours: a reply announces a length that must not be believed, a
-// connection has no goroutine that outlives a load, and a server that is away makes
-// no line in the log for each second.
+// It does not use a client library, see docs/decisions/0008-a-small-redis-reader.md: the
+// length that a reply announces must be bounded, no goroutine may outlive a load, and a
+// server that is down must not be logged every second.
 type key struct {
 	addr     string
-	tls      *tls.Config // nil: none
+	tls      *tls.Config // nil: plain TCP
 	user     string
 	password string
 	db       int
 	key      string
 	shown    string
 
-	conn   net.Conn // nil: none
+	conn   net.Conn // nil: not connected
 	reader *bufio.Reader
 }
 
@@ -80,22 +80,22 @@ func (k *key) close() {
 	}
 }
 
-// load asks for the length, and only then for the value, and even then for no more
-// than may be: it may have been replaced meanwhile.
+// load asks for the length first, then for the value, limited to sizeMax because the value
+// may have been replaced meanwhile.
 func (k *key) load(ctx context.Context, sizeMax int) ([]byte, error) {
 	kept := k.conn != nil
 	value, err := k.try(ctx, sizeMax)
 	if kept && k.conn == nil && ctx.Err() == nil {
-		// A connection from the last load was dead, as after a restart of the server.
+		// The connection of the last load was dead, for example after a server restart.
 		value, err = k.try(ctx, sizeMax)
 	}
 	if done := ctx.Err(); err != nil && done != nil {
-		return nil, done // and not whatever the connection said of it
+		return nil, done // not the error that it caused on the connection
 	}
 	return value, err
 }
 
-// try loads once. After an error that leaves the connection unusable it has none.
+// try loads once. It closes a connection that became unusable.
 func (k *key) try(ctx context.Context, sizeMax int) (value []byte, err error) {
 	if err := k.connect(ctx); err != nil {
 		return nil, err
@@ -114,20 +114,20 @@ func (k *key) try(ctx context.Context, sizeMax int) (value []byte, err error) {
 			return nil, err
 		}
 	}
-	length, _, err := k.do(0, "STRLEN", k.key)
+	v, err := k.do(0, "STRLEN", k.key)
 	switch {
 	case err != nil:
 		return nil, err
-	case length == 0:
+	case v.Int == 0:
 		return nil, isotone.Errorf(isotone.CodeNotFound, "the key is missing or empty")
-	case length > int64(sizeMax):
+	case v.Int > int64(sizeMax):
 		return nil, errTooLarge(sizeMax)
 	}
-	_, value, err = k.do(sizeMax+1, "GETRANGE", k.key, "0", strconv.Itoa(sizeMax))
-	if err == nil && len(value) > sizeMax {
+	v, err = k.do(sizeMax+1, "GETRANGE", k.key, "0", strconv.Itoa(sizeMax))
+	if err == nil && len(v.Text) > sizeMax {
 		return nil, errTooLarge(sizeMax)
 	}
-	return value, err
+	return v.Text, err
 }
 
 func (k *key) connect(ctx context.Context) error {
@@ -148,99 +148,45 @@ func (k *key) connect(ctx context.Context) error {
 	return nil
 }
 
-// greet says who we are, and chooses the database.
+// greet authenticates and selects the database.
 func (k *key) greet() error {
 	var err error
 	switch {
 	case k.user != "":
-		_, _, err = k.do(0, "AUTH", k.user, k.password)
+		_, err = k.do(0, "AUTH", k.user, k.password)
 	case k.password != "":
-		_, _, err = k.do(0, "AUTH", k.password)
+		_, err = k.do(0, "AUTH", k.password)
 	}
 	if err == nil && k.db != 0 {
-		_, _, err = k.do(0, "SELECT", strconv.Itoa(k.db))
+		_, err = k.do(0, "SELECT", strconv.Itoa(k.db))
 	}
 	return err
 }
 
-// do sends a command and reads its reply, a number or a string of at most max bytes.
-// It closes a connection that is of no more use.
-func (k *key) do(max int, args ...string) (number int64, text []byte, err error) {
+// do sends a command and reads its reply, a number or a string of at most max bytes. It
+// closes the connection if that is unusable afterwards.
+func (k *key) do(max int, args ...string) (reply.Value, error) {
 	command := fmt.Appendf(nil, "*%d\r\n", len(args))
 	for _, arg := range args {
 		command = fmt.Appendf(command, "$%d\r\n%s\r\n", len(arg), arg)
 	}
-	_, err = k.conn.Write(command)
+	_, err := k.conn.Write(command)
+	var v reply.Value
 	if err == nil {
-		number, text, err = readReply(k.reader, max)
+		v, err = reply.Read(k.reader, reply.Limits{Bytes: max})
 	}
-	var refusal redisError
+	var refusal reply.Error
 	switch {
 	case errors.As(err, &refusal):
-		return 0, nil, isotone.Errorf(refusal.code(), "the server says: %s", string(refusal))
-	case err != nil:
+		code, _ := refusal.Code()
+		return v, isotone.Errorf(code, "the server says: %s", string(refusal))
+	case errors.Is(err, reply.ErrMalformed), err == nil && v.Kind == '$' && v.Text == nil:
+		err = isotone.Errorf(isotone.CodeInternal, "the reply is not one of Redis")
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
 		k.close()
 	}
-	return number, text, err
-}
-
-// redisError is a reply that says no. The connection goes on.
-type redisError string
-
-func (e redisError) Error() string { return string(e) }
-
-func (e redisError) code() isotone.Code {
-	word, _, _ := strings.Cut(string(e), " ")
-	switch word {
-	case "NOAUTH", "WRONGPASS", "NOPERM":
-		return isotone.CodeUnauthorized
-	case "WRONGTYPE":
-		return isotone.CodeInvalidArgument
-	case "LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN":
-		return isotone.CodeOverloaded
-	}
-	return isotone.CodeInternal
-}
-
-var errRedisReply = isotone.Errorf(isotone.CodeInternal, "the reply is not one of Redis")
-
-// readReply reads a simple string, an error, a number or a bulk string of at most max
-// bytes.
-func readReply(r *bufio.Reader, max int) (number int64, text []byte, err error) {
-	line, err := r.ReadSlice('\n')
-	switch {
-	case errors.Is(err, bufio.ErrBufferFull):
-		return 0, nil, errRedisReply
-	case err == io.EOF:
-		return 0, nil, io.ErrUnexpectedEOF
-	case err != nil:
-		return 0, nil, err
-	case len(line) < len("+\r\n") || line[len(line)-2] != '\r':
-		return 0, nil, errRedisReply
-	}
-	kind, rest := line[0], string(line[1:len(line)-2])
-	switch kind {
-	case '+':
-		return 0, []byte(rest), nil
-	case '-':
-		return 0, nil, redisError(rest)
-	case ':', '$':
-		if number, err = strconv.ParseInt(rest, 10, 64); err != nil {
-			return 0, nil, errRedisReply
-		}
-		if kind == ':' {
-			return number, nil, nil
-		}
-	}
-	if kind != '$' || number < 0 || number > int64(max) {
-		return 0, nil, errRedisReply
-	}
-	text = make([]byte, number+2)
-	if _, err := io.ReadFull(r, text); err != nil {
-		return 0, nil, err
-	}
-	if string(text[number:]) != "\r\n" {
-		return 0, nil, errRedisReply
-	}
-	return 0, text[:number], nil
+	return v, err
 }

@@ -1,14 +1,12 @@
 package live_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -248,35 +246,4 @@ func TestRedis_WritesWhatRedisReads(t *testing.T) {
 	if read.String() != want {
 		t.Errorf("%q, want %q", read.String(), want)
 	}
-}
-
-func FuzzReadReply(f *testing.F) {
-	for _, seed := range []string{":5\r\n", "$2\r\n{}\r\n", "+OK\r\n", "-ERR no\r\n", "$-1\r\n", "$99999999999999999999\r\n", "*1\r\n:1\r\n"} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		const most = 100
-		number, text, err := live.ReadReply(bufio.NewReaderSize(bytes.NewReader(b), live.RedisLineMax), most)
-		if err != nil {
-			return
-		}
-		line, rest, _ := bytes.Cut(b, []byte("\r\n"))
-		var want string
-		switch line[0] {
-		case ':':
-			n, err := strconv.ParseInt(string(line[1:]), 10, 64)
-			if err != nil || n != number {
-				t.Fatalf("%q: %d", b, number)
-			}
-		case '$':
-			want = string(rest[:min(len(text), len(rest))])
-		case '+':
-			want = string(line[1:])
-		default:
-			t.Fatalf("%q is a reply", b)
-		}
-		if string(text) != want || line[0] == '$' && len(text) > most {
-			t.Fatalf("%q: %q", b, text)
-		}
-	})
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // multiplex is HTTP/2 and HTTP/3: a connection carries several requests at a time, each
-// in a stream of its own, and a lane is such a stream. Framing and header compression
+// in a stream of its own, and a caller is such a stream. Framing and header compression
 // are left to net/http and quic-go; what that costs shows in the rate.
 type multiplex struct {
 	perConnection int
@@ -23,11 +23,11 @@ type multiplex struct {
 	connections   []*connection
 }
 
-// connection is what the lanes of one connection share.
+// connection is what the callers of one connection share.
 type connection struct {
 	tripper http.RoundTripper
 	close   func()
-	// opening serialises dials, so that the lanes do not each open a connection.
+	// opening serialises dials, so that the callers do not each open a connection.
 	opening sync.Mutex
 }
 
@@ -84,7 +84,7 @@ func newH3(tlsConfig *tls.Config, timeout time.Duration) *connection {
 	return &connection{tripper: t, close: func() { _ = t.Close() }}
 }
 
-func (p *multiplex) shape() (lanes, depth int) {
+func (p *multiplex) shape() (callers, depth int) {
 	return len(p.connections) * p.perConnection, 1
 }
 
@@ -98,8 +98,8 @@ func (p *multiplex) close() {
 
 // dial makes sure that the connection is open, so that the first request is not slower
 // than the others and a node that is not there is noticed here.
-func (p *multiplex) dial(ctx context.Context, lane int, addr string) (conn, error) {
-	shared := p.connections[lane/p.perConnection]
+func (p *multiplex) dial(ctx context.Context, id int, addr string) (conn, error) {
+	shared := p.connections[id/p.perConnection]
 	shared.opening.Lock()
 	defer shared.opening.Unlock()
 	up, err := http.NewRequestWithContext(ctx, http.MethodGet, p.scheme+"://"+addr+"/up", nil)

@@ -39,9 +39,9 @@ type Offence struct {
 }
 
 // OffendingOperation is one request and its answer. Times count from the beginning of
-// the run; lanes from 0.
+// the run, callers from 0.
 type OffendingOperation struct {
-	Lane     *int    `json:"lane,omitempty"`
+	Caller   *int    `json:"lane,omitempty"`
 	Node     string  `json:"node,omitempty"`
 	Sent     Seconds `json:"sent_s,omitempty"`
 	Answered Seconds `json:"answered_s,omitempty"`
@@ -78,7 +78,7 @@ func (r *run) find(issued isotone.Range, other operation) (operation, bool) {
 
 func describe(op operation) OffendingOperation {
 	return OffendingOperation{
-		Lane: &op.lane, Sent: seconds(op.sent), Answered: seconds(op.answered),
+		Caller: &op.caller, Sent: seconds(op.sent), Answered: seconds(op.answered),
 		First: op.issued.First.String(), Count: op.issued.Count,
 	}
 }

@@ -24,7 +24,7 @@ const (
 // request is what limits a load generator: a request is a copy of prepared bytes, an
 // answer is parsed where it was read, and neither allocates.
 type pipelined struct {
-	lanes, depth int
+	callers, depth int
 	// request returns the bytes of one request to the node at addr.
 	request func(addr string) string
 	parse   parser
@@ -40,14 +40,14 @@ type parser func(b []byte, a *answer) (int, error)
 
 func newPipelined(o *Options, tlsConfig *tls.Config) *pipelined {
 	return &pipelined{
-		lanes:     o.Connections,
+		callers:   o.Connections,
 		depth:     o.Pipeline,
 		tls:       tlsConfig,
 		transport: &http.Transport{TLSClientConfig: tlsConfig.Clone(), DisableKeepAlives: true},
 	}
 }
 
-func (p *pipelined) shape() (lanes, depth int) { return p.lanes, p.depth }
+func (p *pipelined) shape() (callers, depth int) { return p.callers, p.depth }
 
 func (p *pipelined) client() http.RoundTripper { return p.transport }
 

@@ -126,8 +126,8 @@ func (e *echoNode) Read(p []byte) (int, error) {
 
 func (e *echoNode) Close() error { return nil }
 
-// echoLane is a lane whose requests are answered at once, all in one read.
-func echoLane(tb testing.TB, protocol string, depth int) *lane {
+// echoCaller is a caller whose requests are answered at once, all in one read.
+func echoCaller(tb testing.TB, protocol string, depth int) *caller {
 	tb.Helper()
 	o := testOptions(func(o *Options) {
 		o.Protocol, o.Pipeline = protocol, depth
@@ -137,7 +137,7 @@ func echoLane(tb testing.TB, protocol string, depth int) *lane {
 	p := newProtocol(o, false).(*pipelined)
 	r := newRun(o, p, newRoute([]string{"a:1"}), nil)
 	r.load = newClosedLoop(r)
-	l := r.lanes[0]
+	l := r.callers[0]
 	l.addr = "a:1"
 	l.conn = p.pipe(&echoNode{
 		size:    len(p.request("a:1")),
@@ -154,9 +154,9 @@ var echoes = []struct {
 	depth    int
 }{{"http1", 1}, {"resp", 1}, {"resp", 32}}
 
-func TestLane_AllocatesNothingForARequest(t *testing.T) {
+func TestCaller_AllocatesNothingForARequest(t *testing.T) {
 	for _, tt := range echoes {
-		l := echoLane(t, tt.protocol, tt.depth)
+		l := echoCaller(t, tt.protocol, tt.depth)
 		allocs := testing.AllocsPerRun(1000, func() {
 			if n := l.take(); n != tt.depth {
 				t.Fatalf("took %d requests", n)
@@ -180,7 +180,7 @@ func TestLane_AllocatesNothingForARequest(t *testing.T) {
 func BenchmarkLane(b *testing.B) {
 	for _, tt := range echoes {
 		b.Run(fmt.Sprintf("%s/%d", tt.protocol, tt.depth), func(b *testing.B) {
-			l := echoLane(b, tt.protocol, tt.depth)
+			l := echoCaller(b, tt.protocol, tt.depth)
 			b.ReportAllocs()
 			for b.Loop() {
 				l.take()

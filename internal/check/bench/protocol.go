@@ -10,47 +10,46 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// protocol connects lanes with nodes. All methods are safe for concurrent use.
+// protocol connects callers with nodes. All methods are safe for concurrent use.
 type protocol interface {
-	// shape says how many lanes a load has, and how many requests each may have under
-	// way at a time.
-	shape() (lanes, depth int)
-	// dial connects a lane with the node at addr.
-	dial(ctx context.Context, lane int, addr string) (conn, error)
+	// shape returns the number of callers, and how many requests each may have under way.
+	shape() (callers, depth int)
+	// dial connects a caller with the node at addr.
+	dial(ctx context.Context, id int, addr string) (conn, error)
 	// client makes the few requests that are not part of the load.
 	client() http.RoundTripper
 	// close ends everything that does not belong to a single conn.
 	close()
 }
 
-// conn carries the requests of one lane to one node, and answers in the order of the
-// requests. It is for one goroutine, but for abort.
+// conn carries the requests of one caller to one node, and returns answers in the order of
+// the requests. Except for abort, it belongs to one goroutine.
 type conn interface {
-	// send sends n requests at once. The lane keeps to the depth of the protocol.
+	// send sends n requests at once. The caller keeps to the depth of the protocol.
 	send(n int) error
 	// receive waits for the next answer and overwrites *a with it.
 	receive(a *answer) error
-	// buffered reports whether there is more to receive without a wait.
+	// buffered reports whether part of an answer has been read already.
 	buffered() bool
-	// abort lets send and receive fail soon, from any goroutine.
+	// abort makes send and receive fail soon. It may be called from any goroutine.
 	abort()
 	// close ends the conn and frees what it has.
 	close()
 }
 
-// answer is what a node said to one request.
+// answer is a node's answer to one request.
 type answer struct {
 	// code is "" for a success, otherwise one of the codes below or an isotone.Code.
 	code string
 	// text is the node's explanation of a failure.
 	text string
-	// issued is what was handed out, if code is "".
+	// issued are the timestamps, if code is "".
 	issued isotone.Range
 	// leader is the address of the node to ask instead, or "".
 	leader string
-	// last says that the node takes no further request on this conn.
+	// last: the node accepts no further request on this conn.
 	last bool
-	// along says that this answer came along with the one before, in one read.
+	// along: the answer came in one read with the previous one.
 	along bool
 }
 
@@ -61,15 +60,15 @@ const (
 	codeConnection = "connection"
 	// codeTimeout: no answer came within Options.Timeout.
 	codeTimeout = "timeout"
-	// codeMalformed: the answer is none that a node could have given.
+	// codeMalformed: the answer is not one that a node could give.
 	codeMalformed = "malformed"
 	// codeDropped: an arrival found the backlog full and was never sent.
 	codeDropped = "dropped"
-	// codeUnanswered: an arrival that had no answer when the run was over.
+	// codeUnanswered: an arrival had no answer when the run was over.
 	codeUnanswered = "unanswered"
 )
 
-// errMalformed is matched by errors about answers that make no sense.
+// errMalformed matches errors about malformed answers.
 var errMalformed = errors.New("malformed answer")
 
 // knownCode reports whether code is one that a node may use.
@@ -87,7 +86,7 @@ func knownCode(code isotone.Code) bool {
 func newProtocol(o *Options, secure bool) protocol {
 	var tlsConfig *tls.Config
 	if secure {
-		// A test tool that is asked not to look at certificates does not.
+		// Insecure is the user's choice, for tests.
 		tlsConfig = &tls.Config{RootCAs: o.CA, InsecureSkipVerify: o.Insecure, MinVersion: tls.VersionTLS12}
 	}
 	switch o.Protocol {

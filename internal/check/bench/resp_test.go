@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/reply"
 )
 
 // Answers as nodes give them.
@@ -28,13 +29,13 @@ func TestParseRESP_AnswersOfNodes(t *testing.T) {
 		{"one timestamp", 1, oneReply, answer{issued: oneTimestamp}},
 		{"five timestamps", 5, oneReply, answer{issued: fiveTimestamps()}},
 		{"a timestamp of line ends", 1, "$16\r\n\r\n$\r\n-\r\n\r\n\r\n\r\n\r\n\r\n", answer{issued: binary}},
-		{"not the leader", 1, movedReply, answer{code: "not_leader", text: "0 10.0.0.2:8080", leader: "10.0.0.2:8080"}},
-		{"a leader with a name", 1, "-MOVED 0 node-2.example:80\r\n", answer{code: "not_leader", text: "0 node-2.example:80", leader: "node-2.example:80"}},
-		{"a leader with IPv6", 1, "-MOVED 0 fd00::2:8080\r\n", answer{code: "not_leader", text: "0 fd00::2:8080", leader: "[fd00::2]:8080"}},
+		{"not the leader", 1, movedReply, answer{code: "not_leader", text: "the leader is 10.0.0.2:8080", leader: "10.0.0.2:8080"}},
+		{"a leader with a name", 1, "-MOVED 0 node-2.example:80\r\n", answer{code: "not_leader", text: "the leader is node-2.example:80", leader: "node-2.example:80"}},
+		{"a leader with IPv6", 1, "-MOVED 0 fd00::2:8080\r\n", answer{code: "not_leader", text: "the leader is [fd00::2]:8080", leader: "[fd00::2]:8080"}},
 		{"no leader", 1, downReply, answer{code: "no_leader", text: "no leader is known"}},
 		{"overloaded", 1, "-TRYAGAIN the queue is full\r\n", answer{code: "overloaded", text: "the queue is full"}},
 		{"a wrong command", 1, "-ERR count \"0\": want more\r\n", answer{code: "invalid_argument", text: `count "0": want more`}},
-		{"a defect", 1, "-ERR internal: disk full\r\n", answer{code: "internal", text: "internal: disk full"}},
+		{"a defect", 1, "-ERR internal: disk full\r\n", answer{code: "internal", text: "disk full"}},
 		{"another cluster", 1, "-WRONGCLUSTER it is another\r\n", answer{code: "wrong_cluster", text: "it is another"}},
 		{"a password", 1, "-NOAUTH\r\n", answer{code: "unauthorized"}},
 	} {
@@ -67,7 +68,7 @@ func TestParseRESP_RefusesWhatIsNoAnswer(t *testing.T) {
 		"more than was said":      "$16\r\nAAAAAAAABBBBBBBBC\r\n",
 		"bare line ends":          "$16\nAAAAAAAABBBBBBBB\n",
 		"a bare end":              "$16\r\nAAAAAAAABBBBBBBB\n\n",
-		"a word that no node has": "-WRONGTYPE Operation against a key\r\n",
+		"a word that no node has": "-STRANGE Operation against a key\r\n",
 		"no word":                 "-\r\n",
 		"a longer word":           "-ERROR x\r\n",
 		"moved to nowhere":        "-MOVED\r\n",
@@ -95,7 +96,7 @@ func FuzzParseRESP(f *testing.F) {
 		n, err := checkParser(t, reading{count: count}.parseRESP, text, split, &whole)
 		switch {
 		case err != nil || n == 0:
-		case whole.code == "" && (n != stampSize || whole.issued.Count != count):
+		case whole.code == "" && (n != reply.TimestampSize || whole.issued.Count != count):
 			t.Fatalf("%d bytes, %+v", n, whole)
 		case (whole.code == string(isotone.CodeNotLeader)) != (whole.leader != ""):
 			t.Fatalf("%+v", whole)
@@ -114,7 +115,7 @@ func TestRESP_CommandsAndAnswersHoweverTheyArrive(t *testing.T) {
 		if err := c.send(3); err != nil || s.wrote.String() != strings.Repeat("*1\r\n$2\r\nTS\r\n", 3) {
 			t.Fatalf("sent %q, %v", s.wrote.String(), err)
 		}
-		ends := []int{stampSize, stampSize + len(movedReply), len(stream)}
+		ends := []int{reply.TimestampSize, reply.TimestampSize + len(movedReply), len(stream)}
 		for i, code := range []string{"", "not_leader", ""} {
 			along := i > 0 && (ends[i] <= cut || ends[i-1] > cut)
 			var a answer

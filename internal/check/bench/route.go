@@ -10,14 +10,13 @@ import (
 // counted.
 const turnsMax = 1000
 
-// route is where all lanes send their requests: the node that leads, as far as they
-// know. A lane that was told of another leader changes it for all, and so does one that
-// got no answer.
+// route is the node to which all callers send their requests: the leader, as far as known.
+// A caller that learns of another leader, or gets no answer, changes it for all.
 type route struct {
 	mu      sync.Mutex
 	targets []string
-	addrs   []string // targets, then members and leaders that were heard of
-	next    int      // in addrs, whom to try if nobody answers
+	addrs   []string // targets, then members and leaders learned from nodes
+	next    int      // index in addrs of the next to try without an answer
 	current string
 	turns   []Turn
 	changes uint64
@@ -38,22 +37,22 @@ func newRoute(targets []string) *route {
 	return r
 }
 
-// add makes an address known. The caller holds r.mu, or is alone.
+// add adds a node's address. r.mu must be held, or r not be shared yet.
 func (r *route) add(addr string) {
 	if !slices.Contains(r.addrs, addr) && len(r.addrs) < targetsMax {
 		r.addrs = append(r.addrs, addr)
 	}
 }
 
-// addr returns whom to ask.
+// addr returns the node to ask.
 func (r *route) addr() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.current
 }
 
-// follow is for a lane that was sent from one node to another, or, if to is "", just
-// away. It does nothing if the other lanes have left that node already.
+// follow leaves the node from for the node to, or, if to is "", for any other. It does
+// nothing if another caller has done so already.
 func (r *route) follow(from, to, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,14 +74,14 @@ func (r *route) follow(from, to, why string) {
 	}
 }
 
-// note keeps a failure that is no reason to go elsewhere.
+// note keeps a failure that is no reason to change the node.
 func (r *route) note(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failure = why
 }
 
-// confirm is for a lane that got timestamps from a node.
+// confirm records that a node gave timestamps.
 func (r *route) confirm(addr string, now Seconds) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,8 +95,8 @@ func (r *route) confirm(addr string, now Seconds) {
 	}
 }
 
-// elsewhere returns the leader, or, before one has answered, whom to ask first, unless it
-// is a target; then "".
+// elsewhere returns the leader, or the node to ask first before one has answered; "" if it
+// is a target.
 func (r *route) elsewhere() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,8 +110,8 @@ func (r *route) elsewhere() string {
 	return addr
 }
 
-// sameAddr reports whether two addresses are the same, or both of this machine: a node
-// that was asked for at 127.0.0.1 may name itself localhost.
+// sameAddr reports whether two addresses are equal, or both are loopback addresses with the
+// same port: a node at 127.0.0.1 may name itself localhost.
 func sameAddr(a, b string) bool {
 	hostA, portA, _ := net.SplitHostPort(a)
 	hostB, portB, _ := net.SplitHostPort(b)

@@ -17,7 +17,7 @@ func TestRoute(t *testing.T) {
 	r.follow("a:1", "c:1", "")
 	want("c:1") // a leader that no target was
 	r.follow("a:1", "b:1", "")
-	want("c:1") // a lane that is late; the others have left a
+	want("c:1") // a caller that is late; the others have left a
 	r.follow("c:1", "", "")
 	want("b:1") // nobody answers: the next one
 	r.follow("b:1", "", "")

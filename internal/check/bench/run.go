@@ -45,7 +45,7 @@ type run struct {
 	online   *lincheck.Online
 	load     load
 	sleep    func(time.Duration) // of the pacer
-	lanes    []*lane
+	callers  []*caller
 	shards   []*shard
 	gap      gap
 	total    *total
@@ -93,12 +93,12 @@ func newRun(o *Options, p protocol, route *route, sleep func(time.Duration)) *ru
 		warmup: int64(o.Warmup),
 	}
 	r.offences.name = o.Violations
-	lanes, depth := p.shape()
-	for range min(lanes, shardsMax, 2*runtime.GOMAXPROCS(0)) {
+	callers, depth := p.shape()
+	for range min(callers, shardsMax, 2*runtime.GOMAXPROCS(0)) {
 		r.shards = append(r.shards, &shard{counts: newCounts()})
 	}
-	for i := range lanes {
-		r.lanes = append(r.lanes, newLane(i, r, depth))
+	for i := range callers {
+		r.callers = append(r.callers, newCaller(i, r, depth))
 	}
 	return r
 }
@@ -121,13 +121,13 @@ func (r *run) do(ctx context.Context) (*Result, error) {
 	} else {
 		r.load = newClosedLoop(r)
 	}
-	var lanes sync.WaitGroup
-	for _, l := range r.lanes {
-		lanes.Go(l.work)
+	var callers sync.WaitGroup
+	for _, c := range r.callers {
+		callers.Go(c.work)
 	}
 	done := make(chan struct{})
 	go func() {
-		lanes.Wait()
+		callers.Wait()
 		pacer.Wait()
 		close(done)
 	}()
@@ -139,23 +139,23 @@ func (r *run) do(ctx context.Context) (*Result, error) {
 	return result, errors.Join(r.offences.close(), r.silence(result))
 }
 
-// connect lets every lane try once to connect before the clock starts.
+// connect lets every caller try once to connect before the clock starts.
 func (r *run) connect(ctx context.Context) {
 	stop := context.AfterFunc(ctx, r.abandon)
 	var dials sync.WaitGroup
-	for _, l := range r.lanes {
-		dials.Go(func() { l.connect() })
+	for _, c := range r.callers {
+		dials.Go(func() { c.connect() })
 	}
 	dials.Wait()
 	stop()
-	for _, l := range r.lanes {
-		l.resting = false
+	for _, c := range r.callers {
+		c.resting = false
 	}
 	r.total.collect(r.shards) // those that failed will fail again, and count then
 }
 
-// dial connects a lane, when it is its turn.
-func (r *run) dial(lane int, addr string) (conn, error) {
+// dial connects a caller, when it is its turn.
+func (r *run) dial(id int, addr string) (conn, error) {
 	select {
 	case r.dials <- struct{}{}:
 		defer func() { <-r.dials }()
@@ -164,10 +164,10 @@ func (r *run) dial(lane int, addr string) (conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.hard, r.options.Timeout)
 	defer cancel()
-	return r.protocol.dial(ctx, lane, addr)
+	return r.protocol.dial(ctx, id, addr)
 }
 
-// coordinate watches over the lanes until done is closed.
+// coordinate watches over the callers until done is closed.
 func (r *run) coordinate(ctx context.Context, done <-chan struct{}) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -219,8 +219,8 @@ func (r *run) expire() {
 	if r.hard.Err() == nil {
 		before -= int64(r.options.Timeout)
 	}
-	for _, l := range r.lanes {
-		l.expire(before)
+	for _, c := range r.callers {
+		c.expire(before)
 	}
 }
 
@@ -250,15 +250,15 @@ func (r *run) turn(shown int64) int64 {
 	return now
 }
 
-// settle counts what is left when all lanes have ended.
+// settle counts what is left when all callers have ended.
 func (r *run) settle(end int64) {
 	unanswered := func(due int64) {
 		if due >= r.warmup {
 			r.shards[0].unanswered(end - due)
 		}
 	}
-	for _, l := range r.lanes {
-		for _, due := range l.overdue {
+	for _, c := range r.callers {
+		for _, due := range c.overdue {
 			unanswered(due)
 		}
 	}

@@ -254,10 +254,10 @@ func TestRun_CatchesAnOracleThatLies(t *testing.T) {
 func wantOffence(t *testing.T, file, kind, node string) {
 	t.Helper()
 	o := readOffence(t, file)
-	if o.Kind != kind || o.Later.Lane == nil || o.Later.Node != node || o.Later.Answered < o.Later.Sent {
+	if o.Kind != kind || o.Later.Caller == nil || o.Later.Node != node || o.Later.Answered < o.Later.Sent {
 		t.Errorf("offence %+v", o)
 	}
-	if kind != "malformed" && (o.Earlier == nil || o.Earlier.Lane == nil || o.Earlier.Answered == 0) {
+	if kind != "malformed" && (o.Earlier == nil || o.Earlier.Caller == nil || o.Earlier.Answered == 0) {
 		t.Errorf("the earlier operation is not named: %+v", o.Earlier)
 	}
 }

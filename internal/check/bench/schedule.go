@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// load is where lanes get their requests.
+// load gives callers their requests.
 type load interface {
-	// take puts up to free requests under way in the lane and returns how many. It may
-	// wait if the lane has nothing under way. 0 then means that there is nothing left.
-	take(l *lane, free int) int
-	// over reports whether the lane has nothing left to do, but for what is under way.
-	over(l *lane) bool
-	// scheduled reports whether requests arrive by themselves, and so have to be
-	// answered in the end.
+	// take begins up to free requests in the caller and returns how many. It may wait if
+	// the caller has nothing under way; 0 then means that the load is over.
+	take(by *caller, free int) int
+	// over reports whether nothing is left but what the caller has under way.
+	over(by *caller) bool
+	// scheduled reports whether requests arrive on a schedule, so that failed ones must
+	// be repeated.
 	scheduled() bool
 	// stop ends the load early; ended reports whether nothing more will be due.
 	stop()
 	ended() bool
 }
 
-// closedLoop always has a next request: as many are under way as there are places.
+// closedLoop always has a next request: callers keep their full depth under way.
 type closedLoop struct {
 	run     *run
 	stopped atomic.Bool
@@ -35,7 +35,7 @@ func newClosedLoop(r *run) *closedLoop {
 	return c
 }
 
-func (c *closedLoop) take(l *lane, free int) int {
+func (c *closedLoop) take(by *caller, free int) int {
 	if free == 0 || c.stopped.Load() {
 		return 0
 	}
@@ -49,12 +49,12 @@ func (c *closedLoop) take(l *lane, free int) int {
 		}
 	}
 	for range free {
-		l.begin(now, now, floor)
+		by.begin(now, now, floor)
 	}
 	return free
 }
 
-func (c *closedLoop) over(*lane) bool { return c.stopped.Load() }
+func (c *closedLoop) over(*caller) bool { return c.stopped.Load() }
 
 func (c *closedLoop) scheduled() bool { return false }
 
@@ -62,9 +62,9 @@ func (c *closedLoop) stop() { c.stopped.Store(true) }
 
 func (c *closedLoop) ended() bool { return c.stopped.Load() }
 
-// openLoop has requests arrive at even distances, whether or not the ones before were
-// answered. An arrival is the time at which it is due, and keeps that time however late
-// it is sent, so that its latency has all of the delay in it.
+// openLoop has requests arrive at a constant rate, independent of the answers. An arrival
+// is the time at which it is due. It keeps that time however late it is sent, so its latency
+// includes all of the delay.
 type openLoop struct {
 	run      *run
 	arrivals chan int64 // due and not yet sent
@@ -76,11 +76,11 @@ type openLoop struct {
 	dropped  atomic.Uint64
 }
 
-// pacerRest is the least time that the pacer sleeps: at more than 20,000 arrivals a
-// second it lets go several at once. The delay is part of their latency.
+// pacerRest is the shortest sleep of the pacer: above 20,000 arrivals a second it releases
+// several at once. The delay is part of their latency.
 const pacerRest = 50 * time.Microsecond
 
-// pacerRestMax bounds the time until the pacer notices that it is to stop.
+// pacerRestMax bounds the time until the pacer notices a stop.
 const pacerRestMax = 50 * time.Millisecond
 
 func newOpenLoop(r *run) *openLoop {
@@ -91,7 +91,7 @@ func newOpenLoop(r *run) *openLoop {
 		stopping: make(chan struct{}),
 	}
 	if n := r.options.Requests; n > 0 {
-		// Those of the warm-up come on top.
+		// The warm-up's arrivals are added.
 		o.count = n + uint64(math.Ceil(float64(r.warmup)/o.distance))
 	}
 	if r.options.Duration > 0 {
@@ -100,7 +100,7 @@ func newOpenLoop(r *run) *openLoop {
 	return o
 }
 
-// pace lets the arrivals go when they are due.
+// pace releases the arrivals when they are due.
 func (o *openLoop) pace(sleep func(time.Duration)) {
 	defer close(o.arrivals)
 	defer o.stopped.Store(true)
@@ -129,26 +129,26 @@ func (o *openLoop) pace(sleep func(time.Duration)) {
 	}
 }
 
-func (o *openLoop) take(l *lane, free int) int {
+func (o *openLoop) take(by *caller, free int) int {
 	if free == 0 || o.run.hard.Err() != nil {
 		return 0
 	}
 	var first int64
-	waited := l.under.count == 0 && len(l.overdue) == 0
+	waited := by.under.count == 0 && len(by.overdue) == 0
 	if waited {
 		var ok bool
-		if first, ok = o.wait(l); !ok {
+		if first, ok = o.wait(by); !ok {
 			return 0
 		}
 	}
 	floor, now := o.run.online.Begin(), o.run.now()
-	n := min(free, len(l.overdue)) // what failed goes first
-	for _, due := range l.overdue[:n] {
-		l.begin(due, now, floor)
+	n := min(free, len(by.overdue)) // failed ones first
+	for _, due := range by.overdue[:n] {
+		by.begin(due, now, floor)
 	}
-	l.overdue = append(l.overdue[:0], l.overdue[n:]...)
+	by.overdue = append(by.overdue[:0], by.overdue[n:]...)
 	if waited {
-		l.begin(first, now, floor)
+		by.begin(first, now, floor)
 		n++
 	}
 	for n < free {
@@ -157,7 +157,7 @@ func (o *openLoop) take(l *lane, free int) int {
 			if !ok {
 				return n
 			}
-			l.begin(due, now, floor)
+			by.begin(due, now, floor)
 			n++
 		default:
 			return n
@@ -167,7 +167,7 @@ func (o *openLoop) take(l *lane, free int) int {
 }
 
 // wait waits for the next arrival. It ends with the schedule: pace closes the channel.
-func (o *openLoop) wait(l *lane) (int64, bool) {
+func (o *openLoop) wait(by *caller) (int64, bool) {
 	select {
 	case due, ok := <-o.arrivals:
 		return due, ok
@@ -175,13 +175,13 @@ func (o *openLoop) wait(l *lane) (int64, bool) {
 	}
 	due, ok := <-o.arrivals
 	if ok && due >= o.run.warmup {
-		l.tally.wasLate(o.run.now() - due)
+		by.tally.wasLate(o.run.now() - due)
 	}
 	return due, ok
 }
 
-func (o *openLoop) over(l *lane) bool {
-	return o.stopped.Load() && len(l.overdue) == 0 && len(o.arrivals) == 0
+func (o *openLoop) over(by *caller) bool {
+	return o.stopped.Load() && len(by.overdue) == 0 && len(o.arrivals) == 0
 }
 
 func (o *openLoop) scheduled() bool { return true }

@@ -15,7 +15,7 @@ import (
 // fakeOracle answers each request a millisecond after it was sent, but for the times in
 // which it stalls. It is for tests with a fake clock.
 type fakeOracle struct {
-	lanes, depth int
+	callers, depth int
 	// stalls are times since the first dial; what would be answered within one is
 	// answered at its end.
 	stalls []stall
@@ -30,7 +30,7 @@ type fakeOracle struct {
 
 type stall struct{ from, to time.Duration }
 
-func (o *fakeOracle) shape() (lanes, depth int) { return o.lanes, o.depth }
+func (o *fakeOracle) shape() (callers, depth int) { return o.callers, o.depth }
 
 func (o *fakeOracle) client() http.RoundTripper { return nil }
 
@@ -100,7 +100,7 @@ func runFake(t *testing.T, oracle *fakeOracle, change func(*Options)) *Result {
 	t.Helper()
 	o := testOptions(func(o *Options) {
 		o.Duration, o.Requests, o.Timeout = 10*time.Second, 0, 5*time.Second
-		o.Connections, o.Pipeline = oracle.lanes, oracle.depth
+		o.Connections, o.Pipeline = oracle.callers, oracle.depth
 		change(o)
 	})
 	if err := o.Validate(); err != nil {
@@ -129,7 +129,7 @@ func within(t *testing.T, what string, got, low, high float64) {
 
 func TestOpenLoop_CountsAStallThatAClosedLoopHides(t *testing.T) {
 	stalled := func() *fakeOracle {
-		return &fakeOracle{lanes: 4, depth: 1, stalls: []stall{{4 * time.Second, 5 * time.Second}}}
+		return &fakeOracle{callers: 4, depth: 1, stalls: []stall{{4 * time.Second, 5 * time.Second}}}
 	}
 	open := runFake(t, stalled(), func(o *Options) { o.Rate = 100 })
 	closed := runFake(t, stalled(), func(*Options) {})
@@ -152,7 +152,7 @@ func TestOpenLoop_CountsAStallThatAClosedLoopHides(t *testing.T) {
 }
 
 func TestOpenLoop_TakesWhatIsDueInBatches(t *testing.T) {
-	r := runFake(t, &fakeOracle{lanes: 2, depth: 8, stalls: []stall{{time.Second, 2 * time.Second}}}, func(o *Options) { o.Rate = 1000 })
+	r := runFake(t, &fakeOracle{callers: 2, depth: 8, stalls: []stall{{time.Second, 2 * time.Second}}}, func(o *Options) { o.Rate = 1000 })
 	if r.Result.Answers != 10_000 {
 		t.Errorf("%d answers, want 10000", r.Result.Answers)
 	}
@@ -160,7 +160,7 @@ func TestOpenLoop_TakesWhatIsDueInBatches(t *testing.T) {
 }
 
 func TestOpenLoop_DropsWhatTheBacklogCannotHold(t *testing.T) {
-	r := runFake(t, &fakeOracle{lanes: 4, depth: 1, stalls: []stall{{4 * time.Second, 5 * time.Second}}}, func(o *Options) {
+	r := runFake(t, &fakeOracle{callers: 4, depth: 1, stalls: []stall{{4 * time.Second, 5 * time.Second}}}, func(o *Options) {
 		o.Rate, o.Backlog = 1000, 100
 	})
 	// Of the 1,000 arrivals within the stall, 4 are sent and 100 wait.
@@ -171,7 +171,7 @@ func TestOpenLoop_DropsWhatTheBacklogCannotHold(t *testing.T) {
 }
 
 func TestOpenLoop_CountsWhatIsNeverAnswered(t *testing.T) {
-	r := runFake(t, &fakeOracle{lanes: 4, depth: 1, stalls: []stall{{9 * time.Second, time.Hour}}}, func(o *Options) {
+	r := runFake(t, &fakeOracle{callers: 4, depth: 1, stalls: []stall{{9 * time.Second, time.Hour}}}, func(o *Options) {
 		o.Rate, o.Timeout = 100, 2*time.Second
 	})
 	// The last second's arrivals have no answer, and have waited 2 s more at the end.
@@ -182,7 +182,7 @@ func TestOpenLoop_CountsWhatIsNeverAnswered(t *testing.T) {
 }
 
 func TestOpenLoop_EndsAfterTheRequests(t *testing.T) {
-	r := runFake(t, &fakeOracle{lanes: 4, depth: 1}, func(o *Options) {
+	r := runFake(t, &fakeOracle{callers: 4, depth: 1}, func(o *Options) {
 		o.Rate, o.Duration, o.Requests, o.Warmup = 100, 0, 50, 1005*time.Millisecond
 	})
 	if r.Result.Answers != 50 || r.Verdict.Checked != 151 {
@@ -192,7 +192,7 @@ func TestOpenLoop_EndsAfterTheRequests(t *testing.T) {
 
 func TestClosedLoop_EndsAfterTheRequests(t *testing.T) {
 	for _, depth := range []int{1, 7} {
-		r := runFake(t, &fakeOracle{lanes: 3, depth: depth}, func(o *Options) { o.Duration, o.Requests = 0, 100 })
+		r := runFake(t, &fakeOracle{callers: 3, depth: depth}, func(o *Options) { o.Duration, o.Requests = 0, 100 })
 		if r.Result.Answers != 100 || r.Verdict.Checked != 100 {
 			t.Errorf("depth %d: %d answers counted, %d checked; want 100", depth, r.Result.Answers, r.Verdict.Checked)
 		}
@@ -200,7 +200,7 @@ func TestClosedLoop_EndsAfterTheRequests(t *testing.T) {
 }
 
 func TestClosedLoop_DoesNotCountTheWarmUp(t *testing.T) {
-	stalled := &fakeOracle{lanes: 1, depth: 1, stalls: []stall{{time.Second, 2 * time.Second}}}
+	stalled := &fakeOracle{callers: 1, depth: 1, stalls: []stall{{time.Second, 2 * time.Second}}}
 	r := runFake(t, stalled, func(o *Options) { o.Warmup, o.Duration = 3*time.Second, time.Second })
 	within(t, "answers", float64(r.Result.Answers), 990, 1010)
 	within(t, "checked", float64(r.Verdict.Checked), 2990, 3010)
@@ -211,7 +211,7 @@ func TestClosedLoop_DoesNotCountTheWarmUp(t *testing.T) {
 
 func TestRun_ErrorsOfTheWarmUpDoNotCount(t *testing.T) {
 	stalled := func() *fakeOracle {
-		return &fakeOracle{lanes: 4, depth: 1, stalls: []stall{{0, 2950 * time.Millisecond}}}
+		return &fakeOracle{callers: 4, depth: 1, stalls: []stall{{0, 2950 * time.Millisecond}}}
 	}
 	for _, warmup := range []time.Duration{0, 3 * time.Second} {
 		r := runFake(t, stalled(), func(o *Options) { o.Warmup, o.Timeout, o.Duration = warmup, time.Second, 4*time.Second-warmup })
@@ -223,18 +223,18 @@ func TestRun_ErrorsOfTheWarmUpDoNotCount(t *testing.T) {
 
 func TestRun_AFirstAttemptToConnectIsNoError(t *testing.T) {
 	few := func(o *Options) { o.Requests, o.Duration = 100, 0 }
-	r := runFake(t, &fakeOracle{lanes: 4, depth: 1, refusals: 3}, few)
+	r := runFake(t, &fakeOracle{callers: 4, depth: 1, refusals: 3}, few)
 	if r.Result.ErrorsTotal != 0 {
 		t.Errorf("errors %v: those before the start do not count", r.Result.Errors)
 	}
-	r = runFake(t, &fakeOracle{lanes: 4, depth: 1, refusals: 9}, few)
+	r = runFake(t, &fakeOracle{callers: 4, depth: 1, refusals: 9}, few)
 	if r.Result.Errors[codeConnection] != 5 {
 		t.Errorf("errors %v, want 5 after the 4 before the start", r.Result.Errors)
 	}
 }
 
 func TestRun_BreaksConnectionsThatAreSilentForTooLong(t *testing.T) {
-	stalled := &fakeOracle{lanes: 2, depth: 1, stalls: []stall{{time.Second, 4 * time.Second}}}
+	stalled := &fakeOracle{callers: 2, depth: 1, stalls: []stall{{time.Second, 4 * time.Second}}}
 	r := runFake(t, stalled, func(o *Options) { o.Timeout = time.Second })
 	if got := r.Result.Errors[codeTimeout]; got < 4 || got > 6 {
 		t.Errorf("%d timeouts, want 4 to 6 in 3 s with 2 connections: %v", got, r.Result.Errors)
@@ -247,7 +247,7 @@ func TestRun_EndsSoonWhenInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		oracle := &fakeOracle{lanes: 4, depth: 1, stalls: []stall{{1900 * time.Millisecond, time.Hour}}}
+		oracle := &fakeOracle{callers: 4, depth: 1, stalls: []stall{{1900 * time.Millisecond, time.Hour}}}
 		began := time.Now()
 		r, err := newRun(o, oracle, newRoute([]string{"a:1"}), time.Sleep).do(ctx)
 		if err != nil || !r.Result.Interrupted || r.Result.Answers < 90 {
@@ -259,7 +259,7 @@ func TestRun_EndsSoonWhenInterrupted(t *testing.T) {
 
 func TestRun_ShowsProgress(t *testing.T) {
 	var shown []Progress
-	runFake(t, &fakeOracle{lanes: 1, depth: 1}, func(o *Options) {
+	runFake(t, &fakeOracle{callers: 1, depth: 1}, func(o *Options) {
 		o.Duration, o.Warmup = 3*time.Second, time.Second
 		o.Progress = func(p Progress) { shown = append(shown, p) }
 	})

@@ -40,13 +40,13 @@ func record(h *hdrhistogram.Histogram, ns int64) {
 // operation is one answered request, as it is remembered for a while. Times are in
 // nanoseconds since the run began.
 type operation struct {
-	seq            uint64 // within the lane
-	lane           int
+	seq            uint64 // within the caller
+	caller         int
 	sent, answered int64
 	issued         isotone.Range
 }
 
-// shard counts what some lanes see. Many lanes share few shards, because a histogram
+// shard counts what some callers see. Many callers share few shards, because a histogram
 // takes a quarter of a megabyte.
 type shard struct {
 	mu sync.Mutex
@@ -59,7 +59,7 @@ type shard struct {
 type counts struct {
 	latency *hdrhistogram.Histogram
 	// late is how late the generator itself was: from when an arrival was due, and a
-	// lane waited for it, until it was sent.
+	// caller waited for it, until it was sent.
 	late       *hdrhistogram.Histogram
 	answers    uint64
 	timestamps uint64
@@ -100,7 +100,7 @@ func (s *shard) failed(code string, n int) {
 	s.errors[code] += uint64(n)
 }
 
-// wasLate notes that the generator was late.
+// wasLate records that the generator was late.
 func (s *shard) wasLate(ns int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +132,7 @@ func (s *shard) find(r isotone.Range, op operation) (operation, bool) {
 	defer s.mu.Unlock()
 	for i := range min(s.stored, recentMax) {
 		o := s.recent[(s.stored-1-i)%recentMax]
-		if (o.lane != op.lane || o.seq != op.seq) && o.issued.Count > 0 &&
+		if (o.caller != op.caller || o.seq != op.seq) && o.issued.Count > 0 &&
 			!r.Last().Before(o.issued.First) && !o.issued.Last().Before(r.First) {
 			return o, true
 		}
@@ -140,7 +140,7 @@ func (s *shard) find(r isotone.Range, op operation) (operation, bool) {
 	return operation{}, false
 }
 
-// gap finds the longest time without an answer, over all lanes.
+// gap finds the longest time without an answer, over all callers.
 type gap struct {
 	last    atomic.Int64
 	longest atomic.Int64
@@ -156,7 +156,7 @@ func (g *gap) open(from int64) { g.last.Store(from) }
 func (g *gap) note(now int64) {
 	last := g.last.Load()
 	if now <= last {
-		return // before the end of the warm-up, or another lane was faster
+		return // before the end of the warm-up, or another caller was faster
 	}
 	g.last.Store(now)
 	if now-last <= g.longest.Load() {

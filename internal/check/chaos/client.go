@@ -71,7 +71,7 @@ func (c *Conn) Receive() (*Answer, error) {
 }
 
 // Get sends one request and reads its answer, all within timeout. After an error
-// the connection is of no more use.
+// the connection is unusable.
 func (c *Conn) Get(target string, timeout time.Duration) (*Answer, error) {
 	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (c *Conn) Get(target string, timeout time.Duration) (*Answer, error) {
 	return c.Receive()
 }
 
-// Get asks a node on a connection of its own.
+// Get sends one request on a new connection.
 func Get(addr, target string, timeout time.Duration) (*Answer, error) {
 	c, err := Dial(addr, timeout)
 	if err != nil {

@@ -16,11 +16,11 @@ type ClockFault struct {
 	Freeze   bool  `json:"freeze"`
 }
 
-// ClockSettle is how long to wait after [Node.SetClock] until the node surely
-// follows: it looks at the file every 20 ms and uses the clock every 100.
+// ClockSettle is how long to wait after [Node.SetClock]: the node polls the file every 20 ms
+// and reads the clock every 100 ms.
 const ClockSettle = 250 * time.Millisecond
 
-// write replaces the file at once: a node never reads half of it.
+// write replaces the file atomically.
 func (f ClockFault) write(path string) error {
 	b, err := json.Marshal(f)
 	if err != nil {

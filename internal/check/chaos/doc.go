@@ -1,5 +1,5 @@
-// Package chaos runs real "isotone serve" processes on the loopback interface,
-// breaks them, and judges what clients saw meanwhile.
+// Package chaos runs real "isotone serve" processes on the loopback interface, injects
+// faults, and checks what clients saw meanwhile.
 //
 // It owns the processes ([Process], [Node], [Cluster]), a load that follows the
 // leader and checks every answer ([Load]), the faults, and nothing of the product:
@@ -12,7 +12,7 @@
 // signals and fsyncs, kept its promise. What needs thousands of schedules or
 // exact control of time belongs to the simulator.
 //
-// # What every test gets for nothing
+// # What every test checks
 //
 // When a [Cluster] is cleaned up, every process it ever started is ended, and
 // the test fails if one of them had ended without being asked, or had not ended

@@ -96,13 +96,13 @@ func wantDocument(t *testing.T, n *chaos.Node, name, want string, stale bool) {
 }
 
 // TestLive_IsTheSameByEveryProtocol asks for small and large documents by each version of
-// HTTP, whole, compressed, by tag and by HEAD. HTTP/1.1 has its fast lane, with TLS and
+// HTTP, whole, compressed, by tag and by HEAD. HTTP/1.1 has its fast path, with TLS and
 // without; all else is the standard servers'.
 func TestLive_IsTheSameByEveryProtocol(t *testing.T) {
 	dir := t.TempDir()
 	small, large := filepath.Join(dir, "scores.json"), filepath.Join(dir, "large.json")
 	put(t, small, []byte(`{"goals": [`+strings.Repeat(`{"minute": 1, "by": "é"}, `, 40)+`null]}`))
-	put(t, large, []byte(`{"all": [`+strings.Repeat(`"a line that is long enough", `, 20_000)+`null]}`)) // beyond the fast lane
+	put(t, large, []byte(`{"all": [`+strings.Repeat(`"a line that is long enough", `, 20_000)+`null]}`)) // beyond the fast path
 	n := documents(t, map[string]string{"scores": "file:" + small, "large": "file:" + large, "late": "file:" + filepath.Join(dir, "late.json")})
 	if a := get(t, n, "/live/late"); a.Status != 503 || a.Code() != "overloaded" || a.Header.Get("Retry-After") != "1" {
 		t.Errorf("a document that was never loaded: %d %v %s", a.Status, a.Header, a.Body)

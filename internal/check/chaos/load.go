@@ -37,9 +37,9 @@ type LoadOptions struct {
 	Pause time.Duration
 	// Timeout bounds one request; default 500 ms.
 	Timeout time.Duration
-	// Impatient is the timeout of every second four workers, if it is not 0: they leave
+	// ShortTimeout is the timeout of every second four workers, if it is not 0: they leave
 	// a frozen leader at once, and ask its successor within its first epoch.
-	Impatient time.Duration
+	ShortTimeout time.Duration
 	// Query is appended to the path, as in "&mode=lease". If there are Queries, each
 	// is every so manieth worker's, instead.
 	Query   string
@@ -63,7 +63,7 @@ type Load struct {
 	mu       sync.Mutex
 	last     time.Duration // when the latest successful answer came
 	gap      time.Duration
-	leader   string             // who gave it
+	leader   string             // the node that gave it
 	queries  map[string]Answers // by query
 	outcomes map[string]int
 	faults   []string
@@ -136,7 +136,7 @@ func (l *Load) stop() {
 	l.done.Wait()
 }
 
-// Stop ends the load and returns what it saw.
+// Stop ends the load and returns its report.
 func (l *Load) Stop() *Report {
 	l.stop()
 	l.mu.Lock()
@@ -153,9 +153,8 @@ func (l *Load) Stop() *Report {
 	return r
 }
 
-// TakeHistory returns what was recorded since it was last called, so that a load of
-// any length can be checked exactly, part by part. A part of a history that is in
-// order is in order; what concerns two parts is for the online check.
+// TakeHistory returns the operations since the previous call, so that a load of any length
+// can be checked exactly, part by part. The online check covers the order between parts.
 func (l *Load) TakeHistory() (history []lincheck.Operation, truncated bool) {
 	for _, w := range l.work {
 		w.mu.Lock()
@@ -167,7 +166,7 @@ func (l *Load) TakeHistory() (history []lincheck.Operation, truncated bool) {
 	return history, truncated
 }
 
-// Answered returns what became of the requests with each query.
+// Answered returns the number of answers to each query.
 func (l *Load) Answered() map[string]Answers {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,21 +180,21 @@ func (l *Load) Leader() string {
 	return l.leader
 }
 
-// Faults returns what no node may ever do and one has done.
+// Faults returns the answers so far that no node may ever give.
 func (l *Load) Faults() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.faults)
 }
 
-// count notes the outcome of a request that got no timestamps.
+// count records the outcome of a request that got no timestamps.
 func (l *Load) count(outcome string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.outcomes[outcome]++
 }
 
-// fault notes something that no node may ever do.
+// fault records an answer that no node may ever give.
 func (l *Load) fault(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,7 +204,7 @@ func (l *Load) fault(format string, args ...any) {
 	}
 }
 
-// succeeded notes a successful answer.
+// succeeded records a successful answer.
 func (l *Load) succeeded(addr, query string, invocation, completion time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

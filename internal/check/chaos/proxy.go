@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Proxy carries the connection between two nodes, of which one dials. What happens
-// on the way is decided for each direction.
+// Proxy forwards the connections from one node to another, with a fault for each
+// direction.
 type Proxy struct {
 	// From is the ID of the node that dials, To that of the other.
 	From, To uint64
-	// Forth carries what the dialing node sends, Back what it gets.
-	Forth, Back Lane
+	// Forth forwards what the dialing node sends, Back what it receives.
+	Forth, Back Link
 
 	target   string
 	listener net.Listener
@@ -52,7 +52,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Addr is where the dialing node finds the other.
+// Addr is the address to dial instead of the target.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 func (p *Proxy) close() {
@@ -99,10 +99,10 @@ func (p *Proxy) carry(dialing *net.TCPConn) {
 		c.end()
 		return
 	}
-	var lanes sync.WaitGroup
-	lanes.Go(func() { p.Forth.run(c, c.dialing, c.dialed) })
-	lanes.Go(func() { p.Back.run(c, c.dialed, c.dialing) })
-	lanes.Wait()
+	var links sync.WaitGroup
+	links.Go(func() { p.Forth.run(c, c.dialing, c.dialed) })
+	links.Go(func() { p.Back.run(c, c.dialed, c.dialing) })
+	links.Wait()
 	c.end()
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,9 +18,9 @@ import (
 // much more than the leader takes to tell the one of the other's progress. What a
 // hello says of the log is old when it arrives, and its data directory is not (I6).
 func TestProxy_SlowHandshakeIsNoOldCopy(t *testing.T) {
-	for name, lane := range map[string]func(*chaos.Proxy) *chaos.Lane{
-		"hello of the node that dials": func(p *chaos.Proxy) *chaos.Lane { return &p.Forth },
-		"welcome of the other":         func(p *chaos.Proxy) *chaos.Lane { return &p.Back },
+	for name, link := range map[string]func(*chaos.Proxy) *chaos.Link{
+		"hello of the node that dials": func(p *chaos.Proxy) *chaos.Link { return &p.Forth },
+		"welcome of the other":         func(p *chaos.Proxy) *chaos.Link { return &p.Back },
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options()
@@ -30,7 +30,7 @@ func TestProxy_SlowHandshakeIsNoOldCopy(t *testing.T) {
 			leader := c.WaitLeader()
 			for _, p := range c.Proxies {
 				if p.From != leader.ID && p.To != leader.ID {
-					lane(p).Set(chaos.LaneFault{Delay: 700 * time.Millisecond})
+					link(p).Set(chaos.LinkFault{Delay: 700 * time.Millisecond})
 					p.Cut()
 				}
 			}
@@ -77,22 +77,22 @@ func TestProxy_DelaysHoldsDropsAndCuts(t *testing.T) {
 	if _, err := echo(answerTimeout); err != nil {
 		t.Fatal(err)
 	}
-	p.Forth.Set(chaos.LaneFault{Delay: 30 * time.Millisecond})
-	p.Back.Set(chaos.LaneFault{Delay: 30 * time.Millisecond})
+	p.Forth.Set(chaos.LinkFault{Delay: 30 * time.Millisecond})
+	p.Back.Set(chaos.LinkFault{Delay: 30 * time.Millisecond})
 	if took, err := echo(answerTimeout); err != nil || took < 60*time.Millisecond {
 		t.Errorf("delayed by 60 ms in all: %v, %v", took, err)
 	}
-	p.Forth.Set(chaos.LaneFault{})
-	p.Back.Set(chaos.LaneFault{Hold: true})
-	time.AfterFunc(50*time.Millisecond, func() { p.Back.Set(chaos.LaneFault{}) })
+	p.Forth.Set(chaos.LinkFault{})
+	p.Back.Set(chaos.LinkFault{Hold: true})
+	time.AfterFunc(50*time.Millisecond, func() { p.Back.Set(chaos.LinkFault{}) })
 	if took, err := echo(answerTimeout); err != nil || took < 50*time.Millisecond {
 		t.Errorf("held for 50 ms: %v, %v", took, err)
 	}
-	p.Forth.Set(chaos.LaneFault{Drop: true})
+	p.Forth.Set(chaos.LinkFault{Drop: true})
 	if _, err := echo(50 * time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("dropped: %v", err)
 	}
-	p.Forth.Set(chaos.LaneFault{})
+	p.Forth.Set(chaos.LinkFault{})
 	p.Cut()
 	if _, err := echo(answerTimeout); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("cut: %v", err)
@@ -109,7 +109,7 @@ func TestProxy_OneWayFaultsHeal(t *testing.T) {
 	o.Proxies = true
 	c := chaos.StartCluster(t, o)
 	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs()})
-	for _, f := range []chaos.LaneFault{{Hold: true}, {Drop: true}, {BytesPerSecond: 500}} {
+	for _, f := range []chaos.LinkFault{{Hold: true}, {Drop: true}, {BytesPerSecond: 500}} {
 		c.Settle()
 		leader := c.WaitLeader()
 		p := c.Proxies[0]
@@ -118,14 +118,14 @@ func TestProxy_OneWayFaultsHeal(t *testing.T) {
 				p = other
 			}
 		}
-		lane := &p.Forth
+		link := &p.Forth
 		if p.To == leader.ID {
-			lane = &p.Back
+			link = &p.Back
 		}
-		lane.Set(f)
+		link.Set(f)
 		time.Sleep(6 * time.Second)
 		load.WaitAnswer(t)
-		lane.Set(chaos.LaneFault{})
+		link.Set(chaos.LinkFault{})
 		p.Cut()
 	}
 	c.Settle()

@@ -88,7 +88,7 @@ func Unleash(t testing.TB, c *Cluster, o StormOptions) {
 		t.Skip("none of the faults that were asked for is possible here")
 	}
 	s.load = StartLoad(t, LoadOptions{
-		Addrs: c.Addrs(), Pause: 2 * time.Millisecond, Impatient: 25 * time.Millisecond, Queries: stormQueries, NodesMayFail: true,
+		Addrs: c.Addrs(), Pause: 2 * time.Millisecond, ShortTimeout: 25 * time.Millisecond, Queries: stormQueries, NodesMayFail: true,
 	})
 	s.calm()
 	s.run()

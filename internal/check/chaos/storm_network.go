@@ -15,27 +15,27 @@ const (
 	linkDelayMax = 300 * time.Millisecond
 )
 
-// planLanes sets one or both directions of the connection between two nodes.
-func (s *Storm) planLanes(f LaneFault, what string) *fault {
+// planLinks sets one or both directions of the connection between two nodes.
+func (s *Storm) planLinks(f LinkFault, what string) *fault {
 	p := s.c.Proxies[s.rand.IntN(len(s.c.Proxies))]
-	lanes, note := []*Lane{&p.Forth, &p.Back}, fmt.Sprintf("%d ⇄ %d", p.From, p.To)
+	links, note := []*Link{&p.Forth, &p.Back}, fmt.Sprintf("%d ⇄ %d", p.From, p.To)
 	switch s.rand.IntN(3) {
 	case 0:
-		lanes, note = lanes[:1], fmt.Sprintf("%d → %d", p.From, p.To)
+		links, note = links[:1], fmt.Sprintf("%d → %d", p.From, p.To)
 	case 1:
-		lanes, note = lanes[1:], fmt.Sprintf("%d → %d", p.To, p.From)
+		links, note = links[1:], fmt.Sprintf("%d → %d", p.To, p.From)
 	}
 	lasts := s.between(linkFaultMin, linkFaultMax)
-	set := func(f LaneFault) {
-		for _, lane := range lanes {
-			lane.Set(f)
+	set := func(f LinkFault) {
+		for _, link := range links {
+			link.Set(f)
 		}
 	}
 	return &fault{
 		about: []string{p.Addr()}, lasts: lasts, note: fmt.Sprintf("%s%s, for %v", note, what, lasts),
 		begin: func() { set(f) },
 		end: func() {
-			if set(LaneFault{}); f.Drop {
+			if set(LinkFault{}); f.Drop {
 				p.Cut()
 			}
 		},
@@ -44,16 +44,16 @@ func (s *Storm) planLanes(f LaneFault, what string) *fault {
 
 func (s *Storm) planDelay() *fault {
 	delay := s.between(linkDelayMin, linkDelayMax)
-	return s.planLanes(LaneFault{Delay: delay}, fmt.Sprintf(" by %v", delay))
+	return s.planLinks(LinkFault{Delay: delay}, fmt.Sprintf(" by %v", delay))
 }
 
-func (s *Storm) planHold() *fault { return s.planLanes(LaneFault{Hold: true}, "") }
+func (s *Storm) planHold() *fault { return s.planLinks(LinkFault{Hold: true}, "") }
 
-func (s *Storm) planDrop() *fault { return s.planLanes(LaneFault{Drop: true}, "") }
+func (s *Storm) planDrop() *fault { return s.planLinks(LinkFault{Drop: true}, "") }
 
 func (s *Storm) planThrottle() *fault {
 	rate := 1000 << s.rand.IntN(7)
-	return s.planLanes(LaneFault{BytesPerSecond: rate}, fmt.Sprintf(": %d bytes/s", rate))
+	return s.planLinks(LinkFault{BytesPerSecond: rate}, fmt.Sprintf(": %d bytes/s", rate))
 }
 
 // planCut ends the connections of one pair, or all connections of a node.

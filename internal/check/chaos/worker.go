@@ -126,7 +126,7 @@ func (w *worker) target() string {
 }
 
 func (w *worker) timeout() time.Duration {
-	if impatient := w.load.opt.Impatient; impatient > 0 && w.id/4%2 == 1 {
+	if impatient := w.load.opt.ShortTimeout; impatient > 0 && w.id/4%2 == 1 {
 		return impatient
 	}
 	return w.load.opt.Timeout

@@ -1,8 +1,8 @@
 // Package credential owns the certificates of a server: it reads and checks the PEM files,
-// makes a self-signed pair where there is none, and follows the files when they change.
+// makes a self-signed pair if there is none, and reloads the files when they change. Servers
+// share the [tls.Config] of a [Reloader].
 //
-// Errors begin with the name of the setting that is at fault. It knows nothing of who
-// serves what: a [Keeper] gives out a [tls.Config] that servers share.
+// Errors begin with the name of the setting at fault.
 package credential
 
 import (
@@ -18,38 +18,37 @@ import (
 	"time"
 )
 
-// Config is what a [Keeper] is made of. CertFile and KeyFile are required.
+// Config configures a [Reloader]. CertFile and KeyFile are required.
 type Config struct {
-	// CertFile and KeyFile are a certificate, with its chain if it has one, and its
-	// private key, both PEM.
+	// CertFile and KeyFile are a certificate, optionally with its chain, and its private
+	// key, both PEM.
 	CertFile, KeyFile string
-	// CertSetting and KeySetting are what errors call the two.
+	// CertSetting and KeySetting name the two in errors.
 	CertSetting, KeySetting string
-	// SelfSigned has a pair made when both files are missing, as [LoadOrCreate] does, for
-	// Hosts.
+	// SelfSigned creates a pair for Hosts if both files are missing, as [LoadOrCreate] does.
 	SelfSigned bool
 	Hosts      []string
-	// ClientCAFile, if not empty, is a PEM file of authorities: every client must show a
-	// certificate that one of them has signed. ClientCASetting is what errors call it.
+	// ClientCAFile, if not empty, is a PEM file of authorities: every client must present
+	// a certificate that one of them signed. ClientCASetting names it in errors.
 	ClientCAFile, ClientCASetting string
-	// Log takes warnings, and what is read anew. Nil discards all.
+	// Log receives warnings and reloads; nil discards them.
 	Log *slog.Logger
 	// Now is the wall clock; nil means time.Now.
 	Now func() time.Time
-	// Observe, if not nil, is told how long the certificate is still valid, less than 0
-	// when it is not: at the start and with every Check.
+	// Observe, if not nil, receives the remaining validity of the certificate, negative
+	// after its end: in Open and in every Check.
 	Observe func(left time.Duration)
 }
 
-// CheckEvery is how often [Keeper.Run] looks at the files.
+// CheckEvery is the interval at which [Reloader.Run] checks the files.
 const CheckEvery = time.Second
 
-// warnLeft are the times before the end of a certificate that are worth a warning.
+// warnLeft are the remaining validities at which a warning is logged.
 var warnLeft = []time.Duration{0, 24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour}
 
-// Keeper has a certificate and keeps it as its files are. Make it with [Open]. All methods
-// are safe for concurrent use.
-type Keeper struct {
+// Reloader holds a certificate and reloads it when its files change. Make it with [Open].
+// All methods are safe for concurrent use.
+type Reloader struct {
 	cfg     Config
 	pair    pair
 	clients *file // nil: clients need no certificate
@@ -57,57 +56,57 @@ type Keeper struct {
 	current atomic.Pointer[material]
 
 	checking sync.Mutex
-	seen     []fs.FileInfo // of the files, as they were last tried
-	changing []fs.FileInfo // not tried yet; nil: nothing new
-	refused  bool          // the latest try has failed, and was logged
-	warned   int           // how many of warnLeft have been
+	seen     []fs.FileInfo // when the files were last loaded
+	changing []fs.FileInfo // changed and not loaded yet; nil: unchanged
+	refused  bool          // the latest load failed, and was logged
+	warned   int           // how many of warnLeft were logged
 }
 
-// material is what was read at one time.
+// material is the content of the files at one time.
 type material struct {
 	cert    tls.Certificate
 	clients *x509.CertPool
 }
 
-// Open reads the files. What cannot be used is an error: a file that is missing or cannot
-// be read, a key that does not match, a certificate that has expired or is not valid yet.
-// A private key that others may read is worth a warning.
-func Open(cfg Config) (*Keeper, error) {
+// Open reads the files. It fails if a file is missing or unreadable, the key does not match,
+// or the certificate is expired or not valid yet. It warns of a private key that others may
+// read.
+func Open(cfg Config) (*Reloader, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	k := &Keeper{cfg: cfg, pair: pair{
+	r := &Reloader{cfg: cfg, pair: pair{
 		cert: file{cfg.CertSetting, cfg.CertFile}, key: file{cfg.KeySetting, cfg.KeyFile}, own: cfg.SelfSigned,
 	}}
 	if cfg.ClientCAFile != "" {
-		k.clients = &file{cfg.ClientCASetting, cfg.ClientCAFile}
+		r.clients = &file{cfg.ClientCASetting, cfg.ClientCAFile}
 	}
 	if cfg.SelfSigned {
-		if err := k.pair.create(cfg.Hosts, cfg.Now()); err != nil {
+		if err := r.pair.create(cfg.Hosts, cfg.Now()); err != nil {
 			return nil, err
 		}
 	}
-	k.seen = k.stat()
-	m, err := k.load()
+	r.seen = r.stat()
+	m, err := r.load()
 	if err != nil {
 		return nil, err
 	}
-	k.use(m)
-	k.watchExpiry()
-	return k, nil
+	r.use(m)
+	r.watchExpiry()
+	return r, nil
 }
 
-func (k *Keeper) load() (*material, error) {
+func (r *Reloader) load() (*material, error) {
 	var m material
 	var err error
-	if m.cert, err = k.pair.load(k.cfg.Now()); err != nil {
+	if m.cert, err = r.pair.load(r.cfg.Now()); err != nil {
 		return nil, err
 	}
-	if k.clients != nil {
-		if m.clients, err = k.clients.loadPool(k.cfg.Now()); err != nil {
+	if r.clients != nil {
+		if m.clients, err = r.clients.loadPool(r.cfg.Now()); err != nil {
 			return nil, err
 		}
 	}
@@ -115,44 +114,43 @@ func (k *Keeper) load() (*material, error) {
 }
 
 // use has new handshakes use m.
-func (k *Keeper) use(m *material) {
-	k.current.Store(m)
-	k.warned = 0
-	if k.pair.key.isExposed() {
-		k.cfg.Log.Warn("others than its owner can read the private key; its permissions should be 0600",
-			"setting", k.pair.key.setting, "file", k.pair.key.path)
+func (r *Reloader) use(m *material) {
+	r.current.Store(m)
+	r.warned = 0
+	if r.pair.key.isExposed() {
+		r.cfg.Log.Warn("the private key is readable by others than its owner; set its permissions to 0600",
+			"setting", r.pair.key.setting, "file", r.pair.key.path)
 	}
 }
 
-// TLS returns a configuration for servers that speak the protocols given, by their names in
-// ALPN, the preferred one first. Handshakes use what the keeper has at that time;
-// connections that are open are not touched. It must not be changed, and servers that
-// share it, without a Clone, accept each other's session tickets.
+// TLS returns a configuration for servers of the given protocols, by ALPN name, the
+// preferred one first. Each handshake uses the certificate that is current then; open
+// connections are not affected. Do not change the configuration. Servers that share it,
+// without a Clone, accept each other's session tickets.
 //
-// TLS 1.3, and 1.2 with authenticated encryption and forward secrecy only. The keys of
-// session tickets are crypto/tls's own: a new one every day, each good for a week. They
-// belong to the configuration, which stays when certificates change, so tickets go on;
-// what a ticket says of its client's certificate is checked against the authorities of the
-// day.
-func (k *Keeper) TLS(protocols ...string) *tls.Config {
+// It allows TLS 1.3, and TLS 1.2 with AEAD ciphers and forward secrecy only. crypto/tls
+// rotates the session ticket keys daily and accepts each for a week. Tickets stay valid when
+// certificates change; the client certificate in a ticket is checked against the current
+// authorities.
+func (r *Reloader) TLS(protocols ...string) *tls.Config {
 	cfg := &tls.Config{
 		MinVersion:   tls.VersionTLS12,
 		CipherSuites: slices.Clone(suites),
 		NextProtos:   slices.Clone(protocols),
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return &k.current.Load().cert, nil
+			return &r.current.Load().cert, nil
 		},
 	}
-	if k.clients == nil {
+	if r.clients == nil {
 		return cfg
 	}
 	cfg.ClientAuth = tls.RequireAndVerifyClientCert
-	cfg.ClientCAs = k.current.Load().clients
+	cfg.ClientCAs = r.current.Load().clients
 	var latest atomic.Pointer[tls.Config]
 	latest.Store(cfg)
 	base := cfg.Clone()
 	cfg.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		now := k.current.Load().clients
+		now := r.current.Load().clients
 		c := latest.Load()
 		if c.ClientCAs != now {
 			c = base.Clone()
@@ -164,8 +162,8 @@ func (k *Keeper) TLS(protocols ...string) *tls.Config {
 	return cfg
 }
 
-// suites are those of TLS 1.2 that encrypt and authenticate in one (RFC 9325 §4.2). Those of
-// TLS 1.3 cannot be chosen.
+// suites are the AEAD cipher suites of TLS 1.2 (RFC 9325 §4.2). Those of TLS 1.3 are not
+// configurable.
 var suites = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
 	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
@@ -173,13 +171,13 @@ var suites = []uint16{
 }
 
 // Certificate returns the certificate in use.
-func (k *Keeper) Certificate() *x509.Certificate { return k.current.Load().cert.Leaf }
+func (r *Reloader) Certificate() *x509.Certificate { return r.current.Load().cert.Leaf }
 
-// Left returns how long the certificate in use is still valid.
-func (k *Keeper) Left() time.Duration { return k.Certificate().NotAfter.Sub(k.cfg.Now()) }
+// Left returns the remaining validity of the certificate in use.
+func (r *Reloader) Left() time.Duration { return r.Certificate().NotAfter.Sub(r.cfg.Now()) }
 
-// Run follows the files until ctx ends.
-func (k *Keeper) Run(ctx context.Context) {
+// Run checks the files every [CheckEvery] until ctx ends.
+func (r *Reloader) Run(ctx context.Context) {
 	ticker := time.NewTicker(CheckEvery)
 	defer ticker.Stop()
 	for {
@@ -187,52 +185,52 @@ func (k *Keeper) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			k.Check()
+			r.Check()
 		}
 	}
 }
 
-// Check looks at the files. Those that have changed since they were last read, and not
-// since the Check before, for they change one after the other, are read anew. What cannot
-// be used is logged once, and what there was stays in use.
-func (k *Keeper) Check() {
-	k.checking.Lock()
-	defer k.checking.Unlock()
-	switch now := k.stat(); {
-	case same(now, k.seen):
-		k.changing = nil
-		if k.refused { // it may have been the clock, or a disk that was away
-			k.reload()
+// Check reloads the files if they have changed since the last load but not since the
+// previous Check: they are replaced one after the other. If they are unusable, it logs that
+// once, and the old certificate stays in use.
+func (r *Reloader) Check() {
+	r.checking.Lock()
+	defer r.checking.Unlock()
+	switch now := r.stat(); {
+	case same(now, r.seen):
+		r.changing = nil
+		if r.refused { // the clock or the disk may have been at fault
+			r.reload()
 		}
-	case !same(now, k.changing):
-		k.changing = now
+	case !same(now, r.changing):
+		r.changing = now
 	default:
-		k.seen, k.changing, k.refused = now, nil, false
-		k.reload()
+		r.seen, r.changing, r.refused = now, nil, false
+		r.reload()
 	}
-	k.watchExpiry()
+	r.watchExpiry()
 }
 
-func (k *Keeper) reload() {
-	m, err := k.load()
+func (r *Reloader) reload() {
+	m, err := r.load()
 	if err != nil {
-		if k.refused {
-			return // said already
+		if r.refused {
+			return // logged already
 		}
-		k.refused = true
-		k.cfg.Log.Error("TLS files have changed and cannot be used; the old certificate stays", "err", err, "valid_until", k.Certificate().NotAfter)
+		r.refused = true
+		r.cfg.Log.Error("TLS files have changed and cannot be used; the old certificate stays", "err", err, "valid_until", r.Certificate().NotAfter)
 		return
 	}
-	k.refused = false
-	k.use(m)
-	k.cfg.Log.Info("TLS files read anew", "file", k.pair.cert.path, "valid_until", k.Certificate().NotAfter)
+	r.refused = false
+	r.use(m)
+	r.cfg.Log.Info("TLS files reloaded", "file", r.pair.cert.path, "valid_until", r.Certificate().NotAfter)
 }
 
-// watchExpiry says how long the certificate is valid, and warns when that is short.
-func (k *Keeper) watchExpiry() {
-	left := k.Left()
-	if k.cfg.Observe != nil {
-		k.cfg.Observe(left)
+// watchExpiry reports the remaining validity, and warns when it is short.
+func (r *Reloader) watchExpiry() {
+	left := r.Left()
+	if r.cfg.Observe != nil {
+		r.cfg.Observe(left)
 	}
 	steps := 0
 	for _, limit := range warnLeft {
@@ -240,19 +238,19 @@ func (k *Keeper) watchExpiry() {
 			steps++
 		}
 	}
-	if steps <= k.warned {
+	if steps <= r.warned {
 		return
 	}
-	k.warned = steps
-	k.cfg.Log.Warn("the TLS certificate ends soon, or has ended", "setting", k.pair.cert.setting, "file", k.pair.cert.path,
-		"valid_until", k.Certificate().NotAfter, "days_left", int(left/(24*time.Hour)))
+	r.warned = steps
+	r.cfg.Log.Warn("the TLS certificate expires soon, or has expired", "setting", r.pair.cert.setting, "file", r.pair.cert.path,
+		"valid_until", r.Certificate().NotAfter, "days_left", int(left/(24*time.Hour)))
 }
 
-// stat returns what the files look like; nil in the place of one that cannot be seen.
-func (k *Keeper) stat() []fs.FileInfo {
-	files := []*file{&k.pair.cert, &k.pair.key}
-	if k.clients != nil {
-		files = append(files, k.clients)
+// stat returns the state of the files, with nil for one that stat fails on.
+func (r *Reloader) stat() []fs.FileInfo {
+	files := []*file{&r.pair.cert, &r.pair.key}
+	if r.clients != nil {
+		files = append(files, r.clients)
 	}
 	list := make([]fs.FileInfo, len(files))
 	for i, f := range files {
@@ -261,7 +259,7 @@ func (k *Keeper) stat() []fs.FileInfo {
 	return list
 }
 
-// same reports whether two lists of files look the same.
+// same reports whether two states of the files are equal.
 func same(a, b []fs.FileInfo) bool {
 	return slices.EqualFunc(a, b, func(a, b fs.FileInfo) bool {
 		if a == nil || b == nil {

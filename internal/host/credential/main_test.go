@@ -80,8 +80,8 @@ func write(t *testing.T, path string, b []byte) {
 	}
 }
 
-// desk is a directory with files, and what a keeper of them has said.
-type desk struct {
+// fixture is a directory with files, and what a reloader of them has said.
+type fixture struct {
 	*testing.T
 	cert, key, clients string
 
@@ -90,54 +90,54 @@ type desk struct {
 	now time.Time
 }
 
-func (d *desk) Write(p []byte) (int, error) {
+func (d *fixture) Write(p []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.out.Write(p)
 }
 
 // said returns what was logged since it was last called.
-func (d *desk) said() string {
+func (d *fixture) said() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.out.Reset()
 	return d.out.String()
 }
 
-func newDesk(t *testing.T) *desk {
+func newFixture(t *testing.T) *fixture {
 	dir := t.TempDir()
-	return &desk{
+	return &fixture{
 		T: t, now: today,
 		cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"), clients: filepath.Join(dir, "clients.pem"),
 	}
 }
 
 // issue writes a pair for name.
-func (d *desk) issue(name string, until time.Time) {
+func (d *fixture) issue(name string, until time.Time) {
 	d.Helper()
 	certPEM, keyPEM, _ := nobody.sign(d.T, name, until)
 	write(d.T, d.cert, certPEM)
 	write(d.T, d.key, keyPEM)
 }
 
-func (d *desk) config() credential.Config {
+func (d *fixture) config() credential.Config {
 	return credential.Config{
 		CertFile: d.cert, KeyFile: d.key, CertSetting: "TLS_CERT", KeySetting: "TLS_KEY", ClientCASetting: "TLS_CLIENT_CA",
 		Log: slog.New(slog.NewTextHandler(d, nil)), Now: func() time.Time { return d.now },
 	}
 }
 
-func (d *desk) open(change ...func(*credential.Config)) *credential.Keeper {
+func (d *fixture) open(change ...func(*credential.Config)) *credential.Reloader {
 	d.Helper()
 	cfg := d.config()
 	for _, f := range change {
 		f(&cfg)
 	}
-	k, err := credential.Open(cfg)
+	r, err := credential.Open(cfg)
 	if err != nil {
 		d.Fatal(err)
 	}
-	return k
+	return r
 }
 
 // link is a connection between a client and a server of the configuration.

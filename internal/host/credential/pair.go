@@ -12,11 +12,10 @@ import (
 	"time"
 )
 
-// fileBytesMax bounds what is read of one file: a bundle of all public authorities has a
-// quarter of it.
+// fileBytesMax bounds a file. A bundle of all public authorities has a quarter of it.
 const fileBytesMax = 1 << 20
 
-// file is a PEM file, and what those who run the node call it.
+// file is a PEM file and the name of its setting.
 type file struct {
 	setting string
 	path    string
@@ -63,10 +62,10 @@ func (f *file) isExposed() bool {
 // pair is a certificate and its key.
 type pair struct {
 	cert, key file
-	own       bool // made here when both files are missing
+	own       bool // self-signed, created if both files are missing
 }
 
-// orAgain is what to do, beside the advice.
+// orAgain adds to the advice that a self-signed pair can be created again.
 func (p *pair) orAgain(advice string) string {
 	if !p.own {
 		return advice
@@ -102,7 +101,7 @@ func (p *pair) load(now time.Time) (tls.Certificate, error) {
 	return made, nil
 }
 
-// loadPool reads the certificates of authorities in f, of which one at least must be valid.
+// loadPool reads the authorities in f, at least one of which must be valid.
 func (f *file) loadPool(now time.Time) (*x509.CertPool, error) {
 	rest, err := f.read()
 	if err != nil {

@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// certificateYears is the life of a certificate that we sign ourselves. It is
-// long, because nobody renews one and an expired one stops the node.
+// certificateYears is the validity of a self-signed certificate: long, because nobody renews
+// one and an expired one stops the node.
 const certificateYears = 10
 
-// LoadOrCreate returns the certificate in certFile with the key in keyFile, both PEM, as
-// [Load] does. When both files are missing it first writes a self-signed ECDSA P-256 pair,
-// each file with permissions 0600, for localhost, 127.0.0.1, ::1 and hosts (names or IP
-// addresses, no ports). The directories must exist.
+// LoadOrCreate returns the certificate in certFile with the key in keyFile, both PEM. If both
+// files are missing it first writes a self-signed ECDSA P-256 pair, each file with
+// permissions 0600, for localhost, 127.0.0.1, ::1 and hosts (names or IP addresses, no
+// ports). The directories must exist.
 //
-// A pair that is incomplete, does not match or is not valid at now is an error that says
-// what to do: it is never replaced, for clients may have pinned it.
+// It fails on a pair that is incomplete, does not match or is not valid at now. It never
+// replaces such a pair, because clients may have pinned it.
 func LoadOrCreate(certFile, keyFile string, hosts []string, now time.Time) (tls.Certificate, error) {
 	p := pair{cert: file{setting: "TLS certificate", path: certFile}, key: file{setting: "TLS key", path: keyFile}, own: true}
 	if err := p.create(hosts, now); err != nil {
@@ -35,7 +35,7 @@ func LoadOrCreate(certFile, keyFile string, hosts []string, now time.Time) (tls.
 	return p.load(now)
 }
 
-// create makes the pair when both files are missing, and refuses when one is.
+// create makes the pair if both files are missing, and fails if one is.
 func (p *pair) create(hosts []string, now time.Time) error {
 	certMissing, err := p.cert.isMissing()
 	if err != nil {
@@ -65,11 +65,11 @@ func halfPair(missing, present *file) error {
 		missing.path, present.path)
 }
 
-// newSuffix is for a certificate whose key has no name yet.
+// newSuffix marks a certificate whose key may not be written yet.
 const newSuffix = ".new"
 
-// finishPair completes a pair whose creation was interrupted: the key has its name, and the
-// certificate that belongs to it does not. It reports whether there was one.
+// finishPair completes a pair whose creation was interrupted between writing the key and
+// renaming the certificate. It reports whether there was one.
 func finishPair(certFile, keyFile string) bool {
 	if _, err := tls.LoadX509KeyPair(certFile+newSuffix, keyFile); err != nil {
 		return false
@@ -77,8 +77,8 @@ func finishPair(certFile, keyFile string) bool {
 	return os.Rename(certFile+newSuffix, certFile) == nil
 }
 
-// createPair writes the certificate under another name, the key, and renames the certificate:
-// so wherever it is interrupted, there is nothing, or something to finish.
+// createPair writes the certificate under a temporary name, then the key, and renames the
+// certificate: wherever it is interrupted, finishPair or another createPair completes it.
 func createPair(certFile, keyFile string, hosts []string, now time.Time) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -132,8 +132,7 @@ func certificateTemplate(hosts []string, now time.Time) (*x509.Certificate, erro
 	return t, nil
 }
 
-// writePEM writes file whole or not at all: the bytes are on disk before the
-// name is.
+// writePEM writes a file atomically.
 func writePEM(file, kind string, der []byte) (err error) {
 	temp, err := os.CreateTemp(filepath.Dir(file), ".new-*.pem") // 0600
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package listen has what servers with a listener of their own share: a loop that accepts
-// connections and outlives a shortage of file descriptors, and a listener for
-// [net/http.Server] that is fed by hand.
+// Package listen has what the standard servers share: an accept loop that survives a shortage
+// of file descriptors, and a listener for [net/http.Server] to which connections are handed.
 package listen
 
 import (
@@ -12,16 +11,15 @@ import (
 	"time"
 )
 
-// A listener that cannot accept is tried again after a pause, which doubles up to a bound.
+// The pause after a failed accept doubles from pauseMin to pauseMax.
 const (
 	pauseMin = 5 * time.Millisecond
 	pauseMax = time.Second
 )
 
-// Accept gives every connection of l to admit, which must not block, until stopping is
-// closed, and returns nil then. Whoever closes that closes l as well. An error that
-// passes, such as no more file descriptors, is logged and waited out; any other one is
-// returned.
+// Accept passes every connection of l to admit, which must not block. It returns nil once
+// stopping and l are closed, in this order. It logs a temporary error, such as a shortage of
+// file descriptors, and tries again; it returns any other error.
 func Accept(l net.Listener, stopping <-chan struct{}, log *slog.Logger, admit func(net.Conn)) error {
 	pause := pauseMin
 	for {
@@ -50,9 +48,9 @@ func Accept(l net.Listener, stopping <-chan struct{}, log *slog.Logger, admit fu
 	}
 }
 
-// Handoff is a listener whose connections are those that are [Handoff.Put] into it. Who
-// puts bounds how many there are. Make it with [NewHandoff]. All methods are safe for
-// concurrent use, but there is one caller of Accept at a time.
+// Handoff is a listener for connections that [Handoff.Put] hands to it. The caller of Put
+// bounds their number. Make it with [NewHandoff]. All methods are safe for concurrent use,
+// except that only one goroutine may call Accept.
 type Handoff struct {
 	mu      sync.Mutex
 	waiting []net.Conn
@@ -60,10 +58,10 @@ type Handoff struct {
 	some    chan struct{} // a token while waiting may not be empty, or when stopped
 }
 
-// NewHandoff returns an empty one.
+// NewHandoff returns a Handoff without connections.
 func NewHandoff() *Handoff { return &Handoff{some: make(chan struct{}, 1)} }
 
-// Put does not block. After Stop it closes c.
+// Put hands over c without blocking. After Stop it closes c.
 func (h *Handoff) Put(c net.Conn) {
 	h.mu.Lock()
 	stopped := h.stopped
@@ -97,7 +95,7 @@ func (h *Handoff) Stop() {
 	h.signal()
 }
 
-// closeBelow closes c without a word of TLS, which could block.
+// closeBelow closes c without a TLS close_notify, which could block.
 func closeBelow(c net.Conn) {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()
@@ -105,8 +103,8 @@ func closeBelow(c net.Conn) {
 	_ = c.Close()
 }
 
-// Accept waits for the next connection. After Stop it returns [http.ErrServerClosed], as
-// Serve of an [http.Server] then does.
+// Accept waits for the next connection. After Stop it returns [http.ErrServerClosed], which
+// Serve of an [http.Server] then returns.
 func (h *Handoff) Accept() (net.Conn, error) {
 	for {
 		h.mu.Lock()
@@ -129,8 +127,8 @@ func (h *Handoff) Accept() (net.Conn, error) {
 	}
 }
 
-// Close does nothing: Stop ends it.
+// Close does nothing; see Stop.
 func (h *Handoff) Close() error { return nil }
 
-// Addr returns an address that means nothing; there may be no listener.
+// Addr returns a placeholder; there may be no listener.
 func (h *Handoff) Addr() net.Addr { return &net.TCPAddr{} }

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// linesBytesMax bounds the lines that wait to be written: some thousands.
+	// linesBytesMax bounds the queued lines: some thousands.
 	linesBytesMax = 1 << 20
-	// pieceMax bounds what is written at once, but for a single line that is longer. A
-	// pipe takes that much whole, also when several processes write to it: PIPE_BUF of
+	// pieceMax bounds one write, except for a single longer line. A
+	// pipe writes that much atomically, with several writing processes too: PIPE_BUF of
 	// pipe(7).
 	pieceMax = 4096
-	// linesKeepMax is the largest buffer that is kept when it has been written.
+	// linesKeepMax is the largest buffer that is kept for reuse.
 	linesKeepMax = 64 << 10
 	// linesCloseTime bounds how long [Log.Close] waits for a write that hangs.
 	linesCloseTime = 5 * time.Second
@@ -23,28 +23,28 @@ const (
 
 var errLinesFull = errors.New("telemetry: the log is too slow: a line is dropped")
 
-// lines is a writer of lines that never waits. A goroutine writes what has gathered, in
-// the order in which it came; what there is no room for is dropped and
-// counted. All methods are safe for concurrent use.
+// lines is a writer of lines that never blocks: a goroutine writes the queued lines in order.
+// Lines that do not fit in the queue are dropped and counted. All methods are safe for
+// concurrent use.
 type lines struct {
 	to      io.Writer
-	confess func(dropped int) // writes to it how many lines are missing
-	wake    chan struct{}     // has a token while there may be something to write
-	written chan struct{}     // closed when, after close, all is
+	report  func(dropped int) // logs how many lines are missing
+	wake    chan struct{}     // holds a token while lines may be queued
+	written chan struct{}     // closed when run has ended
 
 	mu      sync.Mutex
 	waiting []byte
-	closing bool // it ends when nothing waits
+	closing bool // run ends when the queue is empty
 	ended   bool
-	dropped int // since the latest confession
+	dropped int // since the latest report
 	total   uint64
 }
 
-// startLines returns lines that are written to w; [lines.close] ends them. When w takes
-// something again after lines were dropped, confess writes to it how many, on the goroutine
-// that writes to w.
-func startLines(w io.Writer, confess func(dropped int)) *lines {
-	l := &lines{to: w, confess: confess, wake: make(chan struct{}, 1), written: make(chan struct{})}
+// startLines returns lines that are written to w; [lines.close] ends them. After the first
+// successful write after drops, report is called with their number, on the goroutine that
+// writes to w.
+func startLines(w io.Writer, report func(dropped int)) *lines {
+	l := &lines{to: w, report: report, wake: make(chan struct{}, 1), written: make(chan struct{})}
 	go l.run()
 	return l
 }
@@ -58,20 +58,20 @@ func (l *lines) Write(line []byte) (int, error) {
 		return 0, errLinesFull
 	}
 	if len(l.waiting) == 0 {
-		l.rouse()
+		l.signal()
 	}
 	l.waiting = append(l.waiting, line...)
 	return len(line), nil
 }
 
-// lose counts lines that nobody will see. By mu.
+// lose counts dropped lines. mu must be held.
 func (l *lines) lose(n int) {
 	l.dropped += n
 	l.total += uint64(n)
 }
 
-// rouse has run look for something to write.
-func (l *lines) rouse() {
+// signal wakes run.
+func (l *lines) signal() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -95,8 +95,8 @@ func (l *lines) run() {
 	}
 }
 
-// take returns all that waits; what comes from now on is gathered in spare. more is false
-// when nothing waits and nothing else will.
+// take returns all queued lines; spare becomes the buffer for new ones. more is false when
+// the queue is empty and closed.
 func (l *lines) take(spare []byte) (chunk []byte, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +108,7 @@ func (l *lines) take(spare []byte) (chunk []byte, more bool) {
 	return chunk, !l.ended
 }
 
-// put writes lines, in pieces that other processes cannot write into, and confesses.
+// put writes lines, in pieces that the kernel writes atomically to a pipe, and reports drops.
 func (l *lines) put(chunk []byte) {
 	for len(chunk) > 0 {
 		end := len(chunk)
@@ -123,15 +123,15 @@ func (l *lines) put(chunk []byte) {
 			l.mu.Lock()
 			l.lose(bytes.Count(chunk[:end], []byte{'\n'}))
 			l.mu.Unlock()
-		} else if dropped := l.confession(); dropped > 0 {
-			l.confess(dropped)
+		} else if dropped := l.takeDropped(); dropped > 0 {
+			l.report(dropped)
 		}
 		chunk = chunk[end:]
 	}
 }
 
-// confession returns how many lines were dropped since it was asked last.
-func (l *lines) confession() int {
+// takeDropped returns how many lines were dropped since the previous call.
+func (l *lines) takeDropped() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	dropped := l.dropped
@@ -139,19 +139,19 @@ func (l *lines) confession() int {
 	return dropped
 }
 
-// lost returns how many lines were dropped in all.
+// lost returns the total of dropped lines.
 func (l *lines) lost() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.total
 }
 
-// close returns when all that waits is written, after which no more is taken, or after
-// five seconds, and reports which.
+// close refuses further lines once the queue is empty. It reports whether that happened
+// within five seconds.
 func (l *lines) close() (written bool) {
 	l.mu.Lock()
 	l.closing = true
-	l.rouse()
+	l.signal()
 	l.mu.Unlock()
 	timer := time.NewTimer(linesCloseTime)
 	defer timer.Stop()

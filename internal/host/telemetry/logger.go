@@ -19,16 +19,15 @@ type LogOptions struct {
 	TimeMS bool
 }
 
-// Log is a logger that never waits for whoever reads it: a goroutine writes the lines.
-// What there is no room for because the reader is too slow, or hangs, is dropped, counted,
-// and told in a line when there is room again. Make it with [StartLog]. All methods are
-// safe for concurrent use.
+// Log is a logger that never blocks: a goroutine writes the lines. If the reader is too slow
+// or hangs, lines are dropped and counted, and a later line gives their number. Make it with
+// [StartLog]. All methods are safe for concurrent use.
 type Log struct {
 	*slog.Logger
 	lines *lines
 }
 
-// StartLog returns a log whose lines look as those of [NewLogger]. [Log.Close] ends it.
+// StartLog returns a log with the line format of [NewLogger]. [Log.Close] ends it.
 func StartLog(w io.Writer, o LogOptions) *Log {
 	direct := NewLogger(w, o) // of the goroutine that writes
 	l := startLines(w, func(dropped int) {
@@ -44,7 +43,7 @@ func (l *Log) CountDropped(r prometheus.Registerer) {
 	}, func() float64 { return float64(l.lines.lost()) }))
 }
 
-// Close writes what waits, after which no more is taken. It returns after five seconds at
+// Close writes the queued lines and refuses further ones. It returns after five seconds at
 // the latest, and reports whether all was written. It may be called again.
 func (l *Log) Close() (written bool) { return l.lines.close() }
 
@@ -75,8 +74,7 @@ func timeAsMilliseconds(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// isTerminal reports whether w is a character device. /dev/null is one too, and
-// does not mind colours.
+// isTerminal reports whether w is a character device. So is /dev/null, harmlessly.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// other is the label value for every word that is not in the list of its label:
-// what a caller passes can never grow the number of series (I7).
+// other replaces every word that is not in the list of its label, so callers cannot
+// increase the number of series (I7).
 const other = "other"
 
 // The label values, each list closed by other. The methods find a word by a
@@ -193,8 +193,8 @@ func (m *Metrics) CountReservation() { m.reservations.Inc() }
 // CountReservationFailed counts a reservation that missed its deadline.
 func (m *Metrics) CountReservationFailed() { m.reserveFailed.Inc() }
 
-// AddLeases counts requests in lease mode that a lease answered and such that had to
-// wait for a round, and leases that ended.
+// AddLeases counts requests in lease mode that a lease answered, those that had to wait for
+// a round, and leases that ended.
 func (m *Metrics) AddLeases(served, missed, lost uint64) {
 	m.leaseServed.Add(float64(served))
 	m.leaseMissed.Add(float64(missed))

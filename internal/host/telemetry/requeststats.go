@@ -11,8 +11,8 @@ var sectionBuckets = []float64{
 	1e-6, 2.5e-6, 5e-6, 10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 }
 
-// RequestStats is what the requests cost that are measured one by one. Its methods are
-// safe for concurrent use and do not allocate.
+// RequestStats are the times of requests that are measured one by one. Its methods are safe
+// for concurrent use and do not allocate.
 type RequestStats struct {
 	wall, user, system, stall prometheus.Histogram
 }
@@ -29,8 +29,8 @@ func NewRequestStats(r *prometheus.Registry) *RequestStats {
 	}
 }
 
-// NewRequestStats returns the statistics of single requests, in the registry of m. It can
-// be called once: without it there are no such series.
+// NewRequestStats returns the statistics of single requests, in the registry of m. Call it at
+// most once; without it there are no such series.
 func (m *Metrics) NewRequestStats() *RequestStats { return NewRequestStats(m.registry) }
 
 // Observe counts one request. If its CPU time is not known, only wall is counted.

@@ -20,14 +20,14 @@ type Sample struct {
 // Totals are Sample's figures since the start.
 type Totals struct{ Timestamps, Requests, IDs, Errors uint64 }
 
-// totals is counted beside the metrics, which cannot be read back.
+// totals are counted separately, because the metrics cannot be read back.
 type totals struct {
 	timestamps, requests, ids, errors atomic.Uint64
 	latency                           [latencyBuckets]atomic.Uint64
 }
 
-// Latencies are times in buckets that grow with them: each is an eighth of a power of two
-// of nanoseconds wide, so a percentile is at most 12.5 % too large.
+// Latencies is a histogram with exponential buckets: each is an eighth of a power of two of
+// nanoseconds wide, so a percentile is at most 12.5 % too large.
 type Latencies [latencyBuckets]uint64
 
 const (
@@ -53,8 +53,8 @@ func latencyMost(bucket int) time.Duration {
 	return time.Duration((uint64(bucket%latencyParts)+latencyParts+1)<<exponent - 1)
 }
 
-// Quantile returns the time within which the share q of all was, 0 < q ≤ 1, and false if
-// there were none.
+// Quantile returns an upper bound of the quantile q, 0 < q ≤ 1, and false if there are no
+// values.
 func (l *Latencies) Quantile(q float64) (time.Duration, bool) {
 	sum := uint64(0)
 	for _, n := range l {
@@ -72,8 +72,7 @@ func (l *Latencies) Quantile(q float64) (time.Duration, bool) {
 	return latencyMost(latencyBuckets - 1), true
 }
 
-// Sampler tells what happened between one call of Next and the following. It belongs to
-// one goroutine.
+// Sampler returns what happened between two calls of Next. It belongs to one goroutine.
 type Sampler struct {
 	metrics *Metrics
 	at      time.Time

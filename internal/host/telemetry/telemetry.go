@@ -1,5 +1,4 @@
-// Package telemetry owns what a node tells about itself: the form of its log
-// lines ([NewLogger]) and its Prometheus metrics ([Metrics]). It knows no other
-// package of the module; the node and the fronts tell it what happened in plain
-// numbers and words.
+// Package telemetry owns the format of log lines ([NewLogger]) and the Prometheus metrics
+// ([Metrics]). It imports no other package of the module; callers pass plain numbers and
+// words.
 package telemetry

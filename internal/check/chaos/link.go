@@ -11,59 +11,58 @@ import (
 )
 
 const (
-	// laneChunkSize times laneChunksMax bounds what a lane holds back, about what a
-	// kernel would; beyond it the sender finds its socket full.
-	laneChunkSize = 16 << 10
-	laneChunksMax = 64
-	// laneNap is how often a lane that holds looks whether it still has to.
-	laneNap = 2 * time.Millisecond
+	// linkChunkSize times linkChunksMax bounds the bytes that a link buffers, about as
+	// much as a kernel; beyond it the sender blocks.
+	linkChunkSize = 16 << 10
+	linkChunksMax = 64
+	// linkPoll is the interval at which a holding link checks whether the fault has ended.
+	linkPoll = 2 * time.Millisecond
 )
 
-// LaneFault is what is wrong with one direction of a connection. The zero value is
-// nothing.
-type LaneFault struct {
-	// Delay is how much later each byte arrives.
+// LinkFault is a fault of one direction of a connection. The zero value is none.
+type LinkFault struct {
+	// Delay delays each byte.
 	Delay time.Duration
-	// Hold lets nothing through; it arrives when that ends, however old it is.
+	// Hold holds back everything until the fault ends.
 	Hold bool
-	// Drop loses everything. A connection that has lost bytes is of no use, so it has
-	// to be cut when that ends.
+	// Drop discards everything. A connection that has lost bytes is unusable, so close it
+	// when the fault ends.
 	Drop bool
-	// BytesPerSecond limits the rate, if it is not 0.
+	// BytesPerSecond limits the rate; 0 means no limit.
 	BytesPerSecond int
 }
 
-// Lane is one direction of all connections through a [Proxy]. The zero value carries
-// everything at once.
-type Lane struct {
+// Link is one direction of all connections through a [Proxy]. The zero value forwards
+// without delay.
+type Link struct {
 	mu    sync.Mutex
-	fault LaneFault
+	fault LinkFault
 }
 
-// Set begins a fault, or ends it with the zero LaneFault.
-func (l *Lane) Set(f LaneFault) {
+// Set begins a fault, or ends it with the zero LinkFault.
+func (l *Link) Set(f LinkFault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fault = f
 }
 
-func (l *Lane) get() LaneFault {
+func (l *Link) get() LinkFault {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.fault
 }
 
-// chunk is what one read brought: bytes, or the end of the direction or connection.
+// chunk is the result of one read: bytes, or the end of the direction or connection.
 type chunk struct {
 	bytes []byte
 	err   error
 	due   time.Time
 }
 
-// run carries bytes until the sending side ends this direction, or either side the
+// run forwards bytes until the sender ends this direction, or either side closes the
 // connection.
-func (l *Lane) run(c *pipe, from, to *net.TCPConn) {
-	chunks := make(chan chunk, laneChunksMax)
+func (l *Link) run(c *pipe, from, to *net.TCPConn) {
+	chunks := make(chan chunk, linkChunksMax)
 	var reader sync.WaitGroup
 	reader.Go(func() { l.read(c, from, chunks) })
 	if !l.write(c, to, chunks) {
@@ -72,9 +71,9 @@ func (l *Lane) run(c *pipe, from, to *net.TCPConn) {
 	reader.Wait()
 }
 
-func (l *Lane) read(c *pipe, from *net.TCPConn, chunks chan<- chunk) {
+func (l *Link) read(c *pipe, from *net.TCPConn, chunks chan<- chunk) {
 	for {
-		buf := make([]byte, laneChunkSize)
+		buf := make([]byte, linkChunkSize)
 		n, err := from.Read(buf)
 		fault := l.get()
 		if err == nil && fault.Drop {
@@ -91,8 +90,8 @@ func (l *Lane) read(c *pipe, from *net.TCPConn, chunks chan<- chunk) {
 	}
 }
 
-// write reports whether the direction ended as it should.
-func (l *Lane) write(c *pipe, to *net.TCPConn, chunks <-chan chunk) bool {
+// write reports whether the direction ended cleanly.
+func (l *Link) write(c *pipe, to *net.TCPConn, chunks <-chan chunk) bool {
 	for {
 		select {
 		case next := <-chunks:
@@ -114,11 +113,11 @@ func (l *Lane) write(c *pipe, to *net.TCPConn, chunks <-chan chunk) bool {
 	}
 }
 
-// released waits while the lane lets nothing through, not even an end. It reports
+// released waits while the link holds or drops, which delays an end as well. It reports
 // false if the connection ended meanwhile.
-func (l *Lane) released(c *pipe) bool {
+func (l *Link) released(c *pipe) bool {
 	for fault := l.get(); fault.Hold || fault.Drop; fault = l.get() {
-		if !c.sleep(laneNap) {
+		if !c.sleep(linkPoll) {
 			return false
 		}
 	}

@@ -21,63 +21,63 @@ func careless() *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true, ServerName: "x", Time: func() time.Time { return today }}
 }
 
-// serverOf returns the keeper's configuration at the test's time.
-func serverOf(k *credential.Keeper) *tls.Config {
-	c := k.TLS("h2", "http/1.1")
+// serverOf returns the reloader's configuration at the test's time.
+func serverOf(r *credential.Reloader) *tls.Config {
+	c := r.TLS("h2", "http/1.1")
 	c.Time = func() time.Time { return today }
 	return c
 }
 
-// twice lets the keeper look until a change has settled.
-func twice(k *credential.Keeper) {
-	k.Check()
-	k.Check()
+// twice lets the reloader look until a change has settled.
+func twice(r *credential.Reloader) {
+	r.Check()
+	r.Check()
 }
 
 func TestOpen_NamesTheSettingThatIsAtFault(t *testing.T) {
 	withCA := func(c *credential.Config) { c.ClientCAFile = filepath.Join(filepath.Dir(c.CertFile), "clients.pem") }
 	for _, tt := range []struct {
 		name  string
-		spoil func(d *desk) func(*credential.Config)
+		spoil func(d *fixture) func(*credential.Config)
 		words []string
 	}{
-		{"no certificate", func(d *desk) func(*credential.Config) { _ = os.Remove(d.cert); return nil }, []string{"TLS_CERT: ", "cert.pem"}},
-		{"no key", func(d *desk) func(*credential.Config) { _ = os.Remove(d.key); return nil }, []string{"TLS_KEY: ", "key.pem"}},
-		{"a directory", func(d *desk) func(*credential.Config) {
+		{"no certificate", func(d *fixture) func(*credential.Config) { _ = os.Remove(d.cert); return nil }, []string{"TLS_CERT: ", "cert.pem"}},
+		{"no key", func(d *fixture) func(*credential.Config) { _ = os.Remove(d.key); return nil }, []string{"TLS_KEY: ", "key.pem"}},
+		{"a directory", func(d *fixture) func(*credential.Config) {
 			_ = os.Remove(d.key)
 			_ = os.Mkdir(d.key, 0o700)
 			return nil
 		}, []string{"TLS_KEY: ", "key.pem is no file"}},
-		{"a file without an end", func(d *desk) func(*credential.Config) {
+		{"a file without an end", func(d *fixture) func(*credential.Config) {
 			_ = os.Truncate(d.key, 2<<20)
 			return nil
 		}, []string{"TLS_KEY: ", "more than"}},
-		{"not PEM", func(d *desk) func(*credential.Config) { write(d.T, d.cert, []byte("?")); return nil }, []string{"TLS_CERT: ", "cert.pem"}},
-		{"another's key", func(d *desk) func(*credential.Config) {
+		{"not PEM", func(d *fixture) func(*credential.Config) { write(d.T, d.cert, []byte("?")); return nil }, []string{"TLS_CERT: ", "cert.pem"}},
+		{"another's key", func(d *fixture) func(*credential.Config) {
 			_, keyPEM, _ := nobody.sign(d.T, "y", later)
 			write(d.T, d.key, keyPEM)
 			return nil
 		}, []string{"TLS_CERT: ", "does not match", "put the matching pair there"}},
-		{"expired", func(d *desk) func(*credential.Config) { d.now = later.AddDate(0, 0, 1); return nil },
+		{"expired", func(d *fixture) func(*credential.Config) { d.now = later.AddDate(0, 0, 1); return nil },
 			[]string{"TLS_CERT: ", "expired at 2027-03-01", "renew it"}},
-		{"not valid yet", func(d *desk) func(*credential.Config) { d.now = today.AddDate(-2, 0, 0); return nil },
+		{"not valid yet", func(d *fixture) func(*credential.Config) { d.now = today.AddDate(-2, 0, 0); return nil },
 			[]string{"TLS_CERT: ", "not valid before", "clock"}},
-		{"no authorities", func(d *desk) func(*credential.Config) { return withCA }, []string{"TLS_CLIENT_CA: ", "clients.pem"}},
-		{"empty authorities", func(d *desk) func(*credential.Config) { write(d.T, d.clients, nil); return withCA },
+		{"no authorities", func(d *fixture) func(*credential.Config) { return withCA }, []string{"TLS_CLIENT_CA: ", "clients.pem"}},
+		{"empty authorities", func(d *fixture) func(*credential.Config) { write(d.T, d.clients, nil); return withCA },
 			[]string{"TLS_CLIENT_CA: ", "no certificate"}},
-		{"a key among authorities", func(d *desk) func(*credential.Config) {
+		{"a key among authorities", func(d *fixture) func(*credential.Config) {
 			_, keyPEM, _ := nobody.sign(d.T, "ca", later)
 			write(d.T, d.clients, keyPEM)
 			return withCA
 		}, []string{"TLS_CLIENT_CA: ", "PRIVATE KEY"}},
-		{"old authorities", func(d *desk) func(*credential.Config) {
+		{"old authorities", func(d *fixture) func(*credential.Config) {
 			certPEM, _, _ := nobody.sign(d.T, "ca", today.AddDate(0, 0, -1))
 			write(d.T, d.clients, certPEM)
 			return withCA
 		}, []string{"TLS_CLIENT_CA: ", "expired"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			d := newDesk(t)
+			d := newFixture(t)
 			d.issue("x", later)
 			change := tt.spoil(d)
 			cfg := d.config()
@@ -101,9 +101,9 @@ func TestOpen_NamesTheSettingThatIsAtFault(t *testing.T) {
 }
 
 func TestOpen_MakesAPairOnlyWhenItMay(t *testing.T) {
-	d := newDesk(t)
-	k := d.open(func(c *credential.Config) { c.SelfSigned, c.Hosts = true, []string{"node.example"} })
-	if err := k.Certificate().VerifyHostname("node.example"); err != nil {
+	d := newFixture(t)
+	r := d.open(func(c *credential.Config) { c.SelfSigned, c.Hosts = true, []string{"node.example"} })
+	if err := r.Certificate().VerifyHostname("node.example"); err != nil {
 		t.Error(err)
 	}
 	if said := d.said(); said != "" {
@@ -115,37 +115,37 @@ func TestOpen_WarnsOfAKeyThatOthersCanRead(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no such permissions")
 	}
-	d := newDesk(t)
+	d := newFixture(t)
 	d.issue("x", later)
 	_ = os.Chmod(d.key, 0o640)
-	k := d.open()
+	r := d.open()
 	if said := d.said(); !strings.Contains(said, "setting=TLS_KEY") || !strings.Contains(said, "0600") {
 		t.Errorf("it says %q", said)
 	}
 	_ = os.Chmod(d.key, 0o600)
-	twice(k)
+	twice(r)
 	if said := d.said(); strings.Contains(said, "0600") {
 		t.Errorf("when that is mended it says %q", said)
 	}
 }
 
-func TestKeeper_UsesNewFilesAndDropsNoConnection(t *testing.T) {
-	d := newDesk(t)
+func TestReloader_UsesNewFilesAndDropsNoConnection(t *testing.T) {
+	d := newFixture(t)
 	d.issue("one", later)
-	k := d.open()
-	server, client := serverOf(k), careless()
+	r := d.open()
+	server, client := serverOf(r), careless()
 	client.ClientSessionCache = tls.NewLRUClientSessionCache(1)
 	first, err := connect(t, server, client)
 	if err != nil || first.name() != "one" {
 		t.Fatal(err)
 	}
 	d.issue("two", later)
-	k.Check()
-	if k.Certificate().Subject.CommonName != "one" {
+	r.Check()
+	if r.Certificate().Subject.CommonName != "one" {
 		t.Error("a change was not given the time to settle")
 	}
-	k.Check()
-	if said := d.said(); strings.Count(said, "read anew") != 1 {
+	r.Check()
+	if said := d.said(); strings.Count(said, "reloaded") != 1 {
 		t.Errorf("it says %q", said)
 	}
 	fresh, err := connect(t, server, careless())
@@ -160,28 +160,28 @@ func TestKeeper_UsesNewFilesAndDropsNoConnection(t *testing.T) {
 }
 
 // The files of a pair change one after the other.
-func TestKeeper_WaitsForTheOtherFile(t *testing.T) {
-	d := newDesk(t)
+func TestReloader_WaitsForTheOtherFile(t *testing.T) {
+	d := newFixture(t)
 	d.issue("one", later)
-	k := d.open()
+	r := d.open()
 	certPEM, keyPEM, _ := nobody.sign(t, "two", later)
 	write(t, d.cert, certPEM)
-	k.Check()
+	r.Check()
 	write(t, d.key, keyPEM)
-	k.Check()
+	r.Check()
 	if said := d.said(); said != "" {
 		t.Errorf("it says %q", said)
 	}
-	k.Check()
-	if k.Certificate().Subject.CommonName != "two" {
+	r.Check()
+	if r.Certificate().Subject.CommonName != "two" {
 		t.Error("the pair is not used")
 	}
 }
 
-func TestKeeper_KeepsWhatItHasWhenFilesAreBad(t *testing.T) {
-	d := newDesk(t)
+func TestReloader_KeepsWhatItHasWhenFilesAreBad(t *testing.T) {
+	d := newFixture(t)
 	d.issue("one", later)
-	k := d.open()
+	r := d.open()
 	for name, spoil := range map[string]func(){
 		"nonsense": func() { write(t, d.cert, []byte("?")) },
 		"gone":     func() { _ = os.Remove(d.key) },
@@ -189,30 +189,30 @@ func TestKeeper_KeepsWhatItHasWhenFilesAreBad(t *testing.T) {
 	} {
 		spoil()
 		for range 5 {
-			k.Check()
+			r.Check()
 		}
 		if said := d.said(); strings.Count(said, "level=ERROR") != 1 || !strings.Contains(said, "TLS_") {
 			t.Errorf("%s: it says %q; want one error", name, said)
 		}
-		if got := k.Certificate().Subject.CommonName; got != "one" {
+		if got := r.Certificate().Subject.CommonName; got != "one" {
 			t.Errorf("%s: it uses %q", name, got)
 		}
 	}
 	d.issue("two", later)
-	twice(k)
-	if got := k.Certificate().Subject.CommonName; got != "two" {
+	twice(r)
+	if got := r.Certificate().Subject.CommonName; got != "two" {
 		t.Errorf("mended: it uses %q", got)
 	}
 }
 
-func TestKeeper_ClientsMustBeSignedByAnAuthorityOfTheDay(t *testing.T) {
-	d := newDesk(t)
+func TestReloader_ClientsMustBeSignedByAnAuthorityOfTheDay(t *testing.T) {
+	d := newFixture(t)
 	d.issue("server", later)
 	caPEM, _, ca := nobody.sign(t, "ca", later)
 	otherPEM, _, other := nobody.sign(t, "other", later)
 	write(t, d.clients, caPEM)
-	k := d.open(func(c *credential.Config) { c.ClientCAFile = d.clients })
-	server := serverOf(k)
+	r := d.open(func(c *credential.Config) { c.ClientCAFile = d.clients })
+	server := serverOf(r)
 	as := func(a *authority) *tls.Config {
 		c := careless()
 		if a != nil {
@@ -239,7 +239,7 @@ func TestKeeper_ClientsMustBeSignedByAnAuthorityOfTheDay(t *testing.T) {
 		t.Errorf("a ticket: %v", err)
 	}
 	write(t, d.clients, otherPEM)
-	twice(k)
+	twice(r)
 	if _, err := connect(t, server, stranger); err != nil {
 		t.Errorf("the new authority's: %v", err)
 	}
@@ -251,8 +251,8 @@ func TestKeeper_ClientsMustBeSignedByAnAuthorityOfTheDay(t *testing.T) {
 	}
 }
 
-func TestKeeper_SpeaksWhatIsSafe(t *testing.T) {
-	d := newDesk(t)
+func TestReloader_SpeaksWhatIsSafe(t *testing.T) {
+	d := newFixture(t)
 	d.issue("x", later)
 	server := serverOf(d.open())
 	for _, tt := range []struct {
@@ -280,45 +280,45 @@ func TestKeeper_SpeaksWhatIsSafe(t *testing.T) {
 	}
 }
 
-func TestKeeper_WarnsBeforeTheEnd(t *testing.T) {
-	d := newDesk(t)
+func TestReloader_WarnsBeforeTheEnd(t *testing.T) {
+	d := newFixture(t)
 	d.issue("x", today.AddDate(0, 0, 100))
 	var left []time.Duration
-	k := d.open(func(c *credential.Config) { c.Observe = func(d time.Duration) { left = append(left, d) } })
+	r := d.open(func(c *credential.Config) { c.Observe = func(d time.Duration) { left = append(left, d) } })
 	for _, tt := range []struct {
 		days  int
 		warns string
 	}{{0, ""}, {69, ""}, {70, "days_left=30"}, {71, ""}, {93, "days_left=7"}, {94, ""}, {99, "days_left=1"}, {100, "days_left=0"}, {101, ""}} {
 		d.now = today.AddDate(0, 0, tt.days)
-		k.Check()
+		r.Check()
 		if said := d.said(); (said != "") != (tt.warns != "") || !strings.Contains(said, tt.warns) {
 			t.Errorf("after %d days: %q", tt.days, said)
 		}
-		if got, want := left[len(left)-1], time.Duration(100-tt.days)*24*time.Hour; got != want || k.Left() != want {
+		if got, want := left[len(left)-1], time.Duration(100-tt.days)*24*time.Hour; got != want || r.Left() != want {
 			t.Errorf("after %d days: %v are left, want %v", tt.days, got, want)
 		}
 	}
 	d.issue("y", d.now.AddDate(0, 0, 6))
-	twice(k)
+	twice(r)
 	if said := d.said(); !strings.Contains(said, "days_left=6") {
 		t.Errorf("the next one: %q", said)
 	}
 }
 
-func TestKeeper_RunFollowsUntilItIsEnded(t *testing.T) {
-	d := newDesk(t)
+func TestReloader_RunFollowsUntilItIsEnded(t *testing.T) {
+	d := newFixture(t)
 	d.issue("one", later)
-	k := d.open()
+	r := d.open()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		k.Run(ctx)
+		r.Run(ctx)
 	}()
 	d.issue("two", later)
-	for deadline := time.Now().Add(20 * time.Second); k.Certificate().Subject.CommonName != "two"; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); r.Certificate().Subject.CommonName != "two"; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("the files were not read anew")
+			t.Fatal("the files were not reloaded")
 		}
 	}
 	cancel()
@@ -328,24 +328,24 @@ func TestKeeper_RunFollowsUntilItIsEnded(t *testing.T) {
 // TestCheck_WhatIsRefusedIsTriedAgain: the authority's clock was ahead, or a disk was away,
 // and the files do not change for that. The log has it once.
 func TestCheck_WhatIsRefusedIsTriedAgain(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.issue("x", later)
-	k := d.open()
+	r := d.open()
 	d.issue("y", later.AddDate(1, 0, 0))
-	d.now = k.Certificate().NotBefore.Add(-2 * time.Second)
+	d.now = r.Certificate().NotBefore.Add(-2 * time.Second)
 	d.said()
 	for range 10 {
-		k.Check()
+		r.Check()
 	}
-	if got := k.Certificate().Subject.CommonName; got != "x" {
+	if got := r.Certificate().Subject.CommonName; got != "x" {
 		t.Errorf("before it is valid %q is in use", got)
 	}
 	if said := d.said(); strings.Count(said, "cannot be used") != 1 {
 		t.Errorf("the log has it not just once:\n%s", said)
 	}
 	d.now = today.Add(time.Hour)
-	k.Check()
-	if got := k.Certificate().Subject.CommonName; got != "y" {
+	r.Check()
+	if got := r.Certificate().Subject.CommonName; got != "y" {
 		t.Errorf("then %q is in use", got)
 	}
 }

@@ -6,26 +6,26 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// A floor is the largest timestamp that the client has got so far. What is asked for after
-// that must be larger, in every read mode (I4): whatever a cluster loses or restores, a
-// client's own floor is never undercut (I13).
+// A floor is the largest timestamp that the client has received. Timestamps requested later
+// must be larger, in every read mode (I4): whatever a cluster loses or restores, a client's
+// own floor is never undercut (I13).
 //
-// There are several requests under way, and none of them has to be larger than what came
-// back after it was sent. So each remembers the floor that it was sent at.
+// Several requests are under way at once, and an answer need not be larger than what came
+// back after its request was sent. So each request keeps the floor at which it was sent.
 type floor struct {
 	mu   sync.Mutex
 	last isotone.Timestamp
 }
 
-// now returns the floor of a request that is about to be sent.
+// now returns the floor for a request that is about to be sent.
 func (f *floor) now() isotone.Timestamp {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last
 }
 
-// raise takes what came back for a request that was sent at a floor. It reports false if
-// that is not all above it; then nobody may have it.
+// raise takes the answer to a request that was sent at the floor sent. It reports false if
+// the answer is not above that floor; then no call may have it.
 func (f *floor) raise(sent isotone.Timestamp, got isotone.Range) bool {
 	if got.First.Compare(sent) <= 0 {
 		return false
@@ -39,7 +39,7 @@ func (f *floor) raise(sent isotone.Timestamp, got isotone.Range) bool {
 	return true
 }
 
-// inOrder checks what a node has given for a request, and returns why nobody may have it.
+// inOrder checks the answer to a request. It returns an error if no call may have it.
 func (c *Client) inOrder(addr string, b *batch) error {
 	if b.kind == kindID || c.floor.raise(b.floor, isotone.Range{First: b.first, Count: b.count()}) {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/isotone/isotone/client"
 )
 
-// TestLone_ADeadlineCostsItsConnectionAndNothingElse: the answer may still come, and must
+// TestDirect_ADeadlineCostsItsConnectionAndNothingElse: the answer may still come, and must
 // not be the next call's.
-func TestLone_ADeadlineCostsItsConnectionAndNothingElse(t *testing.T) {
+func TestDirect_ADeadlineCostsItsConnectionAndNothingElse(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{})
 	pings := func() int { return f.nodes[0].count("PING") }
@@ -40,8 +40,8 @@ func TestLone_ADeadlineCostsItsConnectionAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestLone_OthersDoNotWaitForIt: a lone call that hangs holds nobody up.
-func TestLone_OthersDoNotWaitForIt(t *testing.T) {
+// TestDirect_OthersDoNotWaitForIt: a direct call that hangs holds nobody up.
+func TestDirect_OthersDoNotWaitForIt(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{})
 	eventually(t, "all connections", func() bool { return f.nodes[0].count("PING") == client.ConnsDefault+1 })

@@ -16,9 +16,9 @@ import (
 func TestOrder_WhatUndercutsTheFloorFailsTheCall(t *testing.T) {
 	given := isotone.Timestamp{Time: 1, Index: 100} // what there was before, the last of a range
 	ways := map[string]func(context.Context, *client.Client) (isotone.Timestamp, error){
-		"lone":  func(ctx context.Context, c *client.Client) (isotone.Timestamp, error) { return c.Timestamp(ctx) },
-		"batch": one,
-		"lone, lease": func(ctx context.Context, c *client.Client) (isotone.Timestamp, error) {
+		"direct": func(ctx context.Context, c *client.Client) (isotone.Timestamp, error) { return c.Timestamp(ctx) },
+		"batch":  one,
+		"direct, lease": func(ctx context.Context, c *client.Client) (isotone.Timestamp, error) {
 			return c.In(isotone.ReadLease).Timestamp(ctx)
 		},
 		"batch, lease": func(ctx context.Context, c *client.Client) (isotone.Timestamp, error) {

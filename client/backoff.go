@@ -1,0 +1,63 @@
+package client
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// backoffMin and backoffMax bound the pause after a failure, before jitter. An
+	// election takes some hundred milliseconds; asking often finds its end sooner.
+	backoffMin = 5 * time.Millisecond
+	backoffMax = 100 * time.Millisecond
+	// memberBackoffMax bounds it for a member that is not needed because others give ids.
+	memberBackoffMax = 2 * time.Second
+)
+
+// backoff returns the pause after that many failures in a row: exponential, with jitter of
+// half.
+func backoff(failures int) time.Duration { return backoffTo(failures, backoffMax) }
+
+func backoffTo(failures int, most time.Duration) time.Duration {
+	pause := min(backoffMin<<min(failures, 10), most)
+	return pause/2 + rand.N(pause)
+}
+
+// estimate derives the answer timeout from a smoothed mean and deviation, as TCP derives its
+// retransmission timeout (RFC 6298).
+type estimate struct {
+	mean, deviation time.Duration
+}
+
+const (
+	// timeoutMin is longer than most pauses of a healthy machine. A false suspicion does
+	// no harm.
+	timeoutMin = 25 * time.Millisecond
+	timeoutMax = 5 * time.Second
+	// timeoutInitial applies before the first answer.
+	timeoutInitial = 250 * time.Millisecond
+)
+
+func (e *estimate) add(took time.Duration) {
+	if e.mean == 0 {
+		e.mean, e.deviation = took, took/2
+		return
+	}
+	difference := e.mean - took
+	e.deviation += (max(difference, -difference) - e.deviation) / 4
+	e.mean -= difference / 8
+}
+
+// double doubles the timeout, which shrinks again with every answer.
+func (e *estimate) double() {
+	timeout := min(2*e.timeout(), timeoutMax)
+	e.mean = max(e.mean, 1)
+	e.deviation = (timeout - e.mean) / 4
+}
+
+func (e *estimate) timeout() time.Duration {
+	if e.mean == 0 {
+		return timeoutInitial
+	}
+	return min(max(e.mean+4*e.deviation, timeoutMin), timeoutMax)
+}

@@ -1,0 +1,249 @@
+package client
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/isotone/isotone"
+)
+
+// bufferSize bounds a line of an answer. It holds some four hundred ids.
+const bufferSize = 8 << 10
+
+// A conn is a connection with at most one request under way. A node answers the requests
+// of one connection in order, so a second request would only wait there, where no call can
+// join it any more.
+//
+// The request belongs to whoever swaps it out of pending: the reader with its answer, or,
+// when the connection fails, the first goroutine that notices.
+type conn struct {
+	pool    *pool
+	addr    string
+	netConn net.Conn
+	read    *bufio.Reader
+
+	pending atomic.Pointer[batch]
+	since   atomic.Int64 // when pending was sent, by Client.now
+	ended   bool         // guarded by pool.mu
+	// writes carries requests to the write goroutine; nil for a TCP connection, whose
+	// empty send buffer takes a request without blocking.
+	writes chan []byte
+	over   chan struct{} // closed when the reader ends
+
+	answered atomic.Bool // at least once
+	own      batch       // reused by direct calls
+	pauses   int         // in a row; of the reader
+}
+
+func newConn(p *pool, addr string, netConn net.Conn, read *bufio.Reader) *conn {
+	cn := &conn{pool: p, addr: addr, netConn: netConn, read: read, over: make(chan struct{})}
+	if _, isTCP := netConn.(*net.TCPConn); !isTCP {
+		cn.writes = make(chan []byte, 1)
+	}
+	return cn
+}
+
+// send sends a request. The caller must have taken the connection with pool.take.
+func (cn *conn) send(b *batch) {
+	b.floor = cn.pool.client.floor.now()
+	cn.since.Store(int64(cn.pool.client.now()))
+	cn.pending.Store(b)
+	select {
+	case <-cn.over:
+		// The reader may have checked pending before it was set. If the reader ends
+		// after this point, it sees the request.
+		cn.requeue(errOver)
+		return
+	default:
+	}
+	if cn.writes != nil {
+		cn.writes <- b.line
+		return
+	}
+	if _, err := cn.netConn.Write(b.line); err != nil {
+		_ = cn.netConn.Close() // the reader notices
+	}
+}
+
+// write is the goroutine of a connection with a writes channel.
+func (cn *conn) write() {
+	for {
+		select {
+		case <-cn.over:
+			return
+		case line := <-cn.writes:
+			if _, err := cn.netConn.Write(line); err != nil {
+				_ = cn.netConn.Close()
+				return
+			}
+		}
+	}
+}
+
+// requeue queues the request under way again, if there is one.
+func (cn *conn) requeue(err error) {
+	if b := cn.pending.Swap(nil); b != nil {
+		cn.pool.requeue(b)
+		cn.pool.client.retried(cn.addr, err)
+		cn.pool.dispatch()
+	}
+}
+
+var (
+	errOver       = errors.New("the connection has ended")
+	errUnexpected = errors.New("an answer without a request")
+	errExtra      = errors.New("more than one answer")
+)
+
+// run reads answers until the connection ends, then queues the request under way again.
+func (cn *conn) run() {
+	p := cn.pool
+	p.put(cn)
+	p.dispatch()
+	err := cn.serve()
+	_ = cn.netConn.Close()
+	close(cn.over)
+	p.drop(cn)
+	cn.requeue(err)
+	p.client.post(func(r *router) { r.connEnded(cn, err) })
+	p.dispatch()
+}
+
+func (cn *conn) serve() error {
+	for {
+		// Wait for data first: only then is it known which request it answers.
+		if _, err := cn.read.Peek(1); err != nil {
+			return err
+		}
+		b := cn.pending.Load()
+		if b == nil {
+			return errUnexpected
+		}
+		err := readAnswer(cn.read, b)
+		refusal, refused := err.(*isotone.Error)
+		if err != nil && !refused {
+			return err
+		}
+		if cn.read.Buffered() > 0 {
+			// It would be taken for the answer to the next request.
+			return errExtra
+		}
+		if cn.pending.Swap(nil) != b {
+			panic("client: an answer belongs to two requests")
+		}
+		if !refused {
+			if err := cn.pool.client.inOrder(cn.addr, b); err != nil {
+				b.finish(err)
+				return err
+			}
+		}
+		if !cn.settle(b, refusal) {
+			return cn.waitClosed()
+		}
+	}
+}
+
+// settle acts on an answer; refusal is nil for a success. It reports whether the connection
+// can go on.
+func (cn *conn) settle(b *batch, refusal *isotone.Error) bool {
+	p := cn.pool
+	switch {
+	case refusal == nil:
+		cn.succeeded(b)
+	case !transient(refusal.Code):
+		cn.pauses = 0
+		p.put(cn)
+		b.finish(refusal)
+	case !cn.refused(b, refusal):
+		return false
+	}
+	p.dispatch()
+	return true
+}
+
+func (cn *conn) succeeded(b *batch) {
+	p, c := cn.pool, cn.pool.client
+	took := c.now() - time.Duration(cn.since.Load())
+	cn.pauses = 0
+	cn.answered.Store(true)
+	p.measured(took)
+	several := b.calls() > 1
+	p.put(cn)
+	c.notifyAnswered(cn, b, took)
+	b.finish(nil)
+	if p.suspected.Load() && p.suspected.CompareAndSwap(true, false) {
+		c.post(func(r *router) { r.recovered(cn) })
+	}
+	if several {
+		p.gather()
+	}
+}
+
+// refused queues the request again. It reports whether the connection can go on.
+func (cn *conn) refused(b *batch, refusal *isotone.Error) bool {
+	p, c := cn.pool, cn.pool.client
+	moved := refusal.Leader != "" && refusal.Leader != cn.addr && b.kind != kindID
+	if moved {
+		p.retire(cn.addr)
+	}
+	p.requeue(b)
+	c.retried(cn.addr, refusal)
+	if moved {
+		c.post(func(r *router) { r.moved(cn, refusal.Leader) })
+		return false
+	}
+	if b.kind != kindID {
+		c.post(func(r *router) { r.refused(cn) })
+	}
+	p.dispatch() // on another connection
+	if !cn.pause() {
+		return false
+	}
+	p.put(cn)
+	return true
+}
+
+// pause sends nothing to a refusing node for a while, longer with each refusal in a row. It
+// reports false if the client is closed meanwhile.
+func (cn *conn) pause() bool {
+	timer := time.NewTimer(backoff(cn.pauses))
+	defer timer.Stop()
+	cn.pauses++
+	select {
+	case <-timer.C:
+		return true
+	case <-cn.pool.client.ctx.Done():
+		return false
+	}
+}
+
+// waitClosed waits until the router or the node closes the connection.
+func (cn *conn) waitClosed() error {
+	if _, err := cn.read.Peek(1); err != nil {
+		return err
+	}
+	return errUnexpected
+}
+
+// silent returns how long the connection has been waiting for an answer.
+func (cn *conn) silent(now time.Duration) time.Duration {
+	if cn.pending.Load() == nil {
+		return 0
+	}
+	return now - time.Duration(cn.since.Load())
+}
+
+// readable replaces the errors of a closed connection by readable ones.
+func readable(err error) error {
+	switch {
+	case errors.Is(err, io.EOF):
+		return errors.New("the connection was closed")
+	case errors.Is(err, net.ErrClosed):
+		return errors.New("the connection was given up")
+	}
+	return err
+}

@@ -1,0 +1,360 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/isotone/isotone"
+)
+
+const (
+	// movesMax is how many nodes in a row may redirect to another one before the client
+	// pauses between them.
+	movesMax = 3
+	// refreshInterval is how often a client in use asks for the members while all is well.
+	refreshInterval = 30 * time.Second
+)
+
+// A router keeps a client connected: it knows the members, finds the leader, opens and
+// closes connections. It is one goroutine, and everything else reaches it as events, so it
+// needs no lock. It never waits for a node: questions and dials have goroutines of their
+// own, so a dead or slow member delays only itself.
+//
+// It is level-triggered: step compares the state with what it should be.
+type router struct {
+	c     *Client
+	hosts map[string]*host
+	// members are those that a node told last; empty until then.
+	members []string
+	leader  string // to the best of its knowledge
+	// suspected: the leader has failed, refused, or been silent, so all members are asked.
+	suspected bool
+	asked     time.Time // when they were last asked
+	askAfter  time.Time
+	rounds    int  // of questions since all was well
+	moves     int  // in a row
+	connects  bool // to a new leader
+	sent      [poolCount]uint64
+}
+
+// host is an address.
+type host struct {
+	addr     string
+	status   hostStatus
+	why      *isotone.Error // with statusForeign
+	asking   bool           // a question is under way
+	dialing  [poolCount]int
+	conns    []*conn        // of all pools
+	failures [poolCount]int // in a row
+	retry    [poolCount]time.Time
+}
+
+// Indices of the pools in arrays.
+const (
+	forStamps = iota
+	forDirect
+	forIDs
+	poolCount
+)
+
+func (p *pool) index() int {
+	switch p {
+	case p.client.ids:
+		return forIDs
+	case p.client.direct:
+		return forDirect
+	}
+	return forStamps
+}
+
+func newRouter(c *Client) *router {
+	return &router{c: c, hosts: map[string]*host{}, suspected: true}
+}
+
+func (r *router) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-r.c.ctx.Done():
+			r.closeAll()
+			return
+		case event := <-r.c.events:
+			event(r)
+		case <-r.c.woken:
+		case <-timer.C:
+		}
+		now := time.Now()
+		if wait := r.step(now); wait > 0 {
+			timer.Reset(wait)
+		} else {
+			timer.Stop()
+		}
+	}
+}
+
+// step does what is due. It returns the wait until the next step; 0 means until an event.
+func (r *router) step(now time.Time) time.Duration {
+	next := r.watch(r.c.stamps, r.suspect)
+	next = sooner(next, r.watch(r.c.direct, r.suspect))
+	next = sooner(next, r.watch(r.c.ids, func(cn *conn, _ time.Duration) { r.giveUp(cn) }))
+	switch {
+	case r.suspected:
+		next = sooner(next, r.ask(now))
+	case next > 0 && now.Sub(r.asked) > refreshInterval:
+		r.ask(now)
+	}
+	if r.leader != "" {
+		next = sooner(next, r.connect(now, r.c.stamps, r.leader, r.c.opt.Conns))
+		next = sooner(next, r.connect(now, r.c.direct, r.leader, 1))
+	}
+	if r.c.idsOn.Load() {
+		for _, addr := range r.idAddrs() {
+			next = sooner(next, r.connect(now, r.c.ids, addr, 1))
+		}
+	}
+	return next
+}
+
+// sooner returns the shorter wait; 0 means none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// watch calls silent for each connection whose answer is late. It watches as long as there
+// are requests.
+func (r *router) watch(p *pool, silent func(*conn, time.Duration)) time.Duration {
+	if !p.watched.Load() {
+		return 0
+	}
+	sent, timeout := p.activity()
+	last := &r.sent[p.index()]
+	busy := sent != *last
+	*last = sent
+	now := r.c.now()
+	next := timeout
+	for _, cn := range r.conns(p) {
+		if cn.pending.Load() == nil {
+			continue
+		}
+		busy = true
+		if age := cn.silent(now); age >= timeout {
+			silent(cn, timeout)
+		} else if age > 0 {
+			next = min(next, timeout-age+time.Millisecond)
+		}
+	}
+	if busy {
+		return next
+	}
+	// A sender that still sees the flag set may be sending right now.
+	p.watched.Store(false)
+	if sent, _ := p.activity(); sent != *last && p.watched.CompareAndSwap(false, true) {
+		return timeout
+	}
+	return 0
+}
+
+func (r *router) suspect(cn *conn, timeout time.Duration) {
+	if cn.addr == r.leader {
+		r.c.note(cn.addr, fmt.Errorf("silent for %v", timeout.Round(time.Millisecond)))
+		r.suspectLeader()
+	}
+}
+
+func (r *router) suspectLeader() {
+	r.suspected = true
+	r.c.stamps.suspected.Store(true)
+}
+
+// known returns all addresses that may be a node's.
+func (r *router) known() []string {
+	list := slices.Concat(r.members, r.c.opt.Addrs)
+	if r.leader != "" {
+		list = append(list, r.leader)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// idAddrs returns the addresses to ask for ids: the members, or all that may be one.
+func (r *router) idAddrs() []string {
+	if len(r.members) > 0 {
+		return r.members
+	}
+	return r.known()
+}
+
+// publish shows the state to other goroutines.
+func (r *router) publish() {
+	r.c.seen.Store(&view{leader: r.leader, members: r.known()})
+}
+
+func (r *router) host(addr string) *host {
+	h := r.hosts[addr]
+	if h == nil {
+		h = &host{addr: addr}
+		r.hosts[addr] = h
+	}
+	return h
+}
+
+// forget removes unused addresses, so that they do not accumulate.
+func (r *router) forget() {
+	known := r.known()
+	maps.DeleteFunc(r.hosts, func(addr string, h *host) bool {
+		idle := !h.asking && h.dialing == [poolCount]int{} && len(h.conns) == 0
+		return idle && !slices.Contains(known, addr)
+	})
+}
+
+// ask asks all members who leads, unless the pause since the last time is not over.
+func (r *router) ask(now time.Time) time.Duration {
+	if wait := r.askAfter.Sub(now); wait > 0 {
+		return wait
+	}
+	r.forget()
+	for _, addr := range r.known() {
+		h := r.host(addr)
+		if h.asking {
+			continue
+		}
+		h.asking = true
+		r.c.work.Go(func() { r.c.askView(addr) })
+	}
+	pause := backoff(r.rounds)
+	r.rounds++
+	r.asked, r.askAfter = now, now.Add(pause)
+	return pause
+}
+
+func (c *Client) askView(addr string) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.opt.DialTimeout)
+	defer cancel()
+	v, err := c.exchange(ctx, addr, "CLUSTER", "SLOTS")
+	var seen view
+	if err == nil {
+		seen, err = viewOf(v, addr)
+	}
+	if err != nil && c.ctx.Err() == nil {
+		c.note(addr, err)
+	}
+	c.post(func(r *router) { r.answered(addr, seen, err) })
+}
+
+// answered takes a node's answer to askView.
+func (r *router) answered(addr string, seen view, err error) {
+	h := r.host(addr)
+	h.asking = false
+	if r.reported(h, err); err != nil {
+		return
+	}
+	r.members = seen.members
+	r.publish()
+	for _, cn := range r.conns(r.c.ids) {
+		if !slices.Contains(r.members, cn.addr) {
+			_ = cn.netConn.Close()
+		}
+	}
+	switch {
+	case seen.leader == r.leader:
+		r.confirmed(addr)
+	case r.suspected && r.accepts(addr, seen.leader, time.Now()):
+		r.follow(seen.leader)
+	}
+}
+
+// accepts reports whether to follow a node that names another leader than the suspected
+// one. A node that names itself is at least alive. Others may not have noticed yet that
+// their leader is down, so what they say counts neither against a leader that is still
+// being connected, nor for one that has failed.
+func (r *router) accepts(addr, leader string, now time.Time) bool {
+	if r.leader == "" || addr == leader {
+		return true
+	}
+	connecting := r.connects && !now.Before(r.host(r.leader).retry[forStamps])
+	return !connecting && !now.Before(r.host(leader).retry[forStamps])
+}
+
+// confirmed: addr names the leader that is already known. If that leader says so itself,
+// its silent connections are broken. It is suspected again as soon as it is silent or
+// refuses.
+func (r *router) confirmed(addr string) {
+	_, timeout := r.c.stamps.activity()
+	limit := max(giveUpFactor*timeout, giveUpMin)
+	conns := 0
+	for _, cn := range r.host(r.leader).conns {
+		if cn.pool == r.c.ids {
+			continue
+		}
+		conns++
+		if addr == r.leader && cn.silent(r.c.now()) > limit {
+			r.giveUp(cn)
+		}
+	}
+	if conns > 0 {
+		r.suspected = false
+	}
+}
+
+// follow makes addr the leader.
+func (r *router) follow(addr string) {
+	if addr == r.leader {
+		return
+	}
+	if r.leader != "" && r.suspected {
+		r.host(r.leader).retry[forStamps] = time.Now().Add(backoffMax)
+	}
+	r.leader, r.connects = addr, true
+	r.publish()
+	for _, cn := range r.conns(r.c.stamps) {
+		if cn.addr != addr {
+			_ = cn.netConn.Close() // its request is queued again
+		}
+	}
+	for _, cn := range r.conns(r.c.direct) {
+		if cn.addr != addr {
+			_ = cn.netConn.Close()
+			if r.c.direct.remove(cn) { // otherwise its user notices
+				r.connEnded(cn, nil)
+			}
+		}
+	}
+}
+
+// moved: the node at the end of the connection says that another one leads.
+func (r *router) moved(cn *conn, leader string) {
+	if cn.addr != r.leader {
+		_ = cn.netConn.Close()
+		return
+	}
+	var retry time.Time // at once: a node that does not lead knows better
+	if r.moves++; r.moves > movesMax {
+		retry = time.Now().Add(backoff(r.moves - movesMax))
+	}
+	r.host(leader).retry[forStamps] = retry
+	r.c.stamps.suspected.Store(true)
+	r.follow(leader)
+}
+
+// refused: the node at the end of the connection cannot serve now.
+func (r *router) refused(cn *conn) {
+	if cn.addr == r.leader {
+		r.suspectLeader()
+	}
+}
+
+// recovered: the first request after a suspicion was answered.
+func (r *router) recovered(cn *conn) {
+	r.c.trouble.Store(nil)
+	if cn.addr == r.leader {
+		r.suspected, r.rounds, r.moves = false, 0, 0
+		r.host(cn.addr).failures[forStamps] = 0
+	}
+}

@@ -1,0 +1,182 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/isotone/isotone/internal/reply"
+)
+
+// This file opens and closes the connections of the pools.
+
+const (
+	// giveUpFactor times the answer timeout is how long a connection may be silent while
+	// the leader answers on another one; giveUpMin is the least.
+	giveUpFactor = 10
+	giveUpMin    = time.Second
+)
+
+// conns returns the connections of a pool.
+func (r *router) conns(p *pool) (list []*conn) {
+	for _, h := range r.hosts {
+		for _, cn := range h.conns {
+			if cn.pool == p {
+				list = append(list, cn)
+			}
+		}
+	}
+	return list
+}
+
+func (r *router) closeAll() {
+	for _, h := range r.hosts {
+		for _, cn := range h.conns {
+			_ = cn.netConn.Close()
+		}
+	}
+}
+
+// giveUp closes a silent connection. Its request is sent again on another one.
+func (r *router) giveUp(cn *conn) {
+	cn.pool.backOff()
+	_ = cn.netConn.Close()
+}
+
+// connect dials until there are want connections to an address. It returns how long to wait
+// before the next attempt.
+func (r *router) connect(now time.Time, p *pool, addr string, want int) time.Duration {
+	h, at := r.host(addr), p.index()
+	have := h.dialing[at]
+	for _, cn := range h.conns {
+		if cn.pool == p {
+			have++
+		}
+	}
+	if have >= want {
+		return 0
+	}
+	if wait := h.retry[at].Sub(now); wait > 0 {
+		return wait
+	}
+	for range want - have {
+		h.dialing[at]++
+		r.c.work.Go(func() { r.c.dial(p, addr) })
+	}
+	return 0
+}
+
+// dial opens a connection for a pool, and posts the result to the router.
+func (c *Client) dial(p *pool, addr string) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.opt.DialTimeout)
+	defer cancel()
+	conn, read, err := c.open(ctx, addr)
+	if err == nil {
+		// A frozen machine accepts connections too, so a PING must be answered.
+		var pong reply.Value
+		begin := c.now()
+		if pong, err = c.handshake(ctx, conn, read, addr, "PING"); err == nil && string(pong.Text) != "PONG" {
+			err = reply.Malformed("%.40q to PING", pong.Text)
+		}
+		if err == nil {
+			p.measured(c.now() - begin)
+		} else {
+			_ = conn.Close()
+		}
+	}
+	if err != nil && c.ctx.Err() == nil {
+		c.note(addr, err)
+	}
+	select {
+	case c.events <- func(r *router) { r.dialed(p, addr, conn, read, err) }:
+	case <-c.ctx.Done():
+		if err == nil {
+			_ = conn.Close()
+		}
+	}
+}
+
+// dialed takes a new connection, or the error of the attempt.
+func (r *router) dialed(p *pool, addr string, conn net.Conn, read *bufio.Reader, err error) {
+	h, at := r.host(addr), p.index()
+	h.dialing[at]--
+	if r.reported(h, err); err != nil {
+		r.failed(h, at)
+		return
+	}
+	if p != r.c.ids && addr != r.leader || p == r.c.ids && !slices.Contains(r.idAddrs(), addr) {
+		_ = conn.Close()
+		return
+	}
+	if at == forIDs && h.failures[at] > 0 {
+		h.failures[at]-- // a node that keeps connecting and falling silent is tried less often
+	}
+	cn := newConn(p, addr, conn, read)
+	h.conns = append(h.conns, cn)
+	if p == r.c.direct {
+		p.put(cn)
+		return
+	}
+	r.c.work.Go(cn.run)
+	if cn.writes != nil {
+		r.c.work.Go(cn.write)
+	}
+	if p == r.c.stamps {
+		r.connected(addr)
+	}
+}
+
+// connected: there is a connection to the leader.
+func (r *router) connected(addr string) {
+	r.suspected = false
+	if !r.connects {
+		return
+	}
+	r.connects = false
+	select {
+	case <-r.c.led:
+	default:
+		close(r.c.led)
+	}
+	if r.c.opt.Hooks.Leader != nil {
+		r.c.opt.Hooks.Leader(addr)
+	}
+}
+
+// failed: the address cannot be reached, or its connections are unusable.
+func (r *router) failed(h *host, at int) {
+	most := backoffMax
+	if at == forIDs && len(r.conns(r.c.ids)) > 0 {
+		most = memberBackoffMax
+	}
+	if now := time.Now(); !now.Before(h.retry[at]) { // count concurrent attempts once
+		h.retry[at] = now.Add(backoffTo(h.failures[at], most))
+		h.failures[at]++
+	}
+	if at == forStamps && h.addr == r.leader {
+		r.suspectLeader()
+	}
+}
+
+// connEnded is the last event of a connection.
+func (r *router) connEnded(cn *conn, err error) {
+	h, at := r.host(cn.addr), cn.pool.index()
+	h.conns = slices.DeleteFunc(h.conns, func(other *conn) bool { return other == cn })
+	// A connection that never answered counts as a failed dial. Otherwise a node that
+	// hangs up at once would be dialed without pause.
+	switch {
+	case at == forIDs && errors.Is(err, net.ErrClosed), !cn.answered.Load():
+		r.failed(h, at)
+	case at != forIDs && cn.addr == r.leader:
+		r.suspectLeader()
+	}
+	if at == forIDs && len(r.conns(r.c.ids)) == 0 {
+		for _, h := range r.hosts { // now every member is needed
+			h.failures[forIDs] = min(h.failures[forIDs], 1)
+			h.retry[forIDs] = time.Now().Add(backoff(h.failures[forIDs]))
+		}
+	}
+}

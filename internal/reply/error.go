@@ -1,0 +1,84 @@
+package reply
+
+import (
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/isotone/isotone"
+)
+
+// Error is an error reply without its '-': "WORD text".
+type Error string
+
+// Error returns the whole reply.
+func (e Error) Error() string { return string(e) }
+
+// codes has the code of each word that Isotone or Redis begins an error with.
+var codes = map[string]isotone.Code{
+	"MOVED":        isotone.CodeNotLeader,
+	"CLUSTERDOWN":  isotone.CodeNoLeader,
+	"TRYAGAIN":     isotone.CodeOverloaded,
+	"LOADING":      isotone.CodeOverloaded,
+	"BUSY":         isotone.CodeOverloaded,
+	"MASTERDOWN":   isotone.CodeOverloaded,
+	"NOAUTH":       isotone.CodeUnauthorized,
+	"WRONGPASS":    isotone.CodeUnauthorized,
+	"NOPERM":       isotone.CodeUnauthorized,
+	"WRONGCLUSTER": isotone.CodeWrongCluster,
+	"WRONGTYPE":    isotone.CodeInvalidArgument,
+	"ERR":          isotone.CodeInvalidArgument,
+}
+
+// internalPrefix follows ERR when the fault is the node's.
+const internalPrefix = "internal: "
+
+// Code returns the code of the error. It is isotone.CodeInternal, and known is false, if
+// the word has no other.
+func (e Error) Code() (code isotone.Code, known bool) {
+	word, text, _ := strings.Cut(string(e), " ")
+	code, known = codes[word]
+	if !known || word == "ERR" && strings.HasPrefix(text, internalPrefix) {
+		code = isotone.CodeInternal
+	}
+	return code, known
+}
+
+// Decode returns the error as package isotone spells it: the message without the word, and
+// for MOVED the address of the leader. MOVED without a valid address matches [ErrMalformed].
+func (e Error) Decode() (*isotone.Error, error) {
+	code, known := e.Code()
+	if !known {
+		return &isotone.Error{Code: code, Message: string(e)}, nil
+	}
+	_, text, _ := strings.Cut(string(e), " ")
+	switch code {
+	case isotone.CodeNotLeader: // slot host:port
+		_, addr, _ := strings.Cut(text, " ")
+		colon := strings.LastIndexByte(addr, ':')
+		if colon < 0 {
+			return nil, Malformed("%.100q", string(e))
+		}
+		leader := JoinAddr(addr[:colon], addr[colon+1:])
+		if !ValidAddr(leader) {
+			return nil, Malformed("%.100q", string(e))
+		}
+		return &isotone.Error{Code: code, Message: "the leader is " + leader, Leader: leader}, nil
+	case isotone.CodeInternal:
+		text = strings.TrimPrefix(text, internalPrefix)
+	}
+	return &isotone.Error{Code: code, Message: text}, nil
+}
+
+// JoinAddr returns host:port. Redis writes IPv6 addresses without brackets.
+func JoinAddr(host, port string) string { return net.JoinHostPort(strings.Trim(host, "[]"), port) }
+
+// ValidAddr reports whether addr is host:port with a port from 1 to 65535.
+func ValidAddr(addr string) bool {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || host == "" || strings.ContainsAny(host, " \r\n\t/") {
+		return false
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n != 0
+}
