@@ -62,11 +62,11 @@
 //
 // # When a channel is better
 //
-// Nearly always. A channel can be sent to and received from by anyone, works with
-// select, and has nothing to forget. A ring pays where one of these holds: millions
-// of elements a second, when the tens of nanoseconds that a channel takes are felt;
+// Nearly always. Any goroutine can send to a channel or receive from it, it works with
+// select, and it has no protocol to follow. A ring pays where one of these holds: millions
+// of elements a second, when the tens of nanoseconds of a channel matter;
 // several consumers that all need every element, or need it in an order; batches;
 // no allocation and no copy of large elements; a consumer that sleeps in something
-// that is no channel, such as epoll ([Consumer.Arm]). For work that any one of
-// several workers may take a channel is the right thing, and a ring cannot do it.
+// other than a channel, such as epoll ([Consumer.Arm]). For work that any one of
+// several workers may take, use a channel: a ring cannot do that.
 package disruptor

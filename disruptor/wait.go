@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// Wait is how [Consumer.Next] waits. While there is nothing to take it is called
-// with attempt = 0, 1, 2 and so on, and with the number of elements that were taken
-// last, 0 at first. It passes some time in its own way and returns true, to look
-// again, or it returns false, to park the goroutine until there is something. In
-// between the context is looked at.
+// Wait is the wait strategy of [Consumer.Next]. While there is nothing to take it is called
+// with attempt = 0, 1, 2 and so on, and with the size of the last batch, 0 at first. It
+// passes some time and returns true to poll again, or returns false to park the goroutine
+// until there are elements. Next checks its context between calls.
 //
-// [Park], [Yield] and [Spin] are those that come with the package. A Wait is called
-// by the goroutine of the consumer; one without state may serve several.
+// The package has [Park], [Yield] and [Spin]. The goroutine of the consumer calls its Wait;
+// several consumers may share one without state.
 type Wait func(attempt, last int) bool
 
 const (
@@ -53,16 +52,15 @@ func Park(attempt, last int) bool {
 	return true
 }
 
-// Yield lets other goroutines run between two looks. It never sleeps, so that a
-// core is busy when there is nothing else to run on it.
+// Yield lets other goroutines run between two polls. It never sleeps, so it keeps a core
+// busy.
 func Yield(int, int) bool {
 	runtime.Gosched()
 	return true
 }
 
-// Spin looks again and again and keeps its core busy. It has the lowest latency,
-// if there are more cores than threads that want to run, and is by far the worst
-// choice if there are not.
+// Spin polls in a loop and keeps its core busy. It has the lowest latency if there are more
+// cores than runnable threads, and by far the highest otherwise.
 func Spin(attempt, _ int) bool {
 	if attempt%spinsMax == spinsMax-1 {
 		runtime.Gosched()

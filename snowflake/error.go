@@ -7,8 +7,8 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// What a [Generator] refuses an id with, beside [InvalidSystemClock]. errors.Is
-// tells them apart, and finds the code of the root package in each.
+// Errors of a [Generator] beside [InvalidSystemClock]. errors.Is distinguishes them, and also
+// matches the root package's error of each.
 var (
 	// ErrExhausted: the next ids would be more than AheadMax ahead of the clock,
 	// though it never went back: they are asked for faster than the sequence allows.
@@ -26,7 +26,7 @@ var (
 	ErrLeaseNotBegun error = &refusal{isotone.Error{
 		Code: isotone.CodeOverloaded, Message: "the lease of this worker has not begun", RetryAfter: time.Millisecond,
 	}}
-	// ErrBatch: so many ids can never be had at once: see [Generator.BatchMax]. It
+	// ErrBatch: the batch exceeds [Generator.BatchMax]. It
 	// matches [isotone.ErrInvalidArgument].
 	ErrBatch error = &refusal{isotone.Error{
 		Code: isotone.CodeInvalidArgument, Message: "more ids at once than fit between the clock and as far as they may run ahead",
@@ -42,7 +42,7 @@ type refusal struct{ cause isotone.Error }
 func (e *refusal) Error() string { return e.cause.Error() }
 func (e *refusal) Unwrap() error { return &e.cause }
 
-// ClockFault is what is wrong with a clock.
+// ClockFault is a kind of clock fault.
 type ClockFault uint8
 
 const (
@@ -60,7 +60,7 @@ const (
 // the fields.
 type InvalidSystemClock struct {
 	Fault ClockFault
-	// Now is what the clock said.
+	// Now is the clock's reading.
 	Now int64
 	// Bound is the millisecond that Fault is about: that of the last id, the layout's
 	// first, or the layout's last.

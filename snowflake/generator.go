@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// AheadDefault is [Options.AheadMax] if none is given. It carries a generator
-	// over leap seconds and most corrections of a clock.
+	// AheadDefault is the default of [Options.AheadMax]. It covers leap seconds and
+	// most clock corrections.
 	AheadDefault = time.Second
 	// aheadLimit bounds AheadMax: ids an hour ahead are no longer ordered by time.
 	aheadLimit = time.Hour
-	// cacheLine keeps what is written with every id away from everything else: x86
-	// fetches lines of 64 bytes in pairs, and on Apple's processors one has 128.
+	// cacheLine separates what is written with every id from everything else: x86
+	// fetches lines of 64 bytes in pairs, and Apple's processors have lines of 128.
 	cacheLine = 128
 )
 
-// Options are the settings of a [Generator]. The zero value means Twitter's layout,
-// the system clock and no lease.
+// Options configures a [Generator]. The zero value means Twitter's layout, the system clock
+// and no lease.
 type Options struct {
 	// Layout is how ids are split; the zero Layout means [Twitter].
 	Layout Layout
 	// Now returns the time in unix milliseconds; nil means the system clock. It is
 	// called from all goroutines that ask for ids, at least once for each id or batch.
-	// It may jump both ways.
+	// It may jump in both directions.
 	Now func() int64
 	// Lease is the milliseconds that ids may have; the zero Lease means all.
 	Lease Lease
@@ -80,8 +80,8 @@ type Generator struct {
 const stoppedNext = math.MaxUint64
 
 // New returns a generator with Twitter's layout, the system clock and no lease. It
-// panics unless worker is 0 to 1023: that is a constant that is wrong. For a worker
-// that comes from outside, see [NewGenerator].
+// panics unless worker is 0 to 1023. For a worker that is not a constant use
+// [NewGenerator].
 func New(worker int) *Generator {
 	g, err := NewGenerator(worker, Options{})
 	if err != nil {
@@ -153,9 +153,9 @@ func (o Options) validate(worker int) error {
 	return isotone.Errorf(isotone.CodeInvalidArgument, "%s", strings.Join(faults, "; "))
 }
 
-// TryNext returns the next id. It never blocks. If it cannot, the error is one of
+// TryNext returns the next id. It never blocks. On failure the error is one of
 // [ErrExhausted], [ErrLeaseEnded], [ErrLeaseNotBegun] and [InvalidSystemClock], and
-// nothing is used up.
+// no id is consumed.
 func (g *Generator) TryNext() (ID, error) {
 	at, err := g.take(1)
 	if err != nil {
@@ -307,7 +307,7 @@ func (g *Generator) BatchMax() int {
 
 // Extend sets the end of the lease, in unix milliseconds, if it is later than the
 // end so far. A generator that has refused ids with [ErrLeaseEnded] goes on. Without
-// a lease, and after [Generator.Stop], it changes nothing that is seen.
+// a lease, and after [Generator.Stop], it has no effect.
 func (g *Generator) Extend(end int64) {
 	if !g.leased {
 		return
@@ -329,9 +329,9 @@ func (g *Generator) limitOf(end int64) uint64 {
 	return min(uint64(end-g.layout.Epoch), g.timeMax+1) << g.sequence
 }
 
-// Stop ends the generator: no id is made after it, and everything is refused with
-// [ErrLeaseEnded]. It returns the first unix millisecond from which on no id was ever
-// made, so that what is left of the lease, [next, End), can be given back. That is
+// Stop ends the generator: further calls fail with [ErrLeaseEnded]. It returns the first
+// unix millisecond from which on no id was ever made, so that the rest of the lease,
+// [next, End), can be returned. That is
 // the start of the lease, or the layout's first millisecond, if there were no ids.
 // Further calls return the same.
 func (g *Generator) Stop() (next int64) {

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// waitMax bounds how long Next sleeps before it looks again, so that a clock that
-// jumps, Extend and Stop are seen soon.
+// waitMax bounds one sleep of Next, so that it soon notices clock jumps, Extend and Stop.
 const (
 	waitMax   = waitMaxMS * time.Millisecond
 	waitMaxMS = 10

@@ -21,7 +21,7 @@ const (
 	pipelineMax = 1024
 	// streamsMax is pipelineMax for HTTP/2 and HTTP/3: what nodes allow by default.
 	streamsMax = 256
-	// rateMax is beyond what the pacer can hand out.
+	// rateMax exceeds what the pacer can release.
 	rateMax = 10_000_000
 	// timeoutMax and durationMax keep all times within the range of the histogram
 	// and of the intervals.
@@ -36,7 +36,7 @@ const (
 
 // Options describe a load. Start from [Default]; the zero value is not valid.
 type Options struct {
-	// Targets are nodes of one cluster, as host:port or URL; one that answers will do.
+	// Targets are nodes of one cluster, as host:port or URL; one reachable node is enough.
 	Targets []string
 	// Protocol is "http1", "resp", "h2c", "h2" or "h3".
 	Protocol string
@@ -54,7 +54,7 @@ type Options struct {
 	// Requests bounds the requests (closed loop) or arrivals (open loop) after the
 	// warm-up. 0 means no bound.
 	Requests uint64
-	// Warmup is the time before anything counts. Answers are checked all the same.
+	// Warmup is the time before answers count. They are checked from the start.
 	Warmup time.Duration
 	// Timeout bounds the wait for an answer, and for a connection.
 	Timeout time.Duration
@@ -68,16 +68,16 @@ type Options struct {
 	// system. Insecure accepts any certificate.
 	CA       *x509.CertPool
 	Insecure bool
-	// Static, if not "", is the path of a file at any HTTP server that is asked for
-	// instead of timestamps, to measure what the load generator itself costs. All is
-	// done as with an oracle, but the timestamps are made up.
+	// Static, if not "", is the path of a file on any HTTP server, requested instead of
+	// timestamps to measure the cost of the load generator itself. All else is as with an
+	// oracle, but the timestamps are made up.
 	Static string
 	// Violations is the file for offending operations; made when there are some.
 	Violations string
 	// Progress, if not nil, is called about once a second, and must return soon.
 	Progress func(Progress)
-	// Elsewhere, if not nil, is called from the same goroutine when the load goes to a
-	// leader that is none of Targets, and again when that is another one.
+	// Elsewhere, if not nil, is called from the same goroutine with the address of the
+	// leader when that is not one of Targets, and again when it changes.
 	Elsewhere func(addr string)
 }
 
@@ -97,7 +97,7 @@ func Default() Options {
 	}
 }
 
-// Faults is everything that is wrong with some options, in one line.
+// Faults are all faults of some options, in one line.
 type Faults []string
 
 // Error joins all faults.
@@ -212,7 +212,7 @@ func parseTarget(text, protocol string) (target, error) {
 	return t, nil
 }
 
-// checkAddr accepts host:port. What it lets through is safe in a request header.
+// checkAddr accepts host:port. Accepted text is safe in a request header.
 func checkAddr(addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || host == "" || strings.ContainsAny(host, " \t\r\n/@?#\"") || len(addr) > 300 {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// TargetError says why there is nothing to load: a target cannot be reached, or is no
-// oracle, or no request was answered.
+// TargetError means that no load was possible: no target is reachable or an oracle, or no
+// request was answered.
 type TargetError string
 
 func (e TargetError) Error() string { return string(e) }
@@ -21,7 +21,7 @@ func targetErrorf(format string, args ...any) error { return TargetError(fmt.Spr
 // membersMax bounds the answer to GET /members.
 const membersMax = 1 << 20
 
-// membership is what matters of GET /members.
+// membership is the part of GET /members that the probe uses.
 type membership struct {
 	Leader *struct {
 		NodeID uint64
@@ -34,8 +34,8 @@ type membership struct {
 	NodeID uint64 // of the node that answers
 }
 
-// probe asks the targets, one after the other, who they are, until one of them is an
-// oracle, and returns the route that this one shows.
+// probe asks the targets in order until one of them is an oracle, and returns the route to
+// its leader.
 func probe(ctx context.Context, o *Options, p protocol) (*route, error) {
 	addrs, secure := o.targets()
 	scheme := "http"

@@ -52,11 +52,11 @@ type run struct {
 	offences offences
 	dials    chan struct{} // a token for each dial under way
 	made     atomic.Uint64
-	told     string // by Options.Elsewhere
+	told     string // the latest argument of Options.Elsewhere
 
 	start  time.Time
 	warmup int64 // when it ends
-	// hard ends when nothing is waited for any more.
+	// hard ends when the run waits for no more answers.
 	hard    context.Context
 	abandon context.CancelFunc
 }
@@ -66,7 +66,7 @@ func (r *run) now() int64 { return int64(time.Since(r.start)) }
 
 // Run loads an oracle until the duration or the number of requests is reached, or ctx
 // ends, and reports on it. A [TargetError] says that there was nothing to load. A
-// result with violations is no error. All that it started has ended when it returns.
+// result with violations is not an error. All its goroutines have ended when it returns.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func newRun(o *Options, p protocol, route *route, sleep func(time.Duration)) *ru
 	return r
 }
 
-// do carries the run out: connect, load, wait for what is under way.
+// do connects, runs the load, and waits for the requests under way.
 func (r *run) do(ctx context.Context) (*Result, error) {
 	r.hard, r.abandon = context.WithCancel(context.Background())
 	defer r.abandon()
@@ -139,7 +139,7 @@ func (r *run) do(ctx context.Context) (*Result, error) {
 	return result, errors.Join(r.offences.close(), r.silence(result))
 }
 
-// connect lets every caller try once to connect before the clock starts.
+// connect has every caller try to connect once before the clock starts.
 func (r *run) connect(ctx context.Context) {
 	stop := context.AfterFunc(ctx, r.abandon)
 	var dials sync.WaitGroup
@@ -151,10 +151,10 @@ func (r *run) connect(ctx context.Context) {
 	for _, c := range r.callers {
 		c.resting = false
 	}
-	r.total.collect(r.shards) // those that failed will fail again, and count then
+	r.total.collect(r.shards) // discard these failures: they recur in the run
 }
 
-// dial connects a caller, when it is its turn.
+// dial connects a caller, at most dialsMax at a time.
 func (r *run) dial(id int, addr string) (conn, error) {
 	select {
 	case r.dials <- struct{}{}:
@@ -202,7 +202,7 @@ func (r *run) coordinate(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// tellElsewhere says where the load goes, if that is not where it was sent.
+// tellElsewhere reports the node that gets the load, if it is not a target.
 func (r *run) tellElsewhere() {
 	addr := r.route.elsewhere()
 	if addr == "" || addr == r.told || r.options.Elsewhere == nil {
@@ -212,8 +212,8 @@ func (r *run) tellElsewhere() {
 	r.options.Elsewhere(addr)
 }
 
-// expire breaks connections that have been silent for too long; in the end, all that
-// wait for an answer.
+// expire closes connections that have been silent for too long; at the end of the run, all
+// that wait for an answer.
 func (r *run) expire() {
 	before := r.now()
 	if r.hard.Err() == nil {
@@ -224,7 +224,7 @@ func (r *run) expire() {
 	}
 }
 
-// turn is what happens at every tick. It returns when progress was last shown.
+// turn runs at every tick. It returns when progress was last reported.
 func (r *run) turn(shown int64) int64 {
 	r.expire()
 	r.tellElsewhere()
@@ -250,7 +250,7 @@ func (r *run) turn(shown int64) int64 {
 	return now
 }
 
-// settle counts what is left when all callers have ended.
+// settle counts unanswered and dropped arrivals when all callers have ended.
 func (r *run) settle(end int64) {
 	unanswered := func(due int64) {
 		if due >= r.warmup {
@@ -274,7 +274,7 @@ func (r *run) settle(end int64) {
 	r.total.sweep(r.shards, r.warmup, max(end, r.warmup))
 }
 
-// silence returns an error if no request was answered at all: there is nothing to report.
+// silence returns an error if no request was answered.
 func (r *run) silence(result *Result) error {
 	if result.Verdict.Checked > 0 {
 		return nil

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// latencyMax is the longest latency that is told apart; what is longer counts as
-	// this much. A request takes no longer than Options.Timeout, but an arrival may wait.
+	// latencyMax is the largest latency of the histogram; longer ones count as this much.
+	// A request takes no longer than Options.Timeout, but an arrival may wait.
 	latencyMax = int64(2 * timeoutMax)
 	// digits is the precision of the histogram of the run (0.1 %), intervalDigits that
 	// of an interval (1 %, 37 KiB).
@@ -37,8 +37,7 @@ func record(h *hdrhistogram.Histogram, ns int64) {
 	}
 }
 
-// operation is one answered request, as it is remembered for a while. Times are in
-// nanoseconds since the run began.
+// operation is one answered request. Times are in nanoseconds since the run began.
 type operation struct {
 	seq            uint64 // within the caller
 	caller         int
@@ -46,7 +45,7 @@ type operation struct {
 	issued         isotone.Range
 }
 
-// shard counts what some callers see. Many callers share few shards, because a histogram
+// shard has the counts of some callers. Many callers share few shards, because a histogram
 // takes a quarter of a megabyte.
 type shard struct {
 	mu sync.Mutex
@@ -77,7 +76,7 @@ func (c *counts) reset() {
 	clear(c.errors)
 }
 
-// answered notes a success. It counts unless it belongs to the warm-up.
+// answered records a success, and counts it unless it belongs to the warm-up.
 func (s *shard) answered(op operation, latency int64, counted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +89,7 @@ func (s *shard) answered(op operation, latency int64, counted bool) {
 	}
 }
 
-// failed notes n failures.
+// failed records n failures.
 func (s *shard) failed(code string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,8 +106,8 @@ func (s *shard) wasLate(ns int64) {
 	record(s.late, ns)
 }
 
-// unanswered notes an arrival that never had an answer: its age is a latency all the
-// same, or what nobody waited for would not count.
+// unanswered records an arrival without an answer. Its age counts as a latency, otherwise
+// the worst delays would be missing.
 func (s *shard) unanswered(age int64) {
 	s.failed(codeUnanswered, 1)
 	s.mu.Lock()
@@ -116,7 +115,7 @@ func (s *shard) unanswered(age int64) {
 	record(s.latency, age)
 }
 
-// swap gives out the counts since the last swap and puts empty ones in their place.
+// swap returns the counts since the last swap and replaces them by empty ones.
 func (s *shard) swap(empty counts) counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +151,7 @@ type gap struct {
 // open begins at the time from which gaps count.
 func (g *gap) open(from int64) { g.last.Store(from) }
 
-// note notes that something was answered, or that the run is over.
+// note records an answer, or the end of the run.
 func (g *gap) note(now int64) {
 	last := g.last.Load()
 	if now <= last {
@@ -237,7 +236,7 @@ type total struct {
 	// second is what the next progress line shows.
 	second counts
 	swept  int64 // when the shards were last emptied
-	// turn and spare are used again and again.
+	// turn and spare are reused.
 	turn, spare counts
 }
 
@@ -248,8 +247,8 @@ func newTotal() *total {
 	}
 }
 
-// sweep empties the shards. The coordinator calls it, and nobody else. Merging takes a
-// while, so it yields the processor in between.
+// sweep empties the shards. Only the coordinator calls it. Merging takes long, so it yields
+// the processor in between.
 func (t *total) sweep(shards []*shard, warmup, now int64) {
 	t.collect(shards)
 	if t.swept < warmup {

@@ -2,21 +2,21 @@
 // on disk, in a single bbolt file ([FileName]) in a data directory of its own.
 //
 // It owns the directory: its creation, its lock, the format of every record and
-// the decision whether what lies there can be trusted. It must not know what
-// the entries mean, which node leads, or what time it is. internal/node is its
+// the check whether its content can be trusted. It does not interpret entries, and knows
+// neither the leader nor the time. internal/node is its
 // only caller: it calls [Open] once, then [Store.Save] from one goroutine, and
 // [Store.Close] when that goroutine is done.
 //
 // # What is promised
 //
 // When Save returns nil, everything it was given survives a crash. When it
-// returns an error the Store is dead (I8): it touches the disk no more, and
-// nothing of the failed call may be acknowledged to anybody.
+// returns an error the Store has failed for good (I8): it writes no more, and
+// nothing of the failed call may be acknowledged.
 //
 // When Open returns a [Recovered], it holds exactly what the last Save wrote.
 // Everything else is an error, never a repair: a raft node that forgets a vote
 // or an acknowledged entry can make the whole cluster issue a timestamp twice,
-// so a copy that is damaged is worth less than no copy at all.
+// so a damaged copy is worse than none.
 //
 // # The file
 //
