@@ -49,12 +49,7 @@ func (a *Allocator) Advance(now uint64) {
 	if !a.open {
 		return
 	}
-	if mutant.On(mutant.TimeFollowsClock) && now < a.time || mutant.On(mutant.IgnoreCeiling) && now > a.time {
-		a.time, a.index = now, 0
-	}
-	if mutant.On(mutant.IndexRestarts) {
-		a.index = 0
-	}
+	a.mutateAdvance(now)
 	if t := min(now, a.ceiling-1); t > a.time {
 		a.time, a.index = t, 0
 	}
@@ -82,10 +77,7 @@ func (a *Allocator) Next(count uint64) (isotone.Range, error) {
 		panic("I1: time lies below the ceiling")
 	}
 	r := isotone.Range{First: isotone.Timestamp{Time: a.time, Index: a.index}, Count: count}
-	a.index += count
-	if mutant.On(mutant.RangeOverlaps) {
-		a.index -= count - 1
-	}
+	a.index += mutateUsed(count)
 	return r, nil
 }
 

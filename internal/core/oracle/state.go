@@ -2,8 +2,6 @@ package oracle
 
 import (
 	"slices"
-
-	"github.com/isotone/isotone/internal/core/mutant"
 )
 
 // State is what the cluster agrees on. It changes only by Apply* calls made for
@@ -103,10 +101,7 @@ func (s *State) Apply(c Command) Outcome {
 // the log, and needs some time of its own to issue from.
 func (s *State) reserve(c Command) {
 	if s.Ceiling < CeilingMax {
-		s.Ceiling = max(s.Ceiling+1, min(c.Target, CeilingMax))
-		if mutant.On(mutant.CeilingSinks) {
-			s.Ceiling = c.Target
-		}
+		s.Ceiling = mutateCeiling(max(s.Ceiling+1, min(c.Target, CeilingMax)), c.Target)
 	}
 	for _, d := range c.Durable {
 		if i, ok := s.find(d.ID); ok {

@@ -335,10 +335,7 @@ func (s *State) release(r Release) {
 			continue
 		}
 		end := min(l.End, max(l.Start+1, u.Next))
-		if mutant.On(mutant.ReleaseUsed) {
-			end = l.Start + 1
-		}
-		*l = WorkerLease{Worker: l.Worker, Start: l.Start, End: end}
+		*l = WorkerLease{Worker: l.Worker, Start: l.Start, End: mutateReleased(l.Start, end)}
 	}
 }
 

@@ -135,10 +135,7 @@ func (r *Replica) quorumClock(voters []uint64) reading {
 			}
 		}
 	}
-	quorum := len(voters)/2 + 1
-	if mutant.On(mutant.VouchByOne) {
-		quorum = 1
-	}
+	quorum := mutateClockQuorum(len(voters)/2 + 1)
 	if len(clocks) < quorum || len(voters) == 0 {
 		return reading{}
 	}

@@ -95,23 +95,20 @@ func (f *formation) isFounder(id uint64) bool { return slices.Contains(f.ids(), 
 func (f *formation) snapshot(self Hello) (*raftpb.Snapshot, uint64, bool) {
 	state := oracle.State{Level: self.Level}
 	conf := &raftpb.ConfState{}
+	met := 0
 	for _, m := range f.founders {
 		h, ok := f.met[m.ID]
 		if m.ID == self.NodeID {
 			h, ok = self, true
 		}
-		if !ok && !mutant.On(mutant.FormByQuorum) {
-			return nil, 0, false
+		if ok {
+			met++
 		}
 		state.Level = min(state.Level, max(h.Level, oracle.LevelRecords))
-		member := oracle.Member{ID: m.ID, Incarnation: h.Incarnation, Level: h.Level}
-		if mutant.On(mutant.FormUnregistered) {
-			member.Incarnation, member.Level = 0, 0
-		}
-		state.AddMember(member)
+		state.AddMember(mutateFounder(oracle.Member{ID: m.ID, Incarnation: h.Incarnation, Level: h.Level}))
 		conf.Voters = append(conf.Voters, m.ID)
 	}
-	if mutant.On(mutant.FormByQuorum) && len(f.met) < len(f.founders)/2 {
+	if met < mutateFounders(len(f.founders)) {
 		return nil, 0, false
 	}
 	id := fnv.New64a()

@@ -28,8 +28,6 @@ type generators struct {
 	// used is the Start of the latest lease of each worker that had a generator. A grant
 	// has at most one in the life of a process.
 	used map[uint16]uint64
-	// late is for a mutant only: leases that were given back, but not in this step.
-	late []oracle.Used
 }
 
 // Why this node makes no ids.
@@ -58,10 +56,6 @@ func (r *Replica) workersWanted() int {
 // wait for a clock that went back, if others can be had. Who has a fixed worker waits.
 func (r *Replica) giveBack(in *Input) {
 	g := &r.ids
-	if mutant.On(mutant.ReleaseInNextStep) && len(g.late) > 0 {
-		r.returnLeases(g.late)
-		g.late = nil
-	}
 	if in.StopIDs && !g.stopped {
 		g.stopped, g.refused = true, errIDsStopped
 		r.effects.Changed = true
@@ -78,15 +72,9 @@ func (r *Replica) giveBack(in *Input) {
 		rest = append(rest, oracle.Used{Worker: uint16(gen.Worker()), Start: uint64(gen.Lease().Start), Next: uint64(gen.Stop())})
 		r.setGenerator(slot, nil)
 	}
-	if len(rest) == 0 {
-		return
+	if len(rest) > 0 && !r.mutateReturn(rest) {
+		r.returnLeases(rest)
 	}
-	if mutant.On(mutant.ReleaseInNextStep) {
-		g.late = append(g.late, rest...)
-		r.follow()
-		return
-	}
-	r.returnLeases(rest)
 }
 
 // returnLeases has leases given back at once.

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/core/mutant"
 )
 
 // The lease (I5). A voter that acknowledged a heartbeat grants no vote for one
@@ -47,11 +46,8 @@ type lease struct {
 
 // leaseLength is how long a lease lasts, measured from when its round was sent.
 func (r *Replica) leaseLength() time.Duration {
-	if mutant.On(mutant.LeaseWithoutSlack) {
-		return electionTicks * r.cfg.TickInterval
-	}
 	d := (electionTicks - leaseSlackTicks) * r.cfg.TickInterval
-	return d * (100 - clockRateErrorPercent) / (100 + clockRateErrorPercent)
+	return r.mutateLeaseLength(d * (100 - clockRateErrorPercent) / (100 + clockRateErrorPercent))
 }
 
 // extendLease is called when a quorum has answered the round that began at started.
@@ -60,10 +56,7 @@ func (r *Replica) extendLease(started time.Duration) {
 	if l.forgone || started < l.notBefore {
 		return
 	}
-	if mutant.On(mutant.LeaseFromAnswer) {
-		started = r.mono
-	}
-	l.until = max(l.until, started+r.leaseLength())
+	l.until = max(l.until, r.mutateLeaseStart(started)+r.leaseLength())
 }
 
 // holdsLease reports whether the lease is valid at the time of this turn, and counts
@@ -73,11 +66,7 @@ func (r *Replica) extendLease(started time.Duration) {
 // arrived cannot be another, later leader's.
 func (r *Replica) holdsLease() bool {
 	l := &r.leading.lease
-	now := r.mono
-	if mutant.On(mutant.LeaseOnOldClock) {
-		now = r.monoBefore
-	}
-	held := r.leading.alloc.IsOpen() && !l.forgone && now < l.until
+	held := r.leading.alloc.IsOpen() && !l.forgone && r.leaseClock() < l.until
 	if held != l.held {
 		if l.held = held; !held {
 			r.counters.LeasesLost++

@@ -54,10 +54,7 @@ func (r *Replica) raiseLevel() {
 		r.effects.LevelRefused = r.redirect()
 		return
 	}
-	l := r.Levels()
-	if mutant.On(mutant.RaiseUnasked) {
-		l.Next = l.Newest
-	}
+	l := mutateLevels(r.Levels())
 	switch {
 	case l.Next > l.Level:
 		if !r.propose(oracle.Command{Kind: oracle.KindLevel, Level: l.Next}) {

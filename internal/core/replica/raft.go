@@ -45,13 +45,7 @@ func (r *Replica) receive(m *raftpb.Message) {
 		r.takeProposal(m)
 		return
 	}
-	if mutant.On(mutant.CountLearner) && m.GetType() == raftpb.MsgHeartbeatResp && r.isLearner(m.GetFrom()) {
-		for _, id := range r.conf.GetVoters() {
-			if id != r.cfg.Self.NodeID {
-				m = &raftpb.Message{Type: m.Type, To: m.To, From: new(id), Term: m.Term, Context: m.GetContext()}
-			}
-		}
-	}
+	m = r.mutateReceived(m)
 	// An error means that the message was of no use, which Raft tolerates.
 	_ = r.raw.Step(m)
 	if !r.isHot(m) {
@@ -74,10 +68,7 @@ func (r *Replica) mayVote(m *raftpb.Message) bool {
 	if r.ticks < electionTicks && !mutant.On(mutant.VoteAfterRestart) {
 		return false
 	}
-	if mutant.On(mutant.VoteAfterTermChange) || mutant.On(mutant.VoteAfterRestart) && r.heartbeat == 0 {
-		return true
-	}
-	return r.ticks-r.heartbeat >= electionTicks
+	return r.ticks-r.heartbeat >= electionTicks || mutant.On(mutant.VoteAfterTermChange) || mutant.On(mutant.VoteAfterRestart) && r.heartbeat == 0
 }
 
 // campaignTransfer is what Raft puts into the vote requests of a candidate to whom
@@ -114,21 +105,13 @@ func (r *Replica) observe() {
 	if r.leading.lease.held {
 		r.counters.LeasesLost++
 	}
-	if r.leading.alloc.IsOpen() {
-		r.keptTime = r.leading.alloc.Time()
-	}
-	alloc, clients := r.leading.alloc, r.leading.clients
+	old := r.leading
 	r.leading = leading{}
 	r.forgetAsked()
-	if mutant.On(mutant.KeepAllocator) {
-		r.leading.alloc = alloc
-	}
 	r.failAll(r.unserved())
-	r.failClients(clients)
+	r.failClients(old.clients)
+	r.mutateTerm(old.alloc)
 	if role == raft.StateLeader {
-		if mutant.On(mutant.ServeUnreserved) {
-			r.leading.alloc.Open(r.state.Ceiling, r.target())
-		}
 		r.reserve()
 	}
 }
@@ -228,9 +211,7 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 	}
 	floor, named := r.state.Ceiling, r.state.ClusterID
 	outcome := r.state.Apply(c)
-	if mutant.On(mutant.ApplyByNode) && c.Kind == oracle.KindRelease && len(r.state.Workers) > 0 {
-		r.state.Workers[0].End += r.cfg.Self.NodeID
-	}
+	r.mutateApplied(c)
 	r.naming = r.naming || r.state.ClusterID != named
 	switch c.Kind {
 	case oracle.KindReserve:

@@ -8,7 +8,6 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
@@ -174,11 +173,8 @@ type Replica struct {
 	// reservedBefore is the largest ceiling that was asked for in the log that was recovered,
 	// which is applied later.
 	reservedBefore uint64
-	// keptTime is for mutants only: the epoch of this node's last leadership.
-	keptTime uint64
-	// monoBefore is for a mutant only: mono of the turn before.
-	monoBefore time.Duration
 
+	mutation mutation
 	counters Counters
 	effects  Effects
 }
@@ -342,13 +338,7 @@ func (r *Replica) restore(s *raftpb.Snapshot) error {
 	if err := r.canRead(state.CurrentLevel()); err != nil {
 		return fmt.Errorf("replica: snapshot at index %d: %w", s.GetMetadata().GetIndex(), err)
 	}
-	if mutant.On(mutant.RestoreOldCeiling) && r.state.Ceiling != 0 {
-		state.Ceiling = r.state.Ceiling
-	}
-	if mutant.On(mutant.ForgetWorkers) {
-		state.Space, state.Workers = oracle.Space{}, nil
-	}
-	r.state = state
+	r.state = r.mutateRestored(state)
 	r.conf = s.GetMetadata().GetConfState()
 	r.applied = s.GetMetadata().GetIndex()
 	r.snapshotted, r.changedAt = r.applied, r.applied

@@ -116,13 +116,7 @@ func (r *Replica) reserved(term, floor uint64) {
 	if r.role != raft.StateLeader || term != r.term && !mutant.On(mutant.OpenOnOlderTerm) {
 		return
 	}
-	switch {
-	case mutant.On(mutant.FloorFromClock):
-		floor = min(r.now, r.state.Ceiling-1)
-	case mutant.On(mutant.KeepEpochResetIndex) && r.keptTime > 0:
-		floor = r.keptTime
-	}
-	floor = max(floor, 1) // the zero timestamp stands for none
+	floor = max(r.mutateFloor(floor), 1) // the zero timestamp stands for none
 	l := &r.leading
 	l.reserving, l.missed = false, 0
 	r.counters.Reservations++

@@ -7,7 +7,6 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/core/mutant"
 )
 
 // roundsMax is how many rounds may be in flight. With two, requests that arrive
@@ -61,16 +60,10 @@ func (r *Replica) enqueue(req Request) {
 		r.answer(req.Token, isotone.ErrOverloaded)
 		return
 	}
-	if mutant.On(mutant.NoRound) && r.leading.alloc.IsOpen() {
-		_, err := r.issue(req)
-		r.answer(req.Token, err)
+	if r.mutateEnqueue(req) {
 		return
 	}
 	r.queue.size += len(req.Counts)
-	if n := len(r.queue.rounds); n > 0 && mutant.On(mutant.JoinRoundInFlight) {
-		r.queue.rounds[n-1].requests = append(r.queue.rounds[n-1].requests, pending{Request: req, arrived: r.ticks})
-		return
-	}
 	r.queue.waiting = append(r.queue.waiting, pending{Request: req, arrived: r.ticks})
 }
 
@@ -87,12 +80,7 @@ func (r *Replica) startRound() {
 func (r *Replica) beginRound() {
 	q := &r.queue
 	q.lastRound++
-	if mutant.On(mutant.ReuseRoundNumber) {
-		q.lastRound = 1
-	}
-	if mutant.On(mutant.LeaseUnconfirmed) {
-		r.extendLease(r.mono)
-	}
+	r.mutateRound()
 	q.rounds = append(q.rounds, round{id: q.lastRound, requests: q.waiting, started: r.mono})
 	q.waiting = q.takeSpare()
 	r.raw.ReadIndex(binary.BigEndian.AppendUint64(nil, q.lastRound))

@@ -124,7 +124,8 @@ func (r *Replica) Step(in *Input) *Effects {
 		r.effects.Fatal = fatal
 		return &r.effects
 	}
-	r.now, r.mono, r.monoBefore = in.Now, in.Mono, r.mono
+	r.mutateStep()
+	r.now, r.mono = in.Now, in.Mono
 	for _, c := range in.Clocks {
 		r.hearClock(c)
 	}

@@ -192,10 +192,7 @@ func (r *Replica) relist() {
 		if !l.IsHeldBy(self.NodeID, self.Session) || isReturning(l) && !mutant.On(mutant.RelistReleased) {
 			continue
 		}
-		if mutant.On(mutant.ExtendUnasked) {
-			l.End += r.cfg.LeaseMillis
-		}
-		held = append(held, l)
+		held = append(held, r.mutateHeld(l))
 	}
 	if !slices.Equal(held, w.held) {
 		w.held = held

@@ -89,7 +89,7 @@ func appendEntries(log, entries []*raftpb.Entry) []*raftpb.Entry {
 // But a snapshot is only in the one that came with it, which is kept, and released first.
 func (w *Write) addResponse(m *raftpb.Message) {
 	for i, o := range w.responses {
-		if o.GetType() != m.GetType() || o.GetTo() != m.GetTo() || o.GetReject() != m.GetReject() ||
+		if mutant.On(mutant.QueueResponses) || o.GetType() != m.GetType() || o.GetTo() != m.GetTo() || o.GetReject() != m.GetReject() ||
 			(o.GetSnapshot() == nil) != (m.GetSnapshot() == nil) && !mutant.On(mutant.MergeSnapshotNotes) {
 			continue
 		}
@@ -115,14 +115,9 @@ func (r *Replica) write(m *raftpb.Message, also []*raftpb.Message) {
 	if r.naming {
 		w.ClusterID, r.naming = r.state.ClusterID, false
 	}
-	if mutant.On(mutant.AcknowledgeUnsynced) || mutant.On(mutant.VoteUnsynced) {
-		w.responses = r.sendUnsynced(w.responses)
-	}
+	w.responses = r.mutateResponses(w.responses)
 	if r.next == nil {
 		r.next = &Write{}
-	}
-	if mutant.On(mutant.QueueResponses) {
-		r.next.responses, w.responses = append(r.next.responses, w.responses...), nil
 	}
 	r.next.merge(w)
 }
@@ -142,20 +137,6 @@ func (r *Replica) handOut() (released bool) {
 	}
 	r.flying, r.effects.Write = w, w
 	return false
-}
-
-// sendUnsynced is the bug of two mutants: it sends what has to wait for the disk.
-func (r *Replica) sendUnsynced(list []*raftpb.Message) (rest []*raftpb.Message) {
-	for _, m := range list {
-		early := mutant.On(mutant.AcknowledgeUnsynced) && m.GetType() == raftpb.MsgAppResp ||
-			mutant.On(mutant.VoteUnsynced) && m.GetType() == raftpb.MsgVoteResp
-		if early && m.GetTo() != r.cfg.Self.NodeID {
-			r.effects.Send = append(r.effects.Send, m)
-		} else {
-			rest = append(rest, m)
-		}
-	}
-	return rest
 }
 
 // persisted takes a durable write into the log that Raft reads, and releases the
