@@ -93,8 +93,8 @@ type peerView struct {
 	refusedSince uint64
 	// clock is what its wall clock showed.
 	clock reading
-	// active is the tick at which it last answered a heartbeat of this node's.
-	active uint64
+	// lastActive is the tick of its latest answer to a heartbeat of this leader, 0 if none.
+	lastActive uint64
 	// term is the highest term in which the peer promised something durable.
 	term uint64
 	id   uint64

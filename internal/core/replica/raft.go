@@ -40,7 +40,7 @@ func (r *Replica) receive(m *raftpb.Message) {
 	case raftpb.MsgAppResp, raftpb.MsgVoteResp:
 		r.promised(m)
 	case raftpb.MsgHeartbeatResp:
-		r.answered(m)
+		r.heartbeatAnswered(m)
 	case raftpb.MsgProp:
 		r.takeProposal(m)
 		return
@@ -107,7 +107,7 @@ func (r *Replica) observe() {
 	}
 	old := r.leading
 	r.leading = leading{}
-	r.forgetAsked()
+	r.resetReads()
 	r.failAll(r.unserved())
 	r.failClients(old.clients)
 	r.mutateTerm(old.alloc)
@@ -116,8 +116,9 @@ func (r *Replica) observe() {
 	}
 }
 
-// drain carries out what Raft has ready until there is nothing left.
-func (r *Replica) drain() {
+// processReady carries out what Raft has ready until nothing is left. Heartbeats of a round
+// go to the chosen voters, nil for everyone.
+func (r *Replica) processReady(chosen []uint64) {
 	for r.effects.Fatal == nil && (r.raw.HasReady() || r.handOut()) {
 		if !r.raw.HasReady() {
 			continue
@@ -127,17 +128,17 @@ func (r *Replica) drain() {
 		for _, rs := range rd.ReadStates {
 			r.confirm(rs.RequestCtx)
 		}
-		r.carryOut(rd.Messages)
+		r.dispatch(rd.Messages, chosen)
 	}
 }
 
-// carryOut sorts what Raft wants sent: to its storage, to its state machine, to peers.
+// dispatch sorts the messages of a Ready: to storage, to the state machine, to peers.
 //
-// A candidate's requests for votes wait for its own new term to be durable. Raft sends
-// them at once and counts only the candidate's own vote after the write; but with the
-// votes of the others it can lead before, crash, come back in the old term, and be
-// elected for the same term again, by the same votes, with another log.
-func (r *Replica) carryOut(msgs []*raftpb.Message) {
+// A candidate's vote requests wait until its new term is durable. Raft sends them at once
+// and delays only the candidate's own vote. With the votes of others the candidate can lead
+// before the write, crash, come back in the old term, and be elected for the same term
+// again, by the same votes, with another log.
+func (r *Replica) dispatch(msgs []*raftpb.Message, chosen []uint64) {
 	var requests []*raftpb.Message
 	for _, m := range msgs {
 		switch {
@@ -148,7 +149,8 @@ func (r *Replica) carryOut(msgs []*raftpb.Message) {
 			r.apply(m)
 		case m.GetType() == raftpb.MsgVote && !mutant.On(mutant.CampaignUnsynced):
 			requests = append(requests, m)
-		case r.isSpare(m):
+		case m.GetType() == raftpb.MsgHeartbeat:
+			r.sendHeartbeat(m, chosen)
 		default:
 			r.effects.Send = append(r.effects.Send, m)
 		}

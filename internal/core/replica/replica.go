@@ -166,10 +166,6 @@ type Replica struct {
 	time     timekeeper
 	digests  digests
 	disputed dispute
-	// asking is set while what Raft sends for the round that begins in this turn is sent
-	// to the voters in asked only.
-	asking bool
-	asked  []uint64
 	// reservedBefore is the largest ceiling that was asked for in the log that was recovered,
 	// which is applied later.
 	reservedBefore uint64

@@ -67,13 +67,15 @@ func (r *Replica) enqueue(req Request) {
 	r.queue.waiting = append(r.queue.waiting, pending{Request: req, arrived: r.ticks})
 }
 
-// startRound begins a round for everything that waits. Until the allocator is open
-// there is nothing that a confirmation could release.
-func (r *Replica) startRound() {
-	if len(r.queue.waiting) > 0 && len(r.queue.rounds) < roundsMax && r.leading.alloc.IsOpen() {
-		r.beginRound()
-		r.askQuorum()
+// startRound begins a round if requests wait, and returns the voters that it asks, nil for
+// everyone; see chooseQuorum. While the allocator is closed a confirmation could release
+// nothing.
+func (r *Replica) startRound(chosen []uint64) []uint64 {
+	if len(r.queue.waiting) == 0 || r.RoundsAreFull() || !r.leading.alloc.IsOpen() {
+		return nil
 	}
+	r.beginRound()
+	return r.chooseQuorum(chosen)
 }
 
 // beginRound begins a round for everything that waits, or for nothing but the lease.

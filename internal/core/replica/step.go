@@ -136,7 +136,7 @@ func (r *Replica) Step(in *Input) *Effects {
 	r.giveBack(in)
 	if r.forming != nil {
 		if r.stepFounder(in); r.forming == nil {
-			r.drain()
+			r.processReady(nil)
 		}
 		return &r.effects
 	}
@@ -161,7 +161,7 @@ func (r *Replica) Step(in *Input) *Effects {
 	if in.RaiseLevel {
 		r.raiseLevel()
 	}
-	r.drain()
+	r.processReady(nil)
 	if r.effects.Fatal != nil {
 		return &r.effects
 	}
@@ -171,8 +171,7 @@ func (r *Replica) Step(in *Input) *Effects {
 	for i := range in.LeaseRequests {
 		r.leaseClient(in.LeaseRequests[i])
 	}
-	r.startRound()
-	r.drain()
-	r.asking = false
+	var chosen [4]uint64 // enough for 9 voters without an allocation
+	r.processReady(r.startRound(chosen[:0]))
 	return &r.effects
 }
