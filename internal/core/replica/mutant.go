@@ -16,9 +16,9 @@ import (
 
 // mutation is the state of deliberate bugs. Unused in normal builds.
 type mutation struct {
-	mono       time.Duration // Input.Mono of the step before
-	epoch      uint64        // of this node's latest leadership
-	unreleased []oracle.Used // leases to be returned in the next step
+	mono     time.Duration // Input.Mono of the step before
+	epoch    uint64        // of this node's latest leadership
+	releases []oracle.Used // leases to be returned in the next step
 }
 
 // mutateStep is called before a step takes in its clocks.
@@ -26,19 +26,19 @@ func (r *Replica) mutateStep() {
 	if mutant.On(mutant.LeaseOnOldClock) {
 		r.mutation.mono = r.mono
 	}
-	if mutant.On(mutant.ReleaseInNextStep) && len(r.mutation.unreleased) > 0 {
-		r.returnLeases(r.mutation.unreleased)
-		r.mutation.unreleased = nil
+	if mutant.On(mutant.ReleaseInNextStep) && len(r.mutation.releases) > 0 {
+		r.releaseLeases(r.mutation.releases)
+		r.mutation.releases = nil
 	}
 }
 
-// mutateReturn reports whether the leases of stopped generators are returned later.
-func (r *Replica) mutateReturn(used []oracle.Used) bool {
+// mutateRelease reports whether the leases of stopped generators are released later.
+func (r *Replica) mutateRelease(used []oracle.Used) bool {
 	if !mutant.On(mutant.ReleaseInNextStep) {
 		return false
 	}
-	r.mutation.unreleased = append(r.mutation.unreleased, used...)
-	r.follow()
+	r.mutation.releases = append(r.mutation.releases, used...)
+	r.updateGenerators()
 	return true
 }
 
