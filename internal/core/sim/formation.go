@@ -9,33 +9,32 @@ import (
 	"github.com/isotone/isotone/internal/core/replica"
 )
 
-// birth is how the cluster of a run comes about (I10).
-type birth struct {
-	// late is how long, at most, after the first node the others start.
+// formation is how the cluster of a run is formed (I10).
+type formation struct {
+	// late bounds the time until a node starts.
 	late time.Duration
-	// wipes are when disks of initial members are wiped, whatever else goes on; all but
-	// that of one member may be.
+	// wipes are the times at which disks of initial members are wiped. One member is spared.
 	wipes []time.Duration
-	// other, if not nil, is another list that some nodes are started with.
+	// other, if not nil, is another list of members for the nodes in the slots with.
 	other []oracle.Member
-	with  []int // their places
+	with  []int
 }
 
-// mayFail reports whether it may be that no cluster comes about, or not with all nodes.
-func (b *birth) mayFail() bool { return len(b.wipes) > 0 || b.other != nil }
+// mayFail reports whether perhaps no cluster is formed, or not with all nodes.
+func (b *formation) mayFail() bool { return len(b.wipes) > 0 || b.other != nil }
 
-// drawBirth decides how the cluster of a run comes about. Mostly all goes well.
-func (w *world) drawBirth(c *config) {
+// drawFormation decides how the cluster of a run is formed. Mostly all goes well.
+func (w *world) drawFormation(c *config) {
 	if w.chance(0.5) {
-		c.birth.late = w.between(0, 100*c.tick)
+		c.formation.late = w.between(0, 100*c.tick)
 	}
 	if c.size == 1 || !w.chance(0.2) {
 		return
 	}
-	c.birth.late = w.between(0, 40*c.tick)
+	c.formation.late = w.between(0, 40*c.tick)
 	if w.chance(0.6) {
 		for range 1 + w.rng.IntN(c.size) {
-			c.birth.wipes = append(c.birth.wipes, w.between(0, 120*c.tick))
+			c.formation.wipes = append(c.formation.wipes, w.between(0, 120*c.tick))
 		}
 	}
 	if w.chance(0.5) {
@@ -43,32 +42,32 @@ func (w *world) drawBirth(c *config) {
 	}
 }
 
-// drawOtherPeers has some nodes started with a list that lacks a node, or has one more. No
-// more than one cluster can come of two lists that overlap.
+// drawOtherPeers gives some nodes a list that lacks a node or has one more. Of two lists that
+// overlap, at most one cluster can be formed.
 func (w *world) drawOtherPeers(c *config) {
 	list := founders(c.size)
 	switch w.rng.IntN(3) {
 	case 0: // without PEERS
 		i := w.rng.IntN(c.size)
-		c.birth.other, c.birth.with = list[i:i+1], []int{i}
+		c.formation.other, c.formation.with = list[i:i+1], []int{i}
 		return
 	case 1:
 		i := w.rng.IntN(c.size)
-		c.birth.other = slices.Delete(list, i, i+1)
+		c.formation.other = slices.Delete(list, i, i+1)
 	case 2:
-		c.birth.other = founders(c.size + 1)
+		c.formation.other = founders(c.size + 1)
 	}
 	for i := range c.size {
-		named := slices.ContainsFunc(c.birth.other, func(m oracle.Member) bool { return m.ID == uint64(i+1) })
+		named := slices.ContainsFunc(c.formation.other, func(m oracle.Member) bool { return m.ID == uint64(i+1) })
 		if named && w.chance(0.6) {
-			c.birth.with = append(c.birth.with, i)
+			c.formation.with = append(c.formation.with, i)
 		}
 	}
 }
 
-// giveBirth starts the initial members.
-func (w *world) giveBirth() {
-	b := &w.cfg.birth
+// startMembers starts the initial members.
+func (w *world) startMembers() {
+	b := &w.cfg.formation
 	for _, i := range b.with {
 		w.nodes[i].founders = b.other
 	}
@@ -81,7 +80,7 @@ func (w *world) giveBirth() {
 	}
 	spared := w.rng.IntN(len(w.nodes))
 	if len(b.with) > 0 {
-		spared = b.with[0] // of whichever cluster comes about, one disk remains
+		spared = b.with[0] // on both lists: whichever cluster is formed, one disk remains
 	}
 	for _, at := range b.wipes {
 		n := w.nodes[w.rng.IntN(len(w.nodes))]
@@ -92,7 +91,7 @@ func (w *world) giveBirth() {
 	}
 }
 
-// wipe has a machine lose its disk, and start again from an empty one.
+// wipe restarts a machine on an empty disk.
 func (w *world) wipe(n *node, down time.Duration) {
 	w.trace("node %d: its disk is wiped", n.id)
 	if n.up() {
@@ -104,13 +103,13 @@ func (w *world) wipe(n *node, down time.Duration) {
 	w.restart(n, down)
 }
 
-// wipedAmidst is what was done to a disk that does not come back.
+// wipedAmidst marks a disk that does not come back.
 const wipedAmidst = "wipe amidst"
 
-// fatal is what becomes of a node that ends itself.
+// fatal handles a node that stops with Effects.Fatal.
 func (w *world) fatal(n *node, err error) {
 	var refusal *replica.Refusal
-	if !errors.As(err, &refusal) || !w.cfg.birth.mayFail() {
+	if !errors.As(err, &refusal) || !w.cfg.formation.mayFail() {
 		w.fail("node %d: %v", n.id, err)
 		return
 	}
@@ -119,12 +118,12 @@ func (w *world) fatal(n *node, err error) {
 	n.refused = true
 }
 
-// bornOnce checks that no second cluster serves.
-func (w *world) bornOnce(n *node, cluster uint64) {
-	if w.born == 0 {
-		w.born = cluster
+// checkOneCluster checks that no second cluster serves.
+func (w *world) checkOneCluster(n *node, cluster uint64) {
+	if w.cluster == 0 {
+		w.cluster = cluster
 	}
-	if w.born != cluster {
-		w.fail("I10: node %d serves for cluster %016x, and there was cluster %016x", n.id, cluster, w.born)
+	if w.cluster != cluster {
+		w.fail("I10: node %d serves for cluster %016x, and there was cluster %016x", n.id, cluster, w.cluster)
 	}
 }
