@@ -17,24 +17,4 @@ func (a *Allocator) mutateAdvance(now uint64) {
 }
 
 // mutateUsed returns how many indexes a range of count uses up.
-func mutateUsed(count uint64) uint64 {
-	if mutant.On(mutant.RangeOverlaps) {
-		return 1
-	}
-	return count
-}
-
-func mutateCeiling(ceiling, target uint64) uint64 {
-	if mutant.On(mutant.CeilingSinks) {
-		return target
-	}
-	return ceiling
-}
-
-// mutateReleased returns the end of a released lease.
-func mutateReleased(start, end uint64) uint64 {
-	if mutant.On(mutant.ReleaseUsed) {
-		return start + 1
-	}
-	return end
-}
+func mutateUsed(count uint64) uint64 { return mutant.Pick(mutant.RangeOverlaps, 1, count) }

@@ -1,7 +1,10 @@
 package oracle
 
 import (
+	"cmp"
 	"slices"
+
+	"github.com/isotone/isotone/internal/core/mutant"
 )
 
 // State is what the cluster agrees on. It changes only by [State.Apply], [State.AddMember] and
@@ -57,15 +60,7 @@ func (s *State) Member(id uint64) (Member, bool) {
 }
 
 func (s *State) find(id uint64) (int, bool) {
-	return slices.BinarySearchFunc(s.Members, id, func(m Member, id uint64) int {
-		switch {
-		case m.ID < id:
-			return -1
-		case m.ID > id:
-			return 1
-		}
-		return 0
-	})
+	return slices.BinarySearchFunc(s.Members, id, func(m Member, id uint64) int { return cmp.Compare(m.ID, id) })
 }
 
 // Apply applies one committed command. The outcome is zero unless its kind is KindLease. Apply
@@ -99,7 +94,7 @@ func (s *State) Apply(c Command) Outcome {
 // an earlier term.
 func (s *State) reserve(c Command) {
 	if s.Ceiling < CeilingMax {
-		s.Ceiling = mutateCeiling(max(s.Ceiling+1, min(c.Target, CeilingMax)), c.Target)
+		s.Ceiling = mutant.Pick(mutant.CeilingSinks, c.Target, max(s.Ceiling+1, min(c.Target, CeilingMax)))
 	}
 	for _, d := range c.Durable {
 		if i, ok := s.find(d.ID); ok {

@@ -327,8 +327,8 @@ func (s *State) release(r Release) {
 		if !l.IsHeldBy(r.Node, r.Session) || l.Start != u.Start && !mutant.On(mutant.ReleaseLate) {
 			continue
 		}
-		end := min(l.End, max(l.Start+1, u.Next))
-		*l = WorkerLease{Worker: l.Worker, Start: l.Start, End: mutateReleased(l.Start, end)}
+		next := mutant.Pick(mutant.ReleaseUsed, 0, u.Next)
+		*l = WorkerLease{Worker: l.Worker, Start: l.Start, End: min(l.End, max(l.Start+1, next))}
 	}
 }
 

@@ -57,24 +57,25 @@ type clientLease struct {
 
 // leaseClient proposes a client's request, or answers it at once.
 func (r *Replica) leaseClient(q LeaseRequest) {
-	if r.role != raft.StateLeader {
-		r.answerLease(LeaseAnswer{Token: q.Token, Err: r.redirect()})
-		return
-	}
-	if len(r.leading.clients) >= clientLeasesMax {
-		r.answerLease(LeaseAnswer{Token: q.Token, Err: isotone.ErrOverloaded})
-		return
-	}
-	c, err := r.clientCommand(q)
-	if err != nil {
+	if err := r.proposeClientLease(q); err != nil {
 		r.answerLease(LeaseAnswer{Token: q.Token, Err: err})
 		return
 	}
-	if !r.propose(c) {
-		r.answerLease(LeaseAnswer{Token: q.Token, Err: isotone.ErrOverloaded})
-		return
-	}
 	r.leading.clients = append(r.leading.clients, clientLease{token: q.Token, session: q.Session, arrived: r.ticks})
+}
+
+func (r *Replica) proposeClientLease(q LeaseRequest) *isotone.Error {
+	if r.role != raft.StateLeader {
+		return r.redirect()
+	}
+	if len(r.leading.clients) >= clientLeasesMax {
+		return isotone.ErrOverloaded
+	}
+	c, err := r.clientCommand(q)
+	if err == nil && !r.propose(c) {
+		err = isotone.ErrOverloaded
+	}
+	return err
 }
 
 // clientCommand returns the command for a request, or why there is none.

@@ -44,24 +44,15 @@ func (r *Replica) mutateRelease(used []oracle.Used) bool {
 
 // leaseClock returns the clock by which a lease is checked.
 func (r *Replica) leaseClock() time.Duration {
-	if mutant.On(mutant.LeaseOnOldClock) {
-		return r.mutation.mono
-	}
-	return r.mono
+	return mutant.Pick(mutant.LeaseOnOldClock, r.mutation.mono, r.mono)
 }
 
 func (r *Replica) mutateLeaseStart(started time.Duration) time.Duration {
-	if mutant.On(mutant.LeaseFromAnswer) {
-		return r.mono
-	}
-	return started
+	return mutant.Pick(mutant.LeaseFromAnswer, r.mono, started)
 }
 
 func (r *Replica) mutateLeaseLength(d time.Duration) time.Duration {
-	if mutant.On(mutant.LeaseWithoutSlack) {
-		return electionTicks * r.cfg.TickInterval
-	}
-	return d
+	return mutant.Pick(mutant.LeaseWithoutSlack, electionTicks*r.cfg.TickInterval, d)
 }
 
 // mutateRound is called when a round has its number.
@@ -172,27 +163,15 @@ func (r *Replica) mutateHeld(l oracle.WorkerLease) oracle.WorkerLease {
 }
 
 func mutateLevels(l LevelReport) LevelReport {
-	if mutant.On(mutant.RaiseUnasked) {
-		l.Next = l.Newest
-	}
+	l.Next = mutant.Pick(mutant.RaiseUnasked, l.Newest, l.Next)
 	return l
 }
 
 // mutateClockQuorum returns how many clocks have to vouch for a time.
-func mutateClockQuorum(quorum int) int {
-	if mutant.On(mutant.VouchByOne) {
-		return 1
-	}
-	return quorum
-}
+func mutateClockQuorum(quorum int) int { return mutant.Pick(mutant.VouchByOne, 1, quorum) }
 
 // mutateFounders returns how many of the founders form a cluster.
-func mutateFounders(n int) int {
-	if mutant.On(mutant.FormByQuorum) {
-		return n/2 + 1
-	}
-	return n
-}
+func mutateFounders(n int) int { return mutant.Pick(mutant.FormByQuorum, n/2+1, n) }
 
 func mutateFounder(m oracle.Member) oracle.Member {
 	if mutant.On(mutant.FormUnregistered) {

@@ -113,7 +113,14 @@ func (c *Config) Validate() error {
 	check("SnapshotEvery", c.SnapshotEvery > 1)
 	check("ClockJumpMax", c.ClockJumpMax >= 0)
 	check("Log", c.Log != nil)
-	return errors.Join(append(faults, c.validateWorkers()...)...)
+	if c.LeaseMillis > 0 {
+		anyWorker := c.FixedWorker == oracle.AnyWorker
+		check("Space", c.Space.IsValid())
+		check("FixedWorker", anyWorker || c.FixedWorker >= 0 && (c.FixedWorker < c.Space.Workers() || !c.Space.IsValid()))
+		check("LeaseMillis", c.LeaseMillis <= oracle.LeaseMax)
+		check("Workers", c.Workers >= 0 && c.Workers <= oracle.SlotsMax && (anyWorker || c.Workers <= 1))
+	}
+	return errors.Join(faults...)
 }
 
 // Replica is one member of a cluster: its Raft state, its copy of the oracle's state and,

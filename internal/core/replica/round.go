@@ -125,13 +125,8 @@ func (r *Replica) serve(rd round) {
 // restartRounds puts the requests of the rounds in flight back into the queue, because the
 // voters have changed: those that were asked may be gone, and a sole voter gets no answer.
 func (r *Replica) restartRounds() {
-	q := &r.queue
-	var all []pending
-	for _, rd := range q.rounds {
-		all = append(all, rd.requests...)
-	}
-	q.waiting = append(all, q.waiting...)
-	q.rounds = q.rounds[:0]
+	size := r.queue.size
+	r.queue.waiting, r.queue.size = r.takeQueue(), size
 }
 
 // expire fails requests that have waited too long.
@@ -172,6 +167,7 @@ func (r *Replica) redirectAll(list []pending) {
 	}
 }
 
+// failWith fails requests that are not in the queue any more.
 func (r *Replica) failWith(list []pending, err *isotone.Error) {
 	for _, p := range list {
 		r.answer(p.Token, err)

@@ -1,8 +1,6 @@
 package replica
 
 import (
-	"slices"
-
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone"
@@ -124,9 +122,6 @@ func (r *Replica) Members() []Member {
 	}
 	return list
 }
-
-// WorkerLeases returns a copy of all worker records of the cluster, by worker.
-func (r *Replica) WorkerLeases() []oracle.WorkerLease { return slices.Clone(r.state.Workers) }
 
 // WorkerLease returns the record of one worker.
 func (r *Replica) WorkerLease(worker uint16) (oracle.WorkerLease, bool) {

@@ -123,13 +123,7 @@ func (r *Replica) Step(in *Input) *Effects {
 		return &r.effects
 	}
 	r.mutateStep()
-	r.now, r.mono = in.Now, in.Mono
-	for _, c := range in.Clocks {
-		r.recordClock(c)
-	}
-	if in.Ticks > 0 || len(in.Clocks) > 0 || !r.clocks.quorum.known {
-		r.updateQuorumClock()
-	}
+	r.readClocks(in)
 	r.effects.TellClock = len(in.Hellos) > 0
 	r.releaseWorkers(in)
 	if r.forming != nil {
@@ -138,18 +132,7 @@ func (r *Replica) Step(in *Input) *Effects {
 		}
 		return &r.effects
 	}
-	if in.Persisted != nil {
-		r.writePersisted(in.Persisted)
-	}
-	for _, m := range in.Messages {
-		r.receive(m)
-	}
-	for _, h := range in.Hellos {
-		r.peerConnected(h)
-	}
-	for range in.Ticks {
-		r.tick()
-	}
+	r.advance(in)
 	r.operate(in)
 	r.processReady(nil)
 	if r.effects.Fatal != nil {
@@ -164,6 +147,33 @@ func (r *Replica) Step(in *Input) *Effects {
 	var chosen [4]uint64 // enough for 9 voters without an allocation
 	r.processReady(r.startRound(chosen[:0]))
 	return &r.effects
+}
+
+// readClocks takes in the time and the peers' clocks.
+func (r *Replica) readClocks(in *Input) {
+	r.now, r.mono = in.Now, in.Mono
+	for _, c := range in.Clocks {
+		r.recordClock(c)
+	}
+	if in.Ticks > 0 || len(in.Clocks) > 0 || !r.clocks.quorum.known {
+		r.updateQuorumClock()
+	}
+}
+
+// advance takes in what storage, peers and the timer brought.
+func (r *Replica) advance(in *Input) {
+	if in.Persisted != nil {
+		r.writePersisted(in.Persisted)
+	}
+	for _, m := range in.Messages {
+		r.receive(m)
+	}
+	for _, h := range in.Hellos {
+		r.peerConnected(h)
+	}
+	for range in.Ticks {
+		r.tick()
+	}
 }
 
 // operate does what an operator asks for.

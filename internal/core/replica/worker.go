@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -36,27 +35,6 @@ type workers struct {
 	refusal *oracle.LeaseRefusal
 	// requestedAt and releasedAt are the ticks of the latest proposals, 0 if there was none.
 	requestedAt, releasedAt uint64
-}
-
-// validateWorkers returns the faults in the fields for worker leases.
-func (c *Config) validateWorkers() []error {
-	if c.LeaseMillis == 0 {
-		return nil
-	}
-	var faults []error
-	if !c.Space.IsValid() {
-		faults = append(faults, fmt.Errorf("replica: Space is out of range"))
-	}
-	if c.FixedWorker < oracle.AnyWorker || c.Space.IsValid() && c.FixedWorker >= c.Space.Workers() {
-		faults = append(faults, fmt.Errorf("replica: FixedWorker is out of range"))
-	}
-	if c.LeaseMillis > oracle.LeaseMax {
-		faults = append(faults, fmt.Errorf("replica: LeaseMillis is out of range"))
-	}
-	if c.Workers < 0 || c.Workers > oracle.SlotsMax || c.FixedWorker != oracle.AnyWorker && c.Workers > 1 {
-		faults = append(faults, fmt.Errorf("replica: Workers is out of range"))
-	}
-	return faults
 }
 
 // maintainWorkers proposes releases and requests that are due.
