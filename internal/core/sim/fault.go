@@ -157,7 +157,39 @@ func (w *world) part(k Kind, n *node, lasts time.Duration) bool {
 	if len(w.nodes) < 2 {
 		return false
 	}
-	var cut []*link
+	cut, bridge := w.cutLinks(k, n)
+	if len(cut) == 0 {
+		return false
+	}
+	block(cut, 1)
+	if k == Bridge && w.chance(0.5) {
+		w.crashBriefly(w.nodes[bridge], lasts)
+	}
+	if k == Flap {
+		w.flap(cut, w.between(w.cfg.tick, 15*w.cfg.tick), lasts, false)
+	} else {
+		w.after(lasts, func() { block(cut, -1) })
+	}
+	return true
+}
+
+// flap unblocks and blocks links in turns, at intervals of period, and leaves them unblocked.
+func (w *world) flap(cut []*link, period, left time.Duration, blocked bool) {
+	w.after(period, func() {
+		if blocked {
+			block(cut, 1)
+		} else {
+			block(cut, -1)
+		}
+		if left > 0 || blocked {
+			w.flap(cut, period, left-period, !blocked)
+		}
+	})
+}
+
+// cutLinks returns the links to block: those between two sides, in one direction with OneWay,
+// and but for those of one node with Bridge.
+func (w *world) cutLinks(k Kind, n *node) (cut []*link, bridge int) {
 	side := make([]int, len(w.nodes))
 	for i := range side {
 		side[i] = w.rng.IntN(2)
@@ -168,7 +200,7 @@ func (w *world) part(k Kind, n *node, lasts time.Duration) bool {
 	if k == Isolate {
 		side[n.slot] = 1
 	}
-	bridge := w.rng.IntN(len(w.nodes))
+	bridge = w.rng.IntN(len(w.nodes))
 	for i, a := range w.nodes {
 		for j, b := range w.nodes {
 			apart := i != j && side[i] != side[j]
@@ -181,34 +213,7 @@ func (w *world) part(k Kind, n *node, lasts time.Duration) bool {
 			}
 		}
 	}
-	if len(cut) == 0 {
-		return false
-	}
-	block(cut, 1)
-	if k == Bridge && w.chance(0.5) {
-		w.crashBriefly(w.nodes[bridge], lasts)
-	}
-	if k != Flap {
-		w.after(lasts, func() { block(cut, -1) })
-		return true
-	}
-	period := w.between(w.cfg.tick, 15*w.cfg.tick)
-	blocked := true
-	var flap func(left time.Duration)
-	flap = func(left time.Duration) {
-		w.after(period, func() {
-			if blocked = !blocked; blocked {
-				block(cut, 1)
-			} else {
-				block(cut, -1)
-			}
-			if left > 0 || blocked {
-				flap(left - period)
-			}
-		})
-	}
-	flap(lasts)
-	return true
+	return cut, bridge
 }
 
 // crashBriefly kills a process at some time during a fault and restarts it at once: it may
