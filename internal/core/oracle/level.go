@@ -1,6 +1,9 @@
 package oracle
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // Feature levels (I12; docs/decisions/0012-feature-levels.md). Each release that writes
 // something new to the log, to snapshots or to peers has a level, one above the last. The
@@ -88,8 +91,7 @@ const (
 
 // appendSection appends one section to b.
 func appendSection(b []byte, section byte, value []byte) []byte {
-	b = append(b, section, byte(len(value)>>8), byte(len(value)))
-	return append(b, value...)
+	return append(binary.BigEndian.AppendUint16(append(b, section), uint16(len(value))), value...)
 }
 
 // sections decodes sections up to the end. known decodes one and reports whether it knows its

@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -155,12 +156,7 @@ func (r *Replica) checkQuorumAfter(c MemberChange) *isotone.Error {
 // isAddr reports whether s may be an address in a member record: printable ASCII without
 // spaces, 1 to oracle.AddrMax bytes.
 func isAddr(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= oracle.AddrMax
+	return s != "" && len(s) <= oracle.AddrMax && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
 // applyChange applies a committed membership change.

@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"cmp"
+
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone"
@@ -80,25 +82,17 @@ func (r *Replica) proposeClientLease(q LeaseRequest) *isotone.Error {
 
 // clientCommand returns the command for a request, or why there is none.
 func (r *Replica) clientCommand(q LeaseRequest) (oracle.Command, *isotone.Error) {
-	if q.Release != nil {
-		if q.Session == 0 {
-			return oracle.Command{}, (&oracle.LeaseRefusal{Reason: oracle.LeaseMalformed}).Err()
-		}
-		return oracle.Command{Kind: oracle.KindRelease, Release: oracle.Release{Session: q.Session, Used: []oracle.Used{*q.Release}}}, nil
-	}
-	space := q.Space
-	if space == (oracle.Space{}) {
-		if space = r.state.Space; space == (oracle.Space{}) {
-			space = r.cfg.Space
-		}
-	}
 	l := oracle.LeaseRequest{
-		Space: space, Session: q.Session, Slots: 1, Fixed: q.Fixed, From: q.FromMillis, Until: q.FromMillis + q.LengthMillis,
+		Space: cmp.Or(q.Space, r.state.Space, r.cfg.Space), Session: q.Session,
+		Slots: 1, Fixed: q.Fixed, From: q.FromMillis, Until: q.FromMillis + q.LengthMillis,
 	}
-	if !l.IsSound() {
-		return oracle.Command{}, (&oracle.LeaseRefusal{Reason: oracle.LeaseMalformed}).Err()
+	switch {
+	case q.Release != nil && q.Session != 0:
+		return oracle.Command{Kind: oracle.KindRelease, Release: oracle.Release{Session: q.Session, Used: []oracle.Used{*q.Release}}}, nil
+	case q.Release == nil && l.IsSound():
+		return oracle.Command{Kind: oracle.KindLease, Lease: l}, nil
 	}
-	return oracle.Command{Kind: oracle.KindLease, Lease: l}, nil
+	return oracle.Command{}, (&oracle.LeaseRefusal{Reason: oracle.LeaseMalformed}).Err()
 }
 
 // clientLeaseApplied answers the client whose command, proposed in term, was applied.

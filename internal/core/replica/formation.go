@@ -80,15 +80,7 @@ func newFormation(founders []oracle.Member) *formation {
 	return f
 }
 
-func (f *formation) ids() []uint64 {
-	list := make([]uint64, 0, len(f.founders))
-	for _, m := range f.founders {
-		list = append(list, m.ID)
-	}
-	return list
-}
-
-func (f *formation) isFounder(id uint64) bool { return slices.Contains(f.ids(), id) }
+func (f *formation) isFounder(id uint64) bool { return slices.Contains(ids(f.founders), id) }
 
 // snapshot returns the first snapshot and the cluster's ID, or false while a hello is
 // missing. self is this node's own hello.
@@ -132,7 +124,7 @@ func (r *Replica) judgeAsFounder(h Hello) (refusal *Refusal, stops bool) {
 		// founders know.
 		return refuse(RefusedMember, "node %d is not known to node %d, which is still being set up", h.NodeID, self.NodeID), false
 	case !f.isFounder(h.NodeID):
-		return refuse(RefusedFounders, "node %d is not in the PEERS of node %d (%s), which is being set up", h.NodeID, self.NodeID, list(f.ids())), false
+		return refuse(RefusedFounders, "node %d is not in the PEERS of node %d (%s), which is being set up", h.NodeID, self.NodeID, list(ids(f.founders))), false
 	case h.ClusterID != 0 || h.Stage == StageFormed:
 		if self.ClusterID != 0 && h.ClusterID != 0 && h.ClusterID != self.ClusterID {
 			return r.refuseSplit(h), true
@@ -172,22 +164,21 @@ func (r *Replica) refuseSplit(h Hello) *Refusal {
 // refuseFounder refuses, as a member of a cluster, a node that was started on an empty
 // directory to form one.
 func (r *Replica) refuseFounder(h Hello) *Refusal {
-	var members []uint64
-	for _, m := range r.state.Members {
-		members = append(members, m.ID)
-	}
 	return refuse(RefusedFormed, "node %d was started on an empty directory to form a cluster of the nodes %s, but node %d belongs to cluster %016x already "+
 		"(its nodes: %s); to add node %d to that cluster, start it with JOIN in place of PEERS; to form a new one, give all nodes empty directories",
-		h.NodeID, h.Founders, r.cfg.Self.NodeID, r.Hello().ClusterID, list(members), h.NodeID)
+		h.NodeID, h.Founders, r.cfg.Self.NodeID, r.Hello().ClusterID, list(ids(r.state.Members)), h.NodeID)
+}
+
+func ids(members []oracle.Member) (list []uint64) {
+	for _, m := range members {
+		list = append(list, m.ID)
+	}
+	return list
 }
 
 // list formats IDs as in "1,2,3".
 func list(ids []uint64) string {
-	words := make([]string, 0, len(ids))
-	for _, id := range ids {
-		words = append(words, fmt.Sprint(id))
-	}
-	return strings.Join(words, ",")
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
 }
 
 // nodes formats IDs as in "nodes 1, 2 and 3", followed by the verb for one node or for many.

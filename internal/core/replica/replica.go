@@ -284,7 +284,7 @@ func (r *Replica) recover() error {
 	if r.cfg.Snapshot == nil && len(r.cfg.Entries) == 0 && len(r.cfg.Founders) > 0 {
 		r.forming = newFormation(r.cfg.Founders)
 		r.state.Members = r.forming.founders
-		r.cfg.Self.Founders = list(r.forming.ids())
+		r.cfg.Self.Founders = list(ids(r.forming.founders))
 		return nil
 	}
 	if s := r.cfg.Snapshot; s != nil {
@@ -305,7 +305,7 @@ func (r *Replica) recover() error {
 		return fmt.Errorf("replica: recovered log: %w", err)
 	}
 	for _, e := range r.cfg.Entries {
-		if c, err := oracle.DecodeCommand(e.GetData()); err == nil && c.Kind == oracle.KindReserve {
+		if c, ok := reservation(e); ok {
 			r.recoveredCeiling = max(r.recoveredCeiling, min(c.Target, oracle.CeilingMax))
 		}
 	}
@@ -319,7 +319,7 @@ func (r *Replica) recover() error {
 		// snapshot names no cluster and nodes vote at once.)
 		r.forming = newFormation(r.state.Members)
 		r.forming.prepared = r.cfg.Snapshot
-		r.cfg.Self.Founders = list(r.forming.ids())
+		r.cfg.Self.Founders = list(ids(r.forming.founders))
 	}
 	r.cfg.HardState, r.cfg.Snapshot, r.cfg.Entries = nil, nil, nil
 	return nil

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -79,12 +80,7 @@ func (n *node) knows(o *node) bool {
 	if len(n.members) == 0 {
 		return true // it joins, and has the addresses of the others
 	}
-	for _, m := range n.members {
-		if m.ID == o.id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.members, func(m replica.Member) bool { return m.ID == o.id })
 }
 
 // start starts a process from its disk. It must be down: without crash its write would stay in

@@ -24,7 +24,6 @@ type Options struct {
 
 // Result is the outcome of a run.
 type Result struct {
-	Seed uint64
 	// Hash is a hash of all events: equal for equal options and code.
 	Hash     uint64
 	Stats    Stats
@@ -81,7 +80,7 @@ func Run(o Options) Result {
 	w.stats.Runs, w.stats.Simulated, w.stats.Turns = 1, w.now, w.turns
 	w.stats.Operations = uint64(len(w.history))
 	w.note('e', w.turns, w.stats.Answered)
-	return Result{Seed: o.Seed, Hash: w.hash.Sum64(), Stats: w.stats, Coverage: w.coverage, Violation: w.violation}
+	return Result{Hash: w.hash.Sum64(), Stats: w.stats, Coverage: w.coverage, Violation: w.violation}
 }
 
 // live lets the run happen. A panic is a violation.

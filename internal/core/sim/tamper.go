@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/isotone/isotone/internal/core/oracle"
+import (
+	"slices"
+
+	"github.com/isotone/isotone/internal/core/oracle"
+)
 
 // tamper sets a node's disk back to an older copy, or wipes it, while all others are well and
 // know better: they must refuse it. (Without such witnesses, as in a cluster of one, nobody
@@ -76,22 +80,12 @@ const refusalTicks = 60
 
 // isMember reports whether any other running node counts n among the members.
 func (w *world) isMember(n *node) bool {
-	for _, o := range w.nodes {
-		if o != n && o.up() && len(o.members) > 0 && o.knows(n) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.nodes, func(o *node) bool { return o != n && o.up() && len(o.members) > 0 && o.knows(n) })
 }
 
 // isConnected reports whether n is connected to any node.
 func (w *world) isConnected(n *node) bool {
-	for _, o := range w.nodes {
-		if o != n && w.connected(o, n) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.nodes, func(o *node) bool { return o != n && w.connected(o, n) })
 }
 
 // isWell reports whether all nodes run, are connected, and follow one leader, so that a
