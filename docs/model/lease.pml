@@ -4,18 +4,18 @@
  * it, with each of the deliberate mistakes below as well.
  *
  * The whole system is one process that repeats one atomic action at a time: a node
- * does something, a message arrives, or time passes. Nothing ever has to happen, so a
- * pause, a slow network and a lost message are the same thing: an action that is not
- * taken while others are.
+ * does something, a message arrives, or time passes. No action is ever forced, so a
+ * pause, a slow network and a lost message are the same: an action that is not taken
+ * while others are.
  *
- * Time is kept as what is left of each promise and each lease, never as a date; this
- * is what makes the state finite. In one unit of time a node's clock advances by
- * clockMin or clockMax, and its tick counter by 0 (a pause) or clockMax; paces between
- * come from taking turns.
+ * Time is kept as what is left of each promise and each lease, never as a date, so
+ * the state is finite. In one unit of time a node's clock advances by clockMin or
+ * clockMax, and its tick counter by 0 (a pause) or clockMax; rates in between come from
+ * alternation.
  *
- * spin -D switches on: one of the mistakes, which have capitals and are named after
- * those of internal/core/mutant where there is such a one; REACH=1 to 7, which asserts that
- * something good never happens; WORST_RATES and NO_TIDY, see below.
+ * spin -D switches on: one of the mistakes, in capitals and named after those of
+ * internal/core/mutant where there is one; REACH=1 to 7, which asserts that something
+ * good never happens; WORST_RATES and NO_TIDY, see below.
  */
 
 #define N        3 /* nodes */

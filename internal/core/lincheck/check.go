@@ -2,10 +2,9 @@ package lincheck
 
 // The exact checker.
 //
-// The object. Its state is the highest timestamp h handed out so far. An
-// operation returns a range r with r.First > h and sets h to r.Last. The object
-// may skip timestamps; a sequence of operations is legal if and only if each
-// range lies wholly above the one before it.
+// The object. Its state is the highest timestamp h issued so far. An operation returns a range
+// r with r.First > h and sets h to r.Last. The object may skip timestamps; a sequence of
+// operations is legal if and only if each range lies wholly above the one before it.
 //
 // The definition (Herlihy and Wing 1990). A history is linearizable if, after
 // some operations without an answer are given one and the others are removed,
@@ -29,19 +28,17 @@ package lincheck
 // each range lies wholly above the one before, so S is legal. If A precedes B,
 // then by (2) A has the smaller first timestamp, so A is before B in S.  ∎
 //
-// This also says that sorting by timestamp yields the only candidate for S, and
-// so the only work: sort, compare neighbours, and look for an inversion in one
-// sweep. O(n log n) time, one slice of n words.
+// So sorting by timestamp yields the only candidate for S. The work is to sort, to compare
+// neighbours, and to look for an inversion in one sweep: O(n log n) time, one slice of n words.
 
 import (
 	"cmp"
 	"slices"
 )
 
-// Check returns nil if the history is linearizable, and otherwise a *[Violation].
-// The operations may come in any order. The verdict depends on the set of
-// operations only, the choice among several violations on nothing but the
-// arguments.
+// Check returns nil if the history is linearizable, and otherwise a *[Violation]. The
+// operations may come in any order; it affects only which of several violations Check
+// returns. Check does not change the history.
 func Check(history []Operation) error {
 	order, violation := answered(history)
 	if violation == nil {
@@ -59,7 +56,7 @@ func Check(history []Operation) error {
 	return violation
 }
 
-// answered returns the places of the answered operations, all well-formed.
+// answered returns the indexes of the answered operations, or the first malformed one.
 func answered(history []Operation) ([]int, *Violation) {
 	order := make([]int, 0, len(history))
 	for i, op := range history {
@@ -78,8 +75,8 @@ func answered(history []Operation) ([]int, *Violation) {
 	return order, nil
 }
 
-// findDuplicate compares neighbours only. That suffices: if a later range in
-// the order reaches back into this one, the next does too.
+// findDuplicate compares neighbours only: if any later range in the order overlaps this one,
+// the next does too.
 func findDuplicate(history []Operation, order []int) *Violation {
 	for n := 1; n < len(order); n++ {
 		a, b := history[order[n-1]], history[order[n]]
@@ -94,9 +91,9 @@ func findDuplicate(history []Operation, order []int) *Violation {
 	return nil
 }
 
-// findInversion sweeps from the highest range to the lowest. Of all operations
-// with higher timestamps it remembers the one that completed first: if any of
-// them precedes the operation at hand, then that one does.
+// findInversion sweeps from the highest range to the lowest. Of the operations with higher
+// timestamps it keeps the one that completed first: if any of them precedes the present
+// operation, that one does.
 func findInversion(history []Operation, order []int) *Violation {
 	if len(order) == 0 {
 		return nil

@@ -1,14 +1,13 @@
-// Package lincheck judges what a timestamp oracle answered: did clients see
-// unique timestamps in real-time order (invariant I4)?
+// Package lincheck checks the answers of a timestamp oracle: did clients see unique
+// timestamps in real-time order (invariant I4)?
 //
-// It has two checkers of the same property. [Check] takes a whole recorded
-// history and is exact. [Online] watches a live load of any length in constant
-// memory and says for how many operations, if any, its memory did not suffice.
+// It has two checkers of the same property. [Check] takes a whole recorded history and is
+// exact. [Online] watches a load of any length in constant memory and counts the operations,
+// if any, for which its memory did not suffice.
 //
-// The package owns the verdict and its explanation. It knows no protocol, no
-// clock and no cluster: operations and times are arguments. The simulator calls
-// Check, the load generator calls Online. All but online.go is deterministic;
-// online.go is for use by many goroutines and therefore needs sync.
+// The package knows no protocol, no clock and no cluster: operations and times are arguments.
+// The simulator calls Check, the load generator Online. All but online.go is deterministic;
+// online.go is for concurrent use and needs sync.
 //
 // Linearizability is defined in Herlihy and Wing, "Linearizability: A
 // Correctness Condition for Concurrent Objects" (ACM TOPLAS 12(3), 1990). For an

@@ -11,33 +11,30 @@ import (
 type Operation struct {
 	// Client names the caller in reports. Nothing else depends on it.
 	Client uint64
-	// Invocation and Completion are readings of one clock that is common to the
-	// history: nanoseconds, ticks or sequence numbers. Invocation must be read
-	// before the request leaves and Completion after the answer has arrived, and
-	// Invocation <= Completion.
+	// Invocation and Completion are readings of one clock for the whole history, in any unit,
+	// with Invocation <= Completion. Invocation must be read before the request leaves,
+	// Completion after the answer arrived.
 	//
-	// A precedes B if and only if A.Completion < B.Invocation. Equal readings
-	// therefore mean "concurrent": a clock coarser than the operations hides
-	// violations, and never invents one.
+	// A precedes B if and only if A.Completion < B.Invocation. Equal readings mean
+	// "concurrent": a coarse clock hides violations and never invents one.
 	Invocation, Completion int64
-	// Range is the answer. It is ignored, as Completion is, unless Answered.
+	// Range is the answer. Range and Completion count only if Answered.
 	Range isotone.Range
-	// Answered is false for an operation that failed, or whose answer is lost or
-	// still to come. Such an operation constrains nothing.
+	// Answered is false if the operation failed or its answer is lost or still to come. Such
+	// an operation constrains nothing.
 	Answered bool
 }
 
-// Kind says how a history is wrong.
+// Kind is the kind of a violation.
 type Kind uint8
 
 const (
-	// Malformed: an operation that no oracle can have answered, such as an empty
-	// range, or whose record is broken.
+	// Malformed: the answer or the record of an operation is invalid, such as an empty range.
 	Malformed Kind = iota + 1
-	// Duplicate: two operations were given the same timestamp.
+	// Duplicate: two operations got the same timestamp.
 	Duplicate
-	// Inversion: an operation got a smaller timestamp than another one that had
-	// completed before it was invoked.
+	// Inversion: an operation got a smaller timestamp than one that had completed before it
+	// was invoked.
 	Inversion
 )
 
@@ -55,17 +52,16 @@ func (k Kind) String() string {
 	}
 }
 
-// Violation is the proof that a history is not linearizable: the one or two
-// operations that suffice to show it.
+// Violation proves that a history is not linearizable by one or two of its operations.
 type Violation struct {
 	Kind Kind
-	// Earlier and Later are the offending operations. In an Inversion, Earlier
-	// completed before Later was invoked. In a Duplicate, Earlier is the one that
-	// completed first. If Malformed, Later is the operation and Earlier is zero.
+	// Earlier and Later are these operations. In an Inversion, Earlier completed before Later
+	// was invoked. In a Duplicate, Earlier completed first. If Malformed, Later is the
+	// operation and Earlier is zero.
 	//
-	// [Online] keeps neither clients nor times, so its violations have only
-	// ranges. Earlier.Range is then what is known of the past: the timestamps
-	// that were repeated, or the one highest timestamp completed before.
+	// [Online] keeps neither clients nor times, so its violations have only ranges.
+	// Earlier.Range then holds the repeated timestamps, or the highest timestamp that was
+	// completed before.
 	Earlier, Later Operation
 	// Fault says what is malformed. Empty for the other kinds.
 	Fault string
@@ -87,7 +83,7 @@ func (v *Violation) Error() string {
 	}
 }
 
-// describe returns who got what when, as far as it is known.
+// describe returns client, timestamps and times of op, as far as they are known.
 func (v *Violation) describe(op Operation) string {
 	got := op.Range.First.String()
 	if op.Range.Count != 1 {
@@ -99,7 +95,7 @@ func (v *Violation) describe(op Operation) string {
 	return fmt.Sprintf("client %d got %s in [%d, %d]", op.Client, got, op.Invocation, op.Completion)
 }
 
-// rangeFault says what is wrong with a range by itself, or returns "".
+// rangeFault returns what is wrong with a range by itself, or "".
 func rangeFault(r isotone.Range) string {
 	switch {
 	case r.Count == 0:

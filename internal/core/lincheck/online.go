@@ -1,6 +1,6 @@
 package lincheck
 
-// The online checker: the two conditions of check.go for a load without end.
+// The online checker: the two conditions of check.go for a load of any length.
 //
 // Order. Say that an operation ends in the critical section of End and begins in
 // that of Begin. The lock puts all of these in one order that respects real time.
@@ -31,15 +31,14 @@ package lincheck
 // not above forgotten, then limit+1 operations that are not below B.First have
 // ended; and if B is in order none of them before B began, because B's floor
 // would show it. Hence: B is verified if at most limit operations overtook it.
-// This needs no bound on how long an operation may take and no record of the open
-// ones: a request that is never answered needs no call at all.
+// Operations may take any time, and open ones need no record: a request that is
+// never answered needs no call of End.
 //
-// One lock, because uniqueness needs the one window anyway, and because it is
-// fast enough: see BenchmarkOnline. Tried and dropped: a sequence lock of atomic
-// words, so that Begin need not wait, which gained too little to pay for its
-// proof; and yielding instead of queueing for the lock, which was not measurably
-// faster. Not tried: a floor for each worker, which makes Begin read as many cache
-// lines as there are workers.
+// There is one lock, because uniqueness needs one window, and because it is fast
+// enough: see BenchmarkOnline. Tried and dropped: a sequence lock of atomic words, so
+// that Begin need not wait (too little gain for the proof that it takes); yielding
+// instead of queueing for the lock (not measurably faster). Not tried: a floor for
+// each goroutine, which makes Begin read as many cache lines as there are goroutines.
 
 import (
 	"sync"
@@ -47,9 +46,9 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// WindowDefault is the window that suits any one load generator: one answer may
-// be overtaken by 65,536 others (by far more if no one else uses the oracle,
-// since the ranges then join) and is still verified. About 2.4 MB.
+// WindowDefault suits a load generator: an answer that 65,536 others overtook is still
+// verified; far more if no one else uses the oracle, since the ranges then join. It takes
+// about 2.4 MB.
 const WindowDefault = 1 << 16
 
 // WindowMax bounds the memory of one Online at about 600 MB.
@@ -61,8 +60,8 @@ const WindowMax = 1 << 24
 //	// send the request, wait for the answer
 //	err := online.End(floor, answer)
 //
-// from any number of goroutines; neither call allocates. For a request without
-// an answer, do not call End. Use [NewOnline]; the zero value does not work.
+// from any number of goroutines; neither call allocates. Do not call End for a request
+// without an answer. Use [NewOnline]; the zero value does not work.
 type Online struct {
 	mu     sync.Mutex
 	stats  Stats // Highest is the floor of what begins now
@@ -73,21 +72,20 @@ type Online struct {
 type Stats struct {
 	// Checked is the number of calls to End.
 	Checked uint64
-	// Violations is how many of them returned an error. The first one proves that
-	// the history is not linearizable. Later ones may be consequences.
+	// Violations is how many of them returned an error. The first one proves that the history
+	// is not linearizable; later ones may be consequences.
 	Violations uint64
-	// Unverified is how many of them passed the order check, but were overtaken
-	// by more operations than the window holds, so that a repetition could have
-	// gone unnoticed. If this is 0 the verdict is exact.
+	// Unverified is how many of them passed the order check but were overtaken by more
+	// operations than the window holds: a duplicate may be unnoticed. If it is 0 the verdict
+	// is exact.
 	Unverified uint64
 	// Highest is the highest timestamp seen.
 	Highest isotone.Timestamp
 }
 
-// NewOnline returns a checker that verifies every operation but those overtaken
-// by more than window others, that is, open while more than window others ended
-// with larger timestamps. A window of 0 or less means [WindowDefault], one above
-// [WindowMax] means WindowMax.
+// NewOnline returns a checker that verifies every operation but those overtaken by more than
+// window others, that is, open while more than window others with larger timestamps ended. 0
+// or less stands for [WindowDefault]; more than [WindowMax] for WindowMax.
 func NewOnline(window int) *Online {
 	if window <= 0 {
 		window = WindowDefault
@@ -97,17 +95,16 @@ func NewOnline(window int) *Online {
 	return o
 }
 
-// Begin returns the floor of an operation that is about to be sent: whatever it
-// will be given must be above. It is the highest timestamp passed to any End so far.
+// Begin returns the floor of an operation that is about to be sent: the highest timestamp
+// passed to any End so far. The answer must be above it.
 func (o *Online) Begin() isotone.Timestamp {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.stats.Highest
 }
 
-// End checks the answer to the operation for which Begin returned floor. It
-// returns nil or a *[Violation], and from then on the answer counts for the
-// operations that begin.
+// End checks the answer to the operation for which Begin returned floor. It returns nil or a
+// *[Violation]. Operations that begin later must be above the answer.
 func (o *Online) End(floor isotone.Timestamp, answer isotone.Range) error {
 	if fault := rangeFault(answer); fault != "" {
 		o.mu.Lock()
@@ -142,7 +139,7 @@ func (o *Online) End(floor isotone.Timestamp, answer isotone.Range) error {
 	}
 }
 
-// onlineViolation returns a violation of which only the ranges are known.
+// onlineViolation returns a violation that has only ranges.
 func onlineViolation(kind Kind, earlier, later isotone.Range, fault string) *Violation {
 	return &Violation{
 		Kind:       kind,
@@ -153,7 +150,7 @@ func onlineViolation(kind Kind, earlier, later isotone.Range, fault string) *Vio
 	}
 }
 
-// Stats returns the counts so far. Operations under way are not in them.
+// Stats returns the counts so far, without operations under way.
 func (o *Online) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -6,20 +6,18 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// window is the set of the highest timestamps handed out so far, in a fixed
-// amount of memory. It holds them as sorted disjoint spans and joins spans that
-// touch. An oracle with one user hands out one run of indexes after the other,
-// so there are about as many spans as epochs and answers still on their way,
+// window is the set of the highest timestamps issued so far, in a fixed amount of memory. It
+// holds sorted disjoint spans and joins spans that touch. An oracle with one user issues
+// consecutive indexes, so there are about as many spans as epochs and open operations,
 // however many timestamps there are.
 //
-// When there are more spans than the limit, the window forgets the lowest and
-// remembers in forgotten how far that went. Hence: the spans are exactly the
-// timestamps added that are above forgotten, and forgotten was added as well. (A
-// range that add refuses was not added.)
+// When there are more spans than the limit, the window drops the lowest and sets forgotten to
+// its end. Hence the spans are exactly the timestamps added that are above forgotten, and
+// forgotten was added as well. A range that add refuses was not added.
 //
-// New ranges arrive almost in order, so a sorted array beats a tree: the search
-// starts from the top and what has to move is above the new range. What moves is
-// 4-byte places, not 24-byte spans, for loads with thousands of open operations.
+// New ranges arrive almost in order, so a sorted array beats a tree: the search starts from
+// the top, and only what is above the new range moves. What moves are 4-byte places, not
+// 24-byte spans, for loads with thousands of open operations.
 type window struct {
 	spans  []span   // by place
 	unused []uint32 // places in spans
@@ -37,7 +35,7 @@ type span struct {
 	time, first, last uint64
 }
 
-// init allocates all the memory the window will ever use.
+// init allocates all memory of the window.
 func (w *window) init(limit int) {
 	places := limit + 1 // add makes one too many before it forgets one
 	w.limit = limit
@@ -76,8 +74,8 @@ func (w *window) add(r isotone.Range) (isotone.Range, bool) {
 	return isotone.Range{}, true
 }
 
-// search returns the number of spans that end before t. It doubles its stride
-// down from the top, then halves the last stride.
+// search returns the number of spans that end before t: an exponential search from the top,
+// then a binary one.
 func (w *window) search(t isotone.Timestamp) int {
 	high, stride := len(w.order), 1
 	for high >= stride && !w.at(high-stride).end().Before(t) {
@@ -96,8 +94,8 @@ func (w *window) search(t isotone.Timestamp) int {
 	return low
 }
 
-// insert adds s before the i-th span, which it does not meet, and joins it with
-// the neighbours it touches. No sum overflows: each has a larger index above it.
+// insert adds s before the i-th span, which it does not overlap, and joins it with the
+// neighbours that it touches. No sum overflows: each has a larger index above it.
 func (w *window) insert(i int, s span) {
 	below := i > 0 && w.at(i-1).time == s.time && w.at(i-1).last+1 == s.first
 	above := i < len(w.order) && w.at(i).time == s.time && s.last+1 == w.at(i).first

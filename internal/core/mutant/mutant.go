@@ -1,16 +1,15 @@
-// Package mutant is the switch for deliberate protocol bugs, with which the
-// simulator proves that it would notice them. In a normal build [On] is constant
-// false and the compiler drops every bug; only with the build tag "mutants" can one
-// be switched on.
+// Package mutant is the switch for deliberate protocol bugs, by which the tests prove that
+// they would notice them. In a normal build [On] is constant false and the compiler drops
+// every bug. With the build tag "mutants" one bug can be switched on.
 //
-// It owns the list of bugs. The deterministic zone asks On at the place of each bug;
-// only the tests of internal/core/sim switch.
+// internal/core/oracle, replica and sim ask On at the place of each bug, or in a file
+// mutant.go if a bug takes more than a condition. Only tests switch.
 package mutant
 
 // Mutant is one deliberate bug.
 type Mutant int
 
-// The bugs, each with the rule that it breaks.
+// The bugs, each with the invariant that it breaks.
 const (
 	None                  Mutant = iota
 	KeepAllocator                // I2: a re-elected leader goes on where it stopped
@@ -80,6 +79,14 @@ var names = [count]string{
 
 // String returns the name of the bug.
 func (m Mutant) String() string { return names[m] }
+
+// Pick returns bug if m is switched on, and right in every normal build.
+func Pick[T any](m Mutant, bug, right T) T {
+	if On(m) {
+		return bug
+	}
+	return right
+}
 
 // All returns every bug.
 func All() []Mutant {

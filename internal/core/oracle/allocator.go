@@ -7,10 +7,9 @@ import (
 	"github.com/isotone/isotone/internal/core/mutant"
 )
 
-// Allocator hands out timestamps during one term of one leader. It is volatile:
-// the zero value is closed, and on every change of term or role it is replaced by
-// the zero value (I2). Keeping any part of it over a re-election issues
-// duplicates.
+// Allocator issues timestamps during one term of one leader. The zero value is closed. Its
+// owner replaces it by the zero value on every change of term or role: any part that survived
+// a re-election would issue duplicates (I2).
 type Allocator struct {
 	open    bool
 	time    uint64
@@ -18,9 +17,9 @@ type Allocator struct {
 	ceiling uint64
 }
 
-// Open starts issuing at floor, below ceiling. The floor is the ceiling as it
-// stood before this term's own reservation, so everything issued in earlier terms
-// is smaller (I2). Open panics if the allocator is open, or if floor >= ceiling.
+// Open starts issuing at time floor, below time ceiling, both in unix nanoseconds. The floor
+// is the ceiling before this term's own reservation, so everything issued in earlier terms is
+// smaller (I2). Open panics if the allocator is open, or if floor >= ceiling.
 func (a *Allocator) Open(floor, ceiling uint64) {
 	if a.open {
 		panic("I2: an open allocator is never reopened")
@@ -31,38 +30,34 @@ func (a *Allocator) Open(floor, ceiling uint64) {
 	*a = Allocator{open: true, time: floor, ceiling: ceiling}
 }
 
-// IsOpen reports whether the allocator may issue.
+// IsOpen reports whether Open was called.
 func (a *Allocator) IsOpen() bool { return a.open }
 
-// Time returns the current epoch, unix nanoseconds.
+// Time returns the time of the current epoch in unix nanoseconds, 0 if the allocator is
+// closed.
 func (a *Allocator) Time() uint64 { return a.time }
 
-// Extend raises the ceiling. A lower one is ignored: the ceiling never sinks.
+// Extend raises the ceiling. It ignores a lower one.
 func (a *Allocator) Extend(ceiling uint64) {
 	a.ceiling = max(a.ceiling, ceiling)
 }
 
-// Advance begins a new epoch at now, unix nanoseconds, as far as the ceiling
-// allows. A clock that stands still or goes back changes nothing: time holds and
-// the index goes on (I3).
+// Advance begins a new epoch at now, in unix nanoseconds, or at the last nanosecond below the
+// ceiling. If that is not after the current epoch nothing changes: time holds and the index
+// goes on (I3). Without effect on a closed allocator.
 func (a *Allocator) Advance(now uint64) {
 	if !a.open {
 		return
 	}
-	if mutant.On(mutant.TimeFollowsClock) && now < a.time || mutant.On(mutant.IgnoreCeiling) && now > a.time {
-		a.time, a.index = now, 0
-	}
-	if mutant.On(mutant.IndexRestarts) {
-		a.index = 0
-	}
+	a.mutateAdvance(now)
 	if t := min(now, a.ceiling-1); t > a.time {
 		a.time, a.index = t, 0
 	}
 }
 
-// Next issues count timestamps with one time and consecutive indexes. When the
-// index would overflow it takes the next nanosecond below the ceiling; if there
-// is none the error matches isotone.ErrOverloaded, and nothing is issued.
+// Next issues count timestamps with one time and consecutive indexes, without allocating
+// memory. If the index would overflow, a new epoch begins a nanosecond later; at the ceiling
+// nothing is issued and the error matches isotone.ErrOverloaded.
 //
 // Next panics unless the allocator is open and 1 <= count <= isotone.RangeCountMax.
 func (a *Allocator) Next(count uint64) (isotone.Range, error) {
@@ -82,12 +77,8 @@ func (a *Allocator) Next(count uint64) (isotone.Range, error) {
 		panic("I1: time lies below the ceiling")
 	}
 	r := isotone.Range{First: isotone.Timestamp{Time: a.time, Index: a.index}, Count: count}
-	a.index += count
-	if mutant.On(mutant.RangeOverlaps) {
-		a.index -= count - 1
-	}
+	a.index += mutateUsed(count)
 	return r, nil
 }
 
-// errEpochFull is a variable so that Next allocates nothing even when it fails.
 var errEpochFull = isotone.Errorf(isotone.CodeOverloaded, "the epoch is full and the ceiling leaves no later one")

@@ -14,8 +14,8 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.BigEndian.AppendUint16(b, uint16(len(s))), s...)
 }
 
-// decoder reads fields off the front of rest. After the first failure every read
-// gives zero and finish returns that failure.
+// decoder reads fields off the front of rest. After the first failure every read returns zero
+// and finish returns the failure.
 type decoder struct {
 	rest []byte
 	err  error

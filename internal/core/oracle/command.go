@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// Kind says what a [Command] does. The values are part of the log format.
+// Kind is the kind of a [Command]. The values are part of the log format.
 type Kind uint8
 
 const (
@@ -15,22 +15,22 @@ const (
 	KindReserve Kind = 1
 	// KindName gives the cluster its ClusterID, unless it has one.
 	KindName Kind = 2
-	// KindRegister records who stands behind Member.ID.
+	// KindRegister updates the record of Member.ID.
 	KindRegister Kind = 3
-	// KindLease grants worker leases, or renews them.
+	// KindLease grants or renews worker leases.
 	KindLease Kind = 4
-	// KindRelease takes worker leases back.
+	// KindRelease ends worker leases early.
 	KindRelease Kind = 5
 	// KindLevel raises the feature level of the cluster to Level.
 	KindLevel Kind = 6
 )
 
-// CeilingMax is the largest ceiling: the last nanosecond that fits a signed
-// 64-bit unix time (year 2262), so that clients may read time as int64.
+// CeilingMax is the largest ceiling: the last nanosecond of a signed 64-bit unix time (year
+// 2262), so that clients may read time as int64.
 const CeilingMax = math.MaxInt64
 
-// Limits of encoded commands and snapshots. Far beyond real clusters, they bound
-// what a damaged or hostile message can make a decoder allocate.
+// Limits of encoded commands and snapshots. Far beyond real clusters, they bound what a
+// damaged message can make a decoder allocate.
 const (
 	// MembersMax is the largest number of members.
 	MembersMax = 256
@@ -38,27 +38,28 @@ const (
 	AddrMax = 256
 )
 
-// Command is one replicated change. Only the fields of its Kind are encoded.
+// Command is one replicated change. Only the fields of its Kind count and are encoded.
 type Command struct {
 	Kind      Kind
-	Target    uint64       // KindReserve: wanted ceiling, unix nanoseconds
-	Durable   []Durable    // KindReserve
+	Target    uint64       // KindReserve: proposed ceiling, unix nanoseconds
+	Durable   []Durable    // KindReserve: at most MembersMax
+	Digest    Digest       // KindReserve from LevelRecords on: the proposer's; zero for none
 	ClusterID uint64       // KindName: not 0
-	Member    Member       // KindRegister: all but PeerAddr and Durable
-	Level     uint64       // KindLevel
-	Digest    Digest       // KindReserve, from LevelRecords on: of the proposer; zero: none
+	Member    Member       // KindRegister: Durable is ignored, PeerAddr may be empty
+	Level     uint64       // KindLevel: at most LevelNewest
 	Lease     LeaseRequest // KindLease
 	Release   Release      // KindRelease
 }
 
-// Durable says that a member holds the committed log up to Index on disk.
+// Durable says that member ID has the committed log up to Index on disk.
 type Durable struct{ ID, Index uint64 }
 
 // errEncoding is wrapped by every decoding error of this package.
 var errEncoding = errors.New("oracle: malformed encoding")
 
-// Append appends the encoding of c to b: a kind byte, then the fields in order,
-// numbers as 8 big-endian bytes, lists and strings with a 2-byte length.
+// Append appends the encoding of c to b: a kind byte, then the fields, numbers as 8 big-endian
+// bytes, lists and strings with a 2-byte length. It panics if an address is longer than
+// AddrMax.
 func (c Command) Append(b []byte) []byte {
 	b = append(b, byte(c.Kind))
 	switch c.Kind {
@@ -85,8 +86,9 @@ func (c Command) Append(b []byte) []byte {
 	return b
 }
 
-// DecodeCommand reads what [Command.Append] wrote, in this version or an earlier one, and
-// skips what a later one may have added that is optional. It never panics.
+// DecodeCommand decodes what [Command.Append] of this version or an earlier one encoded, and
+// skips optional parts that a later one added. It never panics, and the command does not
+// refer to b.
 func DecodeCommand(b []byte) (Command, error) {
 	d := decoder{rest: b}
 	c := Command{Kind: Kind(d.byte())}
@@ -132,16 +134,16 @@ func DecodeCommand(b []byte) (Command, error) {
 	return c, d.finish()
 }
 
-// The first byte of an encoded State. The second format has the worker leases as well,
-// the third what is new in LevelRecords. Each is written only when it is needed: up to then
-// a cluster can go back to a version that does not know it.
+// The first byte of an encoded State. The second format adds worker leases, the third what is
+// new in LevelRecords. Each is written only when it is needed; until then a cluster can go
+// back to a version that does not know it.
 const (
 	stateFormat        = 1
 	stateFormatWorkers = 2
 	stateFormatRecords = 3
 )
 
-// Append appends the encoding of s, as a snapshot carries it, to b.
+// Append appends the encoding of s, as in a snapshot, to b.
 func (s *State) Append(b []byte) []byte {
 	workers := s.Space != (Space{})
 	if s.CurrentLevel() >= LevelRecords {
@@ -163,8 +165,8 @@ func (s *State) Append(b []byte) []byte {
 	return b
 }
 
-// appendRecords appends the third format. Each member has its length before it, and
-// sections after its fixed part; so has the whole.
+// appendRecords appends the third format. A member record has a length before and sections
+// after its fixed part. Sections may also follow the whole.
 func (s *State) appendRecords(b []byte, workers bool) []byte {
 	b = append(b, stateFormatRecords)
 	b = appendU64(appendU64(appendU64(b, s.Level), s.ClusterID), s.Ceiling)
@@ -179,8 +181,8 @@ func (s *State) appendRecords(b []byte, workers bool) []byte {
 	return s.appendWorkers(append(b, 1))
 }
 
-// DecodeState reads what [State.Append] wrote, in this version or an earlier one. It never
-// panics.
+// DecodeState decodes what [State.Append] of this version or an earlier one encoded. It never
+// panics, and the state does not refer to b.
 func DecodeState(b []byte) (State, error) {
 	d := decoder{rest: b}
 	format := d.byte()
@@ -223,7 +225,7 @@ func DecodeState(b []byte) (State, error) {
 	return s, d.finish()
 }
 
-// stateMember reads a member record of a snapshot.
+// stateMember decodes a member record of a snapshot.
 func (d *decoder) stateMember(format byte) Member {
 	if format != stateFormatRecords {
 		return d.member()
@@ -239,7 +241,7 @@ func (d *decoder) stateMember(format byte) Member {
 
 func noSections(byte, *decoder) bool { return false }
 
-// appendSections appends what a member record has beside its fixed part.
+// appendSections appends the sections of a member record.
 func (m Member) appendSections(b []byte) []byte {
 	if m.Level != 0 {
 		b = appendSection(b, sectionLevel, appendU64(nil, m.Level))
@@ -257,10 +259,11 @@ func (m Member) append(b []byte) []byte {
 	return appendU64(b, m.Durable)
 }
 
-// AppendMember appends the encoding of m, as a membership change carries it.
+// AppendMember appends the encoding of m, as in a membership change, to b. It panics if an
+// address is longer than AddrMax.
 func AppendMember(b []byte, m Member) []byte { return m.append(b) }
 
-// DecodeMember reads what [AppendMember] wrote. It never panics.
+// DecodeMember decodes what [AppendMember] encoded. It never panics.
 func DecodeMember(b []byte) (Member, error) {
 	d := decoder{rest: b}
 	m := d.member()

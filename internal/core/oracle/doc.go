@@ -1,20 +1,19 @@
-// Package oracle is the state machine behind timestamps and ids: what the cluster
-// agrees on ([State]) and how one leader hands timestamps out below it
-// ([Allocator]).
+// Package oracle is the state machine behind timestamps and ids: what the cluster agrees on
+// ([State]), and how a leader issues timestamps below its ceiling ([Allocator]).
 //
-// The replicated part is deliberately tiny. The cluster agrees on one number, the
-// ceiling: no timestamp with a time at or above it has ever been issued (I1). A
-// leader reserves some time ahead by raising the ceiling through Raft, and then
-// issues from memory, without a commit per request. The next leader starts at the
-// ceiling it finds, so that two terms never overlap (I2), whatever happened to
-// the first. Beside the ceiling stand the cluster's name and the member records
-// that keep a wiped or copied data directory out (I6).
+// The cluster agrees on a ceiling: no timestamp with a time at or above it was ever issued
+// (I1). A leader raises the ceiling through Raft and then issues from memory, without a
+// commit per request. The next leader starts at the ceiling that it finds, so two terms never
+// overlap (I2). The idea is that of the timestamp oracle in Percolator (Peng and Dabek,
+// "Large-scale Incremental Processing Using Distributed Transactions and Notifications",
+// OSDI 2010).
 //
-// Beside that the state machine leases worker IDs (worker.go): whoever holds the lease
-// of a worker makes snowflake ids of its milliseconds by itself, again without a commit
-// per id, and the milliseconds leased for one worker never overlap (I9).
+// The state also holds the cluster's ID, the member records by which wiped and copied data
+// directories are refused (I6), and worker leases (worker.go): the holder of a worker makes
+// snowflake ids in the milliseconds of its lease without a commit per id, and the leases of
+// one worker never overlap (I9).
 //
 // Everything here is deterministic: no clock, goroutine, I/O or randomness. Only
-// internal/core/replica applies commands; nothing here knows Raft. Values are not safe
-// for concurrent use.
+// internal/core/replica applies commands; this package knows no Raft. Values are not safe for
+// concurrent use.
 package oracle

@@ -1,38 +1,41 @@
 package oracle
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
-// Feature levels (I12). Each release that writes something new, to the log, to snapshots or
-// to peers, has a level of its own, one above the last. A cluster is at one level, which is
-// part of its state; nobody writes what only a higher one can read. It is raised, by an
-// operator, when every member runs a version that knows the new level, and never lowered: up
-// to then the older version can be put back, from then on it is refused.
+// Feature levels (I12; docs/decisions/0012-feature-levels.md). Each release that writes
+// something new to the log, to snapshots or to peers has a level, one above the last. The
+// cluster's level is part of its state, and nobody writes what only a higher level can read.
+// An operator raises it when every member runs a version that knows the new level. It is
+// never lowered: until it is raised the older version can be put back, then it is refused.
 //
-// Beside that, what is optional can be added at any time: who does not know it skips it.
+// Optional parts need no level: a version that does not know them skips them.
 const (
 	// LevelFirst is that of commit a4b419b, which knew no levels.
 	LevelFirst = 1
 	// LevelRecords adds the level to member records and the digest to reservations. A
-	// cluster that is formed at it has everyone's incarnation in its first snapshot.
+	// cluster that is formed at it has all incarnations in its first snapshot.
 	LevelRecords = 2
-	// LevelNewest is the newest that this version knows.
+	// LevelNewest is the newest level that this version knows.
 	LevelNewest = LevelRecords
 )
 
-// Sections follow the fixed part of what is written from LevelRecords on: a byte that says
-// which, two bytes of length, and the value. Those from sectionOptional on are skipped by
-// who does not know them.
+// Sections follow the fixed part of what is written from LevelRecords on: a type byte, two
+// bytes of length, and the value. A version skips unknown types from sectionOptional on and
+// refuses the others.
 const (
 	sectionLevel    = 1 // of a member record: 8 bytes
 	sectionDigest   = 1 // of a reservation: index and digest, 8 bytes each
 	sectionOptional = 128
 )
 
-// kindOptional: who does not know a command of this kind or above skips it. Such a command
-// changes nothing in the state.
+// kindOptional is the first kind of commands that a version skips if it does not know them.
+// They must not change the state.
 const kindOptional Kind = 128
 
-// Digest is what a replica's state was at one log index, summed up.
+// Digest is [State.Digest] of a replica after it applied the entry at log index Index.
 type Digest struct{ Index, Sum uint64 }
 
 // LevelOf returns the level that is needed to read c.
@@ -43,14 +46,11 @@ func LevelOf(c Command) uint64 {
 	return LevelFirst
 }
 
-// raise carries out a KindLevel.
-func (s *State) raise(level uint64) { s.Level = max(s.Level, level) }
-
-// CurrentLevel returns the level of the cluster.
+// CurrentLevel returns the feature level of the cluster.
 func (s *State) CurrentLevel() uint64 { return max(s.Level, LevelFirst) }
 
-// Digest sums up the state. It leaves out the peer addresses: clusters of LevelFirst began
-// with those that each member was given for the others, which need not be the same.
+// Digest returns a 64-bit FNV-1a hash (Fowler, Noll, Vo) of the state without the peer
+// addresses: in clusters formed at LevelFirst members may have different ones.
 func (s *State) Digest() uint64 {
 	sum := uint64(fnvOffset)
 	add := func(values ...uint64) {
@@ -84,7 +84,6 @@ func (s *State) Digest() uint64 {
 	return sum
 }
 
-// FNV-1a, 64 bits (Fowler, Noll, Vo).
 const (
 	fnvOffset = 14695981039346656037
 	fnvPrime  = 1099511628211
@@ -92,12 +91,11 @@ const (
 
 // appendSection appends one section to b.
 func appendSection(b []byte, section byte, value []byte) []byte {
-	b = append(b, section, byte(len(value)>>8), byte(len(value)))
-	return append(b, value...)
+	return append(binary.BigEndian.AppendUint16(append(b, section), uint16(len(value))), value...)
 }
 
-// sections reads sections up to the end. known takes in those that it knows, and reports
-// whether it did.
+// sections decodes sections up to the end. known decodes one and reports whether it knows its
+// type.
 func (d *decoder) sections(known func(section byte, value *decoder) bool) {
 	for len(d.rest) > 0 && d.err == nil {
 		section := d.byte()
@@ -116,7 +114,7 @@ func (d *decoder) sections(known func(section byte, value *decoder) bool) {
 	}
 }
 
-// memberSection takes in a section of a member record.
+// memberSection decodes sections of a member record.
 func memberSection(m *Member) func(byte, *decoder) bool {
 	return func(section byte, value *decoder) bool {
 		if section == sectionLevel {

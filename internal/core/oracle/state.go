@@ -1,58 +1,56 @@
 package oracle
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/isotone/isotone/internal/core/mutant"
 )
 
-// State is what the cluster agrees on. It changes only by Apply* calls made for
-// committed log entries, in log order, and is therefore the same on every member
-// at the same log index.
-//
-// The zero State is that of a cluster without name and members.
+// State is what the cluster agrees on. It changes only by [State.Apply], [State.AddMember] and
+// [State.RemoveMember], called for committed log entries in log order, and so is the same on
+// every member at the same log index. The zero State is that of a cluster without ID and
+// members.
 type State struct {
-	// ClusterID names the cluster. Random, chosen by the first leader, never
-	// changed; 0 until then.
+	// ClusterID identifies the cluster: a hash of its first snapshot, or in clusters formed at
+	// LevelFirst a random number. 0 until it is known, then constant.
 	ClusterID uint64
-	// Level is the feature level, 0 standing for LevelFirst; see level.go.
+	// Level is the feature level; 0 stands for LevelFirst.
 	Level uint64
-	// Ceiling bounds all issued time from above (I1), unix nanoseconds.
+	// Ceiling is above the time of all issued timestamps (I1), in unix nanoseconds.
 	Ceiling uint64
-	// Members is sorted by ID. There is one record for each voter and learner.
+	// Members has a record for each voter and learner, sorted by ID; at most MembersMax.
 	Members []Member
-	// Space is how ids are made; zero until the first worker was leased, and from then on
-	// the same for ever (I9).
+	// Space is the layout of ids: zero until the first worker was leased, then constant (I9).
 	Space Space
-	// Workers is sorted by Worker. There is one record for each that was ever leased.
+	// Workers has a record for each worker that was ever leased, sorted by Worker.
 	Workers []WorkerLease
 }
 
 // Member is the record of one member of the cluster.
 type Member struct {
 	ID uint64
-	// PeerAddr is where other members connect to, host:port.
+	// PeerAddr is the address for other members, host:port.
 	PeerAddr string
-	// ClientAddr is where clients connect to, host:port; empty until the member
-	// was first heard of.
+	// ClientAddr is the address for clients, host:port; empty until the member registered.
 	ClientAddr string
-	// Incarnation identifies the member's data directory; 0 until the member was
-	// first heard of, and from then on the same for ever (I6).
+	// Incarnation identifies the member's data directory. 0 until it is known, then constant
+	// (I6).
 	Incarnation uint64
-	// Boot is the number of the member's latest known start, and Session the
-	// random number that the process drew then. Two processes that run from
-	// copies of one directory differ in one of them.
+	// Boot counts the starts of the directory up to the latest known one, for which its
+	// process drew the random Session. Two processes that run from copies of one directory
+	// differ in one of the two.
 	Boot    uint64
 	Session uint64
-	// Durable is a committed log index that the member is known to hold on disk.
-	// A member that comes back with less has lost what it once promised (I6).
+	// Durable is a committed log index that the member is known to have on disk. A member that
+	// comes back with less has lost what it promised (I6).
 	Durable uint64
-	// Level is the newest feature level that the member's process knows; 0 until it was
-	// recorded, which begins at LevelRecords.
+	// Level is the newest feature level that the member's process knows, recorded from
+	// LevelRecords on; 0 until then.
 	Level uint64
 }
 
-// Member returns the record of id.
+// Member returns the record of id, if there is one.
 func (s *State) Member(id uint64) (Member, bool) {
 	i, ok := s.find(id)
 	if !ok {
@@ -62,18 +60,11 @@ func (s *State) Member(id uint64) (Member, bool) {
 }
 
 func (s *State) find(id uint64) (int, bool) {
-	return slices.BinarySearchFunc(s.Members, id, func(m Member, id uint64) int {
-		switch {
-		case m.ID < id:
-			return -1
-		case m.ID > id:
-			return 1
-		}
-		return 0
-	})
+	return slices.BinarySearchFunc(s.Members, id, func(m Member, id uint64) int { return cmp.Compare(m.ID, id) })
 }
 
-// Apply carries out one committed command. Only of a KindLease there is an outcome.
+// Apply applies one committed command. The outcome is zero unless its kind is KindLease. Apply
+// panics if the kind is unknown and not optional, which DecodeCommand never returns.
 func (s *State) Apply(c Command) Outcome {
 	switch c.Kind {
 	case KindReserve:
@@ -85,7 +76,7 @@ func (s *State) Apply(c Command) Outcome {
 	case KindRegister:
 		s.register(c.Member)
 	case KindLevel:
-		s.raise(c.Level)
+		s.Level = max(s.Level, c.Level)
 	case KindLease:
 		return s.lease(c.Lease)
 	case KindRelease:
@@ -98,15 +89,12 @@ func (s *State) Apply(c Command) Outcome {
 	return Outcome{}
 }
 
-// reserve raises the ceiling to the target, and by at least one nanosecond: a new
-// leader may have proposed before it had applied all that earlier terms left in
-// the log, and needs some time of its own to issue from.
+// reserve raises the ceiling to the target, and by at least one nanosecond, so that a new
+// leader has time to issue from even if it proposed before it had applied a higher ceiling of
+// an earlier term.
 func (s *State) reserve(c Command) {
 	if s.Ceiling < CeilingMax {
-		s.Ceiling = max(s.Ceiling+1, min(c.Target, CeilingMax))
-		if mutant.On(mutant.CeilingSinks) {
-			s.Ceiling = c.Target
-		}
+		s.Ceiling = mutant.Pick(mutant.CeilingSinks, c.Target, max(s.Ceiling+1, min(c.Target, CeilingMax)))
 	}
 	for _, d := range c.Durable {
 		if i, ok := s.find(d.ID); ok {
@@ -115,9 +103,8 @@ func (s *State) reserve(c Command) {
 	}
 }
 
-// register updates who stands behind a member ID. The first incarnation wins, and
-// a start that is older than the known one changes nothing: both are decided by
-// log order, so that all members refuse the same directory.
+// register updates a member record. Another incarnation than the first and a start older than
+// the known one change nothing: the log decides, so all members refuse the same directory.
 func (s *State) register(m Member) {
 	i, ok := s.find(m.ID)
 	if !ok {
@@ -137,8 +124,8 @@ func (s *State) register(m Member) {
 	}
 }
 
-// AddMember adds a record, or updates the peer address of an existing one. It is
-// applied with the membership change that makes m.ID a member.
+// AddMember adds a record, or updates the peer address of an existing one unless m has none.
+// It belongs to the membership change that makes m.ID a member.
 func (s *State) AddMember(m Member) {
 	i, ok := s.find(m.ID)
 	if ok {
@@ -150,8 +137,8 @@ func (s *State) AddMember(m Member) {
 	s.Members = slices.Insert(s.Members, i, m)
 }
 
-// RemoveMember drops the record of id, if there is one. The ID must not be used
-// again: its next owner would be a stranger to what the first one promised.
+// RemoveMember removes the record of id, if there is one. The ID must not be used again: its
+// next owner would not know what the first one promised.
 func (s *State) RemoveMember(id uint64) {
 	if i, ok := s.find(id); ok {
 		s.Members = slices.Delete(s.Members, i, i+1)

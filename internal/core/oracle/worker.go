@@ -10,80 +10,75 @@ import (
 	"github.com/isotone/isotone/internal/core/mutant"
 )
 
-// Worker leases (I9). A lease gives one process the right to make ids of one worker
-// whose milliseconds lie in [Start, End). These are milliseconds of ids, not of
-// anybody's clock: the intervals granted for one worker never overlap, so ids never
-// repeat, whatever clocks say. A wrong clock can only cost ids.
-//
-// Three rules keep the intervals of a worker apart:
+// Worker leases (I9; docs/decisions/0006-worker-leases.md). A lease is the right of one
+// process to make the ids of one worker whose milliseconds lie in [Start, End). These are
+// milliseconds of ids, not of a clock. The leases of a worker never overlap, so ids never
+// repeat whatever clocks say; a wrong clock can only cost ids. Three rules see to it:
 //
 //   - A grant starts at or after the end of the one before.
-//   - The end of a lease only grows while it is held. Its holder goes by what it has
-//     applied of the log, and so never believes in more than it was granted.
-//   - Giving back moves the end down to the first millisecond that the holder has never
-//     used, and names the very grant by its Start. It leaves the first millisecond used
-//     up, so the Starts of a worker's grants strictly increase: one that arrives late or
-//     twice finds another Start and changes nothing.
+//   - The end of a lease only grows while it is held. Its holder goes by its applied log, and
+//     so never assumes a later end than was granted.
+//   - A release lowers the end to the first millisecond that the holder never used, but keeps
+//     it above Start, so the Starts of a worker's grants strictly increase. A release names
+//     its grant by Start; one that arrives late or twice finds another and changes nothing.
 
 const (
-	// workersMax bounds the worker records, and with them the snapshot: 36 bytes each.
-	// An id space with more workers leases only the first ones.
+	// workersMax bounds the worker records, of 36 bytes each in a snapshot. Of a layout with
+	// more workers only the first ones are leased.
 	workersMax = 1 << 10
-	// SlotsMax bounds how many workers one process may hold.
+	// SlotsMax is the largest number of workers that one process may hold.
 	SlotsMax = 64
-	// LeaseMax is the longest lease that may be asked for, in milliseconds. A worker
-	// whose holder died is of no use for that long.
+	// LeaseMax is the longest lease that may be requested, in milliseconds. A worker whose
+	// holder died is unusable for up to that long.
 	LeaseMax = uint64(time.Hour / time.Millisecond)
-	// aheadMax is how far ahead of the ceiling, in milliseconds, a lease may begin. The
-	// ceiling is what the cluster knows of the time. One request with a clock that is
-	// years ahead would otherwise use a worker up for years.
+	// aheadMax is how far ahead of the ceiling, in milliseconds, a lease may begin. Otherwise
+	// one clock that is years ahead would use up a worker for years.
 	aheadMax = uint64(time.Hour / time.Millisecond)
-	// millisMax is the last millisecond of a lease: as int64, beyond what any clock of
-	// nanoseconds can say.
+	// millisMax is the largest End: an int64.
 	millisMax = math.MaxInt64
 )
 
 // AnyWorker as LeaseRequest.Fixed leaves the choice of the worker to the cluster.
 const AnyWorker = -1
 
-// Space says how ids are made of time, worker and sequence. The same number means
-// another id in another space, so a cluster has exactly one: that of its first lease.
+// Space is the layout of ids: the bits of time, datacenter, worker and sequence. A number
+// means another id in another layout, so a cluster has exactly one: that of its first lease.
 type Space struct {
 	TimeBits, DatacenterBits, WorkerBits, SequenceBits uint8
-	// Epoch is the unix time, in milliseconds, from which the time bits count; not negative.
+	// Epoch is the unix millisecond from which the time bits count; not negative.
 	Epoch int64
 }
 
-// Workers returns how many workers of the space can be leased.
+// Workers returns how many workers can be leased, at most 1024.
 func (s Space) Workers() int {
 	return 1 << min(int(s.DatacenterBits)+int(s.WorkerBits), 10)
 }
 
-// IsValid reports whether the bits make up the 63 of an id. The zero Space is not
-// valid and stands for none.
+// IsValid reports whether the bits add up to the 63 of an id. The zero Space, which stands for
+// none, is not valid.
 func (s Space) IsValid() bool {
 	return s.Epoch >= 0 && s.TimeBits > 0 && int(s.TimeBits)+int(s.DatacenterBits)+int(s.WorkerBits)+int(s.SequenceBits) == 63
 }
 
-// lastMillis is the last unix millisecond that the time bits can hold.
+// lastMillis is the last unix millisecond that fits the time bits.
 func (s Space) lastMillis() uint64 { return uint64(s.Epoch) + 1<<s.TimeBits - 1 }
 
-// WorkerLease is the record of one worker: its latest grant, and whose it is.
+// WorkerLease is the record of one worker: its latest grant and the holder.
 type WorkerLease struct {
 	Worker uint16 // datacenter and worker bits together
-	// Slot tells the leases of one process apart.
+	// Slot numbers the leases of one process, below SlotsMax.
 	Slot uint8
-	// Fixed: the holder asked for this very worker. While its node is a member, it goes
-	// to nobody who did not ask for it, even when it has ended.
+	// Fixed is set if the holder requested this worker. While its node is a member, only
+	// another request for this worker gets it, even after its End.
 	Fixed bool
-	// Node is the member that holds it, 0 for a client of the cluster; Session is that of
-	// the process. Both are 0 once it was given back.
+	// Node is the member that holds it, 0 for a client of the cluster, and Session that of the
+	// process. Both are 0 after a release.
 	Node, Session uint64
-	// Start and End bound the milliseconds (unix) of its ids: Start <= ms < End.
+	// Start and End bound the unix milliseconds of its ids: Start <= ms < End.
 	Start, End uint64
 }
 
-// IsHeldBy reports whether l belongs to this process.
+// IsHeldBy reports whether l belongs to this process; Node 0 is a client.
 func (l WorkerLease) IsHeldBy(node, session uint64) bool {
 	return l.Session != 0 && l.Node == node && l.Session == session
 }
@@ -101,22 +96,22 @@ func (l WorkerLease) ends() string {
 	return time.UnixMilli(int64(l.End)).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// LeaseRequest asks for workers, or for more time with those that the process holds.
+// LeaseRequest requests worker leases, or renews those that the process holds.
 type LeaseRequest struct {
 	Space Space
-	// Node is the member that asks, 0 for a client; Session must not be 0.
+	// Node is the requesting member, 0 for a client; Session must not be 0.
 	Node, Session uint64
-	// Slots is how many workers the process wants, 1 to SlotsMax.
+	// Slots is the number of workers, 1 to SlotsMax.
 	Slots uint8
-	// Fixed is the worker that it insists on, with Slots 1, or AnyWorker.
+	// Fixed is the requested worker, with Slots 1, or AnyWorker.
 	Fixed int
-	// From and Until bound the ids that it wants to make, in unix milliseconds; they
-	// are at most LeaseMax apart. A grant that has to start later than From is as long;
-	// a lease that is held already ends at Until, or stays as it is if it ends later.
+	// From and Until bound the requested milliseconds (unix), From <= ms < Until, at most
+	// LeaseMax apart. A grant that has to start later than From is as long. A lease that the
+	// process holds is renewed to Until, unless it ends later.
 	From, Until uint64
 }
 
-// Release gives leases back. The process makes no id of them any more.
+// Release ends leases early. The process makes no more ids of them.
 type Release struct {
 	Node, Session uint64
 	Used          []Used // at most SlotsMax
@@ -125,45 +120,45 @@ type Release struct {
 // Used says how far a lease was used.
 type Used struct {
 	Worker uint16
-	// Start is that of the lease, and tells it apart from all others of the worker.
+	// Start is that of the lease; it identifies the lease among those of the worker.
 	Start uint64
-	// Next is the first millisecond in which no id was made.
+	// Next is the first unix millisecond in which no id was made.
 	Next uint64
 }
 
 // LeaseReason says why no lease was granted.
 type LeaseReason uint8
 
-// The reasons.
 const (
 	// LeaseMalformed: the request contradicts itself or its limits.
 	LeaseMalformed LeaseReason = iota + 1
-	// LeaseSpace: the cluster makes ids of another space.
+	// LeaseSpace: the cluster has another layout of ids.
 	LeaseSpace
-	// LeaseSession: the process is not, or not yet, the one on record for its node.
+	// LeaseSession: the process is not the one on record for its node.
 	LeaseSession
-	// LeaseClock: the time asked for lies too far ahead of the cluster's.
+	// LeaseClock: the lease would begin too far ahead of the cluster's time.
 	LeaseClock
-	// LeaseHeld: another holds the worker asked for.
+	// LeaseHeld: another process holds the requested worker.
 	LeaseHeld
 	// LeaseNoneFree: all workers are held or reserved.
 	LeaseNoneFree
-	// LeaseTimeOver: the time bits of the space cannot hold the time asked for.
+	// LeaseTimeOver: the lease would begin after the last millisecond of the layout.
 	LeaseTimeOver
 )
 
-// LeaseRefusal says why no lease was granted, and which one is in the way.
+// LeaseRefusal says why no lease was granted.
 type LeaseRefusal struct {
 	Reason LeaseReason
-	// Space is the cluster's, with LeaseSpace and LeaseTimeOver.
+	// Space is the cluster's, with LeaseSpace; the requested one, with LeaseTimeOver.
 	Space Space
-	// Held is the lease that is in the way, with LeaseHeld.
+	// Held is the other process's lease, with LeaseHeld.
 	Held WorkerLease
-	// Ahead is by how many milliseconds the time asked for is ahead, with LeaseClock.
+	// Ahead is how far ahead of the ceiling the lease would begin, in milliseconds, with
+	// LeaseClock.
 	Ahead uint64
 }
 
-// Err returns the refusal in the vocabulary of the module.
+// Err returns the refusal as an error of code invalid_argument, overloaded or clock.
 func (r *LeaseRefusal) Err() *isotone.Error {
 	switch r.Reason {
 	case LeaseMalformed:
@@ -173,9 +168,9 @@ func (r *LeaseRefusal) Err() *isotone.Error {
 		return isotone.Errorf(isotone.CodeInvalidArgument, "this cluster makes ids of %d/%d/%d/%d bits since %d ms; another layout would repeat them",
 			s.TimeBits, s.DatacenterBits, s.WorkerBits, s.SequenceBits, s.Epoch)
 	case LeaseSession:
-		return isotone.Errorf(isotone.CodeOverloaded, "the cluster has not yet taken notice of this start of the node")
+		return isotone.Errorf(isotone.CodeOverloaded, "the cluster has not yet registered this start of the node")
 	case LeaseClock:
-		return isotone.Errorf(isotone.CodeClock, "ids from %d ms ahead of the cluster's time are wanted, at most %d are allowed; is a clock wrong?", r.Ahead, aheadMax)
+		return isotone.Errorf(isotone.CodeClock, "the ids would begin %d ms ahead of the cluster's time, at most %d are allowed; is a clock wrong?", r.Ahead, aheadMax)
 	case LeaseHeld:
 		return isotone.Errorf(isotone.CodeOverloaded, "worker %d is held by %s until %s", r.Held.Worker, r.Held.holder(), r.Held.ends())
 	case LeaseTimeOver:
@@ -185,15 +180,15 @@ func (r *LeaseRefusal) Err() *isotone.Error {
 	}
 }
 
-// Outcome is what came of one command.
+// Outcome is the outcome of a KindLease.
 type Outcome struct {
-	// Leases are those that a KindLease granted or renewed, by slot.
+	// Leases are those granted or renewed, by slot.
 	Leases []WorkerLease
-	// Refusal is why it stopped before the last slot, or nil.
+	// Refusal says why slots are missing; nil if none are.
 	Refusal *LeaseRefusal
 }
 
-// lease carries out a request for workers.
+// lease applies a request for workers.
 func (s *State) lease(q LeaseRequest) Outcome {
 	if r := s.refusal(q); r != nil {
 		return Outcome{Refusal: r}
@@ -211,7 +206,7 @@ func (s *State) lease(q LeaseRequest) Outcome {
 	return o
 }
 
-// refusal says why nothing of a request can be granted, or nil.
+// refusal returns why nothing of a request can be granted, or nil.
 func (s *State) refusal(q LeaseRequest) *LeaseRefusal {
 	if !q.IsSound() {
 		return &LeaseRefusal{Reason: LeaseMalformed}
@@ -219,15 +214,14 @@ func (s *State) refusal(q LeaseRequest) *LeaseRefusal {
 	if s.Space != (Space{}) && s.Space != q.Space && !mutant.On(mutant.GrantForeignSpace) {
 		return &LeaseRefusal{Reason: LeaseSpace, Space: s.Space}
 	}
-	// A late request of a member's former process would keep a worker from the present
-	// one for nothing.
+	// A late request of a former process would take a worker that nobody uses.
 	if m, _ := s.Member(q.Node); q.Node != 0 && m.Session != q.Session {
 		return &LeaseRefusal{Reason: LeaseSession}
 	}
 	return s.tooFar(q.Space, q.From)
 }
 
-// IsSound reports whether q keeps its limits and does not contradict itself.
+// IsSound reports whether q keeps the limits stated with its fields.
 func (q *LeaseRequest) IsSound() bool {
 	return q.Space.IsValid() && q.Session != 0 && q.Slots >= 1 && q.Slots <= SlotsMax &&
 		(q.Fixed == AnyWorker || q.Slots == 1 && q.Fixed >= 0 && q.Fixed < q.Space.Workers()) &&
@@ -269,12 +263,11 @@ func (s *State) leaseSlot(q LeaseRequest, slot uint8) (WorkerLease, *LeaseRefusa
 	return l, nil
 }
 
-// choose returns the worker to grant: the one that the request insists on, or the lowest
-// that is free.
+// choose returns the worker to grant: the fixed one, or the lowest that is free.
 //
-// Whether a lease has ended is a matter of clocks, the requester's and the cluster's; if
-// they are wrong, someone loses a worker early, or waits. Where the next one begins is
-// no matter of clocks.
+// A lease has ended when both the requester's clock and the ceiling are past its End. If they
+// are wrong, a holder loses its worker early or a requester waits; the next lease begins at
+// End all the same.
 func (s *State) choose(q LeaseRequest) (uint16, *LeaseRefusal) {
 	now := min(q.From, s.millis())
 	if q.Fixed != AnyWorker {
@@ -300,10 +293,10 @@ func (s *State) choose(q LeaseRequest) (uint16, *LeaseRefusal) {
 	return next, nil
 }
 
-// millis is the ceiling in milliseconds: what the cluster knows of the time.
+// millis is the cluster's time in milliseconds: the ceiling.
 func (s *State) millis() uint64 { return s.Ceiling / uint64(time.Millisecond) }
 
-// tooFar refuses a beginning too far ahead of the cluster's time, or beyond the time bits.
+// tooFar refuses a beginning too far ahead of the cluster's time or beyond the layout.
 func (s *State) tooFar(space Space, ms uint64) *LeaseRefusal {
 	switch now := s.millis(); {
 	case ms > space.lastMillis():
@@ -314,16 +307,16 @@ func (s *State) tooFar(space Space, ms uint64) *LeaseRefusal {
 	return nil
 }
 
-// isReserved reports whether a worker waits for its node to come back.
-func (s *State) isReserved(l WorkerLease, asks uint64) bool {
-	if !l.Fixed || l.Node == 0 || l.Node == asks {
+// isReserved reports whether a fixed worker is kept for another member.
+func (s *State) isReserved(l WorkerLease, requester uint64) bool {
+	if !l.Fixed || l.Node == 0 || l.Node == requester {
 		return false
 	}
 	_, member := s.find(l.Node)
 	return member
 }
 
-// release takes leases back.
+// release applies a release.
 func (s *State) release(r Release) {
 	for _, u := range r.Used {
 		i, ok := s.findWorker(u.Worker)
@@ -334,15 +327,12 @@ func (s *State) release(r Release) {
 		if !l.IsHeldBy(r.Node, r.Session) || l.Start != u.Start && !mutant.On(mutant.ReleaseLate) {
 			continue
 		}
-		end := min(l.End, max(l.Start+1, u.Next))
-		if mutant.On(mutant.ReleaseUsed) {
-			end = l.Start + 1
-		}
-		*l = WorkerLease{Worker: l.Worker, Start: l.Start, End: end}
+		next := mutant.Pick(mutant.ReleaseUsed, 0, u.Next)
+		*l = WorkerLease{Worker: l.Worker, Start: l.Start, End: min(l.End, max(l.Start+1, next))}
 	}
 }
 
-// Worker returns the record of a worker.
+// Worker returns the record of a worker, if it was ever leased.
 func (s *State) Worker(worker uint16) (WorkerLease, bool) {
 	i, ok := s.findWorker(worker)
 	if !ok {

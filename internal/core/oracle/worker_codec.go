@@ -2,8 +2,7 @@ package oracle
 
 import "encoding/binary"
 
-// The encoding of worker leases. Each part has exactly one, so that the decoder accepts
-// nothing that would be written in another way.
+// The encoding of worker leases. Each value has exactly one, and the decoder accepts no other.
 
 func (s Space) append(b []byte) []byte {
 	b = append(b, s.TimeBits, s.DatacenterBits, s.WorkerBits, s.SequenceBits)
@@ -68,7 +67,7 @@ func (s *State) appendWorkers(b []byte) []byte {
 func (d *decoder) workers(s *State) {
 	s.Space = d.space()
 	if !s.Space.IsValid() {
-		d.fail("an id space whose bits are not 63, or whose epoch is negative")
+		d.fail("an id layout whose bits are not 63, or whose epoch is negative")
 	}
 	next := 0
 	for range d.count(workersMax) {
@@ -78,7 +77,7 @@ func (d *decoder) workers(s *State) {
 		l.Node, l.Session, l.Start, l.End = d.u64(), d.u64(), d.u64(), d.u64()
 		switch {
 		case int(l.Worker) < next || int(l.Worker) >= s.Space.Workers():
-			d.fail("workers out of order, or beyond the id space")
+			d.fail("workers out of order, or beyond the id layout")
 		case fixed > 1 || l.Slot >= SlotsMax || l.Session == 0 && (l.Fixed || l.Node != 0 || l.Slot != 0):
 			d.fail("a worker lease that contradicts itself")
 		case l.Start >= l.End || l.End > millisMax:

@@ -7,72 +7,70 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// A round needs the answers of a quorum and no others. Raft asks everyone; of its
-// requests only those to as many voters as are needed are sent, which saves the others,
-// and this node, most of a round's work.
+// A round needs the answers of a quorum. Raft sends its heartbeats to everyone; the replica
+// sends only as many as make a quorum, which saves most of a round's work on both sides.
 //
-// That costs little when a voter that was asked stays silent. The next tick's heartbeats
-// go to everyone and ask for the latest round as well, so the rounds in flight are
-// confirmed then; and a voter that owes an answer is not asked again while there are
-// others. With two rounds in flight different voters are asked, and as an answer to the
-// later round confirms the earlier one, a busy leader does not even wait for the tick.
+// If a chosen voter stays silent, the next tick's heartbeats confirm the rounds in flight:
+// they go to everyone and carry the latest round. A voter that owes an answer is chosen
+// again only when no other is left. Two rounds in flight choose different voters, and an
+// answer to the later round confirms the earlier one, so a busy leader rarely waits for the
+// tick. See docs/decisions/0005-a-round-asks-a-quorum.md.
 
-// askQuorum chooses whom the round that begins in this turn asks; everyone, unless it
-// finds enough who have answered in this term.
-func (r *Replica) askQuorum() {
+// chooseQuorum appends to chosen, which is empty and not nil, the voters that with this node
+// are a quorum. It returns nil, for everyone, while the membership changes or too few voters
+// have answered in this term.
+func (r *Replica) chooseQuorum(chosen []uint64) []uint64 {
 	voters := r.conf.GetVoters()
-	r.asking, r.asked = false, r.asked[:0]
 	if len(r.conf.GetVotersOutgoing()) > 0 || !slices.Contains(voters, r.cfg.Self.NodeID) {
-		return // the membership is changing: both quorums count
+		return nil // both quorums count
 	}
 	for range len(voters) / 2 {
 		var best *peerView
 		for _, id := range voters {
-			if id == r.cfg.Self.NodeID || slices.Contains(r.asked, id) {
+			if id == r.cfg.Self.NodeID || slices.Contains(chosen, id) {
 				continue
 			}
-			if p := r.peer(id); best == nil || p.isBetter(best) {
+			if p := r.peer(id); best == nil || p.isPreferred(best) {
 				best = p
 			}
 		}
 		if best.answeredRead == 0 {
-			return // nobody knows who answers in this term
+			return nil
 		}
-		r.asked = append(r.asked, best.id)
+		chosen = append(chosen, best.id)
 	}
-	r.asking = true
+	return chosen
 }
 
-// isBetter reports whether to ask p rather than o: one that owes no answer, and then
-// the one that answered last.
-func (p *peerView) isBetter(o *peerView) bool {
+// isPreferred reports whether to ask p rather than o: a voter that owes no answer first,
+// then the one with the latest answer.
+func (p *peerView) isPreferred(o *peerView) bool {
 	if owes := p.askedRead > p.answeredRead; owes != (o.askedRead > o.answeredRead) {
 		return !owes
 	}
 	return p.answeredRead > o.answeredRead
 }
 
-// isSpare reports whether m asks for the round that begins and is not needed. It notes
-// those that are.
-func (r *Replica) isSpare(m *raftpb.Message) bool {
-	if !r.asking || m.GetType() != raftpb.MsgHeartbeat || len(m.GetContext()) == 0 {
-		return false
+// sendHeartbeat sends a heartbeat of Raft's. That of a round goes to the chosen voters only;
+// nil stands for everyone.
+func (r *Replica) sendHeartbeat(m *raftpb.Message, chosen []uint64) {
+	if chosen != nil && len(m.GetContext()) > 0 {
+		if !slices.Contains(chosen, m.GetTo()) {
+			return
+		}
+		r.peer(m.GetTo()).askedRead = readPosition(m)
 	}
-	if !slices.Contains(r.asked, m.GetTo()) {
-		return true
-	}
-	r.peer(m.GetTo()).askedRead = readPosition(m)
-	return false
+	r.effects.Send = append(r.effects.Send, m)
 }
 
-// answered notes which round a peer has answered. One that answers a tick's heartbeat is
-// there again, and owes nothing.
-func (r *Replica) answered(m *raftpb.Message) {
+// heartbeatAnswered notes which round a peer has answered. An answer to a tick's heartbeat,
+// which has no round, settles all rounds that the peer owes.
+func (r *Replica) heartbeatAnswered(m *raftpb.Message) {
 	if m.GetTerm() != r.term {
 		return
 	}
 	p := r.peer(m.GetFrom())
-	p.active = r.ticks
+	p.lastActive = r.ticks
 	if len(m.GetContext()) > 0 {
 		p.answeredRead = max(p.answeredRead, readPosition(m))
 	} else {
@@ -80,8 +78,8 @@ func (r *Replica) answered(m *raftpb.Message) {
 	}
 }
 
-// readPosition is what Raft puts into the heartbeats of a round and their answers: how
-// many it has begun in this term.
+// readPosition decodes the context that Raft gives to the heartbeats of a round and to
+// their answers: the number of rounds begun in this term. 0 if there is none.
 func readPosition(m *raftpb.Message) uint64 {
 	if len(m.GetContext()) < 8 {
 		return 0
@@ -89,16 +87,16 @@ func readPosition(m *raftpb.Message) uint64 {
 	return binary.LittleEndian.Uint64(m.GetContext())
 }
 
-// forgetAsked is called when the term or the role has changed: positions begin anew.
-func (r *Replica) forgetAsked() {
+// resetReads forgets positions and activity. They hold for one term and role.
+func (r *Replica) resetReads() {
 	for _, p := range r.peers { // order-free: each is reset by itself
-		p.askedRead, p.answeredRead, p.active = 0, 0, 0
+		p.askedRead, p.answeredRead, p.lastActive = 0, 0, 0
 	}
 }
 
-// isActive reports whether a member has answered this leader lately. Raft's own RecentActive
-// begins anew at every CheckQuorum, and says no until the next answer.
+// isActive reports whether a member has answered this leader within an election timeout.
+// Raft's RecentActive does not do: CheckQuorum resets it.
 func (r *Replica) isActive(id uint64) bool {
 	p := r.peers[id]
-	return id == r.cfg.Self.NodeID || p != nil && p.active > 0 && r.ticks-p.active <= electionTicks
+	return id == r.cfg.Self.NodeID || p != nil && p.lastActive > 0 && r.ticks-p.lastActive <= electionTicks
 }

@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -17,7 +18,7 @@ import (
 // MemberChange is one change of membership.
 type MemberChange struct {
 	Kind MemberChangeKind
-	// Member needs its ID, and to be added as a learner its PeerAddr.
+	// Member has the ID, not 0, and for AddLearner the PeerAddr; the rest is ignored.
 	Member oracle.Member
 }
 
@@ -25,23 +26,34 @@ type MemberChange struct {
 type MemberChangeKind uint8
 
 const (
-	// AddLearner takes a new node in, as a learner.
+	// AddLearner adds a new node as a learner.
 	AddLearner MemberChangeKind = iota + 1
-	// AddVoter makes a learner a voter. Its directory must be on record: a learner that
-	// was wiped before could vote although it has forgotten what it confirmed (I6).
+	// AddVoter makes a learner a voter. Its incarnation must be on record: a learner that was
+	// wiped before could vote although it has forgotten what it confirmed (I6).
 	AddVoter
-	// Remove takes a member out. Its ID must never be used again.
+	// Remove removes a member. Its ID must never be used again.
 	Remove
 )
 
-// change proposes a change of membership, or says in Effects.ChangeRefused why not. As a
-// leader proposes one at a time, and only when all earlier ones are applied, what is
-// checked here still holds when the change is applied.
+// change proposes a membership change, or refuses it in Effects.ChangeRefused. A leader
+// proposes one at a time, when all earlier ones are applied, so what is checked here still
+// holds when the change is applied (Ongaro's dissertation, §4.1).
 func (r *Replica) change(c MemberChange) {
-	if err := r.checkChange(c); err != nil {
+	err := r.checkChange(c)
+	if c.Kind == Remove && c.Member.ID == r.cfg.Self.NodeID && err == nil && !mutant.On(mutant.ChangeUnchecked) {
+		// A leader steps down when it applies its removal, and does not tell the others that
+		// this is committed. Of two voters the other could then never be elected.
+		r.transfer()
+		err = isotone.Errorf(isotone.CodeOverloaded, "node %d leads and hands its leadership on before it can be removed; try again", c.Member.ID)
+	}
+	if err != nil {
 		r.effects.ChangeRefused = err
 		return
 	}
+	r.proposeChange(c)
+}
+
+func (r *Replica) proposeChange(c MemberChange) {
 	member := oracle.Member{ID: c.Member.ID}
 	var kind raftpb.ConfChangeType
 	switch c.Kind {
@@ -63,7 +75,7 @@ func (r *Replica) change(c MemberChange) {
 	}
 }
 
-// checkChange says why a change cannot be proposed, or nil.
+// checkChange returns why c cannot be proposed, or nil.
 func (r *Replica) checkChange(c MemberChange) *isotone.Error {
 	invalid := func(format string, args ...any) *isotone.Error {
 		return isotone.Errorf(isotone.CodeInvalidArgument, format, args...)
@@ -107,14 +119,6 @@ func (r *Replica) checkChange(c MemberChange) *isotone.Error {
 			return invalid("node %d is no member", c.Member.ID)
 		case voter && len(r.conf.GetVoters()) == 1:
 			return invalid("node %d is the last voter and cannot be removed", m.ID)
-		case m.ID == r.cfg.Self.NodeID:
-			// It would step down as soon as it has applied its removal, without telling the others
-			// that this is committed. Of two voters the other could then never be elected.
-			if err := r.checkQuorumAfter(c); err != nil {
-				return err
-			}
-			r.transfer()
-			return isotone.Errorf(isotone.CodeOverloaded, "node %d leads and hands its leadership on before it can be removed; try again", m.ID)
 		}
 	default:
 		return invalid("a change of membership of unknown kind %d", c.Kind)
@@ -122,9 +126,9 @@ func (r *Replica) checkChange(c MemberChange) *isotone.Error {
 	return r.checkQuorumAfter(c)
 }
 
-// checkQuorumAfter refuses a change after which those voters that are connected and know
-// the present members would be no quorum: the cluster could not elect anyone, and not take
-// the change back.
+// checkQuorumAfter refuses a change after which the voters that are connected and know the
+// present members would be no quorum: the cluster could neither elect a leader nor undo the
+// change.
 func (r *Replica) checkQuorumAfter(c MemberChange) *isotone.Error {
 	if c.Kind == AddLearner {
 		return nil
@@ -149,18 +153,13 @@ func (r *Replica) checkQuorumAfter(c MemberChange) *isotone.Error {
 	return nil
 }
 
-// isAddr reports whether s can stand as an address in a member record: printable, without
-// spaces, and not too long.
+// isAddr reports whether s may be an address in a member record: printable ASCII without
+// spaces, 1 to oracle.AddrMax bytes.
 func isAddr(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= oracle.AddrMax
+	return s != "" && len(s) <= oracle.AddrMax && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
-// applyChange carries out a committed change of membership.
+// applyChange applies a committed membership change.
 func (r *Replica) applyChange(e *raftpb.Entry) error {
 	cc := &raftpb.ConfChangeV2{}
 	if e.GetType() == raftpb.EntryConfChange {
@@ -182,10 +181,10 @@ func (r *Replica) applyChange(e *raftpb.Entry) error {
 		}
 	}
 	r.conf = r.raw.ApplyConfChange(cc)
-	r.joined, r.leading.changing, r.changedAt = true, false, e.GetIndex()
+	r.membersChanged, r.leading.changing, r.changedAt = true, false, e.GetIndex()
 	r.leading.lease.until, r.leading.lease.notBefore = 0, r.mono
 	r.restartRounds()
-	r.membersChanged()
+	r.resetRefusals()
 	r.effects.Changed = true
 	r.observe()
 	return nil

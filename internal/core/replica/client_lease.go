@@ -1,111 +1,107 @@
 package replica
 
 import (
+	"cmp"
+
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// Worker leases of clients (I9): programs that make ids themselves. Only a leader takes
-// their requests, and answers each when it is applied in the term in which it was
-// proposed. Within its term a leader's entries are applied in the order in which it
-// proposed them and none gets lost, so the requests form a queue.
+// Worker leases of clients, which make ids themselves (I9). A leader answers a request when
+// it is applied in the term of its proposal. Within its term a leader's entries are applied
+// in the order of their proposals and none gets lost, so the requests form a queue.
 //
-// A request whose answer is given up may be carried out nevertheless. The client asks
-// again in the same session, and is told what it holds.
+// A request may be applied although its answer failed. The client then repeats it in the
+// same session and learns which lease it holds.
 
-// clientLeasesMax is how many of these requests may be on their way at once. Each is an
-// entry in the log; a client needs one every few seconds.
+// clientLeasesMax bounds the requests that are proposed and not applied. Each is a log entry;
+// a client makes one every few seconds.
 const clientLeasesMax = 256
 
-// LeaseRequest is a client's request for one worker lease, or its return of one.
+// LeaseRequest is a client's request for one worker lease, or its release of one.
 type LeaseRequest struct {
-	// Token means something to the caller only.
+	// Token identifies the request to the caller.
 	Token uint64
-	// Session tells the client's process from all others; random, not 0. The process
-	// holds one lease at a time for each fixed worker, and one for any.
+	// Session identifies the client's process; random, not 0. A session holds at most one
+	// lease of each fixed worker and one of any worker.
 	Session uint64
-	// Space is how the client makes ids; zero: as the cluster does.
+	// Space is the client's layout of ids. Zero stands for the cluster's.
 	Space oracle.Space
-	// Fixed is the worker that it insists on, or oracle.AnyWorker.
+	// Fixed is the requested worker, or oracle.AnyWorker.
 	Fixed int
-	// FromMillis is from when on it wants to make ids, in unix milliseconds, and
-	// LengthMillis for how long, at most oracle.LeaseMax.
+	// FromMillis is the unix millisecond of the first id, LengthMillis the length of the
+	// lease, 1 to oracle.LeaseMax.
 	FromMillis, LengthMillis uint64
-	// Release, if not nil, gives a lease back instead.
+	// Release, if not nil, releases a lease instead. Only Token and Session count then.
 	Release *oracle.Used
 }
 
-// LeaseAnswer answers a [LeaseRequest].
+// LeaseAnswer completes the [LeaseRequest] with this token.
 type LeaseAnswer struct {
 	Token uint64
-	// Worker, Start and End are the lease, Space says how its ids are made. They are set
-	// when Err is nil and nothing was given back.
+	// Worker, Start and End are the lease, in unix milliseconds, and Space its layout. Zero
+	// after an error or a release.
 	Worker     uint16
 	Start, End uint64
 	Space      oracle.Space
-	Err        *isotone.Error
+	// Err is nil if the request was carried out, else of code invalid_argument, not_leader,
+	// no_leader, overloaded, deadline_exceeded or clock.
+	Err *isotone.Error
 }
 
-// clientLease is a request that was proposed and is not applied yet.
+// clientLease is a request that is proposed and not applied.
 type clientLease struct {
 	token, session, arrived uint64
-	answered                bool // its time ran out
+	answered                bool // with ErrDeadlineExceeded
 }
 
-// leaseClient proposes what a client asks for, or answers it at once.
+// leaseClient proposes a client's request, or answers it at once.
 func (r *Replica) leaseClient(q LeaseRequest) {
-	if r.role != raft.StateLeader {
-		r.answerLease(LeaseAnswer{Token: q.Token, Err: r.redirect()})
-		return
-	}
-	if len(r.leading.clients) >= clientLeasesMax {
-		r.answerLease(LeaseAnswer{Token: q.Token, Err: isotone.ErrOverloaded})
-		return
-	}
-	c, err := r.clientCommand(q)
-	if err != nil {
+	if err := r.proposeClientLease(q); err != nil {
 		r.answerLease(LeaseAnswer{Token: q.Token, Err: err})
-		return
-	}
-	if !r.propose(c) {
-		// A transfer is under way, or the log is full.
-		r.answerLease(LeaseAnswer{Token: q.Token, Err: isotone.ErrOverloaded})
 		return
 	}
 	r.leading.clients = append(r.leading.clients, clientLease{token: q.Token, session: q.Session, arrived: r.ticks})
 }
 
-func (r *Replica) clientCommand(q LeaseRequest) (oracle.Command, *isotone.Error) {
-	if q.Release != nil {
-		if q.Session == 0 {
-			return oracle.Command{}, (&oracle.LeaseRefusal{Reason: oracle.LeaseMalformed}).Err()
-		}
-		return oracle.Command{Kind: oracle.KindRelease, Release: oracle.Release{Session: q.Session, Used: []oracle.Used{*q.Release}}}, nil
+func (r *Replica) proposeClientLease(q LeaseRequest) *isotone.Error {
+	if r.role != raft.StateLeader {
+		return r.redirect()
 	}
-	space := q.Space
-	if space == (oracle.Space{}) {
-		if space = r.state.Space; space == (oracle.Space{}) {
-			space = r.cfg.Space
-		}
+	if len(r.leading.clients) >= clientLeasesMax {
+		return isotone.ErrOverloaded
 	}
-	l := oracle.LeaseRequest{
-		Space: space, Session: q.Session, Slots: 1, Fixed: q.Fixed, From: q.FromMillis, Until: q.FromMillis + q.LengthMillis,
+	c, err := r.clientCommand(q)
+	if err == nil && !r.propose(c) {
+		err = isotone.ErrOverloaded
 	}
-	if !l.IsSound() {
-		return oracle.Command{}, (&oracle.LeaseRefusal{Reason: oracle.LeaseMalformed}).Err()
-	}
-	return oracle.Command{Kind: oracle.KindLease, Lease: l}, nil
+	return err
 }
 
-// clientLeased answers the client whose command was applied.
-func (r *Replica) clientLeased(term, session uint64, o oracle.Outcome) {
+// clientCommand returns the command for a request, or why there is none.
+func (r *Replica) clientCommand(q LeaseRequest) (oracle.Command, *isotone.Error) {
+	l := oracle.LeaseRequest{
+		Space: cmp.Or(q.Space, r.state.Space, r.cfg.Space), Session: q.Session,
+		Slots: 1, Fixed: q.Fixed, From: q.FromMillis, Until: q.FromMillis + q.LengthMillis,
+	}
+	switch {
+	case q.Release != nil && q.Session != 0:
+		return oracle.Command{Kind: oracle.KindRelease, Release: oracle.Release{Session: q.Session, Used: []oracle.Used{*q.Release}}}, nil
+	case q.Release == nil && l.IsSound():
+		return oracle.Command{Kind: oracle.KindLease, Lease: l}, nil
+	}
+	return oracle.Command{}, (&oracle.LeaseRefusal{Reason: oracle.LeaseMalformed}).Err()
+}
+
+// clientLeaseApplied answers the client whose command, proposed in term, was applied.
+func (r *Replica) clientLeaseApplied(term, session uint64, o oracle.Outcome) {
 	if r.role != raft.StateLeader || term != r.term {
-		return // whoever proposed it has told the client so
+		return // the leader of that term has failed the request
 	}
 	if len(r.leading.clients) == 0 || r.leading.clients[0].session != session {
-		panic("replica: a lease was applied in another order than it was proposed in")
+		panic("replica: worker leases of clients were not applied in the order of their proposals")
 	}
 	q := r.leading.clients[0]
 	r.leading.clients = r.leading.clients[1:]
@@ -123,7 +119,7 @@ func (r *Replica) clientLeased(term, session uint64, o oracle.Outcome) {
 	r.answerLease(a)
 }
 
-// expireClients gives up requests that have waited too long. They keep their place.
+// expireClients fails requests that have waited too long. They keep their place.
 func (r *Replica) expireClients() {
 	for i := range r.leading.clients {
 		q := &r.leading.clients[i]
@@ -137,7 +133,7 @@ func (r *Replica) expireClients() {
 	}
 }
 
-// failClients answers requests whose outcome this node will not learn in time.
+// failClients fails requests of a leadership that has ended.
 func (r *Replica) failClients(list []clientLease) {
 	for _, q := range list {
 		if !q.answered {

@@ -10,115 +10,113 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// What time it is (I11). A leader does not believe its own clock alone: the ceiling is for
-// ever, and a clock that showed the year 2100 for a second would leave time there for 74
-// years. The members tell each other what their clocks show. The quorum's clock is the
-// reading that as many voters reach or pass as make up a quorum; of three that is the
-// median. The time that the leader goes by is its own clock, but within Config.ClockJumpMax
-// of the quorum's: ahead of it time would otherwise run away, and behind it time would
-// stand still. When too few clocks are known, nobody vouches for any time, and time holds.
+// The time that a node goes by (I11). The ceiling never sinks: a leader's clock that showed
+// the year 2100 for a second would leave time there for 74 years. So the members tell each
+// other their clocks. The quorum's clock is the largest reading that a quorum of the voters
+// reaches; of three the median. A leader goes by its own clock, clamped to within
+// Config.ClockJumpMax of the quorum's clock. While too few clocks are known, time holds.
 //
-// A voter that is alone has no one to ask. It holds its wall clock against the clock that
-// nobody sets: a jump ahead by more than ClockJumpMax is not followed, until the process
-// starts again, which takes an operator. At its start it believes its clock, unless that is
-// more than a year ahead of the ceiling; ClockJumpMax 0 believes anything.
+// A sole voter compares its wall clock with its steady clock. It does not follow a jump ahead
+// by more than ClockJumpMax while the process runs. At the start it follows its clock unless
+// that is more than a year ahead of the ceiling. ClockJumpMax 0 follows anything. See
+// docs/decisions/0011-a-quorum-of-clocks.md.
 
 const (
-	// clockEvery is how often members tell each other what their clocks show.
-	clockEvery = time.Second
-	// clockStep is how much the wall clock has to jump to be told at once.
+	// clockInterval is the time between two readings that a node sends to its peers.
+	clockInterval = time.Second
+	// clockStep is the jump of the wall clock that is told at once.
 	clockStep = 50 * time.Millisecond
-	// clockTimes is how many times that long a reading counts. It goes on by this node's own
-	// steady clock.
-	clockTimes = 10
-	// absenceMax is how far ahead of the ceiling a voter that is alone believes its clock at
-	// its start: so long it may have been switched off.
+	// clockValidFactor times clockInterval a reading counts, continued by the steady clock.
+	clockValidFactor = 10
+	// absenceMax is how far ahead of the ceiling a sole voter follows its clock at the start:
+	// so long the machine may have been off.
 	absenceMax = 366 * 24 * time.Hour
-	// clockMax is the year 2200. What is beyond it counts as that, and leaves room below
+	// clockMax is the year 2200. Later readings count as that, which leaves room below
 	// oracle.CeilingMax.
 	clockMax = 7_258_118_400_000_000_000
 	// SkewMax is how far this node's clock may be off the median of its peers' clocks
-	// before it makes no more ids, as in Twitter's Snowflake.
+	// before it stops making ids, as in Twitter's Snowflake.
 	SkewMax = 10 * time.Second
 )
 
-// PeerClock is what the wall clock of a peer showed when it was asked.
+// PeerClock is a reading of a peer's wall clock.
 type PeerClock struct {
 	ID   uint64
 	Wall int64 // unix nanoseconds
 }
 
-// reading is what some clock showed, and when that was by this node's steady clock.
+// reading is what a clock showed (unix nanoseconds) when this node's steady clock showed at.
 type reading struct {
 	wall  uint64
 	at    time.Duration
 	known bool
 }
 
-// now returns what the clock shows now, if it is known.
+// now continues the reading by the steady clock, up to clockMax.
 func (c reading) now(mono time.Duration) (wall uint64, ok bool) {
 	return min(c.wall+uint64(max(0, mono-c.at)), clockMax), c.known
 }
 
-// timekeeper is what this node goes by.
-type timekeeper struct {
-	// quorum is the quorum's clock; of a voter alone, its own as far as it is believed.
+// clocks is what this node goes by.
+type clocks struct {
+	// quorum is the quorum's clock; of a sole voter its own, as far as it follows that.
 	quorum reading
-	// told is how far the wall clock was ahead of the steady one when the peers were told.
+	// told is the wall clock minus the steady one when the peers were last told.
 	told time.Duration
 	// alone is set while this node is the only voter.
 	alone bool
 }
 
-// Clock is what a node knows of the time.
+// Clock compares this node's wall clock with the quorum's clock.
 type Clock struct {
-	// Known is set when a quorum of clocks is known.
+	// Known is set while a quorum of clocks is known.
 	Known bool
-	// Offset is this node's wall clock minus the quorum's, if Known.
+	// Offset is this node's wall clock minus the quorum's clock, 0 unless Known.
 	Offset time.Duration
-	// Exceeded is set while Offset is beyond Config.ClockJumpMax, and the node therefore does
-	// not go by its own clock.
+	// Exceeded is set while Offset is beyond Config.ClockJumpMax, so that the node does not go
+	// by its own clock.
 	Exceeded bool
-	// Alone is set while this node is the only voter: then Offset is how far its clock has
+	// Alone is set while this node is the only voter. Offset is then how far its clock has
 	// jumped.
 	Alone bool
 }
 
-// hearClock notes what a peer's clock shows. It is late by the time on the way.
-func (r *Replica) hearClock(c PeerClock) {
-	r.spoken(c.ID)
+// recordClock notes a reading of a peer's clock, old by the time that it was on its way.
+func (r *Replica) recordClock(c PeerClock) {
+	r.clearRefusal(c.ID)
 	if _, isMember := r.state.Member(c.ID); isMember {
 		r.peer(c.ID).clock = reading{wall: uint64(max(0, c.Wall)), at: r.mono, known: true}
 	}
 }
 
-// tellClock has the peers told what this node's clock shows: now and then, and at once when
-// it has jumped.
-func (r *Replica) tellClock() {
+// announceClock has a reading sent to the peers at intervals, and after a jump.
+func (r *Replica) announceClock() {
 	offset := difference(r.now, uint64(r.mono))
-	due := r.ticks%max(1, uint64(clockEvery/r.cfg.TickInterval)) == 0
-	if due || (offset-r.time.told).Abs() > clockStep {
-		r.effects.TellClock, r.time.told = true, offset
+	due := r.ticks%max(1, uint64(clockInterval/r.cfg.TickInterval)) == 0
+	if due || (offset-r.clocks.told).Abs() > clockStep {
+		r.effects.TellClock, r.clocks.told = true, offset
 	}
 }
 
-// clockFresh is how long a reading counts.
-func (r *Replica) clockFresh() time.Duration { return clockTimes * max(clockEvery, r.cfg.TickInterval) }
-
-// fresh returns what a peer's clock shows now, if it has told lately.
-func (r *Replica) fresh(p *peerView) (wall uint64, ok bool) {
-	wall, ok = p.clock.now(r.mono)
-	return wall, ok && (r.mono-p.clock.at <= r.clockFresh() || mutant.On(mutant.BelieveStaleClocks))
+// clockValidity returns how long a reading counts.
+func (r *Replica) clockValidity() time.Duration {
+	return clockValidFactor * max(clockInterval, r.cfg.TickInterval)
 }
 
-// keepTime finds out what the quorum's clock shows.
-func (r *Replica) keepTime() {
+// peerTime returns what a peer's clock shows now, if its reading still counts.
+func (r *Replica) peerTime(p *peerView) (wall uint64, ok bool) {
+	wall, ok = p.clock.now(r.mono)
+	return wall, ok && (r.mono-p.clock.at <= r.clockValidity() || mutant.On(mutant.BelieveStaleClocks))
+}
+
+// updateQuorumClock updates the quorum's clock and what depends on it.
+func (r *Replica) updateQuorumClock() {
 	voters := r.conf.GetVoters()
 	if len(voters) == 1 && voters[0] == r.cfg.Self.NodeID {
-		r.keepTimeAlone()
+		r.updateClockAlone()
 	} else {
-		r.time.alone = false
-		r.time.quorum = r.quorumClock(voters)
+		r.clocks.alone = false
+		r.clocks.quorum = r.quorumClock(voters)
 	}
 	r.checkSkew()
 }
@@ -130,15 +128,12 @@ func (r *Replica) quorumClock(voters []uint64) reading {
 		if id == r.cfg.Self.NodeID {
 			clocks = append(clocks, min(r.now, clockMax))
 		} else if p := r.peers[id]; p != nil {
-			if wall, ok := r.fresh(p); ok {
+			if wall, ok := r.peerTime(p); ok {
 				clocks = append(clocks, wall)
 			}
 		}
 	}
-	quorum := len(voters)/2 + 1
-	if mutant.On(mutant.VouchByOne) {
-		quorum = 1
-	}
+	quorum := mutateClockQuorum(len(voters)/2 + 1)
 	if len(clocks) < quorum || len(voters) == 0 {
 		return reading{}
 	}
@@ -146,17 +141,17 @@ func (r *Replica) quorumClock(voters []uint64) reading {
 	return reading{wall: clocks[quorum-1], at: r.mono, known: true}
 }
 
-// keepTimeAlone holds the wall clock against the steady one.
-func (r *Replica) keepTimeAlone() {
-	t := &r.time
+// updateClockAlone follows the wall clock of a sole voter as far as the steady clock allows.
+func (r *Replica) updateClockAlone() {
+	t := &r.clocks
 	now := min(r.now, clockMax)
 	if !t.alone || !t.quorum.known {
 		began := now
-		if ceiling := max(r.state.Ceiling, r.reservedBefore); ceiling != 0 && now > ceiling+uint64(absenceMax) {
+		if ceiling := max(r.state.Ceiling, r.recoveredCeiling); ceiling != 0 && now > ceiling+uint64(absenceMax) {
 			began = ceiling
 		}
 		if vouched, ok := t.quorum.now(r.mono); ok {
-			began = vouched // by the others that are no voters any more
+			began = vouched // by former voters
 		}
 		t.alone, t.quorum = true, reading{wall: began, at: r.mono, known: true}
 	}
@@ -167,32 +162,32 @@ func (r *Replica) keepTimeAlone() {
 	case now > believed && (now-believed <= uint64(r.cfg.ClockJumpMax) || mutant.On(mutant.FollowJump)):
 		believed = now
 	}
-	// One that went back may be set right again, and does not count as jumping then.
+	// A clock that went back may return: believed went on meanwhile.
 	t.quorum.wall, t.quorum.at = believed, r.mono
 }
 
-// clockNow returns the time that this node goes by, unix nanoseconds; 0 if nobody vouches
-// for any.
+// clockNow returns the time that this node goes by in unix nanoseconds, 0 while too few
+// clocks are known.
 func (r *Replica) clockNow() uint64 {
 	bound := uint64(r.cfg.ClockJumpMax)
 	if bound == 0 || mutant.On(mutant.IgnoreClocks) {
 		return min(r.now, oracle.CeilingMax)
 	}
-	quorum, ok := r.time.quorum.now(r.mono)
+	quorum, ok := r.clocks.quorum.now(r.mono)
 	switch {
 	case !ok:
 		return 0
-	case r.time.alone:
+	case r.clocks.alone:
 		return min(r.now, quorum+bound)
 	default:
 		return min(max(r.now, quorum-min(quorum, bound)), quorum+bound)
 	}
 }
 
-// clock says what there is to know of the time.
+// clock returns Status.Clock.
 func (r *Replica) clock() Clock {
-	c := Clock{Alone: r.time.alone}
-	quorum, ok := r.time.quorum.now(r.mono)
+	c := Clock{Alone: r.clocks.alone}
+	quorum, ok := r.clocks.quorum.now(r.mono)
 	if !ok {
 		return c
 	}
@@ -201,19 +196,20 @@ func (r *Replica) clock() Clock {
 	return c
 }
 
-// difference returns a - b.
+// difference returns a - b of two unix times in nanoseconds.
 func difference(a, b uint64) time.Duration {
 	a, b = min(a, math.MaxInt64), min(b, math.MaxInt64)
 	return time.Duration(int64(a) - int64(b))
 }
 
-// Skew returns the median of how far the peers' clocks are ahead of this node's. Of two in
-// the middle it is the smaller difference: one bad clock beside a good one is not ours.
+// Skew returns the median of the peers' offsets, and whether there is any; see PeerOffsets.
+// Of two in the middle it takes the smaller one: if only one of them is far off, it is that
+// peer's clock that is wrong.
 func (r *Replica) Skew() (median time.Duration, known bool) {
 	var list []time.Duration
-	for _, m := range r.state.Members {
-		if p := r.peers[m.ID]; p != nil && m.ID != r.cfg.Self.NodeID && p.clock.known && r.mono-p.clock.at <= r.clockFresh() {
-			list = append(list, difference(p.clock.wall+uint64(r.mono-p.clock.at), r.now))
+	for _, p := range r.PeerOffsets() {
+		if p.ID != r.cfg.Self.NodeID {
+			list = append(list, p.Offset)
 		}
 	}
 	if len(list) == 0 {
@@ -227,17 +223,17 @@ func (r *Replica) Skew() (median time.Duration, known bool) {
 	return high, true
 }
 
-// PeerOffset is how far the clock of a peer is ahead of this node's.
+// PeerOffset is the wall clock of a peer minus this node's.
 type PeerOffset struct {
 	ID     uint64
 	Offset time.Duration
 }
 
-// PeerOffsets returns the offsets of all peers that have told their clock lately, by ID.
+// PeerOffsets returns the offsets of all members whose reading still counts, by ID.
 func (r *Replica) PeerOffsets() []PeerOffset {
 	var list []PeerOffset
 	for _, m := range r.state.Members {
-		if p := r.peers[m.ID]; p != nil && p.clock.known && r.mono-p.clock.at <= r.clockFresh() {
+		if p := r.peers[m.ID]; p != nil && p.clock.known && r.mono-p.clock.at <= r.clockValidity() {
 			list = append(list, PeerOffset{m.ID, difference(p.clock.wall+uint64(r.mono-p.clock.at), r.now)})
 		}
 	}

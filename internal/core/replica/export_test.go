@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"slices"
+
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone/internal/core/oracle"
@@ -14,6 +16,9 @@ func (w *Write) Responses() []*raftpb.Message { return w.responses }
 
 // AddResponse lets a message wait for w.
 func (w *Write) AddResponse(m *raftpb.Message) { w.addResponse(m) }
+
+// WorkerLeases returns a copy of all worker records of the cluster, by worker.
+func (r *Replica) WorkerLeases() []oracle.WorkerLease { return slices.Clone(r.state.Workers) }
 
 // Spoil changes the state of this replica, as bad memory would.
 func (r *Replica) Spoil(f func(*oracle.State)) { f(&r.state) }

@@ -10,31 +10,27 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// Which generators of ids run (I9). Each of this node's workers has a slot; a slot has a
-// generator while the node holds a lease for it. Generators are made, extended and stopped
-// here, in the step that takes in why, and nowhere else; others only ask them for ids. A
-// lease that is given back counts as given back from that step on, so no other step can
-// find it without a generator and make a second one: that would begin again where the
-// lease began.
+// The generators of ids of this node (I9). Each slot has a generator while the node holds a
+// lease for it. Only this file makes, extends and stops generators, in the step that brings
+// the reason; other goroutines only ask them for ids. A lease is released in the same step
+// that stops its generator. Otherwise a later step would find a lease without a generator,
+// make a second one, and begin again at the start of the lease.
 
-// generators are what makes the ids of this process.
+// generators are the generators of this process.
 type generators struct {
-	// slots are replaced, never changed: Status hands them out.
+	// slots is replaced, never changed: Status returns it.
 	slots []*snowflake.Generator
 	// stopped is set once the process makes no more ids.
 	stopped bool
-	// refused is why no ids are made although there may be leases, nil if they are.
+	// refused says why no ids are made although there may be leases; nil if they are.
 	refused *isotone.Error
-	// used is the Start of the latest lease of each worker that had a generator. A grant
-	// has at most one in the life of a process.
+	// used is the Start of the latest lease of each worker that had a generator. A process
+	// makes at most one generator for a grant.
 	used map[uint16]uint64
-	// late is for a mutant only: leases that were given back, but not in this step.
-	late []oracle.Used
 }
 
-// Why this node makes no ids.
 var (
-	errClockUnknown = isotone.Errorf(isotone.CodeNoLeader, "no peer has told its clock yet, with which this node's has to agree before it makes ids")
+	errClockUnknown = isotone.Errorf(isotone.CodeNoLeader, "no ids before this node's clock was compared with a peer's, and no peer has sent a reading yet")
 	errIDsStopped   = isotone.Errorf(isotone.CodeNoLeader, "this node is stopping")
 )
 
@@ -46,22 +42,18 @@ func newGenerators(workers int) generators {
 	return g
 }
 
-// workersWanted is how many workers this node wants to have leased now.
-func (r *Replica) workersWanted() int {
+// slotsNeeded is the number of workers that this node should have leased now.
+func (r *Replica) slotsNeeded() int {
 	if r.ids.stopped || r.ids.refused != nil {
 		return 0
 	}
 	return len(r.ids.slots)
 }
 
-// giveBack ends generators and gives their leases back: all of them for good, or those that
-// wait for a clock that went back, if others can be had. Who has a fixed worker waits.
-func (r *Replica) giveBack(in *Input) {
+// releaseWorkers stops generators and releases their leases: all of them for good, or those
+// whose clock went back, to request others. A fixed worker waits for its clock.
+func (r *Replica) releaseWorkers(in *Input) {
 	g := &r.ids
-	if mutant.On(mutant.ReleaseInNextStep) && len(g.late) > 0 {
-		r.returnLeases(g.late)
-		g.late = nil
-	}
 	if in.StopIDs && !g.stopped {
 		g.stopped, g.refused = true, errIDsStopped
 		r.effects.Changed = true
@@ -69,35 +61,29 @@ func (r *Replica) giveBack(in *Input) {
 	if in.Behind == 0 && !g.stopped {
 		return
 	}
-	var rest []oracle.Used
+	var used []oracle.Used
 	for slot, gen := range g.slots {
 		behind := in.Behind&(1<<slot) != 0 && r.cfg.FixedWorker == oracle.AnyWorker && g.refused == nil
 		if gen == nil || !behind && !g.stopped {
 			continue
 		}
-		rest = append(rest, oracle.Used{Worker: uint16(gen.Worker()), Start: uint64(gen.Lease().Start), Next: uint64(gen.Stop())})
+		used = append(used, oracle.Used{Worker: uint16(gen.Worker()), Start: uint64(gen.Lease().Start), Next: uint64(gen.Stop())})
 		r.setGenerator(slot, nil)
 	}
-	if len(rest) == 0 {
-		return
+	if len(used) > 0 && !r.mutateRelease(used) {
+		r.releaseLeases(used)
 	}
-	if mutant.On(mutant.ReleaseInNextStep) {
-		g.late = append(g.late, rest...)
-		r.follow()
-		return
-	}
-	r.returnLeases(rest)
 }
 
-// returnLeases has leases given back at once.
-func (r *Replica) returnLeases(list []oracle.Used) {
-	r.workers.returning = append(r.workers.returning, list...) // no more than there are slots
-	r.workers.returned = 0
-	r.relist()
+// releaseLeases begins to release leases, one for each slot at most.
+func (r *Replica) releaseLeases(used []oracle.Used) {
+	r.workers.releasing = append(r.workers.releasing, used...)
+	r.workers.releasedAt = 0
+	r.updateLeases()
 }
 
-// follow makes the generators those of the leases that this process holds.
-func (r *Replica) follow() {
+// updateGenerators makes, extends and stops generators according to the held leases.
+func (r *Replica) updateGenerators() {
 	var held [oracle.SlotsMax]bool
 	for _, l := range r.workers.held {
 		slot := int(l.Slot)
@@ -133,7 +119,7 @@ func (r *Replica) newGenerator(l oracle.WorkerLease) *snowflake.Generator {
 		Lease: snowflake.Lease{Start: int64(l.Start), End: int64(l.End)},
 	})
 	if err != nil {
-		panic(fmt.Sprintf("I9: a lease that no generator takes: %+v: %v", l, err))
+		panic(fmt.Sprintf("I9: no generator accepts the lease %+v: %v", l, err))
 	}
 	return gen
 }
@@ -144,9 +130,9 @@ func (r *Replica) setGenerator(slot int, gen *snowflake.Generator) {
 	r.effects.Changed = true
 }
 
-// checkSkew lets ids be made, or not: a node whose clock is far off its peers' makes none.
-// While no peer is heard of, what was decided stays; a node with peers makes no ids before
-// it has heard of one.
+// checkSkew refuses ids while this node's clock is more than SkewMax off its peers'. Without
+// a reading of a peer the former decision stays: at the start, that a node with peers makes
+// none.
 func (r *Replica) checkSkew() {
 	g := &r.ids
 	if len(g.slots) == 0 || g.stopped {

@@ -5,14 +5,14 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 )
 
-// Lag is how much of the log a member lacks.
+// Lag is the number of log entries that a member lacks.
 type Lag struct {
 	ID      uint64
 	Entries uint64
 }
 
-// Lags returns how far each member is behind this leader's log, itself not included, by
-// ID; nil if it does not lead.
+// Lags returns how far the other members are behind this leader's log, by ID; nil on a node
+// that does not lead.
 func (r *Replica) Lags() []Lag {
 	if r.role != raft.StateLeader {
 		return nil

@@ -4,92 +4,75 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/core/mutant"
 )
 
-// The lease (I5). A voter that acknowledged a heartbeat grants no vote for one
-// election timeout, so for that long after a round was sent no other leader can be
-// elected, and this one may answer without asking again. Both sides measure time by
-// clocks of their own, so the leader keeps well below:
+// The read lease (I5). A voter that acknowledged a heartbeat grants no vote for one election
+// timeout. For that long after a round was sent no other leader can be elected, and this one
+// may answer without another round. Leader and voters measure time by their own clocks, so
+// the lease is shorter:
 //
-//   - leaseSlackTicks: a voter counts ticks, and the first ones after a heartbeat may
-//     follow at once: one that waited while the process was busy, and one that was
-//     nearly due. One more is for comfort.
+//   - leaseSlackTicks: a voter counts ticks, and two may follow a heartbeat at once: one that
+//     waited while the process was busy and one that was nearly due. The third is a margin.
 //   - clockRateErrorPercent: the leader's clock may be slow while the voter's is fast.
 //
-// The argument is Gray and Cheriton's ("Leases: An Efficient Fault-Tolerant Mechanism
-// for Distributed File Cache Consistency", SOSP 1989), with Raft's election timeout
-// as the term of the lease (Ongaro, "Consensus: Bridging Theory and Practice", §6.4.1).
+// The argument is that of Gray and Cheriton ("Leases: An Efficient Fault-Tolerant Mechanism
+// for Distributed File Cache Consistency", SOSP 1989), with Raft's election timeout as the
+// lease term (Ongaro, "Consensus: Bridging Theory and Practice", 2014, §6.4.1).
 const (
 	leaseSlackTicks       = 3
 	clockRateErrorPercent = 10
-	// leaseIdleTicks is for how long after the last request in lease mode a leader
-	// keeps its lease alive.
+	// leaseIdleTicks is how long after the last request in lease mode a leader renews its
+	// lease.
 	leaseIdleTicks = 200
 )
 
-// lease is a leader's right to answer alone. It belongs to one term.
+// lease is a leader's right to answer without a round. It belongs to one term.
 type lease struct {
-	// until is when it ends, by Input.Mono; 0 if there was none in this term.
+	// until is the end by Input.Mono; 0 if there was no lease in this term.
 	until time.Duration
-	// notBefore: a round that began earlier gives no lease, for the voters have
-	// changed since.
+	// notBefore is when the voters last changed. A round that began earlier gives no lease.
 	notBefore time.Duration
-	// forgone is set for the rest of the term once a transfer of leadership was begun:
-	// the message that starts the other's election overrides the voters' promises, and
-	// may arrive late.
+	// forgone is set for the rest of the term once a leadership transfer began: its message
+	// overrides the voters' promises and may arrive late.
 	forgone bool
-	// wanted is the tick of the latest request in lease mode, 0 if there was none.
-	wanted uint64
-	// held is whether the lease was valid when last looked at, for the counters.
+	// lastRequest is the tick of the latest request in lease mode, 0 if there was none.
+	lastRequest uint64
+	// held is whether the lease was valid when last checked.
 	held bool
 }
 
-// leaseLength is how long a lease lasts, measured from when its round was sent.
+// leaseLength is the length of a lease, measured from when its round was sent.
 func (r *Replica) leaseLength() time.Duration {
-	if mutant.On(mutant.LeaseWithoutSlack) {
-		return electionTicks * r.cfg.TickInterval
-	}
 	d := (electionTicks - leaseSlackTicks) * r.cfg.TickInterval
-	return d * (100 - clockRateErrorPercent) / (100 + clockRateErrorPercent)
+	return r.mutateLeaseLength(d * (100 - clockRateErrorPercent) / (100 + clockRateErrorPercent))
 }
 
-// extendLease is called when a quorum has answered the round that began at started.
+// extendLease extends the lease when a quorum has answered the round that began at started.
 func (r *Replica) extendLease(started time.Duration) {
 	l := &r.leading.lease
 	if l.forgone || started < l.notBefore {
 		return
 	}
-	if mutant.On(mutant.LeaseFromAnswer) {
-		started = r.mono
-	}
-	l.until = max(l.until, started+r.leaseLength())
+	l.until = max(l.until, r.mutateLeaseStart(started)+r.leaseLength())
 }
 
-// holdsLease reports whether the lease is valid at the time of this turn, and counts
-// one that has ended. The clock
-// was read after the requests of this turn had arrived; that, and not when the answer
-// is sent, is what makes it safe: an operation that completed before the request
-// arrived cannot be another, later leader's.
-func (r *Replica) holdsLease() bool {
+// checkLease finds out whether the lease is valid at Input.Mono, which was read after the
+// requests of this step had arrived. That makes lease answers safe: no later leader can have
+// completed an operation before (docs/decisions/0003-lease-clock.md).
+func (r *Replica) checkLease() (held bool) {
 	l := &r.leading.lease
-	now := r.mono
-	if mutant.On(mutant.LeaseOnOldClock) {
-		now = r.monoBefore
+	held = r.leading.alloc.IsOpen() && !l.forgone && r.leaseClock() < l.until
+	if l.held && !held {
+		r.counters.LeasesLost++
 	}
-	held := r.leading.alloc.IsOpen() && !l.forgone && now < l.until
-	if held != l.held {
-		if l.held = held; !held {
-			r.counters.LeasesLost++
-		}
-	}
+	l.held = held
 	return held
 }
 
-// serveByLease answers a request in lease mode at once, if it can.
+// serveByLease answers a request in lease mode and reports whether it could.
 func (r *Replica) serveByLease(req Request) bool {
-	r.leading.lease.wanted = r.ticks
-	if !r.holdsLease() {
+	r.leading.lease.lastRequest = r.ticks
+	if !r.checkLease() {
 		r.counters.LeaseMisses += uint64(len(req.Counts))
 		return false
 	}
@@ -103,19 +86,21 @@ func (r *Replica) serveByLease(req Request) bool {
 	return true
 }
 
-// keepLease starts a round for the lease's sake, once a tick while it is wanted.
-func (r *Replica) keepLease() {
+// maintainLease begins a round each tick while requests in lease mode come, unless one is in
+// flight.
+func (r *Replica) maintainLease() {
 	l := &r.leading.lease
-	if l.wanted == 0 || r.ticks-l.wanted > leaseIdleTicks || l.forgone || !r.leading.alloc.IsOpen() {
+	if l.lastRequest == 0 || r.ticks-l.lastRequest > leaseIdleTicks || l.forgone || !r.leading.alloc.IsOpen() {
 		return
 	}
-	r.holdsLease() // notices one that has ended
+	r.checkLease() // counts one that has ended
 	if len(r.queue.rounds) == 0 {
 		r.beginRound()
 	}
 }
 
-// issue takes timestamps for all counts of a request.
+// issue allocates the timestamps of a request and returns their number. On an error part of
+// the ranges is set.
 func (r *Replica) issue(req Request) (issued uint64, failed *isotone.Error) {
 	for i, n := range req.Counts {
 		rng, err := r.leading.alloc.Next(n)

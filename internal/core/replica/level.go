@@ -11,21 +11,22 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// Versions that meet (I12). What the levels mean is said in internal/core/oracle/level.go. Here
-// is when the level is raised, who is kept out, and how replicas notice that they differ.
+// Feature levels (I12; internal/core/oracle/level.go): when the level is raised, which nodes
+// are refused, and how replicas notice that their states differ.
 
-// LevelReport says what feature level the cluster is at, and what it could be raised to.
+// LevelReport describes the feature level of the cluster.
 type LevelReport struct {
-	// Level is the cluster's, Newest the newest that this node knows.
+	// Level is the cluster's level, Newest the newest that this node knows.
 	Level, Newest uint64
-	// Next is what the level would be raised to now, Level if it would not.
+	// Next is the level to which the leader could raise it now; Level if it cannot, and on
+	// other nodes.
 	Next uint64
-	// Missing are the members that keep it from being raised to Newest: they run an older
-	// version, or are not connected to the leader. Only the leader knows.
+	// Missing are the IDs of the members that keep it below Newest because they run an older
+	// version or are not connected. Nil on nodes that do not lead.
 	Missing []uint64
 }
 
-// Levels returns what there is to know of feature levels.
+// Levels returns the feature levels of the cluster and of this node.
 func (r *Replica) Levels() LevelReport {
 	l := LevelReport{Level: r.state.CurrentLevel(), Newest: r.cfg.Level, Next: r.state.CurrentLevel()}
 	if r.role != raft.StateLeader {
@@ -48,16 +49,13 @@ func (r *Replica) Levels() LevelReport {
 	return l
 }
 
-// raiseLevel proposes, as an operator wants, the newest level that all members know.
+// raiseLevel proposes the newest level that all members know.
 func (r *Replica) raiseLevel() {
 	if r.role != raft.StateLeader || !r.leading.alloc.IsOpen() {
 		r.effects.LevelRefused = r.redirect()
 		return
 	}
-	l := r.Levels()
-	if mutant.On(mutant.RaiseUnasked) {
-		l.Next = l.Newest
-	}
+	l := mutateLevels(r.Levels())
 	switch {
 	case l.Next > l.Level:
 		if !r.propose(oracle.Command{Kind: oracle.KindLevel, Level: l.Next}) {
@@ -69,16 +67,16 @@ func (r *Replica) raiseLevel() {
 	}
 }
 
-// refuseLevel keeps out a node that could not read what this cluster writes, or returns nil.
+// refuseLevel refuses a node that could not read what this cluster writes, or returns nil.
 func (r *Replica) refuseLevel(h Hello) *Refusal {
 	if level := r.state.CurrentLevel(); h.Level < level && !mutant.On(mutant.RaiseUnasked) {
-		return refuse(RefusedLevel, "node %d runs a version that knows feature level %d at most, and cluster %016x was raised to level %d: it could not read "+
-			"what is written there; start it with a version that knows level %d", h.NodeID, h.Level, r.state.ClusterID, level, level)
+		return refuse(RefusedLevel, "node %d runs a version that knows feature level %d at most, and cluster %016x was raised to level %d; "+
+			"start it with a version that knows level %d", h.NodeID, h.Level, r.state.ClusterID, level, level)
 	}
 	return nil
 }
 
-// canRead refuses what this version cannot read.
+// canRead returns an error if this node does not know the level.
 func (r *Replica) canRead(level uint64) error {
 	if level > r.cfg.Level {
 		return fmt.Errorf("it needs feature level %d, and this version knows %d; was it written by a newer version?", level, r.cfg.Level)
@@ -86,11 +84,11 @@ func (r *Replica) canRead(level uint64) error {
 	return nil
 }
 
-// digestsMax is how many digests a replica remembers of its own state: those of the latest
-// reservations, so some seconds of a leader's delay.
+// digestsMax is how many digests of its own state a replica keeps: those after the latest
+// reservations, which are some seconds.
 const digestsMax = 64
 
-// digests are those of the states after the latest reservations, by log index.
+// digests is a ring of the digests of this replica's state after its latest reservations.
 type digests struct {
 	ring [digestsMax]oracle.Digest
 	next int
@@ -101,7 +99,7 @@ func (d *digests) add(g oracle.Digest) {
 	d.next++
 }
 
-// latest returns the newest, zero if there is none.
+// latest returns the newest digest, zero if there is none.
 func (d *digests) latest() oracle.Digest {
 	if d.next == 0 {
 		return oracle.Digest{}
@@ -109,7 +107,7 @@ func (d *digests) latest() oracle.Digest {
 	return d.ring[(d.next-1)%digestsMax]
 }
 
-// differs reports whether this replica's state at g.Index was another.
+// differs reports whether this replica is known to have had another digest at g.Index.
 func (d *digests) differs(g oracle.Digest) bool {
 	for _, own := range d.ring {
 		if own.Index == g.Index && g.Index != 0 {
@@ -119,27 +117,28 @@ func (d *digests) differs(g oracle.Digest) bool {
 	return false
 }
 
-// noteDigest remembers the state after a reservation.
+// noteDigest keeps the digest after a reservation.
 func (r *Replica) noteDigest(index uint64) {
 	if r.state.CurrentLevel() >= oracle.LevelRecords {
 		r.digests.add(oracle.Digest{Index: index, Sum: r.state.Digest()})
 	}
 }
 
-// Digest sums up the state of this replica as of Status.Applied.
+// Digest returns the digest of this replica's state at Status.Applied. Replicas with the same
+// Status.Applied have the same digest.
 func (r *Replica) Digest() uint64 { return r.state.Digest() }
 
-// dispute is a reservation whose proposer's state was another than this replica's. One of
-// the two is wrong, and a quorum decides which. Whoever disagrees follows that leader no
-// more: it acknowledges nothing and confirms no round. If most disagree, the leader loses its
-// quorum, and stops when it follows another. If most agree, the reservation is committed, and
-// this replica is the one to stop.
+// dispute is a reservation whose digest is not this replica's. One of the two states is
+// wrong, and a quorum decides which. A replica that disagrees acknowledges nothing of that
+// leader and confirms none of its rounds. If most disagree, the leader loses its quorum, and
+// stops when it follows another. If most agree, the reservation is committed and this replica
+// stops. See docs/decisions/0012-feature-levels.md.
 type dispute struct {
 	term, index uint64
 	err         error
 }
 
-// reservation returns the reservation in an entry, if there is one.
+// reservation decodes the reservation in an entry, if there is one.
 func reservation(e *raftpb.Entry) (oracle.Command, bool) {
 	if data := e.GetData(); e.GetType() != raftpb.EntryNormal || len(data) == 0 || oracle.Kind(data[0]) != oracle.KindReserve {
 		return oracle.Command{}, false
@@ -148,13 +147,14 @@ func reservation(e *raftpb.Entry) (oracle.Command, bool) {
 	return c, err == nil
 }
 
-// agree compares the states behind the reservations in an append with this replica's,
-// before it acknowledges them. It returns what of the append may be stepped, nil if nothing.
-// A reservation that cannot be compared yet, as this replica has not applied so much, is left
-// out; the leader sends it again. What is committed is compared when it is applied.
-func (r *Replica) agree(m *raftpb.Message) *raftpb.Message {
+// checkAppend compares the digests of the reservations in an append with this replica's,
+// before it acknowledges them. It returns the part of m that Raft may have, nil for none: not
+// what a disputed leader sends, and not a reservation, or anything after it, whose digest this
+// replica cannot compare yet because it has not applied so much. The leader sends that again.
+// Committed reservations are compared when they are applied.
+func (r *Replica) checkAppend(m *raftpb.Message) *raftpb.Message {
 	if m.GetTerm() < r.term {
-		return m // of a leader of before, which Raft ignores
+		return m // Raft ignores it
 	}
 	if r.isDisputed(m) {
 		if m.GetCommit() >= r.disputed.index {
@@ -178,12 +178,12 @@ func (r *Replica) agree(m *raftpb.Message) *raftpb.Message {
 	return m
 }
 
-// isDisputed reports whether m comes from a leader that this replica does not follow.
+// isDisputed reports whether m comes from a leader that this replica disputes.
 func (r *Replica) isDisputed(m *raftpb.Message) bool {
 	return r.disputed.term != 0 && m.GetTerm() == r.disputed.term
 }
 
-// checkDigest compares the state behind a committed reservation with this replica's.
+// checkDigest compares the digest of a committed reservation with this replica's.
 func (r *Replica) checkDigest(c oracle.Command) error {
 	if c.Kind == oracle.KindReserve && r.digests.differs(c.Digest) {
 		return errDiffers(c.Digest.Index)

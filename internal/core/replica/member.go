@@ -11,65 +11,63 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// Hello is what a node says of itself when it connects to another. The peer
-// package's hello has the same fields.
+// Hello is what a node says of itself when it connects to a peer. The hello of
+// internal/host/peer has the same fields.
 type Hello struct {
 	ClusterID   uint64 // 0 while unknown
 	NodeID      uint64
 	Incarnation uint64 // of the data directory
-	Boot        uint64 // how often the directory was opened
+	Boot        uint64 // number of starts of the directory
 	Session     uint64 // of the process
 	VotersHash  uint64 // of the initial voters' IDs; 0 for a node that joins later
 	Term        uint64 // on disk
-	LastIndex   uint64 // on disk
-	TickNanos   uint64 // length of a tick; set by New from Config.TickInterval
-	ClientAddr  string
+	LastIndex   uint64 // of the log on disk
+	TickNanos   uint64 // length of a tick in nanoseconds
+	ClientAddr  string // host:port
 
-	// What follows is not told by nodes of peer protocol version 1.
+	// Peer protocol version 1 lacks the following.
 
-	// Level is the newest feature level that the node knows; 1 if it does not say.
+	// Level is the newest feature level that the node knows; 1 in version 1.
 	Level uint64
 	Stage Stage
-	// Founders are the IDs in PEERS of a node that has no cluster yet, as in "1,2,3"; else
-	// empty.
+	// Founders are the IDs in PEERS, as in "1,2,3"; empty once the cluster is formed.
 	Founders string
-	// PeerAddr is where it wants to be reached by other members.
+	// PeerAddr is the address for other members, host:port.
 	PeerAddr string
 }
 
-// Refusal says why a peer is not let in. The codes are part of the peer protocol.
+// Refusal says why a peer is not admitted.
 type Refusal struct {
 	Code    RefusalCode
-	Message string
+	Message string // for people
 }
 
-// RefusalCode is the reason of a refusal.
+// RefusalCode is the reason of a refusal. The values are part of the peer protocol.
 type RefusalCode string
 
 const (
-	// RefusedCluster: it belongs to another cluster, or was set up with other PEERS.
+	// RefusedCluster: it belongs to another cluster, or has other PEERS.
 	RefusedCluster RefusalCode = "wrong_cluster"
-	// RefusedMember: its node ID is no member of the cluster.
+	// RefusedMember: its node ID is not that of a member.
 	RefusedMember RefusalCode = "not_member"
-	// RefusedSettings: it runs with a setting that all members must share.
+	// RefusedSettings: a setting differs that all members must share.
 	RefusedSettings RefusalCode = "settings"
-	// RefusedWiped: its data directory is not the one this member began with.
+	// RefusedWiped: its data directory has another incarnation than the one on record.
 	RefusedWiped RefusalCode = "wiped"
 	// RefusedStale: its data directory is an older copy.
 	RefusedStale RefusalCode = "stale"
 	// RefusedCloned: another process runs from a copy of the same directory.
 	RefusedCloned RefusalCode = "cloned"
-	// RefusedFormed: it was started to form a cluster, and there is one already.
+	// RefusedFormed: it was started to form a cluster that exists already.
 	RefusedFormed RefusalCode = "already_formed"
-	// RefusedFounders: it was started to form a cluster, with another list of members.
+	// RefusedFounders: it was started to form a cluster with another list of members.
 	RefusedFounders RefusalCode = "other_peers"
 	// RefusedLevel: its version is too old.
 	RefusedLevel RefusalCode = "version_too_old"
 )
 
-// IsFinal reports whether a node that was refused for this reason by one of its peers
-// must stop: its own disk is not what it once promised on (I6), or it was to form a
-// cluster beside one that exists (I10).
+// IsFinal reports whether one refusal with this code stops the refused node: its disk is not
+// what it made promises on (I6), or it would form a second cluster (I10).
 func (c RefusalCode) IsFinal() bool {
 	switch c {
 	case RefusedWiped, RefusedStale, RefusedCloned, RefusedFormed, RefusedFounders:
@@ -81,29 +79,30 @@ func (c RefusalCode) IsFinal() bool {
 // Error returns "code: message".
 func (e *Refusal) Error() string { return string(e.Code) + ": " + e.Message }
 
-// peerView is what this process knows of a peer from its own dealings with it.
+// peerView is what this process knows of a peer from its own contacts with it.
 type peerView struct {
-	hello Hello // latest that connected; zero if none
-	// admitted is the latest that may connect. Two processes that run from copies of one
-	// directory must not both get through while neither has connected.
+	id    uint64
+	hello Hello // the latest that connected; zero if none
+	// admitted is the latest hello that was admitted. Of two processes that run from copies of
+	// one directory only one may pass, even before either has connected.
 	admitted Hello
-	// refusal is how it last refused this node, nil if it did not since it connected.
+	// refusal is the peer's latest refusal of this node, nil once the peer speaks again.
 	refusal *Refusal
-	// refusedSince is the tick of the first refusal of its kind in a row.
+	// refusedSince is the tick of the first refusal with the same code in a row.
 	refusedSince uint64
-	// clock is what its wall clock showed.
+	// clock is its wall clock.
 	clock reading
-	// active is the tick at which it last answered a heartbeat of this node's.
-	active uint64
-	// term is the highest term in which the peer promised something durable.
+	// lastActive is the tick of its latest answer to a heartbeat of this leader, 0 if none.
+	lastActive uint64
+	// term is the highest term in which the peer made a durable promise.
 	term uint64
-	id   uint64
-	// askedRead is the latest round of this term for which it was asked to confirm this
-	// node's leadership, answeredRead the latest for which it did; see readPosition.
+	// askedRead and answeredRead are the latest rounds of this term for which the peer was
+	// asked and has answered; see readPosition.
 	askedRead, answeredRead uint64
 }
 
-// peer returns the view of a peer. One that is no member, or no more, leaves none behind.
+// peer returns the view of a peer and makes one if there is none. That of a node that is no
+// member is not kept.
 func (r *Replica) peer(id uint64) *peerView {
 	p := r.peers[id]
 	if p == nil {
@@ -115,7 +114,7 @@ func (r *Replica) peer(id uint64) *peerView {
 	return p
 }
 
-// Hello returns what this node says of itself now.
+// Hello returns what this node says of itself at present.
 func (r *Replica) Hello() Hello {
 	h := r.cfg.Self
 	if r.state.ClusterID != 0 {
@@ -124,7 +123,7 @@ func (r *Replica) Hello() Hello {
 	h.Term, h.LastIndex = r.durable.term, r.durable.index
 	switch {
 	case r.cfg.Level == oracle.LevelFirst:
-		h.PeerAddr = "" // it speaks version 1 of the peer protocol
+		h.PeerAddr = "" // peer protocol version 1
 	case r.forming == nil && r.applied == 0:
 		h.Stage = StageJoining
 	case r.forming == nil:
@@ -137,29 +136,38 @@ func (r *Replica) Hello() Hello {
 	return h
 }
 
-// promised notes the term in which a peer granted a vote or acknowledged entries.
-// Both are sent only once they are on the peer's disk.
-func (r *Replica) promised(m *raftpb.Message) {
+// notePromise notes the term in which a peer granted a vote or acknowledged entries. The peer
+// sends either only once it is durable.
+func (r *Replica) notePromise(m *raftpb.Message) {
 	if !m.GetReject() && m.GetFrom() != r.cfg.Self.NodeID {
 		p := r.peer(m.GetFrom())
 		p.term = max(p.term, m.GetTerm())
 	}
 }
 
-// Admit decides whether a peer with this hello may take part (I6). It compares with
-// the replicated member record, and with what the peer promised to this process.
+// Admit decides whether a peer with this hello may connect (I6): nil admits it. It compares
+// the hello with the replicated member record and with what the peer promised to this
+// process. A founder that cannot form its cluster any more stops soon after.
 func (r *Replica) Admit(h Hello) *Refusal {
-	refusal := r.judge(h)
+	refusal, stops := r.judge(h)
+	if stops {
+		r.stopSoon(refusal)
+	}
 	if _, isMember := r.state.Member(h.NodeID); refusal == nil && isMember {
 		r.peer(h.NodeID).admitted = h
 	}
 	return refusal
 }
 
-func (r *Replica) judge(h Hello) *Refusal {
+// judge returns why h is refused, or nil, and whether this node has to stop as well.
+func (r *Replica) judge(h Hello) (refusal *Refusal, stops bool) {
 	if r.forming != nil {
 		return r.judgeAsFounder(h)
 	}
+	return r.judgeAsMember(h), false
+}
+
+func (r *Replica) judgeAsMember(h Hello) *Refusal {
 	self := r.Hello()
 	m, isMember := r.state.Member(h.NodeID)
 	switch {
@@ -167,15 +175,14 @@ func (r *Replica) judge(h Hello) *Refusal {
 		return refuse(RefusedCluster, "node %d has data of cluster %016x, this is cluster %016x; give it a data directory of its own",
 			h.NodeID, h.ClusterID, self.ClusterID)
 	case isMember && m.Incarnation != 0 && m.Incarnation != h.Incarnation && !mutant.On(mutant.AdmitWiped):
-		// Before anything that could be told from PEERS: with another list it is wiped no less.
-		return refuseWiped(h, m.Incarnation)
+		return refuseWiped(h, m.Incarnation) // before anything about PEERS, which says less
 	case h.Stage == StageGathering && m.Incarnation != h.Incarnation:
-		return r.refuseFounder(h) // (or it was slow to say that it was gathering)
+		return r.refuseFounder(h) // with the same incarnation its hello was only slow
 	case (h.ClusterID == 0 || self.ClusterID == 0) && h.VotersHash != 0 && self.VotersHash != 0 && h.VotersHash != self.VotersHash:
 		return refuse(RefusedCluster, "node %d was started with other node IDs in PEERS than node %d; all initial members need the same list",
 			h.NodeID, self.NodeID)
 	case !isMember && r.applied == 0:
-		return nil // this node has just joined and knows no members yet
+		return nil // this node joins and knows no members yet
 	case !isMember:
 		return refuse(RefusedMember, "node %d is no member of cluster %016x", h.NodeID, self.ClusterID)
 	case h.TickNanos != self.TickNanos:
@@ -195,11 +202,9 @@ func (r *Replica) judge(h Hello) *Refusal {
 	}
 	known := h.Session == m.Session || h.Session == p.hello.Session
 	if known && h.Session != 0 && !mutant.On(mutant.RefuseSlowHello) {
-		// The same process as before has forgotten nothing. Its hello may be older than
-		// what it has confirmed since, through others, while the handshake was slow.
-		return nil
+		return nil // the process has forgotten nothing: its hello is older than its promises
 	}
-	if index := max(m.Durable, r.acknowledged(h.NodeID)); h.LastIndex < index || h.Term < p.term {
+	if index := max(m.Durable, r.acknowledgedIndex(h.NodeID)); h.LastIndex < index || h.Term < p.term {
 		return refuse(RefusedStale, "node %d comes back with log index %d and term %d, but once confirmed index %d and term %d: "+
 			"its data directory is an older copy and must not take part", h.NodeID, h.LastIndex, h.Term, index, p.term)
 	}
@@ -242,9 +247,9 @@ func refuse(code RefusalCode, format string, args ...any) *Refusal {
 	return &Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// acknowledged is the committed index that a peer is known, to a leader, to hold on
-// disk.
-func (r *Replica) acknowledged(id uint64) uint64 {
+// acknowledgedIndex returns the committed index that a leader knows a peer to have on disk, 0
+// on other nodes.
+func (r *Replica) acknowledgedIndex(id uint64) uint64 {
 	if r.role != raft.StateLeader {
 		return 0
 	}
@@ -256,15 +261,14 @@ func (r *Replica) acknowledged(id uint64) uint64 {
 	return 0
 }
 
-// removedTicks is for how long members must say that this node is none before it believes
-// that it was removed: one that was added lately is not known to everyone yet.
+// removedTicks is how long members must answer not_member before this node believes that it
+// was removed: not everyone knows a new member at once.
 const removedTicks = 10 * electionTicks
 
-// Refused takes in that another member refuses this node. It returns why the node has to
-// stop, or nil. A member that finds this node's data to be not what the node once promised
-// on ends it at once (I6): going on could break the promise. So does, for a founder, anyone
-// who belongs to another cluster (I10). Any other refusal ends it when no quorum is left
-// that would have it.
+// Refused takes in that the peer by refused this node. It returns why the node has to stop,
+// or nil. A final refusal stops it at once (I6, I10), and so does, for a founder, that of a
+// member of another cluster. Others stop it when the voters that did not refuse it are no
+// quorum.
 func (r *Replica) Refused(by uint64, refusal *Refusal) error {
 	p := r.peer(by)
 	if p.refusal == nil || p.refusal.Code != refusal.Code {
@@ -305,30 +309,29 @@ func (r *Replica) Refused(by uint64, refusal *Refusal) error {
 		self, refusing, len(voters), by, refusal)
 }
 
-// membersChanged lets what peers have said of this node's membership count from now on: it may
-// have been added or removed just now.
-func (r *Replica) membersChanged() {
+// resetRefusals restarts the time of refusals: this node may have been added just now.
+func (r *Replica) resetRefusals() {
 	for _, p := range r.peers { // order-free: each by itself
 		p.refusedSince = r.ticks
 	}
 }
 
-// spoken notes that a peer sent something on a connection: it has admitted this node since it
-// refused it.
-func (r *Replica) spoken(id uint64) {
+// clearRefusal forgets the refusal of a peer that sent something: it has admitted this node
+// since.
+func (r *Replica) clearRefusal(id uint64) {
 	if p := r.peers[id]; p != nil {
 		p.refusal = nil
 	}
 }
 
-// greet notes an admitted peer.
-func (r *Replica) greet(h Hello) {
+// peerConnected takes in the hello of a peer that connected.
+func (r *Replica) peerConnected(h Hello) {
 	r.peer(h.NodeID).hello, r.peer(h.NodeID).refusal = h, nil
 	r.registerPeers()
 }
 
-// registerPeers proposes, as leader, the member records that differ from what their
-// nodes say of themselves, this node's own among them.
+// registerPeers proposes, as leader, updates of the member records that differ from the
+// hellos of their nodes, its own included.
 func (r *Replica) registerPeers() {
 	if r.role != raft.StateLeader {
 		return
@@ -358,8 +361,7 @@ func (r *Replica) register(h Hello) {
 	}
 	m.Incarnation, m.Boot, m.Session, m.ClientAddr, m.Level = h.Incarnation, h.Boot, h.Session, h.ClientAddr, level
 	m.PeerAddr, m.Durable = addr, 0
-	c := oracle.Command{Kind: oracle.KindRegister, Member: m}
-	r.propose(c) // the next epoch tries again
+	r.propose(oracle.Command{Kind: oracle.KindRegister, Member: m}) // the next epoch tries again
 }
 
 // isLearner reports whether id is a learner.

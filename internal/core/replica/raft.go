@@ -11,9 +11,9 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// receive steps one message from a peer.
+// receive takes in one message from a peer.
 func (r *Replica) receive(m *raftpb.Message) {
-	r.spoken(m.GetFrom())
+	r.clearRefusal(m.GetFrom())
 	switch m.GetType() {
 	case raftpb.MsgVote, raftpb.MsgPreVote:
 		if !r.mayVote(m) {
@@ -34,39 +34,32 @@ func (r *Replica) receive(m *raftpb.Message) {
 		if !r.hasRoom(len(m.GetEntries())) {
 			return
 		}
-		if m = r.agree(m); m == nil {
+		if m = r.checkAppend(m); m == nil {
 			return
 		}
 	case raftpb.MsgAppResp, raftpb.MsgVoteResp:
-		r.promised(m)
+		r.notePromise(m)
 	case raftpb.MsgHeartbeatResp:
-		r.answered(m)
+		r.heartbeatAnswered(m)
 	case raftpb.MsgProp:
-		r.takeProposal(m)
+		r.receiveProposal(m)
 		return
 	}
-	if mutant.On(mutant.CountLearner) && m.GetType() == raftpb.MsgHeartbeatResp && r.isLearner(m.GetFrom()) {
-		for _, id := range r.conf.GetVoters() {
-			if id != r.cfg.Self.NodeID {
-				m = &raftpb.Message{Type: m.Type, To: m.To, From: new(id), Term: m.Term, Context: m.GetContext()}
-			}
-		}
-	}
-	// An error means that the message was of no use, which Raft tolerates.
-	_ = r.raw.Step(m)
-	if !r.isHot(m) {
+	m = r.mutateReceived(m)
+	_ = r.raw.Step(m) // an error means that Raft ignored it
+	if !r.cannotDepose(m) {
 		r.observe()
 	}
 }
 
-// mayVote keeps the promise on which leases rest (I5): no vote for one election
-// timeout after a heartbeat was acknowledged. Raft has such a rule (CheckQuorum), but
-// forgets it when any message brings a higher term, and with a restart; so it is kept
-// here as well. After a start a node does not know what it acknowledged before, and
-// waits as long; that also lets every reachable peer refuse a directory that was wiped
-// or set back before it can do harm (I6).
+// mayVote keeps the promise that leases rely on (I5): no vote for one election timeout after
+// a heartbeat was acknowledged. Raft's own rule (CheckQuorum; Ongaro's dissertation, §4.2.3)
+// does not survive a restart or a message with a higher term. After a start the node does not
+// know what it acknowledged before and waits as long, which also lets every reachable peer
+// refuse a wiped or older directory in time (I6).
 //
-// A transfer of leadership overrides all this: its leader has given up the lease.
+// The request of a leadership transfer overrides the promise: its leader has forgone the
+// lease.
 func (r *Replica) mayVote(m *raftpb.Message) bool {
 	if string(m.GetContext()) == campaignTransfer {
 		return true
@@ -74,27 +67,22 @@ func (r *Replica) mayVote(m *raftpb.Message) bool {
 	if r.ticks < electionTicks && !mutant.On(mutant.VoteAfterRestart) {
 		return false
 	}
-	if mutant.On(mutant.VoteAfterTermChange) || mutant.On(mutant.VoteAfterRestart) && r.heartbeat == 0 {
-		return true
-	}
-	return r.ticks-r.heartbeat >= electionTicks
+	return r.ticks-r.heartbeat >= electionTicks || mutant.On(mutant.VoteAfterTermChange) || mutant.On(mutant.VoteAfterRestart) && r.heartbeat == 0
 }
 
-// campaignTransfer is what Raft puts into the vote requests of a candidate to whom
-// leadership is being transferred. The library does not export it.
+// campaignTransfer is the context of vote requests in a leadership transfer. The library
+// does not export it.
 const campaignTransfer = "CampaignTransfer"
 
-// isHot reports whether m can change neither term nor role nor leader: the answers
-// that a leader gets in its own term. Asking Raft for its status after each of them
-// would cost more than the message.
-func (r *Replica) isHot(m *raftpb.Message) bool {
+// cannotDepose reports whether m is an answer to a leader in its own term, which changes
+// neither term nor role nor leader. Reading Raft's status would cost more than the message.
+func (r *Replica) cannotDepose(m *raftpb.Message) bool {
 	return r.role == raft.StateLeader && m.GetTerm() == r.term &&
 		(m.GetType() == raftpb.MsgHeartbeatResp || m.GetType() == raftpb.MsgAppResp)
 }
 
-// observe notices a change of term, role or leader, and drops everything volatile
-// with it (I2). It is called after every call of Raft that may bring one, so that no
-// change can hide between two turns.
+// observe notices a change of term, role or leader and drops everything volatile with it
+// (I2). It has to follow every call of Raft that may bring one.
 func (r *Replica) observe() {
 	st := r.raw.BasicStatus()
 	term, role, lead := st.HardState.GetTerm(), st.RaftState, st.Lead
@@ -104,38 +92,31 @@ func (r *Replica) observe() {
 	if lead != r.lead && lead != raft.None {
 		r.counters.Elections++
 	}
-	kept := term == r.term && role == r.role
+	sameTerm := term == r.term && role == r.role
 	r.term, r.role, r.lead = term, role, lead
 	r.effects.Changed = true
-	if kept {
+	if sameTerm {
 		return
 	}
 	r.counters.RoundsFailed += uint64(len(r.queue.rounds))
 	if r.leading.lease.held {
 		r.counters.LeasesLost++
 	}
-	if r.leading.alloc.IsOpen() {
-		r.keptTime = r.leading.alloc.Time()
-	}
-	alloc, clients := r.leading.alloc, r.leading.clients
+	old := r.leading
 	r.leading = leading{}
-	r.forgetAsked()
-	if mutant.On(mutant.KeepAllocator) {
-		r.leading.alloc = alloc
-	}
-	r.failAll(r.unserved())
-	r.failClients(clients)
+	r.resetReads()
+	r.redirectAll(r.takeQueue())
+	r.failClients(old.clients)
+	r.mutateTerm(old.alloc)
 	if role == raft.StateLeader {
-		if mutant.On(mutant.ServeUnreserved) {
-			r.leading.alloc.Open(r.state.Ceiling, r.target())
-		}
 		r.reserve()
 	}
 }
 
-// drain carries out what Raft has ready until there is nothing left.
-func (r *Replica) drain() {
-	for r.effects.Fatal == nil && (r.raw.HasReady() || r.handOut()) {
+// processReady carries out what Raft has ready until nothing is left. Heartbeats of a round
+// go to the chosen voters, nil for everyone.
+func (r *Replica) processReady(chosen []uint64) {
+	for r.effects.Fatal == nil && (r.raw.HasReady() || r.startWrite()) {
 		if !r.raw.HasReady() {
 			continue
 		}
@@ -144,17 +125,17 @@ func (r *Replica) drain() {
 		for _, rs := range rd.ReadStates {
 			r.confirm(rs.RequestCtx)
 		}
-		r.carryOut(rd.Messages)
+		r.dispatch(rd.Messages, chosen)
 	}
 }
 
-// carryOut sorts what Raft wants sent: to its storage, to its state machine, to peers.
+// dispatch sorts the messages of a Ready: to storage, to the state machine, to peers.
 //
-// A candidate's requests for votes wait for its own new term to be durable. Raft sends
-// them at once and counts only the candidate's own vote after the write; but with the
-// votes of the others it can lead before, crash, come back in the old term, and be
-// elected for the same term again, by the same votes, with another log.
-func (r *Replica) carryOut(msgs []*raftpb.Message) {
+// A candidate's vote requests wait until its new term is durable. Raft sends them at once
+// and delays only the candidate's own vote. With the votes of others the candidate can lead
+// before the write, crash, come back in the old term, and be elected for the same term
+// again, by the same votes, with another log.
+func (r *Replica) dispatch(msgs []*raftpb.Message, chosen []uint64) {
 	var requests []*raftpb.Message
 	for _, m := range msgs {
 		switch {
@@ -165,7 +146,8 @@ func (r *Replica) carryOut(msgs []*raftpb.Message) {
 			r.apply(m)
 		case m.GetType() == raftpb.MsgVote && !mutant.On(mutant.CampaignUnsynced):
 			requests = append(requests, m)
-		case r.isSpare(m):
+		case m.GetType() == raftpb.MsgHeartbeat:
+			r.sendHeartbeat(m, chosen)
 		default:
 			r.effects.Send = append(r.effects.Send, m)
 		}
@@ -175,10 +157,9 @@ func (r *Replica) carryOut(msgs []*raftpb.Message) {
 	}
 }
 
-func (r *Replica) persistedSnapshot(s *raftpb.Snapshot) error {
+func (r *Replica) snapshotPersisted(s *raftpb.Snapshot) error {
 	if err := r.log.ApplySnapshot(s); err != nil {
-		// Raft overtook it: a newer one is already here.
-		return nil
+		return nil // out of date: the log has a newer one
 	}
 	r.durable.index = s.GetMetadata().GetIndex()
 	if s.GetMetadata().GetIndex() <= r.applied {
@@ -188,11 +169,11 @@ func (r *Replica) persistedSnapshot(s *raftpb.Snapshot) error {
 	if err := r.restore(s); err != nil {
 		return err
 	}
-	r.naming = r.naming || r.state.ClusterID != named
+	r.nameUnsaved = r.nameUnsaved || r.state.ClusterID != named
 	return nil
 }
 
-// apply carries out committed entries and tells Raft so.
+// apply applies committed entries and tells Raft.
 func (r *Replica) apply(m *raftpb.Message) {
 	for _, e := range m.GetEntries() {
 		if err := r.applyEntry(e); err != nil {
@@ -205,7 +186,7 @@ func (r *Replica) apply(m *raftpb.Message) {
 		_ = r.raw.Step(resp)
 	}
 	r.observe()
-	r.snapshot()
+	r.takeSnapshot()
 }
 
 func (r *Replica) applyEntry(e *raftpb.Entry) error {
@@ -214,7 +195,7 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 		return r.applyChange(e)
 	}
 	if len(e.GetData()) == 0 {
-		return nil // the entry with which a leader opens its term
+		return nil // the entry with which Raft opens a term
 	}
 	c, err := oracle.DecodeCommand(e.GetData())
 	if err != nil {
@@ -228,31 +209,29 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 	}
 	floor, named := r.state.Ceiling, r.state.ClusterID
 	outcome := r.state.Apply(c)
-	if mutant.On(mutant.ApplyByNode) && c.Kind == oracle.KindRelease && len(r.state.Workers) > 0 {
-		r.state.Workers[0].End += r.cfg.Self.NodeID
-	}
-	r.naming = r.naming || r.state.ClusterID != named
+	r.mutateApplied(c)
+	r.nameUnsaved = r.nameUnsaved || r.state.ClusterID != named
 	switch c.Kind {
 	case oracle.KindReserve:
 		r.noteDigest(e.GetIndex())
-		r.reserved(e.GetTerm(), floor)
+		r.reservationApplied(e.GetTerm(), floor)
 	case oracle.KindName, oracle.KindRegister, oracle.KindLevel:
 		r.effects.Changed = true
 	case oracle.KindLease, oracle.KindRelease:
-		r.leased(e.GetTerm(), c, outcome)
+		r.leaseApplied(e.GetTerm(), c, outcome)
 	}
 	return nil
 }
 
-// snapshot compacts the log when enough of it was applied, or the membership changed:
-// a new member ignores a snapshot in which it does not occur. The last entries stay
-// in memory for members that are only a little behind.
-func (r *Replica) snapshot() {
+// takeSnapshot makes a snapshot when Config.SnapshotEvery entries were applied, and then
+// compacts the log, keeping the last entries for members that lag a little. It also makes
+// one after a membership change: a new member ignores a snapshot without itself.
+func (r *Replica) takeSnapshot() {
 	due := r.applied >= r.snapshotted+r.cfg.SnapshotEvery
-	if !due && !r.joined || r.applied <= r.snapshotted {
+	if !due && !r.membersChanged || r.applied <= r.snapshotted {
 		return
 	}
-	r.joined = false
+	r.membersChanged = false
 	s, err := r.log.CreateSnapshot(r.applied, r.conf, r.state.Append(nil))
 	if err != nil {
 		panic(fmt.Sprintf("replica: snapshot at applied index %d: %v", r.applied, err))
@@ -262,5 +241,5 @@ func (r *Replica) snapshot() {
 			panic(fmt.Sprintf("replica: compact: %v", err))
 		}
 	}
-	r.compact, r.snapshotted = s, r.applied
+	r.ownSnapshot, r.snapshotted = s, r.applied
 }

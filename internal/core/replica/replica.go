@@ -8,155 +8,160 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// Raft's timing in ticks. The election timeout is drawn anew each time from
-// [electionTicks, 2·electionTicks), as DESIGN fixes it.
+// Raft's timing in ticks. Raft draws each election timeout from
+// [electionTicks, 2·electionTicks).
 const (
 	electionTicks  = 20
 	heartbeatTicks = 1
 )
 
-// Limits of what Raft may hold in memory or put in one message. Our entries are
-// some 100 bytes and ten a second, so these bind only when a member is far behind.
+// Limits of Raft's memory and messages. Ten entries of some 100 bytes a second reach them
+// only when a member is far behind.
 const (
 	messageBytesMax     = 64 << 10
 	uncommittedBytesMax = 1 << 20
 	inflightMessagesMax = 64
 )
 
-// reserveIntervals is how many epoch intervals ahead of the clock a reservation
-// reaches: time goes on through that many slow commits in a row before it holds.
+// reserveIntervals is how many epoch intervals a reservation reaches ahead of the clock: so
+// many slow commits in a row pass before time holds.
 const reserveIntervals = 4
 
-// Config sets up a Replica. The zero value of a field means what its comment says.
+// Config sets up a [Replica].
 type Config struct {
-	// Self is what this node says of itself to others. NodeID, Incarnation and
-	// Session must not be 0.
+	// Self is what this node says of itself to its peers. NodeID, Incarnation and Session
+	// must not be 0. [New] sets TickNanos, Level and Founders.
 	Self Hello
 	// Founders are the initial members of the cluster, this node among them, with their
-	// PeerAddr. They count on an empty directory only. None: the node joins a cluster that
-	// exists.
+	// PeerAddr. Ignored unless the directory is empty. Nil on an empty directory: the node
+	// joins an existing cluster.
 	Founders []oracle.Member
 	// HardState, Snapshot and Entries are what storage recovered; nil on an empty
 	// directory.
 	HardState *raftpb.HardState
 	Snapshot  *raftpb.Snapshot
 	Entries   []*raftpb.Entry
-	// Level is the newest feature level that this node knows; 0 means
-	// oracle.LevelNewest. Less is for tests of older versions.
+	// Level is the newest feature level that this node knows. 0 stands for
+	// oracle.LevelNewest; tests of older versions set less.
 	Level uint64
-	// ClusterSeed names the cluster if this node is the first to lead it. Random,
-	// not 0.
+	// ClusterSeed becomes the cluster's ID if the cluster has none and this node is the first
+	// to lead it. Random, not 0.
 	ClusterSeed uint64
-	// EpochTicks is how many ticks one epoch lasts, at least 1. It is also how often
-	// the ceiling is extended.
+	// EpochTicks is the number of ticks between reservations, and the length of an epoch
+	// unless EpochInterval is 0; at least 1.
 	EpochTicks int
-	// EpochInterval is the length of one epoch. 0 means that time follows the clock
-	// at every batch; EpochTicks then still paces the reservations.
+	// EpochInterval is the length of one epoch. 0: a new epoch begins with each confirmed
+	// round.
 	EpochInterval time.Duration
-	// TickInterval is the length of one tick.
+	// TickInterval is the length of one tick; positive, and the same on all members.
 	TickInterval time.Duration
-	// ReservationsMissedMax is how many reservations in a row may be late before the
-	// leader hands its leadership on; at least 1.
+	// ReservationsMissedMax is how many late reservations in a row make the leader transfer
+	// its leadership; at least 1.
 	ReservationsMissedMax int
-	// QueueMax is how many requests may wait for a round; at least 1. Beyond it they
-	// are answered with isotone.ErrOverloaded.
+	// QueueMax bounds the requests that wait for a round, counted by Request.Counts; at least
+	// 1. Beyond it they fail with isotone.ErrOverloaded.
 	QueueMax int
-	// RequestTicks is how long a request may wait before it is answered with
+	// RequestTicks is how long a request may wait before it fails with
 	// isotone.ErrDeadlineExceeded; at least 1.
 	RequestTicks int
-	// SnapshotEvery is how many applied entries lie between two snapshots; at least 2.
+	// SnapshotEvery is the number of applied entries between two snapshots; at least 2.
 	SnapshotEvery uint64
-	// ClockJumpMax is how far ahead of, or behind, the quorum's clock this node's own is
-	// believed; 0: always.
+	// ClockJumpMax bounds how far the time that this node goes by may be from the quorum's
+	// clock (I11). 0 removes the bound.
 	ClockJumpMax time.Duration
-	// LeaseMillis is how long the worker leases of this node last, at most
-	// oracle.LeaseMax. 0: it makes no ids.
+	// LeaseMillis is the length of this node's worker leases in milliseconds, at most
+	// oracle.LeaseMax. 0 disables ids.
 	LeaseMillis uint64
-	// Workers is how many workers it leases, at most oracle.SlotsMax. Only with
-	// LeaseMillis.
+	// Workers is the number of workers to lease, at most oracle.SlotsMax. This and the
+	// following count only with LeaseMillis.
 	Workers int
-	// IDClock is the clock of the generators, in unix milliseconds; nil is the system's. They
-	// call it on whichever goroutine asks for ids.
+	// IDClock is the clock of the generators in unix milliseconds, called by any goroutine
+	// that asks for ids. Nil stands for the system's clock.
 	IDClock func() int64
 	// IDAheadMax is snowflake.Options.AheadMax.
 	IDAheadMax time.Duration
-	// Space is how it makes ids. Only with LeaseMillis.
+	// Space is the layout of ids.
 	Space oracle.Space
-	// FixedWorker is the worker that it insists on, or oracle.AnyWorker. Only with
-	// LeaseMillis; a node with a fixed worker holds one lease at most.
+	// FixedWorker is the one worker to lease, or oracle.AnyWorker. With a fixed worker,
+	// Workers is at most 1.
 	FixedWorker int
-	// Log receives Raft's own log lines.
+	// Log receives Raft's log lines.
 	Log raft.Logger
 }
 
-// Validate lists every fault of c.
+// Validate returns all faults of c, joined, or nil. It changes nothing.
 func (c *Config) Validate() error {
 	var faults []error
-	positive := func(name string, ok bool) {
+	check := func(name string, ok bool) {
 		if !ok {
 			faults = append(faults, fmt.Errorf("replica: %s is out of range", name))
 		}
 	}
-	positive("Self.NodeID", c.Self.NodeID != 0)
-	positive("Self.Incarnation", c.Self.Incarnation != 0)
-	positive("Self.Session", c.Self.Session != 0)
-	positive("ClusterSeed", c.ClusterSeed != 0)
-	positive("EpochTicks", c.EpochTicks > 0)
-	positive("EpochInterval", c.EpochInterval >= 0)
-	positive("TickInterval", c.TickInterval > 0)
-	positive("ReservationsMissedMax", c.ReservationsMissedMax > 0)
-	positive("QueueMax", c.QueueMax > 0)
-	positive("RequestTicks", c.RequestTicks > 0)
-	positive("SnapshotEvery", c.SnapshotEvery > 1)
-	positive("ClockJumpMax", c.ClockJumpMax >= 0)
-	positive("Log", c.Log != nil)
-	return errors.Join(append(faults, c.validateWorkers()...)...)
+	check("Self.NodeID", c.Self.NodeID != 0)
+	check("Self.Incarnation", c.Self.Incarnation != 0)
+	check("Self.Session", c.Self.Session != 0)
+	check("ClusterSeed", c.ClusterSeed != 0)
+	check("EpochTicks", c.EpochTicks > 0)
+	check("EpochInterval", c.EpochInterval >= 0)
+	check("TickInterval", c.TickInterval > 0)
+	check("ReservationsMissedMax", c.ReservationsMissedMax > 0)
+	check("QueueMax", c.QueueMax > 0)
+	check("RequestTicks", c.RequestTicks > 0)
+	check("SnapshotEvery", c.SnapshotEvery > 1)
+	check("ClockJumpMax", c.ClockJumpMax >= 0)
+	check("Log", c.Log != nil)
+	if c.LeaseMillis > 0 {
+		anyWorker := c.FixedWorker == oracle.AnyWorker
+		check("Space", c.Space.IsValid())
+		check("FixedWorker", anyWorker || c.FixedWorker >= 0 && (c.FixedWorker < c.Space.Workers() || !c.Space.IsValid()))
+		check("LeaseMillis", c.LeaseMillis <= oracle.LeaseMax)
+		check("Workers", c.Workers >= 0 && c.Workers <= oracle.SlotsMax && (anyWorker || c.Workers <= 1))
+	}
+	return errors.Join(faults...)
 }
 
-// Replica is one member's Raft state, its copy of the oracle's state, and, while it
-// leads, the allocator and the requests that wait.
+// Replica is one member of a cluster: its Raft state, its copy of the oracle's state and,
+// while it leads, the allocator and the waiting requests. Use [New]. Not safe for concurrent
+// use.
 type Replica struct {
 	cfg     Config
 	raw     *raft.RawNode       // nil while forming
-	log     *raft.MemoryStorage // what is durable, for Raft to read
+	log     *raft.MemoryStorage // the durable log, for Raft to read
 	state   oracle.State
 	conf    *raftpb.ConfState
 	applied uint64
-	durable position // what this node holds on disk
-	naming  bool     // the cluster's name has to go to disk with the next write
-	// compact is a snapshot of our own that goes to disk with the next write;
-	// snapshotted is the index of the latest one, whoever made it.
-	compact *raftpb.Snapshot
-	// flying is the write that the caller makes durable, next what has collected since;
-	// nil if there is none.
-	flying, next *Write
-	snapshotted  uint64
-	joined       bool   // the membership has changed since
-	changedAt    uint64 // the log index of the latest change of membership, or above
+	durable position // on disk
 
-	// forming is set until the cluster is formed.
+	// inFlight is the write that the caller makes durable, collecting what has to follow it;
+	// nil if there is none. nameUnsaved and ownSnapshot go into the next write.
+	inFlight, collecting *Write
+	nameUnsaved          bool             // the cluster's ID is new
+	ownSnapshot          *raftpb.Snapshot // made by takeSnapshot; nil if there is none
+	snapshotted          uint64           // index of the latest snapshot, whoever made it
+	membersChanged       bool             // since that snapshot
+	changedAt            uint64           // index of the latest membership change, or above
+
+	// forming is nil once the cluster is formed.
 	forming *formation
-	// ending is why the node has to stop, nil if it need not, and from which tick on: the
-	// other side is to hear of it as well.
-	ending   error
-	endingAt uint64
+	// stopErr ends the node from tick stopAt on; nil if it goes on. The delay lets the other
+	// side learn the reason.
+	stopErr error
+	stopAt  uint64
 
-	now   uint64
-	mono  time.Duration
-	ticks uint64 // since the start of the process
-	// heartbeat is the tick of the latest heartbeat that this node acknowledged, 0 at
-	// the start. For one election timeout after it the node grants no vote.
+	now   uint64        // Input.Now
+	mono  time.Duration // Input.Mono
+	ticks uint64        // since the start of the process
+	// heartbeat is the tick of the latest acknowledged heartbeat, 0 at the start. The node
+	// grants no vote for one election timeout after it.
 	heartbeat uint64
 
-	// peers holds what this process knows of each peer from its own dealings.
+	// peers is what this process knows of its peers from its own contacts.
 	peers map[uint64]*peerView
 
-	// term, role and lead are as last observed; everything in leading belongs to
-	// exactly this term and role.
+	// term, role and lead are as last observed. leading belongs to this term and role.
 	term     uint64
 	role     raft.StateType
 	lead     uint64
@@ -164,21 +169,14 @@ type Replica struct {
 	queue    queue
 	workers  workers
 	ids      generators
-	time     timekeeper
+	clocks   clocks
 	digests  digests
 	disputed dispute
-	// asking is set while what Raft sends for the round that begins in this turn is sent
-	// to the voters in asked only.
-	asking bool
-	asked  []uint64
-	// reservedBefore is the largest ceiling that was asked for in the log that was recovered,
-	// which is applied later.
-	reservedBefore uint64
-	// keptTime is for mutants only: the epoch of this node's last leadership.
-	keptTime uint64
-	// monoBefore is for a mutant only: mono of the turn before.
-	monoBefore time.Duration
+	// recoveredCeiling is the largest target of the reservations in the recovered log, some
+	// of which may not be applied yet.
+	recoveredCeiling uint64
 
+	mutation mutation
 	counters Counters
 	effects  Effects
 }
@@ -186,42 +184,36 @@ type Replica struct {
 // position is a place in a log.
 type position struct{ term, index uint64 }
 
-// leading is the volatile state of one leader in one term. It is dropped as a whole
-// on every change of term or role (I2).
+// leading is the volatile state of a leader in one term. Any change of term or role drops
+// all of it (I2).
 type leading struct {
-	alloc oracle.Allocator
-	// reserving is set while a reservation is on its way.
-	reserving bool
-	// missed counts the reservations in a row that were not applied in time.
-	missed int
-	// sinceEpoch counts ticks since the last epoch began.
-	sinceEpoch int
+	alloc      oracle.Allocator
+	reserving  bool // a reservation is proposed and not applied
+	missed     int  // reservations in a row that were late
+	sinceEpoch int  // ticks since the epoch began
 	lease      lease
-	// over is set when there is no time left to issue.
-	over bool
-	// changing is set while a change of membership is proposed and not applied.
-	changing bool
-	// clients asked for worker leases, in the order of their proposals.
-	clients []clientLease
+	over       bool          // the ceiling cannot rise any more
+	changing   bool          // a membership change is proposed and not applied
+	clients    []clientLease // in the order of their proposals
 }
 
-// Counters only grow.
+// Counters count since New. They only grow.
 type Counters struct {
 	Reservations       uint64 // applied, as leader
-	ReservationsFailed uint64 // late or dropped, as leader
-	RoundsFailed       uint64 // given up by a change of term or role
+	ReservationsFailed uint64 // late or not proposed, as leader
+	RoundsFailed       uint64 // dropped by a change of term or role
 	Elections          uint64 // changes of leader seen
-	Expired            uint64 // requests whose time ran out
+	Expired            uint64 // requests answered with ErrDeadlineExceeded
 	Overloaded         uint64 // requests refused because the queue was full
-	LeasesLost         uint64 // times a lease ended, by time or with the leadership
+	LeasesLost         uint64 // read leases that ended, by time or with the leadership
 	LeaseServed        uint64 // requests answered by lease
 	LeaseIssued        uint64 // timestamps issued by lease
-	LeaseMisses        uint64 // requests in lease mode that had to wait for a round
-	ProposalsDropped   uint64 // of other members, not made: no leader, or none of their business
+	LeaseMisses        uint64 // requests in lease mode that waited for a round
+	ProposalsDropped   uint64 // of other members: not allowed, or this node could not propose
 }
 
-// New builds a replica from what storage recovered. It returns an error if the
-// configuration is wrong or what was recovered cannot be decoded.
+// New builds a replica from what storage recovered. It returns the faults of cfg, or an
+// error if it cannot decode what was recovered.
 func New(cfg Config) (*Replica, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -251,7 +243,7 @@ func New(cfg Config) (*Replica, error) {
 	return r, nil
 }
 
-// startRaft lets this node take part.
+// startRaft starts Raft from the durable log. A sole member campaigns at once.
 func (r *Replica) startRaft() error {
 	raw, err := raft.NewRawNode(&raft.Config{
 		ID:                        r.cfg.Self.NodeID,
@@ -266,10 +258,10 @@ func (r *Replica) startRaft() error {
 		CheckQuorum:               true,
 		PreVote:                   true,
 		ReadOnlyOption:            raft.ReadOnlySafe,
-		// A reservation must be proposed by the leader that will issue from it.
+		// The leader that issues from a reservation must have proposed it.
 		DisableProposalForwarding: true,
-		// Without it a removed leader would take a cluster of one other voter for a
-		// cluster of itself, and confirm its own rounds.
+		// Otherwise a leader that was removed and left one other voter would still confirm its
+		// own rounds.
 		StepDownOnRemoval: true,
 		Logger:            r.cfg.Log,
 	})
@@ -279,20 +271,20 @@ func (r *Replica) startRaft() error {
 	r.raw = raw
 	r.observe()
 	if r.isAlone() {
-		// Nobody else can object, or hold a vote or a lease: there is nothing to wait for.
+		// Nobody else can object, vote or hold a lease.
 		if err := raw.Campaign(); err != nil {
-			return fmt.Errorf("replica: campaign alone: %w", err)
+			return fmt.Errorf("replica: campaign as sole member: %w", err)
 		}
 	}
 	return nil
 }
 
-// recover fills the log and the oracle's state from the configuration.
+// recover fills the log and the oracle's state from cfg.
 func (r *Replica) recover() error {
 	if r.cfg.Snapshot == nil && len(r.cfg.Entries) == 0 && len(r.cfg.Founders) > 0 {
 		r.forming = newFormation(r.cfg.Founders)
 		r.state.Members = r.forming.founders
-		r.cfg.Self.Founders = list(r.forming.ids())
+		r.cfg.Self.Founders = list(ids(r.forming.founders))
 		return nil
 	}
 	if s := r.cfg.Snapshot; s != nil {
@@ -313,8 +305,8 @@ func (r *Replica) recover() error {
 		return fmt.Errorf("replica: recovered log: %w", err)
 	}
 	for _, e := range r.cfg.Entries {
-		if c, err := oracle.DecodeCommand(e.GetData()); err == nil && c.Kind == oracle.KindReserve {
-			r.reservedBefore = max(r.reservedBefore, min(c.Target, oracle.CeilingMax))
+		if c, ok := reservation(e); ok {
+			r.recoveredCeiling = max(r.recoveredCeiling, min(c.Target, oracle.CeilingMax))
 		}
 	}
 	last, err := r.log.LastIndex()
@@ -323,17 +315,17 @@ func (r *Replica) recover() error {
 	}
 	r.durable.index = last
 	if r.cfg.Snapshot != nil && r.durable == (position{term: 1, index: 1}) && r.state.ClusterID != 0 {
-		// Nobody has voted yet: it may be that not everyone is prepared. (The first snapshot
-		// of earlier versions names no cluster; they vote at once.)
+		// Nobody has voted yet, and perhaps not everyone is prepared. (In level 1 the first
+		// snapshot names no cluster and nodes vote at once.)
 		r.forming = newFormation(r.state.Members)
 		r.forming.prepared = r.cfg.Snapshot
-		r.cfg.Self.Founders = list(r.forming.ids())
+		r.cfg.Self.Founders = list(ids(r.forming.founders))
 	}
 	r.cfg.HardState, r.cfg.Snapshot, r.cfg.Entries = nil, nil, nil
 	return nil
 }
 
-// restore replaces the oracle's state by a snapshot's.
+// restore replaces the oracle's state by that of a snapshot.
 func (r *Replica) restore(s *raftpb.Snapshot) error {
 	state, err := oracle.DecodeState(s.GetData())
 	if err != nil {
@@ -342,23 +334,17 @@ func (r *Replica) restore(s *raftpb.Snapshot) error {
 	if err := r.canRead(state.CurrentLevel()); err != nil {
 		return fmt.Errorf("replica: snapshot at index %d: %w", s.GetMetadata().GetIndex(), err)
 	}
-	if mutant.On(mutant.RestoreOldCeiling) && r.state.Ceiling != 0 {
-		state.Ceiling = r.state.Ceiling
-	}
-	if mutant.On(mutant.ForgetWorkers) {
-		state.Space, state.Workers = oracle.Space{}, nil
-	}
-	r.state = state
+	r.state = r.mutateRestored(state)
 	r.conf = s.GetMetadata().GetConfState()
 	r.applied = s.GetMetadata().GetIndex()
 	r.snapshotted, r.changedAt = r.applied, r.applied
-	r.membersChanged()
+	r.resetRefusals()
 	r.effects.Changed = true
-	r.relist()
+	r.updateLeases()
 	return nil
 }
 
-// isAlone reports whether this node is the only member, learners included.
+// isAlone reports whether this node is the only member, counting learners.
 func (r *Replica) isAlone() bool {
 	return len(r.state.Members) == 1 && r.state.Members[0].ID == r.cfg.Self.NodeID && len(r.conf.GetVotersOutgoing()) == 0
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// tick lets one tick pass: for Raft, for the epoch, for requests that wait.
+// tick lets one tick pass for Raft, the epoch, leases and waiting requests.
 func (r *Replica) tick() {
 	r.ticks++
 	r.raw.Tick()
 	r.observe()
 	r.expire()
 	r.expireClients()
-	r.keepWorkers()
-	r.tellClock()
-	if r.ticks%announceTicks == 0 && r.isAwaited() {
+	r.maintainWorkers()
+	r.announceClock()
+	if r.ticks%announceTicks == 0 && r.hasFormingPeers() {
 		r.effects.Announce = true
 	}
 	if r.role != raft.StateLeader {
@@ -27,33 +27,33 @@ func (r *Replica) tick() {
 	if r.ticks%electionTicks == 0 {
 		r.resendSnapshots()
 	}
-	r.keepLease()
+	r.maintainLease()
 	r.leading.sinceEpoch++
 	if r.leading.sinceEpoch >= r.cfg.EpochTicks {
 		r.leading.sinceEpoch = 0
 		r.leading.alloc.Advance(r.clockNow())
-		r.registerPeers() // a new process is on record before what it confirms (I6)
+		r.registerPeers() // before reserve, which records what they have on disk (I6)
 		r.reserve()
 	}
 }
 
-// reserve proposes a higher ceiling. At most one reservation is on its way: in its
-// own term a leader's entries cannot get lost, only late.
+// reserve proposes a higher ceiling. At most one reservation is in flight: within its term a
+// leader's entries may be late, but not lost.
 func (r *Replica) reserve() {
 	l := &r.leading
 	if l.reserving {
 		r.missedReservation()
 		return
 	}
-	if r.state.Ceiling == 0 && !r.time.quorum.known && r.cfg.ClockJumpMax > 0 {
-		return // a new cluster has no time yet that it could hold
+	if r.state.Ceiling == 0 && !r.clocks.quorum.known && r.cfg.ClockJumpMax > 0 {
+		return // a new cluster has no time yet at which it could hold
 	}
 	c := oracle.Command{Kind: oracle.KindReserve, Target: r.target(), Durable: r.durableIndexes()}
 	if r.state.CurrentLevel() >= oracle.LevelRecords {
 		c.Digest = r.digests.latest()
 	}
 	if !r.propose(c) {
-		r.missedReservation() // a transfer is under way, or the log is full
+		r.missedReservation()
 		return
 	}
 	l.reserving = true
@@ -63,8 +63,8 @@ func (r *Replica) reserve() {
 	}
 }
 
-// resendSnapshots lets Raft try again where it has sent a snapshot. It would wait for
-// an acknowledgement for ever, and a message can get lost.
+// resendSnapshots makes Raft send unacknowledged snapshots again. By itself it waits for
+// ever, though a message can get lost.
 func (r *Replica) resendSnapshots() {
 	var waiting []uint64
 	r.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
@@ -77,22 +77,21 @@ func (r *Replica) resendSnapshots() {
 	}
 }
 
-// target is the ceiling to ask for: a few intervals ahead of the time.
+// target is the ceiling to propose, in unix nanoseconds.
 func (r *Replica) target() uint64 {
 	interval := uint64(r.cfg.EpochTicks) * uint64(r.cfg.TickInterval)
 	return max(r.clockNow(), 1) + reserveIntervals*interval
 }
 
-// durableIndexes says which committed entries each member is known to hold on disk.
-// Entries that are not committed may still be overwritten and promise nothing.
+// durableIndexes returns the committed index that each member is known to have on disk.
+// Uncommitted entries may still be overwritten.
 func (r *Replica) durableIndexes() []oracle.Durable {
 	commit := r.raw.BasicStatus().HardState.GetCommit()
 	list := make([]oracle.Durable, 0, len(r.state.Members))
 	r.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		match := pr.Match
 		if id == r.cfg.Self.NodeID {
-			// Raft takes a new leader's whole log for matched, written or not.
-			match = r.durable.index
+			match = r.durable.index // Raft counts a leader's whole log, durable or not
 		}
 		if i := min(match, commit); i > 0 {
 			list = append(list, oracle.Durable{ID: id, Index: i})
@@ -101,6 +100,7 @@ func (r *Replica) durableIndexes() []oracle.Durable {
 	return list
 }
 
+// missedReservation counts a late reservation and after several transfers the leadership.
 func (r *Replica) missedReservation() {
 	r.counters.ReservationsFailed++
 	r.leading.missed++
@@ -110,19 +110,13 @@ func (r *Replica) missedReservation() {
 	}
 }
 
-// reserved is called when a reservation was applied; floor is the ceiling before it.
-// Only one of this node's own current term opens the allocator (I2).
-func (r *Replica) reserved(term, floor uint64) {
+// reservationApplied takes in a reservation proposed in term; floor is the ceiling before it.
+// Only one of this leader's own term opens the allocator (I2).
+func (r *Replica) reservationApplied(term, floor uint64) {
 	if r.role != raft.StateLeader || term != r.term && !mutant.On(mutant.OpenOnOlderTerm) {
 		return
 	}
-	switch {
-	case mutant.On(mutant.FloorFromClock):
-		floor = min(r.now, r.state.Ceiling-1)
-	case mutant.On(mutant.KeepEpochResetIndex) && r.keptTime > 0:
-		floor = r.keptTime
-	}
-	floor = max(floor, 1) // the zero timestamp stands for none
+	floor = max(r.mutateFloor(floor), 1) // the zero timestamp stands for none
 	l := &r.leading
 	l.reserving, l.missed = false, 0
 	r.counters.Reservations++
@@ -135,24 +129,24 @@ func (r *Replica) reserved(term, floor uint64) {
 		r.effects.Changed = true
 		r.registerPeers()
 	default:
-		r.endOfTime()
+		r.timeExhausted()
 	}
 }
 
-// endOfTime is called when a leader cannot reserve anything: the ceiling is the last
-// nanosecond that there is. Nothing can be issued any more, in this term or a later one.
-func (r *Replica) endOfTime() {
+// timeExhausted fails all requests when the ceiling is the last nanosecond: nothing can be
+// issued any more, in this term or a later one.
+func (r *Replica) timeExhausted() {
 	if !r.leading.over {
 		r.leading.over, r.effects.Changed = true, true
-		r.failWith(r.unserved(), errTimeOver)
+		r.failWith(r.takeQueue(), errTimeOver)
 	}
 }
 
-// errTimeOver is the end of the service: it takes a quorum of clocks that are wrong by more
-// than a century, or until then.
+// errTimeOver takes a quorum of clocks that are wrong by a century, or the year 2262.
 var errTimeOver = isotone.Errorf(isotone.CodeClock, "the ceiling has reached the year 2262, the last that a timestamp can have: no more can be issued")
 
-// transfer hands the leadership to the voter whose log is longest.
+// transfer transfers the leadership to the active voter with the longest log, if there is
+// one (Ongaro's dissertation, §3.10).
 func (r *Replica) transfer() {
 	if r.role != raft.StateLeader {
 		return

@@ -7,43 +7,43 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/core/mutant"
 )
 
-// roundsMax is how many rounds may be in flight. With two, requests that arrive
-// while one is on its way need not wait for its answer before their own starts; a
-// third has never been measured to help.
+// Rounds: Raft's ReadIndex (Ongaro's dissertation, §6.4) for all requests that wait.
+
+// roundsMax bounds the rounds in flight. With two, requests need not wait for a round that
+// began before they arrived; a third was never measured to help.
 const roundsMax = 2
 
 // queue holds the requests that are not answered yet.
 type queue struct {
-	// waiting arrived after the last round began, in order of arrival.
+	// waiting are requests without a round, in order of arrival.
 	waiting []pending
 	// rounds are in flight, oldest first; at most roundsMax.
 	rounds []round
-	// size is the number of single requests in all of them; at most max.
+	// size is the sum of len(Counts) of all requests; at most max.
 	size, max int
-	// lastRound numbers the rounds of this process. A number is never used again, in
-	// any term: an answer to an old round must never confirm a new one (I4).
+	// lastRound is the number of the latest round of this process. No number is used twice,
+	// in any term: an answer to an old round must not confirm a new one (I4).
 	lastRound uint64
-	// spare are the slices of finished rounds, for use again.
+	// spare are slices of finished rounds, for reuse.
 	spare [][]pending
 }
 
-// pending is a request with the tick of its arrival.
+// pending is a request and the tick of its arrival.
 type pending struct {
 	Request
 	arrived uint64
 }
 
-// round is a confirmation of leadership under way, and the requests that wait for it.
+// round is a confirmation of leadership in flight, with the requests that it answers.
 type round struct {
 	id       uint64
 	requests []pending
-	started  time.Duration
+	started  time.Duration // Input.Mono
 }
 
-// enqueue takes a request in, or answers it at once when this node cannot.
+// enqueue queues a request, or answers it at once.
 func (r *Replica) enqueue(req Request) {
 	if r.role != raft.StateLeader {
 		r.answer(req.Token, r.redirect())
@@ -61,45 +61,36 @@ func (r *Replica) enqueue(req Request) {
 		r.answer(req.Token, isotone.ErrOverloaded)
 		return
 	}
-	if mutant.On(mutant.NoRound) && r.leading.alloc.IsOpen() {
-		_, err := r.issue(req)
-		r.answer(req.Token, err)
+	if r.mutateEnqueue(req) {
 		return
 	}
 	r.queue.size += len(req.Counts)
-	if n := len(r.queue.rounds); n > 0 && mutant.On(mutant.JoinRoundInFlight) {
-		r.queue.rounds[n-1].requests = append(r.queue.rounds[n-1].requests, pending{Request: req, arrived: r.ticks})
-		return
-	}
 	r.queue.waiting = append(r.queue.waiting, pending{Request: req, arrived: r.ticks})
 }
 
-// startRound begins a round for everything that waits. Until the allocator is open
-// there is nothing that a confirmation could release.
-func (r *Replica) startRound() {
-	if len(r.queue.waiting) > 0 && len(r.queue.rounds) < roundsMax && r.leading.alloc.IsOpen() {
-		r.beginRound()
-		r.askQuorum()
+// startRound begins a round if requests wait, and returns the voters that it asks, nil for
+// everyone; see chooseQuorum. While the allocator is closed a confirmation could release
+// nothing.
+func (r *Replica) startRound(chosen []uint64) []uint64 {
+	if len(r.queue.waiting) == 0 || r.RoundsAreFull() || !r.leading.alloc.IsOpen() {
+		return nil
 	}
+	r.beginRound()
+	return r.chooseQuorum(chosen)
 }
 
-// beginRound begins a round for everything that waits, or for nothing but the lease.
+// beginRound begins a round for all waiting requests, which may be none when it is for the
+// lease.
 func (r *Replica) beginRound() {
 	q := &r.queue
 	q.lastRound++
-	if mutant.On(mutant.ReuseRoundNumber) {
-		q.lastRound = 1
-	}
-	if mutant.On(mutant.LeaseUnconfirmed) {
-		r.extendLease(r.mono)
-	}
+	r.mutateRound()
 	q.rounds = append(q.rounds, round{id: q.lastRound, requests: q.waiting, started: r.mono})
 	q.waiting = q.takeSpare()
 	r.raw.ReadIndex(binary.BigEndian.AppendUint64(nil, q.lastRound))
 }
 
-// confirm answers the requests of the round with this context, and of every round
-// before it: a confirmation that began later holds for them all the more.
+// confirm answers the requests of the round with this context and of all rounds before it.
 func (r *Replica) confirm(ctx []byte) {
 	id := binary.BigEndian.Uint64(ctx)
 	if r.cfg.EpochInterval == 0 {
@@ -117,7 +108,7 @@ func (r *Replica) confirm(ctx []byte) {
 	r.queue.rounds = append(r.queue.rounds[:0], r.queue.rounds[done:]...)
 }
 
-// serve issues timestamps for all requests of a confirmed round.
+// serve answers all requests of a confirmed round.
 func (r *Replica) serve(rd round) {
 	stats := Round{Took: r.mono - rd.started}
 	for _, p := range rd.requests {
@@ -131,19 +122,14 @@ func (r *Replica) serve(rd round) {
 	r.effects.Rounds = append(r.effects.Rounds, stats)
 }
 
-// restartRounds begins the rounds in flight anew, because the voters have changed. Those that
-// were asked may be no members any more, and where one voter is left nobody ever answers.
+// restartRounds puts the requests of the rounds in flight back into the queue, because the
+// voters have changed: those that were asked may be gone, and a sole voter gets no answer.
 func (r *Replica) restartRounds() {
-	q := &r.queue
-	var all []pending
-	for _, rd := range q.rounds {
-		all = append(all, rd.requests...)
-	}
-	q.waiting = append(all, q.waiting...)
-	q.rounds = q.rounds[:0]
+	size := r.queue.size
+	r.queue.waiting, r.queue.size = r.takeQueue(), size
 }
 
-// expire gives up requests that have waited too long.
+// expire fails requests that have waited too long.
 func (r *Replica) expire() {
 	limit := uint64(r.cfg.RequestTicks)
 	late := func(list []pending) []pending {
@@ -162,8 +148,8 @@ func (r *Replica) expire() {
 	}
 }
 
-// unserved empties the queue and returns what was in it.
-func (r *Replica) unserved() []pending {
+// takeQueue empties the queue and returns what was in it.
+func (r *Replica) takeQueue() []pending {
 	q := &r.queue
 	var all []pending
 	for _, rd := range q.rounds {
@@ -174,20 +160,21 @@ func (r *Replica) unserved() []pending {
 	return all
 }
 
-// failAll answers requests that this node will not serve.
-func (r *Replica) failAll(list []pending) {
+// redirectAll fails requests that this node will not serve.
+func (r *Replica) redirectAll(list []pending) {
 	if len(list) > 0 {
 		r.failWith(list, r.redirect())
 	}
 }
 
+// failWith fails requests that are not in the queue any more.
 func (r *Replica) failWith(list []pending, err *isotone.Error) {
 	for _, p := range list {
 		r.answer(p.Token, err)
 	}
 }
 
-// redirect says whom to ask instead of this node.
+// redirect returns the error that names the leader, or says that none is known.
 func (r *Replica) redirect() *isotone.Error {
 	if r.lead != raft.None && r.lead != r.cfg.Self.NodeID {
 		if m, ok := r.state.Member(r.lead); ok && m.ClientAddr != "" {
@@ -220,5 +207,5 @@ func (q *queue) putSpare(list []pending) {
 	q.spare = append(q.spare, list[:0])
 }
 
-// RoundsAreFull reports that no round can begin before one that is in flight has come back.
+// RoundsAreFull reports whether no round can begin before one in flight is confirmed.
 func (r *Replica) RoundsAreFull() bool { return len(r.queue.rounds) >= roundsMax }

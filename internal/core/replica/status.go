@@ -1,8 +1,6 @@
 package replica
 
 import (
-	"slices"
-
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone"
@@ -10,9 +8,9 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// Status is what a replica knows now.
+// Status describes a replica after a step.
 type Status struct {
-	// ClusterID is 0 until the node knows that there is a cluster of that ID.
+	// ClusterID is 0 until the cluster is formed and named.
 	ClusterID uint64
 	// Level is the feature level of the cluster.
 	Level uint64
@@ -20,50 +18,49 @@ type Status struct {
 	Forming string
 	Term    uint64
 	Role    raft.StateType
-	Leader  uint64 // 0 if none is known
+	Leader  uint64 // 0 if unknown
 	// Serving is set while this node leads and its allocator is open.
 	Serving bool
-	// Over is set while it leads and there is no time left to issue.
+	// Over is set while it leads and the ceiling cannot rise any more.
 	Over bool
-	// Time is the current epoch, 0 unless Serving; Ceiling bounds it. Both unix
+	// Time is the current epoch, 0 unless Serving, and Ceiling the bound on it; in unix
 	// nanoseconds.
 	Time, Ceiling uint64
-	// Leased is set while it holds a lease.
+	// Leased is set while this leader holds its read lease.
 	Leased bool
-	// Waiting is how many requests are not answered yet.
+	// Waiting is the number of unanswered requests, counted by Request.Counts.
 	Waiting  int
-	Applied  uint64
+	Applied  uint64 // log index
 	Counters Counters
-	// Workers are the worker leases of this process, by worker. A lease is the same as
-	// before if Worker and Start are; then only End may have grown. One that is not
-	// listed any more must not be used any more. Not to be changed.
+	// Workers are the worker leases of this process, by worker. Worker and Start identify a
+	// lease, whose End may grow. A lease that is no longer listed must not be used. Read only.
 	Workers []oracle.WorkerLease
-	// WorkersRefused is why the latest request for them was refused, nil if it was not.
+	// WorkersRefused says why the latest request for workers was refused; nil if it was not.
 	WorkersRefused *oracle.LeaseRefusal
-	// Generators are what makes ids, by slot; nil in a slot without a lease. Not to be
-	// changed.
+	// Generators are the generators of ids by slot, nil in a slot without a lease. The slice
+	// is read only; the generators are safe for concurrent use.
 	Generators []*snowflake.Generator
-	// IDsRefused is why no ids are made although the node should, nil if they are.
+	// IDsRefused says why this node makes no ids although it is set up to; nil if it does.
 	IDsRefused *isotone.Error
-	// IDsStopped is set once Input.StopIDs was.
+	// IDsStopped is set from Input.StopIDs on.
 	IDsStopped bool
-	// Clock is what the node knows of the time.
+	// Clock compares this node's clock with the quorum's.
 	Clock Clock
-	// WorkersReturning is how many leases were given back without the cluster having
-	// taken notice yet.
+	// WorkersReturning is the number of leases whose release is not applied yet.
 	WorkersReturning int
 }
 
-// Status returns what the replica knows now.
+// Status returns the status after the latest step. Its slices are replaced, never changed, by
+// later steps.
 func (r *Replica) Status() Status {
 	cluster := r.state.ClusterID
 	if r.forming != nil {
-		cluster = 0 // it may come to nothing
+		cluster = 0 // prepared, perhaps in vain
 	}
 	return Status{
 		ClusterID: cluster,
 		Level:     r.state.CurrentLevel(),
-		Forming:   r.waitsFor(),
+		Forming:   r.formationStatus(),
 		Term:      r.term,
 		Role:      r.role,
 		Leader:    r.lead,
@@ -78,7 +75,7 @@ func (r *Replica) Status() Status {
 
 		Workers:          r.workers.held,
 		WorkersRefused:   r.workers.refusal,
-		WorkersReturning: len(r.workers.returning),
+		WorkersReturning: len(r.workers.releasing),
 		Generators:       r.ids.slots,
 		IDsRefused:       r.ids.refused,
 		IDsStopped:       r.ids.stopped,
@@ -86,17 +83,16 @@ func (r *Replica) Status() Status {
 	}
 }
 
-// Queue is how full one of a replica's queues is (I7).
+// Queue is the length of a queue and its bound (I7).
 type Queue struct {
 	Name        string
 	Length, Max int
 }
 
-// Queues returns all queues of the replica that grow with what happens to it. None is ever
-// longer than its bound.
+// Queues returns all queues that input can make longer, none ever longer than its bound.
 func (r *Replica) Queues() []Queue {
 	responses := 0
-	for _, w := range []*Write{r.flying, r.next} {
+	for _, w := range []*Write{r.inFlight, r.collecting} {
 		if w != nil {
 			responses = max(responses, len(w.responses))
 		}
@@ -105,14 +101,14 @@ func (r *Replica) Queues() []Queue {
 		{"requests", r.queue.size, r.queue.max},
 		{"rounds", len(r.queue.rounds), roundsMax},
 		{"worker leases of clients", len(r.leading.clients), clientLeasesMax},
-		{"worker leases given back", len(r.workers.returning), oracle.SlotsMax},
+		{"worker leases given back", len(r.workers.releasing), oracle.SlotsMax},
 		{"entries not on disk", r.unwritten(), unwrittenEntriesMax},
 		{"messages that wait for the disk", responses, responseKinds * oracle.MembersMax},
 		{"views of peers", len(r.peers), oracle.MembersMax},
 	}
 }
 
-// Member is a member record with its part in the quorum.
+// Member is a member record, and whether the member is a learner.
 type Member struct {
 	oracle.Member
 	Learner bool
@@ -126,9 +122,6 @@ func (r *Replica) Members() []Member {
 	}
 	return list
 }
-
-// WorkerLeases returns a copy of all worker records of the cluster, by worker.
-func (r *Replica) WorkerLeases() []oracle.WorkerLease { return slices.Clone(r.state.Workers) }
 
 // WorkerLease returns the record of one worker.
 func (r *Replica) WorkerLease(worker uint16) (oracle.WorkerLease, bool) {

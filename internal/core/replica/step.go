@@ -8,101 +8,98 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// Input is what one turn of the loop collected. All fields are optional but the
-// clocks. The replica works through it in the order of the fields.
+// Input is what one turn of the loop collected. Everything but the clocks is optional.
 type Input struct {
-	// Now is the wall clock, unix nanoseconds. It may do anything: stall, jump
-	// forward, go back.
+	// Now is the wall clock in unix nanoseconds. It may stall, jump and go back.
 	Now uint64
-	// Mono is a clock that never goes back and runs through suspend
-	// (CLOCK_BOOTTIME), since any fixed moment.
+	// Mono is a steady clock that runs through suspend (CLOCK_BOOTTIME) and never goes back,
+	// read after the requests arrived (I5). Its origin does not matter.
 	Mono time.Duration
-	// Persisted is the write of earlier Effects that is durable now, or nil.
+	// Persisted is the write of an earlier Effects that is durable now, or nil.
 	Persisted *Write
-	// Messages come from peers that were admitted, in order for each peer.
+	// Messages come from admitted peers, in order for each peer.
 	Messages []*raftpb.Message
-	// Hellos are peers whose handshake was admitted since the last turn.
+	// Hellos are those of peers admitted since the last step.
 	Hellos []Hello
-	// Ticks is how many Raft ticks passed, normally 0 or 1.
+	// Ticks is the number of Raft ticks that passed, normally 0 or 1.
 	Ticks int
-	// Requests arrived since the last turn.
+	// Requests arrived since the last step.
 	Requests []Request
-	// Transfer asks the leader to hand its leadership to another voter.
+	// Transfer asks the leader to transfer its leadership to another voter.
 	Transfer bool
-	// Change proposes a change of membership, unless Effects.ChangeRefused says otherwise.
-	// It may still be lost with the leadership.
+	// Change proposes a membership change, or is refused in Effects.ChangeRefused. A proposed
+	// change may still be lost with the leadership.
 	Change *MemberChange
-	// RaiseLevel asks the leader to raise the feature level of the cluster to the newest that
-	// all members know, unless Effects.LevelRefused says otherwise.
+	// RaiseLevel proposes to raise the feature level of the cluster to the newest that all
+	// members know, or is refused in Effects.LevelRefused.
 	RaiseLevel bool
-	// Clocks are what peers have told of their clocks since the last turn.
+	// Clocks are what peers told of their clocks since the last step.
 	Clocks []PeerClock
-	// Behind has a bit for each of this node's workers whose generator refused to make ids
-	// because the clock went back. Their leases are given back, and others asked for.
+	// Behind has a bit for each slot whose generator refused to make ids because the clock
+	// went back. Unless the worker is fixed, its lease is released and another requested.
 	Behind uint64
-	// StopIDs gives all leases of this node back. It makes no more ids in this process.
+	// StopIDs releases all worker leases of this node. This process makes no more ids.
 	StopIDs bool
 	// LeaseRequests are clients' requests for worker leases.
 	LeaseRequests []LeaseRequest
 }
 
-// Request is a batch of timestamp requests that arrived together. The replica owns
-// the slices until it returns the Token in an [Answer].
+// Request is a batch of timestamp requests that arrived together. The replica owns the
+// slices until it returns the Token in an [Answer].
 type Request struct {
-	// Token means something to the caller only.
+	// Token identifies the request to the caller.
 	Token uint64
 	Mode  isotone.ReadMode
-	// Counts are the numbers of timestamps wanted, each 1 to isotone.RangeCountMax.
+	// Counts are the numbers of timestamps requested, each 1 to isotone.RangeCountMax.
 	Counts []uint64
-	// Ranges is as long as Counts and receives the answers.
+	// Ranges receives the answers. It is as long as Counts.
 	Ranges []isotone.Range
 }
 
-// Answer says that the request with this token is done.
+// Answer completes the request with this token.
 type Answer struct {
 	Token uint64
-	// Err is nil when the request's Ranges are set.
+	// Err is nil if the request's Ranges are set, else of code not_leader, no_leader,
+	// overloaded, deadline_exceeded or clock.
 	Err *isotone.Error
 }
 
-// Effects is what the caller has to do. It belongs to the replica and is valid
-// until the next call of Step.
+// Effects is what the caller has to do, in any order. It is valid until the next call of
+// Step.
 type Effects struct {
-	// Send holds messages for other members. Losing one is harmless.
+	// Send holds messages to other members. Losing one is harmless.
 	Send []*raftpb.Message
-	// Write, if not nil, is to be made durable and then returned in Input.Persisted.
-	// There is never a second one before that.
+	// Write, if not nil, has to become durable and then be returned in Input.Persisted. No
+	// other follows before that.
 	Write *Write
-	// Answers belong to requests of this or earlier turns.
+	// Answers complete requests of this or earlier steps.
 	Answers []Answer
-	// LeaseAnswers belong to LeaseRequests of this or earlier turns.
+	// LeaseAnswers complete LeaseRequests of this or earlier steps.
 	LeaseAnswers []LeaseAnswer
-	// ChangeRefused is why Input.Change was not proposed, nil if it was.
+	// ChangeRefused says why Input.Change was not proposed; nil if it was.
 	ChangeRefused *isotone.Error
-	// LevelRefused is why Input.RaiseLevel was refused, nil if it was not.
+	// LevelRefused says why Input.RaiseLevel was refused; nil if it was not.
 	LevelRefused *isotone.Error
-	// Rounds are those confirmed in this turn.
+	// Rounds were confirmed in this step.
 	Rounds []Round
-	// Changed is set when anything that [Replica.Status] returns, but Time and
-	// Ceiling, may have changed.
+	// Changed is set if anything that [Replica.Status] returns may have changed, but for Time
+	// and Ceiling.
 	Changed bool
-	// Announce is set when the peers that are connected have to be told this node's hello
-	// again: they may wait for what has changed in it.
+	// Announce asks the caller to send this node's [Replica.Hello] to all connected peers
+	// again.
 	Announce bool
-	// TellClock is set when the peers that are connected have to be told what this node's
-	// wall clock shows.
+	// TellClock asks the caller to send a reading of the wall clock to all connected peers.
 	TellClock bool
-	// Fatal ends the node: it met something in the replicated log that it cannot
-	// carry out, and must not guess, or it was to form a cluster and cannot. Every later
-	// Step returns it and does nothing.
+	// Fatal ends the node: it cannot carry out a log entry or form its cluster. Every later
+	// Step does nothing but return it.
 	Fatal error
 }
 
 // Round describes a confirmed round.
 type Round struct {
-	// Requests is how many requests it answered.
-	Requests int
-	// Timestamps is how many timestamps it issued.
+	// Requests is the number of requests that it answered, Timestamps of the timestamps that
+	// it issued.
+	Requests   int
 	Timestamps uint64
 	// Took is the time from its start to its confirmation.
 	Took time.Duration
@@ -113,54 +110,31 @@ func (e *Effects) reset() {
 	*e = Effects{Send: e.Send[:0], Answers: e.Answers[:0], LeaseAnswers: e.LeaseAnswers[:0], Rounds: e.Rounds[:0]}
 }
 
-// Step works through one input. The returned effects are valid until the next call.
+// Step works through one input and returns what is to be done. The effects belong to the
+// replica and are valid until the next call.
 func (r *Replica) Step(in *Input) *Effects {
 	fatal := r.effects.Fatal
-	if fatal == nil && r.ending != nil && r.ticks >= r.endingAt {
-		fatal = r.ending
+	if fatal == nil && r.stopErr != nil && r.ticks >= r.stopAt {
+		fatal = r.stopErr
 	}
 	r.effects.reset()
 	if fatal != nil {
 		r.effects.Fatal = fatal
 		return &r.effects
 	}
-	r.now, r.mono, r.monoBefore = in.Now, in.Mono, r.mono
-	for _, c := range in.Clocks {
-		r.hearClock(c)
-	}
-	if in.Ticks > 0 || len(in.Clocks) > 0 || !r.time.quorum.known {
-		r.keepTime()
-	}
+	r.mutateStep()
+	r.readClocks(in)
 	r.effects.TellClock = len(in.Hellos) > 0
-	r.giveBack(in)
+	r.releaseWorkers(in)
 	if r.forming != nil {
 		if r.stepFounder(in); r.forming == nil {
-			r.drain()
+			r.processReady(nil)
 		}
 		return &r.effects
 	}
-	if in.Persisted != nil {
-		r.persisted(in.Persisted)
-	}
-	for _, m := range in.Messages {
-		r.receive(m)
-	}
-	for _, h := range in.Hellos {
-		r.greet(h)
-	}
-	for range in.Ticks {
-		r.tick()
-	}
-	if in.Change != nil {
-		r.change(*in.Change)
-	}
-	if in.Transfer {
-		r.transfer()
-	}
-	if in.RaiseLevel {
-		r.raiseLevel()
-	}
-	r.drain()
+	r.advance(in)
+	r.operate(in)
+	r.processReady(nil)
 	if r.effects.Fatal != nil {
 		return &r.effects
 	}
@@ -170,8 +144,47 @@ func (r *Replica) Step(in *Input) *Effects {
 	for i := range in.LeaseRequests {
 		r.leaseClient(in.LeaseRequests[i])
 	}
-	r.startRound()
-	r.drain()
-	r.asking = false
+	var chosen [4]uint64 // enough for 9 voters without an allocation
+	r.processReady(r.startRound(chosen[:0]))
 	return &r.effects
+}
+
+// readClocks takes in the time and the peers' clocks.
+func (r *Replica) readClocks(in *Input) {
+	r.now, r.mono = in.Now, in.Mono
+	for _, c := range in.Clocks {
+		r.recordClock(c)
+	}
+	if in.Ticks > 0 || len(in.Clocks) > 0 || !r.clocks.quorum.known {
+		r.updateQuorumClock()
+	}
+}
+
+// advance takes in what storage, peers and the timer brought.
+func (r *Replica) advance(in *Input) {
+	if in.Persisted != nil {
+		r.writePersisted(in.Persisted)
+	}
+	for _, m := range in.Messages {
+		r.receive(m)
+	}
+	for _, h := range in.Hellos {
+		r.peerConnected(h)
+	}
+	for range in.Ticks {
+		r.tick()
+	}
+}
+
+// operate does what an operator asks for.
+func (r *Replica) operate(in *Input) {
+	if in.Change != nil {
+		r.change(*in.Change)
+	}
+	if in.Transfer {
+		r.transfer()
+	}
+	if in.RaiseLevel {
+		r.raiseLevel()
+	}
 }

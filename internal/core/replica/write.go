@@ -12,39 +12,39 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// What goes to disk. At most two writes exist at a time: the one that the caller makes
-// durable, and one that collects everything that came after it. However long a disk
-// stands still, the second one only holds what differs from the disk: the latest hard
-// state, the entries that the disk lacks, and of the messages that wait for it the latest
-// of each kind for each peer. Raft by itself asks for a write for every append and probe
-// of a leader that believes this node alive.
+// At most two writes exist: one in flight, which the caller makes durable, and one that
+// collects what follows. However long a disk hangs, the second holds only the difference:
+// the latest hard state, the entries that the disk lacks, and the latest message of each
+// kind for each peer. Raft asks for a write for every append and probe of the leader. See
+// docs/decisions/0009-the-log-waits-for-nobody.md.
 
-// unwrittenEntriesMax bounds the log entries that the disk lacks (I7). Beyond it a leader
-// proposes nothing and a follower drops appends, as if the network had lost them. The
-// reservations of almost seven minutes.
+// unwrittenEntriesMax bounds the log entries that the disk lacks (I7): the reservations of
+// almost seven minutes. Beyond it a leader proposes nothing and a follower drops appends as
+// if the network had lost them.
 const unwrittenEntriesMax = 4096
 
-// responseKinds is how many kinds of messages for one peer can wait for a write: appends,
-// votes and pre-votes, granted and rejected, the request for a vote, and Raft's own notes of
-// its log and of a snapshot.
+// responseKinds is the number of kinds of messages to one peer that can wait for a write:
+// responses to appends, votes and pre-votes, each granting or rejecting; vote requests; and
+// Raft's messages to itself about its log and about a snapshot.
 const responseKinds = 9
 
-// Write is what has to become durable, in one transaction, before its messages may
-// be sent. The caller returns it in Input.Persisted after that.
+// Write is what the caller makes durable in one transaction and then returns in
+// Input.Persisted. The fields apply in the order Snapshot, Entries, Compact.
 type Write struct {
-	// HardState is nil when unchanged.
+	// HardState is Raft's term, vote and commit index; nil if unchanged.
 	HardState *raftpb.HardState
-	// Entries replace everything in the log from the first one's index on.
+	// Entries replace the log from the index of the first one on.
 	Entries []*raftpb.Entry
-	// Snapshot came from the leader and replaces the whole log, before Entries.
+	// Snapshot, from the leader, replaces the whole log; nil if there is none.
 	Snapshot *raftpb.Snapshot
-	// Compact is this replica's own snapshot: the log up to its index can go.
+	// Compact is this replica's own snapshot, nil if there is none: the log up to its index
+	// may be deleted.
 	Compact *raftpb.Snapshot
-	// ClusterID, when not 0, is the name of the cluster, to be kept beside the
-	// identity of the directory.
+	// ClusterID is the cluster's ID, to be kept with the identity of the directory; 0 if
+	// unchanged.
 	ClusterID uint64
 
-	// responses are released by durability: to this node, or to others.
+	// responses wait for the write, for this node or for others.
 	responses []*raftpb.Message
 }
 
@@ -75,7 +75,8 @@ func (w *Write) merge(o *Write) {
 	}
 }
 
-// appendEntries returns log with the entries from the first one's index on replaced.
+// appendEntries replaces log from the index of the first entry on. It leaves the array of
+// log as it is.
 func appendEntries(log, entries []*raftpb.Entry) []*raftpb.Entry {
 	keep := len(log)
 	for keep > 0 && log[keep-1].GetIndex() >= entries[0].GetIndex() {
@@ -84,15 +85,15 @@ func appendEntries(log, entries []*raftpb.Entry) []*raftpb.Entry {
 	return append(log[:keep:keep], entries...)
 }
 
-// addResponse lets a message wait for w, in place of an older one of its kind. The older
-// one says nothing that the newer one does not: a peer's earlier term is over, and a larger
-// index acknowledges the smaller ones. Losing a message to another node is harmless in any
-// case. What Raft tells itself of its log (MsgStorageAppendResp) is about all entries that
-// are not durable yet, so the newest holds, though its index may be smaller: the log was cut.
-// But a snapshot is only in the one that came with it, which is kept, and released first.
+// addResponse makes a message wait for w, in place of an older one of its kind. The newer
+// message implies the older: an earlier term is over, and a larger index acknowledges smaller
+// ones. Losing a message to another node is harmless anyway. MsgStorageAppendResp, to this
+// node, is about all entries that are not durable, so the newest holds even if its index is
+// smaller because the log was truncated. One with a snapshot is the only one that has it: it
+// is kept, and released first.
 func (w *Write) addResponse(m *raftpb.Message) {
 	for i, o := range w.responses {
-		if o.GetType() != m.GetType() || o.GetTo() != m.GetTo() || o.GetReject() != m.GetReject() ||
+		if mutant.On(mutant.QueueResponses) || o.GetType() != m.GetType() || o.GetTo() != m.GetTo() || o.GetReject() != m.GetReject() ||
 			(o.GetSnapshot() == nil) != (m.GetSnapshot() == nil) && !mutant.On(mutant.MergeSnapshotNotes) {
 			continue
 		}
@@ -105,71 +106,52 @@ func (w *Write) addResponse(m *raftpb.Message) {
 	w.responses = append(w.responses, m)
 }
 
-// write turns Raft's append message into a write, on which further messages depend.
-func (r *Replica) write(m *raftpb.Message, also []*raftpb.Message) {
-	w := &Write{Entries: m.GetEntries(), Snapshot: m.GetSnapshot(), responses: append(also, m.GetResponses()...)}
+// write collects what Raft's append message m asks for. requests wait for it as well.
+func (r *Replica) write(m *raftpb.Message, requests []*raftpb.Message) {
+	w := &Write{Entries: m.GetEntries(), Snapshot: m.GetSnapshot(), responses: append(requests, m.GetResponses()...)}
 	if m.Term != nil || m.Vote != nil || m.Commit != nil {
 		w.HardState = &raftpb.HardState{Term: new(m.GetTerm()), Vote: new(m.GetVote()), Commit: new(m.GetCommit())}
 	}
 	if w.Snapshot == nil {
-		w.Compact = r.compact
+		w.Compact = r.ownSnapshot
 	}
-	r.compact = nil // a snapshot from the leader is newer than one of our own
-	if r.naming {
-		w.ClusterID, r.naming = r.state.ClusterID, false
+	r.ownSnapshot = nil // a snapshot from the leader is newer
+	if r.nameUnsaved {
+		w.ClusterID, r.nameUnsaved = r.state.ClusterID, false
 	}
-	if mutant.On(mutant.AcknowledgeUnsynced) || mutant.On(mutant.VoteUnsynced) {
-		w.responses = r.sendUnsynced(w.responses)
+	w.responses = r.mutateResponses(w.responses)
+	if r.collecting == nil {
+		r.collecting = &Write{}
 	}
-	if r.next == nil {
-		r.next = &Write{}
-	}
-	if mutant.On(mutant.QueueResponses) {
-		r.next.responses, w.responses = append(r.next.responses, w.responses...), nil
-	}
-	r.next.merge(w)
+	r.collecting.merge(w)
 }
 
-// handOut gives out what has collected, unless the caller is still at the write before.
-// It reports whether messages were released that had nothing to wait for: then Raft may
-// have something ready again.
-func (r *Replica) handOut() (released bool) {
-	if r.flying != nil || r.next == nil {
+// startWrite gives the collected write to the caller, unless one is in flight. A write that
+// changes nothing on disk only releases its messages; startWrite reports that, because Raft
+// may then be ready again.
+func (r *Replica) startWrite() (released bool) {
+	if r.inFlight != nil || r.collecting == nil {
 		return false
 	}
-	w := r.next
-	r.next = nil
+	w := r.collecting
+	r.collecting = nil
 	if w.isEmpty() {
-		r.release(w)
+		r.releaseResponses(w)
 		return true
 	}
-	r.flying, r.effects.Write = w, w
+	r.inFlight, r.effects.Write = w, w
 	return false
 }
 
-// sendUnsynced is the bug of two mutants: it sends what has to wait for the disk.
-func (r *Replica) sendUnsynced(list []*raftpb.Message) (rest []*raftpb.Message) {
-	for _, m := range list {
-		early := mutant.On(mutant.AcknowledgeUnsynced) && m.GetType() == raftpb.MsgAppResp ||
-			mutant.On(mutant.VoteUnsynced) && m.GetType() == raftpb.MsgVoteResp
-		if early && m.GetTo() != r.cfg.Self.NodeID {
-			r.effects.Send = append(r.effects.Send, m)
-		} else {
-			rest = append(rest, m)
-		}
+// writePersisted takes a durable write into the log that Raft reads and releases its
+// messages.
+func (r *Replica) writePersisted(w *Write) {
+	if w != r.inFlight {
+		panic("I8: a write became durable that is not in flight")
 	}
-	return rest
-}
-
-// persisted takes a durable write into the log that Raft reads, and releases the
-// messages that waited for it.
-func (r *Replica) persisted(w *Write) {
-	if w != r.flying {
-		panic("I8: what became durable is not what was given out")
-	}
-	r.flying = nil
+	r.inFlight = nil
 	if w.Snapshot != nil {
-		if err := r.persistedSnapshot(w.Snapshot); err != nil {
+		if err := r.snapshotPersisted(w.Snapshot); err != nil {
 			r.effects.Fatal = err
 			return
 		}
@@ -183,11 +165,11 @@ func (r *Replica) persisted(w *Write) {
 	if w.HardState != nil {
 		r.durable.term = w.HardState.GetTerm()
 	}
-	r.release(w)
+	r.releaseResponses(w)
 }
 
-// release sends the messages that waited for w.
-func (r *Replica) release(w *Write) {
+// releaseResponses sends the messages that waited for w.
+func (r *Replica) releaseResponses(w *Write) {
 	for _, m := range w.responses {
 		if m.GetTo() != r.cfg.Self.NodeID {
 			r.effects.Send = append(r.effects.Send, m)
@@ -198,19 +180,19 @@ func (r *Replica) release(w *Write) {
 	}
 }
 
-// unwritten is how many log entries the disk lacks.
+// unwritten returns how many log entries the disk lacks.
 func (r *Replica) unwritten() (count int) {
-	if r.flying != nil {
-		count += len(r.flying.Entries)
+	if r.inFlight != nil {
+		count += len(r.inFlight.Entries)
 	}
-	if r.next != nil {
-		count += len(r.next.Entries)
+	if r.collecting != nil {
+		count += len(r.collecting.Entries)
 	}
 	return count
 }
 
-// propose makes c a proposal of this leader. It reports whether Raft took it: it does not
-// while a transfer is under way or the log is full.
+// propose proposes c as leader. It returns false while leadership is being transferred or
+// the log is full.
 func (r *Replica) propose(c oracle.Command) bool { return r.proposeEncoded(c.Append(nil)) }
 
 func (r *Replica) proposeEncoded(data []byte) bool {
@@ -229,7 +211,7 @@ func (r *Replica) isLeaving() bool {
 			lists = append(lists, kept)
 		}
 	}
-	for _, w := range []*Write{r.flying, r.next} {
+	for _, w := range []*Write{r.inFlight, r.collecting} {
 		if w != nil {
 			lists = append(lists, w.Entries)
 		}
@@ -256,8 +238,8 @@ func (r *Replica) removesThisNode(e *raftpb.Entry) bool {
 	})
 }
 
-// hasRoom reports whether the log may grow by some entries that the disk lacks. A leader
-// leaves room for the entry with which Raft opens a term.
+// hasRoom reports whether the log may grow by so many entries that the disk lacks. A leader
+// asks for one more than it proposes, for the entry with which Raft opens a term.
 func (r *Replica) hasRoom(entries int) bool {
 	return r.unwritten()+entries <= unwrittenEntriesMax || mutant.On(mutant.UnboundedLog)
 }

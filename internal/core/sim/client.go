@@ -9,16 +9,16 @@ import (
 	"github.com/isotone/isotone/internal/core/replica"
 )
 
-// client sends one request after the other, to whoever it believes to lead.
+// client sends one request after the other to the node that it takes for the leader.
 type client struct {
 	id     uint64
 	target *node
-	// stubborn clients stay with a node for a while, whatever it answers: they are the
-	// ones who would notice that a former leader still does.
-	stubborn bool
-	// patience is how long it waits for an answer.
-	patience time.Duration
-	// pause is how long it thinks between requests.
+	// sticky clients stay with a node for a while whatever it answers: they would notice that
+	// a former leader still answers.
+	sticky bool
+	// timeout is how long it waits for an answer.
+	timeout time.Duration
+	// pause is the mean time between requests.
 	pause time.Duration
 }
 
@@ -35,8 +35,8 @@ type call struct {
 // operationsMax bounds the history of one run, until its last fault.
 const operationsMax = 20000
 
-// patienceMax is the longest, in ticks, that a client waits for an answer.
-const patienceMax = 150
+// timeoutMax is the longest, in ticks, that a client waits for an answer.
+const timeoutMax = 150
 
 func (w *world) runClient(c *client) {
 	w.after(w.between(0, 2*c.pause), func() {
@@ -70,18 +70,17 @@ func (w *world) request(c *client) {
 	}
 	n := c.target
 	w.after(w.clientTransit(), func() { w.arrive(n, k) })
-	w.after(c.patience, func() { w.finish(k, errHungUp) })
+	w.after(c.timeout, func() { w.finish(k, errConnectionLost) })
 }
 
 func (w *world) clientTransit() time.Duration {
 	return w.between(20*time.Microsecond, time.Millisecond)
 }
 
-// arrive hands a request to a node's process. A paused process finds it in its
-// socket when it goes on.
+// arrive gives a request to a node. A paused process reads it when it goes on.
 func (w *world) arrive(n *node, k *call) {
 	if !n.up() {
-		w.hangUpCall(k)
+		w.dropCall(k)
 		return
 	}
 	n.calls = append(n.calls, k)
@@ -101,12 +100,12 @@ func (w *world) answer(n *node, k *call, err *isotone.Error) {
 	}
 }
 
-func (w *world) hangUpCall(k *call) {
-	w.after(w.clientTransit(), func() { w.finish(k, errHungUp) })
+func (w *world) dropCall(k *call) {
+	w.after(w.clientTransit(), func() { w.finish(k, errConnectionLost) })
 }
 
-// finish ends a call for its client, which goes on to the next one. An answer that
-// comes after the client gave up is lost: it was allocated, but nobody saw it.
+// finish ends a call for its client, which goes on to the next one. An answer after the
+// client gave up is lost: its timestamps were issued, but nobody saw them.
 func (w *world) finish(k *call, err *isotone.Error) {
 	if k.over {
 		return
@@ -121,7 +120,7 @@ func (w *world) finish(k *call, err *isotone.Error) {
 			o := &w.history[k.op+i]
 			o.Completion, o.Range, o.Answered = int64(w.now), r, true
 		}
-	case c.stubborn && w.chance(0.95):
+	case c.sticky && w.chance(0.95):
 	case errors.Is(err, isotone.ErrNotLeader):
 		c.target = w.nodes[0]
 		for _, n := range w.nodes {

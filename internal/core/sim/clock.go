@@ -2,24 +2,23 @@ package sim
 
 import "time"
 
-// clock is what one node believes of time. Simulated time itself is true.
+// clock is the wall clock and the steady clock of one node. Simulated time is the true time.
 type clock struct {
-	// rate is how fast the clock runs, 1 being true.
+	// rate is the speed of the clock relative to true time.
 	rate float64
-	// since is the true time when something last changed, mono and wall what the
-	// clock read then.
+	// since is the true time of the latest change, mono and wall are the readings then.
 	since      time.Duration
 	mono, wall time.Duration
 	frozen     bool
 }
 
-// worldStart is the time of day when a run begins: years after 1970, so that hours
-// back do not reach it.
+// worldStart is the wall clock at the start of a run: late enough that a jump back stays
+// after 1970.
 const worldStart = 50 * 365 * 24 * time.Hour
 
 func newClock() clock { return clock{rate: 1, wall: worldStart} }
 
-// settle takes what has passed into mono and wall.
+// settle advances mono and wall to the true time now.
 func (c *clock) settle(now time.Duration) {
 	passed := time.Duration(float64(now-c.since) * c.rate)
 	c.mono += passed
@@ -29,13 +28,13 @@ func (c *clock) settle(now time.Duration) {
 	c.since = now
 }
 
-// read returns the time of day (unix) and the monotonic time.
+// read returns the wall clock, as unix time, and the steady clock.
 func (c *clock) read(now time.Duration) (wall, mono time.Duration) {
 	c.settle(now)
 	return max(c.wall, 0), c.mono
 }
 
-// truly converts a span of this clock's time to true time.
-func (c *clock) truly(d time.Duration) time.Duration {
+// toTrue converts a duration by this clock to true time.
+func (c *clock) toTrue(d time.Duration) time.Duration {
 	return time.Duration(float64(d) / c.rate)
 }

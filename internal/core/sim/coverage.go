@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 )
 
-// Coverage counts how often each kind of fault occurred, and each pair: the second
-// while the first was going on or had just happened. Its zero value counts nothing.
+// Coverage counts how often each kind of fault occurred, and each pair: one while the other
+// was going on or had just happened. The zero value is empty.
 type Coverage struct {
 	Kinds [kindCount]uint64
 	Pairs [kindCount][kindCount]uint64

@@ -11,15 +11,15 @@ import (
 	"github.com/isotone/isotone/internal/core/replica"
 )
 
-// disk is one node's storage: what is durable, and what is on its way there.
+// disk is the storage of one node.
 type disk struct {
 	durable diskState
-	// flying is the write that is under way, nil if there is none; a crash may lose it.
-	flying *replica.Write
-	// writing is set while its end is scheduled.
+	// inFlight is the write in progress, nil if there is none; a crash may lose it.
+	inFlight *replica.Write
+	// writing is set while the end of inFlight is scheduled.
 	writing bool
 	mode    diskMode
-	// copies are older states, for the fault that brings one back.
+	// copies are older states, for OldCopy.
 	copies []diskCopy
 }
 
@@ -38,11 +38,11 @@ type diskCopy struct {
 	state diskState
 }
 
-// copiesMax bounds how many backups are kept.
+// copiesMax bounds the backups of a disk.
 const copiesMax = 4
 
-// diskState is what survives a crash. It is a value: saving builds a new one and
-// leaves copies as they are.
+// diskState is what survives a crash. It is a value: save returns a new one and leaves copies
+// as they are.
 type diskState struct {
 	hard        *raftpb.HardState
 	snapshot    *raftpb.Snapshot
@@ -60,7 +60,7 @@ func (d diskState) lastIndex() uint64 {
 	return d.snapshot.GetMetadata().GetIndex()
 }
 
-// reserved is the largest ceiling that an entry of the log asks for.
+// reserved returns the largest target of the reservations in the log.
 func (d diskState) reserved() uint64 {
 	var most uint64
 	for _, e := range d.entries {
@@ -103,20 +103,20 @@ func (d diskState) save(w *replica.Write) diskState {
 	return d
 }
 
-// write takes a write of a running node.
+// write starts a write of a running node.
 func (w *world) write(n *node, write *replica.Write) {
-	if n.disk.flying != nil {
+	if n.disk.inFlight != nil {
 		w.fail("I7: node %d gives out a write while another is under way", n.id)
 		return
 	}
-	n.disk.flying = write
+	n.disk.inFlight = write
 	w.sync(n)
 }
 
-// sync starts to write, if the disk moves.
+// sync schedules the end of the write in flight, unless the disk hangs.
 func (w *world) sync(n *node) {
 	d := &n.disk
-	if d.writing || d.flying == nil || d.mode == diskStalled {
+	if d.writing || d.inFlight == nil || d.mode == diskStalled {
 		return
 	}
 	d.writing = true
@@ -145,13 +145,13 @@ func (w *world) synced(n *node) {
 		return
 	}
 	if d.mode == diskFailing && !mutant.On(mutant.IgnoreFailedSync) {
-		// I8: the node stops. Nobody knows what of the write is on the disk.
+		// I8: the node stops. How much of the write is on disk is unknown.
 		w.trace("node %d: its disk failed", n.id)
 		w.crash(n)
 		return
 	}
-	done := d.flying
-	d.flying, d.writing = nil, false
+	done := d.inFlight
+	d.inFlight, d.writing = nil, false
 	if d.mode != diskFailing {
 		w.persist(n, done)
 	}
@@ -170,11 +170,11 @@ func (w *world) persist(n *node, write *replica.Write) {
 	}
 }
 
-// lose is what a crash does to a disk: what was being written may or may not have
-// arrived, all of it or nothing.
-func (w *world) lose(n *node) {
-	if n.disk.flying != nil && w.chance(0.5) {
-		w.persist(n, n.disk.flying)
+// loseWrite is the effect of a crash on a disk: the write in flight is durable or lost, as a
+// whole.
+func (w *world) loseWrite(n *node) {
+	if n.disk.inFlight != nil && w.chance(0.5) {
+		w.persist(n, n.disk.inFlight)
 	}
-	n.disk.flying, n.disk.writing = nil, false
+	n.disk.inFlight, n.disk.writing = nil, false
 }

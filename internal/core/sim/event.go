@@ -2,10 +2,9 @@ package sim
 
 import "time"
 
-// agenda is what will happen: a binary heap of moments, earliest first, and what is to
-// be done then. Events at the same moment happen in the order in which they were
-// scheduled. The heap holds no pointers, so that moving its items costs the garbage
-// collector nothing: a run schedules millions.
+// agenda holds the scheduled events: a binary heap of their moments, earliest first, and their
+// functions. Events at the same moment happen in the order of scheduling. The heap holds no
+// pointers, so moving its items costs the garbage collector nothing: a run schedules millions.
 type agenda struct {
 	heap []moment
 	todo []func() // by moment.slot
@@ -13,7 +12,7 @@ type agenda struct {
 	last uint64
 }
 
-// moment is a time at which something happens.
+// moment is the time of an event.
 type moment struct {
 	at   time.Duration
 	seq  uint64
@@ -74,12 +73,12 @@ func (a *agenda) pop() (at time.Duration, do func()) {
 	return first.at, do
 }
 
-// after schedules do to happen when d has passed.
+// after schedules do after the duration d.
 func (w *world) after(d time.Duration, do func()) {
 	w.agenda.push(w.now+max(d, 0), do)
 }
 
-// advance carries out events until the given moment, or until something is wrong.
+// advance runs events until the given time or the first violation.
 func (w *world) advance(until time.Duration) {
 	for w.violation == nil && len(w.agenda.heap) > 0 && w.agenda.heap[0].at <= until {
 		at, do := w.agenda.pop()

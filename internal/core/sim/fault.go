@@ -9,10 +9,10 @@ import (
 	"github.com/isotone/isotone/internal/core/replica"
 )
 
-// Kind is a kind of fault, or of something an operator does.
+// Kind is a kind of fault or of operator action.
 type Kind int
 
-// The kinds. Those that last end by themselves.
+// The kinds. Those that last end by themselves. cause relies on their order.
 const (
 	Loss Kind = iota
 	Double
@@ -62,17 +62,16 @@ var kindNames = [kindCount]string{
 // String returns the name of the kind.
 func (k Kind) String() string { return kindNames[k] }
 
-// fault is one that is going on, or has just happened.
+// fault is one that is going on or has just happened.
 type fault struct {
 	kind  Kind
 	until time.Duration
 }
 
-// afterglow is how long, in ticks, a fault that has no duration counts as going on:
-// what it set off is still under way.
-const afterglow = 40
+// faultEcho is how long, in ticks, a fault counts as going on at least: its effects last.
+const faultEcho = 40
 
-// injectFaults keeps faults coming until the world goes quiet.
+// injectFaults injects faults at random intervals until w.quiet.
 func (w *world) injectFaults() {
 	w.after(w.between(w.cfg.faultEvery/2, w.cfg.faultEvery*3/2), func() {
 		if w.quiet || len(w.cfg.kinds) == 0 {
@@ -83,7 +82,7 @@ func (w *world) injectFaults() {
 	})
 }
 
-// inject brings one fault about, if it can be now.
+// inject causes one fault, if it is possible now.
 func (w *world) inject(k Kind) {
 	lasts := w.between(w.cfg.tick, 80*w.cfg.tick)
 	if w.chance(0.1) {
@@ -91,7 +90,7 @@ func (w *world) inject(k Kind) {
 	}
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	if l := w.leader(); l != nil && w.chance(0.4) {
-		n = l // the one whose troubles matter most
+		n = l // the node whose faults matter most
 	}
 	if !w.cause(k, n, lasts) {
 		return
@@ -100,32 +99,32 @@ func (w *world) inject(k Kind) {
 	w.trace("FAULT %v, node %d, for %v", k, n.id, lasts)
 	w.active = slices.DeleteFunc(w.active, func(f fault) bool { return f.until < w.now })
 	w.coverage.add(k, w.active)
-	w.active = append(w.active, fault{k, w.now + max(lasts, afterglow*w.cfg.tick)})
+	w.active = append(w.active, fault{k, w.now + max(lasts, faultEcho*w.cfg.tick)})
 }
 
-// cause carries a fault out. It reports whether it could.
+// cause causes a fault. It returns false if that is not possible now.
 func (w *world) cause(k Kind, n *node, lasts time.Duration) bool {
 	switch {
 	case k <= LongTail:
-		return w.worsen(k, lasts)
+		return w.degradeNetwork(k, lasts)
 	case k <= Flap:
 		return w.part(k, n, lasts)
 	case k <= CrashAll:
 		return w.kill(k, n, lasts)
 	case k <= FailedDisk:
-		return w.spoilDisk(k, n, lasts)
+		return w.breakDisk(k, n, lasts)
 	case k == LongStall:
-		return w.stallLong(n)
+		return w.stallDiskLong(n)
 	case k <= Suspend:
 		return w.freeze(k, n, lasts)
 	case k <= ClockFreeze:
-		return w.spoilClock(k, n, lasts)
+		return w.breakClock(k, n, lasts)
 	case k <= Roll:
 		return w.operate(k)
 	case k == ChangeVersion:
 		return w.changeVersion(n)
 	case k == GiveBack:
-		return w.relinquish(n)
+		return w.releaseSome(n)
 	case k == WipeAmidst:
 		return w.wipeAmidst(n)
 	default:
@@ -133,8 +132,8 @@ func (w *world) cause(k Kind, n *node, lasts time.Duration) bool {
 	}
 }
 
-// worsen makes the network bad for everyone.
-func (w *world) worsen(k Kind, lasts time.Duration) bool {
+// degradeNetwork makes all links worse for a while.
+func (w *world) degradeNetwork(k Kind, lasts time.Duration) bool {
 	good := calm(w.cfg.tick)
 	switch k {
 	case Loss:
@@ -153,12 +152,44 @@ func (w *world) worsen(k Kind, lasts time.Duration) bool {
 	return true
 }
 
-// part blocks links.
+// part blocks links for a while.
 func (w *world) part(k Kind, n *node, lasts time.Duration) bool {
 	if len(w.nodes) < 2 {
 		return false
 	}
-	var cut []*link
+	cut, bridge := w.cutLinks(k, n)
+	if len(cut) == 0 {
+		return false
+	}
+	block(cut, 1)
+	if k == Bridge && w.chance(0.5) {
+		w.crashBriefly(w.nodes[bridge], lasts)
+	}
+	if k == Flap {
+		w.flap(cut, w.between(w.cfg.tick, 15*w.cfg.tick), lasts, false)
+	} else {
+		w.after(lasts, func() { block(cut, -1) })
+	}
+	return true
+}
+
+// flap unblocks and blocks links in turns, at intervals of period, and leaves them unblocked.
+func (w *world) flap(cut []*link, period, left time.Duration, blocked bool) {
+	w.after(period, func() {
+		if blocked {
+			block(cut, 1)
+		} else {
+			block(cut, -1)
+		}
+		if left > 0 || blocked {
+			w.flap(cut, period, left-period, !blocked)
+		}
+	})
+}
+
+// cutLinks returns the links to block: those between two sides, in one direction with OneWay,
+// and but for those of one node with Bridge.
+func (w *world) cutLinks(k Kind, n *node) (cut []*link, bridge int) {
 	side := make([]int, len(w.nodes))
 	for i := range side {
 		side[i] = w.rng.IntN(2)
@@ -169,7 +200,7 @@ func (w *world) part(k Kind, n *node, lasts time.Duration) bool {
 	if k == Isolate {
 		side[n.slot] = 1
 	}
-	bridge := w.rng.IntN(len(w.nodes))
+	bridge = w.rng.IntN(len(w.nodes))
 	for i, a := range w.nodes {
 		for j, b := range w.nodes {
 			apart := i != j && side[i] != side[j]
@@ -182,39 +213,12 @@ func (w *world) part(k Kind, n *node, lasts time.Duration) bool {
 			}
 		}
 	}
-	if len(cut) == 0 {
-		return false
-	}
-	block(cut, 1)
-	if k == Bridge && w.chance(0.5) {
-		w.bounce(w.nodes[bridge], lasts)
-	}
-	if k != Flap {
-		w.after(lasts, func() { block(cut, -1) })
-		return true
-	}
-	period := w.between(w.cfg.tick, 15*w.cfg.tick)
-	blocked := true
-	var flap func(left time.Duration)
-	flap = func(left time.Duration) {
-		w.after(period, func() {
-			if blocked = !blocked; blocked {
-				block(cut, 1)
-			} else {
-				block(cut, -1)
-			}
-			if left > 0 || blocked {
-				flap(left - period)
-			}
-		})
-	}
-	flap(lasts)
-	return true
+	return cut, bridge
 }
 
-// bounce kills a process some time within a fault, and has it back at once: what it
-// promised to one side it may have forgotten towards the other.
-func (w *world) bounce(n *node, within time.Duration) {
+// crashBriefly kills a process at some time during a fault and restarts it at once: it may
+// have forgotten towards one side what it promised to the other.
+func (w *world) crashBriefly(n *node, within time.Duration) {
 	w.after(w.between(0, within), func() {
 		if n.up() && !n.paused {
 			w.crash(n)
@@ -234,7 +238,7 @@ func block(links []*link, by int) {
 	}
 }
 
-// kill ends processes without warning and starts them again later.
+// kill crashes processes and restarts them later.
 func (w *world) kill(k Kind, n *node, lasts time.Duration) bool {
 	victims := []*node{n}
 	if k == CrashAll {
@@ -246,7 +250,7 @@ func (w *world) kill(k Kind, n *node, lasts time.Duration) bool {
 			w.crash(v)
 			down := lasts
 			if w.chance(0.3) {
-				down = w.cfg.tick // up again before anyone has noticed
+				down = w.cfg.tick // up again before anyone notices
 			}
 			w.restart(v, w.between(0, down))
 			done = true
@@ -255,7 +259,7 @@ func (w *world) kill(k Kind, n *node, lasts time.Duration) bool {
 	return done
 }
 
-// restart starts a process again after a while, unless something else has.
+// restart starts a process after a while, unless it runs by then or was refused.
 func (w *world) restart(n *node, in time.Duration) {
 	w.after(in, func() {
 		if !n.up() && !n.refused {
@@ -264,7 +268,7 @@ func (w *world) restart(n *node, in time.Duration) {
 	})
 }
 
-func (w *world) spoilDisk(k Kind, n *node, lasts time.Duration) bool {
+func (w *world) breakDisk(k Kind, n *node, lasts time.Duration) bool {
 	if n.disk.mode != diskNormal || !n.up() {
 		return false
 	}
@@ -277,10 +281,10 @@ func (w *world) spoilDisk(k Kind, n *node, lasts time.Duration) bool {
 	return true
 }
 
-// stallLong has a disk hang for minutes. Once in a run is enough; it takes as long as a
-// hundred other faults.
-func (w *world) stallLong(n *node) bool {
-	if w.stalledLong || !w.spoilDisk(StalledDisk, n, w.between(30*time.Second, 5*time.Minute)) {
+// stallDiskLong makes a disk hang for minutes, once in a run: it takes as long as a hundred
+// other faults.
+func (w *world) stallDiskLong(n *node) bool {
+	if w.stalledLong || !w.breakDisk(StalledDisk, n, w.between(30*time.Second, 5*time.Minute)) {
 		return false
 	}
 	w.stalledLong = true
@@ -288,7 +292,7 @@ func (w *world) stallLong(n *node) bool {
 	return true
 }
 
-// freeze stops processes. What is sent to them piles up and arrives at once.
+// freeze pauses processes. Whatever is sent to them meanwhile arrives at once.
 func (w *world) freeze(k Kind, n *node, lasts time.Duration) bool {
 	victims := []*node{n}
 	if k == PauseAll {
@@ -301,31 +305,31 @@ func (w *world) freeze(k Kind, n *node, lasts time.Duration) bool {
 		}
 		done = true
 		if k == Pause && w.chance(0.5) {
-			v.dozing = lasts // with answers to what it sent on their way
+			v.pauseNext = lasts // after its next sends, with the answers on their way
 		} else {
 			w.pause(v, lasts)
 		}
 	}
 	if k == Suspend && done {
-		// The whole machine slept: its disk did, too.
-		w.spoilDisk(StalledDisk, n, lasts)
+		// The machine slept with its disk.
+		w.breakDisk(StalledDisk, n, lasts)
 	}
 	return done
 }
 
-// pause stops one process for a while.
+// pause pauses one process.
 func (w *world) pause(n *node, lasts time.Duration) {
 	n.paused, n.waking = true, false
 	session := n.session
 	w.after(lasts, func() {
 		if n.session == session && n.paused {
-			n.paused, n.drowsy = false, 3
+			n.paused, n.slowTurns = false, 3
 			w.wake(n)
 		}
 	})
 }
 
-func (w *world) spoilClock(k Kind, n *node, lasts time.Duration) bool {
+func (w *world) breakClock(k Kind, n *node, lasts time.Duration) bool {
 	n.clock.settle(w.now)
 	n.jumps += 2 // the clock may be set right again
 	switch k {
@@ -355,7 +359,7 @@ func (w *world) spoilClock(k Kind, n *node, lasts time.Duration) bool {
 	return true
 }
 
-// drawRate draws how fast a clock runs, often at the bounds.
+// drawRate draws the rate of a clock, often at a bound.
 func (w *world) drawRate() float64 {
 	switch w.rng.IntN(4) {
 	case 0:
@@ -368,13 +372,12 @@ func (w *world) drawRate() float64 {
 	return 1 + clockDriftMax*(2*w.rng.Float64()-1)
 }
 
-// clockDriftMax is how far from 1 the rate of a clock gets: the bound that lease
-// mode assumes.
+// clockDriftMax bounds the difference of a clock's rate from 1: what lease mode assumes.
 const clockDriftMax = clockDriftPercent / 100.0
 
 const clockDriftPercent = 10
 
-// operate does what an operator would.
+// operate carries out an operator action.
 func (w *world) operate(k Kind) bool {
 	l := w.leader()
 	if l == nil || l.paused {
@@ -396,7 +399,7 @@ func (w *world) operate(k Kind) bool {
 	case AddMember, AddLearner, ReplaceMember:
 		return w.join(k, l)
 	case BadChange:
-		w.changeBadly(l)
+		w.proposeInvalid(l)
 		return true
 	case RaiseLevel:
 		return w.raiseLevel(l)
@@ -404,9 +407,9 @@ func (w *world) operate(k Kind) bool {
 	return false
 }
 
-// changeBadly proposes changes of membership of which some cannot be carried out, in turns
-// that follow each other or from a node that leads no more.
-func (w *world) changeBadly(l *node) {
+// proposeInvalid proposes membership changes that must be refused, some to other nodes than
+// the leader.
+func (w *world) proposeInvalid(l *node) {
 	members := l.replica.Members()
 	some := members[w.rng.IntN(len(members))].ID
 	for range 1 + w.rng.IntN(3) {
@@ -421,7 +424,7 @@ func (w *world) changeBadly(l *node) {
 		case 3:
 			c.Member.PeerAddr = ""
 		}
-		// What would be in order is not for this fault.
+		// Not a valid change.
 		if _, isMember := w.member(l, c.Member.ID); c.Kind == replica.AddLearner && !isMember && c.Member.PeerAddr == "peer" && c.Member.ID != 0 ||
 			c.Kind == replica.AddVoter && isMember || c.Kind == replica.Remove && isMember && l.replica.Voters() > 1 {
 			continue
@@ -449,7 +452,7 @@ func (w *world) member(n *node, id uint64) (replica.Member, bool) {
 	return replica.Member{}, false
 }
 
-// roll restarts one node after the other, in good order: hand over, then stop.
+// roll restarts one node after the other after a clean shutdown.
 func (w *world) roll(next int) {
 	if next >= len(w.nodes) || w.quiet {
 		return
@@ -468,8 +471,8 @@ func (w *world) roll(next int) {
 	})
 }
 
-// remove takes a member out, if voters remain: one or two only now and then, and not
-// where one of them is out for good.
+// remove removes a member if voters remain. It leaves only one or two voters now and then, and
+// never if one member has lost its disk for good.
 func (w *world) remove(l *node) bool {
 	members := l.replica.Members()
 	m := members[w.rng.IntN(len(members))]
@@ -486,7 +489,7 @@ func (w *world) propose(l *node, kind replica.MemberChangeKind, id uint64) {
 	w.wake(l)
 }
 
-// join brings a new machine in, as learner, to become a voter later, or in place of a member.
+// join adds a new machine as a learner, which may become a voter and replace a member.
 func (w *world) join(k Kind, l *node) bool {
 	if len(w.nodes) >= slots || len(l.replica.Members()) > 4 {
 		return false

@@ -11,20 +11,20 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// idConfig is how a run makes ids.
+// idConfig is how a run makes ids. Its float64 fields are probabilities.
 type idConfig struct {
 	layout      snowflake.Layout
 	leaseMillis uint64
 	ahead       time.Duration
-	workersMax  int     // how many workers a node may want
-	fixed       float64 // how many nodes insist on a worker
-	foreign     float64 // how many have another layout than they should
-	echo        float64 // how often a member's proposal arrives again, late
-	churn       float64 // how often a node gives workers back of its own accord
+	workersMax  int     // the largest number of workers of a node
+	fixed       float64 // a node has a fixed worker
+	foreign     float64 // a node has a wrong layout
+	echo        float64 // a member's proposal arrives once more, late
+	churn       float64 // a node releases workers while it could keep them
 }
 
-// drawIDs decides how a run makes ids. Workers are few, so that they change hands; and a
-// millisecond holds few ids, so that generators run ahead of their clocks.
+// drawIDs decides how a run makes ids. Workers are few, so they change hands, and a
+// millisecond has few ids, so generators run ahead of their clocks.
 func (w *world) drawIDs(c *config) {
 	workers := uint8(1 + w.rng.IntN(4))
 	sequence := []uint8{1, 4, 12}[w.rng.IntN(3)]
@@ -46,16 +46,16 @@ func (w *world) drawIDs(c *config) {
 	}
 }
 
-// idSetup is what one machine is set up with to make ids.
+// idSetup is the configuration of one machine for ids.
 type idSetup struct {
-	layout snowflake.Layout
-	fixed  int
-	wanted int
+	layout  snowflake.Layout
+	fixed   int
+	workers int
 }
 
 func (w *world) drawSetup() idSetup {
 	c := w.cfg.ids
-	s := idSetup{layout: c.layout, fixed: oracle.AnyWorker, wanted: w.rng.IntN(c.workersMax + 1)}
+	s := idSetup{layout: c.layout, fixed: oracle.AnyWorker, workers: w.rng.IntN(c.workersMax + 1)}
 	if w.chance(c.fixed) {
 		s.fixed = w.rng.IntN(min(3, s.layout.Workers()))
 	}
@@ -65,7 +65,7 @@ func (w *world) drawSetup() idSetup {
 	return s
 }
 
-// maker makes ids of one worker, by one lease, in one process.
+// maker makes ids by one lease in one process.
 type maker struct {
 	name string // for messages
 	// lease as its process knows it: node and session, and the end as of now.
@@ -75,7 +75,7 @@ type maker struct {
 	made  bool   // it has made any
 }
 
-// newMaker is for a library, which has no replica to make its generators.
+// newMaker makes a maker for a client, which has no replica to make its generators.
 func (w *world) newMaker(name string, l oracle.WorkerLease, layout snowflake.Layout, c *clock) *maker {
 	gen, err := snowflake.NewGenerator(int(l.Worker), snowflake.Options{
 		Layout: layout, AheadMax: w.cfg.ids.ahead,
@@ -108,7 +108,7 @@ func (m *maker) extend(end uint64) {
 	m.gen.Extend(int64(end))
 }
 
-// stop ends the maker and says what it has used.
+// stop ends the maker and returns how far it used its lease.
 func (m *maker) stop() oracle.Used {
 	return oracle.Used{Worker: m.lease.Worker, Start: m.lease.Start, Next: uint64(m.gen.Stop())}
 }
@@ -116,8 +116,7 @@ func (m *maker) stop() oracle.Used {
 // idsMax is the largest batch.
 const idsMax = 256
 
-// make makes some ids, if the generator has any, and enters them in the ledger. It returns
-// the generator's error.
+// make makes some ids and enters them in the ledger, or returns the generator's error.
 func (w *world) make(m *maker) error {
 	count := 1
 	if w.chance(0.3) {
@@ -149,7 +148,7 @@ func (w *world) make(m *maker) error {
 	return nil
 }
 
-// number is an id without its worker: the milliseconds and the sequence.
+// number returns the milliseconds and the sequence of an id as one number.
 func number(l snowflake.Layout, id snowflake.ID) uint64 {
 	return uint64(l.Millis(id)-l.Epoch)<<l.SequenceBits | uint64(l.Sequence(id))
 }
@@ -168,13 +167,13 @@ type span struct {
 	at          time.Duration
 }
 
-// holding is who held a worker last, for the counters.
+// holding is the latest lease of a worker, for the counters.
 type holding struct {
 	lease    oracle.WorkerLease
 	returned bool
 }
 
-// enter takes in new ids, and returns an error if one was there before.
+// enter adds new ids. It returns an error if one exists already.
 func (l *ledger) enter(layout snowflake.Layout, s span) error {
 	if l.layout == (snowflake.Layout{}) {
 		l.layout = layout
@@ -220,7 +219,7 @@ func (l *ledger) begin(s *Stats, lease oracle.WorkerLease) {
 	*h = holding{lease: lease}
 }
 
-// giveBack notes that a lease was given back.
+// giveBack notes a release.
 func (l *ledger) giveBack(s *Stats, lease oracle.WorkerLease) {
 	s.WorkerReleases++
 	if h := &l.holders[lease.Worker]; h.lease.Start == lease.Start {
@@ -228,9 +227,8 @@ func (l *ledger) giveBack(s *Stats, lease oracle.WorkerLease) {
 	}
 }
 
-// followWorkers does what a node does when its generators have changed: it hands them to
-// those who make ids.
-func (w *world) followWorkers(n *node) {
+// updateMakers makes the makers of a node those of its generators.
+func (w *world) updateMakers(n *node) {
 	s := n.replica.Status()
 	if r := s.WorkersRefused; r != nil && r != n.workersRefused {
 		w.stats.WorkerRefusals++
@@ -264,13 +262,12 @@ func (w *world) followWorkers(n *node) {
 	n.makers = makers
 }
 
-// retiredMax bounds how many ended generators of a node are tried.
+// retiredMax bounds how many stopped generators of a node are tried.
 const retiredMax = 4
 
-// makeOn lets a node make ids, as a request to it would. Other threads than its loop may
-// do that, and go on when the loop stands still; they may still have a generator that has
-// been ended.
-func (w *world) makeOn(n *node) {
+// makeIDs makes ids on a node as a request would. Threads beside the core loop do that: they
+// go on while it is paused, and may still have a generator that was stopped.
+func (w *world) makeIDs(n *node) {
 	if !n.up() || len(n.makers) == 0 || n.paused && w.chance(0.5) {
 		return
 	}
@@ -288,34 +285,34 @@ func (w *world) makeOn(n *node) {
 	if errors.Is(w.make(m), snowflake.ErrInvalidSystemClock) {
 		n.in.behind |= 1 << slot
 	}
-	// What the node believes of its lease, and what is on record, must not differ.
+	// The node's view of its lease must be what is on record.
 	l, _ := n.replica.WorkerLease(m.lease.Worker)
 	if !l.IsHeldBy(n.id, m.lease.Session) || l.Start != m.lease.Start || l.End != uint64(m.gen.Lease().End) {
 		w.fail("I9: %s makes ids by %+v, on record is %+v", m.name, m.lease, l)
 	}
 }
 
-// askIDs keeps a client going that asks any node for ids.
-func (w *world) askIDs(pause time.Duration) {
+// runIDRequests runs a client that asks any node for ids.
+func (w *world) runIDRequests(pause time.Duration) {
 	w.after(w.between(0, 2*pause), func() {
 		if !w.closing {
 			n := w.nodes[w.rng.IntN(len(w.nodes))]
-			w.makeOn(n)
+			w.makeIDs(n)
 			if w.chance(w.cfg.ids.churn) {
-				w.relinquish(n)
+				w.releaseSome(n)
 			}
-			w.askIDs(pause)
+			w.runIDRequests(pause)
 		}
 	})
 }
 
-// relinquish lets a node give some of its leases back, as if the clock had gone back for
-// them, and ask for others.
-func (w *world) relinquish(n *node) bool {
+// releaseSome lets a node release some of its leases, as if its clock had gone back, and
+// request others.
+func (w *world) releaseSome(n *node) bool {
 	if !n.up() || n.paused || len(n.makers) == 0 {
 		return false
 	}
-	// Once more soon: what was on its way for the lease before comes after the next one.
+	// Twice: commands about the former lease may then arrive after the next grant.
 	for _, in := range []time.Duration{0, w.between(0, 50*w.cfg.tick)} {
 		session := n.session
 		w.after(in, func() {
@@ -328,9 +325,8 @@ func (w *world) relinquish(n *node) bool {
 	return true
 }
 
-// awaitWorkers waits, when all faults have ended, until every member that wants workers
-// has them or was told why not. A member that was away while the leader joined does not
-// know it, and has nobody to ask.
+// awaitWorkers waits after the last fault until every member has its workers or was told why
+// not. A member that was away while the leader joined does not know it and has nobody to ask.
 func (w *world) awaitWorkers() {
 	from := w.now
 	for w.violation == nil {
@@ -349,23 +345,23 @@ func (w *world) awaitWorkers() {
 	}
 }
 
-// hasWorkers reports whether a node has as many workers as it wants, or knows why not.
+// hasWorkers reports whether a node has all its workers or knows why not.
 func (n *node) hasWorkers(now time.Duration) bool {
 	s := n.replica.Status()
-	wanted := len(s.Generators)
+	missing := len(s.Generators)
 	wall, _ := n.clock.read(now)
 	for _, l := range s.Workers {
 		if l.End > uint64(wall/time.Millisecond) {
-			wanted--
+			missing--
 		}
 	}
-	return wanted <= 0 || s.WorkersRefused != nil || s.IDsRefused != nil
+	return missing <= 0 || s.WorkersRefused != nil || s.IDsRefused != nil
 }
 
-// setUpIDs puts what concerns ids into the configuration of a node's process.
+// setUpIDs sets the fields for ids in the configuration of a node.
 func (w *world) setUpIDs(n *node, c *replica.Config) {
 	c.LeaseMillis, c.Space, c.FixedWorker = w.cfg.ids.leaseMillis, oracle.Space(n.ids.layout), n.ids.fixed
-	c.Workers, c.IDClock, c.IDAheadMax = n.ids.wanted, w.millis(&n.clock), w.cfg.ids.ahead
+	c.Workers, c.IDClock, c.IDAheadMax = n.ids.workers, w.millis(&n.clock), w.cfg.ids.ahead
 	if c.FixedWorker != oracle.AnyWorker {
 		c.Workers = min(c.Workers, 1)
 	}

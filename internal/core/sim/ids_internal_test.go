@@ -66,7 +66,7 @@ func TestRun_IDsGoOnWithoutAQuorumUntilTheLeaseEnds(t *testing.T) {
 	var links []*link
 	for _, n := range w.nodes {
 		w.crash(n)
-		n.clock.rate, n.ids.wanted = 1, 1
+		n.clock.rate, n.ids.workers = 1, 1
 		w.start(n)
 		for _, o := range w.nodes {
 			links = append(links, w.link(n, o))
@@ -77,7 +77,7 @@ func TestRun_IDsGoOnWithoutAQuorumUntilTheLeaseEnds(t *testing.T) {
 		w.advance(w.now + tick)
 		for i, n := range w.nodes {
 			before := w.stats.IDs
-			w.makeOn(n)
+			w.makeIDs(n)
 			list[i] = w.stats.IDs > before
 		}
 		return list

@@ -10,10 +10,10 @@ import (
 
 // link is one direction between two nodes.
 type link struct {
-	blocked int // how many faults block it at the moment
+	blocked int // number of faults that block it
 }
 
-// weather is how bad the network is, for all links.
+// weather is the quality of all links. loss and double are probabilities.
 type weather struct {
 	loss, double float64
 	base, spread time.Duration
@@ -21,12 +21,12 @@ type weather struct {
 	tail float64
 }
 
-// conn is the connection of a pair of nodes. Each end is up once its node has admitted
-// the other, and only for the lives in which they did.
+// conn is the connection of a pair of nodes. Each end is up once its node has admitted the
+// other, in the sessions in which they did. The node in the lower slot comes first.
 type conn struct {
-	up       [2]bool // of the node in the lower slot, of the other
+	up       [2]bool
 	sessions [2]uint64
-	dialing  [2]uint64 // the lives between which a handshake is under way
+	dialing  [2]uint64 // the sessions of the handshake that is under way
 }
 
 func (w *world) link(from, to *node) *link { return &w.links[from.slot][to.slot] }
@@ -35,13 +35,13 @@ func (w *world) conn(a, b *node) *conn {
 	return &w.conns[min(a.slot, b.slot)][max(a.slot, b.slot)]
 }
 
-// connected reports whether a and b talk to each other in their present lives.
+// connected reports whether a and b are connected in their present sessions.
 func (w *world) connected(a, b *node) bool {
 	c := w.conn(a, b)
 	return c.up == [2]bool{true, true} && c.sessions == sessions(a, b)
 }
 
-// end is which of a connection's two ends is n's.
+// end returns the index of n's end of a connection.
 func end(n, other *node) int {
 	if n.slot > other.slot {
 		return 1
@@ -56,7 +56,7 @@ func sessions(a, b *node) [2]uint64 {
 	return [2]uint64{a.session, b.session}
 }
 
-// redial keeps trying to connect a pair, for ever.
+// redial tries to connect a pair, for ever.
 func (w *world) redial(a, b *node) {
 	w.after(w.between(w.cfg.tick/2, 4*w.cfg.tick), func() {
 		if c := w.conn(a, b); !w.connected(a, b) && c.dialing != sessions(a, b) {
@@ -66,9 +66,9 @@ func (w *world) redial(a, b *node) {
 	})
 }
 
-// dial lets two nodes admit each other, in the steps of the peer package: the dialer's
-// hello, the acceptor's welcome, the dialer's ready. A hello says what is on disk when
-// it is sent; it may arrive late, when more has been confirmed on other ways.
+// dial runs a handshake in the steps of internal/host/peer: the dialer's hello, the acceptor's
+// welcome, the dialer's ready. A hello may arrive late, when its node has confirmed more
+// through others.
 func (w *world) dial(dialer, acceptor *node) {
 	if !dialer.up() || !acceptor.up() || dialer.paused || !dialer.knows(acceptor) {
 		return
@@ -76,18 +76,18 @@ func (w *world) dial(dialer, acceptor *node) {
 	c, lives := w.conn(dialer, acceptor), sessions(dialer, acceptor)
 	c.dialing = lives
 	hello := dialer.replica.Hello()
-	w.carry(dialer, acceptor, lives, func() bool {
+	w.handshakeStep(dialer, acceptor, lives, func() bool {
 		if !w.admit(acceptor, dialer, hello) {
 			return false
 		}
 		welcome := acceptor.replica.Hello()
-		w.carry(acceptor, dialer, lives, func() bool {
+		w.handshakeStep(acceptor, dialer, lives, func() bool {
 			if !w.admit(dialer, acceptor, welcome) {
 				return false
 			}
 			*c = conn{sessions: lives, dialing: lives}
 			w.open(dialer, acceptor, welcome)
-			w.carry(dialer, acceptor, lives, func() bool {
+			w.handshakeStep(dialer, acceptor, lives, func() bool {
 				w.open(acceptor, dialer, hello)
 				return false
 			})
@@ -97,10 +97,10 @@ func (w *world) dial(dialer, acceptor *node) {
 	})
 }
 
-// carry brings one step of a handshake to a node: late when the node is paused, the link
-// is blocked or loses packets, and not at all when it took too long or one of the two
-// lives is over. then reports whether the handshake goes on.
-func (w *world) carry(from, to *node, lives [2]uint64, then func() bool) {
+// handshakeStep delivers one step of a handshake: late if the node is paused or the link is
+// blocked or loses it, and never after handshakeTimeout or the end of a session. then reports
+// whether the handshake goes on.
+func (w *world) handshakeStep(from, to *node, lives [2]uint64, then func() bool) {
 	late := w.now + handshakeTimeout
 	c := w.conn(from, to)
 	var arrive func()
@@ -108,7 +108,7 @@ func (w *world) carry(from, to *node, lives [2]uint64, then func() bool) {
 		again := to.paused || w.link(from, to).blocked > 0 || w.chance(w.weather.loss)
 		switch {
 		case lives != sessions(from, to) || !to.up():
-			return // of other lives, which dial on their own
+			return // new sessions dial again
 		case again && w.now < late:
 			w.after(w.between(w.cfg.tick/2, 5*w.cfg.tick), arrive)
 		case again || !then():
@@ -122,10 +122,10 @@ func (w *world) carry(from, to *node, lives [2]uint64, then func() bool) {
 	w.after(delay, arrive)
 }
 
-// handshakeTimeout is the peer package's.
+// handshakeTimeout is that of internal/host/peer.
 const handshakeTimeout = 2 * time.Second
 
-// admit asks by whether it takes a hello of n, and sends n the refusal if not.
+// admit lets the node by judge a hello of n, and sends n the refusal if there is one.
 func (w *world) admit(by, n *node, h replica.Hello) bool {
 	r := by.replica.Admit(h)
 	if r == nil {
@@ -152,7 +152,7 @@ func (w *world) open(n, to *node, h replica.Hello) {
 	w.wake(n)
 }
 
-// announce tells all connected peers the hello of n again.
+// announce sends the hello of n to all connected peers.
 func (w *world) announce(n *node) {
 	h := n.replica.Hello()
 	for _, o := range w.nodes {
@@ -173,7 +173,7 @@ func (w *world) announce(n *node) {
 	}
 }
 
-// tellClock tells all connected peers what the clock of n shows.
+// tellClock sends a reading of the clock of n to all connected peers.
 func (w *world) tellClock(n *node) {
 	wall, _ := n.clock.read(w.now)
 	for _, o := range w.nodes {
@@ -190,7 +190,7 @@ func (w *world) tellClock(n *node) {
 	}
 }
 
-// refused is what becomes of a node whose hello another member did not accept.
+// refused handles a refusal at the node n.
 func (w *world) refused(n, by *node, r *replica.Refusal) {
 	w.trace("node %d refuses node %d: %v", by.id, n.id, r)
 	w.note('r', n.id, by.id)
@@ -200,7 +200,7 @@ func (w *world) refused(n, by *node, r *replica.Refusal) {
 	}
 	if r.Code == replica.RefusedMember && !w.isMemberNow(n) {
 		w.trace("node %d ends, as it was removed", n.id)
-	} else if n.tampered == "" && !w.cfg.birth.mayFail() {
+	} else if n.tampered == "" && !w.cfg.formation.mayFail() {
 		w.fail("I6: node %d, whose disk is in order: %v", n.id, err)
 		return
 	}
@@ -229,8 +229,8 @@ func (w *world) isMemberNow(n *node) bool {
 	return ok
 }
 
-// hangUp drops the connections of n.
-func (w *world) hangUp(n *node) {
+// disconnect drops the connections of n.
+func (w *world) disconnect(n *node) {
 	for _, o := range w.nodes {
 		if o != n {
 			w.conn(n, o).up = [2]bool{}
@@ -256,7 +256,7 @@ func (w *world) send(from *node, msgs []*raftpb.Message) {
 			w.after(w.transit(), w.delivery(from, to, m))
 		}
 		if m.GetType() == raftpb.MsgProp && w.chance(w.cfg.ids.echo) {
-			// Once more, when what it was about may be over.
+			// Once more, perhaps out of date.
 			w.after(w.between(0, 100*w.cfg.tick), w.delivery(from, to, m))
 		}
 	}
@@ -270,8 +270,8 @@ func (w *world) transit() time.Duration {
 	return d
 }
 
-// delivery makes a message arrive, if the receiver still lives the life in which it
-// admitted the sender. Messages of a sender that died meanwhile do arrive.
+// delivery returns the arrival of a message, in the receiver's present session only. Messages
+// of a sender that died meanwhile do arrive.
 func (w *world) delivery(from, to *node, m *raftpb.Message) func() {
 	m = isolate(m)
 	session := to.session
@@ -285,8 +285,8 @@ func (w *world) delivery(from, to *node, m *raftpb.Message) func() {
 	}
 }
 
-// isolate keeps the receiver's log from growing into the array that holds the
-// sender's, as decoding would.
+// isolate copies the entries of a message as decoding would. Otherwise the receiver's log
+// would grow into the sender's array.
 func isolate(m *raftpb.Message) *raftpb.Message {
 	if len(m.GetEntries()) == 0 {
 		return m

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -10,14 +11,13 @@ import (
 	"github.com/isotone/isotone/internal/core/replica"
 )
 
-// node is one member: a process that lives and dies, and the machine under it.
+// node is one machine and its process.
 type node struct {
 	id   uint64
-	slot int // place in world.nodes
+	slot int // index in world.nodes
 	// replica is nil while the process is down.
 	replica *replica.Replica
-	// session counts the lives of the process. Events that belong to one life carry
-	// its number and come to nothing after it.
+	// session is the number of the process. Events of a session have no effect after it.
 	session uint64
 	disk    disk
 	clock   clock
@@ -25,41 +25,39 @@ type node struct {
 	// waking is set while a turn is scheduled.
 	waking bool
 	paused bool
-	// drowsy counts the turns after a pause in which the process has not yet read all
-	// that piled up; dozing is how long it will be paused as soon as it has sent
-	// something, 0 if it will not.
-	drowsy int
-	dozing time.Duration
-	// level is the newest feature level of the version that it runs.
+	// slowTurns is the number of turns, after a pause, that read only part of what piled up.
+	// pauseNext is how long the process will be paused after its next sends, 0 for not.
+	slowTurns int
+	pauseNext time.Duration
+	// level is the newest feature level of its version.
 	level uint64
-	// founders are what its PEERS name, nil for a machine that joins.
+	// founders is its PEERS, nil for a machine that joins.
 	founders []oracle.Member
-	// refused is set when its process has ended because another would not have it.
+	// refused is set when its process stopped because it was refused.
 	refused bool
 	// tampered says what was done to its disk; empty while it is in order.
 	tampered string
-	// members as of the latest change, for the transport's list of peers; voters is how many
-	// there were in the latest turn.
+	// members is the transport's list of peers, voters their number in the latest turn.
 	members []replica.Member
 	voters  int
 	calls   []*call
-	// ids is how the machine is set up to make ids, makers what its process makes them with,
-	// retired are makers of generators that were ended: other threads may still have those.
+	// makers are those of its generators by slot, retired those of stopped generators, which
+	// other threads may still have.
 	ids            idSetup
 	makers         []*maker
 	retired        []*maker
 	workersRefused *oracle.LeaseRefusal
 	leaseCalls     []*leaseCall
-	// began is what its process found when it started, aheads what its clock has shown, jumps
-	// how often that has jumped.
+	// began describes the first turn of its process, aheads the readings of its clock, jumps
+	// how often the clock may have jumped.
 	began  beginning
 	aheads []ahead
 	jumps  int
-	// agreedAt is the log index at which it was last compared with others.
+	// agreedAt is the log index at which its state was last compared.
 	agreedAt uint64
 }
 
-// inbox is what has arrived since the last turn.
+// inbox is what has arrived since the latest turn.
 type inbox struct {
 	persisted *replica.Write
 	messages  []*raftpb.Message
@@ -80,18 +78,13 @@ func (n *node) up() bool { return n.replica != nil }
 // knows reports whether o is among the peers that n's transport was given.
 func (n *node) knows(o *node) bool {
 	if len(n.members) == 0 {
-		return true // it joins, and was told the addresses of the others
+		return true // it joins, and has the addresses of the others
 	}
-	for _, m := range n.members {
-		if m.ID == o.id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.members, func(m replica.Member) bool { return m.ID == o.id })
 }
 
-// start brings a process up from its disk. It must be down: a life that is not ended
-// properly would leave half a write behind.
+// start starts a process from its disk. It must be down: without crash its write would stay in
+// flight.
 func (w *world) start(n *node) {
 	if n.up() {
 		panic("sim: started a process that runs")
@@ -125,7 +118,7 @@ func (w *world) start(n *node) {
 		return
 	}
 	w.trace("node %d starts, start %d, log to %d", n.id, d.boot, d.lastIndex())
-	n.replica, n.in, n.calls, n.refused, n.paused, n.dozing = r, inbox{}, nil, false, false, 0
+	n.replica, n.in, n.calls, n.refused, n.paused, n.pauseNext = r, inbox{}, nil, false, false, 0
 	n.members, n.voters = r.Members(), r.Voters()
 	n.makers, n.retired, n.workersRefused, n.leaseCalls, n.agreedAt = nil, nil, nil, nil, 0
 	n.waking = false
@@ -140,7 +133,7 @@ func (w *world) start(n *node) {
 
 func clientAddr(id uint64) string { return "node" + string(rune('0'+id)) }
 
-// crash ends a process without warning.
+// crash kills a process.
 func (w *world) crash(n *node) {
 	if !n.up() {
 		return
@@ -149,24 +142,24 @@ func (w *world) crash(n *node) {
 	w.note('x', n.id)
 	n.replica, n.makers, n.retired = nil, nil, nil
 	n.session++
-	w.hangUp(n)
-	w.lose(n)
+	w.disconnect(n)
+	w.loseWrite(n)
 	for _, c := range n.calls {
 		if c != nil {
-			w.hangUpCall(c)
+			w.dropCall(c)
 		}
 	}
 	for _, k := range n.leaseCalls {
-		if k != nil && k.library.call == k {
-			k.over, k.library.call = true, nil
+		if k != nil && k.client.call == k {
+			k.over, k.client.call = true, nil
 		}
 	}
 }
 
-// tick keeps a process's timer going, by the machine's clock. A paused process gets
-// no ticks, and one at most when it goes on.
+// tick runs the timer of a process by the machine's clock. After a pause there is one tick at
+// most.
 func (w *world) tick(n *node, session uint64) {
-	w.after(n.clock.truly(w.cfg.tick), func() {
+	w.after(n.clock.toTrue(w.cfg.tick), func() {
 		if n.session != session {
 			return
 		}
@@ -176,7 +169,7 @@ func (w *world) tick(n *node, session uint64) {
 	})
 }
 
-// wake gives a process a turn soon. What arrives before it comes is in it.
+// wake schedules a turn soon, with all that arrives until then.
 func (w *world) wake(n *node) {
 	if n.waking || n.paused || !n.up() {
 		return
@@ -224,9 +217,9 @@ func (w *world) turn(n *node) {
 	if e.TellClock {
 		w.tellClock(n)
 	}
-	if n.dozing > 0 && len(e.Send) > 1 {
-		w.pause(n, n.dozing)
-		n.dozing = 0
+	if n.pauseNext > 0 && len(e.Send) > 1 {
+		w.pause(n, n.pauseNext)
+		n.pauseNext = 0
 	}
 	if e.Write != nil {
 		w.write(n, e.Write)
@@ -241,19 +234,18 @@ func (w *world) turn(n *node) {
 	}
 	if e.Changed {
 		w.memberChange(n)
-		w.followWorkers(n)
+		w.updateMakers(n)
 	}
 }
 
-// collect takes what one turn works on: mostly everything that has arrived, sometimes
-// only part of it, as when sockets are read one after the other. Order within a kind
-// is kept.
+// collect returns what one turn works on: mostly all that has arrived, sometimes part of it, as
+// if some sockets were not read yet. The order within a kind is kept.
 func (w *world) collect(n *node) inbox {
 	in := n.in
 	n.in = inbox{}
 	partial, short := w.cfg.partial, 0.5
-	if n.drowsy > 0 {
-		n.drowsy--
+	if n.slowTurns > 0 {
+		n.slowTurns--
 		partial, short = 0.7, 0.8
 	}
 	if !w.chance(partial) {
@@ -275,8 +267,7 @@ func (w *world) collect(n *node) inbox {
 	return in
 }
 
-// memberChange does what the node does with its transport: who is no member any more
-// is disconnected.
+// memberChange disconnects former members, as a node's transport does.
 func (w *world) memberChange(n *node) {
 	n.members = n.replica.Members()
 	for _, o := range w.nodes {
@@ -286,7 +277,7 @@ func (w *world) memberChange(n *node) {
 	}
 }
 
-// inspect checks what can be seen of one node after a turn.
+// inspect checks one node after a turn.
 func (w *world) inspect(n *node) {
 	s := n.replica.Status()
 	w.note('s', n.id, s.Term, uint64(s.Role), s.Applied, s.Ceiling)
@@ -294,7 +285,7 @@ func (w *world) inspect(n *node) {
 		if s.Time >= s.Ceiling {
 			w.fail("I1: node %d is at time %d with ceiling %d", n.id, s.Time, s.Ceiling)
 		}
-		w.bornOnce(n, s.ClusterID)
+		w.checkOneCluster(n, s.ClusterID)
 		if !w.servedBy(s.Term, n.id) {
 			w.fail("I2: two nodes serve in term %d, one of them node %d", s.Term, n.id)
 		}
@@ -308,11 +299,11 @@ func (w *world) inspect(n *node) {
 		}
 	}
 	if w.wiped {
-		w.keptOut(n)
+		w.checkKeptOut(n)
 	}
 }
 
-// servedBy notes who serves in a term and reports whether it is only id.
+// servedBy notes that id serves in a term and reports whether no other node did.
 func (w *world) servedBy(term, id uint64) bool {
 	for uint64(len(w.servers)) <= term {
 		w.servers = append(w.servers, 0)
@@ -325,7 +316,7 @@ func (w *world) servedBy(term, id uint64) bool {
 	return w.servers[term] == id
 }
 
-// agree checks that two nodes that applied the same log have the same state.
+// agree checks that nodes have the same state at the same log index.
 func (w *world) agree(n *node, s replica.Status) {
 	if s.Applied == n.agreedAt || s.Forming != "" {
 		return
@@ -342,7 +333,7 @@ func (w *world) agree(n *node, s replica.Status) {
 	}
 }
 
-// agreed is what all nodes must have in common at one log index.
+// agreed is what must be equal on all nodes at one log index.
 type agreed struct {
 	known            bool
 	ceiling, cluster uint64
@@ -370,7 +361,7 @@ func (w *world) node(id uint64) *node {
 	return nil
 }
 
-// founders are the initial members of a cluster of that size.
+// founders returns the initial members of a cluster of that size.
 func founders(size int) []oracle.Member {
 	var list []oracle.Member
 	for id := range uint64(size) {
@@ -379,5 +370,5 @@ func founders(size int) []oracle.Member {
 	return list
 }
 
-// errHungUp is what a client sees when the node that it asked dies.
-var errHungUp = isotone.Errorf(isotone.CodeInternal, "connection lost")
+// errConnectionLost is the result of a call to a node that died.
+var errConnectionLost = isotone.Errorf(isotone.CodeInternal, "connection lost")

@@ -11,21 +11,20 @@ import (
 	"github.com/isotone/isotone/internal/core/lincheck"
 )
 
-// Options say which run to make.
+// Options configure a run.
 type Options struct {
 	Seed uint64
-	// Duration is how long faults go on, in simulated time; 0 draws it.
+	// Duration is how long faults go on, in simulated time. 0: the seed decides.
 	Duration time.Duration
-	// Lease lets runs mix in requests in lease mode.
+	// Lease allows requests in lease mode.
 	Lease bool
-	// Trace, if not nil, receives a line for everything that happens.
+	// Trace, if not nil, receives a line for each event.
 	Trace io.Writer
 }
 
-// Result is what came of a run.
+// Result is the outcome of a run.
 type Result struct {
-	Seed uint64
-	// Hash sums up everything that happened: equal for equal seeds and code.
+	// Hash is a hash of all events: equal for equal options and code.
 	Hash     uint64
 	Stats    Stats
 	Coverage *Coverage
@@ -42,9 +41,9 @@ type Stats struct {
 	Turns      uint64 // steps of replicas
 	Terms      uint64 // terms in which someone served
 	IDs        uint64 // ids made
-	// Worker leases that a process began to use, and that were renewed; those of them that
-	// another had let end, and that a restarted node had insisted on before; those given
-	// back; and requests refused.
+	// Worker leases: grants that a process began to use; renewals; grants taken over from
+	// another holder whose lease had ended, and regained by a restarted node with a fixed
+	// worker; releases; and refused requests.
 	WorkerGrants, WorkerRenewals, WorkerTakeovers, WorkerRestarts, WorkerReleases, WorkerRefusals uint64
 }
 
@@ -65,9 +64,8 @@ func (s *Stats) Add(o Stats) {
 	s.WorkerRefusals += o.WorkerRefusals
 }
 
-// healTicks is how soon, in ticks, the cluster must answer after the last fault: ten
-// of the longest election timeouts. Split votes may repeat, and a node that was
-// behind has to catch up.
+// healTicks is how soon, in ticks, the cluster must answer after the last fault: ten of the
+// longest election timeouts, for repeated split votes and for nodes that have to catch up.
 const healTicks = 400
 
 // Run makes one run.
@@ -82,10 +80,10 @@ func Run(o Options) Result {
 	w.stats.Runs, w.stats.Simulated, w.stats.Turns = 1, w.now, w.turns
 	w.stats.Operations = uint64(len(w.history))
 	w.note('e', w.turns, w.stats.Answered)
-	return Result{Seed: o.Seed, Hash: w.hash.Sum64(), Stats: w.stats, Coverage: w.coverage, Violation: w.violation}
+	return Result{Hash: w.hash.Sum64(), Stats: w.stats, Coverage: w.coverage, Violation: w.violation}
 }
 
-// live lets the run happen. A panic of a replica is a broken invariant.
+// live lets the run happen. A panic is a violation.
 func (w *world) live() {
 	defer func() {
 		if p := recover(); p != nil {
@@ -99,18 +97,18 @@ func (w *world) live() {
 	w.heal()
 	w.advance(w.now + 5*w.cfg.tick)
 	w.closing = true
-	w.advance(w.now + 2*patienceMax*w.cfg.tick)
+	w.advance(w.now + 2*timeoutMax*w.cfg.tick)
 }
 
 // heal ends all faults and waits for an answer.
 func (w *world) heal() {
 	w.quiet, w.healing = true, true
-	w.advance(w.now + refusalTicks*w.cfg.tick) // a tampering that is under way ends by itself
+	w.advance(w.now + refusalTicks*w.cfg.tick) // tampering ends by itself
 	w.trace("HEAL")
 	w.weather = calm(w.cfg.tick)
 	for i := range w.links {
 		for j := range w.links[i] {
-			w.links[i][j].blocked = -1 << 20 // faults that still end must not block again
+			w.links[i][j].blocked = -1 << 20 // a flap that still goes on must not block again
 		}
 	}
 	for _, n := range w.nodes {
@@ -130,13 +128,13 @@ func (w *world) heal() {
 			w.runClient(c)
 		}
 	}
-	if w.cfg.birth.mayFail() {
+	if w.cfg.formation.mayFail() {
 		w.advance(w.now + healTicks*w.cfg.tick)
 		return
 	}
 	from := w.now
 	for w.lastAnswer <= from && w.violation == nil {
-		if w.now > from+(healTicks+2*patienceMax)*w.cfg.tick {
+		if w.now > from+(healTicks+2*timeoutMax)*w.cfg.tick {
 			if w.wiped && (!w.allKnown() || !w.hasQuorum()) {
 				return
 			}
@@ -148,9 +146,9 @@ func (w *world) heal() {
 	w.awaitWorkers()
 }
 
-// allKnown reports whether all nodes that run know each other. A member that was away while
-// another joined does not, and lets nobody in whom it does not know; with a third one out
-// for good, there may be no quorum that talks.
+// allKnown reports whether all running nodes know each other. A member that was away while
+// another joined does not, and refuses the unknown one; with a third one lost for good, there
+// may be no quorum that is connected.
 func (w *world) allKnown() bool {
 	for _, a := range w.nodes {
 		for _, b := range w.nodes {
@@ -191,7 +189,7 @@ func (w *world) judge() {
 	}
 }
 
-// jitter is what Raft draws its election timeouts from.
+// jitter is the source of Raft's election timeouts.
 type jitter struct{ rng *rand.Rand }
 
 func (j jitter) Read(b []byte) (int, error) {

@@ -1,17 +1,20 @@
 package sim
 
-import "github.com/isotone/isotone/internal/core/oracle"
+import (
+	"slices"
 
-// tamper sets a node's disk back to an older copy, or wipes it, at a moment when all
-// others are well and know better: then they must refuse it. (An older copy whose
-// witnesses are all gone cannot be told from an honest disk by anybody, and neither
-// can that of a cluster of one.) The disk in order comes back afterwards.
+	"github.com/isotone/isotone/internal/core/oracle"
+)
+
+// tamper sets a node's disk back to an older copy, or wipes it, while all others are well and
+// know better: they must refuse it. (Without such witnesses, as in a cluster of one, nobody
+// can tell an older copy.) The original disk comes back afterwards.
 func (w *world) tamper(k Kind, n *node) bool {
 	if w.cfg.size < 3 || !w.isWell() {
 		return false
 	}
 	honest := n.disk.durable
-	bad, ok := w.worse(k, n)
+	bad, ok := w.olderDisk(k, n)
 	if !ok {
 		return false
 	}
@@ -21,8 +24,7 @@ func (w *world) tamper(k Kind, n *node) bool {
 	w.quiet = true
 	w.start(n)
 	w.after(refusalTicks*w.cfg.tick, func() {
-		// One that was taken out of the cluster meanwhile is kept out for that reason, but
-		// kept out it must be.
+		// A node that was removed meanwhile need not be refused, but must be disconnected.
 		if w.violation == nil && !n.refused && (w.isMember(n) || w.isConnected(n)) {
 			w.fail("I6: node %d runs from a disk with %v, and nobody refused it", n.id, k)
 			return
@@ -39,11 +41,11 @@ func (w *world) tamper(k Kind, n *node) bool {
 	return true
 }
 
-// wipeAmidst has a founder lose its disk for good, whatever else goes on. A majority keeps
-// theirs, and must do without it from then on.
+// wipeAmidst wipes the disk of a founder for good, also during other faults. A majority keeps
+// its disks and must go on without the founder.
 func (w *world) wipeAmidst(n *node) bool {
-	if w.wiped || w.cfg.birth.mayFail() || n.founders == nil || n.tampered != "" || w.cfg.size < 3 ||
-		w.born == 0 || n.disk.durable.cluster != w.born {
+	if w.wiped || w.cfg.formation.mayFail() || n.founders == nil || n.tampered != "" || w.cfg.size < 3 ||
+		w.cluster == 0 || n.disk.durable.cluster != w.cluster {
 		return false
 	}
 	l := w.leader()
@@ -56,7 +58,7 @@ func (w *world) wipeAmidst(n *node) bool {
 		}
 	}
 	if w.cfg.old {
-		// The first version let a member be wiped before it was on record.
+		// The first version cannot tell that a member was wiped before it was on record.
 		if m, ok := w.member(l, n.id); !ok || m.Incarnation == 0 {
 			return false
 		}
@@ -66,39 +68,28 @@ func (w *world) wipeAmidst(n *node) bool {
 	return true
 }
 
-// keptOut checks that a member that lost its disk takes no part.
-func (w *world) keptOut(n *node) {
+// checkKeptOut checks that a wiped member takes no part.
+func (w *world) checkKeptOut(n *node) {
 	if n.tampered == wipedAmidst && n.up() && n.replica.Status().Forming == "" {
 		w.fail("I6: node %d takes part again, and its disk was wiped", n.id)
 	}
 }
 
-// refusalTicks is how soon a tampered disk must have been refused: a few attempts to
-// connect.
+// refusalTicks is how soon, in ticks, a tampered disk must be refused: a few dials.
 const refusalTicks = 60
 
 // isMember reports whether any other running node counts n among the members.
 func (w *world) isMember(n *node) bool {
-	for _, o := range w.nodes {
-		if o != n && o.up() && len(o.members) > 0 && o.knows(n) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.nodes, func(o *node) bool { return o != n && o.up() && len(o.members) > 0 && o.knows(n) })
 }
 
-// isConnected reports whether anyone talks to n.
+// isConnected reports whether n is connected to any node.
 func (w *world) isConnected(n *node) bool {
-	for _, o := range w.nodes {
-		if o != n && w.connected(o, n) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.nodes, func(o *node) bool { return o != n && w.connected(o, n) })
 }
 
-// isWell reports whether all nodes run, can reach each other and know the leader's
-// latest, so that a refusal is certain.
+// isWell reports whether all nodes run, are connected, and follow one leader, so that a
+// refusal is certain.
 func (w *world) isWell() bool {
 	if w.weather != calm(w.cfg.tick) || w.leader() == nil {
 		return false
@@ -124,8 +115,8 @@ func (w *world) isWell() bool {
 	return true
 }
 
-// worse returns a disk state that n must not come back with.
-func (w *world) worse(k Kind, n *node) (diskState, bool) {
+// olderDisk returns a wiped or older disk with which n must be refused, if there is one.
+func (w *world) olderDisk(k Kind, n *node) (diskState, bool) {
 	if k == Wipe {
 		bad := diskState{
 			incarnation: w.rng.Uint64() | 1,

@@ -8,17 +8,17 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// Runs of clusters that an older version has set up (I12): nodes change their version back
-// and forth, until an operator raises the feature level.
+// Runs of clusters that an older version has formed (I12): nodes change their version back and
+// forth until an operator raises the feature level.
 
-// drawVersions decides whether an older version has set up the cluster of a run.
+// drawVersions decides whether an older version has formed the cluster of a run.
 func (w *world) drawVersions(c *config) {
-	c.old = !c.birth.mayFail() && w.chance(0.2)
+	c.old = !c.formation.mayFail() && w.chance(0.2)
 }
 
-// ageDisks gives the initial members what the first version left on an empty directory: it
-// voted at once. Some of them run a newer version already.
-func (w *world) ageDisks() {
+// writeOldDisks gives the initial members the disks that the first version wrote at its first
+// start. Some of them run the newer version already.
+func (w *world) writeOldDisks() {
 	state, conf := oracle.State{}, &raftpb.ConfState{}
 	for _, m := range founders(w.cfg.size) {
 		state.AddMember(m)
@@ -34,7 +34,7 @@ func (w *world) ageDisks() {
 	}
 }
 
-// changeVersion restarts a node with the other version, unless the level is being raised.
+// changeVersion restarts a node with the other version, until the level is raised.
 func (w *world) changeVersion(n *node) bool {
 	if !w.cfg.old || w.raising || n.paused || n.tampered != "" {
 		return false
@@ -45,8 +45,8 @@ func (w *world) changeVersion(n *node) bool {
 	return true
 }
 
-// raiseLevel has an operator raise the level, once all nodes run the newer version; or
-// while one that is connected does not, which must be refused.
+// raiseLevel requests to raise the level once all nodes run the newer version, or while one
+// that is connected does not, which must be refused.
 func (w *world) raiseLevel(l *node) bool {
 	older := slices.ContainsFunc(w.nodes, func(n *node) bool { return n.level < oracle.LevelNewest })
 	known := slices.ContainsFunc(w.nodes, func(n *node) bool {

@@ -14,7 +14,7 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// slots is how many nodes there can be in a run, those added later included.
+// slots is the largest number of nodes in a run, with those added later.
 const slots = 6
 
 // world is everything in one run.
@@ -29,7 +29,7 @@ type world struct {
 	conns   [slots][slots]conn
 	weather weather
 	clients []*client
-	active  []fault // what is wrong at the moment, or was a moment ago
+	active  []fault // going on, or just over
 	quiet   bool    // no new faults for now
 	healing bool    // no new faults any more
 
@@ -39,14 +39,14 @@ type world struct {
 	// stalledLong is set once a disk has hung for minutes, wiped once a member has lost its
 	// disk for good.
 	stalledLong, wiped bool
-	// raising is set once the feature level may have been raised.
+	// raising is set once the feature level may be raised.
 	raising bool
 	servers []uint64
 	states  []agreed
-	ceiling uint64 // the largest that was seen
-	// votersChanged is when a node last found that there are other members than before.
+	ceiling uint64 // the largest seen
+	// votersChanged is when a node last saw the number of voters change.
 	votersChanged time.Duration
-	born          uint64 // the ID of the cluster that has served, 0: none yet
+	cluster       uint64 // the ID of the cluster that has served, 0: none yet
 	ledger        ledger
 	ids           [idsMax]snowflake.ID
 
@@ -59,7 +59,7 @@ type world struct {
 	out       io.Writer
 }
 
-// config is what a run draws before it begins.
+// config is drawn before a run begins. Its float64 fields are probabilities.
 type config struct {
 	size          int
 	tick          time.Duration
@@ -67,15 +67,15 @@ type config struct {
 	epochInterval time.Duration
 	snapshotEvery uint64
 	leaseShare    float64
-	partial       float64 // how often a turn takes only part of what has arrived
-	slowDial      float64 // how often a step of a handshake takes long
+	partial       float64 // a turn reads only part of what has arrived
+	slowDial      float64 // a step of a handshake takes long
 	duration      time.Duration
 	faultEvery    time.Duration
 	kinds         []Kind
 	ids           idConfig
-	birth         birth
+	formation     formation
 	clockJumpMax  time.Duration
-	old           bool // an older version has set up the cluster
+	old           bool // an older version has formed the cluster
 }
 
 func newWorld(o Options) *world {
@@ -90,7 +90,7 @@ func newWorld(o Options) *world {
 	return w
 }
 
-// draw decides what kind of run this is.
+// draw draws the configuration of a run.
 func (w *world) draw(o Options) config {
 	ticks := []time.Duration{10, 10, 20, 50, 100}
 	c := config{
@@ -112,8 +112,8 @@ func (w *world) draw(o Options) config {
 	c.partial = []float64{0, 0.1, 0.5}[w.rng.IntN(3)]
 	c.slowDial = []float64{0, 0.1, 0.5}[w.rng.IntN(3)]
 	c.faultEvery = time.Duration(5+w.rng.IntN(60)) * c.tick
-	// Swarm testing: a run with few kinds of faults reaches states that one with all
-	// of them never lives long enough for.
+	// Swarm testing: a run with few kinds of faults reaches states that one with all of them
+	// does not.
 	share := 0.1 + 0.9*w.rng.Float64()
 	for k := range kindCount {
 		if w.chance(share) {
@@ -121,13 +121,13 @@ func (w *world) draw(o Options) config {
 		}
 	}
 	w.drawIDs(&c)
-	w.drawBirth(&c)
+	w.drawFormation(&c)
 	w.drawVersions(&c)
 	c.clockJumpMax = w.between(10*time.Millisecond, time.Second)
 	return c
 }
 
-// calm is a good network.
+// calm returns a good network.
 func calm(tick time.Duration) weather {
 	return weather{base: tick / 100, spread: tick / 20}
 }
@@ -138,7 +138,7 @@ func (w *world) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(w.rng.Int64N(int64(high-low)+1))
 }
 
-// note takes something that happened into the hash of the run.
+// note adds an event to the hash of the run.
 func (w *world) note(kind byte, values ...uint64) {
 	b := append(w.scratch[:0], kind)
 	b = binary.BigEndian.AppendUint64(b, uint64(w.now))
@@ -148,14 +148,14 @@ func (w *world) note(kind byte, values ...uint64) {
 	_, _ = w.hash.Write(b)
 }
 
-// trace writes a line about something that happened, if anyone reads it.
+// trace writes a line to Options.Trace.
 func (w *world) trace(format string, args ...any) {
 	if w.out != nil {
 		fmt.Fprintf(w.out, "%12.6f  %s\n", w.now.Seconds(), fmt.Sprintf(format, args...))
 	}
 }
 
-// fail ends the run.
+// fail records the first violation, which ends the run.
 func (w *world) fail(format string, args ...any) {
 	if w.violation == nil {
 		w.violation = fmt.Errorf("at %v: %w", w.now, fmt.Errorf(format, args...))
@@ -169,25 +169,25 @@ func (w *world) populate() {
 		w.newNode().founders = founders(w.cfg.size)
 	}
 	if w.cfg.old {
-		w.ageDisks()
+		w.writeOldDisks()
 	}
-	w.giveBirth()
+	w.startMembers()
 	for i := range 1 + w.rng.IntN(6) {
 		c := &client{id: uint64(i), pause: w.between(time.Millisecond, 4*w.cfg.tick)}
-		c.stubborn = w.chance(0.5)
-		c.patience = w.between(3*w.cfg.tick, patienceMax*w.cfg.tick)
+		c.sticky = w.chance(0.5)
+		c.timeout = w.between(3*w.cfg.tick, timeoutMax*w.cfg.tick)
 		w.clients = append(w.clients, c)
 		w.runClient(c)
 	}
 	for range 1 + w.rng.IntN(3) {
-		w.askIDs(w.between(w.cfg.tick/4, 4*w.cfg.tick))
+		w.runIDRequests(w.between(w.cfg.tick/4, 4*w.cfg.tick))
 	}
 	for i := range w.rng.IntN(3) {
-		w.newLibrary(i + 1)
+		w.newIDClient(i + 1)
 	}
 }
 
-// newNode adds a machine with an empty disk; its process is down.
+// newNode adds a machine with an empty disk and without a process.
 func (w *world) newNode() *node {
 	n := &node{id: uint64(len(w.nodes) + 1), slot: len(w.nodes), clock: newClock()}
 	n.clock.settle(w.now)

@@ -6,33 +6,31 @@ import (
 	"time"
 )
 
-// The check of I11: the ceiling passes what the clocks of a quorum can vouch for by no more
-// than the bound. What a clock can vouch for is what it has shown lately; a reading may be
-// some time on its way, and counts for a while.
+// The check of I11: the ceiling is ahead of what the clocks of a quorum vouch for by no more
+// than the bound. A clock vouches for what it showed lately; a reading is some time on its way
+// and counts for a while.
 
 const (
-	// recently is how long ago a reading may have been taken that still counts: a reservation
-	// may wait for a disk that hangs for minutes.
+	// recently is how long a reading counts: a reservation may wait for a disk that hangs for
+	// minutes.
 	recently = 400 * time.Second
-	// driftMax is how far a reading can be off that goes on by a steady clock that is wrong in
-	// rate, for as long as internal/core/replica believes it and it may be on its way.
+	// driftMax is how far off a reading can be that a replica continues by a steady clock of
+	// the wrong rate, while it is on its way and as long as it counts there.
 	driftMax = 30 * time.Second * clockDriftPercent / 100
-	// recentSpan is the grain in which readings are remembered.
+	// recentSpan is the precision in which readings are kept.
 	recentSpan = 10 * time.Second
-	// absenceMax is internal/core/replica's: how far ahead of the ceiling a voter that is alone
-	// believes its clock at its start.
-	absenceMax = 366 * 24 * time.Hour
-	// reserveIntervals is internal/core/replica's.
+	// absenceMax and reserveIntervals are those of internal/core/replica.
+	absenceMax       = 366 * 24 * time.Hour
 	reserveIntervals = 4
 )
 
-// ahead is how far a clock was ahead of true time, at most, in one span.
+// ahead is how far a clock was ahead of true time in one span, at most.
 type ahead struct {
 	span time.Duration
 	most time.Duration
 }
 
-// noteClock remembers what the clock of n shows.
+// noteClock records a reading of the clock of n.
 func (w *world) noteClock(n *node) {
 	wall, _ := n.clock.read(w.now)
 	span, off := w.now/recentSpan, wall-w.now
@@ -43,8 +41,8 @@ func (w *world) noteClock(n *node) {
 	n.aheads = append(n.aheads, ahead{span, off})
 }
 
-// vouches returns how far ahead of true time the clock of n was lately, at most.
-func (w *world) vouches(n *node) time.Duration {
+// aheadLately returns how far the clock of n was ahead of true time lately, at most.
+func (w *world) aheadLately(n *node) time.Duration {
 	from := (w.now - recently) / recentSpan
 	n.aheads = slices.DeleteFunc(n.aheads, func(a ahead) bool { return a.span < from })
 	most := time.Duration(-1 << 62)
@@ -54,7 +52,7 @@ func (w *world) vouches(n *node) time.Duration {
 	return most
 }
 
-// checkCeiling checks a ceiling that n is the first to know.
+// checkCeiling checks the ceiling of n if it is the largest so far.
 func (w *world) checkCeiling(n *node, ceiling uint64) {
 	if n.voters > 0 && n.replica.Voters() != n.voters {
 		w.votersChanged = w.now
@@ -66,19 +64,18 @@ func (w *world) checkCeiling(n *node, ceiling uint64) {
 	}
 	w.ceiling = ceiling
 	if w.now < w.votersChanged+recently && w.votersChanged > 0 {
-		return // it may have been reserved when others vouched for it
+		return // former voters may have vouched for it
 	}
 	lead := w.lead()
 	var voters []time.Duration
 	for _, m := range n.replica.Members() {
 		if o := w.node(m.ID); o != nil && !m.Learner {
-			voters = append(voters, w.vouches(o))
+			voters = append(voters, w.aheadLately(o))
 		}
 	}
 	limit := n.aloneLimit(w)
 	if len(voters) > 1 {
 		slices.SortFunc(voters, func(a, b time.Duration) int { return cmp.Compare(b, a) })
-		// A reading goes on by a steady clock that may be wrong in rate.
 		limit = w.now + voters[len(voters)/2] + driftMax
 	}
 	if time.Duration(ceiling) > limit+lead {
@@ -92,7 +89,7 @@ func (w *world) lead() time.Duration {
 	return reserveIntervals*time.Duration(w.cfg.epochTicks)*w.cfg.tick + w.cfg.clockJumpMax
 }
 
-// aloneLimit is what a voter that has always been alone may believe.
+// aloneLimit is the latest time that a node which was always the sole voter may go by.
 func (n *node) aloneLimit(w *world) time.Duration {
 	began := time.Duration(n.began.ceiling)
 	if began == 0 || n.began.wall <= began+absenceMax {
@@ -100,7 +97,7 @@ func (n *node) aloneLimit(w *world) time.Duration {
 	}
 	passed := w.now - n.began.at
 	limit := began + passed + passed*clockDriftPercent/100 + time.Duration(n.jumps)*w.cfg.clockJumpMax + w.cfg.tick
-	// What an earlier process has reserved may lie in the log and be applied only now.
+	// A reservation of the former process may be in the log and be applied only now.
 	return max(limit, n.began.limit)
 }
 
@@ -110,7 +107,7 @@ type beginning struct {
 	voted    bool // there are voters
 	turn     uint64
 	at, wall time.Duration
-	// ceiling is the largest that was known, or reserved in the log of this process.
+	// ceiling is the largest that any node knew or the log of this process reserved.
 	ceiling uint64
-	limit   time.Duration // of the process before
+	limit   time.Duration // of the former process
 }

@@ -9,69 +9,69 @@ import (
 	"github.com/isotone/isotone/internal/core/replica"
 )
 
-// library is a client that makes ids itself, by a lease that it has from the cluster.
-type library struct {
+// idClient is a client that makes ids itself, by a worker lease from the cluster.
+type idClient struct {
 	id      int
 	session uint64
 	fixed   int
 	clock   clock
-	// maker is nil while it holds no lease. used is the Start of the latest lease that it
-	// had of each worker: it makes no second generator for one.
+	// maker is nil while it holds no lease. used is the Start of its latest lease of each
+	// worker, so that it makes only one generator for a lease.
 	maker *maker
 	used  map[uint16]uint64
 	call  *leaseCall // the request on its way, nil if there is none
 	pause time.Duration
 }
 
-// leaseCall is a library's request on its way. It belongs to one session.
+// leaseCall is a request on its way. It belongs to one session.
 type leaseCall struct {
-	library *library
+	client  *idClient
 	release bool
 	over    bool // answered, or given up
 }
 
-func (w *world) newLibrary(id int) *library {
-	l := &library{id: id, clock: newClock(), pause: w.between(w.cfg.tick/2, 10*w.cfg.tick)}
+func (w *world) newIDClient(id int) *idClient {
+	l := &idClient{id: id, clock: newClock(), pause: w.between(w.cfg.tick/2, 10*w.cfg.tick)}
 	l.clock.rate = w.drawRate()
 	w.begin(l)
-	w.runLibrary(l)
+	w.runIDClient(l)
 	return l
 }
 
-// begin is a new process of the library.
-func (w *world) begin(l *library) {
+// begin starts a new process of the client.
+func (w *world) begin(l *idClient) {
 	l.session, l.maker, l.call, l.used, l.fixed = w.rng.Uint64()|1, nil, nil, map[uint16]uint64{}, oracle.AnyWorker
 	if w.chance(w.cfg.ids.fixed) {
 		l.fixed = w.rng.IntN(min(3, w.cfg.ids.layout.Workers()))
 	}
 }
 
-func (w *world) runLibrary(l *library) {
+func (w *world) runIDClient(l *idClient) {
 	w.after(w.between(0, 2*l.pause), func() {
 		if w.closing {
 			return
 		}
-		w.stepLibrary(l)
-		w.runLibrary(l)
+		w.stepIDClient(l)
+		w.runIDClient(l)
 	})
 }
 
-// stepLibrary does one thing that a library does.
-func (w *world) stepLibrary(l *library) {
+// stepIDClient lets the client do one thing at random and then make ids.
+func (w *world) stepIDClient(l *idClient) {
 	switch {
 	case w.chance(0.005) && !w.quiet:
 		l.clock.settle(w.now)
 		l.clock.wall = worldStart + w.now + w.between(-2*time.Second, 2*time.Second)
 	case w.chance(0.01):
-		w.begin(l) // it died and gave nothing back
+		w.begin(l) // it died and released nothing
 	case l.maker != nil && l.call == nil && w.chance(0.02):
 		u := l.maker.stop()
 		w.ledger.giveBack(&w.stats, l.maker.lease)
 		l.maker = nil
-		w.sendLibrary(l, replica.LeaseRequest{Session: l.session, Release: &u})
+		w.sendLease(l, replica.LeaseRequest{Session: l.session, Release: &u})
 	case l.call == nil && w.needsLease(l):
 		wall, _ := l.clock.read(w.now)
-		w.sendLibrary(l, replica.LeaseRequest{
+		w.sendLease(l, replica.LeaseRequest{
 			Session: l.session, Space: oracle.Space(w.cfg.ids.layout), Fixed: l.fixed,
 			FromMillis: uint64(wall / time.Millisecond), LengthMillis: w.cfg.ids.leaseMillis,
 		})
@@ -81,7 +81,7 @@ func (w *world) stepLibrary(l *library) {
 	}
 }
 
-func (w *world) needsLease(l *library) bool {
+func (w *world) needsLease(l *idClient) bool {
 	if l.maker == nil {
 		return true
 	}
@@ -89,13 +89,13 @@ func (w *world) needsLease(l *library) bool {
 	return l.maker.lease.End < uint64(wall/time.Millisecond)+w.cfg.ids.leaseMillis*3/4
 }
 
-// sendLibrary sends a request to a node, mostly to the one that leads.
-func (w *world) sendLibrary(l *library, q replica.LeaseRequest) {
+// sendLease sends a request to a node, mostly to the leader.
+func (w *world) sendLease(l *idClient, q replica.LeaseRequest) {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	if lead := w.leader(); lead != nil && w.chance(0.8) {
 		n = lead
 	}
-	k := &leaseCall{library: l, release: q.Release != nil}
+	k := &leaseCall{client: l, release: q.Release != nil}
 	l.call = k
 	giveUp := func() {
 		if k.over = true; l.call == k {
@@ -115,7 +115,7 @@ func (w *world) sendLibrary(l *library, q replica.LeaseRequest) {
 	w.after(w.between(5*w.cfg.tick, 100*w.cfg.tick), giveUp)
 }
 
-// answerLease sends an answer back to a library.
+// answerLease sends an answer back to a client.
 func (w *world) answerLease(n *node, a replica.LeaseAnswer) {
 	k := n.leaseCalls[a.Token]
 	if k == nil {
@@ -128,7 +128,7 @@ func (w *world) answerLease(n *node, a replica.LeaseAnswer) {
 		w.fail("I9: a client of layout %v is granted worker %d of %+v", layout, a.Worker, a.Space)
 	}
 	w.after(w.clientTransit(), func() {
-		l := k.library
+		l := k.client
 		if k.over || l.call != k {
 			return
 		}
@@ -147,8 +147,8 @@ func (w *world) countRefusal(err *isotone.Error) {
 	}
 }
 
-// grant is what a library does with the lease that it was told of.
-func (w *world) grant(l *library, a replica.LeaseAnswer) {
+// grant takes in the lease that a client was told of.
+func (w *world) grant(l *idClient, a replica.LeaseAnswer) {
 	if m := l.maker; m != nil && m.lease.Worker == a.Worker && m.lease.Start == a.Start {
 		if a.End > m.lease.End {
 			w.stats.WorkerRenewals++
@@ -157,7 +157,7 @@ func (w *world) grant(l *library, a replica.LeaseAnswer) {
 		return
 	}
 	if a.Start <= l.used[a.Worker] {
-		return // one that it has given back
+		return // it has released that one
 	}
 	if l.maker != nil {
 		l.maker.stop()
