@@ -1,12 +1,11 @@
 package proxy
 
-import "bytes"
+import "github.com/isotone/isotone/internal/front/head"
 
 // answer is the head of a backend's answer. It is used again for the next.
 type answer struct {
+	head.StatusLine
 	size      int
-	status    int
-	minor     byte
 	length    int64
 	hasLength bool
 	chunked   bool
@@ -24,11 +23,11 @@ const (
 	framingClose                  // by the end of the connection; to the client, by a last chunk
 )
 
-// framing returns how the body ends, of an answer to a HEAD request if head (RFC 9112
+// framing returns how the body ends, of an answer to a HEAD request if toHead (RFC 9112
 // §6.3).
-func (a *answer) framing(head bool) framing {
+func (a *answer) framing(toHead bool) framing {
 	switch {
-	case head, a.status < 200, a.status == 204, a.status == 304:
+	case toHead, a.Status < 200, a.Status == 204, a.Status == 304:
 		return framingNone
 	case a.chunked:
 		return framingChunked
@@ -41,47 +40,26 @@ func (a *answer) framing(head bool) framing {
 }
 
 // lasts reports whether the backend wants to go on with the connection.
-func (a *answer) lasts() bool { return !a.conn.close && (a.minor == 1 || a.conn.keepAlive) }
+func (a *answer) lasts() bool { return !a.conn.close && (a.Minor == 1 || a.conn.keepAlive) }
 
 // parseAnswer reads the head of an answer at the front of b, as strictly as a request.
 func parseAnswer(b []byte, a *answer) (verdict, *fault) {
-	if ok, err := hasHead(b, headBytesMax); err != nil {
+	if ok, err := head.Complete(b, headBytesMax); err != nil {
 		return invalid, faultAnswer
 	} else if !ok {
 		return partial, nil
 	}
 	*a = answer{fields: a.fields[:0]}
-	at, ok := a.parseLine(b)
-	if !ok {
+	line, e := head.ParseStatusLine(b)
+	if e != nil {
 		return invalid, faultAnswer
 	}
+	a.StatusLine = line
 	var err *fault
-	if a.fields, a.size, err = parseFields(b, at, a.fields); err != nil || !a.understand(b) {
+	if a.fields, a.size, err = parseFields(b, a.End, a.fields); err != nil || !a.understand(b) {
 		return invalid, faultAnswer
 	}
 	return whole, nil
-}
-
-// parseLine reads "HTTP/1.1 200 OK" with or without the words.
-func (a *answer) parseLine(b []byte) (next int, ok bool) {
-	const start = len("HTTP/1.1 200")
-	if len(b) < start+len("\r\n") || !bytes.HasPrefix(b, []byte("HTTP/1.")) || b[7] != '0' && b[7] != '1' || b[8] != ' ' {
-		return 0, false
-	}
-	a.minor = b[7] - '0'
-	for _, c := range b[9:start] {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		a.status = a.status*10 + int(c-'0')
-	}
-	at := start
-	if b[at] == ' ' {
-		for classes[b[at]]&byteValue != 0 {
-			at++
-		}
-	}
-	return at + 2, a.status >= 100 && b[at] == '\r' && b[at+1] == '\n'
 }
 
 // understand takes from the fields what the message means.
@@ -91,17 +69,17 @@ func (a *answer) understand(b []byte) bool {
 		switch f.kind {
 		case kindLength:
 			var ok bool
-			if a.length, ok = parseLength(f.valueIn(b)); !ok || a.hasLength {
+			if a.length, ok = head.ParseLength(f.Value(b)); !ok || a.hasLength {
 				return false
 			}
 			a.hasLength = true
 		case kindTransfer:
-			if a.chunked || a.minor == 0 || !equalFold(f.valueIn(b), "chunked") {
+			if a.chunked || a.Minor == 0 || !head.EqualFold(f.Value(b), "chunked") {
 				return false
 			}
 			a.chunked = true
 		case kindConnection:
-			if a.conn.parse(f.valueIn(b)) != nil {
+			if a.conn.parse(f.Value(b)) != nil {
 				return false
 			}
 		case kindHost, kindExpect, kindForwarded, kindForwardedFor, kindTracestate:
@@ -112,12 +90,4 @@ func (a *answer) understand(b []byte) bool {
 		nominate(b, a.fields)
 	}
 	return !(a.hasLength && a.chunked)
-}
-
-// fieldsAt returns where the line after the first begins.
-func (a *answer) fieldsAt() int {
-	if len(a.fields) > 0 {
-		return int(a.fields[0].line)
-	}
-	return a.size - len("\r\n")
 }

@@ -1,6 +1,10 @@
 package proxy
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/isotone/isotone/internal/front/head"
+)
 
 // chunks follows the framing of a chunked body (RFC 9112 §7.1) as its bytes come by, so
 // that its end is known and nothing in it can be read in another way. The zero value is
@@ -73,7 +77,7 @@ func (c *chunks) step(b byte) bool {
 	switch c.state {
 	case chunkSize:
 		switch {
-		case classes[b]&byteHex != 0:
+		case head.Hex.Has(b):
 			c.left = c.left<<4 | uint64(hexValue(b))
 			c.line++
 			return c.line <= chunkDigitsMax
@@ -91,7 +95,7 @@ func (c *chunks) step(b byte) bool {
 			return true
 		}
 		c.line++
-		return classes[b]&byteValue != 0 && c.line <= chunkLineMax
+		return head.Value.Has(b) && c.line <= chunkLineMax
 	case chunkSizeLF:
 		c.line = 0
 		if c.state = chunkData; c.left == 0 {
@@ -111,7 +115,7 @@ func (c *chunks) step(b byte) bool {
 		}
 		c.line++
 		c.blank = false
-		return c.trailers && classes[b]&byteValue != 0 && c.line <= trailerBytesMax
+		return c.trailers && head.Value.Has(b) && c.line <= trailerBytesMax
 	case chunkTrailerLF:
 		if c.state = chunkTrailer; c.blank {
 			c.state = chunkDone

@@ -116,7 +116,7 @@ func (h *client) Data(c *loop.Conn, b []byte) (int, error) {
 		h.refuse(err)
 		return len(b), nil
 	}
-	if r.minor == 0 || r.chunked || r.expect || r.length > laneBodyMax {
+	if r.Minor == 0 || r.chunked || r.expect || r.length > laneBodyMax {
 		return h.leave(b), nil
 	}
 	if len(b)-r.size < int(r.length) {
@@ -129,12 +129,12 @@ func (h *client) Data(c *loop.Conn, b []byte) (int, error) {
 // take makes what the backend gets of the head r.
 func (h *client) take(b []byte, r *request) {
 	l := h.lane
-	method := r.methodIn(b)
+	method := r.Method(b)
 	h.shape = shape{size: r.size, length: r.length, head: string(method) == "HEAD", idempotent: isIdempotent(method), lasts: r.lasts()}
 	h.key, h.keyed = l.cfg.StickyKey.ofLane(b, r)
 	continued := false
 	if r.parent >= 0 {
-		_, continued = transaction.ParseTraceparent(r.fields[r.parent].valueIn(b))
+		_, continued = transaction.ParseTraceparent(r.fields[r.parent].Value(b))
 	}
 	h.request = r.appendRequest(h.request[:0], b, h.addr, continued, l.cfg.TrustForwarded)
 	h.seen = h.seen[:0]
@@ -173,15 +173,15 @@ func (h *client) identify(b []byte, r *request) {
 	h.ownAt = len(h.request)
 	h.request = append(h.request, transaction.FieldID+": "...)
 	h.idAt = len(h.request)
-	if r != nil && r.id >= 0 && transaction.ValidID(r.fields[r.id].valueIn(b)) {
-		h.request = append(h.request, r.fields[r.id].valueIn(b)...)
+	if r != nil && r.id >= 0 && transaction.ValidID(r.fields[r.id].Value(b)) {
+		h.request = append(h.request, r.fields[r.id].Value(b)...)
 	} else {
 		h.request = m.AppendID(h.request)
 	}
 	h.idEnd = len(h.request)
 	parent, continued := transaction.Trace{}, false
 	if r != nil && r.parent >= 0 {
-		parent, continued = transaction.ParseTraceparent(r.fields[r.parent].valueIn(b))
+		parent, continued = transaction.ParseTraceparent(r.fields[r.parent].Value(b))
 	}
 	if continued {
 		h.trace = m.Child(parent)

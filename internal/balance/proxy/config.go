@@ -13,6 +13,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/front/head"
 	"github.com/isotone/isotone/internal/front/stats"
 )
 
@@ -195,7 +196,7 @@ type Key struct {
 func ParseKey(s string) (Key, error) {
 	where, name, _ := strings.Cut(s, ":")
 	switch {
-	case where == "header" && name != "" && isClass([]byte(name), byteToken):
+	case where == "header" && name != "" && head.Token.All([]byte(name)):
 		return Key{header: strings.ToLower(name)}, nil
 	case where == "query" && name != "" && !strings.ContainsAny(name, "&=;#%+ "):
 		return Key{query: name}, nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front/head"
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
@@ -20,6 +21,9 @@ func (f *fault) Error() string { return strconv.Itoa(f.status) + ": " + f.messag
 // refuse returns the fault of a message that could be read in more than one way, or in
 // none.
 func refuse(message string) *fault { return &fault{status: 400, message: message} }
+
+// faultOf returns the fault of a head that was refused.
+func faultOf(err *head.Error) *fault { return &fault{err.Status, err.Message} }
 
 // The faults that say something about the backends.
 var (

@@ -1,6 +1,10 @@
 package proxy
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/isotone/isotone/internal/front/head"
+)
 
 // kind is what a header field means here. Fields of all kinds but kindPlain are not
 // copied as they are.
@@ -55,7 +59,7 @@ type kindName struct {
 func kindOf(name []byte) kind {
 	if len(name) <= fieldNameMax {
 		for i := range kinds[len(name)] {
-			if k := &kinds[len(name)][i]; equalFold(name, k.name) {
+			if k := &kinds[len(name)][i]; head.EqualFold(name, k.name) {
 				return k.kind
 			}
 		}
@@ -63,163 +67,32 @@ func kindOf(name []byte) kind {
 	return kindPlain
 }
 
-// equalFold compares ASCII without case. lower is in lower case.
-func equalFold(b []byte, lower string) bool {
-	if len(b) != len(lower) {
-		return false
-	}
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// field is one line of a header. The places are in the message.
+// field is one header field.
 type field struct {
-	kind                       kind
-	line, value, valueEnd, end int32 // where the line, its value and the next line begin
-	name                       int32 // bytes of the name, which is where the line begins
+	head.Field
+	kind kind
 }
-
-func (f *field) nameIn(b []byte) []byte  { return b[f.line : f.line+f.name] }
-func (f *field) valueIn(b []byte) []byte { return b[f.value:f.valueEnd] }
 
 // fieldsMax bounds the fields of one message.
 const fieldsMax = 100
 
-// The classes of bytes.
-const (
-	byteToken  = 1 << iota // in names and methods
-	byteValue              // in field values: no control characters but tab
-	byteTarget             // in request targets
-	byteHost               // in names, addresses and ports
-	byteHex
-)
-
-var classes = func() (table [256]uint8) {
-	for c := range 256 {
-		lower := byte(c) | 0x20
-		alphanumeric := '0' <= c && c <= '9' || 'a' <= lower && lower <= 'z' && c < 0x80
-		if alphanumeric {
-			table[c] |= byteToken | byteHost
-		}
-		if '0' <= c && c <= '9' || 'a' <= lower && lower <= 'f' && c < 0x80 {
-			table[c] |= byteHex
-		}
-		if c >= ' ' && c != 0x7f || c == '\t' {
-			table[c] |= byteValue
-		}
-		if c > ' ' && c < 0x7f && c != '#' {
-			table[c] |= byteTarget
-		}
-	}
-	for _, c := range []byte("!#$%&'*+-.^_`|~") {
-		table[c] |= byteToken
-	}
-	for _, c := range []byte("-._:[]~%") {
-		table[c] |= byteHost
-	}
-	return table
-}()
-
-func isClass(b []byte, class uint8) bool {
-	for _, c := range b {
-		if classes[c]&class == 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// parseFields reads header lines from b[at:], up to and with the blank line, which must
-// be in b. It appends them to list, and returns where the body begins.
+// parseFields scans the fields of the message b, whose head is complete, from at on. It appends
+// them to list, and returns where the body begins.
 func parseFields(b []byte, at int, list []field) (_ []field, next int, err *fault) {
 	for {
-		if b[at] == '\r' {
-			if b[at+1] != '\n' {
-				return list, 0, refuse("a CR without an LF")
-			}
-			return list, at + 2, nil
-		}
-		if len(list) == fieldsMax {
+		if len(list) == fieldsMax && b[at] != '\r' {
 			return list, 0, &fault{status: 431, message: "too many header fields"}
 		}
-		f := field{line: int32(at)}
-		for classes[b[at]]&byteToken != 0 {
-			at++
+		list = append(list, field{}) // scanned in place: to copy what was just written costs more
+		f := &list[len(list)-1]
+		last, err := f.Scan(b, at)
+		if at = int(f.End); err != nil {
+			return list, 0, faultOf(err)
+		} else if last {
+			return list[:len(list)-1], at, nil
 		}
-		f.name = int32(at) - f.line
-		switch {
-		case f.name == 0 && (b[at] == ' ' || b[at] == '\t'):
-			return list, 0, refuse("a folded header line")
-		case f.name == 0, b[at] != ':':
-			return list, 0, refuse("a header field's name has a character that none has")
-		}
-		f.kind = kindOf(b[f.line:at])
-		for at++; b[at] == ' ' || b[at] == '\t'; {
-			at++
-		}
-		f.value = int32(at)
-		for classes[b[at]]&byteValue != 0 {
-			at++
-		}
-		if b[at] != '\r' || b[at+1] != '\n' {
-			return list, 0, refuse("a header field's value has a control character")
-		}
-		end := at
-		for end > int(f.value) && (b[end-1] == ' ' || b[end-1] == '\t') {
-			end--
-		}
-		f.valueEnd = int32(end)
-		at += 2
-		f.end = int32(at)
-		list = append(list, f)
+		f.kind = kindOf(f.Name(b))
 	}
-}
-
-const blankLine = "\r\n\r\n"
-
-// hasHead looks for a whole head at the front of b, of at most max bytes. While it is
-// incomplete it only looks at the ends of lines, so that a client that sends byte by byte
-// has no parser run for each.
-func hasHead(b []byte, max int) (bool, *fault) {
-	if i := bytes.Index(b[:min(len(b), max)], []byte(blankLine)); i >= 0 {
-		return true, nil
-	}
-	for at := 0; ; {
-		i := bytes.IndexByte(b[at:], '\n')
-		if i < 0 {
-			break
-		}
-		if at += i; at == 0 || b[at-1] != '\r' {
-			return false, refuse("an LF without a CR")
-		}
-		at++
-	}
-	if len(b) >= max {
-		return false, &fault{status: 431, message: "the header is too long"}
-	}
-	return false, nil
-}
-
-// parseLength reads the value of Content-Length: digits only, one value.
-func parseLength(value []byte) (int64, bool) {
-	if len(value) == 0 || len(value) > 18 {
-		return 0, false
-	}
-	n := int64(0)
-	for _, c := range value {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return n, true
 }
 
 // connection is what the Connection fields of a message say.
@@ -240,13 +113,13 @@ func (c *connection) parse(value []byte) *fault {
 		option = bytes.Trim(option, " \t")
 		switch {
 		case len(option) == 0:
-		case !isClass(option, byteToken):
+		case !head.Token.All(option):
 			return refuse("Connection names what is no field")
-		case equalFold(option, "close"):
+		case head.EqualFold(option, "close"):
 			c.close = true
-		case equalFold(option, "keep-alive"):
+		case head.EqualFold(option, "keep-alive"):
 			c.keepAlive = true
-		case equalFold(option, "upgrade"):
+		case head.EqualFold(option, "upgrade"):
 			c.upgrade = true
 		default:
 			switch kindOf(option) {
@@ -267,10 +140,10 @@ func nominate(b []byte, list []field) {
 		if list[i].kind != kindConnection {
 			continue
 		}
-		for option := range bytes.SplitSeq(list[i].valueIn(b), []byte(",")) {
+		for option := range bytes.SplitSeq(list[i].Value(b), []byte(",")) {
 			option = bytes.Trim(option, " \t")
 			for j := range list {
-				if f := &list[j]; f.kind == kindPlain && bytes.EqualFold(f.nameIn(b), option) {
+				if f := &list[j]; f.kind == kindPlain && bytes.EqualFold(f.Name(b), option) {
 					f.kind = kindNominated
 				}
 			}
@@ -284,11 +157,11 @@ func appendPlain(out, b []byte, list []field) []byte {
 		if list[i].kind != kindPlain {
 			continue
 		}
-		begin := list[i].line
+		begin := list[i].Line
 		for i+1 < len(list) && list[i+1].kind == kindPlain {
 			i++
 		}
-		out = append(out, b[begin:list[i].end]...)
+		out = append(out, b[begin:list[i].End]...)
 	}
 	return out
 }

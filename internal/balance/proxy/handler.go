@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/front/head"
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/front/transaction"
@@ -146,7 +147,7 @@ func (e *exchange) refusal() *fault {
 		return faultUpgrade
 	case e.r.ContentLength > e.cfg.Limits.BodyMax:
 		return faultTooLong
-	case e.r.ProtoMajor > 1 && (e.r.Host == "" || !isClass([]byte(e.r.Host), byteHost)):
+	case e.r.ProtoMajor > 1 && (e.r.Host == "" || !head.Host.All([]byte(e.r.Host))):
 		return refuse("want an authority, with a name or address")
 	case e.r.ProtoMajor > 1 && !isRequestLine(e.r.Method, e.r.RequestURI):
 		return refuse("what HTTP/1 could not have in its first line is in the method or the path")
@@ -157,8 +158,7 @@ func (e *exchange) refusal() *fault {
 // isRequestLine reports whether method and target, of a request of HTTP/2, can be sent in a
 // line of HTTP/1 that has one meaning: none of their bytes may end them there.
 func isRequestLine(method, target string) bool {
-	return len(method) <= methodMax && isClass([]byte(method), byteToken) && isClass([]byte(target), byteTarget) &&
-		(target[0] == '/' || target == "*" && method == http.MethodOptions)
+	return head.IsMethod(method) && head.Target.All([]byte(target)) && head.IsTarget(method, target)
 }
 
 func (e *exchange) observe() {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/front/head"
 )
 
 // ofLane returns what a request in the lane sticks to.
@@ -14,12 +15,12 @@ func (k *Key) ofLane(b []byte, r *request) (key uint64, ok bool) {
 	switch {
 	case k.header != "":
 		for i := range r.fields {
-			if f := &r.fields[i]; int(f.name) == len(k.header) && equalFold(f.nameIn(b), k.header) {
-				return balance.Hash(f.valueIn(b)), true
+			if f := &r.fields[i]; head.EqualFold(f.Name(b), k.header) {
+				return balance.Hash(f.Value(b)), true
 			}
 		}
 	case k.query != "":
-		_, query, _ := bytes.Cut(r.targetIn(b), []byte("?"))
+		_, query, _ := bytes.Cut(r.Target(b), []byte("?"))
 		if bytes.ContainsAny(query, "%+") {
 			return k.ofQuery(string(query))
 		}

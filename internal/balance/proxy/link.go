@@ -97,16 +97,16 @@ func (k *link) head(h *client, b []byte) (int, error) {
 	a := &k.lane.answer
 	v, err := parseAnswer(b, a)
 	switch {
-	case err != nil, v == whole && a.status == 101:
+	case err != nil, v == whole && a.Status == 101:
 		return 0, faultAnswer
 	case v == partial:
 		return 0, nil
-	case a.status < 200:
+	case a.Status < 200:
 		return a.size, nil // not asked for, and not waited for
 	}
 	k.framing, k.left, k.lasts, k.chunks = a.framing(h.head), a.length, a.lasts(), chunks{trailers: true}
 	h.last = h.last || k.lane.stopped
-	h.status, h.answered = a.status, true
+	h.status, h.answered = a.Status, true
 	out := a.appendAnswer(h.conn.Buffered(), b, h.own(), k.framing, h.last)
 	h.conn.SetBuffered(append(out, "\r\n"...))
 	if k.framing == framingNone {

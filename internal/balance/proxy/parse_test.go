@@ -55,13 +55,13 @@ func FuzzParseRequest(f *testing.F) {
 			}
 			t.Fatalf("net/http: %v", e)
 		}
-		if theirs.Method != string(r.methodIn(b)) || theirs.RequestURI != string(r.targetIn(b)) || theirs.ProtoMinor != int(r.minor) {
-			t.Fatalf("%s %s, net/http: %s %s", r.methodIn(b), r.targetIn(b), theirs.Method, theirs.RequestURI)
+		if theirs.Method != string(r.Method(b)) || theirs.RequestURI != string(r.Target(b)) || theirs.ProtoMinor != int(r.Minor) {
+			t.Fatalf("%s %s, net/http: %s %s", r.Method(b), r.Target(b), theirs.Method, theirs.RequestURI)
 		}
 		if chunked := len(theirs.TransferEncoding) > 0; chunked != r.chunked || !chunked && theirs.ContentLength != r.length {
 			t.Fatalf("length %d, chunked %v; net/http: %d, %v", r.length, r.chunked, theirs.ContentLength, theirs.TransferEncoding)
 		}
-		if r.minor == 0 || r.chunked {
+		if r.Minor == 0 || r.chunked {
 			return
 		}
 		out := append(r.appendRequest(nil, b, "10.0.0.1", false, false), "\r\n"...)
@@ -104,12 +104,12 @@ func FuzzParseAnswer(f *testing.F) {
 		case framingLength:
 			want = a.length
 		}
-		if theirs.StatusCode != a.status || theirs.ContentLength != want && a.status >= 200 && a.status != 204 && a.status != 304 || (len(theirs.TransferEncoding) > 0) != (a.chunked && a.framing(false) == framingChunked) {
-			t.Fatalf("status %d, length %d, framing %d; net/http: %d, %d, %v", a.status, want, a.framing(false), theirs.StatusCode, theirs.ContentLength, theirs.TransferEncoding)
+		if theirs.StatusCode != a.Status || theirs.ContentLength != want && a.Status >= 200 && a.Status != 204 && a.Status != 304 || (len(theirs.TransferEncoding) > 0) != (a.chunked && a.framing(false) == framingChunked) {
+			t.Fatalf("status %d, length %d, framing %d; net/http: %d, %d, %v", a.Status, want, a.framing(false), theirs.StatusCode, theirs.ContentLength, theirs.TransferEncoding)
 		}
 		out := append(a.appendAnswer(nil, b, nil, a.framing(false), false), "\r\n"...)
 		var again answer
-		if v, _ := parseAnswer(out, &again); v != whole || again.size != len(out) || again.status != a.status || again.chunked != (a.chunked || a.framing(false) == framingClose) || again.length != a.length {
+		if v, _ := parseAnswer(out, &again); v != whole || again.size != len(out) || again.Status != a.Status || again.chunked != (a.chunked || a.framing(false) == framingClose) || again.length != a.length {
 			t.Fatalf("%q became %q", b, out)
 		}
 	})

@@ -7,7 +7,7 @@ const via = "1.1 isotone"
 // of the transaction and the blank line. addr is the client's IP address. It changes the
 // kinds of r's fields.
 func (r *request) appendRequest(out, b []byte, addr string, continued, trustForwarded bool) []byte {
-	out = append(out, b[:r.targetEnd]...)
+	out = append(out, b[:r.TargetEnd]...)
 	out = append(out, " HTTP/1.1\r\n"...)
 	for i := range r.fields {
 		switch f := &r.fields[i]; f.kind {
@@ -27,8 +27,8 @@ func (r *request) appendRequest(out, b []byte, addr string, continued, trustForw
 	out = append(out, "X-Forwarded-For: "...)
 	if trustForwarded {
 		for i := range r.fields {
-			if f := &r.fields[i]; f.kind == kindForwardedFor && f.value < f.valueEnd {
-				out = append(out, f.valueIn(b)...)
+			if f := &r.fields[i]; f.kind == kindForwardedFor && f.ValueFrom < f.ValueTo {
+				out = append(out, f.Value(b)...)
 				out = append(out, ", "...)
 			}
 		}
@@ -36,7 +36,7 @@ func (r *request) appendRequest(out, b []byte, addr string, continued, trustForw
 	out = append(out, addr...)
 	if !trustForwarded {
 		out = append(out, "\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: "...)
-		out = append(out, r.fields[r.host].valueIn(b)...)
+		out = append(out, r.fields[r.host].Value(b)...)
 	}
 	return append(out, "\r\nVia: "+via+"\r\n"...)
 }
@@ -46,7 +46,7 @@ func (r *request) appendRequest(out, b []byte, addr string, continued, trustForw
 // ends with it.
 func (a *answer) appendAnswer(out, b, own []byte, f framing, last bool) []byte {
 	out = append(out, "HTTP/1.1 "...)
-	out = append(out, b[len("HTTP/1.1 "):a.fieldsAt()]...)
+	out = append(out, b[len("HTTP/1.1 "):a.End]...)
 	for i := range a.fields {
 		if f := &a.fields[i]; f.kind == kindLength {
 			f.kind = kindPlain

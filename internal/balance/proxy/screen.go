@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/isotone/isotone/internal/front/head"
 	"github.com/isotone/isotone/internal/front/transaction"
 )
 
@@ -237,7 +238,7 @@ func (s *screen) Write(p []byte) (int, error) {
 		return s.Conn.Write(p)
 	}
 	f := refuse(string(p[i+len(bareType):]))
-	if status, ok := parseLength(p[statusAt : statusAt+3]); ok {
+	if status, ok := head.ParseLength(p[statusAt : statusAt+3]); ok {
 		f.status = int(status)
 	}
 	t := transaction.Start(nil, nil)
