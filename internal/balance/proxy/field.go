@@ -6,13 +6,13 @@ import (
 	"github.com/isotone/isotone/internal/front/head"
 )
 
-// kind is what a header field means here. Fields of all kinds but kindPlain are not
-// copied as they are.
+// kind is the meaning of a header field for the proxy. Only fields of kindPlain are copied
+// unchanged.
 type kind uint8
 
 const (
 	kindPlain kind = iota // copied
-	kindHop               // ends here: RFC 9110 §7.6.1
+	kindHop               // hop by hop (RFC 9110 §7.6.1): removed
 	kindHost
 	kindLength
 	kindTransfer
@@ -22,14 +22,14 @@ const (
 	kindID
 	kindTraceparent
 	kindTracestate
-	kindForwardedFor // and the others: replaced
-	kindForwarded
-	kindNominated // named by Connection: ends here, too
+	kindForwardedFor
+	kindForwarded // the other fields about the client; replaced like kindForwardedFor
+	kindNominated // named by Connection: removed
 )
 
 const fieldNameMax = 19
 
-// kinds has the names that mean something by their length, in lower case.
+// kinds has the names of all other kinds than kindPlain in lower case, by their length.
 var kinds = func() (table [fieldNameMax + 1][]kindName) {
 	add := func(k kind, names ...string) {
 		for _, name := range names {
@@ -76,33 +76,66 @@ type field struct {
 // fieldsMax bounds the fields of one message.
 const fieldsMax = 100
 
-// parseFields scans the fields of the message b, whose head is complete, from at on. It appends
-// them to list, and returns where the body begins.
-func parseFields(b []byte, at int, list []field) (_ []field, next int, err *fault) {
+// message is what the heads of requests and answers have in common.
+type message struct {
+	size      int // of the head, in bytes
+	length    int64
+	hasLength bool
+	chunked   bool
+	conn      connection
+	fields    []field
+}
+
+// scanFields scans the fields of message b, whose head is complete, from at on.
+func (m *message) scanFields(b []byte, at int) *httpError {
 	for {
-		if len(list) == fieldsMax && b[at] != '\r' {
-			return list, 0, &fault{status: 431, message: "too many header fields"}
+		if len(m.fields) == fieldsMax && b[at] != '\r' {
+			return &httpError{431, "too many header fields"}
 		}
-		list = append(list, field{}) // scanned in place: to copy what was just written costs more
-		f := &list[len(list)-1]
+		m.fields = append(m.fields, field{}) // scanned in place: a copy of what was just written is slow
+		f := &m.fields[len(m.fields)-1]
 		last, err := f.Scan(b, at)
 		if at = int(f.End); err != nil {
-			return list, 0, faultOf(err)
+			return errorOf(err)
 		} else if last {
-			return list[:len(list)-1], at, nil
+			m.size, m.fields = at, m.fields[:len(m.fields)-1]
+			return nil
 		}
 		f.kind = kindOf(f.Name(b))
 	}
 }
 
-// connection is what the Connection fields of a message say.
-type connection struct {
-	close, keepAlive, upgrade bool
-	others                    bool // it names other fields
+// interpretFraming evaluates one field that says how the body or the connection ends.
+func (m *message) interpretFraming(b []byte, f *field, minor byte) *httpError {
+	switch f.kind {
+	case kindLength:
+		var ok bool
+		if m.length, ok = head.ParseLength(f.Value(b)); !ok || m.hasLength {
+			return refuse("want one Content-Length, a number")
+		}
+		m.hasLength = true
+	case kindTransfer:
+		if m.chunked || minor == 0 || !head.EqualFold(f.Value(b), "chunked") {
+			return refuse("want at most one Transfer-Encoding, chunked, in HTTP/1.1")
+		}
+		m.chunked = true
+	case kindConnection:
+		return m.conn.parse(f.Value(b))
+	}
+	return nil
 }
 
+// connection has the options of a message's Connection fields.
+type connection struct {
+	close, keepAlive, upgrade bool
+	others                    bool // names of fields
+}
+
+// persistent reports whether the sender keeps the connection open; minor is of its version.
+func (c *connection) persistent(minor byte) bool { return !c.close && (minor == 1 || c.keepAlive) }
+
 // parse reads one value.
-func (c *connection) parse(value []byte) *fault {
+func (c *connection) parse(value []byte) *httpError {
 	for len(value) > 0 {
 		option := value
 		if i := bytes.IndexByte(value, ','); i >= 0 {
@@ -114,7 +147,7 @@ func (c *connection) parse(value []byte) *fault {
 		switch {
 		case len(option) == 0:
 		case !head.Token.All(option):
-			return refuse("Connection names what is no field")
+			return refuse("Connection contains an invalid field name")
 		case head.EqualFold(option, "close"):
 			c.close = true
 		case head.EqualFold(option, "keep-alive"):
@@ -126,24 +159,27 @@ func (c *connection) parse(value []byte) *fault {
 			case kindPlain, kindHop:
 				c.others = true
 			default:
-				// To take these away would change what the message means, or who it is from.
-				return refuse("Connection names a field that cannot be left out")
+				// To remove these would change the meaning or the origin of the message.
+				return refuse("Connection names a field that must not be removed")
 			}
 		}
 	}
 	return nil
 }
 
-// nominate marks the fields that Connection names.
-func nominate(b []byte, list []field) {
-	for i := range list {
-		if list[i].kind != kindConnection {
+// markNominated marks the fields that Connection names.
+func (m *message) markNominated(b []byte) {
+	if !m.conn.others {
+		return
+	}
+	for i := range m.fields {
+		if m.fields[i].kind != kindConnection {
 			continue
 		}
-		for option := range bytes.SplitSeq(list[i].Value(b), []byte(",")) {
+		for option := range bytes.SplitSeq(m.fields[i].Value(b), []byte(",")) {
 			option = bytes.Trim(option, " \t")
-			for j := range list {
-				if f := &list[j]; f.kind == kindPlain && bytes.EqualFold(f.Name(b), option) {
+			for j := range m.fields {
+				if f := &m.fields[j]; f.kind == kindPlain && bytes.EqualFold(f.Name(b), option) {
 					f.kind = kindNominated
 				}
 			}
@@ -151,8 +187,9 @@ func nominate(b []byte, list []field) {
 	}
 }
 
-// appendPlain appends the lines of plain fields, as they are.
-func appendPlain(out, b []byte, list []field) []byte {
+// appendPlain appends the lines of plain fields unchanged.
+func (m *message) appendPlain(out, b []byte) []byte {
+	list := m.fields
 	for i := 0; i < len(list); i++ {
 		if list[i].kind != kindPlain {
 			continue

@@ -1,11 +1,11 @@
 package proxy
 
-// via is what the proxy calls itself (RFC 9110 §7.6.3).
+// via is the proxy's entry in the Via field (RFC 9110 §7.6.3).
 const via = "1.1 isotone"
 
-// appendRequest appends the head of a request as its backend gets it, but for the fields
-// of the transaction and the blank line. addr is the client's IP address. It changes the
-// kinds of r's fields.
+// appendRequest appends the head of the request for its backend, without the fields of the
+// transaction and the blank line. addr is the client's IP address; continued says that the
+// client's trace is continued. It changes the kinds of r's fields.
 func (r *request) appendRequest(out, b []byte, addr string, continued, trustForwarded bool) []byte {
 	out = append(out, b[:r.TargetEnd]...)
 	out = append(out, " HTTP/1.1\r\n"...)
@@ -23,7 +23,7 @@ func (r *request) appendRequest(out, b []byte, addr string, continued, trustForw
 			}
 		}
 	}
-	out = appendPlain(out, b, r.fields)
+	out = r.appendPlain(out, b)
 	out = append(out, "X-Forwarded-For: "...)
 	if trustForwarded {
 		for i := range r.fields {
@@ -41,10 +41,9 @@ func (r *request) appendRequest(out, b []byte, addr string, continued, trustForw
 	return append(out, "\r\nVia: "+via+"\r\n"...)
 }
 
-// appendAnswer appends the head of an answer as the client gets it, but for the blank
-// line. own are the fields of the transaction, as lines; last says that the connection
-// ends with it.
-func (a *answer) appendAnswer(out, b, own []byte, f framing, last bool) []byte {
+// appendAnswer appends the head of the answer for the client, without the blank line. own has
+// the fields of the transaction as lines; closeAfter says that the connection ends with it.
+func (a *answer) appendAnswer(out, b, own []byte, f framing, closeAfter bool) []byte {
 	out = append(out, "HTTP/1.1 "...)
 	out = append(out, b[len("HTTP/1.1 "):a.End]...)
 	for i := range a.fields {
@@ -52,12 +51,12 @@ func (a *answer) appendAnswer(out, b, own []byte, f framing, last bool) []byte {
 			f.kind = kindPlain
 		}
 	}
-	out = appendPlain(out, b, a.fields)
+	out = a.appendPlain(out, b)
 	out = append(out, own...)
 	if a.chunked || f == framingClose {
 		out = append(out, "Transfer-Encoding: chunked\r\n"...)
 	}
-	if last {
+	if closeAfter {
 		out = append(out, "Connection: close\r\n"...)
 	}
 	return out

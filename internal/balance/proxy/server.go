@@ -19,35 +19,35 @@ import (
 // Server is a reverse proxy for HTTP backends. Make it with [New], call [Server.Serve]
 // once and [Server.Shutdown] to end it. All methods are safe for concurrent use.
 type Server struct {
-	cfg      Config
-	director *director
-	recorder *recorder
-	handler  *handler
-	checker  *checker
-	http     *http.Server
-	tls      *tls.Config
-	useLane  bool
+	cfg         Config
+	balancer    *balancer
+	requestLog  *requestLog
+	handler     *handler
+	checker     *checker
+	http        *http.Server
+	tls         *tls.Config
+	useFastPath bool
 
 	loop *loop.Loop
-	lane *lane
+	fast *fastPath
 	mail mailbox
 
-	base     context.Context // of everything that runs beside the loop
+	base     context.Context // of everything outside the loop
 	cancel   context.CancelFunc
-	open     context.Context // of connections that have not said anything yet
+	open     context.Context // of connections that have sent nothing yet
 	closing  context.CancelFunc
 	workers  sync.WaitGroup // dialling, handshakes, refusals
 	ready    *listen.Handoff
 	refusals chan struct{} // one token for each connection being refused
 
 	connections atomic.Int64
-	inLane      atomic.Int64 // requests that the lane has in work, as of its latest turn
+	fastActive  atomic.Int64 // requests in progress on the fast path, as of the latest turn
 
 	mu       sync.Mutex
 	listener net.Listener
 	stopping chan struct{}
 	stopped  bool
-	served   chan struct{} // closed when Serve is over; nil before Serve
+	served   chan struct{} // closed when Serve returns; nil before Serve
 }
 
 // New returns a server that does nothing until [Server.Serve]. Its errors match
@@ -57,19 +57,19 @@ func New(cfg Config) (*Server, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Limits, cfg.Health = cfg.Limits.withDefaults(), cfg.Health.withDefaults()
-	s := &Server{cfg: cfg, useLane: true, stopping: make(chan struct{}), refusals: make(chan struct{}, refusalsMax), ready: listen.NewHandoff()}
+	s := &Server{cfg: cfg, useFastPath: true, stopping: make(chan struct{}), refusals: make(chan struct{}, refusalsMax), ready: listen.NewHandoff()}
 	var err error
-	if s.director, err = newDirector(&s.cfg); err != nil {
+	if s.balancer, err = newBalancer(&s.cfg); err != nil {
 		return nil, err
 	}
-	for _, t := range s.director.targets {
-		s.useLane = s.useLane && t.scheme == "http"
+	for _, t := range s.balancer.targets {
+		s.useFastPath = s.useFastPath && t.scheme == "http"
 	}
 	s.base, s.cancel = context.WithCancel(context.Background())
 	s.open, s.closing = context.WithCancel(s.base)
-	s.recorder = &recorder{log: cfg.Log, targets: s.director.targets, all: cfg.LogRequests}
-	s.handler = &handler{cfg: &s.cfg, director: s.director, report: s.recorder.report, backends: newTransport(&s.cfg)}
-	s.checker = newChecker(&s.cfg, s.director)
+	s.requestLog = &requestLog{log: cfg.Log, targets: s.balancer.targets, all: cfg.LogRequests}
+	s.handler = &handler{cfg: &s.cfg, balancer: s.balancer, report: s.requestLog.report, backends: newTransport(&s.cfg)}
+	s.checker = newChecker(&s.cfg, s.balancer)
 	if cfg.TLS != nil {
 		s.tls = cfg.TLS.Clone()
 		s.tls.NextProtos = []string{"h2", "http/1.1"}
@@ -93,14 +93,14 @@ func (s *Server) newHTTPServer() *http.Server {
 		ErrorLog:                     slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 		BaseContext:                  func(net.Listener) context.Context { return s.base },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			if sc, ok := c.(*screen); ok {
-				return context.WithValue(ctx, screenKey{}, sc)
+			if vc, ok := c.(*validatingConn); ok {
+				return context.WithValue(ctx, connKey{}, vc)
 			}
 			return ctx
 		},
 		ConnState: func(c net.Conn, state http.ConnState) {
-			if sc, ok := c.(*screen); ok && state == http.StateIdle {
-				sc.idle()
+			if vc, ok := c.(*validatingConn); ok && state == http.StateIdle {
+				vc.idle()
 			}
 		},
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 256, WriteByteTimeout: s.cfg.Limits.WriteTimeout},
@@ -161,13 +161,13 @@ func (s *Server) Serve(l net.Listener) error {
 	if s.cfg.KeepProcessor {
 		s.loop.KeepProcessor()
 	}
-	s.lane = newLane(&s.cfg, s.loop, s.director)
-	s.lane.report, s.lane.handOver, s.lane.dial = s.recorder.report, s.take, s.dial
-	s.lane.gone = func() { s.connections.Add(-1) }
+	s.fast = newFastPath(&s.cfg, s.loop, s.balancer)
+	s.fast.report, s.fast.handOver, s.fast.dial = s.requestLog.report, s.serveStandard, s.dial
+	s.fast.onClosed = func() { s.connections.Add(-1) }
 	if s.cfg.Measured != nil {
-		s.lane.meter = newMeter()
+		s.fast.meter = newMeter()
 	}
-	defer s.recorder.stop()
+	defer s.requestLog.stop()
 	var parts sync.WaitGroup
 	ends := make(chan error, 3)
 	parts.Go(func() { ends <- s.run() })
@@ -177,7 +177,7 @@ func (s *Server) Serve(l net.Listener) error {
 	for range 3 {
 		if end := <-ends; end != nil && !errors.Is(end, http.ErrServerClosed) {
 			err = errors.Join(err, end)
-			s.cut()
+			s.abort()
 		}
 	}
 	parts.Wait()
@@ -192,12 +192,12 @@ const idleWait = time.Second
 
 // run is the loop's goroutine.
 func (s *Server) run() error {
-	l := s.lane
+	l := s.fast
 	settle := func() {}
 	if m := l.meter; m != nil {
 		m.Start()
 		defer m.Stop()
-		settle = func() { m.settle(m.Lap(), l.tell) }
+		settle = func() { m.settle(m.Lap(), l.deliver) }
 	}
 	for {
 		wait := idleWait
@@ -213,9 +213,9 @@ func (s *Server) run() error {
 		}
 		l.turn()
 		s.loop.Flush()
-		l.unstall()
+		l.resumeStalled()
 		settle()
-		s.inLane.Store(int64(len(l.active)))
+		s.fastActive.Store(int64(len(l.active)))
 		if err != nil || l.stopped && len(l.clients) == 0 || s.base.Err() != nil {
 			closeErr := s.loop.Close()
 			for _, f := range s.takeMail(true) {
@@ -227,36 +227,36 @@ func (s *Server) run() error {
 	}
 }
 
-// dial connects to a backend, beside the loop.
+// dial connects to a backend on another goroutine.
 func (s *Server) dial(backend int) {
 	s.workers.Go(func() {
 		dialer := net.Dialer{Timeout: s.cfg.Limits.ConnectTimeout}
-		nc, err := dialer.DialContext(s.base, "tcp", s.director.targets[backend].addr)
-		if !s.post(func() { s.lane.dialled(backend, nc, err) }) && err == nil {
+		nc, err := dialer.DialContext(s.base, "tcp", s.balancer.targets[backend].addr)
+		if !s.post(func() { s.fast.dialled(backend, nc, err) }) && err == nil {
 			_ = nc.Close()
 		}
 	})
 }
 
-// Connections returns how many connections of clients are open.
+// Connections returns the number of open client connections.
 func (s *Server) Connections() int { return int(s.connections.Load()) }
 
-// Status is what a proxy says of itself.
+// Status is the state of a proxy.
 type Status struct {
 	Backends []BackendStatus `json:"backends"`
-	// Connections are those of clients.
+	// Connections is the number of open client connections.
 	Connections int `json:"connections"`
-	// InLane and Beside are requests in work, in the lane and on the general path.
-	InLane int `json:"inLane"`
-	Beside int `json:"beside"`
-	// RetriesRefused counts those that the budget did not allow.
+	// FastPath and StandardPath are the requests in progress on either path.
+	FastPath     int `json:"fastPath"`
+	StandardPath int `json:"standardPath"`
+	// RetriesRefused counts the retries that the budget refused.
 	RetriesRefused uint64 `json:"retriesRefused"`
 }
 
-// Status returns what is so now.
+// Status returns the current state.
 func (s *Server) Status() Status {
-	st := Status{Connections: s.Connections(), InLane: int(s.inLane.Load()), Beside: int(s.handler.active.Load())}
-	st.Backends, st.RetriesRefused = s.director.status()
+	st := Status{Connections: s.Connections(), FastPath: int(s.fastActive.Load()), StandardPath: int(s.handler.active.Load())}
+	st.Backends, st.RetriesRefused = s.balancer.status()
 	return st
 }
 
@@ -266,7 +266,7 @@ func (s *Server) Status() Status {
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	if s.loop != nil {
-		s.post(func() { s.lane.stop() })
+		s.post(func() { s.fast.stop() })
 	}
 	err := s.http.Shutdown(ctx)
 	s.mu.Lock()
@@ -312,8 +312,8 @@ func (s *Server) stop() {
 	}
 }
 
-// cut ends everything at once.
-func (s *Server) cut() {
+// abort ends everything at once.
+func (s *Server) abort() {
 	s.stop()
 	_ = s.http.Close()
 	s.cancel()
