@@ -27,26 +27,26 @@ import (
 type proxyCmd struct {
 	Listen  string   `name:"listen" short:"l" default:":8090" placeholder:"HOST:PORT" help:"Where to serve clients. Default: ${default}."`
 	Admin   string   `name:"admin" placeholder:"HOST:PORT" help:"Where to serve /metrics, /proxy/status and /up. Default: nowhere."`
-	Backend []string `name:"backend" short:"b" sep:"none" placeholder:"URL[,WEIGHT]" help:"An HTTP server to forward to, http://host:port; again for each."`
-	Node    []string `name:"node" short:"n" placeholder:"HOST:PORT" help:"Instead of backends: nodes of one Isotone cluster. The proxy serves what they do, and gathers requests into few."`
+	Backend []string `name:"backend" short:"b" sep:"none" placeholder:"URL[,WEIGHT]" help:"An HTTP server to forward to, http://host:port; repeatable."`
+	Node    []string `name:"node" short:"n" placeholder:"HOST:PORT" help:"Instead of backends: the nodes of one Isotone cluster. The proxy serves what they serve, and bundles requests."`
 
 	proxyHTTP  `group:"With --backend:"`
 	proxyNodes `group:"With --node:"`
 
-	MaxConnections int    `name:"max-connections" default:"20000" help:"Connections of clients."`
+	MaxConnections int    `name:"max-connections" default:"20000" help:"Maximum number of client connections."`
 	TLSCert        string `name:"tls-cert" placeholder:"FILE" help:"Certificate, to serve TLS on the same port."`
 	TLSKey         string `name:"tls-key" placeholder:"FILE" help:"Its key."`
 
-	RequestStats       bool `name:"request-stats" help:"Measure every HTTP request: wall clock and CPU times, on /metrics and in a log line each."`
-	RequestStatsSample int  `name:"request-stats-sample" default:"1" placeholder:"N" help:"With --request-stats: measure one of so many requests. Default: ${default}."`
+	RequestStats       bool `name:"request-stats" help:"Measure every HTTP request: wall clock and CPU times, on /metrics and in one log line each."`
+	RequestStatsSample int  `name:"request-stats-sample" default:"1" placeholder:"N" help:"With --request-stats: measure one in N requests. Default: ${default}."`
 
 	Debug  bool `name:"debug" help:"Log more."`
-	Pretty bool `name:"pretty" help:"Log for people instead of as JSON."`
+	Pretty bool `name:"pretty" help:"Log plain text instead of JSON."`
 
-	set []*kong.Flag // those that the command line has
+	set []*kong.Flag // those that were set on the command line
 }
 
-// AfterApply remembers which flags were set.
+// AfterApply notes which flags were set.
 func (c *proxyCmd) AfterApply(ctx *kong.Context) error {
 	for _, step := range ctx.Path {
 		if step.Flag != nil && !slices.Contains(c.set, step.Flag) {
@@ -56,8 +56,8 @@ func (c *proxyCmd) AfterApply(ctx *kong.Context) error {
 	return nil
 }
 
-// idle lists the flags that were set and have no effect.
-func (c *proxyCmd) idle() (faults []error) {
+// misplaced returns an error for each flag that was set and has no effect.
+func (c *proxyCmd) misplaced() (faults []error) {
 	other, goes := "With --node:", "goes with --node, not with --backend"
 	if len(c.Node) > 0 {
 		other, goes = "With --backend:", "goes with --backend, not with --node"
@@ -77,42 +77,42 @@ func (c *proxyCmd) idle() (faults []error) {
 	return faults
 }
 
-// proxyHTTP is what only requests to backends have.
+// proxyHTTP has the flags that go with --backend.
 type proxyHTTP struct {
 	Strategy       string        `name:"strategy" default:"least-busy" help:"random, round-robin, least-busy, p2c (the less busy of two) or sticky."`
-	StickyKey      string        `name:"sticky-key" placeholder:"header:NAME|query:NAME" help:"What requests stick to a backend by; with --strategy sticky."`
-	StickyPercent  int           `name:"sticky-percent" default:"125" placeholder:"PERCENT" help:"With --strategy sticky: a backend with more than this of its share of the load gets no more. Larger where answers are cached. Default: ${default}."`
-	HealthPath     string        `name:"health-path" placeholder:"PATH" help:"Ask backends for this path, and use only those that answer 2xx or 3xx. Default: no checks."`
-	HealthInterval time.Duration `name:"health-interval" default:"2s" help:"Time between two checks of a backend."`
-	HealthTimeout  time.Duration `name:"health-timeout" default:"1s" help:"Longest wait for a check."`
-	EjectFailures  int           `name:"eject-failures" default:"5" help:"Failures in a row after which a backend gets no requests for a while."`
-	EjectTime      time.Duration `name:"eject-time" default:"5s" help:"How long the first such while lasts; it doubles."`
-	Retries        int           `name:"retries" default:"2" help:"How often a request may be tried again that does no harm twice."`
-	RetryPercent   int           `name:"retry-percent" default:"20" help:"Retries in proportion to all requests of ten seconds, beside three a second."`
-	MaxBody        int64         `name:"max-body" default:"67108864" help:"Bytes in the body of a request."`
-	HeadTimeout    time.Duration `name:"head-timeout" default:"10s" help:"Longest time for the head of a request to come."`
-	AnswerTimeout  time.Duration `name:"answer-timeout" default:"30s" help:"Longest wait for a backend's answer to begin."`
-	StreamTimeout  time.Duration `name:"stream-timeout" default:"2m" help:"Longest pause in an answer."`
-	BackendCA      string        `name:"backend-ca" placeholder:"FILE" help:"PEM file of the certificates that sign those of https backends. Default: the system's."`
-	TrustForwarded bool          `name:"trust-forwarded" help:"Keep the X-Forwarded-* fields of clients, which are proxies themselves."`
-	LogRequests    bool          `name:"log-requests" help:"Log every request, not only those that fail here."`
+	StickyKey      string        `name:"sticky-key" placeholder:"header:NAME|query:NAME" help:"The part of a request by which it sticks to a backend; with --strategy sticky."`
+	StickyPercent  int           `name:"sticky-percent" default:"125" placeholder:"PERCENT" help:"With --strategy sticky: bound on the load of a backend, relative to its share. Use a larger one where answers are cached. Default: ${default}."`
+	HealthPath     string        `name:"health-path" placeholder:"PATH" help:"Request this path from backends, and use only those that answer 2xx or 3xx. Default: no checks."`
+	HealthInterval time.Duration `name:"health-interval" default:"2s" help:"Interval between checks of a backend."`
+	HealthTimeout  time.Duration `name:"health-timeout" default:"1s" help:"Timeout of a check."`
+	EjectFailures  int           `name:"eject-failures" default:"5" help:"Consecutive failures that eject a backend: it gets no requests for a while."`
+	EjectTime      time.Duration `name:"eject-time" default:"5s" help:"Duration of the first ejection; each further one doubles."`
+	Retries        int           `name:"retries" default:"2" help:"Maximum number of retries of an idempotent request."`
+	RetryPercent   int           `name:"retry-percent" default:"20" help:"Retries allowed, in percent of the requests of the latest ten seconds, plus three per second."`
+	MaxBody        int64         `name:"max-body" default:"67108864" help:"Maximum body of a request, in bytes."`
+	HeadTimeout    time.Duration `name:"head-timeout" default:"10s" help:"Timeout for the head of a request to arrive."`
+	AnswerTimeout  time.Duration `name:"answer-timeout" default:"30s" help:"Timeout for a backend's answer to begin."`
+	StreamTimeout  time.Duration `name:"stream-timeout" default:"2m" help:"Maximum pause within an answer."`
+	BackendCA      string        `name:"backend-ca" placeholder:"FILE" help:"PEM file of the CA certificates for https backends. Default: those of the system."`
+	TrustForwarded bool          `name:"trust-forwarded" help:"Keep the X-Forwarded-* fields of clients that are proxies themselves."`
+	LogRequests    bool          `name:"log-requests" help:"Log every request, not only those that the proxy fails."`
 }
 
-// forwarder is a proxy of either kind while it runs.
+// forwarder is a running proxy of either kind.
 type forwarder interface {
-	// serve returns when stop is called, or with the failure that has ended it.
+	// serve returns after stop, or with the failure that has ended it.
 	serve(ln net.Listener) error
-	// stop lets requests under way finish until ctx ends, and ends everything.
+	// stop lets requests in progress finish until ctx ends, and ends everything.
 	stop(ctx context.Context) error
-	// admin says what there is to be told of it.
+	// admin returns what the admin port serves.
 	admin() proxyAdmin
 }
 
-// Run forwards until a signal or a failure ends it.
+// Run forwards requests until a signal or a failure ends it.
 func (c *proxyCmd) Run(ctx context.Context, con console) error {
 	log := startLog(con.err, telemetry.LogOptions{Debug: c.Debug, Pretty: c.Pretty})
 	defer log.Close()
-	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // the loop keeps one while it sleeps
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // the loop keeps one while it waits
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -147,7 +147,8 @@ func (c *proxyCmd) Run(ctx context.Context, con console) error {
 	return nil
 }
 
-// forwarder builds what the flags ask for. Its errors name all that is wrong with them.
+// forwarder makes the proxy that the flags describe. Its errors list everything that is wrong
+// with them.
 func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
 	var faults []string
 	note := func(err error) {
@@ -158,7 +159,7 @@ func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
 	if (len(c.Backend) == 0) == (len(c.Node) == 0) {
 		note(errors.New("want either --backend or --node"))
 	} else {
-		for _, err := range c.idle() {
+		for _, err := range c.misplaced() {
 			note(err)
 		}
 	}
@@ -211,7 +212,7 @@ func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
 	return &httpForwarder{server, metrics}, nil
 }
 
-// checkListen returns an error unless a server could listen on addr.
+// checkListen returns an error unless addr is an address to listen on.
 func checkListen(flag, addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err == nil {
@@ -223,7 +224,8 @@ func checkListen(flag, addr string) error {
 	return nil
 }
 
-// config returns what the flags ask for, or an error with all that is wrong with them.
+// config returns the configuration that the flags describe, or an error that lists everything
+// that is wrong with them.
 func (c *proxyCmd) config() (proxy.Config, error) {
 	var faults []error
 	note := func(flag string, err error) {
@@ -248,7 +250,7 @@ func (c *proxyCmd) config() (proxy.Config, error) {
 		cfg.Retry.Percent = -1
 	}
 	if _, err := url.ParseRequestURI(c.HealthPath); c.HealthPath != "" && (err != nil || !strings.HasPrefix(c.HealthPath, "/")) {
-		note("health-path", fmt.Errorf("%q: want a path as a request has it, which begins with /", c.HealthPath))
+		note("health-path", fmt.Errorf("%q: want a path that begins with /", c.HealthPath))
 	}
 	for flag, d := range map[string]time.Duration{
 		"health-interval": c.HealthInterval, "health-timeout": c.HealthTimeout, "eject-time": c.EjectTime,
@@ -315,7 +317,7 @@ func (f *httpForwarder) serve(ln net.Listener) error { return f.server.Serve(ln)
 func (f *httpForwarder) stop(ctx context.Context) error {
 	err := f.server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = nil // what was still running has been cut, as announced
+		err = nil // the rest was cut off, as documented
 	}
 	return err
 }
