@@ -57,7 +57,7 @@ func (c *proxyCmd) AfterApply(ctx *kong.Context) error {
 }
 
 // misplaced returns an error for each flag that was set and has no effect.
-func (c *proxyCmd) misplaced() (faults []error) {
+func (c *proxyCmd) misplaced() (problems []error) {
 	other, goes := "With --node:", "goes with --node, not with --backend"
 	if len(c.Node) > 0 {
 		other, goes = "With --backend:", "goes with --backend, not with --node"
@@ -69,12 +69,12 @@ func (c *proxyCmd) misplaced() (faults []error) {
 		}
 		switch {
 		case f.Group != nil && f.Group.Key == other:
-			faults = append(faults, fmt.Errorf("--%s %s", name, goes))
+			problems = append(problems, fmt.Errorf("--%s %s", name, goes))
 		case f.Name == "request-stats-sample" && !c.RequestStats:
-			faults = append(faults, fmt.Errorf("--%s goes with --request-stats", f.Name))
+			problems = append(problems, fmt.Errorf("--%s goes with --request-stats", f.Name))
 		}
 	}
-	return faults
+	return problems
 }
 
 // proxyHTTP has the flags that go with --backend.
@@ -150,10 +150,41 @@ func (c *proxyCmd) Run(ctx context.Context, con console) error {
 // forwarder makes the proxy that the flags describe. Its errors list everything that is wrong
 // with them.
 func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
-	var faults []string
+	cfg, err := c.check()
+	if err != nil {
+		return nil, err
+	}
+	secure, err := c.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Node) > 0 {
+		if secure != nil {
+			secure.NextProtos = []string{"h2", "http/1.1"}
+		}
+		return startNodesProxy(c, secure, log)
+	}
+	cfg.Log, cfg.TLS = log.Logger, secure
+	metrics := newProxyMetrics(log)
+	cfg.Observe = metrics.observe
+	if c.RequestStats {
+		seen := telemetry.NewRequestStats(metrics.registry)
+		cfg.Measured, cfg.Sample = func(s stats.Section) { observeSection(seen, s) }, c.RequestStatsSample
+	}
+	server, err := proxy.New(cfg)
+	if err != nil {
+		return nil, usageError(err.Error())
+	}
+	metrics.watch(server)
+	return &httpForwarder{server, metrics}, nil
+}
+
+// check checks all flags and returns the configuration for --backend.
+func (c *proxyCmd) check() (proxy.Config, error) {
+	var problems []string
 	note := func(err error) {
 		if err != nil {
-			faults = append(faults, err.Error())
+			problems = append(problems, err.Error())
 		}
 	}
 	if (len(c.Backend) == 0) == (len(c.Node) == 0) {
@@ -179,37 +210,22 @@ func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
 		note(errors.New("--request-stats-sample: want 1 or more"))
 	}
 	cfg, err := c.config()
-	note(err)
-	if len(faults) > 0 {
-		return nil, usageError(strings.Join(faults, "; "))
+	if note(err); len(problems) > 0 {
+		return cfg, usageError(strings.Join(problems, "; "))
 	}
-	var secure *tls.Config
-	if c.TLSCert != "" {
-		pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
-		if err != nil {
-			return nil, usagef("--tls-cert, --tls-key: %v", err)
-		}
-		secure = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	return cfg, nil
+}
+
+// tlsConfig loads the certificate; nil if there is none.
+func (c *proxyCmd) tlsConfig() (*tls.Config, error) {
+	if c.TLSCert == "" {
+		return nil, nil
 	}
-	if len(c.Node) > 0 {
-		if secure != nil {
-			secure.NextProtos = []string{"h2", "http/1.1"}
-		}
-		return startNodesProxy(c, secure, log)
-	}
-	cfg.Log, cfg.TLS = log.Logger, secure
-	metrics := newProxyMetrics(log)
-	cfg.Observe = metrics.observe
-	if c.RequestStats {
-		seen := telemetry.NewRequestStats(metrics.registry)
-		cfg.Measured, cfg.Sample = func(s stats.Section) { observeSection(seen, s) }, c.RequestStatsSample
-	}
-	server, err := proxy.New(cfg)
+	pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
 	if err != nil {
-		return nil, usageError(err.Error())
+		return nil, usagef("--tls-cert, --tls-key: %v", err)
 	}
-	metrics.watch(server)
-	return &httpForwarder{server, metrics}, nil
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }
 
 // checkListen returns an error unless addr is an address to listen on.
@@ -224,15 +240,19 @@ func checkListen(flag, addr string) error {
 	return nil
 }
 
+// flagErrors collects what is wrong with the flags.
+type flagErrors []error
+
+func (f *flagErrors) note(flag string, err error) {
+	if err != nil {
+		*f = append(*f, fmt.Errorf("--%s: %w", flag, err))
+	}
+}
+
 // config returns the configuration that the flags describe, or an error that lists everything
 // that is wrong with them.
 func (c *proxyCmd) config() (proxy.Config, error) {
-	var faults []error
-	note := func(flag string, err error) {
-		if err != nil {
-			faults = append(faults, fmt.Errorf("--%s: %w", flag, err))
-		}
-	}
+	var found flagErrors
 	cfg := proxy.Config{
 		StickyPercent: c.StickyPercent, RetriesMax: c.Retries, TrustForwarded: c.TrustForwarded, LogRequests: c.LogRequests, KeepProcessor: true,
 		Health:   proxy.Health{Path: c.HealthPath, Interval: c.HealthInterval, Timeout: c.HealthTimeout},
@@ -249,15 +269,32 @@ func (c *proxyCmd) config() (proxy.Config, error) {
 	if c.RetryPercent == 0 {
 		cfg.Retry.Percent = -1
 	}
+	c.checkValues(&found)
+	if c.BackendCA != "" {
+		pem, err := os.ReadFile(c.BackendCA)
+		pool := x509.NewCertPool()
+		if err == nil && !pool.AppendCertsFromPEM(pem) {
+			err = errors.New("no certificate in it")
+		}
+		found.note("backend-ca", err)
+		cfg.BackendTLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	c.chooseStrategy(&cfg, &found)
+	cfg.Backends = c.backends(&found)
+	return cfg, errors.Join(found...)
+}
+
+// checkValues checks paths, durations and numbers.
+func (c *proxyCmd) checkValues(found *flagErrors) {
 	if _, err := url.ParseRequestURI(c.HealthPath); c.HealthPath != "" && (err != nil || !strings.HasPrefix(c.HealthPath, "/")) {
-		note("health-path", fmt.Errorf("%q: want a path that begins with /", c.HealthPath))
+		found.note("health-path", fmt.Errorf("%q: want a path that begins with /", c.HealthPath))
 	}
 	for flag, d := range map[string]time.Duration{
 		"health-interval": c.HealthInterval, "health-timeout": c.HealthTimeout, "eject-time": c.EjectTime,
 		"head-timeout": c.HeadTimeout, "answer-timeout": c.AnswerTimeout, "stream-timeout": c.StreamTimeout,
 	} {
 		if d <= 0 {
-			note(flag, errors.New("want more than 0"))
+			found.note(flag, errors.New("want more than 0"))
 		}
 	}
 	for _, each := range []struct {
@@ -268,42 +305,41 @@ func (c *proxyCmd) config() (proxy.Config, error) {
 		{"retries", int64(c.Retries), 0}, {"retry-percent", int64(c.RetryPercent), 0},
 	} {
 		if each.value < each.min {
-			faults = append(faults, fmt.Errorf("--%s %d: want %d or more", each.flag, each.value, each.min))
+			*found = append(*found, fmt.Errorf("--%s %d: want %d or more", each.flag, each.value, each.min))
 		}
 	}
+}
+
+// chooseStrategy sets the strategy and its key.
+func (c *proxyCmd) chooseStrategy(cfg *proxy.Config, found *flagErrors) {
 	var err error
-	if c.BackendCA != "" {
-		pem, err := os.ReadFile(c.BackendCA)
-		pool := x509.NewCertPool()
-		if err == nil && !pool.AppendCertsFromPEM(pem) {
-			err = errors.New("no certificate in it")
-		}
-		note("backend-ca", err)
-		cfg.BackendTLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	}
 	if cfg.Strategy, err = balance.ParseStrategy(c.Strategy); err != nil {
-		note("strategy", err)
+		found.note("strategy", err)
 	} else if c.StickyKey == "" && cfg.Strategy == balance.Sticky {
-		faults = append(faults, errors.New("--strategy sticky needs --sticky-key header:NAME or query:NAME"))
+		*found = append(*found, errors.New("--strategy sticky needs --sticky-key header:NAME or query:NAME"))
 	} else if c.StickyKey != "" && cfg.Strategy != balance.Sticky {
-		faults = append(faults, errors.New("--sticky-key goes with --strategy sticky"))
+		*found = append(*found, errors.New("--sticky-key goes with --strategy sticky"))
 	}
 	if c.StickyKey != "" {
 		cfg.StickyKey, err = proxy.ParseKey(c.StickyKey)
-		note("sticky-key", err)
+		found.note("sticky-key", err)
 	}
+}
+
+// backends parses the --backend flags.
+func (c *proxyCmd) backends(found *flagErrors) (list []proxy.Backend) {
 	for _, b := range c.Backend {
 		address, weight, weighted := strings.Cut(b, ",")
 		backend := proxy.Backend{URL: address}
 		if weighted {
-			backend.Weight, err = strconv.Atoi(weight)
-			if err != nil || backend.Weight < 1 {
-				note("backend", fmt.Errorf("weight %q: want a whole number from 1", weight))
+			var err error
+			if backend.Weight, err = strconv.Atoi(weight); err != nil || backend.Weight < 1 {
+				found.note("backend", fmt.Errorf("weight %q: want a whole number from 1", weight))
 			}
 		}
-		cfg.Backends = append(cfg.Backends, backend)
+		list = append(list, backend)
 	}
-	return cfg, errors.Join(faults...)
+	return list
 }
 
 // httpForwarder is the proxy for HTTP backends.

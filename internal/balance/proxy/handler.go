@@ -63,8 +63,9 @@ type exchange struct {
 	section    stats.Timer
 	release    func()
 	tried      balance.Request
-	closeAfter bool // the connection ends with the answer
+	closeAfter bool // close the connection after the answer
 	body       *body
+	conn       *validatingConn // nil with HTTP/2 over TLS
 	// answered: the head of the answer has arrived, and the timer has no effect.
 	answered atomic.Bool
 }
@@ -75,16 +76,14 @@ var errAnswerTimeout = errors.New("no answer in time")
 
 // ServeHTTP forwards one request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	outOfStep := false
-	if vc, ok := r.Context().Value(connKey{}).(*validatingConn); ok && r.ProtoMajor == 1 {
-		outOfStep = !vc.handled()
-	}
+	e := &exchange{handler: h, w: w, r: r, began: h.balancer.now()}
+	e.conn, _ = r.Context().Value(connKey{}).(*validatingConn)
+	ambiguous := e.conn != nil && r.ProtoMajor == 1 && !e.conn.handled()
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		// Otherwise net/http reads the rest of the body before it answers, while the transport
 		// reads the same body and would miss parts of it.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
-	e := &exchange{handler: h, w: w, r: r, began: h.balancer.now()}
 	e.ctx, e.cancel = context.WithCancelCause(r.Context())
 	e.timer = time.AfterFunc(h.cfg.Limits.AnswerTimeout, func() {
 		if !e.answered.Load() {
@@ -93,11 +92,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 	defer e.cancel(nil)
 	defer e.timer.Stop()
-	t := transaction.Start(r.Header[http.CanonicalHeaderKey(transaction.FieldID)], r.Header[transaction.FieldTraceparent])
-	e.record = record{id: t.ID, trace: t.Trace, method: r.Method, target: r.RequestURI, backend: balance.None}
-	e.record.client, _, _ = net.SplitHostPort(r.RemoteAddr)
-	w.Header()[transaction.FieldID] = []string{t.ID} // spelled as on the fast path
-	w.Header()[transaction.FieldTraceparent] = []string{t.Trace.String()}
+	t := e.identify()
 	defer h.active.Add(-1)
 	if e.record.sampled = h.cfg.samples([]byte(t.ID)); e.record.sampled {
 		e.section, e.release = h.threads.Start()
@@ -108,7 +103,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer e.finish()
-	if outOfStep {
+	if ambiguous {
 		e.closeAfter = true
 		e.fail(refuse("the request is ambiguous"))
 		return
@@ -120,22 +115,32 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.forward(t)
 }
 
+// identify starts the transaction and the record of the request.
+func (e *exchange) identify() transaction.Transaction {
+	t := transaction.Start(e.r.Header[http.CanonicalHeaderKey(transaction.FieldID)], e.r.Header[transaction.FieldTraceparent])
+	e.record = record{id: t.ID, trace: t.Trace, method: e.r.Method, target: e.r.RequestURI, backend: balance.None}
+	e.record.client, _, _ = net.SplitHostPort(e.r.RemoteAddr)
+	e.w.Header()[transaction.FieldID] = []string{t.ID} // spelled as on the fast path
+	e.w.Header()[transaction.FieldTraceparent] = []string{t.Trace.String()}
+	return t
+}
+
 // finish bounds the time in which net/http reads the rest of the request's body before it closes
 // the connection.
 func (e *exchange) finish() {
 	if e.body != nil {
 		e.body.finish()
 	}
-	if vc, ok := e.r.Context().Value(connKey{}).(*validatingConn); ok && e.r.ProtoMajor == 1 && e.r.ContentLength != 0 && (e.body == nil || !e.body.ended.Load()) {
-		vc.readDeadline.Store(time.Now().Add(e.cfg.Limits.HeadTimeout).UnixNano())
+	if e.conn != nil && e.r.ProtoMajor == 1 && e.r.ContentLength != 0 && (e.body == nil || !e.body.ended.Load()) {
+		e.conn.readDeadline.Store(time.Now().Add(e.cfg.Limits.HeadTimeout).UnixNano())
 	}
 }
 
 // refusal returns the error for a request that is not forwarded, or nil. validatingConn has
 // checked the syntax of HTTP/1 already.
 func (e *exchange) refusal() *httpError {
-	if vc, ok := e.r.Context().Value(connKey{}).(*validatingConn); ok && e.r.Method == refusedMethod {
-		if f := vc.refusal.Load(); f != nil {
+	if e.conn != nil && e.r.Method == refusedMethod {
+		if f := e.conn.refusal.Load(); f != nil {
 			e.closeAfter = true
 			return f
 		}
@@ -262,14 +267,13 @@ func (e *exchange) clientError() *httpError {
 // connError returns what validatingConn has found in the body, or nil. It knows before
 // net/http does, which cancels the request for any error of the connection.
 func (e *exchange) connError() *httpError {
-	vc, ok := e.r.Context().Value(connKey{}).(*validatingConn)
 	switch {
-	case !ok || e.body == nil:
+	case e.conn == nil || e.body == nil:
 		return nil
-	case vc.bodyTimedOut.Load():
+	case e.conn.bodyTimedOut.Load():
 		return errBodyTimeout
 	}
-	return vc.bodyError.Load()
+	return e.conn.bodyError.Load()
 }
 
 // outgoing returns the request for the backend.
@@ -312,7 +316,7 @@ func (e *exchange) setForwarded(header http.Header) {
 		return
 	}
 	proto := "http"
-	if vc, ok := e.r.Context().Value(connKey{}).(*validatingConn); e.r.TLS != nil || ok && vc.secure {
+	if e.r.TLS != nil || e.conn != nil && e.conn.secure {
 		proto = "https"
 	}
 	header.Del("Forwarded")
@@ -373,8 +377,8 @@ func (e *exchange) answer(at int, resp *http.Response) {
 			how = failed
 			e.record.err = errBroken
 		}
-		if vc, ok := e.r.Context().Value(connKey{}).(*validatingConn); ok && resp.ContentLength < 0 && !e.r.ProtoAtLeast(1, 1) {
-			vc.reset() // a regular end would complete the answer
+		if e.conn != nil && resp.ContentLength < 0 && !e.r.ProtoAtLeast(1, 1) {
+			e.conn.reset() // a regular end would complete the answer
 		}
 		panic(http.ErrAbortHandler) // so that the client can tell that the answer is incomplete
 	}
