@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/isotone/isotone/internal/front/stats"
@@ -106,7 +107,7 @@ func newFastPath(cfg *Config, l *loop.Loop, b *balancer) *fastPath {
 	}
 }
 
-// time is the balancer's time of this turn.
+// time returns the balancer's time of this turn.
 func (p *fastPath) time() time.Duration {
 	if now := p.loop.Now(); now != p.turnAt {
 		p.turnAt, p.now = now, p.balancer.now()
@@ -244,10 +245,7 @@ func (p *fastPath) turn() {
 		for n < len(idle) && now-idle[n].idleSince > idleBackendTime {
 			n++
 		}
-		if n == 0 {
-			continue
-		}
-		for _, bc := range append([]*backendConn(nil), idle[:n]...) {
+		for _, bc := range slices.Clone(idle[:n]) {
 			bc.conn.Abort(nil) // its Closed removes it
 		}
 	}
