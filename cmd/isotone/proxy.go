@@ -179,39 +179,43 @@ func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
 	return &httpForwarder{server, metrics}, nil
 }
 
+// flagErrors collects what is wrong with the flags.
+type flagErrors []error
+
+func (f *flagErrors) add(errs ...error) { *f = append(*f, errs...) }
+
+func (f *flagErrors) note(flag string, err error) {
+	if err != nil {
+		f.add(fmt.Errorf("--%s: %w", flag, err))
+	}
+}
+
 // check checks all flags and returns the configuration for --backend.
 func (c *proxyCmd) check() (proxy.Config, error) {
-	var problems []string
-	note := func(err error) {
-		if err != nil {
-			problems = append(problems, err.Error())
-		}
-	}
+	var found flagErrors
 	if (len(c.Backend) == 0) == (len(c.Node) == 0) {
-		note(errors.New("want either --backend or --node"))
+		found.add(errors.New("want either --backend or --node"))
 	} else {
-		for _, err := range c.misplaced() {
-			note(err)
-		}
+		found.add(c.misplaced()...)
 	}
 	if host, port, err := net.SplitHostPort(c.Advertise); c.Advertise != "" {
 		if n, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil || n == 0 || host == "" {
-			note(fmt.Errorf("--advertise %q: want HOST:PORT, as clients reach it", c.Advertise))
+			found.add(fmt.Errorf("--advertise %q: want HOST:PORT, as clients reach it", c.Advertise))
 		}
 	}
-	note(checkListen("listen", c.Listen))
+	found.add(checkListen("listen", c.Listen))
 	if c.Admin != "" {
-		note(checkListen("admin", c.Admin))
+		found.add(checkListen("admin", c.Admin))
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
-		note(errors.New("--tls-cert and --tls-key go together"))
+		found.add(errors.New("--tls-cert and --tls-key go together"))
 	}
 	if c.RequestStatsSample < 1 {
-		note(errors.New("--request-stats-sample: want 1 or more"))
+		found.add(errors.New("--request-stats-sample: want 1 or more"))
 	}
-	cfg, err := c.config()
-	if note(err); len(problems) > 0 {
-		return cfg, usageError(strings.Join(problems, "; "))
+	cfg := c.config(&found)
+	if err := errors.Join(found...); err != nil {
+		return cfg, usageError(strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return cfg, nil
 }
@@ -240,19 +244,8 @@ func checkListen(flag, addr string) error {
 	return nil
 }
 
-// flagErrors collects what is wrong with the flags.
-type flagErrors []error
-
-func (f *flagErrors) note(flag string, err error) {
-	if err != nil {
-		*f = append(*f, fmt.Errorf("--%s: %w", flag, err))
-	}
-}
-
-// config returns the configuration that the flags describe, or an error that lists everything
-// that is wrong with them.
-func (c *proxyCmd) config() (proxy.Config, error) {
-	var found flagErrors
+// config returns the configuration that the flags describe.
+func (c *proxyCmd) config(found *flagErrors) proxy.Config {
 	cfg := proxy.Config{
 		StickyPercent: c.StickyPercent, RetriesMax: c.Retries, TrustForwarded: c.TrustForwarded, LogRequests: c.LogRequests, KeepProcessor: true,
 		Health:   proxy.Health{Path: c.HealthPath, Interval: c.HealthInterval, Timeout: c.HealthTimeout},
@@ -269,7 +262,7 @@ func (c *proxyCmd) config() (proxy.Config, error) {
 	if c.RetryPercent == 0 {
 		cfg.Retry.Percent = -1
 	}
-	c.checkValues(&found)
+	c.checkValues(found)
 	if c.BackendCA != "" {
 		pem, err := os.ReadFile(c.BackendCA)
 		pool := x509.NewCertPool()
@@ -279,9 +272,9 @@ func (c *proxyCmd) config() (proxy.Config, error) {
 		found.note("backend-ca", err)
 		cfg.BackendTLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
-	c.chooseStrategy(&cfg, &found)
-	cfg.Backends = c.backends(&found)
-	return cfg, errors.Join(found...)
+	c.chooseStrategy(&cfg, found)
+	cfg.Backends = c.backends(found)
+	return cfg
 }
 
 // checkValues checks paths, durations and numbers.
@@ -305,7 +298,7 @@ func (c *proxyCmd) checkValues(found *flagErrors) {
 		{"retries", int64(c.Retries), 0}, {"retry-percent", int64(c.RetryPercent), 0},
 	} {
 		if each.value < each.min {
-			*found = append(*found, fmt.Errorf("--%s %d: want %d or more", each.flag, each.value, each.min))
+			found.add(fmt.Errorf("--%s %d: want %d or more", each.flag, each.value, each.min))
 		}
 	}
 }
@@ -316,9 +309,9 @@ func (c *proxyCmd) chooseStrategy(cfg *proxy.Config, found *flagErrors) {
 	if cfg.Strategy, err = balance.ParseStrategy(c.Strategy); err != nil {
 		found.note("strategy", err)
 	} else if c.StickyKey == "" && cfg.Strategy == balance.Sticky {
-		*found = append(*found, errors.New("--strategy sticky needs --sticky-key header:NAME or query:NAME"))
+		found.add(errors.New("--strategy sticky needs --sticky-key header:NAME or query:NAME"))
 	} else if c.StickyKey != "" && cfg.Strategy != balance.Sticky {
-		*found = append(*found, errors.New("--sticky-key goes with --strategy sticky"))
+		found.add(errors.New("--sticky-key goes with --strategy sticky"))
 	}
 	if c.StickyKey != "" {
 		cfg.StickyKey, err = proxy.ParseKey(c.StickyKey)

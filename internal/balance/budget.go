@@ -1,6 +1,9 @@
 package balance
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // BudgetConfig configures a [Budget].
 type BudgetConfig struct {
@@ -28,14 +31,8 @@ type Budget struct {
 
 // NewBudget returns a budget without any requests.
 func NewBudget(cfg BudgetConfig) *Budget {
-	set := func(v *int, def int) {
-		if *v == 0 {
-			*v = def
-		}
-		*v = max(*v, 0)
-	}
-	set(&cfg.Percent, 20)
-	set(&cfg.Reserve, 3)
+	cfg.Percent = max(cmp.Or(cfg.Percent, 20), 0)
+	cfg.Reserve = max(cmp.Or(cfg.Reserve, 3), 0)
 	return &Budget{cfg: cfg}
 }
 

@@ -1,6 +1,9 @@
 package balance
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // EjectorConfig says when backends are ejected. A field that is 0 or less means its default.
 type EjectorConfig struct {
@@ -17,19 +20,10 @@ type EjectorConfig struct {
 }
 
 func (c EjectorConfig) withDefaults() EjectorConfig {
-	if c.FailuresMax <= 0 {
-		c.FailuresMax = 5
-	}
-	if c.Base <= 0 {
-		c.Base = 5 * time.Second
-	}
-	if c.Max <= 0 {
-		c.Max = 5 * time.Minute
-	}
-	c.Max = max(c.Max, c.Base)
-	if c.SharePercent <= 0 {
-		c.SharePercent = 50
-	}
+	c.FailuresMax = cmp.Or(max(c.FailuresMax, 0), 5)
+	c.Base = cmp.Or(max(c.Base, 0), 5*time.Second)
+	c.Max = max(cmp.Or(max(c.Max, 0), 5*time.Minute), c.Base)
+	c.SharePercent = cmp.Or(max(c.SharePercent, 0), 50)
 	return c
 }
 

@@ -325,20 +325,18 @@ func (e *exchange) setForwarded(header http.Header) {
 	header.Set("X-Forwarded-Host", e.r.Host)
 }
 
-// hops are the hop-by-hop fields (RFC 9110 §7.6.1).
-var hops = []string{
-	"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
-	"Transfer-Encoding", "Upgrade", "Expect",
-}
-
+// removeHops removes the hop-by-hop fields (RFC 9110 §7.6.1).
 func removeHops(header http.Header) {
 	for _, value := range header["Connection"] {
 		for name := range strings.SplitSeq(value, ",") {
 			header.Del(strings.TrimSpace(name))
 		}
 	}
-	for _, name := range hops {
-		delete(header, name)
+	for name := range header {
+		switch kindOf([]byte(name)) {
+		case kindHop, kindConnection, kindTransfer, kindUpgrade, kindExpect:
+			delete(header, name)
+		}
 	}
 }
 

@@ -75,18 +75,11 @@ func (s *Server) refuse(nc net.Conn) {
 	})
 }
 
-// sniff reads the first byte of a connection while the fast path is off.
+// sniff waits for the first byte of a connection while the fast path is off.
 func (s *Server) sniff(nc net.Conn) {
 	defer context.AfterFunc(s.open, func() { _ = nc.Close() })()
 	_ = nc.SetReadDeadline(time.Now().Add(s.cfg.Limits.HeadTimeout))
-	first := make([]byte, 1)
-	if _, err := io.ReadFull(nc, first); err != nil {
-		_ = nc.Close()
-		s.connections.Add(-1)
-		return
-	}
-	_ = nc.SetReadDeadline(time.Time{})
-	s.serveStandard(&prefixedConn{Conn: nc, unread: first})
+	s.serveStandard(nc)
 }
 
 // prefixedConn is a connection with bytes that were read already and are to be read again.
@@ -115,8 +108,8 @@ func (c *prefixedConn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// serveStandard gives a connection, whose first byte can be read at once, to net/http through
-// a validatingConn. It does not block.
+// serveStandard gives a connection to net/http through a validatingConn. It only waits for the
+// first byte.
 func (s *Server) serveStandard(nc net.Conn) {
 	onClose := func() { s.connections.Add(-1) }
 	var first [1]byte
@@ -125,6 +118,7 @@ func (s *Server) serveStandard(nc net.Conn) {
 		onClose()
 		return
 	}
+	_ = nc.SetReadDeadline(time.Time{})
 	c := &prefixedConn{Conn: nc, unread: first[:]}
 	if first[0] == tlsHandshakeByte {
 		if s.tls == nil {

@@ -224,8 +224,8 @@ func (vc *validatingConn) idle() {
 	}
 }
 
-// Write writes an answer. net/http'vc own words for a request that it could not read, which
-// it says between answers, are replaced by the proxy'vc.
+// Write writes an answer. It replaces what net/http writes by itself, between answers, about a
+// request that it could not read.
 func (vc *validatingConn) Write(p []byte) (int, error) {
 	if vc.answering.Load() {
 		return vc.Conn.Write(p)
