@@ -284,17 +284,27 @@ func (cc *clientConn) retry(other, sent bool, cause error) {
 
 // expire gives up a request that was not answered before its deadline.
 func (cc *clientConn) expire() {
+	if cc.withdraw(failed) {
+		cc.fail(errBusy)
+	} else {
+		cc.fail(errTimeout)
+	}
+}
+
+// withdraw takes the request from its queue, which it reports, or from its backend, for which how
+// is the outcome.
+func (cc *clientConn) withdraw(how outcome) (queued bool) {
 	p := cc.path
 	if cc.queued > 0 {
 		p.pools[cc.backend].waiting.drop(cc)
 		p.balancer.end(p.time(), cc.backend, abandoned)
-		cc.fail(errBusy)
-		return
+		return true
 	}
-	bc := cc.server
-	bc.finish(failed)
-	bc.conn.Abort(errEnough)
-	cc.fail(errTimeout)
+	if bc := cc.server; bc != nil {
+		bc.finish(how)
+		bc.conn.Abort(errEnough)
+	}
+	return false
 }
 
 // Ended abandons the request of a client that has ended its output, as net/http does on the
@@ -313,18 +323,10 @@ func (cc *clientConn) Ended(c *loop.Conn) {
 
 // abandon ends the request in progress, if any, without an answer.
 func (cc *clientConn) abandon() {
-	p := cc.path
-	if cc.queued > 0 {
-		p.pools[cc.backend].waiting.drop(cc)
-		p.balancer.end(p.time(), cc.backend, abandoned)
-	}
-	if bc := cc.server; bc != nil {
-		bc.finish(abandoned)
-		bc.conn.Abort(errEnough)
-	}
+	cc.withdraw(abandoned)
 	if cc.activeAt >= 0 {
-		p.deactivate(cc)
-		p.observe(cc, 0)
+		cc.path.deactivate(cc)
+		cc.path.observe(cc, 0)
 	}
 }
 
