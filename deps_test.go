@@ -43,10 +43,11 @@ internal/host/loop:         disruptor ; golang.org/x/sys
 internal/host/storage:      ; go.etcd.io/raft/v3 go.etcd.io/bbolt google.golang.org/protobuf
 internal/host/peer:         ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
+internal/front/head:
 internal/front:             . snowflake
 internal/front/gate:        . internal/host/loop internal/front
 internal/front/httpapi:     . snowflake
-internal/front/http1:       . snowflake internal/host/loop internal/front internal/front/httpapi
+internal/front/http1:       . snowflake internal/host/loop internal/front internal/front/head internal/front/httpapi
 internal/front/resp:        . snowflake internal/host/loop internal/front
 internal/front/transaction:
 internal/front/web:         . snowflake internal/host/listen internal/front internal/front/httpapi internal/front/transaction ; github.com/quic-go/quic-go
@@ -57,10 +58,10 @@ internal/forward:            . internal/host/loop internal/front
 internal/node:              . snowflake disruptor internal/core/oracle internal/core/replica internal/host/storage internal/host/peer internal/host/loop internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 
 internal/balance:           .
-internal/balance/proxy:     . snowflake client internal/host/loop internal/host/listen internal/front internal/front/httpapi internal/balance internal/front/transaction internal/front/stats
+internal/balance/proxy:     . internal/host/loop internal/host/listen internal/front internal/front/head internal/front/httpapi internal/balance internal/front/transaction internal/front/stats
 internal/dashboard:         .
 
-internal/check/bench:       . snowflake client internal/reply internal/core/lincheck ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys
+internal/check/bench:       . snowflake client internal/reply internal/core/lincheck internal/front/head ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys
 internal/check/chaos:       . internal/core/lincheck ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/chromium:    ; golang.org/x/net
 internal/check/golden:

@@ -27,26 +27,26 @@ import (
 type proxyCmd struct {
 	Listen  string   `name:"listen" short:"l" default:":8090" placeholder:"HOST:PORT" help:"Where to serve clients. Default: ${default}."`
 	Admin   string   `name:"admin" placeholder:"HOST:PORT" help:"Where to serve /metrics, /proxy/status and /up. Default: nowhere."`
-	Backend []string `name:"backend" short:"b" sep:"none" placeholder:"URL[,WEIGHT]" help:"An HTTP server to forward to, http://host:port; again for each."`
-	Node    []string `name:"node" short:"n" placeholder:"HOST:PORT" help:"Instead of backends: nodes of one Isotone cluster. The proxy serves what they do, and gathers requests into few."`
+	Backend []string `name:"backend" short:"b" sep:"none" placeholder:"URL[,WEIGHT]" help:"An HTTP server to forward to, http://host:port; repeatable."`
+	Node    []string `name:"node" short:"n" placeholder:"HOST:PORT" help:"Instead of backends: the nodes of one Isotone cluster. The proxy serves what they serve, and bundles requests."`
 
 	proxyHTTP  `group:"With --backend:"`
 	proxyNodes `group:"With --node:"`
 
-	MaxConnections int    `name:"max-connections" default:"20000" help:"Connections of clients."`
+	MaxConnections int    `name:"max-connections" default:"20000" help:"Maximum number of client connections."`
 	TLSCert        string `name:"tls-cert" placeholder:"FILE" help:"Certificate, to serve TLS on the same port."`
 	TLSKey         string `name:"tls-key" placeholder:"FILE" help:"Its key."`
 
-	RequestStats       bool `name:"request-stats" help:"Measure every HTTP request: wall clock and CPU times, on /metrics and in a log line each."`
-	RequestStatsSample int  `name:"request-stats-sample" default:"1" placeholder:"N" help:"With --request-stats: measure one of so many requests. Default: ${default}."`
+	RequestStats       bool `name:"request-stats" help:"Measure every HTTP request: wall clock and CPU times, on /metrics and in one log line each."`
+	RequestStatsSample int  `name:"request-stats-sample" default:"1" placeholder:"N" help:"With --request-stats: measure one in N requests. Default: ${default}."`
 
 	Debug  bool `name:"debug" help:"Log more."`
-	Pretty bool `name:"pretty" help:"Log for people instead of as JSON."`
+	Pretty bool `name:"pretty" help:"Log plain text instead of JSON."`
 
-	set []*kong.Flag // those that the command line has
+	set []*kong.Flag // those that were set on the command line
 }
 
-// AfterApply remembers which flags were set.
+// AfterApply notes which flags were set.
 func (c *proxyCmd) AfterApply(ctx *kong.Context) error {
 	for _, step := range ctx.Path {
 		if step.Flag != nil && !slices.Contains(c.set, step.Flag) {
@@ -56,8 +56,8 @@ func (c *proxyCmd) AfterApply(ctx *kong.Context) error {
 	return nil
 }
 
-// idle lists the flags that were set and have no effect.
-func (c *proxyCmd) idle() (faults []error) {
+// misplaced returns an error for each flag that was set and has no effect.
+func (c *proxyCmd) misplaced() (problems []error) {
 	other, goes := "With --node:", "goes with --node, not with --backend"
 	if len(c.Node) > 0 {
 		other, goes = "With --backend:", "goes with --backend, not with --node"
@@ -69,50 +69,50 @@ func (c *proxyCmd) idle() (faults []error) {
 		}
 		switch {
 		case f.Group != nil && f.Group.Key == other:
-			faults = append(faults, fmt.Errorf("--%s %s", name, goes))
+			problems = append(problems, fmt.Errorf("--%s %s", name, goes))
 		case f.Name == "request-stats-sample" && !c.RequestStats:
-			faults = append(faults, fmt.Errorf("--%s goes with --request-stats", f.Name))
+			problems = append(problems, fmt.Errorf("--%s goes with --request-stats", f.Name))
 		}
 	}
-	return faults
+	return problems
 }
 
-// proxyHTTP is what only requests to backends have.
+// proxyHTTP has the flags that go with --backend.
 type proxyHTTP struct {
 	Strategy       string        `name:"strategy" default:"least-busy" help:"random, round-robin, least-busy, p2c (the less busy of two) or sticky."`
-	StickyKey      string        `name:"sticky-key" placeholder:"header:NAME|query:NAME" help:"What requests stick to a backend by; with --strategy sticky."`
-	StickyPercent  int           `name:"sticky-percent" default:"125" placeholder:"PERCENT" help:"With --strategy sticky: a backend with more than this of its share of the load gets no more. Larger where answers are cached. Default: ${default}."`
-	HealthPath     string        `name:"health-path" placeholder:"PATH" help:"Ask backends for this path, and use only those that answer 2xx or 3xx. Default: no checks."`
-	HealthInterval time.Duration `name:"health-interval" default:"2s" help:"Time between two checks of a backend."`
-	HealthTimeout  time.Duration `name:"health-timeout" default:"1s" help:"Longest wait for a check."`
-	EjectFailures  int           `name:"eject-failures" default:"5" help:"Failures in a row after which a backend gets no requests for a while."`
-	EjectTime      time.Duration `name:"eject-time" default:"5s" help:"How long the first such while lasts; it doubles."`
-	Retries        int           `name:"retries" default:"2" help:"How often a request may be tried again that does no harm twice."`
-	RetryPercent   int           `name:"retry-percent" default:"20" help:"Retries in proportion to all requests of ten seconds, beside three a second."`
-	MaxBody        int64         `name:"max-body" default:"67108864" help:"Bytes in the body of a request."`
-	HeadTimeout    time.Duration `name:"head-timeout" default:"10s" help:"Longest time for the head of a request to come."`
-	AnswerTimeout  time.Duration `name:"answer-timeout" default:"30s" help:"Longest wait for a backend's answer to begin."`
-	StreamTimeout  time.Duration `name:"stream-timeout" default:"2m" help:"Longest pause in an answer."`
-	BackendCA      string        `name:"backend-ca" placeholder:"FILE" help:"PEM file of the certificates that sign those of https backends. Default: the system's."`
-	TrustForwarded bool          `name:"trust-forwarded" help:"Keep the X-Forwarded-* fields of clients, which are proxies themselves."`
-	LogRequests    bool          `name:"log-requests" help:"Log every request, not only those that fail here."`
+	StickyKey      string        `name:"sticky-key" placeholder:"header:NAME|query:NAME" help:"The part of a request by which it sticks to a backend; with --strategy sticky."`
+	StickyPercent  int           `name:"sticky-percent" default:"125" placeholder:"PERCENT" help:"With --strategy sticky: bound on the load of a backend, relative to its share. Use a larger one where answers are cached. Default: ${default}."`
+	HealthPath     string        `name:"health-path" placeholder:"PATH" help:"Request this path from backends, and use only those that answer 2xx or 3xx. Default: no checks."`
+	HealthInterval time.Duration `name:"health-interval" default:"2s" help:"Interval between checks of a backend."`
+	HealthTimeout  time.Duration `name:"health-timeout" default:"1s" help:"Timeout of a check."`
+	EjectFailures  int           `name:"eject-failures" default:"5" help:"Consecutive failures that eject a backend: it gets no requests for a while."`
+	EjectTime      time.Duration `name:"eject-time" default:"5s" help:"Duration of the first ejection; each further one doubles."`
+	Retries        int           `name:"retries" default:"2" help:"Maximum number of retries of an idempotent request."`
+	RetryPercent   int           `name:"retry-percent" default:"20" help:"Retries allowed, in percent of the requests of the latest ten seconds, plus three per second."`
+	MaxBody        int64         `name:"max-body" default:"67108864" help:"Maximum body of a request, in bytes."`
+	HeadTimeout    time.Duration `name:"head-timeout" default:"10s" help:"Timeout for the head of a request to arrive."`
+	AnswerTimeout  time.Duration `name:"answer-timeout" default:"30s" help:"Timeout for a backend's answer to begin."`
+	StreamTimeout  time.Duration `name:"stream-timeout" default:"2m" help:"Maximum pause within an answer."`
+	BackendCA      string        `name:"backend-ca" placeholder:"FILE" help:"PEM file of the CA certificates for https backends. Default: those of the system."`
+	TrustForwarded bool          `name:"trust-forwarded" help:"Keep the X-Forwarded-* fields of clients that are proxies themselves."`
+	LogRequests    bool          `name:"log-requests" help:"Log every request, not only those that the proxy fails."`
 }
 
-// forwarder is a proxy of either kind while it runs.
+// forwarder is a running proxy of either kind.
 type forwarder interface {
-	// serve returns when stop is called, or with the failure that has ended it.
+	// serve returns after stop, or with the failure that has ended it.
 	serve(ln net.Listener) error
-	// stop lets requests under way finish until ctx ends, and ends everything.
+	// stop lets requests in progress finish until ctx ends, and ends everything.
 	stop(ctx context.Context) error
-	// admin says what there is to be told of it.
+	// admin returns what the admin port serves.
 	admin() proxyAdmin
 }
 
-// Run forwards until a signal or a failure ends it.
+// Run forwards requests until a signal or a failure ends it.
 func (c *proxyCmd) Run(ctx context.Context, con console) error {
 	log := startLog(con.err, telemetry.LogOptions{Debug: c.Debug, Pretty: c.Pretty})
 	defer log.Close()
-	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // the loop keeps one while it sleeps
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // the loop keeps one while it waits
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -147,48 +147,16 @@ func (c *proxyCmd) Run(ctx context.Context, con console) error {
 	return nil
 }
 
-// forwarder builds what the flags ask for. Its errors name all that is wrong with them.
+// forwarder makes the proxy that the flags describe. Its errors list everything that is wrong
+// with them.
 func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
-	var faults []string
-	note := func(err error) {
-		if err != nil {
-			faults = append(faults, err.Error())
-		}
+	cfg, err := c.check()
+	if err != nil {
+		return nil, err
 	}
-	if (len(c.Backend) == 0) == (len(c.Node) == 0) {
-		note(errors.New("want either --backend or --node"))
-	} else {
-		for _, err := range c.idle() {
-			note(err)
-		}
-	}
-	if host, port, err := net.SplitHostPort(c.Advertise); c.Advertise != "" {
-		if n, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil || n == 0 || host == "" {
-			note(fmt.Errorf("--advertise %q: want HOST:PORT, as clients reach it", c.Advertise))
-		}
-	}
-	note(checkListen("listen", c.Listen))
-	if c.Admin != "" {
-		note(checkListen("admin", c.Admin))
-	}
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		note(errors.New("--tls-cert and --tls-key go together"))
-	}
-	if c.RequestStatsSample < 1 {
-		note(errors.New("--request-stats-sample: want 1 or more"))
-	}
-	cfg, err := c.config()
-	note(err)
-	if len(faults) > 0 {
-		return nil, usageError(strings.Join(faults, "; "))
-	}
-	var secure *tls.Config
-	if c.TLSCert != "" {
-		pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
-		if err != nil {
-			return nil, usagef("--tls-cert, --tls-key: %v", err)
-		}
-		secure = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	secure, err := c.tlsConfig()
+	if err != nil {
+		return nil, err
 	}
 	if len(c.Node) > 0 {
 		if secure != nil {
@@ -211,7 +179,60 @@ func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
 	return &httpForwarder{server, metrics}, nil
 }
 
-// checkListen returns an error unless a server could listen on addr.
+// flagErrors collects what is wrong with the flags.
+type flagErrors []error
+
+func (f *flagErrors) add(errs ...error) { *f = append(*f, errs...) }
+
+func (f *flagErrors) note(flag string, err error) {
+	if err != nil {
+		f.add(fmt.Errorf("--%s: %w", flag, err))
+	}
+}
+
+// check checks all flags and returns the configuration for --backend.
+func (c *proxyCmd) check() (proxy.Config, error) {
+	var found flagErrors
+	if (len(c.Backend) == 0) == (len(c.Node) == 0) {
+		found.add(errors.New("want either --backend or --node"))
+	} else {
+		found.add(c.misplaced()...)
+	}
+	if host, port, err := net.SplitHostPort(c.Advertise); c.Advertise != "" {
+		if n, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil || n == 0 || host == "" {
+			found.add(fmt.Errorf("--advertise %q: want HOST:PORT, as clients reach it", c.Advertise))
+		}
+	}
+	found.add(checkListen("listen", c.Listen))
+	if c.Admin != "" {
+		found.add(checkListen("admin", c.Admin))
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		found.add(errors.New("--tls-cert and --tls-key go together"))
+	}
+	if c.RequestStatsSample < 1 {
+		found.add(errors.New("--request-stats-sample: want 1 or more"))
+	}
+	cfg := c.config(&found)
+	if err := errors.Join(found...); err != nil {
+		return cfg, usageError(strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return cfg, nil
+}
+
+// tlsConfig loads the certificate; nil if there is none.
+func (c *proxyCmd) tlsConfig() (*tls.Config, error) {
+	if c.TLSCert == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+	if err != nil {
+		return nil, usagef("--tls-cert, --tls-key: %v", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// checkListen returns an error unless addr is an address to listen on.
 func checkListen(flag, addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err == nil {
@@ -223,14 +244,8 @@ func checkListen(flag, addr string) error {
 	return nil
 }
 
-// config returns what the flags ask for, or an error with all that is wrong with them.
-func (c *proxyCmd) config() (proxy.Config, error) {
-	var faults []error
-	note := func(flag string, err error) {
-		if err != nil {
-			faults = append(faults, fmt.Errorf("--%s: %w", flag, err))
-		}
-	}
+// config returns the configuration that the flags describe.
+func (c *proxyCmd) config(found *flagErrors) proxy.Config {
 	cfg := proxy.Config{
 		StickyPercent: c.StickyPercent, RetriesMax: c.Retries, TrustForwarded: c.TrustForwarded, LogRequests: c.LogRequests, KeepProcessor: true,
 		Health:   proxy.Health{Path: c.HealthPath, Interval: c.HealthInterval, Timeout: c.HealthTimeout},
@@ -247,15 +262,32 @@ func (c *proxyCmd) config() (proxy.Config, error) {
 	if c.RetryPercent == 0 {
 		cfg.Retry.Percent = -1
 	}
+	c.checkValues(found)
+	if c.BackendCA != "" {
+		pem, err := os.ReadFile(c.BackendCA)
+		pool := x509.NewCertPool()
+		if err == nil && !pool.AppendCertsFromPEM(pem) {
+			err = errors.New("no certificate in it")
+		}
+		found.note("backend-ca", err)
+		cfg.BackendTLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	c.chooseStrategy(&cfg, found)
+	cfg.Backends = c.backends(found)
+	return cfg
+}
+
+// checkValues checks paths, durations and numbers.
+func (c *proxyCmd) checkValues(found *flagErrors) {
 	if _, err := url.ParseRequestURI(c.HealthPath); c.HealthPath != "" && (err != nil || !strings.HasPrefix(c.HealthPath, "/")) {
-		note("health-path", fmt.Errorf("%q: want a path as a request has it, which begins with /", c.HealthPath))
+		found.note("health-path", fmt.Errorf("%q: want a path that begins with /", c.HealthPath))
 	}
 	for flag, d := range map[string]time.Duration{
 		"health-interval": c.HealthInterval, "health-timeout": c.HealthTimeout, "eject-time": c.EjectTime,
 		"head-timeout": c.HeadTimeout, "answer-timeout": c.AnswerTimeout, "stream-timeout": c.StreamTimeout,
 	} {
 		if d <= 0 {
-			note(flag, errors.New("want more than 0"))
+			found.note(flag, errors.New("want more than 0"))
 		}
 	}
 	for _, each := range []struct {
@@ -266,42 +298,41 @@ func (c *proxyCmd) config() (proxy.Config, error) {
 		{"retries", int64(c.Retries), 0}, {"retry-percent", int64(c.RetryPercent), 0},
 	} {
 		if each.value < each.min {
-			faults = append(faults, fmt.Errorf("--%s %d: want %d or more", each.flag, each.value, each.min))
+			found.add(fmt.Errorf("--%s %d: want %d or more", each.flag, each.value, each.min))
 		}
 	}
+}
+
+// chooseStrategy sets the strategy and its key.
+func (c *proxyCmd) chooseStrategy(cfg *proxy.Config, found *flagErrors) {
 	var err error
-	if c.BackendCA != "" {
-		pem, err := os.ReadFile(c.BackendCA)
-		pool := x509.NewCertPool()
-		if err == nil && !pool.AppendCertsFromPEM(pem) {
-			err = errors.New("no certificate in it")
-		}
-		note("backend-ca", err)
-		cfg.BackendTLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	}
 	if cfg.Strategy, err = balance.ParseStrategy(c.Strategy); err != nil {
-		note("strategy", err)
+		found.note("strategy", err)
 	} else if c.StickyKey == "" && cfg.Strategy == balance.Sticky {
-		faults = append(faults, errors.New("--strategy sticky needs --sticky-key header:NAME or query:NAME"))
+		found.add(errors.New("--strategy sticky needs --sticky-key header:NAME or query:NAME"))
 	} else if c.StickyKey != "" && cfg.Strategy != balance.Sticky {
-		faults = append(faults, errors.New("--sticky-key goes with --strategy sticky"))
+		found.add(errors.New("--sticky-key goes with --strategy sticky"))
 	}
 	if c.StickyKey != "" {
 		cfg.StickyKey, err = proxy.ParseKey(c.StickyKey)
-		note("sticky-key", err)
+		found.note("sticky-key", err)
 	}
+}
+
+// backends parses the --backend flags.
+func (c *proxyCmd) backends(found *flagErrors) (list []proxy.Backend) {
 	for _, b := range c.Backend {
 		address, weight, weighted := strings.Cut(b, ",")
 		backend := proxy.Backend{URL: address}
 		if weighted {
-			backend.Weight, err = strconv.Atoi(weight)
-			if err != nil || backend.Weight < 1 {
-				note("backend", fmt.Errorf("weight %q: want a whole number from 1", weight))
+			var err error
+			if backend.Weight, err = strconv.Atoi(weight); err != nil || backend.Weight < 1 {
+				found.note("backend", fmt.Errorf("weight %q: want a whole number from 1", weight))
 			}
 		}
-		cfg.Backends = append(cfg.Backends, backend)
+		list = append(list, backend)
 	}
-	return cfg, errors.Join(faults...)
+	return list
 }
 
 // httpForwarder is the proxy for HTTP backends.
@@ -315,7 +346,7 @@ func (f *httpForwarder) serve(ln net.Listener) error { return f.server.Serve(ln)
 func (f *httpForwarder) stop(ctx context.Context) error {
 	err := f.server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = nil // what was still running has been cut, as announced
+		err = nil // the rest was cut off, as documented
 	}
 	return err
 }

@@ -12,25 +12,25 @@ import (
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
-// proxyAdmin is what a proxy tells of itself.
+// proxyAdmin has what the admin port of a proxy serves.
 type proxyAdmin struct {
 	metrics http.Handler
 	status  func() any
-	ready   func() string // why not, or ""
+	ready   func() string // why the proxy is not ready, or ""
 }
 
-// adminServer serves it, on a port of its own: on that of the clients every path is the
-// backends'.
+// adminServer serves it on a separate port: on the client port every path belongs to the
+// backends.
 type adminServer struct {
-	ln   net.Listener // nil: nowhere
+	ln   net.Listener // nil: off
 	http http.Server
 	done chan struct{}
 }
 
-// adminTimeout bounds everything that a client of the admin port can draw out.
+// adminTimeout bounds reading, writing and idling of a client of the admin port.
 const adminTimeout = 10 * time.Second
 
-// startAdmin serves a on addr, unless that is empty.
+// startAdmin serves a on addr; "" disables it.
 func startAdmin(addr string, a proxyAdmin) (*adminServer, error) {
 	s := &adminServer{done: make(chan struct{})}
 	if addr == "" {

@@ -18,16 +18,16 @@ import (
 	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
-// proxyMetrics is the metrics of a proxy, of either kind, in a registry of their own.
+// proxyMetrics has the metrics of a proxy of either kind, in a registry of their own.
 type proxyMetrics struct {
 	registry *prometheus.Registry
 	latency  prometheus.Histogram
 
-	// Of the proxy for HTTP backends.
-	requests [6]prometheus.Counter // by the first digit of the status; 0: the client has left
+	// With --backend.
+	requests [6]prometheus.Counter // by the first digit of the status; 0: the client has disconnected
 	server   *proxy.Server
 
-	// Of the one for timestamps.
+	// With --node.
 	asked    *prometheus.CounterVec // by protocol and code
 	bundles  prometheus.Counter
 	gathered prometheus.Histogram
@@ -35,7 +35,7 @@ type proxyMetrics struct {
 	rejected *prometheus.CounterVec // by code
 }
 
-// Buckets: from a hop on one machine to a backend in distress, in seconds.
+// proxyBuckets are in seconds, from a hop on one machine to an overloaded backend.
 var proxyBuckets = []float64{100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
 
 const proxyPrefix = "isotone_proxy_"
@@ -54,10 +54,10 @@ func (m *proxyMetrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// watch adds what a proxy for HTTP backends has to tell.
+// watch adds the metrics of a proxy for HTTP backends.
 func (m *proxyMetrics) watch(s *proxy.Server) {
 	m.server = s
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: proxyPrefix + "requests_total", Help: "Requests, by the class of their answer; left: the client did not wait for it."}, []string{"status"})
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: proxyPrefix + "requests_total", Help: "Requests, by the class of the status; left: the client disconnected before the answer."}, []string{"status"})
 	for i := range m.requests {
 		class := strconv.Itoa(i) + "xx"
 		if i == 0 {
@@ -80,11 +80,11 @@ var (
 	descFailures  = backendDesc("failures_total", "Requests to a backend without a valid answer, or with a 502, 503 or 504.")
 	descRetries   = backendDesc("retries_total", "Requests sent to a backend after they had failed elsewhere.")
 	descEjections = backendDesc("ejections_total", "Times that a backend was ejected.")
-	descUp        = backendDesc("up", "Whether a backend is up, by its health check: 1 or 0.")
+	descUp        = backendDesc("up", "Whether a backend is up according to its health check: 1 or 0.")
 	descEjected   = backendDesc("ejected", "Whether a backend is ejected: 1 or 0.")
-	descLoad      = backendDesc("load", "Requests under way at a backend.")
+	descLoad      = backendDesc("load", "Requests in progress at a backend.")
 	descConns     = prometheus.NewDesc(proxyPrefix+"connections", "Connections of clients.", nil, nil)
-	descRefused   = prometheus.NewDesc(proxyPrefix+"retries_refused_total", "Retries that the budget did not allow.", nil, nil)
+	descRefused   = prometheus.NewDesc(proxyPrefix+"retries_refused_total", "Retries that the budget refused.", nil, nil)
 )
 
 func backendDesc(name, help string) *prometheus.Desc {
@@ -131,7 +131,7 @@ func (m *proxyMetrics) watchCluster() {
 	m.asked = prometheus.NewCounterVec(prometheus.CounterOpts{Name: proxyPrefix + "oracle_requests_total", Help: "Requests of clients for timestamps and ids, by protocol and by code: ok or an error code."}, []string{"protocol", "code"})
 	m.bundles = prometheus.NewCounter(prometheus.CounterOpts{Name: proxyPrefix + "cluster_requests_total", Help: "Requests to the cluster that were answered."})
 	m.gathered = prometheus.NewHistogram(prometheus.HistogramOpts{Name: proxyPrefix + "cluster_request_timestamps", Help: "Timestamps in one request to the cluster.", Buckets: prometheus.ExponentialBuckets(1, 4, 10)})
-	m.repeated = prometheus.NewCounter(prometheus.CounterOpts{Name: proxyPrefix + "cluster_retries_total", Help: "Requests to the cluster that had to be sent again."})
+	m.repeated = prometheus.NewCounter(prometheus.CounterOpts{Name: proxyPrefix + "cluster_retries_total", Help: "Requests to the cluster that were retried."})
 	m.rejected = prometheus.NewCounterVec(prometheus.CounterOpts{Name: proxyPrefix + "cluster_rejected_total", Help: "Answers that were not used: wrong_cluster, connections to nodes of another cluster; internal, timestamps that were out of order."}, []string{"code"})
 	for _, code := range []isotone.Code{isotone.CodeWrongCluster, isotone.CodeInternal} {
 		m.rejected.WithLabelValues(string(code))
@@ -169,8 +169,8 @@ func (m *proxyMetrics) hooks(log *slog.Logger) client.Hooks {
 	}
 }
 
-// logRejected tells of an answer that was not used. Nodes of another cluster are tried
-// again and again, and who asks learns of them; a broken order is not to be overlooked.
+// logRejected logs an answer that was not used. Nodes of another cluster are retried all the time
+// and reported to clients, so they only get a debug line; a broken order is an error.
 func logRejected(log *slog.Logger, addr string, err error) {
 	if errors.Is(err, isotone.ErrWrongCluster) {
 		log.Debug("a node of another cluster is not used", "addr", addr, "err", err)

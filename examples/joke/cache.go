@@ -2,16 +2,15 @@ package main
 
 import "slices"
 
-// cache keeps the answers that were used last. It is not safe for concurrent use: its
-// worker does one thing at a time.
+// cache keeps the most recently used answers (LRU). It is not safe for concurrent use.
 type cache struct {
 	size int
-	kept []kept // the latest used is last
+	kept []kept // the most recently used is last
 }
 
 type kept struct{ word, answer string }
 
-// get returns the answer to word, if it is there.
+// get returns the cached answer to word.
 func (c *cache) get(word string) (answer string, ok bool) {
 	i := slices.IndexFunc(c.kept, func(k kept) bool { return k.word == word })
 	if i < 0 {
@@ -22,8 +21,7 @@ func (c *cache) get(word string) (answer string, ok bool) {
 	return k.answer, true
 }
 
-// put keeps an answer that was not there, and forgets the one that was not used for
-// longest.
+// put adds a new answer, and evicts the least recently used one if the cache is full.
 func (c *cache) put(word, answer string) {
 	if c.size == 0 {
 		return

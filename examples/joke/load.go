@@ -15,18 +15,17 @@ import (
 // answerBytesMax bounds what a client reads of an answer.
 const answerBytesMax = 1 << 10
 
-// load is a fixed number of clients, each of which sends its next request when it has
-// the answer to the one before. What a client asks for depends on the seed alone, so that
-// every strategy gets the same questions.
+// load is a fixed number of clients, each of which sends its next request when it has the answer
+// to the previous one (a closed loop). The words depend on the seed alone, so that every strategy
+// gets the same requests.
 type load struct {
 	settings settings
 	url      string
-	answers  []string // the right ones, by word
+	answers  []string // the correct ones, by word
 	workers  int
 }
 
-// run sends requests until the warm-up and the measured time are over. The first wrong
-// answer ends it.
+// run sends requests until the warm-up and the measured time are over, or an answer is wrong.
 func (l *load) run(ctx context.Context) (*tally, error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -61,16 +60,16 @@ func (l *load) run(ctx context.Context) (*tally, error) {
 	return sum, nil
 }
 
-// client is one of them.
+// client is one of the clients.
 type client struct {
 	load     *load
 	http     http.Client
 	source   *rand.Rand
-	measured time.Time // answers count from then on
+	measured time.Time // later answers count
 	tally    *tally
 }
 
-// run asks until end. An error is an answer that is wrong.
+// run sends requests until end. An error means a wrong answer.
 func (c *client) run(end context.Context) error {
 	for end.Err() == nil {
 		word := c.draw()
@@ -89,7 +88,7 @@ func (c *client) run(end context.Context) error {
 	return nil
 }
 
-// draw returns the next word, as its place.
+// draw returns the index of the next word.
 func (c *client) draw() int {
 	word, dice := c.source.IntN(c.load.settings.words), c.source.IntN(100)
 	if dice < c.load.settings.hot {
@@ -118,10 +117,10 @@ func (c *client) ask(ctx context.Context, word int) (worker int, hit bool, err e
 	}
 	worker, err = strconv.Atoi(resp.Header.Get(fieldWorker))
 	if err != nil || worker < 0 || worker >= c.load.workers {
-		return 0, false, errors.New("an answer does not say who made it")
+		return 0, false, errors.New("an answer does not name its worker")
 	}
 	return worker, resp.Header.Get(fieldCache) == "hit", nil
 }
 
-// wordAt is the word of a place.
-func wordAt(place int) string { return "word-" + strconv.Itoa(place+1) }
+// wordAt returns the word with an index.
+func wordAt(i int) string { return "word-" + strconv.Itoa(i+1) }

@@ -1,10 +1,8 @@
-// Joke is the lesson of distribution, balance and locality as one program: ten echo
-// servers, each slow, single-threaded and with a cache for two answers, behind
-// internal/balance/proxy, with each of its strategies in turn under the same load. README.md
-// tells what comes out, and why.
+// Joke compares the strategies of internal/balance under the same load: ten slow, single-threaded
+// echo servers with a cache for two answers each, behind internal/balance/proxy. README.md explains
+// the results.
 //
-// It owns the workers, the load, and how the result is shown. The strategies are
-// internal/balance's, and all requests go through the proxy.
+// It owns the workers, the load, and the presentation. All requests go through the proxy.
 package main
 
 import (
@@ -19,7 +17,7 @@ import (
 	"syscall"
 )
 
-// Exit codes: a failure while running, and a command line that cannot be used.
+// Exit codes of a failure while running, and of an invalid command line.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -48,7 +46,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 		fmt.Fprintf(progress, "joke: %v\n", err)
 		return exitUsage
 	}
-	err = errors.Join(tell(ctx, s, svg, out, progress), closePicture(svg))
+	err = errors.Join(compare(ctx, s, svg, out, progress), closePicture(svg))
 	if err != nil {
 		fmt.Fprintf(progress, "joke: %v\n", err)
 		return exitFailure
@@ -56,8 +54,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 	return 0
 }
 
-// createPicture makes the file before a long run, in which a wrong name would only show at
-// the end. An old picture stays until there is another. Without a name the file is nil.
+// createPicture creates the file before a long run, so that a wrong name fails early. It keeps the
+// contents of an existing file. Without a name it returns nil.
 func createPicture(name string) (*os.File, error) {
 	if name == "" {
 		return nil, nil
@@ -69,7 +67,7 @@ func createPicture(name string) (*os.File, error) {
 	return svg, nil
 }
 
-// writePicture replaces what was in the file.
+// writePicture replaces the contents of the file.
 func writePicture(svg *os.File, text string) error {
 	info, err := svg.Stat()
 	if err == nil && info.Mode().IsRegular() {
@@ -84,8 +82,7 @@ func writePicture(svg *os.File, text string) error {
 	return nil
 }
 
-// closePicture removes a file that has nothing in it: one that was made for a run that has
-// failed.
+// closePicture closes the file, and removes it if it is empty because the run has failed.
 func closePicture(svg *os.File) error {
 	if svg == nil {
 		return nil
@@ -98,8 +95,8 @@ func closePicture(svg *os.File) error {
 	return err
 }
 
-// tell tries everything that s asks for and shows the result, in svg too unless that is nil.
-func tell(ctx context.Context, s settings, svg *os.File, out, progress io.Writer) error {
+// compare runs all trials and prints the results, as a picture too unless svg is nil.
+func compare(ctx context.Context, s settings, svg *os.File, out, progress io.Writer) error {
 	results, err := tryAll(ctx, s, progress)
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The picture's measures, in pixels.
+// Sizes in pixels.
 const (
 	pictureWidth = 860
 	margin       = 24
@@ -22,7 +22,7 @@ const (
 	mapsPerRow   = 6
 )
 
-// pictureStyle is for light and dark backgrounds.
+// pictureStyle supports light and dark backgrounds.
 const pictureStyle = `<style>
 text { font: 13px system-ui, sans-serif; fill: #24292f }
 .small { font-size: 11px; fill: #57606a }
@@ -38,8 +38,8 @@ text { fill: #e6edf3 } .small { fill: #9198a1 } .page { fill: #0d1117 }
 </style>
 `
 
-// picture shows the results as SVG: the rates as bars on a logarithmic axis, and for each
-// strategy which worker has answered which word.
+// picture returns the results as SVG: the rates as bars on a logarithmic axis, and for each
+// strategy which worker answered which word.
 func picture(s settings, results []result) string {
 	axisAt := barTop + barStep*len(results)
 	mapsAt := axisAt + 78
@@ -61,7 +61,7 @@ func picture(s settings, results []result) string {
 	return b.String()
 }
 
-// caption says the same in words.
+// caption returns the rates as text.
 func caption(results []result) string {
 	var parts []string
 	for _, r := range results {
@@ -89,7 +89,7 @@ func drawBars(b *strings.Builder, results []result, axisAt int) {
 	}
 }
 
-// drawMap shows which worker has answered which word.
+// drawMap draws which worker answered which word.
 func drawMap(b *strings.Builder, r result, x, y int) {
 	label(b, x, y-6, "small", "start", fmt.Sprintf("%s: %.0f %% hits", r.Name, 100*r.HitRate))
 	wide, high := float64(mapSize)/float64(r.Workers), float64(mapSize)/float64(len(r.Served))

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// table shows the results as Markdown that is aligned as it is.
+// table returns the results as an aligned Markdown table.
 func table(results []result) string {
 	rows := [][]string{{"", "req/s", "p50", "p99", "hits", "busiest", "idlest"}}
 	for _, r := range results {
@@ -44,7 +44,7 @@ func table(results []result) string {
 	return b.String()
 }
 
-// figure is a rate with as many digits as it deserves.
+// figure formats a rate.
 func figure(rate float64) string {
 	if rate < 100 {
 		return fmt.Sprintf("%.1f", rate)
@@ -52,7 +52,7 @@ func figure(rate float64) string {
 	return fmt.Sprintf("%.0f", rate)
 }
 
-// span is a time with two or three digits.
+// span formats a time with two or three digits.
 func span(seconds float64) string {
 	switch {
 	case seconds < 0.001:
@@ -68,7 +68,7 @@ func span(seconds float64) string {
 // scale is a logarithmic axis of whole decades.
 type scale struct{ low, high int } // exponents of ten
 
-// scaleOf covers all rates that are not 0.
+// scaleOf returns an axis that covers all rates but 0.
 func scaleOf(results []result) scale {
 	s := scale{math.MaxInt, math.MinInt}
 	for _, r := range results {
@@ -85,7 +85,7 @@ func scaleOf(results []result) scale {
 	return s
 }
 
-// at returns where on the axis a rate is, from 0 to 1.
+// at returns the position of a rate on the axis, from 0 to 1.
 func (s scale) at(rate float64) float64 {
 	if rate <= 0 {
 		return 0
@@ -93,7 +93,7 @@ func (s scale) at(rate float64) float64 {
 	return min(max((math.Log10(rate)-float64(s.low))/float64(s.high-s.low), 0), 1)
 }
 
-// marks are the rates at whole decades.
+// marks returns the rates at whole decades.
 func (s scale) marks() (marks []float64) {
 	for e := s.low; e <= s.high; e++ {
 		marks = append(marks, math.Pow10(e))
@@ -104,7 +104,7 @@ func (s scale) marks() (marks []float64) {
 // plotWidth is the length of the longest bar, in characters.
 const plotWidth = 60
 
-// plot shows the rates as bars on a logarithmic axis.
+// plot returns the rates as bars on a logarithmic axis.
 func plot(results []result) string {
 	eighths := []rune(" ▏▎▍▌▋▊▉")
 	s := scaleOf(results)

@@ -13,7 +13,7 @@ import (
 	"github.com/isotone/isotone/internal/balance"
 )
 
-// The limits keep a slip of the finger from taking the machine.
+// Limits of the settings, so that a typing error does not overload the machine.
 const (
 	workersMax  = 64
 	wordsMax    = 256
@@ -35,8 +35,8 @@ type settings struct {
 
 	rounds int           // SHA-256 rounds of a miss
 	sleep  time.Duration // of a miss, on average
-	bound  int           // percent of its share that a sticky worker may get
-	hot    int           // percent of requests that ask for the first word anyway
+	bound  int           // load bound of the sticky strategy, in percent
+	hot    int           // percent of requests that always ask for the first word
 	slow   int           // how many times as long the first worker sleeps
 
 	trials  []trial
@@ -51,10 +51,10 @@ type trial struct {
 	Workers  int              `json:"workers"`
 }
 
-// alone names the trial with one worker.
+// alone is the name of the trial with one worker.
 const alone = "alone"
 
-// trialNames returns the names of all trials, in the order in which they are told.
+// trialNames returns the names of all trials, in the order in which they run.
 func trialNames() []string {
 	names := []string{alone}
 	for _, s := range []balance.Strategy{balance.Random, balance.RoundRobin, balance.LeastBusy, balance.TwoChoices, balance.Sticky} {
@@ -66,37 +66,37 @@ func trialNames() []string {
 func parseSettings(args []string, usage io.Writer) (settings, error) {
 	var s settings
 	f := flag.NewFlagSet("joke", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // whoever reads the error prints it
+	f.SetOutput(io.Discard) // the caller prints the error
 	f.IntVar(&s.workers, "workers", 10, "workers behind the proxy")
 	f.IntVar(&s.words, "words", 10, "words that clients ask for")
 	f.IntVar(&s.cache, "cache", 2, "answers that a worker keeps")
 	f.IntVar(&s.clients, "clients", 24, "clients, each with one request at a time")
 	f.DurationVar(&s.duration, "duration", 5*time.Second, "how long each strategy is measured")
-	f.DurationVar(&s.warmup, "warmup", 4*time.Second, "how long it runs before that")
-	f.Uint64Var(&s.seed, "seed", 1, "of the words that are asked for, and of the sleeps")
+	f.DurationVar(&s.warmup, "warmup", 4*time.Second, "warm-up before that")
+	f.Uint64Var(&s.seed, "seed", 1, "seed of the words and the sleeps")
 	f.IntVar(&s.rounds, "rounds", 50_000, "rounds of SHA-256 that a miss costs")
-	f.DurationVar(&s.sleep, "sleep", time.Second, "how long a miss sleeps on average: half to one and a half of it")
+	f.DurationVar(&s.sleep, "sleep", time.Second, "average sleep of a miss, which varies from half to one and a half of it")
 	f.IntVar(&s.bound, "bound", 400, "load bound of the sticky strategy, in `percent` of a worker's share")
-	f.IntVar(&s.hot, "hot", 0, "`percent` of all requests that ask for the first word, whatever else is drawn")
-	f.IntVar(&s.slow, "slow", 1, "how many times as long as others the first worker sleeps")
-	only := f.String("only", "", "try only these, with commas: "+strings.Join(trialNames(), ","))
+	f.IntVar(&s.hot, "hot", 0, "`percent` of requests that always ask for the first word")
+	f.IntVar(&s.slow, "slow", 1, "factor by which the first worker sleeps longer")
+	only := f.String("only", "", "run only these, comma-separated: "+strings.Join(trialNames(), ","))
 	f.BoolVar(&s.json, "json", false, "print JSON")
 	f.StringVar(&s.picture, "svg", "", "write a picture to this `file`")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(usage, "Ten slow workers with small caches behind every strategy of the proxy.")
+			fmt.Fprintln(usage, "Compares the strategies of the proxy in front of ten slow workers with small caches.")
 			f.SetOutput(usage)
 			f.PrintDefaults()
 		}
 		return s, err
 	}
 	if f.NArg() > 0 {
-		return s, fmt.Errorf("what is %q for? There are only flags", f.Arg(0))
+		return s, fmt.Errorf("unexpected argument %q: there are only flags", f.Arg(0))
 	}
 	return s, errors.Join(s.validate(), s.choose(*only))
 }
 
-// validate names all that is wrong.
+// validate lists everything that is wrong.
 func (s *settings) validate() error {
 	return errors.Join(
 		within("workers", s.workers, 1, workersMax),
@@ -120,13 +120,13 @@ func within[T cmp.Ordered](flag string, value, least, most T) error {
 	return nil
 }
 
-// choose sets the trials to those that are named, or to all.
+// choose sets the trials: those in only, or all.
 func (s *settings) choose(only string) error {
 	names := trialNames()
 	if only != "" {
 		for name := range strings.SplitSeq(only, ",") {
 			if !slices.Contains(names, name) {
-				return fmt.Errorf("--only %q: want some of %s", name, strings.Join(names, ","))
+				return fmt.Errorf("--only %q: want names from %s", name, strings.Join(names, ","))
 			}
 		}
 		names = strings.Split(only, ",")

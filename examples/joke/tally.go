@@ -6,15 +6,15 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// waitMax bounds what a tally tells apart; longer waits count as that long.
+// waitMax is the largest recorded wait; longer ones count as that.
 const waitMax = 2 * durationMax
 
-// tally counts what clients have seen.
+// tally counts the answers of clients.
 type tally struct {
 	waits      *hdrhistogram.Histogram // in microseconds
 	hits       int
 	answers    int
-	unfinished int     // requests that the end has cut off
+	unfinished int     // requests cut off at the end
 	served     [][]int // answers, by word and worker
 }
 
@@ -36,8 +36,8 @@ func (t *tally) answered(word, worker int, hit bool, wall time.Duration) {
 	}
 }
 
-// unanswered counts a request that the end has cut off, with how long it has waited by
-// then: without those, a strategy would look the faster the fewer it answers.
+// unanswered counts a request that is cut off at the end, with its wait until then. Otherwise a
+// strategy would look faster the fewer requests it answers.
 func (t *tally) unanswered(wall time.Duration) {
 	t.wait(wall)
 	t.unfinished++
@@ -59,7 +59,7 @@ func (t *tally) add(other *tally) {
 	}
 }
 
-// result is what came out of one trial, as it is shown.
+// result is the result of one trial.
 type result struct {
 	trial
 	Rate       float64 `json:"requestsPerSecond"`
@@ -68,9 +68,9 @@ type result struct {
 	HitRate    float64 `json:"hitRate"`
 	Answers    int     `json:"answers"`
 	Unfinished int     `json:"unfinished"`
-	// PerWorker is how many of the answers each worker has given.
+	// PerWorker has the answers by worker.
 	PerWorker []int `json:"perWorker"`
-	// Served are they by word and worker.
+	// Served has the answers by word and worker.
 	Served [][]int `json:"served"`
 }
 

@@ -12,10 +12,10 @@ import (
 	"github.com/isotone/isotone/internal/balance/proxy"
 )
 
-// stickyKey is what the sticky strategy looks at.
+// stickyKey is the key of the sticky strategy.
 const stickyKey = "query:word"
 
-// tryAll makes one trial after the other.
+// tryAll runs all trials in turn.
 func tryAll(ctx context.Context, s settings, progress io.Writer) ([]result, error) {
 	answers := make([]string, s.words)
 	for word := range answers {
@@ -72,7 +72,7 @@ func startFront(strategy balance.Strategy, backends []proxy.Backend, s settings)
 	cfg := proxy.Config{
 		Backends: backends, Strategy: strategy,
 		RetriesMax: -1, // every request is one choice
-		// A request may wait for as long as there is load: that is what is measured.
+		// A request may wait for as long as the load runs: waits are the result.
 		Limits: proxy.Limits{AnswerTimeout: s.warmup + s.duration + stopTimeout},
 	}
 	var err error
@@ -95,7 +95,7 @@ func startFront(strategy balance.Strategy, backends []proxy.Backend, s settings)
 	return f, nil
 }
 
-// stop ends the proxy and waits for that. It cuts what is under way: the clients have left.
+// stop ends the proxy and waits for it. It cuts off requests: the clients have disconnected.
 func (f *front) stop() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

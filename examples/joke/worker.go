@@ -13,28 +13,27 @@ import (
 	"time"
 )
 
-// The fields in which a worker says who has answered, and whether from its cache.
+// Header fields of an answer: the worker, and whether the cache had the answer.
 const (
 	fieldWorker = "Joke-Worker"
 	fieldCache  = "Joke-Cache"
 )
 
-// wordBytesMax bounds a word. Who asks for more is not one of ours.
+// wordBytesMax bounds a word.
 const wordBytesMax = 64
 
-// stopTimeout bounds the end of a worker, whose clients have left before.
+// stopTimeout bounds stopping a worker.
 const stopTimeout = 5 * time.Second
 
-// worker is an echo server that works like a process with one thread: on one request at
-// a time, first come first served. An answer that is not in its cache costs some CPU and
-// a random sleep.
+// worker is an echo server that behaves like a process with one thread: it serves one request at
+// a time, first come first served. A cache miss costs some CPU and a random sleep.
 type worker struct {
 	place  int
 	rounds int
 	sleep  time.Duration
-	turn   chan struct{} // has one token, for whom the worker works
+	turn   chan struct{} // one token, held by the request that is served
 
-	// These belong to whoever has the token.
+	// Guarded by the token.
 	source *rand.Rand
 	cache  cache
 
@@ -44,8 +43,8 @@ type worker struct {
 	served chan struct{} // closed when the server has ended
 }
 
-// startWorker starts a worker on a free port of the loopback interface. Workers of the
-// same place sleep for the same times.
+// startWorker starts a worker on a free port of the loopback interface. Workers with the same
+// index sleep for the same times.
 func startWorker(s settings, place int) (*worker, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -75,7 +74,7 @@ func startWorker(s settings, place int) (*worker, error) {
 	return w, nil
 }
 
-// stop ends what the worker does and waits for that.
+// stop ends the worker and waits for it.
 func (w *worker) stop() error {
 	w.cancel()
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
@@ -112,8 +111,7 @@ func (w *worker) echo(rw http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(rw, answer)
 }
 
-// rest sleeps for half to one and a half of the mean. It reports whether it was left in
-// peace.
+// rest sleeps for half to one and a half of the mean. It reports false if ctx ended first.
 func (w *worker) rest(ctx context.Context) bool {
 	sleep := w.sleep / 2
 	if w.sleep > 0 {
@@ -127,7 +125,7 @@ func (w *worker) rest(ctx context.Context) bool {
 	}
 }
 
-// answerTo is the right answer to a word, and the CPU that it costs.
+// answerTo computes the correct answer to a word, at the cost of rounds hashes.
 func answerTo(word string, rounds int) string {
 	sum := sha256.Sum256([]byte(word))
 	for range rounds {

@@ -1,13 +1,13 @@
-// Package balance chooses one of several backends for a request, by a strategy, and
-// keeps two accounts that go with it: which backends fail too often to be chosen
-// ([Ejector]), and how many requests may be tried again ([Budget]).
+// Package balance chooses one of several backends for a request by a strategy. It also
+// decides which backends fail too often to be chosen ([Ejector]), and how many requests may
+// be retried ([Budget]).
 //
-// It owns these decisions and nothing else. What is alive and how busy it is, the caller
-// says, in a [Set]; the time is an argument; chance comes from a [Source] that is passed
-// in. The same inputs give the same choices. Nothing here is safe for concurrent use:
-// the caller has one lock, or one goroutine, for all of it. A choice does not allocate.
+// It owns these decisions and nothing else. The caller says in a [Set] which backends are up
+// and how busy they are; the time is an argument; random numbers come from a [Source]. The
+// same inputs give the same choices. Nothing here is safe for concurrent use: the caller
+// guards all of it with one lock or one goroutine. A choice does not allocate.
 //
-// internal/balance/proxy uses it for plain HTTP backends.
+// internal/balance/proxy uses it for HTTP backends.
 package balance
 
 import (
@@ -16,20 +16,20 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// BackendsMax bounds the backends of one [Set] (I7). Every strategy looks at all of
-// them, which is what one proxy can afford for some hundreds.
+// BackendsMax bounds the backends of one [Set] (I7). Every strategy scans all of them, which
+// is affordable for some hundreds.
 const BackendsMax = 256
 
 // WeightMax bounds a weight, so that sums of weights and loads stay far from overflow.
 const WeightMax = 1 << 16
 
-// None is what a [Picker] returns when there is no backend to choose.
+// None is what a [Picker] returns when it can choose no backend.
 const None = -1
 
-// Source is where chance comes from; *math/rand/v2.PCG is one, [Seeded] another.
+// Source generates random numbers; *math/rand/v2.PCG is one, [Seeded] another.
 type Source interface{ Uint64() uint64 }
 
-// Seeded is a small source of its own: SplitMix64 (Steele, Lea, Flood: Fast splittable
+// Seeded is the generator SplitMix64 (Steele, Lea, Flood: Fast splittable
 // pseudorandom number generators, OOPSLA 2014). Its value is the seed.
 type Seeded uint64
 
@@ -46,46 +46,46 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Mask is a set of backends by their position. The zero value is empty.
+// Mask is a set of backends by their index. The zero value is empty.
 type Mask [BackendsMax / 64]uint64
 
-// Add puts backend i in.
+// Add adds backend i.
 func (m *Mask) Add(i int) { m[i>>6] |= 1 << (i & 63) }
 
-// Has reports whether backend i is in.
+// Has reports whether it contains backend i.
 func (m *Mask) Has(i int) bool { return m[i>>6]>>(i&63)&1 != 0 }
 
-// Request is what a choice may depend on.
+// Request has what a choice may depend on.
 type Request struct {
-	// Key is the [Hash] of what the request is to stick to, if Keyed.
+	// Key is the [Hash] of what the request sticks to, if Keyed.
 	Key   uint64
 	Keyed bool
-	// Tried are backends that must not be chosen: this request has failed there.
+	// Tried are the backends that must not be chosen because this request failed there.
 	Tried Mask
 }
 
 // Picker is a strategy with its state. Make it with [New].
 type Picker interface {
-	// Pick returns the position of a usable backend that was not tried, or None. It
-	// changes no load: the caller calls [Set.Begin] if it goes there.
+	// Pick returns the index of a usable backend that was not tried, or None. It does not
+	// change the load: the caller calls [Set.Begin] when it sends the request.
 	Pick(s *Set, r Request) int
 }
 
-// Strategy is a way to choose.
+// Strategy is a way to choose a backend.
 type Strategy string
 
-// All strategies. Weights count in each.
+// The strategies. All of them respect weights.
 const (
-	// Random: each with its probability.
+	// Random draws each with a probability by its weight.
 	Random Strategy = "random"
-	// RoundRobin: one after the other, interleaved.
+	// RoundRobin takes one after the other, interleaved by weight.
 	RoundRobin Strategy = "round-robin"
-	// LeastBusy: the one with the fewest requests under way.
+	// LeastBusy takes the one with the fewest requests in progress.
 	LeastBusy Strategy = "least-busy"
-	// TwoChoices: the less busy of two that are drawn at random.
+	// TwoChoices takes the less busy of two drawn at random.
 	TwoChoices Strategy = "p2c"
-	// Sticky: requests with the same key go to the same backend, as long as that one has
-	// not much more than its share.
+	// Sticky sends requests with the same key to the same backend, unless that has much more
+	// than its share of the load.
 	Sticky Strategy = "sticky"
 )
 
@@ -105,8 +105,7 @@ func ParseStrategy(name string) (Strategy, error) {
 	return "", isotone.Errorf(isotone.CodeInvalidArgument, "strategy %.40q: want one of %s", name, strings.Join(names, ", "))
 }
 
-// New returns a picker. It panics on a strategy that ParseStrategy does not know, and
-// without a source.
+// New returns a picker. It panics on an unknown strategy and without a source.
 func New(s Strategy, source Source) Picker {
 	if source == nil {
 		panic("balance: no source")

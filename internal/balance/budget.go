@@ -1,51 +1,48 @@
 package balance
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
-// BudgetConfig says how many requests may be tried again.
+// BudgetConfig configures a [Budget].
 type BudgetConfig struct {
-	// Percent of the requests of the latest ten seconds. 0 means 20; less than 0, none.
+	// Percent of the requests of the latest ten seconds may be retried. 0 means 20; less than
+	// 0, none.
 	Percent int
-	// Reserve is how many a second are always allowed, for times with few requests.
-	// 0 means 3; less than 0, none.
+	// Reserve is the number of retries per second that are always allowed, for times with few
+	// requests. 0 means 3; less than 0, none.
 	Reserve int
 }
 
-// budgetSeconds is the window of a budget. Longer would let a quiet minute pay for a storm
-// of retries, shorter would forbid what a short failure needs.
+// budgetSeconds is the window of a budget. A longer one lets a quiet minute pay for a burst of
+// retries, a shorter one forbids the retries that a short failure needs.
 const budgetSeconds = 10
 
-// Budget bounds how many requests are tried again, in proportion to all requests: when a
-// backend fails under load, retries must not double the load. Time is whatever runs
-// evenly.
+// Budget bounds retries in proportion to all requests: when a backend fails under load, retries
+// must not double the load. Times are of a monotonic clock.
 type Budget struct {
 	cfg      BudgetConfig
 	requests [budgetSeconds]uint64 // by second
 	retries  [budgetSeconds]uint64
 	sum      struct{ requests, retries uint64 }
-	second   int64 // the latest that is counted
+	second   int64 // the latest counted
 }
 
-// NewBudget returns a budget with nothing counted.
+// NewBudget returns a budget without any requests.
 func NewBudget(cfg BudgetConfig) *Budget {
-	set := func(v *int, def int) {
-		if *v == 0 {
-			*v = def
-		}
-		*v = max(*v, 0)
-	}
-	set(&cfg.Percent, 20)
-	set(&cfg.Reserve, 3)
+	cfg.Percent = max(cmp.Or(cfg.Percent, 20), 0)
+	cfg.Reserve = max(cmp.Or(cfg.Reserve, 3), 0)
 	return &Budget{cfg: cfg}
 }
 
-// Request counts a request that is tried for the first time.
+// Request counts a new request.
 func (b *Budget) Request(now time.Duration) {
 	b.requests[b.slot(now)]++
 	b.sum.requests++
 }
 
-// Take reports whether a request may be tried again, and counts it if so.
+// Take reports whether a request may be retried, and counts the retry if so.
 func (b *Budget) Take(now time.Duration) bool {
 	at := b.slot(now)
 	if b.sum.retries >= b.sum.requests*uint64(b.cfg.Percent)/100+uint64(b.cfg.Reserve)*budgetSeconds {
@@ -56,7 +53,7 @@ func (b *Budget) Take(now time.Duration) bool {
 	return true
 }
 
-// slot returns the place of the current second, and forgets those that are too old.
+// slot returns the index of the current second, and forgets seconds outside the window.
 func (b *Budget) slot(now time.Duration) int {
 	second := int64(now / time.Second)
 	for range min(second-b.second, budgetSeconds) {
@@ -69,6 +66,7 @@ func (b *Budget) slot(now time.Duration) int {
 	return int(b.second % budgetSeconds)
 }
 
+// forget reuses the slot of a second.
 func (b *Budget) forget(second int64) {
 	at := second % budgetSeconds
 	b.sum.requests -= b.requests[at]

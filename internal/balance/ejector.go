@@ -1,42 +1,33 @@
 package balance
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
-// EjectorConfig says when backends are ejected. A field that is 0 or less has its
-// default.
+// EjectorConfig says when backends are ejected. A field that is 0 or less means its default.
 type EjectorConfig struct {
-	// FailuresMax is how many failures in a row eject a backend. Default 5.
+	// FailuresMax is how many consecutive failures eject a backend. Default 5.
 	FailuresMax int
-	// Base is how long the first ejection lasts; each that follows soon lasts twice as
-	// long as the one before. Default 5 s.
+	// Base is how long the first ejection lasts; each that follows soon lasts twice as long as
+	// the one before. Default 5 s.
 	Base time.Duration
-	// Max bounds an ejection. Default 5 min.
+	// Max bounds the duration of an ejection. Default 5 min.
 	Max time.Duration
-	// SharePercent bounds how many of all backends are ejected at a time; one always may
-	// be, if there are two. Default 50: when more than half fail, the rest is
-	// hardly able to take their load.
+	// SharePercent bounds the share of backends that are ejected at a time; one of two or more
+	// always may be. Default 50: less than half could hardly carry the load of all.
 	SharePercent int
 }
 
 func (c EjectorConfig) withDefaults() EjectorConfig {
-	if c.FailuresMax <= 0 {
-		c.FailuresMax = 5
-	}
-	if c.Base <= 0 {
-		c.Base = 5 * time.Second
-	}
-	if c.Max <= 0 {
-		c.Max = 5 * time.Minute
-	}
-	c.Max = max(c.Max, c.Base)
-	if c.SharePercent <= 0 {
-		c.SharePercent = 50
-	}
+	c.FailuresMax = cmp.Or(max(c.FailuresMax, 0), 5)
+	c.Base = cmp.Or(max(c.Base, 0), 5*time.Second)
+	c.Max = max(cmp.Or(max(c.Max, 0), 5*time.Minute), c.Base)
+	c.SharePercent = cmp.Or(max(c.SharePercent, 0), 50)
 	return c
 }
 
-// Ejector watches what comes back from the backends of a [Set] and ejects those that
-// fail again and again. Time is whatever runs evenly; it must not go back.
+// Ejector ejects the backends of a [Set] that keep failing. Times are of a monotonic clock.
 type Ejector struct {
 	cfg     EjectorConfig
 	set     *Set
@@ -44,9 +35,9 @@ type Ejector struct {
 	ejected int
 }
 
-// record is what an ejector knows of one backend.
+// record is the state of one backend.
 type record struct {
-	failures int           // in a row
+	failures int           // consecutive
 	level    uint          // of the latest ejection: it lasted Base << level
 	out      bool          // ejected
 	until    time.Duration // when it comes back, or came back
@@ -57,8 +48,8 @@ func NewEjector(s *Set, cfg EjectorConfig) *Ejector {
 	return &Ejector{cfg: cfg.withDefaults(), set: s, records: make([]record, s.Len())}
 }
 
-// Report notes how a request has ended at a backend, and reports whether that has
-// ejected it. What an ejected backend still answers to earlier requests does not count.
+// Report takes the outcome of a request at a backend, and reports whether that ejects it. An
+// ejected backend's answers to earlier requests do not count.
 func (e *Ejector) Report(now time.Duration, backend int, ok bool) (ejected bool) {
 	e.Expire(now)
 	r := &e.records[backend]
@@ -80,16 +71,16 @@ func (e *Ejector) Report(now time.Duration, backend int, ok bool) (ejected bool)
 	return true
 }
 
-// outMax returns how many may be ejected at a time.
+// outMax returns how many backends may be ejected at a time.
 func (e *Ejector) outMax() int {
 	if len(e.records) == 1 {
-		return 0 // there is nothing to use instead
+		return 0 // there is no other backend
 	}
 	return max(1, len(e.records)*e.cfg.SharePercent/100)
 }
 
-// duration returns how long the next ejection of r lasts. A backend is forgiven one level
-// for each Base that it has been in.
+// duration returns how long the next ejection of r lasts. The level falls by one for each Base
+// since the latest ejection.
 func (e *Ejector) duration(r *record, now time.Duration) time.Duration {
 	if r.until > 0 {
 		r.level++
@@ -104,8 +95,8 @@ func (e *Ejector) duration(r *record, now time.Duration) time.Duration {
 	return lasts
 }
 
-// Expire lets backends in again whose time is over. It costs a comparison while none is
-// ejected. [Ejector.Report] does it, too; who chooses should call it before.
+// Expire ends the ejections whose time is over. While none is ejected it costs a comparison.
+// [Ejector.Report] calls it; the caller should call it before it chooses.
 func (e *Ejector) Expire(now time.Duration) {
 	if e.ejected == 0 {
 		return

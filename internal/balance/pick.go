@@ -2,8 +2,8 @@ package balance
 
 import "math/bits"
 
-// below returns a number from 0 to n-1, evenly but for 1 in 2^64/n (Lemire: Fast random
-// integer generation in an interval, 2019, without its rejection).
+// below returns a number from 0 to n-1, uniform up to a bias of n/2^64 (Lemire: Fast random
+// integer generation in an interval, 2019, without its rejection step).
 func below(source Source, n uint64) uint64 {
 	hi, _ := bits.Mul64(source.Uint64(), n)
 	return hi
@@ -14,8 +14,7 @@ type random struct{ source Source }
 // Pick draws a backend by weight.
 func (p *random) Pick(s *Set, r Request) int { return draw(s, p.source, &r.Tried) }
 
-// draw returns a usable backend that is not in without, each with the probability of its
-// weight.
+// draw returns a usable backend that is not in without, each with a probability by its weight.
 func draw(s *Set, source Source, without *Mask) int {
 	total := s.weight
 	if *without != (Mask{}) {
@@ -42,19 +41,19 @@ func draw(s *Set, source Source, without *Mask) int {
 	panic("balance: the weights do not add up")
 }
 
-// roundRobin is the smooth weighted round robin of nginx: in as many choices as the
-// weights sum up to, each backend is chosen as often as it weighs, evenly spread. Each
-// choice credits every backend its weight and debits the chosen one the sum.
+// roundRobin is the smooth weighted round robin of nginx: among as many choices as the sum of
+// the weights, each backend is chosen as often as its weight, evenly spread. Each choice credits
+// every backend its weight and debits the chosen one the sum.
 type roundRobin struct {
-	credit [BackendsMax]int64
-	shift  uint64 // of the set that credit belongs to
+	credit  [BackendsMax]int64
+	version uint64 // of the set, for which credit is valid
 }
 
 // Pick returns the backend with the largest credit.
 func (p *roundRobin) Pick(s *Set, r Request) int {
-	if p.shift != s.shift {
-		// Credit that was left when others came or went would be paid out in a burst.
-		p.shift, p.credit = s.shift, [BackendsMax]int64{}
+	if p.version != s.version {
+		// Credit from before backends came or went would cause a burst.
+		p.version, p.credit = s.version, [BackendsMax]int64{}
 	}
 	best, total := None, int64(0)
 	for _, i := range s.usable {
@@ -73,8 +72,8 @@ func (p *roundRobin) Pick(s *Set, r Request) int {
 	return best
 }
 
-// leastBusy chooses by load for weight, and among equals as roundRobin does, so that the
-// requests of a quiet hour, when all are idle, go to each of them by its weight.
+// leastBusy chooses the lowest load per weight, and among equals by roundRobin, so that idle
+// backends get requests by their weight.
 type leastBusy struct{ equals roundRobin }
 
 // Pick returns a backend with the least load.
@@ -96,10 +95,9 @@ func (p *leastBusy) Pick(s *Set, r Request) int {
 	return p.equals.Pick(s, r)
 }
 
-// twoChoices draws two and takes the less busy one. That is nearly as even as looking at
-// all (Mitzenmacher: The power of two choices in randomized load balancing, 2001), and
-// unlike the least busy one of all it does not send everybody to a backend that has just
-// come up, or that fails quickly.
+// twoChoices draws two and takes the less busy one. That is nearly as even as considering all
+// (Mitzenmacher: The power of two choices in randomized load balancing, 2001), and unlike
+// leastBusy it does not send all requests to a backend that has just come up or fails fast.
 type twoChoices struct{ source Source }
 
 // Pick returns the less busy of two.

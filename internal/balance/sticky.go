@@ -2,20 +2,20 @@ package balance
 
 import "math"
 
-// StickyPercent is the load bound of [Sticky]: no backend gets a request that would put
-// it above 125 % of its share of all that is under way. Smaller sends more requests away
-// from their backend under load, larger lets a popular key have more of one backend; the
-// paper's own measurements make 125 % the place where both are small.
+// StickyPercent is the default load bound of [Sticky]: no backend gets a request that would put
+// it above 125 % of its share of all requests in progress. A smaller bound sends more requests to
+// other backends under load, a larger one lets a popular key use more of one backend. By the
+// measurements in the paper, 125 % keeps both effects small.
 //
-// Where answers are cached and few keys make up the load, that is too tight: a backend that
-// is the first for two of ten keys is due for twice its share. [NewSticky] takes another.
+// It is too tight where answers are cached and few keys make up the load: a backend that is the
+// first for two of ten keys needs twice its share. [NewSticky] accepts another bound.
 const StickyPercent = 125
 
-// StickyPercentMax bounds what [NewSticky] takes, so that bounds stay far from overflow.
+// StickyPercentMax bounds the percentage of [NewSticky], so that loads stay far from overflow.
 const StickyPercentMax = 10_000
 
-// NewSticky returns a picker for [Sticky] with a load bound of its own, in percent of a
-// backend's share; 0 means StickyPercent. It panics below 100 and above StickyPercentMax.
+// NewSticky returns a picker for [Sticky] with a load bound in percent of a backend's share,
+// 100 to StickyPercentMax; 0 means StickyPercent. It panics outside that range.
 func NewSticky(percent int) Picker {
 	if percent == 0 {
 		percent = StickyPercent
@@ -27,24 +27,23 @@ func NewSticky(percent int) Picker {
 }
 
 // sticky is consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam:
-// Consistent hashing with bounded loads, SODA 2018): every key has an order of all
-// backends, and goes to the first in it that is not full. A backend is full when it has
-// ⌈c·(m+1)·w/W⌉ requests, of m under way in total, with its weight w of W, and c =
-// percent. As c ≥ 1, the bounds sum up to more than m, so one is never full.
+// Consistent hashing with bounded loads, SODA 2018): every key orders all backends, and its
+// requests go to the first that is not full. With m requests in progress in total, a backend of
+// weight w out of W is full when it has ⌈c·(m+1)·w/W⌉ of them, where c = percent/100. As c ≥ 1,
+// the bounds sum up to more than m, so at least one backend is not full.
 //
-// The order is that of rendezvous hashing (Thaler, Ravishankar 1998), not that of a ring:
-// there are no virtual nodes to tune and no table to build, a backend that leaves gives
-// its keys to all others evenly, and what a full one sends away spreads evenly as well,
-// where a ring would send it all to the neighbour, and then to the neighbour's. It costs
-// a hash for each backend and choice.
+// The order is that of rendezvous hashing (Thaler, Ravishankar 1998), not that of a ring: there
+// are no virtual nodes to tune and no table to build, and the keys of a backend that leaves or
+// is full spread evenly over the others, where a ring would give them all to the neighbour. It
+// costs one hash for each backend and choice.
 type sticky struct {
 	percent uint64
 	other   leastBusy
 }
 
-// Pick returns the first backend in the key's order that is not full. A request without
-// a key goes to the least busy one. If all that are not tried are full, which only happens
-// when some are tried, the first of them is taken: a retry must not fail for that.
+// Pick returns the first backend in the key's order that is not full, or for a request without
+// a key the least busy one. If all untried backends are full, which requires tried ones, it
+// returns the first of them: a retry must not fail for that.
 func (p *sticky) Pick(s *Set, r Request) int {
 	if !r.Keyed {
 		return p.other.Pick(s, r)
@@ -76,17 +75,16 @@ func (p *sticky) Pick(s *Set, r Request) int {
 	return best
 }
 
-// bound returns ⌈percent · under · weight / total⌉. With the limits of this
-// package and less than 2^34 requests under way it does not overflow.
+// bound returns ⌈percent/100 · under · weight / total⌉. With the limits of this package and less
+// than 2^34 requests in progress it does not overflow.
 func bound(under, weight, total, percent uint64) uint64 {
 	return (under*weight*percent + total*100 - 1) / (total * 100)
 }
 
-// score is the place of b in a key's order: the largest comes first. With equal weights
-// that is a hash. Otherwise it is -w/ln u for an even u from 0 to 1, by which each is
-// the first for as many keys as it weighs, and a change of one weight moves only keys
-// to or from that backend (Schindelhauer, Schomaker: Weighted distributed hash tables,
-// 2005).
+// score is b's rank in a key's order: the largest comes first. With equal weights it is a hash.
+// Otherwise it is -w/ln u for a uniform u in (0, 1), so that a backend is first for a share of
+// the keys by its weight, and a change of one weight moves only keys to or from that backend
+// (Schindelhauer, Schomaker: Weighted distributed hash tables, 2005).
 func (b *backend) score(key uint64, even bool) float64 {
 	u := (float64(mix(key^b.hash)>>11) + 0.5) / (1 << 53)
 	if even {

@@ -1,18 +1,21 @@
 package proxy
 
-import "strconv"
+import (
+	"strconv"
 
-// chunks follows the framing of a chunked body (RFC 9112 §7.1) as its bytes come by, so
-// that its end is known and nothing in it can be read in another way. The zero value is
-// at the start of a body.
+	"github.com/isotone/isotone/internal/front/head"
+)
+
+// chunks scans the framing of a chunked body (RFC 9112 §7.1) as its bytes pass. It finds the
+// end, and refuses what could be read in another way. The zero value is at the start of a body.
 type chunks struct {
-	// trailers allows fields after the last chunk. They are not understood.
+	// trailers allows fields after the last chunk. They are not parsed.
 	trailers bool
 
 	state chunkState
 	left  uint64 // of the chunk's data
 	line  int    // bytes of the line so far; in the trailers, of all lines
-	blank bool   // the line in the trailers is empty so far
+	blank bool   // the current line of the trailers is empty so far
 }
 
 type chunkState uint8
@@ -30,22 +33,22 @@ const (
 )
 
 const (
-	// chunkDigitsMax is 4 GiB less one byte; who has more to say has more chunks.
+	// chunkDigitsMax allows chunks of up to 4 GiB less one byte.
 	chunkDigitsMax = 8
-	// chunkLineMax bounds the line before a chunk: extensions are in use nowhere.
+	// chunkLineMax bounds the line before a chunk, in bytes. Extensions are hardly used.
 	chunkLineMax = 256
 	// trailerBytesMax bounds all trailer fields.
 	trailerBytesMax = 4 << 10
 )
 
-var faultChunk = refuse("the chunks of the body are malformed")
+var errChunk = refuse("the chunks of the body are malformed")
 
 // done reports whether the body has ended.
 func (c *chunks) done() bool { return c.state == chunkDone }
 
-// scan goes through b and returns how many of its bytes belong to the body: all, unless
-// that ends before.
-func (c *chunks) scan(b []byte) (int, *fault) {
+// scan scans b and returns how many of its bytes belong to the body: all of them, unless the
+// body ends before.
+func (c *chunks) scan(b []byte) (int, *httpError) {
 	for at := 0; at < len(b); at++ {
 		if c.state == chunkData {
 			n := min(uint64(len(b)-at), c.left)
@@ -59,7 +62,7 @@ func (c *chunks) scan(b []byte) (int, *fault) {
 			}
 		}
 		if !c.step(b[at]) {
-			return at, faultChunk
+			return at, errChunk
 		}
 		if c.state == chunkDone {
 			return at + 1, nil
@@ -68,12 +71,12 @@ func (c *chunks) scan(b []byte) (int, *fault) {
 	return len(b), nil
 }
 
-// step takes one byte that is not data.
+// step scans one byte that is not data, and reports whether it is allowed.
 func (c *chunks) step(b byte) bool {
 	switch c.state {
 	case chunkSize:
 		switch {
-		case classes[b]&byteHex != 0:
+		case head.Hex.Has(b):
 			c.left = c.left<<4 | uint64(hexValue(b))
 			c.line++
 			return c.line <= chunkDigitsMax
@@ -91,7 +94,7 @@ func (c *chunks) step(b byte) bool {
 			return true
 		}
 		c.line++
-		return classes[b]&byteValue != 0 && c.line <= chunkLineMax
+		return head.Value.Has(b) && c.line <= chunkLineMax
 	case chunkSizeLF:
 		c.line = 0
 		if c.state = chunkData; c.left == 0 {
@@ -111,7 +114,7 @@ func (c *chunks) step(b byte) bool {
 		}
 		c.line++
 		c.blank = false
-		return c.trailers && classes[b]&byteValue != 0 && c.line <= trailerBytesMax
+		return c.trailers && head.Value.Has(b) && c.line <= trailerBytesMax
 	case chunkTrailerLF:
 		if c.state = chunkTrailer; c.blank {
 			c.state = chunkDone

@@ -31,7 +31,7 @@ func get(t *testing.T, s *site, method string) (statuses []int, codes []string) 
 	t.Helper()
 	for _, raw := range []string{
 		method + " /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-		// HTTP/1.0 is the general path's.
+		// HTTP/1.0 is the standard path's.
 		method + " /x HTTP/1.0\r\nHost: x\r\n\r\n",
 	} {
 		got := s.exchange(t, raw)
@@ -52,7 +52,7 @@ func get(t *testing.T, s *site, method string) (statuses []int, codes []string) 
 func expect(t *testing.T, s *site, method string, status int, code string) {
 	t.Helper()
 	statuses, codes := get(t, s, method)
-	for i, path := range []string{"lane", "general"} {
+	for i, path := range []string{"fast path", "standard path"} {
 		if statuses[i] != status || codes[i] != code {
 			t.Errorf("%s: %d %q, want %d %q", path, statuses[i], codes[i], status, code)
 		}
@@ -133,7 +133,7 @@ func TestServer_CutsAnswersThatAreCut(t *testing.T) {
 	} {
 		b := startScript(t, func(int, int, string) (string, bool) { return answer, true })
 		s := start(t, proxy.Config{}, b.addr)
-		for path, body := range map[string]io.Reader{"lane": nil, "general": unsized("x")} {
+		for path, body := range map[string]io.Reader{"fast path": nil, "standard path": unsized("x")} {
 			resp, err := client(t).Do(request(t, "POST", "http://"+s.addr+"/", body))
 			if err == nil {
 				_, err = io.ReadAll(resp.Body)
@@ -152,7 +152,7 @@ func TestServer_CutsAnswersThatPauseForTooLong(t *testing.T) {
 		return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc", false
 	})
 	s := start(t, proxy.Config{Limits: proxy.Limits{StreamTimeout: 200 * time.Millisecond}}, b.addr)
-	for path, raw := range map[string]string{"lane": last, "general": strings.Replace(last, "HTTP/1.1", "HTTP/1.0", 1)} {
+	for path, raw := range map[string]string{"fast path": last, "standard path": strings.Replace(last, "HTTP/1.1", "HTTP/1.0", 1)} {
 		if got := s.exchange(t, raw); !strings.Contains(got, "200 OK") || !strings.Contains(got, "abc") {
 			t.Errorf("%s: %q", path, got)
 		}
@@ -216,10 +216,10 @@ func TestServer_TriesAgainElsewhereWhatWasNotSent(t *testing.T) {
 		body   string
 		reader func(string) io.Reader
 	}{
-		"in the lane": {"short", func(s string) io.Reader { return strings.NewReader(s) }},
-		"long":        {long, func(s string) io.Reader { return strings.NewReader(s) }},
-		"in chunks":   {long, unsized},
-		"none":        {"", func(string) io.Reader { return nil }},
+		"on the fast path": {"short", func(s string) io.Reader { return strings.NewReader(s) }},
+		"long":             {long, func(s string) io.Reader { return strings.NewReader(s) }},
+		"in chunks":        {long, unsized},
+		"none":             {"", func(string) io.Reader { return nil }},
 	} {
 		for range 4 {
 			resp, got := do(t, client(t), request(t, "POST", "http://"+s.addr+"/", tc.reader(tc.body)))
@@ -324,7 +324,7 @@ func TestServer_ForgetsClientsThatLeave(t *testing.T) {
 		}
 	})
 	s := start(t, proxy.Config{}, b.addr)
-	for _, raw := range []string{last, general} {
+	for _, raw := range []string{last, chunkedFirst} {
 		for name, leave := range map[string]func(*net.TCPConn){
 			"reset":           func(c *net.TCPConn) { _ = c.SetLinger(0); _ = c.Close() },
 			"closed":          func(c *net.TCPConn) { _ = c.Close() },
@@ -396,7 +396,7 @@ func TestServer_ShutsDownWithoutLosingAnswers(t *testing.T) {
 	s := start(t, proxy.Config{}, b.addr)
 	idle := dial(t, s)
 	answers := make(chan string, 2)
-	for _, raw := range []string{"GET /a HTTP/1.1\r\nHost: x\r\n\r\n", general} {
+	for _, raw := range []string{"GET /a HTTP/1.1\r\nHost: x\r\n\r\n", chunkedFirst} {
 		go func() { answers <- s.exchange(t, raw) }()
 		<-entered
 	}
@@ -443,7 +443,7 @@ func TestNew_RefusesWhatMakesNoSense(t *testing.T) {
 }
 
 func TestServer_ShutsDownAtOnceWhenNobodyHasAsked(t *testing.T) {
-	for _, scheme := range []string{"http", "https"} { // with the lane and without
+	for _, scheme := range []string{"http", "https"} { // with the fast path and without
 		s := start(t, proxy.Config{}, scheme+"://127.0.0.1:1")
 		c := dial(t, s)
 		eventually(t, "it is connected", func() bool { return s.Connections() == 1 })

@@ -21,13 +21,13 @@ import (
 	"github.com/isotone/isotone/internal/front/transaction"
 )
 
-// paths sends the same request once by each path: a body in chunks is the general one's.
+// paths sends the same request once by each path: a body in chunks is on the standard path.
 func paths(t *testing.T, s *site, prepare func(*http.Request), check func(t *testing.T, path string, resp *http.Response, body string)) {
 	t.Helper()
 	c := client(t)
-	for _, path := range []string{"lane", "general"} {
+	for _, path := range []string{"fast path", "standard path"} {
 		var body io.Reader
-		if path == "general" {
+		if path == "standard path" {
 			body = unsized("body")
 		}
 		r := request(t, "POST", "http://"+s.addr+"/x?y=z", body)
@@ -163,7 +163,7 @@ func TestServer_StreamsAnswersAsTheyCome(t *testing.T) {
 		}
 	})
 	s := start(t, proxy.Config{}, b.addr)
-	for path, raw := range map[string]string{"lane": "GET /events HTTP/1.1\r\nHost: x\r\n\r\n", "general": general[:len(general)-len("2\r\nab\r\n0\r\n\r\n")] + "0\r\n\r\n"} {
+	for path, raw := range map[string]string{"fast path": "GET /events HTTP/1.1\r\nHost: x\r\n\r\n", "standard path": chunkedFirst[:len(chunkedFirst)-len("2\r\nab\r\n0\r\n\r\n")] + "0\r\n\r\n"} {
 		c := dial(t, s)
 		if _, err := io.WriteString(c, raw); err != nil {
 			t.Fatal(err)
@@ -259,9 +259,9 @@ func TestServer_BoundsSlowClients(t *testing.T) {
 		"half a body":            {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc", ""},
 		"half a long body":       {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nabc", "HTTP/1.1 408 "},
 		"half a chunk":           {"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc", "HTTP/1.1 408 "},
-		"half a head, then":      {general + "GET /a HTTP/1.1\r\nHost", "HTTP/1.1 200 "},
+		"half a head, then":      {chunkedFirst + "GET /a HTTP/1.1\r\nHost", "HTTP/1.1 200 "},
 		"nothing after a first":  {"GET /a HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200 "},
-		"nothing after a chunky": {general, "HTTP/1.1 200 "},
+		"nothing after a chunky": {chunkedFirst, "HTTP/1.1 200 "},
 	} {
 		if got := s.exchange(t, tc.raw); !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
 			t.Errorf("%s: %.100q", name, got)
@@ -322,7 +322,7 @@ func TestServer_ForwardsToBackendsWithTLS(t *testing.T) {
 		status int
 	}{"known": {roots, 200}, "unknown": {x509.NewCertPool(), 502}} {
 		s := start(t, proxy.Config{BackendTLS: &tls.Config{RootCAs: tc.roots}}, b.URL)
-		for path, raw := range map[string]string{"plain": "", "chunks": general} {
+		for path, raw := range map[string]string{"plain": "", "chunks": chunkedFirst} {
 			got := s.exchange(t, raw+last)
 			answers := 1 // a failed request with a body is the last
 			if tc.status == 200 {

@@ -14,30 +14,31 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/front/head"
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/front/transaction"
 )
 
-// handler is the general path: any request, from any of net/http's servers. It is safe
-// for concurrent use.
+// handler is the standard path: it forwards any request, from any of net/http's servers. It is
+// safe for concurrent use.
 type handler struct {
 	cfg      *Config
-	director *director
+	balancer *balancer
 	report   func(*record)
 	backends http.RoundTripper
 	active   atomic.Int64
 	threads  stats.Threads
 }
 
-// newTransport returns the general path's connections to backends. They are not the
-// lane's.
+// newTransport returns the standard path's connections to backends, separate from those of the
+// fast path.
 func newTransport(cfg *Config) *http.Transport {
 	l := &cfg.Limits
 	dialer := net.Dialer{Timeout: l.ConnectTimeout}
 	return &http.Transport{
 		DialContext:            dialer.DialContext,
-		TLSClientConfig:        cfg.BackendTLS.Clone(), // HTTP/1.1, as in the lane
+		TLSClientConfig:        cfg.BackendTLS.Clone(), // HTTP/1.1, as on the fast path
 		TLSHandshakeTimeout:    l.ConnectTimeout,
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    64,
@@ -48,42 +49,41 @@ func newTransport(cfg *Config) *http.Transport {
 	}
 }
 
-// exchange is one request in the general path.
+// exchange is one request on the standard path.
 type exchange struct {
 	*handler
 	w      http.ResponseWriter
 	r      *http.Request
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	timer  *time.Timer // gives up
+	timer  *time.Timer // cancels ctx
 	began  time.Duration
 	record record
-	// section is what the handler costs, if it is measured; then there is a release.
-	section stats.Timer
-	release func()
-	tried   balance.Request
-	last    bool // the connection ends with the answer
-	body    *body
-	// answered: the head of the answer is there, and the timer has no more to say.
+	// section measures the cost of the handler; only if release is not nil.
+	section    stats.Timer
+	release    func()
+	tried      balance.Request
+	closeAfter bool // close the connection after the answer
+	body       *body
+	conn       *validatingConn // nil with HTTP/2 over TLS
+	// answered: the head of the answer has arrived, and the timer has no effect.
 	answered atomic.Bool
 }
 
-// errAnswerTimeout is why an exchange is given up, as the cause of its context; errPause is
-// another.
+// errAnswerTimeout is the cause of a context whose exchange took too long; errPause is another
+// such cause.
 var errAnswerTimeout = errors.New("no answer in time")
 
 // ServeHTTP forwards one request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	outOfStep := false
-	if s, ok := r.Context().Value(screenKey{}).(*screen); ok && r.ProtoMajor == 1 {
-		outOfStep = !s.handled()
-	}
+	e := &exchange{handler: h, w: w, r: r, began: h.balancer.now()}
+	e.conn, _ = r.Context().Value(connKey{}).(*validatingConn)
+	ambiguous := e.conn != nil && r.ProtoMajor == 1 && !e.conn.handled()
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
-		// Without this net/http reads what is left of the body before it answers, and the
-		// transport, which reads the same body, sends it with holes.
+		// Otherwise net/http reads the rest of the body before it answers, while the transport
+		// reads the same body and would miss parts of it.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
-	e := &exchange{handler: h, w: w, r: r, began: h.director.now()}
 	e.ctx, e.cancel = context.WithCancelCause(r.Context())
 	e.timer = time.AfterFunc(h.cfg.Limits.AnswerTimeout, func() {
 		if !e.answered.Load() {
@@ -92,24 +92,20 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 	defer e.cancel(nil)
 	defer e.timer.Stop()
-	t := transaction.Start(r.Header[http.CanonicalHeaderKey(transaction.FieldID)], r.Header[transaction.FieldTraceparent])
-	e.record = record{id: t.ID, trace: t.Trace, method: r.Method, target: r.RequestURI, backend: balance.None}
-	e.record.client, _, _ = net.SplitHostPort(r.RemoteAddr)
-	w.Header()[transaction.FieldID] = []string{t.ID} // spelled as in the lane
-	w.Header()[transaction.FieldTraceparent] = []string{t.Trace.String()}
+	t := e.identify()
 	defer h.active.Add(-1)
 	if e.record.sampled = h.cfg.samples([]byte(t.ID)); e.record.sampled {
 		e.section, e.release = h.threads.Start()
 	}
 	defer e.observe()
 	if h.active.Add(1) > int64(h.cfg.Limits.RequestsMax) {
-		e.fail(faultOverloaded)
+		e.fail(errOverloaded)
 		return
 	}
-	defer e.leave()
-	if outOfStep {
-		e.last = true
-		e.fail(refuse("this was not sent as a request"))
+	defer e.finish()
+	if ambiguous {
+		e.closeAfter = true
+		e.fail(refuse("the request is ambiguous"))
 		return
 	}
 	if f := e.refusal(); f != nil {
@@ -119,46 +115,55 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.forward(t)
 }
 
-// leave is for what the client may still send of the body: net/http looks for its end, and
-// closes the connection, as the answer has said.
-func (e *exchange) leave() {
+// identify starts the transaction and the record of the request.
+func (e *exchange) identify() transaction.Transaction {
+	t := transaction.Start(e.r.Header[http.CanonicalHeaderKey(transaction.FieldID)], e.r.Header[transaction.FieldTraceparent])
+	e.record = record{id: t.ID, trace: t.Trace, method: e.r.Method, target: e.r.RequestURI, backend: balance.None}
+	e.record.client, _, _ = net.SplitHostPort(e.r.RemoteAddr)
+	e.w.Header()[transaction.FieldID] = []string{t.ID} // spelled as on the fast path
+	e.w.Header()[transaction.FieldTraceparent] = []string{t.Trace.String()}
+	return t
+}
+
+// finish bounds the time in which net/http reads the rest of the request's body before it closes
+// the connection.
+func (e *exchange) finish() {
 	if e.body != nil {
 		e.body.finish()
 	}
-	if s, ok := e.r.Context().Value(screenKey{}).(*screen); ok && e.r.ProtoMajor == 1 && e.r.ContentLength != 0 && (e.body == nil || !e.body.ended.Load()) {
-		s.until.Store(time.Now().Add(e.cfg.Limits.HeadTimeout).UnixNano())
+	if e.conn != nil && e.r.ProtoMajor == 1 && e.r.ContentLength != 0 && (e.body == nil || !e.body.ended.Load()) {
+		e.conn.readDeadline.Store(time.Now().Add(e.cfg.Limits.HeadTimeout).UnixNano())
 	}
 }
 
-// refusal says why a request is not forwarded, or nil. What HTTP/1 can get wrong, the
-// screen has refused already.
-func (e *exchange) refusal() *fault {
-	if s, ok := e.r.Context().Value(screenKey{}).(*screen); ok && e.r.Method == refusedMethod {
-		if f := s.fault.Load(); f != nil {
-			e.last = true
+// refusal returns the error for a request that is not forwarded, or nil. validatingConn has
+// checked the syntax of HTTP/1 already.
+func (e *exchange) refusal() *httpError {
+	if e.conn != nil && e.r.Method == refusedMethod {
+		if f := e.conn.refusal.Load(); f != nil {
+			e.closeAfter = true
 			return f
 		}
 	}
 	switch {
 	case e.r.Method == http.MethodConnect, e.r.Method == http.MethodTrace:
-		return faultMethod
+		return errMethod
 	case e.r.Header["Upgrade"] != nil:
-		return faultUpgrade
+		return errUpgrade
 	case e.r.ContentLength > e.cfg.Limits.BodyMax:
-		return faultTooLong
-	case e.r.ProtoMajor > 1 && (e.r.Host == "" || !isClass([]byte(e.r.Host), byteHost)):
+		return errBodyTooLong
+	case e.r.ProtoMajor > 1 && (e.r.Host == "" || !head.Host.All([]byte(e.r.Host))):
 		return refuse("want an authority, with a name or address")
 	case e.r.ProtoMajor > 1 && !isRequestLine(e.r.Method, e.r.RequestURI):
-		return refuse("what HTTP/1 could not have in its first line is in the method or the path")
+		return refuse("the method or the path is not valid in HTTP/1")
 	}
 	return nil
 }
 
-// isRequestLine reports whether method and target, of a request of HTTP/2, can be sent in a
-// line of HTTP/1 that has one meaning: none of their bytes may end them there.
+// isRequestLine reports whether method and target of an HTTP/2 request form an unambiguous
+// request line of HTTP/1.
 func isRequestLine(method, target string) bool {
-	return len(method) <= methodMax && isClass([]byte(method), byteToken) && isClass([]byte(target), byteTarget) &&
-		(target[0] == '/' || target == "*" && method == http.MethodOptions)
+	return head.IsMethod(method) && head.Target.All([]byte(target)) && head.IsTarget(method, target)
 }
 
 func (e *exchange) observe() {
@@ -166,7 +171,7 @@ func (e *exchange) observe() {
 		e.record.section = e.section.Stop()
 		e.release()
 	} else {
-		e.record.section.Wall = e.director.now() - e.began
+		e.record.section.Wall = e.balancer.now() - e.began
 	}
 	e.cfg.observe(&e.record)
 	if e.cfg.reports(&e.record) {
@@ -174,9 +179,9 @@ func (e *exchange) observe() {
 	}
 }
 
-// fail answers with a fault of the proxy's own.
-func (e *exchange) fail(f *fault) {
-	e.record.fault, e.record.status = f, f.status
+// fail answers with an error of the proxy itself.
+func (e *exchange) fail(f *httpError) {
+	e.record.err, e.record.status = f, f.status
 	header := e.w.Header()
 	body := f.body()
 	header.Set("Content-Type", httpapi.ContentTypeJSON)
@@ -185,8 +190,8 @@ func (e *exchange) fail(f *fault) {
 	if f.status == http.StatusServiceUnavailable {
 		header.Set("Retry-After", retryAfter)
 	}
-	if (e.last || e.r.ContentLength != 0) && e.r.ProtoMajor == 1 {
-		header.Set("Connection", "close") // nobody reads the rest of the body
+	if (e.closeAfter || e.r.ContentLength != 0) && e.r.ProtoMajor == 1 {
+		header.Set("Connection", "close") // the rest of the body is not read
 	}
 	e.w.WriteHeader(f.status)
 	_, _ = e.w.Write(body)
@@ -197,82 +202,81 @@ func (e *exchange) forward(t transaction.Transaction) {
 	e.tried.Key, e.tried.Keyed = e.cfg.StickyKey.of(e.r)
 	out := e.outgoing(t)
 	idempotent := isIdempotent(e.r.Method) && e.body == nil
-	at := e.director.begin(e.director.now(), &e.tried)
+	at := e.balancer.begin(e.balancer.now(), &e.tried)
 	if at == balance.None {
-		e.fail(faultNoBackend)
+		e.fail(errNoBackend)
 		return
 	}
 	for {
 		e.record.backend = at
-		out.URL.Scheme, out.URL.Host = e.director.targets[at].scheme, e.director.targets[at].addr
+		out.URL.Scheme, out.URL.Host = e.balancer.targets[at].scheme, e.balancer.targets[at].addr
 		resp, err := e.backends.RoundTrip(out)
 		if err == nil {
 			e.answer(at, resp)
 			return
 		}
-		f, how := e.blame(err)
+		f, how := e.classify(err)
 		e.record.cause = err
-		e.director.end(e.director.now(), at, how)
-		if how == failed && (idempotent || e.unsent(err)) && e.ctx.Err() == nil {
+		e.balancer.end(e.balancer.now(), at, how)
+		if how == failed && (idempotent || e.notSent(err)) && e.ctx.Err() == nil {
 			e.record.tries++
 			e.tried.Tried.Add(at)
-			if at = e.director.again(e.director.now(), &e.tried, e.record.tries); at != balance.None {
+			if at = e.balancer.retry(e.balancer.now(), &e.tried, e.record.tries); at != balance.None {
 				continue
 			}
 		}
 		if f == nil {
-			panic(http.ErrAbortHandler) // the client is gone
+			panic(http.ErrAbortHandler) // the client has disconnected
 		}
 		e.fail(f)
 		return
 	}
 }
 
-// unsent reports whether err means that a try has not even begun: there was no connection,
-// and of the body nothing was read.
-func (e *exchange) unsent(err error) bool {
+// notSent reports whether err means that nothing was sent: there was no connection, and nothing
+// of the body was read.
+func (e *exchange) notSent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial" && (e.body == nil || !e.body.begun.Load())
 }
 
-// blame says what a failed try means, to the client and of the backend.
-func (e *exchange) blame(err error) (*fault, outcome) {
+// classify returns the error for the client, nil if it has disconnected, and the outcome for the
+// backend of a failed try.
+func (e *exchange) classify(err error) (*httpError, outcome) {
 	switch {
-	case e.clientFault() != nil:
-		return e.clientFault(), abandoned
+	case e.clientError() != nil:
+		return e.clientError(), abandoned
 	case context.Cause(e.ctx) == errAnswerTimeout:
-		return faultTimeout, failed
+		return errTimeout, failed
 	case e.r.Context().Err() != nil:
 		return nil, abandoned
 	case strings.Contains(err.Error(), "malformed HTTP"), errors.Is(err, http.ErrSchemeMismatch):
-		return faultAnswer, failed
+		return errInvalidAnswer, failed
 	}
-	return faultGateway, failed
+	return errGateway, failed
 }
 
-// clientFault returns what the client has done wrong with its body, or nil.
-func (e *exchange) clientFault() *fault {
-	if f := e.screenFault(); f != nil || e.body == nil {
+// clientError returns the error that the client has caused with its body, or nil.
+func (e *exchange) clientError() *httpError {
+	if f := e.connError(); f != nil || e.body == nil {
 		return f
 	}
-	return e.body.fault.Load()
+	return e.body.err.Load()
 }
 
-// screenFault returns what the screen has found in the body, if there is one and it has. It
-// says so before net/http takes note, which cancels the request for any error of the
-// connection.
-func (e *exchange) screenFault() *fault {
-	s, ok := e.r.Context().Value(screenKey{}).(*screen)
+// connError returns what validatingConn has found in the body, or nil. It knows before
+// net/http does, which cancels the request for any error of the connection.
+func (e *exchange) connError() *httpError {
 	switch {
-	case !ok || e.body == nil:
+	case e.conn == nil || e.body == nil:
 		return nil
-	case s.late.Load():
-		return faultBodyTime
+	case e.conn.bodyTimedOut.Load():
+		return errBodyTimeout
 	}
-	return s.body.Load()
+	return e.conn.bodyError.Load()
 }
 
-// outgoing makes the request that goes on.
+// outgoing returns the request for the backend.
 func (e *exchange) outgoing(t transaction.Transaction) *http.Request {
 	r := e.r
 	out := (&http.Request{
@@ -280,7 +284,7 @@ func (e *exchange) outgoing(t transaction.Transaction) *http.Request {
 		URL: &url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery},
 	}).WithContext(e.ctx)
 	if raw, _, _ := strings.Cut(r.RequestURI, "?"); raw != out.URL.EscapedPath() && !strings.HasPrefix(raw, "//") {
-		out.URL.Opaque = raw // or package url would spell it in its own way
+		out.URL.Opaque = raw // otherwise package url would re-encode it
 	}
 	header := out.Header
 	removeHops(header)
@@ -292,7 +296,7 @@ func (e *exchange) outgoing(t transaction.Transaction) *http.Request {
 	e.setForwarded(header)
 	header.Set("Via", strings.TrimPrefix(strings.Join(append(header["Via"], via), ", "), ", "))
 	if header["User-Agent"] == nil {
-		header["User-Agent"] = nil // or the transport adds its own
+		header["User-Agent"] = nil // otherwise the transport adds its own
 	}
 	if r.ContentLength != 0 {
 		e.body = &body{ReadCloser: r.Body, exchange: e, control: http.NewResponseController(e.w)}
@@ -301,7 +305,7 @@ func (e *exchange) outgoing(t transaction.Transaction) *http.Request {
 	return out
 }
 
-// setForwarded says who has asked.
+// setForwarded sets the fields that describe the client.
 func (e *exchange) setForwarded(header http.Header) {
 	from := e.record.client
 	if e.cfg.TrustForwarded {
@@ -312,7 +316,7 @@ func (e *exchange) setForwarded(header http.Header) {
 		return
 	}
 	proto := "http"
-	if s, ok := e.r.Context().Value(screenKey{}).(*screen); e.r.TLS != nil || ok && s.secure {
+	if e.r.TLS != nil || e.conn != nil && e.conn.secure {
 		proto = "https"
 	}
 	header.Del("Forwarded")
@@ -321,75 +325,72 @@ func (e *exchange) setForwarded(header http.Header) {
 	header.Set("X-Forwarded-Host", e.r.Host)
 }
 
-// hops are the fields that end at each hop (RFC 9110 §7.6.1).
-var hops = []string{
-	"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
-	"Transfer-Encoding", "Upgrade", "Expect",
-}
-
+// removeHops removes the hop-by-hop fields (RFC 9110 §7.6.1).
 func removeHops(header http.Header) {
 	for _, value := range header["Connection"] {
 		for name := range strings.SplitSeq(value, ",") {
 			header.Del(strings.TrimSpace(name))
 		}
 	}
-	for _, name := range hops {
-		delete(header, name)
+	for name := range header {
+		switch kindOf([]byte(name)) {
+		case kindHop, kindConnection, kindTransfer, kindUpgrade, kindExpect:
+			delete(header, name)
+		}
 	}
 }
 
 // answer forwards the answer of backend at.
 func (e *exchange) answer(at int, resp *http.Response) {
 	how := outcomeOf(resp.StatusCode)
-	defer func() { e.director.end(e.director.now(), at, how) }()
+	defer func() { e.balancer.end(e.balancer.now(), at, how) }()
 	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 999 || resp.ProtoMajor != 1 {
 		how = failed
-		e.fail(faultAnswer)
+		e.fail(errInvalidAnswer)
 		return
 	}
 	e.record.status = resp.StatusCode
 	header := e.w.Header()
 	removeHops(resp.Header)
 	delete(resp.Header, http.CanonicalHeaderKey(transaction.FieldID))
-	for name, values := range resp.Header { // order does not matter
+	for name, values := range resp.Header { // in any order
 		if header[name] == nil {
 			header[name] = values
 		}
 	}
 	if resp.Header["Content-Type"] == nil {
-		header["Content-Type"] = nil // or net/http guesses
+		header["Content-Type"] = nil // otherwise net/http guesses
 	}
 	if e.r.ProtoMajor == 1 && e.body != nil && !e.body.ended.Load() {
-		// What follows on the connection is the rest of this body, and must not be taken for
-		// a request.
+		// The rest of this body follows on the connection and must not be parsed as a request.
 		header.Set("Connection", "close")
 	}
 	e.w.WriteHeader(resp.StatusCode)
 	e.answered.Store(true)
 	if err := e.copy(resp); err != nil {
-		if f := e.clientFault(); f != nil {
-			how, e.record.fault = abandoned, f
+		if f := e.clientError(); f != nil {
+			how, e.record.err = abandoned, f
 		} else if e.r.Context().Err() == nil && errors.Is(err, errBackendBody) {
 			how = failed
-			e.record.fault = faultBroken
+			e.record.err = errBroken
 		}
-		if s, ok := e.r.Context().Value(screenKey{}).(*screen); ok && resp.ContentLength < 0 && !e.r.ProtoAtLeast(1, 1) {
-			s.reset() // or the end would be that of the answer
+		if e.conn != nil && resp.ContentLength < 0 && !e.r.ProtoAtLeast(1, 1) {
+			e.conn.reset() // a regular end would complete the answer
 		}
-		panic(http.ErrAbortHandler) // so that the client sees that it is not whole
+		panic(http.ErrAbortHandler) // so that the client can tell that the answer is incomplete
 	}
 }
 
-// errBackendBody marks errors that are the backend's.
+// errBackendBody marks errors that the backend has caused.
 var errBackendBody = errors.New("the backend's body ended early")
 
-// copyBytes is how much of a body is held at a time.
+// copyBytes bounds the part of a body that is held at a time.
 const copyBytes = 32 << 10
 
 var copyBuffers = sync.Pool{New: func() any { return new([copyBytes]byte) }}
 
-// copy forwards the body as it comes: somebody may be waiting for each event.
+// copy forwards the body as it arrives, and flushes each part: it may be an event stream.
 func (e *exchange) copy(resp *http.Response) error {
 	buf := copyBuffers.Get().(*[copyBytes]byte)
 	defer copyBuffers.Put(buf)
@@ -400,7 +401,7 @@ func (e *exchange) copy(resp *http.Response) error {
 	for {
 		n, err := resp.Body.Read(buf[:])
 		if n > 0 {
-			idle.Stop() // it is the client's time that runs now
+			idle.Stop() // the write deadline applies now
 			_ = control.SetWriteDeadline(time.Now().Add(limits.WriteTimeout))
 			if _, err := e.w.Write(buf[:n]); err != nil {
 				return err
@@ -422,28 +423,28 @@ func (e *exchange) copy(resp *http.Response) error {
 	}
 }
 
-// body is the body of a request on its way to the backend. It must come at bodyRateMin at
-// least and have no more than Limits.BodyMax.
+// body is the body of a request as the transport reads it. It must arrive at bodyRateMin at least
+// and have at most Limits.BodyMax bytes.
 type body struct {
 	io.ReadCloser
 	exchange *exchange
 	control  *http.ResponseController
 	began    time.Time
-	got      int64
-	fault    atomic.Pointer[fault] // why it has failed, if that is the client's doing
-	begun    atomic.Bool           // some of it may have been read
-	ended    atomic.Bool           // all of it was
+	received int64
+	err      atomic.Pointer[httpError] // the error that the client has caused
+	begun    atomic.Bool               // a read has begun
+	ended    atomic.Bool               // all of it was read
 
-	// The transport may read on for a moment when the exchange is over, and must not touch
-	// the deadlines of the next.
-	mu   sync.Mutex
-	over bool
+	// The transport may read for a moment after the exchange has finished, and must not change
+	// the deadlines of the next one.
+	mu       sync.Mutex
+	finished bool
 }
 
 func (b *body) setDeadline(t time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.over {
+	if !b.finished {
 		_ = b.control.SetReadDeadline(t)
 	}
 }
@@ -451,33 +452,33 @@ func (b *body) setDeadline(t time.Time) {
 func (b *body) finish() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.over = true
+	b.finished = true
 }
 
-// Read reads on, for as long as the rate allows.
+// Read reads, with a deadline that follows from bodyRateMin.
 func (b *body) Read(p []byte) (int, error) {
 	if !b.begun.Swap(true) {
 		b.began = time.Now()
 	}
 	limits := &b.exchange.cfg.Limits
-	b.setDeadline(b.began.Add(limits.HeadTimeout + time.Duration(b.got)*time.Second/bodyRateMin))
+	b.setDeadline(b.began.Add(limits.HeadTimeout + time.Duration(b.received)*time.Second/bodyRateMin))
 	n, err := b.ReadCloser.Read(p)
-	if b.got += int64(n); b.got > limits.BodyMax {
-		b.fault.Store(faultTooLong)
-		return 0, faultTooLong
+	if b.received += int64(n); b.received > limits.BodyMax {
+		b.err.Store(errBodyTooLong)
+		return 0, errBodyTooLong
 	}
-	b.exchange.timer.Reset(limits.AnswerTimeout) // which begins when all is sent
+	b.exchange.timer.Reset(limits.AnswerTimeout) // it begins when the request is sent
 	if err == io.EOF {
 		b.ended.Store(true)
 		b.setDeadline(time.Time{})
 	} else if err != nil {
-		b.blame(err)
+		b.classify(err)
 	}
 	return n, err
 }
 
-// Close is called by the transport when a try is over. Before the first byte another one may
-// follow, and the server closes what is left.
+// Close is called by the transport after each try. Before the first byte another try may follow;
+// the server then closes the body.
 func (b *body) Close() error {
 	if b.begun.Load() {
 		return b.ReadCloser.Close()
@@ -485,17 +486,17 @@ func (b *body) Close() error {
 	return nil
 }
 
-// blame notes that err, in the middle of the body, is the client's doing.
-func (b *body) blame(err error) {
+// classify records the error that the client has caused by err, within the body.
+func (b *body) classify(err error) {
 	var timeout net.Error
-	if f := b.exchange.screenFault(); f != nil {
-		b.fault.Store(f)
+	if f := b.exchange.connError(); f != nil {
+		b.err.Store(f)
 	} else if errors.As(err, &timeout) && timeout.Timeout() {
-		b.fault.Store(faultBodyTime)
+		b.err.Store(errBodyTimeout)
 	} else if !errors.Is(err, http.ErrBodyReadAfterClose) {
-		b.fault.Store(refuse("the body has not the length that was announced"))
+		b.err.Store(refuse("the body does not have the announced length"))
 	}
 }
 
-// screenKey finds the *screen in the context of a request that came through one.
-type screenKey struct{}
+// connKey is the key of a request's *validatingConn in its context.
+type connKey struct{}

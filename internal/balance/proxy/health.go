@@ -9,42 +9,41 @@ import (
 	"time"
 )
 
-// healthBodyMax is how much of a check's answer is read, so that its connection can be
-// used again.
+// healthBodyMax bounds what is read of a check's answer, so that its connection can be reused.
 const healthBodyMax = 64 << 10
 
-// checker asks backends how they are, each in a goroutine of its own.
+// checker runs the health checks, with a goroutine for each backend.
 type checker struct {
 	cfg      *Config
-	director *director
+	balancer *balancer
 	client   http.Client
 	running  sync.WaitGroup
 }
 
-func newChecker(cfg *Config, d *director) *checker {
+func newChecker(cfg *Config, b *balancer) *checker {
 	dialer := net.Dialer{Timeout: cfg.Health.Timeout}
-	return &checker{cfg: cfg, director: d, client: http.Client{
+	return &checker{cfg: cfg, balancer: b, client: http.Client{
 		Timeout: cfg.Health.Timeout,
 		Transport: &http.Transport{
 			DialContext: dialer.DialContext, TLSClientConfig: cfg.BackendTLS.Clone(), TLSHandshakeTimeout: cfg.Health.Timeout,
 			MaxIdleConnsPerHost: 1, MaxResponseHeaderBytes: headBytesMax,
 		},
-		// A redirect is an answer, and where it leads is somebody else.
+		// A redirect counts as healthy and is not followed.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// start begins to check until ctx ends. Backends are up until a check says otherwise.
+// start runs the checks until ctx ends. Backends are up until checks fail.
 func (c *checker) start(ctx context.Context) {
 	if c.cfg.Health.Path == "" {
 		return
 	}
-	for i := range c.director.targets {
+	for i := range c.balancer.targets {
 		c.running.Go(func() { c.watch(ctx, i) })
 	}
 }
 
-// wait returns when all checks have ended.
+// wait returns when all goroutines have ended.
 func (c *checker) wait() {
 	c.running.Wait()
 	c.client.CloseIdleConnections()
@@ -53,7 +52,7 @@ func (c *checker) wait() {
 // watch is the goroutine for one backend.
 func (c *checker) watch(ctx context.Context, i int) {
 	h := &c.cfg.Health
-	t := &c.director.targets[i]
+	t := &c.balancer.targets[i]
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	down, row := false, 0
@@ -71,7 +70,7 @@ func (c *checker) watch(ctx context.Context, i int) {
 			row = 0
 		} else if row++; !down && row >= h.Fall || down && row >= h.Rise {
 			down, row = !down, 0
-			c.director.setDown(i, down)
+			c.balancer.setDown(i, down)
 			if down {
 				c.cfg.Log.Warn("a backend is down", "backend", t.name, "why", why)
 			} else {
@@ -82,7 +81,7 @@ func (c *checker) watch(ctx context.Context, i int) {
 	}
 }
 
-// check asks once, and returns what is wrong, or "".
+// check sends one request, and returns why the backend is unhealthy, or "".
 func (c *checker) check(ctx context.Context, t *target) string {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, t.name+c.cfg.Health.Path, nil)
 	if err != nil {

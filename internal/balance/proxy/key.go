@@ -7,19 +7,20 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/front/head"
 )
 
-// ofLane returns what a request in the lane sticks to.
-func (k *Key) ofLane(b []byte, r *request) (key uint64, ok bool) {
+// ofFastPath returns the key of a request on the fast path.
+func (k *Key) ofFastPath(b []byte, r *request) (key uint64, ok bool) {
 	switch {
 	case k.header != "":
 		for i := range r.fields {
-			if f := &r.fields[i]; int(f.name) == len(k.header) && equalFold(f.nameIn(b), k.header) {
-				return balance.Hash(f.valueIn(b)), true
+			if f := &r.fields[i]; head.EqualFold(f.Name(b), k.header) {
+				return balance.Hash(f.Value(b)), true
 			}
 		}
 	case k.query != "":
-		_, query, _ := bytes.Cut(r.targetIn(b), []byte("?"))
+		_, query, _ := bytes.Cut(r.Target(b), []byte("?"))
 		if bytes.ContainsAny(query, "%+") {
 			return k.ofQuery(string(query))
 		}
@@ -39,7 +40,7 @@ func (k *Key) ofLane(b []byte, r *request) (key uint64, ok bool) {
 	return 0, false
 }
 
-// of returns what a request sticks to. It is the same as in the lane.
+// of returns the key of a request on the standard path: the same as on the fast path.
 func (k *Key) of(r *http.Request) (key uint64, ok bool) {
 	switch {
 	case k.header == "host":
@@ -64,7 +65,7 @@ func (k *Key) ofQuery(query string) (key uint64, ok bool) {
 	return 0, false
 }
 
-// decoded is s without percent-encoding, or s itself where that is malformed.
+// decoded returns s without percent-encoding, or s itself if that is malformed.
 func decoded(s string) string {
 	if d, err := url.QueryUnescape(s); err == nil {
 		return d

@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// refusalsMax bounds the connections that are being told that there are too many.
-	// Those beyond it are closed without a word.
+	// refusalsMax bounds the connections that are being refused with an answer. Those beyond it
+	// are closed without one.
 	refusalsMax = 64
-	// refusalTime bounds the telling; refusalBytesMax is what is read then, so that closing
-	// does not reset the connection under the answer.
+	// refusalTime bounds a refusal. refusalBytesMax is read after it, so that closing does not
+	// reset the connection before the answer is read.
 	refusalTime     = time.Second
 	refusalBytesMax = 16 << 10
-	// unsentMax bounds what the system holds for a client that does not read (Linux doubles
-	// the number for its own books); systems allow several MiB.
+	// unsentMax bounds the system's send buffer for a client that does not read. Linux doubles
+	// it; the default is several MiB.
 	unsentMax = 256 << 10
 )
 
-// admit counts nc and gives it to the lane, or refuses it.
+// admit counts nc and gives it to the fast path, or refuses it.
 func (s *Server) admit(nc net.Conn) {
 	if s.connections.Add(1) > int64(s.cfg.Limits.ConnectionsMax) {
 		s.connections.Add(-1)
@@ -32,24 +32,24 @@ func (s *Server) admit(nc net.Conn) {
 	if b, ok := nc.(interface{ SetWriteBuffer(int) error }); ok {
 		_ = b.SetWriteBuffer(unsentMax)
 	}
-	if !s.useLane {
+	if !s.useFastPath {
 		s.workers.Go(func() { s.sniff(nc) })
 		return
 	}
-	taken := func() {
-		if s.lane.stopped || !s.lane.accept(nc) {
+	accept := func() {
+		if s.fast.stopped || !s.fast.accept(nc) {
 			_ = nc.Close()
 			s.connections.Add(-1)
 		}
 	}
-	if !s.post(taken) {
+	if !s.post(accept) {
 		_ = nc.Close()
 		s.connections.Add(-1)
 	}
 }
 
-// refuse tells the client of nc that there are too many connections, once it has asked:
-// clients with a pool take an answer before the request for a broken connection.
+// refuse answers 503 to the first request on nc. It waits for the request because clients with
+// a pool treat an earlier answer as a broken connection.
 func (s *Server) refuse(nc net.Conn) {
 	select {
 	case s.refusals <- struct{}{}:
@@ -66,7 +66,7 @@ func (s *Server) refuse(nc net.Conn) {
 		if _, err := io.ReadFull(nc, first[:]); err != nil || first[0] == tlsHandshakeByte {
 			return
 		}
-		if _, err := nc.Write(faultOverloaded.append(nil, nil, true, false, time.Now())); err != nil {
+		if _, err := nc.Write(errOverloaded.append(nil, nil, true, false, time.Now())); err != nil {
 			return
 		}
 		if w, ok := nc.(interface{ CloseWrite() error }); ok && w.CloseWrite() == nil {
@@ -75,27 +75,20 @@ func (s *Server) refuse(nc net.Conn) {
 	})
 }
 
-// sniff reads the first byte of a connection that the lane has nothing for.
+// sniff waits for the first byte of a connection while the fast path is off.
 func (s *Server) sniff(nc net.Conn) {
 	defer context.AfterFunc(s.open, func() { _ = nc.Close() })()
 	_ = nc.SetReadDeadline(time.Now().Add(s.cfg.Limits.HeadTimeout))
-	first := make([]byte, 1)
-	if _, err := io.ReadFull(nc, first); err != nil {
-		_ = nc.Close()
-		s.connections.Add(-1)
-		return
-	}
-	_ = nc.SetReadDeadline(time.Time{})
-	s.take(&prefixed{Conn: nc, unread: first})
+	s.serveStandard(nc)
 }
 
-// prefixed is a connection of which something was read that is to be read again.
-type prefixed struct {
+// prefixedConn is a connection with bytes that were read already and are to be read again.
+type prefixedConn struct {
 	net.Conn
 	unread []byte
 }
 
-func (c *prefixed) Read(p []byte) (int, error) {
+func (c *prefixedConn) Read(p []byte) (int, error) {
 	if len(c.unread) > 0 {
 		n := copy(p, c.unread)
 		c.unread = c.unread[n:]
@@ -104,39 +97,40 @@ func (c *prefixed) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// NetConn returns the connection beneath.
-func (c *prefixed) NetConn() net.Conn { return c.Conn }
+// NetConn returns the underlying connection.
+func (c *prefixedConn) NetConn() net.Conn { return c.Conn }
 
-// CloseWrite ends the output.
-func (c *prefixed) CloseWrite() error {
+// CloseWrite closes the sending side.
+func (c *prefixedConn) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()
 	}
 	return errors.ErrUnsupported
 }
 
-// take has net/http serve a connection, whose first byte can be read at once, through a
-// screen. It does not block.
-func (s *Server) take(nc net.Conn) {
-	gone := func() { s.connections.Add(-1) }
+// serveStandard gives a connection to net/http through a validatingConn. It only waits for the
+// first byte.
+func (s *Server) serveStandard(nc net.Conn) {
+	onClose := func() { s.connections.Add(-1) }
 	var first [1]byte
 	if _, err := io.ReadFull(nc, first[:]); err != nil {
 		_ = nc.Close()
-		gone()
+		onClose()
 		return
 	}
-	c := &prefixed{Conn: nc, unread: first[:]}
+	_ = nc.SetReadDeadline(time.Time{})
+	c := &prefixedConn{Conn: nc, unread: first[:]}
 	if first[0] == tlsHandshakeByte {
 		if s.tls == nil {
 			_ = nc.Close()
-			gone()
+			onClose()
 			return
 		}
 		s.workers.Go(func() { s.handshake(c) })
 		return
 	}
-	s.ready.Put(&screen{Conn: c, gone: gone, begin: func() error {
-		// The lane may have left an answer that its client waits for.
+	s.ready.Put(&validatingConn{Conn: c, onClose: onClose, beforeRead: func() error {
+		// The fast path may have left an answer unwritten that its client waits for.
 		_ = c.SetWriteDeadline(time.Now().Add(s.cfg.Limits.WriteTimeout))
 		_, err := c.Write(nil)
 		_ = c.SetWriteDeadline(time.Time{})
@@ -144,12 +138,12 @@ func (s *Server) take(nc net.Conn) {
 	}})
 }
 
-// handshake begins TLS. HTTP/2 is net/http's; HTTP/1 within TLS is screened as in the
+// handshake begins TLS. HTTP/2 is left to net/http; HTTP/1 within TLS is validated as in the
 // clear.
 func (s *Server) handshake(nc net.Conn) {
 	ctx, cancel := context.WithTimeout(s.open, s.cfg.Limits.HeadTimeout)
 	defer cancel()
-	counted := &screen{Conn: nc, gone: func() { s.connections.Add(-1) }, state: screenThrough}
+	counted := &validatingConn{Conn: nc, onClose: func() { s.connections.Add(-1) }, state: validatingOff}
 	c := tls.Server(counted, s.tls)
 	if err := c.HandshakeContext(ctx); err != nil {
 		_ = counted.Close()
@@ -159,5 +153,5 @@ func (s *Server) handshake(nc net.Conn) {
 		s.ready.Put(c)
 		return
 	}
-	s.ready.Put(&screen{Conn: c, secure: true})
+	s.ready.Put(&validatingConn{Conn: c, secure: true})
 }

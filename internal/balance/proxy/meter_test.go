@@ -11,7 +11,7 @@ import (
 // whether they take one turn or several, and whether a client has one in it or two.
 func TestMeter_DividesEveryTurn(t *testing.T) {
 	m := newMeter()
-	a, b := &client{}, &client{}
+	a, b := &clientConn{}, &clientConn{}
 	var costs []time.Duration
 	tell := func(r *record, reported bool) {
 		if !reported || !r.section.Measured || r.section.System != r.section.User/3 {
@@ -23,7 +23,7 @@ func TestMeter_DividesEveryTurn(t *testing.T) {
 		lap := time.Duration(ms) * time.Millisecond
 		m.settle(stats.Section{User: lap * 3 / 4, System: lap / 4, Measured: true}, tell)
 	}
-	end := func(h *client) { m.end(h, &ended{record{}, true}) }
+	end := func(h *clientConn) { m.end(h, &ended{record{}, true}) }
 
 	m.touch(a)
 	m.touch(b)
@@ -52,7 +52,7 @@ func TestMeter_DividesEveryTurn(t *testing.T) {
 
 func TestMeter_WallIsNoShorterThanTheWork(t *testing.T) {
 	m := newMeter()
-	h := &client{}
+	h := &clientConn{}
 	m.end(h, &ended{record{section: stats.Section{Wall: 1}}, false}) // begun and ended in one turn
 	m.settle(stats.Section{User: 5, Measured: true}, func(r *record, reported bool) {
 		if r.section.Wall != 5 || r.section.Stall() != 0 || reported {

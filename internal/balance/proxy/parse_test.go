@@ -50,18 +50,18 @@ func FuzzParseRequest(f *testing.F) {
 		}
 		theirs, e := http.ReadRequest(bufio.NewReader(bytes.NewReader(b)))
 		if e != nil {
-			if strings.Contains(e.Error(), "parse") { // bad percent-encoding: refused by net/http, forwarded by the lane
+			if strings.Contains(e.Error(), "parse") { // bad percent-encoding: refused by net/http, forwarded by the fast path
 				return
 			}
 			t.Fatalf("net/http: %v", e)
 		}
-		if theirs.Method != string(r.methodIn(b)) || theirs.RequestURI != string(r.targetIn(b)) || theirs.ProtoMinor != int(r.minor) {
-			t.Fatalf("%s %s, net/http: %s %s", r.methodIn(b), r.targetIn(b), theirs.Method, theirs.RequestURI)
+		if theirs.Method != string(r.Method(b)) || theirs.RequestURI != string(r.Target(b)) || theirs.ProtoMinor != int(r.Minor) {
+			t.Fatalf("%s %s, net/http: %s %s", r.Method(b), r.Target(b), theirs.Method, theirs.RequestURI)
 		}
 		if chunked := len(theirs.TransferEncoding) > 0; chunked != r.chunked || !chunked && theirs.ContentLength != r.length {
 			t.Fatalf("length %d, chunked %v; net/http: %d, %v", r.length, r.chunked, theirs.ContentLength, theirs.TransferEncoding)
 		}
-		if r.minor == 0 || r.chunked {
+		if r.Minor == 0 || r.chunked {
 			return
 		}
 		out := append(r.appendRequest(nil, b, "10.0.0.1", false, false), "\r\n"...)
@@ -104,12 +104,12 @@ func FuzzParseAnswer(f *testing.F) {
 		case framingLength:
 			want = a.length
 		}
-		if theirs.StatusCode != a.status || theirs.ContentLength != want && a.status >= 200 && a.status != 204 && a.status != 304 || (len(theirs.TransferEncoding) > 0) != (a.chunked && a.framing(false) == framingChunked) {
-			t.Fatalf("status %d, length %d, framing %d; net/http: %d, %d, %v", a.status, want, a.framing(false), theirs.StatusCode, theirs.ContentLength, theirs.TransferEncoding)
+		if theirs.StatusCode != a.Status || theirs.ContentLength != want && a.Status >= 200 && a.Status != 204 && a.Status != 304 || (len(theirs.TransferEncoding) > 0) != (a.chunked && a.framing(false) == framingChunked) {
+			t.Fatalf("status %d, length %d, framing %d; net/http: %d, %d, %v", a.Status, want, a.framing(false), theirs.StatusCode, theirs.ContentLength, theirs.TransferEncoding)
 		}
 		out := append(a.appendAnswer(nil, b, nil, a.framing(false), false), "\r\n"...)
 		var again answer
-		if v, _ := parseAnswer(out, &again); v != whole || again.size != len(out) || again.status != a.status || again.chunked != (a.chunked || a.framing(false) == framingClose) || again.length != a.length {
+		if v, _ := parseAnswer(out, &again); v != whole || again.size != len(out) || again.Status != a.Status || again.chunked != (a.chunked || a.framing(false) == framingClose) || again.length != a.length {
 			t.Fatalf("%q became %q", b, out)
 		}
 	})
@@ -164,34 +164,34 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzScreen cuts the same input in many ways: the same must come through, and all of it
+// FuzzValidatingConn cuts the same input in many ways: the same must come through, and all of it
 // be what came.
-func FuzzScreen(f *testing.F) {
+func FuzzValidatingConn(f *testing.F) {
 	for _, s := range requestSeeds {
 		f.Add([]byte(s+s), 3)
 	}
 	f.Add([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nanything"), 5)
 	f.Fuzz(func(t *testing.T, b []byte, size int) {
-		through := func(size int) (string, *fault, error) {
-			s := &screen{Conn: &pieces{b: b, size: size}}
+		through := func(size int) (string, *httpError, error) {
+			s := &validatingConn{Conn: &pieces{b: b, size: size}}
 			got, err := io.ReadAll(s)
-			return string(got), s.fault.Load(), err
+			return string(got), s.refusal.Load(), err
 		}
-		got, fault, err := through(1 << 20)
-		got2, fault2, err2 := through(1 + size&0xff)
-		if got != got2 || (err == nil) != (err2 == nil) || (fault == nil) != (fault2 == nil) {
-			t.Fatalf("%q, %v, %v; in pieces of %d: %q, %v, %v", got, err, fault, 1+size&0xff, got2, err2, fault2)
+		got, refusal, err := through(1 << 20)
+		got2, refusal2, err2 := through(1 + size&0xff)
+		if got != got2 || (err == nil) != (err2 == nil) || (refusal == nil) != (refusal2 == nil) {
+			t.Fatalf("%q, %v, %v; in pieces of %d: %q, %v, %v", got, err, refusal, 1+size&0xff, got2, err2, refusal2)
 		}
 		if !strings.HasPrefix(string(b), strings.TrimSuffix(got, refusedRequest)) {
 			t.Fatalf("%q came through as %q", b, got)
 		}
-		if fault == nil && err == nil && len(got) != len(b) {
+		if refusal == nil && err == nil && len(got) != len(b) {
 			t.Fatalf("%d of %d bytes came through", len(got), len(b))
 		}
 	})
 }
 
-func TestLane_HotPathDoesNotAllocate(t *testing.T) {
+func TestFastPath_HotPathDoesNotAllocate(t *testing.T) {
 	var r request
 	var a answer
 	m := transaction.NewMaker()
@@ -245,10 +245,10 @@ func BenchmarkParse(b *testing.B) {
 
 func TestQueue_IsFairAndForgets(t *testing.T) {
 	var q queue
-	hs := make([]*client, 50)
+	hs := make([]*clientConn, 50)
 	next := 0
 	for i := range hs {
-		hs[i] = &client{}
+		hs[i] = &clientConn{}
 		q.put(hs[i])
 		if i%3 == 2 { // the oldest that is left goes, and one in between gives up
 			for hs[next] == nil {
@@ -284,7 +284,7 @@ func TestQueue_IsFairAndForgets(t *testing.T) {
 }
 
 func TestRecorder_BoundsLines(t *testing.T) {
-	var w recorder
+	var w requestLog
 	admitted := 0
 	for range 1000 {
 		if ok, dropped := w.admit(7); ok && dropped == 0 {

@@ -1,13 +1,13 @@
 package proxy
 
-// via is what the proxy calls itself (RFC 9110 §7.6.3).
+// via is the proxy's entry in the Via field (RFC 9110 §7.6.3).
 const via = "1.1 isotone"
 
-// appendRequest appends the head of a request as its backend gets it, but for the fields
-// of the transaction and the blank line. addr is the client's IP address. It changes the
-// kinds of r's fields.
+// appendRequest appends the head of the request for its backend, without the fields of the
+// transaction and the blank line. addr is the client's IP address; continued says that the
+// client's trace is continued. It changes the kinds of r's fields.
 func (r *request) appendRequest(out, b []byte, addr string, continued, trustForwarded bool) []byte {
-	out = append(out, b[:r.targetEnd]...)
+	out = append(out, b[:r.TargetEnd]...)
 	out = append(out, " HTTP/1.1\r\n"...)
 	for i := range r.fields {
 		switch f := &r.fields[i]; f.kind {
@@ -23,12 +23,12 @@ func (r *request) appendRequest(out, b []byte, addr string, continued, trustForw
 			}
 		}
 	}
-	out = appendPlain(out, b, r.fields)
+	out = r.appendPlain(out, b)
 	out = append(out, "X-Forwarded-For: "...)
 	if trustForwarded {
 		for i := range r.fields {
-			if f := &r.fields[i]; f.kind == kindForwardedFor && f.value < f.valueEnd {
-				out = append(out, f.valueIn(b)...)
+			if f := &r.fields[i]; f.kind == kindForwardedFor && f.ValueFrom < f.ValueTo {
+				out = append(out, f.Value(b)...)
 				out = append(out, ", "...)
 			}
 		}
@@ -36,28 +36,27 @@ func (r *request) appendRequest(out, b []byte, addr string, continued, trustForw
 	out = append(out, addr...)
 	if !trustForwarded {
 		out = append(out, "\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: "...)
-		out = append(out, r.fields[r.host].valueIn(b)...)
+		out = append(out, r.fields[r.host].Value(b)...)
 	}
 	return append(out, "\r\nVia: "+via+"\r\n"...)
 }
 
-// appendAnswer appends the head of an answer as the client gets it, but for the blank
-// line. own are the fields of the transaction, as lines; last says that the connection
-// ends with it.
-func (a *answer) appendAnswer(out, b, own []byte, f framing, last bool) []byte {
+// appendAnswer appends the head of the answer for the client, without the blank line. own has
+// the fields of the transaction as lines; closeAfter says that the connection ends with it.
+func (a *answer) appendAnswer(out, b, own []byte, f framing, closeAfter bool) []byte {
 	out = append(out, "HTTP/1.1 "...)
-	out = append(out, b[len("HTTP/1.1 "):a.fieldsAt()]...)
+	out = append(out, b[len("HTTP/1.1 "):a.End]...)
 	for i := range a.fields {
 		if f := &a.fields[i]; f.kind == kindLength {
 			f.kind = kindPlain
 		}
 	}
-	out = appendPlain(out, b, a.fields)
+	out = a.appendPlain(out, b)
 	out = append(out, own...)
 	if a.chunked || f == framingClose {
 		out = append(out, "Transfer-Encoding: chunked\r\n"...)
 	}
-	if last {
+	if closeAfter {
 		out = append(out, "Connection: close\r\n"...)
 	}
 	return out

@@ -122,7 +122,7 @@ func (s *site) idle(t testing.TB) {
 		for _, b := range st.Backends {
 			load += b.Load
 		}
-		return st.InLane == 0 && st.Beside == 0 && load == 0
+		return st.FastPath == 0 && st.StandardPath == 0 && load == 0
 	})
 }
 
@@ -304,5 +304,5 @@ func request(t testing.TB, method, url string, body io.Reader) *http.Request {
 	return r
 }
 
-// unsized hides a reader's length, so that it is sent in chunks: on the general path.
+// unsized hides a reader's length, so that it is sent in chunks: on the standard path.
 func unsized(s string) io.Reader { return io.MultiReader(strings.NewReader(s)) }

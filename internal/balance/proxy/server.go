@@ -18,34 +18,34 @@ import (
 // Server is a reverse proxy for HTTP backends. Make it with [New], call [Server.Serve]
 // once and [Server.Shutdown] to end it. All methods are safe for concurrent use.
 type Server struct {
-	cfg      Config
-	director *director
-	recorder *recorder
-	handler  *handler
-	checker  *checker
-	http     *http.Server
-	tls      *tls.Config
-	useLane  bool
+	cfg         Config
+	balancer    *balancer
+	requestLog  *requestLog
+	handler     *handler
+	checker     *checker
+	http        *http.Server
+	tls         *tls.Config
+	useFastPath bool
 
 	host *loop.Host // nil before Serve
-	lane *lane      // the loop's
+	fast *fastPath  // the loop's
 
-	base     context.Context // of everything that runs beside the loop
+	base     context.Context // of everything outside the loop
 	cancel   context.CancelFunc
-	open     context.Context // of connections that have not said anything yet
+	open     context.Context // of connections that have sent nothing yet
 	closing  context.CancelFunc
 	workers  sync.WaitGroup // dialling, handshakes, refusals
 	ready    *listen.Handoff
 	refusals chan struct{} // one token for each connection being refused
 
 	connections atomic.Int64
-	inLane      atomic.Int64 // requests that the lane has in work, as of its latest turn
+	fastActive  atomic.Int64 // requests in progress on the fast path, as of the latest turn
 
 	mu       sync.Mutex
 	listener net.Listener
 	stopping chan struct{}
 	stopped  bool
-	served   chan struct{} // closed when Serve is over; nil before Serve
+	served   chan struct{} // closed when Serve returns; nil before Serve
 }
 
 // New returns a server that does nothing until [Server.Serve]. Its errors match
@@ -55,19 +55,19 @@ func New(cfg Config) (*Server, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Limits, cfg.Health = cfg.Limits.withDefaults(), cfg.Health.withDefaults()
-	s := &Server{cfg: cfg, useLane: true, stopping: make(chan struct{}), refusals: make(chan struct{}, refusalsMax), ready: listen.NewHandoff()}
+	s := &Server{cfg: cfg, useFastPath: true, stopping: make(chan struct{}), refusals: make(chan struct{}, refusalsMax), ready: listen.NewHandoff()}
 	var err error
-	if s.director, err = newDirector(&s.cfg); err != nil {
+	if s.balancer, err = newBalancer(&s.cfg); err != nil {
 		return nil, err
 	}
-	for _, t := range s.director.targets {
-		s.useLane = s.useLane && t.scheme == "http"
+	for _, t := range s.balancer.targets {
+		s.useFastPath = s.useFastPath && t.scheme == "http"
 	}
 	s.base, s.cancel = context.WithCancel(context.Background())
 	s.open, s.closing = context.WithCancel(s.base)
-	s.recorder = &recorder{log: cfg.Log, targets: s.director.targets, all: cfg.LogRequests}
-	s.handler = &handler{cfg: &s.cfg, director: s.director, report: s.recorder.report, backends: newTransport(&s.cfg)}
-	s.checker = newChecker(&s.cfg, s.director)
+	s.requestLog = &requestLog{log: cfg.Log, targets: s.balancer.targets, all: cfg.LogRequests}
+	s.handler = &handler{cfg: &s.cfg, balancer: s.balancer, report: s.requestLog.report, backends: newTransport(&s.cfg)}
+	s.checker = newChecker(&s.cfg, s.balancer)
 	if cfg.TLS != nil {
 		s.tls = cfg.TLS.Clone()
 		s.tls.NextProtos = []string{"h2", "http/1.1"}
@@ -91,14 +91,14 @@ func (s *Server) newHTTPServer() *http.Server {
 		ErrorLog:                     slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 		BaseContext:                  func(net.Listener) context.Context { return s.base },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			if sc, ok := c.(*screen); ok {
-				return context.WithValue(ctx, screenKey{}, sc)
+			if vc, ok := c.(*validatingConn); ok {
+				return context.WithValue(ctx, connKey{}, vc)
 			}
 			return ctx
 		},
 		ConnState: func(c net.Conn, state http.ConnState) {
-			if sc, ok := c.(*screen); ok && state == http.StateIdle {
-				sc.idle()
+			if vc, ok := c.(*validatingConn); ok && state == http.StateIdle {
+				vc.idle()
 			}
 		},
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 256, WriteByteTimeout: s.cfg.Limits.WriteTimeout},
@@ -126,7 +126,7 @@ func (s *Server) Serve(l net.Listener) error {
 		s.mu.Unlock()
 		return errors.Join(err, l.Close())
 	}
-	s.lane = newLane(&s.cfg, events, s.director)
+	s.fast = newFastPath(&s.cfg, events, s.balancer)
 	s.host = loop.NewHost(events, loop.HostConfig{Work: work{s}})
 	s.listener, s.served = l, make(chan struct{})
 	s.mu.Unlock()
@@ -134,12 +134,12 @@ func (s *Server) Serve(l net.Listener) error {
 	if s.cfg.KeepProcessor {
 		events.KeepProcessor()
 	}
-	s.lane.report, s.lane.handOver, s.lane.dial = s.recorder.report, s.take, s.dial
-	s.lane.gone = func() { s.connections.Add(-1) }
+	s.fast.report, s.fast.handOver, s.fast.dial = s.requestLog.report, s.serveStandard, s.dial
+	s.fast.onClosed = func() { s.connections.Add(-1) }
 	if s.cfg.Measured != nil {
-		s.lane.meter = newMeter()
+		s.fast.meter = newMeter()
 	}
-	defer s.recorder.stop()
+	defer s.requestLog.stop()
 	var parts sync.WaitGroup
 	ends := make(chan error, 3)
 	s.host.Start()
@@ -150,7 +150,7 @@ func (s *Server) Serve(l net.Listener) error {
 	for range 3 {
 		if end := <-ends; end != nil && !errors.Is(end, http.ErrServerClosed) {
 			err = errors.Join(err, end)
-			s.cut()
+			s.abort()
 		}
 	}
 	parts.Wait()
@@ -167,23 +167,23 @@ const idleWait = time.Second
 type work struct{ *Server }
 
 func (w work) Sleep() time.Duration {
-	if m := w.lane.meter; m != nil && !m.started { // before the first turn
+	if m := w.fast.meter; m != nil && !m.started { // before the first turn
 		m.started = true
 		m.Start()
 	}
-	if l := w.lane; len(l.active) > 0 || l.loop.Conns() > len(l.clients) {
+	if l := w.fast; len(l.active) > 0 || l.loop.Conns() > len(l.clients) {
 		return sweepEvery
 	}
 	return idleWait
 }
 
-func (w work) Turn() { w.lane.turn() }
+func (w work) Turn() { w.fast.turn() }
 
 func (w work) Flushed() {
-	l := w.lane
-	l.unstall()
+	l := w.fast
+	l.resumeStalled()
 	l.measure()
-	w.inLane.Store(int64(len(l.active)))
+	w.fastActive.Store(int64(len(l.active)))
 	if l.stopped && len(l.clients) == 0 {
 		w.host.Stop()
 	}
@@ -191,42 +191,42 @@ func (w work) Flushed() {
 
 // Close cuts the connections that are left, whose requests are then measured as well.
 func (w work) Close() {
-	_ = w.lane.loop.Close()
-	if w.lane.measure(); w.lane.meter != nil && w.lane.meter.started {
-		w.lane.meter.Stop()
+	_ = w.fast.loop.Close()
+	if w.fast.measure(); w.fast.meter != nil && w.fast.meter.started {
+		w.fast.meter.Stop()
 	}
 }
 
-// dial connects to a backend, beside the loop.
+// dial connects to a backend on another goroutine.
 func (s *Server) dial(backend int) {
 	s.workers.Go(func() {
 		dialer := net.Dialer{Timeout: s.cfg.Limits.ConnectTimeout}
-		nc, err := dialer.DialContext(s.base, "tcp", s.director.targets[backend].addr)
-		if !s.post(func() { s.lane.dialled(backend, nc, err) }) && err == nil {
+		nc, err := dialer.DialContext(s.base, "tcp", s.balancer.targets[backend].addr)
+		if !s.post(func() { s.fast.dialled(backend, nc, err) }) && err == nil {
 			_ = nc.Close()
 		}
 	})
 }
 
-// Connections returns how many connections of clients are open.
+// Connections returns the number of open client connections.
 func (s *Server) Connections() int { return int(s.connections.Load()) }
 
-// Status is what a proxy says of itself.
+// Status is the state of a proxy.
 type Status struct {
 	Backends []BackendStatus `json:"backends"`
-	// Connections are those of clients.
+	// Connections is the number of open client connections.
 	Connections int `json:"connections"`
-	// InLane and Beside are requests in work, in the lane and on the general path.
-	InLane int `json:"inLane"`
-	Beside int `json:"beside"`
-	// RetriesRefused counts those that the budget did not allow.
+	// FastPath and StandardPath are the requests in progress on either path.
+	FastPath     int `json:"fastPath"`
+	StandardPath int `json:"standardPath"`
+	// RetriesRefused counts the retries that the budget refused.
 	RetriesRefused uint64 `json:"retriesRefused"`
 }
 
-// Status returns what is so now.
+// Status returns the current state.
 func (s *Server) Status() Status {
-	st := Status{Connections: s.Connections(), InLane: int(s.inLane.Load()), Beside: int(s.handler.active.Load())}
-	st.Backends, st.RetriesRefused = s.director.status()
+	st := Status{Connections: s.Connections(), FastPath: int(s.fastActive.Load()), StandardPath: int(s.handler.active.Load())}
+	st.Backends, st.RetriesRefused = s.balancer.status()
 	return st
 }
 
@@ -236,7 +236,7 @@ func (s *Server) Status() Status {
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	if s.host != nil {
-		s.post(func() { s.lane.stop() })
+		s.post(func() { s.fast.stop() })
 	}
 	err := s.http.Shutdown(ctx)
 	s.mu.Lock()
@@ -282,8 +282,8 @@ func (s *Server) stop() {
 	}
 }
 
-// cut ends everything at once.
-func (s *Server) cut() {
+// abort ends everything at once.
+func (s *Server) abort() {
 	s.stop()
 	_ = s.http.Close()
 	s.cancel()

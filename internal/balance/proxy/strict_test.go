@@ -97,14 +97,14 @@ var others = map[string]struct {
 	"too long a line":  {431, "GET /" + strings.Repeat("b", 17<<10) + " HTTP/1.1\r\nHost: x\r\n\r\n"},
 }
 
-// general leads a connection out of the lane: what follows goes through the screen.
-const general = "POST /first HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n"
+// chunkedFirst moves a connection to the standard path: what follows goes through validatingConn.
+const chunkedFirst = "POST /first HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n"
 
 func TestServer_RefusesWhatCanBeReadInTwoWays(t *testing.T) {
 	b := startBackend(t, echo)
 	s := start(t, proxy.Config{}, b.addr)
 	check := func(t *testing.T, raw string, status int) {
-		for path, before := range map[string]string{"lane": "", "lane, second": "GET /first HTTP/1.1\r\nHost: x\r\n\r\n", "general": general} {
+		for path, before := range map[string]string{"fast path": "", "fast path, second": "GET /first HTTP/1.1\r\nHost: x\r\n\r\n", "standard path": chunkedFirst} {
 			got := s.exchange(t, before+raw+last)
 			if before != "" {
 				first, rest, ok := strings.Cut(got, "HTTP/1.1 "+fmt.Sprint(status))
@@ -145,25 +145,25 @@ func TestServer_ForwardsWhatIsPlain(t *testing.T) {
 	b := startBackend(t, echo)
 	s := start(t, proxy.Config{}, b.addr)
 	for name, tc := range map[string]struct{ raw, target, body string }{
-		"plain":              {"GET /a HTTP/1.1\r\nHost: x\r\n\r\n", "/a", ""},
-		"query":              {"GET /a?b=c&d HTTP/1.1\r\nHost: x\r\n\r\n", "/a?b=c&d", ""},
-		"empty query":        {"GET /a? HTTP/1.1\r\nHost: x\r\n\r\n", "/a?", ""},
-		"escapes":            {"GET /a%2fb%20c/%E4 HTTP/1.1\r\nHost: x\r\n\r\n", "/a%2fb%20c/%E4", ""},
-		"two slashes":        {"GET //y/../a HTTP/1.1\r\nHost: x\r\n\r\n", "//y/../a", ""},
-		"asterisk":           {"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", "*", ""},
-		"body":               {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nabcde", "/a", "abcde"},
-		"no body":            {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", "/a", ""},
-		"GET with a body":    {"GET /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab", "/a", "ab"},
-		"chunks":             {"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n", "/a", "ab0123456789"},
-		"CHUNKED":            {"POST /a HTTP/1.1\r\nHost: x\r\ntransfer-encoding:CHUNKED \r\n\r\n1\r\na\r\n00\r\n\r\n", "/a", "a"},
-		"HTTP/1.0":           {"GET /a HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n", "/a", ""},
-		"long body":          {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("b", 100000), "/a", strings.Repeat("b", 100000)},
-		"body near the lane": {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 16384\r\n\r\n" + strings.Repeat("b", 16384), "/a", strings.Repeat("b", 16384)},
-		"odd method":         {"PROPFIND /a HTTP/1.1\r\nHost: x\r\n\r\n", "/a", ""},
-		"IPv6":               {"GET /a HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", "/a", ""},
-		"bytes in a value":   {"GET /a HTTP/1.1\r\nHost: x\r\nX-A: \xe4\t \"\\,;\r\n\r\n", "/a", ""},
+		"plain":                              {"GET /a HTTP/1.1\r\nHost: x\r\n\r\n", "/a", ""},
+		"query":                              {"GET /a?b=c&d HTTP/1.1\r\nHost: x\r\n\r\n", "/a?b=c&d", ""},
+		"empty query":                        {"GET /a? HTTP/1.1\r\nHost: x\r\n\r\n", "/a?", ""},
+		"escapes":                            {"GET /a%2fb%20c/%E4 HTTP/1.1\r\nHost: x\r\n\r\n", "/a%2fb%20c/%E4", ""},
+		"two slashes":                        {"GET //y/../a HTTP/1.1\r\nHost: x\r\n\r\n", "//y/../a", ""},
+		"asterisk":                           {"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", "*", ""},
+		"body":                               {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nabcde", "/a", "abcde"},
+		"no body":                            {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", "/a", ""},
+		"GET with a body":                    {"GET /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab", "/a", "ab"},
+		"chunks":                             {"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n", "/a", "ab0123456789"},
+		"CHUNKED":                            {"POST /a HTTP/1.1\r\nHost: x\r\ntransfer-encoding:CHUNKED \r\n\r\n1\r\na\r\n00\r\n\r\n", "/a", "a"},
+		"HTTP/1.0":                           {"GET /a HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n", "/a", ""},
+		"long body":                          {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("b", 100000), "/a", strings.Repeat("b", 100000)},
+		"body at the limit of the fast path": {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 16384\r\n\r\n" + strings.Repeat("b", 16384), "/a", strings.Repeat("b", 16384)},
+		"odd method":                         {"PROPFIND /a HTTP/1.1\r\nHost: x\r\n\r\n", "/a", ""},
+		"IPv6":                               {"GET /a HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", "/a", ""},
+		"bytes in a value":                   {"GET /a HTTP/1.1\r\nHost: x\r\nX-A: \xe4\t \"\\,;\r\n\r\n", "/a", ""},
 	} {
-		for path, before := range map[string]string{"lane": "", "general": general} {
+		for path, before := range map[string]string{"fast path": "", "standard path": chunkedFirst} {
 			for _, cut := range []int{0, 1, len(tc.raw) / 2, len(tc.raw) - 1} {
 				got := s.exchange(t, before+tc.raw[:cut], tc.raw[cut:]+last)
 				want := "X-Target: " + tc.target + "\r\n"

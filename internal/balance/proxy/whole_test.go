@@ -16,7 +16,7 @@ import (
 	"github.com/isotone/isotone/internal/balance/proxy"
 )
 
-// chunkedPost asks on the general path.
+// chunkedPost asks on the standard path.
 const chunkedPost = "POST /file HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"
 
 // TestServer_TakesNoBodyForAnError: net/http says some errors by itself, which the proxy
@@ -128,7 +128,7 @@ func TestServer_HalfAnAnswerIsNoWholeOne(t *testing.T) {
 			breakOff(nc.(*net.TCPConn))
 		})
 		s := start(t, proxy.Config{Limits: proxy.Limits{StreamTimeout: 200 * time.Millisecond}}, backend)
-		for path, ask := range map[string]string{"lane": "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "general": chunkedPost, "HTTP/1.0": "GET / HTTP/1.0\r\n\r\n"} {
+		for path, ask := range map[string]string{"fast path": "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "standard path": chunkedPost, "HTTP/1.0": "GET / HTTP/1.0\r\n\r\n"} {
 			c := dial(t, s)
 			_, _ = io.WriteString(c, ask)
 			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -185,7 +185,7 @@ func TestServer_APauseOfTheClientIsNotTheBackends(t *testing.T) {
 	})
 	const pause = 200 * time.Millisecond
 	s := start(t, proxy.Config{Limits: proxy.Limits{StreamTimeout: pause}}, b.addr)
-	for name, ask := range map[string]string{"lane": "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "general": chunkedPost} {
+	for name, ask := range map[string]string{"fast path": "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "standard path": chunkedPost} {
 		c := dial(t, s)
 		_ = c.SetReadBuffer(64 << 10)
 		_, _ = io.WriteString(c, ask)

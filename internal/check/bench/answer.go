@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front/head"
 )
 
 // leaderHeader names the leader in a node's refusal, in lower case.
@@ -22,38 +23,44 @@ type reading struct {
 }
 
 // parse is the [parser] of HTTP/1.1. It is strict where a mistake could take one answer
-// for another: lines end with CRLF, and there is exactly one Content-Length.
+// for another: see package head; in addition there is exactly one Content-Length.
 func (r reading) parse(b []byte, a *answer) (int, error) {
 	*a = answer{}
-	line, rest, ok := cutLine(b)
-	if !ok {
-		return 0, tooLong(b)
+	whole, malformed := head.Complete(b, answerMax)
+	if malformed != nil {
+		return 0, fmt.Errorf("%w: %w", errMalformed, malformed)
 	}
-	status, ok := parseStatus(line)
-	if !ok {
-		return 0, fmt.Errorf("%w: status line %.40q", errMalformed, line)
+	if !whole && bytes.IndexByte(b, '\n') < 0 {
+		return 0, nil
 	}
-	a.last = line[7] == '0' // HTTP/1.0
+	line, malformed := head.ParseStatusLine(b)
+	if malformed != nil || line.Status < 200 { // no 1xx is asked for
+		return 0, fmt.Errorf("%w: status line %.40q", errMalformed, b)
+	}
+	if !whole {
+		return 0, nil
+	}
+	a.last = line.Minor == 0
 	length := -1
-	for {
-		if line, rest, ok = cutLine(rest); !ok {
-			return 0, tooLong(b)
-		}
-		if len(line) == 0 {
+	var f head.Field
+	for at := line.End; ; at = int(f.End) {
+		if last, err := f.Scan(b, at); err != nil {
+			return 0, fmt.Errorf("%w: %w", errMalformed, err)
+		} else if last {
 			break
 		}
-		if err := parseHeader(line, a, &length); err != nil {
+		if err := a.take(f.Name(b), f.Value(b), &length); err != nil {
 			return 0, err
 		}
 	}
+	rest := b[f.End:]
 	if length < 0 {
-		return 0, fmt.Errorf("%w: status %d without a Content-Length", errMalformed, status)
+		return 0, fmt.Errorf("%w: status %d without a Content-Length", errMalformed, line.Status)
 	}
 	if length > len(rest) {
 		return 0, tooLong(b)
 	}
-	size := len(b) - len(rest) + length
-	return size, r.finish(a, status, rest[:length])
+	return int(f.End) + length, r.finish(a, line.Status, rest[:length])
 }
 
 // finish reads the body.
@@ -106,80 +113,31 @@ func cutLine(b []byte) (line, rest []byte, ok bool) {
 	}
 }
 
-// parseStatus reads "HTTP/1.1 200 OK".
-func parseStatus(line []byte) (int, bool) {
-	if len(line) < 12 || string(line[:7]) != "HTTP/1." || line[7] != '1' && line[7] != '0' || line[8] != ' ' || len(line) > 12 && line[12] != ' ' {
-		return 0, false
-	}
-	status := 0
-	for _, digit := range line[9:12] {
-		if digit < '0' || digit > '9' {
-			return 0, false
-		}
-		status = 10*status + int(digit-'0')
-	}
-	return status, status >= 200 // no 1xx is asked for
-}
-
-// parseHeader takes what matters from one header line.
-func parseHeader(line []byte, a *answer, length *int) error {
-	colon := bytes.IndexByte(line, ':')
-	if colon <= 0 || bytes.IndexByte(line, '\n') >= 0 {
-		return fmt.Errorf("%w: header line %.40q", errMalformed, line)
-	}
-	name, value := line[:colon], line[colon+1:]
-	// By length first: most lines end here.
-	switch colon {
+// take takes what matters from one header field.
+func (a *answer) take(name, value []byte, length *int) error {
+	// By length first: most fields end here.
+	switch len(name) {
 	case len("content-length"): // and of isotone-leader
 		switch {
-		case equalFold(name, "content-length"):
-			n, ok := parseLength(bytes.TrimSpace(value))
-			if !ok || *length >= 0 {
-				return fmt.Errorf("%w: header line %.40q", errMalformed, line)
+		case head.EqualFold(name, "content-length"):
+			n, ok := head.ParseLength(value)
+			if !ok || n > answerMax || *length >= 0 {
+				return fmt.Errorf("%w: Content-Length %.40q", errMalformed, value)
 			}
-			*length = n
-		case equalFold(name, leaderHeader):
-			a.leader = string(bytes.TrimSpace(value))
+			*length = int(n)
+		case head.EqualFold(name, leaderHeader):
+			a.leader = string(value)
 		}
 	case len("connection"):
-		if equalFold(name, "connection") && equalFold(bytes.TrimSpace(value), "close") {
+		if head.EqualFold(name, "connection") && head.EqualFold(value, "close") {
 			a.last = true
 		}
 	case len("transfer-encoding"):
-		if equalFold(name, "transfer-encoding") {
-			return fmt.Errorf("%w: header line %.40q", errMalformed, line)
+		if head.EqualFold(name, "transfer-encoding") {
+			return fmt.Errorf("%w: Transfer-Encoding %.40q", errMalformed, value)
 		}
 	}
 	return nil
-}
-
-// parseLength reads a length up to answerMax.
-func parseLength(b []byte) (n int, ok bool) {
-	for _, digit := range b {
-		if digit < '0' || digit > '9' {
-			return 0, false
-		}
-		if n = 10*n + int(digit-'0'); n > answerMax {
-			return 0, false
-		}
-	}
-	return n, len(b) > 0
-}
-
-// equalFold compares with a name in lower case.
-func equalFold(b []byte, lower string) bool {
-	if len(b) != len(lower) {
-		return false
-	}
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // fail takes what a node says of a failure.

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front/head"
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
@@ -93,8 +94,10 @@ func (r *request) rawQuery(b []byte) []byte {
 
 // parse looks at the front of b. It sets r when that is hot.
 //
-// It goes through b once, byte by byte, and every decision follows from the bytes up to
-// it alone. So however a stream is cut into reads, the same requests come out of it.
+// It scans b once, and every decision follows from the bytes up to it alone. So the same
+// requests result however a stream is cut into reads. This is why it does not use package
+// head, which scans complete heads: a cold connection is handed over at its first cold byte,
+// not at the blank line.
 func parse(b []byte, r *request) verdict {
 	b = b[:min(len(b), requestBytesMax)]
 	v := parseRequest(b, r)
@@ -134,7 +137,7 @@ func parseRequest(b []byte, r *request) verdict {
 			accepts++
 			q = q.Accepting(text(value))
 		case fieldConnection:
-			if !equalFold(value, "keep-alive") {
+			if !head.EqualFold(value, "keep-alive") {
 				return cold
 			}
 		case fieldEncoding:
@@ -349,7 +352,7 @@ type fieldName struct {
 func lookUp(name []byte) field {
 	if len(name) <= fieldNameMax {
 		for _, known := range fields[len(name)] {
-			if equalFold(name, known.name) {
+			if head.EqualFold(name, known.name) {
 				return known.field
 			}
 		}
@@ -386,22 +389,6 @@ func parseField(b []byte) (f field, value []byte, size int, v verdict) {
 }
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
-
-// equalFold compares ASCII without case. lower is in lower case.
-func equalFold(b []byte, lower string) bool {
-	if len(b) != len(lower) {
-		return false
-	}
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
-}
 
 // text is b as a string, without a copy. It is valid while b is, and must not be kept.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
