@@ -37,6 +37,7 @@ internal/host/credential:
 internal/host/telemetry:    ; github.com/prometheus/client_golang
 internal/host/listen:
 internal/host/loop:         disruptor ; golang.org/x/sys
+internal/host/secure:       internal/host/loop
 internal/host/storage:      ; go.etcd.io/raft/v3 go.etcd.io/bbolt google.golang.org/protobuf
 internal/host/peer:         ; go.etcd.io/raft/v3 google.golang.org/protobuf
 

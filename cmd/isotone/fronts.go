@@ -15,6 +15,7 @@ import (
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/secure"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/node"
 )
@@ -31,7 +32,7 @@ type fronts struct {
 	// gates and secures have one for each loop. All are there before the first connection
 	// is.
 	gates   []*gate.Gate
-	secures []*http1.Secure
+	secures []*secure.Terminator
 	altSvc  string
 }
 
@@ -54,25 +55,25 @@ func (f *fronts) lane(b front.Backend, l *loop.Loop, mode isotone.ReadMode, m *t
 	desk, _ := b.(front.WorkerDesk) // the node's backends are
 	redis := resp.New(resp.Config{Backend: b, IDs: f.node.IDs(len(f.gates)), Desk: desk, Mode: mode, Observe: m.ObserveRequests, Version: version})
 	var g *gate.Gate
-	secure := http1.NewSecure(http1.SecureConfig{
+	terminator := secure.New(secure.Config{
 		Loop: l, TLS: f.tls,
 		Open:     func(c *loop.Conn) loop.Handler { return g.Inside(c) },
-		HandOver: func(nc net.Conn) { g.Rest(nc) },
+		HandOver: func(nc net.Conn) { g.Rest(nc) }, HandOverProtocol: "h2",
 	})
 	g = gate.New(gate.Config{
-		Loop: l, HTTP1: f.stats.open(http.Open, f.web.Take), RESP: redis.Open, Commands: resp.CommandNames(), TLS: secure.Accept, Rest: f.web.Take, Refuse: f.web.Refuse,
+		Loop: l, HTTP1: f.stats.open(http.Open, f.web.Take), RESP: redis.Open, Commands: resp.CommandNames(), TLS: terminator.Accept, Rest: f.web.Take, Refuse: f.web.Refuse,
 		Elsewhere: func() int { return f.elsewhere(g)() },
 	})
-	f.gates, f.secures = append(f.gates, g), append(f.secures, secure)
+	f.gates, f.secures = append(f.gates, g), append(f.secures, terminator)
 	return node.Lane{
 		Open: g.Open,
 		Stop: func() {
 			g.Stop()
-			secure.Stop()
+			terminator.Stop()
 			http.Stop()
 			redis.Stop()
 		},
-		Conns: func() int { return secure.Conns() + http.Conns() + redis.Sessions() },
+		Conns: func() int { return terminator.Conns() + http.Conns() + redis.Sessions() },
 	}
 }
 

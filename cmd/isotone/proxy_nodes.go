@@ -21,6 +21,7 @@ import (
 	"github.com/isotone/isotone/internal/front/resp"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/secure"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -41,8 +42,8 @@ type nodesProxy struct {
 	web            *web.Server
 	gate           atomic.Pointer[gate.Gate] // nil until serve
 	mode           isotone.ReadMode
-	tls            *tls.Config   // nil: there is no certificate
-	secure         *http1.Secure // nil until serve, or without a certificate
+	tls            *tls.Config        // nil: there is no certificate
+	secure         *secure.Terminator // nil until serve, or without a certificate
 	connectionsMax int
 	stats          *requestStats // nil unless requests are measured
 	metrics        *proxyMetrics
@@ -156,14 +157,14 @@ func (p *nodesProxy) lane(b front.Backend, l *loop.Loop, udp net.PacketConn) pro
 		Conns: func() int { return http.Conns() + redis.Sessions() },
 	}
 	if p.tls != nil {
-		secure := http1.NewSecure(http1.SecureConfig{
+		terminator := secure.New(secure.Config{
 			Loop: l, TLS: p.tls,
 			Open:     func(c *loop.Conn) loop.Handler { return g.Inside(c) },
-			HandOver: func(nc net.Conn) { g.Rest(nc) },
+			HandOver: func(nc net.Conn) { g.Rest(nc) }, HandOverProtocol: "h2",
 		})
-		entry.TLS, p.secure = secure.Accept, secure
-		lane.Stop = func() { g.Stop(); secure.Stop(); http.Stop(); redis.Stop() }
-		lane.Conns = func() int { return secure.Conns() + http.Conns() + redis.Sessions() }
+		entry.TLS, p.secure = terminator.Accept, terminator
+		lane.Stop = func() { g.Stop(); terminator.Stop(); http.Stop(); redis.Stop() }
+		lane.Conns = func() int { return terminator.Conns() + http.Conns() + redis.Sessions() }
 	}
 	g = gate.New(entry)
 	p.gate.Store(g)

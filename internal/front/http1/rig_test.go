@@ -19,6 +19,7 @@ import (
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/secure"
 	"github.com/isotone/isotone/internal/live"
 	"github.com/isotone/isotone/snowflake"
 	"go.uber.org/goleak"
@@ -147,7 +148,7 @@ type site struct {
 	handed   atomic.Int64
 	observed chan string
 	loop     *loop.Loop
-	secure   *http1.Secure // nil without TLS
+	secure   *secure.Terminator // nil without TLS
 	calls    chan func()
 	end      chan struct{}
 }
@@ -220,7 +221,7 @@ type config struct {
 	site   *site
 	lane   http1.Config
 	gate   gate.Config
-	secure http1.SecureConfig // without TLS: none
+	secure secure.Config // without TLS: none
 	limits loop.Limits
 	web    []func(*web.Config)
 }
@@ -250,16 +251,16 @@ func startLane(t testing.TB, configure ...func(*config)) *site {
 		Elsewhere: func() int { return s.web.Connections() },
 	}
 	cfg.web = []func(*web.Config){func(c *web.Config) { c.Elsewhere = func() int { return s.gate.Connections() } }}
-	cfg.secure = http1.SecureConfig{
+	cfg.secure = secure.Config{
 		Loop:     l,
 		Open:     func(c *loop.Conn) loop.Handler { return s.gate.Inside(c) },
-		HandOver: func(nc net.Conn) { s.gate.Rest(nc) },
+		HandOver: func(nc net.Conn) { s.gate.Rest(nc) }, HandOverProtocol: "h2",
 	}
 	for _, change := range configure {
 		change(&cfg)
 	}
 	if cfg.secure.TLS != nil {
-		s.secure = http1.NewSecure(cfg.secure)
+		s.secure = secure.New(cfg.secure)
 		cfg.gate.TLS = s.secure.Accept
 	}
 	s.lane, s.gate = http1.New(cfg.lane), gate.New(cfg.gate)

@@ -66,25 +66,25 @@ func (s *Server) Refuse(c net.Conn) {
 	}
 }
 
-// Secured is a connection for [Server.Take] that has shaken hands elsewhere, with a
+// secured is a connection for [Server.Take] that has completed its handshake elsewhere, with a
 // configuration that offers what Config.TLS does.
-type Secured interface {
+type secured interface {
 	net.Conn
-	// Beneath replaces the connection that carries the records by what wrap returns,
+	// WrapNetConn replaces the connection that carries the records by what wrap returns,
 	// and returns the connection to be served: a *tls.Conn if that has agreed on HTTP/2.
-	Beneath(wrap func(net.Conn) net.Conn) net.Conn
+	WrapNetConn(wrap func(net.Conn) net.Conn) net.Conn
 }
 
 // Take serves c, which was admitted and counted elsewhere so far and counts here from
-// now on. Unless it is a [Secured], its first byte must be there to be read, so that Take
+// now on. Unless it is under TLS with its handshake done, its first byte must be there to be read, so that Take
 // does not block. If others have left output with c, its Write must write that first,
 // even when it is given nothing. Take may be called before Serve; after Shutdown it
 // closes c.
 func (s *Server) Take(c net.Conn) {
 	s.connections.Add(1)
-	if secured, ok := c.(Secured); ok {
+	if secured, ok := c.(secured); ok {
 		var below *conn
-		served := secured.Beneath(func(beneath net.Conn) net.Conn {
+		served := secured.WrapNetConn(func(beneath net.Conn) net.Conn {
 			below = &conn{Conn: beneath, open: &s.connections}
 			return below
 		})

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/secure"
 )
 
 // startSecure runs a lane under TLS.
@@ -39,7 +39,7 @@ func (s *site) conns() (shaking, all int) {
 }
 
 // One port, five protocols; HTTP/1.1 is the lane's with and without TLS.
-func TestSecure_EveryProtocolOnOnePort(t *testing.T) {
+func TestTLS_EveryProtocolOnOnePort(t *testing.T) {
 	s := startSecure(t)
 	for _, tt := range []struct {
 		name, scheme string
@@ -79,7 +79,7 @@ func TestSecure_EveryProtocolOnOnePort(t *testing.T) {
 	})
 }
 
-func TestSecure_IsObservedAsItself(t *testing.T) {
+func TestTLS_IsObservedAsItself(t *testing.T) {
 	s := startSecure(t, func(c *config) { c.lane.AltSvc = `h3=":1"` })
 	for _, tt := range []struct {
 		tls          *tls.Config
@@ -130,7 +130,7 @@ func TestLane_TellsTheCluster(t *testing.T) {
 }
 
 // What was read ahead of the handshake's end is no less a request.
-func TestSecure_RequestsThatComeWithTheHandshakeAreAnswered(t *testing.T) {
+func TestTLS_RequestsThatComeWithTheHandshakeAreAnswered(t *testing.T) {
 	s := startSecure(t)
 	for range 50 {
 		c := tls.Client(dial(t, s), s.tls)
@@ -149,7 +149,7 @@ func TestSecure_RequestsThatComeWithTheHandshakeAreAnswered(t *testing.T) {
 	}
 }
 
-func TestSecure_SessionsAreResumed(t *testing.T) {
+func TestTLS_SessionsAreResumed(t *testing.T) {
 	s := startSecure(t)
 	s.tls = s.tls.Clone()
 	s.tls.ClientSessionCache = tls.NewLRUClientSessionCache(1)
@@ -167,9 +167,9 @@ func TestSecure_SessionsAreResumed(t *testing.T) {
 }
 
 // A client that has begun a handshake and says no more holds up no other, and is cut.
-func TestSecure_SlowHandshakesAreCut(t *testing.T) {
+func TestTLS_SlowHandshakesAreCut(t *testing.T) {
 	s := startSecure(t, func(c *config) {
-		c.secure.Limits = http1.SecureLimits{HandshakesMax: 1, HandshakeTimeout: 300 * time.Millisecond}
+		c.secure.Limits = secure.Limits{HandshakesMax: 1, HandshakeTimeout: 300 * time.Millisecond}
 	})
 	var silent []net.Conn
 	for i := range 5 {
@@ -212,7 +212,7 @@ func (r recorder) Read([]byte) (int, error)         { return 0, io.EOF }
 func (r recorder) Close() error                     { return nil }
 func (r recorder) SetWriteDeadline(time.Time) error { return nil }
 
-func TestSecure_HandshakesThatFailAreTold(t *testing.T) {
+func TestTLS_HandshakesThatFailAreTold(t *testing.T) {
 	s := startSecure(t)
 	old := s.tls.Clone()
 	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
@@ -234,7 +234,7 @@ func TestSecure_HandshakesThatFailAreTold(t *testing.T) {
 }
 
 // A client without a certificate cannot come in where one is asked for.
-func TestSecure_ClientsCertificatesAreChecked(t *testing.T) {
+func TestTLS_ClientsCertificatesAreChecked(t *testing.T) {
 	server, client := certificate(t)
 	s := startSecure(t, func(c *config) {
 		asking := server.Clone()
@@ -252,7 +252,7 @@ func TestSecure_ClientsCertificatesAreChecked(t *testing.T) {
 	}
 }
 
-func TestSecure_StopEndsWhatShakesHands(t *testing.T) {
+func TestTLS_StopEndsWhatShakesHands(t *testing.T) {
 	s := startSecure(t)
 	c := dial(t, s)
 	_, _ = c.Write([]byte{0x16})
@@ -278,7 +278,7 @@ func TestSecure_StopEndsWhatShakesHands(t *testing.T) {
 }
 
 // Many clients at once that come and go, some in the middle of a handshake.
-func TestSecure_ManyClientsGetWhatIsTheirs(t *testing.T) {
+func TestTLS_ManyClientsGetWhatIsTheirs(t *testing.T) {
 	s := startSecure(t)
 	var mu sync.Mutex
 	seen := map[string]bool{}
@@ -321,7 +321,7 @@ func TestSecure_ManyClientsGetWhatIsTheirs(t *testing.T) {
 }
 
 // A client that asks and does not read is held up, and its answers do not pile up.
-func TestSecure_AClientThatDoesNotReadIsHeldUp(t *testing.T) {
+func TestTLS_AClientThatDoesNotReadIsHeldUp(t *testing.T) {
 	s := startSecure(t, func(c *config) {
 		c.limits = loop.Limits{WriteTimeout: 300 * time.Millisecond, OutputMax: 64 << 10, UnsentMax: 16 << 10}
 	})
