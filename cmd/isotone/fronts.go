@@ -84,7 +84,7 @@ func (f *fronts) serve(so sockets, mode isotone.ReadMode, m *telemetry.Metrics) 
 	if err := f.node.Serve(so.http, loop.Limits{}, open); err != nil {
 		return errors.Join(err, so.quic.Close())
 	}
-	return f.web.Serve(nil, so.quic)
+	return f.web.Serve(so.quic)
 }
 
 // stop accepts no more, lets requests under way finish, until ctx ends, and closes

@@ -126,7 +126,7 @@ func (p *nodesProxy) serve(ln net.Listener) error {
 		return fmt.Errorf("serve clients: %w", err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- p.web.Serve(nil, udp) }()
+	go func() { served <- p.web.Serve(udp) }()
 	select {
 	case err := <-served:
 		return err

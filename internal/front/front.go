@@ -150,27 +150,3 @@ type Member struct {
 	// Learner members receive the log but count in no quorum.
 	Learner bool
 }
-
-// Timestamps submits one request and waits for its answer or for ctx. A request
-// whose context ends first is abandoned: its error matches
-// isotone.ErrDeadlineExceeded, and the timestamps that it may still be given are
-// never used.
-func Timestamps(ctx context.Context, b Backend, mode isotone.ReadMode, count uint64) (isotone.Range, error) {
-	done := make(chan struct{})
-	batch := &Batch{
-		Mode:   mode,
-		Counts: []uint64{count},
-		Ranges: make([]isotone.Range, 1),
-		Done:   func(*Batch) { close(done) },
-	}
-	b.Submit(batch)
-	select {
-	case <-done:
-	case <-ctx.Done():
-		return isotone.Range{}, isotone.Errorf(isotone.CodeDeadlineExceeded, "no answer in time: %v", context.Cause(ctx))
-	}
-	if batch.Err != nil {
-		return isotone.Range{}, batch.Err
-	}
-	return batch.Ranges[0], nil
-}

@@ -194,18 +194,32 @@ func (s *site) live(name, acceptEncoding, ifNoneMatch string) []byte {
 func startWeb(t testing.TB, configure ...func(*web.Config)) *site {
 	l := listen(t)
 	s := &site{oracle: newOracle(), addr: l.Addr().String(), docs: newDocs(t)}
-	s.serveWeb(t, l, configure)
+	s.serveWeb(t, configure)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { s.web.Take(c) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		all.Wait()
+	})
 	return s
 }
 
-func (s *site) serveWeb(t testing.TB, l net.Listener, configure []func(*web.Config)) {
+func (s *site) serveWeb(t testing.TB, configure []func(*web.Config)) {
 	cfg := web.Config{Backend: s.oracle, IDs: s.oracle, Live: s.docs.Handler(), Limits: web.Limits{ReadHeaderTimeout: 2 * time.Second}}
 	for _, change := range configure {
 		change(&cfg)
 	}
 	s.web = web.New(cfg)
 	served := make(chan error, 1)
-	go func() { served <- s.web.Serve(l, nil) }()
+	go func() { served <- s.web.Serve(nil) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 		defer cancel()
@@ -264,7 +278,7 @@ func startLane(t testing.TB, configure ...func(*config)) *site {
 		cfg.gate.TLS = s.secure.Accept
 	}
 	s.lane, s.gate = http1.New(cfg.lane), gate.New(cfg.gate)
-	s.serveWeb(t, nil, cfg.web)
+	s.serveWeb(t, cfg.web)
 	ln := listen(t)
 	s.addr = ln.Addr().String()
 	if err := l.Listen(ln, cfg.limits, s.gate.Open); err != nil {

@@ -34,15 +34,6 @@ const refusal = "HTTP/1.1 503 Service Unavailable\r\n" +
 	"\r\n" +
 	`{"error":{"code":"overloaded","message":"too many connections here"}}`
 
-// admit counts c and starts its goroutine, or refuses it.
-func (s *Server) admit(c net.Conn) {
-	if s.enter() {
-		s.goFresh(&conn{Conn: c, open: &s.connections}, s.sniff)
-		return
-	}
-	s.Refuse(c)
-}
-
 // enter counts one more connection, unless there are too many.
 func (s *Server) enter() bool {
 	if s.connections.Add(1)+int64(s.elsewhere()) <= int64(s.limits.ConnectionsMax) {
@@ -169,19 +160,6 @@ func (s *Server) refuse(c *conn) {
 	if c.CloseWrite() == nil {
 		_, _ = io.Copy(io.Discard, io.LimitReader(c, refusalBytesMax))
 	}
-}
-
-// sniff reads the first byte of c and passes c on.
-func (s *Server) sniff(c *conn) {
-	s.boundUnread(c.Conn)
-	_ = c.SetReadDeadline(time.Now().Add(s.limits.ReadHeaderTimeout))
-	if _, err := io.ReadFull(c.Conn, c.first[:]); err != nil {
-		_ = c.Close()
-		return
-	}
-	c.unread = true
-	_ = c.SetReadDeadline(time.Time{})
-	s.pass(c)
 }
 
 // pass hands c, whose first byte has been read, to net/http, as TLS or as it is.

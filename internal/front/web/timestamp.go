@@ -69,7 +69,7 @@ func newCall() *call {
 	return c
 }
 
-// take is [front.Timestamps] without its garbage. A call whose answer came goes
+// take submits one request and waits for its answer. A call whose answer came goes
 // back to the pool; an abandoned one never does, because the backend still owns
 // its batch.
 func (h *handler) take(ctx context.Context, mode isotone.ReadMode, count uint64) (isotone.Range, error) {

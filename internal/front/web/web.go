@@ -99,8 +99,7 @@ type Limits struct {
 	// client that does not read (Linux doubles the number for its own books).
 	// Default 256 KiB; the kernel's own limit is several MiB for each connection.
 	UnreadBytesMax int
-	// ReadHeaderTimeout bounds the wait for the first byte, then again the TLS
-	// handshake and again each request header. Default 10 s.
+	// ReadHeaderTimeout bounds the TLS handshake, and each request header. Default 10 s.
 	ReadHeaderTimeout time.Duration
 	// IdleTimeout bounds the wait for the next request. Default 2 min.
 	IdleTimeout time.Duration
@@ -143,7 +142,6 @@ const handlersGrace = time.Second
 type Server struct {
 	handler *handler
 	limits  Limits
-	log     *slog.Logger
 	tls     *tls.Config // nil: no TLS
 
 	http *http.Server
@@ -156,14 +154,12 @@ type Server struct {
 
 	ready    *listen.Handoff
 	mu       sync.Mutex
-	stopping chan struct{} // closed by stop
 	stopped  bool
 	served   chan struct{} // closed when Serve is over; nil before Serve
-	listener net.Listener
 	udp      net.PacketConn
 	quic     *quic.Transport
 	quicIn   *quic.Listener
-	fresh    map[net.Conn]struct{} // accepted, not yet handed to net/http
+	fresh    map[net.Conn]struct{} // not yet handed to net/http
 	freshEnd sync.WaitGroup        // joins the goroutines of fresh
 }
 
@@ -184,12 +180,10 @@ func New(cfg Config) *Server {
 	s := &Server{
 		handler:   newHandler(cfg),
 		limits:    cfg.Limits,
-		log:       cfg.Log,
 		elsewhere: cfg.Elsewhere,
 		refusals:  make(chan struct{}, refusalsMax),
 		force:     force,
 		ready:     listen.NewHandoff(),
-		stopping:  make(chan struct{}),
 		fresh:     make(map[net.Conn]struct{}),
 	}
 	var root http.Handler = s.handler
@@ -229,17 +223,13 @@ func newHTTPServer(cfg Config, h http.Handler, base context.Context) *http.Serve
 	}
 }
 
-// Serve serves l, unless that is nil, the connections given to [Server.Take], and
-// HTTP/3 on udp, unless udp or Config.TLS is nil, until [Server.Shutdown], and then
-// returns nil; requests may still be running, and Shutdown waits for them. Any other
-// end is an error; all connections are cut then. Serve owns l and udp and closes
-// both. It can be called once.
-func (s *Server) Serve(l net.Listener, udp net.PacketConn) error {
-	run, err := s.begin(l, udp)
+// Serve serves the connections given to [Server.Take], and HTTP/3 on udp unless udp or
+// Config.TLS is nil, until [Server.Shutdown], and then returns nil; requests may still be
+// running, and Shutdown waits for them. Any other end is an error; all connections are
+// cut then. Serve owns udp and closes it. It can be called once.
+func (s *Server) Serve(udp net.PacketConn) error {
+	run, err := s.begin(udp)
 	if !run {
-		if l != nil {
-			_ = l.Close()
-		}
 		if udp != nil {
 			_ = udp.Close()
 		}
@@ -247,16 +237,13 @@ func (s *Server) Serve(l net.Listener, udp net.PacketConn) error {
 	}
 	defer close(s.served)
 
-	ends := make(chan error, 3)
+	ends := make(chan error, 2)
 	parts := 0
 	start := func(part func() error) {
 		parts++
 		go func() { ends <- part() }()
 	}
 	start(func() error { return s.http.Serve(s.ready) })
-	if l != nil {
-		start(func() error { return listen.Accept(l, s.stopping, s.log, s.admit) })
-	}
 	if s.quicIn != nil {
 		start(func() error { return s.h3.ServeListener(s.quicIn) })
 	}
@@ -270,8 +257,8 @@ func (s *Server) Serve(l net.Listener, udp net.PacketConn) error {
 	return err
 }
 
-// begin takes the sockets over. It reports whether there is anything to run.
-func (s *Server) begin(l net.Listener, udp net.PacketConn) (bool, error) {
+// begin takes udp over. It reports whether there is anything to run.
+func (s *Server) begin(udp net.PacketConn) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
@@ -287,7 +274,6 @@ func (s *Server) begin(l net.Listener, udp net.PacketConn) (bool, error) {
 	} else if udp != nil {
 		_ = udp.Close()
 	}
-	s.listener = l
 	s.served = make(chan struct{})
 	return true, nil
 }
@@ -327,11 +313,7 @@ func (s *Server) stop() {
 		return
 	}
 	s.stopped = true
-	close(s.stopping)
 	s.ready.Stop()
-	if s.listener != nil {
-		_ = s.listener.Close()
-	}
 	if s.quicIn != nil {
 		_ = s.quicIn.Close()
 	}
