@@ -52,8 +52,8 @@ func (f *fronts) elsewhere(g *gate.Gate) func() int {
 // lane builds the fronts in one loop.
 func (f *fronts) lane(b front.Backend, l *loop.Loop, mode isotone.ReadMode, m *telemetry.Metrics) node.Lane {
 	http := http1.New(http1.Config{Backend: b, IDs: f.node.IDs(len(f.gates)), Live: f.docs.answer, Mode: mode, HandOver: f.web.Take, Observe: m.ObserveRequests, AltSvc: f.altSvc})
-	desk, _ := b.(front.WorkerDesk) // the node's backends are
-	redis := resp.New(resp.Config{Backend: b, IDs: f.node.IDs(len(f.gates)), Desk: desk, Mode: mode, Observe: m.ObserveRequests, Version: version})
+	lessor, _ := b.(front.Lessor) // the node's backends are
+	redis := resp.New(resp.Config{Backend: b, IDs: f.node.IDs(len(f.gates)), Lessor: lessor, Mode: mode, Observe: m.ObserveRequests, Version: version})
 	var g *gate.Gate
 	terminator := secure.New(secure.Config{
 		Loop: l, TLS: f.tls,

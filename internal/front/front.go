@@ -62,15 +62,15 @@ type IDs interface {
 // IDsMax bounds the ids of one request: 16 ms of one worker, and 1.4 MB of decimals.
 const IDsMax = 65536
 
-// WorkerDesk leases worker ids to clients that make ids themselves. Only the leader can; a
-// refusal of another node says who that is.
-type WorkerDesk interface {
-	// LeaseWorker hands r over, and calls Done exactly once, on the goroutine of the loop
-	// that the desk was given to, within the call or later.
+// Lessor leases worker ids to clients that make ids themselves. Only the leader can; the
+// error of another node names the leader.
+type Lessor interface {
+	// LeaseWorker hands r over, and calls Done exactly once, within the call or later, on
+	// the goroutine of the loop that owns this lessor.
 	LeaseWorker(r *WorkerRequest)
 }
 
-// WorkerRequest asks for a worker id, or gives one back. The desk owns it until Done.
+// WorkerRequest asks for a worker id, or gives one back. The lessor owns it until Done.
 type WorkerRequest struct {
 	// Session tells the client's process from all others; random, not 0.
 	Session uint64

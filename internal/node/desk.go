@@ -57,11 +57,11 @@ func (d *desk) close(err error) {
 	clear(d.open)
 }
 
-// LeaseWorker takes a request into the turn that follows; see front.WorkerDesk.
+// LeaseWorker takes a request into the turn that follows; see front.Lessor.
 func (h home) LeaseWorker(r *front.WorkerRequest) { h.desk.take(r) }
 
 // LeaseWorker has the home loop take the request, and answers in this one; see
-// front.WorkerDesk.
+// front.Lessor.
 func (b *branch) LeaseWorker(r *front.WorkerRequest) {
 	done := r.Done
 	r.Done = func(r *front.WorkerRequest) {

@@ -69,14 +69,14 @@ func open(t testing.TB, backend front.Backend) *handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close(); _ = ln.Close(); _ = l.Close() })
-	lane := New(Config{Backend: backend, IDs: &counting{}, HandOver: func(net.Conn) { t.Error("handed over") }})
-	h := &handler{lane: lane}
+	front := New(Config{Backend: backend, IDs: &counting{}, HandOver: func(net.Conn) { t.Error("handed over") }})
+	h := &handler{front: front}
 	c, err := l.Adopt(server, nil, loop.Limits{}, h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.conn = c
-	lane.conns = append(lane.conns, h)
+	front.conns = append(front.conns, h)
 	return h
 }
 
@@ -94,7 +94,7 @@ var hotOnes = map[string]string{
 		"GET /timestamp?mode=lease HTTP/1.1\r\nHost: x\r\n\r\n" + plain,
 }
 
-func TestLane_DoesNotAllocate(t *testing.T) {
+func TestFront_DoesNotAllocate(t *testing.T) {
 	for name, raw := range hotOnes {
 		for _, err := range []error{nil, isotone.ErrOverloaded, &isotone.Error{Code: isotone.CodeNotLeader, Leader: "a:1", Message: "m"}} {
 			if err != nil && (name == "changing" || strings.Contains(raw, "?")) {
@@ -113,7 +113,7 @@ func TestLane_DoesNotAllocate(t *testing.T) {
 	}
 }
 
-func BenchmarkLane(b *testing.B) {
+func BenchmarkFront(b *testing.B) {
 	for _, name := range []string{"plain", "curl", "range", "json", "n=64", "32 deep", "changing"} {
 		b.Run(name, func(b *testing.B) {
 			back := &later{}
@@ -156,14 +156,14 @@ func BenchmarkParse(b *testing.B) {
 
 // BenchmarkIdle reports what an idle connection holds here, after one request.
 func BenchmarkIdle(b *testing.B) {
-	lane := New(Config{Backend: prompt{}, HandOver: func(nc net.Conn) { _ = nc.Close() }})
+	front := New(Config{Backend: prompt{}, HandOver: func(nc net.Conn) { _ = nc.Close() }})
 	h, raw := open(b, prompt{}), []byte(hotOnes["curl"])
 	handlers := make([]*handler, 0, b.N)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for range b.N {
-		one := lane.Open(h.conn).(*handler)
+		one := front.Open(h.conn).(*handler)
 		if _, err := one.Data(h.conn, raw); err != nil {
 			b.Fatal(err)
 		}

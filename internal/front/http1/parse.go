@@ -7,29 +7,29 @@ import (
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
-// What makes a request hot. A request with more to it is not refused but handed over.
+// Limits of a hot request. A request beyond them is not refused but handed over.
 const (
 	// requestBytesMax bounds a hot request; our own clients send less than a tenth.
 	requestBytesMax = 4 << 10
-	// binaryMax and jsonMax bound the timestamps of one answer, so that an answer stays
-	// near 1 KiB: the loop holds it whole.
+	// binaryMax and jsonMax bound the timestamps of one answer to about 1 KiB, since the
+	// loop holds it whole.
 	binaryMax = 64
 	jsonMax   = 8
 )
 
-// verdict is what the bytes at the front of a connection are.
+// verdict classifies the bytes at the front of a connection.
 type verdict uint8
 
 const (
-	// partial: they may become a hot request when more have come.
+	// partial: more bytes may make them a hot request.
 	partial verdict = iota
-	// hot: they begin with a whole one.
+	// hot: they begin with a complete hot request.
 	hot
 	// cold: they begin with something else, whatever follows.
 	cold
 )
 
-// target is what a hot request is for.
+// target is what a hot request asks for.
 type target uint8
 
 const (
@@ -41,7 +41,7 @@ const (
 // paths has the path of each target. Their first letters differ.
 var paths = [...]string{targetTimestamps: "/timestamp", targetIDs: httpapi.IDsPath, targetLive: "/live/"}
 
-// statePath is another name for a live document; stateName is the one below /live/.
+// statePath is an alias of /live/ and stateName.
 const (
 	statePath = "/state"
 	stateName = "state"
@@ -50,8 +50,8 @@ const (
 // request is a hot request.
 type request struct {
 	target target
-	size   int // how many bytes it has
-	query  int // of which the raw query, from queryAt on
+	size   int // in bytes
+	query  int // size of the raw query, which begins at queryAt
 	count  uint64
 	format httpapi.Format // of ids: JSON, or Binary for decimals
 	mode   isotone.ReadMode
@@ -62,7 +62,7 @@ type request struct {
 	encoding span // the value of Accept-Encoding
 }
 
-// span is a part of a request's bytes; empty: there is none.
+// span is a part of a request's bytes; empty: none.
 type span struct{ from, to int }
 
 // of returns the part of b, which begins with the request.
@@ -91,10 +91,10 @@ func (r *request) rawQuery(b []byte) []byte {
 	return b[at : at+r.query]
 }
 
-// parse looks at the front of b. It sets r when that is hot.
+// parse reads the request at the front of b into r, if that is hot.
 //
-// It goes through b once, byte by byte, and every decision follows from the bytes up to
-// it alone. So however a stream is cut into reads, the same requests come out of it.
+// It goes through b once, byte by byte, and each decision depends only on the bytes before
+// it. So the way a stream is cut into reads makes no difference.
 func parse(b []byte, r *request) verdict {
 	b = b[:min(len(b), requestBytesMax)]
 	v := parseRequest(b, r)
@@ -145,7 +145,7 @@ func parseRequest(b []byte, r *request) verdict {
 		case fieldTag:
 			tags++
 			if r.target != targetLive {
-				return cold // what a tag means to the others is net/http's to say
+				return cold // net/http decides what a tag means for other targets
 			}
 			r.tag = spanOf(value, b)
 		}
@@ -155,7 +155,7 @@ func parseRequest(b []byte, r *request) verdict {
 	}
 }
 
-// match compares the front of b with all of s, which is partial where b ends too soon.
+// match reports whether b begins with s: partial if b ends too soon.
 func match(b []byte, s string) verdict {
 	n := min(len(b), len(s))
 	switch {
@@ -223,7 +223,7 @@ func parsePath(b []byte) (t target, v verdict) {
 const nameMax = 64
 
 // parseName reads the rest of the first line of a request for a live document, whose path
-// begins at. With a query it is not hot.
+// begins at index at. With a query the request is cold.
 func parseName(b []byte, at int, r *request) (next int, v verdict) {
 	if b[at+len("/")] == statePath[len("/")] {
 		at += len(statePath)
@@ -241,7 +241,8 @@ func parseName(b []byte, at int, r *request) (next int, v verdict) {
 	return at + len(lineEnd), match(b[at:], lineEnd)
 }
 
-// document returns which live document the request asks for, that b begins with.
+// document returns the name of the live document that the request asks for; b begins with
+// the request.
 func (r *request) document(b []byte) string {
 	if r.name == (span{}) {
 		return stateName
@@ -249,7 +250,7 @@ func (r *request) document(b []byte) string {
 	return r.name.of(b)
 }
 
-// parseIDQuery reads the query of a request for ids in the terms of one for timestamps.
+// parseIDQuery reads the query of a request for ids as if it were for timestamps.
 func parseIDQuery(raw string) (httpapi.Query, error) {
 	ids, err := httpapi.ParseIDQuery(raw)
 	q := httpapi.Query{Count: uint64(ids.Count), Named: ids.Named}
@@ -259,7 +260,7 @@ func parseIDQuery(raw string) (httpapi.Query, error) {
 	return q, err
 }
 
-// ask sets what the request asks, and reports whether that is hot.
+// ask sets what the request asks for, and reports whether that is hot.
 func (r *request) ask(q httpapi.Query) bool {
 	r.count, r.format, r.mode = q.Count, q.Format, q.Mode
 	switch q.Format {
@@ -272,20 +273,19 @@ func (r *request) ask(q httpapi.Query) bool {
 	}
 }
 
-// isQuery has the bytes of a query that mean themselves to every parser. What needs
-// decoding is net/http's.
+// isQuery has the bytes of a query that need no decoding; net/http decodes the others.
 var isQuery = charset("=&-._~")
 
-// isName has the bytes of the names of live documents, and some more.
+// isName has the bytes of names of live documents, and some more.
 var isName = charset("-")
 
 // isHostByte has the bytes of names, addresses and ports.
 var isHostByte = charset("-._:[]")
 
-// isFieldName has the bytes of the names of fields that are known here.
+// isFieldName has the bytes of the names in fields.
 var isFieldName = charset("-")
 
-// charset returns letters, digits and others.
+// charset returns the set of letters, digits and others.
 func charset(others string) (set [256]bool) {
 	for c := range 256 {
 		lower := c | 0x20
@@ -311,19 +311,18 @@ type field uint8
 
 const (
 	fieldUnknown    field = iota // makes the request cold
-	fieldIgnored                 // means nothing to any answer, whatever its value
+	fieldIgnored                 // changes no answer, whatever its value
 	fieldHost                    // exactly one
 	fieldAccept                  // at most one; may ask for JSON
-	fieldConnection              // keep-alive, which is so anyhow
+	fieldConnection              // keep-alive only, which is the default
 	fieldEncoding                // may allow gzip for a live document; at most one there
 	fieldTag                     // If-None-Match; at most one, for a live document only
 )
 
 const fieldNameMax = 17
 
-// fields has the fields of a hot request by the length of their names. The ignored ones
-// are those that clients and proxies send unasked, and that neither net/http nor a
-// handler of ours looks at.
+// fields has the fields of a hot request by the length of their names. Clients and proxies
+// send the ignored ones unasked, and neither net/http nor our handlers look at them.
 var fields = func() (table [fieldNameMax + 1][]fieldName) {
 	add := func(f field, names ...string) {
 		for _, name := range names {
@@ -357,8 +356,8 @@ func lookUp(name []byte) field {
 	return fieldUnknown
 }
 
-// parseField reads one line "Name: value", without the white space around the value, and
-// returns the size of the line.
+// parseField reads one line "Name: value". It returns the value without white space around
+// it, and the size of the line.
 func parseField(b []byte) (f field, value []byte, size int, v verdict) {
 	at := 0
 	for at < len(b) && at <= fieldNameMax && isFieldName[b[at]] {
@@ -403,5 +402,5 @@ func equalFold(b []byte, lower string) bool {
 	return true
 }
 
-// text is b as a string, without a copy. It is valid while b is, and must not be kept.
+// text returns b as a string, without a copy. It is valid only as long as b.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -143,7 +143,7 @@ type site struct {
 	tls  *tls.Config // of clients; nil: they speak without TLS
 
 	// With a loop in front of the web server:
-	lane     *http1.Lane
+	front    *http1.Front
 	gate     *gate.Gate
 	handed   atomic.Int64
 	observed chan string
@@ -163,7 +163,7 @@ func listen(t testing.TB) net.Listener {
 }
 
 // newDocs returns a set with the documents state and scores, that compress, one that does
-// not, one that is too large for a lane, and one that never comes.
+// not, one that is too large for the fast path, and one that never comes.
 func newDocs(t testing.TB) *live.Set {
 	text := func(size int) func(context.Context) ([]byte, error) {
 		return func(context.Context) ([]byte, error) { return []byte(`"` + strings.Repeat("x", size) + `"`), nil }
@@ -230,19 +230,19 @@ func (s *site) serveWeb(t testing.TB, configure []func(*web.Config)) {
 	})
 }
 
-// config is what startLane makes a site of.
+// config is what startFront makes a site of.
 type config struct {
 	site   *site
-	lane   http1.Config
+	front  http1.Config
 	gate   gate.Config
 	secure secure.Config // without TLS: none
 	limits loop.Limits
 	web    []func(*web.Config)
 }
 
-// startLane runs a loop with a gate and a lane, and a web server for the rest, until the
+// startFront runs a loop with a gate and the front, and a web server for the rest, until the
 // test ends.
-func startLane(t testing.TB, configure ...func(*config)) *site {
+func startFront(t testing.TB, configure ...func(*config)) *site {
 	t.Helper()
 	l, err := loop.New(nil)
 	if err != nil {
@@ -257,11 +257,11 @@ func startLane(t testing.TB, configure ...func(*config)) *site {
 		s.web.Take(nc)
 	}
 	cfg := config{site: s, limits: loop.Limits{PartialTimeout: 2 * time.Second}}
-	cfg.lane = http1.Config{Backend: later{s.oracle}, IDs: s.oracle, Live: s.live, HandOver: rest}
+	cfg.front = http1.Config{Backend: later{s.oracle}, IDs: s.oracle, Live: s.live, HandOver: rest}
 	cfg.gate = gate.Config{
 		Loop: l, Rest: rest,
 		Refuse:    func(nc net.Conn) { s.web.Refuse(nc) },
-		HTTP1:     func(c *loop.Conn) loop.Handler { return s.lane.Open(c) },
+		HTTP1:     func(c *loop.Conn) loop.Handler { return s.front.Open(c) },
 		Elsewhere: func() int { return s.web.Connections() },
 	}
 	cfg.web = []func(*web.Config){func(c *web.Config) { c.Elsewhere = func() int { return s.gate.Connections() } }}
@@ -277,7 +277,7 @@ func startLane(t testing.TB, configure ...func(*config)) *site {
 		s.secure = secure.New(cfg.secure)
 		cfg.gate.TLS = s.secure.Accept
 	}
-	s.lane, s.gate = http1.New(cfg.lane), gate.New(cfg.gate)
+	s.front, s.gate = http1.New(cfg.front), gate.New(cfg.gate)
 	s.serveWeb(t, cfg.web)
 	ln := listen(t)
 	s.addr = ln.Addr().String()

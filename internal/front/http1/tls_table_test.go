@@ -31,7 +31,7 @@ func certificate(t testing.TB) (server, client *tls.Config) {
 		&tls.Config{RootCAs: roots, ServerName: "localhost"}
 }
 
-// startBoth runs net/http alone and the lane in front of it, both under TLS, for clients
+// startBoth runs net/http alone and the front before it, both under TLS, for clients
 // that are changed in some way.
 func startBoth(t *testing.T, change func(*tls.Config), configure ...func(*config)) (alone, fronted *site) {
 	t.Helper()
@@ -39,7 +39,7 @@ func startBoth(t *testing.T, change func(*tls.Config), configure ...func(*config
 	change(client)
 	withTLS := func(c *web.Config) { c.TLS = server }
 	alone = startWeb(t, withTLS)
-	fronted = startLane(t, append(configure, func(c *config) {
+	fronted = startFront(t, append(configure, func(c *config) {
 		c.secure.TLS = server
 		c.web = append(c.web, withTLS)
 	})...)

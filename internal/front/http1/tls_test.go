@@ -19,14 +19,14 @@ import (
 	"github.com/isotone/isotone/internal/host/secure"
 )
 
-// startSecure runs a lane under TLS.
+// startSecure runs the front under TLS.
 func startSecure(t *testing.T, configure ...func(*config)) *site {
 	t.Helper()
 	server, client := certificate(t)
-	s := startLane(t, append([]func(*config){func(c *config) {
+	s := startFront(t, append([]func(*config){func(c *config) {
 		c.secure.TLS = server
 		c.web = append(c.web, func(c *web.Config) { c.TLS = server })
-		c.lane.Observe = func(protocol, code string, _ int, _ time.Duration) { c.site.observed <- protocol + " " + code }
+		c.front.Observe = func(protocol, code string, _ int, _ time.Duration) { c.site.observed <- protocol + " " + code }
 	}}, configure...)...)
 	s.tls = client
 	return s
@@ -38,7 +38,7 @@ func (s *site) conns() (shaking, all int) {
 	return shaking, all
 }
 
-// One port, five protocols; HTTP/1.1 is the lane's with and without TLS.
+// One port, five protocols; HTTP/1.1 is on the fast path with and without TLS.
 func TestTLS_EveryProtocolOnOnePort(t *testing.T) {
 	s := startSecure(t)
 	for _, tt := range []struct {
@@ -80,7 +80,7 @@ func TestTLS_EveryProtocolOnOnePort(t *testing.T) {
 }
 
 func TestTLS_IsObservedAsItself(t *testing.T) {
-	s := startSecure(t, func(c *config) { c.lane.AltSvc = `h3=":1"` })
+	s := startSecure(t, func(c *config) { c.front.AltSvc = `h3=":1"` })
 	for _, tt := range []struct {
 		tls          *tls.Config
 		want, altSvc string
@@ -99,9 +99,9 @@ func TestTLS_IsObservedAsItself(t *testing.T) {
 	}
 }
 
-// TestLane_TellsTheCluster on every answer but documents, from the turn on in which the
+// TestFront_TellsTheCluster on every answer but documents, from the turn on in which the
 // node learns it, and without waiting for the date to change.
-func TestLane_TellsTheCluster(t *testing.T) {
+func TestFront_TellsTheCluster(t *testing.T) {
 	const timestamp, json, id, fault, document, general = "/timestamp", "/timestamp?n=2&format=json", "/api/snowflake", "/timestamp?n=3", "/live/tiny", "/members"
 	s := startSecure(t)
 	for _, config := range []*tls.Config{nil, s.tls} {
@@ -263,7 +263,7 @@ func TestTLS_StopEndsWhatShakesHands(t *testing.T) {
 	s.do(func() {
 		s.gate.Stop()
 		s.secure.Stop()
-		s.lane.Stop()
+		s.front.Stop()
 	})
 	for name, c := range map[string]net.Conn{"shaking hands": c, "idle": idle} {
 		if got, err := io.ReadAll(c); len(got) != 0 || err != nil {
@@ -272,7 +272,7 @@ func TestTLS_StopEndsWhatShakesHands(t *testing.T) {
 	}
 	eventually(t, "nothing is left", func() bool {
 		left := 0
-		s.do(func() { left = s.secure.Conns() + s.lane.Conns() })
+		s.do(func() { left = s.secure.Conns() + s.front.Conns() })
 		return left == 0
 	})
 }

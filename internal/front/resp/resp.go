@@ -44,8 +44,8 @@ type Config struct {
 	Backend front.Backend
 	// IDs answers SNOWFLAKE; nil means that this node makes none.
 	IDs front.IDs
-	// Desk answers WORKER; nil means that worker ids are not leased here.
-	Desk front.WorkerDesk
+	// Lessor answers WORKER; nil means that worker ids are not leased here.
+	Lessor front.Lessor
 	// Mode applies to requests that name none. isotone.ReadDefault leaves the choice
 	// to the backend.
 	Mode isotone.ReadMode

@@ -49,9 +49,9 @@ type session struct {
 	commands int // in runs
 	asked    time.Duration
 
-	leasing *front.WorkerRequest // what the desk has, or gets behind the command that asks
+	leasing *front.WorkerRequest // what the lessor has, or gets after the command
 	memo    memo
-	waiting bool // the backend has the batch, or the desk a request
+	waiting bool // the backend has the batch, or the lessor a request
 	working bool // Data is under way
 	gone    bool // the connection has ended
 	resp3   bool

@@ -12,10 +12,10 @@ import (
 // workerUsage is said of a WORKER command that cannot be read.
 const workerUsage = "want WORKER LEASE session from-ms length-ms [FIXED worker], or WORKER RELEASE session worker start-ms next-ms"
 
-// runWorker hands WORKER LEASE and WORKER RELEASE to the desk. The connection waits for
+// runWorker hands WORKER LEASE and WORKER RELEASE to the lessor. The connection waits for
 // the answer.
 func (s *session) runWorker(args [][]byte, r *reply) error {
-	if s.front.cfg.Desk == nil {
+	if s.front.cfg.Lessor == nil {
 		r.b = appendFault(r.b, isotone.Errorf(isotone.CodeNotFound, "no worker ids are leased here"))
 		return nil
 	}
@@ -69,7 +69,7 @@ func (s *session) lease() {
 	q := s.leasing
 	s.asked = s.wire.Now()
 	s.waiting = true
-	s.front.cfg.Desk.LeaseWorker(q)
+	s.front.cfg.Lessor.LeaseWorker(q)
 }
 
 // leased answers a WORKER command.
