@@ -17,18 +17,18 @@ type command struct {
 	flags   []string
 	group   string
 	summary string
-	// run answers. An error ends the connection behind the answer.
+	// run appends the answer. An error ends the connection after it.
 	run func(s *session, args [][]byte, r *reply) error
 }
 
-// catalog is all commands that there are.
+// catalog has all commands.
 type catalog struct {
 	list   []*command
 	byName map[string]*command // in capitals
 }
 
-// newCatalog makes the catalog. It is no package variable because COMMAND, which is part
-// of it, describes it.
+// newCatalog returns the catalog. A package variable would be an initialization cycle: the
+// command COMMAND refers to the catalog.
 func newCatalog() *catalog {
 	fast, slow := []string{"loading", "stale", "fast"}, []string{"loading", "stale"}
 	c := &catalog{byName: map[string]*command{}, list: []*command{
@@ -45,9 +45,9 @@ func newCatalog() *catalog {
 		{"READWRITE", 1, fast, "cluster", "Accepted without effect.", (*session).runOK},
 		{"ASKING", 1, fast, "cluster", "Accepted without effect.", (*session).runOK},
 		{"QUIT", -1, fast, "connection", "Closes the connection.", (*session).runQuit},
-		{"RESET", 1, fast, "connection", "Returns the connection to its first state.", (*session).runReset},
+		{"RESET", 1, fast, "connection", "Resets the connection to its initial state.", (*session).runReset},
 		{"COMMAND", -1, slow, "server", "Describes the commands.", (*session).runCommand},
-		{"CONFIG", -2, slow, "server", "Tells what little there is to be told of parameters.", (*session).runConfig},
+		{"CONFIG", -2, slow, "server", "Answers GET for a few parameters.", (*session).runConfig},
 		{"INFO", -1, slow, "server", "Describes this node.", (*session).runInfo},
 		{"CLUSTER", -2, slow, "cluster", "Describes the cluster: all slots are the leader's.", (*session).runCluster},
 	}}
@@ -57,7 +57,7 @@ func newCatalog() *catalog {
 	return c
 }
 
-// nameMax is longer than all names of commands.
+// nameMax is longer than the name of any command.
 const nameMax = 16
 
 // find returns the command of that name, in any case, or nil.
@@ -89,7 +89,7 @@ func (s *session) run(args [][]byte, r *reply) error {
 	return cmd.run(s, args, r)
 }
 
-// unknown says which command is not known, in the words of Redis.
+// unknown answers an unknown command as Redis does.
 func (r *reply) unknown(args [][]byte) {
 	const shown = 40 // bytes of each argument
 	text := append([]byte("unknown command '"), args[0][:min(len(args[0]), 2*shown)]...)
@@ -165,7 +165,7 @@ func parseCount(b []byte) (n uint64, ok bool) {
 	return n, n <= isotone.RangeCountMax
 }
 
-// runTS answers a TS command that asks for nothing sensible; the others never get here.
+// runTS answers an invalid TS command; step submits the valid ones.
 func (s *session) runTS(args [][]byte, r *reply) error {
 	_, err := parseAsk(args)
 	e := faultOf(err)
@@ -202,7 +202,7 @@ func (s *session) runQuit(_ [][]byte, r *reply) error {
 }
 
 func (s *session) runReset(_ [][]byte, r *reply) error {
-	s.resp3, s.stays, s.name = false, false, ""
+	s.resp3, s.local, s.name = false, false, ""
 	r.simple("RESET")
 	return nil
 }
@@ -220,11 +220,12 @@ func (s *session) runSelect(args [][]byte, r *reply) error {
 	return nil
 }
 
-// parameters is all that CONFIG GET knows, each a name and its value. redis-benchmark asks
-// for these, and warns where there is no answer.
+// parameters has the names and values for CONFIG GET. redis-benchmark asks for these, and
+// warns if they are missing.
 var parameters = [][2]string{{"save", ""}, {"appendonly", "no"}}
 
-// runConfig answers as a server that keeps no data. Names are no patterns.
+// runConfig answers CONFIG GET like a server without persistence. Patterns are not
+// supported.
 func (s *session) runConfig(args [][]byte, r *reply) error {
 	if subcommand(args) != "GET" || len(args) < 3 {
 		r.unknownSubcommand(args)

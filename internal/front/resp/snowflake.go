@@ -7,14 +7,14 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// idsMax bounds the ids of one command: 360 KiB, near what the loop holds for a client
+// idsMax bounds the ids of one command: 360 KiB, about what the loop buffers for a client
 // that does not read.
 const idsMax = 16384
 
 // idReplyMax is the length of the largest id as an integer.
 const idReplyMax = len(":9223372036854775807\r\n")
 
-// runSnowflake answers SNOWFLAKE [count]. A refusal never redirects: every node makes ids.
+// runSnowflake answers SNOWFLAKE [count]. It never redirects: every node makes ids.
 func (s *session) runSnowflake(args [][]byte, r *reply) error {
 	code := codeOK
 	began := s.wire.Now()

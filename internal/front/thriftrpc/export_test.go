@@ -22,3 +22,10 @@ func Tell(b []byte, limits Limits) (name string, framed bool) {
 	p, framed := tell(b, &limits)
 	return [...]string{"", "none", "binary", "compact", "json"}[p], framed
 }
+
+// Connections returns the number of open connections.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}

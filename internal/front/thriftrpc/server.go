@@ -104,13 +104,6 @@ func (s *Server) admit(raw net.Conn) {
 	})
 }
 
-// Connections returns how many connections there are.
-func (s *Server) Connections() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.conns)
-}
-
 func (s *Server) isStopping() bool {
 	select {
 	case <-s.stopping:
