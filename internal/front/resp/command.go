@@ -45,9 +45,9 @@ func newCatalog() *catalog {
 		{"READWRITE", 1, fast, "cluster", "Accepted without effect.", (*session).runOK},
 		{"ASKING", 1, fast, "cluster", "Accepted without effect.", (*session).runOK},
 		{"QUIT", -1, fast, "connection", "Closes the connection.", (*session).runQuit},
-		{"RESET", 1, fast, "connection", "Resets the connection to its initial state.", (*session).runReset},
+		{"RESET", 1, fast, "connection", "Returns the connection to its first state.", (*session).runReset},
 		{"COMMAND", -1, slow, "server", "Describes the commands.", (*session).runCommand},
-		{"CONFIG", -2, slow, "server", "Answers GET for a few parameters.", (*session).runConfig},
+		{"CONFIG", -2, slow, "server", "Tells what little there is to be told of parameters.", (*session).runConfig},
 		{"INFO", -1, slow, "server", "Describes this node.", (*session).runInfo},
 		{"CLUSTER", -2, slow, "cluster", "Describes the cluster: all slots are the leader's.", (*session).runCluster},
 	}}
