@@ -51,7 +51,7 @@ func (f *fronts) elsewhere(g *gate.Gate) func() int {
 
 // lane builds the fronts in one loop.
 func (f *fronts) lane(b front.Backend, l *loop.Loop, mode isotone.ReadMode, m *telemetry.Metrics) node.Lane {
-	http := http1.New(http1.Config{Backend: b, IDs: f.node.IDs(len(f.gates)), Live: f.docs.answer, Mode: mode, HandOver: f.web.Take, Observe: m.ObserveRequests, AltSvc: f.altSvc})
+	http := http1.New(http1.Config{Backend: b, IDs: f.node.IDs(len(f.gates)), Live: f.docs.answer, Mode: mode, HandOver: f.web.Take, Observe: m.ObserveRequests, AltSvc: f.altSvc, Stats: f.stats.fastPath(), Loop: l})
 	lessor, _ := b.(front.Lessor) // the node's backends are
 	redis := resp.New(resp.Config{Backend: b, IDs: f.node.IDs(len(f.gates)), Lessor: lessor, Mode: mode, Observe: m.ObserveRequests, Version: version})
 	var g *gate.Gate
@@ -61,7 +61,7 @@ func (f *fronts) lane(b front.Backend, l *loop.Loop, mode isotone.ReadMode, m *t
 		HandOver: func(nc net.Conn) { g.Rest(nc) }, HandOverProtocol: "h2",
 	})
 	g = gate.New(gate.Config{
-		Loop: l, HTTP1: f.stats.open(http.Open, f.web.Take), RESP: redis.Open, Commands: resp.CommandNames(), TLS: terminator.Accept, Rest: f.web.Take, Refuse: f.web.Refuse,
+		Loop: l, HTTP1: http.Open, RESP: redis.Open, Commands: resp.CommandNames(), TLS: terminator.Accept, Rest: f.web.Take, Refuse: f.web.Refuse,
 		Elsewhere: func() int { return f.elsewhere(g)() },
 	})
 	f.gates, f.secures = append(f.gates, g), append(f.secures, terminator)

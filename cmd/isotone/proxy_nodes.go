@@ -141,14 +141,14 @@ func (p *nodesProxy) lane(b front.Backend, l *loop.Loop, udp net.PacketConn) pro
 	if p.ids != nil {
 		ids = p.ids
 	}
-	hot := http1.Config{Backend: b, IDs: ids, Mode: p.mode, HandOver: p.web.Take, Observe: p.metrics.observeMany}
+	hot := http1.Config{Backend: b, IDs: ids, Mode: p.mode, HandOver: p.web.Take, Observe: p.metrics.observeMany, Stats: p.stats.fastPath(), Loop: l}
 	if udp != nil {
 		hot.AltSvc = web.AltSvc(udp.LocalAddr())
 	}
 	http := http1.New(hot)
 	redis := resp.New(resp.Config{Backend: b, IDs: ids, Mode: p.mode, Observe: p.metrics.observeMany, Version: version})
 	entry := gate.Config{
-		Loop: l, HTTP1: p.stats.open(http.Open, p.web.Take), RESP: redis.Open, Commands: resp.CommandNames(), Rest: p.web.Take, Refuse: p.web.Refuse,
+		Loop: l, HTTP1: http.Open, RESP: redis.Open, Commands: resp.CommandNames(), Rest: p.web.Take, Refuse: p.web.Refuse,
 		Elsewhere: p.web.Connections, ConnectionsMax: p.connectionsMax,
 	}
 	var g *gate.Gate

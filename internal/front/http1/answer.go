@@ -18,17 +18,18 @@ const (
 
 // answers writes answers from parts prepared in advance.
 type answers struct {
-	wall   func() time.Time
-	scheme string        // of redirect URLs
-	fields string        // additional header fields, with their line ends
-	named  uint64        // the cluster's ID in these parts; 0: none
-	date   []byte        // the Date field, fields, and the field with the cluster's ID
-	until  time.Duration // when the next refresh is due, on the loop's clock
-	one    []byte        // the whole header of one timestamp in binary
-	span   []byte        // the whole header of a range
-	id     []byte        // the whole header of one id in decimal, of idDigits digits
-	body   []byte        // scratch for JSON
-	fault  faultAnswer
+	wall     func() time.Time
+	scheme   string        // of redirect URLs
+	protocol string        // for observers
+	fields   string        // additional header fields, with their line ends
+	named    uint64        // the cluster's ID in these parts; 0: none
+	date     []byte        // the Date field, fields, and the field with the cluster's ID
+	until    time.Duration // when the next refresh is due, on the loop's clock
+	one      []byte        // the whole header of one timestamp in binary
+	span     []byte        // the whole header of a range
+	id       []byte        // the whole header of one id in decimal, of idDigits digits
+	body     []byte        // scratch for JSON
+	fault    faultAnswer
 }
 
 // faultAnswer caches the latest error answer: while a node is overloaded or does not lead,
@@ -67,13 +68,16 @@ func (a *answers) append(b []byte, w *work, last bool) (_ []byte, code string) {
 	queries := w.queries
 	err := w.err()
 	for i, q := range w.asks {
-		final := last && i == len(w.asks)-1
+		final, at := last && i == len(w.asks)-1, len(b)
 		if err == nil {
 			b = a.appendIssued(b, q.format, w.batch.Ranges[i], final)
-			continue
+		} else {
+			b, code = a.appendFault(b, err, queries[:q.query], final)
+			queries = queries[q.query:]
 		}
-		b, code = a.appendFault(b, err, queries[:q.query], final)
-		queries = queries[q.query:]
+		if w.measured != nil {
+			b = w.front.meter.end(b, at, a.protocol, code, &w.measured[i])
+		}
 	}
 	return b, code
 }

@@ -138,6 +138,9 @@ func (h *handler) handOver(b []byte) {
 func (h *handler) Closed(*loop.Conn, error) {
 	if h.work != nil {
 		h.work.owner = nil
+		for i := range h.work.measured {
+			h.front.meter.finish(h.front.answersFor(h.conn).protocol, 0, string(isotone.CodeDeadlineExceeded), &h.work.measured[i])
+		}
 		h.front.observe(h.conn, string(isotone.CodeDeadlineExceeded), len(h.work.asks), h.conn.Now()-h.work.began)
 		h.work = nil
 	}

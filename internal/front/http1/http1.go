@@ -28,8 +28,8 @@
 //   - Pipelined requests succeed or fail together, and an overloaded backend refuses
 //     them together.
 //
-// One more: the fast path ignores X-Request-ID, which internal/front/web echoes. Looking for
-// it would cost every request. To echo X-Request-ID, set REQUEST_STATS.
+// One more: without [Config.Stats] the fast path ignores X-Request-ID, which
+// internal/front/web echoes. To echo X-Request-ID, set REQUEST_STATS.
 //
 // Sources: RFC 9110 (semantics), RFC 9112 (HTTP/1.1).
 package http1
@@ -41,6 +41,8 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/stats"
+	"github.com/isotone/isotone/internal/front/transaction"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -76,6 +78,11 @@ type Config struct {
 	// isotone.Code. Wall is measured on the loop's clock, from the turn that read the
 	// requests to the turn that answered.
 	Observe func(protocol, code string, requests int, wall time.Duration)
+	// Stats, if not nil, measures every request, from when it was read until its answer is
+	// in the output, and answers have X-Request-ID. It needs Loop, which owns the
+	// connections.
+	Stats *stats.Recorder
+	Loop  *loop.Loop
 	// AltSvc, if not empty, is the value of the field Alt-Svc in answers under TLS, as
 	// internal/front/web has it.
 	AltSvc string
@@ -117,6 +124,7 @@ type Front struct {
 	spare   spare
 	answers answers
 	secure  answers // under TLS
+	meter   *meter  // nil without Config.Stats
 }
 
 // New returns a front without connections. It panics without a Backend or HandOver.
@@ -124,8 +132,17 @@ func New(cfg Config) *Front {
 	if cfg.Backend == nil || cfg.HandOver == nil {
 		panic("http1: Config.Backend or Config.HandOver is nil")
 	}
+	if cfg.Stats != nil && cfg.Loop == nil {
+		panic("http1: Config.Stats without Config.Loop")
+	}
 	cfg.Limits = cfg.Limits.withDefaults()
-	f := &Front{cfg: cfg, answers: answers{wall: time.Now, scheme: "http"}, secure: answers{wall: time.Now, scheme: "https"}}
+	f := &Front{cfg: cfg,
+		answers: answers{wall: time.Now, scheme: "http", protocol: protocol},
+		secure:  answers{wall: time.Now, scheme: "https", protocol: protocolSecure},
+	}
+	if cfg.Stats != nil {
+		f.meter = &meter{recorder: cfg.Stats, loop: cfg.Loop, ids: transaction.NewMaker()}
+	}
 	if cfg.AltSvc != "" {
 		f.secure.fields = "Alt-Svc: " + cfg.AltSvc + "\r\n"
 	}
@@ -165,6 +182,9 @@ func (f *Front) remove(h *handler) {
 	f.conns[h.index].index = h.index
 	f.conns[last] = nil
 	f.conns = f.conns[:last]
+	if f.meter != nil && len(f.conns) == 0 {
+		f.meter.settle() // the loop may not run another turn
+	}
 }
 
 // cluster returns the cluster's ID, 0 while the node does not know it.
@@ -179,12 +199,7 @@ func (f *Front) answersFor(c *loop.Conn) *answers {
 }
 
 func (f *Front) observe(c *loop.Conn, code string, requests int, wall time.Duration) {
-	if f.cfg.Observe == nil {
-		return
+	if f.cfg.Observe != nil {
+		f.cfg.Observe(f.answersFor(c).protocol, code, requests, wall)
 	}
-	how := protocol
-	if c.Layer() != nil {
-		how = protocolSecure
-	}
-	f.cfg.Observe(how, code, requests, wall)
 }

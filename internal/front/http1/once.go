@@ -22,7 +22,7 @@ func (h *handler) answerAtOnce(b []byte) (used int, next verdict) {
 		}
 		var answered string
 		var ok bool
-		if out, answered, ok = a.appendOne(out, r, b[used:], f); !ok {
+		if out, answered, ok = f.answerOne(out, a, r, b[used:]); !ok {
 			next = cold
 			break
 		}
@@ -38,6 +38,20 @@ func (h *handler) answerAtOnce(b []byte) (used int, next verdict) {
 		f.observe(c, code, run, 0)
 	}
 	return used, next
+}
+
+// answerOne is appendOne, measured if there is a meter.
+func (f *Front) answerOne(out []byte, a *answers, r *request, b []byte) (_ []byte, code string, ok bool) {
+	m, at := f.meter, len(out)
+	if m == nil {
+		return a.appendOne(out, r, b, f)
+	}
+	one := m.begin(r, b)
+	if out, code, ok = a.appendOne(out, r, b, f); !ok {
+		m.cancel()
+		return out, code, ok
+	}
+	return m.end(out, at, a.protocol, code, &one), code, ok
 }
 
 // appendOne appends the answer to r, which b begins with, and returns its code. It is not

@@ -60,6 +60,8 @@ type request struct {
 	name     span // without one: stateName
 	tag      span // the value of If-None-Match
 	encoding span // the value of Accept-Encoding
+
+	requestID, trace span // the values of X-Request-ID and Traceparent
 }
 
 // span is a part of a request's bytes; empty: none.
@@ -110,7 +112,7 @@ func parseRequest(b []byte, r *request) verdict {
 	if v != hot {
 		return v
 	}
-	var hosts, accepts, encodings, tags int
+	var hosts, accepts, encodings, tags, ids, traces int
 	for {
 		if v := match(b[at:], "\r\n"); v != cold {
 			r.size = at + len("\r\n")
@@ -148,8 +150,14 @@ func parseRequest(b []byte, r *request) verdict {
 				return cold // net/http decides what a tag means for other targets
 			}
 			r.tag = spanOf(value, b)
+		case fieldRequestID:
+			ids++
+			r.requestID = spanOf(value, b)
+		case fieldTrace:
+			traces++
+			r.trace = spanOf(value, b)
 		}
-		if hosts > 1 || accepts > 1 || tags > 1 || r.target == targetLive && encodings > 1 {
+		if hosts > 1 || accepts > 1 || tags > 1 || ids > 1 || traces > 1 || r.target == targetLive && encodings > 1 {
 			return cold
 		}
 	}
@@ -317,6 +325,8 @@ const (
 	fieldConnection              // keep-alive only, which is the default
 	fieldEncoding                // may allow gzip for a live document; at most one there
 	fieldTag                     // If-None-Match; at most one, for a live document only
+	fieldRequestID               // X-Request-ID; at most one
+	fieldTrace                   // Traceparent; at most one
 )
 
 const fieldNameMax = 17
@@ -334,8 +344,9 @@ var fields = func() (table [fieldNameMax + 1][]fieldName) {
 	add(fieldConnection, "connection")
 	add(fieldEncoding, "accept-encoding")
 	add(fieldTag, "if-none-match")
-	add(fieldIgnored, "user-agent", "accept-language", "cache-control", "pragma",
-		"traceparent", "tracestate", "baggage", "x-request-id",
+	add(fieldRequestID, "x-request-id")
+	add(fieldTrace, "traceparent")
+	add(fieldIgnored, "user-agent", "accept-language", "cache-control", "pragma", "tracestate", "baggage",
 		"via", "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 	return table
 }()

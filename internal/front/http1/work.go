@@ -37,10 +37,13 @@ type group struct {
 	asks    []ask
 	queries []byte
 	parsed  request // the one being read
+
+	measured []measured // only with a meter
 }
 
 func (g *group) reset() {
 	g.size, g.counts, g.asks, g.queries = 0, g.counts[:0], g.asks[:0], g.queries[:0]
+	g.measured = g.measured[:0]
 }
 
 func (g *group) empty() bool { return len(g.counts) == 0 }
@@ -63,6 +66,9 @@ func (g *group) add(f *Front, r *request, b []byte) bool {
 	g.counts = append(g.counts, r.count)
 	g.asks = append(g.asks, ask{format: r.format, query: uint16(r.query)})
 	g.queries = append(g.queries, r.rawQuery(b)...)
+	if f.meter != nil {
+		g.measured = append(g.measured, f.meter.begin(r, b))
+	}
 	return true
 }
 
@@ -78,6 +84,8 @@ type work struct {
 	queries []byte
 	began   time.Duration
 	class   int // it has room for 1<<class requests
+
+	measured []measured // nil without a meter
 }
 
 func newWork(f *Front, class int) *work {
@@ -97,6 +105,9 @@ func (w *work) fill(g *group) {
 	clear(w.batch.Ranges) // never answer with ranges of the previous batch
 	w.asks = append(w.asks[:0], g.asks...)
 	w.queries = append(w.queries[:0], g.queries...)
+	if w.front.meter != nil {
+		w.measured = append(w.measured[:0], g.measured...)
+	}
 }
 
 // done is the batch's Done.
