@@ -9,7 +9,7 @@ import (
 	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
-// requestStats measures HTTP requests, one by one. Nil measures none.
+// requestStats measures each HTTP request. Nil measures none.
 type requestStats struct{ recorder *stats.Recorder }
 
 // newRequestStats measures one in sample requests.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/stats"
+	"github.com/isotone/isotone/internal/front/transaction"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -69,7 +71,7 @@ func open(t testing.TB, backend front.Backend) *handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close(); _ = ln.Close(); _ = l.Close() })
-	front := New(Config{Backend: backend, IDs: &counting{}, HandOver: func(net.Conn) { t.Error("handed over") }})
+	front := New(Config{Backend: backend, IDs: &counting{}, Loop: l, HandOver: func(net.Conn) { t.Error("handed over") }})
 	h := &handler{front: front}
 	c, err := l.Adopt(server, nil, loop.Limits{}, h)
 	if err != nil {
@@ -126,6 +128,19 @@ func BenchmarkFront(b *testing.B) {
 					back.answer()
 				}
 				h.discard()
+			}
+		})
+	}
+	for _, name := range []string{"plain", "32 deep"} {
+		b.Run(name+", measured", func(b *testing.B) {
+			h, raw := open(b, prompt{}), []byte(hotOnes[name])
+			l := h.front.cfg.Loop
+			h.front.meter = &meter{recorder: stats.New(stats.Config{}), loop: l, ids: transaction.NewMaker()}
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = h.Data(h.conn, raw)
+				h.discard()
+				_ = l.Wait(0) // settles
 			}
 		})
 	}

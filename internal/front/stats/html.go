@@ -19,7 +19,7 @@ var (
 
 var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
 
-// page is what page.html is filled with.
+// page is the data for page.html.
 type page struct {
 	CSS    template.CSS
 	Parts  []pagePart
@@ -50,7 +50,7 @@ type pageTable struct {
 	Rows  [][]string
 }
 
-// chart is a picture of lines, drawn without scripts.
+// chart is a line chart, drawn without scripts.
 type chart struct {
 	Label        string
 	Lines        []chartLine
@@ -70,7 +70,7 @@ const (
 	chartTop, chartBottom = 10.0, 175.0
 )
 
-// WriteHTML writes the report as a page: a single file that loads nothing and runs nothing.
+// WriteHTML writes the report as a single HTML file without scripts, which loads nothing.
 func (r *Report) WriteHTML(w io.Writer) error {
 	p := page{CSS: template.CSS(pageCSS)}
 	switch {
@@ -184,8 +184,7 @@ func rateChart(s *Summary) *chart {
 	return c
 }
 
-// curveChart draws times by percentile: to the right, how few are slower, and both axes
-// logarithmic.
+// curveChart draws times by percentile, both axes logarithmic.
 func curveChart(s *Summary) *chart {
 	const nines = 4 // the right end is 99.99 %
 	low, high := math.Inf(1), float64(s.Wall.Max)

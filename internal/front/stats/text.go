@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// Span is a time with three digits that count: 1.23 ms.
+// Span is a time printed with three significant digits: 1.23 ms.
 type Span time.Duration
 
-// String returns the time for people.
+// String returns the time with its unit.
 func (s Span) String() string {
 	for _, unit := range []struct {
 		size time.Duration
@@ -52,7 +52,7 @@ func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 
 // more than once.
 func (r *Report) Joined() bool { return len(r.Joins) > 0 }
 
-// WriteText writes the report for people.
+// WriteText writes the report as text.
 func (r *Report) WriteText(w io.Writer) error {
 	t := &text{}
 	switch {
@@ -78,12 +78,12 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// text collects what is written; nothing in it can fail.
+// text collects the output.
 type text struct{ strings.Builder }
 
 func (t *text) line(format string, args ...any) { fmt.Fprintf(t, format+"\n", args...) }
 
-// table writes rows of cells, aligned: the first cell and those in left to the left, and
+// table writes rows of aligned cells: the first column and those in left to the left, the
 // others, which are numbers, to the right.
 func (t *text) table(rows [][]string, left ...int) {
 	width := make([]int, len(rows[0]))
@@ -133,7 +133,7 @@ func (t *text) summary(name string, s *Summary, cores int) {
 	t.slowest(s)
 }
 
-// sentence is the answer to how many workers there should be.
+// sentence says how many workers there should be.
 func (c *Capacity) sentence(cores int) string {
 	of := "this core"
 	if cores != 1 {
@@ -144,7 +144,7 @@ func (c *Capacity) sentence(cores int) string {
 		Span(c.Wall), Span(c.CPU), decimal(c.WorkersPerCore), decimal(c.WorkersPerCore), c.Workers, of, grouped(c.PerCore))
 }
 
-// decimal has one place, unless the number is large.
+// decimal formats a number with one decimal place, unless it is large.
 func decimal(f float64) string {
 	if f >= 100 {
 		return grouped(f)
@@ -169,7 +169,7 @@ type timesRow struct {
 	Times *Times
 }
 
-// rows are what there is to be told.
+// rows returns the known times.
 func (s *Summary) rows() []timesRow {
 	rows := []timesRow{{"wall", &s.Wall}}
 	if s.Measured > 0 {
@@ -224,7 +224,7 @@ func (t *text) files(files []File) {
 	t.table(rows)
 }
 
-// rateText says what is not known, too.
+// rateText formats a rate, or ? if it is not known.
 func rateText(perSecond float64) string {
 	if perSecond == 0 {
 		return "?"
@@ -232,7 +232,7 @@ func rateText(perSecond float64) string {
 	return grouped(perSecond) + "/s"
 }
 
-// workersText says what is not known, too.
+// workersText formats a number of workers, or ? if it is not known.
 func workersText(f float64) string {
 	if f == 0 {
 		return "?"
@@ -262,7 +262,7 @@ func (t *text) join(j *Join) {
 	t.table(rows)
 }
 
-// signed is a difference, which may be the wrong way round.
+// signed formats a difference, which may be negative.
 func signed(d time.Duration) string {
 	if d < 0 {
 		return "−" + Span(-d).String()
@@ -299,7 +299,7 @@ func (t *text) broken(r *Report) {
 	}
 }
 
-// printable keeps what clients have chosen from driving a terminal or breaking a table.
+// printable replaces control characters in strings from clients.
 func printable(s string) string {
 	return strings.Map(func(c rune) rune {
 		if !strconv.IsPrint(c) {
@@ -314,7 +314,7 @@ const (
 	barColumns   = 50
 )
 
-// sparkline draws counts in at most so many columns, or nothing if there are too few.
+// sparkline draws counts in at most so many columns, or nothing for fewer than three.
 func sparkline(counts []uint64, columns int) string {
 	if len(counts) < 3 {
 		return ""
