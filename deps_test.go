@@ -43,12 +43,12 @@ internal/host/peer:         ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
 internal/front:             . snowflake
 internal/front/gate:        . internal/host/loop internal/front
-internal/front/httpapi:     . snowflake
+internal/front/httpapi:     . snowflake internal/front
 internal/front/transaction:
 internal/front/stats:       . internal/front/transaction ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 internal/front/http1:       . snowflake internal/host/loop internal/front internal/front/httpapi internal/front/stats internal/front/transaction
 internal/front/resp:        . snowflake internal/host/loop internal/front
-internal/front/web:         . snowflake internal/host/listen internal/front internal/front/httpapi internal/front/transaction ; github.com/quic-go/quic-go
+internal/front/web:         . snowflake internal/host/listen internal/front internal/front/httpapi internal/front/stats internal/front/transaction ; github.com/quic-go/quic-go
 internal/front/thriftrpc:   . snowflake internal/host/listen internal/front ; github.com/apache/thrift
 
 internal/node:              . snowflake disruptor internal/core/oracle internal/core/replica internal/host/storage internal/host/peer internal/host/loop internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys

@@ -8,6 +8,7 @@ package front
 
 import (
 	"context"
+	"errors"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/snowflake"
@@ -147,4 +148,29 @@ type Member struct {
 	PeerAddr string
 	// Learner members receive the log but count in no quorum.
 	Learner bool
+}
+
+// ParseCount parses the count of one request: a whole number from 1 to
+// isotone.RangeCountMax, digits only, no leading zero.
+func ParseCount[T string | []byte](s T) (n uint64, ok bool) {
+	const digitsMax = len("4294967296")
+	if len(s) == 0 || len(s) > digitsMax || s[0] == '0' {
+		return 0, false
+	}
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		n = 10*n + uint64(s[i]-'0')
+	}
+	return n, n <= isotone.RangeCountMax
+}
+
+// ErrorOf returns err in the vocabulary. An error outside of it is internal.
+func ErrorOf(err error) *isotone.Error {
+	var e *isotone.Error
+	if !errors.As(err, &e) {
+		e = isotone.Errorf(isotone.CodeInternal, "%v", err)
+	}
+	return e
 }

@@ -2,11 +2,11 @@ package httpapi
 
 import (
 	"encoding/json"
-	"errors"
 	"strconv"
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
 )
 
 // Fault is an error as an HTTP answer.
@@ -23,11 +23,8 @@ type Fault struct {
 
 // FaultOf converts err. An error outside the vocabulary is internal.
 func FaultOf(err error) Fault {
-	var e *isotone.Error
-	switch {
-	case !errors.As(err, &e):
-		e = isotone.Errorf(isotone.CodeInternal, "%v", err)
-	case e.Code == isotone.CodeNotLeader && !fitsHeader(e.Leader):
+	e := front.ErrorOf(err)
+	if e.Code == isotone.CodeNotLeader && !fitsHeader(e.Leader) {
 		// A redirect without a target would make the client loop.
 		e = isotone.Errorf(isotone.CodeNoLeader, "%s", e.Message)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
 )
 
 // CountMax bounds the timestamps of an answer other than a range: 1 MiB in binary, some
@@ -117,20 +118,10 @@ func parsePair(pair string) (key, value string, err error) {
 	return key, value, nil
 }
 
-// parseCount parses a whole number from 1 to isotone.RangeCountMax: digits only, no leading
-// zero.
+// parseCount parses the parameter n.
 func parseCount(s string) (uint64, error) {
-	const digitsMax = len("4294967296")
-	valid := len(s) >= 1 && len(s) <= digitsMax && s[0] != '0'
-	for i := 0; valid && i < len(s); i++ {
-		valid = '0' <= s[i] && s[i] <= '9'
-	}
-	var n uint64
-	if valid {
-		n, _ = strconv.ParseUint(s, 10, 64)
-		valid = n <= isotone.RangeCountMax
-	}
-	if !valid {
+	n, ok := front.ParseCount(s)
+	if !ok {
 		return 0, isotone.Errorf(isotone.CodeInvalidArgument, "n=%.40q: want a whole number from 1 to %d", s, uint64(isotone.RangeCountMax))
 	}
 	return n, nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
 )
 
 // command is one entry of the catalog.
@@ -131,7 +132,7 @@ func parseAsk(args [][]byte) (ask, error) {
 	}
 	if len(args) > 1 {
 		var ok bool
-		if a.count, ok = parseCount(args[1]); !ok {
+		if a.count, ok = front.ParseCount(args[1]); !ok {
 			return a, isotone.Errorf(isotone.CodeInvalidArgument, "count %.40q: want a whole number from 1 to %d",
 				args[1], uint64(isotone.RangeCountMax))
 		}
@@ -147,22 +148,6 @@ func parseAsk(args [][]byte) (ask, error) {
 		}
 	}
 	return a, nil
-}
-
-// parseCount reads a whole number from 1 to isotone.RangeCountMax: digits only, and no
-// leading zero, so that each number has one spelling.
-func parseCount(b []byte) (n uint64, ok bool) {
-	const digitsMax = len("4294967296")
-	if len(b) == 0 || len(b) > digitsMax || b[0] == '0' {
-		return 0, false
-	}
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = 10*n + uint64(c-'0')
-	}
-	return n, n <= isotone.RangeCountMax
 }
 
 // runTS answers an invalid TS command; step submits the valid ones.

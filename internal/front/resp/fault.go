@@ -1,9 +1,8 @@
 package resp
 
 import (
-	"errors"
-
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
 )
 
 // faultTextMax bounds the text of an error answer, since many commands may get the same one
@@ -12,11 +11,8 @@ const faultTextMax = 280
 
 // faultOf converts err to the vocabulary. A CodeNotLeader always has an address.
 func faultOf(err error) *isotone.Error {
-	var e *isotone.Error
-	switch {
-	case !errors.As(err, &e):
-		return isotone.Errorf(isotone.CodeInternal, "%v", err)
-	case e.Code == isotone.CodeNotLeader && e.Leader == "":
+	e := front.ErrorOf(err)
+	if e.Code == isotone.CodeNotLeader && e.Leader == "" {
 		// A redirect without a target would make the client loop.
 		return isotone.Errorf(isotone.CodeNoLeader, "%s", e.Message)
 	}

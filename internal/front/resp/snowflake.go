@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -36,7 +37,7 @@ func (s *session) makeIDs(args [][]byte, r *reply) error {
 		return isotone.Errorf(isotone.CodeInvalidArgument, "wrong number of arguments for 'snowflake' command")
 	case len(args) == 2:
 		var ok bool
-		if n, ok = parseCount(args[1]); !ok || n > idsMax {
+		if n, ok = front.ParseCount(args[1]); !ok || n > idsMax {
 			return isotone.Errorf(isotone.CodeInvalidArgument, "count %.40q: want a whole number from 1 to %d", args[1], idsMax)
 		}
 	}

@@ -81,7 +81,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		h.options.Recorder.Observe(Record{
 			Time: time.Now(), ID: t.ID, Trace: t.Trace.ID,
-			Protocol: protocolOf(r), Method: clip(r.Method, methodLogMax), Path: clip(r.URL.Path, pathLogMax),
+			Protocol: Protocol(r), Method: clip(r.Method, methodLogMax), Path: clip(r.URL.Path, pathLogMax),
 			Status: out.status, Code: out.codeOf(), Section: section,
 		})
 	}()
@@ -105,7 +105,8 @@ func identified(r *http.Request, t transaction.Transaction) *http.Request {
 	return &with
 }
 
-func protocolOf(r *http.Request) string {
+// Protocol returns the protocol of r: http1, https1, h2c, h2 or h3.
+func Protocol(r *http.Request) string {
 	switch {
 	case r.ProtoMajor == 3:
 		return "h3"

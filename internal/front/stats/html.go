@@ -23,7 +23,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
 type page struct {
 	CSS    template.CSS
 	Parts  []pagePart
-	Tables []pageTable
+	Tables []table
 	Note   string
 }
 
@@ -33,7 +33,7 @@ type pagePart struct {
 	Bars                 []pageBar
 	BarLabel             string
 	Rate, Curve          *chart
-	Tables               []pageTable
+	Tables               []table
 }
 
 type pageTile struct{ Name, Value string }
@@ -42,12 +42,6 @@ type pageBar struct {
 	Name  string
 	Value float64
 	Text  string
-}
-
-type pageTable struct {
-	Title string
-	Head  []string
-	Rows  [][]string
 }
 
 // chart is a line chart, drawn without scripts.
@@ -84,9 +78,11 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		p.part(fmt.Sprintf("%d files", len(r.Files)), &r.Total, r.Cores)
 	}
 	for i := range r.Joins {
-		p.join(&r.Joins[i])
+		p.Tables = append(p.Tables, r.Joins[i].times(), r.Joins[i].farthest())
 	}
-	p.groups(r)
+	if len(r.Groups) > 0 {
+		p.Tables = append(p.Tables, r.groups())
+	}
 	if r.Interrupted {
 		p.Note = "Interrupted: the rest of the log was not read."
 	}
@@ -112,51 +108,12 @@ func (p *page) part(name string, s *Summary, cores int) {
 	}
 	if s.Requests > 0 {
 		part.Curve = curveChart(s)
-		times := pageTable{Title: "Times", Head: []string{"", "mean", "p50", "p90", "p99", "p99.9", "max"}}
-		for _, each := range s.rows() {
-			times.Rows = append(times.Rows, append([]string{each.Name}, each.Times.cells()...))
-		}
-		part.Tables = append(part.Tables, times)
+		part.Tables = append(part.Tables, s.times())
 	}
 	if len(s.Slowest) > 0 {
-		slowest := pageTable{Title: "Slowest transactions", Head: []string{"ID", "wall", "CPU", "stall", "at", "code", "request"}}
-		for _, one := range s.Slowest {
-			slowest.Rows = append(slowest.Rows, []string{
-				one.ID, Span(one.Wall).String(), Span(one.User + one.System).String(), Span(one.Stall).String(), one.at(), one.Code, one.request(),
-			})
-		}
-		part.Tables = append(part.Tables, slowest)
+		part.Tables = append(part.Tables, s.slowest())
 	}
 	p.Parts = append(p.Parts, part)
-}
-
-func (p *page) join(j *Join) {
-	t := pageTable{
-		Title: fmt.Sprintf("%s in both %s and %s", many(j.Requests, "request"), j.Outer, j.Inner),
-		Head:  []string{"wall", "mean", "p50", "p90", "p99", "p99.9", "max"},
-	}
-	for _, each := range []timesRow{{j.Outer, &j.OuterWall}, {j.Inner, &j.InnerWall}, {"difference", &j.Difference}} {
-		t.Rows = append(t.Rows, append([]string{each.Name}, each.Times.cells()...))
-	}
-	far := pageTable{Title: "Largest differences", Head: []string{"ID", j.Outer, j.Inner, "difference"}}
-	for _, one := range j.Farthest {
-		far.Rows = append(far.Rows, []string{one.ID, Span(one.Outer).String(), Span(one.Inner).String(), signed(one.Outer - one.Inner)})
-	}
-	p.Tables = append(p.Tables, t, far)
-}
-
-func (p *page) groups(r *Report) {
-	if len(r.Groups) == 0 {
-		return
-	}
-	t := pageTable{Title: "By " + r.By, Head: []string{r.By, "requests", "of wall", "of CPU", "mean", "p50", "p99", "max", "workers/core"}}
-	for _, g := range r.Groups {
-		t.Rows = append(t.Rows, []string{
-			g.Name, grouped(float64(g.Requests)), percent(g.WallShare), percent(g.CPUShare), Span(g.Wall.Mean).String(),
-			Span(g.Wall.P50).String(), Span(g.Wall.P99).String(), Span(g.Wall.Max).String(), workersText(g.WorkersPerCore),
-		})
-	}
-	p.Tables = append(p.Tables, t)
 }
 
 // rateChart draws the rate over time.

@@ -69,7 +69,9 @@ func (r *Report) WriteText(w io.Writer) error {
 		t.summary(fmt.Sprintf("%d files", len(r.Files)), &r.Total, r.Cores)
 		t.files(r.Files)
 	}
-	t.groups(r)
+	if len(r.Groups) > 0 {
+		t.table(r.groups())
+	}
 	t.broken(r)
 	if r.Interrupted {
 		t.line("Interrupted: the rest of the log was not read.")
@@ -83,10 +85,11 @@ type text struct{ strings.Builder }
 
 func (t *text) line(format string, args ...any) { fmt.Fprintf(t, format+"\n", args...) }
 
-// table writes rows of aligned cells: the first column and those in left to the left, the
+// table writes a table with aligned columns: the first column and those in left to the left, the
 // others, which are numbers, to the right.
-func (t *text) table(rows [][]string, left ...int) {
-	width := make([]int, len(rows[0]))
+func (t *text) table(of table, left ...int) {
+	rows := append([][]string{of.Head}, of.Rows...)
+	width := make([]int, len(of.Head))
 	for _, row := range rows {
 		for i, cell := range row {
 			width[i] = max(width[i], utf8.RuneCountInString(cell))
@@ -153,53 +156,17 @@ func decimal(f float64) string {
 }
 
 func (t *text) times(s *Summary) {
-	rows := [][]string{{"", "mean", "p50", "p90", "p99", "p99.9", "max"}}
-	for _, each := range s.rows() {
-		rows = append(rows, append([]string{each.Name}, each.Times.cells()...))
-	}
-	t.table(rows)
+	t.table(s.times())
 	if s.Measured < s.Requests && s.Measured > 0 {
 		t.line("  Of %s only wall is known.\n", many(s.Requests-s.Measured, "request"))
 	}
 }
 
-// timesRow is one line of a table of times.
-type timesRow struct {
-	Name  string
-	Times *Times
-}
-
-// rows returns the known times.
-func (s *Summary) rows() []timesRow {
-	rows := []timesRow{{"wall", &s.Wall}}
-	if s.Measured > 0 {
-		rows = append(rows, timesRow{"user", &s.User}, timesRow{"system", &s.System}, timesRow{"stall", &s.Stall})
-	}
-	return rows
-}
-
-func (t *Times) cells() []string {
-	cells := []string{}
-	for _, d := range []time.Duration{t.Mean, t.P50, t.P90, t.P99, t.P999, t.Max} {
-		cells = append(cells, Span(d).String())
-	}
-	return cells
-}
-
 func (t *text) slowest(s *Summary) {
-	if len(s.Slowest) == 0 {
-		return
+	if len(s.Slowest) > 0 {
+		t.line("  slowest transactions")
+		t.table(s.slowest(), 5, 6)
 	}
-	t.line("  slowest transactions")
-	rows := [][]string{{"ID", "wall", "CPU", "stall", "at", "code", "request"}}
-	for _, one := range s.Slowest {
-		cpu, stall := "?", "?"
-		if one.Measured {
-			cpu, stall = Span(one.User+one.System).String(), Span(one.Stall).String()
-		}
-		rows = append(rows, []string{printable(one.ID), Span(one.Wall).String(), cpu, stall, one.at(), printable(one.Code), printable(one.request())})
-	}
-	t.table(rows, 5, 6)
 }
 
 func (s *Slow) at() string { return s.Time.UTC().Format("15:04:05.000") }
@@ -213,15 +180,15 @@ func (s *Slow) request() string {
 }
 
 func (t *text) files(files []File) {
-	rows := [][]string{{"file", "requests", "rate", "wall p50", "wall p99", "CPU mean", "workers/core"}}
+	of := table{Head: []string{"file", "requests", "rate", "wall p50", "wall p99", "CPU mean", "workers/core"}}
 	for _, f := range files {
 		s := f.Summary
-		rows = append(rows, []string{
+		of.Rows = append(of.Rows, []string{
 			f.Name, grouped(float64(s.Requests)), rateText(s.Rate), Span(s.Wall.P50).String(), Span(s.Wall.P99).String(),
 			Span(s.Capacity.CPU).String(), workersText(s.Capacity.WorkersPerCore),
 		})
 	}
-	t.table(rows)
+	t.table(of)
 }
 
 // rateText formats a rate, or ? if it is not known.
@@ -246,20 +213,11 @@ func (t *text) join(j *Join) {
 		are = "is"
 	}
 	t.line("%s %s in both %s and %s\n", many(j.Requests, "request"), are, j.Outer, j.Inner)
-	rows := [][]string{{"wall", "mean", "p50", "p90", "p99", "p99.9", "max"}}
-	for _, each := range []timesRow{{j.Outer, &j.OuterWall}, {j.Inner, &j.InnerWall}, {"difference", &j.Difference}} {
-		rows = append(rows, append([]string{each.Name}, each.Times.cells()...))
+	t.table(j.times())
+	if len(j.Farthest) > 0 {
+		t.line("  largest differences")
+		t.table(j.farthest())
 	}
-	t.table(rows)
-	if len(j.Farthest) == 0 {
-		return
-	}
-	t.line("  largest differences")
-	rows = [][]string{{"ID", j.Outer, j.Inner, "difference"}}
-	for _, one := range j.Farthest {
-		rows = append(rows, []string{printable(one.ID), Span(one.Outer).String(), Span(one.Inner).String(), signed(one.Outer - one.Inner)})
-	}
-	t.table(rows)
 }
 
 // signed formats a difference, which may be negative.
@@ -268,20 +226,6 @@ func signed(d time.Duration) string {
 		return "−" + Span(-d).String()
 	}
 	return Span(d).String()
-}
-
-func (t *text) groups(r *Report) {
-	if len(r.Groups) == 0 {
-		return
-	}
-	rows := [][]string{{"by " + r.By, "requests", "of wall", "of CPU", "mean", "p50", "p99", "max", "workers/core"}}
-	for _, g := range r.Groups {
-		rows = append(rows, []string{
-			printable(g.Name), grouped(float64(g.Requests)), percent(g.WallShare), percent(g.CPUShare),
-			Span(g.Wall.Mean).String(), Span(g.Wall.P50).String(), Span(g.Wall.P99).String(), Span(g.Wall.Max).String(), workersText(g.WorkersPerCore),
-		})
-	}
-	t.table(rows)
 }
 
 func (t *text) broken(r *Report) {

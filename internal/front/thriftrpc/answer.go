@@ -1,9 +1,8 @@
 package thriftrpc
 
 import (
-	"errors"
-
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
 )
 
 // The methods of the interface.
@@ -95,7 +94,7 @@ func (a *answerer) result(b []byte, c *call, method string, value int64, err err
 // fail answers err: a clock error as the exception in field clock, any other as a
 // TApplicationException.
 func (a *answerer) fail(b []byte, c *call, err error, clock int16) []byte {
-	e := errorOf(err)
+	e := front.ErrorOf(err)
 	if e.Code == isotone.CodeClock {
 		return a.codec.appendException(b, c, exception{clock, nameExceptionClock, text(e.Message, faultTextMax)})
 	}
@@ -113,14 +112,5 @@ func codeOf(err error) string {
 	if err == nil {
 		return codeOK
 	}
-	return string(errorOf(err).Code)
-}
-
-// errorOf converts err to the vocabulary. An error outside of it is internal.
-func errorOf(err error) *isotone.Error {
-	var e *isotone.Error
-	if !errors.As(err, &e) {
-		e = isotone.Errorf(isotone.CodeInternal, "%v", err)
-	}
-	return e
+	return string(front.ErrorOf(err).Code)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/front/transaction"
 )
 
@@ -79,7 +80,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		h.active.Add(-1)
 		if h.observe != nil && code != notObserved {
-			h.observe(protocolOf(r), code, time.Since(start))
+			h.observe(stats.Protocol(r), code, time.Since(start))
 		}
 		if p := recover(); p != nil {
 			if p != http.ErrAbortHandler {
@@ -96,21 +97,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if told, ok := w.(interface{ SetCode(string) }); ok {
 		told.SetCode(code)
-	}
-}
-
-func protocolOf(r *http.Request) string {
-	switch {
-	case r.ProtoMajor == 3:
-		return "h3"
-	case r.ProtoMajor == 2 && r.TLS != nil:
-		return "h2"
-	case r.ProtoMajor == 2:
-		return "h2c"
-	case r.TLS != nil:
-		return "https1"
-	default:
-		return "http1"
 	}
 }
 
