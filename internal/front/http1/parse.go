@@ -112,11 +112,11 @@ func parseRequest(b []byte, r *request) verdict {
 	if v != hot {
 		return v
 	}
-	var hosts, accepts, encodings, tags, ids, traces int
+	var seen [fieldKinds]bool
 	for {
 		if v := match(b[at:], "\r\n"); v != cold {
 			r.size = at + len("\r\n")
-			if v == hot && (hosts != 1 || !r.ask(q)) {
+			if v == hot && (!seen[fieldHost] || !r.ask(q)) {
 				return cold
 			}
 			return v
@@ -126,41 +126,35 @@ func parseRequest(b []byte, r *request) verdict {
 			return v
 		}
 		at += size
-		switch f {
-		case fieldHost:
-			hosts++
-			if !isHost(value) {
-				return cold
-			}
-		case fieldAccept:
-			accepts++
-			q = q.Accepting(text(value))
-		case fieldConnection:
-			if !equalFold(value, "keep-alive") {
-				return cold
-			}
-		case fieldEncoding:
-			encodings++
-			if r.target == targetLive {
-				r.encoding = spanOf(value, b)
-			}
-		case fieldTag:
-			tags++
-			if r.target != targetLive {
-				return cold // net/http decides what a tag means for other targets
-			}
-			r.tag = spanOf(value, b)
-		case fieldRequestID:
-			ids++
-			r.requestID = spanOf(value, b)
-		case fieldTrace:
-			traces++
-			r.trace = spanOf(value, b)
-		}
-		if hosts > 1 || accepts > 1 || tags > 1 || ids > 1 || traces > 1 || r.target == targetLive && encodings > 1 {
+		if seen[f] && !f.mayRepeat(r.target) || !r.setField(f, value, b) {
 			return cold
 		}
+		seen[f] = true
+		if f == fieldAccept {
+			q = q.Accepting(text(value))
+		}
 	}
+}
+
+// setField notes a header field of the request, which b begins with, and reports whether it
+// can be hot with this value.
+func (r *request) setField(f field, value, b []byte) bool {
+	switch f {
+	case fieldHost:
+		return isHost(value)
+	case fieldConnection:
+		return equalFold(value, "keep-alive")
+	case fieldEncoding:
+		r.encoding = spanOf(value, b)
+	case fieldTag:
+		r.tag = spanOf(value, b)
+		return r.target == targetLive // net/http decides what a tag means for other targets
+	case fieldRequestID:
+		r.requestID = spanOf(value, b)
+	case fieldTrace:
+		r.trace = spanOf(value, b)
+	}
+	return true
 }
 
 // match reports whether b begins with s: partial if b ends too soon.
@@ -320,14 +314,20 @@ type field uint8
 const (
 	fieldUnknown    field = iota // makes the request cold
 	fieldIgnored                 // changes no answer, whatever its value
-	fieldHost                    // exactly one
-	fieldAccept                  // at most one; may ask for JSON
 	fieldConnection              // keep-alive only, which is the default
-	fieldEncoding                // may allow gzip for a live document; at most one there
-	fieldTag                     // If-None-Match; at most one, for a live document only
-	fieldRequestID               // X-Request-ID; at most one
-	fieldTrace                   // Traceparent; at most one
+	fieldEncoding                // Accept-Encoding; may allow gzip for a live document
+	fieldHost                    // required
+	fieldAccept                  // may ask for JSON
+	fieldTag                     // If-None-Match; for a live document only
+	fieldRequestID               // X-Request-ID
+	fieldTrace                   // Traceparent
+	fieldKinds
 )
+
+// mayRepeat reports whether a request for t may have f more than once.
+func (f field) mayRepeat(t target) bool {
+	return f <= fieldConnection || f == fieldEncoding && t != targetLive
+}
 
 const fieldNameMax = 17
 

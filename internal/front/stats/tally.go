@@ -105,17 +105,16 @@ func (t *tally) add(e *entry) {
 
 // group counts the requests with something in common.
 type group struct {
-	name               string
-	requests, measured uint64
-	wall               times
-	measuredWall, cpu  time.Duration
+	name              string
+	requests          uint64
+	wall              times
+	measuredWall, cpu time.Duration
 }
 
 func (g *group) add(e *entry) {
 	g.requests++
 	g.wall.add(e.Wall)
 	if e.Measured {
-		g.measured++
 		g.measuredWall = plus(g.measuredWall, e.Wall)
 		g.cpu = plus(g.cpu, e.CPU())
 	}
