@@ -40,21 +40,22 @@ internal/host/credential:
 internal/host/telemetry:    ; github.com/prometheus/client_golang
 internal/host/listen:
 internal/host/loop:         disruptor ; golang.org/x/sys
+internal/host/secure:       internal/host/loop
 internal/host/storage:      ; go.etcd.io/raft/v3 go.etcd.io/bbolt google.golang.org/protobuf
 internal/host/peer:         ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
 internal/front/head:
 internal/front:             . snowflake
 internal/front/gate:        . internal/host/loop internal/front
-internal/front/httpapi:     . snowflake
-internal/front/http1:       . snowflake internal/host/loop internal/front internal/front/head internal/front/httpapi
-internal/front/resp:        . snowflake internal/host/loop internal/front
+internal/front/httpapi:     . snowflake internal/front
 internal/front/transaction:
-internal/front/web:         . snowflake internal/host/listen internal/front internal/front/httpapi internal/front/transaction ; github.com/quic-go/quic-go
-internal/front/thriftrpc:   . snowflake internal/host/listen internal/front ; github.com/apache/thrift
 internal/front/stats:       . internal/front/transaction ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
+internal/front/http1:       . snowflake internal/host/loop internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/transaction
+internal/front/resp:        . snowflake internal/host/loop internal/front
+internal/front/web:         . snowflake internal/host/listen internal/front internal/front/httpapi internal/front/stats internal/front/transaction ; github.com/quic-go/quic-go
+internal/front/thriftrpc:   . snowflake internal/host/listen internal/front ; github.com/apache/thrift
 
-internal/forward:            . internal/host/loop internal/front
+internal/forward:           . internal/host/loop internal/front
 internal/node:              . snowflake disruptor internal/core/oracle internal/core/replica internal/host/storage internal/host/peer internal/host/loop internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 
 internal/balance:           .

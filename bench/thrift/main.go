@@ -1,6 +1,6 @@
-// Thrift asks an id service for ids over the framed binary protocol, and prints how many
-// came in a second and how long they took: docs/thrift.md. Without -addr it asks a server in
-// its own process, so that the machine has the work of both.
+// Thrift measures an id service over the framed binary protocol, and prints the rate and the
+// latencies: docs/thrift.md. Without -addr it runs the server in its own process, so both
+// share the machine.
 package main
 
 import (
@@ -23,15 +23,15 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// latencyMax is the largest that is recorded as it is.
+// latencyMax is the largest latency that is recorded.
 const latencyMax = int64(10 * time.Second)
 
 func main() {
-	addr := flag.String("addr", "", "ask this server, HOST:PORT; default: one in this process")
+	addr := flag.String("addr", "", "address of the server, HOST:PORT; default: one in this process")
 	conns := flag.Int("c", 8, "connections")
-	lasts := flag.Duration("d", 5*time.Second, "how long, for each depth")
-	rounds := flag.Int("n", 3, "how often")
-	depths := flag.String("p", "1,16", "how many calls are sent at once")
+	lasts := flag.Duration("d", 5*time.Second, "duration for each depth")
+	rounds := flag.Int("n", 3, "rounds")
+	depths := flag.String("p", "1,16", "numbers of calls that are sent at once")
 	flag.Parse()
 	if flag.NArg() > 0 || *conns < 1 || *rounds < 1 {
 		flag.Usage()
@@ -73,7 +73,7 @@ func (g generator) NextID() (snowflake.ID, error) { return g.TryNext() }
 func (g generator) Worker() (int, int, error)     { return 1, 1, nil }
 func (g generator) NowMillis() int64              { return time.Now().UnixMilli() }
 
-// serve starts a server, and returns its address and what ends it.
+// serve starts a server, and returns its address and a function that stops it.
 func serve() (addr string, stop func()) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -94,7 +94,7 @@ func serve() (addr string, stop func()) {
 	}
 }
 
-// load asks over all connections at once, and returns how long each id took.
+// load runs all connections at once, and returns the latency of each id.
 func load(addr string, conns, depth int, lasts time.Duration) (*hdrhistogram.Histogram, time.Duration) {
 	total := hdrhistogram.New(1, latencyMax, 3)
 	var mu sync.Mutex
@@ -133,7 +133,7 @@ func request() []byte {
 	return b
 }
 
-// ask sends depth calls at once, reads their answers, and begins again.
+// ask sends depth calls at once and reads their answers, again and again.
 func ask(addr string, depth int, until time.Time) (*hdrhistogram.Histogram, error) {
 	h := hdrhistogram.New(1, latencyMax, 3)
 	c, err := net.Dial("tcp", addr)

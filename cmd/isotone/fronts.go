@@ -15,6 +15,7 @@ import (
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/secure"
 )
 
 // clientServer runs fronts in its loops: a node, or a gateway to a cluster.
@@ -51,7 +52,7 @@ type fronts struct {
 // loopFronts is what has to be asked of the fronts in one loop.
 type loopFronts struct {
 	gate   *gate.Gate
-	secure *http1.Secure // nil without TLS
+	secure *secure.Terminator // nil without TLS
 }
 
 func newFronts(cfg frontsConfig) *fronts {
@@ -85,40 +86,41 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 	}
 	http := http1.New(http1.Config{
 		Backend: b, IDs: ids, Live: cfg.live, Mode: cfg.web.Mode, HandOver: f.web.Take, Observe: cfg.observe, AltSvc: f.altSvc,
+		Stats: cfg.stats.fastPath(), Loop: l,
 	})
-	lessor, _ := b.(front.WorkerDesk) // a node is
-	redis := resp.New(resp.Config{Backend: b, IDs: ids, Desk: lessor, Mode: cfg.web.Mode, Observe: cfg.observe, Version: version})
+	lessor, _ := b.(front.Lessor) // a node is
+	redis := resp.New(resp.Config{Backend: b, IDs: ids, Lessor: lessor, Mode: cfg.web.Mode, Observe: cfg.observe, Version: version})
 	var g *gate.Gate
 	entry := gate.Config{
-		Loop: l, HTTP1: cfg.stats.open(http.Open, f.web.Take), RESP: redis.Open, Commands: resp.CommandNames(), Rest: f.web.Take, Refuse: f.web.Refuse,
+		Loop: l, HTTP1: http.Open, RESP: redis.Open, Commands: resp.CommandNames(), Rest: f.web.Take, Refuse: f.web.Refuse,
 		Elsewhere: func() int { return f.web.Connections() + f.inLoops(g) }, ConnectionsMax: cfg.web.Limits.ConnectionsMax,
 	}
-	var secure *http1.Secure
+	var tls *secure.Terminator
 	if cfg.web.TLS != nil {
-		secure = http1.NewSecure(http1.SecureConfig{
+		tls = secure.New(secure.Config{
 			Loop: l, TLS: cfg.web.TLS,
 			Open:     func(c *loop.Conn) loop.Handler { return g.Inside(c) },
-			HandOver: func(nc net.Conn) { g.Rest(nc) },
+			HandOver: func(nc net.Conn) { g.Rest(nc) }, HandOverProtocol: "h2",
 		})
-		entry.TLS = secure.Accept
+		entry.TLS = tls.Accept
 	}
 	g = gate.New(entry)
-	opened := append(append([]loopFronts(nil), *f.loops.Load()...), loopFronts{g, secure})
+	opened := append(append([]loopFronts(nil), *f.loops.Load()...), loopFronts{g, tls})
 	f.loops.Store(&opened)
 	return loop.Service{
 		Open: g.Open,
 		Stop: func() {
 			g.Stop()
-			if secure != nil {
-				secure.Stop()
+			if tls != nil {
+				tls.Stop()
 			}
 			http.Stop()
 			redis.Stop()
 		},
 		Conns: func() int {
 			sum := http.Conns() + redis.Sessions()
-			if secure != nil {
-				sum += secure.Conns()
+			if tls != nil {
+				sum += tls.Conns()
 			}
 			return sum
 		},
@@ -137,7 +139,7 @@ func (f *fronts) serve(ln net.Listener, quic net.PacketConn) error {
 		}
 		return err
 	}
-	return f.web.Serve(nil, quic)
+	return f.web.Serve(quic)
 }
 
 // stop accepts no more, lets requests under way finish, until ctx ends, and closes

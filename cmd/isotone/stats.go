@@ -16,16 +16,16 @@ type statsCmd struct {
 	Files []string `arg:"" optional:"" name:"FILE" help:"One or more logs of nodes and proxies that run with --request-stats, or of proxies with --log-requests, as JSON; - is standard input. Requests that are in several of them are compared."`
 
 	Top   int    `name:"top" default:"10" help:"How many of the slowest transactions to show."`
-	By    string `name:"by" placeholder:"path|code|protocol" help:"Group requests by this, too."`
-	Cores *int   `name:"cores" placeholder:"N" help:"For how many cores to count workers. Default: those of this machine."`
+	By    string `name:"by" placeholder:"path|code|protocol" help:"Also group the requests by path, code or protocol."`
+	Cores *int   `name:"cores" placeholder:"N" help:"The number of cores to compute workers for. Default: those of this machine."`
 	JSON  bool   `name:"json" help:"Print all of it as JSON."`
-	HTML  string `name:"html" placeholder:"FILE" help:"Write a page with pictures as one HTML file that needs nothing else, as well."`
+	HTML  string `name:"html" placeholder:"FILE" help:"Also write a page with charts, as one self-contained HTML file."`
 }
 
-// statsNothing is what a log without requests may be about.
+// statsNothing is the error for a log without requests.
 const statsNothing = "no line about a request in %d lines; was the log written with --request-stats (REQUEST_STATS=1), or --log-requests of a proxy, and without PRETTY?"
 
-// Run reads logs and tells what they say about requests.
+// Run evaluates logs.
 func (c *statsCmd) Run(ctx context.Context, con console) error {
 	if len(c.Files) == 0 {
 		return usagef("which log? Want isotone stats FILE…; - is standard input")
@@ -75,8 +75,7 @@ func (c *statsCmd) Run(ctx context.Context, con console) error {
 	return report.WriteText(con.out)
 }
 
-// openLogs opens files, and returns how many bytes there are to be read, or 0 if that is
-// not known.
+// openLogs opens files, and returns their total size in bytes, or 0 if it is not known.
 func openLogs(names []string) (sources []stats.Source, size int64, closeAll func(), err error) {
 	var open []*os.File
 	closeAll = func() {
@@ -118,8 +117,8 @@ func openLogs(names []string) (sources []stats.Source, size int64, closeAll func
 	return sources, size, closeAll, nil
 }
 
-// statsPage is the page to be written; it is made before a long log is read, in which a
-// wrong name would only show at the end. Nil if nobody has asked for one.
+// statsPage is the file for --html, or nil. It is created before the log is read, so that a
+// wrong name fails at once.
 type statsPage struct{ files *benchFiles }
 
 func createPage(name string) (*statsPage, error) {
@@ -148,8 +147,8 @@ func (p *statsPage) discard() {
 	}
 }
 
-// readProgress shows how far the reading of a long log is: on a terminal each second,
-// elsewhere every ten seconds.
+// readProgress shows the progress of reading a long log: on a terminal every second,
+// otherwise every ten seconds.
 type readProgress struct {
 	w        io.Writer
 	terminal bool
@@ -171,7 +170,7 @@ func (p *readProgress) every() time.Duration {
 	return progressLogEvery
 }
 
-// show is for stats.ReadOptions.Progress.
+// show implements stats.ReadOptions.Progress.
 func (p *readProgress) show(bytes int64, requests uint64) {
 	now := time.Now()
 	if now.Before(p.next) {
@@ -190,7 +189,7 @@ func (p *readProgress) show(bytes int64, requests uint64) {
 	fmt.Fprintf(p.w, "%sread %d MB%s, %d requests%s", begin, bytes>>20, share, requests, end)
 }
 
-// end takes the line away from what is written next.
+// end clears the line.
 func (p *readProgress) end() {
 	if p.written {
 		fmt.Fprint(p.w, "\r\x1b[K")

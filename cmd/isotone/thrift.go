@@ -15,11 +15,11 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// thriftPort is where Thrift is unless THRIFT_PORT says otherwise.
+// thriftPort is the default of THRIFT_PORT.
 const thriftPort = "7609"
 
-// listenThrift opens the Thrift port. Nobody has asked for the default one, so it may be
-// taken, by another node of this machine for one; then the listener is nil.
+// listenThrift opens the Thrift port. If the default port is taken, by another node of this
+// machine for instance, the listener is nil.
 func listenThrift(s *config.Settings) (net.Listener, error) {
 	port := strconv.Itoa(s.ThriftPort)
 	if s.ThriftPort < 0 {
@@ -36,7 +36,7 @@ func listenThrift(s *config.Settings) (net.Listener, error) {
 	}
 }
 
-// thriftIDs is a node as the Thrift front sees it.
+// thriftIDs implements thriftrpc.IDs for a node.
 type thriftIDs struct {
 	front.IDs
 	now func() int64
@@ -56,11 +56,11 @@ func (t thriftIDs) Worker() (datacenter, worker int, err error) {
 
 func (t thriftIDs) NowMillis() int64 { return t.now() }
 
-// serveThrift starts the Thrift front of a node, if there is a listener. wait returns when
-// it has ended.
+// serveThrift starts the Thrift front of a node, if there is a listener. wait waits until it
+// has ended.
 func serveThrift(l net.Listener, n *node.Node, t *tls.Config, m *telemetry.Metrics, log *slog.Logger) (s *thriftrpc.Server, wait func() error) {
 	if l == nil {
-		log.Info("Thrift is not served: its default port is taken; THRIFT_PORT sets another", "port", thriftPort)
+		log.Info("Thrift is not served: its default port is in use; set THRIFT_PORT to another", "port", thriftPort)
 		return nil, func() error { return nil }
 	}
 	s = thriftrpc.New(thriftrpc.Config{

@@ -34,7 +34,7 @@ const (
 // bundler is the node as the fronts in an I/O loop without the core see it: what they submit
 // in one turn goes to the core as one batch for each read mode, or a few where there is much,
 // and its answers come back in the same way. It is a [loop.Work], a front.Backend and a
-// front.WorkerDesk, and belongs to its loop's goroutine.
+// front.Lessor, and belongs to its loop's goroutine.
 type bundler struct {
 	node      *Node
 	loop      *loop.Loop

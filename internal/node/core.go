@@ -213,7 +213,7 @@ func (c *core) Close() {
 }
 
 // coreBackend is the node as the fronts in the core loop see it; see front.Backend and
-// front.WorkerDesk. It belongs to that loop's goroutine.
+// front.Lessor. It belongs to that loop's goroutine.
 type coreBackend struct{ *core }
 
 // Submit adds a batch to the next turn.

@@ -18,7 +18,7 @@ import (
 // counter is a front that is as small as can be: each byte asks for a worker id, in a
 // session of its own, and two bytes answer: the worker, or 0xffff.
 type counter struct {
-	desk     front.WorkerDesk
+	desk     front.Lessor
 	conn     *loop.Conn
 	sessions *atomic.Uint64
 	open     *atomic.Int64
@@ -59,7 +59,7 @@ func serveLessor(t *testing.T, n *node.Node) (addr string, open *atomic.Int64) {
 	open = new(atomic.Int64)
 	err = n.Serve(ln, loop.Limits{}, func(_ int, b front.Backend, _ *loop.Loop) loop.Service {
 		return loop.Service{Open: func(c *loop.Conn) loop.Handler {
-			return &counter{desk: b.(front.WorkerDesk), conn: c, sessions: &sessions, open: open}
+			return &counter{desk: b.(front.Lessor), conn: c, sessions: &sessions, open: open}
 		}}
 	})
 	if err != nil {

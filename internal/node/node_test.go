@@ -120,9 +120,17 @@ func (c *cluster) leader() uint64 {
 }
 
 func get(n *node.Node, count uint64) (isotone.Range, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), liveness)
-	defer cancel()
-	return front.Timestamps(ctx, n, isotone.ReadDefault, count)
+	done := make(chan *front.Batch, 1)
+	n.Submit(&front.Batch{Counts: []uint64{count}, Ranges: make([]isotone.Range, 1), Done: func(b *front.Batch) { done <- b }})
+	select {
+	case b := <-done:
+		if b.Err != nil {
+			return isotone.Range{}, b.Err
+		}
+		return b.Ranges[0], nil
+	case <-time.After(liveness):
+		return isotone.Range{}, isotone.ErrDeadlineExceeded
+	}
 }
 
 func TestNode_ServesAloneAtOnce(t *testing.T) {

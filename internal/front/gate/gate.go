@@ -1,22 +1,21 @@
-// Package gate tells the protocols of the one client port apart, in the event loop, by
-// the first bytes of each connection, and gives the connection to the front that speaks
-// it: in the loop, or, with those bytes in front again, on the standard servers.
+// Package gate detects the protocol of each connection on the client port by its first
+// bytes, and gives the connection to the front for it: in the loop, or, with those bytes
+// unread again, on the standard servers.
 //
 // It owns that choice and the limit on connections. It parses nothing and answers
-// nothing. All of it runs on the goroutine of one [loop.Loop], but for
+// nothing. All of it runs on the goroutine of one [loop.Loop], except for
 // [Gate.Connections].
 //
-//	0x16                                     TLS: what Config.TLS makes of it, or the
-//	                                         standard servers
-//	"GET /"                                  the fast lane of HTTP/1.1
+//	0x16                                     TLS: Config.TLS, or the standard servers
+//	"GET /"                                  the fast path of HTTP/1.1
 //	"*" and a digit                          the Redis protocol
 //	a line that begins with one of Commands  the Redis protocol, inline; unless the line
 //	                                         has " HTTP/" in it
 //	anything else                            the standard servers, as HTTP/2 or other
 //	                                         HTTP/1, or for a 400
 //
-// It decides as soon as one line of the table is certain. Within TLS the same table
-// holds, see [Gate.Inside], but that there is no second TLS.
+// It decides as soon as one line of the table is certain. The same table holds inside
+// TLS, see [Gate.Inside], except that there is no second TLS.
 package gate
 
 import (
@@ -32,51 +31,50 @@ import (
 // ErrStopped ends connections after [Gate.Stop].
 var ErrStopped = errors.New("the server is shutting down")
 
-// lineBytesMax bounds the first line of an inline command, which is a few words; what is
-// longer is for net/http to refuse.
+// lineBytesMax bounds the first line of an inline command, which is a few words; net/http
+// refuses what is longer.
 const lineBytesMax = 1 << 10
 
-// connectionsMaxDefault is that of internal/front/web.
+// connectionsMaxDefault is the same as in internal/front/web.
 const connectionsMaxDefault = 20000
 
-// Config is what a [Gate] is made of. Loop, HTTP1, Rest and Refuse are required.
+// Config configures a [Gate]. Loop, HTTP1, Rest and Refuse are required.
 type Config struct {
-	// Loop is where the connections are.
+	// Loop owns the connections.
 	Loop *loop.Loop
-	// HTTP1 and RESP open a front in the loop for a connection, and return nil when it
-	// is to be closed. Without RESP nobody speaks the Redis protocol here.
+	// HTTP1 and RESP return the handler for a connection, or nil to close it. Without
+	// RESP the Redis protocol is not served.
 	HTTP1, RESP func(*loop.Conn) loop.Handler
-	// TLS opens a connection that begins a TLS handshake, in the same way. Without it
-	// such a connection is for Rest.
+	// TLS does the same for a connection that begins a TLS handshake. Without it such a
+	// connection goes to Rest.
 	TLS func(*loop.Conn) loop.Handler
-	// Commands are the words, in capitals, that an inline command of RESP begins with.
+	// Commands are the names of the commands of RESP, in capitals.
 	Commands []string
-	// Rest takes a connection for the standard servers. At least one byte can be read
-	// from it at once. It must not block.
+	// Rest takes a connection for the standard servers. At least one byte of it can be
+	// read without waiting. It must not block.
 	Rest func(net.Conn)
 	// Refuse takes a connection beyond ConnectionsMax, of which nothing has been read,
-	// to tell its client so. It must not block.
+	// and tells the client. It must not block.
 	Refuse func(net.Conn)
-	// ConnectionsMax bounds the open connections, those of the loop and those
-	// elsewhere. Default 20000.
+	// ConnectionsMax bounds the open connections, those of the loop and Elsewhere
+	// together. Default 20000.
 	ConnectionsMax int
-	// Elsewhere returns how many connections the standard servers have; nil means none.
-	// It is called on the loop's goroutine.
+	// Elsewhere returns the number of connections of this port outside of the loop; nil
+	// means none. The gate calls it on the loop's goroutine.
 	Elsewhere func() int
 }
 
-// Gate is the entrance of one loop. Make it with [New]. All methods but Connections
-// belong to the loop's goroutine.
+// Gate is the gate of one loop. Make it with [New]. All methods but Connections belong to
+// the loop's goroutine.
 type Gate struct {
-	cfg     Config
-	waiting []*guest // connections that are not told apart yet, in no order
-	stopped bool
-	counted int          // what open says
-	open    atomic.Int64 // the loop's connections, for others
+	cfg       Config
+	undecided []*conn // connections with no protocol yet, in no order
+	stopped   bool
+	counted   int          // the value of open
+	open      atomic.Int64 // the loop's connections, for other goroutines
 }
 
-// New returns a gate for connections of cfg.Loop. It panics where something required is
-// missing.
+// New returns a gate for connections of cfg.Loop. It panics if a required field is missing.
 func New(cfg Config) *Gate {
 	if cfg.Loop == nil || cfg.HTTP1 == nil || cfg.Rest == nil || cfg.Refuse == nil {
 		panic("gate: Config.Loop, HTTP1, Rest or Refuse is nil")
@@ -93,9 +91,9 @@ func New(cfg Config) *Gate {
 	return &Gate{cfg: cfg}
 }
 
-// Open returns the handler for a new connection, or nil, which closes it, after Stop. It
-// is what [loop.Loop.Listen] is given. The listener's Limits.UnreadMax must be more than
-// 1 KiB; its default is.
+// Open returns the handler for a new connection, or nil, which closes it, after Stop: a
+// callback for [loop.Loop.Listen]. The listener's Limits.UnreadMax must be more than 1 KiB;
+// its default is.
 func (g *Gate) Open(c *loop.Conn) loop.Handler {
 	defer g.count()
 	if g.stopped {
@@ -110,8 +108,8 @@ func (g *Gate) Open(c *loop.Conn) loop.Handler {
 	return g.admit(c, false)
 }
 
-// Inside returns the handler for c, which was opened by Config.TLS and has shaken hands,
-// or nil after Stop: what is within TLS is told apart, too.
+// Inside returns the handler for c, which Config.TLS opened and which has completed its
+// handshake, or nil after Stop: it detects the protocol inside TLS.
 func (g *Gate) Inside(c *loop.Conn) loop.Handler {
 	if g.stopped {
 		return nil
@@ -119,31 +117,31 @@ func (g *Gate) Inside(c *loop.Conn) loop.Handler {
 	return g.admit(c, true)
 }
 
-func (g *Gate) admit(c *loop.Conn, inside bool) *guest {
-	w := &guest{gate: g, conn: c, place: len(g.waiting), inside: inside}
-	g.waiting = append(g.waiting, w)
-	return w
+func (g *Gate) admit(lc *loop.Conn, inside bool) *conn {
+	c := &conn{gate: g, conn: lc, index: len(g.undecided), inside: inside}
+	g.undecided = append(g.undecided, c)
+	return c
 }
 
-// Rest passes on a connection that Config.TLS has taken out of the loop.
+// Rest passes on a connection that Config.TLS has detached from the loop.
 func (g *Gate) Rest(nc net.Conn) {
 	g.count()
 	g.cfg.Rest(nc)
 }
 
-// Stop closes the connections that are not told apart yet. Open refuses from now on.
+// Stop closes the connections with no protocol yet. Open and Inside return nil from now on.
 func (g *Gate) Stop() {
 	g.stopped = true
-	for _, w := range g.waiting {
-		w.conn.Close(ErrStopped)
+	for _, c := range g.undecided {
+		c.conn.Close(ErrStopped)
 	}
 }
 
-// Connections returns how many connections the loop has. Any goroutine may call it.
+// Connections returns the number of connections in the loop. Any goroutine may call it.
 func (g *Gate) Connections() int { return int(g.open.Load()) }
 
-// count notes how many connections the loop has. It is called after everything that can
-// change that for a guest, and for each that speaks, so it costs a comparison.
+// count publishes the number of connections. It is called after everything that can change
+// it, and whenever data arrives, so it is only a comparison.
 func (g *Gate) count() {
 	if n := g.cfg.Loop.Conns(); n != g.counted {
 		g.counted = n
@@ -151,91 +149,92 @@ func (g *Gate) count() {
 	}
 }
 
-// guest is the handler of a connection, with the front's own behind it when that is known.
-type guest struct {
-	gate  *Gate
-	conn  *loop.Conn
-	front loop.Handler // nil: not told apart yet
-	place int          // in gate.waiting, until then
-
-	inside bool // TLS
+// conn is the handler of a connection, with the front's handler behind it once the protocol
+// is known.
+type conn struct {
+	gate   *Gate
+	conn   *loop.Conn
+	front  loop.Handler // nil: no protocol yet
+	index  int          // in gate.undecided, until then
+	inside bool         // inside TLS
 }
 
-// Data leads the connection to where it belongs.
-func (w *guest) Data(c *loop.Conn, b []byte) (used int, err error) {
-	if w.front != nil {
-		used, err = w.front.Data(c, b)
+// Data passes b to the front, or chooses the front.
+func (c *conn) Data(lc *loop.Conn, b []byte) (used int, err error) {
+	if c.front != nil {
+		used, err = c.front.Data(lc, b)
 	} else {
-		used, err = w.lead(c, b)
+		used, err = c.route(lc, b)
 	}
-	w.gate.count() // it may have been detached
+	c.gate.count() // it may have been detached
 	return used, err
 }
 
-func (w *guest) lead(c *loop.Conn, b []byte) (int, error) {
-	g := w.gate
-	where := g.tell(b)
-	if where == secure && (w.inside || g.cfg.TLS == nil) {
-		where = rest
+// route gives the connection to the front or the servers for it, once b says which.
+func (c *conn) route(lc *loop.Conn, b []byte) (int, error) {
+	g := c.gate
+	to := g.detect(b)
+	if to == secure && (c.inside || g.cfg.TLS == nil) {
+		to = rest
 	}
-	if where == undecided {
-		if !c.EOF() {
+	if to == undecided {
+		if !lc.EOF() {
 			return 0, nil
 		}
-		where = rest // nothing more will come, and net/http knows what to say to that
+		to = rest // nothing more will come, and net/http knows what to answer
 	}
 	switch {
 	case g.stopped:
-		c.Close(ErrStopped)
+		lc.Close(ErrStopped)
 		return len(b), nil
-	case where == http1:
-		return w.enter(c, b, g.cfg.HTTP1)
-	case where == resp:
-		return w.enter(c, b, g.cfg.RESP)
-	case where == secure:
-		return w.enter(c, b, g.cfg.TLS)
+	case to == http1:
+		return c.enter(lc, b, g.cfg.HTTP1)
+	case to == resp:
+		return c.enter(lc, b, g.cfg.RESP)
+	case to == secure:
+		return c.enter(lc, b, g.cfg.TLS)
 	}
-	nc, err := c.Detach(b)
+	nc, err := lc.Detach(b)
 	if err != nil {
-		return len(b), nil // the loop has closed it, and told us
+		return len(b), nil // the loop has closed it, and called Closed
 	}
-	w.leave()
+	c.decided()
 	g.cfg.Rest(nc)
 	return len(b), nil
 }
 
-func (w *guest) enter(c *loop.Conn, b []byte, open func(*loop.Conn) loop.Handler) (int, error) {
-	h := open(c)
+func (c *conn) enter(lc *loop.Conn, b []byte, open func(*loop.Conn) loop.Handler) (int, error) {
+	h := open(lc)
 	if h == nil {
-		c.Close(ErrStopped)
+		lc.Close(ErrStopped)
 		return len(b), nil
 	}
-	w.leave()
-	w.front = h
-	return h.Data(c, b)
+	c.decided()
+	c.front = h
+	return h.Data(lc, b)
 }
 
 // Closed tells the front, if there is one.
-func (w *guest) Closed(c *loop.Conn, err error) {
-	if w.front != nil {
-		w.front.Closed(c, err)
+func (c *conn) Closed(lc *loop.Conn, err error) {
+	if c.front != nil {
+		c.front.Closed(lc, err)
 	} else {
-		w.leave()
+		c.decided()
 	}
-	w.gate.count()
+	c.gate.count()
 }
 
-// leave takes w out of those that wait.
-func (w *guest) leave() {
-	list := w.gate.waiting
+// decided removes c from the undecided connections.
+func (c *conn) decided() {
+	list := c.gate.undecided
 	last := len(list) - 1
-	list[w.place] = list[last]
-	list[w.place].place = w.place
+	list[c.index] = list[last]
+	list[c.index].index = c.index
 	list[last] = nil
-	w.gate.waiting = list[:last]
+	c.gate.undecided = list[:last]
 }
 
-// destination is where a connection belongs.
+// destination is where a connection is routed to.
 type destination uint8
 
 const (
@@ -251,9 +250,9 @@ const get = "GET /"
 // handshakeByte begins every TLS connection: the record type "handshake" (RFC 8446 §5.1).
 const handshakeByte = 0x16
 
-// tell says where a connection belongs that begins with b. What it has decided stays
-// decided, whatever follows.
-func (g *Gate) tell(b []byte) destination {
+// detect returns the destination of a connection that begins with b. Once it is decided,
+// further bytes do not change it.
+func (g *Gate) detect(b []byte) destination {
 	switch {
 	case len(b) == 0:
 		return undecided
@@ -272,11 +271,11 @@ func (g *Gate) tell(b []byte) destination {
 		}
 		return rest
 	}
-	return g.tellLine(b)
+	return g.detectCommand(b)
 }
 
-// tellLine looks for an inline command.
-func (g *Gate) tellLine(b []byte) destination {
+// detectCommand detects an inline command.
+func (g *Gate) detectCommand(b []byte) destination {
 	n := 0
 	for n < len(b) && isWord(b[n]) {
 		n++
@@ -306,7 +305,7 @@ func (g *Gate) tellLine(b []byte) destination {
 	return rest
 }
 
-// wordBytesMax is more than any command has.
+// wordBytesMax is longer than the name of any command.
 const wordBytesMax = 64
 
 func isWord(c byte) bool {

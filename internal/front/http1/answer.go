@@ -16,23 +16,24 @@ const (
 	closing      = "Connection: close\r\n"
 )
 
-// answers writes answers, from parts that were made in advance.
+// answers writes answers from parts prepared in advance.
 type answers struct {
-	wall   func() time.Time
-	scheme string        // of the URLs that clients are sent to
-	fields string        // that every answer has, with their line ends
-	named  uint64        // the cluster's ID that these parts tell; 0: none
-	date   []byte        // the field, fields, and that with the cluster's ID
-	until  time.Duration // when the next is due, on the loop's clock
-	one    []byte        // the whole header of one timestamp in binary
-	span   []byte        // the whole header of a range
-	id     []byte        // the whole header of one id in decimal, of idDigits digits
-	body   []byte        // for the JSON that is being written
-	fault  faultAnswer
+	wall     func() time.Time
+	scheme   string        // of redirect URLs
+	protocol string        // for observers
+	fields   string        // additional header fields, with their line ends
+	named    uint64        // the cluster's ID in these parts; 0: none
+	date     []byte        // the Date field, fields, and the field with the cluster's ID
+	until    time.Duration // when the next refresh is due, on the loop's clock
+	one      []byte        // the whole header of one timestamp in binary
+	span     []byte        // the whole header of a range
+	id       []byte        // the whole header of one id in decimal, of idDigits digits
+	body     []byte        // scratch for JSON
+	fault    faultAnswer
 }
 
-// faultAnswer is an answer that failed, whole. While a node is overloaded or does not
-// lead, all its answers are the same.
+// faultAnswer caches the latest error answer: while a node is overloaded or does not lead,
+// all its answers are the same.
 type faultAnswer struct {
 	err    isotone.Error
 	query  []byte
@@ -41,8 +42,7 @@ type faultAnswer struct {
 }
 
 // refresh renews the date, and the cluster's ID. It reads the wall clock once a second.
-// The loop's time is that of the turn's beginning, before the clock is read, so it is at
-// worst too early.
+// The loop's time is that of the beginning of the turn, so a refresh is at worst early.
 func (a *answers) refresh(now time.Duration, cluster uint64) {
 	if now < a.until && cluster == a.named {
 		return
@@ -61,20 +61,23 @@ func (a *answers) refresh(now time.Duration, cluster uint64) {
 	a.fault.answer = a.fault.answer[:0]
 }
 
-// append appends the answers of w to b, and returns the code of all of them. last says
-// that no more follow on that connection.
+// append appends the answers of w to b, and returns their code. last says that the
+// connection ends after them.
 func (a *answers) append(b []byte, w *work, last bool) (_ []byte, code string) {
 	code = httpapi.CodeOK
 	queries := w.queries
 	err := w.err()
 	for i, q := range w.asks {
-		final := last && i == len(w.asks)-1
+		final, at := last && i == len(w.asks)-1, len(b)
 		if err == nil {
 			b = a.appendIssued(b, q.format, w.batch.Ranges[i], final)
-			continue
+		} else {
+			b, code = a.appendFault(b, err, queries[:q.query], final)
+			queries = queries[q.query:]
 		}
-		b, code = a.appendFault(b, err, queries[:q.query], final)
-		queries = queries[q.query:]
+		if w.measured != nil {
+			b = w.front.meter.end(b, at, a.protocol, code, &w.measured[i])
+		}
 	}
 	return b, code
 }
@@ -121,7 +124,7 @@ func appendJSON(b []byte, issued isotone.Range) []byte {
 	return append(b, httpapi.JSONEnd...)
 }
 
-// appendHeader appends the header of a successful answer but for the blank line.
+// appendHeader appends the header of a successful answer, without the blank line.
 func (a *answers) appendHeader(b []byte, length int, contentType string, last bool) []byte {
 	b = append(b, statusOK+cacheControl...)
 	b = appendContent(b, length, contentType)
@@ -140,7 +143,7 @@ func appendContent(b []byte, length int, contentType string) []byte {
 	return append(b, "\r\n"...)
 }
 
-// appendFault appends the answer to a request with that query, which err has failed.
+// appendFault appends the error answer for err to a request with that query.
 func (a *answers) appendFault(b []byte, err error, query []byte, last bool) (_ []byte, code string) {
 	made := &a.fault
 	e, direct := err.(*isotone.Error)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/stats"
+	"github.com/isotone/isotone/internal/front/transaction"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -69,14 +71,14 @@ func open(t testing.TB, backend front.Backend) *handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close(); _ = ln.Close(); _ = l.Close() })
-	lane := New(Config{Backend: backend, IDs: &counting{}, HandOver: func(net.Conn) { t.Error("handed over") }})
-	h := &handler{lane: lane}
+	front := New(Config{Backend: backend, IDs: &counting{}, Loop: l, HandOver: func(net.Conn) { t.Error("handed over") }})
+	h := &handler{front: front}
 	c, err := l.Adopt(server, nil, loop.Limits{}, h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.conn = c
-	lane.conns = append(lane.conns, h)
+	front.conns = append(front.conns, h)
 	return h
 }
 
@@ -94,7 +96,7 @@ var hotOnes = map[string]string{
 		"GET /timestamp?mode=lease HTTP/1.1\r\nHost: x\r\n\r\n" + plain,
 }
 
-func TestLane_DoesNotAllocate(t *testing.T) {
+func TestFront_DoesNotAllocate(t *testing.T) {
 	for name, raw := range hotOnes {
 		for _, err := range []error{nil, isotone.ErrOverloaded, &isotone.Error{Code: isotone.CodeNotLeader, Leader: "a:1", Message: "m"}} {
 			if err != nil && (name == "changing" || strings.Contains(raw, "?")) {
@@ -113,7 +115,7 @@ func TestLane_DoesNotAllocate(t *testing.T) {
 	}
 }
 
-func BenchmarkLane(b *testing.B) {
+func BenchmarkFront(b *testing.B) {
 	for _, name := range []string{"plain", "curl", "range", "json", "n=64", "32 deep", "changing"} {
 		b.Run(name, func(b *testing.B) {
 			back := &later{}
@@ -126,6 +128,19 @@ func BenchmarkLane(b *testing.B) {
 					back.answer()
 				}
 				h.discard()
+			}
+		})
+	}
+	for _, name := range []string{"plain", "32 deep"} {
+		b.Run(name+", measured", func(b *testing.B) {
+			h, raw := open(b, prompt{}), []byte(hotOnes[name])
+			l := h.front.cfg.Loop
+			h.front.meter = &meter{recorder: stats.New(stats.Config{}), loop: l, ids: transaction.NewMaker()}
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = h.Data(h.conn, raw)
+				h.discard()
+				_ = l.Wait(0) // settles
 			}
 		})
 	}
@@ -156,14 +171,14 @@ func BenchmarkParse(b *testing.B) {
 
 // BenchmarkIdle reports what an idle connection holds here, after one request.
 func BenchmarkIdle(b *testing.B) {
-	lane := New(Config{Backend: prompt{}, HandOver: func(nc net.Conn) { _ = nc.Close() }})
+	front := New(Config{Backend: prompt{}, HandOver: func(nc net.Conn) { _ = nc.Close() }})
 	h, raw := open(b, prompt{}), []byte(hotOnes["curl"])
 	handlers := make([]*handler, 0, b.N)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for range b.N {
-		one := lane.Open(h.conn).(*handler)
+		one := front.Open(h.conn).(*handler)
 		if _, err := one.Data(h.conn, raw); err != nil {
 			b.Fatal(err)
 		}

@@ -10,15 +10,15 @@ import (
 // lastBytesMax bounds the request that a connection remembers.
 const lastBytesMax = 256
 
-// handler is the lane on one connection. It is all that an idle one holds.
+// handler is one connection, and everything that an idle one holds.
 type handler struct {
-	lane  *Lane
+	front *Front
 	conn  *loop.Conn
-	place int   // in lane.conns
-	work  *work // what is out; nil: nothing
+	index int   // in front.conns
+	work  *work // submitted, not answered; nil: none
 
-	// A client sends the same request again and again. last is one, and known what it
-	// asks: what begins with the same bytes asks the same, for it ends within them.
+	// A client sends the same request again and again. known is the request in last: input
+	// that begins with the same bytes is the same request, since it ends within them.
 	last  []byte
 	known request
 }
@@ -26,8 +26,8 @@ type handler struct {
 // Data answers the hot requests that b begins with, all that fit in one batch, or hands
 // the connection over.
 func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
-	l := h.lane
-	if l.stopped {
+	f := h.front
+	if f.stopped {
 		c.Close(ErrStopped)
 		return len(b), nil
 	}
@@ -36,7 +36,7 @@ func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
 		n, next := h.collect(b[used:])
 		used += n
 		switch {
-		case l.group.empty() && next == hot:
+		case f.group.empty() && next == hot:
 			n, next := h.answerAtOnce(b[used:])
 			used += n
 			if next == cold {
@@ -46,9 +46,9 @@ func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
 			if used == len(b) || c.Choked() {
 				return used, nil
 			}
-		case l.group.empty():
+		case f.group.empty():
 			if next == cold || h.conn.EOF() {
-				// Of what is cut short by the end net/http knows what to say.
+				// net/http answers requests that are cut short by the end of input.
 				h.handOver(b[used:])
 			}
 			return used, nil
@@ -61,16 +61,16 @@ func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
 	}
 }
 
-// collect gathers the hot requests at the front of b in the lane's group. It returns how
-// many bytes they have, and what follows them: also hot if the group must not have it, as
-// it has requests for timestamps only.
+// collect gathers the hot requests at the front of b in the front's group. It returns how
+// many bytes they have, and the verdict on what follows: hot if it is a request that the
+// group cannot take. The group takes requests for timestamps only.
 func (h *handler) collect(b []byte) (used int, next verdict) {
-	g := &h.lane.group
+	g := &h.front.group
 	g.reset()
 	for used < len(b) {
 		rest := b[used:]
 		r, v := h.read(rest)
-		if v != hot || r.target != targetTimestamps || !g.add(h.lane, r, rest) {
+		if v != hot || r.target != targetTimestamps || !g.add(h.front, r, rest) {
 			return used, v
 		}
 		used += r.size
@@ -78,13 +78,12 @@ func (h *handler) collect(b []byte) (used int, next verdict) {
 	return used, partial
 }
 
-// read looks at the front of b, and returns the request if that is hot. It is valid until
-// the next call.
+// read parses the request at the front of b. The result is valid until the next call.
 func (h *handler) read(b []byte) (*request, verdict) {
 	if len(h.last) > 0 && bytes.HasPrefix(b, h.last) {
 		return &h.known, hot
 	}
-	r := &h.lane.group.parsed
+	r := &h.front.group.parsed
 	v := parse(b, r)
 	if v == hot {
 		h.remember(b, r)
@@ -98,27 +97,27 @@ func (h *handler) remember(b []byte, r *request) {
 	}
 }
 
-// submit hands the group to the backend, and reports whether it is answered already.
+// submit hands the group to the backend, and reports whether it has been answered.
 func (h *handler) submit() bool {
-	l := h.lane
-	w := l.spare.take(l, l.group.len())
-	w.fill(&l.group)
+	f := h.front
+	w := f.spare.take(f, f.group.len())
+	w.fill(&f.group)
 	w.owner, w.began = h, h.conn.Now()
 	h.work = w
-	l.cfg.Backend.Submit(&w.batch)
+	f.cfg.Backend.Submit(&w.batch)
 	return h.work == nil
 }
 
-// answer writes the answers of w, which has been out for h.
+// answer writes the answers of w, which h submitted.
 func (h *handler) answer(w *work) {
-	l, c := h.lane, h.conn
+	f, c := h.front, h.conn
 	h.work = nil
-	a := l.answersFor(c)
-	a.refresh(c.Now(), l.cluster())
-	out, code := a.append(c.Buffered(), w, l.stopped)
+	a := f.answersFor(c)
+	a.refresh(c.Now(), f.cluster())
+	out, code := a.append(c.Buffered(), w, f.stopped)
 	c.SetBuffered(out)
-	l.observe(c, code, len(w.asks), c.Now()-w.began)
-	if l.stopped {
+	f.observe(c, code, len(w.asks), c.Now()-w.began)
+	if f.stopped {
 		c.Close(ErrStopped)
 		return
 	}
@@ -129,18 +128,21 @@ func (h *handler) answer(w *work) {
 func (h *handler) handOver(b []byte) {
 	nc, err := h.conn.Detach(b)
 	if err != nil {
-		return // the loop has closed it, and told us
+		return // the loop has closed it, and called Closed
 	}
-	h.lane.remove(h)
-	h.lane.cfg.HandOver(nc)
+	h.front.remove(h)
+	h.front.cfg.HandOver(nc)
 }
 
-// Closed notes that nobody waits for the batch that is out.
+// Closed abandons the submitted batch.
 func (h *handler) Closed(*loop.Conn, error) {
 	if h.work != nil {
 		h.work.owner = nil
-		h.lane.observe(h.conn, string(isotone.CodeDeadlineExceeded), len(h.work.asks), h.conn.Now()-h.work.began)
+		for i := range h.work.measured {
+			h.front.meter.finish(h.front.answersFor(h.conn).protocol, 0, string(isotone.CodeDeadlineExceeded), &h.work.measured[i])
+		}
+		h.front.observe(h.conn, string(isotone.CodeDeadlineExceeded), len(h.work.asks), h.conn.Now()-h.work.began)
 		h.work = nil
 	}
-	h.lane.remove(h)
+	h.front.remove(h)
 }

@@ -1,39 +1,35 @@
-// Package http1 is the fast lane for plain HTTP/1.1 in the event loop: it answers the
-// few requests that make up the load, GET /timestamp, GET /api/snowflake and
-// GET /live/NAME in their common spellings, and hands
-// every connection that says anything else to the standard servers.
+// Package http1 is the front for HTTP/1.1 in the event loop, the fast path: it answers the
+// requests that make up the load, GET /timestamp, GET /api/snowflake and GET /live/NAME in
+// their common spellings, and hands every connection that sends anything else to the
+// standard servers.
 //
 // It owns the recognition of those requests and their answers on a connection. How
-// queries, answers and faults are spelled is internal/front/httpapi's, shared with
-// internal/front/web: the same bytes get the same answer from either, but for the order
+// queries, answers and faults are spelled is defined in internal/front/httpapi, shared with
+// internal/front/web: the same bytes get the same answer from either, except for the order
 // of header fields. It knows nothing of Raft or of how timestamps come to be. All of it
 // runs on the goroutine of one [loop.Loop], without locks.
 //
 // No request is read by two parsers. A request is either hot from its first byte to its
-// last, or the connection goes to net/http with that first byte in front; and what is
-// hot is so plain that there is one way to read it: a fixed first line but for a query
-// without anything to decode, and header fields from a short list. See parse.go.
+// last, or the connection goes to net/http with that first byte in front. What is hot is so
+// plain that there is one way to read it: a fixed first line except for a query without
+// anything to decode, and header fields from a short list. See parse.go.
 //
 // Requests that have arrived together on one connection with the same read mode become
-// one batch. While it is out the connection is paused, so that answers keep the order
-// of requests.
+// one batch. Until the batch is answered the connection is paused, so that answers keep the
+// order of requests.
 //
-// [Secure] brings connections under TLS to the same lane: it shakes hands and puts the
-// encryption between socket and handler, so that requests and answers are as without.
-//
-// Differences that a client can see, all in cases of distress:
-//   - The lane has no timeout of its own for the backend, which gives up by itself
+// Differences that a client can see, all in error cases:
+//   - The fast path has no timeout of its own for the backend, which gives up by itself
 //     after the same time; the message of that deadline_exceeded is the backend's.
-//   - When a client ends its output while its request is in work, net/http gives the
-//     request up; the lane answers it.
-//   - When it does so in the middle of a request that follows others, net/http says 400
-//     to that; the lane may just close.
+//   - When a client ends its output while its request is being processed, net/http abandons
+//     the request; the fast path answers it.
+//   - When it does so in the middle of a request that follows others, net/http answers 400;
+//     the fast path may just close.
 //   - Pipelined requests succeed or fail together, and an overloaded backend refuses
 //     them together.
 //
-// And one that is not: the lane takes no notice of X-Request-ID, which internal/front/web
-// returns. To look for it would cost every request, and who wants transactions to be
-// followed has the node measure them, which does without the lane.
+// One more: without [Config.Stats] the fast path ignores X-Request-ID, which
+// internal/front/web echoes. To echo X-Request-ID, set REQUEST_STATS.
 //
 // Sources: RFC 9110 (semantics), RFC 9112 (HTTP/1.1).
 package http1
@@ -45,26 +41,27 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/stats"
+	"github.com/isotone/isotone/internal/front/transaction"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/snowflake"
 )
 
-// What Observe is told, without and with TLS.
+// The protocol names for Observe, without and with TLS.
 const (
 	protocol       = "http1"
 	protocolSecure = "https1"
 )
 
-// ErrStopped ends connections after [Lane.Stop].
+// ErrStopped ends connections after [Front.Stop].
 var ErrStopped = errors.New("the server is shutting down")
 
-// Config is what a [Lane] is made of. Backend and HandOver are required.
+// Config configures a [Front]. Backend and HandOver are required.
 type Config struct {
 	// Backend answers. It must call Done on the loop's goroutine, within Submit or
 	// later.
 	Backend front.Backend
-	// IDs answers requests for ids; nil hands them over. It is used on the loop's
-	// goroutine.
+	// IDs answers requests for ids, on the loop's goroutine; nil hands them over.
 	IDs front.IDs
 	// Live returns the whole answer to GET of a live document, given the values of
 	// Accept-Encoding and If-None-Match; nil, or a nil answer, hands the request over. It
@@ -73,26 +70,31 @@ type Config struct {
 	// Mode applies to requests that name none. isotone.ReadDefault leaves the choice
 	// to the backend.
 	Mode isotone.ReadMode
-	// HandOver takes a connection that the lane has nothing for; everything that was
-	// not answered is read from it again. It must not block, and owns the connection.
+	// HandOver takes a connection that sent something else; everything unanswered can
+	// be read from it again. It must not block, and owns the connection.
 	HandOver func(net.Conn)
-	// Observe, if not nil, is called once for every batch that was answered, with the
-	// number of requests in it. The protocol is "http1", or "https1" under TLS; the code is "ok" or an
-	// isotone.Code. Wall is measured on the loop's clock, from the turn that read them
-	// to the turn that answers.
+	// Observe, if not nil, is called once for every answered batch, with the number of
+	// requests in it. The protocol is "http1", or "https1" under TLS; the code is "ok" or an
+	// isotone.Code. Wall is measured on the loop's clock, from the turn that read the
+	// requests to the turn that answered.
 	Observe func(protocol, code string, requests int, wall time.Duration)
+	// Stats, if not nil, measures every request, from when it was read until its answer is
+	// in the output, and answers have X-Request-ID. It needs Loop, which owns the
+	// connections.
+	Stats *stats.Recorder
+	Loop  *loop.Loop
 	// AltSvc, if not empty, is the value of the field Alt-Svc in answers under TLS, as
 	// internal/front/web has it.
 	AltSvc string
-	// Limits bounds the lane; the zero value means the defaults.
+	// Limits bounds the front; the zero value means the defaults.
 	Limits Limits
 }
 
-// Limits bounds what one connection can have in work (I7). A field that is 0 or less has
+// Limits bounds the requests in flight on one connection (I7). A field that is 0 or less has
 // its default.
 type Limits struct {
 	// PipelineMax bounds the requests in one batch; what follows waits for its answer.
-	// It should stay below what the backend's queue takes. Default 1024: more than
+	// It should stay below the capacity of the backend's queue. Default 1024: more than
 	// fits in one read of common requests.
 	PipelineMax int
 	// AnswerBytesMax bounds the answers to one batch. Default 256 KiB, as much as the
@@ -110,51 +112,61 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Lane is the fast lane of one loop. Make it with [New]. All methods belong to the
+// Front is the fast path of one loop. Make it with [New]. All methods belong to the
 // loop's goroutine.
-type Lane struct {
+type Front struct {
 	cfg     Config
 	conns   []*handler // all open ones, in no order
 	stopped bool
 
 	ids     [binaryMax]snowflake.ID
-	group   group // what is being collected; only one at a time is
+	group   group // being collected, one at a time
 	spare   spare
 	answers answers
 	secure  answers // under TLS
+	meter   *meter  // nil without Config.Stats
 }
 
-// New returns a lane without connections. It panics without a Backend or HandOver.
-func New(cfg Config) *Lane {
+// New returns a front without connections. It panics without a Backend or HandOver.
+func New(cfg Config) *Front {
 	if cfg.Backend == nil || cfg.HandOver == nil {
 		panic("http1: Config.Backend or Config.HandOver is nil")
 	}
-	cfg.Limits = cfg.Limits.withDefaults()
-	l := &Lane{cfg: cfg, answers: answers{wall: time.Now, scheme: "http"}, secure: answers{wall: time.Now, scheme: "https"}}
-	if cfg.AltSvc != "" {
-		l.secure.fields = "Alt-Svc: " + cfg.AltSvc + "\r\n"
+	if cfg.Stats != nil && cfg.Loop == nil {
+		panic("http1: Config.Stats without Config.Loop")
 	}
-	return l
+	cfg.Limits = cfg.Limits.withDefaults()
+	f := &Front{cfg: cfg,
+		answers: answers{wall: time.Now, scheme: "http", protocol: protocol},
+		secure:  answers{wall: time.Now, scheme: "https", protocol: protocolSecure},
+	}
+	if cfg.Stats != nil {
+		f.meter = &meter{recorder: cfg.Stats, loop: cfg.Loop, ids: transaction.NewMaker()}
+	}
+	if cfg.AltSvc != "" {
+		f.secure.fields = "Alt-Svc: " + cfg.AltSvc + "\r\n"
+	}
+	return f
 }
 
 // Open returns the handler for c, or nil after Stop. The listener's Limits.UnreadMax
 // must be more than 4 KiB; its default is.
-func (l *Lane) Open(c *loop.Conn) loop.Handler {
-	if l.stopped {
+func (f *Front) Open(c *loop.Conn) loop.Handler {
+	if f.stopped {
 		return nil
 	}
-	h := &handler{lane: l, conn: c, place: len(l.conns)}
-	l.conns = append(l.conns, h)
+	h := &handler{front: f, conn: c, index: len(f.conns)}
+	f.conns = append(f.conns, h)
 	return h
 }
 
 // Stop closes idle connections at once, and each of the others when its batch has been
 // answered, with "Connection: close" on the last answer. What a connection has sent
-// beyond that batch is not answered, and Open refuses from now on. The caller runs the
-// loop until [Lane.Conns] is 0, or for as long as it has patience.
-func (l *Lane) Stop() {
-	l.stopped = true
-	for _, h := range l.conns {
+// beyond that batch is not answered, and Open returns nil from now on. The caller runs
+// the loop until [Front.Conns] is 0, or until its own deadline.
+func (f *Front) Stop() {
+	f.stopped = true
+	for _, h := range f.conns {
 		if h.work == nil {
 			h.conn.Close(ErrStopped)
 		}
@@ -162,34 +174,32 @@ func (l *Lane) Stop() {
 }
 
 // Conns returns how many connections are open, or on their way to be closed.
-func (l *Lane) Conns() int { return len(l.conns) }
+func (f *Front) Conns() int { return len(f.conns) }
 
-func (l *Lane) remove(h *handler) {
-	last := len(l.conns) - 1
-	l.conns[h.place] = l.conns[last]
-	l.conns[h.place].place = h.place
-	l.conns[last] = nil
-	l.conns = l.conns[:last]
+func (f *Front) remove(h *handler) {
+	last := len(f.conns) - 1
+	f.conns[h.index] = f.conns[last]
+	f.conns[h.index].index = h.index
+	f.conns[last] = nil
+	f.conns = f.conns[:last]
+	if f.meter != nil && len(f.conns) == 0 {
+		f.meter.settle() // the loop may not run another turn
+	}
 }
 
 // cluster returns the cluster's ID, 0 while the node does not know it.
-func (l *Lane) cluster() uint64 { return l.cfg.Backend.Status().ClusterID }
+func (f *Front) cluster() uint64 { return f.cfg.Backend.Status().ClusterID }
 
 // answersFor returns what writes the answers on c.
-func (l *Lane) answersFor(c *loop.Conn) *answers {
+func (f *Front) answersFor(c *loop.Conn) *answers {
 	if c.Layer() != nil {
-		return &l.secure
+		return &f.secure
 	}
-	return &l.answers
+	return &f.answers
 }
 
-func (l *Lane) observe(c *loop.Conn, code string, requests int, wall time.Duration) {
-	if l.cfg.Observe == nil {
-		return
+func (f *Front) observe(c *loop.Conn, code string, requests int, wall time.Duration) {
+	if f.cfg.Observe != nil {
+		f.cfg.Observe(f.answersFor(c).protocol, code, requests, wall)
 	}
-	how := protocol
-	if c.Layer() != nil {
-		how = protocolSecure
-	}
-	l.cfg.Observe(how, code, requests, wall)
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// idDigits is how many digits an id mostly has: with Twitter's layout and epoch all have,
-// from May 2018 on.
+// idDigits is the usual length of an id: that of all ids made since May 2018 with Twitter's
+// layout and epoch.
 const idDigits = 19
 
 // appendIDs appends the answer to a request for ids, and returns its code.
-func (a *answers) appendIDs(b []byte, r *request, query []byte, l *Lane) (_ []byte, code string) {
-	ids := l.ids[:r.count]
-	if err := l.cfg.IDs.Fill(ids); err != nil {
+func (a *answers) appendIDs(b []byte, r *request, query []byte, front *Front) (_ []byte, code string) {
+	ids := front.ids[:r.count]
+	if err := front.cfg.IDs.Fill(ids); err != nil {
 		f := httpapi.FaultOf(err)
 		return a.spellFault(b, &f, targetIDs, query, false), string(f.Code)
 	}

@@ -6,28 +6,28 @@ import (
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
-// answerAtOnce answers the requests at the front of b that are not for timestamps, and
-// returns how many bytes they have, and whether what follows is one that the lane has no
-// answer to. Nothing waits for these answers.
+// answerAtOnce answers the requests at the front of b that are not for timestamps: they
+// need no round. It returns how many bytes they have, and cold if what follows must be
+// handed over.
 func (h *handler) answerAtOnce(b []byte) (used int, next verdict) {
-	l, c := h.lane, h.conn
-	a := l.answersFor(c)
-	a.refresh(c.Now(), l.cluster())
+	f, c := h.front, h.conn
+	a := f.answersFor(c)
+	a.refresh(c.Now(), f.cluster())
 	out, run, code := c.Buffered(), 0, ""
 	next = hot
-	for start := len(out); used < len(b) && len(out)-start <= l.cfg.Limits.AnswerBytesMax; run++ {
+	for start := len(out); used < len(b) && len(out)-start <= f.cfg.Limits.AnswerBytesMax; run++ {
 		r, v := h.read(b[used:])
 		if v != hot || r.target == targetTimestamps {
 			break
 		}
 		var answered string
 		var ok bool
-		if out, answered, ok = a.appendOne(out, r, b[used:], l); !ok {
+		if out, answered, ok = f.answerOne(out, a, r, b[used:]); !ok {
 			next = cold
 			break
 		}
 		if answered != code && run > 0 {
-			l.observe(c, code, run, 0)
+			f.observe(c, code, run, 0)
 			run = 0
 		}
 		code = answered
@@ -35,25 +35,39 @@ func (h *handler) answerAtOnce(b []byte) (used int, next verdict) {
 	}
 	c.SetBuffered(out)
 	if run > 0 {
-		l.observe(c, code, run, 0)
+		f.observe(c, code, run, 0)
 	}
 	return used, next
 }
 
-// appendOne appends the answer to r, which b begins with, and returns its code, if there
-// is one here.
-func (a *answers) appendOne(out []byte, r *request, b []byte, l *Lane) (_ []byte, code string, ok bool) {
+// answerOne is appendOne, measured if there is a meter.
+func (f *Front) answerOne(out []byte, a *answers, r *request, b []byte) (_ []byte, code string, ok bool) {
+	m, at := f.meter, len(out)
+	if m == nil {
+		return a.appendOne(out, r, b, f)
+	}
+	one := m.begin(r, b)
+	if out, code, ok = a.appendOne(out, r, b, f); !ok {
+		m.cancel()
+		return out, code, ok
+	}
+	return m.end(out, at, a.protocol, code, &one), code, ok
+}
+
+// appendOne appends the answer to r, which b begins with, and returns its code. It is not
+// ok if the request must be handed over.
+func (a *answers) appendOne(out []byte, r *request, b []byte, f *Front) (_ []byte, code string, ok bool) {
 	if r.target == targetIDs {
-		if l.cfg.IDs == nil {
+		if f.cfg.IDs == nil {
 			return out, "", false
 		}
-		out, code = a.appendIDs(out, r, r.rawQuery(b), l)
+		out, code = a.appendIDs(out, r, r.rawQuery(b), f)
 		return out, code, true
 	}
-	if l.cfg.Live == nil {
+	if f.cfg.Live == nil {
 		return out, "", false
 	}
-	answer := l.cfg.Live(r.document(b), r.encoding.of(b), r.tag.of(b))
+	answer := f.cfg.Live(r.document(b), r.encoding.of(b), r.tag.of(b))
 	if answer == nil {
 		return out, "", false
 	}

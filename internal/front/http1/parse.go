@@ -8,29 +8,29 @@ import (
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
-// What makes a request hot. A request with more to it is not refused but handed over.
+// Limits of a hot request. A request beyond them is not refused but handed over.
 const (
 	// requestBytesMax bounds a hot request; our own clients send less than a tenth.
 	requestBytesMax = 4 << 10
-	// binaryMax and jsonMax bound the timestamps of one answer, so that an answer stays
-	// near 1 KiB: the loop holds it whole.
+	// binaryMax and jsonMax bound the timestamps of one answer to about 1 KiB, since the
+	// loop holds it whole.
 	binaryMax = 64
 	jsonMax   = 8
 )
 
-// verdict is what the bytes at the front of a connection are.
+// verdict classifies the bytes at the front of a connection.
 type verdict uint8
 
 const (
-	// partial: they may become a hot request when more have come.
+	// partial: more bytes may make them a hot request.
 	partial verdict = iota
-	// hot: they begin with a whole one.
+	// hot: they begin with a complete hot request.
 	hot
 	// cold: they begin with something else, whatever follows.
 	cold
 )
 
-// target is what a hot request is for.
+// target is what a hot request asks for.
 type target uint8
 
 const (
@@ -42,7 +42,7 @@ const (
 // paths has the path of each target. Their first letters differ.
 var paths = [...]string{targetTimestamps: "/timestamp", targetIDs: httpapi.IDsPath, targetLive: "/live/"}
 
-// statePath is another name for a live document; stateName is the one below /live/.
+// statePath is an alias of /live/ and stateName.
 const (
 	statePath = "/state"
 	stateName = "state"
@@ -51,8 +51,8 @@ const (
 // request is a hot request.
 type request struct {
 	target target
-	size   int // how many bytes it has
-	query  int // of which the raw query, from queryAt on
+	size   int // in bytes
+	query  int // size of the raw query, which begins at queryAt
 	count  uint64
 	format httpapi.Format // of ids: JSON, or Binary for decimals
 	mode   isotone.ReadMode
@@ -61,9 +61,11 @@ type request struct {
 	name     span // without one: stateName
 	tag      span // the value of If-None-Match
 	encoding span // the value of Accept-Encoding
+
+	requestID, trace span // the values of X-Request-ID and Traceparent
 }
 
-// span is a part of a request's bytes; empty: there is none.
+// span is a part of a request's bytes; empty: none.
 type span struct{ from, to int }
 
 // of returns the part of b, which begins with the request.
@@ -92,12 +94,11 @@ func (r *request) rawQuery(b []byte) []byte {
 	return b[at : at+r.query]
 }
 
-// parse looks at the front of b. It sets r when that is hot.
+// parse reads the request at the front of b into r, if that is hot.
 //
-// It scans b once, and every decision follows from the bytes up to it alone. So the same
-// requests result however a stream is cut into reads. This is why it does not use package
-// head, which scans complete heads: a cold connection is handed over at its first cold byte,
-// not at the blank line.
+// It goes through b once, byte by byte, and each decision depends only on the bytes before
+// it. So the way a stream is cut into reads makes no difference, and a cold connection is
+// handed over at its first cold byte. Package head scans complete heads, and does not fit.
 func parse(b []byte, r *request) verdict {
 	b = b[:min(len(b), requestBytesMax)]
 	v := parseRequest(b, r)
@@ -113,11 +114,11 @@ func parseRequest(b []byte, r *request) verdict {
 	if v != hot {
 		return v
 	}
-	var hosts, accepts, encodings, tags int
+	var seen [fieldKinds]bool
 	for {
 		if v := match(b[at:], "\r\n"); v != cold {
 			r.size = at + len("\r\n")
-			if v == hot && (hosts != 1 || !r.ask(q)) {
+			if v == hot && (!seen[fieldHost] || !r.ask(q)) {
 				return cold
 			}
 			return v
@@ -127,38 +128,38 @@ func parseRequest(b []byte, r *request) verdict {
 			return v
 		}
 		at += size
-		switch f {
-		case fieldHost:
-			hosts++
-			if !isHost(value) {
-				return cold
-			}
-		case fieldAccept:
-			accepts++
-			q = q.Accepting(text(value))
-		case fieldConnection:
-			if !head.EqualFold(value, "keep-alive") {
-				return cold
-			}
-		case fieldEncoding:
-			encodings++
-			if r.target == targetLive {
-				r.encoding = spanOf(value, b)
-			}
-		case fieldTag:
-			tags++
-			if r.target != targetLive {
-				return cold // what a tag means to the others is net/http's to say
-			}
-			r.tag = spanOf(value, b)
-		}
-		if hosts > 1 || accepts > 1 || tags > 1 || r.target == targetLive && encodings > 1 {
+		if seen[f] && !f.mayRepeat(r.target) || !r.setField(f, value, b) {
 			return cold
+		}
+		seen[f] = true
+		if f == fieldAccept {
+			q = q.Accepting(text(value))
 		}
 	}
 }
 
-// match compares the front of b with all of s, which is partial where b ends too soon.
+// setField notes a header field of the request, which b begins with, and reports whether it
+// can be hot with this value.
+func (r *request) setField(f field, value, b []byte) bool {
+	switch f {
+	case fieldHost:
+		return isHost(value)
+	case fieldConnection:
+		return head.EqualFold(value, "keep-alive")
+	case fieldEncoding:
+		r.encoding = spanOf(value, b)
+	case fieldTag:
+		r.tag = spanOf(value, b)
+		return r.target == targetLive // net/http decides what a tag means for other targets
+	case fieldRequestID:
+		r.requestID = spanOf(value, b)
+	case fieldTrace:
+		r.trace = spanOf(value, b)
+	}
+	return true
+}
+
+// match reports whether b begins with s: partial if b ends too soon.
 func match(b []byte, s string) verdict {
 	n := min(len(b), len(s))
 	switch {
@@ -226,7 +227,7 @@ func parsePath(b []byte) (t target, v verdict) {
 const nameMax = 64
 
 // parseName reads the rest of the first line of a request for a live document, whose path
-// begins at. With a query it is not hot.
+// begins at index at. With a query the request is cold.
 func parseName(b []byte, at int, r *request) (next int, v verdict) {
 	if b[at+len("/")] == statePath[len("/")] {
 		at += len(statePath)
@@ -244,7 +245,8 @@ func parseName(b []byte, at int, r *request) (next int, v verdict) {
 	return at + len(lineEnd), match(b[at:], lineEnd)
 }
 
-// document returns which live document the request asks for, that b begins with.
+// document returns the name of the live document that the request asks for; b begins with
+// the request.
 func (r *request) document(b []byte) string {
 	if r.name == (span{}) {
 		return stateName
@@ -252,7 +254,7 @@ func (r *request) document(b []byte) string {
 	return r.name.of(b)
 }
 
-// parseIDQuery reads the query of a request for ids in the terms of one for timestamps.
+// parseIDQuery reads the query of a request for ids as if it were for timestamps.
 func parseIDQuery(raw string) (httpapi.Query, error) {
 	ids, err := httpapi.ParseIDQuery(raw)
 	q := httpapi.Query{Count: uint64(ids.Count), Named: ids.Named}
@@ -262,7 +264,7 @@ func parseIDQuery(raw string) (httpapi.Query, error) {
 	return q, err
 }
 
-// ask sets what the request asks, and reports whether that is hot.
+// ask sets what the request asks for, and reports whether that is hot.
 func (r *request) ask(q httpapi.Query) bool {
 	r.count, r.format, r.mode = q.Count, q.Format, q.Mode
 	switch q.Format {
@@ -275,20 +277,19 @@ func (r *request) ask(q httpapi.Query) bool {
 	}
 }
 
-// isQuery has the bytes of a query that mean themselves to every parser. What needs
-// decoding is net/http's.
+// isQuery has the bytes of a query that need no decoding; net/http decodes the others.
 var isQuery = charset("=&-._~")
 
-// isName has the bytes of the names of live documents, and some more.
+// isName has the bytes of names of live documents, and some more.
 var isName = charset("-")
 
 // isHostByte has the bytes of names, addresses and ports.
 var isHostByte = charset("-._:[]")
 
-// isFieldName has the bytes of the names of fields that are known here.
+// isFieldName has the bytes of the names in fields.
 var isFieldName = charset("-")
 
-// charset returns letters, digits and others.
+// charset returns the set of letters, digits and others.
 func charset(others string) (set [256]bool) {
 	for c := range 256 {
 		lower := c | 0x20
@@ -314,19 +315,26 @@ type field uint8
 
 const (
 	fieldUnknown    field = iota // makes the request cold
-	fieldIgnored                 // means nothing to any answer, whatever its value
-	fieldHost                    // exactly one
-	fieldAccept                  // at most one; may ask for JSON
-	fieldConnection              // keep-alive, which is so anyhow
-	fieldEncoding                // may allow gzip for a live document; at most one there
-	fieldTag                     // If-None-Match; at most one, for a live document only
+	fieldIgnored                 // changes no answer, whatever its value
+	fieldConnection              // keep-alive only, which is the default
+	fieldEncoding                // Accept-Encoding; may allow gzip for a live document
+	fieldHost                    // required
+	fieldAccept                  // may ask for JSON
+	fieldTag                     // If-None-Match; for a live document only
+	fieldRequestID               // X-Request-ID
+	fieldTrace                   // Traceparent
+	fieldKinds
 )
+
+// mayRepeat reports whether a request for t may have f more than once.
+func (f field) mayRepeat(t target) bool {
+	return f <= fieldConnection || f == fieldEncoding && t != targetLive
+}
 
 const fieldNameMax = 17
 
-// fields has the fields of a hot request by the length of their names. The ignored ones
-// are those that clients and proxies send unasked, and that neither net/http nor a
-// handler of ours looks at.
+// fields has the fields of a hot request by the length of their names. Clients and proxies
+// send the ignored ones unasked, and neither net/http nor our handlers look at them.
 var fields = func() (table [fieldNameMax + 1][]fieldName) {
 	add := func(f field, names ...string) {
 		for _, name := range names {
@@ -338,8 +346,9 @@ var fields = func() (table [fieldNameMax + 1][]fieldName) {
 	add(fieldConnection, "connection")
 	add(fieldEncoding, "accept-encoding")
 	add(fieldTag, "if-none-match")
-	add(fieldIgnored, "user-agent", "accept-language", "cache-control", "pragma",
-		"traceparent", "tracestate", "baggage", "x-request-id",
+	add(fieldRequestID, "x-request-id")
+	add(fieldTrace, "traceparent")
+	add(fieldIgnored, "user-agent", "accept-language", "cache-control", "pragma", "tracestate", "baggage",
 		"via", "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 	return table
 }()
@@ -360,8 +369,8 @@ func lookUp(name []byte) field {
 	return fieldUnknown
 }
 
-// parseField reads one line "Name: value", without the white space around the value, and
-// returns the size of the line.
+// parseField reads one line "Name: value". It returns the value without white space around
+// it, and the size of the line.
 func parseField(b []byte) (f field, value []byte, size int, v verdict) {
 	at := 0
 	for at < len(b) && at <= fieldNameMax && isFieldName[b[at]] {
@@ -390,5 +399,5 @@ func parseField(b []byte) (f field, value []byte, size int, v verdict) {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
-// text is b as a string, without a copy. It is valid while b is, and must not be kept.
+// text returns b as a string, without a copy. It is valid only as long as b.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -19,6 +19,7 @@ import (
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/secure"
 	"github.com/isotone/isotone/internal/live"
 	"github.com/isotone/isotone/snowflake"
 	"go.uber.org/goleak"
@@ -142,12 +143,12 @@ type site struct {
 	tls  *tls.Config // of clients; nil: they speak without TLS
 
 	// With a loop in front of the web server:
-	lane     *http1.Lane
+	front    *http1.Front
 	gate     *gate.Gate
 	handed   atomic.Int64
 	observed chan string
 	loop     *loop.Loop
-	secure   *http1.Secure // nil without TLS
+	secure   *secure.Terminator // nil without TLS
 	calls    chan func()
 	end      chan struct{}
 }
@@ -162,7 +163,7 @@ func listen(t testing.TB) net.Listener {
 }
 
 // newDocs returns a set with the documents state and scores, that compress, one that does
-// not, one that is too large for a lane, and one that never comes.
+// not, one that is too large for the fast path, and one that never comes.
 func newDocs(t testing.TB) *live.Set {
 	text := func(size int) func(context.Context) ([]byte, error) {
 		return func(context.Context) ([]byte, error) { return []byte(`"` + strings.Repeat("x", size) + `"`), nil }
@@ -193,18 +194,32 @@ func (s *site) live(name, acceptEncoding, ifNoneMatch string) []byte {
 func startWeb(t testing.TB, configure ...func(*web.Config)) *site {
 	l := listen(t)
 	s := &site{oracle: newOracle(), addr: l.Addr().String(), docs: newDocs(t)}
-	s.serveWeb(t, l, configure)
+	s.serveWeb(t, configure)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { s.web.Take(c) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		all.Wait()
+	})
 	return s
 }
 
-func (s *site) serveWeb(t testing.TB, l net.Listener, configure []func(*web.Config)) {
+func (s *site) serveWeb(t testing.TB, configure []func(*web.Config)) {
 	cfg := web.Config{Backend: s.oracle, IDs: s.oracle, Live: s.docs.Handler(), Limits: web.Limits{ReadHeaderTimeout: 2 * time.Second}}
 	for _, change := range configure {
 		change(&cfg)
 	}
 	s.web = web.New(cfg)
 	served := make(chan error, 1)
-	go func() { served <- s.web.Serve(l, nil) }()
+	go func() { served <- s.web.Serve(nil) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 		defer cancel()
@@ -215,19 +230,19 @@ func (s *site) serveWeb(t testing.TB, l net.Listener, configure []func(*web.Conf
 	})
 }
 
-// config is what startLane makes a site of.
+// config is what startFront makes a site of.
 type config struct {
 	site   *site
-	lane   http1.Config
+	front  http1.Config
 	gate   gate.Config
-	secure http1.SecureConfig // without TLS: none
+	secure secure.Config // without TLS: none
 	limits loop.Limits
 	web    []func(*web.Config)
 }
 
-// startLane runs a loop with a gate and a lane, and a web server for the rest, until the
+// startFront runs a loop with a gate and the front, and a web server for the rest, until the
 // test ends.
-func startLane(t testing.TB, configure ...func(*config)) *site {
+func startFront(t testing.TB, configure ...func(*config)) *site {
 	t.Helper()
 	l, err := loop.New(nil)
 	if err != nil {
@@ -242,28 +257,28 @@ func startLane(t testing.TB, configure ...func(*config)) *site {
 		s.web.Take(nc)
 	}
 	cfg := config{site: s, limits: loop.Limits{PartialTimeout: 2 * time.Second}}
-	cfg.lane = http1.Config{Backend: later{s.oracle}, IDs: s.oracle, Live: s.live, HandOver: rest}
+	cfg.front = http1.Config{Backend: later{s.oracle}, IDs: s.oracle, Live: s.live, HandOver: rest}
 	cfg.gate = gate.Config{
 		Loop: l, Rest: rest,
 		Refuse:    func(nc net.Conn) { s.web.Refuse(nc) },
-		HTTP1:     func(c *loop.Conn) loop.Handler { return s.lane.Open(c) },
+		HTTP1:     func(c *loop.Conn) loop.Handler { return s.front.Open(c) },
 		Elsewhere: func() int { return s.web.Connections() },
 	}
 	cfg.web = []func(*web.Config){func(c *web.Config) { c.Elsewhere = func() int { return s.gate.Connections() } }}
-	cfg.secure = http1.SecureConfig{
+	cfg.secure = secure.Config{
 		Loop:     l,
 		Open:     func(c *loop.Conn) loop.Handler { return s.gate.Inside(c) },
-		HandOver: func(nc net.Conn) { s.gate.Rest(nc) },
+		HandOver: func(nc net.Conn) { s.gate.Rest(nc) }, HandOverProtocol: "h2",
 	}
 	for _, change := range configure {
 		change(&cfg)
 	}
 	if cfg.secure.TLS != nil {
-		s.secure = http1.NewSecure(cfg.secure)
+		s.secure = secure.New(cfg.secure)
 		cfg.gate.TLS = s.secure.Accept
 	}
-	s.lane, s.gate = http1.New(cfg.lane), gate.New(cfg.gate)
-	s.serveWeb(t, nil, cfg.web)
+	s.front, s.gate = http1.New(cfg.front), gate.New(cfg.gate)
+	s.serveWeb(t, cfg.web)
 	ln := listen(t)
 	s.addr = ln.Addr().String()
 	if err := l.Listen(ln, cfg.limits, s.gate.Open); err != nil {

@@ -59,7 +59,7 @@ func with(fields ...string) string {
 // of is a request for a target.
 func of(target string) string { return "GET " + target + " HTTP/1.1\r\nHost: x\r\n\r\n" }
 
-// hotRequests are answered by the lane itself.
+// hotRequests are answered by the fast path.
 var hotRequests = map[string]string{
 	"plain":                   plain,
 	"n":                       of("/timestamp?n=2"),
@@ -351,7 +351,7 @@ func compare(t *testing.T, fronted *site, wantReplies []reply, wantRest string, 
 }
 
 func TestTable_BothPathsAgree(t *testing.T) {
-	alone, fronted := startWeb(t), startLane(t)
+	alone, fronted := startWeb(t), startFront(t)
 	for what, table := range map[string]map[string]string{"hot": hotRequests, "cold": coldRequests} {
 		for _, name := range slices.Sorted(maps.Keys(table)) {
 			t.Run(what+" "+name, func(t *testing.T) {
@@ -370,9 +370,9 @@ func TestTable_BothPathsAgree(t *testing.T) {
 	}
 }
 
-// One that answers within Submit goes another way through the lane.
+// One that answers within Submit goes another way through the fast path.
 func TestTable_BothPathsAgreeWithAPromptBackend(t *testing.T) {
-	alone, fronted := startWeb(t), startLane(t, func(c *config) { c.lane.Backend = c.lane.Backend.(later).oracle })
+	alone, fronted := startWeb(t), startFront(t, func(c *config) { c.front.Backend = c.front.Backend.(later).oracle })
 	for _, table := range []map[string]string{hotRequests, coldRequests} {
 		for _, name := range slices.Sorted(maps.Keys(table)) {
 			t.Run(name, func(t *testing.T) { agree(t, alone, fronted, nil, true, table[name]) })
@@ -381,7 +381,7 @@ func TestTable_BothPathsAgreeWithAPromptBackend(t *testing.T) {
 }
 
 func TestTable_BothPathsAgreeOnFaults(t *testing.T) {
-	alone, fronted := startWeb(t), startLane(t)
+	alone, fronted := startWeb(t), startFront(t)
 	for _, err := range []error{
 		isotone.ErrOverloaded,
 		&isotone.Error{Code: isotone.CodeOverloaded, Message: "full", RetryAfter: 2100 * time.Millisecond},
@@ -412,7 +412,7 @@ func TestTable_BothPathsAgreeOnFaults(t *testing.T) {
 
 // However a stream is cut into reads, the same answers come out.
 func TestTable_BothPathsAgreeAtEverySplit(t *testing.T) {
-	alone, fronted := startWeb(t), startLane(t)
+	alone, fronted := startWeb(t), startFront(t)
 	for _, table := range []map[string]string{hotRequests, coldRequests} {
 		for _, name := range slices.Sorted(maps.Keys(table)) {
 			raw := table[name]

@@ -7,8 +7,8 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// CodeOK is what observers are told of a request that did not fail; of others they
-// are told the isotone.Code.
+// CodeOK is the code of a successful request for observers; the code of others is the
+// isotone.Code.
 const CodeOK = "ok"
 
 // The values of Content-Type and Cache-Control.
@@ -16,13 +16,13 @@ const (
 	ContentTypeBinary = "application/octet-stream"
 	ContentTypeJSON   = "application/json"
 	ContentTypeText   = "text/plain; charset=utf-8"
-	// CacheControl is on every answer: none is the same twice.
+	// CacheControl is on every answer: no two are the same.
 	CacheControl = "no-store"
 )
 
-// FieldCluster is the name of the header field that says which cluster answers, as an
-// [isotone.ClusterID]. It is on answers that carry timestamps or ids, and on failures,
-// once the node knows the ID.
+// FieldCluster is the name of the header field with the [isotone.ClusterID] of the answering
+// cluster. It is on answers with timestamps or ids, and on errors, once the node knows the
+// ID.
 const FieldCluster = "Isotone-Cluster"
 
 // Timestamps in JSON: JSONBegin, entries with commas between them, JSONEnd.
@@ -49,8 +49,9 @@ func AppendJSON(b []byte, t isotone.Timestamp) []byte {
 	return append(b, `"}`...)
 }
 
-// WrongCount returns the fault of a backend that gave another number of timestamps than
-// was asked for. Fewer would be read as others' timestamps (I3): give none.
+// WrongCount returns the error for a backend that issued a number of timestamps other than
+// count. Such an answer must not be used: it could contain timestamps that were not issued
+// (I3).
 func WrongCount(count uint64) *isotone.Error {
 	return isotone.Errorf(isotone.CodeInternal, "the answer does not have the %d timestamps asked for", count)
 }

@@ -2,14 +2,14 @@ package httpapi
 
 import (
 	"encoding/json"
-	"errors"
 	"strconv"
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
 )
 
-// Fault is a failure as HTTP spells it.
+// Fault is an error as an HTTP answer.
 type Fault struct {
 	// Status is the status code.
 	Status  int
@@ -18,17 +18,14 @@ type Fault struct {
 
 	leader     string
 	challenge  bool
-	retryAfter int64 // seconds; 0: not said
+	retryAfter int64 // seconds; 0: none
 }
 
-// FaultOf spells err. An error outside the vocabulary is internal.
+// FaultOf converts err. An error outside the vocabulary is internal.
 func FaultOf(err error) Fault {
-	var e *isotone.Error
-	switch {
-	case !errors.As(err, &e):
-		e = isotone.Errorf(isotone.CodeInternal, "%v", err)
-	case e.Code == isotone.CodeNotLeader && !fitsHeader(e.Leader):
-		// A redirect without a target would send the client round in circles.
+	e := front.ErrorOf(err)
+	if e.Code == isotone.CodeNotLeader && !fitsHeader(e.Leader) {
+		// A redirect without a target would make the client loop.
 		e = isotone.Errorf(isotone.CodeNoLeader, "%s", e.Message)
 	}
 	f := Fault{Status: statusOf(e.Code), Code: e.Code, Message: e.Message}
@@ -43,8 +40,8 @@ func FaultOf(err error) Fault {
 	return f
 }
 
-// fitsHeader reports whether s can stand in a header field and in a URL: visible
-// ASCII, and something at all. Addresses come from other machines' settings.
+// fitsHeader reports whether s can be part of a header field and of a URL: visible ASCII,
+// not empty. Addresses come from the settings of other machines.
 func fitsHeader(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] >= 0x7f {
@@ -68,7 +65,7 @@ func statusOf(code isotone.Code) int {
 	case isotone.CodeNoLeader, isotone.CodeOverloaded, isotone.CodeClock:
 		return 503
 	case isotone.CodeWrongCluster:
-		return 502 // of a proxy: what is behind it is not what it stands for
+		return 502 // of a proxy, in front of the wrong cluster
 	case isotone.CodeDeadlineExceeded:
 		return 504
 	default:
@@ -76,7 +73,7 @@ func statusOf(code isotone.Code) int {
 	}
 }
 
-// Reason returns the words that go with Status in HTTP/1.1.
+// Reason returns the reason phrase of Status for HTTP/1.1.
 func (f *Fault) Reason() string {
 	switch f.Status {
 	case 400:
@@ -98,8 +95,8 @@ func (f *Fault) Reason() string {
 	}
 }
 
-// Fields calls set for each header field that only this fault has, by name. The
-// scheme, the escaped path and the raw query are those of the request.
+// Fields calls set for each header field specific to this fault. The scheme, the escaped
+// path and the raw query are those of the request.
 func (f *Fault) Fields(scheme, path, rawQuery string, set func(name, value string)) {
 	if f.leader != "" {
 		set("Isotone-Leader", f.leader)
@@ -132,8 +129,8 @@ func Body(code isotone.Code, message string) []byte {
 	return body
 }
 
-// retrySeconds rounds up to whole seconds, at least 1: Retry-After knows no
-// fractions (RFC 9110 §10.2.3), and 0 would ask for a stampede.
+// retrySeconds rounds up to whole seconds, at least 1: Retry-After has no fractions
+// (RFC 9110 §10.2.3), and 0 would invite a stampede.
 func retrySeconds(d time.Duration) int64 {
 	return max(1, int64((d+time.Second-1)/time.Second))
 }

@@ -1,7 +1,7 @@
-// Package httpapi is the HTTP spelling of the oracle: what a query asks, how
-// timestamps are written, and how a failure looks, as pure functions.
+// Package httpapi defines how the oracle is used over HTTP: queries, the encodings of
+// timestamps and ids, and errors, as pure functions.
 //
-// It owns that spelling, so that every HTTP front has the same. It knows no
+// It owns these formats, so that every HTTP front has the same. It knows no
 // connection, no server and no net/http. internal/front/web and
 // internal/front/http1 use it.
 //

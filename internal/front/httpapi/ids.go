@@ -7,20 +7,20 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// IDsPath is where ids are.
+// IDsPath is the path of ids.
 const IDsPath = "/api/snowflake"
 
-// IDQuery is what a request for ids asks.
+// IDQuery is a request for ids.
 type IDQuery struct {
 	Count int // 1 to CountMax
-	// JSON says that the answer is an object; otherwise it is a list in decimal.
+	// JSON asks for an object; otherwise the answer is a list in decimal.
 	JSON bool
 	// Named says that the query itself names the format.
 	Named bool
 }
 
-// ParseIDQuery reads the raw query of a URL as [ParseQuery] does; n and format=json are
-// known. Nothing that it returns refers to raw.
+// ParseIDQuery parses the raw query of a URL as [ParseQuery] does, with the parameters n and
+// format=json. The result does not refer to raw.
 func ParseIDQuery(raw string) (IDQuery, error) {
 	q := IDQuery{Count: 1}
 	seenN := false
@@ -74,8 +74,8 @@ func (q IDQuery) SizeMax() int {
 	return len(`{"ids":[]}`) + q.Count*(idDigitsMax+len(`"",`))
 }
 
-// AppendIDs appends the body: decimals, one on a line with no line end behind the last,
-// or {"ids":["…",…]}. The numbers are strings there because JavaScript would round them.
+// AppendIDs appends the body: decimals separated by line ends, or {"ids":["…",…]} with strings,
+// because JavaScript would round the numbers.
 func (q IDQuery) AppendIDs(b []byte, ids []snowflake.ID) []byte {
 	if !q.JSON {
 		for i, id := range ids {

@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
 )
 
-// CountMax bounds the timestamps that are written out one by one: 1 MiB in
-// binary, some 7 MB in JSON. Whoever wants more asks for a range.
+// CountMax bounds the timestamps of an answer other than a range: 1 MiB in binary, some
+// 7 MB in JSON.
 const CountMax = 65536
 
-// Format is how timestamps are written.
+// Format is the encoding of timestamps.
 type Format uint8
 
 const (
@@ -24,20 +25,19 @@ const (
 	JSON
 )
 
-// Query is what a request for timestamps asks.
+// Query is a request for timestamps.
 type Query struct {
 	Count  uint64
 	Format Format
-	// Mode is isotone.ReadDefault where the node has the choice.
+	// Mode is isotone.ReadDefault if the request names none.
 	Mode isotone.ReadMode
 	// Named says that the query itself names the format.
 	Named bool
 }
 
-// ParseQuery reads the raw query of a URL. It is stricter than net/url: n, format
-// and mode may each occur once, n is plain digits. Other parameters are ignored,
-// but must be well formed too. Errors match isotone.ErrInvalidArgument. Nothing
-// that it returns refers to raw.
+// ParseQuery parses the raw query of a URL. It is stricter than net/url: n, format and mode
+// may each occur once, and n is plain digits. Other parameters are ignored, but must be well
+// formed too. Errors match isotone.ErrInvalidArgument. The result does not refer to raw.
 func ParseQuery(raw string) (Query, error) {
 	q := Query{Count: 1}
 	var seenN, seenMode bool
@@ -118,20 +118,10 @@ func parsePair(pair string) (key, value string, err error) {
 	return key, value, nil
 }
 
-// parseCount reads a whole number from 1 to isotone.RangeCountMax: digits only,
-// and no leading zero, so that each number has one spelling.
+// parseCount parses the parameter n.
 func parseCount(s string) (uint64, error) {
-	const digitsMax = len("4294967296")
-	valid := len(s) >= 1 && len(s) <= digitsMax && s[0] != '0'
-	for i := 0; valid && i < len(s); i++ {
-		valid = '0' <= s[i] && s[i] <= '9'
-	}
-	var n uint64
-	if valid {
-		n, _ = strconv.ParseUint(s, 10, 64)
-		valid = n <= isotone.RangeCountMax
-	}
-	if !valid {
+	n, ok := front.ParseCount(s)
+	if !ok {
 		return 0, isotone.Errorf(isotone.CodeInvalidArgument, "n=%.40q: want a whole number from 1 to %d", s, uint64(isotone.RangeCountMax))
 	}
 	return n, nil
@@ -147,9 +137,8 @@ func parseFormat(s string) (Format, error) {
 	return Binary, isotone.Errorf(isotone.CodeInvalidArgument, "format=%.40q: want range or json, or no format for binary", s)
 }
 
-// acceptsJSON reports whether an Accept header (RFC 9110 §12.5.1) names
-// application/json, and not application/octet-stream at least as much. Wildcards
-// ask for nothing in particular, so they get binary.
+// acceptsJSON reports whether an Accept header (RFC 9110 §12.5.1) prefers application/json
+// to application/octet-stream. Wildcards get binary.
 func acceptsJSON(accept []string) bool {
 	var json, octets float64
 	for _, line := range accept {
@@ -166,8 +155,7 @@ func acceptsJSON(accept []string) bool {
 	return json > octets
 }
 
-// quality returns the weight among the parameters of a media range: 1 if there
-// is none, 0 if it is malformed.
+// quality returns the weight of a media range: 1 by default, 0 if it is malformed.
 func quality(params string) float64 {
 	for param := range strings.SplitSeq(params, ";") {
 		name, value, _ := strings.Cut(strings.TrimSpace(param), "=")

@@ -8,13 +8,13 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// This file has the commands by which a client introduces itself.
+// This file has the commands that set up a connection.
 
-// redisVersion is the version of Redis whose manners these are. Clients look at it to
-// decide what they may send.
+// redisVersion is the version of Redis that is imitated. Clients decide by it what they may
+// send.
 const redisVersion = "7.2.0"
 
-// clientNameMax bounds what a connection keeps of CLIENT SETNAME.
+// clientNameMax bounds the name set by CLIENT SETNAME, in bytes.
 const clientNameMax = 128
 
 // defaultUser is the only user. It has no password, and as in Redis any will do.
@@ -101,7 +101,7 @@ func (s *session) runHello(args [][]byte, r *reply) error {
 	return nil
 }
 
-// checkName answers with an error unless a connection can have that name.
+// checkName reports whether name is valid, and answers with an error if not.
 func (r *reply) checkName(name []byte) bool {
 	if len(name) > clientNameMax {
 		r.fault("ERR", fmt.Sprintf("Client names cannot be longer than %d bytes.", clientNameMax))
@@ -132,7 +132,7 @@ func (s *session) runClient(args [][]byte, r *reply) error {
 			s.name = string(args[2])
 			r.ok()
 		}
-	case sub == "SETINFO" && n == 4: // LIB-NAME or LIB-VER; kept by nobody
+	case sub == "SETINFO" && n == 4: // LIB-NAME or LIB-VER; ignored
 		r.ok()
 	case (sub == "INFO" && n == 2) || sub == "LIST":
 		r.text(s.describe())
@@ -152,7 +152,7 @@ func (s *session) runClient(args [][]byte, r *reply) error {
 	case sub == "GETREDIR" && n == 2:
 		r.integer(-1)
 	case sub == "FORWARD" && n == 3 && strings.EqualFold(string(args[2]), "OFF"):
-		s.stays = true // who says that is a node that forwards, and must not be sent in circles
+		s.local = true // the client is a forwarding node: forwarding again could loop
 		r.ok()
 	case sub == "REPLY" && n == 3 && strings.EqualFold(string(args[2]), "ON"):
 		r.ok()

@@ -12,8 +12,8 @@ import (
 	"github.com/isotone/isotone/internal/front"
 )
 
-// This file shows the members to cluster clients as a Redis cluster of one shard: the
-// leader is its primary and owns all slots, the others are its replicas.
+// This file presents the members as a Redis cluster of one shard: the leader is its primary
+// and owns all slots, the others are its replicas.
 
 const slots = 16384
 
@@ -24,10 +24,10 @@ type node struct {
 	port int
 }
 
-// redisID returns the name of a node: Redis has 40 hexadecimal digits there.
+// redisID returns the name of a node in Redis: 40 hexadecimal digits.
 func redisID(id uint64) string { return fmt.Sprintf("%040x", id) }
 
-// addr returns the address in the form in which Redis writes it, without brackets.
+// addr returns the address as Redis writes it, without brackets.
 func (n node) addr() string { return n.host + ":" + strconv.Itoa(n.port) }
 
 func parseNode(id uint64, addr string) (n node, ok bool) {
@@ -42,8 +42,8 @@ func parseNode(id uint64, addr string) (n node, ok bool) {
 	return node{id, host, int(number)}, true
 }
 
-// shardOf returns the leader, then the others that can be reached as far as is known.
-// It is empty while no leader is.
+// shardOf returns the leader, then the other members with a known address. It is empty
+// while no leader is known.
 func shardOf(status *front.Status) []node {
 	if status.Leader == 0 {
 		return nil
@@ -70,7 +70,7 @@ func shardOf(status *front.Status) []node {
 	return shard
 }
 
-// roleOf returns what Redis would call this node.
+// roleOf returns the role of this node in the words of Redis.
 func roleOf(status *front.Status) string {
 	if status.Leader == status.NodeID && status.Leader != 0 {
 		return "master"
@@ -115,8 +115,8 @@ func (s *session) runCluster(args [][]byte, r *reply) error {
 	}
 	shard := shardOf(status)
 	if len(shard) == 0 {
-		// Not an empty list: clients take that as an answer, and forget the nodes that
-		// they knew. After an error they ask the next node.
+		// Not an empty list: it would make clients forget the nodes that they know. After
+		// an error they ask the next node.
 		r.b = appendFault(r.b, isotone.ErrNoLeader)
 		return nil
 	}
@@ -197,12 +197,12 @@ func clusterInfo(status *front.Status) string {
 	return text
 }
 
-// fieldClusterID is the name of the cluster's ID in all that describes this node.
+// fieldClusterID is the name of the field with the cluster's ID.
 const fieldClusterID = "isotone_cluster_id"
 
-// clusterIDLine is the cluster's ID as INFO and CLUSTER INFO have it. It has no value while
-// the ID is not known yet, and is missing if it will not be: a client can wait for the
-// one, and not for the other.
+// clusterIDLine returns the line with the cluster's ID in INFO and CLUSTER INFO. Its value is
+// empty while the ID is not known yet; the line is empty if the ID never will be, so clients
+// do not wait for it.
 func clusterIDLine(status *front.Status) string {
 	switch {
 	case status.ClusterID != 0:
@@ -225,8 +225,8 @@ func slotOf(key []byte) uint16 {
 	for _, b := range key {
 		crc ^= uint16(b) << 8
 		for range 8 {
-			carry := crc&0x8000 != 0
-			if crc <<= 1; carry {
+			high := crc&0x8000 != 0
+			if crc <<= 1; high {
 				crc ^= 0x1021
 			}
 		}

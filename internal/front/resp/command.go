@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
 )
 
 // command is one entry of the catalog.
@@ -17,18 +18,18 @@ type command struct {
 	flags   []string
 	group   string
 	summary string
-	// run answers. An error ends the connection behind the answer.
+	// run appends the answer. An error ends the connection after it.
 	run func(s *session, args [][]byte, r *reply) error
 }
 
-// catalog is all commands that there are.
+// catalog has all commands.
 type catalog struct {
 	list   []*command
 	byName map[string]*command // in capitals
 }
 
-// newCatalog makes the catalog. It is no package variable because COMMAND, which is part
-// of it, describes it.
+// newCatalog returns the catalog. A package variable would be an initialization cycle: the
+// command COMMAND refers to the catalog.
 func newCatalog() *catalog {
 	fast, slow := []string{"loading", "stale", "fast"}, []string{"loading", "stale"}
 	c := &catalog{byName: map[string]*command{}, list: []*command{
@@ -57,7 +58,7 @@ func newCatalog() *catalog {
 	return c
 }
 
-// nameMax is longer than all names of commands.
+// nameMax is longer than the name of any command.
 const nameMax = 16
 
 // find returns the command of that name, in any case, or nil.
@@ -89,7 +90,7 @@ func (s *session) run(args [][]byte, r *reply) error {
 	return cmd.run(s, args, r)
 }
 
-// unknown says which command is not known, in the words of Redis.
+// unknown answers an unknown command as Redis does.
 func (r *reply) unknown(args [][]byte) {
 	const shown = 40 // bytes of each argument
 	text := append([]byte("unknown command '"), args[0][:min(len(args[0]), 2*shown)]...)
@@ -131,7 +132,7 @@ func parseAsk(args [][]byte) (ask, error) {
 	}
 	if len(args) > 1 {
 		var ok bool
-		if a.count, ok = parseCount(args[1]); !ok {
+		if a.count, ok = front.ParseCount(args[1]); !ok {
 			return a, isotone.Errorf(isotone.CodeInvalidArgument, "count %.40q: want a whole number from 1 to %d",
 				args[1], uint64(isotone.RangeCountMax))
 		}
@@ -149,23 +150,7 @@ func parseAsk(args [][]byte) (ask, error) {
 	return a, nil
 }
 
-// parseCount reads a whole number from 1 to isotone.RangeCountMax: digits only, and no
-// leading zero, so that each number has one spelling.
-func parseCount(b []byte) (n uint64, ok bool) {
-	const digitsMax = len("4294967296")
-	if len(b) == 0 || len(b) > digitsMax || b[0] == '0' {
-		return 0, false
-	}
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = 10*n + uint64(c-'0')
-	}
-	return n, n <= isotone.RangeCountMax
-}
-
-// runTS answers a TS command that asks for nothing sensible; the others never get here.
+// runTS answers an invalid TS command; step submits the valid ones.
 func (s *session) runTS(args [][]byte, r *reply) error {
 	_, err := parseAsk(args)
 	e := faultOf(err)
@@ -202,7 +187,7 @@ func (s *session) runQuit(_ [][]byte, r *reply) error {
 }
 
 func (s *session) runReset(_ [][]byte, r *reply) error {
-	s.resp3, s.stays, s.name = false, false, ""
+	s.resp3, s.local, s.name = false, false, ""
 	r.simple("RESET")
 	return nil
 }
@@ -220,11 +205,12 @@ func (s *session) runSelect(args [][]byte, r *reply) error {
 	return nil
 }
 
-// parameters is all that CONFIG GET knows, each a name and its value. redis-benchmark asks
-// for these, and warns where there is no answer.
+// parameters has the names and values for CONFIG GET. redis-benchmark asks for these, and
+// warns if they are missing.
 var parameters = [][2]string{{"save", ""}, {"appendonly", "no"}}
 
-// runConfig answers as a server that keeps no data. Names are no patterns.
+// runConfig answers CONFIG GET like a server without persistence. Patterns are not
+// supported.
 func (s *session) runConfig(args [][]byte, r *reply) error {
 	if subcommand(args) != "GET" || len(args) < 3 {
 		r.unknownSubcommand(args)

@@ -8,9 +8,9 @@ import (
 	"github.com/isotone/isotone/internal/front"
 )
 
-// This file has COMMAND and INFO, by which the server describes itself.
+// This file has COMMAND and INFO.
 
-// since is the version of isotone that brought the commands.
+// since is the version of isotone that introduced the commands.
 const since = "1.0.0"
 
 func (s *session) runCommand(args [][]byte, r *reply) error {
@@ -57,7 +57,7 @@ func (s *session) runCommand(args [][]byte, r *reply) error {
 	return nil
 }
 
-// named returns the commands of these names, nil for those that there are not; all, if
+// named returns the commands with these names, nil for unknown ones, or all commands if
 // names is empty.
 func (c *catalog) named(names [][]byte) []*command {
 	if len(names) == 0 {
@@ -70,11 +70,11 @@ func (c *catalog) named(names [][]byte) []*command {
 	return found
 }
 
-// commandInfo appends what COMMAND says of one.
+// commandInfo appends the entry of COMMAND for one command.
 //
-// No command has a key. But some cluster clients, redis-py among them, know a node for
-// commands with a key only, and follow MOVED for those only. So the count of TS is
-// presented as a key. Which slot that gives does not matter: all are the leader's.
+// No command has a key. But some cluster clients, among them redis-py, choose a node and
+// follow MOVED only for commands with a key. So the count of TS is presented as a key. Its
+// slot does not matter: the leader has all of them.
 func (r *reply) commandInfo(cmd *command) {
 	r.array(10)
 	r.bulk(strings.ToLower(cmd.name))
@@ -96,7 +96,7 @@ func (r *reply) commandInfo(cmd *command) {
 	r.array(0) // subcommands
 }
 
-// commandDocs appends what COMMAND DOCS says of one; redis-cli shows it as help.
+// commandDocs appends the entry of COMMAND DOCS for one command; redis-cli shows it as help.
 func (r *reply) commandDocs(cmd *command) {
 	r.bulk(strings.ToLower(cmd.name))
 	fields := 3

@@ -172,6 +172,9 @@ func (w *tape) finish(o *oracle) string {
 // array encodes a command the way clients send it.
 func array(args ...string) []byte {
 	r := reply{}
-	r.strings(args...)
+	r.array(len(args))
+	for _, arg := range args {
+		r.bulk(arg)
+	}
 	return r.b
 }

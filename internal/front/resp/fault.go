@@ -1,33 +1,27 @@
 package resp
 
 import (
-	"errors"
-
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
 )
 
-// faultTextMax bounds the text of an error in an answer, because many commands may get
-// the same at once. The longest host name and a port fit.
+// faultTextMax bounds the text of an error answer, since many commands may get the same one
+// at once. The longest host name and a port fit.
 const faultTextMax = 280
 
-// faultOf returns err as one of the vocabulary that can be spelled here.
+// faultOf converts err to the vocabulary. A CodeNotLeader always has an address.
 func faultOf(err error) *isotone.Error {
-	var e *isotone.Error
-	switch {
-	case !errors.As(err, &e):
-		return isotone.Errorf(isotone.CodeInternal, "%v", err)
-	case e.Code == isotone.CodeNotLeader && e.Leader == "":
-		// A redirect without a target would send the client round in circles.
+	e := front.ErrorOf(err)
+	if e.Code == isotone.CodeNotLeader && e.Leader == "" {
+		// A redirect without a target would make the client loop.
 		return isotone.Errorf(isotone.CodeNoLeader, "%s", e.Message)
 	}
 	return e
 }
 
 // prefixOf returns the first word of an error answer. Cluster clients follow MOVED, and
-// they and some others try again after CLUSTERDOWN and TRYAGAIN.
-//
-// A request that got no answer in time can be repeated like one that was not taken in: a
-// timestamp that nobody has seen orders nothing.
+// they and some others retry after CLUSTERDOWN and TRYAGAIN. A request that got no answer in
+// time can be retried, too: timestamps that nobody has seen order nothing.
 func prefixOf(code isotone.Code) string {
 	switch code {
 	case isotone.CodeNotLeader:
@@ -50,7 +44,7 @@ func appendFault(b []byte, e *isotone.Error) []byte {
 	r := reply{b: b}
 	switch e.Code {
 	case isotone.CodeNotLeader:
-		// All slots are the leader's, so one will do for a command without keys.
+		// The leader has all slots, so any slot will do for a command without keys.
 		leader := e.Leader
 		if n, ok := parseNode(0, leader); ok {
 			leader = n.addr() // clients expect an IPv6 address without brackets
@@ -64,8 +58,8 @@ func appendFault(b []byte, e *isotone.Error) []byte {
 	return r.b
 }
 
-// fault appends an error: its first word, by which programs tell errors apart, and a
-// text, made fit for a line.
+// fault appends an error: its first word, which programs go by, and a text, limited to one
+// line.
 func (r *reply) fault(word, text string) {
 	r.b = append(r.b, '-')
 	r.b = append(r.b, word...)
@@ -74,8 +68,7 @@ func (r *reply) fault(word, text string) {
 	r.b = append(r.b, '\r', '\n')
 }
 
-// appendLine appends at most n bytes of text, with spaces in place of what could end the
-// line or upset a terminal.
+// appendLine appends at most n bytes of text, with spaces in place of control characters.
 func appendLine(b []byte, text string, n int) []byte {
 	for i := 0; i < min(len(text), n); i++ {
 		if c := text[i]; c < ' ' || c == 0x7f {

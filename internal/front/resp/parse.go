@@ -5,23 +5,22 @@ import (
 	"fmt"
 )
 
-// Limits of one command (I7). Ours have a few dozen bytes; clients send names and
-// versions of themselves.
+// Limits of one command (I7). Ours have a few dozen bytes, the names and versions that
+// clients announce more.
 const (
 	// argsMax bounds the arguments, the name of the command included.
 	argsMax = 64
-	// bulkBytesMax bounds the bytes of all arguments together, when each is preceded by
-	// its length.
+	// bulkBytesMax bounds the bytes of all arguments of an array together.
 	bulkBytesMax = 32 << 10
-	// inlineMax bounds a command that is a line of text.
+	// inlineMax bounds an inline command, in bytes.
 	inlineMax = 4 << 10
 )
 
-// UnreadMin is what a listener's Limits.UnreadMax must be at least: a whole command with
-// all its lengths.
+// UnreadMin is the least Limits.UnreadMax of a listener: a whole command with all its
+// lengths.
 const UnreadMin = bulkBytesMax + (argsMax+1)*16
 
-// protocolError is a fault after which nobody knows where the next command begins.
+// protocolError is an error after which the start of the next command is unknown.
 type protocolError string
 
 func (e protocolError) Error() string { return "Protocol error: " + string(e) }
@@ -35,18 +34,18 @@ const (
 	errInlineQuote = protocolError("unbalanced quotes in request")
 )
 
-// request is one command as it was parsed. It is used again for the next.
+// request is one parsed command. It is reused for the next.
 type request struct {
-	// args are the name of the command and what follows it; none for a blank line or an
-	// empty array, which get no answer. They are parts of the input.
+	// args are the name of the command and its arguments, as slices of the input; none for
+	// a blank line or an empty array, which get no answer.
 	args  [][]byte
 	store [argsMax][]byte
 }
 
-// parse reads the command that b begins with. It uses nothing if that is incomplete.
+// parse reads the command at the front of b. It uses nothing if the command is incomplete.
 //
-// It reads from left to right and decides on nothing beyond the end of the command, so
-// that it makes no difference in what pieces a command arrives.
+// It reads from left to right and never beyond the end of the command, so the pieces in
+// which a command arrives make no difference.
 func (q *request) parse(b []byte) (used int, err error) {
 	q.args = q.store[:0]
 	switch {
@@ -97,8 +96,8 @@ func (q *request) parseArray(b []byte) (used int, err error) {
 }
 
 // parseLength reads a whole number and the end of its line, from b[at] on. next is where
-// the next line begins; it is 0 if the line is incomplete. A number that is not spelled
-// in the one way gives bad.
+// the next line begins, or 0 if the line is incomplete. A number that is not in canonical
+// form returns bad.
 func parseLength(b []byte, at int, bad protocolError) (n, next int, err error) {
 	const digitsMax = 9
 	negative := at < len(b) && b[at] == '-'
@@ -128,7 +127,7 @@ func parseLength(b []byte, at int, bad protocolError) (n, next int, err error) {
 	return n, at + 2, nil
 }
 
-// parseInline reads a line of words, for people with telnet.
+// parseInline reads an inline command: a line of words.
 func (q *request) parseInline(b []byte) (used int, err error) {
 	end := bytes.IndexByte(b[:min(len(b), inlineMax)], '\n')
 	switch {
@@ -159,8 +158,8 @@ func (q *request) parseInline(b []byte) (used int, err error) {
 
 func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' || c == 0 }
 
-// cutWord splits the first word off a line that does not begin with a space. Quotes may
-// begin within a word and must end it: that is the Redis rule.
+// cutWord splits the first word off a line that does not begin with a space. As in Redis,
+// quotes may begin within a word and must end it.
 func cutWord(line []byte) (word, rest []byte, err error) {
 	for i, c := range line {
 		switch {
@@ -177,8 +176,8 @@ func cutWord(line []byte) (word, rest []byte, err error) {
 	return line, nil, nil
 }
 
-// unquote reads up to the closing quote. Between double quotes there are the escapes
-// \n \r \t \b \a and \xHH; a backslash before anything else stands for that.
+// unquote reads up to the closing quote. Double quotes allow the escapes \n \r \t \b \a and
+// \xHH; a backslash before any other byte stands for that byte.
 func unquote(b []byte, quote byte) (text, rest []byte, ok bool) {
 	for i := 0; i < len(b); i++ {
 		c := b[i]

@@ -2,8 +2,8 @@ package resp
 
 import "strconv"
 
-// reply appends to the output in RESP2 or RESP3. A container is begun with its length,
-// and its elements follow.
+// reply appends to the output in RESP2 or RESP3. A container begins with its length; its
+// elements follow.
 type reply struct {
 	b  []byte
 	v3 bool
@@ -15,7 +15,7 @@ func (r *reply) head(kind byte, n int64) {
 	r.b = append(r.b, '\r', '\n')
 }
 
-// simple appends a line. It must not contain the end of one.
+// simple appends a simple string, which must not contain line ends.
 func (r *reply) simple(text string) {
 	r.b = append(r.b, '+')
 	r.b = append(r.b, text...)
@@ -38,7 +38,7 @@ func (r *reply) bulkBytes(text []byte) {
 	r.b = append(r.b, '\r', '\n')
 }
 
-// text appends what is meant for people to read.
+// text appends a verbatim string.
 func (r *reply) text(text string) {
 	if !r.v3 {
 		r.bulk(text)
@@ -58,7 +58,7 @@ func (r *reply) null() {
 	}
 }
 
-// nullArray is null where an array would be.
+// nullArray appends null in place of an array.
 func (r *reply) nullArray() {
 	if r.v3 {
 		r.b = append(r.b, "_\r\n"...)
@@ -69,7 +69,7 @@ func (r *reply) nullArray() {
 
 func (r *reply) array(n int) { r.head('*', int64(n)) }
 
-// dict begins n pairs of key and value.
+// dict begins a map of n pairs.
 func (r *reply) dict(n int) {
 	if r.v3 {
 		r.head('%', int64(n))
@@ -78,19 +78,11 @@ func (r *reply) dict(n int) {
 	}
 }
 
-// set begins n elements in no order.
+// set begins a set of n elements.
 func (r *reply) set(n int) {
 	if r.v3 {
 		r.head('~', int64(n))
 	} else {
 		r.head('*', int64(n))
-	}
-}
-
-// strings appends a list of bulk strings.
-func (r *reply) strings(list ...string) {
-	r.array(len(list))
-	for _, s := range list {
-		r.bulk(s)
 	}
 }

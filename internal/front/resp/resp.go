@@ -3,14 +3,14 @@
 //
 // It owns the parser, the few commands, and the spelling of answers and errors; see
 // docs/resp.md for what clients see. It knows nothing of Raft, of how timestamps come
-// to be, or of other protocols: everything it asks goes through [front.Backend]. All of
-// it runs on the goroutine of one [loop.Loop], without locks.
+// to be, or of other protocols: every request goes through [front.Backend]. All of it runs
+// on the goroutine of one [loop.Loop], without locks.
 //
-// The path that matters is TS, pipelined. All commands TS with the same read mode that
-// have arrived on a connection become one batch with one count, their sum; the range
-// that comes back is cut up in the order of the commands. A round for thirty-two
-// commands thus costs the node as much as one for one. While a batch is out the
-// connection is paused, so that answers keep the order of commands.
+// The hot path is TS, pipelined. All TS commands with the same read mode that have arrived
+// on a connection become one batch with one count, their sum; the resulting range is split
+// in the order of the commands. So thirty-two commands cost the node no more than one.
+// Until the batch is answered the connection is paused, so that answers keep the order of
+// commands.
 package resp
 
 import (
@@ -24,10 +24,10 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// protocol is what Observe is told.
+// protocol is the protocol name for Observe.
 const protocol = "resp"
 
-// codeOK is what Observe is told of a success.
+// codeOK is the code of a success for Observe.
 const codeOK = "ok"
 
 var (
@@ -37,23 +37,22 @@ var (
 	errQuit = errors.New("the client has quit")
 )
 
-// Config is what a [Front] is made of. Only Backend is required.
+// Config configures a [Front]. Only Backend is required.
 type Config struct {
-	// Backend answers. It must call Done on the loop's goroutine, within Submit or
+	// Backend answers TS. It must call Done on the loop's goroutine, within Submit or
 	// later.
 	Backend front.Backend
-	// IDs answers SNOWFLAKE; nil means that this node makes none.
+	// IDs answers SNOWFLAKE; nil means that there are no ids here.
 	IDs front.IDs
-	// Desk answers WORKER; nil means that worker ids are not leased here.
-	Desk front.WorkerDesk
+	// Lessor answers WORKER; nil means that worker ids are not leased here.
+	Lessor front.Lessor
 	// Mode applies to requests that name none. isotone.ReadDefault leaves the choice
 	// to the backend.
 	Mode isotone.ReadMode
-	// Observe, if not nil, is called on the loop's goroutine when requests for
-	// timestamps have been answered, for all that were answered together. The protocol
-	// is "resp"; the code is "ok" or an isotone.Code. Wall is measured on the loop's
-	// clock, from the turn that read them to the turn that answers. Commands that ask
-	// for no timestamps are not observed.
+	// Observe, if not nil, is called on the loop's goroutine for requests that were
+	// answered together, with their number. The protocol is "resp"; the code is "ok" or an
+	// isotone.Code. Wall is measured on the loop's clock, from the turn that read the
+	// requests to the turn that answered. Only TS, SNOWFLAKE and WORKER are observed.
 	Observe func(protocol, code string, requests int, wall time.Duration)
 	// Version is shown by INFO as isotone_version.
 	Version string
@@ -67,8 +66,8 @@ type Front struct {
 	sessions []*session // all open ones, in no order
 	opened   uint64
 	stopped  bool
-	request  request // what is being parsed; only one command at a time is
-	reply    reply   // what is being answered
+	request  request // being parsed, one command at a time
+	reply    reply   // being written
 	ids      [1]snowflake.ID
 }
 
@@ -88,15 +87,15 @@ func (f *Front) Open(c *loop.Conn) loop.Handler {
 
 func (f *Front) open(w wire) *session {
 	f.opened++
-	s := &session{front: f, wire: w, place: len(f.sessions), id: f.opened, opened: w.Now(), memo: plainMemo}
+	s := &session{front: f, wire: w, index: len(f.sessions), id: f.opened, opened: w.Now(), memo: plainMemo}
 	s.runs = s.oneRun[:0]
 	s.batch.Done = s.done
 	f.sessions = append(f.sessions, s)
 	return s
 }
 
-// Stop closes idle connections, and each of the others when its batch is answered. What
-// a connection has asked beyond that is not answered. Open refuses from now on.
+// Stop closes idle connections, and each of the others when its batch is answered. Further
+// commands are not answered. Open returns nil from now on.
 func (f *Front) Stop() {
 	f.stopped = true
 	for _, s := range f.sessions {
@@ -110,7 +109,7 @@ func (f *Front) Stop() {
 func (f *Front) Sessions() int { return len(f.sessions) }
 
 // CommandNames returns the names of all commands in capitals, sorted. A line that begins
-// with one of them, in any case, is a command in the inline form.
+// with one of them, in any case, is an inline command.
 func CommandNames() []string {
 	var names []string
 	for _, c := range newCatalog().list {
@@ -122,8 +121,8 @@ func CommandNames() []string {
 
 func (f *Front) remove(s *session) {
 	last := len(f.sessions) - 1
-	f.sessions[s.place] = f.sessions[last]
-	f.sessions[s.place].place = s.place
+	f.sessions[s.index] = f.sessions[last]
+	f.sessions[s.index].index = s.index
 	f.sessions[last] = nil
 	f.sessions = f.sessions[:last]
 }

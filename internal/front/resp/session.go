@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// batchCommandsMax bounds the commands that are answered together: 23 KiB of
-	// timestamps, or 290 KiB if all get the longest error. One connection can still do
-	// ten million commands a second, at ten thousand rounds a second.
+	// batchCommandsMax bounds the commands of a batch: 23 KiB of timestamps, or 290 KiB if
+	// all get the longest error. At ten thousand rounds a second one connection can still
+	// have ten million commands answered.
 	batchCommandsMax = 1024
-	// runsKeep is how many runs a connection keeps room for: 512 bytes. Only pipelines
-	// with mixed counts have more than one.
+	// runsKeep bounds the capacity for runs that a connection keeps: 512 bytes. Only
+	// pipelines with mixed counts have more than one run.
 	runsKeep = 32
 )
 
-// wire is what a session needs of a *loop.Conn.
+// wire is the part of *loop.Conn that a session uses.
 type wire interface {
 	Buffered() []byte
 	SetBuffered([]byte)
@@ -36,26 +36,26 @@ type wire interface {
 type session struct {
 	front  *Front
 	wire   wire
-	place  int // in front.sessions
+	index  int // in front.sessions
 	id     uint64
 	opened time.Duration
 	name   string // by CLIENT SETNAME
 
 	batch    front.Batch
-	sum      [1]uint64 // of all counts in runs; what the batch asks for
+	sum      [1]uint64 // of all counts in runs: the count of the batch
 	issued   [1]isotone.Range
 	runs     []run // the commands of the batch
 	oneRun   [1]run
 	commands int // in runs
 	asked    time.Duration
 
-	leasing *front.WorkerRequest // what the desk has, or gets behind the command that asks
+	leasing *front.WorkerRequest // what the lessor has, or gets after the command
 	memo    memo
-	waiting bool // the backend has the batch, or the desk a request
-	working bool // Data is under way
-	gone    bool // the connection has ended
+	waiting bool // the backend has the batch, or the lessor a request
+	working bool // Data is running
+	closed  bool
 	resp3   bool
-	stays   bool // by CLIENT FORWARD OFF
+	local   bool // by CLIENT FORWARD OFF: no other node is asked
 }
 
 // run is n commands in a row that ask for count timestamps each.
@@ -70,16 +70,15 @@ type ask struct {
 	mode  isotone.ReadMode
 }
 
-// memo is a good TS command as it was sent, and what it asks for: clients send the same
-// bytes again and again. No command is the beginning of another, so bytes that begin
-// with these are this command.
+// memo caches a valid TS command as it was sent: clients send the same bytes again and
+// again. No command is a prefix of another, so input that begins with text is this command.
 type memo struct {
 	ask
 	size uint8
 	text [memoMax]byte
 }
 
-// memoMax is as long as the longest TS command in its usual form.
+// memoMax is the length of the longest TS command in its usual form.
 const memoMax = len("*3\r\n$2\r\nTS\r\n$10\r\n4294967296\r\n$6\r\nQUORUM\r\n")
 
 var plainMemo = newMemo([]byte("*1\r\n$2\r\nTS\r\n"), ask{count: 1})
@@ -94,13 +93,13 @@ func newMemo(text []byte, a ask) memo {
 func (s *session) Data(_ *loop.Conn, b []byte) (used int, err error) { return s.work(b) }
 
 // Closed is called by the loop when the connection has ended. The batch may still be
-// out.
+// unanswered.
 func (s *session) Closed(*loop.Conn, error) {
-	s.gone = true
+	s.closed = true
 	s.front.remove(s)
 }
 
-// work is Data.
+// work implements Data.
 func (s *session) work(b []byte) (used int, err error) {
 	s.working = true
 	for used < len(b) && !s.waiting && !s.wire.Choked() {
@@ -121,7 +120,7 @@ func (s *session) work(b []byte) (used int, err error) {
 	return used, nil
 }
 
-// step submits all TS commands in front of b that fit one batch, or runs one other
+// step submits the TS commands at the front of b that fit one batch, or runs one other
 // command. It uses nothing if the first command is incomplete.
 func (s *session) step(b []byte) (used int, err error) {
 	q := &s.front.request
@@ -146,16 +145,16 @@ func (s *session) step(b []byte) (used int, err error) {
 			used += n
 			continue
 		case s.commands == 0:
-			return s.local(q, n, err)
+			return s.other(q, n, err)
 		}
-		break // what cannot be part of the batch is parsed again behind it
+		break // the command is not part of the batch, and parsed again after it
 	}
 	s.submit()
 	return used, nil
 }
 
-// repeat takes as many repetitions of the latest TS command as b has and the batch can
-// hold.
+// repeat adds the repetitions of the memorized command at the front of b, as far as they
+// fit the batch.
 func (s *session) repeat(b []byte) (used int) {
 	if !s.fits(s.memo.ask) {
 		return 0
@@ -170,13 +169,13 @@ func (s *session) repeat(b []byte) (used int) {
 	return used
 }
 
-// fits reports whether a can be part of the batch that is being filled.
+// fits reports whether the current batch can take a.
 func (s *session) fits(a ask) bool {
 	return s.commands == 0 || a.mode == s.batch.Mode && s.room(a.count) > 0
 }
 
-// room returns how many more commands for count timestamps the batch can hold: one
-// request to the backend asks for no more than isotone.RangeCountMax.
+// room returns how many more commands for count timestamps the batch can take: one request
+// to the backend has a count of at most isotone.RangeCountMax.
 func (s *session) room(count uint64) int {
 	return int(min(uint64(batchCommandsMax-s.commands), (isotone.RangeCountMax-s.sum[0])/count))
 }
@@ -198,7 +197,7 @@ func (s *session) submit() {
 		s.batch.Mode = s.front.cfg.Mode
 	}
 	s.issued[0] = isotone.Range{}
-	s.batch.Local = s.stays
+	s.batch.Local = s.local
 	s.batch.Counts, s.batch.Ranges, s.batch.Err = s.sum[:], s.issued[:], nil
 	s.asked = s.wire.Now()
 	s.waiting = true
@@ -213,12 +212,12 @@ func (s *session) done(b *front.Batch) {
 	s.waiting = false
 	err := b.Err
 	if err == nil && (len(b.Ranges) != 1 || b.Ranges[0].Count != s.sum[0]) {
-		// Fewer would be read as others' timestamps (I3): give none.
+		// Never answer with timestamps that were not issued (I3).
 		err = isotone.Errorf(isotone.CodeInternal, "the answer does not have the %d timestamps asked for", s.sum[0])
 	}
 	code := codeOK
 	switch {
-	case s.gone:
+	case s.closed:
 		code = string(isotone.CodeDeadlineExceeded) // the client has left
 	case err != nil:
 		code = s.answerFault(err)
@@ -228,10 +227,10 @@ func (s *session) done(b *front.Batch) {
 	s.front.observe(code, s.commands, s.wire.Now()-s.asked)
 	s.reset()
 	switch {
-	case s.gone:
+	case s.closed:
 	case s.front.stopped:
 		s.wire.Close(ErrStopped)
-	case !s.working: // otherwise work goes on by itself
+	case !s.working: // otherwise work continues
 		s.wire.Resume()
 	}
 }
@@ -272,7 +271,7 @@ func appendTimestamps(out []byte, first isotone.Timestamp, runs []run, n int) []
 	for _, r := range runs {
 		for range r.n {
 			p := out[at : at+timestampReply]
-			binary.LittleEndian.PutUint64(p, head) // three bytes too many, overwritten by the next
+			binary.LittleEndian.PutUint64(p, head) // eight bytes; the next line overwrites the last three
 			binary.BigEndian.PutUint64(p[5:], first.Time)
 			binary.BigEndian.PutUint64(p[13:], first.Index)
 			p[21], p[22] = '\r', '\n'
@@ -283,9 +282,9 @@ func appendTimestamps(out []byte, first isotone.Timestamp, runs []run, n int) []
 	return out
 }
 
-// local runs the command in q, which has n bytes and asks for no timestamps, or not
-// rightly so. What cannot be parsed, which err says, ends the connection.
-func (s *session) local(q *request, n int, err error) (used int, _ error) {
+// other runs the command in q, which has n bytes and is not a valid TS. A protocol error in
+// err ends the connection.
+func (s *session) other(q *request, n int, err error) (used int, _ error) {
 	fault, broken := err.(protocolError)
 	if !broken && (n == 0 || len(q.args) == 0) {
 		return n, nil

@@ -4,17 +4,18 @@ import (
 	"slices"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/snowflake"
 )
 
-// idsMax bounds the ids of one command: 360 KiB, near what the loop holds for a client
+// idsMax bounds the ids of one command: 360 KiB, about what the loop buffers for a client
 // that does not read.
 const idsMax = 16384
 
 // idReplyMax is the length of the largest id as an integer.
 const idReplyMax = len(":9223372036854775807\r\n")
 
-// runSnowflake answers SNOWFLAKE [count]. A refusal never redirects: every node makes ids.
+// runSnowflake answers SNOWFLAKE [count]. It never redirects: every node makes ids.
 func (s *session) runSnowflake(args [][]byte, r *reply) error {
 	code := codeOK
 	began := s.wire.Now()
@@ -36,7 +37,7 @@ func (s *session) makeIDs(args [][]byte, r *reply) error {
 		return isotone.Errorf(isotone.CodeInvalidArgument, "wrong number of arguments for 'snowflake' command")
 	case len(args) == 2:
 		var ok bool
-		if n, ok = parseCount(args[1]); !ok || n > idsMax {
+		if n, ok = front.ParseCount(args[1]); !ok || n > idsMax {
 			return isotone.Errorf(isotone.CodeInvalidArgument, "count %.40q: want a whole number from 1 to %d", args[1], idsMax)
 		}
 	}

@@ -9,13 +9,13 @@ import (
 	"github.com/isotone/isotone/internal/front"
 )
 
-// workerUsage is said of a WORKER command that cannot be read.
+// workerUsage is the error for an invalid WORKER command.
 const workerUsage = "want WORKER LEASE session from-ms length-ms [FIXED worker], or WORKER RELEASE session worker start-ms next-ms"
 
-// runWorker hands WORKER LEASE and WORKER RELEASE to the desk. The connection waits for
+// runWorker hands WORKER LEASE and WORKER RELEASE to the lessor. The connection waits for
 // the answer.
 func (s *session) runWorker(args [][]byte, r *reply) error {
-	if s.front.cfg.Desk == nil {
+	if s.front.cfg.Lessor == nil {
 		r.b = appendFault(r.b, isotone.Errorf(isotone.CodeNotFound, "no worker ids are leased here"))
 		return nil
 	}
@@ -29,7 +29,7 @@ func (s *session) runWorker(args [][]byte, r *reply) error {
 	return nil
 }
 
-// parseWorker reads a WORKER command.
+// parseWorker parses a WORKER command.
 func parseWorker(args [][]byte) (*front.WorkerRequest, bool) {
 	q := &front.WorkerRequest{Fixed: -1}
 	session, err := strconv.ParseUint(string(args[2]), 16, 64)
@@ -64,12 +64,12 @@ func parseWorker(args [][]byte) (*front.WorkerRequest, bool) {
 	}
 }
 
-// lease hands over what runWorker has read.
+// lease hands the request of runWorker to the lessor.
 func (s *session) lease() {
 	q := s.leasing
 	s.asked = s.wire.Now()
 	s.waiting = true
-	s.front.cfg.Desk.LeaseWorker(q)
+	s.front.cfg.Lessor.LeaseWorker(q)
 }
 
 // leased answers a WORKER command.
@@ -81,7 +81,7 @@ func (s *session) leased(q *front.WorkerRequest) {
 	code := codeOK
 	r := reply{b: s.wire.Buffered(), v3: s.resp3}
 	switch {
-	case s.gone:
+	case s.closed:
 		code = string(isotone.CodeDeadlineExceeded)
 	case q.Err != nil:
 		e := faultOf(q.Err)
@@ -98,14 +98,14 @@ func (s *session) leased(q *front.WorkerRequest) {
 		r.integer(q.Layout.Epoch)
 	}
 	s.front.observe(code, 1, s.wire.Now()-s.asked)
-	if s.gone {
+	if s.closed {
 		return
 	}
 	s.wire.SetBuffered(r.b)
 	switch {
 	case s.front.stopped:
 		s.wire.Close(ErrStopped)
-	case !s.working: // otherwise work goes on by itself
+	case !s.working: // otherwise work continues
 		s.wire.Resume()
 	}
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// desk leases worker 5, or fails. With later set it answers when answer is called.
-type desk struct {
+// fakeLessor leases worker 5, or fails. With later set it answers when answer is called.
+type fakeLessor struct {
 	later   bool
 	err     error
 	asked   []front.WorkerRequest
 	waiting *front.WorkerRequest
 }
 
-func (d *desk) LeaseWorker(r *front.WorkerRequest) {
+func (d *fakeLessor) LeaseWorker(r *front.WorkerRequest) {
 	q := *r
 	q.Done = nil
 	d.asked = append(d.asked, q)
@@ -26,7 +26,7 @@ func (d *desk) LeaseWorker(r *front.WorkerRequest) {
 	}
 }
 
-func (d *desk) answer() {
+func (d *fakeLessor) answer() {
 	r := d.waiting
 	r.Err, r.Worker, r.Layout, r.Lease = d.err, 5, snowflake.Twitter, snowflake.Lease{Start: int64(r.From), End: int64(r.From + r.Length)}
 	r.Done(r)
@@ -35,8 +35,8 @@ func (d *desk) answer() {
 const leaseReply = "*5\r\n:5\r\n:1000\r\n:1600\r\n$9\r\n41/5/5/12\r\n:1288834974657\r\n"
 
 func TestSession_WorkerIsLeasedInItsPlace(t *testing.T) {
-	o, d := newOracle(), &desk{later: true}
-	w := newTape(t, New(Config{Backend: o, Desk: d}))
+	o, d := newOracle(), &fakeLessor{later: true}
+	w := newTape(t, New(Config{Backend: o, Lessor: d}))
 	w.feed([]byte("PING\r\nWORKER LEASE 00000000000000ff 1000 600\r\nPING\r\n"))
 	if !w.paused || len(d.asked) != 1 {
 		t.Fatalf("paused: %v, %d requests", w.paused, len(d.asked))
@@ -54,8 +54,8 @@ func TestSession_WorkerCommandsAreRead(t *testing.T) {
 		"worker lease 00000000000000FF 1000 600 fixed 31\r\n": {Session: 255, Fixed: 31, From: 1000, Length: 600},
 		"WORKER RELEASE 00000000000000ff 31 1000 1200\r\n":    {Session: 255, Fixed: 31, From: 1000, Release: true, Next: 1200},
 	} {
-		o, d := newOracle(), &desk{}
-		w := newTape(t, New(Config{Backend: o, Desk: d}))
+		o, d := newOracle(), &fakeLessor{}
+		w := newTape(t, New(Config{Backend: o, Lessor: d}))
 		w.feed([]byte(say + "PING\r\n"))
 		reply := leaseReply
 		if want.Release {
@@ -79,15 +79,15 @@ func TestSession_WorkerRefusals(t *testing.T) {
 		"WORKER LOSE 00000000000000ff 1000 600\r\n":           "-ERR " + workerUsage + "\r\n",
 		"WORKER LEASE 00000000000000ff 1\r\n":                 "-ERR wrong number of arguments for 'worker' command\r\n",
 	} {
-		o, d := newOracle(), &desk{}
-		w := newTape(t, New(Config{Backend: o, Desk: d}))
+		o, d := newOracle(), &fakeLessor{}
+		w := newTape(t, New(Config{Backend: o, Lessor: d}))
 		w.feed([]byte(say))
 		if got := w.finish(o); got != want || len(d.asked) != 0 {
 			t.Errorf("%q: got %q, want %q", say, got, want)
 		}
 	}
-	o, d := newOracle(), &desk{err: &isotone.Error{Code: isotone.CodeNotLeader, Leader: "a:1", Message: "m"}}
-	w := newTape(t, New(Config{Backend: o, Desk: d}))
+	o, d := newOracle(), &fakeLessor{err: &isotone.Error{Code: isotone.CodeNotLeader, Leader: "a:1", Message: "m"}}
+	w := newTape(t, New(Config{Backend: o, Lessor: d}))
 	w.feed([]byte("WORKER LEASE 00000000000000ff 1000 600\r\n"))
 	if got := w.finish(o); got != "-MOVED 0 a:1\r\n" {
 		t.Errorf("got %q", got)
@@ -95,8 +95,8 @@ func TestSession_WorkerRefusals(t *testing.T) {
 }
 
 func TestSession_WorkerAnswerForAClientThatLeft(t *testing.T) {
-	o, d := newOracle(), &desk{later: true}
-	w := newTape(t, New(Config{Backend: o, Desk: d}))
+	o, d := newOracle(), &fakeLessor{later: true}
+	w := newTape(t, New(Config{Backend: o, Lessor: d}))
 	w.feed([]byte("WORKER LEASE 00000000000000ff 1000 600\r\n"))
 	w.session.Closed(nil, nil)
 	d.answer()

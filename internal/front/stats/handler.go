@@ -7,30 +7,30 @@ import (
 	"github.com/isotone/isotone/internal/front/transaction"
 )
 
-// threadsMaxDefault bounds the sections that hold a thread each. A thread has some tens of
-// kilobytes, and Go ends a process that has 10000. More requests at a time than that come
-// to a node only when it is in distress.
+// threadsMaxDefault bounds the concurrent sections, each of which holds a thread. A thread has
+// some tens of kilobytes, and Go ends a process that has 10000. Only an overloaded node has
+// more concurrent requests than this.
 const threadsMaxDefault = 1024
 
-// Options says how [Handler] measures. Only Recorder is required.
+// Options configures [Handler]. Only Recorder is required.
 type Options struct {
 	// Recorder takes the records.
 	Recorder *Recorder
-	// Skip reports whether a request is not to be measured: one that lasts as long as its
-	// client likes says nothing, and would hold a thread for so long. Nil skips none.
+	// Skip reports whether a request is not measured: a stream lasts as long as its client
+	// likes, and would hold a thread for so long. Nil skips none.
 	Skip func(*http.Request) bool
-	// ThreadsMax bounds the requests at a time of which the CPU time is measured. Of
-	// those beyond, only wall is. Default 1024.
+	// ThreadsMax bounds the concurrent requests whose CPU time is measured. Of those
+	// beyond, only wall is. Default 1024.
 	ThreadsMax int
 }
 
-// coder is the writer that a handler is given. One that has a code for its answer, ok or
-// an error code, calls SetCode; otherwise the status says which.
+// coder is implemented by the writer for the handler. A handler that has a code for its
+// answer, ok or an error code, calls SetCode; otherwise the code follows from the status.
 type coder interface{ SetCode(code string) }
 
 var _ coder = (*writer)(nil)
 
-// handler measures another one.
+// handler measures next.
 type handler struct {
 	next    http.Handler
 	options Options
@@ -40,11 +40,11 @@ type handler struct {
 // Handler returns a handler that measures the requests to next, and gives each of them a
 // transaction ID.
 //
-// The ID is the one that the request has, if it has a valid one, or else a new one. It is
-// in the field X-Request-ID of the answer, unless next sets another, and of the request
-// that next sees, whose traceparent has a span of its own.
+// The ID is that of the request, if it has a valid one, or else a new one. It is in the field
+// X-Request-ID of the answer, unless next sets another, and of the request that next
+// receives, whose traceparent has a new span.
 //
-// A writer of next's has what that of the server has, by [http.ResponseController], and
+// The writer for next has the methods of the server's, by [http.ResponseController], and
 // Flush and ReadFrom. It also has a method SetCode(string), for the code of the record.
 func Handler(next http.Handler, o Options) http.Handler {
 	if o.Recorder == nil {
@@ -60,7 +60,7 @@ var (
 	canonicalTracestate  = http.CanonicalHeaderKey(transaction.FieldTracestate)
 )
 
-// ServeHTTP has next answer one request.
+// ServeHTTP measures one request to next.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t := transaction.Start(r.Header[canonicalID], r.Header[canonicalTraceparent])
 	w.Header()[transaction.FieldID] = []string{t.ID}
@@ -81,7 +81,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		h.options.Recorder.Observe(Record{
 			Time: time.Now(), ID: t.ID, Trace: t.Trace.ID,
-			Protocol: protocolOf(r), Method: clip(r.Method, methodLogMax), Path: clip(r.URL.Path, pathLogMax),
+			Protocol: Protocol(r), Method: clip(r.Method, methodLogMax), Path: clip(r.URL.Path, pathLogMax),
 			Status: out.status, Code: out.codeOf(), Section: section,
 		})
 	}()
@@ -90,7 +90,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	whole = true
 }
 
-// identified returns the request with the fields of t. The server's own stays as it was.
+// identified returns a copy of r with the fields of t.
 func identified(r *http.Request, t transaction.Transaction) *http.Request {
 	with := *r
 	with.Header = make(http.Header, len(r.Header)+2)
@@ -100,12 +100,13 @@ func identified(r *http.Request, t transaction.Transaction) *http.Request {
 	with.Header[canonicalID] = []string{t.ID}
 	with.Header[canonicalTraceparent] = []string{t.Trace.String()}
 	if !t.Continued {
-		delete(with.Header, canonicalTracestate) // it belongs to no trace
+		delete(with.Header, canonicalTracestate) // it belongs to a trace that is not continued
 	}
 	return &with
 }
 
-func protocolOf(r *http.Request) string {
+// Protocol returns the protocol of r: http1, https1, h2c, h2 or h3.
+func Protocol(r *http.Request) string {
 	switch {
 	case r.ProtoMajor == 3:
 		return "h3"

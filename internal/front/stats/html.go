@@ -19,11 +19,11 @@ var (
 
 var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
 
-// page is what page.html is filled with.
+// page is the data for page.html.
 type page struct {
 	CSS    template.CSS
 	Parts  []pagePart
-	Tables []pageTable
+	Tables []table
 	Note   string
 }
 
@@ -33,7 +33,7 @@ type pagePart struct {
 	Bars                 []pageBar
 	BarLabel             string
 	Rate, Curve          *chart
-	Tables               []pageTable
+	Tables               []table
 }
 
 type pageTile struct{ Name, Value string }
@@ -44,13 +44,7 @@ type pageBar struct {
 	Text  string
 }
 
-type pageTable struct {
-	Title string
-	Head  []string
-	Rows  [][]string
-}
-
-// chart is a picture of lines, drawn without scripts.
+// chart is a line chart, drawn without scripts.
 type chart struct {
 	Label        string
 	Lines        []chartLine
@@ -70,7 +64,7 @@ const (
 	chartTop, chartBottom = 10.0, 175.0
 )
 
-// WriteHTML writes the report as a page: a single file that loads nothing and runs nothing.
+// WriteHTML writes the report as a single HTML file without scripts, which loads nothing.
 func (r *Report) WriteHTML(w io.Writer) error {
 	p := page{CSS: template.CSS(pageCSS)}
 	switch {
@@ -84,9 +78,11 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		p.part(fmt.Sprintf("%d files", len(r.Files)), &r.Total, r.Cores)
 	}
 	for i := range r.Joins {
-		p.join(&r.Joins[i])
+		p.Tables = append(p.Tables, r.Joins[i].times(), r.Joins[i].farthest())
 	}
-	p.groups(r)
+	if len(r.Groups) > 0 {
+		p.Tables = append(p.Tables, r.groups())
+	}
 	if r.Interrupted {
 		p.Note = "Interrupted: the rest of the log was not read."
 	}
@@ -112,51 +108,12 @@ func (p *page) part(name string, s *Summary, cores int) {
 	}
 	if s.Requests > 0 {
 		part.Curve = curveChart(s)
-		times := pageTable{Title: "Times", Head: []string{"", "mean", "p50", "p90", "p99", "p99.9", "max"}}
-		for _, each := range s.rows() {
-			times.Rows = append(times.Rows, append([]string{each.Name}, each.Times.cells()...))
-		}
-		part.Tables = append(part.Tables, times)
+		part.Tables = append(part.Tables, s.times())
 	}
 	if len(s.Slowest) > 0 {
-		slowest := pageTable{Title: "Slowest transactions", Head: []string{"ID", "wall", "CPU", "stall", "at", "code", "request"}}
-		for _, one := range s.Slowest {
-			slowest.Rows = append(slowest.Rows, []string{
-				one.ID, Span(one.Wall).String(), Span(one.User + one.System).String(), Span(one.Stall).String(), one.at(), one.Code, one.request(),
-			})
-		}
-		part.Tables = append(part.Tables, slowest)
+		part.Tables = append(part.Tables, s.slowest())
 	}
 	p.Parts = append(p.Parts, part)
-}
-
-func (p *page) join(j *Join) {
-	t := pageTable{
-		Title: fmt.Sprintf("%s in both %s and %s", many(j.Requests, "request"), j.Outer, j.Inner),
-		Head:  []string{"wall", "mean", "p50", "p90", "p99", "p99.9", "max"},
-	}
-	for _, each := range []timesRow{{j.Outer, &j.OuterWall}, {j.Inner, &j.InnerWall}, {"difference", &j.Difference}} {
-		t.Rows = append(t.Rows, append([]string{each.Name}, each.Times.cells()...))
-	}
-	far := pageTable{Title: "Largest differences", Head: []string{"ID", j.Outer, j.Inner, "difference"}}
-	for _, one := range j.Farthest {
-		far.Rows = append(far.Rows, []string{one.ID, Span(one.Outer).String(), Span(one.Inner).String(), signed(one.Outer - one.Inner)})
-	}
-	p.Tables = append(p.Tables, t, far)
-}
-
-func (p *page) groups(r *Report) {
-	if len(r.Groups) == 0 {
-		return
-	}
-	t := pageTable{Title: "By " + r.By, Head: []string{r.By, "requests", "of wall", "of CPU", "mean", "p50", "p99", "max", "workers/core"}}
-	for _, g := range r.Groups {
-		t.Rows = append(t.Rows, []string{
-			g.Name, grouped(float64(g.Requests)), percent(g.WallShare), percent(g.CPUShare), Span(g.Wall.Mean).String(),
-			Span(g.Wall.P50).String(), Span(g.Wall.P99).String(), Span(g.Wall.Max).String(), workersText(g.WorkersPerCore),
-		})
-	}
-	p.Tables = append(p.Tables, t)
 }
 
 // rateChart draws the rate over time.
@@ -184,8 +141,7 @@ func rateChart(s *Summary) *chart {
 	return c
 }
 
-// curveChart draws times by percentile: to the right, how few are slower, and both axes
-// logarithmic.
+// curveChart draws times by percentile, both axes logarithmic.
 func curveChart(s *Summary) *chart {
 	const nines = 4 // the right end is 99.99 %
 	low, high := math.Inf(1), float64(s.Wall.Max)

@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	// joinWindow bounds the requests that wait for a line about them in another file. It
-	// is some 30 MB, and seconds of a fast proxy: lines about one request are as far apart
-	// as clocks and queues are.
+	// joinWindow bounds the requests that wait for their line in another file: some 30 MB,
+	// and seconds of a fast proxy. Clocks and queues decide how far apart lines about one
+	// request are.
 	joinWindow = 1 << 17
-	// sameIDMax bounds those of them with the same ID, of which clients send any number.
+	// sameIDMax bounds those with the same ID, since clients choose IDs.
 	sameIDMax = 8
 )
 
 // joiner finds lines about the same request in different files.
 type joiner struct {
 	waiting map[string][]half
-	ring    []string // the IDs of what waits, in the order in which it came
+	ring    []string // the waiting IDs, in order of arrival
 	next    int
 	pairs   map[[2]int]*pair
 	top     int
@@ -32,13 +32,13 @@ type half struct {
 	wall  time.Duration
 }
 
-// pair is what two files have in common. Which is the outer one, is known at the end: the
-// one that takes longer.
+// pair counts the requests that two files have in common. The outer file is the one where they
+// take longer, which is known only at the end.
 type pair struct {
 	requests uint64
 	wall     [2]times
-	more     [2]times // by how much either took longer, where it did
-	far      []Joined // those with the largest difference, either way
+	more     [2]times // by how much either took longer, or 0
+	far      []Joined // those with the largest differences, in either direction
 }
 
 func newJoiner(top int) *joiner {
@@ -60,18 +60,18 @@ func (j *joiner) add(file int, e *entry) {
 	}
 	if old := j.ring[j.next]; old != "" {
 		j.forget(old)
-		list = j.waiting[e.ID] // which may have been just that
+		list = j.waiting[e.ID] // may have changed
 	}
 	if len(list) >= sameIDMax {
 		list = slices.Delete(list, 0, 1)
 	}
-	id := strings.Clone(e.ID) // which is a part of a whole line
+	id := strings.Clone(e.ID) // do not keep the whole line
 	j.waiting[id] = append(list, mine)
 	j.ring[j.next] = id
 	j.next = (j.next + 1) % len(j.ring)
 }
 
-// forget drops the oldest that waits with this ID.
+// forget drops the oldest waiting request with this ID.
 func (j *joiner) forget(id string) {
 	switch list := j.waiting[id]; {
 	case len(list) <= 1:
@@ -112,14 +112,13 @@ func (p *pair) keep(one Joined, most int) {
 	p.far = p.far[:min(len(p.far), most)]
 }
 
-// Join is what two files have in common: the same requests, seen from outside and from
-// further inside, as by a proxy and its backend. Times are in nanoseconds.
+// Join sums up the requests that two files have in common, as those of a proxy and its
+// backend. Times are in nanoseconds.
 type Join struct {
 	Outer    string `json:"outer"`
 	Inner    string `json:"inner"`
 	Requests uint64 `json:"requests"`
-	// OuterWall is InnerWall and the Difference: the way there and back, and what the outer
-	// one does itself.
+	// OuterWall is InnerWall plus Difference: the network, and the work of the outer one.
 	OuterWall  Times `json:"outerWall"`
 	InnerWall  Times `json:"innerWall"`
 	Difference Times `json:"difference"`
@@ -134,7 +133,7 @@ type Joined struct {
 	Inner time.Duration `json:"inner"`
 }
 
-// result returns what was joined, what has most requests first.
+// result returns the joins, those with most requests first.
 func (j *joiner) result(names []string) []Join {
 	var list []Join
 	for files, p := range j.pairs {

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// entry is one request as a line of a log has it.
+// entry is one request in a log.
 type entry struct {
 	Record
-	backend string // the proxy's: where the request went
+	backend string // of a proxy: where the request went
 }
 
 // errOther says that a line is about something else.
 var errOther = errors.New("not about a request")
 
-// jsonLine is what is looked for in a line. A proxy says target where a node says path,
-// and neither code nor times but wall.
+// jsonLine has the fields of interest in a line. A proxy logs target instead of path, no
+// code, and of the times only wall.
 type jsonLine struct {
 	Time     json.RawMessage `json:"time"`
 	Message  string          `json:"msg"`
@@ -38,26 +38,26 @@ type jsonLine struct {
 }
 
 const (
-	// wallMax is a year in microseconds: what is longer is no time of a request.
+	// wallMax is a year in microseconds: anything longer is not the time of a request.
 	wallMax = 365 * 24 * 3600 * 1e6
-	// timeMax is the first time, in seconds since 1970, that is too late to be one; within,
-	// nanoseconds can be counted.
+	// timeMax is the end of valid times, in seconds since 1970. Nanoseconds before it fit 64
+	// bits.
 	timeMax = 1 << 33 // 2242
 )
 
-// hint is in every line about a request, and in few others: to look for it is much faster
-// than to parse.
+// hint is in every line about a request, and in few others: searching for it is much faster
+// than parsing.
 var hint = []byte(`"request`)
 
-// textMax bounds what is kept of a text in a line, in bytes.
+// textMax bounds the bytes kept of a string in a line.
 const textMax = 1 << 10
 
-// parseLine reads a line. The error is errOther, or says what is wrong with a line that
-// should be about a request, or cannot be anything.
+// parseLine parses a line. The error is errOther for a line about something else, or says why
+// a line is broken.
 func parseLine(b []byte) (entry, error) {
 	b = bytes.TrimSpace(b)
 	if len(b) == 0 || b[0] != '{' {
-		return entry{}, errOther // for people, or a stack
+		return entry{}, errOther // plain text
 	}
 	if b[len(b)-1] != '}' {
 		return entry{}, errors.New("a JSON object that does not end")
@@ -80,12 +80,12 @@ func parseLine(b []byte) (entry, error) {
 	return l.entry()
 }
 
-// isMistyped finds what is JSON, but has something else where a field is.
+// isMistyped reports whether a field has the wrong type.
 func isMistyped(err error) bool { return errors.As(err, new(*json.UnmarshalTypeError)) }
 
 func (l *jsonLine) isRequest() bool { return l.Message == message || l.Message == messageFailed }
 
-// entry checks a line that is about a request.
+// entry checks a line about a request and converts it.
 func (l *jsonLine) entry() (e entry, err error) {
 	if e.Time, err = parseTime(l.Time); err != nil {
 		return e, err
@@ -119,7 +119,7 @@ func (l *jsonLine) entry() (e entry, err error) {
 	return e, nil
 }
 
-// parseTime reads a time in either of the two forms that a log has.
+// parseTime parses a time in either of the two formats of logs.
 func parseTime(raw json.RawMessage) (at time.Time, err error) {
 	var ms int64
 	switch {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Meter measures what one thread works, in laps: for an event loop, which works for many
-// requests in each of its turns. It belongs to one goroutine.
+// Meter measures the CPU time of one thread in laps: for an event loop, which works for many
+// requests in each turn. It belongs to one goroutine.
 type Meter struct {
-	cpu, system time.Duration // where the thread's clocks stood
+	cpu, system time.Duration // the thread's clocks at the start of the lap
 	known       bool
 }
 
-// Start begins the first lap. The calling goroutine stays on its thread until Stop.
+// Start begins the first lap. The calling goroutine is locked to its thread until Stop.
 func (m *Meter) Start() {
 	runtime.LockOSThread()
 	m.cpu, m.system, m.known = threadClocks()
@@ -37,19 +37,19 @@ func (m *Meter) Lap() Section {
 }
 
 func threadClocks() (cpu, system time.Duration, known bool) {
-	if cpu, known = threadCPU(); known { // brings the other up to date
+	if cpu, known = threadCPU(); known { // updates threadSystem
 		system, known = threadSystem()
 	}
 	return cpu, system, known
 }
 
-// Share returns the nth part of what the section has worked.
+// Share returns the nth part of the section's CPU time.
 func (s Section) Share(n int) Section {
 	return Section{User: s.User / time.Duration(n), System: s.System / time.Duration(n), Measured: s.Measured}
 }
 
-// Plus returns the section with what another has worked on the same request. Wall is
-// the section's own, or as long as was worked.
+// Plus adds the CPU time of another section on the same request. Wall stays, unless the CPU
+// time exceeds it.
 func (s Section) Plus(other Section) Section {
 	s.User += other.User
 	s.System += other.System
@@ -58,15 +58,15 @@ func (s Section) Plus(other Section) Section {
 	return s
 }
 
-// Threads bounds the sections at a time that hold a thread each. The zero value allows
+// Threads bounds the concurrent sections, each of which holds a thread. The zero value allows
 // 1024. It is safe for concurrent use.
 type Threads struct {
 	max int64
 	n   atomic.Int64
 }
 
-// Start begins a section as [Start] does, or one of which only wall is measured, if there
-// are too many. Release is to be called when it has been stopped.
+// Start begins a section like [Start], or like [StartWall] beyond the limit. The caller calls
+// release after it has stopped the timer.
 func (t *Threads) Start() (timer Timer, release func()) {
 	most := t.max
 	if most <= 0 {

@@ -12,39 +12,39 @@ import (
 )
 
 const (
-	// FilesMax bounds the files that are read at a time, each with a buffer and a tally.
+	// FilesMax bounds the files of one Read, each with a buffer and a tally.
 	FilesMax = 16
 	// lineBytesMax bounds a line; one about a request has less than 2 KiB.
 	lineBytesMax = 256 << 10
-	// brokenMax bounds the broken lines of a file that are told one by one.
+	// brokenMax bounds the broken lines of a file that are reported one by one.
 	brokenMax = 5
 	// topMax bounds how many of the slowest requests are kept.
 	topMax = 10_000
-	// tellEvery is how many lines there are between two looks at the clock, or at whether
-	// to go on.
-	tellEvery = 4096
+	// checkEvery is the number of lines between two checks of the context and reports of
+	// progress.
+	checkEvery = 4096
 )
 
-// Source is a log to be read.
+// Source is a log to read.
 type Source struct {
 	Name   string
 	Reader io.Reader
 }
 
-// ReadOptions says what is to be told.
+// ReadOptions configures [Read].
 type ReadOptions struct {
 	// Top is how many of the slowest requests are listed.
 	Top int
-	// By is path, code or protocol, to have the requests grouped; "" groups none.
+	// By groups the requests by path, code or protocol; "" does not.
 	By string
-	// Cores is for how many the workers are counted.
+	// Cores is the number of cores to compute workers for.
 	Cores int
-	// Progress, if not nil, is called now and then, with what has been read of all sources
+	// Progress, if not nil, is called now and then with what has been read of all sources
 	// together.
 	Progress func(bytes int64, requests uint64)
 }
 
-// Validate returns an error that matches isotone.ErrInvalidArgument if something is wrong.
+// Validate returns an error that matches isotone.ErrInvalidArgument if an option is invalid.
 func (o ReadOptions) Validate(sources int) error {
 	switch {
 	case sources < 1 || sources > FilesMax:
@@ -64,7 +64,7 @@ type file struct {
 	name  string
 	in    *bufio.Reader
 	tally *tally
-	ahead entry // the next one, unless ended
+	next  entry // unless ended
 	ended bool
 
 	bytes         int64
@@ -73,10 +73,9 @@ type file struct {
 	firstBroken   []BrokenLine
 }
 
-// Read reads logs, and tells what they say about requests. The logs are read side by side
-// in the order of time, each once and a line at a time, so memory is bounded whatever their
-// size. Lines about something else are passed over, and broken ones counted. When ctx ends
-// the report is about what was read until then.
+// Read evaluates the lines about requests in logs. It reads the logs side by side in the order
+// of time, each once and a line at a time, so memory is bounded whatever their size. It skips
+// other lines and counts broken ones. When ctx ends it reports what it has read.
 //
 // Requests that are in several logs, by their transaction ID, are joined.
 func Read(ctx context.Context, sources []Source, o ReadOptions) (*Report, error) {
@@ -85,7 +84,7 @@ func Read(ctx context.Context, sources []Source, o ReadOptions) (*Report, error)
 	}
 	r := &run{options: o, total: newTally(o.Top), groups: groups{}}
 	for _, s := range sources {
-		in := bufio.NewReaderSize(&patient{ctx: ctx, in: s.Reader}, lineBytesMax)
+		in := bufio.NewReaderSize(&interruptible{ctx: ctx, in: s.Reader}, lineBytesMax)
 		f := &file{name: s.Name, in: in, tally: r.total}
 		if len(sources) > 1 {
 			f.tally = newTally(o.Top)
@@ -123,7 +122,7 @@ func (r *run) read(ctx context.Context) (interrupted bool, err error) {
 	for {
 		at := -1
 		for i, f := range r.files {
-			if !f.ended && (at < 0 || f.ahead.Time.Before(r.files[at].ahead.Time)) {
+			if !f.ended && (at < 0 || f.next.Time.Before(r.files[at].next.Time)) {
 				at = i
 			}
 		}
@@ -146,10 +145,10 @@ func unlessInterrupted(err error) error {
 	return err
 }
 
-// take counts what is ahead in a file.
+// take counts the next request of a file.
 func (r *run) take(at int) {
 	f := r.files[at]
-	e := &f.ahead
+	e := &f.next
 	r.total.add(e)
 	if f.tally != r.total {
 		f.tally.add(e)
@@ -165,14 +164,14 @@ func (r *run) take(at int) {
 	}
 }
 
-// advance reads on to the next line about a request.
+// advance reads up to the next line about a request.
 func (r *run) advance(ctx context.Context, f *file) error {
 	for {
-		if r.seen++; r.seen%tellEvery == 0 {
+		if r.seen++; r.seen%checkEvery == 0 {
 			if ctx.Err() != nil {
 				return errInterrupted
 			}
-			r.tell()
+			r.reportProgress()
 		}
 		line, err := f.in.ReadSlice('\n')
 		f.bytes += int64(len(line))
@@ -199,7 +198,7 @@ func (r *run) advance(ctx context.Context, f *file) error {
 		e, fault := parseLine(line)
 		switch {
 		case fault == nil:
-			f.ahead = e
+			f.next = e
 			return nil
 		case errors.Is(fault, errOther):
 			f.others++
@@ -209,14 +208,14 @@ func (r *run) advance(ctx context.Context, f *file) error {
 	}
 }
 
-// fault notes that the last line is broken.
+// fault counts the last line as broken.
 func (f *file) fault(why error) {
 	if f.broken++; f.broken <= brokenMax {
 		f.firstBroken = append(f.firstBroken, BrokenLine{Line: f.lines, Why: why.Error()})
 	}
 }
 
-func (r *run) tell() {
+func (r *run) reportProgress() {
 	if r.options.Progress == nil {
 		return
 	}

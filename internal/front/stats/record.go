@@ -8,29 +8,27 @@ import (
 	"time"
 )
 
-// Record is one request as the log has it.
+// Record is one request in the log.
 type Record struct {
 	// Time is when the request was answered.
 	Time time.Time
-	// ID is its transaction ID, and Trace the trace that it is a part of; all zero if
-	// there is none.
+	// ID is its transaction ID, Trace the ID of its trace; all zero: none.
 	ID    string
 	Trace [16]byte
 	// Protocol is http1, https1, h2c, h2 or h3.
 	Protocol     string
 	Method, Path string
-	// Status is that of HTTP; 0 means that there was no whole answer.
+	// Status is that of HTTP; 0 means that the answer was cut.
 	Status int
 	// Code is ok or an error code.
 	Code string
 	Section
 }
 
-// The message and the keys of a record's line. The proxy's lines have the same where they
-// say the same.
+// The message and the keys of a record's line. The proxy's lines use the same.
 const (
 	message       = "request"
-	messageFailed = "request failed" // the proxy's, of a request that it could not serve
+	messageFailed = "request failed" // of the proxy, for a request that it could not serve
 
 	keyID       = "request_id"
 	keyTrace    = "trace_id"
@@ -39,10 +37,10 @@ const (
 	keyPath     = "path"
 	keyStatus   = "status"
 	keyCode     = "code"
-	keyTarget   = "target"  // the proxy's: the path with its query
-	keyBackend  = "backend" // the proxy's: where the request went
+	keyTarget   = "target"  // of the proxy: the path with its query
+	keyBackend  = "backend" // of the proxy: where the request went
 
-	// In microseconds, with what is below as a fraction.
+	// In microseconds, with a fraction.
 	keyWall   = "wall_us"
 	keyUser   = "user_us"
 	keySystem = "system_us"
@@ -50,14 +48,14 @@ const (
 )
 
 const (
-	// pathLogMax and methodLogMax bound what a line says of a path and a method, which
-	// clients choose.
+	// pathLogMax and methodLogMax bound the path and the method in a line, which clients
+	// choose.
 	pathLogMax   = 256
 	methodLogMax = 32
 )
 
-// clip returns the first bytes of s, in memory of their own: a record may outlive the
-// request that s is a part of.
+// clip returns a copy of the first bytes of s: a record may outlive the request that s is a
+// part of.
 func clip(s string, most int) string { return strings.Clone(s[:min(len(s), most)]) }
 
 // appendAttrs appends the record as attributes.
@@ -72,8 +70,8 @@ func (r *Record) appendAttrs(attrs []slog.Attr) []slog.Attr {
 	return r.Section.AppendAttrs(attrs)
 }
 
-// AppendAttrs appends the times of the section, as the line of a record has them: only
-// wall, if no others are known.
+// AppendAttrs appends the times of the section as in the line of a record: only wall, if the
+// CPU time is not known.
 func (s Section) AppendAttrs(attrs []slog.Attr) []slog.Attr {
 	attrs = append(attrs, micros(keyWall, s.Wall))
 	if s.Measured {
@@ -82,7 +80,7 @@ func (s Section) AppendAttrs(attrs []slog.Attr) []slog.Attr {
 	return attrs
 }
 
-// micros returns a time as an attribute; fromMicros takes it back.
+// micros returns a time as an attribute; fromMicros is its inverse.
 func micros(key string, d time.Duration) slog.Attr {
 	return slog.Float64(key, float64(d)/float64(time.Microsecond))
 }

@@ -5,18 +5,18 @@ import (
 	"log/slog"
 )
 
-// attrsMax is how many attributes a record has at most.
+// attrsMax is the most attributes of a record.
 const attrsMax = 11
 
-// Config is what a [Recorder] is made of. All of it may be left out.
+// Config configures a [Recorder]. All fields are optional.
 type Config struct {
 	// Log takes one line for each record, on the goroutine of the request; nil discards.
 	Log *slog.Logger
-	// Sample is how many requests there are to one that is measured and logged; 0 means
-	// 1, that is, all are. The choice follows from the transaction ID alone, so that all
-	// processes that a request goes through choose the same ones.
+	// Sample measures and logs one in so many requests; 0 means 1: all. The choice depends
+	// only on the transaction ID, so all processes on the way of a request choose the same
+	// ones.
 	Sample int
-	// Observe, if not nil, is called for each record, on that goroutine, too. It must not
+	// Observe, if not nil, is called for each record, on the same goroutine. It must not
 	// block.
 	Observe func(*Record)
 }
@@ -33,17 +33,16 @@ func New(cfg Config) *Recorder {
 	return &Recorder{cfg}
 }
 
-// Sampled reports whether the request with this transaction ID is to be measured.
-func (w *Recorder) Sampled(id string) bool { return Sampled(id, w.cfg.Sample) }
+// Sampled reports whether the request with this transaction ID is measured.
+func (r *Recorder) Sampled(id string) bool { return Sampled(id, r.cfg.Sample) }
 
-// Sampled is [Recorder.Sampled] of a recorder that has this [Config.Sample].
+// Sampled is [Recorder.Sampled] for this [Config.Sample].
 func Sampled[T string | []byte](id T, sample int) bool {
 	return sample <= 1 || mix(id)%uint64(sample) == 0
 }
 
-// mix is FNV-1a, with its high bits folded into the low ones, which alone would depend on
-// the low bits of the bytes only. It must stay as it is: versions of this program that
-// work together choose by it.
+// mix is FNV-1a with its high bits folded into the low ones, which alone would depend only on
+// the low bits of each byte. It must not change: all versions must choose the same requests.
 func mix[T string | []byte](s T) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {
@@ -53,17 +52,16 @@ func mix[T string | []byte](s T) uint64 {
 	return h ^ h>>16
 }
 
-// Observe takes one record, whether or not it was to be sampled. It is the way in for who
-// has no [http.Handler] to be measured.
-func (w *Recorder) Observe(r Record) {
-	if w.cfg.Observe != nil {
-		w.cfg.Observe(&r)
+// Observe records one, sampled or not: for servers without an [http.Handler].
+func (r *Recorder) Observe(one Record) {
+	if r.cfg.Observe != nil {
+		r.cfg.Observe(&one)
 	}
-	ctx, handler := context.Background(), w.cfg.Log.Handler()
+	ctx, handler := context.Background(), r.cfg.Log.Handler()
 	if !handler.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
-	line := slog.NewRecord(r.Time, slog.LevelInfo, message, 0)
-	line.AddAttrs(r.appendAttrs(make([]slog.Attr, 0, attrsMax))...)
-	_ = handler.Handle(ctx, line) // as slog itself has it: a log that fails is not told to anybody
+	line := slog.NewRecord(one.Time, slog.LevelInfo, message, 0)
+	line.AddAttrs(one.appendAttrs(make([]slog.Attr, 0, attrsMax))...)
+	_ = handler.Handle(ctx, line) // like slog, which ignores errors of handlers
 }

@@ -2,20 +2,20 @@ package stats
 
 import "time"
 
-// Report is what logs say about requests. All times of it are in nanoseconds.
+// Report is the evaluation of logs. All times are in nanoseconds.
 type Report struct {
 	Unit  string `json:"unit"` // of times: ns
 	Files []File `json:"files"`
 	// Total is about all files; a request that is in several counts in each.
 	Total Summary `json:"total"`
-	// By says what the Groups have in common; those with most time are first.
+	// By is the criterion of the Groups; those with most time come first.
 	By     string  `json:"by,omitempty"`
 	Groups []Group `json:"groups,omitempty"`
-	// Joins are the files that have requests in common.
+	// Joins are the pairs of files that have requests in common.
 	Joins []Join `json:"joins,omitempty"`
-	// Cores is for how many Summary.Workers is.
+	// Cores is the number of cores that Capacity.Workers is for.
 	Cores int `json:"cores"`
-	// Interrupted says that not all was read.
+	// Interrupted says that the logs were not read to their end.
 	Interrupted bool `json:"interrupted"`
 }
 
@@ -25,28 +25,29 @@ type File struct {
 	Lines  uint64 `json:"lines"`
 	Others uint64 `json:"others"` // about something else
 	Broken uint64 `json:"broken"`
-	// FirstBroken are the first of those.
+	// FirstBroken has the first broken lines.
 	FirstBroken []BrokenLine `json:"firstBroken,omitempty"`
-	// Summary is nil if there is but one file: then it is the total.
+	// Summary is nil if there is only one file: see Report.Total.
 	Summary *Summary `json:"summary,omitempty"`
 }
 
-// BrokenLine is a line that cannot be read.
+// BrokenLine is a line that cannot be parsed.
 type BrokenLine struct {
 	Line uint64 `json:"line"`
 	Why  string `json:"why"`
 }
 
-// Summary is about the requests of one log, or of all.
+// Summary sums up the requests of one log, or of all.
 type Summary struct {
 	Requests uint64 `json:"requests"`
 	Errors   uint64 `json:"errors"`
-	// Measured is of how many the CPU time is known. The figures but Wall are about those.
+	// Measured is the number of requests whose CPU time is known. All figures but Wall are
+	// about those.
 	Measured uint64    `json:"measured"`
 	From     time.Time `json:"from"`
 	To       time.Time `json:"to"`
-	// Rate is in requests a second: on the whole, and in the busiest interval. Both are 0,
-	// and not in the JSON, if all requests have the same time.
+	// Rate and RatePeak are requests a second, on average and in the busiest interval. Both
+	// are 0, and not in the JSON, if all requests have the same time.
 	Rate     float64  `json:"rate,omitempty"`
 	RatePeak float64  `json:"ratePeak,omitempty"`
 	RateOver RateOver `json:"rateOver"`
@@ -55,7 +56,7 @@ type Summary struct {
 	User   Times `json:"user"`
 	System Times `json:"system"`
 	Stall  Times `json:"stall"`
-	// Curve is for a picture: the same at many percentiles.
+	// Curve has the times at many percentiles, for charts.
 	Curve []CurvePoint `json:"curve,omitempty"`
 
 	Capacity Capacity `json:"capacity"`
@@ -78,30 +79,30 @@ type CurvePoint struct {
 	Stall      time.Duration `json:"stall"`
 }
 
-// Capacity is how many requests cores can work on. It is all 0 without measured requests.
+// Capacity is how many requests cores can process. It is all 0 without measured requests.
 type Capacity struct {
-	// Wall and CPU are the means of a measured request, and User, System and Stall the
-	// shares of its wall.
+	// Wall and CPU are means over the measured requests; User, System and Stall are shares
+	// of their wall.
 	Wall   time.Duration `json:"wall"`
 	CPU    time.Duration `json:"cpu"`
 	User   float64       `json:"user"`
 	System float64       `json:"system"`
 	Stall  float64       `json:"stall"`
-	// WorkersPerCore is the sum of wall by the sum of CPU: how many requests at a time
-	// keep one core busy, since each leaves it alone while it stalls.
+	// WorkersPerCore is the sum of wall divided by the sum of CPU: the number of concurrent
+	// requests that keep one core busy, since a stalled request does not use it.
 	WorkersPerCore float64 `json:"workersPerCore"`
-	// Workers is that for Report.Cores.
+	// Workers is WorkersPerCore times Report.Cores.
 	Workers int `json:"workers"`
-	// PerCore is how many requests a second one core can do at most.
+	// PerCore is the most requests a second that one core can process.
 	PerCore float64 `json:"perCore"`
 }
 
-// Group is about the requests that have a path, code or protocol in common.
+// Group sums up the requests with the same path, code or protocol.
 type Group struct {
 	Name     string `json:"name"`
 	Requests uint64 `json:"requests"`
 	Wall     Times  `json:"wall"`
-	// WallShare and CPUShare are its parts of the sums of all.
+	// WallShare and CPUShare are its shares of the totals.
 	WallShare      float64 `json:"wallShare"`
 	CPUShare       float64 `json:"cpuShare"`
 	WorkersPerCore float64 `json:"workersPerCore"`
@@ -124,7 +125,7 @@ type Slow struct {
 	Measured bool          `json:"measured"`
 }
 
-// report tells what was read.
+// report returns the report on what was read.
 func (r *run) report() *Report {
 	out := &Report{Unit: "ns", Total: r.total.summary(r.options.Cores), By: r.options.By, Cores: r.options.Cores}
 	var names []string
@@ -158,8 +159,8 @@ func ratio(a, b time.Duration) float64 {
 	return float64(a) / float64(b)
 }
 
-// workersPerCore returns how many workers keep a core busy, or 0 if nothing is known. More
-// CPU than wall is a difference of the clocks: less than one worker keeps no core busy.
+// workersPerCore returns how many workers keep a core busy, or 0 if that is not known. The
+// clocks may differ, so CPU may exceed wall; the result is at least 1.
 func workersPerCore(wall, cpu time.Duration) float64 {
 	if cpu == 0 {
 		return 0
@@ -177,7 +178,7 @@ func (t *tally) summary(cores int) Summary {
 	if n := len(t.rate.counts); n > 0 {
 		s.RateOver.From = time.Unix(0, t.rate.first*int64(t.rate.width)).UTC()
 		if span := t.to.Sub(t.from); span > 0 {
-			// Of the first and the last second a part is missing: the span says how much.
+			// The first and the last interval are partial, so divide by the span.
 			s.Rate = float64(t.requests) / span.Seconds()
 			s.RatePeak = s.Rate
 			for _, n := range t.rate.counts {
@@ -200,7 +201,7 @@ func (t *tally) summary(cores int) Summary {
 	return s
 }
 
-// curve are the percentiles of a picture; they are evenly spaced in how few are slower.
+// curve has the percentiles of the chart.
 var curve = []float64{0, 10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 92.5, 95, 96, 97, 98, 99, 99.5, 99.7, 99.9, 99.95, 99.99}
 
 // curve returns the nanoseconds at each percentile of curve.

@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// Section is what a stretch of work has cost.
+// Section is the cost of a section of work.
 type Section struct {
 	Wall time.Duration
-	// User and System are the time that a processor worked, for the program and for the
-	// kernel on its behalf; 0 unless Measured.
+	// User and System are the CPU time in the program and in the kernel; 0 unless Measured.
 	User, System time.Duration
 	// Measured says that User and System are known.
 	Measured bool
 }
 
-// CPU returns the time that a processor worked.
+// CPU returns User and System together.
 func (s Section) CPU() time.Duration { return s.User + s.System }
 
-// Stall returns the time in which none did. It is 0 if that is not known.
+// Stall returns Wall without CPU, or 0 if the CPU time is not known.
 func (s Section) Stall() time.Duration {
 	if !s.Measured {
 		return 0
@@ -26,26 +25,25 @@ func (s Section) Stall() time.Duration {
 	return max(0, s.Wall-s.CPU())
 }
 
-// Timer measures one section. It belongs to the goroutine that has started it, and is
-// stopped once, by the same.
+// Timer measures one section. The goroutine that started it stops it, once.
 type Timer struct {
 	began       time.Time
-	cpu, system time.Duration // where the thread's clocks stood
+	cpu, system time.Duration // the thread's clocks at the start
 	locked      bool
 }
 
-// Start begins a section of the calling goroutine, which stays on its thread until Stop.
-// What it has other goroutines do is not measured, but that it waits for them is.
+// Start begins a section of the calling goroutine, which is locked to its thread until Stop.
+// The work of other goroutines is not measured; waiting for them is stall.
 func Start() Timer {
 	runtime.LockOSThread()
 	t := Timer{locked: true}
-	_, known := threadCPU() // brings the next up to date
+	_, known := threadCPU() // updates threadSystem
 	if known {
 		t.system, known = threadSystem()
 	}
 	t.began = time.Now()
 	if known {
-		t.cpu, known = threadCPU() // within wall, at both ends: CPU is never more
+		t.cpu, known = threadCPU() // read inside wall at both ends, so CPU never exceeds it
 	}
 	if !known {
 		runtime.UnlockOSThread()
@@ -54,7 +52,7 @@ func Start() Timer {
 	return t
 }
 
-// StartWall begins a section of which only wall is measured.
+// StartWall begins a section whose CPU time is not measured.
 func StartWall() Timer { return Timer{began: time.Now()} }
 
 // Stop ends the section.

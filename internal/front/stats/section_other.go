@@ -4,7 +4,7 @@ package stats
 
 import "time"
 
-// Here a section has no other figure than wall.
+// Without thread clocks a section has only wall.
 
 func threadCPU() (time.Duration, bool) { return 0, false }
 

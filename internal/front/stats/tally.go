@@ -10,11 +10,10 @@ import (
 )
 
 const (
-	// sectionMax is the longest time that is told apart; what is longer counts as this
-	// much.
+	// sectionMax is the longest time in a histogram; longer ones count as this.
 	sectionMax = time.Hour
-	// digits is the precision of the histograms of a whole log (0.1 %, 270 KiB each),
-	// groupDigits that of a part of it (1 %, 40 KiB).
+	// digits is the precision of the histograms of a log (0.1 %, 270 KiB each),
+	// groupDigits that of a group (1 %, 40 KiB).
 	digits, groupDigits = 3, 2
 )
 
@@ -35,7 +34,7 @@ func (t *times) add(d time.Duration) {
 	}
 }
 
-// plus adds and stops at the largest sum there is: 292 years.
+// plus adds, up to the largest duration: 292 years.
 func plus(sum, d time.Duration) time.Duration {
 	if sum > math.MaxInt64-d {
 		return math.MaxInt64
@@ -43,7 +42,7 @@ func plus(sum, d time.Duration) time.Duration {
 	return sum + d
 }
 
-// Times is what is told of a list of times, in nanoseconds.
+// Times sums up durations, in nanoseconds.
 type Times struct {
 	Sum  time.Duration `json:"sum"`
 	Mean time.Duration `json:"mean"`
@@ -66,8 +65,7 @@ func (t *times) result() Times {
 	}
 }
 
-// tally is what was seen of a whole log. It takes about a megabyte, however long the log
-// is.
+// tally counts the requests of a log, in about a megabyte however long the log is.
 type tally struct {
 	requests, errors, measured uint64
 	wall                       times // of all
@@ -105,26 +103,24 @@ func (t *tally) add(e *entry) {
 	t.slowest.add(e)
 }
 
-// group is what was seen of the requests that have something in common.
+// group counts the requests with something in common.
 type group struct {
-	name               string
-	requests, measured uint64
-	wall               times
-	measuredWall, cpu  time.Duration
+	name              string
+	requests          uint64
+	wall              times
+	measuredWall, cpu time.Duration
 }
 
 func (g *group) add(e *entry) {
 	g.requests++
 	g.wall.add(e.Wall)
 	if e.Measured {
-		g.measured++
 		g.measuredWall = plus(g.measuredWall, e.Wall)
 		g.cpu = plus(g.cpu, e.CPU())
 	}
 }
 
-// groupsMax bounds the groups, and groupOther is the name of what is beyond. Clients
-// choose paths.
+// groupsMax bounds the groups, since clients choose paths; groupOther has the rest.
 const (
 	groupsMax  = 200
 	groupOther = "(other)"
@@ -145,7 +141,7 @@ func (g groups) add(name string, e *entry) {
 	g[name].add(e)
 }
 
-// list returns the groups, those with most time first.
+// list returns the groups, those with most wall time first.
 func (g groups) list() []*group {
 	all := make([]*group, 0, len(g))
 	for _, one := range g {
@@ -155,15 +151,15 @@ func (g groups) list() []*group {
 	return all
 }
 
-// series counts requests over time, in a bounded number of intervals of equal length:
-// when they become too many, each two become one.
+// series counts requests in a bounded number of intervals of equal length: when they become
+// too many, neighbors are merged.
 type series struct {
 	width  time.Duration
-	first  int64 // which interval of this width since 1970 counts[0] is
+	first  int64 // number of the interval counts[0], counted from 1970
 	counts []uint64
 }
 
-// seriesMax is about as many columns as a picture has room for.
+// seriesMax is about the number of columns of a chart.
 const seriesMax = 240
 
 func (s *series) add(at time.Time) {

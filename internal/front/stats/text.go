@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// Span is a time with three digits that count: 1.23 ms.
+// Span is a time printed with three significant digits: 1.23 ms.
 type Span time.Duration
 
-// String returns the time for people.
+// String returns the time with its unit.
 func (s Span) String() string {
 	for _, unit := range []struct {
 		size time.Duration
@@ -52,7 +52,7 @@ func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 
 // more than once.
 func (r *Report) Joined() bool { return len(r.Joins) > 0 }
 
-// WriteText writes the report for people.
+// WriteText writes the report as text.
 func (r *Report) WriteText(w io.Writer) error {
 	t := &text{}
 	switch {
@@ -69,7 +69,9 @@ func (r *Report) WriteText(w io.Writer) error {
 		t.summary(fmt.Sprintf("%d files", len(r.Files)), &r.Total, r.Cores)
 		t.files(r.Files)
 	}
-	t.groups(r)
+	if len(r.Groups) > 0 {
+		t.table(r.groups())
+	}
 	t.broken(r)
 	if r.Interrupted {
 		t.line("Interrupted: the rest of the log was not read.")
@@ -78,15 +80,16 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// text collects what is written; nothing in it can fail.
+// text collects the output.
 type text struct{ strings.Builder }
 
 func (t *text) line(format string, args ...any) { fmt.Fprintf(t, format+"\n", args...) }
 
-// table writes rows of cells, aligned: the first cell and those in left to the left, and
+// table writes a table with aligned columns: the first column and those in left to the left, the
 // others, which are numbers, to the right.
-func (t *text) table(rows [][]string, left ...int) {
-	width := make([]int, len(rows[0]))
+func (t *text) table(of table, left ...int) {
+	rows := append([][]string{of.Head}, of.Rows...)
+	width := make([]int, len(of.Head))
 	for _, row := range rows {
 		for i, cell := range row {
 			width[i] = max(width[i], utf8.RuneCountInString(cell))
@@ -133,7 +136,7 @@ func (t *text) summary(name string, s *Summary, cores int) {
 	t.slowest(s)
 }
 
-// sentence is the answer to how many workers there should be.
+// sentence says how many workers there should be.
 func (c *Capacity) sentence(cores int) string {
 	of := "this core"
 	if cores != 1 {
@@ -144,7 +147,7 @@ func (c *Capacity) sentence(cores int) string {
 		Span(c.Wall), Span(c.CPU), decimal(c.WorkersPerCore), decimal(c.WorkersPerCore), c.Workers, of, grouped(c.PerCore))
 }
 
-// decimal has one place, unless the number is large.
+// decimal formats a number with one decimal place, unless it is large.
 func decimal(f float64) string {
 	if f >= 100 {
 		return grouped(f)
@@ -153,53 +156,17 @@ func decimal(f float64) string {
 }
 
 func (t *text) times(s *Summary) {
-	rows := [][]string{{"", "mean", "p50", "p90", "p99", "p99.9", "max"}}
-	for _, each := range s.rows() {
-		rows = append(rows, append([]string{each.Name}, each.Times.cells()...))
-	}
-	t.table(rows)
+	t.table(s.times())
 	if s.Measured < s.Requests && s.Measured > 0 {
 		t.line("  Of %s only wall is known.\n", many(s.Requests-s.Measured, "request"))
 	}
 }
 
-// timesRow is one line of a table of times.
-type timesRow struct {
-	Name  string
-	Times *Times
-}
-
-// rows are what there is to be told.
-func (s *Summary) rows() []timesRow {
-	rows := []timesRow{{"wall", &s.Wall}}
-	if s.Measured > 0 {
-		rows = append(rows, timesRow{"user", &s.User}, timesRow{"system", &s.System}, timesRow{"stall", &s.Stall})
-	}
-	return rows
-}
-
-func (t *Times) cells() []string {
-	cells := []string{}
-	for _, d := range []time.Duration{t.Mean, t.P50, t.P90, t.P99, t.P999, t.Max} {
-		cells = append(cells, Span(d).String())
-	}
-	return cells
-}
-
 func (t *text) slowest(s *Summary) {
-	if len(s.Slowest) == 0 {
-		return
+	if len(s.Slowest) > 0 {
+		t.line("  slowest transactions")
+		t.table(s.slowest(), 5, 6)
 	}
-	t.line("  slowest transactions")
-	rows := [][]string{{"ID", "wall", "CPU", "stall", "at", "code", "request"}}
-	for _, one := range s.Slowest {
-		cpu, stall := "?", "?"
-		if one.Measured {
-			cpu, stall = Span(one.User+one.System).String(), Span(one.Stall).String()
-		}
-		rows = append(rows, []string{printable(one.ID), Span(one.Wall).String(), cpu, stall, one.at(), printable(one.Code), printable(one.request())})
-	}
-	t.table(rows, 5, 6)
 }
 
 func (s *Slow) at() string { return s.Time.UTC().Format("15:04:05.000") }
@@ -213,18 +180,18 @@ func (s *Slow) request() string {
 }
 
 func (t *text) files(files []File) {
-	rows := [][]string{{"file", "requests", "rate", "wall p50", "wall p99", "CPU mean", "workers/core"}}
+	of := table{Head: []string{"file", "requests", "rate", "wall p50", "wall p99", "CPU mean", "workers/core"}}
 	for _, f := range files {
 		s := f.Summary
-		rows = append(rows, []string{
+		of.Rows = append(of.Rows, []string{
 			f.Name, grouped(float64(s.Requests)), rateText(s.Rate), Span(s.Wall.P50).String(), Span(s.Wall.P99).String(),
 			Span(s.Capacity.CPU).String(), workersText(s.Capacity.WorkersPerCore),
 		})
 	}
-	t.table(rows)
+	t.table(of)
 }
 
-// rateText says what is not known, too.
+// rateText formats a rate, or ? if it is not known.
 func rateText(perSecond float64) string {
 	if perSecond == 0 {
 		return "?"
@@ -232,7 +199,7 @@ func rateText(perSecond float64) string {
 	return grouped(perSecond) + "/s"
 }
 
-// workersText says what is not known, too.
+// workersText formats a number of workers, or ? if it is not known.
 func workersText(f float64) string {
 	if f == 0 {
 		return "?"
@@ -246,42 +213,19 @@ func (t *text) join(j *Join) {
 		are = "is"
 	}
 	t.line("%s %s in both %s and %s\n", many(j.Requests, "request"), are, j.Outer, j.Inner)
-	rows := [][]string{{"wall", "mean", "p50", "p90", "p99", "p99.9", "max"}}
-	for _, each := range []timesRow{{j.Outer, &j.OuterWall}, {j.Inner, &j.InnerWall}, {"difference", &j.Difference}} {
-		rows = append(rows, append([]string{each.Name}, each.Times.cells()...))
+	t.table(j.times())
+	if len(j.Farthest) > 0 {
+		t.line("  largest differences")
+		t.table(j.farthest())
 	}
-	t.table(rows)
-	if len(j.Farthest) == 0 {
-		return
-	}
-	t.line("  largest differences")
-	rows = [][]string{{"ID", j.Outer, j.Inner, "difference"}}
-	for _, one := range j.Farthest {
-		rows = append(rows, []string{printable(one.ID), Span(one.Outer).String(), Span(one.Inner).String(), signed(one.Outer - one.Inner)})
-	}
-	t.table(rows)
 }
 
-// signed is a difference, which may be the wrong way round.
+// signed formats a difference, which may be negative.
 func signed(d time.Duration) string {
 	if d < 0 {
 		return "−" + Span(-d).String()
 	}
 	return Span(d).String()
-}
-
-func (t *text) groups(r *Report) {
-	if len(r.Groups) == 0 {
-		return
-	}
-	rows := [][]string{{"by " + r.By, "requests", "of wall", "of CPU", "mean", "p50", "p99", "max", "workers/core"}}
-	for _, g := range r.Groups {
-		rows = append(rows, []string{
-			printable(g.Name), grouped(float64(g.Requests)), percent(g.WallShare), percent(g.CPUShare),
-			Span(g.Wall.Mean).String(), Span(g.Wall.P50).String(), Span(g.Wall.P99).String(), Span(g.Wall.Max).String(), workersText(g.WorkersPerCore),
-		})
-	}
-	t.table(rows)
 }
 
 func (t *text) broken(r *Report) {
@@ -299,7 +243,7 @@ func (t *text) broken(r *Report) {
 	}
 }
 
-// printable keeps what clients have chosen from driving a terminal or breaking a table.
+// printable replaces control characters in strings from clients.
 func printable(s string) string {
 	return strings.Map(func(c rune) rune {
 		if !strconv.IsPrint(c) {
@@ -314,7 +258,7 @@ const (
 	barColumns   = 50
 )
 
-// sparkline draws counts in at most so many columns, or nothing if there are too few.
+// sparkline draws counts in at most so many columns, or nothing for fewer than three.
 func sparkline(counts []uint64, columns int) string {
 	if len(counts) < 3 {
 		return ""

@@ -13,7 +13,7 @@ import (
 // codeOK is the code of a request that did not fail, as fronts have it.
 const codeOK = "ok"
 
-// codes has the code for a status that says which.
+// codes has the codes that follow from a status.
 var codes = map[int]isotone.Code{
 	http.StatusUnauthorized:       isotone.CodeUnauthorized,
 	http.StatusForbidden:          isotone.CodeUnauthorized,
@@ -22,7 +22,7 @@ var codes = map[int]isotone.Code{
 	http.StatusGatewayTimeout:     isotone.CodeDeadlineExceeded,
 }
 
-// writer remembers what was answered.
+// writer records the status and code of an answer.
 type writer struct {
 	http.ResponseWriter
 	status int // 0: nothing yet
@@ -32,14 +32,14 @@ type writer struct {
 // SetCode sets the code of the record.
 func (w *writer) SetCode(code string) { w.code = code }
 
-// begin notes the status of the answer, whose fields are about to be sent.
+// begin records the status of the answer, before its fields are sent.
 func (w *writer) begin(status int) {
 	if w.status != 0 || status < http.StatusOK && status != http.StatusSwitchingProtocols {
-		return // a second one, or one that only announces another
+		return // a second one, or an interim one
 	}
 	w.status = status
 	if header := w.Header(); header[canonicalID] != nil {
-		delete(header, transaction.FieldID) // the handler has set its own, in net/http's spelling
+		delete(header, transaction.FieldID) // the handler has set another, in the canonical spelling
 	}
 }
 
@@ -79,7 +79,7 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap lets http.NewResponseController reach what is below.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// codeOf returns the code: what the handler has said, or what the status says.
+// codeOf returns the code from the handler, or the code for the status.
 func (w *writer) codeOf() string {
 	if w.code != "" {
 		return w.code
@@ -87,8 +87,7 @@ func (w *writer) codeOf() string {
 	return codeFor(w.status)
 }
 
-// codeFor returns the code of an answer of which only the status is known; 0 is one that
-// was cut.
+// codeFor returns the code for a status; 0 is an answer that was cut.
 func codeFor(status int) string {
 	code, known := codes[status]
 	switch {

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// Labels of user agents that are not named.
+// Labels in place of a user agent.
 const (
-	agentOther   = "other"   // one too many
-	agentInvalid = "invalid" // no user agent at all
+	agentOther   = "other"   // beyond Limits.AgentsMax
+	agentInvalid = "invalid" // missing or malformed
 )
 
-// agentTextMax bounds how much of a user agent an error repeats.
+// agentTextMax bounds the bytes of a user agent that an error quotes.
 const agentTextMax = 64
 
-// checkAgent returns what is wrong with a user agent, or "".
+// checkAgent returns the error in a user agent, or "".
 func checkAgent(c *call, bytesMax int) string {
 	switch {
 	case !c.given:
@@ -45,14 +45,14 @@ func excerpt(b []byte, n int) string {
 	return fmt.Sprintf("%+q", b)
 }
 
-// agentLabels gives user agents the labels of a metric, and bounds how many there are.
+// agentLabels maps user agents to a bounded set of labels for metrics.
 type agentLabels struct {
 	max   int
 	mu    sync.RWMutex
 	known map[string]struct{}
 }
 
-// label returns agent itself, for good, or "other".
+// label returns agent, or "other". The answer for an agent never changes from the former.
 func (a *agentLabels) label(agent []byte) string {
 	a.mu.RLock()
 	_, known := a.known[string(agent)]
@@ -76,7 +76,7 @@ func (a *agentLabels) label(agent []byte) string {
 	return name
 }
 
-// text makes s fit for a string of any protocol: valid UTF-8 of at most n bytes.
+// text limits s to valid UTF-8 of at most n bytes, as all protocols require.
 func text(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]

@@ -1,9 +1,8 @@
 package thriftrpc
 
 import (
-	"errors"
-
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
 )
 
 // The methods of the interface.
@@ -15,38 +14,38 @@ const (
 	methodOther      = "other" // for Observe
 )
 
-// codeOK is what Observe is told of a call that succeeded.
+// codeOK is the code of a success for Observe.
 const codeOK = "ok"
 
-// nameTextMax bounds how much of an unknown method's name an error repeats, faultTextMax
-// an error's text: many calls may get the same at once.
+// nameTextMax bounds the bytes of a method's name that an error quotes, faultTextMax an
+// error's text: many calls may get the same one at once.
 const (
 	nameTextMax  = 64
 	faultTextMax = 512
 )
 
-// The fields of the results that have exceptions, see snowflake.thrift.
+// The fields of results for exceptions, see snowflake.thrift.
 const (
-	fieldThrownAgent   = 1 // of get_id
-	fieldThrownClock   = 1 // of the others
-	fieldThrownClockID = 2 // of get_id
-	nameThrownAgent    = "agent"
-	nameThrownClock    = "clock"
+	fieldExceptionAgent   = 1 // of get_id
+	fieldExceptionClock   = 1 // of the others
+	fieldExceptionClockID = 2 // of get_id
+	nameExceptionAgent    = "agent"
+	nameExceptionClock    = "clock"
 )
 
 // answerer answers calls. It belongs to one connection.
 type answerer struct {
 	cfg    *Config // with defaults
 	labels *agentLabels
-	wire   wire
-	agent  string // the last user agent that is known, to look it up once
+	codec  codec
+	agent  string // label of the latest user agent, to skip the lookup
 }
 
 // answer appends the answer to c.
 func (a *answerer) answer(b []byte, c *call) []byte {
 	if c.kind != kindCall {
 		a.observe(methodOther, "", string(isotone.CodeInvalidArgument))
-		return a.wire.appendFault(b, c, fault{faultMessageType, "a message must be a call that wants an answer"})
+		return a.codec.appendFault(b, c, fault{faultMessageType, "a message must be a call that wants an answer"})
 	}
 	switch string(c.name) {
 	case methodID:
@@ -61,14 +60,14 @@ func (a *answerer) answer(b []byte, c *call) []byte {
 		return a.result(b, c, methodDatacenter, int64(datacenter), err)
 	}
 	a.observe(methodOther, "", string(isotone.CodeNotFound))
-	return a.wire.appendFault(b, c, fault{faultUnknownMethod, "there is no method " + excerpt(c.name, nameTextMax)})
+	return a.codec.appendFault(b, c, fault{faultUnknownMethod, "there is no method " + excerpt(c.name, nameTextMax)})
 }
 
 // id answers get_id.
 func (a *answerer) id(b []byte, c *call) []byte {
 	if wrong := checkAgent(c, a.cfg.Limits.AgentBytesMax); wrong != "" {
 		a.observe(methodID, agentInvalid, string(isotone.CodeInvalidArgument))
-		return a.wire.appendThrown(b, c, thrown{fieldThrownAgent, nameThrownAgent, wrong})
+		return a.codec.appendException(b, c, exception{fieldExceptionAgent, nameExceptionAgent, wrong})
 	}
 	id, err := a.cfg.IDs.NextID()
 	if a.cfg.Observe != nil {
@@ -78,27 +77,28 @@ func (a *answerer) id(b []byte, c *call) []byte {
 		a.observe(methodID, a.agent, codeOf(err))
 	}
 	if err != nil {
-		return a.fail(b, c, err, fieldThrownClockID)
+		return a.fail(b, c, err, fieldExceptionClockID)
 	}
-	return a.wire.appendResult(b, c, int64(id))
+	return a.codec.appendResult(b, c, int64(id))
 }
 
 // result answers a method without arguments.
 func (a *answerer) result(b []byte, c *call, method string, value int64, err error) []byte {
 	a.observe(method, "", codeOf(err))
 	if err != nil {
-		return a.fail(b, c, err, fieldThrownClock)
+		return a.fail(b, c, err, fieldExceptionClock)
 	}
-	return a.wire.appendResult(b, c, value)
+	return a.codec.appendResult(b, c, value)
 }
 
-// fail answers err, which is the exception of field clock if it is the clock's.
+// fail answers err: a clock error as the exception in field clock, any other as a
+// TApplicationException.
 func (a *answerer) fail(b []byte, c *call, err error, clock int16) []byte {
-	e := errorOf(err)
+	e := front.ErrorOf(err)
 	if e.Code == isotone.CodeClock {
-		return a.wire.appendThrown(b, c, thrown{clock, nameThrownClock, text(e.Message, faultTextMax)})
+		return a.codec.appendException(b, c, exception{clock, nameExceptionClock, text(e.Message, faultTextMax)})
 	}
-	return a.wire.appendFault(b, c, fault{faultInternal, text(e.Error(), faultTextMax)})
+	return a.codec.appendFault(b, c, fault{faultInternal, text(e.Error(), faultTextMax)})
 }
 
 func (a *answerer) observe(method, agent, code string) {
@@ -112,14 +112,5 @@ func codeOf(err error) string {
 	if err == nil {
 		return codeOK
 	}
-	return string(errorOf(err).Code)
-}
-
-// errorOf returns err as one of the vocabulary. An error outside of it is internal.
-func errorOf(err error) *isotone.Error {
-	var e *isotone.Error
-	if !errors.As(err, &e) {
-		e = isotone.Errorf(isotone.CodeInternal, "%v", err)
-	}
-	return e
+	return string(front.ErrorOf(err).Code)
 }

@@ -14,8 +14,8 @@ const (
 	binaryList   = 15
 )
 
-// binarySizes has the size of each type that has a fixed one: bool, i8, double, i16, i32,
-// i64, uuid.
+// binarySizes has the sizes of the types with a fixed size: bool, i8, double, i16, i32, i64,
+// uuid.
 var binarySizes = [17]uint8{2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8, 16: 16}
 
 const (
@@ -23,10 +23,10 @@ const (
 	binaryVersionMask = 0xffff_0000 // the byte between version and type is unused
 )
 
-// binaryWire is the binary protocol, with a version and without.
-type binaryWire struct{}
+// binaryCodec is the binary protocol, with and without a version.
+type binaryCodec struct{}
 
-func (w binaryWire) read(r *cursor, c *call) error {
+func (w binaryCodec) read(r *cursor, c *call) error {
 	first, err := r.uint32()
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (w binaryWire) read(r *cursor, c *call) error {
 	return w.arguments(r, c)
 }
 
-func (w binaryWire) arguments(r *cursor, c *call) error {
+func (w binaryCodec) arguments(r *cursor, c *call) error {
 	for {
 		kind, err := r.byte()
 		if err != nil || kind == binaryStop {
@@ -81,7 +81,7 @@ func (w binaryWire) arguments(r *cursor, c *call) error {
 	}
 }
 
-func (binaryWire) text(r *cursor) ([]byte, error) {
+func (binaryCodec) text(r *cursor) ([]byte, error) {
 	n, err := r.uint32()
 	if err != nil {
 		return nil, err
@@ -89,8 +89,8 @@ func (binaryWire) text(r *cursor) ([]byte, error) {
 	return r.text(uint64(n))
 }
 
-// skip reads a value, in which containers nest at most depth deep.
-func (w binaryWire) skip(r *cursor, kind byte, depth int) error {
+// skip skips a value whose containers nest at most depth deep.
+func (w binaryCodec) skip(r *cursor, kind byte, depth int) error {
 	if int(kind) < len(binarySizes) && binarySizes[kind] != 0 {
 		_, err := r.take(int(binarySizes[kind]))
 		return err
@@ -113,7 +113,7 @@ func (w binaryWire) skip(r *cursor, kind byte, depth int) error {
 	return errType
 }
 
-func (w binaryWire) skipStruct(r *cursor, depth int) error {
+func (w binaryCodec) skipStruct(r *cursor, depth int) error {
 	for {
 		kind, err := r.byte()
 		if err != nil || kind == binaryStop {
@@ -128,8 +128,8 @@ func (w binaryWire) skipStruct(r *cursor, depth int) error {
 	}
 }
 
-// skipElements reads a container whose elements are parts values each.
-func (w binaryWire) skipElements(r *cursor, parts, depth int) error {
+// skipElements skips a container whose elements consist of parts values each.
+func (w binaryCodec) skipElements(r *cursor, parts, depth int) error {
 	kinds, err := r.take(parts)
 	if err != nil {
 		return err
@@ -152,14 +152,14 @@ func (w binaryWire) skipElements(r *cursor, parts, depth int) error {
 	return nil
 }
 
-func (w binaryWire) appendResult(b []byte, c *call, value int64) []byte {
+func (w binaryCodec) appendResult(b []byte, c *call, value int64) []byte {
 	b = w.appendHead(b, c, kindReply)
 	b = append(b, binaryI64, 0, fieldSuccess)
 	b = binary.BigEndian.AppendUint64(b, uint64(value))
 	return append(b, binaryStop)
 }
 
-func (w binaryWire) appendThrown(b []byte, c *call, e thrown) []byte {
+func (w binaryCodec) appendException(b []byte, c *call, e exception) []byte {
 	b = w.appendHead(b, c, kindReply)
 	b = append(b, binaryStruct)
 	b = binary.BigEndian.AppendUint16(b, uint16(e.field))
@@ -168,7 +168,7 @@ func (w binaryWire) appendThrown(b []byte, c *call, e thrown) []byte {
 	return append(b, binaryStop, binaryStop)
 }
 
-func (w binaryWire) appendFault(b []byte, c *call, e fault) []byte {
+func (w binaryCodec) appendFault(b []byte, c *call, e fault) []byte {
 	b = w.appendHead(b, c, kindException)
 	b = append(b, binaryString, 0, fieldMessage)
 	b = w.appendText(b, e.message)
@@ -177,7 +177,7 @@ func (w binaryWire) appendFault(b []byte, c *call, e fault) []byte {
 	return append(b, binaryStop)
 }
 
-func (w binaryWire) appendHead(b []byte, c *call, kind byte) []byte {
+func (w binaryCodec) appendHead(b []byte, c *call, kind byte) []byte {
 	if c.style == styleUnversioned {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(c.name)))
 		b = append(b, c.name...)
@@ -190,7 +190,7 @@ func (w binaryWire) appendHead(b []byte, c *call, kind byte) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(c.seq))
 }
 
-func (binaryWire) appendText(b []byte, s string) []byte {
+func (binaryCodec) appendText(b []byte, s string) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(len(s)))
 	return append(b, s...)
 }

@@ -7,7 +7,7 @@ const (
 	kindException = 3
 )
 
-// The types of a TApplicationException that are used here.
+// The types of TApplicationException in use.
 const (
 	faultUnknownMethod = 1
 	faultMessageType   = 2
@@ -15,7 +15,7 @@ const (
 	faultProtocol      = 7
 )
 
-// The numbers and names of fields that are used here.
+// The numbers and names of fields in use.
 const (
 	fieldSuccess = 0 // of a result
 	fieldAgent   = 1 // of the arguments of get_id
@@ -28,18 +28,17 @@ const (
 	nameKind    = "type"
 )
 
-// style is how a call was written, where one protocol knows several ways. The answer is
-// written likewise.
+// style is the variant of the protocol that a call was written in. The answer has the same.
 type style uint8
 
 const (
 	styleNormal      style = iota
-	styleUnversioned       // binary, before it had a version
+	styleUnversioned       // binary without a version
 	styleSimple            // simplejson
-	styleBare              // simplejson without a message around the struct
+	styleBare              // simplejson, a struct without a message
 )
 
-// call is a message as it was read. What it points to is valid until the next one is read.
+// call is a message as read. Its slices are valid until the next one is read.
 type call struct {
 	name   []byte
 	kind   byte
@@ -50,8 +49,8 @@ type call struct {
 	given  bool   // agent has been read
 }
 
-// thrown is an exception that the interface declares, as a field of the result.
-type thrown struct {
+// exception is an exception that the interface declares: a field of the result.
+type exception struct {
 	field   int16
 	name    string
 	message string
@@ -63,13 +62,14 @@ type fault struct {
 	message string
 }
 
-// wire reads and writes the messages of one protocol. It holds nothing.
-type wire interface {
-	// read reads one message. It returns errShort when more bytes are needed, and a
-	// malformed when no bytes can help; if c.headed is true then, the error can be answered.
+// codec reads and writes the messages of one protocol. It has no state.
+type codec interface {
+	// read reads one message. It returns errShort if the message is incomplete, and a
+	// malformed if it is invalid; if c.headed is true then, the error can be answered.
 	read(r *cursor, c *call) error
-	// The others append a whole message that answers c.
+	// The others append a whole message that answers c: a result, a declared exception, or a
+	// TApplicationException.
 	appendResult(b []byte, c *call, value int64) []byte
-	appendThrown(b []byte, c *call, e thrown) []byte
+	appendException(b []byte, c *call, e exception) []byte
 	appendFault(b []byte, c *call, e fault) []byte
 }

@@ -25,16 +25,16 @@ const (
 
 const (
 	compactID          = 0x82 // begins each message
-	compactVersion     = 1    // in the lower bits of the second byte
+	compactVersion     = 1    // lower bits of the second byte
 	compactVersionMask = 0x1f
-	compactKindShift   = 5 // the upper bits of it are the message's type
-	compactDelta       = 4 // the upper bits of a field's first byte count from the last field
+	compactKindShift   = 5 // upper bits of the second byte: the message's type
+	compactDelta       = 4 // upper bits of a field's first byte: the number minus the previous one
 )
 
-// compactWire is the compact protocol.
-type compactWire struct{}
+// compactCodec is the compact protocol.
+type compactCodec struct{}
 
-func (w compactWire) read(r *cursor, c *call) error {
+func (w compactCodec) read(r *cursor, c *call) error {
 	head, err := r.take(2)
 	switch {
 	case err != nil:
@@ -57,7 +57,7 @@ func (w compactWire) read(r *cursor, c *call) error {
 	return w.arguments(r, c)
 }
 
-func (w compactWire) arguments(r *cursor, c *call) error {
+func (w compactCodec) arguments(r *cursor, c *call) error {
 	var field int16
 	for {
 		kind, err := w.field(r, &field)
@@ -76,8 +76,9 @@ func (w compactWire) arguments(r *cursor, c *call) error {
 	}
 }
 
-// field reads the head of a field. last is the number of the one before, then of this one.
-func (compactWire) field(r *cursor, last *int16) (kind byte, err error) {
+// field reads the head of a field. last is the number of the previous field, then of this
+// one.
+func (compactCodec) field(r *cursor, last *int16) (kind byte, err error) {
 	head, err := r.byte()
 	if err != nil || head == compactStop {
 		return compactStop, err
@@ -104,7 +105,7 @@ func (compactWire) field(r *cursor, last *int16) (kind byte, err error) {
 	return kind, nil
 }
 
-func (compactWire) text(r *cursor) ([]byte, error) {
+func (compactCodec) text(r *cursor) ([]byte, error) {
 	n, err := r.uvarint(32)
 	if err != nil {
 		return nil, err
@@ -112,11 +113,11 @@ func (compactWire) text(r *cursor) ([]byte, error) {
 	return r.text(n)
 }
 
-// skip reads a field's value, in which containers nest at most depth deep.
-func (w compactWire) skip(r *cursor, kind byte, depth int) (err error) {
+// skip skips a field's value, whose containers nest at most depth deep.
+func (w compactCodec) skip(r *cursor, kind byte, depth int) (err error) {
 	switch kind {
 	case compactTrue, compactFalse:
-		return nil // the type says it
+		return nil // the type is the value
 	case compactByte:
 		_, err = r.byte()
 		return err
@@ -150,7 +151,7 @@ func (w compactWire) skip(r *cursor, kind byte, depth int) (err error) {
 	return errType
 }
 
-func (w compactWire) skipStruct(r *cursor, depth int) error {
+func (w compactCodec) skipStruct(r *cursor, depth int) error {
 	var field int16
 	for {
 		kind, err := w.field(r, &field)
@@ -163,7 +164,7 @@ func (w compactWire) skipStruct(r *cursor, depth int) error {
 	}
 }
 
-func (w compactWire) skipMap(r *cursor, depth int) error {
+func (w compactCodec) skipMap(r *cursor, depth int) error {
 	size, err := r.uvarint(32)
 	if err != nil || size == 0 {
 		return err // an empty map has no types
@@ -187,7 +188,7 @@ func (w compactWire) skipMap(r *cursor, depth int) error {
 	return nil
 }
 
-func (w compactWire) skipList(r *cursor, depth int) error {
+func (w compactCodec) skipList(r *cursor, depth int) error {
 	head, err := r.byte()
 	if err != nil {
 		return err
@@ -210,29 +211,29 @@ func (w compactWire) skipList(r *cursor, depth int) error {
 	return nil
 }
 
-// skipElement reads a value in a container, where a bool has a byte of its own.
-func (w compactWire) skipElement(r *cursor, kind byte, depth int) error {
+// skipElement skips a value in a container, where a bool has a byte of its own.
+func (w compactCodec) skipElement(r *cursor, kind byte, depth int) error {
 	if kind == compactTrue || kind == compactFalse {
 		kind = compactByte
 	}
 	return w.skip(r, kind, depth)
 }
 
-func (w compactWire) appendResult(b []byte, c *call, value int64) []byte {
+func (w compactCodec) appendResult(b []byte, c *call, value int64) []byte {
 	b = w.appendHead(b, c, kindReply)
 	b = append(b, compactI64, fieldSuccess) // the long form: the first field's number is 0
 	b = binary.AppendUvarint(b, uint64(value<<1^value>>63))
 	return append(b, compactStop)
 }
 
-func (w compactWire) appendThrown(b []byte, c *call, e thrown) []byte {
+func (w compactCodec) appendException(b []byte, c *call, e exception) []byte {
 	b = w.appendHead(b, c, kindReply)
 	b = append(b, byte(e.field)<<compactDelta|compactStruct, fieldMessage<<compactDelta|compactString)
 	b = w.appendText(b, e.message)
 	return append(b, compactStop, compactStop)
 }
 
-func (w compactWire) appendFault(b []byte, c *call, e fault) []byte {
+func (w compactCodec) appendFault(b []byte, c *call, e fault) []byte {
 	b = w.appendHead(b, c, kindException)
 	b = append(b, fieldMessage<<compactDelta|compactString)
 	b = w.appendText(b, e.message)
@@ -241,14 +242,14 @@ func (w compactWire) appendFault(b []byte, c *call, e fault) []byte {
 	return append(b, compactStop)
 }
 
-func (compactWire) appendHead(b []byte, c *call, kind byte) []byte {
+func (compactCodec) appendHead(b []byte, c *call, kind byte) []byte {
 	b = append(b, compactID, kind<<compactKindShift|compactVersion)
 	b = binary.AppendUvarint(b, uint64(uint32(c.seq)))
 	b = binary.AppendUvarint(b, uint64(len(c.name)))
 	return append(b, c.name...)
 }
 
-func (compactWire) appendText(b []byte, s string) []byte {
+func (compactCodec) appendText(b []byte, s string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(s)))
 	return append(b, s...)
 }

@@ -12,19 +12,19 @@ import (
 // inBytesMin is the first size of a connection's input buffer: some twenty calls.
 const inBytesMin = 1 << 10
 
-// lingerTime and lingerBytesMax bound what is read after the last answer to a client that
-// sent no message, so that closing does not reset the connection under that answer.
+// lingerTime and lingerBytesMax bound what is read after the last answer to a malformed
+// message, so that closing does not reset the connection before the client has the answer.
 const (
 	lingerTime     = time.Second
 	lingerBytesMax = 64 << 10
 )
 
-// A deadline is renewed when it has lost this part of its time, because setting one costs
-// as much as a call.
+// A deadline is renewed only after 1/renewalPart of its time, since setting one costs as
+// much as a call.
 const renewalPart = 16
 
 var (
-	errNoTLS    = errors.New("TLS is not spoken here")
+	errNoTLS    = errors.New("TLS is not configured")
 	errStopping = errors.New("the server is shutting down")
 )
 
@@ -36,12 +36,12 @@ type conn struct {
 	session session
 
 	in       []byte
-	from, to int  // what of in has been read and not been answered
-	filled   bool // the last read got as much as it could take
+	from, to int  // in[from:to] has been read and not been answered
+	filled   bool // the last read filled the buffer
 	out      []byte
 
-	inside  bool          // a message has begun
-	waiting time.Duration // which limit readBy was set for
+	partial bool          // a message has begun
+	waiting time.Duration // the limit that readBy was computed from
 	readBy  time.Time
 	writeBy time.Time
 }
@@ -56,7 +56,7 @@ func (c *conn) serve() error {
 		return err
 	}
 	if c.in[0] == tlsHandshakeByte {
-		if err := c.secure(); err != nil {
+		if err := c.startTLS(); err != nil {
 			return err
 		}
 	}
@@ -82,18 +82,18 @@ func (c *conn) serve() error {
 	}
 }
 
-// fill reads some more. progress says that calls have been answered since the last time.
+// fill reads more input. progress says that calls have been answered since the last call.
 func (c *conn) fill(progress bool) error {
 	limits := &c.server.cfg.Limits
 	switch {
 	case c.from == c.to:
-		c.inside = false
+		c.partial = false
 		c.await(limits.IdleTimeout)
-	case progress || !c.inside:
-		c.inside = true
+	case progress || !c.partial:
+		c.partial = true
 		c.await(limits.ReadTimeout)
 	}
-	// The look at stopping is after the deadline: Shutdown does these two the other way round.
+	// Check stopping after setting the deadline: Shutdown does both in the opposite order.
 	if c.server.isStopping() {
 		return errStopping
 	}
@@ -102,7 +102,7 @@ func (c *conn) fill(progress bool) error {
 	c.to += n
 	c.filled = c.to == len(c.in)
 	if n > 0 {
-		return nil // an error will come again
+		return nil // the next read returns the error again
 	}
 	return err
 }
@@ -115,13 +115,13 @@ func (c *conn) await(limit time.Duration) {
 	}
 }
 
-// makeRoom sees to it that there is room in in.
+// makeRoom moves the unanswered input to the front of in, which grows if it was full.
 func (c *conn) makeRoom() {
 	rest := c.in[c.from:c.to]
 	if c.filled && len(c.in) < c.server.inBytesMax {
 		c.in = make([]byte, min(2*len(c.in), c.server.inBytesMax))
 	}
-	// What is longer than the buffer can hold has been refused as too long.
+	// Never full: a longer message has been refused.
 	c.from, c.to = 0, copy(c.in, rest)
 }
 
@@ -135,8 +135,8 @@ func (c *conn) write(b []byte) error {
 	return err
 }
 
-// secure makes it a TLS connection.
-func (c *conn) secure() error {
+// startTLS does the TLS handshake.
+func (c *conn) startTLS() error {
 	if c.server.tls == nil {
 		return errNoTLS
 	}
@@ -146,7 +146,7 @@ func (c *conn) secure() error {
 	if c.server.isStopping() {
 		return errStopping
 	}
-	secured := tls.Server(&begun{Conn: c.raw, first: bytes.Clone(c.in[c.from:c.to])}, c.server.tls)
+	secured := tls.Server(&prefixed{Conn: c.raw, unread: bytes.Clone(c.in[c.from:c.to])}, c.server.tls)
 	c.from, c.to = 0, 0
 	if err := secured.Handshake(); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (c *conn) secure() error {
 	return c.fill(false)
 }
 
-// linger ends the output, and gives the client the time to read it.
+// linger ends the output, and gives the client time to read it.
 func (c *conn) linger() {
 	half, ok := c.stream.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
@@ -167,18 +167,18 @@ func (c *conn) linger() {
 	}
 }
 
-// begun is a connection whose first bytes have been read.
-type begun struct {
+// prefixed is a connection whose first bytes have been read.
+type prefixed struct {
 	net.Conn
-	first []byte
+	unread []byte
 }
 
 // Read returns those bytes, then what follows.
-func (b *begun) Read(p []byte) (int, error) {
-	if len(b.first) > 0 {
-		n := copy(p, b.first)
-		b.first = b.first[n:]
+func (p *prefixed) Read(b []byte) (int, error) {
+	if len(p.unread) > 0 {
+		n := copy(b, p.unread)
+		p.unread = p.unread[n:]
 		return n, nil
 	}
-	return b.Conn.Read(p)
+	return p.Conn.Read(b)
 }

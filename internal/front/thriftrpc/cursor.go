@@ -5,10 +5,10 @@ import (
 	"errors"
 )
 
-// errShort says that a message goes on after the bytes that there are.
-var errShort = errors.New("thriftrpc: the message is not whole")
+// errShort says that a message is incomplete.
+var errShort = errors.New("thriftrpc: the message is incomplete")
 
-// malformed says why something is no message. The connection ends with it.
+// malformed says why input is not a valid message. It ends the connection.
 type malformed string
 
 func (m malformed) Error() string { return string(m) }
@@ -26,7 +26,7 @@ const (
 	errCount       = malformed("a container has more elements than a message has bytes")
 )
 
-// cursor walks through the bytes of a message. All that it returns points into b.
+// cursor reads the bytes of a message. What it returns points into b.
 type cursor struct {
 	b      []byte
 	at     int
@@ -65,7 +65,7 @@ func (r *cursor) uint32() (uint32, error) {
 	return binary.BigEndian.Uint32(b), nil
 }
 
-// uvarint reads a number of at most bits bits, 7 in each byte, the lowest first.
+// uvarint reads a varint of at most bits bits.
 func (r *cursor) uvarint(bits int) (uint64, error) {
 	var v uint64
 	for shift := 0; shift < bits; shift += 7 {
@@ -92,8 +92,8 @@ func (r *cursor) text(n uint64) ([]byte, error) {
 	return r.take(int(n))
 }
 
-// count checks the number of a container's elements, each of which has at least a byte. It
-// saves the wait for the rest of what cannot be accepted.
+// count checks the number of elements of a container. Each has at least one byte, so a larger
+// one is refused without waiting for its elements.
 func (r *cursor) count(n uint64) (int, error) {
 	if n > uint64(r.limits.MessageBytesMax) {
 		return 0, errCount

@@ -3,22 +3,22 @@ package thriftrpc
 // tlsHandshakeByte begins every TLS connection: the record type "handshake" (RFC 8446 §5.1).
 const tlsHandshakeByte = 0x16
 
-// protocol is what a connection speaks, on top of TLS or not.
+// protocol is the protocol of a connection, inside TLS or not.
 type protocol uint8
 
 const (
 	protocolUnknown protocol = iota // more bytes are needed
-	protocolNone                    // none that is spoken here
+	protocolNone                    // not supported
 	protocolBinary
 	protocolCompact
 	protocolJSON
 )
 
-// frameHeadBytes is the length of a frame's length.
+// frameHeadBytes is the size of the length in front of a frame.
 const frameHeadBytes = 4
 
-// tell says what a connection speaks that begins with b. What it has decided stays decided,
-// whatever follows:
+// detect returns the protocol of a connection that begins with b. Once it is decided, further
+// bytes do not change it:
 //
 //	80                      binary
 //	82                      compact
@@ -28,13 +28,13 @@ const frameHeadBytes = 4
 //	  and a letter or "_"   the length of a method's name, and the name: binary without a
 //	                        version, not framed
 //
-// No frame is as long as to begin with another byte than 00.
-func tell(b []byte, limits *Limits) (p protocol, framed bool) {
+// Every frame is short enough to begin with 00.
+func detect(b []byte, limits *Limits) (p protocol, framed bool) {
 	if len(b) == 0 {
 		return protocolUnknown, false
 	}
 	if b[0] != 0 {
-		return tellMessage(b[0]), false
+		return detectMessage(b[0]), false
 	}
 	if len(b) < frameHeadBytes {
 		return protocolUnknown, false
@@ -52,12 +52,12 @@ func tell(b []byte, limits *Limits) (p protocol, framed bool) {
 	case 'a' <= first && first <= 'z' || 'A' <= first && first <= 'Z' || first == '_':
 		return protocolBinary, false
 	default:
-		return tellMessage(first), true
+		return detectMessage(first), true
 	}
 }
 
-// tellMessage tells by the first byte of a message.
-func tellMessage(first byte) protocol {
+// detectMessage detects by the first byte of a message.
+func detectMessage(first byte) protocol {
 	switch first {
 	case binaryVersion >> 24:
 		return protocolBinary

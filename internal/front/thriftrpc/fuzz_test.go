@@ -55,13 +55,13 @@ func someTypes(ctx context.Context, p thrift.TProtocol) error {
 	return w.err
 }
 
-// FuzzTell: what has been decided stays decided, and five bytes are enough.
-func FuzzTell(f *testing.F) {
+// FuzzDetect: what has been decided stays decided, and five bytes are enough.
+func FuzzDetect(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		decided, was := "", false
 		for n := range len(b) + 1 {
-			got, framed := thriftrpc.Tell(b[:n], thriftrpc.Limits{})
+			got, framed := thriftrpc.Detect(b[:n], thriftrpc.Limits{})
 			if decided != "" && (got != decided || framed != was) || n >= 5 && got == "" {
 				t.Fatalf("%q: %q, framed %v, was %q, %v", b[:n], got, framed, decided, was)
 			}
@@ -108,7 +108,7 @@ func FuzzSession(f *testing.F) {
 // wantAnswers reads out with the library, as far as it can: not simplejson.
 func wantAnswers(t *testing.T, in, out []byte) {
 	t.Helper()
-	name, framed := thriftrpc.Tell(in, thriftrpc.Limits{MessageBytesMax: 200, StringBytesMax: 60})
+	name, framed := thriftrpc.Detect(in, thriftrpc.Limits{MessageBytesMax: 200, StringBytesMax: 60})
 	if len(out) == 0 || name == "json" {
 		return
 	}
@@ -144,7 +144,7 @@ func wantAnswers(t *testing.T, in, out []byte) {
 func FuzzRead(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, in []byte) {
-		name, framed := thriftrpc.Tell(in, thriftrpc.Limits{})
+		name, framed := thriftrpc.Detect(in, thriftrpc.Limits{})
 		if name != "binary" && name != "compact" || framed {
 			return
 		}

@@ -6,22 +6,23 @@ import (
 	"strconv"
 )
 
-// bareMethodID is the only method with an argument, so a struct that has it calls that.
+// bareMethodID is the only method with an argument, so a bare struct with a user agent calls
+// it.
 var bareMethodID = []byte(methodID)
 
 // jsonVersion begins each message of TJSON.
 const jsonVersion = 1
 
-// jsonWire is two protocols that are told apart message by message:
+// jsonCodec is two protocols, detected for each message:
 //
 //	[1,"get_id",1,0,{"1":{"str":"me"}}]       json
 //	["get_id",1,0,{"useragent":"me"}]         simplejson
-//	{"useragent":"me"}                        simplejson of libraries that leave the message out
-type jsonWire struct {
+//	{"useragent":"me"}                        simplejson, a struct without a message
+type jsonCodec struct {
 	assume []byte // the method of a struct without a message
 }
 
-func (w jsonWire) read(r *cursor, c *call) error {
+func (w jsonCodec) read(r *cursor, c *call) error {
 	first, err := r.peek()
 	switch {
 	case err != nil:
@@ -46,8 +47,8 @@ func (w jsonWire) read(r *cursor, c *call) error {
 	return r.expect(']')
 }
 
-// readBare reads a struct that has no message around it.
-func (w jsonWire) readBare(r *cursor, c *call) error {
+// readBare reads a struct without a message.
+func (w jsonCodec) readBare(r *cursor, c *call) error {
 	c.style, c.kind, c.name, c.headed = styleBare, kindCall, w.assume, true
 	if err := w.simpleArguments(r, c); err != nil {
 		return err
@@ -58,7 +59,7 @@ func (w jsonWire) readBare(r *cursor, c *call) error {
 	return nil
 }
 
-func (jsonWire) readHead(r *cursor, c *call) error {
+func (jsonCodec) readHead(r *cursor, c *call) error {
 	if err := r.expect('['); err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func (jsonWire) readHead(r *cursor, c *call) error {
 }
 
 // arguments reads {"1":{"str":"me"}}.
-func (jsonWire) arguments(r *cursor, c *call) error {
+func (jsonCodec) arguments(r *cursor, c *call) error {
 	if err := r.expect('{'); err != nil {
 		return err
 	}
@@ -161,7 +162,7 @@ func isJSONType(b []byte) bool {
 }
 
 // simpleArguments reads {"useragent":"me"}.
-func (jsonWire) simpleArguments(r *cursor, c *call) error {
+func (jsonCodec) simpleArguments(r *cursor, c *call) error {
 	if err := r.expect('{'); err != nil {
 		return err
 	}
@@ -191,14 +192,14 @@ func (jsonWire) simpleArguments(r *cursor, c *call) error {
 	}
 }
 
-func (w jsonWire) appendResult(b []byte, c *call, value int64) []byte {
+func (w jsonCodec) appendResult(b []byte, c *call, value int64) []byte {
 	b = w.appendHead(b, c, kindReply)
 	b = appendKey(b, c, fieldSuccess, nameSuccess, "i64")
 	b = strconv.AppendInt(b, value, 10)
 	return w.appendTail(appendEnd(b, c), c)
 }
 
-func (w jsonWire) appendThrown(b []byte, c *call, e thrown) []byte {
+func (w jsonCodec) appendException(b []byte, c *call, e exception) []byte {
 	b = w.appendHead(b, c, kindReply)
 	b = appendKey(b, c, e.field, e.name, "rec")
 	b = append(b, '{')
@@ -207,7 +208,7 @@ func (w jsonWire) appendThrown(b []byte, c *call, e thrown) []byte {
 	return w.appendTail(appendEnd(b, c), c)
 }
 
-func (w jsonWire) appendFault(b []byte, c *call, e fault) []byte {
+func (w jsonCodec) appendFault(b []byte, c *call, e fault) []byte {
 	b = w.appendHead(b, c, kindException)
 	b = appendKey(b, c, fieldMessage, nameMessage, "str")
 	b = append(appendEnd(appendQuoted(b, e.message), c), ',')
@@ -216,8 +217,8 @@ func (w jsonWire) appendFault(b []byte, c *call, e fault) []byte {
 	return w.appendTail(appendEnd(b, c), c)
 }
 
-// appendHead appends what is before the fields of the struct.
-func (jsonWire) appendHead(b []byte, c *call, kind byte) []byte {
+// appendHead appends everything before the fields of the struct.
+func (jsonCodec) appendHead(b []byte, c *call, kind byte) []byte {
 	switch c.style {
 	case styleBare:
 		return append(b, '{')
@@ -232,15 +233,15 @@ func (jsonWire) appendHead(b []byte, c *call, kind byte) []byte {
 	return append(b, ',', '{')
 }
 
-// appendTail appends what is behind them.
-func (jsonWire) appendTail(b []byte, c *call) []byte {
+// appendTail appends everything after the fields.
+func (jsonCodec) appendTail(b []byte, c *call) []byte {
 	if c.style == styleBare {
 		return append(b, '}')
 	}
 	return append(b, '}', ']')
 }
 
-// appendKey appends what is before the value of a field.
+// appendKey appends everything before the value of a field.
 func appendKey(b []byte, c *call, field int16, name, kind string) []byte {
 	if c.style != styleNormal {
 		b = append(b, '"')
@@ -254,7 +255,7 @@ func appendKey(b []byte, c *call, field int16, name, kind string) []byte {
 	return append(b, '"', ':')
 }
 
-// appendEnd appends what is behind it.
+// appendEnd appends everything after it.
 func appendEnd(b []byte, c *call) []byte {
 	if c.style != styleNormal {
 		return b

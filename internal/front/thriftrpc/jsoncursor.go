@@ -11,7 +11,7 @@ const errJSON = malformed("this is not the JSON of a message")
 // isSpace reports whether JSON allows c between tokens.
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// peek skips space and returns the byte behind it, which stays unread.
+// peek skips white space and returns the next byte without reading it.
 func (r *cursor) peek() (byte, error) {
 	for r.at < len(r.b) && isSpace(r.b[r.at]) {
 		r.at++
@@ -22,7 +22,7 @@ func (r *cursor) peek() (byte, error) {
 	return r.b[r.at], nil
 }
 
-// expect reads one byte that must be want.
+// expect reads one byte, which must be want.
 func (r *cursor) expect(want byte) error {
 	got, err := r.peek()
 	switch {
@@ -35,7 +35,7 @@ func (r *cursor) expect(want byte) error {
 	return nil
 }
 
-// member goes to the next member of an object, whose opening brace has been read, and
+// member advances to the next member of an object whose opening brace has been read, and
 // returns false at its end. first is true before the first member.
 func (r *cursor) member(first bool) (bool, error) {
 	got, err := r.peek()
@@ -78,7 +78,7 @@ func (r *cursor) quoted() ([]byte, error) {
 	return []byte(s), nil
 }
 
-// rawString reads a string with its quotes. plain says that it is just ASCII.
+// rawString reads a string with its quotes. plain says that it is ASCII without escapes.
 func (r *cursor) rawString() (raw []byte, plain bool, err error) {
 	start := r.at
 	plain = true
@@ -92,7 +92,7 @@ func (r *cursor) rawString() (raw []byte, plain bool, err error) {
 			return r.b[start:r.at], plain, nil
 		case c == '\\':
 			plain = false
-			i++ // whatever is escaped does not end the string
+			i++ // an escaped byte does not end the string
 		case c < ' ':
 			return nil, false, errJSON
 		case c >= utf8.RuneSelf:
@@ -151,7 +151,7 @@ func parseInteger(b []byte) (int64, bool) {
 	return v, true
 }
 
-// fieldNumber reads the name of a field in TJSON, which is its number.
+// fieldNumber parses the name of a field in TJSON, which is its number.
 func fieldNumber(b []byte) (int16, error) {
 	v, ok := parseInteger(b)
 	if !ok || v < math.MinInt16 || v > math.MaxInt16 {
@@ -160,7 +160,7 @@ func fieldNumber(b []byte) (int16, error) {
 	return int16(v), nil
 }
 
-// value skips any value, in which containers nest at most depth deep.
+// value skips a value whose containers nest at most depth deep.
 func (r *cursor) value(depth int) error {
 	if _, err := r.peek(); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (r *cursor) value(depth int) error {
 	return nil
 }
 
-// extent goes to where a value ends, provided that it is one.
+// extent advances to the end of a value. It does not check all of the syntax.
 func (r *cursor) extent(depth int) error {
 	for level := 0; ; {
 		c, err := r.peek()
@@ -209,7 +209,7 @@ func (r *cursor) extent(depth int) error {
 	}
 }
 
-// scalar goes to where a number or a word ends.
+// scalar advances to the end of a number or a word.
 func (r *cursor) scalar() error {
 	for ; r.at < len(r.b); r.at++ {
 		switch c := r.b[r.at]; {

@@ -11,7 +11,7 @@ import (
 	"github.com/isotone/isotone/internal/front/thriftrpc"
 )
 
-func TestTell(t *testing.T) {
+func TestDetect(t *testing.T) {
 	for _, tt := range []struct {
 		bytes  string
 		want   string
@@ -44,13 +44,13 @@ func TestTell(t *testing.T) {
 		{" [", "none", false},
 		{"\xff", "none", false},
 	} {
-		if got, framed := thriftrpc.Tell([]byte(tt.bytes), thriftrpc.Limits{}); got != tt.want || framed != tt.framed {
+		if got, framed := thriftrpc.Detect([]byte(tt.bytes), thriftrpc.Limits{}); got != tt.want || framed != tt.framed {
 			t.Errorf("%q: %q, framed %v, want %q, %v", tt.bytes, got, framed, tt.want, tt.framed)
 		}
 	}
 }
 
-func TestTell_WhatTheLibraryWrites(t *testing.T) {
+func TestDetect_WhatTheLibraryWrites(t *testing.T) {
 	for name, protocol := range all() {
 		for _, framed := range []bool{false, true} {
 			want := map[string]string{"unversioned": "binary", "simplejson": "json"}[name]
@@ -58,7 +58,7 @@ func TestTell_WhatTheLibraryWrites(t *testing.T) {
 				want = name
 			}
 			b := message(t, protocol, framed, "get_id", thrift.CALL, 1, withAgent("me"))
-			if got, gotFramed := thriftrpc.Tell(b, thriftrpc.Limits{}); got != want || gotFramed != framed {
+			if got, gotFramed := thriftrpc.Detect(b, thriftrpc.Limits{}); got != want || gotFramed != framed {
 				t.Errorf("%s, framed %v: %q, %v", name, framed, got, gotFramed)
 			}
 		}

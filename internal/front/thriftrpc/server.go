@@ -30,7 +30,7 @@ type Server struct {
 }
 
 // New returns a server that does nothing until [Server.Serve]. It panics without
-// Config.IDs, and when Config.AssumeMethod is not of the interface.
+// Config.IDs, and if Config.AssumeMethod is not a method of the interface.
 func New(cfg Config) *Server {
 	if cfg.IDs == nil {
 		panic("thriftrpc: Config.IDs is nil")
@@ -40,7 +40,7 @@ func New(cfg Config) *Server {
 		cfg.AssumeMethod = methodID
 	case methodID, methodWorker, methodTimestamp, methodDatacenter:
 	default:
-		panic("thriftrpc: Config.AssumeMethod: there is no method " + cfg.AssumeMethod)
+		panic("thriftrpc: Config.AssumeMethod: unknown method " + cfg.AssumeMethod)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -61,8 +61,8 @@ func New(cfg Config) *Server {
 }
 
 // Serve serves l until [Server.Shutdown], and then returns nil; connections may still be
-// busy, and Shutdown waits for them. Any other end is an error; the connections stay, but
-// no new one comes. Serve owns l and closes it. It can be called once.
+// busy, and Shutdown waits for them. Any other end is an error; open connections stay. Serve
+// owns l and closes it. It can be called once.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	s.mu.Lock()
@@ -86,7 +86,7 @@ func (s *Server) admit(raw net.Conn) {
 	defer s.mu.Unlock()
 	if s.stopped || len(s.conns) >= s.cfg.Limits.ConnectionsMax {
 		_ = raw.Close()
-		s.cfg.Log.Debug("a Thrift connection was refused", "client", raw.RemoteAddr(), "connections", len(s.conns))
+		s.cfg.Log.Debug("Thrift connection refused", "client", raw.RemoteAddr(), "connections", len(s.conns))
 		return
 	}
 	if b, ok := raw.(interface{ SetWriteBuffer(int) error }); ok {
@@ -96,19 +96,12 @@ func (s *Server) admit(raw net.Conn) {
 	s.conns[c] = struct{}{}
 	s.tasks.Go(func() {
 		err := c.serve()
-		_ = c.stream.Close() // TLS has 5 s for its last word
+		_ = c.stream.Close() // waits up to 5 s for the close_notify of TLS
 		s.mu.Lock()
 		delete(s.conns, c)
 		s.mu.Unlock()
-		s.cfg.Log.Debug("a Thrift connection ended", "client", raw.RemoteAddr(), "reason", err)
+		s.cfg.Log.Debug("Thrift connection closed", "client", raw.RemoteAddr(), "reason", err)
 	})
-}
-
-// Connections returns how many connections there are.
-func (s *Server) Connections() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.conns)
 }
 
 func (s *Server) isStopping() bool {
@@ -120,9 +113,9 @@ func (s *Server) isStopping() bool {
 	}
 }
 
-// Shutdown stops accepting and reading, lets the calls that have been read be answered, and
-// returns when all connections are gone. When ctx ends first they are cut, and the error is
-// ctx's.
+// Shutdown stops accepting and reading, waits until the calls that were read are answered,
+// and returns when all connections are closed. When ctx ends first it cuts them and returns
+// the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	gone := make(chan struct{})
@@ -144,7 +137,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// stop ends accepting, and wakes the connections that wait for something to read.
+// stop ends accepting, and wakes the connections that wait for input.
 func (s *Server) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

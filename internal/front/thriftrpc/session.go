@@ -7,19 +7,19 @@ import (
 	"github.com/isotone/isotone"
 )
 
-const errProtocol = malformed("this is no protocol that is spoken here")
+const errProtocol = malformed("unknown protocol")
 
-// outBytesMax is how many bytes of answers are enough for a write.
+// outBytesMax bounds the answers that are collected before a write, in bytes.
 const outBytesMax = 32 << 10
 
-// session is what a connection has said and is told, without the connection.
+// session turns the input of a connection into answers. It does no I/O.
 type session struct {
 	answerer
 	call     call
 	cursor   cursor
-	protocol protocol // unknown until it has been told
+	protocol protocol // unknown until it has been detected
 	framed   bool
-	left     int // bytes of the frame that is being read; all of them have arrived
+	left     int // unread bytes of the current frame; all of them have arrived
 }
 
 func newSession(cfg *Config, labels *agentLabels) session {
@@ -27,9 +27,9 @@ func newSession(cfg *Config, labels *agentLabels) session {
 }
 
 // work answers the calls at the start of in, appends the answers to out, and returns how
-// much of in they took. It returns errShort when it needs more than there is in in, nil
-// when the answers must be written before it can go on, and a malformed when the connection
-// must end, after the answers.
+// much of in it used. The error is errShort if the next call is incomplete, nil if the
+// answers must be written first, and a malformed if the connection must end after the
+// answers.
 func (s *session) work(in, out []byte) (used int, _ []byte, err error) {
 	if s.protocol == protocolUnknown {
 		if err := s.begin(in); err != nil {
@@ -54,17 +54,17 @@ func (s *session) work(in, out []byte) (used int, _ []byte, err error) {
 	return used, out, nil
 }
 
-// begin finds out what is spoken.
+// begin detects the protocol.
 func (s *session) begin(in []byte) error {
-	switch s.protocol, s.framed = tell(in, &s.cfg.Limits); s.protocol {
+	switch s.protocol, s.framed = detect(in, &s.cfg.Limits); s.protocol {
 	case protocolUnknown:
 		return errShort
 	case protocolBinary:
-		s.wire = binaryWire{}
+		s.codec = binaryCodec{}
 	case protocolCompact:
-		s.wire = compactWire{}
+		s.codec = compactCodec{}
 	case protocolJSON:
-		s.wire = jsonWire{assume: []byte(s.cfg.AssumeMethod)}
+		s.codec = jsonCodec{assume: []byte(s.cfg.AssumeMethod)}
 	default:
 		return errProtocol
 	}
@@ -82,7 +82,7 @@ func (s *session) stream(in, out []byte) (used int, _ []byte, err error) {
 	return used + n, out, err
 }
 
-// spaces returns how much space is at the start of in, which JSON allows around messages.
+// spaces counts the white space at the start of in, which JSON allows around messages.
 func (s *session) spaces(in []byte) (n int) {
 	if s.protocol == protocolJSON {
 		for n < len(in) && isSpace(in[n]) {
@@ -119,45 +119,45 @@ func (s *session) frame(in, out []byte) (used int, _ []byte, err error) {
 	return used + n, out, err
 }
 
-// message reads one message, and answers it unless more bytes are needed for that.
+// message reads and answers one message, if it is complete.
 func (s *session) message(in, out []byte) (used int, _ []byte, err error) {
 	s.call = call{}
 	s.cursor.b, s.cursor.at = in, 0
-	switch err := s.wire.read(&s.cursor, &s.call); {
+	switch err := s.codec.read(&s.cursor, &s.call); {
 	case err == errShort:
 		return 0, out, err
 	case err != nil:
 		return 0, s.refuse(out, err), err
 	}
 	start := len(out)
-	out = s.reserve(out)
+	out = s.beginFrame(out)
 	out = s.answer(out, &s.call)
-	s.seal(out, start)
+	s.endFrame(out, start)
 	return s.cursor.at, out, nil
 }
 
-// refuse appends what is wrong with the message, if it is known which it is.
+// refuse answers a malformed message, if its head could be read.
 func (s *session) refuse(out []byte, err error) []byte {
 	if !s.call.headed {
 		return out
 	}
 	s.observe(methodOther, "", string(isotone.CodeInvalidArgument))
 	start := len(out)
-	out = s.reserve(out)
-	out = s.wire.appendFault(out, &s.call, fault{faultProtocol, fmt.Sprintf("not a call of %s: %v", excerpt(s.call.name, nameTextMax), err)})
-	s.seal(out, start)
+	out = s.beginFrame(out)
+	out = s.codec.appendFault(out, &s.call, fault{faultProtocol, fmt.Sprintf("not a call of %s: %v", excerpt(s.call.name, nameTextMax), err)})
+	s.endFrame(out, start)
 	return out
 }
 
-// reserve and seal put a frame around what is appended between them.
-func (s *session) reserve(out []byte) []byte {
+// beginFrame and endFrame put a frame around what is appended between them.
+func (s *session) beginFrame(out []byte) []byte {
 	if s.framed {
 		return append(out, 0, 0, 0, 0)
 	}
 	return out
 }
 
-func (s *session) seal(out []byte, start int) {
+func (s *session) endFrame(out []byte, start int) {
 	if s.framed {
 		binary.BigEndian.PutUint32(out[start:], uint32(len(out)-start-frameHeadBytes))
 	}

@@ -2,16 +2,15 @@
 // snowflake.thrift, in the protocols binary, compact, json and simplejson, buffered and
 // framed, in the clear and under TLS, all on one port.
 //
-// It owns the port's connections, how the protocols are told apart ([Config]), read and
-// written, and the limits in [Limits]. It knows nothing of how ids come to be: that is
-// behind [IDs]. Each connection is one goroutine, which answers its calls in order.
+// It owns the port's connections, the detection, reading and writing of the protocols, and
+// the limits in [Limits]. It knows nothing of how ids come to be: that is behind [IDs].
+// Each connection has one goroutine, which answers its calls in order.
 //
-// The codecs are written here and not taken from the Thrift library, because they must be
-// able to stop in the middle of a message without a goroutine that waits inside of it, must
-// not allocate, and need four fields of one struct. Tests hold them against the library.
+// The codecs are not those of the Thrift library, which are 3 to 11 times slower and cannot
+// read simplejson: docs/decisions/0014-thrift-codecs.md. Tests compare both.
 //
 // Sources: the Thrift protocol specifications (binary, compact, framed), and for json and
-// simplejson, which have none, what the libraries write.
+// simplejson, which have none, the output of the libraries.
 package thriftrpc
 
 import (
@@ -27,32 +26,31 @@ import (
 // isotone.ErrClock becomes the exception InvalidSystemClock, any other a
 // TApplicationException (INTERNAL_ERROR) with the error's text.
 type IDs interface {
-	// NextID returns an id that nobody else has. It may wait, but not for long: the calls
-	// behind it on the connection wait too.
+	// NextID returns a unique id. It may wait, but not for long: later calls on the
+	// connection wait too.
 	NextID() (snowflake.ID, error)
-	// Worker returns which worker this node is at the moment.
+	// Worker returns the current worker of this node.
 	Worker() (datacenter, worker int, err error)
 	// NowMillis returns the node's clock, unix milliseconds.
 	NowMillis() int64
 }
 
-// Config is what a [Server] is made of. Only IDs is required.
+// Config configures a [Server]. Only IDs is required.
 type Config struct {
 	// IDs answers the calls.
 	IDs IDs
 	// TLS turns on TLS. The server works on a copy without NextProtos: Thrift clients
 	// negotiate none. Nil: connections that begin a TLS handshake are closed.
 	TLS *tls.Config
-	// AssumeMethod is the method that a simplejson struct calls that comes without a
-	// message around it, as some libraries write it: the one thing that the bytes do not
-	// say. Default "get_id".
+	// AssumeMethod is the method called by a simplejson struct without a message around it,
+	// which some libraries write: it does not name the method. Default "get_id".
 	AssumeMethod string
 	// Limits bounds the server; the zero value means the defaults.
 	Limits Limits
 	// Observe, if not nil, is called once for every answer, before it is written. The method
-	// is one of the interface or "other"; the agent is a user agent, "other" when there are
-	// more than Limits.AgentsMax, "invalid", or "" where none is asked for; the code is "ok"
-	// or an isotone.Code. It runs on the connection's goroutine and must not block.
+	// is one of the interface or "other"; the agent is a user agent, "other" beyond
+	// Limits.AgentsMax, "invalid", or "" for methods without one; the code is "ok" or an
+	// isotone.Code. It runs on the connection's goroutine and must not block.
 	Observe func(method, agent, code string)
 	// Log takes failures to accept at Warn, and the noise that clients cause at Debug. Nil
 	// discards all.
@@ -62,33 +60,34 @@ type Config struct {
 // Limits bounds what clients can make the server hold (I7). A field that is 0 or less has
 // its default.
 type Limits struct {
-	// ConnectionsMax bounds open connections; those beyond it are closed at once, as Thrift
-	// has no word for it. Default 4096: a client process needs one, and with its buffers each
-	// takes at most about 100 KiB.
+	// ConnectionsMax bounds open connections; those beyond it are closed at once, since
+	// Thrift has no answer for it. Default 4096: a client process needs one, and each takes
+	// at most about 100 KiB with its buffers.
 	ConnectionsMax int
 	// MessageBytesMax bounds a message, and a frame. Default 16 KiB: a call of the interface
 	// has 30 bytes and its user agent.
 	MessageBytesMax int
-	// StringBytesMax bounds a string in a message, a method's name too. Default 4 KiB.
+	// StringBytesMax bounds a string in a message, including the method's name. Default
+	// 4 KiB.
 	StringBytesMax int
-	// DepthMax bounds how deep containers may nest in what is skipped. Default 16; the
-	// interface has none.
+	// DepthMax bounds the nesting of containers in skipped fields. Default 16; the interface
+	// has none.
 	DepthMax int
 	// AgentBytesMax bounds a user agent. Default 64: it becomes the label of a metric.
 	AgentBytesMax int
-	// AgentsMax bounds how many different user agents Observe is told of; the first ones
-	// are. Default 64.
+	// AgentsMax bounds the different user agents passed to Observe; the first ones count.
+	// Default 64.
 	AgentsMax int
-	// PipelineMax bounds the calls of a connection whose answers have not been handed to the
-	// kernel; no further call is read before. Default 1024.
+	// PipelineMax bounds the calls of a connection whose answers have not been written; no
+	// further call is read until they are. Default 1024.
 	PipelineMax int
-	// UnreadBytesMax bounds what a connection holds in the kernel for a client that does not
-	// read (Linux doubles the number for its own books). Default 256 KiB.
+	// UnreadBytesMax sets the send buffer of a connection, in bytes (Linux doubles it).
+	// Default 256 KiB.
 	UnreadBytesMax int
 	// ReadTimeout bounds the TLS handshake, and each message from its first byte to its
 	// last. Default 10 s.
 	ReadTimeout time.Duration
-	// IdleTimeout bounds the wait for the first message, and for the next. Default 10 min:
+	// IdleTimeout bounds the wait for the first and for the next message. Default 10 min:
 	// the client libraries do not reconnect by themselves.
 	IdleTimeout time.Duration
 	// WriteTimeout bounds one write of answers. Default 10 s.

@@ -2,13 +2,13 @@ package transaction
 
 import "encoding/hex"
 
-// Trace is one place in a trace: what traceparent says.
+// Trace is the content of a traceparent.
 type Trace struct {
-	// ID names the whole trace. It is never all zero.
+	// ID identifies the trace. It is never all zero.
 	ID [16]byte
-	// Span names one step in it. It is never all zero.
+	// Span identifies one step in it. It is never all zero.
 	Span [8]byte
-	// Flags are those of version 00; bit 0 says that the caller may have recorded it.
+	// Flags are those of version 00; bit 0: the caller may have recorded it.
 	Flags byte
 }
 
@@ -27,9 +27,9 @@ const (
 // traceparentBytesMax bounds one of a later version, which may be longer.
 const traceparentBytesMax = 512
 
-// ParseTraceparent reads a traceparent, as strictly as the recommendation has it: lower
-// case only, no identifier that is all zero, and no version ff. Of a later version that
-// begins in the same way it takes what it knows.
+// ParseTraceparent parses a traceparent as strictly as the recommendation: lower case only,
+// no identifier that is all zero, no version ff. It accepts later versions that begin in the
+// same way.
 func ParseTraceparent[T string | []byte](s T) (t Trace, ok bool) {
 	if len(s) < TraceparentBytes || len(s) > traceparentBytesMax {
 		return Trace{}, false

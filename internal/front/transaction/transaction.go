@@ -1,10 +1,9 @@
 // Package transaction gives every request an identity that can be followed through all
-// that works on it: a request ID, in X-Request-ID, and a W3C trace context, in
-// traceparent.
+// services: a request ID, in X-Request-ID, and a W3C trace context, in traceparent.
 //
-// It owns what counts as either, and makes them where a request has none. It knows no
-// server and no log: fronts call it with the values of header fields, forward and return
-// what they get, and put the ID in their log lines.
+// It owns their validation, and makes new ones for requests without. It knows no server and
+// no log: fronts call it with the values of header fields, forward and return the result,
+// and put the ID in their log lines.
 //
 // Sources: W3C Trace Context (Recommendation, 23 November 2021).
 package transaction
@@ -24,8 +23,8 @@ const (
 )
 
 const (
-	// IDBytesMax bounds a request ID that is taken over from a client: it is copied into
-	// logs and headers, and the longest in use, two UUIDs, have 73.
+	// IDBytesMax bounds a request ID from a client, which is copied into logs and headers.
+	// The longest in use, two UUIDs, have 73 bytes.
 	IDBytesMax = 128
 	// IDBytesMade is the length of one that is made here: 128 random bits.
 	IDBytesMade = 32
@@ -35,16 +34,15 @@ const (
 type Transaction struct {
 	// ID is the request ID.
 	ID string
-	// Trace has a span of this process's own.
+	// Trace has a new span, of this process.
 	Trace Trace
-	// Continued says that the trace was begun by the client. Otherwise its tracestate
-	// belongs to no trace and must not be forwarded.
+	// Continued says that the client began the trace. Otherwise the tracestate of the
+	// request must not be forwarded.
 	Continued bool
 }
 
-// ValidID reports whether an ID that a client gave can be taken over: 1 to IDBytesMax
-// letters, digits and - . _ ~ : / + = @. Nothing in it needs quoting in a log, a URL's
-// query aside, and none of it can end a header field.
+// ValidID reports whether an ID from a client is accepted: 1 to IDBytesMax letters, digits
+// and - . _ ~ : / + = @, which need no quoting in logs and header fields.
 func ValidID[T string | []byte](id T) bool {
 	if len(id) == 0 || len(id) > IDBytesMax {
 		return false
@@ -69,7 +67,7 @@ var isID = func() (set [256]bool) {
 }()
 
 // Maker makes identities. It is not safe for concurrent use: each loop has its own, and
-// goroutines share [Start].
+// other goroutines use [Start].
 type Maker struct{ source *rand.ChaCha8 }
 
 // NewMaker returns a maker with a secret seed: IDs cannot be guessed from others.
@@ -90,7 +88,7 @@ func (m *Maker) AppendID(b []byte) []byte {
 	return hex.AppendEncode(b, raw[:])
 }
 
-// New returns a new trace. It is not marked as recorded: who records says so.
+// New returns a new trace. It is not marked as recorded.
 func (m *Maker) New() (t Trace) {
 	for t.ID == [16]byte{} {
 		_, _ = m.source.Read(t.ID[:])
@@ -112,8 +110,8 @@ func (m *Maker) span() (s [8]byte) {
 	return s
 }
 
-// Start returns the identity of a request with these values of its fields, "" where it
-// has none or more than one. What is not valid is replaced by something new.
+// Start returns the identity of a request with these values of its fields, "" if it has none
+// or more than one. It replaces invalid values by new ones.
 func (m *Maker) Start(id, traceparent string) Transaction {
 	t := Transaction{ID: id}
 	if !ValidID(id) {
@@ -138,8 +136,8 @@ func one(values []string) string {
 
 var makers = sync.Pool{New: func() any { return NewMaker() }}
 
-// Start returns the identity of a request with these values of its fields, as net/http
-// has them. It is safe for concurrent use.
+// Start is [Maker.Start] with all values of the fields, as in net/http. It is safe for
+// concurrent use.
 func Start(ids, traceparents []string) Transaction {
 	m := makers.Get().(*Maker)
 	defer makers.Put(m)

@@ -12,15 +12,16 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/front/transaction"
 )
 
-// bodyDrainTime bounds how long a body that nobody asked for is read before the
-// connection is closed. Without it net/http would wait for a slow one forever.
+// bodyDrainTime bounds how long an unwanted body is read before the connection is closed.
+// Without it net/http would wait for a slow one forever.
 const bodyDrainTime = time.Second
 
-// Header values that never change are shared by all answers: no server writes
-// into a value it is given, and a full slice makes an append copy.
+// Constant header values are shared by all answers: no server changes them, and appending
+// to a full slice copies it.
 var (
 	contentTypeJSON   = []string{httpapi.ContentTypeJSON}
 	contentTypeText   = []string{httpapi.ContentTypeText}
@@ -32,12 +33,11 @@ var (
 // handler answers requests; every server shares one. Its configuration does not
 // change once requests run.
 type handler struct {
-	backend front.Backend
-	ids     front.IDs // nil: there is no such path
-	live    http.Handler
-	page    http.Handler
-	metrics http.Handler
-	// operator is nil where there is no /upgrade.
+	backend  front.Backend
+	ids      front.IDs
+	live     http.Handler
+	page     http.Handler
+	metrics  http.Handler
 	operator front.Operator
 	mode     isotone.ReadMode
 	limits   Limits
@@ -46,7 +46,7 @@ type handler struct {
 	altSvc   []string // nil without HTTP/3
 	cluster  atomic.Pointer[clusterField]
 	active   atomic.Int64
-	// largeIDs counts the answers with many ids that are in work.
+	// largeIDs counts the concurrent answers with many ids.
 	largeIDs atomic.Int64
 }
 
@@ -80,13 +80,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		h.active.Add(-1)
 		if h.observe != nil && code != notObserved {
-			h.observe(protocolOf(r), code, time.Since(start))
+			h.observe(stats.Protocol(r), code, time.Since(start))
 		}
 		if p := recover(); p != nil {
 			if p != http.ErrAbortHandler {
 				h.log.Error("panic in a request", "panic", p, "stack", string(debug.Stack()), "request_id", requestID(r))
 			}
-			panic(http.ErrAbortHandler) // the servers cut the connection, silently
+			panic(http.ErrAbortHandler) // the servers cut the connection without logging
 		}
 	}()
 	h.prepare(w, r, start)
@@ -100,27 +100,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func protocolOf(r *http.Request) string {
-	switch {
-	case r.ProtoMajor == 3:
-		return "h3"
-	case r.ProtoMajor == 2 && r.TLS != nil:
-		return "h2"
-	case r.ProtoMajor == 2:
-		return "h2c"
-	case r.TLS != nil:
-		return "https1"
-	default:
-		return "http1"
-	}
-}
-
 // fieldID is the field of the transaction ID as net/http spells it.
 var fieldID = http.CanonicalHeaderKey(transaction.FieldID)
 
 // requestID returns the transaction ID of a request, or "" if it has no valid one. The fast
-// lane has no eye for it: who sends an ID for each request and wants it back has
-// REQUEST_STATS turned on.
+// path ignores it; to echo X-Request-ID there, set REQUEST_STATS.
 func requestID(r *http.Request) string {
 	if ids := r.Header[fieldID]; len(ids) == 1 && transaction.ValidID(ids[0]) {
 		return ids[0]
@@ -128,7 +112,7 @@ func requestID(r *http.Request) string {
 	return ""
 }
 
-// prepare sets what every answer has, whatever the path.
+// prepare sets the header fields of every answer, whatever the path.
 func (h *handler) prepare(w http.ResponseWriter, r *http.Request, now time.Time) {
 	header := w.Header()
 	header["Cache-Control"] = noStore
@@ -143,8 +127,8 @@ func (h *handler) prepare(w http.ResponseWriter, r *http.Request, now time.Time)
 	}
 	switch r.ProtoMajor {
 	case 1:
-		// net/http hides Transfer-Encoding in an HTTP/1.0 request, whose framing
-		// is then in doubt (RFC 9112 §6.1). So no second request follows one.
+		// net/http hides Transfer-Encoding in an HTTP/1.0 request, so its framing is
+		// unreliable (RFC 9112 §6.1): close after it.
 		if r.ProtoMinor == 0 {
 			header["Connection"] = connectionClose
 		}
@@ -172,8 +156,8 @@ func (h *handler) tellCluster(header http.Header) {
 	header[httpapi.FieldCluster] = field.value
 }
 
-// hasBody reports whether a body is announced. In HTTP/3 a length of -1 says
-// nothing: there the end of the stream ends the request, unseen as yet.
+// hasBody reports whether a body is announced. In HTTP/3 a length of -1 means nothing: the
+// end of the stream ends the request, and has not been seen yet.
 func hasBody(r *http.Request) bool {
 	return r.ContentLength > 0 || len(r.TransferEncoding) > 0 ||
 		r.ContentLength < 0 && r.ProtoMajor < 3
@@ -191,10 +175,10 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) string {
 	allow := "GET, HEAD"
 	switch r.URL.Path {
 	case "/timestamp":
-		// HEAD would use timestamps up and show none of them.
+		// HEAD would consume timestamps and return none.
 		answer, allow = (*handler).timestamp, "GET"
 	case httpapi.IDsPath:
-		// HEAD would use ids up and show none of them.
+		// HEAD would consume ids and return none.
 		if h.ids != nil {
 			answer, allow = (*handler).snowflake, "GET"
 		}
@@ -249,14 +233,14 @@ func (h *handler) serveMetrics(w http.ResponseWriter, r *http.Request) string {
 	return httpapi.CodeOK
 }
 
-// membership is the body of /members: the cluster as this node sees it.
+// membership is the body of /members.
 type membership struct {
 	// ClusterID is missing while the node does not know it.
 	ClusterID string `json:"clusterID,omitempty"`
 	// Leader is null while no leader can be addressed.
 	Leader  *leader  `json:"leader"`
 	Members []member `json:"members"`
-	// NodeID, Role and Term are those of the node that answers.
+	// NodeID, Role and Term are those of this node.
 	NodeID uint64 `json:"nodeID"`
 	Role   string `json:"role"`
 	Term   uint64 `json:"term"`
@@ -269,7 +253,7 @@ type leader struct {
 
 type member struct {
 	NodeID   uint64 `json:"nodeID"`
-	Addr     string `json:"addr"` // client address; empty until heard of
+	Addr     string `json:"addr"` // client address; empty until known
 	PeerAddr string `json:"peerAddr"`
 	Learner  bool   `json:"learner"`
 }

@@ -30,7 +30,7 @@ func newHTTP3Server(cfg Config, h http.Handler) *http3.Server {
 			MaxIdleTimeout:        cfg.Limits.IdleTimeout,
 			MaxIncomingStreams:    int64(cfg.Limits.StreamsMax),
 			MaxIncomingUniStreams: 8, // control, two of QPACK, and room for unknown ones (RFC 9114 §6.2)
-			// Requests are headers only: what a client may send unread stays small.
+			// Requests have no body, so the windows are small.
 			InitialStreamReceiveWindow:     32 << 10,
 			MaxStreamReceiveWindow:         64 << 10,
 			InitialConnectionReceiveWindow: 64 << 10,
@@ -41,8 +41,8 @@ func newHTTP3Server(cfg Config, h http.Handler) *http3.Server {
 
 // listenQUIC starts QUIC on udp. The caller holds s.mu.
 //
-// The transport is ours, not quic-go's own, because only a transport sees a
-// connection before its handshake, where it must be counted.
+// It makes the transport itself, because connections must be counted before their
+// handshake, and only a transport can do that.
 func (s *Server) listenQUIC(udp net.PacketConn) error {
 	transport := &quic.Transport{
 		Conn:        udp,
@@ -83,21 +83,21 @@ func (s *Server) admitQUIC(ctx context.Context, _ *quic.ClientInfo) (context.Con
 	return ctx, nil
 }
 
-// drainHTTP3 ends HTTP/3: GOAWAY, then waits for requests and clients, then
-// closes what is left.
+// drainHTTP3 ends HTTP/3: it sends GOAWAY, waits for requests and clients, and closes the
+// rest.
 func (s *Server) drainHTTP3(ctx context.Context) error {
-	patience, impatient := context.WithCancel(ctx)
-	defer impatient()
+	graceful, giveUp := context.WithCancel(ctx)
+	defer giveUp()
 	done := make(chan error, 1)
-	go func() { done <- s.h3.Shutdown(patience) }()
+	go func() { done <- s.h3.Shutdown(graceful) }()
 	const tick = 10 * time.Millisecond
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for quiet := time.Duration(0); ; {
 		select {
 		case err := <-done:
-			if patience.Err() != nil && ctx.Err() == nil {
-				return nil // our own impatience
+			if graceful.Err() != nil && ctx.Err() == nil {
+				return nil // given up here
 			}
 			return err
 		case <-ticker.C:
@@ -106,7 +106,7 @@ func (s *Server) drainHTTP3(ctx context.Context) error {
 			quiet = 0
 		}
 		if quiet >= quicGrace {
-			impatient()
+			giveUp()
 		}
 	}
 }

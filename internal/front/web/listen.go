@@ -13,12 +13,12 @@ import (
 // (RFC 8446 §5.1). No HTTP request and no HTTP/2 preface begins with it.
 const tlsHandshakeByte = 0x16
 
-// refusalsMax bounds the connections that are being told that there are too
-// many. Those beyond it are closed without a word.
+// refusalsMax bounds the connections that are being refused with an answer. Those
+// beyond it are just closed.
 const refusalsMax = 64
 
-// refusalTime bounds the telling; refusalBytesMax is what is read after it, so
-// that closing does not reset the connection under the answer.
+// refusalTime bounds a refusal; refusalBytesMax bounds what is read after it, so
+// that closing does not reset the connection before the client has the answer.
 const (
 	refusalTime     = time.Second
 	refusalBytesMax = 16 << 10
@@ -34,16 +34,7 @@ const refusal = "HTTP/1.1 503 Service Unavailable\r\n" +
 	"\r\n" +
 	`{"error":{"code":"overloaded","message":"too many connections here"}}`
 
-// admit counts c and starts its goroutine, or refuses it.
-func (s *Server) admit(c net.Conn) {
-	if s.enter() {
-		s.goFresh(&conn{Conn: c, open: &s.connections}, s.sniff)
-		return
-	}
-	s.Refuse(c)
-}
-
-// enter counts one more connection, unless there are too many.
+// enter counts one more connection, and reports whether the limit allows it.
 func (s *Server) enter() bool {
 	if s.connections.Add(1)+int64(s.elsewhere()) <= int64(s.limits.ConnectionsMax) {
 		return true
@@ -52,11 +43,11 @@ func (s *Server) enter() bool {
 	return false
 }
 
-// Connections returns how many connections this server has, TCP and QUIC together.
+// Connections returns the number of connections of this server, TCP and QUIC together.
 func (s *Server) Connections() int { return int(s.connections.Load()) }
 
-// Refuse tells the client of c, of which nothing has been read, that there are too
-// many connections, and closes c. It does not block.
+// Refuse answers the client of c, of which nothing has been read, that there are too many
+// connections, and closes c. TLS clients get no answer. It does not block.
 func (s *Server) Refuse(c net.Conn) {
 	select {
 	case s.refusals <- struct{}{}:
@@ -66,30 +57,29 @@ func (s *Server) Refuse(c net.Conn) {
 	}
 }
 
-// Secured is a connection for [Server.Take] that has shaken hands elsewhere, with a
+// secured is a connection for [Server.Take] that has completed its handshake elsewhere, with a
 // configuration that offers what Config.TLS does.
-type Secured interface {
+type secured interface {
 	net.Conn
-	// Beneath replaces the connection that carries the records by what wrap returns,
-	// and returns the connection to be served: a *tls.Conn if that has agreed on HTTP/2.
-	Beneath(wrap func(net.Conn) net.Conn) net.Conn
+	// WrapNetConn replaces the connection that carries the records by what wrap returns,
+	// and returns the connection to serve: a *tls.Conn if it has negotiated HTTP/2.
+	WrapNetConn(wrap func(net.Conn) net.Conn) net.Conn
 }
 
-// Take serves c, which was admitted and counted elsewhere so far and counts here from
-// now on. Unless it is a [Secured], its first byte must be there to be read, so that Take
-// does not block. If others have left output with c, its Write must write that first,
-// even when it is given nothing. Take may be called before Serve; after Shutdown it
-// closes c.
+// Take serves c. Its first byte must be available, so that Take does not block, unless c is
+// under TLS with its handshake done. If c has output that was not written yet, Write must
+// write that first, even when called with nothing. Take may be called before Serve; after
+// Shutdown it closes c.
 func (s *Server) Take(c net.Conn) {
 	s.connections.Add(1)
-	if secured, ok := c.(Secured); ok {
+	if secured, ok := c.(secured); ok {
 		var below *conn
-		served := secured.Beneath(func(beneath net.Conn) net.Conn {
+		served := secured.WrapNetConn(func(beneath net.Conn) net.Conn {
 			below = &conn{Conn: beneath, open: &s.connections}
 			return below
 		})
-		// Not before the first Read: net/http reads in the background of a request, and by
-		// then the deadline for writing is that of its answer.
+		// Not at the first Read, as below: net/http also reads during a request, when the
+		// write deadline is already that of its answer.
 		s.goFresh(below, func(c *conn) {
 			if s.settle(c) != nil {
 				_ = c.Close()
@@ -108,12 +98,12 @@ func (s *Server) Take(c net.Conn) {
 	s.pass(taken)
 }
 
-// settle does on a connection's own goroutine what would hold up the caller of Take. The
-// client may be waiting for the output that was left.
+// settle does what would block the caller of Take, on a goroutine of the connection: the
+// client may be waiting for output that was not written yet.
 func (s *Server) settle(c *conn) error {
 	s.boundUnread(c.Conn)
 	if c.first[0] == tlsHandshakeByte {
-		return nil // nobody can have answered that, and the deadline is the handshake's
+		return nil // nothing was answered yet, and the deadline belongs to the handshake
 	}
 	_ = c.SetWriteDeadline(time.Now().Add(s.limits.WriteTimeout))
 	_, err := c.Conn.Write(nil)
@@ -121,7 +111,7 @@ func (s *Server) settle(c *conn) error {
 	return err
 }
 
-// boundUnread bounds what the kernel holds for a client that does not read.
+// boundUnread limits the send buffer of c.
 func (s *Server) boundUnread(c net.Conn) {
 	for {
 		if b, ok := c.(interface{ SetWriteBuffer(int) error }); ok {
@@ -153,9 +143,8 @@ func (s *Server) goFresh(c *conn, work func(*conn)) {
 	})
 }
 
-// refuse tells c that there are too many, but only once c has asked: clients
-// with a pool take an answer before the request for a broken connection, and
-// report that instead of the 503.
+// refuse answers 503, but only after c has sent something: clients with a pool take an
+// answer before the request for a broken connection, and report that instead.
 func (s *Server) refuse(c *conn) {
 	defer func() { <-s.refusals }()
 	defer c.Close()
@@ -171,19 +160,6 @@ func (s *Server) refuse(c *conn) {
 	}
 }
 
-// sniff reads the first byte of c and passes c on.
-func (s *Server) sniff(c *conn) {
-	s.boundUnread(c.Conn)
-	_ = c.SetReadDeadline(time.Now().Add(s.limits.ReadHeaderTimeout))
-	if _, err := io.ReadFull(c.Conn, c.first[:]); err != nil {
-		_ = c.Close()
-		return
-	}
-	c.unread = true
-	_ = c.SetReadDeadline(time.Time{})
-	s.pass(c)
-}
-
 // pass hands c, whose first byte has been read, to net/http, as TLS or as it is.
 func (s *Server) pass(c *conn) {
 	var out net.Conn = c
@@ -197,18 +173,18 @@ func (s *Server) pass(c *conn) {
 	s.ready.Put(out)
 }
 
-// conn is an accepted connection whose first byte may have been read already.
-// As with any net.Conn, there is one reader at a time.
+// conn is a connection whose first byte may have been read already. As with any net.Conn,
+// there is one reader at a time.
 type conn struct {
 	net.Conn
 	first  [1]byte
 	unread bool              // first is still to be read
 	settle func(*conn) error // to be called before the first Read; may be nil
-	open   *atomic.Int64     // counts this connection; nil if it never counted
+	open   *atomic.Int64     // counts this connection; nil: not counted
 	closed atomic.Bool
 }
 
-// Read returns the sniffed byte, then what follows.
+// Read returns the first byte, then what follows.
 func (c *conn) Read(p []byte) (int, error) {
 	if c.settle != nil && len(p) > 0 {
 		if err := c.settle(c); err != nil {
@@ -233,7 +209,7 @@ func (c *conn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// Close closes the connection and gives its place back, once.
+// Close closes the connection and uncounts it, once.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	if c.closed.CompareAndSwap(false, true) && c.open != nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
-// notObserved is the code of what lasts as long as its client likes.
+// notObserved is the code of streams, which last as long as their clients like.
 const notObserved = ""
 
 const statePath = "/state"
 
 func isLive(path string) bool { return path == statePath || strings.HasPrefix(path, "/live/") }
 
-// isStream reports whether a path below /live/ is that of a stream. There may be a document
-// of that name, too.
+// isStream reports whether a path below /live/ is that of a stream. A document may be named
+// stream, too.
 func isStream(path string) bool {
 	_, below, _ := strings.Cut(strings.TrimPrefix(path, "/live/"), "/")
 	return below == "stream"
@@ -43,7 +43,7 @@ func (h *handler) servePage(w http.ResponseWriter, r *http.Request) string {
 	return h.delegate(h.page, w, r)
 }
 
-// delegate has another handler answer, and returns the code for Observe.
+// delegate calls another handler and returns the code for Observe.
 func (h *handler) delegate(to http.Handler, w http.ResponseWriter, r *http.Request) string {
 	s := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	to.ServeHTTP(s, r)
@@ -61,7 +61,7 @@ func (h *handler) delegate(to http.Handler, w http.ResponseWriter, r *http.Reque
 	}
 }
 
-// statusWriter remembers the status of an answer.
+// statusWriter records the status of an answer.
 type statusWriter struct {
 	http.ResponseWriter
 	status int

@@ -31,7 +31,7 @@ func (s *secured) Read(p []byte) (int, error) {
 	return s.Conn.Read(p)
 }
 
-func (s *secured) Beneath(wrap func(net.Conn) net.Conn) net.Conn {
+func (s *secured) WrapNetConn(wrap func(net.Conn) net.Conn) net.Conn {
 	s.beneath.Conn = wrap(s.beneath.Conn)
 	if s.unread == "" {
 		return s.Conn

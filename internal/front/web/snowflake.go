@@ -11,15 +11,14 @@ import (
 )
 
 const (
-	smallIDs = 256 // ids that a pooled list has room for
-	// largeIDsMax bounds the answers with more that are in work: 2 MB each.
+	smallIDs = 256 // capacity of a pooled list
+	// largeIDsMax bounds the concurrent answers with more ids: 2 MB each.
 	largeIDsMax = 64
 )
 
 var idLists = sync.Pool{New: func() any { return new([smallIDs]snowflake.ID) }}
 
-// snowflake answers GET /api/snowflake. Nothing is asked of the generator unless the
-// whole request is good.
+// snowflake answers GET /api/snowflake. Only valid requests reach the generator.
 func (h *handler) snowflake(w http.ResponseWriter, r *http.Request) string {
 	q, err := httpapi.ParseIDQuery(r.URL.RawQuery)
 	if err != nil {

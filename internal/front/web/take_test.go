@@ -47,11 +47,11 @@ func (c *taken) Write(p []byte) (int, error) {
 func (c *taken) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
 func (c *taken) NetConn() net.Conn { return c.Conn }
 
-// startTaking runs a server that accepts nothing itself: give gets each connection.
-func startTaking(t *testing.T, give func(s *site, c net.Conn), configure ...func(*web.Config)) *site {
+// startTaking runs a server; give gets each connection.
+func startTaking(t testing.TB, give func(s *site, c net.Conn), configure ...func(*web.Config)) *site {
 	t.Helper()
 	tcp, udp := listen(t)
-	s := startOn(t, nil, udp, configure...)
+	s := startOn(t, udp, configure...)
 	s.addr = tcp.Addr().String()
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -174,7 +174,7 @@ func TestTake_BeforeServeWaitsAndAfterShutdownCloses(t *testing.T) {
 	early := pipe()
 	eventually(t, "it is counted", func() bool { return s.Connections() == 1 })
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(nil, nil) }()
+	go func() { served <- s.Serve(nil) }()
 	if got, err := io.ReadAll(early); err != nil || !strings.HasPrefix(string(got), "HTTP/1.0 200 OK\r\n") {
 		t.Errorf("%q, %v", got, err)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
-// The sizes of the buffers that answers are written through. A large answer
-// passes through one large buffer again and again and is never held whole.
+// The sizes of the buffers for answers. A large answer is written in pieces and never held
+// whole.
 const (
 	smallBufferSize = 512
 	largeBufferSize = 32 << 10
@@ -31,8 +31,7 @@ var (
 	calls        = sync.Pool{New: func() any { return newCall() }}
 )
 
-// timestamp answers GET /timestamp. Nothing reaches the backend unless the whole
-// request is good.
+// timestamp answers GET /timestamp. Only valid requests reach the backend.
 func (h *handler) timestamp(w http.ResponseWriter, r *http.Request) string {
 	q, err := httpapi.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -46,19 +45,19 @@ func (h *handler) timestamp(w http.ResponseWriter, r *http.Request) string {
 	if err != nil {
 		return fail(w, r, err)
 	}
-	h.tellCluster(w.Header()) // the node may have learned it while it issued
+	h.tellCluster(w.Header()) // the node may have just learned it
 	if err := answerRange(w, q.Format, issued); err != nil {
 		return string(isotone.CodeDeadlineExceeded) // the client left, or would not read in time
 	}
 	return httpapi.CodeOK
 }
 
-// call is one request to the backend with all that it needs, to be used again.
+// call is one request to the backend, from a pool.
 type call struct {
 	batch  front.Batch
 	counts [1]uint64
 	ranges [1]isotone.Range
-	done   chan struct{} // holds one, so Done never blocks
+	done   chan struct{} // has a buffer of one, so Done never blocks
 	timer  *time.Timer
 }
 
@@ -69,7 +68,7 @@ func newCall() *call {
 	return c
 }
 
-// take is [front.Timestamps] without its garbage. A call whose answer came goes
+// take submits one request and waits for its answer. A call whose answer came goes
 // back to the pool; an abandoned one never does, because the backend still owns
 // its batch.
 func (h *handler) take(ctx context.Context, mode isotone.ReadMode, count uint64) (isotone.Range, error) {
@@ -89,7 +88,7 @@ func (h *handler) take(ctx context.Context, mode isotone.ReadMode, count uint64)
 // wait waits for Done. After an error the backend may still own the batch.
 func (c *call) wait(ctx context.Context, timeout time.Duration) error {
 	select {
-	case <-c.done: // answered within Submit: spare the timer and ctx's channel
+	case <-c.done: // answered within Submit
 		return nil
 	default:
 	}
@@ -115,8 +114,7 @@ func (c *call) result() (isotone.Range, error) {
 	return c.batch.Ranges[0], nil
 }
 
-// answerRange writes a successful answer. An error means that the client has not
-// got all of it.
+// answerRange writes a successful answer. After an error the answer is incomplete.
 func answerRange(w http.ResponseWriter, f httpapi.Format, issued isotone.Range) error {
 	header := w.Header()
 	switch f {
@@ -140,7 +138,7 @@ func answerRange(w http.ResponseWriter, f httpapi.Format, issued isotone.Range) 
 	}
 }
 
-// withBuffer lends an empty buffer that suits an answer of size bytes.
+// withBuffer calls write with an empty buffer for an answer of size bytes.
 func withBuffer(size uint64, write func([]byte) error) error {
 	if size <= smallBufferSize {
 		buffer := smallBuffers.Get().(*[smallBufferSize]byte)

@@ -10,12 +10,12 @@ import (
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
-// upgradePath tells the feature level of the cluster, and raises it by POST.
+// upgradePath is the path of the feature level.
 const upgradePath = "/upgrade"
 
-// upgrade answers GET with the levels, and raises the level by POST. A POST has to say that
-// its body is JSON, though it has none: a page of another site cannot make a browser say
-// that unasked.
+// upgrade answers GET with the levels, and raises the level by POST. A POST must have
+// Content-Type application/json although it has no body: browsers do not send that across
+// sites without asking.
 func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) string {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodPost:

@@ -2,11 +2,10 @@
 // the clear, HTTP/1.1 and HTTP/2 under TLS on the same TCP port, HTTP/3 on UDP.
 //
 // It owns those servers and the limits in [Limits]; how queries, answers and
-// faults are spelled is internal/front/httpapi's. It knows nothing of Raft or of
-// how timestamps come to be: everything it asks goes through [front.Backend]. The
-// node's wiring builds one [Server] for each client port. It accepts connections
-// itself, or is given those that an event loop in front of it has no answer for,
-// with [Server.Take].
+// faults are spelled is defined in internal/front/httpapi. It knows nothing of Raft or of
+// how timestamps come to be: every request goes through [front.Backend]. There is one
+// [Server] for each client port. It does not accept TCP connections itself: the event loop
+// passes on those that the fast path does not serve, with [Server.Take].
 //
 // Sources: RFC 9110 (semantics), RFC 9112 (HTTP/1.1), RFC 9113 (HTTP/2),
 // RFC 9114 (HTTP/3), RFC 7838 (Alt-Svc).
@@ -31,76 +30,70 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// Config is what a [Server] is made of. Only Backend is required.
+// Config configures a [Server]. Only Backend is required.
 type Config struct {
 	// Backend answers the requests.
 	Backend front.Backend
-	// IDs serves /api/snowflake; nil means there is no such path.
+	// IDs serves /api/snowflake. Without the handlers below, up to Operator, their paths
+	// do not exist.
 	IDs front.IDs
-	// Live serves everything below /live/; nil means there is no such path. /state is
-	// another name of /live/state.
-	// It chooses the methods that it takes. Requests for streams, which end in /stream,
-	// are not observed.
+	// Live serves everything below /live/, and /state, an alias of /live/state. It checks
+	// the method itself. Requests for streams, whose paths end in /stream, are not
+	// observed.
 	Live http.Handler
-	// Page serves GET and HEAD of /; nil means there is no such path.
+	// Page serves GET and HEAD of /.
 	Page http.Handler
-	// Metrics serves /metrics; nil means there is no such path.
+	// Metrics serves /metrics.
 	Metrics http.Handler
-	// Operator serves /upgrade; nil means there is no such path.
+	// Operator serves /upgrade.
 	Operator front.Operator
 	// Mode applies to requests that name none. isotone.ReadDefault leaves the
 	// choice to the backend.
 	Mode isotone.ReadMode
-	// TLS turns on https and HTTP/3. The server works on copies and sets their
-	// NextProtos; what a GetConfigForClient returns must name "h2" and "http/1.1"
-	// itself. Nil: connections that begin a TLS handshake are closed.
+	// TLS turns on https and HTTP/3. The server copies it and sets NextProtos; a
+	// configuration from GetConfigForClient must name "h2" and "http/1.1" itself. Nil: connections that begin a TLS handshake are closed.
 	TLS *tls.Config
 	// Limits bounds the server; the zero value means the defaults.
 	Limits Limits
 	// Observe, if not nil, is called once for every request that reached a
-	// handler, after its answer was handed to the connection. The protocol is
+	// handler, after its answer was written to the connection. The protocol is
 	// "http1", "h2c", "https1", "h2" or "h3"; the code is "ok" or an
 	// isotone.Code. It runs on the request's goroutine, concurrently with
 	// others, and must not block.
 	Observe func(protocol, code string, wall time.Duration)
-	// Wrap, if not nil, returns what answers the requests instead of the handler that it is
-	// given, and has that answer them. Its writer may have a method SetCode(string), which
-	// is told what Observe is.
+	// Wrap, if not nil, is a middleware around the handler of all requests. If its
+	// ResponseWriter has a method SetCode(string), that is called with the code for
+	// Observe.
 	Wrap func(http.Handler) http.Handler
-	// Elsewhere returns how many connections of this port others have, which count
-	// for Limits.ConnectionsMax too; nil means none. It must be safe for concurrent
-	// use.
+	// Elsewhere returns the number of connections of this port outside of this server,
+	// which count for Limits.ConnectionsMax too; nil means none. It must be safe for
+	// concurrent use.
 	Elsewhere func() int
-	// Log takes panics and failures to accept at Error and Warn, and the noise
-	// that clients cause at Debug. Nil discards all.
+	// Log takes panics at Error, and errors caused by clients at Debug. Nil discards all.
 	Log *slog.Logger
 }
 
 // Limits bounds what clients can make the server hold (I7). A field that is 0
 // or less has its default.
 type Limits struct {
-	// ConnectionsMax bounds open connections, TCP and QUIC together, with those that
-	// are elsewhere. A client beyond it that speaks plain HTTP gets a 503
-	// "overloaded" and is closed; TLS clients are just closed, QUIC clients are
-	// refused. Default 20000: about 1 GiB of goroutine stacks and buffers, within a
-	// common file limit.
+	// ConnectionsMax bounds open QUIC connections, together with all others of the port.
+	// The gate enforces it for TCP. Default 20000: about 1 GiB of goroutine stacks and
+	// buffers, within a common file limit.
 	ConnectionsMax int
-	// RequestsMax bounds requests in work over all connections; beyond it they
+	// RequestsMax bounds concurrent requests over all connections; beyond it they
 	// are answered "overloaded". Default 32768: each may hold one 32 KiB buffer
 	// while its client reads a large answer, so at most 1 GiB of them.
 	RequestsMax int
 	// StreamsMax bounds concurrent requests on one HTTP/2 or HTTP/3 connection.
-	// Default 256, as common proxies have it.
+	// Default 256, as in common proxies.
 	StreamsMax int
 	// HeaderBytesMax bounds the request line and the header together; net/http
 	// allows 4 KiB more. Default 16 KiB: our requests have a few hundred bytes.
 	HeaderBytesMax int
-	// UnreadBytesMax bounds what a TCP connection holds in the kernel for a
-	// client that does not read (Linux doubles the number for its own books).
-	// Default 256 KiB; the kernel's own limit is several MiB for each connection.
+	// UnreadBytesMax sets the send buffer of a TCP connection, in bytes (Linux doubles
+	// it). Default 256 KiB; the kernel's own limit is several MiB for each connection.
 	UnreadBytesMax int
-	// ReadHeaderTimeout bounds the wait for the first byte, then again the TLS
-	// handshake and again each request header. Default 10 s.
+	// ReadHeaderTimeout bounds the TLS handshake, and each request header. Default 10 s.
 	ReadHeaderTimeout time.Duration
 	// IdleTimeout bounds the wait for the next request. Default 2 min.
 	IdleTimeout time.Duration
@@ -134,8 +127,8 @@ func orDefault[T cmp.Ordered](value, def T) T {
 	return value
 }
 
-// handlersGrace is how long Shutdown waits for handlers whose connections it
-// has just cut. They see that at once, unless the metrics handler hangs.
+// handlersGrace bounds the wait of Shutdown for handlers whose connections it
+// has just cut. They end at once, unless the metrics handler hangs.
 const handlersGrace = time.Second
 
 // Server serves one client port. Make it with [New], call [Server.Serve] once
@@ -143,28 +136,25 @@ const handlersGrace = time.Second
 type Server struct {
 	handler *handler
 	limits  Limits
-	log     *slog.Logger
 	tls     *tls.Config // nil: no TLS
 
 	http *http.Server
 	h3   *http3.Server
 
-	connections atomic.Int64 // that this server has
+	connections atomic.Int64 // of this server
 	elsewhere   func() int
 	refusals    chan struct{} // one token for each connection being refused
 	force       context.CancelFunc
 
 	ready    *listen.Handoff
 	mu       sync.Mutex
-	stopping chan struct{} // closed by stop
 	stopped  bool
 	served   chan struct{} // closed when Serve is over; nil before Serve
-	listener net.Listener
 	udp      net.PacketConn
 	quic     *quic.Transport
 	quicIn   *quic.Listener
-	fresh    map[net.Conn]struct{} // accepted, not yet handed to net/http
-	freshEnd sync.WaitGroup        // joins the goroutines of fresh
+	fresh    map[net.Conn]struct{} // not yet handed to net/http
+	freshEnd sync.WaitGroup        // the goroutines of fresh
 }
 
 // New returns a server that does nothing until [Server.Serve]. It panics
@@ -184,12 +174,10 @@ func New(cfg Config) *Server {
 	s := &Server{
 		handler:   newHandler(cfg),
 		limits:    cfg.Limits,
-		log:       cfg.Log,
 		elsewhere: cfg.Elsewhere,
 		refusals:  make(chan struct{}, refusalsMax),
 		force:     force,
 		ready:     listen.NewHandoff(),
-		stopping:  make(chan struct{}),
 		fresh:     make(map[net.Conn]struct{}),
 	}
 	var root http.Handler = s.handler
@@ -213,7 +201,7 @@ func newHTTPServer(cfg Config, h http.Handler, base context.Context) *http.Serve
 	return &http.Server{
 		Handler:                      h,
 		Protocols:                    protocols,
-		DisableGeneralOptionsHandler: true, // "OPTIONS *" is a 404 of ours, not a bare 200
+		DisableGeneralOptionsHandler: true, // "OPTIONS *" is a 404 with a body, not a bare 200
 		ReadHeaderTimeout:            cfg.Limits.ReadHeaderTimeout,
 		IdleTimeout:                  cfg.Limits.IdleTimeout,
 		WriteTimeout:                 cfg.Limits.WriteTimeout,
@@ -222,24 +210,20 @@ func newHTTPServer(cfg Config, h http.Handler, base context.Context) *http.Serve
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          cfg.Limits.StreamsMax,
-			MaxReceiveBufferPerConnection: 64 << 10, // no request of ours has a body
+			MaxReceiveBufferPerConnection: 64 << 10, // requests have no body
 			MaxReceiveBufferPerStream:     64 << 10,
 			WriteByteTimeout:              cfg.Limits.WriteTimeout,
 		},
 	}
 }
 
-// Serve serves l, unless that is nil, the connections given to [Server.Take], and
-// HTTP/3 on udp, unless udp or Config.TLS is nil, until [Server.Shutdown], and then
-// returns nil; requests may still be running, and Shutdown waits for them. Any other
-// end is an error; all connections are cut then. Serve owns l and udp and closes
-// both. It can be called once.
-func (s *Server) Serve(l net.Listener, udp net.PacketConn) error {
-	run, err := s.begin(l, udp)
+// Serve serves the connections given to [Server.Take], and HTTP/3 on udp unless udp or
+// Config.TLS is nil, until [Server.Shutdown], and then returns nil; requests may still be
+// running, and Shutdown waits for them. Any other end is an error; all connections are
+// cut then. Serve owns udp and closes it. It can be called once.
+func (s *Server) Serve(udp net.PacketConn) error {
+	run, err := s.begin(udp)
 	if !run {
-		if l != nil {
-			_ = l.Close()
-		}
 		if udp != nil {
 			_ = udp.Close()
 		}
@@ -247,16 +231,13 @@ func (s *Server) Serve(l net.Listener, udp net.PacketConn) error {
 	}
 	defer close(s.served)
 
-	ends := make(chan error, 3)
+	ends := make(chan error, 2)
 	parts := 0
 	start := func(part func() error) {
 		parts++
 		go func() { ends <- part() }()
 	}
 	start(func() error { return s.http.Serve(s.ready) })
-	if l != nil {
-		start(func() error { return listen.Accept(l, s.stopping, s.log, s.admit) })
-	}
 	if s.quicIn != nil {
 		start(func() error { return s.h3.ServeListener(s.quicIn) })
 	}
@@ -270,8 +251,8 @@ func (s *Server) Serve(l net.Listener, udp net.PacketConn) error {
 	return err
 }
 
-// begin takes the sockets over. It reports whether there is anything to run.
-func (s *Server) begin(l net.Listener, udp net.PacketConn) (bool, error) {
+// begin takes udp over. It reports whether there is anything to run.
+func (s *Server) begin(udp net.PacketConn) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
@@ -287,14 +268,13 @@ func (s *Server) begin(l net.Listener, udp net.PacketConn) (bool, error) {
 	} else if udp != nil {
 		_ = udp.Close()
 	}
-	s.listener = l
 	s.served = make(chan struct{})
 	return true, nil
 }
 
-// Shutdown stops accepting, lets running requests finish, closes idle
-// connections, and returns when all are gone. When ctx ends first the rest is
-// cut and the error is ctx's.
+// Shutdown stops taking connections, lets running requests finish, closes idle
+// connections, and returns when all are closed. When ctx ends first it cuts the rest and
+// returns the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	var h3Err error
@@ -319,7 +299,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return cmp.Or(ctx.Err(), errors.Join(err, h3Err))
 }
 
-// stop ends accepting, and closes the connections that have not sent a byte.
+// stop ends taking connections, and closes those that net/http does not have yet.
 func (s *Server) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -327,11 +307,7 @@ func (s *Server) stop() {
 		return
 	}
 	s.stopped = true
-	close(s.stopping)
 	s.ready.Stop()
-	if s.listener != nil {
-		_ = s.listener.Close()
-	}
 	if s.quicIn != nil {
 		_ = s.quicIn.Close()
 	}

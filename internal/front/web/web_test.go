@@ -117,11 +117,10 @@ type site struct {
 // start runs a server with TLS and HTTP/3 until the test ends.
 func start(t testing.TB, configure ...func(*web.Config)) *site {
 	t.Helper()
-	tcp, udp := listen(t)
-	return startOn(t, tcp, udp, configure...)
+	return startTaking(t, func(s *site, c net.Conn) { s.Take(c) }, configure...)
 }
 
-func startOn(t testing.TB, tcp net.Listener, udp net.PacketConn, configure ...func(*web.Config)) *site {
+func startOn(t testing.TB, udp net.PacketConn, configure ...func(*web.Config)) *site {
 	t.Helper()
 	dir := t.TempDir()
 	cert, err := credential.LoadOrCreate(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), nil, time.Now())
@@ -140,7 +139,7 @@ func startOn(t testing.TB, tcp net.Listener, udp net.PacketConn, configure ...fu
 	}
 	s.Server = web.New(cfg)
 	s.addr = udp.LocalAddr().String()
-	go func() { s.served <- s.Serve(tcp, udp) }()
+	go func() { s.served <- s.Serve(udp) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()

@@ -53,7 +53,7 @@ type Flags struct {
 	LiveIntervalMS         string `name:"live-interval-ms" env:"LIVE_INTERVAL_MS" default:"1000" help:"How often live documents are loaded, in milliseconds, 100 to 3600000."`
 	LiveOrigins            string `name:"live-origins" env:"LIVE_ORIGINS" placeholder:"ORIGIN,..." help:"Web origins whose pages may read live documents (CORS), such as https://example.com; * allows all. Default: none."`
 	Dashboard              Switch `name:"dashboard" env:"DASHBOARD" default:"1" help:"Serve the dashboard at / (0 or 1)."`
-	RequestStats           Switch `name:"request-stats" env:"REQUEST_STATS" default:"0" help:"Measure the wall-clock and CPU time of every HTTP request, log it, and echo its X-Request-ID (0 or 1). Disables the HTTP fast path."`
+	RequestStats           Switch `name:"request-stats" env:"REQUEST_STATS" default:"0" help:"Measure the wall-clock and CPU time of every HTTP request, log it, and echo its X-Request-ID (0 or 1)."`
 	RequestStatsSample     string `name:"request-stats-sample" env:"REQUEST_STATS_SAMPLE" default:"1" help:"With REQUEST_STATS: measure and log one of every N requests, 1 to 1000000."`
 	Debug                  Switch `name:"debug" env:"DEBUG" default:"0" help:"Log at debug level (0 or 1)."`
 	Pretty                 Switch `name:"pretty" env:"PRETTY" default:"0" help:"Write log lines for people instead of JSON (0 or 1)."`

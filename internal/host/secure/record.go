@@ -1,18 +1,17 @@
-package http1
+package secure
 
-// recordHeader is the size of what is in front of every record: a type, a version, and the
-// length of the rest (RFC 8446 §5.1). None of it is encrypted.
+// recordHeader is the size of the header of a record: type, version, and the length of
+// what follows (RFC 8446 §5.1). It is not encrypted.
 const recordHeader = 5
 
-// records follows a stream of TLS records, to know where they end. It looks at nothing
-// else.
+// records tracks where the records of a stream end.
 type records struct {
 	header [recordHeader]byte
-	have   int // bytes of the header of the record under way
-	left   int // bytes of it that are to come, when the header is complete
+	have   int // bytes of the current header
+	left   int // bytes of the current record still to come, once the header is complete
 }
 
-// next follows b to the end of the record under way, or of b. It returns how many bytes
+// next advances to the end of the current record, or of b. It returns how many bytes
 // that is, and whether the record ends there.
 func (r *records) next(b []byte) (n int, whole bool) {
 	if r.have < recordHeader {
@@ -30,7 +29,7 @@ func (r *records) next(b []byte) (n int, whole bool) {
 	return n + more, true
 }
 
-// count follows b and returns how many records end in it.
+// count advances to the end of b and returns how many records end in it.
 func (r *records) count(b []byte) (sum int) {
 	for len(b) > 0 {
 		n, whole := r.next(b)

@@ -1,4 +1,4 @@
-package http1
+package secure
 
 import (
 	"bytes"
@@ -75,7 +75,7 @@ func (w *wire) take() []byte {
 }
 
 // shake returns both ends of a session that has shaken hands.
-func shake(t testing.TB, version uint16) (y *session, client *tls.Conn, w *wire) {
+func shake(t testing.TB, version uint16) (s *session, client *tls.Conn, w *wire) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -88,15 +88,15 @@ func shake(t testing.TB, version uint16) (y *session, client *tls.Conn, w *wire)
 	}
 	w = &wire{}
 	w.more.L = &w.mu
-	var s socket
-	s.init(func(bool) { w.give(s.said()) })
-	w.shaking = s.feed
-	server := tls.Server(&s, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
+	var sock socket
+	sock.init(func(bool) { w.give(sock.takeOutput()) })
+	w.shaking = sock.addInput
+	server := tls.Server(&sock, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
 	client = tls.Client(w, &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version})
 	done := make(chan error, 1)
 	go func() {
 		err := server.Handshake()
-		w.give(s.said())
+		w.give(sock.takeOutput())
 		done <- err
 	}()
 	if err := client.Handshake(); err != nil {
@@ -106,11 +106,11 @@ func shake(t testing.TB, version uint16) (y *session, client *tls.Conn, w *wire)
 		t.Fatal(err)
 	}
 	w.shaking = nil
-	y = &session{tls: server, socket: &s}
-	if left := s.move(w.give); len(left) != 0 {
+	s = &session{tls: server, socket: &sock}
+	if left := sock.enterLoop(w.give); len(left) != 0 {
 		t.Fatalf("the handshake has left %d bytes", len(left))
 	}
-	return y, client, w
+	return s, client, w
 }
 
 var versions = map[string]uint16{"TLS 1.2": tls.VersionTLS12, "TLS 1.3": tls.VersionTLS13}
@@ -118,7 +118,7 @@ var versions = map[string]uint16{"TLS 1.2": tls.VersionTLS12, "TLS 1.3": tls.Ver
 func TestSession_OpensWhatCameHoweverItIsCut(t *testing.T) {
 	for name, version := range versions {
 		t.Run(name, func(t *testing.T) {
-			y, client, w := shake(t, version)
+			s, client, w := shake(t, version)
 			random := mathrand.New(mathrand.NewPCG(1, 2))
 			for range 30 {
 				var said []byte
@@ -134,10 +134,10 @@ func TestSession_OpensWhatCameHoweverItIsCut(t *testing.T) {
 				for raw := w.take(); len(raw) > 0; {
 					n := min(len(raw), 1+random.IntN(30_000)>>random.IntN(15))
 					var err error
-					if plain, err = y.Open(plain, bytes.Clone(raw[:n])); err != nil {
+					if plain, err = s.Open(plain, bytes.Clone(raw[:n])); err != nil {
 						t.Fatal(err)
 					}
-					if raw = raw[n:]; y.Partial() && len(raw) == 0 {
+					if raw = raw[n:]; s.Partial() && len(raw) == 0 {
 						t.Error("something is left")
 					}
 				}
@@ -150,14 +150,14 @@ func TestSession_OpensWhatCameHoweverItIsCut(t *testing.T) {
 }
 
 func TestSession_KnowsThatARecordHasBegun(t *testing.T) {
-	y, client, w := shake(t, tls.VersionTLS13)
+	s, client, w := shake(t, tls.VersionTLS13)
 	_, _ = client.Write([]byte("hello"))
 	raw := w.take()
 	for i := range raw {
-		plain, err := y.Open(nil, raw[i:i+1])
+		plain, err := s.Open(nil, raw[i:i+1])
 		whole := i == len(raw)-1
-		if err != nil || whole != (string(plain) == "hello") || whole == y.Partial() {
-			t.Fatalf("byte %d of %d: %q, %v, %v", i, len(raw), plain, err, y.Partial())
+		if err != nil || whole != (string(plain) == "hello") || whole == s.Partial() {
+			t.Fatalf("byte %d of %d: %q, %v, %v", i, len(raw), plain, err, s.Partial())
 		}
 	}
 }
@@ -165,11 +165,11 @@ func TestSession_KnowsThatARecordHasBegun(t *testing.T) {
 func TestSession_SealsWhatTheClientReads(t *testing.T) {
 	for name, version := range versions {
 		t.Run(name, func(t *testing.T) {
-			y, client, _ := shake(t, version)
+			s, client, _ := shake(t, version)
 			for _, n := range []int{1, 100, 5000, 100_000} {
 				said := make([]byte, n)
 				_, _ = rand.Read(said)
-				if err := y.Seal(said); err != nil {
+				if err := s.Seal(said); err != nil {
 					t.Fatal(err)
 				}
 				heard := make([]byte, n)
@@ -177,7 +177,7 @@ func TestSession_SealsWhatTheClientReads(t *testing.T) {
 					t.Fatalf("%d bytes: %v", n, err)
 				}
 			}
-			y.End()
+			s.End()
 			if n, err := client.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 				t.Errorf("after the end: %d, %v", n, err)
 			}
@@ -186,23 +186,23 @@ func TestSession_SealsWhatTheClientReads(t *testing.T) {
 }
 
 func TestSession_TellsTheEnd(t *testing.T) {
-	y, client, w := shake(t, tls.VersionTLS13)
+	s, client, w := shake(t, tls.VersionTLS13)
 	_, _ = client.Write([]byte("last"))
 	_ = client.CloseWrite()
-	plain, err := y.Open(nil, w.take())
+	plain, err := s.Open(nil, w.take())
 	if string(plain) != "last" || err != io.EOF {
 		t.Errorf("%q, %v; want the last words and io.EOF", plain, err)
 	}
 }
 
 func TestSession_RefusesWhatWasChanged(t *testing.T) {
-	y, client, w := shake(t, tls.VersionTLS13)
+	s, client, w := shake(t, tls.VersionTLS13)
 	_, _ = client.Write([]byte("one"))
 	first := w.take()
 	_, _ = client.Write([]byte("two"))
 	raw := w.take()
 	raw[len(raw)-1] ^= 1
-	plain, err := y.Open(nil, append(first, raw...))
+	plain, err := s.Open(nil, append(first, raw...))
 	if string(plain) != "one" || err == nil || err == io.EOF {
 		t.Errorf("%q, %v; want what was good, and an error", plain, err)
 	}
@@ -214,7 +214,7 @@ func TestSession_RefusesWhatWasChanged(t *testing.T) {
 
 // What the record layer of crypto/tls allocates is known: one small reader a record.
 func TestSession_AllocatesLittle(t *testing.T) {
-	y, client, w := shake(t, tls.VersionTLS13)
+	s, client, w := shake(t, tls.VersionTLS13)
 	var raws [][]byte
 	for range 300 {
 		_, _ = client.Write([]byte(benchRequest))
@@ -222,13 +222,13 @@ func TestSession_AllocatesLittle(t *testing.T) {
 	}
 	plain := make([]byte, 0, 64<<10)
 	answer := make([]byte, 200)
-	y.socket.send = func([]byte) {}
+	s.socket.send = func([]byte) {}
 	if n := testing.AllocsPerRun(200, func() {
-		if _, err := y.Open(plain, raws[0]); err != nil {
+		if _, err := s.Open(plain, raws[0]); err != nil {
 			t.Fatal(err)
 		}
 		raws = raws[1:]
-		_ = y.Seal(answer)
+		_ = s.Seal(answer)
 	}); n > 2 {
 		t.Errorf("%v allocations for a request", n)
 	}
@@ -238,8 +238,8 @@ const benchRequest = "GET /timestamp HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n"
 
 // BenchmarkSession opens a request and seals an answer.
 func BenchmarkSession(b *testing.B) {
-	y, client, w := shake(b, tls.VersionTLS13)
-	y.socket.send = func([]byte) {}
+	s, client, w := shake(b, tls.VersionTLS13)
+	s.socket.send = func([]byte) {}
 	plain, answer := make([]byte, 0, 64<<10), make([]byte, 180)
 	b.ReportAllocs()
 	var raws [][]byte
@@ -252,11 +252,11 @@ func BenchmarkSession(b *testing.B) {
 			}
 			b.StartTimer()
 		}
-		if _, err := y.Open(plain, raws[0]); err != nil {
+		if _, err := s.Open(plain, raws[0]); err != nil {
 			b.Fatal(err)
 		}
 		raws = raws[1:]
-		_ = y.Seal(answer)
+		_ = s.Seal(answer)
 	}
 }
 

@@ -25,7 +25,7 @@ func testGate(t testing.TB, withRESP bool) *Gate {
 	return New(cfg)
 }
 
-var told = map[string]destination{
+var detected = map[string]destination{
 	"":                             undecided,
 	"G":                            undecided,
 	"GET":                          undecided,
@@ -80,29 +80,29 @@ var told = map[string]destination{
 	"ECHO " + strings.Repeat("a", 100_000) + " HTTP/1.1\r\n": rest,
 }
 
-func TestTell(t *testing.T) {
+func TestDetect(t *testing.T) {
 	g, without := testGate(t, true), testGate(t, false)
-	for raw, want := range told {
-		if got := g.tell([]byte(raw)); got != want {
+	for raw, want := range detected {
+		if got := g.detect([]byte(raw)); got != want {
 			t.Errorf("%.60q: %d, want %d", raw, got, want)
 		}
-		got := without.tell([]byte(raw))
+		got := without.detect([]byte(raw))
 		if got == resp || want != resp && want != undecided && got != want {
 			t.Errorf("%.60q without RESP: %d", raw, got)
 		}
 	}
 }
 
-// FuzzTell checks that what is decided stays decided when more comes, and that a
+// FuzzDetect checks that what is decided stays decided when more comes, and that a
 // connection cannot be left undecided for long.
-func FuzzTell(f *testing.F) {
-	for raw := range told {
+func FuzzDetect(f *testing.F) {
+	for raw := range detected {
 		f.Add([]byte(raw), uint16(3))
 	}
 	g := testGate(f, true)
 	f.Fuzz(func(t *testing.T, b []byte, split uint16) {
-		whole := g.tell(b)
-		part := g.tell(b[:int(split)%(len(b)+1)])
+		whole := g.detect(b)
+		part := g.detect(b[:int(split)%(len(b)+1)])
 		if part != undecided && part != whole {
 			t.Fatalf("%q: %d, but %d of a part", b, whole, part)
 		}

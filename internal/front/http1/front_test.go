@@ -68,10 +68,10 @@ func (a answer) index(t testing.TB) uint64 {
 	return binary.BigEndian.Uint64(a.body[8:])
 }
 
-func TestLane_PipelinedRequestsAreOneBatch(t *testing.T) {
-	s := startLane(t, func(c *config) {
-		c.lane.Mode = isotone.ReadQuorum
-		c.lane.Limits = http1.Limits{PipelineMax: 8, AnswerBytesMax: 6000}
+func TestFront_PipelinedRequestsAreOneBatch(t *testing.T) {
+	s := startFront(t, func(c *config) {
+		c.front.Mode = isotone.ReadQuorum
+		c.front.Limits = http1.Limits{PipelineMax: 8, AnswerBytesMax: 6000}
 	})
 	lease, large := of("/timestamp?mode=lease"), of("/timestamp?n=64")
 	for _, tt := range []struct {
@@ -107,8 +107,8 @@ func TestLane_PipelinedRequestsAreOneBatch(t *testing.T) {
 	}
 }
 
-func TestLane_WhatIsNotHotWaitsForWhatIs(t *testing.T) {
-	s := startLane(t)
+func TestFront_WhatIsNotHotWaitsForWhatIs(t *testing.T) {
+	s := startFront(t)
 	s.hold()
 	c := dial(t, s)
 	_, _ = io.WriteString(c, plain+plain+of("/up")+plain)
@@ -127,8 +127,8 @@ func TestLane_WhatIsNotHotWaitsForWhatIs(t *testing.T) {
 	}
 }
 
-func TestLane_AnswersToNobodyAreHarmless(t *testing.T) {
-	s := startLane(t, observe)
+func TestFront_AnswersToNobodyAreHarmless(t *testing.T) {
+	s := startFront(t, observe)
 	s.hold()
 	gone := dial(t, s)
 	_ = gone.SetLinger(0) // closing is a reset
@@ -139,7 +139,7 @@ func TestLane_AnswersToNobodyAreHarmless(t *testing.T) {
 		t.Errorf("observed %q", got)
 	}
 	s.do(func() {
-		if n := s.lane.Conns(); n != 0 {
+		if n := s.front.Conns(); n != 0 {
 			t.Errorf("%d connections", n)
 		}
 	})
@@ -160,7 +160,7 @@ func TestLane_AnswersToNobodyAreHarmless(t *testing.T) {
 // observe has a site keep what is observed.
 func observe(c *config) {
 	s := c.site
-	c.lane.Observe = func(protocol, code string, requests int, wall time.Duration) {
+	c.front.Observe = func(protocol, code string, requests int, wall time.Duration) {
 		if wall < 0 {
 			code += " in negative time"
 		}
@@ -168,8 +168,8 @@ func observe(c *config) {
 	}
 }
 
-func TestLane_ObservesBatches(t *testing.T) {
-	s := startLane(t, observe)
+func TestFront_ObservesBatches(t *testing.T) {
+	s := startFront(t, observe)
 	c := dial(t, s)
 	for _, tt := range []struct {
 		err  error
@@ -193,8 +193,8 @@ func TestLane_ObservesBatches(t *testing.T) {
 
 // A backend that gives fewer than asked for, or nothing, must not have others' timestamps
 // told, nor those of the batch before.
-func TestLane_RefusesAWrongNumberFromTheBackend(t *testing.T) {
-	s := startLane(t)
+func TestFront_RefusesAWrongNumberFromTheBackend(t *testing.T) {
+	s := startFront(t)
 	c := dial(t, s)
 	const raw = plain + plain
 	_, _ = io.WriteString(c, raw)
@@ -225,8 +225,8 @@ func TestLane_RefusesAWrongNumberFromTheBackend(t *testing.T) {
 	}
 }
 
-func TestLane_StopAnswersWhatIsOutAndClosesTheRest(t *testing.T) {
-	s := startLane(t)
+func TestFront_StopAnswersWhatIsOutAndClosesTheRest(t *testing.T) {
+	s := startFront(t)
 	idle, half, busy, unknown := dial(t, s), dial(t, s), dial(t, s), dial(t, s)
 	_, _ = io.WriteString(idle, plain)
 	answers(t, idle, 1)
@@ -238,7 +238,7 @@ func TestLane_StopAnswersWhatIsOutAndClosesTheRest(t *testing.T) {
 	s.do(func() {})
 	s.do(func() {
 		s.gate.Stop()
-		s.lane.Stop()
+		s.front.Stop()
 	})
 	for name, c := range map[string]net.Conn{"idle": idle, "half": half, "unknown": unknown} {
 		if got, err := io.ReadAll(c); err != nil || len(got) != 0 {
@@ -262,13 +262,13 @@ func TestLane_StopAnswersWhatIsOutAndClosesTheRest(t *testing.T) {
 	_ = busy.Close()
 	eventually(t, "all are gone", func() bool {
 		n := 0
-		s.do(func() { n = s.lane.Conns() + s.loop.Conns() })
+		s.do(func() { n = s.front.Conns() + s.loop.Conns() })
 		return n == 0
 	})
 }
 
-func TestLane_AClientThatNeverReadsIsBounded(t *testing.T) {
-	s := startLane(t, func(c *config) { c.limits.WriteTimeout = time.Second })
+func TestFront_AClientThatNeverReadsIsBounded(t *testing.T) {
+	s := startFront(t, func(c *config) { c.limits.WriteTimeout = time.Second })
 	c := dial(t, s)
 	_ = c.SetReadBuffer(4 << 10)
 	batch := []byte(strings.Repeat(of("/timestamp?n=64"), 100))
@@ -289,8 +289,8 @@ func TestLane_AClientThatNeverReadsIsBounded(t *testing.T) {
 	}
 }
 
-func TestLane_ConnectionsBeyondTheMostAreRefused(t *testing.T) {
-	s := startLane(t, func(c *config) {
+func TestFront_ConnectionsBeyondTheMostAreRefused(t *testing.T) {
+	s := startFront(t, func(c *config) {
 		c.gate.ConnectionsMax = 3
 		c.web = append(c.web, func(c *web.Config) { c.Limits.ConnectionsMax = 3 })
 	})
@@ -323,14 +323,14 @@ func TestLane_ConnectionsBeyondTheMostAreRefused(t *testing.T) {
 	})
 }
 
-// One port, five protocols; the lane has one of them.
-func TestLane_EveryProtocolOnOnePort(t *testing.T) {
+// One port, five protocols; the fast path has one of them.
+func TestFront_EveryProtocolOnOnePort(t *testing.T) {
 	dir := t.TempDir()
 	cert, err := credential.LoadOrCreate(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), nil, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := startLane(t, func(c *config) {
+	s := startFront(t, func(c *config) {
 		c.web = append(c.web, func(c *web.Config) { c.TLS = &tls.Config{Certificates: []tls.Certificate{cert}} })
 	})
 	roots := x509.NewCertPool()
@@ -367,8 +367,8 @@ func TestLane_EveryProtocolOnOnePort(t *testing.T) {
 }
 
 // A connection that says half a request is closed without a word, as net/http does.
-func TestLane_SlowRequestsAreCut(t *testing.T) {
-	s := startLane(t, func(c *config) {
+func TestFront_SlowRequestsAreCut(t *testing.T) {
+	s := startFront(t, func(c *config) {
 		c.limits = loop.Limits{PartialTimeout: 300 * time.Millisecond, IdleTimeout: 600 * time.Millisecond}
 	})
 	silent, half, later, idle := dial(t, s), dial(t, s), dial(t, s), dial(t, s)
@@ -387,11 +387,11 @@ func TestLane_SlowRequestsAreCut(t *testing.T) {
 	}
 }
 
-// Many clients at once, some of which leave in the middle, with everything that the lane
+// Many clients at once, some of which leave in the middle, with everything that the fast path
 // and the standard server do in between: no timestamp is told twice, and each client's
 // grow.
-func TestLane_ManyClientsGetWhatIsTheirs(t *testing.T) {
-	s := startLane(t)
+func TestFront_ManyClientsGetWhatIsTheirs(t *testing.T) {
+	s := startFront(t)
 	var mu sync.Mutex
 	seen := map[uint64]bool{}
 	var all sync.WaitGroup
@@ -469,8 +469,8 @@ func (s *site) oneClient(t *testing.T, random *rand.Rand, told func(uint64)) {
 }
 
 // The date is renewed when the second is.
-func TestLane_DateIsThePresent(t *testing.T) {
-	s := startLane(t)
+func TestFront_DateIsThePresent(t *testing.T) {
+	s := startFront(t)
 	c := dial(t, s)
 	for range 12 {
 		before := time.Now().Truncate(time.Second)

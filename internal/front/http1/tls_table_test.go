@@ -31,7 +31,7 @@ func certificate(t testing.TB) (server, client *tls.Config) {
 		&tls.Config{RootCAs: roots, ServerName: "localhost"}
 }
 
-// startBoth runs net/http alone and the lane in front of it, both under TLS, for clients
+// startBoth runs net/http alone and the front before it, both under TLS, for clients
 // that are changed in some way.
 func startBoth(t *testing.T, change func(*tls.Config), configure ...func(*config)) (alone, fronted *site) {
 	t.Helper()
@@ -39,7 +39,7 @@ func startBoth(t *testing.T, change func(*tls.Config), configure ...func(*config
 	change(client)
 	withTLS := func(c *web.Config) { c.TLS = server }
 	alone = startWeb(t, withTLS)
-	fronted = startLane(t, append(configure, func(c *config) {
+	fronted = startFront(t, append(configure, func(c *config) {
 		c.secure.TLS = server
 		c.web = append(c.web, withTLS)
 	})...)
@@ -54,7 +54,7 @@ var dialects = map[string]func(*tls.Config){
 	"TLS 1.2":           func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 },
 }
 
-func TestSecureTable_BothPathsAgree(t *testing.T) {
+func TestTLSTable_BothPathsAgree(t *testing.T) {
 	for _, dialect := range slices.Sorted(maps.Keys(dialects)) {
 		t.Run(dialect, func(t *testing.T) {
 			t.Parallel()
@@ -79,7 +79,7 @@ func TestSecureTable_BothPathsAgree(t *testing.T) {
 	}
 }
 
-func TestSecureTable_BothPathsAgreeOnFaults(t *testing.T) {
+func TestTLSTable_BothPathsAgreeOnFaults(t *testing.T) {
 	alone, fronted := startBoth(t, func(*tls.Config) {})
 	for _, err := range []error{
 		isotone.ErrOverloaded,
@@ -101,7 +101,7 @@ func TestSecureTable_BothPathsAgreeOnFaults(t *testing.T) {
 }
 
 // However a stream is cut into records, the same answers come out.
-func TestSecureTable_BothPathsAgreeAtEverySplit(t *testing.T) {
+func TestTLSTable_BothPathsAgreeAtEverySplit(t *testing.T) {
 	alone, fronted := startBoth(t, func(*tls.Config) {})
 	for name, raw := range map[string]string{
 		"two": plain + plain, "hot, then up": plain + of("/up"), "hot, then close": plain + with("Connection: close") + plain,

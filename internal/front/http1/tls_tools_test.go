@@ -29,7 +29,7 @@ func (s *screen) count(text string) int {
 
 // Go's client cannot ask for new keys; OpenSSL's does when it is told "K", and changes its
 // own only with "k".
-func TestSecure_KeysAreUpdated(t *testing.T) {
+func TestTLS_KeysAreUpdated(t *testing.T) {
 	openssl, err := exec.LookPath("openssl")
 	if err != nil {
 		t.Skip("no openssl here")

@@ -14,19 +14,19 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/secure"
 )
 
-// startSecure runs a lane under TLS.
+// startSecure runs the front under TLS.
 func startSecure(t *testing.T, configure ...func(*config)) *site {
 	t.Helper()
 	server, client := certificate(t)
-	s := startLane(t, append([]func(*config){func(c *config) {
+	s := startFront(t, append([]func(*config){func(c *config) {
 		c.secure.TLS = server
 		c.web = append(c.web, func(c *web.Config) { c.TLS = server })
-		c.lane.Observe = func(protocol, code string, _ int, _ time.Duration) { c.site.observed <- protocol + " " + code }
+		c.front.Observe = func(protocol, code string, _ int, _ time.Duration) { c.site.observed <- protocol + " " + code }
 	}}, configure...)...)
 	s.tls = client
 	return s
@@ -38,8 +38,8 @@ func (s *site) conns() (shaking, all int) {
 	return shaking, all
 }
 
-// One port, five protocols; HTTP/1.1 is the lane's with and without TLS.
-func TestSecure_EveryProtocolOnOnePort(t *testing.T) {
+// One port, five protocols; HTTP/1.1 is on the fast path with and without TLS.
+func TestTLS_EveryProtocolOnOnePort(t *testing.T) {
 	s := startSecure(t)
 	for _, tt := range []struct {
 		name, scheme string
@@ -79,8 +79,8 @@ func TestSecure_EveryProtocolOnOnePort(t *testing.T) {
 	})
 }
 
-func TestSecure_IsObservedAsItself(t *testing.T) {
-	s := startSecure(t, func(c *config) { c.lane.AltSvc = `h3=":1"` })
+func TestTLS_IsObservedAsItself(t *testing.T) {
+	s := startSecure(t, func(c *config) { c.front.AltSvc = `h3=":1"` })
 	for _, tt := range []struct {
 		tls          *tls.Config
 		want, altSvc string
@@ -99,9 +99,9 @@ func TestSecure_IsObservedAsItself(t *testing.T) {
 	}
 }
 
-// TestLane_TellsTheCluster on every answer but documents, from the turn on in which the
+// TestFront_TellsTheCluster on every answer but documents, from the turn on in which the
 // node learns it, and without waiting for the date to change.
-func TestLane_TellsTheCluster(t *testing.T) {
+func TestFront_TellsTheCluster(t *testing.T) {
 	const timestamp, json, id, fault, document, general = "/timestamp", "/timestamp?n=2&format=json", "/api/snowflake", "/timestamp?n=3", "/live/tiny", "/members"
 	s := startSecure(t)
 	for _, config := range []*tls.Config{nil, s.tls} {
@@ -130,7 +130,7 @@ func TestLane_TellsTheCluster(t *testing.T) {
 }
 
 // What was read ahead of the handshake's end is no less a request.
-func TestSecure_RequestsThatComeWithTheHandshakeAreAnswered(t *testing.T) {
+func TestTLS_RequestsThatComeWithTheHandshakeAreAnswered(t *testing.T) {
 	s := startSecure(t)
 	for range 50 {
 		c := tls.Client(dial(t, s), s.tls)
@@ -149,7 +149,7 @@ func TestSecure_RequestsThatComeWithTheHandshakeAreAnswered(t *testing.T) {
 	}
 }
 
-func TestSecure_SessionsAreResumed(t *testing.T) {
+func TestTLS_SessionsAreResumed(t *testing.T) {
 	s := startSecure(t)
 	s.tls = s.tls.Clone()
 	s.tls.ClientSessionCache = tls.NewLRUClientSessionCache(1)
@@ -167,9 +167,9 @@ func TestSecure_SessionsAreResumed(t *testing.T) {
 }
 
 // A client that has begun a handshake and says no more holds up no other, and is cut.
-func TestSecure_SlowHandshakesAreCut(t *testing.T) {
+func TestTLS_SlowHandshakesAreCut(t *testing.T) {
 	s := startSecure(t, func(c *config) {
-		c.secure.Limits = http1.SecureLimits{HandshakesMax: 1, HandshakeTimeout: 300 * time.Millisecond}
+		c.secure.Limits = secure.Limits{HandshakesMax: 1, HandshakeTimeout: 300 * time.Millisecond}
 	})
 	var silent []net.Conn
 	for i := range 5 {
@@ -212,7 +212,7 @@ func (r recorder) Read([]byte) (int, error)         { return 0, io.EOF }
 func (r recorder) Close() error                     { return nil }
 func (r recorder) SetWriteDeadline(time.Time) error { return nil }
 
-func TestSecure_HandshakesThatFailAreTold(t *testing.T) {
+func TestTLS_HandshakesThatFailAreTold(t *testing.T) {
 	s := startSecure(t)
 	old := s.tls.Clone()
 	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
@@ -234,7 +234,7 @@ func TestSecure_HandshakesThatFailAreTold(t *testing.T) {
 }
 
 // A client without a certificate cannot come in where one is asked for.
-func TestSecure_ClientsCertificatesAreChecked(t *testing.T) {
+func TestTLS_ClientsCertificatesAreChecked(t *testing.T) {
 	server, client := certificate(t)
 	s := startSecure(t, func(c *config) {
 		asking := server.Clone()
@@ -252,7 +252,7 @@ func TestSecure_ClientsCertificatesAreChecked(t *testing.T) {
 	}
 }
 
-func TestSecure_StopEndsWhatShakesHands(t *testing.T) {
+func TestTLS_StopEndsWhatShakesHands(t *testing.T) {
 	s := startSecure(t)
 	c := dial(t, s)
 	_, _ = c.Write([]byte{0x16})
@@ -263,7 +263,7 @@ func TestSecure_StopEndsWhatShakesHands(t *testing.T) {
 	s.do(func() {
 		s.gate.Stop()
 		s.secure.Stop()
-		s.lane.Stop()
+		s.front.Stop()
 	})
 	for name, c := range map[string]net.Conn{"shaking hands": c, "idle": idle} {
 		if got, err := io.ReadAll(c); len(got) != 0 || err != nil {
@@ -272,13 +272,13 @@ func TestSecure_StopEndsWhatShakesHands(t *testing.T) {
 	}
 	eventually(t, "nothing is left", func() bool {
 		left := 0
-		s.do(func() { left = s.secure.Conns() + s.lane.Conns() })
+		s.do(func() { left = s.secure.Conns() + s.front.Conns() })
 		return left == 0
 	})
 }
 
 // Many clients at once that come and go, some in the middle of a handshake.
-func TestSecure_ManyClientsGetWhatIsTheirs(t *testing.T) {
+func TestTLS_ManyClientsGetWhatIsTheirs(t *testing.T) {
 	s := startSecure(t)
 	var mu sync.Mutex
 	seen := map[string]bool{}
@@ -321,7 +321,7 @@ func TestSecure_ManyClientsGetWhatIsTheirs(t *testing.T) {
 }
 
 // A client that asks and does not read is held up, and its answers do not pile up.
-func TestSecure_AClientThatDoesNotReadIsHeldUp(t *testing.T) {
+func TestTLS_AClientThatDoesNotReadIsHeldUp(t *testing.T) {
 	s := startSecure(t, func(c *config) {
 		c.limits = loop.Limits{WriteTimeout: 300 * time.Millisecond, OutputMax: 64 << 10, UnsentMax: 16 << 10}
 	})
