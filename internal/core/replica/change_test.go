@@ -343,7 +343,10 @@ func TestChange_ARefusalCountsUntilThePeerSpeaks(t *testing.T) {
 		for range 200 {
 			c.turn(n, &replica.Input{Ticks: 1})
 		}
-		if err := refuse(3); (err != nil) != (name == "nothing") {
+		if err := refuse(3); err != nil {
+			t.Errorf("node 2 refused it once, before it knew: %v", err)
+		}
+		if err := refuse(2); (err != nil) != (name == "nothing") {
 			t.Errorf("after %s: %v", name, err)
 		}
 	}

@@ -90,6 +90,8 @@ type peerView struct {
 	refusal *Refusal
 	// refusedSince is the tick of the first refusal with the same code in a row.
 	refusedSince uint64
+	// refusedAt is the tick of the latest refusal.
+	refusedAt uint64
 	// clock is its wall clock.
 	clock reading
 	// lastActive is the tick of its latest answer to a heartbeat of this leader, 0 if none.
@@ -274,7 +276,7 @@ func (r *Replica) Refused(by uint64, refusal *Refusal) error {
 	if p.refusal == nil || p.refusal.Code != refusal.Code {
 		p.refusedSince = r.ticks
 	}
-	p.refusal = refusal
+	p.refusal, p.refusedAt = refusal, r.ticks
 	self := r.cfg.Self.NodeID
 	other := refusal.Code == RefusedCluster || refusal.Code == RefusedMember
 	if refusal.Code.IsFinal() || r.forming != nil && other {
@@ -289,8 +291,8 @@ func (r *Replica) Refused(by uint64, refusal *Refusal) error {
 		switch p := r.peers[id]; {
 		case p == nil || p.refusal == nil:
 		case p.refusal.Code == RefusedMember:
-			if r.ticks-p.refusedSince >= removedTicks {
-				strangers++
+			if p.refusedAt >= p.refusedSince+removedTicks {
+				strangers++ // and not once, when it had not heard of this node yet
 			}
 		case p.refusal.Code == RefusedCluster || p.refusal.Code == RefusedSettings || p.refusal.Code == RefusedLevel:
 			refusing++
