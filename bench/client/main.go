@@ -1,4 +1,4 @@
-// Client measures the Go client against a cluster that runs: how long a lone call takes
+// Client measures the Go client against a cluster that runs: how long a direct call takes
 // beside the same request on a bare connection, and how many timestamps a second many
 // goroutines get, each of which asks for one at a time, beside what the scheduler of Go
 // allows. It starts nothing itself; see bench/client.sh.

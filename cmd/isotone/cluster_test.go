@@ -73,7 +73,7 @@ func loopback(t *testing.T, m *member) string {
 	return "127.0.0.1:" + port
 }
 
-// wantTold checks that an address tells a cluster in every protocol, on the fast lane and
+// wantTold checks that an address tells a cluster in every protocol, on the fast path and
 // beside it, with TLS and without.
 func wantTold(t *testing.T, addr string, id isotone.ClusterID, h3 bool) {
 	t.Helper()

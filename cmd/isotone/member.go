@@ -114,7 +114,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	if o.log != nil {
 		metrics.CountDropped(o.log)
 	}
-	keeper, err := openTLS(s, addr, metrics, log)
+	reloader, err := openTLS(s, addr, metrics, log)
 	if err != nil {
 		return nil, errors.Join(err, so.close())
 	}
@@ -156,7 +156,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		return nil, errors.Join(err, so.closeFronts(), m.forwarding.close())
 	}
 	m.forwarding.of(m.node.Status)
-	m.followFiles(keeper)
+	m.followFiles(reloader)
 	if m.docs, err = newDocuments(s, m.node, addr, metrics, log); err != nil {
 		m.unfollow()
 		return nil, errors.Join(err, m.node.Close(), so.closeFronts(), m.forwarding.close())
@@ -169,7 +169,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	if s.RequestStats {
 		stats = newRequestStats(s.RequestStatsSample, metrics.NewRequestStats(), log)
 	}
-	secure := keeper.TLS("h2", "http/1.1")
+	secure := reloader.TLS("h2", "http/1.1")
 	m.fronts = newFronts(frontsConfig{
 		server: m.node,
 		web: web.Config{

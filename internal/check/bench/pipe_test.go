@@ -177,7 +177,7 @@ func TestCaller_AllocatesNothingForARequest(t *testing.T) {
 
 // BenchmarkLane is what a request costs without system calls and scheduling: taking,
 // sending, parsing, checking, counting.
-func BenchmarkLane(b *testing.B) {
+func BenchmarkCaller(b *testing.B) {
 	for _, tt := range echoes {
 		b.Run(fmt.Sprintf("%s/%d", tt.protocol, tt.depth), func(b *testing.B) {
 			l := echoCaller(b, tt.protocol, tt.depth)
