@@ -1,5 +1,6 @@
 // Package front is the interface between the node and the fronts: a front submits a
-// [Batch] of counts and gets ranges back.
+// [Batch] of counts and gets ranges back, takes ids from [IDs], and asks a [Lessor] for
+// worker leases.
 //
 // It owns the types of that interface and nothing else. A protocol package
 // (internal/front/web, …) imports it and never another protocol; the node
@@ -32,16 +33,17 @@ type Batch struct {
 	Ranges []isotone.Range
 	// Err is the error of the whole batch, or nil.
 	Err error
-	// Done is called once Ranges or Err is set. It runs on the backend's goroutine and must
-	// neither block nor call the backend.
+	// Done is called once Ranges or Err is set. It runs on the goroutine of the backend, or of
+	// the loop that the backend is for, and must neither block nor call Submit.
 	Done func(*Batch)
 }
 
-// Backend answers batches: a node, or a cluster behind a proxy. All methods are safe for
-// concurrent use.
+// Backend answers batches: a node, or a cluster behind a proxy. Status is safe for concurrent
+// use. Submit is too, unless the backend was made for one loop: then it belongs to that loop's
+// goroutine.
 type Backend interface {
-	// Submit hands b over. It never blocks: if the queue is full it calls Done before it
-	// returns, with an error that matches isotone.ErrOverloaded.
+	// Submit hands b over. It never blocks: if the queue is full it calls Done, in the call or
+	// in the turn, with an error that matches isotone.ErrOverloaded.
 	Submit(b *Batch)
 	// Status returns the current status of this node. It is cheap and never blocks; the
 	// caller must not change the value.
@@ -133,7 +135,8 @@ type Status struct {
 	LeaderAddr string
 	// Members is sorted by NodeID.
 	Members []Member
-	// NotReady says why this node can neither serve nor redirect; empty if it can.
+	// NotReady says why this node can neither serve nor redirect, or makes no ids although it
+	// should; empty otherwise.
 	NotReady string
 	// Ceiling is the replicated bound of issued time, unix nanoseconds.
 	Ceiling uint64

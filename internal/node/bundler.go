@@ -75,7 +75,8 @@ func (b *bundler) Submit(batch *front.Batch) { b.submitted = append(b.submitted,
 // Status returns what the node knows.
 func (b *bundler) Status() *front.Status { return b.node.Status() }
 
-// Sleep implements [loop.Work].
+// Sleep implements [loop.Work]. With pauseBundles under way it waits itself, for a wake-up
+// only.
 func (b *bundler) Sleep() time.Duration {
 	if !b.out.Arm() || b.underWay >= pauseBundles && b.loop.WaitForWake(pauseMax) {
 		return 0

@@ -33,16 +33,16 @@ type core struct {
 	// forwarder asks the leader for what reaches this loop; nil: nobody does.
 	forwarder Forwarder
 
-	// next collects the input of the next turn.
+	// next collects the input of the next step.
 	next replica.Input
-	// submitted are the batches of this loop's fronts for the next turn.
+	// submitted are the batches of this loop's fronts in this turn.
 	submitted []*front.Batch
 	calls     callTable
 
 	due     time.Duration // when the next tick is, by the loop's clock
 	started bool          // the first turn is over
-	// untold counts the ticks since the status was published; changed is set when something
-	// of it has changed outside of a turn.
+	// untold counts the ticks since the status was published; changed is set when Flushed has
+	// to publish it.
 	untold  int
 	changed bool
 	wall    time.Time     // as of the latest turn
@@ -216,11 +216,11 @@ func (c *core) Close() {
 // front.Lessor. It belongs to that loop's goroutine.
 type coreBackend struct{ *core }
 
-// Submit adds a batch to the next turn.
+// Submit adds a batch to this turn's step.
 func (b coreBackend) Submit(batch *front.Batch) { b.submitted = append(b.submitted, batch) }
 
 // Status returns what the node knows.
 func (b coreBackend) Status() *front.Status { return b.node.Status() }
 
-// LeaseWorker adds a request to the next turn.
+// LeaseWorker adds a request to this turn's step.
 func (b coreBackend) LeaseWorker(r *front.WorkerRequest) { b.lessor.take(r, &b.next) }

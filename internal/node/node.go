@@ -212,7 +212,8 @@ func (n *Node) Close() error {
 }
 
 // post has f run on the core loop's goroutine and reports whether it will be. What is posted
-// is bounded: a few functions for each handshake, connection of a peer, write and command.
+// is bounded: a few functions for each handshake, connection of a peer, write, command of an operator,
+// and request for a worker lease, of which a connection has one.
 func (n *Node) post(f func()) bool { return n.hosts[0].Post(f) }
 
 // call runs f on the core loop's goroutine and waits for it. It reports whether f has run.

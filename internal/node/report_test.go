@@ -82,7 +82,7 @@ func TestLogFormation_LogsChangesAndTheEnd(t *testing.T) {
 	tell := func(forming string, id uint64, members int, want string) {
 		t.Helper()
 		log.Reset()
-		c.logFormation(&snapshot{replica: replica.Status{Forming: forming, ClusterID: id}, front: &front.Status{Members: make([]front.Member, members)}})
+		c.logFormation(&view{replica: replica.Status{Forming: forming, ClusterID: id}, front: &front.Status{Members: make([]front.Member, members)}})
 		if got := log.String(); want == "" && got != "" || !strings.Contains(got, want) {
 			t.Errorf("%q: %q, want %q", forming, got, want)
 		}

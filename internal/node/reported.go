@@ -27,8 +27,8 @@ type reported struct {
 }
 
 // logStatus logs a change of leader, term or readiness.
-func (c *core) logStatus(snap *snapshot) {
-	s, old := snap.front, snap.previous
+func (c *core) logStatus(v *view) {
+	s, old := v.front, v.previous
 	if old == nil || old.Leader == s.Leader && old.Term == s.Term && (old.NotReady == "") == (s.NotReady == "") {
 		return
 	}
@@ -41,7 +41,7 @@ func (c *core) logStatus(snap *snapshot) {
 }
 
 // logFormation logs what the formation of the cluster waits for, and its end.
-func (c *core) logFormation(s *snapshot) {
+func (c *core) logFormation(s *view) {
 	forming, members := s.replica.Forming, len(s.front.Members)
 	if forming == c.reported.forming || c.node.Err() != nil {
 		return
@@ -57,7 +57,7 @@ func (c *core) logFormation(s *snapshot) {
 }
 
 // logIDs logs when ids begin and cease to be refused because of the clock.
-func (c *core) logIDs(s *snapshot) {
+func (c *core) logIDs(s *view) {
 	r := &s.replica
 	if r.IDsStopped || len(c.node.ids.slots) == 0 {
 		return
@@ -73,7 +73,7 @@ func (c *core) logIDs(s *snapshot) {
 }
 
 // logClock logs when this node begins and ceases to go by another clock than its own.
-func (c *core) logClock(s *snapshot) {
+func (c *core) logClock(s *view) {
 	clock, log, limit := s.replica.Clock, c.node.cfg.Log, c.node.cfg.ClockJumpMax.String()
 	if clock.Exceeded == c.reported.clockExceeded {
 		return
@@ -93,7 +93,7 @@ func (c *core) logClock(s *snapshot) {
 
 // logLevel logs that the feature level was raised, and, once in each term of this leader,
 // that an upgrade waits to be finalized.
-func (c *core) logLevel(s *snapshot) {
+func (c *core) logLevel(s *view) {
 	r, told, log := &s.replica, &c.reported, c.node.cfg.Log
 	if r.Forming != "" {
 		return
@@ -145,7 +145,7 @@ func clockAhead(c replica.Clock, limit time.Duration) time.Duration {
 }
 
 // measure sets the gauges and adds what was counted since the last time.
-func (c *core) measure(s *snapshot) {
+func (c *core) measure(s *view) {
 	r, m := &s.replica, c.node.cfg.Metrics
 	now := unixNanos(c.wall)
 	stats := telemetry.NodeStats{

@@ -14,9 +14,9 @@ import (
 	"github.com/isotone/isotone/internal/host/peer"
 )
 
-// snapshot is what a node knows at one moment. It is computed in one place, snapshot below,
+// view is what a node knows at one moment. It is computed in one place, the method view,
 // and acted on in one place, reactions.
-type snapshot struct {
+type view struct {
 	replica replica.Status
 	front   *front.Status
 	peers   []peer.PeerStatus
@@ -27,8 +27,9 @@ type snapshot struct {
 	idsRefused string
 }
 
-// reactions is everything that reacts to a change of the status, in this order.
-var reactions = []func(*core, *snapshot){
+// reactions is everything that is done with the status when it has changed, and every
+// statusTicks, in this order.
+var reactions = []func(*core, *view){
 	(*core).recordElection,
 	(*core).logFormation,
 	(*core).logStatus,
@@ -38,20 +39,20 @@ var reactions = []func(*core, *snapshot){
 	(*core).logClock,
 	(*core).logLevel,
 	(*core).finishHandOvers,
-	func(c *core, _ *snapshot) { c.followAddrs() },
+	func(c *core, _ *view) { c.followAddrs() },
 	(*core).measure,
-	func(c *core, _ *snapshot) { c.peers.ping() },
+	func(c *core, _ *view) { c.peers.ping() },
 }
 
 // publish computes the status and has everyone react to it.
 func (c *core) publish() {
-	s := c.snapshot()
+	s := c.view()
 	for _, react := range reactions {
 		react(c, s)
 	}
 }
 
-func (c *core) snapshot() *snapshot {
+func (c *core) view() *view {
 	cfg := &c.node.cfg
 	r := c.replica.Status()
 	f := &front.Status{ClusterID: r.ClusterID, NodeID: cfg.NodeID, Role: role(r.Role), Term: r.Term, Leader: r.Leader, Ceiling: r.Ceiling}
@@ -68,7 +69,7 @@ func (c *core) snapshot() *snapshot {
 		}
 		f.Members = append(f.Members, front.Member{NodeID: m.ID, Addr: addr, PeerAddr: m.PeerAddr, Learner: m.Learner})
 	}
-	s := &snapshot{replica: r, front: f, peers: c.peers.transport.Peers(), previous: c.node.status.Load(), idsRefused: c.idsRefused(&r)}
+	s := &view{replica: r, front: f, peers: c.peers.transport.Peers(), previous: c.node.status.Load(), idsRefused: c.idsRefused(&r)}
 	if f.NotReady = c.notReady(s); f.NotReady == "" {
 		f.NotReady = s.idsRefused
 	}
@@ -86,8 +87,8 @@ func role(s raft.StateType) string {
 	}
 }
 
-// notReady says why this node can neither serve nor route, or "".
-func (c *core) notReady(s *snapshot) string {
+// notReady says why this node can neither serve nor redirect, or "".
+func (c *core) notReady(s *view) string {
 	r := &s.replica
 	switch {
 	case c.node.Err() != nil:
@@ -107,7 +108,7 @@ func (c *core) notReady(s *snapshot) string {
 }
 
 // noLeader says why no leader is known.
-func (c *core) noLeader(s *snapshot) string {
+func (c *core) noLeader(s *view) string {
 	reason := "no leader is known"
 	if s.replica.Forming != "" {
 		reason = s.replica.Forming
@@ -130,7 +131,7 @@ func (c *core) noLeader(s *snapshot) string {
 	return fmt.Sprintf("no leader is known; %d of %d members are connected, itself included", connected, len(s.front.Members))
 }
 
-// idsRefused returns snapshot.idsRefused.
+// idsRefused returns view.idsRefused.
 func (c *core) idsRefused(r *replica.Status) string {
 	if len(c.node.ids.slots) == 0 {
 		return ""
@@ -151,16 +152,16 @@ func holdsWorker(leases []oracle.WorkerLease, nowMillis uint64) bool {
 }
 
 // tellFronts makes the status visible to the fronts.
-func (c *core) tellFronts(s *snapshot) { c.node.status.Store(s.front) }
+func (c *core) tellFronts(s *view) { c.node.status.Store(s.front) }
 
 // recordElection remembers a change of leader.
-func (c *core) recordElection(s *snapshot) {
+func (c *core) recordElection(s *view) {
 	c.elections.note(c.wall, c.mono, s.front.Term, s.front.Leader)
 }
 
 // followIDs hands the generators to those who make ids, and tells those who wait that all
 // worker ids were given back.
-func (c *core) followIDs(s *snapshot) {
+func (c *core) followIDs(s *view) {
 	c.node.ids.follow(&s.replica)
 	if s.replica.IDsStopped && s.replica.WorkersReturning == 0 {
 		for _, returned := range c.returned {
@@ -171,7 +172,7 @@ func (c *core) followIDs(s *snapshot) {
 }
 
 // finishHandOvers tells those who wait that another node leads.
-func (c *core) finishHandOvers(s *snapshot) {
+func (c *core) finishHandOvers(s *view) {
 	if leader := s.front.Leader; leader != raft.None && leader != c.node.cfg.NodeID {
 		c.endHandOvers()
 	}

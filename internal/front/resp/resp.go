@@ -3,7 +3,8 @@
 //
 // It owns the parser, the few commands, and the spelling of answers and errors; see
 // docs/resp.md for what clients see. It knows nothing of Raft, of how timestamps come
-// to be, or of other protocols: every request goes through [front.Backend]. All of it runs
+// to be, or of other protocols: every request goes through the interfaces of
+// internal/front. All of it runs
 // on the goroutine of one [loop.Loop], without locks.
 //
 // The hot path is TS, pipelined. All TS commands with the same read mode that have arrived

@@ -2,7 +2,7 @@
 // reads those that are ready, lets a [Handler] for each connection work on what came,
 // and writes the output of the handlers. It knows no protocol.
 //
-// The caller owns the rhythm. Its goroutine calls, over and over,
+// The caller, a [Host] in this program, owns the rhythm. Its goroutine calls, over and over,
 //
 //	l.Wait(d)  // until something is ready, or for d; handlers run in here
 //	...        // what the handlers have collected is worked on, all of it at once
