@@ -175,7 +175,7 @@ func TestCaller_AllocatesNothingForARequest(t *testing.T) {
 	}
 }
 
-// BenchmarkLane is what a request costs without system calls and scheduling: taking,
+// BenchmarkCaller is what a request costs without system calls and scheduling: taking,
 // sending, parsing, checking, counting.
 func BenchmarkCaller(b *testing.B) {
 	for _, tt := range echoes {
