@@ -298,13 +298,11 @@ func (r *Replica) Refused(by uint64, refusal *Refusal) error {
 			refusing++
 		}
 	}
-	// A voter that lags may not know this node yet: so one alone has no say about its
-	// membership, unless there is no other.
-	quorum := len(voters)/2 + 1
-	if strangers >= min(quorum, others) {
+	// Voters that lag may not know this node yet: so it was removed only if all the others say so.
+	if strangers == others {
 		refusing += strangers
 	}
-	if r.forming != nil || refusing == 0 || len(voters)-refusing >= quorum {
+	if r.forming != nil || refusing == 0 || len(voters)-refusing >= len(voters)/2+1 {
 		return nil
 	}
 	return fmt.Errorf("node %d was refused by %d of %d voters and has stopped; member %d says: %w",
