@@ -59,7 +59,7 @@ internal/forward:           . internal/host/loop internal/front
 internal/node:              . snowflake disruptor internal/core/oracle internal/core/replica internal/host/storage internal/host/peer internal/host/loop internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 
 internal/balance:           .
-internal/balance/proxy:     . internal/host/loop internal/host/listen internal/front internal/front/head internal/front/httpapi internal/balance internal/front/transaction internal/front/stats
+internal/proxy:             . internal/host/loop internal/host/listen internal/front internal/front/head internal/front/httpapi internal/balance internal/front/transaction internal/front/stats
 internal/dashboard:         .
 
 internal/check/bench:       . snowflake client internal/reply internal/core/lincheck internal/front/head ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys
@@ -72,7 +72,7 @@ bench/far:
 bench/proxy:
 bench/client:               . client
 bench/thrift:               snowflake internal/front/thriftrpc ; github.com/HdrHistogram/hdrhistogram-go
-examples/joke:              internal/balance/proxy internal/balance ; github.com/HdrHistogram/hdrhistogram-go
+examples/joke:              internal/proxy internal/balance ; github.com/HdrHistogram/hdrhistogram-go
 
 cmd/isotone:                * ; *
 `

@@ -19,9 +19,9 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/isotone/isotone/internal/balance"
-	"github.com/isotone/isotone/internal/balance/proxy"
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/proxy"
 )
 
 type proxyCmd struct {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
-	"github.com/isotone/isotone/internal/balance/proxy"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/proxy"
 )
 
 // proxyMetrics has the metrics of a proxy of either kind, in a registry of their own.

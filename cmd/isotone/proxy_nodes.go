@@ -39,7 +39,7 @@ type nodesProxy struct {
 	metrics *proxyMetrics
 }
 
-// clusterSource is package client as internal/balance/proxy asks it.
+// clusterSource is package client as internal/proxy asks it.
 type clusterSource struct{ *client.Client }
 
 func (s clusterSource) Timestamps(ctx context.Context, mode isotone.ReadMode, count uint64) (isotone.Range, error) {

@@ -1,5 +1,5 @@
 // Joke compares the strategies of internal/balance under the same load: ten slow, single-threaded
-// echo servers with a cache for two answers each, behind internal/balance/proxy. README.md explains
+// echo servers with a cache for two answers each, behind internal/proxy. README.md explains
 // the results.
 //
 // It owns the workers, the load, and the presentation. All requests go through the proxy.

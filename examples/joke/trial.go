@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/balance"
-	"github.com/isotone/isotone/internal/balance/proxy"
+	"github.com/isotone/isotone/internal/proxy"
 )
 
 // stickyKey is the key of the sticky strategy.

@@ -7,7 +7,7 @@
 // same inputs give the same choices. Nothing here is safe for concurrent use: the caller
 // guards all of it with one lock or one goroutine. A choice does not allocate.
 //
-// internal/balance/proxy uses it for HTTP backends.
+// internal/proxy uses it for HTTP backends.
 package balance
 
 import (

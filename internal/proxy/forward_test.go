@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/balance"
-	"github.com/isotone/isotone/internal/balance/proxy"
 	"github.com/isotone/isotone/internal/front/transaction"
+	"github.com/isotone/isotone/internal/proxy"
 )
 
 // paths sends the same request once by each path: a body in chunks is on the standard path.

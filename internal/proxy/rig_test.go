@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/balance/proxy"
+	"github.com/isotone/isotone/internal/proxy"
 	"go.uber.org/goleak"
 )
 

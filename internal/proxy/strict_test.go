@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isotone/isotone/internal/balance/proxy"
+	"github.com/isotone/isotone/internal/proxy"
 )
 
 const last = "GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

@@ -16,7 +16,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/balance"
-	"github.com/isotone/isotone/internal/balance/proxy"
+	"github.com/isotone/isotone/internal/proxy"
 )
 
 // nobody returns an address where nobody listens.

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"github.com/isotone/isotone/internal/balance/proxy"
+	"github.com/isotone/isotone/internal/proxy"
 )
 
 // framed is a connection of HTTP/2 on which anything can be said.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/balance/proxy"
+	"github.com/isotone/isotone/internal/proxy"
 )
 
 // chunkedPost asks on the standard path.

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/isotone/isotone/internal/balance/proxy"
 	"github.com/isotone/isotone/internal/front/stats"
+	"github.com/isotone/isotone/internal/proxy"
 )
 
 // TestServer_MeasuresRequests on each path: what they cost here is told, and in the log.

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/balance"
-	"github.com/isotone/isotone/internal/balance/proxy"
+	"github.com/isotone/isotone/internal/proxy"
 )
 
 var (
