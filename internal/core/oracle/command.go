@@ -23,6 +23,11 @@ const (
 	KindRelease Kind = 5
 	// KindLevel raises the feature level of the cluster to Level.
 	KindLevel Kind = 6
+	// KindUpdate sets the addresses in the record of Member.ID that Member has.
+	KindUpdate Kind = 7
+	// KindFloor raises the ceiling above Target: all timestamps issued after it have a larger
+	// time.
+	KindFloor Kind = 8
 )
 
 // CeilingMax is the largest ceiling: the last nanosecond of a signed 64-bit unix time (year
@@ -36,16 +41,19 @@ const (
 	MembersMax = 256
 	// AddrMax is the longest address in bytes.
 	AddrMax = 256
+	// RemovedMax is the largest number of former members that are remembered, one for each
+	// node.
+	RemovedMax = 4096
 )
 
 // Command is one replicated change. Only the fields of its Kind count and are encoded.
 type Command struct {
 	Kind      Kind
-	Target    uint64       // KindReserve: proposed ceiling, unix nanoseconds
+	Target    uint64       // KindReserve: proposed ceiling, KindFloor: floor; unix nanoseconds
 	Durable   []Durable    // KindReserve: at most MembersMax
 	Digest    Digest       // KindReserve from LevelRecords on: the proposer's; zero for none
 	ClusterID uint64       // KindName: not 0
-	Member    Member       // KindRegister: Durable is ignored, PeerAddr may be empty
+	Member    Member       // KindRegister: Durable is ignored, PeerAddr may be empty; KindUpdate: ID, PeerAddr, ClientAddr
 	Level     uint64       // KindLevel: at most LevelNewest
 	Lease     LeaseRequest // KindLease
 	Release   Release      // KindRelease
@@ -76,6 +84,10 @@ func (c Command) Append(b []byte) []byte {
 		b = appendU64(b, c.ClusterID)
 	case KindRegister:
 		b = c.Member.appendSections(c.Member.append(b))
+	case KindUpdate:
+		b = appendString(appendString(appendU64(b, c.Member.ID), c.Member.PeerAddr), c.Member.ClientAddr)
+	case KindFloor:
+		b = appendU64(b, c.Target)
 	case KindLevel:
 		b = appendU64(b, c.Level)
 	case KindLease:
@@ -115,6 +127,12 @@ func DecodeCommand(b []byte) (Command, error) {
 	case KindRegister:
 		c.Member = d.member()
 		d.sections(memberSection(&c.Member))
+	case KindUpdate:
+		c.Member = Member{ID: d.u64(), PeerAddr: d.string(), ClientAddr: d.string()}
+		d.sections(noSections)
+	case KindFloor:
+		c.Target = d.u64()
+		d.sections(noSections)
 	case KindLevel:
 		c.Level = d.u64()
 		if c.Level > LevelNewest {
@@ -175,10 +193,19 @@ func (s *State) appendRecords(b []byte, workers bool) []byte {
 		record := m.appendSections(m.append(nil))
 		b = append(binary.BigEndian.AppendUint16(b, uint16(len(record))), record...)
 	}
-	if !workers {
-		return append(b, 0)
+	if workers {
+		b = s.appendWorkers(append(b, 1))
+	} else {
+		b = append(b, 0)
 	}
-	return s.appendWorkers(append(b, 1))
+	if len(s.Removed) > 0 {
+		var removed []byte
+		for _, id := range s.Removed {
+			removed = appendU64(removed, id)
+		}
+		b = appendSection(b, sectionRemoved, removed)
+	}
+	return b
 }
 
 // DecodeState decodes what [State.Append] of this version or an earlier one encoded. It never
@@ -220,9 +247,27 @@ func DecodeState(b []byte) (State, error) {
 		d.workers(&s)
 	}
 	if format == stateFormatRecords {
-		d.sections(noSections)
+		d.sections(s.decodeSection)
 	}
 	return s, d.finish()
+}
+
+// decodeSection decodes a section of a snapshot.
+func (s *State) decodeSection(section byte, value *decoder) bool {
+	if section != sectionRemoved {
+		return false
+	}
+	last := uint64(0)
+	for len(value.rest) > 0 {
+		id := value.u64()
+		if len(s.Removed) == RemovedMax || NodeOf(id) <= last {
+			value.fail("too many former members, or out of order")
+			return true
+		}
+		last = NodeOf(id)
+		s.Removed = append(s.Removed, id)
+	}
+	return true
 }
 
 // stateMember decodes a member record of a snapshot.
@@ -246,6 +291,12 @@ func (m Member) appendSections(b []byte) []byte {
 	if m.Level != 0 {
 		b = appendSection(b, sectionLevel, appendU64(nil, m.Level))
 	}
+	if m.Promote {
+		b = appendSection(b, sectionPromotion, appendU64([]byte{1}, m.Replaces))
+	}
+	if m.Advertised != "" {
+		b = appendSection(b, sectionAdvertised, appendString(nil, m.Advertised))
+	}
 	return b
 }
 
@@ -261,11 +312,12 @@ func (m Member) append(b []byte) []byte {
 
 // AppendMember appends the encoding of m, as in a membership change, to b. It panics if an
 // address is longer than AddrMax.
-func AppendMember(b []byte, m Member) []byte { return m.append(b) }
+func AppendMember(b []byte, m Member) []byte { return m.appendSections(m.append(b)) }
 
 // DecodeMember decodes what [AppendMember] encoded. It never panics.
 func DecodeMember(b []byte) (Member, error) {
 	d := decoder{rest: b}
 	m := d.member()
+	d.sections(memberSection(&m))
 	return m, d.finish()
 }

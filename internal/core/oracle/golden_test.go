@@ -67,6 +67,9 @@ func goldenCommands() map[string]oracle.Command {
 			ID: 2, ClientAddr: "10.0.0.2:8080", Incarnation: 0x2222, Boot: 4, Session: 0xB2, Level: 2,
 		}},
 		"level":           {Kind: oracle.KindLevel, Level: 2},
+		"update":          {Kind: oracle.KindUpdate, Member: oracle.Member{ID: 3, PeerAddr: "10.0.1.3:60001", ClientAddr: "10.0.1.3:8080"}},
+		"update-peer":     {Kind: oracle.KindUpdate, Member: oracle.Member{ID: oracle.MemberID(3, 2), PeerAddr: longAddr}},
+		"floor":           {Kind: oracle.KindFloor, Target: goldenTime * 1e6},
 		"release-nothing": {Kind: oracle.KindRelease, Release: oracle.Release{Session: 0xC1}},
 	}
 	reserve := oracle.Command{Kind: oracle.KindReserve, Target: math.MaxUint64}
@@ -96,6 +99,11 @@ func goldenStates() map[string]oracle.State {
 		"records-workers": {Level: 2, ClusterID: 7, Ceiling: goldenTime * 1e6, Members: []oracle.Member{largest}, Space: snowflakes, Workers: []oracle.WorkerLease{
 			{Worker: 0, Node: 1, Session: 0xA1, Start: goldenTime, End: goldenTime + 10_000},
 		}},
+		"members": {Level: 3, ClusterID: 7, Ceiling: goldenTime * 1e6, Members: []oracle.Member{
+			{ID: 1, PeerAddr: "10.0.0.1:60001", ClientAddr: "10.0.1.1:8080", Incarnation: 0x1111, Boot: 3, Session: 0xA1, Level: 3, Advertised: "10.0.0.1:8080"},
+			{ID: 3, PeerAddr: "10.0.0.3:60001", Incarnation: 0x3333},
+			{ID: oracle.MemberID(3, 1), PeerAddr: "10.0.0.4:60001", Promote: true, Replaces: 3},
+		}, Removed: []uint64{oracle.MemberID(2, 7), 4}},
 		"space": {ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers, Space: snowflakes},
 		"workers": {ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers, Space: snowflakes, Workers: []oracle.WorkerLease{
 			{Worker: 0, Node: 1, Session: 0xA1, Start: goldenTime, End: goldenTime + 10_000},
@@ -110,7 +118,10 @@ func goldenStates() map[string]oracle.State {
 
 func goldenMembers() map[string]oracle.Member {
 	return map[string]oracle.Member{
-		"to-add": {ID: 4, PeerAddr: "10.0.0.4:60001"}, "to-remove": {ID: 4}, "whole": someMembers[0], "max": largest,
+		"to-add": {ID: 4, PeerAddr: "10.0.0.4:60001"}, "to-remove": {ID: 4},
+		"to-promote": {ID: 4, PeerAddr: "10.0.0.4:60001", Promote: true},
+		"to-replace": {ID: oracle.MemberID(3, 1), PeerAddr: "10.0.0.4:60001", Promote: true, Replaces: 3},
+		"whole":      someMembers[0], "max": largest,
 	}
 }
 
@@ -157,7 +168,15 @@ func goldenHistory() []oracle.Command {
 		{Kind: oracle.KindLevel, Level: 2},
 		{Kind: oracle.KindRegister, Member: oracle.Member{ID: 1, ClientAddr: "10.0.0.1:8081", Incarnation: 11, Boot: 2, Session: 111, Level: 2}},
 		{Kind: oracle.KindReserve, Target: (goldenTime + 30_000) * 1e6, Digest: oracle.Digest{Index: 5, Sum: 6}},
+		{Kind: oracle.KindLevel, Level: 3},
+		{Kind: oracle.KindRegister, Member: oracle.Member{ID: 1, ClientAddr: "10.0.0.1:8081", Incarnation: 11, Boot: 3, Session: 121, Level: 3}},
+		{Kind: oracle.KindUpdate, Member: oracle.Member{ID: 1, PeerAddr: "10.0.1.1:60001", ClientAddr: "10.0.1.1:8081"}},
+		{Kind: oracle.KindUpdate, Member: oracle.Member{ID: 9, PeerAddr: "10.0.1.9:60001"}}, // no member
+		{Kind: oracle.KindRegister, Member: oracle.Member{ID: 1, ClientAddr: "10.0.0.1:8081", Incarnation: 11, Boot: 4, Session: 122, Level: 3}},
+		{Kind: oracle.KindFloor, Target: (goldenTime + 50_000) * 1e6},
+		{Kind: oracle.KindFloor, Target: goldenTime},
 		reserve(math.MaxUint64),
+		{Kind: oracle.KindFloor, Target: math.MaxUint64},
 		reserve(goldenTime),
 	}
 }

@@ -18,17 +18,23 @@ const (
 	// LevelRecords adds the level to member records and the digest to reservations. A
 	// cluster that is formed at it has all incarnations in its first snapshot.
 	LevelRecords = 2
+	// LevelMembers adds former members, intended promotions and replacements, addresses that an
+	// operator changes, and the floor that an operator raises.
+	LevelMembers = 3
 	// LevelNewest is the newest level that this version knows.
-	LevelNewest = LevelRecords
+	LevelNewest = LevelMembers
 )
 
 // Sections follow the fixed part of what is written from LevelRecords on: a type byte, two
 // bytes of length, and the value. A version skips unknown types from sectionOptional on and
 // refuses the others.
 const (
-	sectionLevel    = 1 // of a member record: 8 bytes
-	sectionDigest   = 1 // of a reservation: index and digest, 8 bytes each
-	sectionOptional = 128
+	sectionLevel      = 1 // of a member record: 8 bytes
+	sectionPromotion  = 2 // of a member record: 1 if it is to become a voter, and the ID that it replaces
+	sectionAdvertised = 3 // of a member record: the address
+	sectionDigest     = 1 // of a reservation: index and digest, 8 bytes each
+	sectionRemoved    = 1 // of a snapshot: IDs, 8 bytes each
+	sectionOptional   = 128
 )
 
 // kindOptional is the first kind of commands that a version skips if it does not know them.
@@ -40,6 +46,9 @@ type Digest struct{ Index, Sum uint64 }
 
 // LevelOf returns the level that is needed to read c.
 func LevelOf(c Command) uint64 {
+	if c.Kind == KindUpdate || c.Kind == KindFloor {
+		return LevelMembers
+	}
 	if c.Kind == KindLevel || c.Member.Level != 0 || c.Digest != (Digest{}) {
 		return LevelRecords
 	}
@@ -81,6 +90,18 @@ func (s *State) Digest() uint64 {
 		}
 		add(uint64(l.Worker), uint64(l.Slot), fixed, l.Node, l.Session, l.Start, l.End)
 	}
+	if s.CurrentLevel() >= LevelMembers {
+		for _, m := range s.Members {
+			promote := uint64(0)
+			if m.Promote {
+				promote = 1
+			}
+			add(promote, m.Replaces)
+			text(m.Advertised)
+		}
+		add(uint64(len(s.Removed)))
+		add(s.Removed...)
+	}
 	return sum
 }
 
@@ -117,9 +138,16 @@ func (d *decoder) sections(known func(section byte, value *decoder) bool) {
 // memberSection decodes sections of a member record.
 func memberSection(m *Member) func(byte, *decoder) bool {
 	return func(section byte, value *decoder) bool {
-		if section == sectionLevel {
+		switch section {
+		case sectionLevel:
 			m.Level = value.u64()
+		case sectionPromotion:
+			m.Promote, m.Replaces = value.byte() == 1, value.u64()
+		case sectionAdvertised:
+			m.Advertised = value.string()
+		default:
+			return false
 		}
-		return section == sectionLevel
+		return true
 	}
 }

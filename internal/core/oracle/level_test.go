@@ -78,7 +78,7 @@ func TestState_IsWrittenForItsLevel(t *testing.T) {
 func TestDigest_TellsStatesApart(t *testing.T) {
 	base := func() oracle.State {
 		return oracle.State{
-			Level: 2, ClusterID: 1, Ceiling: 2, Space: space,
+			Level: 3, ClusterID: 1, Ceiling: 2, Space: space,
 			Members: []oracle.Member{{ID: 3, PeerAddr: "p", ClientAddr: "c", Incarnation: 4, Boot: 5, Session: 6, Durable: 7, Level: 8}},
 			Workers: []oracle.WorkerLease{{Worker: 1, Slot: 2, Fixed: true, Node: 3, Session: 4, Start: 5, End: 6}},
 		}

@@ -25,6 +25,9 @@ type State struct {
 	Space Space
 	// Workers has a record for each worker that was ever leased, sorted by Worker.
 	Workers []WorkerLease
+	// Removed has the latest former member of each node that had one, sorted by node, from
+	// LevelMembers on; at most RemovedMax.
+	Removed []uint64
 }
 
 // Member is the record of one member of the cluster.
@@ -48,6 +51,13 @@ type Member struct {
 	// Level is the newest feature level that the member's process knows, recorded from
 	// LevelRecords on; 0 until then.
 	Level uint64
+	// Promote is set for a learner that is to become a voter once it has caught up. The member
+	// Replaces, if not 0, is removed then. From LevelMembers on.
+	Promote  bool
+	Replaces uint64
+	// Advertised is the client address that the member's process told last, recorded from
+	// LevelMembers on. ClientAddr is that or what an operator has set since.
+	Advertised string
 }
 
 // Member returns the record of id, if there is one.
@@ -77,6 +87,10 @@ func (s *State) Apply(c Command) Outcome {
 		s.register(c.Member)
 	case KindLevel:
 		s.Level = max(s.Level, c.Level)
+	case KindUpdate:
+		s.update(c.Member)
+	case KindFloor:
+		s.Ceiling = max(s.Ceiling, min(c.Target, CeilingMax-2)+2)
 	case KindLease:
 		return s.lease(c.Lease)
 	case KindRelease:
@@ -115,12 +129,31 @@ func (s *State) register(m Member) {
 		return
 	}
 	have.Incarnation, have.Boot, have.Session = m.Incarnation, m.Boot, m.Session
-	have.ClientAddr = m.ClientAddr
+	switch {
+	case s.CurrentLevel() < LevelMembers:
+		have.ClientAddr = m.ClientAddr
+	case have.Advertised != m.ClientAddr:
+		have.Advertised, have.ClientAddr = m.ClientAddr, m.ClientAddr
+	}
 	if m.Level != 0 {
 		have.Level = m.Level
 		if m.PeerAddr != "" {
 			have.PeerAddr = m.PeerAddr
 		}
+	}
+}
+
+// update sets the addresses of a member that an operator has changed.
+func (s *State) update(m Member) {
+	i, ok := s.find(m.ID)
+	if !ok {
+		return
+	}
+	if m.PeerAddr != "" {
+		s.Members[i].PeerAddr = m.PeerAddr
+	}
+	if m.ClientAddr != "" {
+		s.Members[i].ClientAddr = m.ClientAddr
 	}
 }
 
@@ -137,10 +170,82 @@ func (s *State) AddMember(m Member) {
 	s.Members = slices.Insert(s.Members, i, m)
 }
 
-// RemoveMember removes the record of id, if there is one. The ID must not be used again: its
-// next owner would not know what the first one promised.
-func (s *State) RemoveMember(id uint64) {
-	if i, ok := s.find(id); ok {
-		s.Members = slices.Delete(s.Members, i, i+1)
+// EndPromotion notes that a member is a voter. What it replaces may still have to be removed.
+func (s *State) EndPromotion(id uint64) {
+	i, ok := s.find(id)
+	if !ok {
+		return
+	}
+	m := &s.Members[i]
+	if _, remains := s.find(m.Replaces); !remains {
+		m.Promote, m.Replaces = false, 0
 	}
 }
+
+// RemoveMember removes the record of id, if there is one, and remembers it from LevelMembers
+// on. The ID must not be used again: its next owner would not know what the first one
+// promised.
+func (s *State) RemoveMember(id uint64) {
+	i, ok := s.find(id)
+	if !ok {
+		return
+	}
+	s.Members = slices.Delete(s.Members, i, i+1)
+	if s.CurrentLevel() < LevelMembers || mutant.On(mutant.ForgetRemoved) {
+		return
+	}
+	at, ok := s.findRemoved(NodeOf(id))
+	switch {
+	case ok:
+		s.Removed[at] = max(s.Removed[at], id)
+	case len(s.Removed) < RemovedMax:
+		s.Removed = slices.Insert(s.Removed, at, id)
+	}
+}
+
+// IsRemoved reports whether id is known to be that of a former member.
+func (s *State) IsRemoved(id uint64) bool {
+	i, ok := s.findRemoved(NodeOf(id))
+	if _, member := s.find(id); member || !ok {
+		return false
+	}
+	return GenerationOf(id) <= GenerationOf(s.Removed[i])
+}
+
+// NextMember returns the ID of the member that can replace member id, or false if the
+// generations of its node are used up.
+func (s *State) NextMember(id uint64) (uint64, bool) {
+	generation := GenerationOf(id)
+	if i, ok := s.findRemoved(NodeOf(id)); ok {
+		generation = max(generation, GenerationOf(s.Removed[i]))
+	}
+	for _, m := range s.Members {
+		if NodeOf(m.ID) == NodeOf(id) {
+			generation = max(generation, GenerationOf(m.ID))
+		}
+	}
+	return MemberID(NodeOf(id), generation+1), generation < GenerationMax
+}
+
+func (s *State) findRemoved(node uint64) (int, bool) {
+	return slices.BinarySearchFunc(s.Removed, node, func(id, node uint64) int { return cmp.Compare(NodeOf(id), node) })
+}
+
+// A member ID is the ID of its node (NODE_ID) and, in the upper bits, a generation: how often
+// the node's data directory was replaced. For Raft a node with a new directory is another
+// member, as it has forgotten the promises of the one before (I6).
+const (
+	generationShift = 48
+	// NodeMax is the largest ID of a node, GenerationMax that of a generation.
+	NodeMax       = 1<<generationShift - 1
+	GenerationMax = 1<<(64-generationShift) - 1
+)
+
+// MemberID returns the ID of a member.
+func MemberID(node, generation uint64) uint64 { return generation<<generationShift | node }
+
+// NodeOf returns the ID of a member's node.
+func NodeOf(id uint64) uint64 { return id & NodeMax }
+
+// GenerationOf returns how often a member's node was replaced.
+func GenerationOf(id uint64) uint64 { return id >> generationShift }

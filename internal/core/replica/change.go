@@ -18,7 +18,7 @@ import (
 // MemberChange is one change of membership.
 type MemberChange struct {
 	Kind MemberChangeKind
-	// Member has the ID, not 0, and for AddLearner the PeerAddr; the rest is ignored.
+	// Member has the ID, not 0, and what Kind says; the rest is ignored.
 	Member oracle.Member
 }
 
@@ -26,13 +26,20 @@ type MemberChange struct {
 type MemberChangeKind uint8
 
 const (
-	// AddLearner adds a new node as a learner.
+	// AddLearner adds a new node with a PeerAddr as a learner. With Promote it becomes a voter as
+	// soon as it has caught up.
 	AddLearner MemberChangeKind = iota + 1
 	// AddVoter makes a learner a voter. Its incarnation must be on record: a learner that was
 	// wiped before could vote although it has forgotten what it confirmed (I6).
 	AddVoter
 	// Remove removes a member. Its ID must never be used again.
 	Remove
+	// ReplaceMember adds, as a learner with a PeerAddr, the next generation of the member's node,
+	// which has a new data directory. When it has caught up it becomes a voter, and in the same
+	// change (Ongaro's dissertation, §4.3) the member is removed.
+	ReplaceMember
+	// UpdateMember changes PeerAddr and ClientAddr of a member, unless they are empty.
+	UpdateMember
 )
 
 // change proposes a membership change, or refuses it in Effects.ChangeRefused. A leader
@@ -43,45 +50,65 @@ func (r *Replica) change(c MemberChange) {
 	if c.Kind == Remove && c.Member.ID == r.cfg.Self.NodeID && err == nil && !mutant.On(mutant.ChangeUnchecked) {
 		// A leader steps down when it applies its removal, and does not tell the others that
 		// this is committed. Of two voters the other could then never be elected.
-		r.transfer()
-		err = isotone.Errorf(isotone.CodeOverloaded, "node %d leads and hands its leadership on before it can be removed; try again", c.Member.ID)
+		r.transfer(0)
+		err = isotone.Errorf(isotone.CodeOverloaded, "node %d leads and hands its leadership on before it can be removed; try again", oracle.NodeOf(c.Member.ID))
 	}
-	if err != nil {
-		r.effects.ChangeRefused = err
-		return
+	if err == nil {
+		err = r.proposeChange(c)
 	}
-	r.proposeChange(c)
+	r.effects.ChangeRefused = err
 }
 
-func (r *Replica) proposeChange(c MemberChange) {
+// proposeChange proposes a change that was checked.
+func (r *Replica) proposeChange(c MemberChange) *isotone.Error {
 	member := oracle.Member{ID: c.Member.ID}
-	var kind raftpb.ConfChangeType
+	single := func(kind raftpb.ConfChangeType, id uint64) *raftpb.ConfChangeSingle {
+		return &raftpb.ConfChangeSingle{Type: kind.Enum(), NodeId: new(id)}
+	}
+	var changes []*raftpb.ConfChangeSingle
+	var transition *raftpb.ConfChangeTransition
 	switch c.Kind {
 	case AddVoter:
-		kind = raftpb.ConfChangeAddNode
+		changes = append(changes, single(raftpb.ConfChangeAddNode, member.ID))
+		if old := r.replacedBy(member.ID); old != 0 {
+			changes = append(changes, single(raftpb.ConfChangeRemoveNode, old))
+			transition = raftpb.ConfChangeTransitionJointExplicit.Enum() // left by leaveJoint
+		}
 	case AddLearner:
-		kind, member.PeerAddr = raftpb.ConfChangeAddLearnerNode, c.Member.PeerAddr
+		member.PeerAddr, member.Promote = c.Member.PeerAddr, c.Member.Promote
+		changes = append(changes, single(raftpb.ConfChangeAddLearnerNode, member.ID))
+	case ReplaceMember:
+		member.ID, _ = r.state.NextMember(c.Member.ID)
+		member.PeerAddr, member.Promote, member.Replaces = c.Member.PeerAddr, true, c.Member.ID
+		changes = append(changes, single(raftpb.ConfChangeAddLearnerNode, member.ID))
 	case Remove:
-		kind = raftpb.ConfChangeRemoveNode
+		changes = append(changes, single(raftpb.ConfChangeRemoveNode, member.ID))
+	case UpdateMember:
+		if !r.propose(oracle.Command{Kind: oracle.KindUpdate, Member: c.Member}) {
+			return isotone.ErrOverloaded
+		}
+		return nil
 	}
 	r.leading.changing = true
-	err := r.raw.ProposeConfChange(&raftpb.ConfChangeV2{
-		Changes: []*raftpb.ConfChangeSingle{{Type: kind.Enum(), NodeId: new(c.Member.ID)}},
-		Context: oracle.AppendMember(nil, member),
-	})
-	if err != nil {
+	if err := r.raw.ProposeConfChange(&raftpb.ConfChangeV2{Transition: transition, Changes: changes, Context: oracle.AppendMember(nil, member)}); err != nil {
 		r.leading.changing = false
-		r.effects.ChangeRefused = isotone.Errorf(isotone.CodeOverloaded, "the membership cannot be changed now: %v", err)
+		return isotone.Errorf(isotone.CodeOverloaded, "the membership cannot be changed now: %v", err)
 	}
+	return nil
+}
+
+// replacedBy returns the member that leaves in the change that makes id a voter, 0 for none. A
+// leader cannot propose its own removal; see promoteLearners.
+func (r *Replica) replacedBy(id uint64) uint64 {
+	m, _ := r.state.Member(id)
+	if _, isMember := r.state.Member(m.Replaces); !isMember || m.Replaces == r.cfg.Self.NodeID {
+		return 0
+	}
+	return m.Replaces
 }
 
 // checkChange returns why c cannot be proposed, or nil.
 func (r *Replica) checkChange(c MemberChange) *isotone.Error {
-	invalid := func(format string, args ...any) *isotone.Error {
-		return isotone.Errorf(isotone.CodeInvalidArgument, format, args...)
-	}
-	m, isMember := r.state.Member(c.Member.ID)
-	voter := slices.Contains(r.conf.GetVoters(), c.Member.ID)
 	switch {
 	case r.role != raft.StateLeader || !r.leading.alloc.IsOpen():
 		return r.redirect()
@@ -92,48 +119,142 @@ func (r *Replica) checkChange(c MemberChange) *isotone.Error {
 	case mutant.On(mutant.ChangeUnchecked) && c.Kind >= AddLearner && c.Kind <= Remove:
 		return nil
 	case c.Member.ID == 0:
-		return invalid("a member ID must not be 0")
+		return invalidChange("a member ID must not be 0")
 	}
+	var err *isotone.Error
 	switch c.Kind {
 	case AddLearner:
-		switch addr := c.Member.PeerAddr; {
-		case isMember:
-			return invalid("node %d is a member already", m.ID)
-		case len(r.state.Members) >= oracle.MembersMax:
-			return invalid("a cluster has at most %d members", oracle.MembersMax)
-		case !isAddr(addr):
-			return invalid("%q is not the peer address of a node: want host:port, at most %d bytes", addr, oracle.AddrMax)
-		}
+		err = r.checkAdd(c.Member)
+	case ReplaceMember:
+		err = r.checkReplace(c.Member)
 	case AddVoter:
-		switch {
-		case voter:
-			return invalid("node %d is a voter already", m.ID)
-		case !isMember:
-			return invalid("node %d is no member: add it as a learner first", c.Member.ID)
-		case m.Incarnation == 0:
-			return isotone.Errorf(isotone.CodeOverloaded, "node %d has not connected yet", m.ID)
-		}
+		err = r.checkPromote(c.Member.ID)
 	case Remove:
-		switch {
-		case !isMember:
-			return invalid("node %d is no member", c.Member.ID)
-		case voter && len(r.conf.GetVoters()) == 1:
-			return invalid("node %d is the last voter and cannot be removed", m.ID)
-		}
+		err = r.checkRemove(c.Member.ID)
+	case UpdateMember:
+		return r.checkUpdate(c.Member)
 	default:
-		return invalid("a change of membership of unknown kind %d", c.Kind)
+		return invalidChange("a change of membership of unknown kind %d", c.Kind)
+	}
+	if err != nil {
+		return err
 	}
 	return r.checkQuorumAfter(c)
+}
+
+func invalidChange(format string, args ...any) *isotone.Error {
+	return isotone.Errorf(isotone.CodeInvalidArgument, format, args...)
+}
+
+func (r *Replica) checkAdd(m oracle.Member) *isotone.Error {
+	node := oracle.NodeOf(m.ID)
+	for _, o := range r.state.Members {
+		if oracle.NodeOf(o.ID) == node {
+			return invalidChange("node %d is a member already; if it has lost its data directory, replace it (isotone member replace %d PEER_ADDR)", node, node)
+		}
+	}
+	switch {
+	case r.state.IsRemoved(m.ID):
+		return invalidChange("node %d was a member of this cluster before; a node ID is used once, choose another one", node)
+	case oracle.GenerationOf(m.ID) != 0:
+		return invalidChange("a node ID is at most %d", uint64(oracle.NodeMax))
+	case m.Promote && r.state.CurrentLevel() < oracle.LevelMembers:
+		return r.needsLevel("a node that becomes a voter by itself")
+	}
+	return r.checkJoin(m.PeerAddr)
+}
+
+// checkJoin returns why no learner with this peer address can be added, or nil.
+func (r *Replica) checkJoin(addr string) *isotone.Error {
+	switch {
+	case len(r.state.Members) >= oracle.MembersMax:
+		return invalidChange("a cluster has at most %d members", oracle.MembersMax)
+	case !isAddr(addr):
+		return invalidChange("%q is not the peer address of a node: want host:port, at most %d bytes", addr, oracle.AddrMax)
+	case len(r.state.Removed) >= oracle.RemovedMax:
+		return invalidChange("this cluster has had %d members that were removed, and can remember no more: nodes can only be replaced", oracle.RemovedMax)
+	}
+	return nil
+}
+
+func (r *Replica) checkReplace(m oracle.Member) *isotone.Error {
+	node := oracle.NodeOf(m.ID)
+	_, isMember := r.state.Member(m.ID)
+	_, hasNext := r.state.NextMember(m.ID)
+	switch {
+	case r.state.CurrentLevel() < oracle.LevelMembers:
+		return r.needsLevel("the replacement of a member")
+	case !isMember:
+		return invalidChange("node %d is no member; add it (isotone member add %d PEER_ADDR)", node, node)
+	case !hasNext:
+		return invalidChange("node %d was replaced %d times and cannot be replaced again; add a node with another ID and remove this one", node, oracle.GenerationMax)
+	}
+	for _, o := range r.state.Members {
+		if o.Replaces == m.ID {
+			return invalidChange("node %d is being replaced already, by a node at %s; to give that up: isotone member remove %d", node, o.PeerAddr, node)
+		}
+	}
+	return r.checkJoin(m.PeerAddr)
+}
+
+func (r *Replica) checkPromote(id uint64) *isotone.Error {
+	m, isMember := r.state.Member(id)
+	node := oracle.NodeOf(id)
+	switch {
+	case !isMember:
+		return invalidChange("node %d is no member: add it as a learner first (isotone member add %d PEER_ADDR)", node, node)
+	case !r.isLearner(id):
+		return invalidChange("node %d is a voter already", node)
+	case m.Incarnation == 0:
+		return isotone.Errorf(isotone.CodeOverloaded, "node %d has not connected yet; start it with JOIN", node)
+	}
+	return nil
+}
+
+func (r *Replica) checkRemove(id uint64) *isotone.Error {
+	switch _, isMember := r.state.Member(id); {
+	case !isMember:
+		return invalidChange("node %d is no member", oracle.NodeOf(id))
+	case slices.Contains(r.conf.GetVoters(), id) && len(r.conf.GetVoters()) == 1:
+		return invalidChange("node %d is the last voter and cannot be removed", oracle.NodeOf(id))
+	}
+	return nil
+}
+
+func (r *Replica) checkUpdate(m oracle.Member) *isotone.Error {
+	switch _, isMember := r.state.Member(m.ID); {
+	case r.state.CurrentLevel() < oracle.LevelMembers:
+		return r.needsLevel("a change of addresses")
+	case !isMember:
+		return invalidChange("node %d is no member", oracle.NodeOf(m.ID))
+	case m.PeerAddr == "" && m.ClientAddr == "":
+		return invalidChange("no address to change")
+	}
+	for _, addr := range []string{m.PeerAddr, m.ClientAddr} {
+		if addr != "" && !isAddr(addr) {
+			return invalidChange("%q is not an address: want host:port, at most %d bytes", addr, oracle.AddrMax)
+		}
+	}
+	return nil
+}
+
+func (r *Replica) needsLevel(what string) *isotone.Error {
+	return invalidChange("%s needs feature level %d, and the cluster is at level %d; when all nodes run this version, raise it (isotone upgrade finalize)",
+		what, oracle.LevelMembers, r.state.CurrentLevel())
 }
 
 // checkQuorumAfter refuses a change after which the voters that are connected and know the
 // present members would be no quorum: the cluster could neither elect a leader nor undo the
 // change.
 func (r *Replica) checkQuorumAfter(c MemberChange) *isotone.Error {
-	if c.Kind == AddLearner {
+	if c.Kind == AddLearner || c.Kind == ReplaceMember {
 		return nil
 	}
-	voters := slices.DeleteFunc(slices.Clone(r.conf.GetVoters()), func(id uint64) bool { return id == c.Member.ID })
+	gone := c.Member.ID
+	if c.Kind == AddVoter {
+		gone = r.replacedBy(c.Member.ID)
+	}
+	voters := slices.DeleteFunc(slices.Clone(r.conf.GetVoters()), func(id uint64) bool { return id == gone })
 	if c.Kind == AddVoter {
 		voters = append(voters, c.Member.ID)
 	}
@@ -145,12 +266,26 @@ func (r *Replica) checkQuorumAfter(c MemberChange) *isotone.Error {
 	})
 	switch {
 	case c.Kind == AddVoter && !slices.Contains(ready, c.Member.ID):
-		return isotone.Errorf(isotone.CodeOverloaded, "node %d is not connected, or lacks too much of the log; try again when it has caught up", c.Member.ID)
+		return isotone.Errorf(isotone.CodeOverloaded, "node %d is not connected, or lacks too much of the log; try again when it has caught up", oracle.NodeOf(c.Member.ID))
 	case len(ready) < len(voters)/2+1:
 		return isotone.Errorf(isotone.CodeOverloaded, "after that the cluster would have %d voters, of which only %d are connected and up to date (%s): it could not elect a leader",
 			len(voters), len(ready), list(ready))
 	}
 	return nil
+}
+
+// followConfiguration removes the records of former members, and ends promotions of voters.
+func (r *Replica) followConfiguration() {
+	for _, m := range slices.Clone(r.state.Members) {
+		in := func(list []uint64) bool { return slices.Contains(list, m.ID) }
+		if !in(r.conf.GetVoters()) && !in(r.conf.GetVotersOutgoing()) && !r.isLearner(m.ID) {
+			r.state.RemoveMember(m.ID)
+			delete(r.peers, m.ID)
+		}
+	}
+	for _, id := range r.conf.GetVoters() {
+		r.state.EndPromotion(id)
+	}
 }
 
 // isAddr reports whether s may be an address in a member record: printable ASCII without
@@ -168,19 +303,17 @@ func (r *Replica) applyChange(e *raftpb.Entry) error {
 	if err := proto.Unmarshal(e.GetData(), cc); err != nil {
 		return fmt.Errorf("membership change: %w", err)
 	}
-	if len(cc.GetChanges()) > 0 {
+	if len(cc.GetChanges()) > 0 { // and not the end of a joint configuration
 		m, err := oracle.DecodeMember(cc.GetContext())
 		if err != nil {
 			return fmt.Errorf("membership change: %w", err)
 		}
-		if cc.GetChanges()[0].GetType() == raftpb.ConfChangeRemoveNode {
-			r.state.RemoveMember(m.ID)
-			delete(r.peers, m.ID)
-		} else {
+		if cc.GetChanges()[0].GetType() != raftpb.ConfChangeRemoveNode {
 			r.state.AddMember(m)
 		}
 	}
 	r.conf = r.raw.ApplyConfChange(cc)
+	r.followConfiguration()
 	r.membersChanged, r.leading.changing, r.changedAt = true, false, e.GetIndex()
 	r.leading.lease.until, r.leading.lease.notBefore = 0, r.mono
 	r.restartRounds()

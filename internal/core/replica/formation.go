@@ -176,17 +176,21 @@ func ids(members []oracle.Member) (list []uint64) {
 	return list
 }
 
-// list formats IDs as in "1,2,3".
+// list formats the IDs of nodes as in "1,2,3".
 func list(ids []uint64) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
+	nodes := make([]uint64, 0, len(ids))
+	for _, id := range ids {
+		nodes = append(nodes, oracle.NodeOf(id))
+	}
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(nodes), " ", ","), "[]")
 }
 
 // nodes formats IDs as in "nodes 1, 2 and 3", followed by the verb for one node or for many.
 func nodes(ids []uint64, one, many string) string {
 	last := len(ids) - 1
-	text := fmt.Sprintf("node %d %s", ids[last], one)
+	text := fmt.Sprintf("node %d %s", oracle.NodeOf(ids[last]), one)
 	if last > 0 {
-		text = fmt.Sprintf("nodes %s and %d %s", strings.ReplaceAll(list(ids[:last]), ",", ", "), ids[last], many)
+		text = fmt.Sprintf("nodes %s and %d %s", strings.ReplaceAll(list(ids[:last]), ",", ", "), oracle.NodeOf(ids[last]), many)
 	}
 	return strings.TrimSuffix(text, " ")
 }

@@ -62,6 +62,8 @@ const (
 	RefusedFormed RefusalCode = "already_formed"
 	// RefusedFounders: it was started to form a cluster with another list of members.
 	RefusedFounders RefusalCode = "other_peers"
+	// RefusedRemoved: it was a member of the cluster and was removed or replaced.
+	RefusedRemoved RefusalCode = "removed"
 	// RefusedLevel: its version is too old.
 	RefusedLevel RefusalCode = "version_too_old"
 )
@@ -70,7 +72,7 @@ const (
 // what it made promises on (I6), or it would form a second cluster (I10).
 func (c RefusalCode) IsFinal() bool {
 	switch c {
-	case RefusedWiped, RefusedStale, RefusedCloned, RefusedFormed, RefusedFounders:
+	case RefusedWiped, RefusedStale, RefusedCloned, RefusedFormed, RefusedFounders, RefusedRemoved:
 		return true
 	}
 	return false
@@ -176,6 +178,8 @@ func (r *Replica) judgeAsMember(h Hello) *Refusal {
 	case h.ClusterID != 0 && self.ClusterID != 0 && h.ClusterID != self.ClusterID:
 		return refuse(RefusedCluster, "node %d has data of cluster %016x, this is cluster %016x; give it a data directory of its own",
 			h.NodeID, h.ClusterID, self.ClusterID)
+	case r.state.IsRemoved(h.NodeID):
+		return r.refuseRemoved(h)
 	case isMember && m.Incarnation != 0 && m.Incarnation != h.Incarnation && !mutant.On(mutant.AdmitWiped):
 		return refuseWiped(h, m.Incarnation) // before anything about PEERS, which says less
 	case h.Stage == StageGathering && m.Incarnation != h.Incarnation:
@@ -237,6 +241,16 @@ func compareHello(h, known Hello) *Refusal {
 func refuseWiped(h Hello, known uint64) *Refusal {
 	return refuse(RefusedWiped, "node %d has another data directory (%016x) than it began with (%016x): it was wiped or replaced; "+
 		"bring the old directory back; without it this node ID cannot take part again", h.NodeID, h.Incarnation, known)
+}
+
+func (r *Replica) refuseRemoved(h Hello) *Refusal {
+	node := oracle.NodeOf(h.NodeID)
+	for _, m := range r.state.Members {
+		if oracle.NodeOf(m.ID) == node {
+			return refuse(RefusedRemoved, "node %d was replaced by a node with a new data directory, at %s; this directory is of no more use", node, m.PeerAddr)
+		}
+	}
+	return refuse(RefusedRemoved, "node %d was removed from cluster %016x for good; to come back, add a node with another ID and an empty data directory", node, r.state.ClusterID)
 }
 
 // refuseTick: a voter's promise is counted in its own ticks, a lease in the leader's (I5).
@@ -347,12 +361,19 @@ func (r *Replica) registerPeers() {
 func (r *Replica) register(h Hello) {
 	m, ok := r.state.Member(h.NodeID)
 	level, addr := uint64(0), m.PeerAddr
+	told := m.ClientAddr
 	if r.state.CurrentLevel() >= oracle.LevelRecords {
 		if level = h.Level; h.PeerAddr != "" {
 			addr = h.PeerAddr
 		}
 	}
-	if !ok || m.Boot == h.Boot && m.Session == h.Session && m.ClientAddr == h.ClientAddr && m.Incarnation == h.Incarnation &&
+	if r.state.CurrentLevel() >= oracle.LevelMembers {
+		// An operator may have changed both addresses since.
+		if told = m.Advertised; m.PeerAddr != "" {
+			addr = m.PeerAddr
+		}
+	}
+	if !ok || m.Boot == h.Boot && m.Session == h.Session && told == h.ClientAddr && m.Incarnation == h.Incarnation &&
 		m.Level == level && m.PeerAddr == addr {
 		return
 	}
@@ -360,8 +381,8 @@ func (r *Replica) register(h Hello) {
 		addr = ""
 	}
 	m.Incarnation, m.Boot, m.Session, m.ClientAddr, m.Level = h.Incarnation, h.Boot, h.Session, h.ClientAddr, level
-	m.PeerAddr, m.Durable = addr, 0
-	r.propose(oracle.Command{Kind: oracle.KindRegister, Member: m}) // the next epoch tries again
+	m.PeerAddr, m.Durable, m.Promote, m.Replaces, m.Advertised = addr, 0, false, 0, "" // not part of it
+	r.propose(oracle.Command{Kind: oracle.KindRegister, Member: m})                    // the next epoch tries again
 }
 
 // isLearner reports whether id is a learner.

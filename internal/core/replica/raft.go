@@ -215,7 +215,9 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 	case oracle.KindReserve:
 		r.noteDigest(e.GetIndex())
 		r.reservationApplied(e.GetTerm(), floor)
-	case oracle.KindName, oracle.KindRegister, oracle.KindLevel:
+	case oracle.KindFloor:
+		r.floorApplied(c.Target)
+	case oracle.KindName, oracle.KindRegister, oracle.KindLevel, oracle.KindUpdate:
 		r.effects.Changed = true
 	case oracle.KindLease, oracle.KindRelease:
 		r.leaseApplied(e.GetTerm(), c, outcome)

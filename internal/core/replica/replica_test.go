@@ -369,8 +369,8 @@ func TestReplica_MembershipChanges(t *testing.T) {
 	if m := next.Members(); len(m) != 3 || m[2].ID != 4 || m[2].Learner || next.Voters() != 3 {
 		t.Errorf("members after the change: %+v", m)
 	}
-	if got := next.Admit(l.Hello()); got == nil || got.Code != replica.RefusedMember {
-		t.Errorf("the removed member: %v, want not_member", got)
+	if got := next.Admit(l.Hello()); got == nil || got.Code != replica.RefusedRemoved {
+		t.Errorf("the removed member: %v, want removed", got)
 	}
 }
 

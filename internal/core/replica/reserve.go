@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"slices"
+
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/tracker"
 
@@ -28,6 +30,9 @@ func (r *Replica) tick() {
 		r.resendSnapshots()
 	}
 	r.maintainLease()
+	if r.ticks%promoteTicks == 0 {
+		r.promoteLearners()
+	}
 	r.leading.sinceEpoch++
 	if r.leading.sinceEpoch >= r.cfg.EpochTicks {
 		r.leading.sinceEpoch = 0
@@ -106,7 +111,7 @@ func (r *Replica) missedReservation() {
 	r.leading.missed++
 	if r.leading.missed >= r.cfg.ReservationsMissedMax {
 		r.leading.missed = 0
-		r.transfer()
+		r.transfer(0)
 	}
 }
 
@@ -145,9 +150,9 @@ func (r *Replica) timeExhausted() {
 // errTimeOver takes a quorum of clocks that are wrong by a century, or the year 2262.
 var errTimeOver = isotone.Errorf(isotone.CodeClock, "the ceiling has reached the year 2262, the last that a timestamp can have: no more can be issued")
 
-// transfer transfers the leadership to the active voter with the longest log, if there is
-// one (Ongaro's dissertation, §3.10).
-func (r *Replica) transfer() {
+// transfer transfers the leadership to voter to if it is active, or, with 0, to the active
+// voter with the longest log, if there is one (Ongaro's dissertation, §3.10).
+func (r *Replica) transfer(to uint64) {
 	if r.role != raft.StateLeader {
 		return
 	}
@@ -155,7 +160,7 @@ func (r *Replica) transfer() {
 	// (pr.RecentActive is not enough: it is unset for everyone once in an election timeout, and
 	// reservations, whose lateness makes a leader hand over, come at fixed times.)
 	r.raw.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
-		if id == r.cfg.Self.NodeID || kind == raft.ProgressTypeLearner || !pr.RecentActive && !r.isActive(id) {
+		if id == r.cfg.Self.NodeID || kind == raft.ProgressTypeLearner || !slices.Contains(r.conf.GetVoters(), id) || !pr.RecentActive && !r.isActive(id) || to != 0 && id != to {
 			return
 		}
 		if best == 0 || pr.Match > match {

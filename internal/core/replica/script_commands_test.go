@@ -49,9 +49,12 @@ var commands = map[string]command{
 
 	"request":     {"node mode count", (*script).request, false},
 	"transfer":    {"node", (*script).transfer, false},
-	"add-learner": {"node id", func(s *script, t *testing.T, a args) { s.propose(t, a, replica.AddLearner) }, false},
+	"add-learner": {"node id auto peer", func(s *script, t *testing.T, a args) { s.propose(t, a, replica.AddLearner) }, false},
 	"promote":     {"node id", func(s *script, t *testing.T, a args) { s.propose(t, a, replica.AddVoter) }, false},
 	"remove":      {"node id", func(s *script, t *testing.T, a args) { s.propose(t, a, replica.Remove) }, false},
+	"replace":     {"node id peer", func(s *script, t *testing.T, a args) { s.propose(t, a, replica.ReplaceMember) }, false},
+	"update":      {"node id peer client", func(s *script, t *testing.T, a args) { s.propose(t, a, replica.UpdateMember) }, false},
+	"floor":       {"node to force", (*script).raiseFloor, false},
 	"lease":       {"node session worker ahead", (*script).leaseRequest, false},
 	"release":     {"node session worker start next", (*script).releaseRequest, false},
 	"give-back":   {"node", (*script).giveBack, false},

@@ -142,6 +142,10 @@ func (s *script) command(e *raftpb.Entry) string {
 		return "name the cluster"
 	case oracle.KindRegister:
 		return fmt.Sprintf("register %d, start %d", c.Member.ID, c.Member.Boot)
+	case oracle.KindUpdate:
+		return fmt.Sprintf("update %d: %s %s", c.Member.ID, c.Member.PeerAddr, c.Member.ClientAddr)
+	case oracle.KindFloor:
+		return "floor " + s.at(c.Target)
 	case oracle.KindLease:
 		l := c.Lease
 		return fmt.Sprintf("lease to %s, session %d: %s to %s", holder(l.Node), l.Session, s.atMillis(l.From), s.atMillis(l.Until))
@@ -161,6 +165,9 @@ func confChange(e *raftpb.Entry) string {
 		return err.Error()
 	}
 	text := "change:"
+	if len(cc.GetChanges()) == 0 {
+		text += " end of the joint configuration"
+	}
 	for _, c := range cc.GetChanges() {
 		word := map[raftpb.ConfChangeType]string{
 			raftpb.ConfChangeAddNode: "voter", raftpb.ConfChangeAddLearnerNode: "learner", raftpb.ConfChangeRemoveNode: "remove",

@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 	"time"
@@ -63,13 +64,26 @@ func (s *script) giveBack(t *testing.T, a args) {
 
 func (s *script) propose(t *testing.T, a args, kind replica.MemberChangeKind) {
 	n, id := s.node(t, a, "node"), a.number(t, "id", 0)
-	addr := ""
-	if kind == replica.AddLearner {
-		addr = fmt.Sprintf("peer%d:1", id)
+	m := oracle.Member{ID: id, PeerAddr: a["peer"], ClientAddr: a["client"], Promote: a.has("auto")}
+	if kind == replica.AddLearner || kind == replica.ReplaceMember {
+		m.PeerAddr = cmp.Or(a["peer"], fmt.Sprintf("peer%d:1", id))
 	}
-	if err := s.change(n, kind, id, addr); err != nil {
+	if err := s.changeMember(n, kind, m); err != nil {
 		s.printf("  %d: refused: %v", n.id, err)
 	}
+	s.report(n)
+}
+
+func (s *script) raiseFloor(t *testing.T, a args) {
+	n := s.node(t, a, "node")
+	in := &replica.Input{Mono: s.mono, Now: uint64(s.mono + n.skew), RaiseFloor: &replica.FloorRequest{
+		Time: uint64(s.began + a.duration(t, "to")), Force: a.has("force"),
+	}}
+	e := n.Step(in)
+	if e.FloorRefused != nil {
+		s.printf("  %d: refused: %v", n.id, e.FloorRefused)
+	}
+	s.carry(n, e)
 	s.report(n)
 }
 
@@ -113,6 +127,12 @@ func (s *script) members(t *testing.T, a args) {
 			part := "voter"
 			if m.Learner {
 				part = "learner"
+			}
+			if m.Promote {
+				part += " to be promoted"
+			}
+			if m.Replaces != 0 {
+				part += fmt.Sprintf(" in place of %d", m.Replaces)
 			}
 			s.printf("  %d %s, directory %d, start %d", m.ID, part, m.Incarnation, m.Boot)
 		}

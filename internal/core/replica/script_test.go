@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 )
 
@@ -106,7 +108,22 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	return s.out.String()
 }
 
-func (s *script) printf(format string, v ...any) { fmt.Fprintf(&s.out, format+"\n", v...) }
+func (s *script) printf(format string, v ...any) {
+	s.out.WriteString(shortIDs(fmt.Sprintf(format+"\n", v...)))
+}
+
+// shortIDs writes the ID of a member that replaced another as in 3.1.
+func shortIDs(text string) string {
+	return longNumber.ReplaceAllStringFunc(text, func(word string) string {
+		id, err := strconv.ParseUint(word, 10, 64)
+		if err != nil || oracle.GenerationOf(id) == 0 {
+			return word
+		}
+		return fmt.Sprintf("%d.%d", oracle.NodeOf(id), oracle.GenerationOf(id))
+	})
+}
+
+var longNumber = regexp.MustCompile(`\b\d{15,20}\b`)
 
 // adopt takes over a new cluster.
 func (s *script) adopt(c *cluster) {
@@ -257,7 +274,19 @@ func (a args) number(t *testing.T, name string, none uint64) uint64 {
 	if !a.has(name) {
 		return none
 	}
-	n, err := strconv.ParseUint(a[name], 10, 64)
+	return parseNumber(t, name, a[name])
+}
+
+// parseNumber parses a number; 3.1 is the ID of the first member that replaced node 3.
+func parseNumber(t *testing.T, name, text string) uint64 {
+	t.Helper()
+	node, generation, dotted := strings.Cut(text, ".")
+	n, err := strconv.ParseUint(node, 10, 64)
+	if err == nil && dotted {
+		var g uint64
+		g, err = strconv.ParseUint(generation, 10, 16)
+		n = oracle.MemberID(n, g)
+	}
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -268,11 +297,7 @@ func (a args) number(t *testing.T, name string, none uint64) uint64 {
 func (a args) numbers(t *testing.T, name string) (list []uint64) {
 	t.Helper()
 	for _, word := range strings.FieldsFunc(a[name], func(r rune) bool { return r == ',' }) {
-		n, err := strconv.ParseUint(word, 10, 64)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		list = append(list, n)
+		list = append(list, parseNumber(t, name, word))
 	}
 	return list
 }

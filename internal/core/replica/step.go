@@ -25,14 +25,19 @@ type Input struct {
 	Ticks int
 	// Requests arrived since the last step.
 	Requests []Request
-	// Transfer asks the leader to transfer its leadership to another voter.
-	Transfer bool
+	// Transfer asks the leader to transfer its leadership to another voter: TransferTo, or, if
+	// that is 0, any that is active.
+	Transfer   bool
+	TransferTo uint64
 	// Change proposes a membership change, or is refused in Effects.ChangeRefused. A proposed
 	// change may still be lost with the leadership.
 	Change *MemberChange
 	// RaiseLevel proposes to raise the feature level of the cluster to the newest that all
 	// members know, or is refused in Effects.LevelRefused.
 	RaiseLevel bool
+	// RaiseFloor, if not nil, proposes to raise the floor, or is refused in
+	// Effects.FloorRefused.
+	RaiseFloor *FloorRequest
 	// Clocks are what peers told of their clocks since the last step.
 	Clocks []PeerClock
 	// Behind has a bit for each slot whose generator refused to make ids because the clock
@@ -80,6 +85,8 @@ type Effects struct {
 	ChangeRefused *isotone.Error
 	// LevelRefused says why Input.RaiseLevel was refused; nil if it was not.
 	LevelRefused *isotone.Error
+	// FloorRefused says why Input.RaiseFloor was refused; nil if it was not.
+	FloorRefused *isotone.Error
 	// Rounds were confirmed in this step.
 	Rounds []Round
 	// Changed is set if anything that [Replica.Status] returns may have changed, but for Time
@@ -182,9 +189,12 @@ func (r *Replica) operate(in *Input) {
 		r.change(*in.Change)
 	}
 	if in.Transfer {
-		r.transfer()
+		r.transfer(in.TransferTo)
 	}
 	if in.RaiseLevel {
 		r.raiseLevel()
+	}
+	if in.RaiseFloor != nil {
+		r.raiseFloor(*in.RaiseFloor)
 	}
 }

@@ -205,6 +205,9 @@ func (r *Replica) proposeEncoded(data []byte) bool {
 // node votes for it, and so must have all that is in this node's log: nothing may follow but
 // the entry with which Raft opens the term, without which nothing is committed.
 func (r *Replica) isLeaving() bool {
+	if len(r.conf.GetVotersOutgoing()) > 0 && !slices.Contains(r.conf.GetVoters(), r.cfg.Self.NodeID) {
+		return true
+	}
 	var lists [][]*raftpb.Entry
 	if last, err := r.log.LastIndex(); err == nil && last > r.applied {
 		if kept, err := r.log.Entries(r.applied+1, last+1, math.MaxUint64); err == nil {

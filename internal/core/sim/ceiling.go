@@ -54,10 +54,7 @@ func (w *world) aheadLately(n *node) time.Duration {
 
 // checkCeiling checks the ceiling of n if it is the largest so far.
 func (w *world) checkCeiling(n *node, ceiling uint64) {
-	if n.voters > 0 && n.replica.Voters() != n.voters {
-		w.votersChanged = w.now
-	}
-	n.voters = n.replica.Voters()
+	w.noteFloor(n, ceiling)
 	if ceiling <= w.ceiling+1 {
 		w.ceiling = max(w.ceiling, ceiling)
 		return
@@ -65,6 +62,9 @@ func (w *world) checkCeiling(n *node, ceiling uint64) {
 	w.ceiling = ceiling
 	if w.now < w.votersChanged+recently && w.votersChanged > 0 {
 		return // former voters may have vouched for it
+	}
+	if w.floor.asked > 0 && ceiling <= w.floor.asked+2 || time.Duration(ceiling) <= time.Duration(w.floor.asked)+recently {
+		return // an operator said so; from there time holds, and the ceiling rises by nanoseconds
 	}
 	lead := w.lead()
 	var voters []time.Duration
@@ -82,6 +82,26 @@ func (w *world) checkCeiling(n *node, ceiling uint64) {
 		w.fail("I11: node %d has ceiling %v at %v, the clocks of %d voters vouch for %v and %v", n.id, time.Duration(ceiling)-worldStart, w.now,
 			len(voters), limit-worldStart, lead)
 	}
+}
+
+// noteVoters notes a change of the voters that n knows.
+func (w *world) noteVoters(n *node) {
+	if voters := n.voterIDs(); !slices.Equal(voters, n.voters) {
+		if len(n.voters) > 0 {
+			w.votersChanged = w.now
+		}
+		n.voters = voters
+	}
+}
+
+// voterIDs returns the voters that n knows, in a joint configuration those of both halves.
+func (n *node) voterIDs() (ids []uint64) {
+	for _, m := range n.replica.Members() {
+		if !m.Learner {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
 }
 
 // lead is how far a ceiling may be ahead of the clocks.

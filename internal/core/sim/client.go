@@ -119,6 +119,7 @@ func (w *world) finish(k *call, err *isotone.Error) {
 		for i, r := range k.ranges {
 			o := &w.history[k.op+i]
 			o.Completion, o.Range, o.Answered = int64(w.now), r, true
+			w.checkFloor(time.Duration(o.Invocation), r.First.Time)
 		}
 	case c.sticky && w.chance(0.95):
 	case errors.Is(err, isotone.ErrNotLeader):

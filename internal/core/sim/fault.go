@@ -2,11 +2,7 @@ package sim
 
 import (
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/isotone/isotone/internal/core/oracle"
-	"github.com/isotone/isotone/internal/core/replica"
 )
 
 // Kind is a kind of fault or of operator action.
@@ -41,7 +37,9 @@ const (
 	RemoveMember
 	ReplaceMember
 	AddLearner
+	UpdateMember
 	BadChange
+	RaiseFloor
 	RaiseLevel
 	Roll
 	ChangeVersion
@@ -55,7 +53,7 @@ const (
 var kindNames = [kindCount]string{
 	"loss", "double", "delay", "long-tail", "split", "isolate", "one-way", "bridge", "flap", "crash", "crash-all", "slow-disk",
 	"stalled-disk", "failed-disk", "long-stall", "pause", "pause-all", "suspend", "clock-jump", "clock-century", "clock-drift", "clock-freeze",
-	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "bad-change", "raise-level", "roll", "change-version", "give-back", "old-copy", "wipe",
+	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "update-member", "bad-change", "raise-floor", "raise-level", "roll", "change-version", "give-back", "old-copy", "wipe",
 	"wipe-amidst",
 }
 
@@ -376,160 +374,3 @@ func (w *world) drawRate() float64 {
 const clockDriftMax = clockDriftPercent / 100.0
 
 const clockDriftPercent = 10
-
-// operate carries out an operator action.
-func (w *world) operate(k Kind) bool {
-	l := w.leader()
-	if l == nil || l.paused {
-		return false
-	}
-	switch k {
-	case Transfer:
-		l.in.transfer = true
-		w.wake(l)
-		if w.chance(0.4) {
-			w.after(w.between(0, w.cfg.tick), func() { w.part(Isolate, l, w.between(w.cfg.tick, 20*w.cfg.tick)) })
-		}
-		return true
-	case Roll:
-		w.roll(0)
-		return true
-	case RemoveMember:
-		return w.remove(l)
-	case AddMember, AddLearner, ReplaceMember:
-		return w.join(k, l)
-	case BadChange:
-		w.proposeInvalid(l)
-		return true
-	case RaiseLevel:
-		return w.raiseLevel(l)
-	}
-	return false
-}
-
-// proposeInvalid proposes membership changes that must be refused, some to other nodes than
-// the leader.
-func (w *world) proposeInvalid(l *node) {
-	members := l.replica.Members()
-	some := members[w.rng.IntN(len(members))].ID
-	for range 1 + w.rng.IntN(3) {
-		c := &replica.MemberChange{Kind: replica.MemberChangeKind(w.rng.IntN(5)), Member: oracle.Member{ID: some, PeerAddr: "peer"}}
-		switch w.rng.IntN(6) {
-		case 0:
-			c.Member.ID = 0
-		case 1:
-			c.Member.ID = w.rng.Uint64()
-		case 2:
-			c.Member.PeerAddr = strings.Repeat("x", 300)
-		case 3:
-			c.Member.PeerAddr = ""
-		}
-		// Not a valid change.
-		if _, isMember := w.member(l, c.Member.ID); c.Kind == replica.AddLearner && !isMember && c.Member.PeerAddr == "peer" && c.Member.ID != 0 ||
-			c.Kind == replica.AddVoter && isMember || c.Kind == replica.Remove && isMember && l.replica.Voters() > 1 {
-			continue
-		}
-		to := w.nodes[w.rng.IntN(len(w.nodes))]
-		if w.chance(0.7) {
-			to = l
-		}
-		w.after(w.between(0, 3*w.cfg.tick), func() {
-			if to.up() && !to.paused {
-				to.in.change = c
-				w.wake(to)
-			}
-		})
-	}
-}
-
-// member returns the record that n has of a member.
-func (w *world) member(n *node, id uint64) (replica.Member, bool) {
-	for _, m := range n.replica.Members() {
-		if m.ID == id {
-			return m, true
-		}
-	}
-	return replica.Member{}, false
-}
-
-// roll restarts one node after the other after a clean shutdown.
-func (w *world) roll(next int) {
-	if next >= len(w.nodes) || w.quiet {
-		return
-	}
-	n := w.nodes[next]
-	if n.up() && !n.paused {
-		n.in.transfer, n.in.stopIDs = true, true
-		w.wake(n)
-	}
-	w.after(w.between(w.cfg.tick, 4*w.cfg.tick), func() {
-		if n.up() && !n.paused {
-			w.crash(n)
-		}
-		w.restart(n, w.between(0, 5*w.cfg.tick))
-		w.after(w.between(20*w.cfg.tick, 60*w.cfg.tick), func() { w.roll(next + 1) })
-	})
-}
-
-// remove removes a member if voters remain. It leaves only one or two voters now and then, and
-// never if one member has lost its disk for good.
-func (w *world) remove(l *node) bool {
-	members := l.replica.Members()
-	m := members[w.rng.IntN(len(members))]
-	voters := l.replica.Voters()
-	if !m.Learner && (voters <= 3 && (w.wiped || w.chance(0.7)) || voters == 1) {
-		return false
-	}
-	w.propose(l, replica.Remove, m.ID)
-	return true
-}
-
-func (w *world) propose(l *node, kind replica.MemberChangeKind, id uint64) {
-	l.in.change = &replica.MemberChange{Kind: kind, Member: oracle.Member{ID: id, PeerAddr: "peer"}}
-	w.wake(l)
-}
-
-// join adds a new machine as a learner, which may become a voter and replace a member.
-func (w *world) join(k Kind, l *node) bool {
-	if len(w.nodes) >= slots || len(l.replica.Members()) > 4 {
-		return false
-	}
-	n := w.newNode()
-	old := l.replica.Members()[0].ID
-	w.propose(l, replica.AddLearner, n.id)
-	w.restart(n, w.between(0, 10*w.cfg.tick))
-	if k == AddLearner {
-		return true
-	}
-	w.promote(n, 5)
-	if k == ReplaceMember && w.cfg.size > 1 {
-		w.after(80*w.cfg.tick, func() {
-			w.asLeader(func(l *node) {
-				if l.replica.Voters() > 3 {
-					w.propose(l, replica.Remove, old)
-				}
-			})
-		})
-	}
-	return true
-}
-
-// promote makes a learner a voter once it has connected.
-func (w *world) promote(n *node, attempts int) {
-	w.after(w.between(10*w.cfg.tick, 40*w.cfg.tick), func() {
-		w.asLeader(func(l *node) {
-			if m, ok := w.member(l, n.id); ok && m.Learner {
-				w.propose(l, replica.AddVoter, n.id)
-			}
-		})
-		if attempts > 1 {
-			w.promote(n, attempts-1)
-		}
-	})
-}
-
-func (w *world) asLeader(do func(*node)) {
-	if l := w.leader(); l != nil && !l.paused {
-		do(l)
-	}
-}

@@ -198,7 +198,7 @@ func (w *world) refused(n, by *node, r *replica.Refusal) {
 	if err == nil {
 		return
 	}
-	if r.Code == replica.RefusedMember && !w.isMemberNow(n) {
+	if (r.Code == replica.RefusedMember || r.Code == replica.RefusedRemoved) && !w.isMemberNow(n) {
 		w.trace("node %d ends, as it was removed", n.id)
 	} else if n.tampered == "" && !w.cfg.formation.mayFail() {
 		w.fail("I6: node %d, whose disk is in order: %v", n.id, err)

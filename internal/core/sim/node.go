@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -37,9 +38,9 @@ type node struct {
 	refused bool
 	// tampered says what was done to its disk; empty while it is in order.
 	tampered string
-	// members is the transport's list of peers, voters their number in the latest turn.
+	// members is the transport's list of peers, voters those with a vote in the latest turn.
 	members []replica.Member
-	voters  int
+	voters  []uint64
 	calls   []*call
 	// makers are those of its generators by slot, retired those of stopped generators, which
 	// other threads may still have.
@@ -70,6 +71,7 @@ type inbox struct {
 	behind    uint64
 	stopIDs   bool
 	raise     bool
+	floor     *replica.FloorRequest
 	leases    []replica.LeaseRequest
 }
 
@@ -119,7 +121,7 @@ func (w *world) start(n *node) {
 	}
 	w.trace("node %d starts, start %d, log to %d", n.id, d.boot, d.lastIndex())
 	n.replica, n.in, n.calls, n.refused, n.paused, n.pauseNext = r, inbox{}, nil, false, false, 0
-	n.members, n.voters = r.Members(), r.Voters()
+	n.members, n.voters = r.Members(), nil
 	n.makers, n.retired, n.workersRefused, n.leaseCalls, n.agreedAt = nil, nil, nil, nil, 0
 	n.waking = false
 	limit := n.began.limit
@@ -131,7 +133,7 @@ func (w *world) start(n *node) {
 	w.tick(n, n.session)
 }
 
-func clientAddr(id uint64) string { return "node" + string(rune('0'+id)) }
+func clientAddr(id uint64) string { return fmt.Sprintf("node%d", id) }
 
 // crash kills a process.
 func (w *world) crash(n *node) {
@@ -203,11 +205,14 @@ func (w *world) turn(n *node) {
 	e := n.replica.Step(&replica.Input{
 		Now: uint64(wall), Mono: mono, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos,
 		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
-		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, RaiseLevel: in.raise, LeaseRequests: in.leases,
+		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, RaiseLevel: in.raise, RaiseFloor: in.floor, LeaseRequests: in.leases,
 	})
 	if e.Fatal != nil {
 		w.fatal(n, e.Fatal)
 		return
+	}
+	if e.Changed {
+		w.noteVoters(n)
 	}
 	w.inspect(n)
 	w.send(n, e.Send)

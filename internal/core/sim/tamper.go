@@ -57,7 +57,7 @@ func (w *world) wipeAmidst(n *node) bool {
 			return false
 		}
 	}
-	if w.cfg.old {
+	if w.cfg.old == oracle.LevelFirst {
 		// The first version cannot tell that a member was wiped before it was on record.
 		if m, ok := w.member(l, n.id); !ok || m.Incarnation == 0 {
 			return false

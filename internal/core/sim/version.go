@@ -11,21 +11,38 @@ import (
 // Runs of clusters that an older version has formed (I12): nodes change their version back and
 // forth until an operator raises the feature level.
 
-// drawVersions decides whether an older version has formed the cluster of a run.
+// drawVersions decides whether an older version has formed the cluster of a run, and at which
+// feature level.
 func (w *world) drawVersions(c *config) {
-	c.old = !c.formation.mayFail() && w.chance(0.2)
+	if !c.formation.mayFail() && w.chance(0.25) {
+		c.old = 1 + w.rng.Uint64N(oracle.LevelNewest-1)
+	}
 }
 
-// writeOldDisks gives the initial members the disks that the first version wrote at its first
-// start. Some of them run the newer version already.
-func (w *world) writeOldDisks() {
+// drawLevel draws the level of a node's version: the old or the newest.
+func (w *world) drawLevel() uint64 {
+	if w.chance(0.5) {
+		return w.cfg.old
+	}
+	return oracle.LevelNewest
+}
+
+// startOld gives the initial members their versions. The first version wrote the initial state
+// at its first start; with any other the cluster is formed.
+func (w *world) startOld() {
+	for _, n := range w.nodes {
+		n.level = w.drawLevel()
+	}
+	if w.cfg.old > oracle.LevelFirst {
+		w.nodes[w.rng.IntN(len(w.nodes))].level = w.cfg.old
+		return
+	}
 	state, conf := oracle.State{}, &raftpb.ConfState{}
 	for _, m := range founders(w.cfg.size) {
 		state.AddMember(m)
 		conf.Voters = append(conf.Voters, m.ID)
 	}
 	for _, n := range w.nodes {
-		n.level = 1 + w.rng.Uint64N(2)
 		n.disk.durable.snapshot = &raftpb.Snapshot{
 			Data:     state.Append(nil),
 			Metadata: &raftpb.SnapshotMetadata{ConfState: conf, Index: new(uint64(1)), Term: new(uint64(1))},
@@ -36,11 +53,15 @@ func (w *world) writeOldDisks() {
 
 // changeVersion restarts a node with the other version, until the level is raised.
 func (w *world) changeVersion(n *node) bool {
-	if !w.cfg.old || w.raising || n.paused || n.tampered != "" {
+	if w.cfg.old == 0 || w.raising || n.paused || n.tampered != "" {
 		return false
 	}
 	w.crash(n)
-	n.level = 3 - n.level
+	if n.level == w.cfg.old {
+		n.level = oracle.LevelNewest
+	} else {
+		n.level = w.cfg.old
+	}
 	w.restart(n, w.between(0, 5*w.cfg.tick))
 	return true
 }
@@ -53,7 +74,7 @@ func (w *world) raiseLevel(l *node) bool {
 		m, ok := w.member(l, n.id)
 		return n.level < oracle.LevelNewest && n.up() && ok && m.Session == n.replica.Hello().Session
 	})
-	if !w.cfg.old || older && !known {
+	if w.cfg.old == 0 || older && !known {
 		return false
 	}
 	w.raising = w.raising || !older

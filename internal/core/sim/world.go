@@ -41,10 +41,11 @@ type world struct {
 	stalledLong, wiped bool
 	// raising is set once the feature level may be raised.
 	raising bool
+	floor   floor
 	servers []uint64
 	states  []agreed
 	ceiling uint64 // the largest seen
-	// votersChanged is when a node last saw the number of voters change.
+	// votersChanged is when a node last saw the voters change.
 	votersChanged time.Duration
 	cluster       uint64 // the ID of the cluster that has served, 0: none yet
 	ledger        ledger
@@ -75,7 +76,7 @@ type config struct {
 	ids           idConfig
 	formation     formation
 	clockJumpMax  time.Duration
-	old           bool // an older version has formed the cluster
+	old           uint64 // feature level of the older version that has formed the cluster; 0: none
 }
 
 func newWorld(o Options) *world {
@@ -168,8 +169,8 @@ func (w *world) populate() {
 	for range w.cfg.size {
 		w.newNode().founders = founders(w.cfg.size)
 	}
-	if w.cfg.old {
-		w.writeOldDisks()
+	if w.cfg.old > 0 {
+		w.startOld()
 	}
 	w.startMembers()
 	for i := range 1 + w.rng.IntN(6) {
