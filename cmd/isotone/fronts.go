@@ -118,7 +118,7 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 			redis.Stop()
 		},
 		Conns: func() int {
-			sum := http.Conns() + redis.Sessions()
+			sum := http.Conns() + redis.Conns()
 			if tls != nil {
 				sum += tls.Conns()
 			}
