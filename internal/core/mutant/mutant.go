@@ -37,7 +37,7 @@ const (
 	LeaseFromAnswer              // I5: the lease is measured from the answer
 	LeaseWithoutSlack            // I5: it lasts as long as the election timeout
 	LeaseOnOldClock              // I5: it is checked with a clock read before the request came
-	LeaseSurvivesTransfer        // I5: it is kept while leadership is handed over
+	LeaseSurvivesTransfer        // I5: it is kept while leadership is transferred
 	LeaseUnconfirmed             // I5: it is extended by a round that nobody has answered
 	VoteAfterRestart             // I5: a node votes right after its start
 	VoteAfterTermChange          // I5: a node forgets its promise with a higher term
