@@ -28,8 +28,8 @@ type fastPath struct {
 	meter *meter
 	// onClosed is called for each client connection that was closed here.
 	onClosed func()
-	// handOver gives a connection to the standard path.
-	handOver func(net.Conn)
+	// detached takes a connection that was detached for the standard path.
+	detached func(net.Conn)
 
 	pools   []pool         // by backend
 	clients []*clientConn  // all that are open, unordered

@@ -102,8 +102,8 @@ func TestFront_PipelinedRequestsAreOneBatch(t *testing.T) {
 	if got, want := s.modes, []isotone.ReadMode{isotone.ReadQuorum, isotone.ReadQuorum, isotone.ReadQuorum}; !slices.Equal(got, want) {
 		t.Errorf("modes %v", got)
 	}
-	if s.handed.Load() != 0 {
-		t.Error("handed over")
+	if s.detached.Load() != 0 {
+		t.Error("detached")
 	}
 }
 
@@ -114,16 +114,16 @@ func TestFront_WhatIsNotHotWaitsForWhatIs(t *testing.T) {
 	_, _ = io.WriteString(c, plain+plain+of("/up")+plain)
 	eventually(t, "a batch is submitted", func() bool { n, _ := s.submitted(); return n == 2 })
 	s.do(func() {})
-	if s.handed.Load() != 0 {
-		t.Fatal("handed over with answers outstanding")
+	if s.detached.Load() != 0 {
+		t.Fatal("detached with answers outstanding")
 	}
 	s.release()
 	got := answers(t, c, 4)
 	if string(got[2].body) != "ok" || got[0].index(t) != 0 || got[1].index(t) != 1 || got[3].index(t) != 2 {
 		t.Errorf("%v", got)
 	}
-	if s.handed.Load() != 1 {
-		t.Errorf("handed over %d times", s.handed.Load())
+	if s.detached.Load() != 1 {
+		t.Errorf("detached %d times", s.detached.Load())
 	}
 }
 
@@ -338,7 +338,7 @@ func TestFront_EveryProtocolOnOnePort(t *testing.T) {
 	for _, tt := range []struct {
 		name, scheme string
 		set          func(*http.Protocols)
-		handed       int64
+		detached     int64
 	}{
 		{"http1", "http", func(p *http.Protocols) { p.SetHTTP1(true) }, 0},
 		{"h2c", "http", func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) }, 1},
@@ -360,8 +360,8 @@ func TestFront_EveryProtocolOnOnePort(t *testing.T) {
 			_ = response.Body.Close()
 		}
 		transport.CloseIdleConnections()
-		if got := s.handed.Load(); got != tt.handed {
-			t.Errorf("%s: %d connections handed over, want %d", tt.name, got, tt.handed)
+		if got := s.detached.Load(); got != tt.detached {
+			t.Errorf("%s: %d connections detached, want %d", tt.name, got, tt.detached)
 		}
 	}
 }
@@ -382,8 +382,8 @@ func TestFront_SlowRequestsAreCut(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	if s.handed.Load() != 0 {
-		t.Error("handed over")
+	if s.detached.Load() != 0 {
+		t.Error("detached")
 	}
 }
 

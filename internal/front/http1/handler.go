@@ -23,8 +23,8 @@ type handler struct {
 	known request
 }
 
-// Data answers the hot requests that b begins with, all that fit in one batch, or hands
-// the connection over.
+// Data answers the hot requests that b begins with, all that fit in one batch, or
+// detaches the connection.
 func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
 	f := h.front
 	if f.stopped {
@@ -40,7 +40,7 @@ func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
 			n, next := h.answerAtOnce(b[used:])
 			used += n
 			if next == cold {
-				h.handOver(b[used:])
+				h.detach(b[used:])
 				return used, nil
 			}
 			if used == len(b) || c.Choked() {
@@ -49,7 +49,7 @@ func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
 		case f.group.empty():
 			if next == cold || h.conn.EOF() {
 				// net/http answers requests that are cut short by the end of input.
-				h.handOver(b[used:])
+				h.detach(b[used:])
 			}
 			return used, nil
 		case !h.submit():
@@ -124,14 +124,14 @@ func (h *handler) answer(w *work) {
 	c.Resume()
 }
 
-// handOver gives the connection away, with b in front.
-func (h *handler) handOver(b []byte) {
+// detach takes the connection out of the loop, with b in front.
+func (h *handler) detach(b []byte) {
 	nc, err := h.conn.Detach(b)
 	if err != nil {
 		return // the loop has closed it, and called Closed
 	}
 	h.front.remove(h)
-	h.front.cfg.HandOver(nc)
+	h.front.cfg.Detached(nc)
 }
 
 // Closed abandons the submitted batch.

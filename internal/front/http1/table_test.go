@@ -118,7 +118,7 @@ var hotRequests = map[string]string{
 	"more ids than one batch": strings.Repeat(of("/api/snowflake"), 1500),
 }
 
-// coldRequests are handed over, as a whole or after some hot ones.
+// coldRequests are left to the standard servers, as a whole or after some hot ones.
 var coldRequests = map[string]string{
 	"up":                       of("/up"),
 	"ready":                    of("/ready"),
@@ -355,10 +355,10 @@ func TestTable_BothPathsAgree(t *testing.T) {
 	for what, table := range map[string]map[string]string{"hot": hotRequests, "cold": coldRequests} {
 		for _, name := range slices.Sorted(maps.Keys(table)) {
 			t.Run(what+" "+name, func(t *testing.T) {
-				before := fronted.handed.Load()
+				before := fronted.detached.Load()
 				agree(t, alone, fronted, nil, true, table[name])
-				if handed := fronted.handed.Load() - before; what == "hot" && handed != 0 {
-					t.Errorf("%q was handed over", table[name])
+				if detached := fronted.detached.Load() - before; what == "hot" && detached != 0 {
+					t.Errorf("%q was detached", table[name])
 				}
 				if slices.Contains(slow, name) {
 					return
@@ -400,10 +400,10 @@ func TestTable_BothPathsAgreeOnFaults(t *testing.T) {
 		t.Run(err.Error(), func(t *testing.T) {
 			for _, raw := range []string{plain, of("/timestamp?n=2&format=json&x=y"), plain + of("/timestamp?a") + plain, plain + of("/up"),
 				of("/api/snowflake?n=2") + plain + of("/api/snowflake") + of("/api/snowflake")} {
-				before := fronted.handed.Load()
+				before := fronted.detached.Load()
 				agree(t, alone, fronted, err, true, raw)
-				if handed := fronted.handed.Load() - before; handed != 0 && !strings.Contains(raw, "/up") {
-					t.Errorf("%q was handed over", raw)
+				if detached := fronted.detached.Load() - before; detached != 0 && !strings.Contains(raw, "/up") {
+					t.Errorf("%q was detached", raw)
 				}
 			}
 		})
