@@ -160,7 +160,7 @@ func (c *core) attach(nc net.Conn, s *peer.Stream) (stop func(error), err error)
 
 func (p *peerConn) open(nc net.Conn) {
 	stall := p.stream.StallTimeout()
-	conn, err := p.core.loop.Adopt(nc, nil, loop.Limits{
+	conn, err := p.core.loop.Attach(nc, nil, loop.Limits{
 		PartialTimeout: stall, IdleTimeout: stall, WriteTimeout: stall, OutputMax: 2 * peerOutputMax,
 	}, p)
 	if err != nil {

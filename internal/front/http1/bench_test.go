@@ -73,7 +73,7 @@ func open(t testing.TB, backend front.Backend) *handler {
 	t.Cleanup(func() { _ = client.Close(); _ = ln.Close(); _ = l.Close() })
 	front := New(Config{Backend: backend, IDs: &counting{}, Loop: l, Detached: func(net.Conn) { t.Error("detached") }})
 	h := &handler{front: front}
-	c, err := l.Adopt(server, nil, loop.Limits{}, h)
+	c, err := l.Attach(server, nil, loop.Limits{}, h)
 	if err != nil {
 		t.Fatal(err)
 	}
