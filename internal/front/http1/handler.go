@@ -12,10 +12,10 @@ const lastBytesMax = 256
 
 // handler is one connection, and everything that an idle one holds.
 type handler struct {
-	front *Front
-	conn  *loop.Conn
-	index int   // in front.conns
-	work  *work // submitted, not answered; nil: none
+	front   *Front
+	conn    *loop.Conn
+	index   int           // in front.conns
+	pending *pendingBatch // submitted, not answered; nil: none
 
 	// A client sends the same request again and again. known is the request in last: input
 	// that begins with the same bytes is the same request, since it ends within them.
@@ -100,23 +100,23 @@ func (h *handler) remember(b []byte, r *request) {
 // submit hands the group to the backend, and reports whether it has been answered.
 func (h *handler) submit() bool {
 	f := h.front
-	w := f.spare.take(f, f.group.len())
-	w.fill(&f.group)
-	w.owner, w.began = h, h.conn.Now()
-	h.work = w
-	f.cfg.Backend.Submit(&w.batch)
-	return h.work == nil
+	p := f.spare.take(f, f.group.len())
+	p.fill(&f.group)
+	p.owner, p.began = h, h.conn.Now()
+	h.pending = p
+	f.cfg.Backend.Submit(&p.batch)
+	return h.pending == nil
 }
 
-// answer writes the answers of w, which h submitted.
-func (h *handler) answer(w *work) {
+// answer writes the answers of p, which h submitted.
+func (h *handler) answer(p *pendingBatch) {
 	f, c := h.front, h.conn
-	h.work = nil
+	h.pending = nil
 	a := f.answersFor(c)
 	a.refresh(c.Now(), f.cluster())
-	out, code := a.append(c.Buffered(), w, f.stopped)
+	out, code := a.append(c.Buffered(), p, f.stopped)
 	c.SetBuffered(out)
-	f.observe(c, code, len(w.asks), c.Now()-w.began)
+	f.observe(c, code, len(p.asks), c.Now()-p.began)
 	if f.stopped {
 		c.Close(ErrStopped)
 		return
@@ -136,13 +136,13 @@ func (h *handler) detach(b []byte) {
 
 // Closed abandons the submitted batch.
 func (h *handler) Closed(*loop.Conn, error) {
-	if h.work != nil {
-		h.work.owner = nil
-		for i := range h.work.measured {
-			h.front.meter.finish(h.front.answersFor(h.conn).protocol, 0, string(isotone.CodeDeadlineExceeded), &h.work.measured[i])
+	if h.pending != nil {
+		h.pending.owner = nil
+		for i := range h.pending.measured {
+			h.front.meter.finish(h.front.answersFor(h.conn).protocol, 0, string(isotone.CodeDeadlineExceeded), &h.pending.measured[i])
 		}
-		h.front.observe(h.conn, string(isotone.CodeDeadlineExceeded), len(h.work.asks), h.conn.Now()-h.work.began)
-		h.work = nil
+		h.front.observe(h.conn, string(isotone.CodeDeadlineExceeded), len(h.pending.asks), h.conn.Now()-h.pending.began)
+		h.pending = nil
 	}
 	h.front.remove(h)
 }

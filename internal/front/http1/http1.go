@@ -167,7 +167,7 @@ func (f *Front) Open(c *loop.Conn) loop.Handler {
 func (f *Front) Stop() {
 	f.stopped = true
 	for _, h := range f.conns {
-		if h.work == nil {
+		if h.pending == nil {
 			h.conn.Close(ErrStopped)
 		}
 	}
