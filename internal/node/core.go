@@ -41,12 +41,12 @@ type core struct {
 
 	due     time.Duration // when the next tick is, by the loop's clock
 	started bool          // the first turn is over
-	// untold counts the ticks since the status was published; changed is set when Flushed has
+	// unpublished counts the ticks since the status was published; changed is set when Flushed has
 	// to publish it.
-	untold  int
-	changed bool
-	wall    time.Time     // as of the latest turn
-	mono    time.Duration // the same
+	unpublished int
+	changed     bool
+	wall        time.Time     // as of the latest turn
+	mono        time.Duration // the same
 
 	transfers []chan struct{}       // closed once another node leads
 	returned  []chan struct{}       // closed once all worker ids were given back
@@ -93,15 +93,15 @@ func (c *core) Turn() {
 		c.forwarder.Turn(c.loop.Now())
 	}
 	c.started = true
-	c.untold += ticks
-	c.changed = c.changed || e.Changed || c.untold >= statusTicks
+	c.unpublished += ticks
+	c.changed = c.changed || e.Changed || c.unpublished >= statusTicks
 	c.retryTransfers(ticks)
 }
 
 // Flushed implements [loop.Work].
 func (c *core) Flushed() {
 	if c.changed {
-		c.untold, c.changed = 0, false
+		c.unpublished, c.changed = 0, false
 		c.publish()
 	}
 }
@@ -170,8 +170,8 @@ func (c *core) carryOut(e *replica.Effects) {
 	if e.Announce {
 		c.peers.announce(c.replica.Hello())
 	}
-	if e.TellClock {
-		c.peers.tellClock()
+	if e.SendClock {
+		c.peers.sendClock()
 	}
 	if e.Write != nil {
 		c.disk.write(e.Write)

@@ -163,7 +163,7 @@ func (c *core) recordElection(s *view) {
 // worker ids were given back.
 func (c *core) followIDs(s *view) {
 	c.node.ids.follow(&s.replica)
-	if s.replica.IDsStopped && s.replica.WorkersReturning == 0 {
+	if s.replica.IDsStopped && s.replica.WorkersReleasing == 0 {
 		for _, returned := range c.returned {
 			close(returned)
 		}

@@ -250,7 +250,7 @@ func TestClock_StatusSaysWhoseClockIsOff(t *testing.T) {
 			n.skew = off
 			c.tick(1)
 			exceeded := off.Abs() > jumpMax
-			if got := n.Status().Clock; !got.Known || got.Alone || got.Exceeded != exceeded || (got.Offset-off).Abs() > tick {
+			if got := n.Status().Clock; !got.Known || got.SoleVoter || got.Exceeded != exceeded || (got.Offset-off).Abs() > tick {
 				t.Errorf("node %d, %v off: %+v", n.id, off, got)
 			}
 		}
@@ -303,7 +303,7 @@ func TestClock_ANodeAlone(t *testing.T) {
 			if got := c.aheadOf(); got < want-100*time.Millisecond || got > want+jumpMax+leadMax {
 				t.Errorf("%s, snapshots every %d: time is %v ahead, want %v", name, snapshotEvery, got, want)
 			}
-			if s := n.Status().Clock; !s.Alone || s.Exceeded == tc.followed {
+			if s := n.Status().Clock; !s.SoleVoter || s.Exceeded == tc.followed {
 				t.Errorf("%s: %+v", name, s)
 			}
 			c.setClock(n, 0)

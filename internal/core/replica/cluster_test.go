@@ -204,7 +204,7 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 			to.inbox = append(to.inbox, m)
 		}
 	}
-	if e.TellClock {
+	if e.SendClock {
 		for _, to := range c.running() {
 			if to != n && to.met[n.id] && n.met[to.id] && (c.drop == nil || !c.drop(&raftpb.Message{From: new(n.id), To: new(to.id)})) {
 				to.clocks = append(to.clocks, replica.PeerClock{ID: n.id, Wall: int64(in.Now)})

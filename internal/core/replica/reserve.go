@@ -17,7 +17,7 @@ func (r *Replica) tick() {
 	r.expire()
 	r.expireClients()
 	r.maintainWorkers()
-	r.announceClock()
+	r.sendClock()
 	if r.ticks%announceTicks == 0 && r.hasFormingPeers() {
 		r.effects.Announce = true
 	}

@@ -85,7 +85,7 @@ func (s *script) status(t *testing.T, a args) {
 			s.printf("  time=%s waiting=%d", s.at(st.Time), st.Waiting)
 		}
 		if n.cfg.LeaseMillis > 0 {
-			s.printf("  workers=%s returning=%d", n.ids(), st.WorkersReturning)
+			s.printf("  workers=%s releasing=%d", n.ids(), st.WorkersReleasing)
 		}
 		if n.cfg.ClockJumpMax > 0 {
 			c := st.Clock
