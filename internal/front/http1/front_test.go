@@ -2,8 +2,6 @@ package http1_test
 
 import (
 	"bufio"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,7 +20,6 @@ import (
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/web"
-	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
@@ -325,16 +321,10 @@ func TestFront_ConnectionsBeyondTheMostAreRefused(t *testing.T) {
 
 // One port, five protocols; the fast path has one of them.
 func TestFront_EveryProtocolOnOnePort(t *testing.T) {
-	dir := t.TempDir()
-	cert, err := credential.LoadOrCreate(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), nil, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	server, trusting := certificate(t)
 	s := startFront(t, func(c *config) {
-		c.web = append(c.web, func(c *web.Config) { c.TLS = &tls.Config{Certificates: []tls.Certificate{cert}} })
+		c.web = append(c.web, func(c *web.Config) { c.TLS = server })
 	})
-	roots := x509.NewCertPool()
-	roots.AddCert(cert.Leaf)
 	for _, tt := range []struct {
 		name, scheme string
 		set          func(*http.Protocols)
@@ -345,7 +335,7 @@ func TestFront_EveryProtocolOnOnePort(t *testing.T) {
 		{"https1", "https", func(p *http.Protocols) { p.SetHTTP1(true) }, 2},
 		{"h2", "https", func(p *http.Protocols) { p.SetHTTP2(true) }, 3},
 	} {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, Protocols: new(http.Protocols)}
+		transport := &http.Transport{TLSClientConfig: trusting.Clone(), Protocols: new(http.Protocols)}
 		tt.set(transport.Protocols)
 		client := &http.Client{Transport: transport, Timeout: patience}
 		for _, target := range []string{"/timestamp", "/timestamp?n=3&format=json", "/timestamp"} {

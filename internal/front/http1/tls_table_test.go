@@ -21,14 +21,15 @@ import (
 func certificate(t testing.TB) (server, client *tls.Config) {
 	t.Helper()
 	dir := t.TempDir()
-	cert, err := credential.LoadOrCreate(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), nil, time.Now())
+	r, err := credential.Open(credential.Config{
+		CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem"), SelfSigned: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(cert.Leaf)
-	return &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}},
-		&tls.Config{RootCAs: roots, ServerName: "localhost"}
+	roots.AddCert(r.Certificate())
+	return r.TLS("h2", "http/1.1"), &tls.Config{RootCAs: roots, ServerName: "localhost"}
 }
 
 // startBoth runs net/http alone and the front before it, both under TLS, for clients
