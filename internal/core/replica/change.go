@@ -44,7 +44,7 @@ func (r *Replica) change(c MemberChange) {
 		// A leader steps down when it applies its removal, and does not tell the others that
 		// this is committed. Of two voters the other could then never be elected.
 		r.transfer()
-		err = isotone.Errorf(isotone.CodeOverloaded, "node %d leads and hands its leadership on before it can be removed; try again", c.Member.ID)
+		err = isotone.Errorf(isotone.CodeOverloaded, "node %d leads and transfers its leadership before it can be removed; try again", c.Member.ID)
 	}
 	if err != nil {
 		r.effects.ChangeRefused = err

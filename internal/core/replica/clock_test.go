@@ -67,8 +67,8 @@ func (c *cluster) wantHeldTime() {
 	}
 }
 
-// passOn has the leader hand over, if there is another voter.
-func (c *cluster) passOn() {
+// transferLeadership has the leader transfer its leadership, if there is another voter.
+func (c *cluster) transferLeadership() {
 	l := c.leader()
 	c.turn(l, &replica.Input{Transfer: true})
 	c.settle()
@@ -93,13 +93,13 @@ func TestClock_NoMinorityMovesTime(t *testing.T) {
 						c.tick(1)
 					}
 					c.wantTrueTime()
-					c.passOn()
+					c.transferLeadership()
 					c.wantTrueTime()
 					for _, id := range wrong {
 						c.setClock(c.nodes[id], 0)
 					}
 					c.wantTrueTime()
-					c.passOn()
+					c.transferLeadership()
 				}
 			})
 		}
@@ -120,7 +120,7 @@ func TestClock_OfTwoTheOneBehindCounts(t *testing.T) {
 				c.setClock(n, 0)
 				c.wantTrueTime()
 			}
-			c.passOn()
+			c.transferLeadership()
 		}
 	}
 }
@@ -210,7 +210,7 @@ func TestClock_AReadingCountsForTenSeconds(t *testing.T) {
 	c.setClock(l, 100*year)
 	c.wantHeldTime()
 	c.setClock(l, 0)
-	c.passOn()
+	c.transferLeadership()
 	c.wantHeldTime() // of a leader that has never heard of any other clock it holds as well
 	c.isolate()
 	c.tick(100)
@@ -235,7 +235,7 @@ func TestClock_ALearnersClockDoesNotCount(t *testing.T) {
 	}
 	for range 2 {
 		c.wantTrueTime()
-		c.passOn()
+		c.transferLeadership()
 	}
 	if got := c.leader().Voters(); got != 2 {
 		t.Errorf("%d voters", got)

@@ -153,7 +153,7 @@ func (r *Replica) transfer() {
 	}
 	var best, match uint64
 	// (pr.RecentActive is not enough: it is unset for everyone once in an election timeout, and
-	// reservations, whose lateness makes a leader hand over, come at fixed times.)
+	// reservations, whose lateness makes a leader transfer its leadership, come at fixed times.)
 	r.raw.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
 		if id == r.cfg.Self.NodeID || kind == raft.ProgressTypeLearner || !pr.RecentActive && !r.isActive(id) {
 			return
