@@ -111,6 +111,7 @@ func (s *script) printf(format string, v ...any) { fmt.Fprintf(&s.out, format+"\
 // adopt takes over a new cluster.
 func (s *script) adopt(c *cluster) {
 	s.cluster, s.began = c, c.mono
+	s.fatal = func(n *node, err error) { s.printf("  %d: stops: %v", n.id, err) }
 	s.tap()
 }
 
@@ -166,7 +167,7 @@ func (s *script) report(n *node) {
 		was = &seen{replica: n.Replica, answers: map[uint64]bool{}, rounds: n.rounds, leases: len(n.leases)}
 		s.seen[n.id] = was
 	}
-	if state := s.state(n); state != was.state {
+	if state := s.state(n); state != was.state && !n.down {
 		s.printf("  %d: %s", n.id, state)
 		was.state = state
 	}
