@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -60,22 +59,7 @@ func TestTLSTable_BothPathsAgree(t *testing.T) {
 		t.Run(dialect, func(t *testing.T) {
 			t.Parallel()
 			alone, fronted := startBoth(t, dialects[dialect])
-			for what, table := range map[string]map[string]string{"hot": hotRequests, "cold": coldRequests} {
-				for _, name := range slices.Sorted(maps.Keys(table)) {
-					t.Run(what+" "+name, func(t *testing.T) {
-						before := fronted.detached.Load()
-						agree(t, alone, fronted, nil, true, table[name])
-						if detached := fronted.detached.Load() - before; what == "hot" && detached != 0 {
-							t.Errorf("%q was detached", table[name])
-						}
-						if slices.Contains(slow, name) {
-							return
-						}
-						agree(t, alone, fronted, nil, false, table[name], sentinel)
-						agree(t, alone, fronted, nil, false, table[name]+sentinel)
-					})
-				}
-			}
+			agreeOnTables(t, alone, fronted)
 		})
 	}
 }
@@ -89,15 +73,7 @@ func TestTLSTable_BothPathsAgreeOnFaults(t *testing.T) {
 		&isotone.Error{Code: isotone.CodeOverloaded, Message: "full", RetryAfter: 2100 * time.Millisecond},
 		fmt.Errorf("wrapped: %w", isotone.ErrOverloaded),
 	} {
-		t.Run(err.Error(), func(t *testing.T) {
-			for _, raw := range []string{plain, of("/timestamp?n=2&format=json&x=y"), plain + of("/timestamp?a") + plain, plain + of("/up")} {
-				before := fronted.detached.Load()
-				agree(t, alone, fronted, err, true, raw)
-				if detached := fronted.detached.Load() - before; detached != 0 && !strings.Contains(raw, "/up") {
-					t.Errorf("%q was detached", raw)
-				}
-			}
-		})
+		agreeOnFault(t, alone, fronted, err)
 	}
 }
 
@@ -108,15 +84,6 @@ func TestTLSTable_BothPathsAgreeAtEverySplit(t *testing.T) {
 		"two": plain + plain, "hot, then up": plain + of("/up"), "hot, then close": plain + with("Connection: close") + plain,
 		"hot, then cut": plain + plain[:20], "json": of("/timestamp?format=json"), "TLS within TLS": "\x16\x03\x01\x00\x05hello",
 	} {
-		t.Run(name, func(t *testing.T) {
-			alone.reset(nil)
-			replies, rest := read(alone.exchange(t, true, raw))
-			for i := range len(raw) {
-				fronted.reset(nil)
-				compare(t, fronted, replies, rest, true, raw[:i], raw[i:])
-			}
-			fronted.reset(nil)
-			compare(t, fronted, replies, rest, true, strings.Split(raw, "")...)
-		})
+		agreeAtEverySplit(t, alone, fronted, name, raw)
 	}
 }
