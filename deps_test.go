@@ -31,7 +31,7 @@ internal/core/mutant:
 internal/core/oracle:       . internal/core/mutant
 internal/core/replica:      . snowflake internal/core/oracle internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/core/lincheck:     .
-internal/core/sim:          . snowflake internal/core/oracle internal/core/replica internal/core/lincheck internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
+internal/core/sim:          . snowflake internal/core/oracle internal/core/replica internal/core/lincheck internal/core/mutant ; go.etcd.io/raft/v3
 
 internal/live:              . internal/reply
 
@@ -39,14 +39,14 @@ internal/host/config:       . snowflake internal/live ; github.com/alecthomas/ko
 internal/host/credential:
 internal/host/telemetry:    ; github.com/prometheus/client_golang
 internal/host/listen:
-internal/host/loop:         disruptor ; golang.org/x/sys
+internal/host/loop:         ; golang.org/x/sys
 internal/host/secure:       internal/host/loop
 internal/host/storage:      ; go.etcd.io/raft/v3 go.etcd.io/bbolt google.golang.org/protobuf
 internal/host/peer:         ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
 internal/front/head:
 internal/front:             . snowflake
-internal/front/gate:        . internal/host/loop internal/front
+internal/front/gate:        internal/host/loop
 internal/front/httpapi:     . snowflake internal/front
 internal/front/transaction:
 internal/front/stats:       . internal/front/transaction ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
@@ -56,13 +56,13 @@ internal/front/web:         . snowflake internal/host/listen internal/front inte
 internal/front/thriftrpc:   . snowflake internal/host/listen internal/front ; github.com/apache/thrift
 
 internal/forward:           . internal/host/loop internal/front
-internal/node:              . snowflake disruptor internal/core/oracle internal/core/replica internal/host/storage internal/host/peer internal/host/loop internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
+internal/node:              . snowflake disruptor internal/core/oracle internal/core/replica internal/host/storage internal/host/peer internal/host/loop internal/front internal/host/telemetry ; go.etcd.io/raft/v3 golang.org/x/sys
 
 internal/balance:           .
-internal/proxy:             . internal/host/loop internal/host/listen internal/front internal/front/head internal/front/httpapi internal/balance internal/front/transaction internal/front/stats
+internal/proxy:             . internal/host/loop internal/host/listen internal/front/head internal/front/httpapi internal/balance internal/front/transaction internal/front/stats
 internal/dashboard:         .
 
-internal/check/bench:       . snowflake client internal/reply internal/core/lincheck internal/front/head ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys
+internal/check/bench:       . internal/reply internal/core/lincheck internal/front/head ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys
 internal/check/chaos:       . internal/core/lincheck ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/chromium:    ; golang.org/x/net
 internal/check/golden:
@@ -79,7 +79,7 @@ cmd/isotone:                * ; *
 
 // testDependencies are the modules that every _test.go file may import as well;
 // it may also import every package of the module.
-const testDependencies = "go.uber.org/goleak pgregory.net/rapid github.com/anishathalye/porcupine github.com/cockroachdb/datadriven github.com/rogpeppe/go-internal github.com/redis/go-redis/v9 golang.org/x/net"
+const testDependencies = "go.uber.org/goleak pgregory.net/rapid github.com/anishathalye/porcupine github.com/cockroachdb/datadriven github.com/redis/go-redis/v9 golang.org/x/net"
 
 // zone is the deterministic zone: the same inputs give the same effects, so the
 // simulator replays what production ran. See checkZone.

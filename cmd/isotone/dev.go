@@ -151,7 +151,7 @@ func leadFirst(ctx context.Context, members []*member) {
 		if leader == 1 {
 			break
 		}
-		if leader == 0 || members[leader-1].node.HandOver(ctx) != nil {
+		if leader == 0 || members[leader-1].node.TransferLeadership(ctx) != nil {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}

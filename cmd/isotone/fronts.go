@@ -85,7 +85,7 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 		ids = cfg.ids(i)
 	}
 	http := http1.New(http1.Config{
-		Backend: b, IDs: ids, Live: cfg.live, Mode: cfg.web.Mode, HandOver: f.web.Take, Observe: cfg.observe, AltSvc: f.altSvc,
+		Backend: b, IDs: ids, Live: cfg.live, Mode: cfg.web.Mode, Detached: f.web.Take, Observe: cfg.observe, AltSvc: f.altSvc,
 		Stats: cfg.stats.fastPath(), Loop: l,
 	})
 	lessor, _ := b.(front.Lessor) // a node is
@@ -100,7 +100,7 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 		tls = secure.New(secure.Config{
 			Loop: l, TLS: cfg.web.TLS,
 			Open:     func(c *loop.Conn) loop.Handler { return g.Inside(c) },
-			HandOver: func(nc net.Conn) { g.Rest(nc) }, HandOverProtocol: "h2",
+			Detached: func(nc net.Conn) { g.Rest(nc) }, DetachProtocol: "h2",
 		})
 		entry.TLS = tls.Accept
 	}
@@ -118,7 +118,7 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 			redis.Stop()
 		},
 		Conns: func() int {
-			sum := http.Conns() + redis.Sessions()
+			sum := http.Conns() + redis.Conns()
 			if tls != nil {
 				sum += tls.Conns()
 			}

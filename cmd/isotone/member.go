@@ -36,11 +36,11 @@ type member struct {
 	docs   *documents
 	addr   string // client address as told to others
 	// served is closed when the front has ended, after serveErr was set.
-	served      chan struct{}
-	serveErr    error
-	handOver    time.Duration
-	thrift      *thriftrpc.Server // nil without a listener
-	thriftEnded func() error
+	served          chan struct{}
+	serveErr        error
+	transferTimeout time.Duration
+	thrift          *thriftrpc.Server // nil without a listener
+	thriftEnded     func() error
 	// forwarding is nil unless FORWARD is set.
 	forwarding *forwarding
 	// unfollow ends following the files of the certificate, and waits for that.
@@ -123,7 +123,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		addr:   addr,
 		served: make(chan struct{}),
 		// An election that fails and is repeated takes up to 80 ticks.
-		handOver: max(time.Second, 100*s.RTT),
+		transferTimeout: max(time.Second, 100*s.RTT),
 	}
 	var forwarder func(func()) node.Forwarder
 	if s.Forward {
@@ -259,17 +259,17 @@ func (m *member) wait(ctx context.Context) error {
 	}
 }
 
-// stop hands leadership over, lets requests under way finish, and ends the member.
+// stop transfers leadership, lets requests under way finish, and ends the member.
 func (m *member) stop(log *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(context.Background(), m.handOver)
+	ctx, cancel := context.WithTimeout(context.Background(), m.transferTimeout)
 	defer cancel()
-	if err := m.node.HandOver(ctx); err != nil {
-		log.Warn("stopping without handing leadership over", "err", err)
+	if err := m.node.TransferLeadership(ctx); err != nil {
+		log.Warn("stopping without transferring leadership", "err", err)
 	}
 	return m.close()
 }
 
-// close ends the member without handing leadership over.
+// close ends the member without transferring leadership.
 func (m *member) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()

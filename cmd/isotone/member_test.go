@@ -66,12 +66,14 @@ func TestMember_FollowsItsCertificateAndDropsNoConnection(t *testing.T) {
 		return &http.Client{Transport: transport, Timeout: 10 * time.Second}
 	}
 	trust := func() *x509.Certificate {
-		cert, err := credential.LoadOrCreate(filepath.Join(s.DataDir, "cert.pem"), filepath.Join(s.DataDir, "key.pem"), nil, time.Now())
+		pair, err := credential.Open(credential.Config{
+			CertFile: filepath.Join(s.DataDir, "cert.pem"), KeyFile: filepath.Join(s.DataDir, "key.pem"), SelfSigned: true,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		roots.AddCert(cert.Leaf)
-		return cert.Leaf
+		roots.AddCert(pair.Certificate())
+		return pair.Certificate()
 	}
 	// ask returns the certificate that answered, or nil.
 	ask := func(c *http.Client) *x509.Certificate {

@@ -302,7 +302,7 @@ func TestProxy_ServesTimestampsOfACluster(t *testing.T) {
 func TestProxy_NodesOverEachHTTP(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	if _, err := credential.LoadOrCreate(cert, key, nil, time.Now()); err != nil {
+	if _, err := credential.Open(credential.Config{CertFile: cert, KeyFile: key, SelfSigned: true}); err != nil {
 		t.Fatal(err)
 	}
 	// There is no cluster: whatever the protocol, the proxy says so.

@@ -117,7 +117,7 @@ func (s *stateSource) describeWorkers(r *node.Report) []dashboard.Worker {
 func describeClock(r *node.Report) dashboard.Clock {
 	c := dashboard.Clock{
 		OffsetFromMedianSeconds: (-r.Skew).Seconds(), OK: r.Skew.Abs() <= node.SkewMax,
-		Exceeded: r.Clock.Exceeded, Alone: r.Clock.Alone, LimitSeconds: r.ClockJumpMax.Seconds(),
+		Exceeded: r.Clock.Exceeded, SoleVoter: r.Clock.SoleVoter, LimitSeconds: r.ClockJumpMax.Seconds(),
 	}
 	if r.Clock.Known {
 		offset := r.Clock.Offset.Seconds()

@@ -13,8 +13,8 @@ func TestDescribeClock_TellsTheQuorumsOnlyIfItIsKnown(t *testing.T) {
 	if c := describeClock(r); c.OffsetFromQuorumSeconds != nil || c.OffsetFromMedianSeconds != 2 || !c.OK || c.LimitSeconds != 0.5 {
 		t.Errorf("not known: %+v", c)
 	}
-	r.Clock = replica.Clock{Known: true, Offset: -time.Hour, Exceeded: true, Alone: true}
-	if c := describeClock(r); c.OffsetFromQuorumSeconds == nil || *c.OffsetFromQuorumSeconds != -3600 || !c.Exceeded || !c.Alone {
+	r.Clock = replica.Clock{Known: true, Offset: -time.Hour, Exceeded: true, SoleVoter: true}
+	if c := describeClock(r); c.OffsetFromQuorumSeconds == nil || *c.OffsetFromQuorumSeconds != -3600 || !c.Exceeded || !c.SoleVoter {
 		t.Errorf("%+v", c)
 	}
 }

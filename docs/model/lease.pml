@@ -84,7 +84,7 @@ byte read[N];             /* what was left of the lease when the clock was last 
  * and the durable votes, which are their own messages. Indexed by node and term. */
 byte request[N*(TERMS-1)];
 byte vote[N*(TERMS-1)] = none;
-bit  timeoutNow[N*(TERMS-1)]; /* the leader of the term before t hands over to n */
+bit  timeoutNow[N*(TERMS-1)]; /* the leader of the term before t transfers to n */
 
 /* The highest term in which a request has been answered. */
 byte answered;

@@ -111,14 +111,14 @@ type Clock struct {
 	OffsetFromMedianSeconds float64 `json:"offsetFromMedianSeconds"`
 	OK                      bool    `json:"ok"`
 	// OffsetFromQuorumSeconds is the node's clock minus the clock that a quorum of the voters
-	// vouches for; nil while too few clocks are known. If Alone it is how far the clock has
+	// vouches for; nil while too few clocks are known. If SoleVoter it is how far the clock has
 	// jumped.
 	OffsetFromQuorumSeconds *float64 `json:"offsetFromQuorumSeconds"`
 	// Exceeded is set while that is beyond LimitSeconds, and the node therefore does not go by
 	// its own clock.
 	Exceeded bool `json:"exceeded"`
-	// Alone is set while the node is the only voter: nobody can vouch for its clock.
-	Alone bool `json:"alone"`
+	// SoleVoter is set while the node is the only voter: nobody can vouch for its clock.
+	SoleVoter bool `json:"alone"`
 	// LimitSeconds is CLOCK_JUMP_MAX_MS; 0 believes any clock.
 	LimitSeconds float64 `json:"limitSeconds"`
 }

@@ -77,7 +77,7 @@ func (r *Report) row(v View) []string {
 		ready = or(s.Node.NotReady)
 	}
 	clock = signed(s.Clock.OffsetFromMedianSeconds)
-	if !s.Clock.OK || s.Clock.Exceeded && !s.Clock.Alone {
+	if !s.Clock.OK || s.Clock.Exceeded && !s.Clock.SoleVoter {
 		clock += " wrong"
 	}
 	role := or(s.Node.Role)

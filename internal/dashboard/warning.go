@@ -20,7 +20,7 @@ func (s *State) clockWarning(m Member) string {
 	offset, exceeded := *c.OffsetFromQuorumSeconds, c.Exceeded
 	switch {
 	case m.Self:
-	case m.ClockOffsetSeconds == nil || c.Alone:
+	case m.ClockOffsetSeconds == nil || c.SoleVoter:
 		return ""
 	default:
 		offset += *m.ClockOffsetSeconds
@@ -29,10 +29,10 @@ func (s *State) clockWarning(m Member) string {
 	switch {
 	case !exceeded:
 		return ""
-	case c.Alone && offset > absence:
+	case c.SoleVoter && offset > absence:
 		return fmt.Sprintf("node %d's wall clock has jumped by %s: time goes on by the steady clock; "+
 			"restart the node with CLOCK_JUMP_MAX_MS=0 if the wall clock is right", m.NodeID, span(offset))
-	case c.Alone:
+	case c.SoleVoter:
 		return fmt.Sprintf("node %d's wall clock has jumped by %s: time goes on by the steady clock; "+
 			"restart the node if the wall clock is right", m.NodeID, span(offset))
 	}

@@ -25,9 +25,9 @@ func TestSummary_WarnsOfClocksThatAreNotBelieved(t *testing.T) {
 		{"another's is ahead", dashboard.Clock{OffsetFromQuorumSeconds: pointer(-0.1), LimitSeconds: limit}, pointer(90061.1),
 			[]string{"node 2's clock is 1 d 1 h ahead of " + quorum}},
 		{"any is believed", dashboard.Clock{OffsetFromQuorumSeconds: pointer(0.0)}, pointer(7200.0), nil},
-		{"it is alone", dashboard.Clock{OffsetFromQuorumSeconds: pointer(3661.0), Exceeded: true, Alone: true, LimitSeconds: limit}, pointer(-3600.0),
+		{"it is the sole voter", dashboard.Clock{OffsetFromQuorumSeconds: pointer(3661.0), Exceeded: true, SoleVoter: true, LimitSeconds: limit}, pointer(-3600.0),
 			[]string{"node 1's wall clock has jumped by 1 h 1 min: time goes on by the steady clock; restart the node if the wall clock is right"}},
-		{"it is alone, and its clock in another century", dashboard.Clock{OffsetFromQuorumSeconds: pointer(36525 * 86400.0), Exceeded: true, Alone: true, LimitSeconds: limit}, nil,
+		{"it is the sole voter, and its clock in another century", dashboard.Clock{OffsetFromQuorumSeconds: pointer(36525 * 86400.0), Exceeded: true, SoleVoter: true, LimitSeconds: limit}, nil,
 			[]string{"node 1's wall clock has jumped by 36525 d: time goes on by the steady clock; restart the node with CLOCK_JUMP_MAX_MS=0 if the wall clock is right"}},
 	} {
 		s := reference(t)

@@ -37,18 +37,18 @@ type core struct {
 	next replica.Input
 	// submitted are the batches of this loop's fronts in this turn.
 	submitted []*front.Batch
-	calls     callTable
+	pending   pendingBatches
 
 	due     time.Duration // when the next tick is, by the loop's clock
 	started bool          // the first turn is over
-	// untold counts the ticks since the status was published; changed is set when Flushed has
+	// unpublished counts the ticks since the status was published; changed is set when Flushed has
 	// to publish it.
-	untold  int
-	changed bool
-	wall    time.Time     // as of the latest turn
-	mono    time.Duration // the same
+	unpublished int
+	changed     bool
+	wall        time.Time     // as of the latest turn
+	mono        time.Duration // the same
 
-	handOvers []chan struct{}       // closed once another node leads
+	transfers []chan struct{}       // closed once another node leads
 	returned  []chan struct{}       // closed once all worker ids were given back
 	raising   []chan *isotone.Error // requests to raise the feature level, before the next turn
 	elections elections
@@ -93,15 +93,15 @@ func (c *core) Turn() {
 		c.forwarder.Turn(c.loop.Now())
 	}
 	c.started = true
-	c.untold += ticks
-	c.changed = c.changed || e.Changed || c.untold >= statusTicks
-	c.retryHandOvers(ticks)
+	c.unpublished += ticks
+	c.changed = c.changed || e.Changed || c.unpublished >= statusTicks
+	c.retryTransfers(ticks)
 }
 
 // Flushed implements [loop.Work].
 func (c *core) Flushed() {
 	if c.changed {
-		c.untold, c.changed = 0, false
+		c.unpublished, c.changed = 0, false
 		c.publish()
 	}
 }
@@ -132,7 +132,7 @@ func (c *core) takeRequests() {
 		}
 		b.Err = nil
 		c.next.Requests = append(c.next.Requests, replica.Request{
-			Token: c.calls.put(b), Mode: mode, Counts: b.Counts, Ranges: b.Ranges,
+			Token: c.pending.put(b), Mode: mode, Counts: b.Counts, Ranges: b.Ranges,
 		})
 	}
 	clear(c.submitted)
@@ -170,14 +170,14 @@ func (c *core) carryOut(e *replica.Effects) {
 	if e.Announce {
 		c.peers.announce(c.replica.Hello())
 	}
-	if e.TellClock {
-		c.peers.tellClock()
+	if e.SendClock {
+		c.peers.sendClock()
 	}
 	if e.Write != nil {
 		c.disk.write(e.Write)
 	}
 	for _, a := range e.Answers {
-		b := c.calls.take(a.Token)
+		b := c.pending.take(a.Token)
 		if a.Err != nil {
 			b.Err = a.Err
 		}
@@ -201,7 +201,7 @@ func (c *core) Close() {
 	if c.node.Err() != nil {
 		err = errFailed
 	}
-	for _, b := range append(append(c.calls.drain(), c.submitted...), c.queue.close()...) {
+	for _, b := range append(append(c.pending.drain(), c.submitted...), c.queue.close()...) {
 		b.Err = err
 		b.Done(b)
 	}

@@ -144,7 +144,7 @@ func TestNode_ServesAloneAtOnce(t *testing.T) {
 	}
 }
 
-func TestNode_ThreeKeepRealTimeOrderOverHandOvers(t *testing.T) {
+func TestNode_ThreeKeepRealTimeOrderOverTransfers(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.leader()
 	const workers = 8
@@ -179,13 +179,13 @@ func TestNode_ThreeKeepRealTimeOrderOverHandOvers(t *testing.T) {
 	for range 10 {
 		leader := c.leader()
 		before := answers.Load()
-		handOver, done := context.WithTimeout(ctx, liveness)
-		if err := c.nodes[leader].HandOver(handOver); err != nil {
+		transfer, done := context.WithTimeout(ctx, liveness)
+		if err := c.nodes[leader].TransferLeadership(transfer); err != nil {
 			t.Error(err)
 		}
 		done()
 		if got := c.nodes[leader].Status().Leader; got == leader {
-			t.Errorf("node %d handed over and still leads", leader)
+			t.Errorf("node %d transferred leadership and still leads", leader)
 		}
 		for answers.Load() < before+100 && !t.Failed() {
 			time.Sleep(time.Millisecond)

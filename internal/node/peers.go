@@ -119,10 +119,10 @@ func (p *peers) announce(h replica.Hello) {
 	}
 }
 
-// tellClock sends the reading of this node's clock to all connected peers.
-func (p *peers) tellClock() {
+// sendClock sends the reading of this node's clock to all connected peers.
+func (p *peers) sendClock() {
 	for _, conn := range p.conns {
-		conn.tellClock()
+		conn.sendClock()
 	}
 }
 
@@ -160,7 +160,7 @@ func (c *core) attach(nc net.Conn, s *peer.Stream) (stop func(error), err error)
 
 func (p *peerConn) open(nc net.Conn) {
 	stall := p.stream.StallTimeout()
-	conn, err := p.core.loop.Adopt(nc, nil, loop.Limits{
+	conn, err := p.core.loop.Attach(nc, nil, loop.Limits{
 		PartialTimeout: stall, IdleTimeout: stall, WriteTimeout: stall, OutputMax: 2 * peerOutputMax,
 	}, p)
 	if err != nil {
@@ -172,7 +172,7 @@ func (p *peerConn) open(nc net.Conn) {
 	p.stream.OnClock(p.hearClock)
 	p.stream.OnUpdate(p.updated)
 	p.core.peers.conns[p.stream.Peer()] = p
-	p.tellClock()
+	p.sendClock()
 	if _, err := p.Data(conn, nil); err != nil { // what came with the handshake
 		conn.Abort(err)
 	}
@@ -213,8 +213,8 @@ func (p *peerConn) updated(h peer.Hello) {
 	in.Hellos = append(in.Hellos, replica.Hello(h))
 }
 
-// tellClock sends the reading of this node's clock.
-func (p *peerConn) tellClock() {
+// sendClock sends the reading of this node's clock.
+func (p *peerConn) sendClock() {
 	p.write(peer.AppendClock(p.conn.Buffered(), int64(unixNanos(p.core.node.cfg.Clock.Wall()))))
 }
 

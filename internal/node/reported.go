@@ -83,7 +83,7 @@ func (c *core) logClock(s *view) {
 	switch {
 	case !clock.Exceeded:
 		log.Info("this node's clock is believed again", "offset", offset)
-	case clock.Alone:
+	case clock.SoleVoter:
 		log.Error("this node's wall clock has jumped, and time goes on by its steady clock; if the wall clock is right now, restart the node "+
 			"(with CLOCK_JUMP_MAX_MS=0, if it was off for more than a year)", "by", offset, "limit", limit)
 	default:

@@ -38,7 +38,7 @@ var reactions = []func(*core, *view){
 	(*core).followIDs,
 	(*core).logClock,
 	(*core).logLevel,
-	(*core).finishHandOvers,
+	(*core).finishTransfers,
 	func(c *core, _ *view) { c.followAddrs() },
 	(*core).measure,
 	func(c *core, _ *view) { c.peers.ping() },
@@ -163,7 +163,7 @@ func (c *core) recordElection(s *view) {
 // worker ids were given back.
 func (c *core) followIDs(s *view) {
 	c.node.ids.follow(&s.replica)
-	if s.replica.IDsStopped && s.replica.WorkersReturning == 0 {
+	if s.replica.IDsStopped && s.replica.WorkersReleasing == 0 {
 		for _, returned := range c.returned {
 			close(returned)
 		}
@@ -171,9 +171,9 @@ func (c *core) followIDs(s *view) {
 	}
 }
 
-// finishHandOvers tells those who wait that another node leads.
-func (c *core) finishHandOvers(s *view) {
+// finishTransfers tells those who wait that another node leads.
+func (c *core) finishTransfers(s *view) {
 	if leader := s.front.Leader; leader != raft.None && leader != c.node.cfg.NodeID {
-		c.endHandOvers()
+		c.endTransfers()
 	}
 }

@@ -94,11 +94,11 @@ func (cc *clientConn) Data(c *loop.Conn, b []byte) (int, error) {
 		return cc.start(b, nil), nil
 	}
 	if b[0] == tlsHandshakeByte {
-		return cc.handOver(b), nil
+		return cc.detach(b), nil
 	}
 	switch isHTTP2(b) {
 	case whole:
-		return cc.handOver(b), nil
+		return cc.detach(b), nil
 	case partial:
 		return 0, nil
 	}
@@ -116,7 +116,7 @@ func (cc *clientConn) Data(c *loop.Conn, b []byte) (int, error) {
 		return len(b), nil
 	}
 	if r.Minor == 0 || r.chunked || r.expect || r.length > fastPathBodyMax {
-		return cc.handOver(b), nil
+		return cc.detach(b), nil
 	}
 	if len(b)-r.size < int(r.length) {
 		return 0, nil
@@ -201,15 +201,15 @@ func (cc *clientConn) requestLine() (method, target string) {
 	return string(m), string(t)
 }
 
-// handOver hands the connection over to the standard path.
-func (cc *clientConn) handOver(b []byte) int {
+// detach detaches the connection for the standard path.
+func (cc *clientConn) detach(b []byte) int {
 	p := cc.path
 	nc, err := cc.conn.Detach(b)
 	if err != nil {
 		return len(b) // the loop has closed it and called Closed
 	}
 	p.remove(cc)
-	p.handOver(nc)
+	p.detached(nc)
 	return len(b)
 }
 

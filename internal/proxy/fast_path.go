@@ -28,8 +28,8 @@ type fastPath struct {
 	meter *meter
 	// onClosed is called for each client connection that was closed here.
 	onClosed func()
-	// handOver gives a connection to the standard path.
-	handOver func(net.Conn)
+	// detached takes a connection that was detached for the standard path.
+	detached func(net.Conn)
 
 	pools   []pool         // by backend
 	clients []*clientConn  // all that are open, unordered
@@ -130,7 +130,7 @@ func (p *fastPath) accept(nc net.Conn) bool {
 		addr = host
 	}
 	cc := &clientConn{path: p, addr: addr, place: len(p.clients), activeAt: -1}
-	c, err := p.loop.Adopt(nc, nil, p.limits(), cc)
+	c, err := p.loop.Attach(nc, nil, p.limits(), cc)
 	if err != nil {
 		p.cfg.Log.Warn("a connection cannot be attached", "err", err)
 		_ = nc.Close()
@@ -205,7 +205,7 @@ func (p *fastPath) dialled(backend int, nc net.Conn, err error) {
 	if err == nil {
 		bc := &backendConn{path: p, backend: backend}
 		stream := p.cfg.Limits.StreamTimeout + p.cfg.Limits.AnswerTimeout
-		bc.conn, err = p.loop.Adopt(nc, nil, loop.Limits{PartialTimeout: stream, IdleTimeout: stream, WriteTimeout: p.cfg.Limits.WriteTimeout}, bc)
+		bc.conn, err = p.loop.Attach(nc, nil, loop.Limits{PartialTimeout: stream, IdleTimeout: stream, WriteTimeout: p.cfg.Limits.WriteTimeout}, bc)
 		if err == nil {
 			pool.open++
 			bc.release()

@@ -134,7 +134,7 @@ func (s *Server) Serve(l net.Listener) error {
 	if s.cfg.KeepProcessor {
 		events.KeepProcessor()
 	}
-	s.fast.report, s.fast.handOver, s.fast.dial = s.requestLog.report, s.serveStandard, s.dial
+	s.fast.report, s.fast.detached, s.fast.dial = s.requestLog.report, s.serveStandard, s.dial
 	s.fast.onClosed = func() { s.connections.Add(-1) }
 	if s.cfg.Measured != nil {
 		s.fast.meter = newMeter()

@@ -37,7 +37,7 @@ const (
 	LeaseFromAnswer              // I5: the lease is measured from the answer
 	LeaseWithoutSlack            // I5: it lasts as long as the election timeout
 	LeaseOnOldClock              // I5: it is checked with a clock read before the request came
-	LeaseSurvivesTransfer        // I5: it is kept while leadership is handed over
+	LeaseSurvivesTransfer        // I5: it is kept while leadership is transferred
 	LeaseUnconfirmed             // I5: it is extended by a round that nobody has answered
 	VoteAfterRestart             // I5: a node votes right after its start
 	VoteAfterTermChange          // I5: a node forgets its promise with a higher term
@@ -56,7 +56,7 @@ const (
 	ReleaseInNextStep            // I9: a generator is ended in one step and its lease given back in the next
 	IgnoreClocks                 // I11: the ceiling follows the leader's clock alone
 	VouchByOne                   // I11: it follows the clock that is furthest ahead
-	FollowJump                   // I11: a voter that is alone follows any jump of its clock
+	FollowJump                   // I11: a sole voter follows any jump of its clock
 	BelieveStaleClocks           // I11: a clock counts however long ago it was told
 	RaiseUnasked                 // I12: the feature level is raised before all members know it
 	ApplyByNode                  // I12: what a command does depends on the node that applies it

@@ -51,7 +51,7 @@ func (r *Replica) change(c MemberChange) {
 		// A leader steps down when it applies its removal, and does not tell the others that
 		// this is committed. Of two voters the other could then never be elected.
 		r.transfer(0)
-		err = isotone.Errorf(isotone.CodeOverloaded, "node %d leads and hands its leadership on before it can be removed; try again", oracle.NodeOf(c.Member.ID))
+		err = isotone.Errorf(isotone.CodeOverloaded, "node %d leads and transfers its leadership before it can be removed; try again", oracle.NodeOf(c.Member.ID))
 	}
 	if err == nil {
 		err = r.proposeChange(c)

@@ -289,7 +289,7 @@ func TestChange_ClustersGrowAndShrink(t *testing.T) {
 	}
 	for id := uint64(1); id <= 3; id++ {
 		err := c.change(c.leader(), replica.Remove, id, "")
-		if err != nil && strings.Contains(err.Message, "hands its leadership on") {
+		if err != nil && strings.Contains(err.Message, "transfers its leadership") {
 			c.tick(50)
 			err = c.change(c.leader(c.nodes[id]), replica.Remove, id, "")
 		}

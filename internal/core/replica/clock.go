@@ -24,7 +24,7 @@ import (
 const (
 	// clockInterval is the time between two readings that a node sends to its peers.
 	clockInterval = time.Second
-	// clockStep is the jump of the wall clock that is told at once.
+	// clockStep is the jump of the wall clock that is sent at once.
 	clockStep = 50 * time.Millisecond
 	// clockValidFactor times clockInterval a reading counts, continued by the steady clock.
 	clockValidFactor = 10
@@ -61,10 +61,10 @@ func (c reading) now(mono time.Duration) (wall uint64, ok bool) {
 type clocks struct {
 	// quorum is the quorum's clock; of a sole voter its own, as far as it follows that.
 	quorum reading
-	// told is the wall clock minus the steady one when the peers were last told.
-	told time.Duration
-	// alone is set while this node is the only voter.
-	alone bool
+	// sent is the wall clock minus the steady one when it was last sent to the peers.
+	sent time.Duration
+	// soleVoter is set while this node is the only voter.
+	soleVoter bool
 }
 
 // Clock compares this node's wall clock with the quorum's clock.
@@ -76,9 +76,9 @@ type Clock struct {
 	// Exceeded is set while Offset is beyond Config.ClockJumpMax, so that the node does not go
 	// by its own clock.
 	Exceeded bool
-	// Alone is set while this node is the only voter. Offset is then how far its clock has
+	// SoleVoter is set while this node is the only voter. Offset is then how far its clock has
 	// jumped.
-	Alone bool
+	SoleVoter bool
 }
 
 // recordClock notes a reading of a peer's clock, old by the time that it was on its way.
@@ -89,12 +89,12 @@ func (r *Replica) recordClock(c PeerClock) {
 	}
 }
 
-// announceClock has a reading sent to the peers at intervals, and after a jump.
-func (r *Replica) announceClock() {
+// sendClock has a reading sent to the peers at intervals, and after a jump.
+func (r *Replica) sendClock() {
 	offset := difference(r.now, uint64(r.mono))
 	due := r.ticks%max(1, uint64(clockInterval/r.cfg.TickInterval)) == 0
-	if due || (offset-r.clocks.told).Abs() > clockStep {
-		r.effects.TellClock, r.clocks.told = true, offset
+	if due || (offset-r.clocks.sent).Abs() > clockStep {
+		r.effects.SendClock, r.clocks.sent = true, offset
 	}
 }
 
@@ -113,9 +113,9 @@ func (r *Replica) peerTime(p *peerView) (wall uint64, ok bool) {
 func (r *Replica) updateQuorumClock() {
 	voters := r.conf.GetVoters()
 	if len(voters) == 1 && voters[0] == r.cfg.Self.NodeID {
-		r.updateClockAlone()
+		r.updateSoleVoterClock()
 	} else {
-		r.clocks.alone = false
+		r.clocks.soleVoter = false
 		r.clocks.quorum = r.quorumClock(voters)
 	}
 	r.checkSkew()
@@ -141,11 +141,11 @@ func (r *Replica) quorumClock(voters []uint64) reading {
 	return reading{wall: clocks[quorum-1], at: r.mono, known: true}
 }
 
-// updateClockAlone follows the wall clock of a sole voter as far as the steady clock allows.
-func (r *Replica) updateClockAlone() {
+// updateSoleVoterClock follows the wall clock of a sole voter as far as the steady clock allows.
+func (r *Replica) updateSoleVoterClock() {
 	t := &r.clocks
 	now := min(r.now, clockMax)
-	if !t.alone || !t.quorum.known {
+	if !t.soleVoter || !t.quorum.known {
 		began := now
 		if ceiling := max(r.state.Ceiling, r.recoveredCeiling); ceiling != 0 && now > ceiling+uint64(absenceMax) {
 			began = ceiling
@@ -153,7 +153,7 @@ func (r *Replica) updateClockAlone() {
 		if vouched, ok := t.quorum.now(r.mono); ok {
 			began = vouched // by former voters
 		}
-		t.alone, t.quorum = true, reading{wall: began, at: r.mono, known: true}
+		t.soleVoter, t.quorum = true, reading{wall: began, at: r.mono, known: true}
 	}
 	believed := t.quorum.wall + uint64(r.mono-t.quorum.at)
 	switch {
@@ -177,7 +177,7 @@ func (r *Replica) clockNow() uint64 {
 	switch {
 	case !ok:
 		return 0
-	case r.clocks.alone:
+	case r.clocks.soleVoter:
 		return min(r.now, quorum+bound)
 	default:
 		return min(max(r.now, quorum-min(quorum, bound)), quorum+bound)
@@ -186,13 +186,13 @@ func (r *Replica) clockNow() uint64 {
 
 // clock returns Status.Clock.
 func (r *Replica) clock() Clock {
-	c := Clock{Alone: r.clocks.alone}
+	c := Clock{SoleVoter: r.clocks.soleVoter}
 	quorum, ok := r.clocks.quorum.now(r.mono)
 	if !ok {
 		return c
 	}
 	c.Known, c.Offset = true, difference(r.now, quorum)
-	c.Exceeded = r.cfg.ClockJumpMax > 0 && (c.Offset > r.cfg.ClockJumpMax || !c.Alone && c.Offset < -r.cfg.ClockJumpMax)
+	c.Exceeded = r.cfg.ClockJumpMax > 0 && (c.Offset > r.cfg.ClockJumpMax || !c.SoleVoter && c.Offset < -r.cfg.ClockJumpMax)
 	return c
 }
 

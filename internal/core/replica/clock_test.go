@@ -67,8 +67,8 @@ func (c *cluster) wantHeldTime() {
 	}
 }
 
-// passOn has the leader hand over, if there is another voter.
-func (c *cluster) passOn() {
+// transferLeadership has the leader transfer its leadership, if there is another voter.
+func (c *cluster) transferLeadership() {
 	l := c.leader()
 	c.turn(l, &replica.Input{Transfer: true})
 	c.settle()
@@ -93,13 +93,13 @@ func TestClock_NoMinorityMovesTime(t *testing.T) {
 						c.tick(1)
 					}
 					c.wantTrueTime()
-					c.passOn()
+					c.transferLeadership()
 					c.wantTrueTime()
 					for _, id := range wrong {
 						c.setClock(c.nodes[id], 0)
 					}
 					c.wantTrueTime()
-					c.passOn()
+					c.transferLeadership()
 				}
 			})
 		}
@@ -120,7 +120,7 @@ func TestClock_OfTwoTheOneBehindCounts(t *testing.T) {
 				c.setClock(n, 0)
 				c.wantTrueTime()
 			}
-			c.passOn()
+			c.transferLeadership()
 		}
 	}
 }
@@ -210,7 +210,7 @@ func TestClock_AReadingCountsForTenSeconds(t *testing.T) {
 	c.setClock(l, 100*year)
 	c.wantHeldTime()
 	c.setClock(l, 0)
-	c.passOn()
+	c.transferLeadership()
 	c.wantHeldTime() // of a leader that has never heard of any other clock it holds as well
 	c.isolate()
 	c.tick(100)
@@ -235,7 +235,7 @@ func TestClock_ALearnersClockDoesNotCount(t *testing.T) {
 	}
 	for range 2 {
 		c.wantTrueTime()
-		c.passOn()
+		c.transferLeadership()
 	}
 	if got := c.leader().Voters(); got != 2 {
 		t.Errorf("%d voters", got)
@@ -250,7 +250,7 @@ func TestClock_StatusSaysWhoseClockIsOff(t *testing.T) {
 			n.skew = off
 			c.tick(1)
 			exceeded := off.Abs() > jumpMax
-			if got := n.Status().Clock; !got.Known || got.Alone || got.Exceeded != exceeded || (got.Offset-off).Abs() > tick {
+			if got := n.Status().Clock; !got.Known || got.SoleVoter || got.Exceeded != exceeded || (got.Offset-off).Abs() > tick {
 				t.Errorf("node %d, %v off: %+v", n.id, off, got)
 			}
 		}
@@ -303,7 +303,7 @@ func TestClock_ANodeAlone(t *testing.T) {
 			if got := c.aheadOf(); got < want-100*time.Millisecond || got > want+jumpMax+leadMax {
 				t.Errorf("%s, snapshots every %d: time is %v ahead, want %v", name, snapshotEvery, got, want)
 			}
-			if s := n.Status().Clock; !s.Alone || s.Exceeded == tc.followed {
+			if s := n.Status().Clock; !s.SoleVoter || s.Exceeded == tc.followed {
 				t.Errorf("%s: %+v", name, s)
 			}
 			c.setClock(n, 0)

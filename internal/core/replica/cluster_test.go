@@ -27,6 +27,8 @@ type cluster struct {
 	// highest is the largest timestamp that was answered so far.
 	highest isotone.Timestamp
 	token   uint64
+	// fatal takes what ends a node; nil fails the test.
+	fatal func(n *node, err error)
 }
 
 // node is one member of a test cluster and its disk.
@@ -49,6 +51,8 @@ type node struct {
 	// workers is how many worker leases it is to have; leases are the answers to clients.
 	workers int
 	leases  []replica.LeaseAnswer
+	// levelRefused is the latest refusal to raise the feature level.
+	levelRefused *isotone.Error
 }
 
 type answered struct {
@@ -196,7 +200,13 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 	in.Clocks = append(in.Clocks, n.clocks...)
 	n.clocks = nil
 	e := n.Step(in)
-	if e.Fatal != nil {
+	switch {
+	case e.Fatal == nil:
+	case c.fatal != nil:
+		n.down = true
+		c.fatal(n, e.Fatal)
+		return
+	default:
 		c.t.Fatalf("node %d: %v", n.id, e.Fatal)
 	}
 	for _, m := range e.Send {
@@ -204,7 +214,7 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 			to.inbox = append(to.inbox, m)
 		}
 	}
-	if e.TellClock {
+	if e.SendClock {
 		for _, to := range c.running() {
 			if to != n && to.met[n.id] && n.met[to.id] && (c.drop == nil || !c.drop(&raftpb.Message{From: new(n.id), To: new(to.id)})) {
 				to.clocks = append(to.clocks, replica.PeerClock{ID: n.id, Wall: int64(in.Now)})
@@ -224,6 +234,9 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 			c.check(n.answers[a.Token].ranges)
 		}
 		n.answers[a.Token].done()
+	}
+	if in.RaiseLevel {
+		n.levelRefused = e.LevelRefused
 	}
 	n.rounds += len(e.Rounds)
 	n.leases = append(n.leases, e.LeaseAnswers...)

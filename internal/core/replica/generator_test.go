@@ -70,10 +70,10 @@ func TestGenerators_GiveBackWhatTheyDidNotUse(t *testing.T) {
 		}
 	}
 	s := f.Status()
-	if !s.IDsStopped || s.WorkersReturning != 2 || len(s.Workers) > 0 || !errors.Is(s.IDsRefused, isotone.ErrNoLeader) {
+	if !s.IDsStopped || s.WorkersReleasing != 2 || len(s.Workers) > 0 || !errors.Is(s.IDsRefused, isotone.ErrNoLeader) {
 		t.Errorf("after the stop: %+v", s)
 	}
-	c.until("it is on record", func() bool { return f.Status().WorkersReturning == 0 })
+	c.until("it is on record", func() bool { return f.Status().WorkersReleasing == 0 })
 	for l, next := range map[oracle.WorkerLease]uint64{used: c.millis(), unused: unused.Start + 1} {
 		if got, _ := c.leader().WorkerLease(l.Worker); got.Session != 0 || got.End > next || got.End <= l.Start {
 			t.Errorf("%+v was given back as %+v", l, got)

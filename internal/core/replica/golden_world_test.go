@@ -131,7 +131,7 @@ func (w *world) turn(m *machine, in *replica.Input) {
 	for _, a := range e.Answers {
 		m.answered[a.Token] = a.Err
 	}
-	if e.TellClock {
+	if e.SendClock {
 		for _, o := range w.list() {
 			o.clocks = append(o.clocks, replica.PeerClock{ID: m.Hello().NodeID, Wall: int64(in.Now)})
 		}

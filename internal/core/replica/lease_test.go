@@ -72,7 +72,7 @@ func TestLease_IsForgoneWithATransfer(t *testing.T) {
 	c.isolate(l.id) // the other never hears of it
 	c.turn(l, &replica.Input{Transfer: true})
 	if got := l.outcome(c.askMode(l, isotone.ReadLease, 1)); got != "" {
-		t.Fatalf("I5: answered %q while handing over", got)
+		t.Fatalf("I5: answered %q during a transfer of leadership", got)
 	}
 	c.isolate()
 	c.tick(19) // the transfer is given up, and the leader stays

@@ -36,7 +36,7 @@ func TestReplica_AFormerLeaderThatIsReelectedRepeatsNothing(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	first := c.leader()
 	for range 20 {
-		// Serve, hand over, and push the leadership back to the first node: cluster.check
+		// Serve, transfer, and push the leadership back to the first node: cluster.check
 		// fails on any repetition.
 		for range 50 {
 			c.must(c.leader())
@@ -356,7 +356,7 @@ func TestReplica_MembershipChanges(t *testing.T) {
 	c.turn(l, &replica.Input{Change: &replica.MemberChange{Kind: replica.AddVoter, Member: m4}})
 	c.tick(20)
 	remove := &replica.MemberChange{Kind: replica.Remove, Member: oracle.Member{ID: l.id}}
-	c.turn(l, &replica.Input{Change: remove}) // it hands its leadership on first
+	c.turn(l, &replica.Input{Change: remove}) // it transfers its leadership first
 	c.tick(50)
 	next := c.leader(l)
 	c.turn(next, &replica.Input{Change: remove})

@@ -19,7 +19,7 @@ func (r *Replica) tick() {
 	r.expire()
 	r.expireClients()
 	r.maintainWorkers()
-	r.announceClock()
+	r.sendClock()
 	if r.ticks%announceTicks == 0 && r.hasFormingPeers() {
 		r.effects.Announce = true
 	}
@@ -158,7 +158,7 @@ func (r *Replica) transfer(to uint64) {
 	}
 	var best, match uint64
 	// (pr.RecentActive is not enough: it is unset for everyone once in an election timeout, and
-	// reservations, whose lateness makes a leader hand over, come at fixed times.)
+	// reservations, whose lateness makes a leader transfer its leadership, come at fixed times.)
 	r.raw.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
 		if id == r.cfg.Self.NodeID || kind == raft.ProgressTypeLearner || !slices.Contains(r.conf.GetVoters(), id) || !pr.RecentActive && !r.isActive(id) || to != 0 && id != to {
 			return

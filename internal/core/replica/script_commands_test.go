@@ -22,13 +22,13 @@ type command struct {
 // commands are all commands, by name; testdata/scripts/README.md says what they do.
 var commands = map[string]command{
 	"founders": {"nodes jump", (*script).founders, true},
-	"cluster":  {"nodes leader jump snapshot-every workers", (*script).form, true},
+	"cluster":  {"nodes leader jump snapshot-every workers first-release", (*script).form, true},
 
 	"join":    {"node", (*script).join, false},
 	"found":   {"node peers", (*script).found, false},
 	"crash":   {"node", (*script).stop, false},
 	"backup":  {"node", (*script).backup, false},
-	"restart": {"node backup", (*script).restart, false},
+	"restart": {"node backup level", (*script).restart, false},
 	"wipe":    {"node", (*script).wiped, false},
 	"connect": {"", (*script).connect, false},
 	"hello":   {"from to", (*script).hello, false},
@@ -58,11 +58,14 @@ var commands = map[string]command{
 	"lease":       {"node session worker ahead", (*script).leaseRequest, false},
 	"release":     {"node session worker start next", (*script).releaseRequest, false},
 	"give-back":   {"node", (*script).giveBack, false},
+	"raise-level": {"node", (*script).raiseLevel, false},
+	"spoil":       {"node", (*script).spoil, false},
 
 	"status":  {"node", (*script).status, false},
 	"log":     {"node", (*script).log, false},
 	"members": {"node", (*script).members, false},
 	"workers": {"node", (*script).workers, false},
+	"levels":  {"node", (*script).levels, false},
 }
 
 func (s *script) founders(t *testing.T, a args) {
@@ -73,6 +76,9 @@ func (s *script) founders(t *testing.T, a args) {
 func (s *script) form(t *testing.T, a args) {
 	s.adopt(unformed(t, int(a.number(t, "nodes", 3)), s.settings(t, a)))
 	s.quiet = true
+	if a.has("first-release") {
+		s.formAsFirstRelease()
+	}
 	s.greet()
 	s.settle()
 	for range 20 {
@@ -89,6 +95,27 @@ func (s *script) form(t *testing.T, a args) {
 	}
 	if a.has("leader") && !s.node(t, a, "leader").Status().Serving {
 		t.Fatal("it does not lead")
+	}
+}
+
+// formAsFirstRelease gives all nodes the disks that the first release wrote at its first
+// start, and runs them at its level.
+func (s *script) formAsFirstRelease() {
+	state, conf := oracle.State{}, &raftpb.ConfState{}
+	for _, m := range members(len(s.nodes)) {
+		state.AddMember(m)
+		conf.Voters = append(conf.Voters, m.ID)
+	}
+	for _, n := range s.running() {
+		n.cfg.Level = oracle.LevelFirst
+		n.disk = disk{
+			hard: &raftpb.HardState{Term: new(uint64(1)), Commit: new(uint64(1))},
+			snap: &raftpb.Snapshot{
+				Data:     state.Append(nil),
+				Metadata: &raftpb.SnapshotMetadata{ConfState: conf, Index: new(uint64(1)), Term: new(uint64(1))},
+			},
+		}
+		s.start(n)
 	}
 }
 
@@ -138,6 +165,7 @@ func (s *script) restart(t *testing.T, a args) {
 		if a.has("backup") {
 			n.disk = s.backups[n.id]
 		}
+		n.cfg.Level = a.number(t, "level", n.cfg.Level)
 		s.crash(n, false)
 		s.report(n)
 	}

@@ -138,6 +138,8 @@ func (s *script) command(e *raftpb.Entry) string {
 	switch c.Kind {
 	case oracle.KindReserve:
 		return "reserve " + s.at(c.Target)
+	case oracle.KindLevel:
+		return fmt.Sprintf("raise the level to %d", c.Level)
 	case oracle.KindName:
 		return "name the cluster"
 	case oracle.KindRegister:

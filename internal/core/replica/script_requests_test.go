@@ -62,6 +62,28 @@ func (s *script) giveBack(t *testing.T, a args) {
 	s.report(n)
 }
 
+func (s *script) raiseLevel(t *testing.T, a args) {
+	n := s.node(t, a, "node")
+	s.step(n, "raise the level", &replica.Input{RaiseLevel: true})
+	if n.levelRefused != nil {
+		s.printf("  %d: refused: %v", n.id, n.levelRefused)
+	}
+}
+
+// spoil changes the state of a node, as bad memory would.
+func (s *script) spoil(t *testing.T, a args) {
+	s.node(t, a, "node").Spoil(func(state *oracle.State) {
+		state.Workers = append(state.Workers, oracle.WorkerLease{Worker: 7, Start: 1, End: 2})
+	})
+}
+
+func (s *script) levels(t *testing.T, a args) {
+	for _, n := range s.named(t, a) {
+		l := n.Levels()
+		s.printf("%d: the cluster is at level %d, this version knows %d", n.id, l.Level, l.Newest)
+	}
+}
+
 func (s *script) propose(t *testing.T, a args, kind replica.MemberChangeKind) {
 	n, id := s.node(t, a, "node"), a.number(t, "id", 0)
 	m := oracle.Member{ID: id, PeerAddr: a["peer"], ClientAddr: a["client"], Promote: a.has("auto")}
@@ -99,7 +121,7 @@ func (s *script) status(t *testing.T, a args) {
 			s.printf("  time=%s waiting=%d", s.at(st.Time), st.Waiting)
 		}
 		if n.cfg.LeaseMillis > 0 {
-			s.printf("  workers=%s returning=%d", n.ids(), st.WorkersReturning)
+			s.printf("  workers=%s releasing=%d", n.ids(), st.WorkersReleasing)
 		}
 		if n.cfg.ClockJumpMax > 0 {
 			c := st.Clock

@@ -128,6 +128,7 @@ var longNumber = regexp.MustCompile(`\b\d{15,20}\b`)
 // adopt takes over a new cluster.
 func (s *script) adopt(c *cluster) {
 	s.cluster, s.began = c, c.mono
+	s.fatal = func(n *node, err error) { s.printf("  %d: stops: %v", n.id, err) }
 	s.tap()
 }
 
@@ -183,7 +184,7 @@ func (s *script) report(n *node) {
 		was = &seen{replica: n.Replica, answers: map[uint64]bool{}, rounds: n.rounds, leases: len(n.leases)}
 		s.seen[n.id] = was
 	}
-	if state := s.state(n); state != was.state {
+	if state := s.state(n); state != was.state && !n.down {
 		s.printf("  %d: %s", n.id, state)
 		was.state = state
 	}

@@ -46,8 +46,8 @@ type Status struct {
 	IDsStopped bool
 	// Clock compares this node's clock with the quorum's.
 	Clock Clock
-	// WorkersReturning is the number of leases whose release is not applied yet.
-	WorkersReturning int
+	// WorkersReleasing is the number of leases whose release is not applied yet.
+	WorkersReleasing int
 }
 
 // Status returns the status after the latest step. Its slices are replaced, never changed, by
@@ -75,7 +75,7 @@ func (r *Replica) Status() Status {
 
 		Workers:          r.workers.held,
 		WorkersRefused:   r.workers.refusal,
-		WorkersReturning: len(r.workers.releasing),
+		WorkersReleasing: len(r.workers.releasing),
 		Generators:       r.ids.slots,
 		IDsRefused:       r.ids.refused,
 		IDsStopped:       r.ids.stopped,

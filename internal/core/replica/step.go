@@ -95,8 +95,8 @@ type Effects struct {
 	// Announce asks the caller to send this node's [Replica.Hello] to all connected peers
 	// again.
 	Announce bool
-	// TellClock asks the caller to send a reading of the wall clock to all connected peers.
-	TellClock bool
+	// SendClock asks the caller to send a reading of the wall clock to all connected peers.
+	SendClock bool
 	// Fatal ends the node: it cannot carry out a log entry or form its cluster. Every later
 	// Step does nothing but return it.
 	Fatal error
@@ -131,7 +131,7 @@ func (r *Replica) Step(in *Input) *Effects {
 	}
 	r.mutateStep()
 	r.readClocks(in)
-	r.effects.TellClock = len(in.Hellos) > 0
+	r.effects.SendClock = len(in.Hellos) > 0
 	r.releaseWorkers(in)
 	if r.forming != nil {
 		if r.stepFounder(in); r.forming == nil {

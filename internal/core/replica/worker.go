@@ -155,7 +155,7 @@ func (r *Replica) leaseApplied(term uint64, c oracle.Command, o oracle.Outcome) 
 func (r *Replica) updateLeases() {
 	w := &r.workers
 	self := r.cfg.Self
-	isReturning := func(l oracle.WorkerLease) bool {
+	isReleasing := func(l oracle.WorkerLease) bool {
 		return slices.ContainsFunc(w.releasing, func(u oracle.Used) bool { return isSame(l, u) })
 	}
 	// A release was applied if the record is another's.
@@ -165,7 +165,7 @@ func (r *Replica) updateLeases() {
 	})
 	var held []oracle.WorkerLease
 	for _, l := range r.state.Workers {
-		if !l.IsHeldBy(self.NodeID, self.Session) || isReturning(l) && !mutant.On(mutant.RelistReleased) {
+		if !l.IsHeldBy(self.NodeID, self.Session) || isReleasing(l) && !mutant.On(mutant.RelistReleased) {
 			continue
 		}
 		held = append(held, r.mutateHeld(l))

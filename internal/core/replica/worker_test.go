@@ -207,10 +207,10 @@ func TestWorkers_AFixedWorkerIsFreeAtOnceWhenItWasGivenBack(t *testing.T) {
 		if clean {
 			c.use(c.nodes[2])
 			c.turn(c.nodes[2], &replica.Input{StopIDs: true})
-			if got := c.nodes[2].Status(); got.WorkersReturning != 1 || len(got.Workers) > 0 {
+			if got := c.nodes[2].Status(); got.WorkersReleasing != 1 || len(got.Workers) > 0 {
 				t.Fatalf("after giving back: %+v", got)
 			}
-			c.until("it is on record", func() bool { return c.nodes[2].Status().WorkersReturning == 0 })
+			c.until("it is on record", func() bool { return c.nodes[2].Status().WorkersReleasing == 0 })
 			if l, _ := c.leader().WorkerLease(7); l.Session != 0 || l.End <= was.Start || l.End > c.millis()+1 {
 				t.Errorf("on record: %+v", l)
 			}
@@ -292,7 +292,7 @@ func TestWorkers_LateAndRepeatedProposalsAreHarmless(t *testing.T) {
 			used[l.Worker] = max(used[l.Worker], l.Start+1)
 		}
 		c.release(f)
-		c.until("it is on record", func() bool { return f.Status().WorkersReturning == 0 })
+		c.until("it is on record", func() bool { return f.Status().WorkersReleasing == 0 })
 		c.leasing()
 		for _, l := range f.Status().Workers {
 			if l.Start < used[l.Worker] {
@@ -324,7 +324,7 @@ func TestWorkers_AReleaseIsRepeatedUntilItIsOnRecord(t *testing.T) {
 		return true
 	}
 	c.turn(f, &replica.Input{StopIDs: true})
-	c.until("it is on record", func() bool { return f.Status().WorkersReturning == 0 })
+	c.until("it is on record", func() bool { return f.Status().WorkersReleasing == 0 })
 	if lost != 2 {
 		t.Errorf("%d messages were lost", lost)
 	}

@@ -173,8 +173,8 @@ func (w *world) announce(n *node) {
 	}
 }
 
-// tellClock sends a reading of the clock of n to all connected peers.
-func (w *world) tellClock(n *node) {
+// sendClock sends a reading of the clock of n to all connected peers.
+func (w *world) sendClock(n *node) {
 	wall, _ := n.clock.read(w.now)
 	for _, o := range w.nodes {
 		if o == n || !w.connected(n, o) || w.link(n, o).blocked > 0 || w.chance(w.weather.loss) {

@@ -219,8 +219,8 @@ func (w *world) turn(n *node) {
 	if e.Announce {
 		w.announce(n)
 	}
-	if e.TellClock {
-		w.tellClock(n)
+	if e.SendClock {
+		w.sendClock(n)
 	}
 	if n.pauseNext > 0 && len(e.Send) > 1 {
 		w.pause(n, n.pauseNext)

@@ -61,22 +61,22 @@ func (a *answers) refresh(now time.Duration, cluster uint64) {
 	a.fault.answer = a.fault.answer[:0]
 }
 
-// append appends the answers of w to b, and returns their code. last says that the
+// append appends the answers of p to b, and returns their code. last says that the
 // connection ends after them.
-func (a *answers) append(b []byte, w *work, last bool) (_ []byte, code string) {
+func (a *answers) append(b []byte, p *pendingBatch, last bool) (_ []byte, code string) {
 	code = httpapi.CodeOK
-	queries := w.queries
-	err := w.err()
-	for i, q := range w.asks {
-		final, at := last && i == len(w.asks)-1, len(b)
+	queries := p.queries
+	err := p.err()
+	for i, q := range p.asks {
+		final, at := last && i == len(p.asks)-1, len(b)
 		if err == nil {
-			b = a.appendIssued(b, q.format, w.batch.Ranges[i], final)
+			b = a.appendIssued(b, q.format, p.batch.Ranges[i], final)
 		} else {
 			b, code = a.appendFault(b, err, queries[:q.query], final)
 			queries = queries[q.query:]
 		}
-		if w.measured != nil {
-			b = w.front.meter.end(b, at, a.protocol, code, &w.measured[i])
+		if p.measured != nil {
+			b = p.front.meter.end(b, at, a.protocol, code, &p.measured[i])
 		}
 	}
 	return b, code

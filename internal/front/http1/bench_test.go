@@ -71,9 +71,9 @@ func open(t testing.TB, backend front.Backend) *handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close(); _ = ln.Close(); _ = l.Close() })
-	front := New(Config{Backend: backend, IDs: &counting{}, Loop: l, HandOver: func(net.Conn) { t.Error("handed over") }})
+	front := New(Config{Backend: backend, IDs: &counting{}, Loop: l, Detached: func(net.Conn) { t.Error("detached") }})
 	h := &handler{front: front}
-	c, err := l.Adopt(server, nil, loop.Limits{}, h)
+	c, err := l.Attach(server, nil, loop.Limits{}, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func BenchmarkParse(b *testing.B) {
 
 // BenchmarkIdle reports what an idle connection holds here, after one request.
 func BenchmarkIdle(b *testing.B) {
-	front := New(Config{Backend: prompt{}, HandOver: func(nc net.Conn) { _ = nc.Close() }})
+	front := New(Config{Backend: prompt{}, Detached: func(nc net.Conn) { _ = nc.Close() }})
 	h, raw := open(b, prompt{}), []byte(hotOnes["curl"])
 	handlers := make([]*handler, 0, b.N)
 	var before, after runtime.MemStats

@@ -2,8 +2,6 @@ package http1_test
 
 import (
 	"bufio"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,7 +20,6 @@ import (
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/web"
-	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
@@ -102,8 +98,8 @@ func TestFront_PipelinedRequestsAreOneBatch(t *testing.T) {
 	if got, want := s.modes, []isotone.ReadMode{isotone.ReadQuorum, isotone.ReadQuorum, isotone.ReadQuorum}; !slices.Equal(got, want) {
 		t.Errorf("modes %v", got)
 	}
-	if s.handed.Load() != 0 {
-		t.Error("handed over")
+	if s.detached.Load() != 0 {
+		t.Error("detached")
 	}
 }
 
@@ -114,16 +110,16 @@ func TestFront_WhatIsNotHotWaitsForWhatIs(t *testing.T) {
 	_, _ = io.WriteString(c, plain+plain+of("/up")+plain)
 	eventually(t, "a batch is submitted", func() bool { n, _ := s.submitted(); return n == 2 })
 	s.do(func() {})
-	if s.handed.Load() != 0 {
-		t.Fatal("handed over with answers outstanding")
+	if s.detached.Load() != 0 {
+		t.Fatal("detached with answers outstanding")
 	}
 	s.release()
 	got := answers(t, c, 4)
 	if string(got[2].body) != "ok" || got[0].index(t) != 0 || got[1].index(t) != 1 || got[3].index(t) != 2 {
 		t.Errorf("%v", got)
 	}
-	if s.handed.Load() != 1 {
-		t.Errorf("handed over %d times", s.handed.Load())
+	if s.detached.Load() != 1 {
+		t.Errorf("detached %d times", s.detached.Load())
 	}
 }
 
@@ -325,27 +321,21 @@ func TestFront_ConnectionsBeyondTheMostAreRefused(t *testing.T) {
 
 // One port, five protocols; the fast path has one of them.
 func TestFront_EveryProtocolOnOnePort(t *testing.T) {
-	dir := t.TempDir()
-	cert, err := credential.LoadOrCreate(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), nil, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	server, trusting := certificate(t)
 	s := startFront(t, func(c *config) {
-		c.web = append(c.web, func(c *web.Config) { c.TLS = &tls.Config{Certificates: []tls.Certificate{cert}} })
+		c.web = append(c.web, func(c *web.Config) { c.TLS = server })
 	})
-	roots := x509.NewCertPool()
-	roots.AddCert(cert.Leaf)
 	for _, tt := range []struct {
 		name, scheme string
 		set          func(*http.Protocols)
-		handed       int64
+		detached     int64
 	}{
 		{"http1", "http", func(p *http.Protocols) { p.SetHTTP1(true) }, 0},
 		{"h2c", "http", func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) }, 1},
 		{"https1", "https", func(p *http.Protocols) { p.SetHTTP1(true) }, 2},
 		{"h2", "https", func(p *http.Protocols) { p.SetHTTP2(true) }, 3},
 	} {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, Protocols: new(http.Protocols)}
+		transport := &http.Transport{TLSClientConfig: trusting.Clone(), Protocols: new(http.Protocols)}
 		tt.set(transport.Protocols)
 		client := &http.Client{Transport: transport, Timeout: patience}
 		for _, target := range []string{"/timestamp", "/timestamp?n=3&format=json", "/timestamp"} {
@@ -360,8 +350,8 @@ func TestFront_EveryProtocolOnOnePort(t *testing.T) {
 			_ = response.Body.Close()
 		}
 		transport.CloseIdleConnections()
-		if got := s.handed.Load(); got != tt.handed {
-			t.Errorf("%s: %d connections handed over, want %d", tt.name, got, tt.handed)
+		if got := s.detached.Load(); got != tt.detached {
+			t.Errorf("%s: %d connections detached, want %d", tt.name, got, tt.detached)
 		}
 	}
 }
@@ -382,8 +372,8 @@ func TestFront_SlowRequestsAreCut(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	if s.handed.Load() != 0 {
-		t.Error("handed over")
+	if s.detached.Load() != 0 {
+		t.Error("detached")
 	}
 }
 

@@ -12,10 +12,10 @@ const lastBytesMax = 256
 
 // handler is one connection, and everything that an idle one holds.
 type handler struct {
-	front *Front
-	conn  *loop.Conn
-	index int   // in front.conns
-	work  *work // submitted, not answered; nil: none
+	front   *Front
+	conn    *loop.Conn
+	index   int           // in front.conns
+	pending *pendingBatch // submitted, not answered; nil: none
 
 	// A client sends the same request again and again. known is the request in last: input
 	// that begins with the same bytes is the same request, since it ends within them.
@@ -23,8 +23,8 @@ type handler struct {
 	known request
 }
 
-// Data answers the hot requests that b begins with, all that fit in one batch, or hands
-// the connection over.
+// Data answers the hot requests that b begins with, all that fit in one batch, or
+// detaches the connection.
 func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
 	f := h.front
 	if f.stopped {
@@ -40,7 +40,7 @@ func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
 			n, next := h.answerAtOnce(b[used:])
 			used += n
 			if next == cold {
-				h.handOver(b[used:])
+				h.detach(b[used:])
 				return used, nil
 			}
 			if used == len(b) || c.Choked() {
@@ -49,7 +49,7 @@ func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
 		case f.group.empty():
 			if next == cold || h.conn.EOF() {
 				// net/http answers requests that are cut short by the end of input.
-				h.handOver(b[used:])
+				h.detach(b[used:])
 			}
 			return used, nil
 		case !h.submit():
@@ -100,23 +100,23 @@ func (h *handler) remember(b []byte, r *request) {
 // submit hands the group to the backend, and reports whether it has been answered.
 func (h *handler) submit() bool {
 	f := h.front
-	w := f.spare.take(f, f.group.len())
-	w.fill(&f.group)
-	w.owner, w.began = h, h.conn.Now()
-	h.work = w
-	f.cfg.Backend.Submit(&w.batch)
-	return h.work == nil
+	p := f.spare.take(f, f.group.len())
+	p.fill(&f.group)
+	p.owner, p.began = h, h.conn.Now()
+	h.pending = p
+	f.cfg.Backend.Submit(&p.batch)
+	return h.pending == nil
 }
 
-// answer writes the answers of w, which h submitted.
-func (h *handler) answer(w *work) {
+// answer writes the answers of p, which h submitted.
+func (h *handler) answer(p *pendingBatch) {
 	f, c := h.front, h.conn
-	h.work = nil
+	h.pending = nil
 	a := f.answersFor(c)
 	a.refresh(c.Now(), f.cluster())
-	out, code := a.append(c.Buffered(), w, f.stopped)
+	out, code := a.append(c.Buffered(), p, f.stopped)
 	c.SetBuffered(out)
-	f.observe(c, code, len(w.asks), c.Now()-w.began)
+	f.observe(c, code, len(p.asks), c.Now()-p.began)
 	if f.stopped {
 		c.Close(ErrStopped)
 		return
@@ -124,25 +124,25 @@ func (h *handler) answer(w *work) {
 	c.Resume()
 }
 
-// handOver gives the connection away, with b in front.
-func (h *handler) handOver(b []byte) {
+// detach takes the connection out of the loop, with b in front.
+func (h *handler) detach(b []byte) {
 	nc, err := h.conn.Detach(b)
 	if err != nil {
 		return // the loop has closed it, and called Closed
 	}
 	h.front.remove(h)
-	h.front.cfg.HandOver(nc)
+	h.front.cfg.Detached(nc)
 }
 
 // Closed abandons the submitted batch.
 func (h *handler) Closed(*loop.Conn, error) {
-	if h.work != nil {
-		h.work.owner = nil
-		for i := range h.work.measured {
-			h.front.meter.finish(h.front.answersFor(h.conn).protocol, 0, string(isotone.CodeDeadlineExceeded), &h.work.measured[i])
+	if h.pending != nil {
+		h.pending.owner = nil
+		for i := range h.pending.measured {
+			h.front.meter.finish(h.front.answersFor(h.conn).protocol, 0, string(isotone.CodeDeadlineExceeded), &h.pending.measured[i])
 		}
-		h.front.observe(h.conn, string(isotone.CodeDeadlineExceeded), len(h.work.asks), h.conn.Now()-h.work.began)
-		h.work = nil
+		h.front.observe(h.conn, string(isotone.CodeDeadlineExceeded), len(h.pending.asks), h.conn.Now()-h.pending.began)
+		h.pending = nil
 	}
 	h.front.remove(h)
 }

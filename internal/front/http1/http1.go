@@ -56,23 +56,23 @@ const (
 // ErrStopped ends connections after [Front.Stop].
 var ErrStopped = errors.New("the server is shutting down")
 
-// Config configures a [Front]. Backend and HandOver are required.
+// Config configures a [Front]. Backend and Detached are required.
 type Config struct {
 	// Backend answers. It must call Done on the loop's goroutine, within Submit or
 	// later.
 	Backend front.Backend
-	// IDs answers requests for ids, on the loop's goroutine; nil hands them over.
+	// IDs answers requests for ids, on the loop's goroutine; nil leaves them to Detached.
 	IDs front.IDs
 	// Live returns the whole answer to GET of a live document, given the values of
-	// Accept-Encoding and If-None-Match; nil, or a nil answer, hands the request over. It
+	// Accept-Encoding and If-None-Match; nil, or a nil answer, leaves the request to Detached. It
 	// is called on the loop's goroutine, and must not keep the strings.
 	Live func(name, acceptEncoding, ifNoneMatch string) []byte
 	// Mode applies to requests that name none. isotone.ReadDefault leaves the choice
 	// to the backend.
 	Mode isotone.ReadMode
-	// HandOver takes a connection that sent something else; everything unanswered can
+	// Detached takes a connection that sent something else; everything unanswered can
 	// be read from it again. It must not block, and owns the connection.
-	HandOver func(net.Conn)
+	Detached func(net.Conn)
 	// Observe, if not nil, is called once for every answered batch, with the number of
 	// requests in it. The protocol is "http1", or "https1" under TLS; the code is "ok" or an
 	// isotone.Code. Wall is measured on the loop's clock, from the turn that read the
@@ -127,10 +127,10 @@ type Front struct {
 	meter   *meter  // nil without Config.Stats
 }
 
-// New returns a front without connections. It panics without a Backend or HandOver.
+// New returns a front without connections. It panics without a Backend or Detached.
 func New(cfg Config) *Front {
-	if cfg.Backend == nil || cfg.HandOver == nil {
-		panic("http1: Config.Backend or Config.HandOver is nil")
+	if cfg.Backend == nil || cfg.Detached == nil {
+		panic("http1: Config.Backend or Config.Detached is nil")
 	}
 	if cfg.Stats != nil && cfg.Loop == nil {
 		panic("http1: Config.Stats without Config.Loop")
@@ -167,7 +167,7 @@ func (f *Front) Open(c *loop.Conn) loop.Handler {
 func (f *Front) Stop() {
 	f.stopped = true
 	for _, h := range f.conns {
-		if h.work == nil {
+		if h.pending == nil {
 			h.conn.Close(ErrStopped)
 		}
 	}

@@ -65,7 +65,7 @@ func (r *request) pathOf(b []byte) string {
 	return paths[targetLive] + r.name.of(b)
 }
 
-// cancel forgets a request that is handed over.
+// cancel forgets a request that is cold.
 func (m *meter) cancel() { m.inFlight-- }
 
 // end adds the ID to the answer of one, which begins at b[at], and ends the measurement.

@@ -74,7 +74,7 @@ func TestMeter_EveryRequestHasAnIDAndARecord(t *testing.T) {
 			}
 		}
 	}
-	if n := s.handed.Load(); n != 0 {
+	if n := s.detached.Load(); n != 0 {
 		t.Errorf("%d connections left the fast path", n)
 	}
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // answerAtOnce answers the requests at the front of b that are not for timestamps: they
-// need no round. It returns how many bytes they have, and cold if what follows must be
-// handed over.
+// need no round. It returns how many bytes they have, and cold if what follows is for the
+// standard servers.
 func (h *handler) answerAtOnce(b []byte) (used int, next verdict) {
 	f, c := h.front, h.conn
 	a := f.answersFor(c)
@@ -55,7 +55,7 @@ func (f *Front) answerOne(out []byte, a *answers, r *request, b []byte) (_ []byt
 }
 
 // appendOne appends the answer to r, which b begins with, and returns its code. It is not
-// ok if the request must be handed over.
+// ok if the request is cold.
 func (a *answers) appendOne(out []byte, r *request, b []byte, f *Front) (_ []byte, code string, ok bool) {
 	if r.target == targetIDs {
 		if f.cfg.IDs == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
-// Limits of a hot request. A request beyond them is not refused but handed over.
+// Limits of a hot request. A request beyond them is not refused but cold.
 const (
 	// requestBytesMax bounds a hot request; our own clients send less than a tenth.
 	requestBytesMax = 4 << 10
@@ -98,7 +98,7 @@ func (r *request) rawQuery(b []byte) []byte {
 //
 // It goes through b once, byte by byte, and each decision depends only on the bytes before
 // it. So the way a stream is cut into reads makes no difference, and a cold connection is
-// handed over at its first cold byte. Package head scans complete heads, and does not fit.
+// detached at its first cold byte. Package head scans complete heads, and does not fit.
 func parse(b []byte, r *request) verdict {
 	b = b[:min(len(b), requestBytesMax)]
 	v := parseRequest(b, r)

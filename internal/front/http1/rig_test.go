@@ -145,7 +145,7 @@ type site struct {
 	// With a loop in front of the web server:
 	front    *http1.Front
 	gate     *gate.Gate
-	handed   atomic.Int64
+	detached atomic.Int64
 	observed chan string
 	loop     *loop.Loop
 	secure   *secure.Terminator // nil without TLS
@@ -253,11 +253,11 @@ func startFront(t testing.TB, configure ...func(*config)) *site {
 		observed: make(chan string, 1000),
 	}
 	rest := func(nc net.Conn) {
-		s.handed.Add(1)
+		s.detached.Add(1)
 		s.web.Take(nc)
 	}
 	cfg := config{site: s, limits: loop.Limits{PartialTimeout: 2 * time.Second}}
-	cfg.front = http1.Config{Backend: later{s.oracle}, IDs: s.oracle, Live: s.live, HandOver: rest}
+	cfg.front = http1.Config{Backend: later{s.oracle}, IDs: s.oracle, Live: s.live, Detached: rest}
 	cfg.gate = gate.Config{
 		Loop: l, Rest: rest,
 		Refuse:    func(nc net.Conn) { s.web.Refuse(nc) },
@@ -268,7 +268,7 @@ func startFront(t testing.TB, configure ...func(*config)) *site {
 	cfg.secure = secure.Config{
 		Loop:     l,
 		Open:     func(c *loop.Conn) loop.Handler { return s.gate.Inside(c) },
-		HandOver: func(nc net.Conn) { s.gate.Rest(nc) }, HandOverProtocol: "h2",
+		Detached: func(nc net.Conn) { s.gate.Rest(nc) }, DetachProtocol: "h2",
 	}
 	for _, change := range configure {
 		change(&cfg)

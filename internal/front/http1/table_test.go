@@ -118,7 +118,7 @@ var hotRequests = map[string]string{
 	"more ids than one batch": strings.Repeat(of("/api/snowflake"), 1500),
 }
 
-// coldRequests are handed over, as a whole or after some hot ones.
+// coldRequests are left to the standard servers, as a whole or after some hot ones.
 var coldRequests = map[string]string{
 	"up":                       of("/up"),
 	"ready":                    of("/ready"),
@@ -350,15 +350,17 @@ func compare(t *testing.T, fronted *site, wantReplies []reply, wantRest string, 
 	}
 }
 
-func TestTable_BothPathsAgree(t *testing.T) {
-	alone, fronted := startWeb(t), startFront(t)
+func TestTable_BothPathsAgree(t *testing.T) { agreeOnTables(t, startWeb(t), startFront(t)) }
+
+// agreeOnTables compares the sites over all requests in the tables.
+func agreeOnTables(t *testing.T, alone, fronted *site) {
 	for what, table := range map[string]map[string]string{"hot": hotRequests, "cold": coldRequests} {
 		for _, name := range slices.Sorted(maps.Keys(table)) {
 			t.Run(what+" "+name, func(t *testing.T) {
-				before := fronted.handed.Load()
+				before := fronted.detached.Load()
 				agree(t, alone, fronted, nil, true, table[name])
-				if handed := fronted.handed.Load() - before; what == "hot" && handed != 0 {
-					t.Errorf("%q was handed over", table[name])
+				if detached := fronted.detached.Load() - before; what == "hot" && detached != 0 {
+					t.Errorf("%q was detached", table[name])
 				}
 				if slices.Contains(slow, name) {
 					return
@@ -397,17 +399,22 @@ func TestTable_BothPathsAgreeOnFaults(t *testing.T) {
 		fmt.Errorf("wrapped: %w", isotone.ErrOverloaded),
 		errors.New(`a "strange" error`),
 	} {
-		t.Run(err.Error(), func(t *testing.T) {
-			for _, raw := range []string{plain, of("/timestamp?n=2&format=json&x=y"), plain + of("/timestamp?a") + plain, plain + of("/up"),
-				of("/api/snowflake?n=2") + plain + of("/api/snowflake") + of("/api/snowflake")} {
-				before := fronted.handed.Load()
-				agree(t, alone, fronted, err, true, raw)
-				if handed := fronted.handed.Load() - before; handed != 0 && !strings.Contains(raw, "/up") {
-					t.Errorf("%q was handed over", raw)
-				}
-			}
-		})
+		agreeOnFault(t, alone, fronted, err)
 	}
+}
+
+// agreeOnFault compares the sites while the backend fails with err.
+func agreeOnFault(t *testing.T, alone, fronted *site, err error) {
+	t.Run(err.Error(), func(t *testing.T) {
+		for _, raw := range []string{plain, of("/timestamp?n=2&format=json&x=y"), plain + of("/timestamp?a") + plain, plain + of("/up"),
+			of("/api/snowflake?n=2") + plain + of("/api/snowflake") + of("/api/snowflake")} {
+			before := fronted.detached.Load()
+			agree(t, alone, fronted, err, true, raw)
+			if detached := fronted.detached.Load() - before; detached != 0 && !strings.Contains(raw, "/up") {
+				t.Errorf("%q was detached", raw)
+			}
+		}
+	})
 }
 
 // However a stream is cut into reads, the same answers come out.
@@ -419,16 +426,21 @@ func TestTable_BothPathsAgreeAtEverySplit(t *testing.T) {
 			if len(raw) > 160 || slices.Contains(slices.Concat(slow, heavy), name) {
 				continue
 			}
-			t.Run(name, func(t *testing.T) {
-				alone.reset(nil)
-				replies, rest := read(alone.exchange(t, true, raw))
-				for i := range len(raw) {
-					fronted.reset(nil)
-					compare(t, fronted, replies, rest, true, raw[:i], raw[i:])
-				}
-				fronted.reset(nil)
-				compare(t, fronted, replies, rest, true, strings.Split(raw, "")...)
-			})
+			agreeAtEverySplit(t, alone, fronted, name, raw)
 		}
 	}
+}
+
+// agreeAtEverySplit compares the sites over raw, cut in two at each byte, and into bytes.
+func agreeAtEverySplit(t *testing.T, alone, fronted *site, name, raw string) {
+	t.Run(name, func(t *testing.T) {
+		alone.reset(nil)
+		replies, rest := read(alone.exchange(t, true, raw))
+		for i := range len(raw) {
+			fronted.reset(nil)
+			compare(t, fronted, replies, rest, true, raw[:i], raw[i:])
+		}
+		fronted.reset(nil)
+		compare(t, fronted, replies, rest, true, strings.Split(raw, "")...)
+	})
 }

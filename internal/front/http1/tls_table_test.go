@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,14 +20,15 @@ import (
 func certificate(t testing.TB) (server, client *tls.Config) {
 	t.Helper()
 	dir := t.TempDir()
-	cert, err := credential.LoadOrCreate(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), nil, time.Now())
+	r, err := credential.Open(credential.Config{
+		CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem"), SelfSigned: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(cert.Leaf)
-	return &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}},
-		&tls.Config{RootCAs: roots, ServerName: "localhost"}
+	roots.AddCert(r.Certificate())
+	return r.TLS("h2", "http/1.1"), &tls.Config{RootCAs: roots, ServerName: "localhost"}
 }
 
 // startBoth runs net/http alone and the front before it, both under TLS, for clients
@@ -59,22 +59,7 @@ func TestTLSTable_BothPathsAgree(t *testing.T) {
 		t.Run(dialect, func(t *testing.T) {
 			t.Parallel()
 			alone, fronted := startBoth(t, dialects[dialect])
-			for what, table := range map[string]map[string]string{"hot": hotRequests, "cold": coldRequests} {
-				for _, name := range slices.Sorted(maps.Keys(table)) {
-					t.Run(what+" "+name, func(t *testing.T) {
-						before := fronted.handed.Load()
-						agree(t, alone, fronted, nil, true, table[name])
-						if handed := fronted.handed.Load() - before; what == "hot" && handed != 0 {
-							t.Errorf("%q was handed over", table[name])
-						}
-						if slices.Contains(slow, name) {
-							return
-						}
-						agree(t, alone, fronted, nil, false, table[name], sentinel)
-						agree(t, alone, fronted, nil, false, table[name]+sentinel)
-					})
-				}
-			}
+			agreeOnTables(t, alone, fronted)
 		})
 	}
 }
@@ -88,15 +73,7 @@ func TestTLSTable_BothPathsAgreeOnFaults(t *testing.T) {
 		&isotone.Error{Code: isotone.CodeOverloaded, Message: "full", RetryAfter: 2100 * time.Millisecond},
 		fmt.Errorf("wrapped: %w", isotone.ErrOverloaded),
 	} {
-		t.Run(err.Error(), func(t *testing.T) {
-			for _, raw := range []string{plain, of("/timestamp?n=2&format=json&x=y"), plain + of("/timestamp?a") + plain, plain + of("/up")} {
-				before := fronted.handed.Load()
-				agree(t, alone, fronted, err, true, raw)
-				if handed := fronted.handed.Load() - before; handed != 0 && !strings.Contains(raw, "/up") {
-					t.Errorf("%q was handed over", raw)
-				}
-			}
-		})
+		agreeOnFault(t, alone, fronted, err)
 	}
 }
 
@@ -107,15 +84,6 @@ func TestTLSTable_BothPathsAgreeAtEverySplit(t *testing.T) {
 		"two": plain + plain, "hot, then up": plain + of("/up"), "hot, then close": plain + with("Connection: close") + plain,
 		"hot, then cut": plain + plain[:20], "json": of("/timestamp?format=json"), "TLS within TLS": "\x16\x03\x01\x00\x05hello",
 	} {
-		t.Run(name, func(t *testing.T) {
-			alone.reset(nil)
-			replies, rest := read(alone.exchange(t, true, raw))
-			for i := range len(raw) {
-				fronted.reset(nil)
-				compare(t, fronted, replies, rest, true, raw[:i], raw[i:])
-			}
-			fronted.reset(nil)
-			compare(t, fronted, replies, rest, true, strings.Split(raw, "")...)
-		})
+		agreeAtEverySplit(t, alone, fronted, name, raw)
 	}
 }

@@ -44,7 +44,7 @@ func TestTLS_EveryProtocolOnOnePort(t *testing.T) {
 	for _, tt := range []struct {
 		name, scheme string
 		set          func(*http.Protocols)
-		handed       int64
+		detached     int64
 	}{
 		{"http1", "http", func(p *http.Protocols) { p.SetHTTP1(true) }, 0},
 		{"https1", "https", func(p *http.Protocols) { p.SetHTTP1(true) }, 0},
@@ -69,8 +69,8 @@ func TestTLS_EveryProtocolOnOnePort(t *testing.T) {
 			}
 		}
 		transport.CloseIdleConnections()
-		if got := s.handed.Load(); got != tt.handed {
-			t.Errorf("%s: %d connections handed over, want %d", tt.name, got, tt.handed)
+		if got := s.detached.Load(); got != tt.detached {
+			t.Errorf("%s: %d connections detached, want %d", tt.name, got, tt.detached)
 		}
 	}
 	eventually(t, "no connection is counted any more", func() bool {

@@ -58,7 +58,7 @@ func TestTLS_KeysAreUpdated(t *testing.T) {
 			eventually(t, "new keys", func() bool { return seen.count("KEYUPDATE") == i+1 })
 		}
 	}
-	if n := s.handed.Load(); n != 0 {
-		t.Errorf("%d connections were handed over", n)
+	if n := s.detached.Load(); n != 0 {
+		t.Errorf("%d connections were detached", n)
 	}
 }

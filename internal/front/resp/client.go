@@ -22,7 +22,7 @@ const defaultUser = "default"
 
 const wrongPassword = "invalid username-password pair or user is disabled."
 
-func (s *session) runAuth(args [][]byte, r *reply) error {
+func (c *conn) runAuth(args [][]byte, r *reply) error {
 	switch {
 	case len(args) > 3:
 		r.wrongArity("auth")
@@ -38,8 +38,8 @@ func (s *session) runAuth(args [][]byte, r *reply) error {
 }
 
 // runHello is HELLO [2|3 [AUTH user password] [SETNAME name]].
-func (s *session) runHello(args [][]byte, r *reply) error {
-	v3, name := s.resp3, s.name
+func (c *conn) runHello(args [][]byte, r *reply) error {
+	v3, name := c.resp3, c.name
 	if len(args) > 1 {
 		switch string(args[1]) {
 		case "2":
@@ -69,8 +69,8 @@ func (s *session) runHello(args [][]byte, r *reply) error {
 			return nil
 		}
 	}
-	s.resp3, s.name, r.v3 = v3, name, v3
-	status := s.front.cfg.Backend.Status()
+	c.resp3, c.name, r.v3 = v3, name, v3
+	status := c.front.cfg.Backend.Status()
 	fields := 7
 	if status.ClusterID != 0 {
 		fields++
@@ -87,7 +87,7 @@ func (s *session) runHello(args [][]byte, r *reply) error {
 		r.integer(2)
 	}
 	r.bulk("id")
-	r.integer(int64(s.id))
+	r.integer(int64(c.id))
 	r.bulk("mode")
 	r.bulk("cluster")
 	r.bulk("role")
@@ -117,25 +117,25 @@ func (r *reply) checkName(name []byte) bool {
 }
 
 // runClient is CLIENT and its subcommands. Each connection knows only itself.
-func (s *session) runClient(args [][]byte, r *reply) error {
+func (c *conn) runClient(args [][]byte, r *reply) error {
 	switch sub, n := subcommand(args), len(args); {
 	case sub == "ID" && n == 2:
-		r.integer(int64(s.id))
+		r.integer(int64(c.id))
 	case sub == "GETNAME" && n == 2:
-		if s.name == "" {
+		if c.name == "" {
 			r.null()
 		} else {
-			r.bulk(s.name)
+			r.bulk(c.name)
 		}
 	case sub == "SETNAME" && n == 3:
 		if r.checkName(args[2]) {
-			s.name = string(args[2])
+			c.name = string(args[2])
 			r.ok()
 		}
 	case sub == "SETINFO" && n == 4: // LIB-NAME or LIB-VER; ignored
 		r.ok()
 	case (sub == "INFO" && n == 2) || sub == "LIST":
-		r.text(s.describe())
+		r.text(c.describe())
 	case (sub == "NO-EVICT" || sub == "NO-TOUCH") && n == 3:
 		r.ok()
 	case sub == "TRACKING" && n >= 3: // there are no keys that could change
@@ -152,7 +152,7 @@ func (s *session) runClient(args [][]byte, r *reply) error {
 	case sub == "GETREDIR" && n == 2:
 		r.integer(-1)
 	case sub == "FORWARD" && n == 3 && strings.EqualFold(string(args[2]), "OFF"):
-		s.local = true // the client is a forwarding node: forwarding again could loop
+		c.local = true // the client is a forwarding node: forwarding again could loop
 		r.ok()
 	case sub == "REPLY" && n == 3 && strings.EqualFold(string(args[2]), "ON"):
 		r.ok()
@@ -163,11 +163,11 @@ func (s *session) runClient(args [][]byte, r *reply) error {
 }
 
 // describe is a line of CLIENT LIST.
-func (s *session) describe() string {
+func (c *conn) describe() string {
 	version := 2
-	if s.resp3 {
+	if c.resp3 {
 		version = 3
 	}
-	age := int64((s.wire.Now() - s.opened) / time.Second)
-	return fmt.Sprintf("id=%d name=%s age=%d idle=0 flags=N db=0 user=%s resp=%d\n", s.id, s.name, age, defaultUser, version)
+	age := int64((c.wire.Now() - c.opened) / time.Second)
+	return fmt.Sprintf("id=%d name=%s age=%d idle=0 flags=N db=0 user=%s resp=%d\n", c.id, c.name, age, defaultUser, version)
 }

@@ -78,8 +78,8 @@ func roleOf(status *front.Status) string {
 	return "replica"
 }
 
-func (s *session) runCluster(args [][]byte, r *reply) error {
-	status := s.front.cfg.Backend.Status()
+func (c *conn) runCluster(args [][]byte, r *reply) error {
+	status := c.front.cfg.Backend.Status()
 	sub, n := subcommand(args), len(args)
 	switch {
 	case sub == "INFO" && n == 2:

@@ -19,7 +19,7 @@ type command struct {
 	group   string
 	summary string
 	// run appends the answer. An error ends the connection after it.
-	run func(s *session, args [][]byte, r *reply) error
+	run func(c *conn, args [][]byte, r *reply) error
 }
 
 // catalog has all commands.
@@ -33,24 +33,24 @@ type catalog struct {
 func newCatalog() *catalog {
 	fast, slow := []string{"loading", "stale", "fast"}, []string{"loading", "stale"}
 	c := &catalog{byName: map[string]*command{}, list: []*command{
-		{"TS", -1, []string{"fast"}, "generic", "The first of count consecutive timestamps, 16 bytes.", (*session).runTS},
-		{"SNOWFLAKE", -1, []string{"fast"}, "generic", "A unique 63-bit id, or an array of count of them.", (*session).runSnowflake},
-		{"WORKER", -5, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back.", (*session).runWorker},
-		{"PING", -1, fast, "connection", "Answers PONG, or the message.", (*session).runPing},
-		{"ECHO", 2, fast, "connection", "Answers the message.", (*session).runEcho},
-		{"HELLO", -1, fast, "connection", "Chooses RESP2 or RESP3.", (*session).runHello},
-		{"AUTH", -2, fast, "connection", "Accepts the default user; there are no passwords.", (*session).runAuth},
-		{"SELECT", 2, fast, "connection", "Accepts database 0.", (*session).runSelect},
-		{"CLIENT", -2, slow, "connection", "Names and describes this connection.", (*session).runClient},
-		{"READONLY", 1, fast, "cluster", "Accepted without effect.", (*session).runOK},
-		{"READWRITE", 1, fast, "cluster", "Accepted without effect.", (*session).runOK},
-		{"ASKING", 1, fast, "cluster", "Accepted without effect.", (*session).runOK},
-		{"QUIT", -1, fast, "connection", "Closes the connection.", (*session).runQuit},
-		{"RESET", 1, fast, "connection", "Returns the connection to its first state.", (*session).runReset},
-		{"COMMAND", -1, slow, "server", "Describes the commands.", (*session).runCommand},
-		{"CONFIG", -2, slow, "server", "Tells what little there is to be told of parameters.", (*session).runConfig},
-		{"INFO", -1, slow, "server", "Describes this node.", (*session).runInfo},
-		{"CLUSTER", -2, slow, "cluster", "Describes the cluster: all slots are the leader's.", (*session).runCluster},
+		{"TS", -1, []string{"fast"}, "generic", "The first of count consecutive timestamps, 16 bytes.", (*conn).runTS},
+		{"SNOWFLAKE", -1, []string{"fast"}, "generic", "A unique 63-bit id, or an array of count of them.", (*conn).runSnowflake},
+		{"WORKER", -5, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back.", (*conn).runWorker},
+		{"PING", -1, fast, "connection", "Answers PONG, or the message.", (*conn).runPing},
+		{"ECHO", 2, fast, "connection", "Answers the message.", (*conn).runEcho},
+		{"HELLO", -1, fast, "connection", "Chooses RESP2 or RESP3.", (*conn).runHello},
+		{"AUTH", -2, fast, "connection", "Accepts the default user; there are no passwords.", (*conn).runAuth},
+		{"SELECT", 2, fast, "connection", "Accepts database 0.", (*conn).runSelect},
+		{"CLIENT", -2, slow, "connection", "Names and describes this connection.", (*conn).runClient},
+		{"READONLY", 1, fast, "cluster", "Accepted without effect.", (*conn).runOK},
+		{"READWRITE", 1, fast, "cluster", "Accepted without effect.", (*conn).runOK},
+		{"ASKING", 1, fast, "cluster", "Accepted without effect.", (*conn).runOK},
+		{"QUIT", -1, fast, "connection", "Closes the connection.", (*conn).runQuit},
+		{"RESET", 1, fast, "connection", "Returns the connection to its first state.", (*conn).runReset},
+		{"COMMAND", -1, slow, "server", "Describes the commands.", (*conn).runCommand},
+		{"CONFIG", -2, slow, "server", "Tells what little there is to be told of parameters.", (*conn).runConfig},
+		{"INFO", -1, slow, "server", "Describes this node.", (*conn).runInfo},
+		{"CLUSTER", -2, slow, "cluster", "Describes the cluster: all slots are the leader's.", (*conn).runCluster},
 	}}
 	for _, cmd := range c.list {
 		c.byName[cmd.name] = cmd
@@ -77,8 +77,8 @@ func (c *catalog) find(name []byte) *command {
 }
 
 // run answers the command in args.
-func (s *session) run(args [][]byte, r *reply) error {
-	cmd := s.front.commands.find(args[0])
+func (c *conn) run(args [][]byte, r *reply) error {
+	cmd := c.front.commands.find(args[0])
 	switch {
 	case cmd == nil:
 		r.unknown(args)
@@ -87,7 +87,7 @@ func (s *session) run(args [][]byte, r *reply) error {
 		r.wrongArity(strings.ToLower(cmd.name))
 		return nil
 	}
-	return cmd.run(s, args, r)
+	return cmd.run(c, args, r)
 }
 
 // unknown answers an unknown command as Redis does.
@@ -151,15 +151,15 @@ func parseAsk(args [][]byte) (ask, error) {
 }
 
 // runTS answers an invalid TS command; step submits the valid ones.
-func (s *session) runTS(args [][]byte, r *reply) error {
+func (c *conn) runTS(args [][]byte, r *reply) error {
 	_, err := parseAsk(args)
 	e := faultOf(err)
 	r.b = appendFault(r.b, e)
-	s.front.observe(string(e.Code), 1, 0)
+	c.front.observe(string(e.Code), 1, 0)
 	return nil
 }
 
-func (s *session) runPing(args [][]byte, r *reply) error {
+func (c *conn) runPing(args [][]byte, r *reply) error {
 	switch len(args) {
 	case 1:
 		r.simple("PONG")
@@ -171,28 +171,28 @@ func (s *session) runPing(args [][]byte, r *reply) error {
 	return nil
 }
 
-func (s *session) runEcho(args [][]byte, r *reply) error {
+func (c *conn) runEcho(args [][]byte, r *reply) error {
 	r.bulkBytes(args[1])
 	return nil
 }
 
-func (s *session) runOK(_ [][]byte, r *reply) error {
+func (c *conn) runOK(_ [][]byte, r *reply) error {
 	r.ok()
 	return nil
 }
 
-func (s *session) runQuit(_ [][]byte, r *reply) error {
+func (c *conn) runQuit(_ [][]byte, r *reply) error {
 	r.ok()
 	return errQuit
 }
 
-func (s *session) runReset(_ [][]byte, r *reply) error {
-	s.resp3, s.local, s.name = false, false, ""
+func (c *conn) runReset(_ [][]byte, r *reply) error {
+	c.resp3, c.local, c.name = false, false, ""
 	r.simple("RESET")
 	return nil
 }
 
-func (s *session) runSelect(args [][]byte, r *reply) error {
+func (c *conn) runSelect(args [][]byte, r *reply) error {
 	n, err := strconv.Atoi(string(args[1]))
 	switch {
 	case err != nil:
@@ -211,7 +211,7 @@ var parameters = [][2]string{{"save", ""}, {"appendonly", "no"}}
 
 // runConfig answers CONFIG GET like a server without persistence. Patterns are not
 // supported.
-func (s *session) runConfig(args [][]byte, r *reply) error {
+func (c *conn) runConfig(args [][]byte, r *reply) error {
 	if subcommand(args) != "GET" || len(args) < 3 {
 		r.unknownSubcommand(args)
 		return nil

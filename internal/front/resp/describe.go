@@ -13,25 +13,25 @@ import (
 // since is the version of isotone that introduced the commands.
 const since = "1.0.0"
 
-func (s *session) runCommand(args [][]byte, r *reply) error {
-	c := s.front.commands
+func (c *conn) runCommand(args [][]byte, r *reply) error {
+	commands := c.front.commands
 	if len(args) == 1 {
-		r.array(len(c.list))
-		for _, cmd := range c.list {
+		r.array(len(commands.list))
+		for _, cmd := range commands.list {
 			r.commandInfo(cmd)
 		}
 		return nil
 	}
 	switch sub, n := subcommand(args), len(args); {
 	case sub == "COUNT" && n == 2:
-		r.integer(int64(len(c.list)))
+		r.integer(int64(len(commands.list)))
 	case sub == "LIST" && n == 2:
-		r.array(len(c.list))
-		for _, cmd := range c.list {
+		r.array(len(commands.list))
+		for _, cmd := range commands.list {
 			r.bulk(strings.ToLower(cmd.name))
 		}
 	case sub == "INFO":
-		found := c.named(args[2:])
+		found := commands.named(args[2:])
 		r.array(len(found))
 		for _, cmd := range found {
 			if cmd == nil {
@@ -41,7 +41,7 @@ func (s *session) runCommand(args [][]byte, r *reply) error {
 			}
 		}
 	case sub == "DOCS":
-		found := slices.DeleteFunc(c.named(args[2:]), func(cmd *command) bool { return cmd == nil })
+		found := slices.DeleteFunc(commands.named(args[2:]), func(cmd *command) bool { return cmd == nil })
 		r.dict(len(found))
 		for _, cmd := range found {
 			r.commandDocs(cmd)
@@ -154,14 +154,14 @@ type section struct {
 }
 
 // runInfo is INFO [section ...].
-func (s *session) runInfo(args [][]byte, r *reply) error {
+func (c *conn) runInfo(args [][]byte, r *reply) error {
 	wanted := map[string]bool{}
 	for _, arg := range args[1:] {
 		wanted[strings.ToLower(string(arg))] = true
 	}
 	all := len(wanted) == 0 || wanted["all"] || wanted["default"] || wanted["everything"]
 	var b strings.Builder
-	for _, sec := range s.info(s.front.cfg.Backend.Status()) {
+	for _, sec := range c.info(c.front.cfg.Backend.Status()) {
 		if !all && !wanted[strings.ToLower(sec.name)] {
 			continue
 		}
@@ -178,7 +178,7 @@ func (s *session) runInfo(args [][]byte, r *reply) error {
 	return nil
 }
 
-func (s *session) info(status *front.Status) []section {
+func (c *conn) info(status *front.Status) []section {
 	role := "master"
 	if roleOf(status) != role {
 		role = "slave"
@@ -199,8 +199,8 @@ func (s *session) info(status *front.Status) []section {
 		cluster = append(cluster, line)
 	}
 	return []section{
-		{"Server", []string{"redis_version:" + redisVersion, "redis_mode:cluster", "isotone_version:" + s.front.cfg.Version}},
-		{"Clients", []string{fmt.Sprintf("connected_clients:%d", len(s.front.sessions))}},
+		{"Server", []string{"redis_version:" + redisVersion, "redis_mode:cluster", "isotone_version:" + c.front.cfg.Version}},
+		{"Clients", []string{fmt.Sprintf("connected_clients:%d", len(c.front.conns))}},
 		{"Replication", replication},
 		{"Cluster", cluster},
 		{"Isotone", []string{

@@ -88,10 +88,10 @@ func stamp(index uint64) string {
 	return "$16\r\n" + string(b) + "\r\n"
 }
 
-// tape is a wire that keeps what is written, and does to a session what the loop would.
+// tape is a wire that keeps what is written, and does to a conn what the loop would.
 type tape struct {
 	t         testing.TB
-	session   *session
+	conn      *conn
 	in        []byte
 	out       []byte // not flushed
 	got       []byte // flushed
@@ -104,7 +104,7 @@ type tape struct {
 
 func newTape(t testing.TB, f *Front) *tape {
 	w := &tape{t: t, outputMax: 256 << 10}
-	w.session = f.open(w)
+	w.conn = f.open(w)
 	return w
 }
 
@@ -133,11 +133,11 @@ func (w *tape) feed(b []byte) {
 	w.turn()
 }
 
-// turn lets the session work until it can do no more.
+// turn lets the conn work until it can do no more.
 func (w *tape) turn() {
 	for !w.closed && !w.paused && len(w.in) > 0 {
 		before := len(w.in)
-		used, err := w.session.work(w.in)
+		used, err := w.conn.work(w.in)
 		if used < 0 || used > before {
 			w.t.Fatalf("used %d of %d bytes", used, before)
 		}

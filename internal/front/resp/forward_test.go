@@ -2,7 +2,7 @@ package resp
 
 import "testing"
 
-func TestSession_ForwardOffKeepsItsRequestsHere(t *testing.T) {
+func TestConn_ForwardOffKeepsItsRequestsHere(t *testing.T) {
 	o := newOracle()
 	w := newTape(t, New(Config{Backend: o}))
 	w.feed([]byte("TS\r\nclient forward off\r\nTS 2\r\nHELLO 3\r\nTS\r\nRESET\r\nTS\r\nCLIENT FORWARD ON\r\n"))

@@ -97,9 +97,9 @@ func checkPrefixes(t *testing.T, b []byte, used int, err error) {
 	}
 }
 
-// FuzzSession: answers do not depend on how the input was split, when the backend
+// FuzzConn: answers do not depend on how the input was split, when the backend
 // answers, or whether the client reads.
-func FuzzSession(f *testing.F) {
+func FuzzConn(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, b []byte, pieces uint64) {
 		if len(b) > 4*inlineMax {

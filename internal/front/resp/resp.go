@@ -64,7 +64,7 @@ type Config struct {
 type Front struct {
 	cfg      Config
 	commands *catalog
-	sessions []*session // all open ones, in no order
+	conns    []*conn // all open ones, in no order
 	opened   uint64
 	stopped  bool
 	request  request // being parsed, one command at a time
@@ -86,28 +86,28 @@ func (f *Front) Open(c *loop.Conn) loop.Handler {
 	return f.open(c)
 }
 
-func (f *Front) open(w wire) *session {
+func (f *Front) open(w wire) *conn {
 	f.opened++
-	s := &session{front: f, wire: w, index: len(f.sessions), id: f.opened, opened: w.Now(), memo: plainMemo}
-	s.runs = s.oneRun[:0]
-	s.batch.Done = s.done
-	f.sessions = append(f.sessions, s)
-	return s
+	c := &conn{front: f, wire: w, index: len(f.conns), id: f.opened, opened: w.Now(), memo: plainMemo}
+	c.runs = c.oneRun[:0]
+	c.batch.Done = c.done
+	f.conns = append(f.conns, c)
+	return c
 }
 
 // Stop closes idle connections, and each of the others when its batch is answered. Further
 // commands are not answered. Open returns nil from now on.
 func (f *Front) Stop() {
 	f.stopped = true
-	for _, s := range f.sessions {
-		if !s.waiting {
-			s.wire.Close(ErrStopped)
+	for _, c := range f.conns {
+		if !c.waiting {
+			c.wire.Close(ErrStopped)
 		}
 	}
 }
 
-// Sessions returns how many connections are open.
-func (f *Front) Sessions() int { return len(f.sessions) }
+// Conns returns how many connections are open.
+func (f *Front) Conns() int { return len(f.conns) }
 
 // CommandNames returns the names of all commands in capitals, sorted. A line that begins
 // with one of them, in any case, is an inline command.
@@ -120,12 +120,12 @@ func CommandNames() []string {
 	return names
 }
 
-func (f *Front) remove(s *session) {
-	last := len(f.sessions) - 1
-	f.sessions[s.index] = f.sessions[last]
-	f.sessions[s.index].index = s.index
-	f.sessions[last] = nil
-	f.sessions = f.sessions[:last]
+func (f *Front) remove(c *conn) {
+	last := len(f.conns) - 1
+	f.conns[c.index] = f.conns[last]
+	f.conns[c.index].index = c.index
+	f.conns[last] = nil
+	f.conns = f.conns[:last]
 }
 
 func (f *Front) observe(code string, requests int, wall time.Duration) {

@@ -16,22 +16,22 @@ const idsMax = 16384
 const idReplyMax = len(":9223372036854775807\r\n")
 
 // runSnowflake answers SNOWFLAKE [count]. It never redirects: every node makes ids.
-func (s *session) runSnowflake(args [][]byte, r *reply) error {
+func (c *conn) runSnowflake(args [][]byte, r *reply) error {
 	code := codeOK
-	began := s.wire.Now()
-	if err := s.makeIDs(args, r); err != nil {
+	began := c.wire.Now()
+	if err := c.makeIDs(args, r); err != nil {
 		e := faultOf(err)
 		r.b = appendFault(r.b, e)
 		code = string(e.Code)
 	}
-	s.front.observe(code, 1, s.wire.Now()-began)
+	c.front.observe(code, 1, c.wire.Now()-began)
 	return nil
 }
 
-func (s *session) makeIDs(args [][]byte, r *reply) error {
+func (c *conn) makeIDs(args [][]byte, r *reply) error {
 	n := uint64(1)
 	switch {
-	case s.front.cfg.IDs == nil:
+	case c.front.cfg.IDs == nil:
 		return isotone.Errorf(isotone.CodeNotFound, "no ids are made here")
 	case len(args) > 2:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "wrong number of arguments for 'snowflake' command")
@@ -41,11 +41,11 @@ func (s *session) makeIDs(args [][]byte, r *reply) error {
 			return isotone.Errorf(isotone.CodeInvalidArgument, "count %.40q: want a whole number from 1 to %d", args[1], idsMax)
 		}
 	}
-	ids := s.front.ids[:1]
+	ids := c.front.ids[:1]
 	if n > 1 {
 		ids = make([]snowflake.ID, n)
 	}
-	if err := s.front.cfg.IDs.Fill(ids); err != nil {
+	if err := c.front.cfg.IDs.Fill(ids); err != nil {
 		return err
 	}
 	if len(args) == 2 {

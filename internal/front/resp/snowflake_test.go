@@ -25,7 +25,7 @@ func (g *ids) Fill(dst []snowflake.ID) error {
 
 func (g *ids) Worker() (int, snowflake.Layout, error) { return 0, snowflake.Twitter, nil }
 
-func TestSession_Snowflake(t *testing.T) {
+func TestConn_Snowflake(t *testing.T) {
 	o := newOracle()
 	g := &ids{next: 1 << 62}
 	w := newTape(t, New(Config{Backend: o, IDs: g}))
@@ -39,7 +39,7 @@ func TestSession_Snowflake(t *testing.T) {
 	}
 }
 
-func TestSession_SnowflakeKeepsItsPlaceBetweenTimestamps(t *testing.T) {
+func TestConn_SnowflakeKeepsItsPlaceBetweenTimestamps(t *testing.T) {
 	o := newOracle()
 	o.later = true
 	w := newTape(t, New(Config{Backend: o, IDs: &ids{next: 7}}))
@@ -49,7 +49,7 @@ func TestSession_SnowflakeKeepsItsPlaceBetweenTimestamps(t *testing.T) {
 	}
 }
 
-func TestSession_SnowflakeRefusals(t *testing.T) {
+func TestConn_SnowflakeRefusals(t *testing.T) {
 	g := &ids{next: 7}
 	for say, want := range map[string]string{
 		"SNOWFLAKE 0\r\n":     "-ERR count \"0\": want a whole number from 1 to 16384\r\n",

@@ -14,8 +14,8 @@ const workerUsage = "want WORKER LEASE session from-ms length-ms [FIXED worker],
 
 // runWorker hands WORKER LEASE and WORKER RELEASE to the lessor. The connection waits for
 // the answer.
-func (s *session) runWorker(args [][]byte, r *reply) error {
-	if s.front.cfg.Lessor == nil {
+func (c *conn) runWorker(args [][]byte, r *reply) error {
+	if c.front.cfg.Lessor == nil {
 		r.b = appendFault(r.b, isotone.Errorf(isotone.CodeNotFound, "no worker ids are leased here"))
 		return nil
 	}
@@ -24,8 +24,8 @@ func (s *session) runWorker(args [][]byte, r *reply) error {
 		r.b = appendFault(r.b, isotone.Errorf(isotone.CodeInvalidArgument, "%s", workerUsage))
 		return nil
 	}
-	q.Done = s.leased
-	s.leasing = q
+	q.Done = c.leased
+	c.leasing = q
 	return nil
 }
 
@@ -65,23 +65,23 @@ func parseWorker(args [][]byte) (*front.WorkerRequest, bool) {
 }
 
 // lease hands the request of runWorker to the lessor.
-func (s *session) lease() {
-	q := s.leasing
-	s.asked = s.wire.Now()
-	s.waiting = true
-	s.front.cfg.Lessor.LeaseWorker(q)
+func (c *conn) lease() {
+	q := c.leasing
+	c.asked = c.wire.Now()
+	c.waiting = true
+	c.front.cfg.Lessor.LeaseWorker(q)
 }
 
 // leased answers a WORKER command.
-func (s *session) leased(q *front.WorkerRequest) {
-	if s.leasing != q {
+func (c *conn) leased(q *front.WorkerRequest) {
+	if c.leasing != q {
 		panic("resp: a request for a worker id was answered twice")
 	}
-	s.leasing, s.waiting = nil, false
+	c.leasing, c.waiting = nil, false
 	code := codeOK
-	r := reply{b: s.wire.Buffered(), v3: s.resp3}
+	r := reply{b: c.wire.Buffered(), v3: c.resp3}
 	switch {
-	case s.closed:
+	case c.closed:
 		code = string(isotone.CodeDeadlineExceeded)
 	case q.Err != nil:
 		e := faultOf(q.Err)
@@ -97,15 +97,15 @@ func (s *session) leased(q *front.WorkerRequest) {
 		r.bulk(q.Layout.String())
 		r.integer(q.Layout.Epoch)
 	}
-	s.front.observe(code, 1, s.wire.Now()-s.asked)
-	if s.closed {
+	c.front.observe(code, 1, c.wire.Now()-c.asked)
+	if c.closed {
 		return
 	}
-	s.wire.SetBuffered(r.b)
+	c.wire.SetBuffered(r.b)
 	switch {
-	case s.front.stopped:
-		s.wire.Close(ErrStopped)
-	case !s.working: // otherwise work continues
-		s.wire.Resume()
+	case c.front.stopped:
+		c.wire.Close(ErrStopped)
+	case !c.working: // otherwise work continues
+		c.wire.Resume()
 	}
 }

@@ -34,7 +34,7 @@ func (d *fakeLessor) answer() {
 
 const leaseReply = "*5\r\n:5\r\n:1000\r\n:1600\r\n$9\r\n41/5/5/12\r\n:1288834974657\r\n"
 
-func TestSession_WorkerIsLeasedInItsPlace(t *testing.T) {
+func TestConn_WorkerIsLeasedInItsPlace(t *testing.T) {
 	o, d := newOracle(), &fakeLessor{later: true}
 	w := newTape(t, New(Config{Backend: o, Lessor: d}))
 	w.feed([]byte("PING\r\nWORKER LEASE 00000000000000ff 1000 600\r\nPING\r\n"))
@@ -48,7 +48,7 @@ func TestSession_WorkerIsLeasedInItsPlace(t *testing.T) {
 	}
 }
 
-func TestSession_WorkerCommandsAreRead(t *testing.T) {
+func TestConn_WorkerCommandsAreRead(t *testing.T) {
 	for say, want := range map[string]front.WorkerRequest{
 		"WORKER LEASE 00000000000000ff 1000 600\r\n":          {Session: 255, Fixed: -1, From: 1000, Length: 600},
 		"worker lease 00000000000000FF 1000 600 fixed 31\r\n": {Session: 255, Fixed: 31, From: 1000, Length: 600},
@@ -68,7 +68,7 @@ func TestSession_WorkerCommandsAreRead(t *testing.T) {
 	}
 }
 
-func TestSession_WorkerRefusals(t *testing.T) {
+func TestConn_WorkerRefusals(t *testing.T) {
 	for say, want := range map[string]string{
 		"WORKER LEASE ff 1000 600\r\n":                        "-ERR " + workerUsage + "\r\n",
 		"WORKER LEASE 0000000000000000 1000 600\r\n":          "-ERR " + workerUsage + "\r\n",
@@ -94,10 +94,10 @@ func TestSession_WorkerRefusals(t *testing.T) {
 	}
 }
 
-func TestSession_WorkerAnswerForAClientThatLeft(t *testing.T) {
+func TestConn_WorkerAnswerForAClientThatLeft(t *testing.T) {
 	o, d := newOracle(), &fakeLessor{later: true}
 	w := newTape(t, New(Config{Backend: o, Lessor: d}))
 	w.feed([]byte("WORKER LEASE 00000000000000ff 1000 600\r\n"))
-	w.session.Closed(nil, nil)
+	w.conn.Closed(nil, nil)
 	d.answer()
 }

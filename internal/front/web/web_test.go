@@ -13,12 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quic-go/quic-go/http3"
+	"go.uber.org/goleak"
+
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/credential"
-	"github.com/quic-go/quic-go/http3"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -123,16 +124,18 @@ func start(t testing.TB, configure ...func(*web.Config)) *site {
 func startOn(t testing.TB, udp net.PacketConn, configure ...func(*web.Config)) *site {
 	t.Helper()
 	dir := t.TempDir()
-	cert, err := credential.LoadOrCreate(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), nil, time.Now())
+	pair, err := credential.Open(credential.Config{
+		CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem"), SelfSigned: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &site{backend: newBackend(), roots: x509.NewCertPool(), served: make(chan error, 1)}
-	s.roots.AddCert(cert.Leaf)
+	s.roots.AddCert(pair.Certificate())
 	cfg := web.Config{
 		Backend: s.backend,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "isotone_up 1\n") }),
-		TLS:     &tls.Config{Certificates: []tls.Certificate{cert}},
+		TLS:     pair.TLS(),
 	}
 	for _, c := range configure {
 		c(&cfg)

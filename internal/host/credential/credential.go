@@ -25,7 +25,9 @@ type Config struct {
 	CertFile, KeyFile string
 	// CertSetting and KeySetting name the two in errors.
 	CertSetting, KeySetting string
-	// SelfSigned creates a pair for Hosts if both files are missing, as [LoadOrCreate] does.
+	// SelfSigned creates a pair if both files are missing: for localhost, 127.0.0.1, ::1 and
+	// Hosts (names or IP addresses, no ports). The directories must exist. A pair that is
+	// incomplete or cannot be used is never replaced, because clients may have pinned it.
 	SelfSigned bool
 	Hosts      []string
 	// ClientCAFile, if not empty, is a PEM file of authorities: every client must present

@@ -20,22 +20,8 @@ import (
 // one and an expired one stops the node.
 const certificateYears = 10
 
-// LoadOrCreate returns the certificate in certFile with the key in keyFile, both PEM. If both
-// files are missing it first writes a self-signed ECDSA P-256 pair, each file with
-// permissions 0600, for localhost, 127.0.0.1, ::1 and hosts (names or IP addresses, no
-// ports). The directories must exist.
-//
-// It fails on a pair that is incomplete, does not match or is not valid at now. It never
-// replaces such a pair, because clients may have pinned it.
-func LoadOrCreate(certFile, keyFile string, hosts []string, now time.Time) (tls.Certificate, error) {
-	p := pair{cert: file{setting: "TLS certificate", path: certFile}, key: file{setting: "TLS key", path: keyFile}, own: true}
-	if err := p.create(hosts, now); err != nil {
-		return tls.Certificate{}, err
-	}
-	return p.load(now)
-}
-
-// create makes the pair if both files are missing, and fails if one is.
+// create makes a self-signed ECDSA P-256 pair if both files are missing, and fails if one is.
+// The pair is for localhost, 127.0.0.1, ::1 and hosts, and each file has permissions 0600.
 func (p *pair) create(hosts []string, now time.Time) error {
 	certMissing, err := p.cert.isMissing()
 	if err != nil {

@@ -19,22 +19,35 @@ func pairIn(dir string) (certFile, keyFile string) {
 	return filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 }
 
-func TestLoadOrCreate_IsCreatedOnceAndUsedAgain(t *testing.T) {
+// selfSigned opens a pair that is created if both files are missing, and returns the
+// certificate.
+func selfSigned(certFile, keyFile string, hosts []string, now time.Time) (*x509.Certificate, error) {
+	r, err := credential.Open(credential.Config{
+		CertFile: certFile, KeyFile: keyFile, CertSetting: "TLS certificate", KeySetting: "TLS key",
+		SelfSigned: true, Hosts: hosts, Now: func() time.Time { return now },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r.Certificate(), nil
+}
+
+func TestSelfSigned_IsCreatedOnceAndUsedAgain(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := pairIn(dir)
 	hosts := []string{"node1.example", "10.1.2.3", "localhost", "", "fe80::1"}
-	made, err := credential.LoadOrCreate(certFile, keyFile, hosts, today)
+	made, err := selfSigned(certFile, keyFile, hosts, today)
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(made.Leaf)
+	roots.AddCert(made)
 	for _, name := range []string{"localhost", "127.0.0.1", "::1", "node1.example", "10.1.2.3", "fe80::1"} {
-		if _, err := made.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: today}); err != nil {
+		if _, err := made.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: today}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := made.Leaf.VerifyHostname("elsewhere.example"); err == nil {
+	if err := made.VerifyHostname("elsewhere.example"); err == nil {
 		t.Error("valid for a name that nobody gave")
 	}
 	files, err := os.ReadDir(dir)
@@ -46,8 +59,8 @@ func TestLoadOrCreate_IsCreatedOnceAndUsedAgain(t *testing.T) {
 			t.Errorf("%s: %v, %v", f.Name(), info.Mode(), err)
 		}
 	}
-	again, err := credential.LoadOrCreate(certFile, keyFile, nil, today.AddDate(1, 0, 0))
-	if err != nil || !again.Leaf.Equal(made.Leaf) {
+	again, err := selfSigned(certFile, keyFile, nil, today.AddDate(1, 0, 0))
+	if err != nil || !again.Equal(made) {
 		t.Errorf("the second start made another certificate, or failed: %v", err)
 	}
 }
@@ -62,7 +75,7 @@ func wantRefusal(t *testing.T, dir string, now time.Time, words ...string) {
 		return string(cert) + "|" + string(key)
 	}
 	before := contents()
-	_, err := credential.LoadOrCreate(certFile, keyFile, nil, now)
+	_, err := selfSigned(certFile, keyFile, nil, now)
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -76,11 +89,11 @@ func wantRefusal(t *testing.T, dir string, now time.Time, words ...string) {
 	}
 }
 
-func TestLoadOrCreate_RefusesWhatItCannotUse(t *testing.T) {
+func TestSelfSigned_RefusesWhatItCannotUse(t *testing.T) {
 	create := func(t *testing.T) (dir, certFile, keyFile string) {
 		dir = t.TempDir()
 		certFile, keyFile = pairIn(dir)
-		if _, err := credential.LoadOrCreate(certFile, keyFile, nil, today); err != nil {
+		if _, err := selfSigned(certFile, keyFile, nil, today); err != nil {
 			t.Fatal(err)
 		}
 		return dir, certFile, keyFile
@@ -123,10 +136,10 @@ func TestLoadOrCreate_RefusesWhatItCannotUse(t *testing.T) {
 }
 
 // A node that is killed while it makes its first pair starts again.
-func TestLoadOrCreate_FinishesAPairWhoseCreationWasInterrupted(t *testing.T) {
+func TestSelfSigned_FinishesAPairWhoseCreationWasInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	if _, err := credential.LoadOrCreate(cert, key, nil, today); err != nil {
+	if _, err := selfSigned(cert, key, nil, today); err != nil {
 		t.Fatal(err)
 	}
 	made, err := os.ReadFile(cert)
@@ -136,7 +149,7 @@ func TestLoadOrCreate_FinishesAPairWhoseCreationWasInterrupted(t *testing.T) {
 	if err := os.Rename(cert, cert+".new"); err != nil { // after the key has its name
 		t.Fatal(err)
 	}
-	if _, err := credential.LoadOrCreate(cert, key, nil, today); err != nil {
+	if _, err := selfSigned(cert, key, nil, today); err != nil {
 		t.Errorf("interrupted before the last step: %v", err)
 	}
 	if again, err := os.ReadFile(cert); err != nil || !bytes.Equal(again, made) {
@@ -145,7 +158,7 @@ func TestLoadOrCreate_FinishesAPairWhoseCreationWasInterrupted(t *testing.T) {
 
 	// A certificate that does not belong to the key finishes nothing.
 	other := filepath.Join(dir, "other.pem")
-	if _, err := credential.LoadOrCreate(other, filepath.Join(dir, "other-key.pem"), nil, today); err != nil {
+	if _, err := selfSigned(other, filepath.Join(dir, "other-key.pem"), nil, today); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(other, cert+".new"); err != nil {
@@ -154,7 +167,7 @@ func TestLoadOrCreate_FinishesAPairWhoseCreationWasInterrupted(t *testing.T) {
 	if err := os.Remove(cert); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := credential.LoadOrCreate(cert, key, nil, today); err == nil || !strings.Contains(err.Error(), "is missing") {
+	if _, err := selfSigned(cert, key, nil, today); err == nil || !strings.Contains(err.Error(), "is missing") {
 		t.Errorf("with a stranger's certificate: %v", err)
 	}
 }

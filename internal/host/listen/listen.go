@@ -61,7 +61,7 @@ type Handoff struct {
 // NewHandoff returns a Handoff without connections.
 func NewHandoff() *Handoff { return &Handoff{some: make(chan struct{}, 1)} }
 
-// Put hands over c without blocking. After Stop it closes c.
+// Put adds c without blocking. After Stop it closes c.
 func (h *Handoff) Put(c net.Conn) {
 	h.mu.Lock()
 	stopped := h.stopped

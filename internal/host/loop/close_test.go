@@ -198,8 +198,8 @@ func TestLoop_CloseTellsAllHandlers(t *testing.T) {
 	one, two := net.Pipe()
 	defer one.Close()
 	defer two.Close()
-	if _, err := h.loop.Adopt(one, nil, loop.Limits{}, nil); err != loop.ErrClosed {
-		t.Error("Adopt after Close:", err)
+	if _, err := h.loop.Attach(one, nil, loop.Limits{}, nil); err != loop.ErrClosed {
+		t.Error("Attach after Close:", err)
 	}
 }
 

@@ -164,7 +164,7 @@ func TestConn_DetachWithinOpen(t *testing.T) {
 	d.expect("and you")
 }
 
-func TestAdopt_TakesWhatWasRead(t *testing.T) {
+func TestAttach_TakesWhatWasRead(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		h := newHost(t)
 		ours, theirs := pair(t, network)
@@ -172,7 +172,7 @@ func TestAdopt_TakesWhatWasRead(t *testing.T) {
 		ended := make(chan error, 1)
 		h.do(func() {
 			handler := &funcs{data: lines, closed: func(_ *loop.Conn, err error) { ended <- err }}
-			if _, err := h.loop.Adopt(ours, []byte("abc\nd"), loop.Limits{}, handler); err != nil {
+			if _, err := h.loop.Attach(ours, []byte("abc\nd"), loop.Limits{}, handler); err != nil {
 				t.Error(err)
 			}
 		})

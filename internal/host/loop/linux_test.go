@@ -64,7 +64,7 @@ func TestLoop_LeavesNoDescriptors(t *testing.T) {
 		ours, theirs := pair(t, "tcp")
 		newClient(t, theirs)
 		h.do(func() {
-			if _, err := h.loop.Adopt(ours, nil, loop.Limits{}, &funcs{}); err != nil {
+			if _, err := h.loop.Attach(ours, nil, loop.Limits{}, &funcs{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -72,8 +72,8 @@ func TestLoop_LeavesNoDescriptors(t *testing.T) {
 		defer one.Close()
 		defer two.Close()
 		h.do(func() {
-			if _, err := h.loop.Adopt(one, nil, loop.Limits{}, nil); err == nil {
-				t.Error("adopted what has no descriptor")
+			if _, err := h.loop.Attach(one, nil, loop.Limits{}, nil); err == nil {
+				t.Error("attached what has no descriptor")
 			}
 		})
 	})
@@ -152,7 +152,7 @@ func newWired(t testing.TB, limits loop.Limits, h loop.Handler) *wired {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := l.Adopt(nc, nil, limits, h)
+	c, err := l.Attach(nc, nil, limits, h)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ type HalfCloser interface {
 }
 
 // Limits bounds what the connections of one listener, or one connection that was
-// adopted, can hold (I7). A zero field has its default.
+// attached, can hold (I7). A zero field has its default.
 type Limits struct {
 	// UnreadMax bounds the bytes that were read and not used, on one connection, and so
 	// what Data is given at once. At the bound a paused connection is not read any more;
@@ -204,15 +204,15 @@ func (l *Loop) Listen(ln net.Listener, limits Limits, open func(*Conn) Handler) 
 	return nil
 }
 
-// Adopt takes over an open connection, unless it fails, with bytes of it that have been
+// Attach takes over an open connection, unless it fails, with bytes of it that have been
 // read already. Data is called with them in the next Wait.
-func (l *Loop) Adopt(nc net.Conn, unread []byte, limits Limits, h Handler) (*Conn, error) {
+func (l *Loop) Attach(nc net.Conn, unread []byte, limits Limits, h Handler) (*Conn, error) {
 	if l.closed {
 		return nil, ErrClosed
 	}
 	limits = limits.withDefaults()
 	c := &Conn{loop: l, handler: h, limits: &limits}
-	if err := l.poll.adopt(c, nc); err != nil {
+	if err := l.poll.attach(c, nc); err != nil {
 		return nil, err
 	}
 	l.add(c)

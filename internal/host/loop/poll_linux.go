@@ -155,7 +155,7 @@ func (p *poller) unlisten(s *listener) {
 	_ = s.ln.Close()
 }
 
-func (p *poller) adopt(c *Conn, nc net.Conn) error {
+func (p *poller) attach(c *Conn, nc net.Conn) error {
 	fd, err := duplicate(nc)
 	if err != nil {
 		return err

@@ -125,7 +125,7 @@ func (p *poller) unlisten(s *listener) {
 	<-s.ended
 }
 
-func (p *poller) adopt(c *Conn, nc net.Conn) error {
+func (p *poller) attach(c *Conn, nc net.Conn) error {
 	c.nc, c.watching = nc, true
 	c.changed.L = &c.socket.mu
 	_ = nc.SetDeadline(time.Time{})
@@ -342,7 +342,7 @@ func (p *poller) take(l *Loop) {
 			if b, ok := a.nc.(interface{ SetWriteBuffer(int) error }); ok {
 				_ = b.SetWriteBuffer(a.s.limits.UnsentMax)
 			}
-			_ = p.adopt(c, a.nc)
+			_ = p.attach(c, a.nc)
 			l.accepted(a.s, c)
 		default:
 			return

@@ -57,7 +57,7 @@ func TestLoop_TriesAgainWhenItCannotAccept(t *testing.T) {
 	}
 }
 
-func TestAdopt_TakesAnyConn(t *testing.T) {
+func TestAttach_TakesAnyConn(t *testing.T) {
 	h := newHost(t)
 	ours, theirs := net.Pipe() // which has neither a descriptor nor CloseWrite
 	c := newClient(t, theirs)
@@ -66,7 +66,7 @@ func TestAdopt_TakesAnyConn(t *testing.T) {
 	h.do(func() {
 		handler := &funcs{data: lines, closed: func(_ *loop.Conn, err error) { ended <- err }}
 		var err error
-		if conn, err = h.loop.Adopt(ours, nil, loop.Limits{}, handler); err != nil {
+		if conn, err = h.loop.Attach(ours, nil, loop.Limits{}, handler); err != nil {
 			t.Error(err)
 		}
 	})
@@ -86,7 +86,7 @@ func TestConn_DetachInterruptsReaderAndWriter(t *testing.T) {
 	var conn *loop.Conn
 	h.do(func() {
 		var err error
-		if conn, err = h.loop.Adopt(ours, nil, loop.Limits{}, &funcs{data: lines}); err != nil {
+		if conn, err = h.loop.Attach(ours, nil, loop.Limits{}, &funcs{data: lines}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -25,7 +25,7 @@ func TestPoller_ForgetsEventsOfAClosedDescriptor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	adopt := func() (*Conn, int) {
+	attach := func() (*Conn, int) {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -36,13 +36,13 @@ func TestPoller_ForgetsEventsOfAClosedDescriptor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := l.Adopt(nc, nil, Limits{}, nothing{})
+		c, err := l.Attach(nc, nil, Limits{}, nothing{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return c, fds[1]
 	}
-	first, other := adopt()
+	first, other := attach()
 	fd := first.fd
 	if err := unix.Close(other); err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestPoller_ForgetsEventsOfAClosedDescriptor(t *testing.T) {
 	stale := l.poll.events[0]
 	l.end(first, ErrClosed)
 
-	second, other := adopt()
+	second, other := attach()
 	defer unix.Close(other)
 	if second.fd != fd {
 		if second.fd, err = fd, unix.Dup2(second.fd, fd); err != nil {

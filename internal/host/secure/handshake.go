@@ -93,9 +93,9 @@ func (h *handshake) finish(err error) {
 	h.leave()
 	s := &session{tls: h.tls, socket: &h.socket}
 	unread := h.socket.enterLoop(c.Send)
-	if h.tls.ConnectionState().NegotiatedProtocol == t.cfg.HandOverProtocol {
+	if h.tls.ConnectionState().NegotiatedProtocol == t.cfg.DetachProtocol {
 		if nc, err := c.Detach(unread); err == nil {
-			t.cfg.HandOver(s.Detach(nc, nil))
+			t.cfg.Detached(s.Detach(nc, nil))
 		}
 		return
 	}

@@ -29,11 +29,11 @@ type Config struct {
 	// Open returns the handler for a connection that has completed its handshake, or nil
 	// to close it. The handler reads and writes plaintext.
 	Open func(*loop.Conn) loop.Handler
-	// HandOver takes a connection that has negotiated HandOverProtocol, as a [*Conn] or
+	// Detached takes a connection that has negotiated DetachProtocol, as a [*Conn] or
 	// a [*tls.Conn], before any of its data has been decrypted. It owns the connection
 	// and must not block.
-	HandOver         func(net.Conn)
-	HandOverProtocol string // as in ALPN: "h2"
+	Detached       func(net.Conn)
+	DetachProtocol string // as in ALPN: "h2"
 	// Limits bounds the handshakes; the zero value means the defaults.
 	Limits Limits
 }
@@ -78,8 +78,8 @@ type Terminator struct {
 
 // New returns a terminator without connections. It panics if a required field is missing.
 func New(cfg Config) *Terminator {
-	if cfg.Loop == nil || cfg.TLS == nil || cfg.Open == nil || cfg.HandOver == nil || cfg.HandOverProtocol == "" {
-		panic("secure: Config.Loop, TLS, Open, HandOver or HandOverProtocol is missing")
+	if cfg.Loop == nil || cfg.TLS == nil || cfg.Open == nil || cfg.Detached == nil || cfg.DetachProtocol == "" {
+		panic("secure: Config.Loop, TLS, Open, Detached or DetachProtocol is missing")
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
 	n := cfg.Limits.HandshakesMax

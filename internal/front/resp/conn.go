@@ -21,7 +21,7 @@ const (
 	runsKeep = 32
 )
 
-// wire is the part of *loop.Conn that a session uses.
+// wire is the part of *loop.Conn that a conn uses.
 type wire interface {
 	Buffered() []byte
 	SetBuffered([]byte)
@@ -32,11 +32,11 @@ type wire interface {
 	Now() time.Duration
 }
 
-// session is one connection.
-type session struct {
+// conn is one connection.
+type conn struct {
 	front  *Front
 	wire   wire
-	index  int // in front.sessions
+	index  int // in front.conns
 	id     uint64
 	opened time.Duration
 	name   string // by CLIENT SETNAME
@@ -90,22 +90,22 @@ func newMemo(text []byte, a ask) memo {
 }
 
 // Data is called by the loop with what has arrived.
-func (s *session) Data(_ *loop.Conn, b []byte) (used int, err error) { return s.work(b) }
+func (c *conn) Data(_ *loop.Conn, b []byte) (used int, err error) { return c.work(b) }
 
 // Closed is called by the loop when the connection has ended. The batch may still be
 // unanswered.
-func (s *session) Closed(*loop.Conn, error) {
-	s.closed = true
-	s.front.remove(s)
+func (c *conn) Closed(*loop.Conn, error) {
+	c.closed = true
+	c.front.remove(c)
 }
 
 // work implements Data.
-func (s *session) work(b []byte) (used int, err error) {
-	s.working = true
-	for used < len(b) && !s.waiting && !s.wire.Choked() {
-		n, err := s.step(b[used:])
+func (c *conn) work(b []byte) (used int, err error) {
+	c.working = true
+	for used < len(b) && !c.waiting && !c.wire.Choked() {
+		n, err := c.step(b[used:])
 		if err != nil {
-			s.working = false
+			c.working = false
 			return used, err
 		}
 		if n == 0 {
@@ -113,19 +113,19 @@ func (s *session) work(b []byte) (used int, err error) {
 		}
 		used += n
 	}
-	s.working = false
-	if s.waiting {
-		s.wire.Pause()
+	c.working = false
+	if c.waiting {
+		c.wire.Pause()
 	}
 	return used, nil
 }
 
 // step submits the TS commands at the front of b that fit one batch, or runs one other
 // command. It uses nothing if the first command is incomplete.
-func (s *session) step(b []byte) (used int, err error) {
-	q := &s.front.request
-	for s.commands < batchCommandsMax {
-		if n := s.repeat(b[used:]); n > 0 {
+func (c *conn) step(b []byte) (used int, err error) {
+	q := &c.front.request
+	for c.commands < batchCommandsMax {
+		if n := c.repeat(b[used:]); n > 0 {
 			used += n
 			continue
 		}
@@ -134,128 +134,128 @@ func (s *session) step(b []byte) (used int, err error) {
 		good := err == nil && n > 0 && len(q.args) > 0 && isTS(q.args[0])
 		if good {
 			a, err = parseAsk(q.args)
-			good = err == nil && s.fits(a)
+			good = err == nil && c.fits(a)
 		}
 		switch {
 		case good:
-			s.add(a, 1)
+			c.add(a, 1)
 			if n <= memoMax {
-				s.memo = newMemo(b[used:used+n], a)
+				c.memo = newMemo(b[used:used+n], a)
 			}
 			used += n
 			continue
-		case s.commands == 0:
-			return s.other(q, n, err)
+		case c.commands == 0:
+			return c.other(q, n, err)
 		}
 		break // the command is not part of the batch, and parsed again after it
 	}
-	s.submit()
+	c.submit()
 	return used, nil
 }
 
 // repeat adds the repetitions of the memorized command at the front of b, as far as they
 // fit the batch.
-func (s *session) repeat(b []byte) (used int) {
-	if !s.fits(s.memo.ask) {
+func (c *conn) repeat(b []byte) (used int) {
+	if !c.fits(c.memo.ask) {
 		return 0
 	}
-	n, text := 0, s.memo.text[:s.memo.size]
-	for room := s.room(s.memo.count); n < room && bytes.HasPrefix(b[used:], text); n++ {
+	n, text := 0, c.memo.text[:c.memo.size]
+	for room := c.room(c.memo.count); n < room && bytes.HasPrefix(b[used:], text); n++ {
 		used += len(text)
 	}
 	if n > 0 {
-		s.add(s.memo.ask, n)
+		c.add(c.memo.ask, n)
 	}
 	return used
 }
 
 // fits reports whether the current batch can take a.
-func (s *session) fits(a ask) bool {
-	return s.commands == 0 || a.mode == s.batch.Mode && s.room(a.count) > 0
+func (c *conn) fits(a ask) bool {
+	return c.commands == 0 || a.mode == c.batch.Mode && c.room(a.count) > 0
 }
 
 // room returns how many more commands for count timestamps the batch can take: one request
 // to the backend has a count of at most isotone.RangeCountMax.
-func (s *session) room(count uint64) int {
-	return int(min(uint64(batchCommandsMax-s.commands), (isotone.RangeCountMax-s.sum[0])/count))
+func (c *conn) room(count uint64) int {
+	return int(min(uint64(batchCommandsMax-c.commands), (isotone.RangeCountMax-c.sum[0])/count))
 }
 
-func (s *session) add(a ask, n int) {
-	s.batch.Mode = a.mode
-	if last := len(s.runs) - 1; last >= 0 && s.runs[last].count == a.count {
-		s.runs[last].n += n
+func (c *conn) add(a ask, n int) {
+	c.batch.Mode = a.mode
+	if last := len(c.runs) - 1; last >= 0 && c.runs[last].count == a.count {
+		c.runs[last].n += n
 	} else {
-		s.runs = append(s.runs, run{a.count, n})
+		c.runs = append(c.runs, run{a.count, n})
 	}
-	s.commands += n
-	s.sum[0] += a.count * uint64(n)
+	c.commands += n
+	c.sum[0] += a.count * uint64(n)
 }
 
 // submit hands the batch over. It may be answered before submit returns.
-func (s *session) submit() {
-	if s.batch.Mode == isotone.ReadDefault {
-		s.batch.Mode = s.front.cfg.Mode
+func (c *conn) submit() {
+	if c.batch.Mode == isotone.ReadDefault {
+		c.batch.Mode = c.front.cfg.Mode
 	}
-	s.issued[0] = isotone.Range{}
-	s.batch.Local = s.local
-	s.batch.Counts, s.batch.Ranges, s.batch.Err = s.sum[:], s.issued[:], nil
-	s.asked = s.wire.Now()
-	s.waiting = true
-	s.front.cfg.Backend.Submit(&s.batch)
+	c.issued[0] = isotone.Range{}
+	c.batch.Local = c.local
+	c.batch.Counts, c.batch.Ranges, c.batch.Err = c.sum[:], c.issued[:], nil
+	c.asked = c.wire.Now()
+	c.waiting = true
+	c.front.cfg.Backend.Submit(&c.batch)
 }
 
 // done answers the commands of the batch.
-func (s *session) done(b *front.Batch) {
-	if !s.waiting {
+func (c *conn) done(b *front.Batch) {
+	if !c.waiting {
 		panic("resp: a batch was answered twice")
 	}
-	s.waiting = false
+	c.waiting = false
 	err := b.Err
-	if err == nil && (len(b.Ranges) != 1 || b.Ranges[0].Count != s.sum[0]) {
+	if err == nil && (len(b.Ranges) != 1 || b.Ranges[0].Count != c.sum[0]) {
 		// Never answer with timestamps that were not issued (I3).
-		err = isotone.Errorf(isotone.CodeInternal, "the answer does not have the %d timestamps asked for", s.sum[0])
+		err = isotone.Errorf(isotone.CodeInternal, "the answer does not have the %d timestamps asked for", c.sum[0])
 	}
 	code := codeOK
 	switch {
-	case s.closed:
+	case c.closed:
 		code = string(isotone.CodeDeadlineExceeded) // the client has left
 	case err != nil:
-		code = s.answerFault(err)
+		code = c.answerFault(err)
 	default:
-		s.wire.SetBuffered(appendTimestamps(s.wire.Buffered(), b.Ranges[0].First, s.runs, s.commands))
+		c.wire.SetBuffered(appendTimestamps(c.wire.Buffered(), b.Ranges[0].First, c.runs, c.commands))
 	}
-	s.front.observe(code, s.commands, s.wire.Now()-s.asked)
-	s.reset()
+	c.front.observe(code, c.commands, c.wire.Now()-c.asked)
+	c.reset()
 	switch {
-	case s.closed:
-	case s.front.stopped:
-		s.wire.Close(ErrStopped)
-	case !s.working: // otherwise work continues
-		s.wire.Resume()
+	case c.closed:
+	case c.front.stopped:
+		c.wire.Close(ErrStopped)
+	case !c.working: // otherwise work continues
+		c.wire.Resume()
 	}
 }
 
 // answerFault answers all commands of the batch with err, and returns its code.
-func (s *session) answerFault(err error) string {
+func (c *conn) answerFault(err error) string {
 	e := faultOf(err)
-	out := s.wire.Buffered()
+	out := c.wire.Buffered()
 	start := len(out)
 	out = appendFault(out, e)
 	size := len(out) - start
-	out = slices.Grow(out, (s.commands-1)*size)
-	for range s.commands - 1 {
+	out = slices.Grow(out, (c.commands-1)*size)
+	for range c.commands - 1 {
 		out = append(out, out[start:start+size]...)
 	}
-	s.wire.SetBuffered(out)
+	c.wire.SetBuffered(out)
 	return string(e.Code)
 }
 
 // reset empties the batch.
-func (s *session) reset() {
-	s.commands, s.sum[0] = 0, 0
-	s.runs = s.runs[:0]
-	if cap(s.runs) > runsKeep {
-		s.runs = s.oneRun[:0]
+func (c *conn) reset() {
+	c.commands, c.sum[0] = 0, 0
+	c.runs = c.runs[:0]
+	if cap(c.runs) > runsKeep {
+		c.runs = c.oneRun[:0]
 	}
 }
 
@@ -284,23 +284,23 @@ func appendTimestamps(out []byte, first isotone.Timestamp, runs []run, n int) []
 
 // other runs the command in q, which has n bytes and is not a valid TS. A protocol error in
 // err ends the connection.
-func (s *session) other(q *request, n int, err error) (used int, _ error) {
+func (c *conn) other(q *request, n int, err error) (used int, _ error) {
 	fault, broken := err.(protocolError)
 	if !broken && (n == 0 || len(q.args) == 0) {
 		return n, nil
 	}
-	r := &s.front.reply
-	r.b, r.v3 = s.wire.Buffered(), s.resp3
+	r := &c.front.reply
+	r.b, r.v3 = c.wire.Buffered(), c.resp3
 	if broken {
 		r.fault("ERR", fault.Error())
 		n, err = 0, fault
 	} else {
-		err = s.run(q.args, r)
+		err = c.run(q.args, r)
 	}
-	s.wire.SetBuffered(r.b)
+	c.wire.SetBuffered(r.b)
 	r.b = nil
-	if s.leasing != nil {
-		s.lease()
+	if c.leasing != nil {
+		c.lease()
 	}
 	return n, err
 }

@@ -16,7 +16,7 @@ import (
 
 const plain = "*1\r\n$2\r\nTS\r\n"
 
-func TestSession_APipelineIsOneRequest(t *testing.T) {
+func TestConn_APipelineIsOneRequest(t *testing.T) {
 	o := newOracle()
 	o.later = true
 	w := newTape(t, New(Config{Backend: o, Mode: isotone.ReadLease}))
@@ -36,7 +36,7 @@ func TestSession_APipelineIsOneRequest(t *testing.T) {
 	}
 }
 
-func TestSession_ALongPipelineIsSeveralRequests(t *testing.T) {
+func TestConn_ALongPipelineIsSeveralRequests(t *testing.T) {
 	o := newOracle()
 	w := newTape(t, New(Config{Backend: o}))
 	w.feed([]byte(strings.Repeat(plain, 2*batchCommandsMax+1)))
@@ -45,9 +45,9 @@ func TestSession_ALongPipelineIsSeveralRequests(t *testing.T) {
 	}
 }
 
-// TestSession_MixedCountsKeepNoMemory: the connection of a pipeline with many different
+// TestConn_MixedCountsKeepNoMemory: the connection of a pipeline with many different
 // counts goes back to what an idle one has.
-func TestSession_MixedCountsKeepNoMemory(t *testing.T) {
+func TestConn_MixedCountsKeepNoMemory(t *testing.T) {
 	o := newOracle()
 	w := newTape(t, New(Config{Backend: o}))
 	var say, want strings.Builder
@@ -60,15 +60,15 @@ func TestSession_MixedCountsKeepNoMemory(t *testing.T) {
 	if got := w.finish(o); got != want.String() {
 		t.Errorf("got %q", got)
 	}
-	if cap(w.session.runs) > runsKeep {
-		t.Errorf("keeps %d runs", cap(w.session.runs))
+	if cap(w.conn.runs) > runsKeep {
+		t.Errorf("keeps %d runs", cap(w.conn.runs))
 	}
-	if size := unsafe.Sizeof(session{}); size > 512 {
-		t.Errorf("a session has %d bytes", size)
+	if size := unsafe.Sizeof(conn{}); size > 512 {
+		t.Errorf("a conn has %d bytes", size)
 	}
 }
 
-func TestSession_EachCommandGetsTheError(t *testing.T) {
+func TestConn_EachCommandGetsTheError(t *testing.T) {
 	long := strings.Repeat("x", 2*faultTextMax)
 	for _, tt := range []struct {
 		err  error
@@ -106,7 +106,7 @@ func TestSession_EachCommandGetsTheError(t *testing.T) {
 	}
 }
 
-func TestSession_TooFewTimestampsAreNone(t *testing.T) {
+func TestConn_TooFewTimestampsAreNone(t *testing.T) {
 	o := newOracle()
 	o.short = true
 	w := newTape(t, New(Config{Backend: o}))
@@ -116,7 +116,7 @@ func TestSession_TooFewTimestampsAreNone(t *testing.T) {
 	}
 }
 
-func TestSession_Observes(t *testing.T) {
+func TestConn_Observes(t *testing.T) {
 	o := newOracle()
 	o.later = true
 	var seen []string
@@ -131,38 +131,38 @@ func TestSession_Observes(t *testing.T) {
 	}
 }
 
-func TestSession_AnAnswerAfterTheEndIsHarmless(t *testing.T) {
+func TestConn_AnAnswerAfterTheEndIsHarmless(t *testing.T) {
 	o := newOracle()
 	o.later = true
 	var seen string
 	f := New(Config{Backend: o, Observe: func(_, code string, _ int, _ time.Duration) { seen = code }})
 	other, w := newTape(t, f), newTape(t, f)
 	w.feed([]byte(plain))
-	w.session.Closed(nil, io.EOF)
-	if f.Sessions() != 1 || f.sessions[0] != other.session {
-		t.Errorf("%d sessions", f.Sessions())
+	w.conn.Closed(nil, io.EOF)
+	if f.Conns() != 1 || f.conns[0] != other.conn {
+		t.Errorf("%d connections", f.Conns())
 	}
 	if got := w.finish(o); got != "" || seen != string(isotone.CodeDeadlineExceeded) {
 		t.Errorf("wrote %q, observed %q", got, seen)
 	}
-	other.session.Closed(nil, io.EOF)
-	if f.Sessions() != 0 {
-		t.Errorf("%d sessions", f.Sessions())
+	other.conn.Closed(nil, io.EOF)
+	if f.Conns() != 0 {
+		t.Errorf("%d connections", f.Conns())
 	}
 }
 
-func TestSession_StopsWhereOutputIsNotRead(t *testing.T) {
+func TestConn_StopsWhereOutputIsNotRead(t *testing.T) {
 	o := newOracle()
 	w := newTape(t, New(Config{Backend: o}))
 	w.outputMax = 100
 	say := strings.Repeat("PING\r\n", 50)
-	used, err := w.session.work([]byte(say))
+	used, err := w.conn.work([]byte(say))
 	if want := 6 * (100/7 + 1); used != want || err != nil {
 		t.Errorf("used %d bytes, %v; want %d", used, err, want)
 	}
 	w.out = nil
 	say = strings.Repeat(plain, 2*batchCommandsMax)
-	if used, _ = w.session.work([]byte(say)); used != len(say)/2 {
+	if used, _ = w.conn.work([]byte(say)); used != len(say)/2 {
 		t.Errorf("used %d bytes", used)
 	}
 }
@@ -186,7 +186,7 @@ func TestFront_Stop(t *testing.T) {
 	}
 }
 
-func TestSession_QuitAndFaultsEndTheConnection(t *testing.T) {
+func TestConn_QuitAndFaultsEndTheConnection(t *testing.T) {
 	for _, say := range []string{"QUIT\r\nPING\r\n", "*x\r\nPING\r\n"} {
 		w := newTape(t, New(Config{Backend: newOracle()}))
 		w.feed([]byte(say))
@@ -196,7 +196,7 @@ func TestSession_QuitAndFaultsEndTheConnection(t *testing.T) {
 	}
 }
 
-func TestSession_AnsweredTwicePanics(t *testing.T) {
+func TestConn_AnsweredTwicePanics(t *testing.T) {
 	w := newTape(t, New(Config{Backend: newOracle()}))
 	w.feed([]byte(plain))
 	defer func() {
@@ -204,7 +204,7 @@ func TestSession_AnsweredTwicePanics(t *testing.T) {
 			t.Error("no panic")
 		}
 	}()
-	w.session.done(&w.session.batch)
+	w.conn.done(&w.conn.batch)
 }
 
 // still is a wire that keeps the last output only.
@@ -245,27 +245,27 @@ var pipelines = []struct {
 	{"PING×32", strings.Repeat("*1\r\n$4\r\nPING\r\n", 32), 32},
 }
 
-func TestSession_DoesNotAllocate(t *testing.T) {
+func TestConn_DoesNotAllocate(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
 	for _, p := range pipelines {
-		s, say := New(Config{Backend: &prompt{}}).open(&still{}), []byte(p.say)
-		if got := testing.AllocsPerRun(100, func() { s.work(say) }); got != 0 {
+		c, say := New(Config{Backend: &prompt{}}).open(&still{}), []byte(p.say)
+		if got := testing.AllocsPerRun(100, func() { c.work(say) }); got != 0 {
 			t.Errorf("%s: %v allocations", p.name, got)
 		}
 	}
 }
 
-// BenchmarkSession measures what a command costs between the read and the write of a
+// BenchmarkConn measures what a command costs between the read and the write of a
 // socket: parsing, cutting up, answering; ns/command is the number.
-func BenchmarkSession(b *testing.B) {
+func BenchmarkConn(b *testing.B) {
 	for _, p := range pipelines {
 		b.Run(p.name, func(b *testing.B) {
-			s, say := New(Config{Backend: &prompt{}}).open(&still{}), []byte(p.say)
+			c, say := New(Config{Backend: &prompt{}}).open(&still{}), []byte(p.say)
 			b.ReportAllocs()
 			for b.Loop() {
-				if used, _ := s.work(say); used != len(say) {
+				if used, _ := c.work(say); used != len(say) {
 					b.Fatal("not all was used")
 				}
 			}

@@ -72,9 +72,9 @@ func (g *group) add(f *Front, r *request, b []byte) bool {
 	return true
 }
 
-// work is a submitted batch with everything that its answers need. It does not belong to
-// a connection: an idle one has none, and one that ends leaves its work to the backend.
-type work struct {
+// pendingBatch is a submitted batch with everything that its answers need. It does not
+// belong to a connection: an idle one has none, and one that ends leaves it to the backend.
+type pendingBatch struct {
 	front   *Front
 	owner   *handler // nil: the connection has ended
 	batch   front.Batch
@@ -88,43 +88,43 @@ type work struct {
 	measured []measured // nil without a meter
 }
 
-func newWork(f *Front, class int) *work {
-	w := &work{
+func newPendingBatch(f *Front, class int) *pendingBatch {
+	p := &pendingBatch{
 		front: f, class: class,
 		counts: make([]uint64, 1<<class), ranges: make([]isotone.Range, 1<<class), asks: make([]ask, 0, 1<<class),
 	}
-	w.batch.Done = w.done
-	return w
+	p.batch.Done = p.done
+	return p
 }
 
 // fill copies g.
-func (w *work) fill(g *group) {
-	w.batch.Mode, w.batch.Err = g.mode, nil
-	w.batch.Counts, w.batch.Ranges = w.counts[:g.len()], w.ranges[:g.len()]
-	copy(w.batch.Counts, g.counts)
-	clear(w.batch.Ranges) // never answer with ranges of the previous batch
-	w.asks = append(w.asks[:0], g.asks...)
-	w.queries = append(w.queries[:0], g.queries...)
-	if w.front.meter != nil {
-		w.measured = append(w.measured[:0], g.measured...)
+func (p *pendingBatch) fill(g *group) {
+	p.batch.Mode, p.batch.Err = g.mode, nil
+	p.batch.Counts, p.batch.Ranges = p.counts[:g.len()], p.ranges[:g.len()]
+	copy(p.batch.Counts, g.counts)
+	clear(p.batch.Ranges) // never answer with ranges of the previous batch
+	p.asks = append(p.asks[:0], g.asks...)
+	p.queries = append(p.queries[:0], g.queries...)
+	if p.front.meter != nil {
+		p.measured = append(p.measured[:0], g.measured...)
 	}
 }
 
 // done is the batch's Done.
-func (w *work) done(*front.Batch) {
-	if w.owner != nil {
-		w.owner.answer(w)
+func (p *pendingBatch) done(*front.Batch) {
+	if p.owner != nil {
+		p.owner.answer(p)
 	}
-	w.front.spare.put(w)
+	p.front.spare.put(p)
 }
 
 // err returns why the batch failed, or nil.
-func (w *work) err() error {
-	if w.batch.Err != nil {
-		return w.batch.Err
+func (p *pendingBatch) err() error {
+	if p.batch.Err != nil {
+		return p.batch.Err
 	}
-	for i, n := range w.counts[:len(w.asks)] {
-		if i >= len(w.batch.Ranges) || w.batch.Ranges[i].Count != n {
+	for i, n := range p.counts[:len(p.asks)] {
+		if i >= len(p.batch.Ranges) || p.batch.Ranges[i].Count != n {
 			return httpapi.WrongCount(n)
 		}
 	}
@@ -137,35 +137,35 @@ const (
 	// spareRequestsMax bounds the capacity that is kept for each class: 1 MiB, enough for
 	// the connections that a busy node serves at once.
 	spareRequestsMax = 16 << 10
-	// spareQueryMax bounds the capacity for queries of a kept work.
+	// spareQueryMax bounds the capacity for queries of a pending batch that is kept.
 	spareQueryMax = 1 << 10
 )
 
-// spare is a pool of works, by how many requests they have room for.
-type spare [classes][]*work
+// spare is a pool of pending batches, by how many requests they have room for.
+type spare [classes][]*pendingBatch
 
-// take returns a work with room for n requests.
-func (s *spare) take(f *Front, n int) *work {
+// take returns a pending batch with room for n requests.
+func (s *spare) take(f *Front, n int) *pendingBatch {
 	class := bits.Len(uint(n - 1))
 	if class >= classes {
-		return newWork(f, class)
+		return newPendingBatch(f, class)
 	}
 	list := s[class]
 	if len(list) == 0 {
-		return newWork(f, class)
+		return newPendingBatch(f, class)
 	}
-	w := list[len(list)-1]
+	p := list[len(list)-1]
 	s[class] = list[:len(list)-1]
-	return w
+	return p
 }
 
-// put returns w to the pool, unless the pool is full.
-func (s *spare) put(w *work) {
-	w.owner, w.batch.Err = nil, nil
-	if cap(w.queries) > spareQueryMax {
-		w.queries = nil
+// put returns p to the pool, unless the pool is full.
+func (s *spare) put(p *pendingBatch) {
+	p.owner, p.batch.Err = nil, nil
+	if cap(p.queries) > spareQueryMax {
+		p.queries = nil
 	}
-	if w.class < classes && len(s[w.class]) < max(1, spareRequestsMax>>w.class) {
-		s[w.class] = append(s[w.class], w)
+	if p.class < classes && len(s[p.class]) < max(1, spareRequestsMax>>p.class) {
+		s[p.class] = append(s[p.class], p)
 	}
 }
