@@ -135,9 +135,18 @@ type Status struct {
 	LeaderAddr string
 	// Members is sorted by NodeID.
 	Members []Member
-	// NotReady says why this node can neither serve nor redirect, or makes no ids although it
-	// should; empty otherwise.
+	// NotReady says why this node is not ready: NotReadyTimestamps, or else why it makes no ids
+	// although it should. It is empty otherwise.
 	NotReady string
+	// NotReadyTimestamps says why this node can neither issue timestamps nor redirect; empty
+	// otherwise.
+	NotReadyTimestamps string
+	// NotReadyIDs says why this node makes no ids although it should; empty if it does, if it
+	// is not set up to, or while it waits for a worker that nobody has refused.
+	NotReadyIDs string
+	// Draining is set once this node is about to end: it still answers, but clients should
+	// leave, so it is not ready.
+	Draining bool
 	// Ceiling is the replicated bound of issued time, unix nanoseconds.
 	Ceiling uint64
 }

@@ -38,6 +38,7 @@ type Node struct {
 	backends []front.Backend
 	ids      *ids // for any goroutine
 	status   atomic.Pointer[front.Status]
+	draining atomic.Bool
 	began    time.Duration // constant; as core.mono
 
 	failOnce sync.Once
@@ -165,6 +166,13 @@ func (n *Node) Serve(ln net.Listener, limits loop.Limits, open func(i int, b fro
 // StopServing accepts no more client connections, tells the fronts, and waits until they
 // have no connections left, or for ctx.
 func (n *Node) StopServing(ctx context.Context) { n.hosts.StopServing(ctx) }
+
+// Drain announces that the node is about to end: from when it returns on, the status says that
+// it drains and is not ready. The node goes on serving.
+func (n *Node) Drain() {
+	n.draining.Store(true)
+	n.call(n.core.publish)
+}
 
 // What clients are told when a node ends. The reason of a failure is for the log.
 var (

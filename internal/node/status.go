@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,6 +27,9 @@ type view struct {
 	// will.
 	idsRefused string
 }
+
+// draining is why a node that drains is not ready.
+const draining = "this node is draining"
 
 // reactions is everything that is done with the status when it has changed, and every
 // statusTicks, in this order.
@@ -69,10 +73,13 @@ func (c *core) view() *view {
 		}
 		f.Members = append(f.Members, front.Member{NodeID: m.ID, Addr: addr, PeerAddr: m.PeerAddr, Learner: m.Learner})
 	}
-	s := &view{replica: r, front: f, peers: c.peers.transport.Peers(), previous: c.node.status.Load(), idsRefused: c.idsRefused(&r)}
-	if f.NotReady = c.notReady(s); f.NotReady == "" {
-		f.NotReady = s.idsRefused
+	s := &view{replica: r, front: f, peers: c.peers.transport.Peers(), previous: c.node.status.Load()}
+	s.idsRefused = c.idsRefused(&r)
+	f.NotReadyTimestamps, f.NotReadyIDs = c.notReady(s), s.idsRefused
+	if f.Draining = c.node.draining.Load(); f.Draining && c.node.Err() == nil {
+		f.NotReadyTimestamps, f.NotReadyIDs = draining, draining
 	}
+	f.NotReady = cmp.Or(f.NotReadyTimestamps, f.NotReadyIDs)
 	return s
 }
 

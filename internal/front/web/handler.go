@@ -39,6 +39,7 @@ type handler struct {
 	page     http.Handler
 	metrics  http.Handler
 	operator front.Operator
+	drain    http.Handler // nil: none
 	mode     isotone.ReadMode
 	limits   Limits
 	observe  func(protocol, code string, wall time.Duration)
@@ -57,7 +58,7 @@ type clusterField struct {
 }
 
 func newHandler(cfg Config) *handler {
-	return &handler{
+	h := &handler{
 		backend: cfg.Backend,
 		ids:     cfg.IDs,
 		live:    cfg.Live,
@@ -70,6 +71,10 @@ func newHandler(cfg Config) *handler {
 		observe:  cfg.Observe,
 		log:      cfg.Log,
 	}
+	if cfg.Drain != nil {
+		h.drain = drainHandler(cfg.Drain)
+	}
+	return h
 }
 
 // ServeHTTP answers one request.
@@ -116,8 +121,12 @@ func requestID(r *http.Request) string {
 func (h *handler) prepare(w http.ResponseWriter, r *http.Request, now time.Time) {
 	header := w.Header()
 	header["Cache-Control"] = noStore
-	if h.altSvc != nil && r.TLS != nil {
+	draining := h.backend.Status().Draining
+	if h.altSvc != nil && r.TLS != nil && !draining {
 		header["Alt-Svc"] = h.altSvc
+	}
+	if draining && r.ProtoMajor < 3 {
+		header["Connection"] = connectionClose // net/http makes GOAWAY of it in HTTP/2
 	}
 	if !isLive(r.URL.Path) {
 		h.tellCluster(header)
@@ -171,6 +180,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) string {
 	if h.operator != nil && r.URL.Path == upgradePath {
 		return h.upgrade(w, r)
 	}
+	if h.drain != nil && r.URL.Path == drainPath {
+		return h.delegate(h.drain, w, r)
+	}
 	var answer func(*handler, http.ResponseWriter, *http.Request) string
 	allow := "GET, HEAD"
 	switch r.URL.Path {
@@ -190,6 +202,16 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) string {
 		answer = (*handler).up
 	case "/ready":
 		answer = (*handler).ready
+	case "/ready/timestamps":
+		answer = (*handler).readyTimestamps
+	case "/ready/ids":
+		if h.ids != nil {
+			answer = (*handler).readyIDs
+		}
+	case "/livez":
+		answer = (*handler).livez
+	case "/readyz":
+		answer = (*handler).readyz
 	case "/members", "/membership":
 		answer = (*handler).members
 	case "/metrics":
@@ -208,24 +230,6 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) string {
 		return fail(w, r, isotone.Errorf(isotone.CodeInvalidArgument, "a %s request here has no body", r.Method))
 	}
 	return answer(h, w, r)
-}
-
-func (h *handler) up(w http.ResponseWriter, _ *http.Request) string {
-	return answerOK(w)
-}
-
-func (h *handler) ready(w http.ResponseWriter, r *http.Request) string {
-	if reason := h.backend.Status().NotReady; reason != "" {
-		return fail(w, r, isotone.Errorf(isotone.CodeNoLeader, "%s", reason))
-	}
-	return answerOK(w)
-}
-
-func answerOK(w http.ResponseWriter) string {
-	w.Header()["Content-Type"] = contentTypeText
-	w.Header()["Content-Length"] = []string{"2"}
-	_, _ = w.Write([]byte("ok"))
-	return httpapi.CodeOK
 }
 
 func (h *handler) serveMetrics(w http.ResponseWriter, r *http.Request) string {
