@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -39,12 +40,18 @@ type member struct {
 	served          chan struct{}
 	serveErr        error
 	transferTimeout time.Duration
+	shutdownDelay   time.Duration
+	redirectTime    time.Duration
+	asked           chan struct{} // closed by drain
+	askOnce         sync.Once
 	thrift          *thriftrpc.Server // nil without a listener
 	thriftEnded     func() error
 	// forwarding is nil unless FORWARD is set.
 	forwarding *forwarding
 	// unfollow ends following the files of the certificate, and waits for that.
 	unfollow func()
+	// close ends the member without transferring leadership, once, and waits for that.
+	close func() error
 }
 
 // sockets are what a member listens on.
@@ -120,11 +127,11 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	}
 	warnAddresses(s, addr, peers, log)
 	m := &member{
-		addr:   addr,
-		served: make(chan struct{}),
+		addr: addr, served: make(chan struct{}), asked: make(chan struct{}), shutdownDelay: s.ShutdownDelay, redirectTime: redirectTime,
 		// An election that fails and is repeated takes up to 80 ticks.
 		transferTimeout: max(time.Second, 100*s.RTT),
 	}
+	m.close = sync.OnceValue(m.end)
 	var forwarder func(func()) node.Forwarder
 	if s.Forward {
 		if m.forwarding, err = startForwarding(addr, log); err != nil {
@@ -173,8 +180,8 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	m.fronts = newFronts(frontsConfig{
 		server: m.node,
 		web: web.Config{
-			Backend: m.node, IDs: m.node.IDs(-1), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node, Mode: s.ReadMode, TLS: secure,
-			Observe: metrics.ObserveRequest, Log: log,
+			Backend: m.node, IDs: m.node.IDs(-1), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node, Drain: m.drain,
+			Mode: s.ReadMode, TLS: secure, Observe: metrics.ObserveRequest, Log: log,
 		},
 		ids:     func(i int) front.IDs { return m.node.IDs(i) },
 		live:    m.docs.answer,
@@ -244,10 +251,13 @@ func warnAddresses(s *config.Settings, addr string, peers map[uint64]string, log
 	}
 }
 
-// wait returns when ctx ends, with nil, or when the member cannot go on.
+// wait returns when ctx ends or the member is asked to drain, with nil, or when the member
+// cannot go on.
 func (m *member) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
+		return nil
+	case <-m.asked:
 		return nil
 	case <-m.node.Failed():
 		return m.node.Err()
@@ -259,18 +269,8 @@ func (m *member) wait(ctx context.Context) error {
 	}
 }
 
-// stop transfers leadership, lets requests under way finish, and ends the member.
-func (m *member) stop(log *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(context.Background(), m.transferTimeout)
-	defer cancel()
-	if err := m.node.TransferLeadership(ctx); err != nil {
-		log.Warn("stopping without transferring leadership", "err", err)
-	}
-	return m.close()
-}
-
-// close ends the member without transferring leadership.
-func (m *member) close() error {
+// end is close.
+func (m *member) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
 	if m.node.Status().Role == "leader" {

@@ -50,6 +50,7 @@ type Node struct {
 	Ready         bool    `json:"ready"`
 	NotReady      string  `json:"notReady"` // why; empty when it is ready
 	Forming       bool    `json:"forming"`  // the initial members have yet to form the cluster
+	Draining      bool    `json:"draining"` // it is about to end, and therefore not ready
 	UptimeSeconds float64 `json:"uptimeSeconds"`
 	Loops         int     `json:"loops"`
 }
