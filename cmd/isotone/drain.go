@@ -103,7 +103,7 @@ func (m *member) stop(log *slog.Logger) error {
 	if err := m.node.TransferLeadership(ctx); err != nil {
 		log.Warn("stopping without transferring leadership", "err", err)
 	} else if led && m.node.Status().Role != "leader" {
-		for end := time.Now().Add(m.redirectTime); m.fronts.connections() > 0 && time.Now().Before(end); {
+		for end := time.Now().Add(m.redirectTime); m.node.Conns()+m.fronts.web.Connections() > 0 && time.Now().Before(end); {
 			m.pause(redirectPoll)
 		}
 	}

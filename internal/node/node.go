@@ -163,6 +163,9 @@ func (n *Node) Serve(ln net.Listener, limits loop.Limits, open func(i int, b fro
 	return err
 }
 
+// Conns returns how many client connections the fronts in the loops have.
+func (n *Node) Conns() int { return n.hosts.Conns() }
+
 // StopServing accepts no more client connections, tells the fronts, and waits until they
 // have no connections left, or for ctx.
 func (n *Node) StopServing(ctx context.Context) { n.hosts.StopServing(ctx) }
