@@ -206,8 +206,8 @@ func printDev(w io.Writer, members []*member, dir string) {
 		"  curl %[1]s/members\n"+
 		"  curl %[1]s/api/snowflake\n"+
 		"  redis-cli -p %[2]s -c TS 1\n"+
-		"  isotone status %[1]s --watch\n"+
-		"  isotone bench --target %[1]s --duration 5s\n\n"+
+		"  %[3]s status %[1]s --watch\n"+
+		"  %[3]s bench --target %[1]s --duration 5s\n\n"+
 		"The dashboard is at http://%[1]s/\n\n"+
-		"Ctrl-C ends it.\n", leader, leader[strings.LastIndexByte(leader, ':')+1:])
+		"Ctrl-C ends it.\n", leader, leader[strings.LastIndexByte(leader, ':')+1:], ownCommand())
 }

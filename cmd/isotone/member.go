@@ -75,13 +75,23 @@ func listen(s *config.Settings) (sockets, error) {
 	if so.quic, err = net.ListenPacket("udp", net.JoinHostPort(s.HTTPHost, strconv.Itoa(port))); err != nil {
 		return sockets{}, errors.Join(fmt.Errorf("HTTP_PORT, for HTTP/3: %w", err), so.http.Close())
 	}
-	if so.peer, err = net.Listen("tcp", s.RaftAddr); err != nil {
+	if so.peer, err = listenPeers(s.RaftAddr); err != nil {
 		return sockets{}, errors.Join(fmt.Errorf("RAFT_ADDR: %w", err), so.http.Close(), so.quic.Close())
 	}
 	if so.thrift, err = listenThrift(s); err != nil {
 		return sockets{}, errors.Join(err, so.close())
 	}
 	return so, nil
+}
+
+// listenPeers listens on addr. Where nothing resolves localhost, as in an empty container,
+// it is 127.0.0.1 (RFC 6761 §6.3).
+func listenPeers(addr string) (net.Listener, error) {
+	ln, err := net.Listen("tcp", addr)
+	if host, port, _ := net.SplitHostPort(addr); host == "localhost" && errors.As(err, new(*net.DNSError)) {
+		return net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+	}
+	return ln, err
 }
 
 // taken adds a hint to the error of a listener whose address another one has.
