@@ -205,15 +205,3 @@ func ReadState(r io.Reader) (*State, error) {
 	}
 	return s, nil
 }
-
-// ClockOffset returns the offset of the member's clock from the median, if this document
-// has it.
-func (s *State) ClockOffset(m Member) (seconds float64, known bool) {
-	switch {
-	case m.Self:
-		return s.Clock.OffsetFromMedianSeconds, true
-	case m.ClockOffsetSeconds != nil:
-		return s.Clock.OffsetFromMedianSeconds + *m.ClockOffsetSeconds, true
-	}
-	return 0, false
-}
