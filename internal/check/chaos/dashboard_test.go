@@ -47,7 +47,7 @@ func rowOf(n *chaos.Node) string {
 func TestDashboard_FollowsTheClusterThroughTheEndOfMembers(t *testing.T) {
 	tab := browser.Tab(t)
 	c := chaos.StartCluster(t, options())
-	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Workers: 4, Pause: 2 * time.Millisecond})
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Callers: 4, Pause: 2 * time.Millisecond})
 	leader := c.WaitLeader()
 	page := c.Others(leader)[0]
 	tab.Open("http://"+page.HTTPAddr+"/", 1280, 800, "light")

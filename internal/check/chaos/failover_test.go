@@ -35,7 +35,7 @@ func (s sample) at(quantile float64) time.Duration {
 // -v it prints a table.
 func TestFailover(t *testing.T) {
 	c := chaos.StartCluster(t, options())
-	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Workers: 4, Pause: 2 * time.Millisecond})
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Callers: 4, Pause: 2 * time.Millisecond})
 	load.WaitAnswer(t)
 
 	runs := short(20, 3)

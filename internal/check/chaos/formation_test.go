@@ -80,7 +80,7 @@ func TestFormation_NothingIsFormedByEditingPEERS(t *testing.T) {
 		n.Start()
 	}
 	c.WaitReady()
-	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Workers: 4, Pause: 5 * time.Millisecond})
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Callers: 4, Pause: 5 * time.Millisecond})
 	load.WaitAnswer(t)
 	was, three := clusterOf(t, c.Node(1)), c.Node(3)
 	three.Shutdown()

@@ -25,7 +25,7 @@ func TestForward_ClientsOfAFollowerNoticeNoFailover(t *testing.T) {
 				follower = n
 			}
 		}
-		load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: []string{follower.HTTPAddr}, Workers: 8, Timeout: 10 * time.Second})
+		load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: []string{follower.HTTPAddr}, Callers: 8, Timeout: 10 * time.Second})
 		load.WaitAnswer(t)
 		leader.Kill()
 		load.WaitAnswer(t)

@@ -46,7 +46,7 @@ func refuse(t *testing.T, c *chaos.Cluster, n *chaos.Node, words ...string) {
 // memory in every way that directories are lost, and is put right in between.
 func TestIdentity_RefusesDirectoriesThatAreNotTheNodes(t *testing.T) {
 	c := chaos.StartCluster(t, options())
-	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Workers: 4, Pause: 2 * time.Millisecond})
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Callers: 4, Pause: 2 * time.Millisecond})
 	n := c.Node(3)
 	kept := n.Dir + ".kept"
 	n.Shutdown()
@@ -154,7 +154,7 @@ func TestIdentity_RefusesAnotherCluster(t *testing.T) {
 // one is let in depends on who comes first; both never are.
 func TestIdentity_RefusesAClone(t *testing.T) {
 	c := chaos.StartCluster(t, options())
-	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Workers: 4, Pause: 2 * time.Millisecond})
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Callers: 4, Pause: 2 * time.Millisecond})
 	n := c.Node(3)
 	n.Shutdown()
 	twin := c.Clone(n, n.Dir+".clone")

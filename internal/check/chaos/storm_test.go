@@ -23,7 +23,7 @@ const (
 )
 
 // TestChaos breaks real processes at random, under load in both read modes, and
-// wants no wrong answer, no unasked exit, and an answer soon after each storm. The
+// wants no wrong answer, no unexpected exit, and an answer soon after each storm. The
 // environment says how: CHAOS_MINUTES, CHAOS_SEED, and CHAOS_ONLY with kinds of
 // faults separated by commas.
 func TestChaos(t *testing.T) {

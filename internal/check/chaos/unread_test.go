@@ -29,7 +29,7 @@ const (
 func TestUnread_ClientThatNeverReadsIsHeldBack(t *testing.T) {
 	c := chaos.StartCluster(t, options())
 	leader := c.WaitLeader()
-	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Workers: 4, Pause: 2 * time.Millisecond})
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Callers: 4, Pause: 2 * time.Millisecond})
 	load.WaitAnswer(t)
 	before := rss(t, leader)
 

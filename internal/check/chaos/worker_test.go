@@ -152,7 +152,7 @@ func formWithout(c *chaos.Cluster, n *chaos.Node) {
 // idLoad asks all nodes for ids, and some timestamps, all the while.
 func idLoad(t *testing.T, c *chaos.Cluster) *chaos.Load {
 	t.Helper()
-	return chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Workers: 2, Pause: 5 * time.Millisecond})
+	return chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Callers: 2, Pause: 5 * time.Millisecond})
 }
 
 // wantIDs ends a load, which has checked that no id came twice.
@@ -389,38 +389,38 @@ func TestWorker_ReadyNodeMakesIDsAfterItsClockWasAhead(t *testing.T) {
 	}
 }
 
-// desk asks one node for worker ids, as a client library does.
-type desk struct {
+// workerClient requests worker leases from one node, as a client library does.
+type workerClient struct {
 	t      *testing.T
 	client *redis.Client
 }
 
-func openDesk(t *testing.T, n *chaos.Node) desk {
+func newWorkerClient(t *testing.T, n *chaos.Node) workerClient {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: n.HTTPAddr, MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
-	return desk{t, client}
+	return workerClient{t, client}
 }
 
-// lease asks for a lease of a session, or for more time with the one that it has.
-func (d desk) lease(session string, length time.Duration) (l workerLease, err error) {
-	d.t.Helper()
-	values, err := d.client.Do(context.Background(), "WORKER", "LEASE", session, time.Now().UnixMilli(), length.Milliseconds()).Slice()
+// lease requests a lease for a session, or renews the one that it has.
+func (w workerClient) lease(session string, length time.Duration) (l workerLease, err error) {
+	w.t.Helper()
+	values, err := w.client.Do(context.Background(), "WORKER", "LEASE", session, time.Now().UnixMilli(), length.Milliseconds()).Slice()
 	if err != nil {
 		return l, err
 	}
 	if len(values) != 5 || values[3] != "41/5/5/12" || values[4] != int64(twitterEpoch) {
-		d.t.Fatalf("WORKER LEASE: %v", values)
+		w.t.Fatalf("WORKER LEASE: %v", values)
 	}
 	return workerLease{Worker: values[0].(int64), Start: values[1].(int64), End: values[2].(int64)}, nil
 }
 
-// must is lease where it has to succeed, if need be after a while.
-func (d desk) must(session string, length time.Duration) (l workerLease) {
-	d.t.Helper()
-	waitFor(d.t, chaos.ReadyTimeout, func() (bool, string) {
+// must retries lease until it succeeds.
+func (w workerClient) must(session string, length time.Duration) (l workerLease) {
+	w.t.Helper()
+	waitFor(w.t, chaos.ReadyTimeout, func() (bool, string) {
 		var err error
-		l, err = d.lease(session, length)
+		l, err = w.lease(session, length)
 		return err == nil, fmt.Sprintf("WORKER LEASE: %v", err)
 	})
 	return l
@@ -436,9 +436,9 @@ func TestWorker_ClientsLeaseFromTheLeader(t *testing.T) {
 	waitIDs(t, c.Nodes...)
 	ids := newIDSet()
 	leader := c.WaitLeader()
-	first, second := openDesk(t, leader).must(one, length), openDesk(t, leader).must(two, length)
+	first, second := newWorkerClient(t, leader).must(one, length), newWorkerClient(t, leader).must(two, length)
 	for range 8 {
-		if again := openDesk(t, leader).must(one, length); again.Worker != first.Worker || again.Start != first.Start {
+		if again := newWorkerClient(t, leader).must(one, length); again.Worker != first.Worker || again.Start != first.Start {
 			t.Errorf("%+v was renewed as %+v", first, again)
 		}
 	}
@@ -455,7 +455,7 @@ func TestWorker_ClientsLeaseFromTheLeader(t *testing.T) {
 		if n == leader {
 			continue
 		}
-		if _, err := openDesk(t, n).lease(one, length); err == nil || err.Error() != "MOVED 0 "+leader.HTTPAddr {
+		if _, err := newWorkerClient(t, n).lease(one, length); err == nil || err.Error() != "MOVED 0 "+leader.HTTPAddr {
 			t.Errorf("a follower says %v, want that node %d at %s leads", err, leader.ID, leader.HTTPAddr)
 		}
 	}
@@ -463,13 +463,13 @@ func TestWorker_ClientsLeaseFromTheLeader(t *testing.T) {
 	leader.Kill()
 	next := c.WaitLeader()
 	next.WaitReady(chaos.ReadyTimeout)
-	renewed := openDesk(t, next).must(one, length)
+	renewed := newWorkerClient(t, next).must(one, length)
 	if renewed.Worker != first.Worker || renewed.Start != first.Start || renewed.End < first.End {
 		t.Errorf("%+v was renewed as %+v", first, renewed)
 	}
 	free := time.Now().UnixMilli() + 1
 	release := func() error {
-		return openDesk(t, next).client.Do(context.Background(), "WORKER", "RELEASE", two, second.Worker, second.Start, free).Err()
+		return newWorkerClient(t, next).client.Do(context.Background(), "WORKER", "RELEASE", two, second.Worker, second.Start, free).Err()
 	}
 	for range 2 { // the second time it changes nothing
 		if err := release(); err != nil {
@@ -477,14 +477,14 @@ func TestWorker_ClientsLeaseFromTheLeader(t *testing.T) {
 		}
 	}
 	waitFor(t, answerTimeout, func() (bool, string) { return time.Now().UnixMilli() >= free, "the clock stands still" })
-	third := openDesk(t, next).must(three, length)
+	third := newWorkerClient(t, next).must(three, length)
 	if third.Worker != second.Worker || third.Start < free || third.Start >= second.End {
 		t.Errorf("%+v was released from %d on; then %+v was leased", second, free, third)
 	}
 	if err := release(); err != nil {
 		t.Errorf("WORKER RELEASE of another's worker: %v", err)
 	}
-	if l := openDesk(t, next).must(three, length); l.Worker != third.Worker || l.Start != third.Start || l.End < third.End {
+	if l := newWorkerClient(t, next).must(three, length); l.Worker != third.Worker || l.Start != third.Start || l.End < third.End {
 		t.Errorf("a release that came late took %+v from who has it now; it has %+v", third, l)
 	}
 }
