@@ -49,14 +49,14 @@ type StormOptions struct {
 // it ends them all and checks that the cluster recovers. One goroutine begins and ends all
 // faults.
 type Storm struct {
-	t       testing.TB
-	c       *Cluster
-	o       StormOptions
-	rand    *rand.Rand
-	kinds   []kind
-	load    *Load
-	began   time.Time
-	active  []*fault
+	t          testing.TB
+	c          *Cluster
+	o          StormOptions
+	rand       *rand.Rand
+	kinds      []kind
+	load       *Load
+	began      time.Time
+	active     []*fault
 	unexpected map[*Process]bool
 	// ahead is by how many milliseconds all clocks are ahead between faults, furthest the most
 	// that any ever was. The time of timestamps stands still until the clocks get there, so

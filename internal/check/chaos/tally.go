@@ -18,7 +18,7 @@ type Tally struct {
 	online     uint64         // answers checked online
 	unverified uint64
 	violations int
-	unexpected    int
+	unexpected int
 	stopped    int // nodes that stopped because of a disk fault
 	calms      int
 	recovery   time.Duration // longest, from the end of all faults to the next answer
