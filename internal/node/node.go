@@ -64,15 +64,19 @@ func Start(cfg Config) (*Node, error) {
 		return nil, errors.Join(err, cfg.PeerListener.Close())
 	}
 	store, rec, err := storage.Open(storage.Options{
-		Dir: cfg.DataDir, NodeID: cfg.NodeID, Incarnation: random(),
+		Dir: cfg.DataDir, NodeID: cfg.NodeID, Incarnation: random(), ClusterID: cfg.joinedCluster(),
 		BeforeCommit: cfg.StorageFault,
 	})
 	if err != nil {
 		return failed(err)
 	}
+	if rec.Snapshot == nil && len(rec.Entries) == 0 && rec.Identity.ClusterID != 0 && cfg.Join == nil {
+		err := fmt.Errorf("the data directory %s was made to join cluster %v, which has not let it in yet: start with JOIN again", cfg.DataDir, isotone.ClusterID(rec.Identity.ClusterID))
+		return failed(err, store.Close)
+	}
 	r, err := replica.New(replicaConfig(cfg, rec))
 	if err == nil && !rec.Fresh {
-		err = checkPeers(cfg, r.Members())
+		err = checkPeers(cfg, r.Members(), r.Removed())
 	}
 	if err != nil {
 		return failed(err, store.Close)

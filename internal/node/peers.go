@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/peer"
@@ -81,13 +82,19 @@ func (c *core) refused(id uint64, by peer.Side, r *peer.Refusal) {
 	c.changed = true
 }
 
-// followAddrs tells the transport where to reach each member, if that has changed. PEERS
-// wins over the replicated address.
+// followAddrs tells the transport where to reach each member, if that has changed. The
+// replicated addresses win over PEERS from oracle.LevelMembers on; before, those in PEERS may
+// be the only ones that are right.
 func (c *core) followAddrs() {
-	addrs := map[uint64]string{}
-	for _, m := range c.replica.Members() {
+	addrs, s := map[uint64]string{}, c.replica.Status()
+	members := c.replica.Members()
+	if join := c.node.cfg.Join; join != nil && len(members) == 0 {
+		maps.Copy(addrs, join.Peers)
+	}
+	replicated := s.Level >= oracle.LevelMembers && s.Forming == ""
+	for _, m := range members {
 		addrs[m.ID] = m.PeerAddr
-		if a, ok := c.node.cfg.Peers[m.ID]; ok {
+		if a, ok := c.node.cfg.Peers[m.ID]; ok && (!replicated || m.PeerAddr == "") {
 			addrs[m.ID] = a
 		}
 	}

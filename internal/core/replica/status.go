@@ -123,6 +123,9 @@ func (r *Replica) Members() []Member {
 	return list
 }
 
+// Removed returns the latest former member of each node that had one. Read only.
+func (r *Replica) Removed() []uint64 { return r.state.Removed }
+
 // WorkerLease returns the record of one worker.
 func (r *Replica) WorkerLease(worker uint16) (oracle.WorkerLease, bool) {
 	return r.state.Worker(worker)

@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -34,6 +35,9 @@ type Options struct {
 	// Incarnation is used only when the directory is created. It must be random, and not zero
 	// then.
 	Incarnation uint64
+	// ClusterID is used only when the directory is created, for a node that joins a cluster; 0
+	// otherwise.
+	ClusterID uint64
 	// BeforeCommit is a hook for tests, nil in production. It runs at the end of every
 	// transaction, Open's included, before anything is written. An error counts as a failed
 	// write (I8). It may sleep, to imitate a slow disk.
@@ -93,6 +97,26 @@ func Open(o Options) (*Store, Recovered, error) {
 		return nil, Recovered{}, err
 	}
 	return s, r, nil
+}
+
+// Identify returns whose data a directory holds, without counting a start, and whether it
+// holds a log or a snapshot. The identity is zero if there is no directory, or if its
+// creation was interrupted. Errors are those of [Open].
+func Identify(dir string) (id Identity, hasState bool, err error) {
+	path := filepath.Join(dir, FileName)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return Identity{}, false, nil
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return Identity{}, false, err
+	}
+	s := &Store{dir: dir, path: path, lock: lock}
+	r, err := s.read()
+	if closeErr := s.Close(); err == nil {
+		err = closeErr
+	}
+	return r.Identity, r.Snapshot != nil || len(r.Entries) > 0, err
 }
 
 // open reads the file and commits the first transaction of this boot.
@@ -183,7 +207,7 @@ func (s *Store) create(o Options) (Recovered, error) {
 	if o.Incarnation == 0 {
 		return Recovered{}, errors.New("storage: a new data directory needs a nonzero Incarnation")
 	}
-	s.identity = Identity{NodeID: o.NodeID, Incarnation: o.Incarnation, Boot: 1}
+	s.identity = Identity{ClusterID: o.ClusterID, NodeID: o.NodeID, Incarnation: o.Incarnation, Boot: 1}
 	if err := s.commit(nil); err != nil {
 		return Recovered{}, err
 	}
