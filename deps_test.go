@@ -48,6 +48,7 @@ internal/front/head:
 internal/front:             . snowflake
 internal/front/gate:        internal/host/loop
 internal/front/httpapi:     . snowflake internal/front
+internal/front/admin:       . internal/front internal/front/httpapi
 internal/front/transaction:
 internal/front/stats:       . internal/front/transaction ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 internal/front/http1:       . snowflake internal/host/loop internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/transaction

@@ -14,6 +14,7 @@ import (
 
 	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/admin"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/config"
@@ -173,7 +174,8 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	m.fronts = newFronts(frontsConfig{
 		server: m.node,
 		web: web.Config{
-			Backend: m.node, IDs: m.node.IDs(-1), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node, Mode: s.ReadMode, TLS: secure,
+			Backend: m.node, IDs: m.node.IDs(-1), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node,
+			Admin: admin.New(admin.Config{Operator: m.node}).Serve, Mode: s.ReadMode, TLS: secure,
 			Observe: metrics.ObserveRequest, Log: log,
 		},
 		ids:     func(i int) front.IDs { return m.node.IDs(i) },

@@ -179,7 +179,7 @@ type MemberRecord struct {
 // Joining tells a node how to join a cluster.
 type Joining struct {
 	ClusterID string `json:"clusterID"`
-	MemberID  uint64 `json:"memberID"`
+	MemberID  uint64 `json:"memberID,string"`
 	// Peers has the peer addresses by member ID.
 	Peers map[uint64]string `json:"peers"`
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,7 @@ type handler struct {
 	page     http.Handler
 	metrics  http.Handler
 	operator front.Operator
+	admin    func(http.ResponseWriter, *http.Request) string
 	mode     isotone.ReadMode
 	limits   Limits
 	observe  func(protocol, code string, wall time.Duration)
@@ -49,6 +51,9 @@ type handler struct {
 	// largeIDs counts the concurrent answers with many ids.
 	largeIDs atomic.Int64
 }
+
+// adminPrefix is where the paths of operators begin.
+const adminPrefix = "/admin/"
 
 // clusterField is the header field with the cluster's ID.
 type clusterField struct {
@@ -65,6 +70,7 @@ func newHandler(cfg Config) *handler {
 		metrics: cfg.Metrics,
 
 		operator: cfg.Operator,
+		admin:    cfg.Admin,
 		mode:     cfg.Mode,
 		limits:   cfg.Limits,
 		observe:  cfg.Observe,
@@ -170,6 +176,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) string {
 	}
 	if h.operator != nil && r.URL.Path == upgradePath {
 		return h.upgrade(w, r)
+	}
+	if h.admin != nil && strings.HasPrefix(r.URL.Path, adminPrefix) {
+		return h.admin(w, r)
 	}
 	var answer func(*handler, http.ResponseWriter, *http.Request) string
 	allow := "GET, HEAD"

@@ -47,6 +47,9 @@ type Config struct {
 	Metrics http.Handler
 	// Operator serves /upgrade.
 	Operator front.Operator
+	// Admin serves everything below /admin/ and returns the code for Observe. It checks the
+	// method itself.
+	Admin func(http.ResponseWriter, *http.Request) string
 	// Mode applies to requests that name none. isotone.ReadDefault leaves the
 	// choice to the backend.
 	Mode isotone.ReadMode

@@ -30,6 +30,7 @@ type Flags struct {
 	AdvertiseAddr          string `name:"advertise-addr" env:"ADVERTISE_ADDR" placeholder:"HOST:PORT" help:"Client address of this node as told to clients and other members. Default: localhost:HTTP_PORT."`
 	RaftAddr               string `name:"raft-addr" env:"RAFT_ADDR" default:"localhost:60001" help:"Address (host:port) to listen on for peers. Port 0 takes any free port."`
 	Peers                  string `name:"peers" env:"PEERS" placeholder:"ID=HOST:PORT,..." help:"Peer addresses of the initial members, including this node: 1=host:port,2=host:port. Default: this node alone."`
+	Join                   string `name:"join" env:"JOIN" placeholder:"HOST:PORT,..." help:"Client addresses of nodes of a running cluster, to join it with an empty data directory, in place of PEERS. First add this node there: isotone member add."`
 	DataDir                string `name:"data-dir" env:"DATA_DIR" default:"_raft" help:"Directory of this node's durable state; created if it does not exist."`
 	TLSCert                string `name:"tls-cert" env:"TLS_CERT" placeholder:"FILE" help:"PEM file with the server certificate. Default: cert.pem in DATA_DIR, created self-signed if there is none."`
 	TLSKey                 string `name:"tls-key" env:"TLS_KEY" placeholder:"FILE" help:"PEM file with the private key of the certificate. Default: key.pem in DATA_DIR."`

@@ -21,6 +21,7 @@ type Settings struct {
 	AdvertiseAddr          string // "": see Advertise
 	RaftAddr               string
 	Peers                  map[uint64]string // nil: see PeerMap
+	Join                   []string          // client addresses; nil: see Peers
 	DataDir                string
 	TLSCert                string // "": see TLSFiles
 	TLSKey                 string
