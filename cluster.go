@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// ClusterID identifies a cluster. The first leader draws it at random, and it never changes.
+// ClusterID identifies a cluster. It is fixed when the cluster is formed, and never changes.
 // Timestamps of different clusters have no order between them, so an answer from one cluster
 // must never be taken for an answer from another (I10). The zero value identifies no cluster.
 type ClusterID uint64

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,6 +102,8 @@ func (so sockets) closeFronts() error {
 
 // memberOptions is what a member is told beside its settings.
 type memberOptions struct {
+	id             uint64     // of the member; 0: as in the settings
+	join           *node.Join // nil unless it joins a cluster
 	clock          node.Clock // nil for the system's
 	loops          int
 	keepProcessors bool           // GOMAXPROCS has one more for each loop
@@ -134,8 +137,9 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		forwarder = m.forwarding.forwarder
 	}
 	m.node, err = node.Start(node.Config{
-		NodeID:                s.NodeID,
+		NodeID:                cmp.Or(o.id, s.NodeID),
 		Peers:                 peers,
+		Join:                  o.join,
 		PeerListener:          so.peer,
 		ClientAddr:            m.addr,
 		DataDir:               s.DataDir,

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/loop"
@@ -57,7 +58,7 @@ func Start(cfg Config) (*Node, error) {
 		cfg.Mode = isotone.ReadQuorum
 	}
 	failed := func(err error, closers ...func() error) (*Node, error) {
-		err = fmt.Errorf("node %d: %w", cfg.NodeID, err)
+		err = fmt.Errorf("node %d: %w", oracle.NodeOf(cfg.NodeID), err)
 		for _, c := range closers {
 			err = errors.Join(err, c())
 		}
@@ -87,7 +88,7 @@ func Start(cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, ids: newIDs(cfg.IDs, cfg.Clock, cfg.Loops), failed: make(chan struct{}), began: cfg.Clock.Mono()}
 	n.build(loops, r, store)
-	cfg.Log.Info("node started", "node", cfg.NodeID, "dir", cfg.DataDir, "fresh", rec.Fresh, "start", rec.Identity.Boot,
+	cfg.Log.Info("node started", "node", oracle.NodeOf(cfg.NodeID), "dir", cfg.DataDir, "fresh", rec.Fresh, "start", rec.Identity.Boot,
 		"cluster", fmt.Sprintf("%016x", rec.Identity.ClusterID), "incarnation", fmt.Sprintf("%016x", rec.Identity.Incarnation))
 	n.core.startPeers()
 	n.core.publish()

@@ -234,7 +234,12 @@ func (n *Node) ChangeMember(ctx context.Context, q front.MemberChange) error {
 	if err != nil {
 		return err
 	}
-	// A leader that removes itself transfers its leadership first, and asks to try again there.
+	if change.Kind == replica.Remove && change.Member.ID == n.cfg.NodeID {
+		// It may be the last voter: then the change is refused below.
+		if err := n.Transfer(ctx, 0); err == nil {
+			return n.redirect()
+		}
+	}
 	err = n.operate(func(in *replica.Input) { in.Change = &change }, func(e *replica.Effects) *isotone.Error { return e.ChangeRefused })
 	if err != nil {
 		return err
@@ -299,14 +304,14 @@ func (c *core) membersOf(node uint64) (current, joining replica.Member) {
 }
 
 // Joining tells a node with an empty data directory how to join; see front.Operator.
-func (n *Node) Joining(node uint64) (j front.Joining, err error) {
-	if !n.call(func() { j, err = n.core.joining(node) }) {
+func (n *Node) Joining(node, incarnation uint64) (j front.Joining, err error) {
+	if !n.call(func() { j, err = n.core.joining(node, incarnation) }) {
 		err = errStopped
 	}
 	return j, err
 }
 
-func (c *core) joining(node uint64) (front.Joining, error) {
+func (c *core) joining(node, incarnation uint64) (front.Joining, error) {
 	s := c.replica.Status()
 	if s.ClusterID == 0 {
 		return front.Joining{}, isotone.Errorf(isotone.CodeNoLeader, "this node has no cluster yet")
@@ -318,7 +323,7 @@ func (c *core) joining(node uint64) (front.Joining, error) {
 		j.Peers[m.ID] = m.PeerAddr
 		if oracle.NodeOf(m.ID) == node {
 			known = true
-			if m.Incarnation == 0 {
+			if m.Incarnation == 0 || m.Incarnation == incarnation {
 				j.MemberID = m.ID
 			}
 		}

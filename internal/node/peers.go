@@ -57,7 +57,8 @@ func (c *core) startPeers() {
 			n.cfg.Metrics.CountPeerRefused()
 			n.post(func() { c.refused(id, by, r) })
 		},
-		Log: n.cfg.Log,
+		Log:   n.cfg.Log,
+		LogID: oracle.NodeOf,
 	})
 	c.followAddrs()
 }

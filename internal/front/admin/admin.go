@@ -150,7 +150,13 @@ func (h *Handler) join(r *http.Request, _ []byte) (any, error) {
 	if err != nil || node == 0 {
 		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "node: want the ID of a node")
 	}
-	return h.cfg.Operator.Joining(node)
+	incarnation := uint64(0)
+	if text := r.URL.Query().Get("incarnation"); text != "" {
+		if incarnation, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return nil, isotone.Errorf(isotone.CodeInvalidArgument, "incarnation: want a number")
+		}
+	}
+	return h.cfg.Operator.Joining(node, incarnation)
 }
 
 // Leader is the body of POST /admin/leader.
