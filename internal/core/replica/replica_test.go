@@ -381,6 +381,7 @@ func TestReplica_AdmitsOneOfTwoClonesThatComeAtOnce(t *testing.T) {
 	l := c.leader()
 	c.tick(100)
 	first := c.nodes[l.id%3+1].Hello()
+	c.turn(l, &replica.Input{Gone: []uint64{first.NodeID}})
 	first.Boot++
 	first.Session = 77
 	second := first
@@ -404,7 +405,7 @@ func TestReplica_AdmitRefusesWhatIsNotTheMemberItKnows(t *testing.T) {
 		"another cluster":    {func(h *replica.Hello) { h.ClusterID = 5 }, replica.RefusedCluster},
 		"a wiped directory":  {func(h *replica.Hello) { h.Incarnation, h.ClusterID, h.Boot = 5, 0, 1 }, replica.RefusedWiped},
 		"an older start":     {func(h *replica.Hello) { h.Boot = 0 }, replica.RefusedStale},
-		"a second process":   {func(h *replica.Hello) { h.Session++ }, replica.RefusedCloned},
+		"a second process":   {func(h *replica.Hello) { h.Session++ }, replica.RefusedStale},
 		"a shorter log":      {func(h *replica.Hello) { h.Boot, h.Session, h.LastIndex = 2, 9, 3 }, replica.RefusedStale},
 		"a stranger":         {func(h *replica.Hello) { h.NodeID = 9 }, replica.RefusedMember},
 		"another tick":       {func(h *replica.Hello) { h.TickNanos *= 2 }, replica.RefusedSettings},
@@ -428,6 +429,7 @@ func TestReplica_AdmitRefusesWhatIsNotTheMemberItKnows(t *testing.T) {
 			}
 			tc.change(&h)
 			for _, by := range []*node{l, other} {
+				c.turn(by, &replica.Input{Gone: []uint64{f.id}})
 				var code replica.RefusalCode
 				if got := by.Admit(h); got != nil {
 					code = got.Code
@@ -459,6 +461,7 @@ func TestReplica_AdmitRefusesALostVote(t *testing.T) {
 	}
 	h := voter.Hello()
 	h.Boot, h.Session, h.Term = h.Boot+1, h.Session+1, before[voter.id].Term
+	c.turn(next, &replica.Input{Gone: []uint64{voter.id}})
 	if got := next.Admit(h); got == nil || got.Code != replica.RefusedStale {
 		t.Errorf("a voter that came back without its vote: %v, want stale", got)
 	}

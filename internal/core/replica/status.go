@@ -105,6 +105,7 @@ func (r *Replica) Queues() []Queue {
 		{"entries not on disk", r.unwritten(), unwrittenEntriesMax},
 		{"messages that wait for the disk", responses, responseKinds * oracle.MembersMax},
 		{"views of peers", len(r.peers), oracle.MembersMax},
+		{"unknown nodes", len(r.strangers), strangersMax},
 	}
 }
 
@@ -122,6 +123,10 @@ func (r *Replica) Members() []Member {
 	}
 	return list
 }
+
+// Strangers returns nodes that were admitted though this one knows no such member: it may be
+// behind. Read only.
+func (r *Replica) Strangers() []oracle.Member { return r.strangers }
 
 // Removed returns the latest former member of each node that had one. Read only.
 func (r *Replica) Removed() []uint64 { return r.state.Removed }

@@ -63,6 +63,7 @@ type inbox struct {
 	persisted *replica.Write
 	messages  []*raftpb.Message
 	hellos    []replica.Hello
+	gone      []uint64
 	requests  []replica.Request
 	ticks     int
 	transfer  bool
@@ -81,6 +82,9 @@ func (n *node) up() bool { return n.replica != nil }
 func (n *node) knows(o *node) bool {
 	if len(n.members) == 0 {
 		return true // it joins, and has the addresses of the others
+	}
+	if n.up() && slices.ContainsFunc(n.replica.Strangers(), func(m oracle.Member) bool { return m.ID == o.id }) {
+		return true
 	}
 	return slices.ContainsFunc(n.members, func(m replica.Member) bool { return m.ID == o.id })
 }
@@ -203,7 +207,7 @@ func (w *world) turn(n *node) {
 		b.turn, b.at, b.wall, b.ceiling = w.turns, w.now, wall, max(w.ceiling, b.ceiling)
 	}
 	e := n.replica.Step(&replica.Input{
-		Now: uint64(wall), Mono: mono, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos,
+		Now: uint64(wall), Mono: mono, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos, Gone: in.gone,
 		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
 		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, RaiseLevel: in.raise, RaiseFloor: in.floor, LeaseRequests: in.leases,
 	})

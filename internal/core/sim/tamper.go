@@ -41,6 +41,36 @@ func (w *world) tamper(k Kind, n *node) bool {
 	return true
 }
 
+// copyDirectory starts a second process from a copy of a node's disk, while the first one and
+// all others are well. The copy must be refused, and the first process must not.
+func (w *world) copyDirectory(n *node) bool {
+	if w.cfg.size < 3 || len(w.nodes) >= slots || !w.isWell() {
+		return false
+	}
+	c := w.newNode()
+	c.id, c.disk.durable, c.tampered = n.id, n.disk.durable, Copy.String()
+	c.ids, c.level, c.founders = n.ids, n.level, n.founders
+	session := n.session
+	w.quiet = true
+	w.start(c)
+	w.after(refusalTicks*w.cfg.tick, func() {
+		if w.violation != nil {
+			return
+		}
+		if n.session != session || n.refused || w.isConnected(c) {
+			w.fail("I6: a copy of the directory of node %d was started; the node was stopped: %v, the copy is connected: %v", n.id, n.session != session, w.isConnected(c))
+			return
+		}
+		w.crash(c)
+		c.refused = true
+		if !w.healing {
+			w.quiet = false
+			w.injectFaults()
+		}
+	})
+	return true
+}
+
 // wipeAmidst wipes the disk of a founder for good, also during other faults. A majority keeps
 // its disks and must go on without the founder.
 func (w *world) wipeAmidst(n *node) bool {
