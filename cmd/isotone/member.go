@@ -140,6 +140,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		NodeID:                cmp.Or(o.id, s.NodeID),
 		Peers:                 peers,
 		Join:                  o.join,
+		Priority:              s.Priority,
 		PeerListener:          so.peer,
 		ClientAddr:            m.addr,
 		DataDir:               s.DataDir,

@@ -34,6 +34,8 @@ type Hello struct {
 	Founders string
 	// PeerAddr is the address for other members, host:port.
 	PeerAddr string
+	// Priority is that of the node as a leader; see priority.go. Older versions have 0.
+	Priority int64
 }
 
 // Refusal says why a peer is not admitted.

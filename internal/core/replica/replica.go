@@ -193,6 +193,7 @@ type leading struct {
 	alloc      oracle.Allocator
 	reserving  bool // a reservation is proposed and not applied
 	missed     int  // reservations in a row that were late
+	ticks      int  // since the leader was elected
 	sinceEpoch int  // ticks since the epoch began
 	lease      lease
 	over       bool          // the ceiling cannot rise any more

@@ -16,6 +16,7 @@ import (
 // Limits of the numbers. The defaults lie well inside; the limits keep a typing
 // error from becoming a cluster that never elects or never answers.
 const (
+	priorityMax = 1000
 	// nodeIDMax leaves 16 bits of a member ID; see internal/core/oracle.
 	nodeIDMax = 1<<48 - 1
 	portMax   = 1<<16 - 1
@@ -112,6 +113,7 @@ func (p *parser) addresses(f *Flags, s *Settings) {
 	if f.Join != "" {
 		s.Join = p.join(f)
 	}
+	s.Priority = p.number("priority", f.Priority, -priorityMax, priorityMax)
 }
 
 func (p *parser) files(f *Flags) {

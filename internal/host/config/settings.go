@@ -23,6 +23,7 @@ type Settings struct {
 	Peers                  map[uint64]string // nil: see PeerMap
 	Join                   []string          // client addresses; nil: see Peers
 	DataDir                string
+	Priority               int64  // as a leader
 	TLSCert                string // "": see TLSFiles
 	TLSKey                 string
 	TLSClientCA            string        // "": no client certificate is requested
