@@ -60,6 +60,9 @@ const (
 	RefusedStale RefusalCode = "stale"
 	// RefusedCloned: another process runs from a copy of the same directory.
 	RefusedCloned RefusalCode = "cloned"
+	// RefusedInUse: another process on the same directory, or a copy, seems to be alive. It may
+	// have ended without a word.
+	RefusedInUse RefusalCode = "in_use"
 	// RefusedFormed: it was started to form a cluster that exists already.
 	RefusedFormed RefusalCode = "already_formed"
 	// RefusedFounders: it was started to form a cluster with another list of members.
@@ -74,7 +77,7 @@ const (
 // what it made promises on (I6), or it would form a second cluster (I10).
 func (c RefusalCode) IsFinal() bool {
 	switch c {
-	case RefusedWiped, RefusedStale, RefusedFormed, RefusedFounders, RefusedRemoved:
+	case RefusedWiped, RefusedStale, RefusedCloned, RefusedFormed, RefusedFounders, RefusedRemoved:
 		return true
 	}
 	return false
@@ -93,6 +96,8 @@ type peerView struct {
 	// session is that of the process which is connected, 0 for none, and heardAt the tick at which
 	// it was last heard.
 	session, heardAt uint64
+	// rival is the session of another process that wants its place, since the tick rivalSince.
+	rival, rivalSince uint64
 	// refusal is the peer's latest refusal of this node, nil once the peer speaks again.
 	refusal *Refusal
 	// refusedSince is the tick of the first refusal with the same code in a row.
@@ -207,8 +212,7 @@ func (r *Replica) judgeAsMember(h Hello) *Refusal {
 	p := r.peer(h.NodeID)
 	if !mutant.On(mutant.CopyWins) {
 		if r.isAlive(p) && h.Session != p.session && h.Session != m.Session {
-			return refuse(RefusedCloned, "node %d runs already, in another process: stop this one if it was started from a copy of the data directory; "+
-				"if the other one has just ended, its connection will be given up soon", oracle.NodeOf(h.NodeID))
+			return r.refuseRival(p, h)
 		}
 		if h.Session == m.Session && h.Boot == m.Boot {
 			return nil // the process on record, whatever copies of its directory have said since
@@ -216,8 +220,8 @@ func (r *Replica) judgeAsMember(h Hello) *Refusal {
 	}
 	for i, known := range []Hello{{Incarnation: m.Incarnation, Boot: m.Boot, Session: m.Session}, p.hello, p.admitted} {
 		refusal := compareHello(h, known)
-		if refusal != nil && refusal.Code == RefusedCloned && i == 0 {
-			refusal.Code = RefusedStale // it lacks the start on record, for good
+		if refusal != nil && refusal.Code == RefusedCloned && i > 0 {
+			refusal.Code = RefusedInUse // the log decides
 		}
 		if refusal != nil {
 			return refusal
@@ -312,9 +316,6 @@ func (r *Replica) Refused(by uint64, refusal *Refusal) error {
 	}
 	p.refusal, p.refusedAt = refusal, r.ticks
 	self := r.cfg.Self.NodeID
-	if refusal.Code == RefusedCloned && p.refusedAt-p.refusedSince >= r.clonedTicks() {
-		return fmt.Errorf("node %d was refused by node %d and has stopped: %w", oracle.NodeOf(self), oracle.NodeOf(by), refusal)
-	}
 	other := refusal.Code == RefusedCluster || refusal.Code == RefusedMember
 	if refusal.Code.IsFinal() || r.forming != nil && other {
 		return fmt.Errorf("node %d was refused by node %d and has stopped: %w", self, by, refusal)
@@ -363,9 +364,15 @@ func (r *Replica) clearRefusal(id uint64) {
 
 // peerConnected takes in the hello of a peer that connected.
 func (r *Replica) peerConnected(h Hello) {
-	p := r.peer(h.NodeID)
-	p.hello, p.refusal, p.session, p.heardAt = h, nil, h.Session, r.ticks
+	if s := r.stranger(h.NodeID); s != nil {
+		s.hello, s.isConnected = h, true
+	}
+	r.peer(h.NodeID).connected(h, r.ticks)
 	r.registerPeers()
+}
+
+func (p *peerView) connected(h Hello, tick uint64) {
+	p.hello, p.refusal, p.session, p.heardAt = h, nil, h.Session, tick
 }
 
 // peerGone takes in that the connection of a peer has ended.
@@ -373,19 +380,47 @@ func (r *Replica) peerGone(id uint64) {
 	if p := r.peers[id]; p != nil {
 		p.session = 0
 	}
+	if s := r.stranger(id); s != nil {
+		s.isConnected = false
+	}
+}
+
+// refuseRival refuses a process whose place is taken. It may be a restart of a machine that
+// has lost its power, which leaves connections behind that seem alive. But if the other
+// process is heard for long after this one has come, this one runs from a copy.
+func (r *Replica) refuseRival(p *peerView, h Hello) *Refusal {
+	if p.rival != h.Session {
+		p.rival, p.rivalSince = h.Session, r.ticks
+	}
+	if p.heardAt >= p.rivalSince+r.holderTicks() {
+		return refuse(RefusedCloned, "node %d runs already, in another process: this one was started from a copy of its data directory", oracle.NodeOf(h.NodeID))
+	}
+	return refuse(RefusedInUse, "node %d runs already, in another process: stop this one if it was started from a copy of the data directory; "+
+		"if the other one has just ended, its connection will be given up soon", oracle.NodeOf(h.NodeID))
 }
 
 // holderTicks is for how many ticks a process that is connected counts as alive without a
 // word of it: longer than members keep silent.
 func (r *Replica) holderTicks() uint64 { return 3 * max(1, uint64(clockInterval/r.cfg.TickInterval)) }
 
-// clonedTicks is how long a process must be refused as a copy before it stops. When a machine
-// has lost its power, the connections of its last process seem alive for holderTicks.
-func (r *Replica) clonedTicks() uint64 { return r.holderTicks() + 5*electionTicks }
-
 // isAlive reports whether a process of that peer is connected and was heard lately.
 func (r *Replica) isAlive(p *peerView) bool {
 	return p.session != 0 && r.ticks-p.heardAt <= r.holderTicks()
+}
+
+// stranger is a node that was admitted although this one knows no such member.
+type stranger struct {
+	hello       Hello
+	isConnected bool
+}
+
+// stranger returns the stranger with an ID, nil if there is none.
+func (r *Replica) stranger(id uint64) *stranger {
+	at := slices.IndexFunc(r.strangers, func(s stranger) bool { return s.hello.NodeID == id })
+	if at < 0 {
+		return nil
+	}
+	return &r.strangers[at]
 }
 
 // strangersMax bounds the nodes that were admitted although this one knows no such member.
@@ -398,24 +433,27 @@ func (r *Replica) mayBeNewer(h Hello) bool {
 		h.LastIndex <= r.applied || h.TickNanos != r.cfg.Self.TickNanos {
 		return false
 	}
-	at := slices.IndexFunc(r.strangers, func(m oracle.Member) bool { return m.ID == h.NodeID })
-	switch {
-	case at >= 0:
-		r.strangers[at].PeerAddr = h.PeerAddr
+	switch s := r.stranger(h.NodeID); {
+	case s != nil:
+		s.hello = h
 	case len(r.strangers) == strangersMax:
 		return false
 	default:
-		r.strangers = append(r.strangers, oracle.Member{ID: h.NodeID, PeerAddr: h.PeerAddr, Incarnation: h.Incarnation})
+		r.strangers = append(r.strangers, stranger{hello: h})
 		r.effects.Changed = true
 	}
 	return true
 }
 
-// forgetStrangers drops strangers that have become members, or that are no longer ahead.
+// forgetStrangers drops strangers that are members now, and those that were removed.
 func (r *Replica) forgetStrangers() {
-	r.strangers = slices.DeleteFunc(r.strangers, func(m oracle.Member) bool {
-		_, isMember := r.state.Member(m.ID)
-		return isMember || r.state.IsRemoved(m.ID)
+	r.strangers = slices.DeleteFunc(r.strangers, func(s stranger) bool {
+		m, isMember := r.state.Member(s.hello.NodeID)
+		if isMember && s.isConnected && (m.Incarnation == 0 || m.Incarnation == s.hello.Incarnation) {
+			r.peer(m.ID).admitted = s.hello
+			r.peer(m.ID).connected(s.hello, r.ticks)
+		}
+		return isMember || r.state.IsRemoved(s.hello.NodeID)
 	})
 }
 

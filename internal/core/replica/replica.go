@@ -162,7 +162,7 @@ type Replica struct {
 	peers map[uint64]*peerView
 	// strangers are nodes that were admitted though this one knows no such member; at most
 	// strangersMax.
-	strangers []oracle.Member
+	strangers []stranger
 
 	// term, role and lead are as last observed. leading belongs to this term and role.
 	term     uint64

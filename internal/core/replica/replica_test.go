@@ -389,8 +389,8 @@ func TestReplica_AdmitsOneOfTwoClonesThatComeAtOnce(t *testing.T) {
 	if got := l.Admit(first); got != nil {
 		t.Fatalf("the first: %v", got)
 	}
-	if got := l.Admit(second); got == nil || got.Code != replica.RefusedCloned {
-		t.Errorf("the second: %v, want cloned", got)
+	if got := l.Admit(second); got == nil || got.Code != replica.RefusedInUse {
+		t.Errorf("the second: %v, want in_use", got)
 	}
 	if got := l.Admit(first); got != nil {
 		t.Errorf("the first again: %v", got)
@@ -405,7 +405,7 @@ func TestReplica_AdmitRefusesWhatIsNotTheMemberItKnows(t *testing.T) {
 		"another cluster":    {func(h *replica.Hello) { h.ClusterID = 5 }, replica.RefusedCluster},
 		"a wiped directory":  {func(h *replica.Hello) { h.Incarnation, h.ClusterID, h.Boot = 5, 0, 1 }, replica.RefusedWiped},
 		"an older start":     {func(h *replica.Hello) { h.Boot = 0 }, replica.RefusedStale},
-		"a second process":   {func(h *replica.Hello) { h.Session++ }, replica.RefusedStale},
+		"a second process":   {func(h *replica.Hello) { h.Session++ }, replica.RefusedCloned},
 		"a shorter log":      {func(h *replica.Hello) { h.Boot, h.Session, h.LastIndex = 2, 9, 3 }, replica.RefusedStale},
 		"a stranger":         {func(h *replica.Hello) { h.NodeID = 9 }, replica.RefusedMember},
 		"another tick":       {func(h *replica.Hello) { h.TickNanos *= 2 }, replica.RefusedSettings},

@@ -125,8 +125,14 @@ func (r *Replica) Members() []Member {
 }
 
 // Strangers returns nodes that were admitted though this one knows no such member: it may be
-// behind. Read only.
-func (r *Replica) Strangers() []oracle.Member { return r.strangers }
+// behind. The records have ID and PeerAddr.
+func (r *Replica) Strangers() []oracle.Member {
+	var list []oracle.Member
+	for _, s := range r.strangers {
+		list = append(list, oracle.Member{ID: s.hello.NodeID, PeerAddr: s.hello.PeerAddr})
+	}
+	return list
+}
 
 // Removed returns the latest former member of each node that had one. Read only.
 func (r *Replica) Removed() []uint64 { return r.state.Removed }

@@ -147,6 +147,11 @@ func (w *world) open(n, to *node, h replica.Hello) {
 		return
 	}
 	w.conn(n, to).up[end(n, to)] = true
+	for _, o := range w.nodes {
+		if o != to && o.id == to.id && o != n {
+			w.conn(n, o).up = [2]bool{} // of two processes with one ID the latest is connected
+		}
+	}
 	w.note('c', n.id, to.id)
 	n.in.hellos = append(n.in.hellos, h)
 	w.wake(n)

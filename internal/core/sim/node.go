@@ -145,6 +145,9 @@ func (w *world) crash(n *node) {
 		return
 	}
 	w.trace("node %d dies", n.id)
+	if n.tampered != Copy.String() {
+		w.endCopies(n)
+	}
 	w.note('x', n.id)
 	n.replica, n.makers, n.retired = nil, nil, nil
 	n.session++

@@ -57,18 +57,28 @@ func (w *world) copyDirectory(n *node) bool {
 		if w.violation != nil {
 			return
 		}
-		if n.session != session || n.refused || w.isConnected(c) {
-			w.fail("I6: a copy of the directory of node %d was started; the node was stopped: %v, the copy is connected: %v", n.id, n.session != session, w.isConnected(c))
+		if n.refused || n.session == session && w.isConnected(c) {
+			w.fail("I6: a copy of the directory of node %d was started; the node was refused: %v, the copy is connected: %v", n.id, n.refused, w.isConnected(c))
 			return
 		}
-		w.crash(c)
-		c.refused = true
+		w.endCopies(n)
 		if !w.healing {
 			w.quiet = false
 			w.injectFaults()
 		}
 	})
 	return true
+}
+
+// endCopies ends the processes that run from copies of a node's disk. Without the node they
+// might take its place, rightly.
+func (w *world) endCopies(n *node) {
+	for _, c := range w.nodes {
+		if c != n && c.id == n.id {
+			w.crash(c)
+			c.refused = true
+		}
+	}
 }
 
 // wipeAmidst wipes the disk of a founder for good, also during other faults. A majority keeps
