@@ -281,7 +281,9 @@ func (w *world) collect(n *node) inbox {
 
 // memberChange disconnects former members, as a node's transport does.
 func (w *world) memberChange(n *node) {
+	before := n.members
 	n.members = n.replica.Members()
+	w.checkRemoved(n, before)
 	for _, o := range w.nodes {
 		if o != n && !n.knows(o) {
 			w.conn(n, o).up = [2]bool{}

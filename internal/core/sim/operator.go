@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -52,9 +53,13 @@ func (w *world) proposeInvalid(l *node) {
 	some := members[w.rng.IntN(len(members))].ID
 	for range 1 + w.rng.IntN(3) {
 		c := &replica.MemberChange{Kind: replica.MemberChangeKind(w.rng.IntN(7)), Member: oracle.Member{ID: some, PeerAddr: "peer"}}
-		switch w.rng.IntN(6) {
+		switch w.rng.IntN(7) {
 		case 0:
 			c.Member.ID = 0
+		case 4:
+			if removed := l.replica.Removed(); len(removed) > 0 {
+				c.Kind, c.Member.ID = replica.AddLearner, removed[w.rng.IntN(len(removed))]
+			}
 		case 1:
 			c.Member.ID = w.rng.Uint64()
 		case 2:
@@ -63,7 +68,9 @@ func (w *world) proposeInvalid(l *node) {
 			c.Member.PeerAddr = ""
 		}
 		// Not a valid change.
-		if _, isMember := w.member(l, c.Member.ID); c.Kind == replica.AddLearner && !isMember && c.Member.PeerAddr == "peer" && c.Member.ID != 0 ||
+		_, isMember := w.member(l, c.Member.ID)
+		isRemoved := slices.Contains(l.replica.Removed(), c.Member.ID)
+		if c.Kind == replica.AddLearner && !isMember && !isRemoved && c.Member.PeerAddr == "peer" && c.Member.ID != 0 ||
 			c.Kind == replica.ReplaceMember && isMember && c.Member.PeerAddr == "peer" || c.Kind == replica.UpdateMember && isMember ||
 			c.Kind == replica.AddVoter && isMember || c.Kind == replica.Remove && isMember && l.replica.Voters() > 1 {
 			continue

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
 )
 
 // tamper sets a node's disk back to an older copy, or wipes it, while all others are well and
@@ -57,7 +58,7 @@ func (w *world) copyDirectory(n *node) bool {
 		if w.violation != nil {
 			return
 		}
-		if n.refused || n.session == session && w.isConnected(c) {
+		if n.refused && w.isMemberNow(n) || n.session == session && w.isConnected(c) {
 			w.fail("I6: a copy of the directory of node %d was started; the node was refused: %v, the copy is connected: %v", n.id, n.refused, w.isConnected(c))
 			return
 		}
@@ -68,6 +69,22 @@ func (w *world) copyDirectory(n *node) bool {
 		}
 	})
 	return true
+}
+
+// checkRemoved checks that nobody who was removed is a member again. A node that lags may not
+// know of the removal yet.
+func (w *world) checkRemoved(n *node, before []replica.Member) {
+	applied := n.replica.Status().Applied
+	for _, m := range before {
+		if _, remains := w.member(n, m.ID); !remains && w.removedAt[m.ID] == 0 {
+			w.removedAt[m.ID] = applied
+		}
+	}
+	for _, m := range n.members {
+		if at := w.removedAt[m.ID]; at > 0 && applied > at && n.replica.Status().Level >= oracle.LevelMembers {
+			w.fail("I6: node %d has member %d again, which was removed at log index %d", n.id, m.ID, at)
+		}
+	}
 }
 
 // endCopies ends the processes that run from copies of a node's disk. Without the node they
