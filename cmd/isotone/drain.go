@@ -31,7 +31,11 @@ func (c *drainCmd) Run(ctx context.Context, con console) error {
 	call := func(method, path string, out any) error {
 		ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 		defer cancel()
-		if _, err := ask(ctx, method, base+path, out); err != nil {
+		answer, _, err := ask(ctx, method, base+path, nil)
+		if err == nil {
+			err = json.Unmarshal(answer, out)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", c.Endpoint, err)
 		}
 		return nil

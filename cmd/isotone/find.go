@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -64,12 +65,12 @@ func isNode(ctx context.Context, addr string) error {
 	var m struct {
 		NodeID uint64 `json:"nodeID"`
 	}
-	_, err = ask(ctx, http.MethodGet, base+"/members", &m)
+	answer, _, err := ask(ctx, http.MethodGet, base+"/members", nil)
 	switch {
-	case err == nil && m.NodeID != 0:
-		return nil
 	case err != nil && errors.As(err, new(net.Error)):
 		return err
+	case err != nil || json.Unmarshal(answer, &m) != nil || m.NodeID == 0:
+		return errNotANode
 	}
-	return errNotANode
+	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/admin"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/config"
@@ -117,6 +119,8 @@ func (so sockets) closeFronts() error {
 
 // memberOptions is what a member is told beside its settings.
 type memberOptions struct {
+	id             uint64     // of the member; 0: as in the settings
+	join           *node.Join // nil unless it joins a cluster
 	clock          node.Clock // nil for the system's
 	loops          int
 	keepProcessors bool           // GOMAXPROCS has one more for each loop
@@ -150,8 +154,10 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		forwarder = m.forwarding.forwarder
 	}
 	m.node, err = node.Start(node.Config{
-		NodeID:                s.NodeID,
+		NodeID:                cmp.Or(o.id, s.NodeID),
 		Peers:                 peers,
+		Join:                  o.join,
+		Priority:              s.Priority,
 		PeerListener:          so.peer,
 		ClientAddr:            m.addr,
 		DataDir:               s.DataDir,
@@ -190,8 +196,9 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	m.fronts = newFronts(frontsConfig{
 		server: m.node,
 		web: web.Config{
-			Backend: m.node, IDs: m.node.IDs(-1), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node, Drain: m.drain,
-			Mode: s.ReadMode, TLS: secure, Observe: metrics.ObserveRequest, Log: log,
+			Backend: m.node, IDs: m.node.IDs(-1), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node,
+			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.node}).Serve, Mode: s.ReadMode, TLS: secure,
+			Observe: metrics.ObserveRequest, Log: log,
 		},
 		ids:     func(i int) front.IDs { return m.node.IDs(i) },
 		live:    m.docs.answer,

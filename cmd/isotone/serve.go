@@ -44,7 +44,16 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return taken(err)
 	}
-	m, err := startMember(&s, so, memberOptions{clock: clock, loops: loops, keepProcessors: true, log: log}, log.Logger)
+	id, join, err := identify(ctx, &s, so.http, log.Logger)
+	if err != nil {
+		err = errors.Join(err, so.close())
+		if errors.Is(err, errStoppedJoining) && ctx.Err() != nil {
+			log.Info("stopped", "signal", context.Cause(ctx).Error())
+			return nil
+		}
+		return err
+	}
+	m, err := startMember(&s, so, memberOptions{id: id, join: join, clock: clock, loops: loops, keepProcessors: true, log: log}, log.Logger)
 	if err != nil {
 		return err
 	}

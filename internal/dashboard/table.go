@@ -8,8 +8,8 @@ import (
 	"text/tabwriter"
 )
 
-// WriteTable writes a report: a line on the cluster, a table of its members, and the
-// problems.
+// WriteTable writes a report as text: a line about the cluster, a table of its members, the
+// problems, and the warnings.
 func WriteTable(w io.Writer, r *Report) error {
 	var out strings.Builder
 	answered := 0
@@ -63,9 +63,9 @@ func (r *Report) row(v View, seen clocks) []string {
 		case v.Addr == "" && r.forming():
 			ready = r.awaited(v.NodeID)
 		case v.Error == errNoNode.Error():
-			ready = "no node"
+			ready = "not a node"
 		case connected:
-			ready = "does not answer here, but to the leader"
+			ready = "does not answer, but is connected to the leader"
 		}
 		none := noFigure
 		return []string{node, or(addr), none, none, missing, clock, none, none, none, none, none, none, ready}
@@ -89,8 +89,8 @@ func (r *Report) row(v View, seen clocks) []string {
 		perSecond(s.Rates.IDsPerSecond), duration(s.Latency.P50), duration(s.Latency.P99), lead, uptime(s.Node.UptimeSeconds), ready}
 }
 
-// awaited reports whether, while the cluster is being formed, any member has reached one
-// whose client address is unknown.
+// awaited says whether any member has reached a member whose client address is unknown,
+// while the cluster is being formed.
 func (r *Report) awaited(id uint64) string {
 	for _, v := range r.Views {
 		if v.State == nil {
@@ -105,7 +105,7 @@ func (r *Report) awaited(id uint64) string {
 	return "not reached"
 }
 
-// asSeenByLeader returns a member's entry in the leader's own document.
+// asSeenByLeader returns what the leader's own document says about a member.
 func (r *Report) asSeenByLeader(id uint64) (missing string, linked bool) {
 	missing = noFigure
 	for _, v := range r.Views {

@@ -59,11 +59,11 @@ func (c *core) publish() {
 func (c *core) view() *view {
 	cfg := &c.node.cfg
 	r := c.replica.Status()
-	f := &front.Status{ClusterID: r.ClusterID, NodeID: cfg.NodeID, Role: role(r.Role), Term: r.Term, Leader: r.Leader, Ceiling: r.Ceiling}
+	f := &front.Status{ClusterID: r.ClusterID, NodeID: oracle.NodeOf(cfg.NodeID), Role: role(r.Role), Term: r.Term, Leader: oracle.NodeOf(r.Leader), Ceiling: r.Ceiling}
 	for _, m := range c.replica.Members() {
 		addr := m.ClientAddr
-		if m.ID == cfg.NodeID {
-			addr = cfg.ClientAddr
+		if m.ID == cfg.NodeID && m.Advertised != cfg.ClientAddr {
+			addr = cfg.ClientAddr // not on record yet
 		}
 		if m.ID == r.Leader {
 			f.LeaderAddr = addr
@@ -71,8 +71,12 @@ func (c *core) view() *view {
 		if m.ID == cfg.NodeID && m.Learner {
 			f.Role = "learner"
 		}
-		f.Members = append(f.Members, front.Member{NodeID: m.ID, Addr: addr, PeerAddr: m.PeerAddr, Learner: m.Learner})
+		if m.Learner && m.Replaces != 0 {
+			continue // until then its node is the member that it replaces
+		}
+		f.Members = append(f.Members, front.Member{NodeID: oracle.NodeOf(m.ID), Addr: addr, PeerAddr: m.PeerAddr, Learner: m.Learner})
 	}
+	slices.SortFunc(f.Members, func(a, b front.Member) int { return cmp.Compare(a.NodeID, b.NodeID) })
 	s := &view{replica: r, front: f, peers: c.peers.transport.Peers(), previous: c.node.status.Load()}
 	s.idsRefused = c.idsRefused(&r)
 	f.NotReadyTimestamps, f.NotReadyIDs = c.notReady(s), s.idsRefused
@@ -107,7 +111,7 @@ func (c *core) notReady(s *view) string {
 	case r.Leader == c.node.cfg.NodeID:
 		return "this node was elected and waits for its first reservation"
 	case r.Leader != raft.None && s.front.LeaderAddr == "":
-		return fmt.Sprintf("node %d leads, but its client address is not known yet", r.Leader)
+		return fmt.Sprintf("node %d leads, but its client address is not known yet", s.front.Leader)
 	case r.Leader != raft.None:
 		return ""
 	}
@@ -121,10 +125,10 @@ func (c *core) noLeader(s *view) string {
 		reason = s.replica.Forming
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.peers.refusedBy)) {
-		return fmt.Sprintf("%s, and node %d refuses this node: %v", reason, id, c.peers.refusedBy[id])
+		return fmt.Sprintf("%s, and node %d refuses this node: %v", reason, oracle.NodeOf(id), c.peers.refusedBy[id])
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.peers.refusing)) {
-		return fmt.Sprintf("%s, and this node refuses node %d (check PEERS): %v", reason, id, c.peers.refusing[id])
+		return fmt.Sprintf("%s, and this node refuses node %d (check PEERS): %v", reason, oracle.NodeOf(id), c.peers.refusing[id])
 	}
 	if s.replica.Forming != "" {
 		return reason
@@ -180,7 +184,7 @@ func (c *core) followIDs(s *view) {
 
 // finishTransfers tells those who wait that another node leads.
 func (c *core) finishTransfers(s *view) {
-	if leader := s.front.Leader; leader != raft.None && leader != c.node.cfg.NodeID {
+	if leader := s.replica.Leader; leader != raft.None && leader != c.node.cfg.NodeID {
 		c.endTransfers()
 	}
 }

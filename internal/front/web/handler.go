@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +41,7 @@ type handler struct {
 	metrics  http.Handler
 	operator front.Operator
 	drain    http.Handler // nil: none
+	admin    func(http.ResponseWriter, *http.Request) string
 	mode     isotone.ReadMode
 	limits   Limits
 	observe  func(protocol, code string, wall time.Duration)
@@ -50,6 +52,9 @@ type handler struct {
 	// largeIDs counts the concurrent answers with many ids.
 	largeIDs atomic.Int64
 }
+
+// adminPrefix is where the paths of operators begin.
+const adminPrefix = "/admin/"
 
 // clusterField is the header field with the cluster's ID.
 type clusterField struct {
@@ -66,6 +71,7 @@ func newHandler(cfg Config) *handler {
 		metrics: cfg.Metrics,
 
 		operator: cfg.Operator,
+		admin:    cfg.Admin,
 		mode:     cfg.Mode,
 		limits:   cfg.Limits,
 		observe:  cfg.Observe,
@@ -182,6 +188,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) string {
 	}
 	if h.drain != nil && r.URL.Path == drainPath {
 		return h.delegate(h.drain, w, r)
+	}
+	if h.admin != nil && strings.HasPrefix(r.URL.Path, adminPrefix) {
+		return h.admin(w, r)
 	}
 	var answer func(*handler, http.ResponseWriter, *http.Request) string
 	allow := "GET, HEAD"

@@ -51,6 +51,9 @@ type Config struct {
 	// Drain is called, perhaps more than once, for POST /admin/drain. It must not block. Without
 	// it the path does not exist.
 	Drain func()
+	// Admin serves everything below /admin/ and returns the code for Observe. It checks the
+	// method itself.
+	Admin func(http.ResponseWriter, *http.Request) string
 	// Mode applies to requests that name none. isotone.ReadDefault leaves the
 	// choice to the backend.
 	Mode isotone.ReadMode

@@ -30,7 +30,9 @@ type Flags struct {
 	AdvertiseAddr          string `name:"advertise-addr" env:"ADVERTISE_ADDR" placeholder:"HOST:PORT" help:"Client address of this node as told to clients and other members. Default: localhost:HTTP_PORT."`
 	RaftAddr               string `name:"raft-addr" env:"RAFT_ADDR" default:"localhost:60001" help:"Address (host:port) to listen on for peers. Port 0 takes any free port."`
 	Peers                  string `name:"peers" env:"PEERS" placeholder:"ID=HOST:PORT,..." help:"Peer addresses of the initial members, including this node: 1=host:port,2=host:port. Default: this node alone."`
+	Join                   string `name:"join" env:"JOIN" placeholder:"HOST:PORT,..." help:"Client addresses of nodes of a running cluster, to join it with an empty data directory, in place of PEERS. First add this node there: isotone member add."`
 	DataDir                string `name:"data-dir" env:"DATA_DIR" default:"_raft" help:"Directory of this node's durable state; created if it does not exist."`
+	Priority               string `name:"priority" env:"PRIORITY" default:"0" help:"Priority of this node as a leader, -1000 to 1000. A leader transfers its leadership to a connected voter with a higher priority, after it has led for 1000 ticks (RTT_MS)."`
 	TLSCert                string `name:"tls-cert" env:"TLS_CERT" placeholder:"FILE" help:"PEM file with the server certificate. Default: cert.pem in DATA_DIR, created self-signed if there is none."`
 	TLSKey                 string `name:"tls-key" env:"TLS_KEY" placeholder:"FILE" help:"PEM file with the private key of the certificate. Default: key.pem in DATA_DIR."`
 	TLSClientCA            string `name:"tls-client-ca" env:"TLS_CLIENT_CA" placeholder:"FILE" help:"PEM file with CA certificates. If set, a client that uses TLS must present a certificate signed by one of them; clients without TLS are served as before. Default: no client certificate is requested."`

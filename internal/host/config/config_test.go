@@ -176,7 +176,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"ISOTONE_CONFIG", "config", path, `unknown key "config"`},
 		{"ISOTONE_CONFIG", "config", path, `key "data-dir": want a string`},
 		{"ISOTONE_CONFIG", "config", path, `unknown key "http-prt"`},
-		{"NODE_ID", "node-id", "abc", "from 1 to 9007199254740991"},
+		{"NODE_ID", "node-id", "abc", "from 1 to 281474976710655"},
 		{"HTTP_HOST", "http-host", "a:1", "without a port"},
 		{"HTTP_PORT", "http-port", "99999999", "from 0 to 65535"},
 		{"ADVERTISE_ADDR", "advertise-addr", "h:0", "from 1 to 65535"},
@@ -260,7 +260,7 @@ func TestValidate_ReportsOneFaultAndChangesNothing(t *testing.T) {
 		want   string
 	}{
 		{func(s *config.Flags) { s.NodeID = "" }, "NODE_ID (--node-id) = \"\": want a whole number"},
-		{func(s *config.Flags) { s.NodeID = "9007199254740992" }, "NODE_ID"},
+		{func(s *config.Flags) { s.NodeID = "281474976710656" }, "NODE_ID"},
 		{func(s *config.Flags) { s.HTTPPort = "65536" }, "HTTP_PORT"},
 		{func(s *config.Flags) { s.HTTPHost = "[::1]" }, "HTTP_HOST"},
 		{func(s *config.Flags) { s.RaftAddr = ":60001" }, "RAFT_ADDR"},

@@ -16,9 +16,9 @@ import (
 // Limits of the numbers. The defaults lie well inside; the limits keep a typing
 // error from becoming a cluster that never elects or never answers.
 const (
-	// nodeIDMax is the largest whole number that JSON carries exactly everywhere:
-	// GET /members prints node IDs as JSON numbers.
-	nodeIDMax = 1<<53 - 1
+	priorityMax = 1000
+	// nodeIDMax leaves 16 bits of a member ID; see internal/core/oracle.
+	nodeIDMax = 1<<48 - 1
 	portMax   = 1<<16 - 1
 	// epochIntervalMSMax: an epoch of a minute makes a failover skip a minute.
 	epochIntervalMSMax = 60_000
@@ -113,6 +113,10 @@ func (p *parser) addresses(f *Flags, s *Settings) {
 	if f.Peers != "" {
 		s.Peers = p.peers(f, s.NodeID)
 	}
+	if f.Join != "" {
+		s.Join = p.join(f)
+	}
+	s.Priority = p.number("priority", f.Priority, -priorityMax, priorityMax)
 }
 
 func (p *parser) files(f *Flags) {
@@ -153,6 +157,19 @@ func (p *parser) peers(f *Flags, own uint64) map[uint64]string {
 		p.faults.add("peers", f.Peers, fmt.Sprintf("want an entry for this node, NODE_ID %d", own))
 	}
 	return peers
+}
+
+// join parses JOIN.
+func (p *parser) join(f *Flags) (addrs []string) {
+	if f.Peers != "" {
+		p.faults.add("join", f.Join, "want JOIN or PEERS, not both: PEERS is for the initial members of a new cluster, JOIN for a node that is added later")
+	}
+	for addr := range strings.SplitSeq(f.Join, ",") {
+		if addr = strings.TrimSpace(addr); p.hostPort("join", addr, addr, 1) {
+			addrs = append(addrs, addr)
+		}
+	}
+	return addrs
 }
 
 // documents parses the settings of live documents.

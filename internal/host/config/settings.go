@@ -21,7 +21,9 @@ type Settings struct {
 	AdvertiseAddr          string // "": see Advertise
 	RaftAddr               string
 	Peers                  map[uint64]string // nil: see PeerMap
+	Join                   []string          // client addresses; nil: see Peers
 	DataDir                string
+	Priority               int64  // as a leader
 	TLSCert                string // "": see TLSFiles
 	TLSKey                 string
 	TLSClientCA            string        // "": no client certificate is requested
