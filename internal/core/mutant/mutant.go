@@ -65,6 +65,9 @@ const (
 	FormUnregistered             // I4, I6: the first snapshot does not say whose directories the members have
 	FloorIgnored                 // I13: a leader goes on below the floor that an operator has raised
 	ForgetRemoved                // I6: a removed member is let in again
+	RestoreBelow                 // I13: a restored cluster starts without its floor
+	RestoreOwnFloor              // I10, I13: each founder takes its own floor for the largest
+	FreeRestored                 // I9: a restored cluster grants workers that clients of the lost one may hold
 	count
 )
 
@@ -76,7 +79,7 @@ var names = [count]string{
 	"lease-survives-transfer", "lease-unconfirmed", "vote-after-restart", "vote-after-term-change",
 	"grant-from-request", "inherit-lease", "extend-unasked", "release-used", "release-late", "relist-released", "forget-workers",
 	"grant-foreign-space", "queue-responses", "unbounded-log", "merge-snapshot-notes", "change-unchecked", "release-in-next-step", "ignore-clocks", "vouch-by-one", "follow-jump", "believe-stale-clocks", "raise-unasked", "apply-by-node",
-	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed",
+	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed", "restore-below", "restore-own-floor", "free-restored",
 }
 
 // String returns the name of the bug.

@@ -34,6 +34,10 @@ type Hello struct {
 	Founders string
 	// PeerAddr is the address for other members, host:port.
 	PeerAddr string
+	// SeedDigest and SeedFloor are the Digest and the Floor of a founder's Seed; empty without
+	// one.
+	SeedDigest string
+	SeedFloor  uint64
 }
 
 // Refusal says why a peer is not admitted.
@@ -132,6 +136,7 @@ func (r *Replica) Hello() Hello {
 		h.Stage = StageJoining
 	case r.forming == nil:
 		h.Stage, h.Founders = StageFormed, ""
+		h.SeedDigest, h.SeedFloor = "", 0
 	case r.prepared():
 		h.Stage = StagePrepared
 	default:
