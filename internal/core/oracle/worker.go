@@ -196,7 +196,7 @@ func (r *LeaseRefusal) Err() *isotone.Error {
 	case LeaseShare:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "clients are granted the workers from %d to %d; those below are for nodes", r.Space.MembersShare(), r.Space.Workers()-1)
 	case LeaseFenced:
-		return isotone.Errorf(isotone.CodeOverloaded, "this cluster was restored from a backup, and its workers may still be in use by clients of the lost one until %s", instant(r.Until))
+		return isotone.Errorf(isotone.CodeOverloaded, "this cluster was restored from a backup, and its workers may still be in use by holders of the lost one until %s", instant(r.Until))
 	default:
 		return isotone.Errorf(isotone.CodeOverloaded, "all worker ids are held")
 	}
