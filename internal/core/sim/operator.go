@@ -231,13 +231,14 @@ func (w *world) raiseFloor(l *node) bool {
 // floor is the one that an operator has raised.
 type floor struct {
 	asked uint64 // unix nanoseconds, 0: none
-	// reached is when a leader first applied it, or had the ceiling go beyond it.
+	// reached is when a leader was first seen to have applied it.
 	reached time.Duration
 }
 
-// noteFloor notes when the floor is reached.
+// noteFloor notes when the floor is reached. It is what makes the ceiling just that; one that
+// is larger may follow a clock that is far ahead.
 func (w *world) noteFloor(n *node, ceiling uint64) {
-	if w.floor.asked > 0 && w.floor.reached == 0 && ceiling >= w.floor.asked+2 && n.replica.Status().Serving {
+	if w.floor.asked > 0 && w.floor.reached == 0 && ceiling == w.floor.asked+2 && n.replica.Status().Serving {
 		w.floor.reached = w.now
 	}
 }
