@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -175,7 +174,7 @@ func (c *restoreCmd) Run(con console) error {
 	seed := &backup.Seed{NodeID: s.NodeID, Founders: founders, Floor: floor, Backup: d}
 	err = refuseData(s.DataDir) // now that it is locked
 	if err == nil {
-		err = backup.Write(filepath.Join(s.DataDir, backup.SeedName), seed.Encode(), true, c.step)
+		err = backup.WriteSeed(s.DataDir, seed, c.step)
 	}
 	if err := errors.Join(err, dir.Close()); err != nil {
 		return err
@@ -247,7 +246,7 @@ func (c *recoverCmd) recover(con console, s config.Settings, dir *storage.Direct
 		return fail(err)
 	}
 	seed := &backup.Seed{NodeID: s.NodeID, Founders: []uint64{s.NodeID}, Floor: floor, Backup: d}
-	if err := backup.Write(filepath.Join(s.DataDir, backup.SeedName), seed.Encode(), true, c.step); err != nil {
+	if err := backup.WriteSeed(s.DataDir, seed, c.step); err != nil {
 		return fail(err)
 	}
 	c.step("seeded")

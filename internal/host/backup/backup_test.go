@@ -155,7 +155,20 @@ func TestReadSeed_TellsNoneFromADamagedOne(t *testing.T) {
 		t.Error(err)
 	}
 	s := sampleSeed()
-	if err := Write(filepath.Join(dir, SeedName), s.Encode()[1:], false, nil); err != nil {
+	part := filepath.Join(dir, SeedName+".123.part")
+	if err := os.WriteFile(part, s.Encode(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadSeed(dir); err == nil || !strings.Contains(err.Error(), "was interrupted") {
+		t.Errorf("interrupted: %v", err)
+	}
+	if err := WriteSeed(dir, &s, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ReadSeed(dir); err != nil || !reflect.DeepEqual(*got, s) || exists(part) {
+		t.Errorf("%+v, %v, %v", got, err, exists(part))
+	}
+	if err := Write(filepath.Join(dir, SeedName), s.Encode()[1:], true, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ReadSeed(dir); err == nil || !strings.Contains(err.Error(), "restore the backup again") {

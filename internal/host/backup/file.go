@@ -13,6 +13,9 @@ import (
 // ErrExists matches the error of [Write] when there is a file already.
 var ErrExists = errors.New("the file exists already")
 
+// partSuffix ends the name of a file that is being written.
+const partSuffix = ".part"
+
 // Write writes a file as a whole, readable by its owner only: into a temporary file, which is
 // made durable and then renamed. A crash leaves the former file, or none, or the whole new one;
 // beside it perhaps a file whose name ends in ".part" and that nothing reads. Unless replace is
@@ -26,7 +29,7 @@ func Write(path string, b []byte, replace bool, step func(string)) error {
 		return fmt.Errorf("%s: %w", path, ErrExists)
 	}
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, filepath.Base(path)+".*.part") // mode 0600
+	f, err := os.CreateTemp(dir, filepath.Base(path)+".*"+partSuffix) // mode 0600
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/isotone/isotone/internal/host/storage"
 )
@@ -53,11 +54,44 @@ func DecodeSeed(b []byte) (Seed, error) {
 	return s, s.Backup.check()
 }
 
-// ReadSeed returns the seed in a data directory, nil if there is none.
+// WriteSeed writes the seed into a data directory; see [Write]. It replaces any other.
+func WriteSeed(dir string, s *Seed, step func(string)) error {
+	if err := Write(filepath.Join(dir, SeedName), s.Encode(), true, step); err != nil {
+		return err
+	}
+	return removeAll(seedParts(dir))
+}
+
+// seedParts returns the files that interrupted calls of WriteSeed have left.
+func seedParts(dir string) []string {
+	entries, _ := os.ReadDir(dir) // without a directory there are none
+	var parts []string
+	for _, e := range entries {
+		if name := e.Name(); strings.HasPrefix(name, SeedName+".") && strings.HasSuffix(name, partSuffix) {
+			parts = append(parts, filepath.Join(dir, name))
+		}
+	}
+	return parts
+}
+
+func removeAll(paths []string) (err error) {
+	for _, path := range paths {
+		if e := os.Remove(path); !errors.Is(e, os.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+// ReadSeed returns the seed in a data directory, nil if there is none. It fails if it was
+// being written when that was interrupted.
 func ReadSeed(dir string) (*Seed, error) {
 	path := filepath.Join(dir, SeedName)
 	b, err := Read(path)
 	if errors.Is(err, os.ErrNotExist) {
+		if parts := seedParts(dir); len(parts) > 0 {
+			return nil, fmt.Errorf("the restoration of a backup into %s was interrupted (it left %s): run it again, or delete that file", dir, filepath.Base(parts[0]))
+		}
 		return nil, nil
 	}
 	if err == nil {
@@ -69,13 +103,22 @@ func ReadSeed(dir string) (*Seed, error) {
 	return nil, fmt.Errorf("%s: %w; delete the file and restore the backup again", path, err)
 }
 
-// RemoveSeed removes the seed in a data directory, if there is one.
+// RemoveSeed removes the seed in a data directory, if there is one, and what is left of
+// interrupted ones.
 func RemoveSeed(dir string) error {
-	err := os.Remove(filepath.Join(dir, SeedName))
-	if errors.Is(err, os.ErrNotExist) {
+	files := seedParts(dir)
+	if path := filepath.Join(dir, SeedName); exists(path) {
+		files = append(files, path)
+	}
+	if len(files) == 0 {
 		return nil
 	}
-	return errors.Join(err, storage.SyncDir(dir))
+	return errors.Join(removeAll(files), storage.SyncDir(dir))
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // CheckNode returns why a node with these initial members cannot begin with the seed, or nil.
