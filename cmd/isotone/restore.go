@@ -75,10 +75,17 @@ func (f *restoreFlags) settings() (s config.Settings, founders []uint64, err err
 	return s, slices.Sorted(maps.Keys(s.PeerMap())), nil
 }
 
+// restoredDrift is how much of the time since the backup is added to its ceiling. A ceiling
+// that is ahead of the clock would else give every restoration of one backup the same floor,
+// and a cluster that was restored, has run and was lost would be restored below what it
+// issued: its time stood still at that floor, but for a nanosecond with each reservation.
+const restoredDrift = 1000
+
 // floorAbove returns the floor for a new cluster: above the backup and the clock, and what the
-// operator says.
+// operator says. It grows with the clock.
 func (f *restoreFlags) floorAbove(d backup.Document, now time.Time) (uint64, error) {
-	floor := max(d.Ceiling, uint64(max(0, now.UnixNano()))) + uint64(f.Margin)
+	ceiling := d.Ceiling + uint64(max(0, now.Sub(d.Taken))/restoredDrift)
+	floor := max(ceiling, uint64(max(0, now.UnixNano()))) + uint64(f.Margin)
 	if f.Floor != "" {
 		above, err := parseFloor(f.Floor)
 		if err != nil {
