@@ -170,8 +170,8 @@ func (c *restoreCmd) Run(con console) error {
 	if err := refuseData(s.DataDir); err != nil {
 		return err
 	}
-	if err := c.confirm(con, fmt.Sprintf("Cluster %s, from which the backup was taken at %s, must be gone for good: none of its nodes may ever run again.",
-		d.ClusterID, d.Taken.Format(time.RFC3339))); err != nil {
+	if err := c.confirm(con, fmt.Sprintf("Cluster %s, from which the backup was taken at %s, must be gone for good: none of its nodes may ever run again. The new one begins at %s.",
+		d.ClusterID, d.Taken.Format(time.RFC3339), nanoTime(floor))); err != nil {
 		return err
 	}
 	dir, err := storage.OpenDirectory(s.DataDir)
@@ -249,7 +249,8 @@ func (c *recoverCmd) recover(con console, s config.Settings, dir *storage.Direct
 	if err != nil {
 		return fail(err)
 	}
-	if err := c.confirm(con, fmt.Sprintf("The new cluster has only what node %d knew of cluster %s. No other node of that cluster may ever run again.", s.NodeID, d.ClusterID)); err != nil {
+	if err := c.confirm(con, fmt.Sprintf("The new cluster has only what node %d knew of cluster %s. No other node of that cluster may ever run again. The new one begins at %s.",
+		s.NodeID, d.ClusterID, nanoTime(floor))); err != nil {
 		return fail(err)
 	}
 	seed := &backup.Seed{NodeID: s.NodeID, Founders: []uint64{s.NodeID}, Floor: floor, Backup: d}

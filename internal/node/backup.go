@@ -15,7 +15,7 @@ import (
 
 // Backup returns a backup; see front.Operator.
 //
-// It waits for two reservations of this leader to be applied. At most one was proposed before
+// It has this leader make reservations until two are applied. At most one was proposed before
 // the request, so a quorum has followed this leader since, and the state has all that was
 // answered before the request.
 func (n *Node) Backup(ctx context.Context) ([]byte, error) {
@@ -36,6 +36,7 @@ func (n *Node) Backup(ctx context.Context) ([]byte, error) {
 	var b replica.Backup
 	err = n.await(ctx, "the leadership for the backup", func(r *replica.Replica) bool {
 		if s := r.Status(); !s.Serving || s.Term != term || s.Counters.Reservations < reservations+2 {
+			n.core.next.Reserve = true
 			return false
 		}
 		b = r.Backup()

@@ -11,7 +11,7 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// Backup and restore (I13; docs/decisions/0015-a-restored-cluster.md). A cluster is restored
+// Backup and restore (I13; docs/decisions/0017-a-restored-cluster.md). A cluster is restored
 // by forming another one (formation.go) whose first snapshot continues the state of the lost
 // one. Each founder has the same seed on disk, and tells its digest in the hello, so that all
 // prepare the same bytes.

@@ -217,3 +217,23 @@ func TestBackupOf_UncommittedEntriesCountForTheCeilingOnly(t *testing.T) {
 		t.Error("a log entry of a newer version is skipped")
 	}
 }
+
+func TestReserve_IsProposedAtOnceAndOneAtATime(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	before := l.Status()
+	for range 2 {
+		c.turn(l, &replica.Input{Reserve: true})
+		c.turn(l, &replica.Input{Reserve: true}) // under way
+		c.settle()
+	}
+	if s := l.Status(); s.Counters.Reservations != before.Counters.Reservations+2 || s.Counters.ReservationsFailed != before.Counters.ReservationsFailed {
+		t.Errorf("%+v, before %+v", s.Counters, before.Counters)
+	}
+	f := c.nodes[l.id%3+1]
+	c.turn(f, &replica.Input{Reserve: true})
+	c.settle()
+	if s := f.Status(); s.Counters.Reservations != 0 || s.Counters.ReservationsFailed != 0 {
+		t.Errorf("a follower: %+v", s.Counters)
+	}
+}
