@@ -23,10 +23,10 @@ type loss struct {
 
 // loseAll takes a backup of what a leader has applied, has all machines lose their disks some
 // time later, and restores the cluster on new ones. Clients go on, those that make ids with
-// their leases.
+// their leases. It happens late in a run: until workers are leased again, less can go wrong.
 func (w *world) loseAll() bool {
 	l := w.leader()
-	if w.loss.planned || w.cfg.formation.mayFail() || l == nil || l.replica.Status().Ceiling > oracle.CeilingMax/2 {
+	if w.loss.planned || w.now < w.cfg.duration*2/3 || w.cfg.formation.mayFail() || l == nil || l.replica.Status().Ceiling > oracle.CeilingMax/2 {
 		return false
 	}
 	w.loss.planned = true
