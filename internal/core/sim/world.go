@@ -42,6 +42,7 @@ type world struct {
 	// raising is set once the feature level may be raised.
 	raising bool
 	floor   floor
+	loss    loss
 	servers []uint64
 	states  []agreed
 	ceiling uint64 // the largest seen
