@@ -84,6 +84,7 @@ func TestConn_EachCommandGetsTheError(t *testing.T) {
 		{isotone.ErrDeadlineExceeded, "-TRYAGAIN no answer in time\r\n", isotone.CodeDeadlineExceeded},
 		{isotone.ErrUnauthorized, "-NOAUTH not authorized\r\n", isotone.CodeUnauthorized},
 		{isotone.ErrWrongCluster, "-WRONGCLUSTER this is another cluster\r\n", isotone.CodeWrongCluster},
+		{isotone.ErrRegressed, "-REGRESSED the cluster is behind what the client has seen\r\n", isotone.CodeRegressed},
 		{isotone.ErrNotFound, "-ERR not found\r\n", isotone.CodeNotFound},
 		{isotone.ErrInvalidArgument, "-ERR invalid argument\r\n", isotone.CodeInvalidArgument},
 		{isotone.ErrInternal, "-ERR internal: internal error\r\n", isotone.CodeInternal},

@@ -160,6 +160,7 @@ func TestTimestamp_Errors(t *testing.T) {
 		{isotone.ErrDeadlineExceeded, 504, isotone.CodeDeadlineExceeded, ""},
 		{isotone.ErrClock, 503, isotone.CodeClock, ""},
 		{isotone.ErrWrongCluster, 502, isotone.CodeWrongCluster, ""},
+		{isotone.ErrRegressed, 412, isotone.CodeRegressed, ""},
 		{isotone.ErrInternal, 500, isotone.CodeInternal, ""},
 		{fmt.Errorf("wrapped: %w", isotone.ErrClock), 503, isotone.CodeClock, ""},
 		{errors.New(`a "strange" error`), 500, isotone.CodeInternal, ""},
