@@ -45,6 +45,7 @@ type oracle struct {
 	waiting []*front.Batch
 	sizes   []int // of the batches so far
 	modes   []isotone.ReadMode
+	floors  []isotone.Timestamp
 }
 
 const clusterID = 0xabc
@@ -68,6 +69,7 @@ func (o *oracle) submit(b *front.Batch) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sizes, o.modes = append(o.sizes, len(b.Counts)), append(o.modes, b.Mode)
+	o.floors = append(o.floors, b.Floor)
 	o.waiting = append(o.waiting, b)
 }
 
