@@ -242,7 +242,7 @@ func TestForwarding_GivesOnlyWhatIsOfItsOwnCluster(t *testing.T) {
 	}
 	defer f.close()
 	ask := func() error {
-		_, err := f.Timestamps(soon(t), isotone.ReadQuorum, 1)
+		_, err := f.Timestamps(soon(t), isotone.ReadQuorum, isotone.Timestamp{}, 1)
 		return err
 	}
 	if err := ask(); !errors.Is(err, isotone.ErrNoLeader) {
