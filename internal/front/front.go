@@ -25,6 +25,10 @@ type Batch struct {
 	Mode isotone.ReadMode
 	// Local forbids to ask another node: the batch was forwarded already.
 	Local bool
+	// Floor is the largest timestamp that the clients of the batch know: all answers are larger
+	// (I13). The zero timestamp stands for none. Requests with different floors are different
+	// batches.
+	Floor isotone.Timestamp
 	// Counts has the number of timestamps of each request, each from 1 to
 	// isotone.RangeCountMax. The submitter has checked that.
 	Counts []uint64

@@ -130,7 +130,7 @@ func (c *core) takeRequests() {
 		}
 		b.Err = nil
 		c.next.Requests = append(c.next.Requests, replica.Request{
-			Token: c.pending.put(b), Mode: mode, Counts: b.Counts, Ranges: b.Ranges,
+			Token: c.pending.put(b), Mode: mode, Floor: b.Floor, Counts: b.Counts, Ranges: b.Ranges,
 		})
 	}
 	clear(c.submitted)

@@ -199,6 +199,7 @@ type leading struct {
 	ticks      int  // since the leader was elected
 	sinceEpoch int  // ticks since the epoch began
 	lease      lease
+	raising    uint64        // the floor of a client that is proposed and not applied; 0: none
 	over       bool          // the ceiling cannot rise any more
 	changing   bool          // a membership change is proposed and not applied
 	clients    []clientLease // in the order of their proposals
@@ -216,6 +217,9 @@ type Counters struct {
 	LeaseServed        uint64 // requests answered by lease
 	LeaseIssued        uint64 // timestamps issued by lease
 	LeaseMisses        uint64 // requests in lease mode that waited for a round
+	FloorsPassed       uint64 // floors of clients that took time ahead, below the ceiling
+	FloorsRaised       uint64 // floors of clients that were proposed
+	FloorsRefused      uint64 // requests refused with isotone.CodeRegressed
 	ProposalsDropped   uint64 // of other members: not allowed, or this node could not propose
 }
 

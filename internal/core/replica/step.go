@@ -60,6 +60,9 @@ type Request struct {
 	// Token identifies the request to the caller.
 	Token uint64
 	Mode  isotone.ReadMode
+	// Floor is the largest timestamp that the client knows; all answers are larger (I13). The
+	// zero timestamp stands for none.
+	Floor isotone.Timestamp
 	// Counts are the numbers of timestamps requested, each 1 to isotone.RangeCountMax.
 	Counts []uint64
 	// Ranges receives the answers. It is as long as Counts.
@@ -70,7 +73,7 @@ type Request struct {
 type Answer struct {
 	Token uint64
 	// Err is nil if the request's Ranges are set, else of code not_leader, no_leader,
-	// overloaded, deadline_exceeded or clock.
+	// overloaded, deadline_exceeded, clock or regressed.
 	Err *isotone.Error
 }
 

@@ -87,7 +87,7 @@ func (w *world) restore(b replica.Backup) {
 	for i := range w.cfg.size {
 		n := w.newNode()
 		n.session, n.founders = 1<<20, founders(w.cfg.size)
-		n.seed = &replica.Seed{Digest: strings.Repeat("5e", 32), Floor: w.drawFloor(b.Ceiling, i == told), State: state}
+		n.seed = &replica.Seed{Digest: strings.Repeat("5e", 32), Floor: w.drawRestoreFloor(b.Ceiling, i == told), State: state}
 		w.loss.floor = max(w.loss.floor, n.seed.Floor)
 	}
 	if w.floor.reached == 0 {
@@ -100,10 +100,10 @@ func (w *world) restore(b replica.Backup) {
 	}
 }
 
-// drawFloor returns the floor that the operator of one new machine demands: its clock, with a
+// drawRestoreFloor returns the floor that the operator of one new machine demands: its clock, with a
 // margin for the drift of the old ones, and for how far ahead of them the cluster was. If the
 // old clocks were wrong or the floor was raised, one operator is told how far that went.
-func (w *world) drawFloor(ceiling uint64, told bool) uint64 {
+func (w *world) drawRestoreFloor(ceiling uint64, told bool) uint64 {
 	margin := w.now*clockDriftPercent/100 + w.lead() + w.cfg.ids.ahead + w.between(0, 10*time.Second)
 	floor := max(ceiling, uint64(worldStart+w.now)) + uint64(margin)
 	if !told || !w.cluesNeeded() {
