@@ -41,7 +41,7 @@ func (c *core) startPeers() {
 			return h
 		},
 		Admit: func(h peer.Hello) *peer.Refusal {
-			refusal := peer.Refusalf("stopping", "node %d is stopping", n.cfg.NodeID)
+			refusal := peer.Refusalf("stopping", "node %d is stopping", oracle.NodeOf(n.cfg.NodeID))
 			n.call(func() { refusal = c.admit(h) })
 			return refusal
 		},
@@ -99,6 +99,11 @@ func (c *core) followAddrs() {
 			addrs[m.ID] = a
 		}
 	}
+	// A node that replaces one at the same address would dial itself.
+	self := addrs[c.node.cfg.NodeID]
+	maps.DeleteFunc(addrs, func(id uint64, addr string) bool {
+		return id != c.node.cfg.NodeID && oracle.NodeOf(id) == oracle.NodeOf(c.node.cfg.NodeID) && addr == self
+	})
 	if c.peers.addrs == nil || !maps.Equal(addrs, c.peers.addrs) {
 		c.peers.addrs = addrs
 		c.peers.transport.SetPeers(addrs)

@@ -88,7 +88,7 @@ func (l WorkerLease) holder() string {
 	if l.Node == 0 {
 		return "a client"
 	}
-	return fmt.Sprintf("node %d", l.Node)
+	return fmt.Sprintf("node %d", NodeOf(l.Node))
 }
 
 // ends says for messages when the lease ends.
