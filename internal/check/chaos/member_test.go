@@ -137,5 +137,5 @@ func id(n *chaos.Node) string { return fmt.Sprint(n.ID) }
 func wantRemoved(t *testing.T, n *chaos.Node) {
 	t.Helper()
 	n.ExpectExit()
-	wantExit(t, n, fmt.Sprintf("node %d was refused by", n.ID), "has stopped: removed: ")
+	wantExit(t, n, fmt.Sprintf("node %d ", n.ID), "has stopped: removed: ")
 }

@@ -94,8 +94,11 @@ func (h *Handshake) onHello(f Frame, b []byte) ([]byte, error) {
 	h.version = version
 	own := h.own()
 	r := checkDialer(own, peer)
-	if r == nil && h.admit != nil {
-		r = h.admit(peer)
+	if (r == nil || peer.NodeID < own.NodeID) && h.admit != nil {
+		// A node that nobody dials any more asks why; see Transport.Ask.
+		if refusal := h.admit(peer); refusal != nil {
+			r = refusal
+		}
 	}
 	if r != nil {
 		return AppendRefusal(b, r), &RefusedError{Peer: peer.NodeID, By: Self, Refusal: r}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -31,6 +32,7 @@ type remote struct {
 	done   chan struct{} // closed when run has returned
 	// offers passes on connections that the peer has opened.
 	offers chan *Stream
+	asking atomic.Bool // ask runs
 
 	mu     sync.Mutex
 	status PeerStatus
@@ -98,6 +100,22 @@ func (r *remote) runDialer() {
 		if time.Since(since) > dialBackoffMax {
 			wait.reset()
 		}
+	}
+}
+
+// ask has the peer refuse this node; see [Transport.Ask].
+func (r *remote) ask() {
+	if !r.asking.CompareAndSwap(false, true) {
+		return
+	}
+	defer r.asking.Store(false)
+	s, err := r.dial()
+	var refused *RefusedError
+	switch {
+	case err == nil:
+		s.conn.Close() // it does not know who dials
+	case errors.As(err, &refused) && refused.By == Remote && refused.Refusal.Code != RefusedWrongNode:
+		r.t.refused(err)
 	}
 }
 
