@@ -91,13 +91,15 @@ func (f *operatorFlags) change(ctx context.Context, con console, change front.Me
 // whether there is nothing left to do.
 func (f *operatorFlags) apply(ctx context.Context, change front.MemberChange, isDone func(front.MemberList) bool) (l front.MemberList, err error) {
 	err = f.do(ctx, http.MethodPost, membersPath, change, &l)
-	if errors.As(err, new(*unsureError)) {
-		var now front.MemberList
-		if f.do(ctx, http.MethodGet, membersPath, nil, &now) == nil && isDone(now) {
-			return now, nil
-		}
+	var unsure *unsureError
+	var now front.MemberList
+	if !errors.As(err, &unsure) || f.do(ctx, http.MethodGet, membersPath, nil, &now) != nil {
+		return l, err
 	}
-	return l, err
+	if isDone(now) {
+		return now, nil
+	}
+	return l, unsure.cause
 }
 
 // has reports whether a record of a node has a property.

@@ -65,9 +65,13 @@ func (f *operatorFlags) do(ctx context.Context, method, path string, in, out any
 
 // unsureError is the error of a request of which an attempt may have had its effect: its
 // answer was lost, or the leadership changed before it was confirmed.
-type unsureError struct{ error }
+type unsureError struct{ cause error }
 
-func (e *unsureError) Unwrap() error { return e.error }
+func (e *unsureError) Error() string {
+	return fmt.Sprintf("%v; it may have had its effect all the same: look before you try again", e.cause)
+}
+
+func (e *unsureError) Unwrap() error { return e.cause }
 
 // raw is do for bodies that are encoded already.
 func (f *operatorFlags) raw(ctx context.Context, method, path string, body []byte) ([]byte, error) {
@@ -226,7 +230,10 @@ func (f *operatorFlags) confirm(con console, question string) error {
 		return usagef("%s Confirm with --yes.", question)
 	}
 	fmt.Fprintf(con.err, "%s Go on? [y/N] ", question)
-	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if answer == "" && err != nil { // /dev/null looks like a terminal
+		return usagef("Nobody answers. Confirm with --yes.")
+	}
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
 		return errors.New("nothing was changed")
 	}
