@@ -159,7 +159,7 @@ func (c *core) reset() {
 	clear(in.Requests)
 	in.Persisted, in.Transfer, in.TransferTo = nil, false, 0
 	in.Change, in.RaiseLevel, in.RaiseFloor = nil, false, nil
-	in.Messages, in.Requests, in.Hellos = in.Messages[:0], in.Requests[:0], in.Hellos[:0]
+	in.Messages, in.Requests, in.Hellos, in.Lost = in.Messages[:0], in.Requests[:0], in.Hellos[:0], in.Lost[:0]
 	in.Clocks, in.LeaseRequests = in.Clocks[:0], in.LeaseRequests[:0]
 }
 

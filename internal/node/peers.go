@@ -227,6 +227,7 @@ func (p *peerConn) Data(_ *loop.Conn, b []byte) (used int, err error) {
 func (p *peerConn) Closed(_ *loop.Conn, err error) {
 	if conns := p.core.peers.conns; conns[p.stream.Peer()] == p {
 		delete(conns, p.stream.Peer())
+		p.core.next.Lost = append(p.core.next.Lost, p.stream.Peer())
 	}
 	if err == nil {
 		err = io.EOF

@@ -21,6 +21,8 @@ type Input struct {
 	Messages []*raftpb.Message
 	// Hellos are those of peers admitted since the last step.
 	Hellos []Hello
+	// Lost are peers whose connections have ended since the last step, after their messages.
+	Lost []uint64
 	// Ticks is the number of Raft ticks that passed, normally 0 or 1.
 	Ticks int
 	// Requests arrived since the last step.
@@ -174,6 +176,9 @@ func (r *Replica) advance(in *Input) {
 	}
 	for _, m := range in.Messages {
 		r.receive(m)
+	}
+	for _, id := range in.Lost {
+		r.peerLost(id)
 	}
 	for _, h := range in.Hellos {
 		r.peerConnected(h)

@@ -142,7 +142,7 @@ func (r *remote) dialIn(version uint16) (*Stream, error) {
 		return nil, err
 	}
 	s := r.t.newStream(conn)
-	return s, s.open(r.ctx, NewDialer(r.t.hello, r.id, r.t.admit, version))
+	return s, s.open(r.ctx, NewDialer(r.t.hello, r.id, r.t.admit, version).LogID(r.t.cfg.LogID))
 }
 
 // offer passes an incoming connection to run. It waits for the old connection to end,

@@ -294,7 +294,7 @@ func (t *Transport) accepted(conn net.Conn) {
 // welcome does the accepting side of a handshake and passes the connection to its peer.
 func (t *Transport) welcome(conn net.Conn) {
 	s := t.newStream(conn)
-	if err := s.open(t.ctx, NewAcceptor(t.hello, t.admit)); err != nil {
+	if err := s.open(t.ctx, NewAcceptor(t.hello, t.admit).LogID(t.cfg.LogID)); err != nil {
 		if !t.refused(err) && t.ctx.Err() == nil && !errors.Is(err, io.EOF) && t.strangers.first(0, "") {
 			t.cfg.Log.Warn("handshake of an incoming peer connection failed", "addr", conn.RemoteAddr().String(), "err", err)
 		}
