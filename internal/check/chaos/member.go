@@ -55,6 +55,22 @@ func (c *Cluster) Move(n *Node) {
 	n.HTTPAddr, n.RaftAddr = fmt.Sprintf("127.0.0.1:%d", port), fmt.Sprintf("127.0.0.1:%d", port+1)
 }
 
+// Successor sets up a node that takes the place of n, which may run on: with the same ID, other
+// addresses, an empty data directory, and JOIN. It does not start it.
+func (c *Cluster) Successor(n *Node) *Node {
+	c.t.Helper()
+	c.SetJoin(n)
+	join := strings.Join(append(strings.Split(n.join, ","), n.HTTPAddr), ",")
+	next := c.Clone(n, fmt.Sprintf("%s.%d", n.Dir, len(n.runs)+1))
+	next.join = strings.Trim(join, ",")
+	for i := range c.Nodes {
+		if c.Nodes[i] == n {
+			c.Nodes[i] = next
+		}
+	}
+	return next
+}
+
 // MemberView is one member in the answer to GET /members.
 type MemberView struct {
 	NodeID         uint64

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,18 +45,23 @@ type operation struct {
 	took     time.Duration
 }
 
-// start runs an isotone command with --yes at all nodes of a cluster that were up.
+// start runs an isotone command with --yes, at all nodes of a cluster that run, unless it names
+// endpoints.
 func start(t *testing.T, c *chaos.Cluster, args ...string) *operation {
 	t.Helper()
-	var endpoints []string
-	for _, n := range c.Nodes {
-		if !n.Exited() {
-			endpoints = append(endpoints, n.HTTPAddr)
+	args = append(args, "--yes", "--timeout", "20s")
+	if !slices.Contains(args, "--endpoint") {
+		var endpoints []string
+		for _, n := range c.Nodes {
+			if !n.Exited() {
+				endpoints = append(endpoints, n.HTTPAddr)
+			}
 		}
+		args = append(args, "--endpoint", strings.Join(endpoints, ","))
 	}
 	o := &operation{args: args, ended: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(context.Background(), operatorTimeout)
-	cmd := exec.CommandContext(ctx, binary, append(args, "--yes", "--timeout", "20s", "--endpoint", strings.Join(endpoints, ","))...)
+	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Stdout, cmd.Stderr = &o.out, &o.err
 	began := time.Now()
 	if err := cmd.Start(); err != nil {
@@ -138,4 +144,84 @@ func wantRemoved(t *testing.T, n *chaos.Node) {
 	t.Helper()
 	n.ExpectExit()
 	wantExit(t, n, fmt.Sprintf("node %d ", n.ID), "has stopped: removed: ")
+}
+
+// TestMember_WhoeverMissedItsRemovalIsTold when it comes back: nobody dials it any more, and the
+// node with the lowest ID dials nobody.
+func TestMember_WhoeverMissedItsRemovalIsTold(t *testing.T) {
+	o := options()
+	o.Nodes = 4
+	c := chaos.StartCluster(t, o)
+	n := c.Node(1)
+	n.Kill()
+	operate(t, c, "member", "remove", id(n))
+	n.Start()
+	wantRemoved(t, n)
+	n.Start() // it does not learn to live with it
+	wantRemoved(t, n)
+	two := c.Node(2)
+	old := two.Dir
+	two.Kill()
+	two.Dir += ".new"
+	peers := peersOf(c.Nodes)
+	c.SetJoin(two)
+	two.Start()
+	operate(t, c, "member", "replace", id(two), two.RaftAddr)
+	untilVoters(t, c)
+	two.Shutdown()
+	renewed := two.Dir
+	two.Dir, two.Env["PEERS"], two.Env["JOIN"] = old, peers, ""
+	two.Start()
+	two.ExpectExit()
+	wantExit(t, two, "node 2 ", "has stopped: removed: node 2 was replaced by a node with a new data directory, at "+two.RaftAddr)
+	delete(two.Env, "PEERS")
+	delete(two.Env, "JOIN")
+	two.Dir = renewed
+	two.Start()
+	c.WaitMembers()
+	highest(t, c)
+}
+
+// TestMember_ALeaderIsReplacedWhileItRuns, by a node on another machine: it transfers its
+// leadership, and ends when it is removed.
+func TestMember_ALeaderIsReplacedWhileItRuns(t *testing.T) {
+	for _, nodes := range []int{3, 1} {
+		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
+			o := options()
+			o.Nodes = nodes
+			c := chaos.StartCluster(t, o)
+			l := startMemberLoad(t, c)
+			for range short(2, 1) {
+				old := c.WaitLeader()
+				next := c.Successor(old)
+				next.Start()
+				operate(t, c, "member", "replace", id(next), next.RaftAddr, "--endpoint", old.HTTPAddr+","+next.HTTPAddr)
+				wantRemoved(t, old)
+				settled(t, c, l)
+			}
+			l.verify(t)
+		})
+	}
+}
+
+// TestMember_ASuccessorGetsTheFixedWorkerOfItsNode once the lease of the lost process has ended
+// (I9).
+func TestMember_ASuccessorGetsTheFixedWorkerOfItsNode(t *testing.T) {
+	c := chaos.NewCluster(t, workerOptions(2*time.Second))
+	n := c.Node(3)
+	n.Env["WORKER_ID"] = "7"
+	c.Start()
+	c.WaitReady()
+	ids := newIDSet()
+	before := lease(t, n)
+	last := someIDs(t, n, ids)
+	n.Kill()
+	c.LoseDisk(n)
+	n.Start()
+	operate(t, c, "member", "replace", id(n), n.RaftAddr)
+	after := lease(t, n)
+	first := someIDs(t, n, ids)
+	if before.Worker != 7 || after.Worker != 7 || after.Start < before.End || first <= last {
+		t.Errorf("%+v with the last ID %d, and then %+v with the first ID %d", before, last, after, first)
+	}
 }
