@@ -171,3 +171,70 @@ func TestMember_RollingRestart(t *testing.T) {
 	}
 	l.verify(t)
 }
+
+// startProxy runs isotone proxy in front of the nodes that a cluster has now, and returns its
+// address.
+func startProxy(t *testing.T, c *chaos.Cluster) string {
+	t.Helper()
+	port, err := chaos.FreePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
+	p, err := chaos.Run("proxy", c.Dir+"/proxy.log", nil, []string{binary, "proxy", "--node", strings.Join(c.Addrs(), ","), "--listen", addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Term(); err != nil {
+			t.Error(err)
+		}
+		if code, err := p.WaitExit(chaos.ExitTimeout); err != nil || code != 0 {
+			t.Errorf("the proxy: exit code %d, %v", code, err)
+		}
+		if t.Failed() {
+			t.Logf("the log of the proxy: %s", p.Log())
+		}
+	})
+	waitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+		for _, path := range []string{"/ready", "/api/snowflake"} {
+			if a, err := chaos.Get(addr, path, answerTimeout); err != nil || a.Status != 200 {
+				return false, fmt.Sprintf("%s of the proxy: %v, %v", path, a, err)
+			}
+		}
+		return true, ""
+	})
+	return addr
+}
+
+// TestMember_ProxiesAndForwardingFollowersKnowTheMembers: a load through isotone proxy, which
+// knows the nodes of the beginning, and another one through a follower with FORWARD=1, which
+// knows itself, while both other nodes are replaced at other addresses.
+func TestMember_ProxiesAndForwardingFollowersKnowTheMembers(t *testing.T) {
+	o := options()
+	o.Env = map[string]string{"FORWARD": "1"}
+	c := chaos.StartCluster(t, o)
+	follower := c.Others(c.WaitLeader())[0]
+	through := startClientLoadAt(t, []string{startProxy(t, c)}, 8)
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: []string{follower.HTTPAddr}, Callers: 4, Pause: 2 * time.Millisecond, Timeout: 10 * time.Second})
+	for _, n := range c.Others(follower) {
+		n.Kill()
+		c.LoseDisk(n)
+		c.Move(n)
+		n.Start()
+		operate(t, c, "member", "replace", id(n), n.RaftAddr)
+		untilVoters(t, c)
+		c.WaitMembers()
+		c.Settle()
+		through.more(t, 200)
+		load.WaitAnswer(t)
+	}
+	through.verify(t)
+	report := load.Stop()
+	report.Verify(t, 100)
+	for outcome, count := range report.Outcomes {
+		if outcome != "ok" {
+			t.Errorf("%d requests to the follower ended as %s", count, outcome)
+		}
+	}
+}
