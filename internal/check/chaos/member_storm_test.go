@@ -155,14 +155,18 @@ func TestMember_MovesEveryNode(t *testing.T) {
 	l.verify(t)
 }
 
-// TestMember_RollingRestart of a cluster whose nodes have all joined it. MEMBER_ROLLS says how
-// often each node is restarted.
+// TestMember_RollingRestart by SIGTERM, one node after the other, of a cluster with a node that has
+// joined it. MEMBER_ROLLS says how often.
 func TestMember_RollingRestart(t *testing.T) {
 	c := chaos.StartCluster(t, options())
 	l := startMemberLoad(t, c)
-	rolls := number(t, "MEMBER_ROLLS", 1, 1)
-	for range rolls {
-		for _, n := range c.Nodes {
+	n := c.Joiner()
+	n.Start()
+	operate(t, c, "member", "add", id(n), n.RaftAddr, "--voter")
+	operate(t, c, "member", "remove", id(c.Node(1)))
+	wantRemoved(t, c.Node(1))
+	for range number(t, "MEMBER_ROLLS", 1, 1) {
+		for _, n := range c.Nodes[1:] {
 			n.Shutdown()
 			n.Start()
 			c.Settle()
