@@ -78,7 +78,7 @@ bench-snowflake: ## package snowflake, alone and beside another generator; see d
 # CHAOS_LOGS=DIR keeps the logs of the nodes when a run fails.
 CHAOS_MINUTES ?= 30
 
-.PHONY: chaos chaos-short upgrade-storm
+.PHONY: chaos chaos-short upgrade-storm member-storm
 chaos: ## real processes under random faults for CHAOS_MINUTES (30)
 	CHAOS_MINUTES='$(CHAOS_MINUTES)' CHAOS_SEED='$(CHAOS_SEED)' CHAOS_ONLY='$(CHAOS_ONLY)' \
 		go test -count=1 -v -timeout 24h -run '^TestChaos$$' ./internal/check/chaos
@@ -96,3 +96,19 @@ UPGRADE_MINUTES ?= 1
 upgrade-storm: ## nodes of two releases under faults for UPGRADE_MINUTES (1)
 	UPGRADE_MINUTES='$(UPGRADE_MINUTES)' UPGRADE_SEED='$(UPGRADE_SEED)' \
 		go test -count=1 -v -timeout 24h -run '^TestUpgrade_NoWrongAnswerInAStorm$$' ./internal/check/chaos
+
+# Members are replaced, added, removed, moved and restarted, and leaders are killed within the
+# commands that do it, all under a load of the Go client with deadlines of 2 s: about nine
+# minutes. Each number is how often; "go test" does the same for half a minute.
+#
+# make member-storm MEMBER_REPLACEMENTS=100 MEMBER_KILLS=1000 MEMBER_SEED=1
+MEMBER_REPLACEMENTS ?= 20
+MEMBER_GROWTHS ?= 10
+MEMBER_MOVES ?= 5
+MEMBER_ROLLS ?= 100
+MEMBER_KILLS ?= 200
+
+member-storm: ## changes of membership under load, about nine minutes
+	MEMBER_REPLACEMENTS='$(MEMBER_REPLACEMENTS)' MEMBER_GROWTHS='$(MEMBER_GROWTHS)' MEMBER_MOVES='$(MEMBER_MOVES)' \
+	MEMBER_ROLLS='$(MEMBER_ROLLS)' MEMBER_KILLS='$(MEMBER_KILLS)' MEMBER_SEED='$(MEMBER_SEED)' \
+		go test -count=1 -v -timeout 24h -run '^TestMember_' ./internal/check/chaos

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,6 +49,7 @@ type cluster struct {
 	mu     sync.Mutex
 	id     string // as in INFO; "none" simulates an older version
 	leader int    // an index of nodes; -1: none
+	gone   []int  // indexes of nodes that are no members any more
 	last   isotone.Timestamp
 	old    bool   // older versions do not know FLOOR
 	guard  uint64 // the largest index of a floor; 0: any
@@ -124,6 +126,16 @@ func (c *cluster) add() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.nodes = append(c.nodes, n)
+}
+
+// remove stops nodes, which are no members any more.
+func (c *cluster) remove(indexes ...int) {
+	c.mu.Lock()
+	c.gone = append(c.gone, indexes...)
+	c.mu.Unlock()
+	for _, i := range indexes {
+		c.nodes[i].stop()
+	}
 }
 
 func (c *cluster) addrs() (list []string) {
@@ -391,7 +403,7 @@ func (c *cluster) slots() []byte {
 	}
 	order := []*node{c.nodes[c.leader]}
 	for _, n := range c.nodes {
-		if n.index != c.leader {
+		if n.index != c.leader && !slices.Contains(c.gone, n.index) {
 			order = append(order, n)
 		}
 	}

@@ -14,8 +14,10 @@ const (
 	// movesMax is how many nodes in a row may redirect to another one before the client
 	// pauses between them.
 	movesMax = 3
-	// refreshInterval is how often an active client asks for the members while all is well.
-	refreshInterval = 30 * time.Second
+	// refreshInterval is how often an active client asks the leader for the members while all is
+	// well. If all other members are replaced and the leader dies within this time, the client
+	// knows none that remains.
+	refreshInterval = 10 * time.Second
 )
 
 // A router keeps a client connected: it knows the members, finds the leader, opens and
@@ -27,7 +29,8 @@ const (
 type router struct {
 	c     *Client
 	hosts map[string]*host
-	// members are those that a node reported last; empty until then.
+	// members are those that the leader reported last, and what others have added since; empty
+	// until then.
 	members []string
 	leader  string // the last known leader
 	// suspected: the leader has failed, refused, or been silent, so the router asks all
@@ -105,8 +108,10 @@ func (r *router) step(now time.Time) time.Duration {
 	switch {
 	case r.suspected:
 		next = sooner(next, r.ask(now))
-	case next > 0 && now.Sub(r.asked) > refreshInterval:
-		r.ask(now)
+	case next > 0 && now.Sub(r.asked) > refreshInterval && r.leader != "":
+		r.asked = now
+		r.forget()
+		r.question(r.leader)
 	}
 	if r.leader != "" {
 		next = sooner(next, r.connect(now, r.c.stamps, r.leader, r.c.opt.Conns))
@@ -223,17 +228,20 @@ func (r *router) ask(now time.Time) time.Duration {
 	}
 	r.forget()
 	for _, addr := range r.known() {
-		h := r.host(addr)
-		if h.asking {
-			continue
-		}
-		h.asking = true
-		r.c.work.Go(func() { r.c.askView(addr) })
+		r.question(addr)
 	}
 	pause := backoff(r.rounds)
 	r.rounds++
 	r.asked, r.askAfter = now, now.Add(pause)
 	return pause
+}
+
+// question asks one node for the leader and the members, unless it is asked already.
+func (r *router) question(addr string) {
+	if h := r.host(addr); !h.asking {
+		h.asking = true
+		r.c.work.Go(func() { r.c.askView(addr) })
+	}
 }
 
 func (c *Client) askView(addr string) {
@@ -257,7 +265,7 @@ func (r *router) answered(addr string, seen view, err error) {
 	if r.reported(h, err); err != nil {
 		return
 	}
-	r.members = seen.members
+	r.learn(addr, &seen)
 	r.publish()
 	for _, cn := range r.conns(r.c.ids) {
 		if !slices.Contains(r.members, cn.addr) {
@@ -270,6 +278,22 @@ func (r *router) answered(addr string, seen view, err error) {
 	case r.suspected && r.accepts(addr, seen.leader, time.Now()):
 		r.follow(seen.leader)
 	}
+}
+
+// learn takes in the members that a node has reported. Those of a leader are all there are. Other
+// nodes may have been removed without knowing it, or have joined just now: what they report adds
+// to the list, and the next report of the leader ends that.
+func (r *router) learn(addr string, seen *view) {
+	list := seen.members
+	if addr != seen.leader {
+		list = slices.Concat(r.members, seen.members)
+		slices.Sort(list)
+		list = slices.Compact(list)
+	}
+	if len(list) > membersMax {
+		list = seen.members
+	}
+	r.members = list
 }
 
 // accepts reports whether to follow a node that names a leader other than the suspected

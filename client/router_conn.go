@@ -136,6 +136,7 @@ func (r *router) connected(addr string) {
 		return
 	}
 	r.connects = false
+	r.question(addr) // it may have other members than the leader before it
 	select {
 	case <-r.c.led:
 	default:
@@ -149,8 +150,12 @@ func (r *router) connected(addr string) {
 // failed: the address cannot be reached, or its connections are unusable.
 func (r *router) failed(h *host, at int) {
 	most := backoffMax
-	if at == forIDs && len(r.conns(r.c.ids)) > 0 {
+	switch {
+	case at != forIDs:
+	case len(r.conns(r.c.ids)) > 0:
 		most = memberBackoffMax
+	case r.leader != "":
+		r.question(r.leader) // there may be new members
 	}
 	if now := time.Now(); !now.Before(h.retry[at]) { // count concurrent attempts once
 		h.retry[at] = now.Add(backoffTo(h.failures[at], most))

@@ -149,3 +149,36 @@ func TestSnowflake_OfANodeWithoutThemIsAnError(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSnowflake_AllMembersAreReplaced at once, while nothing but IDs is asked for.
+func TestSnowflake_AllMembersAreReplaced(t *testing.T) {
+	inMemory(t, 2, func(t *testing.T, f *cluster, c *client.Client, _ *memory) {
+		ids := func(d time.Duration) {
+			t.Helper()
+			for begin := time.Now(); time.Since(begin) < d; time.Sleep(10 * time.Millisecond) {
+				ctx, cancel := deadline(2 * time.Second)
+				_, err := c.Snowflake(ctx)
+				cancel()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		ids(time.Second)
+		f.add()
+		f.add()
+		f.lead(2)
+		if _, err := c.Timestamp(t.Context()); err != nil { // MOVED
+			t.Fatal(err)
+		}
+		f.remove(0, 1)
+		ids(time.Second)
+		f.add()
+		f.remove(3)
+		ids(time.Second)
+		// The leader remains, and the client is connected with it.
+		if f.nodes[2].count("SNOWFLAKE") == 0 {
+			t.Error("the member that remains was not asked")
+		}
+	})
+}

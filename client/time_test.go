@@ -215,3 +215,65 @@ func TestTime_AClientInUseLearnsNewMembers(t *testing.T) {
 		}
 	})
 }
+
+// inUse calls the client for a while.
+func inUse(t *testing.T, c *client.Client, d time.Duration) {
+	t.Helper()
+	for begin := time.Now(); time.Since(begin) < d; time.Sleep(50 * time.Millisecond) {
+		ctx, cancel := deadline(2 * time.Second)
+		_, err := c.Timestamp(ctx)
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestTime_AClientFollowsAClusterThatMoves: all members but the leader are replaced, and then
+// the leader, the last one that the client knew, dies.
+func TestTime_AClientFollowsAClusterThatMoves(t *testing.T) {
+	inMemory(t, 3, func(t *testing.T, f *cluster, c *client.Client, m *memory) {
+		inUse(t, c, time.Second)
+		f.add()
+		f.add()
+		f.remove(1, 2)
+		inUse(t, c, 15*time.Second)
+		f.lead(3)
+		f.remove(0)
+		inUse(t, c, time.Second)
+		before := m.dialed()
+		inUse(t, c, 100*time.Second)
+		if dials := m.dialed() - before; dials > 15 {
+			t.Errorf("%d dials in 100 s while all is well", dials)
+		}
+	})
+}
+
+// TestTime_AStaleMemberHidesNoOther: a node that was removed, or that has only just joined,
+// knows an older list of members than the leader.
+func TestTime_AStaleMemberHidesNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{listeners: map[string]*pipes{}}
+		f := startClusterOn(t, 4, m.listen)
+		stale := f.nodes[3]
+		old := startClusterOn(t, 0, m.listen)
+		old.nodes, old.gone = f.nodes, []int{1, 2}
+		stale.replies(func(args []string) ([]byte, bool) {
+			if args[0] != "CLUSTER" {
+				return nil, false
+			}
+			time.Sleep(10 * time.Millisecond) // the last one to answer
+			old.mu.Lock()
+			defer old.mu.Unlock()
+			return old.slots(), true
+		})
+		c := f.dial(client.Options{Dial: m.dial, Addrs: []string{stale.addr}})
+		inUse(t, c, 15*time.Second)
+		f.lead(-1) // no leader for a moment: the client asks everyone
+		time.AfterFunc(200*time.Millisecond, func() { f.lead(0) })
+		inUse(t, c, time.Second)
+		f.lead(1)
+		f.remove(0, 3)
+		inUse(t, c, time.Second)
+	})
+}

@@ -38,7 +38,10 @@ func identify(ctx context.Context, s *config.Settings, ln net.Listener, log *slo
 		return 0, nil, err
 	}
 	member = s.NodeID
-	if oracle.NodeOf(id.NodeID) == s.NodeID {
+	if id.NodeID != 0 {
+		if node := oracle.NodeOf(id.NodeID); node != s.NodeID {
+			return 0, nil, &storage.IdentityError{Dir: s.DataDir, Have: node, Want: s.NodeID}
+		}
 		member = id.NodeID
 	}
 	if s.Join == nil || hasState {

@@ -78,17 +78,39 @@ func orDash(s string) string {
 }
 
 // change sends a change of membership and prints the result.
-func (f *operatorFlags) change(ctx context.Context, con console, change front.MemberChange, done string) error {
-	l, err := f.apply(ctx, change)
+func (f *operatorFlags) change(ctx context.Context, con console, change front.MemberChange, isDone func(front.MemberList) bool, text string) error {
+	l, err := f.apply(ctx, change, isDone)
 	if err != nil {
 		return err
 	}
-	return f.print(con, l, func(w io.Writer) { fmt.Fprintln(w, done) })
+	return f.print(con, l, func(w io.Writer) { fmt.Fprintln(w, text) })
 }
 
-func (f *operatorFlags) apply(ctx context.Context, change front.MemberChange) (l front.MemberList, err error) {
-	return l, f.do(ctx, http.MethodPost, membersPath, change, &l)
+// apply sends a change of membership. An attempt whose answer was lost with the leader may
+// have had its effect, and then a later attempt is refused: so isDone tells from the members
+// whether there is nothing left to do.
+func (f *operatorFlags) apply(ctx context.Context, change front.MemberChange, isDone func(front.MemberList) bool) (l front.MemberList, err error) {
+	err = f.do(ctx, http.MethodPost, membersPath, change, &l)
+	var unsure *unsureError
+	var now front.MemberList
+	if !errors.As(err, &unsure) || f.do(ctx, http.MethodGet, membersPath, nil, &now) != nil {
+		return l, err
+	}
+	if isDone(now) {
+		return now, nil
+	}
+	return l, unsure.cause
 }
+
+// has reports whether a record of a node has a property.
+func has(l front.MemberList, node uint64, property func(front.MemberRecord) bool) bool {
+	return slices.ContainsFunc(l.Members, func(m front.MemberRecord) bool { return m.NodeID == node && property(m) })
+}
+
+func isAny(front.MemberRecord) bool { return true }
+
+// isSuccessor reports whether a record is that of a node that is to replace another one.
+func isSuccessor(m front.MemberRecord) bool { return m.Replaces != 0 }
 
 // waitFlags are those of commands that wait for a node to become a voter.
 type waitFlags struct {
@@ -98,20 +120,26 @@ type waitFlags struct {
 // waitPoll is the time between two looks at the members.
 const waitPoll = 250 * time.Millisecond
 
-// untilVoter waits until the newest member of a node is a voter and the one that it replaces
-// is gone. It tells on con.err what it waits for, each time that changes.
-func (f *operatorFlags) untilVoter(ctx context.Context, con console, node uint64, wait time.Duration) (l front.MemberList, err error) {
+// untilVoter waits until a generation of a node is a voter and the one that it replaces is
+// gone. It tells on con.err what it waits for, each time that changes.
+func (f *operatorFlags) untilVoter(ctx context.Context, con console, node, generation uint64, wait time.Duration) (l front.MemberList, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("node %d is not a voter after %v; the cluster goes on by itself, see: isotone member list", node, wait))
 	defer cancel()
 	told := ""
 	for {
-		if err := f.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
-			if ctx.Err() != nil {
-				return l, context.Cause(ctx)
-			}
+		text, done := "", false
+		l = front.MemberList{} // what an answer leaves out must not remain
+		err := f.do(ctx, http.MethodGet, membersPath, nil, &l)
+		switch {
+		case errors.As(err, new(usageError)):
 			return l, err
+		case err != nil: // it may not last
+			text = err.Error()
+		case newest(l, node).Generation < generation || !has(l, node, isAny):
+			return l, fmt.Errorf("node %d does not become a voter any more: somebody else has given that up", node)
+		default:
+			text, done = progress(l, node)
 		}
-		text, done := progress(l, node)
 		if done {
 			return l, nil
 		}
@@ -129,6 +157,16 @@ func (f *operatorFlags) untilVoter(ctx context.Context, con console, node uint64
 	}
 }
 
+// newest returns the record of a node with the highest generation; zero if it has none.
+func newest(l front.MemberList, node uint64) (m front.MemberRecord) {
+	for _, o := range l.Members { // by generation
+		if o.NodeID == node {
+			m = o
+		}
+	}
+	return m
+}
+
 // progress says how far a node is on its way to become a voter.
 func progress(l front.MemberList, node uint64) (text string, done bool) {
 	var records []front.MemberRecord
@@ -138,7 +176,7 @@ func progress(l front.MemberList, node uint64) (text string, done bool) {
 		}
 	}
 	if len(records) == 0 {
-		return fmt.Sprintf("node %d is no member any more", node), false
+		return fmt.Sprintf("node %d is no member", node), false
 	}
 	m := records[len(records)-1]
 	switch {
@@ -171,12 +209,15 @@ type memberAddCmd struct {
 
 // Run adds a node.
 func (c *memberAddCmd) Run(ctx context.Context, con console) error {
-	l, err := c.apply(ctx, front.MemberChange{Action: front.AddMember, NodeID: c.ID, PeerAddr: c.PeerAddr, Learner: c.Learner})
+	change := front.MemberChange{Action: front.AddMember, NodeID: c.ID, PeerAddr: c.PeerAddr, Learner: c.Learner}
+	l, err := c.apply(ctx, change, func(l front.MemberList) bool {
+		return has(l, c.ID, func(m front.MemberRecord) bool { return m.PeerAddr == c.PeerAddr })
+	})
 	if err != nil {
 		return err
 	}
 	if c.Voter {
-		if l, err = c.untilVoter(ctx, con, c.ID, c.Wait); err != nil {
+		if l, err = c.untilVoter(ctx, con, c.ID, 0, c.Wait); err != nil {
 			return err
 		}
 	}
@@ -207,7 +248,8 @@ func (c *memberPromoteCmd) Run(ctx context.Context, con console) error {
 	if _, voter := progress(l, c.ID); voter {
 		return c.print(con, l, func(w io.Writer) { fmt.Fprintln(w, done) })
 	}
-	return c.change(ctx, con, front.MemberChange{Action: front.PromoteMember, NodeID: c.ID}, done)
+	change := front.MemberChange{Action: front.PromoteMember, NodeID: c.ID}
+	return c.change(ctx, con, change, func(l front.MemberList) bool { _, voter := progress(l, c.ID); return voter }, done)
 }
 
 type memberRemoveCmd struct {
@@ -222,13 +264,15 @@ func (c *memberRemoveCmd) Run(ctx context.Context, con console) error {
 		return err
 	}
 	question, done := fmt.Sprintf("Node %d is removed for good: neither its data directory nor its ID can be used again.", c.ID), fmt.Sprintf("node %d is removed; stop it and delete its data directory", c.ID)
-	if slices.ContainsFunc(l.Members, func(m front.MemberRecord) bool { return m.NodeID == c.ID && m.Replaces == c.ID }) {
+	isDone := func(l front.MemberList) bool { return !has(l, c.ID, isAny) }
+	if has(l, c.ID, isSuccessor) {
+		isDone = func(l front.MemberList) bool { return !has(l, c.ID, isSuccessor) }
 		question, done = fmt.Sprintf("The replacement of node %d is given up.", c.ID), fmt.Sprintf("the replacement of node %d is given up; the node itself remains a member", c.ID)
 	}
 	if err := c.confirm(con, question); err != nil {
 		return err
 	}
-	return c.change(ctx, con, front.MemberChange{Action: front.RemoveMember, NodeID: c.ID}, done)
+	return c.change(ctx, con, front.MemberChange{Action: front.RemoveMember, NodeID: c.ID}, isDone, done)
 }
 
 type memberReplaceCmd struct {
@@ -244,23 +288,27 @@ func (c *memberReplaceCmd) Run(ctx context.Context, con console) error {
 	if err := c.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
 		return err
 	}
-	under := slices.ContainsFunc(l.Members, func(m front.MemberRecord) bool {
-		return m.NodeID == c.ID && m.Replaces == c.ID && m.PeerAddr == c.PeerAddr
-	})
-	if !under {
+	generation := newest(l, c.ID).Generation // before the replacement
+	if has(l, c.ID, isSuccessor) {
+		generation--
+	}
+	isUnderWay := func(l front.MemberList) bool {
+		return has(l, c.ID, func(m front.MemberRecord) bool { return m.Generation > generation && m.PeerAddr == c.PeerAddr })
+	}
+	if !isUnderWay(l) {
 		question := fmt.Sprintf("Node %d gets a new data directory, at %s. The old one can never be used again.", c.ID, c.PeerAddr)
 		if err := c.confirm(con, question); err != nil {
 			return err
 		}
 		var err error
-		if l, err = c.apply(ctx, front.MemberChange{Action: front.ReplaceMember, NodeID: c.ID, PeerAddr: c.PeerAddr}); err != nil {
+		if l, err = c.apply(ctx, front.MemberChange{Action: front.ReplaceMember, NodeID: c.ID, PeerAddr: c.PeerAddr}, isUnderWay); err != nil {
 			return err
 		}
 	}
 	done := fmt.Sprintf("node %d is replaced", c.ID)
 	if c.Wait > 0 {
 		var err error
-		if l, err = c.untilVoter(ctx, con, c.ID, c.Wait); err != nil {
+		if l, err = c.untilVoter(ctx, con, c.ID, newest(l, c.ID).Generation, c.Wait); err != nil {
 			return err
 		}
 	} else {
@@ -285,7 +333,11 @@ func (c *memberUpdateCmd) Run(ctx context.Context, con console) error {
 		return usageError("no address to change")
 	}
 	change := front.MemberChange{Action: front.UpdateMember, NodeID: c.ID, PeerAddr: c.PeerAddr, ClientAddr: c.ClientAddr}
-	return c.change(ctx, con, change, fmt.Sprintf("the addresses of node %d are changed", c.ID))
+	return c.change(ctx, con, change, func(l front.MemberList) bool {
+		return has(l, c.ID, func(m front.MemberRecord) bool {
+			return (c.PeerAddr == "" || m.PeerAddr == c.PeerAddr) && (c.ClientAddr == "" || m.Addr == c.ClientAddr)
+		})
+	}, fmt.Sprintf("the addresses of node %d are changed", c.ID))
 }
 
 // leaderCmd has the commands about the leadership.

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,10 +39,15 @@ const (
 	// operatorBusy is for how long a request is repeated that the leader cannot take at the
 	// moment: it may only just have been elected.
 	operatorBusy = 3 * time.Second
+	// operatorDialTimeout bounds a dial, and operatorGetTimeout a request that changes nothing,
+	// which a node answers at once.
+	operatorDialTimeout = 2 * time.Second
+	operatorGetTimeout  = 3 * time.Second
 )
 
 // do sends a request with a JSON body, or none if in is nil, to the leader and decodes its
-// answer into out. While there is no leader it tries again until --timeout.
+// answer into out. While there is no leader it tries again until --timeout. Its error is an
+// *unsureError if an attempt may have had its effect.
 func (f *operatorFlags) do(ctx context.Context, method, path string, in, out any) error {
 	var body []byte
 	if in != nil {
@@ -56,17 +63,33 @@ func (f *operatorFlags) do(ctx context.Context, method, path string, in, out any
 	return json.Unmarshal(answer, out)
 }
 
+// unsureError is the error of a request of which an attempt may have had its effect: its
+// answer was lost, or the leadership changed before it was confirmed.
+type unsureError struct{ cause error }
+
+func (e *unsureError) Error() string {
+	return fmt.Sprintf("%v; it may have had its effect all the same: look before you try again", e.cause)
+}
+
+func (e *unsureError) Unwrap() error { return e.cause }
+
 // raw is do for bodies that are encoded already.
 func (f *operatorFlags) raw(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
 	busyUntil := time.Now().Add(operatorBusy)
+	unsure := false
 	for {
-		answer, err := f.once(ctx, method, path, body)
-		var told *operatorError
-		again := errors.As(err, &told) && (told.code == isotone.CodeNoLeader || told.code == isotone.CodeOverloaded && time.Now().Before(busyUntil))
-		if !again {
-			return answer, err
+		answer, attempts, err := f.once(ctx, method, path, body)
+		if err == nil {
+			return answer, nil
+		}
+		unsure = unsure || method != http.MethodGet && slices.ContainsFunc(attempts, mayHaveHappened)
+		if unsure {
+			err = &unsureError{err}
+		}
+		if !worthRepeating(err, attempts, busyUntil) {
+			return nil, err
 		}
 		timer := time.NewTimer(operatorRetry)
 		select {
@@ -78,32 +101,64 @@ func (f *operatorFlags) raw(ctx context.Context, method, path string, body []byt
 	}
 }
 
+// mayHaveHappened reports whether a request with this error may have had its effect.
+func mayHaveHappened(err error) bool {
+	var told *operatorError
+	if errors.As(err, &told) {
+		return told.code == isotone.CodeNoLeader || told.code == isotone.CodeDeadlineExceeded || told.code == isotone.CodeInternal
+	}
+	var dial *net.OpError
+	return !errors.As(err, &dial) || dial.Op != "dial"
+}
+
+// worthRepeating reports whether a request may succeed later: there is no leader, or the one
+// that a node names is not the leader any more, or it is busy and that is not for long.
+func worthRepeating(err error, attempts []error, busyUntil time.Time) bool {
+	var told *operatorError
+	if errors.As(err, &told) && told.code == isotone.CodeOverloaded {
+		return time.Now().Before(busyUntil)
+	}
+	if errors.As(err, &told) && told.code != isotone.CodeNoLeader && told.code != isotone.CodeNotLeader {
+		return false
+	}
+	return slices.ContainsFunc(attempts, func(err error) bool { return errors.As(err, &told) }) // a node of the cluster runs
+}
+
 // once asks each endpoint and the leader that it names, until one answers. If none does, it
-// returns what the nodes said, or else why they cannot be reached.
-func (f *operatorFlags) once(ctx context.Context, method, path string, body []byte) ([]byte, error) {
-	var failures []error
-	var told error
+// returns what the nodes said, or else why they cannot be reached; and all that it was told.
+// A node without a leader may be the only one: it may wait to join, or have been removed.
+func (f *operatorFlags) once(ctx context.Context, method, path string, body []byte) (answer []byte, attempts []error, err error) {
+	var noLeader error
 	for _, endpoint := range f.Endpoint {
 		for hops := 0; endpoint != "" && hops < hopsMax; hops++ {
 			base, err := dashboard.Address(endpoint)
 			if err != nil {
-				return nil, usagef("--endpoint: %v", err)
+				return nil, nil, usagef("--endpoint: %v", err)
 			}
-			answer, next, err := ask(ctx, method, base+path, body)
+			answer, leader, err := ask(ctx, method, base+path, body)
 			if err == nil {
-				return answer, nil
+				return answer, nil, nil
 			}
-			if next == "" && errors.As(err, new(*operatorError)) {
-				told = fmt.Errorf("%s: %w", endpoint, err)
+			err = fmt.Errorf("%s: %w", endpoint, err)
+			attempts = append(attempts, err)
+			var told *operatorError
+			switch {
+			case leader != "" || !errors.As(err, &told):
+			case told.code == isotone.CodeNoLeader:
+				noLeader = err
+			default:
+				return nil, attempts, err
 			}
-			failures = append(failures, fmt.Errorf("%s: %w", endpoint, err))
-			endpoint = next
-		}
-		if told != nil {
-			return nil, told
+			if strings.HasPrefix(base, "https:") && leader != "" {
+				leader = "https://" + leader
+			}
+			endpoint = leader
 		}
 	}
-	return nil, errors.Join(failures...)
+	if noLeader != nil {
+		return nil, attempts, noLeader
+	}
+	return nil, attempts, errors.Join(attempts...)
 }
 
 // operatorError is an error that a node has answered.
@@ -114,14 +169,25 @@ type operatorError struct {
 
 func (e *operatorError) Error() string { return fmt.Sprintf("%s: %s", e.code, e.message) }
 
+// operatorClient does not wait long for a machine that is gone, or for a process that is
+// stopped: another endpoint may answer.
+var operatorClient = &http.Client{Transport: &http.Transport{
+	DialContext: (&net.Dialer{Timeout: operatorDialTimeout}).DialContext, DisableKeepAlives: true,
+}}
+
 // ask sends a request to one node. If another node leads, leader is its address.
 func ask(ctx context.Context, method, url string, body []byte) (answer []byte, leader string, err error) {
+	if method == http.MethodGet {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, operatorGetTimeout)
+		defer cancel()
+	}
 	r, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, "", err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := operatorClient.Do(r)
 	if err != nil {
 		return nil, "", err
 	}
@@ -164,7 +230,10 @@ func (f *operatorFlags) confirm(con console, question string) error {
 		return usagef("%s Confirm with --yes.", question)
 	}
 	fmt.Fprintf(con.err, "%s Go on? [y/N] ", question)
-	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if answer == "" && err != nil { // /dev/null looks like a terminal
+		return usagef("Nobody answers. Confirm with --yes.")
+	}
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
 		return errors.New("nothing was changed")
 	}

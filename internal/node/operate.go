@@ -274,7 +274,10 @@ func (c *core) resolve(q front.MemberChange) (change replica.MemberChange, isDon
 		isDone = func(r *replica.Replica) bool { return !has(r, func(o replica.Member) bool { return o.ID == m.ID }) }
 	case front.ReplaceMember:
 		change = replica.MemberChange{Kind: replica.ReplaceMember, Member: m}
-		isDone = func(r *replica.Replica) bool { return has(r, func(o replica.Member) bool { return o.Replaces == id }) }
+		before := max(current.ID, joining.ID) // the successor may be a voter already when this looks
+		isDone = func(r *replica.Replica) bool {
+			return has(r, func(o replica.Member) bool { return oracle.NodeOf(o.ID) == q.NodeID && o.ID > before })
+		}
 	case front.UpdateMember:
 		change = replica.MemberChange{Kind: replica.UpdateMember, Member: m}
 		isDone = func(r *replica.Replica) bool {

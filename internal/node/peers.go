@@ -1,11 +1,13 @@
 package node
 
 import (
+	"fmt"
 	"io"
 	"maps"
 	"net"
 	"time"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone/internal/core/oracle"
@@ -26,6 +28,8 @@ type peers struct {
 	addrs     map[uint64]string        // as told to transport
 	refusedBy map[uint64]*peer.Refusal // how each peer last refused this node
 	refusing  map[uint64]*peer.Refusal // how this node last refused each peer
+	// silentSince is when a leader was last heard of, or asked for; see endIfRemoved.
+	silentSince time.Duration
 }
 
 // startPeers accepts and dials the other members. Whether a peer is admitted, and whether a
@@ -41,7 +45,7 @@ func (c *core) startPeers() {
 			return h
 		},
 		Admit: func(h peer.Hello) *peer.Refusal {
-			refusal := peer.Refusalf("stopping", "node %d is stopping", n.cfg.NodeID)
+			refusal := peer.Refusalf("stopping", "node %d is stopping", oracle.NodeOf(n.cfg.NodeID))
 			n.call(func() { refusal = c.admit(h) })
 			return refusal
 		},
@@ -102,9 +106,35 @@ func (c *core) followAddrs() {
 			addrs[m.ID] = a
 		}
 	}
+	// A node that replaces one at the same address would dial itself.
+	self := addrs[c.node.cfg.NodeID]
+	maps.DeleteFunc(addrs, func(id uint64, addr string) bool {
+		return id != c.node.cfg.NodeID && oracle.NodeOf(id) == oracle.NodeOf(c.node.cfg.NodeID) && addr == self
+	})
 	if c.peers.addrs == nil || !maps.Equal(addrs, c.peers.addrs) {
 		c.peers.addrs = addrs
 		c.peers.transport.SetPeers(addrs)
+	}
+}
+
+// askTicks is how long a node hears of no leader before it asks its peers whether it was removed,
+// and the time between two such questions: ten of the shortest election timeouts.
+const askTicks = 200
+
+// endIfRemoved ends this node if it knows that it was removed. One that was away when that
+// happened, and that no member dials any more, asks.
+func (c *core) endIfRemoved(s *view) {
+	if r := c.replica.Expelled(); r != nil {
+		c.node.fail(fmt.Errorf("node %d has stopped: %w", s.front.NodeID, r))
+		return
+	}
+	heard := s.replica.Leader != raft.None && (len(c.peers.conns) > 0 || s.replica.Serving)
+	switch {
+	case heard || s.replica.Forming != "":
+		c.peers.silentSince = c.mono
+	case c.mono-c.peers.silentSince >= askTicks*c.node.cfg.Tick:
+		c.peers.silentSince = c.mono
+		c.peers.transport.Ask()
 	}
 }
 

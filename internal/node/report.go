@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -23,7 +24,7 @@ type Report struct {
 	// Serving is set while it leads and issues; Time is then its epoch, unix nanoseconds.
 	Serving bool
 	Time    uint64
-	// Peers is sorted by ID.
+	// Peers has one entry for each other node, sorted by ID.
 	Peers []PeerReport
 	// Skew is how far the median of the peers' clocks is ahead of the node's; SkewKnown is
 	// unset before the first peer has told its clock, and for a node alone.
@@ -124,8 +125,36 @@ func (c *core) report() Report {
 		}
 		r.Peers = append(r.Peers, peer)
 	}
+	r.Peers = byNode(r.Peers, func(p *PeerReport) (*uint64, bool) { return &p.ID, p.Connected })
 	return r
 }
 
 // SkewMax is how far a node's clock may be off its peers' before it makes no ids.
 const SkewMax = replica.SkewMax
+
+// byNode turns a list with an entry for each other member into one with an entry for each node,
+// sorted by ID. of returns where an entry has its ID, and whether it is connected. Of a node
+// that is being replaced it keeps the member that is connected, or else the newest.
+func byNode[P any](members []P, of func(*P) (id *uint64, connected bool)) []P {
+	slices.SortFunc(members, func(a, b P) int {
+		x, _ := of(&a)
+		y, _ := of(&b)
+		return cmp.Or(cmp.Compare(oracle.NodeOf(*x), oracle.NodeOf(*y)), cmp.Compare(*x, *y))
+	})
+	var nodes []P
+	for _, p := range members {
+		id, connected := of(&p)
+		*id = oracle.NodeOf(*id)
+		last := len(nodes) - 1
+		if last >= 0 {
+			if before, was := of(&nodes[last]); *before == *id {
+				if connected || !was {
+					nodes[last] = p
+				}
+				continue
+			}
+		}
+		nodes = append(nodes, p)
+	}
+	return nodes
+}

@@ -153,7 +153,7 @@ func (c *core) measure(s *view) {
 	now := unixNanos(c.wall)
 	stats := telemetry.NodeStats{
 		FeatureLevel: r.Level,
-		Leading:      r.Serving, Leased: r.Leased, LeaderID: r.Leader, Term: r.Term, Ready: s.front.NotReady == "",
+		Leading:      r.Serving, Leased: r.Leased, LeaderID: s.front.Leader, Term: r.Term, Ready: s.front.NotReady == "",
 		CeilingLead: time.Duration(r.Ceiling - now), QueueDepth: r.Waiting, QueueLimit: c.node.cfg.RequestsMax,
 		StorageFailed: c.node.Err() != nil,
 		Workers:       len(r.Workers), IDsRefused: s.idsRefused != "",
@@ -170,6 +170,7 @@ func (c *core) measure(s *view) {
 	for _, p := range s.peers {
 		stats.Peers = append(stats.Peers, peerStats(p, clocks))
 	}
+	stats.Peers = byNode(stats.Peers, func(p *telemetry.PeerStats) (*uint64, bool) { return &p.ID, p.Connected })
 	m.SetNode(stats)
 	made := c.node.ids.made()
 	m.AddIDs(made - c.reported.ids)

@@ -46,6 +46,7 @@ var reactions = []func(*core, *view){
 	func(c *core, _ *view) { c.followAddrs() },
 	(*core).measure,
 	func(c *core, _ *view) { c.peers.ping() },
+	(*core).endIfRemoved,
 }
 
 // publish computes the status and has everyone react to it.
@@ -76,7 +77,10 @@ func (c *core) view() *view {
 		}
 		f.Members = append(f.Members, front.Member{NodeID: oracle.NodeOf(m.ID), Addr: addr, PeerAddr: m.PeerAddr, Learner: m.Learner})
 	}
-	slices.SortFunc(f.Members, func(a, b front.Member) int { return cmp.Compare(a.NodeID, b.NodeID) })
+	// Of two voters of one node, of which one replaces the other, the newer one stays.
+	slices.Reverse(f.Members)
+	slices.SortStableFunc(f.Members, func(a, b front.Member) int { return cmp.Compare(a.NodeID, b.NodeID) })
+	f.Members = slices.CompactFunc(f.Members, func(a, b front.Member) bool { return a.NodeID == b.NodeID })
 	s := &view{replica: r, front: f, peers: c.peers.transport.Peers(), previous: c.node.status.Load()}
 	s.idsRefused = c.idsRefused(&r)
 	f.NotReadyTimestamps, f.NotReadyIDs = c.notReady(s), s.idsRefused

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"go.etcd.io/raft/v3"
+
+	"github.com/isotone/isotone/internal/core/oracle"
 )
 
 // TransferLeadership makes another member the leader if this node leads and there is another
@@ -26,7 +28,7 @@ func (n *Node) wait(ctx context.Context, done <-chan struct{}, what string) erro
 	case <-n.hosts[0].Done():
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("node %d: %s: %w", n.cfg.NodeID, what, context.Cause(ctx))
+		return fmt.Errorf("node %d: %s: %w", oracle.NodeOf(n.cfg.NodeID), what, context.Cause(ctx))
 	}
 }
 

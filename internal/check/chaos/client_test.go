@@ -43,6 +43,11 @@ type clientLoad struct {
 // startClientLoad starts a load in the default read mode of the nodes, or in several.
 func startClientLoad(t *testing.T, c *chaos.Cluster, goroutines int, modes ...isotone.ReadMode) *clientLoad {
 	t.Helper()
+	return startClientLoadAt(t, c.Addrs(), goroutines, modes...)
+}
+
+func startClientLoadAt(t *testing.T, addrs []string, goroutines int, modes ...isotone.ReadMode) *clientLoad {
+	t.Helper()
 	l := &clientLoad{online: lincheck.NewOnline(0), modes: modes}
 	if len(modes) == 0 {
 		l.modes = []isotone.ReadMode{isotone.ReadDefault}
@@ -50,7 +55,7 @@ func startClientLoad(t *testing.T, c *chaos.Cluster, goroutines int, modes ...is
 	ctx, cancel := context.WithTimeout(context.Background(), chaos.ReadyTimeout)
 	defer cancel()
 	var err error
-	l.client, err = client.NewWith(ctx, client.Options{Addrs: c.Addrs(), Hooks: client.Hooks{
+	l.client, err = client.NewWith(ctx, client.Options{Addrs: addrs, Hooks: client.Hooks{
 		Retried: func(string, error) {
 			l.mu.Lock()
 			defer l.mu.Unlock()

@@ -54,8 +54,9 @@ type Options struct {
 // Cluster is a set of nodes on this machine.
 type Cluster struct {
 	// Nodes are in the order of their IDs, from 1.
-	Nodes []*Node
-	t     testing.TB
+	Nodes   []*Node
+	t       testing.TB
+	options Options
 	// Dir holds the data directories and the logs.
 	Dir string
 	// Proxies has one proxy for each pair of nodes with [Options.Proxies], else none.
@@ -73,7 +74,7 @@ func NewCluster(t testing.TB, o Options) *Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Cluster{t: t, Dir: t.TempDir()}
+	c := &Cluster{t: t, options: o, Dir: t.TempDir()}
 	for i := range count {
 		c.Nodes = append(c.Nodes, c.newNode(o, uint64(i+1), port+i, port+count+i))
 	}

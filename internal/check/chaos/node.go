@@ -28,7 +28,8 @@ type Node struct {
 
 	t       testing.TB
 	spare   string // the command of the other version; "" if there is none
-	peers   string
+	peers   string // PEERS; "" if it is not set
+	join    string // JOIN; "" if it is not set
 	logPath string
 	clock   string // path of the clock fault file; "" if there is none
 	// clockWrong is set while SetClock has set the clock wrong.
@@ -75,6 +76,7 @@ func (n *Node) environ() []string {
 		"ADVERTISE_ADDR": n.HTTPAddr,
 		"RAFT_ADDR":      n.RaftAddr,
 		"PEERS":          n.peers,
+		"JOIN":           n.join,
 		"DATA_DIR":       n.Dir,
 		"THRIFT_PORT":    "0",
 	}

@@ -101,7 +101,7 @@ func TestUpgrade_WhatIsFinalizedKeepsTheOldVersionOut(t *testing.T) {
 	n.ChangeVersion()
 	n.Start()
 	c.Settle()
-	if out, err := finalize(c.Nodes[0]); err != nil || !strings.Contains(out, `"level":2,"newest":2`) {
+	if out, err := finalize(c.Nodes[0]); err != nil || !strings.Contains(out, `"level":3,"newest":3`) {
 		t.Fatalf("with this version on all nodes: %v, %s", err, out)
 	}
 	l.more(t, 500)

@@ -98,7 +98,7 @@ func (l WorkerLease) holder() string {
 	if l.Node == 0 {
 		return "a client"
 	}
-	return fmt.Sprintf("node %d", l.Node)
+	return fmt.Sprintf("node %d", NodeOf(l.Node))
 }
 
 // instant formats a unix millisecond for messages.

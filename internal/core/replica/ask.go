@@ -94,7 +94,8 @@ func (r *Replica) resetReads() {
 	}
 }
 
-// isActive reports whether a member has answered this leader within an election timeout.
+// isActive reports whether a member has answered this leader within an election timeout, and
+// its connection has not ended since.
 // Raft's RecentActive does not do: CheckQuorum resets it.
 func (r *Replica) isActive(id uint64) bool {
 	p := r.peers[id]

@@ -289,6 +289,19 @@ func (r *Replica) followConfiguration() {
 	r.forgetStrangers()
 }
 
+// noteExpulsion notes that this node was removed. A node that applies its own removal while no
+// other node leads must go on: of two voters the other does not know yet that the change is
+// committed, and needs its vote. Such a node stops when the others refuse it.
+func (r *Replica) noteExpulsion() {
+	_, isMember := r.state.Member(r.cfg.Self.NodeID)
+	if !isMember && r.lead != raft.None && r.lead != r.cfg.Self.NodeID {
+		r.expelled = r.refuseRemoved(r.cfg.Self)
+	}
+}
+
+// Expelled returns why this node must stop, or nil: it has applied its own removal.
+func (r *Replica) Expelled() *Refusal { return r.expelled }
+
 // isAddr reports whether s may be an address in a member record: printable ASCII without
 // spaces, 1 to oracle.AddrMax bytes.
 func isAddr(s string) bool {
@@ -315,6 +328,7 @@ func (r *Replica) applyChange(e *raftpb.Entry) error {
 	}
 	r.conf = r.raw.ApplyConfChange(cc)
 	r.followConfiguration()
+	r.noteExpulsion()
 	r.membersChanged, r.leading.changing, r.changedAt = true, false, e.GetIndex()
 	r.leading.lease.until, r.leading.lease.notBefore = 0, r.mono
 	r.restartRounds()

@@ -421,3 +421,77 @@ func TestChange_OneVoterThatLagsEndsNobody(t *testing.T) {
 		t.Error("all voters say that it is no member, and it goes on")
 	}
 }
+
+// TestChange_AClosedConnectionIsNoVoterOfTheRest: its process has just ended, and nobody else
+// would be left to elect a leader.
+func TestChange_AClosedConnectionIsNoVoterOfTheRest(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	c.tick(20)
+	up, gone := c.followers(l)[0], c.followers(l)[1]
+	gone.down = true
+	c.turn(l, &replica.Input{Gone: []uint64{gone.id, 99}})
+	if err := c.change(l, replica.Remove, up.id, ""); err == nil || err.Code != isotone.CodeOverloaded ||
+		!strings.Contains(err.Message, "2 voters, of which only 1 are connected") {
+		t.Fatalf("%v", err)
+	}
+	c.start(gone)
+	c.greet()
+	c.tick(50)
+	if err := c.change(l, replica.Remove, up.id, ""); err != nil {
+		t.Errorf("connected again: %v", err)
+	}
+}
+
+// TestChange_AnExpelledMemberKnowsIt as soon as it applies its removal, unless it leads: of two
+// voters the other one still needs its vote.
+func TestChange_AnExpelledMemberKnowsIt(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	c.tick(20)
+	gone, left := c.followers(l)[0], c.followers(l)[1]
+	if err := c.change(l, replica.Remove, gone.id, ""); err != nil {
+		t.Fatal(err)
+	}
+	c.tick(20)
+	if r := gone.Expelled(); r == nil || r.Code != replica.RefusedRemoved || !strings.Contains(r.Message, "was removed from cluster") {
+		t.Errorf("the removed one: %v", r)
+	}
+	for _, n := range []*node{l, left} {
+		if r := n.Expelled(); r != nil {
+			t.Errorf("node %d: %v", n.id, r)
+		}
+	}
+}
+
+// TestChange_ALeaderThatAppliesItsRemovalGoesOn: of two voters the other one does not know that
+// the change is committed, and still needs its vote.
+func TestChange_ALeaderThatAppliesItsRemovalGoesOn(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	c.tick(20)
+	gone, left := c.followers(l)[0], c.followers(l)[1]
+	c.drop = func(m *raftpb.Message) bool { // only gone gets the entry, and l never learns that
+		return m.GetType() == raftpb.MsgApp && m.GetTo() == left.id || m.GetType() == raftpb.MsgAppResp
+	}
+	if err := c.change(l, replica.Remove, gone.id, ""); err != nil {
+		t.Fatal(err)
+	}
+	c.settle()
+	l.down = true
+	c.drop = nil
+	for range 400 {
+		if c.tick(1); len(gone.Members()) == 2 {
+			break
+		}
+	}
+	if m := gone.Members(); len(m) != 2 {
+		t.Fatalf("node %d has not applied its removal: %+v", gone.id, m)
+	}
+	if r := gone.Expelled(); r != nil {
+		t.Errorf("%v", r)
+	}
+	c.start(l)
+	c.greet()
+	c.must(c.leader(gone))
+}

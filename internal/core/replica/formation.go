@@ -123,29 +123,29 @@ func (r *Replica) judgeAsFounder(h Hello) (refusal *Refusal, stops bool) {
 	case !f.isFounder(h.NodeID) && h.Stage != StageGathering:
 		// It may be a member that joined the cluster while this node was away. The other
 		// founders know.
-		return refuse(RefusedMember, "node %d is not known to node %d, which is still being set up", h.NodeID, self.NodeID), false
+		return refuse(RefusedMember, "node %d is not known to node %d, which is still being set up", h.node(), self.node()), false
 	case !f.isFounder(h.NodeID):
-		return refuse(RefusedFounders, "node %d is not in the PEERS of node %d (%s), which is being set up", h.NodeID, self.NodeID, list(ids(f.founders))), false
+		return refuse(RefusedFounders, "node %d is not in the PEERS of node %d (%s), which is being set up", h.node(), self.node(), list(ids(f.founders))), false
 	case h.ClusterID != 0 || h.Stage == StageFormed:
 		if self.ClusterID != 0 && h.ClusterID != 0 && h.ClusterID != self.ClusterID {
 			return r.refuseSplit(h), true
 		}
 	case h.Stage == StageUnknown:
 		return refuse(RefusedLevel, "node %d runs an older version, which cannot form a cluster with node %d; start all initial members with the same version",
-			h.NodeID, self.NodeID), false
+			h.node(), self.node()), false
 	case h.Stage == StageJoining:
-		return refuse(RefusedMember, "node %d is to join a cluster, node %d to form one", h.NodeID, self.NodeID), false
+		return refuse(RefusedMember, "node %d is to join a cluster, node %d to form one", h.node(), self.node()), false
 	case r.prepared() && r.incarnationOf(h.NodeID) != h.Incarnation && !mutant.On(mutant.AdmitWiped):
 		return refuse(RefusedWiped, "node %d has another data directory (%016x) than it had when cluster %016x was being formed (%016x); "+
 			"if no member was ever ready, stop all of them, delete all their data directories and start again; else bring the old directory back",
-			h.NodeID, h.Incarnation, self.ClusterID, r.incarnationOf(h.NodeID)), false
+			h.node(), h.Incarnation, self.ClusterID, r.incarnationOf(h.NodeID)), false
 	case h.Founders != self.Founders:
 		return refuse(RefusedFounders, "node %d was started with nodes %s in PEERS, node %d with nodes %s, and both are to form a cluster; "+
-			"all initial members need the same list", h.NodeID, h.Founders, self.NodeID, self.Founders), !r.prepared()
+			"all initial members need the same list", h.node(), h.Founders, self.node(), self.Founders), !r.prepared()
 	case h.SeedDigest != self.SeedDigest:
 		return refuseSeed(h, self), !r.prepared()
 	case f.seed != nil && h.Level < oracle.LevelMembers:
-		return refuse(RefusedLevel, "node %d runs an older version, which cannot restore a cluster", h.NodeID), false
+		return refuse(RefusedLevel, "node %d runs an older version, which cannot restore a cluster", h.node()), false
 	}
 	if h.TickNanos != self.TickNanos {
 		return refuseTick(h, self), false
@@ -163,7 +163,7 @@ func (r *Replica) incarnationOf(id uint64) uint64 {
 // wiped between the two preparations. Nothing was formed: nobody has all hellos with one ID.
 func (r *Replica) refuseSplit(h Hello) *Refusal {
 	return refuse(RefusedFormed, "node %d is set up for cluster %016x, node %d for cluster %016x, and both are in one PEERS: "+
-		"if no member was ever ready, stop all of them, delete all their data directories and start again", h.NodeID, h.ClusterID, r.cfg.Self.NodeID, r.state.ClusterID)
+		"if no member was ever ready, stop all of them, delete all their data directories and start again", h.node(), h.ClusterID, r.cfg.Self.node(), r.state.ClusterID)
 }
 
 // refuseFounder refuses, as a member of a cluster, a node that was started on an empty
@@ -171,7 +171,7 @@ func (r *Replica) refuseSplit(h Hello) *Refusal {
 func (r *Replica) refuseFounder(h Hello) *Refusal {
 	return refuse(RefusedFormed, "node %d was started on an empty directory to form a cluster of the nodes %s, but node %d belongs to cluster %016x already "+
 		"(its nodes: %s); to add node %d to that cluster, start it with JOIN in place of PEERS; to form a new one, give all nodes empty directories",
-		h.NodeID, h.Founders, r.cfg.Self.NodeID, r.Hello().ClusterID, list(ids(r.state.Members)), h.NodeID)
+		h.node(), h.Founders, r.cfg.Self.node(), r.Hello().ClusterID, list(ids(r.state.Members)), h.node())
 }
 
 func ids(members []oracle.Member) (list []uint64) {
@@ -246,7 +246,7 @@ func (r *Replica) founderHello(h Hello) {
 	case h.ClusterID != 0 && h.Stage == StageUnknown:
 		// In version 1, which has no founders, it admits this node as a member.
 		r.stopSoon(refuse(RefusedFormed, "node %d belongs to cluster %016x already, and this node has an empty directory; give it an ID of its own "+
-			"and start it with JOIN in place of PEERS", h.NodeID, h.ClusterID))
+			"and start it with JOIN in place of PEERS", h.node(), h.ClusterID))
 		return
 	}
 	f.hellos[h.NodeID], f.heardAt[h.NodeID] = h, r.ticks

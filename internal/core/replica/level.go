@@ -71,7 +71,7 @@ func (r *Replica) raiseLevel() {
 func (r *Replica) refuseLevel(h Hello) *Refusal {
 	if level := r.state.CurrentLevel(); h.Level < level && !mutant.On(mutant.RaiseUnasked) {
 		return refuse(RefusedLevel, "node %d runs a version that knows feature level %d at most, and cluster %016x was raised to level %d; "+
-			"start it with a version that knows level %d", h.NodeID, h.Level, r.state.ClusterID, level, level)
+			"start it with a version that knows level %d", h.node(), h.Level, r.state.ClusterID, level, level)
 	}
 	return nil
 }

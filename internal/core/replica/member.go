@@ -42,6 +42,9 @@ type Hello struct {
 	SeedFloor  uint64
 }
 
+// node returns the ID of the node, for people.
+func (h Hello) node() uint64 { return oracle.NodeOf(h.NodeID) }
+
 // Refusal says why a peer is not admitted.
 type Refusal struct {
 	Code    RefusalCode
@@ -192,7 +195,7 @@ func (r *Replica) judgeAsMember(h Hello) *Refusal {
 	switch {
 	case h.ClusterID != 0 && self.ClusterID != 0 && h.ClusterID != self.ClusterID:
 		return refuse(RefusedCluster, "node %d has data of cluster %016x, this is cluster %016x; give it a data directory of its own",
-			oracle.NodeOf(h.NodeID), h.ClusterID, self.ClusterID)
+			h.node(), h.ClusterID, self.ClusterID)
 	case r.state.IsRemoved(h.NodeID):
 		return r.refuseRemoved(h)
 	case isMember && m.Incarnation != 0 && m.Incarnation != h.Incarnation && !mutant.On(mutant.AdmitWiped):
@@ -201,13 +204,13 @@ func (r *Replica) judgeAsMember(h Hello) *Refusal {
 		return r.refuseFounder(h) // with the same incarnation its hello was only slow
 	case (h.ClusterID == 0 || self.ClusterID == 0) && h.VotersHash != 0 && self.VotersHash != 0 && h.VotersHash != self.VotersHash:
 		return refuse(RefusedCluster, "node %d was started with other node IDs in PEERS than node %d; all initial members need the same list",
-			h.NodeID, self.NodeID)
+			h.node(), self.node())
 	case !isMember && r.applied == 0:
 		return nil // this node joins and knows no members yet
 	case !isMember && r.mayBeNewer(h):
 		return nil
 	case !isMember:
-		return refuse(RefusedMember, "node %d is no member of cluster %016x", oracle.NodeOf(h.NodeID), self.ClusterID)
+		return refuse(RefusedMember, "node %d is no member of cluster %016x", h.node(), self.ClusterID)
 	case h.TickNanos != self.TickNanos:
 		return refuseTick(h, self)
 	}
@@ -241,7 +244,7 @@ func (r *Replica) judgeAsMember(h Hello) *Refusal {
 	}
 	if index := max(m.Durable, r.acknowledgedIndex(h.NodeID)); h.LastIndex < index || h.Term < p.term {
 		return refuse(RefusedStale, "node %d comes back with log index %d and term %d, but once confirmed index %d and term %d: "+
-			"its data directory is an older copy and must not take part", oracle.NodeOf(h.NodeID), h.LastIndex, h.Term, index, p.term)
+			"its data directory is an older copy and must not take part", h.node(), h.LastIndex, h.Term, index, p.term)
 	}
 	return nil
 }
@@ -259,17 +262,17 @@ func compareHello(h, known Hello) *Refusal {
 		return nil
 	case h.Boot < known.Boot:
 		return refuse(RefusedStale, "node %d says this is start %d of its data directory, but start %d was seen: "+
-			"the directory is an older copy and must not take part", oracle.NodeOf(h.NodeID), h.Boot, known.Boot)
+			"the directory is an older copy and must not take part", h.node(), h.Boot, known.Boot)
 	case h.Boot == known.Boot && h.Session != known.Session:
 		return refuse(RefusedCloned, "node %d was started twice from copies of one data directory: stop one of the two processes for good, or, "+
-			"if a copy was put back, take it away", oracle.NodeOf(h.NodeID))
+			"if a copy was put back, take it away", h.node())
 	}
 	return nil
 }
 
 func refuseWiped(h Hello, known uint64) *Refusal {
 	return refuse(RefusedWiped, "node %d has another data directory (%016x) than it began with (%016x): it was wiped or replaced; "+
-		"bring the old directory back, or replace the node (isotone member replace)", oracle.NodeOf(h.NodeID), h.Incarnation, known)
+		"bring the old directory back; if it is lost, replace the node (isotone member replace %d PEER_ADDR) and start it with JOIN", h.node(), h.Incarnation, known, h.node())
 }
 
 func (r *Replica) refuseRemoved(h Hello) *Refusal {
@@ -285,7 +288,7 @@ func (r *Replica) refuseRemoved(h Hello) *Refusal {
 // refuseTick: a voter's promise is counted in its own ticks, a lease in the leader's (I5).
 func refuseTick(h, self Hello) *Refusal {
 	return refuse(RefusedSettings, "node %d runs with RTT_MS %v, node %d with %v; all members need the same",
-		oracle.NodeOf(h.NodeID), float64(h.TickNanos)/1e6, oracle.NodeOf(self.NodeID), float64(self.TickNanos)/1e6)
+		h.node(), float64(h.TickNanos)/1e6, self.node(), float64(self.TickNanos)/1e6)
 }
 
 func refuse(code RefusalCode, format string, args ...any) *Refusal {
@@ -323,7 +326,7 @@ func (r *Replica) Refused(by uint64, refusal *Refusal) error {
 	self := r.cfg.Self.NodeID
 	other := refusal.Code == RefusedCluster || refusal.Code == RefusedMember
 	if refusal.Code.IsFinal() || r.forming != nil && other {
-		return fmt.Errorf("node %d was refused by node %d and has stopped: %w", self, by, refusal)
+		return fmt.Errorf("node %d was refused by node %d and has stopped: %w", oracle.NodeOf(self), oracle.NodeOf(by), refusal)
 	}
 	voters := r.conf.GetVoters()
 	refusing, strangers, others := 0, 0, 0
@@ -348,8 +351,8 @@ func (r *Replica) Refused(by uint64, refusal *Refusal) error {
 	if r.forming != nil || refusing == 0 || len(voters)-refusing >= len(voters)/2+1 {
 		return nil
 	}
-	return fmt.Errorf("node %d was refused by %d of %d voters and has stopped; member %d says: %w",
-		self, refusing, len(voters), by, refusal)
+	return fmt.Errorf("node %d was refused by %d of %d voters and has stopped; node %d says: %w",
+		oracle.NodeOf(self), refusing, len(voters), oracle.NodeOf(by), refusal)
 }
 
 // resetRefusals restarts the time of refusals: this node may have been added just now.
@@ -380,10 +383,12 @@ func (p *peerView) connected(h Hello, tick uint64) {
 	p.hello, p.refusal, p.session, p.heardAt = h, nil, h.Session, tick
 }
 
-// peerGone takes in that the connection of a peer has ended.
+// peerGone takes in that the connection of a peer has ended. Until it answers again it does not
+// count as active: a change of membership after which only such nodes could elect a leader would
+// be the last one.
 func (r *Replica) peerGone(id uint64) {
 	if p := r.peers[id]; p != nil {
-		p.session = 0
+		p.session, p.lastActive = 0, 0
 	}
 	if s := r.stranger(id); s != nil {
 		s.isConnected = false

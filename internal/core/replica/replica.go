@@ -146,6 +146,7 @@ type Replica struct {
 	snapshotted          uint64           // index of the latest snapshot, whoever made it
 	membersChanged       bool             // since that snapshot
 	changedAt            uint64           // index of the latest membership change, or above
+	expelled             *Refusal         // see Expelled
 
 	// forming is nil once the cluster is formed.
 	forming *formation

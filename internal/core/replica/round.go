@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
 )
 
 // Rounds: Raft's ReadIndex (Ongaro's dissertation, §6.4) for all requests that wait.
@@ -192,7 +193,7 @@ func (r *Replica) failWith(list []pending, err *isotone.Error) {
 func (r *Replica) redirect() *isotone.Error {
 	if r.lead != raft.None && r.lead != r.cfg.Self.NodeID {
 		if m, ok := r.state.Member(r.lead); ok && m.ClientAddr != "" {
-			err := isotone.Errorf(isotone.CodeNotLeader, "node %d leads; ask %s", r.lead, m.ClientAddr)
+			err := isotone.Errorf(isotone.CodeNotLeader, "node %d leads; ask %s", oracle.NodeOf(r.lead), m.ClientAddr)
 			err.Leader = m.ClientAddr
 			return err
 		}

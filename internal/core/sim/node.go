@@ -228,6 +228,10 @@ func (w *world) turn(n *node) {
 	if e.Changed {
 		w.noteVoters(n)
 	}
+	if r := n.replica.Expelled(); r != nil && w.isMemberNow(n) {
+		w.fail("node %d, which is a member, is to stop: %v", n.id, r)
+		return
+	}
 	w.inspect(n)
 	w.send(n, e.Send)
 	if e.Announce {

@@ -14,6 +14,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -123,12 +124,19 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (any, error) {
 
 var errMethod = errors.New("method not allowed here")
 
-// decode decodes a body; an empty one changes nothing.
+// decode decodes a body; an empty one changes nothing. A field that this version does not know
+// is an error: the request would do something else than was asked for.
 func decode(body []byte, into any) error {
 	if len(body) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(body, into); err != nil {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if err == nil && d.Decode(new(json.RawMessage)) != io.EOF {
+		err = errors.New("something follows the object")
+	}
+	if err != nil {
 		return isotone.Errorf(isotone.CodeInvalidArgument, "the body is not the JSON object that this path takes: %v", err)
 	}
 	return nil
@@ -193,6 +201,9 @@ func (h *Handler) raiseFloor(r *http.Request, body []byte) (any, error) {
 	var f Floor
 	if err := decode(body, &f); err != nil {
 		return nil, err
+	}
+	if f.Time == 0 {
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "time: want unix nanoseconds, as a string")
 	}
 	if err := h.cfg.Operator.RaiseFloor(r.Context(), f.Time, f.Force); err != nil {
 		return nil, err

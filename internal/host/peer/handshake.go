@@ -24,6 +24,7 @@ type Handshake struct {
 	dialed  uint64 // the peer's ID; 0 on the accepting side
 	peer    Hello
 	version uint16 // the dialer chooses
+	logID   func(id uint64) uint64
 }
 
 // NewDialer returns the dialing side of a connection to the node with the ID peer. own
@@ -31,12 +32,20 @@ type Handshake struct {
 // in a hello must not be older than anything this node has acknowledged to that peer.
 // admit decides whether to admit the other side; nil admits. version is up to [Version].
 func NewDialer(own func() Hello, peer uint64, admit func(Hello) *Refusal, version uint16) *Handshake {
-	return &Handshake{state: awaitWelcome, own: own, admit: admit, dialed: peer, version: version}
+	return &Handshake{state: awaitWelcome, own: own, admit: admit, dialed: peer, version: version, logID: sameID}
 }
 
 // NewAcceptor returns the accepting side. own and admit are as in [NewDialer].
 func NewAcceptor(own func() Hello, admit func(Hello) *Refusal) *Handshake {
-	return &Handshake{state: awaitHello, own: own, admit: admit}
+	return &Handshake{state: awaitHello, own: own, admit: admit, logID: sameID}
+}
+
+func sameID(id uint64) uint64 { return id }
+
+// LogID has messages show f(id) for the ID of a node, and returns h.
+func (h *Handshake) LogID(f func(id uint64) uint64) *Handshake {
+	h.logID = f
+	return h
 }
 
 // Start appends what this side sends first: a hello, or nothing.
@@ -93,9 +102,12 @@ func (h *Handshake) onHello(f Frame, b []byte) ([]byte, error) {
 	}
 	h.version = version
 	own := h.own()
-	r := checkDialer(own, peer)
-	if r == nil && h.admit != nil {
-		r = h.admit(peer)
+	r := h.checkDialer(own, peer)
+	if (r == nil || peer.NodeID < own.NodeID) && h.admit != nil {
+		// A node that nobody dials any more asks why; see Transport.Ask.
+		if refusal := h.admit(peer); refusal != nil {
+			r = refusal
+		}
 	}
 	if r != nil {
 		return AppendRefusal(b, r), &RefusedError{Peer: peer.NodeID, By: Self, Refusal: r}
@@ -115,7 +127,10 @@ func (h *Handshake) onWelcome(f Frame, b []byte) ([]byte, error) {
 	}
 	var r *Refusal
 	if peer.NodeID != h.dialed {
-		r = Refusalf(RefusedWrongNode, "dialed node %d, node %d answered", h.dialed, peer.NodeID)
+		r = Refusalf(RefusedWrongNode, "dialed node %d, node %d answered", h.logID(h.dialed), h.logID(peer.NodeID))
+		if h.logID(h.dialed) == h.logID(peer.NodeID) {
+			r = Refusalf(RefusedWrongNode, "dialed node %d, the same node with another data directory answered", h.logID(h.dialed))
+		}
 	} else if h.admit != nil {
 		r = h.admit(peer)
 	}
@@ -144,14 +159,15 @@ func (h *Handshake) unreadable(b []byte, err error) ([]byte, error) {
 }
 
 // checkDialer compares the ID and session in a dialer's hello with this node's.
-func checkDialer(own, peer Hello) *Refusal {
+func (h *Handshake) checkDialer(own, peer Hello) *Refusal {
+	id, other := h.logID(own.NodeID), h.logID(peer.NodeID)
 	switch {
 	case peer.NodeID == own.NodeID && peer.Session == own.Session:
-		return Refusalf(RefusedWrongNode, "node %d dialed itself", own.NodeID)
+		return Refusalf(RefusedWrongNode, "node %d dialed itself", id)
 	case peer.NodeID == own.NodeID:
-		return Refusalf(RefusedWrongNode, "two nodes have the ID %d", own.NodeID)
+		return Refusalf(RefusedWrongNode, "two nodes have the ID %d", id)
 	case peer.NodeID < own.NodeID:
-		return Refusalf(RefusedWrongNode, "node %d dialed node %d: the higher ID dials", peer.NodeID, own.NodeID)
+		return Refusalf(RefusedWrongNode, "node %d dialed node %d: the higher ID dials", other, id)
 	}
 	return nil
 }

@@ -77,6 +77,7 @@ func TestHandshake_TellsBothSidesOfARefusal(t *testing.T) {
 		{"another node answers", NewDialer(ownHello(3), 2, nil, Version), NewAcceptor(ownHello(1), nil), Self, RefusedWrongNode},
 		{"self", NewDialer(ownHello(1), 2, nil, Version), NewAcceptor(ownHello(1), nil), Remote, RefusedWrongNode},
 		{"lower id dials", NewDialer(ownHello(1), 2, nil, Version), NewAcceptor(ownHello(2), nil), Remote, RefusedWrongNode},
+		{"lower id asks", NewDialer(ownHello(1), 2, nil, Version), NewAcceptor(ownHello(2), refuse), Remote, RefusedWiped},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dialErr, acceptErr := talk(t, c.dialer, c.acceptor)
@@ -166,5 +167,19 @@ func TestBackoff_GrowsToItsLimitAndStartsAgain(t *testing.T) {
 	b.refused()
 	if got := b.next(0); got != dialRefusedWait {
 		t.Fatalf("after a refusal: %v", got)
+	}
+}
+
+func TestHandshake_ShowsIDsAsItIsTold(t *testing.T) {
+	short := func(id uint64) uint64 { return id % 1000 }
+	for want, pair := range map[string][2]*Handshake{
+		"node 1 dialed node 2: the higher ID dials":                         {NewDialer(ownHello(1), 5002, nil, Version), NewAcceptor(ownHello(5002), nil)},
+		"dialed node 1, node 3 answered":                                    {NewDialer(ownHello(7002), 5001, nil, Version), NewAcceptor(ownHello(5003), nil)},
+		"dialed node 1, the same node with another data directory answered": {NewDialer(ownHello(7002), 1, nil, Version), NewAcceptor(ownHello(5001), nil)},
+	} {
+		_, err := talk(t, pair[0].LogID(short), pair[1].LogID(short))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }

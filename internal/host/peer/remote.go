@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -31,6 +32,7 @@ type remote struct {
 	done   chan struct{} // closed when run has returned
 	// offers passes on connections that the peer has opened.
 	offers chan *Stream
+	asking atomic.Bool // ask runs
 
 	mu     sync.Mutex
 	status PeerStatus
@@ -101,6 +103,22 @@ func (r *remote) runDialer() {
 	}
 }
 
+// ask has the peer refuse this node; see [Transport.Ask].
+func (r *remote) ask() {
+	if !r.asking.CompareAndSwap(false, true) {
+		return
+	}
+	defer r.asking.Store(false)
+	s, err := r.dial()
+	var refused *RefusedError
+	switch {
+	case err == nil:
+		s.conn.Close() // it does not know who dials
+	case errors.As(err, &refused) && refused.By == Remote && refused.Refusal.Code != RefusedWrongNode:
+		r.t.refused(err)
+	}
+}
+
 // dial opens a connection in the newest version that both sides speak.
 func (r *remote) dial() (*Stream, error) {
 	s, err := r.dialIn(Version)
@@ -124,7 +142,7 @@ func (r *remote) dialIn(version uint16) (*Stream, error) {
 		return nil, err
 	}
 	s := r.t.newStream(conn)
-	return s, s.open(r.ctx, NewDialer(r.t.hello, r.id, r.t.admit, version))
+	return s, s.open(r.ctx, NewDialer(r.t.hello, r.id, r.t.admit, version).LogID(r.t.cfg.LogID))
 }
 
 // offer passes an incoming connection to run. It waits for the old connection to end,

@@ -161,6 +161,22 @@ func (t *Transport) SetPeers(addrs map[uint64]string) {
 	}
 }
 
+// Ask dials each peer with a higher ID that is not connected, although such a peer dials
+// itself: one that has removed this node does not. It never leads to a connection; if the peer
+// refuses this node for a reason of its own, Config.Refused learns that. Ask waits for nothing.
+func (t *Transport) Ask() {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if t.closed {
+		return
+	}
+	for id, r := range t.peers {
+		if id > t.cfg.NodeID && !r.snapshot().Connected {
+			t.wg.Go(r.ask)
+		}
+	}
+}
+
 // Peers returns the status of every peer, sorted by ID.
 func (t *Transport) Peers() []PeerStatus {
 	t.mu.RLock()
@@ -278,7 +294,7 @@ func (t *Transport) accepted(conn net.Conn) {
 // welcome does the accepting side of a handshake and passes the connection to its peer.
 func (t *Transport) welcome(conn net.Conn) {
 	s := t.newStream(conn)
-	if err := s.open(t.ctx, NewAcceptor(t.hello, t.admit)); err != nil {
+	if err := s.open(t.ctx, NewAcceptor(t.hello, t.admit).LogID(t.cfg.LogID)); err != nil {
 		if !t.refused(err) && t.ctx.Err() == nil && !errors.Is(err, io.EOF) && t.strangers.first(0, "") {
 			t.cfg.Log.Warn("handshake of an incoming peer connection failed", "addr", conn.RemoteAddr().String(), "err", err)
 		}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
@@ -302,4 +303,44 @@ func TestTransport_DialsAChangedAddress(t *testing.T) {
 	two.SetPeers(map[uint64]string{1: ""})
 	two.SetPeers(map[uint64]string{1: one.addr})
 	await(t, "the connection", two.connected)
+}
+
+// TestTransport_AskLearnsWhyNobodyDials: the higher ID has dropped this peer, which therefore
+// hears nothing.
+func TestTransport_AskLearnsWhyNobodyDials(t *testing.T) {
+	var removed atomic.Bool
+	one := newHarness(t, 1, nil)
+	two := newHarness(t, 2, func(cfg *Config) {
+		cfg.Admit = func(Hello) *Refusal {
+			if removed.Load() {
+				return Refusalf("removed", "node 1 was removed")
+			}
+			return nil
+		}
+	})
+	one.SetPeers(map[uint64]string{1: one.addr, 2: two.addr})
+	one.Ask() // not refused: it learns nothing and makes no connection
+	e := await(t, "a refusal", two.refused)
+	if e.by != Self || e.refusal.Code != RefusedWrongNode {
+		t.Errorf("%+v", e)
+	}
+	removed.Store(true)
+	for ended := false; !ended; {
+		one.Ask()
+		select {
+		case e = <-one.refused:
+			ended = true
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if e.peer != 2 || e.by != Remote || e.refusal.Code != "removed" {
+		t.Errorf("%+v", e)
+	}
+	if s := one.Peers()[0]; s.Connected || s.Refusal == nil || s.Refusal.Code != "removed" {
+		t.Errorf("%+v", s)
+	}
+	if err := one.Close(); err != nil {
+		t.Error(err)
+	}
+	one.Ask()
 }

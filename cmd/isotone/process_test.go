@@ -1,0 +1,273 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/telemetry"
+)
+
+// testWait bounds every wait of these tests.
+const testWait = 20 * time.Second
+
+// process is one node in this process, which does what isotone serve does.
+type process struct {
+	t   *testing.T
+	s   config.Settings
+	log syncBuffer
+
+	cancel context.CancelFunc
+	done   chan struct{} // closed when it has ended
+	err    error         // set then
+	m      *member       // set when started is closed
+	began  chan struct{}
+}
+
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// newProcess sets up a node with addresses and a directory of its own.
+func newProcess(t *testing.T, id uint64) *process {
+	t.Helper()
+	s := config.Default()
+	s.NodeID, s.HTTPHost, s.HTTPPort, s.RaftAddr, s.ThriftPort = id, "127.0.0.1", 0, "127.0.0.1:0", 0
+	s.DataDir = filepath.Join(t.TempDir(), "data")
+	so, err := listen(&s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.AdvertiseAddr, s.RaftAddr = so.http.Addr().String(), so.peer.Addr().String()
+	s.HTTPPort = portOf(t, s.AdvertiseAddr)
+	if err := so.close(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, s: s}
+	t.Cleanup(func() { p.stop() })
+	return p
+}
+
+func portOf(t *testing.T, addr string) (port int) {
+	t.Helper()
+	if _, err := fmt.Sscanf(addr[strings.LastIndexByte(addr, ':'):], ":%d", &port); err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// start runs the node. It may have to wait until it is let in.
+func (p *process) start() {
+	p.t.Helper()
+	so, err := listen(&p.s)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel, p.done, p.began, p.m = cancel, make(chan struct{}), make(chan struct{}), nil
+	log := telemetry.NewLogger(&p.log, telemetry.LogOptions{})
+	go func() {
+		defer close(p.done)
+		id, join, err := identify(ctx, &p.s, so.http, log)
+		if err != nil {
+			p.err = errors.Join(err, so.close())
+			return
+		}
+		if p.m, p.err = startMember(&p.s, so, memberOptions{id: id, join: join, loops: 1}, log); p.err != nil {
+			return
+		}
+		close(p.began)
+		if p.err = p.m.wait(ctx); p.err == nil {
+			p.err = p.m.stop(log)
+		} else {
+			_ = p.m.close()
+		}
+	}()
+}
+
+// stop ends the node as SIGTERM does, and returns its error.
+func (p *process) stop() error {
+	if p.cancel == nil {
+		return nil
+	}
+	p.cancel()
+	return p.ended()
+}
+
+// ended waits until the node has ended, and returns its error.
+func (p *process) ended() error {
+	p.t.Helper()
+	select {
+	case <-p.done:
+		p.cancel()
+		return p.err
+	case <-time.After(testWait):
+		p.t.Fatalf("node %d goes on: %s", p.s.NodeID, p.log.String())
+		return nil
+	}
+}
+
+// eventually waits until done returns true.
+func eventually(t *testing.T, done func() (bool, string)) {
+	t.Helper()
+	for deadline := time.Now().Add(testWait); ; time.Sleep(5 * time.Millisecond) {
+		ok, why := done()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(why)
+		}
+	}
+}
+
+// ready waits until the node answers that it is.
+func (p *process) ready() {
+	p.t.Helper()
+	select {
+	case <-p.began:
+	case <-p.done:
+		p.t.Fatalf("node %d has ended: %v", p.s.NodeID, p.err)
+	case <-time.After(testWait):
+		p.t.Fatalf("node %d waits: %s", p.s.NodeID, p.log.String())
+	}
+	p.says("/ready", 200, "")
+}
+
+// says waits for an answer of the node.
+func (p *process) says(path string, status int, words string) {
+	p.t.Helper()
+	c := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	eventually(p.t, func() (bool, string) {
+		resp, err := c.Get("http://" + p.s.AdvertiseAddr + path)
+		if err != nil {
+			return false, err.Error()
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode == status && strings.Contains(string(body), words),
+			fmt.Sprintf("node %d, %s: %d %s, want %d and %q", p.s.NodeID, path, resp.StatusCode, body, status, words)
+	})
+}
+
+// processes are the nodes of a cluster.
+type processes []*process
+
+// startProcesses runs a cluster of n founders.
+func startProcesses(t *testing.T, n int) (all processes) {
+	t.Helper()
+	peers := map[uint64]string{}
+	for i := range n {
+		p := newProcess(t, uint64(i+1))
+		peers[p.s.NodeID] = p.s.RaftAddr
+		all = append(all, p)
+	}
+	for _, p := range all {
+		p.s.Peers = peers
+		p.start()
+	}
+	for _, p := range all {
+		p.ready()
+	}
+	return all
+}
+
+func (all processes) addrs() (list []string) {
+	for _, p := range all {
+		list = append(list, p.s.AdvertiseAddr)
+	}
+	return list
+}
+
+// operate runs a command at these nodes.
+func (all processes) operate(args string) (code int, out, err string) {
+	return command(append(strings.Fields(args), "--yes", "--endpoint", strings.Join(all.addrs(), ","))...)
+}
+
+// does runs a command, which must succeed.
+func (all processes) does(t *testing.T, args, words string) {
+	t.Helper()
+	if code, out, err := all.operate(args); code != 0 || !strings.Contains(out, words) {
+		t.Fatalf("isotone %s: exit code %d, %s%s; want %q", args, code, out, err, words)
+	}
+}
+
+// refuses runs a command, which must fail with exit code 1 and some words.
+func (all processes) refuses(t *testing.T, args string, words ...string) {
+	t.Helper()
+	code, out, err := all.operate(args)
+	for _, word := range words {
+		if code != 1 || out != "" || !strings.Contains(err, word) {
+			t.Errorf("isotone %s: exit code %d, %s%s; want %q", args, code, out, err, word)
+		}
+	}
+}
+
+// list returns the members as the leader sees them.
+func (all processes) list(t *testing.T) (l front.MemberList) {
+	t.Helper()
+	code, out, err := all.operate("member list --json")
+	if e := json.Unmarshal([]byte(out), &l); code != 0 || e != nil {
+		t.Fatalf("exit code %d, %v: %s%s", code, e, out, err)
+	}
+	return l
+}
+
+// leader returns the leader and the others.
+func (all processes) leader(t *testing.T) (leader *process, others processes) {
+	t.Helper()
+	id := all.list(t).Leader
+	for _, p := range all {
+		if p.s.NodeID == id {
+			leader = p
+		} else {
+			others = append(others, p)
+		}
+	}
+	return leader, others
+}
+
+// roles waits until the members have these roles, as in "1 voter, 2 leader"; any leader counts
+// as a voter.
+func (all processes) roles(t *testing.T, want string) {
+	t.Helper()
+	eventually(t, func() (bool, string) {
+		var got []string
+		for _, m := range all.list(t).Members {
+			got = append(got, fmt.Sprintf("%d %s", m.NodeID, strings.Replace(m.Role, "leader", "voter", 1)))
+		}
+		return strings.Join(got, ", ") == want, fmt.Sprintf("%q, want %q", got, want)
+	})
+}
+
+// joiner sets up a node that joins a cluster.
+func (all processes) joiner(t *testing.T, id uint64) *process {
+	t.Helper()
+	p := newProcess(t, id)
+	p.s.Join = all.addrs()
+	return p
+}
