@@ -103,20 +103,23 @@ func Open(o Options) (*Store, Recovered, error) {
 // holds a log or a snapshot. The identity is zero if there is no directory, or if its
 // creation was interrupted. Errors are those of [Open].
 func Identify(dir string) (id Identity, hasState bool, err error) {
+	r, err := Inspect(dir)
+	return r.Identity, r.Snapshot != nil || len(r.Entries) > 0, err
+}
+
+// Inspect returns what a directory holds, without counting a start; see [Identify].
+func Inspect(dir string) (r Recovered, err error) {
 	path := filepath.Join(dir, FileName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return Identity{}, false, nil
+		return Recovered{}, nil
 	}
 	lock, err := lockDir(dir)
 	if err != nil {
-		return Identity{}, false, err
+		return Recovered{}, err
 	}
 	s := &Store{dir: dir, path: path, lock: lock}
-	r, err := s.read()
-	if closeErr := s.Close(); err == nil {
-		err = closeErr
-	}
-	return r.Identity, r.Snapshot != nil || len(r.Entries) > 0, err
+	r, err = s.read()
+	return r, errors.Join(err, s.Close())
 }
 
 // open reads the file and commits the first transaction of this boot.
