@@ -26,6 +26,7 @@ const testWait = 20 * time.Second
 type process struct {
 	t   *testing.T
 	s   config.Settings
+	dns lookupSRV // with s.PeersSRV
 	log syncBuffer
 
 	cancel context.CancelFunc
@@ -92,12 +93,16 @@ func (p *process) start() {
 	log := telemetry.NewLogger(&p.log, telemetry.LogOptions{})
 	go func() {
 		defer close(p.done)
-		id, join, err := identify(ctx, &p.s, so.http, log)
+		s := p.s
+		id, join, err := identify(ctx, &s, so.http, log)
+		if err == nil {
+			err = discover(ctx, &s, so.http, p.dns, log)
+		}
 		if err != nil {
 			p.err = errors.Join(err, so.close())
 			return
 		}
-		if p.m, p.err = startMember(&p.s, so, memberOptions{id: id, join: join, loops: 1}, log); p.err != nil {
+		if p.m, p.err = startMember(&s, so, memberOptions{id: id, join: join, loops: 1}, log); p.err != nil {
 			return
 		}
 		close(p.began)

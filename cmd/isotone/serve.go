@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -45,9 +46,12 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 		return taken(err)
 	}
 	id, join, err := identify(ctx, &s, so.http, log.Logger)
+	if err == nil {
+		err = discover(ctx, &s, so.http, net.DefaultResolver.LookupSRV, log.Logger)
+	}
 	if err != nil {
 		err = errors.Join(err, so.close())
-		if errors.Is(err, errStoppedJoining) && ctx.Err() != nil {
+		if (errors.Is(err, errStoppedJoining) || errors.Is(err, errStoppedDiscovering)) && ctx.Err() != nil {
 			log.Info("stopped", "signal", context.Cause(ctx).Error())
 			return nil
 		}

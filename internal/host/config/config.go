@@ -24,12 +24,12 @@ import (
 type Flags struct {
 	File string `name:"config" env:"ISOTONE_CONFIG" placeholder:"FILE" help:"JSON file of settings: an object whose keys are flag names, such as {\"node-id\": 1}. Flags and environment variables override it."`
 
-	NodeID                 string `name:"node-id" env:"NODE_ID" default:"1" help:"ID of this node in the cluster, 1 or more. Never reuse it for another node."`
+	NodeID                 string `name:"node-id" env:"NODE_ID" default:"1" help:"ID of this node in the cluster, 1 or more. Never reuse it for another node. The word ordinal: one more than the number at the end of the host name, as in isotone-0."`
 	HTTPHost               string `name:"http-host" env:"HTTP_HOST" placeholder:"HOST" help:"Host name or IP address to serve clients on. Default: every interface."`
 	HTTPPort               string `name:"http-port" env:"HTTP_PORT" default:"8080" help:"TCP port for every client protocol except Thrift, and UDP port for HTTP/3. 0 takes any free port."`
 	AdvertiseAddr          string `name:"advertise-addr" env:"ADVERTISE_ADDR" placeholder:"HOST:PORT" help:"Client address of this node as told to clients and other members. Default: localhost:HTTP_PORT."`
 	RaftAddr               string `name:"raft-addr" env:"RAFT_ADDR" default:"localhost:60001" help:"Address (host:port) to listen on for peers. Port 0 takes any free port."`
-	Peers                  string `name:"peers" env:"PEERS" placeholder:"ID=HOST:PORT,..." help:"Peer addresses of the initial members, including this node: 1=host:port,2=host:port. Default: this node alone."`
+	Peers                  string `name:"peers" env:"PEERS" placeholder:"ID=HOST:PORT,..." help:"Peer addresses of the initial members, including this node: 1=host:port,2=host:port. Or dns+srv:NAME?count=N: N nodes in DNS SRV records. Default: this node alone."`
 	Join                   string `name:"join" env:"JOIN" placeholder:"HOST:PORT,..." help:"Client addresses of nodes of a running cluster, to join it with an empty data directory, in place of PEERS. First add this node there: isotone member add."`
 	DataDir                string `name:"data-dir" env:"DATA_DIR" default:"_raft" help:"Directory of this node's durable state; created if it does not exist."`
 	Priority               string `name:"priority" env:"PRIORITY" default:"0" help:"Priority of this node as a leader, -1000 to 1000. A leader transfers its leadership to a connected voter with a higher priority, after it has led for 1000 ticks (RTT_MS)."`

@@ -49,7 +49,7 @@ const (
 )
 
 // Parse returns the settings, or a [Faults] that lists everything that is wrong.
-// It changes nothing and touches neither disk nor network.
+// It changes nothing and touches neither disk nor network; NODE_ID may ask for the host name.
 func (f *Flags) Parse() (Settings, error) {
 	p := parser{append(Faults(nil), f.fileFaults...)}
 	s := Settings{
@@ -101,7 +101,7 @@ type parser struct{ faults Faults }
 
 // addresses parses who this node is and where it and its peers listen.
 func (p *parser) addresses(f *Flags, s *Settings) {
-	s.NodeID = uint64(p.number("node-id", f.NodeID, 1, nodeIDMax))
+	s.NodeID = p.nodeID(f.NodeID)
 	if !validHost(f.HTTPHost) && f.HTTPHost != "" {
 		p.faults.add("http-host", f.HTTPHost, "want a host name or an IP address, without a port; or nothing, for every interface")
 	}
@@ -110,7 +110,10 @@ func (p *parser) addresses(f *Flags, s *Settings) {
 		p.hostPort("advertise-addr", f.AdvertiseAddr, f.AdvertiseAddr, 1)
 	}
 	p.hostPort("raft-addr", f.RaftAddr, f.RaftAddr, 0)
-	if f.Peers != "" {
+	switch {
+	case strings.HasPrefix(f.Peers, srvScheme):
+		s.PeersSRV = p.srv(f.Peers, s.NodeID)
+	case f.Peers != "":
 		s.Peers = p.peers(f, s.NodeID)
 	}
 	if f.Join != "" {

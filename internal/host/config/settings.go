@@ -21,6 +21,7 @@ type Settings struct {
 	AdvertiseAddr          string // "": see Advertise
 	RaftAddr               string
 	Peers                  map[uint64]string // nil: see PeerMap
+	PeersSRV               *SRV              // where Peers comes from; nil: they are as set
 	Join                   []string          // client addresses; nil: see Peers
 	DataDir                string
 	Priority               int64  // as a leader

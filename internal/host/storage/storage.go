@@ -103,18 +103,21 @@ func Open(o Options) (*Store, Recovered, error) {
 // holds a log or a snapshot. The identity is zero if there is no directory, or if its
 // creation was interrupted. Errors are those of [Open].
 func Identify(dir string) (id Identity, hasState bool, err error) {
+	r, err := Inspect(dir)
+	return r.Identity, r.Snapshot != nil || len(r.Entries) > 0, err
+}
+
+// Inspect returns what a directory holds, without counting a start; see [Identify].
+func Inspect(dir string) (r Recovered, err error) {
 	if _, err := os.Stat(filepath.Join(dir, FileName)); errors.Is(err, fs.ErrNotExist) {
-		return Identity{}, false, nil
+		return Recovered{}, nil
 	}
 	d, err := OpenDirectory(dir)
 	if err != nil {
-		return Identity{}, false, err
+		return Recovered{}, err
 	}
-	r, err := d.Read()
-	if closeErr := d.Close(); err == nil {
-		err = closeErr
-	}
-	return r.Identity, r.Snapshot != nil || len(r.Entries) > 0, err
+	r, err = d.Read()
+	return r, errors.Join(err, d.Close())
 }
 
 // open reads the file and commits the first transaction of this boot.

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/storage"
+	"github.com/isotone/isotone/internal/node"
+)
+
+const (
+	// discoverRetry is the time between two lookups of the initial members.
+	discoverRetry = time.Second
+	// discoverTimeout bounds one lookup.
+	discoverTimeout = 5 * time.Second
+)
+
+// lookupSRV is net.Resolver.LookupSRV.
+type lookupSRV func(ctx context.Context, service, proto, name string) (cname string, records []*net.SRV, err error)
+
+var errStoppedDiscovering = errors.New("stopped before all initial members were found in DNS")
+
+// discover sets Peers from DNS if PEERS says so. Before the cluster is formed it waits until all
+// members are there, and meanwhile answers clients on ln why the node is not ready. Once it is
+// formed, addresses in DNS only help to find members that have not registered theirs.
+func discover(ctx context.Context, s *config.Settings, ln net.Listener, lookup lookupSRV, log *slog.Logger) error {
+	if s.PeersSRV == nil {
+		return nil
+	}
+	rec, err := storage.Inspect(s.DataDir)
+	if err != nil {
+		return err
+	}
+	need, err := node.NeedsPeers(rec)
+	switch {
+	case err != nil:
+		return fmt.Errorf("DATA_DIR: %w", err)
+	case need == node.PeersUnneeded:
+		return nil
+	case need == node.PeersHelpful:
+		if s.Peers, err = lookupPeers(ctx, s, lookup); err != nil {
+			log.Warn("not all initial members are found in DNS; this node goes on with the addresses that it knows", "name", s.PeersSRV.Name, "why", err.Error())
+		}
+		if s.Peers[s.NodeID] == "" {
+			s.Peers = nil
+		}
+		return nil
+	}
+	return awaitPeers(ctx, s, ln, lookup, log)
+}
+
+// awaitPeers looks the initial members up until all of them are there.
+func awaitPeers(ctx context.Context, s *config.Settings, ln net.Listener, lookup lookupSRV, log *slog.Logger) error {
+	var reason atomic.Pointer[string]
+	told := "looking the initial members up in DNS"
+	reason.Store(&told)
+	defer serveWaiting(ln, &reason)()
+	for {
+		peers, err := lookupPeers(ctx, s, lookup)
+		if err == nil {
+			s.Peers = peers
+			log.Info("found the initial members in DNS", "name", s.PeersSRV.Name, "peers", peers)
+			return nil
+		}
+		if text := fmt.Sprintf("waiting for the initial members in DNS (PEERS, %s): %v", s.PeersSRV.Name, err); text != told {
+			told = text
+			reason.Store(&text)
+			log.Warn("waiting for the initial members in DNS", "node", s.NodeID, "name", s.PeersSRV.Name, "count", s.PeersSRV.Count, "why", err.Error())
+		}
+		timer := time.NewTimer(discoverRetry)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return errStoppedDiscovering
+		case <-timer.C:
+		}
+	}
+}
+
+// lookupPeers looks the initial members up once. With an error it returns those that it found.
+func lookupPeers(ctx context.Context, s *config.Settings, lookup lookupSRV) (map[uint64]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
+	defer cancel()
+	_, records, err := lookup(ctx, "", "", s.PeersSRV.Name)
+	if err != nil && len(records) == 0 {
+		return nil, err
+	}
+	peers, err := s.PeersSRV.Peers(records)
+	if err == nil && peers[s.NodeID] == "" {
+		err = fmt.Errorf("there is no record of this node, NODE_ID %d", s.NodeID)
+	}
+	return peers, err
+}
