@@ -184,6 +184,16 @@ func TestCluster_AProxyStandsForOneOnly(t *testing.T) {
 	if status, body := fetch(t, "http://"+proxy+"/ready"); status != 503 || !strings.Contains(body, "wrong_cluster") {
 		t.Errorf("/ready: %d %s", status, body)
 	}
+	for _, at := range []string{proxy, admin} {
+		if status, body := fetch(t, "http://"+at+"/readyz"); status != 503 || !strings.Contains(body, "[-]timestamps failed: the cluster does not answer: wrong_cluster") || !strings.Contains(body, "[-]ids failed: ") {
+			t.Errorf("/readyz: %d %s", status, body)
+		}
+	}
+	for _, path := range []string{"/ready/timestamps", "/ready/ids"} {
+		if status, body := fetch(t, "http://"+proxy+path); status != 503 || !strings.Contains(body, `"code":"no_leader"`) {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
 	if status, body := fetch(t, "http://"+proxy+"/api/snowflake"); status != 503 {
 		t.Errorf("an id: %d %s", status, body)
 	}

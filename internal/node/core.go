@@ -158,7 +158,7 @@ func (c *core) reset() {
 	clear(in.Messages)
 	clear(in.Requests)
 	in.Persisted, in.Transfer, in.TransferTo = nil, false, 0
-	in.Change, in.RaiseLevel, in.RaiseFloor = nil, false, nil
+	in.Change, in.RaiseLevel, in.RaiseFloor, in.Reserve = nil, false, nil, false
 	in.Messages, in.Requests, in.Hellos = in.Messages[:0], in.Requests[:0], in.Hellos[:0]
 	in.Gone = in.Gone[:0]
 	in.Clocks, in.LeaseRequests = in.Clocks[:0], in.LeaseRequests[:0]

@@ -41,6 +41,8 @@ type Input struct {
 	// RaiseFloor, if not nil, proposes to raise the floor, or is refused in
 	// Effects.FloorRefused.
 	RaiseFloor *FloorRequest
+	// Reserve has the leader propose a reservation at once, unless one is under way.
+	Reserve bool
 	// Clocks are what peers told of their clocks since the last step.
 	Clocks []PeerClock
 	// Behind has a bit for each slot whose generator refused to make ids because the clock
@@ -205,5 +207,8 @@ func (r *Replica) operate(in *Input) {
 	}
 	if in.RaiseFloor != nil {
 		r.raiseFloor(*in.RaiseFloor)
+	}
+	if in.Reserve && r.leading.alloc.IsOpen() && !r.leading.reserving {
+		r.reserve()
 	}
 }

@@ -66,6 +66,9 @@ func (w *world) checkCeiling(n *node, ceiling uint64) {
 	if w.floor.asked > 0 && ceiling <= w.floor.asked+2 || time.Duration(ceiling) <= time.Duration(w.floor.asked)+recently {
 		return // an operator said so; from there time holds, and the ceiling rises by nanoseconds
 	}
+	if time.Duration(ceiling) <= time.Duration(w.loss.floor)+recently {
+		return // the restored cluster begins there
+	}
 	lead := w.lead() + w.floorLead()
 	var voters []time.Duration
 	for _, m := range n.replica.Members() {

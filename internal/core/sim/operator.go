@@ -53,13 +53,12 @@ func (w *world) proposeInvalid(l *node) {
 	some := members[w.rng.IntN(len(members))].ID
 	for range 1 + w.rng.IntN(3) {
 		c := &replica.MemberChange{Kind: replica.MemberChangeKind(w.rng.IntN(7)), Member: oracle.Member{ID: some, PeerAddr: "peer"}}
-		switch w.rng.IntN(7) {
+		if removed := l.replica.Removed(); len(removed) > 0 && w.chance(0.3) {
+			c.Kind, c.Member.ID = replica.AddLearner, removed[w.rng.IntN(len(removed))]
+		}
+		switch w.rng.IntN(6) {
 		case 0:
 			c.Member.ID = 0
-		case 4:
-			if removed := l.replica.Removed(); len(removed) > 0 {
-				c.Kind, c.Member.ID = replica.AddLearner, removed[w.rng.IntN(len(removed))]
-			}
 		case 1:
 			c.Member.ID = w.rng.Uint64()
 		case 2:

@@ -58,7 +58,7 @@ func (w *world) copyDirectory(n *node) bool {
 		if w.violation != nil {
 			return
 		}
-		if n.refused && w.isMemberNow(n) || n.session == session && w.isConnected(c) {
+		if n.refused && n.tampered == "" && w.isMemberNow(n) || n.session == session && w.isConnected(c) {
 			w.fail("I6: a copy of the directory of node %d was started; the node was refused: %v, the copy is connected: %v", n.id, n.refused, w.isConnected(c))
 			return
 		}

@@ -43,6 +43,7 @@ type world struct {
 	raising bool
 	floor   floor  // that an operator raises
 	floors  floors // of clients
+	loss    loss
 	servers []uint64
 	states  []agreed
 	ceiling uint64 // the largest seen

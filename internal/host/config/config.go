@@ -42,6 +42,7 @@ type Flags struct {
 	TimestampRequestBuffer string `name:"timestamp-request-buffer" env:"TIMESTAMP_REQUEST_BUFFER" default:"10000" help:"Requests that may wait for a round, 1 to 1000000; further requests are refused as overloaded."`
 	ReadMode               string `name:"read-mode" env:"READ_MODE" default:"quorum" help:"How the leader confirms its leadership before it answers: quorum (one round trip, trusts no clock) or lease (no round trip, trusts the bound on clock rates)."`
 	RTTMS                  string `name:"rtt-ms" env:"RTT_MS" default:"10" help:"Length of a Raft tick in milliseconds, 1 to 10000. The election timeout is 20 to 40 ticks."`
+	ShutdownDelayMS        string `name:"shutdown-delay-ms" env:"SHUTDOWN_DELAY_MS" default:"0" help:"How long a node that is asked to stop still serves while it reports that it is not ready, in milliseconds, 0 to 600000: as long as load balancers take to notice."`
 	Forward                Switch `name:"forward" env:"FORWARD" default:"0" help:"Forward timestamp requests that reach a follower to the leader, instead of redirecting the client (0 or 1)."`
 	Loops                  string `name:"loops" env:"LOOPS" default:"0" help:"I/O loops that own client connections, 0 to 64. 0: one for every four cores, 1 to 8."`
 	ThriftPort             string `name:"thrift-port" env:"THRIFT_PORT" placeholder:"PORT" help:"TCP port for Thrift; 0 takes any free port. Default: 7609, if it is free."`

@@ -33,6 +33,7 @@ type Settings struct {
 	TimestampRequestBuffer int           // requests
 	ReadMode               isotone.ReadMode
 	RTT                    time.Duration // one Raft tick
+	ShutdownDelay          time.Duration
 	Forward                bool
 	Loops                  int // 0: by the number of cores
 	ThriftPort             int // 0: any free port; -1: the default one, if it is free
