@@ -32,6 +32,7 @@
 //     time, and all nodes that answered belong to another cluster; see below.
 //   - context.Canceled.
 //   - isotone.ErrOverloaded: more calls wait than Options.QueueMax.
+//   - isotone.ErrRegressed: the cluster was set back further than it may raise itself.
 //   - isotone.ErrInvalidArgument, isotone.ErrUnauthorized, isotone.ErrInternal: a node's
 //     refusal that a repetition cannot change.
 //   - [ErrClosed].
@@ -44,6 +45,10 @@
 // An answer must also be larger than all that the client had received when it sent the
 // request; otherwise the calls fail with isotone.ErrInternal (I13). Hooks.Rejected reports
 // both.
+//
+// The first request on each connection tells the node the largest timestamp that the client
+// has received, so that a cluster that was restored from an older copy moves beyond it. Nodes
+// of older versions are asked without it.
 //
 // # IDs
 //

@@ -90,6 +90,7 @@ var hotOnes = map[string]string{
 	"range":   "GET /timestamp?n=100&format=range HTTP/1.1\r\nHost: x\r\n\r\n",
 	"json":    "GET /timestamp?n=8&mode=lease HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n\r\n",
 	"n=64":    "GET /timestamp?n=64 HTTP/1.1\r\nHost: x\r\n\r\n",
+	"floor":   "GET /timestamp?floor=0123456789abcdef00000000000000ff HTTP/1.1\r\nHost: x\r\n\r\n",
 	"id":      "GET /api/snowflake HTTP/1.1\r\nHost: x\r\n\r\n",
 	"32 deep": strings.Repeat(plain, 32),
 	"changing": "GET /timestamp?n=2 HTTP/1.1\r\nHost: x\r\n\r\n" + plain + "GET /timestamp?n=2&format=json HTTP/1.1\r\nHost: x\r\n\r\n" +

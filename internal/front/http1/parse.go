@@ -111,7 +111,8 @@ func parse(b []byte, r *request) verdict {
 
 func parseRequest(b []byte, r *request) verdict {
 	*r = request{}
-	at, q, v := parseLine(b, r)
+	var q httpapi.Query
+	at, v := parseLine(b, r, &q)
 	if v != hot {
 		return v
 	}
@@ -119,7 +120,7 @@ func parseRequest(b []byte, r *request) verdict {
 	for {
 		if v := match(b[at:], "\r\n"); v != cold {
 			r.size = at + len("\r\n")
-			if v == hot && (!seen[fieldHost] || !r.ask(q)) {
+			if v == hot && (!seen[fieldHost] || !r.ask(&q)) {
 				return cold
 			}
 			return v
@@ -173,18 +174,17 @@ func match(b []byte, s string) verdict {
 	}
 }
 
-// parseLine reads the first line, and returns where the next begins.
-func parseLine(b []byte, r *request) (next int, q httpapi.Query, v verdict) {
+// parseLine reads the first line with its query into r and q, and returns where the next begins.
+func parseLine(b []byte, r *request, q *httpapi.Query) (next int, v verdict) {
 	if v = match(b, requestMethod); v != hot {
-		return 0, q, v
+		return 0, v
 	}
 	at := len(requestMethod)
 	if r.target, v = parsePath(b[at:]); v != hot {
-		return 0, q, v
+		return 0, v
 	}
 	if r.target == targetLive {
-		next, v = parseName(b, at, r)
-		return next, q, v
+		return parseName(b, at, r)
 	}
 	at += len(paths[r.target])
 	if at < len(b) && b[at] == '?' {
@@ -194,18 +194,18 @@ func parseLine(b []byte, r *request) (next int, q httpapi.Query, v verdict) {
 		r.query = at - queryAt(r.target)
 	}
 	if v = match(b[at:], lineEnd); v != hot {
-		return 0, q, v
+		return 0, v
 	}
 	var err error
 	if raw := text(r.rawQuery(b)); r.target == targetIDs {
-		q, err = parseIDQuery(raw)
+		*q, err = parseIDQuery(raw)
 	} else {
-		q, err = httpapi.ParseQuery(raw)
+		*q, err = httpapi.ParseQuery(raw)
 	}
 	if err != nil || !r.ask(q) {
-		return 0, q, cold
+		return 0, cold
 	}
-	return at + len(lineEnd), q, hot
+	return at + len(lineEnd), hot
 }
 
 // parsePath reads the path of a target.
@@ -266,7 +266,7 @@ func parseIDQuery(raw string) (httpapi.Query, error) {
 }
 
 // ask sets what the request asks for, and reports whether that is hot.
-func (r *request) ask(q httpapi.Query) bool {
+func (r *request) ask(q *httpapi.Query) bool {
 	r.count, r.format, r.mode, r.floor = q.Count, q.Format, q.Mode, q.Floor
 	switch q.Format {
 	case httpapi.Range:

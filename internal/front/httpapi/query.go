@@ -42,6 +42,9 @@ type Query struct {
 // formed too. Errors match isotone.ErrInvalidArgument. The result does not refer to raw.
 func ParseQuery(raw string) (Query, error) {
 	q := Query{Count: 1}
+	if raw == "" {
+		return q, nil
+	}
 	var seenN, seenMode, seenFloor bool
 	err := eachPair(raw, func(key, value string) (err error) {
 		var seen *bool

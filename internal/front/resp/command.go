@@ -126,27 +126,27 @@ func isTS(name []byte) bool {
 
 // parseAsk reads TS [count [QUORUM|LEASE]] [FLOOR timestamp]. Its errors match
 // isotone.ErrInvalidArgument.
-func parseAsk(args [][]byte) (a ask, err error) {
+func parseAsk(args [][]byte) (a ask, floor isotone.Timestamp, err error) {
 	a.count = 1
 	for at := 1; at <= 3 && at < len(args); at++ {
 		if !isFloor(args[at]) {
 			continue
 		}
 		if len(args) != at+2 {
-			return a, isotone.Errorf(isotone.CodeInvalidArgument, "FLOOR comes last, with one timestamp")
+			return a, floor, isotone.Errorf(isotone.CodeInvalidArgument, "FLOOR comes last, with one timestamp")
 		}
-		if a.floor, err = isotone.ParseTimestamp(string(args[at+1])); err != nil {
-			return a, isotone.Errorf(isotone.CodeInvalidArgument, "floor %.40q: want a timestamp as 32 hexadecimal digits", args[at+1])
+		if floor, err = isotone.ParseTimestamp(string(args[at+1])); err != nil {
+			return a, floor, isotone.Errorf(isotone.CodeInvalidArgument, "floor %.40q: want a timestamp as 32 hexadecimal digits", args[at+1])
 		}
 		args = args[:at]
 	}
 	if len(args) > 3 {
-		return a, isotone.Errorf(isotone.CodeInvalidArgument, "wrong number of arguments for 'ts' command")
+		return a, floor, isotone.Errorf(isotone.CodeInvalidArgument, "wrong number of arguments for 'ts' command")
 	}
 	if len(args) > 1 {
 		var ok bool
 		if a.count, ok = front.ParseCount(args[1]); !ok {
-			return a, isotone.Errorf(isotone.CodeInvalidArgument, "count %.40q: want a whole number from 1 to %d",
+			return a, floor, isotone.Errorf(isotone.CodeInvalidArgument, "count %.40q: want a whole number from 1 to %d",
 				args[1], uint64(isotone.RangeCountMax))
 		}
 	}
@@ -157,10 +157,10 @@ func parseAsk(args [][]byte) (a ask, err error) {
 		case strings.EqualFold(string(args[2]), "LEASE"):
 			a.mode = isotone.ReadLease
 		default:
-			return a, isotone.Errorf(isotone.CodeInvalidArgument, "mode %.40q: want QUORUM or LEASE", args[2])
+			return a, floor, isotone.Errorf(isotone.CodeInvalidArgument, "mode %.40q: want QUORUM or LEASE", args[2])
 		}
 	}
-	return a, nil
+	return a, floor, nil
 }
 
 // isFloor reports whether an argument is FLOOR in any case.
@@ -170,7 +170,7 @@ func isFloor(arg []byte) bool {
 
 // runTS answers an invalid TS command; step submits the valid ones.
 func (c *conn) runTS(args [][]byte, r *reply) error {
-	_, err := parseAsk(args)
+	_, _, err := parseAsk(args)
 	e := faultOf(err)
 	r.b = appendFault(r.b, e)
 	c.front.observe(string(e.Code), 1, 0)

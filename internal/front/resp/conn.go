@@ -68,10 +68,9 @@ type run struct {
 type ask struct {
 	count uint64
 	mode  isotone.ReadMode
-	floor isotone.Timestamp // zero: none
 }
 
-// memo caches a valid TS command as it was sent: clients send the same bytes again and
+// memo caches a valid TS command without a floor as it was sent: clients send the same bytes again and
 // again. No command is a prefix of another, so input that begins with text is this command.
 type memo struct {
 	ask
@@ -132,15 +131,16 @@ func (c *conn) step(b []byte) (used int, err error) {
 		}
 		n, err := q.parse(b[used:])
 		var a ask
+		var floor isotone.Timestamp
 		good := err == nil && n > 0 && len(q.args) > 0 && isTS(q.args[0])
 		if good {
-			a, err = parseAsk(q.args)
-			good = err == nil && c.fits(a)
+			a, floor, err = parseAsk(q.args)
+			good = err == nil && c.fits(a, floor)
 		}
 		switch {
 		case good:
-			c.add(a, 1)
-			if n <= memoMax {
+			c.add(a, floor, 1)
+			if n <= memoMax && floor == (isotone.Timestamp{}) {
 				c.memo = newMemo(b[used:used+n], a)
 			}
 			used += n
@@ -157,7 +157,8 @@ func (c *conn) step(b []byte) (used int, err error) {
 // repeat adds the repetitions of the memorized command at the front of b, as far as they
 // fit the batch.
 func (c *conn) repeat(b []byte) (used int) {
-	if !c.fits(c.memo.ask) {
+	none := isotone.Timestamp{}
+	if !c.fits(c.memo.ask, none) {
 		return 0
 	}
 	n, text := 0, c.memo.text[:c.memo.size]
@@ -165,14 +166,14 @@ func (c *conn) repeat(b []byte) (used int) {
 		used += len(text)
 	}
 	if n > 0 {
-		c.add(c.memo.ask, n)
+		c.add(c.memo.ask, none, n)
 	}
 	return used
 }
 
-// fits reports whether the current batch can take a.
-func (c *conn) fits(a ask) bool {
-	return c.commands == 0 || a.mode == c.batch.Mode && a.floor == c.batch.Floor && c.room(a.count) > 0
+// fits reports whether the current batch can take a with a floor.
+func (c *conn) fits(a ask, floor isotone.Timestamp) bool {
+	return c.commands == 0 || a.mode == c.batch.Mode && floor == c.batch.Floor && c.room(a.count) > 0
 }
 
 // room returns how many more commands for count timestamps the batch can take: one request
@@ -181,8 +182,8 @@ func (c *conn) room(count uint64) int {
 	return int(min(uint64(batchCommandsMax-c.commands), (isotone.RangeCountMax-c.sum[0])/count))
 }
 
-func (c *conn) add(a ask, n int) {
-	c.batch.Mode, c.batch.Floor = a.mode, a.floor
+func (c *conn) add(a ask, floor isotone.Timestamp, n int) {
+	c.batch.Mode, c.batch.Floor = a.mode, floor
 	if last := len(c.runs) - 1; last >= 0 && c.runs[last].count == a.count {
 		c.runs[last].n += n
 	} else {
