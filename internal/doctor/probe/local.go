@@ -192,6 +192,9 @@ func readCA(file string) doctor.Certificate {
 	c.Exists = true
 	var list []*x509.Certificate
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
 			c.Error = fmt.Sprintf("%s: %v", file, err)
