@@ -15,7 +15,7 @@ const (
 	freeWarning, freeProblem   = 1 << 30, 64 << 20
 	freeFilesProblem           = 16
 	syncWarning, syncProblem   = 10 * time.Millisecond, 100 * time.Millisecond
-	expiryWarning              = 14 * 24 * time.Hour
+	expiryWarning              = 30 * 24 * time.Hour
 	clockErrorWarning          = 100 * time.Millisecond
 	aheadWarning               = 3 * time.Second // the Date of an answer has whole seconds
 	filesWarning, filesProblem = 8192, 256

