@@ -64,6 +64,8 @@ internal/node:              . snowflake disruptor internal/core/oracle internal/
 internal/balance:           .
 internal/proxy:             . internal/host/loop internal/host/listen internal/front/head internal/front/httpapi internal/balance internal/front/transaction internal/front/stats
 internal/dashboard:         .
+internal/doctor:            internal/front internal/dashboard
+internal/doctor/probe:      internal/front internal/dashboard internal/doctor ; golang.org/x/sys
 
 internal/check/bench:       . internal/reply internal/core/lincheck internal/front/head ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys
 internal/check/chaos:       . internal/core/lincheck ; golang.org/x/sys github.com/quic-go/quic-go

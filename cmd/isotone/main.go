@@ -35,6 +35,7 @@ type cli struct {
 	Proxy   proxyCmd   `cmd:"" help:"Forward HTTP requests to backends, or timestamps to a cluster."`
 	Status  statusCmd  `cmd:"" help:"Show the leader and every member of a running cluster."`
 	Drain   drainCmd   `cmd:"" help:"Stop a node gently: its clients go elsewhere, leadership moves, then it ends."`
+	Doctor  doctorCmd  `cmd:"" help:"Check the machine of a node, and a running cluster: what is wrong, and what to do."`
 	Member  memberCmd  `cmd:"" help:"List, add, promote, remove, replace and move the members of a running cluster."`
 	Leader  leaderCmd  `cmd:"" help:"Show or transfer the leadership."`
 	Floor   floorCmd   `cmd:"" help:"Move the timestamps of a running cluster ahead."`

@@ -31,7 +31,7 @@ func WriteTable(w io.Writer, r *Report) error {
 	}
 	out.WriteString("\n\n")
 	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tCLIENTS\tROLE\tTERM\tLAG\tCLOCK\tTS/S\tIDS/S\tP50\tP99\tLEAD\tUP\tREADY")
+	fmt.Fprintln(t, "NODE\tCLIENTS\tPEERS\tROLE\tTERM\tLAG\tCLOCK\tTS/S\tIDS/S\tP50\tP99\tLEAD\tUP\tREADY")
 	seen := r.clocks()
 	for _, v := range r.Views {
 		fmt.Fprintln(t, strings.Join(r.row(v, seen), "\t"))
@@ -55,6 +55,7 @@ func (r *Report) row(v View, seen clocks) []string {
 		node = fmt.Sprint(v.NodeID)
 	}
 	_, addr, _ := strings.Cut(v.Addr, "://")
+	peers := r.peerAddr(v)
 	missing, connected := r.asSeenByLeader(v.NodeID)
 	clock := seen.of(v.NodeID)
 	if v.State == nil {
@@ -68,7 +69,7 @@ func (r *Report) row(v View, seen clocks) []string {
 			ready = "does not answer, but is connected to the leader"
 		}
 		none := noFigure
-		return []string{node, or(addr), none, none, missing, clock, none, none, none, none, none, none, ready}
+		return []string{node, or(addr), peers, none, none, missing, clock, none, none, none, none, none, none, ready}
 	}
 	s := v.State
 	lead, ready := noFigure, "yes"
@@ -85,8 +86,25 @@ func (r *Report) row(v View, seen clocks) []string {
 	if s.Node.Forming {
 		role = noFigure
 	}
-	return []string{node, or(addr), role, fmt.Sprint(s.Term), missing, clock, perSecond(s.Rates.TimestampsPerSecond),
+	return []string{node, or(addr), peers, role, fmt.Sprint(s.Term), missing, clock, perSecond(s.Rates.TimestampsPerSecond),
 		perSecond(s.Rates.IDsPerSecond), duration(s.Latency.P50), duration(s.Latency.P99), lead, uptime(s.Node.UptimeSeconds), ready}
+}
+
+// peerAddr returns the address of a member for the others: the replicated one, as the member
+// itself knows it, or else any other.
+func (r *Report) peerAddr(of View) string {
+	addr := ""
+	for _, v := range r.Views {
+		if v.State == nil || of.NodeID == 0 {
+			continue
+		}
+		for _, m := range v.State.Members {
+			if m.NodeID == of.NodeID && (m.Self || addr == "") {
+				addr = m.PeerAddr
+			}
+		}
+	}
+	return or(addr)
 }
 
 // awaited says whether any member has reached a member whose client address is unknown,

@@ -92,31 +92,32 @@ const reservationInterval = 100 * time.Millisecond
 const snapshotEvery = 4096
 
 // checkPeers compares PEERS with the members of the cluster in an old data directory. PEERS
-// only forms a cluster: what it says later is ignored, with a warning. But a node that formed
-// a cluster alone is refused if it is to be one of several: it would go on alone while the
-// others form a cluster of their own.
+// only forms a cluster: what it says later is ignored, see logPeers. But a node that formed a
+// cluster alone is refused if it is to be one of several: it would go on alone while the others
+// form a cluster of their own.
 func checkPeers(cfg Config, members []replica.Member, removed []uint64) error {
-	var strangers, moved []uint64
-	for _, id := range slices.Sorted(maps.Keys(cfg.Peers)) {
+	strangers, _ := differingPeers(cfg.Peers, members)
+	if len(members) == 1 && len(removed) == 0 && len(strangers) > 0 {
+		return fmt.Errorf("PEERS names node %d, which is no member of the cluster in %s (%d in all): "+
+			"PEERS sets up an empty directory and does not change a cluster; name its members, or start with another DATA_DIR",
+			strangers[0], cfg.DataDir, len(members))
+	}
+	return nil
+}
+
+// differingPeers returns the nodes in PEERS that are no members, and those that have another
+// address by now. The members of a new cluster have none on record for a moment.
+func differingPeers(peers map[uint64]string, members []replica.Member) (strangers, moved []uint64) {
+	for _, id := range slices.Sorted(maps.Keys(peers)) {
 		i := slices.IndexFunc(members, func(m replica.Member) bool { return oracle.NodeOf(m.ID) == id })
 		switch {
 		case i < 0:
 			strangers = append(strangers, id)
-		case members[i].PeerAddr != cfg.Peers[id]:
+		case members[i].PeerAddr != "" && members[i].PeerAddr != peers[id]:
 			moved = append(moved, id)
 		}
 	}
-	switch {
-	case len(members) == 0:
-		return nil // it joined and has not heard from the others yet
-	case len(members) == 1 && len(removed) == 0 && len(strangers) > 0:
-		return fmt.Errorf("PEERS names node %d, which is no member of the cluster in %s (%d in all): "+
-			"PEERS sets up an empty directory and does not change a cluster; name its members, or start with another DATA_DIR",
-			strangers[0], cfg.DataDir, len(members))
-	case len(cfg.Peers) > 1 && len(strangers)+len(moved) > 0:
-		cfg.Log.Warn("PEERS differs from the members that the cluster has by now, and is ignored; see: isotone member list", "no_members", strangers, "other_addresses", moved)
-	}
-	return nil
+	return strangers, moved
 }
 
 func replicaConfig(cfg Config, rec storage.Recovered) replica.Config {

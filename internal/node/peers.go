@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -167,21 +168,32 @@ func (p *peers) sendClock() {
 	}
 }
 
-// ping keeps connections alive on which nothing was sent for a while.
+// ping keeps connections alive on which nothing was sent for a while, and ends those of peers
+// that have been silent for longer than any peer is. The loop would wait as long again for one
+// whose buffers are full.
 func (p *peers) ping() {
 	for _, conn := range p.conns {
-		if conn.core.loop.Now()-conn.sent >= conn.stream.PingInterval() {
+		now := conn.core.loop.Now()
+		if now-conn.heard > conn.stream.StallTimeout() {
+			conn.conn.Abort(errSilent)
+			continue
+		}
+		if now-conn.sent >= conn.stream.PingInterval() {
 			conn.write(peer.AppendPing(conn.conn.Buffered()))
 		}
 	}
 }
+
+// errSilent: a peer sent nothing for peer.Stream.StallTimeout.
+var errSilent = errors.New("the peer is silent")
 
 // peerConn is the connection to one peer, in the core loop. It implements loop.Handler.
 type peerConn struct {
 	core   *core
 	stream *peer.Stream
 	conn   *loop.Conn
-	sent   time.Duration // when something was sent last, by the loop's clock
+	// sent and heard are when something was sent and received last, by the loop's clock.
+	sent, heard time.Duration
 }
 
 // attach moves an admitted connection into the core loop; see peer.Config.Attach.
@@ -209,7 +221,7 @@ func (p *peerConn) open(nc net.Conn) {
 		p.stream.Ended(err)
 		return
 	}
-	p.conn, p.sent = conn, p.core.loop.Now()
+	p.conn, p.sent, p.heard = conn, p.core.loop.Now(), p.core.loop.Now()
 	p.stream.OnClock(p.hearClock)
 	p.stream.OnUpdate(p.updated)
 	p.core.peers.conns[p.stream.Peer()] = p
@@ -221,6 +233,7 @@ func (p *peerConn) open(nc net.Conn) {
 
 // Data adds messages to the input of the next turn; see loop.Handler.
 func (p *peerConn) Data(_ *loop.Conn, b []byte) (used int, err error) {
+	p.heard = p.core.loop.Now()
 	in := &p.core.next
 	in.Messages, err = p.stream.Parse(in.Messages, b)
 	return len(b), err

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -16,6 +17,7 @@ const leadMax = 10 * time.Second
 
 // reported is what the log and the metrics were told last, so that each change is told once.
 type reported struct {
+	peers         string // how PEERS differs from the members
 	forming       string // what the formation of the cluster waits for
 	clockExceeded bool   // this node does not go by its own clock
 	ahead         bool   // time leads the clock by more than leadMax
@@ -56,6 +58,21 @@ func (c *core) logFormation(s *view) {
 		cfg.Log.Info("the cluster is formed", "node", s.front.NodeID, "cluster", isotone.ClusterID(s.replica.ClusterID).String(), "members", members)
 	case members > 1:
 		cfg.Log.Info("the cluster is not formed yet", "node", s.front.NodeID, "why", forming)
+	}
+}
+
+// logPeers warns that PEERS is out of date. The members come with the log, so this waits until
+// a leader is known.
+func (c *core) logPeers(v *view) {
+	cfg, r := &c.node.cfg, &v.replica
+	if r.Forming != "" || v.front.Leader == 0 || len(cfg.Peers) < 2 || r.Level < oracle.LevelMembers {
+		return
+	}
+	strangers, moved := differingPeers(cfg.Peers, c.replica.Members())
+	if now := fmt.Sprint(strangers, moved); now != c.reported.peers {
+		if c.reported.peers = now; len(strangers)+len(moved) > 0 {
+			cfg.Log.Warn("PEERS differs from the members that the cluster has by now, and is ignored; see: isotone member list", "no_members", strangers, "other_addresses", moved)
+		}
 	}
 }
 

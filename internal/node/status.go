@@ -37,6 +37,7 @@ var reactions = []func(*core, *view){
 	(*core).recordElection,
 	(*core).logFormation,
 	(*core).logStatus,
+	(*core).logPeers,
 	(*core).tellFronts,
 	(*core).logIDs,
 	(*core).followIDs,

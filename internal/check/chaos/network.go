@@ -53,6 +53,19 @@ func lost(part float64) packets {
 	return packets{"-m", "statistic", "--mode", "random", "--probability", fmt.Sprintf("%.3f", part), "-j", "DROP"}
 }
 
+// PowerLoss kills the node as a power failure does: its machine says nothing more on the
+// connections that it had, so that peers keep them. It takes [Options.Network]. The rules stay:
+// closing a connection of this node later is not heard by its peers either.
+func (c *Cluster) PowerLoss(n *Node) {
+	c.t.Helper()
+	for _, peer := range c.Others(n) {
+		for _, flag := range []string{"FIN", "RST"} {
+			n.do(way{n, peer}.begin(packets{"--protocol", "tcp", "--tcp-flags", flag, flag, "-j", "DROP"}))
+		}
+	}
+	n.Kill()
+}
+
 // way is one direction between two nodes. A rule for it leaves the other direction alone.
 type way struct{ from, to *Node }
 

@@ -19,7 +19,7 @@ function look(links) {
     const median = from.clock?.offsetFromMedianSeconds ?? 0;
     const doubt = doubted(m, own ?? from, !!own || !!m.self);
     return {
-      id: m.nodeID, addr: m.addr, learner: !!m.learner, leader: m.nodeID === leader,
+      id: m.nodeID, addr: m.addr, peerAddr: m.peerAddr, learner: !!m.learner, leader: m.nodeID === leader,
       connected: !!(m.self || m.connected), lag: m.lagEntries, link, own,
       clock: own?.clock?.ok === false ? own.clock.offsetFromMedianSeconds : m.self ? median : known(m.clockOffsetSeconds) ? m.clockOffsetSeconds + median : null,
       clockOK: (own ? own.clock?.ok !== false : true) && !doubt, doubt,

@@ -49,6 +49,7 @@ function showMembers(view) {
     row.className = state.level;
     put(row.querySelector(".id"), String(m.id));
     put(row.querySelector(".addr"), m.addr || "no address yet");
+    set(row.querySelector(".addr"), "title", m.peerAddr ? "for other members: " + m.peerAddr : null);
     put(row.querySelector(".state span:last-child"), state.text);
     set(row.querySelector(".state"), "title", state.title || null);
     const point = row.querySelector(".beam i");

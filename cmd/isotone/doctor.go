@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"net"
+	"net/http"
+	"reflect"
+	"strconv"
+
+	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/doctor"
+	"github.com/isotone/isotone/internal/doctor/probe"
+	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/storage"
+)
+
+// doctorCmd checks a machine and a cluster; see docs/doctor.md.
+type doctorCmd struct {
+	config.Flags
+	Endpoint []string `name:"endpoint" sep:"," placeholder:"HOST:PORT,..." help:"Client addresses of nodes of a cluster, or URLs; the other members are found through any of them. Without any other setting only the cluster is checked, not this machine. Default: the node with these settings, if it runs."`
+	JSON     bool     `name:"json" help:"Print one line of JSON."`
+	CA       string   `name:"ca" placeholder:"FILE" help:"For https endpoints: PEM file with the CA certificates that sign those of the nodes."`
+	Insecure bool     `name:"insecure" short:"k" help:"For https endpoints: accept any certificate."`
+}
+
+// Run measures, judges and prints. It returns an error, and so exits with code 1, if there is a
+// problem.
+func (c *doctorCmd) Run(ctx context.Context, con console) error {
+	s, err := c.Parse()
+	if err != nil {
+		return usageError(err.Error())
+	}
+	for _, endpoint := range c.Endpoint {
+		if _, err := dashboard.Address(endpoint); err != nil {
+			return usagef("--endpoint: %v", err)
+		}
+	}
+	roots, err := readCA(c.CA)
+	if err != nil {
+		return usageError(err.Error())
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: c.Insecure, RootCAs: roots}, Proxy: http.ProxyFromEnvironment}
+	defer transport.CloseIdleConnections()
+	cfg := probe.Config{Endpoints: c.Endpoint, Client: &http.Client{Transport: transport}}
+	if len(c.Endpoint) == 0 || c.isSet() {
+		cfg.Local = describeMachine(&s)
+	}
+	m, err := probe.Run(ctx, cfg)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	r := doctor.Judge(m)
+	if c.JSON {
+		err = json.NewEncoder(con.out).Encode(r)
+	} else {
+		err = doctor.WriteTable(con.out, r)
+	}
+	if err != nil {
+		return err
+	}
+	return r.Err()
+}
+
+// isSet reports whether any setting of a node was set, by a flag, the environment or a file.
+func (c *doctorCmd) isSet() bool {
+	v := reflect.ValueOf(c.Flags)
+	for i := range v.NumField() {
+		if field := v.Type().Field(i); field.IsExported() && v.Field(i).String() != field.Tag.Get("default") {
+			return true
+		}
+	}
+	return false
+}
+
+// describeMachine translates the settings of a node.
+func describeMachine(s *config.Settings) *probe.Local {
+	loops := loops(s)
+	workers := s.SnowflakeWorkers
+	switch {
+	case s.FixedWorker >= 0:
+		workers = 1
+	case workers == 0:
+		workers = loops + 1
+	}
+	l := &probe.Local{
+		Settings: doctor.Settings{
+			NodeID: s.NodeID, DataDir: s.DataDir, AdvertiseAddr: s.Advertise(s.HTTPPort), RaftAddr: s.RaftAddr,
+			Peers: s.Peers, Join: s.Join, Loops: loops, Workers: workers, WorkersMax: s.SnowflakeLayout.Workers(),
+		},
+		DataFile: storage.FileName,
+		HTTP:     reachable(s.HTTPAddr()),
+		Listen: []probe.Listen{
+			{Setting: "HTTP_PORT", Network: "tcp", Addr: s.HTTPAddr()},
+			{Setting: "HTTP_PORT", Network: "udp", Addr: s.HTTPAddr()},
+			{Setting: "RAFT_ADDR", Network: "tcp", Addr: s.RaftAddr},
+		},
+		CAFile: s.TLSClientCA,
+	}
+	l.CertFile, l.KeyFile, l.CertSet = s.TLSFiles()
+	port, optional := strconv.Itoa(s.ThriftPort), s.ThriftPort < 0
+	if optional {
+		port = thriftPort
+	}
+	l.Listen = append(l.Listen, probe.Listen{Setting: "THRIFT_PORT", Network: "tcp", Addr: net.JoinHostPort(s.HTTPHost, port), Optional: optional})
+	return l
+}
+
+// reachable returns the address at which this machine reaches one that it listens on.
+func reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+		return net.JoinHostPort("localhost", port)
+	}
+	return addr
+}
