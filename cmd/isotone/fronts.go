@@ -12,10 +12,12 @@ import (
 	"github.com/isotone/isotone/internal/front/gate"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/resp"
+	"github.com/isotone/isotone/internal/front/thriftrpc"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/secure"
+	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
 // clientServer runs fronts in its loops: a node, or a gateway to a cluster.
@@ -52,6 +54,8 @@ type fronts struct {
 // loopFronts is what has to be asked of the fronts in one loop.
 type loopFronts struct {
 	gate   *gate.Gate
+	http   *http1.Front
+	redis  *resp.Front
 	secure *secure.Terminator // nil without TLS
 }
 
@@ -72,6 +76,45 @@ func (f *fronts) inLoops(but *gate.Gate) int {
 		}
 	}
 	return sum
+}
+
+// watchConnections adds the connections of clients to the metrics. thrift may be nil.
+func (f *fronts) watchConnections(r *telemetry.Registry, thrift *thriftrpc.Server) {
+	limit := 0
+	if thrift != nil {
+		_, limit, _ = thrift.Usage()
+	}
+	telemetry.WatchConnections(r, f.web.ConnectionsMax(), limit, func() []telemetry.Connections { return f.byProtocol(thrift) })
+}
+
+// byProtocol counts the connections of clients. Those under TLS in a loop count by what is
+// inside.
+func (f *fronts) byProtocol(thrift *thriftrpc.Server) []telemetry.Connections {
+	var silent, handshakes, http, redis int
+	var refused uint64
+	for _, l := range *f.loops.Load() {
+		silent += l.gate.Undecided()
+		refused += l.gate.Refused()
+		http += l.http.Conns()
+		redis += l.redis.Conns()
+		if l.secure != nil {
+			handshakes += l.secure.Conns()
+		}
+	}
+	quic, quicRefused := f.web.OverQUIC()
+	all := []telemetry.Connections{
+		{Protocol: "silent", Open: silent, Refused: refused, Refusable: true},
+		{Protocol: "handshake", Open: handshakes},
+		{Protocol: "http1", Open: http},
+		{Protocol: "resp", Open: redis},
+		{Protocol: "web", Open: max(0, f.web.Connections()-quic)}, // the two are not read at once
+		{Protocol: "h3", Open: quic, Refused: quicRefused, Refusable: true},
+	}
+	if thrift != nil {
+		open, _, refused := thrift.Usage()
+		all = append(all, telemetry.Connections{Protocol: "thrift", Open: open, Refused: refused, Refusable: true})
+	}
+	return all
 }
 
 // connections returns how many connections of clients are open.
@@ -105,7 +148,7 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 		entry.TLS = tls.Accept
 	}
 	g = gate.New(entry)
-	opened := append(append([]loopFronts(nil), *f.loops.Load()...), loopFronts{g, tls})
+	opened := append(append([]loopFronts(nil), *f.loops.Load()...), loopFronts{g, http, redis, tls})
 	f.loops.Store(&opened)
 	return loop.Service{
 		Open: g.Open,

@@ -112,7 +112,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	addr := s.Advertise(so.http.Addr().(*net.TCPAddr).Port)
 	metrics := telemetry.NewMetrics(version)
 	if o.log != nil {
-		metrics.CountDropped(o.log)
+		o.log.Watch(metrics.Registry())
 	}
 	reloader, err := openTLS(s, addr, metrics, log)
 	if err != nil {
@@ -182,6 +182,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		stats:   stats,
 	})
 	m.thrift, m.thriftEnded = serveThrift(so.thrift, m.node, secure, metrics, log)
+	m.fronts.watchConnections(metrics.Registry(), m.thrift)
 	go func() {
 		defer close(m.served)
 		m.serveErr = m.fronts.serve(so.http, so.quic)

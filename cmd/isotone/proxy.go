@@ -165,7 +165,8 @@ func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
 		return startNodesProxy(c, secure, log)
 	}
 	cfg.Log, cfg.TLS = log.Logger, secure
-	metrics := newProxyMetrics(log)
+	metrics := newProxyMetrics()
+	log.Watch(metrics.registry)
 	cfg.Observe = metrics.observe
 	if c.RequestStats {
 		seen := telemetry.NewRequestStats(metrics.registry)

@@ -48,7 +48,8 @@ func (s clusterSource) Timestamps(ctx context.Context, mode isotone.ReadMode, co
 
 // startNodesProxy builds what the flags ask for.
 func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*nodesProxy, error) {
-	p := &nodesProxy{metrics: newProxyMetrics(log), secure: secure != nil}
+	p := &nodesProxy{metrics: newProxyMetrics(), secure: secure != nil}
+	log.Watch(p.metrics.registry)
 	p.metrics.watchCluster()
 	var err error
 	mode := isotone.ReadDefault
@@ -96,6 +97,7 @@ func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*node
 		observe: p.metrics.observeMany,
 		stats:   stats,
 	})
+	p.fronts.watchConnections(p.metrics.registry, nil)
 	return p, nil
 }
 

@@ -148,6 +148,7 @@ func (c *core) readClocks() {
 		cfg.Log.Warn("the wall clock went back", "by", c.wall.Sub(wall).String())
 	}
 	if stall := mono - c.mono; c.mono > 0 && stall > stallTicks*cfg.Tick {
+		cfg.Metrics.CountStall()
 		cfg.Log.Warn("this process did not run for a while; was it stopped, or the machine too busy?", "for", stall.String())
 	}
 	c.wall, c.mono = wall, mono

@@ -37,6 +37,7 @@ package http1
 import (
 	"errors"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -112,11 +113,12 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Front is the fast path of one loop. Make it with [New]. All methods belong to the
+// Front is the fast path of one loop. Make it with [New]. All methods but Conns belong to the
 // loop's goroutine.
 type Front struct {
 	cfg     Config
-	conns   []*handler // all open ones, in no order
+	conns   []*handler   // all open ones, in no order
+	open    atomic.Int64 // how many there are, for other goroutines
 	stopped bool
 
 	ids     [binaryMax]snowflake.ID
@@ -157,6 +159,7 @@ func (f *Front) Open(c *loop.Conn) loop.Handler {
 	}
 	h := &handler{front: f, conn: c, index: len(f.conns)}
 	f.conns = append(f.conns, h)
+	f.open.Store(int64(len(f.conns)))
 	return h
 }
 
@@ -173,8 +176,9 @@ func (f *Front) Stop() {
 	}
 }
 
-// Conns returns how many connections are open, or on their way to be closed.
-func (f *Front) Conns() int { return len(f.conns) }
+// Conns returns how many connections are open, or on their way to be closed. Any goroutine
+// may call it.
+func (f *Front) Conns() int { return int(f.open.Load()) }
 
 func (f *Front) remove(h *handler) {
 	last := len(f.conns) - 1
@@ -182,6 +186,7 @@ func (f *Front) remove(h *handler) {
 	f.conns[h.index].index = h.index
 	f.conns[last] = nil
 	f.conns = f.conns[:last]
+	f.open.Store(int64(last))
 	if f.meter != nil && len(f.conns) == 0 {
 		f.meter.settle() // the loop may not run another turn
 	}

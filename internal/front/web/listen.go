@@ -46,6 +46,15 @@ func (s *Server) enter() bool {
 // Connections returns the number of connections of this server, TCP and QUIC together.
 func (s *Server) Connections() int { return int(s.connections.Load()) }
 
+// OverQUIC returns the number of QUIC connections, which Connections has too, and how many were
+// refused because there were too many.
+func (s *Server) OverQUIC() (open int, refused uint64) {
+	return int(s.overQUIC.Load()), s.refusedQUIC.Load()
+}
+
+// ConnectionsMax returns the bound on the connections of the client port, see [Limits].
+func (s *Server) ConnectionsMax() int { return s.limits.ConnectionsMax }
+
 // Refuse answers the client of c, of which nothing has been read, that there are too many
 // connections, and closes c. TLS clients get no answer. It does not block.
 func (s *Server) Refuse(c net.Conn) {
