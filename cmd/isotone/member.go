@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
@@ -45,6 +46,7 @@ type member struct {
 	forwarding *forwarding
 	// unfollow ends following the files of the certificate, and waits for that.
 	unfollow func()
+	admin    *adminServer // nil without ADMIN_ADDR
 }
 
 // sockets are what a member listens on.
@@ -54,6 +56,7 @@ type sockets struct {
 	peer net.Listener
 	// thrift is nil when nobody has asked for a port and the default one is taken.
 	thrift net.Listener
+	admin  net.Listener // nil without ADMIN_ADDR
 }
 
 // listen opens the sockets of a member. With port 0 the TCP port is any free one, and
@@ -74,6 +77,9 @@ func listen(s *config.Settings) (sockets, error) {
 	if so.thrift, err = listenThrift(s); err != nil {
 		return sockets{}, errors.Join(err, so.close())
 	}
+	if so.admin, err = listenAdmin("ADMIN_ADDR", s.AdminAddr); err != nil {
+		return sockets{}, errors.Join(err, so.close())
+	}
 	return so, nil
 }
 
@@ -92,8 +98,10 @@ func (so sockets) close() error {
 // closeFronts closes all but the one that the node has.
 func (so sockets) closeFronts() error {
 	err := errors.Join(so.http.Close(), so.quic.Close())
-	if so.thrift != nil {
-		err = errors.Join(err, so.thrift.Close())
+	for _, l := range []net.Listener{so.thrift, so.admin} {
+		if l != nil {
+			err = errors.Join(err, l.Close())
+		}
 	}
 	return err
 }
@@ -183,11 +191,20 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	})
 	m.thrift, m.thriftEnded = serveThrift(so.thrift, m.node, secure, metrics, log)
 	m.fronts.watchConnections(metrics.Registry(), m.thrift)
+	m.admin = startAdmin(so.admin, withProfiles(adminMux(metrics.Handler(), m.notReady)), log)
 	go func() {
 		defer close(m.served)
 		m.serveErr = m.fronts.serve(so.http, so.quic)
 	}()
 	return m, nil
+}
+
+// notReady returns why this member is not ready, or nil, as on the client port.
+func (m *member) notReady() *isotone.Error {
+	if reason := m.node.Status().NotReady; reason != "" {
+		return isotone.Errorf(isotone.CodeNoLeader, "%s", reason)
+	}
+	return nil
 }
 
 // openTLS reads the certificate. If none was set, a self-signed one is written beside the
@@ -294,5 +311,6 @@ func (m *member) close() error {
 	err = errors.Join(err, m.forwarding.close())
 	m.fronts.wait()
 	m.unfollow()
+	m.admin.close() // last, so that it shows what a slow end waits for
 	return err
 }

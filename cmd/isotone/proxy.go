@@ -124,10 +124,12 @@ func (c *proxyCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return errors.Join(taken(fmt.Errorf("--listen: %w", err)), f.stop(context.Background()))
 	}
-	admin, err := startAdmin(c.Admin, f.admin())
+	adminListener, err := listenAdmin("--admin", c.Admin)
 	if err != nil {
-		return errors.Join(err, ln.Close(), f.stop(context.Background()))
+		return errors.Join(taken(err), ln.Close(), f.stop(context.Background()))
 	}
+	pages := f.admin()
+	admin := startAdmin(adminListener, pages.handler(), log.Logger)
 	defer admin.close()
 	log.Info("forwarding", "listen", ln.Addr().String(), "admin", admin.addr(), "to", strings.Join(append(c.Backend, c.Node...), " "))
 	served := make(chan error, 1)

@@ -31,6 +31,7 @@ type Flags struct {
 	RaftAddr               string `name:"raft-addr" env:"RAFT_ADDR" default:"localhost:60001" help:"Address (host:port) to listen on for peers. Port 0 takes any free port."`
 	Peers                  string `name:"peers" env:"PEERS" placeholder:"ID=HOST:PORT,..." help:"Peer addresses of the initial members, including this node: 1=host:port,2=host:port. Default: this node alone."`
 	DataDir                string `name:"data-dir" env:"DATA_DIR" default:"_raft" help:"Directory of this node's durable state; created if it does not exist."`
+	AdminAddr              string `name:"admin-addr" env:"ADMIN_ADDR" placeholder:"HOST:PORT" help:"Address to serve operators on: /metrics, /up, /ready, and profiles of this process below /debug/pprof/. It has no access control: only operators should reach it. Port 0 takes any free port. Default: not served."`
 	TLSCert                string `name:"tls-cert" env:"TLS_CERT" placeholder:"FILE" help:"PEM file with the server certificate. Default: cert.pem in DATA_DIR, created self-signed if there is none."`
 	TLSKey                 string `name:"tls-key" env:"TLS_KEY" placeholder:"FILE" help:"PEM file with the private key of the certificate. Default: key.pem in DATA_DIR."`
 	TLSClientCA            string `name:"tls-client-ca" env:"TLS_CLIENT_CA" placeholder:"FILE" help:"PEM file with CA certificates. If set, a client that uses TLS must present a certificate signed by one of them; clients without TLS are served as before. Default: no client certificate is requested."`

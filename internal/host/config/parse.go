@@ -51,7 +51,7 @@ const (
 func (f *Flags) Parse() (Settings, error) {
 	p := parser{append(Faults(nil), f.fileFaults...)}
 	s := Settings{
-		HTTPHost: f.HTTPHost, AdvertiseAddr: f.AdvertiseAddr, RaftAddr: f.RaftAddr, DataDir: f.DataDir,
+		HTTPHost: f.HTTPHost, AdvertiseAddr: f.AdvertiseAddr, RaftAddr: f.RaftAddr, AdminAddr: f.AdminAddr, DataDir: f.DataDir,
 		TLSCert: f.TLSCert, TLSKey: f.TLSKey, TLSClientCA: f.TLSClientCA,
 	}
 	p.addresses(f, &s)
@@ -107,6 +107,9 @@ func (p *parser) addresses(f *Flags, s *Settings) {
 		p.hostPort("advertise-addr", f.AdvertiseAddr, f.AdvertiseAddr, 1)
 	}
 	p.hostPort("raft-addr", f.RaftAddr, f.RaftAddr, 0)
+	if f.AdminAddr != "" {
+		p.hostPort("admin-addr", f.AdminAddr, f.AdminAddr, 0)
+	}
 	if f.Peers != "" {
 		s.Peers = p.peers(f, s.NodeID)
 	}

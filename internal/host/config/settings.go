@@ -20,6 +20,7 @@ type Settings struct {
 	HTTPPort               int    // 0: any free port
 	AdvertiseAddr          string // "": see Advertise
 	RaftAddr               string
+	AdminAddr              string            // "": not served
 	Peers                  map[uint64]string // nil: see PeerMap
 	DataDir                string
 	TLSCert                string // "": see TLSFiles
