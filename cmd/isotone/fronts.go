@@ -18,6 +18,7 @@ import (
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/secure"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/host/trace"
 )
 
 // clientServer runs fronts in its loops: a node, or a gateway to a cluster.
@@ -38,8 +39,9 @@ type frontsConfig struct {
 	live func(name, acceptEncoding, ifNoneMatch string) []byte
 	// observe is told of requests that were answered in a loop.
 	observe func(protocol, code string, requests int, wall time.Duration)
-	// stats is nil unless requests are measured.
+	// stats is nil unless requests are measured, trace unless they are traced.
 	stats *requestStats
+	trace *trace.Exporter
 }
 
 // fronts is everything that speaks with clients on one port: the hot requests in the loops,
@@ -62,7 +64,7 @@ type loopFronts struct {
 func newFronts(cfg frontsConfig) *fronts {
 	f := &fronts{cfg: cfg}
 	f.loops.Store(&[]loopFronts{})
-	cfg.web.Elsewhere, cfg.web.Wrap = func() int { return f.inLoops(nil) }, cfg.stats.wrap()
+	cfg.web.Elsewhere, cfg.web.Wrap = func() int { return f.inLoops(nil) }, cfg.stats.wrap(cfg.trace)
 	f.web = web.New(cfg.web)
 	return f
 }
@@ -129,7 +131,7 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 	}
 	http := http1.New(http1.Config{
 		Backend: b, IDs: ids, Live: cfg.live, Mode: cfg.web.Mode, Detached: f.web.Take, Observe: cfg.observe, AltSvc: f.altSvc,
-		Stats: cfg.stats.fastPath(), Loop: l,
+		Stats: cfg.stats.fastPath(), Loop: l, Trace: cfg.trace,
 	})
 	lessor, _ := b.(front.Lessor) // a node is
 	redis := resp.New(resp.Config{Backend: b, IDs: ids, Lessor: lessor, Mode: cfg.web.Mode, Observe: cfg.observe, Version: version})

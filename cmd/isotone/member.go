@@ -20,6 +20,7 @@ import (
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/internal/node"
 )
 
@@ -46,7 +47,8 @@ type member struct {
 	forwarding *forwarding
 	// unfollow ends following the files of the certificate, and waits for that.
 	unfollow func()
-	admin    *adminServer // nil without ADMIN_ADDR
+	admin    *adminServer    // nil without ADMIN_ADDR
+	trace    *trace.Exporter // nil without TRACE_ENDPOINT
 }
 
 // sockets are what a member listens on.
@@ -140,6 +142,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		}
 		forwarder = m.forwarding.forwarder
 	}
+	m.trace = startTracing(s.TraceEndpoint, s.TraceSample, "isotone", strconv.FormatUint(s.NodeID, 10), metrics.Registry(), log)
 	m.node, err = node.Start(node.Config{
 		NodeID:                s.NodeID,
 		Peers:                 peers,
@@ -159,14 +162,17 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		Clock:                 o.clock,
 		Log:                   log,
 		Metrics:               metrics,
+		Trace:                 m.trace,
 	})
 	if err != nil {
+		m.trace.Close()
 		return nil, errors.Join(err, so.closeFronts(), m.forwarding.close())
 	}
 	m.forwarding.of(m.node.Status)
 	m.followFiles(reloader)
 	if m.docs, err = newDocuments(s, m.node, addr, metrics, log); err != nil {
 		m.unfollow()
+		m.trace.Close()
 		return nil, errors.Join(err, m.node.Close(), so.closeFronts(), m.forwarding.close())
 	}
 	var page http.Handler
@@ -188,6 +194,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		live:    m.docs.answer,
 		observe: metrics.ObserveRequests,
 		stats:   stats,
+		trace:   m.trace,
 	})
 	m.thrift, m.thriftEnded = serveThrift(so.thrift, m.node, secure, metrics, log)
 	m.fronts.watchConnections(metrics.Registry(), m.thrift)
@@ -311,6 +318,7 @@ func (m *member) close() error {
 	err = errors.Join(err, m.forwarding.close())
 	m.fronts.wait()
 	m.unfollow()
+	m.trace.Close()
 	m.admin.close() // last, so that it shows what a slow end waits for
 	return err
 }

@@ -30,6 +30,7 @@ func nodeDescriptions() []telemetry.Description {
 	m := telemetry.NewMetrics("")
 	m.NewRequestStats()
 	telemetry.WatchConnections(m.Registry(), 1, 1, nil)
+	telemetry.WatchSpans(m.Registry(), nil)
 	(&telemetry.Log{}).Watch(m.Registry())
 	return m.Registry().Descriptions()
 }
@@ -41,6 +42,7 @@ func proxyDescriptions() []telemetry.Description {
 	m.watchCluster()
 	telemetry.NewRequestStats(m.registry)
 	telemetry.WatchConnections(m.registry, 1, 0, nil)
+	telemetry.WatchSpans(m.registry, nil)
 	(&telemetry.Log{}).Watch(m.registry)
 	return m.registry.Descriptions()
 }

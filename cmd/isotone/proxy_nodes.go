@@ -18,6 +18,7 @@ import (
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -37,6 +38,7 @@ type nodesProxy struct {
 	fronts  *fronts
 	secure  bool // there is a certificate
 	metrics *proxyMetrics
+	trace   *trace.Exporter // nil without --trace-endpoint
 }
 
 // clusterSource is package client as internal/proxy asks it.
@@ -87,6 +89,7 @@ func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*node
 	if c.RequestStats {
 		stats = newRequestStats(c.RequestStatsSample, telemetry.NewRequestStats(p.metrics.registry), log.Logger)
 	}
+	p.trace = c.startTracing(p.metrics.registry, log)
 	p.fronts = newFronts(frontsConfig{
 		server: p.gateway,
 		web: web.Config{
@@ -96,6 +99,7 @@ func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*node
 		ids:     func(int) front.IDs { return ids },
 		observe: p.metrics.observeMany,
 		stats:   stats,
+		trace:   p.trace,
 	})
 	p.fronts.watchConnections(p.metrics.registry, nil)
 	return p, nil
@@ -129,6 +133,7 @@ func (p *nodesProxy) stop(ctx context.Context) error {
 	if p.ids != nil {
 		p.ids.close()
 	}
+	p.trace.Close()
 	return errors.Join(err, p.client.Close())
 }
 

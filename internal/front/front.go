@@ -10,8 +10,10 @@ package front
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -25,6 +27,10 @@ type Batch struct {
 	Mode isotone.ReadMode
 	// Local forbids to ask another node: the batch was forwarded already.
 	Local bool
+	// Trace is the span of the first of the requests that is traced; nil: none is. Taken belongs
+	// to the backend.
+	Trace *trace.Context
+	Taken time.Time
 	// Counts has the number of timestamps of each request, each from 1 to
 	// isotone.RangeCountMax. The submitter has checked that.
 	Counts []uint64

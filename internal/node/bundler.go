@@ -156,6 +156,9 @@ func (b *bundler) bundle() {
 			continue
 		}
 		u.parts = append(u.parts, part)
+		if part.Trace != nil && u.Trace == nil {
+			u.Trace = part.Trace
+		}
 		u.Counts = append(u.Counts, part.Counts...)
 	}
 	for _, u := range open {
@@ -174,7 +177,7 @@ func (b *bundler) newBundle(mode isotone.ReadMode) *bundle {
 	} else {
 		u.Done = func(*front.Batch) { b.giveBack(u) }
 	}
-	u.Mode, u.Err = mode, nil
+	u.Mode, u.Err, u.Trace = mode, nil, nil
 	u.Local = true // its parts are forwarded one by one, from here
 	return u
 }

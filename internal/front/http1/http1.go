@@ -45,6 +45,7 @@ import (
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/front/transaction"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -84,6 +85,9 @@ type Config struct {
 	// connections.
 	Stats *stats.Recorder
 	Loop  *loop.Loop
+	// Trace, if not nil, traces requests, from when they were read until their answers are in
+	// the output.
+	Trace *trace.Exporter
 	// AltSvc, if not empty, is the value of the field Alt-Svc in answers under TLS, as
 	// internal/front/web has it.
 	AltSvc string
@@ -127,6 +131,7 @@ type Front struct {
 	answers answers
 	secure  answers // under TLS
 	meter   *meter  // nil without Config.Stats
+	tracer  *tracer // nil without Config.Trace
 }
 
 // New returns a front without connections. It panics without a Backend or Detached.
@@ -144,6 +149,9 @@ func New(cfg Config) *Front {
 	}
 	if cfg.Stats != nil {
 		f.meter = &meter{recorder: cfg.Stats, loop: cfg.Loop, ids: transaction.NewMaker()}
+	}
+	if cfg.Trace != nil {
+		f.tracer = &tracer{cfg.Trace}
 	}
 	if cfg.AltSvc != "" {
 		f.secure.fields = "Alt-Svc: " + cfg.AltSvc + "\r\n"

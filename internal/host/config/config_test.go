@@ -84,6 +84,7 @@ var fixed = []string{
 	"NODE_ID", "HTTP_PORT", "RAFT_ADDR", "PEERS", "ADVERTISE_ADDR", "DATA_DIR",
 	"EPOCH_INTERVAL_MS", "EPOCH_DEADLINE_LIMIT", "TIMESTAMP_REQUEST_BUFFER",
 	"READ_MODE", "RTT_MS", "LOOPS", "DEBUG", "PRETTY", "LOG_TIME_MS", "THRIFT_PORT", "ADMIN_ADDR",
+	"TRACE_ENDPOINT", "TRACE_SAMPLE",
 }
 
 func TestDefault_IsWhatNothingSetGives(t *testing.T) {
@@ -92,7 +93,7 @@ func TestDefault_IsWhatNothingSetGives(t *testing.T) {
 		EpochInterval: 100 * time.Millisecond, ClockJumpMax: 500 * time.Millisecond, EpochDeadlineLimit: 100, TimestampRequestBuffer: 10_000,
 		ReadMode: isotone.ReadQuorum, RTT: 10 * time.Millisecond, ThriftPort: -1,
 		SnowflakeLayout: snowflake.Twitter, SnowflakeLease: 10 * time.Second, FixedWorker: -1,
-		LiveInterval: time.Second, Dashboard: true, RequestStatsSample: 1,
+		LiveInterval: time.Second, Dashboard: true, RequestStatsSample: 1, TraceSample: 100,
 	}
 	parsed := parseAll(t, nil)
 	for from, got := range map[string]config.Settings{"Default": config.Default(), "parser": parsed} {
@@ -167,6 +168,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		"--timestamp-request-buffer=1000001", "--loops=65", "--thrift-port=-1", "--pretty=2", "--log-time-ms=",
 		"--http-host=a:1", "--snowflake-epoch-ms=x", "--snowflake-layout=1/2/3", "--snowflake-lease-ms=999", "--snowflake-workers=65",
 		"--datacenter-id=1", "--live-interval-ms=99", "--dashboard=2", "--request-stats=on", "--request-stats-sample=0",
+		"--trace-endpoint=collector:4318", "--trace-sample=-1",
 		"--live=foo", "--live-origins=example.com", "--config", path)
 	var faults config.Faults
 	if !errors.As(err, &faults) {
@@ -204,6 +206,8 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"DASHBOARD", "dashboard", "2", "0, 1, true or false"},
 		{"REQUEST_STATS", "request-stats", "on", "0, 1, true or false"},
 		{"REQUEST_STATS_SAMPLE", "request-stats-sample", "0", "from 1 to 1000000"},
+		{"TRACE_ENDPOINT", "trace-endpoint", "collector:4318", "http://localhost:4318"},
+		{"TRACE_SAMPLE", "trace-sample", "-1", "from 0 to 1000000"},
 		{"DEBUG", "debug", "maybe", "0, 1, true or false"},
 		{"PRETTY", "pretty", "2", "0, 1, true or false"},
 		{"LOG_TIME_MS", "log-time-ms", "", "0, 1, true or false"},
@@ -358,6 +362,19 @@ func TestHelp_NamesEverySettingAsFlagAndEnvironment(t *testing.T) {
 	for _, text := range []string{"--config=FILE", "$ISOTONE_CONFIG", "localhost:60001", "41/5/5/12", "7609, if it is free"} {
 		if !strings.Contains(help, text) {
 			t.Errorf("the help lacks %q", text)
+		}
+	}
+}
+
+func TestParseTraceEndpoint(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://localhost:4318": "http://localhost:4318/v1/traces", "https://c.example/": "https://c.example/v1/traces",
+		"http://[::1]:4318/otlp/traces?tenant=a": "http://[::1]:4318/otlp/traces?tenant=a",
+		"localhost:4318":                         "", "grpc://localhost:4317": "", "http://": "", "/v1/traces": "", "http://u:p@c": "", "http://c/#x": "", "": "",
+	} {
+		got, err := config.ParseTraceEndpoint(text)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
 		}
 	}
 }

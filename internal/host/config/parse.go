@@ -40,6 +40,8 @@ const (
 	liveIntervalMSMax = 3_600_000
 	// requestStatsSampleMax: a fast node still logs some lines a minute.
 	requestStatsSampleMax = 1_000_000
+	// TraceSampleMax: as requestStatsSampleMax.
+	TraceSampleMax = 1_000_000
 	// loopsMax: more loops than cores gain nothing.
 	loopsMax = 64
 	// leasedWorkersMax is how many worker IDs a cluster leases at most.
@@ -76,6 +78,8 @@ func (f *Flags) Parse() (Settings, error) {
 	s.Dashboard = p.onOff("dashboard", f.Dashboard)
 	s.RequestStats = p.onOff("request-stats", f.RequestStats)
 	s.RequestStatsSample = int(p.number("request-stats-sample", f.RequestStatsSample, 1, requestStatsSampleMax))
+	s.TraceEndpoint = p.traceEndpoint(f.TraceEndpoint)
+	s.TraceSample = int(p.number("trace-sample", f.TraceSample, 0, TraceSampleMax))
 	s.Debug = p.onOff("debug", f.Debug)
 	s.Pretty = p.onOff("pretty", f.Pretty)
 	s.LogTimeMS = p.onOff("log-time-ms", f.LogTimeMS)

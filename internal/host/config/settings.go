@@ -44,7 +44,9 @@ type Settings struct {
 	LiveOrigins            []string
 	Dashboard              bool
 	RequestStats           bool
-	RequestStatsSample     int // one of every N requests
+	RequestStatsSample     int    // one of every N requests
+	TraceEndpoint          string // "": nothing is traced
+	TraceSample            int    // one of every N requests; 0: none
 	Debug                  bool
 	Pretty                 bool
 	LogTimeMS              bool
