@@ -5,18 +5,18 @@ import (
 	"strconv"
 )
 
-// ClusterID names a cluster: its first leader draws it at random, and it never changes.
-// Two clusters order nothing between them, so an answer of one must never be taken for
-// one of the other (I10). The zero value is no cluster's.
+// ClusterID identifies a cluster. It is fixed when the cluster is formed, and never changes.
+// Timestamps of different clusters have no order between them, so an answer from one cluster
+// must never be taken for an answer from another (I10). The zero value identifies no cluster.
 type ClusterID uint64
 
-// clusterIDDigits is how many digits an ID has in text.
+// clusterIDDigits is the number of digits of an ID in text.
 const clusterIDDigits = 16
 
-// String returns the ID as 16 hexadecimal digits, as every protocol spells it.
+// String returns the ID as 16 lower-case hexadecimal digits, the form that every protocol uses.
 func (c ClusterID) String() string { return fmt.Sprintf("%016x", uint64(c)) }
 
-// ParseClusterID reads what String returns, in either case. Its error matches
+// ParseClusterID parses the form that String returns, in either case. Its error matches
 // [ErrInvalidArgument].
 func ParseClusterID(text string) (ClusterID, error) {
 	id, err := strconv.ParseUint(text, 16, 64)

@@ -17,7 +17,7 @@ func TestClusterID_HasOneSpelling(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	if got, err := isotone.ParseClusterID("0000000000000ABC"); err != nil || got != 0xabc {
-		t.Errorf("in capitals: %v, %v", got, err)
+		t.Errorf("upper case: %v, %v", got, err)
 	}
 	for _, text := range []string{"", "abc", "0000000000000000", "0x00000000000abc", "+000000000000abc", "00000000_0000abc", "0000000000000abg", "00000000000000abc"} {
 		if got, err := isotone.ParseClusterID(text); !errors.Is(err, isotone.ErrInvalidArgument) {

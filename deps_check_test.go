@@ -25,7 +25,7 @@ func report(t *testing.T, faults []string) {
 // source is one file of the module.
 type source struct {
 	pkg  string // directory inside the module, "." for the root
-	path string // as it is printed in a fault
+	path string // as faults print it
 	test bool   // a _test.go file
 	file *ast.File
 }
@@ -51,7 +51,7 @@ func parseTable(t *testing.T, text string) map[string]row {
 }
 
 // parseModule parses every Go file of the module, whatever its build
-// constraints: what does not compile here is imported elsewhere.
+// constraints, since the rules hold on every platform.
 func parseModule(t *testing.T, fset *token.FileSet) (sources []source) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
@@ -93,7 +93,7 @@ func checkImports(table map[string]row, src source) (faults []string) {
 	allowed, ok := table[src.pkg]
 	if !ok {
 		return []string{fmt.Sprintf("%s: package %s has no line in the table: add one to dependencies in deps_test.go "+
-			"that says what it may import, and say in the design what it owns", src.path, src.pkg)}
+			"that says what it may import, and describe in ARCHITECTURE.md what it owns", src.path, src.pkg)}
 	}
 	others := allowed.others
 	if src.test {
@@ -106,12 +106,12 @@ func checkImports(table map[string]row, src source) (faults []string) {
 		switch {
 		case isOurs && (src.test || ours == src.pkg || allows(allowed.ours, ours)):
 		case isOurs:
-			faults = append(faults, fmt.Sprintf("%s: %s may not import %s; the table allows it: %s",
+			faults = append(faults, fmt.Sprintf("%s: %s may not import %s; the table allows: %s",
 				src.path, src.pkg, ours, strings.Join(allowed.ours, " ")))
 		case strings.Contains(first, ".") && !slices.ContainsFunc(others, func(prefix string) bool {
 			return prefix == "*" || imported == prefix || strings.HasPrefix(imported, prefix+"/")
 		}):
-			faults = append(faults, fmt.Sprintf("%s: %s may not import %s; the table allows it of other modules: %s",
+			faults = append(faults, fmt.Sprintf("%s: %s may not import %s; of other modules, the table allows: %s",
 				src.path, src.pkg, imported, strings.Join(others, " ")))
 		}
 	}

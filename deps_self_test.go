@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The tests of the checks: each line is a file, and a part of the fault that it
-// must give, or "" if it must pass.
+// Tests of the checks: each line is a file and a part of the fault that it must
+// give, or "" if it must pass.
 
 func TestDeps_ImportsAreCaught(t *testing.T) {
 	table := parseTable(t, dependencies)

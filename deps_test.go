@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// This file keeps the architecture: who may import whom, what the deterministic
-// zone may not touch, and how large a file or a function may grow.
+// This file enforces the architecture: which packages may import which, what the
+// deterministic zone may not use, and how large a file or a function may be.
 
 const module = "github.com/isotone/isotone"
 
@@ -17,9 +17,10 @@ const module = "github.com/isotone/isotone"
 //
 //	package: packages of the module it may import ; others it may import
 //
-// A package is its directory, "." is the root. Another module is a prefix. The
-// standard library is free, but see zone. "*" allows everything. A line may
-// stand before its package exists. Every import is of a line above.
+// A package is given by its directory, "." for the root; another module by a
+// prefix of its import paths. The standard library is always allowed, except in
+// the zone. "*" allows everything. A line may come before its package exists. A
+// package may import only packages on lines above its own.
 const dependencies = `
 .:
 snowflake:                  .
@@ -49,6 +50,7 @@ internal/front/head:
 internal/front:             . snowflake internal/host/trace
 internal/front/gate:        internal/host/loop
 internal/front/httpapi:     . snowflake internal/front
+internal/front/admin:       . internal/front internal/front/httpapi
 internal/front/transaction:
 internal/front/stats:       . internal/host/trace internal/front/transaction ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 internal/front/http1:       . snowflake internal/host/loop internal/host/trace internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/transaction
@@ -90,32 +92,31 @@ var zone = []string{"internal/core/oracle", "internal/core/replica", "internal/c
 // stands for all packages below net.
 var zoneImports = []string{"sync", "sync/atomic", "os", "os/", "net", "net/", "math/rand", "math/rand/v2", "crypto/rand", "syscall"}
 
-// zoneFuncs are the functions by which wall time would come in.
+// zoneFuncs are the functions that read the wall clock or wait for it.
 var zoneFuncs = map[string]string{
 	"time":    "Now Since Until Sleep After AfterFunc NewTimer NewTicker Tick",
 	"context": "WithTimeout WithTimeoutCause WithDeadline WithDeadlineCause AfterFunc",
 }
 
-// zoneExceptions lift one import for one package (in files that match), and name
-// all that may be used of it.
+// zoneExceptions allow one import in the matching files of one package, and list
+// the names that may be used from it.
 var zoneExceptions = []struct{ pkg, file, imported, names string }{
 	// A generator that is seeded and passed in is an input like any other.
 	{"internal/core/sim", "*", "math/rand/v2", "New NewPCG NewChaCha8 Rand PCG ChaCha8 Source"},
 	// raft draws election jitter from this variable; the simulator replaces it.
 	{"internal/core/sim", "*", "crypto/rand", "Reader"},
-	// The online checker counts for readers on other threads.
+	// Other threads read the counts of the online checker.
 	{"internal/core/lincheck", "online*.go", "sync/atomic", "*"},
 	{"internal/core/lincheck", "online*.go", "sync", "Mutex"},
 }
 
 const (
-	// fileLinesMax and funcLinesMax are where a room is no longer small; the aim
-	// is well below.
+	// fileLinesMax and funcLinesMax are limits; docs/style.md says what to aim at.
 	fileLinesMax = 540
 	funcLinesMax = 100
 )
 
-// bannedNames say nothing about what a package owns.
+// bannedNames are package names that do not say what the package owns.
 var bannedNames = strings.Fields("util utils common types helper helpers base misc shared")
 
 func TestDeps_ModuleKeepsTableAndStyle(t *testing.T) {
@@ -142,8 +143,8 @@ func TestDeps_ZoneIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestDeps_TableIsSound keeps the table itself: every import is of a line above, so
-// there is no cycle, and nothing in the zone depends on a package outside it.
+// TestDeps_TableIsSound checks the table itself: packages import only from lines above,
+// so there is no cycle, and nothing in the zone depends on a package outside it.
 func TestDeps_TableIsSound(t *testing.T) {
 	table := parseTable(t, dependencies)
 	line := func(pkg string) int { return strings.Index(dependencies, "\n"+pkg+":") }
@@ -152,10 +153,10 @@ func TestDeps_TableIsSound(t *testing.T) {
 			if _, ok := table[ours]; !ok && ours != "*" {
 				t.Errorf("%s: %s has no line", pkg, ours)
 			} else if line(ours) >= line(pkg) {
-				t.Errorf("%s: the line of %s is not above", pkg, ours)
+				t.Errorf("%s: imports %s, which has no line above it", pkg, ours)
 			}
-			// The switch for deliberate bugs is constant, but in a test's own build.
-			// The generator of ids takes its clock as an argument, and is lock-free, not concurrent.
+			// Mutants are constants, except in the builds of their own tests. The ID
+			// generator takes its clock as an argument.
 			if slices.Contains(zone, pkg) && !slices.Contains(zone, ours) && ours != "." && ours != "internal/core/mutant" && ours != "snowflake" {
 				t.Errorf("%s is in the deterministic zone, %s is not", pkg, ours)
 			}

@@ -17,9 +17,9 @@ import (
 	"testing"
 )
 
-// newImporter returns an importer that reads what the go command compiled for
-// the given packages and for all that the snippets below import. That is exact
-// and quick: nothing is type-checked from source but the zone itself.
+// newImporter returns an importer of the export data that the go command wrote for
+// the imports of the given packages and of the snippets in the tests. Only the zone
+// itself is type-checked from source, which keeps this quick.
 func newImporter(t *testing.T, fset *token.FileSet, packages []string) types.Importer {
 	t.Helper()
 	tool, err := exec.LookPath("go")
@@ -45,21 +45,20 @@ func newImporter(t *testing.T, fset *token.FileSet, packages []string) types.Imp
 	}
 	return importer.ForCompiler(fset, "gc", func(imported string) (io.ReadCloser, error) {
 		if exports[imported] == "" {
-			return nil, fmt.Errorf("%s is not compiled", imported)
+			return nil, fmt.Errorf("%s has no export data", imported)
 		}
 		return os.Open(exports[imported])
 	})
 }
 
 // checkZone returns what is not deterministic in the files of one package: its
-// imports, wall time, goroutines and channels, and iteration in map order. A
-// loop whose result does not depend on the order says so, on its line or the one
-// above:
+// imports, wall time, goroutines and channels, and iteration in map order. If the
+// result of a loop does not depend on the order, a comment on its line or the one
+// above says why:
 //
 //	// order-free: it only sums
 //
-// It cannot see through an iterator that itself hides a map, nor into another
-// module.
+// It does not detect an iterator that ranges over a map, nor what other modules do.
 func checkZone(fset *token.FileSet, imp types.Importer, sources []source) (faults []string) {
 	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}}
 	var files []*ast.File
@@ -67,7 +66,7 @@ func checkZone(fset *token.FileSet, imp types.Importer, sources []source) (fault
 		files = append(files, src.file)
 	}
 	conf := types.Config{Importer: imp, Error: func(err error) {
-		faults = append(faults, fmt.Sprintf("%v (no check of map order without types)", err))
+		faults = append(faults, fmt.Sprintf("%v (map order cannot be checked without types)", err))
 	}}
 	_, _ = conf.Check(sources[0].pkg, fset, files, info)
 	for _, src := range sources {
@@ -85,7 +84,7 @@ type zoneChecker struct {
 	info      *types.Info
 	src       source
 	orderFree []int             // lines with an order-free comment
-	sorted    map[ast.Expr]bool // iterators that are sorted at once
+	sorted    map[ast.Expr]bool // iterators that are arguments of slices.Sorted
 	faults    []string
 }
 
@@ -94,8 +93,8 @@ func (c *zoneChecker) fault(pos token.Pos, format string, args ...any) {
 	c.faults = append(c.faults, fmt.Sprintf("%s:%d: the deterministic zone has no %s", p.Filename, p.Line, fmt.Sprintf(format, args...)))
 }
 
-// except returns the names that this file may use of an import that is forbidden
-// to the zone.
+// except returns the names that this file may use from an import that the zone
+// forbids.
 func (c *zoneChecker) except(imported string) (names []string) {
 	for _, e := range zoneExceptions {
 		match, _ := path.Match(e.file, path.Base(c.src.path))
@@ -173,7 +172,7 @@ func (c *zoneChecker) visitRange(n *ast.RangeStmt) {
 		c.fault(n.Pos(), "range over a channel")
 	}
 	if isMap(t) && !c.isOrderFree(n.Pos()) {
-		c.fault(n.Pos(), "range over a map in its random order; sort the keys, or say why it does not matter: // order-free: …")
+		c.fault(n.Pos(), "range over a map in its random order; sort the keys, or say why the order does not matter: // order-free: …")
 	}
 }
 
@@ -183,15 +182,15 @@ func (c *zoneChecker) visitSelector(n *ast.SelectorExpr) {
 		c.fault(n.Pos(), "%s.%s: time is an argument", pkg, name)
 	}
 	if names := c.except(pkg); len(names) > 0 && !allows(names, name) {
-		c.fault(n.Pos(), "%s.%s; allowed of it: %s", pkg, name, strings.Join(names, " "))
+		c.fault(n.Pos(), "%s.%s; allowed of this package: %s", pkg, name, strings.Join(names, " "))
 	}
 	if pkg == "maps" && slices.Contains([]string{"All", "Keys", "Values"}, name) && !c.sorted[n] && !c.isOrderFree(n.Pos()) {
 		c.fault(n.Pos(), "maps.%s outside of slices.Sorted; or say why the order does not matter: // order-free: …", name)
 	}
 }
 
-// qualified returns import path and name of an expression pkg.Name, whatever the
-// file calls the package.
+// qualified returns the import path and the name of an expression pkg.Name, under
+// whatever name the file imports the package.
 func (c *zoneChecker) qualified(e ast.Expr) (pkg, name string) {
 	if selector, ok := e.(*ast.SelectorExpr); ok {
 		if ident, ok := selector.X.(*ast.Ident); ok {

@@ -1,11 +1,9 @@
-// Package isotone is the vocabulary of the Isotone timestamp oracle: the
-// 16-byte hybrid [Timestamp], the [Range] of consecutive timestamps that one
-// request returns, the [ReadMode] of a request, and the one error vocabulary
-// ([Error], [Code]) that every protocol spells in its own way.
+// Package isotone defines the values that all parts of the Isotone timestamp
+// oracle share: the 16-byte [Timestamp], the [Range] of consecutive timestamps
+// that one request returns, the [ReadMode] of a request, the [ClusterID], and
+// the errors ([Error], [Code]) of every protocol.
 //
-// It holds no behaviour beyond these values, imports nothing of the module and
-// is safe to import from anywhere. To talk to a cluster over HTTP see the
-// protocol table in the README.
+// It imports nothing else of the module. Package client talks to a cluster.
 //
 // The service follows the timestamp oracle of Peng and Dabek, "Large-scale
 // Incremental Processing Using Distributed Transactions and Notifications"

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Code is the reason of a failure, spelled alike in every protocol.
+// Code is the reason for a failure. Its spelling is the same in every protocol.
 type Code string
 
-// The whole vocabulary. A protocol may add nothing to it.
+// All codes. A protocol adds none of its own.
 const (
 	// CodeInvalidArgument: the request itself is wrong; repeating it cannot help.
 	CodeInvalidArgument Code = "invalid_argument"
@@ -18,19 +18,19 @@ const (
 	CodeNoLeader Code = "no_leader"
 	// CodeOverloaded: a queue is full; try again after [Error.RetryAfter].
 	CodeOverloaded Code = "overloaded"
-	// CodeDeadlineExceeded: no answer in time. Nothing is known of the outcome,
-	// and for a timestamp nothing needs to be: an unseen one orders nothing.
+	// CodeDeadlineExceeded: no answer in time. The outcome is unknown, which does
+	// no harm: a timestamp that nobody received orders nothing.
 	CodeDeadlineExceeded Code = "deadline_exceeded"
-	// CodeUnauthorized: the caller did not prove who it is.
+	// CodeUnauthorized: the caller is not authenticated.
 	CodeUnauthorized Code = "unauthorized"
-	// CodeNotFound: there is nothing under that name.
+	// CodeNotFound: nothing has that name.
 	CodeNotFound Code = "not_found"
-	// CodeClock: this node's clock cannot be trusted for what was asked.
+	// CodeClock: this node's clock cannot be trusted for this request.
 	CodeClock Code = "clock"
-	// CodeWrongCluster: the answer would have been another cluster's than the one that
-	// is asked for. It is never used in its place (I10).
+	// CodeWrongCluster: the answer would have come from a cluster other than the one
+	// requested. Such an answer is never used (I10).
 	CodeWrongCluster Code = "wrong_cluster"
-	// CodeInternal: a defect or a broken machine; the message says more.
+	// CodeInternal: a bug or a broken machine; the message has the details.
 	CodeInternal Code = "internal"
 )
 
@@ -39,15 +39,15 @@ const (
 //
 //	errors.Is(err, isotone.ErrNotLeader)
 //
-// holds whatever message or leader the error carries.
+// holds for any message and any leader.
 type Error struct {
 	Code    Code
 	Message string
-	// Leader is the client address (host:port) to ask instead. Only with
-	// CodeNotLeader, and never empty there.
+	// Leader is the client address (host:port) to ask instead. It is set if and
+	// only if Code is CodeNotLeader.
 	Leader string
-	// RetryAfter is how long to wait before another try; 0 means "at once, with
-	// the caller's own backoff".
+	// RetryAfter is how long to wait before the next attempt; 0 leaves it to the
+	// caller's own backoff.
 	RetryAfter time.Duration
 }
 

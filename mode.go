@@ -1,16 +1,16 @@
 package isotone
 
-// ReadMode says what a leader must have checked before it answers.
+// ReadMode is what a leader must check before it answers.
 type ReadMode uint8
 
 const (
 	// ReadDefault leaves the choice to the node's READ_MODE setting.
 	ReadDefault ReadMode = iota
 	// ReadQuorum: a quorum confirmed the leadership in a round that began after
-	// the request arrived. Needs no clock at all (invariant I4).
+	// the request arrived. It does not depend on clocks (I4).
 	ReadQuorum
-	// ReadLease: the leader holds a lease by its own clock. One network round
-	// trip faster, and as good as the assumed bound on clock rates (I5).
+	// ReadLease: the leader holds a lease by its own clock. It saves a network
+	// round trip, and is as safe as the assumed bound on clock rates (I5).
 	ReadLease
 )
 
@@ -26,7 +26,7 @@ func (m ReadMode) String() string {
 	}
 }
 
-// ParseReadMode reads "quorum" or "lease". Anything else gives an error that
+// ParseReadMode parses "quorum" or "lease". Anything else gives an error that
 // matches [ErrInvalidArgument].
 func ParseReadMode(s string) (ReadMode, error) {
 	switch s {

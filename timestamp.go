@@ -21,9 +21,9 @@ const RangeCountMax = 1 << 32
 // Timestamp is one point in the order that the oracle keeps. Timestamps compare
 // by Time, then by Index; their encoded bytes compare the same way.
 //
-// Time is close to the wall clock but is no measurement of it: after a failover
-// it may run ahead, and it stands still while the clock does. Only the order of
-// timestamps means something.
+// Time is close to the wall clock but does not measure it: after a failover it
+// may run ahead, and it stands still while the clock does. Only the order of
+// timestamps is meaningful.
 //
 // The zero Timestamp is smaller than every timestamp ever issued.
 type Timestamp struct {
@@ -46,8 +46,8 @@ func (t Timestamp) Before(u Timestamp) bool {
 	return t.Time < u.Time || t.Time == u.Time && t.Index < u.Index
 }
 
-// AppendBinary appends the 16 big-endian bytes of t to b. It never fails; the
-// error is there for [encoding.BinaryAppender].
+// AppendBinary appends the 16 big-endian bytes of t to b. The error is always
+// nil; it is there to implement [encoding.BinaryAppender].
 func (t Timestamp) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.BigEndian.AppendUint64(b, t.Time)
 	return binary.BigEndian.AppendUint64(b, t.Index), nil
@@ -69,13 +69,13 @@ func (t *Timestamp) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// String returns the 32 hexadecimal digits of the encoded timestamp. Strings
-// compare as timestamps do.
+// String returns the encoded timestamp as 32 lower-case hexadecimal digits.
+// Strings compare as timestamps do.
 func (t Timestamp) String() string {
 	return fmt.Sprintf("%016x%016x", t.Time, t.Index)
 }
 
-// ParseTimestamp reads the form that [Timestamp.String] writes. Its errors match
+// ParseTimestamp parses the form that [Timestamp.String] returns. Its errors match
 // [ErrInvalidArgument].
 func ParseTimestamp(s string) (Timestamp, error) {
 	var b [TimestampSize]byte
@@ -122,7 +122,7 @@ func (r Range) All() iter.Seq[Timestamp] {
 }
 
 // AppendBinary appends the 24 bytes of r to b: the first timestamp, then the
-// count as 8 big-endian bytes. It never fails.
+// count as 8 big-endian bytes. The error is always nil.
 func (r Range) AppendBinary(b []byte) ([]byte, error) {
 	b, _ = r.First.AppendBinary(b)
 	return binary.BigEndian.AppendUint64(b, r.Count), nil

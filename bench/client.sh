@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures the Go client: starts three nodes on this machine, runs bench/client against
-# them, and ends them.
+# them, and stops them.
 #
 #   bench/client.sh [FLAGS]      the flags of bench/client, such as --json, --mode lease,
 #                                --goroutines 1,64,1000,10000, --duration 3s

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Compares the working tree with an earlier revision by bench/loop.sh, in turns (A B A B …),
-# and prints for each row the medians of both, and by how much the ratio to the reference of
-# the same run has changed: single figures of two runs on a shared machine say little.
+# Compares the working tree with an earlier revision: runs bench/loop.sh on each alternately
+# (A B A B …) and prints, for each row, the median rates of both, the median ratios to the
+# reference of the same run, and by what factor that ratio has changed. It compares ratios
+# because rates vary from run to run on a shared machine.
 #
 #   bench/compare.sh REVISION [CASE...]      cases as in bench/loop.sh
 #
-# PAIRS (4) sets how many runs of each; ROUNDS (1) and SECONDS_EACH (3) are those of each run.
-# Needs git, and what bench/loop.sh needs.
+# PAIRS (4) is the number of runs of each revision; ROUNDS (1) and SECONDS_EACH (3) apply to
+# each run. Needs git, and what bench/loop.sh needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" | sed '$d'; exit 2; }

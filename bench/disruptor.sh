@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs the benchmarks of package disruptor and prints a table: the median of each, the
-# smallest and largest, and the channel that does the same in the same rounds.
+# Runs the benchmarks of package disruptor and prints a table: the median, minimum and
+# maximum of each, and the median of the channel that does the same work.
 #
 #   bench/disruptor.sh [ROUNDS [TIME]]    default: 9 rounds, 200ms for each benchmark
 #
-# Needs go. All benchmarks run once in every round, so that what disturbs the machine
-# for a while disturbs all of them. GOMAXPROCS is how many cores they use.
+# Needs go. Every benchmark runs once in every round, so that a disturbance of the machine
+# affects all of them. GOMAXPROCS is the number of cores they use.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-9} time=${2:-200ms}
@@ -22,7 +22,7 @@ for _ in $(seq "$rounds"); do
 done
 
 echo "$(cat "$dir/cpu"), $(go version | cut -d' ' -f3-4), GOMAXPROCS=${GOMAXPROCS:-$(getconf _NPROCESSORS_ONLN)}"
-echo "median of $rounds rounds of $time, in nanoseconds for one element"
+echo "median of $rounds rounds of $time, in nanoseconds per element"
 echo
 sort -k1,1 -k2,2g "$dir/all" | awk '
   { name = $1; sub(/^Benchmark/, "", name); sub(/-[0-9]+$/, "", name) }
@@ -30,7 +30,7 @@ sort -k1,1 -k2,2g "$dir/all" | awk '
   END {
     for (name in count) median[name] = value[name, int((count[name] + 1) / 2)]
     for (name in count) {
-      # What comes last says who writes and reads: that names the channel.
+      # The last part of the name gives the writers and readers, which select the channel.
       parts = split(name, part, "_")
       channel = "Channel_Blocking_" part[parts]
       if (part[parts] ~ /(One|Yielding)Reader$/) channel = "Channel_Blocking_OneWriter"

@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# What the measuring scripts share. They source it in the root of the repository, after
-# "set -euo pipefail". What it starts listens on 127.0.0.1 and ends with the script.
+# Functions for the measuring scripts, which source this file in the root of the repository,
+# after "set -euo pipefail". What they start listens on 127.0.0.1 and ends with the script.
 #
-# The environment: ROUNDS, SECONDS_EACH and NICE (0) set how often, how long, and with what
-# niceness everything is measured.
+# Environment: ROUNDS is the number of measurements of each kind, SECONDS_EACH the length of
+# each, and NICE (0) the niceness of all measured processes.
 
 script=bench/$(basename "$0")
 rounds=${ROUNDS:-${rounds:-3}} seconds=${SECONDS_EACH:-${seconds:-4}} nice=${NICE:-0}
 
-# need TOOL...: says which are missing, and fails if any are.
+# need TOOL...: fails if any of the tools is missing, and lists those.
 need() {
   local tool missing=
   for tool in "$@"; do
@@ -23,8 +23,8 @@ fail() {
 }
 
 dir=$(mktemp -d)
-chmod 755 "$dir"   # for nginx, which changes its user
-pids=() nodes=()   # what ends with the script
+chmod 755 "$dir"   # for nginx, whose worker runs as another user
+pids=() nodes=()   # processes that end with the script
 end() { # SIGNAL PID...
   local signal=$1; shift
   [ $# = 0 ] || kill "-$signal" "$@" 2>/dev/null || true
@@ -32,13 +32,13 @@ end() { # SIGNAL PID...
 }
 end_nodes() {
   end KILL ${nodes[@]+"${nodes[@]}"}
-  pkill -KILL -f "^$dir/isotone serve" || true # those whose tracer has ended
+  pkill -KILL -f "^$dir/isotone serve" || true # nodes below a tracer that has been killed
   nodes=()
   rm -rf "$dir"/node?
 }
 finish() {
   end_nodes
-  end TERM ${pids[@]+"${pids[@]}"} # nginx must end its worker
+  end TERM ${pids[@]+"${pids[@]}"} # not KILL: nginx must stop its worker
   rm -rf "$dir"
 }
 trap finish EXIT
@@ -51,10 +51,11 @@ build() {
   for package in "$@"; do go build -o "$dir/$package" "./bench/$package"; done
 }
 
-# start_nodes N BASE [COMMAND...]: starts nodes 1 to N in the place of those there are, with
-# peers at BASE+1, clients at BASE+11 and so on, below the command if there is one. BASE is
-# less than 32768: above, other connections take ports at random. Clients are told of
-# ADVERTISE_BASE in its place, if that is set. What else the environment has is for all nodes.
+# start_nodes N BASE [COMMAND...]: stops the running nodes and starts nodes 1 to N, run by
+# COMMAND if there is one. Node I listens at BASE+I for peers and BASE+10+I for clients. BASE
+# is below 32768, where the kernel begins to use ports for outgoing connections. If
+# ADVERTISE_BASE is set, nodes advertise its ports to clients instead. All nodes get the rest
+# of the environment.
 start_nodes() {
   local n=$1 base=$2 id peers=; shift 2
   end_nodes
@@ -67,10 +68,10 @@ start_nodes() {
   await "http://127.0.0.1:$((base + 11))/ready" || { tail -n 5 "$dir"/log?; fail "no leader"; }
   leader=$(curl -s "http://127.0.0.1:$((base + 11))/members" | sed -n 's/.*"leader":{"nodeID":[0-9]*,"addr":"\([^"]*\)".*/\1/p')
   await "http://$leader/timestamp" || { tail -n 5 "$dir"/log?; fail "no timestamps from $leader"; }
-  kill -0 "${nodes[@]}" || { tail -n 5 "$dir"/log?; fail "a node has ended"; }
+  kill -0 "${nodes[@]}" || { tail -n 5 "$dir"/log?; fail "a node has exited"; }
 }
 
-# await URL: returns when it is answered with 200, or fails after ten seconds.
+# await URL: returns when the URL answers with status 200, or fails after ten seconds.
 await() {
   local _
   for _ in $(seq 200); do
@@ -86,9 +87,9 @@ certificate() {
     -keyout "$dir/key.pem" -out "$dir/cert.pem" 2>/dev/null
 }
 
-# start_nginx LISTEN...: one worker that serves $dir, where index.html has 16 bytes, for each
-# argument of its directive listen. Sets nginx, the process that starts and ends it, and
-# worker.
+# start_nginx LISTEN...: starts nginx with one worker, which serves $dir; index.html has 16
+# bytes. Each argument is that of a listen directive. Sets nginx and worker, the PIDs of the
+# master process and of the worker.
 start_nginx() {
   local listen lines=
   printf xxxxxxxxxxxxxxxx >"$dir/index.html"
@@ -107,7 +108,7 @@ CONF
   worker=$(pgrep -P "$nginx" | head -1) || { cat "$dir/nginx.log" >&2; fail "nginx does not start"; }
 }
 
-# ticks PID...: CPU time used so far, in ticks of 1/100 s, user and system
+# ticks PID...: prints the CPU time used so far, user and system, in ticks of 1/100 s
 ticks() { local p; for p in "$@"; do cat "/proc/$p/stat"; done | awk '{ sub(/.*\) /, ""); s += $12 + $13 } END { print s + 0 }'; }
 
 # load URL C [OPTION...]: prints "COUNT RATE P50us P99us"
@@ -120,8 +121,8 @@ load() {
 }
 
 # measured NAME PIDS COMMAND...: runs the command, which prints "COUNT RATE P50us P99us", and
-# appends "RATE P50us P99us CPUus" to the results of NAME; the last is what the processes used
-# for one request
+# appends "RATE P50us P99us CPUus" to the results of NAME; CPUus is the CPU time that the
+# processes used per request
 measured() {
   local name=$1 who=$2 before after line; shift 2
   # shellcheck disable=SC2086
@@ -132,15 +133,15 @@ measured() {
   echo "$line $((after - before))" | awk '{ print $2, $3, $4, ($1 > 0) ? $5 * 10000 / $1 : 0 }' >>"$dir/out.${name// /_}"
 }
 
-forget() { rm -f "$dir"/out.*; } # all results
+forget() { rm -f "$dir"/out.*; } # deletes all results
 median() { sort -g | awk '{ a[NR] = $1 } END { print a[int((NR + 1) / 2)] }'; }
-# column NAME N: the median of the results in that column, from 1 on
+# column NAME N: prints the median of column N (from 1) of the results of NAME
 column() { cut -d' ' -f"$2" "$dir/out.${1// /_}" | median; }
-# ratio NAME REFERENCE [COLUMN]
+# ratio NAME REFERENCE [COLUMN]: prints the ratio of the medians, by default of the rates
 ratio() { awk -v a="$(column "$1" "${3:-1}")" -v b="$(column "$2" "${3:-1}")" 'BEGIN { printf "%.2f", (b > 0) ? a / b : 0 }'; }
 
 header() { printf '\n%s\n%-20s %6s %10s %8s %8s %10s %7s\n' "$1" server c "req/s" p50_us p99_us "cpu_us/req" ratio; }
-# row NAME C REFERENCE: one line of the table; the ratio is that of the rates
+# row NAME C REFERENCE: prints one line of the table, with the ratio of the rates
 row() {
   printf '%-20s %6s %10.0f %8.0f %8.0f %10.2f %7s\n' "$1" "$2" "$(column "$1" 1)" "$(column "$1" 2)" "$(column "$1" 3)" "$(column "$1" 4)" "$(ratio "$1" "$3")"
 }

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Measures three nodes on this machine, protocol by protocol, each in turns with a
+# Measures three nodes on this machine, protocol by protocol, each alternating with a
 # reference, and prints medians and ratios.
 #
 #   bench/loop.sh [CASE...]      all cases: http many redis batch h2c fsync tls loops ids
 #
-# ROUNDS (3) and SECONDS_EACH (4) set how often and how long. Needs go, nginx, wrk, curl,
-# redis-server, redis-benchmark, h2load and strace (Debian: nginx-light wrk curl redis-server
-# redis-tools nghttp2-client strace); a case whose tools are missing says so. Everything
-# listens on 127.0.0.1 and ends with the script.
+# ROUNDS (3) is the number of measurements of each, SECONDS_EACH (4) their length. Needs go,
+# nginx, wrk, curl, redis-server, redis-benchmark, h2load and strace (Debian: nginx-light wrk
+# curl redis-server redis-tools nghttp2-client strace). A case whose tools are missing is
+# skipped with a message. Everything listens on 127.0.0.1 and ends with the script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . bench/lib.sh
@@ -34,9 +34,9 @@ http_case() { # CONNECTIONS...
       measured lease "${nodes[*]}" load "http://$leader/timestamp?mode=lease" "$c"
     done
     for s in nginx quorum lease; do row "$s" "$c" nginx; done
-    printf '%-20s %6s p50 to nginx: quorum %s, lease %s\n' "" "$c" "$(ratio quorum nginx 2)" "$(ratio lease nginx 2)"
+    printf '%-20s %6s ratio of p50 to nginx: quorum %s, lease %s\n' "" "$c" "$(ratio quorum nginx 2)" "$(ratio lease nginx 2)"
   done
-  for p in "${nodes[@]}"; do awk '/VmHWM/ { printf "node: %.0f MB resident at most\n", $2 / 1024 }' "/proc/$p/status"; done
+  for p in "${nodes[@]}"; do awk '/VmHWM/ { printf "node: peak resident size %.0f MB\n", $2 / 1024 }' "/proc/$p/status"; done
   stop_web
 }
 
@@ -70,7 +70,7 @@ batch_case() {
   need redis-benchmark || return 0
   cluster
   forget
-  header "RESP, TS 1000, redis-benchmark -c 64 -P 32 (timestamps a second: times 1000)"
+  header "RESP, TS 1000, redis-benchmark -c 64 -P 32 (timestamps per second: times 1000)"
   for _ in $(seq "$rounds"); do
     measured quorum "${nodes[*]}" redis "${leader##*:}" 32 TS 1000
     measured lease "${nodes[*]}" redis "${leader##*:}" 32 TS 1000 LEASE
@@ -143,7 +143,7 @@ ids_case() {
   done
   stop_web
   forget
-  header "RESP, redis-benchmark -c 64, of a follower; snowflake100: SNOWFLAKE 100 (ids a second: times 100)"
+  header "RESP, redis-benchmark -c 64, of a follower; snowflake100: SNOWFLAKE 100 (IDs per second: times 100)"
   for _ in $(seq "$rounds"); do
     measured snowflake "${nodes[*]}" redis "${follower##*:}" 1 SNOWFLAKE
     measured snowflake100 "${nodes[*]}" redis "${follower##*:}" 1 SNOWFLAKE 100
@@ -151,7 +151,7 @@ ids_case() {
   for s in snowflake snowflake100; do row "$s" P=1 snowflake; done
 }
 
-# paced RATE: prints p99.9 in microseconds under an open loop of that rate
+# paced RATE: prints p99.9 in microseconds under open-loop load at that rate
 paced() {
   "$dir/isotone" bench --target "$leader" --connections 64 --rate "$1" --warmup 1s --duration "$((seconds * 2))s" --json "$dir/paced.json" >/dev/null
   tr -d ' \n' <"$dir/paced.json" | sed 's/.*"latency_us":{[^}]*"p99_9":\([0-9.]*\).*/\1\n/'
@@ -162,7 +162,7 @@ fsync_case() {
   cluster
   local half
   half=$(load "http://$leader/timestamp" 64 | awk '{ print int($2 / 2) }')
-  printf '\np99.9 at half load (%s req/s, open loop), all nodes below strace -f --seccomp-bpf -e fdatasync\n' "$half"
+  printf '\np99.9 at half load (%s req/s, open loop), all nodes under strace -f --seccomp-bpf -e fdatasync\n' "$half"
   forget
   for _ in $(seq "$rounds"); do
     cluster strace -qq -f --seccomp-bpf -o /dev/null -e trace=fdatasync
@@ -170,7 +170,7 @@ fsync_case() {
     cluster strace -qq -f --seccomp-bpf -o /dev/null -e trace=fdatasync -e inject=fdatasync:delay_enter=200000:when=40+20
     paced "$half" >>"$dir/out.slow"
   done
-  printf 'as it is %.0f us, with a sync of 200 ms every 20th (about one a second) %.0f us, ratio %s\n' \
+  printf 'unchanged %.0f us, with every 20th sync (about one a second) delayed by 200 ms %.0f us, ratio %s\n' \
     "$(column plain 1)" "$(column slow 1)" "$(ratio slow plain)"
 }
 

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Measures isotone proxy beside HAProxy on this machine, in turns, in front of one nginx that
-# serves 16 static bytes, and prints medians, the CPU time for each request, and ratios.
+# Measures isotone proxy alternating with HAProxy on this machine, in front of one nginx that
+# serves 16 static bytes, and prints medians, the CPU time per request, and ratios.
 #
 #   bench/proxy.sh [CONNECTIONS...]      default: 64
 #
-# ROUNDS (5), SECONDS_EACH (4) and NICE (0) set how often, how long, and with what niceness.
-# Needs go, nginx, haproxy, wrk and curl (Debian: nginx-light haproxy wrk curl). Everything
-# listens on 127.0.0.1 and ends with the script.
+# ROUNDS (5) is the number of measurements of each, SECONDS_EACH (4) their length, NICE (0) the
+# niceness of all processes. Needs go, nginx, haproxy, wrk and curl (Debian: nginx-light haproxy
+# wrk curl). Everything listens on 127.0.0.1 and ends with the script.
 #
-# haproxy:   nbthread 1, least connections, connections kept; it only forwards.
-# haproxy+:  the same with what isotone proxy does to every request: a unique ID, forwarded
-#            to the backend and to the client, and X-Forwarded-For.
+# haproxy:   nbthread 1, least connections, keep-alive; it only forwards.
+# haproxy+:  the same, but like isotone proxy it adds to every request a unique ID, which both
+#            the backend and the client receive, and X-Forwarded-For.
 # haproxy 2: haproxy with two threads, its default on two cores.
 # nethttp:   httputil.ReverseProxy of Go's standard library.
 #
-# With STATS=1 instead: isotone proxy beside itself with --request-stats (all), with a sample
-# of 100 (sample), and with --log-requests (log); logs go to a file.
+# STATS=1 compares isotone proxy with itself instead: with --request-stats (all), also with
+# --request-stats-sample 100 (sample), and with --log-requests (log) to a file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=5
@@ -76,10 +76,10 @@ done
 
 for c in "$@"; do
   forget
-  header "HTTP/1.1 GET, wrk -t1, $rounds rounds of $seconds s; the second ratio is that of the CPU time"
+  header "HTTP/1.1 GET, wrk -t1, $rounds rounds of $seconds s; the second ratio is of the CPU times"
   for _ in $(seq "$rounds"); do
     for name in "${names[@]}"; do measured "$name" "${pid[$name]}" load "http://127.0.0.1:${port[$name]}/index.html" "$c"; done
   done
   for name in "${names[@]}"; do printf '%s %7s\n' "$(row "$name" "$c" "$reference")" "$(ratio "$name" "$reference" 4)"; done
 done
-awk '/VmHWM/ { printf "isotone: %.0f MB resident at most\n", $2 / 1024 }' "/proc/${pid[isotone]}/status"
+awk '/VmHWM/ { printf "isotone: peak resident size %.0f MB\n", $2 / 1024 }' "/proc/${pid[isotone]}/status"

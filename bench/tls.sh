@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Measures HTTP/1.1 over TLS on this machine, in turns with nginx, which serves a static file
-# of 16 bytes with one worker, the same ECDSA P-256 key, and TLS 1.3. Prints medians, the
-# server's CPU time for each request, and ratios.
+# Measures HTTP/1.1 over TLS 1.3 on this machine, alternating with nginx, which serves a static
+# file of 16 bytes with one worker and the same ECDSA P-256 key. Prints medians, the server's
+# CPU time per request, and ratios.
 #
 #   bench/tls.sh [CASE...]       all cases: one three handshakes
 #
-#   one         one node: lease, quorum, and lease without TLS; CONNECTIONS at a time
+#   one         one node: lease, quorum, and lease without TLS
 #   three       three nodes: lease and quorum
 #   handshakes  one node: a new connection for each request, and openssl s_time -new
 #
-# ROUNDS (3), SECONDS_EACH (3) and CONNECTIONS (64 256 1000) set how often, how long and how
-# many. NICE (0) is the niceness of everything measured. Needs go, nginx with its ssl module,
-# wrk, curl and openssl. Everything listens on 127.0.0.1 and ends with the script.
+# ROUNDS (3) is the number of measurements of each, SECONDS_EACH (3) their length, CONNECTIONS
+# (64 256 1000) the numbers of connections for one and three, NICE (0) the niceness of all
+# processes. Needs go, nginx with its ssl module, wrk, curl and openssl. Everything listens on
+# 127.0.0.1 and ends with the script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=3 connections=${CONNECTIONS:-64 256 1000}
@@ -23,7 +24,7 @@ certificate
 start_nginx "127.0.0.1:27443 ssl"
 export TLS_CERT=$dir/cert.pem TLS_KEY=$dir/key.pem
 
-# fresh PORT: full handshakes one after the other
+# fresh PORT: full handshakes, one after another; prints "COUNT RATE 0 0"
 fresh() {
   timeout $((seconds + 20)) nice -n "$nice" openssl s_time -connect "127.0.0.1:$1" -new -time "$seconds" 2>/dev/null |
     awk -v s="$seconds" '/real seconds/ { print $1, $1 / s, 0, 0 }'
@@ -41,7 +42,7 @@ one_case() {
       measured lease-plain "${nodes[*]}" load "http://$leader/timestamp?mode=lease" "$c"
     done
     for s in nginx lease quorum lease-plain; do row "$s" "$c" nginx; done
-    printf '%-20s %6s lease with TLS to lease without %s\n' "" "$c" "$(ratio lease lease-plain)"
+    printf '%-20s %6s ratio of lease with TLS to without: %s\n' "" "$c" "$(ratio lease lease-plain)"
   done
 }
 

@@ -63,7 +63,7 @@ func readIDs(r *bufio.Reader, count uint64) ([]snowflake.ID, error) {
 		return []snowflake.ID{id}, err
 	}
 	if n, err := reply.Size(line, idBatchMax); err != nil || line[0] != '*' || uint64(n) != count {
-		return nil, reply.Malformed("%.40q instead of %d ids", line, count)
+		return nil, reply.Malformed("%.40q instead of %d IDs", line, count)
 	}
 	ids := make([]snowflake.ID, count)
 	for i := range ids {
@@ -81,7 +81,7 @@ func readIDs(r *bufio.Reader, count uint64) ([]snowflake.ID, error) {
 func parseID(line []byte) (snowflake.ID, error) {
 	n, err := strconv.ParseUint(string(line[1:]), 10, 63)
 	if line[0] != ':' || err != nil {
-		return 0, reply.Malformed("%.40q instead of an id", line)
+		return 0, reply.Malformed("%.40q instead of an ID", line)
 	}
 	return snowflake.ID(n), nil
 }
@@ -109,14 +109,14 @@ func checkAddr(addr string) error {
 	return nil
 }
 
-// view is a node's answer to who the members are.
+// view is what a node reports about the members.
 type view struct {
 	leader  string
 	members []string
 }
 
 // viewOf reads the answer to CLUSTER SLOTS: ranges of slots and their nodes, the leader
-// first. Isotone has one shard, so the first range names the leader. A node without a host
+// first. Isotone has one shard, so the first range gives the leader. A node without a host
 // is the one that was asked.
 func viewOf(v reply.Value, asked string) (view, error) {
 	var seen view

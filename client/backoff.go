@@ -7,15 +7,15 @@ import (
 
 const (
 	// backoffMin and backoffMax bound the pause after a failure, before jitter. An
-	// election takes some hundred milliseconds; asking often finds its end sooner.
+	// election takes a few hundred milliseconds; short pauses find its end sooner.
 	backoffMin = 5 * time.Millisecond
 	backoffMax = 100 * time.Millisecond
-	// memberBackoffMax bounds it for a member that is not needed because others give ids.
+	// memberBackoffMax bounds it for a member that is not needed because others give IDs.
 	memberBackoffMax = 2 * time.Second
 )
 
-// backoff returns the pause after that many failures in a row: exponential, with jitter of
-// half.
+// backoff returns the pause after that many failures in a row. It is exponential, with a
+// jitter of up to half.
 func backoff(failures int) time.Duration { return backoffTo(failures, backoffMax) }
 
 func backoffTo(failures int, most time.Duration) time.Duration {
@@ -30,8 +30,8 @@ type estimate struct {
 }
 
 const (
-	// timeoutMin is longer than most pauses of a healthy machine. A false suspicion does
-	// no harm.
+	// timeoutMin is longer than most pauses of a healthy machine. A false suspicion is
+	// harmless.
 	timeoutMin = 25 * time.Millisecond
 	timeoutMax = 5 * time.Second
 	// timeoutInitial applies before the first answer.

@@ -7,18 +7,17 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// A batch is one request and the calls that it answers. While it is open, calls join it:
-// each takes the next numbers, and so a part of the answer. It is sealed before it is sent.
-// Hence every call gets numbers that were requested after it began (I4), even if the request
-// is sent again.
+// A batch is one request and the calls that it answers. While it is open, calls join it, and
+// each takes the next numbers of the answer. It is sealed before it is sent. Hence every call
+// gets numbers that were requested after it began (I4), even if the request is sent again.
 type batch struct {
-	// state is all that is shared while the batch is open: whether it is sealed, how many
-	// calls wait for it, and how many numbers they have taken.
+	// state is the only shared state while the batch is open: whether it is sealed, how
+	// many calls wait for it, and how many numbers they have taken.
 	state atomic.Uint64
 	kind  kind
 	done  chan struct{}     // closed once the fields below are set
 	first isotone.Timestamp // of timestamps
-	ids   []snowflake.ID    // or the ids
+	ids   []snowflake.ID    // or the IDs
 	err   error
 
 	floor isotone.Timestamp // of the client, when the request was sent
@@ -56,7 +55,7 @@ func (b *batch) count() uint64 { return countOf(b.state.Load()) }
 
 func newBatch(k kind) *batch { return &batch{kind: k, done: make(chan struct{})} }
 
-// leave removes one call, whose caller no longer waits. Its numbers are lost, unless it was
+// leave removes a call whose caller no longer waits. Its numbers are lost, unless it was
 // the only call left in an open batch.
 func (b *batch) leave() {
 	for {
@@ -81,8 +80,8 @@ func (b *batch) finish(err error) {
 // queue is the open batch of a kind. Joining takes no lock; sealing needs pool.mu.
 type queue struct {
 	kind     kind
-	countMax uint64 // of numbers in a batch
-	callsMax uint64 // that wait in it
+	countMax uint64 // numbers in a batch
+	callsMax uint64 // calls that wait in it
 	open     atomic.Pointer[batch]
 }
 
@@ -97,7 +96,7 @@ const (
 	joinRefused               // the client is closed
 )
 
-// join takes count numbers of the open batch, from at on.
+// join takes count numbers of the open batch, the first of which is at.
 func (q *queue) join(count uint64) (b *batch, at uint64, result joined) {
 	for {
 		b = q.open.Load()

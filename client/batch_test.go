@@ -13,7 +13,7 @@ import (
 	"github.com/isotone/isotone/client"
 )
 
-// held is a node whose answers to TS wait until they are let go, one by one.
+// held is a node that holds its answers to TS until the test releases them, one by one.
 type held struct {
 	came chan string
 	next chan bool
@@ -33,14 +33,14 @@ func hold(f *cluster, n *node) *held {
 	return h
 }
 
-// one asks for a timestamp as one of many would: not on the connection for direct calls.
+// one requests a timestamp like one of many callers: not on the connection for direct calls.
 func one(ctx context.Context, c *client.Client) (isotone.Timestamp, error) {
 	r, err := c.Timestamps(ctx, 1)
 	return r.First, err
 }
 
-// occupy sends a request on each connection of c but that for direct calls, when all are
-// there, which the node holds.
+// occupy waits for all connections of c, and then sends a request, which the node holds, on
+// each except that for direct calls.
 func occupy(ctx context.Context, t *testing.T, f *cluster, c *client.Client, conns int) (*held, *sync.WaitGroup) {
 	t.Helper()
 	eventually(t, "all connections, and that for direct calls", func() bool { return f.nodes[0].count("PING") == conns+1 })
@@ -49,7 +49,7 @@ func occupy(ctx context.Context, t *testing.T, f *cluster, c *client.Client, con
 	return h, calls
 }
 
-// fill has conns calls go out, one on each connection.
+// fill makes conns calls, one on each connection.
 func (h *held) fill(ctx context.Context, t *testing.T, c *client.Client, calls *sync.WaitGroup, conns int) {
 	t.Helper()
 	for range conns {
@@ -66,12 +66,12 @@ func receive[T any](t *testing.T, c <-chan T) T {
 	case v := <-c:
 		return v
 	case <-time.After(10 * time.Second):
-		t.Fatal("nothing came")
+		t.Fatal("no request arrived")
 		panic("unreachable")
 	}
 }
 
-// TestBatch_CallsDuringARequestShareTheNext is I4 for every call: none joins a request
+// TestBatch_CallsDuringARequestShareTheNext checks I4 for every call: none joins a request
 // that was sent before it began.
 func TestBatch_CallsDuringARequestShareTheNext(t *testing.T) {
 	f := startCluster(t, 1)
@@ -92,7 +92,7 @@ func TestBatch_CallsDuringARequestShareTheNext(t *testing.T) {
 	eventually(t, "all calls wait", func() bool { return client.Waiting(c) == later })
 	h.next <- true
 	if got := receive(t, h.came); got != fmt.Sprintf("[TS %d]", later) {
-		t.Errorf("the calls that came meanwhile sent %s", got)
+		t.Errorf("the calls made meanwhile sent %s", got)
 	}
 	h.next <- true
 	wg.Wait()
@@ -127,7 +127,7 @@ func TestBatch_SeveralRequestsAreUnderWay(t *testing.T) {
 	wg.Wait()
 }
 
-// TestBatch_TimestampsGoInQueueOrder: who joined first gets the smaller ones.
+// TestBatch_TimestampsGoInQueueOrder: calls that joined earlier get smaller timestamps.
 func TestBatch_TimestampsGoInQueueOrder(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{Conns: 1})
@@ -150,7 +150,7 @@ func TestBatch_TimestampsGoInQueueOrder(t *testing.T) {
 	}
 }
 
-// TestBatch_ModesAreNotMixed, and none starves another.
+// TestBatch_ModesAreNotMixed also checks that none starves another.
 func TestBatch_ModesAreNotMixed(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{Conns: 1})
@@ -175,7 +175,7 @@ func TestBatch_ModesAreNotMixed(t *testing.T) {
 	}
 }
 
-// TestBatch_LargeCountsTakeTurns: what does not fit one request goes into the next.
+// TestBatch_LargeCountsTakeTurns: what does not fit in one request goes into the next.
 func TestBatch_LargeCountsTakeTurns(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{Conns: 1})
@@ -211,11 +211,11 @@ func TestBatch_TooManyCallsAreRefused(t *testing.T) {
 	if _, err := one(context.Background(), c); !errors.Is(err, isotone.ErrOverloaded) {
 		t.Errorf("the fifth: %v", err)
 	}
-	// Other modes have queues of their own, and who leaves makes room.
+	// Other modes have their own queues, and calls that leave make room.
 	wg.Go(func() { _, _ = c.In(isotone.ReadLease).Timestamps(ctx, 1) })
 	eventually(t, "five wait", func() bool { return client.Waiting(c) == 5 })
 	cancel()
-	eventually(t, "nobody waits", func() bool { return client.Waiting(c) == 0 })
+	eventually(t, "no call waits", func() bool { return client.Waiting(c) == 0 })
 	wg.Go(func() {
 		if _, err := one(context.Background(), c); err != nil {
 			t.Error(err)
@@ -248,8 +248,8 @@ func TestBatch_ManyHugeCallsAreRefused(t *testing.T) {
 	wg.Wait()
 }
 
-// TestBatch_TheBoundHoldsForAllStripes: several batches gather at once, and what fits in
-// none is refused.
+// TestBatch_TheBoundHoldsForAllStripes: several batches are open at once, and a call that
+// fits in none is refused.
 func TestBatch_TheBoundHoldsForAllStripes(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{Conns: 2, QueueMax: 5})
@@ -267,8 +267,8 @@ func TestBatch_TheBoundHoldsForAllStripes(t *testing.T) {
 	wg.Wait()
 }
 
-// TestBatch_ACrowdIsWokenWhole: of thousands who wait for one answer, some leave in the
-// very moment it comes, and all others get theirs.
+// TestBatch_ACrowdIsWokenWhole: of thousands of calls that wait for one answer, some leave
+// just when it arrives, and all others get their timestamps.
 func TestBatch_ACrowdIsWokenWhole(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{Conns: 2})
@@ -295,7 +295,7 @@ func TestBatch_ACrowdIsWokenWhole(t *testing.T) {
 			})
 		}
 		eventually(t, "all wait", func() bool { return client.Waiting(c) == callers })
-		for range 4 { // those in the way, and at most two batches
+		for range 4 { // the held requests, and at most two batches
 			h.next <- true
 		}
 		receive(t, h.came)

@@ -16,15 +16,15 @@ import (
 var ErrClosed = errors.New("client: closed")
 
 const (
-	// idBatchMax bounds the ids of one request: as many as a worker of the usual layout
+	// idBatchMax bounds the IDs of one request: as many as a worker of the usual layout
 	// has in a millisecond.
 	idBatchMax = 4096
-	// IDsMax bounds the ids of one call.
+	// IDsMax bounds the IDs of one call.
 	IDsMax = 1 << 16
 )
 
-// Client asks a cluster for timestamps and ids. It is safe for concurrent use; one for each
-// process is enough. Make it with [New] or [NewWith], and end it with Close.
+// Client requests timestamps and IDs from a cluster. It is safe for concurrent use; one for
+// each process is enough. Make it with [New] or [NewWith], and end it with Close.
 //
 // Every call waits until it is answered or its context is done, across all failures of the
 // cluster. So give calls a context with a deadline, unless they may wait indefinitely.
@@ -42,7 +42,7 @@ type Client struct {
 	woken  chan struct{}
 	work   sync.WaitGroup // all goroutines, and calls that use their own connections
 	once   sync.Once
-	ending sync.Mutex // guards closed, so that nothing is added to work after Close
+	ending sync.Mutex // guards closed, so that work does not grow after Close
 	closed bool
 	led    chan struct{} // closed when the first leader is connected
 	pin    atomic.Uint64 // the cluster's ID; 0 until it is known
@@ -54,7 +54,7 @@ type Client struct {
 }
 
 // New returns a client of the cluster with nodes at addrs (host:port). One reachable node is
-// enough. New waits until a leader is connected or ctx is done. Later the context has no
+// enough. New waits until a leader is connected or ctx is done. After New returns, ctx has no
 // effect.
 func New(ctx context.Context, addrs ...string) (*Client, error) {
 	return NewWith(ctx, Options{Addrs: addrs})
@@ -145,7 +145,7 @@ type Reader struct {
 // Timestamp is [Client.Timestamp] in the reader's mode.
 func (r Reader) Timestamp(ctx context.Context) (isotone.Timestamp, error) {
 	if r.mode > isotone.ReadLease {
-		return isotone.Timestamp{}, isotone.Errorf(isotone.CodeInvalidArgument, "there is no read mode %d", r.mode)
+		return isotone.Timestamp{}, isotone.Errorf(isotone.CodeInvalidArgument, "unknown read mode %d", r.mode)
 	}
 	return r.client.stamps.timestamp(ctx, r.mode)
 }
@@ -166,7 +166,7 @@ func (p *pool) timestamp(ctx context.Context, mode isotone.ReadMode) (isotone.Ti
 // Timestamps is [Client.Timestamps] in the reader's mode.
 func (r Reader) Timestamps(ctx context.Context, count uint64) (isotone.Range, error) {
 	if r.mode > isotone.ReadLease {
-		return isotone.Range{}, isotone.Errorf(isotone.CodeInvalidArgument, "there is no read mode %d", r.mode)
+		return isotone.Range{}, isotone.Errorf(isotone.CodeInvalidArgument, "unknown read mode %d", r.mode)
 	}
 	if count < 1 || count > isotone.RangeCountMax {
 		return isotone.Range{}, isotone.Errorf(isotone.CodeInvalidArgument,
@@ -181,7 +181,7 @@ func (r Reader) Timestamps(ctx context.Context, count uint64) (isotone.Range, er
 	return isotone.Range{First: first, Count: count}, nil
 }
 
-// Snowflake returns an id from any member.
+// Snowflake returns an ID from any member.
 func (c *Client) Snowflake(ctx context.Context) (snowflake.ID, error) {
 	b, at, err := c.askIDs(ctx, 1)
 	if err != nil {
@@ -190,10 +190,10 @@ func (c *Client) Snowflake(ctx context.Context) (snowflake.ID, error) {
 	return b.ids[at], nil
 }
 
-// Snowflakes returns count ids, 1 to [IDsMax], possibly from several members.
+// Snowflakes returns count IDs, 1 to [IDsMax], possibly from several members.
 func (c *Client) Snowflakes(ctx context.Context, count int) ([]snowflake.ID, error) {
 	if count < 1 || count > IDsMax {
-		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "%d ids: want 1 to %d", count, IDsMax)
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "%d IDs: want 1 to %d", count, IDsMax)
 	}
 	ids := make([]snowflake.ID, 0, count)
 	for len(ids) < count {

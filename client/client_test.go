@@ -69,7 +69,7 @@ func TestClient_SendsTheModeOfTheCall(t *testing.T) {
 	_, one := c.In(3).Timestamp(ctx)
 	_, two := c.In(3).Timestamps(ctx, 2)
 	for _, err := range []error{one, two} {
-		if !errors.Is(err, isotone.ErrInvalidArgument) || !strings.Contains(err.Error(), "no read mode 3") {
+		if !errors.Is(err, isotone.ErrInvalidArgument) || !strings.Contains(err.Error(), "read mode 3") {
 			t.Errorf("an unknown mode: %v", err)
 		}
 	}
@@ -154,7 +154,7 @@ func TestClose_FailsWhatWaitsAndWhatComes(t *testing.T) {
 		t.Errorf("a call after Close: %v", err)
 	}
 	if _, err := c.Snowflake(context.Background()); !errors.Is(err, client.ErrClosed) {
-		t.Errorf("a call for an id after Close: %v", err)
+		t.Errorf("a call for an ID after Close: %v", err)
 	}
 	for range 10 {
 		<-failed
@@ -230,11 +230,11 @@ func TestHooks_SeeAnswersRetriesAndLeaders(t *testing.T) {
 		"retried " + a + " true", "leader " + b, "answered " + b + " ids=false calls=1 count=1",
 	}
 	if len(seen) != 6 || !slices.Equal(seen[:5], want) || !strings.Contains(seen[5], "ids=true calls=1 count=1") {
-		t.Errorf("%q, want %q and one of ids", seen, want)
+		t.Errorf("%q, want %q and one answer with IDs", seen, want)
 	}
 }
 
-// TestCall_AllocatesLittle: a direct call nothing, one of many its part of a batch.
+// TestCall_AllocatesLittle: a direct call allocates nothing, others their share of a batch.
 func TestCall_AllocatesLittle(t *testing.T) {
 	c := quietServer(t)
 	ctx := context.Background()
@@ -252,7 +252,7 @@ func TestCall_AllocatesLittle(t *testing.T) {
 		}
 	})
 	if allocs > 2 {
-		t.Errorf("a call by a batch: %v allocations", allocs)
+		t.Errorf("a call in a batch: %v allocations", allocs)
 	}
 }
 
@@ -267,7 +267,7 @@ func BenchmarkTimestamp_Alone(b *testing.B) {
 	}
 }
 
-// BenchmarkTimestamp_Crowd has a thousand goroutines call all the time.
+// BenchmarkTimestamp_Crowd makes calls from a thousand goroutines.
 func BenchmarkTimestamp_Crowd(b *testing.B) {
 	c := quietServer(b)
 	ctx := context.Background()
@@ -284,7 +284,7 @@ func BenchmarkTimestamp_Crowd(b *testing.B) {
 }
 
 // quietServer returns a client of a node that answers every request in the same way, and
-// does not allocate. It is introduced by a real fake.
+// does not allocate. A fake cluster answers the client's first questions.
 func quietServer(t testing.TB) *client.Client {
 	t.Helper()
 	f := startCluster(t, 1)

@@ -11,14 +11,14 @@ import (
 	"github.com/isotone/isotone/internal/reply"
 )
 
-// This file keeps a client to one cluster (I10).
+// This file ensures that a client uses only one cluster (I10).
 //
-// A connection leads to one process, and a process is of one cluster for life. So the client
-// asks once on each connection, before it uses anything that comes on it. No request waits
-// for that.
+// A connection leads to one process, and a process belongs to one cluster for life. So the
+// client asks for the cluster once on each connection, before it uses any answer from it. No
+// request waits for that.
 
 // fieldCluster starts the INFO line with the cluster's ID. The line has no ID while the node
-// does not know it; nodes of older versions do not have the line.
+// does not know it; nodes of older versions do not send the line.
 const fieldCluster = "isotone_cluster_id:"
 
 // clusterOf reads the answer to INFO. The ID is 0 if the node does not know it yet.
@@ -60,8 +60,8 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn, read *bufio.Reade
 	return v, err
 }
 
-// checkCluster returns an error unless the INFO of a node is of the right cluster. Without
-// Options.Cluster the first node that tells its cluster pins it.
+// checkCluster returns an error unless the INFO of a node names the right cluster. Without
+// Options.Cluster, the first node that reports its cluster pins it.
 func (c *Client) checkCluster(addr, info string) error {
 	id, told, err := clusterOf(info)
 	switch {
@@ -70,22 +70,22 @@ func (c *Client) checkCluster(addr, info string) error {
 	case !told && c.opt.Cluster == 0:
 		return nil
 	case !told:
-		return c.reject(addr, isotone.Errorf(isotone.CodeWrongCluster, "%s does not tell its cluster, want %s", addr, c.opt.Cluster))
+		return c.reject(addr, isotone.Errorf(isotone.CodeWrongCluster, "%s does not report its cluster, want %s", addr, c.opt.Cluster))
 	case id == 0:
-		// Its cluster is still being formed, and may turn out to be any.
+		// Its cluster is still being formed, so its ID is yet unknown.
 		return isotone.Errorf(isotone.CodeNoLeader, "the node does not know its cluster yet")
 	}
 	if c.pin.CompareAndSwap(0, uint64(id)) {
 		return nil
 	}
 	if pin := c.Cluster(); pin != id {
-		return c.reject(addr, isotone.Errorf(isotone.CodeWrongCluster, "%s is of cluster %s, want %s", addr, id, pin))
+		return c.reject(addr, isotone.Errorf(isotone.CodeWrongCluster, "%s belongs to cluster %s, want %s", addr, id, pin))
 	}
 	return nil
 }
 
 // Cluster returns the cluster that the client is pinned to: that of Options.Cluster, or of
-// the first node that told one; 0 until then. It never changes after that.
+// the first node that reported one; 0 until then. It never changes after that.
 func (c *Client) Cluster() isotone.ClusterID { return isotone.ClusterID(c.pin.Load()) }
 
 // reject calls Hooks.Rejected for an answer that is not used, and returns err.
@@ -96,7 +96,7 @@ func (c *Client) reject(addr string, err *isotone.Error) error {
 	return err
 }
 
-// report tells the router the outcome of an exchange with a node.
+// report sends the outcome of an exchange with a node to the router.
 func (c *Client) report(addr string, err error) {
 	c.post(func(r *router) { r.reported(r.host(addr), err) })
 }
@@ -110,8 +110,8 @@ const (
 	statusForeign                // of another cluster
 )
 
-// reported takes the outcome of an exchange with a host. If every reachable host is foreign,
-// calls that time out fail with the error of one of them.
+// reported handles the outcome of an exchange with a host. If every reachable host is
+// foreign, calls that time out fail with the error of one of them.
 func (r *router) reported(h *host, err error) {
 	var refusal *isotone.Error
 	switch {

@@ -15,8 +15,8 @@ import (
 
 const otherID isotone.ClusterID = 0x07e4
 
-// becomes has all nodes be of another cluster from now on, as if each address had been
-// given to another process: the connections end.
+// becomes makes all nodes belong to another cluster from now on, and ends their connections,
+// as if each address had been given to another process.
 func (c *cluster) becomes(id string) {
 	c.mu.Lock()
 	c.id = id
@@ -26,7 +26,7 @@ func (c *cluster) becomes(id string) {
 	}
 }
 
-// everyWay is every way to get something from a cluster.
+// everyWay returns all kinds of calls that get something from a cluster.
 func everyWay(c *client.Client) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"direct": func(ctx context.Context) error { _, err := c.Timestamp(ctx); return err },
@@ -50,7 +50,7 @@ func briefly(t *testing.T, call func(context.Context) error) error {
 	return call(ctx)
 }
 
-// asked returns how many commands the nodes have got that take something from a cluster.
+// asked returns how many such commands the nodes have received.
 func (c *cluster) asked() (n int) {
 	for _, node := range c.nodes {
 		n += node.count("TS") + node.count("SNOWFLAKE") + node.count("WORKER")
@@ -58,7 +58,7 @@ func (c *cluster) asked() (n int) {
 	return n
 }
 
-// TestCluster_AnotherOneAtTheSameAddressIsRefused however it is asked (I10).
+// TestCluster_AnotherOneAtTheSameAddressIsRefused for every kind of call (I10).
 func TestCluster_AnotherOneAtTheSameAddressIsRefused(t *testing.T) {
 	f := startCluster(t, 3)
 	var rejected atomic.Int32
@@ -84,17 +84,17 @@ func TestCluster_AnotherOneAtTheSameAddressIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", way, err)
 		}
 		if err != nil && (!strings.Contains(err.Error(), fakeID.String()) || !strings.Contains(err.Error(), otherID.String())) {
-			t.Errorf("%s: it names not both clusters: %v", way, err)
+			t.Errorf("%s: the error does not name both clusters: %v", way, err)
 		}
 	}
 	if got := f.asked() - before; got != 0 {
 		t.Errorf("the other cluster was asked %d times", got)
 	}
 	if rejected.Load() == 0 {
-		t.Error("the hook was not told")
+		t.Error("the hook was not called")
 	}
 	if c.Cluster() != fakeID {
-		t.Errorf("pinned to %v by now", c.Cluster())
+		t.Errorf("now pinned to %v", c.Cluster())
 	}
 	f.becomes(fakeID.String())
 	for way, call := range ways {
@@ -104,7 +104,7 @@ func TestCluster_AnotherOneAtTheSameAddressIsRefused(t *testing.T) {
 	}
 }
 
-// TestCluster_SilenceIsNoOtherCluster: the error is that of the deadline again.
+// TestCluster_SilenceIsNoOtherCluster: if no node answers, the error is that of the deadline.
 func TestCluster_SilenceIsNoOtherCluster(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{})
@@ -138,7 +138,7 @@ func TestCluster_IsPinnedByTheOptions(t *testing.T) {
 	}
 }
 
-// TestCluster_GoesOnWithTheRightOne when addresses of several are given.
+// TestCluster_GoesOnWithTheRightOne if the addresses are those of several clusters.
 func TestCluster_GoesOnWithTheRightOne(t *testing.T) {
 	right, wrong := startCluster(t, 2), startCluster(t, 2)
 	wrong.becomes(otherID.String())
@@ -156,14 +156,16 @@ func TestCluster_GoesOnWithTheRightOne(t *testing.T) {
 	if got := wrong.asked(); got != 0 {
 		t.Errorf("the wrong cluster was asked %d times", got)
 	}
-	// That there is one of the right cluster, even without a leader, is a matter of time.
+	// While a node of the right cluster answers, even without a leader, the error is that of
+	// the deadline.
 	right.lead(-1)
 	if err := briefly(t, everyWay(c)["batch"]); !errors.Is(err, isotone.ErrDeadlineExceeded) {
 		t.Errorf("no leader: %v", err)
 	}
 }
 
-// TestCluster_MovedToAnotherOneIsNotFollowed: a node of ours names a leader of theirs.
+// TestCluster_MovedToAnotherOneIsNotFollowed: a node of the right cluster names a leader of
+// another.
 func TestCluster_MovedToAnotherOneIsNotFollowed(t *testing.T) {
 	ours, theirs := startCluster(t, 1), startCluster(t, 1)
 	theirs.becomes(otherID.String())
@@ -175,7 +177,7 @@ func TestCluster_MovedToAnotherOneIsNotFollowed(t *testing.T) {
 	}
 }
 
-// TestCluster_OlderNodesAreUsedUnlessOneIsAskedFor: they tell no ID.
+// TestCluster_OlderNodesAreUsedUnlessOneIsAskedFor: they report no cluster ID.
 func TestCluster_OlderNodesAreUsedUnlessOneIsAskedFor(t *testing.T) {
 	f := startCluster(t, 1)
 	f.becomes("none")
@@ -197,7 +199,7 @@ func TestCluster_OlderNodesAreUsedUnlessOneIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestCluster_OneWithoutAnIDIsWaitedFor: a cluster that is only being made may be any.
+// TestCluster_OneWithoutAnIDIsWaitedFor: the ID of a cluster that is being formed is unknown.
 func TestCluster_OneWithoutAnIDIsWaitedFor(t *testing.T) {
 	f := startCluster(t, 1)
 	f.becomes("")
@@ -214,12 +216,12 @@ func TestCluster_OneWithoutAnIDIsWaitedFor(t *testing.T) {
 	wantTimestamp(t, c)
 	f.becomes("nonsense")
 	if err := briefly(t, everyWay(c)["batch"]); !errors.Is(err, isotone.ErrDeadlineExceeded) || !strings.Contains(err.Error(), "malformed") {
-		t.Errorf("an ID that is none: %v", err)
+		t.Errorf("an invalid ID: %v", err)
 	}
 }
 
-// TestCluster_CostsNoRoundTrip: what comes first on a connection is asked with it, and a
-// connection is introduced once.
+// TestCluster_CostsNoRoundTrip: the question for the cluster is sent together with the first
+// command of a connection, and only once.
 func TestCluster_CostsNoRoundTrip(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -11,15 +11,15 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// bufferSize bounds a line of an answer. It holds some four hundred ids.
+// bufferSize bounds a line of an answer. It holds about four hundred IDs.
 const bufferSize = 8 << 10
 
 // A conn is a connection with at most one request under way. A node answers the requests
 // of one connection in order, so a second request would only wait there, where no call can
 // join it any more.
 //
-// The request belongs to whoever swaps it out of pending: the reader with its answer, or,
-// when the connection fails, the first goroutine that notices.
+// The request belongs to the goroutine that swaps it out of pending: the reader with its
+// answer or, when the connection fails, the first goroutine that notices.
 type conn struct {
 	pool    *pool
 	addr    string
@@ -32,7 +32,7 @@ type conn struct {
 	// writes carries requests to the write goroutine; nil for a TCP connection, whose
 	// empty send buffer takes a request without blocking.
 	writes chan []byte
-	over   chan struct{} // closed when the reader ends
+	over   chan struct{} // closed when the reader has ended
 
 	answered atomic.Bool // at least once
 	own      batch       // reused by direct calls
@@ -115,7 +115,7 @@ func (cn *conn) run() {
 
 func (cn *conn) serve() error {
 	for {
-		// Wait for data first: only then is it known which request it answers.
+		// Wait for data first: only then is the request known that it answers.
 		if _, err := cn.read.Peek(1); err != nil {
 			return err
 		}
@@ -147,8 +147,8 @@ func (cn *conn) serve() error {
 	}
 }
 
-// settle acts on an answer; refusal is nil for a success. It reports whether the connection
-// can go on.
+// settle handles an answer; refusal is nil for a success. It reports whether the connection
+// remains usable.
 func (cn *conn) settle(b *batch, refusal *isotone.Error) bool {
 	p := cn.pool
 	switch {
@@ -183,7 +183,7 @@ func (cn *conn) succeeded(b *batch) {
 	}
 }
 
-// refused queues the request again. It reports whether the connection can go on.
+// refused queues the request again. It reports whether the connection remains usable.
 func (cn *conn) refused(b *batch, refusal *isotone.Error) bool {
 	p, c := cn.pool, cn.pool.client
 	moved := refusal.Leader != "" && refusal.Leader != cn.addr && b.kind != kindID
@@ -243,7 +243,7 @@ func readable(err error) error {
 	case errors.Is(err, io.EOF):
 		return errors.New("the connection was closed")
 	case errors.Is(err, net.ErrClosed):
-		return errors.New("the connection was given up")
+		return errors.New("the connection was aborted")
 	}
 	return err
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// A direct call, one that finds no other call under way, writes and reads on its own
-// goroutine, on a connection reserved for that: being woken by another goroutine would take
-// a fifth longer. Anything but a timestamp (an error answer, an end, silence, a context that
-// is done) closes the connection, and the call joins a batch, where failures are handled. So
-// a direct call has no failures of its own except a timestamp out of order.
+// A direct call, made while no other call is under way, writes and reads on its own
+// goroutine, on a reserved connection: being woken by another goroutine would take a fifth
+// longer. Anything but a timestamp (an error answer, the end of the connection, silence, a
+// context that is done) closes the connection, and the call joins a batch, which handles
+// failures. So the only failure of a direct call itself is a timestamp out of order.
 //
 // The pool of these connections, Client.direct, has one connection and no queues.
 
-// uncontended reports whether nobody else seems to call: the latest batch was of one call,
-// and nothing is under way.
+// uncontended reports whether there seem to be no other calls: the latest batch had one
+// call, and nothing is under way.
 func (p *pool) uncontended() bool {
 	return p.recent.Load() <= 1 && int(p.nfree.Load()) >= p.client.opt.Conns
 }
@@ -38,8 +38,8 @@ func (p *pool) takeFree() *conn {
 	return cn
 }
 
-// ask makes a direct call. It reports false, without an error, if the call has to join a
-// batch.
+// ask makes a direct call. It reports false, without an error, if the call must join a batch
+// instead.
 func (p *pool) ask(ctx context.Context, k kind) (isotone.Timestamp, bool, error) {
 	if ctx.Done() != nil && ctx.Err() != nil {
 		return isotone.Timestamp{}, false, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/isotone/isotone/client"
 )
 
-// TestDirect_ADeadlineCostsItsConnectionAndNothingElse: the answer may still come, and must
-// not be the next call's.
+// TestDirect_ADeadlineCostsItsConnectionAndNothingElse: the answer may still arrive, and the
+// next call must not get it.
 func TestDirect_ADeadlineCostsItsConnectionAndNothingElse(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{})
@@ -40,7 +40,7 @@ func TestDirect_ADeadlineCostsItsConnectionAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestDirect_OthersDoNotWaitForIt: a direct call that hangs holds nobody up.
+// TestDirect_OthersDoNotWaitForIt: a direct call that hangs does not delay others.
 func TestDirect_OthersDoNotWaitForIt(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{})

@@ -1,35 +1,35 @@
-// Package client asks an Isotone cluster for timestamps and ids.
+// Package client requests timestamps and IDs from an Isotone cluster.
 //
 //	c, err := client.New(ctx, "10.0.0.1:8080", "10.0.0.2:8080", "10.0.0.3:8080")
 //	...
 //	ts, err := c.Timestamp(ctx)
 //
 // It owns batching, leader routing and failover. It uses the Redis protocol (docs/resp.md)
-// over a few connections, and knows nothing of how the cluster agrees. docs/clients.md
-// compares it with other ways to reach a cluster.
+// over a few connections, and does not know how the cluster agrees. docs/clients.md compares
+// it with other ways to reach a cluster.
 //
 // # Batching
 //
-// Calls that come while a request is under way share the next one. A call never joins a
-// request that was sent before it began, so a node's guarantee for a request holds for
-// every call: its timestamp is larger than all that any client had received when it began
-// (I4). No call waits for a batch to fill: if no other call is under way, the caller itself
-// sends the request and reads the answer, on a reserved connection.
-// Within a batch, calls get timestamps in the order in which they joined.
+// Calls made while a request is under way share the next one. A call never joins a request
+// that was sent before it began, so a node's guarantee for a request holds for every call:
+// its timestamp is larger than all that any client had received when it began (I4). No call
+// waits for a batch to fill: if no other call is under way, the caller itself sends the
+// request and reads the answer, on a reserved connection. Within a batch, calls get
+// timestamps in the order in which they joined.
 //
 // # Failures
 //
 // The client repeats a request until it is answered or the context is done. That is safe,
-// because timestamps that nobody has seen order nothing. It follows the leader by the
-// answers of nodes (MOVED). When the leader fails, refuses or is silent for longer than
-// usual, it asks all members who leads, repeatedly, and still accepts a late answer.
+// because timestamps that nobody has received order nothing. It follows redirections to the
+// leader (MOVED). When the leader fails, refuses or is silent for longer than usual, the
+// client repeatedly asks all members for the leader, and still accepts a late answer.
 //
 // Errors are those of package isotone and of contexts:
 //
 //   - isotone.ErrDeadlineExceeded, which is context.DeadlineExceeded as well: no answer
 //     in time. The message ends with the latest failure.
-//   - isotone.ErrWrongCluster, which is context.DeadlineExceeded too: no answer in time, and
-//     all nodes that answered are of another cluster; see below.
+//   - isotone.ErrWrongCluster, which is context.DeadlineExceeded as well: no answer in
+//     time, and all nodes that answered belong to another cluster; see below.
 //   - context.Canceled.
 //   - isotone.ErrOverloaded: more calls wait than Options.QueueMax.
 //   - isotone.ErrInvalidArgument, isotone.ErrUnauthorized, isotone.ErrInternal: a node's
@@ -45,8 +45,8 @@
 // request; otherwise the calls fail with isotone.ErrInternal (I13). Hooks.Rejected reports
 // both.
 //
-// # Ids
+// # IDs
 //
-// [Client.Snowflake] requests batches of ids from the members in turn. A [Generator] leases
-// a worker from the cluster and makes ids locally.
+// [Client.Snowflake] requests batches of IDs from the members in turn. A [Generator] leases
+// a worker from the cluster and makes IDs locally.
 package client

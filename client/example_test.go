@@ -12,7 +12,7 @@ import (
 	"github.com/isotone/isotone/client"
 )
 
-// nodes stands for the addresses of a cluster; in these examples, of a fake one.
+// nodes are the addresses of a cluster; in these examples, of a fake one.
 var nodes []string
 
 func Example() {
@@ -45,7 +45,7 @@ func ExampleClient_Timestamps() {
 func ExampleClient_In() {
 	c := exampleClient()
 	defer c.Close()
-	// Without the round trip to a quorum, and as good as the clocks.
+	// Without the round trip to a quorum, and as reliable as the clocks.
 	ts, err := c.In(isotone.ReadLease).Timestamp(context.Background())
 	fmt.Println(err, ts.Time > 0)
 	// Output: <nil> true
@@ -60,9 +60,9 @@ func ExampleClient_Timestamp_deadline() {
 	case err == nil:
 		fmt.Println("ok")
 	case errors.Is(err, context.DeadlineExceeded): // as isotone.ErrDeadlineExceeded
-		fmt.Println("no leader for half a second; the message says what was tried last:", err)
+		fmt.Println("no leader for half a second; the message has the last failure:", err)
 	case errors.Is(err, isotone.ErrOverloaded):
-		fmt.Println("this process has too many calls waiting already")
+		fmt.Println("too many calls of this process are waiting")
 	}
 	// Output: ok
 }
@@ -91,8 +91,8 @@ func ExampleClient_NewGenerator() {
 	// Output: true
 }
 
-// Metrics by whatever library: the hooks are called once for each request, not for each
-// call, so they may cost a little.
+// Metrics with any library: hooks are called once for each request, not for each call, so
+// they need not be very fast.
 func ExampleHooks() {
 	var requests, calls, retries atomic.Int64
 	c := exampleClient(client.Hooks{

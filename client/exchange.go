@@ -19,8 +19,8 @@ func (c *Client) open(ctx context.Context, addr string) (net.Conn, *bufio.Reader
 	return conn, bufio.NewReaderSize(conn, bufferSize), nil
 }
 
-// exchange sends a command on a new connection, where it waits behind no other request. It
-// is sent before the node's cluster is known, so it must be harmless in another cluster.
+// exchange sends a command on a new connection, where it does not wait for other requests.
+// It is sent before the node's cluster is known, so it must be harmless in any cluster.
 func (c *Client) exchange(ctx context.Context, addr string, command ...string) (reply.Value, error) {
 	conn, read, err := c.open(ctx, addr)
 	if err != nil {
@@ -30,7 +30,7 @@ func (c *Client) exchange(ctx context.Context, addr string, command ...string) (
 	return c.handshake(ctx, conn, read, addr, command...)
 }
 
-// execute sends a command to a node after checking that the node is of the right cluster.
+// execute sends a command to a node after checking that it belongs to the right cluster.
 func (c *Client) execute(ctx context.Context, addr string, command ...string) (v reply.Value, err error) {
 	conn, read, err := c.open(ctx, addr)
 	if err != nil {
@@ -50,8 +50,8 @@ func (c *Client) execute(ctx context.Context, addr string, command ...string) (v
 	return v, err
 }
 
-// within calls talk, and aborts its reads and writes when ctx is done. After an error the
-// connection is unusable.
+// within calls talk, whose reads and writes on conn it aborts when ctx is done. After an
+// error the connection is unusable.
 func within(ctx context.Context, conn net.Conn, talk func() error) error {
 	aborted := time.Unix(1, 0)
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(aborted) })
@@ -120,7 +120,7 @@ func repeatable(code isotone.Code) bool {
 	return transient(code) || code == isotone.CodeDeadlineExceeded || code == isotone.CodeWrongCluster
 }
 
-// nextAddr returns the node to ask after that many failures: the leader as far as known,
+// nextAddr returns the node to ask after that many failures: first the last known leader,
 // then every member in turn.
 func (c *Client) nextAddr(failures int) string {
 	seen := c.seen.Load()

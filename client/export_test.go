@@ -26,14 +26,14 @@ func Waiting(c *Client) (calls uint64) {
 	return calls
 }
 
-// Parse reads an answer in every way there is: as one to a command, and as one to
-// requests for timestamps and for ids. It returns what the second gave.
+// Parse reads an answer in every way: as one to a command, and as one to requests for
+// timestamps and for IDs. It returns the results for the requests.
 func Parse(text []byte, count uint64) (first [2]uint64, ids []int64, refused bool, err error) {
 	reader := func() *bufio.Reader { return bufio.NewReaderSize(bytes.NewReader(text), bufferSize) }
 	if v, err := reply.Read(reader(), limits); err == nil {
 		_, _ = viewOf(v, "host:1")
 		if id, told, err := clusterOf(string(v.Text)); id != 0 && (!told || err != nil) {
-			panic("client: a cluster that is not told")
+			panic("client: unexpected cluster ID")
 		}
 		_, _ = grantOf(v)
 	}

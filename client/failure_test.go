@@ -14,7 +14,7 @@ import (
 	"github.com/isotone/isotone/client"
 )
 
-// once answers the first so many TS of a node with a text, and then lets it speak.
+// once makes a node answer its first TS commands, times of them, with text.
 func once(n *node, times int32, text string) *atomic.Int32 {
 	var left atomic.Int32
 	left.Store(times)
@@ -38,7 +38,7 @@ func TestCall_IsRepeatedWhenThatMayHelp(t *testing.T) {
 	for _, answer := range []string{
 		"-CLUSTERDOWN no leader is known\r\n",
 		"-TRYAGAIN too many requests are waiting\r\n",
-		"-MOVED 0 127.0.0.1:1\r\n", // where nobody listens
+		"-MOVED 0 127.0.0.1:1\r\n", // nothing listens there
 		"-MOVED 0 nobody\r\n",
 		"+OK\r\n",
 		":1\r\n",
@@ -71,12 +71,12 @@ func TestCall_IsRepeatedWhenThatMayHelp(t *testing.T) {
 
 func TestCall_GetsWhatIsOfNoUseToRepeat(t *testing.T) {
 	for answer, want := range map[string]error{
-		"-ERR count\r\n":                        isotone.ErrInvalidArgument,
-		"-ERR internal: the disk is full\r\n":   isotone.ErrInternal,
-		"-NOAUTH Authentication required.\r\n":  isotone.ErrUnauthorized,
-		"-WRONGPASS invalid\r\n":                isotone.ErrUnauthorized,
-		"-WRONGCLUSTER behind a proxy\r\n":      isotone.ErrWrongCluster,
-		"-STRANGE this is some other thing\r\n": isotone.ErrInternal,
+		"-ERR count\r\n":                       isotone.ErrInvalidArgument,
+		"-ERR internal: the disk is full\r\n":  isotone.ErrInternal,
+		"-NOAUTH Authentication required.\r\n": isotone.ErrUnauthorized,
+		"-WRONGPASS invalid\r\n":               isotone.ErrUnauthorized,
+		"-WRONGCLUSTER behind a proxy\r\n":     isotone.ErrWrongCluster,
+		"-STRANGE this is not from a node\r\n": isotone.ErrInternal,
 	} {
 		f := startCluster(t, 1)
 		c := f.dial(client.Options{})
@@ -84,7 +84,7 @@ func TestCall_GetsWhatIsOfNoUseToRepeat(t *testing.T) {
 		if _, err := one(within(t, 10*time.Second), c); !errors.Is(err, want) {
 			t.Errorf("%q: %v", answer, err)
 		}
-		wantTimestamp(t, c) // the connection is as good as before
+		wantTimestamp(t, c) // the connection is still usable
 		if pings := f.nodes[0].count("PING"); pings > client.ConnsDefault+1 {
 			t.Errorf("%q: %d connections", answer, pings)
 		}
@@ -213,7 +213,7 @@ func TestLeader_LoopsOfMovedAreBounded(t *testing.T) {
 			if _, err := c.Timestamp(within(t, 500*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("in a loop: %v", err)
 			}
-			// With pauses of 50 to 150 ms after the first few, far fewer than that.
+			// With pauses of 50 to 150 ms after the first few, it is far fewer.
 			if asked := f.nodes[0].count("TS") + f.nodes[1].count("TS"); asked > 60 {
 				t.Errorf("asked %d times in half a second", asked)
 			}
@@ -225,8 +225,8 @@ func TestLeader_LoopsOfMovedAreBounded(t *testing.T) {
 	}
 }
 
-// TestLeader_SilentIsLeftForItsSuccessor: a paused leader holds up a call for less than
-// its deadline, and nobody at all later.
+// TestLeader_SilentIsLeftForItsSuccessor: a paused leader delays one call by less than its
+// deadline, and later calls not at all.
 func TestLeader_SilentIsLeftForItsSuccessor(t *testing.T) {
 	f := startCluster(t, 3)
 	c := f.dial(client.Options{})
@@ -239,7 +239,7 @@ func TestLeader_SilentIsLeftForItsSuccessor(t *testing.T) {
 		_, err := c.Timestamp(within(t, 10*time.Second))
 		stuck <- err
 	}()
-	eventually(t, "the silent leader is doubted", func() bool { return f.nodes[1].count("CLUSTER") > 0 })
+	eventually(t, "the silent leader is suspected", func() bool { return f.nodes[1].count("CLUSTER") > 0 })
 	f.lead(2)
 	if err := receive(t, stuck); err != nil {
 		t.Error(err)
@@ -255,8 +255,8 @@ func TestLeader_SilentIsLeftForItsSuccessor(t *testing.T) {
 	wantTimestamp(t, c)
 }
 
-// TestLeader_SilentWithoutSuccessorIsWaitedFor: there is nobody else to ask, and the
-// answer comes in the end.
+// TestLeader_SilentWithoutSuccessorIsWaitedFor: there is no other node to ask, and the answer
+// arrives in the end.
 func TestLeader_SilentWithoutSuccessorIsWaitedFor(t *testing.T) {
 	f := startCluster(t, 3)
 	c := f.dial(client.Options{})
@@ -268,8 +268,8 @@ func TestLeader_SilentWithoutSuccessorIsWaitedFor(t *testing.T) {
 	wantTimestamp(t, c)
 }
 
-// TestLeader_BrokenConnectionIsReplaced: the leader is well, but one connection has died
-// without a word.
+// TestLeader_BrokenConnectionIsReplaced: the leader works, but one connection has broken
+// silently.
 func TestLeader_BrokenConnectionIsReplaced(t *testing.T) {
 	f := startCluster(t, 2)
 	c := f.dial(client.Options{Conns: 1})
@@ -292,14 +292,14 @@ func TestLeader_EndsAndAnotherIsElected(t *testing.T) {
 	for round := range 6 {
 		old := round % 3
 		f.nodes[old].stop()
-		time.AfterFunc(50*time.Millisecond, func() { f.lead((old + 1) % 3) }) // until then all name the dead one
+		time.AfterFunc(50*time.Millisecond, func() { f.lead((old + 1) % 3) }) // until then all name the stopped one
 		wantTimestamp(t, c)
 		f.nodes[old].start()
 	}
 }
 
-// TestLeader_HearsayDoesNotWinOverTheLeaderItself: some members still name one that died
-// without a trace, to which connections hang.
+// TestLeader_HearsayDoesNotWinOverTheLeaderItself: some members still name a dead leader,
+// and connections to it hang.
 func TestLeader_HearsayDoesNotWinOverTheLeaderItself(t *testing.T) {
 	f := startCluster(t, 4)
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -386,7 +386,8 @@ func TestServer_ThatHangsUpAtOnceIsNotDialedWithoutEnd(t *testing.T) {
 	wantTimestamp(t, c)
 }
 
-// TestConnection_AnswersToNothingAreNotKept for the next request: they are older than it.
+// TestConnection_AnswersToNothingAreNotKept: an answer without a request is not used for the
+// next request, because it is older.
 func TestConnection_AnswersToNothingAreNotKept(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{})

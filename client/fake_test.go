@@ -21,13 +21,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The examples have no test to start their cluster for.
+	// A cluster for the examples, which have no testing.T.
 	f, end := newCluster(3)
 	nodes = f.addrs()
 	goleak.VerifyTestMain(ended{m, end})
 }
 
-// ended is a goleak.TestingM that cleans up before the goroutines are counted.
+// ended is a goleak.TestingM that cleans up before goleak checks the goroutines.
 type ended struct {
 	m   *testing.M
 	end func()
@@ -38,7 +38,7 @@ func (e ended) Run() int {
 	return e.m.Run()
 }
 
-// cluster is nodes that speak the Redis protocol and share one oracle.
+// cluster simulates nodes with the Redis protocol that share one oracle.
 type cluster struct {
 	t     testing.TB
 	nodes []*node
@@ -46,7 +46,7 @@ type cluster struct {
 	listen func(addr string) (net.Listener, error)
 
 	mu     sync.Mutex
-	id     string // as INFO has it; "none" is that of an older version
+	id     string // as in INFO; "none" simulates an older version
 	leader int    // an index of nodes; -1: none
 	last   isotone.Timestamp
 	ids    int64
@@ -58,7 +58,7 @@ type lease struct {
 	start, end int64
 }
 
-// node is one of them. What it answers can be changed at any time.
+// node is one node of a cluster. Its behaviour can be changed at any time.
 type node struct {
 	cluster *cluster
 	index   int
@@ -68,8 +68,8 @@ type node struct {
 	listener net.Listener
 	conns    map[net.Conn]bool
 	work     sync.WaitGroup
-	// reply, if set, answers in place of the node; not if it returns false. It may
-	// return nothing, and it may end the connection, by panicking with errHangUp.
+	// reply, if set, answers in place of the node, unless it returns false. Its answer may
+	// be empty, and it may end the connection by panicking with errHangUp.
 	reply func(args []string) ([]byte, bool)
 	// thawed is closed unless the node is frozen.
 	thawed chan struct{}
@@ -188,7 +188,7 @@ func (n *node) start() {
 	})
 }
 
-// stop ends a node as the end of its process would.
+// stop ends a node like the end of its process.
 func (n *node) stop() {
 	n.mu.Lock()
 	if n.conns == nil {
@@ -213,7 +213,7 @@ func (n *node) hangUp(forever bool) {
 	}
 }
 
-// freeze has the node answer nothing, as SIGSTOP does.
+// freeze stops a node from answering, like SIGSTOP.
 func (n *node) freeze() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -236,7 +236,7 @@ func (n *node) replies(reply func(args []string) ([]byte, bool)) {
 	n.reply = reply
 }
 
-// count returns how many commands the node has got that begin so.
+// count returns how many commands with a prefix the node has received.
 func (n *node) count(prefix string) (count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -366,7 +366,7 @@ func (c *cluster) slots() []byte {
 	return b
 }
 
-// snowflakes gives ids whose worker is the node.
+// snowflakes issues IDs whose worker is the node.
 func (c *cluster) snowflakes(index int, args []string) []byte {
 	count := 1
 	var b []byte
@@ -381,7 +381,7 @@ func (c *cluster) snowflakes(index int, args []string) []byte {
 	return b
 }
 
-// worker keeps leases as a cluster does: no two of one worker overlap.
+// worker grants leases as a cluster does: no two of one worker overlap.
 func (c *cluster) worker(index int, args []string) []byte {
 	if fault := c.refuse(index); fault != nil {
 		return fault
@@ -396,7 +396,7 @@ func (c *cluster) worker(index int, args []string) []byte {
 	}
 	from, _ := strconv.ParseInt(args[3], 10, 64)
 	length, _ := strconv.ParseInt(args[4], 10, 64)
-	if held == nil || held.end <= from { // no renewal of what has ended: the worker may be another's
+	if held == nil || held.end <= from { // not a renewal: the lease has ended, and the worker may have another holder
 		held = &lease{worker: len(c.leases), start: from, end: from}
 		if len(args) == 7 {
 			held.worker, _ = strconv.Atoi(args[6])

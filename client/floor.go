@@ -7,11 +7,11 @@ import (
 )
 
 // A floor is the largest timestamp that the client has received. Timestamps requested later
-// must be larger, in every read mode (I4): whatever a cluster loses or restores, a client's
-// own floor is never undercut (I13).
+// must be larger, in every read mode (I4): whatever a cluster loses or restores, no answer
+// is below the client's own floor (I13).
 //
-// Several requests are under way at once, and an answer need not be larger than what came
-// back after its request was sent. So each request keeps the floor at which it was sent.
+// Several requests are under way at once, and an answer need not be larger than what arrived
+// after its request was sent. So each request keeps the floor from when it was sent.
 type floor struct {
 	mu   sync.Mutex
 	last isotone.Timestamp
@@ -24,8 +24,8 @@ func (f *floor) now() isotone.Timestamp {
 	return f.last
 }
 
-// raise takes the answer to a request that was sent at the floor sent. It reports false if
-// the answer is not above that floor; then no call may have it.
+// raise raises the floor to got, the answer to a request that was sent at the floor sent. It
+// reports false if the answer is not above that floor; then no call may use it.
 func (f *floor) raise(sent isotone.Timestamp, got isotone.Range) bool {
 	if got.First.Compare(sent) <= 0 {
 		return false
@@ -39,11 +39,11 @@ func (f *floor) raise(sent isotone.Timestamp, got isotone.Range) bool {
 	return true
 }
 
-// inOrder checks the answer to a request. It returns an error if no call may have it.
+// inOrder checks the answer to a request. It returns an error if no call may use it.
 func (c *Client) inOrder(addr string, b *batch) error {
 	if b.kind == kindID || c.floor.raise(b.floor, isotone.Range{First: b.first, Count: b.count()}) {
 		return nil
 	}
 	return c.reject(addr, isotone.Errorf(isotone.CodeInternal,
-		"%s gave the timestamp %v for a request that was sent after %v had been given: the order is broken (I4, I13)", addr, b.first, b.floor))
+		"%s issued timestamp %v for a request that was sent after %v had been received: the order is broken (I4, I13)", addr, b.first, b.floor))
 }

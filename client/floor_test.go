@@ -12,9 +12,9 @@ import (
 	"github.com/isotone/isotone/client"
 )
 
-// TestOrder_WhatUndercutsTheFloorFailsTheCall on every way, and is handed to nobody (I13).
+// TestOrder_WhatUndercutsTheFloorFailsTheCall of every kind, and no call gets it (I13).
 func TestOrder_WhatUndercutsTheFloorFailsTheCall(t *testing.T) {
-	given := isotone.Timestamp{Time: 1, Index: 100} // what there was before, the last of a range
+	given := isotone.Timestamp{Time: 1, Index: 100} // received before, the last of a range
 	ways := map[string]func(context.Context, *client.Client) (isotone.Timestamp, error){
 		"direct": func(ctx context.Context, c *client.Client) (isotone.Timestamp, error) { return c.Timestamp(ctx) },
 		"batch":  one,
@@ -45,7 +45,7 @@ func TestOrder_WhatUndercutsTheFloorFailsTheCall(t *testing.T) {
 				t.Errorf("%s, %v after %v: %v, %v", way, wrong, given, ts, err)
 			}
 			if err := told.Load(); err == nil || !errors.Is(*err, isotone.ErrInternal) {
-				t.Errorf("%s, %v: the hook was not told", way, wrong)
+				t.Errorf("%s, %v: the hook was not called", way, wrong)
 			}
 			if ts, err := call(within(t, 10*time.Second), c); err != nil || !given.Before(ts) {
 				t.Errorf("%s, the next call: %v, %v", way, ts, err)
@@ -54,8 +54,8 @@ func TestOrder_WhatUndercutsTheFloorFailsTheCall(t *testing.T) {
 	}
 }
 
-// TestOrder_AskedBeforeMayBeSmaller: only what was there when a request was sent bounds its
-// answer from below.
+// TestOrder_AskedBeforeMayBeSmaller: an answer must be larger only than what the client had
+// received when it sent the request.
 func TestOrder_AskedBeforeMayBeSmaller(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{})
@@ -88,7 +88,7 @@ func TestOrder_AskedBeforeMayBeSmaller(t *testing.T) {
 	if got := <-first; got.err != nil || got.ts.Time != 2 {
 		t.Errorf("the first: %v, %v", got.ts, got.err)
 	}
-	// One that is sent now has the floor of both.
+	// A request sent now must get more than both.
 	if ts, err := one(within(t, 10*time.Second), c); !errors.Is(err, isotone.ErrInternal) {
 		t.Errorf("the same again: %v, %v", ts, err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/isotone/isotone/client"
 )
 
-// FuzzParse: whatever a node sends, nothing panics, nothing is accepted but what is
-// exactly right, and memory is bounded (the fuzzer would notice).
+// FuzzParse: whatever a node sends, nothing panics, only exactly correct answers are
+// accepted, and memory is bounded (the fuzzer would notice).
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"$16\r\n0123456789abcdef\r\n", "-MOVED 0 host:1\r\n", "-MOVED 0 ::1:1\r\n", "-TRYAGAIN x\r\n", "-ERR internal: x\r\n",
@@ -38,7 +38,7 @@ func FuzzParse(f *testing.F) {
 		}
 		if ids != nil {
 			if uint64(len(ids)) != count {
-				t.Errorf("%d ids of %d", len(ids), count)
+				t.Errorf("%d IDs of %d", len(ids), count)
 			}
 			for _, id := range ids {
 				if id < 0 || !bytes.Contains(text, fmt.Appendf(nil, "%d", id)) {

@@ -19,7 +19,7 @@ import (
 const (
 	// LeaseDefault is the length of a worker lease if none is given.
 	LeaseDefault = 30 * time.Second
-	// leaseMin leaves time to renew it, leaseMax is what a cluster grants at most.
+	// leaseMin leaves time to renew a lease; leaseMax is the longest that a cluster grants.
 	leaseMin = 100 * time.Millisecond
 	leaseMax = time.Hour
 	// releaseTimeout bounds how long Close tries to return a lease.
@@ -29,15 +29,15 @@ const (
 // GeneratorOptions configures a [Generator]. The zero value is a good default.
 type GeneratorOptions struct {
 	// Lease is the length of a worker lease; 0 means LeaseDefault. A killed process blocks
-	// its worker for that long. While no node is reachable, ids last for at least two
-	// thirds of it.
+	// its worker for that long. While no node is reachable, the generator can make IDs for
+	// at least two thirds of it.
 	Lease time.Duration
 	// Fixed requests the worker Worker and no other.
 	Fixed  bool
 	Worker int
-	// Now is the clock of the ids, in unix milliseconds; nil means the system's.
+	// Now is the clock of the IDs, in unix milliseconds; nil means the system clock.
 	Now func() int64
-	// AheadMax is that of snowflake.Options.
+	// AheadMax is as in snowflake.Options.
 	AheadMax time.Duration
 }
 
@@ -51,14 +51,14 @@ func (o *GeneratorOptions) validate() error {
 	return nil
 }
 
-// Generator makes ids in this process, without a request for each: the cluster leases it a
-// worker, and it renews the lease. The ids are unique even if clocks are wrong, because two
-// leases of one worker never share a millisecond of ids (I9). Make it with
+// Generator makes IDs in this process, without a request for each: the cluster leases it a
+// worker, and it renews the lease. The IDs are unique even if clocks are wrong, because two
+// leases of one worker never share a millisecond of IDs (I9). Make it with
 // [Client.NewGenerator]. All methods are safe for concurrent use.
 type Generator struct {
 	c       *Client
 	opt     GeneratorOptions
-	session string // names this generator to the cluster
+	session string // identifies this generator to the cluster
 
 	ids atomic.Pointer[snowflake.Generator]
 
@@ -80,7 +80,7 @@ type grant struct {
 	layout snowflake.Layout
 }
 
-// NewGenerator leases a worker and returns a generator of its ids. It waits for the lease
+// NewGenerator leases a worker and returns a generator of its IDs. It waits for the lease
 // until ctx is done. Close the generator before the client.
 func (c *Client) NewGenerator(ctx context.Context, o GeneratorOptions) (*Generator, error) {
 	if err := o.validate(); err != nil {
@@ -95,7 +95,7 @@ func (c *Client) NewGenerator(ctx context.Context, o GeneratorOptions) (*Generat
 	var session [8]byte
 	_, _ = rand.Read(session[:]) // never fails
 	g := &Generator{c: c, opt: o, changed: make(chan struct{})}
-	g.session = fmt.Sprintf("%016x", binary.BigEndian.Uint64(session[:])|1) // not 0, which is nobody's
+	g.session = fmt.Sprintf("%016x", binary.BigEndian.Uint64(session[:])|1) // never 0, which means no session
 	g.ctx, g.cancel = context.WithCancel(c.ctx)
 	if err := g.lease(ctx); err != nil {
 		g.cancel()
@@ -105,8 +105,8 @@ func (c *Client) NewGenerator(ctx context.Context, o GeneratorOptions) (*Generat
 	return g, nil
 }
 
-// Next returns the next id. It waits until ctx is done if there is none: the layout allows
-// no more ids per millisecond, or the lease has ended and is not renewed yet.
+// Next returns the next ID. It waits, at most until ctx is done, while the layout allows no
+// more IDs, or the lease has ended and is not renewed yet.
 func (g *Generator) Next(ctx context.Context) (snowflake.ID, error) {
 	var id [1]snowflake.ID
 	if err := g.NextN(ctx, id[:]); err != nil {
@@ -115,7 +115,7 @@ func (g *Generator) Next(ctx context.Context) (snowflake.ID, error) {
 	return id[0], nil
 }
 
-// NextN fills ids with the next ones, consecutive as those of snowflake.Generator.TryFill.
+// NextN fills ids with the next IDs, which are consecutive as in snowflake.Generator.TryFill.
 func (g *Generator) NextN(ctx context.Context, ids []snowflake.ID) error {
 	for {
 		changed := g.news()
@@ -140,16 +140,16 @@ func (g *Generator) NextN(ctx context.Context, ids []snowflake.ID) error {
 	}
 }
 
-// TryNext returns the next id without waiting; see snowflake.Generator.TryNext.
+// TryNext returns the next ID without waiting; see snowflake.Generator.TryNext.
 func (g *Generator) TryNext() (snowflake.ID, error) { return g.ids.Load().TryNext() }
 
 // Worker returns the current worker. It changes only after a lease was lost.
 func (g *Generator) Worker() int { return g.ids.Load().Worker() }
 
-// Layout returns the layout of the ids, which is the cluster's.
+// Layout returns the layout of the IDs, which is the cluster's.
 func (g *Generator) Layout() snowflake.Layout { return g.ids.Load().Layout() }
 
-// Lease returns the interval of id milliseconds that is leased now.
+// Lease returns the interval of ID milliseconds that is currently leased.
 func (g *Generator) Lease() snowflake.Lease { return g.ids.Load().Lease() }
 
 // Close ends the generator and returns the rest of its lease to the cluster. If the leader is
@@ -184,7 +184,7 @@ func (g *Generator) news() <-chan struct{} {
 	return g.changed
 }
 
-// keep renews the lease at every third of its length, or after backoffMax when that fails.
+// keep renews the lease at every third of its length, or backoffMax after a failure.
 func (g *Generator) keep() {
 	timer := time.NewTimer(g.opt.Lease / 3)
 	defer timer.Stop()
@@ -227,8 +227,8 @@ func (g *Generator) lease(ctx context.Context) error {
 }
 
 // follow switches to a grant. A grant of the same worker that begins no later than the last
-// one ends extends it: if another holder had come in between, it would begin later. Any other
-// grant needs a new generator.
+// one ends extends it: had there been another holder in between, it would begin later. Any
+// other grant needs a new generator.
 func (g *Generator) follow(got grant) error {
 	now := g.ids.Load()
 	last := g.grant // written here only

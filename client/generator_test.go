@@ -26,7 +26,7 @@ func generator(t *testing.T, c *client.Client, o client.GeneratorOptions) *clien
 	return g
 }
 
-// TestGenerator_IDsAreUniqueAcrossGenerators and lie in the lease (I9).
+// TestGenerator_IDsAreUniqueAcrossGenerators, and inside the lease (I9).
 func TestGenerator_IDsAreUniqueAcrossGenerators(t *testing.T) {
 	f := startCluster(t, 3)
 	f.lead(1)
@@ -63,7 +63,7 @@ func TestGenerator_IDsAreUniqueAcrossGenerators(t *testing.T) {
 	}
 }
 
-// TestGenerator_RenewsLongBeforeTheEnd: the worker stays, the lease goes on.
+// TestGenerator_RenewsLongBeforeTheEnd: the worker stays the same, the lease is extended.
 func TestGenerator_RenewsLongBeforeTheEnd(t *testing.T) {
 	f := startCluster(t, 2)
 	g := generator(t, f.dial(client.Options{}), client.GeneratorOptions{Lease: 150 * time.Millisecond})
@@ -78,8 +78,8 @@ func TestGenerator_RenewsLongBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// TestGenerator_GoesOnWithAnotherWorkerAfterALoss: no node could be reached until after
-// the lease had ended. Nothing is handed out meanwhile.
+// TestGenerator_GoesOnWithAnotherWorkerAfterALoss: no node is reachable until after the lease
+// has ended. The generator makes no IDs meanwhile.
 func TestGenerator_GoesOnWithAnotherWorkerAfterALoss(t *testing.T) {
 	f := startCluster(t, 1)
 	g := generator(t, f.dial(client.Options{}), client.GeneratorOptions{Lease: 100 * time.Millisecond, AheadMax: time.Millisecond})
@@ -127,7 +127,7 @@ func TestGenerator_AsksForWhatItWasToldTo(t *testing.T) {
 	if err != nil || len(session) != 16 {
 		t.Errorf("%q, %v", f.nodes[0].commands("WORKER"), err)
 	}
-	// What is released begins after the millisecond of the ids.
+	// The released part begins after the millisecond of the IDs.
 	if got := f.nodes[0].commands("WORKER RELEASE"); len(got) != 1 || got[0] != "WORKER RELEASE "+session+" 77 1800000000000 1800000000001" {
 		t.Errorf("%q", got)
 	}
@@ -166,8 +166,8 @@ func TestGenerator_RefusalsAndNonsenseAreErrors(t *testing.T) {
 	}
 }
 
-// TestGenerator_AClosedClientLeasesNothing, and has no connection left, whatever was under
-// way.
+// TestGenerator_AClosedClientLeasesNothing, and has no connection left, even if a lease was
+// requested before.
 func TestGenerator_AClosedClientLeasesNothing(t *testing.T) {
 	f := startCluster(t, 1)
 	var open atomic.Int64
@@ -180,7 +180,7 @@ func TestGenerator_AClosedClientLeasesNothing(t *testing.T) {
 		return &noted{Conn: nc, gone: sync.OnceFunc(func() { open.Add(-1) })}, nil
 	}})
 	asked := make(chan struct{}, 1)
-	f.nodes[0].replies(func(args []string) ([]byte, bool) { // never
+	f.nodes[0].replies(func(args []string) ([]byte, bool) { // never answers
 		if args[0] == "WORKER" {
 			asked <- struct{}{}
 		}
@@ -204,7 +204,7 @@ func TestGenerator_AClosedClientLeasesNothing(t *testing.T) {
 	}
 }
 
-// noted tells when it is closed.
+// noted is a connection that records when it is closed.
 type noted struct {
 	net.Conn
 	gone func()

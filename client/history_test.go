@@ -14,9 +14,9 @@ import (
 	"github.com/isotone/isotone/internal/core/lincheck"
 )
 
-// TestHistory_IsLinearizable has many goroutines call through everything that the fake
-// can do to them, and checks every answer. A call that had joined a request sent before
-// it began would show: the delays are between the allocation and the answer.
+// TestHistory_IsLinearizable makes calls from many goroutines during all faults that the fake
+// cluster has, and checks every answer. It would detect a call that joined a request sent
+// before it began, because the delays are between the allocation and the answer.
 func TestHistory_IsLinearizable(t *testing.T) {
 	f := startCluster(t, 3)
 	c := f.dial(client.Options{})

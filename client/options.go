@@ -33,16 +33,16 @@ type Options struct {
 	// client learns the others. Each connection resolves names again.
 	Addrs []string
 	// Cluster pins the cluster: the client does not use nodes of any other, nor nodes that
-	// tell no ID. 0 pins the cluster of the first node that tells one; then nodes that tell
-	// none, because they are of an older version, are used too. See [Client.Cluster].
+	// report no ID. 0 pins the cluster of the first node that reports one; then the client
+	// also uses nodes that report none because their version is older. See [Client.Cluster].
 	Cluster isotone.ClusterID
 	// Mode applies to Timestamp and Timestamps; the default leaves it to the nodes.
 	Mode isotone.ReadMode
 	// Conns is the number of connections to the leader, and so of timestamp requests under
 	// way at once; 0 means ConnsDefault, at most 64. There is one more connection for
-	// direct calls, and, once ids are asked for, one to each member.
+	// direct calls and, after the first request for IDs, one to each member.
 	Conns int
-	// QueueMax bounds the calls that wait to be sent, for each read mode and for ids.
+	// QueueMax bounds the calls that wait to be sent, for each read mode and for IDs.
 	// Further calls fail with isotone.ErrOverloaded. 0 means QueueMaxDefault, at most
 	// 4194304.
 	QueueMax int
@@ -52,14 +52,14 @@ type Options struct {
 	// Dial opens connections, for instance through TLS or a tunnel; nil means a net.Dialer.
 	// It must return when ctx is done.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Lazy: NewWith does not wait for a leader.
+	// Lazy makes NewWith return without waiting for a leader.
 	Lazy bool
 	// Hooks are called on events, for metrics and traces.
 	Hooks Hooks
 }
 
-// Validate returns an error that matches isotone.ErrInvalidArgument and names every
-// fault, or nil.
+// Validate returns nil, or an error that matches isotone.ErrInvalidArgument and lists
+// everything that is wrong.
 func (o *Options) Validate() error {
 	var faults []string
 	if len(o.Addrs) == 0 || len(o.Addrs) > membersMax {
@@ -71,7 +71,7 @@ func (o *Options) Validate() error {
 		}
 	}
 	if o.Mode > isotone.ReadLease {
-		faults = append(faults, "Mode is no read mode")
+		faults = append(faults, "Mode is not a read mode")
 	}
 	if o.Conns < 0 || o.Conns > connsMax {
 		faults = append(faults, "Conns: want 0 to 64")
@@ -110,11 +110,11 @@ func (o Options) withDefaults() Options {
 }
 
 // stripes returns how many batches of one kind are open at once: one for each processor, but
-// no more than can be under way, otherwise some would wait for others.
+// no more than can be under way, because otherwise some would wait for others.
 func (o *Options) stripes() int { return min(o.Conns, o.QueueMax, runtime.GOMAXPROCS(0)) }
 
 // Hooks observe a client, for metrics and traces. All are optional. They are called
-// concurrently, on the goroutines that do the work, so they must return soon and must not
+// concurrently, on the client's own goroutines, so they must return quickly and must not
 // call the client.
 type Hooks struct {
 	// Answered is called for every answered request, before its calls return.
@@ -122,10 +122,10 @@ type Hooks struct {
 	// Retried is called when a request has to be sent again: the connection to addr
 	// ended, or the node there refused.
 	Retried func(addr string, err error)
-	// Rejected is called when the client discards an answer: the node is of another cluster
-	// (err matches isotone.ErrWrongCluster; once for each connection), or it gave a timestamp
-	// that is not larger than one that the client had before (isotone.ErrInternal). Alert on
-	// the second: the cluster has broken its guarantees.
+	// Rejected is called when the client discards an answer: the node belongs to another
+	// cluster (err matches isotone.ErrWrongCluster; once for each connection), or it issued a
+	// timestamp that is not larger than one that the client had before
+	// (isotone.ErrInternal). Alert on the second: the cluster has broken its guarantees.
 	Rejected func(addr string, err error)
 	// Leader is called when a connection to a new leader has been made.
 	Leader func(addr string)
@@ -135,11 +135,11 @@ type Hooks struct {
 type Answer struct {
 	// Addr is the node.
 	Addr string
-	// IDs: the answer has ids, not timestamps.
+	// IDs means that the answer has IDs, not timestamps.
 	IDs bool
-	// Calls is the number of calls that share the answer, Count that of timestamps or ids.
+	// Calls is the number of calls that share the answer, Count that of timestamps or IDs.
 	Calls, Count uint64
-	// Took is the time from sending the request to the answer, without the waits before
-	// it and earlier attempts.
+	// Took is the time from sending the request to the answer, without earlier waits and
+	// attempts.
 	Took time.Duration
 }

@@ -12,14 +12,14 @@ import (
 )
 
 // A pool collects calls into batches and sends these over its connections, each with at most
-// one request under way. One pool is for timestamps, with all connections to the leader, one
-// for ids, with a connection to every member. A third holds the connection for direct calls:
-// see direct.go.
+// one request under way. One pool is for timestamps, with all its connections to the leader;
+// one is for IDs, with a connection to every member. A third has the connection for direct
+// calls: see direct.go.
 //
-// Whoever finds a free connection sends: the caller itself if nothing is under way, otherwise
-// the goroutine that has just read an answer. Meanwhile calls join the open batch; when there
-// are many, one for each processor. So batches grow with the load, and no call waits for a
-// batch to fill.
+// A batch is sent as soon as a connection is free: by the caller if nothing is under way,
+// otherwise by the goroutine that has just read an answer. Meanwhile calls join the open
+// batch or, under load, one of several, one for each processor. So batches grow with the
+// load, and no call waits for a batch to fill.
 type pool struct {
 	client *Client
 	// queues are ordered by kind; there are stripes of each.
@@ -32,12 +32,12 @@ type pool struct {
 	waitingMax int
 
 	nfree atomic.Int32 // len(free), readable without mu
-	// recent is how many calls the latest batch had. If more than one, others are about
-	// to call: see gather.
+	// recent is how many calls the latest batch had. More than one suggests that others
+	// are about to call: see gather.
 	recent atomic.Uint32
 	// watched: the router watches for late answers.
 	watched atomic.Bool
-	// suspected: the router wants to know of the next success.
+	// suspected: post the next success to the router.
 	suspected atomic.Bool
 
 	mu     sync.Mutex
@@ -49,11 +49,11 @@ type pool struct {
 	closed bool
 }
 
-// readyMax bounds the full batches of timestamps that wait, of some 2^32 timestamps each.
+// readyMax bounds the full batches of timestamps that wait, of about 2^32 timestamps each.
 const readyMax = 16
 
-// newPool returns a pool whose batches have at most countMax numbers. Of each kind, as many
-// batches as stripes are open at once.
+// newPool returns a pool whose batches have at most countMax numbers. Up to stripes batches
+// of each kind are open at once.
 func newPool(c *Client, stripes int, countMax uint64, waitingMax int, kinds ...kind) *pool {
 	p := &pool{client: c, stripes: stripes, waitingMax: waitingMax}
 	for _, k := range kinds {
@@ -83,7 +83,7 @@ func (p *pool) queue(place int) *queue {
 	if p.stripes == 1 || p.recent.Load() <= fewCalls {
 		return &p.queues[place*p.stripes]
 	}
-	index := p.indices.Get().(*int) // a sync.Pool keeps to the processor
+	index := p.indices.Get().(*int) // a sync.Pool has a list for each processor
 	p.indices.Put(index)
 	return &p.queues[place*p.stripes+*index]
 }
@@ -98,9 +98,9 @@ func (p *pool) others(q *queue) []queue {
 	return nil
 }
 
-// call gets count numbers of the kind with index place: those of the batch from at on. It
-// keeps the stack of a waiting goroutine small, because resuming it mostly costs reloading
-// the stack into the cache.
+// call gets count numbers of the kind with index place: those of batch b from at on. It uses
+// little stack, because most of the cost of resuming a waiting goroutine is reloading its
+// stack into the cache.
 func (p *pool) call(ctx context.Context, place int, count uint64) (b *batch, at uint64, err error) {
 	done := ctx.Done()
 	if done != nil && ctx.Err() != nil {
@@ -115,7 +115,7 @@ func (p *pool) call(ctx context.Context, place int, count uint64) (b *batch, at 
 	} else if result == joinedFirst {
 		p.begin()
 	}
-	if done == nil { // a select costs more than everything else here
+	if done == nil { // avoid select, which costs more than the rest of this function
 		<-b.done
 		return b, at, b.err
 	}
@@ -156,7 +156,7 @@ func (p *pool) joinOther(q *queue, b *batch, count uint64, result joined) (_ *ba
 	case joinedFirst:
 		p.begin()
 	case joinFull, joinCrowded:
-		return nil, 0, isotone.Errorf(isotone.CodeOverloaded, "too many calls wait%s", p.client.troubleText())
+		return nil, 0, isotone.Errorf(isotone.CodeOverloaded, "too many calls are waiting%s", p.client.troubleText())
 	}
 	return b, at, nil
 }
@@ -172,11 +172,11 @@ func (p *pool) leave(ctx context.Context, b *batch) error {
 	return p.client.timeoutError(ctx)
 }
 
-// gather yields to goroutines that are about to call, so that a burst becomes one batch and
-// not one call followed by all others. It returns at once if nothing else can run.
+// gather yields to goroutines that are about to call, so that a burst becomes one batch, not
+// one call followed by all others. It returns at once if no other goroutine can run.
 //
-// Large batches need no more than one yield. For small ones it yields while calls still
-// come: a request costs the cluster as much for one call as for many.
+// For large batches one yield is enough. For small ones it yields as long as calls arrive,
+// because a request costs the cluster as much for one call as for many.
 func (p *pool) gather() {
 	recent := p.recent.Load()
 	if recent <= 1 {
@@ -199,7 +199,7 @@ func (p *pool) gather() {
 // gatherMax bounds the yields of gather.
 const gatherMax = 3
 
-// waiting returns about how many calls are in open batches.
+// waiting returns the approximate number of calls in open batches.
 func (p *pool) waiting() (calls uint64) {
 	for i := range p.queues {
 		calls += p.queues[i].open.Load().calls()
@@ -207,8 +207,8 @@ func (p *pool) waiting() (calls uint64) {
 	return calls
 }
 
-// dispatch sends one batch, if one waits and a connection is free. Call it once after every
-// event that may have caused either.
+// dispatch sends one batch, if one is waiting and a connection is free. Call it once after
+// every event that may have caused either.
 func (p *pool) dispatch() {
 	if p.nfree.Load() == 0 {
 		return
@@ -219,7 +219,7 @@ func (p *pool) dispatch() {
 	}
 }
 
-// watch has the router watch for late answers.
+// watch makes the router watch for late answers.
 func (p *pool) watch() {
 	if !p.watched.Load() && p.watched.CompareAndSwap(false, true) {
 		p.client.wake()
@@ -237,7 +237,7 @@ func (p *pool) take() (*conn, *batch) {
 	if b == nil {
 		return nil, nil
 	}
-	cn := p.free[0] // round-robin: ids come from all members
+	cn := p.free[0] // round-robin: IDs come from all members
 	p.free = slices.Delete(p.free, 0, 1)
 	p.nfree.Store(int32(len(p.free)))
 	p.recent.Store(uint32(b.calls()))
@@ -249,7 +249,7 @@ func (p *pool) next() *batch {
 	for len(p.ready) > 0 {
 		b := p.ready[0]
 		p.ready = slices.Delete(p.ready, 0, 1)
-		if b.calls() > 0 { // otherwise nobody waits for it any more
+		if b.calls() > 0 { // otherwise all its calls have left
 			return b
 		}
 	}
@@ -313,7 +313,7 @@ func (p *pool) remove(cn *conn) bool {
 	return true
 }
 
-// retire sends nothing more to an address whose connections are about to be closed.
+// retire removes the free connections to an address, which are about to be closed.
 func (p *pool) retire(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -321,8 +321,8 @@ func (p *pool) retire(addr string) {
 	p.nfree.Store(int32(len(p.free)))
 }
 
-// requeue queues a batch that got no answer. That is safe: nobody has seen the numbers that
-// the first attempt may have got.
+// requeue queues a batch again that got no answer. That is safe: no caller has received the
+// numbers that earlier attempts may have got.
 func (p *pool) requeue(b *batch) {
 	p.mu.Lock()
 	closed := p.closed
@@ -349,8 +349,8 @@ func (p *pool) activity() (sent uint64, timeout time.Duration) {
 	return p.sent, p.rtt.timeout()
 }
 
-// backOff doubles the answer timeout after giving up a connection, which may only have been
-// slow.
+// backOff doubles the answer timeout after the router gave up a connection, which may only
+// have been slow.
 func (p *pool) backOff() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

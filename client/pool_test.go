@@ -7,12 +7,12 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// crowded is a pool of two stripes that nothing is sent from.
+// crowded returns a pool of two stripes that sends nothing.
 func crowded(queueMax, waitingMax int) *pool {
 	return newPool(&Client{opt: Options{QueueMax: queueMax, Conns: 2}}, 2, isotone.RangeCountMax, waitingMax, kindDefault)
 }
 
-// squeezed is a call that finds its stripe, the first, as it is.
+// squeezed makes a call that tries the first stripe, as it is, before the others.
 func squeezed(p *pool, count uint64) error {
 	q := &p.queues[0]
 	b, _, result := q.join(count)
@@ -23,9 +23,9 @@ func squeezed(p *pool, count uint64) error {
 	return err
 }
 
-// TestPool_FindsRoomInOtherStripes: a call is refused only when it fits in none.
+// TestPool_FindsRoomInOtherStripes: a call is refused only if it fits in none.
 func TestPool_FindsRoomInOtherStripes(t *testing.T) {
-	// The other one is full of numbers, and has to be rotated.
+	// The other stripe has no numbers left, and has to be rotated.
 	p := crowded(5, 1)
 	p.queues[1].join(isotone.RangeCountMax)
 	for i := range 4 {
@@ -33,7 +33,7 @@ func TestPool_FindsRoomInOtherStripes(t *testing.T) {
 			t.Errorf("call %d: %v", i, err)
 		}
 	}
-	// Its own is full of numbers and cannot be rotated, and the other one is empty.
+	// The first stripe has no numbers left and cannot be rotated; the other is empty.
 	p = crowded(100, 1)
 	for i := range 3 {
 		if err := squeezed(p, isotone.RangeCountMax); err != nil {
@@ -43,7 +43,7 @@ func TestPool_FindsRoomInOtherStripes(t *testing.T) {
 	if err := squeezed(p, isotone.RangeCountMax); !errors.Is(err, isotone.ErrOverloaded) {
 		t.Errorf("one too many: %v", err)
 	}
-	// The end of one is the end of all.
+	// After the end of one stripe, all refuse calls.
 	p = crowded(2, 1)
 	p.queues[1].join(1)
 	p.queues[0].end(ErrClosed)

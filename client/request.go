@@ -2,7 +2,7 @@ package client
 
 import "strconv"
 
-// requestSize is as long as the longest request: TS with all ten digits and a mode.
+// requestSize is the length of the longest request: TS with a count of ten digits and a mode.
 const requestSize = len("*3\r\n$2\r\nTS\r\n$10\r\n4294967296\r\n$6\r\nQUORUM\r\n")
 
 // appendRequest appends TS or SNOWFLAKE as an array of bulk strings.

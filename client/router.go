@@ -14,29 +14,30 @@ const (
 	// movesMax is how many nodes in a row may redirect to another one before the client
 	// pauses between them.
 	movesMax = 3
-	// refreshInterval is how often a client in use asks for the members while all is well.
+	// refreshInterval is how often an active client asks for the members while all is well.
 	refreshInterval = 30 * time.Second
 )
 
 // A router keeps a client connected: it knows the members, finds the leader, opens and
-// closes connections. It is one goroutine, and everything else reaches it as events, so it
-// needs no lock. It never waits for a node: questions and dials have goroutines of their
-// own, so a dead or slow member delays only itself.
+// closes connections. It is one goroutine that receives events from all others, so it needs
+// no lock. It never waits for a node: questions and dials have their own goroutines, so a
+// dead or slow member does not delay others.
 //
 // It is level-triggered: step compares the state with what it should be.
 type router struct {
 	c     *Client
 	hosts map[string]*host
-	// members are those that a node told last; empty until then.
+	// members are those that a node reported last; empty until then.
 	members []string
-	leader  string // to the best of its knowledge
-	// suspected: the leader has failed, refused, or been silent, so all members are asked.
+	leader  string // the last known leader
+	// suspected: the leader has failed, refused, or been silent, so the router asks all
+	// members.
 	suspected bool
 	asked     time.Time // when they were last asked
 	askAfter  time.Time
 	rounds    int  // of questions since all was well
-	moves     int  // in a row
-	connects  bool // to a new leader
+	moves     int  // redirections in a row
+	connects  bool // connecting to a new leader
 	sent      [poolCount]uint64
 }
 
@@ -48,7 +49,7 @@ type host struct {
 	asking   bool           // a question is under way
 	dialing  [poolCount]int
 	conns    []*conn        // of all pools
-	failures [poolCount]int // in a row
+	failures [poolCount]int // failed dials in a row
 	retry    [poolCount]time.Time
 }
 
@@ -127,8 +128,8 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// watch calls silent for each connection whose answer is late. It watches as long as there
-// are requests.
+// watch calls silent for each connection whose answer is late. It stops watching when there
+// are no requests.
 func (r *router) watch(p *pool, silent func(*conn, time.Duration)) time.Duration {
 	if !p.watched.Load() {
 		return 0
@@ -173,7 +174,7 @@ func (r *router) suspectLeader() {
 	r.c.stamps.suspected.Store(true)
 }
 
-// known returns all addresses that may be a node's.
+// known returns all addresses that may be those of nodes.
 func (r *router) known() []string {
 	list := slices.Concat(r.members, r.c.opt.Addrs)
 	if r.leader != "" {
@@ -183,7 +184,8 @@ func (r *router) known() []string {
 	return slices.Compact(list)
 }
 
-// idAddrs returns the addresses to ask for ids: the members, or all that may be one.
+// idAddrs returns the addresses to ask for IDs: the members, or all known addresses while
+// the members are unknown.
 func (r *router) idAddrs() []string {
 	if len(r.members) > 0 {
 		return r.members
@@ -191,7 +193,7 @@ func (r *router) idAddrs() []string {
 	return r.known()
 }
 
-// publish shows the state to other goroutines.
+// publish makes the state visible to other goroutines.
 func (r *router) publish() {
 	r.c.seen.Store(&view{leader: r.leader, members: r.known()})
 }
@@ -214,7 +216,7 @@ func (r *router) forget() {
 	})
 }
 
-// ask asks all members who leads, unless the pause since the last time is not over.
+// ask asks all members for the leader, unless the pause since the last time is not over.
 func (r *router) ask(now time.Time) time.Duration {
 	if wait := r.askAfter.Sub(now); wait > 0 {
 		return wait
@@ -248,7 +250,7 @@ func (c *Client) askView(addr string) {
 	c.post(func(r *router) { r.answered(addr, seen, err) })
 }
 
-// answered takes a node's answer to askView.
+// answered handles a node's answer to askView.
 func (r *router) answered(addr string, seen view, err error) {
 	h := r.host(addr)
 	h.asking = false
@@ -270,10 +272,10 @@ func (r *router) answered(addr string, seen view, err error) {
 	}
 }
 
-// accepts reports whether to follow a node that names another leader than the suspected
+// accepts reports whether to follow a node that names a leader other than the suspected
 // one. A node that names itself is at least alive. Others may not have noticed yet that
-// their leader is down, so what they say counts neither against a leader that is still
-// being connected, nor for one that has failed.
+// their leader is down, so their answers count neither against a leader that the client is
+// still connecting to, nor for one that has failed.
 func (r *router) accepts(addr, leader string, now time.Time) bool {
 	if r.leader == "" || addr == leader {
 		return true
@@ -282,9 +284,8 @@ func (r *router) accepts(addr, leader string, now time.Time) bool {
 	return !connecting && !now.Before(r.host(leader).retry[forStamps])
 }
 
-// confirmed: addr names the leader that is already known. If that leader says so itself,
-// its silent connections are broken. It is suspected again as soon as it is silent or
-// refuses.
+// confirmed: addr names the leader that is already known. If addr is that leader itself, its
+// silent connections are broken. It is suspected again as soon as it is silent or refuses.
 func (r *router) confirmed(addr string) {
 	_, timeout := r.c.stamps.activity()
 	limit := max(giveUpFactor*timeout, giveUpMin)
@@ -321,20 +322,20 @@ func (r *router) follow(addr string) {
 	for _, cn := range r.conns(r.c.direct) {
 		if cn.addr != addr {
 			_ = cn.netConn.Close()
-			if r.c.direct.remove(cn) { // otherwise its user notices
+			if r.c.direct.remove(cn) { // otherwise the call that uses it notices
 				r.connEnded(cn, nil)
 			}
 		}
 	}
 }
 
-// moved: the node at the end of the connection says that another one leads.
+// moved: the node at the end of the connection redirects to another leader.
 func (r *router) moved(cn *conn, leader string) {
 	if cn.addr != r.leader {
 		_ = cn.netConn.Close()
 		return
 	}
-	var retry time.Time // at once: a node that does not lead knows better
+	var retry time.Time // at once: the node knows that it does not lead
 	if r.moves++; r.moves > movesMax {
 		retry = time.Now().Add(backoff(r.moves - movesMax))
 	}

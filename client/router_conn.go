@@ -14,8 +14,8 @@ import (
 // This file opens and closes the connections of the pools.
 
 const (
-	// giveUpFactor times the answer timeout is how long a connection may be silent while
-	// the leader answers on another one; giveUpMin is the least.
+	// A connection may be silent for giveUpFactor times the answer timeout, but at least
+	// giveUpMin, while the leader answers on another one.
 	giveUpFactor = 10
 	giveUpMin    = time.Second
 )
@@ -99,7 +99,7 @@ func (c *Client) dial(p *pool, addr string) {
 	}
 }
 
-// dialed takes a new connection, or the error of the attempt.
+// dialed handles a new connection, or the error of the attempt.
 func (r *router) dialed(p *pool, addr string, conn net.Conn, read *bufio.Reader, err error) {
 	h, at := r.host(addr), p.index()
 	h.dialing[at]--
@@ -112,7 +112,7 @@ func (r *router) dialed(p *pool, addr string, conn net.Conn, read *bufio.Reader,
 		return
 	}
 	if at == forIDs && h.failures[at] > 0 {
-		h.failures[at]-- // a node that keeps connecting and falling silent is tried less often
+		h.failures[at]-- // not 0: a node that repeatedly connects and falls silent is tried less often
 	}
 	cn := newConn(p, addr, conn, read)
 	h.conns = append(h.conns, cn)

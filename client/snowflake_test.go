@@ -47,7 +47,7 @@ func TestSnowflakes_AnyCountUpToTheLimit(t *testing.T) {
 	for _, count := range []int{1, 2, 4096, 4097, client.IDsMax} {
 		ids, err := c.Snowflakes(ctx, count)
 		if err != nil || len(ids) != count {
-			t.Fatalf("%d ids: %d, %v", count, len(ids), err)
+			t.Fatalf("%d IDs: %d, %v", count, len(ids), err)
 		}
 		for _, id := range ids {
 			if seen[id] {
@@ -58,7 +58,7 @@ func TestSnowflakes_AnyCountUpToTheLimit(t *testing.T) {
 	}
 	for _, count := range []int{-1, 0, client.IDsMax + 1} {
 		if _, err := c.Snowflakes(ctx, count); !errors.Is(err, isotone.ErrInvalidArgument) {
-			t.Errorf("%d ids: %v", count, err)
+			t.Errorf("%d IDs: %v", count, err)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func TestSnowflake_CallsShareRequests(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[snowflake.ID]bool{}
 	var wg sync.WaitGroup
-	const calls = 5000 // more than one request holds
+	const calls = 5000 // more than fit in one request
 	for range calls {
 		wg.Go(func() {
 			id, err := c.Snowflake(ctx)
@@ -92,7 +92,7 @@ func TestSnowflake_CallsShareRequests(t *testing.T) {
 	}
 }
 
-// TestSnowflake_FailsOver: whatever ails a member, another one is asked.
+// TestSnowflake_FailsOver: whatever is wrong with a member, the client asks another.
 func TestSnowflake_FailsOver(t *testing.T) {
 	for name, ail := range map[string]func(*node){
 		"gone":   (*node).stop,
@@ -107,12 +107,12 @@ func TestSnowflake_FailsOver(t *testing.T) {
 				return []byte("-MOVED 0 127.0.0.1:1\r\n"), args[0] == "SNOWFLAKE"
 			})
 		},
-		"negative ids": func(n *node) {
+		"negative IDs": func(n *node) {
 			n.replies(func(args []string) ([]byte, bool) {
 				return []byte(":-5\r\n"), args[0] == "SNOWFLAKE"
 			})
 		},
-		"too few ids": func(n *node) {
+		"too few IDs": func(n *node) {
 			n.replies(func(args []string) ([]byte, bool) {
 				return []byte("*0\r\n"), args[0] == "SNOWFLAKE"
 			})

@@ -13,9 +13,9 @@ import (
 	"github.com/isotone/isotone/client"
 )
 
-// These tests run on a clock of their own, over a network in memory.
+// These tests have a fake clock and an in-memory network.
 
-// memory is a network without a machine. Nothing in it takes time.
+// memory is an in-memory network. Nothing in it takes time.
 type memory struct {
 	mu        sync.Mutex
 	listeners map[string]*pipes
@@ -93,7 +93,7 @@ func deadline(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d)
 }
 
-// TestTime_ALoneCallWaitsForNothing: not even a microsecond.
+// TestTime_ALoneCallWaitsForNothing, not even a microsecond.
 func TestTime_ALoneCallWaitsForNothing(t *testing.T) {
 	inMemory(t, 3, func(t *testing.T, f *cluster, c *client.Client, _ *memory) {
 		begin := time.Now()
@@ -169,7 +169,7 @@ func TestTime_ALongOutageCostsLittleAndEndsByItself(t *testing.T) {
 		}
 		before := m.dialed()
 		time.Sleep(10 * time.Minute)
-		// At least 50 ms between rounds, each of one dial to all and two to the leader.
+		// At least 50 ms between rounds, each of one dial to all members and two to the leader.
 		if dials := m.dialed() - before; dials > 5*600*20 || dials < 600 {
 			t.Errorf("%d dials in ten minutes", dials)
 		}
@@ -184,7 +184,7 @@ func TestTime_ALongOutageCostsLittleAndEndsByItself(t *testing.T) {
 	})
 }
 
-// TestTime_AnIdleClientDoesNothing: not a dial, nor a question, in a day.
+// TestTime_AnIdleClientDoesNothing: it makes no dials and asks no questions in a day.
 func TestTime_AnIdleClientDoesNothing(t *testing.T) {
 	inMemory(t, 3, func(t *testing.T, f *cluster, c *client.Client, m *memory) {
 		_, _ = c.Timestamp(context.Background())

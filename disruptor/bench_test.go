@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// The benchmarks measure nanoseconds for one element from its writer to its readers.
-// Every reader reads every element, and the sum of all is checked. NoData ones leave
-// out the slots and hand over sequence numbers only, which is what benchmarks of
-// disruptors commonly show. bench/disruptor.sh prints all as a table.
+// The benchmarks measure nanoseconds per element, from its writer to its readers. Every
+// reader reads every element and checks the sum. The NoData benchmarks do not use the
+// slots and pass only sequence numbers, as benchmarks of disruptors commonly do.
+// bench/disruptor.sh prints all as a table.
 
-// benchCapacity is that of rings and channels alike.
+// benchCapacity is the capacity of both rings and channels.
 const benchCapacity = 1 << 16
 
 // bench is one benchmark.
@@ -68,10 +68,10 @@ func (k bench) run(b *testing.B) {
 	readers.Wait()
 }
 
-// share is the i-th of n nearly equal parts of total.
+// share returns the i-th of n nearly equal parts of total.
 func share(total, i, n int) int { return total*(i+1)/n - total*i/n }
 
-// write is the loop that is measured: reserve, fill, commit.
+// write is the measured loop: reserve, fill, commit.
 func (k bench) write(r *Ring[uint64], p *Producer, total int) {
 	ctx, reserve, data := context.Background(), k.reserve, !k.noData
 	for left := total; left > 0; left -= reserve {
@@ -85,7 +85,8 @@ func (k bench) write(r *Ring[uint64], p *Producer, total int) {
 	}
 }
 
-// writeShared is the same for the other type: an interface would be measured too.
+// writeShared is the same for a SharedProducer: calls through an interface would add to
+// the measurement.
 func (k bench) writeShared(r *Ring[uint64], s *SharedProducer, total int) {
 	ctx, reserve, data := context.Background(), k.reserve, !k.noData
 	for left := total; left > 0; left -= reserve {
@@ -230,8 +231,8 @@ func BenchmarkChannel_NonBlocking_FourWritersPerCore(b *testing.B) {
 	benchChannel(b, perCore(4), 1, false)
 }
 
-// benchChannel gives each reader a channel of its own, to which every element is
-// sent: that is how several readers get all of them without a ring.
+// benchChannel gives each reader its own channel and sends every element to all of them,
+// as a program without a ring would.
 func benchChannel(b *testing.B, writers, readers int, blocking bool) {
 	b.ReportAllocs()
 	var sending, receiving sync.WaitGroup
@@ -304,7 +305,7 @@ func BenchmarkDisruptor_RoundTrip_Yield(b *testing.B) { benchRoundTrip(b, Yield)
 func BenchmarkDisruptor_RoundTrip_Spin(b *testing.B)  { benchRoundTrip(b, Spin) }
 
 // benchRoundTrip sends one element to another goroutine and waits for it to come
-// back: two hand-overs, with nothing else on the way.
+// back: two hand-overs, with no other element in the rings.
 func benchRoundTrip(b *testing.B, how Wait) {
 	b.ReportAllocs()
 	there, back := newRing[uint64](b, 64), newRing[uint64](b, 64)

@@ -5,38 +5,38 @@ import (
 	"fmt"
 )
 
-// Consumer takes every element of its ring, in order. Its methods are for one
-// goroutine, its fields are set before that is started.
+// Consumer takes every element of its ring, in order. Only one goroutine may call its
+// methods, and its fields must be set before that goroutine starts.
 //
-// There are two ways to get elements: Next, which waits in the way that the field
-// Wait says; and Poll, which does not wait, with Arm and the field Wake for a
-// goroutine that sleeps in a way of its own.
+// There are two ways to get elements: Next, which waits with the strategy Wait; and
+// Poll, which does not wait, together with Arm and Wake, for a goroutine that sleeps
+// by other means.
 type Consumer struct {
 	_ padding
 
-	// Wait is how Next waits. Nil stands for [Park].
+	// Wait is the wait strategy of Next; nil means [Park].
 	Wait Wait
 
-	// Wake is called after an Arm that returned true, see there. It runs in the
-	// goroutine that committed, released or closed, and holds that up: it should do
-	// little more than write to an eventfd, or send to a channel without waiting.
+	// Wake is called after an Arm that returned true; see there. It runs in the
+	// goroutine that commits, releases or closes, and delays it: it should do little
+	// more than write to an eventfd, or send to a channel without blocking.
 	Wake func()
 
 	core    *core
 	barrier []*sequence
 	// next is the first number not taken yet, freed the first not released.
 	next, freed uint64
-	last        int // how many elements were taken at once
+	last        int // size of the last batch
 	isArmed     bool
 	released    sequence
 	sleep       waker
 }
 
-// Next takes all elements that are there, [lo, hi), and waits while there are none.
+// Next takes all available elements, [lo, hi), and waits while there are none.
 // Elements may be taken before earlier ones are released.
 //
-// An error is [ErrClosed] or that of ctx. The context is only looked at when Next
-// has to wait.
+// The error is [ErrClosed] or that of ctx. Next checks the context only if it has to
+// wait.
 func (c *Consumer) Next(ctx context.Context) (lo, hi uint64, err error) {
 	for attempt := 0; ; attempt++ {
 		if lo, hi, err = c.Poll(); lo != hi || err != nil {
@@ -63,8 +63,8 @@ func (c *Consumer) idle(ctx context.Context, attempt int) error {
 	return nil
 }
 
-// Poll takes all elements that are there, [lo, hi), which is empty if there are none.
-// The only error is [ErrClosed]: there will be no more. Poll ends an Arm.
+// Poll takes all available elements, [lo, hi), which is empty if there are none.
+// The only error is [ErrClosed]: there will be no more. Poll cancels an Arm.
 func (c *Consumer) Poll() (lo, hi uint64, err error) {
 	if c.isArmed {
 		c.isArmed = false
@@ -86,8 +86,8 @@ func (c *Consumer) Poll() (lo, hi uint64, err error) {
 // is.
 func (c *Consumer) Waiting() int { return int(lowest(c.barrier) - c.next) }
 
-// Release gives back everything below hi: to the consumers that come after this one,
-// and if there are none, to the producers. It panics if hi was not taken, or is
+// Release passes everything below hi on to the consumers that come after this one or,
+// if there are none, back to the producers. It panics if hi was not taken, or is
 // below what was released before.
 func (c *Consumer) Release(hi uint64) {
 	if hi < c.freed || hi > c.next {
@@ -97,15 +97,15 @@ func (c *Consumer) Release(hi uint64) {
 	c.released.advance(hi)
 }
 
-// Arm is called before the goroutine sleeps in a way of its own, such as epoll. If
-// it returns true, Wake will be called, once, when there may be something to take or
-// the ring is closed. A Poll or Next calls it off, unless it is on its way already.
-// If Arm returns false, Poll has something to return, and the goroutine must not
-// sleep; Wake may have been called all the same.
+// Call Arm before the goroutine sleeps by other means, such as epoll. If it returns
+// true, Wake will be called once, when there may be something to take or the ring is
+// closed. Poll and Next cancel that call, unless it has already begun. If Arm returns
+// false, Poll has something to return, and the goroutine must not sleep; Wake may
+// have been called nevertheless.
 //
-// No wake-up is lost: Arm returns false because of what came before it, and Wake is
-// called for what comes after. Now and then Poll finds nothing after a Wake; then arm
-// again. While nobody is armed that costs a producer one load.
+// No wake-up is lost: elements from before the call make Arm return false, and later
+// ones cause a Wake. Sometimes Poll finds nothing after a Wake; then call Arm again.
+// While no consumer is armed, this costs a producer one load.
 func (c *Consumer) Arm() bool {
 	if c.Wake == nil {
 		panic("disruptor: Arm without Wake")
@@ -114,8 +114,8 @@ func (c *Consumer) Arm() bool {
 	return c.isArmed
 }
 
-// prepare makes c ready to sleep in the given state while the first sequence of the
-// barrier that is in the way stays where it is, and reports whether to do so.
+// prepare makes c ready to sleep in the given state until the first sequence of the
+// barrier that keeps c waiting advances. It reports whether to sleep.
 func (c *Consumer) prepare(state uint32) bool {
 	c.sleep.state.Store(state)
 	for _, s := range c.barrier {

@@ -51,7 +51,7 @@ func Example() {
 }
 
 // A diamond: two consumers work on each element at the same time, and a third comes
-// after both. Each writes to a field of its own.
+// after both. The first two write to different fields.
 func ExampleRing_Consumer() {
 	type order struct {
 		price, tax, discount int
@@ -91,8 +91,7 @@ func ExampleRing_Consumer() {
 	// Output: 110 220 330 440 550 660
 }
 
-// Several goroutines write to one ring. The slots are reused, so that nothing is
-// allocated for an element.
+// Several goroutines write to one ring. Slots are reused, so elements need no allocation.
 func ExampleSharedProducer() {
 	ring, err := disruptor.New[[]byte](16)
 	if err != nil {
@@ -135,9 +134,8 @@ func ExampleSharedProducer() {
 	// Output: 2000
 }
 
-// A goroutine that sleeps in a way of its own. Here that is a select over a channel
-// of other work; an event loop has an epoll instead, and a Wake that writes to an
-// eventfd in it.
+// A consumer that sleeps by other means: here in a select with a channel of other work.
+// An event loop would sleep in epoll instead, and Wake would write to an eventfd.
 func ExampleConsumer_Arm() {
 	ring, err := disruptor.New[int](8)
 	if err != nil {
@@ -148,7 +146,7 @@ func ExampleConsumer_Arm() {
 	reader.Wake = func() {
 		select {
 		case bell <- struct{}{}:
-		default: // it has not heard the last one yet
+		default: // the last one is still pending
 		}
 	}
 	producer := ring.SharedProducer()
@@ -166,7 +164,7 @@ func ExampleConsumer_Arm() {
 
 	sum := 0
 	for {
-		lo, hi, err := reader.Poll() // ends an Arm, so that nobody wakes in vain
+		lo, hi, err := reader.Poll() // also cancels an Arm, which avoids a needless wake-up
 		if errors.Is(err, disruptor.ErrClosed) {
 			break
 		}
@@ -189,7 +187,7 @@ func ExampleConsumer_Arm() {
 	// sum 3
 }
 
-// A producer that would rather drop than wait.
+// A producer that drops elements instead of waiting.
 func ExampleProducer_TryReserve() {
 	ring, err := disruptor.New[int](4)
 	if err != nil {

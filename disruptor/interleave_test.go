@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// This file walks through every interleaving of a small model of the protocol
-// between Commit, notify, fire, prepare, park and cancel, one atomic operation at a
-// time as the code has them. Each range is committed once, every consumer goes on
-// until it has all, and whoever cannot go on is stuck: a lost wake-up, a lost mark
-// or a token too many. The flaws are there to show that the walk would find them.
+// This file explores every interleaving of a small model of the protocol between
+// Commit, notify, fire, prepare, park and cancel, one atomic operation of the code at
+// a time. Each range is committed once, and every consumer runs until it has all of
+// them. A goroutine that is stuck means a lost wake-up, a lost mark or a surplus token.
+// Deliberate flaws show that the walk detects such errors.
 
 type flaw int
 
@@ -17,9 +17,9 @@ const (
 	none              flaw = iota
 	flagsBeforeValue       // Commit loads flags before it publishes
 	watchBeforeState       // a sleeper sets watched before its state
-	noSecondLook           // a sleeper does not look again
-	clearAfterFire         // notify clears watched when all are woken
-	noSweepAfterMark       // Commit leaves a mark and returns
+	noSecondLook           // a sleeper does not load value again
+	clearAfterFire         // notify clears watched after it has woken all
+	noSweepAfterMark       // Commit sets a mark and returns
 	countAfterSweep        // Commit counts its mark after the sweep
 	cancelWithoutTake      // cancel leaves the token
 )
@@ -30,7 +30,7 @@ const (
 	rangesMax    = 4
 )
 
-// world is everything shared, and where everybody is.
+// world is the shared state and the program counters of all goroutines.
 type world struct {
 	published int8
 	marks     [rangesMax + 1]int8
@@ -38,7 +38,7 @@ type world struct {
 	watched   bool
 	state     [consumersMax]bool // parked
 	token     [consumersMax]int8
-	cancels   int8 // how often a sleep may still be ended from outside
+	cancels   int8 // how many sleeps may still be cancelled
 
 	producer [producersMax]struct {
 		pc, done   int8 // done counts the ranges of its own that are committed
@@ -50,7 +50,7 @@ type world struct {
 	consumer [consumersMax]struct{ pc, next int8 }
 }
 
-// walk is one set-up: the ranges [n, n+1) that each producer commits, in its order.
+// walk is one configuration: the ranges [n, n+1) that each producer commits, in order.
 type walk struct {
 	flaw      flaw
 	ranges    [][]int8
@@ -62,7 +62,7 @@ type walk struct {
 
 const ended = -1
 
-// moveProducer does one atomic operation of producer p.
+// moveProducer performs one atomic operation of producer i.
 func (k *walk) moveProducer(w *world, i int) bool {
 	p := &w.producer[i]
 	if int(p.done) == len(k.ranges[i]) {
@@ -125,7 +125,7 @@ func (k *walk) moveProducer(w *world, i int) bool {
 			w.watched = false
 		}
 		p.pc = 10
-	case 10: // fire: look at the state of one watcher after the other
+	case 10: // fire: check the state of one watcher after another
 		if p.who == int8(k.consumers) {
 			if k.flaw == clearAfterFire {
 				w.watched = false
@@ -162,8 +162,8 @@ func (k *walk) finish(w *world, i int) {
 	w.producer[i].done = done + 1
 }
 
-// moveConsumer does one atomic operation of consumer c. If it sleeps, cancel ends
-// that from outside.
+// moveConsumer performs one atomic operation of consumer i. If it sleeps, cancel ends
+// the sleep from outside.
 func (k *walk) moveConsumer(w *world, i int, cancel bool) bool {
 	c := &w.consumer[i]
 	if cancel && c.pc != 4 {
@@ -226,8 +226,7 @@ func (k *walk) moveConsumer(w *world, i int, cancel bool) bool {
 	return true
 }
 
-// run visits every state that can be reached, and returns how many there are and
-// what is wrong with one of them.
+// run visits all reachable states, and returns their number and a fault in one of them.
 func (k *walk) run() (states int, fault string) {
 	for _, list := range k.ranges {
 		k.end += int8(len(list))
@@ -303,7 +302,7 @@ func TestProtocol_EveryFlawIsFound(t *testing.T) {
 	for f := flagsBeforeValue; f <= cancelWithoutTake; f++ {
 		k := walk{flaw: f, ranges: [][]int8{{0}, {1}}, consumers: 2, cancels: 1}
 		if _, fault := k.run(); fault == "" {
-			t.Errorf("flaw %d is not found", f)
+			t.Errorf("flaw %d is not detected", f)
 		} else {
 			t.Logf("flaw %d: %s", f, fault)
 		}

@@ -2,5 +2,5 @@
 
 package disruptor
 
-// jitter does nothing, but in race builds.
+// jitter does nothing, except in builds with the race detector.
 func jitter() {}

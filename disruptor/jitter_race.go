@@ -7,9 +7,9 @@ import (
 	"runtime"
 )
 
-// jitter stands where another goroutine may come in between and the protocol must
-// hold all the same. With the race detector it often lets one, so that the tests see
-// such moments by the thousand that are otherwise a few nanoseconds long.
+// jitter marks a point at which the protocol must tolerate interference by another
+// goroutine. In builds with the race detector it often yields to one, so that tests
+// exercise thousands of interleavings whose window is otherwise a few nanoseconds.
 func jitter() {
 	if rand.Uint32()%4 == 0 {
 		runtime.Gosched()

@@ -11,14 +11,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A call to the ring costs nothing; -rapid.checks and -rapid.steps override these.
+	// Calls to a ring are cheap; -rapid.checks and -rapid.steps override these.
 	_ = flag.Set("rapid.checks", "1000")
 	_ = flag.Set("rapid.steps", "60")
 	goleak.VerifyTestMain(m)
 }
 
-// patience is how long a test waits for what must happen. It only ends tests that
-// would hang.
+// patience is how long a test waits for what must happen. It only ends tests that hang.
 const patience = time.Minute
 
 func newRing[T any](t testing.TB, capacity int) *Ring[T] {
@@ -30,7 +29,7 @@ func newRing[T any](t testing.TB, capacity int) *Ring[T] {
 	return r
 }
 
-// patient returns a context for calls that must return in the end.
+// patient returns a context for calls that must return.
 func patient(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
@@ -69,7 +68,7 @@ func start(f func()) <-chan struct{} {
 	return done
 }
 
-// writer is what both producers can do.
+// writer has the methods that both kinds of producers share.
 type writer interface {
 	Reserve(context.Context, int) (lo, hi uint64, err error)
 	TryReserve(int) (lo, hi uint64, err error)

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRing_DoesWhatTheModelDoes runs random calls, one after another, against a ring
-// and a model of it that consists of plain numbers.
+// TestRing_DoesWhatTheModelDoes makes random calls, one after another, to a ring and a
+// model of it that consists of plain numbers.
 func TestRing_DoesWhatTheModelDoes(t *testing.T) {
 	eachWriter(t, func(t *testing.T, shared bool) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -47,7 +47,7 @@ type modelReader struct {
 	isLast      bool
 	next, freed uint64
 	armed       bool
-	wakes       int // since it was armed
+	wakes       int // since the last Arm
 }
 
 func newModel(t *rapid.T, shared bool) *model {
@@ -199,7 +199,7 @@ func (m *model) close(t *rapid.T) {
 	if !m.closed {
 		m.closed, m.end = true, m.claimed
 		if !m.shared {
-			m.end = m.published() // the rest is dropped
+			m.end = m.published() // the rest is discarded
 		}
 	}
 }

@@ -6,10 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// Producer is the only producer of its ring. Its methods are for one goroutine.
+// Producer is the only producer of its ring. Only one goroutine may call its methods.
 type Producer struct {
 	_ padding
-	// claimed is the end of what is reserved. Up to limit the gates need no look.
+	// claimed is the end of what is reserved. Up to limit there is no need to load the
+	// gates.
 	claimed, limit   uint64
 	published, flags *uint64 // of core.published
 	core             *core
@@ -19,8 +20,8 @@ type Producer struct {
 // Reserve claims the next n slots, [lo, hi), and waits while there is no room for
 // all of them. More may be reserved before those are committed.
 //
-// An error matches [ErrCapacity] or [ErrClosed], or is that of ctx. Then nothing is
-// reserved. The context is only looked at when Reserve has to wait.
+// If it fails, nothing is reserved, and the error matches [ErrCapacity] or
+// [ErrClosed], or is that of ctx. Reserve checks the context only if it has to wait.
 func (p *Producer) Reserve(ctx context.Context, n int) (lo, hi uint64, err error) {
 	if uint64(n)-1 < p.limit-p.claimed { // 1 ≤ n ≤ what is left
 		lo, hi = p.claimed, p.claimed+uint64(n)
@@ -36,8 +37,8 @@ func (p *Producer) Reserve(ctx context.Context, n int) (lo, hi uint64, err error
 	return p.TryReserve(n)
 }
 
-// TryReserve is Reserve without waiting: if there is no room for n slots now, the
-// error is [ErrFull].
+// TryReserve is like Reserve, but does not wait: if there is no room for n slots now,
+// the error is [ErrFull].
 func (p *Producer) TryReserve(n int) (lo, hi uint64, err error) {
 	if uint64(n)-1 >= p.limit-p.claimed {
 		if err := p.core.check(n); err != nil {
@@ -55,17 +56,17 @@ func (p *Producer) TryReserve(n int) (lo, hi uint64, err error) {
 	return lo, hi, nil
 }
 
-// Commit publishes [lo, hi). What was reserved is committed in order: Commit panics
-// if lo is not where the last range ended. The ranges may be cut otherwise than they
-// were reserved, but hi must be reserved and above lo.
+// Commit publishes [lo, hi). Commits must be in order: Commit panics if lo is not
+// where the last range ended. Ranges may be split differently than they were
+// reserved, but hi must be reserved and above lo.
 func (p *Producer) Commit(lo, hi uint64) {
-	// This is all that the compiler inlines: with a little more it would be a call.
+	// Anything more would exceed the compiler's limit for inlining.
 	if hi = atomic.SwapUint64(p.published, hi); hi != lo || atomic.LoadUint64(p.flags) != 0 {
 		p.committed(lo, hi)
 	}
 }
 
-// committed is the rare part of Commit. The range before lo ended at last.
+// committed is the slow path of Commit. The previous range ended at last.
 //
 //go:noinline
 func (p *Producer) committed(lo, last uint64) {
@@ -76,11 +77,11 @@ func (p *Producer) committed(lo, last uint64) {
 }
 
 // Close ends the ring: Reserve returns [ErrClosed] from now on, and consumers get it
-// after everything committed. What is reserved and not committed is dropped, and
-// must not be committed any more. A second Close does nothing.
+// after everything that was committed. What is reserved and not committed is
+// discarded, and must not be committed afterwards. A second Close does nothing.
 //
-// Like every method it is for the producer's own goroutine. To stop one that waits
-// in Reserve, cancel its context.
+// Like every method, Close must be called by the producer's goroutine. To stop a
+// producer that waits in Reserve, cancel its context.
 func (p *Producer) Close() {
 	if p.core.end.Load() == endOpen {
 		p.limit = p.claimed

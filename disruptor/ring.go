@@ -14,8 +14,8 @@ var (
 	ErrClosed = errors.New("disruptor: closed")
 	// ErrFull: there is no room now. Only TryReserve returns it.
 	ErrFull = errors.New("disruptor: full")
-	// ErrCapacity: a ring's capacity is a power of two, and a reservation is for at
-	// least one slot and at most all of them.
+	// ErrCapacity: the capacity of a ring is not a power of two, or a reservation is
+	// not for 1 slot to all slots of the ring.
 	ErrCapacity = errors.New("disruptor: number of slots out of range")
 )
 
@@ -26,14 +26,14 @@ type Ring[T any] struct {
 	slots  []T
 	mask   uint64
 	core   *core
-	shared *SharedProducer // is there from the beginning, because it has core.published
+	shared *SharedProducer // made by New, because it contains core.published
 }
 
-// New returns a ring with the given number of slots, all of which hold the zero
-// value of T. The only error matches [ErrCapacity]: capacity is no power of two.
+// New returns a ring with the given number of slots, all with the zero value of T.
+// The error matches [ErrCapacity] if capacity is not a power of two.
 func New[T any](capacity int) (*Ring[T], error) {
 	if capacity < 1 || bits.OnesCount(uint(capacity)) != 1 {
-		return nil, fmt.Errorf("%w: capacity %d is no power of two", ErrCapacity, capacity)
+		return nil, fmt.Errorf("%w: capacity %d is not a power of two", ErrCapacity, capacity)
 	}
 	mask := uint64(capacity) - 1
 	s := &SharedProducer{capacity: uint64(capacity), mask: mask}
@@ -44,12 +44,12 @@ func New[T any](capacity int) (*Ring[T], error) {
 }
 
 // At returns the slot of a sequence number. A producer may write to it between
-// Reserve and Commit, a consumer read it between Poll or Next and Release.
+// Reserve and Commit; a consumer may read it between Poll or Next and Release.
 func (r *Ring[T]) At(seq uint64) *T { return &r.slots[seq&r.mask] }
 
-// Slots returns the slots of [lo, hi), at most as many as the ring has. They are in
-// two pieces if they go over the end of the ring; otherwise rest is empty. For many
-// elements a loop over them is faster than At for each.
+// Slots returns the slots of [lo, hi), whose length is at most the capacity. If the range
+// wraps around the end of the ring, the slots are in two pieces; otherwise rest is empty.
+// For many elements a loop over the pieces is faster than a call of At for each.
 func (r *Ring[T]) Slots(lo, hi uint64) (first, rest []T) {
 	n, i, capacity := hi-lo, lo&r.mask, r.mask+1
 	if n > capacity-i {
@@ -58,16 +58,16 @@ func (r *Ring[T]) Slots(lo, hi uint64) (first, rest []T) {
 	return r.slots[i : i+n], nil
 }
 
-// Consumer adds a consumer. It gets an element when all those given have released
-// it, or when it has been committed if none is given. It panics after Producer or
-// SharedProducer.
+// Consumer adds a consumer. It gets an element when all consumers in after have
+// released it or, if there are none, when it has been committed. Consumer panics after
+// a call of Producer or SharedProducer.
 func (r *Ring[T]) Consumer(after ...*Consumer) *Consumer {
 	r.core.mustBeOpen("Consumer")
 	c := &Consumer{core: r.core}
 	c.sleep.init(&c.Wake)
 	for _, before := range after {
 		if before.core != r.core {
-			panic("disruptor: Consumer after one of another ring")
+			panic("disruptor: Consumer after a consumer of another ring")
 		}
 		c.barrier = append(c.barrier, &before.released)
 	}
@@ -81,16 +81,16 @@ func (r *Ring[T]) Consumer(after ...*Consumer) *Consumer {
 	return c
 }
 
-// Producer ends the set-up of a ring with a single producer. It panics if there is
-// no consumer, and if it or SharedProducer was called before.
+// Producer ends the set-up and returns the only producer of the ring. It panics if there
+// is no consumer, or if it or SharedProducer was called before.
 func (r *Ring[T]) Producer() *Producer {
 	r.core.seal("Producer")
 	s := r.core.published
 	return &Producer{core: r.core, published: &s.value, flags: &s.flags}
 }
 
-// SharedProducer ends the set-up of a ring that several goroutines write to. It
-// panics if there is no consumer, and if it or Producer was called before.
+// SharedProducer ends the set-up and returns a producer for several goroutines. It
+// panics if there is no consumer, or if it or Producer was called before.
 func (r *Ring[T]) SharedProducer() *SharedProducer {
 	r.core.seal("SharedProducer")
 	s := r.shared
@@ -99,17 +99,17 @@ func (r *Ring[T]) SharedProducer() *SharedProducer {
 	return s
 }
 
-// core is all of a ring but its slots.
+// core is everything in a ring except its slots.
 type core struct {
 	capacity  uint64
 	consumers []*Consumer
-	// gates are the sequences that a reservation must not pass by more than the
-	// capacity: of the consumers that no other one comes after.
+	// gates are the sequences of the consumers that no other comes after. Reservations
+	// must not be ahead of any by more than the capacity.
 	gates []*sequence
-	// end is the number after the last element, or endOpen as long as there is none.
+	// end is the number after the last element, or endOpen until the ring is closed.
 	end       atomic.Uint64
 	published *sequence
-	// room is how a producer sleeps that waits for the gates. Only one does at a time.
+	// room is the waker of the producer that waits for the gates. Only one waits at a time.
 	room waker
 }
 
@@ -124,7 +124,7 @@ func (c *core) mustBeOpen(call string) {
 func (c *core) seal(call string) {
 	c.mustBeOpen(call)
 	if len(c.consumers) == 0 {
-		panic("disruptor: " + call + " without a consumer: nobody would make room")
+		panic("disruptor: " + call + " without a consumer, which must release slots")
 	}
 	for _, consumer := range c.consumers {
 		if s := &consumer.released; len(s.watchers) == 0 {
@@ -134,7 +134,7 @@ func (c *core) seal(call string) {
 	}
 }
 
-// check returns why a reservation of n slots cannot succeed, now or later.
+// check returns an error if a reservation of n slots can never succeed.
 func (c *core) check(n int) error {
 	if n < 1 || uint64(n) > c.capacity {
 		return fmt.Errorf("%w: reserve %d of %d", ErrCapacity, n, c.capacity)
@@ -145,7 +145,7 @@ func (c *core) check(n int) error {
 	return nil
 }
 
-// limit returns up to where may be reserved now. It never shrinks.
+// limit returns the end of the slots that may be reserved now. It never decreases.
 func (c *core) limit() uint64 { return lowest(c.gates) + c.capacity }
 
 // awaitRoom waits until the limit is hi or more.
@@ -166,7 +166,7 @@ func (c *core) awaitRoom(ctx context.Context, hi uint64) error {
 	}
 }
 
-// parkForRoom sleeps while the first gate that is in the way stays where it is.
+// parkForRoom sleeps until the first gate that is too far behind advances.
 func (c *core) parkForRoom(done <-chan struct{}, hi uint64) {
 	c.room.state.Store(parked)
 	for _, gate := range c.gates {
@@ -184,7 +184,7 @@ func (c *core) parkForRoom(done <-chan struct{}, hi uint64) {
 	c.room.cancel(parked)
 }
 
-// close ends the ring before the element end, and wakes everybody to see it.
+// close ends the ring before the element end, and wakes all sleepers.
 func (c *core) close(end uint64) {
 	c.end.Store(end)
 	jitter()

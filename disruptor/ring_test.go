@@ -115,7 +115,7 @@ func TestReserve_RefusesWhatNeverFits(t *testing.T) {
 			}
 		}
 		refused(ErrCapacity)
-		lo, hi, err := w.Reserve(context.Background(), 4) // all of it does fit
+		lo, hi, err := w.Reserve(context.Background(), 4) // the whole ring fits
 		if lo != 0 || hi != 4 || err != nil {
 			t.Fatalf("Reserve: %d, %d, %v", lo, hi, err)
 		}
@@ -156,12 +156,12 @@ func TestReserve_BlockedGoesOnWhenReleased(t *testing.T) {
 		room := &r.core.room
 		eventually(t, "producer parks", func() bool { return room.state.Load() == parked })
 		_, hi, _ = first.Poll()
-		first.Release(hi) // no room: the last one still has everything
+		first.Release(hi) // makes no room: the last consumer has released nothing
 		if _, hi, _ = last.Poll(); hi != 4 {
 			t.Fatalf("Poll: up to %d", hi)
 		}
 		last.Release(1) // room for one
-		eventually(t, "producer looks and parks again", func() bool {
+		eventually(t, "producer wakes and parks again", func() bool {
 			return room.state.Load() == parked && len(room.token) == 0
 		})
 		select {
@@ -181,7 +181,7 @@ func TestReserve_ContextEndsTheWaitAndReservesNothing(t *testing.T) {
 		w := writerOf(r, shared)
 		done, cancel := context.WithCancel(context.Background())
 		cancel()
-		lo, hi, err := w.Reserve(done, 2) // there is room: ctx is not looked at
+		lo, hi, err := w.Reserve(done, 2) // there is room: ctx is not checked
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +235,7 @@ func TestSharedProducer_ContextEndsTheWaitInLine(t *testing.T) {
 	wait(t, "first in line goes on", head)
 }
 
-// A reservation that needs the whole ring gets it although small ones keep coming.
+// A reservation of the whole ring succeeds although small ones keep coming.
 func TestSharedProducer_LargeReservationIsNotStarved(t *testing.T) {
 	r := newRing[int](t, 8)
 	c := r.Consumer()
@@ -272,11 +272,11 @@ func TestSharedProducer_LargeReservationIsNotStarved(t *testing.T) {
 	cancel()
 	s.Close()
 	for _, done := range append(small, reader) {
-		wait(t, "everybody ends", done)
+		wait(t, "all goroutines end", done)
 	}
 }
 
-// Only who finds no room below the limit has to wait in line.
+// A goroutine waits in line only if it finds no room below the limit.
 func TestSharedProducer_RoomIsForAll(t *testing.T) {
 	r := newRing[int](t, 8)
 	r.Consumer()
@@ -429,7 +429,7 @@ func TestNext_ContextEndsTheWait(t *testing.T) {
 	wait(t, "consumer gives up", blocked)
 	lo, hi, _ := p.Reserve(context.Background(), 1)
 	p.Commit(lo, hi)
-	if lo, hi, err := c.Next(ctx); lo != 0 || hi != 1 || err != nil { // there is one: ctx is not looked at
+	if lo, hi, err := c.Next(ctx); lo != 0 || hi != 1 || err != nil { // there is one: ctx is not checked
 		t.Fatalf("Next: %d, %d, %v", lo, hi, err)
 	}
 }

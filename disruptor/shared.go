@@ -5,26 +5,26 @@ import (
 	"sync/atomic"
 )
 
-// SharedProducer is the producer of a ring that several goroutines write to. All
-// its methods may be called by any number of goroutines at the same time.
+// SharedProducer is a producer for several goroutines: all its methods are safe for
+// concurrent use.
 //
-// Goroutines that find the ring full wait in line, parked: the first one gets what
-// becomes free before anybody else, and what it leaves is for all. However many
-// there are, only the first looks at the ring, and only it is woken.
+// Goroutines that find the ring full wait in line, parked: the first one has
+// precedence for slots that become free, and all others share the rest. However many
+// there are, only the first polls the ring, and only the first is woken.
 type SharedProducer struct {
-	// published is what is committed. It is in here, not behind a pointer, because a
-	// load right after a locked instruction is one that Commit waits for.
+	// published is the end of what is committed. It is not behind a pointer, because
+	// Commit would have to wait for the load of the pointer after a locked instruction.
 	published sequence
 	// claimed is the end of what is reserved, with closedBit after Close.
 	claimed atomic.Uint64
 	_       padding
-	// limit is up to where any goroutine may claim. It is behind core.limit, and only
-	// the holder of turn raises it.
+	// limit is the end of the slots that any goroutine may claim. It is at most
+	// core.limit, and only the holder of turn raises it.
 	limit          atomic.Uint64
 	capacity, mask uint64
 	marks          []uint64 // see commit
 	core           *core
-	turn           chan struct{} // full while somebody has the turn
+	turn           chan struct{} // full while a goroutine has the turn
 	_              padding
 }
 
@@ -32,11 +32,11 @@ type SharedProducer struct {
 const closedBit = 1 << 63
 
 // Reserve claims the next n slots, [lo, hi), and waits while there is no room for
-// all of them. They must be committed, also when the ring is closed meanwhile: no
-// consumer passes them before.
+// all of them. They must be committed, even if the ring is closed meanwhile: until
+// then no consumer passes them.
 //
-// An error matches [ErrCapacity] or [ErrClosed], or is that of ctx. Then nothing is
-// reserved. The context is only looked at when Reserve has to wait.
+// If it fails, nothing is reserved, and the error matches [ErrCapacity] or
+// [ErrClosed], or is that of ctx. Reserve checks the context only if it has to wait.
 func (s *SharedProducer) Reserve(ctx context.Context, n int) (lo, hi uint64, err error) {
 	lo = s.claimed.Load()
 	hi = lo + uint64(n)
@@ -68,8 +68,7 @@ func (s *SharedProducer) reserve(ctx context.Context, n int) (lo, hi uint64, err
 	}
 }
 
-// takeTurn waits in line. Those that wait to send to a channel come first in, first
-// out.
+// takeTurn waits in line: a channel serves waiting senders first in, first out.
 func (s *SharedProducer) takeTurn(ctx context.Context) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -84,9 +83,8 @@ func (s *SharedProducer) takeTurn(ctx context.Context) error {
 	}
 }
 
-// TryReserve is Reserve without waiting: if there is no room for n slots now, the
-// error is [ErrFull]. It does not wait in line either, and may take what those in
-// line wait for.
+// TryReserve is like Reserve, but does not wait: if there is no room for n slots now,
+// the error is [ErrFull]. It may take slots for which goroutines wait in line.
 func (s *SharedProducer) TryReserve(n int) (lo, hi uint64, err error) {
 	if err := s.core.check(n); err != nil {
 		return 0, 0, err
@@ -107,8 +105,8 @@ func (s *SharedProducer) TryReserve(n int) (lo, hi uint64, err error) {
 	return lo, hi, nil
 }
 
-// claimFirst claims up to what the gates allow now, and then raises the limit for
-// the others. The caller has the turn.
+// claimFirst claims slots up to the current limit of the gates, and then raises the limit
+// of the other goroutines. The caller has the turn.
 func (s *SharedProducer) claimFirst(n int) (lo, hi uint64, ok bool) {
 	limit := s.core.limit()
 	jitter()
@@ -118,7 +116,7 @@ func (s *SharedProducer) claimFirst(n int) (lo, hi uint64, ok bool) {
 	return lo, hi, ok
 }
 
-// claim claims n slots below limit. Otherwise hi is what limit would have to be.
+// claim claims n slots below limit. If there are too few, hi is the limit that it needs.
 func (s *SharedProducer) claim(n int, limit uint64) (lo, hi uint64, ok bool) {
 	for {
 		lo = s.claimed.Load()
@@ -132,29 +130,29 @@ func (s *SharedProducer) claim(n int, limit uint64) (lo, hi uint64, ok bool) {
 	}
 }
 
-// Commit publishes [lo, hi). It never waits for others: consumers get the range when
-// everything below lo is committed too. A range that was reserved may be committed
-// in parts, in any order, also by another goroutine. Each slot must be committed
-// once; what is committed twice, or not reserved, goes unnoticed and breaks the ring.
+// Commit publishes [lo, hi). It never waits: consumers get the range when everything
+// below lo is committed too. A reserved range may be committed in parts, in any order,
+// and by any goroutine. Each slot must be committed once: a slot that is committed
+// twice, or that was not reserved, is not detected and corrupts the ring.
 func (s *SharedProducer) Commit(lo, hi uint64) {
-	// This is all that the compiler inlines: with a little more it would be a call.
+	// Anything more would exceed the compiler's limit for inlining.
 	if !atomic.CompareAndSwapUint64(&s.published.value, lo, hi) || atomic.LoadUint64(&s.published.flags) != 0 {
 		s.commit(lo, hi)
 	}
 }
 
-// commit is the part of Commit for when something below lo is not committed, or
-// something is to be done after [lo, hi) was.
+// commit is the slow path of Commit: something below lo is not committed, or there is
+// more to do after the commit of [lo, hi).
 //
-// In the first case it leaves a mark, for whoever publishes up to lo to go on from
-// there. No mark is overlooked, for the same reason as no wake-up is: a mark is
+// In the first case it sets a mark, so that the goroutine that publishes up to lo goes
+// on from there. No mark is lost, for the same reason as no wake-up is lost: a mark is
 // counted and set before published is loaded, and published is advanced before the
-// count is loaded. A mark that is not above its own place is of an earlier round.
+// count is loaded. A mark that is not above its own place is from an earlier round.
 //
-// Marks for all ranges, which consumers then have to read, were tried. That is one
-// operation in every case, and as fast when several cores commit at once, but much
-// slower when they do not: every eighth commit writes to another line, and it is one
-// that a consumer has just read.
+// An earlier version set marks for all ranges, which consumers had to read. That is
+// one operation in every case, and as fast when several cores commit at once, but much
+// slower when they do not: every eighth commit writes to another line, which a
+// consumer has just read.
 //
 //go:noinline
 func (s *SharedProducer) commit(lo, hi uint64) {
@@ -180,8 +178,8 @@ func (s *SharedProducer) commit(lo, hi uint64) {
 	}
 }
 
-// Close ends the ring: Reserve returns [ErrClosed] from now on, also to those that
-// wait in it, and consumers get it after everything that was reserved before. A
+// Close ends the ring: Reserve returns [ErrClosed] from now on, also in goroutines that
+// already wait, and consumers get it after everything that was reserved before. A
 // second Close does nothing.
 func (s *SharedProducer) Close() {
 	if claimed := s.claimed.Or(closedBit); claimed&closedBit == 0 {

@@ -11,8 +11,8 @@ import (
 )
 
 // stress sends total elements through a ring from several goroutines, and every
-// consumer checks every element. jitter is how often, one time in jitter, everybody
-// lets another goroutine run where it could hurt.
+// consumer checks every element. At critical points, goroutines yield one time in
+// jitter.
 type stress struct {
 	writers  int // 0: a Producer
 	capacity int
@@ -23,8 +23,8 @@ type stress struct {
 	jitter   int
 }
 
-// element is what goes through the ring: who wrote it as which of its own, and who
-// has seen it.
+// element records its writer, its number among those of the writer, and which consumers
+// have seen it.
 type element struct {
 	writer, count int
 	seen          [4]uint64
@@ -181,8 +181,8 @@ func TestStress_EveryWait(t *testing.T) {
 	})
 }
 
-// Goroutines that give up while they wait for room neither lose a reservation nor
-// the place in line of another.
+// Goroutines that give up while they wait for room lose no reservations, and do not
+// affect the places of others in line.
 func TestStress_WritersThatGiveUp(t *testing.T) {
 	eachProcs(t, func(t *testing.T) {
 		r := newRing[int](t, 4)
@@ -233,7 +233,7 @@ func TestStress_WritersThatGiveUp(t *testing.T) {
 	})
 }
 
-// Closing at any moment loses nothing that Reserve has given out.
+// Closing at any moment loses no reservation that Reserve has returned.
 func TestStress_CloseWhileOthersReserve(t *testing.T) {
 	eachProcs(t, func(t *testing.T) {
 		for round := range 100 {
@@ -283,8 +283,8 @@ func TestStress_CloseWhileOthersReserve(t *testing.T) {
 	})
 }
 
-// Closing at any moment reaches those who are about to sleep, with nobody else
-// there to wake them.
+// Closing at any moment wakes goroutines that are about to sleep, when no other goroutine
+// would.
 func TestStress_CloseWhileOthersFallAsleep(t *testing.T) {
 	eachProcs(t, func(t *testing.T) {
 		for round := range 300 {

@@ -7,34 +7,35 @@ import (
 
 // Wait is the wait strategy of [Consumer.Next]. While there is nothing to take it is called
 // with attempt = 0, 1, 2 and so on, and with the size of the last batch, 0 at first. It
-// passes some time and returns true to poll again, or returns false to park the goroutine
+// lets some time pass and returns true to poll again, or returns false to park the goroutine
 // until there are elements. Next checks its context between calls.
 //
-// The package has [Park], [Yield] and [Spin]. The goroutine of the consumer calls its Wait;
-// several consumers may share one without state.
+// The package has [Park], [Yield] and [Spin]. Wait runs in the consumer's goroutine; several
+// consumers may share a Wait that has no state.
 type Wait func(attempt, last int) bool
 
 const (
-	// yieldsMax is how often Park yields before it parks: about as long as it takes to
-	// park and to be woken.
+	// yieldsMax is how often Park yields before it parks. That takes about as long as
+	// parking and being woken.
 	yieldsMax = 16
-	// streamPause is how long Park looks away in a stream. A look takes the cache line
-	// with the count from the core that writes it, and with a small batch go lines of
-	// slots that are still being written; the writer pays for both. On two cores,
-	// 10 µs make that a small part, and a sleep and a wake-up may take longer.
+	// streamPause is how long Park waits between polls while elements come in batches.
+	// A poll takes the cache line with the count from the core that writes it, and
+	// reading a small batch takes lines of slots that are still being written; both
+	// slow the writer down. On two cores, 10 µs make that cost small, and a sleep and a
+	// wake-up may take longer.
 	streamPause = 10 * time.Microsecond
-	// spinTurns is how long Spin looks away, in turns of an empty loop: some ten
-	// nanoseconds.
+	// spinTurns is how many turns of an empty loop Spin makes between polls: some tens
+	// of nanoseconds.
 	spinTurns = 64
-	// spinsMax is how often Spin looks before it lets others run once. Without that a
-	// program with one processor would stand still until it is preempted.
+	// spinsMax is how often Spin polls before it yields once. Otherwise a program with
+	// one processor would make no progress until it is preempted.
 	spinsMax = 128
 )
 
-// Park waits a few microseconds and then sleeps: an idle consumer takes no CPU at
-// all. If elements come one by one, it looks often, for a short time. If the last
-// ones came together, more are on their way, and it lets a batch build up first. A
-// Consumer whose Wait is nil does this.
+// Park waits a few microseconds and then sleeps: an idle consumer uses no CPU time. If
+// elements come one by one, it polls often, for a short time. If the last ones came in
+// a batch, more are likely to follow, so it lets the next batch build up first. It is
+// the default of Consumer.Wait.
 func Park(attempt, last int) bool {
 	if last <= 1 {
 		if attempt >= yieldsMax {

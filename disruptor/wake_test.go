@@ -29,7 +29,7 @@ func TestArm_WakesOnce(t *testing.T) {
 			}
 		}
 		send()
-		want(0, "a commit that nobody armed for")
+		want(0, "a commit without Arm")
 		if c.Arm() {
 			t.Fatal("Arm with something to take")
 		}
@@ -104,8 +104,8 @@ func TestArm_WaitsForAllItComesAfter(t *testing.T) {
 	}
 }
 
-// TestArm_NoWakeUpIsLost has a consumer that sleeps in a way of its own after every
-// look, and producers that pause where it could hurt.
+// TestArm_NoWakeUpIsLost runs a consumer that arms and sleeps after every empty Poll, and
+// producers that yield at critical points.
 func TestArm_NoWakeUpIsLost(t *testing.T) {
 	total := 20000
 	if testing.Short() {
@@ -124,7 +124,7 @@ func testArm(t *testing.T, writers, total int) {
 	r := newRing[uint64](t, 16)
 	c := r.Consumer()
 	var wakes atomic.Int64
-	bell := make(chan struct{}, 1) // what an eventfd is
+	bell := make(chan struct{}, 1) // stands in for an eventfd
 	c.Wake = func() {
 		wakes.Add(1)
 		select {
@@ -169,7 +169,7 @@ func testArm(t *testing.T, writers, total int) {
 			continue
 		}
 		if !c.Arm() {
-			arms++ // may have been called
+			arms++ // Wake may have been called
 			continue
 		}
 		arms++
@@ -209,7 +209,7 @@ func TestPark_IdleTakesNoCPU(t *testing.T) {
 		before := looks.Load()
 		time.Sleep(20 * time.Millisecond)
 		if !isParked() || looks.Load() != before {
-			t.Errorf("looked %d times while idle", looks.Load()-before)
+			t.Errorf("polled %d times while idle", looks.Load()-before)
 		}
 		lo, hi, _ := p.Reserve(context.Background(), 1)
 		p.Commit(lo, hi)
@@ -218,7 +218,7 @@ func TestPark_IdleTakesNoCPU(t *testing.T) {
 	wait(t, "reader ends", reader)
 	// Between two parks it yields yieldsMax times; it was woken four times at most.
 	if n := looks.Load(); n > 5*(yieldsMax+1) {
-		t.Errorf("looked %d times in all", n)
+		t.Errorf("polled %d times in all", n)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestPark_LooksOftenOnlyAtSingleElements(t *testing.T) {
 	}
 	for last, want := range map[int]int{0: yieldsMax, 1: yieldsMax, 2: 1, 1000: 1} {
 		if got := looks(last); got != want {
-			t.Errorf("%d looks after a batch of %d, want %d", got, last, want)
+			t.Errorf("%d polls after a batch of %d, want %d", got, last, want)
 		}
 	}
 }
@@ -254,7 +254,7 @@ func TestPark_ProducersThatWaitTakeNoCPU(t *testing.T) {
 			s.Commit(lo, hi)
 		})
 	}
-	// The first in line is parked in room, the others in turn: nobody is left to spin.
+	// The first in line is parked in room, the others in turn: none of them spins.
 	for want := uint64(1); want <= writers; want++ {
 		eventually(t, "first in line parks", func() bool { return r.core.room.state.Load() == parked })
 		_, hi, err := c.Poll()
@@ -264,7 +264,7 @@ func TestPark_ProducersThatWaitTakeNoCPU(t *testing.T) {
 		if want == writers {
 			time.Sleep(10 * time.Millisecond)
 			if r.core.room.state.Load() != parked {
-				t.Error("the first in line looks at the ring, and nothing was released")
+				t.Error("the first in line polls the ring, though nothing was released")
 			}
 		}
 		c.Release(hi)
@@ -302,8 +302,8 @@ func TestHotPath_DoesNotAllocate(t *testing.T) {
 	})
 }
 
-// Sleeping and waking allocate nothing either, on both sides: the reader releases
-// when the producer has parked, and parks before the producer commits again.
+// Sleeping and waking do not allocate either, on both sides: the reader releases when the
+// producer has parked, and parks before the producer commits again.
 func TestPark_DoesNotAllocate(t *testing.T) {
 	eachWriter(t, func(t *testing.T, shared bool) {
 		r := newRing[int](t, 1)
@@ -333,7 +333,7 @@ func TestPark_DoesNotAllocate(t *testing.T) {
 			w.Commit(lo, hi)
 		}
 		for range 100 {
-			once() // the runtime fills caches of its own
+			once() // the runtime fills its caches
 		}
 		if n := testing.AllocsPerRun(1000, once); n != 0 {
 			t.Errorf("%v allocations", n)

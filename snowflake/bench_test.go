@@ -10,16 +10,16 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// All benchmarks measure nanoseconds for one id. Those with Fast in their name have
-// a clock that costs nothing and ticks as fast as the sequences are used up: that is
-// what the generator itself costs. All others have the system clock.
+// All benchmarks measure nanoseconds per ID. Those with Fast in their name use a clock that
+// costs nothing and ticks as fast as the sequences are used up, so they measure the
+// generator alone. All others use the system clock.
 
-// fast is a clock for one goroutine: a tick for every 2,048 looks.
+// fast is a clock for one goroutine that ticks at every 2,048th reading.
 type fast struct{ looks int64 }
 
 func (c *fast) now() int64 { c.looks++; return epoch + c.looks>>11 }
 
-// wide is a layout whose sequence is never used up: 2,097,152 ids in a millisecond.
+// wide is a layout whose sequence is never used up: 2,097,152 IDs per millisecond.
 var wide = snowflake.Layout{TimeBits: 41, WorkerBits: 1, SequenceBits: 21, Epoch: snowflake.Twitter.Epoch}
 
 func BenchmarkTryNext_Fast(b *testing.B) {
@@ -45,7 +45,7 @@ func BenchmarkNext_Fast(b *testing.B) {
 	}
 }
 
-// The system clock, and more sequences than can be used.
+// The system clock, and more sequence numbers than can be used.
 func BenchmarkTryNext_Wide(b *testing.B) {
 	b.ReportAllocs()
 	g := newGenerator(b, 1, snowflake.Options{Layout: wide})
@@ -56,8 +56,7 @@ func BenchmarkTryNext_Wide(b *testing.B) {
 	}
 }
 
-// The same with time.Now for a clock, which is what the short cut of the system clock
-// saves.
+// The same with time.Now as the clock, to show what the generator's own clock saves.
 func BenchmarkTryNext_WideTimeNow(b *testing.B) {
 	b.ReportAllocs()
 	now := func() int64 { return time.Now().UnixMilli() }
@@ -69,7 +68,7 @@ func BenchmarkTryNext_WideTimeNow(b *testing.B) {
 	}
 }
 
-// One generator for a goroutine on every core.
+// One generator, shared by a goroutine on every core.
 func BenchmarkTryNext_WideShared(b *testing.B) {
 	b.ReportAllocs()
 	g := newGenerator(b, 1, snowflake.Options{Layout: wide})
@@ -99,8 +98,8 @@ func BenchmarkTryFill_Wide(b *testing.B) {
 	}
 }
 
-// Twitter's layout and clock: nothing is faster than 4,096 ids a millisecond, which
-// is 244 ns.
+// Twitter's layout and the system clock, which allow at most 4,096 IDs per millisecond, or
+// one per 244 ns.
 func BenchmarkNext_Sustained(b *testing.B) {
 	b.ReportAllocs()
 	ctx := b.Context()
@@ -112,9 +111,8 @@ func BenchmarkNext_Sustained(b *testing.B) {
 	}
 }
 
-// 32 workers, a goroutine for each, batches of 256, Twitter's layout and clock: the
-// sequences allow 131 million ids a second. A goroutine that is refused lets others
-// run.
+// 32 workers with a goroutine each, batches of 256, Twitter's layout and the system clock:
+// the sequences allow 131 million IDs per second. A goroutine that gets no IDs yields.
 func BenchmarkTryFill_32Workers(b *testing.B) {
 	b.ReportAllocs()
 	const workers, batch = 32, 256

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// billionWorkers share the ids of TestBillion among them.
+	// billionWorkers is the number of workers that make the IDs of TestBillion.
 	billionWorkers = 256
-	// generatorAsks is how often a generator is asked for ids until another comes.
+	// generatorAsks is the number of requests after which a generator is replaced.
 	generatorAsks = 40
 )
 
-// A billion ids (SNOWFLAKE_BILLION=1; some millions otherwise) of many workers, whose
-// clocks jump both ways, and whose generators are replaced all the time, each with the
-// lease that the one before gave back. No id comes twice: those of a worker strictly
-// increase, over all its generators, and those of different workers have different
-// worker bits. That needs the last id of each worker and no other memory.
+// A billion IDs (with SNOWFLAKE_BILLION=1; otherwise some millions) of many workers, whose
+// clocks jump both ways, and whose generators are often replaced, each with the lease that
+// its predecessor gave back. No ID comes twice: those of a worker strictly increase, across
+// all its generators, and those of different workers have different worker bits. To check
+// this, the test needs only the last ID of each worker.
 func TestBillion_IDsOfManyWorkersNeverRepeat(t *testing.T) {
 	total := 4_000_000
 	if os.Getenv("SNOWFLAKE_BILLION") != "" {
@@ -58,11 +58,11 @@ func TestBillion_IDsOfManyWorkersNeverRepeat(t *testing.T) {
 		t.Errorf("too little happened: %+v", sum)
 	}
 	took := time.Since(begin)
-	t.Logf("%d ids of %d workers and %d generators in %v, %.1f million/s; %d times the clock went back, %d refusals",
+	t.Logf("%d IDs of %d workers and %d generators in %v, %.1f million/s; %d times the clock went back, %d refusals",
 		sum.ids, billionWorkers, sum.generators, took.Round(time.Millisecond), float64(sum.ids)/1e6/took.Seconds(), sum.back, sum.refused)
 }
 
-// history is what one worker did.
+// history is the history of one worker.
 type history struct {
 	worker int
 	random *rand.Rand
@@ -83,7 +83,7 @@ func newHistory(worker int) *history {
 	}
 }
 
-// run makes and checks total ids.
+// run makes and checks total IDs.
 func (h *history) run(t *testing.T, total int) {
 	dst := make([]snowflake.ID, 512)
 	for h.ids < total && !t.Failed() {
@@ -97,13 +97,13 @@ func (h *history) run(t *testing.T, total int) {
 		}
 		h.lease.Start = g.Stop()
 		h.lease.End = max(g.Lease().End, h.lease.Start+1)
-		if h.clock.ms < h.lease.Start-1000 { // a clock that far back would take ages
+		if h.clock.ms < h.lease.Start-1000 { // waiting for a clock this far back would take too long
 			h.clock.ms = h.lease.Start
 		}
 	}
 }
 
-// ask asks for ids and checks them; it reports whether there were any.
+// ask requests IDs and checks them; it reports whether there were any.
 func (h *history) ask(t *testing.T, g *snowflake.Generator, dst []snowflake.ID) bool {
 	var err error
 	if len(dst)%8 == 0 {
@@ -123,7 +123,7 @@ func (h *history) ask(t *testing.T, g *snowflake.Generator, dst []snowflake.ID) 
 	l, last := snowflake.Twitter, h.last
 	for _, id := range dst {
 		if ms := l.Millis(id); id <= last || l.Worker(id) != h.worker || ms < h.lease.Start || ms >= end || ms > h.clock.ms+20 {
-			t.Errorf("worker %d: id %d at %d after %d; lease [%d, %d), clock at %d", h.worker, id, ms, last, h.lease.Start, end, h.clock.ms)
+			t.Errorf("worker %d: ID %d at %d after %d; lease [%d, %d), clock at %d", h.worker, id, ms, last, h.lease.Start, end, h.clock.ms)
 			return false
 		}
 		last = id
@@ -133,7 +133,7 @@ func (h *history) ask(t *testing.T, g *snowflake.Generator, dst []snowflake.ID) 
 	return err == nil
 }
 
-// jump sets the clock: mostly it stands or ticks, at times it jumps forth or back.
+// jump sets the clock: usually it stands or ticks, sometimes it jumps forward or back.
 func (h *history) jump() {
 	switch n := h.random.IntN(1000); {
 	case n < 300:

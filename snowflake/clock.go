@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// anchorMax is for how long the distance between wall clock and monotonic clock is
-// taken to be what it was. Within it a step of the wall clock is not seen.
+// anchorMax is how long a measured distance between the wall clock and the monotonic
+// clock is used. A step of the wall clock goes unnoticed for that long.
 const anchorMax = time.Millisecond
 
 // clock reads the wall clock in milliseconds. time.Now reads two clocks of the
-// system, the wall clock and the monotonic one. The distance of the two changes only
-// when somebody sets the clock, so that reading the monotonic one and adding the
-// distance does at half the price; once in anchorMax both are read.
+// system, the wall clock and the monotonic one. Their distance changes only when the
+// wall clock is set, so this clock reads the monotonic one and adds the distance, at
+// half the cost; once in anchorMax it reads both.
 type clock struct {
 	injected func() int64
-	base     time.Time    // where the monotonic clock is counted from
-	distance atomic.Int64 // of the wall clock, in unix nanoseconds, from the other
-	until    atomic.Int64 // on the monotonic clock; distance is good before it
+	base     time.Time    // zero of the monotonic clock
+	distance atomic.Int64 // wall clock, in unix nanoseconds, minus monotonic clock
+	until    atomic.Int64 // on the monotonic clock; distance is valid before it
 }
 
 // init sets the clock to now, or to the system's if that is nil.
@@ -40,8 +40,8 @@ func (c *clock) now() int64 {
 	return c.anchor()
 }
 
-// anchor reads both clocks. Goroutines that come at once may store a distance that
-// is older than another's; it is good for no longer than its own time.
+// anchor reads both clocks and stores their distance. Of concurrent calls, one with an
+// older distance may store last; its distance still expires at its own time.
 func (c *clock) anchor() int64 {
 	now := time.Now()
 	monotonic := int64(now.Sub(c.base))
@@ -50,7 +50,7 @@ func (c *clock) anchor() int64 {
 	return now.UnixMilli()
 }
 
-// exact is now without the short cut.
+// exact is now without the stored distance.
 func (c *clock) exact() int64 {
 	if c.injected != nil {
 		return c.injected()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The short cut is never ahead of the wall clock, and rarely behind: only when a
-// thread was stopped just between its readings of the two clocks.
+// The fast path is never ahead of the wall clock, and rarely behind: only when a thread
+// was preempted between its readings of the two clocks.
 func TestClock_IsTheWallClock(t *testing.T) {
 	var c clock
 	c.init(nil)
@@ -28,7 +28,7 @@ func TestClock_IsTheWallClock(t *testing.T) {
 		}
 	}
 	if short < readings/2 {
-		t.Errorf("the short cut was taken %d times of %d", short, readings)
+		t.Errorf("the fast path was taken %d times of %d", short, readings)
 	}
 	if behind > readings/100 {
 		t.Errorf("behind %d times of %d", behind, readings)
@@ -44,7 +44,7 @@ func TestClock_SeesAStepWithinAMillisecond(t *testing.T) {
 		c.distance.Add(int64(time.Hour))
 		now := time.Now()
 		if got, want := c.now(), now.Add(time.Hour).UnixMilli(); got != want {
-			t.Errorf("%d, want %d by the old distance", got, want)
+			t.Errorf("%d, want %d with the old distance", got, want)
 		}
 		if got, want := c.exact(), now.UnixMilli(); got != want {
 			t.Errorf("exactly %d, want %d", got, want)

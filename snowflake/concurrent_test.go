@@ -17,8 +17,8 @@ type shared struct{ ms atomic.Int64 }
 
 func (c *shared) now() int64 { return c.ms.Load() }
 
-// The clock stands, so that the numbers that n calls took are exactly the first n:
-// none twice, none left out. A bitmap has one bit for each.
+// The clock stands still, so n calls must take exactly the first n numbers: none twice,
+// and none left out. A bitmap has one bit for each.
 func TestConcurrent_TakesEveryNumberOnce(t *testing.T) {
 	const (
 		goroutines = 8
@@ -39,14 +39,14 @@ func TestConcurrent_TakesEveryNumberOnce(t *testing.T) {
 	for range goroutines {
 		group.Go(func() {
 			ready.Done()
-			ready.Wait() // so that they run at the same time
+			ready.Wait() // start all at the same time
 			last := first
 			dst := make([]snowflake.ID, 16)
 			check := func(ids ...snowflake.ID) {
 				for i, id := range ids {
 					at := number(id)
 					if id <= last || at < 0 || at >= total || seen[at].Swap(true) || i > 0 && number(ids[i-1]) != at-1 {
-						t.Errorf("id %d, number %d, after %d", id, at, last)
+						t.Errorf("ID %d, number %d, after %d", id, at, last)
 						return
 					}
 					last = id
@@ -69,12 +69,12 @@ func TestConcurrent_TakesEveryNumberOnce(t *testing.T) {
 	}
 	group.Wait()
 	if id := next(t, g); number(id) != total {
-		t.Errorf("%d ids, and the next has number %d", total, number(id))
+		t.Errorf("%d IDs, and the next has number %d", total, number(id))
 	}
 }
 
-// While the clock only goes forward, however unevenly, nobody may be told that it went
-// back: a goroutine that read it long ago must look again before it says so.
+// While the clock only goes forward, however unevenly, no call may fail because it went
+// back: a goroutine with an old reading must read it again first.
 func TestConcurrent_NeverBlamesAClockThatGoesForward(t *testing.T) {
 	const goroutines, rounds = 8, 20_000
 	clock := &shared{}
@@ -93,7 +93,7 @@ func TestConcurrent_NeverBlamesAClockThatGoesForward(t *testing.T) {
 					last = id
 					made.Add(1)
 				case err == nil:
-					t.Errorf("id %d after %d", id, last)
+					t.Errorf("ID %d after %d", id, last)
 					return
 				case err != snowflake.ErrExhausted:
 					t.Error(err)
@@ -112,14 +112,14 @@ func TestConcurrent_NeverBlamesAClockThatGoesForward(t *testing.T) {
 	}
 	group.Wait()
 	if made.Load() == 0 {
-		t.Error("no id at all")
+		t.Error("no ID at all")
 	}
-	t.Logf("%d ids, %d refusals", made.Load(), refused.Load())
+	t.Logf("%d IDs, %d refusals", made.Load(), refused.Load())
 }
 
-// Goroutines of one generator, a clock that jumps both ways, a lease that is renewed
-// and in the end given back. All ids differ, each goroutine's increase, none is
-// outside the lease as it was at the end, none at or after what Stop returned.
+// Goroutines share a generator, with a clock that jumps both ways, and a lease that is
+// extended and in the end given back. All IDs differ, each goroutine's increase, and all
+// are inside the final lease and before the result of Stop.
 func TestConcurrent_StopEndsEverything(t *testing.T) {
 	const goroutines, enough = 6, 20_000
 	for range 10 {
@@ -150,7 +150,7 @@ func TestConcurrent_StopEndsEverything(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					// Both go on with the ids, so that there are always more to come.
+					// Clock and lease advance with the IDs, so that there are always more.
 					ms := epoch + total.Load()/100
 					clock.ms.Store(ms + int64((k*7919+i)%61) - 30)
 					g.Extend(ms + int64(k%40))
@@ -176,17 +176,17 @@ func checkAll(t *testing.T, g *snowflake.Generator, made [][]snowflake.ID, unuse
 	var all []snowflake.ID
 	for _, ids := range made {
 		if !slices.IsSorted(ids) {
-			t.Error("a goroutine's ids do not increase")
+			t.Error("a goroutine's IDs do not increase")
 		}
 		all = append(all, ids...)
 	}
 	slices.Sort(all)
 	for i, id := range all {
 		if ms := l.Millis(id); ms < lease.Start || ms >= lease.End || ms >= unused {
-			t.Fatalf("an id at %d; lease %v, unused from %d", ms, lease, unused)
+			t.Fatalf("an ID at %d; lease %v, unused from %d", ms, lease, unused)
 		}
 		if i > 0 && all[i-1] == id {
-			t.Fatalf("id %d twice", id)
+			t.Fatalf("ID %d twice", id)
 		}
 	}
 }

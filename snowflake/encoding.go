@@ -6,8 +6,8 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// MarshalJSON writes id as a string of decimal digits: numbers beyond 2^53 do not
-// survive in JavaScript.
+// MarshalJSON writes id as a string of decimal digits, because JavaScript rounds
+// numbers beyond 2^53.
 func (id ID) MarshalJSON() ([]byte, error) {
 	if err := id.check(); err != nil {
 		return nil, err
@@ -17,8 +17,8 @@ func (id ID) MarshalJSON() ([]byte, error) {
 	return append(id.AppendDecimal(b), '"'), nil
 }
 
-// UnmarshalJSON reads a string or a number, in decimal, as strictly as [Parse]
-// does; null leaves id as it was, as everywhere in encoding/json. Its errors match
+// UnmarshalJSON reads a string or a number, in decimal, as strictly as [Parse]; null
+// leaves id unchanged, as is usual in encoding/json. Its errors match
 // [isotone.ErrInvalidArgument].
 func (id *ID) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
@@ -44,7 +44,7 @@ func (id ID) AppendText(b []byte) ([]byte, error) {
 	return id.AppendDecimal(b), nil
 }
 
-// UnmarshalText reads what [Parse] reads. After an error id is as it was.
+// UnmarshalText reads what [Parse] reads. An error leaves id unchanged.
 func (id *ID) UnmarshalText(b []byte) error {
 	v, err := parse(b, "decimal", 10, decimalSizeMax)
 	if err != nil {
@@ -62,9 +62,9 @@ func (id ID) Value() (driver.Value, error) {
 	return int64(id), nil
 }
 
-// Scan reads an int64, or a string or bytes in decimal. All else, NULL too, gives
-// an error that matches [isotone.ErrInvalidArgument] and leaves id as it was; use
-// sql.Null[ID] for a column that may be NULL.
+// Scan reads an int64, or a string or bytes in decimal. Anything else, including
+// NULL, gives an error that matches [isotone.ErrInvalidArgument] and leaves id
+// unchanged; use sql.Null[ID] for a column that may be NULL.
 func (id *ID) Scan(src any) error {
 	switch v := src.(type) {
 	case int64:
@@ -78,12 +78,12 @@ func (id *ID) Scan(src any) error {
 	case []byte:
 		return id.UnmarshalText(v)
 	}
-	return isotone.Errorf(isotone.CodeInvalidArgument, "an id cannot be read from %T", src)
+	return isotone.Errorf(isotone.CodeInvalidArgument, "an ID cannot be read from %T", src)
 }
 
 func (id ID) check() error {
 	if id < 0 {
-		return isotone.Errorf(isotone.CodeInvalidArgument, "id %d is negative", int64(id))
+		return isotone.Errorf(isotone.CodeInvalidArgument, "ID %d is negative", int64(id))
 	}
 	return nil
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// Errors of a [Generator] beside [InvalidSystemClock]. errors.Is distinguishes them, and also
-// matches the root package's error of each.
+// Errors of a [Generator] other than [InvalidSystemClock]. errors.Is distinguishes them, and
+// each also matches an error of the root package.
 var (
-	// ErrExhausted: the next ids would be more than AheadMax ahead of the clock,
-	// though it never went back: they are asked for faster than the sequence allows.
+	// ErrExhausted: the next IDs would be more than AheadMax ahead of the clock,
+	// though it never went back: the requests are faster than the sequence allows.
 	// Try again in a millisecond. It matches [isotone.ErrOverloaded].
 	ErrExhausted error = &refusal{isotone.Error{
-		Code: isotone.CodeOverloaded, Message: "the ids of this worker are used up for now", RetryAfter: time.Millisecond,
+		Code: isotone.CodeOverloaded, Message: "the IDs of this worker are used up for now", RetryAfter: time.Millisecond,
 	}}
-	// ErrLeaseEnded: the next ids would be at or beyond the end of the lease, or
+	// ErrLeaseEnded: the next IDs would be at or beyond the end of the lease, or
 	// [Generator.Stop] was called. It matches [isotone.ErrOverloaded].
 	ErrLeaseEnded error = &refusal{isotone.Error{
 		Code: isotone.CodeOverloaded, Message: "the lease of this worker has ended",
@@ -26,17 +26,17 @@ var (
 	ErrLeaseNotBegun error = &refusal{isotone.Error{
 		Code: isotone.CodeOverloaded, Message: "the lease of this worker has not begun", RetryAfter: time.Millisecond,
 	}}
-	// ErrBatch: the batch exceeds [Generator.BatchMax]. It
-	// matches [isotone.ErrInvalidArgument].
+	// ErrBatch: the batch exceeds [Generator.BatchMax]. It matches
+	// [isotone.ErrInvalidArgument].
 	ErrBatch error = &refusal{isotone.Error{
-		Code: isotone.CodeInvalidArgument, Message: "more ids at once than fit between the clock and as far as they may run ahead",
+		Code: isotone.CodeInvalidArgument, Message: "more IDs at once than fit between the clock and the limit ahead of it",
 	}}
 	// ErrInvalidSystemClock matches every [InvalidSystemClock].
 	ErrInvalidSystemClock error = &InvalidSystemClock{}
 )
 
-// refusal is an error of its own under errors.Is, which an isotone.Error is not: that
-// matches all of its code.
+// refusal is an error that errors.Is distinguishes from others with the same code; an
+// isotone.Error would match them all.
 type refusal struct{ cause isotone.Error }
 
 func (e *refusal) Error() string { return e.cause.Error() }
@@ -46,34 +46,33 @@ func (e *refusal) Unwrap() error { return &e.cause }
 type ClockFault uint8
 
 const (
-	// ClockBehind: the clock went back, to more than AheadMax before the last id.
+	// ClockBehind: the clock went back, to more than AheadMax before the last ID.
 	ClockBehind ClockFault = iota + 1
 	// ClockBeforeLayout: the clock is before the layout's first millisecond.
 	ClockBeforeLayout
 	// ClockAfterLayout: the clock is after the layout's last millisecond, or the next
-	// ids would be.
+	// IDs would be.
 	ClockAfterLayout
 )
 
-// InvalidSystemClock says that no id can be made by this clock. It matches
-// [isotone.ErrClock] and [ErrInvalidSystemClock] under errors.Is; errors.As finds
-// the fields.
+// InvalidSystemClock is the error if the clock's reading allows no ID. Under errors.Is
+// it matches [isotone.ErrClock] and [ErrInvalidSystemClock].
 type InvalidSystemClock struct {
 	Fault ClockFault
 	// Now is the clock's reading.
 	Now int64
-	// Bound is the millisecond that Fault is about: that of the last id, the layout's
-	// first, or the layout's last.
+	// Bound is the millisecond that the clock violates: that of the last ID, the
+	// layout's first, or the layout's last.
 	Bound int64
 }
 
-// Error returns "clock: " and a sentence with the numbers.
+// Error returns "clock: " and a description with the numbers.
 func (e *InvalidSystemClock) Error() string { return string(isotone.CodeClock) + ": " + e.message() }
 
 // Is reports whether target is [ErrInvalidSystemClock].
 func (e *InvalidSystemClock) Is(target error) bool { return target == ErrInvalidSystemClock }
 
-// Unwrap returns the same failure in the vocabulary of the root package.
+// Unwrap returns the same failure as an [isotone.Error].
 func (e *InvalidSystemClock) Unwrap() error {
 	return &isotone.Error{Code: isotone.CodeClock, Message: e.message()}
 }
@@ -81,11 +80,11 @@ func (e *InvalidSystemClock) Unwrap() error {
 func (e *InvalidSystemClock) message() string {
 	switch e.Fault {
 	case ClockBehind:
-		return fmt.Sprintf("the clock went back: it is at %d ms, %d ms behind the last id", e.Now, e.Bound-e.Now)
+		return fmt.Sprintf("the clock went back: it is at %d ms, %d ms behind the last ID", e.Now, e.Bound-e.Now)
 	case ClockBeforeLayout:
-		return fmt.Sprintf("the clock is at %d ms, before the first id of the layout, at %d ms", e.Now, e.Bound)
+		return fmt.Sprintf("the clock is at %d ms, before the first ID of the layout, at %d ms", e.Now, e.Bound)
 	case ClockAfterLayout:
-		return fmt.Sprintf("the clock is at %d ms, and ids would go beyond the last of the layout, at %d ms", e.Now, e.Bound)
+		return fmt.Sprintf("the clock is at %d ms, and IDs would go beyond the last of the layout, at %d ms", e.Now, e.Bound)
 	}
 	return "the system clock is invalid"
 }

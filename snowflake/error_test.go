@@ -22,7 +22,7 @@ func TestErrors_AreToldApartAndHaveACode(t *testing.T) {
 		{snowflake.ErrInvalidSystemClock, isotone.ErrClock},
 	}
 	for i, c := range all {
-		wrapped := fmt.Errorf("an id: %w", c.err)
+		wrapped := fmt.Errorf("an ID: %w", c.err)
 		for j, other := range all {
 			if got := errors.Is(wrapped, other.err); got != (i == j) {
 				t.Errorf("%v is %v: %v", c.err, other.err, got)
@@ -38,19 +38,19 @@ func TestErrors_AreToldApartAndHaveACode(t *testing.T) {
 			t.Errorf("%v holds %+v", c.err, e)
 		}
 	}
-	if !errors.Is(fmt.Errorf("an id: %w", clock), snowflake.ErrInvalidSystemClock) || !errors.Is(clock, isotone.ErrClock) {
+	if !errors.Is(fmt.Errorf("an ID: %w", clock), snowflake.ErrInvalidSystemClock) || !errors.Is(clock, isotone.ErrClock) {
 		t.Error("an InvalidSystemClock does not match")
 	}
 	if clock.Is(clock) || !clock.Is(snowflake.ErrInvalidSystemClock) {
-		t.Error("it matches another than the sentinel by Is")
+		t.Error("it matches an error other than the sentinel")
 	}
 }
 
 func TestInvalidSystemClock_SaysWhatIsWrong(t *testing.T) {
 	for fault, want := range map[snowflake.ClockFault]string{
-		snowflake.ClockBehind:       "clock: the clock went back: it is at 5 ms, 3 ms behind the last id",
-		snowflake.ClockBeforeLayout: "clock: the clock is at 5 ms, before the first id of the layout, at 8 ms",
-		snowflake.ClockAfterLayout:  "clock: the clock is at 5 ms, and ids would go beyond the last of the layout, at 8 ms",
+		snowflake.ClockBehind:       "clock: the clock went back: it is at 5 ms, 3 ms behind the last ID",
+		snowflake.ClockBeforeLayout: "clock: the clock is at 5 ms, before the first ID of the layout, at 8 ms",
+		snowflake.ClockAfterLayout:  "clock: the clock is at 5 ms, and IDs would go beyond the last of the layout, at 8 ms",
 	} {
 		err := &snowflake.InvalidSystemClock{Fault: fault, Now: 5, Bound: 8}
 		if err.Error() != want {

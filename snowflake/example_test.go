@@ -11,7 +11,7 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// Ids without a server: one generator for each worker number.
+// IDs without a server: one generator for each worker.
 func Example() {
 	ids := snowflake.New(7)
 	a, err := ids.Next(context.Background())
@@ -62,7 +62,7 @@ func ExampleParseLayout() {
 	// Output: 255 of 256 until 2302
 }
 
-// A batch is one step of the generator, however long: all its ids are consecutive.
+// The IDs of a batch are consecutive.
 func ExampleGenerator_TryFill() {
 	clock := func() int64 { return 1_700_000_000_000 }
 	ids, err := snowflake.NewGenerator(1, snowflake.Options{Now: clock})
@@ -84,7 +84,7 @@ func ExampleGenerator_TryFill() {
 	// 1700000000001 1
 }
 
-// Errors say whether to wait, to renew the lease or to look after the clock.
+// Errors tell whether to wait, to renew the lease or to correct the clock.
 func ExampleGenerator_TryNext() {
 	clock := int64(1_700_000_000_000)
 	ids, err := snowflake.NewGenerator(1, snowflake.Options{
@@ -107,12 +107,12 @@ func ExampleGenerator_TryNext() {
 	fmt.Println(err, errors.Is(err, snowflake.ErrLeaseEnded))
 	// Output:
 	// <nil>
-	// clock: the clock went back: it is at 1699999995000 ms, 5000 ms behind the last id
+	// clock: the clock went back: it is at 1699999995000 ms, 5000 ms behind the last ID
 	// true true
 	// overloaded: the lease of this worker has ended true
 }
 
-// What is left of a lease goes to the next generator, whose ids are all larger.
+// The rest of a lease goes to the next generator, whose IDs are all larger.
 func ExampleGenerator_Stop() {
 	clock := func() int64 { return 1_700_000_000_000 }
 	lease := snowflake.Lease{Start: clock(), End: clock() + 1000}

@@ -13,8 +13,7 @@ var parsers = map[string]func(string) (snowflake.ID, error){
 	"Parse": snowflake.Parse, "ParseBase62": snowflake.ParseBase62, "ParseHex": snowflake.ParseHex,
 }
 
-// fuzz checks that a parser reads what its form writes and nothing else: what it
-// accepts is written the same way again.
+// fuzz checks that a parser accepts exactly the texts that the formatter writes.
 func fuzz(f *testing.F, parse func(string) (snowflake.ID, error), write func(snowflake.ID) string) {
 	for _, form := range forms {
 		for _, s := range []string{form.decimal, form.base62, form.hex} {
@@ -70,15 +69,14 @@ func FuzzParseLayout(f *testing.F) {
 	})
 }
 
-// FuzzUnmarshalJSON: what is valid JSON is read through encoding/json, and written
-// and read again.
+// FuzzUnmarshalJSON: valid JSON is decoded with encoding/json, encoded, and decoded again.
 func FuzzUnmarshalJSON(f *testing.F) {
 	for _, s := range []string{`"123"`, `123`, `null`, `"`, `""`, `1e3`, `-0`, `"9223372036854775808"`, "\"\\u0031\""} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var direct snowflake.ID
-		_ = direct.UnmarshalJSON(b) // anything; must not panic
+		_ = direct.UnmarshalJSON(b) // must not panic, whatever b is
 		var id snowflake.ID
 		if json.Unmarshal(b, &id) != nil {
 			return

@@ -15,59 +15,59 @@ const (
 	// AheadDefault is the default of [Options.AheadMax]. It covers leap seconds and
 	// most clock corrections.
 	AheadDefault = time.Second
-	// aheadLimit bounds AheadMax: ids an hour ahead are no longer ordered by time.
+	// aheadLimit bounds AheadMax: IDs further ahead would no longer be ordered by time.
 	aheadLimit = time.Hour
-	// cacheLine separates what is written with every id from everything else: x86
-	// fetches lines of 64 bytes in pairs, and Apple's processors have lines of 128.
+	// cacheLine separates the word that every ID writes from the rest: x86 fetches
+	// lines of 64 bytes in pairs, and Apple's processors have lines of 128.
 	cacheLine = 128
 )
 
 // Options configures a [Generator]. The zero value means Twitter's layout, the system clock
 // and no lease.
 type Options struct {
-	// Layout is how ids are split; the zero Layout means [Twitter].
+	// Layout is how the bits of IDs are split; the zero Layout means [Twitter].
 	Layout Layout
-	// Now returns the time in unix milliseconds; nil means the system clock. It is
-	// called from all goroutines that ask for ids, at least once for each id or batch.
-	// It may jump in both directions.
+	// Now returns the time in unix milliseconds; nil means the system clock. All
+	// goroutines that request IDs call it, at least once for each ID or batch. The
+	// time may jump in both directions.
 	Now func() int64
-	// Lease is the milliseconds that ids may have; the zero Lease means all.
+	// Lease is the range of milliseconds that IDs may have; the zero Lease means all.
 	Lease Lease
-	// AheadMax is how far the time of ids may run ahead of the clock: because they
-	// borrow from the milliseconds to come when the sequence of one is used up,
-	// because the clock went back, or because the lease begins later. It counts in
-	// whole milliseconds, rounded down, up to an hour; 0 means AheadDefault. With
-	// time.Nanosecond no id is ever ahead of the clock.
+	// AheadMax is how far the time of IDs may be ahead of the clock: because they
+	// borrow from later milliseconds when a sequence is used up, because the clock
+	// went back, or because the lease begins later. It is rounded down to whole
+	// milliseconds, and is at most an hour; 0 means AheadDefault. With
+	// time.Nanosecond no ID is ever ahead of the clock.
 	AheadMax time.Duration
 }
 
-// Lease is a range of milliseconds that one generator alone may use, of its worker:
-// [Start, End), in unix milliseconds.
+// Lease is a range of milliseconds, [Start, End) in unix milliseconds, in which only one
+// generator may make IDs of its worker.
 type Lease struct{ Start, End int64 }
 
-// Generator makes the ids of one worker. It is safe for concurrent use; making ids
-// is lock-free. See the package comment for what it promises.
+// Generator makes the IDs of one worker. It is safe for concurrent use; making IDs
+// is lock-free. For its guarantees see the package comment.
 //
-// An id is a worker and a number, milliseconds since the epoch and then the sequence.
-// All that ids need is the next number, which only grows.
+// An ID consists of the worker and a number: milliseconds since the epoch, then the
+// sequence. The only state is the next number, which only grows.
 type Generator struct {
 	layout   Layout
 	leased   bool
 	start    int64  // of the lease
-	worker   uint64 // at its place in an id
-	gap      uint8  // the bits of that place
-	sequence uint8  // its bits
-	first    uint64 // the number to begin with
+	worker   uint64 // shifted to its place in an ID
+	gap      uint8  // number of worker bits
+	sequence uint8  // number of sequence bits
+	first    uint64 // the first number
 	ahead    uint64 // AheadMax, in milliseconds
 	timeMax  uint64 // of the layout
 	lastMS   int64  // of the layout
 
 	clock clock         // written once a millisecond, if at all
 	end   atomic.Int64  // of the lease
-	limit atomic.Uint64 // no number at or beyond it is used: the end as a number
+	limit atomic.Uint64 // end as a number: numbers stay below it
 
 	stop    sync.Mutex // only held in Stop
-	stopped uint64     // next, as it was when Stop was called
+	stopped uint64     // the value of next when Stop was called
 
 	_ [cacheLine]byte
 	// next is the smallest number that may still be used; stoppedNext after Stop.
@@ -75,13 +75,12 @@ type Generator struct {
 	_    [cacheLine - 8]byte
 }
 
-// stoppedNext is beyond every limit, so that the check of the limit is the check
-// for Stop as well. Numbers have at most 63 bits.
+// stoppedNext is beyond every limit, so that the check of the limit also detects Stop.
+// Numbers have at most 63 bits.
 const stoppedNext = math.MaxUint64
 
 // New returns a generator with Twitter's layout, the system clock and no lease. It
-// panics unless worker is 0 to 1023. For a worker that is not a constant use
-// [NewGenerator].
+// panics unless worker is 0 to 1023. If worker is not a constant, use [NewGenerator].
 func New(worker int) *Generator {
 	g, err := NewGenerator(worker, Options{})
 	if err != nil {
@@ -91,8 +90,8 @@ func New(worker int) *Generator {
 }
 
 // NewGenerator returns a generator for a worker of o.Layout, 0 to Workers()-1. An
-// error matches [isotone.ErrInvalidArgument] and names every fault of worker and
-// options.
+// error matches [isotone.ErrInvalidArgument] and lists everything that is wrong with
+// worker and options.
 func NewGenerator(worker int, o Options) (*Generator, error) {
 	if o.Layout == (Layout{}) {
 		o.Layout = Twitter
@@ -142,7 +141,7 @@ func (o Options) validate(worker int) error {
 		}
 	}
 	if o.AheadMax < 0 || o.AheadMax > aheadLimit {
-		fault("ids may run ahead by 0 to %v, not by %v", aheadLimit, o.AheadMax)
+		fault("AheadMax %v: want 0 to %v", o.AheadMax, aheadLimit)
 	}
 	if o.Lease != (Lease{}) && (o.Lease.Start < 0 || o.Lease.Start >= o.Lease.End) {
 		fault("the lease [%d, %d) is empty or negative", o.Lease.Start, o.Lease.End)
@@ -153,9 +152,9 @@ func (o Options) validate(worker int) error {
 	return isotone.Errorf(isotone.CodeInvalidArgument, "%s", strings.Join(faults, "; "))
 }
 
-// TryNext returns the next id. It never blocks. On failure the error is one of
+// TryNext returns the next ID. It never blocks. On failure the error is one of
 // [ErrExhausted], [ErrLeaseEnded], [ErrLeaseNotBegun] and [InvalidSystemClock], and
-// no id is consumed.
+// no ID is used up.
 func (g *Generator) TryNext() (ID, error) {
 	at, err := g.take(1)
 	if err != nil {
@@ -164,9 +163,9 @@ func (g *Generator) TryNext() (ID, error) {
 	return g.id(at), nil
 }
 
-// TryFill fills dst with the next len(dst) ids, all consecutive: the sequence counts
-// on by one, and over into the next millisecond. It never blocks. If it cannot, dst is as it
-// was, nothing is used up, and the error is one of those of [Generator.TryNext], or
+// TryFill fills dst with the next len(dst) IDs. They are consecutive: the sequence counts
+// up by one, and on into the next millisecond. It never blocks. On failure dst is
+// unchanged, no ID is used up, and the error is one of those of [Generator.TryNext], or
 // [ErrBatch] if dst is longer than [Generator.BatchMax].
 func (g *Generator) TryFill(dst []ID) error {
 	if len(dst) == 0 {
@@ -180,12 +179,12 @@ func (g *Generator) TryFill(dst []ID) error {
 	return nil
 }
 
-// fill writes the ids of the numbers from at on.
+// fill writes the IDs of the numbers from at on.
 func (g *Generator) fill(dst []ID, at uint64) {
 	sequences := uint64(1) << (g.sequence & 63)
 	for len(dst) > 0 {
 		id := g.id(at)
-		// All that is left of this millisecond differs in the sequence only.
+		// The IDs in the rest of this millisecond differ only in the sequence.
 		n := min(uint64(len(dst)), sequences-at&(sequences-1))
 		for i := range dst[:n] {
 			dst[i] = id + ID(i)
@@ -197,14 +196,14 @@ func (g *Generator) fill(dst []ID, at uint64) {
 
 // id puts the worker between the time and the sequence of a number.
 func (g *Generator) id(at uint64) ID {
-	// & 63 changes nothing; it spares a shift its check for more.
+	// & 63 changes nothing, but saves the check for larger shifts.
 	sequence := at & (1<<(g.sequence&63) - 1)
 	return ID((at-sequence)<<(g.gap&63) | g.worker | sequence)
 }
 
-// take takes n numbers, at least 1, and returns the first. The clock is read before
-// the loop, so that a goroutine that lost against another only tries again. That is
-// good enough to give ids, but not to refuse them: see takeSlowly.
+// take takes n numbers, at least 1, and returns the first. It reads the clock once, before
+// the loop, which makes retries cheap. Such a reading is recent enough to make IDs, but not
+// to refuse them: see takeSlowly.
 func (g *Generator) take(n uint64) (uint64, error) {
 	now := g.clock.now()
 	if now < g.layout.Epoch || now > g.lastMS {
@@ -225,9 +224,9 @@ func (g *Generator) take(n uint64) (uint64, error) {
 	}
 }
 
-// takeSlowly is take with a clock that is read after next. Only then every number
-// before next was taken by a clock that was read earlier, and a last id that is too
-// far ahead of this one means that the clock went back.
+// takeSlowly is take, but reads the clock after next. Then all numbers before next were taken
+// with earlier readings of the clock, so a last ID too far ahead of this reading means that
+// the clock went back.
 func (g *Generator) takeSlowly(n uint64) (uint64, error) {
 	if n > uint64(g.BatchMax()) {
 		return 0, ErrBatch
@@ -249,21 +248,21 @@ func (g *Generator) takeSlowly(n uint64) (uint64, error) {
 	}
 }
 
-// window returns what numbers may be used when the clock says now, which is in the
-// layout: from the millisecond itself to AheadMax later, inside lease and layout.
+// window returns the range of numbers that may be used when the clock reads now, which must
+// be in the layout: from that millisecond to AheadMax later, inside lease and layout.
 func (g *Generator) window(now int64) (floor, limit uint64) {
 	ms := uint64(now - g.layout.Epoch)
 	return ms << (g.sequence & 63), min(g.aheadOf(ms), g.limit.Load())
 }
 
-// aheadOf returns the first number that is too far ahead of a millisecond since the
+// aheadOf returns the first number that is too far ahead of ms, in milliseconds since the
 // epoch.
 func (g *Generator) aheadOf(ms uint64) uint64 {
 	return (min(ms+g.ahead, g.timeMax) + 1) << (g.sequence & 63)
 }
 
-// admit returns the first of the n numbers to take, or why there are none. If there
-// are several reasons, the first in this order is given.
+// admit returns the first of the n numbers to take, or why there are none. If several
+// reasons apply, it returns the first in the order of the checks.
 func (g *Generator) admit(next, n uint64, now int64) (uint64, error) {
 	bits := g.sequence
 	if now < g.layout.Epoch {
@@ -293,9 +292,8 @@ func (g *Generator) admit(next, n uint64, now int64) (uint64, error) {
 	return at, nil
 }
 
-// BatchMax returns how many ids can be had at once if none were made lately: all
-// from the beginning of a millisecond until AheadMax later. Inside a lease it may be
-// less.
+// BatchMax returns the largest possible batch, if no IDs were made recently: all IDs from
+// the beginning of a millisecond until AheadMax later. A lease may allow fewer.
 func (g *Generator) BatchMax() int {
 	const most = math.MaxInt
 	milliseconds := min(g.ahead, g.timeMax) + 1
@@ -305,9 +303,9 @@ func (g *Generator) BatchMax() int {
 	return int(milliseconds << g.sequence)
 }
 
-// Extend sets the end of the lease, in unix milliseconds, if it is later than the
-// end so far. A generator that has refused ids with [ErrLeaseEnded] goes on. Without
-// a lease, and after [Generator.Stop], it has no effect.
+// Extend sets the end of the lease, in unix milliseconds, if that is later than the
+// current end. A generator that has returned [ErrLeaseEnded] can then make IDs again.
+// Without a lease, and after [Generator.Stop], Extend has no effect.
 func (g *Generator) Extend(end int64) {
 	if !g.leased {
 		return
@@ -321,7 +319,8 @@ func (g *Generator) Extend(end int64) {
 	}
 }
 
-// limitOf returns the first number of a millisecond, as far as the layout goes.
+// limitOf returns the first number of the millisecond end, or the end of the layout if
+// that is earlier.
 func (g *Generator) limitOf(end int64) uint64 {
 	if end <= g.layout.Epoch {
 		return 0
@@ -330,10 +329,9 @@ func (g *Generator) limitOf(end int64) uint64 {
 }
 
 // Stop ends the generator: further calls fail with [ErrLeaseEnded]. It returns the first
-// unix millisecond from which on no id was ever made, so that the rest of the lease,
-// [next, End), can be returned. That is
-// the start of the lease, or the layout's first millisecond, if there were no ids.
-// Further calls return the same.
+// unix millisecond from which on no ID was made, so that the rest of the lease, [next, End),
+// can be returned. If no IDs were made, that is the start of the lease, or without a lease
+// the layout's first millisecond. Further calls return the same.
 func (g *Generator) Stop() (next int64) {
 	g.stop.Lock()
 	defer g.stop.Unlock()
@@ -349,14 +347,13 @@ func (g *Generator) Stop() (next int64) {
 	return g.layout.Epoch
 }
 
-// Worker returns the worker that the generator makes ids for.
+// Worker returns the worker of the generator's IDs.
 func (g *Generator) Worker() int { return int(g.worker >> g.sequence) }
 
-// Layout returns the layout of the ids.
+// Layout returns the layout of the IDs.
 func (g *Generator) Layout() Layout { return g.layout }
 
-// Lease returns the lease, as far as it was extended; the zero Lease if there is
-// none.
+// Lease returns the lease with its current end; the zero Lease if there is none.
 func (g *Generator) Lease() Lease {
 	return Lease{Start: g.start, End: g.end.Load()}
 }

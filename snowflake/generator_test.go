@@ -52,9 +52,9 @@ func TestNewGenerator_NamesEveryFault(t *testing.T) {
 	if !errors.Is(err, isotone.ErrInvalidArgument) {
 		t.Fatal(err)
 	}
-	for _, fault := range []string{"worker 1024", "lease [9, 9)", "run ahead"} {
+	for _, fault := range []string{"worker 1024", "lease [9, 9)", "AheadMax"} {
 		if !strings.Contains(err.Error(), fault) {
-			t.Errorf("%q is not in %q", fault, err)
+			t.Errorf("%q is missing in %q", fault, err)
 		}
 	}
 	for name, o := range map[string]snowflake.Options{
@@ -92,7 +92,7 @@ func TestTryNext_BorrowsUntilAheadMaxAndIsThenExhausted(t *testing.T) {
 	ids := fill(t, g, 3*4096-1)
 	last := next(t, g)
 	if l := g.Layout(); l.Millis(last) != epoch+2 || l.Sequence(last) != 4095 || last <= ids[len(ids)-1] {
-		t.Errorf("the last id is at %d, sequence %d", l.Millis(last)-epoch, l.Sequence(last))
+		t.Errorf("the last ID is at %d, sequence %d", l.Millis(last)-epoch, l.Sequence(last))
 	}
 	for range 3 {
 		if _, err := g.TryNext(); err != snowflake.ErrExhausted {
@@ -101,7 +101,7 @@ func TestTryNext_BorrowsUntilAheadMaxAndIsThenExhausted(t *testing.T) {
 	}
 	clock.ms++
 	if id := next(t, g); g.Layout().Millis(id) != epoch+3 || g.Layout().Sequence(id) != 0 {
-		t.Error("a refusal has used something up")
+		t.Error("a refusal used up IDs")
 	}
 }
 
@@ -163,7 +163,7 @@ func TestTryNext_RefusesClocksOutsideTheLayout(t *testing.T) {
 	}
 	clock.ms = l.FirstMillis()
 	if id := next(t, g); id != 0 {
-		t.Error("the first id of worker 0 is", int64(id))
+		t.Error("the first ID of worker 0 is", int64(id))
 	}
 	clock.ms = l.LastMillis()
 	ids := fill(t, g, 4096)
@@ -171,7 +171,7 @@ func TestTryNext_RefusesClocksOutsideTheLayout(t *testing.T) {
 		t.Error("the last millisecond is not used")
 	}
 	if _, err := g.TryNext(); !errors.Is(err, snowflake.ErrInvalidSystemClock) {
-		t.Error("after the last id:", err)
+		t.Error("after the last ID:", err)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestTryFill_IsConsecutiveAcrossMilliseconds(t *testing.T) {
 	for i, id := range ids {
 		at := int(l.Sequence(first)) + 1 + i
 		if l.Millis(id) != epoch+int64(at/4096) || l.Sequence(id) != at%4096 || l.Worker(id) != 3 {
-			t.Fatalf("id %d: %d ms, sequence %d, worker %d", i, l.Millis(id)-epoch, l.Sequence(id), l.Worker(id))
+			t.Fatalf("ID %d: %d ms, sequence %d, worker %d", i, l.Millis(id)-epoch, l.Sequence(id), l.Worker(id))
 		}
 	}
 }
@@ -215,10 +215,10 @@ func TestTryFill_TakesAllOrNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if slices.Max(dst) != 0 {
-		t.Error("some ids were written")
+		t.Error("some IDs were written")
 	}
 	if ids := fill(t, g, 192); g.Layout().Sequence(ids[0]) != 8000-4096 {
-		t.Error("the refusal has used something up")
+		t.Error("the refusal used up IDs")
 	}
 }
 
@@ -273,11 +273,11 @@ func TestGenerators_OfDifferentWorkersDiffer(t *testing.T) {
 		g := newGenerator(t, worker, snowflake.Options{Now: clock.now})
 		for _, id := range fill(t, g, 10) {
 			if other, twice := seen[id]; twice {
-				t.Fatalf("id %d of workers %d and %d", id, other, worker)
+				t.Fatalf("ID %d of workers %d and %d", id, other, worker)
 			}
 			seen[id] = worker
 			if snowflake.Twitter.Worker(id) != worker {
-				t.Fatalf("id %d says worker %d, want %d", id, snowflake.Twitter.Worker(id), worker)
+				t.Fatalf("ID %d says worker %d, want %d", id, snowflake.Twitter.Worker(id), worker)
 			}
 		}
 	}

@@ -2,22 +2,22 @@ package snowflake
 
 import "strconv"
 
-// ID is a snowflake: 63 bits, never negative. Ids compare as their numbers do.
-// What its bits mean is for a [Layout] to say.
+// ID is a snowflake: 63 bits, never negative. IDs compare as their numbers do. A
+// [Layout] defines what the bits mean.
 //
-// Methods of a negative ID do not panic, but what they write cannot be parsed.
+// Methods of a negative ID do not panic, but their results cannot be parsed.
 type ID int64
 
 const (
-	// HexSize is the length of what [ID.Hex] writes.
+	// HexSize is the length of the result of [ID.Hex].
 	HexSize = 16
-	// decimalSizeMax and base62SizeMax are the lengths of the largest id.
+	// decimalSizeMax and base62SizeMax are the lengths of the largest ID.
 	decimalSizeMax = 19
 	base62SizeMax  = 11
 )
 
-// base62Digits are in the order of their bytes, so that strings of one length
-// compare as their numbers do.
+// base62Digits are in byte order, so that strings of the same length compare as their
+// numbers do.
 const base62Digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 const hexDigits = "0123456789abcdef"
@@ -25,8 +25,8 @@ const hexDigits = "0123456789abcdef"
 // String returns id in decimal, 1 to 19 digits.
 func (id ID) String() string { return strconv.FormatInt(int64(id), 10) }
 
-// AppendDecimal appends what [ID.String] returns to b. It allocates only if b has
-// no room.
+// AppendDecimal appends the form of [ID.String] to b. It allocates only if b lacks
+// capacity.
 func (id ID) AppendDecimal(b []byte) []byte { return strconv.AppendInt(b, int64(id), 10) }
 
 // Base62 returns id with the digits 0-9, A-Z, a-z, 1 to 11 of them, without leading
@@ -43,7 +43,7 @@ func (id ID) Base62() string {
 	}
 }
 
-// Hex returns id as 16 digits 0-9, a-f, with leading zeros. Strings compare as ids
+// Hex returns id as 16 digits 0-9, a-f, with leading zeros. Strings compare as IDs
 // do.
 func (id ID) Hex() string {
 	var b [HexSize]byte

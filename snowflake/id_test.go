@@ -24,7 +24,7 @@ var (
 	_ sql.Scanner              = (*snowflake.ID)(nil)
 )
 
-// forms are ids as every form writes them.
+// forms are IDs in every text form.
 var forms = []struct {
 	id                   snowflake.ID
 	decimal, base62, hex string

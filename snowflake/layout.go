@@ -10,43 +10,42 @@ import (
 )
 
 const (
-	// idBits is what the parts of a layout add up to.
+	// idBits is the sum of the bits of all parts of a layout.
 	idBits = 63
 	// workerBitsMax bounds datacenter and worker together, so that the number of
 	// workers is an int on every platform.
 	workerBitsMax = 30
 )
 
-// Layout says how the 63 bits of an id are split, from high to low:
+// Layout defines how the 63 bits of an ID are split, from high to low:
 //
 //	time | datacenter | worker | sequence
 //
-// The time counts milliseconds from the epoch. The sequence counts the ids of one
-// worker within a millisecond. Datacenter and worker together are "the worker" in
-// this package, one number from 0 to Workers()-1; the two parts are for those who
-// number their machines that way.
+// The time counts milliseconds from the epoch. The sequence counts the IDs of one
+// worker within a millisecond. In this package, "the worker" is datacenter and worker
+// together, one number from 0 to Workers()-1; [Layout.Split] returns the two parts.
 //
-// The methods expect a layout without faults; see [Layout.Validate]. Layouts may be
-// compared with ==.
+// The other methods require a layout for which [Layout.Validate] returns nil. Layouts
+// may be compared with ==.
 type Layout struct {
 	// TimeBits is at least 1.
 	TimeBits uint8
-	// DatacenterBits and WorkerBits are at most 30 together, and may be 0.
+	// DatacenterBits and WorkerBits may be 0; their sum is at most 30.
 	DatacenterBits, WorkerBits uint8
-	// SequenceBits may be 0: one id in each millisecond.
+	// SequenceBits may be 0: one ID per millisecond.
 	SequenceBits uint8
-	// Epoch is the millisecond with time 0, in unix milliseconds. Not negative.
+	// Epoch is the time of IDs with time 0, in unix milliseconds. It is not negative.
 	Epoch int64
 }
 
 // Twitter is the layout of Twitter's Snowflake: 69 years from 4 November 2010,
-// 1,024 workers, 4,096 ids for each in every millisecond.
+// 1,024 workers, 4,096 IDs per worker and millisecond.
 var Twitter = Layout{TimeBits: 41, DatacenterBits: 5, WorkerBits: 5, SequenceBits: 12, Epoch: 1288834974657}
 
-// ParseLayout reads "41/5/5/12": the bits of time, datacenter, worker and sequence.
-// Three parts, "41/10/12", leave out the datacenter. Numbers are decimal, without
-// signs, spaces or leading zeros. An error matches [isotone.ErrInvalidArgument] and
-// names every fault.
+// ParseLayout parses a layout such as "41/5/5/12": the bits of time, datacenter, worker
+// and sequence. Three parts, as in "41/10/12", omit the datacenter. Numbers are decimal,
+// without signs, spaces or leading zeros. An error matches [isotone.ErrInvalidArgument]
+// and lists everything that is wrong.
 func ParseLayout(s string, epoch int64) (Layout, error) {
 	parts := strings.SplitN(s, "/", 5)
 	if len(parts) != 3 && len(parts) != 4 {
@@ -57,7 +56,7 @@ func ParseLayout(s string, epoch int64) (Layout, error) {
 	for i, part := range parts {
 		v, err := parse(part, "", 10, 2)
 		if err != nil {
-			return Layout{}, isotone.Errorf(isotone.CodeInvalidArgument, "layout %q: %q is no number of bits", s, part)
+			return Layout{}, isotone.Errorf(isotone.CodeInvalidArgument, "layout %q: %q is not a number of bits", s, part)
 		}
 		bits[i] = uint8(v)
 	}
@@ -71,8 +70,8 @@ func ParseLayout(s string, epoch int64) (Layout, error) {
 	return l, nil
 }
 
-// String returns the form that [ParseLayout] reads, with three parts if there are
-// no datacenter bits. The epoch is not in it.
+// String returns the form that [ParseLayout] parses, with three parts if there are no
+// datacenter bits. It does not include the epoch.
 func (l Layout) String() string {
 	if l.DatacenterBits == 0 {
 		return fmt.Sprintf("%d/%d/%d", l.TimeBits, l.WorkerBits, l.SequenceBits)
@@ -80,7 +79,7 @@ func (l Layout) String() string {
 	return fmt.Sprintf("%d/%d/%d/%d", l.TimeBits, l.DatacenterBits, l.WorkerBits, l.SequenceBits)
 }
 
-// Validate returns nil, or an error that names every fault and matches
+// Validate returns nil, or an error that lists everything that is wrong and matches
 // [isotone.ErrInvalidArgument].
 func (l Layout) Validate() error {
 	var faults []string
@@ -105,15 +104,15 @@ func (l Layout) Validate() error {
 	return isotone.Errorf(isotone.CodeInvalidArgument, "layout %s: %s", l, strings.Join(faults, "; "))
 }
 
-// Workers returns how many workers there are, all datacenters together.
+// Workers returns the number of workers of all datacenters together.
 func (l Layout) Workers() int { return 1 << (l.DatacenterBits + l.WorkerBits) }
 
-// Split returns the two parts of a worker, which is 0 to Workers()-1.
+// Split returns the datacenter and the worker part of a worker, 0 to Workers()-1.
 func (l Layout) Split(worker int) (datacenter, inDatacenter int) {
 	return worker >> l.WorkerBits, worker & (1<<l.WorkerBits - 1)
 }
 
-// Join is the reverse of [Layout.Split]. A part that does not fit its bits gives an
+// Join is the inverse of [Layout.Split]. A part that does not fit in its bits gives an
 // error that matches [isotone.ErrInvalidArgument].
 func (l Layout) Join(datacenter, inDatacenter int) (worker int, err error) {
 	if datacenter < 0 || datacenter >= 1<<l.DatacenterBits {
@@ -132,9 +131,8 @@ func (l Layout) Millis(id ID) int64 {
 	return l.Epoch + int64(uint64(id)>>l.timeShift())
 }
 
-// Time returns the time of id, in UTC, to the millisecond. It is near the time at
-// which the id was made: up to [Options.AheadMax] later, and as wrong as the clock
-// was.
+// Time returns the time of id, in UTC, to the millisecond. It is the time by the
+// generator's clock at which the ID was made, or up to [Options.AheadMax] later.
 func (l Layout) Time(id ID) time.Time { return time.UnixMilli(l.Millis(id)).UTC() }
 
 // Worker returns the worker of id, datacenter and worker together.

@@ -32,7 +32,7 @@ func TestLayout_Bounds(t *testing.T) {
 		t.Error(l.Workers(), l.FirstMillis(), l.LastMillis())
 	}
 	if got := l.Time(math.MaxInt64); got.Year() != 2080 {
-		t.Error("the last id is of", got)
+		t.Error("the last ID is of", got)
 	}
 	whole := snowflake.Layout{TimeBits: 63}
 	if err := whole.Validate(); err != nil || whole.LastMillis() != math.MaxInt64 || whole.Workers() != 1 {
@@ -96,7 +96,7 @@ func TestLayout_JoinRefusesPartsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// layouts are all layouts without faults; epochs leave room for clocks around.
+// layouts draws a valid layout, whose epoch leaves room for clocks before and after it.
 func layouts(t *rapid.T) snowflake.Layout {
 	workers := rapid.IntRange(0, 30).Draw(t, "worker bits")
 	datacenters := rapid.IntRange(0, workers).Draw(t, "datacenter bits")

@@ -18,7 +18,7 @@ func TestLease_BeginsAtItsStart(t *testing.T) {
 	}
 	clock.ms++
 	if id := next(t, g); g.Layout().Millis(id) != lease.Start || g.Layout().Sequence(id) != 0 {
-		t.Error("the first id is not at the start of the lease")
+		t.Error("the first ID is not at the start of the lease")
 	}
 	if g.Lease() != lease {
 		t.Error(g.Lease())
@@ -43,7 +43,7 @@ func TestLease_EndedIsFinalUntilExtended(t *testing.T) {
 	}
 	g.Extend(epoch + 10)
 	if _, err := g.TryNext(); err != snowflake.ErrLeaseEnded {
-		t.Fatal("an id at the end:", err)
+		t.Fatal("an ID at the end:", err)
 	}
 	g.Extend(epoch + 11)
 	if id := next(t, g); g.Layout().Millis(id) != epoch+10 {
@@ -64,7 +64,7 @@ func TestLease_IsKeptWhateverTheLayout(t *testing.T) {
 		t.Error("a lease before the layout:", err)
 	}
 	if got := g.Stop(); got != 5 {
-		t.Error("nothing was made, and from", got, "on nothing was made")
+		t.Error("without any ID, Stop returned", got)
 	}
 	g = newGenerator(t, 0, snowflake.Options{Now: clock.now, Lease: snowflake.Lease{Start: 5, End: math.MaxInt64}})
 	next(t, g)
@@ -108,10 +108,10 @@ func TestStop_ReturnsTheFirstMillisecondNeverUsed(t *testing.T) {
 		ids   int
 		want  int64
 	}{
-		"no lease, no id":           {snowflake.Lease{}, 0, snowflake.Twitter.Epoch},
-		"no lease, an id":           {snowflake.Lease{}, 1, epoch + 51},
-		"no id":                     {lease, 0, epoch},
-		"one id":                    {lease, 1, epoch + 51},
+		"no lease, no ID":           {snowflake.Lease{}, 0, snowflake.Twitter.Epoch},
+		"no lease, an ID":           {snowflake.Lease{}, 1, epoch + 51},
+		"no ID":                     {lease, 0, epoch},
+		"one ID":                    {lease, 1, epoch + 51},
 		"a whole millisecond":       {lease, 4096, epoch + 51},
 		"one more":                  {lease, 4097, epoch + 52},
 		"all that the lease allows": {lease, 50 * 4096, epoch + 100},
@@ -135,8 +135,8 @@ func TestStop_ReturnsTheFirstMillisecondNeverUsed(t *testing.T) {
 	}
 }
 
-// What one generator gives back the next may use: their ids never meet, though the
-// clock goes back by an hour in between.
+// A generator uses what its predecessor gave back: their IDs differ, though the clock goes
+// back by an hour in between.
 func TestLease_HandedOnNeverRepeats(t *testing.T) {
 	clock := &manual{epoch}
 	lease := snowflake.Lease{Start: epoch, End: epoch + 10_000}
@@ -150,13 +150,13 @@ func TestLease_HandedOnNeverRepeats(t *testing.T) {
 				break
 			}
 			if id <= last {
-				t.Fatalf("id %d after %d", id, last)
+				t.Fatalf("ID %d after %d", id, last)
 			}
 			last = id
 		}
 		lease.Start = g.Stop()
 	}
 	if ms := snowflake.Twitter.Millis(last); ms < epoch+1000 {
-		t.Errorf("ids came to %d ms only", ms-epoch)
+		t.Errorf("IDs reached only %d ms", ms-epoch)
 	}
 }

@@ -10,17 +10,16 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A call to a generator costs nothing; -rapid.checks and -rapid.steps override these.
+	// Calls to a generator are cheap; -rapid.checks and -rapid.steps override these.
 	_ = flag.Set("rapid.checks", "2000")
 	_ = flag.Set("rapid.steps", "60")
 	goleak.VerifyTestMain(m)
 }
 
-// epoch is where the clocks of tests begin: a millisecond well inside Twitter's
-// layout.
+// epoch is the start of the tests' clocks: a millisecond well inside Twitter's layout.
 const epoch = int64(1_700_000_000_000)
 
-// newGenerator returns a generator that must exist.
+// newGenerator returns a generator, or fails the test.
 func newGenerator(t testing.TB, worker int, o snowflake.Options) *snowflake.Generator {
 	t.Helper()
 	g, err := snowflake.NewGenerator(worker, o)
@@ -30,7 +29,7 @@ func newGenerator(t testing.TB, worker int, o snowflake.Options) *snowflake.Gene
 	return g
 }
 
-// next returns an id that must be had.
+// next returns an ID, or fails the test.
 func next(t testing.TB, g *snowflake.Generator) snowflake.ID {
 	t.Helper()
 	id, err := g.TryNext()
@@ -40,12 +39,12 @@ func next(t testing.TB, g *snowflake.Generator) snowflake.ID {
 	return id
 }
 
-// fill returns n ids that must be had at once.
+// fill returns a batch of n IDs, or fails the test.
 func fill(t testing.TB, g *snowflake.Generator, n int) []snowflake.ID {
 	t.Helper()
 	ids := make([]snowflake.ID, n)
 	if err := g.TryFill(ids); err != nil {
-		t.Fatalf("%d ids: %v", n, err)
+		t.Fatalf("%d IDs: %v", n, err)
 	}
 	return ids
 }

@@ -11,26 +11,26 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// model says what a generator must do, in milliseconds and sequences, one id after
-// the other.
+// model computes what a generator must do, in milliseconds and sequence numbers, one ID
+// at a time.
 type model struct {
 	layout     snowflake.Layout
 	worker     int
 	ahead      int64 // in ms
 	leased     bool
-	start, end int64 // what may be used: the lease, inside the layout
-	leaseEnd   int64 // of the lease as it was given
+	start, end int64 // the part of the lease inside the layout
+	leaseEnd   int64 // end of the whole lease
 	stopped    bool
 
-	any      bool  // there were ids
+	any      bool  // there were IDs
 	ms       int64 // of the last
 	sequence int64
 }
 
 func (m *model) sequences() int64 { return 1 << m.layout.SequenceBits }
 
-// verdict is what must come of asking for n ids, first faults first. The times of
-// the layouts are small enough for int64.
+// verdict returns the expected error of a request for n IDs. The times of the layouts fit
+// in int64.
 func (m *model) verdict(n, now int64) error {
 	first, last := m.layout.FirstMillis(), m.layout.LastMillis()
 	ms, sequence := m.following()
@@ -61,7 +61,7 @@ func (m *model) verdict(n, now int64) error {
 	return nil
 }
 
-// following is what comes after the last id if the clock stands.
+// following returns what comes after the last ID if the clock stands still.
 func (m *model) following() (ms, sequence int64) {
 	switch {
 	case !m.any:
@@ -72,7 +72,7 @@ func (m *model) following() (ms, sequence int64) {
 	return m.ms, m.sequence + 1
 }
 
-// take is the next id, which the verdict allows.
+// take returns the next ID, which the verdict must allow.
 func (m *model) take(now int64) snowflake.ID {
 	ms, sequence := m.following()
 	if now > ms {
@@ -89,7 +89,7 @@ func (m *model) extend(end int64) {
 	}
 }
 
-// unused is what Stop must return.
+// unused returns the expected result of Stop.
 func (m *model) unused(lease snowflake.Lease) int64 {
 	switch {
 	case m.any:
@@ -110,8 +110,8 @@ type machine struct {
 }
 
 func newMachine(t *rapid.T) *machine {
-	// Few sequences, so that every edge is near; or few milliseconds, and then there are
-	// more sequences than anybody uses.
+	// Few sequence numbers, so that every edge is near; or few milliseconds, and then more
+	// sequence numbers than the test uses.
 	workers := rapid.IntRange(1, 30).Draw(t, "worker bits")
 	sequence := rapid.IntRange(0, 6).Draw(t, "sequence bits")
 	m := &machine{last: -1}
@@ -149,7 +149,7 @@ func newMachine(t *rapid.T) *machine {
 	return m
 }
 
-// ask asks for n ids and compares.
+// ask requests n IDs and compares the result with the model.
 func (m *machine) ask(t *rapid.T, n int, ask func(dst []snowflake.ID) error) {
 	now := m.clock.ms
 	dst := make([]snowflake.ID, n)
@@ -167,36 +167,36 @@ func (m *machine) ask(t *rapid.T, n int, ask func(dst []snowflake.ID) error) {
 		}
 		for _, id := range dst {
 			if id != 0 {
-				t.Fatalf("refused, and written: %v", dst)
+				t.Fatalf("a refusal wrote %v", dst)
 			}
 		}
 		return
 	}
 	if err != nil {
-		t.Fatalf("%d at %d: %v, want ids", n, now, err)
+		t.Fatalf("%d at %d: %v, want IDs", n, now, err)
 	}
 	for i, id := range dst {
 		if want := m.take(now); id != want {
-			t.Fatalf("id %d of %d at %d: %d, want %d", i, n, now, id, want)
+			t.Fatalf("ID %d of %d at %d: %d, want %d", i, n, now, id, want)
 		}
 		m.check(t, id)
 	}
 }
 
-// check is what holds for every id, model or not.
+// check checks what holds for every ID, independently of the model.
 func (m *machine) check(t *rapid.T, id snowflake.ID) {
 	ms := m.layout.Millis(id)
 	switch {
 	case id <= m.last:
-		t.Fatalf("id %d after %d", id, m.last)
+		t.Fatalf("ID %d after %d", id, m.last)
 	case m.layout.Worker(id) != m.worker:
-		t.Fatalf("id %d of worker %d", id, m.layout.Worker(id))
+		t.Fatalf("ID %d of worker %d", id, m.layout.Worker(id))
 	case m.leased && (ms < m.lease.Start || ms >= m.leaseEnd):
-		t.Fatalf("id at %d, outside the lease [%d, %d)", ms, m.lease.Start, m.leaseEnd)
+		t.Fatalf("ID at %d, outside the lease [%d, %d)", ms, m.lease.Start, m.leaseEnd)
 	case ms > m.clock.ms+m.ahead:
-		t.Fatalf("id at %d, the clock is at %d", ms, m.clock.ms)
+		t.Fatalf("ID at %d, the clock is at %d", ms, m.clock.ms)
 	case m.stopped:
-		t.Fatal("an id after Stop")
+		t.Fatal("an ID after Stop")
 	}
 	m.last = id
 }
@@ -221,7 +221,7 @@ func TestGenerator_DoesWhatTheModelDoes(t *testing.T) {
 				m.ask(t, n, m.g.TryFill)
 			},
 			"Next": func(t *rapid.T) {
-				// It never waits for a context that is done, and says so in place of its reason.
+				// If ctx is done, Next does not wait, and returns the error of ctx instead.
 				if err := m.verdict(1, m.clock.ms); err == snowflake.ErrExhausted || err == snowflake.ErrLeaseNotBegun {
 					if _, err := m.g.Next(canceled); err != context.Canceled {
 						t.Fatal(err)

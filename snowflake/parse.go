@@ -6,46 +6,47 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// Parse reads the decimal form that [ID.String] writes, and nothing else: no sign,
-// no space, no leading zeros, no number of more than 63 bits. Its errors match
+// Parse parses the decimal form that [ID.String] returns. It accepts no sign, space or
+// leading zeros, and no number of more than 63 bits. Its errors match
 // [isotone.ErrInvalidArgument].
 func Parse(s string) (ID, error) { return parse(s, "decimal", 10, decimalSizeMax) }
 
-// ParseBase62 reads the form that [ID.Base62] writes, as strictly as [Parse] does.
+// ParseBase62 parses the form that [ID.Base62] returns, as strictly as [Parse]. Its errors
+// match [isotone.ErrInvalidArgument].
 func ParseBase62(s string) (ID, error) { return parse(s, "base-62", 62, base62SizeMax) }
 
-// ParseHex reads the form that [ID.Hex] writes: exactly 16 digits, in lower case.
+// ParseHex parses the form that [ID.Hex] returns: exactly 16 digits, in lower case.
 // Its errors match [isotone.ErrInvalidArgument].
 func ParseHex(s string) (ID, error) {
 	if len(s) != HexSize {
 		return 0, isotone.Errorf(isotone.CodeInvalidArgument,
-			"an id has %d hexadecimal digits, got %d characters", HexSize, len(s))
+			"an ID has %d hexadecimal digits, got %d characters", HexSize, len(s))
 	}
 	var v uint64
 	for i := range len(s) {
 		d := digit(s[i], 'a')
 		if d >= 16 {
-			return 0, isotone.Errorf(isotone.CodeInvalidArgument, "id %q: %q is no digit", s, s[i])
+			return 0, isotone.Errorf(isotone.CodeInvalidArgument, "ID %q: %q is not a digit", s, s[i])
 		}
 		v = v<<4 | d
 	}
 	if v > math.MaxInt64 {
-		return 0, isotone.Errorf(isotone.CodeInvalidArgument, "id %q has more than 63 bits", s)
+		return 0, isotone.Errorf(isotone.CodeInvalidArgument, "ID %q has more than 63 bits", s)
 	}
 	return ID(v), nil
 }
 
-// parse reads a number without leading zeros. sizeMax digits of any base above
-// cannot overflow 64 bits unnoticed: see the check in the loop.
+// parse parses a number without leading zeros. The check in the loop detects every
+// overflow of 64 bits by at most sizeMax digits of base 10 or 62.
 func parse[T string | []byte](s T, kind string, base uint64, sizeMax int) (ID, error) {
 	switch {
 	case len(s) == 0:
-		return 0, isotone.Errorf(isotone.CodeInvalidArgument, "an empty %s id", kind)
+		return 0, isotone.Errorf(isotone.CodeInvalidArgument, "an empty %s ID", kind)
 	case len(s) > sizeMax:
 		return 0, isotone.Errorf(isotone.CodeInvalidArgument,
-			"a %s id has at most %d digits, got %d characters", kind, sizeMax, len(s))
+			"a %s ID has at most %d digits, got %d characters", kind, sizeMax, len(s))
 	case s[0] == '0' && len(s) > 1:
-		return 0, isotone.Errorf(isotone.CodeInvalidArgument, "id %q: a leading zero", s)
+		return 0, isotone.Errorf(isotone.CodeInvalidArgument, "ID %q: want no leading zeros", s)
 	}
 	var v uint64
 	for i := range len(s) {
@@ -54,17 +55,17 @@ func parse[T string | []byte](s T, kind string, base uint64, sizeMax int) (ID, e
 			d = digit(s[i], 'a') + 26
 		}
 		if d >= base {
-			return 0, isotone.Errorf(isotone.CodeInvalidArgument, "id %q: %q is no digit", s, s[i])
+			return 0, isotone.Errorf(isotone.CodeInvalidArgument, "ID %q: %q is not a digit", s, s[i])
 		}
 		if v > (math.MaxInt64-d)/base {
-			return 0, isotone.Errorf(isotone.CodeInvalidArgument, "id %q has more than 63 bits", s)
+			return 0, isotone.Errorf(isotone.CodeInvalidArgument, "ID %q has more than 63 bits", s)
 		}
 		v = v*base + d
 	}
 	return ID(v), nil
 }
 
-// noDigit is what digit returns for all other bytes: larger than every base.
+// noDigit is the result of digit for all other bytes. It is larger than every base.
 const noDigit = 1 << 8
 
 // digit returns the value of c among 0-9 and the 26 letters from ten on, or noDigit.

@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// waitMax bounds one sleep of Next, so that it soon notices clock jumps, Extend and Stop.
+// waitMax bounds each sleep of Next, so that it notices clock jumps, Extend and Stop soon.
 const (
 	waitMax   = waitMaxMS * time.Millisecond
 	waitMaxMS = 10
 )
 
-// Next returns the next id. It waits while [Generator.TryNext] says [ErrExhausted] or
-// [ErrLeaseNotBegun]; other errors it returns at once, and that of ctx when ctx is
-// done while it waits. An id that can be had at once is returned even then. Who waits
-// longest has no precedence.
+// Next returns the next ID. It waits as long as [Generator.TryNext] fails with
+// [ErrExhausted] or [ErrLeaseNotBegun], and returns other errors at once. It returns the
+// error of ctx only if it must wait and ctx is done. Waiting calls are not served in order.
 func (g *Generator) Next(ctx context.Context) (ID, error) {
 	at, err := g.take(1)
 	if err != nil {
@@ -25,8 +24,8 @@ func (g *Generator) Next(ctx context.Context) (ID, error) {
 	return g.id(at), nil
 }
 
-// NextN is [Generator.TryFill] that waits as [Generator.Next] does. While others ask
-// for fewer ids at a time, and for all that there are, a long dst may wait for ever.
+// NextN is like [Generator.TryFill], but waits as [Generator.Next] does. A long dst may
+// wait for ever while others request smaller batches and use up all IDs.
 func (g *Generator) NextN(ctx context.Context, dst []ID) error {
 	if len(dst) == 0 {
 		return nil
@@ -41,7 +40,7 @@ func (g *Generator) NextN(ctx context.Context, dst []ID) error {
 	return nil
 }
 
-// wait takes n numbers as soon as there are as many; err is why there were none.
+// wait takes n numbers as soon as there are that many; err is why there were not.
 func (g *Generator) wait(ctx context.Context, n uint64, err error) (uint64, error) {
 	timer := time.NewTimer(waitMax)
 	defer timer.Stop()
@@ -63,7 +62,7 @@ func (g *Generator) wait(ctx context.Context, n uint64, err error) (uint64, erro
 }
 
 // delay returns how long it takes, at most waitMax, until n numbers are no longer too
-// far ahead of the clock, if nobody else takes any.
+// far ahead of the clock, if no other call takes any.
 func (g *Generator) delay(n uint64) time.Duration {
 	last := (g.next.Load() + n - 1) >> g.sequence
 	missing := g.layout.Epoch + int64(last-g.ahead) - g.clock.exact()

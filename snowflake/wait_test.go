@@ -10,8 +10,8 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// The bubble's clock moves only while everybody waits, so that waiting is measured
-// to the millisecond. It begins in the year 2000, before Twitter's layout does.
+// The clock of a synctest bubble moves only while all goroutines wait, so waits can be
+// measured to the millisecond. It begins in the year 2000, before Twitter's layout.
 var since1970 = snowflake.Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 12}
 
 func TestNext_WaitsForTheClock(t *testing.T) {
@@ -27,7 +27,7 @@ func TestNext_WaitsForTheClock(t *testing.T) {
 			t.Error(id, err)
 		}
 		if waited := time.Since(begin); waited != time.Millisecond {
-			t.Errorf("waited %v for one id", waited)
+			t.Errorf("waited %v for one ID", waited)
 		}
 		ids := make([]snowflake.ID, 4096)
 		if err := g.NextN(t.Context(), ids); err != nil || ids[0] != id+1 || g.Layout().Millis(ids[4095]) != begin.UnixMilli()+7 {
@@ -72,7 +72,7 @@ func TestNext_EndsWithItsContext(t *testing.T) {
 		}
 		clock.ms++
 		if _, err := g.Next(ctx); err != nil {
-			t.Error("there is an id and no need to wait:", err)
+			t.Error("an ID was available without waiting:", err)
 		}
 	})
 }
@@ -117,7 +117,7 @@ func TestNext_SeesStopWhileItWaits(t *testing.T) {
 	})
 }
 
-// However absurd a clock is, waiting for it costs no more than a look each millisecond.
+// However absurd a clock is, waiting reads it at most once a millisecond.
 func TestNext_LooksAtMostOnceAMillisecond(t *testing.T) {
 	for _, now := range []int64{snowflake.Twitter.FirstMillis(), epoch} {
 		synctest.Test(t, func(t *testing.T) {
@@ -131,25 +131,25 @@ func TestNext_LooksAtMostOnceAMillisecond(t *testing.T) {
 				t.Error(err)
 			}
 			if looks > 3*1000 {
-				t.Errorf("%d looks in a second", looks)
+				t.Errorf("%d readings in a second", looks)
 			}
 		})
 	}
 }
 
-// The system clock within a bubble may be set only by waiting; a generator follows.
+// The system clock within a bubble moves only by waiting; a generator follows it.
 func TestSystemClock_IsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGenerator(t, 0, snowflake.Options{Layout: since1970})
 		for range 1000 {
 			if got, want := g.Layout().Millis(next(t, g)), time.Now().UnixMilli(); got != want {
-				t.Fatalf("an id at %d, the clock is at %d", got, want)
+				t.Fatalf("an ID at %d, the clock is at %d", got, want)
 			}
 			time.Sleep(100 * time.Microsecond)
 		}
 		time.Sleep(time.Hour)
 		if got, want := g.Layout().Millis(next(t, g)), time.Now().UnixMilli(); got != want {
-			t.Fatalf("an id at %d, the clock is at %d", got, want)
+			t.Fatalf("an ID at %d, the clock is at %d", got, want)
 		}
 	})
 }

@@ -1,7 +1,7 @@
-// Client measures the Go client against a cluster that runs: how long a direct call takes
-// beside the same request on a bare connection, and how many timestamps a second many
-// goroutines get, each of which asks for one at a time, beside what the scheduler of Go
-// allows. It starts nothing itself; see bench/client.sh.
+// Client measures the Go client against a running cluster: the latency of a direct call
+// compared with the same request on a bare connection, and the rate of timestamps for many
+// goroutines that each request one at a time, compared with how fast the Go scheduler can
+// wake them. It does not start the cluster; bench/client.sh does.
 package main
 
 import (
@@ -36,27 +36,27 @@ func main() {
 	}
 }
 
-// result is what is printed.
+// result is the output.
 type result struct {
 	Mode string `json:"mode"`
-	// Raw and Client are p50 of one request at a time, medians of the rounds, and of
-	// their ratios.
+	// Medians of all rounds: the p50 latencies of one request at a time, on a bare
+	// connection and through the client, and their ratio.
 	RawMicros    float64 `json:"raw_p50_us"`
 	ClientMicros float64 `json:"client_p50_us"`
 	Ratio        float64 `json:"ratio"`
 	Loads        []load  `json:"loads"`
 }
 
-// load is one number of goroutines.
+// load is the result for one number of goroutines.
 type load struct {
 	Goroutines int     `json:"goroutines"`
 	PerSecond  float64 `json:"timestamps_per_s"`
-	// Batch is how many calls shared a request, on average.
+	// Batch is the mean number of calls per request.
 	Batch float64 `json:"calls_per_request"`
 	P50   float64 `json:"p50_us"`
 	P99   float64 `json:"p99_us"`
-	// Wakes is how many times a second as many goroutines can wait for each other, with
-	// nothing to do and no client: what the scheduler of Go allows on all processors.
+	// Wakes is how many times per second the same number of goroutines can wait for each
+	// other without the client: the limit that the Go scheduler sets. See wakes.
 	Wakes float64 `json:"wakes_per_s"`
 }
 
@@ -66,15 +66,15 @@ func run(args []string, out io.Writer) error {
 		fmt.Fprintln(flags.Output(), "usage: client [flags] HOST:PORT...")
 		flags.PrintDefaults()
 	}
-	goroutines := flags.String("goroutines", "1,64,1000,10000", "numbers of goroutines")
-	duration := flags.Duration("duration", 3*time.Second, "length of each load")
-	rounds := flags.Int("rounds", 5, "rounds of the comparison with a bare connection, half a second each way")
+	goroutines := flags.String("goroutines", "1,64,1000,10000", "numbers of goroutines, one measurement for each")
+	duration := flags.Duration("duration", 3*time.Second, "length of each measurement with goroutines")
+	rounds := flags.Int("rounds", 5, "rounds of the comparison with a bare connection, one second each")
 	conns := flags.Int("conns", 0, "connections to the leader; 0: the client's default")
-	others := flags.Int("others", 0, "goroutines of the same process that never rest, while the loads are measured")
-	work := flags.Int("work", 0, "what a caller does after each call: so many steps of some nanoseconds")
+	others := flags.Int("others", 0, "goroutines in the same process that compute all the time while the others request timestamps")
+	work := flags.Int("work", 0, "steps, of a few nanoseconds each, that a goroutine computes after each call")
 	mode := flags.String("mode", "quorum", "quorum or lease")
 	asJSON := flags.Bool("json", false, "print JSON")
-	profile := flags.String("cpuprofile", "", "write a CPU profile of the loads to this file")
+	profile := flags.String("cpuprofile", "", "write a CPU profile of the measurements with goroutines to this file")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func parseCounts(text string) (counts []int, err error) {
 	for word := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(word)
 		if err != nil || n < 1 || n > 1_000_000 {
-			return nil, fmt.Errorf("%q is no number of goroutines", word)
+			return nil, fmt.Errorf("--goroutines %q: want whole numbers from 1 to 1000000", text)
 		}
 		counts = append(counts, n)
 	}
@@ -159,10 +159,11 @@ func (r *result) print(out io.Writer) error {
 	return w.Flush()
 }
 
-// roundLength is that of each half of a round.
+// roundLength is the length of each half of a round.
 const roundLength = 500 * time.Millisecond
 
-// compare asks one after the other, in turns on a bare connection and through the client.
+// compare makes one request at a time, in each round on a bare connection and then through
+// the client.
 func (r *result) compare(c *client.Client, addr string, rounds int) error {
 	conn, err := dialLeader(addr)
 	if err != nil {
@@ -190,7 +191,7 @@ func (r *result) compare(c *client.Client, addr string, rounds int) error {
 	return nil
 }
 
-// timed repeats what it is given for a while, and returns the median in microseconds.
+// timed repeats do for roundLength, and returns the median duration in microseconds.
 func timed(do func() error) (float64, error) {
 	var took []float64
 	for begin := time.Now(); time.Since(begin) < roundLength; {
@@ -212,12 +213,12 @@ func rawRequest(conn net.Conn, command, answer []byte) error {
 		return err
 	}
 	if answer[0] != '$' {
-		return fmt.Errorf("the leader answers %q", answer[:n])
+		return fmt.Errorf("the leader answered %q", answer[:n])
 	}
 	return nil
 }
 
-// dialLeader follows MOVED once.
+// dialLeader connects to addr, or to the leader that it names with MOVED.
 func dialLeader(addr string) (net.Conn, error) {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -238,16 +239,16 @@ func dialLeader(addr string) (net.Conn, error) {
 	return conn, nil
 }
 
-// sampleMax bounds the latencies that are kept.
+// sampleMax limits the number of recorded latencies.
 const sampleMax = 1 << 20
 
-// otherSteps is how long others work before they let someone else.
+// otherSteps is how many steps the goroutines of --others compute before they yield.
 const otherSteps = 10_000
 
-// burned keeps what burn does from being left out.
+// burned keeps the compiler from removing the loop in burn.
 var burned atomic.Uint64
 
-// burn works for so many steps.
+// burn computes the given number of steps.
 func burn(steps int) {
 	x := uint64(1)
 	for range steps {
@@ -258,8 +259,8 @@ func burn(steps int) {
 	}
 }
 
-// measure has n goroutines ask for one timestamp after the other, and work for so many
-// steps in between. Each wants its own to increase.
+// measure runs n goroutines that request one timestamp after another and compute work steps
+// in between. It returns an error if the timestamps of a goroutine do not increase.
 func measure(c *client.Client, n, work int, duration time.Duration, requests, calls *atomic.Uint64) (load, error) {
 	ctx := context.Background()
 	var stop, failed atomic.Bool
@@ -273,8 +274,8 @@ func measure(c *client.Client, n, work int, duration time.Duration, requests, ca
 		failed.Store(true)
 	}
 	for range n - 1 {
-		// Little in this frame: the more a goroutine has on its stack, the longer it
-		// takes to come back to it.
+		// This frame is small: the larger the stack of a goroutine, the longer it takes
+		// to resume it.
 		wg.Go(func() {
 			var last isotone.Timestamp
 			count := uint64(0)
@@ -291,7 +292,7 @@ func measure(c *client.Client, n, work int, duration time.Duration, requests, ca
 			total.Add(count)
 		})
 	}
-	wg.Go(func() { // one that takes the time
+	wg.Go(func() { // the one goroutine that records latencies
 		for !stop.Load() {
 			begin := time.Now()
 			if _, err := c.Timestamp(ctx); err != nil {
@@ -321,9 +322,9 @@ func measure(c *client.Client, n, work int, duration time.Duration, requests, ca
 	}, nil
 }
 
-// crowd is half of the goroutines that wait for each other.
+// crowd is a barrier for half of the goroutines.
 type crowd struct {
-	left atomic.Int64 // how many are missing
+	left atomic.Int64 // goroutines that have yet to arrive
 	full chan struct{}
 }
 
@@ -333,8 +334,8 @@ func newCrowd(n int) *crowd {
 	return c
 }
 
-// wakes has n goroutines wait in two crowds: whoever completes one wakes all others in
-// it. It returns how many times a second one of them went on.
+// wakes runs n goroutines that wait in two crowds, where the last to arrive wakes the others.
+// It returns how many times per second a goroutine passed a crowd.
 func wakes(n int, duration time.Duration) float64 {
 	var open atomic.Pointer[crowd]
 	open.Store(newCrowd(n))
@@ -350,7 +351,7 @@ func wakes(n int, duration time.Duration) float64 {
 				case left == 0:
 					open.Store(newCrowd(n))
 					close(c.full)
-				case left < 0: // too late for this one
+				case left < 0: // complete already
 					runtime.Gosched()
 					continue
 				default:
@@ -372,7 +373,7 @@ func wakes(n int, duration time.Duration) float64 {
 		case <-ended:
 			return float64(total.Load()) / elapsed
 		case <-time.After(time.Millisecond):
-			c := open.Load() // those who are left are too few to complete it
+			c := open.Load() // too few goroutines are left to complete it
 			if left := c.left.Load(); left > 0 && c.left.CompareAndSwap(left, 0) {
 				close(c.full)
 			}
@@ -382,7 +383,7 @@ func wakes(n int, duration time.Duration) float64 {
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// at returns a quantile.
+// at sorts the values and returns a quantile, 0 to 1; 0 if there are none.
 func at(values []float64, quantile float64) float64 {
 	if len(values) == 0 {
 		return 0

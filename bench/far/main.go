@@ -1,16 +1,15 @@
-// Command far puts distance between clients and servers on one machine: it relays TCP
-// connections, and whatever passes arrives a fixed time later, in both directions.
+// Far simulates distance between clients and servers on one machine: it relays TCP
+// connections and delays all data, in both directions, by a fixed time.
 //
 //	far --delay 500us LISTEN=TARGET...
 //
-// It is for measuring: bench/far.sh. Bytes on their way are bounded by the kernel's buffers
-// and chunksMax for each direction of a connection.
+// See bench/far.sh. In each direction of a connection it holds at most chunksMax chunks,
+// besides what is in the kernel's buffers.
 package main
 
 import (
 	"flag"
 	"fmt"
-
 	"log"
 	"net"
 	"os"
@@ -25,7 +24,7 @@ const (
 	chunksMax  = 64
 )
 
-// chunk is what was read at once, and when it is due.
+// chunk is the data of one read, and the time at which to write it.
 type chunk struct {
 	bytes []byte
 	due   time.Time
@@ -34,7 +33,7 @@ type chunk struct {
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("far: ")
-	delay := flag.Duration("delay", 500*time.Microsecond, "how long each direction takes")
+	delay := flag.Duration("delay", 500*time.Microsecond, "delay in each direction")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: far [--delay D] LISTEN=TARGET...")
 		flag.PrintDefaults()
@@ -78,7 +77,7 @@ func accept(l net.Listener, target string, delay time.Duration) {
 	}
 }
 
-// relay passes what from sends on to to, later, and then its end.
+// relay copies from one connection to the other with a delay, and then closes both.
 func relay(from, to net.Conn, delay time.Duration) {
 	passing := make(chan chunk, chunksMax)
 	go func() {

@@ -1,5 +1,5 @@
-// Proxy forwards with the reverse proxy of the standard library: what the figures of
-// isotone proxy are compared with.
+// Proxy forwards requests with the reverse proxy of the standard library. It is one of the
+// references of bench/proxy.sh.
 package main
 
 import (

@@ -11,13 +11,13 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// All benchmarks measure nanoseconds for one id, by the system clock. Wide ones split
-// the ids so that 2,097,152 fit in a millisecond, and measure what an id costs; the
-// others have Twitter's 4,096, which allow one in 244 ns for each worker.
+// All benchmarks measure nanoseconds per ID, by the system clock. The Wide layout has
+// 2,097,152 IDs per millisecond, so that the clock does not limit the rate. Twitter's
+// has 4,096, which limits each worker to one ID per 244 ns.
 
 const sequencesWide = 21
 
-// generate returns a function that makes ids of a worker, waiting if it must.
+// generate returns a function that makes IDs of a worker, and waits if it must.
 type generate func(b *testing.B, worker int, sequenceBits uint8) (one func() int64)
 
 func isotone(b *testing.B, worker int, sequenceBits uint8) func() int64 {
@@ -50,8 +50,8 @@ var generators = []struct {
 	generate
 }{{"isotone", isotone}, {"bwmarrin", bwmarrin}}
 
-// run makes b.N ids in goroutines, which have one generator together or one each.
-// Every goroutine checks that its ids increase.
+// run makes b.N IDs in goroutines, which share one generator or have one each.
+// Every goroutine checks that its IDs increase.
 func run(b *testing.B, make generate, goroutines int, each bool, sequenceBits uint8) {
 	b.ReportAllocs()
 	one := make(b, 0, sequenceBits)
@@ -67,7 +67,7 @@ func run(b *testing.B, make generate, goroutines int, each bool, sequenceBits ui
 			for range b.N*(i+1)/goroutines - b.N*i/goroutines {
 				id := one()
 				if id <= last {
-					b.Errorf("id %d after %d", id, last)
+					b.Errorf("ID %d after %d", id, last)
 					return
 				}
 				last = id
@@ -107,7 +107,7 @@ func BenchmarkTwitter_32Workers(b *testing.B) {
 	}
 }
 
-// Batches are for one of the two only; the other makes them one by one.
+// Only one of the two generators has batches.
 func BenchmarkTwitter_32WorkersBatchesOf256(b *testing.B) {
 	b.Run("isotone", func(b *testing.B) {
 		b.ReportAllocs()

@@ -1,4 +1,4 @@
 // Package snowflake compares the module's package snowflake with another generator of
-// the same ids. It is a module of its own, so that the other is no dependency of
-// anything else. "make bench-snowflake" runs it and prints medians.
+// the same IDs. It is a separate module, so that nothing else depends on the other
+// generator. "make bench-snowflake" runs it and prints medians.
 package snowflake

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs the benchmarks of package snowflake, and those beside another generator, and
-# prints the median of each, the smallest and largest, in nanoseconds for one id.
+# Runs the benchmarks of package snowflake, and those that compare it with another
+# generator, and prints the median, minimum and maximum of each in nanoseconds per ID.
 #
 #   bench/snowflake/run.sh [ROUNDS [TIME]]    default: 9 rounds, 200ms for each benchmark
 #
-# Needs go. All benchmarks run once in every round, so that what disturbs the machine
-# for a while disturbs all of them. GOMAXPROCS is how many cores they use.
+# Needs go. Every benchmark runs once in every round, so that a disturbance of the machine
+# affects all of them. GOMAXPROCS is the number of cores they use.
 set -euo pipefail
 cd "$(dirname "$0")"
 rounds=${1:-9} time=${2:-200ms}
@@ -24,7 +24,7 @@ for _ in $(seq "$rounds"); do
 done
 
 echo "$(cat "$dir/cpu"), $(go version | cut -d' ' -f3-4), GOMAXPROCS=${GOMAXPROCS:-$(getconf _NPROCESSORS_ONLN)}"
-echo "median of $rounds rounds of $time, in nanoseconds for one id"
+echo "median of $rounds rounds of $time, in nanoseconds per ID"
 echo
 printf '%-52s %8s %8s %9s %7s\n' benchmark median min max allocs
 sort -k1,1 -k2,2g "$dir/all" | awk '

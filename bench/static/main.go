@@ -1,5 +1,5 @@
-// Static serves 16 bytes with net/http, over HTTP/1.1 and HTTP/2 in the clear: what the
-// figures of h2c are measured against.
+// Static serves 16 bytes with net/http, over HTTP/1.1 and HTTP/2 without TLS. It is the
+// reference of the case h2c of bench/loop.sh.
 package main
 
 import (

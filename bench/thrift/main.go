@@ -1,6 +1,5 @@
-// Thrift measures an id service over the framed binary protocol, and prints the rate and the
-// latencies: docs/thrift.md. Without -addr it runs the server in its own process, so both
-// share the machine.
+// Thrift measures an ID service over the framed binary protocol, and prints rates and
+// latencies. See docs/thrift.md. Without -addr it runs the server in its own process.
 package main
 
 import (
@@ -23,15 +22,15 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// latencyMax is the largest latency that is recorded.
+// latencyMax is the largest latency that the histogram can hold; longer ones count as this.
 const latencyMax = int64(10 * time.Second)
 
 func main() {
-	addr := flag.String("addr", "", "address of the server, HOST:PORT; default: one in this process")
+	addr := flag.String("addr", "", "address of the server, HOST:PORT; default: a server in this process")
 	conns := flag.Int("c", 8, "connections")
 	lasts := flag.Duration("d", 5*time.Second, "duration for each depth")
 	rounds := flag.Int("n", 3, "rounds")
-	depths := flag.String("p", "1,16", "numbers of calls that are sent at once")
+	depths := flag.String("p", "1,16", "depths: how many calls to send at once")
 	flag.Parse()
 	if flag.NArg() > 0 || *conns < 1 || *rounds < 1 {
 		flag.Usage()
@@ -55,7 +54,7 @@ func parse(list string) (depths []int) {
 	for part := range strings.SplitSeq(list, ",") {
 		depth, err := strconv.Atoi(part)
 		if err != nil || depth < 1 {
-			log.Fatalf("thrift: -p %q: want numbers from 1", list)
+			log.Fatalf("thrift: -p %q: want whole numbers of at least 1", list)
 		}
 		depths = append(depths, depth)
 	}
@@ -66,7 +65,7 @@ func quantile(h *hdrhistogram.Histogram, q float64) time.Duration {
 	return time.Duration(h.ValueAtQuantile(q)).Round(time.Microsecond)
 }
 
-// generator makes ids as worker 33.
+// generator makes IDs as worker 33, which is worker 1 of datacenter 1.
 type generator struct{ *snowflake.Generator }
 
 func (g generator) NextID() (snowflake.ID, error) { return g.TryNext() }
@@ -94,7 +93,7 @@ func serve() (addr string, stop func()) {
 	}
 }
 
-// load runs all connections at once, and returns the latency of each id.
+// load measures all connections at once, and returns the latencies and the time it took.
 func load(addr string, conns, depth int, lasts time.Duration) (*hdrhistogram.Histogram, time.Duration) {
 	total := hdrhistogram.New(1, latencyMax, 3)
 	var mu sync.Mutex
@@ -115,13 +114,13 @@ func load(addr string, conns, depth int, lasts time.Duration) (*hdrhistogram.His
 	return total, time.Since(begin)
 }
 
-// An answer is a frame: its length, the head of a message, and field 0 with the id.
+// An answer is a frame: its length, the head of a message, and field 0 with the ID.
 const (
 	answerBytes = 4 + 4 + 4 + len("get_id") + 4 + 1 + 2 + 8 + 1
 	idAt        = answerBytes - 9
 )
 
-// request returns a frame with one call.
+// request returns the frame of one call.
 func request() []byte {
 	const agent = "isotone-bench"
 	b := []byte{0, 0, 0, 0, 0x80, 1, 0, 1}
@@ -133,7 +132,8 @@ func request() []byte {
 	return b
 }
 
-// ask sends depth calls at once and reads their answers, again and again.
+// ask repeatedly sends depth calls at once and reads their answers. It checks that the IDs
+// increase.
 func ask(addr string, depth int, until time.Time) (*hdrhistogram.Histogram, error) {
 	h := hdrhistogram.New(1, latencyMax, 3)
 	c, err := net.Dial("tcp", addr)
@@ -159,7 +159,7 @@ func ask(addr string, depth int, until time.Time) (*hdrhistogram.Histogram, erro
 			}
 			id := binary.BigEndian.Uint64(answer[idAt:])
 			if answer[idAt-3] != 10 || id <= last {
-				return nil, fmt.Errorf("id %d after %d: %x", id, last, answer)
+				return nil, fmt.Errorf("ID %d after %d: %x", id, last, answer)
 			}
 			last, now = id, time.Now()
 			_ = h.RecordValue(min(int64(now.Sub(sent)), latencyMax))

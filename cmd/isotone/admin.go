@@ -121,26 +121,20 @@ func (s *adminServer) close() {
 	<-s.done
 }
 
-// adminMux serves what all admin ports have: /metrics, /up, and /ready, which fails with the
-// error that ready returns.
-func adminMux(metrics http.Handler, ready func() *isotone.Error) *http.ServeMux {
+// nodeAdmin serves what the admin port of a node has: /metrics, the profiles of the process, and
+// what the client port has for operators and probes.
+func nodeAdmin(metrics, client http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", metrics)
-	mux.HandleFunc("GET /up", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
-	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
-			w.Header().Set("Content-Type", httpapi.ContentTypeJSON)
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = w.Write(httpapi.Body(err.Code, err.Message))
-			return
-		}
-		_, _ = w.Write([]byte("ok"))
-	})
+	mux.Handle("GET /metrics", metrics) // also when the client port refuses requests as overloaded
+	for _, path := range []string{"/up", "/ready", "/ready/", "/livez", "/readyz", "/upgrade", "/admin/"} {
+		mux.Handle(path, client)
+	}
+	addProfiles(mux)
 	return mux
 }
 
-// withProfiles adds the profiles of this process to mux, below /debug/pprof/.
-func withProfiles(mux *http.ServeMux) *http.ServeMux {
+// addProfiles adds the profiles of this process to mux, below /debug/pprof/.
+func addProfiles(mux *http.ServeMux) {
 	for pattern, profile := range map[string]http.HandlerFunc{
 		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": pprof.Cmdline, "GET /debug/pprof/profile": pprof.Profile,
 		"GET /debug/pprof/symbol": pprof.Symbol, "POST /debug/pprof/symbol": pprof.Symbol, "GET /debug/pprof/trace": pprof.Trace,
@@ -157,5 +151,4 @@ func withProfiles(mux *http.ServeMux) *http.ServeMux {
 			profile(w, r)
 		})
 	}
-	return mux
 }

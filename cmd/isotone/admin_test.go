@@ -50,7 +50,7 @@ func TestAdmin_ServesOperatorsAndNobodyElse(t *testing.T) {
 		return status == 200 && body == "ok"
 	})
 	for path, want := range map[string]string{
-		"/up": "ok", "/metrics": "isotone_ready 1", "/debug/pprof/": "goroutine", "/debug/pprof/cmdline": "isotone",
+		"/up": "ok", "/livez": "ok", "/readyz?verbose": "timestamps", "/ready/timestamps": "ok", "/admin/members": "", "/metrics": "isotone_ready 1", "/debug/pprof/": "goroutine", "/debug/pprof/cmdline": "isotone",
 		"/debug/pprof/goroutine?debug=1": "goroutine profile:", "/debug/pprof/heap": "", "/debug/pprof/symbol": "num_symbols",
 		"/debug/pprof/profile?seconds=1": "", "/debug/pprof/trace?seconds=0.1": "go 1",
 	} {

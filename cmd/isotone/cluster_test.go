@@ -73,8 +73,8 @@ func loopback(t *testing.T, m *member) string {
 	return "127.0.0.1:" + port
 }
 
-// wantTold checks that an address tells a cluster in every protocol, on the fast path and
-// beside it, with TLS and without.
+// wantTold checks that an address reports this cluster ID in every protocol, on the fast path
+// and on the standard servers, with TLS and without.
 func wantTold(t *testing.T, addr string, id isotone.ClusterID, h3 bool) {
 	t.Helper()
 	trust := &tls.Config{InsecureSkipVerify: true}
@@ -92,7 +92,7 @@ func wantTold(t *testing.T, addr string, id isotone.ClusterID, h3 bool) {
 	}
 	for name, via := range over {
 		scheme, _, _ := strings.Cut(name, ",")
-		// The last takes an HTTP/1.1 connection out of the lane.
+		// The last one detaches an HTTP/1.1 connection from its loop.
 		for _, path := range []string{"/timestamp", "/timestamp?format=json", "/api/snowflake", "/timestamp?n=0", "/members"} {
 			resp, err := (&http.Client{Transport: via, Timeout: 20 * time.Second}).Get(scheme + "://" + addr + path)
 			if err != nil {
@@ -178,6 +178,16 @@ func TestCluster_AProxyStandsForOneOnly(t *testing.T) {
 	if status, body := fetch(t, "http://"+proxy+"/ready"); status != 503 || !strings.Contains(body, "wrong_cluster") {
 		t.Errorf("/ready: %d %s", status, body)
 	}
+	for _, at := range []string{proxy, admin} {
+		if status, body := fetch(t, "http://"+at+"/readyz"); status != 503 || !strings.Contains(body, "[-]timestamps failed: the cluster does not answer: wrong_cluster") || !strings.Contains(body, "[-]ids failed: ") {
+			t.Errorf("/readyz: %d %s", status, body)
+		}
+	}
+	for _, path := range []string{"/ready/timestamps", "/ready/ids"} {
+		if status, body := fetch(t, "http://"+proxy+path); status != 503 || !strings.Contains(body, `"code":"no_leader"`) {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
 	if status, body := fetch(t, "http://"+proxy+"/api/snowflake"); status != 503 {
 		t.Errorf("an id: %d %s", status, body)
 	}
@@ -208,7 +218,7 @@ func TestCluster_AClientDoesNotFollowAnAddress(t *testing.T) {
 	_, port, _ := net.SplitHostPort(addr)
 	second, _ := startAlone(t, port)
 	for name, call := range map[string]func(context.Context) error{
-		"lone":  func(ctx context.Context) error { _, err := c.Timestamp(ctx); return err },
+		"one":   func(ctx context.Context) error { _, err := c.Timestamp(ctx); return err },
 		"batch": func(ctx context.Context) error { _, err := c.Timestamps(ctx, 2); return err },
 		"id":    func(ctx context.Context) error { _, err := c.Snowflake(ctx); return err },
 		"worker": func(ctx context.Context) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/dashboard"
 )
 
@@ -24,60 +26,132 @@ type operatorFlags struct {
 }
 
 // operatorBodyMax bounds the body of an answer, in bytes.
-const operatorBodyMax = 1 << 20
+const operatorBodyMax = 64 << 20
 
-// hopsMax bounds how many nodes are asked for each endpoint: two in a row may name a leader
-// that leads no more.
-const hopsMax = 3
+const (
+	// hopsMax bounds how many nodes are asked for each endpoint: two in a row may name a leader
+	// that leads no more.
+	hopsMax = 3
+	// operatorRetry is the time between two attempts while the cluster has no leader.
+	operatorRetry = 200 * time.Millisecond
+	// operatorBusy is for how long a request is repeated that the leader cannot take at the
+	// moment: it may only just have been elected.
+	operatorBusy = 3 * time.Second
+)
 
-// do sends a request to the leader and decodes its answer into out.
-func (f *operatorFlags) do(ctx context.Context, method, path string, out any) error {
+// do sends a request with a JSON body, or none if in is nil, to the leader and decodes its
+// answer into out. While there is no leader it tries again until --timeout.
+func (f *operatorFlags) do(ctx context.Context, method, path string, in, out any) error {
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return err
+		}
+	}
+	answer, err := f.raw(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(answer, out)
+}
+
+// raw is do for bodies that are encoded already.
+func (f *operatorFlags) raw(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
+	busyUntil := time.Now().Add(operatorBusy)
+	for {
+		answer, err := f.once(ctx, method, path, body)
+		var told *operatorError
+		again := errors.As(err, &told) && (told.code == isotone.CodeNoLeader || told.code == isotone.CodeOverloaded && time.Now().Before(busyUntil))
+		if !again {
+			return answer, err
+		}
+		timer := time.NewTimer(operatorRetry)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, err
+		case <-timer.C:
+		}
+	}
+}
+
+// once asks each endpoint and the leader that it names, until one answers. If none does, it
+// returns what the nodes said, or else why they cannot be reached.
+func (f *operatorFlags) once(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	var failures []error
+	var told error
 	for _, endpoint := range f.Endpoint {
 		for hops := 0; endpoint != "" && hops < hopsMax; hops++ {
 			base, err := dashboard.Address(endpoint)
 			if err != nil {
-				return usagef("--endpoint: %v", err)
+				return nil, usagef("--endpoint: %v", err)
 			}
-			next, err := ask(ctx, method, base+path, out)
+			answer, next, err := ask(ctx, method, base+path, body)
 			if err == nil {
-				return nil
+				return answer, nil
+			}
+			if next == "" && errors.As(err, new(*operatorError)) {
+				told = fmt.Errorf("%s: %w", endpoint, err)
 			}
 			failures = append(failures, fmt.Errorf("%s: %w", endpoint, err))
 			endpoint = next
 		}
+		if told != nil {
+			return nil, told
+		}
 	}
-	return errors.Join(failures...)
+	return nil, errors.Join(failures...)
 }
 
+// operatorError is an error that a node has answered.
+type operatorError struct {
+	code    isotone.Code
+	message string
+}
+
+func (e *operatorError) Error() string { return fmt.Sprintf("%s: %s", e.code, e.message) }
+
 // ask sends a request to one node. If another node leads, leader is its address.
-func ask(ctx context.Context, method, url string, out any) (leader string, err error) {
-	r, err := http.NewRequestWithContext(ctx, method, url, nil)
+func ask(ctx context.Context, method, url string, body []byte) (answer []byte, leader string, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(r)
+	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, operatorBodyMax))
+	defer resp.Body.Close()
+	answer, err = io.ReadAll(io.LimitReader(resp.Body, operatorBodyMax))
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
-	if answer.StatusCode == http.StatusOK {
-		return "", json.Unmarshal(body, out)
+	if resp.StatusCode == http.StatusOK {
+		return answer, "", nil
 	}
 	var fault struct {
-		Error struct{ Code, Message string }
+		Error struct {
+			Code    isotone.Code
+			Message string
+		}
 	}
-	if json.Unmarshal(body, &fault) != nil || fault.Error.Message == "" {
-		return "", fmt.Errorf("HTTP status %s; is this a node of this version?", answer.Status)
+	if json.Unmarshal(answer, &fault) != nil || fault.Error.Message == "" {
+		return nil, "", fmt.Errorf("HTTP status %s; is this a node of this version?", resp.Status)
 	}
-	return answer.Header.Get("Isotone-Leader"), fmt.Errorf("%s: %s", fault.Error.Code, fault.Error.Message)
+	return nil, resp.Header.Get("Isotone-Leader"), &operatorError{fault.Error.Code, fault.Error.Message}
+}
+
+// print writes value as a line of JSON with --json, else calls text.
+func (f *operatorFlags) print(con console, value any, text func(w io.Writer)) error {
+	if f.JSON {
+		return json.NewEncoder(con.out).Encode(value)
+	}
+	text(con.out)
+	return nil
 }
 
 // confirm asks whether to go on, unless --yes was given. Without a terminal it returns an

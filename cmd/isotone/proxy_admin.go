@@ -14,19 +14,39 @@ type proxyAdmin struct {
 	metrics http.Handler
 	status  func() any
 	ready   func() string // why the proxy is not ready, or ""
+	checks  func() []httpapi.Check
 }
 
 func (a *proxyAdmin) handler() http.Handler {
-	mux := adminMux(a.metrics, func() *isotone.Error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", a.metrics)
+	mux.HandleFunc("GET /up", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
 		if why := a.ready(); why != "" {
-			return isotone.Errorf(isotone.CodeOverloaded, "%s", why)
+			w.Header().Set("Content-Type", httpapi.ContentTypeJSON)
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write(httpapi.Body(isotone.CodeOverloaded, why))
+			return
 		}
-		return nil
+		_, _ = w.Write([]byte("ok"))
 	})
 	mux.HandleFunc("GET /proxy/status", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", httpapi.ContentTypeJSON)
 		w.Header().Set("Cache-Control", httpapi.CacheControl)
 		_ = json.NewEncoder(w).Encode(a.status())
 	})
+	health := func(name string, checks func() []httpapi.Check) {
+		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) {
+			body, ok := httpapi.Health(name, checks(), r.URL.RawQuery)
+			w.Header().Set("Content-Type", httpapi.ContentTypeText)
+			w.Header().Set("Cache-Control", httpapi.CacheControl)
+			if !ok {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			_, _ = w.Write([]byte(body))
+		})
+	}
+	health("livez", func() []httpapi.Check { return []httpapi.Check{{Name: "ping"}} })
+	health("readyz", a.checks)
 	return mux
 }

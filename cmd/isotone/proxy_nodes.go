@@ -16,6 +16,7 @@ import (
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/forward"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/host/trace"
@@ -155,6 +156,17 @@ func (p *nodesProxy) admin() proxyAdmin {
 			return status
 		},
 		ready: func() string { return backend.Status().NotReady },
+		checks: func() []httpapi.Check {
+			checks := []httpapi.Check{{Name: "timestamps", Failed: backend.Status().NotReadyTimestamps}}
+			if p.ids != nil {
+				ids := httpapi.Check{Name: "ids"}
+				if _, _, err := p.ids.Worker(); err != nil {
+					ids.Failed = httpapi.FaultOf(err).Message
+				}
+				checks = append(checks, ids)
+			}
+			return checks
+		},
 	}
 }
 

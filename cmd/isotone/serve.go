@@ -44,7 +44,16 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return taken(err)
 	}
-	m, err := startMember(&s, so, memberOptions{clock: clock, loops: loops, keepProcessors: true, log: log}, log.Logger)
+	id, join, err := identify(ctx, &s, so.http, log.Logger)
+	if err != nil {
+		err = errors.Join(err, so.close())
+		if errors.Is(err, errStoppedJoining) && ctx.Err() != nil {
+			log.Info("stopped", "signal", context.Cause(ctx).Error())
+			return nil
+		}
+		return err
+	}
+	m, err := startMember(&s, so, memberOptions{id: id, join: join, clock: clock, loops: loops, keepProcessors: true, log: log}, log.Logger)
 	if err != nil {
 		return err
 	}
@@ -60,7 +69,11 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 		log.Error("this node ends", "err", err)
 		return errors.Join(err, m.close())
 	}
-	log.Info("stopping", "signal", context.Cause(ctx).Error())
+	if ctx.Err() != nil {
+		log.Info("stopping", "signal", context.Cause(ctx).Error())
+	} else {
+		log.Info("stopping", "request", "POST "+drainPath)
+	}
 	if err := m.stop(log.Logger); err != nil {
 		return err
 	}

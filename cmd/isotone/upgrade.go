@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 
@@ -23,16 +23,16 @@ type upgradeFinalizeCmd struct{ operatorFlags }
 // Run shows the levels.
 func (c *upgradeShowCmd) Run(ctx context.Context, con console) error {
 	var l front.Levels
-	if err := c.do(ctx, http.MethodGet, "/upgrade", &l); err != nil {
+	if err := c.do(ctx, http.MethodGet, "/upgrade", nil, &l); err != nil {
 		return err
 	}
-	return c.print(con, l)
+	return c.printLevels(con, l)
 }
 
 // Run raises the level.
 func (c *upgradeFinalizeCmd) Run(ctx context.Context, con console) error {
 	var l front.Levels
-	if err := c.do(ctx, http.MethodGet, "/upgrade", &l); err != nil {
+	if err := c.do(ctx, http.MethodGet, "/upgrade", nil, &l); err != nil {
 		return err
 	}
 	if l.Level < l.Newest {
@@ -43,28 +43,28 @@ func (c *upgradeFinalizeCmd) Run(ctx context.Context, con console) error {
 		if err := c.confirm(con, question); err != nil {
 			return err
 		}
-		if err := c.do(ctx, http.MethodPost, "/upgrade", &l); err != nil {
+		if err := c.do(ctx, http.MethodPost, "/upgrade", nil, &l); err != nil {
 			return err
 		}
 	}
-	return c.print(con, l)
+	return c.printLevels(con, l)
 }
 
-// print writes the levels as text, or with --json as JSON.
-func (f *operatorFlags) print(con console, l front.Levels) error {
-	if f.JSON {
-		return json.NewEncoder(con.out).Encode(l)
-	}
-	fmt.Fprintf(con.out, "feature level  %d\nnewest         %d\n", l.Level, l.Newest)
+// printLevels writes the levels as text, or with --json as JSON.
+func (f *operatorFlags) printLevels(con console, l front.Levels) error {
+	return f.print(con, l, func(w io.Writer) { describeLevels(w, l) })
+}
+
+func describeLevels(w io.Writer, l front.Levels) {
+	fmt.Fprintf(w, "feature level  %d\nnewest         %d\n", l.Level, l.Newest)
 	switch {
 	case l.Level == l.Newest:
-		fmt.Fprintln(con.out, "finalized      yes")
+		fmt.Fprintln(w, "finalized      yes")
 	case l.Next > l.Level:
-		fmt.Fprintf(con.out, "finalized      no: all members support %d; until then the older version can be restored\n", l.Next)
+		fmt.Fprintf(w, "finalized      no: all members support %d; until then the older version can be restored\n", l.Next)
 	default:
-		fmt.Fprintf(con.out, "finalized      no: node %s runs an older version, or is not connected\n", numbers(l.Missing))
+		fmt.Fprintf(w, "finalized      no: node %s runs an older version, or is not connected\n", numbers(l.Missing))
 	}
-	return nil
 }
 
 func numbers(ids []uint64) string { return strings.Trim(fmt.Sprint(ids), "[]") }

@@ -1,8 +1,8 @@
 // Joke compares the strategies of internal/balance under the same load: ten slow, single-threaded
-// echo servers with a cache for two answers each, behind internal/proxy. README.md explains
+// echo servers, each with a cache for two answers, behind internal/proxy. README.md explains
 // the results.
 //
-// It owns the workers, the load, and the presentation. All requests go through the proxy.
+// It owns the workers, the load and the output. All requests go through the proxy.
 package main
 
 import (
@@ -25,13 +25,13 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal has its default effect
+	context.AfterFunc(ctx, stop) // so that a second signal ends the process at once
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
-// run carries out one command line and returns the exit code.
+// run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, out, progress io.Writer) int {
 	s, err := parseSettings(args, progress)
 	if errors.Is(err, flag.ErrHelp) {
@@ -54,8 +54,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 	return 0
 }
 
-// createPicture creates the file before a long run, so that a wrong name fails early. It keeps the
-// contents of an existing file. Without a name it returns nil.
+// createPicture creates the file before a long run, so that an invalid name fails early. It keeps
+// the contents of an existing file. Without a name it returns nil.
 func createPicture(name string) (*os.File, error) {
 	if name == "" {
 		return nil, nil

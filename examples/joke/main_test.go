@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// quick makes a run short: a miss costs little, but far more than a hit.
+// quick makes a run short: a miss is cheap, but still costs far more than a hit.
 var quick = []string{"--rounds", "100", "--sleep", "40ms", "--warmup", "500ms", "--duration", "1s"}
 
 // tellJSON runs the program and returns its results by name.
@@ -48,9 +48,8 @@ func tellJSON(t *testing.T, args ...string) map[string]result {
 	return results
 }
 
-// Every answer is checked by the clients, and the first wrong one would end the run. The
-// load bound of the sticky strategy lets a word live on some workers, and there is room for
-// all of those.
+// The clients check every answer, and the first wrong one would end the run. The load bound
+// of the sticky strategy spreads a word over some workers, whose caches have room for it.
 func TestJoke_LocalityBeatsBalance(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "joke.svg")
 	results := tellJSON(t, "--words", "6", "--cache", "3", "--svg", picture)
@@ -69,7 +68,7 @@ func TestJoke_LocalityBeatsBalance(t *testing.T) {
 	checkPicture(t, picture, results)
 }
 
-// TestRun_KeepsAnOldPictureUntilThereIsAnother, and finds out at once where none can be.
+// TestRun_KeepsAnOldPictureUntilThereIsAnother, and fails at once if it cannot write one.
 func TestRun_KeepsAnOldPictureUntilThereIsAnother(t *testing.T) {
 	dir := t.TempDir()
 	old, fresh := filepath.Join(dir, "old.svg"), filepath.Join(dir, "fresh.svg")
@@ -102,22 +101,22 @@ func TestRun_KeepsAnOldPictureUntilThereIsAnother(t *testing.T) {
 	}
 }
 
-// With three places for six words half of what comes at random is there, and whether one
-// is says nothing about the next: six standard deviations of that many throws of a coin are
-// one run in 500 million. What the end has cut off, one for each worker, were misses. The
-// sleep is short, for many answers also from the one that is alone.
+// With room for three of six words, half of the requests hit if words come at random. Hits are
+// independent, so the limit is six standard deviations of that many coin tosses, which one run
+// in 500 million exceeds. The requests cut off at the end, one for each worker, were misses.
+// The sleep is short, so that a single worker gives many answers too.
 func TestJoke_WithoutLocalityHitsAreChance(t *testing.T) {
 	without := slices.DeleteFunc(trialNames(), func(name string) bool { return name == "sticky" })
 	results := tellJSON(t, "--words", "6", "--cache", "3", "--sleep", "2ms", "--only", strings.Join(without, ","))
 	for name, r := range results {
 		answers := float64(r.Answers)
 		if off, most := math.Abs(r.HitRate-0.5), 3/math.Sqrt(answers)+float64(r.Workers)/answers; off > most {
-			t.Errorf("%s hits %.3f of %d: want a half, and %.3f off at most", name, r.HitRate, r.Answers, most)
+			t.Errorf("%s hits %.3f of %d: want a half, within %.3f", name, r.HitRate, r.Answers, most)
 		}
 	}
 }
 
-// checkPicture looks for every figure in the picture, and that it is XML.
+// checkPicture checks that the picture is XML and contains every figure.
 func checkPicture(t *testing.T, name string, results map[string]result) {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -144,11 +143,11 @@ func TestJoke_SpreadsEvenlyByRoundRobinAndNotByKey(t *testing.T) {
 	results := tellJSON(t, "--words", "1", "--cache", "1", "--clients", "4", "--only", "round-robin,sticky")
 	even := results["round-robin"].PerWorker
 	if most, least := slices.Max(even), slices.Min(even); most-least > 8 {
-		t.Errorf("round-robin: from %d to %d answers; want a difference of no more than the clients make at either end", least, most)
+		t.Errorf("round-robin: from %d to %d answers; want a difference of at most what the clients cause at the beginning and the end", least, most)
 	}
-	// One word has one first choice, and gets there whenever that is not full.
+	// A word has one first choice, and goes there unless that worker is full.
 	if own := results["sticky"]; slices.Max(own.PerWorker) < own.Answers/3 {
-		t.Errorf("sticky: %v; want most of it at one worker", own.PerWorker)
+		t.Errorf("sticky: %v; want a third at one worker", own.PerWorker)
 	}
 }
 
@@ -171,7 +170,7 @@ func TestJoke_PrintsTableAndPlot(t *testing.T) {
 func TestJoke_EndsEarly(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	// The first line of progress is the signal that workers are about to work.
+	// The first line of progress means that the workers are about to start.
 	progress := writerFunc(func(b []byte) (int, error) {
 		time.AfterFunc(50*time.Millisecond, func() { cancel(errors.New("enough")) })
 		return len(b), nil
@@ -182,7 +181,7 @@ func TestJoke_EndsEarly(t *testing.T) {
 	}
 	began := time.Now()
 	if err := compare(ctx, s, nil, io.Discard, progress); err == nil || !strings.Contains(err.Error(), "enough") {
-		t.Errorf("%v: want the cause of the end", err)
+		t.Errorf("%v: want the cause of the cancellation", err)
 	}
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("ended after %v", took)

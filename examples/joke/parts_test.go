@@ -21,7 +21,7 @@ func TestCache_ForgetsWhatWasNotUsedForLongest(t *testing.T) {
 	c.put("c", "3")
 	for word, want := range map[string]bool{"a": true, "b": false, "c": true} {
 		if _, ok := c.get(word); ok != want {
-			t.Errorf("%s is there: %v; want %v", word, ok, want)
+			t.Errorf("%s is cached: %v; want %v", word, ok, want)
 		}
 	}
 }
@@ -30,7 +30,7 @@ func TestCache_OfNoSizeKeepsNothing(t *testing.T) {
 	var c cache
 	c.put("a", "1")
 	if _, ok := c.get("a"); ok {
-		t.Error("a is there")
+		t.Error("a is cached")
 	}
 }
 
@@ -86,7 +86,7 @@ func TestWorker_RefusesWhatIsNoWord(t *testing.T) {
 func TestWorker_DoesOneThingAtATime(t *testing.T) {
 	const requests = 8
 	const sleep = 20 * time.Millisecond
-	w := start(t, settings{sleep: sleep, slow: 1}) // no cache: all miss
+	w := start(t, settings{sleep: sleep, slow: 1}) // no cache: every request is a miss
 	began := time.Now()
 	var clients sync.WaitGroup
 	for range requests {

@@ -13,7 +13,7 @@ const (
 	pictureWidth = 860
 	margin       = 24
 	barLeft      = 120 // where bars begin
-	barRight     = 740 // where the axis ends; figures stand to the right of bars
+	barRight     = 740 // where the axis ends; figures are to the right of bars
 	barHeight    = 22
 	barStep      = 32
 	barTop       = 62

@@ -78,7 +78,7 @@ func scaleOf(results []result) scale {
 		}
 	}
 	if s.high < s.low {
-		return scale{0, 1} // nothing was answered at all
+		return scale{0, 1} // no answers
 	}
 	s.low = min(s.low, 0) // bars begin at 1/s or below
 	s.high = max(s.high, s.low+1)

@@ -71,11 +71,11 @@ func parseSettings(args []string, usage io.Writer) (settings, error) {
 	f.IntVar(&s.words, "words", 10, "words that clients ask for")
 	f.IntVar(&s.cache, "cache", 2, "answers that a worker keeps")
 	f.IntVar(&s.clients, "clients", 24, "clients, each with one request at a time")
-	f.DurationVar(&s.duration, "duration", 5*time.Second, "how long each strategy is measured")
-	f.DurationVar(&s.warmup, "warmup", 4*time.Second, "warm-up before that")
+	f.DurationVar(&s.duration, "duration", 5*time.Second, "how long to measure each strategy")
+	f.DurationVar(&s.warmup, "warmup", 4*time.Second, "warm-up before each measurement")
 	f.Uint64Var(&s.seed, "seed", 1, "seed of the words and the sleeps")
-	f.IntVar(&s.rounds, "rounds", 50_000, "rounds of SHA-256 that a miss costs")
-	f.DurationVar(&s.sleep, "sleep", time.Second, "average sleep of a miss, which varies from half to one and a half of it")
+	f.IntVar(&s.rounds, "rounds", 50_000, "rounds of SHA-256 for each miss")
+	f.DurationVar(&s.sleep, "sleep", time.Second, "average sleep for each miss; it varies from 50 to 150 percent of it")
 	f.IntVar(&s.bound, "bound", 400, "load bound of the sticky strategy, in `percent` of a worker's share")
 	f.IntVar(&s.hot, "hot", 0, "`percent` of requests that always ask for the first word")
 	f.IntVar(&s.slow, "slow", 1, "factor by which the first worker sleeps longer")
@@ -91,7 +91,7 @@ func parseSettings(args []string, usage io.Writer) (settings, error) {
 		return s, err
 	}
 	if f.NArg() > 0 {
-		return s, fmt.Errorf("unexpected argument %q: there are only flags", f.Arg(0))
+		return s, fmt.Errorf("unexpected argument %q: want only flags", f.Arg(0))
 	}
 	return s, errors.Join(s.validate(), s.choose(*only))
 }

@@ -37,7 +37,7 @@ func (t *tally) answered(word, worker int, hit bool, wall time.Duration) {
 }
 
 // unanswered counts a request that is cut off at the end, with its wait until then. Otherwise a
-// strategy would look faster the fewer requests it answers.
+// strategy that answers fewer requests would look faster.
 func (t *tally) unanswered(wall time.Duration) {
 	t.wait(wall)
 	t.unfinished++

@@ -25,13 +25,13 @@ const wordBytesMax = 64
 // stopTimeout bounds stopping a worker.
 const stopTimeout = 5 * time.Second
 
-// worker is an echo server that behaves like a process with one thread: it serves one request at
-// a time, first come first served. A cache miss costs some CPU and a random sleep.
+// worker is an echo server that behaves like a single-threaded process: it serves one request at
+// a time, in order of arrival. A cache miss costs some CPU time and a random sleep.
 type worker struct {
 	place  int
 	rounds int
 	sleep  time.Duration
-	turn   chan struct{} // one token, held by the request that is served
+	turn   chan struct{} // one token, held by the request being served
 
 	// Guarded by the token.
 	source *rand.Rand
@@ -111,7 +111,7 @@ func (w *worker) echo(rw http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(rw, answer)
 }
 
-// rest sleeps for half to one and a half of the mean. It reports false if ctx ended first.
+// rest sleeps for 50 to 150 percent of the mean. It reports false if ctx ended first.
 func (w *worker) rest(ctx context.Context) bool {
 	sleep := w.sleep / 2
 	if w.sleep > 0 {

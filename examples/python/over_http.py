@@ -1,4 +1,4 @@
-"""Timestamps and ids from an Isotone cluster over HTTP, with the standard library only."""
+"""Timestamps and IDs from an Isotone cluster over HTTP, with only the standard library."""
 
 import http.client
 import json
@@ -14,12 +14,12 @@ class Oracle:
         self._addrs, self._leader, self._conn = list(addrs), None, None
 
     def timestamps(self, count=1, timeout=2.0):
-        """Returns (time, index) of the first of count timestamps: the i-th has index + i."""
+        """Returns (time, index) of the first of count timestamps; that of the i-th, from 0, is (time, index + i)."""
         body = self._get(f"/timestamp?n={count}&format=range", timeout)
         return int.from_bytes(body[:8], "big"), int.from_bytes(body[8:16], "big")
 
     def ids(self, count=1, timeout=2.0):
-        """Returns count snowflake ids. Any member has them, not only the leader."""
+        """Returns count snowflake IDs. Any member issues them, not only the leader."""
         return [int(line) for line in self._get(f"/api/snowflake?n={count}", timeout).split()]
 
     def _get(self, target, timeout):
@@ -73,7 +73,7 @@ def main(addrs):
         assert len(set(ids)) == 10
         print("ids:", *ids)
     except ValueError as error:  # a cluster may be set up without ids
-        print("no ids:", error)
+        print("no IDs:", error)
     oracle.close()
 
 

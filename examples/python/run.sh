@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the examples, against the nodes given as HOST:PORT, or against three that it starts
-# with "isotone dev" and ends again.
+# Runs the examples against the nodes given as HOST:PORT, or against three nodes that it
+# starts with "isotone dev" and stops afterwards.
 set -euo pipefail
 cd "$(dirname "$0")"
 python=${PYTHON:-python3}

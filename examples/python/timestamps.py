@@ -23,15 +23,15 @@ class Oracle:
         return self._cluster
 
     def timestamps(self, count=1, timeout=2.0):
-        """Returns (time, index) of the first of count timestamps: the i-th has index + i."""
+        """Returns (time, index) of the first of count timestamps; that of the i-th, from 0, is (time, index + i)."""
         deadline, pause = time.monotonic() + timeout, 0.005
         while True:
             try:
-                # Always with the count: it is what tells redis-py where to send the command.
+                # The count is never omitted: redis-py uses it to route the command.
                 first = self._connect().execute_command("TS", count)
                 return int.from_bytes(first[:8], "big"), int.from_bytes(first[8:], "big")
             except (RedisError, RedisClusterException) as error:
-                # To ask again is always safe: a timestamp that nobody has seen orders nothing.
+                # A retry is always safe: a timestamp that nobody has received orders nothing.
                 if time.monotonic() + pause > deadline:
                     raise TimeoutError(f"no timestamp in {timeout} s") from error
                 self.close()

@@ -1,6 +1,6 @@
-// Timestamps and ids from an Isotone cluster over HTTP, with Node's own fetch.
+// Timestamps and IDs from an Isotone cluster over HTTP, with Node's own fetch.
 
-/** 64-bit numbers do not fit a number, so both parts are bigint. */
+/** 64-bit integers do not fit in a number, so both parts are bigint. */
 export interface Timestamp {
   time: bigint;
   index: bigint;
@@ -8,20 +8,20 @@ export interface Timestamp {
 
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Asks the leader, which it learns from any member. fetch keeps connections. */
+/** Sends requests to the leader, which it learns from any member. fetch reuses connections. */
 export class Oracle {
   private leader?: string;
 
   constructor(private readonly addrs: string[]) {}
 
-  /** Returns the first of count timestamps: the i-th has index + i. */
+  /** Returns the first of count timestamps. The i-th, counted from 0, has the same time and index + i. */
   async timestamps(count = 1, timeout = 2000): Promise<Timestamp> {
     const body = await this.get(`/timestamp?n=${count}&format=range`, timeout);
     const view = new DataView(body);
     return { time: view.getBigUint64(0), index: view.getBigUint64(8) };
   }
 
-  /** Returns count snowflake ids. Any member has them, not only the leader. */
+  /** Returns count snowflake IDs. Any member issues them, not only the leader. */
   async ids(count = 1, timeout = 2000): Promise<bigint[]> {
     const text = new TextDecoder().decode(await this.get(`/api/snowflake?n=${count}`, timeout));
     return text.trim().split("\n").map(BigInt);
@@ -34,7 +34,7 @@ export class Oracle {
     while (Date.now() < deadline) {
       const addr = this.leader ?? this.addrs[Math.floor(Math.random() * this.addrs.length)];
       try {
-        // A node that is paused takes connections and does not answer: bound each attempt.
+        // Bound each attempt: a paused node accepts connections but does not answer.
         const signal = AbortSignal.timeout(Math.min(500, deadline - Date.now()));
         const answer = await fetch(`http://${addr}${target}`, { signal });
         if (answer.ok) return await answer.arrayBuffer();
@@ -48,7 +48,7 @@ export class Oracle {
       } catch (error) {
         trouble = error;
       }
-      // To ask again is always safe: a timestamp that nobody has seen orders nothing.
+      // A retry is always safe: a timestamp that nobody has received orders nothing.
       this.leader = undefined;
       await sleep(pause * (0.5 + Math.random()));
       pause = Math.min(2 * pause, 100);
@@ -71,11 +71,11 @@ async function main(addrs: string[]) {
   console.log(`1,000 timestamps in order, the last ${last.time} ${last.index}`);
   try {
     const ids = await oracle.ids(10);
-    if (new Set(ids).size !== 10) throw new Error("an id twice");
+    if (new Set(ids).size !== 10) throw new Error("an ID twice");
     console.log("ids:", ids.join(" "));
   } catch (error) {
-    if (!String(error).includes("not_found")) throw error; // a cluster may be set up without ids
-    console.log("no ids here");
+    if (!String(error).includes("not_found")) throw error; // a cluster may be set up without IDs
+    console.log("no IDs here");
   }
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the examples, against the nodes given as HOST:PORT, or against three that it starts
-# with "isotone dev" and ends again. Needs Node 20 or newer, and npm for two packages.
+# Runs the examples against the nodes given as HOST:PORT, or against three nodes that it
+# starts with "isotone dev" and stops afterwards. Needs Node 20 or newer, and npm.
 set -euo pipefail
 cd "$(dirname "$0")"
 command -v node >/dev/null || { echo "run.sh: node is missing (20 or newer)" >&2; exit 2; }

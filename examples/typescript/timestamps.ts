@@ -1,7 +1,7 @@
-// Timestamps from an Isotone cluster over the Redis protocol, by the npm package redis.
+// Timestamps from an Isotone cluster over the Redis protocol, with the npm package redis.
 //
-// Its client for one node is told by MOVED who leads; this follows it. Commands that are
-// sent without waiting go out in one write, and their answers come in order.
+// The package's client is for one node; this code follows MOVED to the leader. Commands that
+// are sent without waiting share a write, and their answers arrive in order.
 
 import { createClient, RESP_TYPES } from "redis";
 import { before, type Timestamp } from "./over_http.js";
@@ -16,7 +16,7 @@ const open = async (addr: string) => {
     socket: { connectTimeout: 500, reconnectStrategy: false },
     commandOptions: { timeout: 500, typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } },
   });
-  client.on("error", () => {}); // the command that fails says so
+  client.on("error", () => {}); // the failing command reports it
   await client.connect();
   return client;
 };
@@ -26,7 +26,7 @@ export class Oracle {
 
   constructor(private readonly addrs: string[]) {}
 
-  /** Returns the first of count timestamps: the i-th has index + i. */
+  /** Returns the first of count timestamps. The i-th, counted from 0, has the same time and index + i. */
   async timestamps(count = 1, timeout = 2000): Promise<Timestamp> {
     const deadline = Date.now() + timeout;
     let pause = 5;
@@ -44,7 +44,7 @@ export class Oracle {
           this.conn ??= open(moved[1]);
           continue;
         }
-        if (error instanceof Error && error.message.startsWith("ERR ")) throw error; // asking again is of no use
+        if (error instanceof Error && error.message.startsWith("ERR ")) throw error; // a retry would not help
         await sleep(pause * (0.5 + Math.random()));
         pause = Math.min(2 * pause, 100);
       }
@@ -66,7 +66,7 @@ const addrs = process.argv.slice(2);
 const oracle = new Oracle(addrs.length > 0 ? addrs : ["127.0.0.1:8081", "127.0.0.1:8082", "127.0.0.1:8083"]);
 let last: Timestamp = { time: 0n, index: 0n };
 for (let i = 0; i < 100; i++) {
-  // Ten at a time: they share a write, and a round of the cluster.
+  // Ten at a time: they share a write and a round of the cluster.
   for (const ts of await Promise.all(Array.from({ length: 10 }, () => oracle.timestamps()))) {
     if (i > 0 && !before(last, ts)) throw new Error("out of order");
     last = ts;

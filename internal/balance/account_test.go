@@ -85,7 +85,7 @@ func TestEjector_LeavesHalfOfThemIn(t *testing.T) {
 	})
 }
 
-// TestBudget_HoldsInEveryWindow checks against all that was counted, by hand.
+// TestBudget_HoldsInEveryWindow compares the budget with a count of all requests and retries.
 func TestBudget_HoldsInEveryWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		percent, reserve := rapid.IntRange(1, 50).Draw(t, "percent"), rapid.IntRange(1, 5).Draw(t, "reserve")

@@ -2,10 +2,10 @@
 // decides which backends fail too often to be chosen ([Ejector]), and how many requests may
 // be retried ([Budget]).
 //
-// It owns these decisions and nothing else. The caller says in a [Set] which backends are up
-// and how busy they are; the time is an argument; random numbers come from a [Source]. The
-// same inputs give the same choices. Nothing here is safe for concurrent use: the caller
-// guards all of it with one lock or one goroutine. A choice does not allocate.
+// It owns only these decisions. The caller keeps the state of the backends in a [Set]; the
+// time is an argument; random numbers come from a [Source]. The same inputs give the same
+// choices. Nothing here is safe for concurrent use: the caller guards all of it with one lock
+// or one goroutine. A choice does not allocate.
 //
 // internal/proxy uses it for HTTP backends.
 package balance
@@ -23,7 +23,7 @@ const BackendsMax = 256
 // WeightMax bounds a weight, so that sums of weights and loads stay far from overflow.
 const WeightMax = 1 << 16
 
-// None is what a [Picker] returns when it can choose no backend.
+// None is the result of a [Picker] that cannot choose any backend.
 const None = -1
 
 // Source generates random numbers; *math/rand/v2.PCG is one, [Seeded] another.
@@ -57,7 +57,7 @@ func (m *Mask) Has(i int) bool { return m[i>>6]>>(i&63)&1 != 0 }
 
 // Request has what a choice may depend on.
 type Request struct {
-	// Key is the [Hash] of what the request sticks to, if Keyed.
+	// Key is the [Hash] of the key for [Sticky], if Keyed.
 	Key   uint64
 	Keyed bool
 	// Tried are the backends that must not be chosen because this request failed there.
@@ -76,7 +76,7 @@ type Strategy string
 
 // The strategies. All of them respect weights.
 const (
-	// Random draws each with a probability by its weight.
+	// Random draws each backend with a probability in proportion to its weight.
 	Random Strategy = "random"
 	// RoundRobin takes one after the other, interleaved by weight.
 	RoundRobin Strategy = "round-robin"

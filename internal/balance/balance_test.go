@@ -45,7 +45,7 @@ func TestPicker_SharesByWeight(t *testing.T) {
 		for i := range requests {
 			at := p.Pick(s, request(i))
 			counts[at]++
-			// Load that lasts, so that those who look at it have something to compare.
+			// Requests stay in progress, so that the strategies see different loads.
 			s.Begin(at)
 		}
 		for i, w := range weights {
@@ -149,8 +149,9 @@ func TestLeastBusy_TakesTurnsAmongEquals(t *testing.T) {
 	}
 }
 
-// TestPicker_IdleBackendsGetTheirShareOfFewRequests: with one request at a time no strategy
-// leaves out a lighter backend, or it would be cold, and nobody would notice its end.
+// TestPicker_IdleBackendsGetTheirShareOfFewRequests: with one request at a time, every strategy
+// must use backends of less weight too. Otherwise their caches would be cold, and their
+// failures would go unnoticed.
 func TestPicker_IdleBackendsGetTheirShareOfFewRequests(t *testing.T) {
 	for _, strategy := range []balance.Strategy{balance.Random, balance.RoundRobin, balance.LeastBusy, balance.TwoChoices} {
 		s, p := backends(t, 1, 3), picker(strategy)

@@ -14,7 +14,8 @@ type random struct{ source Source }
 // Pick draws a backend by weight.
 func (p *random) Pick(s *Set, r Request) int { return draw(s, p.source, &r.Tried) }
 
-// draw returns a usable backend that is not in without, each with a probability by its weight.
+// draw returns a usable backend that is not in without, each with a probability in proportion
+// to its weight.
 func draw(s *Set, source Source, without *Mask) int {
 	total := s.weight
 	if *without != (Mask{}) {

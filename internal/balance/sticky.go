@@ -83,8 +83,8 @@ func bound(under, weight, total, percent uint64) uint64 {
 
 // score is b's rank in a key's order: the largest comes first. With equal weights it is a hash.
 // Otherwise it is -w/ln u for a uniform u in (0, 1), so that a backend is first for a share of
-// the keys by its weight, and a change of one weight moves only keys to or from that backend
-// (Schindelhauer, Schomaker: Weighted distributed hash tables, 2005).
+// the keys in proportion to its weight, and changing a weight moves only keys to or from that
+// backend (Schindelhauer, Schomaker: Weighted distributed hash tables, 2005).
 func (b *backend) score(key uint64, even bool) float64 {
 	u := (float64(mix(key^b.hash)>>11) + 0.5) / (1 << 53)
 	if even {

@@ -15,8 +15,8 @@ import (
 	"github.com/isotone/isotone/internal/dashboard"
 )
 
-// cluster is three members that are servers and a script: they serve the page and state
-// documents that agree with one another, and lead when they are told to.
+// cluster simulates the members of a cluster: each is a server of the page and of a state
+// document that is consistent with those of the others. Tests control which one leads.
 type cluster struct {
 	start time.Time
 	tick  time.Duration // between two documents of a stream
@@ -29,7 +29,7 @@ type cluster struct {
 	apart     map[uint64]bool // members that no other is connected to
 }
 
-// fakeNode is one member. Its settings are to be changed by their methods.
+// fakeNode is one member. Its methods change its settings.
 type fakeNode struct {
 	*cluster
 	id   uint64
@@ -40,11 +40,11 @@ type fakeNode struct {
 	down     chan struct{}    // closed when it goes down
 	noStream bool
 	asked    map[string]int // requests by path
-	streams  int            // that are open
+	streams  int            // open streams
 	edit     func(*dashboard.State)
 }
 
-// historyLength is how many intervals the charts show.
+// historyLength is the number of intervals in the charts.
 const historyLength = 300
 
 // newCluster starts n members, the first of which leads.
@@ -88,7 +88,7 @@ func (n *fakeNode) startOn(t *testing.T) {
 	n.server.Start()
 }
 
-// kill takes a member down at once, in the middle of its streams. The others notice.
+// kill stops a member at once and cuts its streams. The others report it as disconnected.
 func (n *fakeNode) kill() {
 	n.mu.Lock()
 	server := n.server
@@ -105,7 +105,7 @@ func (n *fakeNode) kill() {
 	server.Close()
 }
 
-// restart brings it back at its address.
+// restart starts a killed member at its old address.
 func (n *fakeNode) restart(t *testing.T) {
 	t.Helper()
 	n.startOn(t)
@@ -121,7 +121,7 @@ func (n *fakeNode) isolate(apart bool) {
 	}
 }
 
-// change has edit made to every document of the member.
+// change sets a function that edits every document of the member.
 func (n *fakeNode) change(edit func(*dashboard.State)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -147,7 +147,7 @@ func (n *fakeNode) requests(path string) int {
 	return n.asked[path]
 }
 
-// elect makes a member the leader of the next term.
+// elect makes a member the leader, of the next term.
 func (c *cluster) elect(id uint64, gap time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,7 +198,7 @@ func (n *fakeNode) serveStream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// wave is a figure that looks measured: the same for the same second.
+// wave returns a figure that looks measured, always the same for the same second.
 func wave(second int64, salt float64) float64 {
 	s := float64(second % 100000)
 	noise := math.Sin(s*12.9898+salt*78.233) * 43758.5453
@@ -206,7 +206,7 @@ func wave(second int64, salt float64) float64 {
 	return 0.5*math.Sin(s/23+salt) + 0.25*math.Sin(s/7.3+2*salt) + 0.5*(noise-0.5)
 }
 
-// leaderAt returns who led at a moment.
+// leaderAt returns the leader at a given time.
 func leaderAt(elections []dashboard.Election, leader uint64, at, now time.Time) uint64 {
 	if !at.Before(now.Add(-time.Second / 2)) {
 		return leader
@@ -223,7 +223,7 @@ func leaderAt(elections []dashboard.Election, leader uint64, at, now time.Time) 
 
 func pointer[T any](v T) *T { return &v }
 
-// state makes the document of this moment.
+// state returns the current document.
 func (n *fakeNode) state() *dashboard.State {
 	c := n.cluster
 	c.mu.Lock()

@@ -2,8 +2,8 @@
 // the table of "isotone status". All three show the [State] document, which the node encodes
 // once a second.
 //
-// It knows no node and no protocol: the server of the page passes in a function that returns
-// the latest document. It must serve the documents (/state and /live/state/stream) with
+// It does not depend on the node or its protocols: the server of the page passes in a function
+// that returns the latest document. It must serve the documents (/state and /live/state/stream) with
 // "Access-Control-Allow-Origin: *", since the page reads them from every member.
 package dashboard
 
@@ -19,12 +19,12 @@ import (
 // Config configures a [Handler].
 type Config struct {
 	// State returns the latest state document, which is immutable, or nil before there is
-	// one. It is called for plain text only: the page fetches the document itself.
+	// one. Only the plain text needs it: the page fetches the document itself.
 	State func() *State
 }
 
-// Handler serves only /: the page to clients that accept text/html, the output of
-// [WriteSummary] to others.
+// Handler returns a handler that serves only /: the page to clients that accept text/html,
+// the output of [WriteSummary] to others.
 func Handler(cfg Config) http.Handler {
 	if cfg.State == nil {
 		cfg.State = func() *State { return nil }
@@ -70,7 +70,7 @@ func (h *handler) summary(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fail answers with the error body of the whole service.
+// fail answers with an error in the JSON form that the whole service uses.
 func fail(w http.ResponseWriter, status int, code isotone.Code, message string) {
 	body, _ := json.Marshal(map[string]any{"error": map[string]string{"code": string(code), "message": message}})
 	header := w.Header()

@@ -105,7 +105,7 @@ func TestHandler_PageIsSentOnceAndCompressed(t *testing.T) {
 		t.Fatalf("%v, encoding %q", err, zipped.Header().Get("Content-Encoding"))
 	}
 	if text, err := io.ReadAll(z); err != nil || string(text) != plain.Body.String() {
-		t.Errorf("what was compressed is not the page: %v, %d bytes of %d", err, len(text), plain.Body.Len())
+		t.Errorf("the compressed page differs: %v, %d bytes of %d", err, len(text), plain.Body.Len())
 	}
 	for _, w := range []*httptest.ResponseRecorder{plain, zipped} {
 		tag := w.Header().Get("ETag")
@@ -122,8 +122,8 @@ func TestHandler_PageIsSentOnceAndCompressed(t *testing.T) {
 	}
 }
 
-// TestHandler_PolicyAllowsThePageItselfOnly: nothing is loaded from elsewhere, and the
-// hashes are those of the style and the script that are sent.
+// TestHandler_PolicyAllowsThePageItselfOnly: nothing is loaded from elsewhere, and the hashes
+// match the style and the script of the page.
 func TestHandler_PolicyAllowsThePageItselfOnly(t *testing.T) {
 	w := answer(dashboard.Handler(dashboard.Config{}), "GET", "/", "Accept", browserAccept)
 	policy, page := w.Header().Get("Content-Security-Policy"), w.Body.String()
@@ -151,7 +151,7 @@ func TestHandler_PolicyAllowsThePageItselfOnly(t *testing.T) {
 		t.Errorf("the page has %q", found)
 	}
 	if w.Header().Get("X-Content-Type-Options") != "nosniff" {
-		t.Error("content may be sniffed")
+		t.Error("X-Content-Type-Options is not nosniff")
 	}
 }
 
@@ -171,7 +171,7 @@ func TestHandler_TextForCurlIsShortAndComplete(t *testing.T) {
 
 func TestHandler_TextSaysSoBeforeThereIsAState(t *testing.T) {
 	w := answer(dashboard.Handler(dashboard.Config{}), "GET", "/")
-	if w.Code != 200 || !strings.Contains(w.Body.String(), "only begun") {
+	if w.Code != 200 || !strings.Contains(w.Body.String(), "is starting") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// narrowest is the width of the smallest phones.
+// narrowest is the width of the smallest phones, in pixels.
 const narrowest = 360
 
 func TestPage_FitsEveryWidth(t *testing.T) {
@@ -33,7 +33,7 @@ func TestPage_FitsEveryWidth(t *testing.T) {
 	}
 }
 
-// contrast lists texts whose contrast with what is behind them is below that of WCAG AA.
+// contrast lists texts whose contrast with their background is below that of WCAG AA.
 const contrast = `(() => {
 	const parse = (c) => c.match(/[\d.]+/g).map(Number);
 	const light = ([r, g, b]) => [r, g, b].map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
@@ -141,7 +141,7 @@ func TestPage_IsReadOutAtThePointer(t *testing.T) {
 	b.Until(5*time.Second, "!document.querySelector('.cursor')")
 }
 
-// axNode is what assistive technology is told of an element.
+// axNode is an element of the accessibility tree.
 type axNode struct {
 	Ignored    bool
 	Role, Name struct{ Value any }
@@ -190,11 +190,11 @@ func TestPage_TellsAssistiveTechnologyWhatIsThere(t *testing.T) {
 	for role, want := range map[string][]string{
 		"banner": {""}, "main": {""}, "contentinfo": {""},
 		"status": {"polite"},
-		"heading": {"1 Isotone", "2 State of the cluster", "2 Timestamps per second", "2 Latency", "2 Ids per second", "2 Lead over clock",
-			"2 Members", "2 Leadership", "2 Clock, time and ceiling", "2 Worker leases of ids", "2 Ask it yourself"},
-		"slider": {"Timestamps per second", "Latency", "Ids per second", "Lead over clock"},
+		"heading": {"1 Isotone", "2 State of the cluster", "2 Timestamps per second", "2 Latency", "2 IDs per second", "2 Lead over clock",
+			"2 Members", "2 Leadership", "2 Clock, time and ceiling", "2 Worker leases", "2 Commands to try"},
+		"slider": {"Timestamps per second", "Latency", "IDs per second", "Lead over clock"},
 	} {
-		slices.Sort(want) // the tree is not listed in the order of the page
+		slices.Sort(want) // the tree does not have the order of the page
 		slices.Sort(names[role])
 		if !slices.Equal(names[role], want) {
 			t.Errorf("%s: %q, want %q", role, names[role], want)

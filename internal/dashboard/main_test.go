@@ -10,10 +10,10 @@ import (
 	"github.com/isotone/isotone/internal/check/chromium"
 )
 
-// browser looks at the page.
+// browser is shared by all tests.
 var browser chromium.Browser
 
-// TestMain ends the browser that the tests share, and looks for goroutines left behind.
+// TestMain ends the browser, and checks for leaked goroutines.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	browser.Close()

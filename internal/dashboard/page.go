@@ -18,15 +18,15 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// document is the page: one file with inline style and script. So it loads in one request,
-// and never mixes files of two versions during a rolling upgrade.
+// document is the page: one file with inline style and script. It loads in one request, so
+// it never mixes files of two versions during a rolling upgrade.
 type document struct {
 	plain, zipped       []byte
 	tagPlain, tagZipped string
 	policy              string
 }
 
-// pageScripts are the parts of the script, in order, with one scope.
+// pageScripts are the parts of the script, in order. They share one scope.
 var pageScripts = []string{"format.js", "link.js", "judge.js", "series.js", "chart.js", "timeline.js", "tables.js", "main.js"}
 
 // assemble puts the page together, once.
@@ -46,8 +46,8 @@ var assemble = sync.OnceValue(func() *document {
 	sum := sha256.Sum256(d.plain)
 	tag := hex.EncodeToString(sum[:12])
 	d.tagPlain, d.tagZipped = `"`+tag+`"`, `"`+tag+`-gzip"`
-	// The script reads the documents of all members, and members change: so it may
-	// connect anywhere. It sends no data.
+	// The script may connect anywhere, because it reads the documents of all members, and
+	// the members change. It sends no data.
 	d.policy = fmt.Sprintf("default-src 'none'; script-src '%s'; style-src '%s'; img-src data:; connect-src 'self' http: https:; "+
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
 		hash(script.String()), hash(style))
@@ -92,7 +92,7 @@ func (d *document) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// matches reports whether If-None-Match names tag (RFC 9110 §13.1.2).
+// matches reports whether If-None-Match contains tag (RFC 9110 §13.1.2).
 func matches(values []string, tag string) bool {
 	for _, value := range values {
 		for part := range strings.SplitSeq(value, ",") {

@@ -11,14 +11,14 @@ import (
 	"github.com/isotone/isotone/internal/dashboard"
 )
 
-// These tests look at the page in a real browser; without one they are skipped. The
-// figures come from a fake cluster.
+// These tests check the page in a real browser; without one they are skipped. The figures
+// come from a fake cluster.
 
-// pageReady is when all members are read.
+// pageReady is true when the page shows all members.
 const pageReady = "document.querySelector('#feed').textContent === 'live from 3 of 3' && document.documentElement.dataset.level === 'ok'"
 
-// quiet fails the test if the page wrote into the console. Requests that fail are noise: a
-// page cannot keep them out.
+// quiet fails the test if the console shows errors of the page, or more than noiseMax failed
+// requests.
 func quiet(t *testing.T, b *chromium.Tab, noiseMax int) {
 	t.Helper()
 	faults, noise := b.Console()
@@ -26,7 +26,7 @@ func quiet(t *testing.T, b *chromium.Tab, noiseMax int) {
 		t.Errorf("the console shows errors:\n%s", strings.Join(faults, "\n"))
 	}
 	if len(noise) > noiseMax {
-		t.Errorf("%d failed requests, at most %d were to be:\n%s", len(noise), noiseMax, strings.Join(noise, "\n"))
+		t.Errorf("%d failed requests, want at most %d:\n%s", len(noise), noiseMax, strings.Join(noise, "\n"))
 	}
 }
 
@@ -75,8 +75,8 @@ func TestPage_ShowsTheClusterLive(t *testing.T) {
 	}
 }
 
-// TestPage_ShowsTheNextLeaderWithin3Seconds is about the node that served the page, which
-// is the leader too.
+// TestPage_ShowsTheNextLeaderWithin3Seconds kills the leader, which is also the node that
+// served the page.
 func TestPage_ShowsTheNextLeaderWithin3Seconds(t *testing.T) {
 	c := newCluster(t, 3, time.Second)
 	b := browser.Tab(t)
@@ -88,7 +88,7 @@ func TestPage_ShowsTheNextLeaderWithin3Seconds(t *testing.T) {
 	told := time.Since(begin)
 	c.elect(2, 310*time.Millisecond)
 	b.Until(3*time.Second-time.Since(begin), "document.querySelector('#headline').textContent === 'Node 2 leads' && document.documentElement.dataset.leader === '2'")
-	t.Logf("the page said that the leader is gone after %v, and who is the next after %v", told, time.Since(begin))
+	t.Logf("the page showed the loss of the leader after %v, and the next leader after %v", told, time.Since(begin))
 	if got, want := b.Text("#because"), "It took over from node 1 after 310 ms without a leader."; !strings.Contains(strings.ReplaceAll(got, "\u202f", " "), want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -98,9 +98,9 @@ func TestPage_ShowsTheNextLeaderWithin3Seconds(t *testing.T) {
 	var kept int
 	b.Eval("document.querySelector('.line.edge').getAttribute('d').split('L').length", &kept) // latency, which only leaders have
 	if kept < 250 {
-		t.Errorf("%d points are left of the history of the node that died", kept)
+		t.Errorf("%d points are left of the history of the killed node", kept)
 	}
-	quiet(t, b, 6) // streams that broke, and few probes
+	quiet(t, b, 6) // broken streams, and few probes
 	c.nodes[0].restart(t)
 	b.Until(20*time.Second, pageReady)
 	if got := b.Text("#headline"); got != "Node 2 leads" {
@@ -136,14 +136,14 @@ func TestPage_PollsWhereStreamsDoNotComeThrough(t *testing.T) {
 	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
 	b.Until(10*time.Second, "document.querySelector('#feed').textContent === 'live from 1 of 1, polled'")
 	before := c.nodes[0].requests("/state")
-	b.Until(10*time.Second, "document.querySelector('#because').textContent.includes('only member')")
+	b.Until(10*time.Second, "document.querySelector('#because').textContent.includes('only voter')")
 	for begin := time.Now(); c.nodes[0].requests("/state") < before+2; time.Sleep(10 * time.Millisecond) {
 		if time.Since(begin) > 10*time.Second {
 			t.Fatal("it does not poll")
 		}
 	}
 	if n := c.nodes[0].requests("/live/state/stream"); n != 1 {
-		t.Errorf("%d streams were asked for, want 1", n)
+		t.Errorf("%d streams were requested, want 1", n)
 	}
 }
 
@@ -162,19 +162,19 @@ func TestPage_SaysWhatIsWrong(t *testing.T) {
 	}{
 		{"a clock is wrong", 2, func(s *dashboard.State) { s.Clock = dashboard.Clock{OffsetFromMedianSeconds: 2.5} },
 			"warn", "Node 1 leads", "The clock of node 3 is wrong.", "+2.5\u202fs"},
-		{"a clock is not believed", 2, func(s *dashboard.State) {
+		{"a clock beyond the limit", 2, func(s *dashboard.State) {
 			s.Clock.OffsetFromQuorumSeconds, s.Clock.Exceeded, s.Clock.LimitSeconds = pointer(-3600.0), true, 0.5
-		}, "warn", "Node 1 leads", "The clock of node 3 is 1\u202fh behind the quorum's: time goes by the quorum's clock. Set it right.", "follows"},
-		{"the leader's clock is not believed", 0, func(s *dashboard.State) {
+		}, "warn", "Node 1 leads", "The clock of node 3 is 1\u202fh behind the quorum's: timestamps follow the quorum's clock. Correct the node's.", "follows"},
+		{"the leader's clock beyond the limit", 0, func(s *dashboard.State) {
 			s.Clock.OffsetFromQuorumSeconds, s.Clock.Exceeded, s.Clock.LimitSeconds = pointer(3600.0), true, 0.5
 			s.Epoch.LeadSeconds -= 3600
-		}, "warn", "Node 1 leads", "The clock of node 1 is 1\u202fh ahead of the quorum's: time goes by the quorum's clock. Set it right.", "leads"},
+		}, "warn", "Node 1 leads", "The clock of node 1 is 1\u202fh ahead of the quorum's: timestamps follow the quorum's clock. Correct the node's.", "leads"},
 		{"a member is not ready", 1, func(s *dashboard.State) { s.Node.Ready, s.Node.NotReady = false, "it joins" },
 			"warn", "Node 1 leads", "Node 2 is not ready: it joins.", "not ready"},
-		{"a member is apart", 0, func(s *dashboard.State) { s.Members[2].Connected = false },
-			"warn", "Node 1 leads", "Node 3 is not connected; one more failure stops the cluster.", "apart"},
-		{"time holds still", 0, func(s *dashboard.State) { s.Epoch.LeadSeconds = -4 },
-			"warn", "Node 1 leads", "Time holds still: node 1 cannot raise the ceiling.", "leads"},
+		{"a member is disconnected", 0, func(s *dashboard.State) { s.Members[2].Connected = false },
+			"warn", "Node 1 leads", "Node 3 is not connected; one more failure stops the cluster.", "disconnected"},
+		{"time stands still", 0, func(s *dashboard.State) { s.Epoch.LeadSeconds = -4 },
+			"warn", "Node 1 leads", "Time stands still: node 1 cannot raise the ceiling.", "leads"},
 		{"a text that looks like HTML", 1, func(s *dashboard.State) { s.Node.Ready, s.Node.NotReady = false, "<img src=x onerror=alert(1)>" },
 			"warn", "Node 1 leads", "<img src=x onerror=alert(1)>", "not ready"},
 		{"a member that lags", 0, func(s *dashboard.State) { *s.Members[1].LagEntries = 12345 },
@@ -202,7 +202,7 @@ func TestPage_SaysWhatAClusterWaitsForThatIsBeingFormed(t *testing.T) {
 			s.Node.Forming, s.Node.Role, s.Node.NotReady = true, "follower", "the cluster is being formed, which needs node 3"
 			for i := range s.Members {
 				if !s.Members[i].Self {
-					s.Members[i].Addr = "" // nobody knows them yet
+					s.Members[i].Addr = "" // not known yet
 				}
 			}
 		})
@@ -223,7 +223,7 @@ func TestPage_SaysWhatAClusterWaitsForThatIsBeingFormed(t *testing.T) {
 	quiet(t, b, 0)
 }
 
-// TestPage_IgnoresALeaderOfAnOlderTerm: one that was cut off still thinks that it leads.
+// TestPage_IgnoresALeaderOfAnOlderTerm: a leader that was cut off still claims to lead.
 func TestPage_IgnoresALeaderOfAnOlderTerm(t *testing.T) {
 	c := newCluster(t, 3, 100*time.Millisecond)
 	b := browser.Tab(t)

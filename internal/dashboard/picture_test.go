@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// TestPage_Pictures draws the pictures of docs/dashboard.md when DASHBOARD_PICTURES names
-// a directory.
+// TestPage_Pictures writes the pictures of docs/dashboard.md to the directory that
+// DASHBOARD_PICTURES names, if it is set.
 func TestPage_Pictures(t *testing.T) {
 	dir := os.Getenv("DASHBOARD_PICTURES")
 	if dir == "" {
-		t.Skip("DASHBOARD_PICTURES names no directory to draw into")
+		t.Skip("needs a directory in DASHBOARD_PICTURES")
 	}
 	c := newCluster(t, 3, time.Second)
 	b := browser.Tab(t)

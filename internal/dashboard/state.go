@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// StateBytesMax bounds a state document that is read, far above one of a hundred members.
+// StateBytesMax bounds the size of a state document, far above that of a hundred members.
 const StateBytesMax = 4 << 20
 
 // State is the state document: one node's view of itself and of the cluster. The node
@@ -25,7 +25,7 @@ type State struct {
 	// Leader is nil while none is known.
 	Leader *Leader `json:"leader"`
 	Term   uint64  `json:"term"`
-	// Epoch is the time that the leader issues now; nil on any other node.
+	// Epoch is the time of the timestamps that the leader is issuing; nil on any other node.
 	Epoch *Mark `json:"epoch"`
 	// Ceiling is the bound of issued time; nil until one is known.
 	Ceiling  *Mark    `json:"ceiling"`
@@ -35,21 +35,22 @@ type State struct {
 	Totals   Totals   `json:"totals"`
 	Members  []Member `json:"members"`
 	Clock    Clock    `json:"clock"`
-	// Workers are the leases of worker numbers that this node holds.
+	// Workers are the worker leases that this node holds.
 	Workers []Worker `json:"workers"`
-	// Elections are the latest changes of leader that this node saw, oldest first.
+	// Elections are the latest changes of leader that this node has seen, oldest first.
 	Elections []Election `json:"elections"`
 	History   *History   `json:"history,omitempty"`
 }
 
-// Node is the node that a document is from.
+// Node describes the node that made the document.
 type Node struct {
 	ID            uint64  `json:"id"`
 	Addr          string  `json:"addr"` // client address
 	Role          string  `json:"role"` // leader, follower, candidate or learner
 	Ready         bool    `json:"ready"`
-	NotReady      string  `json:"notReady"` // why; empty when it is ready
-	Forming       bool    `json:"forming"`  // the initial members have yet to form the cluster
+	NotReady      string  `json:"notReady"` // why it is not ready, or empty
+	Forming       bool    `json:"forming"`  // the founders have yet to form the cluster
+	Draining      bool    `json:"draining"` // it is about to end, and therefore not ready
 	UptimeSeconds float64 `json:"uptimeSeconds"`
 	Loops         int     `json:"loops"`
 }
@@ -60,13 +61,13 @@ type Leader struct {
 	Addr   string `json:"addr"`
 }
 
-// Mark is a time of the oracle, and how far it is ahead of the node's own clock.
+// Mark is a time of timestamps, and how far it is ahead of the node's own clock.
 type Mark struct {
 	Time        uint64  `json:"time,string"` // unix nanoseconds
 	LeadSeconds float64 `json:"leadSeconds"` // negative: behind
 }
 
-// Rates are of the node itself, over the last interval.
+// Rates are those of the node itself, over the last interval.
 type Rates struct {
 	TimestampsPerSecond float64 `json:"timestampsPerSecond"`
 	RequestsPerSecond   float64 `json:"requestsPerSecond"`
@@ -74,8 +75,8 @@ type Rates struct {
 	ErrorsPerSecond     float64 `json:"errorsPerSecond"`
 }
 
-// Latency is of the node's own requests of the last interval, in seconds; nil when
-// there were none.
+// Latency is that of the node's own requests in the last interval, in seconds; nil if there
+// were none.
 type Latency struct {
 	P50  *float64 `json:"p50"`
 	P99  *float64 `json:"p99"`
@@ -83,7 +84,7 @@ type Latency struct {
 	Max  *float64 `json:"max"`
 }
 
-// Totals count since the node started.
+// Totals are counts since the node started.
 type Totals struct {
 	Timestamps uint64 `json:"timestamps,string"`
 	Requests   uint64 `json:"requests,string"`
@@ -99,32 +100,31 @@ type Member struct {
 	Learner   bool   `json:"learner"`
 	Self      bool   `json:"self"`
 	Connected bool   `json:"connected"`
-	// LagEntries is how much of the log the member lacks. Only the leader knows.
+	// LagEntries is the number of log entries that the member lacks; nil except on the leader.
 	LagEntries *uint64 `json:"lagEntries"`
 	// ClockOffsetSeconds is the member's clock minus the node's own; nil when unknown.
 	ClockOffsetSeconds *float64 `json:"clockOffsetSeconds"`
 	Leader             bool     `json:"leader"`
 }
 
-// Clock is the node's clock against those of the others.
+// Clock compares the node's clock with those of the others.
 type Clock struct {
 	OffsetFromMedianSeconds float64 `json:"offsetFromMedianSeconds"`
 	OK                      bool    `json:"ok"`
-	// OffsetFromQuorumSeconds is the node's clock minus the clock that a quorum of the voters
-	// vouches for; nil while too few clocks are known. If SoleVoter it is how far the clock has
-	// jumped.
+	// OffsetFromQuorumSeconds is the node's clock minus the quorum's clock; nil while too few
+	// clocks are known. If SoleVoter it is how far the node's wall clock has jumped.
 	OffsetFromQuorumSeconds *float64 `json:"offsetFromQuorumSeconds"`
-	// Exceeded is set while that is beyond LimitSeconds, and the node therefore does not go by
-	// its own clock.
+	// Exceeded is set while that is beyond LimitSeconds, so that the node does not use its
+	// wall clock.
 	Exceeded bool `json:"exceeded"`
-	// SoleVoter is set while the node is the only voter: nobody can vouch for its clock.
+	// SoleVoter is set while the node is the sole voter, so that no other can confirm its clock.
 	SoleVoter bool `json:"alone"`
-	// LimitSeconds is CLOCK_JUMP_MAX_MS; 0 believes any clock.
+	// LimitSeconds is CLOCK_JUMP_MAX_MS in seconds; 0 accepts any clock.
 	LimitSeconds float64 `json:"limitSeconds"`
 }
 
-// Worker is a lease of a worker number for ids. Start and End are unix milliseconds:
-// the ids of the lease lie between them.
+// Worker is a worker lease. The IDs of the lease have times from Start to End, in unix
+// milliseconds.
 type Worker struct {
 	Worker      uint64  `json:"worker"`
 	Datacenter  uint64  `json:"datacenter"`
@@ -138,11 +138,11 @@ type Election struct {
 	At     time.Time `json:"at"`
 	Term   uint64    `json:"term"`
 	Leader uint64    `json:"leader"`
-	// GapSeconds is how long no leader was known before.
+	// GapSeconds is how long no leader was known before this one.
 	GapSeconds float64 `json:"gapSeconds"`
 }
 
-// History holds the last intervals, oldest first, for charts.
+// History has the figures of the last intervals, oldest first, for charts.
 type History struct {
 	IntervalSeconds     float64 `json:"intervalSeconds"`
 	TimestampsPerSecond Series  `json:"timestampsPerSecond"`
@@ -152,7 +152,7 @@ type History struct {
 	LeadSeconds         Series  `json:"leadSeconds"`
 }
 
-// Series is a list of figures in which NaN stands for none; in JSON that is null.
+// Series is a list of figures. NaN stands for an unknown one; in JSON that is null.
 type Series []float64
 
 // MarshalJSON writes an array of numbers and nulls.
@@ -166,7 +166,7 @@ func (s Series) MarshalJSON() ([]byte, error) {
 		if math.IsNaN(f) || math.IsInf(f, 0) {
 			out = append(out, "null"...)
 		} else {
-			out = strconv.AppendFloat(out, f, 'g', 6, 64) // a chart shows no more
+			out = strconv.AppendFloat(out, f, 'g', 6, 64) // enough digits for a chart
 		}
 	}
 	return append(out, ']'), nil
@@ -196,23 +196,11 @@ func ReadState(r io.Reader) (*State, error) {
 		return nil, err
 	}
 	if len(text) > StateBytesMax {
-		return nil, fmt.Errorf("a state document of more than %d bytes", StateBytesMax)
+		return nil, fmt.Errorf("the state document has more than %d bytes", StateBytesMax)
 	}
 	s := new(State)
 	if err := json.Unmarshal(text, s); err != nil {
-		return nil, fmt.Errorf("no state document: %w", err)
+		return nil, fmt.Errorf("not a state document: %w", err)
 	}
 	return s, nil
-}
-
-// ClockOffset returns the offset of the member's clock from the median, if this document
-// has it.
-func (s *State) ClockOffset(m Member) (seconds float64, known bool) {
-	switch {
-	case m.Self:
-		return s.Clock.OffsetFromMedianSeconds, true
-	case m.ClockOffsetSeconds != nil:
-		return s.Clock.OffsetFromMedianSeconds + *m.ClockOffsetSeconds, true
-	}
-	return 0, false
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/isotone/isotone/internal/dashboard"
 )
 
-// TestState_EncodesAsTheReferenceDocument pins names, forms and nulls: others read them.
+// TestState_EncodesAsTheReferenceDocument pins names, formats and nulls, on which other
+// programs depend.
 func TestState_EncodesAsTheReferenceDocument(t *testing.T) {
 	reference, err := os.ReadFile("testdata/state.json")
 	if err != nil {
@@ -28,7 +29,7 @@ func TestState_EncodesAsTheReferenceDocument(t *testing.T) {
 	}
 	var want, got any
 	if json.Unmarshal(reference, &want) != nil || json.Unmarshal(text, &got) != nil || !reflect.DeepEqual(want, got) {
-		t.Errorf("it was read and written again:\n%s\nwant the same as\n%s", text, reference)
+		t.Errorf("decoded and encoded:\n%s\nwant the same as\n%s", text, reference)
 	}
 	if s.Epoch.Time != 1795169171402512342 || s.Totals.Timestamps != 9007199254740993 || s.Workers[0].End != 1795169181000 {
 		t.Errorf("large numbers are not exact: %d, %d, %d", s.Epoch.Time, s.Totals.Timestamps, s.Workers[0].End)
@@ -69,9 +70,9 @@ func TestReadState_RefusesWhatIsNoDocumentAndSkipsWhatIsNew(t *testing.T) {
 	for _, tc := range []struct{ text, fault string }{
 		{`{"node":{"id":3},"later":{"a":1}}`, ""},
 		{`{}`, ""},
-		{``, "no state document"},
-		{`[1]`, "no state document"},
-		{`{"epoch":{"time":"x"}}`, "no state document"},
+		{``, "not a state document"},
+		{`[1]`, "not a state document"},
+		{`{"epoch":{"time":"x"}}`, "not a state document"},
 		{`{"version":"` + strings.Repeat("x", dashboard.StateBytesMax) + `"}`, "more than"},
 	} {
 		s, err := dashboard.ReadState(strings.NewReader(tc.text))
@@ -93,7 +94,7 @@ func FuzzReadState(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Whatever a node says can be shown, on lines of its own.
+		// Any document can be shown, and its texts cannot break lines.
 		var summary, table strings.Builder
 		if err := dashboard.WriteSummary(&summary, s); err != nil {
 			t.Fatal(err)

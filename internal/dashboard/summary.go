@@ -12,12 +12,12 @@ import (
 	"unicode"
 )
 
-// WriteSummary writes the state document of one node as a few lines of text, with commands to
-// try. A nil state means that there is none yet.
+// WriteSummary writes the state document of one node as a few lines of text, with example
+// commands. A nil state means that there is none yet.
 func WriteSummary(w io.Writer, s *State) error {
 	var out strings.Builder
 	if s == nil {
-		out.WriteString("Isotone: this node has only begun; ask again in a second.\n")
+		out.WriteString("Isotone: this node is starting; try again in a second.\n")
 		_, err := io.WriteString(w, out.String())
 		return err
 	}
@@ -38,24 +38,22 @@ func WriteSummary(w io.Writer, s *State) error {
 	}
 	fmt.Fprintf(t, "leader\t%s, term %d, %s reads\n", leader, s.Term, or(s.ReadMode))
 	fmt.Fprintf(t, "cluster\t%s\n", or(s.ClusterID))
-	fmt.Fprintf(t, "now\t%s timestamps, %s ids, %s requests, %s errors a second\n", perSecond(s.Rates.TimestampsPerSecond),
+	fmt.Fprintf(t, "now\t%s timestamps, %s IDs, %s requests, %s errors per second\n", perSecond(s.Rates.TimestampsPerSecond),
 		perSecond(s.Rates.IDsPerSecond), perSecond(s.Rates.RequestsPerSecond), perSecond(s.Rates.ErrorsPerSecond))
 	fmt.Fprintf(t, "latency\tp50 %s, p99 %s, max %s\n", duration(s.Latency.P50), duration(s.Latency.P99), duration(s.Latency.Max))
 	if s.Epoch != nil {
-		fmt.Fprintf(t, "time\t%s against this node's clock\n", signed(s.Epoch.LeadSeconds))
+		fmt.Fprintf(t, "time\t%s relative to this node's clock\n", signed(s.Epoch.LeadSeconds))
 	}
 	_ = t.Flush()
 	out.WriteByte('\n')
 	t = tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(t, "MEMBER\tCLIENTS\tPEERS\tROLE\tCONNECTED\tLAG\tCLOCK")
+	seen := s.clocks()
 	for _, m := range s.Members {
-		clock := noFigure
-		if offset, ok := s.ClockOffset(m); ok {
-			clock = signed(offset)
-		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", m.NodeID, or(m.Addr), or(m.PeerAddr), memberRole(s, m), connected(m), lag(m.LagEntries), clock)
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", m.NodeID, or(m.Addr), or(m.PeerAddr), memberRole(s, m), connected(m), lag(m.LagEntries), seen.of(m.NodeID))
 	}
 	_ = t.Flush()
+	out.WriteString(seen.legend())
 	writeCommands(&out, s)
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -76,14 +74,14 @@ func writeCommands(w io.Writer, s *State) {
 		"  curl %[1]s/state\n"+
 		"  redis-cli -h %[2]s -p %[3]s TS 1\n"+
 		"  isotone status %[1]s --watch\n\n"+
-		"A browser gets a page with charts here.\n", addr, host, port)
+		"In a browser, this address shows a page with charts.\n", addr, host, port)
 }
 
-// noFigure replaces an unknown figure.
+// noFigure stands for an unknown value.
 const noFigure = "-"
 
-// or returns a node's text as one line without control characters, which a terminal would
-// interpret.
+// or returns text from a node as one line without control characters, which a terminal would
+// interpret, or noFigure if it is empty.
 func or(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -100,7 +98,7 @@ func or(text string) string {
 func roleVerb(n Node) string {
 	switch {
 	case n.Forming:
-		return "is being set up"
+		return "is forming its cluster"
 	case n.Role == "leader":
 		return "leads"
 	case n.Role == "follower":
@@ -174,7 +172,7 @@ func signed(seconds float64) string {
 	return text
 }
 
-// digits formats a time with that many digits and a fitting unit: 120 µs, 3.10 ms.
+// digits formats a time with n digits and a suitable unit: 120 µs, 3.10 ms.
 func digits(seconds float64, n int) string {
 	size := math.Abs(seconds)
 	switch {
@@ -192,7 +190,7 @@ func digits(seconds float64, n int) string {
 	return precise(seconds, n) + " s"
 }
 
-// precise formats a number with n digits, but all digits before the decimal point.
+// precise formats a number with n digits, or more if the integer part has more.
 func precise(f float64, n int) string {
 	after := n - 1 - int(math.Floor(math.Log10(math.Abs(f))))
 	return strconv.FormatFloat(f, 'f', max(0, after), 64)

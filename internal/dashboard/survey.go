@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// defaultPort is that of HTTP_PORT.
+// defaultPort is the default of HTTP_PORT.
 const defaultPort = "8080"
 
-// surveyMembersMax bounds the members that one survey asks, far above the size of a cluster.
+// surveyMembersMax bounds the members that one survey asks, far above any size of a cluster.
 const surveyMembersMax = 64
 
-// Survey asks a whole cluster for its state.
+// Survey asks all members of a cluster for their state.
 type Survey struct {
 	// Client sends the requests; nil means http.DefaultClient.
 	Client *http.Client
@@ -31,28 +31,29 @@ type Survey struct {
 
 // View is the answer of one member.
 type View struct {
-	NodeID uint64 `json:"nodeID"` // 0 when nobody knows
-	Addr   string `json:"addr"`   // where it was asked
+	NodeID uint64 `json:"nodeID"` // 0 if unknown
+	Addr   string `json:"addr"`   // the URL that was asked
 	Error  string `json:"error,omitempty"`
-	// State is nil if Error says why; it comes without History.
+	// State is nil if and only if Error is set. It has no History.
 	State *State `json:"state"`
 }
 
 // Report has the answers of all members.
 type Report struct {
 	At time.Time `json:"at"`
-	// Leader is nil if none is known in the highest term that anyone answered with.
+	// Leader is nil if no member knows a leader of the highest term in the answers.
 	Leader *Leader `json:"leader"`
 	Term   uint64  `json:"term"`
-	// Problems is empty when there is a leader and every member answers and is ready.
+	// Problems is empty if there is a leader and every member answers and is ready.
 	Problems []string `json:"problems"`
-	// Warnings name members that do not go by their own clock. The cluster serves anyway.
+	// Warnings are about members whose clocks timestamps do not follow. They do not keep the
+	// cluster from serving.
 	Warnings []string `json:"warnings"`
 	Views    []View   `json:"members"`
 }
 
-// Address returns the URL of a node, without a path, for host:port, a host (port 8080) or an
-// http or https URL.
+// Address returns the URL of a node, without a path, for host:port, a host (then the port is
+// 8080), or an http or https URL.
 func Address(text string) (string, error) {
 	scheme, rest := "http", text
 	if before, after, ok := strings.Cut(text, "://"); ok {
@@ -71,8 +72,8 @@ func Address(text string) (string, error) {
 	return u.String(), nil
 }
 
-// Ask asks the given nodes concurrently, and then every member that they know. It returns an
-// error only for an invalid address; a node that does not answer is in the report.
+// Ask asks the given nodes concurrently, and then all other members that they know. It returns
+// an error only for an invalid address; nodes that do not answer are in the report.
 func (y Survey) Ask(ctx context.Context, addrs []string) (*Report, error) {
 	var first []View
 	scheme := ""
@@ -153,7 +154,7 @@ func unasked(views []View, members []Member, scheme string) (missing []View) {
 	return missing
 }
 
-// askAll asks every view's node at the same time.
+// askAll asks the nodes of all views concurrently.
 func (y Survey) askAll(ctx context.Context, views []View) {
 	var asking sync.WaitGroup
 	for i := range views {
@@ -169,7 +170,7 @@ func (y Survey) ask(ctx context.Context, v *View) {
 	}
 	s, err := y.fetch(ctx, v.Addr)
 	if err == nil && v.NodeID != 0 && v.NodeID != s.Node.ID {
-		err = fmt.Errorf("node %d answers there", s.Node.ID)
+		err = fmt.Errorf("node %d answers at its address", s.Node.ID)
 	}
 	if err != nil {
 		v.Error = err.Error()
@@ -179,12 +180,12 @@ func (y Survey) ask(ctx context.Context, v *View) {
 	v.NodeID, v.State = s.Node.ID, s
 }
 
-// errNoNode: the answer is not that of a node.
-var errNoNode = errors.New("answers, but is no node (a proxy?); ask a node")
+// errNoNode: the answer does not come from a node.
+var errNoNode = errors.New("answers, but is not a node (perhaps a proxy); name a node instead")
 
 // fetch reads the state document of one node.
 func (y Survey) fetch(ctx context.Context, base string) (*State, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, y.Timeout, fmt.Errorf("no answer in %v", y.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, y.Timeout, fmt.Errorf("no answer within %v", y.Timeout))
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/state", nil)
 	if err != nil {
@@ -207,12 +208,12 @@ func (y Survey) fetch(ctx context.Context, base string) (*State, error) {
 		return nil, plain(ctx, err)
 	}
 	if s.Node.ID == 0 {
-		return nil, fmt.Errorf("no state document: it names no node")
+		return nil, fmt.Errorf("not a state document: it has no node ID")
 	}
 	return s, nil
 }
 
-// plain removes from an error what the table shows already.
+// plain removes the URL from an error, because the table shows it.
 func plain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -221,12 +222,12 @@ func plain(ctx context.Context, err error) error {
 		err = wrapped.Err
 	}
 	if errors.As(err, new(*tls.CertificateVerificationError)) {
-		return fmt.Errorf("%w (--insecure accepts any certificate, --ca FILE those that FILE signs)", err)
+		return fmt.Errorf("%w (--insecure accepts any certificate, --ca FILE those signed by a CA in FILE)", err)
 	}
 	return err
 }
 
-// judge finds the leader and the problems.
+// judge sets the leader, the problems and the warnings.
 func (r *Report) judge() {
 	for _, v := range r.Views {
 		if v.State == nil {
@@ -242,14 +243,14 @@ func (r *Report) judge() {
 		r.Problems = append(r.Problems, "no leader is known")
 	}
 	if clusters := r.clusters(); len(clusters) > 1 {
-		r.Problems = append(r.Problems, "these are several clusters: "+strings.Join(clusters, ", "))
+		r.Problems = append(r.Problems, "the nodes belong to different clusters: "+strings.Join(clusters, ", "))
 	}
 	for _, v := range r.Views {
 		switch {
 		case v.State == nil && v.Error == errNoNode.Error():
 			r.Problems = append(r.Problems, v.Addr+" "+v.Error)
 		case v.State == nil && v.Addr == "" && forming:
-			// Members learn one another's client addresses later; the others say whom they miss.
+			// Client addresses become known later; the others report which members they lack.
 		case v.State == nil:
 			r.Problems = append(r.Problems, v.name()+" does not answer: "+or(v.Error))
 		case !v.State.Node.Ready:
@@ -273,8 +274,8 @@ func (r *Report) forming() bool {
 	return answered
 }
 
-// clockWarning warns that a member does not go by its own clock, as reported by that member
-// or else by any other.
+// clockWarning warns that timestamps do not follow a member's clock, as reported by that
+// member or else by any other. It returns "" if there is nothing to warn of.
 func (r *Report) clockWarning(of View) string {
 	if of.State != nil {
 		return of.State.clockWarning(Member{NodeID: of.NodeID, Self: true})
@@ -292,7 +293,7 @@ func (r *Report) clockWarning(of View) string {
 	return ""
 }
 
-// clusters returns the IDs of the clusters that the members told, sorted.
+// clusters returns the cluster IDs that the members report, sorted.
 func (r *Report) clusters() (ids []string) {
 	for _, v := range r.Views {
 		if v.State != nil && v.State.ClusterID != "" {
@@ -310,7 +311,7 @@ func (v View) name() string {
 	return fmt.Sprintf("node %d", v.NodeID)
 }
 
-// Err returns an error that names all problems, or nil.
+// Err returns an error that lists all problems, or nil.
 func (r *Report) Err() error {
 	if len(r.Problems) == 0 {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/isotone/isotone/internal/dashboard"
 )
 
-// survey asks with a client of its own, whose connections end with the test.
+// survey returns a survey with its own client, whose connections end with the test.
 func survey(t *testing.T, timeout time.Duration) dashboard.Survey {
 	t.Helper()
 	transport := &http.Transport{}
@@ -73,11 +73,11 @@ func TestSurvey_NamesMembersThatDoNotAnswer(t *testing.T) {
 	c.nodes[2].kill()
 	r = ask(t, survey(t, 5*time.Second), c.nodes[2].addr)
 	if len(r.Views) != 1 || r.Views[0].NodeID != 0 || !strings.Contains(r.Err().Error(), "the node at http://"+c.nodes[2].addr) {
-		t.Errorf("nobody answers: %+v", r)
+		t.Errorf("with all members down: %+v", r)
 	}
 }
 
-// TestSurvey_BelievesTheHighestTerm: a leader that was cut off still thinks it leads.
+// TestSurvey_BelievesTheHighestTerm: a leader that was cut off still claims to lead.
 func TestSurvey_BelievesTheHighestTerm(t *testing.T) {
 	c := newCluster(t, 3, time.Second)
 	c.elect(3, time.Second)
@@ -95,13 +95,13 @@ func TestSurvey_NoticesAnotherCluster(t *testing.T) {
 		n.change(func(s *dashboard.State) { s.ClusterID = []string{"", "00c0ffee00c0ffee", "00000000deadbeef"}[i] })
 	}
 	r := ask(t, survey(t, 5*time.Second), c.nodes[0].addr)
-	if r.Err() == nil || !strings.Contains(r.Err().Error(), "several clusters: 00000000deadbeef, 00c0ffee00c0ffee") {
+	if r.Err() == nil || !strings.Contains(r.Err().Error(), "different clusters: 00000000deadbeef, 00c0ffee00c0ffee") {
 		t.Errorf("%v", r.Err())
 	}
 }
 
-// TestSurvey_WarnsOfClocksThatAreNotBelieved: that is no problem of the cluster, which goes
-// by the others.
+// TestSurvey_WarnsOfClocksThatAreNotBelieved: they are not a problem of the cluster, which
+// uses the other clocks.
 func TestSurvey_WarnsOfClocksThatAreNotBelieved(t *testing.T) {
 	c := newCluster(t, 3, time.Second)
 	for _, n := range c.nodes {
@@ -115,14 +115,14 @@ func TestSurvey_WarnsOfClocksThatAreNotBelieved(t *testing.T) {
 			}
 		})
 	}
-	wrong2 := "node 2's clock is 1 h ahead of the quorum's: time goes by the quorum's clock; set it right"
+	wrong2 := "node 2's clock is 1 h ahead of the quorum's: timestamps follow the quorum's clock; correct the node's"
 	r := ask(t, survey(t, 5*time.Second), c.nodes[0].addr)
 	if err := r.Err(); err != nil || !slices.Equal(r.Warnings, []string{wrong2}) {
 		t.Errorf("%v, %q", err, r.Warnings)
 	}
-	c.nodes[2].kill() // then the others tell of it
+	c.nodes[2].kill() // then the others report its clock
 	r = ask(t, survey(t, 5*time.Second), c.nodes[0].addr)
-	wrong3 := "node 3's clock is 750 ms behind the quorum's: time goes by the quorum's clock; set it right"
+	wrong3 := "node 3's clock is 750 ms behind the quorum's: timestamps follow the quorum's clock; correct the node's"
 	if !slices.Equal(r.Warnings, []string{wrong2, wrong3}) {
 		t.Errorf("a member that does not answer: %q", r.Warnings)
 	}
@@ -152,7 +152,7 @@ func TestSurvey_TellsAClusterThatIsBeingFormed(t *testing.T) {
 }
 
 func TestSurvey_DoesNotWaitForASilentNode(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and sends nothing
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestSurvey_DoesNotWaitForASilentNode(t *testing.T) {
 	if took := time.Since(begin); took > 5*time.Second {
 		t.Errorf("it took %v", took)
 	}
-	if r.Err() == nil || !strings.Contains(r.Err().Error(), "no answer in 150ms") {
+	if r.Err() == nil || !strings.Contains(r.Err().Error(), "no answer within 150ms") {
 		t.Errorf("%v", r.Err())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -177,10 +177,10 @@ func TestSurvey_RefusesAnswersThatAreNoState(t *testing.T) {
 		status     int
 		body, want string
 	}{
-		{404, "", "answers, but is no node (a proxy?); ask a node"},
+		{404, "", "answers, but is not a node (perhaps a proxy); name a node instead"},
 		{500, "", "500"},
-		{200, "hello", "no state document"},
-		{200, `{"node":{}}`, "names no node"},
+		{200, "hello", "not a state document"},
+		{200, `{"node":{}}`, "no node ID"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(tc.status)
@@ -198,7 +198,7 @@ func TestSurvey_NoticesAnotherNodeAtAMembersAddress(t *testing.T) {
 	c := newCluster(t, 3, time.Second)
 	c.nodes[0].change(func(s *dashboard.State) { s.Members[1].Addr = c.nodes[2].addr })
 	r := ask(t, survey(t, 5*time.Second), c.nodes[0].addr)
-	if r.Err() == nil || !strings.Contains(r.Err().Error(), "node 2 does not answer: node 3 answers there") {
+	if r.Err() == nil || !strings.Contains(r.Err().Error(), "node 2 does not answer: node 3 answers at its address") {
 		t.Errorf("%v", r.Err())
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// absence is the longest downtime, in seconds, after which a node without peers still
-// trusts its clock at the start.
+// absence is the longest downtime, in seconds, after which a sole voter trusts its wall
+// clock when it starts.
 const absence = float64(366 * 24 * time.Hour / time.Second)
 
-// clockWarning warns that a member does not go by its own clock, and says what to do; "" if
-// it does, or if this document has no information.
+// clockWarning warns that timestamps do not follow a member's clock, and says what to do. It
+// returns "" if they do, or if this document does not tell.
 func (s *State) clockWarning(m Member) string {
 	c := s.Clock
 	if c.OffsetFromQuorumSeconds == nil {
@@ -30,23 +30,23 @@ func (s *State) clockWarning(m Member) string {
 	case !exceeded:
 		return ""
 	case c.SoleVoter && offset > absence:
-		return fmt.Sprintf("node %d's wall clock has jumped by %s: time goes on by the steady clock; "+
+		return fmt.Sprintf("node %d's wall clock has jumped by %s: timestamps follow the steady clock; "+
 			"restart the node with CLOCK_JUMP_MAX_MS=0 if the wall clock is right", m.NodeID, span(offset))
 	case c.SoleVoter:
-		return fmt.Sprintf("node %d's wall clock has jumped by %s: time goes on by the steady clock; "+
+		return fmt.Sprintf("node %d's wall clock has jumped by %s: timestamps follow the steady clock; "+
 			"restart the node if the wall clock is right", m.NodeID, span(offset))
 	}
 	side := "ahead of"
 	if offset < 0 {
 		side = "behind"
 	}
-	return fmt.Sprintf("node %d's clock is %s %s the quorum's: time goes by the quorum's clock; set it right", m.NodeID, span(math.Abs(offset)), side)
+	return fmt.Sprintf("node %d's clock is %s %s the quorum's: timestamps follow the quorum's clock; correct the node's", m.NodeID, span(math.Abs(offset)), side)
 }
 
-// spanMax is more than any two clocks can differ, in seconds.
+// spanMax is larger than any difference of two clocks, in seconds.
 const spanMax = 1e12
 
-// span formats a time: two digits and a unit, or the two largest units.
+// span formats a time as two digits and a unit or, from 99.5 s on, by its two largest units.
 func span(seconds float64) string {
 	if math.IsNaN(seconds) || math.Abs(seconds) > spanMax {
 		return noFigure

@@ -9,7 +9,7 @@ import (
 
 func TestSummary_WarnsOfClocksThatAreNotBelieved(t *testing.T) {
 	const limit = 0.5
-	quorum := "the quorum's: time goes by the quorum's clock; set it right"
+	quorum := "the quorum's: timestamps follow the quorum's clock; correct the node's"
 	for _, tc := range []struct {
 		name  string
 		clock dashboard.Clock
@@ -24,11 +24,11 @@ func TestSummary_WarnsOfClocksThatAreNotBelieved(t *testing.T) {
 			[]string{"node 1's clock is 2.5 s behind " + quorum}},
 		{"another's is ahead", dashboard.Clock{OffsetFromQuorumSeconds: pointer(-0.1), LimitSeconds: limit}, pointer(90061.1),
 			[]string{"node 2's clock is 1 d 1 h ahead of " + quorum}},
-		{"any is believed", dashboard.Clock{OffsetFromQuorumSeconds: pointer(0.0)}, pointer(7200.0), nil},
+		{"without a limit", dashboard.Clock{OffsetFromQuorumSeconds: pointer(0.0)}, pointer(7200.0), nil},
 		{"it is the sole voter", dashboard.Clock{OffsetFromQuorumSeconds: pointer(3661.0), Exceeded: true, SoleVoter: true, LimitSeconds: limit}, pointer(-3600.0),
-			[]string{"node 1's wall clock has jumped by 1 h 1 min: time goes on by the steady clock; restart the node if the wall clock is right"}},
+			[]string{"node 1's wall clock has jumped by 1 h 1 min: timestamps follow the steady clock; restart the node if the wall clock is right"}},
 		{"it is the sole voter, and its clock in another century", dashboard.Clock{OffsetFromQuorumSeconds: pointer(36525 * 86400.0), Exceeded: true, SoleVoter: true, LimitSeconds: limit}, nil,
-			[]string{"node 1's wall clock has jumped by 36525 d: time goes on by the steady clock; restart the node with CLOCK_JUMP_MAX_MS=0 if the wall clock is right"}},
+			[]string{"node 1's wall clock has jumped by 36525 d: timestamps follow the steady clock; restart the node with CLOCK_JUMP_MAX_MS=0 if the wall clock is right"}},
 	} {
 		s := reference(t)
 		s.Clock, s.Members[1].ClockOffsetSeconds = tc.clock, tc.peer

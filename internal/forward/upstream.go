@@ -161,7 +161,7 @@ func (u *Upstream) Status() *front.Status {
 		return named
 	}
 	s := *named
-	s.NotReady, s.Leader, s.LeaderAddr = *why, 0, ""
+	s.NotReady, s.NotReadyTimestamps, s.Leader, s.LeaderAddr = *why, *why, 0, ""
 	return &s
 }
 

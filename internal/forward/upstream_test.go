@@ -290,8 +290,8 @@ func TestGateway_RunsTheFrontsOfANode(t *testing.T) {
 	}
 	ln := listen(t)
 	err = g.Serve(ln, loop.Limits{}, func(_ int, b front.Backend, _ *loop.Loop) loop.Service {
-		lane := http1.New(http1.Config{Backend: b, Detached: func(nc net.Conn) { _ = nc.Close() }})
-		return loop.Service{Open: lane.Open, Stop: lane.Stop, Conns: lane.Conns}
+		f := http1.New(http1.Config{Backend: b, Detached: func(nc net.Conn) { _ = nc.Close() }})
+		return loop.Service{Open: f.Open, Stop: f.Stop, Conns: f.Conns}
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -110,6 +110,84 @@ type Operator interface {
 	// when that is done or ctx ends. From then on versions that do not know the level are
 	// refused.
 	RaiseLevel(ctx context.Context) error
+	// Members describes the members.
+	Members() (MemberList, error)
+	// ChangeMember changes the membership or an address, and returns when the change is applied
+	// or ctx ends; then it may still happen. That a learner becomes a voter later is not waited
+	// for.
+	ChangeMember(ctx context.Context, c MemberChange) error
+	// Transfer transfers the leadership to a node, 0 for any, and returns when that leads or ctx
+	// ends.
+	Transfer(ctx context.Context, to uint64) error
+	// RaiseFloor has all later timestamps have a larger time than floor, in unix nanoseconds.
+	// One that is far ahead of the clock needs force.
+	RaiseFloor(ctx context.Context, floor uint64, force bool) error
+	// Joining tells a node whose data directory is empty, or has that incarnation and was not
+	// let in yet, how to join. Any node can answer. The error is not_found if the node has to be
+	// added first, invalid_argument if it is a member with another directory.
+	Joining(node, incarnation uint64) (Joining, error)
+}
+
+// The actions of a MemberChange.
+const (
+	AddMember     = "add"
+	PromoteMember = "promote"
+	RemoveMember  = "remove"
+	ReplaceMember = "replace"
+	UpdateMember  = "update"
+)
+
+// MemberChange is a change of membership that an operator asks for.
+type MemberChange struct {
+	Action string `json:"action"`
+	NodeID uint64 `json:"nodeID"`
+	// PeerAddr is required to add and to replace. With update, an empty address stays as it is.
+	PeerAddr   string `json:"peerAddr,omitempty"`
+	ClientAddr string `json:"addr,omitempty"`
+	// Learner keeps an added node a learner until it is promoted.
+	Learner bool `json:"learner,omitempty"`
+}
+
+// MemberList describes the members of a cluster as the leader sees them.
+type MemberList struct {
+	ClusterID string `json:"clusterID"`
+	Leader    uint64 `json:"leader"`
+	// Members is sorted by NodeID and Generation. While a node is replaced it has two records.
+	Members []MemberRecord `json:"members"`
+	// Removed are the IDs of nodes that had members which were removed or replaced.
+	Removed []uint64 `json:"removed"`
+}
+
+// MemberRecord describes one member.
+type MemberRecord struct {
+	NodeID uint64 `json:"nodeID"`
+	// Generation is how often the node's data directory was replaced.
+	Generation uint64 `json:"generation"`
+	// Role is "leader", "voter" or "learner".
+	Role     string `json:"role"`
+	PeerAddr string `json:"peerAddr"`
+	Addr     string `json:"addr"`
+	// Incarnation identifies its data directory; empty until the node has connected once.
+	Incarnation string `json:"incarnation,omitempty"`
+	// Start counts the starts of that directory.
+	Start     uint64 `json:"start"`
+	Connected bool   `json:"connected"`
+	// Lag is the number of log entries that it lacks.
+	Lag uint64 `json:"lag"`
+	// Level is the newest feature level that its version knows; 0 if unknown.
+	Level uint64 `json:"level"`
+	// Promote is set for a learner that becomes a voter once it has caught up.
+	Promote bool `json:"promote,omitempty"`
+	// Replaces is the node that is removed then; always NodeID, or 0.
+	Replaces uint64 `json:"replaces,omitempty"`
+}
+
+// Joining tells a node how to join a cluster.
+type Joining struct {
+	ClusterID string `json:"clusterID"`
+	MemberID  uint64 `json:"memberID,string"`
+	// Peers has the peer addresses by member ID.
+	Peers map[uint64]string `json:"peers"`
 }
 
 // Levels are feature levels; see internal/core/oracle/level.go.
@@ -141,9 +219,18 @@ type Status struct {
 	LeaderAddr string
 	// Members is sorted by NodeID.
 	Members []Member
-	// NotReady says why this node can neither serve nor redirect, or makes no ids although it
-	// should; empty otherwise.
+	// NotReady says why this node is not ready: NotReadyTimestamps, or else why it makes no ids
+	// although it should. It is empty otherwise.
 	NotReady string
+	// NotReadyTimestamps says why this node can neither issue timestamps nor redirect; empty
+	// otherwise.
+	NotReadyTimestamps string
+	// NotReadyIDs says why this node makes no ids although it should; empty if it does, if it
+	// is not set up to, or while it waits for a worker that nobody has refused.
+	NotReadyIDs string
+	// Draining is set once this node is about to end: it still answers, but clients should
+	// leave, so it is not ready.
+	Draining bool
 	// Ceiling is the replicated bound of issued time, unix nanoseconds.
 	Ceiling uint64
 }

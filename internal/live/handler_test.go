@@ -351,5 +351,5 @@ func TestLookup_AllocatesNothing(t *testing.T) {
 	}
 }
 
-// acceptsGzip has the call as a lane makes it.
+// acceptsGzip has the call as the fast path makes it.
 func acceptsGzip(line string) bool { return live.AcceptsGzip(line) }

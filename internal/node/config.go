@@ -22,10 +22,16 @@ import (
 // Config says what a node is and where its edges are. All fields are required
 // unless their comment says otherwise.
 type Config struct {
+	// NodeID is the ID of this member: for an old data directory the one in it.
 	NodeID uint64
-	// Peers holds the peer addresses of the initial members, this node among them.
-	// For members that joined later the replicated address counts.
+	// Peers holds the peer addresses of the initial members, this node among them. They form
+	// the cluster; then the replicated addresses count.
 	Peers map[uint64]string
+	// Join, if not nil, has the node join a cluster with an empty data directory. Peers is
+	// ignored.
+	Join *Join
+	// Priority is PRIORITY.
+	Priority int64
 	// PeerListener accepts the other members. The node owns it from Start on.
 	PeerListener net.Listener
 	// ClientAddr is the client address (host:port) that others are told.
@@ -63,6 +69,21 @@ type Config struct {
 	StorageFault func() error
 }
 
+// Join says which cluster a node joins.
+type Join struct {
+	ClusterID uint64
+	// Peers has the peer addresses of the members by member ID, this node among them.
+	Peers map[uint64]string
+}
+
+// joinedCluster returns the ID of the cluster to join, 0 for none.
+func (c *Config) joinedCluster() uint64 {
+	if c.Join == nil {
+		return 0
+	}
+	return c.Join.ClusterID
+}
+
 // requestWait is how long a request waits for a leader to be able to answer it.
 const requestWait = 5 * time.Second
 
@@ -73,20 +94,30 @@ const reservationInterval = 100 * time.Millisecond
 // second, a few minutes and some 100 kB of log.
 const snapshotEvery = 4096
 
-// checkPeers refuses a directory whose cluster is not the one that PEERS names. PEERS
-// only sets up an empty directory; one that was set up for a single node would go on
-// alone while the others form a cluster of their own.
-func checkPeers(cfg Config, members []replica.Member) error {
+// checkPeers compares PEERS with the members of the cluster in an old data directory. PEERS
+// only forms a cluster: what it says later is ignored, with a warning. But a node that formed
+// a cluster alone is refused if it is to be one of several: it would go on alone while the
+// others form a cluster of their own.
+func checkPeers(cfg Config, members []replica.Member, removed []uint64) error {
+	var strangers, moved []uint64
 	for _, id := range slices.Sorted(maps.Keys(cfg.Peers)) {
-		known := len(members) == 0 // it joined and has not heard from the others yet
-		for _, m := range members {
-			known = known || m.ID == id
+		i := slices.IndexFunc(members, func(m replica.Member) bool { return oracle.NodeOf(m.ID) == id })
+		switch {
+		case i < 0:
+			strangers = append(strangers, id)
+		case members[i].PeerAddr != cfg.Peers[id]:
+			moved = append(moved, id)
 		}
-		if !known {
-			return fmt.Errorf("PEERS names node %d, which is no member of the cluster in %s (%d in all): "+
-				"PEERS sets up an empty directory and does not change a cluster; name its members, or start with another DATA_DIR",
-				id, cfg.DataDir, len(members))
-		}
+	}
+	switch {
+	case len(members) == 0:
+		return nil // it joined and has not heard from the others yet
+	case len(members) == 1 && len(removed) == 0 && len(strangers) > 0:
+		return fmt.Errorf("PEERS names node %d, which is no member of the cluster in %s (%d in all): "+
+			"PEERS sets up an empty directory and does not change a cluster; name its members, or start with another DATA_DIR",
+			strangers[0], cfg.DataDir, len(members))
+	case len(cfg.Peers) > 1 && len(strangers)+len(moved) > 0:
+		cfg.Log.Warn("PEERS differs from the members that the cluster has by now, and is ignored; see: isotone member list", "no_members", strangers, "other_addresses", moved)
 	}
 	return nil
 }
@@ -96,13 +127,19 @@ func replicaConfig(cfg Config, rec storage.Recovered) replica.Config {
 	if interval == 0 {
 		interval = reservationInterval
 	}
+	self := replica.Hello{
+		ClusterID: rec.Identity.ClusterID, NodeID: cfg.NodeID, Incarnation: rec.Identity.Incarnation,
+		Boot: rec.Identity.Boot, Session: random(), ClientAddr: cfg.ClientAddr, Priority: cfg.Priority,
+	}
+	var founders []oracle.Member
+	if cfg.Join != nil {
+		self.PeerAddr = cfg.Join.Peers[cfg.NodeID]
+	} else {
+		self.PeerAddr, self.VotersHash, founders = cfg.Peers[cfg.NodeID], hashIDs(cfg.Peers), initialMembers(cfg.Peers)
+	}
 	return replica.Config{
-		Self: replica.Hello{
-			ClusterID: rec.Identity.ClusterID, NodeID: cfg.NodeID, Incarnation: rec.Identity.Incarnation,
-			Boot: rec.Identity.Boot, Session: random(), VotersHash: hashIDs(cfg.Peers), ClientAddr: cfg.ClientAddr,
-			PeerAddr: cfg.Peers[cfg.NodeID],
-		},
-		Founders:              initialMembers(cfg.Peers),
+		Self:                  self,
+		Founders:              founders,
 		HardState:             rec.HardState,
 		Snapshot:              rec.Snapshot,
 		Entries:               rec.Entries,

@@ -49,18 +49,18 @@ type core struct {
 	wall        time.Time     // as of the latest turn
 	mono        time.Duration // the same
 
-	transfers []chan struct{}       // closed once another node leads
-	returned  []chan struct{}       // closed once all worker ids were given back
-	raising   []chan *isotone.Error // requests to raise the feature level, before the next turn
-	elections elections
-	reported  reported
+	transfers  []chan struct{} // closed once another node leads
+	returned   []chan struct{} // closed once all worker ids were given back
+	operations []operation     // of operators, before their turn; at most operationsMax
+	elections  elections
+	reported   reported
 }
 
 // Sleep implements [loop.Work].
 func (c *core) Sleep() time.Duration {
 	wait := max(0, c.due-c.loop.Now())
 	switch {
-	case !c.started:
+	case !c.started || len(c.operations) > 0:
 		return 0 // a replica that is alone has something to do at once
 	case c.replica.RoundsAreFull() && c.node.cfg.Mode == isotone.ReadQuorum:
 		// The submit queue can wait: the answer of a peer, which is on its way, has to come
@@ -76,8 +76,8 @@ func (c *core) Sleep() time.Duration {
 func (c *core) Turn() {
 	ticks := c.takeTicks()
 	c.takeRequests()
-	c.next.Ticks, c.next.Behind, c.next.RaiseLevel = ticks, c.node.ids.takeBehind(), len(c.raising) > 0
-	raised := c.next.RaiseLevel
+	c.next.Ticks, c.next.Behind = ticks, c.node.ids.takeBehind()
+	op := c.takeOperation()
 	c.readClocks()
 	e := c.replica.Step(&c.next)
 	c.reset()
@@ -87,9 +87,7 @@ func (c *core) Turn() {
 		return
 	}
 	c.carryOut(e)
-	if raised {
-		c.answerRaising(e.LevelRefused)
-	}
+	op.answer(e)
 	if c.forwarder != nil {
 		c.forwarder.Turn(c.loop.Now())
 	}
@@ -164,8 +162,10 @@ func (c *core) reset() {
 	in := &c.next
 	clear(in.Messages)
 	clear(in.Requests)
-	in.Persisted, in.Transfer = nil, false
+	in.Persisted, in.Transfer, in.TransferTo = nil, false, 0
+	in.Change, in.RaiseLevel, in.RaiseFloor = nil, false, nil
 	in.Messages, in.Requests, in.Hellos = in.Messages[:0], in.Requests[:0], in.Hellos[:0]
+	in.Gone = in.Gone[:0]
 	in.Clocks, in.LeaseRequests = in.Clocks[:0], in.LeaseRequests[:0]
 }
 

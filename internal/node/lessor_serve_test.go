@@ -15,10 +15,10 @@ import (
 	"github.com/isotone/isotone/internal/node"
 )
 
-// counter is a front that is as small as can be: each byte asks for a worker id, in a
-// session of its own, and two bytes answer: the worker, or 0xffff.
+// counter is a minimal front. Each byte requests a worker ID, in a session of its own. The
+// answer has two bytes: the worker, or 0xffff.
 type counter struct {
-	desk     front.Lessor
+	lessor   front.Lessor
 	conn     *loop.Conn
 	sessions *atomic.Uint64
 	open     *atomic.Int64
@@ -30,7 +30,7 @@ func (c *counter) Data(conn *loop.Conn, b []byte) (int, error) {
 	}
 	conn.Pause()
 	c.open.Add(1)
-	c.desk.LeaseWorker(&front.WorkerRequest{
+	c.lessor.LeaseWorker(&front.WorkerRequest{
 		Session: c.sessions.Add(1), Fixed: -1, From: uint64(time.Now().UnixMilli()), Length: 60_000, Done: c.done,
 	})
 	return 1, nil
@@ -48,7 +48,7 @@ func (c *counter) done(r *front.WorkerRequest) {
 
 func (c *counter) Closed(*loop.Conn, error) {}
 
-// serveLessor serves counters, and returns where, and how many requests are not answered.
+// serveLessor serves counters. It returns the address and the number of unanswered requests.
 func serveLessor(t *testing.T, n *node.Node) (addr string, open *atomic.Int64) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,7 +59,7 @@ func serveLessor(t *testing.T, n *node.Node) (addr string, open *atomic.Int64) {
 	open = new(atomic.Int64)
 	err = n.Serve(ln, loop.Limits{}, func(_ int, b front.Backend, _ *loop.Loop) loop.Service {
 		return loop.Service{Open: func(c *loop.Conn) loop.Handler {
-			return &counter{desk: b.(front.Lessor), conn: c, sessions: &sessions, open: open}
+			return &counter{lessor: b.(front.Lessor), conn: c, sessions: &sessions, open: open}
 		}}
 	})
 	if err != nil {

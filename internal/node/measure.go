@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/host/peer"
 	"github.com/isotone/isotone/internal/host/telemetry"
@@ -16,7 +17,7 @@ func (c *core) measure(s *view) {
 	now := unixNanos(c.wall)
 	stats := telemetry.NodeStats{
 		FeatureLevel: r.Level, FeatureLevelNewest: c.replica.Levels().Newest,
-		Leading: r.Serving, Leased: r.Leased, LeaderID: r.Leader, Term: r.Term, Ready: s.front.NotReady == "",
+		Leading: r.Serving, Leased: r.Leased, LeaderID: oracle.NodeOf(r.Leader), Term: r.Term, Ready: s.front.NotReady == "",
 		CeilingLead: time.Duration(r.Ceiling - now), QueueDepth: r.Waiting, QueueLimit: c.node.cfg.RequestsMax,
 		StorageFailed: c.node.Err() != nil,
 		Workers:       len(r.Workers), IDsRefused: s.idsRefused != "",
@@ -49,18 +50,18 @@ func (c *core) raftStats(s *view) telemetry.RaftStats {
 	r := &s.replica
 	stats := telemetry.RaftStats{
 		LastIndex: r.Last, CommittedIndex: r.Committed, AppliedIndex: r.Applied,
-		NodeID: strconv.FormatUint(c.node.cfg.NodeID, 10), WriteUnderWay: c.disk.underWay(),
+		NodeID: strconv.FormatUint(oracle.NodeOf(c.node.cfg.NodeID), 10), WriteUnderWay: c.disk.underWay(),
 	}
 	if r.ClusterID != 0 {
 		stats.ClusterID = isotone.ClusterID(r.ClusterID).String()
 	}
-	for _, m := range s.front.Members {
+	for _, m := range c.replica.Members() {
 		if m.Learner {
 			stats.Learners++
 			continue
 		}
 		stats.Voters++
-		if m.NodeID == c.node.cfg.NodeID || isConnected(s.peers, m.NodeID) {
+		if m.ID == c.node.cfg.NodeID || isConnected(s.peers, m.ID) {
 			stats.VotersConnected++
 		}
 	}
@@ -95,8 +96,10 @@ func (c *core) queueStats() []telemetry.QueueStats {
 	)
 }
 
+// peerStats returns the state of one peer, under the number of its node: of two generations of a
+// node, the newer one comes last in the list and counts.
 func (c *core) peerStats(p peer.PeerStatus, clocks []replica.PeerOffset, lags []replica.Lag) telemetry.PeerStats {
-	stats := telemetry.PeerStats{ID: p.ID, Connected: p.Connected}
+	stats := telemetry.PeerStats{ID: oracle.NodeOf(p.ID), Connected: p.Connected}
 	for _, clock := range clocks {
 		if clock.ID == p.ID {
 			stats.ClockOffset, stats.ClockKnown = clock.Offset, true

@@ -5,12 +5,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/node"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -113,6 +115,35 @@ func TestMetrics_ShowAWriteThatHangs(t *testing.T) {
 	eventually(c, 1, "a write hangs", func(m map[string]float64) bool { return m["storage_write_underway_seconds"] > 0.2 })
 	release()
 	eventually(c, 1, "writes are done", func(m map[string]float64) bool { return m["storage_write_underway_seconds"] == 0 })
+}
+
+// TestMetrics_EveryRefusalHasItsSeries: a new code that the metrics do not know counts as other.
+func TestMetrics_EveryRefusalHasItsSeries(t *testing.T) {
+	codes := regexp.MustCompile(`RefusalCode = "(\w+)"`)
+	for _, pattern := range []string{"../core/replica/*.go", "../host/peer/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, code := range codes.FindAllStringSubmatch(string(text), -1) {
+				if strings.HasSuffix(file, "_test.go") {
+					continue
+				}
+				m := telemetry.NewMetrics("")
+				m.CountPeerRefused(code[1], "self")
+				rec := httptest.NewRecorder()
+				m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+				if !strings.Contains(rec.Body.String(), fmt.Sprintf("peer_handshake_refusals_total{by=\"self\",reason=%q} 1\n", code[1])) {
+					t.Errorf("%s: the refusal %s has no series", file, code[1])
+				}
+			}
+		}
+	}
 }
 
 // TestMetrics_CountRefusalsByReason: a node on a directory that is not the one it had.

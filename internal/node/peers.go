@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/peer"
@@ -60,7 +61,8 @@ func (c *core) startPeers() {
 			n.cfg.Metrics.CountPeerRefused(string(r.Code), by.String())
 			n.post(func() { c.refused(id, by, r) })
 		},
-		Log: n.cfg.Log,
+		Log:   n.cfg.Log,
+		LogID: oracle.NodeOf,
 	})
 	c.followAddrs()
 }
@@ -85,13 +87,22 @@ func (c *core) refused(id uint64, by peer.Side, r *peer.Refusal) {
 	c.changed = true
 }
 
-// followAddrs tells the transport where to reach each member, if that has changed. PEERS
-// wins over the replicated address.
+// followAddrs tells the transport where to reach each member, if that has changed. The
+// replicated addresses win over PEERS from oracle.LevelMembers on; before, those in PEERS may
+// be the only ones that are right.
 func (c *core) followAddrs() {
-	addrs := map[uint64]string{}
-	for _, m := range c.replica.Members() {
+	addrs, s := map[uint64]string{}, c.replica.Status()
+	members := c.replica.Members()
+	if join := c.node.cfg.Join; join != nil && len(members) == 0 {
+		maps.Copy(addrs, join.Peers)
+	}
+	for _, m := range c.replica.Strangers() {
 		addrs[m.ID] = m.PeerAddr
-		if a, ok := c.node.cfg.Peers[m.ID]; ok {
+	}
+	replicated := s.Level >= oracle.LevelMembers && s.Forming == ""
+	for _, m := range members {
+		addrs[m.ID] = m.PeerAddr
+		if a, ok := c.node.cfg.Peers[m.ID]; ok && (!replicated || m.PeerAddr == "") {
 			addrs[m.ID] = a
 		}
 	}
@@ -195,6 +206,7 @@ func (p *peerConn) Data(_ *loop.Conn, b []byte) (used int, err error) {
 func (p *peerConn) Closed(_ *loop.Conn, err error) {
 	if conns := p.core.peers.conns; conns[p.stream.Peer()] == p {
 		delete(conns, p.stream.Peer())
+		p.core.next.Gone = append(p.core.next.Gone, p.stream.Peer())
 	}
 	if err == nil {
 		err = io.EOF

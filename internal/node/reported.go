@@ -49,9 +49,9 @@ func (c *core) logFormation(s *view) {
 	cfg := &c.node.cfg
 	switch {
 	case forming == "":
-		cfg.Log.Info("the cluster is formed", "node", cfg.NodeID, "cluster", isotone.ClusterID(s.replica.ClusterID).String(), "members", members)
+		cfg.Log.Info("the cluster is formed", "node", s.front.NodeID, "cluster", isotone.ClusterID(s.replica.ClusterID).String(), "members", members)
 	case members > 1:
-		cfg.Log.Info("the cluster is not formed yet", "node", cfg.NodeID, "why", forming)
+		cfg.Log.Info("the cluster is not formed yet", "node", s.front.NodeID, "why", forming)
 	}
 }
 

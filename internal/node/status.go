@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,6 +27,9 @@ type view struct {
 	// will.
 	idsRefused string
 }
+
+// draining is why a node that drains is not ready.
+const draining = "this node is draining"
 
 // reactions is everything that is done with the status when it has changed, and every
 // statusTicks, in this order.
@@ -55,11 +59,11 @@ func (c *core) publish() {
 func (c *core) view() *view {
 	cfg := &c.node.cfg
 	r := c.replica.Status()
-	f := &front.Status{ClusterID: r.ClusterID, NodeID: cfg.NodeID, Role: role(r.Role), Term: r.Term, Leader: r.Leader, Ceiling: r.Ceiling}
+	f := &front.Status{ClusterID: r.ClusterID, NodeID: oracle.NodeOf(cfg.NodeID), Role: role(r.Role), Term: r.Term, Leader: oracle.NodeOf(r.Leader), Ceiling: r.Ceiling}
 	for _, m := range c.replica.Members() {
 		addr := m.ClientAddr
-		if m.ID == cfg.NodeID {
-			addr = cfg.ClientAddr
+		if m.ID == cfg.NodeID && m.Advertised != cfg.ClientAddr {
+			addr = cfg.ClientAddr // not on record yet
 		}
 		if m.ID == r.Leader {
 			f.LeaderAddr = addr
@@ -67,12 +71,19 @@ func (c *core) view() *view {
 		if m.ID == cfg.NodeID && m.Learner {
 			f.Role = "learner"
 		}
-		f.Members = append(f.Members, front.Member{NodeID: m.ID, Addr: addr, PeerAddr: m.PeerAddr, Learner: m.Learner})
+		if m.Learner && m.Replaces != 0 {
+			continue // until then its node is the member that it replaces
+		}
+		f.Members = append(f.Members, front.Member{NodeID: oracle.NodeOf(m.ID), Addr: addr, PeerAddr: m.PeerAddr, Learner: m.Learner})
 	}
-	s := &view{replica: r, front: f, peers: c.peers.transport.Peers(), previous: c.node.status.Load(), idsRefused: c.idsRefused(&r)}
-	if f.NotReady = c.notReady(s); f.NotReady == "" {
-		f.NotReady = s.idsRefused
+	slices.SortFunc(f.Members, func(a, b front.Member) int { return cmp.Compare(a.NodeID, b.NodeID) })
+	s := &view{replica: r, front: f, peers: c.peers.transport.Peers(), previous: c.node.status.Load()}
+	s.idsRefused = c.idsRefused(&r)
+	f.NotReadyTimestamps, f.NotReadyIDs = c.notReady(s), s.idsRefused
+	if f.Draining = c.node.draining.Load(); f.Draining && c.node.Err() == nil {
+		f.NotReadyTimestamps, f.NotReadyIDs = draining, draining
 	}
+	f.NotReady = cmp.Or(f.NotReadyTimestamps, f.NotReadyIDs)
 	return s
 }
 
@@ -100,7 +111,7 @@ func (c *core) notReady(s *view) string {
 	case r.Leader == c.node.cfg.NodeID:
 		return "this node was elected and waits for its first reservation"
 	case r.Leader != raft.None && s.front.LeaderAddr == "":
-		return fmt.Sprintf("node %d leads, but its client address is not known yet", r.Leader)
+		return fmt.Sprintf("node %d leads, but its client address is not known yet", s.front.Leader)
 	case r.Leader != raft.None:
 		return ""
 	}
@@ -114,10 +125,10 @@ func (c *core) noLeader(s *view) string {
 		reason = s.replica.Forming
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.peers.refusedBy)) {
-		return fmt.Sprintf("%s, and node %d refuses this node: %v", reason, id, c.peers.refusedBy[id])
+		return fmt.Sprintf("%s, and node %d refuses this node: %v", reason, oracle.NodeOf(id), c.peers.refusedBy[id])
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.peers.refusing)) {
-		return fmt.Sprintf("%s, and this node refuses node %d (check PEERS): %v", reason, id, c.peers.refusing[id])
+		return fmt.Sprintf("%s, and this node refuses node %d (check PEERS): %v", reason, oracle.NodeOf(id), c.peers.refusing[id])
 	}
 	if s.replica.Forming != "" {
 		return reason
@@ -173,7 +184,7 @@ func (c *core) followIDs(s *view) {
 
 // finishTransfers tells those who wait that another node leads.
 func (c *core) finishTransfers(s *view) {
-	if leader := s.front.Leader; leader != raft.None && leader != c.node.cfg.NodeID {
+	if leader := s.replica.Leader; leader != raft.None && leader != c.node.cfg.NodeID {
 		c.endTransfers()
 	}
 }

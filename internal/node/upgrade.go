@@ -2,17 +2,14 @@ package node
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/front"
 )
-
-// levelPoll paces the wait for a feature level to be raised: it takes a commit.
-const levelPoll = 5 * time.Millisecond
 
 // Levels says what there is to know of feature levels; see front.Operator.
 func (n *Node) Levels() (l front.Levels, err error) {
@@ -22,7 +19,7 @@ func (n *Node) Levels() (l front.Levels, err error) {
 			return
 		}
 		r := n.core.replica.Levels()
-		l = front.Levels{Level: r.Level, Newest: r.Newest, Next: r.Next, Missing: append([]uint64{}, r.Missing...)}
+		l = front.Levels{Level: r.Level, Newest: r.Newest, Next: r.Next, Missing: nodesOf(r.Missing)}
 	}) {
 		err = errStopped
 	}
@@ -32,7 +29,7 @@ func (n *Node) Levels() (l front.Levels, err error) {
 // redirect says whom to ask instead of this node.
 func (n *Node) redirect() *isotone.Error {
 	s := n.status.Load()
-	if s.Leader == 0 || s.Leader == n.cfg.NodeID || s.LeaderAddr == "" {
+	if s.Leader == 0 || s.Leader == s.NodeID || s.LeaderAddr == "" {
 		return isotone.ErrNoLeader
 	}
 	err := isotone.Errorf(isotone.CodeNotLeader, "node %d leads; ask %s", s.Leader, s.LeaderAddr)
@@ -46,37 +43,18 @@ func (n *Node) RaiseLevel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	refused := make(chan *isotone.Error, 1)
-	if !n.call(func() { n.core.raising = append(n.core.raising, refused) }) {
-		return errStopped
+	err = n.operate(func(in *replica.Input) { in.RaiseLevel = true }, func(e *replica.Effects) *isotone.Error { return e.LevelRefused })
+	if err != nil {
+		return err
 	}
-	select {
-	case err := <-refused:
-		if err != nil {
-			return err
-		}
-	case <-n.hosts[0].Done():
-		return errStopped
-	}
-	tick := time.NewTicker(levelPoll)
-	defer tick.Stop()
-	for {
-		now, err := n.Levels()
-		if err != nil || now.Level >= before.Next {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return isotone.Errorf(isotone.CodeDeadlineExceeded, "the feature level was not raised in time: %v", fmt.Sprint(context.Cause(ctx)))
-		}
-	}
+	return n.await(ctx, "the feature level", func(r *replica.Replica) bool { return r.Levels().Level >= before.Next })
 }
 
-// answerRaising tells those who asked for a higher level what came of it.
-func (c *core) answerRaising(refused *isotone.Error) {
-	for _, answer := range c.raising {
-		answer <- refused
+// nodesOf returns the IDs of the members' nodes, never nil.
+func nodesOf(members []uint64) []uint64 {
+	nodes := make([]uint64, 0, len(members))
+	for _, id := range members {
+		nodes = append(nodes, oracle.NodeOf(id))
 	}
-	c.raising = c.raising[:0]
+	return nodes
 }

@@ -8,7 +8,7 @@ type answer struct {
 	message
 }
 
-// framing says what ends a body.
+// framing is what ends a body.
 type framing uint8
 
 const (

@@ -28,11 +28,11 @@ type balancer struct {
 
 // Count has the counters of one backend.
 type Count struct {
-	// Requests counts those sent there, each try separately.
+	// Requests counts the requests sent there, each try separately.
 	Requests uint64 `json:"requests"`
-	// Failures counts those without a valid answer or with a 502, 503 or 504.
+	// Failures counts the tries without a valid answer or with a 502, 503 or 504.
 	Failures uint64 `json:"failures"`
-	// Retries counts those that had failed before.
+	// Retries counts the tries of requests that had failed before.
 	Retries uint64 `json:"retries"`
 	// Ejections counts how often it was ejected.
 	Ejections uint64 `json:"ejections"`

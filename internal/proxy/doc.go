@@ -23,7 +23,7 @@
 // colon, a second Host. On the way to net/http, validatingConn applies it to every request of
 // the connection, and equally strict checks to the chunks of bodies. HTTP/2 has unambiguous
 // framing; its methods and targets are held to the same rules. What is forwarded is written
-// anew. The fast path reads the answers of backends as strictly; an invalid one becomes a 502.
+// anew. The fast path reads the answers of backends equally strictly; an invalid one becomes a 502.
 // The standard path reads them as net/http does, which is more lenient, and frames them anew.
 //
 // Sources: RFC 9110 (semantics), RFC 9112 (HTTP/1.1).

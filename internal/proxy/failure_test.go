@@ -19,19 +19,19 @@ import (
 	"github.com/isotone/isotone/internal/proxy"
 )
 
-// nobody returns an address where nobody listens.
+// nobody returns an address on which no server listens.
 func nobody(t testing.TB) string {
 	l := listen(t)
 	defer l.Close()
 	return l.Addr().String()
 }
 
-// get asks once by each path, with GET or, if body, with POST.
+// get sends one request on each path, with GET or, if body is set, with POST.
 func get(t *testing.T, s *site, method string) (statuses []int, codes []string) {
 	t.Helper()
 	for _, raw := range []string{
 		method + " /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-		// HTTP/1.0 is the standard path's.
+		// HTTP/1.0 takes the standard path.
 		method + " /x HTTP/1.0\r\nHost: x\r\n\r\n",
 	} {
 		got := s.exchange(t, raw)
@@ -84,8 +84,8 @@ func TestServer_SaysWhatIsWrongWithBackends(t *testing.T) {
 	})
 }
 
-// TestServer_RefusesBadAnswers has answers that could be read in two ways, and none that a
-// client must see anything of.
+// TestServer_RefusesBadAnswers has answers that could be read in two ways. No part of them may
+// reach a client.
 func TestServer_RefusesBadAnswers(t *testing.T) {
 	for name, answer := range map[string]string{
 		"nonsense":           "hello\r\n\r\n",
@@ -112,8 +112,8 @@ func TestServer_RefusesBadAnswers(t *testing.T) {
 	}
 }
 
-// TestServer_GivesNobodyAnAnswerThatWasNotForIt: bytes after an answer belong to no request.
-func TestServer_GivesNobodyAnAnswerThatWasNotForIt(t *testing.T) {
+// TestServer_GivesNobodyAnotherRequestsAnswer: bytes after an answer belong to no request.
+func TestServer_GivesNobodyAnotherRequestsAnswer(t *testing.T) {
 	b := startScript(t, func(int, int, string) (string, bool) {
 		return okAnswer + "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison", false
 	})
@@ -139,7 +139,7 @@ func TestServer_CutsAnswersThatAreCut(t *testing.T) {
 				_, err = io.ReadAll(resp.Body)
 				resp.Body.Close()
 			}
-			if err == nil && resp.StatusCode != 502 { // it may have hung up before it had the request
+			if err == nil && resp.StatusCode != 502 { // it may have closed before it had the request
 				t.Errorf("%s, %s: the client takes it for whole", name, path)
 			}
 		}
@@ -165,7 +165,7 @@ func TestServer_ForwardsAnswersThatEndWithTheConnection(t *testing.T) {
 	s := start(t, proxy.Config{}, b.addr)
 	c := dial(t, s)
 	in := bufio.NewReader(c)
-	for range 2 { // the client's connection goes on
+	for range 2 { // the client's connection stays open
 		_, _ = io.WriteString(c, "GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
 		resp, err := http.ReadResponse(in, nil)
 		if err != nil {
@@ -206,8 +206,8 @@ func TestServer_TriesAgainElsewhereWhatDoesNoHarmTwice(t *testing.T) {
 	}
 }
 
-// TestServer_TriesAgainElsewhereWhatWasNotSent, also what does harm twice and has a body, on
-// each path.
+// TestServer_TriesAgainElsewhereWhatWasNotSent, even requests that are not idempotent and have
+// a body, on each path.
 func TestServer_TriesAgainElsewhereWhatWasNotSent(t *testing.T) {
 	good := startBackend(t, echo)
 	s := start(t, proxy.Config{Strategy: balance.RoundRobin, Ejection: balance.EjectorConfig{FailuresMax: 1 << 30}}, nobody(t), good.addr)
@@ -299,8 +299,8 @@ func TestServer_FollowsHealthChecks(t *testing.T) {
 	})
 }
 
-// TestServer_SurvivesBackendsThatCloseKeptConnections: each closes after its answer, and
-// does not say so.
+// TestServer_SurvivesBackendsThatCloseKeptConnections: each closes after its answer, without
+// Connection: close.
 func TestServer_SurvivesBackendsThatCloseKeptConnections(t *testing.T) {
 	b := startScript(t, func(int, int, string) (string, bool) { return okAnswer, true })
 	s := start(t, proxy.Config{Retry: balance.BudgetConfig{Percent: 100}}, b.addr)

@@ -21,7 +21,8 @@ import (
 	"github.com/isotone/isotone/internal/proxy"
 )
 
-// paths sends the same request once by each path: a body in chunks is on the standard path.
+// paths sends the same request once on each path: one with a chunked body takes the standard
+// path.
 func paths(t *testing.T, s *site, prepare func(*http.Request), check func(t *testing.T, path string, resp *http.Response, body string)) {
 	t.Helper()
 	c := client(t)
@@ -272,7 +273,7 @@ func TestServer_BoundsSlowClients(t *testing.T) {
 
 func TestServer_SpeaksHTTP2AndTLS(t *testing.T) {
 	b := startBackend(t, echo)
-	// httptest has a certificate at hand.
+	// httptest provides a certificate.
 	theirs := httptest.NewUnstartedServer(nil)
 	theirs.StartTLS()
 	certificate := theirs.TLS.Certificates[0]

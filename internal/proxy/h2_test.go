@@ -12,7 +12,7 @@ import (
 	"github.com/isotone/isotone/internal/proxy"
 )
 
-// framed is a connection of HTTP/2 on which anything can be said.
+// framed is an HTTP/2 connection on which any frame can be sent.
 type framed struct {
 	framer *http2.Framer
 	stream uint32
@@ -30,7 +30,7 @@ func dialFramed(t *testing.T, s *site) *framed {
 	return &framed{f, 1}
 }
 
-// ask sends a request to authority a, and returns the status, or what else became of it.
+// ask sends a request to authority a, and returns the status or the error.
 func (f *framed) ask(t *testing.T, body, method, path string, fields ...string) string {
 	t.Helper()
 	var head bytes.Buffer
@@ -67,7 +67,7 @@ func (f *framed) ask(t *testing.T, body, method, path string, fields ...string) 
 	}
 }
 
-// TestServer_FaultsOfHTTP2ClientsAreTheirs: no backend is blamed, let alone ejected.
+// TestServer_FaultsOfHTTP2ClientsAreTheirs: they do not count as failures of a backend.
 func TestServer_FaultsOfHTTP2ClientsAreTheirs(t *testing.T) {
 	s := start(t, proxy.Config{}, startBackend(t, echo).addr, startBackend(t, echo).addr)
 	f := dialFramed(t, s)
@@ -90,8 +90,8 @@ func TestServer_FaultsOfHTTP2ClientsAreTheirs(t *testing.T) {
 	}
 }
 
-// TestServer_HTTP2HasNoMoreInATargetThanHTTP1: what is between the words of a request line
-// there must not be within one of them here.
+// TestServer_HTTP2HasNoMoreInATargetThanHTTP1: bytes that end a word of an HTTP/1 request line
+// must not be in a target of HTTP/2.
 func TestServer_HTTP2HasNoMoreInATargetThanHTTP1(t *testing.T) {
 	b := startScript(t, func(int, int, string) (string, bool) { return okAnswer, false })
 	s := start(t, proxy.Config{}, b.addr)

@@ -7,8 +7,8 @@ import (
 	"github.com/isotone/isotone/internal/front/stats"
 )
 
-// TestMeter_DividesEveryTurn: what the turns cost is what the requests in them cost,
-// whether they take one turn or several, and whether a client has one in it or two.
+// TestMeter_DividesEveryTurn: the costs of the requests add up to the cost of the turns, whether
+// a request takes one turn or several, and a client has one in a turn or two.
 func TestMeter_DividesEveryTurn(t *testing.T) {
 	m := newMeter()
 	a, b := &clientConn{}, &clientConn{}

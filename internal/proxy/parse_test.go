@@ -25,8 +25,8 @@ var requestSeeds = []string{
 	"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
 }
 
-// FuzzParseRequest compares with net/http: what is whole here must be read by it in the
-// same way, and so must what is made of it for the backend.
+// FuzzParseRequest compares with net/http: it must read whatever is whole here in the same way,
+// and also what the proxy sends to the backend.
 func FuzzParseRequest(f *testing.F) {
 	for _, s := range requestSeeds {
 		f.Add([]byte(s))
@@ -148,7 +148,7 @@ func FuzzChunks(f *testing.F) {
 	})
 }
 
-// pieces is a connection that gives what it has in pieces.
+// pieces is a connection that returns its input in pieces.
 type pieces struct {
 	net.Conn
 	b    []byte
@@ -164,8 +164,8 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzValidatingConn cuts the same input in many ways: the same must come through, and all of it
-// be what came.
+// FuzzValidatingConn cuts the same input in many ways: what passes must be the same, and a
+// prefix of the input.
 func FuzzValidatingConn(f *testing.F) {
 	for _, s := range requestSeeds {
 		f.Add([]byte(s+s), 3)

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds waiting for what must happen; no test passes by its length.
+// patience bounds every wait for what must happen. No test depends on its length to pass.
 const patience = 20 * time.Second
 
 func listen(t testing.TB) net.Listener {
@@ -78,7 +78,7 @@ func start(t testing.TB, cfg proxy.Config, backends ...string) *site {
 	return s
 }
 
-// startLogging runs one that logs elsewhere.
+// startLogging runs a proxy with another log.
 func startLogging(t testing.TB, cfg proxy.Config, log *slog.Logger, backends ...string) *site {
 	t.Helper()
 	for _, b := range backends {
@@ -113,7 +113,7 @@ func startLogging(t testing.TB, cfg proxy.Config, log *slog.Logger, backends ...
 	return s
 }
 
-// idle waits until nothing is in work, and fails if a backend still counts a request.
+// idle waits until no request is in progress, and fails if a backend still counts one.
 func (s *site) idle(t testing.TB) {
 	t.Helper()
 	eventually(t, "no request is in work", func() bool {
@@ -157,7 +157,7 @@ func (b *backend) requests() []*http.Request {
 	return append([]*http.Request(nil), b.seen...)
 }
 
-// echo answers with what it was asked.
+// echo answers with the request.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -175,8 +175,8 @@ type script struct {
 	heads chan string // those that it has read
 }
 
-// startScript runs a backend that calls say for each request on each connection; what
-// say returns is sent, and the connection closed if it says so.
+// startScript runs a backend that calls say for each request on each connection. It sends the
+// text that say returns, and closes the connection if say returns true.
 func startScript(t testing.TB, say func(conn, request int, head string) (answer string, end bool)) *script {
 	t.Helper()
 	s := &script{heads: make(chan string, 1000)}
@@ -206,7 +206,7 @@ func startScript(t testing.TB, say func(conn, request int, head string) (answer 
 	return s
 }
 
-// startTCP serves each connection with serve, and closes it after that, and all in the end.
+// startTCP serves each connection with serve and then closes it. The end of the test closes all.
 func startTCP(t testing.TB, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	l := listen(t)
@@ -260,10 +260,10 @@ func (s *site) exchange(t testing.TB, pieces ...string) string {
 	defer c.Close()
 	for i, piece := range pieces {
 		if i > 0 {
-			time.Sleep(5 * time.Millisecond) // so that it comes by itself; any cut must do
+			time.Sleep(5 * time.Millisecond) // so that it arrives separately
 		}
 		if _, err := io.WriteString(c, piece); err != nil {
-			break // it may well close in the middle of this
+			break // the proxy may close in the middle of this
 		}
 	}
 	got, err := io.ReadAll(c)
@@ -273,7 +273,7 @@ func (s *site) exchange(t testing.TB, pieces ...string) string {
 	return string(got)
 }
 
-// client is an HTTP client of its own connections.
+// client is an HTTP client with connections of its own.
 func client(t testing.TB) *http.Client {
 	transport := &http.Transport{DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -304,5 +304,5 @@ func request(t testing.TB, method, url string, body io.Reader) *http.Request {
 	return r
 }
 
-// unsized hides a reader's length, so that it is sent in chunks: on the standard path.
+// unsized hides a reader's length, so that it is sent in chunks, on the standard path.
 func unsized(s string) io.Reader { return io.MultiReader(strings.NewReader(s)) }

@@ -109,8 +109,8 @@ func (s *Server) newHTTPServer() *http.Server {
 // bounded by connections and dials.
 func (s *Server) post(f func()) bool { return s.host.Post(f) }
 
-// Serve serves l, which it owns, until [Server.Shutdown], and then returns nil. Any other
-// end is an error. It can be called once.
+// Serve serves l, which it owns. It returns nil after [Server.Shutdown], and an error if it ends
+// for any other reason. It can be called once.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
 	switch {
@@ -230,9 +230,9 @@ func (s *Server) Status() Status {
 	return st
 }
 
-// Shutdown stops accepting, lets requests in work finish, closes idle connections, and
-// returns when all are gone. When ctx ends first the rest is cut, and the error is ctx's. A
-// log that hangs is waited for, five seconds at most.
+// Shutdown stops accepting, lets requests in progress finish, closes idle connections, and
+// returns when all are gone. When ctx ends first, it cuts the rest and returns ctx's error. It
+// waits at most five seconds for a log that hangs.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	if s.host != nil {
@@ -263,7 +263,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// drainPoll is how often Shutdown looks.
+// drainPoll is the interval at which Shutdown checks for open connections.
 const drainPoll = 2 * time.Millisecond
 
 // stop ends accepting.

@@ -13,7 +13,7 @@ import (
 	"github.com/isotone/isotone/internal/proxy"
 )
 
-// TestServer_MeasuresRequests on each path: what they cost here is told, and in the log.
+// TestServer_MeasuresRequests on each path, and logs their cost.
 func TestServer_MeasuresRequests(t *testing.T) {
 	b := startBackend(t, echo)
 	var mu sync.Mutex
@@ -60,7 +60,7 @@ func TestServer_MeasuresRequests(t *testing.T) {
 	}
 }
 
-// TestServer_MeasuresASample: the same requests as every other process does.
+// TestServer_MeasuresASample: every process measures the same requests.
 func TestServer_MeasuresASample(t *testing.T) {
 	const sample, all = 4, 200
 	b := startBackend(t, echo)

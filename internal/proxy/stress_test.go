@@ -25,9 +25,9 @@ var (
 	stressClients = flag.Int("proxy.clients", 60, "clients of the stress test")
 )
 
-// TestServer_EveryClientGetsItsAnswers has many clients pipeline, cut, and leave, in front
-// of backends that answer in every framing, hang up and stall. Whatever is answered must
-// be the answer to that very request.
+// TestServer_EveryClientGetsItsAnswers has many clients that pipeline, cut and leave, and
+// backends that answer in every framing, disconnect and stall. Every answer must be that to its
+// request.
 func TestServer_EveryClientGetsItsAnswers(t *testing.T) {
 	seed := *stressSeed
 	if seed == 0 {
@@ -72,7 +72,7 @@ func TestServer_EveryClientGetsItsAnswers(t *testing.T) {
 	}
 }
 
-// misbehave answers a request with its path and a body that is made of it, mostly.
+// misbehave answers most requests with their path and a body made of it.
 func misbehave(r *rand.Rand, head string) (answer string, end bool) {
 	path := strings.Fields(head)[1]
 	body := strings.Repeat(path+";", 1+r.IntN(1<<r.IntN(10)))
@@ -94,14 +94,14 @@ func misbehave(r *rand.Rand, head string) (answer string, end bool) {
 	case 3:
 		return "HTTP/1.1 100 Continue\r\n\r\n" + answer, false
 	case 4:
-		return answer, true // and does not say so
+		return answer, true // without Connection: close
 	case 5:
 		if r.IntN(4) == 0 {
 			return answer[:r.IntN(len(answer))], true
 		}
 	case 6:
 		if r.IntN(8) == 0 {
-			return "", false // silence
+			return "", false // no answer
 		}
 	case 7:
 		if r.IntN(4) == 0 {

@@ -12,8 +12,7 @@ import (
 
 const last = "GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
-// smuggled are requests that some server reads in another way than another, or that none
-// should read.
+// smuggled are requests that servers read in different ways, or that none should accept.
 var smuggled = map[string]string{
 	"CL and TE":                  "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nG",
 	"TE and CL":                  "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n",
@@ -80,7 +79,7 @@ var smuggled = map[string]string{
 	"bytes after the last chunk": "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nab\r\n",
 }
 
-// others are refused with another status.
+// others are requests that are refused with another status.
 var others = map[string]struct {
 	status int
 	raw    string
@@ -140,7 +139,7 @@ func TestServer_RefusesWhatCanBeReadInTwoWays(t *testing.T) {
 	}
 }
 
-// TestServer_ForwardsWhatIsPlain has requests that are unusual and mean one thing.
+// TestServer_ForwardsWhatIsPlain has unusual requests that are unambiguous.
 func TestServer_ForwardsWhatIsPlain(t *testing.T) {
 	b := startBackend(t, echo)
 	s := start(t, proxy.Config{}, b.addr)

@@ -16,11 +16,11 @@ import (
 	"github.com/isotone/isotone/internal/proxy"
 )
 
-// chunkedPost asks on the standard path.
+// chunkedPost sends a request that takes the standard path.
 const chunkedPost = "POST /file HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"
 
-// TestServer_TakesNoBodyForAnError: net/http says some errors by itself, which the proxy
-// replaces, and writes bodies in pieces. A piece that looks like such an error is none.
+// TestServer_TakesNoBodyForAnError: net/http writes some errors by itself, which the proxy
+// replaces, and writes bodies in pieces. A piece that looks like such an error must pass.
 func TestServer_TakesNoBodyForAnError(t *testing.T) {
 	const own = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
 	body := bytes.Repeat([]byte(own+strings.Repeat(".", 128-len(own))), 128)
@@ -48,8 +48,7 @@ func TestServer_TakesNoBodyForAnError(t *testing.T) {
 	}
 }
 
-// TestServer_SendsAllOfABodyWhoseAnswerHasBegun, which comes at once, whatever is still to
-// be sent.
+// TestServer_SendsAllOfABodyWhoseAnswerHasBegun, and forwards the answer at once.
 func TestServer_SendsAllOfABodyWhoseAnswerHasBegun(t *testing.T) {
 	got := make(chan []byte, 1)
 	b := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +95,7 @@ func TestServer_SendsAllOfABodyWhoseAnswerHasBegun(t *testing.T) {
 	}
 }
 
-// TestServer_EarlyAnswersComeEarly: a backend that wants no body need not wait for it.
+// TestServer_EarlyAnswersComeEarly: a backend may answer without waiting for the body.
 func TestServer_EarlyAnswersComeEarly(t *testing.T) {
 	b := startScript(t, func(int, int, string) (string, bool) {
 		return "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno", false
@@ -112,8 +111,8 @@ func TestServer_EarlyAnswersComeEarly(t *testing.T) {
 	}
 }
 
-// TestServer_HalfAnAnswerIsNoWholeOne, also where the end of the backend's connection is to
-// be that of the answer.
+// TestServer_HalfAnAnswerIsNoWholeOne, even where the end of the backend's connection ends the
+// answer.
 func TestServer_HalfAnAnswerIsNoWholeOne(t *testing.T) {
 	for name, breakOff := range map[string]func(*net.TCPConn){
 		"reset": func(nc *net.TCPConn) { _ = nc.SetLinger(0) },
@@ -133,7 +132,7 @@ func TestServer_HalfAnAnswerIsNoWholeOne(t *testing.T) {
 			_, _ = io.WriteString(c, ask)
 			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 			if err != nil {
-				continue // that is no whole answer, either
+				continue // that is not a complete answer either
 			}
 			if got, err := io.ReadAll(resp.Body); err == nil {
 				t.Errorf("%s, %s: %d bytes, and no error", name, path, len(got))
@@ -200,8 +199,8 @@ func TestServer_APauseOfTheClientIsNotTheBackends(t *testing.T) {
 	}
 }
 
-// TestServer_AnAnswerFromBeforeTheRequestIsNobodys: a backend has said something on a
-// connection that was idle, and the loop finds a request for it in the same turn.
+// TestServer_AnAnswerFromBeforeTheRequestIsNobodys: a backend has sent bytes on an idle
+// connection, and the loop finds a request for it in the same turn.
 func TestServer_AnAnswerFromBeforeTheRequestIsNobodys(t *testing.T) {
 	conns := make(chan net.Conn, 10)
 	b := startTCP(t, func(nc net.Conn) {
@@ -216,7 +215,7 @@ func TestServer_AnAnswerFromBeforeTheRequestIsNobodys(t *testing.T) {
 	})
 	hold, held := make(chan struct{}), make(chan struct{})
 	s := start(t, proxy.Config{Observe: func(_, status int, _ time.Duration) {
-		if status == http.StatusNotImplemented { // the loop has much to do in this turn
+		if status == http.StatusNotImplemented { // makes this turn of the loop long
 			held <- struct{}{}
 			<-hold
 		}
@@ -235,7 +234,7 @@ func TestServer_AnAnswerFromBeforeTheRequestIsNobodys(t *testing.T) {
 	s.idle(t)
 	ask(busy, "TRACE")
 	<-held
-	ask(first, "GET") // found first in the next turn, with what the backend says
+	ask(first, "GET") // found first in the next turn, with the bytes of the backend
 	time.Sleep(20 * time.Millisecond)
 	_, _ = io.WriteString(idle, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nEXTRA")
 	time.Sleep(20 * time.Millisecond)
@@ -283,8 +282,8 @@ func TestServer_StatusesThatAreNone(t *testing.T) {
 	}
 }
 
-// TestServer_TheRestOfABodyIsNoRequest: when the answer has come before the body has, the
-// connection ends with it, and nothing of the body is answered.
+// TestServer_TheRestOfABodyIsNoRequest: when the answer comes before the end of the body, the
+// connection is closed after it, and the rest of the body is not parsed as a request.
 func TestServer_TheRestOfABodyIsNoRequest(t *testing.T) {
 	b := startScript(t, func(int, int, string) (string, bool) {
 		return "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno", true
@@ -320,7 +319,7 @@ func TestServer_TheRestOfABodyIsNoRequest(t *testing.T) {
 	}
 }
 
-// TestServer_WhoSendsNoMoreOfABodyIsNotWaitedFor, once the answer is there, whoever gave it.
+// TestServer_WhoSendsNoMoreOfABodyIsNotWaitedFor after an answer of the backend or the proxy.
 func TestServer_WhoSendsNoMoreOfABodyIsNotWaitedFor(t *testing.T) {
 	b := startScript(t, func(int, int, string) (string, bool) {
 		return "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno", false
@@ -336,7 +335,7 @@ func TestServer_WhoSendsNoMoreOfABodyIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestServer_ATooLongBodyIsNotTheBackends fault, also when it has begun to answer.
+// TestServer_ATooLongBodyIsNotTheBackends fault, even when it has begun to answer.
 func TestServer_ATooLongBodyIsNotTheBackends(t *testing.T) {
 	backend := startTCP(t, func(nc net.Conn) {
 		in := bufio.NewReader(nc)
@@ -362,7 +361,8 @@ func TestServer_ATooLongBodyIsNotTheBackends(t *testing.T) {
 	}
 }
 
-// TestServer_WhoLeavesGetsEarlierAnswers that were whole, if the client still reads.
+// TestServer_WhoLeavesGetsEarlierAnswers: a client that stops sending still gets the answers
+// that were complete.
 func TestServer_WhoLeavesGetsEarlierAnswers(t *testing.T) {
 	const size = 900 << 10
 	slow := make(chan struct{}, 1)
@@ -384,7 +384,7 @@ func TestServer_WhoLeavesGetsEarlierAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := 0
-	for piece, waits := make([]byte, 8<<10), true; waits && got < size; { // until the second is in work
+	for piece, waits := make([]byte, 8<<10), true; waits && got < size; { // until the second is in progress
 		n, err := resp.Body.Read(piece)
 		if got += n; err != nil {
 			break

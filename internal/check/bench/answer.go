@@ -11,19 +11,19 @@ import (
 	"github.com/isotone/isotone/internal/front/head"
 )
 
-// leaderHeader names the leader in a node's refusal, in lower case.
+// leaderHeader is the header field, in lower case, with the leader's address in a refusal.
 const leaderHeader = "isotone-leader"
 
 // reading is how answers are read.
 type reading struct {
-	// count is the timestamps in each.
+	// count is the number of timestamps in each.
 	count uint64
-	// static: any body will do, and the timestamps in it mean nothing.
+	// static: any body is accepted, and the timestamps read from it are meaningless.
 	static bool
 }
 
-// parse is the [parser] of HTTP/1.1. It is strict where a mistake could take one answer
-// for another: see package head; in addition there is exactly one Content-Length.
+// parse is the [parser] of HTTP/1.1. It is strict where laxness could mistake one answer
+// for another: see package head; in addition it requires exactly one Content-Length.
 func (r reading) parse(b []byte, a *answer) (int, error) {
 	*a = answer{}
 	whole, malformed := head.Complete(b, answerMax)
@@ -34,7 +34,7 @@ func (r reading) parse(b []byte, a *answer) (int, error) {
 		return 0, nil
 	}
 	line, malformed := head.ParseStatusLine(b)
-	if malformed != nil || line.Status < 200 { // no 1xx is asked for
+	if malformed != nil || line.Status < 200 { // the requests ask for no 1xx
 		return 0, fmt.Errorf("%w: status line %.40q", errMalformed, b)
 	}
 	if !whole {
@@ -72,7 +72,7 @@ func (r reading) finish(a *answer, status int, body []byte) error {
 	return r.issue(a, body)
 }
 
-// issue reads the timestamps of a success.
+// issue reads the timestamps of a successful answer.
 func (r reading) issue(a *answer, body []byte) error {
 	a.issued.Count = 1
 	switch {
@@ -99,7 +99,7 @@ func tooLong(b []byte) error {
 }
 
 // cutLine returns the first line of b without its CRLF, and what follows it. A bare LF
-// stays part of the line, and is found there.
+// does not end the line.
 func cutLine(b []byte) (line, rest []byte, ok bool) {
 	for i := 0; ; {
 		j := bytes.IndexByte(b[i:], '\n')
@@ -113,9 +113,9 @@ func cutLine(b []byte) (line, rest []byte, ok bool) {
 	}
 }
 
-// take takes what matters from one header field.
+// take reads one header field, if it matters.
 func (a *answer) take(name, value []byte, length *int) error {
-	// By length first: most fields end here.
+	// By length first, which excludes most fields.
 	switch len(name) {
 	case len("content-length"): // and of isotone-leader
 		switch {
@@ -140,7 +140,7 @@ func (a *answer) take(name, value []byte, length *int) error {
 	return nil
 }
 
-// fail takes what a node says of a failure.
+// fail reads the error that a node answered with.
 func (a *answer) fail(status int, body []byte) {
 	var fault struct {
 		Error struct {

@@ -20,12 +20,12 @@ const (
 )
 
 // caller is a goroutine with one connection, or one stream of a connection. It sends the
-// requests that the load gives it, waits for an answer, takes all answers that have come, and
-// sends as many requests again.
+// requests that the load gives it, waits for an answer, reads all answers that have arrived,
+// and sends as many requests again.
 //
 // In an open loop it takes the arrivals that are due. With nothing under way it waits for the
-// next arrival; otherwise it waits for an answer, even if it could send more meanwhile. Then
-// another caller takes what is due, at the latest when its next answer comes. Separate
+// next arrival; otherwise it waits for an answer, even if it could send more meanwhile. The
+// next arrival then goes to the first caller that receives an answer or is idle. Separate
 // goroutines for sending and receiving would avoid that wait, but the hand-off in every
 // request would cost more.
 type caller struct {
@@ -37,7 +37,7 @@ type caller struct {
 	addr string
 
 	under   flights // requests under way
-	overdue []int64 // open loop: arrivals to send again after a failure
+	overdue []int64 // open loop: due times of arrivals to send again after a failure
 	answer  answer
 	seq     uint64
 
@@ -45,8 +45,8 @@ type caller struct {
 	leaving  bool // reconnect before the next request
 	resting  bool // pause before the next request
 
-	// oldest is when the oldest request under way was sent, 0 if there is none: the
-	// coordinator closes the connection when that is too long ago.
+	// oldest is when the oldest request under way was sent, 0 if there is none. If that is
+	// too long ago, the coordinator closes the connection.
 	oldest  atomic.Int64
 	mu      sync.Mutex
 	current conn // conn, for the coordinator
@@ -55,7 +55,7 @@ type caller struct {
 
 // flight is one request under way. Times are in nanoseconds since the run began.
 type flight struct {
-	due, sent int64 // in a closed loop due is sent
+	due, sent int64 // equal in a closed loop
 	floor     isotone.Timestamp
 	made      uint64 // Options.Static: the timestamp to assume as the answer
 }
@@ -163,7 +163,7 @@ func (c *caller) disconnect() {
 	c.conn = nil
 }
 
-// slower asks for a pause that grows with each failure in a row.
+// slower requests a pause, which grows with each failure in a row.
 func (c *caller) slower() {
 	if c.resting {
 		return // a failure of the same batch
@@ -189,7 +189,7 @@ func (c *caller) rest() bool {
 	}
 }
 
-// take takes requests from the load up to the depth, and returns how many.
+// take takes requests from the load up to the depth, and returns their number.
 func (c *caller) take() int {
 	before := c.under.count
 	n := c.run.load.take(c, len(c.under.ring)-before)
@@ -208,7 +208,7 @@ func (c *caller) begin(due, sent int64, floor isotone.Timestamp) {
 	c.under.push(f)
 }
 
-// receive takes at least one answer, and all others that need no wait.
+// receive waits for one answer, and reads all others that have arrived with it.
 func (c *caller) receive() {
 	for now := int64(0); ; {
 		if err := c.conn.receive(&c.answer); err != nil {
@@ -281,8 +281,8 @@ func (c *caller) refused(f flight) {
 	}
 }
 
-// lost handles a broken connection. The outcome of the requests under way is unknown, and
-// the check needs none.
+// lost handles a broken connection. The outcome of the requests under way is unknown; the
+// checker does not need it.
 func (c *caller) lost(err error) {
 	c.mu.Lock()
 	late := c.late
@@ -304,8 +304,7 @@ func (c *caller) lost(err error) {
 	c.slower()
 }
 
-// again keeps an arrival that got no timestamps for the next attempt. In a closed loop it
-// does nothing.
+// again keeps a failed arrival for another attempt. In a closed loop it does nothing.
 func (c *caller) again(f flight) {
 	if c.run.load.scheduled() {
 		c.overdue = append(c.overdue, f.due)

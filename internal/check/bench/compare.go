@@ -14,12 +14,11 @@ type comparison struct {
 	Class string
 }
 
-// clearly is the difference from which a line counts as better or worse: two runs of
-// the same thing on a quiet machine stay below.
+// clearly is the relative difference above which a line counts as better or worse. Two runs
+// of the same load on an idle machine differ by less.
 const clearly = 0.05
 
-// compareResults returns the lines. Results of different loads are set side by side, not
-// judged.
+// compareResults returns the lines. If the loads differ, no line counts as better or worse.
 func compareResults(a, b *Result) []comparison {
 	var lines []comparison
 	judge := len(differences(a, b)) == 0
@@ -52,8 +51,7 @@ func compareResults(a, b *Result) []comparison {
 	return lines
 }
 
-// differences lists the settings in which two results differ so that their figures say
-// nothing about each other.
+// differences lists the settings whose difference makes two results incomparable.
 func differences(a, b *Result) []string {
 	var list []string
 	differ := func(name string, x, y any) {
@@ -77,7 +75,7 @@ func differences(a, b *Result) []string {
 	return list
 }
 
-// WriteComparison writes two results side by side, for people.
+// WriteComparison writes two results side by side, as text.
 func WriteComparison(w io.Writer, a, b *Result) error {
 	fmt.Fprintf(w, "A  %s, %s\nB  %s, %s\n", a.Began.Format("2006-01-02 15:04:05"), a.Settings, b.Began.Format("2006-01-02 15:04:05"), b.Settings)
 	if list := differences(a, b); len(list) > 0 {

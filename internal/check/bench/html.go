@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The parts of the page; report/README.md says where they are from.
+// The parts of the page; for their origin see report/README.md.
 var (
 	//go:embed report/page.html
 	pageHTML string
@@ -27,7 +27,7 @@ var (
 
 var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
 
-// page is what page.html is filled with. All but the plots is there without JavaScript.
+// page is the data for page.html. Only the plots need JavaScript.
 type page struct {
 	Title           string
 	CSS, LibraryCSS template.CSS
@@ -56,8 +56,8 @@ type pageTable struct {
 
 type pageRow struct{ Name, Value string }
 
-// WriteHTML writes a page about one result, or about two of them to be compared. It is a
-// single file that loads nothing.
+// WriteHTML writes a page about one result, or a comparison of two. The page is a single
+// file that loads no other.
 func WriteHTML(w io.Writer, results ...*Result) error {
 	data, err := json.Marshal(results) // escapes <, > and &
 	if err != nil {
@@ -92,7 +92,7 @@ func WriteHTML(w io.Writer, results ...*Result) error {
 	if results[0].Settings.Loop == "open" {
 		p.Note = "Latency counts from when a request was due, whether or not it could be sent then."
 	}
-	p.Note += " The shaded time is the longest without an answer. Drag in a plot to zoom, double-click to return."
+	p.Note += " The shaded area is the longest time without an answer. Drag in a plot to zoom, double-click to reset."
 	if len(results) == 2 {
 		p.Title = "isotone bench: A and B"
 		p.Comparison = compareResults(results[0], results[1])
@@ -161,7 +161,7 @@ func tables(r *Result, label string) []pageTable {
 	}
 	if s.Loop == "open" {
 		g := &o.GeneratorDelay
-		numbers.Rows = append(numbers.Rows, pageRow{"of it by the generator", fmt.Sprintf("p50 %s, p99 %s, max %s", Micros(g.P50), Micros(g.P99), Micros(g.Max))})
+		numbers.Rows = append(numbers.Rows, pageRow{"of which load generator", fmt.Sprintf("p50 %s, p99 %s, max %s", Micros(g.P50), Micros(g.P99), Micros(g.Max))})
 	}
 	outcome := pageTable{Title: capital(label + "outcome"), Rows: []pageRow{
 		{"answers", group(o.Answers)},

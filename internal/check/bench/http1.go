@@ -2,8 +2,8 @@ package bench
 
 import "crypto/tls"
 
-// newHTTP1 returns HTTP/1.1, in the clear or under TLS, with requests pipelined (RFC 9112
-// §9.3.2).
+// newHTTP1 returns HTTP/1.1, with TLS if tlsConfig is not nil, and with pipelined requests
+// (RFC 9112 §9.3.2).
 func newHTTP1(o *Options, tlsConfig *tls.Config) *pipelined {
 	p := newPipelined(o, tlsConfig)
 	if tlsConfig != nil {

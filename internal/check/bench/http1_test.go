@@ -9,7 +9,7 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// Answers as nodes give them.
+// Answers of nodes.
 const (
 	oneAnswer   = "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nCache-Control: no-store\r\nContent-Length: 16\r\nDate: Sat, 21 Nov 2026 09:00:00 GMT\r\n\r\nAAAAAAAABBBBBBBB"
 	rangeAnswer = "HTTP/1.1 200 OK\r\ncontent-length:24\r\n\r\nAAAAAAAABBBBBBBB\x00\x00\x00\x00\x00\x00\x00\x05"
@@ -38,8 +38,8 @@ func TestParse_AnswersOfNodes(t *testing.T) {
 		{"the last one", 1, strings.Replace(oneAnswer, "Date:", "Connection: close\r\nDate:", 1), answer{issued: oneTimestamp, last: true}},
 		{"HTTP/1.0", 1, strings.Replace(oneAnswer, "HTTP/1.1", "HTTP/1.0", 1), answer{issued: oneTimestamp, last: true}},
 		{"no reason phrase", 1, strings.Replace(oneAnswer, "200 OK", "200", 1), answer{issued: oneTimestamp}},
-		{"an error of someone else", 1, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\noops", answer{code: "status_502", text: `"oops"`}},
-		{"an invented code", 1, "HTTP/1.1 500 X\r\nContent-Length: 24\r\n\r\n" + `{"error":{"code":"huh"}}`, answer{code: "status_500", text: `"{\"error\":{\"code\":\"huh\"}}"`}},
+		{"an error of another server", 1, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\noops", answer{code: "status_502", text: `"oops"`}},
+		{"an unknown code", 1, "HTTP/1.1 500 X\r\nContent-Length: 24\r\n\r\n" + `{"error":{"code":"huh"}}`, answer{code: "status_500", text: `"{\"error\":{\"code\":\"huh\"}}"`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got answer
@@ -65,7 +65,7 @@ func TestParse_RefusesWhatIsNoAnswer(t *testing.T) {
 		"a negative length":       "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
 		"a huge length":           "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n",
 		"chunks":                  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
-		"a line that is bare":     "HTTP/1.1 200 OK\nContent-Length: 0\r\n\r\n",
+		"a bare line end":         "HTTP/1.1 200 OK\nContent-Length: 0\r\n\r\n",
 		"no colon":                "HTTP/1.1 200 OK\r\nnonsense\r\n\r\n",
 		"a short body":            "HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n123456789012345",
 		"a page":                  "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n<html>hello</html>\r\n",
@@ -97,8 +97,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkParser parses text and fails unless the answer is the same however much of what
-// follows it has been read, and is not there before its last byte is.
+// checkParser parses text and fails unless the answer does not depend on what follows it,
+// and is incomplete without its last byte.
 func checkParser(t *testing.T, parse parser, text []byte, split uint16, whole *answer) (int, error) {
 	t.Helper()
 	var part, again answer

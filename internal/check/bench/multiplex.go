@@ -13,9 +13,9 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// multiplex is HTTP/2 and HTTP/3: a connection carries several requests at a time, each
-// in a stream of its own, and a caller is such a stream. Framing and header compression
-// are left to net/http and quic-go; what that costs shows in the rate.
+// multiplex is HTTP/2 or HTTP/3: a connection carries several requests at a time, each in
+// its own stream, and each caller uses one stream. net/http and quic-go do the framing and
+// header compression; their cost limits the rate.
 type multiplex struct {
 	perConnection int
 	path, scheme  string
@@ -27,7 +27,7 @@ type multiplex struct {
 type connection struct {
 	tripper http.RoundTripper
 	close   func()
-	// opening serialises dials, so that the callers do not each open a connection.
+	// opening serialises dials, so that the callers open only one connection.
 	opening sync.Mutex
 }
 
@@ -51,8 +51,8 @@ func newMultiplex(o *Options, tlsConfig *tls.Config) *multiplex {
 	return p
 }
 
-// newH2 and newH3 let go of a connection to a node that is gone without a word after
-// about as long as an answer may take.
+// newH2 and newH3 set keep-alive times so that a connection to a node that has silently
+// gone away ends after about timeout.
 
 func newH2(tlsConfig *tls.Config, timeout time.Duration) *connection {
 	protocols := new(http.Protocols)
@@ -96,8 +96,8 @@ func (p *multiplex) close() {
 	}
 }
 
-// dial makes sure that the connection is open, so that the first request is not slower
-// than the others and a node that is not there is noticed here.
+// dial opens the connection with a request, so that the first request of the load is not
+// slower than the others, and so that an unreachable node fails here.
 func (p *multiplex) dial(ctx context.Context, id int, addr string) (conn, error) {
 	shared := p.connections[id/p.perConnection]
 	shared.opening.Lock()
@@ -120,7 +120,7 @@ func (p *multiplex) dial(ctx context.Context, id int, addr string) (conn, error)
 	return s, nil
 }
 
-// stream sends one request after the other, each in a stream of a shared connection.
+// stream sends one request after another, each in a new stream of a shared connection.
 type stream struct {
 	shared    *connection
 	request   *http.Request
@@ -129,7 +129,7 @@ type stream struct {
 	body      []byte
 }
 
-// send does nothing: receive sends as well, at once.
+// send does nothing: receive sends the request and waits for the answer.
 func (s *stream) send(int) error { return nil }
 
 func (s *stream) receive(a *answer) error {
@@ -148,8 +148,8 @@ func (s *stream) abort() { s.abortFunc() }
 
 func (s *stream) close() { s.abortFunc() }
 
-// roundTrip sends a request and reads the body of the answer into body; ContentLength is
-// then how long it is.
+// roundTrip sends a request and reads the body of the answer into body. It sets
+// ContentLength to the number of bytes read.
 func roundTrip(tripper http.RoundTripper, request *http.Request, body []byte) (*http.Response, error) {
 	response, err := tripper.RoundTrip(request)
 	if err != nil {

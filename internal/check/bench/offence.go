@@ -11,15 +11,14 @@ import (
 	"github.com/isotone/isotone/internal/core/lincheck"
 )
 
-// offencesMax bounds the violations that are written down. One proves the point; all are
-// counted.
+// offencesMax bounds the violations in the file. All are counted.
 const offencesMax = 1000
 
 // offences writes violations to a file, one JSON object a line.
 type offences struct {
 	mu      sync.Mutex
-	name    string // of the file
-	file    *os.File
+	name    string   // of the file
+	file    *os.File // nil until the first violation
 	written int
 	first   string
 	err     error
@@ -27,14 +26,14 @@ type offences struct {
 
 // Offence is one line of the file of violations.
 type Offence struct {
-	// Kind is "duplicate", "inversion" or "malformed"; Message says it in words.
+	// Kind is "duplicate", "inversion" or "malformed"; Message has the details.
 	Kind    string `json:"kind"`
 	Message string `json:"message"`
 	// Later is the operation that was found to be wrong.
 	Later OffendingOperation `json:"later"`
-	// Earlier is the one that it contradicts: had completed before (inversion), or was
-	// given the same timestamps (duplicate). Only the latest operations are remembered;
-	// of an older one it has just the timestamps in question.
+	// Earlier is the operation that it contradicts: one that had completed before it began
+	// (inversion), or that got some of the same timestamps (duplicate). Only recent
+	// operations are remembered; of an older one it has only the timestamps in question.
 	Earlier *OffendingOperation `json:"earlier,omitempty"`
 }
 
@@ -49,11 +48,11 @@ type OffendingOperation struct {
 	Count    uint64  `json:"count"`
 }
 
-// offended notes that the checker found fault with an operation.
+// offended records a violation that the checker found in an operation.
 func (r *run) offended(err error, op operation, node string) {
 	var v *lincheck.Violation
 	if !errors.As(err, &v) {
-		panic("bench: the checker reports something else than a violation: " + err.Error())
+		panic("bench: the checker reported an error that is not a violation: " + err.Error())
 	}
 	o := Offence{Kind: v.Kind.String(), Message: v.Error(), Later: describe(op)}
 	o.Later.Node = node
@@ -83,7 +82,7 @@ func describe(op operation) OffendingOperation {
 	}
 }
 
-// add writes one down, as long as there are not too many.
+// add writes a violation to the file, unless it has offencesMax already.
 func (o *offences) add(offence Offence) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,7 +101,7 @@ func (o *offences) add(offence Offence) {
 	o.written++
 }
 
-// close returns what went wrong with the file, if anything.
+// close closes the file, and returns the first error in writing it.
 func (o *offences) close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

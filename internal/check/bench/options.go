@@ -14,22 +14,22 @@ import (
 
 // The limits of a load (I7).
 const (
-	// connectionsMax is near the number of local ports that one address has.
+	// connectionsMax is near the number of local ports of one address.
 	connectionsMax = 60_000
-	// pipelineMax bounds requests under way on a connection; their answers must fit
-	// what the kernel buffers, or both sides would wait for each other to read.
+	// pipelineMax bounds requests under way on a connection. Their answers must fit in
+	// the kernel's buffers, or both sides would wait for each other to read.
 	pipelineMax = 1024
 	// streamsMax is pipelineMax for HTTP/2 and HTTP/3: what nodes allow by default.
 	streamsMax = 256
-	// rateMax exceeds what the pacer can release.
+	// rateMax is more than the pacer can release.
 	rateMax = 10_000_000
 	// timeoutMax and durationMax keep all times within the range of the histogram
 	// and of the intervals.
 	timeoutMax  = time.Hour
 	durationMax = 30 * 24 * time.Hour
-	// backlogMax bounds the memory of arrivals that wait, 8 bytes each.
+	// backlogMax bounds the memory for waiting arrivals, 8 bytes each.
 	backlogMax = 1 << 27
-	// targetsMax bounds the addresses that a run knows, those of members included.
+	// targetsMax bounds the addresses that a run knows, including those of members.
 	targetsMax = 64
 	threadsMax = 1024
 )
@@ -40,41 +40,42 @@ type Options struct {
 	Targets []string
 	// Protocol is "http1", "resp", "h2c", "h2" or "h3".
 	Protocol string
-	// Connections are open at a time, each with up to Pipeline requests under way.
+	// Connections is the number of connections, Pipeline the largest number of requests
+	// under way on each.
 	Connections, Pipeline int
-	// Rate is the arrivals in a second of an open loop; 0 is a closed loop.
+	// Rate is the number of arrivals per second of an open loop; 0 is a closed loop.
 	Rate float64
-	// Count is the timestamps in each request.
+	// Count is the number of timestamps per request.
 	Count uint64
 	// Mode is the read mode; isotone.ReadDefault leaves it to the node.
 	Mode isotone.ReadMode
-	// Duration bounds the load, without the warm-up. 0 means no bound; then Requests
+	// Duration bounds the load, not counting the warm-up. 0 means no bound; then Requests
 	// must be set.
 	Duration time.Duration
 	// Requests bounds the requests (closed loop) or arrivals (open loop) after the
 	// warm-up. 0 means no bound.
 	Requests uint64
-	// Warmup is the time before answers count. They are checked from the start.
+	// Warmup is the time before answers count. They are checked from the beginning.
 	Warmup time.Duration
 	// Timeout bounds the wait for an answer, and for a connection.
 	Timeout time.Duration
-	// Backlog bounds the arrivals that wait for a free connection.
+	// Backlog bounds the number of arrivals that wait for a free connection.
 	Backlog int
-	// Window is that of the online checker; 0 means lincheck.WindowDefault.
+	// Window is the window of the online checker; 0 means lincheck.WindowDefault.
 	Window int
-	// Threads is what the caller gave to GOMAXPROCS, for the report.
+	// Threads is the value of GOMAXPROCS, for the report.
 	Threads int
-	// CA are the roots that sign the nodes' certificates; nil means those of the
+	// CA has the root certificates for the nodes' certificates; nil means those of the
 	// system. Insecure accepts any certificate.
 	CA       *x509.CertPool
 	Insecure bool
 	// Static, if not "", is the path of a file on any HTTP server, requested instead of
-	// timestamps to measure the cost of the load generator itself. All else is as with an
-	// oracle, but the timestamps are made up.
+	// timestamps to measure the cost of the load generator itself. The run is otherwise the
+	// same, but with made-up timestamps.
 	Static string
-	// Violations is the file for offending operations; made when there are some.
+	// Violations is the file for offending operations, created at the first.
 	Violations string
-	// Progress, if not nil, is called about once a second, and must return soon.
+	// Progress, if not nil, is called about once a second, and must return quickly.
 	Progress func(Progress)
 	// Elsewhere, if not nil, is called from the same goroutine with the address of the
 	// leader when that is not one of Targets, and again when it changes.
@@ -97,10 +98,10 @@ func Default() Options {
 	}
 }
 
-// Faults are all faults of some options, in one line.
+// Faults lists what is wrong with options.
 type Faults []string
 
-// Error joins all faults.
+// Error returns all faults in one line.
 func (f Faults) Error() string { return "bad settings: " + strings.Join(f, "; ") }
 
 func (f *Faults) add(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }
@@ -118,7 +119,7 @@ func (f *Faults) time(flag string, value, low, high time.Duration) {
 }
 
 // Validate returns nil, or a [Faults] with everything that is wrong. It changes nothing
-// and touches neither disk nor network.
+// and uses neither disk nor network.
 func (o *Options) Validate() error {
 	var f Faults
 	pipelineLimit := int64(streamsMax)
@@ -130,10 +131,10 @@ func (o *Options) Validate() error {
 		f.add("--protocol %q: want http1, resp, h2c, h2 or h3", o.Protocol)
 	}
 	if o.Static != "" && o.Protocol != "http1" {
-		f.add("--static works with --protocol http1 only")
+		f.add("--static: want --protocol http1")
 	}
 	if len(o.Targets) == 0 || len(o.Targets) > targetsMax {
-		f.add("--target: want 1 to %d of them, got %d", targetsMax, len(o.Targets))
+		f.add("--target: want 1 to %d targets, got %d", targetsMax, len(o.Targets))
 	}
 	secure := 0
 	for _, text := range o.Targets {
@@ -146,7 +147,7 @@ func (o *Options) Validate() error {
 		}
 	}
 	if secure != 0 && secure != len(o.Targets) {
-		f.add("--target: want all of them with http, or all with https")
+		f.add("--target: want all targets with http, or all with https")
 	}
 	f.number("connections", int64(o.Connections), 1, connectionsMax)
 	f.number("pipeline", int64(o.Pipeline), 1, pipelineLimit)
@@ -182,7 +183,7 @@ type target struct {
 	secure bool   // TLS
 }
 
-// parseTarget reads host:port or a URL without a path. Without a scheme the protocol
+// parseTarget parses host:port or a URL without a path. Without a scheme, the protocol
 // decides between http and https.
 func parseTarget(text, protocol string) (target, error) {
 	needsTLS := protocol == "h2" || protocol == "h3"
@@ -201,7 +202,7 @@ func parseTarget(text, protocol string) (target, error) {
 		case protocol == "h2c" && t.secure:
 			return t, fmt.Errorf("h2c is HTTP/2 without TLS; for https want --protocol h2")
 		case protocol == "resp" && t.secure:
-			return t, fmt.Errorf("nodes speak resp without TLS only")
+			return t, fmt.Errorf("nodes do not support resp with TLS")
 		case u.Port() == "":
 			t.addr = net.JoinHostPort(u.Hostname(), map[bool]string{false: "80", true: "443"}[t.secure])
 		}
@@ -212,7 +213,7 @@ func parseTarget(text, protocol string) (target, error) {
 	return t, nil
 }
 
-// checkAddr accepts host:port. Accepted text is safe in a request header.
+// checkAddr accepts host:port. What it accepts is safe in a request header.
 func checkAddr(addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || host == "" || strings.ContainsAny(host, " \t\r\n/@?#\"") || len(addr) > 300 {

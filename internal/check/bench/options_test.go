@@ -35,7 +35,7 @@ func TestOptions_Limits(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*Options)
-		want   string // part of the fault; "" if there is none
+		want   string // part of the error; "" if there is none
 	}{
 		{"rate of zero is a closed loop", func(o *Options) { o.Rate = 0 }, ""},
 		{"a tiny rate", func(o *Options) { o.Rate = 1e-9 }, "--rate"},

@@ -14,28 +14,28 @@ import (
 const (
 	// readBufferMin holds dozens of answers to pipelined requests.
 	readBufferMin = 4 << 10
-	// answerMax bounds one answer, header and body; the largest of a node, an error
-	// with a long message, has well under a kilobyte.
+	// answerMax bounds one answer, header and body. The largest answer of a node, an
+	// error with a long message, has well under a kilobyte.
 	answerMax = 64 << 10
 )
 
-// pipelined is a protocol that sends requests one behind the other on a byte stream, and
-// has the answers come in their order. It is written by hand because the cost of a
-// request is what limits a load generator: a request is a copy of prepared bytes, an
-// answer is parsed where it was read, and neither allocates.
+// pipelined is a protocol whose requests follow each other on a byte stream, and whose
+// answers come in the same order. It is written by hand because the cost of a request
+// limits the load: a request is a copy of prepared bytes, an answer is parsed in the read
+// buffer, and neither allocates.
 type pipelined struct {
 	callers, depth int
 	// request returns the bytes of one request to the node at addr.
 	request func(addr string) string
 	parse   parser
-	// usual is how long most answers are.
+	// usual is the length of most answers in bytes.
 	usual     int
-	tls       *tls.Config // nil: in the clear
+	tls       *tls.Config // nil: no TLS
 	transport *http.Transport
 }
 
-// parser reads one answer at the beginning of b into *a and returns its length, or 0 if
-// it is not there completely. What follows the answer makes no difference.
+// parser parses one answer at the beginning of b into *a and returns its length, or 0 if
+// it is incomplete. What follows the answer makes no difference.
 type parser func(b []byte, a *answer) (int, error)
 
 func newPipelined(o *Options, tlsConfig *tls.Config) *pipelined {
@@ -93,15 +93,15 @@ type pipe struct {
 	requests []byte // as many as may be under way
 	size     int    // of one request
 	buffer   []byte
-	from, to int  // what has been read and not yet received
+	from, to int  // buffer[from:to] has been read and not yet received
 	under    int  // requests under way
-	last     bool // the node has said that it ends the connection
+	last     bool // the node has announced that it closes the connection
 }
 
 func (c *pipe) send(n int) error {
 	if c.under == 0 && c.from != c.to {
-		// Taken for the answer to what is sent next, it would be an early one.
-		return fmt.Errorf("%w: bytes that nobody asked for", errMalformed)
+		// They would be taken for the answer to the next request.
+		return fmt.Errorf("%w: data without a request", errMalformed)
 	}
 	c.under += n
 	_, err := c.net.Write(c.requests[:n*c.size])
@@ -110,7 +110,7 @@ func (c *pipe) send(n int) error {
 
 func (c *pipe) receive(a *answer) error {
 	if c.last {
-		return io.EOF // what may follow is no answer
+		return io.EOF // anything that follows is not an answer
 	}
 	for along := true; ; along = false {
 		n, err := c.parse(c.buffer[c.from:c.to], a)
@@ -130,7 +130,7 @@ func (c *pipe) receive(a *answer) error {
 	}
 }
 
-// fill reads more, in any case at least a byte.
+// fill reads at least one more byte, or returns an error.
 func (c *pipe) fill() error {
 	switch {
 	case c.from == c.to:

@@ -13,8 +13,7 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// script is a connection from which one can read given pieces, and to which one can
-// write anything.
+// script is a connection that returns given pieces to readers and accepts all writes.
 type script struct {
 	net.Conn
 	pieces [][]byte
@@ -78,7 +77,7 @@ func TestPipe_RefusesAnswersThatNobodyAskedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.send(1); !errors.Is(err, errMalformed) {
-		t.Errorf("an early answer is taken for the next one: %v", err)
+		t.Errorf("an early answer was taken for the next one: %v", err)
 	}
 }
 
@@ -94,14 +93,13 @@ func TestPipe_NothingFollowsTheLastAnswer(t *testing.T) {
 	}
 }
 
-// echoNode gives each request on a connection an answer, for measurements without
-// allocations of its own.
+// echoNode answers each request on a connection, and does not allocate.
 type echoNode struct {
 	net.Conn
 	size    int // of a request
 	answers []byte
 	each    int // the length of one answer
-	body    int // where the timestamp is in it
+	body    int // offset of the timestamp in it
 	under   int // bytes of answers to be read
 	next    uint64
 }
@@ -148,7 +146,7 @@ func echoCaller(tb testing.TB, protocol string, depth int) *caller {
 	return l
 }
 
-// echoes is the loads that are measured without a network.
+// echoes are the loads to measure without a network.
 var echoes = []struct {
 	protocol string
 	depth    int
@@ -175,8 +173,8 @@ func TestCaller_AllocatesNothingForARequest(t *testing.T) {
 	}
 }
 
-// BenchmarkCaller is what a request costs without system calls and scheduling: taking,
-// sending, parsing, checking, counting.
+// BenchmarkCaller measures a request without system calls and scheduling: taking, sending,
+// parsing, checking, counting.
 func BenchmarkCaller(b *testing.B) {
 	for _, tt := range echoes {
 		b.Run(fmt.Sprintf("%s/%d", tt.protocol, tt.depth), func(b *testing.B) {

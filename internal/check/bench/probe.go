@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// TargetError means that no load was possible: no target is reachable or an oracle, or no
+// TargetError means that no load was possible: no target is a reachable oracle, or no
 // request was answered.
 type TargetError string
 
@@ -52,7 +52,7 @@ func probe(ctx context.Context, o *Options, p protocol) (*route, error) {
 		if err != nil {
 			failures = append(failures, err.Error())
 			if errors.As(err, new(*tls.CertificateVerificationError)) {
-				hint = "accept any certificate with --insecure, or name those that sign it with --ca FILE"
+				hint = "accept any certificate with --insecure, or name the CA's certificate with --ca FILE"
 			}
 			continue
 		}
@@ -129,5 +129,5 @@ func (e unreachable) Error() string {
 
 func (e unreachable) Unwrap() error { return e.err }
 
-// oneLine keeps an error of a library from taking more than a line.
+// oneLine replaces line breaks in the error of a library by spaces.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -25,7 +25,8 @@ type protocol interface {
 // conn carries the requests of one caller to one node, and returns answers in the order of
 // the requests. Except for abort, it belongs to one goroutine.
 type conn interface {
-	// send sends n requests at once. The caller keeps to the depth of the protocol.
+	// send sends n requests at once. With them, no more than the protocol's depth may be
+	// under way.
 	send(n int) error
 	// receive waits for the next answer and overwrites *a with it.
 	receive(a *answer) error
@@ -33,7 +34,7 @@ type conn interface {
 	buffered() bool
 	// abort makes send and receive fail soon. It may be called from any goroutine.
 	abort()
-	// close ends the conn and frees what it has.
+	// close ends the conn and frees its resources.
 	close()
 }
 
@@ -53,18 +54,18 @@ type answer struct {
 	along bool
 }
 
-// Codes of failures that no node reports. Those that nodes report are isotone.Codes, or
-// "status_" and a number for an HTTP status without one.
+// Codes of failures that the load generator detects. Those that nodes report are an
+// isotone.Code, or "status_" and the number of an HTTP status without one.
 const (
-	// codeConnection: there was no connection, or it was lost under way.
+	// codeConnection: there was no connection, or it broke.
 	codeConnection = "connection"
 	// codeTimeout: no answer came within Options.Timeout.
 	codeTimeout = "timeout"
-	// codeMalformed: the answer is not one that a node could give.
+	// codeMalformed: the answer is invalid.
 	codeMalformed = "malformed"
 	// codeDropped: an arrival found the backlog full and was never sent.
 	codeDropped = "dropped"
-	// codeUnanswered: an arrival had no answer when the run was over.
+	// codeUnanswered: an arrival had no answer when the run ended.
 	codeUnanswered = "unanswered"
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/isotone/isotone/internal/reply"
 )
 
-// newRESP returns the protocol of Redis, version 2, with commands pipelined. The few
-// requests beside the load go over HTTP, which is on the same port of a node.
+// newRESP returns the protocol of Redis, version 2, with pipelined commands. The few
+// requests that are not part of the load use HTTP, on the same port of a node.
 func newRESP(o *Options) *pipelined {
 	p := newPipelined(o, nil)
 	command := respCommand(o)
@@ -36,8 +36,8 @@ func respCommand(o *Options) string {
 	return command
 }
 
-// parseRESP is the [parser] of answers to respCommand. A node gives a timestamp or an
-// error, and nothing else that exists in RESP.
+// parseRESP is the [parser] of answers to respCommand. Nodes answer with a timestamp or an
+// error, and with no other type of RESP.
 func (r reading) parseRESP(b []byte, a *answer) (int, error) {
 	if len(b) > 0 && b[0] == '-' {
 		return parseRefusal(b, a)

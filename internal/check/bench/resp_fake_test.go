@@ -12,7 +12,7 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// respListener lets a fake node speak RESP on its port as well.
+// respListener makes a fake node serve RESP on its port as well.
 type respListener struct {
 	net.Listener
 	node *fakeNode
@@ -26,9 +26,9 @@ func (l respListener) Accept() (net.Conn, error) {
 	return &respConn{Conn: c, node: l.node, in: bufio.NewReader(c)}, nil
 }
 
-// respConn is a connection of the HTTP server. If it turns out to carry RESP, all of it
-// is served within the first Read, and the HTTP server sees just its end: so it closes
-// these connections with its own, and waits for them.
+// respConn is a connection of the HTTP server. If it carries RESP, the first Read serves it
+// to its end, and the HTTP server sees only that. So the HTTP server closes these connections
+// with its own, and waits for them.
 type respConn struct {
 	net.Conn
 	node  *fakeNode
@@ -47,8 +47,8 @@ func (c *respConn) Read(p []byte) (int, error) {
 	return c.in.Read(p)
 }
 
-// serve answers commands until the connection ends. All that have come get their answers
-// in one write.
+// serve answers commands until the connection ends. Commands that arrive together get their
+// answers in one write.
 func (c *respConn) serve() {
 	var out bytes.Buffer
 	for {
@@ -97,7 +97,7 @@ func (n *fakeNode) answerRESP(out io.Writer, args []string) {
 		count, _ = strconv.ParseUint(args[1], 10, 64)
 	}
 	if args[0] != "TS" || count == 0 {
-		fmt.Fprintf(out, "-ERR this is no command for a test: %s\r\n", strings.Join(args, " "))
+		fmt.Fprintf(out, "-ERR unexpected command: %s\r\n", strings.Join(args, " "))
 		return
 	}
 	if c.short != nil && c.short() {
@@ -107,7 +107,7 @@ func (n *fakeNode) answerRESP(out io.Writer, args []string) {
 	issued, code := c.ask(n, count)
 	switch code {
 	case isotone.CodeNoLeader:
-		fmt.Fprint(out, "-CLUSTERDOWN as the test wants it\r\n")
+		fmt.Fprint(out, "-CLUSTERDOWN injected by the test\r\n")
 	case isotone.CodeNotLeader:
 		fmt.Fprintf(out, "-MOVED 0 %s\r\n", c.leader)
 	default:

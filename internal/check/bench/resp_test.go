@@ -10,7 +10,7 @@ import (
 	"github.com/isotone/isotone/internal/reply"
 )
 
-// Answers as nodes give them.
+// Answers of nodes.
 const (
 	oneReply   = "$16\r\nAAAAAAAABBBBBBBB\r\n"
 	movedReply = "-MOVED 0 10.0.0.2:8080\r\n"
@@ -35,7 +35,7 @@ func TestParseRESP_AnswersOfNodes(t *testing.T) {
 		{"no leader", 1, downReply, answer{code: "no_leader", text: "no leader is known"}},
 		{"overloaded", 1, "-TRYAGAIN the queue is full\r\n", answer{code: "overloaded", text: "the queue is full"}},
 		{"a wrong command", 1, "-ERR count \"0\": want more\r\n", answer{code: "invalid_argument", text: `count "0": want more`}},
-		{"a defect", 1, "-ERR internal: disk full\r\n", answer{code: "internal", text: "disk full"}},
+		{"an internal error", 1, "-ERR internal: disk full\r\n", answer{code: "internal", text: "disk full"}},
 		{"another cluster", 1, "-WRONGCLUSTER it is another\r\n", answer{code: "wrong_cluster", text: "it is another"}},
 		{"a password", 1, "-NOAUTH\r\n", answer{code: "unauthorized"}},
 	} {
@@ -57,27 +57,27 @@ func TestParseRESP_AnswersOfNodes(t *testing.T) {
 
 func TestParseRESP_RefusesWhatIsNoAnswer(t *testing.T) {
 	for name, text := range map[string]string{
-		"another protocol":        "HTTP/1.1 400 Bad Request\r\n\r\n",
-		"a status":                "+OK\r\n",
-		"a number":                ":16\r\n",
-		"an array":                "*1\r\n" + oneReply,
-		"null":                    "$-1\r\n",
-		"null of RESP3":           "_\r\n",
-		"a short string":          "$15\r\nAAAAAAAABBBBBBB\r\n",
-		"a long string":           "$17\r\nAAAAAAAABBBBBBBBC\r\n",
-		"more than was said":      "$16\r\nAAAAAAAABBBBBBBBC\r\n",
-		"bare line ends":          "$16\nAAAAAAAABBBBBBBB\n",
-		"a bare end":              "$16\r\nAAAAAAAABBBBBBBB\n\n",
-		"a word that no node has": "-STRANGE Operation against a key\r\n",
-		"no word":                 "-\r\n",
-		"a longer word":           "-ERROR x\r\n",
-		"moved to nowhere":        "-MOVED\r\n",
-		"moved without a slot":    "-MOVED 10.0.0.2:8080\r\n",
-		"moved without a port":    "-MOVED 0 10.0.0.2\r\n",
-		"moved to port 0":         "-MOVED 0 10.0.0.2:0\r\n",
-		"moved without a host":    "-MOVED 0 :8080\r\n",
-		"two lines in one":        "-MOVED 0 a\n:8080\r\n",
-		"a line without end":      "-ERR " + strings.Repeat("x", answerMax),
+		"another protocol":       "HTTP/1.1 400 Bad Request\r\n\r\n",
+		"a status":               "+OK\r\n",
+		"a number":               ":16\r\n",
+		"an array":               "*1\r\n" + oneReply,
+		"null":                   "$-1\r\n",
+		"null of RESP3":          "_\r\n",
+		"a short string":         "$15\r\nAAAAAAAABBBBBBB\r\n",
+		"a long string":          "$17\r\nAAAAAAAABBBBBBBBC\r\n",
+		"more than announced":    "$16\r\nAAAAAAAABBBBBBBBC\r\n",
+		"bare line ends":         "$16\nAAAAAAAABBBBBBBB\n",
+		"a bare end":             "$16\r\nAAAAAAAABBBBBBBB\n\n",
+		"an unknown word":        "-STRANGE Operation against a key\r\n",
+		"no word":                "-\r\n",
+		"a longer word":          "-ERROR x\r\n",
+		"moved without a target": "-MOVED\r\n",
+		"moved without a slot":   "-MOVED 10.0.0.2:8080\r\n",
+		"moved without a port":   "-MOVED 0 10.0.0.2\r\n",
+		"moved to port 0":        "-MOVED 0 10.0.0.2:0\r\n",
+		"moved without a host":   "-MOVED 0 :8080\r\n",
+		"two lines in one":       "-MOVED 0 a\n:8080\r\n",
+		"a line without end":     "-ERR " + strings.Repeat("x", answerMax),
 	} {
 		var a answer
 		if n, err := (reading{count: 1}).parseRESP([]byte(text), &a); !errors.Is(err, errMalformed) {

@@ -15,12 +15,12 @@ import (
 	"github.com/isotone/isotone/internal/core/lincheck"
 )
 
-// Schema names the form of a [Result] in JSON. It changes whenever a reader could
-// misunderstand what it reads; new fields may come without a change.
+// Schema identifies the JSON format of a [Result]. It changes whenever readers could
+// misunderstand a result; adding fields does not change it.
 const Schema = "isotone-bench/1"
 
-// Result is everything that is known of a run. Times have the unit in their name and
-// count from the end of the warm-up.
+// Result is the full result of a run. Times have their unit in the name of the JSON field
+// and count from the end of the warm-up.
 type Result struct {
 	Schema      string       `json:"schema"`
 	Isotone     string       `json:"isotone"` // version of the load generator
@@ -33,7 +33,7 @@ type Result struct {
 	Percentiles []Percentile `json:"percentiles"`
 }
 
-// Environment is where the load came from.
+// Environment describes the machine of the load generator.
 type Environment struct {
 	OS      string `json:"os"`
 	Arch    string `json:"arch"`
@@ -63,7 +63,7 @@ type Settings struct {
 // Outcome is what was measured.
 type Outcome struct {
 	Elapsed Seconds `json:"elapsed_s"`
-	// Interrupted says that the run was ended before its time.
+	// Interrupted means that the run was ended early.
 	Interrupted    bool    `json:"interrupted"`
 	Answers        uint64  `json:"answers"`
 	AnswersPerS    float64 `json:"answers_per_s"`
@@ -98,21 +98,21 @@ type Gap struct {
 	At     Seconds `json:"at_s"` // its beginning
 }
 
-// Verdict is what the online checker says. It covers every answer, those of the warm-up
-// as well.
+// Verdict is the result of the online checker. It covers every answer, including those of
+// the warm-up.
 type Verdict struct {
 	OK         bool   `json:"ok"`
 	Checked    uint64 `json:"checked"`
 	Violations uint64 `json:"violations"`
-	// Unverified is how many answers were overtaken by more than Window others. They
-	// are in order, but could have repeated an answer that is not remembered any more.
+	// Unverified is the number of answers that were overtaken by more than Window others.
+	// They are in order, but could repeat an answer that is no longer remembered.
 	Unverified uint64 `json:"unverified"`
 	Window     int    `json:"window"`
 	Highest    string `json:"highest"`
-	// File has the offending operations, First the first of them in words.
+	// File is the file with the offending operations, First describes the first of them.
 	File  string `json:"file,omitempty"`
 	First string `json:"first,omitempty"`
-	// Made says that the timestamps were made up; see Options.Static.
+	// Made means that the timestamps were made up; see Options.Static.
 	Made bool `json:"made_up,omitempty"`
 }
 
@@ -122,7 +122,7 @@ type Interval struct {
 	Length  Seconds `json:"length_s"`
 	Answers uint64  `json:"answers"`
 	Errors  uint64  `json:"errors"`
-	// The latencies are in microseconds, and null if nothing was answered.
+	// The latencies are in microseconds, and null if there was no answer.
 	P50  *float64 `json:"p50_us"`
 	P90  *float64 `json:"p90_us"`
 	P99  *float64 `json:"p99_us"`
@@ -130,15 +130,15 @@ type Interval struct {
 	Max  *float64 `json:"max_us"`
 }
 
-// Percentile is one point of the distribution: this many percent of the answers took no
-// longer than this.
+// Percentile is one point of the distribution: this percentage of the answers had at most
+// this latency. Count is their number.
 type Percentile struct {
 	Percentile float64 `json:"percentile"`
 	Latency    float64 `json:"latency_us"`
 	Count      int64   `json:"count"`
 }
 
-// result puts the report together when everything has ended.
+// result makes the report after the run has ended.
 func (r *run) result(began time.Time, end int64, interrupted bool) *Result {
 	o := r.options
 	elapsed := max(0, end-r.warmup)
@@ -230,7 +230,7 @@ func summarize(h *hdrhistogram.Histogram) Summary {
 	}
 }
 
-// ticksPerHalf is how many points the distribution has for each halving of the distance
+// ticksPerHalf is the number of points of the distribution for each halving of the distance
 // to 100 %.
 const ticksPerHalf = 5
 
@@ -247,7 +247,7 @@ func distribution(h *hdrhistogram.Histogram) []Percentile {
 
 func micros(ns int64) float64 { return round(float64(ns) / 1e3) }
 
-// round keeps as many digits as mean something.
+// round rounds to three decimal places.
 func round(f float64) float64 { return math.Round(f*1e3) / 1e3 }
 
 func perSecond(n uint64, ns int64) float64 {
@@ -257,7 +257,7 @@ func perSecond(n uint64, ns int64) float64 {
 	return math.Round(float64(n)/(float64(ns)/1e9)*10) / 10
 }
 
-// WriteJSON writes the result as it is documented in docs/bench.md.
+// WriteJSON writes the result in the format of docs/bench.md.
 func (r *Result) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
@@ -272,7 +272,7 @@ func ReadResult(name string) (*Result, error) {
 	}
 	r := new(Result)
 	if err := json.Unmarshal(data, r); err != nil {
-		return nil, fmt.Errorf("%s is not the JSON of a benchmark: %w", name, err)
+		return nil, fmt.Errorf("%s is not a benchmark result in JSON: %w", name, err)
 	}
 	if r.Schema != Schema {
 		return nil, fmt.Errorf("%s has the schema %q; this version reads %q, written by --json", name, r.Schema, Schema)

@@ -16,9 +16,9 @@ import (
 	"github.com/isotone/isotone"
 )
 
-var rewriteGolden = flag.Bool("rewrite", false, "write what the golden tests get to testdata")
+var rewriteGolden = flag.Bool("rewrite", false, "write the results of the golden tests to testdata")
 
-// knownRun is a finished run of which everything is given.
+// knownRun is a finished run with fixed values.
 func knownRun() *run {
 	o := Default()
 	o.Targets, o.Duration, o.Warmup, o.Rate, o.Threads = []string{"127.0.0.1:8081"}, 400*time.Millisecond, time.Second, 100, 2
@@ -72,7 +72,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 	want, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s differs (%v); if that is right: go test ./internal/check/bench -rewrite\n%s", path, err, got)
+		t.Errorf("%s differs (%v); if that is intended: go test ./internal/check/bench -rewrite\n%s", path, err, got)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestReadResult_RefusesOtherFiles(t *testing.T) {
 		}
 	}
 	if _, err := ReadResult(filepath.Join(dir, "missing")); err == nil {
-		t.Error("a file that is not there was read")
+		t.Error("a missing file was read")
 	}
 	r, err := ReadResult("testdata/result.json")
 	if err != nil || r.Result.Answers != 40 {
@@ -174,7 +174,7 @@ func TestHTML_LoadsNothingFromElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		page := b.String()
-		// What may name an address: the comment that says where the library is from.
+		// One address is allowed: the comment with the origin of the library.
 		page = strings.Replace(page, "/*! https://github.com/leeoniya/uPlot (v1.6.32) */", "", 1)
 		for _, pattern := range []string{`https?://[^\s]*\.(js|css|png|woff)`, `(?i)<(link|img|iframe|script)[^>]*(src|href)=`, `@import`, `url\(`, `fetch\(`, `XMLHttpRequest`, `alert\(1\)</script>`} {
 			if found := regexp.MustCompile(pattern).FindString(page); found != "" {

@@ -6,24 +6,23 @@ import (
 	"sync"
 )
 
-// turnsMax bounds the changes of leader that a report lists; later ones are only
-// counted.
+// turnsMax bounds the leaders that a report lists; later ones are only counted.
 const turnsMax = 1000
 
-// route is the node to which all callers send their requests: the leader, as far as known.
+// route is the node to which all callers send their requests: the leader, as far as is known.
 // A caller that learns of another leader, or gets no answer, changes it for all.
 type route struct {
 	mu      sync.Mutex
 	targets []string
 	addrs   []string // targets, then members and leaders learned from nodes
-	next    int      // index in addrs of the next to try without an answer
+	next    int      // index in addrs of the node last tried for lack of an answer
 	current string
 	turns   []Turn
 	changes uint64
 	failure string // the latest
 }
 
-// Turn is a leader and when its first answer came.
+// Turn is a leader and the time of its first answer.
 type Turn struct {
 	At   Seconds `json:"at_s"`
 	Addr string  `json:"addr"`
@@ -51,8 +50,8 @@ func (r *route) addr() string {
 	return r.current
 }
 
-// follow leaves the node from for the node to, or, if to is "", for any other. It does
-// nothing if another caller has done so already.
+// follow changes the route from one node to another or, if to is "", to any other. It only
+// records the failure if another caller has changed the route already.
 func (r *route) follow(from, to, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,14 +73,14 @@ func (r *route) follow(from, to, why string) {
 	}
 }
 
-// note keeps a failure that is no reason to change the node.
+// note records a failure that is no reason to change the route.
 func (r *route) note(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failure = why
 }
 
-// confirm records that a node gave timestamps.
+// confirm records that a node has issued timestamps.
 func (r *route) confirm(addr string, now Seconds) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,8 +94,8 @@ func (r *route) confirm(addr string, now Seconds) {
 	}
 }
 
-// elsewhere returns the leader, or the node to ask first before one has answered; "" if it
-// is a target.
+// elsewhere returns the leader or, before one has answered, the node to ask first. It returns
+// "" if that is a target.
 func (r *route) elsewhere() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +110,7 @@ func (r *route) elsewhere() string {
 }
 
 // sameAddr reports whether two addresses are equal, or both are loopback addresses with the
-// same port: a node at 127.0.0.1 may name itself localhost.
+// same port: a node at 127.0.0.1 may advertise localhost.
 func sameAddr(a, b string) bool {
 	hostA, portA, _ := net.SplitHostPort(a)
 	hostB, portB, _ := net.SplitHostPort(b)
@@ -120,7 +119,7 @@ func sameAddr(a, b string) bool {
 
 func loopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
-// leaders returns who led, and the latest failure, if any.
+// leaders returns the leaders in the order of their turns, and the latest failure, if any.
 func (r *route) leaders() (turns []Turn, failure string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,15 +15,15 @@ func TestRoute(t *testing.T) {
 	}
 	want("a:1")
 	r.follow("a:1", "c:1", "")
-	want("c:1") // a leader that no target was
+	want("c:1") // a leader that is not a target
 	r.follow("a:1", "b:1", "")
-	want("c:1") // a caller that is late; the others have left a
+	want("c:1") // a late caller: the route has left a already
 	r.follow("c:1", "", "")
 	want("b:1") // nobody answers: the next one
 	r.follow("b:1", "", "")
 	want("c:1")
 	r.follow("c:1", "c:1", "")
-	want("a:1") // a node that sends to itself is no way
+	want("a:1") // a node that redirects to itself is not followed
 	r.follow("a:1", "x y\r\n", "")
 	want("b:1") // nor is nonsense
 	r.confirm("c:1", 1)
@@ -32,7 +32,7 @@ func TestRoute(t *testing.T) {
 		r.follow(r.addr(), fmt.Sprintf("host%d:1", i), "")
 	}
 	if len(r.addrs) != targetsMax {
-		t.Errorf("%d addresses are known, want at most %d", len(r.addrs), targetsMax)
+		t.Errorf("the route has %d addresses, want at most %d", len(r.addrs), targetsMax)
 	}
 }
 
@@ -46,12 +46,12 @@ func TestRoute_TellsALeaderThatIsNoTarget(t *testing.T) {
 	} {
 		r.confirm(tt.leader, 0)
 		if got := r.elsewhere(); got != tt.want {
-			t.Errorf("%s leads: %q is told, want %q", tt.leader, got, tt.want)
+			t.Errorf("leader %s: elsewhere is %q, want %q", tt.leader, got, tt.want)
 		}
 	}
-	r.follow("b:2", "", "") // it is silent, and the next is only asked
+	r.follow("b:2", "", "") // no answer; the next node is not confirmed as the leader
 	if got := r.elsewhere(); got != "b:2" {
-		t.Errorf("%q is told", got)
+		t.Errorf("elsewhere is %q", got)
 	}
 }
 

@@ -17,10 +17,10 @@ const (
 	tick = 100 * time.Millisecond
 	// progressEvery is how often Options.Progress is called.
 	progressEvery = time.Second
-	// dialsMax bounds the connections being opened at a time, so that they do not
-	// overflow the queue of a listening node.
+	// dialsMax bounds the connections that are being opened at the same time, so that they
+	// do not overflow the listen queue of a node.
 	dialsMax = 64
-	// interruptedWait bounds the wait for answers under way after an interruption.
+	// interruptedWait bounds the wait for outstanding answers after an interruption.
 	interruptedWait = time.Second
 )
 
@@ -28,12 +28,12 @@ const (
 type Progress struct {
 	// Passed is the time since the warm-up ended.
 	Passed time.Duration
-	// Span is how long what follows took.
+	// Span is the time that Answers, Errors, P50 and P99 cover.
 	Span time.Duration
 	// Answers and Errors are counts, P50 and P99 latencies.
 	Answers, Errors uint64
 	P50, P99        time.Duration
-	// Violations is the count since the beginning.
+	// Violations is the number since the beginning of the run.
 	Violations uint64
 }
 
@@ -56,7 +56,7 @@ type run struct {
 
 	start  time.Time
 	warmup int64 // when it ends
-	// hard ends when the run waits for no more answers.
+	// hard is cancelled when the run stops waiting for answers.
 	hard    context.Context
 	abandon context.CancelFunc
 }
@@ -64,8 +64,8 @@ type run struct {
 // now returns the nanoseconds since the run began.
 func (r *run) now() int64 { return int64(time.Since(r.start)) }
 
-// Run loads an oracle until the duration or the number of requests is reached, or ctx
-// ends, and reports on it. A [TargetError] says that there was nothing to load. A
+// Run puts load on an oracle until the duration or the number of requests is reached, or
+// ctx ends, and returns the result. A [TargetError] means that no load was possible. A
 // result with violations is not an error. All its goroutines have ended when it returns.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := o.Validate(); err != nil {
@@ -132,7 +132,7 @@ func (r *run) do(ctx context.Context) (*Result, error) {
 		close(done)
 	}()
 	r.coordinate(ctx, done)
-	r.tellElsewhere() // a short run may have had no turn
+	r.tellElsewhere() // a short run may have ended before the first tick
 	end := r.now()
 	r.settle(end)
 	result := r.result(began, end, ctx.Err() != nil)
@@ -167,7 +167,7 @@ func (r *run) dial(id int, addr string) (conn, error) {
 	return r.protocol.dial(ctx, id, addr)
 }
 
-// coordinate watches over the callers until done is closed.
+// coordinate ends the load and supervises the callers until done is closed.
 func (r *run) coordinate(ctx context.Context, done <-chan struct{}) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -202,7 +202,7 @@ func (r *run) coordinate(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// tellElsewhere reports the node that gets the load, if it is not a target.
+// tellElsewhere calls Options.Elsewhere if the node under load is new and not a target.
 func (r *run) tellElsewhere() {
 	addr := r.route.elsewhere()
 	if addr == "" || addr == r.told || r.options.Elsewhere == nil {
@@ -212,8 +212,8 @@ func (r *run) tellElsewhere() {
 	r.options.Elsewhere(addr)
 }
 
-// expire closes connections that have been silent for too long; at the end of the run, all
-// that wait for an answer.
+// expire closes connections that have waited too long for an answer and, after hard is
+// cancelled, all that wait for one.
 func (r *run) expire() {
 	before := r.now()
 	if r.hard.Err() == nil {
@@ -224,7 +224,7 @@ func (r *run) expire() {
 	}
 }
 
-// turn runs at every tick. It returns when progress was last reported.
+// turn runs at every tick. It takes and returns the time of the last progress report.
 func (r *run) turn(shown int64) int64 {
 	r.expire()
 	r.tellElsewhere()
@@ -250,7 +250,7 @@ func (r *run) turn(shown int64) int64 {
 	return now
 }
 
-// settle counts unanswered and dropped arrivals when all callers have ended.
+// settle counts unanswered and dropped arrivals after all callers have ended.
 func (r *run) settle(end int64) {
 	unanswered := func(due int64) {
 		if due >= r.warmup {
@@ -281,7 +281,7 @@ func (r *run) silence(result *Result) error {
 	}
 	_, failure := r.route.leaders()
 	if failure == "" {
-		return targetErrorf("no request was answered: the run ended before")
+		return targetErrorf("no request was answered before the run ended")
 	}
 	return targetErrorf("no request was answered; %d failed; the last one: %s", result.Result.ErrorsTotal, failure)
 }

@@ -20,20 +20,20 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// fakeNode is a server that behaves as a node, or worse, over HTTP and RESP.
+// fakeNode is a server that behaves like a node, with optional faults, over HTTP and RESP.
 type fakeNode struct {
 	*httptest.Server
 	cluster *fakeCluster
 }
 
-// fakeCluster hands out timestamps at whichever node leads.
+// fakeCluster issues timestamps at the node that leads.
 type fakeCluster struct {
 	mu      sync.Mutex
 	next    uint64
 	leader  string // its address; "" while there is none
 	nodes   []*fakeNode
 	asked   map[string]int
-	issue   func(first, count uint64) uint64 // changes what is handed out
+	issue   func(first, count uint64) uint64 // changes what is issued
 	onIssue func(n uint64)
 	short   func() bool // answers with less than a timestamp
 }
@@ -74,7 +74,7 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// ask hands timestamps out at node n, if it leads. The caller holds c.mu.
+// ask issues timestamps at node n, if it leads. The caller holds c.mu.
 func (c *fakeCluster) ask(n *fakeNode, count uint64) (isotone.Range, isotone.Code) {
 	switch c.leader {
 	case "":
@@ -124,7 +124,7 @@ func (c *fakeCluster) answer(w http.ResponseWriter, r *http.Request, n *fakeNode
 
 func fault(w http.ResponseWriter, status int, code isotone.Code) {
 	w.WriteHeader(status)
-	fmt.Fprintf(w, `{"error":{"code":%q,"message":"as the test wants it"}}`, code)
+	fmt.Fprintf(w, `{"error":{"code":%q,"message":"injected by the test"}}`, code)
 }
 
 func runAt(t *testing.T, addr string, change func(*Options)) (*Result, error) {
@@ -134,7 +134,7 @@ func runAt(t *testing.T, addr string, change func(*Options)) (*Result, error) {
 	return Run(t.Context(), *o)
 }
 
-// fakeLoads is how fake clusters are loaded: each protocol by hand, closed and open.
+// fakeLoads are the loads for fake clusters: closed and open loops of each hand-written protocol.
 var fakeLoads = []struct {
 	protocol string
 	pipeline int
@@ -250,7 +250,7 @@ func TestRun_CatchesAnOracleThatLies(t *testing.T) {
 	}
 }
 
-// wantOffence fails unless the first line of a file describes such an offence.
+// wantOffence fails unless the first line of a file describes an offence of that kind.
 func wantOffence(t *testing.T, file, kind, node string) {
 	t.Helper()
 	o := readOffence(t, file)
@@ -334,7 +334,7 @@ func TestRun_SaysWhyNothingWasAnswered(t *testing.T) {
 		if !errors.As(err, new(TargetError)) || !strings.Contains(err.Error(), "no_leader") {
 			t.Error(err)
 		}
-		// The leader that is named cannot be reached.
+		// The named leader cannot be reached.
 		c.leader = "127.0.0.1:1"
 		_, err = runAt(t, c.nodes[0].addr(), short)
 		if !errors.As(err, new(TargetError)) || !strings.Contains(err.Error(), "127.0.0.1:1") && !strings.Contains(err.Error(), "not_leader") {
@@ -400,7 +400,7 @@ func TestRun_SpeaksEveryProtocolOverTLS(t *testing.T) {
 		}
 		if _, err := runAt(t, scheme+node.addr(), func(o *Options) { o.Protocol = protocol }); !errors.As(err, new(TargetError)) ||
 			!strings.Contains(err.Error(), "certificate") || !strings.Contains(err.Error(), "--insecure") || !strings.Contains(err.Error(), "--ca FILE") {
-			t.Errorf("%s: a certificate that nobody knows: %v", protocol, err)
+			t.Errorf("%s: unknown certificate: %v", protocol, err)
 		}
 	}
 }

@@ -8,15 +8,15 @@ import (
 
 // load gives callers their requests.
 type load interface {
-	// take begins up to free requests in the caller and returns how many. It may wait if
-	// the caller has nothing under way; 0 then means that the load is over.
+	// take begins up to free requests in the caller and returns their number. It may wait
+	// if the caller has nothing under way; 0 then means that the load is over.
 	take(by *caller, free int) int
-	// over reports whether nothing is left but what the caller has under way.
+	// over reports whether there are no more requests for the caller.
 	over(by *caller) bool
 	// scheduled reports whether requests arrive on a schedule, so that failed ones must
 	// be repeated.
 	scheduled() bool
-	// stop ends the load early; ended reports whether nothing more will be due.
+	// stop ends the load early; ended reports whether no more requests will be due.
 	stop()
 	ended() bool
 }
@@ -69,8 +69,8 @@ type openLoop struct {
 	run      *run
 	arrivals chan int64 // due and not yet sent
 	distance float64    // nanoseconds between arrivals
-	count    uint64     // of all arrivals; 0 means no bound
-	end      int64      // nothing is due from here on; 0 means no bound
+	count    uint64     // number of arrivals, warm-up included; 0 means no bound
+	end      int64      // nothing is due from this time on; 0 means no bound
 	stopping chan struct{}
 	stopped  atomic.Bool // nothing more arrives
 	dropped  atomic.Uint64
@@ -91,7 +91,7 @@ func newOpenLoop(r *run) *openLoop {
 		stopping: make(chan struct{}),
 	}
 	if n := r.options.Requests; n > 0 {
-		// The warm-up's arrivals are added.
+		// Plus the arrivals of the warm-up.
 		o.count = n + uint64(math.Ceil(float64(r.warmup)/o.distance))
 	}
 	if r.options.Duration > 0 {

@@ -12,14 +12,13 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// fakeOracle answers each request a millisecond after it was sent, but for the times in
-// which it stalls. It is for tests with a fake clock.
+// fakeOracle answers each request a millisecond after it was sent, except when it stalls.
+// It is for tests with a fake clock.
 type fakeOracle struct {
 	callers, depth int
-	// stalls are times since the first dial; what would be answered within one is
-	// answered at its end.
+	// stalls are times since the first dial; answers due within a stall come at its end.
 	stalls []stall
-	// refusals is how many dials fail at first.
+	// refusals is how many dials fail before the first succeeds.
 	refusals int
 
 	mu      sync.Mutex
@@ -49,7 +48,7 @@ func (o *fakeOracle) dial(context.Context, int, string) (conn, error) {
 	return &fakeConn{oracle: o, broken: make(chan struct{})}, nil
 }
 
-// wait returns how long the answer to a request takes that is sent now.
+// wait returns how long the answer to a request sent now takes.
 func (o *fakeOracle) wait() time.Duration {
 	at := time.Since(o.began) + time.Millisecond
 	for _, s := range o.stalls {
@@ -95,7 +94,7 @@ func (c *fakeConn) abort() { c.once.Do(func() { close(c.broken) }) }
 
 func (c *fakeConn) close() {}
 
-// runFake loads a fake oracle with a fake clock.
+// runFake puts load on a fake oracle with a fake clock.
 func runFake(t *testing.T, oracle *fakeOracle, change func(*Options)) *Result {
 	t.Helper()
 	o := testOptions(func(o *Options) {
@@ -142,7 +141,7 @@ func TestOpenLoop_CountsAStallThatAClosedLoopHides(t *testing.T) {
 	within(t, "open loop: mean", open.Result.Latency.Mean, 45_000, 60_000)
 	within(t, "open loop: p99", open.Result.Latency.P99, 880_000, 930_000)
 	within(t, "open loop: max", open.Result.Latency.Max, 995_000, 1_002_000)
-	// Four requests of some 36,000 fall into it.
+	// Four requests of about 36,000 fall into the stall.
 	within(t, "closed loop: p99.9", closed.Result.Latency.P999, 990, 1200)
 	within(t, "closed loop: max", closed.Result.Latency.Max, 995_000, 1_002_000)
 	for name, r := range map[string]*Result{"open": open, "closed": closed} {

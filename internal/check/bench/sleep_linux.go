@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newSleep returns a sleep for the pacer, and what frees it. The runtime's own timers
-// round up to a millisecond when the process is idle, which would be most of the latency
-// of a fast oracle; a timer of the kernel, waited for as for a socket, is exact to some
-// microseconds and needs no thread that spins.
+// newSleep returns a sleep function for the pacer, and a function that frees it. The Go
+// runtime's timers round up to a millisecond when the process is idle, which would be most
+// of the latency of a fast oracle. A timerfd in the runtime's poller is exact to some
+// microseconds, without a spinning thread.
 func newSleep() (sleep func(time.Duration), release func()) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// WriteSummary writes the result for people.
+// WriteSummary writes a summary of the result as text.
 func (r *Result) WriteSummary(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	o, l := &r.Result, &r.Result.Latency
@@ -39,7 +39,7 @@ func (r *Result) WriteSummary(w io.Writer) error {
 	return t.Flush()
 }
 
-// String says what the load was.
+// String describes the load.
 func (s Settings) String() string {
 	loop := "closed loop"
 	if s.Loop == "open" {
@@ -87,7 +87,7 @@ func (e Errors) codes() []string {
 	return codes
 }
 
-// leadersShown is how many changes of leader the summary names.
+// leadersShown is how many leaders the summary lists.
 const leadersShown = 5
 
 func leaderText(o *Outcome) string {
@@ -105,7 +105,7 @@ func leaderText(o *Outcome) string {
 	return strings.Join(parts, ", ")
 }
 
-// String is the verdict in a sentence.
+// String returns the verdict as one line.
 func (v Verdict) String() string {
 	switch {
 	case v.Made:
@@ -122,7 +122,7 @@ func (v Verdict) String() string {
 // Micros is a time in microseconds.
 type Micros float64
 
-// String gives three or four digits.
+// String returns three digits and a unit; from 100 s on, whole seconds.
 func (m Micros) String() string {
 	switch {
 	case m < 999.5:

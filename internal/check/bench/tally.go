@@ -12,7 +12,7 @@ import (
 
 const (
 	// latencyMax is the largest latency of the histogram; longer ones count as this much.
-	// A request takes no longer than Options.Timeout, but an arrival may wait.
+	// A request takes no longer than Options.Timeout, but an arrival may wait before it.
 	latencyMax = int64(2 * timeoutMax)
 	// digits is the precision of the histogram of the run (0.1 %), intervalDigits that
 	// of an interval (1 %, 37 KiB).
@@ -20,9 +20,9 @@ const (
 	// recentMax is how many operations each shard remembers, so that a violation can
 	// name the earlier operation as well. 64 bytes each.
 	recentMax = 1 << 13
-	// shardsMax bounds the memory of all shards to some 30 MB.
+	// shardsMax bounds the memory of all shards to about 30 MB.
 	shardsMax = 32
-	// codesMax bounds the kinds of errors: ours, those of nodes, HTTP statuses.
+	// codesMax bounds the number of error codes, which include HTTP statuses.
 	codesMax = 1000
 )
 
@@ -45,8 +45,8 @@ type operation struct {
 	issued         isotone.Range
 }
 
-// shard has the counts of some callers. Many callers share few shards, because a histogram
-// takes a quarter of a megabyte.
+// shard has the counts of some callers. Callers share shards because a histogram takes a
+// quarter of a megabyte.
 type shard struct {
 	mu sync.Mutex
 	counts
@@ -54,11 +54,11 @@ type shard struct {
 	stored uint64
 }
 
-// counts is what was seen between two collections.
+// counts has the answers and errors between two collections.
 type counts struct {
 	latency *hdrhistogram.Histogram
-	// late is how late the generator itself was: from when an arrival was due, and a
-	// caller waited for it, until it was sent.
+	// late is the delay that the generator itself adds: from the time at which an arrival
+	// is due while a caller waits for it, until the caller has it.
 	late       *hdrhistogram.Histogram
 	answers    uint64
 	timestamps uint64
@@ -124,8 +124,7 @@ func (s *shard) swap(empty counts) counts {
 	return full
 }
 
-// find returns an operation that was given one of the timestamps in r, other than op
-// itself.
+// find returns an operation, other than op itself, that got one of the timestamps in r.
 func (s *shard) find(r isotone.Range, op operation) (operation, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,14 +147,14 @@ type gap struct {
 	began int64 // of the longest
 }
 
-// open begins at the time from which gaps count.
+// open sets the time from which gaps count.
 func (g *gap) open(from int64) { g.last.Store(from) }
 
 // note records an answer, or the end of the run.
 func (g *gap) note(now int64) {
 	last := g.last.Load()
 	if now <= last {
-		return // before the end of the warm-up, or another caller was faster
+		return // during the warm-up, or another caller has noted a later answer
 	}
 	g.last.Store(now)
 	if now-last <= g.longest.Load() {
@@ -170,15 +169,15 @@ func (g *gap) note(now int64) {
 }
 
 // series is the run over time, in a bounded number of intervals: when there are too
-// many, each two become one.
+// many, pairs of them are merged.
 type series struct {
 	list []interval
-	// turns is how many collections make an interval; filled, how many the last one
-	// has.
+	// turns is the number of collections per interval; filled, how many the last
+	// interval has.
 	turns, filled int
 }
 
-// intervalsMax is about as many points as a plot has room for.
+// intervalsMax is about the number of points that fit in a plot.
 const intervalsMax = 600
 
 // interval is what happened between two moments, in nanoseconds since the run began.
@@ -190,8 +189,8 @@ type interval struct {
 	errors     uint64
 }
 
-// add appends the counts of the time until to. What is left over at the end of a run is
-// no interval of its own: in a plot it would look like a drop.
+// add appends the counts of the time from from to to. The remainder at the end of a run
+// becomes part of the last interval: by itself it would look like a drop in a plot.
 func (s *series) add(from, to int64, c *counts) {
 	if len(s.list) > 0 && (s.filled < s.turns || to-from < int64(tick)/2) {
 		s.list[len(s.list)-1].merge(to, c.latency, c.answers, c.timestamps, sum(c.errors))
@@ -252,7 +251,7 @@ func newTotal() *total {
 func (t *total) sweep(shards []*shard, warmup, now int64) {
 	t.collect(shards)
 	if t.swept < warmup {
-		clear(t.turn.errors) // they belong to the warm-up, but for the last tick
+		clear(t.turn.errors) // almost all belong to the warm-up
 		t.swept = warmup
 	}
 	t.counts.add(&t.turn)

@@ -16,19 +16,18 @@ import (
 	"github.com/isotone/isotone/internal/core/lincheck"
 )
 
-// What follows tests the harness: a test that cannot fail is worth nothing, and all
-// others here rest on these.
+// These tests test the harness, on which all other tests of this package rely.
 
-// TestLoad_NoticesAnOracleThatLies shows the load an oracle that repeats itself, one
-// that goes back, and one that names nobody as the leader.
-func TestLoad_NoticesAnOracleThatLies(t *testing.T) {
-	for name, lie := range map[string]func(uint64) isotone.Timestamp{
+// TestLoad_NoticesAFaultyOracle runs the load on an oracle that repeats a timestamp, one that
+// goes back, and one that redirects to an unknown leader.
+func TestLoad_NoticesAFaultyOracle(t *testing.T) {
+	for name, faulty := range map[string]func(uint64) isotone.Timestamp{
 		"repeats":   func(n uint64) isotone.Timestamp { return isotone.Timestamp{Time: 1, Index: n - n%100/99} },
 		"goes back": func(n uint64) isotone.Timestamp { return isotone.Timestamp{Time: 1 + n/50%2, Index: n} },
 	} {
 		var issued atomic.Uint64
 		r := loadOn(t, func(w http.ResponseWriter, _ *http.Request) {
-			b, _ := lie(issued.Add(1)).MarshalBinary()
+			b, _ := faulty(issued.Add(1)).MarshalBinary()
 			_, _ = w.Write(b)
 		})
 		if lincheck.Check(r.History) == nil || r.Online.Violations == 0 || len(r.Faults) == 0 {
@@ -53,28 +52,28 @@ func loadOn(t *testing.T, serve http.HandlerFunc) *chaos.Report {
 		served.Add(1)
 	}))
 	defer server.Close()
-	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: []string{server.Listener.Addr().String()}, Workers: 1, Pause: time.Nanosecond})
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: []string{server.Listener.Addr().String()}, Callers: 1, Pause: time.Nanosecond})
 	for deadline := time.Now().Add(chaos.ReadyTimeout); served.Load() < 250 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	return load.Stop()
 }
 
-// TestProcess_NoticesAnUnaskedEnd runs commands that end in good and in bad ways.
-func TestProcess_NoticesAnUnaskedEnd(t *testing.T) {
+// TestProcess_NoticesAnUnexpectedEnd runs commands that end as requested and otherwise.
+func TestProcess_NoticesAnUnexpectedEnd(t *testing.T) {
 	nothing := func(*chaos.Process) error { return nil }
 	for _, test := range []struct {
 		command string
 		end     func(*chaos.Process) error
 		fault   string
 	}{
-		{"exit 0", nothing, "ended unasked"},
-		{"exit 3", nothing, "ended unasked: exit status 3"},
-		{"kill -SEGV $$", nothing, "ended unasked: signal"},
+		{"exit 0", nothing, "ended by itself"},
+		{"exit 3", nothing, "ended by itself: exit status 3"},
+		{"kill -SEGV $$", nothing, "ended by itself: signal"},
 		{"exec sleep 60", (*chaos.Process).Kill, ""},
-		{"exec sleep 60", (*chaos.Process).Term, "did so badly: signal: terminated"},
+		{"exec sleep 60", (*chaos.Process).Term, "want exit code 0: signal: terminated"},
 		{"trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done", (*chaos.Process).Term, ""},
-		{"trap 'exit 4' TERM; echo ready; while :; do sleep 0.01; done", (*chaos.Process).Term, "did so badly: exit status 4"},
+		{"trap 'exit 4' TERM; echo ready; while :; do sleep 0.01; done", (*chaos.Process).Term, "want exit code 0: exit status 4"},
 	} {
 		p, err := chaos.Run("a command", filepath.Join(t.TempDir(), "log"), []string{"PATH=/usr/bin:/bin"}, []string{"/bin/sh", "-c", test.command})
 		if err != nil {

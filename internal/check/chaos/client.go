@@ -19,8 +19,7 @@ import (
 // bodyMax bounds an answer: 65,536 timestamps in binary, and room for metrics.
 const bodyMax = 2 << 20
 
-// Conn is one HTTP/1.1 connection on which the caller sends and receives by hand.
-// Unlike net/http it never repeats a request on its own.
+// Conn is one HTTP/1.1 connection. Unlike net/http it never repeats a request on its own.
 type Conn struct {
 	net.Conn
 	// Addr is the address that was dialed.
@@ -28,7 +27,7 @@ type Conn struct {
 	reader *bufio.Reader
 }
 
-// Answer is an answer read whole.
+// Answer is one HTTP response, with its whole body.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -92,8 +91,8 @@ func Get(addr, target string, timeout time.Duration) (*Answer, error) {
 	return c.Get(target, timeout)
 }
 
-// Range reads the body of GET /timestamp?n=…: one timestamp or several with one
-// time and consecutive indexes.
+// Range decodes the body of GET /timestamp?n=…: timestamps with the same time and consecutive
+// indexes.
 func (a *Answer) Range() (isotone.Range, error) {
 	count := len(a.Body) / isotone.TimestampSize
 	if count == 0 || len(a.Body)%isotone.TimestampSize != 0 {
@@ -146,7 +145,7 @@ type Membership struct {
 	Term   uint64
 }
 
-// Members asks a node for the cluster as it sees it.
+// Members returns the cluster as one node sees it.
 func Members(addr string, timeout time.Duration) (*Membership, error) {
 	a, err := Get(addr, "/members", timeout)
 	if err != nil {

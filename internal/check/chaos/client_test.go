@@ -21,11 +21,11 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// callDeadline is what each call of the Go client has. No call may fail for want of
-// time while a majority of the nodes runs: an election takes some hundred milliseconds.
+// callDeadline is the deadline of each call of the Go client. No call may miss it while a
+// majority of the nodes runs: an election takes some hundred milliseconds.
 const callDeadline = 2 * time.Second
 
-// clientLoad is goroutines that call the Go client all the time.
+// clientLoad runs goroutines that call the Go client all the time.
 type clientLoad struct {
 	client *client.Client
 	modes  []isotone.ReadMode // of the goroutines, in turn
@@ -66,7 +66,7 @@ func startClientLoad(t *testing.T, c *chaos.Cluster, goroutines int, modes ...is
 		l.work.Go(func() {
 			for running.Err() == nil {
 				l.call(uint64(i))
-				time.Sleep(time.Millisecond) // leaves the nodes some of a small machine
+				time.Sleep(time.Millisecond) // leaves processor time for the nodes
 			}
 		})
 	}
@@ -107,7 +107,7 @@ func (l *clientLoad) more(t *testing.T, answers int64) {
 	wantAnswers(t, &l.answered, answers)
 }
 
-// verify ends the load. No call may have failed, and none got what it must not have.
+// verify ends the load. No call may have failed or received a wrong answer.
 func (l *clientLoad) verify(t *testing.T) {
 	t.Helper()
 	l.end()
@@ -138,8 +138,8 @@ func TestClient_NoCallFailsWhenTheLeaderIsKilled(t *testing.T) {
 	l.verify(t)
 }
 
-// TestClient_NoCallFailsWhenTheLeaderIsPaused: SIGSTOP leaves all connections open, and
-// the kernel takes more. When it goes on, nothing that it answers is used wrongly.
+// TestClient_NoCallFailsWhenTheLeaderIsPaused: SIGSTOP leaves all connections open, and the
+// kernel accepts more. When the leader resumes, the client must not use stale answers.
 func TestClient_NoCallFailsWhenTheLeaderIsPaused(t *testing.T) {
 	c := chaos.StartCluster(t, options())
 	l := startClientLoad(t, c, 32)
@@ -180,8 +180,8 @@ func TestClient_NoCallFailsInARollingRestart(t *testing.T) {
 	l.verify(t)
 }
 
-// TestClient_RecoversAloneWhenAllNodesWereDown: calls with time enough wait through it,
-// the others fail in time.
+// TestClient_RecoversAloneWhenAllNodesWereDown: calls with a late deadline succeed after it,
+// the others fail at their deadlines.
 func TestClient_RecoversAloneWhenAllNodesWereDown(t *testing.T) {
 	c := chaos.StartCluster(t, options())
 	l := startClientLoad(t, c, 8)
@@ -201,7 +201,7 @@ func TestClient_RecoversAloneWhenAllNodesWereDown(t *testing.T) {
 	}
 	c.Start()
 	if err := <-patient; err != nil {
-		t.Errorf("the patient call: %v", err)
+		t.Errorf("the call with a late deadline: %v", err)
 	}
 	c.WaitReady()
 	l.more(t, 500)
@@ -211,7 +211,7 @@ func TestClient_RecoversAloneWhenAllNodesWereDown(t *testing.T) {
 	l.verify(t)
 }
 
-// TestClient_IDsNeverRepeat: ids of all members and of two generators that lease workers,
+// TestClient_IDsNeverRepeat: IDs of all members and of two generators that lease workers,
 // while the leader is killed (I9).
 func TestClient_IDsNeverRepeat(t *testing.T) {
 	c := chaos.StartCluster(t, options())
@@ -230,8 +230,8 @@ func TestClient_IDsNeverRepeat(t *testing.T) {
 	l.verify(t)
 }
 
-// clientIDs is goroutines that ask the members for ids, through the client of a clientLoad,
-// and others that make ids of workers that they lease.
+// clientIDs runs goroutines that request IDs from the members through the client of a
+// clientLoad, and others that make IDs of workers that they lease.
 type clientIDs struct {
 	stop context.CancelFunc
 	work sync.WaitGroup
@@ -269,7 +269,7 @@ func startClientIDs(t *testing.T, l *clientLoad) *clientIDs {
 	return d
 }
 
-// run asks for ids until the load ends, with a pause after each answer.
+// run requests IDs until the load ends, with a pause after each answer.
 func (d *clientIDs) run(running context.Context, pause time.Duration, ask func(context.Context) ([]snowflake.ID, error)) {
 	d.work.Go(func() {
 		for running.Err() == nil {
@@ -308,7 +308,7 @@ func (d *clientIDs) end() {
 	d.work.Wait()
 }
 
-// verify ends the load, before that of its client. No call may have failed, and no id
+// verify ends the load, before that of its client. No call may have failed, and no ID
 // came twice.
 func (d *clientIDs) verify(t *testing.T) {
 	t.Helper()
@@ -320,11 +320,11 @@ func (d *clientIDs) verify(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	t.Logf("%d ids", len(d.seen))
+	t.Logf("%d IDs", len(d.seen))
 	for _, err := range d.faults {
 		t.Error(err)
 	}
 	if len(workers) != 2 || len(d.seen) < 1000 {
-		t.Errorf("workers %v, %d ids", workers, len(d.seen))
+		t.Errorf("workers %v, %d IDs", workers, len(d.seen))
 	}
 }

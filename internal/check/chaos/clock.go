@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ClockFault is what is wrong with the clock of a node. The zero value is nothing.
+// ClockFault is a fault of a node's clock. The zero value is none.
 type ClockFault struct {
 	OffsetMS int64 `json:"offset_ms"`
 	RatePPM  int64 `json:"rate_ppm"`

@@ -22,7 +22,7 @@ func setClocks(nodes []*chaos.Node, offsetMS int64) {
 	time.Sleep(chaos.ClockSettle)
 }
 
-// centuryMS is what a clock is off that has lost all it knew.
+// centuryMS is how far a clock may be off that has lost its state.
 const centuryMS = 100 * 365 * 24 * hourMS
 
 // TestClock_JumpsKeepTheOrder sets clocks wrong under load, those of all nodes and
@@ -57,7 +57,7 @@ func TestClock_JumpsKeepTheOrder(t *testing.T) {
 	replaceLeader()
 	wantHeldTime(t, c)
 	setClocks([]*chaos.Node{c.WaitLeader()}, hourMS)
-	wantHeldTime(t, c) // the others know no better
+	wantHeldTime(t, c) // the others' clocks say the same
 	setClocks(c.Nodes, 0)
 	replaceLeader()
 	wantTrueTime(t, c)
@@ -93,7 +93,7 @@ func TestClock_ANodeAloneFollowsNoJump(t *testing.T) {
 	restart := func() {
 		n.Shutdown()
 		n.Start()
-		// It may not be ready: with such a clock it makes no ids.
+		// It may not be ready: with such a clock it makes no IDs.
 		waitFor(t, chaos.ReadyTimeout, func() (bool, string) {
 			a, err := chaos.Get(n.HTTPAddr, "/timestamp", answerTimeout)
 			return err == nil && a.Status == 200, fmt.Sprintf("no timestamp: %v %v", a, err)
@@ -116,7 +116,7 @@ func TestClock_ANodeAloneFollowsNoJump(t *testing.T) {
 	}
 }
 
-// wantTrueTime expects time to go on, and to be what the clocks show that are right.
+// wantTrueTime expects time to go on and to match the right clocks.
 func wantTrueTime(t *testing.T, c *chaos.Cluster) {
 	t.Helper()
 	last := wantMovingTime(t, c)

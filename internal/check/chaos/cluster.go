@@ -22,7 +22,7 @@ const (
 	// successor one second and running requests five.
 	ExitTimeout = 20 * time.Second
 
-	// readyTimeout bounds a single question to a node, pollInterval paces them.
+	// readyTimeout bounds one request to a node, and pollInterval is the time between polls.
 	readyTimeout = 2 * time.Second
 	pollInterval = 5 * time.Millisecond
 
@@ -41,13 +41,13 @@ type Options struct {
 	Nodes int
 	// Env holds further settings for all nodes.
 	Env map[string]string
-	// FaultClock gives every node a clock that [Node.SetClock] sets wrong.
+	// FaultClock gives every node a clock that [Node.SetClock] can set wrong.
 	FaultClock bool
-	// Volumes gives every node a small file system of its own, Network a machine of its
-	// own as well; see [VolumesDenied] and [NetworkDenied].
+	// Volumes gives every node a small file system of its own, Network a network namespace
+	// of its own; see [VolumesDenied] and [NetworkDenied].
 	Volumes, Network bool
-	// Proxies lets the connections between nodes pass through [Cluster.Proxies]. Not
-	// with Network.
+	// Proxies sends the connections between nodes through [Cluster.Proxies]. It cannot be
+	// combined with Network.
 	Proxies bool
 }
 
@@ -58,11 +58,11 @@ type Cluster struct {
 	t     testing.TB
 	// Dir holds the data directories and the logs.
 	Dir string
-	// Proxies are one for each pair of nodes, if there are any.
+	// Proxies has one proxy for each pair of nodes with [Options.Proxies], else none.
 	Proxies []*Proxy
 }
 
-// NewCluster sets up a cluster and starts no node. The end of the test ends it.
+// NewCluster sets up a cluster without starting a node. The cluster ends with the test.
 func NewCluster(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	count := o.Nodes
@@ -132,8 +132,8 @@ func (c *Cluster) addHosts(o Options) {
 	}
 }
 
-// peersOf returns the peers of a node as it is to reach them: those with lower IDs,
-// which it dials, perhaps through a proxy.
+// peersOf returns the PEERS setting of a node. With proxies, the peers that it dials, which
+// are those with lower IDs, have the addresses of proxies.
 func (c *Cluster) peersOf(n *Node, proxies bool) string {
 	var peers []string
 	for _, peer := range c.Nodes {
@@ -166,7 +166,7 @@ func (c *Cluster) Start() {
 	}
 }
 
-// Kill kills all nodes that run, at once.
+// Kill kills all running nodes at once.
 func (c *Cluster) Kill() {
 	c.t.Helper()
 	for _, n := range c.Nodes {
@@ -194,8 +194,8 @@ func (c *Cluster) Shutdown() {
 	}
 }
 
-// Clone sets up another node like n, for a second process with the same ID: it has
-// ports of its own and a data directory that is the caller's to fill.
+// Clone sets up another node like n, for a second process with the same ID. It has ports of
+// its own, and uses the data directory dir, which the caller fills.
 func (c *Cluster) Clone(n *Node, dir string) *Node {
 	c.t.Helper()
 	port, err := FreePorts(2)
@@ -210,8 +210,7 @@ func (c *Cluster) Clone(n *Node, dir string) *Node {
 	return &twin
 }
 
-// WaitReady waits until every node that runs is ready, and all name the same
-// leader.
+// WaitReady waits until every running node is ready and all name the same leader.
 func (c *Cluster) WaitReady() {
 	c.t.Helper()
 	for _, n := range c.Nodes {
@@ -226,9 +225,9 @@ func (c *Cluster) WaitReady() {
 // election timeout at the default RTT_MS (I5), and as much again for a busy machine.
 const voteSilence = 400 * time.Millisecond
 
-// Settle waits until the cluster has got over every restart: all nodes that run are
-// ready, connected with each other, and take part in elections again. What is
-// measured from then on is not the echo of what the test did before.
+// Settle waits until the cluster has recovered from every restart: all running nodes are
+// ready, connected with each other, and take part in elections again. Measurements made
+// after that are not distorted by what the test did before.
 func (c *Cluster) Settle() {
 	c.t.Helper()
 	c.WaitReady()
@@ -255,8 +254,7 @@ func (c *Cluster) waitConnected(n, peer *Node) {
 	})
 }
 
-// WaitLeader waits until every node that runs names the same leader, and returns
-// it.
+// WaitLeader waits until every running node names the same leader, and returns it.
 func (c *Cluster) WaitLeader() (leader *Node) {
 	c.t.Helper()
 	until(c.t, ReadyTimeout, func() (bool, string) {
@@ -333,8 +331,7 @@ func (c *Cluster) cleanup() {
 	}
 }
 
-// clean ends what still runs of a node and reports runs that ended other than
-// they were asked to.
+// clean kills what still runs of a node, and reports runs that ended unexpectedly.
 func (c *Cluster) clean(n *Node) {
 	for _, p := range n.runs {
 		if fault := p.Fault(); fault != "" {
@@ -351,12 +348,12 @@ func (c *Cluster) clean(n *Node) {
 		}
 	}
 	if c.t.Failed() {
-		c.t.Logf("log of node %d (%s), its end:\n%s", n.ID, n.HTTPAddr, tail(n.logPath, logTailMax))
+		c.t.Logf("end of the log of node %d (%s):\n%s", n.ID, n.HTTPAddr, tail(n.logPath, logTailMax))
 		n.keepLog()
 	}
 }
 
-// keepLog copies the whole log to the directory that CHAOS_LOGS names, if it does.
+// keepLog copies the whole log to the directory in CHAOS_LOGS, if that is set.
 func (n *Node) keepLog() {
 	dir := os.Getenv("CHAOS_LOGS")
 	if dir == "" {
@@ -378,7 +375,7 @@ func tail(path string, size int) string {
 	return string(b[max(0, len(b)-size):])
 }
 
-// until polls until done, and fails the test with the last reason at the timeout.
+// until polls until done returns true. At the timeout it fails the test with the last reason.
 func until(t testing.TB, timeout time.Duration, done func() (bool, string)) {
 	t.Helper()
 	for deadline := time.Now().Add(timeout); ; time.Sleep(pollInterval) {

@@ -18,10 +18,9 @@ import (
 var browser chromium.Browser
 
 const (
-	// leaderShownMax is how soon the page has to show the next leader after the last one
-	// was killed.
+	// leaderShownMax is how soon the page must show the next leader after a leader was killed.
 	leaderShownMax = 3 * time.Second
-	// pageTimeout bounds waits for what is not measured.
+	// pageTimeout bounds the other waits.
 	pageTimeout = 30 * time.Second
 )
 
@@ -32,7 +31,7 @@ const (
 	pageLeader   = "Number(document.documentElement.dataset.leader)"
 )
 
-// figure is an expression for the present figure of a chart, NaN while there is none.
+// figure is an expression for the current figure of a chart, NaN while there is none.
 func figure(chart string) string {
 	return fmt.Sprintf(`parseFloat(document.querySelector("section[aria-labelledby=chart-%s] .value").textContent.replaceAll("\u202f", ""))`, chart)
 }
@@ -42,12 +41,12 @@ func rowOf(n *chaos.Node) string {
 	return fmt.Sprintf("document.querySelector('#members tr:nth-child(%d) .state').textContent", n.ID)
 }
 
-// TestDashboard_FollowsTheClusterThroughTheEndOfMembers looks at a follower's page while
-// first the leader dies, and then the follower itself.
+// TestDashboard_FollowsTheClusterThroughTheEndOfMembers watches a follower's page while first
+// the leader is killed, and then the follower itself.
 func TestDashboard_FollowsTheClusterThroughTheEndOfMembers(t *testing.T) {
 	tab := browser.Tab(t)
 	c := chaos.StartCluster(t, options())
-	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Workers: 4, Pause: 2 * time.Millisecond})
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Callers: 4, Pause: 2 * time.Millisecond})
 	leader := c.WaitLeader()
 	page := c.Others(leader)[0]
 	tab.Open("http://"+page.HTTPAddr+"/", 1280, 800, "light")
@@ -95,7 +94,7 @@ func wantNextLeader(t *testing.T, tab *chromium.Tab, leader *chaos.Node, end fun
 	}
 }
 
-// TestDashboard_IsTextForCurl asks every node for its page in every way but a browser's.
+// TestDashboard_IsTextForCurl requests the page of every node in every way but a browser's.
 func TestDashboard_IsTextForCurl(t *testing.T) {
 	o := options()
 	c := chaos.StartCluster(t, o)
@@ -105,7 +104,7 @@ func TestDashboard_IsTextForCurl(t *testing.T) {
 		if n == leader {
 			role = "leads"
 		}
-		// What it says is as old as the interval of live documents.
+		// The text is up to one interval of live documents old.
 		self, leads := fmt.Sprintf("node %d at %s %s", n.ID, n.HTTPAddr, role), fmt.Sprintf("leader    node %d at %s", leader.ID, leader.HTTPAddr)
 		var text string
 		waitFor(t, pageTimeout, func() (bool, string) {
@@ -126,7 +125,8 @@ func TestDashboard_IsTextForCurl(t *testing.T) {
 	}
 }
 
-// TestDashboard_IsLeftOut serves no page, and all that it would read.
+// TestDashboard_IsLeftOut: without the dashboard, a node still serves what the page would
+// read.
 func TestDashboard_IsLeftOut(t *testing.T) {
 	o := options()
 	o.Nodes, o.Env = 1, map[string]string{"DASHBOARD": "0"}
@@ -143,7 +143,7 @@ func TestDashboard_IsLeftOut(t *testing.T) {
 	})
 }
 
-// plain speaks HTTP/1.1, and asks for no compression on its own.
+// plain speaks HTTP/1.1, and does not request compression by itself.
 var plain = &http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}, Timeout: answerTimeout}
 
 // ask sends one request with a header, and fails the test if there is no answer.

@@ -10,10 +10,10 @@ import (
 )
 
 // TestDisk_FailedSyncEndsTheNode makes the disk of a follower fail, then that of the
-// leader (I8). The node stops and says why; the others go on.
+// leader (I8). The node stops and logs why; the others go on.
 func TestDisk_FailedSyncEndsTheNode(t *testing.T) {
 	c := chaos.StartCluster(t, options())
-	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Workers: 4, Pause: 2 * time.Millisecond, NodesMayFail: true})
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Callers: 4, Pause: 2 * time.Millisecond, NodesMayFail: true})
 	defer func() { load.Stop().Verify(t, 100) }()
 
 	for _, role := range []string{"follower", "leader"} {

@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// CopyDir copies a data directory, as a backup would, to a place that does not
-// exist yet. The node that uses it must be down.
+// CopyDir copies a data directory to a new directory, as a backup would. The node that uses
+// it must be down.
 func CopyDir(to, from string) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return fmt.Errorf("chaos: %w", err)
@@ -21,9 +21,9 @@ func CopyDir(to, from string) error {
 	return nil
 }
 
-// Rot flips one bit in the byte that follows each occurrence of marker in a file, by
-// offset bytes, as a disk that loses its content does. A store that keeps several
-// versions of a record has several occurrences.
+// Rot flips one bit in a file after each occurrence of marker, in the byte offset bytes behind
+// its end, as bit rot does. A store that keeps several versions of a record has several
+// occurrences.
 func Rot(path, marker string, offset int) error {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/isotone/isotone/internal/check/chaos"
 )
 
-// peersOf returns PEERS of some nodes.
+// peersOf returns the PEERS setting for some nodes.
 func peersOf(nodes []*chaos.Node) string {
 	var list []string
 	for _, n := range nodes {
@@ -23,7 +23,7 @@ func peersOf(nodes []*chaos.Node) string {
 	return strings.Join(list, ",")
 }
 
-// clusterOf returns the ID of the cluster that a node says it belongs to.
+// clusterOf returns the cluster ID that a node reports.
 func clusterOf(t *testing.T, n *chaos.Node) string {
 	t.Helper()
 	var members struct{ ClusterID string }
@@ -33,9 +33,9 @@ func clusterOf(t *testing.T, n *chaos.Node) string {
 	return members.ClusterID
 }
 
-// end starts nodes that must not form a cluster. All exit with code 1, name the cause, and
-// never answer with a timestamp.
-func end(t *testing.T, nodes []*chaos.Node, words ...string) {
+// wantRefused starts nodes that must not form a cluster. All exit with code 1, name the cause,
+// and never answer with a timestamp.
+func wantRefused(t *testing.T, nodes []*chaos.Node, words ...string) {
 	t.Helper()
 	for _, n := range nodes {
 		n.Start()
@@ -62,14 +62,14 @@ func TestFormation_NothingIsFormedBesideANodeAlone(t *testing.T) {
 	one.Start()
 	one.WaitReady(chaos.ReadyTimeout)
 	before := timestamps(t, one, 1).First
-	end(t, c.Nodes[1:], "already_formed", "cluster of the nodes 1,2,3", clusterOf(t, one), "JOIN")
+	wantRefused(t, c.Nodes[1:], "already_formed", "cluster of the nodes 1,2,3", clusterOf(t, one), "JOIN")
 	if after := timestamps(t, one, 1).First; !before.Before(after) {
 		t.Errorf("%v after %v", after, before)
 	}
 }
 
-// TestFormation_NothingIsFormedByEditingPEERS makes three nodes five by other PEERS, while
-// one of the three has a new disk.
+// TestFormation_NothingIsFormedByEditingPEERS extends three nodes to five by editing PEERS,
+// while one of the three has a new disk.
 func TestFormation_NothingIsFormedByEditingPEERS(t *testing.T) {
 	t.Parallel()
 	o := options()
@@ -80,7 +80,7 @@ func TestFormation_NothingIsFormedByEditingPEERS(t *testing.T) {
 		n.Start()
 	}
 	c.WaitReady()
-	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Workers: 4, Pause: 5 * time.Millisecond})
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Callers: 4, Pause: 5 * time.Millisecond})
 	load.WaitAnswer(t)
 	was, three := clusterOf(t, c.Node(1)), c.Node(3)
 	three.Shutdown()
@@ -88,7 +88,7 @@ func TestFormation_NothingIsFormedByEditingPEERS(t *testing.T) {
 		t.Fatal(err)
 	}
 	delete(three.Env, "PEERS")
-	end(t, c.Nodes[2:], "has stopped")
+	wantRefused(t, c.Nodes[2:], "has stopped")
 	wantWords(t, three.Log(), "wiped", "bring the old directory back")
 	for _, n := range c.Nodes[3:] {
 		wantWords(t, n.Log(), "already_formed", "cluster of the nodes 1,2,3,4,5", was, "JOIN")
@@ -154,8 +154,8 @@ func TestFormation_SurvivesKills(t *testing.T) {
 	}
 }
 
-// TestFormation_WhoeverIsWipedAtBirthIsKnown wipes a node as soon as the cluster is there.
-func TestFormation_WhoeverIsWipedAtBirthIsKnown(t *testing.T) {
+// TestFormation_MemberWipedEarlyIsRefused wipes a node as soon as the cluster is formed.
+func TestFormation_MemberWipedEarlyIsRefused(t *testing.T) {
 	t.Parallel()
 	c := chaos.NewCluster(t, options())
 	c.Start()
@@ -166,6 +166,6 @@ func TestFormation_WhoeverIsWipedAtBirthIsKnown(t *testing.T) {
 	if err := os.RemoveAll(n.Dir); err != nil {
 		t.Fatal(err)
 	}
-	end(t, []*chaos.Node{n}, "wiped", "bring the old directory back")
+	wantRefused(t, []*chaos.Node{n}, "wiped", "bring the old directory back")
 	highest(t, c)
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/isotone/isotone/internal/check/chaos"
 )
 
-// TestForward_ClientsOfAFollowerNoticeNoFailover: with FORWARD=1 a client that knows one
-// node only, and follows no redirect, is answered by it while leaders die. Requests wait
-// for the next leader instead of failing.
+// TestForward_ClientsOfAFollowerNoticeNoFailover: a client that knows only one node, with
+// FORWARD=1, and follows no redirect gets answers from it while leaders are killed. Requests
+// wait for the next leader instead of failing.
 func TestForward_ClientsOfAFollowerNoticeNoFailover(t *testing.T) {
 	o := options()
 	o.Env = map[string]string{"FORWARD": "1", "LOOPS": "2"}
@@ -25,7 +25,7 @@ func TestForward_ClientsOfAFollowerNoticeNoFailover(t *testing.T) {
 				follower = n
 			}
 		}
-		load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: []string{follower.HTTPAddr}, Workers: 8, Timeout: 10 * time.Second})
+		load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: []string{follower.HTTPAddr}, Callers: 8, Timeout: 10 * time.Second})
 		load.WaitAnswer(t)
 		leader.Kill()
 		load.WaitAnswer(t)

@@ -18,12 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host is a machine of its own for a node, as far as the kernel lends one: a mount
-// namespace, and a network namespace if it was asked for.
+// Host isolates a node from the machine: it is a mount namespace and, on request, a network
+// namespace.
 //
-// Nothing names these namespaces but a process that sleeps in them, and the kernel
-// ends that process with the test. So no mount, loop device, interface or iptables
-// rule made in a Host outlives the test, however it ends.
+// Only a sleeping process keeps these namespaces alive, and the kernel kills it with the test.
+// So no mount, loop device, interface or iptables rule made in a Host outlives the test,
+// however it ends.
 type Host struct {
 	sleeper *Process
 	network *os.File // nil if the host shares this machine's network
@@ -32,13 +32,13 @@ type Host struct {
 // hostTimeout bounds how long unshare(1) may take.
 const hostTimeout = 10 * time.Second
 
-// NetworkDenied says why nodes can have no network of their own here, or returns "".
+// NetworkDenied returns why nodes can have no network of their own here, or "".
 var NetworkDenied = sync.OnceValue(func() string {
 	return tryOnHost("--net", `ip link add hub type bridge && ip link add end1 type veth peer name end2 &&
 		iptables -w -A INPUT -m statistic --mode random --probability 0.5 -j DROP`)
 })
 
-// tryOnHost says why a script cannot be run in new namespaces, or returns "".
+// tryOnHost returns why a script cannot be run in new namespaces, or "".
 func tryOnHost(network, script string) string {
 	if os.Geteuid() != 0 {
 		return "namespaces, mounts and iptables need root"
@@ -50,8 +50,7 @@ func tryOnHost(network, script string) string {
 	return ""
 }
 
-// newHost makes a host. The end of the test ends it, so it must be made before what
-// is to run in it.
+// newHost makes a host that ends with the test, so it must be made before what runs in it.
 func newHost(t testing.TB, name, logPath string, network bool) *Host {
 	t.Helper()
 	command := []string{"unshare", "--mount"}
@@ -66,7 +65,7 @@ func newHost(t testing.TB, name, logPath string, network bool) *Host {
 	t.Cleanup(func() { h.close(t) })
 	until(t, hostTimeout, func() (bool, string) {
 		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.PID()))
-		return err == nil && string(comm) == "sleep\n", "unshare does not get ready: " + p.Log()
+		return err == nil && string(comm) == "sleep\n", "unshare is not ready: " + p.Log()
 	})
 	if network {
 		if h.network, err = os.Open(fmt.Sprintf("/proc/%d/ns/net", p.PID())); err != nil {
@@ -87,8 +86,8 @@ func (h *Host) close(t testing.TB) {
 	}
 }
 
-// command returns the command line that runs a command on the host, in a process
-// that keeps its id.
+// command returns the command line that runs a command on the host. The command keeps the
+// process ID.
 func (h *Host) command(args ...string) []string {
 	enter := []string{"nsenter", "--target", fmt.Sprint(h.sleeper.PID()), "--mount"}
 	if h.network != nil {
@@ -110,8 +109,8 @@ func (h *Host) do(args ...string) error {
 // homeNetwork is the network namespace of the test.
 var homeNetwork = sync.OnceValues(func() (*os.File, error) { return os.Open("/proc/self/ns/net") })
 
-// dial connects to addr from inside the host's network. The socket stays there when
-// the thread that made it has come home.
+// dial connects to addr from inside the host's network. The socket stays there when its
+// thread has returned to the network of the test.
 func (h *Host) dial(addr string, timeout time.Duration) (net.Conn, error) {
 	home, err := homeNetwork()
 	if err != nil {
@@ -124,7 +123,7 @@ func (h *Host) dial(addr string, timeout time.Duration) (net.Conn, error) {
 	}
 	conn, err := net.DialTimeout("tcp", addr, timeout)
 	if err := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); err != nil {
-		panic("chaos: a thread cannot leave the network of a host: " + err.Error())
+		panic("chaos: a thread cannot return to the network of the test: " + err.Error())
 	}
 	return conn, err
 }

@@ -29,8 +29,8 @@ func copyDir(t *testing.T, to, from string) {
 	}
 }
 
-// refuse starts a node that must not take part: it exits with code 1 and names the
-// cause, and the others serve all the while.
+// refuse starts a node that must not take part: it exits with code 1 and names the cause,
+// while the others go on serving.
 func refuse(t *testing.T, c *chaos.Cluster, n *chaos.Node, words ...string) {
 	t.Helper()
 	before := highest(t, c)
@@ -42,11 +42,11 @@ func refuse(t *testing.T, c *chaos.Cluster, n *chaos.Node, words ...string) {
 	}
 }
 
-// TestIdentity_RefusesDirectoriesThatAreNotTheNodes is I6: one node loses its
-// memory in every way that directories are lost, and is put right in between.
+// TestIdentity_RefusesDirectoriesThatAreNotTheNodes starts one node on every kind of wrong
+// directory, and restores its own in between (I6).
 func TestIdentity_RefusesDirectoriesThatAreNotTheNodes(t *testing.T) {
 	c := chaos.StartCluster(t, options())
-	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Workers: 4, Pause: 2 * time.Millisecond})
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Callers: 4, Pause: 2 * time.Millisecond})
 	n := c.Node(3)
 	kept := n.Dir + ".kept"
 	n.Shutdown()
@@ -68,8 +68,8 @@ func TestIdentity_RefusesDirectoriesThatAreNotTheNodes(t *testing.T) {
 		defer func() { n.Dir = good }()
 		n.Dir = good + ".back1"
 		copyDir(t, n.Dir, kept)
-		// The copy counts the same start as the run it knows nothing of, so it
-		// cannot be told from a second process on a clone.
+		// The copy counts the same start as the run that it lacks, so it cannot be told
+		// from a second process on a clone.
 		refuse(t, c, n, "node 3", "was refused by", "cop")
 	})
 	t.Run("set back further", func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestIdentity_RefusesDirectoriesThatAreNotTheNodes(t *testing.T) {
 		refuse(t, c, n, "node 3", "was refused by", "stale", "older copy")
 	})
 	t.Run("set back within a start", func(t *testing.T) {
-		// A snapshot of the running node's disk: only the log tells its age.
+		// A snapshot of the running node's disk: only its log shows its age.
 		n.Start()
 		c.WaitReady()
 		good := n.Dir
@@ -102,8 +102,7 @@ func TestIdentity_RefusesDirectoriesThatAreNotTheNodes(t *testing.T) {
 	load.Stop().Verify(t, 100)
 }
 
-// refuseUnusable gives a node directories that it must refuse by itself, without
-// hearing from anybody.
+// refuseUnusable gives a node directories that it must refuse by itself, without any peer.
 func refuseUnusable(t *testing.T, c *chaos.Cluster, n *chaos.Node) {
 	t.Run("another node's", func(t *testing.T) {
 		n.Env["NODE_ID"] = "2"
@@ -150,25 +149,25 @@ func TestIdentity_RefusesAnotherCluster(t *testing.T) {
 	c.WaitReady()
 }
 
-// TestIdentity_RefusesAClone runs two processes from copies of one directory. Which
-// one is let in depends on who comes first; both never are.
+// TestIdentity_RefusesAClone runs two processes from copies of one directory. The one that
+// connects first is admitted, never both.
 func TestIdentity_RefusesAClone(t *testing.T) {
 	c := chaos.StartCluster(t, options())
-	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Workers: 4, Pause: 2 * time.Millisecond})
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Callers: 4, Pause: 2 * time.Millisecond})
 	n := c.Node(3)
 	n.Shutdown()
 	twin := c.Clone(n, n.Dir+".clone")
 	copyDir(t, twin.Dir, n.Dir)
 
-	// The member is there already.
+	// The member is connected already.
 	n.Start()
 	c.Settle()
 	refuse(t, c, twin, "node 3", "was refused by", "node 3 was started twice")
 	if n.Exited() {
-		t.Error("the clone drove the member out")
+		t.Error("the clone ended the member")
 	}
 
-	// Both come at once.
+	// Both start at once.
 	n.Shutdown()
 	if err := os.RemoveAll(twin.Dir); err != nil {
 		t.Fatal(err)
@@ -188,7 +187,7 @@ func TestIdentity_RefusesAClone(t *testing.T) {
 			wantExit(t, one, "node 3", "was refused by", "node 3 was started twice")
 		}
 	}
-	t.Logf("coming at once: the member exited: %v, its clone: %v", n.Exited(), twin.Exited())
+	t.Logf("started at once: the member exited: %v, its clone: %v", n.Exited(), twin.Exited())
 	highest(t, c)
 	load.Stop().Verify(t, 100)
 }

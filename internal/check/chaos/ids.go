@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// idPause and idBatch make about 400 ids a second from each node: beside the load,
-	// and few enough to keep them all.
+	// idPause and idBatch make about 400 IDs a second from each node, few enough to keep
+	// them all.
 	idPause = 50 * time.Millisecond
 	idBatch = 20
-	// idsMax bounds the ids of one load that are kept, some 40 bytes each. Those beyond
+	// idsMax bounds the IDs of one load that are kept, some 40 bytes each. Those beyond
 	// it are only checked for order.
 	idsMax = 4 << 20
 )
 
-// idSet is all ids that a load was given (I9).
+// idSet has all IDs that a load received (I9).
 type idSet struct {
 	mu   sync.Mutex
 	from map[int64]string // the node that made it
 }
 
-// note reports which node made the id before, if one did.
+// note adds an ID, and reports which node had made it before, if one had.
 func (s *idSet) note(id int64, addr string) (before string, twice bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,8 +43,8 @@ func (s *idSet) len() int {
 	return len(s.from)
 }
 
-// askIDs asks one node for ids until the load ends. A node without a leader makes them
-// too; one whose lease has ended, or whose clock is off, says so.
+// askIDs requests IDs from one node until the load ends. A node without a leader makes them
+// too; one whose lease has ended, or whose clock is wrong, answers with an error.
 func (l *Load) askIDs(addr string) {
 	for !l.stopped() {
 		answer, err := Get(addr, "/api/snowflake?n="+strconv.Itoa(idBatch), l.opt.Timeout)
@@ -65,26 +65,26 @@ func (l *Load) checkIDs(addr string, answer *Answer) {
 	case answer.Status == 503 && (code == isotone.CodeNoLeader || code == isotone.CodeOverloaded || code == isotone.CodeClock):
 		return
 	default:
-		l.fault("%s answered a request for ids with %d %q", addr, answer.Status, answer.Body)
+		l.fault("%s answered a request for IDs with %d %q", addr, answer.Status, answer.Body)
 		return
 	}
 	last := int64(0)
 	lines := strings.Split(string(answer.Body), "\n")
 	if len(lines) != idBatch {
-		l.fault("%s answered with %d ids, not %d", addr, len(lines), idBatch)
+		l.fault("%s answered with %d IDs, want %d", addr, len(lines), idBatch)
 	}
 	for _, line := range lines {
 		id, err := strconv.ParseInt(line, 10, 64)
 		switch {
 		case err != nil || id <= 0:
-			l.fault("%s answered with an id of %q", addr, line)
+			l.fault("%s answered with the ID %q", addr, line)
 			return
 		case id <= last:
 			l.fault("I9: %s answered with %d after %d", addr, id, last)
 		}
 		last = id
 		if before, twice := l.ids.note(id, addr); twice {
-			l.fault("I9: %s answered with %d, as %s had before", addr, id, before)
+			l.fault("I9: %s answered with %d, as %s did before", addr, id, before)
 		}
 	}
 }

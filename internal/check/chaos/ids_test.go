@@ -12,10 +12,10 @@ import (
 	"github.com/isotone/isotone/internal/check/chaos"
 )
 
-// idBatch is how many ids a test asks for at a time.
+// idBatch is how many IDs a test requests at a time.
 const idBatch = 100
 
-// idSet is all ids of a test: none comes twice (I9).
+// idSet has all IDs of a test, to find repeated ones (I9).
 type idSet struct {
 	mu   sync.Mutex
 	from map[int64]uint64 // the node that made it
@@ -23,7 +23,7 @@ type idSet struct {
 
 func newIDSet() *idSet { return &idSet{from: map[int64]uint64{}} }
 
-// note fails the test if an id has been before. Any goroutine may call it.
+// note adds an ID, and fails the test if it has it already. Any goroutine may call it.
 func (s *idSet) note(t *testing.T, n *chaos.Node, id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *idSet) len() int {
 	return len(s.from)
 }
 
-// askIDs asks a node for ids once, and notes them. It returns the answer, and the last id
+// askIDs requests IDs from a node once, and notes them. It returns the answer, and the last ID
 // if there is one. Any goroutine may call it.
 func askIDs(t *testing.T, n *chaos.Node, ids *idSet) (a *chaos.Answer, last int64, err error) {
 	if a, err = chaos.Get(n.HTTPAddr, fmt.Sprintf("/api/snowflake?n=%d", idBatch), answerTimeout); err != nil || a.Status != 200 {
@@ -56,22 +56,22 @@ func askIDs(t *testing.T, n *chaos.Node, ids *idSet) (a *chaos.Answer, last int6
 	return a, last, nil
 }
 
-// askHTTP asks a node for ids so many times; each must be answered.
+// askHTTP requests IDs from a node several times; each request must succeed.
 func askHTTP(t *testing.T, n *chaos.Node, ids *idSet, times int) {
 	for range times {
 		if a, _, err := askIDs(t, n, ids); err != nil || a.Status != 200 {
-			t.Errorf("node %d makes no ids: %v, %v", n.ID, a, err)
+			t.Errorf("node %d makes no IDs: %v, %v", n.ID, a, err)
 			return
 		}
 	}
 }
 
-// someIDs has a node make ids now, and returns the last.
+// someIDs requests IDs from a node, which must make them, and returns the last.
 func someIDs(t *testing.T, n *chaos.Node, ids *idSet) int64 {
 	t.Helper()
 	a, last, err := askIDs(t, n, ids)
 	if err != nil || a.Status != 200 {
-		t.Fatalf("node %d makes no ids: %v, %v", n.ID, a, err)
+		t.Fatalf("node %d makes no IDs: %v, %v", n.ID, a, err)
 	}
 	return last
 }

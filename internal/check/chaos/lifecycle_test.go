@@ -97,7 +97,7 @@ func TestLifecycle_BadStartsSayWhy(t *testing.T) {
 	timestamps(t, n, 1)
 }
 
-// TestLifecycle_DevRunsThreeNodes runs "isotone dev" as its reader does.
+// TestLifecycle_DevRunsThreeNodes runs "isotone dev" and a command that it prints.
 func TestLifecycle_DevRunsThreeNodes(t *testing.T) {
 	port, err := chaos.FreePorts(3)
 	if err != nil {
@@ -140,7 +140,7 @@ func TestLifecycle_DevRunsThreeNodes(t *testing.T) {
 	}
 }
 
-// runPrinted asks what the first printed command asks, of the node that it names.
+// runPrinted sends the request of the first printed command to the node that it names.
 func runPrinted(t *testing.T, text string) {
 	t.Helper()
 	_, rest, _ := strings.Cut(text, "curl '")

@@ -52,7 +52,7 @@ func (l *Link) get() LinkFault {
 	return l.fault
 }
 
-// chunk is the result of one read: bytes, or the end of the direction or connection.
+// chunk is the result of one read: bytes, or the error that ended the direction.
 type chunk struct {
 	bytes []byte
 	err   error
@@ -113,7 +113,7 @@ func (l *Link) write(c *pipe, to *net.TCPConn, chunks <-chan chunk) bool {
 	}
 }
 
-// released waits while the link holds or drops, which delays an end as well. It reports
+// released waits while the link holds or drops, so these delay a FIN as well. It reports
 // false if the connection ended meanwhile.
 func (l *Link) released(c *pipe) bool {
 	for fault := l.get(); fault.Hold || fault.Drop; fault = l.get() {

@@ -20,7 +20,7 @@ import (
 	"github.com/isotone/isotone/internal/check/chaos"
 )
 
-// redisServer is a real Redis that is broken on purpose.
+// redisServer is a real Redis server that tests break.
 type redisServer struct {
 	t      *testing.T
 	port   int
@@ -30,7 +30,7 @@ type redisServer struct {
 	client *redis.Client
 }
 
-// startRedis starts a server on a port of its own, or skips the test where there is none.
+// startRedis starts a server on a port of its own. It skips the test if Redis is not installed.
 func startRedis(t *testing.T) *redisServer {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
@@ -67,7 +67,7 @@ func (s *redisServer) start() {
 	})
 }
 
-// kill ends the server, and all that it kept.
+// kill ends the server, which loses its data.
 func (s *redisServer) kill() {
 	s.t.Helper()
 	if err := s.p.Kill(); err != nil {
@@ -85,8 +85,8 @@ func (s *redisServer) do(args ...any) {
 	}
 }
 
-// TestLive_OutlivesItsRedis breaks the server of a document, and the document in it. What
-// comes from elsewhere is not held up.
+// TestLive_OutlivesItsRedis breaks the server of a document, and the document in it. Documents
+// from other sources stay fresh.
 func TestLive_OutlivesItsRedis(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	s := startRedis(t)
@@ -128,7 +128,7 @@ func TestLive_OutlivesItsRedis(t *testing.T) {
 	memory.want(t)
 }
 
-// TestLive_OutlivesItsServer has the server of a document hang, fail, and never end.
+// TestLive_OutlivesItsServer has the server of a document hang, fail, and send without end.
 func TestLive_OutlivesItsServer(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	var answer atomic.Pointer[http.HandlerFunc]

@@ -31,18 +31,18 @@ const (
 	liveInterval = 200 * time.Millisecond
 	// liveTimeout bounds waits for a change, or a failure, to be seen.
 	liveTimeout = 30 * time.Second
-	// liveGrowthMax bounds the memory that sources of any size may cost: of the largest
-	// document that is allowed, 8 MiB, what is read, what is kept and what is garbage.
+	// liveGrowthMax bounds the memory that sources of any size may cost: several copies of
+	// the largest allowed document, 8 MiB, that are read, kept, or garbage.
 	liveGrowthMax = 128 << 20
 )
 
-// voices are clients of one node in every version of HTTP.
-func voices(t *testing.T, n *chaos.Node) map[string]voice {
+// httpClients returns clients of one node in every version of HTTP.
+func httpClients(t *testing.T, n *chaos.Node) map[string]httpClient {
 	t.Helper()
 	trustAll := &tls.Config{InsecureSkipVerify: true} // the certificate is self-signed
 	h3 := &http3.Transport{TLSClientConfig: trustAll, DisableCompression: true}
 	t.Cleanup(func() { _ = h3.Close() })
-	list := map[string]voice{"h3": {"https://" + n.HTTPAddr, "HTTP/3.0", &http.Client{Transport: h3, Timeout: answerTimeout}}}
+	list := map[string]httpClient{"h3": {"https://" + n.HTTPAddr, "HTTP/3.0", &http.Client{Transport: h3, Timeout: answerTimeout}}}
 	for name, v := range map[string]struct {
 		scheme, proto string
 		transport     *http.Transport
@@ -52,14 +52,14 @@ func voices(t *testing.T, n *chaos.Node) map[string]voice {
 		"tls":   {"https://", "HTTP/1.1", transport(trustAll, (*http.Protocols).SetHTTP1)},
 		"h2":    {"https://", "HTTP/2.0", transport(trustAll, (*http.Protocols).SetHTTP2)},
 	} {
-		v.transport.DisableCompression = true // what is sent is to be seen
+		v.transport.DisableCompression = true // tests look at what is sent
 		t.Cleanup(v.transport.CloseIdleConnections)
-		list[name] = voice{v.scheme + n.HTTPAddr, v.proto, &http.Client{Transport: v.transport, Timeout: answerTimeout}}
+		list[name] = httpClient{v.scheme + n.HTTPAddr, v.proto, &http.Client{Transport: v.transport, Timeout: answerTimeout}}
 	}
 	return list
 }
 
-type voice struct {
+type httpClient struct {
 	base, proto string
 	client      *http.Client
 }
@@ -76,7 +76,7 @@ func documents(t *testing.T, sources map[string]string) *chaos.Node {
 	return chaos.StartCluster(t, o).Node(1)
 }
 
-// put replaces a file at once, as a reader of it would have it.
+// put replaces a file atomically.
 func put(t *testing.T, path string, content []byte) {
 	t.Helper()
 	err := os.WriteFile(path+".new", content, 0o600)
@@ -85,7 +85,7 @@ func put(t *testing.T, path string, content []byte) {
 	}
 }
 
-// wantDocument waits until a document is what it is to be, and fresh or stale.
+// wantDocument waits until a document has the expected content, and is fresh or stale.
 func wantDocument(t *testing.T, n *chaos.Node, name, want string, stale bool) {
 	t.Helper()
 	waitFor(t, liveTimeout, func() (bool, string) {
@@ -95,9 +95,9 @@ func wantDocument(t *testing.T, n *chaos.Node, name, want string, stale bool) {
 	})
 }
 
-// TestLive_IsTheSameByEveryProtocol asks for small and large documents by each version of
-// HTTP, whole, compressed, by tag and by HEAD. HTTP/1.1 has its fast path, with TLS and
-// without; all else is the standard servers'.
+// TestLive_IsTheSameByEveryProtocol requests small and large documents in each version of
+// HTTP, whole, compressed, by tag and by HEAD. HTTP/1.1 uses the fast path, with TLS and
+// without; the standard servers answer the rest.
 func TestLive_IsTheSameByEveryProtocol(t *testing.T) {
 	dir := t.TempDir()
 	small, large := filepath.Join(dir, "scores.json"), filepath.Join(dir, "large.json")
@@ -107,7 +107,7 @@ func TestLive_IsTheSameByEveryProtocol(t *testing.T) {
 	if a := get(t, n, "/live/late"); a.Status != 503 || a.Code() != "overloaded" || a.Header.Get("Retry-After") != "1" {
 		t.Errorf("a document that was never loaded: %d %v %s", a.Status, a.Header, a.Body)
 	}
-	all := voices(t, n)
+	all := httpClients(t, n)
 	for name, file := range map[string]string{"scores": small, "large": large} {
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -148,8 +148,8 @@ func TestLive_IsTheSameByEveryProtocol(t *testing.T) {
 	wantDocument(t, n, "late", "[]", false)
 }
 
-// wantForms asks for a document in one encoding in every way, and returns the whole answer.
-func wantForms(t *testing.T, by string, v voice, path, encoding string, content []byte) *chaos.Answer {
+// wantForms requests a document in one encoding in every way, and returns the whole answer.
+func wantForms(t *testing.T, by string, v httpClient, path, encoding string, content []byte) *chaos.Answer {
 	t.Helper()
 	header := http.Header{"Accept-Encoding": {encoding}}
 	if encoding == "" {
@@ -184,7 +184,7 @@ func wantForms(t *testing.T, by string, v voice, path, encoding string, content 
 }
 
 // TestLive_KeepsTheLastGoodFile breaks a file in every way. The log has one line for each
-// change, and the memory of the node stays what it was.
+// change, and the memory of the node does not grow.
 func TestLive_KeepsTheLastGoodFile(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	path := filepath.Join(t.TempDir(), "scores.json")
@@ -278,7 +278,7 @@ func (m *memory) stop() {
 	m.done.Wait()
 }
 
-// want ends the watch and fails the test if the node used too much.
+// want ends the watch and fails the test if the node's memory grew too much.
 func (m *memory) want(t *testing.T) {
 	t.Helper()
 	m.stop()
@@ -297,7 +297,7 @@ func TestLive_StreamBringsEachChange(t *testing.T) {
 	n := documents(t, map[string]string{"scores": "file:" + path})
 	wantDocument(t, n, "scores", "0", false)
 	streams := map[string]*stream{}
-	for by, v := range voices(t, n) {
+	for by, v := range httpClients(t, n) {
 		streams[by] = openStream(t, v, "")
 		if e := streams[by].next(t); e.data != "0" || e.id == "" {
 			t.Fatalf("%s: a stream begins with %+v", by, e)
@@ -323,8 +323,8 @@ func TestLive_StreamBringsEachChange(t *testing.T) {
 			t.Errorf("%s: half of the changes took more than %v", by, median)
 		}
 	}
-	// One that comes back has the latest already.
-	again := openStream(t, voices(t, n)["plain"], last.id)
+	// A client that reconnects has the latest event already.
+	again := openStream(t, httpClients(t, n)["plain"], last.id)
 	put(t, path, []byte(`"next"`))
 	if e := again.next(t); e.data != `"next"` {
 		t.Errorf("a stream that goes on after %d begins with %+v", changes, e)
@@ -342,8 +342,8 @@ type event struct {
 // stream is an open stream of events.
 type stream struct{ events chan event }
 
-// openStream opens a stream; had is the id of the last event that the reader has.
-func openStream(t *testing.T, v voice, had string) *stream {
+// openStream opens a stream; had is the ID of the last event that the reader has.
+func openStream(t *testing.T, v httpClient, had string) *stream {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, v.base+"/live/scores/stream", nil)
@@ -404,7 +404,7 @@ func (s *stream) next(t *testing.T) event {
 		}
 		return e
 	case <-time.After(liveTimeout):
-		t.Fatal("a stream says nothing")
+		t.Fatal("a stream sends nothing")
 	}
 	return event{}
 }

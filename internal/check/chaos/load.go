@@ -14,12 +14,12 @@ import (
 	"github.com/isotone/isotone/internal/core/lincheck"
 )
 
-// operationsMax bounds the history of one load, some 60 bytes each. A test that
+// operationsMax bounds the history of one load, some 60 bytes for each operation. A test that
 // reaches it is too long for an exact check, and fails.
 const operationsMax = 1 << 20
 
-// The waits of a worker that got no answer, before it tries the next node: short
-// beside an election, so that they hardly show in a measured failover.
+// The pause of a caller that got no answer before it tries the next node: short compared with
+// an election, so that it hardly shows in a measured failover.
 const (
 	backoffMin = time.Millisecond
 	backoffMax = 4 * time.Millisecond
@@ -30,35 +30,35 @@ const (
 type LoadOptions struct {
 	// Addrs are the client addresses of the nodes.
 	Addrs []string
-	// Workers is how many requests are open at a time; default 8.
-	Workers int
-	// Pause is the wait between a worker's requests; default 500 µs. It leaves the
-	// nodes some of a small machine.
+	// Callers is how many requests are open at a time; default 8.
+	Callers int
+	// Pause is the wait between a caller's requests; default 500 µs. It leaves processor time
+	// for the nodes on a small machine.
 	Pause time.Duration
 	// Timeout bounds one request; default 500 ms.
 	Timeout time.Duration
-	// ShortTimeout is the timeout of every second four workers, if it is not 0: they leave
-	// a frozen leader at once, and ask its successor within its first epoch.
+	// ShortTimeout, if not 0, is the timeout of callers 4 to 7, 12 to 15 and so on: they leave
+	// a frozen leader early, and reach its successor within its first epoch.
 	ShortTimeout time.Duration
-	// Query is appended to the path, as in "&mode=lease". If there are Queries, each
-	// is every so manieth worker's, instead.
+	// Query is appended to the path, as in "&mode=lease". Queries, if not empty, replaces
+	// it: the callers use its elements in turn, two callers each.
 	Query   string
 	Queries []string
-	// NodesMayFail accepts "internal" from a node that the test breaks for good; the
-	// worker goes on elsewhere. Otherwise it is a fault.
+	// NodesMayFail accepts the code internal from a node that the test breaks for good; the
+	// caller goes on with the next node. Otherwise that code is a fault.
 	NodesMayFail bool
 }
 
-// Load asks for timestamps from several workers until [Load.Stop], follows the
-// leader, and checks the order of all answers.
+// Load requests timestamps from several callers until [Load.Stop], follows the leader, and
+// checks the order of all answers.
 type Load struct {
-	opt    LoadOptions
-	epoch  time.Time
-	online *lincheck.Online
-	quit   chan struct{}
-	done   sync.WaitGroup
-	work   []*worker
-	ids    idSet
+	opt     LoadOptions
+	epoch   time.Time
+	online  *lincheck.Online
+	quit    chan struct{}
+	done    sync.WaitGroup
+	callers []*caller
+	ids     idSet
 
 	mu       sync.Mutex
 	last     time.Duration // when the latest successful answer came
@@ -77,14 +77,14 @@ type Answers struct {
 	Sent time.Time
 }
 
-// faultsMax bounds what a report repeats of a fault that repeats.
+// faultsMax bounds the faults that a report describes.
 const faultsMax = 10
 
 // StartLoad starts a load. It fails the test if it is not stopped.
 func StartLoad(t testing.TB, o LoadOptions) *Load {
 	t.Helper()
-	if o.Workers == 0 {
-		o.Workers = 8
+	if o.Callers == 0 {
+		o.Callers = 8
 	}
 	if o.Pause == 0 {
 		o.Pause = 500 * time.Microsecond
@@ -100,10 +100,10 @@ func StartLoad(t testing.TB, o LoadOptions) *Load {
 		outcomes: map[string]int{},
 		queries:  map[string]Answers{},
 	}
-	for i := range o.Workers {
-		w := &worker{load: l, id: i, addr: o.Addrs[i%len(o.Addrs)], conns: map[string]*Conn{}}
-		l.work = append(l.work, w)
-		l.done.Go(w.run)
+	for i := range o.Callers {
+		c := &caller{load: l, id: i, addr: o.Addrs[i%len(o.Addrs)], conns: map[string]*Conn{}}
+		l.callers = append(l.callers, c)
+		l.done.Go(c.run)
 	}
 	l.ids.from = map[int64]string{}
 	for _, addr := range o.Addrs {
@@ -113,7 +113,7 @@ func StartLoad(t testing.TB, o LoadOptions) *Load {
 		if !l.stopped() {
 			l.stop()
 			if !t.Failed() {
-				t.Error("the load was never stopped, nor judged")
+				t.Error("the load was never stopped, so its answers were not checked")
 			}
 		}
 	})
@@ -156,12 +156,12 @@ func (l *Load) Stop() *Report {
 // TakeHistory returns the operations since the previous call, so that a load of any length
 // can be checked exactly, part by part. The online check covers the order between parts.
 func (l *Load) TakeHistory() (history []lincheck.Operation, truncated bool) {
-	for _, w := range l.work {
-		w.mu.Lock()
-		history = append(history, w.history...)
-		truncated = truncated || w.truncated
-		w.history, w.truncated = nil, false
-		w.mu.Unlock()
+	for _, c := range l.callers {
+		c.mu.Lock()
+		history = append(history, c.history...)
+		truncated = truncated || c.truncated
+		c.history, c.truncated = nil, false
+		c.mu.Unlock()
 	}
 	return history, truncated
 }
@@ -217,7 +217,7 @@ func (l *Load) succeeded(addr, query string, invocation, completion time.Duratio
 	l.marks = slices.DeleteFunc(l.marks, func(m *Mark) bool { return m.succeeded(addr, invocation, completion) })
 }
 
-// A Mark watches a load from a moment on, until the first success that counts.
+// A Mark watches a load from a moment on, until the first successful answer that counts.
 type Mark struct {
 	from, after time.Duration
 	except      string
@@ -282,12 +282,12 @@ type Report struct {
 	Online    lincheck.Stats
 	// Faults describes the first answers that no node may ever give.
 	Faults []string
-	// IDs is how many snowflake ids were made, none of them twice.
+	// IDs is how many snowflake IDs were received, all of them different.
 	IDs int
 }
 
-// Verify fails the test unless every answer was right, in order, and there were at
-// least answersMin.
+// Verify fails the test unless every answer was valid and in order, and there were at least
+// answersMin.
 func (r *Report) Verify(t testing.TB, answersMin int) {
 	t.Helper()
 	t.Logf("load: %s", r)
@@ -304,7 +304,7 @@ func (r *Report) Verify(t testing.TB, answersMin int) {
 		t.Errorf("online check: %+v", r.Online)
 	}
 	if ok := r.Outcomes["ok"]; ok < answersMin {
-		t.Errorf("%d answers, want at least %d: the load proves too little", ok, answersMin)
+		t.Errorf("%d answers, want at least %d", ok, answersMin)
 	}
 }
 

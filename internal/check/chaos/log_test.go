@@ -16,13 +16,13 @@ import (
 )
 
 // TestLog_NobodyReadsIt: a pager that waits, a terminal after Ctrl-S, or a collector that
-// hangs stops no node, and does not keep it from ending.
+// hangs must not stop a node or keep it from ending.
 func TestLog_NobodyReadsIt(t *testing.T) { testUnreadLog(t, func(*os.File) {}) }
 
-// TestLog_ItsReaderEnds, and the node goes on.
+// TestLog_ItsReaderEnds: the node must go on.
 func TestLog_ItsReaderEnds(t *testing.T) { testUnreadLog(t, func(r *os.File) { r.Close() }) }
 
-// testUnreadLog reads the log of a node until that serves, and no more after leave.
+// testUnreadLog reads the log of a node until the node serves, calls leave, and reads no more.
 func testUnreadLog(t *testing.T, leave func(reader *os.File)) {
 	r, w, err := os.Pipe()
 	if err != nil {

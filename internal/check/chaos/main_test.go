@@ -42,7 +42,7 @@ const answerTimeout = 10 * time.Second
 // options are those of most tests: three nodes, all settings default.
 func options() chaos.Options { return chaos.Options{Binary: binary} }
 
-// get asks one node, and fails the test if there is no answer.
+// get sends a request to one node, and fails the test if there is no answer.
 func get(t *testing.T, n *chaos.Node, target string) *chaos.Answer {
 	t.Helper()
 	a, err := chaos.Get(n.HTTPAddr, target, answerTimeout)
@@ -52,8 +52,7 @@ func get(t *testing.T, n *chaos.Node, target string) *chaos.Answer {
 	return a
 }
 
-// timestamps asks one node for count timestamps, and fails the test if it gets
-// none.
+// timestamps requests count timestamps from one node, and fails the test if it gets none.
 func timestamps(t *testing.T, n *chaos.Node, count int) isotone.Range {
 	t.Helper()
 	a := get(t, n, fmt.Sprintf("/timestamp?n=%d", count))
@@ -67,13 +66,13 @@ func timestamps(t *testing.T, n *chaos.Node, count int) isotone.Range {
 	return r
 }
 
-// highest asks the leader, whoever it is, for one timestamp.
+// highest returns a new timestamp from the leader.
 func highest(t *testing.T, c *chaos.Cluster) isotone.Timestamp {
 	t.Helper()
 	return fromLeader(t, c, 1).Last()
 }
 
-// fromLeader asks the leader, whoever it is, for timestamps, until it gets them.
+// fromLeader requests timestamps from the leader until it gets them.
 func fromLeader(t *testing.T, c *chaos.Cluster, count int) isotone.Range {
 	t.Helper()
 	target := fmt.Sprintf("/timestamp?n=%d", count)
@@ -90,12 +89,12 @@ func fromLeader(t *testing.T, c *chaos.Cluster, count int) isotone.Range {
 			return r
 		}
 	}
-	t.Fatal("nobody hands out a timestamp")
+	t.Fatal("no node answers with a timestamp")
 	return isotone.Range{}
 }
 
-// wantMetric waits until a metric has a value. A node counts an answer just after
-// it has given it, and sets gauges every 100 ms.
+// wantMetric waits until a metric has a value. A node counts an answer just after sending it,
+// and sets gauges every 100 ms.
 func wantMetric(t *testing.T, n *chaos.Node, name string, want float64) {
 	t.Helper()
 	got, err := chaos.Metric(n.HTTPAddr, name)
@@ -117,7 +116,8 @@ func wantExit(t *testing.T, n *chaos.Node, words ...string) {
 	wantWords(t, n.Log(), words...)
 }
 
-// waitFor polls until done, and fails the test with the last reason at the timeout.
+// waitFor polls until done returns true. At the timeout it fails the test with the last
+// reason.
 func waitFor(t *testing.T, timeout time.Duration, done func() (bool, string)) {
 	t.Helper()
 	for deadline := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {

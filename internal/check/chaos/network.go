@@ -18,8 +18,7 @@ const (
 // hostIP returns the address of the host of the node with an ID.
 func hostIP(id uint64) string { return fmt.Sprint(subnet, id) }
 
-// newNetwork joins hosts by a bridge on a host of its own, where the clients are,
-// and returns that one.
+// newNetwork joins hosts by a bridge. It returns the bridge's host, where the clients are.
 func newNetwork(t testing.TB, hosts []*Host, logPath string) *Host {
 	t.Helper()
 	hub := newHost(t, "the clients", logPath, true)
@@ -44,8 +43,8 @@ func newNetwork(t testing.TB, hosts []*Host, logPath string) *Host {
 	return hub
 }
 
-// packets says what happens to the packets that a node gets from another: the end of
-// an iptables rule.
+// packets is what happens to the packets that one node gets from another: the end of an
+// iptables rule.
 type packets []string
 
 func dropped() packets { return packets{"-j", "DROP"} }
@@ -54,13 +53,12 @@ func lost(part float64) packets {
 	return packets{"-m", "statistic", "--mode", "random", "--probability", fmt.Sprintf("%.3f", part), "-j", "DROP"}
 }
 
-// way is one direction between two nodes. What happens to its packets does not
-// concern the other.
+// way is one direction between two nodes. A rule for it leaves the other direction alone.
 type way struct{ from, to *Node }
 
 func (w way) String() string { return fmt.Sprintf("%d → %d", w.from.ID, w.to.ID) }
 
-// begin lets something happen to the packets on the way, end ends it.
+// begin adds a rule for the packets on the way, end removes it.
 func (w way) begin(p packets) error { return w.rule("--append", p) }
 func (w way) end(p packets) error   { return w.rule("--delete", p) }
 

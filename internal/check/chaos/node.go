@@ -23,18 +23,18 @@ type Node struct {
 	Binary string
 	// Dir is its data directory. It may be changed while the node is down.
 	Dir string
-	// Env holds further settings for the next start, and may override any.
+	// Env holds further settings for the next start. They override the others.
 	Env map[string]string
 
 	t       testing.TB
-	spare   string // the command of another version; "" without
+	spare   string // the command of the other version; "" if there is none
 	peers   string
 	logPath string
-	clock   string // path of the clock fault file; "" without
+	clock   string // path of the clock fault file; "" if there is none
 	// clockWrong is set while SetClock has set the clock wrong.
 	clockWrong bool
-	host       *Host   // where it runs; nil: on this machine as it is
-	volume     *volume // where its data are, if on a volume of their own
+	host       *Host   // where it runs; nil: outside of any host
+	volume     *volume // where its data is; nil: no volume of its own
 	proc       *Process
 	runs       []*Process
 	frozen     bool
@@ -64,8 +64,7 @@ func (n *Node) command() []string {
 	return command
 }
 
-// environ returns all of the node's environment: nothing but PATH and TMPDIR
-// leaks in from outside.
+// environ returns the node's environment. Only PATH and TMPDIR are inherited.
 func (n *Node) environ() []string {
 	settings := map[string]string{
 		"PATH":           os.Getenv("PATH"),
@@ -124,14 +123,14 @@ func (n *Node) Shutdown() {
 	}
 }
 
-// Stop freezes the node (SIGSTOP), Cont lets it go on.
+// Stop freezes the node (SIGSTOP).
 func (n *Node) Stop() {
 	n.t.Helper()
 	n.do(n.proc.Stop())
 	n.frozen = true
 }
 
-// Cont lets a frozen node go on (SIGCONT).
+// Cont resumes a frozen node (SIGCONT).
 func (n *Node) Cont() {
 	n.t.Helper()
 	n.do(n.proc.Cont())
@@ -164,12 +163,12 @@ func (n *Node) WaitExit(timeout time.Duration) int {
 	return code
 }
 
-// Log returns what the present run has printed so far.
+// Log returns what the current run has printed so far.
 func (n *Node) Log() string { return n.proc.Log() }
 
-// SetClock makes the node's clock wrong, or right again with the zero ClockFault.
-// The cluster must have been made with [Options.FaultClock]. A node that runs
-// follows within [ClockSettle].
+// SetClock begins a fault of the node's clock, or ends it with the zero ClockFault. The
+// cluster must have been made with [Options.FaultClock]. A running node follows within
+// [ClockSettle].
 func (n *Node) SetClock(f ClockFault) {
 	n.t.Helper()
 	if n.clock == "" {
@@ -179,8 +178,8 @@ func (n *Node) SetClock(f ClockFault) {
 	n.clockWrong = f != ClockFault{}
 }
 
-// WaitReady waits until GET /ready says 200; of a node whose clock [Node.SetClock] has set
-// wrong, until it says nothing else than that.
+// WaitReady waits until GET /ready answers 200. If [Node.SetClock] has set the clock wrong, an
+// answer that complains only about the clock is enough.
 func (n *Node) WaitReady(timeout time.Duration) {
 	n.t.Helper()
 	last := "it never answered"

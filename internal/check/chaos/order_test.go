@@ -9,12 +9,12 @@ import (
 	"github.com/isotone/isotone/internal/check/chaos"
 )
 
-// pause is longer than an election takes: whoever is frozen for it comes back to
-// another leader.
+// pause is longer than an election, so a leader that is frozen for it resumes under another
+// leader.
 const pause = time.Second
 
-// TestOrder_HoldsAcrossCrashesStopsAndPauses is one load through everything, so
-// that timestamps are compared across all of it (I1 to I4).
+// TestOrder_HoldsAcrossCrashesStopsAndPauses runs one load through all faults, so that
+// timestamps are compared across them (I1 to I4).
 func TestOrder_HoldsAcrossCrashesStopsAndPauses(t *testing.T) {
 	c := chaos.StartCluster(t, options())
 	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs()})
@@ -38,7 +38,7 @@ func TestOrder_HoldsAcrossCrashesStopsAndPauses(t *testing.T) {
 		}},
 		{"freeze the leader while it is asked", func() {
 			leader := c.WaitLeader()
-			leader.Stop() // the workers' requests are on their way to it
+			leader.Stop() // requests of the callers are on their way to it
 			time.Sleep(time.Duration(short(2, 1)) * pause)
 			load.WaitAnswer(t)
 			leader.Cont()
@@ -62,9 +62,8 @@ func TestOrder_HoldsAcrossCrashesStopsAndPauses(t *testing.T) {
 	load.Stop().Verify(t, 1000)
 }
 
-// TestOrder_HoldsWhenAFormerLeaderLeadsAgain deposes leaders without ending their
-// processes: a leader that comes back with what it remembers of its last term must
-// not use any of it (I2).
+// TestOrder_HoldsWhenAFormerLeaderLeadsAgain deposes leaders without ending their processes: a
+// leader that is elected again must not use any state of its former term (I2).
 func TestOrder_HoldsWhenAFormerLeaderLeadsAgain(t *testing.T) {
 	t.Run("quorum", func(t *testing.T) { deposeLeaders(t, "&mode=quorum") })
 	if !testing.Short() {
@@ -74,8 +73,8 @@ func TestOrder_HoldsWhenAFormerLeaderLeadsAgain(t *testing.T) {
 
 func deposeLeaders(t *testing.T, query string) {
 	c := chaos.StartCluster(t, options())
-	// A new leader must be asked within its first epoch, but followers send clients to
-	// the frozen one until they elect another: so a request waits only briefly.
+	// A request must reach a new leader within its first epoch, but followers redirect to the
+	// frozen one until they elect another. So the timeout of requests is short.
 	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Timeout: 25 * time.Millisecond, Query: query})
 	load.WaitAnswer(t)
 

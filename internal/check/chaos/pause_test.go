@@ -10,8 +10,8 @@ import (
 	"github.com/isotone/isotone/internal/core/lincheck"
 )
 
-// pausedConns is how many connections ask a frozen leader, half of them before its
-// successor has answered anything and half after.
+// pausedConns is how many connections send requests to a frozen leader, half of them before
+// its successor has answered anything and half after.
 const pausedConns = 16
 
 // pausedAsker is one connection to the leader, and the request on it.
@@ -20,9 +20,9 @@ type pausedAsker struct {
 	op   lincheck.Operation
 }
 
-// TestPause_LeaderThatResumesAnswersNothingStale asks a frozen leader. When it
-// resumes it finds the requests in its sockets, and all it remembers says that it
-// leads. It may refuse, or answer with a timestamp that is in order (I4).
+// TestPause_LeaderThatResumesAnswersNothingStale sends requests to a frozen leader. When it
+// resumes, it finds them in its sockets while its state still says that it leads. It may
+// refuse them, or answer with timestamps that are in order (I4).
 func TestPause_LeaderThatResumesAnswersNothingStale(t *testing.T) {
 	c := chaos.StartCluster(t, options())
 	refused := 0
@@ -91,8 +91,8 @@ func connect(t *testing.T, leader *chaos.Node, now func() int64) (askers []pause
 	return askers, history
 }
 
-// send sends one request on each connection; every fourth trusts the lease (I5),
-// whose clock runs on while the process is stopped.
+// send sends one request on each connection; every fourth uses lease mode (I5), whose clock
+// runs on while the process is stopped.
 func send(t *testing.T, askers []pausedAsker, now func() int64) {
 	t.Helper()
 	for i := range askers {
@@ -107,7 +107,7 @@ func send(t *testing.T, askers []pausedAsker, now func() int64) {
 	}
 }
 
-// receive reads the answer and says what it was.
+// receive reads the answer and describes it.
 func (p *pausedAsker) receive(t *testing.T, now func() int64) string {
 	t.Helper()
 	_ = p.conn.SetDeadline(time.Now().Add(answerTimeout))

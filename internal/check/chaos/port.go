@@ -9,9 +9,9 @@ import (
 	"net"
 )
 
-// Ports are drawn below the range from which the kernel takes the local ports of
-// outgoing connections (32768 and up by default): a port from that range could
-// be gone when a node that was killed wants it again.
+// Ports are drawn below the range from which the kernel takes the local ports of outgoing
+// connections (32768 and up by default): a port from that range could be taken when a node
+// that was killed is started again.
 const (
 	portMin = 10_000
 	portMax = 32_000

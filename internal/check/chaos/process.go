@@ -28,11 +28,11 @@ func Build(dir string) (string, error) {
 	return path, nil
 }
 
-// Process is one run of a command. What it prints is appended to a file.
+// Process is one run of a command. Its output is appended to a file.
 type Process struct {
 	// Name is used in messages.
 	Name string
-	// LogPath is where its output goes.
+	// LogPath is the file that gets its output.
 	LogPath string
 
 	cmd      *exec.Cmd
@@ -40,9 +40,9 @@ type Process struct {
 	ended    chan struct{} // closed when the process has ended
 
 	mu sync.Mutex
-	// asked: the end of the process is wanted, whatever it is. polite: it was asked
-	// by a signal after which it must end with exit code 0.
-	asked, polite bool
+	// mayEnd: the process may end. graceful: it was asked to, by a signal after which it must end
+	// with exit code 0.
+	mayEnd, graceful bool
 }
 
 // Run starts a command with exactly the given environment. Its output is appended
@@ -73,9 +73,9 @@ func Run(name, logPath string, env, command []string) (*Process, error) {
 	return p, nil
 }
 
-// spawns carries commands to the one thread that starts all of them. The kernel
-// sends Pdeathsig when the thread that forked ends, so it must be one that never
-// does before the test process itself.
+// spawns passes commands to the one thread that starts all of them. The kernel sends
+// Pdeathsig when the thread that forked ends, so that thread must live as long as the test
+// process.
 var spawns = sync.OnceValue(func() chan<- func() {
 	calls := make(chan func())
 	go func() {
@@ -93,20 +93,20 @@ func spawn(cmd *exec.Cmd) error {
 	return <-started
 }
 
-// PID returns the process id.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Kill ends the process at once (SIGKILL).
 func (p *Process) Kill() error { return p.signal(syscall.SIGKILL, true, false) }
 
-// Term asks the process to end (SIGTERM). It must then exit with code 0.
+// Term ends the process to end (SIGTERM). It must then exit with code 0.
 func (p *Process) Term() error { return p.signal(syscall.SIGTERM, true, true) }
 
-// Interrupt asks the process to end as Ctrl-C does (SIGINT). It must then exit
+// Interrupt ends the process to end as Ctrl-C does (SIGINT). It must then exit
 // with code 0.
 func (p *Process) Interrupt() error { return p.signal(os.Interrupt, true, true) }
 
-// Stop freezes the process (SIGSTOP) and waits until no thread of it runs any more.
+// Stop freezes the process (SIGSTOP) and waits until none of its threads runs.
 // The kernel goes on accepting connections and bytes for it.
 func (p *Process) Stop() error {
 	if err := p.signal(syscall.SIGSTOP, false, false); err != nil {
@@ -123,8 +123,8 @@ func (p *Process) Stop() error {
 // stopTimeout bounds the wait for threads in the middle of a system call.
 const stopTimeout = 5 * time.Second
 
-// frozen reports whether all threads are stopped. Each is told separately, and one
-// that is late could still answer a request.
+// frozen reports whether all threads are stopped. Each gets the signal separately, and a late
+// one could still answer a request.
 func (p *Process) frozen() bool {
 	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID()))
 	for _, path := range stats {
@@ -140,25 +140,25 @@ func (p *Process) frozen() bool {
 	return len(stats) > 0
 }
 
-// Cont lets a frozen process go on (SIGCONT).
+// Cont resumes a frozen process (SIGCONT).
 func (p *Process) Cont() error { return p.signal(syscall.SIGCONT, false, false) }
 
-// ExpectExit says that the process may end by itself, with any exit code.
+// ExpectExit allows the process to end by itself, with any exit code.
 func (p *Process) ExpectExit() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked, p.polite = true, false
+	p.mayEnd, p.graceful = true, false
 }
 
-func (p *Process) signal(s os.Signal, asks, polite bool) error {
+func (p *Process) signal(s os.Signal, ends, graceful bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.Exited() {
 		return fmt.Errorf("chaos: %v for %s, which has ended: %v", s, p.Name, p.cmd.ProcessState)
 	}
-	if asks {
-		p.polite = polite && (p.polite || !p.asked)
-		p.asked = true
+	if ends {
+		p.graceful = graceful && (p.graceful || !p.mayEnd)
+		p.mayEnd = true
 	}
 	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("chaos: %v for %s: %w", s, p.Name, err)
@@ -187,7 +187,7 @@ func (p *Process) WaitExit(timeout time.Duration) (int, error) {
 	}
 }
 
-// Fault says how the process ended other than it was asked to, or returns "".
+// Fault describes an unexpected end of the process, or returns "".
 func (p *Process) Fault() string {
 	if !p.Exited() {
 		return ""
@@ -195,10 +195,10 @@ func (p *Process) Fault() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case !p.asked:
-		return fmt.Sprintf("%s ended unasked: %v", p.Name, p.cmd.ProcessState)
-	case p.polite && p.cmd.ProcessState.ExitCode() != 0:
-		return fmt.Sprintf("%s was asked to end and did so badly: %v", p.Name, p.cmd.ProcessState)
+	case !p.mayEnd:
+		return fmt.Sprintf("%s ended by itself: %v", p.Name, p.cmd.ProcessState)
+	case p.graceful && p.cmd.ProcessState.ExitCode() != 0:
+		return fmt.Sprintf("%s ended after a signal, want exit code 0: %v", p.Name, p.cmd.ProcessState)
 	}
 	return ""
 }

@@ -30,7 +30,7 @@ type Proxy struct {
 // pipe is one connection through a proxy: to the node that dialed, and to the other.
 type pipe struct {
 	dialed, dialing *net.TCPConn
-	done            chan struct{} // closed when the connection is given up
+	done            chan struct{} // closed by end
 	once            sync.Once
 }
 
@@ -83,12 +83,12 @@ func (p *Proxy) accept() {
 			time.Sleep(pollInterval)
 			continue
 		}
-		p.wait.Go(func() { p.carry(conn.(*net.TCPConn)) })
+		p.wait.Go(func() { p.forward(conn.(*net.TCPConn)) })
 	}
 }
 
-// carry runs one connection to its end.
-func (p *Proxy) carry(dialing *net.TCPConn) {
+// forward runs one connection to its end.
+func (p *Proxy) forward(dialing *net.TCPConn) {
 	conn, err := net.DialTimeout("tcp", p.target, proxyDialTimeout)
 	if err != nil {
 		reset(dialing)
@@ -118,7 +118,7 @@ func (p *Proxy) enter(c *pipe) bool {
 	return !p.closed
 }
 
-// end gives the connection up. What was sent before an end by FIN has been carried.
+// end resets both sides. What was sent before a FIN has been forwarded by then.
 func (c *pipe) end() {
 	c.once.Do(func() {
 		close(c.done)

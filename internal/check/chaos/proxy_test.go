@@ -14,9 +14,9 @@ import (
 	"github.com/isotone/isotone/internal/check/chaos"
 )
 
-// TestProxy_SlowHandshakeIsNoOldCopy delays what one follower says to the other by
-// much more than the leader takes to tell the one of the other's progress. What a
-// hello says of the log is old when it arrives, and its data directory is not (I6).
+// TestProxy_SlowHandshakeIsNoOldCopy delays what one follower sends to the other by much more
+// than the leader takes to tell one of the other's progress. The log index in a hello is then
+// outdated when it arrives, but that must not count as an old copy of a data directory (I6).
 func TestProxy_SlowHandshakeIsNoOldCopy(t *testing.T) {
 	for name, link := range map[string]func(*chaos.Proxy) *chaos.Link{
 		"hello of the node that dials": func(p *chaos.Proxy) *chaos.Link { return &p.Forth },
@@ -63,7 +63,7 @@ func TestProxy_DelaysHoldsDropsAndCuts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	// echo says how long a byte takes there and back, at most.
+	// echo measures how long a byte takes there and back.
 	echo := func(most time.Duration) (time.Duration, error) {
 		began := time.Now()
 		_ = conn.SetDeadline(began.Add(most))
@@ -99,8 +99,8 @@ func TestProxy_DelaysHoldsDropsAndCuts(t *testing.T) {
 	}
 }
 
-// TestProxy_OneWayFaultsHeal holds, then loses, what the leader says to one follower.
-// The follower comes back, and nobody ends.
+// TestProxy_OneWayFaultsHeal holds, then drops, what the leader sends to one follower. The
+// follower recovers, and no node stops.
 func TestProxy_OneWayFaultsHeal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for the peers' stall timeout; left out by -short, TestChaos does the same")

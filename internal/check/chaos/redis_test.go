@@ -17,8 +17,8 @@ import (
 	"github.com/isotone/isotone/internal/core/lincheck"
 )
 
-// TestRedis_AClusterClientFollowsTheLeaderThroughAKill loads three nodes by go-redis'
-// cluster client, kills the leader, and wants answers again, all of them in order.
+// TestRedis_AClusterClientFollowsTheLeaderThroughAKill loads three nodes with the cluster
+// client of go-redis and kills the leader. Answers must come again, all of them in order.
 func TestRedis_AClusterClientFollowsTheLeaderThroughAKill(t *testing.T) {
 	c := chaos.StartCluster(t, options())
 	client := redis.NewClusterClient(&redis.ClusterOptions{

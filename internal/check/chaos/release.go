@@ -11,16 +11,14 @@ import (
 	"path/filepath"
 )
 
-// PreviousRelease is the commit that counts as the release before this one: nodes of
-// the two versions have to form one cluster, in any mixture, and each has to go on from
-// the data of the other.
+// PreviousRelease is the commit of the previous release. Nodes of the two versions must form
+// one cluster, in any mixture, and each version must read the data of the other.
 //
-// With a release the commit that was released comes in its place: the next version is
-// then tried against it, and no longer against the one before.
+// Each release replaces it by its own commit, so that the next version is tested against that
+// one.
 const PreviousRelease = "a4b419bb52bdea38ac11ec647560a18403ab8a26"
 
-// ErrNoHistory says that the sources are not those of a git clone that has
-// [PreviousRelease].
+// ErrNoHistory means that the sources are not in a git clone that has [PreviousRelease].
 var ErrNoHistory = errors.New("chaos: no commit " + PreviousRelease[:12] + " of the previous release here; in a git clone, " +
 	"\"git fetch --unshallow\" or \"git fetch origin " + PreviousRelease + "\" brings it")
 
@@ -28,7 +26,7 @@ var ErrNoHistory = errors.New("chaos: no commit " + PreviousRelease[:12] + " of 
 // sources go as well, and returns the path of the binary. The test must run in the
 // directory of its package. Without that commit the error matches [ErrNoHistory].
 func BuildPrevious(dir string) (string, error) {
-	// The root of the module, named: from below it git takes only what is below.
+	// Below the root of the module, git archive would take only what is below.
 	root, err := filepath.Abs("../../..")
 	if err != nil {
 		return "", fmt.Errorf("chaos: %w", err)

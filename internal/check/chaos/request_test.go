@@ -17,8 +17,8 @@ import (
 	"github.com/isotone/isotone/internal/check/chaos"
 )
 
-// oneNode is a cluster of one node, whose epochs are so long that a gap in the
-// indexes shows what was taken and thrown away.
+// oneNode is a cluster of one node, whose epochs are so long that a gap in the indexes shows
+// timestamps that were issued and not delivered.
 func oneNode(t *testing.T) *chaos.Node {
 	t.Helper()
 	o := options()
@@ -27,7 +27,7 @@ func oneNode(t *testing.T) *chaos.Node {
 	return chaos.StartCluster(t, o).Node(1)
 }
 
-// wantNothingTaken runs what must use up no timestamp of a new node.
+// wantNothingTaken runs a function that must not use up any timestamp of a new node.
 func wantNothingTaken(t *testing.T, n *chaos.Node, do func()) {
 	t.Helper()
 	first := timestamps(t, n, 3).Last()
@@ -61,11 +61,11 @@ func TestRequest_BadArgumentsTakeNothing(t *testing.T) {
 	}
 }
 
-// tlsAlert begins what a TLS server answers to garbage.
+// tlsAlert is how the answer of a TLS server to garbage begins.
 const tlsAlert = 0x15
 
-// TestRequest_WhatIsNoRequestIsRefused sends what no HTTP client sends. Most of it
-// asks for timestamps in a way that some server might understand.
+// TestRequest_WhatIsNoRequestIsRefused sends invalid requests. Most of them are requests for
+// timestamps that a lenient server might accept.
 func TestRequest_WhatIsNoRequestIsRefused(t *testing.T) {
 	n := oneNode(t)
 	garbage := make([]byte, 64<<10)

@@ -17,16 +17,16 @@ const (
 	// strikeEvery is the average time between two faults, calmEvery between two calms.
 	strikeEvery = 700 * time.Millisecond
 	calmEvery   = 15 * time.Second
-	// calmAnswerMax is how long after the end of all faults an answer may take. The
-	// peers' stall timeout (5 s) is the longest wait of the product.
+	// calmAnswerMax is how long an answer may take after the end of all faults. The longest
+	// wait of the product is the peers' stall timeout, 5 s.
 	calmAnswerMax = 10 * time.Second
-	// overlapMax bounds how much is broken at a time, beside clocks; more, and nothing
-	// happens but that nobody answers.
+	// overlapMax bounds the faults at a time that can keep the cluster from answering; with
+	// more, hardly any request would be answered.
 	overlapMax = 3
-	// unaskedMax is when it makes no sense to start nodes again.
-	unaskedMax = 20
-	// stormNap paces the storm: faults begin and end no more exactly than this.
-	stormNap = 2 * time.Millisecond
+	// unexpectedMax is the number of unexpected exits after which the storm gives up.
+	unexpectedMax = 20
+	// stormPoll is the interval at which faults begin and end.
+	stormPoll = 2 * time.Millisecond
 )
 
 // stormQueries are the read modes, half of the load each.
@@ -34,10 +34,10 @@ var stormQueries = []string{"&mode=quorum", "&mode=lease"}
 
 // StormOptions describe a storm.
 type StormOptions struct {
-	// Seed decides which faults come when. What they meet is decided by the machine,
-	// so a seed does not replay a run exactly.
+	// Seed decides which faults begin when. What the processes do meanwhile is up to the
+	// machine, so a seed does not replay a run exactly.
 	Seed uint64
-	// For is how long faults come.
+	// For is how long faults are injected.
 	For time.Duration
 	// Only names the kinds of faults; empty means all that the cluster allows.
 	Only []string
@@ -45,47 +45,46 @@ type StormOptions struct {
 	Tally *Tally
 }
 
-// Storm breaks a cluster under load, at random, several things at a time, and heals
-// it every few seconds to see whether it is whole. One goroutine does everything:
-// faults are begun, and ended when their time is over.
+// Storm injects random faults into a cluster under load, several at a time. Every few seconds
+// it ends them all and checks that the cluster recovers. One goroutine begins and ends all
+// faults.
 type Storm struct {
-	t       testing.TB
-	c       *Cluster
-	o       StormOptions
-	rand    *rand.Rand
-	kinds   []kind
-	load    *Load
-	began   time.Time
-	active  []*fault
-	unasked map[*Process]bool
-	// ahead is by how many milliseconds all clocks are ahead in normal times, furthest
-	// the most that any ever was. Until all clocks get there time stands still, so every
-	// now and then that becomes what is normal.
+	t          testing.TB
+	c          *Cluster
+	o          StormOptions
+	rand       *rand.Rand
+	kinds      []kind
+	load       *Load
+	began      time.Time
+	active     []*fault
+	unexpected map[*Process]bool
+	// ahead is by how many milliseconds all clocks are ahead between faults, furthest the most
+	// that any ever was. The time of timestamps stands still until the clocks get there, so
+	// now and then ahead is set to furthest.
 	ahead, furthest int64
 }
 
-// fault is something that is broken for a while.
+// fault is one fault that lasts for a while.
 type fault struct {
 	kind, note string
 	until      time.Time
 	lasts      time.Duration
-	// about names what is broken: processes, clocks, connections. No other active
-	// fault is about the same.
+	// about names what it affects: processes, clocks, connections. No two active faults
+	// affect the same.
 	about []string
 	// harmless faults leave the cluster able to answer.
 	harmless bool
-	// over ends it before its time; nil: never.
+	// over reports whether to end the fault early; nil means no.
 	over       func() bool
 	begin, end func()
 }
 
-// Unleash runs a storm on a cluster that has started, and fails the test unless all
-// promises hold.
+// Unleash runs a storm on a running cluster, and fails the test unless all promises hold.
 func Unleash(t testing.TB, c *Cluster, o StormOptions) {
 	t.Helper()
-	s := &Storm{t: t, c: c, o: o, rand: rand.New(rand.NewPCG(o.Seed, 0)), began: time.Now(), unasked: map[*Process]bool{}}
+	s := &Storm{t: t, c: c, o: o, rand: rand.New(rand.NewPCG(o.Seed, 0)), began: time.Now(), unexpected: map[*Process]bool{}}
 	if s.kinds = s.possible(); len(s.kinds) == 0 {
-		t.Skip("none of the faults that were asked for is possible here")
+		t.Skip("none of the requested faults is possible here")
 	}
 	s.load = StartLoad(t, LoadOptions{
 		Addrs: c.Addrs(), Pause: 2 * time.Millisecond, ShortTimeout: 25 * time.Millisecond, Queries: stormQueries, NodesMayFail: true,
@@ -111,12 +110,12 @@ func (s *Storm) run() {
 			s.strike()
 			strike = now.Add(time.Duration(s.rand.ExpFloat64() * float64(strikeEvery)))
 		}
-		time.Sleep(stormNap)
+		time.Sleep(stormPoll)
 	}
 	s.heal()
 }
 
-// strike begins a fault, unless what it is about is broken already.
+// strike begins a random fault, unless an active one affects the same or too many are active.
 func (s *Storm) strike() {
 	total := 0
 	for _, k := range s.kinds {
@@ -149,7 +148,7 @@ func (s *Storm) broken() (count int) {
 	return count
 }
 
-// meets reports whether two faults are about the same.
+// meets reports whether two faults affect the same.
 func (f *fault) meets(g *fault) bool {
 	return slices.ContainsFunc(f.about, func(what string) bool { return slices.Contains(g.about, what) })
 }
@@ -178,8 +177,8 @@ func (s *Storm) heal() {
 	s.setClocks(s.c.Nodes, ClockFault{})
 }
 
-// calm wants the cluster to be whole, now that nothing is broken: it answers in both
-// modes soon, all nodes agree, and nothing that was answered was wrong.
+// calm checks that the cluster recovers while there are no faults: it must answer soon in both
+// modes, all nodes must agree, and no answer may have been wrong.
 func (s *Storm) calm() {
 	s.t.Helper()
 	s.watch()
@@ -187,7 +186,7 @@ func (s *Storm) calm() {
 	for query := range slices.Values(stormQueries) {
 		for !s.load.Answered()[query].Sent.After(healed) {
 			if time.Since(healed) > calmAnswerMax {
-				s.t.Fatalf("%s: no answer to %s for %v although nothing is broken", s.clock(), query, calmAnswerMax)
+				s.t.Fatalf("%s: no answer to %s for %v without any fault", s.clock(), query, calmAnswerMax)
 			}
 			time.Sleep(pollInterval)
 		}
@@ -201,7 +200,7 @@ func (s *Storm) calm() {
 	s.judge()
 }
 
-// judge checks exactly what was answered since it last did.
+// judge runs the exact check on the operations since its last call.
 func (s *Storm) judge() {
 	s.t.Helper()
 	history, truncated := s.load.TakeHistory()
@@ -218,25 +217,25 @@ func (s *Storm) judge() {
 	}
 }
 
-// watch notices a process that has ended other than it was asked to, and starts the
-// node again: what else goes wrong is worth knowing too.
+// watch reports processes that ended unexpectedly and restarts their nodes, so that the storm
+// can find further faults.
 func (s *Storm) watch() {
 	s.t.Helper()
 	for _, n := range s.c.Nodes {
-		if fault := n.proc.Fault(); fault != "" && !s.unasked[n.proc] {
-			s.unasked[n.proc] = true
-			s.o.Tally.unasked++
+		if fault := n.proc.Fault(); fault != "" && !s.unexpected[n.proc] {
+			s.unexpected[n.proc] = true
+			s.o.Tally.unexpected++
 			s.t.Errorf("%s: %s:\n%s", s.clock(), fault, tail(n.logPath, logTailMax))
-			if s.o.Tally.unasked > unaskedMax {
-				s.t.Fatal("too many nodes end unasked")
+			if s.o.Tally.unexpected > unexpectedMax {
+				s.t.Fatal("too many nodes ended unexpectedly")
 			}
 			s.restart(n)
 		}
 	}
 }
 
-// restart starts a node that has ended by itself, after what was about to be done to
-// its process.
+// restart starts a node that has ended by itself, after ending the faults that affect its
+// process.
 func (s *Storm) restart(n *Node) {
 	for _, f := range slices.Clone(s.active) {
 		if slices.Contains(f.about, processes(n)[0]) {
@@ -256,7 +255,7 @@ func (s *Storm) finish() {
 	r.Verify(s.t, 1)
 	for _, query := range stormQueries {
 		if s.load.Answered()[query].Count == 0 {
-			s.t.Errorf("no answer to %s: the load proves too little", query)
+			s.t.Errorf("no answer to %s in the whole storm", query)
 		}
 	}
 }
@@ -266,7 +265,7 @@ func (s *Storm) logf(format string, args ...any) {
 	s.t.Logf("%s %s", s.clock(), fmt.Sprintf(format, args...))
 }
 
-// clock says when something happened, by the wall clock and since the beginning.
+// clock returns the wall clock and the time since the beginning, for the log.
 func (s *Storm) clock() string {
 	return fmt.Sprintf("%s %7.2f s", time.Now().Format("15:04:05.000"), time.Since(s.began).Seconds())
 }
@@ -291,14 +290,13 @@ func (s *Storm) name(n *Node) string {
 	return fmt.Sprintf("node %d", n.ID)
 }
 
-// between draws a duration. Short ones are as likely as long ones: from 10 to 20 ms
-// falls as much as from 1 to 2 s.
+// between draws a duration, uniform on a logarithmic scale: 10 to 20 ms is as likely as 1 to
+// 2 s.
 func (s *Storm) between(low, high time.Duration) time.Duration {
 	return time.Duration(float64(low) * math.Pow(float64(high)/float64(low), s.rand.Float64())).Round(time.Millisecond)
 }
 
-// possible returns the kinds of faults that can be done here, and logs why others
-// cannot.
+// possible returns the kinds of faults that are possible here, and logs why others are not.
 func (s *Storm) possible() (list []kind) {
 	for _, k := range kinds {
 		if !k.fits(s.c) || len(s.o.Only) > 0 && !slices.Contains(s.o.Only, k.name) {

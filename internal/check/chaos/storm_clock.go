@@ -16,7 +16,7 @@ const (
 	driftMaxPPM = 100_000
 )
 
-// setClocks makes clocks wrong, counted from what is normal.
+// setClocks sets a fault of clocks, on top of the offset that all clocks have.
 func (s *Storm) setClocks(nodes []*Node, f ClockFault) {
 	if s.c.Nodes[0].clock == "" {
 		return

@@ -6,15 +6,15 @@ package chaos
 type kind struct {
 	name   string
 	weight int
-	// fits says whether a cluster has what it breaks; the other kind of cluster may.
+	// fits reports whether a cluster has what the fault breaks.
 	fits func(*Cluster) bool
-	// denied says why it cannot be done on this machine, or returns "".
+	// denied returns why the fault is impossible on this machine, or "".
 	denied func() string
-	// plan draws one.
+	// plan draws a fault of this kind.
 	plan func(*Storm) *fault
 }
 
-// kinds are all kinds of faults. The order is that of the summary.
+// kinds has all kinds of faults, in the order of the summary.
 var kinds = []kind{
 	{"kill -9", 4, always, allowed, (*Storm).planKill},
 	{"kill -9 of all", 1, always, allowed, (*Storm).planKillAll},

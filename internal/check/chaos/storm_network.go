@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Faults of the network last up to more than the peers' stall timeout, 5 s.
+// The longest faults of the network exceed the peers' stall timeout, 5 s.
 const (
 	linkFaultMin = 50 * time.Millisecond
 	linkFaultMax = 7 * time.Second
@@ -74,7 +74,7 @@ func (s *Storm) planCut() *fault {
 	return f
 }
 
-// planWays lets something happen to the packets on some ways.
+// planWays sets a rule for the packets on some ways.
 func (s *Storm) planWays(ways []way, p packets, note string) *fault {
 	lasts := s.between(linkFaultMin, linkFaultMax)
 	f := &fault{lasts: lasts, note: fmt.Sprintf("%s, for %v", note, lasts)}
@@ -112,7 +112,7 @@ func (s *Storm) planOneWay() *fault {
 	return s.planWays(out[i:i+1], dropped(), fmt.Sprintf("%s → %s", s.name(n), s.name(others[i])))
 }
 
-// planCutOff loses everything between a node and all others.
+// planCutOff drops everything between a node and all others.
 func (s *Storm) planCutOff() *fault {
 	n := s.node()
 	return s.planWays(s.around(n), dropped(), s.name(n))

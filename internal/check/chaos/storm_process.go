@@ -34,7 +34,7 @@ func processes(nodes ...*Node) (names []string) {
 	return names
 }
 
-// planKillAll first ends what else is wrong with processes.
+// planKillAll first ends the other faults of processes.
 func (s *Storm) planKillAll() *fault {
 	lasts := s.between(downMin, downMax/3)
 	f := &fault{
@@ -49,8 +49,8 @@ func (s *Storm) planKillAll() *fault {
 	return f
 }
 
-// planTerm wants a node to end as it should, unless it has not got as far as to heed
-// a signal.
+// planTerm sends SIGTERM. The node must exit with code 0, unless it gets the signal before it
+// serves.
 func (s *Storm) planTerm() *fault {
 	n := s.node()
 	lasts := s.between(downMin, downMax)
@@ -67,17 +67,17 @@ func (s *Storm) term(n *Node) {
 	n.Term()
 }
 
-// startEnded starts a node that was asked to end, once it has.
+// startEnded waits until a node that was asked to end has ended, and starts it.
 func (s *Storm) startEnded(n *Node) {
 	n.WaitExit(ExitTimeout)
-	s.watch() // says if the exit code was wrong
+	s.watch() // reports a wrong exit code
 	if n.Exited() {
 		n.Start()
 	}
 }
 
-// planVersion ends a node, as it should end or with kill -9, and starts it in its other
-// version on the same data.
+// planVersion ends a node by SIGTERM or kill -9, and starts its other version on the same
+// data.
 func (s *Storm) planVersion() *fault {
 	n := s.node()
 	lasts := s.between(downMin, downMax)
@@ -100,11 +100,11 @@ func (s *Storm) planPause() *fault {
 	return &fault{about: processes(n), lasts: lasts, note: fmt.Sprintf("%s for %v", s.name(n), lasts), begin: n.Stop, end: n.Cont}
 }
 
-// diskFaultLasts leaves the node time to notice, and to end as it should.
+// diskFaultLasts leaves the node time to notice the fault and to end cleanly.
 const diskFaultLasts = 6 * time.Second
 
-// planFailSync lets one fsync fail. The node must stop at once: the next one would
-// succeed and say nothing about what this one covered (I8).
+// planFailSync makes one fsync fail. The node must stop at once: the next fsync would succeed
+// without covering what this one did (I8).
 func (s *Storm) planFailSync() *fault {
 	n := s.node()
 	var strace *Process
@@ -126,8 +126,8 @@ func (s *Storm) planFailSync() *fault {
 	return f
 }
 
-// endByDisk judges a node whose disk has failed: if that has ended it, it must have
-// said why. One that never used what is broken still runs, and is killed.
+// endByDisk checks a node whose disk has failed. If it has ended, it must have logged the
+// reason. If it never used what is broken, it still runs, and is killed.
 func (s *Storm) endByDisk(n *Node, reason string) {
 	if !n.Exited() {
 		s.logf("node %d has not noticed", n.ID)
@@ -138,7 +138,7 @@ func (s *Storm) endByDisk(n *Node, reason string) {
 	s.o.Tally.stopped++
 	log := n.Log()
 	if code := n.WaitExit(ExitTimeout); code != 1 || !strings.Contains(log, reason) {
-		s.o.Tally.unasked++
+		s.o.Tally.unexpected++
 		s.t.Errorf("%s: node %d exited with code %d and without %q:\n%s", s.clock(), n.ID, code, reason, tail(n.logPath, logTailMax))
 	}
 }
@@ -156,7 +156,7 @@ func (s *Storm) planSlowSync() *fault {
 	return f
 }
 
-// endStrace lets strace detach, if it is not gone with its node.
+// endStrace makes strace detach, unless it has ended with its node.
 func (s *Storm) endStrace(strace *Process) {
 	if !strace.Exited() {
 		_ = strace.signal(syscall.SIGINT, true, false)
@@ -166,7 +166,7 @@ func (s *Storm) endStrace(strace *Process) {
 	}
 }
 
-// planFullDisk leaves no free block. A node that needs one must stop and say so.
+// planFullDisk leaves no free block. A node that needs one must stop and log the reason.
 func (s *Storm) planFullDisk() *fault {
 	n := s.node()
 	f := &fault{about: processes(n), lasts: diskFaultLasts, over: n.Exited, note: s.name(n)}

@@ -15,17 +15,16 @@ import (
 )
 
 const (
-	// A storm without CHAOS_MINUTES is a short one, and with -short a very short one.
+	// The lengths of a storm without CHAOS_MINUTES, and with -short.
 	stormDefault = 40 * time.Second
 	stormShort   = 12 * time.Second
-	// stormRoundMax is when a cluster has seen enough, and a fresh one takes its place.
+	// stormRoundMax is after how long a new cluster replaces the old one.
 	stormRoundMax = 8 * time.Minute
 )
 
-// TestChaos breaks real processes at random, under load in both read modes, and
-// wants no wrong answer, no unasked exit, and an answer soon after each storm. The
-// environment says how: CHAOS_MINUTES, CHAOS_SEED, and CHAOS_ONLY with kinds of
-// faults separated by commas.
+// TestChaos breaks real processes at random, under load in both read modes. There must be no
+// wrong answer, no unexpected exit, and an answer soon after each storm. The environment sets
+// CHAOS_MINUTES, CHAOS_SEED, and CHAOS_ONLY, a list of kinds of faults separated by commas.
 func TestChaos(t *testing.T) {
 	seed := stormSeed(t, "CHAOS_SEED")
 	t.Logf("CHAOS_SEED=%d", seed)
@@ -65,8 +64,7 @@ func TestChaos(t *testing.T) {
 	t.Logf("all together, CHAOS_SEED=%d:\n%s", seed, all)
 }
 
-// stormTime reads how long a storm lasts, or returns what it does by default, and with
-// -short.
+// stormTime reads how long a storm lasts. The default depends on -short.
 func stormTime(t *testing.T, name string, normal, short time.Duration) time.Duration {
 	t.Helper()
 	text := os.Getenv(name)
@@ -78,7 +76,7 @@ func stormTime(t *testing.T, name string, normal, short time.Duration) time.Dura
 	}
 	minutes, err := strconv.ParseFloat(text, 64)
 	if err != nil || minutes <= 0 {
-		t.Fatalf("%s=%q is no number of minutes", name, text)
+		t.Fatalf("%s=%q: want a number of minutes", name, text)
 	}
 	return time.Duration(minutes * float64(time.Minute))
 }
@@ -91,7 +89,7 @@ func stormSeed(t *testing.T, name string) uint64 {
 	}
 	seed, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		t.Fatalf("%s=%q is no seed", name, text)
+		t.Fatalf("%s=%q: want a seed, an unsigned number", name, text)
 	}
 	return seed
 }

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// straceAttachTimeout bounds how long strace may take to get hold of all threads.
+// straceAttachTimeout bounds how long strace may take to attach to all threads.
 const straceAttachTimeout = 10 * time.Second
 
-// StraceDenied says why strace cannot attach to a process here, or returns "".
+// StraceDenied returns why strace cannot attach to a process here, or "".
 var StraceDenied = sync.OnceValue(func() string {
 	if _, err := exec.LookPath("strace"); err != nil {
 		return "needs strace to break fsync: install it (apt-get install strace)"
@@ -32,9 +32,9 @@ var StraceDenied = sync.OnceValue(func() string {
 	return ""
 })
 
-// InjectSyncs lets strace do something to the fsyncs and fdatasyncs of a running node:
-// inject is what follows "-e inject=fsync,fdatasync:". It does not wait until strace
-// has got hold of the node. It all ends with the returned process or with the node.
+// InjectSyncs has strace tamper with the fsyncs and fdatasyncs of a running node: inject is
+// what follows "-e inject=fsync,fdatasync:". It does not wait until strace has attached. The
+// tampering ends with the returned process or with the node.
 func InjectSyncs(t testing.TB, n *Node, inject string) *Process {
 	t.Helper()
 	logPath := fmt.Sprintf("%s.strace.log", n.logPath)
@@ -75,7 +75,7 @@ func FailSyncs(t testing.TB, n *Node) {
 	}
 }
 
-// tracer returns the id of the process that traces p, or 0.
+// tracer returns the ID of the process that traces p, or 0.
 func tracer(p *Process) int {
 	value, err := p.status("TracerPid")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Tally adds up what storms did and what became of it.
+// Tally adds up the faults and results of storms.
 type Tally struct {
 	faults     map[string]int
 	outcomes   map[string]int
@@ -18,8 +18,8 @@ type Tally struct {
 	online     uint64         // answers checked online
 	unverified uint64
 	violations int
-	unasked    int
-	stopped    int // nodes that their disk ended
+	unexpected int
+	stopped    int // nodes that stopped because of a disk fault
 	calms      int
 	recovery   time.Duration // longest, from the end of all faults to the next answer
 	gap        time.Duration
@@ -58,7 +58,7 @@ func (y *Tally) Merge(z *Tally) {
 	y.online += z.online
 	y.unverified += z.unverified
 	y.violations += z.violations
-	y.unasked += z.unasked
+	y.unexpected += z.unexpected
 	y.stopped += z.stopped
 	y.calms += z.calms
 	y.recovery = max(y.recovery, z.recovery)
@@ -86,7 +86,7 @@ func (y *Tally) String() string {
 		}
 	}
 	line("**faults**", y.Faults())
-	line("nodes that their disk ended, and restarted", y.stopped)
+	line("nodes stopped by a disk fault, and restarted", y.stopped)
 	operations := 0
 	for count := range maps.Values(y.outcomes) {
 		operations += count
@@ -98,8 +98,8 @@ func (y *Tally) String() string {
 	}
 	line("checked exactly, checked online", fmt.Sprintf("%d, %d", y.exact, y.online))
 	line("**violations**, unverified", fmt.Sprintf("%d, %d", y.violations, y.unverified))
-	line("snowflake ids, all different", y.ids)
-	line("**unasked exits**", y.unasked)
+	line("snowflake IDs, all different", y.ids)
+	line("**unexpected exits**", y.unexpected)
 	line("calms, longest wait for an answer in them", fmt.Sprintf("%d, %v", y.calms, y.recovery.Round(time.Millisecond)))
 	line("longest gap between answers", y.gap.Round(time.Millisecond))
 	line("time under load", y.took.Round(time.Second))

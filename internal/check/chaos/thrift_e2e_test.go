@@ -18,8 +18,8 @@ import (
 	"github.com/isotone/isotone/internal/check/chaos"
 )
 
-// Thrift's binary protocol in frames, by hand: what is tested with Thrift's own libraries
-// is the front; here it is the port of a real node.
+// Thrift's binary protocol in frames, written by hand. The tests of the front use Thrift's own
+// library; these test the port of a real node.
 const (
 	thriftCall      = 0x80010001
 	thriftReply     = 0x80010002
@@ -131,20 +131,19 @@ func thriftCluster(t *testing.T) (c *chaos.Cluster, addrs []string) {
 	return c, addrs
 }
 
-// waitIDs waits until all nodes make ids: they lease their workers just after they are
-// ready.
+// waitIDs waits until all nodes make IDs: they lease their workers just after becoming ready.
 func waitIDs(t *testing.T, nodes ...*chaos.Node) {
 	t.Helper()
 	for _, n := range nodes {
 		waitFor(t, chaos.ReadyTimeout, func() (bool, string) {
 			a, err := chaos.Get(n.HTTPAddr, "/api/snowflake", answerTimeout)
-			return err == nil && a.Status == 200, fmt.Sprintf("node %d makes no ids: %v, %v", n.ID, a, err)
+			return err == nil && a.Status == 200, fmt.Sprintf("node %d makes no IDs: %v, %v", n.ID, a, err)
 		})
 	}
 }
 
-// TestThrift_EveryNodeMakesIDs asks all nodes over several connections each, in pipelines,
-// while others ask for ids over HTTP (I9).
+// TestThrift_EveryNodeMakesIDs requests IDs from all nodes over several pipelined connections
+// each, while others request them over HTTP (I9).
 func TestThrift_EveryNodeMakesIDs(t *testing.T) {
 	c, addrs := thriftCluster(t)
 	const conns, rounds, pipeline = 3, 20, 50
@@ -179,7 +178,7 @@ func TestThrift_EveryNodeMakesIDs(t *testing.T) {
 	}
 	wg.Wait()
 	if got, want := ids.len(), len(c.Nodes)*rounds*(conns*pipeline+idBatch); got != want {
-		t.Errorf("%d ids, want %d", got, want)
+		t.Errorf("%d IDs, want %d", got, want)
 	}
 	for i, n := range c.Nodes {
 		wantThriftWorker(t, dialThrift(t, addrs[i], &tls.Config{InsecureSkipVerify: true}), n) // self-signed
@@ -187,7 +186,7 @@ func TestThrift_EveryNodeMakesIDs(t *testing.T) {
 	c.Node(1).Shutdown() // with connections open
 }
 
-// wantThriftWorker compares what a node says of its worker and its clock with its ids.
+// wantThriftWorker compares the worker and the time that a node reports with its IDs.
 func wantThriftWorker(t *testing.T, c *thriftConn, n *chaos.Node) {
 	t.Helper()
 	now := c.ask(t, "get_timestamp", "")
@@ -209,10 +208,10 @@ func wantThriftWorker(t *testing.T, c *thriftConn, n *chaos.Node) {
 	}
 }
 
-// workerOf returns datacenter and worker of an id with the default layout.
+// workerOf returns datacenter and worker of an ID with the default layout.
 func workerOf(id int64) int64 { return id >> 12 & 1023 }
 
-// TestThrift_DefaultPortMayBeTaken: nobody has asked for it.
+// TestThrift_DefaultPortMayBeTaken: a node starts without Thrift if the default port is taken.
 func TestThrift_DefaultPortMayBeTaken(t *testing.T) {
 	if other, err := net.Listen("tcp", "127.0.0.1:7609"); err == nil { // otherwise it is taken already
 		defer other.Close()
@@ -226,7 +225,7 @@ func TestThrift_DefaultPortMayBeTaken(t *testing.T) {
 	n.Shutdown()
 }
 
-// TestThrift_ChosenPortMustBeFree refuses to start without the port that was asked for.
+// TestThrift_ChosenPortMustBeFree: a node does not start if the chosen port is taken.
 func TestThrift_ChosenPortMustBeFree(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -25,11 +25,11 @@ import (
 	"github.com/isotone/isotone/internal/check/chaos"
 )
 
-// certificateShownMax is how soon new handshakes have to have the new certificate. The node
-// looks at its files once a second, and a second time before it reads them.
+// certificateShownMax is how soon new handshakes must use the new certificate. The node checks
+// its files once a second, and reads them one check after a change.
 const certificateShownMax = 10 * time.Second
 
-// authority signs certificates; nil is whoever signs their own.
+// authority signs certificates; nil makes self-signed ones.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -77,20 +77,20 @@ func (a *authority) sign(t *testing.T, name string, end time.Time) signed {
 	}
 }
 
-// selfSign makes a certificate that nobody else has signed, good for days.
+// selfSign makes a self-signed certificate that is valid for days.
 func selfSign(t *testing.T, name string) signed {
 	t.Helper()
 	return (*authority)(nil).sign(t, name, time.Now().Add(90*24*time.Hour))
 }
 
-// identify is a config for a client that trusts everybody and shows its own certificate.
+// identify is a config for a client that trusts any server and shows its own certificate.
 func (s signed) identify(t *testing.T) *tls.Config {
 	t.Helper()
 	pair, err := tls.X509KeyPair(s.cert, s.key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not Certificates, of which a client shows none that the server does not ask for.
+	// Not Certificates: a client shows none of these that the server does not ask for.
 	return &tls.Config{InsecureSkipVerify: true, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }}
 }
 
@@ -101,7 +101,7 @@ type tlsNode struct {
 	thrift             string
 }
 
-// newTLSNode sets a node up and does not start it.
+// newTLSNode sets up a node without starting it.
 func newTLSNode(t *testing.T) tlsNode {
 	t.Helper()
 	port, err := chaos.FreePorts(1)
@@ -170,8 +170,8 @@ func (n tlsNode) wantShown(t *testing.T, name string) {
 	}
 }
 
-// TestTLS_FollowsItsFiles replaces the certificate of a running node, well and badly. Who
-// is connected stays so.
+// TestTLS_FollowsItsFiles replaces the certificate of a running node by valid and invalid
+// ones. Open connections stay open.
 func TestTLS_FollowsItsFiles(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	n := newTLSNode(t)
@@ -277,8 +277,8 @@ func TestTLS_BadFilesStopTheStart(t *testing.T) {
 	n.wantShown(t, "good")
 }
 
-// TestTLS_ClientsMustShowACertificate lets only those in whom an authority of the day has
-// signed. Without TLS everybody is served as ever.
+// TestTLS_ClientsMustShowACertificate: with TLS, only clients with a certificate of a current
+// authority are served. Without TLS, all are.
 func TestTLS_ClientsMustShowACertificate(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	n := newTLSNode(t)
@@ -320,7 +320,7 @@ func TestTLS_ClientsMustShowACertificate(t *testing.T) {
 	})
 }
 
-// serves asks the node by every protocol, and returns what went wrong with each.
+// serves sends requests to the node in every protocol, and returns the error of each.
 func (n tlsNode) serves(t *testing.T, config *tls.Config) map[string]error {
 	t.Helper()
 	faults := map[string]error{}

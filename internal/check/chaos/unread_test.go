@@ -15,8 +15,8 @@ const (
 	unreadClients = 8
 	// unreadQuiet is how long a write must hang to count as held back.
 	unreadQuiet = time.Second
-	// unreadWriteMax bounds what one client gets rid of: the kernel's buffers on
-	// both sides, a few MiB, in which an answer of 1 MiB for 40 bytes has no part.
+	// unreadWriteMax bounds what one client can write: the kernel's buffers on both sides, a
+	// few MiB.
 	unreadWriteMax = 16 << 20
 	// unreadMemoryMax bounds what the node's memory grows by: Go's heap and stacks
 	// for eight connections, with much room. Unbounded, it would be the answers to
@@ -24,12 +24,12 @@ const (
 	unreadMemoryMax = 96 << 20
 )
 
-// TestUnread_ClientThatNeverReadsIsHeldBack is I7 for one greedy client: what it
-// does not read is not produced either, and others do not notice.
+// TestUnread_ClientThatNeverReadsIsHeldBack: a node produces no more answers than a client
+// reads, and other clients do not notice (I7).
 func TestUnread_ClientThatNeverReadsIsHeldBack(t *testing.T) {
 	c := chaos.StartCluster(t, options())
 	leader := c.WaitLeader()
-	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Workers: 4, Pause: 2 * time.Millisecond})
+	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Callers: 4, Pause: 2 * time.Millisecond})
 	load.WaitAnswer(t)
 	before := rss(t, leader)
 
@@ -64,7 +64,7 @@ func TestUnread_ClientThatNeverReadsIsHeldBack(t *testing.T) {
 	load.Stop().Verify(t, 200)
 }
 
-// pipeline writes requests until no more are taken, and returns how many bytes were.
+// pipeline writes requests until the node takes no more, and returns how many bytes it wrote.
 func pipeline(conn net.Conn) (written int) {
 	request := []byte("GET /timestamp?n=65536 HTTP/1.1\r\nHost: a\r\n\r\n")
 	var block []byte

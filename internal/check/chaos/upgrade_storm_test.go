@@ -16,7 +16,7 @@ const (
 	upgradeStormShort   = 5 * time.Second
 )
 
-// upgradeStorm is what a storm between versions breaks: processes, in every way.
+// upgradeStorm has the faults of a storm between versions: those of processes.
 var upgradeStorm = []string{"other version", "kill -9", "kill -9 of all", "SIGTERM", "SIGSTOP"}
 
 // TestUpgrade_NoWrongAnswerInAStorm: nodes change between the versions at random, while

@@ -19,9 +19,9 @@ import (
 // previous builds the previous release once.
 var previous = sync.OnceValues(func() (string, error) { return chaos.BuildPrevious(filepath.Dir(binary)) })
 
-// upgradable are options of a cluster whose nodes change between the previous release,
-// with which they start, and this version. The test is skipped where the previous
-// release is not to be had, but not where CI is set: there it has to run.
+// upgradable returns options of a cluster whose nodes start with the previous release and can
+// change to this version. Where the previous release is not available the test is skipped,
+// unless CI is set.
 func upgradable(t *testing.T) chaos.Options {
 	t.Helper()
 	path, err := previous()
@@ -38,7 +38,7 @@ func upgradable(t *testing.T) chaos.Options {
 
 // TestUpgrade_NoCallFailsWhileNodesRollToThisVersionAndBack: all nodes go from the
 // previous release to this version, back, and to this version again, one after the
-// other, under a Go client in both read modes that asks for ids as well.
+// other, under a Go client in both read modes that requests IDs as well.
 func TestUpgrade_NoCallFailsWhileNodesRollToThisVersionAndBack(t *testing.T) {
 	for name, end := range map[string]func(*chaos.Node){"SIGTERM": (*chaos.Node).Shutdown, "kill -9": (*chaos.Node).Kill} {
 		t.Run(name, func(t *testing.T) {
@@ -78,10 +78,9 @@ func roll(t *testing.T, c *chaos.Cluster, l *clientLoad, leaderLast bool, end fu
 	}
 }
 
-// TestUpgrade_WhatIsFinalizedKeepsTheOldVersionOut: the level is not raised while a node
-// runs the previous release, and is once all run this version. After that a node that is
-// started with the previous release does not come to serve, and harms nobody; with this
-// version it goes on.
+// TestUpgrade_WhatIsFinalizedKeepsTheOldVersionOut: the level is raised only when all nodes
+// run this version. After that a node with the previous release never serves and does not
+// disturb the others; with this version it goes on.
 func TestUpgrade_WhatIsFinalizedKeepsTheOldVersionOut(t *testing.T) {
 	o := upgradable(t)
 	c := chaos.StartCluster(t, o)

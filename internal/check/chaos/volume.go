@@ -10,30 +10,29 @@ import (
 	"testing"
 )
 
-// volumeSize holds a node's data many times over, and is full at once.
+// volumeSize is many times the size of a node's data, and still filled at once.
 const volumeSize = 16 << 20
 
-// volume is a small file system that only the processes of one host see.
+// volume is a small file system, visible only to the processes of one host.
 type volume struct {
 	host *Host
 	dir  string // where it is mounted
 }
 
-// mountScript mounts an empty file system on the directory $1: in the file $2 if it
-// can, for fsync means nothing to one in memory.
+// mountScript mounts an empty file system on the directory $1: in the file $2 if possible,
+// because fsync has no effect on one in memory.
 const mountScript = `truncate -s $3 "$2"
-	# No blocks for root alone: the node may be root.
+	# No blocks reserved for root: the node may run as root.
 	mkfs.ext4 -q -F -m 0 "$2" && mount -o loop "$2" "$1" || mount -t tmpfs -o size=$3 isotone "$1"`
 
-// VolumesDenied says why nodes can have no file systems of their own here, or returns
-// "".
+// VolumesDenied returns why nodes can have no file systems of their own here, or "".
 var VolumesDenied = sync.OnceValue(func() string {
 	return tryOnHost("--mount", `dir=$(mktemp -d); trap 'rm -r "$dir.img"; umount "$dir"; rmdir "$dir"' EXIT
 		set -- "$dir" "$dir.img" 16777216; `+mountScript)
 })
 
-// newVolume makes a file system in a file beside dir and mounts it there. The loop
-// device goes away with the mount, and the mount with the host.
+// newVolume makes a file system in the file dir.img and mounts it at dir. The loop device
+// goes away with the mount, and the mount with the host.
 func newVolume(t testing.TB, h *Host, dir string) *volume {
 	t.Helper()
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -58,7 +58,7 @@ func transport(config *tls.Config, set func(*http.Protocols, bool)) *http.Transp
 	return &http.Transport{TLSClientConfig: config.Clone(), Protocols: p} // which it changes
 }
 
-// TestWeb_PagesSayWhatOperatorsRead reads every page of every node.
+// TestWeb_PagesSayWhatOperatorsRead checks every page of every node.
 func TestWeb_PagesSayWhatOperatorsRead(t *testing.T) {
 	c := chaos.StartCluster(t, options())
 	leader := c.WaitLeader()
@@ -115,7 +115,7 @@ func wantMembers(t *testing.T, c *chaos.Cluster, n, leader *chaos.Node) {
 	}
 }
 
-// wantFiles checks who may read what the node has written.
+// wantFiles checks the permissions of the files that the node has written.
 func wantFiles(t *testing.T, n *chaos.Node) {
 	t.Helper()
 	for _, name := range []string{"cert.pem", "key.pem", "isotone.db"} {
@@ -153,7 +153,7 @@ func wantMetrics(t *testing.T, n, leader *chaos.Node) {
 		"isotone_peer_refusals_total ", "isotone_build_info{", "go_goroutines ", "process_resident_memory_bytes ")
 }
 
-// wantNotReady expects a node without a quorum to say so, and no timestamp from it.
+// wantNotReady expects a node without a quorum to report that, and to refuse timestamps.
 func wantNotReady(t *testing.T, n *chaos.Node) {
 	t.Helper()
 	a, err := chaos.Get(n.HTTPAddr, "/up", answerTimeout)

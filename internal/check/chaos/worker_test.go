@@ -20,16 +20,16 @@ import (
 // twitterEpoch is the default of SNOWFLAKE_EPOCH_MS.
 const twitterEpoch = 1288834974657
 
-// millisOf returns the unix millisecond of an id with the default layout.
+// millisOf returns the unix millisecond of an ID with the default layout.
 func millisOf(id int64) int64 { return id>>22 + twitterEpoch }
 
-// workerLease is a lease as /state tells it.
+// workerLease is a lease as in /state.
 type workerLease struct {
 	Worker, Datacenter int64
 	Start, End         int64 `json:",string"`
 }
 
-// leases returns what a node holds now. Its clock must be right.
+// leases returns the leases that a node holds now. Its clock must be right.
 func leases(t *testing.T, n *chaos.Node) (list []workerLease) {
 	t.Helper()
 	asked := time.Now()
@@ -41,7 +41,7 @@ func leases(t *testing.T, n *chaos.Node) (list []workerLease) {
 		a := get(t, n, "/state")
 		err := json.Unmarshal(a.Body, &state)
 		list = state.Workers
-		return err == nil && state.Now.After(asked), fmt.Sprintf("node %d tells nothing new: %v; %s", n.ID, err, a.Body)
+		return err == nil && state.Now.After(asked), fmt.Sprintf("node %d has no new state: %v; %s", n.ID, err, a.Body)
 	})
 	return list
 }
@@ -64,7 +64,7 @@ func workerOptions(leaseTime time.Duration) chaos.Options {
 	return o
 }
 
-// wantNotReadyBecause waits until a node says that it is not ready, and why.
+// wantNotReadyBecause waits until a node is not ready for the given reason.
 func wantNotReadyBecause(t *testing.T, n *chaos.Node, words string) {
 	t.Helper()
 	waitFor(t, chaos.ReadyTimeout, func() (bool, string) {
@@ -73,7 +73,7 @@ func wantNotReadyBecause(t *testing.T, n *chaos.Node, words string) {
 	})
 }
 
-// wantNoIDs expects a node to refuse ids with one of the codes.
+// wantNoIDs expects a node to refuse IDs with one of the codes.
 func wantNoIDs(t *testing.T, n *chaos.Node, code, words string) {
 	t.Helper()
 	a := get(t, n, "/api/snowflake")
@@ -82,7 +82,7 @@ func wantNoIDs(t *testing.T, n *chaos.Node, code, words string) {
 	}
 }
 
-// TestWorker_FixedIDBelongsToOneNode gives one worker id to two nodes, and has its holder
+// TestWorker_FixedIDBelongsToOneNode gives one worker ID to two nodes, and has its holder
 // killed and restarted.
 func TestWorker_FixedIDBelongsToOneNode(t *testing.T) {
 	t.Parallel() // it waits most of the time
@@ -118,13 +118,13 @@ func TestWorker_FixedIDBelongsToOneNode(t *testing.T) {
 	after := lease(t, holder)
 	first := someIDs(t, holder, ids)
 	if after.Worker != worker || after.Start < before.End || first <= last {
-		t.Errorf("killed with %+v and the id %d, it goes on with %+v and %d", before, last, after, first)
+		t.Errorf("killed with %+v and the ID %d, it goes on with %+v and %d", before, last, after, first)
 	}
 	if early := time.Until(time.UnixMilli(before.End)); early > 0 {
 		t.Errorf("it has a lease again %v before the one that it lost has ended", early)
 	}
 
-	holder.Env["SNOWFLAKE_LEASE_MS"] = "60000" // nobody waits for the end of this one
+	holder.Env["SNOWFLAKE_LEASE_MS"] = "60000" // the test does not wait for its end
 	holder.Shutdown()
 	holder.Start()
 	before = lease(t, holder)
@@ -134,7 +134,7 @@ func TestWorker_FixedIDBelongsToOneNode(t *testing.T) {
 	after = lease(t, holder)
 	first = someIDs(t, holder, ids)
 	if after.Worker != worker || after.Start >= before.End || after.Start <= before.Start || first <= last {
-		t.Errorf("ended with %+v and the id %d, it goes on with %+v and %d", before, last, after, first)
+		t.Errorf("ended with %+v and the ID %d, it goes on with %+v and %d", before, last, after, first)
 	}
 	for _, n := range c.Nodes {
 		someIDs(t, n, ids)
@@ -149,24 +149,24 @@ func formWithout(c *chaos.Cluster, n *chaos.Node) {
 	n.Shutdown()
 }
 
-// idLoad asks all nodes for ids, and some timestamps, all the while.
+// idLoad starts a load that requests IDs from all nodes, and some timestamps.
 func idLoad(t *testing.T, c *chaos.Cluster) *chaos.Load {
 	t.Helper()
-	return chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Workers: 2, Pause: 5 * time.Millisecond})
+	return chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Callers: 2, Pause: 5 * time.Millisecond})
 }
 
-// wantIDs ends a load, which has checked that no id came twice.
+// wantIDs ends a load, which has checked that no ID is repeated.
 func wantIDs(t *testing.T, load *chaos.Load, idsMin int) {
 	t.Helper()
 	r := load.Stop()
 	r.Verify(t, 10)
-	if t.Logf("%d ids", r.IDs); r.IDs < idsMin {
-		t.Errorf("%d ids, want at least %d: the load proves too little", r.IDs, idsMin)
+	if t.Logf("%d IDs", r.IDs); r.IDs < idsMin {
+		t.Errorf("%d IDs, want at least %d", r.IDs, idsMin)
 	}
 }
 
-// TestWorker_IDsNeverRepeatAfterACrashOfAll kills all nodes in the midst of making ids, and
-// starts them at the same time, and at an earlier one.
+// TestWorker_IDsNeverRepeatAfterACrashOfAll kills all nodes while they make IDs, and starts
+// them again with the same time, and with an earlier one.
 func TestWorker_IDsNeverRepeatAfterACrashOfAll(t *testing.T) {
 	t.Parallel()   // it waits most of the time
 	o := options() // as many workers as a node has by default
@@ -192,11 +192,11 @@ func TestWorker_IDsNeverRepeatAfterACrashOfAll(t *testing.T) {
 		askHTTP(t, n, ids, 50)
 	}
 	if want := 4 * 50 * idBatch * len(c.Nodes); ids.len() != want {
-		t.Errorf("%d ids, want %d", ids.len(), want)
+		t.Errorf("%d IDs, want %d", ids.len(), want)
 	}
 }
 
-// TestWorker_IDsGoOnWithoutAQuorum freezes two nodes of three. The third makes ids until
+// TestWorker_IDsGoOnWithoutAQuorum freezes two nodes of three. The third makes IDs until
 // its lease ends, and none after that.
 func TestWorker_IDsGoOnWithoutAQuorum(t *testing.T) {
 	t.Parallel() // it waits most of the time
@@ -228,10 +228,10 @@ func TestWorker_IDsGoOnWithoutAQuorum(t *testing.T) {
 			break
 		}
 		if last = id; millisOf(id) >= end.UnixMilli() {
-			t.Errorf("an id of %v, the lease ends at %v", time.UnixMilli(millisOf(id)), end)
+			t.Errorf("an ID of %v, the lease ends at %v", time.UnixMilli(millisOf(id)), end)
 		}
 		if asked.After(end.Add(time.Second)) {
-			t.Fatal("it makes ids beyond its lease")
+			t.Fatal("it makes IDs beyond its lease")
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -249,9 +249,9 @@ func TestWorker_IDsGoOnWithoutAQuorum(t *testing.T) {
 	wantIDs(t, load, 1000)
 }
 
-// TestWorker_FrozenHolderMakesNothingOfItsSuccessors freezes the holder of a worker id
-// until another node has it, and asks it meanwhile. When it resumes, the requests are in its
-// sockets, and all it remembers says that the worker is its own.
+// TestWorker_FrozenHolderMakesNothingOfItsSuccessors freezes the holder of a worker ID until
+// another node has it, and sends it requests meanwhile. When it resumes, the requests are in
+// its sockets while its state still says that it holds the worker.
 func TestWorker_FrozenHolderMakesNothingOfItsSuccessors(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := chaos.NewCluster(t, workerOptions(2*time.Second))
@@ -320,8 +320,7 @@ func TestWorker_AnotherLayoutIsRefused(t *testing.T) {
 	waitIDs(t, n)
 }
 
-// TestWorker_WrongClockMakesNoIDs sets a follower's clock wrong by more than its peers put
-// up with.
+// TestWorker_WrongClockMakesNoIDs sets a follower's clock wrong by more than is allowed.
 func TestWorker_WrongClockMakesNoIDs(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	o := workerOptions(10 * time.Second)
@@ -357,8 +356,8 @@ func TestWorker_WrongClockMakesNoIDs(t *testing.T) {
 	}
 }
 
-// TestWorker_ReadyNodeMakesIDsAfterItsClockWasAhead asks for ids all the while. A node whose
-// ids have run ahead of its clock can make more by another worker, or say that it is not
+// TestWorker_ReadyNodeMakesIDsAfterItsClockWasAhead requests IDs all the time. A node whose
+// IDs have run ahead of its clock must either use another worker or report that it is not
 // ready.
 func TestWorker_ReadyNodeMakesIDsAfterItsClockWasAhead(t *testing.T) {
 	t.Parallel()
@@ -374,10 +373,10 @@ func TestWorker_ReadyNodeMakesIDsAfterItsClockWasAhead(t *testing.T) {
 	waitFor(t, chaos.ReadyTimeout, func() (bool, string) {
 		a, id, err := askIDs(t, n, ids)
 		ahead = ahead || millisOf(id) > now+15_000
-		return err == nil && a.Status == 503 && a.Code() == "clock", fmt.Sprintf("ids are not refused: %v, %v", a, err)
+		return err == nil && a.Status == 503 && a.Code() == "clock", fmt.Sprintf("IDs are not refused: %v, %v", a, err)
 	})
 	if !ahead {
-		t.Log("it was noticed before any id was made at the wrong time")
+		t.Log("it was noticed before any ID was made at the wrong time")
 	}
 	wantNotReadyBecause(t, n, "s ahead of the median")
 	n.SetClock(chaos.ClockFault{})
@@ -385,49 +384,49 @@ func TestWorker_ReadyNodeMakesIDsAfterItsClockWasAhead(t *testing.T) {
 	ready := time.Now()
 	waitIDs(t, n)
 	if took := time.Since(ready); took > 5*time.Second {
-		t.Errorf("it makes ids %v after it said that it is ready", took)
+		t.Errorf("it makes IDs only %v after becoming ready", took)
 	}
 }
 
-// desk asks one node for worker ids, as a client library does.
-type desk struct {
+// workerClient requests worker leases from one node, as a client library does.
+type workerClient struct {
 	t      *testing.T
 	client *redis.Client
 }
 
-func openDesk(t *testing.T, n *chaos.Node) desk {
+func newWorkerClient(t *testing.T, n *chaos.Node) workerClient {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: n.HTTPAddr, MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
-	return desk{t, client}
+	return workerClient{t, client}
 }
 
-// lease asks for a lease of a session, or for more time with the one that it has.
-func (d desk) lease(session string, length time.Duration) (l workerLease, err error) {
-	d.t.Helper()
-	values, err := d.client.Do(context.Background(), "WORKER", "LEASE", session, time.Now().UnixMilli(), length.Milliseconds()).Slice()
+// lease requests a lease for a session, or renews the one that it has.
+func (w workerClient) lease(session string, length time.Duration) (l workerLease, err error) {
+	w.t.Helper()
+	values, err := w.client.Do(context.Background(), "WORKER", "LEASE", session, time.Now().UnixMilli(), length.Milliseconds()).Slice()
 	if err != nil {
 		return l, err
 	}
 	if len(values) != 5 || values[3] != "41/5/5/12" || values[4] != int64(twitterEpoch) {
-		d.t.Fatalf("WORKER LEASE: %v", values)
+		w.t.Fatalf("WORKER LEASE: %v", values)
 	}
 	return workerLease{Worker: values[0].(int64), Start: values[1].(int64), End: values[2].(int64)}, nil
 }
 
-// must is lease where it has to succeed, if need be after a while.
-func (d desk) must(session string, length time.Duration) (l workerLease) {
-	d.t.Helper()
-	waitFor(d.t, chaos.ReadyTimeout, func() (bool, string) {
+// must retries lease until it succeeds.
+func (w workerClient) must(session string, length time.Duration) (l workerLease) {
+	w.t.Helper()
+	waitFor(w.t, chaos.ReadyTimeout, func() (bool, string) {
 		var err error
-		l, err = d.lease(session, length)
+		l, err = w.lease(session, length)
 		return err == nil, fmt.Sprintf("WORKER LEASE: %v", err)
 	})
 	return l
 }
 
-// TestWorker_ClientsLeaseFromTheLeader leases worker ids over the Redis protocol, and
-// renews one at the leader that follows.
+// TestWorker_ClientsLeaseFromTheLeader leases worker IDs over the Redis protocol, and renews
+// one at the next leader.
 func TestWorker_ClientsLeaseFromTheLeader(t *testing.T) {
 	const one, two, three, length = "00000000000000a1", "00000000000000a2", "00000000000000a3", time.Minute
 	o := workerOptions(length)
@@ -436,9 +435,9 @@ func TestWorker_ClientsLeaseFromTheLeader(t *testing.T) {
 	waitIDs(t, c.Nodes...)
 	ids := newIDSet()
 	leader := c.WaitLeader()
-	first, second := openDesk(t, leader).must(one, length), openDesk(t, leader).must(two, length)
+	first, second := newWorkerClient(t, leader).must(one, length), newWorkerClient(t, leader).must(two, length)
 	for range 8 {
-		if again := openDesk(t, leader).must(one, length); again.Worker != first.Worker || again.Start != first.Start {
+		if again := newWorkerClient(t, leader).must(one, length); again.Worker != first.Worker || again.Start != first.Start {
 			t.Errorf("%+v was renewed as %+v", first, again)
 		}
 	}
@@ -455,7 +454,7 @@ func TestWorker_ClientsLeaseFromTheLeader(t *testing.T) {
 		if n == leader {
 			continue
 		}
-		if _, err := openDesk(t, n).lease(one, length); err == nil || err.Error() != "MOVED 0 "+leader.HTTPAddr {
+		if _, err := newWorkerClient(t, n).lease(one, length); err == nil || err.Error() != "MOVED 0 "+leader.HTTPAddr {
 			t.Errorf("a follower says %v, want that node %d at %s leads", err, leader.ID, leader.HTTPAddr)
 		}
 	}
@@ -463,13 +462,13 @@ func TestWorker_ClientsLeaseFromTheLeader(t *testing.T) {
 	leader.Kill()
 	next := c.WaitLeader()
 	next.WaitReady(chaos.ReadyTimeout)
-	renewed := openDesk(t, next).must(one, length)
+	renewed := newWorkerClient(t, next).must(one, length)
 	if renewed.Worker != first.Worker || renewed.Start != first.Start || renewed.End < first.End {
 		t.Errorf("%+v was renewed as %+v", first, renewed)
 	}
 	free := time.Now().UnixMilli() + 1
 	release := func() error {
-		return openDesk(t, next).client.Do(context.Background(), "WORKER", "RELEASE", two, second.Worker, second.Start, free).Err()
+		return newWorkerClient(t, next).client.Do(context.Background(), "WORKER", "RELEASE", two, second.Worker, second.Start, free).Err()
 	}
 	for range 2 { // the second time it changes nothing
 		if err := release(); err != nil {
@@ -477,14 +476,14 @@ func TestWorker_ClientsLeaseFromTheLeader(t *testing.T) {
 		}
 	}
 	waitFor(t, answerTimeout, func() (bool, string) { return time.Now().UnixMilli() >= free, "the clock stands still" })
-	third := openDesk(t, next).must(three, length)
+	third := newWorkerClient(t, next).must(three, length)
 	if third.Worker != second.Worker || third.Start < free || third.Start >= second.End {
 		t.Errorf("%+v was released from %d on; then %+v was leased", second, free, third)
 	}
 	if err := release(); err != nil {
-		t.Errorf("WORKER RELEASE of another's worker: %v", err)
+		t.Errorf("WORKER RELEASE of another client's worker: %v", err)
 	}
-	if l := openDesk(t, next).must(three, length); l.Worker != third.Worker || l.Start != third.Start || l.End < third.End {
-		t.Errorf("a release that came late took %+v from who has it now; it has %+v", third, l)
+	if l := newWorkerClient(t, next).must(three, length); l.Worker != third.Worker || l.Start != third.Start || l.End < third.End {
+		t.Errorf("a late release took %+v from its holder, which now has %+v", third, l)
 	}
 }

@@ -1,7 +1,7 @@
 // Package chromium drives a headless Chromium over its DevTools protocol, so that tests can
-// look at a page as people do.
+// check pages in a real browser.
 //
-// It owns the browser's process and its tabs, and knows no page. Only tests use it.
+// It owns the browser's process and its tabs, and knows nothing about pages. Only tests use it.
 package chromium
 
 import (
@@ -21,26 +21,27 @@ import (
 // Timeout bounds the start of the browser, every command, and the loading of a page.
 const Timeout = 30 * time.Second
 
-// closeTimeout bounds how long the browser may take to end when it is asked to.
+// closeTimeout bounds the time the browser has to end by itself before it is killed.
 const closeTimeout = 5 * time.Second
 
-// Browser is one browser for all tests of a package, each of which has a [Tab] of its own.
-// It starts with the first one; the zero value is ready to use. [Browser.Close] ends it.
+// Browser is one browser for all tests of a package, each of which has its own [Tab]s. It
+// starts with the first tab; the zero value is ready to use. [Browser.Close] ends it.
 type Browser struct {
 	once    sync.Once
 	running *process
-	absent  string // why there is none
+	absent  string // if there is no browser: the reason to skip tests
 	err     error
 }
 
-// names are the commands to look for.
+// names are the commands of the browsers that it can use, the first choice first.
 var names = []string{"chromium", "chromium-browser", "google-chrome"}
 
-// get returns the browser's process. It skips the test where there is no browser.
+// get returns the browser's process. It skips the test if there is no browser, and with
+// -short.
 func (b *Browser) get(t testing.TB) *process {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("starts a browser; not with -short")
+		t.Skip("starts a browser: skipped with -short")
 	}
 	b.once.Do(func() {
 		for _, name := range names {
@@ -49,7 +50,7 @@ func (b *Browser) get(t testing.TB) *process {
 				return
 			}
 		}
-		b.absent = "there is no browser to look at the page with; install one of: " + strings.Join(names, ", ")
+		b.absent = "needs a browser; install one of: " + strings.Join(names, ", ")
 	})
 	if b.absent != "" {
 		t.Skip(b.absent)
@@ -60,20 +61,20 @@ func (b *Browser) get(t testing.TB) *process {
 	return b.running
 }
 
-// Close ends the browser, if it was started. No test may use it any more.
+// Close ends the browser, if it was started. No test may use it afterwards.
 func (b *Browser) Close() {
 	if b.running != nil {
 		b.running.stop()
 	}
 }
 
-// process is a browser that runs.
+// process is a running browser.
 type process struct {
 	cmd     *exec.Cmd
 	profile string
-	ended   chan struct{} // closed when its standard error is
+	ended   chan struct{} // closed when its standard error is closed
 	socket  *websocket.Conn
-	read    chan struct{} // closed when nothing more comes from socket
+	read    chan struct{} // closed when receive has ended
 
 	mu      sync.Mutex
 	next    int
@@ -113,9 +114,9 @@ func start(path string) (p *process, err error) {
 	case url := <-found:
 		p.socket, err = websocket.Dial(url, "", "http://127.0.0.1/")
 	case <-p.ended:
-		err = errors.New("it ended at once")
+		err = errors.New("the browser ended at once")
 	case <-time.After(Timeout):
-		err = errors.New("it does not listen")
+		err = errors.New("the browser does not listen")
 	}
 	if err != nil {
 		p.stop()
@@ -169,7 +170,7 @@ func (p *process) receive() {
 	}
 }
 
-// command carries out one command, for a tab or, without a session, for the browser.
+// command executes one command, for a tab or, without a session, for the browser.
 func (p *process) command(session, method string, params any) (json.RawMessage, error) {
 	answer := make(chan reply, 1)
 	p.mu.Lock()
@@ -191,7 +192,7 @@ func (p *process) command(session, method string, params any) (json.RawMessage, 
 		}
 		return got.Result, nil
 	case <-p.read:
-		return nil, errors.New("the browser is gone")
+		return nil, errors.New("the browser has ended")
 	case <-time.After(Timeout):
 		return nil, errors.New("no answer")
 	}

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// Tab is one tab, with cookies and a cache of its own, and what its console shows. Its
-// methods fail the test when the browser does not do as it is told.
+// Tab is one tab, with its own cookies and cache, and a record of its console. Its methods
+// fail the test if the browser reports an error.
 type Tab struct {
 	t       testing.TB
 	p       *process
 	session string
-	faults  []string // errors of the page itself; guarded by p.mu, as noise is
-	noise   []string // failed requests, which a page cannot keep out of the console
+	faults  []string // errors of the page itself; guarded by p.mu, like noise
+	noise   []string // failed requests
 }
 
-// Tab opens a tab; the end of the test closes it. It skips the test where there is no
+// Tab opens a tab, and closes it at the end of the test. It skips the test if there is no
 // browser, and with -short.
 func (b *Browser) Tab(t testing.TB) *Tab {
 	t.Helper()
@@ -48,7 +48,7 @@ func (b *Browser) Tab(t testing.TB) *Tab {
 	return tab
 }
 
-// notice keeps what the console shows. The caller holds the lock.
+// notice records what the console shows. The caller holds p.mu.
 func (tab *Tab) notice(method string, params json.RawMessage) {
 	switch method {
 	case "Log.entryAdded":
@@ -67,16 +67,15 @@ func (tab *Tab) notice(method string, params json.RawMessage) {
 	}
 }
 
-// Console returns what the console shows: faults of the page, and the noise of requests
-// that failed, which no page can keep out of it.
+// Console returns what the console has shown: faults of the page, and noise, which is failed
+// requests: a page cannot keep those out of the console.
 func (tab *Tab) Console() (faults, noise []string) {
 	tab.p.mu.Lock()
 	defer tab.p.mu.Unlock()
 	return append([]string(nil), tab.faults...), append([]string(nil), tab.noise...)
 }
 
-// Command carries out one command of the protocol and decodes its result, unless result is
-// nil.
+// Command executes one command of the protocol and decodes its result, unless result is nil.
 func (tab *Tab) Command(method string, params map[string]any, result any) {
 	tab.t.Helper()
 	if params == nil {
@@ -113,7 +112,7 @@ func (tab *Tab) Eval(expression string, value any) {
 	}
 }
 
-// Text returns the text of the first element that matches.
+// Text returns the text of the first element that matches, or "(no such element)".
 func (tab *Tab) Text(selector string) string {
 	tab.t.Helper()
 	var text string
@@ -121,11 +120,11 @@ func (tab *Tab) Text(selector string) string {
 	return text
 }
 
-// evalEvery is how often Until looks.
+// evalEvery is how long Until waits between two evaluations.
 const evalEvery = 10 * time.Millisecond
 
-// Until waits for an expression to be true, and fails the test after limit with what the
-// page shows by then.
+// Until waits for an expression to become true. After limit it fails the test, with what
+// the page and the console show.
 func (tab *Tab) Until(limit time.Duration, expression string) {
 	tab.t.Helper()
 	for start := time.Now(); ; time.Sleep(evalEvery) {
@@ -142,7 +141,8 @@ func (tab *Tab) Until(limit time.Duration, expression string) {
 	}
 }
 
-// Open sets the size of the window and the colours, and loads a page.
+// Open sets the size of the window in pixels and the colour scheme, "light" or "dark", and
+// loads a page.
 func (tab *Tab) Open(url string, width, height int, scheme string) {
 	tab.t.Helper()
 	tab.Resize(width, height)
@@ -151,22 +151,22 @@ func (tab *Tab) Open(url string, width, height int, scheme string) {
 	tab.Until(Timeout, "document.readyState === 'complete' && location.href.startsWith('"+url+"')")
 }
 
-// phoneMax is how wide a window may be to be taken for a phone.
+// phoneMax is the width in pixels below which the browser emulates a phone.
 const phoneMax = 600
 
-// Resize sets the size of the window.
+// Resize sets the size of the window in pixels.
 func (tab *Tab) Resize(width, height int) {
 	tab.t.Helper()
 	tab.Command("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < phoneMax}, nil)
 }
 
-// Prefer sets what the reader prefers: a media feature, and only that one.
+// Prefer sets a media feature, such as prefers-color-scheme, and resets all others.
 func (tab *Tab) Prefer(feature, value string) {
 	tab.t.Helper()
 	tab.Command("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": feature, "value": value}}}, nil)
 }
 
-// keyCodes are the keys that Press knows.
+// keyCodes are the keys that Press supports.
 var keyCodes = map[string]int{"Tab": 9, "ArrowLeft": 37, "ArrowRight": 39, "Escape": 27, "Home": 36, "End": 35}
 
 // Press presses and releases a key.
@@ -177,7 +177,7 @@ func (tab *Tab) Press(key string) {
 	}
 }
 
-// Screenshot writes what is visible to a file.
+// Screenshot writes the visible part of the page to a PNG file.
 func (tab *Tab) Screenshot(file string) {
 	tab.t.Helper()
 	var shot struct{ Data string }

@@ -12,13 +12,13 @@ import (
 	"testing"
 )
 
-var add = flag.Bool("golden.add", false, "add what the golden sets lack at the present level")
+var add = flag.Bool("golden.add", false, "add the items that the golden sets lack at the current level")
 
-// Check reads every item of a kind, of every level, and compares what was found in it
-// with what it means. There must be some.
+// Check calls read with every item of a kind, of every level, and compares the result with
+// the meaning of the item. The set must have at least one.
 //
-// If the type that read returns gets a field that is not zero for what was written
-// before it, read has to leave that out.
+// If the type that read returns gains a field that is not zero for older items, read must
+// omit it for those.
 func (s *Set) Check(t *testing.T, kind string, read func([]byte) (any, error)) {
 	t.Helper()
 	items := s.Items(kind)
@@ -35,7 +35,7 @@ func (s *Set) Check(t *testing.T, kind string, read func([]byte) (any, error)) {
 	}
 }
 
-// Compare fails the test unless got is what the item means.
+// Compare fails the test unless got is the meaning of the item.
 func (i *Item) Compare(t *testing.T, got any) {
 	t.Helper()
 	have, err := plain(got)
@@ -48,12 +48,12 @@ func (i *Item) Compare(t *testing.T, got any) {
 	}
 	if !reflect.DeepEqual(have, want) {
 		text, _ := json.Marshal(have)
-		t.Errorf("%s is read as\n%s\nand means\n%s", i, text, i.Want)
+		t.Errorf("%s is read as\n%s\nbut means\n%s", i, text, i.Want)
 	}
 }
 
-// Keep wants the set to have an item of the present level. If it has not, the test
-// fails, or, with -golden.add, the item is made and added. What is there stays as it is.
+// Keep fails the test if the set lacks an item of the current level. With -golden.add it
+// makes the item with sample and adds it instead. It never changes an existing item.
 func (s *Set) Keep(t *testing.T, kind, name string, sample func() (b []byte, means any)) {
 	t.Helper()
 	i := Item{Level: Level, Kind: kind, Name: name}
@@ -99,7 +99,7 @@ func (s *Set) write(i *Item) error {
 	return appendFile(filepath.Join(s.dir, sumsName), i.sum()+"  "+i.String()+"\n")
 }
 
-// text returns the lines of an item. If it is a large one, it writes its file.
+// text returns the lines of an item. If the item is large, it writes its file.
 func (i *Item) text(dir string) (string, error) {
 	var b bytes.Buffer
 	b.WriteString("[" + i.Name + "]\n")
@@ -132,7 +132,7 @@ func appendFile(path, text string) error {
 	return err
 }
 
-// plain returns a value as JSON makes a tree of it, without what is zero.
+// plain returns v as the tree that decoding its JSON gives, without zero values.
 func plain(v any) (any, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -147,7 +147,7 @@ func plain(v any) (any, error) {
 	return prune(tree), nil
 }
 
-// prune takes fields that are zero out of a tree. The places of a list stay.
+// prune removes zero fields from a tree. Elements of lists become nil instead.
 func prune(tree any) any {
 	switch v := tree.(type) {
 	case map[string]any:

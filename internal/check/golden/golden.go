@@ -1,31 +1,31 @@
-// Package golden keeps what every release has written: samples of each format that
-// lies on a disk or travels between nodes, as bytes, with what they mean. Any later
-// version has to read them, and to find the same in them (I12).
+// Package golden keeps samples of every format that any release has stored on disk or
+// sent between nodes: their bytes and their meaning. Every later version must read them
+// and find the same meaning (I12).
 //
-// It owns the files of a set, and knows no format: the tests of a package that has one
-// say how its bytes are read, and which samples there have to be. Only tests use it.
+// It owns the files of a set, and knows no format: the tests of the package that owns a
+// format decode the bytes and determine which samples there must be. Only tests use it.
 //
 // # Levels
 //
-// A set has one directory for each level. [Level] is that of the version that is being
-// written; the first change of any format after a release raises it, and
+// A set has one directory for each level. [Level] is the current one. The first change of
+// any format after a release raises it, and
 //
 //	go test ./internal/core/oracle ./internal/host/peer ./internal/core/replica -golden.add
 //
-// then writes the samples of the new level. Nothing changes what is there already, and
-// every item has its checksum in the file SUMS: one that is gone or was changed by hand
-// is noticed. A level that was never released may be taken away as a whole, with its
-// lines in SUMS, and written anew.
+// then writes the samples of the new level. Existing samples never change: the file SUMS
+// has the checksum of every item, so the tests detect one that is missing or was changed.
+// A level that was never released may be deleted as a whole, with its lines in SUMS, and
+// written again.
 //
 // # Files
 //
 //	SUMS              checksum and name of every item: level/kind/name
 //	level1/KIND.txt   items: a name in brackets, the bytes ("hex", or "file" with the
-//	                  name of a compressed file beside it), what they mean ("want", JSON)
+//	                  name of a compressed file in the same directory), the meaning
+//	                  ("want", JSON)
 //
-// What is zero, empty or false is left out of the JSON, and left out means that. So a
-// field that is added later does not concern the items of before, as long as it is zero
-// when they are read.
+// The JSON omits fields that are zero, empty or false. So adding a field does not affect
+// older items, as long as it is zero when they are read.
 package golden
 
 import (
@@ -47,7 +47,7 @@ const Level = 3
 
 const (
 	sumsName = "SUMS"
-	// hexBytesMax is the most that is written in hexadecimal; more is a file.
+	// hexBytesMax is the largest item in hexadecimal; larger ones get a file.
 	hexBytesMax = 2 << 10
 	// itemBytesMax bounds one item, uncompressed. A data directory is the largest.
 	itemBytesMax = 4 << 20
@@ -79,8 +79,8 @@ type Set struct {
 	items []Item
 }
 
-// Open reads the set in a directory, by custom testdata/golden, and fails the test
-// unless all is there that ever was, unchanged.
+// Open reads the set in a directory, by convention testdata/golden, and fails the test
+// if an item is missing or was changed.
 func Open(t testing.TB, dir string) *Set {
 	t.Helper()
 	s := &Set{dir: dir}
@@ -150,7 +150,7 @@ func (i *Item) parse(line, dir string) (err error) {
 	case word == "want":
 		i.Want = json.RawMessage(rest)
 	default:
-		err = fmt.Errorf("no such line in a golden set")
+		err = fmt.Errorf("want [NAME], hex, file or want")
 	}
 	return err
 }
@@ -171,12 +171,12 @@ func (s *Set) faults() (faults []string) {
 		case !ok:
 			faults = append(faults, fmt.Sprintf("%s has no checksum, or is there twice", &i))
 		case sum != i.sum():
-			faults = append(faults, fmt.Sprintf("%s was changed: what was once released has to stay", &i))
+			faults = append(faults, fmt.Sprintf("%s was changed: released items must stay the same", &i))
 		}
 		delete(sums, i.String())
 	}
 	for name := range sums {
-		faults = append(faults, fmt.Sprintf("%s is missing: what was once released has to stay", name))
+		faults = append(faults, fmt.Sprintf("%s is missing: released items must stay", name))
 	}
 	return faults
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSet_NoticesWhatIsGoneOrChanged adds items, and then spoils their files.
+// TestSet_NoticesWhatIsGoneOrChanged adds items, and then corrupts their files.
 func TestSet_NoticesWhatIsGoneOrChanged(t *testing.T) {
 	dir := t.TempDir()
 	*add = true
@@ -19,7 +19,7 @@ func TestSet_NoticesWhatIsGoneOrChanged(t *testing.T) {
 	}
 	*add = false
 	s = Open(t, dir)
-	s.Keep(t, "kind", "small", func() ([]byte, any) { t.Error("an item that is there was made again"); return nil, nil })
+	s.Keep(t, "kind", "small", func() ([]byte, any) { t.Error("an existing item was made again"); return nil, nil })
 	s.Check(t, "kind", func(b []byte) (any, error) {
 		return map[string]any{"Name": string(b[:5]), "New": []string{}}, nil
 	})

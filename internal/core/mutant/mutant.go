@@ -65,6 +65,7 @@ const (
 	FormUnregistered             // I4, I6: the first snapshot does not say whose directories the members have
 	FloorIgnored                 // I13: a leader goes on below the floor that an operator has raised
 	ForgetRemoved                // I6: a removed member is let in again
+	CopyWins                     // I6: a copy of a data directory that is started takes the place of the process that runs
 	count
 )
 
@@ -76,7 +77,7 @@ var names = [count]string{
 	"lease-survives-transfer", "lease-unconfirmed", "vote-after-restart", "vote-after-term-change",
 	"grant-from-request", "inherit-lease", "extend-unasked", "release-used", "release-late", "relist-released", "forget-workers",
 	"grant-foreign-space", "queue-responses", "unbounded-log", "merge-snapshot-notes", "change-unchecked", "release-in-next-step", "ignore-clocks", "vouch-by-one", "follow-jump", "believe-stale-clocks", "raise-unasked", "apply-by-node",
-	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed",
+	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed", "copy-wins",
 }
 
 // String returns the name of the bug.

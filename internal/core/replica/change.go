@@ -286,6 +286,7 @@ func (r *Replica) followConfiguration() {
 	for _, id := range r.conf.GetVoters() {
 		r.state.EndPromotion(id)
 	}
+	r.forgetStrangers()
 }
 
 // isAddr reports whether s may be an address in a member record: printable ASCII without

@@ -25,12 +25,12 @@ func (c *cluster) changeMember(n *node, kind replica.MemberChangeKind, m oracle.
 		c.t.Fatal(e.Fatal)
 	}
 	refused := e.ChangeRefused
-	c.carry(n, e)
+	c.deliver(n, e)
 	return refused
 }
 
-// carry delivers what a step brought that the test took itself.
-func (c *cluster) carry(n *node, e *replica.Effects) {
+// deliver carries out the effects of a step that the test ran itself.
+func (c *cluster) deliver(n *node, e *replica.Effects) {
 	for _, m := range e.Send {
 		if to := c.nodes[m.GetTo()]; to != nil && !to.down && (c.drop == nil || !c.drop(m)) {
 			to.inbox = append(to.inbox, m)

@@ -167,6 +167,11 @@ func (c *cluster) start(n *node) {
 	}
 	n.Replica, n.down, n.inbox, n.hellos, n.flying, n.answers = r, false, nil, nil, nil, map[uint64]*answered{}
 	n.met = map[uint64]bool{}
+	for _, o := range c.running() {
+		if o != n {
+			c.turn(o, &replica.Input{Gone: []uint64{n.id}})
+		}
+	}
 	c.turn(n, &replica.Input{})
 }
 

@@ -204,6 +204,9 @@ func (r *Replica) stepFounder(in *Input) {
 	if in.Persisted != nil {
 		r.snapshotStored()
 	}
+	for _, id := range in.Gone {
+		r.peerGone(id)
+	}
 	for _, h := range in.Hellos {
 		r.founderHello(h)
 	}
@@ -242,7 +245,8 @@ func (r *Replica) founderHello(h Hello) {
 		return
 	}
 	f.hellos[h.NodeID], f.heardAt[h.NodeID] = h, r.ticks
-	r.peer(h.NodeID).refusal = nil
+	p := r.peer(h.NodeID)
+	p.refusal, p.session, p.heardAt = nil, h.Session, r.ticks
 	r.effects.Changed = true
 }
 

@@ -34,6 +34,8 @@ type Hello struct {
 	Founders string
 	// PeerAddr is the address for other members, host:port.
 	PeerAddr string
+	// Priority is that of the node as a leader; see priority.go. Older versions have 0.
+	Priority int64
 }
 
 // Refusal says why a peer is not admitted.
@@ -58,6 +60,9 @@ const (
 	RefusedStale RefusalCode = "stale"
 	// RefusedCloned: another process runs from a copy of the same directory.
 	RefusedCloned RefusalCode = "cloned"
+	// RefusedInUse: another process on the same directory, or a copy, seems to be alive. It may
+	// have ended without a word.
+	RefusedInUse RefusalCode = "in_use"
 	// RefusedFormed: it was started to form a cluster that exists already.
 	RefusedFormed RefusalCode = "already_formed"
 	// RefusedFounders: it was started to form a cluster with another list of members.
@@ -88,6 +93,11 @@ type peerView struct {
 	// admitted is the latest hello that was admitted. Of two processes that run from copies of
 	// one directory only one may pass, even before either has connected.
 	admitted Hello
+	// session is that of the process which is connected, 0 for none, and heardAt the tick at which
+	// it was last heard.
+	session, heardAt uint64
+	// rival is the session of another process that wants its place, since the tick rivalSince.
+	rival, rivalSince uint64
 	// refusal is the peer's latest refusal of this node, nil once the peer speaks again.
 	refusal *Refusal
 	// refusedSince is the tick of the first refusal with the same code in a row.
@@ -177,7 +187,7 @@ func (r *Replica) judgeAsMember(h Hello) *Refusal {
 	switch {
 	case h.ClusterID != 0 && self.ClusterID != 0 && h.ClusterID != self.ClusterID:
 		return refuse(RefusedCluster, "node %d has data of cluster %016x, this is cluster %016x; give it a data directory of its own",
-			h.NodeID, h.ClusterID, self.ClusterID)
+			oracle.NodeOf(h.NodeID), h.ClusterID, self.ClusterID)
 	case r.state.IsRemoved(h.NodeID):
 		return r.refuseRemoved(h)
 	case isMember && m.Incarnation != 0 && m.Incarnation != h.Incarnation && !mutant.On(mutant.AdmitWiped):
@@ -189,8 +199,10 @@ func (r *Replica) judgeAsMember(h Hello) *Refusal {
 			h.NodeID, self.NodeID)
 	case !isMember && r.applied == 0:
 		return nil // this node joins and knows no members yet
+	case !isMember && r.mayBeNewer(h):
+		return nil
 	case !isMember:
-		return refuse(RefusedMember, "node %d is no member of cluster %016x", h.NodeID, self.ClusterID)
+		return refuse(RefusedMember, "node %d is no member of cluster %016x", oracle.NodeOf(h.NodeID), self.ClusterID)
 	case h.TickNanos != self.TickNanos:
 		return refuseTick(h, self)
 	}
@@ -198,8 +210,20 @@ func (r *Replica) judgeAsMember(h Hello) *Refusal {
 		return refusal
 	}
 	p := r.peer(h.NodeID)
-	for _, known := range []Hello{{Incarnation: m.Incarnation, Boot: m.Boot, Session: m.Session}, p.hello, p.admitted} {
-		if refusal := compareHello(h, known); refusal != nil {
+	if !mutant.On(mutant.CopyWins) {
+		if r.isAlive(p) && h.Session != p.session && h.Session != m.Session {
+			return r.refuseRival(p, h)
+		}
+		if h.Session == m.Session && h.Boot == m.Boot {
+			return nil // the process on record, whatever copies of its directory have said since
+		}
+	}
+	for i, known := range []Hello{{Incarnation: m.Incarnation, Boot: m.Boot, Session: m.Session}, p.hello, p.admitted} {
+		refusal := compareHello(h, known)
+		if refusal != nil && refusal.Code == RefusedCloned && i > 0 {
+			refusal.Code = RefusedInUse // the log decides
+		}
+		if refusal != nil {
 			return refusal
 		}
 	}
@@ -212,7 +236,7 @@ func (r *Replica) judgeAsMember(h Hello) *Refusal {
 	}
 	if index := max(m.Durable, r.acknowledgedIndex(h.NodeID)); h.LastIndex < index || h.Term < p.term {
 		return refuse(RefusedStale, "node %d comes back with log index %d and term %d, but once confirmed index %d and term %d: "+
-			"its data directory is an older copy and must not take part", h.NodeID, h.LastIndex, h.Term, index, p.term)
+			"its data directory is an older copy and must not take part", oracle.NodeOf(h.NodeID), h.LastIndex, h.Term, index, p.term)
 	}
 	return nil
 }
@@ -230,17 +254,17 @@ func compareHello(h, known Hello) *Refusal {
 		return nil
 	case h.Boot < known.Boot:
 		return refuse(RefusedStale, "node %d says this is start %d of its data directory, but start %d was seen: "+
-			"the directory is an older copy and must not take part", h.NodeID, h.Boot, known.Boot)
+			"the directory is an older copy and must not take part", oracle.NodeOf(h.NodeID), h.Boot, known.Boot)
 	case h.Boot == known.Boot && h.Session != known.Session:
 		return refuse(RefusedCloned, "node %d was started twice from copies of one data directory: stop one of the two processes for good, or, "+
-			"if a copy was put back, take it away", h.NodeID)
+			"if a copy was put back, take it away", oracle.NodeOf(h.NodeID))
 	}
 	return nil
 }
 
 func refuseWiped(h Hello, known uint64) *Refusal {
 	return refuse(RefusedWiped, "node %d has another data directory (%016x) than it began with (%016x): it was wiped or replaced; "+
-		"bring the old directory back; without it this node ID cannot take part again", h.NodeID, h.Incarnation, known)
+		"bring the old directory back, or replace the node (isotone member replace)", oracle.NodeOf(h.NodeID), h.Incarnation, known)
 }
 
 func (r *Replica) refuseRemoved(h Hello) *Refusal {
@@ -256,7 +280,7 @@ func (r *Replica) refuseRemoved(h Hello) *Refusal {
 // refuseTick: a voter's promise is counted in its own ticks, a lease in the leader's (I5).
 func refuseTick(h, self Hello) *Refusal {
 	return refuse(RefusedSettings, "node %d runs with RTT_MS %v, node %d with %v; all members need the same",
-		h.NodeID, float64(h.TickNanos)/1e6, self.NodeID, float64(self.TickNanos)/1e6)
+		oracle.NodeOf(h.NodeID), float64(h.TickNanos)/1e6, oracle.NodeOf(self.NodeID), float64(self.TickNanos)/1e6)
 }
 
 func refuse(code RefusalCode, format string, args ...any) *Refusal {
@@ -334,14 +358,103 @@ func (r *Replica) resetRefusals() {
 // since.
 func (r *Replica) clearRefusal(id uint64) {
 	if p := r.peers[id]; p != nil {
-		p.refusal = nil
+		p.refusal, p.heardAt = nil, r.ticks
 	}
 }
 
 // peerConnected takes in the hello of a peer that connected.
 func (r *Replica) peerConnected(h Hello) {
-	r.peer(h.NodeID).hello, r.peer(h.NodeID).refusal = h, nil
+	if s := r.stranger(h.NodeID); s != nil {
+		s.hello, s.isConnected = h, true
+	}
+	r.peer(h.NodeID).connected(h, r.ticks)
 	r.registerPeers()
+}
+
+func (p *peerView) connected(h Hello, tick uint64) {
+	p.hello, p.refusal, p.session, p.heardAt = h, nil, h.Session, tick
+}
+
+// peerGone takes in that the connection of a peer has ended.
+func (r *Replica) peerGone(id uint64) {
+	if p := r.peers[id]; p != nil {
+		p.session = 0
+	}
+	if s := r.stranger(id); s != nil {
+		s.isConnected = false
+	}
+}
+
+// refuseRival refuses a process whose place is taken. It may be a restart of a machine that
+// has lost its power, which leaves connections behind that seem alive. But if the other
+// process is heard for long after this one has come, this one runs from a copy.
+func (r *Replica) refuseRival(p *peerView, h Hello) *Refusal {
+	if p.rival != h.Session {
+		p.rival, p.rivalSince = h.Session, r.ticks
+	}
+	if p.heardAt >= p.rivalSince+r.holderTicks() {
+		return refuse(RefusedCloned, "node %d runs already, in another process: this one was started from a copy of its data directory", oracle.NodeOf(h.NodeID))
+	}
+	return refuse(RefusedInUse, "node %d runs already, in another process: stop this one if it was started from a copy of the data directory; "+
+		"if the other one has just ended, its connection will be given up soon", oracle.NodeOf(h.NodeID))
+}
+
+// holderTicks is for how many ticks a process that is connected counts as alive without a
+// word of it: longer than members keep silent.
+func (r *Replica) holderTicks() uint64 { return 3 * max(1, uint64(clockInterval/r.cfg.TickInterval)) }
+
+// isAlive reports whether a process of that peer is connected and was heard lately.
+func (r *Replica) isAlive(p *peerView) bool {
+	return p.session != 0 && r.ticks-p.heardAt <= r.holderTicks()
+}
+
+// stranger is a node that was admitted although this one knows no such member.
+type stranger struct {
+	hello       Hello
+	isConnected bool
+}
+
+// stranger returns the stranger with an ID, nil if there is none.
+func (r *Replica) stranger(id uint64) *stranger {
+	at := slices.IndexFunc(r.strangers, func(s stranger) bool { return s.hello.NodeID == id })
+	if at < 0 {
+		return nil
+	}
+	return &r.strangers[at]
+}
+
+// strangersMax bounds the nodes that were admitted although this one knows no such member.
+const strangersMax = 8
+
+// mayBeNewer admits a node of this cluster that is ahead of this one, which knows no such
+// member: it may have been added meanwhile, and be needed for a quorum.
+func (r *Replica) mayBeNewer(h Hello) bool {
+	if r.state.CurrentLevel() < oracle.LevelMembers || h.ClusterID == 0 || h.ClusterID != r.state.ClusterID || h.Stage != StageFormed ||
+		h.LastIndex <= r.applied || h.TickNanos != r.cfg.Self.TickNanos {
+		return false
+	}
+	switch s := r.stranger(h.NodeID); {
+	case s != nil:
+		s.hello = h
+	case len(r.strangers) == strangersMax:
+		return false
+	default:
+		r.strangers = append(r.strangers, stranger{hello: h})
+		r.effects.Changed = true
+	}
+	return true
+}
+
+// forgetStrangers drops strangers that are members now, and those that were removed.
+func (r *Replica) forgetStrangers() {
+	r.strangers = slices.DeleteFunc(r.strangers, func(s stranger) bool {
+		m, isMember := r.state.Member(s.hello.NodeID)
+		if isMember && s.isConnected && (m.Incarnation == 0 || m.Incarnation == s.hello.Incarnation) {
+			r.peer(m.ID).admitted = s.hello
+			r.peer(m.ID).connected(s.hello, r.ticks)
+		}
+		return isMember || r.state.IsRemoved(s.hello.NodeID)
+	})
 }
 
 // registerPeers proposes, as leader, updates of the member records that differ from the

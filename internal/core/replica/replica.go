@@ -160,6 +160,9 @@ type Replica struct {
 
 	// peers is what this process knows of its peers from its own contacts.
 	peers map[uint64]*peerView
+	// strangers are nodes that were admitted though this one knows no such member; at most
+	// strangersMax.
+	strangers []stranger
 
 	// term, role and lead are as last observed. leading belongs to this term and role.
 	term     uint64
@@ -190,6 +193,7 @@ type leading struct {
 	alloc      oracle.Allocator
 	reserving  bool // a reservation is proposed and not applied
 	missed     int  // reservations in a row that were late
+	ticks      int  // since the leader was elected
 	sinceEpoch int  // ticks since the epoch began
 	lease      lease
 	over       bool          // the ceiling cannot rise any more
@@ -339,6 +343,7 @@ func (r *Replica) restore(s *raftpb.Snapshot) error {
 	r.applied = s.GetMetadata().GetIndex()
 	r.snapshotted, r.changedAt = r.applied, r.applied
 	r.resetRefusals()
+	r.forgetStrangers()
 	r.effects.Changed = true
 	r.updateLeases()
 	return nil

@@ -105,7 +105,7 @@ func (s *script) raiseFloor(t *testing.T, a args) {
 	if e.FloorRefused != nil {
 		s.printf("  %d: refused: %v", n.id, e.FloorRefused)
 	}
-	s.carry(n, e)
+	s.cluster.deliver(n, e)
 	s.report(n)
 }
 

@@ -117,6 +117,7 @@ func (r *Replica) Queues() []Queue {
 		{"entries not on disk", r.unwritten(), unwrittenEntriesMax},
 		{"messages that wait for the disk", responses, responseKinds * oracle.MembersMax},
 		{"views of peers", len(r.peers), oracle.MembersMax},
+		{"unknown nodes", len(r.strangers), strangersMax},
 	}
 }
 
@@ -134,6 +135,19 @@ func (r *Replica) Members() []Member {
 	}
 	return list
 }
+
+// Strangers returns nodes that were admitted though this one knows no such member: it may be
+// behind. The records have ID and PeerAddr.
+func (r *Replica) Strangers() []oracle.Member {
+	var list []oracle.Member
+	for _, s := range r.strangers {
+		list = append(list, oracle.Member{ID: s.hello.NodeID, PeerAddr: s.hello.PeerAddr})
+	}
+	return list
+}
+
+// Removed returns the latest former member of each node that had one. Read only.
+func (r *Replica) Removed() []uint64 { return r.state.Removed }
 
 // WorkerLease returns the record of one worker.
 func (r *Replica) WorkerLease(worker uint16) (oracle.WorkerLease, bool) {

@@ -21,6 +21,9 @@ type Input struct {
 	Messages []*raftpb.Message
 	// Hellos are those of peers admitted since the last step.
 	Hellos []Hello
+	// Gone are the IDs of peers whose connection has ended since the last step, and is not
+	// followed by one in Hellos.
+	Gone []uint64
 	// Ticks is the number of Raft ticks that passed, normally 0 or 1.
 	Ticks int
 	// Requests arrived since the last step.
@@ -174,6 +177,9 @@ func (r *Replica) advance(in *Input) {
 	}
 	for _, m := range in.Messages {
 		r.receive(m)
+	}
+	for _, id := range in.Gone {
+		r.peerGone(id)
 	}
 	for _, h := range in.Hellos {
 		r.peerConnected(h)

@@ -45,6 +45,7 @@ const (
 	ChangeVersion
 	GiveBack
 	OldCopy
+	Copy
 	Wipe
 	WipeAmidst
 	kindCount
@@ -53,7 +54,7 @@ const (
 var kindNames = [kindCount]string{
 	"loss", "double", "delay", "long-tail", "split", "isolate", "one-way", "bridge", "flap", "crash", "crash-all", "slow-disk",
 	"stalled-disk", "failed-disk", "long-stall", "pause", "pause-all", "suspend", "clock-jump", "clock-century", "clock-drift", "clock-freeze",
-	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "update-member", "bad-change", "raise-floor", "raise-level", "roll", "change-version", "give-back", "old-copy", "wipe",
+	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "update-member", "bad-change", "raise-floor", "raise-level", "roll", "change-version", "give-back", "old-copy", "copy", "wipe",
 	"wipe-amidst",
 }
 
@@ -125,6 +126,8 @@ func (w *world) cause(k Kind, n *node, lasts time.Duration) bool {
 		return w.releaseSome(n)
 	case k == WipeAmidst:
 		return w.wipeAmidst(n)
+	case k == Copy:
+		return w.copyDirectory(n)
 	default:
 		return w.tamper(k, n)
 	}

@@ -63,6 +63,7 @@ type inbox struct {
 	persisted *replica.Write
 	messages  []*raftpb.Message
 	hellos    []replica.Hello
+	gone      []uint64
 	requests  []replica.Request
 	ticks     int
 	transfer  bool
@@ -81,6 +82,9 @@ func (n *node) up() bool { return n.replica != nil }
 func (n *node) knows(o *node) bool {
 	if len(n.members) == 0 {
 		return true // it joins, and has the addresses of the others
+	}
+	if n.up() && slices.ContainsFunc(n.replica.Strangers(), func(m oracle.Member) bool { return m.ID == o.id }) {
+		return true
 	}
 	return slices.ContainsFunc(n.members, func(m replica.Member) bool { return m.ID == o.id })
 }
@@ -141,6 +145,9 @@ func (w *world) crash(n *node) {
 		return
 	}
 	w.trace("node %d dies", n.id)
+	if n.tampered != Copy.String() {
+		w.endCopies(n)
+	}
 	w.note('x', n.id)
 	n.replica, n.makers, n.retired = nil, nil, nil
 	n.session++
@@ -203,7 +210,7 @@ func (w *world) turn(n *node) {
 		b.turn, b.at, b.wall, b.ceiling = w.turns, w.now, wall, max(w.ceiling, b.ceiling)
 	}
 	e := n.replica.Step(&replica.Input{
-		Now: uint64(wall), Mono: mono, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos,
+		Now: uint64(wall), Mono: mono, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos, Gone: in.gone,
 		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
 		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, RaiseLevel: in.raise, RaiseFloor: in.floor, LeaseRequests: in.leases,
 	})
@@ -274,7 +281,9 @@ func (w *world) collect(n *node) inbox {
 
 // memberChange disconnects former members, as a node's transport does.
 func (w *world) memberChange(n *node) {
+	before := n.members
 	n.members = n.replica.Members()
+	w.checkRemoved(n, before)
 	for _, o := range w.nodes {
 		if o != n && !n.knows(o) {
 			w.conn(n, o).up = [2]bool{}

@@ -47,9 +47,11 @@ type world struct {
 	ceiling uint64 // the largest seen
 	// votersChanged is when a node last saw the voters change.
 	votersChanged time.Duration
-	cluster       uint64 // the ID of the cluster that has served, 0: none yet
-	ledger        ledger
-	ids           [idsMax]snowflake.ID
+	// removedAt is the log index at which a member was removed, or one after it, by ID.
+	removedAt map[uint64]uint64
+	cluster   uint64 // the ID of the cluster that has served, 0: none yet
+	ledger    ledger
+	ids       [idsMax]snowflake.ID
 
 	hash      hash.Hash64
 	scratch   [64]byte
@@ -81,10 +83,11 @@ type config struct {
 
 func newWorld(o Options) *world {
 	w := &world{
-		rng:      rand.New(rand.NewPCG(o.Seed, 0x15070e)),
-		hash:     fnv.New64a(),
-		out:      o.Trace,
-		coverage: &Coverage{},
+		rng:       rand.New(rand.NewPCG(o.Seed, 0x15070e)),
+		hash:      fnv.New64a(),
+		out:       o.Trace,
+		coverage:  &Coverage{},
+		removedAt: map[uint64]uint64{},
 	}
 	w.cfg = w.draw(o)
 	w.weather = calm(w.cfg.tick)

@@ -1,7 +1,7 @@
 
-// Charts of the last five minutes, drawn as SVG: crisp at any density, coloured by the
-// style sheet. One cursor for all: what the pointer or the arrow keys choose in one
-// chart is read out in each.
+// Charts of the last five minutes, as SVG, which is sharp at any resolution and gets its
+// colours from the style sheet. All charts share one cursor, which the pointer and the arrow
+// keys move.
 
 const plotHeight = 150;
 const room = { top: 14, right: 46, bottom: 20, left: 0 }; // the axis is at the right, beside the latest figures
@@ -66,7 +66,7 @@ class Chart {
     });
   }
 
-  // draw shows data, an object of arrays by key; marks are changes of leader.
+  // draw shows data, an object of arrays by key, and marks, the changes of leader.
   draw(data, marks) {
     this.data = data;
     this.marks = marks;
@@ -110,7 +110,8 @@ class Chart {
     return { ticks, floor: y(0), y };
   }
 
-  // logScale spans at least a decade, with a tick at each, or at 1, 2 and 5 if they are few.
+  // logScale spans at least a decade, with ticks at the powers of ten, or if those are few,
+  // also at 2 and 5 times them.
   logScale(all, top, bottom) {
     let low = Math.log10(all.length ? Math.min(...all) : 1e-4) - 0.12, high = Math.log10(all.length ? Math.max(...all) : 1e-2) + 0.05;
     const missing = 1 - (high - low);
@@ -174,7 +175,7 @@ class Chart {
     return d;
   }
 
-  // read writes the figures at the cursor, or the latest ones.
+  // read shows the figures at the cursor, or the latest ones.
   read() {
     const second = cursor.second ?? 0;
     const figures = this.values.map(({ line, value }) => {
@@ -192,13 +193,13 @@ class Chart {
     }
   }
 
-  // describe is the text alternative.
+  // describe returns the text alternative of the chart.
   describe() {
     const parts = this.spec.lines.map((line) => {
       const all = this.data[line.key].filter((n) => n !== null);
       const name = line.name ? line.name + " " : "";
-      return all.length === 0 ? name + "nothing yet" : `${name}from ${this.spec.format(Math.min(...all))} to ${this.spec.format(Math.max(...all))}`;
+      return all.length === 0 ? name + "no data yet" : `${name}from ${this.spec.format(Math.min(...all))} to ${this.spec.format(Math.max(...all))}`;
     });
-    return `Last five minutes: ${parts.join("; ")}. Arrow keys read single seconds.`;
+    return `Last five minutes: ${parts.join("; ")}. Arrow keys read out single seconds.`;
   }
 }

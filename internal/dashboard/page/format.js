@@ -1,24 +1,24 @@
-// Figures, times and elements. Everything below shares one scope.
+// Functions for figures, times and elements. All parts of the script share one scope.
 
 const none = "–";
-const thin = "\u202f"; // a narrow space that does not break
+const thin = "\u202f"; // narrow no-break space
 const minus = "\u2212";
 
 const known = (n) => typeof n === "number" && Number.isFinite(n);
 
-// grouped writes a whole number in groups of three digits.
+// grouped formats a whole number in groups of three digits.
 function grouped(n) {
   return String(Math.round(n)).replace(/\B(?=(\d{3})+$)/g, thin);
 }
 
-// rate writes so many a second.
+// rate formats a number per second.
 function rate(n) {
   if (!known(n)) return none;
   if (n >= 100 || n === Math.round(n)) return grouped(n);
   return n >= 10 ? n.toFixed(1) : n.toFixed(2);
 }
 
-// short writes a number for an axis.
+// short formats a number for an axis.
 function short(n) {
   for (const [size, unit] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
     if (Math.abs(n) >= size) return +(n / size).toPrecision(3) + thin + unit;
@@ -26,7 +26,7 @@ function short(n) {
   return String(+n.toPrecision(3));
 }
 
-// span writes a time of so many seconds in three digits: 120 µs, 3.10 ms, 1.20 s.
+// span formats a time in seconds with three digits: 120 µs, 3.10 ms, 1.20 s.
 function span(s, digits = 3) {
   if (!known(s)) return none;
   if (s === 0) return "0" + thin + "s";
@@ -37,7 +37,7 @@ function span(s, digits = 3) {
   return (s < 0 ? minus : "") + (text.includes("e") ? grouped(size * scale) : text) + thin + unit;
 }
 
-// brief writes a time for an axis.
+// brief formats a time in seconds for an axis.
 function brief(s) {
   const text = span(s);
   return text.replace(/(\.\d*?)0+(?=\D)/, "$1").replace(/\.(?=\D)/, "");
@@ -48,7 +48,7 @@ function signed(s) {
   return s === 0 ? brief(0) : (s > 0 ? "+" : "") + span(s, 2);
 }
 
-// long writes a time of minutes and more by its two largest units.
+// long formats a time in seconds by its two largest units.
 function long(s) {
   s = Math.max(0, Math.floor(s));
   const parts = [[Math.floor(s / 86400), "d"], [Math.floor(s / 3600) % 24, "h"], [Math.floor(s / 60) % 60, "min"], [s % 60, "s"]];
@@ -63,7 +63,7 @@ function plural(n, one, many = one + "s") {
   return n + " " + (n === 1 ? one : many);
 }
 
-// listed writes "a", "a and b", "a, b and c".
+// listed joins words: "a", "a and b", "a, b and c".
 function listed(words) {
   return words.length < 2 ? words.join("") : words.slice(0, -1).join(", ") + " and " + words.at(-1);
 }
@@ -76,7 +76,8 @@ const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 const byID = (id) => document.getElementById(id);
 
-// put sets a text if it changed, so that nothing is announced or selected anew.
+// put sets a text only if it changed, so that a screen reader does not repeat it and a
+// selection stays.
 function put(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

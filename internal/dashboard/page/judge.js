@@ -1,8 +1,8 @@
 
-// What all links together say about the cluster, and the sentence for it.
+// The state of the cluster according to all links, and its description in words.
 
-// look returns one view of the cluster. It never prefers an old leader to a new one:
-// the highest term wins.
+// look returns one view of the cluster. If links disagree about the leader, the one with
+// the highest term counts.
 function look(links) {
   const fresh = links.filter((link) => link.fresh);
   const termOf = (link) => link.state.term ?? 0;
@@ -15,12 +15,13 @@ function look(links) {
   const members = (from.members ?? []).map((m) => {
     const link = links.find((l) => l.node === m.nodeID) ?? null;
     const own = link?.fresh ? link.state : null;
+    // As one node sees all clocks: readings are on their way for a while, so each finds its own ahead.
     const median = from.clock?.offsetFromMedianSeconds ?? 0;
     const doubt = doubted(m, own ?? from, !!own || !!m.self);
     return {
       id: m.nodeID, addr: m.addr, learner: !!m.learner, leader: m.nodeID === leader,
       connected: !!(m.self || m.connected), lag: m.lagEntries, link, own,
-      clock: own ? own.clock?.offsetFromMedianSeconds : m.self ? median : known(m.clockOffsetSeconds) ? m.clockOffsetSeconds + median : null,
+      clock: own?.clock?.ok === false ? own.clock.offsetFromMedianSeconds : m.self ? median : known(m.clockOffsetSeconds) ? m.clockOffsetSeconds + median : null,
       clockOK: (own ? own.clock?.ok !== false : true) && !doubt, doubt,
     };
   });
@@ -28,29 +29,29 @@ function look(links) {
   return { links, fresh, newest, lead, from, leader, forming, term: from.term, members, elections: elections(links, lead ?? newest) };
 }
 
-// doubted says that time does not go by the clock of a member, as a document tells: its own,
-// or another's.
+// doubted returns a warning if timestamps do not follow the clock of member m according to a
+// state document, its own or another's; otherwise "".
 function doubted(m, state, own) {
   const clock = state.clock ?? {}, quorum = clock.offsetFromQuorumSeconds;
   if (!known(quorum) || (!own && (clock.alone || !known(m.clockOffsetSeconds)))) return "";
   const offset = own ? quorum : quorum + m.clockOffsetSeconds, size = Math.abs(offset);
   if (!(own ? clock.exceeded : clock.limitSeconds > 0 && size > clock.limitSeconds)) return "";
-  const by = span(size < 99.5 ? size : Math.round(size), 2); // the same the next second
+  const by = span(size < 99.5 ? size : Math.round(size), 2); // rounded, so that it does not change every second
   if (clock.alone) {
-    return `The wall clock of node ${m.nodeID} has jumped by ${by}: time goes on by its steady clock. ` +
+    return `The wall clock of node ${m.nodeID} has jumped by ${by}: timestamps follow its steady clock. ` +
       `Restart the node${offset > absence ? " with CLOCK_JUMP_MAX_MS=0" : ""} if the wall clock is right.`;
   }
-  return `The clock of node ${m.nodeID} is ${by} ${offset < 0 ? "behind" : "ahead of"} the quorum's: time goes by the quorum's clock. Set it right.`;
+  return `The clock of node ${m.nodeID} is ${by} ${offset < 0 ? "behind" : "ahead of"} the quorum's: timestamps follow the quorum's clock. Correct the node's.`;
 }
 
-// astray is by how much a node's clock is ahead of the one that time goes by.
+// astray returns by how much a node's clock is ahead of the one that timestamps follow.
 function astray(clock) {
   const offset = clock?.offsetFromQuorumSeconds;
   return clock?.exceeded && known(offset) ? offset - Math.sign(offset) * clock.limitSeconds : 0;
 }
 
-// elections returns the changes of leader that any member saw, oldest first, with their
-// age; what the preferred one saw goes first.
+// elections returns the changes of leader that any member has seen, oldest first, with their
+// age. Where members differ, the preferred one counts.
 function elections(links, preferred) {
   const seen = new Map();
   for (const link of [preferred, ...links.filter((l) => l !== preferred && l.state)]) {
@@ -63,27 +64,27 @@ function elections(links, preferred) {
   return [...seen.values()].sort((a, b) => b.age - a.age || a.term - b.term).slice(-32);
 }
 
-// reachable: the page may connect there. An address such as localhost means the
-// reader's machine, unless that is where the page itself is from.
+// reachable reports whether the page may connect to an address. An address such as localhost
+// means the browser's machine, which is right only if the page itself comes from there.
 const loopback = /^(localhost|127\.[\d.]+|\[::1\])(:|$)/i;
 const reachable = (addr) => /^[^/@?#\s]+:\d+$/.test(addr) && (!loopback.test(addr) || loopback.test(location.host));
 
 const overtakeShown = 60; // s
-const absence = 366 * 86400; // s; a node alone believes no clock that is further ahead, not even when it starts
-const patience = 6; // s; by then the others would have elected another leader
+const absence = 366 * 86400; // s; a sole voter trusts no wall clock that is further ahead, not even when it starts
+const patience = 6; // s; enough for the others to elect another leader
 
-// judge returns the level (ok, warn, bad, wait), a headline and reasons. The text
-// changes when something happens, not every second: it is read out.
+// judge returns the level (ok, warn, bad, wait), a headline and reasons. The text changes
+// only when something happens, because screen readers announce it.
 function judge(view) {
   const { fresh, newest, members, leader, lead } = view;
   if (!newest) {
     return view.links.every((link) => link.status === "new")
       ? { level: "wait", headline: "Connecting", because: [] }
-      : { level: "bad", headline: "This node does not answer", because: ["Trying again."] };
+      : { level: "bad", headline: "This node does not answer", because: ["Retrying."] };
   }
   if (fresh.length === 0) {
     const others = view.links.length - 1;
-    return { level: "bad", headline: others > 0 ? "No member answers" : `Node ${newest.node} does not answer`, because: ["What is below is old. Trying again."] };
+    return { level: "bad", headline: others > 0 ? "No member answers" : `Node ${newest.node} does not answer`, because: ["The data below is old. Retrying."] };
   }
   const voters = members.filter((m) => !m.learner);
   const answering = voters.filter((m) => m.own).length, enough = answering > voters.length / 2;
@@ -103,7 +104,7 @@ function judge(view) {
   const because = troubles(view);
   const took = overtaken(view);
   const level = because.length > 0 ? "warn" : "ok";
-  if (voters.length === 1) because.push("It is the only member: no failure is survived.");
+  if (voters.length === 1) because.push("It is the only voter: if it fails, the cluster stops.");
   else if (level === "ok") because.push(`All ${members.length} members are connected.`);
   if (took) because.push(took);
   return { level, headline: `Node ${leader} leads`, because };
@@ -114,12 +115,12 @@ function troubles(view) {
   const { members, lead, leader } = view;
   const list = [];
   const voters = members.filter((m) => !m.learner);
-  const asked = (m) => m.link?.status === "new"; // the page has only begun to read it
+  const asked = (m) => m.link?.status === "new"; // the first answer is still to come
   const apart = members.filter((m) => (lead ? !m.connected : !m.own && !m.leader && !asked(m))).map((m) => m.id);
-  if (!lead && !members.some((m) => m.leader && asked(m))) list.push("It does not answer this page; rates and lags are not known.");
+  if (!lead && !members.some((m) => m.leader && asked(m))) list.push("It does not answer this page; rates and lags are unknown.");
   if (apart.length > 0) {
     const left = voters.filter((m) => !apart.includes(m.id)).length - (Math.floor(voters.length / 2) + 1);
-    list.push(capital(nodes(apart)) + (apart.length > 1 ? " are" : " is") + (lead ? " not connected" : " not heard") +
+    list.push(capital(nodes(apart)) + (apart.length > 1 ? " are" : " is") + (lead ? " not connected" : " not reachable") +
       (left <= 0 ? "; one more failure stops the cluster." : "."));
   }
   for (const m of members) {
@@ -128,11 +129,11 @@ function troubles(view) {
     if (!m.clockOK && !m.doubt) list.push(`The clock of node ${m.id} is wrong.`);
   }
   for (const m of members) if (m.doubt) list.push(m.doubt);
-  if (lead && known(lead.state.epoch?.leadSeconds) && lead.state.epoch.leadSeconds + astray(lead.state.clock) < -1) list.push(`Time holds still: node ${leader} cannot raise the ceiling.`);
+  if (lead && known(lead.state.epoch?.leadSeconds) && lead.state.epoch.leadSeconds + astray(lead.state.clock) < -1) list.push(`Time stands still: node ${leader} cannot raise the ceiling.`);
   return list;
 }
 
-// overtaken says how the leader came to lead, for a while.
+// overtaken returns a sentence about the latest change of leader, or "" if it is long ago.
 function overtaken(view) {
   const last = view.elections.at(-1), before = view.elections.at(-2);
   if (!last || last.leader !== view.leader || last.age > overtakeShown || !before) return "";

@@ -1,12 +1,12 @@
 
-// A link reads the state document of one member: a probe of /state, then the stream of
-// server-sent events, and polls where the stream does not come through. The page has a
-// link to every member, so when one dies the others are there already.
+// A link reads the state document of one member: first a probe of /state, then the stream of
+// server-sent events, or polls if the stream does not work. The page has a link to every
+// member, so if one fails the page already has the others.
 
 const silenceMax = 2600; // ms; a document comes every second
 const probeTimeout = 2000;
 const pollEvery = 1000;
-const streamAgain = 20000; // after a stream that did not come through
+const streamAgain = 20000; // after a stream that did not work
 const backoffMin = 400, backoffMax = 15000;
 
 class Link {
@@ -15,7 +15,7 @@ class Link {
     this.changed = changed;
     this.status = "new"; // new, live, polling, doubt (something broke, a probe is under way), down
     this.state = null;
-    this.at = 0; // when the state came
+    this.at = 0; // when the state arrived
     this.node = 0;
     this.failures = 0;
     this.streamAfter = 0;
@@ -23,7 +23,7 @@ class Link {
     this.probe();
   }
 
-  // fresh: the member answers, and what it said last is still news.
+  // fresh: the member answers, and its last document is recent.
   get fresh() {
     return this.state !== null && this.status !== "down" && now() - this.at < silenceMax;
   }
@@ -46,8 +46,8 @@ class Link {
     this.timer = setTimeout(step, delay);
   }
 
-  // probe asks once. A refused probe is the only thing here that a browser reports in
-  // its console, which a page cannot prevent: hence the backoff.
+  // probe requests the document once. Browsers report a failed request in the console, which
+  // a page cannot prevent; the backoff keeps such reports few.
   async probe() {
     clearTimeout(this.timer);
     this.abort?.abort();
@@ -58,7 +58,7 @@ class Link {
       const answer = await fetch(this.base + "/state", { signal: abort.signal, cache: "no-store", credentials: "omit" });
       if (answer.ok) text = await answer.text();
     } catch {
-      // down, or not to be read from here
+      // down, or the browser cannot reach it
     }
     clearTimeout(timeout);
     if (this.closed || this.abort !== abort) return;
@@ -75,7 +75,7 @@ class Link {
       else this.broken();
     };
     source.onerror = () => {
-      // CLOSED is an answer that is no stream; asking again at once would not help.
+      // CLOSED means an answer that is not a stream; an immediate retry would not help.
       if (source.readyState === EventSource.CLOSED || this.status !== "live") this.streamAfter = now() + streamAgain;
       this.broken();
     };
@@ -85,12 +85,12 @@ class Link {
   watch() {
     clearTimeout(this.watchdog);
     this.watchdog = setTimeout(() => {
-      if (this.status !== "live") this.streamAfter = now() + streamAgain; // it opened and says nothing
+      if (this.status !== "live") this.streamAfter = now() + streamAgain; // no event
       this.broken();
     }, silenceMax);
   }
 
-  // broken: the stream ended. Whether the member is gone is for a probe to say.
+  // broken handles the end of the stream. A probe then finds out whether the member is down.
   broken() {
     clearTimeout(this.watchdog);
     this.source?.close();
@@ -109,8 +109,8 @@ class Link {
     this.changed(this);
   }
 
-  // hear takes what the others say: one that they lost is hardly worth a probe, one
-  // that they found again is, at once.
+  // hear handles the leader's report on this member: while it is not connected, probes are
+  // rare; as soon as it is connected again, the next probe follows.
   hear(connected) {
     if (this.status === "down" && connected && this.heard === false) {
       this.failures = 0;

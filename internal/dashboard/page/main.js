@@ -1,21 +1,21 @@
 
-// The page: links to all members, one view of them, drawn when something changes.
+// The page: links to all members, and one view of them, redrawn when something changes.
 
-const linksMax = 9; // members that the page reads; more would only cost
-const hiddenMax = 60000; // ms; a page that nobody sees gives its connections back
+const linksMax = 9; // members that the page reads; limits the connections of one page
+const hiddenMax = 60000; // ms; a page hidden for longer closes its connections
 
 const links = [];
 const rateSpec = { format: rate, axis: short, least: 4 };
 const charts = [
   new Chart({ id: "timestamps", title: "Timestamps per second", named: true, ...rateSpec, lines: [{ key: "timestampsPerSecond", kind: "main" }] }),
   new Chart({ id: "latency", title: "Latency", log: true, format: span, axis: brief, lines: [{ key: "p99", name: "p99", kind: "edge" }, { key: "p50", name: "p50", kind: "main" }] }),
-  new Chart({ id: "ids", title: "Ids per second", ...rateSpec, lines: [{ key: "idsPerSecond", kind: "main" }] }),
+  new Chart({ id: "ids", title: "IDs per second", ...rateSpec, lines: [{ key: "idsPerSecond", kind: "main" }] }),
   new Chart({ id: "lead", title: "Lead over clock", format: (n) => span(n, 2), axis: brief, least: 0.01, lines: [{ key: "leadSeconds", kind: "main" }] }),
 ];
 byID("charts").append(...charts.map((chart) => chart.element));
 const timeline = new Timeline(byID("lanes"), byID("lanes-text"));
 
-let lostAt = null; // since when no leader is known to answer
+let lostAt = null; // since when no leader answers
 
 function connect(base) {
   links.push(new Link(base, changed));
@@ -26,8 +26,8 @@ function changed(link) {
   schedule();
 }
 
-// gather keeps a link to every member, and one only. The first link, to where the page
-// is from, stays.
+// gather keeps exactly one link to every member. The first link, to the server of the page,
+// stays.
 function gather(link) {
   const twin = links.find((l) => l !== link && l.node === link.node);
   if (twin) {
@@ -88,15 +88,15 @@ function showFeed(view) {
   const poll = view.fresh.filter((link) => link.status === "polling").length;
   let text = "connecting";
   if (view.fresh.length > 0) text = `live from ${view.fresh.length} of ${members}` + (poll === view.fresh.length ? ", polled" : "");
-  else if (view.newest) text = `last heard ${ago(view.newest.age)}`;
+  else if (view.newest) text = `last update ${ago(view.newest.age)}`;
   put(byID("feed"), text);
   byID("beat").classList.toggle("on", view.fresh.length > 0);
-  put(byID("foot"), view.newest ? `Page from ${location.host}. Figures are those of all members that answer.` : "Isotone");
+  put(byID("foot"), view.newest ? `Page from ${location.host}. Figures cover all members that answer.` : "Isotone");
 }
 
 function show() {
   const view = look(links);
-  const last = links.find((link) => link.node === view.leader && link.state && !link.fresh); // of a leader that fell silent
+  const last = links.find((link) => link.node === view.leader && link.state && !link.fresh); // link to a leader that has stopped answering
   lostAt = view.fresh.length > 0 && view.leader && !last ? null : lostAt ?? last?.at ?? view.newest?.at ?? now();
   view.lostAge = lostAt === null ? 0 : (now() - lostAt) / 1000;
   showVerdict(view);
@@ -123,7 +123,7 @@ function schedule() {
   });
 }
 
-// Members that the page heard of while it was hidden are found again from the first.
+// open connects to the page's server, or again to the members from before the page was hidden.
 function open() {
   if (links.length > 0) return;
   const bases = suspended.length > 0 ? suspended : [location.origin];

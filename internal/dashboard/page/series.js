@@ -1,6 +1,6 @@
 
-// What the charts show is the cluster, not one node: the histories of all members are
-// laid over one another by second, and those of a member that died are kept.
+// The charts show the cluster, not one node: they combine the histories of all members by
+// second, including those of members that have failed.
 
 const chartSeconds = 300;
 const trackKeys = ["timestampsPerSecond", "idsPerSecond", "p50", "p99", "leadSeconds"];
@@ -14,7 +14,7 @@ class Track {
   }
 
   take(state, at) {
-    // Documents come a second apart by the member's clock; when they arrive jitters.
+    // Documents are a second apart by the member's clock; their arrival jitters.
     const theirs = Date.parse(state.now);
     if (this.phase === null || Math.abs(theirs + this.phase - at) > 1500) this.phase = at - theirs;
     this.last = Math.floor((theirs + this.phase) / 1000);
@@ -35,16 +35,17 @@ class Track {
     for (const second of this.seconds.keys()) if (second < this.last - 2 * chartSeconds) this.seconds.delete(second);
   }
 
-  // at returns the figures of a second. While the member answers, the latest ones stand
-  // until the next come.
+  // at returns the figures of a second. While the member answers, the latest figures also
+  // count for up to two seconds after them.
   at(second, fresh) {
     return this.seconds.get(second) ?? (fresh && second > this.last && second <= this.last + 2 ? this.seconds.get(this.last) : undefined);
   }
 }
 
-// overlay returns the figures of the cluster for the last seconds, oldest first. Ids add
-// up. Timestamps do not: one member issues at a time, and seconds of two members that
-// overlap are not the same ones. Latency is that of the member that serves most.
+// overlay returns the figures of the cluster for the last seconds, oldest first. It adds the
+// members' rates of IDs. For timestamps it takes the largest, because only one member issues
+// them at a time, and the seconds of two members do not coincide. Latency is that of the
+// member that serves most.
 function overlay(links) {
   const edge = Math.max(Math.floor(now() / 1000) - 2, ...links.filter((link) => link.fresh).map((link) => link.track.last));
   const out = Object.fromEntries(trackKeys.map((key) => [key, new Array(chartSeconds).fill(null)]));

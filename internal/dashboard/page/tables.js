@@ -1,8 +1,8 @@
 
-// Tables and lists. Rows are kept and changed in place, so that nothing flickers and a
-// selection stays.
+// Tables and lists. Rows are updated in place, so that nothing flickers and a selection
+// stays.
 
-// rows makes the rows of a table body those of items.
+// rows makes a table body have one row for each item, in order.
 function rows(body, items, key, create, update) {
   const old = new Map([...body.children].map((row) => [row.dataset.key, row]));
   items.forEach((item, i) => {
@@ -21,17 +21,17 @@ function rows(body, items, key, create, update) {
 
 const cell = (name) => make("td", { class: name });
 
-// stateOf says what a member is doing, in words.
+// stateOf returns the state of a member in words.
 function stateOf(m, view) {
   const role = m.leader ? "leads" : m.learner ? "learns" : m.own && m.own.node.role !== "leader" && m.own.node.role !== "follower" ? m.own.node.role : "follows";
   if (m.own && !m.own.node.ready) return { level: "warn", text: "not ready", title: m.own.node.notReady };
-  if (view.fresh.length === 0) return { level: "off", text: "not heard" };
+  if (view.fresh.length === 0) return { level: "off", text: "no data" };
   if (view.forming && !m.own) return { level: "off", text: m.connected ? "reached" : "not reached" };
   if (!m.connected && !m.own) return { level: "bad", text: "lost" };
-  if (!m.connected && !m.leader) return { level: "warn", text: "apart", title: "The leader is not connected to it." };
+  if (!m.connected && !m.leader) return { level: "warn", text: "disconnected", title: "The leader is not connected to it." };
   if (m.own) return { level: m.leader ? "lead" : "ok", text: role };
   if (m.link?.state && !m.link.fresh) return { level: m.leader ? "bad" : "warn", text: "silent", title: "It does not answer this page." };
-  return { level: "off", text: role, title: m.addr && !reachable(m.addr) ? "Its address means a machine that the page cannot reach." : "The page cannot read it." };
+  return { level: "off", text: role, title: m.addr && !reachable(m.addr) ? "The browser cannot reach its address." : "The page cannot read its state." };
 }
 
 function showMembers(view) {
@@ -103,7 +103,7 @@ function showRuler(view) {
   const time = from?.epoch?.leadSeconds, ceiling = from?.ceiling?.leadSeconds;
   box.hidden = !known(time);
   if (!known(time)) {
-    put(byID("ruler-text"), "Known to the leader only.");
+    put(byID("ruler-text"), "Only the leader reports these.");
     return;
   }
   const ends = [0, time, ...(known(ceiling) ? [ceiling] : [])];

@@ -1,6 +1,6 @@
 
-// Who led when: a lane for each member, and a logarithmic axis of time ago, so that the
-// last election and those of last week are both to be seen.
+// The history of leaders: a lane for each member, and a logarithmic axis of age, which shows
+// both the last election and those of last week.
 
 const laneHeight = 22;
 const laneLabel = 58;

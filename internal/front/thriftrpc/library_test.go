@@ -254,13 +254,13 @@ func wantService(t *testing.T, s *site, c thrift.TClient) {
 		s.ids.fail(&snowflake.InvalidSystemClock{Fault: snowflake.ClockBehind, Now: 5, Bound: 7000})
 		for _, method := range []string{"get_id", "get_worker_id", "get_datacenter_id"} {
 			r, err := callOf(c, method, withAgent("library-test"))
-			if err != nil || r.clock == nil || *r.clock != "the clock went back: it is at 5 ms, 6995 ms behind the last id" {
+			if err != nil || r.clock == nil || *r.clock != "the clock went back: it is at 5 ms, 6995 ms behind the last ID" {
 				t.Errorf("%s with a bad clock: %+v, %v", method, r, err)
 			}
 		}
 		s.ids.fail(snowflake.ErrExhausted)
 		_, err := callOf(c, "get_id", withAgent("library-test"))
-		wantFault(t, err, thrift.INTERNAL_ERROR, "overloaded: the ids of this worker are used up for now")
+		wantFault(t, err, thrift.INTERNAL_ERROR, "overloaded: the IDs of this worker are used up for now")
 		s.ids.fail(errors.New("it burns"))
 		_, err = callOf(c, "get_worker_id", arguments{})
 		wantFault(t, err, thrift.INTERNAL_ERROR, "internal: it burns")

@@ -70,7 +70,7 @@ func all() map[string]func(thrift.TTransport) thrift.TProtocol {
 
 func TestSession_AnswersAreThoseOfTheLibrary(t *testing.T) {
 	clock := &snowflake.InvalidSystemClock{Fault: snowflake.ClockBehind, Now: 5, Bound: 7000}
-	wantID, wantClock := int64(firstID), "the clock went back: it is at 5 ms, 6995 ms behind the last id"
+	wantID, wantClock := int64(firstID), "the clock went back: it is at 5 ms, 6995 ms behind the last ID"
 	agent := `user agent "a b": want a letter, then letters, digits and "-", at most 64 in all`
 	none := "there is no user agent"
 	for _, tt := range []struct {

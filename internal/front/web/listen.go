@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"sync/atomic"
 	"time"
 )
@@ -45,6 +46,9 @@ func (s *Server) enter() bool {
 
 // Connections returns the number of connections of this server, TCP and QUIC together.
 func (s *Server) Connections() int { return int(s.connections.Load()) }
+
+// Handler returns the handler of all requests, for a port of its own beside this server's.
+func (s *Server) Handler() http.Handler { return s.http.Handler }
 
 // OverQUIC returns the number of QUIC connections, which Connections has too, and how many were
 // refused because there were too many.

@@ -23,7 +23,7 @@ type Config struct {
 	// CertFile and KeyFile are a certificate, optionally with its chain, and its private
 	// key, both PEM.
 	CertFile, KeyFile string
-	// CertSetting and KeySetting name the two in errors.
+	// CertSetting and KeySetting are the names of their settings, for errors.
 	CertSetting, KeySetting string
 	// SelfSigned creates a pair if both files are missing: for localhost, 127.0.0.1, ::1 and
 	// Hosts (names or IP addresses, no ports). The directories must exist. A pair that is
@@ -31,14 +31,14 @@ type Config struct {
 	SelfSigned bool
 	Hosts      []string
 	// ClientCAFile, if not empty, is a PEM file of authorities: every client must present
-	// a certificate that one of them signed. ClientCASetting names it in errors.
+	// a certificate that one of them signed. ClientCASetting is the name of its setting.
 	ClientCAFile, ClientCASetting string
 	// Log receives warnings and reloads; nil discards them.
 	Log *slog.Logger
 	// Now is the wall clock; nil means time.Now.
 	Now func() time.Time
-	// Observe, if not nil, receives the remaining validity of the certificate, negative
-	// after its end: in Open and in every Check.
+	// Observe, if not nil, is called by Open and by every Check with the remaining validity of
+	// the certificate, which is negative after its end.
 	Observe func(left time.Duration)
 }
 
@@ -58,7 +58,7 @@ type Reloader struct {
 	current atomic.Pointer[material]
 
 	checking sync.Mutex
-	seen     []fs.FileInfo // when the files were last loaded
+	seen     []fs.FileInfo // of the files as last loaded
 	changing []fs.FileInfo // changed and not loaded yet; nil: unchanged
 	refused  bool          // the latest load failed, and was logged
 	warned   int           // how many of warnLeft were logged
@@ -115,7 +115,7 @@ func (r *Reloader) load() (*material, error) {
 	return &m, nil
 }
 
-// use has new handshakes use m.
+// use makes m current for new handshakes.
 func (r *Reloader) use(m *material) {
 	r.current.Store(m)
 	r.warned = 0
@@ -193,8 +193,8 @@ func (r *Reloader) Run(ctx context.Context) {
 }
 
 // Check reloads the files if they have changed since the last load but not since the
-// previous Check: they are replaced one after the other. If they are unusable, it logs that
-// once, and the old certificate stays in use.
+// previous Check, since files are replaced one after the other. If they are unusable, it logs
+// that once, and the old certificate stays in use.
 func (r *Reloader) Check() {
 	r.checking.Lock()
 	defer r.checking.Unlock()

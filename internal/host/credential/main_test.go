@@ -67,7 +67,7 @@ func (a *authority) sign(t *testing.T, name string, until time.Time) (certPEM, k
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), &authority{cert, key}
 }
 
-// nobody signs themselves.
+// nobody makes self-signed certificates.
 var nobody *authority
 
 func write(t *testing.T, path string, b []byte) {
@@ -80,7 +80,7 @@ func write(t *testing.T, path string, b []byte) {
 	}
 }
 
-// fixture is a directory with files, and what a reloader of them has said.
+// fixture is a directory with files, and the log of a reloader of them.
 type fixture struct {
 	*testing.T
 	cert, key, clients string
@@ -143,7 +143,7 @@ func (d *fixture) open(change ...func(*credential.Config)) *credential.Reloader 
 // link is a connection between a client and a server of the configuration.
 type link struct{ client, server *tls.Conn }
 
-// connect shakes hands, and has the server say a word, with which tickets arrive.
+// connect does the handshake, and has the server send a byte, with which tickets arrive.
 func connect(t *testing.T, server, client *tls.Config) (link, error) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -185,7 +185,7 @@ func connect(t *testing.T, server, client *tls.Config) (link, error) {
 	return l, err
 }
 
-// works says one byte each way.
+// works sends one byte each way.
 func (l link) works(t *testing.T) {
 	t.Helper()
 	for _, ends := range [][2]*tls.Conn{{l.client, l.server}, {l.server, l.client}} {
@@ -203,7 +203,7 @@ func (l link) works(t *testing.T) {
 	}
 }
 
-// name returns whom the server has shown to be.
+// name returns the common name in the server's certificate.
 func (l link) name() string {
 	return l.client.ConnectionState().PeerCertificates[0].Subject.CommonName
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// fileBytesMax bounds a file. A bundle of all public authorities has a quarter of it.
+// fileBytesMax bounds a file. A bundle of all public authorities has a quarter of that size.
 const fileBytesMax = 1 << 20
 
 // file is a PEM file and the name of its setting.
@@ -44,7 +44,7 @@ func (f *file) read() ([]byte, error) {
 		return nil, f.fault("%w", err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > fileBytesMax {
-		return nil, f.fault("%s is no file, or has more than %d bytes", f.path, fileBytesMax)
+		return nil, f.fault("%s is not a regular file, or has more than %d bytes", f.path, fileBytesMax)
 	}
 	b, err := os.ReadFile(f.path)
 	if err != nil {
@@ -70,7 +70,7 @@ func (p *pair) orAgain(advice string) string {
 	if !p.own {
 		return advice
 	}
-	return advice + ", or remove both files to have a new self-signed pair made"
+	return advice + ", or remove both files to have a new self-signed pair created"
 }
 
 // load reads and checks the pair.
@@ -130,7 +130,7 @@ func (f *file) loadPool(now time.Time) (*x509.CertPool, error) {
 	case found == 0:
 		return nil, f.fault("%s has no certificate in PEM", f.path)
 	case valid == 0:
-		return nil, f.fault("%s has only certificates that expired", f.path)
+		return nil, f.fault("%s has only expired certificates", f.path)
 	}
 	return pool, nil
 }

@@ -16,7 +16,7 @@ import (
 
 var later = today.AddDate(1, 0, 0)
 
-// careless are clients that take any server, at the test's time.
+// careless configures clients that accept any server, at the test's time.
 func careless() *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true, ServerName: "x", Time: func() time.Time { return today }}
 }
@@ -28,7 +28,7 @@ func serverOf(r *credential.Reloader) *tls.Config {
 	return c
 }
 
-// twice lets the reloader look until a change has settled.
+// twice runs Check twice, so that a change is loaded.
 func twice(r *credential.Reloader) {
 	r.Check()
 	r.Check()
@@ -47,7 +47,7 @@ func TestOpen_NamesTheSettingThatIsAtFault(t *testing.T) {
 			_ = os.Remove(d.key)
 			_ = os.Mkdir(d.key, 0o700)
 			return nil
-		}, []string{"TLS_KEY: ", "key.pem is no file"}},
+		}, []string{"TLS_KEY: ", "key.pem is not a regular file"}},
 		{"a file without an end", func(d *fixture) func(*credential.Config) {
 			_ = os.Truncate(d.key, 2<<20)
 			return nil
@@ -325,8 +325,8 @@ func TestReloader_RunFollowsUntilItIsEnded(t *testing.T) {
 	<-ended
 }
 
-// TestCheck_WhatIsRefusedIsTriedAgain: the authority's clock was ahead, or a disk was away,
-// and the files do not change for that. The log has it once.
+// TestCheck_WhatIsRefusedIsTriedAgain: if the authority's clock was ahead, or a disk was
+// missing, the files become usable without a change. The failure is logged once.
 func TestCheck_WhatIsRefusedIsTriedAgain(t *testing.T) {
 	d := newFixture(t)
 	d.issue("x", later)

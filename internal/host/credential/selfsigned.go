@@ -47,7 +47,7 @@ func (p *pair) create(hosts []string, now time.Time) error {
 }
 
 func halfPair(missing, present *file) error {
-	return missing.fault("%s is missing, but %s exists: restore the missing file, or remove the other one as well to have a new self-signed pair made",
+	return missing.fault("%s is missing, but %s exists: restore the missing file, or remove the other one as well to have a new self-signed pair created",
 		missing.path, present.path)
 }
 

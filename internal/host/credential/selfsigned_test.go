@@ -135,7 +135,7 @@ func TestSelfSigned_RefusesWhatItCannotUse(t *testing.T) {
 	})
 }
 
-// A node that is killed while it makes its first pair starts again.
+// A node that is killed while it creates its first pair can start again.
 func TestSelfSigned_FinishesAPairWhoseCreationWasInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -168,6 +168,6 @@ func TestSelfSigned_FinishesAPairWhoseCreationWasInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := selfSigned(cert, key, nil, today); err == nil || !strings.Contains(err.Error(), "is missing") {
-		t.Errorf("with a stranger's certificate: %v", err)
+		t.Errorf("with a certificate for another key: %v", err)
 	}
 }

@@ -344,7 +344,7 @@ func TestLoop_ThatKeepsItsProcessorDoesNotHoldUpTheCollector(t *testing.T) {
 	}
 }
 
-func TestLoop_DozeEndsByWakeOrTimeAndNotByConnections(t *testing.T) {
+func TestLoop_WaitForWakeEndsByWakeOrTimeAndNotByConnections(t *testing.T) {
 	l, err := loop.New(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -353,7 +353,7 @@ func TestLoop_DozeEndsByWakeOrTimeAndNotByConnections(t *testing.T) {
 	took := func(d time.Duration) time.Duration {
 		before := time.Now()
 		if !l.WaitForWake(d) {
-			t.Fatal("it cannot doze")
+			t.Fatal("WaitForWake is not supported")
 		}
 		return time.Since(before)
 	}

@@ -23,6 +23,7 @@ const (
 	sectionStage    = 2 // 1 byte
 	sectionFounders = 3 // text: digits and commas
 	sectionPeerAddr = 4 // text, like the client address
+	sectionPriority = 6 // 8 bytes
 
 	sectionHeadSize = 3
 )
@@ -77,6 +78,8 @@ type Hello struct {
 	Founders string
 	// PeerAddr is the advertised peer address, with the limits of ClientAddr.
 	PeerAddr string
+	// Priority is that of the node as a leader; 0 for older versions.
+	Priority int64
 }
 
 // VersionError reports that the other side speaks an unknown version.
@@ -108,6 +111,9 @@ func AppendHello(b []byte, t FrameType, h Hello, version uint16) ([]byte, error)
 		b = appendSection(b, sectionStage, []byte{h.Stage})
 		b = appendSection(b, sectionFounders, []byte(h.Founders))
 		b = appendSection(b, sectionPeerAddr, []byte(h.PeerAddr))
+		if h.Priority != 0 {
+			b = appendSection(b, sectionPriority, binary.BigEndian.AppendUint64(nil, uint64(h.Priority)))
+		}
 	}
 	return sealFrame(b, start), nil
 }
@@ -170,6 +176,8 @@ func (h *Hello) parseSections(p []byte) error {
 			h.Founders = string(value)
 		case section == sectionPeerAddr:
 			h.PeerAddr = string(value)
+		case section == sectionPriority && size >= 8:
+			h.Priority = int64(binary.BigEndian.Uint64(value))
 		}
 	}
 	return nil

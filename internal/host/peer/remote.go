@@ -207,7 +207,7 @@ func (r *remote) logState(state string, level slog.Level, msg string, args ...an
 	r.logged = state
 	r.mu.Unlock()
 	if !repeated {
-		r.t.cfg.Log.Log(context.Background(), level, msg, append([]any{"peer", r.id}, args...)...)
+		r.t.cfg.Log.Log(context.Background(), level, msg, append([]any{"peer", r.t.cfg.LogID(r.id)}, args...)...)
 	}
 }
 
@@ -219,7 +219,7 @@ func (r *remote) logUnsendable(m *raftpb.Message, err error) {
 	r.unsendable = true
 	r.mu.Unlock()
 	if first {
-		r.t.cfg.Log.Error("raft message cannot be sent", "peer", r.id, "type", m.GetType(), "bytes", frameOverhead+proto.Size(m), "err", err)
+		r.t.cfg.Log.Error("raft message cannot be sent", "peer", r.t.cfg.LogID(r.id), "type", m.GetType(), "bytes", frameOverhead+proto.Size(m), "err", err)
 	}
 }
 

@@ -68,6 +68,8 @@ type Config struct {
 	Refused func(peer uint64, by Side, r *Refusal)
 	// Log gets one record for each change of state; nil logs nothing.
 	Log *slog.Logger
+	// LogID returns the ID to log for a peer; nil logs the ID itself.
+	LogID func(id uint64) uint64
 	// Dial opens a connection; nil dials TCP. ctx ends after a second.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
@@ -111,6 +113,9 @@ func New(cfg Config) *Transport {
 		panic("peer: New needs NodeID, Listener, Hello and Attach")
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	if cfg.LogID == nil {
+		cfg.LogID = func(id uint64) uint64 { return id }
+	}
 	if cfg.Dial == nil {
 		cfg.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)
@@ -225,7 +230,7 @@ func (t *Transport) refused(err error) bool {
 	if r := t.peer(e.Peer); r != nil {
 		r.refused(e)
 	} else if t.strangers.first(e.Peer, e.Refusal.Code) {
-		t.cfg.Log.Warn("unknown node refused", "peer", e.Peer, "refusal", e.Refusal)
+		t.cfg.Log.Warn("unknown node refused", "peer", t.cfg.LogID(e.Peer), "refusal", e.Refusal)
 	}
 	if t.cfg.Refused != nil {
 		t.cfg.Refused(e.Peer, e.By, e.Refusal)

@@ -17,7 +17,7 @@ import (
 	"github.com/isotone/isotone/internal/host/storage"
 )
 
-// script is a sequence of Saves that meets every kind of write.
+// script is a sequence of Saves with every kind of write.
 func script() []storage.Write {
 	return []storage.Write{
 		{Entries: entries(1, 30, 1), HardState: hardState(1, 7, 10)},
@@ -59,9 +59,9 @@ func TestStore_CrashBetweenOrDuringSavesLosesNothing(t *testing.T) {
 	}
 }
 
-// TestStore_CrashDuringACommitKeepsTheStateBefore builds what a crash can leave
-// behind: any part of the pages written before the first fdatasync, in any
-// order, each torn anywhere, while the meta pages are still the old ones.
+// TestStore_CrashDuringACommitKeepsTheStateBefore builds files that a crash can leave behind:
+// any of the pages written before the first fdatasync, in any order, each torn anywhere, while
+// the meta pages are still the old ones.
 func TestStore_CrashDuringACommitKeepsTheStateBefore(t *testing.T) {
 	dir, copied := t.TempDir(), t.TempDir()
 	random := rand.New(rand.NewPCG(3, 4))
@@ -122,7 +122,7 @@ func TestStore_ResumesAnInterruptedCreation(t *testing.T) {
 	_, again := reopen(t, s, dir)
 	wantSame(t, again, r)
 
-	// And one that was interrupted before the file had its name.
+	// A creation that was interrupted before the rename.
 	dir = t.TempDir()
 	draft = filepath.Join(dir, storage.FileName+".new")
 	if err := os.WriteFile(draft, []byte("half a file"), 0o600); err != nil {
@@ -159,8 +159,8 @@ func TestStore_IsSoundToBoltItself(t *testing.T) {
 
 const victimDir = "STORAGE_TEST_VICTIM_DIR"
 
-// TestVictim is no test of its own: it is the process that is killed below. It
-// saves entries without end and says so after each.
+// TestVictim is not a test: it is the process that the next test kills. It saves entries
+// without end and prints the index of each.
 func TestVictim(t *testing.T) {
 	dir := os.Getenv(victimDir)
 	if dir == "" {
@@ -198,8 +198,8 @@ func TestStore_KeepsWhatAKilledProcessAcknowledged(t *testing.T) {
 	}
 }
 
-// runVictim starts a victim, kills it after so many Saves, and returns the last
-// index that it acknowledged.
+// runVictim starts a victim, kills it after a number of Saves, and returns the last index that
+// it acknowledged.
 func runVictim(t *testing.T, dir string, saves int) (acknowledged uint64) {
 	t.Helper()
 	var stderr bytes.Buffer

@@ -30,8 +30,8 @@ func writeFile(t testing.TB, dir string, b []byte) {
 	}
 }
 
-// wantCorrupt checks that Open refuses the directory, with a useful error, and
-// leaves the file as it is.
+// wantCorrupt checks that Open refuses the directory with a complete error, and leaves the
+// file as it is.
 func wantCorrupt(t testing.TB, dir string) *storage.CorruptError {
 	t.Helper()
 	before := readFile(t, dir)
@@ -75,8 +75,8 @@ func specimen(t testing.TB, deep bool) (string, storage.Recovered) {
 	return dir, r
 }
 
-// edit changes the file by means of bbolt, as no disk fault ever could, and lets
-// the state record agree with it.
+// edit changes the file through bbolt, as no disk fault could, and makes the state record
+// consistent with it.
 func edit(t testing.TB, dir string, change func(*bbolt.Tx) error) {
 	t.Helper()
 	editUnsealed(t, dir, func(tx *bbolt.Tx) error { return errors.Join(change(tx), storage.Reseal(tx)) })
@@ -276,7 +276,7 @@ func TestStore_RefusesAnOlderRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir, _ := specimen(t, false)
 			edit(t, dir, change)
-			wantIntact(t, dir) // resealed: the record is as good as any
+			wantIntact(t, dir) // resealed: the record is valid
 			dir, _ = specimen(t, false)
 			editUnsealed(t, dir, func(tx *bbolt.Tx) error { return errors.Join(change(tx), storage.ResealTransaction(tx)) })
 			if c := wantCorrupt(t, dir); !strings.Contains(c.Record, name) || !strings.Contains(c.Reason, "written last") {

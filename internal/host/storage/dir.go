@@ -14,16 +14,16 @@ import (
 const (
 	// FileName is the one data file in the data directory.
 	FileName = "isotone.db"
-	// lockName is an empty file whose lock says that the directory is in use. It
-	// is separate from the data file because that one is replaced by a rename
-	// when it is created, and must be read before bbolt locks it.
+	// lockName is an empty file that is locked while the directory is in use. It is separate
+	// from the data file because that is created by a rename, and must be read before bbolt
+	// locks it.
 	lockName = "isotone.lock"
 
 	dirMode  = 0o700
 	fileMode = 0o600
 
-	// lockWait is how long Open waits for the directory to be released: enough
-	// for a predecessor that is just exiting, too short to look like a hang.
+	// lockWait is how long Open waits for the directory to be released: long enough for a
+	// previous process that is just exiting, too short to look like a hang.
 	lockWait  = time.Second
 	lockRetry = 50 * time.Millisecond
 )
@@ -49,10 +49,10 @@ func makeDir(dir string) error {
 	return syncDir(parent)
 }
 
-// makeFile creates a bbolt file without buckets at path, unless there is a file
-// already. It is made under another name and renamed when it is whole, so a file
-// called path that is empty or cut short is never the trace of an interrupted
-// creation, but always damage. The caller holds the lock of the directory.
+// makeFile creates a bbolt file without buckets at path, unless there is a file already. It
+// writes the file under another name and renames it when it is complete. So a file at path
+// that is empty or truncated is always damaged, never the result of an interrupted creation.
+// The caller holds the lock of the directory.
 func makeFile(path string) error {
 	switch info, err := os.Stat(path); {
 	case err == nil && !info.Mode().IsRegular():

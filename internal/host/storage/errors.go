@@ -6,19 +6,19 @@ import (
 )
 
 var (
-	// ErrFailed matches every error of a [Store] that is dead after a failed
-	// Save (I8). The wrapped cause says what failed first.
+	// ErrFailed matches every error of a [Store] after a failed Save (I8). The wrapped cause is
+	// the first failure.
 	ErrFailed = errors.New("storage has failed and accepts no more writes")
-	// ErrInUse matches the error of [Open] when another Store, in this process
-	// or another, has the directory open.
+	// ErrInUse matches the error of [Open] when another Store, in any process, has the
+	// directory open.
 	ErrInUse = errors.New("in use by another process")
 )
 
-// CorruptError says that the data on disk is not what this node saved. Only
-// [Open] returns it, and the directory is left as it was found.
+// CorruptError means that the data on disk is not what this node saved. Only [Open] returns
+// it, and leaves the directory unchanged.
 type CorruptError struct {
 	Path   string // the file
-	Record string // which record or page of it, for example "log entry 17"
+	Record string // the record or page in it, for example "log entry 17"
 	Reason string // what is wrong with it
 }
 
@@ -35,20 +35,20 @@ func corrupt(record, format string, args ...any) *CorruptError {
 	return &CorruptError{Record: record, Reason: fmt.Sprintf(format, args...)}
 }
 
-// IdentityError says that a directory belongs to another node (I6).
+// IdentityError means that a directory belongs to another node (I6).
 type IdentityError struct {
 	Dir  string
-	Have uint64 // the node id in the directory
-	Want uint64 // the node id in [Options]
+	Have uint64 // the node ID in the directory
+	Want uint64 // the node ID in [Options]
 }
 
-// Error names both node ids and the directory.
+// Error names both node IDs and the directory.
 func (e *IdentityError) Error() string {
 	return fmt.Sprintf("storage: data directory %s belongs to node %d, but this is node %d: "+
 		"a node may only ever use its own directory", e.Dir, e.Have, e.Want)
 }
 
-// FormatError says that a file was written by another version of this program.
+// FormatError means that a file was written by another version of this program.
 type FormatError struct {
 	Path  string
 	Have  uint32 // the format of the file
@@ -61,8 +61,8 @@ func (e *FormatError) Error() string {
 		e.Path, e.Have, e.Reads)
 }
 
-// LimitError says that something was too large to be stored. It is the cause of a
-// failed Save.
+// LimitError means that something was too large to be stored. It is the cause of a failed
+// Save.
 type LimitError struct {
 	What string // for example "log entry 17"
 	Size int    // bytes

@@ -10,9 +10,9 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// What the external tests need of the inside: the record encodings, and reading
-// a file without opening the directory (no lock, no boot, no fsync), so that
-// thousands of damaged copies can be tried.
+// Internals for the external tests: the record encodings, and reading a file without opening
+// the directory (no lock, no boot, no fsync), so that thousands of damaged copies can be
+// tried.
 
 const (
 	BucketMeta  = bucketMeta
@@ -55,16 +55,15 @@ func ReencodeState(b []byte) ([]byte, error) {
 	return encodeState(s), err
 }
 
-// ResealTransaction lets the state record claim to be of the current
-// transaction.
+// ResealTransaction sets the transaction in the state record to the current one.
 func ResealTransaction(tx *bbolt.Tx) error {
 	return resealState(tx, func(payload []byte) {
 		binary.BigEndian.PutUint64(payload[1:], uint64(tx.ID()))
 	})
 }
 
-// Reseal makes the state record sum up whatever the other records are now, so
-// that a test of one check is not answered by another one.
+// Reseal updates the checksums in the state record to the other records as they are, so that
+// a test of one check does not meet another one.
 func Reseal(tx *bbolt.Tx) error {
 	return errors.Join(ResealTransaction(tx), resealState(tx, func(payload []byte) {
 		meta, log := tx.Bucket([]byte(bucketMeta)), tx.Bucket([]byte(bucketLog))
@@ -101,7 +100,7 @@ func EncodeSnapshot(s *raftpb.Snapshot) []byte {
 	return b
 }
 
-// ErrPanicked marks a result of Peek that only recover could save.
+// ErrPanicked is the error of Peek when bbolt panicked.
 var ErrPanicked = errors.New("bbolt panicked")
 
 // Peek reads the data file in dir as Open does, without changing anything.

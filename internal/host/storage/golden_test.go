@@ -11,10 +11,9 @@ import (
 	"github.com/isotone/isotone/internal/host/storage"
 )
 
-// TestGolden_EveryDirectoryEverWrittenIsRead: data files as a crash leaves them, of nodes
-// on their own and of clusters, with and without snapshots, entries and worker leases. The
-// test of package replica writes them, since they are those of replicas, and goes on from
-// them.
+// TestGolden_EveryDirectoryEverWrittenIsRead reads data files as a crash leaves them, of single
+// nodes and of clusters, with and without snapshots, entries and worker leases. The test of
+// package replica writes them and runs replicas on them.
 func TestGolden_EveryDirectoryEverWrittenIsRead(t *testing.T) {
 	set := golden.Open(t, "testdata/golden")
 	items := set.Items("directory")
@@ -41,7 +40,7 @@ func TestGolden_EveryDirectoryEverWrittenIsRead(t *testing.T) {
 	}
 }
 
-// plain returns what was recovered as the golden set says it.
+// plain returns what was recovered in the form of the golden set.
 func plain(t *testing.T, r storage.Recovered) any {
 	t.Helper()
 	entries := []any{}

@@ -8,8 +8,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// load reads every record of the file and checks that they are what one Save
-// left behind: none missing, none too many, none out of place.
+// load reads every record of the file and checks that they are those of one Save: none missing,
+// unknown or misplaced.
 func load(tx *bbolt.Tx) (Recovered, state, error) {
 	if err := loadFormat(tx); err != nil {
 		return Recovered{}, state{}, err
@@ -34,7 +34,7 @@ func load(tx *bbolt.Tx) (Recovered, state, error) {
 	return r, s, nil
 }
 
-// loadFormat comes first: the rest of an unknown format means nothing.
+// loadFormat comes first: the rest of an unknown format cannot be interpreted.
 func loadFormat(tx *bbolt.Tx) error {
 	payload, _, err := loadRecord(tx, keyFormat)
 	if err != nil {
@@ -146,8 +146,7 @@ func loadSnapshot(tx *bbolt.Tx, s state) (*raftpb.Snapshot, error) {
 	return snapshot, nil
 }
 
-// loadLog returns the entries from behind the snapshot to the end that the state
-// names.
+// loadLog returns the entries after the snapshot, up to the end that the state names.
 func loadLog(tx *bbolt.Tx, s state) ([]*raftpb.Entry, error) {
 	var entries []*raftpb.Entry
 	at, sum := s.snapshot, uint64(0)

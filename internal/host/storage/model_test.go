@@ -11,7 +11,7 @@ import (
 	"github.com/isotone/isotone/internal/host/storage"
 )
 
-// model is a Store in memory: the plainest program that does what [Write] says.
+// model is a Store in memory: the simplest implementation of [Write].
 type model struct{ storage.Recovered }
 
 func (m *model) snapshotIndex() uint64 { return m.Snapshot.GetMetadata().GetIndex() }
@@ -58,7 +58,7 @@ func (m *model) liftCommit() {
 	m.HardState = hardState(m.HardState.GetTerm(), m.HardState.GetVote(), commit)
 }
 
-// draw returns a write that raft could ask for, and applies it.
+// draw returns a write that raft could make, and applies it.
 func (m *model) draw(t *rapid.T) storage.Write {
 	var w storage.Write
 	step := func(part storage.Write) { m.apply(part) }

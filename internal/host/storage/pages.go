@@ -19,14 +19,14 @@ import (
 // uses the other one, which is the state before the last Save: a node that
 // voted in that Save would vote again.
 //
-// So both meta pages must be valid here. That refuses nothing that a crash can
-// leave behind: the 80 bytes of a meta page that matter lie in one disk sector.
+// So both meta pages must be valid here. A crash cannot violate that: the 80 significant bytes
+// of a meta page lie in one disk sector.
 //
-// The layout, in the byte order of the machine: pages 0 and 1 are meta pages,
-// one of which names the root page, the page of the free list and the number of
-// pages. Every page begins with a header: id (8 bytes), flags (2), count (2),
-// overflow (4, how many further pages belong to it). Branch and leaf pages go on
-// with count elements of 16 bytes, which point to keys and values behind them.
+// The layout, in the byte order of the machine: pages 0 and 1 are meta pages; the newer one
+// names the root page, the page of the free list and the number of pages. Every page begins
+// with a header: ID (8 bytes), flags (2), count (2), overflow (4, how many further pages belong
+// to it). In branch and leaf pages, count elements of 16 bytes follow, which point to keys and
+// values behind them.
 
 const (
 	boltMagic   = 0xED0CDAED
@@ -46,12 +46,12 @@ const (
 	pageBytesMax = 1 << 16
 	// treeDepthMax is far above what a tree of 2^64 entries would need.
 	treeDepthMax = 64
-	// bulkFreelist as a count says that the real one does not fit in 16 bits.
+	// bulkFreelist as a count means that the real one does not fit in 16 bits.
 	bulkFreelist = 0xFFFF
 )
 
-// pageUse says what a page was found to be: nothing yet, part of the tree or of
-// the free list's own pages, or free.
+// pageUse is what a page was found to be: nothing yet, part of the tree or of the free list's
+// own pages, or free.
 type pageUse byte
 
 const (
@@ -60,7 +60,7 @@ const (
 	pageFree
 )
 
-// boltMeta is what a meta page says.
+// boltMeta is the content of a meta page.
 type boltMeta struct {
 	pageBytes             int64
 	root, freelist, pages uint64
@@ -121,7 +121,7 @@ func readMetas(file io.ReaderAt) (boltMeta, error) {
 		newer, older = meta1, meta0
 	}
 	if newer.transaction-older.transaction != 1 || newer.pageBytes != older.pageBytes {
-		return boltMeta{}, corruptPage(0, "it does not fit to page 1")
+		return boltMeta{}, corruptPage(0, "it does not match page 1")
 	}
 	return newer, nil
 }
@@ -149,15 +149,14 @@ func readMeta(file io.ReaderAt, id uint64, offset int64) (boltMeta, error) {
 	case order.Uint64(m[56:]) != sum.Sum64():
 		return boltMeta{}, corruptPage(id, "%v", errChecksum)
 	case order.Uint64(b) != id || order.Uint16(b[8:]) != pageMeta || meta.transaction%2 != id:
-		return boltMeta{}, corruptPage(id, "it is not the page that belongs here")
+		return boltMeta{}, corruptPage(id, "it is not the meta page that belongs here")
 	case meta.pageBytes < pageBytesMin || meta.pageBytes > pageBytesMax || bits.OnesCount64(uint64(meta.pageBytes)) != 1:
 		return boltMeta{}, corruptPage(id, "it has the page size %d", meta.pageBytes)
 	}
 	return meta, nil
 }
 
-// readAt fills b. A file that ends too early is damaged; any other error is the
-// disk's own.
+// readAt fills b. A file that ends too early is damaged; other errors are those of the disk.
 func readAt(file io.ReaderAt, b []byte, offset int64) error {
 	switch n, err := file.ReadAt(b, offset); {
 	case n == len(b):
@@ -169,8 +168,8 @@ func readAt(file io.ReaderAt, b []byte, offset int64) error {
 	}
 }
 
-// take reads the page with the given id and all its overflow, and marks them as
-// used. Every page may be taken once.
+// take reads the page with the given ID and all its overflow, and marks them as used. Every
+// page may be taken once.
 func (c *pageCheck) take(id uint64) ([]byte, error) {
 	if id < 2 || id >= c.meta.pages {
 		return nil, corruptPage(id, "there is no such page")
@@ -180,7 +179,7 @@ func (c *pageCheck) take(id uint64) ([]byte, error) {
 		return nil, err
 	}
 	if have := binary.NativeEndian.Uint64(head); have != id {
-		return nil, corruptPage(id, "it says to be page %d", have)
+		return nil, corruptPage(id, "its header has the page ID %d", have)
 	}
 	overflow := uint64(binary.NativeEndian.Uint32(head[12:]))
 	if id+overflow >= c.meta.pages {
@@ -215,7 +214,7 @@ func (s span) holds(key []byte) bool {
 // the trees of those hold none.
 func (c *pageCheck) walk(id uint64, within span, depth int, root bool) error {
 	if depth == 0 {
-		return corruptPage(id, "it lies deeper than any tree grows")
+		return corruptPage(id, "it lies deeper than any tree can be")
 	}
 	page, err := c.take(id)
 	if err != nil {
@@ -241,7 +240,7 @@ func (c *pageCheck) walk(id uint64, within span, depth int, root bool) error {
 			}
 			err = c.walk(e.child, below, depth-1, root)
 		case root != e.bucket:
-			err = corruptPage(id, "key %d is a bucket in the wrong place, or a record in the wrong place", i)
+			err = corruptPage(id, "key %d is a bucket or a record in the wrong place", i)
 		case root:
 			err = c.bucket(id, e.value, depth-1)
 		}
@@ -292,7 +291,7 @@ func (c *pageCheck) freelist() error {
 		count, ids = binary.NativeEndian.Uint64(ids), ids[8:]
 	}
 	if count > uint64(len(ids)/8) {
-		return corruptPage(id, "it lists more pages than it has room for")
+		return corruptPage(id, "it lists more pages than fit into it")
 	}
 	for i := range count {
 		free := binary.NativeEndian.Uint64(ids[8*i:])
@@ -324,7 +323,7 @@ func pageElements(page []byte) ([]pageElement, error) {
 	count := int(binary.NativeEndian.Uint16(page[10:]))
 	body := uint64(pageHeaderBytes + count*pageElementBytes)
 	if body > uint64(len(page)) {
-		return nil, errors.New("it has more elements than it has room for")
+		return nil, errors.New("it has more elements than fit into it")
 	}
 	elements := make([]pageElement, count)
 	for i := range elements {

@@ -13,8 +13,8 @@ import (
 	"github.com/isotone/isotone/internal/host/storage"
 )
 
-// wantRefusedOrSame checks that a damaged copy is either refused as damaged or
-// holds exactly what was saved, and that bbolt never had to panic for it.
+// wantRefusedOrSame checks that a damaged copy is either refused as damaged or holds exactly
+// what was saved, and that bbolt did not panic.
 func wantRefusedOrSame(t *testing.T, dir string, want storage.Recovered) (refused bool) {
 	t.Helper()
 	got, err := storage.Peek(dir)
@@ -103,8 +103,8 @@ func TestStore_NoticesSwappedAndZeroedPages(t *testing.T) {
 	}
 }
 
-// TestStore_NoticesALostPageWrite gives single pages the content that they had
-// before some Save, as a disk does that acknowledges a write and drops it.
+// TestStore_NoticesALostPageWrite gives single pages the content from before some Save, as a
+// disk does that acknowledges a write and drops it.
 func TestStore_NoticesALostPageWrite(t *testing.T) {
 	dir, copied := t.TempDir(), t.TempDir()
 	page := os.Getpagesize()
@@ -136,8 +136,8 @@ func TestStore_NoticesALostPageWrite(t *testing.T) {
 	}
 }
 
-// TestStore_NoticesAStaleMetaPage replaces a meta page by the one that was there
-// several transactions ago. bbolt alone would take the other one for the newest.
+// TestStore_NoticesAStaleMetaPage replaces a meta page by its content from several
+// transactions ago. bbolt alone would take the other meta page for the newest.
 func TestStore_NoticesAStaleMetaPage(t *testing.T) {
 	dir := t.TempDir()
 	page := os.Getpagesize()

@@ -11,8 +11,8 @@ import (
 )
 
 // Format is the number of the file format that this version writes and reads.
-// The format record itself, its place and its encoding never change, so that
-// every version can say which format it has met.
+// The format record itself, its place and its encoding never change, so that every version
+// can report the format of a file.
 const Format = 1
 
 const (
@@ -53,10 +53,9 @@ var (
 // position is a place in the log: an index and the term of the entry there.
 type position struct{ index, term uint64 }
 
-// state is the record that every transaction rewrites. Beside the hard state it
-// pins down all other records: without that a log that has lost its end, or a
-// page whose last write the disk lost, would look like an older but healthy
-// state.
+// state is the record that every transaction rewrites. Besides the hard state it has the
+// checksums of all other records. Without them, a log that has lost its end, or a page whose
+// last write the disk lost, would look like an older but healthy state.
 type state struct {
 	transaction        uint64 // the bbolt transaction that wrote this record
 	hasHard            bool
@@ -77,8 +76,8 @@ func (s *state) hardState() *raftpb.HardState {
 	return &raftpb.HardState{Term: new(s.term), Vote: new(s.vote), Commit: new(s.commit)}
 }
 
-// checksum covers where a record lies as well as what it says. The key's length
-// keeps key and payload apart; no bucket name contains a zero byte.
+// checksum covers the place of a record as well as its content. The key's length keeps key and
+// payload apart; no bucket name contains a zero byte.
 func checksum(bucket string, key, payload []byte) uint32 {
 	head := make([]byte, 0, len(bucket)+1+4+len(key))
 	head = append(append(head, bucket...), 0)
@@ -94,8 +93,7 @@ func encodeRecord(bucket string, key, payload []byte) []byte {
 	return append(record, payload...)
 }
 
-// recordSum returns the checksum that a record carries, and 0 if it is too short
-// to carry one.
+// recordSum returns the checksum in a record, and 0 if the record is too short to have one.
 func recordSum(record []byte) uint64 {
 	if len(record) < checksumBytes {
 		return 0
@@ -135,7 +133,7 @@ func decodeIdentity(b []byte) (id Identity, err error) {
 	}
 	readUint64s(b, &id.ClusterID, &id.NodeID, &id.Incarnation, &id.Boot)
 	if id.NodeID == 0 || id.Incarnation == 0 || id.Boot == 0 {
-		return Identity{}, errors.New("it has a zero node id, incarnation or boot count")
+		return Identity{}, errors.New("it has a zero node ID, incarnation or boot count")
 	}
 	return id, nil
 }

@@ -75,8 +75,8 @@ func FuzzDecodeEntry(f *testing.F) {
 	})
 }
 
-// FuzzDecodePayload tries every other payload: whatever is accepted must be
-// stable, and nothing may panic.
+// FuzzDecodePayload tries the other payloads: whatever is accepted must be stable, and nothing
+// may panic.
 func FuzzDecodePayload(f *testing.F) {
 	f.Add(storage.EncodeState(storage.State{HasHard: true, Term: 1, Commit: 2, Last: 2, LastTerm: 1}))
 	f.Add(storage.EncodeIdentity(storage.Identity{NodeID: 1, Incarnation: 2, Boot: 3}))

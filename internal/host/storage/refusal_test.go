@@ -39,7 +39,7 @@ func TestStore_AFailedSaveIsFinal(t *testing.T) {
 		t.Fatalf("empty Save after a failure: %v", err)
 	}
 	if calls != 1 || !bytes.Equal(before, readFile(t, dir)) {
-		t.Fatalf("a dead store went on writing (%d transactions)", calls)
+		t.Fatalf("a failed store went on writing (%d transactions)", calls)
 	}
 	_, r := reopen(t, s, dir)
 	first.Entries = entries(1, 3, 1)

@@ -12,33 +12,32 @@ import (
 // Write is one change. Its parts take effect in the order Snapshot, Entries,
 // HardState, Compact, ClusterID; the zero Write changes nothing.
 //
-// A write that raft can never ask for (a gap in the log, a commit beyond its
-// end, a snapshot that goes back) is a defect of the caller. Save refuses it,
-// before it is written, rather than leave a file that Open must refuse.
+// A write that raft never makes (a gap in the log, a commit beyond its end, a snapshot that
+// goes back) is a defect of the caller. Save refuses it before writing anything, rather than
+// leave a file that Open must refuse.
 type Write struct {
-	// HardState replaces the hard state; nil leaves it. Whatever it says, the
-	// stored commit index is never below the snapshot.
+	// HardState replaces the hard state; nil leaves it. The stored commit index is never below
+	// the snapshot, even if that of HardState is.
 	HardState *raftpb.HardState
 	// Entries replace everything from the first one's index on. They are
 	// contiguous. Those at or below the snapshot's index are left out.
 	Entries []*raftpb.Entry
-	// Snapshot was received from the leader: it replaces the whole log. One of
-	// index 0 counts as nil, as in raft.
+	// Snapshot was received from the leader. It replaces the whole log. Index 0 counts as nil,
+	// as in raft.
 	Snapshot *raftpb.Snapshot
-	// Compact was made by this node: entries up to its index are dropped. One at
-	// or below the stored snapshot came too late and is ignored.
+	// Compact was made by this node. Entries up to its index are dropped. One at or below the
+	// stored snapshot is late and is ignored.
 	Compact *raftpb.Snapshot
-	// ClusterID, if not zero, names the cluster, once and for all.
+	// ClusterID, if not zero, sets the cluster's ID for good.
 	ClusterID uint64
 }
 
 // Save applies all writes in order, in one transaction, which is durable when
 // Save returns nil (two fdatasyncs). Without writes it does nothing.
 //
-// Any error is final (I8): the Store is dead, every later Save returns the same
-// error, which matches [ErrFailed], and nothing of the failed call counts as
-// saved; after the next Open it may be there all the same. The one exception is
-// a Save after Close, whose error matches [os.ErrClosed].
+// Any error is final (I8): every later Save returns the same error, which matches [ErrFailed].
+// Nothing of the failed call counts as saved, although the next Open may find it. The one
+// exception is a Save after Close, whose error matches [os.ErrClosed].
 func (s *Store) Save(writes ...Write) error {
 	switch {
 	case s.failed != nil:
@@ -82,7 +81,7 @@ func (s *Store) commit(writes []Write) error {
 	return nil
 }
 
-// draft is one transaction in the making.
+// draft is a transaction that is not committed yet.
 type draft struct {
 	tx        *bbolt.Tx
 	meta, log *bbolt.Bucket
@@ -117,8 +116,8 @@ func (d *draft) apply(w *Write) error {
 	return d.name(w.ClusterID)
 }
 
-// finish stores the small records. They are cheap to rewrite, so every
-// transaction writes all of them, the state last because it sums up the others.
+// finish stores the small records. They are cheap, so every transaction writes all of them, the
+// state last because it has the checksums of the others.
 func (d *draft) finish() (err error) {
 	if _, err = d.put(keyFormat, encodeFormat(Format)); err != nil {
 		return err
@@ -195,7 +194,7 @@ func (d *draft) append(entries []*raftpb.Entry) error {
 	return d.drop(previous.index+1, end)
 }
 
-// before returns the position in front of index, where the log must reach.
+// before returns the position before index, which must be in the log.
 func (d *draft) before(index uint64) (position, error) {
 	if index > d.state.last.index+1 {
 		return position{}, fmt.Errorf("log entry %d would leave a gap after %d", index, d.state.last.index)
@@ -282,7 +281,7 @@ func (d *draft) compact(snapshot *raftpb.Snapshot) error {
 	return d.putSnapshot(snapshot)
 }
 
-// name gives the cluster its id, which can never become another one (I6).
+// name sets the cluster's ID, which never changes after that (I6).
 func (d *draft) name(clusterID uint64) error {
 	if clusterID == 0 || clusterID == d.identity.ClusterID {
 		return nil

@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -12,13 +13,13 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Identity says whose data a directory holds (I6).
+// Identity tells whose data a directory holds (I6).
 type Identity struct {
-	// ClusterID is 0 until the cluster has been named, and never changes again.
+	// ClusterID is 0 until the cluster is formed, and never changes after that.
 	ClusterID uint64
 	NodeID    uint64
-	// Incarnation is random, drawn once when the directory was created. It tells
-	// a directory from another one that the same node had before.
+	// Incarnation is a random number, drawn when the directory was created. It tells a
+	// directory from another one that the same node had before.
 	Incarnation uint64
 	// Boot counts how often the directory was opened, this time included. It is
 	// durable before Open returns.
@@ -29,20 +30,23 @@ type Identity struct {
 type Options struct {
 	// Dir is the data directory. It is created if it does not exist.
 	Dir string
-	// NodeID is this node's id, which must be the one in the directory.
+	// NodeID is this node's ID, which must be the one in the directory.
 	NodeID uint64
-	// Incarnation is used only when the directory is created. The caller draws
-	// it at random; it must not be zero then.
+	// Incarnation is used only when the directory is created. It must be random, and not zero
+	// then.
 	Incarnation uint64
-	// BeforeCommit is a seam for tests, nil in production. It runs at the end of
-	// every transaction, Open's included, before anything is written. An error
-	// counts as a failed write (I8). It may also sleep, as a slow disk would.
+	// ClusterID is used only when the directory is created, for a node that joins a cluster; 0
+	// otherwise.
+	ClusterID uint64
+	// BeforeCommit is a hook for tests, nil in production. It runs at the end of every
+	// transaction, Open's included, before anything is written. An error counts as a failed
+	// write (I8). It may sleep, to imitate a slow disk.
 	BeforeCommit func() error
 }
 
 // Recovered is what [Open] found. The caller owns all of it.
 type Recovered struct {
-	// Fresh: the directory was created by this call.
+	// Fresh is set if this call created the directory.
 	Fresh     bool
 	Identity  Identity
 	HardState *raftpb.HardState // nil if none; Commit is never below the snapshot
@@ -66,13 +70,12 @@ type Store struct {
 	closed   bool
 }
 
-// Open opens the data directory, creates it if there is none, and returns what
-// the last Save left there. It counts the boot before it returns.
+// Open opens the data directory, creates it if there is none, and returns what the last Save
+// wrote. It counts the boot before it returns.
 //
-// Errors: [*CorruptError] if the data is damaged, [*IdentityError] if it belongs
-// to another node, [*FormatError] if another version wrote it, [ErrInUse] if it
-// is open already; anything else is an error of the file system or a bad option.
-// After an error nothing stays open.
+// Errors: [*CorruptError] if the data is damaged, [*IdentityError] if it belongs to another
+// node, [*FormatError] if another version wrote it, [ErrInUse] if it is open already; any other
+// is an error of the file system or a bad option. After an error nothing stays open.
 func Open(o Options) (*Store, Recovered, error) {
 	if o.Dir == "" || o.NodeID == 0 {
 		return nil, Recovered{}, errors.New("storage: Dir and NodeID must be set")
@@ -96,6 +99,26 @@ func Open(o Options) (*Store, Recovered, error) {
 	return s, r, nil
 }
 
+// Identify returns whose data a directory holds, without counting a start, and whether it
+// holds a log or a snapshot. The identity is zero if there is no directory, or if its
+// creation was interrupted. Errors are those of [Open].
+func Identify(dir string) (id Identity, hasState bool, err error) {
+	path := filepath.Join(dir, FileName)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return Identity{}, false, nil
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return Identity{}, false, err
+	}
+	s := &Store{dir: dir, path: path, lock: lock}
+	r, err := s.read()
+	if closeErr := s.Close(); err == nil {
+		err = closeErr
+	}
+	return r.Identity, r.Snapshot != nil || len(r.Entries) > 0, err
+}
+
 // open reads the file and commits the first transaction of this boot.
 func (s *Store) open(o Options) (Recovered, error) {
 	if err := makeFile(s.path); err != nil {
@@ -116,9 +139,8 @@ func (s *Store) open(o Options) (Recovered, error) {
 	return r, s.commit(nil)
 }
 
-// read checks and maps the file and reads all of it, without changing a byte. A
-// file that no transaction was ever committed to is fresh: its creation was
-// interrupted, or is under way.
+// read checks and maps the file and reads all of it, without changing it. A file without any
+// committed transaction is fresh: its creation was interrupted, or is under way.
 func (s *Store) read() (r Recovered, err error) {
 	if s.file, err = os.OpenFile(s.path, os.O_RDWR, 0); err != nil {
 		return Recovered{}, fmt.Errorf("storage: data file: %w", err)
@@ -149,8 +171,7 @@ func (s *Store) read() (r Recovered, err error) {
 	return r, s.located(err)
 }
 
-// openBolt hands the open file to bbolt, so that bbolt reads the one that was
-// checked.
+// openBolt passes the open file to bbolt, so that bbolt reads the file that was checked.
 func (s *Store) openBolt() (*bbolt.DB, error) {
 	db, err := bbolt.Open(s.path, fileMode, &bbolt.Options{
 		Timeout:      lockWait,
@@ -166,8 +187,8 @@ func (s *Store) openBolt() (*bbolt.DB, error) {
 	return db, nil
 }
 
-// located completes an error of reading: it names the file, and says corrupt
-// where bbolt could only panic.
+// located completes an error of reading: it names the file, and turns a panic of bbolt into a
+// CorruptError.
 func (s *Store) located(err error) error {
 	if p, ok := errors.AsType[*panicError](err); ok {
 		err = corrupt("the file", "%v", p)
@@ -186,7 +207,7 @@ func (s *Store) create(o Options) (Recovered, error) {
 	if o.Incarnation == 0 {
 		return Recovered{}, errors.New("storage: a new data directory needs a nonzero Incarnation")
 	}
-	s.identity = Identity{NodeID: o.NodeID, Incarnation: o.Incarnation, Boot: 1}
+	s.identity = Identity{ClusterID: o.ClusterID, NodeID: o.NodeID, Incarnation: o.Incarnation, Boot: 1}
 	if err := s.commit(nil); err != nil {
 		return Recovered{}, err
 	}
@@ -205,8 +226,8 @@ func (s *Store) Size() int64 {
 	return info.Size()
 }
 
-// Close releases the directory. It writes nothing: whatever Save has returned
-// for is durable already. Closing again does nothing.
+// Close releases the directory. It writes nothing: whatever was saved is durable already. It may
+// be called again.
 func (s *Store) Close() error {
 	if s.closed {
 		return nil
@@ -217,8 +238,8 @@ func (s *Store) Close() error {
 	case s.db != nil && !s.panicked:
 		err = s.db.Close()
 	case s.file != nil:
-		// bbolt.Close would wait for ever for the locks of the transaction that
-		// panicked. Its mapping stays until the process ends, which is soon (I8).
+		// bbolt.Close would wait forever for the locks of the transaction that panicked. The
+		// mapping stays until the process ends, which is soon (I8).
 		err = s.file.Close()
 	}
 	if err := errors.Join(err, s.lock.Close()); err != nil {
@@ -227,8 +248,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// guarded runs f and turns a panic into an error, and a fault on mapped memory
-// too: the file may shrink or its disk fail at any moment while it is mapped.
+// guarded runs f and turns a panic or a fault on mapped memory into an error: while the file is
+// mapped, it may shrink or its disk may fail at any time.
 func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

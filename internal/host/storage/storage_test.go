@@ -82,8 +82,8 @@ func reopen(t testing.TB, s *storage.Store, dir string) (*storage.Store, storage
 	return open(t, options(dir))
 }
 
-// difference says how two recoveries differ; empty if they hold the same data.
-// Fresh and the boot count do not belong to the data.
+// difference returns how two recoveries differ, or "" if they hold the same data. Fresh and the
+// boot count do not belong to the data.
 func difference(got, want storage.Recovered) string {
 	got.Identity.Boot, want.Identity.Boot = 0, 0
 	switch {
@@ -214,7 +214,7 @@ func TestStore_CompactDropsEntriesUpToTheSnapshot(t *testing.T) {
 	save(t, s, storage.Write{Entries: entries(1, 500, 1), HardState: hardState(1, 7, 400)})
 	save(t, s, storage.Write{Compact: snapshot(400, 1, "mine")})
 	save(t, s, storage.Write{Compact: snapshot(300, 1, "too late, ignored")})
-	// Raft may still hold what was compacted; it is left out.
+	// Raft may still send entries that were compacted; they are left out.
 	save(t, s, storage.Write{Entries: entries(399, 502, 1)}, storage.Write{Entries: entries(2, 3, 1)})
 	_, r := reopen(t, s, dir)
 	first.HardState, first.Snapshot, first.Entries = hardState(1, 7, 400), snapshot(400, 1, "mine"), entries(401, 502, 1)

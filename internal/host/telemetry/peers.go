@@ -10,7 +10,7 @@ import (
 var (
 	refusalReasons = [...]string{
 		"version", "wrong_node", "not_member", "bad_hello", "wrong_cluster", "settings", "wiped", "stale", "cloned",
-		"already_formed", "other_peers", "version_too_old", "stopping", other,
+		"already_formed", "other_peers", "version_too_old", "removed", "in_use", "stopping", other,
 	}
 	refusalSides = [...]string{"self", "remote"}
 	dropReasons  = [...]string{"not_connected", "output_full", "unsendable", other}

@@ -1,5 +1,5 @@
 "use strict";
-// Draws the plots from the results in #data, again whenever the width or the colours change.
+// Draws the plots from the results in #data, and redraws them when the width or the colours change.
 (() => {
   const runs = JSON.parse(document.getElementById("data").textContent);
   const many = runs.length > 1;
@@ -23,7 +23,7 @@
     grid: { stroke: colour.grid, width: 1 }, ticks: { stroke: colour.grid, width: 1, size: 5 },
   }, options);
 
-  // Shades the longest gap of each run, if it is worth looking at, and draws a line for each new leader.
+  // Shades the longest gap of each run, unless it is short, and draws a line for each new leader.
   const clamped = u => s => Math.min(u.bbox.left + u.bbox.width, Math.max(u.bbox.left, u.valToPos(s, "x", true)));
   const shadeGaps = u => {
     const { ctx, bbox } = u, x = clamped(u);
@@ -74,7 +74,7 @@
     plots.push(new uPlot(options, data, at));
   };
 
-  // Puts the values of all runs on one x axis.
+  // Returns the values of all runs with a common x axis.
   const align = perRun => {
     if (!many) return perRun[0];
     return uPlot.join(perRun);
@@ -86,7 +86,7 @@
     const present = values.flat().filter(v => v > 0);
     return { distr: 3, range: present.length ? [10 ** Math.floor(Math.log10(Math.min(...present))), 10 ** Math.ceil(Math.log10(Math.max(...present) * 1.01))] : [1, 10] };
   };
-  // Only labels 1, 10, 100, …: a decade has nine lines.
+  // Keeps only 1, 10, 100, … of the nine splits of each decade.
   const decades = (u, splits) => splits.map(v => v > 0 && Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-9 ? v : null);
   const latencyAxis = () => axis({ size: 66, values: (u, v) => v.map(x => x == null ? "" : time(x)), filter: decades,
     grid: { stroke: colour.grid, width: 1, filter: decades }, ticks: { stroke: colour.grid, width: 1, size: 5, filter: decades } });
@@ -125,7 +125,7 @@
       axes: [secondsAxis(), axis({ size: 66, values: (u, v) => v.map(count) })] }, data);
   };
 
-  // The distance to 100 % shrinks by a decade with each unit of x.
+  // With each unit of x the distance to 100 % shrinks to a tenth.
   const percentiles = () => {
     const data = align(runs.map(r => {
       const list = r.percentiles.filter(p => p.percentile < 100);

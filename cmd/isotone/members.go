@@ -1,0 +1,344 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/admin"
+)
+
+// memberCmd has the commands that change the members of a cluster; see docs/operations.md.
+type memberCmd struct {
+	List    memberListCmd    `cmd:"" help:"List the members as the leader sees them."`
+	Add     memberAddCmd     `cmd:"" help:"Add a node. It becomes a voter once it has caught up."`
+	Promote memberPromoteCmd `cmd:"" help:"Make a learner a voter."`
+	Remove  memberRemoveCmd  `cmd:"" help:"Remove a node for good, or give up its replacement."`
+	Replace memberReplaceCmd `cmd:"" help:"Replace a node that has lost its data directory, and wait until its successor is a voter."`
+	Update  memberUpdateCmd  `cmd:"" help:"Change the addresses of a node."`
+}
+
+const membersPath = "/admin/members"
+
+type memberListCmd struct{ operatorFlags }
+
+// Run lists the members.
+func (c *memberListCmd) Run(ctx context.Context, con console) error {
+	var l front.MemberList
+	if err := c.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
+		return err
+	}
+	return c.print(con, l, func(w io.Writer) { describeMemberList(w, l) })
+}
+
+func describeMemberList(w io.Writer, l front.MemberList) {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(t, "NODE\tROLE\tPEER ADDRESS\tCLIENT ADDRESS\tCONNECTED\tBEHIND\tSTARTS\tNOTE")
+	for _, m := range l.Members {
+		connected := "no"
+		if m.Connected {
+			connected = "yes"
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", m.NodeID, m.Role, orDash(m.PeerAddr), orDash(m.Addr), connected, m.Lag, m.Start, memberNote(m, l.Members))
+	}
+	_ = t.Flush()
+	fmt.Fprintf(w, "cluster %s", l.ClusterID)
+	if len(l.Removed) > 0 {
+		fmt.Fprintf(w, "; removed or replaced before: node %s", numbers(l.Removed))
+	}
+	fmt.Fprintln(w)
+}
+
+// memberNote says what is to become of a member, or what it waits for.
+func memberNote(m front.MemberRecord, all []front.MemberRecord) string {
+	switch {
+	case m.Promote && m.Incarnation == "":
+		return "to be started with JOIN, on an empty data directory"
+	case m.Promote && m.Role == "learner":
+		return "becomes a voter when it has caught up"
+	case m.Incarnation == "":
+		return "has never connected"
+	case slices.ContainsFunc(all, func(o front.MemberRecord) bool { return o.Replaces == m.NodeID && o.Generation > m.Generation }):
+		return "is being replaced"
+	}
+	return ""
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// change sends a change of membership and prints the result.
+func (f *operatorFlags) change(ctx context.Context, con console, change front.MemberChange, done string) error {
+	l, err := f.apply(ctx, change)
+	if err != nil {
+		return err
+	}
+	return f.print(con, l, func(w io.Writer) { fmt.Fprintln(w, done) })
+}
+
+func (f *operatorFlags) apply(ctx context.Context, change front.MemberChange) (l front.MemberList, err error) {
+	return l, f.do(ctx, http.MethodPost, membersPath, change, &l)
+}
+
+// waitFlags are those of commands that wait for a node to become a voter.
+type waitFlags struct {
+	Wait time.Duration `name:"wait" default:"10m" help:"Maximum time to wait until the node is a voter. 0: do not wait; the cluster goes on by itself."`
+}
+
+// waitPoll is the time between two looks at the members.
+const waitPoll = 250 * time.Millisecond
+
+// untilVoter waits until the newest member of a node is a voter and the one that it replaces
+// is gone. It tells on con.err what it waits for, each time that changes.
+func (f *operatorFlags) untilVoter(ctx context.Context, con console, node uint64, wait time.Duration) (l front.MemberList, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("node %d is not a voter after %v; the cluster goes on by itself, see: isotone member list", node, wait))
+	defer cancel()
+	told := ""
+	for {
+		if err := f.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
+			if ctx.Err() != nil {
+				return l, context.Cause(ctx)
+			}
+			return l, err
+		}
+		text, done := progress(l, node)
+		if done {
+			return l, nil
+		}
+		if text != told {
+			told = text
+			fmt.Fprintln(con.err, text)
+		}
+		timer := time.NewTimer(waitPoll)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return l, context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+}
+
+// progress says how far a node is on its way to become a voter.
+func progress(l front.MemberList, node uint64) (text string, done bool) {
+	var records []front.MemberRecord
+	for _, m := range l.Members {
+		if m.NodeID == node {
+			records = append(records, m)
+		}
+	}
+	if len(records) == 0 {
+		return fmt.Sprintf("node %d is no member any more", node), false
+	}
+	m := records[len(records)-1]
+	switch {
+	case m.Role != "learner" && len(records) == 1:
+		return "", true
+	case m.Role != "learner":
+		return fmt.Sprintf("node %d is a voter, and its former data directory is being removed", node), false
+	case m.Incarnation == "":
+		return fmt.Sprintf("node %d has not been started yet: %s", node, startLine(m)), false
+	case !m.Connected:
+		return fmt.Sprintf("node %d is not connected", node), false
+	default:
+		return fmt.Sprintf("node %d is connected and catches up", node), false
+	}
+}
+
+// startLine is what to run on the machine of a node that joins.
+func startLine(m front.MemberRecord) string {
+	return fmt.Sprintf("start it with an empty data directory: NODE_ID=%d RAFT_ADDR=%s JOIN=CLIENT_ADDRESS_OF_A_MEMBER isotone serve", m.NodeID, m.PeerAddr)
+}
+
+type memberAddCmd struct {
+	operatorFlags
+	ID       uint64        `arg:"" help:"NODE_ID of the new node: one that this cluster has never used."`
+	PeerAddr string        `arg:"" name:"peer-addr" help:"Its peer address, host:port, as the other members reach it."`
+	Learner  bool          `name:"learner" xor:"role" help:"Keep it a learner until it is promoted."`
+	Voter    bool          `name:"voter" xor:"role" help:"Wait until it is a voter."`
+	Wait     time.Duration `name:"wait" default:"10m" help:"With --voter: maximum time to wait."`
+}
+
+// Run adds a node.
+func (c *memberAddCmd) Run(ctx context.Context, con console) error {
+	l, err := c.apply(ctx, front.MemberChange{Action: front.AddMember, NodeID: c.ID, PeerAddr: c.PeerAddr, Learner: c.Learner})
+	if err != nil {
+		return err
+	}
+	if c.Voter {
+		if l, err = c.untilVoter(ctx, con, c.ID, c.Wait); err != nil {
+			return err
+		}
+	}
+	return c.print(con, l, func(w io.Writer) {
+		switch line := startLine(front.MemberRecord{NodeID: c.ID, PeerAddr: c.PeerAddr}); {
+		case c.Voter:
+			fmt.Fprintf(w, "node %d is a voter\n", c.ID)
+		case c.Learner:
+			fmt.Fprintf(w, "node %d is added as a learner. Now, %s\nTo make it a voter: isotone member promote %d\n", c.ID, line, c.ID)
+		default:
+			fmt.Fprintf(w, "node %d is added, and becomes a voter once it has caught up. Now, %s\n", c.ID, line)
+		}
+	})
+}
+
+type memberPromoteCmd struct {
+	operatorFlags
+	ID uint64 `arg:"" help:"NODE_ID of a learner."`
+}
+
+// Run promotes a learner. A node that is a voter already is no error.
+func (c *memberPromoteCmd) Run(ctx context.Context, con console) error {
+	var l front.MemberList
+	if err := c.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
+		return err
+	}
+	done := fmt.Sprintf("node %d is a voter", c.ID)
+	if _, voter := progress(l, c.ID); voter {
+		return c.print(con, l, func(w io.Writer) { fmt.Fprintln(w, done) })
+	}
+	return c.change(ctx, con, front.MemberChange{Action: front.PromoteMember, NodeID: c.ID}, done)
+}
+
+type memberRemoveCmd struct {
+	operatorFlags
+	ID uint64 `arg:"" help:"NODE_ID of the node."`
+}
+
+// Run removes a node.
+func (c *memberRemoveCmd) Run(ctx context.Context, con console) error {
+	var l front.MemberList
+	if err := c.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
+		return err
+	}
+	question, done := fmt.Sprintf("Node %d is removed for good: neither its data directory nor its ID can be used again.", c.ID), fmt.Sprintf("node %d is removed; stop it and delete its data directory", c.ID)
+	if slices.ContainsFunc(l.Members, func(m front.MemberRecord) bool { return m.NodeID == c.ID && m.Replaces == c.ID }) {
+		question, done = fmt.Sprintf("The replacement of node %d is given up.", c.ID), fmt.Sprintf("the replacement of node %d is given up; the node itself remains a member", c.ID)
+	}
+	if err := c.confirm(con, question); err != nil {
+		return err
+	}
+	return c.change(ctx, con, front.MemberChange{Action: front.RemoveMember, NodeID: c.ID}, done)
+}
+
+type memberReplaceCmd struct {
+	operatorFlags
+	waitFlags
+	ID       uint64 `arg:"" help:"NODE_ID of the node, and of its successor."`
+	PeerAddr string `arg:"" name:"peer-addr" help:"Peer address of the successor, host:port; it may be the old one."`
+}
+
+// Run replaces a node. If that is under way already with the same address, it only waits.
+func (c *memberReplaceCmd) Run(ctx context.Context, con console) error {
+	var l front.MemberList
+	if err := c.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
+		return err
+	}
+	under := slices.ContainsFunc(l.Members, func(m front.MemberRecord) bool {
+		return m.NodeID == c.ID && m.Replaces == c.ID && m.PeerAddr == c.PeerAddr
+	})
+	if !under {
+		question := fmt.Sprintf("Node %d gets a new data directory, at %s. The old one can never be used again.", c.ID, c.PeerAddr)
+		if err := c.confirm(con, question); err != nil {
+			return err
+		}
+		var err error
+		if l, err = c.apply(ctx, front.MemberChange{Action: front.ReplaceMember, NodeID: c.ID, PeerAddr: c.PeerAddr}); err != nil {
+			return err
+		}
+	}
+	done := fmt.Sprintf("node %d is replaced", c.ID)
+	if c.Wait > 0 {
+		var err error
+		if l, err = c.untilVoter(ctx, con, c.ID, c.Wait); err != nil {
+			return err
+		}
+	} else {
+		done, _ = progress(l, c.ID)
+	}
+	return c.print(con, l, func(w io.Writer) { fmt.Fprintln(w, done) })
+}
+
+type memberUpdateCmd struct {
+	operatorFlags
+	ID         uint64 `arg:"" help:"NODE_ID of the node."`
+	PeerAddr   string `arg:"" name:"peer-addr" help:"Its new peer address, host:port, or - to keep the present one."`
+	ClientAddr string `arg:"" optional:"" name:"client-addr" help:"Its new client address, host:port. Default: the present one. It counts until the node is started with another ADVERTISE_ADDR."`
+}
+
+// Run changes addresses.
+func (c *memberUpdateCmd) Run(ctx context.Context, con console) error {
+	if c.PeerAddr == "-" {
+		c.PeerAddr = ""
+	}
+	if c.PeerAddr == "" && c.ClientAddr == "" {
+		return usageError("no address to change")
+	}
+	change := front.MemberChange{Action: front.UpdateMember, NodeID: c.ID, PeerAddr: c.PeerAddr, ClientAddr: c.ClientAddr}
+	return c.change(ctx, con, change, fmt.Sprintf("the addresses of node %d are changed", c.ID))
+}
+
+// leaderCmd has the commands about the leadership.
+type leaderCmd struct {
+	Show     leaderShowCmd     `cmd:"" help:"Show which node leads."`
+	Transfer leaderTransferCmd `cmd:"" help:"Transfer the leadership to a node."`
+	Resign   leaderResignCmd   `cmd:"" help:"Transfer the leadership to any other voter."`
+}
+
+type leaderShowCmd struct{ operatorFlags }
+
+// leaderReport is the output of the commands about the leadership.
+type leaderReport struct {
+	NodeID uint64 `json:"nodeID"`
+	Addr   string `json:"addr"`
+}
+
+// Run shows the leader.
+func (c *leaderShowCmd) Run(ctx context.Context, con console) error { return c.showLeader(ctx, con) }
+
+func (f *operatorFlags) showLeader(ctx context.Context, con console) error {
+	var l front.MemberList
+	if err := f.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
+		return err
+	}
+	for _, m := range l.Members {
+		if m.Role == "leader" {
+			return f.print(con, leaderReport{m.NodeID, m.Addr}, func(w io.Writer) { fmt.Fprintf(w, "node %d leads, at %s\n", m.NodeID, m.Addr) })
+		}
+	}
+	return errors.New("no node leads")
+}
+
+type leaderTransferCmd struct {
+	operatorFlags
+	ID uint64 `arg:"" optional:"" help:"NODE_ID of a voter. Default: the one that is most up to date."`
+}
+
+// Run transfers the leadership.
+func (c *leaderTransferCmd) Run(ctx context.Context, con console) error {
+	return c.transfer(ctx, con, c.ID)
+}
+
+type leaderResignCmd struct{ operatorFlags }
+
+// Run transfers the leadership.
+func (c *leaderResignCmd) Run(ctx context.Context, con console) error {
+	return c.transfer(ctx, con, 0)
+}
+
+func (f *operatorFlags) transfer(ctx context.Context, con console, to uint64) error {
+	if err := f.do(ctx, http.MethodPost, "/admin/leader", admin.Leader{To: to}, &struct{}{}); err != nil {
+		return err
+	}
+	return f.showLeader(ctx, con)
+}

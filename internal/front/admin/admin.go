@@ -1,0 +1,216 @@
+// Package admin serves the HTTP API of operators, below /admin/. Answers and errors are JSON
+// in the form of internal/front/httpapi. What only the leader can do is answered by other
+// nodes with not_leader and the leader's address.
+//
+//	GET  /admin/members        the members (front.MemberList)
+//	POST /admin/members        a front.MemberChange; answers as GET when it is applied
+//	GET  /admin/join?node=ID   how a node with an empty data directory joins (front.Joining)
+//	POST /admin/leader         {"to": ID}; 0 or nothing: any other voter
+//	POST /admin/floor          {"time": "UNIX NANOSECONDS", "force": false}
+//
+// A POST must have Content-Type application/json: browsers do not send that across sites
+// without asking.
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/httpapi"
+)
+
+// Prefix is where the paths of this API begin.
+const Prefix = "/admin/"
+
+const (
+	// bodyMax bounds the body of a request, in bytes.
+	bodyMax = 64 << 10
+	// waitMax bounds how long a request waits for its effect.
+	waitMax = 10 * time.Second
+)
+
+// Config configures a [Handler]. All fields are required.
+type Config struct {
+	Operator front.Operator
+}
+
+// Handler serves the API. It is safe for concurrent use.
+type Handler struct {
+	cfg    Config
+	routes map[string]route
+}
+
+// route has the functions of one path; nil for a method that it does not have.
+type route struct {
+	get, post func(r *http.Request, body []byte) (any, error)
+}
+
+// New returns a handler.
+func New(cfg Config) *Handler {
+	h := &Handler{cfg: cfg}
+	h.routes = map[string]route{
+		"members": {h.members, h.changeMember},
+		"join":    {h.join, nil},
+		"leader":  {nil, h.transfer},
+		"floor":   {nil, h.raiseFloor},
+	}
+	return h
+}
+
+// ServeHTTP answers one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.Serve(w, r) }
+
+// Serve answers one request and returns "ok" or the code of the error.
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request) string {
+	body, err := h.serve(w, r)
+	if err != nil {
+		return fail(w, r, err)
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return fail(w, r, err)
+	}
+	write(w, http.StatusOK, text)
+	return httpapi.CodeOK
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (any, error) {
+	path := r.URL.Path
+	if len(path) < len(Prefix) {
+		path = Prefix
+	}
+	route, ok := h.routes[path[len(Prefix):]]
+	if !ok {
+		return nil, isotone.Errorf(isotone.CodeNotFound, "no such path: %.100q", r.URL.Path)
+	}
+	answer, allow := route.get, "GET"
+	switch {
+	case route.get == nil:
+		allow = "POST"
+	case route.post != nil:
+		allow = "GET, POST"
+	}
+	if r.Method == http.MethodPost {
+		answer = route.post
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodPost || answer == nil {
+		w.Header().Set("Allow", allow)
+		return nil, errMethod
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyMax))
+	if err != nil {
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "the body cannot be read, or has more than %d bytes", bodyMax)
+	}
+	if r.Method == http.MethodPost {
+		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != httpapi.ContentTypeJSON {
+			return nil, isotone.Errorf(isotone.CodeInvalidArgument, "Content-Type: want %s", httpapi.ContentTypeJSON)
+		}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), waitMax)
+	defer cancel()
+	return answer(r.WithContext(ctx), body)
+}
+
+var errMethod = errors.New("method not allowed here")
+
+// decode decodes a body; an empty one changes nothing.
+func decode(body []byte, into any) error {
+	if len(body) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return isotone.Errorf(isotone.CodeInvalidArgument, "the body is not the JSON object that this path takes: %v", err)
+	}
+	return nil
+}
+
+func (h *Handler) members(*http.Request, []byte) (any, error) { return h.cfg.Operator.Members() }
+
+func (h *Handler) changeMember(r *http.Request, body []byte) (any, error) {
+	var c front.MemberChange
+	if err := decode(body, &c); err != nil {
+		return nil, err
+	}
+	if err := h.cfg.Operator.ChangeMember(r.Context(), c); err != nil {
+		return nil, err
+	}
+	return h.cfg.Operator.Members()
+}
+
+func (h *Handler) join(r *http.Request, _ []byte) (any, error) {
+	node, err := strconv.ParseUint(r.URL.Query().Get("node"), 10, 64)
+	if err != nil || node == 0 {
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "node: want the ID of a node")
+	}
+	incarnation := uint64(0)
+	if text := r.URL.Query().Get("incarnation"); text != "" {
+		if incarnation, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return nil, isotone.Errorf(isotone.CodeInvalidArgument, "incarnation: want a number")
+		}
+	}
+	return h.cfg.Operator.Joining(node, incarnation)
+}
+
+// Leader is the body of POST /admin/leader.
+type Leader struct {
+	To uint64 `json:"to,omitempty"`
+}
+
+func (h *Handler) transfer(r *http.Request, body []byte) (any, error) {
+	var to Leader
+	if err := decode(body, &to); err != nil {
+		return nil, err
+	}
+	if err := h.cfg.Operator.Transfer(r.Context(), to.To); err != nil {
+		return nil, err
+	}
+	return struct{}{}, nil
+}
+
+// Floor is the body of POST /admin/floor.
+type Floor struct {
+	// Time is in unix nanoseconds.
+	Time  uint64 `json:"time,string"`
+	Force bool   `json:"force,omitempty"`
+}
+
+func (h *Handler) raiseFloor(r *http.Request, body []byte) (any, error) {
+	var f Floor
+	if err := decode(body, &f); err != nil {
+		return nil, err
+	}
+	if err := h.cfg.Operator.RaiseFloor(r.Context(), f.Time, f.Force); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func fail(w http.ResponseWriter, r *http.Request, err error) string {
+	if errors.Is(err, errMethod) {
+		write(w, http.StatusMethodNotAllowed, httpapi.Body(isotone.CodeInvalidArgument, "method not allowed here; use "+w.Header().Get("Allow")))
+		return string(isotone.CodeInvalidArgument)
+	}
+	f := httpapi.FaultOf(err)
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	f.Fields(scheme, r.URL.EscapedPath(), r.URL.RawQuery, w.Header().Set)
+	write(w, f.Status, httpapi.Body(f.Code, f.Message))
+	return string(f.Code)
+}
+
+func write(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", httpapi.ContentTypeJSON)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}

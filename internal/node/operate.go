@@ -1,0 +1,339 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/front"
+)
+
+// What operators ask for; see front.Operator. Every request becomes part of the input of one
+// step of the replica, which refuses or proposes it. The answer waits until the applied log
+// shows the effect.
+
+const (
+	// operationsMax bounds the requests of operators that wait for a step.
+	operationsMax = 64
+	// appliedPoll paces the wait for a commit.
+	appliedPoll = 5 * time.Millisecond
+)
+
+// operation is one request of an operator.
+type operation struct {
+	set func(*replica.Input)
+	// refusal returns why the step refused it, or nil.
+	refusal func(*replica.Effects) *isotone.Error
+	// done gets the refusal. It has room for it.
+	done chan *isotone.Error
+}
+
+// operate has the leader's replica take in one request, and returns its refusal.
+func (n *Node) operate(set func(*replica.Input), refusal func(*replica.Effects) *isotone.Error) error {
+	op := operation{set, refusal, make(chan *isotone.Error, 1)}
+	var err error
+	if !n.call(func() {
+		switch {
+		case !n.core.replica.Status().Serving:
+			err = n.redirect()
+		case len(n.core.operations) >= operationsMax:
+			err = isotone.ErrOverloaded
+		default:
+			n.core.operations = append(n.core.operations, op)
+		}
+	}) {
+		return errStopped
+	}
+	if err != nil {
+		return err
+	}
+	select {
+	case refused := <-op.done:
+		if refused != nil {
+			return refused
+		}
+		return nil
+	case <-n.hosts[0].Done():
+		return errStopped
+	}
+}
+
+// takeOperation puts the first waiting request into the input of this turn, and returns it.
+func (c *core) takeOperation() (op operation) {
+	if len(c.operations) > 0 {
+		op = c.operations[0]
+		c.operations = slices.Delete(c.operations, 0, 1)
+		op.set(&c.next)
+	}
+	return op
+}
+
+// answer tells the operator whether the step refused the request.
+func (op *operation) answer(e *replica.Effects) {
+	if op.done != nil {
+		op.done <- op.refusal(e)
+	}
+}
+
+// await waits until the applied log shows the effect of a proposal. what completes the
+// sentence "… was not confirmed in time".
+func (n *Node) await(ctx context.Context, what string, isDone func(*replica.Replica) bool) error {
+	tick := time.NewTicker(appliedPoll)
+	defer tick.Stop()
+	for {
+		done, lost := false, false
+		if !n.call(func() {
+			done = isDone(n.core.replica)
+			lost = n.core.replica.Status().Role != raft.StateLeader
+		}) {
+			return errStopped
+		}
+		switch {
+		case done:
+			return nil
+		case lost:
+			return isotone.Errorf(isotone.CodeNoLeader, "the leadership changed before %s was confirmed: it may or may not have happened; look, and try again", what)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return isotone.Errorf(isotone.CodeDeadlineExceeded, "%s was not confirmed in time: it may still happen; look before you try again", what)
+		}
+	}
+}
+
+// RaiseFloor raises the floor; see front.Operator.
+func (n *Node) RaiseFloor(ctx context.Context, floor uint64, force bool) error {
+	q := &replica.FloorRequest{Time: floor, Force: force}
+	err := n.operate(func(in *replica.Input) { in.RaiseFloor = q }, func(e *replica.Effects) *isotone.Error { return e.FloorRefused })
+	if err != nil {
+		return err
+	}
+	return n.await(ctx, "the floor", func(r *replica.Replica) bool { s := r.Status(); return s.Serving && s.Time > floor })
+}
+
+// Transfer transfers the leadership; see front.Operator.
+func (n *Node) Transfer(ctx context.Context, to uint64) error {
+	var err error
+	var target uint64
+	if !n.call(func() { target, err = n.core.transferTarget(to) }) {
+		return errStopped
+	}
+	if err != nil || target == n.cfg.NodeID {
+		return err
+	}
+	if err := n.operate(func(in *replica.Input) { in.Transfer, in.TransferTo = true, target }, func(*replica.Effects) *isotone.Error { return nil }); err != nil {
+		return err
+	}
+	tick := time.NewTicker(appliedPoll)
+	defer tick.Stop()
+	for {
+		if s := n.Status(); s.Leader != 0 && s.Leader != s.NodeID && (to == 0 || s.Leader == to) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-n.hosts[0].Done():
+			return errStopped
+		case <-ctx.Done():
+			return isotone.Errorf(isotone.CodeDeadlineExceeded, "the leadership was not transferred in time; the other node may be behind, or not connected")
+		}
+	}
+}
+
+// transferTarget checks to whom the leadership is to be transferred: a node, or 0 for any.
+func (c *core) transferTarget(node uint64) (uint64, error) {
+	if !c.replica.Status().Serving {
+		return 0, c.node.redirect()
+	}
+	if node == 0 {
+		if c.replica.Voters() < 2 {
+			return 0, isotone.Errorf(isotone.CodeInvalidArgument, "there is no other voter to transfer the leadership to")
+		}
+		return 0, nil
+	}
+	for _, m := range c.replica.Members() {
+		if oracle.NodeOf(m.ID) != node || m.Learner {
+			continue
+		}
+		if m.ID != c.node.cfg.NodeID && c.peers.conns[m.ID] == nil {
+			return 0, isotone.Errorf(isotone.CodeInvalidArgument, "node %d is not connected", node)
+		}
+		return m.ID, nil
+	}
+	return 0, isotone.Errorf(isotone.CodeInvalidArgument, "node %d is no voter of this cluster", node)
+}
+
+// Members describes the members; see front.Operator.
+func (n *Node) Members() (l front.MemberList, err error) {
+	if !n.call(func() {
+		if !n.core.replica.Status().Serving {
+			err = n.redirect()
+			return
+		}
+		l = n.core.memberList()
+	}) {
+		err = errStopped
+	}
+	return l, err
+}
+
+func (c *core) memberList() front.MemberList {
+	s := c.replica.Status()
+	l := front.MemberList{ClusterID: isotone.ClusterID(s.ClusterID).String(), Leader: oracle.NodeOf(s.Leader), Removed: []uint64{}}
+	lags := map[uint64]uint64{}
+	for _, lag := range c.replica.Lags() {
+		lags[lag.ID] = lag.Entries
+	}
+	for _, m := range c.replica.Members() {
+		r := front.MemberRecord{
+			NodeID: oracle.NodeOf(m.ID), Generation: oracle.GenerationOf(m.ID), Role: "voter", PeerAddr: m.PeerAddr, Addr: m.ClientAddr,
+			Level: m.Level, Start: m.Boot, Connected: m.ID == c.node.cfg.NodeID || c.peers.conns[m.ID] != nil, Lag: lags[m.ID],
+			Promote: m.Promote, Replaces: oracle.NodeOf(m.Replaces),
+		}
+		if m.Incarnation != 0 {
+			r.Incarnation = isotone.ClusterID(m.Incarnation).String()
+		}
+		switch {
+		case m.ID == s.Leader:
+			r.Role = "leader"
+		case m.Learner:
+			r.Role = "learner"
+		}
+		l.Members = append(l.Members, r)
+	}
+	slices.SortStableFunc(l.Members, func(a, b front.MemberRecord) int {
+		return cmp.Or(cmp.Compare(a.NodeID, b.NodeID), cmp.Compare(a.Generation, b.Generation))
+	})
+	for _, id := range c.replica.Removed() {
+		l.Removed = append(l.Removed, oracle.NodeOf(id))
+	}
+	return l
+}
+
+// ChangeMember changes the membership; see front.Operator.
+func (n *Node) ChangeMember(ctx context.Context, q front.MemberChange) error {
+	var change replica.MemberChange
+	var isDone func(*replica.Replica) bool
+	var err error
+	if !n.call(func() {
+		if !n.core.replica.Status().Serving {
+			err = n.redirect()
+			return
+		}
+		change, isDone, err = n.core.resolve(q)
+	}) {
+		return errStopped
+	}
+	if err != nil {
+		return err
+	}
+	if change.Kind == replica.Remove && change.Member.ID == n.cfg.NodeID {
+		// It may be the last voter: then the change is refused below.
+		if err := n.Transfer(ctx, 0); err == nil {
+			return n.redirect()
+		}
+	}
+	err = n.operate(func(in *replica.Input) { in.Change = &change }, func(e *replica.Effects) *isotone.Error { return e.ChangeRefused })
+	if err != nil {
+		return err
+	}
+	return n.await(ctx, "the change", isDone)
+}
+
+// resolve translates a change of nodes into one of members, and says when it is done.
+func (c *core) resolve(q front.MemberChange) (change replica.MemberChange, isDone func(*replica.Replica) bool, err error) {
+	current, joining := c.membersOf(q.NodeID)
+	id := cmp.Or(current.ID, joining.ID, q.NodeID)
+	has := func(r *replica.Replica, found func(replica.Member) bool) bool {
+		return slices.ContainsFunc(r.Members(), found)
+	}
+	m := oracle.Member{ID: id, PeerAddr: q.PeerAddr, ClientAddr: q.ClientAddr}
+	switch q.Action {
+	case front.AddMember:
+		m.Promote = !q.Learner
+		change = replica.MemberChange{Kind: replica.AddLearner, Member: m}
+		isDone = func(r *replica.Replica) bool { return has(r, func(o replica.Member) bool { return o.ID == id }) }
+	case front.PromoteMember:
+		m.ID = cmp.Or(joining.ID, id)
+		change = replica.MemberChange{Kind: replica.AddVoter, Member: m}
+		isDone = func(r *replica.Replica) bool {
+			return has(r, func(o replica.Member) bool { return o.ID == m.ID && !o.Learner })
+		}
+	case front.RemoveMember:
+		if joining.Replaces != 0 {
+			m.ID = joining.ID // the replacement is given up
+		}
+		change = replica.MemberChange{Kind: replica.Remove, Member: m}
+		isDone = func(r *replica.Replica) bool { return !has(r, func(o replica.Member) bool { return o.ID == m.ID }) }
+	case front.ReplaceMember:
+		change = replica.MemberChange{Kind: replica.ReplaceMember, Member: m}
+		isDone = func(r *replica.Replica) bool { return has(r, func(o replica.Member) bool { return o.Replaces == id }) }
+	case front.UpdateMember:
+		change = replica.MemberChange{Kind: replica.UpdateMember, Member: m}
+		isDone = func(r *replica.Replica) bool {
+			return has(r, func(o replica.Member) bool {
+				return o.ID == id && (q.PeerAddr == "" || o.PeerAddr == q.PeerAddr) && (q.ClientAddr == "" || o.ClientAddr == q.ClientAddr)
+			})
+		}
+	default:
+		return change, nil, isotone.Errorf(isotone.CodeInvalidArgument, "action: want add, promote, remove, replace or update, not %.32q", q.Action)
+	}
+	return change, isDone, nil
+}
+
+// membersOf returns the member that a node is, and the one that it is to become; a zero
+// record stands for none.
+func (c *core) membersOf(node uint64) (current, joining replica.Member) {
+	for _, m := range c.replica.Members() {
+		switch {
+		case oracle.NodeOf(m.ID) != node:
+		case m.Learner && (m.Promote || m.Replaces != 0):
+			joining = m
+		default:
+			current = m
+		}
+	}
+	return current, joining
+}
+
+// Joining tells a node with an empty data directory how to join; see front.Operator.
+func (n *Node) Joining(node, incarnation uint64) (j front.Joining, err error) {
+	if !n.call(func() { j, err = n.core.joining(node, incarnation) }) {
+		err = errStopped
+	}
+	return j, err
+}
+
+func (c *core) joining(node, incarnation uint64) (front.Joining, error) {
+	s := c.replica.Status()
+	if s.ClusterID == 0 {
+		return front.Joining{}, isotone.Errorf(isotone.CodeNoLeader, "this node has no cluster yet")
+	}
+	cluster := isotone.ClusterID(s.ClusterID).String()
+	j := front.Joining{ClusterID: cluster, Peers: map[uint64]string{}}
+	known := false
+	for _, m := range c.replica.Members() {
+		j.Peers[m.ID] = m.PeerAddr
+		if oracle.NodeOf(m.ID) == node {
+			known = true
+			if m.Incarnation == 0 || m.Incarnation == incarnation {
+				j.MemberID = m.ID
+			}
+		}
+	}
+	switch {
+	case j.MemberID != 0:
+		return j, nil
+	case known:
+		return front.Joining{}, isotone.Errorf(isotone.CodeInvalidArgument,
+			"node %d is a member of cluster %s with another data directory; if that is lost, run: isotone member replace %d PEER_ADDR", node, cluster, node)
+	}
+	return front.Joining{}, isotone.Errorf(isotone.CodeNotFound, "node %d is not a member of cluster %s yet; run: isotone member add %d PEER_ADDR", node, cluster, node)
+}
