@@ -47,7 +47,8 @@ func TestAdmin_ServesOperatorsAndNobodyElse(t *testing.T) {
 	_, client, admin := runMember(t, nil)
 	within(t, "the node is ready", func() bool {
 		status, body := fetch(t, admin+"/ready")
-		return status == 200 && body == "ok"
+		all, _ := fetch(t, admin+"/readyz")
+		return status == 200 && body == "ok" && all == 200
 	})
 	for path, want := range map[string]string{
 		"/up": "ok", "/livez": "ok", "/readyz?verbose": "timestamps", "/ready/timestamps": "ok", "/admin/members": "", "/metrics": "isotone_ready 1", "/debug/pprof/": "goroutine", "/debug/pprof/cmdline": "isotone",
