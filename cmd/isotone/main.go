@@ -38,6 +38,9 @@ type cli struct {
 	Member  memberCmd  `cmd:"" help:"List, add, promote, remove, replace and move the members of a running cluster."`
 	Leader  leaderCmd  `cmd:"" help:"Show or transfer the leadership."`
 	Floor   floorCmd   `cmd:"" help:"Move the timestamps of a running cluster ahead."`
+	Backup  backupCmd  `cmd:"" help:"Write a backup of a running cluster, or of a stopped node."`
+	Restore restoreCmd `cmd:"" help:"Prepare an empty data directory to form a new cluster from a backup."`
+	Recover recoverCmd `cmd:"" help:"Make a new cluster of the data directory of the only node that is left."`
 	Upgrade upgradeCmd `cmd:"" help:"Show or finalize the upgrade of a cluster to a newer version."`
 	Stats   statsCmd   `cmd:"" help:"Analyse request logs: what requests cost, and how many workers a core can keep busy."`
 	Version versionCmd `cmd:"" help:"Print the version."`

@@ -45,8 +45,8 @@ type nodesProxy struct {
 // clusterSource is package client as internal/proxy asks it.
 type clusterSource struct{ *client.Client }
 
-func (s clusterSource) Timestamps(ctx context.Context, mode isotone.ReadMode, count uint64) (isotone.Range, error) {
-	return s.In(mode).Timestamps(ctx, count)
+func (s clusterSource) Timestamps(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range, error) {
+	return s.In(mode).Above(floor).Timestamps(ctx, count)
 }
 
 // startNodesProxy builds what the flags ask for.

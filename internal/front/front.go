@@ -27,6 +27,10 @@ type Batch struct {
 	Mode isotone.ReadMode
 	// Local forbids to ask another node: the batch was forwarded already.
 	Local bool
+	// Floor is the largest timestamp that the clients of the batch know: all answers are larger
+	// (I13). The zero timestamp stands for none. Requests with different floors are different
+	// batches.
+	Floor isotone.Timestamp
 	// Trace is the span of the first of the requests that is traced; nil: none is. Taken belongs
 	// to the backend.
 	Trace *trace.Context
@@ -122,6 +126,9 @@ type Operator interface {
 	// RaiseFloor has all later timestamps have a larger time than floor, in unix nanoseconds.
 	// One that is far ahead of the clock needs force.
 	RaiseFloor(ctx context.Context, floor uint64, force bool) error
+	// Backup returns a backup of the cluster, a file of internal/host/backup. It has all that was
+	// answered before the call.
+	Backup(ctx context.Context) ([]byte, error)
 	// Joining tells a node whose data directory is empty, or has that incarnation and was not
 	// let in yet, how to join. Any node can answer. The error is not_found if the node has to be
 	// added first, invalid_argument if it is a member with another directory.

@@ -134,7 +134,7 @@ func (c *core) takeRequests() {
 			b.Taken = time.Now()
 		}
 		c.next.Requests = append(c.next.Requests, replica.Request{
-			Token: c.pending.put(b), Mode: mode, Counts: b.Counts, Ranges: b.Ranges,
+			Token: c.pending.put(b), Mode: mode, Floor: b.Floor, Counts: b.Counts, Ranges: b.Ranges,
 		})
 	}
 	clear(c.submitted)
@@ -163,7 +163,7 @@ func (c *core) reset() {
 	clear(in.Messages)
 	clear(in.Requests)
 	in.Persisted, in.Transfer, in.TransferTo = nil, false, 0
-	in.Change, in.RaiseLevel, in.RaiseFloor = nil, false, nil
+	in.Change, in.RaiseLevel, in.RaiseFloor, in.Reserve = nil, false, nil, false
 	in.Messages, in.Requests, in.Hellos = in.Messages[:0], in.Requests[:0], in.Hellos[:0]
 	in.Gone = in.Gone[:0]
 	in.Clocks, in.LeaseRequests = in.Clocks[:0], in.LeaseRequests[:0]

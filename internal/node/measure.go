@@ -41,6 +41,7 @@ func (c *core) measure(s *view) {
 	made := c.node.ids.made()
 	m.AddIDs(made - c.reported.ids)
 	c.reported.ids = made
+	c.warnFloors(r.Term, &r.Counters)
 	c.count(r.Counters)
 	c.countDropped()
 }
@@ -130,6 +131,7 @@ func (c *core) count(now replica.Counters) {
 	times(now.RoundsFailed-before.RoundsFailed, func() { m.CountRoundFailed("lost_leadership") })
 	m.AddLeases(now.LeaseServed-before.LeaseServed, now.LeaseMisses-before.LeaseMisses, now.LeasesLost-before.LeasesLost)
 	m.AddTimestamps(now.LeaseIssued - before.LeaseIssued)
+	m.AddFloors(now.FloorsPassed-before.FloorsPassed, now.FloorsRaised-before.FloorsRaised, now.FloorsRefused-before.FloorsRefused)
 	m.AddProposalsDropped(now.ProposalsDropped - before.ProposalsDropped)
 	c.reported.counters = now
 }

@@ -21,8 +21,11 @@ type reported struct {
 	level         uint64 // the feature level
 	levelTerm     uint64 // the term in which an upgrade was said to wait for its finalization
 	counters      replica.Counters
-	ids           uint64       // made so far
-	dropped       droppedCount // messages to peers
+	// floorTerm and refusedTerm are the terms in which clients were said to know larger timestamps
+	// than this leader, and to be refused for that.
+	floorTerm, refusedTerm uint64
+	ids                    uint64       // made so far
+	dropped                droppedCount // messages to peers
 }
 
 // logStatus logs a change of leader, term or readiness.
@@ -140,5 +143,21 @@ func clockAhead(c replica.Clock, limit time.Duration) time.Duration {
 		return c.Offset - limit
 	default:
 		return c.Offset + limit
+	}
+}
+
+// warnFloors logs, once in each term, that clients carry floors above what this leader would
+// have issued.
+func (c *core) warnFloors(term uint64, now *replica.Counters) {
+	told, log := &c.reported, c.node.cfg.Log
+	before := &told.counters
+	if now.FloorsPassed+now.FloorsRaised > before.FloorsPassed+before.FloorsRaised && told.floorTerm != term {
+		told.floorTerm = term
+		log.Warn("a client knows a larger timestamp than this cluster would have issued, and time was moved beyond it; was the cluster set back to an older copy?", "term", term)
+	}
+	if now.FloorsRefused > before.FloorsRefused && told.refusedTerm != term {
+		told.refusedTerm = term
+		log.Error("a client knows a timestamp that is too far ahead to move time beyond it, and is refused; if the cluster was set back to an older copy, run isotone floor raise, "+
+			"otherwise the client uses the wrong cluster", "term", term, "limit", replica.ClientFloorAheadMax.String())
 	}
 }

@@ -36,6 +36,10 @@ type Hello struct {
 	PeerAddr string
 	// Priority is that of the node as a leader; see priority.go. Older versions have 0.
 	Priority int64
+	// SeedDigest and SeedFloor are the Digest and the Floor of a founder's Seed; empty without
+	// one.
+	SeedDigest string
+	SeedFloor  uint64
 }
 
 // Refusal says why a peer is not admitted.
@@ -142,6 +146,7 @@ func (r *Replica) Hello() Hello {
 		h.Stage = StageJoining
 	case r.forming == nil:
 		h.Stage, h.Founders = StageFormed, ""
+		h.SeedDigest, h.SeedFloor = "", 0
 	case r.prepared():
 		h.Stage = StagePrepared
 	default:

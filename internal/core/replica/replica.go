@@ -39,6 +39,9 @@ type Config struct {
 	// PeerAddr. Ignored unless the directory is empty. Nil on an empty directory: the node
 	// joins an existing cluster.
 	Founders []oracle.Member
+	// Seed, if not nil, has the founders restore a cluster. It counts until the cluster is
+	// formed.
+	Seed *Seed
 	// HardState, Snapshot and Entries are what storage recovered; nil on an empty
 	// directory.
 	HardState *raftpb.HardState
@@ -196,6 +199,7 @@ type leading struct {
 	ticks      int  // since the leader was elected
 	sinceEpoch int  // ticks since the epoch began
 	lease      lease
+	raising    uint64        // the floor of a client that is proposed and not applied; 0: none
 	over       bool          // the ceiling cannot rise any more
 	changing   bool          // a membership change is proposed and not applied
 	clients    []clientLease // in the order of their proposals
@@ -213,6 +217,9 @@ type Counters struct {
 	LeaseServed        uint64 // requests answered by lease
 	LeaseIssued        uint64 // timestamps issued by lease
 	LeaseMisses        uint64 // requests in lease mode that waited for a round
+	FloorsPassed       uint64 // floors of clients that took time ahead, below the ceiling
+	FloorsRaised       uint64 // floors of clients that were proposed
+	FloorsRefused      uint64 // requests refused with isotone.CodeRegressed
 	ProposalsDropped   uint64 // of other members: not allowed, or this node could not propose
 }
 
@@ -226,6 +233,9 @@ func New(cfg Config) (*Replica, error) {
 		cfg.Level = oracle.LevelNewest
 	}
 	cfg.Self.TickNanos, cfg.Self.Level = uint64(cfg.TickInterval), cfg.Level
+	if cfg.Seed != nil {
+		cfg.Self.SeedDigest, cfg.Self.SeedFloor = cfg.Seed.Digest, cfg.Seed.Floor
+	}
 	r := &Replica{
 		cfg:   cfg,
 		log:   raft.NewMemoryStorage(),
@@ -286,7 +296,10 @@ func (r *Replica) startRaft() error {
 // recover fills the log and the oracle's state from cfg.
 func (r *Replica) recover() error {
 	if r.cfg.Snapshot == nil && len(r.cfg.Entries) == 0 && len(r.cfg.Founders) > 0 {
-		r.forming = newFormation(r.cfg.Founders)
+		if err := r.cfg.Seed.check(r.cfg.Level); err != nil {
+			return err
+		}
+		r.forming = newFormation(r.cfg.Founders, r.cfg.Seed)
 		r.state.Members = r.forming.founders
 		r.cfg.Self.Founders = list(ids(r.forming.founders))
 		return nil
@@ -321,7 +334,7 @@ func (r *Replica) recover() error {
 	if r.cfg.Snapshot != nil && r.durable == (position{term: 1, index: 1}) && r.state.ClusterID != 0 {
 		// Nobody has voted yet, and perhaps not everyone is prepared. (In level 1 the first
 		// snapshot names no cluster and nodes vote at once.)
-		r.forming = newFormation(r.state.Members)
+		r.forming = newFormation(r.state.Members, r.cfg.Seed)
 		r.forming.prepared = r.cfg.Snapshot
 		r.cfg.Self.Founders = list(ids(r.forming.founders))
 	}

@@ -41,6 +41,8 @@ type Input struct {
 	// RaiseFloor, if not nil, proposes to raise the floor, or is refused in
 	// Effects.FloorRefused.
 	RaiseFloor *FloorRequest
+	// Reserve has the leader propose a reservation at once, unless one is under way.
+	Reserve bool
 	// Clocks are what peers told of their clocks since the last step.
 	Clocks []PeerClock
 	// Behind has a bit for each slot whose generator refused to make ids because the clock
@@ -58,6 +60,9 @@ type Request struct {
 	// Token identifies the request to the caller.
 	Token uint64
 	Mode  isotone.ReadMode
+	// Floor is the largest timestamp that the client knows; all answers are larger (I13). The
+	// zero timestamp stands for none.
+	Floor isotone.Timestamp
 	// Counts are the numbers of timestamps requested, each 1 to isotone.RangeCountMax.
 	Counts []uint64
 	// Ranges receives the answers. It is as long as Counts.
@@ -68,7 +73,7 @@ type Request struct {
 type Answer struct {
 	Token uint64
 	// Err is nil if the request's Ranges are set, else of code not_leader, no_leader,
-	// overloaded, deadline_exceeded or clock.
+	// overloaded, deadline_exceeded, clock or regressed.
 	Err *isotone.Error
 }
 
@@ -202,5 +207,8 @@ func (r *Replica) operate(in *Input) {
 	}
 	if in.RaiseFloor != nil {
 		r.raiseFloor(*in.RaiseFloor)
+	}
+	if in.Reserve && r.leading.alloc.IsOpen() && !r.leading.reserving {
+		r.reserve()
 	}
 }

@@ -48,6 +48,7 @@ const (
 	Copy
 	Wipe
 	WipeAmidst
+	LoseAll
 	kindCount
 )
 
@@ -55,7 +56,7 @@ var kindNames = [kindCount]string{
 	"loss", "double", "delay", "long-tail", "split", "isolate", "one-way", "bridge", "flap", "crash", "crash-all", "slow-disk",
 	"stalled-disk", "failed-disk", "long-stall", "pause", "pause-all", "suspend", "clock-jump", "clock-century", "clock-drift", "clock-freeze",
 	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "update-member", "bad-change", "raise-floor", "raise-level", "roll", "change-version", "give-back", "old-copy", "copy", "wipe",
-	"wipe-amidst",
+	"wipe-amidst", "lose-all",
 }
 
 // String returns the name of the kind.
@@ -88,6 +89,9 @@ func (w *world) inject(k Kind) {
 		lasts *= 5
 	}
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
+	if n.lost {
+		return // all are
+	}
 	if l := w.leader(); l != nil && w.chance(0.4) {
 		n = l // the node whose faults matter most
 	}
@@ -128,6 +132,8 @@ func (w *world) cause(k Kind, n *node, lasts time.Duration) bool {
 		return w.wipeAmidst(n)
 	case k == Copy:
 		return w.copyDirectory(n)
+	case k == LoseAll:
+		return w.loseAll()
 	default:
 		return w.tamper(k, n)
 	}

@@ -34,6 +34,9 @@ type node struct {
 	level uint64
 	// founders is its PEERS, nil for a machine that joins.
 	founders []oracle.Member
+	// seed is set on a machine that restores the cluster, lost on one that is gone for good.
+	seed *replica.Seed
+	lost bool
 	// refused is set when its process stopped because it was refused.
 	refused bool
 	// tampered says what was done to its disk; empty while it is in order.
@@ -95,6 +98,9 @@ func (w *world) start(n *node) {
 	if n.up() {
 		panic("sim: started a process that runs")
 	}
+	if n.lost {
+		return
+	}
 	n.disk.durable.boot++
 	n.session++
 	d := n.disk.durable
@@ -104,6 +110,7 @@ func (w *world) start(n *node) {
 			Session: w.rng.Uint64() | 1, ClientAddr: clientAddr(n.id), PeerAddr: "peer",
 		},
 		Founders:  n.founders,
+		Seed:      n.seed,
 		Level:     n.level,
 		HardState: d.hard, Snapshot: d.snapshot, Entries: d.entries,
 		ClusterSeed:           w.rng.Uint64() | 1,

@@ -41,7 +41,9 @@ type world struct {
 	stalledLong, wiped bool
 	// raising is set once the feature level may be raised.
 	raising bool
-	floor   floor
+	floor   floor  // that an operator raises
+	floors  floors // of clients
+	loss    loss
 	servers []uint64
 	states  []agreed
 	ceiling uint64 // the largest seen
@@ -88,6 +90,7 @@ func newWorld(o Options) *world {
 		out:       o.Trace,
 		coverage:  &Coverage{},
 		removedAt: map[uint64]uint64{},
+		floors:    newFloors(o.Seed),
 	}
 	w.cfg = w.draw(o)
 	w.weather = calm(w.cfg.tick)

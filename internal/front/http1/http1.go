@@ -14,7 +14,7 @@
 // plain that there is one way to read it: a fixed first line except for a query without
 // anything to decode, and header fields from a short list. See parse.go.
 //
-// Requests that have arrived together on one connection with the same read mode become
+// Requests that have arrived together on one connection with the same read mode and floor become
 // one batch. Until the batch is answered the connection is paused, so that answers keep the
 // order of requests.
 //

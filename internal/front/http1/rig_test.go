@@ -46,6 +46,7 @@ type oracle struct {
 	waiting []*front.Batch
 	sizes   []int // of the batches so far
 	modes   []isotone.ReadMode
+	floors  []isotone.Timestamp
 }
 
 const clusterID = 0xabc
@@ -69,6 +70,7 @@ func (o *oracle) submit(b *front.Batch) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sizes, o.modes = append(o.sizes, len(b.Counts)), append(o.modes, b.Mode)
+	o.floors = append(o.floors, b.Floor)
 	o.waiting = append(o.waiting, b)
 }
 

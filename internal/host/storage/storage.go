@@ -103,17 +103,15 @@ func Open(o Options) (*Store, Recovered, error) {
 // holds a log or a snapshot. The identity is zero if there is no directory, or if its
 // creation was interrupted. Errors are those of [Open].
 func Identify(dir string) (id Identity, hasState bool, err error) {
-	path := filepath.Join(dir, FileName)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, FileName)); errors.Is(err, fs.ErrNotExist) {
 		return Identity{}, false, nil
 	}
-	lock, err := lockDir(dir)
+	d, err := OpenDirectory(dir)
 	if err != nil {
 		return Identity{}, false, err
 	}
-	s := &Store{dir: dir, path: path, lock: lock}
-	r, err := s.read()
-	if closeErr := s.Close(); err == nil {
+	r, err := d.Read()
+	if closeErr := d.Close(); err == nil {
 		err = closeErr
 	}
 	return r.Identity, r.Snapshot != nil || len(r.Entries) > 0, err
@@ -233,7 +231,14 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	var err error
+	if err := errors.Join(s.release(), s.lock.Close()); err != nil {
+		return fmt.Errorf("storage: close %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// release closes the file.
+func (s *Store) release() (err error) {
 	switch {
 	case s.db != nil && !s.panicked:
 		err = s.db.Close()
@@ -242,10 +247,7 @@ func (s *Store) Close() error {
 		// mapping stays until the process ends, which is soon (I8).
 		err = s.file.Close()
 	}
-	if err := errors.Join(err, s.lock.Close()); err != nil {
-		return fmt.Errorf("storage: close %s: %w", s.path, err)
-	}
-	return nil
+	return err
 }
 
 // guarded runs f and turns a panic or a fault on mapped memory into an error: while the file is
