@@ -38,6 +38,7 @@ internal/live:              . internal/reply
 
 internal/host/config:       . snowflake internal/live ; github.com/alecthomas/kong
 internal/host/credential:
+internal/host/trace:
 internal/host/telemetry:    ; github.com/prometheus/client_golang
 internal/host/listen:
 internal/host/loop:         ; golang.org/x/sys
@@ -47,22 +48,22 @@ internal/host/backup:       internal/host/storage
 internal/host/peer:         ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
 internal/front/head:
-internal/front:             . snowflake
+internal/front:             . snowflake internal/host/trace
 internal/front/gate:        internal/host/loop
 internal/front/httpapi:     . snowflake internal/front
 internal/front/admin:       . internal/front internal/front/httpapi
 internal/front/transaction:
-internal/front/stats:       . internal/front/transaction ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
-internal/front/http1:       . snowflake internal/host/loop internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/transaction
+internal/front/stats:       . internal/host/trace internal/front/transaction ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
+internal/front/http1:       . snowflake internal/host/loop internal/host/trace internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/transaction
 internal/front/resp:        . snowflake internal/host/loop internal/front
-internal/front/web:         . snowflake internal/host/listen internal/front internal/front/httpapi internal/front/stats internal/front/transaction ; github.com/quic-go/quic-go
+internal/front/web:         . snowflake internal/host/listen internal/host/trace internal/front internal/front/httpapi internal/front/stats internal/front/transaction ; github.com/quic-go/quic-go
 internal/front/thriftrpc:   . snowflake internal/host/listen internal/front ; github.com/apache/thrift
 
 internal/forward:           . internal/host/loop internal/front
-internal/node:              . snowflake disruptor internal/core/oracle internal/core/replica internal/host/storage internal/host/backup internal/host/peer internal/host/loop internal/front internal/host/telemetry ; go.etcd.io/raft/v3 golang.org/x/sys
+internal/node:              . snowflake disruptor internal/core/oracle internal/core/replica internal/host/storage internal/host/backup internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 golang.org/x/sys
 
 internal/balance:           .
-internal/proxy:             . internal/host/loop internal/host/listen internal/front/head internal/front/httpapi internal/balance internal/front/transaction internal/front/stats
+internal/proxy:             . internal/host/loop internal/host/listen internal/host/trace internal/front/head internal/front/httpapi internal/balance internal/front/transaction internal/front/stats
 internal/dashboard:         .
 internal/doctor:            internal/front internal/dashboard
 internal/doctor/probe:      internal/front internal/dashboard internal/doctor ; golang.org/x/sys

@@ -82,6 +82,10 @@ func (c *Consumer) Poll() (lo, hi uint64, err error) {
 	return lo, hi, nil
 }
 
+// Waiting returns how many elements Poll would take. It takes nothing, and leaves an Arm as it
+// is.
+func (c *Consumer) Waiting() int { return int(lowest(c.barrier) - c.next) }
+
 // Release passes everything below hi on to the consumers that come after this one or,
 // if there are none, back to the producers. It panics if hi was not taken, or is
 // below what was released before.

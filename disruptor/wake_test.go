@@ -57,6 +57,27 @@ func TestArm_WakesOnce(t *testing.T) {
 	})
 }
 
+func TestWaiting_TakesNothingAndKeepsTheArm(t *testing.T) {
+	eachWriter(t, func(t *testing.T, shared bool) {
+		r := newRing[int](t, 8)
+		c := r.Consumer()
+		wakes := 0
+		c.Wake = func() { wakes++ }
+		w := writerOf(r, shared)
+		if !c.Arm() || c.Waiting() != 0 {
+			t.Fatalf("%d elements wait in an empty ring", c.Waiting())
+		}
+		lo, hi, _ := w.Reserve(context.Background(), 3)
+		w.Commit(lo, hi)
+		if wakes != 1 || c.Waiting() != 3 || c.Waiting() != 3 {
+			t.Fatalf("%d wake-ups, %d elements wait; want 1 and 3", wakes, c.Waiting())
+		}
+		if lo, hi, _ := c.Poll(); hi-lo != 3 || c.Waiting() != 0 {
+			t.Fatalf("Poll took %d, %d elements wait", hi-lo, c.Waiting())
+		}
+	})
+}
+
 func TestArm_WaitsForAllItComesAfter(t *testing.T) {
 	r := newRing[int](t, 8)
 	a, b := r.Consumer(), r.Consumer()

@@ -12,10 +12,13 @@ import (
 	"github.com/isotone/isotone/internal/front/gate"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/resp"
+	"github.com/isotone/isotone/internal/front/thriftrpc"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/secure"
+	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/host/trace"
 )
 
 // clientServer runs fronts in its loops: a node, or a gateway to a cluster.
@@ -36,8 +39,9 @@ type frontsConfig struct {
 	live func(name, acceptEncoding, ifNoneMatch string) []byte
 	// observe is told of requests that were answered in a loop.
 	observe func(protocol, code string, requests int, wall time.Duration)
-	// stats is nil unless requests are measured.
+	// stats is nil unless requests are measured, trace unless they are traced.
 	stats *requestStats
+	trace *trace.Exporter
 }
 
 // fronts is everything that speaks with clients on one port: the hot requests in the loops,
@@ -52,13 +56,15 @@ type fronts struct {
 // loopFronts is what has to be asked of the fronts in one loop.
 type loopFronts struct {
 	gate   *gate.Gate
+	http   *http1.Front
+	redis  *resp.Front
 	secure *secure.Terminator // nil without TLS
 }
 
 func newFronts(cfg frontsConfig) *fronts {
 	f := &fronts{cfg: cfg}
 	f.loops.Store(&[]loopFronts{})
-	cfg.web.Elsewhere, cfg.web.Wrap = func() int { return f.inLoops(nil) }, cfg.stats.wrap()
+	cfg.web.Elsewhere, cfg.web.Wrap = func() int { return f.inLoops(nil) }, cfg.stats.wrap(cfg.trace)
 	f.web = web.New(cfg.web)
 	return f
 }
@@ -74,6 +80,45 @@ func (f *fronts) inLoops(but *gate.Gate) int {
 	return sum
 }
 
+// watchConnections adds the connections of clients to the metrics. thrift may be nil.
+func (f *fronts) watchConnections(r *telemetry.Registry, thrift *thriftrpc.Server) {
+	limit := 0
+	if thrift != nil {
+		_, limit, _ = thrift.Usage()
+	}
+	telemetry.WatchConnections(r, f.web.ConnectionsMax(), limit, func() []telemetry.Connections { return f.byProtocol(thrift) })
+}
+
+// byProtocol counts the connections of clients. Those under TLS in a loop count by what is
+// inside.
+func (f *fronts) byProtocol(thrift *thriftrpc.Server) []telemetry.Connections {
+	var silent, handshakes, http, redis int
+	var refused uint64
+	for _, l := range *f.loops.Load() {
+		silent += l.gate.Undecided()
+		refused += l.gate.Refused()
+		http += l.http.Conns()
+		redis += l.redis.Conns()
+		if l.secure != nil {
+			handshakes += l.secure.Conns()
+		}
+	}
+	quic, quicRefused := f.web.OverQUIC()
+	all := []telemetry.Connections{
+		{Protocol: "silent", Open: silent, Refused: refused, Refusable: true},
+		{Protocol: "handshake", Open: handshakes},
+		{Protocol: "http1", Open: http},
+		{Protocol: "resp", Open: redis},
+		{Protocol: "web", Open: max(0, f.web.Connections()-quic)}, // the two are not read at once
+		{Protocol: "h3", Open: quic, Refused: quicRefused, Refusable: true},
+	}
+	if thrift != nil {
+		open, _, refused := thrift.Usage()
+		all = append(all, telemetry.Connections{Protocol: "thrift", Open: open, Refused: refused, Refusable: true})
+	}
+	return all
+}
+
 // connections returns how many connections of clients are open.
 func (f *fronts) connections() int { return f.web.Connections() + f.inLoops(nil) }
 
@@ -86,7 +131,7 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 	}
 	http := http1.New(http1.Config{
 		Backend: b, IDs: ids, Live: cfg.live, Mode: cfg.web.Mode, Detached: f.web.Take, Observe: cfg.observe, AltSvc: f.altSvc,
-		Stats: cfg.stats.fastPath(), Loop: l,
+		Stats: cfg.stats.fastPath(), Loop: l, Trace: cfg.trace,
 	})
 	lessor, _ := b.(front.Lessor) // a node is
 	redis := resp.New(resp.Config{Backend: b, IDs: ids, Lessor: lessor, Mode: cfg.web.Mode, Observe: cfg.observe, Version: version})
@@ -105,7 +150,7 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 		entry.TLS = tls.Accept
 	}
 	g = gate.New(entry)
-	opened := append(append([]loopFronts(nil), *f.loops.Load()...), loopFronts{g, tls})
+	opened := append(append([]loopFronts(nil), *f.loops.Load()...), loopFronts{g, http, redis, tls})
 	f.loops.Store(&opened)
 	return loop.Service{
 		Open: g.Open,

@@ -22,6 +22,7 @@ import (
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/internal/node"
 )
 
@@ -52,6 +53,8 @@ type member struct {
 	forwarding *forwarding
 	// unfollow ends following the files of the certificate, and waits for that.
 	unfollow func()
+	admin    *adminServer    // nil without ADMIN_ADDR
+	trace    *trace.Exporter // nil without TRACE_ENDPOINT
 	// close ends the member without transferring leadership, once, and waits for that.
 	close func() error
 }
@@ -63,6 +66,7 @@ type sockets struct {
 	peer net.Listener
 	// thrift is nil when nobody has asked for a port and the default one is taken.
 	thrift net.Listener
+	admin  net.Listener // nil without ADMIN_ADDR
 }
 
 // listen opens the sockets of a member. With port 0 the TCP port is any free one, and
@@ -81,6 +85,9 @@ func listen(s *config.Settings) (sockets, error) {
 		return sockets{}, errors.Join(fmt.Errorf("RAFT_ADDR: %w", err), so.http.Close(), so.quic.Close())
 	}
 	if so.thrift, err = listenThrift(s); err != nil {
+		return sockets{}, errors.Join(err, so.close())
+	}
+	if so.admin, err = listenAdmin("ADMIN_ADDR", s.AdminAddr); err != nil {
 		return sockets{}, errors.Join(err, so.close())
 	}
 	return so, nil
@@ -111,8 +118,10 @@ func (so sockets) close() error {
 // closeFronts closes all but the one that the node has.
 func (so sockets) closeFronts() error {
 	err := errors.Join(so.http.Close(), so.quic.Close())
-	if so.thrift != nil {
-		err = errors.Join(err, so.thrift.Close())
+	for _, l := range []net.Listener{so.thrift, so.admin} {
+		if l != nil {
+			err = errors.Join(err, l.Close())
+		}
 	}
 	return err
 }
@@ -133,7 +142,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	addr := s.Advertise(so.http.Addr().(*net.TCPAddr).Port)
 	metrics := telemetry.NewMetrics(version)
 	if o.log != nil {
-		metrics.CountDropped(o.log)
+		o.log.Watch(metrics.Registry())
 	}
 	reloader, err := openTLS(s, addr, metrics, log)
 	if err != nil {
@@ -153,6 +162,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		}
 		forwarder = m.forwarding.forwarder
 	}
+	m.trace = startTracing(s.TraceEndpoint, s.TraceSample, "isotone", strconv.FormatUint(s.NodeID, 10), metrics.Registry(), log)
 	m.node, err = node.Start(node.Config{
 		NodeID:                cmp.Or(o.id, s.NodeID),
 		Peers:                 peers,
@@ -174,14 +184,17 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		Clock:                 o.clock,
 		Log:                   log,
 		Metrics:               metrics,
+		Trace:                 m.trace,
 	})
 	if err != nil {
+		m.trace.Close()
 		return nil, errors.Join(err, so.closeFronts(), m.forwarding.close())
 	}
 	m.forwarding.of(m.node.Status)
 	m.followFiles(reloader)
 	if m.docs, err = newDocuments(s, m.node, addr, metrics, log); err != nil {
 		m.unfollow()
+		m.trace.Close()
 		return nil, errors.Join(err, m.node.Close(), so.closeFronts(), m.forwarding.close())
 	}
 	var page http.Handler
@@ -204,8 +217,11 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		live:    m.docs.answer,
 		observe: metrics.ObserveRequests,
 		stats:   stats,
+		trace:   m.trace,
 	})
 	m.thrift, m.thriftEnded = serveThrift(so.thrift, m.node, secure, metrics, log)
+	m.fronts.watchConnections(metrics.Registry(), m.thrift)
+	m.admin = startAdmin(so.admin, nodeAdmin(metrics.Handler(), m.fronts.web.Handler()), log)
 	go func() {
 		defer close(m.served)
 		m.serveErr = m.fronts.serve(so.http, so.quic)
@@ -310,5 +326,7 @@ func (m *member) end() error {
 	err = errors.Join(err, m.forwarding.close())
 	m.fronts.wait()
 	m.unfollow()
+	m.trace.Close()
+	m.admin.close() // last, so that it shows what a slow end waits for
 	return err
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/internal/proxy"
 )
 
@@ -40,6 +41,9 @@ type proxyCmd struct {
 
 	RequestStats       bool `name:"request-stats" help:"Measure every HTTP request: wall clock and CPU times, on /metrics and in one log line each."`
 	RequestStatsSample int  `name:"request-stats-sample" default:"1" placeholder:"N" help:"With --request-stats: measure one in N requests. Default: ${default}."`
+
+	TraceEndpoint string `name:"trace-endpoint" placeholder:"URL" help:"Send traces of HTTP requests to this OpenTelemetry collector, by OTLP over HTTP as JSON, such as http://localhost:4318. Default: nothing is traced."`
+	TraceSample   int    `name:"trace-sample" default:"100" placeholder:"N" help:"With --trace-endpoint: trace one in N requests that come without a trace; 0: none of them. A request that comes with one is traced if it is marked as sampled. Default: ${default}."`
 
 	Debug  bool `name:"debug" help:"Log more."`
 	Pretty bool `name:"pretty" help:"Log plain text instead of JSON."`
@@ -73,6 +77,8 @@ func (c *proxyCmd) misplaced() (problems []error) {
 			problems = append(problems, fmt.Errorf("--%s %s", name, goes))
 		case f.Name == "request-stats-sample" && !c.RequestStats:
 			problems = append(problems, fmt.Errorf("--%s goes with --request-stats", f.Name))
+		case f.Name == "trace-sample" && c.TraceEndpoint == "":
+			problems = append(problems, fmt.Errorf("--%s goes with --trace-endpoint", f.Name))
 		}
 	}
 	return problems
@@ -125,10 +131,12 @@ func (c *proxyCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return errors.Join(taken(fmt.Errorf("--listen: %w", err)), f.stop(context.Background()))
 	}
-	admin, err := startAdmin(c.Admin, f.admin())
+	adminListener, err := listenAdmin("--admin", c.Admin)
 	if err != nil {
-		return errors.Join(err, ln.Close(), f.stop(context.Background()))
+		return errors.Join(taken(err), ln.Close(), f.stop(context.Background()))
 	}
+	pages := f.admin()
+	admin := startAdmin(adminListener, pages.handler(), log.Logger)
 	defer admin.close()
 	log.Info("forwarding", "listen", ln.Addr().String(), "admin", admin.addr(), "to", strings.Join(append(c.Backend, c.Node...), " "))
 	served := make(chan error, 1)
@@ -166,18 +174,21 @@ func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
 		return startNodesProxy(c, secure, log)
 	}
 	cfg.Log, cfg.TLS = log.Logger, secure
-	metrics := newProxyMetrics(log)
+	metrics := newProxyMetrics()
+	log.Watch(metrics.registry)
 	cfg.Observe = metrics.observe
 	if c.RequestStats {
 		seen := telemetry.NewRequestStats(metrics.registry)
 		cfg.Measured, cfg.Sample = func(s stats.Section) { observeSection(seen, s) }, c.RequestStatsSample
 	}
+	cfg.Trace = c.startTracing(metrics.registry, log)
 	server, err := proxy.New(cfg)
 	if err != nil {
+		cfg.Trace.Close()
 		return nil, usageError(err.Error())
 	}
 	metrics.watch(server)
-	return &httpForwarder{server, metrics}, nil
+	return &httpForwarder{server, metrics, cfg.Trace}, nil
 }
 
 // flagErrors collects what is wrong with the flags.
@@ -214,6 +225,7 @@ func (c *proxyCmd) check() (proxy.Config, error) {
 	if c.RequestStatsSample < 1 {
 		found.add(errors.New("--request-stats-sample: want 1 or more"))
 	}
+	c.checkTracing(&found)
 	cfg := c.config(&found)
 	if err := errors.Join(found...); err != nil {
 		return cfg, usageError(strings.ReplaceAll(err.Error(), "\n", "; "))
@@ -340,12 +352,14 @@ func (c *proxyCmd) backends(found *flagErrors) (list []proxy.Backend) {
 type httpForwarder struct {
 	server  *proxy.Server
 	metrics *proxyMetrics
+	trace   *trace.Exporter // nil without --trace-endpoint
 }
 
 func (f *httpForwarder) serve(ln net.Listener) error { return f.server.Serve(ln) }
 
 func (f *httpForwarder) stop(ctx context.Context) error {
 	err := f.server.Shutdown(ctx)
+	f.trace.Close()
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = nil // the rest was cut off, as documented
 	}

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
@@ -20,12 +18,13 @@ import (
 
 // proxyMetrics has the metrics of a proxy of either kind, in a registry of their own.
 type proxyMetrics struct {
-	registry *prometheus.Registry
+	registry *telemetry.Registry
 	latency  prometheus.Histogram
 
 	// With --backend.
 	requests [6]prometheus.Counter // by the first digit of the status; 0: the client has disconnected
 	server   *proxy.Server
+	backends backendDescs
 
 	// With --node.
 	asked    *prometheus.CounterVec // by protocol and code
@@ -38,26 +37,21 @@ type proxyMetrics struct {
 // proxyBuckets are in seconds, from a hop on one machine to an overloaded backend.
 var proxyBuckets = []float64{100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
 
-const proxyPrefix = "isotone_proxy_"
+const proxyPrefix = "proxy_"
 
-func newProxyMetrics(log *telemetry.Log) *proxyMetrics {
-	m := &proxyMetrics{registry: prometheus.NewRegistry()}
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "isotone_build_info", Help: "Always 1; the labels say what runs."}, []string{"version", "goversion"})
-	build.WithLabelValues(version, runtime.Version()).Set(1)
-	m.latency = prometheus.NewHistogram(prometheus.HistogramOpts{Name: proxyPrefix + "request_duration_seconds", Help: "Time from a request's arrival to its answer, in seconds.", Buckets: proxyBuckets})
-	m.registry.MustRegister(build, m.latency, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	log.CountDropped(m.registry)
+func newProxyMetrics() *proxyMetrics {
+	m := &proxyMetrics{registry: telemetry.NewRegistry()}
+	m.registry.GaugeVec("build_info", "Always 1; the labels say what runs.", "version", "goversion").WithLabelValues(version, runtime.Version()).Set(1)
+	m.latency = m.registry.Histogram(proxyPrefix+"request_duration_seconds", "Time from a request's arrival to its answer, in seconds.", proxyBuckets)
 	return m
 }
 
-func (m *proxyMetrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
-}
+func (m *proxyMetrics) handler() http.Handler { return m.registry.Handler() }
 
 // watch adds the metrics of a proxy for HTTP backends.
 func (m *proxyMetrics) watch(s *proxy.Server) {
 	m.server = s
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: proxyPrefix + "requests_total", Help: "Requests, by the class of the status; left: the client disconnected before the answer."}, []string{"status"})
+	requests := m.registry.CounterVec(proxyPrefix+"requests_total", "Requests, by the class of the status; left: the client disconnected before the answer.", "status")
 	for i := range m.requests {
 		class := strconv.Itoa(i) + "xx"
 		if i == 0 {
@@ -65,7 +59,8 @@ func (m *proxyMetrics) watch(s *proxy.Server) {
 		}
 		m.requests[i] = requests.WithLabelValues(class)
 	}
-	m.registry.MustRegister(requests, m)
+	m.backends = newBackendDescs(m.registry)
+	m.registry.MustRegister(m)
 }
 
 // observe is for proxy.Config.Observe.
@@ -74,33 +69,41 @@ func (m *proxyMetrics) observe(_, status int, wall time.Duration) {
 	m.latency.Observe(wall.Seconds())
 }
 
-// The series of each backend, and those of the whole proxy.
-var (
-	descRequests  = backendDesc("requests_total", "Requests sent to a backend, each try counted.")
-	descFailures  = backendDesc("failures_total", "Requests to a backend without a valid answer, or with a 502, 503 or 504.")
-	descRetries   = backendDesc("retries_total", "Requests sent to a backend after they had failed elsewhere.")
-	descEjections = backendDesc("ejections_total", "Times that a backend was ejected.")
-	descUp        = backendDesc("up", "Whether a backend is up according to its health check: 1 or 0.")
-	descEjected   = backendDesc("ejected", "Whether a backend is ejected: 1 or 0.")
-	descLoad      = backendDesc("load", "Requests in progress at a backend.")
-	descConns     = prometheus.NewDesc(proxyPrefix+"connections", "Connections of clients.", nil, nil)
-	descRefused   = prometheus.NewDesc(proxyPrefix+"retries_refused_total", "Retries that the budget refused.", nil, nil)
-)
+// backendDescs are the series of each backend, and those of the whole proxy that it counts
+// itself.
+type backendDescs struct {
+	requests, failures, retries, ejections, up, ejected, load *prometheus.Desc
+	conns, refused                                            *prometheus.Desc
+}
 
-func backendDesc(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc(proxyPrefix+"backend_"+name, help, []string{"backend"}, nil)
+func newBackendDescs(r *telemetry.Registry) backendDescs {
+	of := func(kind, name, help string) *prometheus.Desc {
+		return r.Desc(kind, proxyPrefix+"backend_"+name, help, "backend")
+	}
+	return backendDescs{
+		requests:  of("counter", "requests_total", "Requests sent to a backend, each try counted."),
+		failures:  of("counter", "failures_total", "Requests to a backend without a valid answer, or with a 502, 503 or 504."),
+		retries:   of("counter", "retries_total", "Requests sent to a backend after they had failed elsewhere."),
+		ejections: of("counter", "ejections_total", "Times that a backend was ejected."),
+		up:        of("gauge", "up", "Whether a backend is up according to its health check: 1 or 0."),
+		ejected:   of("gauge", "ejected", "Whether a backend is ejected: 1 or 0."),
+		load:      of("gauge", "load", "Requests in progress at a backend."),
+		conns:     r.Desc("gauge", proxyPrefix+"connections", "Connections of clients."),
+		refused:   r.Desc("counter", proxyPrefix+"retries_refused_total", "Retries that the budget refused."),
+	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *proxyMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRequests, descFailures, descRetries, descEjections, descUp, descEjected, descLoad, descConns, descRefused} {
+	d := &m.backends
+	for _, d := range []*prometheus.Desc{d.requests, d.failures, d.retries, d.ejections, d.up, d.ejected, d.load, d.conns, d.refused} {
 		to <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (m *proxyMetrics) Collect(to chan<- prometheus.Metric) {
-	st := m.server.Status()
+	st, d := m.server.Status(), &m.backends
 	count := func(d *prometheus.Desc, n uint64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
@@ -114,29 +117,29 @@ func (m *proxyMetrics) Collect(to chan<- prometheus.Metric) {
 		return 0
 	}
 	for _, b := range st.Backends {
-		count(descRequests, b.Requests, b.URL)
-		count(descFailures, b.Failures, b.URL)
-		count(descRetries, b.Retries, b.URL)
-		count(descEjections, b.Ejections, b.URL)
-		gauge(descUp, oneIf(!b.Down), b.URL)
-		gauge(descEjected, oneIf(b.Ejected), b.URL)
-		gauge(descLoad, b.Load, b.URL)
+		count(d.requests, b.Requests, b.URL)
+		count(d.failures, b.Failures, b.URL)
+		count(d.retries, b.Retries, b.URL)
+		count(d.ejections, b.Ejections, b.URL)
+		gauge(d.up, oneIf(!b.Down), b.URL)
+		gauge(d.ejected, oneIf(b.Ejected), b.URL)
+		gauge(d.load, b.Load, b.URL)
 	}
-	gauge(descConns, st.Connections)
-	count(descRefused, st.RetriesRefused)
+	gauge(d.conns, st.Connections)
+	count(d.refused, st.RetriesRefused)
 }
 
 // watchCluster adds what a proxy for timestamps has to tell.
 func (m *proxyMetrics) watchCluster() {
-	m.asked = prometheus.NewCounterVec(prometheus.CounterOpts{Name: proxyPrefix + "oracle_requests_total", Help: "Requests of clients for timestamps and ids, by protocol and by code: ok or an error code."}, []string{"protocol", "code"})
-	m.bundles = prometheus.NewCounter(prometheus.CounterOpts{Name: proxyPrefix + "cluster_requests_total", Help: "Requests to the cluster that were answered."})
-	m.gathered = prometheus.NewHistogram(prometheus.HistogramOpts{Name: proxyPrefix + "cluster_request_timestamps", Help: "Timestamps in one request to the cluster.", Buckets: prometheus.ExponentialBuckets(1, 4, 10)})
-	m.repeated = prometheus.NewCounter(prometheus.CounterOpts{Name: proxyPrefix + "cluster_retries_total", Help: "Requests to the cluster that were retried."})
-	m.rejected = prometheus.NewCounterVec(prometheus.CounterOpts{Name: proxyPrefix + "cluster_rejected_total", Help: "Answers that were not used: wrong_cluster, connections to nodes of another cluster; internal, timestamps that were out of order."}, []string{"code"})
+	r := m.registry
+	m.asked = r.CounterVec(proxyPrefix+"oracle_requests_total", "Requests of clients for timestamps and ids, by protocol and by code: ok or an error code.", "protocol", "code")
+	m.bundles = r.Counter(proxyPrefix+"cluster_requests_total", "Requests to the cluster that were answered.")
+	m.gathered = r.Histogram(proxyPrefix+"cluster_request_timestamps", "Timestamps in one request to the cluster.", prometheus.ExponentialBuckets(1, 4, 10))
+	m.repeated = r.Counter(proxyPrefix+"cluster_retries_total", "Requests to the cluster that were retried.")
+	m.rejected = r.CounterVec(proxyPrefix+"cluster_rejected_total", "Answers that were not used: wrong_cluster, connections to nodes of another cluster; internal, timestamps that were out of order.", "code")
 	for _, code := range []isotone.Code{isotone.CodeWrongCluster, isotone.CodeInternal} {
 		m.rejected.WithLabelValues(string(code))
 	}
-	m.registry.MustRegister(m.asked, m.bundles, m.gathered, m.repeated, m.rejected)
 }
 
 func (m *proxyMetrics) observeMany(protocol, code string, n int, wall time.Duration) {

@@ -19,6 +19,7 @@ import (
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -38,6 +39,7 @@ type nodesProxy struct {
 	fronts  *fronts
 	secure  bool // there is a certificate
 	metrics *proxyMetrics
+	trace   *trace.Exporter // nil without --trace-endpoint
 }
 
 // clusterSource is package client as internal/proxy asks it.
@@ -49,7 +51,8 @@ func (s clusterSource) Timestamps(ctx context.Context, mode isotone.ReadMode, fl
 
 // startNodesProxy builds what the flags ask for.
 func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*nodesProxy, error) {
-	p := &nodesProxy{metrics: newProxyMetrics(log), secure: secure != nil}
+	p := &nodesProxy{metrics: newProxyMetrics(), secure: secure != nil}
+	log.Watch(p.metrics.registry)
 	p.metrics.watchCluster()
 	var err error
 	mode := isotone.ReadDefault
@@ -87,6 +90,7 @@ func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*node
 	if c.RequestStats {
 		stats = newRequestStats(c.RequestStatsSample, telemetry.NewRequestStats(p.metrics.registry), log.Logger)
 	}
+	p.trace = c.startTracing(p.metrics.registry, log)
 	p.fronts = newFronts(frontsConfig{
 		server: p.gateway,
 		web: web.Config{
@@ -96,7 +100,9 @@ func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*node
 		ids:     func(int) front.IDs { return ids },
 		observe: p.metrics.observeMany,
 		stats:   stats,
+		trace:   p.trace,
 	})
+	p.fronts.watchConnections(p.metrics.registry, nil)
 	return p, nil
 }
 
@@ -128,6 +134,7 @@ func (p *nodesProxy) stop(ctx context.Context) error {
 	if p.ids != nil {
 		p.ids.close()
 	}
+	p.trace.Close()
 	return errors.Join(err, p.client.Close())
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/host/trace"
 )
 
 // requestStats measures each HTTP request. Nil measures none.
@@ -24,13 +25,13 @@ func observeSection(seen *telemetry.RequestStats, s stats.Section) {
 	seen.Observe(s.Wall, s.User, s.System, s.Stall(), s.Measured)
 }
 
-// wrap is web.Config.Wrap.
-func (s *requestStats) wrap() func(http.Handler) http.Handler {
-	if s == nil {
+// wrap is web.Config.Wrap, with tracing unless e is nil.
+func (s *requestStats) wrap(e *trace.Exporter) func(http.Handler) http.Handler {
+	if s == nil && e == nil {
 		return nil
 	}
 	return func(next http.Handler) http.Handler {
-		return stats.Handler(next, stats.Options{Recorder: s.recorder, Skip: isStream})
+		return stats.Handler(next, stats.Options{Recorder: s.fastPath(), Trace: e, Route: route, Skip: isStream})
 	}
 }
 

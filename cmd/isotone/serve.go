@@ -65,6 +65,9 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	if so.thrift != nil {
 		serving = append(serving, "thrift", so.thrift.Addr().String())
 	}
+	if so.admin != nil {
+		serving = append(serving, "admin", so.admin.Addr().String())
+	}
 	log.Info("serving", serving...)
 	if err := m.wait(ctx); err != nil {
 		log.Error("this node ends", "err", err)

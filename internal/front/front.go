@@ -10,8 +10,10 @@ package front
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -29,6 +31,10 @@ type Batch struct {
 	// (I13). The zero timestamp stands for none. Requests with different floors are different
 	// batches.
 	Floor isotone.Timestamp
+	// Trace is the span of the first of the requests that is traced; nil: none is. Taken belongs
+	// to the backend.
+	Trace *trace.Context
+	Taken time.Time
 	// Counts has the number of timestamps of each request, each from 1 to
 	// isotone.RangeCountMax. The submitter has checked that.
 	Counts []uint64

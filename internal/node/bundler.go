@@ -163,6 +163,9 @@ func (b *bundler) bundle() {
 			continue
 		}
 		u.parts = append(u.parts, part)
+		if part.Trace != nil && u.Trace == nil {
+			u.Trace = part.Trace
+		}
 		u.Counts = append(u.Counts, part.Counts...)
 	}
 	for _, u := range open {
@@ -181,7 +184,7 @@ func (b *bundler) sendAlone(part *front.Batch, open int) bool {
 		return false
 	}
 	u := b.newBundle(part.Mode)
-	u.Floor = part.Floor
+	u.Floor, u.Trace = part.Floor, part.Trace
 	u.parts = append(u.parts, part)
 	u.Counts = append(u.Counts, part.Counts...)
 	b.send(u)
@@ -195,7 +198,7 @@ func (b *bundler) newBundle(mode isotone.ReadMode) *bundle {
 	} else {
 		u.Done = func(*front.Batch) { b.giveBack(u) }
 	}
-	u.Mode, u.Floor, u.Err = mode, isotone.Timestamp{}, nil
+	u.Mode, u.Floor, u.Err, u.Trace = mode, isotone.Timestamp{}, nil, nil
 	u.Local = true // its parts are forwarded one by one, from here
 	return u
 }

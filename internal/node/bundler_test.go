@@ -6,6 +6,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/trace"
 )
 
 // newIdleBundler returns a bundler whose loop does not run, of a node that takes nothing from
@@ -68,6 +69,27 @@ func TestBundler_ABundleIsNoMoreThanTheBufferTakes(t *testing.T) {
 	b.settle()
 	if answered != 11 || b.underWay != 0 {
 		t.Errorf("%d batches were answered, %d bundles are under way", answered, b.underWay)
+	}
+}
+
+// TestBundler_ABundleBelongsToItsFirstTrace, and to none when it is used again.
+func TestBundler_ABundleBelongsToItsFirstTrace(t *testing.T) {
+	b := newIdleBundler(t, 1000)
+	first, second := &trace.Context{Span: [8]byte{1}}, &trace.Context{Span: [8]byte{2}}
+	for _, tt := range []struct {
+		traces []*trace.Context
+		want   *trace.Context
+	}{{[]*trace.Context{nil, first, second, nil}, first}, {[]*trace.Context{nil, nil}, nil}} {
+		for _, c := range tt.traces {
+			b.Submit(&front.Batch{Trace: c, Counts: make([]uint64, 1), Ranges: make([]isotone.Range, 1), Done: func(*front.Batch) {}})
+		}
+		b.bundle()
+		list := b.node.core.queue.take(nil)
+		if len(list) != 1 || list[0].Trace != tt.want {
+			t.Errorf("%d bundles, the trace is %v", len(list), list[0].Trace)
+		}
+		list[0].Done(list[0])
+		b.settle()
 	}
 }
 

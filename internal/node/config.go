@@ -16,6 +16,7 @@ import (
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/host/storage"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/host/trace"
 )
 
 // Config says what a node is and where its edges are. All fields are required
@@ -62,6 +63,8 @@ type Config struct {
 	Clock   Clock
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
+	// Trace, if not nil, takes the spans of the core.
+	Trace *trace.Exporter
 	// StorageFault is a seam for tests: storage.Options.BeforeCommit.
 	StorageFault func() error
 }

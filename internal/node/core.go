@@ -7,6 +7,7 @@ import (
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/trace"
 )
 
 const (
@@ -129,6 +130,9 @@ func (c *core) takeRequests() {
 			mode = isotone.ReadQuorum // which promises more
 		}
 		b.Err = nil
+		if b.Trace != nil {
+			b.Taken = time.Now()
+		}
 		c.next.Requests = append(c.next.Requests, replica.Request{
 			Token: c.pending.put(b), Mode: mode, Floor: b.Floor, Counts: b.Counts, Ranges: b.Ranges,
 		})
@@ -146,6 +150,7 @@ func (c *core) readClocks() {
 		cfg.Log.Warn("the wall clock went back", "by", c.wall.Sub(wall).String())
 	}
 	if stall := mono - c.mono; c.mono > 0 && stall > stallTicks*cfg.Tick {
+		cfg.Metrics.CountStall()
 		cfg.Log.Warn("this process did not run for a while; was it stopped, or the machine too busy?", "for", stall.String())
 	}
 	c.wall, c.mono = wall, mono
@@ -181,6 +186,9 @@ func (c *core) carryOut(e *replica.Effects) {
 		if a.Err != nil {
 			b.Err = a.Err
 		}
+		if b.Trace != nil {
+			c.endTrace(b)
+		}
 		answer(c.forwarder, b)
 	}
 	for i := range e.LeaseAnswers {
@@ -193,6 +201,22 @@ func (c *core) carryOut(e *replica.Effects) {
 		c.node.cfg.Metrics.ObserveRound(r.Requests, r.Took)
 		c.node.cfg.Metrics.AddTimestamps(r.Timestamps)
 	}
+}
+
+// endTrace makes the span of a traced batch in the core: from when it was taken until a round,
+// or a lease, answered it, or it was refused.
+func (c *core) endTrace(b *front.Batch) {
+	code := "ok"
+	if b.Err != nil {
+		code = string(front.ErrorOf(b.Err).Code)
+	}
+	c.node.cfg.Trace.Add(trace.Span{
+		Context: b.Trace.Child(), Parent: b.Trace.Span, Name: "round", Kind: trace.Internal, Start: b.Taken, End: time.Now(),
+		Attrs: []trace.Attr{
+			trace.String("isotone.code", code), trace.String("isotone.mode", b.Mode.String()),
+			trace.Int("isotone.requests", int64(len(b.Counts))), trace.Int("isotone.term", int64(c.node.status.Load().Term)),
+		},
+	})
 }
 
 // Close answers everything that still waits.

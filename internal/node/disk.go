@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/isotone/isotone/internal/core/replica"
@@ -14,9 +15,14 @@ type disk struct {
 	store *storage.Store
 	// saved is called with a write that is durable, failed with the first error,
 	// after which nothing more is written (I8). Both run on the disk's goroutine.
-	saved   func(*replica.Write)
-	failed  func(error)
-	observe func(time.Duration)
+	saved  func(*replica.Write)
+	failed func(error)
+	// observe is told how long a write took and how large the file is since, 0 if that is not
+	// known. It runs on the disk's goroutine.
+	observe func(took time.Duration, size int64)
+	// clock is when a write began, in nanoseconds since began, or 0 between writes.
+	began time.Time
+	clock atomic.Int64
 	// seedDir is the data directory while the seed in it is needed, else "".
 	seedDir string
 
@@ -27,7 +33,17 @@ type disk struct {
 }
 
 func newDisk(s *storage.Store) *disk {
-	return &disk{store: s, queue: make(chan *replica.Write, 1), done: make(chan struct{})}
+	return &disk{store: s, began: time.Now(), queue: make(chan *replica.Write, 1), done: make(chan struct{})}
+}
+
+// underWay returns how long the current write has taken so far, 0 if there is none. Any
+// goroutine may call it.
+func (d *disk) underWay() time.Duration {
+	since := d.clock.Load()
+	if since == 0 {
+		return 0
+	}
+	return time.Since(d.began) - time.Duration(since)
 }
 
 // write queues a write. It never blocks.
@@ -38,6 +54,7 @@ func (d *disk) run() {
 	defer close(d.done)
 	for w := range d.queue {
 		began := time.Now()
+		d.clock.Store(int64(max(1, began.Sub(d.began))))
 		err := d.store.Save(storage.Write{
 			HardState: w.HardState, Entries: w.Entries, Snapshot: w.Snapshot, Compact: w.Compact, ClusterID: w.ClusterID,
 		})
@@ -49,7 +66,8 @@ func (d *disk) run() {
 			d.failed(fmt.Errorf("this node's disk failed, and it must not go on: %w", err))
 			return
 		}
-		d.observe(time.Since(began))
+		d.clock.Store(0)
+		d.observe(time.Since(began), d.store.Size())
 		d.saved(w)
 	}
 }

@@ -139,7 +139,11 @@ func (n *Node) build(loops []*loop.Loop, r *replica.Replica, store *storage.Stor
 	}
 	c.disk.saved = func(w *replica.Write) { n.post(func() { c.next.Persisted = w }) }
 	c.disk.failed = n.fail
-	c.disk.observe = n.cfg.Metrics.ObserveStorageWrite
+	c.disk.observe = func(took time.Duration, size int64) {
+		n.cfg.Metrics.ObserveStorageWrite(took)
+		n.cfg.Metrics.SetDatabaseSize(size)
+	}
+	n.cfg.Metrics.SetDatabaseSize(store.Size())
 	n.core = c
 	n.hosts = loop.Hosts{loop.NewHost(c.loop, loop.HostConfig{Work: c, Failed: n.fail})}
 	n.backends = []front.Backend{coreBackend{c}}

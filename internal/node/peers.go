@@ -31,7 +31,11 @@ type peers struct {
 	refusing  map[uint64]*peer.Refusal // how this node last refused each peer
 	// silentSince is when a leader was last heard of, or asked for; see endIfRemoved.
 	silentSince time.Duration
+	dropped     droppedCount
 }
+
+// droppedCount counts messages to peers that were dropped, by reason.
+type droppedCount struct{ notConnected, outputFull, unsendable uint64 }
 
 // startPeers accepts and dials the other members. Whether a peer is admitted, and whether a
 // refusal ends this node, is decided by the replica, in the core loop.
@@ -59,7 +63,7 @@ func (c *core) startPeers() {
 			})
 		},
 		Refused: func(id uint64, by peer.Side, r *peer.Refusal) {
-			n.cfg.Metrics.CountPeerRefused()
+			n.cfg.Metrics.CountPeerRefused(string(r.Code), by.String())
 			n.post(func() { c.refused(id, by, r) })
 		},
 		Log:   n.cfg.Log,
@@ -149,6 +153,8 @@ func (p *peers) send(msgs []*raftpb.Message) {
 		}
 		if conn := p.conns[to]; conn != nil {
 			conn.send(msgs[:run])
+		} else {
+			p.dropped.notConnected += uint64(run)
 		}
 		msgs = msgs[run:]
 	}
@@ -275,9 +281,15 @@ func (p *peerConn) sendClock() {
 
 func (p *peerConn) send(msgs []*raftpb.Message) {
 	b := p.conn.Buffered()
+	dropped := &p.core.peers.dropped
 	for _, m := range msgs {
-		if len(b) < peerOutputMax {
-			b = p.stream.Append(b, m)
+		if len(b) >= peerOutputMax {
+			dropped.outputFull++
+			continue
+		}
+		before := len(b)
+		if b = p.stream.Append(b, m); len(b) == before {
+			dropped.unsendable++
 		}
 	}
 	p.write(b)

@@ -51,6 +51,9 @@ func (q *submitQueue) submit(b *front.Batch) error {
 // isEmpty reports whether there is nothing to take, and has the loop woken when there is.
 func (q *submitQueue) isEmpty() bool { return q.out.Arm() }
 
+// length returns how many batches are in the queue.
+func (q *submitQueue) length() int { return q.out.Waiting() }
+
 // take appends all batches in the queue to list.
 func (q *submitQueue) take(list []*front.Batch) []*front.Batch {
 	lo, hi, _ := q.out.Poll()

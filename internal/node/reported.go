@@ -7,8 +7,6 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
-	"github.com/isotone/isotone/internal/host/peer"
-	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
 // leadMax is by how much time may lead the clock before that is worth a warning. After a
@@ -28,7 +26,8 @@ type reported struct {
 	// floorTerm and refusedTerm are the terms in which clients were said to know larger timestamps
 	// than this leader, and to be refused for that.
 	floorTerm, refusedTerm uint64
-	ids                    uint64 // made so far
+	ids                    uint64       // made so far
+	dropped                droppedCount // messages to peers
 }
 
 // logStatus logs a change of leader, term or readiness.
@@ -164,38 +163,6 @@ func clockAhead(c replica.Clock, limit time.Duration) time.Duration {
 	}
 }
 
-// measure sets the gauges and adds what was counted since the last time.
-func (c *core) measure(s *view) {
-	r, m := &s.replica, c.node.cfg.Metrics
-	now := unixNanos(c.wall)
-	stats := telemetry.NodeStats{
-		FeatureLevel: r.Level,
-		Leading:      r.Serving, Leased: r.Leased, LeaderID: s.front.Leader, Term: r.Term, Ready: s.front.NotReady == "",
-		CeilingLead: time.Duration(r.Ceiling - now), QueueDepth: r.Waiting, QueueLimit: c.node.cfg.RequestsMax,
-		StorageFailed: c.node.Err() != nil,
-		Workers:       len(r.Workers), IDsRefused: s.idsRefused != "",
-		ClockExceeded: r.Clock.Exceeded, ClockQuorumOffset: r.Clock.Offset, ClockQuorumKnown: r.Clock.Known,
-	}
-	if skew, known := c.replica.Skew(); known {
-		stats.ClockOffset = -skew
-	}
-	if r.Serving {
-		stats.TimeLead = time.Duration(r.Time - now)
-		c.warnAhead(stats.TimeLead, r.Clock)
-	}
-	clocks := c.replica.PeerOffsets()
-	for _, p := range s.peers {
-		stats.Peers = append(stats.Peers, peerStats(p, clocks))
-	}
-	stats.Peers = byNode(stats.Peers, func(p *telemetry.PeerStats) (*uint64, bool) { return &p.ID, p.Connected })
-	m.SetNode(stats)
-	made := c.node.ids.made()
-	m.AddIDs(made - c.reported.ids)
-	c.reported.ids = made
-	c.warnFloors(r.Term, &r.Counters)
-	c.count(r.Counters)
-}
-
 // warnFloors logs, once in each term, that clients carry floors above what this leader would
 // have issued.
 func (c *core) warnFloors(term uint64, now *replica.Counters) {
@@ -210,32 +177,4 @@ func (c *core) warnFloors(term uint64, now *replica.Counters) {
 		log.Error("a client knows a timestamp that is too far ahead to move time beyond it, and is refused; if the cluster was set back to an older copy, run isotone floor raise, "+
 			"otherwise the client uses the wrong cluster", "term", term, "limit", replica.ClientFloorAheadMax.String())
 	}
-}
-
-func peerStats(p peer.PeerStatus, clocks []replica.PeerOffset) telemetry.PeerStats {
-	stats := telemetry.PeerStats{ID: p.ID, Connected: p.Connected}
-	for _, c := range clocks {
-		if c.ID == p.ID {
-			stats.ClockOffset, stats.ClockKnown = c.Offset, true
-		}
-	}
-	return stats
-}
-
-// count adds what the replica has counted since the last time.
-func (c *core) count(now replica.Counters) {
-	m, before := c.node.cfg.Metrics, c.reported.counters
-	times := func(n uint64, count func()) {
-		for range n {
-			count()
-		}
-	}
-	times(now.Reservations-before.Reservations, m.CountReservation)
-	times(now.ReservationsFailed-before.ReservationsFailed, m.CountReservationFailed)
-	times(now.Elections-before.Elections, m.CountElection)
-	times(now.RoundsFailed-before.RoundsFailed, func() { m.CountRoundFailed("lost_leadership") })
-	m.AddLeases(now.LeaseServed-before.LeaseServed, now.LeaseMisses-before.LeaseMisses, now.LeasesLost-before.LeasesLost)
-	m.AddTimestamps(now.LeaseIssued - before.LeaseIssued)
-	m.AddFloors(now.FloorsPassed-before.FloorsPassed, now.FloorsRaised-before.FloorsRaised, now.FloorsRefused-before.FloorsRefused)
-	c.reported.counters = now
 }

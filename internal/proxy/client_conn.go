@@ -59,6 +59,7 @@ type clientConn struct {
 	err        *httpError
 	cause      error // of the latest try that failed
 	trace      transaction.Trace
+	span       requestSpan
 
 	cost stats.Section // of earlier turns; only with a meter
 	turn uint64        // the turn of the meter in which it has a share
@@ -186,6 +187,9 @@ func (cc *clientConn) identify(b []byte, r *request) {
 		cc.trace = m.Child(parent)
 	} else {
 		cc.trace = m.New()
+	}
+	if cc.span = (requestSpan{}); cc.path.cfg.Trace != nil {
+		cc.span = cc.path.cfg.beginSpan(parent, &cc.trace)
 	}
 	cc.request = append(cc.request, "\r\n"+transaction.FieldTraceparent+": "...)
 	cc.request = cc.trace.Append(cc.request)

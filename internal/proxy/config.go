@@ -15,6 +15,7 @@ import (
 	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/front/head"
 	"github.com/isotone/isotone/internal/front/stats"
+	"github.com/isotone/isotone/internal/host/trace"
 )
 
 // Config configures a [Server]. Only Backends is required.
@@ -62,6 +63,8 @@ type Config struct {
 	// the connection to the backend.
 	Measured func(stats.Section)
 	Sample   int
+	// Trace, if not nil, traces requests, and has backends continue the traces.
+	Trace *trace.Exporter
 	// KeepProcessor lets the loop sleep without giving up its processor; see
 	// loop.Loop.KeepProcessor.
 	KeepProcessor bool

@@ -308,6 +308,10 @@ func (p *fastPath) observe(cc *clientConn, status int) {
 		status: status, backend: cc.backend, section: stats.Section{Wall: p.loop.Now() - cc.began},
 		tries: cc.tries, err: cc.err, cause: cc.cause, sampled: p.cfg.samples(cc.id()),
 	}
+	if !cc.span.began.IsZero() {
+		method, target := cc.requestLine()
+		p.cfg.endSpan(cc.span, &r, "http1", method, target, p.balancer.backendName(r.backend))
+	}
 	reported := p.cfg.reports(&r)
 	if reported {
 		r.id, r.trace, r.client = string(cc.id()), cc.trace, cc.addr

@@ -59,6 +59,7 @@ type exchange struct {
 	timer  *time.Timer // cancels ctx
 	began  time.Duration
 	record record
+	span   requestSpan
 	// section measures the cost of the handler; only if release is not nil.
 	section    stats.Timer
 	release    func()
@@ -120,6 +121,14 @@ func (e *exchange) identify() transaction.Transaction {
 	t := transaction.Start(e.r.Header[http.CanonicalHeaderKey(transaction.FieldID)], e.r.Header[transaction.FieldTraceparent])
 	e.record = record{id: t.ID, trace: t.Trace, method: e.r.Method, target: e.r.RequestURI, backend: balance.None}
 	e.record.client, _, _ = net.SplitHostPort(e.r.RemoteAddr)
+	if e.cfg.Trace != nil {
+		parent := transaction.Trace{}
+		if fields := e.r.Header[transaction.FieldTraceparent]; len(fields) == 1 {
+			parent, _ = transaction.ParseTraceparent(fields[0])
+		}
+		e.span = e.cfg.beginSpan(parent, &t.Trace)
+		e.record.trace = t.Trace
+	}
 	e.w.Header()[transaction.FieldID] = []string{t.ID} // spelled as on the fast path
 	e.w.Header()[transaction.FieldTraceparent] = []string{t.Trace.String()}
 	return t
@@ -173,6 +182,7 @@ func (e *exchange) observe() {
 	} else {
 		e.record.section.Wall = e.balancer.now() - e.began
 	}
+	e.cfg.endSpan(e.span, &e.record, stats.Protocol(e.r), e.record.method, e.record.target, e.balancer.backendName(e.record.backend))
 	e.cfg.observe(&e.record)
 	if e.cfg.reports(&e.record) {
 		e.report(&e.record)

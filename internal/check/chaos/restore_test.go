@@ -28,7 +28,7 @@ var fileSteps = []string{"created", "begun", "written", "synced", "renamed"}
 
 // command runs a subcommand with the settings of a node. It is killed after the step stop, or
 // not at all if that is empty. The exit code is -1 if it was killed.
-func command(t *testing.T, n *chaos.Node, stop string, args ...string) (code int, output string) {
+func runOn(t *testing.T, n *chaos.Node, stop string, args ...string) (code int, output string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), chaos.ReadyTimeout)
 	defer cancel()
@@ -49,7 +49,7 @@ func command(t *testing.T, n *chaos.Node, stop string, args ...string) (code int
 
 func must(t *testing.T, n *chaos.Node, args ...string) string {
 	t.Helper()
-	code, out := command(t, n, "", args...)
+	code, out := runOn(t, n, "", args...)
 	if code != 0 {
 		t.Fatalf("%q: exit code %d: %s", args, code, out)
 	}
@@ -59,7 +59,7 @@ func must(t *testing.T, n *chaos.Node, args ...string) string {
 // mustFail wants a command to fail with an error that has these words.
 func mustFail(t *testing.T, n *chaos.Node, args []string, words ...string) {
 	t.Helper()
-	code, out := command(t, n, "", args...)
+	code, out := runOn(t, n, "", args...)
 	if code <= 0 {
 		t.Errorf("%q: exit code %d: %s", args, code, out)
 	}
@@ -304,7 +304,7 @@ func TestBackup_KilledAtAnyStepLeavesAWholeFileOrNone(t *testing.T) {
 	dir := t.TempDir()
 	for _, step := range fileSteps {
 		path := filepath.Join(dir, step)
-		if code, out := command(t, n, step, "backup", "--endpoint", n.HTTPAddr, path); code != -1 {
+		if code, out := runOn(t, n, step, "backup", "--endpoint", n.HTTPAddr, path); code != -1 {
 			t.Fatalf("after %q it was not killed: %d %s", step, code, out)
 		}
 		if _, err := os.Stat(path); (err == nil) != (step == "renamed") {
@@ -359,7 +359,7 @@ func TestRestore_KilledAtAnyStepIsDoneOrRefused(t *testing.T) {
 	for _, step := range fileSteps {
 		last := highest(t, c)
 		loseDisks(t, c.Nodes)
-		if code, out := command(t, n, step, "restore", path, "--margin", "3s", "--yes"); code != -1 {
+		if code, out := runOn(t, n, step, "restore", path, "--margin", "3s", "--yes"); code != -1 {
 			t.Fatalf("after %q it was not killed: %d %s", step, code, out)
 		}
 		if step != "renamed" {
@@ -405,7 +405,7 @@ func TestRecover_KilledAtAnyStepCanBeRunAgain(t *testing.T) {
 		if err := chaos.CopyDir(n.Dir, saved); err != nil {
 			t.Fatal(err)
 		}
-		if code, out := command(t, n, step, run...); code != -1 {
+		if code, out := runOn(t, n, step, run...); code != -1 {
 			t.Fatalf("after %q it was not killed: %d %s", step, code, out)
 		}
 		if step == "seeded" || step == "begun" {

@@ -383,6 +383,22 @@ func (s *State) Worker(worker uint16) (WorkerLease, bool) {
 	return s.Workers[i], true
 }
 
+// WorkersLeased returns how many workers a client would not be granted at the given unix
+// millisecond, because they are leased or reserved, and how many there are; 0 and 0 before the
+// first lease, which sets the layout.
+func (s *State) WorkersLeased(now uint64) (leased, limit int) {
+	if !s.Space.IsValid() {
+		return 0, 0
+	}
+	now = min(now, s.millis())
+	for _, l := range s.Workers {
+		if l.End > now || s.isReserved(l, 0) {
+			leased++
+		}
+	}
+	return leased, s.Space.Workers()
+}
+
 func (s *State) findWorker(worker uint16) (int, bool) {
 	return slices.BinarySearchFunc(s.Workers, worker, func(l WorkerLease, worker uint16) int {
 		return int(l.Worker) - int(worker)

@@ -235,6 +235,26 @@ func TestWorkers_NoneIsGrantedWhenAllAreHeld(t *testing.T) {
 	wantRefusal(t, ask(s, 2, 20, 1, oracle.AnyWorker, 5000), oracle.LeaseNoneFree, isotone.CodeOverloaded)
 }
 
+func TestWorkersLeased_CountsWhatAClientWouldNotGet(t *testing.T) {
+	s := at(5000)
+	want := func(now uint64, leased, limit int) {
+		t.Helper()
+		if l, n := s.WorkersLeased(now); l != leased || n != limit {
+			t.Errorf("at %d: %d of %d are leased, want %d of %d", now, l, n, leased, limit)
+		}
+	}
+	want(5000, 0, 0) // no layout yet
+	ask(s, 1, 10, 2, oracle.AnyWorker, 5000)
+	want(5000, 2, 8)
+	ask(s, 2, 20, 1, 7, 5000)
+	want(5000, 3, 8)
+	pass(s, 7000)
+	want(5999, 3, 8)
+	want(6000, 1, 8) // the fixed one is kept for node 2
+	s.RemoveMember(2)
+	want(6000, 0, 8)
+}
+
 func TestWorkers_ABadRequestChangesNothing(t *testing.T) {
 	good := oracle.LeaseRequest{Space: space, Node: 1, Session: 10, Slots: 1, Fixed: oracle.AnyWorker, From: 5000, Until: 6000}
 	for name, spoil := range map[string]func(*oracle.LeaseRequest){

@@ -29,9 +29,11 @@ type Status struct {
 	// Leased is set while this leader holds its read lease.
 	Leased bool
 	// Waiting is the number of unanswered requests, counted by Request.Counts.
-	Waiting  int
-	Applied  uint64 // log index
-	Counters Counters
+	Waiting int
+	// Last, Committed and Applied are indexes of the log: its end, and how much of it is known
+	// to be committed and is applied.
+	Last, Committed, Applied uint64
+	Counters                 Counters
 	// Workers are the worker leases of this process, by worker. Worker and Start identify a
 	// lease, whose End may grow. A lease that is no longer listed must not be used. Read only.
 	Workers []oracle.WorkerLease
@@ -57,6 +59,14 @@ func (r *Replica) Status() Status {
 	if r.forming != nil {
 		cluster = 0 // prepared, perhaps in vain
 	}
+	committed := r.applied
+	if r.raw != nil {
+		committed = r.raw.BasicStatus().HardState.GetCommit()
+	}
+	last, err := r.log.LastIndex()
+	if err != nil {
+		last = 0 // the log in memory has no such error
+	}
 	return Status{
 		ClusterID: cluster,
 		Level:     r.state.CurrentLevel(),
@@ -70,6 +80,8 @@ func (r *Replica) Status() Status {
 		Ceiling:   r.state.Ceiling,
 		Leased:    r.leading.lease.held && r.mono < r.leading.lease.until,
 		Waiting:   r.queue.size,
+		Last:      last,
+		Committed: committed,
 		Applied:   r.applied,
 		Counters:  r.counters,
 
@@ -141,6 +153,10 @@ func (r *Replica) Removed() []uint64 { return r.state.Removed }
 func (r *Replica) WorkerLease(worker uint16) (oracle.WorkerLease, bool) {
 	return r.state.Worker(worker)
 }
+
+// WorkersLeased returns how many of the cluster's workers are not free at the given unix
+// millisecond, and how many there are; 0 and 0 before the first lease.
+func (r *Replica) WorkersLeased(now uint64) (leased, limit int) { return r.state.WorkersLeased(now) }
 
 // Voters returns how many voters the cluster has.
 func (r *Replica) Voters() int { return len(r.conf.GetVoters()) }

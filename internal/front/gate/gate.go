@@ -4,7 +4,7 @@
 //
 // It owns that choice and the limit on connections. It parses nothing and answers
 // nothing. All of it runs on the goroutine of one [loop.Loop], except for
-// [Gate.Connections].
+// [Gate.Connections], [Gate.Undecided] and [Gate.Refused].
 //
 //	0x16                                     TLS: Config.TLS, or the standard servers
 //	"GET /"                                  the fast path of HTTP/1.1
@@ -64,14 +64,16 @@ type Config struct {
 	Elsewhere func() int
 }
 
-// Gate is the gate of one loop. Make it with [New]. All methods but Connections belong to
-// the loop's goroutine.
+// Gate is the gate of one loop. Make it with [New]. All methods but Connections, Undecided and
+// Refused belong to the loop's goroutine.
 type Gate struct {
 	cfg       Config
 	undecided []*conn // connections with no protocol yet, in no order
 	stopped   bool
 	counted   int          // the value of open
 	open      atomic.Int64 // the loop's connections, for other goroutines
+	silent    atomic.Int64 // the length of undecided, for other goroutines
+	refused   atomic.Uint64
 }
 
 // New returns a gate for connections of cfg.Loop. It panics if a required field is missing.
@@ -100,6 +102,7 @@ func (g *Gate) Open(c *loop.Conn) loop.Handler {
 		return nil
 	}
 	if g.cfg.Loop.Conns()+g.cfg.Elsewhere() > g.cfg.ConnectionsMax {
+		g.refused.Add(1)
 		if nc, err := c.Detach(nil); err == nil {
 			g.cfg.Refuse(nc)
 		}
@@ -120,6 +123,7 @@ func (g *Gate) Inside(c *loop.Conn) loop.Handler {
 func (g *Gate) admit(lc *loop.Conn, inside bool) *conn {
 	c := &conn{gate: g, conn: lc, index: len(g.undecided), inside: inside}
 	g.undecided = append(g.undecided, c)
+	g.silent.Store(int64(len(g.undecided)))
 	return c
 }
 
@@ -139,6 +143,14 @@ func (g *Gate) Stop() {
 
 // Connections returns the number of connections in the loop. Any goroutine may call it.
 func (g *Gate) Connections() int { return int(g.open.Load()) }
+
+// Undecided returns the number of connections in the loop whose protocol is not known yet.
+// Any goroutine may call it.
+func (g *Gate) Undecided() int { return int(g.silent.Load()) }
+
+// Refused returns how many connections were refused because there were too many. Any
+// goroutine may call it.
+func (g *Gate) Refused() uint64 { return g.refused.Load() }
 
 // count publishes the number of connections. It is called after everything that can change
 // it, and whenever data arrives, so it is only a comparison.
@@ -232,6 +244,7 @@ func (c *conn) decided() {
 	list[c.index].index = c.index
 	list[last] = nil
 	c.gate.undecided = list[:last]
+	c.gate.silent.Store(int64(last))
 }
 
 // destination is where a connection is routed to.

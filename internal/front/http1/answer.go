@@ -65,7 +65,7 @@ func (a *answers) refresh(now time.Duration, cluster uint64) {
 // connection ends after them.
 func (a *answers) append(b []byte, p *pendingBatch, last bool) (_ []byte, code string) {
 	code = httpapi.CodeOK
-	queries := p.queries
+	queries, traces := p.queries, p.traced
 	err := p.err()
 	for i, q := range p.asks {
 		final, at := last && i == len(p.asks)-1, len(b)
@@ -74,6 +74,10 @@ func (a *answers) append(b []byte, p *pendingBatch, last bool) (_ []byte, code s
 		} else {
 			b, code = a.appendFault(b, err, queries[:q.query], final)
 			queries = queries[q.query:]
+		}
+		if len(traces) > 0 && traces[0].index == i {
+			p.front.tracer.end(b, at, a.protocol, code, &traces[0])
+			traces = traces[1:]
 		}
 		if p.measured != nil {
 			b = p.front.meter.end(b, at, a.protocol, code, &p.measured[i])

@@ -7,6 +7,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/host/trace"
 )
 
 // ask is what the answer needs to know of its request, apart from the count.
@@ -40,11 +41,12 @@ type group struct {
 	parsed  request // the one being read
 
 	measured []measured // only with a meter
+	traced   []traced   // those requests that are traced
 }
 
 func (g *group) reset() {
 	g.size, g.counts, g.asks, g.queries = 0, g.counts[:0], g.asks[:0], g.queries[:0]
-	g.measured = g.measured[:0]
+	g.measured, g.traced = g.measured[:0], g.traced[:0]
 }
 
 func (g *group) empty() bool { return len(g.counts) == 0 }
@@ -67,10 +69,26 @@ func (g *group) add(f *Front, r *request, b []byte) bool {
 	g.counts = append(g.counts, r.count)
 	g.asks = append(g.asks, ask{format: r.format, query: uint16(r.query)})
 	g.queries = append(g.queries, r.rawQuery(b)...)
+	var span *trace.Context
+	if f.tracer != nil {
+		span = g.trace(f, r, b)
+	}
 	if f.meter != nil {
-		g.measured = append(g.measured, f.meter.begin(r, b))
+		g.measured = append(g.measured, f.meter.begin(r, b, span))
 	}
 	return true
+}
+
+// trace begins the span of r, the latest of the group, or returns nil. The result is valid until
+// the next call.
+func (g *group) trace(f *Front, r *request, b []byte) *trace.Context {
+	one, ok := f.tracer.begin(r, b)
+	if !ok {
+		return nil
+	}
+	one.index = g.len() - 1
+	g.traced = append(g.traced, one)
+	return &g.traced[len(g.traced)-1].Context
 }
 
 // pendingBatch is a submitted batch with everything that its answers need. It does not
@@ -87,6 +105,7 @@ type pendingBatch struct {
 	class   int // it has room for 1<<class requests
 
 	measured []measured // nil without a meter
+	traced   []traced   // nil unless a request is traced
 }
 
 func newPendingBatch(f *Front, class int) *pendingBatch {
@@ -108,6 +127,12 @@ func (p *pendingBatch) fill(g *group) {
 	p.queries = append(p.queries[:0], g.queries...)
 	if p.front.meter != nil {
 		p.measured = append(p.measured[:0], g.measured...)
+	}
+	if p.front.tracer != nil {
+		p.traced, p.batch.Trace = append(p.traced[:0], g.traced...), nil
+		if len(p.traced) > 0 {
+			p.batch.Trace = &p.traced[0].Context
+		}
 	}
 }
 

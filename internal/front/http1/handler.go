@@ -154,6 +154,9 @@ func (h *handler) Closed(*loop.Conn, error) {
 		for i := range h.pending.measured {
 			h.front.meter.finish(h.front.answersFor(h.conn).protocol, 0, string(isotone.CodeDeadlineExceeded), &h.pending.measured[i])
 		}
+		for i := range h.pending.traced {
+			h.front.tracer.finish(h.front.answersFor(h.conn).protocol, 0, string(isotone.CodeDeadlineExceeded), &h.pending.traced[i])
+		}
 		h.front.observe(h.conn, string(isotone.CodeDeadlineExceeded), len(h.pending.asks), h.conn.Now()-h.pending.began)
 		h.pending = nil
 	}

@@ -37,6 +37,7 @@ package http1
 import (
 	"errors"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -44,6 +45,7 @@ import (
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/front/transaction"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -84,6 +86,9 @@ type Config struct {
 	// connections.
 	Stats *stats.Recorder
 	Loop  *loop.Loop
+	// Trace, if not nil, traces requests, from when they were read until their answers are in
+	// the output.
+	Trace *trace.Exporter
 	// AltSvc, if not empty, is the value of the field Alt-Svc in answers under TLS, as
 	// internal/front/web has it.
 	AltSvc string
@@ -113,11 +118,12 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Front is the fast path of one loop. Make it with [New]. All methods belong to the
+// Front is the fast path of one loop. Make it with [New]. All methods but Conns belong to the
 // loop's goroutine.
 type Front struct {
 	cfg     Config
-	conns   []*handler // all open ones, in no order
+	conns   []*handler   // all open ones, in no order
+	open    atomic.Int64 // how many there are, for other goroutines
 	stopped bool
 
 	ids     [binaryMax]snowflake.ID
@@ -126,6 +132,7 @@ type Front struct {
 	answers answers
 	secure  answers // under TLS
 	meter   *meter  // nil without Config.Stats
+	tracer  *tracer // nil without Config.Trace
 }
 
 // New returns a front without connections. It panics without a Backend or Detached.
@@ -144,6 +151,9 @@ func New(cfg Config) *Front {
 	if cfg.Stats != nil {
 		f.meter = &meter{recorder: cfg.Stats, loop: cfg.Loop, ids: transaction.NewMaker()}
 	}
+	if cfg.Trace != nil {
+		f.tracer = &tracer{cfg.Trace}
+	}
 	if cfg.AltSvc != "" {
 		f.secure.fields = "Alt-Svc: " + cfg.AltSvc + "\r\n"
 	}
@@ -158,6 +168,7 @@ func (f *Front) Open(c *loop.Conn) loop.Handler {
 	}
 	h := &handler{front: f, conn: c, index: len(f.conns)}
 	f.conns = append(f.conns, h)
+	f.open.Store(int64(len(f.conns)))
 	return h
 }
 
@@ -174,8 +185,9 @@ func (f *Front) Stop() {
 	}
 }
 
-// Conns returns how many connections are open, or on their way to be closed.
-func (f *Front) Conns() int { return len(f.conns) }
+// Conns returns how many connections are open, or on their way to be closed. Any goroutine
+// may call it.
+func (f *Front) Conns() int { return int(f.open.Load()) }
 
 func (f *Front) remove(h *handler) {
 	last := len(f.conns) - 1
@@ -183,6 +195,7 @@ func (f *Front) remove(h *handler) {
 	f.conns[h.index].index = h.index
 	f.conns[last] = nil
 	f.conns = f.conns[:last]
+	f.open.Store(int64(last))
 	if f.meter != nil && len(f.conns) == 0 {
 		f.meter.settle() // the loop may not run another turn
 	}

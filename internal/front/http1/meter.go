@@ -3,12 +3,12 @@ package http1
 import (
 	"bytes"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/front/transaction"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/trace"
 )
 
 // meter measures the requests of a front one by one, and gives their answers a request ID.
@@ -36,8 +36,8 @@ type measured struct {
 	began   time.Time
 }
 
-// begin begins to measure r, which b begins with.
-func (m *meter) begin(r *request, b []byte) (one measured) {
+// begin begins to measure r, which b begins with. span is its span, nil unless it is traced.
+func (m *meter) begin(r *request, b []byte, span *trace.Context) (one measured) {
 	switch {
 	case !m.started:
 		m.clock.Start() // on the goroutine of the loop
@@ -47,6 +47,9 @@ func (m *meter) begin(r *request, b []byte) (one measured) {
 	}
 	m.inFlight++
 	one.Transaction = m.ids.Start(string(b[r.requestID.from:r.requestID.to]), r.trace.of(b))
+	if span != nil {
+		one.Trace = transaction.Trace{ID: span.Trace, Span: span.Span, Flags: 1}
+	}
 	if one.sampled = m.recorder.Sampled(one.ID); one.sampled {
 		one.path = r.pathOf(b)
 		one.began = time.Now()
@@ -70,8 +73,7 @@ func (m *meter) cancel() { m.inFlight-- }
 
 // end adds the ID to the answer of one, which begins at b[at], and ends the measurement.
 func (m *meter) end(b []byte, at int, protocol, code string, one *measured) []byte {
-	const before = len("HTTP/1.1 ")
-	status, _ := strconv.Atoi(string(b[at+before : at+before+len("200")]))
+	status := statusAt(b, at)
 	m.field = append(append(append(m.field[:0], transaction.FieldID+": "...), one.ID...), "\r\n"...)
 	b = slices.Insert(b, at+bytes.IndexByte(b[at:], '\n')+1, m.field...)
 	m.finish(protocol, status, code, one)

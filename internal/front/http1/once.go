@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/host/trace"
 )
 
 // answerAtOnce answers the requests at the front of b that are not for timestamps: they
@@ -56,13 +57,29 @@ func sayClosing(b []byte, at int) []byte {
 	return slices.Insert(b, fields, []byte(closing)...)
 }
 
-// answerOne is appendOne, measured if there is a meter.
+// answerOne is appendOne, traced and measured if there is a tracer or a meter.
 func (f *Front) answerOne(out []byte, a *answers, r *request, b []byte) (_ []byte, code string, ok bool) {
+	if f.tracer == nil {
+		return f.measureOne(out, a, r, b, nil)
+	}
+	one, isTraced := f.tracer.begin(r, b)
+	if !isTraced {
+		return f.measureOne(out, a, r, b, nil)
+	}
+	at := len(out)
+	if out, code, ok = f.measureOne(out, a, r, b, &one.Context); ok {
+		f.tracer.end(out, at, a.protocol, code, &one)
+	}
+	return out, code, ok
+}
+
+// measureOne is appendOne, measured if there is a meter. span is nil unless r is traced.
+func (f *Front) measureOne(out []byte, a *answers, r *request, b []byte, span *trace.Context) (_ []byte, code string, ok bool) {
 	m, at := f.meter, len(out)
 	if m == nil {
 		return a.appendOne(out, r, b, f)
 	}
-	one := m.begin(r, b)
+	one := m.begin(r, b, span)
 	if out, code, ok = a.appendOne(out, r, b, f); !ok {
 		m.cancel()
 		return out, code, ok

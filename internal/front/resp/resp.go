@@ -17,6 +17,7 @@ package resp
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -64,7 +65,8 @@ type Config struct {
 type Front struct {
 	cfg      Config
 	commands *catalog
-	conns    []*conn // all open ones, in no order
+	conns    []*conn      // all open ones, in no order
+	openNow  atomic.Int64 // how many there are, for other goroutines
 	opened   uint64
 	stopped  bool
 	request  request // being parsed, one command at a time
@@ -92,6 +94,7 @@ func (f *Front) open(w wire) *conn {
 	c.runs = c.oneRun[:0]
 	c.batch.Done = c.done
 	f.conns = append(f.conns, c)
+	f.openNow.Store(int64(len(f.conns)))
 	return c
 }
 
@@ -106,8 +109,8 @@ func (f *Front) Stop() {
 	}
 }
 
-// Conns returns how many connections are open.
-func (f *Front) Conns() int { return len(f.conns) }
+// Conns returns how many connections are open. Any goroutine may call it.
+func (f *Front) Conns() int { return int(f.openNow.Load()) }
 
 // CommandNames returns the names of all commands in capitals, sorted. A line that begins
 // with one of them, in any case, is an inline command.
@@ -126,6 +129,7 @@ func (f *Front) remove(c *conn) {
 	f.conns[c.index].index = c.index
 	f.conns[last] = nil
 	f.conns = f.conns[:last]
+	f.openNow.Store(int64(last))
 }
 
 func (f *Front) observe(code string, requests int, wall time.Duration) {

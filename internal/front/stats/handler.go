@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/front/transaction"
+	"github.com/isotone/isotone/internal/host/trace"
 )
 
 // threadsMaxDefault bounds the concurrent sections, each of which holds a thread. A thread has
@@ -12,10 +13,17 @@ import (
 // more concurrent requests than this.
 const threadsMaxDefault = 1024
 
-// Options configures [Handler]. Only Recorder is required.
+// Options configures [Handler]. Recorder or Trace is required.
 type Options struct {
-	// Recorder takes the records.
+	// Recorder takes the records. Without it nothing is measured, and requests get no
+	// transaction ID.
 	Recorder *Recorder
+	// Trace, if not nil, traces requests. The request that next receives then has the span in
+	// its traceparent and its context; see [trace.Of].
+	Trace *trace.Exporter
+	// Route returns the name of the path of a request, one of a fixed set, for the names of
+	// spans; "" for other paths. Nil knows none.
+	Route func(path string) string
 	// Skip reports whether a request is not measured: a stream lasts as long as its client
 	// likes, and would hold a thread for so long. Nil skips none.
 	Skip func(*http.Request) bool
@@ -38,7 +46,7 @@ type handler struct {
 }
 
 // Handler returns a handler that measures the requests to next, and gives each of them a
-// transaction ID.
+// transaction ID; and it traces them.
 //
 // The ID is that of the request, if it has a valid one, or else a new one. It is in the field
 // X-Request-ID of the answer, unless next sets another, and of the request that next
@@ -47,8 +55,8 @@ type handler struct {
 // The writer for next has the methods of the server's, by [http.ResponseController], and
 // Flush and ReadFrom. It also has a method SetCode(string), for the code of the record.
 func Handler(next http.Handler, o Options) http.Handler {
-	if o.Recorder == nil {
-		panic("stats: Options.Recorder is nil")
+	if o.Recorder == nil && o.Trace == nil {
+		panic("stats: neither Options.Recorder nor Options.Trace")
 	}
 	return &handler{next: next, options: o, threads: Threads{max: int64(o.ThreadsMax)}}
 }
@@ -60,9 +68,64 @@ var (
 	canonicalTracestate  = http.CanonicalHeaderKey(transaction.FieldTracestate)
 )
 
-// ServeHTTP measures one request to next.
+// ServeHTTP traces and measures one request to next.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.options.Trace == nil {
+		h.measure(w, r, nil)
+		return
+	}
+	parent, _ := transaction.ParseTraceparent(only(r.Header[canonicalTraceparent]))
+	span, traced := h.options.Trace.Begin(trace.Context{Trace: parent.ID, Span: parent.Span}, parent.Flags&1 != 0)
+	if !traced || h.options.Skip != nil && h.options.Skip(r) {
+		h.measure(w, r, nil)
+		return
+	}
+	out := &writer{ResponseWriter: w}
+	began, whole := time.Now(), false // unless next returns
+	defer func() {
+		if !whole {
+			out.status, out.code = 0, ""
+		}
+		h.options.Trace.Add(h.span(r, out, began, span, parent.Span))
+	}()
+	h.measure(out, r, &span)
+	out.begin(http.StatusOK)
+	whole = true
+}
+
+// only returns the only value of a field, or "".
+func only(values []string) string {
+	if len(values) != 1 {
+		return ""
+	}
+	return values[0]
+}
+
+// span returns the span of a request that was answered through out.
+func (h *handler) span(r *http.Request, out *writer, began time.Time, c trace.Context, parent [8]byte) trace.Span {
+	route := ""
+	if h.options.Route != nil {
+		route = h.options.Route(r.URL.Path)
+	}
+	return RequestSpan(Record{
+		Time: time.Now(), Protocol: Protocol(r), Method: clip(r.Method, methodLogMax), Path: clip(r.URL.Path, pathLogMax),
+		Status: out.status, Code: out.codeOf(),
+	}, route, began, c, parent)
+}
+
+// measure measures one request to next. span is its span, nil unless it is traced.
+func (h *handler) measure(w http.ResponseWriter, r *http.Request, span *trace.Context) {
+	if span != nil {
+		r = r.WithContext(trace.With(r.Context(), *span))
+	}
+	if h.options.Recorder == nil {
+		h.next.ServeHTTP(w, r)
+		return
+	}
 	t := transaction.Start(r.Header[canonicalID], r.Header[canonicalTraceparent])
+	if span != nil {
+		t.Trace = transaction.Trace{ID: span.Trace, Span: span.Span, Flags: 1}
+	}
 	w.Header()[transaction.FieldID] = []string{t.ID}
 	r = identified(r, t)
 	out := &writer{ResponseWriter: w}

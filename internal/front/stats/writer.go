@@ -29,8 +29,13 @@ type writer struct {
 	code   string
 }
 
-// SetCode sets the code of the record.
-func (w *writer) SetCode(code string) { w.code = code }
+// SetCode sets the code of the record, and of a writer around this one.
+func (w *writer) SetCode(code string) {
+	w.code = code
+	if outer, ok := w.ResponseWriter.(coder); ok {
+		outer.SetCode(code)
+	}
+}
 
 // begin records the status of the answer, before its fields are sent.
 func (w *writer) begin(status int) {

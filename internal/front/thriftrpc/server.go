@@ -26,6 +26,7 @@ type Server struct {
 	listener net.Listener
 	serving  bool
 	conns    map[*conn]struct{}
+	refused  uint64         // connections, because there were too many
 	tasks    sync.WaitGroup // Serve, and the connections
 }
 
@@ -84,7 +85,10 @@ func (s *Server) Serve(l net.Listener) error {
 func (s *Server) admit(raw net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped || len(s.conns) >= s.cfg.Limits.ConnectionsMax {
+	if full := len(s.conns) >= s.cfg.Limits.ConnectionsMax; s.stopped || full {
+		if full {
+			s.refused++
+		}
 		_ = raw.Close()
 		s.cfg.Log.Debug("Thrift connection refused", "client", raw.RemoteAddr(), "connections", len(s.conns))
 		return
@@ -102,6 +106,14 @@ func (s *Server) admit(raw net.Conn) {
 		s.mu.Unlock()
 		s.cfg.Log.Debug("Thrift connection closed", "client", raw.RemoteAddr(), "reason", err)
 	})
+}
+
+// Usage returns how many connections are open and how many may be, and how many were
+// refused because there were too many.
+func (s *Server) Usage() (open, limit int, refused uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns), s.cfg.Limits.ConnectionsMax, s.refused
 }
 
 func (s *Server) isStopping() bool {

@@ -77,9 +77,14 @@ func AltSvc(udp net.Addr) string {
 // close and for a failed handshake.
 func (s *Server) admitQUIC(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
 	if !s.enter() {
+		s.refusedQUIC.Add(1)
 		return nil, errConnectionsMax
 	}
-	context.AfterFunc(ctx, func() { s.connections.Add(-1) })
+	s.overQUIC.Add(1)
+	context.AfterFunc(ctx, func() {
+		s.overQUIC.Add(-1)
+		s.connections.Add(-1)
+	})
 	return ctx, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"sync/atomic"
 	"time"
 )
@@ -45,6 +46,18 @@ func (s *Server) enter() bool {
 
 // Connections returns the number of connections of this server, TCP and QUIC together.
 func (s *Server) Connections() int { return int(s.connections.Load()) }
+
+// Handler returns the handler of all requests, for a port of its own beside this server's.
+func (s *Server) Handler() http.Handler { return s.http.Handler }
+
+// OverQUIC returns the number of QUIC connections, which Connections has too, and how many were
+// refused because there were too many.
+func (s *Server) OverQUIC() (open int, refused uint64) {
+	return int(s.overQUIC.Load()), s.refusedQUIC.Load()
+}
+
+// ConnectionsMax returns the bound on the connections of the client port, see [Limits].
+func (s *Server) ConnectionsMax() int { return s.limits.ConnectionsMax }
 
 // Refuse answers the client of c, of which nothing has been read, that there are too many
 // connections, and closes c. TLS clients get no answer. It does not block.

@@ -11,6 +11,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/host/trace"
 )
 
 // The sizes of the buffers for answers. A large answer is written in pieces and never held
@@ -74,7 +75,7 @@ func newCall() *call {
 func (h *handler) take(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range, error) {
 	c := calls.Get().(*call)
 	c.counts[0], c.ranges[0] = count, isotone.Range{}
-	c.batch.Mode, c.batch.Floor, c.batch.Err = mode, floor, nil
+	c.batch.Mode, c.batch.Floor, c.batch.Err, c.batch.Trace = mode, floor, nil, trace.Of(ctx)
 	c.batch.Counts, c.batch.Ranges = c.counts[:], c.ranges[:]
 	h.backend.Submit(&c.batch)
 	if err := c.wait(ctx, h.limits.RequestTimeout); err != nil {

@@ -149,6 +149,8 @@ type Server struct {
 	h3   *http3.Server
 
 	connections atomic.Int64 // of this server
+	overQUIC    atomic.Int64 // those of them over QUIC
+	refusedQUIC atomic.Uint64
 	elsewhere   func() int
 	refusals    chan struct{} // one token for each connection being refused
 	force       context.CancelFunc

@@ -32,6 +32,7 @@ type Flags struct {
 	Peers                  string `name:"peers" env:"PEERS" placeholder:"ID=HOST:PORT,..." help:"Peer addresses of the initial members, including this node: 1=host:port,2=host:port. Or dns+srv:NAME?count=N: N nodes in DNS SRV records. Default: this node alone."`
 	Join                   string `name:"join" env:"JOIN" placeholder:"HOST:PORT,..." help:"Client addresses of nodes of a running cluster, to join it with an empty data directory, in place of PEERS. First add this node there: isotone member add."`
 	DataDir                string `name:"data-dir" env:"DATA_DIR" default:"_raft" help:"Directory of this node's durable state; created if it does not exist."`
+	AdminAddr              string `name:"admin-addr" env:"ADMIN_ADDR" placeholder:"HOST:PORT" help:"Address to serve operators on: /metrics, health checks, the API below /admin/, and profiles of this process below /debug/pprof/. It has no access control: only operators should reach it. Port 0 takes any free port. Default: not served."`
 	Priority               string `name:"priority" env:"PRIORITY" default:"0" help:"Priority of this node as a leader, -1000 to 1000. A leader transfers its leadership to a connected voter with a higher priority, after it has led for 1000 ticks (RTT_MS)."`
 	TLSCert                string `name:"tls-cert" env:"TLS_CERT" placeholder:"FILE" help:"PEM file with the server certificate. Default: cert.pem in DATA_DIR, created self-signed if there is none."`
 	TLSKey                 string `name:"tls-key" env:"TLS_KEY" placeholder:"FILE" help:"PEM file with the private key of the certificate. Default: key.pem in DATA_DIR."`
@@ -58,6 +59,8 @@ type Flags struct {
 	Dashboard              Switch `name:"dashboard" env:"DASHBOARD" default:"1" help:"Serve the dashboard at / (0 or 1)."`
 	RequestStats           Switch `name:"request-stats" env:"REQUEST_STATS" default:"0" help:"Measure the wall-clock and CPU time of every HTTP request, log it, and echo its X-Request-ID (0 or 1)."`
 	RequestStatsSample     string `name:"request-stats-sample" env:"REQUEST_STATS_SAMPLE" default:"1" help:"With REQUEST_STATS: measure and log one of every N requests, 1 to 1000000."`
+	TraceEndpoint          string `name:"trace-endpoint" env:"TRACE_ENDPOINT" placeholder:"URL" help:"Send traces of HTTP requests to this OpenTelemetry collector, by OTLP over HTTP as JSON, such as http://localhost:4318; without a path, to /v1/traces. Default: nothing is traced."`
+	TraceSample            string `name:"trace-sample" env:"TRACE_SAMPLE" default:"100" help:"With TRACE_ENDPOINT: trace one of every N requests that come without a trace, 0 to 1000000; 0: none of them. A request that comes with one is traced if its traceparent is marked as sampled."`
 	Debug                  Switch `name:"debug" env:"DEBUG" default:"0" help:"Log at debug level (0 or 1)."`
 	Pretty                 Switch `name:"pretty" env:"PRETTY" default:"0" help:"Write log lines for people instead of JSON (0 or 1)."`
 	LogTimeMS              Switch `name:"log-time-ms" env:"LOG_TIME_MS" default:"0" help:"Log the time as unix milliseconds (0 or 1)."`

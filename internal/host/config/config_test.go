@@ -83,7 +83,8 @@ func file(t *testing.T, text string) string {
 var fixed = []string{
 	"NODE_ID", "HTTP_PORT", "RAFT_ADDR", "PEERS", "ADVERTISE_ADDR", "DATA_DIR",
 	"EPOCH_INTERVAL_MS", "EPOCH_DEADLINE_LIMIT", "TIMESTAMP_REQUEST_BUFFER",
-	"READ_MODE", "RTT_MS", "LOOPS", "DEBUG", "PRETTY", "LOG_TIME_MS", "THRIFT_PORT",
+	"READ_MODE", "RTT_MS", "LOOPS", "DEBUG", "PRETTY", "LOG_TIME_MS", "THRIFT_PORT", "ADMIN_ADDR",
+	"TRACE_ENDPOINT", "TRACE_SAMPLE",
 }
 
 func TestDefault_IsWhatNothingSetGives(t *testing.T) {
@@ -92,7 +93,7 @@ func TestDefault_IsWhatNothingSetGives(t *testing.T) {
 		EpochInterval: 100 * time.Millisecond, ClockJumpMax: 500 * time.Millisecond, EpochDeadlineLimit: 100, TimestampRequestBuffer: 10_000,
 		ReadMode: isotone.ReadQuorum, RTT: 10 * time.Millisecond, ThriftPort: -1,
 		SnowflakeLayout: snowflake.Twitter, SnowflakeLease: 10 * time.Second, FixedWorker: -1,
-		LiveInterval: time.Second, Dashboard: true, RequestStatsSample: 1,
+		LiveInterval: time.Second, Dashboard: true, RequestStatsSample: 1, TraceSample: 100,
 	}
 	parsed := parseAll(t, nil)
 	for from, got := range map[string]config.Settings{"Default": config.Default(), "parser": parsed} {
@@ -162,11 +163,12 @@ func TestSwitch_AcceptsBareFlagAndFourSpellings(t *testing.T) {
 func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 	path := file(t, `{"http-prt": 1, "config": "x", "data-dir": [1], "rtt-ms": 0}`)
 	env := map[string]string{"NODE_ID": "abc", "DEBUG": "maybe", "READ_MODE": "fast", "EPOCH_INTERVAL_MS": "60001"}
-	_, err := parse(t, env, "--http-port=99999999", "--raft-addr=nowhere", "--advertise-addr=h:0",
+	_, err := parse(t, env, "--http-port=99999999", "--raft-addr=nowhere", "--admin-addr=:6060", "--advertise-addr=h:0",
 		"--peers=0=a:1,1=b:1,1=c:1,2=b:1,3=d", "--tls-key=k", "--clock-jump-max-ms=86400001", "--epoch-deadline-limit=0",
 		"--timestamp-request-buffer=1000001", "--shutdown-delay-ms=600001", "--loops=65", "--thrift-port=-1", "--pretty=2", "--log-time-ms=",
 		"--http-host=a:1", "--snowflake-epoch-ms=x", "--snowflake-layout=1/2/3", "--snowflake-lease-ms=999", "--snowflake-workers=65",
 		"--datacenter-id=1", "--live-interval-ms=99", "--dashboard=2", "--request-stats=on", "--request-stats-sample=0",
+		"--trace-endpoint=collector:4318", "--trace-sample=-1",
 		"--live=foo", "--live-origins=example.com", "--config", path)
 	var faults config.Faults
 	if !errors.As(err, &faults) {
@@ -181,6 +183,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"HTTP_PORT", "http-port", "99999999", "from 0 to 65535"},
 		{"ADVERTISE_ADDR", "advertise-addr", "h:0", "from 1 to 65535"},
 		{"RAFT_ADDR", "raft-addr", "nowhere", "want host:port"},
+		{"ADMIN_ADDR", "admin-addr", ":6060", "want host:port"},
 		{"PEERS", "peers", "0=a:1", "id of 1 or more"},
 		{"PEERS", "peers", "1=c:1", "every id once"},
 		{"PEERS", "peers", "2=b:1", "every address once"},
@@ -204,6 +207,8 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"DASHBOARD", "dashboard", "2", "0, 1, true or false"},
 		{"REQUEST_STATS", "request-stats", "on", "0, 1, true or false"},
 		{"REQUEST_STATS_SAMPLE", "request-stats-sample", "0", "from 1 to 1000000"},
+		{"TRACE_ENDPOINT", "trace-endpoint", "collector:4318", "http://localhost:4318"},
+		{"TRACE_SAMPLE", "trace-sample", "-1", "from 0 to 1000000"},
 		{"DEBUG", "debug", "maybe", "0, 1, true or false"},
 		{"PRETTY", "pretty", "2", "0, 1, true or false"},
 		{"LOG_TIME_MS", "log-time-ms", "", "0, 1, true or false"},
@@ -378,6 +383,19 @@ func TestHelp_NamesEverySettingAsFlagAndEnvironment(t *testing.T) {
 	for _, text := range []string{"--config=FILE", "$ISOTONE_CONFIG", "localhost:60001", "41/5/5/12", "7609, if it is free"} {
 		if !strings.Contains(help, text) {
 			t.Errorf("the help lacks %q", text)
+		}
+	}
+}
+
+func TestParseTraceEndpoint(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://localhost:4318": "http://localhost:4318/v1/traces", "https://c.example/": "https://c.example/v1/traces",
+		"http://[::1]:4318/otlp/traces?tenant=a": "http://[::1]:4318/otlp/traces?tenant=a",
+		"localhost:4318":                         "", "grpc://localhost:4317": "", "http://": "", "/v1/traces": "", "http://u:p@c": "", "http://c/#x": "", "": "",
+	} {
+		got, err := config.ParseTraceEndpoint(text)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
 		}
 	}
 }

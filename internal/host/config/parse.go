@@ -42,6 +42,8 @@ const (
 	liveIntervalMSMax = 3_600_000
 	// requestStatsSampleMax: a fast node still logs some lines a minute.
 	requestStatsSampleMax = 1_000_000
+	// TraceSampleMax: as requestStatsSampleMax.
+	TraceSampleMax = 1_000_000
 	// loopsMax: more loops than cores gain nothing.
 	loopsMax = 64
 	// leasedWorkersMax is how many worker IDs a cluster leases at most.
@@ -53,7 +55,7 @@ const (
 func (f *Flags) Parse() (Settings, error) {
 	p := parser{append(Faults(nil), f.fileFaults...)}
 	s := Settings{
-		HTTPHost: f.HTTPHost, AdvertiseAddr: f.AdvertiseAddr, RaftAddr: f.RaftAddr, DataDir: f.DataDir,
+		HTTPHost: f.HTTPHost, AdvertiseAddr: f.AdvertiseAddr, RaftAddr: f.RaftAddr, AdminAddr: f.AdminAddr, DataDir: f.DataDir,
 		TLSCert: f.TLSCert, TLSKey: f.TLSKey, TLSClientCA: f.TLSClientCA,
 	}
 	p.addresses(f, &s)
@@ -79,6 +81,8 @@ func (f *Flags) Parse() (Settings, error) {
 	s.Dashboard = p.onOff("dashboard", f.Dashboard)
 	s.RequestStats = p.onOff("request-stats", f.RequestStats)
 	s.RequestStatsSample = int(p.number("request-stats-sample", f.RequestStatsSample, 1, requestStatsSampleMax))
+	s.TraceEndpoint = p.traceEndpoint(f.TraceEndpoint)
+	s.TraceSample = int(p.number("trace-sample", f.TraceSample, 0, TraceSampleMax))
 	s.Debug = p.onOff("debug", f.Debug)
 	s.Pretty = p.onOff("pretty", f.Pretty)
 	s.LogTimeMS = p.onOff("log-time-ms", f.LogTimeMS)
@@ -110,6 +114,9 @@ func (p *parser) addresses(f *Flags, s *Settings) {
 		p.hostPort("advertise-addr", f.AdvertiseAddr, f.AdvertiseAddr, 1)
 	}
 	p.hostPort("raft-addr", f.RaftAddr, f.RaftAddr, 0)
+	if f.AdminAddr != "" {
+		p.hostPort("admin-addr", f.AdminAddr, f.AdminAddr, 0)
+	}
 	switch {
 	case strings.HasPrefix(f.Peers, srvScheme):
 		s.PeersSRV = p.srv(f.Peers, s.NodeID)

@@ -20,6 +20,7 @@ type Settings struct {
 	HTTPPort               int    // 0: any free port
 	AdvertiseAddr          string // "": see Advertise
 	RaftAddr               string
+	AdminAddr              string            // "": not served
 	Peers                  map[uint64]string // nil: see PeerMap
 	PeersSRV               *SRV              // where Peers comes from; nil: they are as set
 	Join                   []string          // client addresses; nil: see Peers
@@ -47,7 +48,9 @@ type Settings struct {
 	LiveOrigins            []string
 	Dashboard              bool
 	RequestStats           bool
-	RequestStatsSample     int // one of every N requests
+	RequestStatsSample     int    // one of every N requests
+	TraceEndpoint          string // "": nothing is traced
+	TraceSample            int    // one of every N requests; 0: none
 	Debug                  bool
 	Pretty                 bool
 	LogTimeMS              bool

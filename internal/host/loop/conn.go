@@ -83,6 +83,9 @@ func (c *Conn) Buffered() []byte {
 	return *out
 }
 
+// Unwritten returns the length of the output that is not written yet.
+func (c *Conn) Unwritten() int { return len(c.out) + len(c.plain) }
+
 // SetBuffered replaces the output that is not written yet by b, which is what Buffered
 // returned with something appended.
 func (c *Conn) SetBuffered(b []byte) {

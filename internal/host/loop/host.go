@@ -110,6 +110,9 @@ func (h *Host) Err() error {
 // be. The caller bounds how often.
 func (h *Host) Post(f func()) bool { return h.loop.Post(f) }
 
+// Posted returns how many functions wait to be run.
+func (h *Host) Posted() int { return h.loop.Posted() }
+
 // Call runs f on the loop's goroutine and waits for it. It reports whether f has run.
 func (h *Host) Call(f func()) bool {
 	ran := make(chan struct{})

@@ -66,3 +66,10 @@ func (p *posts) take(end bool) []func() {
 	p.ended = p.ended || end && funcs == nil
 	return funcs
 }
+
+// Posted returns how many functions wait. Any goroutine may call it.
+func (l *Loop) Posted() int {
+	l.posted.mu.Lock()
+	defer l.posted.mu.Unlock()
+	return len(l.posted.funcs)
+}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/isotone/isotone/internal/host/loop"
@@ -64,10 +65,11 @@ func (l Limits) withDefaults() Limits {
 // Terminator is TLS on the connections of one loop. A handshake is a fraction of a
 // millisecond of arithmetic, so each has a goroutine; after it the loop reads and writes
 // the connection like any other, through a [loop.Layer]. Make it with [New]. All methods
-// but Wait belong to the loop's goroutine.
+// but Wait and Conns belong to the loop's goroutine.
 type Terminator struct {
 	cfg        Config
 	handshakes []*handshake // those under way, in no order
+	underWay   atomic.Int64 // how many there are, for other goroutines
 	// starting and continuing have a token for each handshake that computes. There are
 	// two, so that handshakes under way do not queue behind new ones: of a thousand
 	// clients that connect at once, the first would finish with the last.
@@ -96,6 +98,7 @@ func (t *Terminator) Accept(c *loop.Conn) loop.Handler {
 	h.socket.init(h.waiting)
 	h.tls = tls.Server(&h.socket, t.cfg.TLS)
 	t.handshakes = append(t.handshakes, h)
+	t.underWay.Store(int64(len(t.handshakes)))
 	return h
 }
 
@@ -107,8 +110,8 @@ func (t *Terminator) Stop() {
 	}
 }
 
-// Conns returns the number of handshakes under way.
-func (t *Terminator) Conns() int { return len(t.handshakes) }
+// Conns returns the number of handshakes under way. Any goroutine may call it.
+func (t *Terminator) Conns() int { return int(t.underWay.Load()) }
 
 // Wait waits for the goroutines of all handshakes. The caller has closed the loop.
 func (t *Terminator) Wait() { t.running.Wait() }
@@ -119,4 +122,5 @@ func (t *Terminator) remove(h *handshake) {
 	t.handshakes[h.index].index = h.index
 	t.handshakes[last] = nil
 	t.handshakes = t.handshakes[:last]
+	t.underWay.Store(int64(last))
 }

@@ -215,6 +215,18 @@ func (s *Store) create(o Options) (Recovered, error) {
 	return Recovered{Fresh: true, Identity: s.identity}, nil
 }
 
+// Size returns the size of the data file in bytes, or 0 if it cannot be told.
+func (s *Store) Size() int64 {
+	if s.closed || s.file == nil {
+		return 0
+	}
+	info, err := s.file.Stat()
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
 // Close releases the directory. It writes nothing: whatever was saved is durable already. It may
 // be called again.
 func (s *Store) Close() error {

@@ -146,6 +146,13 @@ func (l *lines) lost() uint64 {
 	return l.total
 }
 
+// queued returns how many bytes wait to be written, without those that are being written.
+func (l *lines) queued() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting)
+}
+
 // close refuses further lines once the queue is empty. It reports whether that happened
 // within five seconds.
 func (l *lines) close() (written bool) {

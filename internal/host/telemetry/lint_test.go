@@ -9,7 +9,13 @@ import (
 func TestMetrics_PassTheLinter(t *testing.T) {
 	m := NewMetrics("v1")
 	m.NewRequestStats()
-	m.SetNode(NodeStats{Peers: []PeerStats{{ID: 2}}})
+	m.SetNode(NodeStats{
+		Peers: []PeerStats{{ID: 2, ClockKnown: true, LagKnown: true}}, ClockQuorumKnown: true,
+		Raft: RaftStats{ClusterID: "1"}, Queues: []QueueStats{{Name: "requests", Max: 1}},
+	})
+	(&Log{lines: &lines{}}).Watch(m.registry)
+	WatchConnections(m.registry, 1, 1, func() []Connections { return []Connections{{Protocol: "h3", Refusable: true}} })
+	m.ObserveLiveLoad("a", "ok", 0)
 	problems, err := testutil.GatherAndLint(m.registry)
 	if err != nil {
 		t.Fatal(err)

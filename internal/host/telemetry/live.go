@@ -15,13 +15,13 @@ type liveMetrics struct {
 	cut     *prometheus.CounterVec
 }
 
-func newLiveMetrics(r registrar) liveMetrics {
+func newLiveMetrics(r *Registry) liveMetrics {
 	return liveMetrics{
-		loads:   r.counterVec("live_loads_total", "Loads of live documents, by code: ok for a change, unchanged, or an error code.", "document", "code"),
-		took:    r.histogramVec("live_load_seconds", "Time to load a live document, in seconds.", storageBuckets, "document"),
-		failing: r.gaugeVec("live_failing", "Whether the source of a live document fails, and the last good one is served: 1 or 0.", "document"),
-		streams: r.gaugeVec("live_streams", "Open streams of a live document.", "document"),
-		cut:     r.counterVec("live_streams_cut_total", "Streams of a live document that were cut because their reader did not read.", "document"),
+		loads:   r.CounterVec("live_loads_total", "Loads of live documents, by code: ok for a change, unchanged, or an error code.", "document", "code"),
+		took:    r.HistogramVec("live_load_seconds", "Time to load a live document, in seconds.", storageBuckets, "document"),
+		failing: r.GaugeVec("live_failing", "Whether the source of a live document fails, and the last good one is served: 1 or 0.", "document"),
+		streams: r.GaugeVec("live_streams", "Open streams of a live document.", "document"),
+		cut:     r.CounterVec("live_streams_cut_total", "Streams of a live document that were cut because their reader did not read.", "document"),
 	}
 }
 

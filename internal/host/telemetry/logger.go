@@ -4,8 +4,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // LogOptions says how log lines look. The zero value is JSON from level info up
@@ -36,11 +34,13 @@ func StartLog(w io.Writer, o LogOptions) *Log {
 	return &Log{newLogger(l, isTerminal(w), o), l}
 }
 
-// CountDropped adds the number of lines that were dropped to the series of r.
-func (l *Log) CountDropped(r prometheus.Registerer) {
-	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Namespace: namespace, Name: "log_lines_dropped_total", Help: "Lines that the log has dropped, because what it is written to was too slow.",
-	}, func() float64 { return float64(l.lines.lost()) }))
+// Watch adds the queue of lines, and the number of those that were dropped, to the metrics of r.
+func (l *Log) Watch(r *Registry) {
+	r.CounterFunc("log_lines_dropped_total", "Lines that the log has dropped, because what it is written to was too slow.",
+		func() float64 { return float64(l.lines.lost()) })
+	r.GaugeFunc("log_queue_bytes", "Bytes of lines that wait to be written to the log.",
+		func() float64 { return float64(l.lines.queued()) })
+	r.Gauge("log_queue_limit_bytes", "Bytes of lines that may wait to be written to the log; further lines are dropped.").Set(linesBytesMax)
 }
 
 // Close writes the queued lines and refuses further ones. It returns after five seconds at

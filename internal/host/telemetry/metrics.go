@@ -3,13 +3,9 @@ package telemetry
 import (
 	"net/http"
 	"runtime"
-	"strconv"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // other replaces every word that is not in the list of its label, so callers cannot
@@ -47,7 +43,7 @@ var (
 // [NewMetrics]. All methods are safe for concurrent use, do not block on I/O, and
 // those named Observe, Add and Count do not allocate.
 type Metrics struct {
-	registry *prometheus.Registry
+	registry *Registry
 
 	requests [len(protocols)][len(requestCodes)]prometheus.Counter
 	latency  [len(protocols)]prometheus.Observer
@@ -62,7 +58,7 @@ type Metrics struct {
 	reservations  prometheus.Counter
 	reserveFailed prometheus.Counter
 	elections     prometheus.Counter
-	peerRefusals  prometheus.Counter
+	stalls        prometheus.Counter
 	clockBackward prometheus.Counter
 	leasesLost    prometheus.Counter
 	leaseServed   prometheus.Counter
@@ -72,66 +68,62 @@ type Metrics struct {
 	totals totals
 	live   liveMetrics
 
-	node nodeGauges
-	// peersMu guards peersSeen, the peers that have a series now.
-	peersMu   sync.Mutex
-	peersSeen map[uint64]bool
-	peers     *prometheus.GaugeVec
-	// peerClocks has a series for each peer whose clock is known.
-	peerClocks *prometheus.GaugeVec
+	node   nodeGauges
+	raft   raftMetrics
+	queues queueGauges
+	peers  *peerMetrics
 }
 
 // NewMetrics returns metrics at zero, with those of the Go runtime and the
 // process beside them. The version is shown in isotone_build_info.
 func NewMetrics(version string) *Metrics {
-	r := registrar{prometheus.NewRegistry()}
+	r := NewRegistry()
 	m := &Metrics{
-		registry:      r.Registry,
-		timestamps:    r.counter("timestamps_total", "Timestamps issued."),
-		ids:           r.counter("snowflakes_total", "Snowflake ids made."),
-		thriftAgents:  r.counterVec("thrift_ids_total", "Ids asked for over Thrift, by user agent: the first ones are told apart.", "agent"),
-		batch:         r.histogram("batch_requests", "Requests confirmed by one round.", batchBuckets),
-		round:         r.histogram("round_duration_seconds", "Time from the start of a confirmation round to its quorum, in seconds.", roundBuckets),
-		storageWrite:  r.histogram("storage_write_seconds", "Time to write and sync one batch of the log, in seconds.", storageBuckets),
-		reservations:  r.counter("reservations_total", "Reservations of time that were committed."),
-		reserveFailed: r.counter("reservation_failures_total", "Reservations of time that were not committed by their deadline."),
-		elections:     r.counter("elections_total", "Changes of leader that this node has seen."),
-		peerRefusals:  r.counter("peer_refusals_total", "Peers refused in the handshake."),
-		clockBackward: r.counter("clock_backward_total", "Times the wall clock was seen to jump back."),
-		leasesLost:    r.counter("leases_lost_total", "Leases that ended, by time or with the leadership."),
+		registry:      r,
+		timestamps:    r.Counter("timestamps_total", "Timestamps issued."),
+		ids:           r.Counter("snowflakes_total", "Snowflake ids made."),
+		thriftAgents:  r.CounterVec("thrift_ids_total", "Ids asked for over Thrift, by user agent: the first ones are told apart.", "agent"),
+		batch:         r.Histogram("batch_requests", "Requests confirmed by one round.", batchBuckets),
+		round:         r.Histogram("round_duration_seconds", "Time from the start of a confirmation round to its quorum, in seconds.", roundBuckets),
+		storageWrite:  r.Histogram("storage_write_seconds", "Time to write and sync one batch of the log, in seconds.", storageBuckets),
+		reservations:  r.Counter("reservations_total", "Reservations of time that were committed."),
+		reserveFailed: r.Counter("reservation_failures_total", "Reservations of time that were not committed by their deadline."),
+		elections:     r.Counter("elections_total", "Changes of leader that this node has seen."),
+		stalls:        r.Counter("stalls_total", "Times that this process did not run for half of the shortest election timeout or longer."),
+		clockBackward: r.Counter("clock_backward_total", "Times the wall clock was seen to jump back."),
+		leasesLost:    r.Counter("leases_lost_total", "Leases that ended, by time or with the leadership."),
 		node:          newNodeGauges(r),
+		raft:          newRaftMetrics(r),
+		queues:        newQueueGauges(r),
+		peers:         newPeerMetrics(r),
 		live:          newLiveMetrics(r),
-		peersSeen:     map[uint64]bool{},
-		peerClocks:    r.gaugeVec("peer_clock_offset_seconds", "A peer's clock minus this node's, in seconds, off by the time on the way.", "peer"),
-		peers:         r.gaugeVec("peer_connected", "Whether the connection to a peer is up: 1 or 0.", "peer"),
 	}
-	requests := r.counterVec("requests_total", "Requests answered, by protocol and by code: ok or an error code.", "protocol", "code")
-	latency := r.histogramVec("request_duration_seconds", "Time from a request's arrival to its answer, in seconds.", roundBuckets, "protocol")
+	requests := r.CounterVec("requests_total", "Requests answered, by protocol and by code: ok or an error code.", "protocol", "code")
+	latency := r.HistogramVec("request_duration_seconds", "Time from a request's arrival to its answer, in seconds.", roundBuckets, "protocol")
 	for p, protocol := range protocols {
 		m.latency[p] = latency.WithLabelValues(protocol)
 		for c, code := range requestCodes {
 			m.requests[p][c] = requests.WithLabelValues(protocol, code)
 		}
 	}
-	roundsFailed := r.counterVec("rounds_failed_total", "Confirmation rounds that failed, by reason.", "reason")
+	roundsFailed := r.CounterVec("rounds_failed_total", "Confirmation rounds that failed, by reason.", "reason")
 	for i, reason := range roundFailures {
 		m.roundsFailed[i] = roundsFailed.WithLabelValues(reason)
 	}
-	lease := r.counterVec("lease_requests_total", "Requests in lease mode, by how they were answered: by the lease, or by a round as there was none.", "answered_by")
+	lease := r.CounterVec("lease_requests_total", "Requests in lease mode, by how they were answered: by the lease, or by a round as there was none.", "answered_by")
 	m.leaseServed, m.leaseMissed = lease.WithLabelValues("lease"), lease.WithLabelValues("round")
-	floors := r.counterVec("client_floors_total", "Requests whose client knew a larger timestamp than this leader would have issued, by what was done: time passed it below the ceiling, the floor was raised by a proposal, or the request was refused.", "outcome")
+	floors := r.CounterVec("client_floors_total", "Requests whose client knew a larger timestamp than this leader would have issued, by what was done: time passed it below the ceiling, the floor was raised by a proposal, or the request was refused.", "outcome")
 	for i, outcome := range []string{"passed", "raised", "refused"} {
 		m.floors[i] = floors.WithLabelValues(outcome)
 	}
-	r.gaugeVec("build_info", "Always 1; the labels say what runs.", "version", "goversion").
+	r.GaugeVec("build_info", "Always 1; the labels say what runs.", "version", "goversion").
 		WithLabelValues(version, runtime.Version()).Set(1)
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
 // Handler serves the metrics as Prometheus text.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	return m.registry.Handler()
 }
 
 // ObserveRequest counts one answered request and its time from arrival to
@@ -141,8 +133,8 @@ func (m *Metrics) ObserveRequest(protocol, code string, wall time.Duration) {
 	m.ObserveRequests(protocol, code, 1, wall)
 }
 
-// CountDropped adds the number of lines that l has dropped.
-func (m *Metrics) CountDropped(l *Log) { l.CountDropped(m.registry) }
+// Registry returns the registry of the metrics.
+func (m *Metrics) Registry() *Registry { return m.registry }
 
 // ObserveRequests counts n requests that were answered together, with one
 // observation of the time that they took: a pipeline of thousands costs no more
@@ -217,40 +209,14 @@ func (m *Metrics) AddFloors(passed, raised, refused uint64) {
 // CountElection counts a change of leader.
 func (m *Metrics) CountElection() { m.elections.Inc() }
 
-// CountPeerRefused counts a peer refused in the handshake.
-func (m *Metrics) CountPeerRefused() { m.peerRefusals.Inc() }
+// CountStall counts a time in which the process did not run.
+func (m *Metrics) CountStall() { m.stalls.Inc() }
 
 // CountClockBackward counts a jump back of the wall clock.
 func (m *Metrics) CountClockBackward() { m.clockBackward.Inc() }
 
 // ObserveStorageWrite counts one write to the log with its sync.
 func (m *Metrics) ObserveStorageWrite(wall time.Duration) { m.storageWrite.Observe(wall.Seconds()) }
-
-// setPeers gives every peer its series and drops those of peers that are gone.
-func (m *Metrics) setPeers(peers []PeerStats) {
-	m.peersMu.Lock()
-	defer m.peersMu.Unlock()
-	for id := range m.peersSeen {
-		m.peersSeen[id] = false
-	}
-	for _, p := range peers {
-		m.peersSeen[p.ID] = true
-		id := strconv.FormatUint(p.ID, 10)
-		m.peers.WithLabelValues(id).Set(oneIf(p.Connected))
-		if p.ClockKnown {
-			m.peerClocks.WithLabelValues(id).Set(p.ClockOffset.Seconds())
-		} else {
-			m.peerClocks.DeleteLabelValues(id)
-		}
-	}
-	for id, present := range m.peersSeen {
-		if !present {
-			m.peers.DeleteLabelValues(strconv.FormatUint(id, 10))
-			m.peerClocks.DeleteLabelValues(strconv.FormatUint(id, 10))
-			delete(m.peersSeen, id)
-		}
-	}
-}
 
 // find returns the place of word in list, or of the last element if it is not
 // there.

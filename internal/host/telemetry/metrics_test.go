@@ -120,7 +120,12 @@ func TestMetrics_CountWhatTheyAreTold(t *testing.T) {
 	m.CountReservation()
 	m.CountReservationFailed()
 	m.CountElection()
-	m.CountPeerRefused()
+	m.CountPeerRefused("wiped", "remote")
+	m.CountPeerRefused("gopher", "self")
+	m.AddMessagesDropped("output_full", 4)
+	m.AddProposalsDropped(5)
+	m.CountStall()
+	m.SetDatabaseSize(4096)
 	m.CountClockBackward()
 	m.ObserveStorageWrite(2 * time.Millisecond)
 	m.SetCertificateLeft(time.Hour)
@@ -153,7 +158,14 @@ func TestMetrics_CountWhatTheyAreTold(t *testing.T) {
 		`isotone_reservations_total 1`,
 		`isotone_reservation_failures_total 1`,
 		`isotone_elections_total 1`,
-		`isotone_peer_refusals_total 1`,
+		`isotone_peer_refusals_total 2`,
+		`isotone_peer_handshake_refusals_total{by="remote",reason="wiped"} 1`,
+		`isotone_peer_handshake_refusals_total{by="self",reason="other"} 1`,
+		`isotone_peer_messages_dropped_total{reason="output_full"} 4`,
+		`isotone_peer_messages_dropped_total{reason="unsendable"} 0`,
+		`isotone_proposals_dropped_total 5`,
+		`isotone_stalls_total 1`,
+		`isotone_storage_database_bytes 4096`,
 		`isotone_clock_backward_total 1`,
 		`isotone_storage_write_seconds_sum 0.002`,
 	)
@@ -165,8 +177,16 @@ func TestSetNode_SetsGaugesAndForgetsPeers(t *testing.T) {
 		Leading: true, LeaderID: 3, Term: 7, Ready: true, CeilingLead: 1500 * time.Millisecond,
 		TimeLead: -time.Millisecond, QueueDepth: 5, QueueLimit: 10, StorageFailed: true,
 		Workers: 2, IDsRefused: true, ClockOffset: -2 * time.Second,
-		ClockExceeded: true, ClockQuorumOffset: time.Hour, ClockQuorumKnown: true,
-		Peers: []telemetry.PeerStats{{ID: 2, Connected: true, ClockOffset: time.Second, ClockKnown: true}, {ID: math.MaxUint64}},
+		ClockExceeded: true, ClockQuorumOffset: time.Hour, ClockQuorumKnown: true, ClockLimit: time.Minute,
+		FeatureLevel: 2, FeatureLevelNewest: 3,
+		Raft: telemetry.RaftStats{
+			LastIndex: 12, CommittedIndex: 11, AppliedIndex: 10, Voters: 5, Learners: 1, Quorum: 3, VotersConnected: 4,
+			WorkersLeased: 7, WorkersLimit: 1024, ClusterID: "00ff", NodeID: "4", WriteUnderWay: time.Second,
+		},
+		Queues: []telemetry.QueueStats{{Name: "entries not on disk", Length: 3, Max: 4096}, {Name: "posts", Length: 1}},
+		Peers: []telemetry.PeerStats{
+			{ID: 2, Connected: true, ClockOffset: time.Second, ClockKnown: true, Lag: 6, LagKnown: true, OutputBytes: 99}, {ID: math.MaxUint64},
+		},
 	})
 	wantLines(t, m,
 		"isotone_leader 1", "isotone_leader_id 3", "isotone_term 7", "isotone_ready 1",
@@ -174,13 +194,22 @@ func TestSetNode_SetsGaugesAndForgetsPeers(t *testing.T) {
 		"isotone_queue_depth 5", "isotone_queue_limit 10", "isotone_storage_failed 1",
 		"isotone_snowflake_workers 2", "isotone_snowflake_refused 1", "isotone_clock_offset_seconds -2",
 		"isotone_clock_exceeded 1", "isotone_clock_quorum_offset_seconds 3600",
-		`isotone_peer_clock_offset_seconds{peer="2"} 1`,
+		`isotone_peer_clock_offset_seconds{peer="2"} 1`, `isotone_peer_lag_entries{peer="2"} 6`, `isotone_peer_output_bytes{peer="2"} 99`,
+		"isotone_feature_level 2", "isotone_feature_level_newest 3", "isotone_clock_limit_seconds 60",
+		"isotone_raft_last_index 12", "isotone_raft_committed_index 11", "isotone_raft_applied_index 10",
+		`isotone_members{role="voter"} 5`, `isotone_members{role="learner"} 1`, "isotone_quorum_voters 3", "isotone_voters_connected 4",
+		"isotone_cluster_workers_leased 7", "isotone_cluster_workers_limit 1024", `isotone_node_info{cluster="00ff",node="4"} 1`,
+		"isotone_storage_write_underway_seconds 1",
+		`isotone_queue_items{queue="entries_not_on_disk"} 3`, `isotone_queue_items_limit{queue="entries_not_on_disk"} 4096`,
+		`isotone_queue_items{queue="posts"} 1`,
 		`isotone_peer_connected{peer="2"} 1`, `isotone_peer_connected{peer="18446744073709551615"} 0`,
 	)
 	m.SetNode(telemetry.NodeStats{Peers: []telemetry.PeerStats{{ID: 2}}})
 	wantLines(t, m, "isotone_leader 0", "isotone_ready 0", `isotone_peer_connected{peer="2"} 0`)
-	if strings.Contains(scrape(t, m), `peer_clock_offset_seconds{peer="2"}`) {
-		t.Error("a clock that is not known any more keeps its series")
+	for _, gone := range []string{`peer_clock_offset_seconds{peer="2"}`, `peer_lag_entries{peer="2"}`, `queue_items_limit{queue="posts"}`} {
+		if strings.Contains(scrape(t, m), gone) {
+			t.Errorf("there is %s, whose value is not known", gone)
+		}
 	}
 	if strings.Contains(scrape(t, m), "\nisotone_clock_quorum_offset_seconds ") {
 		t.Error("an offset that is not known any more keeps its series")
@@ -233,5 +262,53 @@ func BenchmarkSetNode(b *testing.B) {
 	s := telemetry.NodeStats{Peers: []telemetry.PeerStats{{ID: 2}, {ID: 3}}}
 	for b.Loop() {
 		m.SetNode(s)
+	}
+}
+
+func TestWatchConnections_AsksWhenScraped(t *testing.T) {
+	m := telemetry.NewMetrics("")
+	open := 1
+	telemetry.WatchConnections(m.Registry(), 20000, 100, func() []telemetry.Connections {
+		return []telemetry.Connections{{Protocol: "http1", Open: open}, {Protocol: "h3", Open: 2, Refused: 3, Refusable: true}}
+	})
+	wantLines(t, m, `isotone_client_connections{protocol="http1"} 1`)
+	open = 5
+	wantLines(t, m, `isotone_client_connections{protocol="http1"} 5`, `isotone_client_connections{protocol="h3"} 2`,
+		`isotone_client_connections_refused_total{protocol="h3"} 3`,
+		`isotone_client_connections_limit{port="client"} 20000`, `isotone_client_connections_limit{port="thrift"} 100`)
+	if strings.Contains(scrape(t, m), `connections_refused_total{protocol="http1"}`) {
+		t.Error("there is a count of what is not counted")
+	}
+}
+
+// TestRegistry_DescribesWhatIsServed, and nothing else.
+func TestRegistry_DescribesWhatIsServed(t *testing.T) {
+	m := telemetry.NewMetrics("")
+	m.SetNode(telemetry.NodeStats{Peers: []telemetry.PeerStats{{ID: 2, ClockKnown: true, LagKnown: true}}})
+	served := map[string]bool{}
+	families, err := m.Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := map[string]telemetry.Description{}
+	for _, d := range m.Registry().Descriptions() {
+		if _, twice := described[d.Name]; twice {
+			t.Errorf("%s is described twice", d.Name)
+		}
+		described[d.Name] = d
+	}
+	for _, f := range families {
+		name := f.GetName()
+		if !strings.HasPrefix(name, "isotone_") {
+			continue
+		}
+		served[name] = true
+		d := described[name]
+		if d.Help != f.GetHelp() || d.Type != strings.ToLower(f.GetType().String()) || len(d.Labels) != len(f.GetMetric()[0].GetLabel()) {
+			t.Errorf("%s is described as %+v", name, d)
+		}
+	}
+	if len(served) < 40 || !served["isotone_peer_lag_entries"] {
+		t.Errorf("only %d metrics are served", len(served))
 	}
 }

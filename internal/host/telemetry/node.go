@@ -15,8 +15,9 @@ type NodeStats struct {
 	// LeaderID is the node that leads, 0 if none is known.
 	LeaderID uint64
 	Term     uint64
-	// FeatureLevel is the cluster's.
-	FeatureLevel uint64
+	// FeatureLevel is the cluster's, FeatureLevelNewest the newest that this node's version
+	// knows.
+	FeatureLevel, FeatureLevelNewest uint64
 	// Ready is whether the node can serve or route.
 	Ready bool
 	// CeilingLead is the ceiling minus the wall clock; negative when the clock
@@ -41,6 +42,12 @@ type NodeStats struct {
 	// ClockQuorumKnown.
 	ClockQuorumOffset time.Duration
 	ClockQuorumKnown  bool
+	// ClockLimit is how far apart the two may be; 0: any distance.
+	ClockLimit time.Duration
+	// Raft is the state of the log and the members.
+	Raft RaftStats
+	// Queues lists the bounded queues, always the same ones.
+	Queues []QueueStats
 	// Peers lists the other members. A peer that is absent loses its series.
 	Peers []PeerStats
 }
@@ -52,6 +59,11 @@ type PeerStats struct {
 	// ClockOffset is its clock minus this node's, if ClockKnown.
 	ClockOffset time.Duration
 	ClockKnown  bool
+	// Lag is how many entries of the log it lacks, if LagKnown: this node leads.
+	Lag      uint64
+	LagKnown bool
+	// OutputBytes wait to be sent to it.
+	OutputBytes int
 }
 
 // SetNode sets the gauges. The node calls it about ten times a second.
@@ -77,7 +89,11 @@ func (m *Metrics) SetNode(s NodeStats) {
 	} else {
 		g.clockQuorumOffset.DeleteLabelValues()
 	}
-	m.setPeers(s.Peers)
+	g.featureLevelNewest.Set(float64(s.FeatureLevelNewest))
+	g.clockLimit.Set(s.ClockLimit.Seconds())
+	m.raft.set(&s.Raft)
+	m.queues.set(s.Queues)
+	m.peers.set(s.Peers)
 }
 
 // SetCertificateLeft says how long the TLS certificate is still valid.
@@ -86,69 +102,38 @@ func (m *Metrics) SetCertificateLeft(left time.Duration) { m.node.certificateLef
 type nodeGauges struct {
 	leader, leaderID, term, ready prometheus.Gauge
 	leased, featureLevel          prometheus.Gauge
+	featureLevelNewest            prometheus.Gauge
 	ceilingLead, timeLead         prometheus.Gauge
 	queueDepth, queueLimit        prometheus.Gauge
 	storageFailed                 prometheus.Gauge
 	workers, idsRefused           prometheus.Gauge
 	clockOffset, clockExceeded    prometheus.Gauge
+	clockLimit                    prometheus.Gauge
 	// clockQuorumOffset has its one series while the offset is known.
 	clockQuorumOffset *prometheus.GaugeVec
 	certificateLeft   prometheus.Gauge
 }
 
-func newNodeGauges(r registrar) nodeGauges {
+func newNodeGauges(r *Registry) nodeGauges {
 	return nodeGauges{
-		leader:            r.gauge("leader", "Whether this node leads: 1 or 0."),
-		leased:            r.gauge("lease_held", "Whether this node holds a lease: 1 or 0."),
-		leaderID:          r.gauge("leader_id", "Id of the node that leads; 0 when none is known."),
-		featureLevel:      r.gauge("feature_level", "Feature level of the cluster; see isotone upgrade."),
-		term:              r.gauge("term", "Raft term of this node."),
-		ready:             r.gauge("ready", "Whether this node can serve or route: 1 or 0."),
-		ceilingLead:       r.gauge("ceiling_lead_seconds", "Replicated ceiling of issued time minus the wall clock, in seconds."),
-		timeLead:          r.gauge("time_lead_seconds", "Time of the timestamps issued now minus the wall clock, in seconds."),
-		queueDepth:        r.gauge("queue_depth", "Requests that wait for a confirmation round."),
-		queueLimit:        r.gauge("queue_limit", "Requests that may wait for a confirmation round."),
-		workers:           r.gauge("snowflake_workers", "Worker ids that this node has leased for its snowflake ids."),
-		idsRefused:        r.gauge("snowflake_refused", "Whether this node makes no snowflake ids although it should, because of its clock or its worker id: 1 or 0."),
-		clockOffset:       r.gauge("clock_offset_seconds", "This node's clock minus the median of its peers' clocks, in seconds."),
-		clockExceeded:     r.gauge("clock_exceeded", "Whether this node does not go by its own clock, because it is too far off those of a quorum or has jumped: 1 or 0."),
-		clockQuorumOffset: r.gaugeVec("clock_quorum_offset_seconds", "This node's clock minus the clock that a quorum vouches for, in seconds; of a single node, how far its clock has jumped. Absent while too few clocks are known."),
-		certificateLeft:   r.gauge("certificate_left_seconds", "How long the TLS certificate is still valid, in seconds; less than 0: it is not."),
-		storageFailed:     r.gauge("storage_failed", "Whether a write or sync has failed for good: 1 or 0."),
+		leader:             r.Gauge("leader", "Whether this node leads: 1 or 0."),
+		leased:             r.Gauge("lease_held", "Whether this node holds a lease: 1 or 0."),
+		leaderID:           r.Gauge("leader_id", "Id of the node that leads; 0 when none is known."),
+		featureLevel:       r.Gauge("feature_level", "Feature level of the cluster; see isotone upgrade."),
+		featureLevelNewest: r.Gauge("feature_level_newest", "Newest feature level that the version of this node knows."),
+		clockLimit:         r.Gauge("clock_limit_seconds", "How far this node's clock may be off those of a quorum before it goes by theirs, in seconds (CLOCK_JUMP_MAX_MS); 0: any distance."),
+		term:               r.Gauge("term", "Raft term of this node."),
+		ready:              r.Gauge("ready", "Whether this node can serve or route: 1 or 0."),
+		ceilingLead:        r.Gauge("ceiling_lead_seconds", "Replicated ceiling of issued time minus the wall clock, in seconds."),
+		timeLead:           r.Gauge("time_lead_seconds", "Time of the timestamps issued now minus the wall clock, in seconds."),
+		queueDepth:         r.Gauge("queue_depth", "Requests that wait for a confirmation round."),
+		queueLimit:         r.Gauge("queue_limit", "Requests that may wait for a confirmation round."),
+		workers:            r.Gauge("snowflake_workers", "Worker ids that this node has leased for its snowflake ids."),
+		idsRefused:         r.Gauge("snowflake_refused", "Whether this node makes no snowflake ids although it should, because of its clock or its worker id: 1 or 0."),
+		clockOffset:        r.Gauge("clock_offset_seconds", "This node's clock minus the median of its peers' clocks, in seconds."),
+		clockExceeded:      r.Gauge("clock_exceeded", "Whether this node does not go by its own clock, because it is too far off those of a quorum or has jumped: 1 or 0."),
+		clockQuorumOffset:  r.GaugeVec("clock_quorum_offset_seconds", "This node's clock minus the clock that a quorum vouches for, in seconds; of a single node, how far its clock has jumped. Absent while too few clocks are known."),
+		certificateLeft:    r.Gauge("certificate_left_seconds", "How long the TLS certificate is still valid, in seconds; less than 0: it is not."),
+		storageFailed:      r.Gauge("storage_failed", "Whether a write or sync has failed for good: 1 or 0."),
 	}
-}
-
-// registrar makes metrics named isotone_… in one registry. A name given twice is
-// a defect and panics.
-type registrar struct{ *prometheus.Registry }
-
-const namespace = "isotone"
-
-func (r registrar) counter(name, help string) prometheus.Counter {
-	return registered(r, prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}))
-}
-
-func (r registrar) counterVec(name, help string, labels ...string) *prometheus.CounterVec {
-	return registered(r, prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels))
-}
-
-func (r registrar) gauge(name, help string) prometheus.Gauge {
-	return registered(r, prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}))
-}
-
-func (r registrar) gaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
-	return registered(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels))
-}
-
-func (r registrar) histogram(name, help string, buckets []float64) prometheus.Histogram {
-	return registered(r, prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}))
-}
-
-func (r registrar) histogramVec(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return registered(r, prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels))
-}
-
-func registered[C prometheus.Collector](r registrar, c C) C {
-	r.MustRegister(c)
-	return c
 }

@@ -19,13 +19,12 @@ type RequestStats struct {
 
 // NewRequestStats returns statistics at zero in the registry r. It can be called once for
 // each registry.
-func NewRequestStats(r *prometheus.Registry) *RequestStats {
-	in := registrar{r}
+func NewRequestStats(r *Registry) *RequestStats {
 	return &RequestStats{
-		wall:   in.histogram("request_wall_seconds", "Time in the handler of a request, in seconds.", sectionBuckets),
-		user:   in.histogram("request_user_seconds", "CPU time of the handler of a request in user mode, in seconds.", sectionBuckets),
-		system: in.histogram("request_system_seconds", "CPU time of the handler of a request in the kernel, in seconds.", sectionBuckets),
-		stall:  in.histogram("request_stall_seconds", "Time in the handler of a request in which no CPU worked for it, in seconds.", sectionBuckets),
+		wall:   r.Histogram("request_wall_seconds", "Time in the handler of a request, in seconds.", sectionBuckets),
+		user:   r.Histogram("request_user_seconds", "CPU time of the handler of a request in user mode, in seconds.", sectionBuckets),
+		system: r.Histogram("request_system_seconds", "CPU time of the handler of a request in the kernel, in seconds.", sectionBuckets),
+		stall:  r.Histogram("request_stall_seconds", "Time in the handler of a request in which no CPU worked for it, in seconds.", sectionBuckets),
 	}
 }
 
