@@ -72,6 +72,8 @@ func (j *findings) answers(c *Cluster) {
 			j.add(Problem, "ready", name(v), "does not answer, but members are connected with it: "+v.Error, "check its client address (ADVERTISE_ADDR) and the firewall, and read its log")
 		case v.State.Node.Forming:
 			j.add(Warning, "ready", name(v), "the cluster is being formed: "+v.State.Node.NotReady, "start all nodes in PEERS, with the same list")
+		case v.State.Node.Draining:
+			j.add(Warning, "ready", name(v), "is draining: it is about to end", "wait for its restart, if it is to come back")
 		case p.Ready == 0:
 			j.add(Problem, "ready", name(v), "GET /ready: "+p.ReadyText, "look for a node that is overloaded or stopped (SIGSTOP)")
 		case p.Ready != 200:

@@ -191,6 +191,7 @@ var ailments = []ailment{
 		c.Nodes[1].Ready, state(c, 2).Node.NotReady = 503, "no clock"
 	}, doctor.Problem, "ready", "no clock"},
 	{"no answer to /ready", func(_ *doctor.Local, c *doctor.Cluster) { c.Nodes[1].Ready, c.Nodes[1].ReadyText = 0, "timeout" }, doctor.Problem, "ready", "timeout"},
+	{"draining", func(_ *doctor.Local, c *doctor.Cluster) { c.Nodes[1].Ready, state(c, 2).Node.Draining = 503, true }, doctor.Warning, "ready", "draining"},
 	{"two clusters", func(_ *doctor.Local, c *doctor.Cluster) { state(c, 2).ClusterID = "b" }, doctor.Problem, "cluster", "b, c"},
 	{"no leader", func(_ *doctor.Local, c *doctor.Cluster) { c.Report.Leader = nil }, doctor.Problem, "leader", "no leader"},
 	{"never started", func(_ *doctor.Local, c *doctor.Cluster) { c.Members.Members[2].Incarnation = "" }, doctor.Warning, "member", "never connected"},
