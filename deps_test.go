@@ -43,6 +43,7 @@ internal/host/listen:
 internal/host/loop:         ; golang.org/x/sys
 internal/host/secure:       internal/host/loop
 internal/host/storage:      ; go.etcd.io/raft/v3 go.etcd.io/bbolt google.golang.org/protobuf
+internal/host/backup:       internal/host/storage
 internal/host/peer:         ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
 internal/front/head:
@@ -58,7 +59,7 @@ internal/front/web:         . snowflake internal/host/listen internal/front inte
 internal/front/thriftrpc:   . snowflake internal/host/listen internal/front ; github.com/apache/thrift
 
 internal/forward:           . internal/host/loop internal/front
-internal/node:              . snowflake disruptor internal/core/oracle internal/core/replica internal/host/storage internal/host/peer internal/host/loop internal/front internal/host/telemetry ; go.etcd.io/raft/v3 golang.org/x/sys
+internal/node:              . snowflake disruptor internal/core/oracle internal/core/replica internal/host/storage internal/host/backup internal/host/peer internal/host/loop internal/front internal/host/telemetry ; go.etcd.io/raft/v3 golang.org/x/sys
 
 internal/balance:           .
 internal/proxy:             . internal/host/loop internal/host/listen internal/front/head internal/front/httpapi internal/balance internal/front/transaction internal/front/stats

@@ -30,6 +30,10 @@ const (
 	// CodeWrongCluster: the answer would have come from a cluster other than the one
 	// requested. Such an answer is never used (I10).
 	CodeWrongCluster Code = "wrong_cluster"
+	// CodeRegressed: the request carries a floor that the cluster would undercut, and may not
+	// raise itself to (I13). The cluster was set back to an older copy, or the floor is that of
+	// another cluster. Repeating the request cannot help before an operator has acted.
+	CodeRegressed Code = "regressed"
 	// CodeInternal: a bug or a broken machine; the message has the details.
 	CodeInternal Code = "internal"
 )
@@ -76,5 +80,6 @@ var (
 	ErrNotFound         = &Error{Code: CodeNotFound, Message: "not found"}
 	ErrClock            = &Error{Code: CodeClock, Message: "the clock cannot be trusted"}
 	ErrWrongCluster     = &Error{Code: CodeWrongCluster, Message: "this is another cluster"}
+	ErrRegressed        = &Error{Code: CodeRegressed, Message: "the cluster is behind what the client has seen"}
 	ErrInternal         = &Error{Code: CodeInternal, Message: "internal error"}
 )

@@ -21,6 +21,9 @@ type batch struct {
 	err   error
 
 	floor isotone.Timestamp // of the client, when the request was sent
+	above isotone.Timestamp // of the only call; see Reader.Above
+	// carries says that the request was sent with a floor.
+	carries bool
 
 	// line is the request, once the batch is sealed. It usually fits in buf.
 	line []byte

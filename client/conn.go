@@ -36,7 +36,10 @@ type conn struct {
 
 	answered atomic.Bool // at least once
 	own      batch       // reused by direct calls
-	pauses   int         // in a row; of the reader
+	// plain: the node has refused a floor, because its version knows none. It belongs to the
+	// goroutine that has taken the connection, or reads the answer.
+	plain  bool
+	pauses int // in a row; of the reader
 }
 
 func newConn(p *pool, addr string, netConn net.Conn, read *bufio.Reader) *conn {
@@ -49,7 +52,7 @@ func newConn(p *pool, addr string, netConn net.Conn, read *bufio.Reader) *conn {
 
 // send sends a request. The caller must have taken the connection with pool.take.
 func (cn *conn) send(b *batch) {
-	b.floor = cn.pool.client.floor.now()
+	line := cn.line(b)
 	cn.since.Store(int64(cn.pool.client.now()))
 	cn.pending.Store(b)
 	select {
@@ -61,12 +64,37 @@ func (cn *conn) send(b *batch) {
 	default:
 	}
 	if cn.writes != nil {
-		cn.writes <- b.line
+		cn.writes <- line
 		return
 	}
-	if _, err := cn.netConn.Write(b.line); err != nil {
+	if _, err := cn.netConn.Write(line); err != nil {
 		_ = cn.netConn.Close() // the reader notices
 	}
+}
+
+// line notes the client's floor and returns the request to send. The first one on a connection
+// carries the floor: a node that would undercut it was set back, and raises itself, or refuses
+// (I13). An answer shows that its leader is above the floor, as it stays.
+func (cn *conn) line(b *batch) []byte {
+	b.floor, b.carries = cn.pool.client.floor.now(), false
+	if cn.answered.Load() && b.above == (isotone.Timestamp{}) || cn.plain || b.kind == kindID {
+		return b.line
+	}
+	floor := b.floor
+	if floor.Before(b.above) {
+		floor = b.above
+	}
+	if floor == (isotone.Timestamp{}) {
+		return b.line
+	}
+	b.carries = true
+	return appendAbove(nil, b.kind, b.count(), floor)
+}
+
+// isOlder reports whether a refusal means that the node does not know floors.
+func (b *batch) isOlder(err error) bool {
+	refusal, ok := err.(*isotone.Error)
+	return ok && b.carries && refusal.Code == isotone.CodeInvalidArgument
 }
 
 // write is the goroutine of a connection with a writes channel.
@@ -140,6 +168,7 @@ func (cn *conn) serve() error {
 				b.finish(err)
 				return err
 			}
+			refusal = b.undercut(cn.addr)
 		}
 		if !cn.settle(b, refusal) {
 			return cn.waitClosed()
@@ -154,6 +183,10 @@ func (cn *conn) settle(b *batch, refusal *isotone.Error) bool {
 	switch {
 	case refusal == nil:
 		cn.succeeded(b)
+	case b.isOlder(refusal):
+		cn.plain = true
+		p.requeue(b)
+		p.put(cn)
 	case !transient(refusal.Code):
 		cn.pauses = 0
 		p.put(cn)

@@ -52,7 +52,7 @@ func (p *pool) ask(ctx context.Context, k kind) (isotone.Timestamp, bool, error)
 	b.kind = k
 	b.state.Store(stateSealed | stateCall | 1)
 	b.line = appendRequest(b.buf[:0], k, 1)
-	b.floor = p.client.floor.now()
+	line := cn.line(b)
 	begun := p.client.now()
 	cn.since.Store(int64(begun))
 	cn.pending.Store(b)
@@ -61,9 +61,10 @@ func (p *pool) ask(ctx context.Context, k kind) (isotone.Timestamp, bool, error)
 	if ctx.Done() != nil {
 		stop = context.AfterFunc(ctx, func() { _ = cn.netConn.Close() })
 	}
-	_, err := cn.netConn.Write(b.line)
-	if err == nil {
-		err = readAnswer(cn.read, b)
+	err := cn.exchange(line)
+	if b.isOlder(err) && cn.read.Buffered() == 0 {
+		cn.plain = true
+		err = cn.exchange(b.line)
 	}
 	cn.pending.Store(nil)
 	if !stop() || err != nil || cn.read.Buffered() > 0 {
@@ -84,6 +85,14 @@ func (p *pool) ask(ctx context.Context, k kind) (isotone.Timestamp, bool, error)
 	first := b.first
 	p.put(cn) // b belongs to the next call from here on
 	return first, true, nil
+}
+
+// exchange writes a request and reads the answer.
+func (cn *conn) exchange(line []byte) error {
+	if _, err := cn.netConn.Write(line); err != nil {
+		return err
+	}
+	return readAnswer(cn.read, &cn.own)
 }
 
 // discard closes an unusable connection.

@@ -3,6 +3,7 @@ package client
 import (
 	"bufio"
 	"bytes"
+	"slices"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/reply"
@@ -11,11 +12,14 @@ import (
 // ReadyMax is how many full batches may wait.
 const ReadyMax = readyMax
 
+// AloneMax is how many calls with floors of their own may wait.
+const AloneMax = aloneMax
+
 // Waiting returns how many calls wait to be sent.
 func Waiting(c *Client) (calls uint64) {
 	for _, p := range []*pool{c.stamps, c.ids} {
 		p.mu.Lock()
-		for _, b := range p.ready {
+		for _, b := range slices.Concat(p.ready, p.alone) {
 			calls += b.calls()
 		}
 		for i := range p.queues {

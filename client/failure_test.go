@@ -76,6 +76,7 @@ func TestCall_GetsWhatIsOfNoUseToRepeat(t *testing.T) {
 		"-NOAUTH Authentication required.\r\n": isotone.ErrUnauthorized,
 		"-WRONGPASS invalid\r\n":               isotone.ErrUnauthorized,
 		"-WRONGCLUSTER behind a proxy\r\n":     isotone.ErrWrongCluster,
+		"-REGRESSED it was set back\r\n":       isotone.ErrRegressed,
 		"-STRANGE this is not from a node\r\n": isotone.ErrInternal,
 	} {
 		f := startCluster(t, 1)

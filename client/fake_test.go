@@ -51,6 +51,8 @@ type cluster struct {
 	leader int    // an index of nodes; -1: none
 	gone   []int  // indexes of nodes that are no members any more
 	last   isotone.Timestamp
+	old    bool   // older versions do not know FLOOR
+	guard  uint64 // the largest index of a floor; 0: any
 	ids    int64
 	leases map[string]*lease // by session
 }
@@ -333,6 +335,9 @@ func (c *cluster) answer(index int, args []string) []byte {
 		if err != nil {
 			return []byte("-ERR count\r\n")
 		}
+		if fault := c.pass(args[2:]); fault != nil {
+			return fault
+		}
 		first := isotone.Timestamp{Time: c.last.Time, Index: c.last.Index + 1}
 		c.last.Index += count
 		return stamp(first)
@@ -358,6 +363,38 @@ func (c *cluster) refuse(index int) []byte {
 		return []byte("-CLUSTERDOWN no leader is known\r\n")
 	}
 	return []byte("-MOVED 0 " + c.nodes[c.leader].addr + "\r\n")
+}
+
+// pass raises the fake oracle to the floor of a TS command, as nodes do.
+func (c *cluster) pass(options []string) (fault []byte) {
+	if len(options) < 2 {
+		return nil
+	}
+	floor, err := isotone.ParseTimestamp(options[len(options)-1])
+	switch {
+	case c.old:
+		return []byte("-ERR wrong number of arguments for 'ts' command\r\n")
+	case options[len(options)-2] != "FLOOR" || err != nil:
+		return []byte("-ERR options\r\n")
+	case c.guard > 0 && floor.Index > c.guard:
+		return []byte("-REGRESSED it is behind\r\n")
+	case c.last.Before(floor):
+		c.last = floor
+	}
+	return nil
+}
+
+// setBack restores the fake oracle from an older copy.
+func (c *cluster) setBack(index uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last.Index = index
+}
+
+func (c *cluster) change(change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
 }
 
 func (c *cluster) slots() []byte {

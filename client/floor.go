@@ -12,6 +12,8 @@ import (
 //
 // Several requests are under way at once, and an answer need not be larger than what arrived
 // after its request was sent. So each request keeps the floor from when it was sent.
+//
+// The first request on each connection also tells the node the floor: see conn.line.
 type floor struct {
 	mu   sync.Mutex
 	last isotone.Timestamp
@@ -37,6 +39,15 @@ func (f *floor) raise(sent isotone.Timestamp, got isotone.Range) bool {
 		f.last = last
 	}
 	return true
+}
+
+// undercut returns an error if the answer is not above the floor that the call named. Only a
+// node of an older version, which does not know floors, answers so.
+func (b *batch) undercut(addr string) *isotone.Error {
+	if b.above == (isotone.Timestamp{}) || b.above.Before(b.first) {
+		return nil
+	}
+	return isotone.Errorf(isotone.CodeRegressed, "%s issued timestamp %v, not above the floor %v", addr, b.first, b.above)
 }
 
 // inOrder checks the answer to a request. It returns an error if no call may use it.

@@ -36,6 +36,9 @@ type Options struct {
 	// report no ID. 0 pins the cluster of the first node that reports one; then the client
 	// also uses nodes that report none because their version is older. See [Client.Cluster].
 	Cluster isotone.ClusterID
+	// Floor is the largest timestamp that is known from before, for instance stored by an earlier
+	// process: the client hands out none at or below it. The zero timestamp stands for none.
+	Floor isotone.Timestamp
 	// Mode applies to Timestamp and Timestamps; the default leaves it to the nodes.
 	Mode isotone.ReadMode
 	// Conns is the number of connections to the leader, and so of timestamp requests under

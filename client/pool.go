@@ -43,7 +43,8 @@ type pool struct {
 	mu     sync.Mutex
 	free   []*conn
 	ready  []*batch // sealed: to be sent again, or full
-	turn   int      // index in queues, of the next to take from
+	alone  []*batch // of calls with a floor of their own
+	turn   int      // index in queues of the next to take from, or len(queues) for alone
 	sent   uint64   // requests
 	rtt    estimate
 	closed bool
@@ -125,6 +126,46 @@ func (p *pool) call(ctx context.Context, place int, count uint64) (b *batch, at 
 	case <-done:
 	}
 	return b, at, p.leave(ctx, b)
+}
+
+// callAbove gets count timestamps above a floor, in a request of its own: others have lower
+// floors, or none.
+func (p *pool) callAbove(ctx context.Context, k kind, count uint64, floor isotone.Timestamp) (*batch, error) {
+	b := newBatch(k)
+	b.above = floor
+	b.state.Store(stateSealed | stateCall | count)
+	b.line = appendRequest(b.buf[:0], k, count)
+	if err := p.queueAlone(b); err != nil {
+		return nil, err
+	}
+	p.dispatch()
+	select {
+	case <-b.done:
+		return b, b.err
+	case <-ctx.Done():
+	}
+	err := p.leave(ctx, b)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.alone = slices.DeleteFunc(p.alone, func(other *batch) bool { return other == b }) // make room
+	return b, err
+}
+
+// aloneMax bounds the calls with floors of their own that wait: each is a request, so that
+// more would wait for long.
+const aloneMax = 1024
+
+func (p *pool) queueAlone(b *batch) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		return ErrClosed
+	case len(p.alone) >= aloneMax:
+		return isotone.Errorf(isotone.CodeOverloaded, "%d calls with floors are waiting%s", aloneMax, p.client.troubleText())
+	}
+	p.alone = append(p.alone, b)
+	return nil
 }
 
 // begin sends the batch that the caller has just begun, if there is a free connection.
@@ -253,14 +294,28 @@ func (p *pool) next() *batch {
 			return b
 		}
 	}
-	for range p.queues {
-		q := &p.queues[p.turn]
-		p.turn = (p.turn + 1) % len(p.queues)
-		if b := q.seal(); b != nil {
+	places := len(p.queues) + 1
+	for range places {
+		at := p.turn
+		p.turn = (p.turn + 1) % places
+		if at == len(p.queues) {
+			if b := p.nextAlone(); b != nil {
+				return b
+			}
+		} else if b := p.queues[at].seal(); b != nil {
 			return b
 		}
 	}
 	return nil
+}
+
+func (p *pool) nextAlone() *batch {
+	if len(p.alone) == 0 {
+		return nil
+	}
+	b := p.alone[0]
+	p.alone = slices.Delete(p.alone, 0, 1)
+	return b
 }
 
 // rotate seals b, which is full, so that a call can join the next batch. It reports false if
@@ -361,8 +416,8 @@ func (p *pool) backOff() {
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true
-	failed := p.ready
-	p.ready, p.free = nil, nil
+	failed := append(p.ready, p.alone...)
+	p.ready, p.alone, p.free = nil, nil, nil
 	p.nfree.Store(0)
 	for i := range p.queues {
 		failed = append(failed, p.queues[i].end(ErrClosed))

@@ -1,6 +1,10 @@
 package client
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/isotone/isotone"
+)
 
 // requestSize is the length of the longest request: TS with a count of ten digits and a mode.
 const requestSize = len("*3\r\n$2\r\nTS\r\n$10\r\n4294967296\r\n$6\r\nQUORUM\r\n")
@@ -28,6 +32,18 @@ func appendRequest(b []byte, k kind, count uint64) []byte {
 		b = append(b, "*3\r\n$2\r\nTS\r\n"...)
 	}
 	return append(appendBulk(b, digits), mode...)
+}
+
+// appendAbove appends TS with a floor.
+func appendAbove(b []byte, k kind, count uint64, floor isotone.Timestamp) []byte {
+	args := []string{"TS", strconv.FormatUint(count, 10)}
+	switch k {
+	case kindQuorum:
+		args = append(args, "QUORUM")
+	case kindLease:
+		args = append(args, "LEASE")
+	}
+	return appendCommand(b, append(args, "FLOOR", floor.String())...)
 }
 
 func appendBulk[T string | []byte](b []byte, text T) []byte {

@@ -16,7 +16,7 @@ import (
 type benchCmd struct {
 	Files []string `arg:"" optional:"" name:"file" help:"With --compare: two files written by --json."`
 
-	Target      []string      `name:"target" short:"t" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Nodes of one cluster, as host:port or URL; the leader is found through any of them. Default: ${default}."`
+	Target      []string      `name:"target" short:"t" placeholder:"HOST:PORT" help:"Nodes of one cluster, as host:port or URL; the leader is found through any of them. Default: 127.0.0.1:8080 or, if no node answers there, one of \"isotone dev\" at ports 8081 to 8083."`
 	Protocol    string        `name:"protocol" short:"p" default:"http1" help:"http1, resp (the protocol of Redis), h2c (HTTP/2), h2 (HTTP/2 with TLS) or h3 (HTTP/3). An https URL gives http1 TLS."`
 	Connections int           `name:"connections" short:"c" default:"64" help:"Number of open connections."`
 	Pipeline    int           `name:"pipeline" short:"P" default:"1" help:"Concurrent requests on each connection: pipelined, or streams of HTTP/2 and HTTP/3."`
@@ -61,6 +61,13 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 		return err
 	}
 	defer files.discard()
+	if len(c.Target) == 0 && c.Static == "" {
+		addr, err := findNode(ctx, likelyNodes(o.Targets[0]))
+		if err != nil {
+			return usagef("%v, as in: isotone bench --target HOST:PORT", err)
+		}
+		o.Targets = []string{addr}
+	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(o.Threads))
 	progress := newBenchProgress(con.err, o)
 	o.Progress, o.Elsewhere = progress.show, progress.elsewhere
@@ -92,7 +99,10 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 func (c *benchCmd) options() (*bench.Options, error) {
 	var faults bench.Faults
 	o := bench.Default()
-	o.Targets, o.Protocol = c.Target, c.Protocol
+	if len(c.Target) > 0 {
+		o.Targets = c.Target
+	}
+	o.Protocol = c.Protocol
 	o.Connections, o.Pipeline, o.Rate, o.Count = c.Connections, c.Pipeline, c.Rate, c.Count
 	o.Duration, o.Requests, o.Warmup, o.Timeout = c.Duration, c.Requests, c.Warmup, c.Timeout
 	o.Backlog, o.Threads, o.Insecure, o.Static = c.Backlog, c.Threads, c.Insecure, c.Static

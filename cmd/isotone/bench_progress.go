@@ -74,12 +74,17 @@ func (p *benchProgress) end() {
 	}
 }
 
-// isTerminal reports whether w is a terminal or another character device.
+// isTerminal reports whether w is a terminal or another character device, but not the null
+// device, from which services get their input.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
 		return false
 	}
 	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }

@@ -28,12 +28,18 @@ import (
 // closed or the test ends.
 func startAlone(t *testing.T, port string) (m *member, end func()) {
 	t.Helper()
+	return startAloneIn(t, port, t.TempDir())
+}
+
+// startAloneIn is startAlone in a data directory, which may have been used before.
+func startAloneIn(t *testing.T, port, dir string) (m *member, end func()) {
+	t.Helper()
 	number, err := strconv.Atoi(port)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := config.Default()
-	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.DataDir = "127.0.0.1", number, "127.0.0.1:0", t.TempDir()
+	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.DataDir = "127.0.0.1", number, "127.0.0.1:0", dir
 	s.AdvertiseAddr = ""
 	so, err := listen(&s)
 	if err != nil {
@@ -178,6 +184,16 @@ func TestCluster_AProxyStandsForOneOnly(t *testing.T) {
 	if status, body := fetch(t, "http://"+proxy+"/ready"); status != 503 || !strings.Contains(body, "wrong_cluster") {
 		t.Errorf("/ready: %d %s", status, body)
 	}
+	for _, at := range []string{proxy, admin} {
+		if status, body := fetch(t, "http://"+at+"/readyz"); status != 503 || !strings.Contains(body, "[-]timestamps failed: the cluster does not answer: wrong_cluster") || !strings.Contains(body, "[-]ids failed: ") {
+			t.Errorf("/readyz: %d %s", status, body)
+		}
+	}
+	for _, path := range []string{"/ready/timestamps", "/ready/ids"} {
+		if status, body := fetch(t, "http://"+proxy+path); status != 503 || !strings.Contains(body, `"code":"no_leader"`) {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
 	if status, body := fetch(t, "http://"+proxy+"/api/snowflake"); status != 503 {
 		t.Errorf("an id: %d %s", status, body)
 	}
@@ -242,7 +258,7 @@ func TestForwarding_GivesOnlyWhatIsOfItsOwnCluster(t *testing.T) {
 	}
 	defer f.close()
 	ask := func() error {
-		_, err := f.Timestamps(soon(t), isotone.ReadQuorum, 1)
+		_, err := f.Timestamps(soon(t), isotone.ReadQuorum, isotone.Timestamp{}, 1)
 		return err
 	}
 	if err := ask(); !errors.Is(err, isotone.ErrNoLeader) {

@@ -57,7 +57,7 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 	}
 	leadFirst(ctx, members)
 	printDev(con.out, members, dir)
-	return waitAny(ctx, members)
+	return waitAll(ctx, members, log.Logger)
 }
 
 // startDev starts all nodes. Peer ports are any free ones, so only client ports can be in
@@ -158,15 +158,27 @@ func leadFirst(ctx context.Context, members []*member) {
 	_ = waitForLeader(ctx, members)
 }
 
-// waitAny returns nil when ctx is done, or the error of the first member that fails.
-func waitAny(ctx context.Context, members []*member) error {
+// waitAll returns nil when ctx is done or all members were drained, or the error of the first
+// member that fails. One that was asked to drain ends without the others.
+func waitAll(ctx context.Context, members []*member, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	errs := make(chan error, len(members))
 	for _, m := range members {
-		go func() { errs <- m.wait(ctx) }()
+		go func() {
+			err := m.wait(ctx)
+			if err == nil && ctx.Err() == nil {
+				err = m.stop(log)
+			}
+			errs <- err
+		}()
 	}
-	return <-errs
+	for range members {
+		if err := <-errs; err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func printDev(w io.Writer, members []*member, dir string) {
@@ -194,8 +206,8 @@ func printDev(w io.Writer, members []*member, dir string) {
 		"  curl %[1]s/members\n"+
 		"  curl %[1]s/api/snowflake\n"+
 		"  redis-cli -p %[2]s -c TS 1\n"+
-		"  isotone status %[1]s --watch\n"+
-		"  isotone bench --target %[1]s --duration 5s\n\n"+
+		"  %[3]s status %[1]s --watch\n"+
+		"  %[3]s bench --target %[1]s --duration 5s\n\n"+
 		"The dashboard is at http://%[1]s/\n\n"+
-		"Ctrl-C ends it.\n", leader, leader[strings.LastIndexByte(leader, ':')+1:])
+		"Ctrl-C ends it.\n", leader, leader[strings.LastIndexByte(leader, ':')+1:], ownCommand())
 }

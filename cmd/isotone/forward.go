@@ -49,12 +49,12 @@ func (f *forwarding) of(status func() *front.Status) {
 // Timestamps implements forward.Source. The address that this node tells clients may lead
 // elsewhere, and so may the client that begins there: what comes from another cluster than
 // the node's own is not this node's to give (I10).
-func (f *forwarding) Timestamps(ctx context.Context, mode isotone.ReadMode, count uint64) (isotone.Range, error) {
+func (f *forwarding) Timestamps(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range, error) {
 	own := f.own()
 	if own == 0 {
 		return isotone.Range{}, isotone.Errorf(isotone.CodeNoLeader, "this node does not know its cluster yet")
 	}
-	r, err := f.client.In(mode).Timestamps(ctx, count)
+	r, err := f.client.In(mode).Above(floor).Timestamps(ctx, count)
 	if there := f.client.Cluster(); err == nil && there != 0 && there != own {
 		return isotone.Range{}, isotone.Errorf(isotone.CodeWrongCluster,
 			"this node is of cluster %s, and by its client address %s it forwards to %s", own, f.addr, there)

@@ -16,6 +16,7 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/host/backup"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/storage"
 	"github.com/isotone/isotone/internal/node"
@@ -45,6 +46,9 @@ func identify(ctx context.Context, s *config.Settings, ln net.Listener, log *slo
 	}
 	if s.Join == nil || hasState {
 		return member, nil, nil
+	}
+	if seed, err := backup.ReadSeed(s.DataDir); err != nil || seed != nil {
+		return 0, nil, errors.Join(fmt.Errorf("the data directory %s was restored from a backup and forms a cluster: start it without JOIN", s.DataDir), err)
 	}
 	j, err := awaitJoining(ctx, s, ln, log, member, id)
 	if err != nil {

@@ -34,9 +34,13 @@ type cli struct {
 	Bench   benchCmd   `cmd:"" help:"Load a cluster, measure it and check every answer."`
 	Proxy   proxyCmd   `cmd:"" help:"Forward HTTP requests to backends, or timestamps to a cluster."`
 	Status  statusCmd  `cmd:"" help:"Show the leader and every member of a running cluster."`
+	Drain   drainCmd   `cmd:"" help:"Stop a node gently: its clients go elsewhere, leadership moves, then it ends."`
 	Member  memberCmd  `cmd:"" help:"List, add, promote, remove, replace and move the members of a running cluster."`
 	Leader  leaderCmd  `cmd:"" help:"Show or transfer the leadership."`
 	Floor   floorCmd   `cmd:"" help:"Move the timestamps of a running cluster ahead."`
+	Backup  backupCmd  `cmd:"" help:"Write a backup of a running cluster, or of a stopped node."`
+	Restore restoreCmd `cmd:"" help:"Prepare an empty data directory to form a new cluster from a backup."`
+	Recover recoverCmd `cmd:"" help:"Make a new cluster of the data directory of the only node that is left."`
 	Upgrade upgradeCmd `cmd:"" help:"Show or finalize the upgrade of a cluster to a newer version."`
 	Stats   statsCmd   `cmd:"" help:"Analyse request logs: what requests cost, and how many workers a core can keep busy."`
 	Version versionCmd `cmd:"" help:"Print the version."`

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -41,12 +42,18 @@ type member struct {
 	served          chan struct{}
 	serveErr        error
 	transferTimeout time.Duration
+	shutdownDelay   time.Duration
+	redirectTime    time.Duration
+	asked           chan struct{} // closed by drain
+	askOnce         sync.Once
 	thrift          *thriftrpc.Server // nil without a listener
 	thriftEnded     func() error
 	// forwarding is nil unless FORWARD is set.
 	forwarding *forwarding
 	// unfollow ends following the files of the certificate, and waits for that.
 	unfollow func()
+	// close ends the member without transferring leadership, once, and waits for that.
+	close func() error
 }
 
 // sockets are what a member listens on.
@@ -70,13 +77,23 @@ func listen(s *config.Settings) (sockets, error) {
 	if so.quic, err = net.ListenPacket("udp", net.JoinHostPort(s.HTTPHost, strconv.Itoa(port))); err != nil {
 		return sockets{}, errors.Join(fmt.Errorf("HTTP_PORT, for HTTP/3: %w", err), so.http.Close())
 	}
-	if so.peer, err = net.Listen("tcp", s.RaftAddr); err != nil {
+	if so.peer, err = listenPeers(s.RaftAddr); err != nil {
 		return sockets{}, errors.Join(fmt.Errorf("RAFT_ADDR: %w", err), so.http.Close(), so.quic.Close())
 	}
 	if so.thrift, err = listenThrift(s); err != nil {
 		return sockets{}, errors.Join(err, so.close())
 	}
 	return so, nil
+}
+
+// listenPeers listens on addr. Where nothing resolves localhost, as in an empty container,
+// it is 127.0.0.1 (RFC 6761 §6.3).
+func listenPeers(addr string) (net.Listener, error) {
+	ln, err := net.Listen("tcp", addr)
+	if host, port, _ := net.SplitHostPort(addr); host == "localhost" && errors.As(err, new(*net.DNSError)) {
+		return net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+	}
+	return ln, err
 }
 
 // taken adds a hint to the error of a listener whose address another one has.
@@ -124,11 +141,11 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	}
 	warnAddresses(s, addr, peers, log)
 	m := &member{
-		addr:   addr,
-		served: make(chan struct{}),
+		addr: addr, served: make(chan struct{}), asked: make(chan struct{}), shutdownDelay: s.ShutdownDelay, redirectTime: redirectTime,
 		// An election that fails and is repeated takes up to 80 ticks.
 		transferTimeout: max(time.Second, 100*s.RTT),
 	}
+	m.close = sync.OnceValue(m.end)
 	var forwarder func(func()) node.Forwarder
 	if s.Forward {
 		if m.forwarding, err = startForwarding(addr, log); err != nil {
@@ -140,6 +157,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		NodeID:                cmp.Or(o.id, s.NodeID),
 		Peers:                 peers,
 		Join:                  o.join,
+		Priority:              s.Priority,
 		PeerListener:          so.peer,
 		ClientAddr:            m.addr,
 		DataDir:               s.DataDir,
@@ -179,7 +197,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		server: m.node,
 		web: web.Config{
 			Backend: m.node, IDs: m.node.IDs(-1), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node,
-			Admin: admin.New(admin.Config{Operator: m.node}).Serve, Mode: s.ReadMode, TLS: secure,
+			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.node}).Serve, Mode: s.ReadMode, TLS: secure,
 			Observe: metrics.ObserveRequest, Log: log,
 		},
 		ids:     func(i int) front.IDs { return m.node.IDs(i) },
@@ -250,10 +268,13 @@ func warnAddresses(s *config.Settings, addr string, peers map[uint64]string, log
 	}
 }
 
-// wait returns when ctx ends, with nil, or when the member cannot go on.
+// wait returns when ctx ends or the member is asked to drain, with nil, or when the member
+// cannot go on.
 func (m *member) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
+		return nil
+	case <-m.asked:
 		return nil
 	case <-m.node.Failed():
 		return m.node.Err()
@@ -265,18 +286,8 @@ func (m *member) wait(ctx context.Context) error {
 	}
 }
 
-// stop transfers leadership, lets requests under way finish, and ends the member.
-func (m *member) stop(log *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(context.Background(), m.transferTimeout)
-	defer cancel()
-	if err := m.node.TransferLeadership(ctx); err != nil {
-		log.Warn("stopping without transferring leadership", "err", err)
-	}
-	return m.close()
-}
-
-// close ends the member without transferring leadership.
-func (m *member) close() error {
+// end is close.
+func (m *member) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
 	if m.node.Status().Role == "leader" {

@@ -19,6 +19,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/proxy"
@@ -26,7 +27,7 @@ import (
 
 type proxyCmd struct {
 	Listen  string   `name:"listen" short:"l" default:":8090" placeholder:"HOST:PORT" help:"Where to serve clients. Default: ${default}."`
-	Admin   string   `name:"admin" placeholder:"HOST:PORT" help:"Where to serve /metrics, /proxy/status and /up. Default: nowhere."`
+	Admin   string   `name:"admin" placeholder:"HOST:PORT" help:"Where to serve /metrics, /proxy/status, /up, /ready, /livez and /readyz. Default: nowhere."`
 	Backend []string `name:"backend" short:"b" sep:"none" placeholder:"URL[,WEIGHT]" help:"An HTTP server to forward to, http://host:port; repeatable."`
 	Node    []string `name:"node" short:"n" placeholder:"HOST:PORT" help:"Instead of backends: the nodes of one Isotone cluster. The proxy serves what they serve, and bundles requests."`
 
@@ -352,12 +353,16 @@ func (f *httpForwarder) stop(ctx context.Context) error {
 }
 
 func (f *httpForwarder) admin() proxyAdmin {
-	return proxyAdmin{metrics: f.metrics.handler(), status: func() any { return f.server.Status() }, ready: func() string {
+	ready := func() string {
 		for _, b := range f.server.Status().Backends {
 			if !b.Down {
 				return ""
 			}
 		}
 		return "no backend is up"
-	}}
+	}
+	return proxyAdmin{
+		metrics: f.metrics.handler(), status: func() any { return f.server.Status() }, ready: ready,
+		checks: func() []httpapi.Check { return []httpapi.Check{{Name: "backends", Failed: ready()}} },
+	}
 }

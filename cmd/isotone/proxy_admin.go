@@ -17,6 +17,7 @@ type proxyAdmin struct {
 	metrics http.Handler
 	status  func() any
 	ready   func() string // why the proxy is not ready, or ""
+	checks  func() []httpapi.Check
 }
 
 // adminServer serves it on a separate port: on the client port every path belongs to the
@@ -48,6 +49,19 @@ func startAdmin(addr string, a proxyAdmin) (*adminServer, error) {
 		w.Header().Set("Cache-Control", httpapi.CacheControl)
 		_ = json.NewEncoder(w).Encode(a.status())
 	})
+	health := func(name string, checks func() []httpapi.Check) {
+		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) {
+			body, ok := httpapi.Health(name, checks(), r.URL.RawQuery)
+			w.Header().Set("Content-Type", httpapi.ContentTypeText)
+			w.Header().Set("Cache-Control", httpapi.CacheControl)
+			if !ok {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			_, _ = w.Write([]byte(body))
+		})
+	}
+	health("livez", func() []httpapi.Check { return []httpapi.Check{{Name: "ping"}} })
+	health("readyz", a.checks)
 	mux.HandleFunc("GET /up", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
 		if why := a.ready(); why != "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/forward"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/snowflake"
@@ -42,8 +43,8 @@ type nodesProxy struct {
 // clusterSource is package client as internal/proxy asks it.
 type clusterSource struct{ *client.Client }
 
-func (s clusterSource) Timestamps(ctx context.Context, mode isotone.ReadMode, count uint64) (isotone.Range, error) {
-	return s.In(mode).Timestamps(ctx, count)
+func (s clusterSource) Timestamps(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range, error) {
+	return s.In(mode).Above(floor).Timestamps(ctx, count)
 }
 
 // startNodesProxy builds what the flags ask for.
@@ -148,6 +149,17 @@ func (p *nodesProxy) admin() proxyAdmin {
 			return status
 		},
 		ready: func() string { return backend.Status().NotReady },
+		checks: func() []httpapi.Check {
+			checks := []httpapi.Check{{Name: "timestamps", Failed: backend.Status().NotReadyTimestamps}}
+			if p.ids != nil {
+				ids := httpapi.Check{Name: "ids"}
+				if _, _, err := p.ids.Worker(); err != nil {
+					ids.Failed = httpapi.FaultOf(err).Message
+				}
+				checks = append(checks, ids)
+			}
+			return checks
+		},
 	}
 }
 

@@ -211,6 +211,9 @@ func TestProxy_ForwardsToBackendsAndTellsOfIt(t *testing.T) {
 	if status, _ := fetch(t, "http://"+admin+"/ready"); status != 200 {
 		t.Errorf("/ready: %d", status)
 	}
+	if status, body := fetch(t, "http://"+admin+"/readyz?verbose"); status != 200 || body != "[+]backends ok\nreadyz check passed\n" {
+		t.Errorf("/readyz: %d %q", status, body)
+	}
 	_, body := fetch(t, "http://"+admin+"/proxy/status")
 	var status struct {
 		Backends []struct {
@@ -293,6 +296,23 @@ func TestProxy_ServesTimestampsOfACluster(t *testing.T) {
 	}
 	if status, _ := fetch(t, "http://"+admin+"/ready"); status != 200 {
 		t.Errorf("/ready: %d", status)
+	}
+	for _, at := range []string{addr, admin} {
+		const all = "[+]timestamps ok\n[+]ids ok\nreadyz check passed\n"
+		if status, body := fetch(t, "http://"+at+"/readyz?verbose"); status != 200 || body != all {
+			t.Errorf("/readyz: %d %q", status, body)
+		}
+		if status, body := fetch(t, "http://"+at+"/livez"); status != 200 || body != "ok" {
+			t.Errorf("/livez: %d %q", status, body)
+		}
+	}
+	for _, path := range []string{"/ready/timestamps", "/ready/ids"} {
+		if status, body := fetch(t, "http://"+addr+path); status != 200 || body != "ok" {
+			t.Errorf("%s: %d %q", path, status, body)
+		}
+	}
+	if status, _ := fetch(t, "http://"+addr+"/admin/drain"); status != 404 {
+		t.Errorf("/admin/drain: %d; a proxy is not drained", status)
 	}
 	if _, body := fetch(t, "http://"+admin+"/metrics"); !strings.Contains(body, `isotone_proxy_oracle_requests_total{code="ok",protocol="http1"} `) || !strings.Contains(body, "isotone_proxy_cluster_requests_total") || strings.Contains(body, "isotone_request_wall_seconds_count 0") {
 		t.Error("/metrics does not tell of it")

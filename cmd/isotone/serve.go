@@ -70,7 +70,11 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 		log.Error("this node ends", "err", err)
 		return errors.Join(err, m.close())
 	}
-	log.Info("stopping", "signal", context.Cause(ctx).Error())
+	if ctx.Err() != nil {
+		log.Info("stopping", "signal", context.Cause(ctx).Error())
+	} else {
+		log.Info("stopping", "request", "POST "+drainPath)
+	}
 	if err := m.stop(log.Logger); err != nil {
 		return err
 	}

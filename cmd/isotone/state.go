@@ -62,7 +62,7 @@ func (s *stateSource) describe(r *node.Report) *dashboard.State {
 		Version: version, Now: r.Now.UTC(), Term: r.Status.Term, ReadMode: r.Mode.String(),
 		Node: dashboard.Node{
 			ID: r.Status.NodeID, Addr: s.addr, Role: r.Status.Role, Ready: r.Status.NotReady == "", NotReady: r.Status.NotReady,
-			Forming: r.Forming, UptimeSeconds: r.Uptime.Seconds(), Loops: r.Loops,
+			Forming: r.Forming, Draining: r.Status.Draining, UptimeSeconds: r.Uptime.Seconds(), Loops: r.Loops,
 		},
 		Clock: describeClock(r), Members: describeMembers(r), Workers: s.describeWorkers(r), Elections: []dashboard.Election{},
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 type statusCmd struct {
-	Addrs []string `arg:"" optional:"" name:"addr" help:"Nodes of one cluster, as host:port or URL, or a comma-separated list; the other members are found through any of them. Default: localhost:8080."`
+	Addrs []string `arg:"" optional:"" name:"addr" help:"Nodes of one cluster, as host:port or URL, or a comma-separated list; the other members are found through any of them. Default: localhost:8080 or, if no node answers there, one of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
 
 	Watch    bool          `name:"watch" short:"w" help:"Repeat until Ctrl-C."`
 	Interval time.Duration `name:"interval" default:"1s" help:"Interval of --watch."`
@@ -26,6 +26,9 @@ type statusCmd struct {
 	CA       string        `name:"ca" placeholder:"FILE" help:"PEM file with the CA certificates that sign those of the nodes."`
 	Insecure bool          `name:"insecure" short:"k" help:"Accept any certificate, such as the self-signed ones that nodes create."`
 }
+
+// statusDefault is asked first if no node is named.
+const statusDefault = "localhost:8080"
 
 // statusIntervalMin keeps a typing error from loading the cluster.
 const statusIntervalMin = 50 * time.Millisecond
@@ -39,6 +42,15 @@ func (c *statusCmd) Run(ctx context.Context, con console) error {
 		return err
 	}
 	defer survey.Client.CloseIdleConnections()
+	if len(c.Addrs) == 0 {
+		addr, err := findNode(ctx, likelyNodes(statusDefault))
+		if err != nil && !c.Watch {
+			return fmt.Errorf("%w, as in: isotone status HOST:PORT", err)
+		} else if err != nil {
+			addr = statusDefault // it may come
+		}
+		c.Addrs = []string{addr}
+	}
 	if !c.Watch {
 		report, err := survey.Ask(ctx, c.Addrs)
 		if err != nil {
@@ -93,10 +105,9 @@ func (c *statusCmd) watch(ctx context.Context, con console, survey *dashboard.Su
 
 // survey checks the flags and returns the survey that they describe.
 func (c *statusCmd) survey() (*dashboard.Survey, error) {
-	if len(c.Addrs) == 0 {
-		c.Addrs = []string{"localhost:8080"}
+	if len(c.Addrs) > 0 {
+		c.Addrs = strings.Split(strings.Join(c.Addrs, ","), ",")
 	}
-	c.Addrs = strings.Split(strings.Join(c.Addrs, ","), ",")
 	for _, addr := range c.Addrs {
 		if _, err := dashboard.Address(addr); err != nil {
 			return nil, usageError(err.Error())

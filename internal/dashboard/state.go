@@ -50,6 +50,7 @@ type Node struct {
 	Ready         bool    `json:"ready"`
 	NotReady      string  `json:"notReady"` // why it is not ready, or empty
 	Forming       bool    `json:"forming"`  // the founders have yet to form the cluster
+	Draining      bool    `json:"draining"` // it is about to end, and therefore not ready
 	UptimeSeconds float64 `json:"uptimeSeconds"`
 	Loops         int     `json:"loops"`
 }
@@ -202,16 +203,4 @@ func ReadState(r io.Reader) (*State, error) {
 		return nil, fmt.Errorf("not a state document: %w", err)
 	}
 	return s, nil
-}
-
-// ClockOffset returns the offset of the member's clock from the median, if this document
-// has it.
-func (s *State) ClockOffset(m Member) (seconds float64, known bool) {
-	switch {
-	case m.Self:
-		return s.Clock.OffsetFromMedianSeconds, true
-	case m.ClockOffsetSeconds != nil:
-		return s.Clock.OffsetFromMedianSeconds + *m.ClockOffsetSeconds, true
-	}
-	return 0, false
 }

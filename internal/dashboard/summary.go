@@ -48,14 +48,12 @@ func WriteSummary(w io.Writer, s *State) error {
 	out.WriteByte('\n')
 	t = tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(t, "MEMBER\tCLIENTS\tPEERS\tROLE\tCONNECTED\tLAG\tCLOCK")
+	seen := s.clocks()
 	for _, m := range s.Members {
-		clock := noFigure
-		if offset, ok := s.ClockOffset(m); ok {
-			clock = signed(offset)
-		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", m.NodeID, or(m.Addr), or(m.PeerAddr), memberRole(s, m), connected(m), lag(m.LagEntries), clock)
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", m.NodeID, or(m.Addr), or(m.PeerAddr), memberRole(s, m), connected(m), lag(m.LagEntries), seen.of(m.NodeID))
 	}
 	_ = t.Flush()
+	out.WriteString(seen.legend())
 	writeCommands(&out, s)
 	_, err := io.WriteString(w, out.String())
 	return err

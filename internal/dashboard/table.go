@@ -32,10 +32,12 @@ func WriteTable(w io.Writer, r *Report) error {
 	out.WriteString("\n\n")
 	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NODE\tCLIENTS\tROLE\tTERM\tLAG\tCLOCK\tTS/S\tIDS/S\tP50\tP99\tLEAD\tUP\tREADY")
+	seen := r.clocks()
 	for _, v := range r.Views {
-		fmt.Fprintln(t, strings.Join(r.row(v), "\t"))
+		fmt.Fprintln(t, strings.Join(r.row(v, seen), "\t"))
 	}
 	_ = t.Flush()
+	out.WriteString(seen.legend())
 	if len(r.Problems)+len(r.Warnings) > 0 {
 		out.WriteByte('\n')
 	}
@@ -46,15 +48,15 @@ func WriteTable(w io.Writer, r *Report) error {
 	return err
 }
 
-// row returns the cells of one member. Its lag comes from the leader's document, and so does
-// its clock offset if the member does not answer.
-func (r *Report) row(v View) []string {
+// row returns the cells of one member. Its lag is taken from the leader's document.
+func (r *Report) row(v View, seen clocks) []string {
 	node := "?"
 	if v.NodeID != 0 {
 		node = fmt.Sprint(v.NodeID)
 	}
 	_, addr, _ := strings.Cut(v.Addr, "://")
-	missing, clock, connected := r.asSeenByLeader(v.NodeID)
+	missing, connected := r.asSeenByLeader(v.NodeID)
+	clock := seen.of(v.NodeID)
 	if v.State == nil {
 		ready := "does not answer"
 		switch {
@@ -76,7 +78,6 @@ func (r *Report) row(v View) []string {
 	if !s.Node.Ready {
 		ready = or(s.Node.NotReady)
 	}
-	clock = signed(s.Clock.OffsetFromMedianSeconds)
 	if !s.Clock.OK || s.Clock.Exceeded && !s.Clock.SoleVoter {
 		clock += " wrong"
 	}
@@ -105,21 +106,17 @@ func (r *Report) awaited(id uint64) string {
 }
 
 // asSeenByLeader returns what the leader's own document says about a member.
-func (r *Report) asSeenByLeader(id uint64) (missing, clock string, linked bool) {
-	missing, clock = noFigure, noFigure
+func (r *Report) asSeenByLeader(id uint64) (missing string, linked bool) {
+	missing = noFigure
 	for _, v := range r.Views {
 		if v.State == nil || r.Leader == nil || v.NodeID != r.Leader.NodeID {
 			continue
 		}
 		for _, m := range v.State.Members {
-			if m.NodeID != id {
-				continue
-			}
-			missing, linked = lag(m.LagEntries), m.Connected
-			if offset, ok := v.State.ClockOffset(m); ok {
-				clock = signed(offset)
+			if m.NodeID == id {
+				missing, linked = lag(m.LagEntries), m.Connected
 			}
 		}
 	}
-	return missing, clock, linked
+	return missing, linked
 }

@@ -23,8 +23,8 @@ import (
 // Source is a cluster, as package client reaches it.
 type Source interface {
 	// Timestamps returns count consecutive timestamps, all larger than any that anybody had
-	// been given when it was called (I4).
-	Timestamps(ctx context.Context, mode isotone.ReadMode, count uint64) (isotone.Range, error)
+	// been given when it was called (I4), and larger than floor, zero for none (I13).
+	Timestamps(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range, error)
 }
 
 // Config configures an [Upstream]. Source is required.
@@ -52,6 +52,9 @@ type Config struct {
 // loop becomes one request for each read mode, so thousands of clients cost the leader
 // what a few do.
 //
+// A floor that the cluster has passed needs no mention: all later answers are larger. A batch
+// with a higher one becomes a request of its own, so that it can do no harm to others.
+//
 // A request never joins one that was sent before it arrived, because a bundle is closed
 // before it is sent: so its timestamps are larger than all that anyone had got when it
 // arrived, as if its client had asked the leader itself (I4).
@@ -69,9 +72,12 @@ type Upstream struct {
 	closed   bool
 
 	// The loop's.
-	pending []*front.Batch // that no bundle has yet
-	taken   []*front.Batch // for use as incoming
-	settled []*bundle      // for use as answered
+	pending []*front.Batch    // that no bundle has yet
+	floored []*front.Batch    // the same, with floors above highest; at most flooredMax
+	turn    bool              // it is the turn of floored
+	highest isotone.Timestamp // the largest that the cluster has answered
+	taken   []*front.Batch    // for use as incoming
+	settled []*bundle         // for use as answered
 	spare   []*bundle
 	under   int           // bundles under way
 	probed  time.Duration // the latest probe
@@ -89,6 +95,7 @@ type Upstream struct {
 // bundle is the batches of one mode, as one request.
 type bundle struct {
 	mode  isotone.ReadMode
+	floor isotone.Timestamp // of the only batch; zero: none
 	count uint64
 	parts []*front.Batch // none: it only asks whether there is an answer
 	got   isotone.Range
@@ -98,6 +105,9 @@ type bundle struct {
 const (
 	// bundlesSpareMax is how many bundles are kept for use again.
 	bundlesSpareMax = 16
+	// flooredMax bounds the batches that wait with a floor. It takes a cluster that was set back,
+	// or clients of another one, to have so many.
+	flooredMax = 1024
 	// probeEvery is how often a cluster that does not answer is asked when no client does.
 	probeEvery = time.Second
 )
@@ -161,7 +171,7 @@ func (u *Upstream) Status() *front.Status {
 		return named
 	}
 	s := *named
-	s.NotReady, s.Leader, s.LeaderAddr = *why, 0, ""
+	s.NotReady, s.NotReadyTimestamps, s.Leader, s.LeaderAddr = *why, *why, 0, ""
 	return &s
 }
 
@@ -195,8 +205,10 @@ func (u *Upstream) Turn(now time.Duration) {
 		u.settle(b)
 		out[i] = nil
 	}
-	u.pending = append(u.pending, in...)
-	clear(in)
+	for i, batch := range in {
+		u.admit(batch)
+		in[i] = nil
+	}
 	u.taken, u.settled = in[:0], out[:0]
 	u.send()
 	if u.failing.Load() != nil && u.under == 0 && now-u.probed >= probeEvery {
@@ -205,27 +217,61 @@ func (u *Upstream) Turn(now time.Duration) {
 	}
 }
 
-// send makes bundles of what is pending, as far as they may be under way.
-func (u *Upstream) send() {
-	for len(u.pending) > 0 && u.under < u.cfg.BundlesMax {
-		b := u.newBundle(u.pending[0].Mode)
-		left := u.pending[:0]
-		full := false
-		for _, batch := range u.pending {
-			count := sum(batch.Counts)
-			// Those of a mode keep their order: behind one that does not fit none does.
-			if batch.Mode != b.mode || full || len(b.parts) > 0 && b.count+count > isotone.RangeCountMax {
-				full = full || batch.Mode == b.mode
-				left = append(left, batch)
-				continue
-			}
-			b.parts = append(b.parts, batch)
-			b.count += count
-		}
-		clear(u.pending[len(left):])
-		u.pending = left
-		u.begin(b)
+// admit takes a batch into those that wait.
+func (u *Upstream) admit(b *front.Batch) {
+	switch {
+	case !u.highest.Before(b.Floor):
+		u.pending = append(u.pending, b)
+	case len(u.floored) < flooredMax:
+		u.floored = append(u.floored, b)
+	default:
+		b.Err = isotone.Errorf(isotone.CodeOverloaded, "%d requests with floors are waiting for the cluster", len(u.floored))
+		u.done(b)
 	}
+}
+
+// send makes bundles of what waits, as far as they may be under way.
+func (u *Upstream) send() {
+	for u.under < u.cfg.BundlesMax && len(u.pending)+len(u.floored) > 0 {
+		u.turn = !u.turn
+		switch {
+		case len(u.floored) > 0 && (u.turn || len(u.pending) == 0):
+			b := u.floored[0]
+			u.floored = slices.Delete(u.floored, 0, 1)
+			u.begin(u.bundleOf(b))
+		default:
+			u.begin(u.bundlePending())
+		}
+	}
+}
+
+// bundleOf makes a bundle of one batch with its floor.
+func (u *Upstream) bundleOf(batch *front.Batch) *bundle {
+	b := u.newBundle(batch.Mode)
+	b.floor, b.count = batch.Floor, sum(batch.Counts)
+	b.parts = append(b.parts, batch)
+	return b
+}
+
+// bundlePending makes a bundle of all that is pending of the mode of the first.
+func (u *Upstream) bundlePending() *bundle {
+	b := u.newBundle(u.pending[0].Mode)
+	left := u.pending[:0]
+	full := false
+	for _, batch := range u.pending {
+		count := sum(batch.Counts)
+		// Those of a mode keep their order: behind one that does not fit none does.
+		if batch.Mode != b.mode || full || len(b.parts) > 0 && b.count+count > isotone.RangeCountMax {
+			full = full || batch.Mode == b.mode
+			left = append(left, batch)
+			continue
+		}
+		b.parts = append(b.parts, batch)
+		b.count += count
+	}
+	clear(u.pending[len(left):])
+	u.pending = left
+	return b
 }
 
 func sum(counts []uint64) (n uint64) {
@@ -268,7 +314,7 @@ func (u *Upstream) ask() {
 func (u *Upstream) request(ctx context.Context, b *bundle) {
 	want := max(b.count, 1)
 	if want <= isotone.RangeCountMax {
-		b.got, b.err = u.cfg.Source.Timestamps(ctx, b.mode, want)
+		b.got, b.err = u.cfg.Source.Timestamps(ctx, b.mode, b.floor, want)
 		if b.err == nil && b.got.Count != want {
 			b.err = isotone.Errorf(isotone.CodeInternal, "%d timestamps instead of %d", b.got.Count, want)
 		}
@@ -276,7 +322,7 @@ func (u *Upstream) request(ctx context.Context, b *bundle) {
 	}
 	for _, part := range b.parts {
 		for i, count := range part.Counts {
-			part.Ranges[i], b.err = u.cfg.Source.Timestamps(ctx, b.mode, count)
+			part.Ranges[i], b.err = u.cfg.Source.Timestamps(ctx, b.mode, b.floor, count)
 			if b.err != nil {
 				return
 			}
@@ -287,22 +333,32 @@ func (u *Upstream) request(ctx context.Context, b *bundle) {
 // settle answers the batches of b.
 func (u *Upstream) settle(b *bundle) {
 	u.under--
-	u.note(b.err)
+	if b.floor == (isotone.Timestamp{}) || !errors.Is(b.err, isotone.ErrRegressed) { // else it is the floor of that client
+		u.note(b.err)
+	}
 	at := uint64(0)
 	for i, part := range b.parts {
 		if part.Err = b.err; b.err == nil && b.count <= isotone.RangeCountMax {
 			at = split(b.got, at, part)
 		}
-		u.mu.Lock()
-		u.requests -= len(part.Counts)
-		u.mu.Unlock()
 		b.parts[i] = nil
-		part.Done(part)
+		u.done(part)
 	}
 	*b = bundle{parts: b.parts[:0]}
 	if len(u.spare) < bundlesSpareMax {
 		u.spare = append(u.spare, b)
 	}
+}
+
+// done answers a batch.
+func (u *Upstream) done(b *front.Batch) {
+	u.mu.Lock()
+	u.requests -= len(b.Counts)
+	u.mu.Unlock()
+	if n := len(b.Ranges); b.Err == nil && n > 0 && u.highest.Before(b.Ranges[n-1].First) {
+		u.highest = b.Ranges[n-1].First
+	}
+	b.Done(b)
 }
 
 // split gives the requests of a batch their parts of a range, from place at on, and
@@ -361,8 +417,8 @@ func (u *Upstream) Close() {
 	close(u.work)
 	u.workers.Wait()
 	u.mu.Lock()
-	out, in := u.answered, append(u.pending, u.incoming...)
-	u.answered, u.incoming, u.pending = nil, nil, nil
+	out, in := u.answered, slices.Concat(u.pending, u.floored, u.incoming)
+	u.answered, u.incoming, u.pending, u.floored = nil, nil, nil, nil
 	u.mu.Unlock()
 	for _, b := range out {
 		u.settle(b)

@@ -30,16 +30,18 @@ type ask struct {
 
 // cluster is a source in memory.
 type cluster struct {
-	mu   sync.Mutex
-	next uint64
-	asks []ask
-	err  error
-	hold chan struct{} // if not nil, requests wait until it is closed
+	mu     sync.Mutex
+	next   uint64
+	asks   []ask
+	floors []isotone.Timestamp // of asks
+	err    error
+	hold   chan struct{} // if not nil, requests wait until it is closed
 }
 
-func (c *cluster) Timestamps(ctx context.Context, mode isotone.ReadMode, count uint64) (isotone.Range, error) {
+func (c *cluster) Timestamps(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range, error) {
 	c.mu.Lock()
 	c.asks = append(c.asks, ask{mode, count})
+	c.floors = append(c.floors, floor)
 	hold, err := c.hold, c.err
 	first := isotone.Timestamp{Time: 7, Index: c.next}
 	c.next += count
@@ -112,7 +114,11 @@ type submitted struct {
 }
 
 func (u *turns) submit(mode isotone.ReadMode, counts ...uint64) *submitted {
-	b := &submitted{Batch: front.Batch{Mode: mode, Counts: counts, Ranges: make([]isotone.Range, len(counts))}}
+	return u.submitAbove(isotone.Timestamp{}, mode, counts...)
+}
+
+func (u *turns) submitAbove(floor isotone.Timestamp, mode isotone.ReadMode, counts ...uint64) *submitted {
+	b := &submitted{Batch: front.Batch{Mode: mode, Floor: floor, Counts: counts, Ranges: make([]isotone.Range, len(counts))}}
 	b.Done = func(*front.Batch) { b.done++ }
 	u.Submit(&b.Batch)
 	return b
@@ -139,6 +145,79 @@ func TestUpstream_TellsTheClusterBehindIt(t *testing.T) {
 	defer fresh.Close()
 	if s := fresh.Status(); s.ClusterID != 0 || s.Unnamed || s.NotReady == "" {
 		t.Errorf("before it has answered: %+v", s)
+	}
+}
+
+// TestUpstream_PassesFloorsOn: each in a request of its own, unless the cluster has passed it, and
+// takes turns with requests that have none.
+func TestUpstream_PassesFloorsOn(t *testing.T) {
+	u := newTurns(t, forward.Config{BundlesMax: 1})
+	first := u.submit(isotone.ReadQuorum, 3)
+	u.until(t, "the first answer", func() bool { return first.done == 1 })
+	seen := first.Ranges[0].First
+	high, higher := isotone.Timestamp{Time: 8}, isotone.Timestamp{Time: 8, Index: 1}
+	u.set(func() { u.asks, u.floors = nil, nil })
+	list := []*submitted{
+		u.submit(isotone.ReadQuorum, 1),
+		u.submitAbove(high, isotone.ReadQuorum, 2, 2),
+		u.submitAbove(seen, isotone.ReadQuorum, 5), // passed
+		u.submitAbove(high, isotone.ReadQuorum, 6),
+		u.submitAbove(higher, isotone.ReadLease, 7),
+		u.submit(isotone.ReadLease, 8),
+	}
+	for _, b := range list {
+		u.until(t, "all are answered", func() bool { return b.done == 1 })
+	}
+	want := []ask{{isotone.ReadQuorum, 6}, {isotone.ReadQuorum, 4}, {isotone.ReadLease, 8}, {isotone.ReadQuorum, 6}, {isotone.ReadLease, 7}}
+	if got := u.asked(); !slices.Equal(got, want) {
+		t.Errorf("asked for %v, want %v", got, want)
+	}
+	if floors := []isotone.Timestamp{{}, high, {}, high, higher}; !slices.Equal(u.floors, floors) {
+		t.Errorf("floors %v, want %v", u.floors, floors)
+	}
+}
+
+// TestUpstream_ARegressedFloorIsItsClients: the proxy goes on serving. Without a floor it is the
+// cluster that has regressed.
+func TestUpstream_ARegressedFloorIsItsClients(t *testing.T) {
+	u := newTurns(t, forward.Config{})
+	u.set(func() { u.err = isotone.ErrRegressed })
+	b := u.submitAbove(isotone.Timestamp{Time: 9}, isotone.ReadQuorum, 1)
+	u.until(t, "it is answered", func() bool { return b.done == 1 })
+	if s := u.Status(); !errors.Is(b.Err, isotone.ErrRegressed) || s.NotReady != "" {
+		t.Errorf("%v, %+v", b.Err, s)
+	}
+	b = u.submit(isotone.ReadQuorum, 1)
+	u.until(t, "it is answered", func() bool { return b.done == 1 })
+	if s := u.Status(); !errors.Is(b.Err, isotone.ErrRegressed) || !strings.Contains(s.NotReady, "regressed") {
+		t.Errorf("%v, %+v", b.Err, s)
+	}
+}
+
+// TestUpstream_FloorsAreBounded, and end with the upstream.
+func TestUpstream_FloorsAreBounded(t *testing.T) {
+	u := newTurns(t, forward.Config{BundlesMax: 1})
+	hold := make(chan struct{})
+	u.set(func() { u.hold = hold })
+	const floors, more = 1024, 7 // flooredMax
+	var list []*submitted
+	for i := range uint64(floors + more) {
+		list = append(list, u.submitAbove(isotone.Timestamp{Time: 9, Index: i}, isotone.ReadQuorum, 1))
+	}
+	u.Turn(0)
+	for i, b := range list {
+		if refused := i >= floors; (b.done == 1) != refused || refused && !errors.Is(b.Err, isotone.ErrOverloaded) {
+			t.Fatalf("batch %d: done %d times, %v", i, b.done, b.Err)
+		}
+	}
+	close(hold)
+	u.set(func() { u.hold = nil })
+	u.until(t, "half of them are answered", func() bool { return list[floors/2].done == 1 })
+	u.Close()
+	for i, b := range list {
+		if b.done != 1 {
+			t.Fatalf("batch %d was answered %d times", i, b.done)
+		}
 	}
 }
 

@@ -25,6 +25,10 @@ type Batch struct {
 	Mode isotone.ReadMode
 	// Local forbids to ask another node: the batch was forwarded already.
 	Local bool
+	// Floor is the largest timestamp that the clients of the batch know: all answers are larger
+	// (I13). The zero timestamp stands for none. Requests with different floors are different
+	// batches.
+	Floor isotone.Timestamp
 	// Counts has the number of timestamps of each request, each from 1 to
 	// isotone.RangeCountMax. The submitter has checked that.
 	Counts []uint64
@@ -116,6 +120,9 @@ type Operator interface {
 	// RaiseFloor has all later timestamps have a larger time than floor, in unix nanoseconds.
 	// One that is far ahead of the clock needs force.
 	RaiseFloor(ctx context.Context, floor uint64, force bool) error
+	// Backup returns a backup of the cluster, a file of internal/host/backup. It has all that was
+	// answered before the call.
+	Backup(ctx context.Context) ([]byte, error)
 	// Joining tells a node whose data directory is empty, or has that incarnation and was not
 	// let in yet, how to join. Any node can answer. The error is not_found if the node has to be
 	// added first, invalid_argument if it is a member with another directory.
@@ -213,9 +220,18 @@ type Status struct {
 	LeaderAddr string
 	// Members is sorted by NodeID.
 	Members []Member
-	// NotReady says why this node can neither serve nor redirect, or makes no ids although it
-	// should; empty otherwise.
+	// NotReady says why this node is not ready: NotReadyTimestamps, or else why it makes no ids
+	// although it should. It is empty otherwise.
 	NotReady string
+	// NotReadyTimestamps says why this node can neither issue timestamps nor redirect; empty
+	// otherwise.
+	NotReadyTimestamps string
+	// NotReadyIDs says why this node makes no ids although it should; empty if it does, if it
+	// is not set up to, or while it waits for a worker that nobody has refused.
+	NotReadyIDs string
+	// Draining is set once this node is about to end: it still answers, but clients should
+	// leave, so it is not ready.
+	Draining bool
 	// Ceiling is the replicated bound of issued time, unix nanoseconds.
 	Ceiling uint64
 }

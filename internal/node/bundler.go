@@ -33,6 +33,7 @@ const (
 
 // bundler is the node as the fronts in an I/O loop without the core see it: what they submit
 // in one turn goes to the core as one batch for each read mode, or a few where there is much,
+// and one for each batch with a floor,
 // and its answers come back in the same way. It is a [loop.Work], a front.Backend and a
 // front.Lessor, and belongs to its loop's goroutine.
 type bundler struct {
@@ -143,6 +144,12 @@ func (b *bundler) bundle() {
 	var open [isotone.ReadLease + 1]*bundle // by mode; not sent yet
 	left := b.submitted[:0]
 	for _, part := range b.submitted {
+		if part.Floor != (isotone.Timestamp{}) {
+			if !b.sendAlone(part, len(open)) {
+				left = append(left, part)
+			}
+			continue
+		}
 		u := open[part.Mode]
 		if u != nil && len(u.Counts)+len(part.Counts) > b.requestsMax {
 			b.send(u)
@@ -167,6 +174,20 @@ func (b *bundler) bundle() {
 	b.submitted = left
 }
 
+// sendAlone sends a batch with a floor as a bundle of its own, as the floor is that of one
+// client. It reports false if there may be no more bundles but those that are open.
+func (b *bundler) sendAlone(part *front.Batch, open int) bool {
+	if b.underWay+open > bundlesMax {
+		return false
+	}
+	u := b.newBundle(part.Mode)
+	u.Floor = part.Floor
+	u.parts = append(u.parts, part)
+	u.Counts = append(u.Counts, part.Counts...)
+	b.send(u)
+	return true
+}
+
 func (b *bundler) newBundle(mode isotone.ReadMode) *bundle {
 	u := &bundle{}
 	if n := len(b.spare); n > 0 {
@@ -174,7 +195,7 @@ func (b *bundler) newBundle(mode isotone.ReadMode) *bundle {
 	} else {
 		u.Done = func(*front.Batch) { b.giveBack(u) }
 	}
-	u.Mode, u.Err = mode, nil
+	u.Mode, u.Floor, u.Err = mode, isotone.Timestamp{}, nil
 	u.Local = true // its parts are forwarded one by one, from here
 	return u
 }

@@ -71,6 +71,46 @@ func TestBundler_ABundleIsNoMoreThanTheBufferTakes(t *testing.T) {
 	}
 }
 
+// TestBundler_AFloorIsABundleOfItsOwn: the floor of one client is not that of others.
+func TestBundler_AFloorIsABundleOfItsOwn(t *testing.T) {
+	b := newIdleBundler(t, 4096)
+	submit := func(floor uint64) *front.Batch {
+		part := &front.Batch{
+			Floor: isotone.Timestamp{Time: floor}, Counts: []uint64{2}, Ranges: make([]isotone.Range, 1), Done: func(*front.Batch) {},
+		}
+		b.Submit(part)
+		return part
+	}
+	for range 2 { // also with bundles that were used before
+		parts := []*front.Batch{submit(0), submit(7), submit(7), submit(0), submit(9)}
+		b.bundle()
+		list := b.node.core.queue.take(nil)
+		got := map[uint64]int{}
+		for _, u := range list {
+			got[u.Floor.Time] += len(u.Counts)
+			for i := range u.Ranges {
+				u.Ranges[i] = isotone.Range{First: isotone.Timestamp{Time: u.Floor.Time + 1}, Count: 2}
+			}
+			u.Done(u)
+		}
+		if len(list) != 4 || got[0] != 2 || got[7] != 2 || got[9] != 1 {
+			t.Errorf("%d bundles, %v", len(list), got)
+		}
+		b.settle()
+		for i, part := range parts {
+			if part.Ranges[0].First.Time != part.Floor.Time+1 {
+				t.Errorf("part %d has the answer of another: %v", i, part.Ranges)
+			}
+		}
+	}
+	for range 2 * bundlesMax {
+		submit(7)
+	}
+	if b.bundle(); b.underWay > bundlesMax || len(b.submitted) != 2*bundlesMax-b.underWay {
+		t.Errorf("%d bundles are under way, %d batches wait", b.underWay, len(b.submitted))
+	}
+}
+
 func TestBundler_KeepsWhatCannotGoYet(t *testing.T) {
 	b := newIdleBundler(t, 4) // one request in each bundle
 	const batches = 3 * bundlesMax

@@ -29,6 +29,8 @@ type Config struct {
 	// Join, if not nil, has the node join a cluster with an empty data directory. Peers is
 	// ignored.
 	Join *Join
+	// Priority is PRIORITY.
+	Priority int64
 	// PeerListener accepts the other members. The node owns it from Start on.
 	PeerListener net.Listener
 	// ClientAddr is the client address (host:port) that others are told.
@@ -124,7 +126,7 @@ func replicaConfig(cfg Config, rec storage.Recovered) replica.Config {
 	}
 	self := replica.Hello{
 		ClusterID: rec.Identity.ClusterID, NodeID: cfg.NodeID, Incarnation: rec.Identity.Incarnation,
-		Boot: rec.Identity.Boot, Session: random(), ClientAddr: cfg.ClientAddr,
+		Boot: rec.Identity.Boot, Session: random(), ClientAddr: cfg.ClientAddr, Priority: cfg.Priority,
 	}
 	var founders []oracle.Member
 	if cfg.Join != nil {

@@ -130,7 +130,7 @@ func (c *core) takeRequests() {
 		}
 		b.Err = nil
 		c.next.Requests = append(c.next.Requests, replica.Request{
-			Token: c.pending.put(b), Mode: mode, Counts: b.Counts, Ranges: b.Ranges,
+			Token: c.pending.put(b), Mode: mode, Floor: b.Floor, Counts: b.Counts, Ranges: b.Ranges,
 		})
 	}
 	clear(c.submitted)
@@ -158,8 +158,9 @@ func (c *core) reset() {
 	clear(in.Messages)
 	clear(in.Requests)
 	in.Persisted, in.Transfer, in.TransferTo = nil, false, 0
-	in.Change, in.RaiseLevel, in.RaiseFloor = nil, false, nil
-	in.Messages, in.Requests, in.Hellos, in.Lost = in.Messages[:0], in.Requests[:0], in.Hellos[:0], in.Lost[:0]
+	in.Change, in.RaiseLevel, in.RaiseFloor, in.Reserve = nil, false, nil, false
+	in.Messages, in.Requests, in.Hellos = in.Messages[:0], in.Requests[:0], in.Hellos[:0]
+	in.Gone = in.Gone[:0]
 	in.Clocks, in.LeaseRequests = in.Clocks[:0], in.LeaseRequests[:0]
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/host/backup"
 	"github.com/isotone/isotone/internal/host/storage"
 )
 
@@ -16,6 +17,8 @@ type disk struct {
 	saved   func(*replica.Write)
 	failed  func(error)
 	observe func(time.Duration)
+	// seedDir is the data directory while the seed in it is needed, else "".
+	seedDir string
 
 	// queue holds one write at most: the replica gives out the next one when it is told
 	// that this one is durable.
@@ -42,9 +45,24 @@ func (d *disk) run() {
 			d.failed(fmt.Errorf("this node's disk failed, and it must not go on: %w", err))
 			return
 		}
+		if err := d.dropSeed(w); err != nil {
+			d.failed(fmt.Errorf("this node's disk failed, and it must not go on: %w", err))
+			return
+		}
 		d.observe(time.Since(began))
 		d.saved(w)
 	}
+}
+
+// dropSeed removes the seed once the cluster is formed, as the first log entry shows: another
+// cluster formed from it would begin below the timestamps of this one.
+func (d *disk) dropSeed(w *replica.Write) error {
+	if d.seedDir == "" || len(w.Entries) == 0 {
+		return nil
+	}
+	dir := d.seedDir
+	d.seedDir = ""
+	return backup.RemoveSeed(dir)
 }
 
 // close waits for what is queued, then closes the store. Nothing may be written any more.

@@ -34,12 +34,14 @@ func TestForward_TakesOnlyWhatALeaderCanAnswer(t *testing.T) {
 		"a failure without a place": {err: isotone.Errorf(isotone.CodeInternal, "x")},
 	} {
 		k := &recorder{}
-		b := &front.Batch{Err: c.err, Local: c.local}
+		b := &front.Batch{Err: c.err, Local: c.local, Floor: isotone.Timestamp{Time: 7}}
 		done := 0
 		b.Done = func(*front.Batch) { done++ }
 		answer(k, b)
 		if forwarded := len(k.kept) == 1; forwarded != c.want || done == len(k.kept) {
 			t.Errorf("%s: %d forwarded, %d answered", name, len(k.kept), done)
+		} else if forwarded && k.kept[0].Floor.Time != 7 {
+			t.Errorf("%s: forwarded without its floor", name)
 		}
 		if b.Err != nil && c.want || b.Err != c.err && !c.want {
 			t.Errorf("%s: it now has the error %v", name, b.Err)

@@ -157,6 +157,9 @@ func TestIDs_AFixedWorkerIsOneNodes(t *testing.T) {
 		t.Errorf("worker %d, want 8", got)
 	}
 	refuses(t, c.nodes[other].IDs(0), isotone.ErrNoLeader)
+	if s := c.nodes[other].Status(); s.NotReadyTimestamps != "" || s.NotReadyIDs != s.NotReady {
+		t.Errorf("node %d has no worker, and tells apart: timestamps %q, ids %q, both %q", other, s.NotReadyTimestamps, s.NotReadyIDs, s.NotReady)
+	}
 
 	// Given back, it is free at once, a minute before its lease ends.
 	ctx, cancel := context.WithTimeout(context.Background(), liveness)

@@ -39,6 +39,7 @@ type Node struct {
 	backends []front.Backend
 	ids      *ids // for any goroutine
 	status   atomic.Pointer[front.Status]
+	draining atomic.Bool
 	began    time.Duration // constant; as core.mono
 
 	failOnce sync.Once
@@ -64,10 +65,7 @@ func Start(cfg Config) (*Node, error) {
 		}
 		return nil, errors.Join(err, cfg.PeerListener.Close())
 	}
-	store, rec, err := storage.Open(storage.Options{
-		Dir: cfg.DataDir, NodeID: cfg.NodeID, Incarnation: random(), ClusterID: cfg.joinedCluster(),
-		BeforeCommit: cfg.StorageFault,
-	})
+	store, rec, seed, err := openStore(cfg)
 	if err != nil {
 		return failed(err)
 	}
@@ -75,7 +73,11 @@ func Start(cfg Config) (*Node, error) {
 		err := fmt.Errorf("the data directory %s was made to join cluster %v, which has not let it in yet: start with JOIN again", cfg.DataDir, isotone.ClusterID(rec.Identity.ClusterID))
 		return failed(err, store.Close)
 	}
-	r, err := replica.New(replicaConfig(cfg, rec))
+	rcfg := replicaConfig(cfg, rec)
+	if rcfg.Seed, err = replicaSeed(seed); err != nil {
+		return failed(err, store.Close)
+	}
+	r, err := replica.New(rcfg)
 	if err == nil && !rec.Fresh {
 		err = checkPeers(cfg, r.Members(), r.Removed())
 	}
@@ -88,6 +90,11 @@ func Start(cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, ids: newIDs(cfg.IDs, cfg.Clock, cfg.Loops), failed: make(chan struct{}), began: cfg.Clock.Mono()}
 	n.build(loops, r, store)
+	if seed != nil {
+		n.core.disk.seedDir = cfg.DataDir
+		cfg.Log.Info("this node restores a cluster from a backup", "node", oracle.NodeOf(cfg.NodeID), "backup", seed.Backup.Sum[:16],
+			"of_cluster", seed.Backup.ClusterID, "floor", seed.Floor)
+	}
 	cfg.Log.Info("node started", "node", oracle.NodeOf(cfg.NodeID), "dir", cfg.DataDir, "fresh", rec.Fresh, "start", rec.Identity.Boot,
 		"cluster", fmt.Sprintf("%016x", rec.Identity.ClusterID), "incarnation", fmt.Sprintf("%016x", rec.Identity.Incarnation))
 	n.core.startPeers()
@@ -167,9 +174,19 @@ func (n *Node) Serve(ln net.Listener, limits loop.Limits, open func(i int, b fro
 	return err
 }
 
+// Conns returns how many client connections the fronts in the loops have.
+func (n *Node) Conns() int { return n.hosts.Conns() }
+
 // StopServing accepts no more client connections, tells the fronts, and waits until they
 // have no connections left, or for ctx.
 func (n *Node) StopServing(ctx context.Context) { n.hosts.StopServing(ctx) }
+
+// Drain announces that the node is about to end: from when it returns on, the status says that
+// it drains and is not ready. The node goes on serving.
+func (n *Node) Drain() {
+	n.draining.Store(true)
+	n.call(n.core.publish)
+}
 
 // What clients are told when a node ends. The reason of a failure is for the log.
 var (

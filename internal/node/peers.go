@@ -96,6 +96,9 @@ func (c *core) followAddrs() {
 	if join := c.node.cfg.Join; join != nil && len(members) == 0 {
 		maps.Copy(addrs, join.Peers)
 	}
+	for _, m := range c.replica.Strangers() {
+		addrs[m.ID] = m.PeerAddr
+	}
 	replicated := s.Level >= oracle.LevelMembers && s.Forming == ""
 	for _, m := range members {
 		addrs[m.ID] = m.PeerAddr
@@ -227,7 +230,7 @@ func (p *peerConn) Data(_ *loop.Conn, b []byte) (used int, err error) {
 func (p *peerConn) Closed(_ *loop.Conn, err error) {
 	if conns := p.core.peers.conns; conns[p.stream.Peer()] == p {
 		delete(conns, p.stream.Peer())
-		p.core.next.Lost = append(p.core.next.Lost, p.stream.Peer())
+		p.core.next.Gone = append(p.core.next.Gone, p.stream.Peer())
 	}
 	if err == nil {
 		err = io.EOF

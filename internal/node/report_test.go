@@ -76,6 +76,31 @@ func TestWarnAhead_MeasuresAgainstTheClockThatTimeGoesBy(t *testing.T) {
 	}
 }
 
+// TestWarnFloors_OnceInATerm: a client that tries again and again must not fill the log.
+func TestWarnFloors_OnceInATerm(t *testing.T) {
+	var log bytes.Buffer
+	c := &core{node: &Node{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}}}
+	var now replica.Counters
+	for _, step := range []struct {
+		term                    uint64
+		passed, raised, refused uint64
+		want                    string // in the log, after "level="
+	}{
+		{1, 0, 0, 0, ""}, {1, 1, 0, 0, "WARN"}, {1, 1, 1, 0, ""}, {1, 0, 0, 1, "ERROR"}, {1, 0, 0, 5, ""},
+		{2, 0, 0, 0, ""}, {2, 0, 1, 0, "WARN"}, {3, 0, 0, 1, "ERROR"}, {3, 9, 0, 0, "WARN"},
+	} {
+		now.FloorsPassed += step.passed
+		now.FloorsRaised += step.raised
+		now.FloorsRefused += step.refused
+		c.warnFloors(step.term, &now)
+		c.reported.counters = now
+		if got := log.String(); strings.Count(got, "\n") != min(1, len(step.want)) || !strings.Contains(got, "level="+step.want) && step.want != "" {
+			t.Errorf("%+v: %q", step, got)
+		}
+		log.Reset()
+	}
+}
+
 func TestLogFormation_LogsChangesAndTheEnd(t *testing.T) {
 	var log bytes.Buffer
 	c := &core{node: &Node{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}}}

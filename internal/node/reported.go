@@ -23,7 +23,10 @@ type reported struct {
 	level         uint64 // the feature level
 	levelTerm     uint64 // the term in which an upgrade was said to wait for its finalization
 	counters      replica.Counters
-	ids           uint64 // made so far
+	// floorTerm and refusedTerm are the terms in which clients were said to know larger timestamps
+	// than this leader, and to be refused for that.
+	floorTerm, refusedTerm uint64
+	ids                    uint64 // made so far
 }
 
 // logStatus logs a change of leader, term or readiness.
@@ -172,7 +175,24 @@ func (c *core) measure(s *view) {
 	made := c.node.ids.made()
 	m.AddIDs(made - c.reported.ids)
 	c.reported.ids = made
+	c.warnFloors(r.Term, &r.Counters)
 	c.count(r.Counters)
+}
+
+// warnFloors logs, once in each term, that clients carry floors above what this leader would
+// have issued.
+func (c *core) warnFloors(term uint64, now *replica.Counters) {
+	told, log := &c.reported, c.node.cfg.Log
+	before := &told.counters
+	if now.FloorsPassed+now.FloorsRaised > before.FloorsPassed+before.FloorsRaised && told.floorTerm != term {
+		told.floorTerm = term
+		log.Warn("a client knows a larger timestamp than this cluster would have issued, and time was moved beyond it; was the cluster set back to an older copy?", "term", term)
+	}
+	if now.FloorsRefused > before.FloorsRefused && told.refusedTerm != term {
+		told.refusedTerm = term
+		log.Error("a client knows a timestamp that is too far ahead to move time beyond it, and is refused; if the cluster was set back to an older copy, run isotone floor raise, "+
+			"otherwise the client uses the wrong cluster", "term", term, "limit", replica.ClientFloorAheadMax.String())
+	}
 }
 
 func peerStats(p peer.PeerStatus, clocks []replica.PeerOffset) telemetry.PeerStats {
@@ -199,5 +219,6 @@ func (c *core) count(now replica.Counters) {
 	times(now.RoundsFailed-before.RoundsFailed, func() { m.CountRoundFailed("lost_leadership") })
 	m.AddLeases(now.LeaseServed-before.LeaseServed, now.LeaseMisses-before.LeaseMisses, now.LeasesLost-before.LeasesLost)
 	m.AddTimestamps(now.LeaseIssued - before.LeaseIssued)
+	m.AddFloors(now.FloorsPassed-before.FloorsPassed, now.FloorsRaised-before.FloorsRaised, now.FloorsRefused-before.FloorsRefused)
 	c.reported.counters = now
 }

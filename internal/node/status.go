@@ -28,6 +28,9 @@ type view struct {
 	idsRefused string
 }
 
+// draining is why a node that drains is not ready.
+const draining = "this node is draining"
+
 // reactions is everything that is done with the status when it has changed, and every
 // statusTicks, in this order.
 var reactions = []func(*core, *view){
@@ -78,10 +81,13 @@ func (c *core) view() *view {
 	slices.Reverse(f.Members)
 	slices.SortStableFunc(f.Members, func(a, b front.Member) int { return cmp.Compare(a.NodeID, b.NodeID) })
 	f.Members = slices.CompactFunc(f.Members, func(a, b front.Member) bool { return a.NodeID == b.NodeID })
-	s := &view{replica: r, front: f, peers: c.peers.transport.Peers(), previous: c.node.status.Load(), idsRefused: c.idsRefused(&r)}
-	if f.NotReady = c.notReady(s); f.NotReady == "" {
-		f.NotReady = s.idsRefused
+	s := &view{replica: r, front: f, peers: c.peers.transport.Peers(), previous: c.node.status.Load()}
+	s.idsRefused = c.idsRefused(&r)
+	f.NotReadyTimestamps, f.NotReadyIDs = c.notReady(s), s.idsRefused
+	if f.Draining = c.node.draining.Load(); f.Draining && c.node.Err() == nil {
+		f.NotReadyTimestamps, f.NotReadyIDs = draining, draining
 	}
+	f.NotReady = cmp.Or(f.NotReadyTimestamps, f.NotReadyIDs)
 	return s
 }
 

@@ -26,6 +26,7 @@ var codes = map[string]isotone.Code{
 	"WRONGPASS":    isotone.CodeUnauthorized,
 	"NOPERM":       isotone.CodeUnauthorized,
 	"WRONGCLUSTER": isotone.CodeWrongCluster,
+	"REGRESSED":    isotone.CodeRegressed,
 	"WRONGTYPE":    isotone.CodeInvalidArgument,
 	"ERR":          isotone.CodeInvalidArgument,
 }

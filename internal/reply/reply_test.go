@@ -66,6 +66,7 @@ func TestError_CodesAndLeader(t *testing.T) {
 		"LOADING dataset":            {Code: isotone.CodeOverloaded, Message: "dataset"},
 		"NOAUTH":                     {Code: isotone.CodeUnauthorized},
 		"WRONGCLUSTER another":       {Code: isotone.CodeWrongCluster, Message: "another"},
+		"REGRESSED it was set back":  {Code: isotone.CodeRegressed, Message: "it was set back"},
 		"WRONGTYPE of key":           {Code: isotone.CodeInvalidArgument, Message: "of key"},
 		"ERR count":                  {Code: isotone.CodeInvalidArgument, Message: "count"},
 		"ERR internal: disk full":    {Code: isotone.CodeInternal, Message: "disk full"},

@@ -65,6 +65,12 @@ const (
 	FormUnregistered             // I4, I6: the first snapshot does not say whose directories the members have
 	FloorIgnored                 // I13: a leader goes on below the floor that an operator has raised
 	ForgetRemoved                // I6: a removed member is let in again
+	CopyWins                     // I6: a copy of a data directory that is started takes the place of the process that runs
+	RestoreBelow                 // I13: a restored cluster starts without its floor
+	RestoreOwnFloor              // I10, I13: each founder takes its own floor for the largest
+	FreeRestored                 // I9: a restored cluster grants workers that clients of the lost one may hold
+	ClientFloorIgnored           // I13: a leader answers at or below the floor that a request carries
+	ClientFloorUnbounded         // I11: a client raises the floor however far it is ahead of the clock
 	count
 )
 
@@ -76,7 +82,9 @@ var names = [count]string{
 	"lease-survives-transfer", "lease-unconfirmed", "vote-after-restart", "vote-after-term-change",
 	"grant-from-request", "inherit-lease", "extend-unasked", "release-used", "release-late", "relist-released", "forget-workers",
 	"grant-foreign-space", "queue-responses", "unbounded-log", "merge-snapshot-notes", "change-unchecked", "release-in-next-step", "ignore-clocks", "vouch-by-one", "follow-jump", "believe-stale-clocks", "raise-unasked", "apply-by-node",
-	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed",
+	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed", "copy-wins",
+	"restore-below", "restore-own-floor", "free-restored",
+	"client-floor-ignored", "client-floor-unbounded",
 }
 
 // String returns the name of the bug.

@@ -55,6 +55,22 @@ func (a *Allocator) Advance(now uint64) {
 	}
 }
 
+// Pass makes the next timestamp larger than t. It reports false, and changes nothing, if that
+// is not possible below the ceiling (I1). Pass panics unless the allocator is open.
+func (a *Allocator) Pass(t isotone.Timestamp) bool {
+	if !a.open {
+		panic("I2: nothing is issued before the term's own reservation")
+	}
+	if t.Before(isotone.Timestamp{Time: a.time, Index: a.index}) {
+		return true
+	}
+	if t.Time >= a.ceiling-1 {
+		return false
+	}
+	a.time, a.index = t.Time+1, 0
+	return true
+}
+
 // Next issues count timestamps with one time and consecutive indexes, without allocating
 // memory. If the index would overflow, a new epoch begins a nanosecond later; at the ceiling
 // nothing is issued and the error matches isotone.ErrOverloaded.

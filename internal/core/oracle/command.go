@@ -205,6 +205,9 @@ func (s *State) appendRecords(b []byte, workers bool) []byte {
 		}
 		b = appendSection(b, sectionRemoved, removed)
 	}
+	if s.Fence != (Fence{}) {
+		b = appendSection(b, sectionFence, appendU64(appendU64(nil, s.Fence.Members), s.Fence.Clients))
+	}
 	return b
 }
 
@@ -254,6 +257,10 @@ func DecodeState(b []byte) (State, error) {
 
 // decodeSection decodes a section of a snapshot.
 func (s *State) decodeSection(section byte, value *decoder) bool {
+	if section == sectionFence {
+		s.Fence = Fence{Members: value.u64(), Clients: value.u64()}
+		return true
+	}
 	if section != sectionRemoved {
 		return false
 	}

@@ -104,6 +104,9 @@ func goldenStates() map[string]oracle.State {
 			{ID: 3, PeerAddr: "10.0.0.3:60001", Incarnation: 0x3333},
 			{ID: oracle.MemberID(3, 1), PeerAddr: "10.0.0.4:60001", Promote: true, Replaces: 3},
 		}, Removed: []uint64{oracle.MemberID(2, 7), 4}},
+		"restored": {Level: 3, ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers[2:], Space: snowflakes,
+			Workers: []oracle.WorkerLease{{Worker: 0, Start: goldenTime - 5, End: goldenTime}},
+			Fence:   oracle.Fence{Members: goldenTime + 11_001, Clients: goldenTime + 7_200_001}},
 		"space": {ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers, Space: snowflakes},
 		"workers": {ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers, Space: snowflakes, Workers: []oracle.WorkerLease{
 			{Worker: 0, Node: 1, Session: 0xA1, Start: goldenTime, End: goldenTime + 10_000},
@@ -173,6 +176,9 @@ func goldenHistory() []oracle.Command {
 		{Kind: oracle.KindUpdate, Member: oracle.Member{ID: 1, PeerAddr: "10.0.1.1:60001", ClientAddr: "10.0.1.1:8081"}},
 		{Kind: oracle.KindUpdate, Member: oracle.Member{ID: 9, PeerAddr: "10.0.1.9:60001"}}, // no member
 		{Kind: oracle.KindRegister, Member: oracle.Member{ID: 1, ClientAddr: "10.0.0.1:8081", Incarnation: 11, Boot: 4, Session: 122, Level: 3}},
+		lease(0, 201, 1, 7, 25_000, 35_000), // not for clients
+		lease(0, 201, 1, 8, 25_000, 35_000),
+		lease(0, 204, 1, oracle.AnyWorker, 25_000, 35_000),
 		{Kind: oracle.KindFloor, Target: (goldenTime + 50_000) * 1e6},
 		{Kind: oracle.KindFloor, Target: goldenTime},
 		reserve(math.MaxUint64),

@@ -19,7 +19,8 @@ const (
 	// cluster that is formed at it has all incarnations in its first snapshot.
 	LevelRecords = 2
 	// LevelMembers adds former members, intended promotions and replacements, addresses that an
-	// operator changes, and the floor that an operator raises.
+	// operator changes, the floor that an operator raises, the members' share of the workers and
+	// the fence of a restored cluster.
 	LevelMembers = 3
 	// LevelNewest is the newest level that this version knows.
 	LevelNewest = LevelMembers
@@ -34,6 +35,7 @@ const (
 	sectionAdvertised = 3 // of a member record: the address
 	sectionDigest     = 1 // of a reservation: index and digest, 8 bytes each
 	sectionRemoved    = 1 // of a snapshot: IDs, 8 bytes each
+	sectionFence      = 2 // of a snapshot: for members and for clients, 8 bytes each
 	sectionOptional   = 128
 )
 
@@ -101,6 +103,9 @@ func (s *State) Digest() uint64 {
 		}
 		add(uint64(len(s.Removed)))
 		add(s.Removed...)
+		if s.Fence != (Fence{}) {
+			add(s.Fence.Members, s.Fence.Clients)
+		}
 	}
 	return sum
 }

@@ -28,6 +28,8 @@ type State struct {
 	// Removed has the latest former member of each node that had one, sorted by node, from
 	// LevelMembers on; at most RemovedMax.
 	Removed []uint64
+	// Fence is zero unless the cluster was restored from a backup; see [Restored].
+	Fence Fence
 }
 
 // Member is the record of one member of the cluster.

@@ -54,6 +54,16 @@ func (s Space) Workers() int {
 	return 1 << min(int(s.DatacenterBits)+int(s.WorkerBits), 10)
 }
 
+// MembersShare is the number of workers, from 0 on, that only members are granted from
+// LevelMembers on: a quarter, and none of fewer than 4. After a restore they are free again
+// sooner than those that clients may hold; see [Restored].
+func (s Space) MembersShare() int {
+	if n := s.Workers(); n >= 4 {
+		return n / 4
+	}
+	return 0
+}
+
 // IsValid reports whether the bits add up to the 63 of an id. The zero Space, which stands for
 // none, is not valid.
 func (s Space) IsValid() bool {
@@ -91,9 +101,9 @@ func (l WorkerLease) holder() string {
 	return fmt.Sprintf("node %d", NodeOf(l.Node))
 }
 
-// ends says for messages when the lease ends.
-func (l WorkerLease) ends() string {
-	return time.UnixMilli(int64(l.End)).UTC().Format("2006-01-02T15:04:05.000Z")
+// instant formats a unix millisecond for messages.
+func instant(ms uint64) string {
+	return time.UnixMilli(int64(ms)).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
 // LeaseRequest requests worker leases, or renews those that the process holds.
@@ -144,18 +154,26 @@ const (
 	LeaseNoneFree
 	// LeaseTimeOver: the lease would begin after the last millisecond of the layout.
 	LeaseTimeOver
+	// LeaseShare: a client requested a worker in the members' share.
+	LeaseShare
+	// LeaseFenced: the cluster was restored, and a holder of the former one may still use the
+	// worker.
+	LeaseFenced
 )
 
 // LeaseRefusal says why no lease was granted.
 type LeaseRefusal struct {
 	Reason LeaseReason
-	// Space is the cluster's, with LeaseSpace; the requested one, with LeaseTimeOver.
+	// Space is the cluster's, with LeaseSpace; the requested one, with LeaseTimeOver and
+	// LeaseShare.
 	Space Space
 	// Held is the other process's lease, with LeaseHeld.
 	Held WorkerLease
 	// Ahead is how far ahead of the ceiling the lease would begin, in milliseconds, with
 	// LeaseClock.
 	Ahead uint64
+	// Until is the unix millisecond at which the first worker becomes free, with LeaseFenced.
+	Until uint64
 }
 
 // Err returns the refusal as an error of code invalid_argument, overloaded or clock.
@@ -172,9 +190,13 @@ func (r *LeaseRefusal) Err() *isotone.Error {
 	case LeaseClock:
 		return isotone.Errorf(isotone.CodeClock, "the ids would begin %d ms ahead of the cluster's time, at most %d are allowed; is a clock wrong?", r.Ahead, aheadMax)
 	case LeaseHeld:
-		return isotone.Errorf(isotone.CodeOverloaded, "worker %d is held by %s until %s", r.Held.Worker, r.Held.holder(), r.Held.ends())
+		return isotone.Errorf(isotone.CodeOverloaded, "worker %d is held by %s until %s", r.Held.Worker, r.Held.holder(), instant(r.Held.End))
 	case LeaseTimeOver:
 		return isotone.Errorf(isotone.CodeClock, "the %d bits of time since %d ms are used up", r.Space.TimeBits, r.Space.Epoch)
+	case LeaseShare:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "clients are granted the workers from %d to %d; those below are for nodes", r.Space.MembersShare(), r.Space.Workers()-1)
+	case LeaseFenced:
+		return isotone.Errorf(isotone.CodeOverloaded, "this cluster was restored from a backup, and its workers may still be in use by holders of the lost one until %s", instant(r.Until))
 	default:
 		return isotone.Errorf(isotone.CodeOverloaded, "all worker ids are held")
 	}
@@ -233,7 +255,7 @@ func (s *State) leaseSlot(q LeaseRequest, slot uint8) (WorkerLease, *LeaseRefusa
 	for i := range s.Workers {
 		l := &s.Workers[i]
 		same := l.IsHeldBy(q.Node, q.Session) || mutant.On(mutant.InheritLease) && q.Node != 0 && l.Node == q.Node
-		if same && l.Slot == slot && (q.Fixed == AnyWorker || q.Fixed == int(l.Worker)) {
+		if same && l.Slot == slot && (q.Fixed == AnyWorker || q.Fixed == int(l.Worker)) && int(l.Worker) >= s.firstFor(q) {
 			l.Session, l.Fixed = q.Session, q.Fixed != AnyWorker
 			l.End = max(l.End, q.Until)
 			return *l, nil
@@ -248,6 +270,7 @@ func (s *State) leaseSlot(q LeaseRequest, slot uint8) (WorkerLease, *LeaseRefusa
 	if known && !mutant.On(mutant.GrantFromRequest) {
 		start = max(start, s.Workers[i].End)
 	}
+	start = max(start, s.fenceOf(q.Space, worker))
 	if refusal := s.tooFar(q.Space, start); refusal != nil {
 		return WorkerLease{}, refusal
 	}
@@ -263,6 +286,15 @@ func (s *State) leaseSlot(q LeaseRequest, slot uint8) (WorkerLease, *LeaseRefusa
 	return l, nil
 }
 
+// firstFor returns the first worker that a requester may be granted or may renew. A client
+// that holds one in the members' share, from before LevelMembers, loses it at its End.
+func (s *State) firstFor(q LeaseRequest) int {
+	if q.Node != 0 || s.CurrentLevel() < LevelMembers {
+		return 0
+	}
+	return q.Space.MembersShare()
+}
+
 // choose returns the worker to grant: the fixed one, or the lowest that is free.
 //
 // A lease has ended when both the requester's clock and the ceiling are past its End. If they
@@ -270,27 +302,37 @@ func (s *State) leaseSlot(q LeaseRequest, slot uint8) (WorkerLease, *LeaseRefusa
 // End all the same.
 func (s *State) choose(q LeaseRequest) (uint16, *LeaseRefusal) {
 	now := min(q.From, s.millis())
+	first := s.firstFor(q)
 	if q.Fixed != AnyWorker {
 		worker := uint16(q.Fixed)
-		if l, ok := s.Worker(worker); ok && l.Session != 0 && l.End > now {
+		l, known := s.Worker(worker)
+		switch fence := s.fenceOf(q.Space, worker); {
+		case q.Fixed < first:
+			return 0, &LeaseRefusal{Reason: LeaseShare, Space: q.Space}
+		case fence > now:
+			return 0, &LeaseRefusal{Reason: LeaseFenced, Until: fence}
+		case known && l.Session != 0 && l.End > now:
 			return 0, &LeaseRefusal{Reason: LeaseHeld, Held: l}
 		}
 		return worker, nil
 	}
-	next := uint16(0) // the lowest worker without a record, if no lower one is free
-	for _, l := range s.Workers {
-		if l.Worker != next {
-			break
+	refusal := &LeaseRefusal{Reason: LeaseNoneFree}
+	i, _ := s.findWorker(uint16(first)) // the next record
+	for worker := first; worker < q.Space.Workers(); worker++ {
+		free := true
+		if i < len(s.Workers) && int(s.Workers[i].Worker) == worker {
+			free = s.Workers[i].End <= now && !s.isReserved(s.Workers[i], q.Node)
+			i++
 		}
-		if l.End <= now && !s.isReserved(l, q.Node) {
-			return next, nil
+		fence := s.fenceOf(q.Space, uint16(worker))
+		switch {
+		case free && fence <= now:
+			return uint16(worker), nil
+		case free && (refusal.Until == 0 || fence < refusal.Until):
+			refusal = &LeaseRefusal{Reason: LeaseFenced, Until: fence}
 		}
-		next++
 	}
-	if int(next) >= q.Space.Workers() {
-		return 0, &LeaseRefusal{Reason: LeaseNoneFree}
-	}
-	return next, nil
+	return 0, refusal
 }
 
 // millis is the cluster's time in milliseconds: the ceiling.

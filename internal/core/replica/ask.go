@@ -94,15 +94,6 @@ func (r *Replica) resetReads() {
 	}
 }
 
-// peerLost takes in that the connection of a peer has ended: it does not count as active until
-// it answers again. A change of membership after which only such nodes could elect a leader
-// would be the last one.
-func (r *Replica) peerLost(id uint64) {
-	if p := r.peers[id]; p != nil {
-		p.lastActive = 0
-	}
-}
-
 // isActive reports whether a member has answered this leader within an election timeout, and
 // its connection has not ended since.
 // Raft's RecentActive does not do: CheckQuorum resets it.

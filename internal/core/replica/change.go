@@ -286,6 +286,7 @@ func (r *Replica) followConfiguration() {
 	for _, id := range r.conf.GetVoters() {
 		r.state.EndPromotion(id)
 	}
+	r.forgetStrangers()
 }
 
 // noteExpulsion notes that this node was removed. A node that applies its own removal while no

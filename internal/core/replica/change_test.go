@@ -430,7 +430,7 @@ func TestChange_AClosedConnectionIsNoVoterOfTheRest(t *testing.T) {
 	c.tick(20)
 	up, gone := c.followers(l)[0], c.followers(l)[1]
 	gone.down = true
-	c.turn(l, &replica.Input{Lost: []uint64{gone.id, 99}})
+	c.turn(l, &replica.Input{Gone: []uint64{gone.id, 99}})
 	if err := c.change(l, replica.Remove, up.id, ""); err == nil || err.Code != isotone.CodeOverloaded ||
 		!strings.Contains(err.Message, "2 voters, of which only 1 are connected") {
 		t.Fatalf("%v", err)

@@ -66,6 +66,10 @@ func TestClientLease_ARefusalSaysWhy(t *testing.T) {
 	c := newIDCluster(t, nil)
 	c.leasing()
 	l := c.leader()
+	other := c.wants(97)
+	other.Fixed = 3
+	c.lease(l, other)
+	c.settle()
 	for name, tc := range map[string]struct {
 		spoil func(*replica.LeaseRequest)
 		want  isotone.Code
@@ -76,7 +80,8 @@ func TestClientLease_ARefusalSaysWhy(t *testing.T) {
 		"beyond all time":  {func(q *replica.LeaseRequest) { q.FromMillis = 1<<64 - 1 }, isotone.CodeInvalidArgument},
 		"another layout":   {func(q *replica.LeaseRequest) { q.Space = space; q.Space.Epoch = 9 }, isotone.CodeInvalidArgument},
 		"its layout":       {func(q *replica.LeaseRequest) { q.Space = space }, "ok"},
-		"a held worker":    {func(q *replica.LeaseRequest) { q.Fixed = int(l.Status().Workers[0].Worker) }, isotone.CodeOverloaded},
+		"a member's":       {func(q *replica.LeaseRequest) { q.Fixed = 0 }, isotone.CodeInvalidArgument},
+		"a held worker":    {func(q *replica.LeaseRequest) { q.Fixed, q.Session = 3, 98 }, isotone.CodeOverloaded},
 		"the far future":   {func(q *replica.LeaseRequest) { q.FromMillis += 2 * oracle.LeaseMax }, isotone.CodeClock},
 		"a bad release":    {func(q *replica.LeaseRequest) { q.Session, q.Release = 0, &oracle.Used{} }, isotone.CodeInvalidArgument},
 	} {

@@ -167,6 +167,11 @@ func (c *cluster) start(n *node) {
 	}
 	n.Replica, n.down, n.inbox, n.hellos, n.flying, n.answers = r, false, nil, nil, nil, map[uint64]*answered{}
 	n.met = map[uint64]bool{}
+	for _, o := range c.running() {
+		if o != n {
+			c.turn(o, &replica.Input{Gone: []uint64{n.id}})
+		}
+	}
 	c.turn(n, &replica.Input{})
 }
 
@@ -312,10 +317,15 @@ func (c *cluster) ask(n *node, counts ...uint64) uint64 {
 }
 
 func (c *cluster) askMode(n *node, mode isotone.ReadMode, counts ...uint64) uint64 {
+	return c.askAbove(n, mode, isotone.Timestamp{}, counts...)
+}
+
+// askAbove submits requests with the floor of a client.
+func (c *cluster) askAbove(n *node, mode isotone.ReadMode, floor isotone.Timestamp, counts ...uint64) uint64 {
 	c.token++
 	a := &answered{ranges: make([]isotone.Range, len(counts))}
 	n.answers[c.token] = a
-	c.turn(n, &replica.Input{Requests: []replica.Request{{Token: c.token, Mode: mode, Counts: counts, Ranges: a.ranges}}})
+	c.turn(n, &replica.Input{Requests: []replica.Request{{Token: c.token, Mode: mode, Floor: floor, Counts: counts, Ranges: a.ranges}}})
 	return c.token
 }
 

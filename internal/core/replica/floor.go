@@ -14,6 +14,11 @@ import (
 // FloorRequest.Force: time stands still until the clock has caught up.
 const FloorAheadMax = 24 * time.Hour
 
+// ClientFloorAheadMax is how far ahead of the clock the floor of a client may raise time. A
+// faulty client can make time stand still for no longer than that. A cluster that was set back
+// needs less: what it issued was hardly ahead of the clock, which has gone on.
+const ClientFloorAheadMax = time.Minute
+
 // FloorRequest asks to raise the floor (I13): all timestamps issued from then on have a
 // larger time.
 type FloorRequest struct {
@@ -45,11 +50,73 @@ func (r *Replica) raiseFloor(q FloorRequest) {
 }
 
 // floorApplied lets this leader issue above the floor. A later term starts at the ceiling or
-// above, and so above the floor as well.
+// above, and so above the floor as well. Requests that waited for it wait for a round again.
 func (r *Replica) floorApplied(floor uint64) {
 	if !r.leading.alloc.IsOpen() || mutant.On(mutant.FloorIgnored) {
 		return
 	}
 	r.leading.alloc.Extend(r.state.Ceiling)
 	r.leading.alloc.Advance(min(floor, oracle.CeilingMax-2) + 1)
+	if r.leading.raising == floor {
+		r.leading.raising = 0
+	}
+	r.queue.release()
 }
+
+// passFloor makes what is issued next larger than the floor of a request, or returns why it
+// may not. If that takes a proposal, hold is set: the request has to wait for it. Only a leader
+// whose leadership is confirmed may call it: a former one knows an older ceiling, and would
+// wrongly refuse.
+//
+// A client of this cluster has a floor below the ceiling of every confirmed leader (I1), and
+// below what that issues next if it asks after it has received the floor (I4). So anything
+// else is a sign that the cluster was set back, or that the floor is of another cluster.
+func (r *Replica) passFloor(f isotone.Timestamp) (hold bool, refused *isotone.Error) {
+	l := &r.leading
+	if f == (isotone.Timestamp{}) || mutant.On(mutant.ClientFloorIgnored) {
+		return false, nil
+	}
+	before := l.alloc.Time()
+	if l.alloc.Pass(f) {
+		if l.alloc.Time() != before {
+			r.counters.FloorsPassed++
+		}
+		return false, nil
+	}
+	now := r.clockNow()
+	if now == 0 {
+		return false, errTimeUnknown
+	}
+	if refused = r.refuseFloor(f.Time, now); refused != nil {
+		r.counters.FloorsRefused++
+		return false, refused
+	}
+	switch {
+	case l.raising != 0: // one proposal at a time
+	case r.propose(oracle.Command{Kind: oracle.KindFloor, Target: f.Time}):
+		l.raising = f.Time
+		r.counters.FloorsRaised++
+	default:
+		return false, isotone.ErrOverloaded
+	}
+	return true, nil
+}
+
+// refuseFloor returns why a client may not raise the floor to a time at or above the ceiling,
+// in unix nanoseconds, or nil.
+func (r *Replica) refuseFloor(floor, now uint64) *isotone.Error {
+	ahead := floor - min(now, floor)
+	switch {
+	case floor >= oracle.CeilingMax-1, ahead > uint64(ClientFloorAheadMax) && !mutant.On(mutant.ClientFloorUnbounded):
+		return isotone.Errorf(isotone.CodeRegressed, "the client's floor is %v ahead of the clock, more than %v: the cluster was set back to an older copy, "+
+			"or the floor is of another cluster; use the right cluster, or run isotone floor raise",
+			time.Duration(min(ahead, oracle.CeilingMax)).Truncate(time.Second), ClientFloorAheadMax)
+	case r.state.CurrentLevel() < oracle.LevelMembers:
+		return isotone.Errorf(isotone.CodeRegressed, "the client's floor is beyond what this cluster has reserved: it was set back to an older copy, "+
+			"or the floor is of another cluster; to have it raised, finish the upgrade to feature level %d", oracle.LevelMembers)
+	}
+	return nil
+}
+
+// errTimeUnknown answers a floor while nobody knows how far ahead it is.
+var errTimeUnknown = isotone.Errorf(isotone.CodeClock, "the client's floor is beyond what is reserved, and too few clocks are known to raise it; try again")

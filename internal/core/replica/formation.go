@@ -61,6 +61,7 @@ const (
 // formation is the state of a founder until the cluster is formed.
 type formation struct {
 	founders []oracle.Member // sorted by ID, with the addresses in this node's PEERS
+	seed     *Seed           // nil unless the cluster is restored
 	// met holds the latest hello of each other founder, heard the tick at which it came.
 	hellos  map[uint64]Hello
 	heardAt map[uint64]uint64
@@ -70,8 +71,8 @@ type formation struct {
 }
 
 // newFormation returns the state of a founder on an empty directory.
-func newFormation(founders []oracle.Member) *formation {
-	f := &formation{hellos: map[uint64]Hello{}, heardAt: map[uint64]uint64{}}
+func newFormation(founders []oracle.Member, seed *Seed) *formation {
+	f := &formation{seed: seed, hellos: map[uint64]Hello{}, heardAt: map[uint64]uint64{}}
 	var state oracle.State
 	for _, m := range founders {
 		state.AddMember(oracle.Member{ID: m.ID, PeerAddr: m.PeerAddr})
@@ -85,7 +86,7 @@ func (f *formation) isFounder(id uint64) bool { return slices.Contains(ids(f.fou
 // snapshot returns the first snapshot and the cluster's ID, or false while a hello is
 // missing. self is this node's own hello.
 func (f *formation) snapshot(self Hello) (*raftpb.Snapshot, uint64, bool) {
-	state := oracle.State{Level: self.Level}
+	state := f.firstState(self)
 	conf := &raftpb.ConfState{}
 	met := 0
 	for _, m := range f.founders {
@@ -93,7 +94,7 @@ func (f *formation) snapshot(self Hello) (*raftpb.Snapshot, uint64, bool) {
 		if m.ID == self.NodeID {
 			h, ok = self, true
 		}
-		if ok {
+		if ok && h.SeedDigest == self.SeedDigest {
 			met++
 		}
 		state.Level = min(state.Level, max(h.Level, oracle.LevelRecords))
@@ -141,6 +142,10 @@ func (r *Replica) judgeAsFounder(h Hello) (refusal *Refusal, stops bool) {
 	case h.Founders != self.Founders:
 		return refuse(RefusedFounders, "node %d was started with nodes %s in PEERS, node %d with nodes %s, and both are to form a cluster; "+
 			"all initial members need the same list", h.node(), h.Founders, self.node(), self.Founders), !r.prepared()
+	case h.SeedDigest != self.SeedDigest:
+		return refuseSeed(h, self), !r.prepared()
+	case f.seed != nil && h.Level < oracle.LevelMembers:
+		return refuse(RefusedLevel, "node %d runs an older version, which cannot restore a cluster", h.node()), false
 	}
 	if h.TickNanos != self.TickNanos {
 		return refuseTick(h, self), false
@@ -204,6 +209,9 @@ func (r *Replica) stepFounder(in *Input) {
 	if in.Persisted != nil {
 		r.snapshotStored()
 	}
+	for _, id := range in.Gone {
+		r.peerGone(id)
+	}
 	for _, h := range in.Hellos {
 		r.founderHello(h)
 	}
@@ -242,7 +250,8 @@ func (r *Replica) founderHello(h Hello) {
 		return
 	}
 	f.hellos[h.NodeID], f.heardAt[h.NodeID] = h, r.ticks
-	r.peer(h.NodeID).refusal = nil
+	p := r.peer(h.NodeID)
+	p.refusal, p.session, p.heardAt = nil, h.Session, r.ticks
 	r.effects.Changed = true
 }
 
@@ -261,6 +270,12 @@ func (r *Replica) dropSilent() {
 // prepare gives out the first snapshot once all hellos are there.
 func (r *Replica) prepare() {
 	f := r.forming
+	for _, m := range f.founders {
+		if h := f.hellos[m.ID]; h.ClusterID != 0 && h.Stage == StagePrepared && h.SeedDigest != r.cfg.Self.SeedDigest {
+			r.stopSoon(refuseSeed(h, r.Hello()))
+			return
+		}
+	}
 	s, id, ok := f.snapshot(r.Hello())
 	if !ok {
 		return

@@ -79,7 +79,14 @@ func (r *Replica) serveByLease(req Request) bool {
 	if r.cfg.EpochInterval == 0 {
 		r.leading.alloc.Advance(r.clockNow())
 	}
-	issued, err := r.issue(req)
+	hold, err := r.passFloor(req.Floor)
+	if hold {
+		return false
+	}
+	var issued uint64
+	if err == nil {
+		issued, err = r.issue(req)
+	}
 	r.counters.LeaseServed += uint64(len(req.Counts))
 	r.counters.LeaseIssued += issued
 	r.answer(req.Token, err)

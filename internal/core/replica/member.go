@@ -34,6 +34,12 @@ type Hello struct {
 	Founders string
 	// PeerAddr is the address for other members, host:port.
 	PeerAddr string
+	// Priority is that of the node as a leader; see priority.go. Older versions have 0.
+	Priority int64
+	// SeedDigest and SeedFloor are the Digest and the Floor of a founder's Seed; empty without
+	// one.
+	SeedDigest string
+	SeedFloor  uint64
 }
 
 // node returns the ID of the node, for people.
@@ -61,6 +67,9 @@ const (
 	RefusedStale RefusalCode = "stale"
 	// RefusedCloned: another process runs from a copy of the same directory.
 	RefusedCloned RefusalCode = "cloned"
+	// RefusedInUse: another process on the same directory, or a copy, seems to be alive. It may
+	// have ended without a word.
+	RefusedInUse RefusalCode = "in_use"
 	// RefusedFormed: it was started to form a cluster that exists already.
 	RefusedFormed RefusalCode = "already_formed"
 	// RefusedFounders: it was started to form a cluster with another list of members.
@@ -91,6 +100,11 @@ type peerView struct {
 	// admitted is the latest hello that was admitted. Of two processes that run from copies of
 	// one directory only one may pass, even before either has connected.
 	admitted Hello
+	// session is that of the process which is connected, 0 for none, and heardAt the tick at which
+	// it was last heard.
+	session, heardAt uint64
+	// rival is the session of another process that wants its place, since the tick rivalSince.
+	rival, rivalSince uint64
 	// refusal is the peer's latest refusal of this node, nil once the peer speaks again.
 	refusal *Refusal
 	// refusedSince is the tick of the first refusal with the same code in a row.
@@ -135,6 +149,7 @@ func (r *Replica) Hello() Hello {
 		h.Stage = StageJoining
 	case r.forming == nil:
 		h.Stage, h.Founders = StageFormed, ""
+		h.SeedDigest, h.SeedFloor = "", 0
 	case r.prepared():
 		h.Stage = StagePrepared
 	default:
@@ -192,6 +207,8 @@ func (r *Replica) judgeAsMember(h Hello) *Refusal {
 			h.node(), self.node())
 	case !isMember && r.applied == 0:
 		return nil // this node joins and knows no members yet
+	case !isMember && r.mayBeNewer(h):
+		return nil
 	case !isMember:
 		return refuse(RefusedMember, "node %d is no member of cluster %016x", h.node(), self.ClusterID)
 	case h.TickNanos != self.TickNanos:
@@ -201,8 +218,20 @@ func (r *Replica) judgeAsMember(h Hello) *Refusal {
 		return refusal
 	}
 	p := r.peer(h.NodeID)
-	for _, known := range []Hello{{Incarnation: m.Incarnation, Boot: m.Boot, Session: m.Session}, p.hello, p.admitted} {
-		if refusal := compareHello(h, known); refusal != nil {
+	if !mutant.On(mutant.CopyWins) {
+		if r.isAlive(p) && h.Session != p.session && h.Session != m.Session {
+			return r.refuseRival(p, h)
+		}
+		if h.Session == m.Session && h.Boot == m.Boot {
+			return nil // the process on record, whatever copies of its directory have said since
+		}
+	}
+	for i, known := range []Hello{{Incarnation: m.Incarnation, Boot: m.Boot, Session: m.Session}, p.hello, p.admitted} {
+		refusal := compareHello(h, known)
+		if refusal != nil && refusal.Code == RefusedCloned && i > 0 {
+			refusal.Code = RefusedInUse // the log decides
+		}
+		if refusal != nil {
 			return refusal
 		}
 	}
@@ -337,14 +366,105 @@ func (r *Replica) resetRefusals() {
 // since.
 func (r *Replica) clearRefusal(id uint64) {
 	if p := r.peers[id]; p != nil {
-		p.refusal = nil
+		p.refusal, p.heardAt = nil, r.ticks
 	}
 }
 
 // peerConnected takes in the hello of a peer that connected.
 func (r *Replica) peerConnected(h Hello) {
-	r.peer(h.NodeID).hello, r.peer(h.NodeID).refusal = h, nil
+	if s := r.stranger(h.NodeID); s != nil {
+		s.hello, s.isConnected = h, true
+	}
+	r.peer(h.NodeID).connected(h, r.ticks)
 	r.registerPeers()
+}
+
+func (p *peerView) connected(h Hello, tick uint64) {
+	p.hello, p.refusal, p.session, p.heardAt = h, nil, h.Session, tick
+}
+
+// peerGone takes in that the connection of a peer has ended.
+func (r *Replica) peerGone(id uint64) {
+	if p := r.peers[id]; p != nil {
+		// It is not active until it answers again: a change of membership after which only such
+		// nodes could elect a leader would be the last one.
+		p.session, p.lastActive = 0, 0
+	}
+	if s := r.stranger(id); s != nil {
+		s.isConnected = false
+	}
+}
+
+// refuseRival refuses a process whose place is taken. It may be a restart of a machine that
+// has lost its power, which leaves connections behind that seem alive. But if the other
+// process is heard for long after this one has come, this one runs from a copy.
+func (r *Replica) refuseRival(p *peerView, h Hello) *Refusal {
+	if p.rival != h.Session {
+		p.rival, p.rivalSince = h.Session, r.ticks
+	}
+	if p.heardAt >= p.rivalSince+r.holderTicks() {
+		return refuse(RefusedCloned, "node %d runs already, in another process: this one was started from a copy of its data directory", oracle.NodeOf(h.NodeID))
+	}
+	return refuse(RefusedInUse, "node %d runs already, in another process: stop this one if it was started from a copy of the data directory; "+
+		"if the other one has just ended, its connection will be given up soon", oracle.NodeOf(h.NodeID))
+}
+
+// holderTicks is for how many ticks a process that is connected counts as alive without a
+// word of it: longer than members keep silent.
+func (r *Replica) holderTicks() uint64 { return 3 * max(1, uint64(clockInterval/r.cfg.TickInterval)) }
+
+// isAlive reports whether a process of that peer is connected and was heard lately.
+func (r *Replica) isAlive(p *peerView) bool {
+	return p.session != 0 && r.ticks-p.heardAt <= r.holderTicks()
+}
+
+// stranger is a node that was admitted although this one knows no such member.
+type stranger struct {
+	hello       Hello
+	isConnected bool
+}
+
+// stranger returns the stranger with an ID, nil if there is none.
+func (r *Replica) stranger(id uint64) *stranger {
+	at := slices.IndexFunc(r.strangers, func(s stranger) bool { return s.hello.NodeID == id })
+	if at < 0 {
+		return nil
+	}
+	return &r.strangers[at]
+}
+
+// strangersMax bounds the nodes that were admitted although this one knows no such member.
+const strangersMax = 8
+
+// mayBeNewer admits a node of this cluster that is ahead of this one, which knows no such
+// member: it may have been added meanwhile, and be needed for a quorum.
+func (r *Replica) mayBeNewer(h Hello) bool {
+	if r.state.CurrentLevel() < oracle.LevelMembers || h.ClusterID == 0 || h.ClusterID != r.state.ClusterID || h.Stage != StageFormed ||
+		h.LastIndex <= r.applied || h.TickNanos != r.cfg.Self.TickNanos {
+		return false
+	}
+	switch s := r.stranger(h.NodeID); {
+	case s != nil:
+		s.hello = h
+	case len(r.strangers) == strangersMax:
+		return false
+	default:
+		r.strangers = append(r.strangers, stranger{hello: h})
+		r.effects.Changed = true
+	}
+	return true
+}
+
+// forgetStrangers drops strangers that are members now, and those that were removed.
+func (r *Replica) forgetStrangers() {
+	r.strangers = slices.DeleteFunc(r.strangers, func(s stranger) bool {
+		m, isMember := r.state.Member(s.hello.NodeID)
+		if isMember && s.isConnected && (m.Incarnation == 0 || m.Incarnation == s.hello.Incarnation) {
+			r.peer(m.ID).admitted = s.hello
+			r.peer(m.ID).connected(s.hello, r.ticks)
+		}
+		return isMember || r.state.IsRemoved(s.hello.NodeID)
+	})
 }
 
 // registerPeers proposes, as leader, updates of the member records that differ from the

@@ -39,6 +39,9 @@ type Config struct {
 	// PeerAddr. Ignored unless the directory is empty. Nil on an empty directory: the node
 	// joins an existing cluster.
 	Founders []oracle.Member
+	// Seed, if not nil, has the founders restore a cluster. It counts until the cluster is
+	// formed.
+	Seed *Seed
 	// HardState, Snapshot and Entries are what storage recovered; nil on an empty
 	// directory.
 	HardState *raftpb.HardState
@@ -161,6 +164,9 @@ type Replica struct {
 
 	// peers is what this process knows of its peers from its own contacts.
 	peers map[uint64]*peerView
+	// strangers are nodes that were admitted though this one knows no such member; at most
+	// strangersMax.
+	strangers []stranger
 
 	// term, role and lead are as last observed. leading belongs to this term and role.
 	term     uint64
@@ -191,8 +197,10 @@ type leading struct {
 	alloc      oracle.Allocator
 	reserving  bool // a reservation is proposed and not applied
 	missed     int  // reservations in a row that were late
+	ticks      int  // since the leader was elected
 	sinceEpoch int  // ticks since the epoch began
 	lease      lease
+	raising    uint64        // the floor of a client that is proposed and not applied; 0: none
 	over       bool          // the ceiling cannot rise any more
 	changing   bool          // a membership change is proposed and not applied
 	clients    []clientLease // in the order of their proposals
@@ -210,6 +218,9 @@ type Counters struct {
 	LeaseServed        uint64 // requests answered by lease
 	LeaseIssued        uint64 // timestamps issued by lease
 	LeaseMisses        uint64 // requests in lease mode that waited for a round
+	FloorsPassed       uint64 // floors of clients that took time ahead, below the ceiling
+	FloorsRaised       uint64 // floors of clients that were proposed
+	FloorsRefused      uint64 // requests refused with isotone.CodeRegressed
 	ProposalsDropped   uint64 // of other members: not allowed, or this node could not propose
 }
 
@@ -223,6 +234,9 @@ func New(cfg Config) (*Replica, error) {
 		cfg.Level = oracle.LevelNewest
 	}
 	cfg.Self.TickNanos, cfg.Self.Level = uint64(cfg.TickInterval), cfg.Level
+	if cfg.Seed != nil {
+		cfg.Self.SeedDigest, cfg.Self.SeedFloor = cfg.Seed.Digest, cfg.Seed.Floor
+	}
 	r := &Replica{
 		cfg:   cfg,
 		log:   raft.NewMemoryStorage(),
@@ -283,7 +297,10 @@ func (r *Replica) startRaft() error {
 // recover fills the log and the oracle's state from cfg.
 func (r *Replica) recover() error {
 	if r.cfg.Snapshot == nil && len(r.cfg.Entries) == 0 && len(r.cfg.Founders) > 0 {
-		r.forming = newFormation(r.cfg.Founders)
+		if err := r.cfg.Seed.check(r.cfg.Level); err != nil {
+			return err
+		}
+		r.forming = newFormation(r.cfg.Founders, r.cfg.Seed)
 		r.state.Members = r.forming.founders
 		r.cfg.Self.Founders = list(ids(r.forming.founders))
 		return nil
@@ -318,7 +335,7 @@ func (r *Replica) recover() error {
 	if r.cfg.Snapshot != nil && r.durable == (position{term: 1, index: 1}) && r.state.ClusterID != 0 {
 		// Nobody has voted yet, and perhaps not everyone is prepared. (In level 1 the first
 		// snapshot names no cluster and nodes vote at once.)
-		r.forming = newFormation(r.state.Members)
+		r.forming = newFormation(r.state.Members, r.cfg.Seed)
 		r.forming.prepared = r.cfg.Snapshot
 		r.cfg.Self.Founders = list(ids(r.forming.founders))
 	}
@@ -340,6 +357,7 @@ func (r *Replica) restore(s *raftpb.Snapshot) error {
 	r.applied = s.GetMetadata().GetIndex()
 	r.snapshotted, r.changedAt = r.applied, r.applied
 	r.resetRefusals()
+	r.forgetStrangers()
 	r.effects.Changed = true
 	r.updateLeases()
 	return nil

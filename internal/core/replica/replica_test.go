@@ -381,6 +381,7 @@ func TestReplica_AdmitsOneOfTwoClonesThatComeAtOnce(t *testing.T) {
 	l := c.leader()
 	c.tick(100)
 	first := c.nodes[l.id%3+1].Hello()
+	c.turn(l, &replica.Input{Gone: []uint64{first.NodeID}})
 	first.Boot++
 	first.Session = 77
 	second := first
@@ -388,8 +389,8 @@ func TestReplica_AdmitsOneOfTwoClonesThatComeAtOnce(t *testing.T) {
 	if got := l.Admit(first); got != nil {
 		t.Fatalf("the first: %v", got)
 	}
-	if got := l.Admit(second); got == nil || got.Code != replica.RefusedCloned {
-		t.Errorf("the second: %v, want cloned", got)
+	if got := l.Admit(second); got == nil || got.Code != replica.RefusedInUse {
+		t.Errorf("the second: %v, want in_use", got)
 	}
 	if got := l.Admit(first); got != nil {
 		t.Errorf("the first again: %v", got)
@@ -428,6 +429,7 @@ func TestReplica_AdmitRefusesWhatIsNotTheMemberItKnows(t *testing.T) {
 			}
 			tc.change(&h)
 			for _, by := range []*node{l, other} {
+				c.turn(by, &replica.Input{Gone: []uint64{f.id}})
 				var code replica.RefusalCode
 				if got := by.Admit(h); got != nil {
 					code = got.Code
@@ -459,6 +461,7 @@ func TestReplica_AdmitRefusesALostVote(t *testing.T) {
 	}
 	h := voter.Hello()
 	h.Boot, h.Session, h.Term = h.Boot+1, h.Session+1, before[voter.id].Term
+	c.turn(next, &replica.Input{Gone: []uint64{voter.id}})
 	if got := next.Admit(h); got == nil || got.Code != replica.RefusedStale {
 		t.Errorf("a voter that came back without its vote: %v, want stale", got)
 	}

@@ -33,6 +33,7 @@ func (r *Replica) tick() {
 	if r.ticks%promoteTicks == 0 {
 		r.promoteLearners()
 	}
+	r.giveWay()
 	r.leading.sinceEpoch++
 	if r.leading.sinceEpoch >= r.cfg.EpochTicks {
 		r.leading.sinceEpoch = 0

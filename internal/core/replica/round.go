@@ -2,6 +2,7 @@ package replica
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -22,6 +23,9 @@ type queue struct {
 	waiting []pending
 	// rounds are in flight, oldest first; at most roundsMax.
 	rounds []round
+	// held are requests whose floor is proposed, in order of arrival. They came before all in
+	// rounds and in waiting.
+	held []pending
 	// size is the sum of len(Counts) of all requests; at most max.
 	size, max int
 	// lastRound is the number of the latest round of this process. No number is used twice,
@@ -112,11 +116,20 @@ func (r *Replica) confirm(ctx []byte) {
 // serve answers all requests of a confirmed round.
 func (r *Replica) serve(rd round) {
 	stats := Round{Took: r.mono - rd.started}
-	for _, p := range rd.requests {
+	for i := range rd.requests {
+		p := &rd.requests[i]
+		hold, err := r.passFloor(p.Floor)
+		if hold {
+			r.queue.held = append(r.queue.held, *p)
+			continue
+		}
 		r.queue.size -= len(p.Counts)
 		stats.Requests += len(p.Counts)
-		issued, err := r.issue(p.Request)
-		stats.Timestamps += issued
+		if err == nil {
+			var issued uint64
+			issued, err = r.issue(p.Request)
+			stats.Timestamps += issued
+		}
 		r.answer(p.Token, err)
 	}
 	r.queue.putSpare(rd.requests)
@@ -143,6 +156,7 @@ func (r *Replica) expire() {
 		}
 		return append(list[:0], list[n:]...)
 	}
+	r.queue.held = late(r.queue.held)
 	r.queue.waiting = late(r.queue.waiting)
 	for i := range r.queue.rounds {
 		r.queue.rounds[i].requests = late(r.queue.rounds[i].requests)
@@ -152,12 +166,12 @@ func (r *Replica) expire() {
 // takeQueue empties the queue and returns what was in it.
 func (r *Replica) takeQueue() []pending {
 	q := &r.queue
-	var all []pending
+	all := slices.Clone(q.held)
 	for _, rd := range q.rounds {
 		all = append(all, rd.requests...)
 	}
 	all = append(all, q.waiting...)
-	q.rounds, q.waiting, q.size = q.rounds[:0], q.waiting[:0], 0
+	q.held, q.rounds, q.waiting, q.size = nil, q.rounds[:0], q.waiting[:0], 0
 	return all
 }
 
@@ -189,6 +203,13 @@ func (r *Replica) redirect() *isotone.Error {
 
 func (r *Replica) answer(token uint64, err *isotone.Error) {
 	r.effects.Answers = append(r.effects.Answers, Answer{Token: token, Err: err})
+}
+
+// release puts the held requests back in front of those that wait for a round.
+func (q *queue) release() {
+	if len(q.held) > 0 {
+		q.waiting, q.held = append(q.held, q.waiting...), nil
+	}
 }
 
 func (q *queue) takeSpare() []pending {

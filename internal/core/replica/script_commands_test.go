@@ -47,7 +47,7 @@ var commands = map[string]command{
 	"stall":       {"node", func(s *script, t *testing.T, a args) { s.stall(t, a, true) }, false},
 	"unstall":     {"node", func(s *script, t *testing.T, a args) { s.stall(t, a, false) }, false},
 
-	"request":     {"node mode count", (*script).request, false},
+	"request":     {"node mode count floor index", (*script).request, false},
 	"transfer":    {"node", (*script).transfer, false},
 	"add-learner": {"node id auto peer", func(s *script, t *testing.T, a args) { s.propose(t, a, replica.AddLearner) }, false},
 	"promote":     {"node id", func(s *script, t *testing.T, a args) { s.propose(t, a, replica.AddVoter) }, false},

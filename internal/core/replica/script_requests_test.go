@@ -20,7 +20,11 @@ func (s *script) request(t *testing.T, a args) {
 		t.Fatalf("mode %q", a["mode"])
 	}
 	n := s.node(t, a, "node")
-	token := s.askMode(n, m, a.number(t, "count", 1))
+	var floor isotone.Timestamp
+	if a.has("floor") {
+		floor = isotone.Timestamp{Time: uint64(s.began + a.duration(t, "floor")), Index: a.number(t, "index", 0)}
+	}
+	token := s.askAbove(n, m, floor, a.number(t, "count", 1))
 	s.asked(n, token)
 }
 

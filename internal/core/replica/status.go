@@ -105,6 +105,7 @@ func (r *Replica) Queues() []Queue {
 		{"entries not on disk", r.unwritten(), unwrittenEntriesMax},
 		{"messages that wait for the disk", responses, responseKinds * oracle.MembersMax},
 		{"views of peers", len(r.peers), oracle.MembersMax},
+		{"unknown nodes", len(r.strangers), strangersMax},
 	}
 }
 
@@ -119,6 +120,16 @@ func (r *Replica) Members() []Member {
 	list := make([]Member, 0, len(r.state.Members))
 	for _, m := range r.state.Members {
 		list = append(list, Member{Member: m, Learner: r.isLearner(m.ID)})
+	}
+	return list
+}
+
+// Strangers returns nodes that were admitted though this one knows no such member: it may be
+// behind. The records have ID and PeerAddr.
+func (r *Replica) Strangers() []oracle.Member {
+	var list []oracle.Member
+	for _, s := range r.strangers {
+		list = append(list, oracle.Member{ID: s.hello.NodeID, PeerAddr: s.hello.PeerAddr})
 	}
 	return list
 }

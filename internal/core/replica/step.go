@@ -21,8 +21,9 @@ type Input struct {
 	Messages []*raftpb.Message
 	// Hellos are those of peers admitted since the last step.
 	Hellos []Hello
-	// Lost are peers whose connections have ended since the last step, after their messages.
-	Lost []uint64
+	// Gone are the IDs of peers whose connection has ended since the last step, and is not
+	// followed by one in Hellos.
+	Gone []uint64
 	// Ticks is the number of Raft ticks that passed, normally 0 or 1.
 	Ticks int
 	// Requests arrived since the last step.
@@ -40,6 +41,8 @@ type Input struct {
 	// RaiseFloor, if not nil, proposes to raise the floor, or is refused in
 	// Effects.FloorRefused.
 	RaiseFloor *FloorRequest
+	// Reserve has the leader propose a reservation at once, unless one is under way.
+	Reserve bool
 	// Clocks are what peers told of their clocks since the last step.
 	Clocks []PeerClock
 	// Behind has a bit for each slot whose generator refused to make ids because the clock
@@ -57,6 +60,9 @@ type Request struct {
 	// Token identifies the request to the caller.
 	Token uint64
 	Mode  isotone.ReadMode
+	// Floor is the largest timestamp that the client knows; all answers are larger (I13). The
+	// zero timestamp stands for none.
+	Floor isotone.Timestamp
 	// Counts are the numbers of timestamps requested, each 1 to isotone.RangeCountMax.
 	Counts []uint64
 	// Ranges receives the answers. It is as long as Counts.
@@ -67,7 +73,7 @@ type Request struct {
 type Answer struct {
 	Token uint64
 	// Err is nil if the request's Ranges are set, else of code not_leader, no_leader,
-	// overloaded, deadline_exceeded or clock.
+	// overloaded, deadline_exceeded, clock or regressed.
 	Err *isotone.Error
 }
 
@@ -177,8 +183,8 @@ func (r *Replica) advance(in *Input) {
 	for _, m := range in.Messages {
 		r.receive(m)
 	}
-	for _, id := range in.Lost {
-		r.peerLost(id)
+	for _, id := range in.Gone {
+		r.peerGone(id)
 	}
 	for _, h := range in.Hellos {
 		r.peerConnected(h)
@@ -201,5 +207,8 @@ func (r *Replica) operate(in *Input) {
 	}
 	if in.RaiseFloor != nil {
 		r.raiseFloor(*in.RaiseFloor)
+	}
+	if in.Reserve && r.leading.alloc.IsOpen() && !r.leading.reserving {
+		r.reserve()
 	}
 }

@@ -66,7 +66,10 @@ func (w *world) checkCeiling(n *node, ceiling uint64) {
 	if w.floor.asked > 0 && ceiling <= w.floor.asked+2 || time.Duration(ceiling) <= time.Duration(w.floor.asked)+recently {
 		return // an operator said so; from there time holds, and the ceiling rises by nanoseconds
 	}
-	lead := w.lead()
+	if time.Duration(ceiling) <= time.Duration(w.loss.floor)+recently {
+		return // the restored cluster begins there
+	}
+	lead := w.lead() + w.floorLead()
 	var voters []time.Duration
 	for _, m := range n.replica.Members() {
 		if o := w.node(m.ID); o != nil && !m.Learner {

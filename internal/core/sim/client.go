@@ -20,6 +20,8 @@ type client struct {
 	timeout time.Duration
 	// pause is the mean time between requests.
 	pause time.Duration
+	// seen is the largest timestamp that it has received.
+	seen isotone.Timestamp
 }
 
 // call is one request on its way.
@@ -29,6 +31,7 @@ type call struct {
 	counts []uint64
 	ranges []isotone.Range
 	mode   isotone.ReadMode
+	floor  isotone.Timestamp
 	over   bool // answered, or given up by the client
 }
 
@@ -65,6 +68,7 @@ func (w *world) request(c *client) {
 	if w.chance(w.cfg.leaseShare) {
 		k.mode = isotone.ReadLease
 	}
+	k.floor = w.drawFloor(c)
 	for range counts {
 		w.history = append(w.history, lincheck.Operation{Client: c.id, Invocation: int64(w.now)})
 	}
@@ -85,7 +89,7 @@ func (w *world) arrive(n *node, k *call) {
 	}
 	n.calls = append(n.calls, k)
 	n.in.requests = append(n.in.requests, replica.Request{
-		Token: uint64(len(n.calls) - 1), Mode: k.mode, Counts: k.counts, Ranges: k.ranges,
+		Token: uint64(len(n.calls) - 1), Mode: k.mode, Floor: k.floor, Counts: k.counts, Ranges: k.ranges,
 	})
 	w.wake(n)
 }
@@ -120,6 +124,7 @@ func (w *world) finish(k *call, err *isotone.Error) {
 			o := &w.history[k.op+i]
 			o.Completion, o.Range, o.Answered = int64(w.now), r, true
 			w.checkFloor(time.Duration(o.Invocation), r.First.Time)
+			w.checkClientFloor(k, r)
 		}
 	case c.sticky && w.chance(0.95):
 	case errors.Is(err, isotone.ErrNotLeader):

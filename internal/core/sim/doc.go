@@ -5,18 +5,19 @@
 // and lose what was not synced; clocks drift, jump and freeze; processes are paused, killed,
 // restarted, and find their disk wiped or set back. Messages are lost, doubled, delayed and
 // reordered, in one direction or both. An operator transfers leadership, changes the
-// membership and restarts nodes one after the other. Clients send requests, give up, and try
-// other nodes. Nodes and clients lease workers and make ids with the generators of
-// production. Each run draws its faults and their severity (swarm testing, Groce et al.,
-// ISSTA 2012).
+// membership and restarts nodes one after the other, and restores the cluster from a backup
+// when all disks are lost. Clients send requests, give up, and try other nodes. Nodes and
+// clients lease workers and make ids with the generators of production. Each run draws its
+// faults and their severity (swarm testing, Groce et al., ISSTA 2012).
 //
 // Checked at every step or at the end: that the answers are linearizable
 // (internal/core/lincheck), that nothing is issued at or above the ceiling (I1), that no two
 // nodes serve in one term (I2), that nodes have the same state at the same log index, that a
 // node with a wiped or older disk is refused and a healthy one never (I6), that no queue
 // exceeds its bound (I7), that no id is made twice or outside its lease (I9), that one cluster
-// is formed (I10), that a quorum's clocks vouch for the ceiling (I11), and that the cluster
-// answers and leases workers again soon after the last fault.
+// is formed (I10), that a quorum's clocks vouch for the ceiling (I11), that a restored cluster
+// goes back in neither timestamps nor ids (I13), and that the cluster answers and leases
+// workers again soon after the last fault.
 //
 // Raft draws its election jitter from crypto/rand.Reader. A run replaces that variable, so a
 // process runs one simulation at a time.

@@ -45,16 +45,18 @@ const (
 	ChangeVersion
 	GiveBack
 	OldCopy
+	Copy
 	Wipe
 	WipeAmidst
+	LoseAll
 	kindCount
 )
 
 var kindNames = [kindCount]string{
 	"loss", "double", "delay", "long-tail", "split", "isolate", "one-way", "bridge", "flap", "crash", "crash-all", "slow-disk",
 	"stalled-disk", "failed-disk", "long-stall", "pause", "pause-all", "suspend", "clock-jump", "clock-century", "clock-drift", "clock-freeze",
-	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "update-member", "bad-change", "raise-floor", "raise-level", "roll", "change-version", "give-back", "old-copy", "wipe",
-	"wipe-amidst",
+	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "update-member", "bad-change", "raise-floor", "raise-level", "roll", "change-version", "give-back", "old-copy", "copy", "wipe",
+	"wipe-amidst", "lose-all",
 }
 
 // String returns the name of the kind.
@@ -87,6 +89,9 @@ func (w *world) inject(k Kind) {
 		lasts *= 5
 	}
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
+	if n.lost {
+		return // all are
+	}
 	if l := w.leader(); l != nil && w.chance(0.4) {
 		n = l // the node whose faults matter most
 	}
@@ -125,6 +130,10 @@ func (w *world) cause(k Kind, n *node, lasts time.Duration) bool {
 		return w.releaseSome(n)
 	case k == WipeAmidst:
 		return w.wipeAmidst(n)
+	case k == Copy:
+		return w.copyDirectory(n)
+	case k == LoseAll:
+		return w.loseAll()
 	default:
 		return w.tamper(k, n)
 	}

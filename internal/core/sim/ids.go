@@ -139,6 +139,7 @@ func (w *world) make(m *maker) error {
 	if m.made && first <= m.last {
 		w.fail("I9: %s makes number %d after number %d", m.name, first, m.last)
 	}
+	w.checkRestored(m, first)
 	m.last, m.made = first+uint64(count)-1, true
 	w.stats.IDs += uint64(count)
 	w.note('i', uint64(m.lease.Worker), first, uint64(count))

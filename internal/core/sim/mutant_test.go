@@ -61,6 +61,8 @@ var firstSeed = map[mutant.Mutant]uint64{
 	mutant.FormByQuorum:          2,
 	mutant.FormUnprepared:        281,
 	mutant.FormUnregistered:      2,
+	mutant.ClientFloorIgnored:    3,
+	mutant.ClientFloorUnbounded:  8,
 }
 
 // directed bugs do harm so rarely that random runs take too long to find them. See

@@ -70,7 +70,7 @@ func (w *world) redial(a, b *node) {
 // welcome, the dialer's ready. A hello may arrive late, when its node has confirmed more
 // through others.
 func (w *world) dial(dialer, acceptor *node) {
-	if !dialer.up() || !acceptor.up() || dialer.paused || !dialer.knows(acceptor) {
+	if dialer.id == acceptor.id || !dialer.up() || !acceptor.up() || dialer.paused || !dialer.knows(acceptor) {
 		return
 	}
 	c, lives := w.conn(dialer, acceptor), sessions(dialer, acceptor)
@@ -147,6 +147,11 @@ func (w *world) open(n, to *node, h replica.Hello) {
 		return
 	}
 	w.conn(n, to).up[end(n, to)] = true
+	for _, o := range w.nodes {
+		if o != to && o.id == to.id && o != n {
+			w.conn(n, o).up = [2]bool{} // of two processes with one ID the latest is connected
+		}
+	}
 	w.note('c', n.id, to.id)
 	n.in.hellos = append(n.in.hellos, h)
 	w.wake(n)
@@ -232,10 +237,25 @@ func (w *world) isMemberNow(n *node) bool {
 // disconnect drops the connections of n.
 func (w *world) disconnect(n *node) {
 	for _, o := range w.nodes {
-		if o != n {
-			w.conn(n, o).up = [2]bool{}
+		if o == n {
+			continue
 		}
+		if w.conn(n, o).up[end(o, n)] && w.link(n, o).blocked == 0 && !w.chance(w.weather.loss) {
+			w.tellGone(o, n)
+		}
+		w.conn(n, o).up = [2]bool{}
 	}
+}
+
+// tellGone tells o that the process of n has closed its connection.
+func (w *world) tellGone(o, n *node) {
+	session := o.session
+	w.after(w.transit(), func() {
+		if o.session == session && o.up() && !w.conn(n, o).up[end(o, n)] {
+			o.in.gone = append(o.in.gone, n.id)
+			w.wake(o)
+		}
+	})
 }
 
 // send puts messages on the network.

@@ -34,6 +34,9 @@ type node struct {
 	level uint64
 	// founders is its PEERS, nil for a machine that joins.
 	founders []oracle.Member
+	// seed is set on a machine that restores the cluster, lost on one that is gone for good.
+	seed *replica.Seed
+	lost bool
 	// refused is set when its process stopped because it was refused.
 	refused bool
 	// tampered says what was done to its disk; empty while it is in order.
@@ -63,6 +66,7 @@ type inbox struct {
 	persisted *replica.Write
 	messages  []*raftpb.Message
 	hellos    []replica.Hello
+	gone      []uint64
 	requests  []replica.Request
 	ticks     int
 	transfer  bool
@@ -82,6 +86,9 @@ func (n *node) knows(o *node) bool {
 	if len(n.members) == 0 {
 		return true // it joins, and has the addresses of the others
 	}
+	if n.up() && slices.ContainsFunc(n.replica.Strangers(), func(m oracle.Member) bool { return m.ID == o.id }) {
+		return true
+	}
 	return slices.ContainsFunc(n.members, func(m replica.Member) bool { return m.ID == o.id })
 }
 
@@ -90,6 +97,9 @@ func (n *node) knows(o *node) bool {
 func (w *world) start(n *node) {
 	if n.up() {
 		panic("sim: started a process that runs")
+	}
+	if n.lost {
+		return
 	}
 	n.disk.durable.boot++
 	n.session++
@@ -100,6 +110,7 @@ func (w *world) start(n *node) {
 			Session: w.rng.Uint64() | 1, ClientAddr: clientAddr(n.id), PeerAddr: "peer",
 		},
 		Founders:  n.founders,
+		Seed:      n.seed,
 		Level:     n.level,
 		HardState: d.hard, Snapshot: d.snapshot, Entries: d.entries,
 		ClusterSeed:           w.rng.Uint64() | 1,
@@ -141,6 +152,9 @@ func (w *world) crash(n *node) {
 		return
 	}
 	w.trace("node %d dies", n.id)
+	if n.tampered != Copy.String() {
+		w.endCopies(n)
+	}
 	w.note('x', n.id)
 	n.replica, n.makers, n.retired = nil, nil, nil
 	n.session++
@@ -203,7 +217,7 @@ func (w *world) turn(n *node) {
 		b.turn, b.at, b.wall, b.ceiling = w.turns, w.now, wall, max(w.ceiling, b.ceiling)
 	}
 	e := n.replica.Step(&replica.Input{
-		Now: uint64(wall), Mono: mono, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos,
+		Now: uint64(wall), Mono: mono, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos, Gone: in.gone,
 		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
 		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, RaiseLevel: in.raise, RaiseFloor: in.floor, LeaseRequests: in.leases,
 	})
@@ -278,7 +292,9 @@ func (w *world) collect(n *node) inbox {
 
 // memberChange disconnects former members, as a node's transport does.
 func (w *world) memberChange(n *node) {
+	before := n.members
 	n.members = n.replica.Members()
+	w.checkRemoved(n, before)
 	for _, o := range w.nodes {
 		if o != n && !n.knows(o) {
 			w.conn(n, o).up = [2]bool{}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -52,6 +53,9 @@ func (w *world) proposeInvalid(l *node) {
 	some := members[w.rng.IntN(len(members))].ID
 	for range 1 + w.rng.IntN(3) {
 		c := &replica.MemberChange{Kind: replica.MemberChangeKind(w.rng.IntN(7)), Member: oracle.Member{ID: some, PeerAddr: "peer"}}
+		if removed := l.replica.Removed(); len(removed) > 0 && w.chance(0.3) {
+			c.Kind, c.Member.ID = replica.AddLearner, removed[w.rng.IntN(len(removed))]
+		}
 		switch w.rng.IntN(6) {
 		case 0:
 			c.Member.ID = 0
@@ -63,7 +67,9 @@ func (w *world) proposeInvalid(l *node) {
 			c.Member.PeerAddr = ""
 		}
 		// Not a valid change.
-		if _, isMember := w.member(l, c.Member.ID); c.Kind == replica.AddLearner && !isMember && c.Member.PeerAddr == "peer" && c.Member.ID != 0 ||
+		_, isMember := w.member(l, c.Member.ID)
+		isRemoved := slices.Contains(l.replica.Removed(), c.Member.ID)
+		if c.Kind == replica.AddLearner && !isMember && !isRemoved && c.Member.PeerAddr == "peer" && c.Member.ID != 0 ||
 			c.Kind == replica.ReplaceMember && isMember && c.Member.PeerAddr == "peer" || c.Kind == replica.UpdateMember && isMember ||
 			c.Kind == replica.AddVoter && isMember || c.Kind == replica.Remove && isMember && l.replica.Voters() > 1 {
 			continue
@@ -231,13 +237,14 @@ func (w *world) raiseFloor(l *node) bool {
 // floor is the one that an operator has raised.
 type floor struct {
 	asked uint64 // unix nanoseconds, 0: none
-	// reached is when a leader first applied it, or had the ceiling go beyond it.
+	// reached is when a leader first applied it.
 	reached time.Duration
 }
 
-// noteFloor notes when the floor is reached.
+// noteFloor notes when the floor is applied: it takes the ceiling just beyond it, which no
+// clock does.
 func (w *world) noteFloor(n *node, ceiling uint64) {
-	if w.floor.asked > 0 && w.floor.reached == 0 && ceiling >= w.floor.asked+2 && n.replica.Status().Serving {
+	if w.floor.asked > 0 && w.floor.reached == 0 && ceiling-w.floor.asked <= 10 && n.replica.Status().Serving {
 		w.floor.reached = w.now
 	}
 }

@@ -135,7 +135,7 @@ func (w *world) heal() {
 	from := w.now
 	for w.lastAnswer <= from && w.violation == nil {
 		if w.now > from+(healTicks+2*timeoutMax)*w.cfg.tick {
-			if w.wiped && (!w.allKnown() || !w.hasQuorum()) {
+			if w.wiped && (w.cfg.old > 0 && !w.allKnown() || !w.hasQuorum()) {
 				return
 			}
 			w.fail("liveness: no answer within %d ticks after the last fault", healTicks)
@@ -146,9 +146,9 @@ func (w *world) heal() {
 	w.awaitWorkers()
 }
 
-// allKnown reports whether all running nodes know each other. A member that was away while
-// another joined does not, and refuses the unknown one; with a third one lost for good, there
-// may be no quorum that is connected.
+// allKnown reports whether all running nodes know each other. Below oracle.LevelMembers a
+// member that was away while another joined does not, and refuses the unknown one; with a
+// third one lost for good, there may be no quorum that is connected.
 func (w *world) allKnown() bool {
 	for _, a := range w.nodes {
 		for _, b := range w.nodes {

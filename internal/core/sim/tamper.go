@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
 )
 
 // tamper sets a node's disk back to an older copy, or wipes it, while all others are well and
@@ -39,6 +40,62 @@ func (w *world) tamper(k Kind, n *node) bool {
 		}
 	})
 	return true
+}
+
+// copyDirectory starts a second process from a copy of a node's disk, while the first one and
+// all others are well. The copy must be refused, and the first process must not.
+func (w *world) copyDirectory(n *node) bool {
+	if w.cfg.size < 3 || len(w.nodes) >= slots || !w.isWell() {
+		return false
+	}
+	c := w.newNode()
+	c.id, c.disk.durable, c.tampered = n.id, n.disk.durable, Copy.String()
+	c.ids, c.level, c.founders = n.ids, n.level, n.founders
+	session := n.session
+	w.quiet = true
+	w.start(c)
+	w.after(refusalTicks*w.cfg.tick, func() {
+		if w.violation != nil {
+			return
+		}
+		if n.refused && n.tampered == "" && w.isMemberNow(n) || n.session == session && w.isConnected(c) {
+			w.fail("I6: a copy of the directory of node %d was started; the node was refused: %v, the copy is connected: %v", n.id, n.refused, w.isConnected(c))
+			return
+		}
+		w.endCopies(n)
+		if !w.healing {
+			w.quiet = false
+			w.injectFaults()
+		}
+	})
+	return true
+}
+
+// checkRemoved checks that nobody who was removed is a member again. A node that lags may not
+// know of the removal yet.
+func (w *world) checkRemoved(n *node, before []replica.Member) {
+	applied := n.replica.Status().Applied
+	for _, m := range before {
+		if _, remains := w.member(n, m.ID); !remains && w.removedAt[m.ID] == 0 {
+			w.removedAt[m.ID] = applied
+		}
+	}
+	for _, m := range n.members {
+		if at := w.removedAt[m.ID]; at > 0 && applied > at && n.replica.Status().Level >= oracle.LevelMembers {
+			w.fail("I6: node %d has member %d again, which was removed at log index %d", n.id, m.ID, at)
+		}
+	}
+}
+
+// endCopies ends the processes that run from copies of a node's disk. Without the node they
+// might take its place, rightly.
+func (w *world) endCopies(n *node) {
+	for _, c := range w.nodes {
+		if c != n && c.id == n.id {
+			w.crash(c)
+			c.refused = true
+		}
+	}
 }
 
 // wipeAmidst wipes the disk of a founder for good, also during other faults. A majority keeps

@@ -51,9 +51,10 @@ func (w *world) startOld() {
 	}
 }
 
-// changeVersion restarts a node with the other version, until the level is raised.
+// changeVersion restarts a node with the other version, until the level is raised. A cluster
+// is formed by nodes that keep theirs.
 func (w *world) changeVersion(n *node) bool {
-	if w.cfg.old == 0 || w.raising || n.paused || n.tampered != "" {
+	if w.cfg.old == 0 || w.cluster == 0 || w.raising || n.paused || n.tampered != "" {
 		return false
 	}
 	w.crash(n)

@@ -41,15 +41,19 @@ type world struct {
 	stalledLong, wiped bool
 	// raising is set once the feature level may be raised.
 	raising bool
-	floor   floor
+	floor   floor  // that an operator raises
+	floors  floors // of clients
+	loss    loss
 	servers []uint64
 	states  []agreed
 	ceiling uint64 // the largest seen
 	// votersChanged is when a node last saw the voters change.
 	votersChanged time.Duration
-	cluster       uint64 // the ID of the cluster that has served, 0: none yet
-	ledger        ledger
-	ids           [idsMax]snowflake.ID
+	// removedAt is the log index at which a member was removed, or one after it, by ID.
+	removedAt map[uint64]uint64
+	cluster   uint64 // the ID of the cluster that has served, 0: none yet
+	ledger    ledger
+	ids       [idsMax]snowflake.ID
 
 	hash      hash.Hash64
 	scratch   [64]byte
@@ -81,10 +85,12 @@ type config struct {
 
 func newWorld(o Options) *world {
 	w := &world{
-		rng:      rand.New(rand.NewPCG(o.Seed, 0x15070e)),
-		hash:     fnv.New64a(),
-		out:      o.Trace,
-		coverage: &Coverage{},
+		rng:       rand.New(rand.NewPCG(o.Seed, 0x15070e)),
+		hash:      fnv.New64a(),
+		out:       o.Trace,
+		coverage:  &Coverage{},
+		removedAt: map[uint64]uint64{},
+		floors:    newFloors(o.Seed),
 	}
 	w.cfg = w.draw(o)
 	w.weather = calm(w.cfg.tick)

@@ -15,12 +15,13 @@ function look(links) {
   const members = (from.members ?? []).map((m) => {
     const link = links.find((l) => l.node === m.nodeID) ?? null;
     const own = link?.fresh ? link.state : null;
+    // As one node sees all clocks: readings are on their way for a while, so each finds its own ahead.
     const median = from.clock?.offsetFromMedianSeconds ?? 0;
     const doubt = doubted(m, own ?? from, !!own || !!m.self);
     return {
       id: m.nodeID, addr: m.addr, learner: !!m.learner, leader: m.nodeID === leader,
       connected: !!(m.self || m.connected), lag: m.lagEntries, link, own,
-      clock: own ? own.clock?.offsetFromMedianSeconds : m.self ? median : known(m.clockOffsetSeconds) ? m.clockOffsetSeconds + median : null,
+      clock: own?.clock?.ok === false ? own.clock.offsetFromMedianSeconds : m.self ? median : known(m.clockOffsetSeconds) ? m.clockOffsetSeconds + median : null,
       clockOK: (own ? own.clock?.ok !== false : true) && !doubt, doubt,
     };
   });

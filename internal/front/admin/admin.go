@@ -7,6 +7,7 @@
 //	GET  /admin/join?node=ID   how a node with an empty data directory joins (front.Joining)
 //	POST /admin/leader         {"to": ID}; 0 or nothing: any other voter
 //	POST /admin/floor          {"time": "UNIX NANOSECONDS", "force": false}
+//	GET  /admin/backup         a backup, as a file; see docs/backup.md
 //
 // A POST must have Content-Type application/json: browsers do not send that across sites
 // without asking.
@@ -34,8 +35,9 @@ const Prefix = "/admin/"
 const (
 	// bodyMax bounds the body of a request, in bytes.
 	bodyMax = 64 << 10
-	// waitMax bounds how long a request waits for its effect.
-	waitMax = 10 * time.Second
+	// waitMax bounds how long a request waits for its effect. The client, which waits for 10 s,
+	// shall get the answer that it was too long.
+	waitMax = 8 * time.Second
 )
 
 // Config configures a [Handler]. All fields are required.
@@ -62,6 +64,7 @@ func New(cfg Config) *Handler {
 		"join":    {h.join, nil},
 		"leader":  {nil, h.transfer},
 		"floor":   {nil, h.raiseFloor},
+		"backup":  {h.backup, nil},
 	}
 	return h
 }
@@ -165,6 +168,11 @@ func (h *Handler) join(r *http.Request, _ []byte) (any, error) {
 		}
 	}
 	return h.cfg.Operator.Joining(node, incarnation)
+}
+
+func (h *Handler) backup(r *http.Request, _ []byte) (any, error) {
+	b, err := h.cfg.Operator.Backup(r.Context())
+	return json.RawMessage(b), err
 }
 
 // Leader is the body of POST /admin/leader.

@@ -32,6 +32,7 @@ func (r *request) answerSize() int {
 // group is a batch that is being collected. It is reused.
 type group struct {
 	mode    isotone.ReadMode
+	floor   isotone.Timestamp
 	size    int // of the answers
 	counts  []uint64
 	asks    []ask
@@ -58,8 +59,8 @@ func (g *group) add(f *Front, r *request, b []byte) bool {
 	size := r.answerSize()
 	switch {
 	case g.empty():
-		g.mode = mode
-	case mode != g.mode, g.len() >= f.cfg.Limits.PipelineMax, g.size+size > f.cfg.Limits.AnswerBytesMax:
+		g.mode, g.floor = mode, r.floor
+	case mode != g.mode, r.floor != g.floor, g.len() >= f.cfg.Limits.PipelineMax, g.size+size > f.cfg.Limits.AnswerBytesMax:
 		return false
 	}
 	g.size += size
@@ -99,7 +100,7 @@ func newPendingBatch(f *Front, class int) *pendingBatch {
 
 // fill copies g.
 func (p *pendingBatch) fill(g *group) {
-	p.batch.Mode, p.batch.Err = g.mode, nil
+	p.batch.Mode, p.batch.Floor, p.batch.Err = g.mode, g.floor, nil
 	p.batch.Counts, p.batch.Ranges = p.counts[:g.len()], p.ranges[:g.len()]
 	copy(p.batch.Counts, g.counts)
 	clear(p.batch.Ranges) // never answer with ranges of the previous batch

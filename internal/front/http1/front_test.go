@@ -103,6 +103,25 @@ func TestFront_PipelinedRequestsAreOneBatch(t *testing.T) {
 	}
 }
 
+// TestFront_RequestsOfOneFloorAreOneBatch, and no request gets the floor of another.
+func TestFront_RequestsOfOneFloorAreOneBatch(t *testing.T) {
+	s := startFront(t)
+	low, high := isotone.Timestamp{Time: 1, Index: 2}, isotone.Timestamp{Time: 1, Index: 3}
+	above := func(f isotone.Timestamp) string { return of("/timestamp?n=2&floor=" + f.String()) }
+	c := dial(t, s)
+	_, _ = io.WriteString(c, plain+above(low)+above(low)+above(high)+plain+plain)
+	answers(t, c, 6)
+	if _, sizes := s.submitted(); !slices.Equal(sizes, []int{1, 2, 1, 2}) {
+		t.Errorf("batches of %v", sizes)
+	}
+	if want := []isotone.Timestamp{{}, low, high, {}}; !slices.Equal(s.floors, want) {
+		t.Errorf("floors %v, want %v", s.floors, want)
+	}
+	if s.detached.Load() != 0 {
+		t.Error("detached")
+	}
+}
+
 func TestFront_WhatIsNotHotWaitsForWhatIs(t *testing.T) {
 	s := startFront(t)
 	s.hold()

@@ -16,6 +16,8 @@ type handler struct {
 	conn    *loop.Conn
 	index   int           // in front.conns
 	pending *pendingBatch // submitted, not answered; nil: none
+	more    bool          // beyond what is pending, something has been read
+	closed  bool          // there will be no more answers
 
 	// A client sends the same request again and again. known is the request in last: input
 	// that begins with the same bytes is the same request, since it ends within them.
@@ -35,6 +37,7 @@ func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
 	for {
 		n, next := h.collect(b[used:])
 		used += n
+		h.more = used < len(b)
 		switch {
 		case f.group.empty() && next == hot:
 			n, next := h.answerAtOnce(b[used:])
@@ -55,6 +58,8 @@ func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
 		case !h.submit():
 			c.Pause()
 			return used, nil
+		case h.closed:
+			return len(b), nil
 		case used == len(b) || c.Choked():
 			return used, nil
 		}
@@ -114,14 +119,22 @@ func (h *handler) answer(p *pendingBatch) {
 	h.pending = nil
 	a := f.answersFor(c)
 	a.refresh(c.Now(), f.cluster())
-	out, code := a.append(c.Buffered(), p, f.stopped)
+	ends := f.stopped || !h.more && f.draining()
+	out, code := a.append(c.Buffered(), p, ends)
 	c.SetBuffered(out)
 	f.observe(c, code, len(p.asks), c.Now()-p.began)
-	if f.stopped {
-		c.Close(ErrStopped)
+	if ends {
+		h.close()
 		return
 	}
 	c.Resume()
+}
+
+// close ends the connection after its latest answer. What the client has sent beyond that is
+// not answered.
+func (h *handler) close() {
+	h.closed = true
+	h.conn.Close(ErrStopped)
 }
 
 // detach takes the connection out of the loop, with b in front.

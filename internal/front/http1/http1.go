@@ -14,7 +14,7 @@
 // plain that there is one way to read it: a fixed first line except for a query without
 // anything to decode, and header fields from a short list. See parse.go.
 //
-// Requests that have arrived together on one connection with the same read mode become
+// Requests that have arrived together on one connection with the same read mode and floor become
 // one batch. Until the batch is answered the connection is paused, so that answers keep the
 // order of requests.
 //
@@ -53,13 +53,14 @@ const (
 	protocolSecure = "https1"
 )
 
-// ErrStopped ends connections after [Front.Stop].
+// ErrStopped ends connections after [Front.Stop], and while the node drains.
 var ErrStopped = errors.New("the server is shutting down")
 
 // Config configures a [Front]. Backend and Detached are required.
 type Config struct {
 	// Backend answers. It must call Done on the loop's goroutine, within Submit or
-	// later.
+	// later. While its status says that the node drains, each connection is closed when what
+	// was read of it is answered, with "Connection: close" on the last answer.
 	Backend front.Backend
 	// IDs answers requests for ids, on the loop's goroutine; nil leaves them to Detached.
 	IDs front.IDs
@@ -186,6 +187,9 @@ func (f *Front) remove(h *handler) {
 		f.meter.settle() // the loop may not run another turn
 	}
 }
+
+// draining reports whether clients are to go elsewhere.
+func (f *Front) draining() bool { return f.cfg.Backend.Status().Draining }
 
 // cluster returns the cluster's ID, 0 while the node does not know it.
 func (f *Front) cluster() uint64 { return f.cfg.Backend.Status().ClusterID }

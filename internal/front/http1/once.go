@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
@@ -15,13 +16,15 @@ func (h *handler) answerAtOnce(b []byte) (used int, next verdict) {
 	a.refresh(c.Now(), f.cluster())
 	out, run, code := c.Buffered(), 0, ""
 	next = hot
-	for start := len(out); used < len(b) && len(out)-start <= f.cfg.Limits.AnswerBytesMax; run++ {
+	start, latest := len(out), len(out)
+	for ; used < len(b) && len(out)-start <= f.cfg.Limits.AnswerBytesMax; run++ {
 		r, v := h.read(b[used:])
 		if v != hot || r.target == targetTimestamps {
 			break
 		}
 		var answered string
 		var ok bool
+		latest = len(out)
 		if out, answered, ok = f.answerOne(out, a, r, b[used:]); !ok {
 			next = cold
 			break
@@ -33,11 +36,24 @@ func (h *handler) answerAtOnce(b []byte) (used int, next verdict) {
 		code = answered
 		used += r.size
 	}
+	ends := used > 0 && used == len(b) && f.draining()
+	if ends {
+		out = sayClosing(out, latest)
+	}
 	c.SetBuffered(out)
 	if run > 0 {
 		f.observe(c, code, run, 0)
 	}
+	if ends {
+		h.close()
+	}
 	return used, next
+}
+
+// sayClosing adds "Connection: close" to the answer that begins at b[at].
+func sayClosing(b []byte, at int) []byte {
+	fields := at + bytes.Index(b[at:], []byte("\r\n\r\n")) + len("\r\n")
+	return slices.Insert(b, fields, []byte(closing)...)
 }
 
 // answerOne is appendOne, measured if there is a meter.

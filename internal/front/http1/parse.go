@@ -56,6 +56,7 @@ type request struct {
 	count  uint64
 	format httpapi.Format // of ids: JSON, or Binary for decimals
 	mode   isotone.ReadMode
+	floor  isotone.Timestamp
 
 	// Of a live document:
 	name     span // without one: stateName
@@ -266,7 +267,7 @@ func parseIDQuery(raw string) (httpapi.Query, error) {
 
 // ask sets what the request asks for, and reports whether that is hot.
 func (r *request) ask(q httpapi.Query) bool {
-	r.count, r.format, r.mode = q.Count, q.Format, q.Mode
+	r.count, r.format, r.mode, r.floor = q.Count, q.Format, q.Mode, q.Floor
 	switch q.Format {
 	case httpapi.Range:
 		return true

@@ -35,7 +35,8 @@ const epoch = 1<<63 + 12345 // larger than a float64 or an int64 can hold
 // oracle is a node in miniature. It answers within Submit, unless it is held, because
 // net/http gives a request up when its client has ended its output.
 type oracle struct {
-	cluster atomic.Uint64 // its ID; 0: not known yet
+	cluster  atomic.Uint64 // its ID; 0: not known yet
+	draining atomic.Bool
 
 	mu      sync.Mutex
 	next    uint64
@@ -45,6 +46,7 @@ type oracle struct {
 	waiting []*front.Batch
 	sizes   []int // of the batches so far
 	modes   []isotone.ReadMode
+	floors  []isotone.Timestamp
 }
 
 const clusterID = 0xabc
@@ -56,7 +58,7 @@ func newOracle() *oracle {
 }
 
 func (o *oracle) Status() *front.Status {
-	return &front.Status{NodeID: 1, ClusterID: o.cluster.Load()}
+	return &front.Status{NodeID: 1, ClusterID: o.cluster.Load(), Draining: o.draining.Load()}
 }
 
 func (o *oracle) Submit(b *front.Batch) {
@@ -68,6 +70,7 @@ func (o *oracle) submit(b *front.Batch) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sizes, o.modes = append(o.sizes, len(b.Counts)), append(o.modes, b.Mode)
+	o.floors = append(o.floors, b.Floor)
 	o.waiting = append(o.waiting, b)
 }
 

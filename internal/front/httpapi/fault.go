@@ -64,6 +64,8 @@ func statusOf(code isotone.Code) int {
 		return 409
 	case isotone.CodeNoLeader, isotone.CodeOverloaded, isotone.CodeClock:
 		return 503
+	case isotone.CodeRegressed:
+		return 412 // the floor is the precondition; 409 stands for a leader elsewhere
 	case isotone.CodeWrongCluster:
 		return 502 // of a proxy, in front of the wrong cluster
 	case isotone.CodeDeadlineExceeded:
@@ -84,6 +86,8 @@ func (f *Fault) Reason() string {
 		return "Not Found"
 	case 409:
 		return "Conflict"
+	case 412:
+		return "Precondition Failed"
 	case 502:
 		return "Bad Gateway"
 	case 503:

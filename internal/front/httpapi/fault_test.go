@@ -35,6 +35,7 @@ func TestFault_SpellsTheVocabulary(t *testing.T) {
 		{isotone.ErrClock, 503, isotone.CodeClock, ""},
 		{isotone.ErrDeadlineExceeded, 504, isotone.CodeDeadlineExceeded, ""},
 		{isotone.ErrWrongCluster, 502, isotone.CodeWrongCluster, ""},
+		{isotone.ErrRegressed, 412, isotone.CodeRegressed, ""},
 		{isotone.ErrInternal, 500, isotone.CodeInternal, ""},
 		{fmt.Errorf("w: %w", isotone.ErrClock), 503, isotone.CodeClock, ""},
 		{errors.New("x"), 500, isotone.CodeInternal, ""},

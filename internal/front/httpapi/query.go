@@ -31,16 +31,18 @@ type Query struct {
 	Format Format
 	// Mode is isotone.ReadDefault if the request names none.
 	Mode isotone.ReadMode
+	// Floor is a timestamp that all answers have to be larger than; zero for none.
+	Floor isotone.Timestamp
 	// Named says that the query itself names the format.
 	Named bool
 }
 
-// ParseQuery parses the raw query of a URL. It is stricter than net/url: n, format and mode
-// may each occur once, and n is plain digits. Other parameters are ignored, but must be well
+// ParseQuery parses the raw query of a URL. It is stricter than net/url: n, format, mode and
+// floor may each occur once, and n is plain digits. Other parameters are ignored, but must be well
 // formed too. Errors match isotone.ErrInvalidArgument. The result does not refer to raw.
 func ParseQuery(raw string) (Query, error) {
 	q := Query{Count: 1}
-	var seenN, seenMode bool
+	var seenN, seenMode, seenFloor bool
 	err := eachPair(raw, func(key, value string) (err error) {
 		var seen *bool
 		switch key {
@@ -53,6 +55,9 @@ func ParseQuery(raw string) (Query, error) {
 		case "mode":
 			seen = &seenMode
 			q.Mode, err = isotone.ParseReadMode(value)
+		case "floor":
+			seen = &seenFloor
+			q.Floor, err = parseFloor(value)
 		default:
 			return nil
 		}
@@ -125,6 +130,15 @@ func parseCount(s string) (uint64, error) {
 		return 0, isotone.Errorf(isotone.CodeInvalidArgument, "n=%.40q: want a whole number from 1 to %d", s, uint64(isotone.RangeCountMax))
 	}
 	return n, nil
+}
+
+// parseFloor parses the parameter floor. Its error matches isotone.ErrInvalidArgument.
+func parseFloor(s string) (isotone.Timestamp, error) {
+	floor, err := isotone.ParseTimestamp(s)
+	if err != nil {
+		return floor, isotone.Errorf(isotone.CodeInvalidArgument, "floor=%.40q: want a timestamp as 32 hexadecimal digits", s)
+	}
+	return floor, nil
 }
 
 func parseFormat(s string) (Format, error) {

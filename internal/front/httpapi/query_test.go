@@ -11,14 +11,15 @@ import (
 
 func TestParseQuery_Good(t *testing.T) {
 	for raw, want := range map[string]Query{
-		"":                             {Count: 1},
-		"&&":                           {Count: 1},
-		"n=1":                          {Count: 1},
-		"n=65536":                      {Count: 65536},
-		"%6E=%31%32":                   {Count: 12},
-		"n=4294967296&format=range":    {Count: 1 << 32, Format: Range, Named: true},
-		"format=range&n=4294967296":    {Count: 1 << 32, Format: Range, Named: true},
-		"mode=lease&format=json&n=7":   {Count: 7, Format: JSON, Named: true, Mode: isotone.ReadLease},
+		"":                           {Count: 1},
+		"&&":                         {Count: 1},
+		"n=1":                        {Count: 1},
+		"n=65536":                    {Count: 65536},
+		"%6E=%31%32":                 {Count: 12},
+		"n=4294967296&format=range":  {Count: 1 << 32, Format: Range, Named: true},
+		"format=range&n=4294967296":  {Count: 1 << 32, Format: Range, Named: true},
+		"mode=lease&format=json&n=7": {Count: 7, Format: JSON, Named: true, Mode: isotone.ReadLease},
+		"floor=0123456789abcdefFEDCBA9876543210&n=2": {Count: 2, Floor: isotone.Timestamp{Time: 0x0123456789abcdef, Index: 0xfedcba9876543210}},
 		"mode=quorum":                  {Count: 1, Mode: isotone.ReadQuorum},
 		"N=5&Format=x&x=1&x=2&x&y=a+b": {Count: 1},
 	} {
@@ -74,7 +75,7 @@ func TestAcceptsJSON(t *testing.T) {
 // FuzzParseQuery holds the parser against net/url: what it takes, net/url reads
 // the same way, and what it takes is in range.
 func FuzzParseQuery(f *testing.F) {
-	for _, seed := range []string{"", "n=5", "n=+1", "n=1&n=2", "%6e=3&mode=lease", "format=range&n=4294967296", "a;b", "%", "n=%"} {
+	for _, seed := range []string{"", "n=5", "n=+1", "n=1&n=2", "floor=0123456789abcdef0123456789abcdef", "floor=", "%6e=3&mode=lease", "format=range&n=4294967296", "a;b", "%", "n=%"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {

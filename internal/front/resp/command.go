@@ -124,9 +124,22 @@ func isTS(name []byte) bool {
 	return len(name) == 2 && name[0]|0x20 == 't' && name[1]|0x20 == 's'
 }
 
-// parseAsk reads TS [count [QUORUM|LEASE]]. Its errors match isotone.ErrInvalidArgument.
-func parseAsk(args [][]byte) (ask, error) {
-	a := ask{count: 1}
+// parseAsk reads TS [count [QUORUM|LEASE]] [FLOOR timestamp]. Its errors match
+// isotone.ErrInvalidArgument.
+func parseAsk(args [][]byte) (a ask, err error) {
+	a.count = 1
+	for at := 1; at <= 3 && at < len(args); at++ {
+		if !isFloor(args[at]) {
+			continue
+		}
+		if len(args) != at+2 {
+			return a, isotone.Errorf(isotone.CodeInvalidArgument, "FLOOR comes last, with one timestamp")
+		}
+		if a.floor, err = isotone.ParseTimestamp(string(args[at+1])); err != nil {
+			return a, isotone.Errorf(isotone.CodeInvalidArgument, "floor %.40q: want a timestamp as 32 hexadecimal digits", args[at+1])
+		}
+		args = args[:at]
+	}
 	if len(args) > 3 {
 		return a, isotone.Errorf(isotone.CodeInvalidArgument, "wrong number of arguments for 'ts' command")
 	}
@@ -148,6 +161,11 @@ func parseAsk(args [][]byte) (ask, error) {
 		}
 	}
 	return a, nil
+}
+
+// isFloor reports whether an argument is FLOOR in any case.
+func isFloor(arg []byte) bool {
+	return len(arg) == len("FLOOR") && strings.EqualFold(string(arg), "FLOOR")
 }
 
 // runTS answers an invalid TS command; step submits the valid ones.

@@ -68,6 +68,7 @@ type run struct {
 type ask struct {
 	count uint64
 	mode  isotone.ReadMode
+	floor isotone.Timestamp // zero: none
 }
 
 // memo caches a valid TS command as it was sent: clients send the same bytes again and
@@ -171,7 +172,7 @@ func (c *conn) repeat(b []byte) (used int) {
 
 // fits reports whether the current batch can take a.
 func (c *conn) fits(a ask) bool {
-	return c.commands == 0 || a.mode == c.batch.Mode && c.room(a.count) > 0
+	return c.commands == 0 || a.mode == c.batch.Mode && a.floor == c.batch.Floor && c.room(a.count) > 0
 }
 
 // room returns how many more commands for count timestamps the batch can take: one request
@@ -181,7 +182,7 @@ func (c *conn) room(count uint64) int {
 }
 
 func (c *conn) add(a ask, n int) {
-	c.batch.Mode = a.mode
+	c.batch.Mode, c.batch.Floor = a.mode, a.floor
 	if last := len(c.runs) - 1; last >= 0 && c.runs[last].count == a.count {
 		c.runs[last].n += n
 	} else {

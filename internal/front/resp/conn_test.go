@@ -36,6 +36,29 @@ func TestConn_APipelineIsOneRequest(t *testing.T) {
 	}
 }
 
+// TestConn_CommandsOfOneFloorAreOneRequest, and no command gets the floor of another, also where
+// the same command is repeated.
+func TestConn_CommandsOfOneFloorAreOneRequest(t *testing.T) {
+	o := newOracle()
+	o.later = true
+	w := newTape(t, New(Config{Backend: o, Mode: isotone.ReadQuorum}))
+	low, high := isotone.Timestamp{Time: 1, Index: 2}, isotone.Timestamp{Time: 1, Index: 3}
+	above := func(f isotone.Timestamp) string { return "TS FLOOR " + f.String() + "\n" }
+	w.feed([]byte(plain + above(low) + above(low) + "TS 5 QUORUM FLOOR " + low.String() + "\r\n" + above(high) + plain + plain + above(high)))
+	w.finish(o)
+	want := []front.Batch{
+		{Mode: isotone.ReadQuorum, Counts: []uint64{1}},
+		{Mode: isotone.ReadQuorum, Counts: []uint64{2}, Floor: low},
+		{Mode: isotone.ReadQuorum, Counts: []uint64{5}, Floor: low},
+		{Mode: isotone.ReadQuorum, Counts: []uint64{1}, Floor: high},
+		{Mode: isotone.ReadQuorum, Counts: []uint64{2}},
+		{Mode: isotone.ReadQuorum, Counts: []uint64{1}, Floor: high},
+	}
+	if !reflect.DeepEqual(o.batches, want) {
+		t.Errorf("got %v\nwant %v", o.batches, want)
+	}
+}
+
 func TestConn_ALongPipelineIsSeveralRequests(t *testing.T) {
 	o := newOracle()
 	w := newTape(t, New(Config{Backend: o}))
@@ -84,6 +107,7 @@ func TestConn_EachCommandGetsTheError(t *testing.T) {
 		{isotone.ErrDeadlineExceeded, "-TRYAGAIN no answer in time\r\n", isotone.CodeDeadlineExceeded},
 		{isotone.ErrUnauthorized, "-NOAUTH not authorized\r\n", isotone.CodeUnauthorized},
 		{isotone.ErrWrongCluster, "-WRONGCLUSTER this is another cluster\r\n", isotone.CodeWrongCluster},
+		{isotone.ErrRegressed, "-REGRESSED the cluster is behind what the client has seen\r\n", isotone.CodeRegressed},
 		{isotone.ErrNotFound, "-ERR not found\r\n", isotone.CodeNotFound},
 		{isotone.ErrInvalidArgument, "-ERR invalid argument\r\n", isotone.CodeInvalidArgument},
 		{isotone.ErrInternal, "-ERR internal: internal error\r\n", isotone.CodeInternal},

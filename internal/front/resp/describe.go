@@ -115,7 +115,7 @@ func (r *reply) commandDocs(cmd *command) {
 	}
 }
 
-// argumentsOfTS appends [count [QUORUM|LEASE]].
+// argumentsOfTS appends [count [QUORUM|LEASE]] [FLOOR timestamp].
 func (r *reply) argumentsOfTS() {
 	argument := func(name, kind string, more int) {
 		r.dict(2 + more)
@@ -130,7 +130,7 @@ func (r *reply) argumentsOfTS() {
 		r.simple("optional")
 	}
 	r.bulk("arguments")
-	r.array(1)
+	r.array(2)
 	argument("request", "block", 2)
 	optional()
 	r.bulk("arguments")
@@ -145,6 +145,10 @@ func (r *reply) argumentsOfTS() {
 		r.bulk("token")
 		r.bulk(strings.ToUpper(mode))
 	}
+	argument("floor", "string", 2)
+	r.bulk("token")
+	r.bulk("FLOOR")
+	optional()
 }
 
 // section is a part of INFO.

@@ -34,6 +34,8 @@ func prefixOf(code isotone.Code) string {
 		return "NOAUTH"
 	case isotone.CodeWrongCluster:
 		return "WRONGCLUSTER"
+	case isotone.CodeRegressed:
+		return "REGRESSED"
 	default:
 		return "ERR"
 	}

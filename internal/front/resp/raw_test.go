@@ -28,6 +28,13 @@ var raw = []struct{ name, say, want string }{
 		stamp(0) + badCount("0") + stamp(1) + badCount("4294967297") + badCount("01") + badCount("+1") +
 			"-ERR mode \"\": want QUORUM or LEASE\r\n-ERR mode \"FAST\": want QUORUM or LEASE\r\n" +
 			"-ERR wrong number of arguments for 'ts' command\r\n" + stamp(2)},
+	{"floors", "TS FLOOR " + floor + "\r\nTS 2 floor " + floor + "\r\nts 3 lease Floor " + strings.ToUpper(floor) + "\r\n" + string(array("TS", "4", "QUORUM", "FLOOR", floor)) + "TS\r\n",
+		stamp(0) + stamp(1) + stamp(3) + stamp(6) + stamp(10)},
+	{"bad floors do not disturb", "TS FLOOR\r\nTS FLOOR 1\r\nTS 1 FLOOR\r\nTS 1 FLOOR " + floor + "0\r\nTS 1 FLOOR " + floor + " LEASE\r\nTS 1 QUORUM FLOOR\r\n" +
+		"TS 0 FLOOR " + floor + "\r\nTS 1 FAST FLOOR " + floor + "\r\nTS 1 LEASE x FLOOR " + floor + "\r\nTS 1 FLOOR " + floor + " FLOOR " + floor + "\r\nTS 1 FLOOR \"\"\r\nTS\r\n",
+		"-ERR FLOOR comes last, with one timestamp\r\n" + badFloor("1") + "-ERR FLOOR comes last, with one timestamp\r\n" + badFloor(floor+"0") +
+			strings.Repeat("-ERR FLOOR comes last, with one timestamp\r\n", 2) + badCount("0") + "-ERR mode \"FAST\": want QUORUM or LEASE\r\n" +
+			"-ERR wrong number of arguments for 'ts' command\r\n-ERR FLOOR comes last, with one timestamp\r\n" + badFloor("") + stamp(0)},
 	{"nothing", "\r\n\n  \r\n*0\r\n*-1\r\nPING\r\n", "+PONG\r\n"},
 
 	{"ping", "PING\r\nping hello\r\nPING a b\r\n", "+PONG\r\n$5\r\nhello\r\n-ERR wrong number of arguments for 'ping' command\r\n"},
@@ -99,6 +106,12 @@ func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
 
 func badCount(s string) string {
 	return fmt.Sprintf("-ERR count %q: want a whole number from 1 to 4294967296\r\n", s)
+}
+
+const floor = "0123456789abcdef00000000000000ff"
+
+func badFloor(s string) string {
+	return fmt.Sprintf("-ERR floor %.40q: want a timestamp as 32 hexadecimal digits\r\n", s)
 }
 
 func id40(id int) string { return fmt.Sprintf("%040d", id) }

@@ -40,6 +40,7 @@ type handler struct {
 	page     http.Handler
 	metrics  http.Handler
 	operator front.Operator
+	drain    http.Handler // nil: none
 	admin    func(http.ResponseWriter, *http.Request) string
 	mode     isotone.ReadMode
 	limits   Limits
@@ -62,7 +63,7 @@ type clusterField struct {
 }
 
 func newHandler(cfg Config) *handler {
-	return &handler{
+	h := &handler{
 		backend: cfg.Backend,
 		ids:     cfg.IDs,
 		live:    cfg.Live,
@@ -76,6 +77,10 @@ func newHandler(cfg Config) *handler {
 		observe:  cfg.Observe,
 		log:      cfg.Log,
 	}
+	if cfg.Drain != nil {
+		h.drain = drainHandler(cfg.Drain)
+	}
+	return h
 }
 
 // ServeHTTP answers one request.
@@ -122,8 +127,12 @@ func requestID(r *http.Request) string {
 func (h *handler) prepare(w http.ResponseWriter, r *http.Request, now time.Time) {
 	header := w.Header()
 	header["Cache-Control"] = noStore
-	if h.altSvc != nil && r.TLS != nil {
+	draining := h.backend.Status().Draining
+	if h.altSvc != nil && r.TLS != nil && !draining {
 		header["Alt-Svc"] = h.altSvc
+	}
+	if draining && r.ProtoMajor < 3 {
+		header["Connection"] = connectionClose // net/http makes GOAWAY of it in HTTP/2
 	}
 	if !isLive(r.URL.Path) {
 		h.tellCluster(header)
@@ -177,6 +186,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) string {
 	if h.operator != nil && r.URL.Path == upgradePath {
 		return h.upgrade(w, r)
 	}
+	if h.drain != nil && r.URL.Path == drainPath {
+		return h.delegate(h.drain, w, r)
+	}
 	if h.admin != nil && strings.HasPrefix(r.URL.Path, adminPrefix) {
 		return h.admin(w, r)
 	}
@@ -199,6 +211,16 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) string {
 		answer = (*handler).up
 	case "/ready":
 		answer = (*handler).ready
+	case "/ready/timestamps":
+		answer = (*handler).readyTimestamps
+	case "/ready/ids":
+		if h.ids != nil {
+			answer = (*handler).readyIDs
+		}
+	case "/livez":
+		answer = (*handler).livez
+	case "/readyz":
+		answer = (*handler).readyz
 	case "/members", "/membership":
 		answer = (*handler).members
 	case "/metrics":
@@ -217,24 +239,6 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) string {
 		return fail(w, r, isotone.Errorf(isotone.CodeInvalidArgument, "a %s request here has no body", r.Method))
 	}
 	return answer(h, w, r)
-}
-
-func (h *handler) up(w http.ResponseWriter, _ *http.Request) string {
-	return answerOK(w)
-}
-
-func (h *handler) ready(w http.ResponseWriter, r *http.Request) string {
-	if reason := h.backend.Status().NotReady; reason != "" {
-		return fail(w, r, isotone.Errorf(isotone.CodeNoLeader, "%s", reason))
-	}
-	return answerOK(w)
-}
-
-func answerOK(w http.ResponseWriter) string {
-	w.Header()["Content-Type"] = contentTypeText
-	w.Header()["Content-Length"] = []string{"2"}
-	_, _ = w.Write([]byte("ok"))
-	return httpapi.CodeOK
 }
 
 func (h *handler) serveMetrics(w http.ResponseWriter, r *http.Request) string {

@@ -37,7 +37,12 @@ func (g *ids) Fill(dst []snowflake.ID) error {
 	return nil
 }
 
-func (g *ids) Worker() (int, snowflake.Layout, error) { return 0, snowflake.Twitter, nil }
+func (g *ids) Worker() (int, snowflake.Layout, error) {
+	if err := g.fails.Load(); err != nil {
+		return 0, snowflake.Layout{}, err
+	}
+	return 0, snowflake.Twitter, nil
+}
 
 func TestSnowflake_EachFormatOverEachProtocol(t *testing.T) {
 	g := newIDs()

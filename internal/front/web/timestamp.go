@@ -41,7 +41,7 @@ func (h *handler) timestamp(w http.ResponseWriter, r *http.Request) string {
 	if q.Mode == isotone.ReadDefault {
 		q.Mode = h.mode
 	}
-	issued, err := h.take(r.Context(), q.Mode, q.Count)
+	issued, err := h.take(r.Context(), q.Mode, q.Floor, q.Count)
 	if err != nil {
 		return fail(w, r, err)
 	}
@@ -71,10 +71,10 @@ func newCall() *call {
 // take submits one request and waits for its answer. A call whose answer came goes
 // back to the pool; an abandoned one never does, because the backend still owns
 // its batch.
-func (h *handler) take(ctx context.Context, mode isotone.ReadMode, count uint64) (isotone.Range, error) {
+func (h *handler) take(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range, error) {
 	c := calls.Get().(*call)
 	c.counts[0], c.ranges[0] = count, isotone.Range{}
-	c.batch.Mode, c.batch.Err = mode, nil
+	c.batch.Mode, c.batch.Floor, c.batch.Err = mode, floor, nil
 	c.batch.Counts, c.batch.Ranges = c.counts[:], c.ranges[:]
 	h.backend.Submit(&c.batch)
 	if err := c.wait(ctx, h.limits.RequestTimeout); err != nil {

@@ -116,6 +116,27 @@ func TestTimestamp_Mode(t *testing.T) {
 	})
 }
 
+func TestTimestamp_Floor(t *testing.T) {
+	s := start(t)
+	floor := isotone.Timestamp{Time: 1<<60 + 5, Index: 1<<64 - 1}
+	eachProtocol(t, s, func(t *testing.T, c *client) {
+		for target, want := range map[string]isotone.Timestamp{
+			"/timestamp": {},
+			"/timestamp?n=100&format=json&floor=" + floor.String():         floor,
+			"/timestamp?floor=" + strings.ToUpper(floor.String()):          floor,
+			"/timestamp?n=65536&floor=00000000000000000000000000000000":    {},
+			"/timestamp?n=65536&%66loor=00000000000000000000000000000001&": {Index: 1},
+		} {
+			if a := c.get(t, target); a.StatusCode != 200 {
+				t.Errorf("%s: %d %q", target, a.StatusCode, a.body)
+			}
+			if got := s.backend.lastFloor(); got != want {
+				t.Errorf("%s: floor %v, want %v", target, got, want)
+			}
+		}
+	})
+}
+
 func TestTimestamp_RefusesBadParametersBeforeTheBackend(t *testing.T) {
 	s := start(t)
 	bad := []string{
@@ -124,6 +145,9 @@ func TestTimestamp_RefusesBadParametersBeforeTheBackend(t *testing.T) {
 		"n=x", "n=", "n", "n=1e3", "n=0x10", "n=01", "n=1_0", "n=%31%", "n=%zz", "n=1%00", "n= 1",
 		"n=1&n=1", "n=1&%6e=2", "format=json&format=json", "mode=lease&mode=lease", "mode=quorum&mode=lease",
 		"format=", "format=xml", "format=JSON", "mode=", "mode=fast", "mode=default",
+		"floor=", "floor", "floor=1", "floor=0000000000000000000000000000000", "floor=000000000000000000000000000000000",
+		"floor=0000000000000000000000000000000g", "floor=0x000000000000000000000000000000",
+		"floor=00000000000000000000000000000001&floor=00000000000000000000000000000001",
 		"other=%", "%=1", "n=1;format=json", "a;n=5",
 	}
 	eachProtocol(t, s, func(t *testing.T, c *client) {
@@ -160,6 +184,7 @@ func TestTimestamp_Errors(t *testing.T) {
 		{isotone.ErrDeadlineExceeded, 504, isotone.CodeDeadlineExceeded, ""},
 		{isotone.ErrClock, 503, isotone.CodeClock, ""},
 		{isotone.ErrWrongCluster, 502, isotone.CodeWrongCluster, ""},
+		{isotone.ErrRegressed, 412, isotone.CodeRegressed, ""},
 		{isotone.ErrInternal, 500, isotone.CodeInternal, ""},
 		{fmt.Errorf("wrapped: %w", isotone.ErrClock), 503, isotone.CodeClock, ""},
 		{errors.New(`a "strange" error`), 500, isotone.CodeInternal, ""},

@@ -32,10 +32,11 @@ import (
 
 // Config configures a [Server]. Only Backend is required.
 type Config struct {
-	// Backend answers the requests.
+	// Backend answers the requests. While its status says that the node drains, answers tell
+	// clients to leave: "Connection: close" in HTTP/1, GOAWAY in HTTP/2, no Alt-Svc.
 	Backend front.Backend
-	// IDs serves /api/snowflake. Without the handlers below, up to Operator, their paths
-	// do not exist.
+	// IDs serves /api/snowflake and /ready/ids. Without the handlers below, up to Operator,
+	// their paths do not exist.
 	IDs front.IDs
 	// Live serves everything below /live/, and /state, an alias of /live/state. It checks
 	// the method itself. Requests for streams, whose paths end in /stream, are not
@@ -47,6 +48,9 @@ type Config struct {
 	Metrics http.Handler
 	// Operator serves /upgrade.
 	Operator front.Operator
+	// Drain is called, perhaps more than once, for POST /admin/drain. It must not block. Without
+	// it the path does not exist.
+	Drain func()
 	// Admin serves everything below /admin/ and returns the code for Observe. It checks the
 	// method itself.
 	Admin func(http.ResponseWriter, *http.Request) string

@@ -37,6 +37,7 @@ type backend struct {
 	err   error
 	held  []*front.Batch // nil: not holding
 	modes []isotone.ReadMode
+	floor isotone.Timestamp // of the latest batch
 }
 
 const epoch = 1<<63 + 12345 // larger than a float64 or an int64 can hold
@@ -58,7 +59,7 @@ func (b *backend) Status() *front.Status { return b.status.Load() }
 func (b *backend) Submit(batch *front.Batch) {
 	b.submitted.Add(1)
 	b.mu.Lock()
-	b.modes = append(b.modes, batch.Mode)
+	b.modes, b.floor = append(b.modes, batch.Mode), batch.Floor
 	if b.held != nil {
 		b.held = append(b.held, batch)
 		b.mu.Unlock()
@@ -98,6 +99,12 @@ func (b *backend) release() {
 	for _, batch := range held {
 		b.answer(batch, nil)
 	}
+}
+
+func (b *backend) lastFloor() isotone.Timestamp {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.floor
 }
 
 func (b *backend) lastMode() isotone.ReadMode {

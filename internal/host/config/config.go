@@ -32,6 +32,7 @@ type Flags struct {
 	Peers                  string `name:"peers" env:"PEERS" placeholder:"ID=HOST:PORT,..." help:"Peer addresses of the initial members, including this node: 1=host:port,2=host:port. Or dns+srv:NAME?count=N: N nodes in DNS SRV records. Default: this node alone."`
 	Join                   string `name:"join" env:"JOIN" placeholder:"HOST:PORT,..." help:"Client addresses of nodes of a running cluster, to join it with an empty data directory, in place of PEERS. First add this node there: isotone member add."`
 	DataDir                string `name:"data-dir" env:"DATA_DIR" default:"_raft" help:"Directory of this node's durable state; created if it does not exist."`
+	Priority               string `name:"priority" env:"PRIORITY" default:"0" help:"Priority of this node as a leader, -1000 to 1000. A leader transfers its leadership to a connected voter with a higher priority, after it has led for 1000 ticks (RTT_MS)."`
 	TLSCert                string `name:"tls-cert" env:"TLS_CERT" placeholder:"FILE" help:"PEM file with the server certificate. Default: cert.pem in DATA_DIR, created self-signed if there is none."`
 	TLSKey                 string `name:"tls-key" env:"TLS_KEY" placeholder:"FILE" help:"PEM file with the private key of the certificate. Default: key.pem in DATA_DIR."`
 	TLSClientCA            string `name:"tls-client-ca" env:"TLS_CLIENT_CA" placeholder:"FILE" help:"PEM file with CA certificates. If set, a client that uses TLS must present a certificate signed by one of them; clients without TLS are served as before. Default: no client certificate is requested."`
@@ -41,6 +42,7 @@ type Flags struct {
 	TimestampRequestBuffer string `name:"timestamp-request-buffer" env:"TIMESTAMP_REQUEST_BUFFER" default:"10000" help:"Requests that may wait for a round, 1 to 1000000; further requests are refused as overloaded."`
 	ReadMode               string `name:"read-mode" env:"READ_MODE" default:"quorum" help:"How the leader confirms its leadership before it answers: quorum (one round trip, trusts no clock) or lease (no round trip, trusts the bound on clock rates)."`
 	RTTMS                  string `name:"rtt-ms" env:"RTT_MS" default:"10" help:"Length of a Raft tick in milliseconds, 1 to 10000. The election timeout is 20 to 40 ticks."`
+	ShutdownDelayMS        string `name:"shutdown-delay-ms" env:"SHUTDOWN_DELAY_MS" default:"0" help:"How long a node that is asked to stop still serves while it reports that it is not ready, in milliseconds, 0 to 600000: as long as load balancers take to notice."`
 	Forward                Switch `name:"forward" env:"FORWARD" default:"0" help:"Forward timestamp requests that reach a follower to the leader, instead of redirecting the client (0 or 1)."`
 	Loops                  string `name:"loops" env:"LOOPS" default:"0" help:"I/O loops that own client connections, 0 to 64. 0: one for every four cores, 1 to 8."`
 	ThriftPort             string `name:"thrift-port" env:"THRIFT_PORT" placeholder:"PORT" help:"TCP port for Thrift; 0 takes any free port. Default: 7609, if it is free."`

@@ -164,7 +164,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 	env := map[string]string{"NODE_ID": "abc", "DEBUG": "maybe", "READ_MODE": "fast", "EPOCH_INTERVAL_MS": "60001"}
 	_, err := parse(t, env, "--http-port=99999999", "--raft-addr=nowhere", "--advertise-addr=h:0",
 		"--peers=0=a:1,1=b:1,1=c:1,2=b:1,3=d", "--tls-key=k", "--clock-jump-max-ms=86400001", "--epoch-deadline-limit=0",
-		"--timestamp-request-buffer=1000001", "--loops=65", "--thrift-port=-1", "--pretty=2", "--log-time-ms=",
+		"--timestamp-request-buffer=1000001", "--shutdown-delay-ms=600001", "--loops=65", "--thrift-port=-1", "--pretty=2", "--log-time-ms=",
 		"--http-host=a:1", "--snowflake-epoch-ms=x", "--snowflake-layout=1/2/3", "--snowflake-lease-ms=999", "--snowflake-workers=65",
 		"--datacenter-id=1", "--live-interval-ms=99", "--dashboard=2", "--request-stats=on", "--request-stats-sample=0",
 		"--live=foo", "--live-origins=example.com", "--config", path)
@@ -192,6 +192,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"TIMESTAMP_REQUEST_BUFFER", "timestamp-request-buffer", "1000001", "to 1000000"},
 		{"READ_MODE", "read-mode", "fast", "quorum or lease"},
 		{"RTT_MS", "rtt-ms", "0", "from 1 to 10000"},
+		{"SHUTDOWN_DELAY_MS", "shutdown-delay-ms", "600001", "from 0 to 600000"},
 		{"LOOPS", "loops", "65", "from 0 to 64"},
 		{"THRIFT_PORT", "thrift-port", "-1", "from 0 to 65535"},
 		{"SNOWFLAKE_EPOCH_MS", "snowflake-epoch-ms", "x", "unix milliseconds"},
@@ -230,6 +231,26 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 	var one config.Fault
 	if !errors.As(err, &one) || one != faults[0] {
 		t.Errorf("errors.As finds %v, want the first fault", one)
+	}
+}
+
+// An address that others are to connect to must not mean every interface of this machine.
+func TestParse_RefusesUnspecifiedAddresses(t *testing.T) {
+	for _, host := range []string{"", "0.0.0.0", "[::]", "[0:0::0]", "[::ffff:0.0.0.0]", "[::%eth0]"} {
+		for flag, value := range map[string]string{"advertise-addr": host + ":8080", "peers": "1=" + host + ":60001"} {
+			_, err := parse(t, nil, "--"+flag+"="+value)
+			var fault config.Fault
+			if !errors.As(err, &fault) || fault.Flag != flag || fault.Value != value || !strings.Contains(fault.Want, "HTTP_HOST and RAFT_ADDR") {
+				t.Errorf("--%s=%s: %v", flag, value, err)
+			}
+		}
+	}
+	s := parseAll(t, nil, "--http-host=0.0.0.0", "--raft-addr=0.0.0.0:60001", "--advertise-addr=[::1]:8080", "--peers=1=10.0.0.1:60001")
+	if s.AdvertiseAddr != "[::1]:8080" || s.Peers[1] != "10.0.0.1:60001" || s.RaftAddr != "0.0.0.0:60001" {
+		t.Errorf("%+v", s)
+	}
+	if s := parseAll(t, nil, "--shutdown-delay-ms=2500"); s.ShutdownDelay != 2500*time.Millisecond {
+		t.Errorf("SHUTDOWN_DELAY_MS: %v", s.ShutdownDelay)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 // Limits of the numbers. The defaults lie well inside; the limits keep a typing
 // error from becoming a cluster that never elects or never answers.
 const (
+	priorityMax = 1000
 	// nodeIDMax leaves 16 bits of a member ID; see internal/core/oracle.
 	nodeIDMax = 1<<48 - 1
 	portMax   = 1<<16 - 1
@@ -30,6 +31,8 @@ const (
 	timestampRequestBufferMax = 1_000_000
 	// rttMSMax: forty such ticks are an election timeout of 400 seconds.
 	rttMSMax = 10_000
+	// shutdownDelayMSMax: no load balancer takes longer, and supervisors kill much earlier.
+	shutdownDelayMSMax = 600_000
 	// snowflakeLeaseMSMin: when the leader is lost, a renewal takes an election timeout.
 	snowflakeLeaseMSMin = 1_000
 	snowflakeLeaseMSMax = 3_600_000
@@ -64,6 +67,7 @@ func (f *Flags) Parse() (Settings, error) {
 		p.faults.add("read-mode", f.ReadMode, "want quorum or lease")
 	}
 	s.RTT = p.milliseconds("rtt-ms", f.RTTMS, 1, rttMSMax)
+	s.ShutdownDelay = p.milliseconds("shutdown-delay-ms", f.ShutdownDelayMS, 0, shutdownDelayMSMax)
 	s.Loops = int(p.number("loops", f.Loops, 0, loopsMax))
 	s.ThriftPort = -1
 	if f.ThriftPort != "" {
@@ -102,7 +106,7 @@ func (p *parser) addresses(f *Flags, s *Settings) {
 		p.faults.add("http-host", f.HTTPHost, "want a host name or an IP address, without a port; or nothing, for every interface")
 	}
 	s.HTTPPort = int(p.number("http-port", f.HTTPPort, 0, portMax))
-	if f.AdvertiseAddr != "" {
+	if f.AdvertiseAddr != "" && p.specified("advertise-addr", f.AdvertiseAddr, f.AdvertiseAddr, "clients and other members") {
 		p.hostPort("advertise-addr", f.AdvertiseAddr, f.AdvertiseAddr, 1)
 	}
 	p.hostPort("raft-addr", f.RaftAddr, f.RaftAddr, 0)
@@ -115,6 +119,7 @@ func (p *parser) addresses(f *Flags, s *Settings) {
 	if f.Join != "" {
 		s.Join = p.join(f)
 	}
+	s.Priority = p.number("priority", f.Priority, -priorityMax, priorityMax)
 }
 
 func (p *parser) files(f *Flags) {
@@ -145,6 +150,7 @@ func (p *parser) peers(f *Flags, own uint64) map[uint64]string {
 			p.faults.add("peers", entry, "want every id once")
 		case taken[addr]:
 			p.faults.add("peers", entry, "want every address once")
+		case !p.specified("peers", entry, addr, "the other members"):
 		case p.hostPort("peers", entry, addr, 1):
 			peers[uint64(id)] = addr
 			taken[addr] = true
@@ -216,6 +222,18 @@ func (p *parser) hostPort(flag, value, addr string, portMin int64) bool {
 		return true
 	}
 	p.faults.add(flag, value, fmt.Sprintf("want host:port with a port from %d to %d", portMin, portMax))
+	return false
+}
+
+// specified reports whether addr names a host. If it means every interface of this machine,
+// to which nobody can connect from elsewhere, it records a fault that says who has to.
+func (p *parser) specified(flag, value, addr, who string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	ip, _ := netip.ParseAddr(host)
+	if err != nil || host != "" && !ip.Unmap().WithZone("").IsUnspecified() {
+		return true
+	}
+	p.faults.add(flag, value, fmt.Sprintf("want a host name or an IP address at which %s reach the node, such as 10.0.0.1; only HTTP_HOST and RAFT_ADDR, where it listens, may be every interface", who))
 	return false
 }
 

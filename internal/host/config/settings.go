@@ -24,6 +24,7 @@ type Settings struct {
 	PeersSRV               *SRV              // where Peers comes from; nil: they are as set
 	Join                   []string          // client addresses; nil: see Peers
 	DataDir                string
+	Priority               int64  // as a leader
 	TLSCert                string // "": see TLSFiles
 	TLSKey                 string
 	TLSClientCA            string        // "": no client certificate is requested
@@ -33,6 +34,7 @@ type Settings struct {
 	TimestampRequestBuffer int           // requests
 	ReadMode               isotone.ReadMode
 	RTT                    time.Duration // one Raft tick
+	ShutdownDelay          time.Duration
 	Forward                bool
 	Loops                  int // 0: by the number of cores
 	ThriftPort             int // 0: any free port; -1: the default one, if it is free

@@ -170,24 +170,25 @@ func (hs Hosts) StopServing(ctx context.Context) {
 			}
 		})
 	}
-	for {
-		left := 0
-		for _, h := range hs {
-			h.Call(func() {
-				if h.service.Conns != nil {
-					left += h.service.Conns()
-				}
-			})
-		}
-		if left == 0 {
-			return
-		}
+	for hs.Conns() > 0 {
 		select {
 		case <-time.After(drainPoll):
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// Conns returns how many connections the services have.
+func (hs Hosts) Conns() (n int) {
+	for _, h := range hs {
+		h.Call(func() {
+			if h.service.Conns != nil {
+				n += h.service.Conns()
+			}
+		})
+	}
+	return n
 }
 
 // Stop makes all hosts end. It does not wait.

@@ -92,6 +92,15 @@ func goldenHellos() map[string]Hello {
 			NodeID: 2, Incarnation: 0x2222, Boot: 1, Session: 0xA2, VotersHash: 0x0123456789ABCDEF, TickNanos: 10_000_000,
 			ClientAddr: "localhost:8080", Level: 2, Stage: 1, Founders: "1,2,3", PeerAddr: "10.0.0.2:60001",
 		},
+		"preferred": {
+			ClusterID: 77, NodeID: 1<<48 | 3, Incarnation: 0x3333, Boot: 12, Session: 0xA3, Term: 9, LastIndex: 5000, TickNanos: 10_000_000,
+			ClientAddr: "node3.example:8080", Level: 3, Stage: 3, PeerAddr: "10.0.0.3:60001", Priority: -7,
+		},
+		"restoring": {
+			NodeID: 2, Incarnation: 0x2222, Boot: 1, Session: 0xA2, VotersHash: 0x0123456789ABCDEF, TickNanos: 10_000_000,
+			ClientAddr: "localhost:8080", Level: 3, Stage: 1, Founders: "1,2,3", PeerAddr: "10.0.0.2:60001",
+			SeedDigest: strings.Repeat("0f", 32), SeedFloor: 1_790_000_000_000_000_000,
+		},
 		"formed": {
 			ClusterID: 77, NodeID: 3, Incarnation: 0x3333, Boot: 12, Session: 0xA3, VotersHash: 0x0123456789ABCDEF,
 			Term: 9, LastIndex: 5000, TickNanos: 10_000_000, ClientAddr: "node3.example:8080", Level: 2, Stage: 3, PeerAddr: "10.0.0.3:60001",
@@ -108,7 +117,7 @@ func goldenHellos() map[string]Hello {
 // goldenCodes are all codes that a node sends.
 var goldenCodes = []RefusalCode{
 	RefusedVersion, RefusedWrongNode, RefusedNotMember, RefusedHello, RefusedWrongCluster, RefusedSettings, RefusedWiped, RefusedStale,
-	RefusedCloned, "stopping", RefusedFormed, RefusedFounders, RefusedLevel,
+	RefusedCloned, "removed", "stopping", RefusedFormed, RefusedFounders, RefusedLevel,
 }
 
 func goldenMessages() map[string]*raftpb.Message {

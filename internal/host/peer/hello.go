@@ -23,6 +23,8 @@ const (
 	sectionStage    = 2 // 1 byte
 	sectionFounders = 3 // text: digits and commas
 	sectionPeerAddr = 4 // text, like the client address
+	sectionSeed     = 5 // 8 bytes, and text: hexadecimal digits; absent without a seed
+	sectionPriority = 6 // 8 bytes
 
 	sectionHeadSize = 3
 )
@@ -34,13 +36,15 @@ const (
 	clientAddrSizeMax = 256
 	// foundersSizeMax is enough for a hundred of the longest IDs.
 	foundersSizeMax = 2 << 10
+	// seedDigestSize is the length of the digest of a backup.
+	seedDigestSize = 64
 
 	helloFields    = 9
 	helloSizeFixed = len(magic) + 2 + helloFields*8 + 2
 )
 
 // ErrClientAddr: an address in a hello is too long, or has a byte that is not safe in a
-// header or a log line; or the list of initial members is malformed.
+// header or a log line; or the list of initial members or the digest of a backup is malformed.
 var ErrClientAddr = errors.New("bad client address")
 
 // Hello describes a node at the start of a connection. [Config.Admit] decides by it; this
@@ -77,6 +81,13 @@ type Hello struct {
 	Founders string
 	// PeerAddr is the advertised peer address, with the limits of ClientAddr.
 	PeerAddr string
+	// Priority is that of the node as a leader; 0 for older versions.
+	Priority int64
+	// SeedDigest identifies the backup from which the node restores a cluster that is being
+	// formed: 64 hexadecimal digits, or empty. SeedFloor is the floor that it demands, in unix
+	// nanoseconds.
+	SeedDigest string
+	SeedFloor  uint64
 }
 
 // VersionError reports that the other side speaks an unknown version.
@@ -108,6 +119,12 @@ func AppendHello(b []byte, t FrameType, h Hello, version uint16) ([]byte, error)
 		b = appendSection(b, sectionStage, []byte{h.Stage})
 		b = appendSection(b, sectionFounders, []byte(h.Founders))
 		b = appendSection(b, sectionPeerAddr, []byte(h.PeerAddr))
+		if h.Priority != 0 {
+			b = appendSection(b, sectionPriority, binary.BigEndian.AppendUint64(nil, uint64(h.Priority)))
+		}
+		if h.SeedDigest != "" {
+			b = appendSection(b, sectionSeed, append(binary.BigEndian.AppendUint64(nil, h.SeedFloor), h.SeedDigest...))
+		}
 	}
 	return sealFrame(b, start), nil
 }
@@ -170,6 +187,10 @@ func (h *Hello) parseSections(p []byte) error {
 			h.Founders = string(value)
 		case section == sectionPeerAddr:
 			h.PeerAddr = string(value)
+		case section == sectionPriority && size >= 8:
+			h.Priority = int64(binary.BigEndian.Uint64(value))
+		case section == sectionSeed && size >= 8:
+			h.SeedFloor, h.SeedDigest = binary.BigEndian.Uint64(value), string(value[8:])
 		}
 	}
 	return nil
@@ -179,6 +200,9 @@ func (h *Hello) parseSections(p []byte) error {
 func checkAddrs(h Hello) error {
 	if len(h.Founders) > foundersSizeMax || strings.Trim(h.Founders, "0123456789,") != "" {
 		return fmt.Errorf("%w: malformed list of initial members", ErrClientAddr)
+	}
+	if h.SeedDigest != "" && (len(h.SeedDigest) != seedDigestSize || strings.Trim(h.SeedDigest, "0123456789abcdef") != "") {
+		return fmt.Errorf("%w: malformed digest of a backup", ErrClientAddr)
 	}
 	return errors.Join(checkClientAddr(h.ClientAddr), checkClientAddr(h.PeerAddr))
 }

@@ -109,17 +109,15 @@ func Identify(dir string) (id Identity, hasState bool, err error) {
 
 // Inspect returns what a directory holds, without counting a start; see [Identify].
 func Inspect(dir string) (r Recovered, err error) {
-	path := filepath.Join(dir, FileName)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, FileName)); errors.Is(err, fs.ErrNotExist) {
 		return Recovered{}, nil
 	}
-	lock, err := lockDir(dir)
+	d, err := OpenDirectory(dir)
 	if err != nil {
 		return Recovered{}, err
 	}
-	s := &Store{dir: dir, path: path, lock: lock}
-	r, err = s.read()
-	return r, errors.Join(err, s.Close())
+	r, err = d.Read()
+	return r, errors.Join(err, d.Close())
 }
 
 // open reads the file and commits the first transaction of this boot.
@@ -224,7 +222,14 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	var err error
+	if err := errors.Join(s.release(), s.lock.Close()); err != nil {
+		return fmt.Errorf("storage: close %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// release closes the file.
+func (s *Store) release() (err error) {
 	switch {
 	case s.db != nil && !s.panicked:
 		err = s.db.Close()
@@ -233,10 +238,7 @@ func (s *Store) Close() error {
 		// mapping stays until the process ends, which is soon (I8).
 		err = s.file.Close()
 	}
-	if err := errors.Join(err, s.lock.Close()); err != nil {
-		return fmt.Errorf("storage: close %s: %w", s.path, err)
-	}
-	return nil
+	return err
 }
 
 // guarded runs f and turns a panic or a fault on mapped memory into an error: while the file is

@@ -22,7 +22,7 @@ var (
 	protocols    = [...]string{"http1", "https1", "h2c", "h2", "h3", "resp", "thrift", other}
 	requestCodes = [...]string{
 		"ok", "not_leader", "no_leader", "overloaded", "deadline_exceeded", "invalid_argument",
-		"unauthorized", "not_found", "clock", "wrong_cluster", "internal", other,
+		"unauthorized", "not_found", "clock", "wrong_cluster", "regressed", "internal", other,
 	}
 	roundFailures = [...]string{"lost_leadership", "timeout", "stopped", other}
 )
@@ -67,6 +67,7 @@ type Metrics struct {
 	leasesLost    prometheus.Counter
 	leaseServed   prometheus.Counter
 	leaseMissed   prometheus.Counter
+	floors        [3]prometheus.Counter // in the order of AddFloors
 
 	totals totals
 	live   liveMetrics
@@ -118,6 +119,10 @@ func NewMetrics(version string) *Metrics {
 	}
 	lease := r.counterVec("lease_requests_total", "Requests in lease mode, by how they were answered: by the lease, or by a round as there was none.", "answered_by")
 	m.leaseServed, m.leaseMissed = lease.WithLabelValues("lease"), lease.WithLabelValues("round")
+	floors := r.counterVec("client_floors_total", "Requests whose client knew a larger timestamp than this leader would have issued, by what was done: time passed it below the ceiling, the floor was raised by a proposal, or the request was refused.", "outcome")
+	for i, outcome := range []string{"passed", "raised", "refused"} {
+		m.floors[i] = floors.WithLabelValues(outcome)
+	}
 	r.gaugeVec("build_info", "Always 1; the labels say what runs.", "version", "goversion").
 		WithLabelValues(version, runtime.Version()).Set(1)
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -199,6 +204,14 @@ func (m *Metrics) AddLeases(served, missed, lost uint64) {
 	m.leaseServed.Add(float64(served))
 	m.leaseMissed.Add(float64(missed))
 	m.leasesLost.Add(float64(lost))
+}
+
+// AddFloors counts requests that carried a floor above what would have been issued: those that
+// time passed below the ceiling, those that raised the floor, and refused ones.
+func (m *Metrics) AddFloors(passed, raised, refused uint64) {
+	for i, n := range [...]uint64{passed, raised, refused} {
+		m.floors[i].Add(float64(n))
+	}
 }
 
 // CountElection counts a change of leader.

@@ -45,6 +45,13 @@ func TestMetrics_LeasesAreCountedByWhoAnswered(t *testing.T) {
 		`isotone_lease_requests_total{answered_by="lease"} 5`, `isotone_lease_requests_total{answered_by="round"} 2`)
 }
 
+func TestMetrics_FloorsOfClientsAreCountedByWhatWasDone(t *testing.T) {
+	m := telemetry.NewMetrics("v1")
+	m.AddFloors(3, 4, 6)
+	wantLines(t, m, `isotone_client_floors_total{outcome="passed"} 3`, `isotone_client_floors_total{outcome="raised"} 4`,
+		`isotone_client_floors_total{outcome="refused"} 6`)
+}
+
 func TestMetrics_AllAreThereFromTheStart(t *testing.T) {
 	m := telemetry.NewMetrics("v1")
 	m.SetNode(telemetry.NodeStats{Peers: []telemetry.PeerStats{{ID: 2}}})
@@ -57,7 +64,7 @@ func TestMetrics_AllAreThereFromTheStart(t *testing.T) {
 		"queue_depth gauge", "queue_limit gauge", "elections_total counter", "peer_connected gauge",
 		"peer_refusals_total counter", "storage_write_seconds histogram", "storage_failed gauge",
 		"clock_backward_total counter", "build_info gauge", "lease_held gauge", "leases_lost_total counter",
-		"lease_requests_total counter",
+		"lease_requests_total counter", "client_floors_total counter",
 	} {
 		if !strings.Contains(text, "\n# TYPE isotone_"+name+"\n") {
 			t.Errorf("the scrape lacks isotone_%s", name)
@@ -76,7 +83,7 @@ func TestMetrics_EveryErrorCodeHasItsSeries(t *testing.T) {
 	for _, err := range []*isotone.Error{
 		isotone.ErrInvalidArgument, isotone.ErrNotLeader, isotone.ErrNoLeader, isotone.ErrOverloaded,
 		isotone.ErrDeadlineExceeded, isotone.ErrUnauthorized, isotone.ErrNotFound, isotone.ErrClock,
-		isotone.ErrWrongCluster, isotone.ErrInternal,
+		isotone.ErrWrongCluster, isotone.ErrRegressed, isotone.ErrInternal,
 	} {
 		m.ObserveRequest("http1", string(err.Code), 0)
 		wantLines(t, m, `isotone_requests_total{code="`+string(err.Code)+`",protocol="http1"} 1`)

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/isotone/isotone/internal/dashboard"
+)
+
+// devPort is the default of "isotone dev --port".
+const devPort = 8081
+
+// likelyNodes returns where a node is looked for if none is named: first, which is at the default
+// of HTTP_PORT, then the nodes of "isotone dev".
+func likelyNodes(first string) []string {
+	addrs := []string{first}
+	for i := range devNodes {
+		addrs = append(addrs, net.JoinHostPort("127.0.0.1", strconv.Itoa(devPort+i)))
+	}
+	return addrs
+}
+
+// findTimeout bounds the search for a node on this machine.
+const findTimeout = time.Second
+
+// findNode returns the first of addrs at which a node answers. Its error lists what was tried.
+func findNode(ctx context.Context, addrs []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
+	found := make([]error, len(addrs))
+	var asked sync.WaitGroup
+	for i, addr := range addrs {
+		asked.Go(func() { found[i] = isNode(ctx, addr) })
+	}
+	asked.Wait()
+	var tried []string
+	for i, addr := range addrs {
+		if found[i] == nil {
+			return addr, nil
+		}
+		if found[i] == errNotANode {
+			addr += " (another server)"
+		}
+		tried = append(tried, addr)
+	}
+	return "", fmt.Errorf("no node answers at %s: name one", strings.Join(tried, ", "))
+}
+
+var errNotANode = errors.New("this is no node")
+
+// isNode returns nil if a node answers at addr.
+func isNode(ctx context.Context, addr string) error {
+	base, err := dashboard.Address(addr)
+	if err != nil {
+		return err
+	}
+	var m struct {
+		NodeID uint64 `json:"nodeID"`
+	}
+	answer, _, err := ask(ctx, http.MethodGet, base+"/members", nil)
+	switch {
+	case err != nil && errors.As(err, new(net.Error)):
+		return err
+	case err != nil || json.Unmarshal(answer, &m) != nil || m.NodeID == 0:
+		return errNotANode
+	}
+	return nil
+}

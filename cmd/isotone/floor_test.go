@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/client"
+)
+
+// setBack runs a cluster of one node, and has its client see timestamps that are further ahead of
+// the clock by ahead than an older copy of the data directory knows. It returns the client, the
+// largest timestamp, and the node, which was started again from the copy.
+func setBack(t *testing.T, ahead time.Duration) (c *client.Client, seen isotone.Timestamp, m *member) {
+	t.Helper()
+	dir, older := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "copy")
+	m, end := startAloneIn(t, "0", dir)
+	_, port, err := net.SplitHostPort(m.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err = client.New(soon(t), loopback(t, m)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if _, err := c.Timestamp(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if err := os.CopyFS(older, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	m, end = startAloneIn(t, port, dir)
+	if err := m.node.RaiseFloor(soon(t), uint64(time.Now().Add(ahead).UnixNano()), false); err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Timestamps(soon(t), 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(older))); err != nil {
+		t.Fatal(err)
+	}
+	m, _ = startAloneIn(t, port, dir)
+	return c, r.Last(), m
+}
+
+// TestFloor_ClientsRaiseAClusterThatWasSetBack: their next timestamps are larger than all before,
+// and no call fails (I13).
+func TestFloor_ClientsRaiseAClusterThatWasSetBack(t *testing.T) {
+	c, seen, m := setBack(t, 30*time.Second)
+	stranger, err := client.New(soon(t), loopback(t, m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	if ts, err := stranger.Timestamp(soon(t)); err != nil || !ts.Before(seen) {
+		t.Fatalf("the cluster was not set back: %v, %v", ts, err)
+	}
+	last := seen
+	for i := range 20 {
+		ts, err := c.Timestamp(soon(t))
+		if i%2 == 1 {
+			var r isotone.Range
+			r, err = c.Timestamps(soon(t), 10)
+			ts = r.First
+		}
+		if err != nil || !last.Before(ts) {
+			t.Fatalf("call %d: %v after %v, %v", i, ts, last, err)
+		}
+		last = ts
+	}
+	if ts, err := stranger.Timestamp(soon(t)); err != nil || !last.Before(ts) {
+		t.Errorf("then, the other client: %v after %v, %v", ts, last, err)
+	}
+}
+
+// TestFloor_BeyondTheGuardIsRefusedUntilAnOperatorRaisesIt, in every protocol.
+func TestFloor_BeyondTheGuardIsRefusedUntilAnOperatorRaisesIt(t *testing.T) {
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	c, seen, m := setBack(t, time.Hour)
+	for range 3 {
+		if ts, err := c.Timestamp(soon(t)); !errors.Is(err, isotone.ErrRegressed) || !strings.Contains(err.Error(), "isotone floor raise") {
+			t.Errorf("%v, %v", ts, err)
+		}
+	}
+	addr := loopback(t, m)
+	for _, query := range []string{"?floor=", "?mode=lease&n=65536&floor="} { // on the fast path, and not
+		status, body := fetch(t, "http://"+addr+"/timestamp"+query+seen.String())
+		if status != http.StatusPreconditionFailed || !strings.Contains(body, `"code":"regressed"`) {
+			t.Errorf("%s: %d %s", query, status, body)
+		}
+	}
+	if got := over(t, addr, "TS 1 LEASE FLOOR "+seen.String()); !strings.HasPrefix(got, "-REGRESSED ") || !strings.Contains(got, "isotone floor raise") {
+		t.Errorf("%q", got)
+	}
+	if err := m.node.RaiseFloor(soon(t), seen.Time, false); err != nil {
+		t.Fatal(err)
+	}
+	if ts, err := c.Timestamp(soon(t)); err != nil || !seen.Before(ts) {
+		t.Errorf("raised: %v after %v, %v", ts, seen, err)
+	}
+}
+
+// TestFloor_IsCarriedThroughAProxy, over HTTP and RESP, and refused there as by the node. The
+// proxy's other clients are not concerned.
+func TestFloor_IsCarriedThroughAProxy(t *testing.T) {
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	m, _ := startAlone(t, "0")
+	proxy, _ := runProxy(t, "--node", loopback(t, m))
+	ahead := func(d time.Duration) isotone.Timestamp {
+		return isotone.Timestamp{Time: uint64(time.Now().Add(d).UnixNano())}
+	}
+	for i, query := range []string{"?floor=", "?n=65536&floor="} {
+		floor := ahead(time.Duration(10+i) * time.Second)
+		status, body := fetch(t, "http://"+proxy+"/timestamp"+query+floor.String())
+		if want, _ := floor.MarshalBinary(); status != 200 || bytes.Compare([]byte(body[:min(16, len(body))]), want) <= 0 {
+			t.Errorf("%s: %d %x", query, status, body[:min(16, len(body))])
+		}
+	}
+	floor := ahead(20 * time.Second)
+	got := over(t, proxy, "TS 3 QUORUM FLOOR "+floor.String())
+	if !strings.HasPrefix(got, "$16\r\n") || hex.EncodeToString([]byte(got[5:21])) <= floor.String() {
+		t.Errorf("%q", got)
+	}
+	far := ahead(time.Hour)
+	if status, body := fetch(t, "http://"+proxy+"/timestamp?floor="+far.String()); status != http.StatusPreconditionFailed || !strings.Contains(body, `"code":"regressed"`) {
+		t.Errorf("%d %s", status, body)
+	}
+	if got := over(t, proxy, "TS FLOOR "+far.String()); !strings.HasPrefix(got, "-REGRESSED ") {
+		t.Errorf("%q", got)
+	}
+	if status, body := fetch(t, "http://"+proxy+"/ready"); status != 200 {
+		t.Errorf("/ready: %d %s", status, body)
+	}
+	if status, body := fetch(t, "http://"+proxy+"/timestamp"); status != 200 {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+// over sends a command over RESP and returns the answer.
+func over(t *testing.T, addr, command string) string {
+	t.Helper()
+	var d net.Dialer
+	nc, err := d.DialContext(context.Background(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	_, _ = io.WriteString(nc, command+"\r\nQUIT\r\n")
+	got, err := io.ReadAll(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(got)
+}

@@ -1,0 +1,283 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/host/backup"
+	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/storage"
+)
+
+// restoreFlags are those of both commands that make a new cluster of an old one.
+type restoreFlags struct {
+	config.Flags
+	stopPoint
+	Margin time.Duration `name:"margin" default:"10s" help:"How far above the backup and this machine's clock the new cluster begins, up to 24h: more than the clocks of the old and the new machines differ."`
+	Floor  string        `name:"floor" placeholder:"TIMESTAMP" help:"A timestamp above which the new cluster begins at least: the largest that any client has seen. In hexadecimal (32 digits), a time as in 2026-11-22T15:04:05Z, or unix nanoseconds."`
+	Force  bool          `name:"force" help:"Permit a floor more than 24 hours ahead of the clock, and a backup that is newer than the clock."`
+	JSON   bool          `name:"json" help:"Print the answer as JSON."`
+	Yes    bool          `name:"yes" short:"y" help:"Do not ask for confirmation."`
+}
+
+// restoreCmd prepares one data directory of a restored cluster; see docs/backup.md.
+type restoreCmd struct {
+	restoreFlags
+	File string `arg:"" help:"Backup to restore."`
+}
+
+// recoverCmd makes a new cluster of the data directory of one node; see docs/backup.md.
+type recoverCmd struct {
+	restoreFlags
+	ForceNewCluster bool `name:"force-new-cluster" help:"Make a new cluster of this node alone. Required."`
+}
+
+// restoreMarginMax bounds --margin: time stands still for about that long.
+const restoreMarginMax = 24 * time.Hour
+
+// restoreSummary describes what was prepared, for --json.
+type restoreSummary struct {
+	NodeID   uint64   `json:"nodeID"`
+	Founders []uint64 `json:"founders"`
+	DataDir  string   `json:"dataDir"`
+	// Backup is the digest of the backup, OfCluster the lost cluster, Taken when by its clock.
+	Backup    string    `json:"backup"`
+	OfCluster string    `json:"ofCluster"`
+	Taken     time.Time `json:"taken"`
+	// Floor is in unix nanoseconds: no timestamp of the new cluster has a smaller time.
+	Floor uint64 `json:"floor,string"`
+	// MemberIDs and ClientIDs are when nodes and clients can lease workers again.
+	MemberIDs time.Time `json:"memberIDs"`
+	ClientIDs time.Time `json:"clientIDs"`
+	// SetAside is the former data file, with recover.
+	SetAside string `json:"setAside,omitempty"`
+}
+
+// settings parses the settings that say whose directory is prepared.
+func (f *restoreFlags) settings() (s config.Settings, founders []uint64, err error) {
+	if s, err = f.Parse(); err != nil {
+		return s, nil, err
+	}
+	switch {
+	case s.Join != nil:
+		return s, nil, usagef("JOIN is set, but a restored cluster is formed by its initial members; name them in PEERS")
+	case f.Margin < 0 || f.Margin > restoreMarginMax:
+		return s, nil, usagef("--margin: want 0s to %v", restoreMarginMax)
+	}
+	return s, slices.Sorted(maps.Keys(s.PeerMap())), nil
+}
+
+// restoredDrift is how much of the time since the backup is added to its ceiling. A ceiling
+// that is ahead of the clock would else give every restoration of one backup the same floor,
+// and a cluster that was restored, has run and was lost would be restored below what it
+// issued: its time stood still at that floor, but for a nanosecond with each reservation.
+const restoredDrift = 1000
+
+// floorAbove returns the floor for a new cluster: above the backup and the clock, and what the
+// operator says. It grows with the clock.
+func (f *restoreFlags) floorAbove(d backup.Document, now time.Time) (uint64, error) {
+	ceiling := d.Ceiling + uint64(max(0, now.Sub(d.Taken))/restoredDrift)
+	floor := max(ceiling, uint64(max(0, now.UnixNano()))) + uint64(f.Margin)
+	if f.Floor != "" {
+		above, err := parseFloor(f.Floor)
+		if err != nil {
+			return 0, usageError("--floor: " + err.Error())
+		}
+		floor = max(floor, above+1)
+	}
+	switch ahead := time.Unix(0, int64(floor)).Sub(now); {
+	case floor >= oracle.CeilingMax-1:
+		return 0, usagef("the floor must be before the year 2262")
+	case f.Force:
+	case d.Taken.After(now.Add(f.Margin)):
+		return 0, fmt.Errorf("the backup was taken at %s, and this machine's clock shows %s: set the clock, and restore again; or say with --floor what the largest timestamp was, and go on with --force",
+			d.Taken.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	case ahead > replica.FloorAheadMax+f.Margin:
+		return 0, fmt.Errorf("the new cluster would begin at %s, %v ahead of this machine's clock, and its time would stand still for that long; is the clock right? If so, go on with --force",
+			nanoTime(floor), ahead.Round(time.Second))
+	}
+	return floor, nil
+}
+
+func (f *restoreFlags) confirm(con console, question string) error {
+	return (&operatorFlags{Yes: f.Yes}).confirm(con, question)
+}
+
+// report prints what was prepared, and how to go on.
+func (f *restoreFlags) report(con console, seed *backup.Seed, state oracle.State, dir, setAside string) error {
+	fence := oracle.Restored(state, seed.Floor).Fence
+	s := restoreSummary{
+		NodeID: seed.NodeID, Founders: seed.Founders, DataDir: dir, Backup: seed.Backup.Sum, OfCluster: seed.Backup.ClusterID, Taken: seed.Backup.Taken,
+		Floor: seed.Floor, MemberIDs: time.UnixMilli(int64(fence.Members)).UTC(), ClientIDs: time.UnixMilli(int64(fence.Clients)).UTC(), SetAside: setAside,
+	}
+	if f.JSON {
+		return json.NewEncoder(con.out).Encode(s)
+	}
+	writeRestored(con.out, s)
+	return nil
+}
+
+func writeRestored(w io.Writer, s restoreSummary) {
+	fmt.Fprintf(w, "%s is ready to form a new cluster of node %s from the backup %.16s of cluster %s, taken at %s\n",
+		s.DataDir, numbers(s.Founders), s.Backup, s.OfCluster, s.Taken.Format(time.RFC3339))
+	if s.SetAside != "" {
+		fmt.Fprintf(w, "the former data is in %s\n", s.SetAside)
+	}
+	fmt.Fprintf(w, "timestamps from  %s\nIDs of nodes     %s\nIDs of clients   %s\n", nanoTime(s.Floor), s.MemberIDs.Format(time.RFC3339), s.ClientIDs.Format(time.RFC3339))
+	var others []string
+	for _, id := range s.Founders {
+		if id != s.NodeID {
+			others = append(others, fmt.Sprint(id))
+		}
+	}
+	if len(others) > 0 {
+		fmt.Fprintf(w, "Restore the same backup on node %s as well, then start all nodes with these settings: isotone serve\n", strings.Join(others, " and node "))
+		return
+	}
+	fmt.Fprintf(w, "Start it with these settings: isotone serve\nOther nodes can be added then: isotone member add\n")
+}
+
+// Run prepares a data directory.
+func (c *restoreCmd) Run(con console) error {
+	s, founders, err := c.settings()
+	if err != nil {
+		return err
+	}
+	b, err := backup.Read(c.File)
+	if err != nil {
+		return err
+	}
+	d, err := backup.Decode(b)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.File, err)
+	}
+	state, err := decodeBackup(d)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.File, err)
+	}
+	floor, err := c.floorAbove(d, time.Now())
+	if err != nil {
+		return err
+	}
+	if err := refuseData(s.DataDir); err != nil {
+		return err
+	}
+	if err := c.confirm(con, fmt.Sprintf("Cluster %s, from which the backup was taken at %s, must be gone for good: none of its nodes may ever run again. The new one begins at %s.",
+		d.ClusterID, d.Taken.Format(time.RFC3339), nanoTime(floor))); err != nil {
+		return err
+	}
+	dir, err := storage.OpenDirectory(s.DataDir)
+	if err != nil {
+		return err
+	}
+	seed := &backup.Seed{NodeID: s.NodeID, Founders: founders, Floor: floor, Backup: d}
+	err = refuseData(s.DataDir) // now that it is locked
+	if err == nil {
+		err = backup.WriteSeed(s.DataDir, seed, c.step)
+	}
+	if err := errors.Join(err, dir.Close()); err != nil {
+		return err
+	}
+	return c.report(con, seed, state, s.DataDir, "")
+}
+
+// refuseData refuses a directory from which a node was ever started.
+func refuseData(dir string) error {
+	hasData, err := storage.HasData(dir)
+	if hasData {
+		err = fmt.Errorf("the data directory %s has data of a node, and a backup is restored into an empty one: name another DATA_DIR, or move the old one away", dir)
+	}
+	return err
+}
+
+// Run makes a new cluster of a data directory. Killed at any step, it leaves the directory as
+// it was, perhaps with a seed that the old data makes useless; or with the data set aside and
+// the seed, which is all that it does. The command can be run again in either case.
+func (c *recoverCmd) Run(con console) error {
+	if !c.ForceNewCluster {
+		return usagef("recover makes a new cluster of one node's data, and gives up what the others have; confirm with --force-new-cluster. " +
+			"While a majority of the voters is left, replace the lost ones instead: isotone member replace")
+	}
+	s, founders, err := c.settings()
+	if err != nil {
+		return err
+	}
+	if len(founders) != 1 {
+		return usagef("recover makes a cluster of this node alone: leave PEERS away, and add the others later (isotone member add); " +
+			"for a cluster of several at once, back up this directory (isotone backup --data-dir DIR FILE) and restore that everywhere")
+	}
+	hasData, err := storage.HasData(s.DataDir)
+	if err != nil {
+		return err
+	}
+	if !hasData {
+		return c.again(con, s)
+	}
+	dir, err := openStopped(s.DataDir)
+	if err != nil {
+		return err
+	}
+	seed, state, aside, err := c.recover(con, s, dir)
+	if err := errors.Join(err, dir.Close()); err != nil {
+		return err
+	}
+	return c.report(con, seed, state, s.DataDir, aside)
+}
+
+func (c *recoverCmd) recover(con console, s config.Settings, dir *storage.Directory) (*backup.Seed, oracle.State, string, error) {
+	fail := func(err error) (*backup.Seed, oracle.State, string, error) { return nil, oracle.State{}, "", err }
+	id, d, err := backupOf(dir, s.DataDir)
+	if err != nil {
+		return fail(err)
+	}
+	if have := oracle.NodeOf(id.NodeID); have != s.NodeID {
+		return fail(usagef("the data directory %s belongs to node %d, not to node %d: set NODE_ID=%d", s.DataDir, have, s.NodeID, have))
+	}
+	state, err := decodeBackup(d)
+	if err != nil {
+		return fail(err)
+	}
+	floor, err := c.floorAbove(d, time.Now())
+	if err != nil {
+		return fail(err)
+	}
+	if err := c.confirm(con, fmt.Sprintf("The new cluster has only what node %d knew of cluster %s. No other node of that cluster may ever run again. The new one begins at %s.",
+		s.NodeID, d.ClusterID, nanoTime(floor))); err != nil {
+		return fail(err)
+	}
+	seed := &backup.Seed{NodeID: s.NodeID, Founders: []uint64{s.NodeID}, Floor: floor, Backup: d}
+	if err := backup.WriteSeed(s.DataDir, seed, c.step); err != nil {
+		return fail(err)
+	}
+	c.step("seeded")
+	aside, err := dir.SetAside()
+	c.step("aside")
+	return seed, state, aside, err
+}
+
+// again handles a directory without data: recover has set it aside already.
+func (c *recoverCmd) again(con console, s config.Settings) error {
+	seed, err := backup.ReadSeed(s.DataDir)
+	if err != nil {
+		return err
+	}
+	if seed == nil {
+		return fmt.Errorf("%s holds no data of a node", s.DataDir)
+	}
+	if err := seed.CheckNode(s.NodeID, []uint64{s.NodeID}); err != nil {
+		return err
+	}
+	state, err := decodeBackup(seed.Backup)
+	if err != nil {
+		return err
+	}
+	return c.report(con, seed, state, s.DataDir, "")
+}

@@ -1,0 +1,70 @@
+//go:build linux
+
+package chaos_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/check/chaos"
+)
+
+// TestDev_PrintsCommandsThatWork runs what "isotone dev" prints, where it was started: by "go
+// run", and as a binary that PATH does not have.
+func TestDev_PrintsCommandsThatWork(t *testing.T) {
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, start := range map[string][]string{"go run ./cmd/isotone": {"go", "run", "./cmd/isotone"}, binary: {binary}} {
+		t.Run(filepath.Base(start[0]), func(t *testing.T) {
+			port, err := chaos.FreePorts(3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			command := append([]string{"env", "-C", root}, start...)
+			p, err := chaos.Run("isotone dev", filepath.Join(t.TempDir(), "log"), os.Environ(), append(command, "dev", "--port", fmt.Sprint(port)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				_ = syscall.Kill(-p.PID(), syscall.SIGINT) // with what "go run" has started
+				p.ExpectExit()
+				if _, err := p.WaitExit(chaos.ExitTimeout); err != nil {
+					_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
+					t.Error(err)
+				}
+			})
+			waitFor(t, 2*time.Minute, func() (bool, string) { // it may have to be built
+				if p.Exited() {
+					t.Fatalf("it did not come up:\n%s", p.Log())
+				}
+				return strings.Contains(p.Log(), "Ctrl-C"), p.Log()
+			})
+			ran := 0
+			for line := range strings.Lines(p.Log()) {
+				line = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(line), " --watch"))
+				if !strings.HasPrefix(line, name+" ") {
+					continue
+				}
+				ran++
+				line = strings.Replace(line, "--duration 5s", "--duration 100ms --violations "+filepath.Join(t.TempDir(), "none"), 1)
+				waitFor(t, chaos.ReadyTimeout, func() (bool, string) { // what status reads is up to a second old
+					cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
+					cmd.Dir = root
+					out, err := cmd.CombinedOutput()
+					return err == nil, fmt.Sprintf("%s: %v\n%s", line, err, out)
+				})
+			}
+			if ran != 2 {
+				t.Errorf("it prints %d commands that begin with %s, want status and bench:\n%s", ran, name, p.Log())
+			}
+		})
+	}
+}

@@ -1,0 +1,75 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Directory is a data directory from which no node runs: it is locked until Close.
+type Directory struct {
+	dir  string
+	lock *os.File
+}
+
+// OpenDirectory locks a data directory, and creates it if it does not exist. It fails with
+// [ErrInUse] while a node runs from it.
+func OpenDirectory(dir string) (*Directory, error) {
+	if dir == "" {
+		return nil, errors.New("storage: no data directory")
+	}
+	if err := makeDir(dir); err != nil {
+		return nil, err
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Directory{dir: dir, lock: lock}, nil
+}
+
+// Close releases the directory.
+func (d *Directory) Close() error { return d.lock.Close() }
+
+// HasData reports whether a node was ever started from the directory: there is a data file.
+func HasData(dir string) (bool, error) {
+	_, err := os.Lstat(filepath.Join(dir, FileName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Read returns what the data file holds, without counting a start. Errors are those of [Open].
+func (d *Directory) Read() (Recovered, error) {
+	s := &Store{dir: d.dir, path: filepath.Join(d.dir, FileName)}
+	if _, err := os.Lstat(s.path); err != nil {
+		return Recovered{}, fmt.Errorf("storage: %s holds no data of a node: %w", d.dir, err)
+	}
+	r, err := s.read()
+	return r, errors.Join(err, s.release())
+}
+
+// SetAside renames the data file, and returns its new name. A node that is started from the
+// directory after that has an empty one.
+func (d *Directory) SetAside() (string, error) {
+	path := filepath.Join(d.dir, FileName)
+	for n := 1; ; n++ {
+		to := fmt.Sprintf("%s.before-recovery-%d", path, n)
+		switch _, err := os.Lstat(to); {
+		case err == nil:
+			continue
+		case !errors.Is(err, fs.ErrNotExist):
+			return "", fmt.Errorf("storage: set the data aside: %w", err)
+		}
+		if err := os.Rename(path, to); err != nil {
+			return "", fmt.Errorf("storage: set the data aside: %w", err)
+		}
+		return to, syncDir(d.dir)
+	}
+}
+
+// SyncDir makes the names of the files in dir durable.
+func SyncDir(dir string) error { return syncDir(dir) }
