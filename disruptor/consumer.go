@@ -97,7 +97,7 @@ func (c *Consumer) Release(hi uint64) {
 	c.released.advance(hi)
 }
 
-// Call Arm before the goroutine sleeps by other means, such as epoll. If it returns
+// Arm is to be called before the goroutine sleeps by other means, such as epoll. If it returns
 // true, Wake will be called once, when there may be something to take or the ring is
 // closed. Poll and Next cancel that call, unless it has already begun. If Arm returns
 // false, Poll has something to return, and the goroutine must not sleep; Wake may

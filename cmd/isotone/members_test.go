@@ -57,7 +57,7 @@ func TestMembers_GrowAndShrink(t *testing.T) {
 	// The leader is removed, then node 5 with the rest asked.
 	leader, others := all.leader(t)
 	all.does(t, fmt.Sprintf("member remove %d", leader.s.NodeID), fmt.Sprintf("node %d is removed; stop it and delete its data directory", leader.s.NodeID))
-	if err := leader.ended(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("node %d has stopped: removed: node %[1]d was removed from cluster %s for good", leader.s.NodeID, first.ClusterID)) {
+	if err := leader.ended(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("has stopped: removed: node %d was removed from cluster %s for good", leader.s.NodeID, first.ClusterID)) {
 		t.Errorf("the removed node: %v", err)
 	}
 	if l := others.list(t); !slices.Equal(l.Removed, []uint64{leader.s.NodeID}) || len(l.Members) != 4 {

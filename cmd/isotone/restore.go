@@ -71,6 +71,10 @@ func (f *restoreFlags) settings() (s config.Settings, founders []uint64, err err
 		return s, nil, usagef("JOIN is set, but a restored cluster is formed by its initial members; name them in PEERS")
 	case f.Margin < 0 || f.Margin > restoreMarginMax:
 		return s, nil, usagef("--margin: want 0s to %v", restoreMarginMax)
+	case s.PeersSRV != nil && s.PeersSRV.IDs() == nil:
+		return s, nil, usagef("PEERS names records in DNS whose IDs only DNS knows; list the initial members in PEERS")
+	case s.PeersSRV != nil:
+		return s, s.PeersSRV.IDs(), nil
 	}
 	return s, slices.Sorted(maps.Keys(s.PeerMap())), nil
 }

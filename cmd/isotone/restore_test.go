@@ -77,6 +77,7 @@ func TestRestore_RefusesWhatItCannotUse(t *testing.T) {
 		"cannot be read":     {write("state", func(d *backup.Document) { d.State = []byte{77} }), "--yes"},
 		"JOIN is set":        {good, "--yes", "--join", "localhost:1"},
 		"--margin":           {good, "--yes", "--margin", "25h"},
+		"only DNS knows":     {good, "--yes", "--peers", "dns+srv:isotone?count=3&id=priority"},
 	} {
 		data := filepath.Join(dir, "data")
 		code, _, text := command(append([]string{"restore", "--data-dir", data}, args...)...)
@@ -90,6 +91,9 @@ func TestRestore_RefusesWhatItCannotUse(t *testing.T) {
 	code, out, text := command("restore", "--data-dir", filepath.Join(dir, "data"), "--yes", good)
 	if code != 0 || !strings.Contains(out, "cluster 0000000000000007") {
 		t.Errorf("a good one: %d, %q, %q", code, out, text)
+	}
+	if code, out, text := command("restore", "--data-dir", filepath.Join(dir, "srv"), "--peers", "dns+srv:isotone?count=3", "--yes", "--json", good); code != 0 || !strings.Contains(out, `"founders":[1,2,3]`) {
+		t.Errorf("with PEERS in DNS: %d, %q, %q", code, out, text)
 	}
 	if code, _, text := command("backup", "--data-dir", filepath.Join(dir, "data"), filepath.Join(dir, "new")); code != 1 || !strings.Contains(text, "holds no data") {
 		t.Errorf("a backup of no data: %d, %q", code, text)

@@ -21,6 +21,9 @@ import (
 const (
 	// operationsMax bounds the requests of operators that wait for a step.
 	operationsMax = 64
+	// transferTicks is the time between two attempts to transfer the leadership: Raft gives one up
+	// after 20 ticks if the other node does not get a majority.
+	transferTicks = 40
 	// appliedPoll paces the wait for a commit.
 	appliedPoll = 5 * time.Millisecond
 )
@@ -128,17 +131,27 @@ func (n *Node) Transfer(ctx context.Context, to uint64) error {
 	if err != nil || target == n.cfg.NodeID {
 		return err
 	}
-	if err := n.operate(func(in *replica.Input) { in.Transfer, in.TransferTo = true, target }, func(*replica.Effects) *isotone.Error { return nil }); err != nil {
+	ask := func() error {
+		return n.operate(func(in *replica.Input) { in.Transfer, in.TransferTo = true, target }, func(*replica.Effects) *isotone.Error { return nil })
+	}
+	if err := ask(); err != nil {
 		return err
 	}
-	tick := time.NewTicker(appliedPoll)
+	tick, again := time.NewTicker(appliedPoll), time.NewTicker(transferTicks*n.cfg.Tick)
 	defer tick.Stop()
+	defer again.Stop()
 	for {
-		if s := n.Status(); s.Leader != 0 && s.Leader != s.NodeID && (to == 0 || s.Leader == to) {
+		switch s := n.Status(); {
+		case s.Leader == 0 || s.Leader == s.NodeID:
+		case to == 0 || s.Leader == to:
 			return nil
+		default:
+			return n.redirect() // a third node was elected, and has to transfer it
 		}
 		select {
 		case <-tick.C:
+		case <-again.C:
+			_ = ask() // if this node does not lead any more, its status will tell
 		case <-n.hosts[0].Done():
 			return errStopped
 		case <-ctx.Done():
@@ -158,16 +171,17 @@ func (c *core) transferTarget(node uint64) (uint64, error) {
 		}
 		return 0, nil
 	}
+	why := "is no voter of this cluster"
 	for _, m := range c.replica.Members() {
-		if oracle.NodeOf(m.ID) != node || m.Learner {
-			continue
+		switch {
+		case oracle.NodeOf(m.ID) != node || m.Learner:
+		case m.ID != c.node.cfg.NodeID && c.peers.conns[m.ID] == nil:
+			why = "is not connected" // or this is the former member of a node that was replaced
+		default:
+			return m.ID, nil
 		}
-		if m.ID != c.node.cfg.NodeID && c.peers.conns[m.ID] == nil {
-			return 0, isotone.Errorf(isotone.CodeInvalidArgument, "node %d is not connected", node)
-		}
-		return m.ID, nil
 	}
-	return 0, isotone.Errorf(isotone.CodeInvalidArgument, "node %d is no voter of this cluster", node)
+	return 0, isotone.Errorf(isotone.CodeInvalidArgument, "node %d %s", node, why)
 }
 
 // Members describes the members; see front.Operator.

@@ -35,8 +35,9 @@ const Prefix = "/admin/"
 const (
 	// bodyMax bounds the body of a request, in bytes.
 	bodyMax = 64 << 10
-	// waitMax bounds how long a request waits for its effect.
-	waitMax = 10 * time.Second
+	// waitMax bounds how long a request waits for its effect. The client, which waits for 10 s,
+	// shall get the answer that it was too long.
+	waitMax = 8 * time.Second
 )
 
 // Config configures a [Handler]. All fields are required.

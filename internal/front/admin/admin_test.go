@@ -107,8 +107,8 @@ func TestAdmin_PassesRequestsOn(t *testing.T) {
 	}
 	o := &operator{}
 	send(o, "POST", "/admin/members", `{"action":"remove","nodeID":4}`)
-	if o.left <= 0 || o.left > 10*time.Second {
-		t.Errorf("a change may take %v, want up to 10 s", o.left)
+	if o.left <= 0 || o.left > 8*time.Second {
+		t.Errorf("a change may take %v, want up to 8 s", o.left)
 	}
 }
 

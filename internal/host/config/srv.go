@@ -64,6 +64,16 @@ func (p *parser) srv(text string, own uint64) *SRV {
 	return v
 }
 
+// IDs returns the IDs of the initial members, sorted, or nil if only the records have them.
+func (v *SRV) IDs() (ids []uint64) {
+	if !v.ByPriority {
+		for id := range uint64(v.Count) {
+			ids = append(ids, id+1)
+		}
+	}
+	return ids
+}
+
 // Peers returns the peer addresses (host:port) of the initial members by node ID. The error says
 // what is missing in the records, or wrong with them; the addresses are those that are right.
 func (v *SRV) Peers(records []*net.SRV) (map[uint64]string, error) {

@@ -23,6 +23,9 @@ func TestPeers_FromDNS(t *testing.T) {
 		f := defaults(t)
 		f.Peers, f.NodeID = tt.peers, tt.id
 		s, err := f.Parse()
+		if ids := s.PeersSRV.IDs(); tt.want.ByPriority != (ids == nil) || ids != nil && (len(ids) != tt.want.Count || ids[0] != 1) {
+			t.Errorf("PEERS=%q: IDs %v", tt.peers, ids)
+		}
 		if err != nil || s.PeersSRV == nil || *s.PeersSRV != tt.want || s.Peers != nil {
 			t.Errorf("PEERS=%q: %+v, %v; want %+v", tt.peers, s.PeersSRV, err, tt.want)
 		}
