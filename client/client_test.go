@@ -63,7 +63,11 @@ func TestClient_SendsTheModeOfTheCall(t *testing.T) {
 		}
 	}
 	want := []string{"TS 1", "TS 1 QUORUM", "TS 1 LEASE", "TS 1 LEASE", "TS 1 QUORUM", "TS 1"}
-	if got := f.nodes[0].commands("TS"); !slices.Equal(got, want) {
+	got := f.nodes[0].commands("TS")
+	for i := range got {
+		got[i], _, _ = strings.Cut(got[i], " FLOOR") // the first on a connection may have one
+	}
+	if !slices.Equal(got, want) {
 		t.Errorf("the node got %q, want %q", got, want)
 	}
 	_, one := c.In(3).Timestamp(ctx)
