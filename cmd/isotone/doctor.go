@@ -101,6 +101,9 @@ func describeMachine(s *config.Settings) *probe.Local {
 		},
 		CAFile: s.TLSClientCA,
 	}
+	if s.AdminAddr != "" {
+		l.Listen = append(l.Listen, probe.Listen{Setting: "ADMIN_ADDR", Network: "tcp", Addr: s.AdminAddr})
+	}
 	l.CertFile, l.KeyFile, l.CertSet = s.TLSFiles()
 	port, optional := strconv.Itoa(s.ThriftPort), s.ThriftPort < 0
 	if optional {
