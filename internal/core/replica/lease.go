@@ -79,13 +79,9 @@ func (r *Replica) serveByLease(req Request) bool {
 	if r.cfg.EpochInterval == 0 {
 		r.leading.alloc.Advance(r.clockNow())
 	}
-	hold, err := r.passFloor(req.Floor)
+	issued, hold, err := r.issue(req)
 	if hold {
 		return false
-	}
-	var issued uint64
-	if err == nil {
-		issued, err = r.issue(req)
 	}
 	r.counters.LeaseServed += uint64(len(req.Counts))
 	r.counters.LeaseIssued += issued
@@ -106,16 +102,20 @@ func (r *Replica) maintainLease() {
 	}
 }
 
-// issue allocates the timestamps of a request and returns their number. On an error part of
-// the ranges is set.
-func (r *Replica) issue(req Request) (issued uint64, failed *isotone.Error) {
+// issue allocates the timestamps of a request, above its floor, and returns their number. With
+// hold the request has to wait for a proposal, see passFloor. On an error part of the ranges is
+// set.
+func (r *Replica) issue(req Request) (issued uint64, hold bool, failed *isotone.Error) {
+	if hold, failed = r.passFloor(req.Floor); hold || failed != nil {
+		return 0, hold, failed
+	}
 	for i, n := range req.Counts {
 		rng, err := r.leading.alloc.Next(n)
 		if err != nil {
-			return issued, isotone.ErrOverloaded
+			return issued, false, isotone.ErrOverloaded
 		}
 		req.Ranges[i] = rng
 		issued += n
 	}
-	return issued, nil
+	return issued, false, nil
 }

@@ -68,9 +68,11 @@ func (r *Replica) mutateRound() {
 // mutateEnqueue reports whether it took req.
 func (r *Replica) mutateEnqueue(req Request) bool {
 	if mutant.On(mutant.NoRound) && r.leading.alloc.IsOpen() {
-		_, err := r.issue(req)
-		r.answer(req.Token, err)
-		return true
+		_, hold, err := r.issue(req)
+		if !hold {
+			r.answer(req.Token, err)
+		}
+		return !hold
 	}
 	if n := len(r.queue.rounds); n > 0 && mutant.On(mutant.JoinRoundInFlight) {
 		r.queue.size += len(req.Counts)

@@ -118,18 +118,14 @@ func (r *Replica) serve(rd round) {
 	stats := Round{Took: r.mono - rd.started}
 	for i := range rd.requests {
 		p := &rd.requests[i]
-		hold, err := r.passFloor(p.Floor)
+		issued, hold, err := r.issue(p.Request)
 		if hold {
 			r.queue.held = append(r.queue.held, *p)
 			continue
 		}
 		r.queue.size -= len(p.Counts)
 		stats.Requests += len(p.Counts)
-		if err == nil {
-			var issued uint64
-			issued, err = r.issue(p.Request)
-			stats.Timestamps += issued
-		}
+		stats.Timestamps += issued
 		r.answer(p.Token, err)
 	}
 	r.queue.putSpare(rd.requests)

@@ -62,7 +62,7 @@ var firstSeed = map[mutant.Mutant]uint64{
 	mutant.FormUnprepared:        281,
 	mutant.FormUnregistered:      2,
 	mutant.ClientFloorIgnored:    3,
-	mutant.ClientFloorUnbounded:  8,
+	mutant.ClientFloorUnbounded:  3,
 	mutant.FloorIgnored:          18,
 	mutant.RestoreBelow:          110,
 	mutant.RestoreOwnFloor:       17,
