@@ -88,7 +88,7 @@ func (cn *conn) line(b *batch) []byte {
 		return b.line
 	}
 	b.carries = true
-	return appendAbove(nil, b.kind, b.count(), floor)
+	return appendAbove(make([]byte, 0, aboveSize), b.kind, b.count(), floor)
 }
 
 // isOlder reports whether a refusal means that the node does not know floors.

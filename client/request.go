@@ -1,6 +1,7 @@
 package client
 
 import (
+	"encoding/hex"
 	"strconv"
 
 	"github.com/isotone/isotone"
@@ -9,41 +10,49 @@ import (
 // requestSize is the length of the longest request: TS with a count of ten digits and a mode.
 const requestSize = len("*3\r\n$2\r\nTS\r\n$10\r\n4294967296\r\n$6\r\nQUORUM\r\n")
 
-// appendRequest appends TS or SNOWFLAKE as an array of bulk strings.
-func appendRequest(b []byte, k kind, count uint64) []byte {
-	var number [20]byte
-	digits := strconv.AppendUint(number[:0], count, 10)
-	mode := ""
+// mode returns the argument that names the read mode, or "".
+func (k kind) mode() string {
 	switch k {
 	case kindQuorum:
-		mode = "$6\r\nQUORUM\r\n"
+		return "$6\r\nQUORUM\r\n"
 	case kindLease:
-		mode = "$5\r\nLEASE\r\n"
-	case kindID:
-		if count == 1 {
-			return append(b, "*1\r\n$9\r\nSNOWFLAKE\r\n"...)
-		}
-		b = append(b, "*2\r\n$9\r\nSNOWFLAKE\r\n"...)
-		return appendBulk(b, digits)
+		return "$5\r\nLEASE\r\n"
 	}
-	if mode == "" {
-		b = append(b, "*2\r\n$2\r\nTS\r\n"...)
-	} else {
-		b = append(b, "*3\r\n$2\r\nTS\r\n"...)
-	}
-	return append(appendBulk(b, digits), mode...)
+	return ""
 }
+
+// appendRequest appends TS or SNOWFLAKE as an array of bulk strings.
+func appendRequest(b []byte, k kind, count uint64) []byte {
+	switch {
+	case k == kindID && count == 1:
+		return append(b, "*1\r\n$9\r\nSNOWFLAKE\r\n"...)
+	case k == kindID:
+		return appendCount(append(b, "*2\r\n$9\r\nSNOWFLAKE\r\n"...), count)
+	case k.mode() == "":
+		return appendCount(append(b, "*2\r\n$2\r\nTS\r\n"...), count)
+	}
+	return append(appendCount(append(b, "*3\r\n$2\r\nTS\r\n"...), count), k.mode()...)
+}
+
+// aboveSize is the length of the longest TS with a floor.
+const aboveSize = requestSize + len("$5\r\nFLOOR\r\n$32\r\n\r\n") + 2*isotone.TimestampSize
 
 // appendAbove appends TS with a floor.
 func appendAbove(b []byte, k kind, count uint64, floor isotone.Timestamp) []byte {
-	args := []string{"TS", strconv.FormatUint(count, 10)}
-	switch k {
-	case kindQuorum:
-		args = append(args, "QUORUM")
-	case kindLease:
-		args = append(args, "LEASE")
+	head, mode := "*5\r\n$2\r\nTS\r\n", k.mode()
+	if mode == "" {
+		head = "*4\r\n$2\r\nTS\r\n"
 	}
-	return appendCommand(b, append(args, "FLOOR", floor.String())...)
+	b = append(appendCount(append(b, head...), count), mode...)
+	var bytes [isotone.TimestampSize]byte
+	text, _ := floor.AppendBinary(bytes[:0])
+	b = hex.AppendEncode(append(b, "$5\r\nFLOOR\r\n$32\r\n"...), text)
+	return append(b, "\r\n"...)
+}
+
+func appendCount(b []byte, count uint64) []byte {
+	var number [20]byte
+	return appendBulk(b, strconv.AppendUint(number[:0], count, 10))
 }
 
 func appendBulk[T string | []byte](b []byte, text T) []byte {
