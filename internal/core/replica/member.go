@@ -222,7 +222,7 @@ func (r *Replica) judgeAsMember(h Hello) *Refusal {
 		if r.isAlive(p) && h.Session != p.session && h.Session != m.Session {
 			return r.refuseRival(p, h)
 		}
-		if h.Session == m.Session && h.Boot == m.Boot {
+		if h.Session == m.Session && h.Boot == m.Boot && !mutant.On(mutant.RefuseSlowHello) {
 			return nil // the process on record, whatever copies of its directory have said since
 		}
 	}
