@@ -46,7 +46,7 @@ type handler struct {
 	limits   Limits
 	observe  func(protocol, code string, wall time.Duration)
 	log      *slog.Logger
-	altSvc   []string // nil without HTTP/3
+	altSvc   atomic.Pointer[[]string] // nil without HTTP/3; the admin port serves before it is known
 	cluster  atomic.Pointer[clusterField]
 	active   atomic.Int64
 	// largeIDs counts the concurrent answers with many ids.
@@ -128,8 +128,8 @@ func (h *handler) prepare(w http.ResponseWriter, r *http.Request, now time.Time)
 	header := w.Header()
 	header["Cache-Control"] = noStore
 	draining := h.backend.Status().Draining
-	if h.altSvc != nil && r.TLS != nil && !draining {
-		header["Alt-Svc"] = h.altSvc
+	if value := h.altSvc.Load(); value != nil && r.TLS != nil && !draining {
+		header["Alt-Svc"] = *value
 	}
 	if draining && r.ProtoMajor < 3 {
 		header["Connection"] = connectionClose // net/http makes GOAWAY of it in HTTP/2

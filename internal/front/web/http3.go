@@ -59,7 +59,7 @@ func (s *Server) listenQUIC(udp net.PacketConn) error {
 	}
 	s.udp, s.quic, s.quicIn = udp, transport, in
 	if value := AltSvc(udp.LocalAddr()); value != "" {
-		s.handler.altSvc = []string{value}
+		s.handler.altSvc.Store(&[]string{value})
 	}
 	return nil
 }
