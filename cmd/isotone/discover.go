@@ -59,7 +59,8 @@ func discover(ctx context.Context, s *config.Settings, ln net.Listener, lookup l
 func awaitPeers(ctx context.Context, s *config.Settings, ln net.Listener, lookup lookupSRV, log *slog.Logger) error {
 	var reason atomic.Pointer[string]
 	told := "looking the initial members up in DNS"
-	reason.Store(&told)
+	first := told
+	reason.Store(&first)
 	defer serveWaiting(ln, &reason)()
 	for {
 		peers, err := lookupPeers(ctx, s, lookup)

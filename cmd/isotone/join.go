@@ -71,7 +71,8 @@ func identify(ctx context.Context, s *config.Settings, ln net.Listener, log *slo
 func awaitJoining(ctx context.Context, s *config.Settings, ln net.Listener, log *slog.Logger, member uint64, id storage.Identity) (front.Joining, error) {
 	var reason atomic.Pointer[string]
 	told := "waiting to join a cluster"
-	reason.Store(&told)
+	first := told
+	reason.Store(&first)
 	closeWaiting := serveWaiting(ln, &reason)
 	defer closeWaiting()
 	for {
