@@ -3,6 +3,7 @@ package web_test
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/isotone/isotone"
@@ -94,10 +95,10 @@ func TestReady_WithoutIDsChecksTimestampsOnly(t *testing.T) {
 }
 
 func TestDrain_IsAskedForByPOSTOnly(t *testing.T) {
-	asked := 0
-	s := start(t, func(c *web.Config) { c.Drain = func() { asked++ } })
+	var asked atomic.Int64
+	s := start(t, func(c *web.Config) { c.Drain = func() { asked.Add(1) } })
 	eachProtocol(t, s, func(t *testing.T, c *client) {
-		before := asked
+		before := asked.Load()
 		a := c.get(t, "/admin/drain")
 		wantFault(t, a, 405, isotone.CodeInvalidArgument)
 		if allow := a.Header.Get("Allow"); allow != "POST" {
@@ -107,12 +108,12 @@ func TestDrain_IsAskedForByPOSTOnly(t *testing.T) {
 		wantFault(t, c.do(t, "POST", "/admin/drain", nil, "Content-Type", "text/plain"), 400, isotone.CodeInvalidArgument)
 		wantFault(t, c.do(t, "POST", "/admin/drain", strings.NewReader("{}"), "Content-Type", "application/json"), 400, isotone.CodeInvalidArgument)
 		wantFault(t, c.do(t, "POST", "/admin/other", nil, "Content-Type", "application/json"), 404, isotone.CodeNotFound)
-		if asked != before {
-			t.Fatalf("drained %d times without being asked", asked-before)
+		if n := asked.Load() - before; n != 0 {
+			t.Fatalf("drained %d times without being asked", n)
 		}
 		a = c.do(t, "POST", "/admin/drain", nil, "Content-Type", "application/json")
-		if a.StatusCode != 200 || string(a.body) != `{"draining":true}` || a.Header.Get("Content-Type") != "application/json" || asked != before+1 {
-			t.Errorf("%d %q %v, asked %d times", a.StatusCode, a.body, a.Header, asked-before)
+		if a.StatusCode != 200 || string(a.body) != `{"draining":true}` || a.Header.Get("Content-Type") != "application/json" || asked.Load() != before+1 {
+			t.Errorf("%d %q %v, asked %d times", a.StatusCode, a.body, a.Header, asked.Load()-before)
 		}
 	})
 }
