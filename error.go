@@ -21,8 +21,16 @@ const (
 	// CodeDeadlineExceeded: no answer in time. The outcome is unknown, which does
 	// no harm: a timestamp that nobody received orders nothing.
 	CodeDeadlineExceeded Code = "deadline_exceeded"
-	// CodeUnauthorized: the caller is not authenticated.
+	// CodeUnauthorized: the request needs credentials, or those that it has are wrong.
 	CodeUnauthorized Code = "unauthorized"
+	// CodeForbidden: the caller is known and has no right to this.
+	CodeForbidden Code = "forbidden"
+	// CodeQuotaExceeded: the caller has used what it may use; try again after
+	// [Error.RetryAfter].
+	CodeQuotaExceeded Code = "quota_exceeded"
+	// CodeNoWorker: no worker ID is free for a lease, or the node has none to make IDs with yet;
+	// try again, IDs also at another node.
+	CodeNoWorker Code = "no_worker"
 	// CodeNotFound: nothing has that name.
 	CodeNotFound Code = "not_found"
 	// CodeClock: this node's clock cannot be trusted for this request.
@@ -77,6 +85,9 @@ var (
 	ErrOverloaded       = &Error{Code: CodeOverloaded, Message: "too many requests are waiting"}
 	ErrDeadlineExceeded = &Error{Code: CodeDeadlineExceeded, Message: "no answer in time"}
 	ErrUnauthorized     = &Error{Code: CodeUnauthorized, Message: "not authorized"}
+	ErrForbidden        = &Error{Code: CodeForbidden, Message: "not allowed"}
+	ErrQuotaExceeded    = &Error{Code: CodeQuotaExceeded, Message: "the quota is used up"}
+	ErrNoWorker         = &Error{Code: CodeNoWorker, Message: "no worker ID is free"}
 	ErrNotFound         = &Error{Code: CodeNotFound, Message: "not found"}
 	ErrClock            = &Error{Code: CodeClock, Message: "the clock cannot be trusted"}
 	ErrWrongCluster     = &Error{Code: CodeWrongCluster, Message: "this is another cluster"}

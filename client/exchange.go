@@ -112,7 +112,11 @@ func (c *Client) toLeader(ctx context.Context, command ...string) (reply.Value, 
 
 // transient reports whether the same cluster may answer the request later.
 func transient(code isotone.Code) bool {
-	return code == isotone.CodeNotLeader || code == isotone.CodeNoLeader || code == isotone.CodeOverloaded
+	switch code {
+	case isotone.CodeNotLeader, isotone.CodeNoLeader, isotone.CodeOverloaded, isotone.CodeNoWorker, isotone.CodeQuotaExceeded:
+		return true
+	}
+	return false
 }
 
 // repeatable reports whether the node may succeed later, or another node now.

@@ -204,7 +204,7 @@ func leaseIDs(c *client.Client, log *slog.Logger) *leasedIDs {
 	return l
 }
 
-var errNoWorker = isotone.Errorf(isotone.CodeNoLeader, "the cluster has leased no worker yet")
+var errNoWorker = isotone.Errorf(isotone.CodeNoWorker, "the cluster has leased no worker yet")
 
 // Fill implements front.IDs. Ids that it has made before it fails are lost.
 func (l *leasedIDs) Fill(dst []snowflake.ID) error {

@@ -65,7 +65,7 @@ type Backend interface {
 type IDs interface {
 	// Fill sets all of dst, at most [IDsMax], or none. It never blocks and needs no other
 	// node. Its error matches isotone.ErrOverloaded (too many ids at once),
-	// isotone.ErrClock, or isotone.ErrNoLeader while this node has no worker id.
+	// isotone.ErrClock, or isotone.ErrNoWorker while this node has no worker id.
 	Fill(dst []snowflake.ID) error
 	// Worker returns a worker that this node currently makes ids for, and their layout.
 	Worker() (worker int, layout snowflake.Layout, err error)

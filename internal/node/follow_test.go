@@ -47,7 +47,7 @@ func (g *ids) one(t *testing.T, slot, worker int, want error) {
 func TestFollow_ASlotUsesAnothersWorkerWhenItHasNone(t *testing.T) {
 	clock := &stillClock{ms: followBase}
 	g := newIDs(IDConfig{Layout: snowflake.Twitter, Workers: 3, FixedWorker: oracle.AnyWorker, Lease: time.Second}, clock, 1)
-	g.one(t, 0, 0, isotone.ErrNoLeader)
+	g.one(t, 0, 0, isotone.ErrNoWorker)
 	s := &replica.Status{Generators: []*snowflake.Generator{nil, generator(t, clock, 7, 1000), generator(t, clock, 8, 2000)}}
 	g.follow(s)
 	g.one(t, 0, 7, nil)

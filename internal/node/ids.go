@@ -95,7 +95,7 @@ func (g *ids) fill(slot int, dst []snowflake.ID) error {
 	return idFault(last)
 }
 
-var errNoWorker = isotone.Errorf(isotone.CodeNoLeader, "this node has no worker id yet, or could not renew it")
+var errNoWorker = isotone.Errorf(isotone.CodeNoWorker, "this node has no worker id yet, or could not renew it")
 
 // idFault translates an error of a generator.
 func idFault(err error) error {
@@ -118,7 +118,7 @@ func (g *ids) follow(r *replica.Status) {
 	g.refused.Store(r.IDsRefused)
 	var noWorker *isotone.Error
 	if r.WorkersRefused != nil {
-		noWorker = isotone.Errorf(isotone.CodeNoLeader, "this node has no worker id: %s", r.WorkersRefused.Err().Message)
+		noWorker = isotone.Errorf(isotone.CodeNoWorker, "this node has no worker id: %s", r.WorkersRefused.Err().Message)
 	}
 	g.noWorker.Store(noWorker)
 }

@@ -127,7 +127,7 @@ func TestIDs_GoOnWithoutAQuorumUntilTheLeaseEnds(t *testing.T) {
 		}
 	}
 	makes(t, g) // more than half of the lease is left
-	refuses(t, g, isotone.ErrNoLeader)
+	refuses(t, g, isotone.ErrNoWorker)
 }
 
 func TestIDs_AFixedWorkerIsOneNodes(t *testing.T) {
@@ -156,7 +156,7 @@ func TestIDs_AFixedWorkerIsOneNodes(t *testing.T) {
 	if got := snowflake.Twitter.Worker(makes(t, c.nodes[3].IDs(0))); got != 8 {
 		t.Errorf("worker %d, want 8", got)
 	}
-	refuses(t, c.nodes[other].IDs(0), isotone.ErrNoLeader)
+	refuses(t, c.nodes[other].IDs(0), isotone.ErrNoWorker)
 	if s := c.nodes[other].Status(); s.NotReadyTimestamps != "" || s.NotReadyIDs != s.NotReady {
 		t.Errorf("node %d has no worker, and tells apart: timestamps %q, ids %q, both %q", other, s.NotReadyTimestamps, s.NotReadyIDs, s.NotReady)
 	}

@@ -24,22 +24,38 @@ var codes = map[string]isotone.Code{
 	"MASTERDOWN":   isotone.CodeOverloaded,
 	"NOAUTH":       isotone.CodeUnauthorized,
 	"WRONGPASS":    isotone.CodeUnauthorized,
-	"NOPERM":       isotone.CodeUnauthorized,
+	"NOPERM":       isotone.CodeForbidden,
 	"WRONGCLUSTER": isotone.CodeWrongCluster,
 	"REGRESSED":    isotone.CodeRegressed,
 	"WRONGTYPE":    isotone.CodeInvalidArgument,
 	"ERR":          isotone.CodeInvalidArgument,
 }
 
-// internalPrefix follows ERR when the fault is the node's.
-const internalPrefix = "internal: "
+// refined has the codes that follow a word more exactly, as "code: text": ERR when the fault is
+// the node's, and TRYAGAIN when more is to be said than that.
+var refined = map[string][]isotone.Code{
+	"ERR":      {isotone.CodeInternal},
+	"TRYAGAIN": {isotone.CodeNoWorker, isotone.CodeQuotaExceeded},
+}
+
+// refine returns the code that text, which follows word, begins with, and the rest.
+func refine(word, text string) (code isotone.Code, rest string, ok bool) {
+	for _, code := range refined[word] {
+		if rest, ok := strings.CutPrefix(text, string(code)+": "); ok {
+			return code, rest, true
+		}
+	}
+	return "", text, false
+}
 
 // Code returns the code of the error. It is isotone.CodeInternal, and known is false, if
 // the word has no other.
 func (e Error) Code() (code isotone.Code, known bool) {
 	word, text, _ := strings.Cut(string(e), " ")
-	code, known = codes[word]
-	if !known || word == "ERR" && strings.HasPrefix(text, internalPrefix) {
+	if code, _, ok := refine(word, text); ok {
+		return code, true
+	}
+	if code, known = codes[word]; !known {
 		code = isotone.CodeInternal
 	}
 	return code, known
@@ -52,9 +68,8 @@ func (e Error) Decode() (*isotone.Error, error) {
 	if !known {
 		return &isotone.Error{Code: code, Message: string(e)}, nil
 	}
-	_, text, _ := strings.Cut(string(e), " ")
-	switch code {
-	case isotone.CodeNotLeader: // slot host:port
+	word, text, _ := strings.Cut(string(e), " ")
+	if code == isotone.CodeNotLeader { // slot host:port
 		_, addr, _ := strings.Cut(text, " ")
 		colon := strings.LastIndexByte(addr, ':')
 		if colon < 0 {
@@ -65,9 +80,8 @@ func (e Error) Decode() (*isotone.Error, error) {
 			return nil, Malformed("%.100q", string(e))
 		}
 		return &isotone.Error{Code: code, Message: "the leader is " + leader, Leader: leader}, nil
-	case isotone.CodeInternal:
-		text = strings.TrimPrefix(text, internalPrefix)
 	}
+	_, text, _ = refine(word, text)
 	return &isotone.Error{Code: code, Message: text}, nil
 }
 

@@ -59,19 +59,22 @@ func TestRead_RefusesWhatIsMalformedOrTooLarge(t *testing.T) {
 
 func TestError_CodesAndLeader(t *testing.T) {
 	for text, want := range map[string]isotone.Error{
-		"MOVED 0 10.0.0.2:8080":      {Code: isotone.CodeNotLeader, Message: "the leader is 10.0.0.2:8080", Leader: "10.0.0.2:8080"},
-		"MOVED 0 fd00::2:8080":       {Code: isotone.CodeNotLeader, Message: "the leader is [fd00::2]:8080", Leader: "[fd00::2]:8080"},
-		"CLUSTERDOWN no leader":      {Code: isotone.CodeNoLeader, Message: "no leader"},
-		"TRYAGAIN the queue is full": {Code: isotone.CodeOverloaded, Message: "the queue is full"},
-		"LOADING dataset":            {Code: isotone.CodeOverloaded, Message: "dataset"},
-		"NOAUTH":                     {Code: isotone.CodeUnauthorized},
-		"WRONGCLUSTER another":       {Code: isotone.CodeWrongCluster, Message: "another"},
-		"REGRESSED it was set back":  {Code: isotone.CodeRegressed, Message: "it was set back"},
-		"WRONGTYPE of key":           {Code: isotone.CodeInvalidArgument, Message: "of key"},
-		"ERR count":                  {Code: isotone.CodeInvalidArgument, Message: "count"},
-		"ERR internal: disk full":    {Code: isotone.CodeInternal, Message: "disk full"},
-		"ERROR internal: x":          {Code: isotone.CodeInternal, Message: "ERROR internal: x"},
-		"":                           {Code: isotone.CodeInternal},
+		"MOVED 0 10.0.0.2:8080":          {Code: isotone.CodeNotLeader, Message: "the leader is 10.0.0.2:8080", Leader: "10.0.0.2:8080"},
+		"MOVED 0 fd00::2:8080":           {Code: isotone.CodeNotLeader, Message: "the leader is [fd00::2]:8080", Leader: "[fd00::2]:8080"},
+		"CLUSTERDOWN no leader":          {Code: isotone.CodeNoLeader, Message: "no leader"},
+		"TRYAGAIN the queue is full":     {Code: isotone.CodeOverloaded, Message: "the queue is full"},
+		"LOADING dataset":                {Code: isotone.CodeOverloaded, Message: "dataset"},
+		"NOAUTH":                         {Code: isotone.CodeUnauthorized},
+		"WRONGCLUSTER another":           {Code: isotone.CodeWrongCluster, Message: "another"},
+		"REGRESSED it was set back":      {Code: isotone.CodeRegressed, Message: "it was set back"},
+		"WRONGTYPE of key":               {Code: isotone.CodeInvalidArgument, Message: "of key"},
+		"ERR count":                      {Code: isotone.CodeInvalidArgument, Message: "count"},
+		"ERR internal: disk full":        {Code: isotone.CodeInternal, Message: "disk full"},
+		"TRYAGAIN no_worker: none":       {Code: isotone.CodeNoWorker, Message: "none"},
+		"TRYAGAIN quota_exceeded: later": {Code: isotone.CodeQuotaExceeded, Message: "later"},
+		"NOPERM no":                      {Code: isotone.CodeForbidden, Message: "no"},
+		"ERROR internal: x":              {Code: isotone.CodeInternal, Message: "ERROR internal: x"},
+		"":                               {Code: isotone.CodeInternal},
 	} {
 		_, err := read("-" + text + "\r\n")
 		if text == "" {

@@ -62,7 +62,7 @@ func (l *Load) checkIDs(addr string, answer *Answer) {
 	code := answer.Code()
 	switch {
 	case answer.Status == 200:
-	case answer.Status == 503 && (code == isotone.CodeNoLeader || code == isotone.CodeOverloaded || code == isotone.CodeClock):
+	case answer.Status == 503 && (code == isotone.CodeNoLeader || code == isotone.CodeNoWorker || code == isotone.CodeOverloaded || code == isotone.CodeClock):
 		return
 	default:
 		l.fault("%s answered a request for IDs with %d %q", addr, answer.Status, answer.Body)

@@ -100,7 +100,7 @@ func TestWorker_FixedIDBelongsToOneNode(t *testing.T) {
 	load := idLoad(t, c)
 	second.Start()
 	wantNotReadyBecause(t, second, "worker 103 is held by node 1 until ")
-	wantNoIDs(t, second, "no_leader", "")
+	wantNoIDs(t, second, "no_worker", "")
 	timestamps(t, c.WaitLeader(), 1)
 	second.Shutdown()
 	delete(second.Env, "WORKER_ID")
@@ -219,7 +219,7 @@ func TestWorker_IDsGoOnWithoutAQuorum(t *testing.T) {
 			t.Fatal(err)
 		}
 		if a.Status != 200 {
-			if a.Status != 503 || a.Code() != "no_leader" || a.Header.Get("Retry-After") == "" {
+			if a.Status != 503 || a.Code() != "no_worker" || a.Header.Get("Retry-After") == "" {
 				t.Errorf("without a lease: %d %v %s", a.Status, a.Header, a.Body)
 			}
 			if left := time.Until(end); left > 0 || made == 0 {
@@ -235,7 +235,7 @@ func TestWorker_IDsGoOnWithoutAQuorum(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	wantNoIDs(t, n, "no_leader", "")
+	wantNoIDs(t, n, "no_worker", "")
 	for _, other := range c.Others(n) {
 		other.Cont()
 	}
@@ -295,7 +295,7 @@ func TestWorker_FrozenHolderMakesNothingOfItsSuccessors(t *testing.T) {
 		}
 	}
 	wantNotReadyBecause(t, holder, "worker 7 is held by node 2 until ")
-	wantNoIDs(t, holder, "no_leader", "")
+	wantNoIDs(t, holder, "no_worker", "")
 	someIDs(t, second, ids)
 	wantIDs(t, load, 200)
 }
@@ -311,7 +311,7 @@ func TestWorker_AnotherLayoutIsRefused(t *testing.T) {
 		n.Env[name] = value
 		n.Start()
 		wantNotReadyBecause(t, n, "this cluster makes ids of 41/5/5/12 bits since 1288834974657 ms; another layout would repeat them")
-		wantNoIDs(t, n, "no_leader", "")
+		wantNoIDs(t, n, "no_worker", "")
 		n.Shutdown()
 		delete(n.Env, name)
 	}

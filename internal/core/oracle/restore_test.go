@@ -61,18 +61,18 @@ func TestRestored_WorkersAreFreeWhenNobodyCanHoldThemAnyMore(t *testing.T) {
 	late := ask(from, 0, 77, 1, oracle.AnyWorker, floor).Leases[0]
 
 	s := restored(from, floor, members-1)
-	r := wantRefusal(t, ask(s, 1, 10, 1, oracle.AnyWorker, members-1), oracle.LeaseFenced, isotone.CodeOverloaded)
+	r := wantRefusal(t, ask(s, 1, 10, 1, oracle.AnyWorker, members-1), oracle.LeaseFenced, isotone.CodeNoWorker)
 	if r.Until != members {
 		t.Errorf("a member is told to wait until %d, want %d", r.Until, members)
 	}
-	wantRefusal(t, ask(s, 0, 77, 1, oracle.AnyWorker, members-1), oracle.LeaseFenced, isotone.CodeOverloaded)
+	wantRefusal(t, ask(s, 0, 77, 1, oracle.AnyWorker, members-1), oracle.LeaseFenced, isotone.CodeNoWorker)
 	pass(s, clients-1)
 	wantLeases(t, ask(s, 1, 10, 1, oracle.AnyWorker, members), "[0[1011001,1012001)]")
-	r = wantRefusal(t, ask(s, 0, 77, 1, oracle.AnyWorker, clients-1), oracle.LeaseFenced, isotone.CodeOverloaded)
+	r = wantRefusal(t, ask(s, 0, 77, 1, oracle.AnyWorker, clients-1), oracle.LeaseFenced, isotone.CodeNoWorker)
 	if r.Until != clients {
 		t.Errorf("a client is told to wait until %d, want %d", r.Until, clients)
 	}
-	wantRefusal(t, ask(s, 1, 10, 1, int(late.Worker), clients-1), oracle.LeaseFenced, isotone.CodeOverloaded)
+	wantRefusal(t, ask(s, 1, 10, 1, int(late.Worker), clients-1), oracle.LeaseFenced, isotone.CodeNoWorker)
 	pass(s, clients)
 	if l := ask(s, 0, 77, 1, oracle.AnyWorker, clients).Leases; len(l) != 1 || l[0].Worker != 2 || l[0].Start != clients {
 		t.Errorf("after the fence a client gets %+v", l)
@@ -100,7 +100,7 @@ func TestRestored_AClientsLeaseInTheMembersShareIsRespected(t *testing.T) {
 func TestRestored_BelowLevelMembersAnyWorkerMayBeAClients(t *testing.T) {
 	const floor, clients = 1_000_000, 1_000_001 + 2*oracle.LeaseMax
 	s := restored(levelled(floor-1, oracle.LevelRecords), floor, clients-1)
-	r := wantRefusal(t, ask(s, 1, 10, 1, oracle.AnyWorker, clients-1), oracle.LeaseFenced, isotone.CodeOverloaded)
+	r := wantRefusal(t, ask(s, 1, 10, 1, oracle.AnyWorker, clients-1), oracle.LeaseFenced, isotone.CodeNoWorker)
 	if r.Until != clients {
 		t.Errorf("a member is told to wait until %d, want %d", r.Until, clients)
 	}

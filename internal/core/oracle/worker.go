@@ -190,15 +190,15 @@ func (r *LeaseRefusal) Err() *isotone.Error {
 	case LeaseClock:
 		return isotone.Errorf(isotone.CodeClock, "the ids would begin %d ms ahead of the cluster's time, at most %d are allowed; is a clock wrong?", r.Ahead, aheadMax)
 	case LeaseHeld:
-		return isotone.Errorf(isotone.CodeOverloaded, "worker %d is held by %s until %s", r.Held.Worker, r.Held.holder(), instant(r.Held.End))
+		return isotone.Errorf(isotone.CodeNoWorker, "worker %d is held by %s until %s", r.Held.Worker, r.Held.holder(), instant(r.Held.End))
 	case LeaseTimeOver:
 		return isotone.Errorf(isotone.CodeClock, "the %d bits of time since %d ms are used up", r.Space.TimeBits, r.Space.Epoch)
 	case LeaseShare:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "clients are granted the workers from %d to %d; those below are for nodes", r.Space.MembersShare(), r.Space.Workers()-1)
 	case LeaseFenced:
-		return isotone.Errorf(isotone.CodeOverloaded, "this cluster was restored from a backup, and its workers may still be in use by holders of the lost one until %s", instant(r.Until))
+		return isotone.Errorf(isotone.CodeNoWorker, "this cluster was restored from a backup, and its workers may still be in use by holders of the lost one until %s", instant(r.Until))
 	default:
-		return isotone.Errorf(isotone.CodeOverloaded, "all worker ids are held")
+		return isotone.Errorf(isotone.CodeNoWorker, "all worker ids are held")
 	}
 }
 

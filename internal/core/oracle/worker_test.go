@@ -136,16 +136,16 @@ func TestWorkers_AFixedWorkerWaitsForTheEndWhoeverHeldIt(t *testing.T) {
 	s := at(5000)
 	wantLeases(t, ask(s, 1, 10, 1, 3, 5000), "[3[5000,6000)]")
 	wantLeases(t, ask(s, 1, 10, 1, 3, 5100), "[3[5000,6100)]")
-	r := wantRefusal(t, ask(s, 2, 20, 1, 3, 5100), oracle.LeaseHeld, isotone.CodeOverloaded)
-	if want := "overloaded: worker 3 is held by node 1 until 1970-01-01T00:00:06.100Z"; r.Err().Error() != want {
+	r := wantRefusal(t, ask(s, 2, 20, 1, 3, 5100), oracle.LeaseHeld, isotone.CodeNoWorker)
+	if want := "no_worker: worker 3 is held by node 1 until 1970-01-01T00:00:06.100Z"; r.Err().Error() != want {
 		t.Errorf("%q, want %q", r.Err(), want)
 	}
 	boot(s, 1, 2, 11)
 	pass(s, 9000)
-	wantRefusal(t, ask(s, 1, 11, 1, 3, 6099), oracle.LeaseHeld, isotone.CodeOverloaded)
+	wantRefusal(t, ask(s, 1, 11, 1, 3, 6099), oracle.LeaseHeld, isotone.CodeNoWorker)
 	wantLeases(t, ask(s, 1, 11, 1, 3, 6100), "[3[6100,7100)]")
 	wantLeases(t, ask(s, 2, 20, 1, 3, 7100), "[3[7100,8100)]")
-	wantRefusal(t, ask(s, 0, 77, 1, 3, 7200), oracle.LeaseHeld, isotone.CodeOverloaded)
+	wantRefusal(t, ask(s, 0, 77, 1, 3, 7200), oracle.LeaseHeld, isotone.CodeNoWorker)
 }
 
 func TestWorkers_AFixedWorkerIsKeptForItsNodeWhileThatIsAMember(t *testing.T) {
@@ -229,10 +229,10 @@ func TestWorkers_NoneBeginsWhereTheTimeBitsEnd(t *testing.T) {
 func TestWorkers_NoneIsGrantedWhenAllAreHeld(t *testing.T) {
 	s := at(5000)
 	o := ask(s, 1, 10, 9, oracle.AnyWorker, 5000)
-	if wantRefusal(t, o, oracle.LeaseNoneFree, isotone.CodeOverloaded); len(o.Leases) != 8 {
+	if wantRefusal(t, o, oracle.LeaseNoneFree, isotone.CodeNoWorker); len(o.Leases) != 8 {
 		t.Errorf("%s were granted of eight", show(o.Leases))
 	}
-	wantRefusal(t, ask(s, 2, 20, 1, oracle.AnyWorker, 5000), oracle.LeaseNoneFree, isotone.CodeOverloaded)
+	wantRefusal(t, ask(s, 2, 20, 1, oracle.AnyWorker, 5000), oracle.LeaseNoneFree, isotone.CodeNoWorker)
 }
 
 func TestWorkersLeased_CountsWhatAClientWouldNotGet(t *testing.T) {

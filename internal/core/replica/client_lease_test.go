@@ -81,7 +81,7 @@ func TestClientLease_ARefusalSaysWhy(t *testing.T) {
 		"another layout":   {func(q *replica.LeaseRequest) { q.Space = space; q.Space.Epoch = 9 }, isotone.CodeInvalidArgument},
 		"its layout":       {func(q *replica.LeaseRequest) { q.Space = space }, "ok"},
 		"a member's":       {func(q *replica.LeaseRequest) { q.Fixed = 0 }, isotone.CodeInvalidArgument},
-		"a held worker":    {func(q *replica.LeaseRequest) { q.Fixed, q.Session = 3, 98 }, isotone.CodeOverloaded},
+		"a held worker":    {func(q *replica.LeaseRequest) { q.Fixed, q.Session = 3, 98 }, isotone.CodeNoWorker},
 		"the far future":   {func(q *replica.LeaseRequest) { q.FromMillis += 2 * oracle.LeaseMax }, isotone.CodeClock},
 		"a bad release":    {func(q *replica.LeaseRequest) { q.Session, q.Release = 0, &oracle.Used{} }, isotone.CodeInvalidArgument},
 	} {

@@ -34,7 +34,8 @@ func FaultOf(err error) Fault {
 		f.leader = e.Leader
 	case e.Code == isotone.CodeUnauthorized:
 		f.challenge = true
-	case e.Code == isotone.CodeOverloaded || e.Code == isotone.CodeNoLeader || e.RetryAfter > 0:
+	case e.Code == isotone.CodeOverloaded || e.Code == isotone.CodeNoLeader || e.Code == isotone.CodeNoWorker ||
+		e.Code == isotone.CodeQuotaExceeded || e.RetryAfter > 0:
 		f.retryAfter = retrySeconds(e.RetryAfter)
 	}
 	return f
@@ -58,11 +59,15 @@ func statusOf(code isotone.Code) int {
 		return 400
 	case isotone.CodeUnauthorized:
 		return 401
+	case isotone.CodeForbidden:
+		return 403
 	case isotone.CodeNotFound:
 		return 404
 	case isotone.CodeNotLeader:
 		return 409
-	case isotone.CodeNoLeader, isotone.CodeOverloaded, isotone.CodeClock:
+	case isotone.CodeQuotaExceeded:
+		return 429
+	case isotone.CodeNoLeader, isotone.CodeOverloaded, isotone.CodeClock, isotone.CodeNoWorker:
 		return 503
 	case isotone.CodeRegressed:
 		return 412 // the floor is the precondition; 409 stands for a leader elsewhere
@@ -82,12 +87,16 @@ func (f *Fault) Reason() string {
 		return "Bad Request"
 	case 401:
 		return "Unauthorized"
+	case 403:
+		return "Forbidden"
 	case 404:
 		return "Not Found"
 	case 409:
 		return "Conflict"
 	case 412:
 		return "Precondition Failed"
+	case 429:
+		return "Too Many Requests"
 	case 502:
 		return "Bad Gateway"
 	case 503:

@@ -30,8 +30,12 @@ func prefixOf(code isotone.Code) string {
 		return "CLUSTERDOWN"
 	case isotone.CodeOverloaded, isotone.CodeClock, isotone.CodeDeadlineExceeded:
 		return "TRYAGAIN"
+	case isotone.CodeNoWorker, isotone.CodeQuotaExceeded:
+		return "TRYAGAIN" // with the code; see appendFault
 	case isotone.CodeUnauthorized:
 		return "NOAUTH"
+	case isotone.CodeForbidden:
+		return "NOPERM"
 	case isotone.CodeWrongCluster:
 		return "WRONGCLUSTER"
 	case isotone.CodeRegressed:
@@ -54,6 +58,9 @@ func appendFault(b []byte, e *isotone.Error) []byte {
 		r.fault("MOVED", "0 "+leader)
 	case isotone.CodeInternal:
 		r.fault("ERR", "internal: "+e.Message)
+	case isotone.CodeNoWorker, isotone.CodeQuotaExceeded:
+		// Clients that do not know these codes do what is right after TRYAGAIN.
+		r.fault("TRYAGAIN", string(e.Code)+": "+e.Message)
 	default:
 		r.fault(prefixOf(e.Code), e.Message)
 	}

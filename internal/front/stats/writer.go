@@ -16,7 +16,7 @@ const codeOK = "ok"
 // codes has the codes that follow from a status.
 var codes = map[int]isotone.Code{
 	http.StatusUnauthorized:       isotone.CodeUnauthorized,
-	http.StatusForbidden:          isotone.CodeUnauthorized,
+	http.StatusForbidden:          isotone.CodeForbidden,
 	http.StatusNotFound:           isotone.CodeNotFound,
 	http.StatusServiceUnavailable: isotone.CodeOverloaded,
 	http.StatusGatewayTimeout:     isotone.CodeDeadlineExceeded,
