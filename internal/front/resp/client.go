@@ -132,14 +132,19 @@ func (c *conn) runClient(args [][]byte, r *reply) error {
 			c.name = string(args[2])
 			r.ok()
 		}
-	case sub == "SETINFO" && n == 4: // LIB-NAME or LIB-VER; ignored
+	case sub == "SETINFO" && n == 4: // LIB-NAME or LIB-VER
+		if strings.EqualFold(string(args[2]), "LIB-NAME") {
+			c.textIDs = rounds(args[3])
+		}
 		r.ok()
 	case (sub == "INFO" && n == 2) || sub == "LIST":
 		r.text(c.describe())
 	case (sub == "NO-EVICT" || sub == "NO-TOUCH") && n == 3:
 		r.ok()
-	case sub == "TRACKING" && n >= 3: // there are no keys that could change
+	case sub == "TRACKING" && n == 3 && strings.EqualFold(string(args[2]), "OFF"):
 		r.ok()
+	case sub == "TRACKING":
+		r.fault("ERR", "CLIENT TRACKING is not supported: there are no keys, so there is nothing to cache")
 	case sub == "TRACKINGINFO" && n == 2:
 		r.dict(3)
 		r.bulk("flags")

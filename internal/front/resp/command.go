@@ -15,6 +15,7 @@ type command struct {
 	name string
 	// arity is the number of arguments with the name; if negative, at least so many.
 	arity   int
+	key     int // the argument that is presented as a key, see commandInfo; 0: none
 	flags   []string
 	group   string
 	summary string
@@ -33,24 +34,29 @@ type catalog struct {
 func newCatalog() *catalog {
 	fast, slow := []string{"loading", "stale", "fast"}, []string{"loading", "stale"}
 	c := &catalog{byName: map[string]*command{}, list: []*command{
-		{"TS", -1, []string{"fast"}, "generic", "The first of count consecutive timestamps, 16 bytes.", (*conn).runTS},
-		{"SNOWFLAKE", -1, []string{"fast"}, "generic", "A unique 63-bit id, or an array of count of them.", (*conn).runSnowflake},
-		{"WORKER", -5, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back.", (*conn).runWorker},
-		{"PING", -1, fast, "connection", "Answers PONG, or the message.", (*conn).runPing},
-		{"ECHO", 2, fast, "connection", "Answers the message.", (*conn).runEcho},
-		{"HELLO", -1, fast, "connection", "Chooses RESP2 or RESP3.", (*conn).runHello},
-		{"AUTH", -2, fast, "connection", "Accepts the default user; there are no passwords.", (*conn).runAuth},
-		{"SELECT", 2, fast, "connection", "Accepts database 0.", (*conn).runSelect},
-		{"CLIENT", -2, slow, "connection", "Names and describes this connection.", (*conn).runClient},
-		{"READONLY", 1, fast, "cluster", "Accepted without effect.", (*conn).runOK},
-		{"READWRITE", 1, fast, "cluster", "Accepted without effect.", (*conn).runOK},
-		{"ASKING", 1, fast, "cluster", "Accepted without effect.", (*conn).runOK},
-		{"QUIT", -1, fast, "connection", "Closes the connection.", (*conn).runQuit},
-		{"RESET", 1, fast, "connection", "Returns the connection to its first state.", (*conn).runReset},
-		{"COMMAND", -1, slow, "server", "Describes the commands.", (*conn).runCommand},
-		{"CONFIG", -2, slow, "server", "Tells what little there is to be told of parameters.", (*conn).runConfig},
-		{"INFO", -1, slow, "server", "Describes this node.", (*conn).runInfo},
-		{"CLUSTER", -2, slow, "cluster", "Describes the cluster: all slots are the leader's.", (*conn).runCluster},
+		{"TS", -1, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps, 16 bytes.", (*conn).runTS},
+		{"SNOWFLAKE", -1, 1, []string{"fast"}, "generic", "A unique 63-bit id, or an array of count of them, as integers or strings.", (*conn).runSnowflake},
+		{"WORKER", -5, 2, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back.", (*conn).runWorker},
+		{"PING", -1, 0, fast, "connection", "Answers PONG, or the message.", (*conn).runPing},
+		{"ECHO", 2, 0, fast, "connection", "Answers the message.", (*conn).runEcho},
+		{"HELLO", -1, 0, fast, "connection", "Chooses RESP2 or RESP3.", (*conn).runHello},
+		{"AUTH", -2, 0, fast, "connection", "Accepts the default user; there are no passwords.", (*conn).runAuth},
+		{"SELECT", 2, 0, fast, "connection", "Accepts database 0.", (*conn).runSelect},
+		{"CLIENT", -2, 0, slow, "connection", "Names and describes this connection.", (*conn).runClient},
+		{"READONLY", 1, 0, fast, "cluster", "Accepted without effect.", (*conn).runOK},
+		{"READWRITE", 1, 0, fast, "cluster", "Accepted without effect.", (*conn).runOK},
+		{"ASKING", 1, 0, fast, "cluster", "Accepted without effect.", (*conn).runOK},
+		{"QUIT", -1, 0, fast, "connection", "Closes the connection.", (*conn).runQuit},
+		{"RESET", 1, 0, fast, "connection", "Returns the connection to its first state.", (*conn).runReset},
+		{"MULTI", 1, 0, fast, "transactions", "Queues the commands that follow.", (*conn).runMulti},
+		{"EXEC", 1, 0, slow, "transactions", "Runs the queued commands, and answers with an array.", (*conn).runExec},
+		{"DISCARD", 1, 0, fast, "transactions", "Forgets the queued commands.", (*conn).runDiscard},
+		{"WATCH", -2, 0, fast, "transactions", "Accepted without effect: there are no keys.", (*conn).runWatch},
+		{"UNWATCH", 1, 0, fast, "transactions", "Accepted without effect.", (*conn).runOK},
+		{"COMMAND", -1, 0, slow, "server", "Describes the commands.", (*conn).runCommand},
+		{"CONFIG", -2, 0, slow, "server", "Tells what little there is to be told of parameters.", (*conn).runConfig},
+		{"INFO", -1, 0, slow, "server", "Describes this node.", (*conn).runInfo},
+		{"CLUSTER", -2, 0, slow, "cluster", "Describes the cluster: all slots are the leader's.", (*conn).runCluster},
 	}}
 	for _, cmd := range c.list {
 		c.byName[cmd.name] = cmd
@@ -76,6 +82,9 @@ func (c *catalog) find(name []byte) *command {
 	return c.byName[string(upper[:len(name)])]
 }
 
+// takes reports whether the command may have n arguments, with its name.
+func (cmd *command) takes(n int) bool { return n == cmd.arity || cmd.arity < 0 && n >= -cmd.arity }
+
 // run answers the command in args.
 func (c *conn) run(args [][]byte, r *reply) error {
 	cmd := c.front.commands.find(args[0])
@@ -83,7 +92,7 @@ func (c *conn) run(args [][]byte, r *reply) error {
 	case cmd == nil:
 		r.unknown(args)
 		return nil
-	case cmd.arity >= 0 && len(args) != cmd.arity, len(args) < -cmd.arity:
+	case !cmd.takes(len(args)):
 		r.wrongArity(strings.ToLower(cmd.name))
 		return nil
 	}
@@ -205,7 +214,7 @@ func (c *conn) runQuit(_ [][]byte, r *reply) error {
 }
 
 func (c *conn) runReset(_ [][]byte, r *reply) error {
-	c.resp3, c.local, c.name = false, false, ""
+	c.resp3, c.local, c.name, c.transaction = false, false, "", nil
 	r.simple("RESET")
 	return nil
 }

@@ -49,6 +49,8 @@ type conn struct {
 	commands int // in runs
 	asked    time.Duration
 
+	transaction *transaction // since MULTI; nil: none
+
 	leasing *front.WorkerRequest // what the lessor has, or gets after the command
 	memo    memo
 	waiting bool // the backend has the batch, or the lessor a request
@@ -56,6 +58,7 @@ type conn struct {
 	closed  bool
 	resp3   bool
 	local   bool // by CLIENT FORWARD OFF: no other node is asked
+	textIDs bool // the client's library rounds integers: ids are strings unless it asks otherwise
 }
 
 // run is n commands in a row that ask for count timestamps each.
@@ -120,9 +123,17 @@ func (c *conn) work(b []byte) (used int, err error) {
 	return used, nil
 }
 
-// step submits the TS commands at the front of b that fit one batch, or runs one other
-// command. It uses nothing if the first command is incomplete.
+// step takes what is at the front of b. It uses nothing if the first command is incomplete.
 func (c *conn) step(b []byte) (used int, err error) {
+	if c.transaction != nil {
+		return c.collect(b)
+	}
+	return c.carryOut(b)
+}
+
+// carryOut submits the TS commands at the front of b that fit one batch, or runs one other
+// command. It uses nothing if the first command is incomplete.
+func (c *conn) carryOut(b []byte) (used int, err error) {
 	q := &c.front.request
 	for c.commands < batchCommandsMax {
 		if n := c.repeat(b[used:]); n > 0 {
@@ -240,6 +251,9 @@ func (c *conn) done(b *front.Batch) {
 // answerFault answers all commands of the batch with err, and returns its code.
 func (c *conn) answerFault(err error) string {
 	e := faultOf(err)
+	if c.transaction != nil {
+		c.transaction.redirect(e)
+	}
 	out := c.wire.Buffered()
 	start := len(out)
 	out = appendFault(out, e)

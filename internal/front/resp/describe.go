@@ -46,11 +46,8 @@ func (c *conn) runCommand(args [][]byte, r *reply) error {
 		for _, cmd := range found {
 			r.commandDocs(cmd)
 		}
-	case sub == "GETKEYS" && n > 3 && isTS(args[2]):
-		r.array(1)
-		r.bulkBytes(args[3])
 	case sub == "GETKEYS" && n > 2:
-		r.fault("ERR", "The command has no key arguments")
+		r.commandKeys(commands.find(args[2]), args[2:])
 	default:
 		r.unknownSubcommand(args)
 	}
@@ -70,11 +67,25 @@ func (c *catalog) named(names [][]byte) []*command {
 	return found
 }
 
+// commandKeys answers COMMAND GETKEYS for the command in args.
+func (r *reply) commandKeys(cmd *command, args [][]byte) {
+	switch {
+	case cmd == nil:
+		r.fault("ERR", "Invalid command specified")
+	case cmd.key == 0 || cmd.key >= len(args):
+		r.fault("ERR", "The command has no key arguments")
+	default:
+		r.array(1)
+		r.bulkBytes(args[cmd.key])
+	}
+}
+
 // commandInfo appends the entry of COMMAND for one command.
 //
 // No command has a key. But some cluster clients, among them redis-py, choose a node and
-// follow MOVED only for commands with a key. So the count of TS is presented as a key. Its
-// slot does not matter: the leader has all of them.
+// follow MOVED only for commands with a key, and fail for those without. So the counts of TS
+// and SNOWFLAKE and the session of WORKER are presented as keys. Their slots do not matter:
+// the leader has all of them.
 func (r *reply) commandInfo(cmd *command) {
 	r.array(10)
 	r.bulk(strings.ToLower(cmd.name))
@@ -83,72 +94,93 @@ func (r *reply) commandInfo(cmd *command) {
 	for _, flag := range cmd.flags {
 		r.simple(flag)
 	}
-	var key int64
-	if cmd.name == "TS" {
-		key = 1
-	}
-	for range 3 { // first key, last key, step
-		r.integer(key)
-	}
-	r.set(0)   // categories
-	r.array(0) // tips
-	r.array(0) // where keys are
-	r.array(0) // subcommands
+	r.integer(int64(cmd.key))         // the first key
+	r.integer(int64(cmd.key))         // the last key
+	r.integer(int64(min(cmd.key, 1))) // the step
+	r.set(0)                          // categories
+	r.array(0)                        // tips
+	r.array(0)                        // where keys are
+	r.array(0)                        // subcommands
 }
 
 // commandDocs appends the entry of COMMAND DOCS for one command; redis-cli shows it as help.
 func (r *reply) commandDocs(cmd *command) {
 	r.bulk(strings.ToLower(cmd.name))
-	fields := 3
-	if cmd.name == "TS" {
-		fields++
-	}
-	r.dict(fields)
+	arguments := argumentsOf[cmd.name]
+	r.dict(3 + min(len(arguments), 1))
 	r.bulk("summary")
 	r.bulk(cmd.summary)
 	r.bulk("since")
 	r.bulk(since)
 	r.bulk("group")
 	r.bulk(cmd.group)
-	if cmd.name == "TS" {
-		r.argumentsOfTS()
+	if len(arguments) > 0 {
+		r.bulk("arguments")
+		r.arguments(arguments)
 	}
 }
 
-// argumentsOfTS appends [count [QUORUM|LEASE]] [FLOOR timestamp].
-func (r *reply) argumentsOfTS() {
-	argument := func(name, kind string, more int) {
-		r.dict(2 + more)
+// argument is an argument of a command for COMMAND DOCS.
+type argument struct {
+	name, kind string
+	token      string // before it, or in place of it
+	optional   bool
+	parts      []argument // of a block or a choice
+}
+
+// argumentsOf has the arguments of commands by name.
+var argumentsOf = map[string][]argument{
+	"TS": {
+		{name: "request", kind: "block", optional: true, parts: []argument{
+			{name: "count", kind: "integer"},
+			{name: "mode", kind: "oneof", optional: true, parts: tokens("quorum", "lease")},
+		}},
+		{name: "floor", kind: "string", token: "FLOOR", optional: true},
+	},
+	"SNOWFLAKE": {
+		{name: "count", kind: "integer", optional: true},
+		{name: "form", kind: "oneof", token: "AS", optional: true, parts: tokens("string", "integer")},
+	},
+}
+
+// tokens returns arguments that are words.
+func tokens(names ...string) []argument {
+	var list []argument
+	for _, name := range names {
+		list = append(list, argument{name: name, kind: "pure-token", token: strings.ToUpper(name)})
+	}
+	return list
+}
+
+// arguments appends a list of arguments.
+func (r *reply) arguments(list []argument) {
+	r.array(len(list))
+	for _, a := range list {
+		fields := 2
+		for _, more := range []bool{a.token != "", a.optional, len(a.parts) > 0} {
+			if more {
+				fields++
+			}
+		}
+		r.dict(fields)
 		r.bulk("name")
-		r.bulk(name)
+		r.bulk(a.name)
 		r.bulk("type")
-		r.bulk(kind)
+		r.bulk(a.kind)
+		if a.token != "" {
+			r.bulk("token")
+			r.bulk(a.token)
+		}
+		if a.optional {
+			r.bulk("flags")
+			r.array(1)
+			r.simple("optional")
+		}
+		if len(a.parts) > 0 {
+			r.bulk("arguments")
+			r.arguments(a.parts)
+		}
 	}
-	optional := func() {
-		r.bulk("flags")
-		r.array(1)
-		r.simple("optional")
-	}
-	r.bulk("arguments")
-	r.array(2)
-	argument("request", "block", 2)
-	optional()
-	r.bulk("arguments")
-	r.array(2)
-	argument("count", "integer", 0)
-	argument("mode", "oneof", 2)
-	optional()
-	r.bulk("arguments")
-	r.array(2)
-	for _, mode := range []string{"quorum", "lease"} {
-		argument(mode, "pure-token", 1)
-		r.bulk("token")
-		r.bulk(strings.ToUpper(mode))
-	}
-	argument("floor", "string", 2)
-	r.bulk("token")
-	r.bulk("FLOOR")
-	optional()
 }
 
 // section is a part of INFO.

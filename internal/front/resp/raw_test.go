@@ -56,8 +56,9 @@ var raw = []struct{ name, say, want string }{
 	{"reset", "HELLO 3 SETNAME x\r\nRESET\r\nCLIENT GETNAME\r\n", hello("%7", 3) + "+RESET\r\n$-1\r\n"},
 	{"quit", "TS\r\nQUIT\r\nPING\r\n", stamp(0) + "+OK\r\n"},
 	{"client", "CLIENT ID\r\nCLIENT GETNAME\r\nCLIENT SETNAME x\r\nCLIENT GETNAME\r\nCLIENT SETINFO LIB-NAME y\r\n" +
-		"CLIENT INFO\r\nCLIENT NO-EVICT ON\r\nCLIENT TRACKING ON\r\nCLIENT GETREDIR\r\nCLIENT REPLY OFF\r\nCLIENT KILL x\r\n",
-		":1\r\n$-1\r\n+OK\r\n$1\r\nx\r\n+OK\r\n$58\r\nid=1 name=x age=0 idle=0 flags=N db=0 user=default resp=2\n\r\n+OK\r\n+OK\r\n:-1\r\n" +
+		"CLIENT INFO\r\nCLIENT NO-EVICT ON\r\nCLIENT TRACKING ON\r\nCLIENT TRACKING OFF\r\nCLIENT GETREDIR\r\nCLIENT REPLY OFF\r\nCLIENT KILL x\r\n",
+		":1\r\n$-1\r\n+OK\r\n$1\r\nx\r\n+OK\r\n$58\r\nid=1 name=x age=0 idle=0 flags=N db=0 user=default resp=2\n\r\n+OK\r\n" +
+			"-ERR CLIENT TRACKING is not supported: there are no keys, so there is nothing to cache\r\n+OK\r\n:-1\r\n" +
 			"-ERR unknown subcommand or wrong number of arguments for 'REPLY'\r\n" +
 			"-ERR unknown subcommand or wrong number of arguments for 'KILL'\r\n"},
 	{"client in RESP3", "HELLO 3\r\nCLIENT GETNAME\r\nCLIENT LIST\r\nCLIENT TRACKINGINFO\r\n",
@@ -78,8 +79,24 @@ var raw = []struct{ name, say, want string }{
 	{"nodes", "CLUSTER NODES\r\n", bulk(id40(1) + " a.example:8081@0 myself,master - 0 0 7 connected 0-16383\n" +
 		id40(2) + " b.example:8082@0 slave " + id40(1) + " 0 0 7 connected\n" +
 		id40(3) + " ::1:8083@0 slave " + id40(1) + " 0 0 7 connected\n")},
-	{"command", "COMMAND COUNT\r\nCOMMAND INFO TS nosuch\r\nCOMMAND GETKEYS TS 5\r\nCOMMAND GETKEYS TS\r\nCOMMAND DOCS nosuch\r\n",
-		":18\r\n*2\r\n*10\r\n$2\r\nts\r\n:-1\r\n*1\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n*-1\r\n*1\r\n$1\r\n5\r\n-ERR The command has no key arguments\r\n*0\r\n"},
+	{"command", "COMMAND COUNT\r\nCOMMAND INFO TS nosuch\r\nCOMMAND GETKEYS TS 5\r\nCOMMAND GETKEYS TS\r\nCOMMAND GETKEYS snowflake 3 AS STRING\r\nCOMMAND GETKEYS PING x\r\nCOMMAND GETKEYS nosuch\r\nCOMMAND DOCS nosuch\r\n",
+		":23\r\n*2\r\n*10\r\n$2\r\nts\r\n:-1\r\n*1\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n*-1\r\n*1\r\n$1\r\n5\r\n-ERR The command has no key arguments\r\n" +
+			"*1\r\n$1\r\n3\r\n-ERR The command has no key arguments\r\n-ERR Invalid command specified\r\n*0\r\n"},
+	{"transaction", "MULTI\r\nTS\r\nTS 5\r\nPING x\r\nTS 0\r\nTS 1 LEASE\r\n" + plain + plain + "EXEC\r\nTS\r\n",
+		"+OK\r\n" + strings.Repeat("+QUEUED\r\n", 7) + "*7\r\n" + stamp(0) + stamp(1) + "$1\r\nx\r\n" + badCount("0") + stamp(6) + stamp(7) + stamp(8) + stamp(9)},
+	{"transactions without commands", "MULTI\r\nEXEC\r\nWATCH a b\r\nMULTI\r\n\r\nEXEC\r\nUNWATCH\r\n", "+OK\r\n*0\r\n+OK\r\n+OK\r\n*0\r\n+OK\r\n"},
+	{"transactions that are none", "EXEC\r\nDISCARD\r\nMULTI x\r\nWATCH\r\nTS\r\n", "-ERR EXEC without MULTI\r\n-ERR DISCARD without MULTI\r\n" +
+		"-ERR wrong number of arguments for 'multi' command\r\n-ERR wrong number of arguments for 'watch' command\r\n" + stamp(0)},
+	{"within a transaction", "MULTI\r\nMULTI\r\nWATCH a\r\nUNWATCH\r\nTS\r\nEXEC\r\nMULTI\r\nTS\r\nDISCARD\r\nMULTI\r\nRESET\r\nTS\r\nMULTI\r\nTS\r\nQUIT\r\n",
+		"+OK\r\n-ERR MULTI calls can not be nested\r\n-ERR WATCH inside MULTI is not allowed\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n" + stamp(0) +
+			"+OK\r\n+QUEUED\r\n+OK\r\n+OK\r\n+RESET\r\n" + stamp(1) + "+OK\r\n+QUEUED\r\n+OK\r\n"},
+	{"a transaction with an error", "MULTI\r\nTS\r\nGET x\r\nECHO\r\nWORKER LEASE 5f0c3a9b2d4e7181 1 1\r\nEXEC x\r\nTS\r\nEXEC\r\nTS\r\n",
+		"+OK\r\n+QUEUED\r\n-ERR unknown command 'GET', with args beginning with: 'x' \r\n-ERR wrong number of arguments for 'echo' command\r\n" +
+			"-ERR WORKER is not allowed between MULTI and EXEC\r\n-ERR wrong number of arguments for 'exec' command\r\n+QUEUED\r\n" +
+			"-EXECABORT Transaction discarded because of previous errors.\r\n" + stamp(0)},
+	{"a protocol error in a transaction", "MULTI\r\nTS\r\n*x\r\n", "+OK\r\n+QUEUED\r\n-ERR Protocol error: invalid multibulk length\r\n"},
+	{"a transaction in RESP3", "HELLO 3\r\nMULTI\r\nCLIENT GETNAME\r\nEXEC\r\n", hello("%7", 3) + "+OK\r\n+QUEUED\r\n*1\r\n_\r\n"},
+	{"quotes in a transaction", "MULTI\r\necho \"a\\x41\\n\"\r\nexec\r\n", "+OK\r\n+QUEUED\r\n*1\r\n$3\r\naA\n\r\n"},
 	{"command in RESP3", "HELLO 3\r\nCOMMAND INFO QUIT x\r\nCOMMAND DOCS RESET\r\n",
 		hello("%7", 3) + "*2\r\n*10\r\n$4\r\nquit\r\n:-1\r\n~3\r\n+loading\r\n+stale\r\n+fast\r\n:0\r\n:0\r\n:0\r\n~0\r\n*0\r\n*0\r\n*0\r\n_\r\n" +
 			"%1\r\n$5\r\nreset\r\n%3\r\n" + bulk("summary") + bulk("Returns the connection to its first state.") +
@@ -245,7 +262,7 @@ func TestRaw_TellsTheCluster(t *testing.T) {
 
 func TestCommandNames(t *testing.T) {
 	names := strings.Join(CommandNames(), " ")
-	const want = "ASKING AUTH CLIENT CLUSTER COMMAND CONFIG ECHO HELLO INFO PING QUIT READONLY READWRITE RESET SELECT SNOWFLAKE TS WORKER"
+	const want = "ASKING AUTH CLIENT CLUSTER COMMAND CONFIG DISCARD ECHO EXEC HELLO INFO MULTI PING QUIT READONLY READWRITE RESET SELECT SNOWFLAKE TS UNWATCH WATCH WORKER"
 	if names != want {
 		t.Errorf("got %s\nwant %s", names, want)
 	}

@@ -26,6 +26,12 @@ func (r *reply) ok() { r.simple("OK") }
 
 func (r *reply) integer(n int64) { r.head(':', n) }
 
+// decimal appends n, which is not negative, as a bulk string.
+func (r *reply) decimal(n int64) {
+	var digits [20]byte
+	r.bulkBytes(strconv.AppendInt(digits[:0], n, 10))
+}
+
 func (r *reply) bulk(text string) {
 	r.head('$', int64(len(text)))
 	r.b = append(r.b, text...)

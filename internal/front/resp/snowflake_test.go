@@ -39,6 +39,34 @@ func TestConn_Snowflake(t *testing.T) {
 	}
 }
 
+func TestConn_SnowflakeAsString(t *testing.T) {
+	w := newTape(t, New(Config{Backend: newOracle(), IDs: &ids{next: 1 << 62}}))
+	for _, tt := range []struct{ say, want string }{
+		{"SNOWFLAKE AS STRING", "$19\r\n4611686018427387904\r\n"},
+		{"snowflake 2 as string", "*2\r\n$19\r\n4611686018427387905\r\n$19\r\n4611686018427387906\r\n"},
+		{"SNOWFLAKE 1 AS INTEGER", "*1\r\n:4611686018427387907\r\n"},
+		{"SNOWFLAKE AS INTEGER", ":4611686018427387908\r\n"},
+		// Only libraries that would round integers get strings unasked.
+		{"CLIENT SETINFO LIB-NAME redis-py", "+OK\r\n"},
+		{"CLIENT SETINFO LIB-VER ioredis", "+OK\r\n"},
+		{"SNOWFLAKE", ":4611686018427387909\r\n"},
+		{"client setinfo lib-name ioredis", "+OK\r\n"},
+		{"SNOWFLAKE", "$19\r\n4611686018427387910\r\n"},
+		{"CLIENT SETINFO LIB-NAME node-redis(tag_v1)", "+OK\r\n"},
+		{"RESET", "+RESET\r\n"},
+		{"SNOWFLAKE 1", "*1\r\n$19\r\n4611686018427387911\r\n"},
+		{"SNOWFLAKE AS INTEGER", ":4611686018427387912\r\n"},
+		{"CLIENT SETINFO LIB-NAME node-redis-compatible", "+OK\r\n"},
+		{"SNOWFLAKE", ":4611686018427387913\r\n"},
+	} {
+		w.got = nil
+		w.feed([]byte(tt.say + "\r\n"))
+		if string(w.got) != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.say, w.got, tt.want)
+		}
+	}
+}
+
 func TestConn_SnowflakeKeepsItsPlaceBetweenTimestamps(t *testing.T) {
 	o := newOracle()
 	o.later = true
@@ -54,7 +82,7 @@ func TestConn_SnowflakeRefusals(t *testing.T) {
 	for say, want := range map[string]string{
 		"SNOWFLAKE 0\r\n":     "-ERR count \"0\": want a whole number from 1 to 16384\r\n",
 		"SNOWFLAKE 16385\r\n": "-ERR count \"16385\": want a whole number from 1 to 16384\r\n",
-		"SNOWFLAKE 1 2\r\n":   "-ERR wrong number of arguments for 'snowflake' command\r\n",
+		"SNOWFLAKE 1 2\r\n":   "-ERR wrong number of arguments for 'snowflake' command: want SNOWFLAKE [count] [AS STRING|INTEGER]\r\n",
 	} {
 		o := newOracle()
 		w := newTape(t, New(Config{Backend: o, IDs: g}))
