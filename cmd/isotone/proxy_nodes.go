@@ -26,7 +26,7 @@ import (
 // proxyNodes is what only requests to a cluster have.
 type proxyNodes struct {
 	Advertise string `name:"advertise" placeholder:"HOST:PORT" help:"The address that clients are told as the leader's. Default: that of --listen."`
-	Mode      string `name:"mode" placeholder:"MODE" help:"quorum or lease, for requests that name neither. Default: what the nodes have."`
+	Mode      string `name:"mode" placeholder:"MODE" complete:"quorum,lease" help:"quorum or lease, for requests that name neither. Default: what the nodes have."`
 	Cluster   string `name:"cluster" placeholder:"ID" help:"The ID of the cluster, 16 hexadecimal digits: no other is used. Default: that of the first node that is reached."`
 	IDs       bool   `name:"ids" default:"true" negatable:"" help:"Make snowflake ids here, with a worker leased from the cluster. Default: on; --no-ids makes none."`
 }
