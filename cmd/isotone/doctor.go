@@ -115,8 +115,7 @@ func describeMachine(s *config.Settings) *probe.Local {
 
 // reachable returns the address at which this machine reaches one that it listens on.
 func reachable(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+	if _, port, _ := net.SplitHostPort(addr); config.Unspecified(addr) {
 		return net.JoinHostPort("localhost", port)
 	}
 	return addr

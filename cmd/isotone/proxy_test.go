@@ -45,6 +45,8 @@ func TestProxy_UsageErrorsSayWhatIsWrong(t *testing.T) {
 		{"--backend http://x --request-stats --request-stats-sample 0", []string{"--request-stats-sample"}},
 		{"--node x:1 --mode fast", []string{"--mode", "quorum"}},
 		{"--backend http://x --mode lease --advertise x:1 --no-ids", []string{"--mode goes with --node", "--advertise goes with --node", "--no-ids goes with --node, not with --backend"}},
+		{"--node x:1 --advertise 0.0.0.0:8090", []string{`--advertise "0.0.0.0:8090"`, "10.0.0.1"}},
+		{"--node x:1 --advertise [::]:8090", []string{`--advertise "[::]:8090"`, "--listen"}},
 		{"--node x:1 --strategy least-busy --health-interval 2s", []string{"--strategy goes with --backend", "--health-interval goes with --backend"}},
 		{"--node x:1 --log-requests --answer-timeout=1s", []string{"--log-requests goes with --backend", "--answer-timeout goes with --backend"}},
 		{"--backend http://x --listen 42400 --admin :x", []string{`--listen "42400": want HOST:PORT or :PORT`, `--admin ":x": want`}},
