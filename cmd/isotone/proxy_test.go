@@ -210,6 +210,7 @@ func TestProxy_ForwardsToBackendsAndTellsOfIt(t *testing.T) {
 	if status, body := fetch(t, "http://"+addr+"/metrics"); status != 200 || body != "this is /metrics" {
 		t.Errorf("%d %q", status, body)
 	}
+	checkProfiles(t, "http://"+admin)
 	if status, _ := fetch(t, "http://"+admin+"/ready"); status != 200 {
 		t.Errorf("/ready: %d", status)
 	}
@@ -295,6 +296,12 @@ func TestProxy_ServesTimestampsOfACluster(t *testing.T) {
 	answer := make([]byte, len("$16\r\n")+16+len("\r\n"))
 	if _, err := io.ReadFull(nc, answer); err != nil || !strings.HasPrefix(string(answer), "$16\r\n") || string(answer[5:21]) <= last {
 		t.Errorf("%q, %v", answer, err)
+	}
+	if status, body := fetch(t, "http://"+admin+"/debug/pprof/goroutine?debug=1"); status != 200 || !strings.Contains(body, "goroutine profile:") {
+		t.Errorf("/debug/pprof/: %d %.80q", status, body)
+	}
+	if status, _ := fetch(t, "http://"+addr+"/debug/pprof/"); status == 200 {
+		t.Error("the client port serves profiles")
 	}
 	if status, _ := fetch(t, "http://"+admin+"/ready"); status != 200 {
 		t.Errorf("/ready: %d", status)
