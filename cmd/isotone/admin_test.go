@@ -50,17 +50,11 @@ func TestAdmin_ServesOperatorsAndNobodyElse(t *testing.T) {
 		all, _ := fetch(t, admin+"/readyz")
 		return status == 200 && body == "ok" && all == 200
 	})
+	checkProfiles(t, admin)
 	for path, want := range map[string]string{
-		"/up": "ok", "/livez": "ok", "/readyz?verbose": "timestamps", "/ready/timestamps": "ok", "/admin/members": "", "/metrics": "isotone_ready 1", "/debug/pprof/": "goroutine", "/debug/pprof/cmdline": "isotone",
-		"/debug/pprof/goroutine?debug=1": "goroutine profile:", "/debug/pprof/heap": "", "/debug/pprof/symbol": "num_symbols",
-		"/debug/pprof/profile?seconds=1": "", "/debug/pprof/trace?seconds=0.1": "go 1",
+		"/up": "ok", "/livez": "ok", "/readyz?verbose": "timestamps", "/ready/timestamps": "ok", "/admin/members": "", "/metrics": "isotone_ready 1",
 	} {
 		if status, body := fetch(t, admin+path); status != 200 || body == "" || !strings.Contains(body, want) {
-			t.Errorf("%s: %d %.80q", path, status, body)
-		}
-	}
-	for _, path := range []string{"profile?seconds=61", "profile?seconds=x", "trace?seconds=61", "trace?seconds=NaN", "heap?seconds=61"} {
-		if status, body := fetch(t, admin+"/debug/pprof/"+path); status != 400 || !strings.Contains(body, "60") {
 			t.Errorf("%s: %d %.80q", path, status, body)
 		}
 	}
@@ -72,6 +66,24 @@ func TestAdmin_ServesOperatorsAndNobodyElse(t *testing.T) {
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap"} {
 		if status, _ := fetch(t, client+path); status != 404 {
 			t.Errorf("%s on the client port: %d", path, status)
+		}
+	}
+}
+
+// checkProfiles checks the profiles that an admin port serves.
+func checkProfiles(t *testing.T, admin string) {
+	t.Helper()
+	for path, want := range map[string]string{
+		"": "goroutine", "cmdline": "isotone", "goroutine?debug=1": "goroutine profile:", "heap": "", "symbol": "num_symbols",
+		"profile?seconds=1": "", "trace?seconds=0.1": "go 1",
+	} {
+		if status, body := fetch(t, admin+"/debug/pprof/"+path); status != 200 || body == "" || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %.80q", path, status, body)
+		}
+	}
+	for _, path := range []string{"profile?seconds=61", "profile?seconds=x", "trace?seconds=61", "trace?seconds=NaN", "heap?seconds=61"} {
+		if status, body := fetch(t, admin+"/debug/pprof/"+path); status != 400 || !strings.Contains(body, "60") {
+			t.Errorf("%s: %d %.80q", path, status, body)
 		}
 	}
 }

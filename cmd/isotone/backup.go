@@ -20,8 +20,8 @@ import (
 type backupCmd struct {
 	operatorFlags
 	stopPoint
-	File    string `arg:"" help:"File to write."`
-	DataDir string `name:"data-dir" placeholder:"DIR" help:"Read the data directory of a stopped node, in place of asking a running cluster."`
+	File    string `arg:"" complete:"files" help:"File to write."`
+	DataDir string `name:"data-dir" placeholder:"DIR" complete:"dirs" help:"Read the data directory of a stopped node, in place of asking a running cluster."`
 	Force   bool   `name:"force" help:"Overwrite FILE."`
 }
 

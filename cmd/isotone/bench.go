@@ -14,27 +14,27 @@ import (
 )
 
 type benchCmd struct {
-	Files []string `arg:"" optional:"" name:"file" help:"With --compare: two files written by --json."`
+	Files []string `arg:"" optional:"" name:"file" complete:"files" help:"With --compare: two files written by --json."`
 
 	Target      []string      `name:"target" short:"t" placeholder:"HOST:PORT" help:"Nodes of one cluster, as host:port or URL; the leader is found through any of them. Default: 127.0.0.1:8080 or, if no node answers there, one of \"isotone dev\" at ports 8081 to 8083."`
-	Protocol    string        `name:"protocol" short:"p" default:"http1" help:"http1, resp (the protocol of Redis), h2c (HTTP/2), h2 (HTTP/2 with TLS) or h3 (HTTP/3). An https URL gives http1 TLS."`
+	Protocol    string        `name:"protocol" short:"p" default:"http1" complete:"http1,resp,h2c,h2,h3" help:"http1, resp (the protocol of Redis), h2c (HTTP/2), h2 (HTTP/2 with TLS) or h3 (HTTP/3). An https URL gives http1 TLS."`
 	Connections int           `name:"connections" short:"c" default:"64" help:"Number of open connections."`
 	Pipeline    int           `name:"pipeline" short:"P" default:"1" help:"Concurrent requests on each connection: pipelined, or streams of HTTP/2 and HTTP/3."`
 	Rate        float64       `name:"rate" short:"r" help:"Open loop: arrivals per second, evenly spaced, whether or not earlier requests were answered. Default: closed loop, as fast as answers come."`
 	Count       uint64        `name:"count" short:"n" default:"1" help:"Timestamps per request."`
-	Mode        string        `name:"mode" short:"m" placeholder:"MODE" help:"quorum or lease. Default: the READ_MODE of the node."`
+	Mode        string        `name:"mode" short:"m" placeholder:"MODE" complete:"quorum,lease" help:"quorum or lease. Default: the READ_MODE of the node."`
 	Duration    time.Duration `name:"duration" short:"d" help:"Length of the run. Default: 10s, or until --requests are done."`
 	Requests    uint64        `name:"requests" help:"Stop after this many requests."`
 	Warmup      time.Duration `name:"warmup" help:"Load for this long before measuring. Answers are checked all the same."`
 	Timeout     time.Duration `name:"timeout" default:"2s" help:"Maximum wait for an answer or a connection; after that the connection is closed."`
 	Backlog     int           `name:"backlog" default:"1048576" help:"Open loop: maximum number of arrivals that wait for a free connection; further ones count as errors."`
 	Threads     int           `name:"threads" help:"Threads that run at the same time. Default: half of the CPUs, 1 to 4."`
-	CA          string        `name:"ca" placeholder:"FILE" help:"PEM file with the CA certificates that sign those of the nodes."`
+	CA          string        `name:"ca" placeholder:"FILE" complete:"files" help:"PEM file with the CA certificates that sign those of the nodes."`
 	Insecure    bool          `name:"insecure" short:"k" help:"Accept any certificate, such as the self-signed ones that nodes create."`
 
-	JSON       string `name:"json" placeholder:"FILE" help:"Write all results as JSON. - is standard output."`
-	HTML       string `name:"html" placeholder:"FILE" help:"Write a report with plots as one self-contained HTML file."`
-	Violations string `name:"violations" default:"isotone-violations.jsonl" placeholder:"FILE" help:"File for the operations that violate the order, if any. Default: ${default}."`
+	JSON       string `name:"json" placeholder:"FILE" complete:"files" help:"Write all results as JSON. - is standard output."`
+	HTML       string `name:"html" placeholder:"FILE" complete:"files" help:"Write a report with plots as one self-contained HTML file."`
+	Violations string `name:"violations" default:"isotone-violations.jsonl" placeholder:"FILE" complete:"files" help:"File for the operations that violate the order, if any. Default: ${default}."`
 	Compare    bool   `name:"compare" help:"Compare two results instead of loading: isotone bench --compare a.json b.json."`
 
 	Static string `name:"static" hidden:"" help:"Load any HTTP server with this path, to measure the load generator itself."`

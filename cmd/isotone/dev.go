@@ -25,7 +25,7 @@ const devReadyTimeout = 30 * time.Second
 
 type devCmd struct {
 	Port    int    `name:"port" default:"8081" help:"Client port of the first node; the other two use the next ports."`
-	DataDir string `name:"data-dir" placeholder:"DIR" help:"Directory for the data. Default: a temporary one, removed on exit."`
+	DataDir string `name:"data-dir" placeholder:"DIR" complete:"dirs" help:"Directory for the data. Default: a temporary one, removed on exit."`
 	Debug   bool   `name:"debug" help:"Show the logs of the nodes."`
 }
 

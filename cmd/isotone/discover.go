@@ -26,6 +26,26 @@ type lookupSRV func(ctx context.Context, service, proto, name string) (cname str
 
 var errStoppedDiscovering = errors.New("stopped before all initial members were found in DNS")
 
+// checkAlone refuses to form a cluster of this node alone whose peer address nobody can connect to.
+func checkAlone(s *config.Settings) error {
+	refusal := s.CheckAlone()
+	if refusal == nil {
+		return nil
+	}
+	rec, err := storage.Inspect(s.DataDir)
+	if err != nil {
+		return err
+	}
+	need, err := node.NeedsPeers(rec)
+	switch {
+	case err != nil:
+		return fmt.Errorf("DATA_DIR: %w", err)
+	case need == node.PeersRequired:
+		return usageError(refusal.Error())
+	}
+	return nil
+}
+
 // discover sets Peers from DNS if PEERS says so. Before the cluster is formed it waits until all
 // members are there, and meanwhile answers clients on ln why the node is not ready. Once it is
 // formed, addresses in DNS only help to find members that have not registered theirs.

@@ -119,3 +119,24 @@ func TestDiscover_SaysThatItIsNotListed(t *testing.T) {
 	p.start()
 	p.says("/ready", 503, "there is no record of this node, NODE_ID 1")
 }
+
+// RAFT_ADDR may be every interface once an address is on record, and not before.
+func TestServe_RefusesToFormAClusterAtNoAddress(t *testing.T) {
+	p := newProcess(t, 1)
+	everywhere := "0.0.0.0:60001"
+	code, _, text := command("serve", "--raft-addr", everywhere, "--data-dir", p.s.DataDir)
+	if code != exitUsage || !strings.Contains(text, `RAFT_ADDR (--raft-addr) = "0.0.0.0:60001"`) || !strings.Contains(text, "PEERS") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+	if _, err := os.Stat(p.s.DataDir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the data directory: %v", err)
+	}
+	p.start()
+	p.ready()
+	p.stop()
+	s := p.s
+	s.RaftAddr = everywhere
+	if err := checkAlone(&s); err != nil {
+		t.Errorf("after the cluster was formed: %v", err)
+	}
+}

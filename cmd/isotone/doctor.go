@@ -21,7 +21,7 @@ type doctorCmd struct {
 	config.Flags
 	Endpoint []string `name:"endpoint" sep:"," placeholder:"HOST:PORT,..." help:"Client addresses of nodes of a cluster, or URLs; the other members are found through any of them. Without any other setting only the cluster is checked, not this machine. Default: the node with these settings, if it runs."`
 	JSON     bool     `name:"json" help:"Print one line of JSON."`
-	CA       string   `name:"ca" placeholder:"FILE" help:"For https endpoints: PEM file with the CA certificates that sign those of the nodes."`
+	CA       string   `name:"ca" placeholder:"FILE" complete:"files" help:"For https endpoints: PEM file with the CA certificates that sign those of the nodes."`
 	Insecure bool     `name:"insecure" short:"k" help:"For https endpoints: accept any certificate."`
 }
 
@@ -115,8 +115,7 @@ func describeMachine(s *config.Settings) *probe.Local {
 
 // reachable returns the address at which this machine reaches one that it listens on.
 func reachable(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+	if _, port, _ := net.SplitHostPort(addr); config.Unspecified(addr) {
 		return net.JoinHostPort("localhost", port)
 	}
 	return addr

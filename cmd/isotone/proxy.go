@@ -21,6 +21,7 @@ import (
 	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/stats"
+	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/internal/proxy"
@@ -28,7 +29,7 @@ import (
 
 type proxyCmd struct {
 	Listen  string   `name:"listen" short:"l" default:":8090" placeholder:"HOST:PORT" help:"Where to serve clients. Default: ${default}."`
-	Admin   string   `name:"admin" placeholder:"HOST:PORT" help:"Where to serve /metrics, /proxy/status, /up, /ready, /livez and /readyz. Default: nowhere."`
+	Admin   string   `name:"admin" placeholder:"HOST:PORT" help:"Where to serve operators: /metrics, /proxy/status, /up, /ready, /livez, /readyz, and profiles of this process below /debug/pprof/. It has no access control: only operators should reach it. Default: nowhere."`
 	Backend []string `name:"backend" short:"b" sep:"none" placeholder:"URL[,WEIGHT]" help:"An HTTP server to forward to, http://host:port; repeatable."`
 	Node    []string `name:"node" short:"n" placeholder:"HOST:PORT" help:"Instead of backends: the nodes of one Isotone cluster. The proxy serves what they serve, and bundles requests."`
 
@@ -36,8 +37,8 @@ type proxyCmd struct {
 	proxyNodes `group:"With --node:"`
 
 	MaxConnections int    `name:"max-connections" default:"20000" help:"Maximum number of client connections."`
-	TLSCert        string `name:"tls-cert" placeholder:"FILE" help:"Certificate, to serve TLS on the same port."`
-	TLSKey         string `name:"tls-key" placeholder:"FILE" help:"Its key."`
+	TLSCert        string `name:"tls-cert" placeholder:"FILE" complete:"files" help:"Certificate, to serve TLS on the same port."`
+	TLSKey         string `name:"tls-key" placeholder:"FILE" complete:"files" help:"Its key."`
 
 	RequestStats       bool `name:"request-stats" help:"Measure every HTTP request: wall clock and CPU times, on /metrics and in one log line each."`
 	RequestStatsSample int  `name:"request-stats-sample" default:"1" placeholder:"N" help:"With --request-stats: measure one in N requests. Default: ${default}."`
@@ -86,8 +87,8 @@ func (c *proxyCmd) misplaced() (problems []error) {
 
 // proxyHTTP has the flags that go with --backend.
 type proxyHTTP struct {
-	Strategy       string        `name:"strategy" default:"least-busy" help:"random, round-robin, least-busy, p2c (the less busy of two) or sticky."`
-	StickyKey      string        `name:"sticky-key" placeholder:"header:NAME|query:NAME" help:"The part of a request by which it sticks to a backend; with --strategy sticky."`
+	Strategy       string        `name:"strategy" default:"least-busy" complete:"random,round-robin,least-busy,p2c,sticky" help:"random, round-robin, least-busy, p2c (the less busy of two) or sticky."`
+	StickyKey      string        `name:"sticky-key" placeholder:"header:NAME|query:NAME" complete:"header:,query:" help:"The part of a request by which it sticks to a backend; with --strategy sticky."`
 	StickyPercent  int           `name:"sticky-percent" default:"125" placeholder:"PERCENT" help:"With --strategy sticky: bound on the load of a backend, relative to its share. Use a larger one where answers are cached. Default: ${default}."`
 	HealthPath     string        `name:"health-path" placeholder:"PATH" help:"Request this path from backends, and use only those that answer 2xx or 3xx. Default: no checks."`
 	HealthInterval time.Duration `name:"health-interval" default:"2s" help:"Interval between checks of a backend."`
@@ -100,7 +101,7 @@ type proxyHTTP struct {
 	HeadTimeout    time.Duration `name:"head-timeout" default:"10s" help:"Timeout for the head of a request to arrive."`
 	AnswerTimeout  time.Duration `name:"answer-timeout" default:"30s" help:"Timeout for a backend's answer to begin."`
 	StreamTimeout  time.Duration `name:"stream-timeout" default:"2m" help:"Maximum pause within an answer."`
-	BackendCA      string        `name:"backend-ca" placeholder:"FILE" help:"PEM file of the CA certificates for https backends. Default: those of the system."`
+	BackendCA      string        `name:"backend-ca" placeholder:"FILE" complete:"files" help:"PEM file of the CA certificates for https backends. Default: those of the system."`
 	TrustForwarded bool          `name:"trust-forwarded" help:"Keep the X-Forwarded-* fields of clients that are proxies themselves."`
 	LogRequests    bool          `name:"log-requests" help:"Log every request, not only those that the proxy fails."`
 }
@@ -213,6 +214,8 @@ func (c *proxyCmd) check() (proxy.Config, error) {
 	if host, port, err := net.SplitHostPort(c.Advertise); c.Advertise != "" {
 		if n, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil || n == 0 || host == "" {
 			found.add(fmt.Errorf("--advertise %q: want HOST:PORT, as clients reach it", c.Advertise))
+		} else if config.Unspecified(c.Advertise) {
+			found.add(fmt.Errorf("--advertise %q: want a host name or an IP address at which clients reach the proxy, such as 10.0.0.1; only --listen, where it listens, may be every interface", c.Advertise))
 		}
 	}
 	found.add(checkListen("listen", c.Listen))

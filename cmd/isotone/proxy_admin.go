@@ -48,5 +48,6 @@ func (a *proxyAdmin) handler() http.Handler {
 	}
 	health("livez", func() []httpapi.Check { return []httpapi.Check{{Name: "ping"}} })
 	health("readyz", a.checks)
+	addProfiles(mux)
 	return mux
 }

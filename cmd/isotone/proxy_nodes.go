@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,8 +24,8 @@ import (
 
 // proxyNodes is what only requests to a cluster have.
 type proxyNodes struct {
-	Advertise string `name:"advertise" placeholder:"HOST:PORT" help:"The address that clients are told as the leader's. Default: that of --listen."`
-	Mode      string `name:"mode" placeholder:"MODE" help:"quorum or lease, for requests that name neither. Default: what the nodes have."`
+	Advertise string `name:"advertise" placeholder:"HOST:PORT" help:"The address that clients are told as the leader's. Default: that of --listen, with localhost for every interface."`
+	Mode      string `name:"mode" placeholder:"MODE" complete:"quorum,lease" help:"quorum or lease, for requests that name neither. Default: what the nodes have."`
 	Cluster   string `name:"cluster" placeholder:"ID" help:"The ID of the cluster, 16 hexadecimal digits: no other is used. Default: that of the first node that is reached."`
 	IDs       bool   `name:"ids" default:"true" negatable:"" help:"Make snowflake ids here, with a worker leased from the cluster. Default: on; --no-ids makes none."`
 }
@@ -72,10 +71,7 @@ func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*node
 	}
 	addr := c.Advertise
 	if addr == "" {
-		addr = c.Listen
-		if strings.HasPrefix(addr, ":") {
-			addr = "localhost" + addr
-		}
+		addr = reachable(c.Listen)
 	}
 	p.gateway, err = forward.StartGateway(forward.Config{Source: clusterSource{p.client}, Cluster: p.client.Cluster, Addr: addr}, true, log.Logger)
 	if err != nil {

@@ -45,6 +45,8 @@ func TestProxy_UsageErrorsSayWhatIsWrong(t *testing.T) {
 		{"--backend http://x --request-stats --request-stats-sample 0", []string{"--request-stats-sample"}},
 		{"--node x:1 --mode fast", []string{"--mode", "quorum"}},
 		{"--backend http://x --mode lease --advertise x:1 --no-ids", []string{"--mode goes with --node", "--advertise goes with --node", "--no-ids goes with --node, not with --backend"}},
+		{"--node x:1 --advertise 0.0.0.0:8090", []string{`--advertise "0.0.0.0:8090"`, "10.0.0.1"}},
+		{"--node x:1 --advertise [::]:8090", []string{`--advertise "[::]:8090"`, "--listen"}},
 		{"--node x:1 --strategy least-busy --health-interval 2s", []string{"--strategy goes with --backend", "--health-interval goes with --backend"}},
 		{"--node x:1 --log-requests --answer-timeout=1s", []string{"--log-requests goes with --backend", "--answer-timeout goes with --backend"}},
 		{"--backend http://x --listen 42400 --admin :x", []string{`--listen "42400": want HOST:PORT or :PORT`, `--admin ":x": want`}},
@@ -208,6 +210,7 @@ func TestProxy_ForwardsToBackendsAndTellsOfIt(t *testing.T) {
 	if status, body := fetch(t, "http://"+addr+"/metrics"); status != 200 || body != "this is /metrics" {
 		t.Errorf("%d %q", status, body)
 	}
+	checkProfiles(t, "http://"+admin)
 	if status, _ := fetch(t, "http://"+admin+"/ready"); status != 200 {
 		t.Errorf("/ready: %d", status)
 	}
@@ -293,6 +296,12 @@ func TestProxy_ServesTimestampsOfACluster(t *testing.T) {
 	answer := make([]byte, len("$16\r\n")+16+len("\r\n"))
 	if _, err := io.ReadFull(nc, answer); err != nil || !strings.HasPrefix(string(answer), "$16\r\n") || string(answer[5:21]) <= last {
 		t.Errorf("%q, %v", answer, err)
+	}
+	if status, body := fetch(t, "http://"+admin+"/debug/pprof/goroutine?debug=1"); status != 200 || !strings.Contains(body, "goroutine profile:") {
+		t.Errorf("/debug/pprof/: %d %.80q", status, body)
+	}
+	if status, _ := fetch(t, "http://"+addr+"/debug/pprof/"); status == 200 {
+		t.Error("the client port serves profiles")
 	}
 	if status, _ := fetch(t, "http://"+admin+"/ready"); status != 200 {
 		t.Errorf("/ready: %d", status)

@@ -31,7 +31,7 @@ type restoreFlags struct {
 // restoreCmd prepares one data directory of a restored cluster; see docs/backup.md.
 type restoreCmd struct {
 	restoreFlags
-	File string `arg:"" help:"Backup to restore."`
+	File string `arg:"" complete:"files" help:"Backup to restore."`
 }
 
 // recoverCmd makes a new cluster of the data directory of one node; see docs/backup.md.

@@ -26,6 +26,9 @@ const gcPercent = 400
 // Run runs one node until a signal or a failure ends it.
 func (c *serveCmd) Run(ctx context.Context, con console) error {
 	s, err := c.Parse()
+	if err == nil {
+		err = checkAlone(&s)
+	}
 	if err != nil {
 		return err
 	}

@@ -13,13 +13,13 @@ import (
 )
 
 type statsCmd struct {
-	Files []string `arg:"" optional:"" name:"FILE" help:"One or more logs of nodes and proxies that run with --request-stats, or of proxies with --log-requests, as JSON; - is standard input. Requests that are in several of them are compared."`
+	Files []string `arg:"" optional:"" name:"FILE" complete:"files" help:"One or more logs of nodes and proxies that run with --request-stats, or of proxies with --log-requests, as JSON; - is standard input. Requests that are in several of them are compared."`
 
 	Top   int    `name:"top" default:"10" help:"How many of the slowest transactions to show."`
-	By    string `name:"by" placeholder:"path|code|protocol" help:"Also group the requests by path, code or protocol."`
+	By    string `name:"by" placeholder:"path|code|protocol" complete:"path,code,protocol" help:"Also group the requests by path, code or protocol."`
 	Cores *int   `name:"cores" placeholder:"N" help:"The number of cores to compute workers for. Default: those of this machine."`
 	JSON  bool   `name:"json" help:"Print all of it as JSON."`
-	HTML  string `name:"html" placeholder:"FILE" help:"Also write a page with charts, as one self-contained HTML file."`
+	HTML  string `name:"html" placeholder:"FILE" complete:"files" help:"Also write a page with charts, as one self-contained HTML file."`
 }
 
 // statsNothing is the error for a log without requests.

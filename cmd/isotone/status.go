@@ -23,7 +23,7 @@ type statusCmd struct {
 	Interval time.Duration `name:"interval" default:"1s" help:"Interval of --watch."`
 	Timeout  time.Duration `name:"timeout" default:"2s" help:"Maximum wait for an answer."`
 	JSON     bool          `name:"json" help:"Print one line of JSON with the full state of every member."`
-	CA       string        `name:"ca" placeholder:"FILE" help:"PEM file with the CA certificates that sign those of the nodes."`
+	CA       string        `name:"ca" placeholder:"FILE" complete:"files" help:"PEM file with the CA certificates that sign those of the nodes."`
 	Insecure bool          `name:"insecure" short:"k" help:"Accept any certificate, such as the self-signed ones that nodes create."`
 }
 

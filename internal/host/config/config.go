@@ -22,7 +22,7 @@ import (
 // calls Validate: what the command's Run sees can be parsed. The zero value is
 // not valid.
 type Flags struct {
-	File string `name:"config" env:"ISOTONE_CONFIG" placeholder:"FILE" help:"JSON file of settings: an object whose keys are flag names, such as {\"node-id\": 1}. Flags and environment variables override it."`
+	File string `name:"config" env:"ISOTONE_CONFIG" placeholder:"FILE" complete:"files" help:"JSON file of settings: an object whose keys are flag names, such as {\"node-id\": 1}. Flags and environment variables override it."`
 
 	NodeID                 string `name:"node-id" env:"NODE_ID" default:"1" help:"ID of this node in the cluster, 1 or more. Never reuse it for another node. The word ordinal: one more than the number at the end of the host name, as in isotone-0."`
 	HTTPHost               string `name:"http-host" env:"HTTP_HOST" placeholder:"HOST" help:"Host name or IP address to serve clients on. Default: every interface."`
@@ -31,17 +31,17 @@ type Flags struct {
 	RaftAddr               string `name:"raft-addr" env:"RAFT_ADDR" default:"localhost:60001" help:"Address (host:port) to listen on for peers. Port 0 takes any free port."`
 	Peers                  string `name:"peers" env:"PEERS" placeholder:"ID=HOST:PORT,..." help:"Peer addresses of the initial members, including this node: 1=host:port,2=host:port. Or dns+srv:NAME?count=N: N nodes in DNS SRV records. Default: this node alone."`
 	Join                   string `name:"join" env:"JOIN" placeholder:"HOST:PORT,..." help:"Client addresses of nodes of a running cluster, to join it with an empty data directory, in place of PEERS. First add this node there: isotone member add."`
-	DataDir                string `name:"data-dir" env:"DATA_DIR" default:"_raft" help:"Directory of this node's durable state; created if it does not exist."`
+	DataDir                string `name:"data-dir" env:"DATA_DIR" default:"_raft" complete:"dirs" help:"Directory of this node's durable state; created if it does not exist."`
 	AdminAddr              string `name:"admin-addr" env:"ADMIN_ADDR" placeholder:"HOST:PORT" help:"Address to serve operators on: /metrics, health checks, the API below /admin/, and profiles of this process below /debug/pprof/. It has no access control: only operators should reach it. Port 0 takes any free port. Default: not served."`
 	Priority               string `name:"priority" env:"PRIORITY" default:"0" help:"Priority of this node as a leader, -1000 to 1000. A leader transfers its leadership to a connected voter with a higher priority, after it has led for 1000 ticks (RTT_MS)."`
-	TLSCert                string `name:"tls-cert" env:"TLS_CERT" placeholder:"FILE" help:"PEM file with the server certificate. Default: cert.pem in DATA_DIR, created self-signed if there is none."`
-	TLSKey                 string `name:"tls-key" env:"TLS_KEY" placeholder:"FILE" help:"PEM file with the private key of the certificate. Default: key.pem in DATA_DIR."`
-	TLSClientCA            string `name:"tls-client-ca" env:"TLS_CLIENT_CA" placeholder:"FILE" help:"PEM file with CA certificates. If set, a client that uses TLS must present a certificate signed by one of them; clients without TLS are served as before. Default: no client certificate is requested."`
+	TLSCert                string `name:"tls-cert" env:"TLS_CERT" placeholder:"FILE" complete:"files" help:"PEM file with the server certificate. Default: cert.pem in DATA_DIR, created self-signed if there is none."`
+	TLSKey                 string `name:"tls-key" env:"TLS_KEY" placeholder:"FILE" complete:"files" help:"PEM file with the private key of the certificate. Default: key.pem in DATA_DIR."`
+	TLSClientCA            string `name:"tls-client-ca" env:"TLS_CLIENT_CA" placeholder:"FILE" complete:"files" help:"PEM file with CA certificates. If set, a client that uses TLS must present a certificate signed by one of them; clients without TLS are served as before. Default: no client certificate is requested."`
 	EpochIntervalMS        string `name:"epoch-interval-ms" env:"EPOCH_INTERVAL_MS" default:"100" help:"How often the leader advances the epoch and extends the ceiling, in milliseconds, 0 to 60000. 0: the time follows the clock at every batch."`
 	ClockJumpMaxMS         string `name:"clock-jump-max-ms" env:"CLOCK_JUMP_MAX_MS" default:"500" help:"How far timestamps may follow this node's clock away from the clocks of a quorum, in milliseconds, 0 to 86400000; on a single node, how far they follow a jump of its clock. 0: trust any clock."`
 	EpochDeadlineLimit     string `name:"epoch-deadline-limit" env:"EPOCH_DEADLINE_LIMIT" default:"100" help:"Consecutive missed reservations after which the leader transfers leadership, 1 or more."`
 	TimestampRequestBuffer string `name:"timestamp-request-buffer" env:"TIMESTAMP_REQUEST_BUFFER" default:"10000" help:"Requests that may wait for a round, 1 to 1000000; further requests are refused as overloaded."`
-	ReadMode               string `name:"read-mode" env:"READ_MODE" default:"quorum" help:"How the leader confirms its leadership before it answers: quorum (one round trip, trusts no clock) or lease (no round trip, trusts the bound on clock rates)."`
+	ReadMode               string `name:"read-mode" env:"READ_MODE" default:"quorum" complete:"quorum,lease" help:"How the leader confirms its leadership before it answers: quorum (one round trip, trusts no clock) or lease (no round trip, trusts the bound on clock rates)."`
 	RTTMS                  string `name:"rtt-ms" env:"RTT_MS" default:"10" help:"Length of a Raft tick in milliseconds, 1 to 10000. The election timeout is 20 to 40 ticks."`
 	ShutdownDelayMS        string `name:"shutdown-delay-ms" env:"SHUTDOWN_DELAY_MS" default:"0" help:"How long a node that is asked to stop still serves while it reports that it is not ready, in milliseconds, 0 to 600000: as long as load balancers take to notice."`
 	Forward                Switch `name:"forward" env:"FORWARD" default:"0" help:"Forward timestamp requests that reach a follower to the leader, instead of redirecting the client (0 or 1)."`

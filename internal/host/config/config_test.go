@@ -250,12 +250,45 @@ func TestParse_RefusesUnspecifiedAddresses(t *testing.T) {
 			}
 		}
 	}
+	for _, host := range []string{"", "0.0.0.0", "[::]", "[::ffff:0.0.0.0]"} {
+		_, err := parse(t, nil, "--join=10.0.0.1:8080,"+host+":8080")
+		var fault config.Fault
+		if !errors.As(err, &fault) || fault.Flag != "join" || fault.Value != host+":8080" || !strings.Contains(fault.Want, "10.0.0.1") {
+			t.Errorf("--join with %s:8080: %v", host, err)
+		}
+	}
 	s := parseAll(t, nil, "--http-host=0.0.0.0", "--raft-addr=0.0.0.0:60001", "--advertise-addr=[::1]:8080", "--peers=1=10.0.0.1:60001")
 	if s.AdvertiseAddr != "[::1]:8080" || s.Peers[1] != "10.0.0.1:60001" || s.RaftAddr != "0.0.0.0:60001" {
 		t.Errorf("%+v", s)
 	}
 	if s := parseAll(t, nil, "--shutdown-delay-ms=2500"); s.ShutdownDelay != 2500*time.Millisecond {
 		t.Errorf("SHUTDOWN_DELAY_MS: %v", s.ShutdownDelay)
+	}
+}
+
+// RAFT_ADDR may be every interface, unless it would be the peer address on record.
+func TestCheckAlone_RefusesAnAddressThatNobodyCanDial(t *testing.T) {
+	for _, tt := range []struct {
+		args    string
+		refused bool
+	}{
+		{"--raft-addr=0.0.0.0:60001", true},
+		{"--raft-addr=[::]:60001", true},
+		{"--raft-addr=10.0.0.1:60001", false},
+		{"--raft-addr=localhost:0", false},
+		{"--raft-addr=0.0.0.0:60001 --peers=1=10.0.0.1:60001", false},
+		{"--raft-addr=0.0.0.0:60001 --peers=dns+srv:a.example?count=3", false},
+		{"--raft-addr=0.0.0.0:60001 --join=10.0.0.1:8080", false},
+	} {
+		s := parseAll(t, nil, strings.Fields(tt.args)...)
+		err := s.CheckAlone()
+		var fault config.Fault
+		if errors.As(err, &fault) != tt.refused || (err == nil) == tt.refused {
+			t.Errorf("%s: %v", tt.args, err)
+		}
+		if tt.refused && (fault.Env != "RAFT_ADDR" || fault.Value != s.RaftAddr || !strings.Contains(fault.Want, "PEERS: 1=10.0.0.1:60001")) {
+			t.Errorf("%s: %v", tt.args, fault)
+		}
 	}
 }
 

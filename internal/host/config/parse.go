@@ -175,7 +175,10 @@ func (p *parser) join(f *Flags) (addrs []string) {
 		p.faults.add("join", f.Join, "want JOIN or PEERS, not both: PEERS is for the initial members of a new cluster, JOIN for a node that is added later")
 	}
 	for addr := range strings.SplitSeq(f.Join, ",") {
-		if addr = strings.TrimSpace(addr); p.hostPort("join", addr, addr, 1) {
+		addr = strings.TrimSpace(addr)
+		if Unspecified(addr) {
+			p.faults.add("join", addr, "want a host name or an IP address at which this node reaches one of the cluster, such as 10.0.0.1")
+		} else if p.hostPort("join", addr, addr, 1) {
 			addrs = append(addrs, addr)
 		}
 	}
@@ -232,16 +235,22 @@ func (p *parser) hostPort(flag, value, addr string, portMin int64) bool {
 	return false
 }
 
-// specified reports whether addr names a host. If it means every interface of this machine,
-// to which nobody can connect from elsewhere, it records a fault that says who has to.
+// specified reports whether addr names a host. If it is [Unspecified], it records a fault that
+// says who has to connect to it.
 func (p *parser) specified(flag, value, addr, who string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	ip, _ := netip.ParseAddr(host)
-	if err != nil || host != "" && !ip.Unmap().WithZone("").IsUnspecified() {
+	if !Unspecified(addr) {
 		return true
 	}
 	p.faults.add(flag, value, fmt.Sprintf("want a host name or an IP address at which %s reach the node, such as 10.0.0.1; only HTTP_HOST and RAFT_ADDR, where it listens, may be every interface", who))
 	return false
+}
+
+// Unspecified reports whether addr is host:port with a host that means every interface of this
+// machine, to which nobody can connect from elsewhere.
+func Unspecified(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	ip, _ := netip.ParseAddr(host)
+	return err == nil && (host == "" || ip.Unmap().WithZone("").IsUnspecified())
 }
 
 // within returns the whole number in text if it is from low to high; else 0 and

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -78,6 +79,18 @@ func (s *Settings) PeerMap() map[uint64]string {
 		return s.Peers
 	}
 	return map[uint64]string{s.NodeID: s.RaftAddr}
+}
+
+// CheckAlone returns a [Fault] if nobody could connect to the peer address of a cluster that this
+// node forms alone: it would go on record as it is, for members that are added later. A node of a
+// formed cluster may listen anywhere, because its address is on record.
+func (s *Settings) CheckAlone() error {
+	if s.Peers != nil || s.PeersSRV != nil || s.Join != nil || !Unspecified(s.RaftAddr) {
+		return nil
+	}
+	var f Faults
+	f.add("raft-addr", s.RaftAddr, fmt.Sprintf("want an address at which members that are added later reach this node, such as 10.0.0.1:60001; to listen on every interface as well, name it in PEERS: %d=10.0.0.1:60001", s.NodeID))
+	return f[0]
 }
 
 // TLSFiles returns the paths of the certificate and its private key, and whether
