@@ -25,6 +25,7 @@ type entry struct {
 	loaded  time.Time  // when the last good load began
 	began   time.Time  // of the load that is under way; zero: none is
 	failing bool
+	code    isotone.Code // of the latest load, if that failed, else empty
 }
 
 func newEntry(source Source, cfg *Config, style *style) *entry {
@@ -85,9 +86,11 @@ func (e *entry) settle(fresh *content, began time.Time, err error) {
 	e.began = time.Time{}
 	changed := e.failing != (err != nil)
 	first := e.loaded.IsZero() && err == nil
-	e.failing = err != nil
+	e.failing, e.code = err != nil, ""
 	if err == nil {
 		e.loaded = began
+	} else {
+		e.code = codeOf(err)
 	}
 	before := e.current.Load().content
 	if fresh != nil {
@@ -105,6 +108,13 @@ func (e *entry) settle(fresh *content, began time.Time, err error) {
 	case first:
 		e.cfg.Log.Info("live document is loaded", "document", e.name, "source", e.loader.String())
 	}
+}
+
+// failure returns the code of the latest load, if that failed, else "".
+func (e *entry) failure() isotone.Code {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.code
 }
 
 // tell logs that the source has begun to fail, or has recovered.

@@ -25,6 +25,7 @@ const (
 // fetch is a URL.
 type fetch struct {
 	url       *url.URL
+	to        *destination
 	transport *http.Transport
 	client    *http.Client
 
@@ -34,8 +35,10 @@ type fetch struct {
 }
 
 func newFetch(u *url.URL) *fetch {
+	to := newDestination(u.Hostname())
 	transport := &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            to.dial,
 		ForceAttemptHTTP2:      true,
 		MaxConnsPerHost:        1,
 		MaxResponseHeaderBytes: fetchHeaderBytesMax,
@@ -43,19 +46,17 @@ func newFetch(u *url.URL) *fetch {
 		// HTTP/1.1 is, and TCP hopes for a quarter of an hour.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: fetchPingAfter, PingTimeout: fetchPingTimeout},
 	}
-	return &fetch{url: u, transport: transport, client: &http.Client{Transport: transport, CheckRedirect: checkRedirect}}
+	f := &fetch{url: u, to: to, transport: transport}
+	f.client = &http.Client{Transport: transport, CheckRedirect: f.checkRedirect}
+	return f
 }
 
-// checkRedirect follows a few redirects, but not out of TLS: the document would be
-// anyone's.
-func checkRedirect(r *http.Request, via []*http.Request) error {
+// checkRedirect follows a few redirects, and none to another destination.
+func (f *fetch) checkRedirect(r *http.Request, via []*http.Request) error {
 	if len(via) > redirectsMax {
 		return fmt.Errorf("more than %d redirects", redirectsMax)
 	}
-	if via[len(via)-1].URL.Scheme == "https" && r.URL.Scheme != "https" {
-		return errors.New("a redirect from https to " + r.URL.Scheme)
-	}
-	return nil
+	return f.to.checkRedirect(via[len(via)-1].URL, r.URL)
 }
 
 func (f *fetch) String() string { return shown(f.url) }
@@ -78,7 +79,7 @@ func (f *fetch) load(ctx context.Context, sizeMax int) ([]byte, error) {
 		if errors.As(err, &whole) {
 			err = whole.Err // without the URL, which may have a token
 		}
-		return nil, err
+		return nil, onlyRefused(err)
 	}
 	// What is left of the body is not read: closing ends the connection then.
 	defer func() { _ = answer.Body.Close() }()

@@ -40,15 +40,15 @@ func (s *Set) serve(w http.ResponseWriter, r *http.Request) {
 	case stream:
 		s.stream(w, r, e)
 	default:
-		s.get(w, r, e.current.Load())
+		s.get(w, r, e)
 	}
 }
 
 // get answers with a document. What it says is what [Document.Response] says.
-func (s *Set) get(w http.ResponseWriter, r *http.Request, d *Document) {
+func (s *Set) get(w http.ResponseWriter, r *http.Request, e *entry) {
+	d := e.current.Load()
 	if d.content.version == 0 {
-		w.Header().Set("Retry-After", s.retryAfter)
-		s.fail(w, r, http.StatusServiceUnavailable, isotone.CodeOverloaded, "the document has not been loaded yet")
+		s.failEmpty(w, r, e)
 		return
 	}
 	a := d.answer(AcceptsGzip(r.Header["Accept-Encoding"]...))
@@ -72,6 +72,17 @@ func (s *Set) get(w http.ResponseWriter, r *http.Request, d *Document) {
 	if r.Method == http.MethodGet {
 		_, _ = w.Write(a.body)
 	}
+}
+
+// failEmpty answers that the document has never been loaded. Clients learn the code of the
+// failure; what the log says beside it, such as an address, is not theirs.
+func (s *Set) failEmpty(w http.ResponseWriter, r *http.Request, e *entry) {
+	message := "the document has not been loaded yet"
+	if code := e.failure(); code != "" {
+		message += ": its source fails with " + string(code) + "; the log of the node says why"
+	}
+	w.Header().Set("Retry-After", s.retryAfter)
+	s.fail(w, r, http.StatusServiceUnavailable, isotone.CodeOverloaded, message)
 }
 
 // fail answers with a failure, spelled as everywhere.

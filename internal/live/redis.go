@@ -27,6 +27,7 @@ const redisLineMax = 4 << 10
 // server that is down must not be logged every second.
 type key struct {
 	addr     string
+	to       *destination
 	tls      *tls.Config // nil: plain TCP
 	user     string
 	password string
@@ -60,7 +61,7 @@ func parseRedis(u *url.URL) (open func() loader, err error) {
 	if port == "" {
 		port = "6379"
 	}
-	k.addr = net.JoinHostPort(u.Hostname(), port)
+	k.addr, k.to = net.JoinHostPort(u.Hostname(), port), newDestination(u.Hostname())
 	secure := u.Scheme == "rediss"
 	return func() loader {
 		opened := k
@@ -137,12 +138,12 @@ func (k *key) connect(ctx context.Context) error {
 	var conn net.Conn
 	var err error
 	if k.tls != nil {
-		conn, err = (&tls.Dialer{Config: k.tls}).DialContext(ctx, "tcp", k.addr)
+		conn, err = k.to.dialTLS(ctx, k.addr, k.tls)
 	} else {
-		conn, err = new(net.Dialer).DialContext(ctx, "tcp", k.addr)
+		conn, err = k.to.dial(ctx, "tcp", k.addr)
 	}
 	if err != nil {
-		return err
+		return onlyRefused(err)
 	}
 	k.conn = conn
 	return nil
