@@ -59,7 +59,7 @@ func setBack(t *testing.T, ahead time.Duration) (c *client.Client, seen isotone.
 // TestFloor_ClientsRaiseAClusterThatWasSetBack: their next timestamps are larger than all before,
 // and no call fails (I13).
 func TestFloor_ClientsRaiseAClusterThatWasSetBack(t *testing.T) {
-	c, seen, m := setBack(t, 30*time.Second)
+	c, seen, m := setBack(t, 9*time.Second)
 	stranger, err := client.New(soon(t), loopback(t, m))
 	if err != nil {
 		t.Fatal(err)
@@ -123,13 +123,13 @@ func TestFloor_IsCarriedThroughAProxy(t *testing.T) {
 		return isotone.Timestamp{Time: uint64(time.Now().Add(d).UnixNano())}
 	}
 	for i, query := range []string{"?floor=", "?n=65536&floor="} {
-		floor := ahead(time.Duration(10+i) * time.Second)
+		floor := ahead(time.Duration(3+i) * time.Second)
 		status, body := fetch(t, "http://"+proxy+"/timestamp"+query+floor.String())
 		if want, _ := floor.MarshalBinary(); status != 200 || bytes.Compare([]byte(body[:min(16, len(body))]), want) <= 0 {
 			t.Errorf("%s: %d %x", query, status, body[:min(16, len(body))])
 		}
 	}
-	floor := ahead(20 * time.Second)
+	floor := ahead(8 * time.Second)
 	got := over(t, proxy, "TS 3 QUORUM FLOOR "+floor.String())
 	if !strings.HasPrefix(got, "$16\r\n") || hex.EncodeToString([]byte(got[5:21])) <= floor.String() {
 		t.Errorf("%q", got)

@@ -21,7 +21,7 @@ import (
 type restoreFlags struct {
 	config.Flags
 	stopPoint
-	Margin time.Duration `name:"margin" default:"10s" help:"How far above the backup and this machine's clock the new cluster begins, up to 24h: more than the clocks of the old and the new machines differ."`
+	Margin time.Duration `name:"margin" default:"10s" help:"How far above the backup, and above this machine's clock and 10s, the new cluster begins, up to 24h: more than the clocks of the old and the new machines differ."`
 	Floor  string        `name:"floor" placeholder:"TIMESTAMP" help:"A timestamp above which the new cluster begins at least: the largest that any client has seen. In hexadecimal (32 digits), a time as in 2026-11-22T15:04:05Z, or unix nanoseconds."`
 	Force  bool          `name:"force" help:"Permit a floor more than 24 hours ahead of the clock, and a backup that is newer than the clock."`
 	JSON   bool          `name:"json" help:"Print the answer as JSON."`
@@ -85,11 +85,11 @@ func (f *restoreFlags) settings() (s config.Settings, founders []uint64, err err
 // issued: its time stood still at that floor, but for a nanosecond with each reservation.
 const restoredDrift = 1000
 
-// floorAbove returns the floor for a new cluster: above the backup and the clock, and what the
-// operator says. It grows with the clock.
+// floorAbove returns the floor for a new cluster: above the backup, the clock with what a client
+// may have moved the lost cluster ahead of it, and what the operator says. It grows with the clock.
 func (f *restoreFlags) floorAbove(d backup.Document, now time.Time) (uint64, error) {
 	ceiling := d.Ceiling + uint64(max(0, now.Sub(d.Taken))/restoredDrift)
-	floor := max(ceiling, uint64(max(0, now.UnixNano()))) + uint64(f.Margin)
+	floor := max(ceiling, uint64(max(0, now.Add(replica.ClientFloorAheadMax).UnixNano()))) + uint64(f.Margin)
 	if f.Floor != "" {
 		above, err := parseFloor(f.Floor)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/host/backup"
 )
 
@@ -21,11 +22,11 @@ func TestRestore_TheFloorIsAboveBackupClockAndFlag(t *testing.T) {
 		want    uint64
 		err     string
 	}{
-		"the clock":              {ns(-time.Hour), time.Hour, restoreFlags{Margin: 10 * time.Second}, ns(10 * time.Second), ""},
+		"the clock":              {ns(-time.Hour), time.Hour, restoreFlags{Margin: 10 * time.Second}, ns(10*time.Second + replica.ClientFloorAheadMax), ""},
 		"the backup":             {ns(time.Hour), 0, restoreFlags{Margin: 10 * time.Second}, ns(time.Hour + 10*time.Second), ""},
 		"the backup, later":      {ns(time.Hour), 1000 * time.Second, restoreFlags{}, ns(time.Hour + time.Second), ""},
 		"the flag":               {ns(0), 0, restoreFlags{Floor: "2026-11-22T13:00:00Z"}, ns(time.Hour) + 1, ""},
-		"a flag that is below":   {ns(0), 0, restoreFlags{Floor: "5", Margin: 1}, ns(0) + 1, ""},
+		"a flag that is below":   {ns(0), 0, restoreFlags{Floor: "5", Margin: 1}, ns(replica.ClientFloorAheadMax) + 1, ""},
 		"no timestamp":           {ns(0), 0, restoreFlags{Floor: "yesterday"}, 0, "no timestamp"},
 		"a flag of days":         {ns(0), 0, restoreFlags{Floor: "2026-11-24T12:00:00Z"}, 0, "--force"},
 		"a flag of days, forced": {ns(0), 0, restoreFlags{Floor: "2026-11-24T12:00:00Z", Force: true}, ns(48*time.Hour) + 1, ""},

@@ -147,7 +147,7 @@ func TestClientFloor_HasAGuard(t *testing.T) {
 func TestClientFloor_WithTheLastTimeIsRefused(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	l := c.leader()
-	l.skew = 1<<63 - 1 - c.mono - 30_000_000_000
+	l.skew = 1<<63 - 1 - c.mono - 5_000_000_000
 	for _, time := range []uint64{oracle.CeilingMax, oracle.CeilingMax - 1} {
 		token := c.askAbove(l, isotone.ReadQuorum, isotone.Timestamp{Time: time}, 1)
 		c.settle()

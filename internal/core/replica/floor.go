@@ -16,8 +16,9 @@ const FloorAheadMax = 24 * time.Hour
 
 // ClientFloorAheadMax is how far ahead of the clock the floor of a client may raise time. A
 // faulty client can make time stand still for no longer than that. A cluster that was set back
-// needs less: what it issued was hardly ahead of the clock, which has gone on.
-const ClientFloorAheadMax = time.Minute
+// needs less: what it issued was hardly ahead of the clock, which has gone on. A restored cluster
+// begins as much further ahead of the clock, since a client may have moved the lost one there.
+const ClientFloorAheadMax = 10 * time.Second
 
 // FloorRequest asks to raise the floor (I13): all timestamps issued from then on have a
 // larger time.

@@ -100,12 +100,12 @@ func (w *world) restore(b replica.Backup) {
 	}
 }
 
-// drawRestoreFloor returns the floor that the operator of one new machine demands: its clock, with a
-// margin for the drift of the old ones, and for how far ahead of them the cluster was. If the
+// drawRestoreFloor returns the floor that the operator of one new machine demands: its clock, with
+// what a client may have moved the lost cluster ahead since the backup, and a margin for the drift of the old ones, and for how far ahead of them the cluster was. If the
 // old clocks were wrong or the floor was raised, one operator is told how far that went.
 func (w *world) drawRestoreFloor(ceiling uint64, told bool) uint64 {
 	margin := w.now*clockDriftPercent/100 + w.lead() + w.cfg.ids.ahead + w.between(0, 10*time.Second)
-	floor := max(ceiling, uint64(worldStart+w.now)) + uint64(margin)
+	floor := max(ceiling, uint64(worldStart+w.now+replica.ClientFloorAheadMax)) + uint64(margin)
 	if !told || !w.cluesNeeded() {
 		return floor
 	}
