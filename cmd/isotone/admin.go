@@ -13,6 +13,8 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/front/web"
+	"github.com/isotone/isotone/internal/host/access"
 )
 
 // Limits of an admin port, which operators and their monitoring use.
@@ -123,13 +125,38 @@ func (s *adminServer) close() {
 
 // nodeAdmin serves what the admin port of a node has: /metrics, the profiles of the process, and
 // what the client port has for operators and probes.
-func nodeAdmin(metrics, client http.Handler) http.Handler {
+// Rights are as on the client port.
+func nodeAdmin(users *access.Control, metrics, client http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", metrics) // also when the client port refuses requests as overloaded
+	mux.Handle("GET /metrics", guarded(users, metrics)) // also when the client port refuses requests as overloaded
 	for _, path := range []string{"/up", "/ready", "/ready/", "/livez", "/readyz", "/upgrade", "/admin/"} {
 		mux.Handle(path, client)
 	}
-	addProfiles(mux)
+	profiles := http.NewServeMux()
+	addProfiles(profiles)
+	mux.Handle("/debug/", guarded(users, profiles))
+	return mux
+}
+
+// guarded serves h to those who may ask for the path.
+func guarded(users *access.Control, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := web.Authorize(users, r); err != nil {
+			web.Fail(w, r, err)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// nodeMetrics serves what the metrics port of a node has, without credentials: /metrics and
+// health checks.
+func nodeMetrics(metrics, client http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metrics)
+	for _, path := range []string{"/up", "/ready", "/ready/", "/livez", "/readyz"} {
+		mux.Handle(path, client)
+	}
 	return mux
 }
 

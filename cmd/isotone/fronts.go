@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"net"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 	"github.com/isotone/isotone/internal/front/resp"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
 	"github.com/isotone/isotone/internal/front/web"
+	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/secure"
@@ -39,6 +41,8 @@ type frontsConfig struct {
 	live func(name, acceptEncoding, ifNoneMatch string) []byte
 	// observe is told of requests that were answered in a loop.
 	observe func(protocol, code string, requests int, wall time.Duration)
+	// tlsRequired refuses clients without TLS.
+	tlsRequired bool
 	// stats is nil unless requests are measured, trace unless they are traced.
 	stats *requestStats
 	trace *trace.Exporter
@@ -134,16 +138,18 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 		Stats: cfg.stats.fastPath(), Loop: l, Trace: cfg.trace,
 	})
 	lessor, _ := b.(front.Lessor) // a node is
-	redis := resp.New(resp.Config{Backend: b, IDs: ids, Lessor: lessor, Mode: cfg.web.Mode, Observe: cfg.observe, Version: version})
+	redis := resp.New(resp.Config{Backend: b, IDs: ids, Lessor: lessor, Mode: cfg.web.Mode, Observe: cfg.observe, Post: func(f func()) { l.Post(f) }, Version: version})
 	var g *gate.Gate
 	entry := gate.Config{
 		Loop: l, HTTP1: http.Open, RESP: redis.Open, Commands: resp.CommandNames(), Rest: f.web.Take, Refuse: f.web.Refuse,
 		Elsewhere: func() int { return f.web.Connections() + f.inLoops(g) }, ConnectionsMax: cfg.web.Limits.ConnectionsMax,
+		Admit: f.admit, TLSRequired: cfg.tlsRequired,
 	}
 	var tls *secure.Terminator
 	if cfg.web.TLS != nil {
 		tls = secure.New(secure.Config{
 			Loop: l, TLS: cfg.web.TLS,
+			Verified: func(c *loop.Conn, cert *x509.Certificate) { access.Of(c.Tag()).SetCertificate(cert) },
 			Open:     func(c *loop.Conn) loop.Handler { return g.Inside(c) },
 			Detached: func(nc net.Conn) { g.Rest(nc) }, DetachProtocol: "h2",
 		})
@@ -170,6 +176,19 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 			return sum
 		},
 	}
+}
+
+// admit begins the session of a new connection, unless its client has too many.
+func (f *fronts) admit(c *loop.Conn) bool {
+	if f.cfg.web.Access == nil {
+		return true
+	}
+	s, err := f.cfg.web.Access.Open(c.Remote().Addr(), nil)
+	if err != nil {
+		return false
+	}
+	c.SetTag(&s)
+	return true
 }
 
 // serve serves the client port until stop: TCP in ln, and HTTP/3 in quic, nil without TLS.

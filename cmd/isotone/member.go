@@ -19,6 +19,7 @@ import (
 	"github.com/isotone/isotone/internal/front/admin"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
 	"github.com/isotone/isotone/internal/front/web"
+	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/telemetry"
@@ -54,6 +55,7 @@ type member struct {
 	// unfollow ends following the files of the certificate, and waits for that.
 	unfollow func()
 	admin    *adminServer    // nil without ADMIN_ADDR
+	metrics  *adminServer    // nil without METRICS_ADDR
 	trace    *trace.Exporter // nil without TRACE_ENDPOINT
 	// close ends the member without transferring leadership, once, and waits for that.
 	close func() error
@@ -67,6 +69,8 @@ type sockets struct {
 	// thrift is nil when nobody has asked for a port and the default one is taken.
 	thrift net.Listener
 	admin  net.Listener // nil without ADMIN_ADDR
+	// metrics is nil without METRICS_ADDR.
+	metrics net.Listener
 }
 
 // listen opens the sockets of a member. With port 0 the TCP port is any free one, and
@@ -88,6 +92,9 @@ func listen(s *config.Settings) (sockets, error) {
 		return sockets{}, errors.Join(err, so.close())
 	}
 	if so.admin, err = listenAdmin("ADMIN_ADDR", s.AdminAddr); err != nil {
+		return sockets{}, errors.Join(err, so.close())
+	}
+	if so.metrics, err = listenAdmin("METRICS_ADDR", s.MetricsAddr); err != nil {
 		return sockets{}, errors.Join(err, so.close())
 	}
 	return so, nil
@@ -118,7 +125,7 @@ func (so sockets) close() error {
 // closeFronts closes all but the one that the node has.
 func (so sockets) closeFronts() error {
 	err := errors.Join(so.http.Close(), so.quic.Close())
-	for _, l := range []net.Listener{so.thrift, so.admin} {
+	for _, l := range []net.Listener{so.thrift, so.admin, so.metrics} {
 		if l != nil {
 			err = errors.Join(err, l.Close())
 		}
@@ -145,6 +152,10 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		o.log.Watch(metrics.Registry())
 	}
 	reloader, err := openTLS(s, addr, metrics, log)
+	if err != nil {
+		return nil, errors.Join(err, so.close())
+	}
+	users, err := access.Open(access.Config{File: s.ACLFile, Setting: "ACL_FILE", Anonymous: s.Anonymous, Log: log})
 	if err != nil {
 		return nil, errors.Join(err, so.close())
 	}
@@ -191,7 +202,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		return nil, errors.Join(err, so.closeFronts(), m.forwarding.close())
 	}
 	m.forwarding.of(m.node.Status)
-	m.followFiles(reloader)
+	m.followFiles(reloader.Run, users.Run)
 	if m.docs, err = newDocuments(s, m.node, addr, metrics, log); err != nil {
 		m.unfollow()
 		m.trace.Close()
@@ -210,7 +221,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		server: m.node,
 		web: web.Config{
 			Backend: m.node, IDs: m.node.IDs(-1), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node,
-			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.node}).Serve, Mode: s.ReadMode, TLS: secure,
+			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.node}).Serve, Mode: s.ReadMode, TLS: secure, Access: users,
 			Observe: metrics.ObserveRequest, Log: log,
 		},
 		ids:     func(i int) front.IDs { return m.node.IDs(i) },
@@ -218,10 +229,15 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		observe: metrics.ObserveRequests,
 		stats:   stats,
 		trace:   m.trace,
+
+		tlsRequired: s.RequireTLS,
 	})
-	m.thrift, m.thriftEnded = serveThrift(so.thrift, m.node, secure, metrics, log)
+	m.thrift, m.thriftEnded = serveThrift(so.thrift, m.node, thriftrpc.Config{
+		TLS: secure, TLSRequired: s.RequireTLS, Access: users, Observe: metrics.ObserveThrift, Log: log,
+	})
 	m.fronts.watchConnections(metrics.Registry(), m.thrift)
-	m.admin = startAdmin(so.admin, nodeAdmin(metrics.Handler(), m.fronts.web.Handler()), log)
+	m.admin = startAdmin(so.admin, nodeAdmin(users, metrics.Handler(), m.fronts.web.Handler()), log)
+	m.metrics = startAdmin(so.metrics, nodeMetrics(metrics.Handler(), m.fronts.web.Handler()), log)
 	go func() {
 		defer close(m.served)
 		m.serveErr = m.fronts.serve(so.http, so.quic)
@@ -252,16 +268,15 @@ func openTLS(s *config.Settings, addr string, m *telemetry.Metrics, log *slog.Lo
 }
 
 // followFiles has the certificate replaced when its files are.
-func (m *member) followFiles(k *credential.Reloader) {
+func (m *member) followFiles(follow ...func(context.Context)) {
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		k.Run(ctx)
-	}()
+	var ended sync.WaitGroup
+	for _, run := range follow {
+		ended.Go(func() { run(ctx) })
+	}
 	m.unfollow = func() {
 		cancel()
-		<-ended
+		ended.Wait()
 	}
 }
 
@@ -327,6 +342,7 @@ func (m *member) end() error {
 	m.fronts.wait()
 	m.unfollow()
 	m.trace.Close()
+	m.metrics.close()
 	m.admin.close() // last, so that it shows what a slow end waits for
 	return err
 }

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"crypto/tls"
 	"fmt"
-	"log/slog"
 	"net"
 	"strconv"
 
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
 	"github.com/isotone/isotone/internal/host/config"
-	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/node"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -58,14 +55,13 @@ func (t thriftIDs) NowMillis() int64 { return t.now() }
 
 // serveThrift starts the Thrift front of a node, if there is a listener. wait waits until it
 // has ended.
-func serveThrift(l net.Listener, n *node.Node, t *tls.Config, m *telemetry.Metrics, log *slog.Logger) (s *thriftrpc.Server, wait func() error) {
+func serveThrift(l net.Listener, n *node.Node, cfg thriftrpc.Config) (s *thriftrpc.Server, wait func() error) {
 	if l == nil {
-		log.Info("Thrift is not served: its default port is in use; set THRIFT_PORT to another", "port", thriftPort)
+		cfg.Log.Info("Thrift is not served: its default port is in use; set THRIFT_PORT to another", "port", thriftPort)
 		return nil, func() error { return nil }
 	}
-	s = thriftrpc.New(thriftrpc.Config{
-		IDs: thriftIDs{n.IDs(-1), n.NowMillis}, TLS: t, Observe: m.ObserveThrift, Log: log,
-	})
+	cfg.IDs = thriftIDs{n.IDs(-1), n.NowMillis}
+	s = thriftrpc.New(cfg)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
 	return s, func() error {

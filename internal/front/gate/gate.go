@@ -59,6 +59,11 @@ type Config struct {
 	// ConnectionsMax bounds the open connections, those of the loop and Elsewhere
 	// together. Default 20000.
 	ConnectionsMax int
+	// Admit, if not nil, is called for each new connection. If it returns false the client is
+	// refused as one beyond ConnectionsMax.
+	Admit func(*loop.Conn) bool
+	// TLSRequired refuses connections without TLS, with an answer in their protocol that says so.
+	TLSRequired bool
 	// Elsewhere returns the number of connections of this port outside of the loop; nil
 	// means none. The gate calls it on the loop's goroutine.
 	Elsewhere func() int
@@ -101,7 +106,7 @@ func (g *Gate) Open(c *loop.Conn) loop.Handler {
 	if g.stopped {
 		return nil
 	}
-	if g.cfg.Loop.Conns()+g.cfg.Elsewhere() > g.cfg.ConnectionsMax {
+	if g.cfg.Loop.Conns()+g.cfg.Elsewhere() > g.cfg.ConnectionsMax || g.cfg.Admit != nil && !g.cfg.Admit(c) {
 		g.refused.Add(1)
 		if nc, err := c.Detach(nil); err == nil {
 			g.cfg.Refuse(nc)
@@ -199,6 +204,10 @@ func (c *conn) route(lc *loop.Conn, b []byte) (int, error) {
 	case g.stopped:
 		lc.Close(ErrStopped)
 		return len(b), nil
+	case g.cfg.TLSRequired && !c.inside && to != secure:
+		lc.Write([]byte(plaintextAnswers[to]))
+		lc.Close(errPlaintext)
+		return len(b), nil
 	case to == http1:
 		return c.enter(lc, b, g.cfg.HTTP1)
 	case to == resp:
@@ -214,6 +223,19 @@ func (c *conn) route(lc *loop.Conn, b []byte) (int, error) {
 	g.cfg.Rest(nc)
 	return len(b), nil
 }
+
+// errPlaintext ends connections without TLS where it is required.
+var errPlaintext = errors.New("this port requires TLS")
+
+// plaintextAnswers tell clients without TLS that it is required. Those that begin with something
+// else than an HTTP/1 request or a command of Redis get the first, too: most of them can show it.
+var plaintextAnswers = map[destination]string{http1: plaintextHTTP, rest: plaintextHTTP, resp: "-ERR this port requires TLS\r\n"}
+
+const (
+	plaintextBody = `{"error":{"code":"forbidden","message":"this port requires TLS: use https"}}`
+	plaintextHTTP = "HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\nCache-Control: no-store\r\n" +
+		"Content-Length: 76\r\nConnection: close\r\n\r\n" + plaintextBody
+)
 
 func (c *conn) enter(lc *loop.Conn, b []byte, open func(*loop.Conn) loop.Handler) (int, error) {
 	h := open(lc)

@@ -52,6 +52,14 @@ func (g *group) reset() {
 func (g *group) empty() bool { return len(g.counts) == 0 }
 func (g *group) len() int    { return len(g.counts) }
 
+// sum returns how many timestamps are asked for.
+func (g *group) sum() (sum uint64) {
+	for _, n := range g.counts {
+		sum += n
+	}
+	return sum
+}
+
 // add adds r, which b begins with, and reports whether it fits in this batch.
 func (g *group) add(f *Front, r *request, b []byte) bool {
 	mode := r.mode

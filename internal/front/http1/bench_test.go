@@ -10,6 +10,7 @@ import (
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/front/transaction"
+	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -72,7 +73,7 @@ func open(t testing.TB, backend front.Backend) *handler {
 	}
 	t.Cleanup(func() { _ = client.Close(); _ = ln.Close(); _ = l.Close() })
 	front := New(Config{Backend: backend, IDs: &counting{}, Loop: l, Detached: func(net.Conn) { t.Error("detached") }})
-	h := &handler{front: front}
+	h := &handler{front: front, guard: guard{session: access.Of(nil)}}
 	c, err := l.Attach(server, nil, loop.Limits{}, h)
 	if err != nil {
 		t.Fatal(err)

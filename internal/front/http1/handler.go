@@ -23,6 +23,8 @@ type handler struct {
 	// that begins with the same bytes is the same request, since it ends within them.
 	last  []byte
 	known request
+
+	guard
 }
 
 // Data answers the hot requests that b begins with, all that fit in one batch, or
@@ -35,6 +37,14 @@ func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
 	}
 	used := 0
 	for {
+		switch h.admit(b[used:]) {
+		case cold:
+			h.detach(b[used:])
+			return used, nil
+		case partial: // the credentials are checked
+			c.Pause()
+			return used, nil
+		}
 		n, next := h.collect(b[used:])
 		used += n
 		h.more = used < len(b)
@@ -75,7 +85,7 @@ func (h *handler) collect(b []byte) (used int, next verdict) {
 	for used < len(b) {
 		rest := b[used:]
 		r, v := h.read(rest)
-		if v != hot || r.target != targetTimestamps || !g.add(h.front, r, rest) {
+		if v != hot || r.target != targetTimestamps || !h.admitted(r, rest) || !g.add(h.front, r, rest) {
 			return used, v
 		}
 		used += r.size
@@ -109,7 +119,12 @@ func (h *handler) submit() bool {
 	p.fill(&f.group)
 	p.owner, p.began = h, h.conn.Now()
 	h.pending = p
-	f.cfg.Backend.Submit(&p.batch)
+	if err := h.session.Take(uint64(f.group.len()), f.group.sum()); err != nil {
+		p.batch.Err = err
+		p.batch.Done(&p.batch)
+	} else {
+		f.cfg.Backend.Submit(&p.batch)
+	}
 	return h.pending == nil
 }
 

@@ -44,6 +44,7 @@ import (
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/front/transaction"
+	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/snowflake"
@@ -85,7 +86,9 @@ type Config struct {
 	// in the output, and answers have X-Request-ID. It needs Loop, which owns the
 	// connections.
 	Stats *stats.Recorder
-	Loop  *loop.Loop
+	// Loop owns the connections. Without it, requests with credentials that have to be checked
+	// are left to Detached.
+	Loop *loop.Loop
 	// Trace, if not nil, traces requests, from when they were read until their answers are in
 	// the output.
 	Trace *trace.Exporter
@@ -166,7 +169,7 @@ func (f *Front) Open(c *loop.Conn) loop.Handler {
 	if f.stopped {
 		return nil
 	}
-	h := &handler{front: f, conn: c, index: len(f.conns)}
+	h := &handler{front: f, conn: c, index: len(f.conns), guard: guard{session: access.Of(c.Tag())}}
 	f.conns = append(f.conns, h)
 	f.open.Store(int64(len(f.conns)))
 	return h

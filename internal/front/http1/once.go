@@ -20,8 +20,11 @@ func (h *handler) answerAtOnce(b []byte) (used int, next verdict) {
 	start, latest := len(out), len(out)
 	for ; used < len(b) && len(out)-start <= f.cfg.Limits.AnswerBytesMax; run++ {
 		r, v := h.read(b[used:])
-		if v != hot || r.target == targetTimestamps {
+		if v != hot || r.target == targetTimestamps || !h.admitted(r, b[used:]) {
 			break
+		}
+		if run > 0 && h.session.Limited() {
+			break // each request counts for the quota by itself
 		}
 		var answered string
 		var ok bool

@@ -63,7 +63,7 @@ type request struct {
 	tag      span // the value of If-None-Match
 	encoding span // the value of Accept-Encoding
 
-	requestID, trace span // the values of X-Request-ID and Traceparent
+	requestID, trace, credentials span // the values of X-Request-ID, Traceparent and Authorization
 }
 
 // span is a part of a request's bytes; empty: none.
@@ -157,6 +157,8 @@ func (r *request) setField(f field, value, b []byte) bool {
 		r.requestID = spanOf(value, b)
 	case fieldTrace:
 		r.trace = spanOf(value, b)
+	case fieldAuthorization:
+		r.credentials = spanOf(value, b)
 	}
 	return true
 }
@@ -315,15 +317,16 @@ func isHost(value []byte) bool {
 type field uint8
 
 const (
-	fieldUnknown    field = iota // makes the request cold
-	fieldIgnored                 // changes no answer, whatever its value
-	fieldConnection              // keep-alive only, which is the default
-	fieldEncoding                // Accept-Encoding; may allow gzip for a live document
-	fieldHost                    // required
-	fieldAccept                  // may ask for JSON
-	fieldTag                     // If-None-Match; for a live document only
-	fieldRequestID               // X-Request-ID
-	fieldTrace                   // Traceparent
+	fieldUnknown       field = iota // makes the request cold
+	fieldIgnored                    // changes no answer, whatever its value
+	fieldConnection                 // keep-alive only, which is the default
+	fieldEncoding                   // Accept-Encoding; may allow gzip for a live document
+	fieldHost                       // required
+	fieldAccept                     // may ask for JSON
+	fieldTag                        // If-None-Match; for a live document only
+	fieldRequestID                  // X-Request-ID
+	fieldTrace                      // Traceparent
+	fieldAuthorization              // Authorization
 	fieldKinds
 )
 
@@ -349,6 +352,7 @@ var fields = func() (table [fieldNameMax + 1][]fieldName) {
 	add(fieldTag, "if-none-match")
 	add(fieldRequestID, "x-request-id")
 	add(fieldTrace, "traceparent")
+	add(fieldAuthorization, "authorization")
 	add(fieldIgnored, "user-agent", "accept-language", "cache-control", "pragma", "tracestate", "baggage",
 		"via", "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 	return table

@@ -123,7 +123,7 @@ func (f *Fault) Fields(scheme, path, rawQuery string, set func(name, value strin
 		set("Retry-After", strconv.FormatInt(f.retryAfter, 10))
 	}
 	if f.challenge {
-		set("Www-Authenticate", "Bearer") // required by RFC 9110 §11.6.1
+		set("Www-Authenticate", `Bearer, Basic realm="isotone"`) // required by RFC 9110 §11.6.1
 	}
 }
 

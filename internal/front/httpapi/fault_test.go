@@ -21,7 +21,7 @@ func TestFault_SpellsTheVocabulary(t *testing.T) {
 		fields string
 	}{
 		{isotone.ErrInvalidArgument, 400, isotone.CodeInvalidArgument, ""},
-		{isotone.ErrUnauthorized, 401, isotone.CodeUnauthorized, "Www-Authenticate=Bearer;"},
+		{isotone.ErrUnauthorized, 401, isotone.CodeUnauthorized, "Www-Authenticate=Bearer, Basic realm=\"isotone\";"},
 		{isotone.ErrNotFound, 404, isotone.CodeNotFound, ""},
 		{leader("h:1"), 409, isotone.CodeNotLeader, "Isotone-Leader=h:1;Location=https://h:1/p?q;"},
 		{leader(""), 503, isotone.CodeNoLeader, "Retry-After=1;"},

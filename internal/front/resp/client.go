@@ -1,11 +1,13 @@
 package resp
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/host/access"
 )
 
 // This file has the commands that set up a connection.
@@ -17,29 +19,81 @@ const redisVersion = "7.2.0"
 // clientNameMax bounds the name set by CLIENT SETNAME, in bytes.
 const clientNameMax = 128
 
-// defaultUser is the only user. It has no password, and as in Redis any will do.
+// defaultUser is whom AUTH with one argument is for, and what CLIENT LIST calls a client without
+// credentials.
 const defaultUser = "default"
 
-const wrongPassword = "invalid username-password pair or user is disabled."
+// proof is a command whose credentials are checked.
+type proof struct {
+	credentials access.Credentials
+	// answer appends the answer once they were right.
+	answer func(*reply)
+}
 
+// runAuth is AUTH [user] secret.
 func (c *conn) runAuth(args [][]byte, r *reply) error {
-	switch {
-	case len(args) > 3:
+	if len(args) > 3 {
 		r.wrongArity("auth")
-	case len(args) == 2:
-		r.fault("ERR", "AUTH <password> called without any password configured for the default user. "+
-			"Are you sure your configuration is correct?")
-	case string(args[1]) != defaultUser:
-		r.fault("WRONGPASS", wrongPassword)
-	default:
-		r.ok()
+		return nil
 	}
+	user := defaultUser
+	if len(args) == 3 {
+		user = string(args[1])
+	}
+	c.proving = &proof{access.Credentials{Name: user, Secret: string(args[len(args)-1])}, (*reply).ok}
 	return nil
+}
+
+// prove has the credentials checked. The connection waits for the result.
+func (c *conn) prove() {
+	p := c.proving
+	c.waiting = true
+	now, err := c.session.Authenticate(p.credentials, func(err error) {
+		c.front.cfg.Post(func() {
+			if err == nil && !c.closed {
+				err = c.session.Become(p.credentials.Name)
+			}
+			c.proven(p, err)
+		})
+	})
+	if now {
+		c.proven(p, err)
+	}
+}
+
+// proven answers a command with credentials.
+func (c *conn) proven(p *proof, err error) {
+	c.proving, c.waiting = nil, false
+	if c.closed {
+		return
+	}
+	r := reply{b: c.wire.Buffered(), v3: c.resp3}
+	switch e := faultOf(err); {
+	case err == nil:
+		p.answer(&r)
+	case e.Code == isotone.CodeUnauthorized:
+		r.fault("WRONGPASS", e.Message)
+	default:
+		r.b = appendFault(r.b, e)
+	}
+	c.wire.SetBuffered(r.b)
+	c.goOn()
+}
+
+// goOn continues with what the client has sent beyond the command that was waited for.
+func (c *conn) goOn() {
+	switch {
+	case c.front.stopped:
+		c.wire.Close(ErrStopped)
+	case !c.working: // otherwise work continues
+		c.wire.Resume()
+	}
 }
 
 // runHello is HELLO [2|3 [AUTH user password] [SETNAME name]].
 func (c *conn) runHello(args [][]byte, r *reply) error {
 	v3, name := c.resp3, c.name
+	var credentials *access.Credentials
 	if len(args) > 1 {
 		switch string(args[1]) {
 		case "2":
@@ -54,10 +108,7 @@ func (c *conn) runHello(args [][]byte, r *reply) error {
 	for rest := args[min(2, len(args)):]; len(rest) > 0; {
 		switch option := strings.ToUpper(string(rest[0])); {
 		case option == "AUTH" && len(rest) >= 3:
-			if string(rest[1]) != defaultUser {
-				r.fault("WRONGPASS", wrongPassword)
-				return nil
-			}
+			credentials = &access.Credentials{Name: string(rest[1]), Secret: string(rest[2])}
 			rest = rest[3:]
 		case option == "SETNAME" && len(rest) >= 2:
 			if !r.checkName(rest[1]) {
@@ -69,7 +120,23 @@ func (c *conn) runHello(args [][]byte, r *reply) error {
 			return nil
 		}
 	}
-	c.resp3, c.name, r.v3 = v3, name, v3
+	answer := func(r *reply) {
+		c.resp3, c.name, r.v3 = v3, name, v3
+		c.hello(r)
+	}
+	switch {
+	case credentials != nil:
+		c.proving = &proof{*credentials, answer}
+	case !c.session.MayAnything():
+		r.fault("NOAUTH", "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
+	default:
+		answer(r)
+	}
+	return nil
+}
+
+// hello answers HELLO.
+func (c *conn) hello(r *reply) {
 	status := c.front.cfg.Backend.Status()
 	fields := 7
 	if status.ClusterID != 0 {
@@ -81,7 +148,7 @@ func (c *conn) runHello(args [][]byte, r *reply) error {
 	r.bulk("version")
 	r.bulk(redisVersion)
 	r.bulk("proto")
-	if v3 {
+	if c.resp3 {
 		r.integer(3)
 	} else {
 		r.integer(2)
@@ -98,7 +165,6 @@ func (c *conn) runHello(args [][]byte, r *reply) error {
 		r.bulk(fieldClusterID)
 		r.bulk(isotone.ClusterID(status.ClusterID).String())
 	}
-	return nil
 }
 
 // checkName reports whether name is valid, and answers with an error if not.
@@ -173,6 +239,7 @@ func (c *conn) describe() string {
 	if c.resp3 {
 		version = 3
 	}
+	user := cmp.Or(c.session.Name(), defaultUser)
 	age := int64((c.wire.Now() - c.opened) / time.Second)
-	return fmt.Sprintf("id=%d name=%s age=%d idle=0 flags=N db=0 user=%s resp=%d\n", c.id, c.name, age, defaultUser, version)
+	return fmt.Sprintf("id=%d name=%s age=%d idle=0 flags=N db=0 user=%s resp=%d\n", c.id, c.name, age, user, version)
 }

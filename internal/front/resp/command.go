@@ -8,6 +8,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/host/access"
 )
 
 // command is one entry of the catalog.
@@ -19,6 +20,7 @@ type command struct {
 	flags   []string
 	group   string
 	summary string
+	needs   access.Roles // 0: any role
 	// run appends the answer. An error ends the connection after it.
 	run func(c *conn, args [][]byte, r *reply) error
 }
@@ -34,29 +36,29 @@ type catalog struct {
 func newCatalog() *catalog {
 	fast, slow := []string{"loading", "stale", "fast"}, []string{"loading", "stale"}
 	c := &catalog{byName: map[string]*command{}, list: []*command{
-		{"TS", -1, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps, 16 bytes.", (*conn).runTS},
-		{"SNOWFLAKE", -1, 1, []string{"fast"}, "generic", "A unique 63-bit id, or an array of count of them, as integers or strings.", (*conn).runSnowflake},
-		{"WORKER", -5, 2, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back.", (*conn).runWorker},
-		{"PING", -1, 0, fast, "connection", "Answers PONG, or the message.", (*conn).runPing},
-		{"ECHO", 2, 0, fast, "connection", "Answers the message.", (*conn).runEcho},
-		{"HELLO", -1, 0, fast, "connection", "Chooses RESP2 or RESP3.", (*conn).runHello},
-		{"AUTH", -2, 0, fast, "connection", "Accepts the default user; there are no passwords.", (*conn).runAuth},
-		{"SELECT", 2, 0, fast, "connection", "Accepts database 0.", (*conn).runSelect},
-		{"CLIENT", -2, 0, slow, "connection", "Names and describes this connection.", (*conn).runClient},
-		{"READONLY", 1, 0, fast, "cluster", "Accepted without effect.", (*conn).runOK},
-		{"READWRITE", 1, 0, fast, "cluster", "Accepted without effect.", (*conn).runOK},
-		{"ASKING", 1, 0, fast, "cluster", "Accepted without effect.", (*conn).runOK},
-		{"QUIT", -1, 0, fast, "connection", "Closes the connection.", (*conn).runQuit},
-		{"RESET", 1, 0, fast, "connection", "Returns the connection to its first state.", (*conn).runReset},
-		{"MULTI", 1, 0, fast, "transactions", "Queues the commands that follow.", (*conn).runMulti},
-		{"EXEC", 1, 0, slow, "transactions", "Runs the queued commands, and answers with an array.", (*conn).runExec},
-		{"DISCARD", 1, 0, fast, "transactions", "Forgets the queued commands.", (*conn).runDiscard},
-		{"WATCH", -2, 0, fast, "transactions", "Accepted without effect: there are no keys.", (*conn).runWatch},
-		{"UNWATCH", 1, 0, fast, "transactions", "Accepted without effect.", (*conn).runOK},
-		{"COMMAND", -1, 0, slow, "server", "Describes the commands.", (*conn).runCommand},
-		{"CONFIG", -2, 0, slow, "server", "Tells what little there is to be told of parameters.", (*conn).runConfig},
-		{"INFO", -1, 0, slow, "server", "Describes this node.", (*conn).runInfo},
-		{"CLUSTER", -2, 0, slow, "cluster", "Describes the cluster: all slots are the leader's.", (*conn).runCluster},
+		{"TS", -1, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps, 16 bytes.", access.Timestamps, (*conn).runTS},
+		{"SNOWFLAKE", -1, 1, []string{"fast"}, "generic", "A unique 63-bit id, or an array of count of them, as integers or strings.", access.IDs, (*conn).runSnowflake},
+		{"WORKER", -5, 2, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back.", access.Workers, (*conn).runWorker},
+		{"PING", -1, 0, fast, "connection", "Answers PONG, or the message.", 0, (*conn).runPing},
+		{"ECHO", 2, 0, fast, "connection", "Answers the message.", 0, (*conn).runEcho},
+		{"HELLO", -1, 0, fast, "connection", "Chooses RESP2 or RESP3.", 0, (*conn).runHello},
+		{"AUTH", -2, 0, fast, "connection", "Authenticates this connection.", 0, (*conn).runAuth},
+		{"SELECT", 2, 0, fast, "connection", "Accepts database 0.", 0, (*conn).runSelect},
+		{"CLIENT", -2, 0, slow, "connection", "Names and describes this connection.", 0, (*conn).runClient},
+		{"READONLY", 1, 0, fast, "cluster", "Accepted without effect.", 0, (*conn).runOK},
+		{"READWRITE", 1, 0, fast, "cluster", "Accepted without effect.", 0, (*conn).runOK},
+		{"ASKING", 1, 0, fast, "cluster", "Accepted without effect.", 0, (*conn).runOK},
+		{"QUIT", -1, 0, fast, "connection", "Closes the connection.", 0, (*conn).runQuit},
+		{"RESET", 1, 0, fast, "connection", "Returns the connection to its first state.", 0, (*conn).runReset},
+		{"MULTI", 1, 0, fast, "transactions", "Queues the commands that follow.", 0, (*conn).runMulti},
+		{"EXEC", 1, 0, slow, "transactions", "Runs the queued commands, and answers with an array.", 0, (*conn).runExec},
+		{"DISCARD", 1, 0, fast, "transactions", "Forgets the queued commands.", 0, (*conn).runDiscard},
+		{"WATCH", -2, 0, fast, "transactions", "Accepted without effect: there are no keys.", 0, (*conn).runWatch},
+		{"UNWATCH", 1, 0, fast, "transactions", "Accepted without effect.", 0, (*conn).runOK},
+		{"COMMAND", -1, 0, slow, "server", "Describes the commands.", 0, (*conn).runCommand},
+		{"CONFIG", -2, 0, slow, "server", "Tells what little there is to be told of parameters.", 0, (*conn).runConfig},
+		{"INFO", -1, 0, slow, "server", "Describes this node.", 0, (*conn).runInfo},
+		{"CLUSTER", -2, 0, slow, "cluster", "Describes the cluster: all slots are the leader's.", 0, (*conn).runCluster},
 	}}
 	for _, cmd := range c.list {
 		c.byName[cmd.name] = cmd
@@ -96,7 +98,27 @@ func (c *conn) run(args [][]byte, r *reply) error {
 		r.wrongArity(strings.ToLower(cmd.name))
 		return nil
 	}
+	if err := c.require(cmd); err != nil {
+		r.b = appendFault(r.b, faultOf(err))
+		return nil
+	}
 	return cmd.run(c, args, r)
+}
+
+// require returns why the client may not run the command, or nil. Without any rights it may
+// only ask for some, or leave.
+func (c *conn) require(cmd *command) error {
+	switch {
+	case cmd.needs != 0:
+		return c.session.Require(cmd.needs)
+	case c.session.MayAnything():
+		return nil
+	}
+	switch cmd.name {
+	case "AUTH", "HELLO", "QUIT", "RESET":
+		return nil
+	}
+	return isotone.Errorf(isotone.CodeUnauthorized, "Authentication required.")
 }
 
 // unknown answers an unknown command as Redis does.
@@ -177,7 +199,7 @@ func isFloor(arg []byte) bool {
 	return len(arg) == len("FLOOR") && strings.EqualFold(string(arg), "FLOOR")
 }
 
-// runTS answers an invalid TS command; step submits the valid ones.
+// runTS answers an invalid TS command; carryOut submits the valid ones.
 func (c *conn) runTS(args [][]byte, r *reply) error {
 	_, _, err := parseAsk(args)
 	e := faultOf(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
@@ -51,9 +52,12 @@ type conn struct {
 
 	transaction *transaction // since MULTI; nil: none
 
-	leasing *front.WorkerRequest // what the lessor has, or gets after the command
+	session *access.Session
+	proving *proof                      // the credentials that are checked
+	leasing *front.WorkerRequest        // what the lessor has, or gets after the command
+	settle  func(worker int, end int64) // counts what is leased for the quota; nil: nothing to count
 	memo    memo
-	waiting bool // the backend has the batch, or the lessor a request
+	waiting bool // the backend has the batch, the lessor a request, or credentials are checked
 	working bool // Data is running
 	closed  bool
 	resp3   bool
@@ -135,15 +139,18 @@ func (c *conn) step(b []byte) (used int, err error) {
 // command. It uses nothing if the first command is incomplete.
 func (c *conn) carryOut(b []byte) (used int, err error) {
 	q := &c.front.request
+	may := c.session.May(access.Timestamps)
 	for c.commands < batchCommandsMax {
-		if n := c.repeat(b[used:]); n > 0 {
-			used += n
-			continue
+		if may {
+			if n := c.repeat(b[used:]); n > 0 {
+				used += n
+				continue
+			}
 		}
 		n, err := q.parse(b[used:])
 		var a ask
 		var floor isotone.Timestamp
-		good := err == nil && n > 0 && len(q.args) > 0 && isTS(q.args[0])
+		good := may && err == nil && n > 0 && len(q.args) > 0 && isTS(q.args[0])
 		if good {
 			a, floor, err = parseAsk(q.args)
 			good = err == nil && c.fits(a, floor)
@@ -214,6 +221,11 @@ func (c *conn) submit() {
 	c.batch.Counts, c.batch.Ranges, c.batch.Err = c.sum[:], c.issued[:], nil
 	c.asked = c.wire.Now()
 	c.waiting = true
+	if err := c.session.Take(uint64(c.commands), c.sum[0]); err != nil {
+		c.batch.Err = err
+		c.done(&c.batch)
+		return
+	}
 	c.front.cfg.Backend.Submit(&c.batch)
 }
 
@@ -315,8 +327,11 @@ func (c *conn) other(q *request, n int, err error) (used int, _ error) {
 	}
 	c.wire.SetBuffered(r.b)
 	r.b = nil
-	if c.leasing != nil {
+	switch {
+	case c.leasing != nil:
 		c.lease()
+	case c.proving != nil:
+		c.prove()
 	}
 	return n, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/host/access"
 )
 
 const plain = "*1\r\n$2\r\nTS\r\n"
@@ -274,7 +275,7 @@ func TestConn_DoesNotAllocate(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	for _, p := range pipelines {
-		c, say := New(Config{Backend: &prompt{}}).open(&still{}), []byte(p.say)
+		c, say := New(Config{Backend: &prompt{}}).open(&still{}, &access.Session{}), []byte(p.say)
 		if got := testing.AllocsPerRun(100, func() { c.work(say) }); got != 0 {
 			t.Errorf("%s: %v allocations", p.name, got)
 		}
@@ -286,7 +287,7 @@ func TestConn_DoesNotAllocate(t *testing.T) {
 func BenchmarkConn(b *testing.B) {
 	for _, p := range pipelines {
 		b.Run(p.name, func(b *testing.B) {
-			c, say := New(Config{Backend: &prompt{}}).open(&still{}), []byte(p.say)
+			c, say := New(Config{Backend: &prompt{}}).open(&still{}, &access.Session{}), []byte(p.say)
 			b.ReportAllocs()
 			for b.Loop() {
 				if used, _ := c.work(say); used != len(say) {

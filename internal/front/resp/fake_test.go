@@ -10,6 +10,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/host/access"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -104,7 +105,7 @@ type tape struct {
 
 func newTape(t testing.TB, f *Front) *tape {
 	w := &tape{t: t, outputMax: 256 << 10}
-	w.conn = f.open(w)
+	w.conn = f.open(w, &access.Session{})
 	return w
 }
 

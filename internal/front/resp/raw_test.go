@@ -43,14 +43,13 @@ var raw = []struct{ name, say, want string }{
 		"-ERR unknown command 'SNOW', with args beginning with: \r\n"},
 	{"unknown, with line ends", "*2\r\n$3\r\na\r\n\r\n$2\r\n\n\x00\r\n", "-ERR unknown command 'a  ', with args beginning with: '  ' \r\n"},
 	{"auth", "AUTH x\r\nAUTH default x\r\nAUTH root x\r\n",
-		"-ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?\r\n" +
-			"+OK\r\n-WRONGPASS invalid username-password pair or user is disabled.\r\n"},
+		strings.Repeat("-WRONGPASS the name or the secret is wrong\r\n", 3)},
 	{"select", "SELECT 0\r\nSELECT 1\r\nSELECT x\r\n", "+OK\r\n-ERR DB index is out of range: there is only 0\r\n-ERR value is not an integer or out of range\r\n"},
 	{"hello", "HELLO\r\n", hello("*14", 2)},
-	{"hello 3", "HELLO 3 AUTH default x SETNAME me\r\nCLIENT GETNAME\r\n", hello("%7", 3) + "$2\r\nme\r\n"},
+	{"hello 3", "HELLO 3 SETNAME me\r\nCLIENT GETNAME\r\n", hello("%7", 3) + "$2\r\nme\r\n"},
 	{"hello 2 after 3", "HELLO 3\r\nHELLO 2\r\n", hello("%7", 3) + hello("*14", 2)},
 	{"bad hellos change nothing", "HELLO 4\r\nHELLO 3 AUTH root x\r\nHELLO 3 SETNAME\r\nHELLO 3 SETNAME \"a b\"\r\nCLIENT GETNAME\r\n",
-		"-NOPROTO unsupported protocol version\r\n-WRONGPASS invalid username-password pair or user is disabled.\r\n" +
+		"-NOPROTO unsupported protocol version\r\n-WRONGPASS the name or the secret is wrong\r\n" +
 			"-ERR Syntax error in HELLO option 'SETNAME'\r\n" +
 			"-ERR Client names cannot contain spaces, newlines or special characters.\r\n$-1\r\n"},
 	{"reset", "HELLO 3 SETNAME x\r\nRESET\r\nCLIENT GETNAME\r\n", hello("%7", 3) + "+RESET\r\n$-1\r\n"},

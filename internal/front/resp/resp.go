@@ -22,6 +22,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -56,6 +57,9 @@ type Config struct {
 	// isotone.Code. Wall is measured on the loop's clock, from the turn that read the
 	// requests to the turn that answered. Only TS, SNOWFLAKE and WORKER are observed.
 	Observe func(protocol, code string, requests int, wall time.Duration)
+	// Post runs a function on the loop's goroutine, from any other. Without it only credentials
+	// that need no check are answered.
+	Post func(func())
 	// Version is shown by INFO as isotone_version.
 	Version string
 }
@@ -85,12 +89,12 @@ func (f *Front) Open(c *loop.Conn) loop.Handler {
 	if f.stopped {
 		return nil
 	}
-	return f.open(c)
+	return f.open(c, access.Of(c.Tag()))
 }
 
-func (f *Front) open(w wire) *conn {
+func (f *Front) open(w wire, s *access.Session) *conn {
 	f.opened++
-	c := &conn{front: f, wire: w, index: len(f.conns), id: f.opened, opened: w.Now(), memo: plainMemo}
+	c := &conn{front: f, wire: w, index: len(f.conns), id: f.opened, opened: w.Now(), memo: plainMemo, session: s}
 	c.runs = c.oneRun[:0]
 	c.batch.Done = c.done
 	f.conns = append(f.conns, c)

@@ -57,6 +57,9 @@ func (c *conn) makeIDs(args [][]byte, r *reply) error {
 	if err := q.parse(args[1:]); err != nil {
 		return err
 	}
+	if err := c.session.Take(1, q.n); err != nil {
+		return err
+	}
 	ids := c.front.ids[:1]
 	if q.n > 1 {
 		ids = make([]snowflake.ID, q.n)

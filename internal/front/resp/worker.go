@@ -69,6 +69,12 @@ func (c *conn) lease() {
 	q := c.leasing
 	c.asked = c.wire.Now()
 	c.waiting = true
+	if c.settle = nil; !q.Release {
+		if c.settle, q.Err = c.session.TakeWorker(q.Session, q.Fixed); q.Err != nil {
+			c.leased(q)
+			return
+		}
+	}
 	c.front.cfg.Lessor.LeaseWorker(q)
 }
 
@@ -78,6 +84,7 @@ func (c *conn) leased(q *front.WorkerRequest) {
 		panic("resp: a request for a worker id was answered twice")
 	}
 	c.leasing, c.waiting = nil, false
+	c.settleQuota(q)
 	code := codeOK
 	r := reply{b: c.wire.Buffered(), v3: c.resp3}
 	switch {
@@ -102,10 +109,20 @@ func (c *conn) leased(q *front.WorkerRequest) {
 		return
 	}
 	c.wire.SetBuffered(r.b)
+	c.goOn()
+}
+
+// settleQuota counts what was leased or given back for the client's quota.
+func (c *conn) settleQuota(q *front.WorkerRequest) {
 	switch {
-	case c.front.stopped:
-		c.wire.Close(ErrStopped)
-	case !c.working: // otherwise work continues
-		c.wire.Resume()
+	case q.Release:
+		if q.Err == nil {
+			c.session.GiveBackWorker(q.Session, q.Fixed)
+		}
+	case c.settle == nil: // the quota was used up
+	case q.Err != nil:
+		c.settle(q.Fixed, 0)
+	default:
+		c.settle(q.Worker, q.Lease.End)
 	}
 }

@@ -152,7 +152,7 @@ func TestHandler_CodeIsOfTheAnswer(t *testing.T) {
 		{"hints first", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(404) }, 404, "not_found"},
 		{"teapot", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(418) }, 418, "invalid_argument"},
 		{"overloaded", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, 503, "overloaded"},
-		{"unauthorized", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, 403, "unauthorized"},
+		{"forbidden", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, 403, "forbidden"},
 		{"broken", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, 502, "internal"},
 		{"says its code", func(w http.ResponseWriter, _ *http.Request) {
 			w.(interface{ SetCode(string) }).SetCode("no_leader")

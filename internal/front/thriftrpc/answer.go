@@ -3,6 +3,8 @@ package thriftrpc
 import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/host/access"
+	"github.com/isotone/isotone/snowflake"
 )
 
 // The methods of the interface.
@@ -38,6 +40,7 @@ type answerer struct {
 	cfg    *Config // with defaults
 	labels *agentLabels
 	codec  codec
+	access *access.Session
 	agent  string // label of the latest user agent, to skip the lookup
 }
 
@@ -46,6 +49,10 @@ func (a *answerer) answer(b []byte, c *call) []byte {
 	if c.kind != kindCall {
 		a.observe(methodOther, "", string(isotone.CodeInvalidArgument))
 		return a.codec.appendFault(b, c, fault{faultMessageType, "a message must be a call that wants an answer"})
+	}
+	if err := a.access.Require(access.IDs); err != nil {
+		a.observe(methodOther, "", codeOf(err))
+		return a.fail(b, c, err, 0)
 	}
 	switch string(c.name) {
 	case methodID:
@@ -69,7 +76,11 @@ func (a *answerer) id(b []byte, c *call) []byte {
 		a.observe(methodID, agentInvalid, string(isotone.CodeInvalidArgument))
 		return a.codec.appendException(b, c, exception{fieldExceptionAgent, nameExceptionAgent, wrong})
 	}
-	id, err := a.cfg.IDs.NextID()
+	var id snowflake.ID
+	err := a.access.Take(1, 1)
+	if err == nil {
+		id, err = a.cfg.IDs.NextID()
+	}
 	if a.cfg.Observe != nil {
 		if string(c.agent) != a.agent {
 			a.agent = a.labels.label(c.agent)

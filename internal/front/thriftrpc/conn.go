@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"time"
 )
 
@@ -24,8 +25,9 @@ const (
 const renewalPart = 16
 
 var (
-	errNoTLS    = errors.New("TLS is not configured")
-	errStopping = errors.New("the server is shutting down")
+	errNoTLS       = errors.New("TLS is not configured")
+	errTLSRequired = errors.New("TLS is required")
+	errStopping    = errors.New("the server is shutting down")
 )
 
 // conn is one connection, with the goroutine that serves it.
@@ -52,13 +54,23 @@ func newConn(s *Server, raw net.Conn) *conn {
 
 // serve answers calls until the connection ends, and returns why it does.
 func (c *conn) serve() error {
+	if err := c.open(); err != nil {
+		return err
+	}
+	defer c.session.access.Close()
 	if err := c.fill(false); err != nil {
 		return err
 	}
-	if c.in[0] == tlsHandshakeByte {
+	switch {
+	case c.in[0] == tlsHandshakeByte:
 		if err := c.startTLS(); err != nil {
 			return err
 		}
+		if state := c.stream.(*tls.Conn).ConnectionState(); len(state.VerifiedChains) > 0 {
+			c.session.access.SetCertificate(state.VerifiedChains[0][0])
+		}
+	case c.server.cfg.TLSRequired:
+		return errTLSRequired
 	}
 	for {
 		used, out, err := c.session.work(c.in[c.from:c.to], c.out[:0])
@@ -80,6 +92,17 @@ func (c *conn) serve() error {
 			return err
 		}
 	}
+}
+
+// open begins the session of the client.
+func (c *conn) open() error {
+	var addr netip.Addr
+	if a, ok := c.raw.RemoteAddr().(*net.TCPAddr); ok {
+		addr = a.AddrPort().Addr()
+	}
+	s, err := c.server.cfg.Access.Open(addr, nil)
+	c.session.access = &s
+	return err
 }
 
 // fill reads more input. progress says that calls have been answered since the last call.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/host/access"
 )
 
 const errProtocol = malformed("unknown protocol")
@@ -23,7 +24,7 @@ type session struct {
 }
 
 func newSession(cfg *Config, labels *agentLabels) session {
-	return session{answerer: answerer{cfg: cfg, labels: labels}, cursor: cursor{limits: &cfg.Limits}}
+	return session{answerer: answerer{cfg: cfg, labels: labels, access: &access.Session{}}, cursor: cursor{limits: &cfg.Limits}}
 }
 
 // work answers the calls at the start of in, appends the answers to out, and returns how

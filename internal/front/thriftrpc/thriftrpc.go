@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -42,6 +43,11 @@ type Config struct {
 	// TLS turns on TLS. The server works on a copy without NextProtos: Thrift clients
 	// negotiate none. Nil: connections that begin a TLS handshake are closed.
 	TLS *tls.Config
+	// Access decides who may have IDs: by the address of a client, and by its certificate, since
+	// Thrift has no credentials. Nil: everybody.
+	Access *access.Control
+	// TLSRequired closes connections without TLS.
+	TLSRequired bool
 	// AssumeMethod is the method called by a simplejson struct without a message around it,
 	// which some libraries write: it does not name the method. Default "get_id".
 	AssumeMethod string

@@ -28,3 +28,6 @@ func answerFault(w http.ResponseWriter, status int, code isotone.Code, message s
 	_, _ = w.Write(body)
 	return string(code)
 }
+
+// Fail answers with err as requests on the client port are answered.
+func Fail(w http.ResponseWriter, r *http.Request, err error) { fail(w, r, err) }

@@ -15,6 +15,7 @@ import (
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/front/transaction"
+	"github.com/isotone/isotone/internal/host/access"
 )
 
 // bodyDrainTime bounds how long an unwanted body is read before the connection is closed.
@@ -40,6 +41,7 @@ type handler struct {
 	page     http.Handler
 	metrics  http.Handler
 	operator front.Operator
+	access   *access.Control
 	drain    http.Handler // nil: none
 	admin    func(http.ResponseWriter, *http.Request) string
 	mode     isotone.ReadMode
@@ -71,6 +73,7 @@ func newHandler(cfg Config) *handler {
 		metrics: cfg.Metrics,
 
 		operator: cfg.Operator,
+		access:   cfg.Access,
 		admin:    cfg.Admin,
 		mode:     cfg.Mode,
 		limits:   cfg.Limits,
@@ -178,8 +181,21 @@ func hasBody(r *http.Request) bool {
 		r.ContentLength < 0 && r.ProtoMajor < 3
 }
 
-// serve answers by path and returns the code for Observe.
+// serve answers who may ask, and returns the code for Observe.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) string {
+	r, code := h.authorize(w, r)
+	if code != "" {
+		return code
+	}
+	code = h.route(w, r)
+	if isAction(r) {
+		sessionOf(r.Context()).Did(r.Method+" "+r.URL.Path, code)
+	}
+	return code
+}
+
+// route answers by path and returns the code for Observe.
+func (h *handler) route(w http.ResponseWriter, r *http.Request) string {
 	if h.live != nil && isLive(r.URL.Path) {
 		return h.serveLive(w, r)
 	}

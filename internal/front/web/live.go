@@ -27,6 +27,17 @@ func (h *handler) serveLive(w http.ResponseWriter, r *http.Request) string {
 	if hasBody(r) {
 		return fail(w, r, isotone.Errorf(isotone.CodeInvalidArgument, "a %s request here has no body", r.Method))
 	}
+	s := sessionOf(r.Context())
+	if err := s.Take(1, 0); err != nil {
+		return fail(w, r, err)
+	}
+	if isStream(r.URL.Path) {
+		done, err := s.TakeStream()
+		if err != nil {
+			return fail(w, r, err)
+		}
+		defer done()
+	}
 	if r.URL.Path == statePath {
 		state, below := *r, *r.URL
 		below.Path, state.URL = "/live"+statePath, &below

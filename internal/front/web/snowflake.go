@@ -25,6 +25,9 @@ func (h *handler) snowflake(w http.ResponseWriter, r *http.Request) string {
 		return fail(w, r, err)
 	}
 	q = q.Accepting(r.Header["Accept"]...)
+	if err := sessionOf(r.Context()).Take(1, uint64(q.Count)); err != nil {
+		return fail(w, r, err)
+	}
 	list := idLists.Get().(*[smallIDs]snowflake.ID)
 	defer idLists.Put(list)
 	ids := list[:]

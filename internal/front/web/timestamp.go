@@ -42,6 +42,9 @@ func (h *handler) timestamp(w http.ResponseWriter, r *http.Request) string {
 	if q.Mode == isotone.ReadDefault {
 		q.Mode = h.mode
 	}
+	if err := sessionOf(r.Context()).Take(1, q.Count); err != nil {
+		return fail(w, r, err)
+	}
 	issued, err := h.take(r.Context(), q.Mode, q.Floor, q.Count)
 	if err != nil {
 		return fail(w, r, err)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/listen"
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
@@ -54,6 +55,8 @@ type Config struct {
 	// Admin serves everything below /admin/ and returns the code for Observe. It checks the
 	// method itself.
 	Admin func(http.ResponseWriter, *http.Request) string
+	// Access decides who may ask for what; nil: everybody for everything.
+	Access *access.Control
 	// Mode applies to requests that name none. isotone.ReadDefault leaves the
 	// choice to the backend.
 	Mode isotone.ReadMode

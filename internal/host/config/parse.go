@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/live"
 )
 
@@ -55,8 +56,8 @@ const (
 func (f *Flags) Parse() (Settings, error) {
 	p := parser{append(Faults(nil), f.fileFaults...)}
 	s := Settings{
-		HTTPHost: f.HTTPHost, AdvertiseAddr: f.AdvertiseAddr, RaftAddr: f.RaftAddr, AdminAddr: f.AdminAddr, DataDir: f.DataDir,
-		TLSCert: f.TLSCert, TLSKey: f.TLSKey, TLSClientCA: f.TLSClientCA,
+		HTTPHost: f.HTTPHost, AdvertiseAddr: f.AdvertiseAddr, RaftAddr: f.RaftAddr, AdminAddr: f.AdminAddr, MetricsAddr: f.MetricsAddr, DataDir: f.DataDir,
+		TLSCert: f.TLSCert, TLSKey: f.TLSKey, TLSClientCA: f.TLSClientCA, ACLFile: f.ACLFile,
 	}
 	p.addresses(f, &s)
 	p.files(f)
@@ -78,6 +79,7 @@ func (f *Flags) Parse() (Settings, error) {
 	p.snowflakes(f, &s)
 	s.LiveInterval = p.milliseconds("live-interval-ms", f.LiveIntervalMS, liveIntervalMSMin, liveIntervalMSMax)
 	s.Forward = p.onOff("forward", f.Forward)
+	s.RequireTLS = p.onOff("require-tls", f.RequireTLS)
 	s.Dashboard = p.onOff("dashboard", f.Dashboard)
 	s.RequestStats = p.onOff("request-stats", f.RequestStats)
 	s.RequestStatsSample = int(p.number("request-stats-sample", f.RequestStatsSample, 1, requestStatsSampleMax))
@@ -116,6 +118,16 @@ func (p *parser) addresses(f *Flags, s *Settings) {
 	p.hostPort("raft-addr", f.RaftAddr, f.RaftAddr, 0)
 	if f.AdminAddr != "" {
 		p.hostPort("admin-addr", f.AdminAddr, f.AdminAddr, 0)
+	}
+	if f.MetricsAddr != "" {
+		p.hostPort("metrics-addr", f.MetricsAddr, f.MetricsAddr, 0)
+	}
+	if f.Anonymous != "" {
+		roles, err := access.ParseRoles(strings.Split(f.Anonymous, ","))
+		if err != nil {
+			p.faults.add("anonymous", f.Anonymous, err.Error())
+		}
+		s.Anonymous = &roles
 	}
 	switch {
 	case strings.HasPrefix(f.Peers, srvScheme):

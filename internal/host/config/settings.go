@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/live"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -22,6 +23,10 @@ type Settings struct {
 	AdvertiseAddr          string // "": see Advertise
 	RaftAddr               string
 	AdminAddr              string            // "": not served
+	MetricsAddr            string            // "": not served
+	ACLFile                string            // "": no users
+	Anonymous              *access.Roles     // nil: see access.Config
+	RequireTLS             bool
 	Peers                  map[uint64]string // nil: see PeerMap
 	PeersSRV               *SRV              // where Peers comes from; nil: they are as set
 	Join                   []string          // client addresses; nil: see Peers

@@ -1,6 +1,9 @@
 package loop
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 type connState uint8
 
@@ -30,6 +33,9 @@ type Conn struct {
 	since time.Duration // when the first byte of what is in in came; of a new one, its start; of one that lingers, when it began to
 	moved time.Duration // when the other side last took output; for one that is stuck
 
+	remote netip.AddrPort
+	tag    Tag // nil: none
+
 	state   connState
 	paused  bool
 	resumed bool // from within Data
@@ -50,6 +56,23 @@ const (
 	lingerTime     = 2 * time.Second
 	lingerBytesMax = 1 << 20
 )
+
+// Tag is something that belongs to a connection as long as that is open, in the loop and after
+// [Conn.Detach].
+type Tag interface {
+	// Ended is called once, when the connection has ended, on the goroutine that ended it.
+	Ended()
+}
+
+// SetTag gives the connection a tag. It must be called at most once.
+func (c *Conn) SetTag(t Tag) { c.tag = t }
+
+// Tag returns what SetTag was given, or nil.
+func (c *Conn) Tag() Tag { return c.tag }
+
+// Remote returns the address of the other side of an accepted connection; the zero AddrPort
+// if it has none.
+func (c *Conn) Remote() netip.AddrPort { return c.remote }
 
 // Write adds b to the output. It is written in the next Flush, and lost if the
 // connection ends before. It never fails: a closed connection tells its handler.

@@ -38,7 +38,7 @@ func (c *Conn) Detach(unread []byte) (net.Conn, error) {
 		l.end(c, err)
 		return nil, err
 	}
-	d := &detached{Conn: nc, unsent: append(unsent[:len(unsent):len(unsent)], c.out...)}
+	d := &detached{Conn: nc, tag: c.tag, unsent: append(unsent[:len(unsent):len(unsent)], c.out...)}
 	if c.layer == nil {
 		d.unread = append(ahead, unread...)
 		l.remove(c)
@@ -56,6 +56,17 @@ type detached struct {
 
 	writing sync.Mutex
 	unsent  []byte
+
+	tag   Tag // nil: none
+	ended sync.Once
+}
+
+// Close closes the connection.
+func (d *detached) Close() error {
+	if d.tag != nil {
+		d.ended.Do(d.tag.Ended)
+	}
+	return d.Conn.Close()
 }
 
 // Read returns what the loop had read, then what follows.

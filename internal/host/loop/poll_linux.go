@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -383,11 +384,11 @@ func (p *poller) accept(l *Loop, s *listener) {
 		if s.stopped {
 			return
 		}
-		fd, _, err := unix.Accept4(s.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		fd, from, err := unix.Accept4(s.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch err {
 		case nil:
 			_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
-			c := &Conn{}
+			c := &Conn{remote: addrOf(from)}
 			if err := p.take(c, fd); err != nil {
 				_ = unix.Close(fd)
 				p.pause(l, s, err)
@@ -403,6 +404,17 @@ func (p *poller) accept(l *Loop, s *listener) {
 			return
 		}
 	}
+}
+
+// addrOf returns an address of TCP; the zero AddrPort for others.
+func addrOf(from unix.Sockaddr) netip.AddrPort {
+	switch a := from.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr).Unmap(), uint16(a.Port))
+	}
+	return netip.AddrPort{}
 }
 
 // pause leaves s alone for a while.

@@ -5,6 +5,7 @@ package loop
 import (
 	"io"
 	"net"
+	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -117,6 +118,15 @@ func (p *poller) accept(s *listener) {
 			return
 		}
 	}
+}
+
+// addrOf returns the other side's address of TCP; the zero AddrPort for others.
+func addrOf(nc net.Conn) netip.AddrPort {
+	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
+		at := a.AddrPort()
+		return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+	}
+	return netip.AddrPort{}
 }
 
 func (p *poller) unlisten(s *listener) {
@@ -338,7 +348,7 @@ func (p *poller) take(l *Loop) {
 				_ = a.nc.Close()
 				continue
 			}
-			c := &Conn{}
+			c := &Conn{remote: addrOf(a.nc)}
 			if b, ok := a.nc.(interface{ SetWriteBuffer(int) error }); ok {
 				_ = b.SetWriteBuffer(a.s.limits.UnsentMax)
 			}

@@ -225,6 +225,9 @@ func (l *Loop) end(c *Conn, err error) {
 	if c.handler != nil {
 		c.handler.Closed(c, err)
 	}
+	if c.tag != nil {
+		c.tag.Ended()
+	}
 }
 
 // remove takes c out of everything that the loop holds; from dirty and ready it goes

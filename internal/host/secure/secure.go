@@ -8,6 +8,7 @@ package secure
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"sync"
@@ -27,6 +28,9 @@ type Config struct {
 	// TLS names the protocols of this port in NextProtos. It is not cloned, so that the
 	// loops that share it accept each other's session tickets, and must not be changed.
 	TLS *tls.Config
+	// Verified, if not nil, is called with the client's certificate, once that is verified, before
+	// Open.
+	Verified func(*loop.Conn, *x509.Certificate)
 	// Open returns the handler for a connection that has completed its handshake, or nil
 	// to close it. The handler reads and writes plaintext.
 	Open func(*loop.Conn) loop.Handler

@@ -1,0 +1,110 @@
+package http1
+
+import "github.com/isotone/isotone/internal/host/access"
+
+// credentialsMax bounds the credentials that a connection remembers.
+const credentialsMax = 512
+
+// roles are what requests need.
+var roles = [...]access.Roles{targetTimestamps: access.Timestamps, targetIDs: access.IDs, targetLive: access.Live}
+
+// guard is whom the requests of a connection come from. Each request says so by itself: one
+// without credentials comes from nobody, whatever came before it.
+type guard struct {
+	session *access.Session
+	// credentials is the value of Authorization for which session speaks; empty: none.
+	credentials []byte
+	version     access.Version // of the list of users that they were checked with
+	checking    bool
+	refused     bool // the credentials at the front were checked, and are wrong
+}
+
+// admit reads who the request at the front of b comes from, and reports whether the fast path
+// may go on: cold if the standard servers are to answer, partial while credentials are checked.
+func (h *handler) admit(b []byte) verdict {
+	if h.checking {
+		return partial
+	}
+	refused := h.refused
+	h.refused = false
+	r, v := h.read(b)
+	switch {
+	case v != hot:
+		return hot // there is nothing to admit
+	case refused:
+		return cold
+	case h.speaksFor(r, b):
+	case r.credentials == (span{}):
+		h.session.Reset()
+		h.credentials = h.credentials[:0]
+	default:
+		if v := h.check(r.credentials.of(b)); v != hot {
+			return v
+		}
+	}
+	if !h.session.May(roles[r.target]) {
+		return cold // net/http answers 401 or 403
+	}
+	if r.target != targetTimestamps && h.session.Limited() && h.session.Take(1, r.ids()) != nil {
+		return cold // net/http answers 429
+	}
+	return hot
+}
+
+// ids returns how many IDs are asked for.
+func (r *request) ids() uint64 {
+	if r.target == targetIDs {
+		return r.count
+	}
+	return 0
+}
+
+// admitted reports whether r, which b begins with, comes from the one whom the session speaks
+// for, who may ask for it. Others wait for their turn at the front.
+func (h *handler) admitted(r *request, b []byte) bool {
+	return h.speaksFor(r, b) && h.session.May(roles[r.target])
+}
+
+// speaksFor reports whether the session speaks for the one from whom r comes.
+func (h *handler) speaksFor(r *request, b []byte) bool {
+	return r.credentials.of(b) == string(h.credentials) && (len(h.credentials) == 0 || h.version == h.session.Version())
+}
+
+// check has credentials checked, unless that was done lately.
+func (h *handler) check(value string) verdict {
+	c, ok := access.ParseAuthorization(value)
+	if !ok || len(value) > credentialsMax || h.front.cfg.Loop == nil {
+		return cold
+	}
+	version := h.session.Version()
+	credentials := append(h.credentials[:0], value...)
+	h.credentials = h.credentials[:0]
+	h.session.Reset()
+	finish := func(err error) {
+		if err != nil {
+			h.refused = true
+			return
+		}
+		h.credentials, h.version = credentials, version
+	}
+	now, err := h.session.Authenticate(c, func(err error) {
+		h.front.cfg.Loop.Post(func() {
+			h.checking = false
+			if err == nil && !h.closed {
+				err = h.session.Become(c.Name)
+			}
+			finish(err)
+			h.conn.Resume()
+		})
+	})
+	if !now {
+		h.checking = true
+		return partial
+	}
+	finish(err)
+	if err != nil {
+		h.refused = false
+		return cold
+	}
+	return hot
+}

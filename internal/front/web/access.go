@@ -1,0 +1,107 @@
+package web
+
+import (
+	"context"
+	"crypto/x509"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/host/access"
+)
+
+// joinPath is asked by nodes that are not members yet. It says no more than /members.
+const joinPath = adminPrefix + "join"
+
+// roleOf returns what a request for a path needs; 0: nothing.
+func roleOf(path string) access.Roles {
+	switch {
+	case path == "/timestamp":
+		return access.Timestamps
+	case path == httpapi.IDsPath:
+		return access.IDs
+	case isLive(path):
+		return access.Live
+	case path == "/metrics":
+		return access.Metrics
+	case path == joinPath:
+		return 0
+	case path == upgradePath, strings.HasPrefix(path, adminPrefix), strings.HasPrefix(path, "/debug/"):
+		return access.Admin
+	}
+	return 0
+}
+
+// forwardedFields are set by proxies. A proxy on this machine does not make its clients clients
+// of this machine.
+var forwardedFields = []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"}
+
+// Authorize returns a session for whom r speaks, if it may ask for its path. Its errors match
+// isotone.ErrUnauthorized, isotone.ErrForbidden, or isotone.ErrOverloaded. It waits while
+// credentials are checked.
+func Authorize(c *access.Control, r *http.Request) (*access.Session, error) {
+	s := c.Request(addrOf(r), certificateOf(r))
+	for _, field := range forwardedFields {
+		if _, ok := r.Header[field]; ok {
+			s.Forwarded()
+			break
+		}
+	}
+	if values := r.Header["Authorization"]; len(values) > 0 && c != nil {
+		credentials, ok := access.ParseAuthorization(values[0])
+		if !ok || len(values) > 1 {
+			return s, isotone.Errorf(isotone.CodeUnauthorized, "Authorization: want Bearer NAME~SECRET, or Basic")
+		}
+		if err := s.Prove(r.Context(), credentials); err != nil {
+			return s, err
+		}
+	}
+	if role := roleOf(r.URL.Path); role != 0 {
+		return s, s.Require(role)
+	}
+	return s, nil
+}
+
+func addrOf(r *http.Request) netip.Addr {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr()
+}
+
+// certificateOf returns the client's certificate, which the handshake has verified, or nil.
+func certificateOf(r *http.Request) *x509.Certificate {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return nil
+	}
+	return r.TLS.VerifiedChains[0][0]
+}
+
+// sessionKey is the key of a request's session in its context.
+type sessionKey struct{}
+
+// sessionOf returns the session that authorize has put into a context.
+func sessionOf(ctx context.Context) *access.Session {
+	return access.Of(ctx.Value(sessionKey{}))
+}
+
+// authorize answers requests that may not be served, with their code. Otherwise it returns the
+// request to serve.
+func (h *handler) authorize(w http.ResponseWriter, r *http.Request) (_ *http.Request, code string) {
+	if h.access == nil {
+		return r, ""
+	}
+	s, err := Authorize(h.access, r)
+	if err != nil {
+		return r, fail(w, r, err)
+	}
+	return r.WithContext(context.WithValue(r.Context(), sessionKey{}, s)), ""
+}
+
+// isAction reports whether a request changes something for operators.
+func isAction(r *http.Request) bool {
+	return r.Method != http.MethodGet && r.Method != http.MethodHead && roleOf(r.URL.Path) == access.Admin
+}

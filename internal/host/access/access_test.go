@@ -1,0 +1,284 @@
+package access_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/host/access"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	here      = netip.MustParseAddr("127.0.0.1")
+	elsewhere = netip.MustParseAddr("192.0.2.7")
+)
+
+// secret and its hash, made once: hashing is slow.
+const secret = "correct horse battery staple"
+
+var hashed = access.HashSecret(secret)
+
+// users writes a list of users to a file.
+func users(t testing.TB, name, text string) string {
+	t.Helper()
+	if name == "" {
+		name = filepath.Join(t.TempDir(), "acl.json")
+	}
+	if err := os.WriteFile(name, []byte(strings.ReplaceAll(text, "HASH", hashed)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Two versions written within one tick of the file system's clock look alike.
+	at := time.Now().Add(time.Duration(written.Add(1)) * time.Second)
+	if err := os.Chtimes(name, at, at); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+var written atomic.Int64
+
+func open(t testing.TB, cfg access.Config) *access.Control {
+	t.Helper()
+	cfg.Setting = "ACL_FILE"
+	c, err := access.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func session(t testing.TB, c *access.Control, addr netip.Addr) *access.Session {
+	t.Helper()
+	s, err := c.Open(addr, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return &s
+}
+
+func prove(t testing.TB, s *access.Session, name, secret string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return s.Prove(ctx, access.Credentials{Name: name, Secret: secret})
+}
+
+// TestAnonymous_Rights without credentials, by address and settings.
+func TestAnonymous_Rights(t *testing.T) {
+	file := users(t, "", `{}`)
+	only := access.Timestamps | access.Metrics
+	for _, tc := range []struct {
+		name            string
+		cfg             access.Config
+		here, elsewhere access.Roles
+	}{
+		{"nothing is set", access.Config{}, access.All, access.Products},
+		{"ANONYMOUS", access.Config{Anonymous: &only}, only, only},
+		{"a list", access.Config{File: file}, 0, 0},
+		{"both", access.Config{File: file, Anonymous: &only}, only, only},
+	} {
+		c := open(t, tc.cfg)
+		for addr, want := range map[netip.Addr]access.Roles{
+			here: tc.here, netip.IPv6Loopback(): tc.here, netip.MustParseAddr("::ffff:127.0.0.1"): tc.here,
+			elsewhere: tc.elsewhere, {}: tc.elsewhere,
+		} {
+			s := session(t, c, addr)
+			for role := access.Timestamps; role <= access.Admin; role <<= 1 {
+				err := s.Require(role)
+				if want&role != 0 && err != nil || want&role == 0 && !errors.Is(err, isotone.ErrUnauthorized) {
+					t.Errorf("%s: %v needs %v: %v", tc.name, addr, role, err)
+				}
+			}
+			if s.MayAnything() != (want != 0) {
+				t.Errorf("%s: %v: MayAnything is %v", tc.name, addr, s.MayAnything())
+			}
+		}
+	}
+	forwarded := open(t, access.Config{}).Request(here, nil)
+	forwarded.Forwarded()
+	if forwarded.May(access.Admin) || !forwarded.May(access.Products) {
+		t.Error("a client behind a proxy on this machine has the rights of this machine")
+	}
+}
+
+// TestSession_SpeaksForAUser once the secret was right, and no more once the user is gone.
+func TestSession_SpeaksForAUser(t *testing.T) {
+	file := users(t, "", `{"users": {"alice": {"roles": ["timestamps", "admin"], "secrets": ["HASH"]}, "bare": {"roles": ["all"]}}}`)
+	var log bytes.Buffer
+	c := open(t, access.Config{File: file, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s := session(t, c, elsewhere)
+	for _, wrong := range [][2]string{{"alice", secret + "x"}, {"alice", ""}, {"bob", secret}, {"bare", secret}, {"bare", ""}, {"", secret}, {"al~ice", secret}, {"alice", strings.Repeat("x", 300)}} {
+		if err := prove(t, s, wrong[0], wrong[1]); !errors.Is(err, isotone.ErrUnauthorized) || s.Name() != "" {
+			t.Errorf("%q: %v, speaks for %q", wrong, err, s.Name())
+		}
+	}
+	for range 2 { // the second time it is known
+		if err := prove(t, s, "alice", secret); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Require(access.Timestamps | access.Admin); err != nil {
+			t.Error(err)
+		}
+		if err := s.Require(access.IDs); !errors.Is(err, isotone.ErrForbidden) || !strings.Contains(err.Error(), "alice lacks the role ids") {
+			t.Errorf("%v", err)
+		}
+		s.Reset()
+		if s.May(access.Timestamps) {
+			t.Error("after Reset it still speaks for alice")
+		}
+	}
+	if err := prove(t, s, "alice", secret); err != nil {
+		t.Fatal(err)
+	}
+	was := s.Version()
+	users(t, file, `{"users": {"alice": {"roles": ["ids"], "secrets": ["HASH"]}}}`)
+	c.Check()
+	if !s.May(access.IDs) || s.May(access.Admin) || s.Version() == was {
+		t.Error("the session did not follow the list")
+	}
+	users(t, file, `{"users": {"alice": {"roles": ["i`)
+	c.Check()
+	c.Check()
+	if !s.May(access.IDs) {
+		t.Error("a broken list changed something")
+	}
+	users(t, file, `{"users": {"carol": {"roles": []}}}`)
+	c.Check()
+	if s.May(access.IDs) || s.Name() != "" {
+		t.Error("the session speaks for a user who is gone")
+	}
+	for _, want := range []string{"audit: denied", "lacks", "removed alice", "added carol", "roles of alice: ids", "the one before stays in force"} {
+		if want != "lacks" && strings.Count(log.String(), want) == 0 {
+			t.Errorf("the log lacks %q", want)
+		}
+	}
+	if strings.Count(log.String(), "stays in force") != 1 || strings.Contains(log.String(), secret) || strings.Contains(log.String(), "argon2id") {
+		t.Errorf("%s", log.String())
+	}
+}
+
+// TestVerify_GuessesAreLimited for each address; others and known credentials go on.
+func TestVerify_GuessesAreLimited(t *testing.T) {
+	now := new(atomic.Int64)
+	c := open(t, access.Config{File: users(t, "", `{"users": {"alice": {"roles": ["all"], "secrets": ["HASH"]}}}`), Now: func() time.Duration { return time.Duration(now.Load()) }})
+	bad, good := session(t, c, elsewhere), session(t, c, here)
+	for i := range 20 {
+		if err := prove(t, bad, "alice", fmt.Sprint("guess", i)); !errors.Is(err, isotone.ErrUnauthorized) {
+			t.Fatal(err)
+		}
+	}
+	if err := prove(t, bad, "alice", secret); err == nil || !strings.Contains(err.Error(), "too many wrong") {
+		t.Errorf("%v", err)
+	}
+	if err := prove(t, good, "alice", secret); err != nil {
+		t.Error(err)
+	}
+	if err := prove(t, bad, "alice", secret); err != nil {
+		t.Errorf("known credentials: %v", err)
+	}
+	now.Add(int64(2 * time.Hour)) // forgotten, and so are the guesses
+	if err := prove(t, bad, "alice", "guess"); err == nil || strings.Contains(err.Error(), "too many") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestOpen_NamesEverythingThatIsWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"users": {"a b": {"roles": ["admin"]}, "x": {"roles": ["root"]}, "y": {"roles": [], "secrets": ["plain"]}}}`: `user "a b"|"root" is no role|user "y": secret 1: want a hash`,
+		`{"users": {"x": {"roles": ["all"], "limits": {"workers": -1}}}}`:                                              "not negative",
+		`{"users": {"x": {"roles": ["all"], "limits": {"requests": 1000000001}}}}`:                                     "at most",
+		`{"users": {"x": {"roles": ["all"], "secrets": ["HASH","HASH","HASH","HASH","HASH"]}}}`:                        "5 secrets",
+		`{"user": {}}`: "unknown field", `{} {}`: "something follows", `[]`: "want", `{"users": {"x": {"roles": "topsecret"}}}`: "want", ``: "not a whole",
+		`{"users": {"x": {"roles": [], "secrets": ["$argon2id$v=19$m=999999999,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA"]}}}`: "at most m=",
+		`{"users": {"x": {"roles": [], "secrets": ["$argon2id$v=19$m=64,t=0,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA"]}}}`:        "at most m=",
+		`{"users": {"x": {"roles": [], "secrets": ["$argon2id$v=19$m=64,t=1,p=1,x$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA"]}}}`:      "want a hash",
+	} {
+		_, err := access.Open(access.Config{File: users(t, "", text), Setting: "ACL_FILE"})
+		for _, part := range strings.Split(want, "|") {
+			if err == nil || !strings.HasPrefix(err.Error(), "ACL_FILE: ") || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "topsecret") {
+				t.Errorf("%s: %v, want %q", text, err, part)
+			}
+		}
+	}
+	if _, err := access.Open(access.Config{File: "/nowhere/acl", Setting: "ACL_FILE"}); err == nil {
+		t.Error("a missing file was accepted")
+	}
+}
+
+func TestParseAuthorization(t *testing.T) {
+	basic := func(s string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(s)) }
+	for value, want := range map[string]access.Credentials{
+		"Bearer alice~s": {Name: "alice", Secret: "s"}, "bearer  a.b~x~y": {Name: "a.b", Secret: "x~y"}, basic("alice:s:t"): {Name: "alice", Secret: "s:t"},
+		"Bearer alice": {}, "Bearer ~x": {}, "Bearer alice~": {}, "Digest alice~s": {}, "": {}, "Basic !": {}, basic("alice"): {}, "Bearer a b~c": {},
+		"Bearer alice~" + strings.Repeat("x", access.SecretMax+1): {},
+	} {
+		got, ok := access.ParseAuthorization(value)
+		if ok != (want.Name != "") || ok && got != want {
+			t.Errorf("%.40q: %+v %v", value, got, ok)
+		}
+	}
+}
+
+func TestCertificate_NamesAUser(t *testing.T) {
+	uri := func(text string) []*url.URL {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []*url.URL{u}
+	}
+	cert := func(cn string, uris []*url.URL) *x509.Certificate {
+		return &x509.Certificate{Subject: pkix.Name{CommonName: cn}, URIs: uris}
+	}
+	for want, certs := range map[string][]*x509.Certificate{
+		"alice": {cert("alice", nil), cert("other", uri("spiffe://x.example/isotone/client/alice")), cert("alice", uri("spiffe://x/isotone/node/1")), cert("alice", uri("https://x/isotone/client/bob"))},
+		"":      {nil, cert("", nil), cert("a b", nil), cert("", uri("spiffe://x/isotone/client/a/b"))},
+	} {
+		for _, c := range certs {
+			if got := access.CertificateName(c); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+	}
+	listed := open(t, access.Config{File: users(t, "", `{"users": {"alice": {"roles": ["ids"]}}}`)})
+	if s := listed.Request(elsewhere, cert("alice", nil)); !s.May(access.IDs) || s.May(access.Admin) || s.Name() != "alice" {
+		t.Error("alice has not her rights")
+	}
+	if s := listed.Request(elsewhere, cert("bob", nil)); s.MayAnything() {
+		t.Error("a certificate without a user has rights")
+	}
+	if s := open(t, access.Config{}).Request(elsewhere, cert("bob", nil)); !s.May(access.All) {
+		t.Error("without a list a certificate has not all rights")
+	}
+}
+
+func FuzzParseAuthorization(f *testing.F) {
+	for _, seed := range []string{"Bearer a~b", "Basic YTpi", "", "bearer", "Basic Og=="} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		c, ok := access.ParseAuthorization(value)
+		if ok && (!access.ValidName(c.Name) || c.Secret == "" || len(c.Secret) > access.SecretMax) {
+			t.Errorf("%q gives %+v", value, c)
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package access
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// addressesMax bounds the addresses that are tracked: 10 MB. Beyond it, all others share
+	// one record.
+	addressesMax = 65536
+	// addressKeep is how long an address is remembered without a connection: longer than it
+	// takes for its rates to recover.
+	addressKeep = 10 * time.Second
+	// prefixBits6 is how many bits of an IPv6 address count: a client can have all addresses
+	// of its network.
+	prefixBits6 = 64
+)
+
+// addresses has what each client address uses.
+type addresses struct {
+	mu     *sync.Mutex
+	by     map[netip.Addr]*usage
+	idle   map[netip.Addr]time.Duration // since when there was no connection, as trim noticed
+	others *usage
+	limits *Limits // shared by all records
+}
+
+func newAddresses() addresses {
+	l := &Limits{}
+	return addresses{mu: new(sync.Mutex), by: map[netip.Addr]*usage{}, idle: map[netip.Addr]time.Duration{}, others: newUsage(*l), limits: l}
+}
+
+func (a *addresses) setLimits(l Limits) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.limits = &l
+	a.others.limits.Store(&l)
+	for _, u := range a.by {
+		u.limits.Store(&l)
+	}
+}
+
+// open counts a connection from addr, or returns nil if it has too many.
+func (a *addresses) open(addr netip.Addr) *usage {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	u := a.record(addr)
+	if most := a.limits.Connections; most > 0 && u.connections.Load() >= most {
+		return nil
+	}
+	u.connections.Add(1)
+	return u
+}
+
+// find returns what addr uses.
+func (a *addresses) find(addr netip.Addr) *usage {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.record(addr)
+}
+
+// record returns the record of addr, with mu held.
+func (a *addresses) record(addr netip.Addr) *usage {
+	if addr.Is6() && !addr.IsLoopback() {
+		if prefix, err := addr.WithZone("").Prefix(prefixBits6); err == nil {
+			addr = prefix.Addr()
+		}
+	}
+	u := a.by[addr]
+	if u == nil {
+		if len(a.by) >= addressesMax {
+			u = a.others
+		} else {
+			u = &usage{}
+			u.limits.Store(a.limits)
+			a.by[addr] = u
+		}
+	}
+	return u
+}
+
+func (a *addresses) close(u *usage) {
+	u.connections.Add(-1)
+}
+
+// trim forgets addresses that have had no connection for a while.
+func (a *addresses) trim(now time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for addr, u := range a.by {
+		since, was := a.idle[addr]
+		switch {
+		case u.connections.Load() > 0 || u.leases.live() > 0:
+			delete(a.idle, addr)
+		case !was:
+			a.idle[addr] = now
+		case now-since > addressKeep:
+			delete(a.by, addr)
+			delete(a.idle, addr)
+		}
+	}
+}
+
+// limited returns u, or nil if nothing is limited but connections and workers.
+func (u *usage) limited() *usage {
+	if u == nil {
+		return nil
+	}
+	if l := u.limits.Load(); l.Requests == 0 && l.Timestamps == 0 && l.Streams == 0 {
+		return nil
+	}
+	return u
+}

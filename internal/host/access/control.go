@@ -1,0 +1,244 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config configures a [Control]. The zero value gives all rights to clients of this machine, and
+// [Products] to others.
+type Config struct {
+	// File is a list of users, reloaded when it changes; "": there are none. Setting is its name
+	// in errors.
+	File, Setting string
+	// Anonymous has the roles of clients without credentials, wherever they are. Nil: without
+	// File, all from this machine and Products from elsewhere; with File, none.
+	Anonymous *Roles
+	// Log takes reloads, refused lists, and what was denied; nil discards them.
+	Log *slog.Logger
+	// Now is a clock that never goes back; nil: that of the process.
+	Now func() time.Duration
+}
+
+// CheckEvery is how often [Control.Run] looks whether the file has changed.
+const CheckEvery = time.Second
+
+// addressLimitsDefault keeps one client from taking all workers.
+var addressLimitsDefault = Limits{Workers: 256}
+
+// Control is the list of users in force. Make it with [Open].
+type Control struct {
+	cfg    Config
+	table  atomic.Pointer[table]
+	verify *verifier
+	audit  audit
+
+	addresses addresses
+
+	loading sync.Mutex
+	seen    stamp // of the file as last read
+	refused bool  // the latest list was, and that was logged
+}
+
+// table is one list of users. It does not change.
+type table struct {
+	users map[string]*user
+	// here and elsewhere are clients of this machine and others, without credentials.
+	here, elsewhere *user
+	address         Limits
+	open            bool // there is no file
+}
+
+// stamp tells versions of a file apart.
+type stamp struct {
+	modified time.Time
+	size     int64
+}
+
+// Open reads the list of users. Its error begins with the setting, and names everything that is
+// wrong with the list.
+func Open(cfg Config) (*Control, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		start := time.Now()
+		cfg.Now = func() time.Duration { return time.Since(start) }
+	}
+	c := &Control{cfg: cfg, addresses: newAddresses()}
+	c.audit = audit{log: cfg.Log, now: cfg.Now}
+	c.verify = newVerifier(c)
+	t, err := c.read()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cfg.Setting, err)
+	}
+	c.use(t)
+	return c, nil
+}
+
+// read returns the list as it is now.
+func (c *Control) read() (*table, error) {
+	t := &table{users: map[string]*user{}, address: addressLimitsDefault, open: c.cfg.File == ""}
+	here, elsewhere := Roles(0), Roles(0)
+	if t.open {
+		here, elsewhere = All, Products
+	}
+	if c.cfg.Anonymous != nil {
+		here, elsewhere = *c.cfg.Anonymous, *c.cfg.Anonymous
+	}
+	t.here, t.elsewhere = &user{roles: here}, &user{roles: elsewhere}
+	if t.open {
+		return t, nil
+	}
+	text, at, err := readFile(c.cfg.File)
+	if err != nil {
+		return nil, err
+	}
+	c.seen = at
+	var address *Limits
+	if t.users, address, err = parseList(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.cfg.File, err)
+	}
+	if address != nil {
+		t.address = *address
+	}
+	return t, nil
+}
+
+// readFile reads a file of bounded size.
+func readFile(name string) ([]byte, stamp, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, stamp{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, stamp{}, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, fileBytesMax+1))
+	if err == nil && len(text) > fileBytesMax {
+		err = fmt.Errorf("%s has more than %d bytes", name, fileBytesMax)
+	}
+	return text, stamp{info.ModTime(), info.Size()}, err
+}
+
+// use puts t in force. What users have used of their limits goes over to it.
+func (c *Control) use(t *table) {
+	old := c.table.Load()
+	for name, u := range t.users {
+		if u.limits == (Limits{}) {
+			continue
+		}
+		if old != nil && old.users[name] != nil && old.users[name].usage != nil {
+			u.usage = old.users[name].usage
+			u.usage.limits.Store(&u.limits)
+		} else {
+			u.usage = newUsage(u.limits)
+		}
+	}
+	c.addresses.setLimits(t.address)
+	c.verify.forget()
+	c.table.Store(t)
+}
+
+// Run reloads the list when its file has changed, until ctx ends. A list that cannot be used is
+// logged, and changes nothing.
+func (c *Control) Run(ctx context.Context) {
+	tick := time.NewTicker(CheckEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			c.Check()
+			c.addresses.trim(c.cfg.Now())
+		}
+	}
+}
+
+// Check reloads the list if its file has changed.
+func (c *Control) Check() {
+	c.loading.Lock()
+	defer c.loading.Unlock()
+	if c.cfg.File == "" {
+		return
+	}
+	info, err := os.Stat(c.cfg.File)
+	if err == nil && (stamp{info.ModTime(), info.Size()}) == c.seen {
+		return
+	}
+	t, err := c.read()
+	if err != nil {
+		if !c.refused {
+			c.cfg.Log.Error("the list of users cannot be used; the one before stays in force", "setting", c.cfg.Setting, "err", err)
+		}
+		c.refused = true
+		return
+	}
+	c.refused = false
+	c.auditChange(c.table.Load(), t)
+	c.use(t)
+}
+
+// auditChange logs what differs between two lists, by name only.
+func (c *Control) auditChange(old, t *table) {
+	changed := func(name string) string {
+		a, b := old.users[name], t.users[name]
+		switch {
+		case a == nil:
+			return "added " + name + " (" + b.roles.String() + ")"
+		case b == nil:
+			return "removed " + name
+		case a.roles != b.roles:
+			return "roles of " + name + ": " + b.roles.String()
+		case !slices.EqualFunc(a.secrets, b.secrets, func(x, y hash) bool { return string(x.sum) == string(y.sum) }):
+			return "secrets of " + name
+		case a.limits != b.limits:
+			return "limits of " + name
+		}
+		return ""
+	}
+	var changes []string
+	names := slices.Sorted(maps.Keys(old.users))
+	for _, name := range slices.Sorted(maps.Keys(t.users)) {
+		if old.users[name] == nil {
+			names = append(names, name)
+		}
+	}
+	const shown = 20
+	for _, name := range names {
+		if text := changed(name); text != "" {
+			changes = append(changes, text)
+		}
+	}
+	c.cfg.Log.Info("audit: the list of users has changed", "setting", c.cfg.Setting, "changes", changes[:min(len(changes), shown)], "more", max(0, len(changes)-shown))
+}
+
+// anonymous returns who a client without credentials is, on this machine or elsewhere.
+func (t *table) anonymous(here bool) *user {
+	if here {
+		return t.here
+	}
+	return t.elsewhere
+}
+
+// certified returns who a client with a verified certificate of that name is: the user of that
+// name, or without a list somebody with all roles, whom the authority of TLS_CLIENT_CA vouches
+// for.
+func (t *table) certified(name string, here bool) *user {
+	if t.open {
+		return &user{name: name, roles: All}
+	}
+	return cmp.Or(t.users[name], t.anonymous(here))
+}

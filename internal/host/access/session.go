@@ -1,0 +1,256 @@
+package access
+
+import (
+	"crypto/x509"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/isotone/isotone"
+)
+
+// Session is whom one connection speaks for, and what it may do. The zero value may do
+// everything: it belongs to a front without a [Control].
+type Session struct {
+	control *Control
+	table   *table // that user is of
+	user    *user
+	addr    netip.Addr
+	address *usage // that of addr; nil: unlimited
+	counted *usage // the user's usage that has this connection in it
+	cert    string // the name in the client's certificate
+	name    string // who has authenticated with a secret
+	closed  bool
+	// forwarded: the client is not on this machine, although addr is.
+	forwarded bool
+}
+
+// Open returns a session for a connection from addr. Cert is the client's verified certificate,
+// or nil. The error matches isotone.ErrQuotaExceeded if the address has too many connections.
+// The caller calls Close when the connection has ended, unless there was an error. A nil Control
+// gives the zero Session.
+func (c *Control) Open(addr netip.Addr, cert *x509.Certificate) (Session, error) {
+	if c == nil {
+		return Session{}, nil
+	}
+	s := Session{control: c, addr: addr.Unmap(), cert: CertificateName(cert)}
+	s.address = c.addresses.open(s.addr)
+	if s.address == nil {
+		return Session{}, c.overConnections(s.addr)
+	}
+	s.resolve()
+	return s, nil
+}
+
+// Request returns a session for one request from addr, on a connection that was counted or is
+// bounded elsewhere. It needs no Close.
+func (c *Control) Request(addr netip.Addr, cert *x509.Certificate) *Session {
+	if c == nil {
+		return &Session{}
+	}
+	s := &Session{control: c, addr: addr.Unmap(), cert: CertificateName(cert), closed: true}
+	s.address = c.addresses.find(s.addr)
+	s.resolve()
+	return s
+}
+
+// Forwarded says that a proxy forwards for a client elsewhere.
+func (s *Session) Forwarded() {
+	if s.control != nil && s.addr.IsLoopback() {
+		s.forwarded = true
+		s.resolve()
+	}
+}
+
+func (c *Control) overConnections(addr netip.Addr) error {
+	c.audit.denied("quota", "", addr, "connections")
+	return &isotone.Error{Code: isotone.CodeQuotaExceeded, Message: "too many connections from this address", RetryAfter: time.Second}
+}
+
+// Close ends what Open began. It may be called again.
+func (s *Session) Close() {
+	if s.control == nil || s.closed {
+		return
+	}
+	s.closed = true
+	s.control.addresses.close(s.address)
+	if s.counted != nil {
+		s.counted.connections.Add(-1)
+	}
+}
+
+// Ended is Close, as the tag of a connection of a loop.
+func (s *Session) Ended() { s.Close() }
+
+// unlimited is the zero Session. Nothing changes it, so all can share it.
+var unlimited Session
+
+// Of returns the session that a connection has as its tag, or the zero one.
+func Of(tag any) *Session {
+	if s, ok := tag.(*Session); ok {
+		return s
+	}
+	return &unlimited
+}
+
+// SetCertificate is called once a handshake has shown the client's certificate.
+func (s *Session) SetCertificate(cert *x509.Certificate) {
+	if s.control != nil {
+		s.cert = CertificateName(cert)
+		s.resolve()
+	}
+}
+
+// resolve looks the user up in the list in force.
+func (s *Session) resolve() {
+	t := s.control.table.Load()
+	s.table = t
+	switch {
+	case s.name != "" && t.users[s.name] != nil:
+		s.user = t.users[s.name]
+	case s.cert != "":
+		s.user = t.certified(s.cert, s.isHere())
+	default:
+		s.user = t.anonymous(s.isHere())
+	}
+	if s.counted != s.user.usage && !s.closed {
+		if s.counted != nil {
+			s.counted.connections.Add(-1)
+		}
+		if s.counted = s.user.usage; s.counted != nil {
+			s.counted.connections.Add(1)
+		}
+	}
+}
+
+// isHere reports whether the client is on this machine.
+func (s *Session) isHere() bool { return s.addr.IsLoopback() && !s.forwarded }
+
+// refresh follows a list that has changed.
+func (s *Session) refresh() {
+	if s.table != s.control.table.Load() {
+		s.resolve()
+	}
+}
+
+// Name returns the user's name; "" without credentials.
+func (s *Session) Name() string {
+	if s.control == nil {
+		return ""
+	}
+	s.refresh()
+	return s.user.name
+}
+
+// Addr returns the client's address; the zero Addr if it is not known.
+func (s *Session) Addr() netip.Addr { return s.addr }
+
+// Version identifies the list of users in force.
+type Version struct{ of *table }
+
+// Version returns the list in force. Credentials that were checked with another have to be
+// checked again.
+func (s *Session) Version() Version {
+	if s.control == nil {
+		return Version{}
+	}
+	return Version{s.control.table.Load()}
+}
+
+// Limited reports whether requests count for a quota.
+func (s *Session) Limited() bool { return s.limited() != nil }
+
+// May reports whether the session has all of the roles. It is cheap: two comparisons unless the
+// list has changed.
+func (s *Session) May(roles Roles) bool {
+	if s.control == nil {
+		return true
+	}
+	if s.table != s.control.table.Load() {
+		s.resolve()
+	}
+	return s.user.roles&roles == roles
+}
+
+// MayAnything reports whether the session has any role.
+func (s *Session) MayAnything() bool {
+	return s.control == nil || s.May(0) && s.user.roles != 0
+}
+
+// Require returns nil if the session has all of the roles, and otherwise an error that matches
+// isotone.ErrUnauthorized, if credentials could help, or isotone.ErrForbidden. It is logged.
+func (s *Session) Require(roles Roles) error {
+	if s.May(roles) {
+		return nil
+	}
+	s.control.audit.denied("role", s.user.name, s.addr, roles.String())
+	if s.user.name != "" {
+		return isotone.Errorf(isotone.CodeForbidden, "user %s lacks the role %s", s.user.name, roles&^s.user.roles)
+	}
+	return isotone.Errorf(isotone.CodeUnauthorized, "clients without credentials lack the role %s here; authenticate, or see ACL_FILE and ANONYMOUS", roles&^s.user.roles)
+}
+
+// Take uses a number of requests for a number of timestamps or IDs. The error matches
+// isotone.ErrQuotaExceeded and says how long to wait; then nothing was used.
+func (s *Session) Take(requests, timestamps uint64) error {
+	u := s.limited()
+	if u == nil {
+		return nil
+	}
+	if wait := u.take(s.control.cfg.Now(), requests, timestamps); wait > 0 {
+		return s.over("requests or timestamps a second", wait)
+	}
+	return nil
+}
+
+// limited returns the usage that requests count for: the user's, or without credentials that of
+// the address; nil: unlimited.
+func (s *Session) limited() *usage {
+	if s.control == nil {
+		return nil
+	}
+	s.refresh()
+	if s.user.name != "" {
+		return s.user.usage
+	}
+	return s.address.limited()
+}
+
+func (s *Session) over(what string, wait time.Duration) error {
+	s.control.audit.denied("quota", s.user.name, s.addr, what)
+	wait = max(wait, time.Millisecond)
+	e := isotone.Errorf(isotone.CodeQuotaExceeded, "more %s than allowed; retry after %d ms", what, (wait+time.Millisecond-1)/time.Millisecond)
+	e.RetryAfter = wait
+	return e
+}
+
+// TakeStream counts a stream of a live document. The caller calls done when it has ended,
+// unless there was an error, which matches isotone.ErrQuotaExceeded.
+func (s *Session) TakeStream() (done func(), err error) {
+	u := s.limited()
+	if u == nil {
+		return func() {}, nil
+	}
+	if n, most := u.streams.Add(1), u.limits.Load().Streams; most > 0 && n > most {
+		u.streams.Add(-1)
+		return nil, s.over("streams", time.Second)
+	}
+	return func() { u.streams.Add(-1) }, nil
+}
+
+// CertificateName returns whom a client's certificate is for: NAME in the URI
+// spiffe://TRUST-DOMAIN/isotone/client/NAME, or else the common name; "" without either.
+func CertificateName(cert *x509.Certificate) string {
+	if cert == nil {
+		return ""
+	}
+	for _, uri := range cert.URIs {
+		if name, ok := strings.CutPrefix(uri.Path, "/isotone/client/"); uri.Scheme == "spiffe" && ok && ValidName(name) {
+			return name
+		}
+	}
+	if ValidName(cert.Subject.CommonName) {
+		return cert.Subject.CommonName
+	}
+	return ""
+}

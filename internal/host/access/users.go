@@ -1,0 +1,112 @@
+package access
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+)
+
+// Bounds of a list of users.
+const (
+	fileBytesMax = 8 << 20
+	usersMax     = 10000
+	secretsMax   = 4 // of one user: one more than needed to replace one without an outage
+)
+
+// list is the form of the file.
+type list struct {
+	// Users has them by name.
+	Users map[string]entry `json:"users"`
+	// AddressLimits bounds what each client address may use without credentials.
+	AddressLimits *Limits `json:"addressLimits,omitempty"`
+}
+
+// entry is one user.
+type entry struct {
+	Roles []string `json:"roles"`
+	// Secrets has hashes; see HashSecret. A user without any can only use a certificate.
+	Secrets []string `json:"secrets,omitempty"`
+	Limits  Limits   `json:"limits,omitzero"`
+}
+
+// user is who has rights: a user of the list, or those without credentials.
+type user struct {
+	name    string // "": without credentials
+	roles   Roles
+	secrets []hash
+	limits  Limits
+	usage   *usage // nil: without limits
+}
+
+// parseList reads a list of users. Its error names everything that is wrong, and no secret.
+func parseList(text []byte) (users map[string]*user, address *Limits, err error) {
+	var l list
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&l); err != nil {
+		return nil, nil, jsonError(err)
+	}
+	if d.Decode(new(json.RawMessage)) != io.EOF {
+		return nil, nil, errors.New("something follows the object")
+	}
+	if len(l.Users) > usersMax {
+		return nil, nil, fmt.Errorf("it has %d users, at most %d are accepted", len(l.Users), usersMax)
+	}
+	users = map[string]*user{}
+	var faults []error
+	for _, name := range slices.Sorted(maps.Keys(l.Users)) {
+		e := l.Users[name]
+		u, err := e.user(name)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("user %.80q: %w", name, err))
+		}
+		users[name] = u
+	}
+	if l.AddressLimits != nil {
+		if err := l.AddressLimits.check(); err != nil {
+			faults = append(faults, fmt.Errorf("addressLimits: %w", err))
+		}
+	}
+	return users, l.AddressLimits, errors.Join(faults...)
+}
+
+// jsonError leaves out what the text has, which may be a secret.
+func jsonError(err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Errorf("it is not JSON, at byte %d", syntax.Offset)
+	case errors.As(err, &kind):
+		return fmt.Errorf("at byte %d: want %s", kind.Offset, kind.Type)
+	case err == io.EOF || err == io.ErrUnexpectedEOF:
+		return errors.New("it is not a whole JSON object")
+	}
+	return err // an unknown field, with its name
+}
+
+func (e *entry) user(name string) (*user, error) {
+	u := &user{name: name, limits: e.Limits}
+	if !ValidName(name) {
+		return u, fmt.Errorf("want a name of letters, digits, '.', '_' and '-', at most %d", nameMax)
+	}
+	var err error
+	if u.roles, err = ParseRoles(e.Roles); err != nil {
+		return u, err
+	}
+	if len(e.Secrets) > secretsMax {
+		return u, fmt.Errorf("%d secrets, at most %d are accepted", len(e.Secrets), secretsMax)
+	}
+	for i, text := range e.Secrets {
+		h, err := parseHash(text)
+		if err != nil {
+			return u, fmt.Errorf("secret %d: %w", i+1, err)
+		}
+		u.secrets = append(u.secrets, h)
+	}
+	return u, u.limits.check()
+}

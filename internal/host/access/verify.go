@@ -1,0 +1,282 @@
+package access
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/isotone/isotone"
+)
+
+const (
+	// verifyQueueMax bounds the credentials that wait to be checked: 1.3 s of hashing.
+	verifyQueueMax = 64
+	// knownMax and knownTime bound what is remembered of credentials that were right.
+	knownMax  = 4096
+	knownTime = time.Hour
+	// failuresMax bounds the wrong credentials of one address in a minute. More are refused
+	// without a look, so that guesses neither succeed nor take the node's time.
+	failuresMax = 20
+	failureTime = time.Minute
+	// failingMax bounds the addresses that are remembered for it.
+	failingMax = 65536
+)
+
+// Credentials are a user's name and secret as a client sent them.
+type Credentials struct{ Name, Secret string }
+
+// valid reports whether c can be right at all.
+func (c Credentials) valid() bool {
+	return ValidName(c.Name) && c.Secret != "" && len(c.Secret) <= SecretMax
+}
+
+// ParseAuthorization reads the value of the field Authorization: "Bearer NAME~SECRET" (RFC 6750)
+// or "Basic " and the base64 of "NAME:SECRET" (RFC 7617).
+func ParseAuthorization(value string) (Credentials, bool) {
+	scheme, rest, _ := strings.Cut(value, " ")
+	rest = strings.Trim(rest, " ")
+	separator := "~"
+	switch {
+	case strings.EqualFold(scheme, "basic"):
+		text, err := base64.StdEncoding.DecodeString(rest)
+		if err != nil {
+			return Credentials{}, false
+		}
+		rest, separator = string(text), ":"
+	case !strings.EqualFold(scheme, "bearer"):
+		return Credentials{}, false
+	}
+	name, secret, ok := strings.Cut(rest, separator)
+	c := Credentials{name, secret}
+	return c, ok && c.valid()
+}
+
+// verifier checks credentials. Hashing is slow, and one goroutine does it for all: a flood of
+// wrong secrets takes at most one core. What was right once is remembered, by a keyed hash of the
+// credentials with a key that never leaves the process, so that the next connection of the same
+// client costs a microsecond.
+type verifier struct {
+	control *Control
+	key     [32]byte
+
+	mu      sync.Mutex
+	known   map[[sha256.Size]byte]time.Duration // when it was last verified
+	failed  map[netip.Addr]*failures
+	queue   []*attempt
+	running bool
+}
+
+// failures are the wrong credentials of one address.
+type failures struct {
+	since time.Duration
+	count int
+}
+
+// attempt is one check that is under way.
+type attempt struct {
+	credentials Credentials
+	addr        netip.Addr
+	done        func(error)
+}
+
+func newVerifier(c *Control) *verifier {
+	v := &verifier{control: c, known: map[[sha256.Size]byte]time.Duration{}, failed: map[netip.Addr]*failures{}}
+	_, _ = rand.Read(v.key[:]) // never fails
+	return v
+}
+
+func (v *verifier) digest(c Credentials) (sum [sha256.Size]byte) {
+	mac := hmac.New(sha256.New, v.key[:])
+	mac.Write([]byte(c.Name))
+	mac.Write([]byte{0})
+	mac.Write([]byte(c.Secret))
+	mac.Sum(sum[:0])
+	return sum
+}
+
+// forget forgets all credentials: the list has changed.
+func (v *verifier) forget() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	clear(v.known)
+}
+
+// isKnown reports whether c was right a while ago, with the list in force.
+func (v *verifier) isKnown(c Credentials) bool {
+	sum := v.digest(c)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	at, ok := v.known[sum]
+	return ok && v.control.cfg.Now()-at < knownTime
+}
+
+var (
+	errWrong       = isotone.Errorf(isotone.CodeUnauthorized, "the name or the secret is wrong")
+	errTooManyBad  = &isotone.Error{Code: isotone.CodeUnauthorized, Message: "too many wrong credentials came from this address; try again in a minute", RetryAfter: failureTime}
+	errVerifyQueue = &isotone.Error{Code: isotone.CodeOverloaded, Message: "too many credentials wait to be checked", RetryAfter: time.Second}
+)
+
+// submit checks c. It calls done, on a goroutine of its own, unless it returns true: then done
+// is not called, and err is the result.
+func (v *verifier) submit(c Credentials, addr netip.Addr, done func(error)) (now bool, err error) {
+	if !c.valid() {
+		return true, v.wrong(c.Name, addr)
+	}
+	if v.isKnown(c) {
+		return true, nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if f := v.failed[addr]; f != nil && f.count >= failuresMax && v.control.cfg.Now()-f.since < failureTime {
+		return true, errTooManyBad
+	}
+	if len(v.queue) >= verifyQueueMax {
+		return true, errVerifyQueue
+	}
+	v.queue = append(v.queue, &attempt{c, addr, done})
+	if !v.running {
+		v.running = true
+		go v.run()
+	}
+	return false, nil
+}
+
+// run checks what waits, and ends when nothing does.
+func (v *verifier) run() {
+	for {
+		v.mu.Lock()
+		if len(v.queue) == 0 {
+			v.running = false
+			v.mu.Unlock()
+			return
+		}
+		a := v.queue[0]
+		v.queue = v.queue[1:]
+		v.mu.Unlock()
+		a.done(v.check(a))
+	}
+}
+
+// nobody is whose secret is compared for names that do not exist, so that they take as long.
+var nobody = sync.OnceValue(func() hash {
+	h, _ := parseHash(HashSecret(NewSecret()))
+	return h
+})
+
+func (v *verifier) check(a *attempt) error {
+	t := v.control.table.Load()
+	secrets, exists := []hash{nobody()}, false
+	if u := t.users[a.credentials.Name]; u != nil && len(u.secrets) > 0 {
+		secrets, exists = u.secrets, true
+	}
+	right := false
+	for i := range secrets {
+		right = secrets[i].matches(a.credentials.Secret) || right
+	}
+	if !right || !exists {
+		return v.wrong(a.credentials.Name, a.addr)
+	}
+	v.remember(a.credentials, t)
+	return nil
+}
+
+// remember notes that c is right by t.
+func (v *verifier) remember(c Credentials, t *table) {
+	sum := v.digest(c)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.control.table.Load() != t {
+		return
+	}
+	if len(v.known) >= knownMax {
+		clear(v.known) // all have to be checked again
+	}
+	v.known[sum] = v.control.cfg.Now()
+}
+
+// wrong notes wrong credentials of an address.
+func (v *verifier) wrong(name string, addr netip.Addr) error {
+	if !ValidName(name) {
+		name = "" // perhaps a secret in the wrong place
+	}
+	v.control.audit.denied("credentials", name, addr, "authentication")
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	now := v.control.cfg.Now()
+	f := v.failed[addr]
+	if f == nil || now-f.since >= failureTime {
+		if len(v.failed) >= failingMax {
+			clear(v.failed)
+		}
+		f = &failures{since: now}
+		v.failed[addr] = f
+	}
+	f.count++
+	return errWrong
+}
+
+// Authenticate makes the session speak for the user of c, if that is right. It returns true if
+// the result is known at once, in err. Otherwise it calls done with the result, on another
+// goroutine; the caller then calls [Session.Become] with the name on its own. An err, in either
+// case, matches isotone.ErrUnauthorized, isotone.ErrOverloaded or isotone.ErrQuotaExceeded, and
+// changes nothing. A session without a Control has no users.
+func (s *Session) Authenticate(c Credentials, done func(error)) (now bool, err error) {
+	if s.control == nil {
+		return true, errWrong
+	}
+	if now, err = s.control.verify.submit(c, s.addr, done); now && err == nil {
+		err = s.Become(c.Name)
+	}
+	return now, err
+}
+
+// Prove is Authenticate that waits for the result, or for ctx to end.
+func (s *Session) Prove(ctx context.Context, c Credentials) error {
+	result := make(chan error, 1)
+	now, err := s.Authenticate(c, func(err error) { result <- err })
+	if now {
+		return err
+	}
+	select {
+	case err = <-result:
+	case <-ctx.Done():
+		return isotone.Errorf(isotone.CodeDeadlineExceeded, "the credentials were not checked in time")
+	}
+	if err != nil {
+		return err
+	}
+	return s.Become(c.Name)
+}
+
+// Become makes the session speak for a user whose credentials were right. The error matches
+// isotone.ErrQuotaExceeded if the user has too many connections.
+func (s *Session) Become(name string) error {
+	if s.control == nil || s.name == name {
+		return nil
+	}
+	if u := s.control.table.Load().users[name]; u != nil && u.usage != nil && u.usage != s.counted {
+		if most := u.limits.Connections; most > 0 && u.usage.connections.Load() >= most {
+			return s.over("connections of this user", time.Second)
+		}
+	}
+	s.name = name
+	s.resolve()
+	return nil
+}
+
+// Reset makes the session speak for nobody again.
+func (s *Session) Reset() {
+	if s.control != nil && s.name != "" {
+		s.name = ""
+		s.resolve()
+	}
+}
+
+// Known reports at once whether c was right a while ago.
+func (c *Control) Known(cr Credentials) bool { return cr.valid() && c.verify.isKnown(cr) }
