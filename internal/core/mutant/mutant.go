@@ -9,7 +9,7 @@ package mutant
 // Mutant is one deliberate bug.
 type Mutant int
 
-// The bugs, each with the invariant that it breaks.
+// The bugs, each with the invariant that it breaks, or "liveness".
 const (
 	None                  Mutant = iota
 	KeepAllocator                // I2: a re-elected leader goes on where it stopped
@@ -74,36 +74,37 @@ const (
 
 	// Each of the following lacks one rule that refuses something. All of them are directed.
 
-	UnrefusedBeforeOpen     // I7: a leader changes the membership before it has applied an entry of its own term
-	UnrefusedSecond         // I7: a second change is proposed while one is under way
-	UnrefusedInJoint        // I7: a change is proposed between the two configurations of another
-	UnrefusedKind           // I7: a change of unknown kind is proposed
-	UnrefusedZero           // I7: a change of member 0 is proposed
-	UnrefusedMember         // I7: a voter is added as a learner
+	UnrefusedBeforeOpen     // liveness: a leader changes the membership before it has applied an entry of its own term
+	UnrefusedSecond         // liveness: a second change is proposed while one is under way
+	UnrefusedInJoint        // liveness: a change is proposed between the two configurations of another
+	UnrefusedKind           // liveness: a change of unknown kind is proposed
+	UnrefusedZero           // liveness: a change of member 0 is proposed
+	UnrefusedMember         // liveness: a voter is added as a learner
 	UnrefusedRemoved        // I6: the ID of a removed member is used again
-	UnrefusedGeneration     // I7: a node is added under an ID that has a generation already
+	UnrefusedGeneration     // liveness: a node is added under an ID that has a generation already
 	UnrefusedLevel          // I12: what needs a feature level is proposed below it
 	UnrefusedMembersMax     // I7: a member more than a snapshot holds is added
-	UnrefusedRemovedMax     // I6: a member is added whose removal nobody could remember
+	UnrefusedRemovedMax     // I7, I6: a member is added whose removal nobody could remember
 	UnrefusedAddress        // I7: an address of any length is recorded
-	UnrefusedStranger       // I6: an ID that is no member's any more is replaced
+	UnrefusedStranger       // liveness: an ID that is no member's any more is replaced
 	UnrefusedLastGeneration // I6: a node is replaced though its generations are used up
-	UnrefusedReplaced       // I6: a member is replaced twice at once
+	UnrefusedReplaced       // liveness: a member is replaced twice at once
 	UnrefusedUnregistered   // I6: a learner votes though its incarnation is not on record
-	UnrefusedBehind         // I7: a learner votes that is not connected
-	UnrefusedQuorum         // I7: voters are removed though the rest is no quorum
-	UnrefusedLeader         // I7: a leader removes itself
-	UnrefusedFarFloor       // I13: an operator raises the floor by years without force
-	UnrefusedLastFloor      // I13: the floor is raised to the last nanosecond
-	UnrefusedTransfer       // I5: the leadership is transferred to a voter that does not answer
-	AdmitForeign            // I10: a node of another cluster is let in
+	UnrefusedBehind         // liveness: a learner votes that is not connected
+	UnrefusedQuorum         // liveness: voters are removed though the rest is no quorum
+	UnrefusedLeader         // liveness: a leader removes itself
+	UnrefusedFarFloor       // liveness: an operator raises the floor by years without force
+	UnrefusedLastFloor      // liveness: the floor is raised to the last nanosecond
+	UnrefusedTransfer       // liveness: the leadership is transferred to a node that cannot lead
+	AdmitForeign            // I6: a node of another cluster is let in
 	AdmitFounder            // I10: a node that is to form another cluster is let in
-	AdmitOtherFounders      // I10: founders with another list of members are let in
+	AdmitOtherFounders      // liveness: founders with another list of members are let in
+	AdmitOldFounder         // liveness: a founder of a version that cannot form the cluster is let in
 	AdmitTick               // I5: a node with another length of a tick is let in
-	AdmitStranger           // I6: a node that is no member is let in
+	AdmitStranger           // liveness: a node that is no member is let in
 	AdmitCloned             // I6: two processes from copies of one directory, in their same start, are let in
 	AdmitStrangers          // I7: any number of unknown nodes that may be newer members is let in
-	StopUnknown             // I6: a founder that comes late stops members that it does not know
+	StopUnknown             // liveness: a founder that comes late stops members that it does not know
 	count
 )
 
@@ -123,7 +124,7 @@ var names = [count]string{
 	"unrefused-removed-max", "unrefused-address", "unrefused-stranger", "unrefused-last-generation",
 	"unrefused-replaced", "unrefused-unregistered", "unrefused-behind", "unrefused-quorum", "unrefused-leader",
 	"unrefused-far-floor", "unrefused-last-floor", "unrefused-transfer", "admit-foreign", "admit-founder",
-	"admit-other-founders", "admit-tick", "admit-stranger", "admit-cloned", "admit-strangers", "stop-unknown",
+	"admit-other-founders", "admit-old-founder", "admit-tick", "admit-stranger", "admit-cloned", "admit-strangers", "stop-unknown",
 }
 
 // String returns the name of the bug.

@@ -130,7 +130,7 @@ func (r *Replica) judgeAsFounder(h Hello) (refusal *Refusal, stops bool) {
 		if self.ClusterID != 0 && h.ClusterID != 0 && h.ClusterID != self.ClusterID {
 			return r.refuseSplit(h), true
 		}
-	case h.Stage == StageUnknown:
+	case h.Stage == StageUnknown && !mutant.On(mutant.AdmitOldFounder):
 		return refuse(RefusedLevel, "node %d runs an older version, which cannot form a cluster with node %d; start all initial members with the same version",
 			h.node(), self.node()), false
 	case h.Stage == StageJoining:

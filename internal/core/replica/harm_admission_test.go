@@ -16,6 +16,7 @@ var admissionHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.AdmitForeign:       stopsMemberOfAnotherCluster,
 	mutant.AdmitFounder:       formsSecondCluster,
 	mutant.AdmitOtherFounders: preparesInVain,
+	mutant.AdmitOldFounder:    preparesWithOldVersion,
 	mutant.AdmitTick:          leasesOnShortPromise,
 	mutant.AdmitStranger:      keepsRemovedNode,
 	mutant.AdmitCloned:        votesInTwoProcesses,
@@ -82,6 +83,29 @@ func preparesInVain(t *testing.T) bool {
 		}
 	}
 	return prepared
+}
+
+// preparesWithOldVersion: a founder is started with a version that takes no part in the formation.
+// Its version is part of what the others prepare, so that they cannot form the cluster with the
+// right one either.
+func preparesWithOldVersion(t *testing.T) bool {
+	c := unformed(t, 2, nil)
+	c.fatal = func(*node, error) {}
+	old := c.add(3, members(3), func(cfg *replica.Config) { cfg.Level = oracle.LevelFirst })
+	c.add(1, members(3), nil)
+	c.add(2, members(3), nil)
+	for _, n := range []*node{c.nodes[1], c.nodes[2]} {
+		c.hear(n, c.nodes[3-n.id])
+		c.hear(n, old)
+	}
+	c.settle()
+	old.cfg.Level = oracle.LevelNewest
+	c.crash(old, false)
+	for range 3 {
+		c.greet()
+		c.settle()
+	}
+	return c.nodes[1].Status().Forming != ""
 }
 
 // leasesOnShortPromise: the ticks of a voter are ten times shorter than those of the leader. It

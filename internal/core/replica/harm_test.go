@@ -511,13 +511,24 @@ func endsTime(t *testing.T) bool {
 // losesLease: for the sake of a transfer that cannot succeed a leader forgoes its lease for as
 // long as it leads.
 func losesLease(t *testing.T) bool {
-	c, l := leased(t)
-	gone := c.followers(l)[0]
-	gone.down = true
-	c.tick(100)
-	c.turn(l, &replica.Input{Transfer: true, TransferTo: gone.id})
-	c.tick(100)
-	c.askMode(l, isotone.ReadLease, 1)
-	c.tick(2)
-	return l.outcome(c.askMode(l, isotone.ReadLease, 1)) != "ok"
+	lost := 0
+	for _, to := range []string{"leader", "learner", "silent"} {
+		c, l := leased(t)
+		c.addLearner(4)
+		gone := c.followers(l)[0]
+		gone.down = true
+		c.tick(100)
+		id := map[string]uint64{"leader": l.id, "learner": 4, "silent": gone.id}[to]
+		c.turn(l, &replica.Input{Transfer: true, TransferTo: id})
+		c.tick(100)
+		c.askMode(l, isotone.ReadLease, 1)
+		c.tick(2)
+		if l.outcome(c.askMode(l, isotone.ReadLease, 1)) != "ok" {
+			lost++
+		}
+	}
+	if lost > 0 && lost < 3 {
+		t.Errorf("%d of three transfers do harm", lost)
+	}
+	return lost > 0
 }
