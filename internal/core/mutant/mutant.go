@@ -9,7 +9,7 @@ package mutant
 // Mutant is one deliberate bug.
 type Mutant int
 
-// The bugs, each with the invariant that it breaks.
+// The bugs, each with the invariant that it breaks, or "liveness".
 const (
 	None                  Mutant = iota
 	KeepAllocator                // I2: a re-elected leader goes on where it stopped
@@ -71,6 +71,40 @@ const (
 	FreeRestored                 // I9: a restored cluster grants workers that clients of the lost one may hold
 	ClientFloorIgnored           // I13: a leader answers at or below the floor that a request carries
 	ClientFloorUnbounded         // I11: a client raises the floor however far it is ahead of the clock
+
+	// Each of the following lacks one rule that refuses something. All of them are directed.
+
+	UnrefusedBeforeOpen     // liveness: a leader changes the membership before it has applied an entry of its own term
+	UnrefusedSecond         // liveness: a second change is proposed while one is under way
+	UnrefusedInJoint        // liveness: a change is proposed between the two configurations of another
+	UnrefusedKind           // liveness: a change of unknown kind is proposed
+	UnrefusedZero           // liveness: a change of member 0 is proposed
+	UnrefusedMember         // liveness: a voter is added as a learner
+	UnrefusedRemoved        // I6: the ID of a removed member is used again
+	UnrefusedGeneration     // liveness: a node is added under an ID that has a generation already
+	UnrefusedLevel          // I12: what needs a feature level is proposed below it
+	UnrefusedMembersMax     // I7: a member more than a snapshot holds is added
+	UnrefusedRemovedMax     // I7, I6: a member is added whose removal nobody could remember
+	UnrefusedAddress        // I7: an address of any length is recorded
+	UnrefusedStranger       // liveness: an ID that is no member's any more is replaced
+	UnrefusedLastGeneration // I6: a node is replaced though its generations are used up
+	UnrefusedReplaced       // liveness: a member is replaced twice at once
+	UnrefusedUnregistered   // I6: a learner votes though its incarnation is not on record
+	UnrefusedBehind         // liveness: a learner votes that is not connected
+	UnrefusedQuorum         // liveness: voters are removed though the rest is no quorum
+	UnrefusedLeader         // liveness: a leader removes itself
+	UnrefusedFarFloor       // liveness: an operator raises the floor by years without force
+	UnrefusedLastFloor      // liveness: the floor is raised to the last nanosecond
+	UnrefusedTransfer       // liveness: the leadership is transferred to a node that cannot lead
+	AdmitForeign            // I6: a node of another cluster is let in
+	AdmitFounder            // I10: a node that is to form another cluster is let in
+	AdmitOtherFounders      // liveness: founders with another list of members are let in
+	AdmitOldFounder         // liveness: a founder of a version that cannot form the cluster is let in
+	AdmitTick               // I5: a node with another length of a tick is let in
+	AdmitStranger           // liveness: a node that is no member is let in
+	AdmitCloned             // I6: two processes from copies of one directory, in their same start, are let in
+	AdmitStrangers          // I7: any number of unknown nodes that may be newer members is let in
+	StopUnknown             // liveness: a founder that comes late stops members that it does not know
 	count
 )
 
@@ -85,6 +119,12 @@ var names = [count]string{
 	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed", "copy-wins",
 	"restore-below", "restore-own-floor", "free-restored",
 	"client-floor-ignored", "client-floor-unbounded",
+	"unrefused-before-open", "unrefused-second", "unrefused-in-joint", "unrefused-kind", "unrefused-zero",
+	"unrefused-member", "unrefused-removed", "unrefused-generation", "unrefused-level", "unrefused-members-max",
+	"unrefused-removed-max", "unrefused-address", "unrefused-stranger", "unrefused-last-generation",
+	"unrefused-replaced", "unrefused-unregistered", "unrefused-behind", "unrefused-quorum", "unrefused-leader",
+	"unrefused-far-floor", "unrefused-last-floor", "unrefused-transfer", "admit-foreign", "admit-founder",
+	"admit-other-founders", "admit-old-founder", "admit-tick", "admit-stranger", "admit-cloned", "admit-strangers", "stop-unknown",
 }
 
 // String returns the name of the bug.
@@ -96,6 +136,17 @@ func Pick[T any](m Mutant, bug, right T) T {
 		return bug
 	}
 	return right
+}
+
+// IsDirected reports whether the bug does harm so rarely, or only after such unusual requests,
+// that random runs take too long to find it. A test in internal/core/replica creates the
+// situation.
+func (m Mutant) IsDirected() bool {
+	switch m {
+	case VoteAfterRestart, VoteAfterTermChange, CampaignUnsynced, LeaseWithoutSlack, UnboundedLog, MergeSnapshotNotes:
+		return true
+	}
+	return m >= UnrefusedBeforeOpen
 }
 
 // All returns every bug.

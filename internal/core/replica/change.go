@@ -47,7 +47,7 @@ const (
 // holds when the change is applied (Ongaro's dissertation, §4.1).
 func (r *Replica) change(c MemberChange) {
 	err := r.checkChange(c)
-	if c.Kind == Remove && c.Member.ID == r.cfg.Self.NodeID && err == nil && !mutant.On(mutant.ChangeUnchecked) {
+	if c.Kind == Remove && c.Member.ID == r.cfg.Self.NodeID && err == nil && !mutant.On(mutant.ChangeUnchecked) && !mutant.On(mutant.UnrefusedLeader) {
 		// A leader steps down when it applies its removal, and does not tell the others that
 		// this is committed. Of two voters the other could then never be elected.
 		r.transfer(0)
@@ -110,15 +110,15 @@ func (r *Replica) replacedBy(id uint64) uint64 {
 // checkChange returns why c cannot be proposed, or nil.
 func (r *Replica) checkChange(c MemberChange) *isotone.Error {
 	switch {
-	case r.role != raft.StateLeader || !r.leading.alloc.IsOpen():
+	case r.role != raft.StateLeader || !r.leading.alloc.IsOpen() && !mutant.On(mutant.UnrefusedBeforeOpen):
 		return r.redirect()
-	case r.leading.changing || len(r.conf.GetVotersOutgoing()) > 0:
+	case r.leading.changing && !mutant.On(mutant.UnrefusedSecond) || len(r.conf.GetVotersOutgoing()) > 0 && !mutant.On(mutant.UnrefusedInJoint):
 		return isotone.Errorf(isotone.CodeOverloaded, "another change of membership is under way")
 	case !r.hasRoom(2):
 		return isotone.ErrOverloaded
 	case mutant.On(mutant.ChangeUnchecked) && c.Kind >= AddLearner && c.Kind <= Remove:
 		return nil
-	case c.Member.ID == 0:
+	case c.Member.ID == 0 && !mutant.On(mutant.UnrefusedZero):
 		return invalidChange("a member ID must not be 0")
 	}
 	var err *isotone.Error
@@ -134,7 +134,9 @@ func (r *Replica) checkChange(c MemberChange) *isotone.Error {
 	case UpdateMember:
 		return r.checkUpdate(c.Member)
 	default:
-		return invalidChange("a change of membership of unknown kind %d", c.Kind)
+		if !mutant.On(mutant.UnrefusedKind) {
+			return invalidChange("a change of membership of unknown kind %d", c.Kind)
+		}
 	}
 	if err != nil {
 		return err
@@ -149,16 +151,16 @@ func invalidChange(format string, args ...any) *isotone.Error {
 func (r *Replica) checkAdd(m oracle.Member) *isotone.Error {
 	node := oracle.NodeOf(m.ID)
 	for _, o := range r.state.Members {
-		if oracle.NodeOf(o.ID) == node {
+		if oracle.NodeOf(o.ID) == node && !mutant.On(mutant.UnrefusedMember) {
 			return invalidChange("node %d is a member already; if it has lost its data directory, replace it (isotone member replace %d PEER_ADDR)", node, node)
 		}
 	}
 	switch {
-	case r.state.IsRemoved(m.ID):
+	case r.state.IsRemoved(m.ID) && !mutant.On(mutant.UnrefusedRemoved):
 		return invalidChange("node %d was a member of this cluster before; a node ID is used once, choose another one", node)
-	case oracle.GenerationOf(m.ID) != 0:
+	case oracle.GenerationOf(m.ID) != 0 && !mutant.On(mutant.UnrefusedGeneration):
 		return invalidChange("a node ID is at most %d", uint64(oracle.NodeMax))
-	case m.Promote && r.state.CurrentLevel() < oracle.LevelMembers:
+	case m.Promote && r.lacksLevel():
 		return r.needsLevel("a node that becomes a voter by itself")
 	}
 	return r.checkJoin(m.PeerAddr)
@@ -167,11 +169,11 @@ func (r *Replica) checkAdd(m oracle.Member) *isotone.Error {
 // checkJoin returns why no learner with this peer address can be added, or nil.
 func (r *Replica) checkJoin(addr string) *isotone.Error {
 	switch {
-	case len(r.state.Members) >= oracle.MembersMax:
+	case len(r.state.Members) >= oracle.MembersMax && !mutant.On(mutant.UnrefusedMembersMax):
 		return invalidChange("a cluster has at most %d members", oracle.MembersMax)
 	case !isAddr(addr):
 		return invalidChange("%q is not the peer address of a node: want host:port, at most %d bytes", addr, oracle.AddrMax)
-	case len(r.state.Removed) >= oracle.RemovedMax:
+	case len(r.state.Removed) >= oracle.RemovedMax && !mutant.On(mutant.UnrefusedRemovedMax):
 		return invalidChange("this cluster has had %d members that were removed, and can remember no more: nodes can only be replaced", oracle.RemovedMax)
 	}
 	return nil
@@ -182,15 +184,15 @@ func (r *Replica) checkReplace(m oracle.Member) *isotone.Error {
 	_, isMember := r.state.Member(m.ID)
 	_, hasNext := r.state.NextMember(m.ID)
 	switch {
-	case r.state.CurrentLevel() < oracle.LevelMembers:
+	case r.lacksLevel():
 		return r.needsLevel("the replacement of a member")
-	case !isMember:
+	case !isMember && !mutant.On(mutant.UnrefusedStranger):
 		return invalidChange("node %d is no member; add it (isotone member add %d PEER_ADDR)", node, node)
-	case !hasNext:
+	case !hasNext && !mutant.On(mutant.UnrefusedLastGeneration):
 		return invalidChange("node %d was replaced %d times and cannot be replaced again; add a node with another ID and remove this one", node, oracle.GenerationMax)
 	}
 	for _, o := range r.state.Members {
-		if o.Replaces == m.ID {
+		if o.Replaces == m.ID && !mutant.On(mutant.UnrefusedReplaced) {
 			return invalidChange("node %d is being replaced already, by a node at %s; to give that up: isotone member remove %d", node, o.PeerAddr, node)
 		}
 	}
@@ -205,7 +207,7 @@ func (r *Replica) checkPromote(id uint64) *isotone.Error {
 		return invalidChange("node %d is no member: add it as a learner first (isotone member add %d PEER_ADDR)", node, node)
 	case !r.isLearner(id):
 		return invalidChange("node %d is a voter already", node)
-	case m.Incarnation == 0:
+	case m.Incarnation == 0 && !mutant.On(mutant.UnrefusedUnregistered):
 		return isotone.Errorf(isotone.CodeOverloaded, "node %d has not connected yet; start it with JOIN", node)
 	}
 	return nil
@@ -223,7 +225,7 @@ func (r *Replica) checkRemove(id uint64) *isotone.Error {
 
 func (r *Replica) checkUpdate(m oracle.Member) *isotone.Error {
 	switch _, isMember := r.state.Member(m.ID); {
-	case r.state.CurrentLevel() < oracle.LevelMembers:
+	case r.lacksLevel():
 		return r.needsLevel("a change of addresses")
 	case !isMember:
 		return invalidChange("node %d is no member", oracle.NodeOf(m.ID))
@@ -236,6 +238,12 @@ func (r *Replica) checkUpdate(m oracle.Member) *isotone.Error {
 		}
 	}
 	return nil
+}
+
+// lacksLevel reports whether members may run a version that cannot read what LevelMembers
+// brought.
+func (r *Replica) lacksLevel() bool {
+	return r.state.CurrentLevel() < oracle.LevelMembers && !mutant.On(mutant.UnrefusedLevel)
 }
 
 func (r *Replica) needsLevel(what string) *isotone.Error {
@@ -265,9 +273,9 @@ func (r *Replica) checkQuorumAfter(c MemberChange) *isotone.Error {
 		}
 	})
 	switch {
-	case c.Kind == AddVoter && !slices.Contains(ready, c.Member.ID):
+	case c.Kind == AddVoter && !slices.Contains(ready, c.Member.ID) && !mutant.On(mutant.UnrefusedBehind):
 		return isotone.Errorf(isotone.CodeOverloaded, "node %d is not connected, or lacks too much of the log; try again when it has caught up", oracle.NodeOf(c.Member.ID))
-	case len(ready) < len(voters)/2+1:
+	case len(ready) < len(voters)/2+1 && !mutant.On(mutant.UnrefusedQuorum):
 		return isotone.Errorf(isotone.CodeOverloaded, "after that the cluster would have %d voters, of which only %d are connected and up to date (%s): it could not elect a leader",
 			len(voters), len(ready), list(ready))
 	}
@@ -305,7 +313,7 @@ func (r *Replica) Expelled() *Refusal { return r.expelled }
 // isAddr reports whether s may be an address in a member record: printable ASCII without
 // spaces, 1 to oracle.AddrMax bytes.
 func isAddr(s string) bool {
-	return s != "" && len(s) <= oracle.AddrMax && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' })
+	return s != "" && (len(s) <= oracle.AddrMax || mutant.On(mutant.UnrefusedAddress)) && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
 // applyChange applies a committed membership change.

@@ -22,3 +22,6 @@ func (r *Replica) WorkerLeases() []oracle.WorkerLease { return slices.Clone(r.st
 
 // Spoil changes the state of this replica, as bad memory would.
 func (r *Replica) Spoil(f func(*oracle.State)) { f(&r.state) }
+
+// InJoint reports whether the cluster is between the two configurations of a change.
+func (r *Replica) InJoint() bool { return len(r.conf.GetVotersOutgoing()) > 0 }

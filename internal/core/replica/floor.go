@@ -36,11 +36,11 @@ func (r *Replica) raiseFloor(q FloorRequest) {
 	switch {
 	case r.role != raft.StateLeader || !r.leading.alloc.IsOpen():
 		r.effects.FloorRefused = r.redirect()
-	case q.Time >= oracle.CeilingMax-1:
+	case q.Time >= oracle.CeilingMax-1 && !mutant.On(mutant.UnrefusedLastFloor):
 		r.effects.FloorRefused = isotone.Errorf(isotone.CodeInvalidArgument, "a floor must be before the year 2262")
-	case r.state.CurrentLevel() < oracle.LevelMembers:
+	case r.lacksLevel():
 		r.effects.FloorRefused = r.needsLevel("a floor")
-	case !q.Force && q.Time > now && q.Time-now > uint64(FloorAheadMax):
+	case !q.Force && q.Time > now && q.Time-now > uint64(FloorAheadMax) && !mutant.On(mutant.UnrefusedFarFloor):
 		r.effects.FloorRefused = isotone.Errorf(isotone.CodeInvalidArgument,
 			"the floor is %v ahead of the clock, and time would stand still for that long; to raise it beyond %v, use force",
 			time.Duration(min(q.Time-now, oracle.CeilingMax)).Round(time.Second), FloorAheadMax)
@@ -112,7 +112,7 @@ func (r *Replica) refuseFloor(floor, now uint64) *isotone.Error {
 		return isotone.Errorf(isotone.CodeRegressed, "the client's floor is %v ahead of the clock, more than %v: the cluster was set back to an older copy, "+
 			"or the floor is of another cluster; use the right cluster, or run isotone floor raise",
 			time.Duration(min(ahead, oracle.CeilingMax)).Truncate(time.Second), ClientFloorAheadMax)
-	case r.state.CurrentLevel() < oracle.LevelMembers:
+	case r.lacksLevel():
 		return isotone.Errorf(isotone.CodeRegressed, "the client's floor is beyond what this cluster has reserved: it was set back to an older copy, "+
 			"or the floor is of another cluster; to have it raised, finish the upgrade to feature level %d", oracle.LevelMembers)
 	}

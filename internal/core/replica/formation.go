@@ -120,7 +120,7 @@ func (r *Replica) judgeAsFounder(h Hello) (refusal *Refusal, stops bool) {
 	switch {
 	case !f.isFounder(h.NodeID) && h.ClusterID != 0 && !r.prepared():
 		return nil, false // it takes this node for a member of its cluster, and will see
-	case !f.isFounder(h.NodeID) && h.Stage != StageGathering:
+	case !f.isFounder(h.NodeID) && h.Stage != StageGathering && !mutant.On(mutant.StopUnknown):
 		// It may be a member that joined the cluster while this node was away. The other
 		// founders know.
 		return refuse(RefusedMember, "node %d is not known to node %d, which is still being set up", h.node(), self.node()), false
@@ -130,7 +130,7 @@ func (r *Replica) judgeAsFounder(h Hello) (refusal *Refusal, stops bool) {
 		if self.ClusterID != 0 && h.ClusterID != 0 && h.ClusterID != self.ClusterID {
 			return r.refuseSplit(h), true
 		}
-	case h.Stage == StageUnknown:
+	case h.Stage == StageUnknown && !mutant.On(mutant.AdmitOldFounder):
 		return refuse(RefusedLevel, "node %d runs an older version, which cannot form a cluster with node %d; start all initial members with the same version",
 			h.node(), self.node()), false
 	case h.Stage == StageJoining:
@@ -139,7 +139,7 @@ func (r *Replica) judgeAsFounder(h Hello) (refusal *Refusal, stops bool) {
 		return refuse(RefusedWiped, "node %d has another data directory (%016x) than it had when cluster %016x was being formed (%016x); "+
 			"if no member was ever ready, stop all of them, delete all their data directories and start again; else bring the old directory back",
 			h.node(), h.Incarnation, self.ClusterID, r.incarnationOf(h.NodeID)), false
-	case h.Founders != self.Founders:
+	case h.Founders != self.Founders && !mutant.On(mutant.AdmitOtherFounders):
 		return refuse(RefusedFounders, "node %d was started with nodes %s in PEERS, node %d with nodes %s, and both are to form a cluster; "+
 			"all initial members need the same list", h.node(), h.Founders, self.node(), self.Founders), !r.prepared()
 	case h.SeedDigest != self.SeedDigest:

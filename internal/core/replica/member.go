@@ -193,14 +193,14 @@ func (r *Replica) judgeAsMember(h Hello) *Refusal {
 	self := r.Hello()
 	m, isMember := r.state.Member(h.NodeID)
 	switch {
-	case h.ClusterID != 0 && self.ClusterID != 0 && h.ClusterID != self.ClusterID:
+	case h.ClusterID != 0 && self.ClusterID != 0 && h.ClusterID != self.ClusterID && !mutant.On(mutant.AdmitForeign):
 		return refuse(RefusedCluster, "node %d has data of cluster %016x, this is cluster %016x; give it a data directory of its own",
 			h.node(), h.ClusterID, self.ClusterID)
 	case r.state.IsRemoved(h.NodeID):
 		return r.refuseRemoved(h)
 	case isMember && m.Incarnation != 0 && m.Incarnation != h.Incarnation && !mutant.On(mutant.AdmitWiped):
 		return refuseWiped(h, m.Incarnation) // before anything about PEERS, which says less
-	case h.Stage == StageGathering && m.Incarnation != h.Incarnation:
+	case h.Stage == StageGathering && m.Incarnation != h.Incarnation && !mutant.On(mutant.AdmitFounder):
 		return r.refuseFounder(h) // with the same incarnation its hello was only slow
 	case (h.ClusterID == 0 || self.ClusterID == 0) && h.VotersHash != 0 && self.VotersHash != 0 && h.VotersHash != self.VotersHash:
 		return refuse(RefusedCluster, "node %d was started with other node IDs in PEERS than node %d; all initial members need the same list",
@@ -209,9 +209,9 @@ func (r *Replica) judgeAsMember(h Hello) *Refusal {
 		return nil // this node joins and knows no members yet
 	case !isMember && r.mayBeNewer(h):
 		return nil
-	case !isMember:
+	case !isMember && !mutant.On(mutant.AdmitStranger):
 		return refuse(RefusedMember, "node %d is no member of cluster %016x", h.node(), self.ClusterID)
-	case h.TickNanos != self.TickNanos:
+	case h.TickNanos != self.TickNanos && !mutant.On(mutant.AdmitTick):
 		return refuseTick(h, self)
 	}
 	if refusal := r.refuseLevel(h); refusal != nil {
@@ -263,7 +263,7 @@ func compareHello(h, known Hello) *Refusal {
 	case h.Boot < known.Boot:
 		return refuse(RefusedStale, "node %d says this is start %d of its data directory, but start %d was seen: "+
 			"the directory is an older copy and must not take part", h.node(), h.Boot, known.Boot)
-	case h.Boot == known.Boot && h.Session != known.Session:
+	case h.Boot == known.Boot && h.Session != known.Session && !mutant.On(mutant.AdmitCloned):
 		return refuse(RefusedCloned, "node %d was started twice from copies of one data directory: stop one of the two processes for good, or, "+
 			"if a copy was put back, take it away", h.node())
 	}
@@ -446,7 +446,7 @@ func (r *Replica) mayBeNewer(h Hello) bool {
 	switch s := r.stranger(h.NodeID); {
 	case s != nil:
 		s.hello = h
-	case len(r.strangers) == strangersMax:
+	case len(r.strangers) == strangersMax && !mutant.On(mutant.AdmitStrangers):
 		return false
 	default:
 		r.strangers = append(r.strangers, stranger{hello: h})

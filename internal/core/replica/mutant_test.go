@@ -3,26 +3,42 @@
 package replica_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/isotone/isotone/internal/core/mutant"
 )
 
-// TestMutants_BrokenPromisesAreNoticed switches on the bugs that do harm so
-// rarely that random runs take too long to find them.
-func TestMutants_BrokenPromisesAreNoticed(t *testing.T) {
-	defer mutant.Switch(mutant.None)
-	for m, broken := range map[mutant.Mutant]func(*testing.T) bool{
+// directed has for each bug that random runs would take too long to find a function that reports
+// whether it does harm.
+func directed() map[mutant.Mutant]func(*testing.T) bool {
+	list := map[mutant.Mutant]func(*testing.T) bool{
 		mutant.VoteAfterRestart:    votesRightAfterStart,
 		mutant.VoteAfterTermChange: votesAfterTermChange,
 		mutant.CampaignUnsynced:    campaignsUnsynced,
 		mutant.LeaseWithoutSlack:   leaseOutlastsPromise,
 		mutant.UnboundedLog:        outgrowsItsBound,
 		mutant.MergeSnapshotNotes:  func(t *testing.T) bool { return forgetsSnapshot(t, true) },
-	} {
-		mutant.Switch(m)
-		if !broken(t) {
-			t.Errorf("%v was not noticed", m)
+	}
+	maps.Copy(list, changeHarms)
+	maps.Copy(list, admissionHarms)
+	return list
+}
+
+// TestMutants_BrokenPromisesAreNoticed switches on the bugs that random runs leave out.
+func TestMutants_BrokenPromisesAreNoticed(t *testing.T) {
+	defer mutant.Switch(mutant.None)
+	broken := directed()
+	for _, m := range mutant.All() {
+		switch harms := broken[m]; {
+		case m.IsDirected() != (harms != nil):
+			t.Errorf("%v: directed: %v, has a test here: %v", m, m.IsDirected(), harms != nil)
+		case harms != nil:
+			t.Run(m.String(), func(t *testing.T) {
+				if mutant.Switch(m); !harms(t) {
+					t.Error("it was not noticed")
+				}
+			})
 		}
 	}
 }

@@ -161,7 +161,8 @@ func (r *Replica) transfer(to uint64) {
 	// (pr.RecentActive is not enough: it is unset for everyone once in an election timeout, and
 	// reservations, whose lateness makes a leader transfer its leadership, come at fixed times.)
 	r.raw.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
-		if id == r.cfg.Self.NodeID || kind == raft.ProgressTypeLearner || !slices.Contains(r.conf.GetVoters(), id) || !pr.RecentActive && !r.isActive(id) || to != 0 && id != to {
+		canLead := id != r.cfg.Self.NodeID && kind != raft.ProgressTypeLearner && slices.Contains(r.conf.GetVoters(), id) && (pr.RecentActive || r.isActive(id))
+		if !canLead && !mutant.On(mutant.UnrefusedTransfer) || to != 0 && id != to {
 			return
 		}
 		if best == 0 || pr.Match > match {

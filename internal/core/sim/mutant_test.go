@@ -71,13 +71,6 @@ var firstSeed = map[mutant.Mutant]uint64{
 	mutant.ClientFloorUnbounded:  3,
 }
 
-// directed bugs do harm so rarely that random runs take too long to find them. See
-// TestMutants_BrokenPromisesAreNoticed in internal/core/replica.
-var directed = map[mutant.Mutant]bool{
-	mutant.VoteAfterRestart: true, mutant.VoteAfterTermChange: true, mutant.CampaignUnsynced: true,
-	mutant.LeaseWithoutSlack: true, mutant.UnboundedLog: true, mutant.MergeSnapshotNotes: true,
-}
-
 // TestMutants_AreAllNoticed switches each deliberate bug on and wants the simulator to
 // notice it. It prints which seed did. ISOTONE_MUTANT names a single bug, ISOTONE_SEEDS
 // ("FROM-TO") the seeds to search.
@@ -86,7 +79,7 @@ func TestMutants_AreAllNoticed(t *testing.T) {
 	defer mutant.Switch(mutant.None)
 	for _, m := range mutant.All() {
 		only := os.Getenv("ISOTONE_MUTANT")
-		if only != "" && only != m.String() || only == "" && directed[m] {
+		if only != "" && only != m.String() || only == "" && m.IsDirected() {
 			continue
 		}
 		mutant.Switch(m)

@@ -1,0 +1,221 @@
+package replica_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/mutant"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
+)
+
+// admissionHarms is like changeHarms, for nodes that must not be let in. The sim switches on
+// the other rules of admission.
+var admissionHarms = map[mutant.Mutant]func(*testing.T) bool{
+	mutant.AdmitForeign:       stopsMemberOfAnotherCluster,
+	mutant.AdmitFounder:       formsSecondCluster,
+	mutant.AdmitOtherFounders: preparesInVain,
+	mutant.AdmitOldFounder:    preparesWithOldVersion,
+	mutant.AdmitTick:          leasesOnShortPromise,
+	mutant.AdmitStranger:      keepsRemovedNode,
+	mutant.AdmitCloned:        votesInTwoProcesses,
+	mutant.AdmitStrangers:     keepsEveryStranger,
+	mutant.StopUnknown:        stopsUnknownMember,
+}
+
+func TestAdmit_WhoIsRefusedDoesNoHarm(t *testing.T) { wantNoHarm(t, admissionHarms) }
+
+// stopsMemberOfAnotherCluster: node 4 of another cluster is started in place of a new node 4. It
+// takes the members, which have the IDs of its own, for wiped ones, and that stops them.
+func stopsMemberOfAnotherCluster(t *testing.T) bool {
+	other := newCluster(t, 4, func(cfg *replica.Config) { cfg.Self.Incarnation += 7000 })
+	other.leader()
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	if err := c.change(l, replica.AddLearner, 4, "peer4:1"); err != nil {
+		t.Fatal(err)
+	}
+	c.settle()
+	refusal := other.nodes[4].Admit(l.Hello())
+	return refusal != nil && l.Refused(4, refusal) != nil
+}
+
+// formsSecondCluster: node 4 was added, and started with PEERS in place of JOIN.
+func formsSecondCluster(t *testing.T) bool {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	if err := c.change(l, replica.AddLearner, 4, "peer4:1"); err != nil {
+		t.Fatal(err)
+	}
+	c.settle()
+	list := []oracle.Member{{ID: 4, PeerAddr: "peer4:1"}, {ID: 5, PeerAddr: "peer5:1"}}
+	four, five := c.add(4, list, nil), c.add(5, list, nil)
+	for _, by := range []*node{c.nodes[1], c.nodes[2], c.nodes[3]} {
+		if refusal := by.Admit(four.Hello()); refusal != nil && four.Refused(by.id, refusal) != nil {
+			return false
+		}
+	}
+	for range 3 {
+		c.hear(four, five)
+		c.hear(five, four)
+		c.settle()
+	}
+	s := four.Status()
+	return s.Forming == "" && s.ClusterID != l.Status().ClusterID
+}
+
+// preparesInVain: nodes with different lists prepare clusters that none of them can form. Their
+// directories are of no more use.
+func preparesInVain(t *testing.T) bool {
+	c := unformed(t, 3, nil)
+	c.fatal = func(*node, error) {}
+	c.add(2, members(4), nil)
+	c.add(4, members(4), nil)
+	c.greet()
+	c.settle()
+	c.tick(50)
+	prepared := false
+	for _, n := range c.nodes {
+		prepared = prepared || n.disk.snap != nil
+		if n.Status().Forming == "" {
+			t.Fatalf("node %d has formed a cluster", n.id)
+		}
+	}
+	return prepared
+}
+
+// preparesWithOldVersion: a founder is started with a version that takes no part in the formation.
+// Its version is part of what the others prepare, so that they cannot form the cluster with the
+// right one either.
+func preparesWithOldVersion(t *testing.T) bool {
+	c := unformed(t, 2, nil)
+	c.fatal = func(*node, error) {}
+	old := c.add(3, members(3), func(cfg *replica.Config) { cfg.Level = oracle.LevelFirst })
+	c.add(1, members(3), nil)
+	c.add(2, members(3), nil)
+	for _, n := range []*node{c.nodes[1], c.nodes[2]} {
+		c.hear(n, c.nodes[3-n.id])
+		c.hear(n, old)
+	}
+	c.settle()
+	old.cfg.Level = oracle.LevelNewest
+	c.crash(old, false)
+	for range 3 {
+		c.greet()
+		c.settle()
+	}
+	return c.nodes[1].Status().Forming != ""
+}
+
+// leasesOnShortPromise: the ticks of a voter are ten times shorter than those of the leader. It
+// votes for another one while the leader still answers by lease (I5).
+func leasesOnShortPromise(t *testing.T) bool {
+	c, l := leased(t)
+	fast, other := c.followers(l)[0], c.followers(l)[1]
+	fast.cfg.TickInterval = tick / 10
+	c.crash(fast, true)
+	if l.Admit(fast.Hello()) != nil {
+		return false
+	}
+	c.greet()
+	c.tick(50)
+	c.askMode(l, isotone.ReadLease, 1)
+	c.tick(1)
+	c.isolate(l.id)
+	term := l.Status().Term
+	c.turn(fast, &replica.Input{Ticks: 20})
+	c.mono += 20 * fast.cfg.TickInterval
+	voted := voteFor(c, fast, other.id, term+1)
+	return voted && l.outcome(c.askMode(l, isotone.ReadLease, 1)) == "ok"
+}
+
+// keepsRemovedNode: a node that was removed while it was down never learns that it was. (From
+// LevelMembers on the cluster remembers it, and refuses it for that.)
+func keepsRemovedNode(t *testing.T) bool {
+	c := newCluster(t, 3, func(cfg *replica.Config) { cfg.Level = oracle.LevelRecords })
+	l := c.leader()
+	c.tick(50)
+	gone := c.followers(l)[0]
+	gone.down = true
+	if err := c.change(l, replica.Remove, gone.id, ""); err != nil {
+		t.Fatal(err)
+	}
+	c.tick(20)
+	c.start(gone)
+	c.isolate(gone.id)
+	for range 1000 {
+		for _, by := range c.followers(gone) {
+			if refusal := by.Admit(gone.Hello()); refusal != nil && gone.Refused(by.id, refusal) != nil {
+				return false
+			}
+		}
+		c.tick(1)
+	}
+	return true
+}
+
+// votesInTwoProcesses: a machine is copied while it is off, and both copies are started. Each
+// reaches another member, and both vote in one term.
+func votesInTwoProcesses(t *testing.T) bool {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	c.tick(50)
+	one, by := c.followers(l)[0], c.followers(l)[1]
+	one.down = true
+	two := &node{id: one.id, cfg: one.cfg, disk: one.disk}
+	two.disk.entries = slices.Clone(two.disk.entries)
+	c.start(one)
+	c.start(two)
+	if refusal := c.hear(l, one); refusal != nil {
+		t.Fatal(refusal)
+	}
+	c.settle() // the session of the first one is on record
+	h := two.Hello()
+	h.Session = 4242
+	if by.Admit(h) != nil {
+		return false
+	}
+	const term = 99
+	for _, n := range []*node{one, two} {
+		c.turn(n, &replica.Input{Ticks: 20})
+	}
+	return voteFor(c, one, l.id, term) && voteFor(c, two, by.id, term)
+}
+
+// keepsEveryStranger: whoever makes up node IDs fills the memory of a member.
+func keepsEveryStranger(t *testing.T) bool {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	c.tick(20)
+	const nodes = 1000
+	kept := 0
+	for id := range uint64(nodes) {
+		h := c.followers(l)[0].Hello()
+		h.NodeID, h.LastIndex = 100+id, 1_000_000
+		if l.Admit(h) == nil {
+			kept++
+		}
+	}
+	return kept == nodes
+}
+
+// stopsUnknownMember: a founder was down since it was prepared, and meets a member that was added
+// since.
+func stopsUnknownMember(t *testing.T) bool {
+	c := newCluster(t, 3, nil)
+	late := c.nodes[1]
+	late.down = true
+	if err := c.change(c.leader(), replica.AddLearner, 4, "peer4:1"); err != nil {
+		t.Fatal(err)
+	}
+	c.settle()
+	added := c.add(4, nil, nil)
+	c.greet()
+	c.tick(50)
+	if c.start(late); late.Status().Forming == "" {
+		t.Fatal("it was formed")
+	}
+	refusal := late.Admit(added.Hello())
+	return refusal != nil && added.Refused(late.id, refusal) != nil
+}
