@@ -55,7 +55,7 @@ internal/front/admin:       . internal/front internal/front/httpapi
 internal/front/transaction:
 internal/front/stats:       . internal/host/trace internal/front/transaction ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 internal/front/http1:       . snowflake internal/host/loop internal/host/trace internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/transaction
-internal/front/resp:        . snowflake internal/host/loop internal/front
+internal/front/resp:        . snowflake internal/host/loop internal/host/trace internal/front internal/front/transaction
 internal/front/web:         . snowflake internal/host/listen internal/host/trace internal/front internal/front/httpapi internal/front/stats internal/front/transaction ; github.com/quic-go/quic-go
 internal/front/thriftrpc:   . snowflake internal/host/listen internal/front ; github.com/apache/thrift
 

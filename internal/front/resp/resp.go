@@ -23,6 +23,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -56,6 +57,9 @@ type Config struct {
 	// isotone.Code. Wall is measured on the loop's clock, from the turn that read the
 	// requests to the turn that answered. Only TS, SNOWFLAKE and WORKER are observed.
 	Observe func(protocol, code string, requests int, wall time.Duration)
+	// Trace, if not nil, traces commands that were answered together, from when they were read
+	// until their answers are in the output. Only TS and SNOWFLAKE are traced.
+	Trace *trace.Exporter
 	// Version is shown by INFO as isotone_version.
 	Version string
 }
