@@ -59,7 +59,7 @@ internal/front/resp:        . snowflake internal/host/loop internal/host/trace i
 internal/front/web:         . snowflake internal/host/listen internal/host/trace internal/front internal/front/httpapi internal/front/stats internal/front/transaction ; github.com/quic-go/quic-go
 internal/front/thriftrpc:   . snowflake internal/host/listen internal/front ; github.com/apache/thrift
 
-internal/forward:           . internal/host/loop internal/front
+internal/forward:           . internal/host/loop internal/host/trace internal/front
 internal/node:              . snowflake disruptor internal/core/oracle internal/core/replica internal/host/storage internal/host/backup internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 golang.org/x/sys
 
 internal/balance:           .
