@@ -56,11 +56,11 @@ internal/front/admin:       . internal/front internal/front/httpapi
 internal/front/transaction:
 internal/front/stats:       . internal/host/trace internal/front/transaction ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 internal/front/http1:       . snowflake internal/host/access internal/host/loop internal/host/trace internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/transaction
-internal/front/resp:        . snowflake internal/host/access internal/host/loop internal/front
+internal/front/resp:        . snowflake internal/host/access internal/host/loop internal/host/trace internal/front internal/front/transaction
 internal/front/web:         . snowflake internal/host/access internal/host/listen internal/host/trace internal/front internal/front/httpapi internal/front/stats internal/front/transaction ; github.com/quic-go/quic-go
 internal/front/thriftrpc:   . snowflake internal/host/access internal/host/listen internal/front ; github.com/apache/thrift
 
-internal/forward:           . internal/host/loop internal/front
+internal/forward:           . internal/host/loop internal/host/trace internal/front
 internal/node:              . snowflake disruptor internal/core/oracle internal/core/replica internal/host/storage internal/host/backup internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 golang.org/x/sys
 
 internal/balance:           .

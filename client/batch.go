@@ -22,8 +22,11 @@ type batch struct {
 
 	floor isotone.Timestamp // of the client, when the request was sent
 	above isotone.Timestamp // of the only call; see Reader.Above
-	// carries says that the request was sent with a floor.
-	carries bool
+	// carries says that the request was sent with a floor, traces that it was with a trace context.
+	carries, traces bool
+	// trace is the trace context of the first traced call, or "". While the batch is open,
+	// pool.mu guards it.
+	trace string
 
 	// line is the request, once the batch is sealed. It usually fits in buf.
 	line []byte

@@ -38,8 +38,9 @@ type conn struct {
 	own      batch       // reused by direct calls
 	// plain: the node has refused a floor, because its version knows none. It belongs to the
 	// goroutine that has taken the connection, or reads the answer.
-	plain  bool
-	pauses int // in a row; of the reader
+	plain    bool
+	untraced bool // the same for a trace context
+	pauses   int  // in a row; of the reader
 }
 
 func newConn(p *pool, addr string, netConn net.Conn, read *bufio.Reader) *conn {
@@ -76,7 +77,17 @@ func (cn *conn) send(b *batch) {
 // carries the floor: a node that would undercut it was set back, and raises itself, or refuses
 // (I13). An answer shows that its leader is above the floor, as it stays.
 func (cn *conn) line(b *batch) []byte {
-	b.floor, b.carries = cn.pool.client.floor.now(), false
+	b.floor, b.carries, b.traces = cn.pool.client.floor.now(), false, false
+	line := cn.lineAbove(b)
+	if b.trace != "" && !cn.untraced {
+		b.traces = true
+		line = appendTraced(line, b.trace)
+	}
+	return line
+}
+
+// lineAbove returns the request without a trace context.
+func (cn *conn) lineAbove(b *batch) []byte {
 	if cn.answered.Load() && b.above == (isotone.Timestamp{}) || cn.plain || b.kind == kindID {
 		return b.line
 	}
@@ -89,12 +100,6 @@ func (cn *conn) line(b *batch) []byte {
 	}
 	b.carries = true
 	return appendAbove(make([]byte, 0, aboveSize), b.kind, b.count(), floor)
-}
-
-// isOlder reports whether a refusal means that the node does not know floors.
-func (b *batch) isOlder(err error) bool {
-	refusal, ok := err.(*isotone.Error)
-	return ok && b.carries && refusal.Code == isotone.CodeInvalidArgument
 }
 
 // write is the goroutine of a connection with a writes channel.
@@ -183,8 +188,7 @@ func (cn *conn) settle(b *batch, refusal *isotone.Error) bool {
 	switch {
 	case refusal == nil:
 		cn.succeeded(b)
-	case b.isOlder(refusal):
-		cn.plain = true
+	case cn.older(b, refusal):
 		p.requeue(b)
 		p.put(cn)
 	case !transient(refusal.Code):

@@ -49,7 +49,7 @@ func (p *pool) ask(ctx context.Context, k kind) (isotone.Timestamp, bool, error)
 		return isotone.Timestamp{}, false, nil
 	}
 	b := &cn.own
-	b.kind = k
+	b.kind, b.trace = k, p.client.traceparent(ctx)
 	b.state.Store(stateSealed | stateCall | 1)
 	b.line = appendRequest(b.buf[:0], k, 1)
 	line := cn.line(b)
@@ -62,9 +62,8 @@ func (p *pool) ask(ctx context.Context, k kind) (isotone.Timestamp, bool, error)
 		stop = context.AfterFunc(ctx, func() { _ = cn.netConn.Close() })
 	}
 	err := cn.exchange(line)
-	if b.isOlder(err) && cn.read.Buffered() == 0 {
-		cn.plain = true
-		err = cn.exchange(b.line)
+	for cn.older(b, err) && cn.read.Buffered() == 0 { // at most once for each option
+		err = cn.exchange(cn.line(b))
 	}
 	cn.pending.Store(nil)
 	if !stop() || err != nil || cn.read.Buffered() > 0 {

@@ -51,10 +51,12 @@ type cluster struct {
 	leader int    // an index of nodes; -1: none
 	gone   []int  // indexes of nodes that are no members any more
 	last   isotone.Timestamp
-	old    bool   // older versions do not know FLOOR
-	guard  uint64 // the largest index of a floor; 0: any
-	ids    int64
-	leases map[string]*lease // by session
+	old    bool // older versions do not know FLOOR
+	// untraced: versions in between do not know TRACEPARENT.
+	untraced bool
+	guard    uint64 // the largest index of a floor; 0: any
+	ids      int64
+	leases   map[string]*lease // by session
 }
 
 type lease struct {
@@ -365,21 +367,24 @@ func (c *cluster) refuse(index int) []byte {
 	return []byte("-MOVED 0 " + c.nodes[c.leader].addr + "\r\n")
 }
 
-// pass raises the fake oracle to the floor of a TS command, as nodes do.
-func (c *cluster) pass(options []string) (fault []byte) {
-	if len(options) < 2 {
-		return nil
+// pass handles the mode and the options of a TS command as nodes do: a floor raises the oracle.
+func (c *cluster) pass(args []string) (fault []byte) {
+	for len(args) >= 2 && args[0] != "FLOOR" && args[0] != "TRACEPARENT" {
+		args = args[1:]
 	}
-	floor, err := isotone.ParseTimestamp(options[len(options)-1])
-	switch {
-	case c.old:
-		return []byte("-ERR wrong number of arguments for 'ts' command\r\n")
-	case options[len(options)-2] != "FLOOR" || err != nil:
-		return []byte("-ERR options\r\n")
-	case c.guard > 0 && floor.Index > c.guard:
-		return []byte("-REGRESSED it is behind\r\n")
-	case c.last.Before(floor):
-		c.last = floor
+	for ; len(args) >= 2; args = args[2:] {
+		floor, err := isotone.ParseTimestamp(args[1])
+		switch {
+		case c.old || c.untraced && args[0] == "TRACEPARENT":
+			return []byte("-ERR wrong number of arguments for 'ts' command\r\n")
+		case args[0] == "TRACEPARENT":
+		case args[0] != "FLOOR" || err != nil:
+			return []byte("-ERR options\r\n")
+		case c.guard > 0 && floor.Index > c.guard:
+			return []byte("-REGRESSED it is behind\r\n")
+		case c.last.Before(floor):
+			c.last = floor
+		}
 	}
 	return nil
 }
@@ -419,6 +424,12 @@ func (c *cluster) slots() []byte {
 func (c *cluster) snowflakes(index int, args []string) []byte {
 	count := 1
 	var b []byte
+	if n := len(args); n > 2 && args[n-2] == "TRACEPARENT" {
+		if c.untraced || c.old {
+			return []byte("-ERR wrong number of arguments for 'snowflake' command\r\n")
+		}
+		args = args[:n-2]
+	}
 	if len(args) > 1 {
 		count, _ = strconv.Atoi(args[1])
 		b = fmt.Appendf(b, "*%d\r\n", count)

@@ -57,6 +57,21 @@ type Options struct {
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Lazy makes NewWith return without waiting for a leader.
 	Lazy bool
+	// TraceParent returns the trace context of a call, as the value of a traceparent header (W3C
+	// Trace Context, version 00), or "" for none. The spans of nodes then belong to the caller's
+	// trace if it is marked as sampled. With OpenTelemetry:
+	//
+	//	func(ctx context.Context) string {
+	//		carrier := propagation.MapCarrier{}
+	//		propagation.TraceContext{}.Inject(ctx, carrier)
+	//		return carrier["traceparent"]
+	//	}
+	//
+	// Calls share requests, and a request carries the context of the first of its calls that is
+	// sampled. TraceParent is called on the goroutine of each call for timestamps or IDs,
+	// concurrently, so it must return quickly; nil costs nothing. Nodes of older versions are
+	// asked without it.
+	TraceParent func(ctx context.Context) string
 	// Hooks are called on events, for metrics and traces.
 	Hooks Hooks
 }

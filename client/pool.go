@@ -107,6 +107,11 @@ func (p *pool) call(ctx context.Context, place int, count uint64) (b *batch, at 
 	if done != nil && ctx.Err() != nil {
 		return nil, 0, p.client.timeoutError(ctx)
 	}
+	if p.client.opt.TraceParent != nil {
+		if trace := p.client.traceparent(ctx); trace != "" {
+			return p.callTraced(ctx, place, count, trace)
+		}
+	}
 	q := p.queue(place)
 	b, at, result := q.join(count)
 	if result > joinedFirst {
@@ -132,7 +137,7 @@ func (p *pool) call(ctx context.Context, place int, count uint64) (b *batch, at 
 // floors, or none.
 func (p *pool) callAbove(ctx context.Context, k kind, count uint64, floor isotone.Timestamp) (*batch, error) {
 	b := newBatch(k)
-	b.above = floor
+	b.above, b.trace = floor, p.client.traceparent(ctx)
 	b.state.Store(stateSealed | stateCall | count)
 	b.line = appendRequest(b.buf[:0], k, count)
 	if err := p.queueAlone(b); err != nil {

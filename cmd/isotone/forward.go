@@ -31,7 +31,7 @@ type forwarding struct {
 func startForwarding(addr string, log *slog.Logger) (*forwarding, error) {
 	rejected := func(addr string, err error) { logRejected(log, addr, err) }
 	c, err := client.NewWith(context.Background(), client.Options{
-		Addrs: []string{addr}, Lazy: true, Dial: dialUnforwarded, Hooks: client.Hooks{Rejected: rejected},
+		Addrs: []string{addr}, Lazy: true, Dial: dialUnforwarded, TraceParent: traceparent, Hooks: client.Hooks{Rejected: rejected},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("FORWARD: %w", err)

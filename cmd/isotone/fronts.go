@@ -138,7 +138,10 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 		Stats: cfg.stats.fastPath(), Loop: l, Trace: cfg.trace,
 	})
 	lessor, _ := b.(front.Lessor) // a node is
-	redis := resp.New(resp.Config{Backend: b, IDs: ids, Lessor: lessor, Mode: cfg.web.Mode, Observe: cfg.observe, Post: func(f func()) { l.Post(f) }, Version: version})
+	redis := resp.New(resp.Config{
+		Backend: b, IDs: ids, Lessor: lessor, Mode: cfg.web.Mode, Observe: cfg.observe, Trace: cfg.trace, Version: version,
+		Post: func(f func()) { l.Post(f) },
+	})
 	var g *gate.Gate
 	entry := gate.Config{
 		Loop: l, HTTP1: http.Open, RESP: redis.Open, Commands: resp.CommandNames(), Rest: f.web.Take, Refuse: f.web.Refuse,

@@ -185,10 +185,17 @@ type processes []*process
 // startProcesses runs a cluster of n founders.
 func startProcesses(t *testing.T, n int) (all processes) {
 	t.Helper()
+	return startProcessesWith(t, n, func(*config.Settings) {})
+}
+
+// startProcessesWith does so with other settings.
+func startProcessesWith(t *testing.T, n int, change func(*config.Settings)) (all processes) {
+	t.Helper()
 	peers := map[uint64]string{}
 	for i := range n {
 		p := newProcess(t, uint64(i+1))
 		peers[p.s.NodeID] = p.s.RaftAddr
+		change(&p.s)
 		all = append(all, p)
 	}
 	for _, p := range all {

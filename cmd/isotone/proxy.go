@@ -43,7 +43,7 @@ type proxyCmd struct {
 	RequestStats       bool `name:"request-stats" help:"Measure every HTTP request: wall clock and CPU times, on /metrics and in one log line each."`
 	RequestStatsSample int  `name:"request-stats-sample" default:"1" placeholder:"N" help:"With --request-stats: measure one in N requests. Default: ${default}."`
 
-	TraceEndpoint string `name:"trace-endpoint" placeholder:"URL" help:"Send traces of HTTP requests to this OpenTelemetry collector, by OTLP over HTTP as JSON, such as http://localhost:4318. Default: nothing is traced."`
+	TraceEndpoint string `name:"trace-endpoint" placeholder:"URL" help:"Send traces of requests to this OpenTelemetry collector, by OTLP over HTTP as JSON, such as http://localhost:4318. Default: nothing is traced."`
 	TraceSample   int    `name:"trace-sample" default:"100" placeholder:"N" help:"With --trace-endpoint: trace one in N requests that come without a trace; 0: none of them. A request that comes with one is traced if it is marked as sampled. Default: ${default}."`
 
 	Debug  bool `name:"debug" help:"Log more."`

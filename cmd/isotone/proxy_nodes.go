@@ -60,7 +60,7 @@ func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*node
 			return nil, usagef("--mode %q: want quorum or lease", c.Mode)
 		}
 	}
-	options := client.Options{Addrs: c.Node, Lazy: true, Hooks: p.metrics.hooks(log.Logger)}
+	options := client.Options{Addrs: c.Node, Lazy: true, TraceParent: traceparent, Hooks: p.metrics.hooks(log.Logger)}
 	if c.Cluster != "" {
 		if options.Cluster, err = isotone.ParseClusterID(c.Cluster); err != nil {
 			return nil, usagef("--cluster %q: want 16 hexadecimal digits, not all 0", c.Cluster)

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
 
+	"github.com/isotone/isotone/internal/front/transaction"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/host/trace"
@@ -41,6 +43,15 @@ func (c *proxyCmd) checkTracing(found *flagErrors) {
 	endpoint, err := config.ParseTraceEndpoint(c.TraceEndpoint)
 	found.note("trace-endpoint", err)
 	c.TraceEndpoint = endpoint
+}
+
+// traceparent returns the trace context of the span in ctx, for package client, or "".
+func traceparent(ctx context.Context) string {
+	c := trace.Of(ctx)
+	if c == nil {
+		return ""
+	}
+	return transaction.Trace{ID: c.Trace, Span: c.Span, Flags: 1}.String()
 }
 
 // routes are the paths that a span may be named after.

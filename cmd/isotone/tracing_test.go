@@ -1,15 +1,19 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/host/config"
 )
 
@@ -181,6 +185,94 @@ func TestTracing_FollowsARequestThroughProxyAndNode(t *testing.T) {
 			}
 		})
 	}
+}
+
+// wantChain checks that spans are those with these services and names, each the child of the one
+// before, the first one of the caller.
+func wantChain(t *testing.T, spans []sentSpan, want ...[2]string) {
+	t.Helper()
+	parent := caller
+	for _, w := range want {
+		s := named(t, spans, w[0], w[1])
+		if s.ParentSpanID != parent || s.Status.Code != 0 {
+			t.Errorf("%v: want the parent %s and no failure: %+v", w, parent, s)
+		}
+		parent = s.SpanID
+	}
+	if len(spans) != len(want) {
+		t.Errorf("want %d spans: %+v", len(want), spans)
+	}
+}
+
+// TestTracing_FollowsARequestOfTheGoClient to a node, and to the cluster behind a proxy.
+func TestTracing_FollowsARequestOfTheGoClient(t *testing.T) {
+	c := newSpanCollector(t)
+	_, node, admin := runMember(t, func(s *config.Settings) { s.TraceEndpoint, s.TraceSample = c.url+"/v1/traces", 0 })
+	within(t, "the node is ready", func() bool { status, _ := fetch(t, admin+"/ready"); return status == 200 })
+	node = strings.TrimPrefix(node, "http://")
+	proxy, proxyAdmin := runProxy(t, "--node", node, "--advertise", "proxy.example:1", "--trace-endpoint", c.url, "--trace-sample", "0")
+	within(t, "the proxy is ready", func() bool { status, _ := fetch(t, "http://"+proxyAdmin+"/readyz"); return status == 200 })
+	for i, addr := range []string{node, proxy} {
+		type key struct{}
+		ctx, cancel := context.WithTimeout(t.Context(), testWait)
+		defer cancel()
+		asks, err := client.NewWith(ctx, client.Options{
+			Addrs: []string{addr},
+			Dial: func(ctx context.Context, network, _ string) (net.Conn, error) { // also for proxy.example
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			},
+			TraceParent: func(ctx context.Context) string {
+				text, _ := ctx.Value(key{}).(string)
+				return text
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer asks.Close()
+		traced := func(n int) context.Context {
+			return context.WithValue(ctx, key{}, "00-"+traceID(n)+"-"+caller+"-01")
+		}
+		if _, err := asks.Timestamp(traced(10 * i)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := asks.Timestamps(traced(10*i+1), 5); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := asks.Snowflake(traced(10*i + 2)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := asks.Timestamp(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for n := 10 * i; n < 10*i+2; n++ {
+			if i == 0 {
+				wantChain(t, c.of(t, traceID(n), 2), [2]string{"isotone", "TS"}, [2]string{"isotone", "round"})
+			} else {
+				wantChain(t, c.of(t, traceID(n), 3), [2]string{"isotone-proxy", "TS"}, [2]string{"isotone", "TS"}, [2]string{"isotone", "round"})
+			}
+		}
+		wantChain(t, c.of(t, traceID(10*i+2), 1), [2]string{[]string{"isotone", "isotone-proxy"}[i], "SNOWFLAKE"})
+	}
+	getTraced(t, "http://"+proxy+"/timestamp", traceID(30), "01")
+	wantChain(t, c.of(t, traceID(30), 3), [2]string{"isotone-proxy", "GET /timestamp"}, [2]string{"isotone", "TS"}, [2]string{"isotone", "round"})
+}
+
+// TestTracing_FollowsARequestThatIsForwarded from a follower to the leader.
+func TestTracing_FollowsARequestThatIsForwarded(t *testing.T) {
+	c := newSpanCollector(t)
+	all := startProcessesWith(t, 3, func(s *config.Settings) {
+		s.TraceEndpoint, s.TraceSample, s.Forward = c.url+"/v1/traces", 0, true
+	})
+	_, others := all.leader(t)
+	others[0].says("/timestamp?format=json", 200, "time") // it has found the leader
+	getTraced(t, "http://"+others[0].s.AdvertiseAddr+"/timestamp", traceID(1), "01")
+	own := func(s sentSpan) bool { return s.Name == "round" && s.attr("isotone.code") == "not_leader" }
+	spans := c.of(t, traceID(1), 4)
+	if !slices.ContainsFunc(spans, own) {
+		t.Errorf("the follower has no span of its own refusal: %+v", spans)
+	}
+	wantChain(t, slices.DeleteFunc(spans, own), [2]string{"isotone", "GET /timestamp"}, [2]string{"isotone", "TS"}, [2]string{"isotone", "round"})
 }
 
 func TestTracing_SamplesRequestsWithoutATraceAndCountsSpans(t *testing.T) {

@@ -18,12 +18,14 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/host/trace"
 )
 
 // Source is a cluster, as package client reaches it.
 type Source interface {
 	// Timestamps returns count consecutive timestamps, all larger than any that anybody had
-	// been given when it was called (I4), and larger than floor, zero for none (I13).
+	// been given when it was called (I4), and larger than floor, zero for none (I13). A span in
+	// ctx (see trace.Of) is the parent of what the cluster traces.
 	Timestamps(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range, error)
 }
 
@@ -97,6 +99,7 @@ type bundle struct {
 	mode  isotone.ReadMode
 	floor isotone.Timestamp // of the only batch; zero: none
 	count uint64
+	trace *trace.Context // of the first part that is traced; nil: none is
 	parts []*front.Batch // none: it only asks whether there is an answer
 	got   isotone.Range
 	err   error
@@ -248,7 +251,7 @@ func (u *Upstream) send() {
 // bundleOf makes a bundle of one batch with its floor.
 func (u *Upstream) bundleOf(batch *front.Batch) *bundle {
 	b := u.newBundle(batch.Mode)
-	b.floor, b.count = batch.Floor, sum(batch.Counts)
+	b.floor, b.count, b.trace = batch.Floor, sum(batch.Counts), batch.Trace
 	b.parts = append(b.parts, batch)
 	return b
 }
@@ -268,6 +271,9 @@ func (u *Upstream) bundlePending() *bundle {
 		}
 		b.parts = append(b.parts, batch)
 		b.count += count
+		if b.trace == nil {
+			b.trace = batch.Trace
+		}
 	}
 	clear(u.pending[len(left):])
 	u.pending = left
@@ -300,6 +306,9 @@ func (u *Upstream) begin(b *bundle) {
 func (u *Upstream) ask() {
 	for b := range u.work {
 		ctx, cancel := context.WithTimeout(u.ctx, u.cfg.Timeout)
+		if b.trace != nil {
+			ctx = trace.With(ctx, *b.trace)
+		}
 		u.request(ctx, b)
 		cancel()
 		u.mu.Lock()

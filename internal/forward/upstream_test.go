@@ -19,6 +19,7 @@ import (
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/trace"
 	"pgregory.net/rapid"
 )
 
@@ -34,6 +35,7 @@ type cluster struct {
 	next   uint64
 	asks   []ask
 	floors []isotone.Timestamp // of asks
+	traces []*trace.Context    // of asks
 	err    error
 	hold   chan struct{} // if not nil, requests wait until it is closed
 }
@@ -42,6 +44,7 @@ func (c *cluster) Timestamps(ctx context.Context, mode isotone.ReadMode, floor i
 	c.mu.Lock()
 	c.asks = append(c.asks, ask{mode, count})
 	c.floors = append(c.floors, floor)
+	c.traces = append(c.traces, trace.Of(ctx))
 	hold, err := c.hold, c.err
 	first := isotone.Timestamp{Time: 7, Index: c.next}
 	c.next += count
@@ -244,6 +247,30 @@ func TestUpstream_MakesOneRequestOfATurn(t *testing.T) {
 			last[b.Mode] = r
 		}
 	}
+}
+
+// TestUpstream_PassesOnTheFirstSpanOfABundle, and none to the next.
+func TestUpstream_PassesOnTheFirstSpanOfABundle(t *testing.T) {
+	u := newTurns(t, forward.Config{})
+	u.set(func() { u.traces = nil })
+	ask := func(floor isotone.Timestamp, spans ...*trace.Context) {
+		t.Helper()
+		answered := 0
+		for _, span := range spans {
+			u.Submit(&front.Batch{Mode: isotone.ReadQuorum, Floor: floor, Trace: span, Counts: []uint64{1}, Done: func(*front.Batch) { answered++ }})
+		}
+		u.Turn(0)
+		u.until(t, "all are answered", func() bool { return answered == len(spans) })
+	}
+	one, two := &trace.Context{Trace: [16]byte{1}, Span: [8]byte{1}}, &trace.Context{Trace: [16]byte{2}, Span: [8]byte{2}}
+	ask(isotone.Timestamp{}, nil, one, two)
+	ask(isotone.Timestamp{}, nil)
+	ask(isotone.Timestamp{Time: 9}, two)
+	u.set(func() {
+		if len(u.traces) != 3 || u.traces[0] == nil || *u.traces[0] != *one || u.traces[1] != nil || u.traces[2] == nil || *u.traces[2] != *two {
+			t.Errorf("the requests have the spans %v", u.traces)
+		}
+	})
 }
 
 // TestUpstream_NeverJoinsARequestThatWasSent: I4.

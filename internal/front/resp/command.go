@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/access"
 )
 
@@ -148,55 +147,6 @@ func subcommand(args [][]byte) string {
 
 func (r *reply) unknownSubcommand(args [][]byte) {
 	r.fault("ERR", fmt.Sprintf("unknown subcommand or wrong number of arguments for '%.40s'", args[1]))
-}
-
-// isTS reports whether name is TS in any case.
-func isTS(name []byte) bool {
-	return len(name) == 2 && name[0]|0x20 == 't' && name[1]|0x20 == 's'
-}
-
-// parseAsk reads TS [count [QUORUM|LEASE]] [FLOOR timestamp]. Its errors match
-// isotone.ErrInvalidArgument.
-func parseAsk(args [][]byte) (a ask, floor isotone.Timestamp, err error) {
-	a.count = 1
-	for at := 1; at <= 3 && at < len(args); at++ {
-		if !isFloor(args[at]) {
-			continue
-		}
-		if len(args) != at+2 {
-			return a, floor, isotone.Errorf(isotone.CodeInvalidArgument, "FLOOR comes last, with one timestamp")
-		}
-		if floor, err = isotone.ParseTimestamp(string(args[at+1])); err != nil {
-			return a, floor, isotone.Errorf(isotone.CodeInvalidArgument, "floor %.40q: want a timestamp as 32 hexadecimal digits", args[at+1])
-		}
-		args = args[:at]
-	}
-	if len(args) > 3 {
-		return a, floor, isotone.Errorf(isotone.CodeInvalidArgument, "wrong number of arguments for 'ts' command")
-	}
-	if len(args) > 1 {
-		var ok bool
-		if a.count, ok = front.ParseCount(args[1]); !ok {
-			return a, floor, isotone.Errorf(isotone.CodeInvalidArgument, "count %.40q: want a whole number from 1 to %d",
-				args[1], uint64(isotone.RangeCountMax))
-		}
-	}
-	if len(args) > 2 {
-		switch {
-		case strings.EqualFold(string(args[2]), "QUORUM"):
-			a.mode = isotone.ReadQuorum
-		case strings.EqualFold(string(args[2]), "LEASE"):
-			a.mode = isotone.ReadLease
-		default:
-			return a, floor, isotone.Errorf(isotone.CodeInvalidArgument, "mode %.40q: want QUORUM or LEASE", args[2])
-		}
-	}
-	return a, floor, nil
-}
-
-// isFloor reports whether an argument is FLOOR in any case.
-func isFloor(arg []byte) bool {
-	return len(arg) == len("FLOOR") && strings.EqualFold(string(arg), "FLOOR")
 }
 
 // runTS answers an invalid TS command; carryOut submits the valid ones.

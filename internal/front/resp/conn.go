@@ -8,6 +8,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	tracing "github.com/isotone/isotone/internal/front/transaction" // a transaction here is that of MULTI
 	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/loop"
 )
@@ -49,6 +50,8 @@ type conn struct {
 	oneRun   [1]run
 	commands int // in runs
 	asked    time.Duration
+	parent   tracing.Trace // the span of a caller of the batch, zero for none
+	traced   *traced       // nil: the batch is not traced
 
 	transaction *transaction // since MULTI; nil: none
 
@@ -71,14 +74,8 @@ type run struct {
 	n     int
 }
 
-// ask is what a TS command asks for.
-type ask struct {
-	count uint64
-	mode  isotone.ReadMode
-}
-
-// memo caches a valid TS command without a floor as it was sent: clients send the same bytes again and
-// again. No command is a prefix of another, so input that begins with text is this command.
+// memo caches a valid TS command without options as it was sent: clients send the same bytes again
+// and again. No command is a prefix of another, so input that begins with text is this command.
 type memo struct {
 	ask
 	size uint8
@@ -149,16 +146,17 @@ func (c *conn) carryOut(b []byte) (used int, err error) {
 		}
 		n, err := q.parse(b[used:])
 		var a ask
-		var floor isotone.Timestamp
+		var o options
 		good := may && err == nil && n > 0 && len(q.args) > 0 && isTS(q.args[0])
 		if good {
-			a, floor, err = parseAsk(q.args)
-			good = err == nil && c.fits(a, floor)
+			a, o, err = parseAsk(q.args)
+			good = err == nil && c.fits(a, o.floor)
 		}
 		switch {
 		case good:
-			c.add(a, floor, 1)
-			if n <= memoMax && floor == (isotone.Timestamp{}) {
+			c.add(a, o.floor, 1)
+			c.keepParent(o.parent)
+			if n <= memoMax && o.floor == (isotone.Timestamp{}) { // a TRACEPARENT is longer
 				c.memo = newMemo(b[used:used+n], a)
 			}
 			used += n
@@ -217,6 +215,10 @@ func (c *conn) submit() {
 		c.batch.Mode = c.front.cfg.Mode
 	}
 	c.issued[0] = isotone.Range{}
+	c.batch.Trace = nil
+	if c.traced = c.front.trace("TS", c.parent); c.traced != nil {
+		c.batch.Trace = &c.traced.Context
+	}
 	c.batch.Local = c.local
 	c.batch.Counts, c.batch.Ranges, c.batch.Err = c.sum[:], c.issued[:], nil
 	c.asked = c.wire.Now()
@@ -250,6 +252,7 @@ func (c *conn) done(b *front.Batch) {
 		c.wire.SetBuffered(appendTimestamps(c.wire.Buffered(), b.Ranges[0].First, c.runs, c.commands))
 	}
 	c.front.observe(code, c.commands, c.wire.Now()-c.asked)
+	c.front.endTrace(c.traced, code, c.commands)
 	c.reset()
 	switch {
 	case c.closed:
@@ -281,6 +284,7 @@ func (c *conn) answerFault(err error) string {
 // reset empties the batch.
 func (c *conn) reset() {
 	c.commands, c.sum[0] = 0, 0
+	c.parent, c.traced = tracing.Trace{}, nil
 	c.runs = c.runs[:0]
 	if cap(c.runs) > runsKeep {
 		c.runs = c.oneRun[:0]

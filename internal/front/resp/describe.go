@@ -136,10 +136,12 @@ var argumentsOf = map[string][]argument{
 			{name: "mode", kind: "oneof", optional: true, parts: tokens("quorum", "lease")},
 		}},
 		{name: "floor", kind: "string", token: "FLOOR", optional: true},
+		{name: "traceparent", kind: "string", token: "TRACEPARENT", optional: true},
 	},
 	"SNOWFLAKE": {
 		{name: "count", kind: "integer", optional: true},
 		{name: "form", kind: "oneof", token: "AS", optional: true, parts: tokens("string", "integer")},
+		{name: "traceparent", kind: "string", token: "TRACEPARENT", optional: true},
 	},
 }
 

@@ -18,7 +18,7 @@ const (
 	// queueCommandsMax bounds its commands, to as many as a batch has.
 	queueCommandsMax = batchCommandsMax
 	// queueBytesMax bounds the bytes of its commands: those of queueCommandsMax TS commands in
-	// their longest form without a floor.
+	// their longest form without options.
 	queueBytesMax = 64 << 10
 	// execBytesMax bounds its answers, about those of two SNOWFLAKE commands of the largest
 	// count: they are held back until the last one is known.

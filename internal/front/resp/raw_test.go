@@ -30,11 +30,17 @@ var raw = []struct{ name, say, want string }{
 			"-ERR wrong number of arguments for 'ts' command\r\n" + stamp(2)},
 	{"floors", "TS FLOOR " + floor + "\r\nTS 2 floor " + floor + "\r\nts 3 lease Floor " + strings.ToUpper(floor) + "\r\n" + string(array("TS", "4", "QUORUM", "FLOOR", floor)) + "TS\r\n",
 		stamp(0) + stamp(1) + stamp(3) + stamp(6) + stamp(10)},
+	{"trace contexts", "TS TRACEPARENT " + traceparent + "\r\nTS 2 traceparent " + traceparent + "\r\nTS 3 LEASE FLOOR " + floor + " TRACEPARENT " + traceparent + "\r\n" +
+		string(array("TS", "4", "QUORUM", "TRACEPARENT", traceparent, "FLOOR", floor)) + "TS\r\n",
+		stamp(0) + stamp(1) + stamp(3) + stamp(6) + stamp(10)},
+	{"bad trace contexts do not disturb", "TS TRACEPARENT\r\nTS TRACEPARENT 1\r\nTS 1 TRACEPARENT " + strings.ToUpper(traceparent) + "\r\nTS 1 TRACEPARENT " + traceparent + " LEASE\r\n" +
+		"TS TRACEPARENT " + traceparent + " TRACEPARENT " + traceparent + "\r\nTS 1 LEASE x TRACEPARENT " + traceparent + "\r\nTS\r\n",
+		badOption + badTrace("1") + badTrace(strings.ToUpper(traceparent)) + badOption + badOption + "-ERR wrong number of arguments for 'ts' command\r\n" + stamp(0)},
 	{"bad floors do not disturb", "TS FLOOR\r\nTS FLOOR 1\r\nTS 1 FLOOR\r\nTS 1 FLOOR " + floor + "0\r\nTS 1 FLOOR " + floor + " LEASE\r\nTS 1 QUORUM FLOOR\r\n" +
 		"TS 0 FLOOR " + floor + "\r\nTS 1 FAST FLOOR " + floor + "\r\nTS 1 LEASE x FLOOR " + floor + "\r\nTS 1 FLOOR " + floor + " FLOOR " + floor + "\r\nTS 1 FLOOR \"\"\r\nTS\r\n",
-		"-ERR FLOOR comes last, with one timestamp\r\n" + badFloor("1") + "-ERR FLOOR comes last, with one timestamp\r\n" + badFloor(floor+"0") +
-			strings.Repeat("-ERR FLOOR comes last, with one timestamp\r\n", 2) + badCount("0") + "-ERR mode \"FAST\": want QUORUM or LEASE\r\n" +
-			"-ERR wrong number of arguments for 'ts' command\r\n-ERR FLOOR comes last, with one timestamp\r\n" + badFloor("") + stamp(0)},
+		"-ERR FLOOR and TRACEPARENT come last, each once and with one value\r\n" + badFloor("1") + "-ERR FLOOR and TRACEPARENT come last, each once and with one value\r\n" + badFloor(floor+"0") +
+			strings.Repeat("-ERR FLOOR and TRACEPARENT come last, each once and with one value\r\n", 2) + badCount("0") + "-ERR mode \"FAST\": want QUORUM or LEASE\r\n" +
+			"-ERR wrong number of arguments for 'ts' command\r\n-ERR FLOOR and TRACEPARENT come last, each once and with one value\r\n" + badFloor("") + stamp(0)},
 	{"nothing", "\r\n\n  \r\n*0\r\n*-1\r\nPING\r\n", "+PONG\r\n"},
 
 	{"ping", "PING\r\nping hello\r\nPING a b\r\n", "+PONG\r\n$5\r\nhello\r\n-ERR wrong number of arguments for 'ping' command\r\n"},
@@ -125,6 +131,14 @@ func badCount(s string) string {
 }
 
 const floor = "0123456789abcdef00000000000000ff"
+
+const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+const badOption = "-ERR FLOOR and TRACEPARENT come last, each once and with one value\r\n"
+
+func badTrace(s string) string {
+	return fmt.Sprintf("-ERR traceparent %.60q: want that of W3C Trace Context, such as %s\r\n", s, traceparent)
+}
 
 func badFloor(s string) string {
 	return fmt.Sprintf("-ERR floor %.40q: want a timestamp as 32 hexadecimal digits\r\n", s)

@@ -24,6 +24,7 @@ import (
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/loop"
+	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -60,6 +61,9 @@ type Config struct {
 	// Post runs a function on the loop's goroutine, from any other. Without it only credentials
 	// that need no check are answered.
 	Post func(func())
+	// Trace, if not nil, traces commands that were answered together, from when they were read
+	// until their answers are in the output. Only TS and SNOWFLAKE are traced.
+	Trace *trace.Exporter
 	// Version is shown by INFO as isotone_version.
 	Version string
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	tracing "github.com/isotone/isotone/internal/front/transaction" // a transaction here is that of MULTI
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -35,18 +36,34 @@ type idRequest struct {
 	text bool // answer with strings
 }
 
-// runSnowflake answers SNOWFLAKE [count] [AS STRING|INTEGER]. It never redirects: every node
-// makes ids.
+// runSnowflake answers SNOWFLAKE [count] [AS STRING|INTEGER] [TRACEPARENT value]. It never
+// redirects: every node makes ids.
 func (c *conn) runSnowflake(args [][]byte, r *reply) error {
 	code := codeOK
 	began := c.wire.Now()
-	if err := c.makeIDs(args, r); err != nil {
+	args, parent, err := cutTraceparent(args)
+	span := c.front.trace("SNOWFLAKE", parent)
+	if err == nil {
+		err = c.makeIDs(args, r)
+	}
+	if err != nil {
 		e := faultOf(err)
 		r.b = appendFault(r.b, e)
 		code = string(e.Code)
 	}
 	c.front.observe(code, 1, c.wire.Now()-began)
+	c.front.endTrace(span, code, 1)
 	return nil
+}
+
+// cutTraceparent returns the arguments without TRACEPARENT and its value at their end.
+func cutTraceparent(args [][]byte) (rest [][]byte, parent tracing.Trace, err error) {
+	at := len(args) - 2
+	if at < 1 || !is(args[at], "TRACEPARENT") {
+		return args, parent, nil
+	}
+	parent, err = parseTraceparent(args[at+1])
+	return args[:at], parent, err
 }
 
 func (c *conn) makeIDs(args [][]byte, r *reply) error {

@@ -63,7 +63,7 @@ type Flags struct {
 	Dashboard              Switch `name:"dashboard" env:"DASHBOARD" default:"1" help:"Serve the dashboard at / (0 or 1)."`
 	RequestStats           Switch `name:"request-stats" env:"REQUEST_STATS" default:"0" help:"Measure the wall-clock and CPU time of every HTTP request, log it, and echo its X-Request-ID (0 or 1)."`
 	RequestStatsSample     string `name:"request-stats-sample" env:"REQUEST_STATS_SAMPLE" default:"1" help:"With REQUEST_STATS: measure and log one of every N requests, 1 to 1000000."`
-	TraceEndpoint          string `name:"trace-endpoint" env:"TRACE_ENDPOINT" placeholder:"URL" help:"Send traces of HTTP requests to this OpenTelemetry collector, by OTLP over HTTP as JSON, such as http://localhost:4318; without a path, to /v1/traces. Default: nothing is traced."`
+	TraceEndpoint          string `name:"trace-endpoint" env:"TRACE_ENDPOINT" placeholder:"URL" help:"Send traces of requests to this OpenTelemetry collector, by OTLP over HTTP as JSON, such as http://localhost:4318; without a path, to /v1/traces. Default: nothing is traced."`
 	TraceSample            string `name:"trace-sample" env:"TRACE_SAMPLE" default:"100" help:"With TRACE_ENDPOINT: trace one of every N requests that come without a trace, 0 to 1000000; 0: none of them. A request that comes with one is traced if its traceparent is marked as sampled."`
 	Debug                  Switch `name:"debug" env:"DEBUG" default:"0" help:"Log at debug level (0 or 1)."`
 	Pretty                 Switch `name:"pretty" env:"PRETTY" default:"0" help:"Write log lines for people instead of JSON (0 or 1)."`

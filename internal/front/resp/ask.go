@@ -1,0 +1,97 @@
+package resp
+
+import (
+	"strings"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
+	tracing "github.com/isotone/isotone/internal/front/transaction" // a transaction here is that of MULTI
+)
+
+// ask is what a TS command asks for.
+type ask struct {
+	count uint64
+	mode  isotone.ReadMode
+}
+
+// options are what a TS command may have after that. The zero value has none.
+type options struct {
+	floor  isotone.Timestamp
+	parent tracing.Trace // of the caller
+}
+
+// isTS reports whether name is TS in any case.
+func isTS(name []byte) bool {
+	return len(name) == 2 && name[0]|0x20 == 't' && name[1]|0x20 == 's'
+}
+
+// parseAsk reads TS [count [QUORUM|LEASE]] [FLOOR timestamp] [TRACEPARENT value]. Its errors
+// match isotone.ErrInvalidArgument.
+func parseAsk(args [][]byte) (a ask, o options, err error) {
+	a.count = 1
+	for at := 1; at <= 3 && at < len(args); at++ {
+		if !is(args[at], "FLOOR") && !is(args[at], "TRACEPARENT") {
+			continue
+		}
+		if o, err = parseOptions(args[at:]); err != nil {
+			return a, o, err
+		}
+		args = args[:at]
+	}
+	if len(args) > 3 {
+		return a, o, isotone.Errorf(isotone.CodeInvalidArgument, "wrong number of arguments for 'ts' command")
+	}
+	if len(args) > 1 {
+		var ok bool
+		if a.count, ok = front.ParseCount(args[1]); !ok {
+			return a, o, isotone.Errorf(isotone.CodeInvalidArgument, "count %.40q: want a whole number from 1 to %d",
+				args[1], uint64(isotone.RangeCountMax))
+		}
+	}
+	if len(args) > 2 {
+		switch {
+		case is(args[2], "QUORUM"):
+			a.mode = isotone.ReadQuorum
+		case is(args[2], "LEASE"):
+			a.mode = isotone.ReadLease
+		default:
+			return a, o, isotone.Errorf(isotone.CodeInvalidArgument, "mode %.40q: want QUORUM or LEASE", args[2])
+		}
+	}
+	return a, o, nil
+}
+
+// parseOptions reads the options of TS, each with its name before it.
+func parseOptions(args [][]byte) (o options, err error) {
+	floor, parent := false, false
+	for ; len(args) > 0; args = args[2:] {
+		switch {
+		case len(args) > 1 && is(args[0], "FLOOR") && !floor:
+			floor = true
+			if o.floor, err = isotone.ParseTimestamp(string(args[1])); err != nil {
+				return o, isotone.Errorf(isotone.CodeInvalidArgument, "floor %.40q: want a timestamp as 32 hexadecimal digits", args[1])
+			}
+		case len(args) > 1 && is(args[0], "TRACEPARENT") && !parent:
+			parent = true
+			if o.parent, err = parseTraceparent(args[1]); err != nil {
+				return o, err
+			}
+		default:
+			return o, isotone.Errorf(isotone.CodeInvalidArgument, "FLOOR and TRACEPARENT come last, each once and with one value")
+		}
+	}
+	return o, nil
+}
+
+func parseTraceparent(arg []byte) (tracing.Trace, error) {
+	parent, ok := tracing.ParseTraceparent(arg)
+	if !ok {
+		return parent, isotone.Errorf(isotone.CodeInvalidArgument, "traceparent %.60q: want that of W3C Trace Context, such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", arg)
+	}
+	return parent, nil
+}
+
+// is reports whether an argument is a word, which is given in capitals, in any case.
+func is(arg []byte, word string) bool {
+	return len(arg) == len(word) && strings.EqualFold(string(arg), word)
+}
