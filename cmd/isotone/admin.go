@@ -13,6 +13,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	hostlisten "github.com/isotone/isotone/internal/host/listen"
 )
 
 // Limits of an admin port, which operators and their monitoring use.
@@ -56,7 +57,8 @@ func startAdmin(ln net.Listener, h http.Handler, log *slog.Logger) *adminServer 
 	if ln == nil {
 		return nil
 	}
-	bounded := &boundedListener{Listener: ln, slots: make(chan struct{}, adminConnectionsMax)}
+	// net/http itself says nothing of a failure to accept, but at debug level, and that each time.
+	bounded := &boundedListener{Listener: hostlisten.NewPatient(ln, log), slots: make(chan struct{}, adminConnectionsMax)}
 	s := &adminServer{ln: ln, done: make(chan struct{})}
 	s.http = http.Server{
 		Handler: h, ReadTimeout: adminTimeout, WriteTimeout: adminWriteTimeout, IdleTimeout: adminTimeout,
