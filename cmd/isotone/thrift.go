@@ -58,13 +58,13 @@ func (t thriftIDs) NowMillis() int64 { return t.now() }
 
 // serveThrift starts the Thrift front of a node, if there is a listener. wait waits until it
 // has ended.
-func serveThrift(l net.Listener, n *node.Node, t *tls.Config, m *telemetry.Metrics, log *slog.Logger) (s *thriftrpc.Server, wait func() error) {
+func serveThrift(l net.Listener, n *node.Node, t *tls.Config, connectionsMax int, m *telemetry.Metrics, log *slog.Logger) (s *thriftrpc.Server, wait func() error) {
 	if l == nil {
 		log.Info("Thrift is not served: its default port is in use; set THRIFT_PORT to another", "port", thriftPort)
 		return nil, func() error { return nil }
 	}
 	s = thriftrpc.New(thriftrpc.Config{
-		IDs: thriftIDs{n.IDs(-1), n.NowMillis}, TLS: t, Observe: m.ObserveThrift, Log: log,
+		IDs: thriftIDs{n.IDs(-1), n.NowMillis}, TLS: t, Limits: thriftrpc.Limits{ConnectionsMax: connectionsMax}, Observe: m.ObserveThrift, Log: log,
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
