@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"strconv"
 	"time"
 
@@ -135,10 +136,18 @@ func nodeAdmin(metrics, client http.Handler) http.Handler {
 	return mux
 }
 
+// programName answers with the name of this program. What net/http/pprof answers has its arguments
+// as well, which may have passwords, as in LIVE.
+func programName(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write([]byte(os.Args[0]))
+}
+
 // addProfiles adds the profiles of this process to mux, below /debug/pprof/.
 func addProfiles(mux *http.ServeMux) {
 	for pattern, profile := range map[string]http.HandlerFunc{
-		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": pprof.Cmdline, "GET /debug/pprof/profile": pprof.Profile,
+		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": programName, "GET /debug/pprof/profile": pprof.Profile,
 		"GET /debug/pprof/symbol": pprof.Symbol, "POST /debug/pprof/symbol": pprof.Symbol, "GET /debug/pprof/trace": pprof.Trace,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {

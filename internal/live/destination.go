@@ -117,7 +117,10 @@ func (d *destination) dialTLS(ctx context.Context, addr string, cfg *tls.Config)
 // refuseLocal returns a [RefusedError] if the address of a socket is a local one.
 func refuseLocal(host, address string) error {
 	to, err := netip.ParseAddrPort(address)
-	if err == nil && !isLocal(to.Addr()) {
+	switch {
+	case err != nil:
+		return &RefusedError{fmt.Sprintf("%.100q leads to no address", host)}
+	case !isLocal(to.Addr()):
 		return nil
 	}
 	return &RefusedError{fmt.Sprintf("%.100q leads to %s, a link-local address or one of cloud metadata; if that is meant, put the address itself into LIVE",
