@@ -18,6 +18,13 @@ build: ## ./isotone, a static binary
 install: ## the same, where go install puts it
 	CGO_ENABLED=0 go install ./cmd/isotone
 
+# make release VERSION=v1.2.3 RELEASE_KEY=~/.ssh/id_ed25519
+.PHONY: release
+release: ## binaries, SBOMs, checksums and signature of VERSION in dist; see docs/release.md
+	release/build.sh '$(VERSION)' dist
+
+export RELEASE_KEY
+
 .PHONY: ci test lint race sim
 ci: ## everything a change has to pass, about half an hour
 	.ci/run

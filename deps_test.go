@@ -74,6 +74,8 @@ internal/check/chaos:       . internal/core/lincheck ; golang.org/x/sys github.c
 internal/check/chromium:    ; golang.org/x/net
 internal/check/golden:
 
+release/sbom:
+
 bench/static:
 bench/far:
 bench/proxy:

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"strconv"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/access"
+	hostlisten "github.com/isotone/isotone/internal/host/listen"
 )
 
 // Limits of an admin port, which operators and their monitoring use.
@@ -58,7 +60,8 @@ func startAdmin(ln net.Listener, h http.Handler, log *slog.Logger) *adminServer 
 	if ln == nil {
 		return nil
 	}
-	bounded := &boundedListener{Listener: ln, slots: make(chan struct{}, adminConnectionsMax)}
+	// net/http itself says nothing of a failure to accept, but at debug level, and that each time.
+	bounded := &boundedListener{Listener: hostlisten.NewPatient(ln, log), slots: make(chan struct{}, adminConnectionsMax)}
 	s := &adminServer{ln: ln, done: make(chan struct{})}
 	s.http = http.Server{
 		Handler: h, ReadTimeout: adminTimeout, WriteTimeout: adminWriteTimeout, IdleTimeout: adminTimeout,
@@ -160,10 +163,18 @@ func nodeMetrics(metrics, client http.Handler) http.Handler {
 	return mux
 }
 
+// programName answers with the name of this program. What net/http/pprof answers has its arguments
+// as well, which may have passwords, as in LIVE.
+func programName(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write([]byte(os.Args[0]))
+}
+
 // addProfiles adds the profiles of this process to mux, below /debug/pprof/.
 func addProfiles(mux *http.ServeMux) {
 	for pattern, profile := range map[string]http.HandlerFunc{
-		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": pprof.Cmdline, "GET /debug/pprof/profile": pprof.Profile,
+		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": programName, "GET /debug/pprof/profile": pprof.Profile,
 		"GET /debug/pprof/symbol": pprof.Symbol, "POST /debug/pprof/symbol": pprof.Symbol, "GET /debug/pprof/trace": pprof.Trace,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
@@ -76,7 +77,7 @@ func run(args []string, con console) int {
 		return code // --help has been printed
 	}
 	if err != nil {
-		fmt.Fprintln(con.err, parseHint(parser.Model, args, err))
+		fmt.Fprintln(con.err, config.Redact(parseHint(parser.Model, args, err)))
 		return exitUsage
 	}
 	sig, stop := interruptible()
@@ -127,7 +128,7 @@ func printError(w io.Writer, err error) {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		fmt.Fprintf(w, "isotone: %v\n", err)
+		fmt.Fprintf(w, "isotone: %s\n", config.Redact(err.Error()))
 	}()
 	timer := time.NewTimer(errorTimeout)
 	defer timer.Stop()

@@ -140,6 +140,7 @@ type memberOptions struct {
 	clock          node.Clock // nil for the system's
 	loops          int
 	keepProcessors bool           // GOMAXPROCS has one more for each loop
+	files          uint64         // that may be open; 0: unknown
 	log            *telemetry.Log // whose dropped lines are counted; nil counts none
 }
 
@@ -217,12 +218,13 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		stats = newRequestStats(s.RequestStatsSample, metrics.NewRequestStats(), log)
 	}
 	secure := reloader.TLS("h2", "http/1.1")
+	limits := limitConnections(s.MaxConnections, so.thrift != nil, o.files, log)
 	m.fronts = newFronts(frontsConfig{
 		server: m.node,
 		web: web.Config{
 			Backend: m.node, IDs: m.node.IDs(-1), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node,
 			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.node}).Serve, Mode: s.ReadMode, TLS: secure, Access: users,
-			Observe: metrics.ObserveRequest, Log: log,
+			Limits: web.Limits{ConnectionsMax: limits.client}, Observe: metrics.ObserveRequest, Log: log,
 		},
 		ids:     func(i int) front.IDs { return m.node.IDs(i) },
 		live:    m.docs.answer,
@@ -233,7 +235,8 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		tlsRequired: s.RequireTLS,
 	})
 	m.thrift, m.thriftEnded = serveThrift(so.thrift, m.node, thriftrpc.Config{
-		TLS: secure, TLSRequired: s.RequireTLS, Access: users, Observe: metrics.ObserveThrift, Log: log,
+		TLS: secure, TLSRequired: s.RequireTLS, Access: users, Limits: thriftrpc.Limits{ConnectionsMax: limits.thrift},
+		Observe: metrics.ObserveThrift, Log: log,
 	})
 	m.fronts.watchConnections(metrics.Registry(), m.thrift)
 	m.admin = startAdmin(so.admin, nodeAdmin(users, metrics.Handler(), m.fronts.web.Handler()), log)

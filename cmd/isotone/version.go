@@ -10,6 +10,9 @@ import (
 // version is set by the linker for releases: -ldflags "-X main.version=v1.2.3".
 var version = "dev"
 
+// revision is the commit, set by the linker for releases; others have it from go build.
+var revision string
+
 type versionCmd struct {
 	JSON bool `name:"json" help:"Print JSON."`
 }
@@ -24,7 +27,7 @@ type buildVersion struct {
 }
 
 func readBuildVersion() buildVersion {
-	v := buildVersion{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := buildVersion{Version: version, Revision: revision, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v

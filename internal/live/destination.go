@@ -17,7 +17,7 @@ import (
 
 // RefusedError is a connection that a source may not make: the answer of a server, or of DNS, must
 // not lead this node to the services that only it can reach. It counts as
-// [isotone.CodeUnauthorized].
+// [isotone.CodeForbidden].
 type RefusedError struct {
 	// Reason says what is refused and what is allowed. It has no user, password, path or query.
 	Reason string
@@ -26,8 +26,8 @@ type RefusedError struct {
 // Error returns the reason.
 func (e *RefusedError) Error() string { return e.Reason }
 
-// Unwrap returns [isotone.ErrUnauthorized].
-func (e *RefusedError) Unwrap() error { return isotone.ErrUnauthorized }
+// Unwrap returns [isotone.ErrForbidden].
+func (e *RefusedError) Unwrap() error { return isotone.ErrForbidden }
 
 // onlyRefused returns the refusal that err wraps, without the text of the dialer and the client
 // around it, or else err.
@@ -117,7 +117,10 @@ func (d *destination) dialTLS(ctx context.Context, addr string, cfg *tls.Config)
 // refuseLocal returns a [RefusedError] if the address of a socket is a local one.
 func refuseLocal(host, address string) error {
 	to, err := netip.ParseAddrPort(address)
-	if err == nil && !isLocal(to.Addr()) {
+	switch {
+	case err != nil:
+		return &RefusedError{fmt.Sprintf("%.100q leads to no address", host)}
+	case !isLocal(to.Addr()):
 		return nil
 	}
 	return &RefusedError{fmt.Sprintf("%.100q leads to %s, a link-local address or one of cloud metadata; if that is meant, put the address itself into LIVE",

@@ -61,7 +61,7 @@ func TestRedirect_StaysOnTheHost(t *testing.T) {
 		from, to := parsed(t, c.from), parsed(t, c.to)
 		err := newDestination(from.Hostname()).checkRedirect(from, to)
 		var refused *RefusedError
-		if c.allowed && err != nil || !c.allowed && (!errors.As(err, &refused) || !errors.Is(err, isotone.ErrUnauthorized)) {
+		if c.allowed && err != nil || !c.allowed && (!errors.As(err, &refused) || !errors.Is(err, isotone.ErrForbidden)) {
 			t.Errorf("from %s to %s: %v", c.from, c.to, err)
 		}
 	}
@@ -189,7 +189,7 @@ func TestFetch_RefusesANameThatIsRebound(t *testing.T) {
 	}
 	_, err := loads(t, f)
 	var refused *RefusedError
-	if !errors.As(err, &refused) || codeOf(err) != isotone.CodeUnauthorized || !strings.Contains(err.Error(), `"feed.example" leads to 169.254.169.254:`) {
+	if !errors.As(err, &refused) || codeOf(err) != isotone.CodeForbidden || !strings.Contains(err.Error(), `"feed.example" leads to 169.254.169.254:`) {
 		t.Errorf("rebound: %v", err)
 	}
 	if err != nil && strings.Contains(err.Error(), "hidden") {
@@ -208,7 +208,7 @@ func TestRedis_RefusesANameWithALocalAddress(t *testing.T) {
 		k.to.resolver = resolver
 		_, err = loads(t, k)
 		var refused *RefusedError
-		if !errors.As(err, &refused) || codeOf(err) != isotone.CodeUnauthorized || strings.Contains(err.Error(), "hidden") {
+		if !errors.As(err, &refused) || codeOf(err) != isotone.CodeForbidden || strings.Contains(err.Error(), "hidden") {
 			t.Errorf("%s: %v", scheme, err)
 		}
 		if n.asked.Load() == 0 {
@@ -252,13 +252,13 @@ func TestSet_TellsThatASourceIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if code := <-loaded; code != "unauthorized" {
+	if code := <-loaded; code != "forbidden" {
 		t.Errorf("counted as %s", code)
 	}
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/live/doc", nil))
 	body := w.Body.String()
-	if w.Code != 503 || !strings.Contains(body, "its source fails with unauthorized") || strings.Contains(body, "secret-place") {
+	if w.Code != 503 || !strings.Contains(body, "its source fails with forbidden") || strings.Contains(body, "secret-place") {
 		t.Errorf("%d %s", w.Code, body)
 	}
 }

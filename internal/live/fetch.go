@@ -37,7 +37,7 @@ type fetch struct {
 func newFetch(u *url.URL) *fetch {
 	to := newDestination(u.Hostname())
 	transport := &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
+		Proxy:                  proxy,
 		DialContext:            to.dial,
 		ForceAttemptHTTP2:      true,
 		MaxConnsPerHost:        1,
@@ -49,6 +49,16 @@ func newFetch(u *url.URL) *fetch {
 	f := &fetch{url: u, to: to, transport: transport}
 	f.client = &http.Client{Transport: transport, CheckRedirect: f.checkRedirect}
 	return f
+}
+
+// proxy is that of the environment. Its own error would repeat the variable, which may have a
+// password.
+func proxy(r *http.Request) (*url.URL, error) {
+	u, err := http.ProxyFromEnvironment(r)
+	if err != nil {
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "HTTP_PROXY or HTTPS_PROXY is no URL")
+	}
+	return u, nil
 }
 
 // checkRedirect follows a few redirects, and none to another destination.

@@ -131,6 +131,17 @@ func (k *key) try(ctx context.Context, sizeMax int) (value []byte, err error) {
 	return v.Text, err
 }
 
+// withoutSecrets returns what a server says without the user and password that it repeats: servers
+// that do not know AUTH name its arguments.
+func (k *key) withoutSecrets(text string) string {
+	for _, secret := range []string{k.password, k.user} {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "***")
+		}
+	}
+	return text
+}
+
 func (k *key) connect(ctx context.Context) error {
 	if k.conn != nil {
 		return nil
@@ -180,7 +191,7 @@ func (k *key) do(max int, args ...string) (reply.Value, error) {
 	switch {
 	case errors.As(err, &refusal):
 		code, _ := refusal.Code()
-		return v, isotone.Errorf(code, "the server says: %s", string(refusal))
+		return v, isotone.Errorf(code, "the server says: %s", k.withoutSecrets(string(refusal)))
 	case errors.Is(err, reply.ErrMalformed), err == nil && v.Kind == '$' && v.Text == nil:
 		err = isotone.Errorf(isotone.CodeInternal, "the reply is not one of Redis")
 	case err == io.EOF:

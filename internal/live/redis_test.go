@@ -168,7 +168,7 @@ func TestRedis_PasswordDatabaseAndLimits(t *testing.T) {
 	reads(t, s, "default", "[1]")
 	reads(t, s, "reader", "[1]")
 	for _, want := range []string{
-		"large invalid_argument", "list invalid_argument", "denied unauthorized", "wrong unauthorized", "none unauthorized",
+		"large invalid_argument", "list invalid_argument", "denied forbidden", "wrong unauthorized", "none unauthorized",
 	} {
 		until(t, want, func() bool { return got.count(want) > 1 })
 	}

@@ -9,7 +9,7 @@ import (
 type Fault struct {
 	// Env and Flag name the setting, as in HTTP_PORT and http-port.
 	Env, Flag string
-	// Value is the text that was given, or the part of it that is at fault.
+	// Value is the text that was given, or the part of it that is at fault, for people: see [Redact].
 	Value string
 	// Want says which values are accepted.
 	Want string
@@ -48,5 +48,5 @@ func (f *Faults) add(flag, value, want string) {
 	if !known {
 		panic("config: no setting is called " + flag)
 	}
-	*f = append(*f, Fault{Env: env, Flag: flag, Value: value, Want: want})
+	*f = append(*f, Fault{Env: env, Flag: flag, Value: Redact(value), Want: want})
 }

@@ -45,6 +45,8 @@ const (
 	requestStatsSampleMax = 1_000_000
 	// TraceSampleMax: as requestStatsSampleMax.
 	TraceSampleMax = 1_000_000
+	// maxConnectionsMax: their buffers alone are tens of gigabytes.
+	maxConnectionsMax = 1_000_000
 	// loopsMax: more loops than cores gain nothing.
 	loopsMax = 64
 	// leasedWorkersMax is how many worker IDs a cluster leases at most.
@@ -72,6 +74,7 @@ func (f *Flags) Parse() (Settings, error) {
 	s.RTT = p.milliseconds("rtt-ms", f.RTTMS, 1, rttMSMax)
 	s.ShutdownDelay = p.milliseconds("shutdown-delay-ms", f.ShutdownDelayMS, 0, shutdownDelayMSMax)
 	s.Loops = int(p.number("loops", f.Loops, 0, loopsMax))
+	s.MaxConnections = int(p.number("max-connections", f.MaxConnections, 1, maxConnectionsMax))
 	s.ThriftPort = -1
 	if f.ThriftPort != "" {
 		s.ThriftPort = int(p.number("thrift-port", f.ThriftPort, 0, portMax))

@@ -44,6 +44,7 @@ type Settings struct {
 	ShutdownDelay          time.Duration
 	Forward                bool
 	Loops                  int // 0: by the number of cores
+	MaxConnections         int // of the client port
 	ThriftPort             int // 0: any free port; -1: the default one, if it is free
 	SnowflakeLayout        snowflake.Layout
 	SnowflakeLease         time.Duration

@@ -1,4 +1,4 @@
-// Package listen has what the standard servers share: an accept loop that survives a shortage
+// Package listen has what the standard servers share: accepting that survives a shortage
 // of file descriptors, and a listener for [net/http.Server] to which connections are handed.
 package listen
 
@@ -11,21 +11,23 @@ import (
 	"time"
 )
 
-// The pause after a failed accept doubles from pauseMin to pauseMax.
 const (
+	// The pause after a failed accept doubles from pauseMin to pauseMax.
 	pauseMin = 5 * time.Millisecond
 	pauseMax = time.Second
+	// warnEvery is the least time between two warnings: a shortage lasts, and may end and begin again
+	// with each connection.
+	warnEvery = time.Minute
 )
 
 // Accept passes every connection of l to admit, which must not block. It returns nil once
-// stopping and l are closed, in this order. It logs a temporary error, such as a shortage of
-// file descriptors, and tries again; it returns any other error.
+// stopping and l are closed, in this order. After a temporary error, such as a shortage of
+// file descriptors, it waits and tries again, and warns once a minute; it returns any other error.
 func Accept(l net.Listener, stopping <-chan struct{}, log *slog.Logger, admit func(net.Conn)) error {
-	pause := pauseMin
+	p := NewPatient(l, log)
 	for {
-		c, err := l.Accept()
+		c, err := p.accept(stopping)
 		if err == nil {
-			pause = pauseMin
 			admit(c)
 			continue
 		}
@@ -33,18 +35,58 @@ func Accept(l net.Listener, stopping <-chan struct{}, log *slog.Logger, admit fu
 		case <-stopping:
 			return nil
 		default:
+			return err
+		}
+	}
+}
+
+// Patient is a listener whose Accept does what the function [Accept] does about temporary errors.
+// Make it with [NewPatient]. Only one goroutine may call Accept.
+type Patient struct {
+	net.Listener
+	log      *slog.Logger
+	pause    time.Duration // after the next failure
+	warned   time.Time
+	stopping chan struct{} // closed by Close
+	stop     sync.Once
+}
+
+// NewPatient returns a patient listener that owns l.
+func NewPatient(l net.Listener, log *slog.Logger) *Patient {
+	return &Patient{Listener: l, log: log, pause: pauseMin, stopping: make(chan struct{})}
+}
+
+// Accept waits for the next connection. It fails after Close, or if trying again cannot help.
+func (p *Patient) Accept() (net.Conn, error) { return p.accept(p.stopping) }
+
+// Close closes the listener, and ends Accept.
+func (p *Patient) Close() error {
+	p.stop.Do(func() { close(p.stopping) })
+	return p.Listener.Close()
+}
+
+// accept is Accept; it returns the latest error soon after stopping is closed.
+func (p *Patient) accept(stopping <-chan struct{}) (net.Conn, error) {
+	for {
+		c, err := p.Listener.Accept()
+		if err == nil {
+			p.pause = pauseMin
+			return c, nil
 		}
 		var passing interface{ Temporary() bool }
 		if !errors.As(err, &passing) || !passing.Temporary() {
-			return err
+			return nil, err
 		}
-		log.Warn("cannot accept a connection; trying again", "addr", l.Addr().String(), "error", err, "pause", pause)
+		if now := time.Now(); p.warned.IsZero() || now.Sub(p.warned) >= warnEvery {
+			p.warned = now
+			p.log.Warn("connections cannot be accepted; trying again", "addr", p.Addr().String(), "err", err)
+		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(p.pause):
 		case <-stopping:
-			return nil
+			return nil, err
 		}
-		pause = min(2*pause, pauseMax)
+		p.pause = min(2*p.pause, pauseMax)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -33,6 +34,8 @@ func (s *script) Accept() (net.Conn, error) {
 	}
 	return nil, net.ErrClosed
 }
+
+func (s *script) Close() error { return nil }
 
 func (s *script) Addr() net.Addr { return &net.TCPAddr{} }
 
@@ -87,6 +90,40 @@ func TestAccept_WaitsOutWhatPasses(t *testing.T) {
 		synctest.Wait()
 		close(stopping) // in the middle of a pause
 		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestPatient_WarnsOnceAMinute although descriptors come and go, and ends with Close.
+func TestPatient_WarnsOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		script := &script{steps: make(chan any)}
+		var logged strings.Builder
+		p := listen.NewPatient(script, slog.New(slog.NewTextHandler(&logged, nil)))
+		ended := make(chan error, 1)
+		accepted := 0
+		go func() {
+			for {
+				if _, err := p.Accept(); err != nil {
+					ended <- err
+					return
+				}
+				accepted++
+			}
+		}()
+		full := &net.OpError{Op: "accept", Err: syscall.ENFILE}
+		for began := time.Now(); time.Since(began) < 150*time.Second; time.Sleep(20 * time.Millisecond) {
+			script.steps <- full
+			script.steps <- newPipe()
+		}
+		script.steps <- full
+		synctest.Wait()
+		if n := strings.Count(logged.String(), "connections cannot be accepted"); n != 3 || accepted < 1000 {
+			t.Errorf("%d warnings in two and a half minutes, %d connections", n, accepted)
+		}
+		_ = p.Close() // in the middle of a pause
+		if err := <-ended; !errors.Is(err, syscall.ENFILE) {
 			t.Error(err)
 		}
 	})

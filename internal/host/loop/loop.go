@@ -142,6 +142,9 @@ const (
 	sweepBatch = 512
 	// acceptPause keeps a listener that cannot accept (no file descriptors) from spinning.
 	acceptPause = 50 * time.Millisecond
+	// warnEvery is the least time between two warnings about one listener: a shortage lasts, and may
+	// end and begin again with each connection.
+	warnEvery = time.Minute
 )
 
 // Loop is an event loop. Make it with [New].
@@ -323,14 +326,14 @@ type listener struct {
 	limits    Limits
 	loop      *Loop
 	stopped   bool
-	failing   bool // the latest accept
+	warnAt    time.Duration // on the loop's clock: no warning before
 }
 
-// cannotAccept says so, once, until accepting goes well again.
+// cannotAccept says so, once every warnEvery. Only the goroutine that accepts from s calls it.
 func (l *Loop) cannotAccept(s *listener, err error) {
-	if !s.failing {
-		s.failing = true
-		l.log.Warn("connections cannot be accepted; trying again", "err", err, "every", acceptPause.String())
+	if now := l.clock(); now >= s.warnAt {
+		s.warnAt = now + warnEvery
+		l.log.Warn("connections cannot be accepted; trying again", "err", err)
 	}
 }
 

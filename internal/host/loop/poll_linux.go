@@ -394,7 +394,6 @@ func (p *poller) accept(l *Loop, s *listener) {
 				p.pause(l, s, err)
 				return
 			}
-			s.failing = false
 			l.accepted(s, c)
 		case unix.EAGAIN:
 			return

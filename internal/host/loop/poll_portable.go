@@ -109,7 +109,6 @@ func (p *poller) accept(s *listener) {
 				continue
 			}
 		}
-		s.failing = false
 		select {
 		case p.accepted <- accepted{s, nc}:
 			p.wake()

@@ -13,17 +13,19 @@ import (
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
-// failing is a listener that cannot accept the first few times.
+// failing is a listener that cannot accept the first few times, and then every other time.
 type failing struct {
 	net.Listener
 	times int
+	after bool // it has accepted since it failed
 }
 
 func (f *failing) Accept() (net.Conn, error) {
-	if f.times > 0 {
-		f.times--
+	if f.times > 0 || f.after {
+		f.times, f.after = f.times-1, false
 		return nil, errTest
 	}
+	f.after = true
 	return f.Listener.Accept()
 }
 
@@ -35,16 +37,18 @@ func TestLoop_TriesAgainWhenItCannotAccept(t *testing.T) {
 	}
 	ln := listen(t, "tcp", "127.0.0.1:0")
 	opened := 0
-	err = l.Listen(&failing{ln, 3}, loop.Limits{}, func(c *loop.Conn) loop.Handler { opened++; return &funcs{} })
+	err = l.Listen(&failing{Listener: ln, times: 3}, loop.Limits{}, func(c *loop.Conn) loop.Handler { opened++; return &funcs{} })
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
+	for range 3 {
+		nc, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
 	}
-	defer nc.Close()
-	for end := time.Now().Add(patience); opened == 0 && time.Now().Before(end); {
+	for end := time.Now().Add(patience); opened < 3 && time.Now().Before(end); {
 		if err := l.Wait(time.Second); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +56,7 @@ func TestLoop_TriesAgainWhenItCannotAccept(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(logged.String(), "cannot be accepted"); opened != 1 || n != 1 {
+	if n := strings.Count(logged.String(), "cannot be accepted"); opened != 3 || n != 1 {
 		t.Errorf("%d connections, %d warnings", opened, n)
 	}
 }

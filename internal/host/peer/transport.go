@@ -20,6 +20,8 @@ const (
 	inboundMax = 64
 	// acceptPause follows a failure to accept, such as a lack of file descriptors.
 	acceptPause = 50 * time.Millisecond
+	// warnEvery is the least time between two lines in the log about that.
+	warnEvery = time.Minute
 )
 
 // Reasons for which this side disconnects; see [Config.Disconnected].
@@ -255,12 +257,11 @@ func (t *Transport) refused(err error) bool {
 }
 
 func (t *Transport) accept() {
-	failing := false
+	var warned time.Time
 	for {
 		conn, err := t.cfg.Listener.Accept()
 		switch {
 		case err == nil:
-			failing = false
 			t.accepted(conn)
 		case t.ctx.Err() != nil:
 			return
@@ -268,10 +269,10 @@ func (t *Transport) accept() {
 			t.cfg.Log.Error("peer listener closed outside of the transport", "err", err)
 			return
 		default:
-			if !failing {
-				t.cfg.Log.Error("peer connections cannot be accepted", "err", err)
+			if now := time.Now(); warned.IsZero() || now.Sub(warned) >= warnEvery {
+				warned = now
+				t.cfg.Log.Error("peer connections cannot be accepted; trying again", "err", err)
 			}
-			failing = true
 			pause(t.ctx, acceptPause)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 )
@@ -78,12 +79,32 @@ func Start(cfg Config) *Exporter {
 		cfg: cfg, wake: make(chan struct{}, 1), stop: make(chan struct{}), cancel: cancel, ended: make(chan struct{}),
 		client: http.Client{
 			Timeout:       sendTimeout,
-			Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: sendTimeout},
+			Transport:     &http.Transport{Proxy: proxy, MaxIdleConns: 1, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: sendTimeout},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
 	go e.run(ctx)
 	return e
+}
+
+// shown returns the endpoint for people: without user, password and query.
+func (e *Exporter) shown() string {
+	u, err := url.Parse(e.cfg.Endpoint)
+	if err != nil {
+		return ""
+	}
+	u.User, u.RawQuery, u.ForceQuery = nil, "", false
+	return u.String()
+}
+
+// proxy is that of the environment. Its own error would repeat the variable, which may have a
+// password.
+func proxy(r *http.Request) (*url.URL, error) {
+	u, err := http.ProxyFromEnvironment(r)
+	if err != nil {
+		return nil, errors.New("HTTP_PROXY or HTTPS_PROXY is no URL")
+	}
+	return u, nil
 }
 
 // Add queues a finished span. It never blocks: a span for which there is no room is dropped.
@@ -171,9 +192,9 @@ func (e *Exporter) run(ctx context.Context) {
 		e.count(len(batch), err)
 		switch {
 		case err != nil && !failing:
-			e.cfg.Log.Warn("traces cannot be sent", "endpoint", e.cfg.Endpoint, "err", err)
+			e.cfg.Log.Warn("traces cannot be sent", "endpoint", e.shown(), "err", err)
 		case err == nil && failing:
-			e.cfg.Log.Info("traces are sent again", "endpoint", e.cfg.Endpoint)
+			e.cfg.Log.Info("traces are sent again", "endpoint", e.shown())
 		}
 		failing = err != nil
 		if ctx.Err() != nil {
@@ -240,6 +261,10 @@ func (e *Exporter) send(ctx context.Context, body []byte) (again bool, err error
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "isotone/"+e.cfg.Version)
 	answer, err := e.client.Do(r)
+	var whole *url.Error
+	if errors.As(err, &whole) {
+		err = whole.Err // without the URL, whose query may have a token
+	}
 	if err != nil {
 		return !errors.Is(err, context.Canceled), err
 	}

@@ -1,0 +1,44 @@
+package main
+
+import "log/slog"
+
+const (
+	// filesReserved are the open files that clients must leave to the rest of a node: listeners, the
+	// disk, peers, the admin port, sources of live documents, and connections on their way to the
+	// standard servers, which take two for a moment. Of a small limit it is a quarter.
+	filesReserved = 256
+	// thriftConnectionsMax is what Thrift has where files are plenty, and of few files a fifth.
+	thriftConnectionsMax = 4096
+)
+
+// connectionLimits are the connections that clients may have.
+type connectionLimits struct {
+	client int // on the client port
+	thrift int
+}
+
+// shareFiles returns the limits with files open files, 0 if unknown: as many connections on the
+// client port as wanted, or as many as there are files for.
+func shareFiles(wanted int, thrift bool, files uint64) connectionLimits {
+	l := connectionLimits{client: wanted, thrift: thriftConnectionsMax}
+	if files == 0 {
+		return l
+	}
+	files -= min(filesReserved, files/4)
+	if thrift {
+		l.thrift = int(max(1, min(thriftConnectionsMax, files/5)))
+		files -= min(uint64(l.thrift), files)
+	}
+	l.client = int(max(1, min(uint64(wanted), files)))
+	return l
+}
+
+// limitConnections is shareFiles. It warns if that is less than wanted.
+func limitConnections(wanted int, thrift bool, files uint64, log *slog.Logger) connectionLimits {
+	l := shareFiles(wanted, thrift, files)
+	if l.client < wanted {
+		log.Warn("MAX_CONNECTIONS is more than the limit of open files allows; raise LimitNOFILE= of systemd, ulimit -n, or nofile of the container, or lower MAX_CONNECTIONS",
+			"MAX_CONNECTIONS", wanted, "connections", l.client, "RLIMIT_NOFILE", files)
+	}
+	return l
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestShareFiles_KeepsSomeForTheRest(t *testing.T) {
+	for _, c := range []struct {
+		wanted int
+		thrift bool
+		files  uint64
+		want   connectionLimits
+	}{
+		{20000, true, 0, connectionLimits{20000, 4096}},
+		{20000, true, 1 << 20, connectionLimits{20000, 4096}},
+		{20000, true, math.MaxUint64, connectionLimits{20000, 4096}},
+		{20000, false, 20256, connectionLimits{20000, 4096}},
+		{20000, false, 20255, connectionLimits{19999, 4096}},
+		{20000, true, 4096, connectionLimits{3072, 768}},
+		{100, true, 4096, connectionLimits{100, 768}},
+		{20000, true, 100, connectionLimits{60, 15}},
+		{20000, true, 1, connectionLimits{1, 1}},
+	} {
+		got := shareFiles(c.wanted, c.thrift, c.files)
+		if got != c.want {
+			t.Errorf("%d connections, %d files: %+v, want %+v", c.wanted, c.files, got, c.want)
+		}
+	}
+}
+
+func TestLimitConnections_WarnsWithWhatToDo(t *testing.T) {
+	var log strings.Builder
+	l := slog.New(slog.NewTextHandler(&log, nil))
+	if limitConnections(100, false, 1000, l); log.Len() > 0 {
+		t.Errorf("enough files: %s", &log)
+	}
+	limitConnections(20000, false, 1000, l)
+	for _, want := range []string{"level=WARN", "raise LimitNOFILE=", "MAX_CONNECTIONS=20000", "connections=750", "RLIMIT_NOFILE=1000"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%q is not in %s", want, &log)
+		}
+	}
+}
