@@ -14,6 +14,7 @@ import (
 type ask struct {
 	format httpapi.Format
 	query  uint16 // length of the raw query; the queries of a group are concatenated
+	legacy bool   // as in request
 }
 
 // answerHeadMax approximates the size of an answer's header, fault fields included.
@@ -75,7 +76,7 @@ func (g *group) add(f *Front, r *request, b []byte) bool {
 	}
 	g.size += size
 	g.counts = append(g.counts, r.count)
-	g.asks = append(g.asks, ask{format: r.format, query: uint16(r.query)})
+	g.asks = append(g.asks, ask{format: r.format, query: uint16(r.query), legacy: r.legacy})
 	g.queries = append(g.queries, r.rawQuery(b)...)
 	var span *trace.Context
 	if f.tracer != nil {
