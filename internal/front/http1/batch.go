@@ -13,8 +13,8 @@ import (
 // ask is what the answer needs to know of its request, apart from the count.
 type ask struct {
 	format httpapi.Format
-	query  uint16 // length of the raw query; the queries of a group are concatenated
 	legacy bool   // as in request
+	query  uint16 // length of the raw query; the queries of a group are concatenated
 }
 
 // answerHeadMax approximates the size of an answer's header, fault fields included.

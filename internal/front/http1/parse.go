@@ -56,8 +56,8 @@ type request struct {
 	count  uint64
 	format httpapi.Format // of ids: JSON, or Binary for decimals
 	mode   isotone.ReadMode
-	floor  isotone.Timestamp
 	legacy bool // of HTTP/1.0, with "Connection: keep-alive"
+	floor  isotone.Timestamp
 
 	// Of a live document:
 	name     span // without one: stateName
@@ -165,13 +165,10 @@ func (r *request) setField(f field, value, b []byte) bool {
 	return true
 }
 
-// endLine matches the end of the first line.
-func (r *request) endLine(b []byte) verdict {
-	v := match(b, lineEnd)
-	if v == cold {
-		v = match(b, legacyLineEnd)
-		r.legacy = v == hot
-	}
+// endLegacyLine matches the end of the first line of HTTP/1.0.
+func (r *request) endLegacyLine(b []byte) verdict {
+	v := match(b, legacyLineEnd)
+	r.legacy = v == hot
 	return v
 }
 
@@ -207,7 +204,10 @@ func parseLine(b []byte, r *request, q *httpapi.Query) (next int, v verdict) {
 		}
 		r.query = at - queryAt(r.target)
 	}
-	if v = r.endLine(b[at:]); v != hot {
+	if v = match(b[at:], lineEnd); v == cold {
+		v = r.endLegacyLine(b[at:])
+	}
+	if v != hot {
 		return 0, v
 	}
 	var err error
@@ -246,8 +246,17 @@ const nameMax = 64
 func parseName(b []byte, at int, r *request) (next int, v verdict) {
 	if b[at+len("/")] == statePath[len("/")] {
 		at += len(statePath)
-		return at + len(lineEnd), r.endLine(b[at:])
+	} else if at, v = parseDocument(b, at, r); v == cold {
+		return 0, cold
 	}
+	if v = match(b[at:], lineEnd); v == cold {
+		v = r.endLegacyLine(b[at:])
+	}
+	return at + len(lineEnd), v
+}
+
+// parseDocument reads the path of a live document at index at, and returns where it ends.
+func parseDocument(b []byte, at int, r *request) (end int, v verdict) {
 	at += len(paths[targetLive])
 	from := at
 	for at < len(b) && isName[b[at]] && at-from <= nameMax {
@@ -257,7 +266,7 @@ func parseName(b []byte, at int, r *request) (next int, v verdict) {
 		return 0, cold
 	}
 	r.name = span{from, at}
-	return at + len(lineEnd), r.endLine(b[at:])
+	return at, hot
 }
 
 // document returns the name of the live document that the request asks for; b begins with
