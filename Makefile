@@ -76,6 +76,16 @@ SNOWFLAKE_TIME ?= 200ms
 bench-snowflake: ## package snowflake, alone and beside another generator; see docs/snowflake.md
 	bench/snowflake/run.sh '$(SNOWFLAKE_ROUNDS)' '$(SNOWFLAKE_TIME)'
 
+# make interop INTEROP=ioredis
+#
+# Libraries are installed into INTEROP_DIR (~/.cache/isotone-interop). Tools that are missing are
+# skipped by name.
+INTEROP ?= all
+
+.PHONY: interop
+interop: ## clients of other projects against three nodes: INTEROP (all), quick or names
+	interop/run.sh $(INTEROP)
+
 # Real processes under random faults; see internal/check/chaos. Some faults need root:
 # without it they are skipped, and the output says which and why. Nothing outlives the test,
 # however it ends, except files in TMPDIR: the kernel ends the processes, and with them their

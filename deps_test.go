@@ -81,6 +81,7 @@ bench/far:
 bench/proxy:
 bench/client:               . client
 bench/thrift:               snowflake internal/front/thriftrpc ; github.com/HdrHistogram/hdrhistogram-go
+interop/goredis:            . ; github.com/redis/go-redis/v9
 examples/joke:              internal/proxy internal/balance ; github.com/HdrHistogram/hdrhistogram-go
 
 cmd/isotone:                * ; *

@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,6 +15,7 @@ const (
 	cacheControl = "Cache-Control: " + httpapi.CacheControl + "\r\n"
 	dateLayout   = "Mon, 02 Jan 2006 15:04:05 GMT" // RFC 9110 §5.6.7
 	closing      = "Connection: close\r\n"
+	keeping      = "Connection: keep-alive\r\n"
 )
 
 // answers writes answers from parts prepared in advance.
@@ -75,6 +77,9 @@ func (a *answers) append(b []byte, p *pendingBatch, last bool) (_ []byte, code s
 			b, code = a.appendFault(b, err, queries[:q.query], final)
 			queries = queries[q.query:]
 		}
+		if q.legacy {
+			b = makeLegacy(b, at, final)
+		}
 		if len(traces) > 0 && traces[0].index == i {
 			p.front.tracer.end(b, at, a.protocol, code, &traces[0])
 			traces = traces[1:]
@@ -84,6 +89,21 @@ func (a *answers) append(b []byte, p *pendingBatch, last bool) (_ []byte, code s
 		}
 	}
 	return b, code
+}
+
+// makeLegacy turns the answer that begins at b[at] into one of HTTP/1.0, in which the connection
+// has to be kept explicitly. last says that the answer ends the connection, and says so.
+func makeLegacy(b []byte, at int, last bool) []byte {
+	b[at+len("HTTP/1.")] = '0'
+	if last {
+		return b
+	}
+	return addField(b, at, keeping)
+}
+
+// addField adds a header field to the answer that begins at b[at].
+func addField(b []byte, at int, field string) []byte {
+	return slices.Insert(b, at+bytes.Index(b[at:], []byte("\r\n\r\n"))+len("\r\n"), []byte(field)...)
 }
 
 // appendIssued appends a successful answer.

@@ -13,6 +13,7 @@ import (
 // ask is what the answer needs to know of its request, apart from the count.
 type ask struct {
 	format httpapi.Format
+	legacy bool   // as in request
 	query  uint16 // length of the raw query; the queries of a group are concatenated
 }
 
@@ -75,7 +76,7 @@ func (g *group) add(f *Front, r *request, b []byte) bool {
 	}
 	g.size += size
 	g.counts = append(g.counts, r.count)
-	g.asks = append(g.asks, ask{format: r.format, query: uint16(r.query)})
+	g.asks = append(g.asks, ask{format: r.format, query: uint16(r.query), legacy: r.legacy})
 	g.queries = append(g.queries, r.rawQuery(b)...)
 	var span *trace.Context
 	if f.tracer != nil {

@@ -92,6 +92,7 @@ var hotOnes = map[string]string{
 	"json":    "GET /timestamp?n=8&mode=lease HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n\r\n",
 	"n=64":    "GET /timestamp?n=64 HTTP/1.1\r\nHost: x\r\n\r\n",
 	"floor":   "GET /timestamp?floor=0123456789abcdef00000000000000ff HTTP/1.1\r\nHost: x\r\n\r\n",
+	"legacy":  "GET /timestamp HTTP/1.0\r\nConnection: Keep-Alive\r\nHost: 127.0.0.1:8080\r\nUser-Agent: ApacheBench/2.3\r\nAccept: */*\r\n\r\n",
 	"id":      "GET /api/snowflake HTTP/1.1\r\nHost: x\r\n\r\n",
 	"32 deep": strings.Repeat(plain, 32),
 	"changing": "GET /timestamp?n=2 HTTP/1.1\r\nHost: x\r\n\r\n" + plain + "GET /timestamp?n=2&format=json HTTP/1.1\r\nHost: x\r\n\r\n" +
@@ -118,7 +119,7 @@ func TestFront_DoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkFront(b *testing.B) {
-	for _, name := range []string{"plain", "curl", "range", "json", "n=64", "32 deep", "changing"} {
+	for _, name := range []string{"plain", "curl", "legacy", "range", "json", "n=64", "32 deep", "changing"} {
 		b.Run(name, func(b *testing.B) {
 			back := &later{}
 			h, raw := open(b, back), []byte(hotOnes[name])

@@ -33,6 +33,9 @@ func TestFront_DrainingClosesAConnectionAfterItsAnswers(t *testing.T) {
 		"documents and ids":     {of(doc) + of(ids) + of(unchanged)},
 		"ids, then timestamps":  {of(ids) + plain},
 		"timestamps, then ids":  {plain + of(ids)},
+		"of HTTP/1.0":           {legacy("/timestamp") + legacy("/timestamp") + legacy("/api/snowflake")},
+		"a last of HTTP/1.0":    {plain + legacy("/timestamp")},
+		"an id of HTTP/1.0":     {of("/api/snowflake") + legacy("/api/snowflake")},
 		"one on the other path": {of("/members")},
 		"one in two pieces":     {plain[:20], plain[20:]},
 	}

@@ -12,7 +12,8 @@
 // No request is read by two parsers. A request is either hot from its first byte to its
 // last, or the connection goes to net/http with that first byte in front. What is hot is so
 // plain that there is one way to read it: a fixed first line except for a query without
-// anything to decode, and header fields from a short list. See parse.go.
+// anything to decode, and header fields from a short list. See parse.go. Requests of HTTP/1.0
+// are hot if they keep the connection.
 //
 // Requests that have arrived together on one connection with the same read mode and floor become
 // one batch. Until the batch is answered the connection is paused, so that answers keep the
@@ -25,6 +26,8 @@
 //     the request; the fast path answers it.
 //   - When it does so in the middle of a request that follows others, net/http answers 400;
 //     the fast path may just close.
+//   - An HTTP/1.0 request with Transfer-Encoding ends its connection. net/http closes with an
+//     earlier answer if it had read that request by then.
 //   - Pipelined requests succeed or fail together, and an overloaded backend refuses
 //     them together.
 //

@@ -54,10 +54,15 @@ func (h *handler) answerAtOnce(b []byte) (used int, next verdict) {
 	return used, next
 }
 
-// sayClosing adds "Connection: close" to the answer that begins at b[at].
+// sayClosing adds "Connection: close" to the answer that begins at b[at], or puts it in place of
+// "Connection: keep-alive".
 func sayClosing(b []byte, at int) []byte {
-	fields := at + bytes.Index(b[at:], []byte("\r\n\r\n")) + len("\r\n")
-	return slices.Insert(b, fields, []byte(closing)...)
+	head := b[at : at+bytes.Index(b[at:], []byte("\r\n\r\n"))+len("\r\n")]
+	if kept := bytes.Index(head, []byte("\r\n"+keeping)); kept >= 0 {
+		kept += at + len("\r\n")
+		return slices.Replace(b, kept, kept+len(keeping), []byte(closing)...)
+	}
+	return addField(b, at, closing)
 }
 
 // answerOne is appendOne, traced and measured if there is a tracer or a meter.
@@ -93,6 +98,15 @@ func (f *Front) measureOne(out []byte, a *answers, r *request, b []byte, span *t
 // appendOne appends the answer to r, which b begins with, and returns its code. It is not
 // ok if the request is cold.
 func (a *answers) appendOne(out []byte, r *request, b []byte, f *Front) (_ []byte, code string, ok bool) {
+	at := len(out)
+	if out, code, ok = a.appendModern(out, r, b, f); ok && r.legacy {
+		out = makeLegacy(out, at, false)
+	}
+	return out, code, ok
+}
+
+// appendModern is appendOne for HTTP/1.1.
+func (a *answers) appendModern(out []byte, r *request, b []byte, f *Front) (_ []byte, code string, ok bool) {
 	if r.target == targetIDs {
 		if f.cfg.IDs == nil {
 			return out, "", false

@@ -56,6 +56,7 @@ type request struct {
 	count  uint64
 	format httpapi.Format // of ids: JSON, or Binary for decimals
 	mode   isotone.ReadMode
+	legacy bool // of HTTP/1.0, with "Connection: keep-alive"
 	floor  isotone.Timestamp
 
 	// Of a live document:
@@ -81,6 +82,7 @@ func spanOf(part, whole []byte) span {
 const (
 	requestMethod = "GET "
 	lineEnd       = " HTTP/1.1\r\n"
+	legacyLineEnd = " HTTP/1.0\r\n"
 )
 
 // queryAt is where the raw query of a request for t begins, if there is one.
@@ -120,7 +122,7 @@ func parseRequest(b []byte, r *request) verdict {
 	for {
 		if v := match(b[at:], "\r\n"); v != cold {
 			r.size = at + len("\r\n")
-			if v == hot && (!seen[fieldHost] || !r.ask(&q)) {
+			if v == hot && (!seen[fieldHost] || r.legacy && !seen[fieldConnection] || !r.ask(&q)) {
 				return cold
 			}
 			return v
@@ -163,6 +165,13 @@ func (r *request) setField(f field, value, b []byte) bool {
 	return true
 }
 
+// endLegacyLine matches the end of the first line of HTTP/1.0.
+func (r *request) endLegacyLine(b []byte) verdict {
+	v := match(b, legacyLineEnd)
+	r.legacy = v == hot
+	return v
+}
+
 // match reports whether b begins with s: partial if b ends too soon.
 func match(b []byte, s string) verdict {
 	n := min(len(b), len(s))
@@ -195,7 +204,10 @@ func parseLine(b []byte, r *request, q *httpapi.Query) (next int, v verdict) {
 		}
 		r.query = at - queryAt(r.target)
 	}
-	if v = match(b[at:], lineEnd); v != hot {
+	if v = match(b[at:], lineEnd); v == cold {
+		v = r.endLegacyLine(b[at:])
+	}
+	if v != hot {
 		return 0, v
 	}
 	var err error
@@ -234,8 +246,17 @@ const nameMax = 64
 func parseName(b []byte, at int, r *request) (next int, v verdict) {
 	if b[at+len("/")] == statePath[len("/")] {
 		at += len(statePath)
-		return at + len(lineEnd), match(b[at:], lineEnd)
+	} else if at, v = parseDocument(b, at, r); v == cold {
+		return 0, cold
 	}
+	if v = match(b[at:], lineEnd); v == cold {
+		v = r.endLegacyLine(b[at:])
+	}
+	return at + len(lineEnd), v
+}
+
+// parseDocument reads the path of a live document at index at, and returns where it ends.
+func parseDocument(b []byte, at int, r *request) (end int, v verdict) {
 	at += len(paths[targetLive])
 	from := at
 	for at < len(b) && isName[b[at]] && at-from <= nameMax {
@@ -245,7 +266,7 @@ func parseName(b []byte, at int, r *request) (next int, v verdict) {
 		return 0, cold
 	}
 	r.name = span{from, at}
-	return at + len(lineEnd), match(b[at:], lineEnd)
+	return at, hot
 }
 
 // document returns the name of the live document that the request asks for; b begins with
@@ -319,7 +340,7 @@ type field uint8
 const (
 	fieldUnknown       field = iota // makes the request cold
 	fieldIgnored                    // changes no answer, whatever its value
-	fieldConnection                 // keep-alive only, which is the default
+	fieldConnection                 // keep-alive only, which is the default; required in HTTP/1.0
 	fieldEncoding                   // Accept-Encoding; may allow gzip for a live document
 	fieldHost                       // required
 	fieldAccept                     // may ask for JSON

@@ -43,27 +43,33 @@ func TestParse_DecidesAsEarlyAsItCan(t *testing.T) {
 		"GET /api/snowflake?n=64 HTTP/1.1\r\n":           partial,
 		"GET /api/snowflake?n=65 HTTP/1.1\r\n":           cold,
 		"GET /api/snowflake?format=range HTTP/1.1\r\n":   cold,
-		"GET /u":                                                            cold,
-		"GET /timestampx":                                                   cold,
-		"GET /timestamp?%":                                                  cold,
-		"GET /timestamp HTTP/1.0":                                           cold,
-		"GET /timestamp HTTP/1.1\n":                                         cold,
-		"GET /timestamp?n=0 HTTP/1.1\r\n":                                   cold,
-		"GET /timestamp?n=65 HTTP/1.1\r\n":                                  cold,
-		"GET /timestamp HTTP/1.1\r\n\r":                                     partial,
-		"GET /timestamp HTTP/1.1\r\n\r\n":                                   cold,
-		"GET /timestamp HTTP/1.1\r\n ":                                      cold,
-		"GET /timestamp HTTP/1.1\r\nno field\r\n\r\n":                       cold,
-		"GET /timestamp HTTP/1.1\r\nno\n":                                   cold,
-		"GET /timestamp HTTP/1.1\r\nCookie:":                                cold,
-		"GET /timestamp HTTP/1.1\r\nHost: a b":                              partial,
-		"GET /timestamp HTTP/1.1\r\nHost: a b\r\n":                          cold,
-		"GET /timestamp HTTP/1.1\r\nHost: a\rb":                             cold,
-		"GET /timestamp HTTP/1.1\r\nConnection: close\r\n":                  cold,
-		"GET /timestamp HTTP/1.1\r\n" + strings.Repeat("a", fieldNameMax):   partial,
-		"GET /timestamp HTTP/1.1\r\n" + strings.Repeat("a", fieldNameMax+1): cold,
-		"GET /timestamp?" + strings.Repeat("a", requestBytesMax-16):         partial,
-		"GET /timestamp?" + strings.Repeat("a", requestBytesMax-15):         cold,
+		"GET /u":                                     cold,
+		"GET /timestampx":                            cold,
+		"GET /timestamp?%":                           cold,
+		"GET /timestamp HTTP/1.0":                    partial,
+		"GET /timestamp HTTP/1.2":                    cold,
+		"GET /timestamp HTTP/1.0\r\nHost: x\r\n\r":   partial,
+		"GET /timestamp HTTP/1.0\r\nHost: x\r\n\r\n": cold,
+		"GET /state HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n":                            hot,
+		"GET /timestamp HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n":                        hot,
+		"GET /timestamp HTTP/1.0\r\nConnection: keep-alive\r\n\r\n":                                   cold,
+		"GET /timestamp HTTP/1.1\n":                                                                   cold,
+		"GET /timestamp?n=0 HTTP/1.1\r\n":                                                             cold,
+		"GET /timestamp?n=65 HTTP/1.1\r\n":                                                            cold,
+		"GET /timestamp HTTP/1.1\r\n\r":                                                               partial,
+		"GET /timestamp HTTP/1.1\r\n\r\n":                                                             cold,
+		"GET /timestamp HTTP/1.1\r\n ":                                                                cold,
+		"GET /timestamp HTTP/1.1\r\nno field\r\n\r\n":                                                 cold,
+		"GET /timestamp HTTP/1.1\r\nno\n":                                                             cold,
+		"GET /timestamp HTTP/1.1\r\nCookie:":                                                          cold,
+		"GET /timestamp HTTP/1.1\r\nHost: a b":                                                        partial,
+		"GET /timestamp HTTP/1.1\r\nHost: a b\r\n":                                                    cold,
+		"GET /timestamp HTTP/1.1\r\nHost: a\rb":                                                       cold,
+		"GET /timestamp HTTP/1.1\r\nConnection: close\r\n":                                            cold,
+		"GET /timestamp HTTP/1.1\r\n" + strings.Repeat("a", fieldNameMax):                             partial,
+		"GET /timestamp HTTP/1.1\r\n" + strings.Repeat("a", fieldNameMax+1):                           cold,
+		"GET /timestamp?" + strings.Repeat("a", requestBytesMax-16):                                   partial,
+		"GET /timestamp?" + strings.Repeat("a", requestBytesMax-15):                                   cold,
 		plain[:len(plain)-4] + "\r\nVia: " + strings.Repeat("a", requestBytesMax-43) + "\r\n\r\n":     hot,
 		plain[:len(plain)-4] + "\r\nVia: " + strings.Repeat("a", requestBytesMax-42) + "\r\n\r\n":     cold,
 		"GET /timestamp?n=9 HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\nUser-Agent: x\r\n":     partial,
@@ -96,7 +102,7 @@ func TestParse_ReadsWhatIsAsked(t *testing.T) {
 // way, to the byte; and against itself: its verdict does not depend on how the bytes came.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
-		plain, plain + plain, "GET /api/snowflake?n=3&format=json HTTP/1.1\r\nHost: x\r\n\r\n",
+		plain, plain + plain, "GET /timestamp HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n", "GET /api/snowflake?n=3&format=json HTTP/1.1\r\nHost: x\r\n\r\n",
 		"GET /live/a-1 HTTP/1.1\r\nHost: x\r\nIf-None-Match: \"i\"\r\nAccept-Encoding: gzip\r\n\r\n", "GET /state HTTP/1.1\r\nHost: x\r\n\r\n", "GET /timestamp?n=2&format=json HTTP/1.1\r\nhost:[::1]:80 \r\nAccept: */*\r\nConnection: keep-alive\r\n\r\nGET",
 		"GET /timestamp?format=range HTTP/1.1\r\nUser-Agent: a\r\nVia: b\r\nHost: x\r\n\r\n",
 		"GET /timestamp HTTP/1.1\r\nHost: x\r\nAccept: application/json;q=0.5, application/octet-stream\r\n\r\n",
@@ -146,7 +152,11 @@ func checkAgainstNetHTTP(t *testing.T, b []byte, r request) {
 	if rest := len(b) - r.size; in.Buffered() != rest {
 		t.Fatalf("%q: net/http leaves %d bytes, not %d", b, in.Buffered(), rest)
 	}
-	if read.Method != "GET" || !isPath(read.URL.Path, b, &r) || read.URL.RawQuery != text(r.rawQuery(b)) || read.Proto != "HTTP/1.1" {
+	proto := "HTTP/1.1"
+	if r.legacy {
+		proto = "HTTP/1.0"
+	}
+	if read.Method != "GET" || !isPath(read.URL.Path, b, &r) || read.URL.RawQuery != text(r.rawQuery(b)) || read.Proto != proto {
 		t.Fatalf("%q: %s %s %s to net/http", b, read.Method, read.URL, read.Proto)
 	}
 	if read.Close || read.ContentLength != 0 || read.TransferEncoding != nil || read.Host == "" || read.Header.Get("Expect") != "" {

@@ -64,6 +64,23 @@ func TestTLSTable_BothPathsAgree(t *testing.T) {
 	}
 }
 
+// TestTLSTable_HTTP10 keeps its connections under TLS, too, also on the standard servers once it
+// has come there through the fast path.
+func TestTLSTable_HTTP10(t *testing.T) {
+	_, s := startBoth(t, func(*tls.Config) {})
+	for raw, want := range map[string]int{
+		legacy("/timestamp") + legacy("/timestamp") + sentinel:               3,
+		legacy("/up") + legacy("/members") + sentinel:                        3,
+		legacy("/up", "Transfer-Encoding: x") + legacy("/up"):                1,
+		legacy("/timestamp") + legacy("/up", "Transfer-Encoding: x") + plain: 2,
+	} {
+		replies, rest := read(s.exchange(t, false, raw))
+		if len(replies) != want || rest != "" || !replies[want-1].Close {
+			t.Errorf("%q: %v, %q", raw, replies, rest)
+		}
+	}
+}
+
 func TestTLSTable_BothPathsAgreeOnFaults(t *testing.T) {
 	alone, fronted := startBoth(t, func(*tls.Config) {})
 	for _, err := range []error{

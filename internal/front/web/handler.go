@@ -30,6 +30,7 @@ var (
 	contentTypeBinary = []string{httpapi.ContentTypeBinary}
 	noStore           = []string{httpapi.CacheControl}
 	connectionClose   = []string{"close"}
+	connectionKeep    = []string{"keep-alive"}
 )
 
 // handler answers requests; every server shares one. Its configuration does not
@@ -145,10 +146,12 @@ func (h *handler) prepare(w http.ResponseWriter, r *http.Request, now time.Time)
 	}
 	switch r.ProtoMajor {
 	case 1:
-		// net/http hides Transfer-Encoding in an HTTP/1.0 request, so its framing is
-		// unreliable (RFC 9112 §6.1): close after it.
-		if r.ProtoMinor == 0 {
-			header["Connection"] = connectionClose
+		if r.ProtoMinor == 0 && !draining {
+			if survives(r) {
+				header["Connection"] = connectionKeep
+			} else {
+				header["Connection"] = connectionClose
+			}
 		}
 		if hasBody(r) {
 			header["Connection"] = connectionClose

@@ -2,7 +2,6 @@ package web
 
 import (
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -88,7 +87,7 @@ func (s *Server) Take(c net.Conn) {
 	if secured, ok := c.(secured); ok {
 		var below *conn
 		served := secured.WrapNetConn(func(beneath net.Conn) net.Conn {
-			below = &conn{Conn: beneath, open: &s.connections}
+			below = &conn{Conn: beneath, open: &s.connections, records: true}
 			return below
 		})
 		// Not at the first Read, as below: net/http also reads during a request, when the
@@ -97,6 +96,9 @@ func (s *Server) Take(c net.Conn) {
 			if s.settle(c) != nil {
 				_ = c.Close()
 				return
+			}
+			if _, ok := served.(*tls.Conn); !ok {
+				served = &session{Conn: served}
 			}
 			s.ready.Put(served)
 		})
@@ -181,6 +183,7 @@ func (s *Server) pass(c *conn) {
 			_ = c.Close()
 			return
 		}
+		c.records = true
 		out = tls.Server(c, s.tls) // net/http looks for a *tls.Conn
 	}
 	s.ready.Put(out)
@@ -190,11 +193,13 @@ func (s *Server) pass(c *conn) {
 // there is one reader at a time.
 type conn struct {
 	net.Conn
-	first  [1]byte
-	unread bool              // first is still to be read
-	settle func(*conn) error // to be called before the first Read; may be nil
-	open   *atomic.Int64     // counts this connection; nil: not counted
-	closed atomic.Bool
+	first   [1]byte
+	unread  bool              // first is still to be read
+	settle  func(*conn) error // to be called before the first Read; may be nil
+	open    *atomic.Int64     // counts this connection; nil: not counted
+	closed  atomic.Bool
+	records bool  // what is read are records of TLS
+	watch   watch // of HTTP/1 without TLS
 }
 
 // Read returns the first byte, then what follows.
@@ -208,19 +213,21 @@ func (c *conn) Read(p []byte) (int, error) {
 	if c.unread && len(p) > 0 {
 		c.unread = false
 		p[0] = c.first[0]
+		if !c.records {
+			c.watch.scan(p[:1])
+		}
 		return 1, nil
 	}
-	return c.Conn.Read(p)
+	n, err := c.Conn.Read(p)
+	if !c.records {
+		c.watch.scan(p[:n])
+	}
+	return n, err
 }
 
 // CloseWrite lets net/http end its output before it closes, so that a client
 // that is still sending can read the answer.
-func (c *conn) CloseWrite() error {
-	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return w.CloseWrite()
-	}
-	return errors.ErrUnsupported
-}
+func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // Close closes the connection and uncounts it, once.
 func (c *conn) Close() error {

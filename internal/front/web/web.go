@@ -220,6 +220,7 @@ func newHTTPServer(cfg Config, h http.Handler, base context.Context) *http.Serve
 		MaxHeaderBytes:               cfg.Limits.HeaderBytesMax,
 		ErrorLog:                     slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 		BaseContext:                  func(net.Listener) context.Context { return base },
+		ConnContext:                  withWatch,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          cfg.Limits.StreamsMax,
 			MaxReceiveBufferPerConnection: 64 << 10, // requests have no body

@@ -1,0 +1,296 @@
+#!/usr/bin/env bash
+# Runs the clients that people have against three nodes: client libraries, load generators and curl.
+# Each demands what is right: distinct IDs, ascending timestamps, typed errors. Without arguments all
+# of them run; "quick" runs those that take seconds; names run those alone. What is missing is skipped
+# by name. Libraries are installed into INTEROP_DIR (~/.cache/isotone-interop); tools are not
+# installed. See docs/clients.md, "Tested with".
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(dirname "$here")
+libraries=${INTEROP_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/isotone-interop}
+
+quick=(curl_http1 curl_http10 curl_http2 curl_http3 ab hey wrk redis_cli redis_benchmark redis_py ioredis node_redis thriftpy2)
+slow=(go_redis vegeta k6 memtier jedis lettuce redis_rs)
+all=("${quick[@]}" "${slow[@]}")
+
+case ${1-all} in
+  all) set -- "${all[@]}" ;;
+  quick) set -- "${quick[@]}" ;;
+esac
+for name; do
+  case " ${all[*]} " in
+    *" $name "*) ;;
+    *) echo "run.sh: no client is called $name; there are: ${all[*]}" >&2; exit 2 ;;
+  esac
+done
+
+work=$(mktemp -d)
+pids=()
+finish() {
+  local pid
+  for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null && wait "$pid" 2>/dev/null; done
+  rm -rf "$work"
+}
+trap finish EXIT
+
+# --- the cluster
+
+# free succeeds if nothing listens on any of the ports.
+free() {
+  local port
+  for port; do (: </dev/tcp/127.0.0.1/"$port") 2>/dev/null && return 1; done
+  return 0
+}
+
+start() {
+  command -v curl >/dev/null || { echo "run.sh: curl is missing" >&2; exit 2; }
+  (cd "$root" && go build -o "$work/isotone" ./cmd/isotone) || exit 1
+  local base=
+  until [ -n "$base" ] && free "$base" $((base + 1)) $((base + 2)) $((base + 3)) $((base + 4)) $((base + 5)); do
+    base=$((20000 + RANDOM % 10000))
+  done
+  (cd "$work" && exec ./isotone dev --port "$base") >"$work/dev.log" 2>&1 & pids+=($!)
+  # Thrift is on a node of its own: "isotone dev" does not serve it.
+  (cd "$work" && HTTP_PORT=$((base + 3)) RAFT_ADDR=127.0.0.1:$((base + 4)) THRIFT_PORT=$((base + 5)) DATA_DIR="$work/one" \
+    exec ./isotone serve) >"$work/one.log" 2>&1 & pids+=($!)
+  nodes=(127.0.0.1:"$base" 127.0.0.1:$((base + 1)) 127.0.0.1:$((base + 2)))
+  thrift=127.0.0.1:$((base + 5))
+  local node
+  for node in "${nodes[@]}" 127.0.0.1:$((base + 3)); do
+    for _ in $(seq 300); do
+      curl -sf -o /dev/null "http://$node/ready" && curl -sf -o /dev/null "http://$node/api/snowflake" && continue 2
+      sleep 0.1
+    done
+    echo "run.sh: $node is not ready after 30 s" >&2
+    cat "$work/dev.log" "$work/one.log" >&2
+    exit 1
+  done
+}
+
+# term prints what changes with the leader.
+term() { curl -s "http://${nodes[0]}/members" | grep -o '"leader":{[^}]*}\|"term":[0-9]*'; }
+
+# by_leader sets addrs: the nodes, the leader first.
+by_leader() {
+  local node
+  leader=$(curl -s "http://${nodes[0]}/members" | sed -n 's/.*"leader":{[^}]*"addr":"\([^"]*\)".*/\1/p')
+  addrs=("$leader")
+  for node in "${nodes[@]}"; do [ "$node" = "$leader" ] || addrs+=("$node"); done
+}
+
+# --- what is there
+
+# need skips unless a command is there: need COMMAND HOW-TO-GET-IT.
+need() { command -v "$1" >/dev/null || { echo "$1 is not installed: $2"; return 77; }; }
+
+# python_with prints a Python that has these packages.
+python_with() {
+  need python3 "install Python 3" || return 77
+  [ -x "$libraries/venv/bin/python" ] || python3 -m venv "$libraries/venv" >/dev/null || { echo "python3 has no venv"; return 77; }
+  local package
+  for package; do
+    "$libraries/venv/bin/python" -c "import $package" 2>/dev/null || "$libraries/venv/bin/pip" install -q "$package" >/dev/null 2>&1 ||
+      { echo "pip cannot install $package"; return 77; }
+  done
+}
+
+with_node() {
+  need node "install Node 20 or newer" || return 77
+  need npm "install npm" || return 77
+  mkdir -p "$libraries/node" && cp "$here"/node/* "$libraries/node" || return 1
+  # The lock file says what is installed already.
+  cmp -s "$here/node/package.json" "$libraries/node/installed" || (cd "$libraries/node" &&
+    npm install --silent --no-audit --no-fund >/dev/null 2>&1 && cp package.json installed) ||
+    { echo "npm cannot install ioredis and redis"; return 77; }
+}
+
+with_java() {
+  need javac "install a JDK, 17 or newer" || return 77
+  need mvn "install Maven, which fetches the libraries" || return 77
+  mkdir -p "$libraries/java" && cp "$here"/java/* "$libraries/java" || return 1
+  (cd "$libraries/java" && mvn -q -B dependency:build-classpath -Dmdep.outputFile=classpath >maven.log 2>&1) ||
+    { echo "Maven cannot fetch the libraries"; return 77; }
+  (cd "$libraries/java" && javac -nowarn -d classes -cp "$(cat classpath)" ./*.java 2>&1 | grep -v '^Note:'; exit "${PIPESTATUS[0]}")
+}
+
+# --- the clients. Each prints its version and what it saw; it returns 77 to be skipped.
+
+# over_curl demands of curl with some options what any HTTP client must get. base is a URL.
+over_curl() {
+  local base=$1 code; shift
+  curl -sS -k "$@" "$base/timestamp?x=[1-100]" | od -An -v -tx1 -w16 | tr -d ' ' >"$work/timestamps" || return 1
+  LC_ALL=C sort -cu "$work/timestamps" && [ "$(wc -l <"$work/timestamps")" = 100 ] || { echo "100 timestamps do not ascend"; return 1; }
+  curl -sS -k "$@" -w '\n' "$base/api/snowflake?n=1000&x=[1-3]" | grep . | sort -u >"$work/ids" || return 1
+  [ "$(wc -l <"$work/ids")" = 3000 ] || { echo "$(wc -l <"$work/ids") distinct IDs, want 3000"; return 1; }
+  code=$(curl -sS -k "$@" -o "$work/body" -w '%{http_code}' "$base/timestamp?n=0") || return 1
+  [ "$code" = 400 ] && grep -q '"code":"invalid_argument"' "$work/body" || { echo "n=0: $code $(cat "$work/body")"; return 1; }
+}
+
+# version_of_curl demands that curl used a version of HTTP: version_of_curl URL WANT OPTION ...
+version_of_curl() {
+  local url=$1 want=$2 got; shift 2
+  got=$(curl -sS -k "$@" -o /dev/null -w '%{http_version}' "$url/up") && [ "$got" = "$want" ] || { echo "HTTP/$got, want $want"; return 1; }
+  curl -V | head -1 | cut -d' ' -f1,2 | tr -d '\n'
+  echo ", HTTP/$want: 100 timestamps, 3000 IDs over $(cut -d: -f1 <<<"$url")"
+}
+
+check_curl_http1() {
+  over_curl "http://$leader" --http1.1 && version_of_curl "http://$leader" 1.1 --http1.1 &&
+    over_curl "https://$leader" --http1.1 && version_of_curl "https://$leader" 1.1 --http1.1
+}
+
+check_curl_http10() {
+  local opened
+  over_curl "http://$leader" -0 && version_of_curl "http://$leader" 1 -0 || return 1
+  opened=$(curl -sS -0 -H 'Connection: keep-alive' -o /dev/null -w '%{num_connects}' "http://$leader/timestamp?x=[1-10]")
+  [ "$opened" = 1000000000 ] || { echo "connections for each of 10 requests with keep-alive: $opened"; return 1; }
+}
+
+check_curl_http2() {
+  curl -V | grep -q HTTP2 || { echo "this curl has no HTTP/2"; return 77; }
+  # Without TLS one request only: curl 7.88 cannot use such a connection twice, whatever the server.
+  version_of_curl "http://$leader" 2 --http2-prior-knowledge >/dev/null && over_curl "https://$leader" --http2 && version_of_curl "https://$leader" 2 --http2
+}
+
+check_curl_http3() {
+  curl -V | grep -q HTTP3 || { echo "this curl has no HTTP/3"; return 77; }
+  over_curl "https://$leader" --http3-only && version_of_curl "https://$leader" 3 --http3-only
+}
+
+check_ab() {
+  need ab "the package apache2-utils" || return 77
+  local path
+  for path in timestamp api/snowflake up; do
+    ab -q -k -c 8 -n 2000 "http://$leader/$path" >"$work/ab" 2>&1 || { cat "$work/ab"; return 1; }
+    grep -q 'Failed requests: *0$' "$work/ab" && grep -q 'Keep-Alive requests: *2000$' "$work/ab" && ! grep -q Non-2xx "$work/ab" ||
+      { cat "$work/ab"; return 1; }
+  done
+  echo "$(ab -V | grep -o 'Version [0-9.]*'): 6000 requests with -k, none failed"
+}
+
+check_hey() {
+  need hey "the package hey" || return 77
+  local url
+  for url in "http://$leader/timestamp" "https://$leader/timestamp" "-h2 https://$leader/api/snowflake"; do
+    # shellcheck disable=SC2086 # options and a URL
+    hey -n 2000 -c 8 $url >"$work/hey" 2>&1 && grep -q '\[200\][[:space:]]*2000 responses' "$work/hey" || { cat "$work/hey"; return 1; }
+  done
+  echo "HTTP/1.1, TLS and HTTP/2: 6000 requests, none failed"
+}
+
+check_wrk() {
+  need wrk "the package wrk" || return 77
+  wrk -t1 -c8 -d1s "http://$leader/timestamp" >"$work/wrk" 2>&1 && grep -q 'Requests/sec' "$work/wrk" && ! grep -q 'Non-2xx\|Socket errors' "$work/wrk" ||
+    { cat "$work/wrk"; return 1; }
+  echo "$(wrk -v 2>&1 | grep -o '^wrk [^ ]*'), $(grep -o '[0-9]* requests in' "$work/wrk") 1 s, none failed"
+}
+
+check_redis_cli() {
+  need redis-cli "the package redis-tools" || return 77
+  local port=${leader##*:} got
+  for form in STRING INTEGER; do redis-cli -p "$port" --raw SNOWFLAKE 1000 AS $form; done | sort -u >"$work/ids"
+  [ "$(wc -l <"$work/ids")" = 2000 ] || { echo "$(wc -l <"$work/ids") distinct IDs, want 2000"; return 1; }
+  got=$(redis-cli -p "${addrs[1]##*:}" -c --no-raw TS 1)
+  [[ $got == '"'* ]] || { echo "redirected: $got"; return 1; }
+  got=$(printf 'MULTI\nSNOWFLAKE\nPING\nEXEC\n' | redis-cli -p "$port" | tail -1)
+  [ "$got" = PONG ] || { echo "EXEC: $got"; return 1; }
+  got=$(redis-cli -p "$port" TS 0)
+  [[ $got == 'ERR count'* ]] || { echo "TS 0: $got"; return 1; }
+  echo "$(redis-cli -v): 2000 IDs"
+}
+
+check_redis_benchmark() {
+  need redis-benchmark "the package redis-tools" || return 77
+  local command
+  for command in "TS" "TS 100 LEASE" "SNOWFLAKE" "SNOWFLAKE 10 AS STRING"; do
+    # shellcheck disable=SC2086 # the words of a command
+    redis-benchmark -p "${leader##*:}" -c 16 -n 20000 -P 16 -q $command >"$work/benchmark" 2>&1
+    grep -q 'requests per second' "$work/benchmark" && ! grep -qi error "$work/benchmark" || { cat "$work/benchmark"; return 1; }
+  done
+  echo "$(redis-benchmark -v): 80000 commands, no error"
+}
+
+check_redis_py() {
+  python_with redis || return
+  "$libraries/venv/bin/python" -c 'import redis; print(redis.__version__, end=", ")' && "$libraries/venv/bin/python" "$here/redis_py.py" "${addrs[@]}"
+}
+
+check_ioredis() { with_node && check_module ioredis ioredis; }
+check_node_redis() { with_node && check_module redis node_redis; }
+check_module() {
+  (cd "$libraries/node" && node -p "require('./node_modules/$1/package.json').version + ', node ' + process.version + ','" && node "$2.mjs" "${addrs[@]}")
+}
+
+check_thriftpy2() {
+  python_with thriftpy2 || return
+  "$libraries/venv/bin/python" -c 'import thriftpy2; print(thriftpy2.__version__, end=", ")' &&
+    "$libraries/venv/bin/python" "$here/thriftpy2_client.py" "$thrift" "$root/internal/front/thriftrpc/snowflake.thrift"
+}
+
+check_go_redis() {
+  # go-redis reports on its standard error that COMMAND has no description of NOSUCH.
+  (cd "$root" && go list -m -f '{{.Version}},' github.com/redis/go-redis/v9 && go run ./interop/goredis "${addrs[@]}" 2>"$work/goredis" || { cat "$work/goredis"; exit 1; })
+}
+
+check_vegeta() {
+  need vegeta "go install github.com/tsenart/vegeta/v12@latest" || return 77
+  local flags
+  for flags in "" "-h2c"; do
+    # shellcheck disable=SC2086 # a flag or none
+    echo "GET http://$leader/timestamp" | vegeta attack $flags -rate 500 -duration 2s | vegeta report -type json >"$work/vegeta" &&
+      grep -q '"success":1[,}]' "$work/vegeta" || { cat "$work/vegeta"; return 1; }
+  done
+  echo "HTTP/1.1 and h2c: 2000 requests, none failed"
+}
+
+check_k6() {
+  need k6 "go install go.k6.io/k6@latest" || return 77
+  TARGET=$leader K6_NO_USAGE_REPORT=true k6 run --quiet "$here/k6.js" >"$work/k6" 2>&1 || { cat "$work/k6"; return 1; }
+  echo "$(k6 version | cut -d' ' -f1,2): 4000 requests, all checks passed"
+}
+
+check_memtier() {
+  need memtier_benchmark "build it from its sources" || return 77
+  memtier_benchmark -s 127.0.0.1 -p "${leader##*:}" --command TS -t 1 -c 8 -n 1000 --hide-histogram >"$work/memtier" 2>&1 && ! grep -qi error "$work/memtier" ||
+    { cat "$work/memtier"; return 1; }
+  echo "8000 commands, no error"
+}
+
+check_jedis() { with_java && check_class WithJedis jedis; }
+check_lettuce() { with_java && check_class WithLettuce lettuce-core; }
+check_class() {
+  tr : '\n' <"$libraries/java/classpath" | sed -n "s|.*/$2-\(.*\)\.jar|\1,|p"
+  java -cp "$libraries/java/classes:$(cat "$libraries/java/classpath")" "$1" "${addrs[@]}" 2>&1
+}
+
+check_redis_rs() {
+  need cargo "install Rust" || return 77
+  mkdir -p "$libraries/rust" && cp -r "$here"/rust/* "$libraries/rust" || return 1
+  (cd "$libraries/rust" && { cargo build -q --release >cargo.log 2>&1 || { tail -20 cargo.log; grep -q 'error\[' cargo.log && exit 1; exit 77; }; } &&
+    sed -n '/^name = "redis"$/{n;s/version = "\(.*\)"/\1,/p}' Cargo.lock | tr '\n' ' ' && ./target/release/interop "${addrs[@]}")
+}
+
+# --- all of them
+
+start
+mkdir -p "$libraries"
+passed=0 failed=0 skipped=0
+for name; do
+  for try in 1 2 3; do
+    by_leader
+    before=$(term)
+    said=$("check_$name" 2>&1)
+    status=$?
+    # An election in the middle is no fault of the client, which was told who leads.
+    [ $status != 0 ] && [ $status != 77 ] && [ "$(term)" != "$before" ] || break
+    echo "$name: the leader changed meanwhile, try $try"
+  done
+  said=$(paste -sd' ' <<<"$said")
+  case $status in
+    0) passed=$((passed + 1)); echo "ok       $name: $said" ;;
+    77) skipped=$((skipped + 1)); echo "skipped  $name: $said" ;;
+    *) failed=$((failed + 1)); echo "FAILED   $name: $said" ;;
+  esac
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]
