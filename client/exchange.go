@@ -14,7 +14,7 @@ import (
 func (c *Client) open(ctx context.Context, addr string) (net.Conn, *bufio.Reader, error) {
 	conn, err := c.opt.Dial(ctx, "tcp", addr)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, refusedClient(certificateFault(err))
 	}
 	if conn, err = c.secure(ctx, conn, addr); err != nil {
 		return nil, nil, refusedClient(err)

@@ -63,7 +63,8 @@ type Options struct {
 	// Without TLS the secret crosses the network in the clear.
 	Credentials func(ctx context.Context) (Credentials, error)
 	// Dial opens connections, for instance through a tunnel; nil means a net.Dialer. TLS begins
-	// on what it returns. It must return when ctx is done.
+	// on what it returns. It must return when ctx is done. Calls fail at once with an error of it
+	// that matches isotone.ErrUnauthorized or isotone.ErrForbidden.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Lazy makes NewWith return without waiting for a leader.
 	Lazy bool
