@@ -38,8 +38,8 @@ const passwordVariable = "ISOTONE_PASSWORD"
 // noPasswordFlag answers those who look for --password.
 const noPasswordFlag = "There is no --password: everybody on this machine can read command lines. Put the secret into a file (--password-file), or into the variable " + passwordVariable + "."
 
-// access is how a command reaches nodes. Its methods are safe for concurrent use.
-type access struct {
+// nodeAccess is how a command reaches nodes. Its methods are safe for concurrent use.
+type nodeAccess struct {
 	tls *tls.Config // for https
 	// secure: an address without a scheme means https.
 	secure bool
@@ -50,8 +50,8 @@ type access struct {
 }
 
 // open checks the flags and reads their files. The error names all that is wrong.
-func (f *accessFlags) open() (*access, error) {
-	a := &access{secure: f.CA != "" || f.Cert != "" || f.ServerName != ""}
+func (f *accessFlags) open() (*nodeAccess, error) {
+	a := &nodeAccess{secure: f.CA != "" || f.Cert != "" || f.ServerName != ""}
 	var found flagErrors
 	roots, err := readCA("--ca", f.CA)
 	if err != nil {
@@ -84,7 +84,7 @@ func (f *accessFlags) pair() (tls.Certificate, error) {
 }
 
 // authenticate sets the credentials.
-func (f *accessFlags) authenticate(a *access, found *flagErrors) {
+func (f *accessFlags) authenticate(a *nodeAccess, found *flagErrors) {
 	secret, inVariable := os.LookupEnv(passwordVariable)
 	inVariable = inVariable && secret != ""
 	switch {
@@ -133,7 +133,7 @@ func readCA(setting, file string) (*x509.CertPool, error) {
 
 // urls returns the URLs of nodes that an operator has named, without paths. It notes whether they
 // permit a secret in the clear, so it must be called before any request. flag is named in errors.
-func (a *access) urls(flag string, endpoints []string) (bases []string, err error) {
+func (a *nodeAccess) urls(flag string, endpoints []string) (bases []string, err error) {
 	for _, endpoint := range endpoints {
 		scheme, _, named := strings.Cut(endpoint, "://")
 		switch {
@@ -166,7 +166,7 @@ func (a *access) urls(flag string, endpoints []string) (bases []string, err erro
 }
 
 // check returns a usageError if the secret, if there is one, must not be sent to u.
-func (a *access) check(u *url.URL) error {
+func (a *nodeAccess) check(u *url.URL) error {
 	if a.credentials == nil || u.Scheme == "https" || a.plain || isLoopback(u.Hostname()) {
 		return nil
 	}
@@ -179,7 +179,7 @@ func isLoopback(host string) bool {
 
 // client returns an HTTP client for nodes. It sets TLSClientConfig of t, which it owns from here
 // on. The client follows no redirects: they could lead credentials elsewhere.
-func (a *access) client(t *http.Transport) *http.Client {
+func (a *nodeAccess) client(t *http.Transport) *http.Client {
 	t.TLSClientConfig = a.tls.Clone()
 	return &http.Client{
 		Transport:     &authenticator{access: a, inner: t},
@@ -189,7 +189,7 @@ func (a *access) client(t *http.Transport) *http.Client {
 
 // authenticator adds the credentials to requests.
 type authenticator struct {
-	access *access
+	access *nodeAccess
 	inner  *http.Transport
 }
 
@@ -218,7 +218,7 @@ func (t *authenticator) RoundTrip(r *http.Request) (*http.Response, error) {
 func (t *authenticator) CloseIdleConnections() { t.inner.CloseIdleConnections() }
 
 // options sets what package client needs to reach nodes at bases, which are from urls.
-func (a *access) options(o *client.Options, bases []string, f *accessFlags) {
+func (a *nodeAccess) options(o *client.Options, bases []string, f *accessFlags) {
 	for _, base := range bases {
 		scheme, addr, _ := strings.Cut(base, "://")
 		o.Addrs = append(o.Addrs, addr)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,10 +13,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	accesslist "github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/config"
 )
 
@@ -367,4 +371,96 @@ func serveOK(t *testing.T, a *authority, commands int) (addr string, heard <-cha
 		<-ended
 	})
 	return ln.Addr().String(), told
+}
+
+// runGuardedMember runs a node that serves nobody without TLS or a user's secret.
+func runGuardedMember(t *testing.T, a *authority) (addr string) {
+	t.Helper()
+	hash := accesslist.HashSecret(testSecret)
+	list := secretFile(t, fmt.Sprintf(`{"users": {"ops": {"roles": ["all"], "secrets": [%q]}, "web": {"roles": ["timestamps", "ids", "workers"], "secrets": [%q]}}}`, hash, hash))
+	cert, key := a.issue("node")
+	_, url, _ := runMember(t, func(s *config.Settings) {
+		s.TLSCert, s.TLSKey, s.ACLFile, s.RequireTLS = cert, key, list, true
+	})
+	return strings.TrimPrefix(url, "http://")
+}
+
+// TestAccess_EveryCommandReachesANodeThatDemandsASecret, and says so if the secret is not right,
+// or the user may not do it.
+func TestAccess_EveryCommandReachesANodeThatDemandsASecret(t *testing.T) {
+	a := newAuthority(t)
+	addr := runGuardedMember(t, a)
+	right, wrong := secretFile(t, testSecret), secretFile(t, "blab-blab")
+	load := func(protocol string) []string {
+		return []string{"bench", "--target", "https://" + addr, "--protocol", protocol, "--requests", "20", "--connections", "2", "--violations", filepath.Join(t.TempDir(), "v")}
+	}
+	for _, args := range [][]string{
+		{"member", "list", "--endpoint", addr},
+		{"leader", "show", "--endpoint", addr},
+		{"upgrade", "show", "--endpoint", addr},
+		{"backup", "--force", "--endpoint", addr, filepath.Join(t.TempDir(), "backup")},
+		{"status", addr},
+		load("http1"), load("resp"), load("h2"),
+	} {
+		within(t, strings.Join(args, " "), func() bool {
+			code, out, err := command(append(args, "--ca", a.file, "--user", "ops", "--password-file", right)...)
+			if code != 0 {
+				t.Logf("%q: exit code %d, %s%s", args, code, out, err)
+			}
+			return code == 0
+		})
+		for _, more := range [][]string{{"--user", "ops", "--password-file", wrong}, nil} {
+			code, out, err := command(append(append(args, "--ca", a.file), more...)...)
+			if code == 0 || !strings.Contains(strings.ToLower(out+err), "unauthorized") || strings.Contains(out+err, "blab") {
+				t.Errorf("%q %q: exit code %d, %s%s", args, more, code, out, err)
+			}
+		}
+	}
+	code, out, err := command("member", "list", "--endpoint", addr, "--ca", a.file, "--user", "web", "--password-file", right)
+	if code != exitFailure || !strings.Contains(err, "forbidden") {
+		t.Errorf("exit code %d, %s%s", code, out, err)
+	}
+}
+
+func TestAccess_AProxyReachesANodeThatDemandsASecret(t *testing.T) {
+	a := newAuthority(t)
+	addr := runGuardedMember(t, a)
+	proxy, _ := runProxy(t, "--node", "https://"+addr, "--ca", a.file, "--user", "web", "--password-file", secretFile(t, testSecret))
+	within(t, "a timestamp and an ID", func() bool {
+		one, body := fetch(t, "http://"+proxy+"/timestamp")
+		other, _ := fetch(t, "http://"+proxy+"/api/snowflake")
+		return one == 200 && len(body) == 16 && other == 200
+	})
+	refused, admin := runProxy(t, "--node", "https://"+addr, "--ca", a.file, "--user", "web", "--password-file", secretFile(t, "blab-blab"))
+	within(t, "the reason", func() bool {
+		status, body := fetch(t, "http://"+admin+"/ready")
+		return status == 503 && strings.Contains(body, "unauthorized")
+	})
+	if status, body := fetch(t, "http://"+refused+"/timestamp"); status != 503 || strings.Contains(body, "blab") {
+		t.Errorf("%d, %s", status, body)
+	}
+}
+
+// TestForward_ReachesALeaderThatDemandsTLSAndASecret uses the node itself as the leader.
+func TestForward_ReachesALeaderThatDemandsTLSAndASecret(t *testing.T) {
+	a := newAuthority(t)
+	addr := runGuardedMember(t, a)
+	s := config.Default()
+	s.ForwardCA, s.DataDir = a.file, t.TempDir()
+	s.ForwardCredentialFile = secretFile(t, "web:"+testSecret)
+	out, err := outward(&s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := startForwarding(addr, out, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	within(t, "a timestamp", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := f.client.Timestamps(ctx, 3)
+		return err == nil
+	})
 }

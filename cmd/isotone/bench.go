@@ -102,7 +102,7 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 }
 
 // options returns the options that the flags set, or an error that lists every fault.
-func (c *benchCmd) options(reach *access) (*bench.Options, error) {
+func (c *benchCmd) options(reach *nodeAccess) (*bench.Options, error) {
 	var faults bench.Faults
 	o := bench.Default()
 	if len(c.Target) > 0 {
@@ -146,7 +146,7 @@ func (c *benchCmd) options(reach *access) (*bench.Options, error) {
 }
 
 // schemes adds https to the targets that have no scheme, if the flags imply it.
-func (a *access) schemes(targets []string, protocol string) []string {
+func (a *nodeAccess) schemes(targets []string, protocol string) []string {
 	targets = slices.Clone(targets)
 	for i, t := range targets {
 		if a.secure && protocol != "h2c" && !strings.Contains(t, "://") {

@@ -33,11 +33,11 @@ const findTimeout = time.Second
 
 // findNode returns the first of addrs at which a node answers. Its error lists what was tried. It
 // sends no credentials: other servers may listen there.
-func findNode(ctx context.Context, reach *access, addrs []string) (string, error) {
+func findNode(ctx context.Context, reach *nodeAccess, addrs []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
 	found := make([]error, len(addrs))
-	anonymous := &access{tls: reach.tls, secure: reach.secure}
+	anonymous := &nodeAccess{tls: reach.tls, secure: reach.secure}
 	client := anonymous.client(operatorTransport())
 	var asked sync.WaitGroup
 	for i, addr := range addrs {
@@ -60,7 +60,7 @@ func findNode(ctx context.Context, reach *access, addrs []string) (string, error
 var errNotANode = errors.New("this is no node")
 
 // isNode returns nil if a node answers at addr.
-func isNode(ctx context.Context, reach *access, client *http.Client, addr string) error {
+func isNode(ctx context.Context, reach *nodeAccess, client *http.Client, addr string) error {
 	bases, err := reach.urls("address", []string{addr})
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ type forwarding struct {
 }
 
 // startForwarding learns the cluster from the node at addr, which need not be up yet.
-func startForwarding(addr string, out *access, log *slog.Logger) (*forwarding, error) {
+func startForwarding(addr string, out *nodeAccess, log *slog.Logger) (*forwarding, error) {
 	if out.credentials != nil && !out.secure {
 		log.Warn("the secret in FORWARD_CREDENTIAL_FILE crosses the network in the clear: with FORWARD_CA, FORWARD uses TLS")
 	}
@@ -88,7 +88,7 @@ func (f *forwarding) close() error {
 
 // dialer returns what connects to nodes and asks them not to forward what comes: two nodes that
 // take each other for the leader must not wait for one another.
-func dialer(out *access) func(ctx context.Context, network, addr string) (net.Conn, error) {
+func dialer(out *nodeAccess) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		var d net.Dialer
 		raw, err := d.DialContext(ctx, network, addr)

@@ -16,13 +16,13 @@ import (
 
 // outward returns how a node reaches the client ports of others, for FORWARD and JOIN. A secret is
 // sent without TLS if that is how the operator has it.
-func outward(s *config.Settings) (*access, error) {
+func outward(s *config.Settings) (*nodeAccess, error) {
 	roots, err := readCA("FORWARD_CA", s.ForwardCA)
 	if err != nil {
 		return nil, err
 	}
 	cert, key, _ := s.TLSFiles()
-	a := &access{secure: s.ForwardCA != "", plain: true, tls: &tls.Config{
+	a := &nodeAccess{secure: s.ForwardCA != "", plain: true, tls: &tls.Config{
 		RootCAs: roots, MinVersion: tls.VersionTLS12,
 		// The node's own, as long as the other one knows who has signed it. It is read for each
 		// connection, since it is renewed while the node runs.
@@ -49,7 +49,7 @@ func outward(s *config.Settings) (*access, error) {
 
 // handshake begins TLS on a connection to addr, if outward asks for it, and authenticates. The
 // caller closes c after an error, and aborts it when ctx is done.
-func (a *access) handshake(ctx context.Context, c net.Conn, addr string) (net.Conn, error) {
+func (a *nodeAccess) handshake(ctx context.Context, c net.Conn, addr string) (net.Conn, error) {
 	if a.secure {
 		cfg := a.tls.Clone()
 		cfg.ServerName, _, _ = net.SplitHostPort(addr)

@@ -107,7 +107,7 @@ func (c *statusCmd) watch(ctx context.Context, con console, survey *dashboard.Su
 }
 
 // survey checks the flags and returns the survey that they describe.
-func (c *statusCmd) survey(reach *access) (*dashboard.Survey, error) {
+func (c *statusCmd) survey(reach *nodeAccess) (*dashboard.Survey, error) {
 	if len(c.Addrs) > 0 {
 		var err error
 		if c.Addrs, err = reach.urls("address", strings.Split(strings.Join(c.Addrs, ","), ",")); err != nil {

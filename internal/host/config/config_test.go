@@ -435,6 +435,15 @@ func TestJoin_MayNeedTLS(t *testing.T) {
 	}
 }
 
+func TestForward_NeedsTLSWhereOthersDemandIt(t *testing.T) {
+	if _, err := parse(t, nil, "--forward", "--require-tls"); err == nil || !strings.Contains(err.Error(), "FORWARD_CA (--forward-ca)") {
+		t.Errorf("%v", err)
+	}
+	if s := parseAll(t, nil, "--forward", "--require-tls", "--forward-ca=ca.pem", "--forward-credential-file=secret"); s.ForwardCA != "ca.pem" || s.ForwardCredentialFile != "secret" {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestParseTraceEndpoint(t *testing.T) {
 	for text, want := range map[string]string{
 		"http://localhost:4318": "http://localhost:4318/v1/traces", "https://c.example/": "https://c.example/v1/traces",

@@ -79,8 +79,8 @@ func (f *Flags) Parse() (Settings, error) {
 	}
 	p.snowflakes(f, &s)
 	s.LiveInterval = p.milliseconds("live-interval-ms", f.LiveIntervalMS, liveIntervalMSMin, liveIntervalMSMax)
-	s.Forward = p.onOff("forward", f.Forward)
 	s.RequireTLS = p.onOff("require-tls", f.RequireTLS)
+	p.forwarding(f, &s)
 	s.Dashboard = p.onOff("dashboard", f.Dashboard)
 	s.RequestStats = p.onOff("request-stats", f.RequestStats)
 	s.RequestStatsSample = int(p.number("request-stats-sample", f.RequestStatsSample, 1, requestStatsSampleMax))
@@ -140,6 +140,14 @@ func (p *parser) addresses(f *Flags, s *Settings) {
 		s.Join = p.join(f)
 	}
 	s.Priority = p.number("priority", f.Priority, -priorityMax, priorityMax)
+}
+
+// forwarding parses FORWARD, and refuses what could reach no leader.
+func (p *parser) forwarding(f *Flags, s *Settings) {
+	s.Forward = p.onOff("forward", f.Forward)
+	if s.Forward && s.RequireTLS && s.ForwardCA == "" {
+		p.faults.add("forward-ca", "", "want a file, as FORWARD and REQUIRE_TLS are set: the leader refuses what is forwarded without TLS")
+	}
 }
 
 func (p *parser) files(f *Flags) {

@@ -22,10 +22,10 @@ type Settings struct {
 	HTTPPort               int    // 0: any free port
 	AdvertiseAddr          string // "": see Advertise
 	RaftAddr               string
-	AdminAddr              string            // "": not served
-	MetricsAddr            string            // "": not served
-	ACLFile                string            // "": no users
-	Anonymous              *access.Roles     // nil: see access.Config
+	AdminAddr              string        // "": not served
+	MetricsAddr            string        // "": not served
+	ACLFile                string        // "": no users
+	Anonymous              *access.Roles // nil: see access.Config
 	RequireTLS             bool
 	Peers                  map[uint64]string // nil: see PeerMap
 	PeersSRV               *SRV              // where Peers comes from; nil: they are as set
