@@ -3,6 +3,8 @@ package client
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/isotone/isotone"
 )
 
 const (
@@ -12,6 +14,11 @@ const (
 	backoffMax = 100 * time.Millisecond
 	// memberBackoffMax bounds it for a member that is not needed because others give IDs.
 	memberBackoffMax = 2 * time.Second
+	// refusedBackoffMax bounds it for a node that refuses the client, which ends when somebody
+	// changes the credentials here or there.
+	refusedBackoffMax = time.Second
+	// quotaPauseMax bounds the pause that a node asks for because of a quota.
+	quotaPauseMax = 10 * time.Second
 )
 
 // backoff returns the pause after that many failures in a row. It is exponential, with a
@@ -21,6 +28,16 @@ func backoff(failures int) time.Duration { return backoffTo(failures, backoffMax
 func backoffTo(failures int, most time.Duration) time.Duration {
 	pause := min(backoffMin<<min(failures, 10), most)
 	return pause/2 + rand.N(pause)
+}
+
+// quotaPause returns the pause after that many refusals in a row because of a quota: what the
+// node asks for, if it does, with a jitter so that not all clients come back at once.
+func quotaPause(refusal *isotone.Error, failures int) time.Duration {
+	pause := min(refusal.RetryAfter, quotaPauseMax)
+	if pause <= 0 {
+		return backoffTo(failures, refusedBackoffMax)
+	}
+	return pause + rand.N(pause/8+1)
 }
 
 // estimate derives the answer timeout from a smoothed mean and deviation, as TCP derives its

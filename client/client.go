@@ -27,7 +27,10 @@ const (
 // each process is enough. Make it with [New] or [NewWith], and end it with Close.
 //
 // Every call waits until it is answered or its context is done, across all failures of the
-// cluster. So give calls a context with a deadline, unless they may wait indefinitely.
+// cluster. So give calls a context with a deadline, unless they may wait indefinitely. Calls also
+// wait while a quota is used up; their error then matches isotone.ErrQuotaExceeded. They fail at
+// once if the nodes refuse the client: with isotone.ErrUnauthorized if they do not accept its
+// credentials or its certificate, with isotone.ErrForbidden if it has no right to what it asks.
 type Client struct {
 	opt    Options
 	epoch  time.Time
@@ -44,8 +47,9 @@ type Client struct {
 	once   sync.Once
 	ending sync.Mutex // guards closed, so that work does not grow after Close
 	closed bool
-	led    chan struct{} // closed when the first leader is connected
-	pin    atomic.Uint64 // the cluster's ID; 0 until it is known
+	led    chan struct{}       // closed when the first leader is connected
+	unled  chan *isotone.Error // holds one: why nodes refuse this client
+	pin    atomic.Uint64       // the cluster's ID; 0 until it is known
 	floor  floor
 
 	seen    atomic.Pointer[view]          // the router's state, for other goroutines
@@ -54,8 +58,8 @@ type Client struct {
 }
 
 // New returns a client of the cluster with nodes at addrs (host:port). One reachable node is
-// enough. New waits until a leader is connected or ctx is done. After New returns, ctx has no
-// effect.
+// enough. New waits until a leader is connected, the nodes refuse the client, or ctx is done.
+// After New returns, ctx has no effect.
 func New(ctx context.Context, addrs ...string) (*Client, error) {
 	return NewWith(ctx, Options{Addrs: addrs})
 }
@@ -71,6 +75,7 @@ func NewWith(ctx context.Context, o Options) (*Client, error) {
 		events: make(chan func(*router)),
 		woken:  make(chan struct{}, 1),
 		led:    make(chan struct{}),
+		unled:  make(chan *isotone.Error, 1),
 	}
 	c.pin.Store(uint64(o.Cluster))
 	c.floor.last = o.Floor
@@ -87,6 +92,9 @@ func NewWith(ctx context.Context, o Options) (*Client, error) {
 	select {
 	case <-c.led:
 		return c, nil
+	case why := <-c.unled:
+		c.Close()
+		return nil, why
 	case <-ctx.Done():
 		err := c.timeoutError(ctx)
 		c.Close()
@@ -290,13 +298,19 @@ func (c *Client) troubleText() string {
 }
 
 // timeoutError returns the error of a call whose context is done.
-func (c *Client) timeoutError(ctx context.Context) error {
+func (c *Client) timeoutError(ctx context.Context) error { return c.overdue(ctx, nil) }
+
+// overdue is timeoutError for a call that was last refused because of a quota, unless that is nil.
+func (c *Client) overdue(ctx context.Context, quota *isotone.Error) error {
 	err := ctx.Err()
 	if err != context.DeadlineExceeded {
 		if cause := context.Cause(ctx); cause != err {
 			return fmt.Errorf("%w: %w", err, cause)
 		}
 		return err
+	}
+	if quota != nil {
+		return &lateError{&isotone.Error{Code: quota.Code, Message: "no answer in time: " + quota.Message, RetryAfter: quota.RetryAfter}}
 	}
 	if why := c.foreign.Load(); why != nil {
 		return &lateError{isotone.Errorf(isotone.CodeWrongCluster, "no other node answers in time: %s", why.Message)}

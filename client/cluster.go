@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/reply"
@@ -39,13 +40,22 @@ func clusterOf(info string) (id isotone.ClusterID, told bool, err error) {
 	return 0, false, nil
 }
 
-// handshake asks a new connection's node for its cluster, together with a command that is
-// harmless in any cluster. It reads the command's answer only if the cluster is the right
-// one.
+// handshake authenticates the client on a new connection and asks the node for its cluster,
+// together with a command that is harmless in any cluster. It reads the command's answer only if
+// the cluster is the right one.
 func (c *Client) handshake(ctx context.Context, conn net.Conn, read *bufio.Reader, addr string, command ...string) (v reply.Value, err error) {
+	first, err := c.authentication(ctx)
+	if err != nil {
+		return v, refusedClient(err)
+	}
 	err = within(ctx, conn, func() error {
-		if _, err := conn.Write(appendCommand(appendCommand(nil, "INFO", "cluster"), command...)); err != nil {
+		if _, err := conn.Write(appendCommand(appendCommand(first, "INFO", "cluster"), command...)); err != nil {
 			return err
+		}
+		if first != nil {
+			if err := readAuthenticated(read); err != nil {
+				return err
+			}
 		}
 		info, err := readReply(read)
 		if err != nil {
@@ -57,7 +67,7 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn, read *bufio.Reade
 		v, err = readReply(read)
 		return err
 	})
-	return v, err
+	return v, refusedClient(err)
 }
 
 // checkCluster returns an error unless the INFO of a node names the right cluster. Without
@@ -108,24 +118,30 @@ const (
 	statusUnreachable hostStatus = iota
 	statusOurs                   // or at least not known to be of another cluster
 	statusForeign                // of another cluster
+	statusRefuses                // refuses this client: its credentials or rights
 )
 
 // reported handles the outcome of an exchange with a host. If every reachable host is
-// foreign, calls that time out fail with the error of one of them.
+// foreign, calls that time out fail with the error of one of them. If those that matter refuse
+// the client, calls fail at once.
 func (r *router) reported(h *host, err error) {
+	defer r.refuse()
 	var refusal *isotone.Error
+	var refused refusedError
 	switch {
+	case errors.As(err, &refused):
+		h.refused(refused.why)
 	case err != nil && !errors.As(err, &refusal):
 		h.status = statusUnreachable
 	case err != nil && refusal.Code == isotone.CodeWrongCluster:
 		h.status, h.why = statusForeign, refusal
 	default:
-		h.status = statusOurs
+		h.status, h.refusals, h.askAfter = statusOurs, 0, time.Time{}
 	}
 	var why *isotone.Error
 	for _, h := range r.hosts {
 		switch h.status {
-		case statusOurs:
+		case statusOurs, statusRefuses:
 			r.c.foreign.Store(nil)
 			return
 		case statusForeign:
@@ -133,4 +149,51 @@ func (r *router) reported(h *host, err error) {
 		}
 	}
 	r.c.foreign.Store(why)
+}
+
+// refused: the host refuses this client. It is asked less and less often.
+func (h *host) refused(why *isotone.Error) {
+	h.status, h.why = statusRefuses, why
+	if now := time.Now(); !now.Before(h.askAfter) { // count concurrent attempts once
+		h.askAfter = now.Add(backoffTo(h.refusals, refusedBackoffMax))
+		h.refusals++
+	}
+}
+
+// refuse fails the calls that wait for connections which the nodes refuse to this client, and
+// later ones until that has changed.
+func (r *router) refuse() {
+	for _, p := range []*pool{r.c.stamps, r.c.ids} {
+		if why, known := r.refusal(p); known {
+			p.refuse(why)
+		}
+	}
+}
+
+// refusal returns why there can be no connection for a pool: the leader refuses this client or,
+// while none is known and for IDs, every node that answers does. It reports false while that is
+// not known.
+func (r *router) refusal(p *pool) (why *isotone.Error, known bool) {
+	at, addrs := p.index(), r.known()
+	switch {
+	case len(r.conns(p)) > 0:
+		return nil, true
+	case p == r.c.ids:
+		addrs = r.idAddrs()
+	case r.leader != "":
+		addrs = []string{r.leader}
+	}
+	known = true
+	for _, addr := range addrs {
+		h := r.hosts[addr]
+		switch {
+		case h == nil || h.status == statusUnreachable && (h.asking || h.dialing[at] > 0):
+			known = false
+		case h.status == statusOurs || h.status == statusForeign:
+			return nil, true
+		case h.status == statusRefuses:
+			why = h.why
+		}
+	}
+	return why, known
 }

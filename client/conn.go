@@ -2,6 +2,7 @@ package client
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -29,8 +30,8 @@ type conn struct {
 	pending atomic.Pointer[batch]
 	since   atomic.Int64 // when pending was sent, by Client.now
 	ended   bool         // guarded by pool.mu
-	// writes carries requests to the write goroutine; nil for a TCP connection, whose
-	// empty send buffer takes a request without blocking.
+	// writes carries requests to the write goroutine; nil for a TCP connection, with TLS or
+	// without, whose empty send buffer takes a request without blocking.
 	writes chan []byte
 	over   chan struct{} // closed when the reader has ended
 
@@ -45,7 +46,11 @@ type conn struct {
 
 func newConn(p *pool, addr string, netConn net.Conn, read *bufio.Reader) *conn {
 	cn := &conn{pool: p, addr: addr, netConn: netConn, read: read, over: make(chan struct{})}
-	if _, isTCP := netConn.(*net.TCPConn); !isTCP {
+	below := netConn
+	if inside, isTLS := netConn.(*tls.Conn); isTLS {
+		below = inside.NetConn()
+	}
+	if _, isTCP := below.(*net.TCPConn); !isTCP {
 		cn.writes = make(chan []byte, 1)
 	}
 	return cn
@@ -175,6 +180,13 @@ func (cn *conn) serve() error {
 			}
 			refusal = b.undercut(cn.addr)
 		}
+		if refusal != nil && refusal.Code == isotone.CodeUnauthorized && cn.answered.Load() {
+			// The node has forgotten who the client is. A new connection authenticates with what
+			// the credentials are now.
+			cn.pool.requeue(b)
+			cn.pool.client.retried(cn.addr, refusal)
+			return refusal
+		}
 		if !cn.settle(b, refusal) {
 			return cn.waitClosed()
 		}
@@ -191,6 +203,10 @@ func (cn *conn) settle(b *batch, refusal *isotone.Error) bool {
 	case cn.older(b, refusal):
 		p.requeue(b)
 		p.put(cn)
+	case refusal.Code == isotone.CodeQuotaExceeded:
+		if !cn.overQuota(b, refusal) {
+			return false
+		}
 	case !transient(refusal.Code):
 		cn.pauses = 0
 		p.put(cn)
@@ -207,6 +223,9 @@ func (cn *conn) succeeded(b *batch) {
 	took := c.now() - time.Duration(cn.since.Load())
 	cn.pauses = 0
 	cn.answered.Store(true)
+	if p.quota.Load() != nil {
+		p.quota.Store(nil)
+	}
 	p.measured(took)
 	several := b.calls() > 1
 	p.put(cn)
@@ -244,10 +263,26 @@ func (cn *conn) refused(b *batch, refusal *isotone.Error) bool {
 	return true
 }
 
+// overQuota queues a request again that exceeds the client's quota, and sends nothing on this
+// connection for as long as the node asks. It reports whether the connection remains usable.
+func (cn *conn) overQuota(b *batch, refusal *isotone.Error) bool {
+	p := cn.pool
+	p.quota.Store(refusal)
+	p.requeue(b)
+	p.client.retried(cn.addr, refusal)
+	if !cn.pauseFor(quotaPause(refusal, cn.pauses)) {
+		return false
+	}
+	p.put(cn)
+	return true
+}
+
 // pause sends nothing to a refusing node for a while, longer with each refusal in a row. It
 // reports false if the client is closed meanwhile.
-func (cn *conn) pause() bool {
-	timer := time.NewTimer(backoff(cn.pauses))
+func (cn *conn) pause() bool { return cn.pauseFor(backoff(cn.pauses)) }
+
+func (cn *conn) pauseFor(d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	cn.pauses++
 	select {

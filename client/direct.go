@@ -9,8 +9,8 @@ import (
 // A direct call, made while no other call is under way, writes and reads on its own
 // goroutine, on a reserved connection: being woken by another goroutine would take a fifth
 // longer. Anything but a timestamp (an error answer, the end of the connection, silence, a
-// context that is done) closes the connection, and the call joins a batch, which handles
-// failures. So the only failure of a direct call itself is a timestamp out of order.
+// context that is done) closes the connection, except for the refusals of isLimit, and the call
+// joins a batch, which handles failures. So the only failure of a direct call itself is a timestamp out of order.
 //
 // The pool of these connections, Client.direct, has one connection and no queues.
 
@@ -66,8 +66,12 @@ func (p *pool) ask(ctx context.Context, k kind) (isotone.Timestamp, bool, error)
 		err = cn.exchange(cn.line(b))
 	}
 	cn.pending.Store(nil)
-	if !stop() || err != nil || cn.read.Buffered() > 0 {
+	if !stop() || err != nil && !isLimit(err) || cn.read.Buffered() > 0 {
 		p.discard(cn, err)
+		return isotone.Timestamp{}, false, nil
+	}
+	if err != nil {
+		p.put(cn)
 		return isotone.Timestamp{}, false, nil
 	}
 	if err := p.client.inOrder(cn.addr, b); err != nil {
@@ -84,6 +88,12 @@ func (p *pool) ask(ctx context.Context, k kind) (isotone.Timestamp, bool, error)
 	first := b.first
 	p.put(cn) // b belongs to the next call from here on
 	return first, true, nil
+}
+
+// isLimit reports whether err is a refusal after which the connection is as good as before.
+func isLimit(err error) bool {
+	refusal, ok := err.(*isotone.Error)
+	return ok && (refusal.Code == isotone.CodeForbidden || refusal.Code == isotone.CodeQuotaExceeded)
 }
 
 // exchange writes a request and reads the answer.

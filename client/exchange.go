@@ -14,7 +14,10 @@ import (
 func (c *Client) open(ctx context.Context, addr string) (net.Conn, *bufio.Reader, error) {
 	conn, err := c.opt.Dial(ctx, "tcp", addr)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, refusedClient(certificateFault(err))
+	}
+	if conn, err = c.secure(ctx, conn, addr); err != nil {
+		return nil, nil, refusedClient(err)
 	}
 	return conn, bufio.NewReaderSize(conn, bufferSize), nil
 }
@@ -60,7 +63,7 @@ func within(ctx context.Context, conn net.Conn, talk func() error) error {
 	if !stop() && ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return err
+	return certificateFault(err)
 }
 
 // toLeader has the leader execute an idempotent command, and retries until ctx is done. Each
@@ -97,7 +100,11 @@ func (c *Client) toLeader(ctx context.Context, command ...string) (reply.Value, 
 			continue
 		}
 		moves = 0
-		pause := time.NewTimer(backoff(failures))
+		wait, quota := backoff(failures), (*isotone.Error)(nil)
+		if refusal != nil && refusal.Code == isotone.CodeQuotaExceeded {
+			wait, quota = quotaPause(refusal, failures), refusal
+		}
+		pause := time.NewTimer(wait)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -105,7 +112,7 @@ func (c *Client) toLeader(ctx context.Context, command ...string) (reply.Value, 
 			if c.ctx.Err() != nil {
 				return reply.Value{}, ErrClosed
 			}
-			return reply.Value{}, c.timeoutError(ctx)
+			return reply.Value{}, c.overdue(ctx, quota)
 		}
 	}
 }

@@ -54,6 +54,7 @@ type cluster struct {
 	old    bool // older versions do not know FLOOR
 	// untraced: versions in between do not know TRACEPARENT.
 	untraced bool
+	secret   string // of everybody; "": nodes want none
 	guard    uint64 // the largest index of a floor; 0: any
 	ids      int64
 	leases   map[string]*lease // by session
@@ -278,12 +279,16 @@ func (n *node) commands(prefix string) (list []string) {
 func (n *node) serve(conn net.Conn) {
 	defer conn.Close()
 	r := bufio.NewReader(conn)
+	known := false
 	for {
 		args, err := readCommand(r)
 		if err != nil {
 			return
 		}
-		answer, ok := n.answer(args)
+		answer, ok := n.authenticate(args, &known), true
+		if answer == nil {
+			answer, ok = n.answer(args)
+		}
 		if len(answer) > 0 {
 			if _, err := conn.Write(answer); err != nil {
 				return
@@ -293,6 +298,28 @@ func (n *node) serve(conn net.Conn) {
 			return
 		}
 	}
+}
+
+// authenticate answers AUTH, and everything from those that are not known; else it returns nil.
+func (n *node) authenticate(args []string, known *bool) []byte {
+	n.cluster.mu.Lock()
+	secret := n.cluster.secret
+	n.cluster.mu.Unlock()
+	switch {
+	case secret == "":
+		return nil
+	case args[0] != "AUTH" && *known:
+		return nil
+	case args[0] != "AUTH":
+		return []byte("-NOAUTH Authentication required.\r\n")
+	}
+	n.mu.Lock()
+	n.heard = append(n.heard, "AUTH "+args[1])
+	n.mu.Unlock()
+	if *known = args[2] == secret; !*known {
+		return []byte("-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+	}
+	return []byte("+OK\r\n")
 }
 
 // answer returns the answer, and false to hang up after it.

@@ -199,7 +199,12 @@ func (g *Generator) keep() {
 		err := g.lease(ctx)
 		cancel()
 		next := g.opt.Lease / 3
-		if err != nil {
+		var refusal *isotone.Error
+		switch {
+		case err == nil:
+		case errors.As(err, &refusal) && !repeatable(refusal.Code):
+			next = min(next, refusedBackoffMax)
+		default:
 			next = min(next, backoffMax) // toLeader has paused already
 		}
 		timer.Reset(next)

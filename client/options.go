@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"runtime"
 	"slices"
@@ -52,8 +53,18 @@ type Options struct {
 	// DialTimeout bounds opening a connection, and each request about the cluster; 0 means
 	// DialTimeoutDefault.
 	DialTimeout time.Duration
-	// Dial opens connections, for instance through TLS or a tunnel; nil means a net.Dialer.
-	// It must return when ctx is done.
+	// TLS has the client speak TLS, and never anything else; nil means no TLS. A ServerName
+	// that is empty is the host of each node's address. The client does not change it; one that
+	// has GetClientCertificate can renew its certificate while it runs.
+	TLS *tls.Config
+	// Credentials returns what the client proves its name with; nil means nothing. It is called
+	// for each new connection, possibly several at once, so a secret can change while the client
+	// runs; see [StaticCredentials]. It must return when ctx is done, which is after DialTimeout.
+	// Without TLS the secret crosses the network in the clear.
+	Credentials func(ctx context.Context) (Credentials, error)
+	// Dial opens connections, for instance through a tunnel; nil means a net.Dialer. TLS begins
+	// on what it returns. It must return when ctx is done. Calls fail at once with an error of it
+	// that matches isotone.ErrUnauthorized or isotone.ErrForbidden.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Lazy makes NewWith return without waiting for a leader.
 	Lazy bool
@@ -112,6 +123,9 @@ func (o *Options) Validate() error {
 
 func (o Options) withDefaults() Options {
 	o.Addrs = slices.Clone(o.Addrs)
+	if o.TLS != nil {
+		o.TLS = o.TLS.Clone()
+	}
 	if o.Conns == 0 {
 		o.Conns = ConnsDefault
 	}
@@ -138,7 +152,7 @@ type Hooks struct {
 	// Answered is called for every answered request, before its calls return.
 	Answered func(Answer)
 	// Retried is called when a request has to be sent again: the connection to addr
-	// ended, or the node there refused.
+	// ended, or the node there refused, for instance because of a quota.
 	Retried func(addr string, err error)
 	// Rejected is called when the client discards an answer: the node belongs to another
 	// cluster (err matches isotone.ErrWrongCluster; once for each connection), or it issued a

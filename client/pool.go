@@ -39,6 +39,10 @@ type pool struct {
 	watched atomic.Bool
 	// suspected: post the next success to the router.
 	suspected atomic.Bool
+	// refused: there is no connection, because the nodes refuse this client; calls fail.
+	refused atomic.Pointer[isotone.Error]
+	// quota is the latest refusal because of a quota, nil after a success.
+	quota atomic.Pointer[isotone.Error]
 
 	mu     sync.Mutex
 	free   []*conn
@@ -105,7 +109,7 @@ func (p *pool) others(q *queue) []queue {
 func (p *pool) call(ctx context.Context, place int, count uint64) (b *batch, at uint64, err error) {
 	done := ctx.Done()
 	if done != nil && ctx.Err() != nil {
-		return nil, 0, p.client.timeoutError(ctx)
+		return nil, 0, p.timeoutError(ctx)
 	}
 	if p.client.opt.TraceParent != nil {
 		if trace := p.client.traceparent(ctx); trace != "" {
@@ -143,7 +147,7 @@ func (p *pool) callAbove(ctx context.Context, k kind, count uint64, floor isoton
 	if err := p.queueAlone(b); err != nil {
 		return nil, err
 	}
-	p.dispatch()
+	p.begin()
 	select {
 	case <-b.done:
 		return b, b.err
@@ -173,13 +177,51 @@ func (p *pool) queueAlone(b *batch) error {
 	return nil
 }
 
-// begin sends the batch that the caller has just begun, if there is a free connection.
+// begin sends the batch that the caller has just begun, if there is a free connection, and fails
+// it if there can be none.
 func (p *pool) begin() {
 	if p.nfree.Load() > 0 {
 		p.gather()
 		p.dispatch()
+	} else if why := p.refused.Load(); why != nil {
+		p.fail(why)
 	}
 }
+
+// refuse fails the calls that wait, and later ones until it is called with nil. The router calls
+// it while there is no connection.
+func (p *pool) refuse(why *isotone.Error) {
+	p.refused.Store(why)
+	if why == nil {
+		return
+	}
+	p.fail(why)
+	if p == p.client.stamps {
+		select {
+		case p.client.unled <- why:
+		default:
+		}
+	}
+}
+
+// fail fails the calls that wait to be sent.
+func (p *pool) fail(err error) {
+	p.mu.Lock()
+	failed := append(p.ready, p.alone...)
+	p.ready, p.alone = nil, nil
+	for i := range p.queues {
+		if b := p.queues[i].seal(); b != nil {
+			failed = append(failed, b)
+		}
+	}
+	p.mu.Unlock()
+	for _, b := range failed {
+		b.finish(err)
+	}
+}
+
+// timeoutError returns the error of a call whose context is done.
+func (p *pool) timeoutError(ctx context.Context) error { return p.client.overdue(ctx, p.quota.Load()) }
 
 // joinOther retries for a call that could not join its queue, on all queues of the kind.
 func (p *pool) joinOther(q *queue, b *batch, count uint64, result joined) (_ *batch, at uint64, err error) {
@@ -215,7 +257,7 @@ func (p *pool) leave(ctx context.Context, b *batch) error {
 	default:
 	}
 	b.leave()
-	return p.client.timeoutError(ctx)
+	return p.timeoutError(ctx)
 }
 
 // gather yields to goroutines that are about to call, so that a burst becomes one batch, not

@@ -48,12 +48,15 @@ type router struct {
 type host struct {
 	addr     string
 	status   hostStatus
-	why      *isotone.Error // with statusForeign
+	why      *isotone.Error // with statusForeign and statusRefuses
 	asking   bool           // a question is under way
 	dialing  [poolCount]int
 	conns    []*conn        // of all pools
 	failures [poolCount]int // failed dials in a row
 	retry    [poolCount]time.Time
+	// refusals counts those of the client in a row; after one the host is asked at askAfter.
+	refusals int
+	askAfter time.Time
 }
 
 // Indices of the pools in arrays.
@@ -236,9 +239,10 @@ func (r *router) ask(now time.Time) time.Duration {
 	return pause
 }
 
-// question asks one node for the leader and the members, unless it is asked already.
+// question asks one node for the leader and the members, unless it is asked already, or has just
+// refused this client.
 func (r *router) question(addr string) {
-	if h := r.host(addr); !h.asking {
+	if h := r.host(addr); !h.asking && !time.Now().Before(h.askAfter) {
 		h.asking = true
 		r.c.work.Go(func() { r.c.askView(addr) })
 	}

@@ -151,6 +151,8 @@ func (r *router) connected(addr string) {
 func (r *router) failed(h *host, at int) {
 	most := backoffMax
 	switch {
+	case h.status == statusRefuses:
+		most = refusedBackoffMax
 	case at != forIDs:
 	case len(r.conns(r.c.ids)) > 0:
 		most = memberBackoffMax

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -29,8 +31,8 @@ type benchCmd struct {
 	Timeout     time.Duration `name:"timeout" default:"2s" help:"Maximum wait for an answer or a connection; after that the connection is closed."`
 	Backlog     int           `name:"backlog" default:"1048576" help:"Open loop: maximum number of arrivals that wait for a free connection; further ones count as errors."`
 	Threads     int           `name:"threads" help:"Threads that run at the same time. Default: half of the CPUs, 1 to 4."`
-	CA          string        `name:"ca" placeholder:"FILE" complete:"files" help:"PEM file with the CA certificates that sign those of the nodes."`
-	Insecure    bool          `name:"insecure" short:"k" help:"Accept any certificate, such as the self-signed ones that nodes create."`
+
+	accessFlags
 
 	JSON       string `name:"json" placeholder:"FILE" complete:"files" help:"Write all results as JSON. - is standard output."`
 	HTML       string `name:"html" placeholder:"FILE" complete:"files" help:"Write a report with plots as one self-contained HTML file."`
@@ -52,7 +54,11 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 	if c.Compare || len(c.Files) > 0 {
 		return c.compare(con)
 	}
-	o, err := c.options()
+	reach, err := c.open()
+	if err != nil {
+		return err
+	}
+	o, err := c.options(reach)
 	if err != nil {
 		return err
 	}
@@ -62,11 +68,11 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 	}
 	defer files.discard()
 	if len(c.Target) == 0 && c.Static == "" {
-		addr, err := findNode(ctx, likelyNodes(o.Targets[0]))
+		addr, err := findNode(ctx, reach, likelyNodes(o.Targets[0]))
 		if err != nil {
 			return usagef("%v, as in: isotone bench --target HOST:PORT", err)
 		}
-		o.Targets = []string{addr}
+		o.Targets = reach.schemes([]string{addr}, c.Protocol)
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(o.Threads))
 	progress := newBenchProgress(con.err, o)
@@ -96,16 +102,16 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 }
 
 // options returns the options that the flags set, or an error that lists every fault.
-func (c *benchCmd) options() (*bench.Options, error) {
+func (c *benchCmd) options(reach *nodeAccess) (*bench.Options, error) {
 	var faults bench.Faults
 	o := bench.Default()
 	if len(c.Target) > 0 {
-		o.Targets = c.Target
+		o.Targets = reach.schemes(c.Target, c.Protocol)
 	}
 	o.Protocol = c.Protocol
 	o.Connections, o.Pipeline, o.Rate, o.Count = c.Connections, c.Pipeline, c.Rate, c.Count
 	o.Duration, o.Requests, o.Warmup, o.Timeout = c.Duration, c.Requests, c.Warmup, c.Timeout
-	o.Backlog, o.Threads, o.Insecure, o.Static = c.Backlog, c.Threads, c.Insecure, c.Static
+	o.Backlog, o.Threads, o.TLS, o.Static = c.Backlog, c.Threads, reach.tls, c.Static
 	o.Violations = c.Violations
 	if c.Duration == 0 && c.Requests == 0 {
 		o.Duration = benchDuration
@@ -119,9 +125,15 @@ func (c *benchCmd) options() (*bench.Options, error) {
 			faults = append(faults, fmt.Sprintf("--mode %q: want quorum or lease", c.Mode))
 		}
 	}
-	var err error
-	if o.CA, err = readCA(c.CA); err != nil {
-		faults = append(faults, err.Error())
+	if reach.secure && namesHTTP(c.Target) {
+		faults = append(faults, "--target: want https, as --ca, --cert and --server-name have no effect without TLS")
+	}
+	if reach.credentials != nil {
+		known, err := reach.credentials()
+		if err != nil {
+			return nil, usageError(err.Error())
+		}
+		o.User, o.Secret, o.Plain = known.Name, known.Secret, namesHTTP(c.Target)
 	}
 	var more bench.Faults
 	if errors.As(o.Validate(), &more) {
@@ -131,6 +143,22 @@ func (c *benchCmd) options() (*bench.Options, error) {
 		return nil, usageError(faults.Error())
 	}
 	return &o, nil
+}
+
+// schemes adds https to the targets that have no scheme, if the flags imply it.
+func (a *nodeAccess) schemes(targets []string, protocol string) []string {
+	targets = slices.Clone(targets)
+	for i, t := range targets {
+		if a.secure && protocol != "h2c" && !strings.Contains(t, "://") {
+			targets[i] = "https://" + t
+		}
+	}
+	return targets
+}
+
+// namesHTTP reports whether an operator asks for HTTP without TLS.
+func namesHTTP(targets []string) bool {
+	return slices.ContainsFunc(targets, func(t string) bool { return strings.HasPrefix(strings.ToLower(t), "http://") })
 }
 
 // benchFiles are the reports to write. They are opened before the run, so that a wrong

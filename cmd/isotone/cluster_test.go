@@ -252,7 +252,7 @@ func TestCluster_AClientDoesNotFollowAnAddress(t *testing.T) {
 // TestForwarding_GivesOnlyWhatIsOfItsOwnCluster, wherever its client address leads.
 func TestForwarding_GivesOnlyWhatIsOfItsOwnCluster(t *testing.T) {
 	m, _ := startAlone(t, "0")
-	f, err := startForwarding(loopback(t, m), slog.New(slog.DiscardHandler))
+	f, err := startForwarding(loopback(t, m), &nodeAccess{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"net"
 	"net/http"
 	"reflect"
 	"strconv"
+	"strings"
 
-	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/doctor"
 	"github.com/isotone/isotone/internal/doctor/probe"
 	"github.com/isotone/isotone/internal/host/config"
@@ -21,8 +20,8 @@ type doctorCmd struct {
 	config.Flags
 	Endpoint []string `name:"endpoint" sep:"," placeholder:"HOST:PORT,..." help:"Client addresses of nodes of a cluster, or URLs; the other members are found through any of them. Without any other setting only the cluster is checked, not this machine. Default: the node with these settings, if it runs."`
 	JSON     bool     `name:"json" help:"Print one line of JSON."`
-	CA       string   `name:"ca" placeholder:"FILE" complete:"files" help:"For https endpoints: PEM file with the CA certificates that sign those of the nodes."`
-	Insecure bool     `name:"insecure" short:"k" help:"For https endpoints: accept any certificate."`
+
+	accessFlags
 }
 
 // Run measures, judges and prints. It returns an error, and so exits with code 1, if there is a
@@ -32,18 +31,16 @@ func (c *doctorCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return usageError(err.Error())
 	}
-	for _, endpoint := range c.Endpoint {
-		if _, err := dashboard.Address(endpoint); err != nil {
-			return usagef("--endpoint: %v", err)
-		}
-	}
-	roots, err := readCA(c.CA)
+	reach, err := c.open()
 	if err != nil {
-		return usageError(err.Error())
+		return err
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: c.Insecure, RootCAs: roots}, Proxy: http.ProxyFromEnvironment}
-	defer transport.CloseIdleConnections()
-	cfg := probe.Config{Endpoints: c.Endpoint, Client: &http.Client{Transport: transport}}
+	endpoints, err := reach.urls("--endpoint", c.Endpoint)
+	if err != nil {
+		return err
+	}
+	cfg := probe.Config{Endpoints: endpoints, Secure: reach.secure, Client: reach.client(&http.Transport{Proxy: http.ProxyFromEnvironment})}
+	defer cfg.Client.CloseIdleConnections()
 	if len(c.Endpoint) == 0 || c.isSet() {
 		cfg.Local = describeMachine(&s)
 	}
@@ -90,7 +87,7 @@ func describeMachine(s *config.Settings) *probe.Local {
 	l := &probe.Local{
 		Settings: doctor.Settings{
 			NodeID: s.NodeID, DataDir: s.DataDir, AdvertiseAddr: s.Advertise(s.HTTPPort), RaftAddr: s.RaftAddr,
-			Peers: s.Peers, Join: s.Join, Loops: loops, Workers: workers, WorkersMax: s.SnowflakeLayout.Workers(),
+			Peers: s.Peers, Join: hosts(s.Join), Loops: loops, Workers: workers, WorkersMax: s.SnowflakeLayout.Workers(),
 		},
 		DataFile: storage.FileName,
 		HTTP:     reachable(s.HTTPAddr()),
@@ -111,6 +108,18 @@ func describeMachine(s *config.Settings) *probe.Local {
 	}
 	l.Listen = append(l.Listen, probe.Listen{Setting: "THRIFT_PORT", Network: "tcp", Addr: net.JoinHostPort(s.HTTPHost, port), Optional: optional})
 	return l
+}
+
+// hosts returns addresses without their schemes.
+func hosts(addrs []string) (list []string) {
+	for _, addr := range addrs {
+		_, host, named := strings.Cut(addr, "://")
+		if !named {
+			host = addr
+		}
+		list = append(list, host)
+	}
+	return list
 }
 
 // reachable returns the address at which this machine reaches one that it listens on.

@@ -17,6 +17,8 @@ type drainCmd struct {
 	Timeout  time.Duration `name:"timeout" default:"10s" help:"Maximum time for the command, which does not wait for the end of the node."`
 	JSON     bool          `name:"json" help:"Print the answer as JSON."`
 	Yes      bool          `name:"yes" short:"y" help:"Do not ask for confirmation."`
+
+	accessFlags
 }
 
 // drainPath is the path of the command; see internal/front/web.
@@ -24,14 +26,19 @@ const drainPath = "/admin/drain"
 
 // Run shows what is to end, asks for confirmation, and has the node drain.
 func (c *drainCmd) Run(ctx context.Context, con console) error {
-	base, err := dashboard.Address(c.Endpoint)
+	reach, err := c.open()
 	if err != nil {
-		return usagef("--endpoint: %v", err)
+		return err
 	}
+	bases, err := reach.urls("--endpoint", []string{c.Endpoint})
+	if err != nil {
+		return err
+	}
+	client := reach.client(operatorTransport())
 	call := func(method, path string, out any) error {
 		ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 		defer cancel()
-		answer, _, err := ask(ctx, method, base+path, nil)
+		answer, _, err := ask(ctx, client, method, bases[0]+path, nil)
 		if err == nil {
 			err = json.Unmarshal(answer, out)
 		}

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone"
 )
 
 // devPort is the default of "isotone dev --port".
@@ -31,14 +31,17 @@ func likelyNodes(first string) []string {
 // findTimeout bounds the search for a node on this machine.
 const findTimeout = time.Second
 
-// findNode returns the first of addrs at which a node answers. Its error lists what was tried.
-func findNode(ctx context.Context, addrs []string) (string, error) {
+// findNode returns the first of addrs at which a node answers. Its error lists what was tried. It
+// sends no credentials: other servers may listen there.
+func findNode(ctx context.Context, reach *nodeAccess, addrs []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
 	found := make([]error, len(addrs))
+	anonymous := &nodeAccess{tls: reach.tls, secure: reach.secure}
+	client := anonymous.client(operatorTransport())
 	var asked sync.WaitGroup
 	for i, addr := range addrs {
-		asked.Go(func() { found[i] = isNode(ctx, addr) })
+		asked.Go(func() { found[i] = isNode(ctx, anonymous, client, addr) })
 	}
 	asked.Wait()
 	var tried []string
@@ -57,16 +60,19 @@ func findNode(ctx context.Context, addrs []string) (string, error) {
 var errNotANode = errors.New("this is no node")
 
 // isNode returns nil if a node answers at addr.
-func isNode(ctx context.Context, addr string) error {
-	base, err := dashboard.Address(addr)
+func isNode(ctx context.Context, reach *nodeAccess, client *http.Client, addr string) error {
+	bases, err := reach.urls("address", []string{addr})
 	if err != nil {
 		return err
 	}
 	var m struct {
 		NodeID uint64 `json:"nodeID"`
 	}
-	answer, _, err := ask(ctx, http.MethodGet, base+"/members", nil)
+	answer, _, err := ask(ctx, client, http.MethodGet, bases[0]+"/members", nil)
+	var told *operatorError
 	switch {
+	case errors.As(err, &told) && (told.code == isotone.CodeUnauthorized || told.code == isotone.CodeForbidden):
+		return nil
 	case err != nil && errors.As(err, new(net.Error)):
 		return err
 	case err != nil || json.Unmarshal(answer, &m) != nil || m.NodeID == 0:

@@ -34,11 +34,11 @@ func TestFindNode_TakesTheFirstThatIsANode(t *testing.T) {
 		{[]string{nobody, page, one}, one},
 		{[]string{nobody, page}, ""},
 	} {
-		if got, err := findNode(t.Context(), tc.addrs); got != tc.want || (err == nil) != (tc.want != "") {
+		if got, err := findNode(t.Context(), &nodeAccess{}, tc.addrs); got != tc.want || (err == nil) != (tc.want != "") {
 			t.Errorf("%v: %q, %v; want %q", tc.addrs, got, err, tc.want)
 		}
 	}
-	_, err := findNode(t.Context(), []string{nobody, page})
+	_, err := findNode(t.Context(), &nodeAccess{}, []string{nobody, page})
 	if want := fmt.Sprintf("no node answers at %s, %s (another server): name one", nobody, page); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

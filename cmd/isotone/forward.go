@@ -28,10 +28,13 @@ type forwarding struct {
 }
 
 // startForwarding learns the cluster from the node at addr, which need not be up yet.
-func startForwarding(addr string, log *slog.Logger) (*forwarding, error) {
+func startForwarding(addr string, out *nodeAccess, log *slog.Logger) (*forwarding, error) {
+	if out.credentials != nil && !out.secure {
+		log.Warn("the secret in FORWARD_CREDENTIAL_FILE crosses the network in the clear: with FORWARD_CA, FORWARD uses TLS")
+	}
 	rejected := func(addr string, err error) { logRejected(log, addr, err) }
 	c, err := client.NewWith(context.Background(), client.Options{
-		Addrs: []string{addr}, Lazy: true, Dial: dialUnforwarded, TraceParent: traceparent, Hooks: client.Hooks{Rejected: rejected},
+		Addrs: []string{addr}, Lazy: true, Dial: dialer(out), TraceParent: traceparent, Hooks: client.Hooks{Rejected: rejected},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("FORWARD: %w", err)
@@ -83,41 +86,27 @@ func (f *forwarding) close() error {
 	return f.client.Close()
 }
 
-// dialUnforwarded connects to a node and asks it not to forward what comes: two nodes that
+// dialer returns what connects to nodes and asks them not to forward what comes: two nodes that
 // take each other for the leader must not wait for one another.
-func dialUnforwarded(ctx context.Context, network, addr string) (net.Conn, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	err = askUnforwarded(c)
-	if !stop() && err == nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		_ = c.Close()
-		return nil, fmt.Errorf("connect to %s: %w", addr, err)
-	}
-	return c, nil
-}
-
-func askUnforwarded(c net.Conn) error {
-	if _, err := c.Write([]byte("CLIENT FORWARD OFF\r\n")); err != nil {
-		return err
-	}
-	const want = "+OK\r\n"
-	var got [len(want)]byte
-	for n := 0; n < len(got); {
-		m, err := c.Read(got[n:])
+func dialer(out *nodeAccess) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		var d net.Dialer
+		raw, err := d.DialContext(ctx, network, addr)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		n += m
+		stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
+		c, err := out.handshake(ctx, raw, addr)
+		if err == nil {
+			err = commandOK(c, "CLIENT", "FORWARD", "OFF")
+		}
+		if !stop() && err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			_ = raw.Close()
+			return nil, fmt.Errorf("connect to %s: %w", addr, err)
+		}
+		return c, nil
 	}
-	if string(got[:]) != want {
-		return fmt.Errorf("it answers CLIENT FORWARD OFF with %q", got)
-	}
-	return nil
 }

@@ -45,12 +45,12 @@ func answering(t *testing.T, parts ...string) (addr string, asked <-chan string)
 func TestDialUnforwarded_AsksBeforeTheConnectionIsUsed(t *testing.T) {
 	addr, asked := answering(t, "+O", "K\r", "\n")
 	ctx, cancel := context.WithCancel(t.Context())
-	c, err := dialUnforwarded(ctx, "tcp", addr)
+	c, err := dialer(&nodeAccess{})(ctx, "tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if got := <-asked; got != "CLIENT FORWARD OFF\r\n" {
+	if got := <-asked; got != "*3\r\n" {
 		t.Errorf("asked %q", got)
 	}
 	cancel() // the context was for the dialing only
@@ -61,7 +61,7 @@ func TestDialUnforwarded_AsksBeforeTheConnectionIsUsed(t *testing.T) {
 
 func TestDialUnforwarded_TakesNoNodeThatMightForward(t *testing.T) {
 	addr, _ := answering(t, "-ERR unknown command\r\n")
-	if c, err := dialUnforwarded(t.Context(), "tcp", addr); err == nil || !strings.Contains(err.Error(), "-ERR") {
+	if c, err := dialer(&nodeAccess{})(t.Context(), "tcp", addr); err == nil || !strings.Contains(err.Error(), "unknown command") {
 		t.Errorf("%v, %v", c, err)
 	}
 }
@@ -75,7 +75,7 @@ func TestDialUnforwarded_GivesUpWithItsContext(t *testing.T) {
 		cancel(enough)
 	}()
 	began := time.Now()
-	if c, err := dialUnforwarded(ctx, "tcp", addr); err == nil || time.Since(began) > 20*time.Second {
+	if c, err := dialer(&nodeAccess{})(ctx, "tcp", addr); err == nil || time.Since(began) > 20*time.Second {
 		t.Errorf("%v, %v after %v", c, err, time.Since(began))
 	}
 }

@@ -50,7 +50,11 @@ func identify(ctx context.Context, s *config.Settings, ln net.Listener, log *slo
 	if seed, err := backup.ReadSeed(s.DataDir); err != nil || seed != nil {
 		return 0, nil, errors.Join(fmt.Errorf("the data directory %s was restored from a backup and forms a cluster: start it without JOIN", s.DataDir), err)
 	}
-	j, err := awaitJoining(ctx, s, ln, log, member, id)
+	out, err := outward(s)
+	if err != nil {
+		return 0, nil, err
+	}
+	j, err := awaitJoining(ctx, s, out.client(operatorTransport()), ln, log, member, id)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -68,7 +72,7 @@ func identify(ctx context.Context, s *config.Settings, ln net.Listener, log *slo
 
 // awaitJoining asks the nodes in JOIN until one says how to join. A directory that was made
 // to join, and was not let in before the process ended, goes on as the member in it.
-func awaitJoining(ctx context.Context, s *config.Settings, ln net.Listener, log *slog.Logger, member uint64, id storage.Identity) (front.Joining, error) {
+func awaitJoining(ctx context.Context, s *config.Settings, client *http.Client, ln net.Listener, log *slog.Logger, member uint64, id storage.Identity) (front.Joining, error) {
 	var reason atomic.Pointer[string]
 	told := "waiting to join a cluster"
 	first := told
@@ -76,7 +80,7 @@ func awaitJoining(ctx context.Context, s *config.Settings, ln net.Listener, log 
 	closeWaiting := serveWaiting(ln, &reason)
 	defer closeWaiting()
 	for {
-		j, err := askToJoin(ctx, s, member, id)
+		j, err := askToJoin(ctx, s, client, member, id)
 		if err == nil {
 			return j, nil
 		}
@@ -98,11 +102,15 @@ func awaitJoining(ctx context.Context, s *config.Settings, ln net.Listener, log 
 var errStoppedJoining = errors.New("stopped before the cluster let this node join")
 
 // askToJoin asks each node in JOIN once.
-func askToJoin(ctx context.Context, s *config.Settings, member uint64, id storage.Identity) (front.Joining, error) {
+func askToJoin(ctx context.Context, s *config.Settings, client *http.Client, member uint64, id storage.Identity) (front.Joining, error) {
 	var failures []string
 	for _, addr := range s.Join {
 		asking, cancel := context.WithTimeout(ctx, joinTimeout)
-		answer, _, err := ask(asking, http.MethodGet, fmt.Sprintf("http://%s/admin/join?node=%d&incarnation=%d", addr, s.NodeID, id.Incarnation), nil)
+		base := addr
+		if !strings.Contains(base, "://") {
+			base = "http://" + base
+		}
+		answer, _, err := ask(asking, client, http.MethodGet, fmt.Sprintf("%s/admin/join?node=%d&incarnation=%d", base, s.NodeID, id.Incarnation), nil)
 		cancel()
 		var j front.Joining
 		if err == nil {

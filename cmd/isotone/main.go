@@ -111,6 +111,9 @@ func normalize(args []string) []string {
 func parseHint(app *kong.Application, args []string, err error) string {
 	const general = "Run \"isotone --help\" for the commands, \"isotone COMMAND --help\" for their settings."
 	text := fmt.Sprintf("isotone: %v\n", err)
+	if strings.Contains(text, "unknown flag --password,") || strings.Contains(text, "unknown flag --password\n") {
+		return text + noPasswordFlag
+	}
 	switch {
 	case slices.ContainsFunc(app.Children, func(n *kong.Node) bool { return n.Name == args[0] }):
 		return text + fmt.Sprintf("Run \"isotone %s --help\" for its settings.", args[0])

@@ -169,7 +169,11 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	m.close = sync.OnceValue(m.end)
 	var forwarder func(func()) node.Forwarder
 	if s.Forward {
-		if m.forwarding, err = startForwarding(addr, log); err != nil {
+		out, err := outward(s)
+		if err != nil {
+			return nil, errors.Join(err, so.close())
+		}
+		if m.forwarding, err = startForwarding(addr, out, log); err != nil {
 			return nil, errors.Join(err, so.close())
 		}
 		forwarder = m.forwarding.forwarder

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,19 +13,39 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/dashboard"
 )
 
 // operatorFlags are the flags of all commands that change a running cluster.
 type operatorFlags struct {
-	Endpoint []string      `name:"endpoint" default:"localhost:8080" sep:"," placeholder:"HOST:PORT,..." help:"Client addresses of nodes of the cluster; the leader is found through any of them."`
+	Endpoint []string      `name:"endpoint" default:"localhost:8080" sep:"," placeholder:"HOST:PORT,..." help:"Client addresses of nodes of the cluster, or https URLs; the leader is found through any of them."`
 	Timeout  time.Duration `name:"timeout" default:"10s" help:"Maximum time for the command."`
 	JSON     bool          `name:"json" help:"Print the answer as JSON."`
 	Yes      bool          `name:"yes" short:"y" help:"Do not ask for confirmation."`
+
+	accessFlags
+	client *http.Client // of accessFlags; nil before the first request
+	bases  []string     // the URLs of Endpoint
+}
+
+// connect checks the flags about nodes, once.
+func (f *operatorFlags) connect() error {
+	if f.client != nil {
+		return nil
+	}
+	a, err := f.open()
+	if err != nil {
+		return err
+	}
+	if f.bases, err = a.urls("--endpoint", f.Endpoint); err != nil {
+		return err
+	}
+	f.client = a.client(operatorTransport())
+	return nil
 }
 
 // operatorBodyMax bounds the body of an answer, in bytes.
@@ -75,6 +96,9 @@ func (e *unsureError) Unwrap() error { return e.cause }
 
 // raw is do for bodies that are encoded already.
 func (f *operatorFlags) raw(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	if err := f.connect(); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
 	busyUntil := time.Now().Add(operatorBusy)
@@ -91,7 +115,7 @@ func (f *operatorFlags) raw(ctx context.Context, method, path string, body []byt
 		if !worthRepeating(err, attempts, busyUntil) {
 			return nil, err
 		}
-		timer := time.NewTimer(operatorRetry)
+		timer := time.NewTimer(pauseAfter(err))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -99,6 +123,15 @@ func (f *operatorFlags) raw(ctx context.Context, method, path string, body []byt
 		case <-timer.C:
 		}
 	}
+}
+
+// pauseAfter returns the pause before a request with this error is repeated.
+func pauseAfter(err error) time.Duration {
+	var told *operatorError
+	if errors.As(err, &told) && told.code == isotone.CodeQuotaExceeded {
+		return max(told.retryAfter, operatorRetry)
+	}
+	return operatorRetry
 }
 
 // mayHaveHappened reports whether a request with this error may have had its effect.
@@ -114,11 +147,14 @@ func mayHaveHappened(err error) bool {
 // worthRepeating reports whether a request may succeed later: there is no leader, or the one
 // that a node names is not the leader any more, or it is busy and that is not for long.
 func worthRepeating(err error, attempts []error, busyUntil time.Time) bool {
+	if errors.As(err, new(usageError)) {
+		return false
+	}
 	var told *operatorError
 	if errors.As(err, &told) && told.code == isotone.CodeOverloaded {
 		return time.Now().Before(busyUntil)
 	}
-	if errors.As(err, &told) && told.code != isotone.CodeNoLeader && told.code != isotone.CodeNotLeader {
+	if errors.As(err, &told) && told.code != isotone.CodeNoLeader && told.code != isotone.CodeNotLeader && told.code != isotone.CodeQuotaExceeded {
 		return false
 	}
 	return slices.ContainsFunc(attempts, func(err error) bool { return errors.As(err, &told) }) // a node of the cluster runs
@@ -126,20 +162,18 @@ func worthRepeating(err error, attempts []error, busyUntil time.Time) bool {
 
 // once asks each endpoint and the leader that it names, until one answers. If none does, it
 // returns what the nodes said, or else why they cannot be reached; and all that it was told.
-// A node without a leader may be the only one: it may wait to join, or have been removed.
+// A node without a leader may be the only one: it may wait to join, or have been removed. The
+// leader is asked by the scheme of the node that names it, so that a secret stays within TLS.
 func (f *operatorFlags) once(ctx context.Context, method, path string, body []byte) (answer []byte, attempts []error, err error) {
 	var noLeader error
-	for _, endpoint := range f.Endpoint {
-		for hops := 0; endpoint != "" && hops < hopsMax; hops++ {
-			base, err := dashboard.Address(endpoint)
-			if err != nil {
-				return nil, nil, usagef("--endpoint: %v", err)
-			}
-			answer, leader, err := ask(ctx, method, base+path, body)
+	for _, base := range f.bases {
+		for hops := 0; base != "" && hops < hopsMax; hops++ {
+			scheme, addr, _ := strings.Cut(base, "://")
+			answer, leader, err := ask(ctx, f.client, method, base+path, body)
 			if err == nil {
 				return answer, nil, nil
 			}
-			err = fmt.Errorf("%s: %w", endpoint, err)
+			err = fmt.Errorf("%s: %w", addr, err)
 			attempts = append(attempts, err)
 			var told *operatorError
 			switch {
@@ -149,10 +183,9 @@ func (f *operatorFlags) once(ctx context.Context, method, path string, body []by
 			default:
 				return nil, attempts, err
 			}
-			if strings.HasPrefix(base, "https:") && leader != "" {
-				leader = "https://" + leader
+			if base = ""; leader != "" {
+				base = scheme + "://" + leader
 			}
-			endpoint = leader
 		}
 	}
 	if noLeader != nil {
@@ -163,20 +196,29 @@ func (f *operatorFlags) once(ctx context.Context, method, path string, body []by
 
 // operatorError is an error that a node has answered.
 type operatorError struct {
-	code    isotone.Code
-	message string
+	code       isotone.Code
+	message    string
+	retryAfter time.Duration // 0: not told
 }
 
-func (e *operatorError) Error() string { return fmt.Sprintf("%s: %s", e.code, e.message) }
+func (e *operatorError) Error() string {
+	text := fmt.Sprintf("%s: %s", e.code, e.message)
+	if e.code == isotone.CodeUnauthorized {
+		text += " (--user and --password-file, or --cert and --key, say who you are)"
+	}
+	return text
+}
 
-// operatorClient does not wait long for a machine that is gone, or for a process that is
+// operatorTransport does not wait long for a machine that is gone, or for a process that is
 // stopped: another endpoint may answer.
-var operatorClient = &http.Client{Transport: &http.Transport{
-	DialContext: (&net.Dialer{Timeout: operatorDialTimeout}).DialContext, DisableKeepAlives: true,
-}}
+func operatorTransport() *http.Transport {
+	return &http.Transport{
+		DialContext: (&net.Dialer{Timeout: operatorDialTimeout}).DialContext, TLSHandshakeTimeout: operatorDialTimeout, DisableKeepAlives: true,
+	}
+}
 
 // ask sends a request to one node. If another node leads, leader is its address.
-func ask(ctx context.Context, method, url string, body []byte) (answer []byte, leader string, err error) {
+func ask(ctx context.Context, client *http.Client, method, url string, body []byte) (answer []byte, leader string, err error) {
 	if method == http.MethodGet {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, operatorGetTimeout)
@@ -187,7 +229,10 @@ func ask(ctx context.Context, method, url string, body []byte) (answer []byte, l
 		return nil, "", err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	resp, err := operatorClient.Do(r)
+	resp, err := client.Do(r)
+	if errors.As(err, new(*tls.CertificateVerificationError)) {
+		err = fmt.Errorf("%w (--ca FILE names the CA, or the self-signed certificate of the node)", err)
+	}
 	if err != nil {
 		return nil, "", err
 	}
@@ -208,7 +253,8 @@ func ask(ctx context.Context, method, url string, body []byte) (answer []byte, l
 	if json.Unmarshal(answer, &fault) != nil || fault.Error.Message == "" {
 		return nil, "", fmt.Errorf("HTTP status %s; is this a node of this version?", resp.Status)
 	}
-	return nil, resp.Header.Get("Isotone-Leader"), &operatorError{fault.Error.Code, fault.Error.Message}
+	seconds, _ := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16)
+	return nil, resp.Header.Get("Isotone-Leader"), &operatorError{fault.Error.Code, fault.Error.Message, time.Duration(seconds) * time.Second}
 }
 
 // print writes value as a line of JSON with --json, else calls text.

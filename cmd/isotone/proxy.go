@@ -31,7 +31,7 @@ type proxyCmd struct {
 	Listen  string   `name:"listen" short:"l" default:":8090" placeholder:"HOST:PORT" help:"Where to serve clients. Default: ${default}."`
 	Admin   string   `name:"admin" placeholder:"HOST:PORT" help:"Where to serve operators: /metrics, /proxy/status, /up, /ready, /livez, /readyz, and profiles of this process below /debug/pprof/. It has no access control: only operators should reach it. Default: nowhere."`
 	Backend []string `name:"backend" short:"b" sep:"none" placeholder:"URL[,WEIGHT]" help:"An HTTP server to forward to, http://host:port; repeatable."`
-	Node    []string `name:"node" short:"n" placeholder:"HOST:PORT" help:"Instead of backends: the nodes of one Isotone cluster. The proxy serves what they serve, and bundles requests."`
+	Node    []string `name:"node" short:"n" placeholder:"HOST:PORT" help:"Instead of backends: the nodes of one Isotone cluster, as HOST:PORT or https://HOST:PORT. The proxy serves what they serve, and bundles requests."`
 
 	proxyHTTP  `group:"With --backend:"`
 	proxyNodes `group:"With --node:"`

@@ -27,7 +27,10 @@ type proxyNodes struct {
 	Advertise string `name:"advertise" placeholder:"HOST:PORT" help:"The address that clients are told as the leader's. Default: that of --listen, with localhost for every interface."`
 	Mode      string `name:"mode" placeholder:"MODE" complete:"quorum,lease" help:"quorum or lease, for requests that name neither. Default: what the nodes have."`
 	Cluster   string `name:"cluster" placeholder:"ID" help:"The ID of the cluster, 16 hexadecimal digits: no other is used. Default: that of the first node that is reached."`
-	IDs       bool   `name:"ids" default:"true" negatable:"" help:"Make snowflake ids here, with a worker leased from the cluster. Default: on; --no-ids makes none."`
+
+	accessFlags
+
+	IDs bool `name:"ids" default:"true" negatable:"" help:"Make snowflake ids here, with a worker leased from the cluster. Default: on; --no-ids makes none."`
 }
 
 // nodesProxy serves what a node serves, from a cluster behind it.
@@ -60,7 +63,10 @@ func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*node
 			return nil, usagef("--mode %q: want quorum or lease", c.Mode)
 		}
 	}
-	options := client.Options{Addrs: c.Node, Lazy: true, TraceParent: traceparent, Hooks: p.metrics.hooks(log.Logger)}
+	options := client.Options{Lazy: true, TraceParent: traceparent, Hooks: p.metrics.hooks(log.Logger)}
+	if err := c.reach(&options); err != nil {
+		return nil, err
+	}
 	if c.Cluster != "" {
 		if options.Cluster, err = isotone.ParseClusterID(c.Cluster); err != nil {
 			return nil, usagef("--cluster %q: want 16 hexadecimal digits, not all 0", c.Cluster)
@@ -100,6 +106,25 @@ func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*node
 	})
 	p.fronts.watchConnections(p.metrics.registry, nil)
 	return p, nil
+}
+
+// reach sets the nodes, and how they are reached.
+func (c *proxyCmd) reach(o *client.Options) error {
+	a, err := c.open()
+	if err != nil {
+		return err
+	}
+	for _, addr := range hosts(c.Node) {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			return usagef("--node %.100q: want HOST:PORT or https://HOST:PORT", addr)
+		}
+	}
+	bases, err := a.urls("--node", c.Node)
+	if err != nil {
+		return err
+	}
+	a.options(o, bases, &c.accessFlags)
+	return nil
 }
 
 // serve serves until stop.

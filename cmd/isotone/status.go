@@ -3,13 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -23,8 +20,8 @@ type statusCmd struct {
 	Interval time.Duration `name:"interval" default:"1s" help:"Interval of --watch."`
 	Timeout  time.Duration `name:"timeout" default:"2s" help:"Maximum wait for an answer."`
 	JSON     bool          `name:"json" help:"Print one line of JSON with the full state of every member."`
-	CA       string        `name:"ca" placeholder:"FILE" complete:"files" help:"PEM file with the CA certificates that sign those of the nodes."`
-	Insecure bool          `name:"insecure" short:"k" help:"Accept any certificate, such as the self-signed ones that nodes create."`
+
+	accessFlags
 }
 
 // statusDefault is asked first if no node is named.
@@ -37,19 +34,25 @@ const statusIntervalMin = 50 * time.Millisecond
 // there is no leader, or a member does not answer or is not ready. With --watch it only
 // shows these problems.
 func (c *statusCmd) Run(ctx context.Context, con console) error {
-	survey, err := c.survey()
+	reach, err := c.open()
+	if err != nil {
+		return err
+	}
+	survey, err := c.survey(reach)
 	if err != nil {
 		return err
 	}
 	defer survey.Client.CloseIdleConnections()
 	if len(c.Addrs) == 0 {
-		addr, err := findNode(ctx, likelyNodes(statusDefault))
+		addr, err := findNode(ctx, reach, likelyNodes(statusDefault))
 		if err != nil && !c.Watch {
 			return fmt.Errorf("%w, as in: isotone status HOST:PORT", err)
 		} else if err != nil {
 			addr = statusDefault // it may come
 		}
-		c.Addrs = []string{addr}
+		if c.Addrs, err = reach.urls("address", []string{addr}); err != nil {
+			return err
+		}
 	}
 	if !c.Watch {
 		report, err := survey.Ask(ctx, c.Addrs)
@@ -104,13 +107,11 @@ func (c *statusCmd) watch(ctx context.Context, con console, survey *dashboard.Su
 }
 
 // survey checks the flags and returns the survey that they describe.
-func (c *statusCmd) survey() (*dashboard.Survey, error) {
+func (c *statusCmd) survey(reach *nodeAccess) (*dashboard.Survey, error) {
 	if len(c.Addrs) > 0 {
-		c.Addrs = strings.Split(strings.Join(c.Addrs, ","), ",")
-	}
-	for _, addr := range c.Addrs {
-		if _, err := dashboard.Address(addr); err != nil {
-			return nil, usageError(err.Error())
+		var err error
+		if c.Addrs, err = reach.urls("address", strings.Split(strings.Join(c.Addrs, ","), ",")); err != nil {
+			return nil, err
 		}
 	}
 	if c.Interval < statusIntervalMin {
@@ -119,31 +120,7 @@ func (c *statusCmd) survey() (*dashboard.Survey, error) {
 	if c.Timeout <= 0 {
 		return nil, usagef("--timeout %v: want more than 0", c.Timeout)
 	}
-	roots, err := readCA(c.CA)
-	if err != nil {
-		return nil, usageError(err.Error())
-	}
-	trust := &tls.Config{InsecureSkipVerify: c.Insecure, RootCAs: roots}
-	return &dashboard.Survey{
-		Client:  &http.Client{Transport: &http.Transport{TLSClientConfig: trust, Proxy: http.ProxyFromEnvironment}},
-		Timeout: c.Timeout,
-	}, nil
-}
-
-// readCA reads the certificates of --ca. Without a file it returns nil: those of the system.
-func readCA(file string) (*x509.CertPool, error) {
-	if file == "" {
-		return nil, nil
-	}
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("--ca: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--ca %s: no certificate in it", file)
-	}
-	return pool, nil
+	return &dashboard.Survey{Client: reach.client(&http.Transport{Proxy: http.ProxyFromEnvironment}), Timeout: c.Timeout}, nil
 }
 
 func (c *statusCmd) write(w io.Writer, report *dashboard.Report) error {

@@ -327,16 +327,27 @@ func (u *Upstream) request(ctx context.Context, b *bundle) {
 		if b.err == nil && b.got.Count != want {
 			b.err = isotone.Errorf(isotone.CodeInternal, "%d timestamps instead of %d", b.got.Count, want)
 		}
+		b.err = ownFault(b.err)
 		return
 	}
 	for _, part := range b.parts {
 		for i, count := range part.Counts {
 			part.Ranges[i], b.err = u.cfg.Source.Timestamps(ctx, b.mode, b.floor, count)
 			if b.err != nil {
+				b.err = ownFault(b.err)
 				return
 			}
 		}
 	}
+}
+
+// ownFault returns the error of the cluster as clients are told it. That the cluster refuses this
+// server does not mean that it, or this server, refuses the client.
+func ownFault(err error) error {
+	if errors.Is(err, isotone.ErrUnauthorized) || errors.Is(err, isotone.ErrForbidden) {
+		return isotone.Errorf(isotone.CodeNoLeader, "the cluster refuses this server, which asks on behalf of its clients: %v", err)
+	}
+	return err
 }
 
 // settle answers the batches of b.
@@ -390,11 +401,11 @@ const (
 	toldSilence
 )
 
-// note remembers whether the cluster answers. That it refuses what makes no sense is an
-// answer, too.
+// note remembers whether the cluster answers. That it refuses what makes no sense, or is too
+// much, is an answer, too.
 func (u *Upstream) note(err error) {
 	switch {
-	case err == nil || errors.Is(err, isotone.ErrInvalidArgument):
+	case err == nil || errors.Is(err, isotone.ErrInvalidArgument) || errors.Is(err, isotone.ErrQuotaExceeded):
 		if u.failing.Load() != nil {
 			u.failing.Store(nil)
 		}

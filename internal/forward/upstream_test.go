@@ -372,6 +372,29 @@ func TestUpstream_TellsEverybodyOfAFailureAndRecovers(t *testing.T) {
 	}
 }
 
+// TestUpstream_WhatTheClusterRefusesToItIsNotTheClientsFault: a client that is told "unauthorized"
+// would look at its own credentials.
+func TestUpstream_WhatTheClusterRefusesToItIsNotTheClientsFault(t *testing.T) {
+	u := newTurns(t, forward.Config{Addr: "proxy:1"})
+	for _, why := range []*isotone.Error{isotone.ErrUnauthorized, isotone.ErrForbidden} {
+		u.set(func() { u.err = why })
+		b := u.submit(isotone.ReadDefault, 1)
+		u.until(t, "it is answered", func() bool { return b.done == 1 })
+		if !errors.Is(b.Err, isotone.ErrNoLeader) || !strings.Contains(b.Err.Error(), why.Error()) {
+			t.Errorf("%v: %v", why, b.Err)
+		}
+		if st := u.Status(); !strings.Contains(st.NotReady, string(why.Code)) {
+			t.Errorf("%v: %+v", why, st)
+		}
+	}
+	u.set(func() { u.err = isotone.ErrQuotaExceeded })
+	b := u.submit(isotone.ReadDefault, 1)
+	u.until(t, "it is answered", func() bool { return b.done == 1 })
+	if st := u.Status(); !errors.Is(b.Err, isotone.ErrQuotaExceeded) || st.NotReady != "" {
+		t.Errorf("%v, %+v", b.Err, st)
+	}
+}
+
 func TestUpstream_CloseAnswersEverybody(t *testing.T) {
 	u := newTurns(t, forward.Config{BundlesMax: 1})
 	u.set(func() { u.hold = make(chan struct{}) })

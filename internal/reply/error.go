@@ -4,6 +4,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/isotone/isotone"
 )
@@ -25,6 +26,8 @@ var codes = map[string]isotone.Code{
 	"NOAUTH":       isotone.CodeUnauthorized,
 	"WRONGPASS":    isotone.CodeUnauthorized,
 	"NOPERM":       isotone.CodeForbidden,
+	"QUOTA":        isotone.CodeQuotaExceeded,
+	"NOWORKER":     isotone.CodeNoWorker,
 	"WRONGCLUSTER": isotone.CodeWrongCluster,
 	"REGRESSED":    isotone.CodeRegressed,
 	"WRONGTYPE":    isotone.CodeInvalidArgument,
@@ -61,8 +64,8 @@ func (e Error) Code() (code isotone.Code, known bool) {
 	return code, known
 }
 
-// Decode returns the error as package isotone spells it: the message without the word, and
-// for MOVED the address of the leader. MOVED without a valid address matches [ErrMalformed].
+// Decode returns the error as package isotone spells it: the message without the word, for
+// MOVED the address of the leader, and for a quota the pause that the server asks for. MOVED without a valid address matches [ErrMalformed].
 func (e Error) Decode() (*isotone.Error, error) {
 	code, known := e.Code()
 	if !known {
@@ -82,7 +85,28 @@ func (e Error) Decode() (*isotone.Error, error) {
 		return &isotone.Error{Code: code, Message: "the leader is " + leader, Leader: leader}, nil
 	}
 	_, text, _ = refine(word, text)
-	return &isotone.Error{Code: code, Message: text}, nil
+	decoded := &isotone.Error{Code: code, Message: text}
+	if code == isotone.CodeQuotaExceeded {
+		decoded.RetryAfter = retryAfter(text)
+	}
+	return decoded, nil
+}
+
+// retryAfterMax bounds what a server may ask for.
+const retryAfterMax = time.Hour
+
+// retryAfter returns the pause that text ends with, as in "retry after 20 ms"; 0 if there is none.
+func retryAfter(text string) time.Duration {
+	at := strings.LastIndex(text, "retry after ")
+	if at < 0 {
+		return 0
+	}
+	number, ok := strings.CutSuffix(text[at+len("retry after "):], " ms")
+	n, err := strconv.ParseUint(number, 10, 32)
+	if !ok || err != nil {
+		return 0
+	}
+	return min(time.Duration(n)*time.Millisecond, retryAfterMax)
 }
 
 // JoinAddr returns host:port. Redis writes IPv6 addresses without brackets.

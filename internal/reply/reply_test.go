@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/reply"
@@ -59,22 +60,28 @@ func TestRead_RefusesWhatIsMalformedOrTooLarge(t *testing.T) {
 
 func TestError_CodesAndLeader(t *testing.T) {
 	for text, want := range map[string]isotone.Error{
-		"MOVED 0 10.0.0.2:8080":          {Code: isotone.CodeNotLeader, Message: "the leader is 10.0.0.2:8080", Leader: "10.0.0.2:8080"},
-		"MOVED 0 fd00::2:8080":           {Code: isotone.CodeNotLeader, Message: "the leader is [fd00::2]:8080", Leader: "[fd00::2]:8080"},
-		"CLUSTERDOWN no leader":          {Code: isotone.CodeNoLeader, Message: "no leader"},
-		"TRYAGAIN the queue is full":     {Code: isotone.CodeOverloaded, Message: "the queue is full"},
-		"LOADING dataset":                {Code: isotone.CodeOverloaded, Message: "dataset"},
-		"NOAUTH":                         {Code: isotone.CodeUnauthorized},
-		"WRONGCLUSTER another":           {Code: isotone.CodeWrongCluster, Message: "another"},
-		"REGRESSED it was set back":      {Code: isotone.CodeRegressed, Message: "it was set back"},
-		"WRONGTYPE of key":               {Code: isotone.CodeInvalidArgument, Message: "of key"},
-		"ERR count":                      {Code: isotone.CodeInvalidArgument, Message: "count"},
-		"ERR internal: disk full":        {Code: isotone.CodeInternal, Message: "disk full"},
-		"TRYAGAIN no_worker: none":       {Code: isotone.CodeNoWorker, Message: "none"},
-		"TRYAGAIN quota_exceeded: later": {Code: isotone.CodeQuotaExceeded, Message: "later"},
-		"NOPERM no":                      {Code: isotone.CodeForbidden, Message: "no"},
-		"ERROR internal: x":              {Code: isotone.CodeInternal, Message: "ERROR internal: x"},
-		"":                               {Code: isotone.CodeInternal},
+		"MOVED 0 10.0.0.2:8080":                      {Code: isotone.CodeNotLeader, Message: "the leader is 10.0.0.2:8080", Leader: "10.0.0.2:8080"},
+		"MOVED 0 fd00::2:8080":                       {Code: isotone.CodeNotLeader, Message: "the leader is [fd00::2]:8080", Leader: "[fd00::2]:8080"},
+		"CLUSTERDOWN no leader":                      {Code: isotone.CodeNoLeader, Message: "no leader"},
+		"TRYAGAIN the queue is full":                 {Code: isotone.CodeOverloaded, Message: "the queue is full"},
+		"LOADING dataset":                            {Code: isotone.CodeOverloaded, Message: "dataset"},
+		"NOAUTH":                                     {Code: isotone.CodeUnauthorized},
+		"QUOTA 10 a second; retry after 1500 ms":     {Code: isotone.CodeQuotaExceeded, Message: "10 a second; retry after 1500 ms", RetryAfter: 1500 * time.Millisecond},
+		"TRYAGAIN quota_exceeded: retry after 20 ms": {Code: isotone.CodeQuotaExceeded, Message: "retry after 20 ms", RetryAfter: 20 * time.Millisecond},
+		"QUOTA retry after 4000000000 ms":            {Code: isotone.CodeQuotaExceeded, Message: "retry after 4000000000 ms", RetryAfter: time.Hour},
+		"QUOTA retry after -1 ms":                    {Code: isotone.CodeQuotaExceeded, Message: "retry after -1 ms"},
+		"QUOTA retry after 5 s":                      {Code: isotone.CodeQuotaExceeded, Message: "retry after 5 s"},
+		"NOWORKER all 16 are leased":                 {Code: isotone.CodeNoWorker, Message: "all 16 are leased"},
+		"WRONGCLUSTER another":                       {Code: isotone.CodeWrongCluster, Message: "another"},
+		"REGRESSED it was set back":                  {Code: isotone.CodeRegressed, Message: "it was set back"},
+		"WRONGTYPE of key":                           {Code: isotone.CodeInvalidArgument, Message: "of key"},
+		"ERR count":                                  {Code: isotone.CodeInvalidArgument, Message: "count"},
+		"ERR internal: disk full":                    {Code: isotone.CodeInternal, Message: "disk full"},
+		"TRYAGAIN no_worker: none":                   {Code: isotone.CodeNoWorker, Message: "none"},
+		"TRYAGAIN quota_exceeded: later":             {Code: isotone.CodeQuotaExceeded, Message: "later"},
+		"NOPERM no":                                  {Code: isotone.CodeForbidden, Message: "no"},
+		"ERROR internal: x":                          {Code: isotone.CodeInternal, Message: "ERROR internal: x"},
+		"":                                           {Code: isotone.CodeInternal},
 	} {
 		_, err := read("-" + text + "\r\n")
 		if text == "" {

@@ -10,8 +10,13 @@ func newHTTP1(o *Options, tlsConfig *tls.Config) *pipelined {
 		p.tls = tlsConfig.Clone()
 		p.tls.NextProtos = []string{"http/1.1"}
 	}
-	path := requestPath(o)
-	p.request = func(addr string) string { return "GET " + path + " HTTP/1.1\r\nHost: " + addr + "\r\n\r\n" }
+	path, fields := requestPath(o), ""
+	if header := p.auth.header(); header != "" {
+		fields = "Authorization: " + header + "\r\n"
+	}
+	p.request = func(addr string) string {
+		return "GET " + path + " HTTP/1.1\r\nHost: " + addr + "\r\n" + fields + "\r\n"
+	}
 	p.parse = reading{count: o.Count, static: o.Static != ""}.parse
 	return p
 }

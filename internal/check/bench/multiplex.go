@@ -20,6 +20,7 @@ type multiplex struct {
 	perConnection int
 	path, scheme  string
 	read          reading
+	auth          authorization
 	connections   []*connection
 }
 
@@ -37,6 +38,7 @@ func newMultiplex(o *Options, tlsConfig *tls.Config) *multiplex {
 		path:          requestPath(o),
 		scheme:        "http",
 		read:          reading{count: o.Count},
+		auth:          o.authorization(tlsConfig != nil),
 	}
 	if tlsConfig != nil {
 		p.scheme = "https"
@@ -99,6 +101,9 @@ func (p *multiplex) close() {
 // dial opens the connection with a request, so that the first request of the load is not
 // slower than the others, and so that an unreachable node fails here.
 func (p *multiplex) dial(ctx context.Context, id int, addr string) (conn, error) {
+	if err := p.auth.check(addr); err != nil {
+		return nil, err
+	}
 	shared := p.connections[id/p.perConnection]
 	shared.opening.Lock()
 	defer shared.opening.Unlock()
@@ -116,6 +121,9 @@ func (p *multiplex) dial(ctx context.Context, id int, addr string) (conn, error)
 	if err != nil {
 		abort()
 		return nil, err
+	}
+	if header := p.auth.header(); header != "" {
+		s.request.Header.Set("Authorization", header)
 	}
 	return s, nil
 }

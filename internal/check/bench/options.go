@@ -1,7 +1,7 @@
 package bench
 
 import (
-	"crypto/x509"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/url"
@@ -65,10 +65,12 @@ type Options struct {
 	Window int
 	// Threads is the value of GOMAXPROCS, for the report.
 	Threads int
-	// CA has the root certificates for the nodes' certificates; nil means those of the
-	// system. Insecure accepts any certificate.
-	CA       *x509.CertPool
-	Insecure bool
+	// TLS is for targets with https; nil means the defaults of crypto/tls.
+	TLS *tls.Config
+	// User and Secret authenticate every connection, unless User is "". Without TLS they are sent
+	// to this machine only, unless Plain permits more.
+	User, Secret string
+	Plain        bool
 	// Static, if not "", is the path of a file on any HTTP server, requested instead of
 	// timestamps to measure the cost of the load generator itself. The run is otherwise the
 	// same, but with made-up timestamps.
@@ -201,8 +203,6 @@ func parseTarget(text, protocol string) (target, error) {
 			return t, fmt.Errorf("%s needs https", protocol)
 		case protocol == "h2c" && t.secure:
 			return t, fmt.Errorf("h2c is HTTP/2 without TLS; for https want --protocol h2")
-		case protocol == "resp" && t.secure:
-			return t, fmt.Errorf("nodes do not support resp with TLS")
 		case u.Port() == "":
 			t.addr = net.JoinHostPort(u.Hostname(), map[bool]string{false: "80", true: "443"}[t.secure])
 		}

@@ -79,7 +79,7 @@ func TestParseTarget(t *testing.T) {
 		{"https://localhost:1", "h2c", target{}, false},
 		{"127.0.0.1:8080", "resp", target{"127.0.0.1:8080", false}, true},
 		{"http://localhost:1", "resp", target{"localhost:1", false}, true},
-		{"https://localhost:1", "resp", target{}, false},
+		{"https://localhost:1", "resp", target{"localhost:1", true}, true},
 		{"http://localhost:1/timestamp", "http1", target{}, false},
 		{"http://u@localhost:1", "http1", target{}, false},
 		{"localhost", "http1", target{}, false},

@@ -31,6 +31,8 @@ type pipelined struct {
 	// usual is the length of most answers in bytes.
 	usual     int
 	tls       *tls.Config // nil: no TLS
+	auth      authorization
+	begin     func(net.Conn) error // the first exchange on a connection; may be nil
 	transport *http.Transport
 }
 
@@ -43,6 +45,7 @@ func newPipelined(o *Options, tlsConfig *tls.Config) *pipelined {
 		callers:   o.Connections,
 		depth:     o.Pipeline,
 		tls:       tlsConfig,
+		auth:      o.authorization(tlsConfig != nil),
 		transport: &http.Transport{TLSClientConfig: tlsConfig.Clone(), DisableKeepAlives: true},
 	}
 }
@@ -54,6 +57,9 @@ func (p *pipelined) client() http.RoundTripper { return p.transport }
 func (p *pipelined) close() { p.transport.CloseIdleConnections() }
 
 func (p *pipelined) dial(ctx context.Context, _ int, addr string) (conn, error) {
+	if err := p.auth.check(addr); err != nil {
+		return nil, err
+	}
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
@@ -71,7 +77,23 @@ func (p *pipelined) dial(ctx context.Context, _ int, addr string) (conn, error) 
 		}
 		c = secure
 	}
+	if p.begin != nil {
+		if err := p.first(ctx, c); err != nil {
+			_ = c.Close()
+			return nil, err
+		}
+	}
 	return p.pipe(c, addr), nil
+}
+
+// first makes the first exchange on c, at most until ctx ends.
+func (p *pipelined) first(ctx context.Context, c net.Conn) error {
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	err := p.begin(c)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	return err
 }
 
 // pipe returns the conn on an open connection to addr.

@@ -80,6 +80,9 @@ func askMembers(ctx context.Context, o *Options, p protocol, base string) (*memb
 		return nil, err
 	}
 	m := new(membership)
+	if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
+		return nil, fmt.Errorf("%s: %s: name who asks with --user and --password-file, or --cert and --key; it needs the right to read", base, response.Status)
+	}
 	if response.StatusCode != http.StatusOK || json.Unmarshal(body, m) != nil ||
 		len(m.Members) == 0 && m.NodeID == 0 { // a node that has just started may know no members yet
 		return nil, fmt.Errorf("%s is not an oracle: GET /members gives status %d and no list of members", base, response.StatusCode)
@@ -105,6 +108,13 @@ func get(ctx context.Context, o *Options, p protocol, url string) (*http.Respons
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, nil, err
+	}
+	auth := o.authorization(request.URL.Scheme == "https")
+	if err := auth.check(request.URL.Host); err != nil {
+		return nil, nil, err
+	}
+	if header := auth.header(); header != "" {
+		request.Header.Set("Authorization", header)
 	}
 	body := make([]byte, membersMax)
 	response, err := roundTrip(p.client(), request, body)

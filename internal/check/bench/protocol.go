@@ -87,14 +87,15 @@ func knownCode(code isotone.Code) bool {
 func newProtocol(o *Options, secure bool) protocol {
 	var tlsConfig *tls.Config
 	if secure {
-		// Insecure is the user's choice, for tests.
-		tlsConfig = &tls.Config{RootCAs: o.CA, InsecureSkipVerify: o.Insecure, MinVersion: tls.VersionTLS12}
+		if tlsConfig = o.TLS.Clone(); tlsConfig == nil {
+			tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
 	}
 	switch o.Protocol {
 	case "http1":
 		return newHTTP1(o, tlsConfig)
 	case "resp":
-		return newRESP(o)
+		return newRESP(o, tlsConfig)
 	}
 	return newMultiplex(o, tlsConfig)
 }

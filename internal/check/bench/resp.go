@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"crypto/tls"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,10 +10,12 @@ import (
 	"github.com/isotone/isotone/internal/reply"
 )
 
-// newRESP returns the protocol of Redis, version 2, with pipelined commands. The few
-// requests that are not part of the load use HTTP, on the same port of a node.
-func newRESP(o *Options) *pipelined {
-	p := newPipelined(o, nil)
+// newRESP returns the protocol of Redis, version 2, with TLS if tlsConfig is not nil, and with
+// pipelined commands. The few requests that are not part of the load use HTTP, on the same port
+// of a node.
+func newRESP(o *Options, tlsConfig *tls.Config) *pipelined {
+	p := newPipelined(o, tlsConfig)
+	p.begin = p.auth.authenticate
 	command := respCommand(o)
 	p.request = func(string) string { return command }
 	p.parse = reading{count: o.Count}.parseRESP

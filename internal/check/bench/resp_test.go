@@ -111,7 +111,7 @@ func TestRESP_CommandsAndAnswersHoweverTheyArrive(t *testing.T) {
 	for cut := 1; cut < len(stream); cut++ {
 		s := &script{pieces: [][]byte{stream[:cut], stream[cut:]}}
 		o := testOptions(func(o *Options) { o.Protocol, o.Pipeline = "resp", 3 })
-		c := newRESP(o).pipe(s, "a:1")
+		c := newRESP(o, nil).pipe(s, "a:1")
 		if err := c.send(3); err != nil || s.wrote.String() != strings.Repeat("*1\r\n$2\r\nTS\r\n", 3) {
 			t.Fatalf("sent %q, %v", s.wrote.String(), err)
 		}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -387,7 +388,9 @@ func TestRun_SpeaksEveryProtocolOverTLS(t *testing.T) {
 				node.ServeHTTP(w, r)
 			}
 		})
-		r, err := runAt(t, scheme+node.addr(), func(o *Options) { o.Protocol, o.Pipeline, o.Insecure, o.Count = protocol, 4, true, 9 })
+		r, err := runAt(t, scheme+node.addr(), func(o *Options) {
+			o.Protocol, o.Pipeline, o.TLS, o.Count = protocol, 4, &tls.Config{InsecureSkipVerify: true}, 9
+		})
 		if err != nil || r.Result.Answers != 200 || r.Result.Timestamps != 1800 || r.Result.ErrorsTotal != 0 || !r.Verdict.OK {
 			t.Fatalf("%s: %v, %+v", protocol, err, r)
 		}

@@ -9,6 +9,7 @@ package probe
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +30,8 @@ type Config struct {
 	// Endpoints are client addresses of nodes, as dashboard.Address takes them. If none are
 	// named, those of Local are tried.
 	Endpoints []string
+	// Secure: the addresses of Local are asked by https.
+	Secure bool
 	// Client sends all requests. Required.
 	Client *http.Client
 }
@@ -63,6 +66,11 @@ func Run(ctx context.Context, c Config) (*doctor.Measurements, error) {
 		all.Go(func() { measureLocal(ctx, c.Client, c.Local, m.Local) })
 		if len(endpoints) == 0 {
 			endpoints = append([]string{c.Local.HTTP}, c.Local.Settings.Join...)
+		}
+		for i := range endpoints {
+			if c.Secure && !strings.Contains(endpoints[i], "://") {
+				endpoints[i] = "https://" + endpoints[i]
+			}
 		}
 	}
 	cluster, why, err := survey(ctx, c.Client, endpoints)

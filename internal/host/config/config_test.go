@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -411,7 +412,7 @@ func TestHelp_NamesEverySettingAsFlagAndEnvironment(t *testing.T) {
 		_, _ = parser.Parse([]string{"serve", "--help"})
 	}()
 	help := strings.Join(strings.Fields(out.String()), " ")
-	for _, env := range append(fixed, "SNOWFLAKE_LAYOUT", "SNOWFLAKE_EPOCH_MS", "SNOWFLAKE_LEASE_MS", "SNOWFLAKE_WORKERS", "WORKER_ID", "DATACENTER_ID", "LIVE", "LIVE_INTERVAL_MS", "LIVE_ORIGINS", "DASHBOARD", "FORWARD", "REQUEST_STATS", "REQUEST_STATS_SAMPLE", "HTTP_HOST", "TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA") {
+	for _, env := range append(fixed, "SNOWFLAKE_LAYOUT", "SNOWFLAKE_EPOCH_MS", "SNOWFLAKE_LEASE_MS", "SNOWFLAKE_WORKERS", "WORKER_ID", "DATACENTER_ID", "LIVE", "LIVE_INTERVAL_MS", "LIVE_ORIGINS", "DASHBOARD", "FORWARD", "REQUEST_STATS", "REQUEST_STATS_SAMPLE", "HTTP_HOST", "TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA", "FORWARD_CA", "FORWARD_CREDENTIAL_FILE") {
 		flag := "--" + strings.ReplaceAll(strings.ToLower(env), "_", "-")
 		if !strings.Contains(help, flag) || !strings.Contains(help, "($"+env+")") {
 			t.Errorf("the help lacks %s or %s", flag, env)
@@ -421,6 +422,26 @@ func TestHelp_NamesEverySettingAsFlagAndEnvironment(t *testing.T) {
 		if !strings.Contains(help, text) {
 			t.Errorf("the help lacks %q", text)
 		}
+	}
+}
+
+func TestJoin_MayNeedTLS(t *testing.T) {
+	if s := parseAll(t, nil, "--join=https://a.example:8080, 10.0.0.1:8080"); !slices.Equal(s.Join, []string{"https://a.example:8080", "10.0.0.1:8080"}) {
+		t.Errorf("%q", s.Join)
+	}
+	for _, bad := range []string{"https://a", "https://", "http://a:1", "ftp://a:1", "https://a:1/x", "https://0.0.0.0:1"} {
+		if _, err := parse(t, nil, "--join="+bad); err == nil || !strings.Contains(err.Error(), "JOIN") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+func TestForward_NeedsTLSWhereOthersDemandIt(t *testing.T) {
+	if _, err := parse(t, nil, "--forward", "--require-tls"); err == nil || !strings.Contains(err.Error(), "FORWARD_CA (--forward-ca)") {
+		t.Errorf("%v", err)
+	}
+	if s := parseAll(t, nil, "--forward", "--require-tls", "--forward-ca=ca.pem", "--forward-credential-file=secret"); s.ForwardCA != "ca.pem" || s.ForwardCredentialFile != "secret" {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -60,6 +60,7 @@ func (f *Flags) Parse() (Settings, error) {
 	s := Settings{
 		HTTPHost: f.HTTPHost, AdvertiseAddr: f.AdvertiseAddr, RaftAddr: f.RaftAddr, AdminAddr: f.AdminAddr, MetricsAddr: f.MetricsAddr, DataDir: f.DataDir,
 		TLSCert: f.TLSCert, TLSKey: f.TLSKey, TLSClientCA: f.TLSClientCA, ACLFile: f.ACLFile,
+		ForwardCA: f.ForwardCA, ForwardCredentialFile: f.ForwardCredentialFile,
 	}
 	p.addresses(f, &s)
 	p.files(f)
@@ -81,8 +82,8 @@ func (f *Flags) Parse() (Settings, error) {
 	}
 	p.snowflakes(f, &s)
 	s.LiveInterval = p.milliseconds("live-interval-ms", f.LiveIntervalMS, liveIntervalMSMin, liveIntervalMSMax)
-	s.Forward = p.onOff("forward", f.Forward)
 	s.RequireTLS = p.onOff("require-tls", f.RequireTLS)
+	p.forwarding(f, &s)
 	s.Dashboard = p.onOff("dashboard", f.Dashboard)
 	s.RequestStats = p.onOff("request-stats", f.RequestStats)
 	s.RequestStatsSample = int(p.number("request-stats-sample", f.RequestStatsSample, 1, requestStatsSampleMax))
@@ -144,6 +145,14 @@ func (p *parser) addresses(f *Flags, s *Settings) {
 	s.Priority = p.number("priority", f.Priority, -priorityMax, priorityMax)
 }
 
+// forwarding parses FORWARD, and refuses what could reach no leader.
+func (p *parser) forwarding(f *Flags, s *Settings) {
+	s.Forward = p.onOff("forward", f.Forward)
+	if s.Forward && s.RequireTLS && s.ForwardCA == "" {
+		p.faults.add("forward-ca", "", "want a file, as FORWARD and REQUIRE_TLS are set: the leader refuses what is forwarded without TLS")
+	}
+}
+
 func (p *parser) files(f *Flags) {
 	if f.DataDir == "" {
 		p.faults.add("data-dir", f.DataDir, "want the path of a directory")
@@ -184,16 +193,23 @@ func (p *parser) peers(f *Flags, own uint64) map[uint64]string {
 	return peers
 }
 
+// httpsPrefix begins an address in JOIN that is reached through TLS.
+const httpsPrefix = "https://"
+
 // join parses JOIN.
 func (p *parser) join(f *Flags) (addrs []string) {
 	if f.Peers != "" {
 		p.faults.add("join", f.Join, "want JOIN or PEERS, not both: PEERS is for the initial members of a new cluster, JOIN for a node that is added later")
 	}
-	for addr := range strings.SplitSeq(f.Join, ",") {
-		addr = strings.TrimSpace(addr)
+	for entry := range strings.SplitSeq(f.Join, ",") {
+		entry = strings.TrimSpace(entry)
+		addr, secure := strings.CutPrefix(entry, httpsPrefix)
 		if Unspecified(addr) {
-			p.faults.add("join", addr, "want a host name or an IP address at which this node reaches one of the cluster, such as 10.0.0.1")
-		} else if p.hostPort("join", addr, addr, 1) {
+			p.faults.add("join", entry, "want a host name or an IP address at which this node reaches one of the cluster, such as 10.0.0.1")
+		} else if p.hostPort("join", entry, addr, 1) {
+			if secure {
+				addr = httpsPrefix + addr
+			}
 			addrs = append(addrs, addr)
 		}
 	}

@@ -29,7 +29,7 @@ type Settings struct {
 	RequireTLS             bool
 	Peers                  map[uint64]string // nil: see PeerMap
 	PeersSRV               *SRV              // where Peers comes from; nil: they are as set
-	Join                   []string          // client addresses; nil: see Peers
+	Join                   []string          // client addresses, host:port or https://host:port; nil: see Peers
 	DataDir                string
 	Priority               int64  // as a leader
 	TLSCert                string // "": see TLSFiles
@@ -43,9 +43,11 @@ type Settings struct {
 	RTT                    time.Duration // one Raft tick
 	ShutdownDelay          time.Duration
 	Forward                bool
-	Loops                  int // 0: by the number of cores
-	MaxConnections         int // of the client port
-	ThriftPort             int // 0: any free port; -1: the default one, if it is free
+	ForwardCA              string // "": FORWARD without TLS
+	ForwardCredentialFile  string // "": none
+	Loops                  int    // 0: by the number of cores
+	MaxConnections         int    // of the client port
+	ThriftPort             int    // 0: any free port; -1: the default one, if it is free
 	SnowflakeLayout        snowflake.Layout
 	SnowflakeLease         time.Duration
 	SnowflakeWorkers       int // 0: one more than loops
