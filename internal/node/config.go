@@ -34,6 +34,13 @@ type Config struct {
 	Priority int64
 	// PeerListener accepts the other members. The node owns it from Start on.
 	PeerListener net.Listener
+	// PeerTLS, if not nil, protects the connections with the other members.
+	PeerTLS *PeerTLS
+	// PeerInsecure is PEER_INSECURE; see peer.Config.Insecure.
+	PeerInsecure bool
+	// CheckPeers, if not nil, has the node not start if it fails for the addresses of the other
+	// members on record.
+	CheckPeers func(addrs map[uint64]string) error
 	// ClientAddr is the client address (host:port) that others are told.
 	ClientAddr string
 	DataDir    string
@@ -106,6 +113,20 @@ func checkPeers(cfg Config, members []replica.Member, removed []uint64) error {
 			strangers[0], cfg.DataDir, len(members))
 	}
 	return nil
+}
+
+// checkRecorded calls Config.CheckPeers, with the ID of each node.
+func checkRecorded(cfg Config, members []replica.Member) error {
+	addrs := map[uint64]string{}
+	for _, m := range members {
+		if m.ID != cfg.NodeID && m.PeerAddr != "" {
+			addrs[oracle.NodeOf(m.ID)] = m.PeerAddr
+		}
+	}
+	if cfg.CheckPeers == nil || len(addrs) == 0 {
+		return nil
+	}
+	return cfg.CheckPeers(addrs)
 }
 
 // differingPeers returns the nodes in PEERS that are no members, and those that have another
