@@ -20,8 +20,8 @@ import (
 // goes over the network in clear, or fails if that was not asked for.
 func openPeerTLS(s *config.Settings, join *node.Join, m *telemetry.Metrics, log *slog.Logger) (*node.PeerTLS, error) {
 	if s.PeerTLSCert == "" {
-		if join != nil {
-			if err := checkPeersInClear(s)(join.Peers); err != nil {
+		if check := checkPeersInClear(s); join != nil && check != nil {
+			if err := check(join.Peers); err != nil {
 				return nil, err
 			}
 		}
@@ -61,8 +61,12 @@ func warnClear(s *config.Settings, log *slog.Logger) {
 	}
 }
 
-// checkPeersInClear returns what refuses peer addresses that may not be used in clear.
+// checkPeersInClear returns what refuses peer addresses that may not be used in clear; nil if all
+// may, or none is.
 func checkPeersInClear(s *config.Settings) func(addrs map[uint64]string) error {
+	if s.PeerInsecure || s.PeerTLSCert != "" {
+		return nil
+	}
 	return func(addrs map[uint64]string) error {
 		if want := s.ClearPeers(addrs); want != "" {
 			return fmt.Errorf("PEER_INSECURE (--peer-insecure) is not set: %s", want)

@@ -115,15 +115,28 @@ func checkPeers(cfg Config, members []replica.Member, removed []uint64) error {
 	return nil
 }
 
-// checkRecorded calls Config.CheckPeers, with the ID of each node.
-func checkRecorded(cfg Config, members []replica.Member) error {
+// checkRecorded calls Config.CheckPeers with the addresses of the other nodes that are in the log or
+// the snapshot, which Raft has not applied yet. A member that was removed since the snapshot may be
+// among them.
+func checkRecorded(cfg Config, rec storage.Recovered) error {
+	if cfg.CheckPeers == nil || rec.Snapshot == nil {
+		return nil
+	}
+	b, err := replica.BackupOf(rec.HardState, rec.Snapshot, rec.Entries)
+	if err != nil {
+		return err
+	}
+	state, err := oracle.DecodeState(b.State)
+	if err != nil {
+		return err
+	}
 	addrs := map[uint64]string{}
-	for _, m := range members {
+	for _, m := range state.Members {
 		if m.ID != cfg.NodeID && m.PeerAddr != "" {
 			addrs[oracle.NodeOf(m.ID)] = m.PeerAddr
 		}
 	}
-	if cfg.CheckPeers == nil || len(addrs) == 0 {
+	if len(addrs) == 0 {
 		return nil
 	}
 	return cfg.CheckPeers(addrs)

@@ -82,7 +82,7 @@ func Start(cfg Config) (*Node, error) {
 		err = checkPeers(cfg, r.Members(), r.Removed())
 	}
 	if err == nil {
-		err = checkRecorded(cfg, r.Members())
+		err = checkRecorded(cfg, rec)
 	}
 	if err != nil {
 		return failed(err, store.Close)

@@ -54,7 +54,7 @@ func (c *core) startPeers() {
 			n.call(func() { refusal = c.admit(h) })
 			return refusal
 		},
-		Security: n.cfg.PeerTLS.security(n.cfg.NodeID, n.cfg.Log),
+		Security: n.cfg.PeerTLS.security(n.cfg.Log),
 		Insecure: n.cfg.PeerInsecure,
 		SecurityFailed: func(err error) {
 			n.cfg.Metrics.CountPeerHandshakeFailed(handshakeFailure(err))

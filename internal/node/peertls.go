@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/host/certname"
@@ -29,22 +30,25 @@ type PeerTLS struct {
 }
 
 // security returns what the transport protects connections with; nil without TLS.
-func (p *PeerTLS) security(self uint64, log *slog.Logger) peer.Security {
+func (p *PeerTLS) security(log *slog.Logger) peer.Security {
 	if p == nil {
 		return nil
 	}
-	return &peerSecurity{PeerTLS: p, self: self, log: log}
+	return &peerSecurity{PeerTLS: p, log: log, logged: map[string]time.Time{}}
 }
 
 // peerSecurity implements peer.Security. It is safe for concurrent use.
 type peerSecurity struct {
 	*PeerTLS
-	self uint64 // this member
-	log  *slog.Logger
+	log *slog.Logger
 
 	mu     sync.Mutex
-	logged string // the latest failure of an incoming handshake
+	logged map[string]time.Time // when an incoming handshake last failed for a reason, and that was logged
 }
+
+// failureLogEvery is the least time between two log lines about incoming handshakes that fail for
+// the same reason, of which there are a few: strangers must not fill the log.
+const failureLogEvery = time.Minute
 
 // securedConn implements peer.Secured, until it enters the loop.
 type securedConn struct {
@@ -94,14 +98,18 @@ func (s *peerSecurity) Server(conn net.Conn, read []byte) (peer.Secured, error) 
 	return c, nil
 }
 
-// logFailure logs a handshake that failed, and not the same failure again.
+// logFailure logs why an incoming handshake has failed, from time to time.
 func (s *peerSecurity) logFailure(conn net.Conn, err error) {
+	reason, now := handshakeFailure(err), time.Now()
 	s.mu.Lock()
-	repeated := s.logged == err.Error()
-	s.logged = err.Error()
+	last, known := s.logged[reason]
+	due := !known || now.Sub(last) >= failureLogEvery
+	if due {
+		s.logged[reason] = now
+	}
 	s.mu.Unlock()
-	if !repeated {
-		s.log.Warn("TLS handshake of an incoming peer connection failed", "addr", conn.RemoteAddr().String(), "err", err)
+	if due {
+		s.log.Warn("TLS handshake of an incoming peer connection failed", "addr", conn.RemoteAddr().String(), "reason", reason, "err", err)
 	}
 }
 

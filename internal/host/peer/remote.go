@@ -91,7 +91,11 @@ func (r *remote) runDialer() {
 			if r.t.refused(err) {
 				wait.refused()
 			} else if r.ctx.Err() == nil {
-				r.logState("unreachable", slog.LevelWarn, "peer unreachable", "addr", r.addr(), "err", err)
+				state := "unreachable"
+				if errors.As(err, new(*securityError)) || errors.Is(err, ErrClear) {
+					state = "not secured" // so that this is logged after an absence
+				}
+				r.logState(state, slog.LevelWarn, "peer unreachable", "addr", r.addr(), "err", err)
 			}
 			continue
 		}

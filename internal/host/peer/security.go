@@ -62,11 +62,17 @@ func (t *Transport) secureDialed(s *Stream, peer uint64, security Security) erro
 		if t.cfg.SecurityFailed != nil && t.ctx.Err() == nil {
 			t.cfg.SecurityFailed(err)
 		}
-		return err
+		return &securityError{err}
 	}
 	s.conn, s.secured = secured, secured
 	return nil
 }
+
+// securityError is why a dialed connection is not protected.
+type securityError struct{ err error }
+
+func (e *securityError) Error() string { return e.err.Error() }
+func (e *securityError) Unwrap() error { return e.err }
 
 // secureAccepted protects an accepted connection if it begins as TLS does. One in clear is
 // refused by proven.
