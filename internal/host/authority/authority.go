@@ -67,7 +67,7 @@ type Made struct {
 	Until time.Time `json:"valid_until"`
 }
 
-// ExistsError: a file exists and would have been replaced.
+// ExistsError reports a file that would have been replaced.
 type ExistsError struct{ Path string }
 
 func (e *ExistsError) Error() string { return e.Path + " exists" }
