@@ -160,6 +160,10 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	if err != nil {
 		return nil, errors.Join(err, so.close())
 	}
+	peerTLS, err := openPeerTLS(s, o.join, metrics, log)
+	if err != nil {
+		return nil, errors.Join(err, so.close())
+	}
 	warnAddresses(s, addr, peers, log)
 	m := &member{
 		addr: addr, served: make(chan struct{}), asked: make(chan struct{}), shutdownDelay: s.ShutdownDelay, redirectTime: redirectTime,
@@ -185,6 +189,9 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		Join:                  o.join,
 		Priority:              s.Priority,
 		PeerListener:          so.peer,
+		PeerTLS:               peerTLS,
+		PeerInsecure:          s.PeerInsecure,
+		CheckPeers:            checkPeersInClear(s),
 		ClientAddr:            m.addr,
 		DataDir:               s.DataDir,
 		EpochInterval:         s.EpochInterval,
@@ -207,7 +214,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		return nil, errors.Join(err, so.closeFronts(), m.forwarding.close())
 	}
 	m.forwarding.of(m.node.Status)
-	m.followFiles(reloader.Run, users.Run)
+	m.followFiles(reloader.Run, users.Run, runPeerTLS(peerTLS))
 	if m.docs, err = newDocuments(s, m.node, addr, metrics, log); err != nil {
 		m.unfollow()
 		m.trace.Close()

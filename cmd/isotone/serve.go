@@ -32,6 +32,9 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
+	if err := s.PeersInClear(); err != nil {
+		return usageError(err.Error())
+	}
 	loops := loops(&s)
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + loops) // a loop keeps its processor while it sleeps
 	if os.Getenv("GOGC") == "" {
@@ -51,6 +54,9 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	id, join, err := identify(ctx, &s, so.http, log.Logger)
 	if err == nil {
 		err = discover(ctx, &s, so.http, net.DefaultResolver.LookupSRV, log.Logger)
+	}
+	if err == nil {
+		err = s.PeersInClear() // DNS may have named some
 	}
 	if err != nil {
 		err = errors.Join(err, so.close())

@@ -34,6 +34,13 @@ type Config struct {
 	Priority int64
 	// PeerListener accepts the other members. The node owns it from Start on.
 	PeerListener net.Listener
+	// PeerTLS, if not nil, protects the connections with the other members.
+	PeerTLS *PeerTLS
+	// PeerInsecure is PEER_INSECURE; see peer.Config.Insecure.
+	PeerInsecure bool
+	// CheckPeers, if not nil, has the node not start if it fails for the addresses of the other
+	// members on record.
+	CheckPeers func(addrs map[uint64]string) error
 	// ClientAddr is the client address (host:port) that others are told.
 	ClientAddr string
 	DataDir    string
@@ -106,6 +113,33 @@ func checkPeers(cfg Config, members []replica.Member, removed []uint64) error {
 			strangers[0], cfg.DataDir, len(members))
 	}
 	return nil
+}
+
+// checkRecorded calls Config.CheckPeers with the addresses of the other nodes that are in the log or
+// the snapshot, which Raft has not applied yet. A member that was removed since the snapshot may be
+// among them.
+func checkRecorded(cfg Config, rec storage.Recovered) error {
+	if cfg.CheckPeers == nil || rec.Snapshot == nil {
+		return nil
+	}
+	b, err := replica.BackupOf(rec.HardState, rec.Snapshot, rec.Entries)
+	if err != nil {
+		return err
+	}
+	state, err := oracle.DecodeState(b.State)
+	if err != nil {
+		return err
+	}
+	addrs := map[uint64]string{}
+	for _, m := range state.Members {
+		if m.ID != cfg.NodeID && m.PeerAddr != "" {
+			addrs[oracle.NodeOf(m.ID)] = m.PeerAddr
+		}
+	}
+	if len(addrs) == 0 {
+		return nil
+	}
+	return cfg.CheckPeers(addrs)
 }
 
 // differingPeers returns the nodes in PEERS that are no members, and those that have another

@@ -101,7 +101,7 @@ func (c *core) queueStats() []telemetry.QueueStats {
 // peerStats returns the state of one peer, under the number of its node: of two generations of a
 // node, the newer one comes last in the list and counts.
 func (c *core) peerStats(p peer.PeerStatus, clocks []replica.PeerOffset, lags []replica.Lag) telemetry.PeerStats {
-	stats := telemetry.PeerStats{ID: oracle.NodeOf(p.ID), Connected: p.Connected}
+	stats := telemetry.PeerStats{ID: oracle.NodeOf(p.ID), Connected: p.Connected, TLS: p.Secured}
 	for _, clock := range clocks {
 		if clock.ID == p.ID {
 			stats.ClockOffset, stats.ClockKnown = clock.Offset, true

@@ -81,6 +81,9 @@ func Start(cfg Config) (*Node, error) {
 	if err == nil && !rec.Fresh {
 		err = checkPeers(cfg, r.Members(), r.Removed())
 	}
+	if err == nil {
+		err = checkRecorded(cfg, rec)
+	}
 	if err != nil {
 		return failed(err, store.Close)
 	}

@@ -418,3 +418,59 @@ func BenchmarkNode_Timestamps(b *testing.B) {
 		})
 	}
 }
+
+// The members on record are looked at before anything is sent to them.
+func TestStart_FailsForAddressesThatCheckPeersRefuses(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.leader()
+	for deadline := time.Now().Add(liveness); ; time.Sleep(time.Millisecond) {
+		known := 0
+		for _, m := range c.nodes[2].Status().Members {
+			if m.PeerAddr != "" {
+				known++
+			}
+		}
+		if known == 3 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the addresses do not come")
+		}
+	}
+	if err := c.stop(2); err != nil {
+		t.Fatal(err)
+	}
+	cfg := c.cfgs[2]
+	var seen map[uint64]string
+	cfg.CheckPeers = func(addrs map[uint64]string) error {
+		if seen = addrs; len(addrs) < 2 {
+			return nil
+		}
+		return errors.New("not these")
+	}
+	// The disk may not know yet that they are committed; the next start does.
+	for deadline := time.Now().Add(liveness); ; {
+		l, err := net.Listen("tcp", cfg.Peers[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.PeerListener = l
+		n, err := node.Start(cfg)
+		if err != nil {
+			if !strings.Contains(err.Error(), "not these") {
+				t.Error(err)
+			}
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("started, although the addresses are on record")
+		}
+	}
+	if len(seen) != 2 || seen[1] != cfg.Peers[1] || seen[3] != cfg.Peers[3] {
+		t.Errorf("%v, want those of nodes 1 and 3 in %v", seen, cfg.Peers)
+	}
+}

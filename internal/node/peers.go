@@ -54,6 +54,11 @@ func (c *core) startPeers() {
 			n.call(func() { refusal = c.admit(h) })
 			return refusal
 		},
+		Security: n.cfg.PeerTLS.security(n.cfg.Log),
+		Insecure: n.cfg.PeerInsecure,
+		SecurityFailed: func(err error) {
+			n.cfg.Metrics.CountPeerHandshakeFailed(handshakeFailure(err))
+		},
 		Attach: c.attach,
 		Connected: func(h peer.Hello) {
 			n.post(func() {
@@ -64,6 +69,9 @@ func (c *core) startPeers() {
 		},
 		Refused: func(id uint64, by peer.Side, r *peer.Refusal) {
 			n.cfg.Metrics.CountPeerRefused(string(r.Code), by.String())
+			if by == peer.Self && (r.Code == peer.RefusedCertificate || r.Code == peer.RefusedClear) {
+				n.cfg.Metrics.CountPeerHandshakeFailed(refusedFor(r))
+			}
 			n.post(func() { c.refused(id, by, r) })
 		},
 		Log:   n.cfg.Log,
@@ -219,7 +227,11 @@ func (c *core) attach(nc net.Conn, s *peer.Stream) (stop func(error), err error)
 
 func (p *peerConn) open(nc net.Conn) {
 	stall := p.stream.StallTimeout()
-	conn, err := p.core.loop.Attach(nc, nil, loop.Limits{
+	socket, secured := nc, false
+	if s, ok := nc.(*securedConn); ok {
+		socket, secured = s.NetConn(), true
+	}
+	conn, err := p.core.loop.Attach(socket, nil, loop.Limits{
 		PartialTimeout: stall, IdleTimeout: stall, WriteTimeout: stall, OutputMax: 2 * peerOutputMax,
 	}, p)
 	if err != nil {
@@ -230,6 +242,9 @@ func (p *peerConn) open(nc net.Conn) {
 	p.conn, p.sent, p.heard = conn, p.core.loop.Now(), p.core.loop.Now()
 	p.stream.OnClock(p.hearClock)
 	p.stream.OnUpdate(p.updated)
+	if secured {
+		nc.(*securedConn).Enter(conn)
+	}
 	p.core.peers.conns[p.stream.Peer()] = p
 	p.sendClock()
 	if _, err := p.Data(conn, nil); err != nil { // what came with the handshake

@@ -80,6 +80,9 @@ func (n *Node) environ() []string {
 		"DATA_DIR":       n.Dir,
 		"THRIFT_PORT":    "0",
 	}
+	if !strings.HasPrefix(n.RaftAddr, "127.") {
+		settings["PEER_INSECURE"] = "1" // it has a network namespace of its own
+	}
 	if n.clock != "" {
 		settings["ISOTONE_FAULT_CLOCK"] = n.clock
 	}

@@ -64,6 +64,7 @@ func (f *Flags) Parse() (Settings, error) {
 	}
 	p.addresses(f, &s)
 	p.files(f)
+	p.peerTLS(f, &s)
 	s.EpochInterval = p.milliseconds("epoch-interval-ms", f.EpochIntervalMS, 0, epochIntervalMSMax)
 	s.ClockJumpMax = p.milliseconds("clock-jump-max-ms", f.ClockJumpMaxMS, 0, clockJumpMaxMSMax)
 	s.EpochDeadlineLimit = int(p.number("epoch-deadline-limit", f.EpochDeadlineLimit, 1, epochDeadlineLimitMax))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/host/access"
+	"github.com/isotone/isotone/internal/host/certname"
 	"github.com/isotone/isotone/internal/live"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -34,7 +35,13 @@ type Settings struct {
 	Priority               int64  // as a leader
 	TLSCert                string // "": see TLSFiles
 	TLSKey                 string
-	TLSClientCA            string        // "": no client certificate is requested
+	TLSClientCA            string // "": no client certificate is requested
+	PeerTLSCert            string // "": peers in clear
+	PeerTLSKey             string
+	PeerTLSCA              string
+	PeerTLSCRL             string // "": none
+	PeerAllowedNames       certname.Rules
+	PeerInsecure           bool
 	EpochInterval          time.Duration // 0: the time follows the clock at every batch
 	ClockJumpMax           time.Duration // 0: trust any clock
 	EpochDeadlineLimit     int           // missed reservations

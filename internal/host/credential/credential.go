@@ -54,6 +54,9 @@ type Reloader struct {
 	cfg     Config
 	pair    pair
 	clients *file // nil: clients need no certificate
+	revoked *file // nil: no revocation list
+	// fit, if not nil, decides whether new files fit together.
+	fit func(*material) error
 
 	current atomic.Pointer[material]
 
@@ -68,12 +71,26 @@ type Reloader struct {
 type material struct {
 	cert    tls.Certificate
 	clients *x509.CertPool
+	revoked []*revocations
 }
 
 // Open reads the files. It fails if a file is missing or unreadable, the key does not match,
 // or the certificate is expired or not valid yet. It warns of a private key that others may
 // read.
 func Open(cfg Config) (*Reloader, error) {
+	r := newReloader(cfg)
+	if cfg.SelfSigned {
+		if err := r.pair.create(cfg.Hosts, r.cfg.Now()); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.open(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func newReloader(cfg Config) *Reloader {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -86,19 +103,19 @@ func Open(cfg Config) (*Reloader, error) {
 	if cfg.ClientCAFile != "" {
 		r.clients = &file{cfg.ClientCASetting, cfg.ClientCAFile}
 	}
-	if cfg.SelfSigned {
-		if err := r.pair.create(cfg.Hosts, cfg.Now()); err != nil {
-			return nil, err
-		}
-	}
+	return r
+}
+
+// open reads the files for the first time.
+func (r *Reloader) open() error {
 	r.seen = r.stat()
 	m, err := r.load()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.use(m)
 	r.watchExpiry()
-	return r, nil
+	return nil
 }
 
 func (r *Reloader) load() (*material, error) {
@@ -108,7 +125,18 @@ func (r *Reloader) load() (*material, error) {
 		return nil, err
 	}
 	if r.clients != nil {
-		if m.clients, err = r.clients.loadPool(r.cfg.Now()); err != nil {
+		var authorities []*x509.Certificate
+		if m.clients, authorities, err = r.clients.loadPool(r.cfg.Now()); err != nil {
+			return nil, err
+		}
+		if r.revoked != nil {
+			if m.revoked, err = r.revoked.loadRevocations(authorities); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if r.fit != nil {
+		if err := r.fit(&m); err != nil {
 			return nil, err
 		}
 	}
@@ -251,8 +279,10 @@ func (r *Reloader) watchExpiry() {
 // stat returns the state of the files, with nil for one that stat fails on.
 func (r *Reloader) stat() []fs.FileInfo {
 	files := []*file{&r.pair.cert, &r.pair.key}
-	if r.clients != nil {
-		files = append(files, r.clients)
+	for _, f := range []*file{r.clients, r.revoked} {
+		if f != nil {
+			files = append(files, f)
+		}
 	}
 	list := make([]fs.FileInfo, len(files))
 	for i, f := range files {

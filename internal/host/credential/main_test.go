@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// authority signs certificates.
-type authority struct {
+// issuer signs certificates.
+type issuer struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
@@ -34,7 +34,7 @@ type authority struct {
 var serial int64
 
 // sign makes a certificate for name, valid around today, in PEM.
-func (a *authority) sign(t *testing.T, name string, until time.Time) (certPEM, keyPEM []byte, made *authority) {
+func (a *issuer) sign(t *testing.T, name string, until time.Time) (certPEM, keyPEM []byte, made *issuer) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -64,11 +64,11 @@ func (a *authority) sign(t *testing.T, name string, until time.Time) (certPEM, k
 		t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), &authority{cert, key}
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), &issuer{cert, key}
 }
 
 // nobody makes self-signed certificates.
-var nobody *authority
+var nobody *issuer
 
 func write(t *testing.T, path string, b []byte) {
 	t.Helper()

@@ -102,35 +102,36 @@ func (p *pair) load(now time.Time) (tls.Certificate, error) {
 }
 
 // loadPool reads the authorities in f, at least one of which must be valid.
-func (f *file) loadPool(now time.Time) (*x509.CertPool, error) {
+func (f *file) loadPool(now time.Time) (*x509.CertPool, []*x509.Certificate, error) {
 	rest, err := f.read()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	pool := x509.NewCertPool()
-	found, valid := 0, 0
+	pool, all := x509.NewCertPool(), []*x509.Certificate(nil)
+	valid := 0
 	for {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, f.fault("%s has a %q; want certificates only", f.path, block.Type)
+			return nil, nil, f.fault("%s has a %q; want certificates only", f.path, block.Type)
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, f.fault("%s: %w", f.path, err)
+			return nil, nil, f.fault("%s: %w", f.path, err)
 		}
-		if found++; !now.After(cert.NotAfter) {
+		if !now.After(cert.NotAfter) {
 			valid++
 		}
+		all = append(all, cert)
 		pool.AddCert(cert)
 	}
 	switch {
-	case found == 0:
-		return nil, f.fault("%s has no certificate in PEM", f.path)
+	case len(all) == 0:
+		return nil, nil, f.fault("%s has no certificate in PEM", f.path)
 	case valid == 0:
-		return nil, f.fault("%s has only expired certificates", f.path)
+		return nil, nil, f.fault("%s has only expired certificates", f.path)
 	}
-	return pool, nil
+	return pool, all, nil
 }

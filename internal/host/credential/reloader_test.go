@@ -213,7 +213,7 @@ func TestReloader_ClientsMustBeSignedByAnAuthorityOfTheDay(t *testing.T) {
 	write(t, d.clients, caPEM)
 	r := d.open(func(c *credential.Config) { c.ClientCAFile = d.clients })
 	server := serverOf(r)
-	as := func(a *authority) *tls.Config {
+	as := func(a *issuer) *tls.Config {
 		c := careless()
 		if a != nil {
 			certPEM, keyPEM, _ := a.sign(t, "client", later)

@@ -21,7 +21,8 @@ type Handshake struct {
 	state   handshakeState
 	own     func() Hello
 	admit   func(Hello) *Refusal
-	dialed  uint64 // the peer's ID; 0 on the accepting side
+	proven  func(id uint64) *Refusal // nil: nothing has to be proven
+	dialed  uint64                   // the peer's ID; 0 on the accepting side
 	peer    Hello
 	version uint16 // the dialer chooses
 	logID   func(id uint64) uint64
@@ -45,6 +46,13 @@ func sameID(id uint64) uint64 { return id }
 // LogID has messages show f(id) for the ID of a node, and returns h.
 func (h *Handshake) LogID(f func(id uint64) uint64) *Handshake {
 	h.logID = f
+	return h
+}
+
+// Proven has an acceptor refuse a hello if f refuses its node ID, before it asks own or admit. It
+// returns h.
+func (h *Handshake) Proven(f func(id uint64) *Refusal) *Handshake {
+	h.proven = f
 	return h
 }
 
@@ -101,6 +109,11 @@ func (h *Handshake) onHello(f Frame, b []byte) ([]byte, error) {
 		return h.unreadable(b, err)
 	}
 	h.version = version
+	if h.proven != nil {
+		if r := h.proven(peer.NodeID); r != nil {
+			return AppendRefusal(b, r), &RefusedError{Peer: peer.NodeID, By: Self, Refusal: r}
+		}
+	}
 	own := h.own()
 	r := h.checkDialer(own, peer)
 	if (r == nil || peer.NodeID < own.NodeID) && h.admit != nil {

@@ -17,13 +17,17 @@ func (t *Transport) newStream(conn net.Conn) *Stream {
 	return &Stream{conn: conn, self: t.cfg.NodeID, ended: make(chan error, 1)}
 }
 
-// open does the handshake, and closes the connection if it fails. Errors are those of
-// [Handshake.Step] and of the connection.
-func (s *Stream) open(ctx context.Context, h *Handshake) error {
-	stop := closeOnDone(ctx, s.conn)
+// open does the handshake, and closes the connection if it fails. Before, secure protects the
+// connection, or not. Errors are those of secure, of [Handshake.Step] and of the connection.
+func (s *Stream) open(ctx context.Context, h *Handshake, secure func() error) error {
+	conn := s.conn // closing it waits for nothing, where TLS would say goodbye
+	stop := closeOnDone(ctx, conn)
 	defer stop()
 	s.dec.SetHandshake(true)
 	err := s.conn.SetDeadline(time.Now().Add(handshakeTimeout))
+	if err == nil {
+		err = secure()
+	}
 	if err == nil {
 		err = s.shakeHands(h)
 	}
@@ -33,7 +37,7 @@ func (s *Stream) open(ctx context.Context, h *Handshake) error {
 		err = s.conn.SetDeadline(time.Time{})
 	}
 	if err != nil {
-		s.conn.Close()
+		conn.Close()
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 // one that it does not know.
 type RefusalCode string
 
-// The reasons. This package uses the first four, [Config.Admit] the others.
+// The reasons. This package uses the first five, [Secured.Check] the next one, [Config.Admit] the others.
 const (
 	// RefusedVersion: the other side speaks another version of the protocol.
 	RefusedVersion RefusalCode = "version"
@@ -23,6 +23,13 @@ const (
 	RefusedNotMember RefusalCode = "not_member"
 	// RefusedHello: the hello has an invalid field.
 	RefusedHello RefusalCode = "bad_hello"
+	// RefusedClear: the connection is not protected, and this node takes such connections from
+	// nobody, or only from its own machine.
+	RefusedClear RefusalCode = "tls_required"
+
+	// RefusedCertificate: the certificate of the node is not trusted, not valid any more,
+	// revoked, or that of another node.
+	RefusedCertificate RefusalCode = "certificate"
 
 	// RefusedWrongCluster: the node belongs to another cluster, or was set up with
 	// other initial members.

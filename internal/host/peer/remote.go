@@ -91,7 +91,11 @@ func (r *remote) runDialer() {
 			if r.t.refused(err) {
 				wait.refused()
 			} else if r.ctx.Err() == nil {
-				r.logState("unreachable", slog.LevelWarn, "peer unreachable", "addr", r.addr(), "err", err)
+				state := "unreachable"
+				if errors.As(err, new(*securityError)) || errors.Is(err, ErrClear) {
+					state = "not secured" // so that this is logged after an absence
+				}
+				r.logState(state, slog.LevelWarn, "peer unreachable", "addr", r.addr(), "err", err)
 			}
 			continue
 		}
@@ -131,6 +135,15 @@ func (r *remote) dial() (*Stream, error) {
 
 // dialIn opens a connection in one version.
 func (r *remote) dialIn(version uint16) (*Stream, error) {
+	s, err := r.open(version, r.t.cfg.Security)
+	if r.t.cfg.Security != nil && r.t.cfg.Insecure && errors.Is(err, ErrNoTLS) {
+		return r.open(version, nil)
+	}
+	return s, err
+}
+
+// open dials a connection that security protects, or in clear if that is nil.
+func (r *remote) open(version uint16, security Security) (*Stream, error) {
 	addr := r.addr()
 	if addr == "" {
 		return nil, errNoAddr
@@ -142,7 +155,9 @@ func (r *remote) dialIn(version uint16) (*Stream, error) {
 		return nil, err
 	}
 	s := r.t.newStream(conn)
-	return s, s.open(r.ctx, NewDialer(r.t.hello, r.id, r.t.admit, version).LogID(r.t.cfg.LogID))
+	return s, s.open(r.ctx, NewDialer(r.t.hello, r.id, r.t.admit, version).LogID(r.t.cfg.LogID), func() error {
+		return r.t.secureDialed(s, r.id, security)
+	})
 }
 
 // offer passes an incoming connection to run. It waits for the old connection to end,
@@ -174,27 +189,46 @@ func (r *remote) serve(s *Stream) (next *Stream) {
 		r.disconnected(err)
 		return nil
 	}
-	select {
-	case err = <-s.ended:
-	case <-r.ctx.Done():
-		err = context.Cause(r.ctx)
-		stop(err)
-		<-s.ended
-	case next = <-r.offers:
-		err = ErrReplaced
-		stop(err)
-		<-s.ended
-	}
+	next, err = r.await(s, stop)
 	r.disconnected(err)
 	return next
 }
 
+// await waits until an attached connection has ended, or ends it.
+func (r *remote) await(s *Stream, stop func(error)) (next *Stream, err error) {
+	var check <-chan time.Time
+	if s.secured != nil {
+		ticker := time.NewTicker(certificateCheckEvery)
+		defer ticker.Stop()
+		check = ticker.C
+	}
+	for {
+		select {
+		case err = <-s.ended:
+			return nil, err
+		case <-check:
+			refusal := s.secured.Check(r.id)
+			if refusal == nil {
+				continue
+			}
+			err = refusal
+		case <-r.ctx.Done():
+			err = context.Cause(r.ctx)
+		case next = <-r.offers:
+			err = ErrReplaced
+		}
+		stop(err)
+		<-s.ended
+		return next, err
+	}
+}
+
 func (r *remote) connected(s *Stream) {
 	r.mu.Lock()
-	r.status.Connected, r.status.Since = true, time.Now()
+	r.status.Connected, r.status.Secured, r.status.Since = true, s.secured != nil, time.Now()
 	r.status.Refusal, r.status.RefusedBy = nil, 0
 	r.mu.Unlock()
-	r.logState("connected", slog.LevelInfo, "peer connected", "addr", s.conn.RemoteAddr().String())
+	r.logState("connected", slog.LevelInfo, "peer connected", "addr", s.conn.RemoteAddr().String(), "tls", s.secured != nil)
 	if r.t.cfg.Connected != nil {
 		r.t.cfg.Connected(s.hello)
 	}
@@ -202,7 +236,7 @@ func (r *remote) connected(s *Stream) {
 
 func (r *remote) disconnected(err error) {
 	r.mu.Lock()
-	r.status.Connected, r.status.Since = false, time.Now()
+	r.status.Connected, r.status.Secured, r.status.Since = false, false, time.Now()
 	r.mu.Unlock()
 	r.logState("disconnected", slog.LevelInfo, "peer disconnected", "err", err)
 	if r.t.cfg.Disconnected != nil {

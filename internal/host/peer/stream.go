@@ -24,6 +24,7 @@ type Attacher func(conn net.Conn, s *Stream) (stop func(error), err error)
 // loop's goroutine may call its methods.
 type Stream struct {
 	conn    net.Conn
+	secured Secured // conn, if it is protected; else nil
 	self    uint64
 	dec     Decoder
 	hello   Hello  // the other side's

@@ -53,8 +53,17 @@ type Config struct {
 	// named in SetPeers. A node that is admitted but not named may still refuse this node,
 	// and is then disconnected.
 	Admit func(Hello) *Refusal
-	// Attach attaches an admitted connection to an event loop. The loop owns it from then
-	// on, passes what it reads to [Stream.Parse] and writes what [Stream.Append] returns.
+	// Security protects connections; nil leaves them in clear.
+	Security Security
+	// Insecure allows connections in clear with other machines. With Security it allows them
+	// beside protected ones: from peers that dial in clear, and to those that do not speak TLS.
+	// Otherwise connections are protected with Security, and without it only within this machine.
+	Insecure bool
+	// SecurityFailed reports why a protected connection was not opened, once for each: up to
+	// some a second. Refusals are reported by Refused.
+	SecurityFailed func(error)
+	// Attach attaches an admitted connection to an event loop. conn is a [Secured] if it is
+	// protected. The loop owns it from then on, passes what it reads to [Stream.Parse] and writes what [Stream.Append] returns.
 	// The Transport calls stop, at most once, to have the loop end the connection; stop
 	// must not block. Whatever ends the connection, the loop closes it and calls
 	// [Stream.Ended] once. If Attach fails, the Transport closes conn.
@@ -81,6 +90,7 @@ type PeerStatus struct {
 	ID        uint64
 	Addr      string
 	Connected bool
+	Secured   bool // the connection is protected
 	// Since is when the peer was connected or disconnected last; before the first
 	// connection, when it was added.
 	Since time.Time
@@ -295,7 +305,8 @@ func (t *Transport) accepted(conn net.Conn) {
 // welcome does the accepting side of a handshake and passes the connection to its peer.
 func (t *Transport) welcome(conn net.Conn) {
 	s := t.newStream(conn)
-	if err := s.open(t.ctx, NewAcceptor(t.hello, t.admit).LogID(t.cfg.LogID)); err != nil {
+	handshake := NewAcceptor(t.hello, t.admit).LogID(t.cfg.LogID).Proven(func(id uint64) *Refusal { return t.proven(s, id) })
+	if err := s.open(t.ctx, handshake, func() error { return t.secureAccepted(s) }); err != nil {
 		if !t.refused(err) && t.ctx.Err() == nil && !errors.Is(err, io.EOF) && t.strangers.first(0, "") {
 			t.cfg.Log.Warn("handshake of an incoming peer connection failed", "addr", conn.RemoteAddr().String(), "err", err)
 		}

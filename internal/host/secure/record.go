@@ -29,6 +29,14 @@ func (r *records) next(b []byte) (n int, whole bool) {
 	return n + more, true
 }
 
+// most returns how many bytes can be read that do not go beyond the current record.
+func (r *records) most() int {
+	if r.have < recordHeader {
+		return recordHeader - r.have
+	}
+	return r.left
+}
+
 // count advances to the end of b and returns how many records end in it.
 func (r *records) count(b []byte) (sum int) {
 	for len(b) > 0 {

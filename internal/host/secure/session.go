@@ -15,12 +15,18 @@ type session struct {
 	tls     *tls.Conn
 	socket  *socket
 	records records
+	began   bool // Open was called: nothing decrypted is left from before
 }
 
 // Open decrypts raw.
 func (s *session) Open(plain, raw []byte) ([]byte, error) {
 	s.socket.raw = raw
-	for whole := s.records.count(raw); whole > 0 || len(s.socket.raw) > 0; whole-- {
+	whole := s.records.count(raw)
+	if !s.began {
+		s.began = true
+		whole++ // the handshake may have left a part of a record
+	}
+	for ; whole > 0 || len(s.socket.raw) > 0; whole-- {
 		plain = slices.Grow(plain, recordMax)
 		room := plain[len(plain) : len(plain)+recordMax]
 		n, err := s.tls.Read(room)

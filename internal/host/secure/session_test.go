@@ -74,8 +74,8 @@ func (w *wire) take() []byte {
 	return b
 }
 
-// shake returns both ends of a session that has shaken hands.
-func shake(t testing.TB, version uint16) (s *session, client *tls.Conn, w *wire) {
+// certificate returns a self-signed certificate.
+func certificate(t testing.TB) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -86,12 +86,18 @@ func shake(t testing.TB, version uint16) (s *session, client *tls.Conn, w *wire)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// shake returns both ends of a session that has shaken hands.
+func shake(t testing.TB, version uint16) (s *session, client *tls.Conn, w *wire) {
+	t.Helper()
 	w = &wire{}
 	w.more.L = &w.mu
 	var sock socket
 	sock.init(func(bool) { w.give(sock.takeOutput()) })
 	w.shaking = sock.addInput
-	server := tls.Server(&sock, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
+	server := tls.Server(&sock, &tls.Config{Certificates: []tls.Certificate{certificate(t)}})
 	client = tls.Client(w, &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version})
 	done := make(chan error, 1)
 	go func() {

@@ -7,7 +7,7 @@ import (
 )
 
 // socket is the transport of a [tls.Conn]: in memory during the handshake and in the loop,
-// then a network connection.
+// then a network connection. That of a [Channel] is one first, and in the loop then.
 type socket struct {
 	stage stage
 
@@ -24,8 +24,9 @@ type socket struct {
 	send func([]byte)
 	raw  []byte // what can be read
 
-	// Detached.
-	net net.Conn
+	// Detached, or outside.
+	net   net.Conn
+	heard bool // outside: something was read
 }
 
 type stage uint8
@@ -34,6 +35,7 @@ const (
 	stageHandshake stage = iota // reads wait
 	stageLoop                   // reads do not wait
 	stageDetached               // net does everything
+	stageOutside                // as stageDetached, but no read goes beyond a record
 )
 
 // errNoData ends a read in the loop that finds nothing. crypto/tls does not remember a
@@ -63,8 +65,30 @@ func (s *socket) Read(p []byte) (int, error) {
 		n := copy(p, s.raw)
 		s.raw = s.raw[n:]
 		return n, nil
+	case stageOutside:
+		return s.readOutside(p)
 	}
 	return s.net.Read(p)
+}
+
+// readOutside reads to the end of the current record at most, and to that of its header before
+// it knows where that is: what follows belongs to the loop.
+func (s *socket) readOutside(p []byte) (n int, err error) {
+	if most := s.record.most(); len(p) > most {
+		p = p[:most]
+	}
+	if len(s.in) > 0 {
+		n = copy(p, s.in)
+		s.in = s.in[n:]
+	} else {
+		n, err = s.net.Read(p)
+		s.heard = s.heard || n > 0
+	}
+	for b := p[:n]; len(b) > 0; {
+		used, _ := s.record.next(b)
+		b = b[used:]
+	}
+	return n, err
 }
 
 // await waits for the client.
@@ -138,53 +162,53 @@ func (s *socket) enterLoop(send func([]byte)) (unread []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	unread = s.in
-	s.stage, s.send, s.in, s.out, s.waiting = stageLoop, send, nil, nil, nil
+	s.stage, s.send, s.net, s.in, s.out, s.waiting = stageLoop, send, nil, nil, nil, nil
 	return unread
 }
 
 // Close closes the network connection, if it has one.
 func (s *socket) Close() error {
-	if s.stage == stageDetached {
+	if s.net != nil {
 		return s.net.Close()
 	}
 	return nil
 }
 
-// LocalAddr returns the local address, once detached.
+// LocalAddr returns the local address, while it has a connection.
 func (s *socket) LocalAddr() net.Addr {
-	if s.stage == stageDetached {
+	if s.net != nil {
 		return s.net.LocalAddr()
 	}
 	return &net.TCPAddr{}
 }
 
-// RemoteAddr returns the client's address, once detached.
+// RemoteAddr returns the client's address, while it has a connection.
 func (s *socket) RemoteAddr() net.Addr {
-	if s.stage == stageDetached {
+	if s.net != nil {
 		return s.net.RemoteAddr()
 	}
 	return &net.TCPAddr{}
 }
 
-// SetDeadline applies once detached; in the loop nothing waits.
+// SetDeadline applies to the network connection; in the loop nothing waits.
 func (s *socket) SetDeadline(t time.Time) error {
-	if s.stage == stageDetached {
+	if s.net != nil {
 		return s.net.SetDeadline(t)
 	}
 	return nil
 }
 
-// SetReadDeadline applies once detached.
+// SetReadDeadline applies while it has a connection.
 func (s *socket) SetReadDeadline(t time.Time) error {
-	if s.stage == stageDetached {
+	if s.net != nil {
 		return s.net.SetReadDeadline(t)
 	}
 	return nil
 }
 
-// SetWriteDeadline applies once detached.
+// SetWriteDeadline applies while it has a connection.
 func (s *socket) SetWriteDeadline(t time.Time) error {
-	if s.stage == stageDetached {
+	if s.net != nil {
 		return s.net.SetWriteDeadline(t)
 	}
 	return nil

@@ -56,6 +56,7 @@ type NodeStats struct {
 type PeerStats struct {
 	ID        uint64
 	Connected bool
+	TLS       bool // the connection is protected
 	// ClockOffset is its clock minus this node's, if ClockKnown.
 	ClockOffset time.Duration
 	ClockKnown  bool

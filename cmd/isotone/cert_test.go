@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/isotone/isotone/internal/host/authority"
+)
+
+func TestCert_MakesAWorkingSet(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"cert node 1 host", 1, "make one first"},
+		{"cert ca", 0, "certs/ca-key.pem"},
+		{"cert ca", 1, "use --add"},
+		{"cert node 1 node1.example.com 10.0.0.1", 0, "PEER_TLS_CERT=certs/node1.pem"},
+		{"cert node 1", 1, "use --overwrite"},
+		{"cert node 1 --overwrite", 0, "spiffe://isotone/isotone/node/1"},
+		{"cert node 0", 2, "want an ID"},
+		{"cert node 2 host:1", 2, "without a port"},
+		{"cert node 2 --trust-domain A/B", 2, "trust domain"},
+		{"cert node 2 --days 0", 2, "--days"},
+		{"cert client orders", 0, "spiffe://isotone/isotone/client/orders"},
+		{"cert client a/b", 2, "want a name"},
+		{"cert client x-key", 2, "want a name"},
+		{"cert revoke certs/node1.pem", 0, "PEER_TLS_CRL"},
+		{"cert revoke certs/node9.pem", 1, "no such file"},
+		{"cert ca --add --retire", 2, ""},
+		{"cert ca --add", 0, "Copy certs/ca.pem to all nodes"},
+		{"cert ca --retire", 0, "refuse certificates of the older"},
+	} {
+		code, out, err := command(strings.Fields(c.args)...)
+		if code != c.code || !strings.Contains(out+err, c.want) {
+			t.Errorf("isotone %s: exit code %d, %s%s; want %d, %q", c.args, code, out, err, c.code, c.want)
+		}
+	}
+	var made authority.Made
+	_, out, _ := command("cert", "node", "7", "--json")
+	if err := json.Unmarshal([]byte(out), &made); err != nil || made.Cert != "certs/node7.pem" || made.Key != "certs/node7-key.pem" || made.Until.IsZero() {
+		t.Errorf("%v: %s", err, out)
+	}
+	if _, err := os.Stat(filepath.FromSlash(made.Key)); err != nil {
+		t.Error(err)
+	}
+}
+
+// The files that the command makes are those that a node wants.
+func TestPeerTLS_ClusterOfCertificatesThatCertMakes(t *testing.T) {
+	dir := t.TempDir()
+	certs := filepath.Join(dir, "certs")
+	if code, _, err := command("cert", "ca", "--dir", certs); code != 0 {
+		t.Fatal(err)
+	}
+	peers := map[uint64]string{}
+	var all processes
+	for i := range uint64(3) {
+		p := newProcess(t, i+1)
+		peers[p.s.NodeID] = p.s.RaftAddr
+		id := string(rune('1' + i))
+		if code, _, err := command("cert", "node", id, "127.0.0.1", "--dir", certs); code != 0 {
+			t.Fatal(err)
+		}
+		p.s.PeerTLSCert, p.s.PeerTLSKey, p.s.PeerTLSCA = filepath.Join(certs, "node"+id+".pem"), filepath.Join(certs, "node"+id+"-key.pem"), filepath.Join(certs, "ca.pem")
+		all = append(all, p)
+	}
+	for _, p := range all {
+		p.s.Peers = peers
+		p.start()
+	}
+	for _, p := range all {
+		p.ready()
+		p.says("/metrics", 200, "isotone_peer_certificate_left_seconds 3")
+	}
+	all[0].says("/metrics", 200, `isotone_peer_tls{peer="2"} 1`)
+	// A node with the certificate of another one is told so before it speaks with anybody.
+	if err := all[2].stop(); err != nil {
+		t.Fatal(err)
+	}
+	all[2].s.PeerTLSCert, all[2].s.PeerTLSKey = all[1].s.PeerTLSCert, all[1].s.PeerTLSKey
+	all[2].start()
+	if err := all[2].ended(); err == nil || !strings.HasPrefix(err.Error(), "PEER_TLS_CERT: ") || !strings.Contains(err.Error(), "not the name of node 3") {
+		t.Error(err)
+	}
+}
+
+// A cluster on record with members on other machines does not start in clear by a change of PEERS.
+func TestPeersInClear_MembersOnRecordCount(t *testing.T) {
+	p := newProcess(t, 1)
+	if err := checkPeersInClear(&p.s)(map[uint64]string{2: "127.0.0.1:1"}); err != nil {
+		t.Error(err)
+	}
+	if err := checkPeersInClear(&p.s)(map[uint64]string{2: "10.0.0.2:1"}); err == nil || !strings.Contains(err.Error(), "PEER_INSECURE") {
+		t.Error(err)
+	}
+	p.s.PeerInsecure = true
+	if checkPeersInClear(&p.s) != nil {
+		t.Error("a check although peers may be in clear")
+	}
+}
