@@ -264,9 +264,12 @@ func (n *Node) ChangeMember(ctx context.Context, q front.MemberChange) error {
 // resolve translates a change of nodes into one of members, and says when it is done.
 func (c *core) resolve(q front.MemberChange) (change replica.MemberChange, isDone func(*replica.Replica) bool, err error) {
 	current, joining := c.membersOf(q.NodeID)
-	id := cmp.Or(current.ID, joining.ID, q.NodeID)
+	id := cmp.Or(q.MemberID, current.ID, joining.ID, q.NodeID)
 	has := func(r *replica.Replica, found func(replica.Member) bool) bool {
 		return slices.ContainsFunc(r.Members(), found)
+	}
+	if err := c.checkMemberID(q); err != nil {
+		return change, nil, err
 	}
 	m := oracle.Member{ID: id, PeerAddr: q.PeerAddr, ClientAddr: q.ClientAddr}
 	switch q.Action {
@@ -281,7 +284,7 @@ func (c *core) resolve(q front.MemberChange) (change replica.MemberChange, isDon
 			return has(r, func(o replica.Member) bool { return o.ID == m.ID && !o.Learner })
 		}
 	case front.RemoveMember:
-		if joining.Replaces != 0 {
+		if joining.Replaces != 0 && q.MemberID == 0 {
 			m.ID = joining.ID // the replacement is given up
 		}
 		change = replica.MemberChange{Kind: replica.Remove, Member: m}
@@ -303,6 +306,22 @@ func (c *core) resolve(q front.MemberChange) (change replica.MemberChange, isDon
 		return change, nil, isotone.Errorf(isotone.CodeInvalidArgument, "action: want add, promote, remove, replace or update, not %.32q", q.Action)
 	}
 	return change, isDone, nil
+}
+
+// checkMemberID refuses a change of a member that the node has no more.
+func (c *core) checkMemberID(q front.MemberChange) error {
+	switch {
+	case q.MemberID == 0:
+		return nil
+	case q.Action != front.RemoveMember && q.Action != front.ReplaceMember:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "memberID: want none with action %.32q", q.Action)
+	case oracle.NodeOf(q.MemberID) != q.NodeID:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "memberID: %d is of node %d, not of node %d", q.MemberID, oracle.NodeOf(q.MemberID), q.NodeID)
+	case !slices.ContainsFunc(c.replica.Members(), func(m replica.Member) bool { return m.ID == q.MemberID }):
+		return isotone.Errorf(isotone.CodeInvalidArgument, "node %d is no member with generation %d: that one was removed or replaced; look (isotone member list), and try again",
+			q.NodeID, oracle.GenerationOf(q.MemberID))
+	}
+	return nil
 }
 
 // membersOf returns the member that a node is, and the one that it is to become; a zero
