@@ -131,6 +131,7 @@ func (n *Node) Transfer(ctx context.Context, to uint64) error {
 	if err != nil || target == n.cfg.NodeID {
 		return err
 	}
+	n.operatorReached("transfer received")
 	ask := func() error {
 		return n.operate(func(in *replica.Input) { in.Transfer, in.TransferTo = true, target }, func(*replica.Effects) *isotone.Error { return nil })
 	}
@@ -144,6 +145,7 @@ func (n *Node) Transfer(ctx context.Context, to uint64) error {
 		switch s := n.Status(); {
 		case s.Leader == 0 || s.Leader == s.NodeID:
 		case to == 0 || s.Leader == to:
+			n.cfg.Steps.Reached("transfer confirmed")
 			return nil
 		default:
 			return n.redirect() // a third node was elected, and has to transfer it
@@ -248,6 +250,7 @@ func (n *Node) ChangeMember(ctx context.Context, q front.MemberChange) error {
 	if err != nil {
 		return err
 	}
+	n.operatorReached("change received")
 	if change.Kind == replica.Remove && change.Member.ID == n.cfg.NodeID {
 		// It may be the last voter: then the change is refused below.
 		if err := n.Transfer(ctx, 0); err == nil {
@@ -258,7 +261,11 @@ func (n *Node) ChangeMember(ctx context.Context, q front.MemberChange) error {
 	if err != nil {
 		return err
 	}
-	return n.await(ctx, "the change", isDone)
+	if err := n.await(ctx, "the change", isDone); err != nil {
+		return err
+	}
+	n.operatorReached("change confirmed")
+	return nil
 }
 
 // resolve translates a change of nodes into one of members, and says when it is done.
@@ -343,6 +350,9 @@ func (c *core) membersOf(node uint64) (current, joining replica.Member) {
 func (n *Node) Joining(node, incarnation uint64) (j front.Joining, err error) {
 	if !n.call(func() { j, err = n.core.joining(node, incarnation) }) {
 		err = errStopped
+	}
+	if err == nil {
+		n.operatorReached("join answered")
 	}
 	return j, err
 }
