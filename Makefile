@@ -95,7 +95,7 @@ interop: ## clients of other projects against three nodes: INTEROP (all), quick 
 # CHAOS_LOGS=DIR keeps the logs of the nodes when a run fails.
 CHAOS_MINUTES ?= 30
 
-.PHONY: chaos chaos-short upgrade-storm member-storm
+.PHONY: chaos chaos-short upgrade-storm member-storm member-steps
 chaos: ## real processes under random faults for CHAOS_MINUTES (30)
 	CHAOS_MINUTES='$(CHAOS_MINUTES)' CHAOS_SEED='$(CHAOS_SEED)' CHAOS_ONLY='$(CHAOS_ONLY)' \
 		go test -count=1 -v -timeout 24h -run '^TestChaos$$' ./internal/check/chaos
@@ -129,3 +129,11 @@ member-storm: ## changes of membership under load, about nine minutes
 	MEMBER_REPLACEMENTS='$(MEMBER_REPLACEMENTS)' MEMBER_GROWTHS='$(MEMBER_GROWTHS)' MEMBER_MOVES='$(MEMBER_MOVES)' \
 	MEMBER_ROLLS='$(MEMBER_ROLLS)' MEMBER_KILLS='$(MEMBER_KILLS)' MEMBER_SEED='$(MEMBER_SEED)' \
 		go test -count=1 -v -timeout 24h -run '^TestMember_' ./internal/check/chaos
+
+# The leader, the node concerned, and the command itself are killed at every step of every command
+# that changes members or the leadership. "go test" does that at one step of each.
+#
+# make member-steps MEMBER_STEPS_ONLY="replace,transfer"
+member-steps: ## kill -9 at every step of a change of membership, a quarter of an hour
+	MEMBER_STEPS=all MEMBER_STEPS_ONLY='$(MEMBER_STEPS_ONLY)' \
+		go test -count=1 -v -timeout 24h -run '^TestMemberSteps_' ./internal/check/chaos

@@ -63,7 +63,7 @@ internal/front/web:         . snowflake internal/host/access internal/host/liste
 internal/front/thriftrpc:   . snowflake internal/host/access internal/host/listen internal/front ; github.com/apache/thrift
 
 internal/forward:           . internal/host/loop internal/host/trace internal/front
-internal/node:              . snowflake disruptor internal/core/oracle internal/core/replica internal/host/storage internal/host/backup internal/host/certname internal/host/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 golang.org/x/sys
+internal/node:              . snowflake disruptor internal/core/oracle internal/core/replica internal/host/storage internal/host/backup internal/host/certname internal/host/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 
 internal/balance:           .
 internal/proxy:             . internal/host/loop internal/host/listen internal/host/trace internal/front/head internal/front/httpapi internal/balance internal/front/transaction internal/front/stats

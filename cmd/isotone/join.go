@@ -32,7 +32,7 @@ const (
 // identify finds out which member this node is. An old data directory says so. With JOIN and
 // an empty one the cluster does: identify asks the nodes in JOIN until one of them knows this
 // node, and meanwhile answers clients on ln why it is not ready.
-func identify(ctx context.Context, s *config.Settings, ln net.Listener, log *slog.Logger) (member uint64, join *node.Join, err error) {
+func identify(ctx context.Context, s *config.Settings, ln net.Listener, steps *node.StepFault, log *slog.Logger) (member uint64, join *node.Join, err error) {
 	id, hasState, err := storage.Identify(s.DataDir)
 	if err != nil {
 		return 0, nil, err
@@ -50,6 +50,7 @@ func identify(ctx context.Context, s *config.Settings, ln net.Listener, log *slo
 	if seed, err := backup.ReadSeed(s.DataDir); err != nil || seed != nil {
 		return 0, nil, errors.Join(fmt.Errorf("the data directory %s was restored from a backup and forms a cluster: start it without JOIN", s.DataDir), err)
 	}
+	steps.Reached("join begun")
 	out, err := outward(s)
 	if err != nil {
 		return 0, nil, err
@@ -58,6 +59,7 @@ func identify(ctx context.Context, s *config.Settings, ln net.Listener, log *slo
 	if err != nil {
 		return 0, nil, err
 	}
+	steps.Reached("join told")
 	cluster, err := isotone.ParseClusterID(j.ClusterID)
 	if err != nil {
 		return 0, nil, fmt.Errorf("JOIN: %w", err)

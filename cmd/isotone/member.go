@@ -43,6 +43,7 @@ type member struct {
 	// served is closed when the front has ended, after serveErr was set.
 	served          chan struct{}
 	serveErr        error
+	steps           *node.StepFault // see memberOptions
 	transferTimeout time.Duration
 	shutdownDelay   time.Duration
 	redirectTime    time.Duration
@@ -135,9 +136,10 @@ func (so sockets) closeFronts() error {
 
 // memberOptions is what a member is told beside its settings.
 type memberOptions struct {
-	id             uint64     // of the member; 0: as in the settings
-	join           *node.Join // nil unless it joins a cluster
-	clock          node.Clock // nil for the system's
+	id             uint64          // of the member; 0: as in the settings
+	join           *node.Join      // nil unless it joins a cluster
+	clock          node.Clock      // nil for the system's
+	steps          *node.StepFault // nil but in tests that stop processes
 	loops          int
 	keepProcessors bool           // GOMAXPROCS has one more for each loop
 	files          uint64         // that may be open; 0: unknown
@@ -166,7 +168,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	}
 	warnAddresses(s, addr, peers, log)
 	m := &member{
-		addr: addr, served: make(chan struct{}), asked: make(chan struct{}), shutdownDelay: s.ShutdownDelay, redirectTime: redirectTime,
+		addr: addr, steps: o.steps, served: make(chan struct{}), asked: make(chan struct{}), shutdownDelay: s.ShutdownDelay, redirectTime: redirectTime,
 		// An election that fails and is repeated takes up to 80 ticks.
 		transferTimeout: max(time.Second, 100*s.RTT),
 	}
@@ -204,10 +206,10 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		Mode:                  s.ReadMode,
 		IDs:                   ids,
 		Forward:               forwarder,
-		Clock:                 o.clock,
-		Log:                   log,
-		Metrics:               metrics,
-		Trace:                 m.trace,
+		Clock:                 o.clock, Steps: o.steps,
+		Log:     log,
+		Metrics: metrics,
+		Trace:   m.trace,
 	})
 	if err != nil {
 		m.trace.Close()
@@ -342,6 +344,7 @@ func (m *member) end() error {
 	m.docs.close()
 	err := m.fronts.stop(ctx)
 	<-m.served
+	m.steps.Reached("requests finished")
 	if m.thrift != nil {
 		if stopErr := m.thrift.Shutdown(ctx); !errors.Is(stopErr, context.DeadlineExceeded) {
 			err = errors.Join(err, stopErr)
@@ -351,7 +354,9 @@ func (m *member) end() error {
 	release, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
 	_ = m.node.ReleaseWorkers(release) // without a quorum their leases run out by themselves
+	m.steps.Reached("workers released")
 	err = errors.Join(err, m.node.Close())
+	m.steps.Reached("node closed")
 	err = errors.Join(err, m.forwarding.close())
 	m.fronts.wait()
 	m.unfollow()

@@ -10,6 +10,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/admin"
 )
@@ -86,20 +88,25 @@ func (f *operatorFlags) change(ctx context.Context, con console, change front.Me
 	return f.print(con, l, func(w io.Writer) { fmt.Fprintln(w, text) })
 }
 
-// apply sends a change of membership. An attempt whose answer was lost with the leader may
-// have had its effect, and then a later attempt is refused: so isDone tells from the members
-// whether there is nothing left to do.
+// apply sends a change of membership. An attempt whose answer was lost, with the leader or with the
+// terminal of an earlier command, may have its effect at any moment, and then this one is
+// refused: so isDone tells from the members whether there is nothing left to do.
 func (f *operatorFlags) apply(ctx context.Context, change front.MemberChange, isDone func(front.MemberList) bool) (l front.MemberList, err error) {
 	err = f.do(ctx, http.MethodPost, membersPath, change, &l)
 	var unsure *unsureError
+	var told *operatorError
 	var now front.MemberList
-	if !errors.As(err, &unsure) || f.do(ctx, http.MethodGet, membersPath, nil, &now) != nil {
+	mayBeDone := errors.As(err, &unsure) || errors.As(err, &told) && told.code == isotone.CodeInvalidArgument
+	if !mayBeDone || f.do(ctx, http.MethodGet, membersPath, nil, &now) != nil {
 		return l, err
 	}
-	if isDone(now) {
+	switch {
+	case isDone(now):
 		return now, nil
+	case unsure != nil:
+		return l, unsure.cause
 	}
-	return l, unsure.cause
+	return l, err
 }
 
 // has reports whether a record of a node has a property.
@@ -158,14 +165,22 @@ func (f *operatorFlags) untilVoter(ctx context.Context, con console, node, gener
 }
 
 // newest returns the record of a node with the highest generation; zero if it has none.
-func newest(l front.MemberList, node uint64) (m front.MemberRecord) {
+func newest(l front.MemberList, node uint64) front.MemberRecord {
+	return recordOf(l, node, isAny)
+}
+
+// recordOf returns the newest record of a node with a property; zero if it has none.
+func recordOf(l front.MemberList, node uint64, property func(front.MemberRecord) bool) (m front.MemberRecord) {
 	for _, o := range l.Members { // by generation
-		if o.NodeID == node {
+		if o.NodeID == node && property(o) {
 			m = o
 		}
 	}
 	return m
 }
+
+// memberID returns the ID of a member, 0 for the zero record.
+func memberID(m front.MemberRecord) uint64 { return oracle.MemberID(m.NodeID, m.Generation) }
 
 // progress says how far a node is on its way to become a voter.
 func progress(l front.MemberList, node uint64) (text string, done bool) {
@@ -207,29 +222,43 @@ type memberAddCmd struct {
 	Wait     time.Duration `name:"wait" default:"10m" help:"With --voter: maximum time to wait."`
 }
 
-// Run adds a node.
+// Run adds a node. If that was done already with the same address, it only waits.
 func (c *memberAddCmd) Run(ctx context.Context, con console) error {
-	change := front.MemberChange{Action: front.AddMember, NodeID: c.ID, PeerAddr: c.PeerAddr, Learner: c.Learner}
-	l, err := c.apply(ctx, change, func(l front.MemberList) bool {
-		return has(l, c.ID, func(m front.MemberRecord) bool { return m.PeerAddr == c.PeerAddr })
-	})
-	if err != nil {
+	var l front.MemberList
+	if err := c.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
 		return err
 	}
+	if !c.isAdded(l) {
+		change := front.MemberChange{Action: front.AddMember, NodeID: c.ID, PeerAddr: c.PeerAddr, Learner: c.Learner}
+		var err error
+		if l, err = c.apply(ctx, change, c.isAdded); err != nil {
+			return err
+		}
+	}
 	if c.Voter {
+		var err error
 		if l, err = c.untilVoter(ctx, con, c.ID, 0, c.Wait); err != nil {
 			return err
 		}
 	}
 	return c.print(con, l, func(w io.Writer) {
+		_, voter := progress(l, c.ID)
 		switch line := startLine(front.MemberRecord{NodeID: c.ID, PeerAddr: c.PeerAddr}); {
-		case c.Voter:
+		case voter:
 			fmt.Fprintf(w, "node %d is a voter\n", c.ID)
 		case c.Learner:
 			fmt.Fprintf(w, "node %d is added as a learner. Now, %s\nTo make it a voter: isotone member promote %d\n", c.ID, line, c.ID)
 		default:
 			fmt.Fprintf(w, "node %d is added, and becomes a voter once it has caught up. Now, %s\n", c.ID, line)
 		}
+	})
+}
+
+// isAdded reports whether the node is a member as the command line says.
+func (c *memberAddCmd) isAdded(l front.MemberList) bool {
+	return has(l, c.ID, func(m front.MemberRecord) bool {
+		stays := m.Role == "learner" && !m.Promote
+		return m.PeerAddr == c.PeerAddr && stays == c.Learner
 	})
 }
 
@@ -254,25 +283,36 @@ func (c *memberPromoteCmd) Run(ctx context.Context, con console) error {
 
 type memberRemoveCmd struct {
 	operatorFlags
-	ID uint64 `arg:"" help:"NODE_ID of the node."`
+	ID          uint64 `arg:"" help:"NODE_ID of the node."`
+	Replacement bool   `name:"replacement" help:"Only give up the replacement of the node, if there is one. For scripts: repeated without it, the command removes the node itself."`
 }
 
-// Run removes a node.
+// Run removes a node. One that was removed before, or with --replacement is not being replaced, is
+// no error.
 func (c *memberRemoveCmd) Run(ctx context.Context, con console) error {
 	var l front.MemberList
 	if err := c.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
 		return err
 	}
+	member := recordOf(l, c.ID, func(m front.MemberRecord) bool { return m.Replaces == 0 })
 	question, done := fmt.Sprintf("Node %d is removed for good: neither its data directory nor its ID can be used again.", c.ID), fmt.Sprintf("node %d is removed; stop it and delete its data directory", c.ID)
-	isDone := func(l front.MemberList) bool { return !has(l, c.ID, isAny) }
-	if has(l, c.ID, isSuccessor) {
+	isDone := func(l front.MemberList) bool { return member.NodeID != 0 && !has(l, c.ID, isAny) }
+	switch {
+	case has(l, c.ID, isSuccessor):
+		member = recordOf(l, c.ID, isSuccessor)
 		isDone = func(l front.MemberList) bool { return !has(l, c.ID, isSuccessor) }
 		question, done = fmt.Sprintf("The replacement of node %d is given up.", c.ID), fmt.Sprintf("the replacement of node %d is given up; the node itself remains a member", c.ID)
+	case c.Replacement && member.NodeID != 0:
+		return c.print(con, l, func(w io.Writer) { fmt.Fprintf(w, "node %d is not being replaced\n", c.ID) })
+	case c.Replacement:
+		return fmt.Errorf("node %d is no member", c.ID)
+	case member.NodeID == 0 && slices.Contains(l.Removed, c.ID):
+		return c.print(con, l, func(w io.Writer) { fmt.Fprintln(w, done) })
 	}
 	if err := c.confirm(con, question); err != nil {
 		return err
 	}
-	return c.change(ctx, con, front.MemberChange{Action: front.RemoveMember, NodeID: c.ID}, isDone, done)
+	return c.change(ctx, con, front.MemberChange{Action: front.RemoveMember, NodeID: c.ID, MemberID: memberID(member)}, isDone, done)
 }
 
 type memberReplaceCmd struct {
@@ -282,7 +322,8 @@ type memberReplaceCmd struct {
 	PeerAddr string `arg:"" name:"peer-addr" help:"Peer address of the successor, host:port; it may be the old one."`
 }
 
-// Run replaces a node. If that is under way already with the same address, it only waits.
+// Run replaces a node. If that is under way already with the same address, it only waits; and if
+// a successor runs there, it does nothing: the command was repeated.
 func (c *memberReplaceCmd) Run(ctx context.Context, con console) error {
 	var l front.MemberList
 	if err := c.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
@@ -291,6 +332,12 @@ func (c *memberReplaceCmd) Run(ctx context.Context, con console) error {
 	generation := newest(l, c.ID).Generation // before the replacement
 	if has(l, c.ID, isSuccessor) {
 		generation--
+	}
+	member := recordOf(l, c.ID, func(m front.MemberRecord) bool { return m.Replaces == 0 })
+	if c.isReplaced(newest(l, c.ID)) {
+		return c.print(con, l, func(w io.Writer) {
+			fmt.Fprintf(w, "node %d is replaced: its new data directory is in use at %s (to replace that one as well, stop the node first)\n", c.ID, c.PeerAddr)
+		})
 	}
 	isUnderWay := func(l front.MemberList) bool {
 		return has(l, c.ID, func(m front.MemberRecord) bool { return m.Generation > generation && m.PeerAddr == c.PeerAddr })
@@ -301,7 +348,7 @@ func (c *memberReplaceCmd) Run(ctx context.Context, con console) error {
 			return err
 		}
 		var err error
-		if l, err = c.apply(ctx, front.MemberChange{Action: front.ReplaceMember, NodeID: c.ID, PeerAddr: c.PeerAddr}, isUnderWay); err != nil {
+		if l, err = c.apply(ctx, front.MemberChange{Action: front.ReplaceMember, NodeID: c.ID, MemberID: memberID(member), PeerAddr: c.PeerAddr}, isUnderWay); err != nil {
 			return err
 		}
 	}
@@ -315,6 +362,12 @@ func (c *memberReplaceCmd) Run(ctx context.Context, con console) error {
 		done, _ = progress(l, c.ID)
 	}
 	return c.print(con, l, func(w io.Writer) { fmt.Fprintln(w, done) })
+}
+
+// isReplaced reports whether the newest member of the node is a successor that runs at the address
+// of the command line: the command was run before.
+func (c *memberReplaceCmd) isReplaced(m front.MemberRecord) bool {
+	return m.Generation > 0 && m.Replaces == 0 && m.Role != "learner" && m.Connected && m.PeerAddr == c.PeerAddr
 }
 
 type memberUpdateCmd struct {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/front"
 )
 
@@ -119,6 +120,43 @@ func TestMembers_RefusesWhatMustNotHappen(t *testing.T) {
 	if err := others[1].ended(); err == nil || !strings.Contains(err.Error(), "removed: node") {
 		t.Errorf("the removed node: %v", err)
 	}
+}
+
+// TestMembers_ARequestThatNamesItsMemberCanBeRepeated: a leader that dies before it answers may have
+// done what was asked for, and then the next leader is asked again. It must not go on with the
+// member that came before or after.
+func TestMembers_ARequestThatNamesItsMemberCanBeRepeated(t *testing.T) {
+	all := startProcesses(t, 3)
+	leader, _ := all.leader(t)
+	ask := func(action string, generation uint64) error {
+		t.Helper()
+		return leader.m.node.ChangeMember(t.Context(), front.MemberChange{Action: action, NodeID: 9, MemberID: oracle.MemberID(9, generation), PeerAddr: "127.0.0.1:1"})
+	}
+	all.does(t, "member add 9 127.0.0.1:1", "node 9 is added")
+	for _, step := range []struct {
+		action     string
+		generation uint64
+		words      string // "" if it is done
+	}{
+		{front.ReplaceMember, 1, "node 9 is no member with generation 1"},
+		{front.ReplaceMember, 0, ""},
+		{front.ReplaceMember, 0, "being replaced already"},
+		{front.RemoveMember, 1, ""},
+		{front.RemoveMember, 1, "node 9 is no member with generation 1"},
+		{front.RemoveMember, 0, ""},
+		{front.RemoveMember, 0, "node 9 is no member with generation 0"},
+		{front.PromoteMember, 0, "memberID: want none"},
+	} {
+		err := ask(step.action, step.generation)
+		if (err == nil) != (step.words == "") || err != nil && !strings.Contains(err.Error(), step.words) {
+			t.Errorf("%s generation %d: %v, want %q", step.action, step.generation, err, step.words)
+		}
+	}
+	err := leader.m.node.ChangeMember(t.Context(), front.MemberChange{Action: front.RemoveMember, NodeID: 2, MemberID: 3})
+	if err == nil || !strings.Contains(err.Error(), "is of node 3, not of node 2") {
+		t.Error(err)
+	}
+	all.roles(t, "1 voter, 2 voter, 3 voter")
 }
 
 func TestMembers_OneChangeAtATime(t *testing.T) {

@@ -133,9 +133,9 @@ func TestOperator_SaysWhyItFails(t *testing.T) {
 	wantRun(t, 1, "", "connection refused", "member", "list", "--endpoint", gone)
 	wantRun(t, 1, "", "is this a node of this version?", "member", "list", "--endpoint", other)
 	wantRun(t, 1, "", "no_leader: no leader is known", "member", "list", "--endpoint", none, "--timeout", "300ms")
-	wantRun(t, 1, "", "invalid_argument: node 1 is the last voter", "member", "add", "4", "d:1", "--endpoint", refusing.addr())
-	if n := len(refusing.requests()); n != 1 {
-		t.Errorf("a request that was refused was sent %d times", n)
+	wantRun(t, 1, "", "invalid_argument: node 1 is the last voter", "member", "update", "4", "d:1", "--endpoint", refusing.addr())
+	if asked := refusing.requests(); len(asked) != 2 || !strings.HasPrefix(asked[0], "POST") || !strings.HasPrefix(asked[1], "GET") {
+		t.Errorf("a request that was refused is not sent again: %q", asked)
 	}
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("that took %v", took)
@@ -201,7 +201,7 @@ func TestOperator_LooksWhetherALostRequestHadItsEffect(t *testing.T) {
 		after          answer
 		refusal, words string
 	}{
-		{"member add 4 d:1", nil, members(one, three, four), "node 4 is a member already", "node 4 is added"},
+		{"member add 4 d:1", members(one, three), members(one, three, four), "node 4 is a member already", "node 4 is added"},
 		{"member promote 4", members(one, three, four), members(one, three, voter), "node 4 is a voter already", "node 4 is a voter"},
 		{"member remove 3", members(one, three), members(one), "node 3 is no member", "node 3 is removed"},
 		{"member remove 3", members(one, three, next), members(one, three), "node 3 is no member", "the replacement of node 3 is given up"},
@@ -225,14 +225,57 @@ func TestOperator_LooksWhetherALostRequestHadItsEffect(t *testing.T) {
 			if code, _, err := run(first, refused, unchanged); code != 1 || !strings.Contains(err, tt.refusal) {
 				t.Errorf("%s, the %s was lost and it did not happen: exit code %d, %s", tt.args, name, code, err)
 			}
-			if code, _, err := run(refused, tt.after); code != 1 || !strings.Contains(err, tt.refusal) {
-				t.Errorf("%s, refused at once: exit code %d, %s", tt.args, code, err)
+			if code, out, err := run(refused, tt.after); code != 0 || !strings.Contains(out, tt.words) {
+				t.Errorf("%s, refused as an earlier command had its effect meanwhile: exit code %d, %s%s", tt.args, code, out, err)
+			}
+			if code, _, err := run(refused, unchanged); code != 1 || !strings.Contains(err, tt.refusal) {
+				t.Errorf("%s, refused: exit code %d, %s", tt.args, code, err)
 			}
 		}
 	}
 	s := serveScript(t, lost)
-	wantRun(t, 1, "", "it may have had its effect", "member", "add", "4", "d:1", "--endpoint", s.addr())
+	wantRun(t, 1, "", "it may have had its effect", "member", "update", "4", "d:1", "--endpoint", s.addr())
 	wantRun(t, 1, "", "it may have had its effect", "leader", "resign", "--endpoint", s.addr())
+}
+
+// TestOperator_ACommandCanBeRepeated: whoever got no answer runs it again, and nothing more happens
+// than was asked for.
+func TestOperator_ACommandCanBeRepeated(t *testing.T) {
+	three := front.MemberRecord{NodeID: 3, Generation: 1, Role: "voter", PeerAddr: "c:9", Incarnation: "03", Connected: true}
+	next := front.MemberRecord{NodeID: 3, Generation: 2, Role: "learner", PeerAddr: "c:9", Replaces: 3, Promote: true}
+	gone := func(w http.ResponseWriter) {
+		_ = json.NewEncoder(w).Encode(front.MemberList{Leader: 1, Members: []front.MemberRecord{one, three}, Removed: []uint64{4}})
+	}
+	for _, tt := range []struct {
+		args, words string
+		list        answer
+	}{
+		{"member add 3 c:9", "node 3 is a voter", members(one, three)},
+		{"member add 3 c:9 --voter", "node 3 is a voter", members(one, three)},
+		{"member add 4 d:1 --learner", "node 4 is added as a learner", members(one, front.MemberRecord{NodeID: 4, Role: "learner", PeerAddr: "d:1"})},
+		{"member add 4 d:1", "node 4 is added, and becomes a voter", members(one, front.MemberRecord{NodeID: 4, Role: "learner", PeerAddr: "d:1", Promote: true})},
+		{"member remove 4", "node 4 is removed", gone},
+		{"member remove 3 --replacement", "node 3 is not being replaced", members(one, three)},
+		{"member replace 3 c:9", "node 3 is replaced", members(one, three)},
+		{"member replace 3 c:9 --wait 0", "node 3 has not been started yet", members(one, three, next)},
+	} {
+		s := serveScript(t, tt.list)
+		wantRun(t, 0, tt.words, "", append(strings.Fields(tt.args), "--yes", "--endpoint", s.addr())...)
+		for _, r := range s.requests() {
+			if strings.HasPrefix(r, "POST") {
+				t.Errorf("%s, which was done: %s", tt.args, r)
+			}
+		}
+	}
+	refused := fault(isotone.CodeInvalidArgument, "node 3 is a member already", "")
+	for args, list := range map[string]answer{
+		"add 3 c:8":              members(one, three),
+		"add 3 c:9 --learner":    members(one, three),
+		"remove 5":               members(one, three),
+		"remove 5 --replacement": members(one, three),
+	} {
+		wantRun(t, 1, "", "member", append(strings.Fields("member "+args), "--yes", "--endpoint", serveScript(t, list, refused).addr())...)
+	}
 }
 
 func TestOperator_WaitsUntilTheSuccessorIsAVoter(t *testing.T) {

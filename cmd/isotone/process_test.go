@@ -94,7 +94,7 @@ func (p *process) start() {
 	go func() {
 		defer close(p.done)
 		s := p.s
-		id, join, err := identify(ctx, &s, so.http, log)
+		id, join, err := identify(ctx, &s, so.http, nil, log)
 		if err == nil {
 			err = discover(ctx, &s, so.http, p.dns, log)
 		}

@@ -16,6 +16,7 @@ import (
 type serveCmd struct {
 	config.Flags
 	FaultClock string `name:"fault-clock" env:"ISOTONE_FAULT_CLOCK" hidden:"" help:"For tests: a JSON file with faults of this node's clock."`
+	FaultStep  string `name:"fault-step" env:"ISOTONE_FAULT_STEP" hidden:"" help:"For tests: a file that names the step at which this process stops (SIGSTOP)."`
 }
 
 // gcPercent lets garbage grow to four times the live heap, a few megabytes, before it is
@@ -47,11 +48,16 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 		log.Warn("the clock of this node follows a fault file", "file", c.FaultClock)
 		clock = node.NewFaultClock(c.FaultClock)
 	}
+	var steps *node.StepFault
+	if c.FaultStep != "" {
+		log.Warn("this node stops where a fault file says", "file", c.FaultStep)
+		steps = node.NewStepFault(c.FaultStep, s.NodeID)
+	}
 	so, err := listen(&s)
 	if err != nil {
 		return taken(err)
 	}
-	id, join, err := identify(ctx, &s, so.http, log.Logger)
+	id, join, err := identify(ctx, &s, so.http, steps, log.Logger)
 	if err == nil {
 		err = discover(ctx, &s, so.http, net.DefaultResolver.LookupSRV, log.Logger)
 	}
@@ -66,7 +72,7 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 		}
 		return err
 	}
-	m, err := startMember(&s, so, memberOptions{id: id, join: join, clock: clock, loops: loops, keepProcessors: true, files: openFiles(), log: log}, log.Logger)
+	m, err := startMember(&s, so, memberOptions{id: id, join: join, clock: clock, steps: steps, loops: loops, keepProcessors: true, files: openFiles(), log: log}, log.Logger)
 	if err != nil {
 		return err
 	}

@@ -148,6 +148,9 @@ const (
 type MemberChange struct {
 	Action string `json:"action"`
 	NodeID uint64 `json:"nodeID"`
+	// MemberID, if not 0, is the member of the node that is to be removed or replaced. A request
+	// that has it can be repeated: it never changes the member that came after.
+	MemberID uint64 `json:"memberID,string,omitempty"`
 	// PeerAddr is required to add and to replace. With update, an empty address stays as it is.
 	PeerAddr   string `json:"peerAddr,omitempty"`
 	ClientAddr string `json:"addr,omitempty"`

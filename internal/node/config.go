@@ -74,6 +74,8 @@ type Config struct {
 	Trace *trace.Exporter
 	// StorageFault is a seam for tests: storage.Options.BeforeCommit.
 	StorageFault func() error
+	// Steps is a seam for tests, nil in normal nodes.
+	Steps *StepFault
 }
 
 // Join says which cluster a node joins.

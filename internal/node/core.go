@@ -54,6 +54,8 @@ type core struct {
 	operations []operation     // of operators, before their turn; at most operationsMax
 	elections  elections
 	reported   reported
+	// steps is nil but in tests that stop processes.
+	steps *coreSteps
 }
 
 // Sleep implements [loop.Work].
@@ -79,12 +81,18 @@ func (c *core) Turn() {
 	c.next.Ticks, c.next.Behind = ticks, c.node.ids.takeBehind()
 	op := c.takeOperation()
 	c.readClocks()
+	if c.steps != nil {
+		c.steps.before(&c.next)
+	}
 	e := c.replica.Step(&c.next)
 	c.reset()
 	if e.Fatal != nil {
 		c.node.fail(e.Fatal)
 		c.changed = true
 		return
+	}
+	if c.steps != nil {
+		c.steps.after(e)
 	}
 	c.carryOut(e)
 	op.answer(e)
@@ -99,6 +107,9 @@ func (c *core) Turn() {
 
 // Flushed implements [loop.Work].
 func (c *core) Flushed() {
+	if c.steps != nil {
+		c.steps.flushed()
+	}
 	if c.changed {
 		c.unpublished, c.changed = 0, false
 		c.publish()

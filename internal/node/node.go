@@ -73,6 +73,9 @@ func Start(cfg Config) (*Node, error) {
 		err := fmt.Errorf("the data directory %s was made to join cluster %v, which has not let it in yet: start with JOIN again", cfg.DataDir, isotone.ClusterID(rec.Identity.ClusterID))
 		return failed(err, store.Close)
 	}
+	if rec.Fresh {
+		cfg.Steps.Reached("directory made")
+	}
 	rcfg := replicaConfig(cfg, rec)
 	if rcfg.Seed, err = replicaSeed(seed); err != nil {
 		return failed(err, store.Close)
@@ -148,6 +151,8 @@ func (n *Node) build(loops []*loop.Loop, r *replica.Replica, store *storage.Stor
 	}
 	n.cfg.Metrics.SetDatabaseSize(store.Size())
 	n.core = c
+	c.steps = newCoreSteps(n.cfg.Steps, c)
+	c.disk.steps = c.steps
 	n.hosts = loop.Hosts{loop.NewHost(c.loop, loop.HostConfig{Work: c, Failed: n.fail})}
 	n.backends = []front.Backend{coreBackend{c}}
 	for _, l := range loops[1:] {

@@ -131,6 +131,7 @@ func (n *Node) Transfer(ctx context.Context, to uint64) error {
 	if err != nil || target == n.cfg.NodeID {
 		return err
 	}
+	n.operatorReached("transfer received")
 	ask := func() error {
 		return n.operate(func(in *replica.Input) { in.Transfer, in.TransferTo = true, target }, func(*replica.Effects) *isotone.Error { return nil })
 	}
@@ -144,6 +145,7 @@ func (n *Node) Transfer(ctx context.Context, to uint64) error {
 		switch s := n.Status(); {
 		case s.Leader == 0 || s.Leader == s.NodeID:
 		case to == 0 || s.Leader == to:
+			n.cfg.Steps.Reached("transfer confirmed")
 			return nil
 		default:
 			return n.redirect() // a third node was elected, and has to transfer it
@@ -248,6 +250,7 @@ func (n *Node) ChangeMember(ctx context.Context, q front.MemberChange) error {
 	if err != nil {
 		return err
 	}
+	n.operatorReached("change received")
 	if change.Kind == replica.Remove && change.Member.ID == n.cfg.NodeID {
 		// It may be the last voter: then the change is refused below.
 		if err := n.Transfer(ctx, 0); err == nil {
@@ -258,15 +261,22 @@ func (n *Node) ChangeMember(ctx context.Context, q front.MemberChange) error {
 	if err != nil {
 		return err
 	}
-	return n.await(ctx, "the change", isDone)
+	if err := n.await(ctx, "the change", isDone); err != nil {
+		return err
+	}
+	n.operatorReached("change confirmed")
+	return nil
 }
 
 // resolve translates a change of nodes into one of members, and says when it is done.
 func (c *core) resolve(q front.MemberChange) (change replica.MemberChange, isDone func(*replica.Replica) bool, err error) {
 	current, joining := c.membersOf(q.NodeID)
-	id := cmp.Or(current.ID, joining.ID, q.NodeID)
+	id := cmp.Or(q.MemberID, current.ID, joining.ID, q.NodeID)
 	has := func(r *replica.Replica, found func(replica.Member) bool) bool {
 		return slices.ContainsFunc(r.Members(), found)
+	}
+	if err := c.checkMemberID(q); err != nil {
+		return change, nil, err
 	}
 	m := oracle.Member{ID: id, PeerAddr: q.PeerAddr, ClientAddr: q.ClientAddr}
 	switch q.Action {
@@ -281,7 +291,7 @@ func (c *core) resolve(q front.MemberChange) (change replica.MemberChange, isDon
 			return has(r, func(o replica.Member) bool { return o.ID == m.ID && !o.Learner })
 		}
 	case front.RemoveMember:
-		if joining.Replaces != 0 {
+		if joining.Replaces != 0 && q.MemberID == 0 {
 			m.ID = joining.ID // the replacement is given up
 		}
 		change = replica.MemberChange{Kind: replica.Remove, Member: m}
@@ -305,6 +315,22 @@ func (c *core) resolve(q front.MemberChange) (change replica.MemberChange, isDon
 	return change, isDone, nil
 }
 
+// checkMemberID refuses a change of a member that the node has no more.
+func (c *core) checkMemberID(q front.MemberChange) error {
+	switch {
+	case q.MemberID == 0:
+		return nil
+	case q.Action != front.RemoveMember && q.Action != front.ReplaceMember:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "memberID: want none with action %.32q", q.Action)
+	case oracle.NodeOf(q.MemberID) != q.NodeID:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "memberID: %d is of node %d, not of node %d", q.MemberID, oracle.NodeOf(q.MemberID), q.NodeID)
+	case !slices.ContainsFunc(c.replica.Members(), func(m replica.Member) bool { return m.ID == q.MemberID }):
+		return isotone.Errorf(isotone.CodeInvalidArgument, "node %d is no member with generation %d: that one was removed or replaced; look (isotone member list), and try again",
+			q.NodeID, oracle.GenerationOf(q.MemberID))
+	}
+	return nil
+}
+
 // membersOf returns the member that a node is, and the one that it is to become; a zero
 // record stands for none.
 func (c *core) membersOf(node uint64) (current, joining replica.Member) {
@@ -324,6 +350,9 @@ func (c *core) membersOf(node uint64) (current, joining replica.Member) {
 func (n *Node) Joining(node, incarnation uint64) (j front.Joining, err error) {
 	if !n.call(func() { j, err = n.core.joining(node, incarnation) }) {
 		err = errStopped
+	}
+	if err == nil {
+		n.operatorReached("join answered")
 	}
 	return j, err
 }

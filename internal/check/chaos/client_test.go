@@ -291,7 +291,7 @@ func (d *clientIDs) note(ids []snowflake.ID, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != nil {
-		d.fault(err)
+		d.fault(fmt.Errorf("at %s: %w", time.Now().UTC().Format(time.RFC3339Nano), err))
 		return
 	}
 	for _, id := range ids {

@@ -43,6 +43,8 @@ type Options struct {
 	Env map[string]string
 	// FaultClock gives every node a clock that [Node.SetClock] can set wrong.
 	FaultClock bool
+	// FaultSteps lets nodes be stopped at a step by [Cluster.StopAt].
+	FaultSteps bool
 	// Volumes gives every node a small file system of its own, Network a network namespace
 	// of its own; see [VolumesDenied] and [NetworkDenied].
 	Volumes, Network bool
@@ -59,6 +61,8 @@ type Cluster struct {
 	options Options
 	// Dir holds the data directories and the logs.
 	Dir string
+	// former are nodes whose place in Nodes a successor has taken.
+	former []*Node
 	// Proxies has one proxy for each pair of nodes with [Options.Proxies], else none.
 	Proxies []*Proxy
 }
@@ -102,6 +106,9 @@ func (c *Cluster) newNode(o Options, id uint64, httpPort, raftPort int) *Node {
 	}
 	if n.Env == nil {
 		n.Env = map[string]string{}
+	}
+	if o.FaultSteps {
+		n.Env["ISOTONE_FAULT_STEP"] = c.stepFile()
 	}
 	if o.FaultClock {
 		n.clock = filepath.Join(c.Dir, fmt.Sprintf("clock%d.json", id))

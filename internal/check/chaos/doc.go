@@ -28,6 +28,20 @@
 // network namespaces (see [Host]). Every few seconds it ends all faults and checks that the
 // cluster recovers. TestChaos runs storms for seconds, "make chaos" for half an hour.
 //
+// # Steps
+//
+// [Cluster.StopAt] has a node stop itself at a named step of what it does, where a test can kill
+// it or another process. TestMemberSteps kills at one step of each command that changes members
+// or the leadership, "make member-steps" at all of them.
+//
+// # Faults within processes
+//
+// Three hidden settings of the program are for these tests; without them there is nothing but
+// a comparison with nil, and none of them on the path of a request. ISOTONE_FAULT_CLOCK is a file
+// that sets the clock of a node wrong (node.FaultClock), ISOTONE_FAULT_STEP one that names the step
+// at which a node stops (node.StepFault), and ISOTONE_FAULT_STOP the step after which backup,
+// restore or recover is killed.
+//
 // # Versions
 //
 // [BuildPrevious] builds the previous release from the history of the repository. TestUpgrade

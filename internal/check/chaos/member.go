@@ -66,6 +66,7 @@ func (c *Cluster) Successor(n *Node) *Node {
 	for i := range c.Nodes {
 		if c.Nodes[i] == n {
 			c.Nodes[i] = next
+			c.former = append(c.former, n)
 		}
 	}
 	return next

@@ -43,6 +43,7 @@ type operation struct {
 	ended    chan struct{}
 	failed   error // set when ended is closed
 	took     time.Duration
+	kill     func() // with SIGKILL
 }
 
 // start runs an isotone command with --yes, at all nodes of a cluster that run, unless it names
@@ -59,8 +60,8 @@ func start(t *testing.T, c *chaos.Cluster, args ...string) *operation {
 		}
 		args = append(args, "--endpoint", strings.Join(endpoints, ","))
 	}
-	o := &operation{args: args, ended: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(context.Background(), operatorTimeout)
+	o := &operation{args: args, ended: make(chan struct{}), kill: cancel}
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Stdout, cmd.Stderr = &o.out, &o.err
 	began := time.Now()

@@ -72,7 +72,7 @@ func (r *Replica) proposeChange(c MemberChange) *isotone.Error {
 		changes = append(changes, single(raftpb.ConfChangeAddNode, member.ID))
 		if old := r.replacedBy(member.ID); old != 0 {
 			changes = append(changes, single(raftpb.ConfChangeRemoveNode, old))
-			transition = raftpb.ConfChangeTransitionJointExplicit.Enum() // left by leaveJoint
+			transition = raftpb.ConfChangeTransitionJointExplicit.Enum() // left by promoteLearners
 		}
 	case AddLearner:
 		member.PeerAddr, member.Promote = c.Member.PeerAddr, c.Member.Promote

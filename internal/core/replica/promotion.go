@@ -21,11 +21,18 @@ const promoteTicks = electionTicks / 2
 // A member that is to be replaced and leads itself must not propose its own removal: the next
 // generation becomes a voter first if there is no other, then the leadership is transferred.
 func (r *Replica) promoteLearners() {
-	if r.role != raft.StateLeader || !r.leading.alloc.IsOpen() || r.leading.changing {
+	switch isJoint := len(r.conf.GetVotersOutgoing()) > 0; {
+	case r.role != raft.StateLeader || r.leading.changing:
 		return
-	}
-	if len(r.conf.GetVotersOutgoing()) > 0 {
-		r.leaveJoint()
+	case isJoint && !slices.Contains(r.conf.GetVoters(), r.cfg.Self.NodeID):
+		// It would step down with the end of the joint configuration, without telling the others
+		// that it is committed. As it adds nothing to its log (isLeaving), it never serves either.
+		r.transfer(0)
+		return
+	case !r.leading.alloc.IsOpen():
+		return
+	case isJoint:
+		r.leading.changing = r.hasRoom(1) && r.raw.ProposeConfChange(&raftpb.ConfChangeV2{}) == nil // ends it
 		return
 	}
 	for _, m := range r.state.Members {
@@ -46,15 +53,4 @@ func (r *Replica) promoteLearners() {
 			return
 		}
 	}
-}
-
-// leaveJoint ends a joint configuration. A leader that is not in the new configuration leaves
-// that to another one: it would step down without telling the others that the change is
-// committed.
-func (r *Replica) leaveJoint() {
-	if !slices.Contains(r.conf.GetVoters(), r.cfg.Self.NodeID) {
-		r.transfer(0)
-		return
-	}
-	r.leading.changing = r.hasRoom(1) && r.raw.ProposeConfChange(&raftpb.ConfChangeV2{}) == nil
 }

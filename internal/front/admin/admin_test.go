@@ -85,9 +85,11 @@ func TestAdmin_PassesRequestsOn(t *testing.T) {
 	for _, tt := range []struct{ method, target, body, asked, answer string }{
 		{"GET", "/admin/members", "", "members", list},
 		{"POST", "/admin/members", `{"action":"add","nodeID":4,"peerAddr":"d:1","learner":true}`,
-			"{Action:add NodeID:4 PeerAddr:d:1 ClientAddr: Learner:true}; members", list},
+			"{Action:add NodeID:4 MemberID:0 PeerAddr:d:1 ClientAddr: Learner:true}; members", list},
 		{"POST", "/admin/members", `{"action":"update","nodeID":4,"addr":"d:2"}`,
-			"{Action:update NodeID:4 PeerAddr: ClientAddr:d:2 Learner:false}; members", list},
+			"{Action:update NodeID:4 MemberID:0 PeerAddr: ClientAddr:d:2 Learner:false}; members", list},
+		{"POST", "/admin/members", `{"action":"remove","nodeID":3,"memberID":"281474976710659"}`,
+			"{Action:remove NodeID:3 MemberID:281474976710659 PeerAddr: ClientAddr: Learner:false}; members", list},
 		{"GET", "/admin/join?node=3", "", "joining 3 0", `{"clusterID":"00000000000000c1","memberID":"281474976710659","peers":{"1":"a:1"}}`},
 		{"GET", "/admin/join?node=3&incarnation=18446744073709551615", "", "joining 3 18446744073709551615",
 			`{"clusterID":"00000000000000c1","memberID":"281474976710659","peers":{"1":"a:1"}}`},
