@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -507,27 +506,6 @@ func stamp(ts isotone.Timestamp) []byte {
 	b = binary.BigEndian.AppendUint64(b, ts.Time)
 	b = binary.BigEndian.AppendUint64(b, ts.Index)
 	return append(b, "\r\n"...)
-}
-
-// readCommand reads an array of bulk strings.
-func readCommand(r *bufio.Reader) ([]string, error) {
-	var count int
-	if _, err := fmt.Fscanf(r, "*%d\r\n", &count); err != nil {
-		return nil, err
-	}
-	args := make([]string, count)
-	for i := range args {
-		var length int
-		if _, err := fmt.Fscanf(r, "$%d\r\n", &length); err != nil {
-			return nil, err
-		}
-		text := make([]byte, length+2)
-		if _, err := io.ReadFull(r, text); err != nil {
-			return nil, err
-		}
-		args[i] = string(text[:length])
-	}
-	return args, nil
 }
 
 // eventually polls until a condition holds.

@@ -35,7 +35,7 @@ func secretFile(t *testing.T, content string) string {
 }
 
 // runSecureMember runs a node that demands TLS clients to have a certificate of a.
-func runSecureMember(t *testing.T, a *authority) (addr string) {
+func runSecureMember(t *testing.T, a *signer) (addr string) {
 	t.Helper()
 	cert, key := a.issue("node")
 	_, url, admin := runMember(t, func(s *config.Settings) { s.TLSCert, s.TLSKey, s.TLSClientCA = cert, key, a.file })
@@ -48,7 +48,7 @@ func runSecureMember(t *testing.T, a *authority) (addr string) {
 
 // TestAccess_EveryCommandReachesANodeThatDemandsACertificate, and none of them without one.
 func TestAccess_EveryCommandReachesANodeThatDemandsACertificate(t *testing.T) {
-	a := newAuthority(t)
+	a := newSigner(t)
 	addr := runSecureMember(t, a)
 	cert, key := a.issue("operator")
 	mine := []string{"--ca", a.file, "--cert", cert, "--key", key}
@@ -84,7 +84,7 @@ func TestAccess_EveryCommandReachesANodeThatDemandsACertificate(t *testing.T) {
 }
 
 func TestAccess_AProxyReachesANodeThatDemandsACertificate(t *testing.T) {
-	a := newAuthority(t)
+	a := newSigner(t)
 	addr := runSecureMember(t, a)
 	cert, key := a.issue("proxy")
 	proxy, _ := runProxy(t, "--node", "https://"+addr, "--ca", a.file, "--cert", cert, "--key", key)
@@ -103,7 +103,7 @@ type guard struct {
 }
 
 // startGuard starts a node with TLS, or without.
-func startGuard(t *testing.T, a *authority, name string) *guard {
+func startGuard(t *testing.T, a *signer, name string) *guard {
 	t.Helper()
 	g := &guard{}
 	g.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -143,7 +143,7 @@ func (g *guard) heard() string {
 
 // TestAccess_TheLeaderIsAskedByTheSchemeOfTheNodeThatNamesIt: within TLS a secret stays within TLS.
 func TestAccess_TheLeaderIsAskedByTheSchemeOfTheNodeThatNamesIt(t *testing.T) {
-	a := newAuthority(t)
+	a := newSigner(t)
 	first, leader, plain := startGuard(t, a, "ops"), startGuard(t, a, "ops"), startGuard(t, nil, "ops")
 	args := []string{"member", "list", "--endpoint", "https://" + first.addr(), "--ca", a.file, "--user", "ops", "--password-file", secretFile(t, testSecret), "--timeout", "3s"}
 	addr := leader.addr()
@@ -192,7 +192,7 @@ func TestAccess_ASecretLeavesTheMachineWithoutTLSOnlyOnRequest(t *testing.T) {
 }
 
 func TestAccess_UsageErrorsSayWhatIsWrong(t *testing.T) {
-	a := newAuthority(t)
+	a := newSigner(t)
 	cert, key := a.issue("operator")
 	open := secretFile(t, testSecret)
 	if err := os.Chmod(open, 0o644); err != nil {
@@ -302,7 +302,7 @@ func TestAccess_EveryCommandThatNamesNodesHasTheFlags(t *testing.T) {
 // TestForward_ReachesALeaderThatDemandsACertificateAndASecret: the fake leader stands for a node
 // with REQUIRE_TLS.
 func TestForward_ReachesALeaderThatDemandsACertificateAndASecret(t *testing.T) {
-	a := newAuthority(t)
+	a := newSigner(t)
 	cert, key := a.issue("follower")
 	s := config.Default()
 	s.TLSCert, s.TLSKey, s.ForwardCA = cert, key, a.file
@@ -320,7 +320,7 @@ func TestForward_ReachesALeaderThatDemandsACertificateAndASecret(t *testing.T) {
 	if want := "*3\r\n$4\r\nAUTH\r\n$8\r\nfollower\r\n$9\r\n" + testSecret + "\r\n*3\r\n$6\r\nCLIENT\r\n$7\r\nFORWARD\r\n$3\r\nOFF\r\n"; <-heard != want {
 		t.Errorf("it was told something else than %q", want)
 	}
-	other, otherKey := newAuthority(t).issue("follower")
+	other, otherKey := newSigner(t).issue("follower")
 	s.TLSCert, s.TLSKey = other, otherKey // of another authority
 	addr, _ = serveOK(t, a, 1)
 	if c, err := dialer(out)(t.Context(), "tcp", addr); err == nil || strings.Contains(err.Error(), testSecret) {
@@ -339,7 +339,7 @@ func TestForward_ReachesALeaderThatDemandsACertificateAndASecret(t *testing.T) {
 
 // serveOK answers commands with OK on one connection that demands a certificate, and tells what it
 // has heard.
-func serveOK(t *testing.T, a *authority, commands int) (addr string, heard <-chan string) {
+func serveOK(t *testing.T, a *signer, commands int) (addr string, heard <-chan string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -374,7 +374,7 @@ func serveOK(t *testing.T, a *authority, commands int) (addr string, heard <-cha
 }
 
 // runGuardedMember runs a node that serves nobody without TLS or a user's secret.
-func runGuardedMember(t *testing.T, a *authority) (addr string) {
+func runGuardedMember(t *testing.T, a *signer) (addr string) {
 	t.Helper()
 	hash := accesslist.HashSecret(testSecret)
 	list := secretFile(t, fmt.Sprintf(`{"users": {"ops": {"roles": ["all"], "secrets": [%q]}, "web": {"roles": ["timestamps", "ids", "workers"], "secrets": [%q]}}}`, hash, hash))
@@ -388,7 +388,7 @@ func runGuardedMember(t *testing.T, a *authority) (addr string) {
 // TestAccess_EveryCommandReachesANodeThatDemandsASecret, and says so if the secret is not right,
 // or the user may not do it.
 func TestAccess_EveryCommandReachesANodeThatDemandsASecret(t *testing.T) {
-	a := newAuthority(t)
+	a := newSigner(t)
 	addr := runGuardedMember(t, a)
 	right, wrong := secretFile(t, testSecret), secretFile(t, "blab-blab")
 	load := func(protocol string) []string {
@@ -423,7 +423,7 @@ func TestAccess_EveryCommandReachesANodeThatDemandsASecret(t *testing.T) {
 }
 
 func TestAccess_AProxyReachesANodeThatDemandsASecret(t *testing.T) {
-	a := newAuthority(t)
+	a := newSigner(t)
 	addr := runGuardedMember(t, a)
 	proxy, _ := runProxy(t, "--node", "https://"+addr, "--ca", a.file, "--user", "web", "--password-file", secretFile(t, testSecret))
 	within(t, "a timestamp and an ID", func() bool {
@@ -443,7 +443,7 @@ func TestAccess_AProxyReachesANodeThatDemandsASecret(t *testing.T) {
 
 // TestForward_ReachesALeaderThatDemandsTLSAndASecret uses the node itself as the leader.
 func TestForward_ReachesALeaderThatDemandsTLSAndASecret(t *testing.T) {
-	a := newAuthority(t)
+	a := newSigner(t)
 	addr := runGuardedMember(t, a)
 	s := config.Default()
 	s.ForwardCA, s.DataDir = a.file, t.TempDir()

@@ -154,15 +154,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	if o.log != nil {
 		o.log.Watch(metrics.Registry())
 	}
-	reloader, err := openTLS(s, addr, metrics, log)
-	if err != nil {
-		return nil, errors.Join(err, so.close())
-	}
-	users, err := access.Open(access.Config{File: s.ACLFile, Setting: "ACL_FILE", Anonymous: s.Anonymous, Log: log})
-	if err != nil {
-		return nil, errors.Join(err, so.close())
-	}
-	peerTLS, err := openPeerTLS(s, o.join, metrics, log)
+	f, err := openMemberFiles(s, addr, o.join, metrics, log)
 	if err != nil {
 		return nil, errors.Join(err, so.close())
 	}
@@ -175,11 +167,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	m.close = sync.OnceValue(m.end)
 	var forwarder func(func()) node.Forwarder
 	if s.Forward {
-		out, err := outward(s)
-		if err != nil {
-			return nil, errors.Join(err, so.close())
-		}
-		if m.forwarding, err = startForwarding(addr, out, log); err != nil {
+		if m.forwarding, err = forwardFrom(s, addr, log); err != nil {
 			return nil, errors.Join(err, so.close())
 		}
 		forwarder = m.forwarding.forwarder
@@ -191,7 +179,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		Join:                  o.join,
 		Priority:              s.Priority,
 		PeerListener:          so.peer,
-		PeerTLS:               peerTLS,
+		PeerTLS:               f.peers,
 		PeerInsecure:          s.PeerInsecure,
 		CheckPeers:            checkPeersInClear(s),
 		ClientAddr:            m.addr,
@@ -206,22 +194,57 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		Mode:                  s.ReadMode,
 		IDs:                   ids,
 		Forward:               forwarder,
-		Clock:                 o.clock, Steps: o.steps,
-		Log:     log,
-		Metrics: metrics,
-		Trace:   m.trace,
+		Clock:                 o.clock,
+		Steps:                 o.steps,
+		Log:                   log,
+		Metrics:               metrics,
+		Trace:                 m.trace,
 	})
 	if err != nil {
 		m.trace.Close()
 		return nil, errors.Join(err, so.closeFronts(), m.forwarding.close())
 	}
 	m.forwarding.of(m.node.Status)
-	m.followFiles(reloader.Run, users.Run, runPeerTLS(peerTLS))
+	m.followFiles(f.clients.Run, f.users.Run, runPeerTLS(f.peers))
 	if m.docs, err = newDocuments(s, m.node, addr, metrics, log); err != nil {
 		m.unfollow()
 		m.trace.Close()
 		return nil, errors.Join(err, m.node.Close(), so.closeFronts(), m.forwarding.close())
 	}
+	m.startFronts(s, so, f, metrics, o, log)
+	return m, nil
+}
+
+// memberFiles is what a member reads from files that may change while it runs.
+type memberFiles struct {
+	clients *credential.Reloader // the certificate that clients see
+	users   *access.Control
+	peers   *node.PeerTLS // nil: in clear
+}
+
+// openMemberFiles reads them.
+func openMemberFiles(s *config.Settings, addr string, join *node.Join, metrics *telemetry.Metrics, log *slog.Logger) (f memberFiles, err error) {
+	if f.clients, err = openTLS(s, addr, metrics, log); err != nil {
+		return f, err
+	}
+	if f.users, err = access.Open(access.Config{File: s.ACLFile, Setting: "ACL_FILE", Anonymous: s.Anonymous, Log: log}); err != nil {
+		return f, err
+	}
+	f.peers, err = openPeerTLS(s, join, metrics, log)
+	return f, err
+}
+
+// forwardFrom starts what a node at addr forwards requests with.
+func forwardFrom(s *config.Settings, addr string, log *slog.Logger) (*forwarding, error) {
+	out, err := outward(s)
+	if err != nil {
+		return nil, err
+	}
+	return startForwarding(addr, out, log)
+}
+
+// startFronts serves clients and operators. The node and the documents run.
+func (m *member) startFronts(s *config.Settings, so sockets, f memberFiles, metrics *telemetry.Metrics, o memberOptions, log *slog.Logger) {
 	var page http.Handler
 	if s.Dashboard {
 		page = dashboard.Handler(dashboard.Config{State: m.docs.own.Latest})
@@ -230,13 +253,13 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	if s.RequestStats {
 		stats = newRequestStats(s.RequestStatsSample, metrics.NewRequestStats(), log)
 	}
-	secure := reloader.TLS("h2", "http/1.1")
+	secure := f.clients.TLS("h2", "http/1.1")
 	limits := limitConnections(s.MaxConnections, so.thrift != nil, o.files, log)
 	m.fronts = newFronts(frontsConfig{
 		server: m.node,
 		web: web.Config{
 			Backend: m.node, IDs: m.node.IDs(-1), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node,
-			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.node}).Serve, Mode: s.ReadMode, TLS: secure, Access: users,
+			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.node}).Serve, Mode: s.ReadMode, TLS: secure, Access: f.users,
 			Limits: web.Limits{ConnectionsMax: limits.client}, Observe: metrics.ObserveRequest, Log: log,
 		},
 		ids:     func(i int) front.IDs { return m.node.IDs(i) },
@@ -248,17 +271,16 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		tlsRequired: s.RequireTLS,
 	})
 	m.thrift, m.thriftEnded = serveThrift(so.thrift, m.node, thriftrpc.Config{
-		TLS: secure, TLSRequired: s.RequireTLS, Access: users, Limits: thriftrpc.Limits{ConnectionsMax: limits.thrift},
+		TLS: secure, TLSRequired: s.RequireTLS, Access: f.users, Limits: thriftrpc.Limits{ConnectionsMax: limits.thrift},
 		Observe: metrics.ObserveThrift, Log: log,
 	})
 	m.fronts.watchConnections(metrics.Registry(), m.thrift)
-	m.admin = startAdmin(so.admin, nodeAdmin(users, metrics.Handler(), m.fronts.web.Handler()), log)
+	m.admin = startAdmin(so.admin, nodeAdmin(f.users, metrics.Handler(), m.fronts.web.Handler()), log)
 	m.metrics = startAdmin(so.metrics, nodeMetrics(metrics.Handler(), m.fronts.web.Handler()), log)
 	go func() {
 		defer close(m.served)
 		m.serveErr = m.fronts.serve(so.http, so.quic)
 	}()
-	return m, nil
 }
 
 // openTLS reads the certificate. If none was set, a self-signed one is written beside the

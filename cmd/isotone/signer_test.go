@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// authority signs certificates, and writes PEM files of them.
-type authority struct {
+// signer signs certificates, and writes PEM files of them.
+type signer struct {
 	t    *testing.T
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	file string // its own certificate
 }
 
-func newAuthority(t *testing.T) *authority {
+func newSigner(t *testing.T) *signer {
 	t.Helper()
-	a := &authority{t: t}
+	a := &signer{t: t}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -37,7 +37,7 @@ func newAuthority(t *testing.T) *authority {
 }
 
 // write makes a pair, signed by the authority or, before it has a key, by itself.
-func (a *authority) write(template, parent *x509.Certificate) (certFile, keyFile string, key *ecdsa.PrivateKey) {
+func (a *signer) write(template, parent *x509.Certificate) (certFile, keyFile string, key *ecdsa.PrivateKey) {
 	a.t.Helper()
 	must := func(err error) {
 		if err != nil {
@@ -67,7 +67,7 @@ func (a *authority) write(template, parent *x509.Certificate) (certFile, keyFile
 }
 
 // issue makes a pair for servers on this machine and for clients.
-func (a *authority) issue(name string) (certFile, keyFile string) {
+func (a *signer) issue(name string) (certFile, keyFile string) {
 	a.t.Helper()
 	certFile, keyFile, _ = a.write(&x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
@@ -80,7 +80,7 @@ func (a *authority) issue(name string) (certFile, keyFile string) {
 }
 
 // server returns the configuration of a server that demands certificates of this authority.
-func (a *authority) server() *tls.Config {
+func (a *signer) server() *tls.Config {
 	a.t.Helper()
 	cert, key := a.issue("server")
 	pair, err := tls.LoadX509KeyPair(cert, key)
