@@ -213,14 +213,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		m.trace.Close()
 		return nil, errors.Join(err, m.node.Close(), so.closeFronts(), m.forwarding.close())
 	}
-	var page http.Handler
-	if s.Dashboard {
-		page = dashboard.Handler(dashboard.Config{State: m.docs.own.Latest})
-	}
-	var stats *requestStats
-	if s.RequestStats {
-		stats = newRequestStats(s.RequestStatsSample, metrics.NewRequestStats(), log)
-	}
+	page, stats := optional(s, m.docs, metrics, log)
 	secure := reloader.TLS("h2", "http/1.1")
 	limits := limitConnections(s.MaxConnections, so.thrift != nil, o.files, log)
 	m.fronts = newFronts(frontsConfig{
@@ -250,6 +243,17 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		m.serveErr = m.fronts.serve(so.http, so.quic)
 	}()
 	return m, nil
+}
+
+// optional returns the dashboard and the measurement of requests, each nil unless it is set.
+func optional(s *config.Settings, d *documents, m *telemetry.Metrics, log *slog.Logger) (page http.Handler, stats *requestStats) {
+	if s.Dashboard {
+		page = dashboard.Handler(dashboard.Config{State: d.own.Latest})
+	}
+	if s.RequestStats {
+		stats = newRequestStats(s.RequestStatsSample, m.NewRequestStats(), log)
+	}
+	return page, stats
 }
 
 // openTLS reads the certificate. If none was set, a self-signed one is written beside the
