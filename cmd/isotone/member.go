@@ -245,14 +245,7 @@ func forwardFrom(s *config.Settings, addr string, log *slog.Logger) (*forwarding
 
 // startFronts serves clients and operators. The node and the documents run.
 func (m *member) startFronts(s *config.Settings, so sockets, f memberFiles, metrics *telemetry.Metrics, o memberOptions, log *slog.Logger) {
-	var page http.Handler
-	if s.Dashboard {
-		page = dashboard.Handler(dashboard.Config{State: m.docs.own.Latest})
-	}
-	var stats *requestStats
-	if s.RequestStats {
-		stats = newRequestStats(s.RequestStatsSample, metrics.NewRequestStats(), log)
-	}
+	page, stats := optional(s, m.docs, metrics, log)
 	secure := f.clients.TLS("h2", "http/1.1")
 	limits := limitConnections(s.MaxConnections, so.thrift != nil, o.files, log)
 	m.fronts = newFronts(frontsConfig{
@@ -281,6 +274,17 @@ func (m *member) startFronts(s *config.Settings, so sockets, f memberFiles, metr
 		defer close(m.served)
 		m.serveErr = m.fronts.serve(so.http, so.quic)
 	}()
+}
+
+// optional returns the dashboard and the measurement of requests, each nil unless it is set.
+func optional(s *config.Settings, d *documents, m *telemetry.Metrics, log *slog.Logger) (page http.Handler, stats *requestStats) {
+	if s.Dashboard {
+		page = dashboard.Handler(dashboard.Config{State: d.own.Latest})
+	}
+	if s.RequestStats {
+		stats = newRequestStats(s.RequestStatsSample, m.NewRequestStats(), log)
+	}
+	return page, stats
 }
 
 // openTLS reads the certificate. If none was set, a self-signed one is written beside the

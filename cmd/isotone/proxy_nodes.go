@@ -17,6 +17,7 @@ import (
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/web"
+	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/snowflake"
@@ -114,9 +115,9 @@ func (c *proxyCmd) reach(o *client.Options) error {
 	if err != nil {
 		return err
 	}
-	for _, addr := range hosts(c.Node) {
+	for i, addr := range hosts(c.Node) {
 		if _, _, err := net.SplitHostPort(addr); err != nil {
-			return usagef("--node %.100q: want HOST:PORT or https://HOST:PORT", addr)
+			return usagef("--node %.100q: want HOST:PORT or https://HOST:PORT", config.Redact(c.Node[i])) // with its scheme
 		}
 	}
 	bases, err := a.urls("--node", c.Node)
