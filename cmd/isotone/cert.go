@@ -26,7 +26,7 @@ const certDaysMax = 36500
 
 // certFlags are those of every command about certificates.
 type certFlags struct {
-	Dir  string `name:"dir" default:"certs" placeholder:"DIR" help:"Directory with the authority, in which the files are made. Default: certs."`
+	Dir  string `name:"dir" default:"certs" placeholder:"DIR" complete:"dirs" help:"Directory with the authority, in which the files are made. Default: certs."`
 	JSON bool   `name:"json" help:"Print JSON."`
 }
 
