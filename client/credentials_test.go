@@ -23,6 +23,28 @@ func startGuardedCluster(t testing.TB, count int, secret string) *cluster {
 	return c
 }
 
+// authenticate answers AUTH, and everything from those that are not known; else it returns nil.
+func (n *node) authenticate(args []string, known *bool) []byte {
+	n.cluster.mu.Lock()
+	secret := n.cluster.secret
+	n.cluster.mu.Unlock()
+	switch {
+	case secret == "":
+		return nil
+	case args[0] != "AUTH" && *known:
+		return nil
+	case args[0] != "AUTH":
+		return []byte("-NOAUTH Authentication required.\r\n")
+	}
+	n.mu.Lock()
+	n.heard = append(n.heard, "AUTH "+args[1])
+	n.mu.Unlock()
+	if *known = args[2] == secret; !*known {
+		return []byte("-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+	}
+	return []byte("+OK\r\n")
+}
+
 // rotating is a value for Options.Credentials that can change.
 type rotating struct {
 	secret atomic.Pointer[string]

@@ -33,9 +33,20 @@
 //   - context.Canceled.
 //   - isotone.ErrOverloaded: more calls wait than Options.QueueMax.
 //   - isotone.ErrRegressed: the cluster was set back further than it may raise itself.
-//   - isotone.ErrInvalidArgument, isotone.ErrUnauthorized, isotone.ErrInternal: a node's
-//     refusal that a repetition cannot change.
+//   - isotone.ErrUnauthorized: the nodes do not accept the credentials or the certificate of
+//     the client, or want some; isotone.ErrForbidden: it has no right to this. Calls fail at
+//     once. The client tries new connections at growing intervals, up to about a second.
+//   - isotone.ErrQuotaExceeded, which is context.DeadlineExceeded as well: the quota was used
+//     up until the deadline. The client waits as long as the node asks, up to 10 s at a time.
+//   - isotone.ErrInvalidArgument, isotone.ErrInternal: a node's refusal that a repetition
+//     cannot change.
 //   - [ErrClosed].
+//
+// # TLS and credentials
+//
+// Options.TLS has every connection use TLS. Options.Credentials is asked for a name and a
+// secret for each of them, so that a secret can be rotated. When a node forgets who the client
+// is, no call fails if the credentials of the moment are right. docs/security.md has examples.
 //
 // # One cluster, one order
 //

@@ -120,3 +120,17 @@ func exampleClient(hooks ...client.Hooks) *client.Client {
 	}
 	return c
 }
+
+// A secret that another program replaces: the function is called for each new connection.
+func ExampleOptions_credentials() {
+	secret := "hush" // in a program: the content of a file
+	o := client.Options{
+		Addrs: nodes,
+		Credentials: func(context.Context) (client.Credentials, error) {
+			return client.Credentials{Name: "billing", Secret: secret}, nil
+		},
+	}
+	got, err := o.Credentials(context.Background())
+	fmt.Println(got, err)
+	// Output: "billing" (secret not shown) <nil>
+}

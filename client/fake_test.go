@@ -299,28 +299,6 @@ func (n *node) serve(conn net.Conn) {
 	}
 }
 
-// authenticate answers AUTH, and everything from those that are not known; else it returns nil.
-func (n *node) authenticate(args []string, known *bool) []byte {
-	n.cluster.mu.Lock()
-	secret := n.cluster.secret
-	n.cluster.mu.Unlock()
-	switch {
-	case secret == "":
-		return nil
-	case args[0] != "AUTH" && *known:
-		return nil
-	case args[0] != "AUTH":
-		return []byte("-NOAUTH Authentication required.\r\n")
-	}
-	n.mu.Lock()
-	n.heard = append(n.heard, "AUTH "+args[1])
-	n.mu.Unlock()
-	if *known = args[2] == secret; !*known {
-		return []byte("-WRONGPASS invalid username-password pair or user is disabled.\r\n")
-	}
-	return []byte("+OK\r\n")
-}
-
 // answer returns the answer, and false to hang up after it.
 func (n *node) answer(args []string) (answer []byte, ok bool) {
 	n.mu.Lock()

@@ -44,9 +44,10 @@ func TestJoin_BeforeItIsAdded(t *testing.T) {
 		p.start()
 		p.ready()
 	}
-	if m := all.list(t).Members[1]; m.Start != 3 || m.Role == "learner" {
-		t.Errorf("%+v", m)
-	}
+	within(t, "the third start is on record", func() bool { // a moment after the node is ready
+		m := all.list(t).Members[1]
+		return m.Start == 3 && m.Role != "learner"
+	})
 }
 
 // TestJoin_ResumesWithItsDirectory: the cluster knows the node, but nobody can let it in yet,
