@@ -26,7 +26,7 @@ const certDaysMax = 36500
 
 // certFlags are those of every command about certificates.
 type certFlags struct {
-	Dir  string `name:"dir" default:"certs" placeholder:"DIR" help:"Directory with the authority, in which the files are made. Default: certs."`
+	Dir  string `name:"dir" default:"certs" placeholder:"DIR" complete:"dirs" help:"Directory with the authority, in which the files are made. Default: certs."`
 	JSON bool   `name:"json" help:"Print JSON."`
 }
 
@@ -169,7 +169,7 @@ func (c *certClientCmd) Run(con console) error {
 
 type certRevokeCmd struct {
 	certFlags
-	Files []string `arg:"" name:"cert" help:"Certificates to revoke, as PEM files."`
+	Files []string `arg:"" name:"cert" complete:"files" help:"Certificates to revoke, as PEM files."`
 }
 
 // Run revokes certificates.
