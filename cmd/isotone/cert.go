@@ -169,7 +169,7 @@ func (c *certClientCmd) Run(con console) error {
 
 type certRevokeCmd struct {
 	certFlags
-	Files []string `arg:"" name:"cert" help:"Certificates to revoke, as PEM files."`
+	Files []string `arg:"" name:"cert" complete:"files" help:"Certificates to revoke, as PEM files."`
 }
 
 // Run revokes certificates.

@@ -81,7 +81,8 @@ func (n *Node) environ() []string {
 		"THRIFT_PORT":    "0",
 	}
 	if !strings.HasPrefix(n.RaftAddr, "127.") {
-		settings["PEER_INSECURE"] = "1" // it has a network namespace of its own
+		// It has a network namespace of its own, and all of this test is another machine to it.
+		settings["PEER_INSECURE"], settings["ANONYMOUS"] = "1", "all"
 	}
 	if n.clock != "" {
 		settings["ISOTONE_FAULT_CLOCK"] = n.clock
