@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/host/access"
 )
 
@@ -107,17 +106,14 @@ func (c *conn) run(args [][]byte, r *reply) error {
 // require returns why the client may not run the command, or nil. Without any rights it may
 // only ask for some, or leave.
 func (c *conn) require(cmd *command) error {
-	switch {
-	case cmd.needs != 0:
+	if cmd.needs != 0 {
 		return c.session.Require(cmd.needs)
-	case c.session.MayAnything():
-		return nil
 	}
 	switch cmd.name {
 	case "AUTH", "HELLO", "QUIT", "RESET":
 		return nil
 	}
-	return isotone.Errorf(isotone.CodeUnauthorized, "Authentication required.")
+	return c.session.RequireAny()
 }
 
 // unknown answers an unknown command as Redis does.

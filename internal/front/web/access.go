@@ -12,7 +12,7 @@ import (
 	"github.com/isotone/isotone/internal/host/access"
 )
 
-// joinPath is asked by nodes that are not members yet. It says no more than /members.
+// joinPath is asked by nodes that are not members yet. It says little more than /members.
 const joinPath = adminPrefix + "join"
 
 // roleOf returns what a request for a path needs; 0: nothing.
@@ -33,6 +33,9 @@ func roleOf(path string) access.Roles {
 	}
 	return 0
 }
+
+// isMembers reports whether a path has the addresses of the members, which every client needs.
+func isMembers(path string) bool { return path == "/members" || path == "/membership" }
 
 // forwardedFields are set by proxies. A proxy on this machine does not make its clients clients
 // of this machine.
@@ -58,8 +61,11 @@ func Authorize(c *access.Control, r *http.Request) (*access.Session, error) {
 			return s, err
 		}
 	}
-	if role := roleOf(r.URL.Path); role != 0 {
+	switch role := roleOf(r.URL.Path); {
+	case role != 0:
 		return s, s.Require(role)
+	case isMembers(r.URL.Path):
+		return s, s.RequireAny()
 	}
 	return s, nil
 }

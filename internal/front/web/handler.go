@@ -240,7 +240,7 @@ func (h *handler) route(w http.ResponseWriter, r *http.Request) string {
 		answer = (*handler).livez
 	case "/readyz":
 		answer = (*handler).readyz
-	case "/members", "/membership":
+	case "/members", "/membership": // as isMembers has them
 		answer = (*handler).members
 	case "/metrics":
 		if h.metrics != nil {

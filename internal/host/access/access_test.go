@@ -250,8 +250,8 @@ func TestCertificate_NamesAUser(t *testing.T) {
 		return &x509.Certificate{Subject: pkix.Name{CommonName: cn}, URIs: uris}
 	}
 	for want, certs := range map[string][]*x509.Certificate{
-		"alice": {cert("alice", nil), cert("other", uri("spiffe://x.example/isotone/client/alice")), cert("alice", uri("spiffe://x/isotone/node/1")), cert("alice", uri("https://x/isotone/client/bob"))},
-		"":      {nil, cert("", nil), cert("a b", nil), cert("", uri("spiffe://x/isotone/client/a/b"))},
+		"alice": {cert("alice", nil), cert("other", uri("spiffe://x.example/isotone/client/alice")), cert("alice", uri("https://x/isotone/client/bob"))},
+		"":      {nil, cert("alice", uri("spiffe://x/isotone/node/1")), cert("", nil), cert("a b", nil), cert("", uri("spiffe://x/isotone/client/a/b"))},
 	} {
 		for _, c := range certs {
 			if got := access.CertificateName(c); got != want {

@@ -190,6 +190,15 @@ func (s *Session) Require(roles Roles) error {
 	return isotone.Errorf(isotone.CodeUnauthorized, "clients without credentials lack the role %s here; authenticate, or see ACL_FILE and ANONYMOUS", roles&^s.user.roles)
 }
 
+// RequireAny returns nil if the session has any role, and otherwise an error that matches
+// isotone.ErrUnauthorized.
+func (s *Session) RequireAny() error {
+	if s.MayAnything() {
+		return nil
+	}
+	return isotone.Errorf(isotone.CodeUnauthorized, "Authentication required.")
+}
+
 // Take uses a number of requests for a number of timestamps or IDs. The error matches
 // isotone.ErrQuotaExceeded and says how long to wait; then nothing was used.
 func (s *Session) Take(requests, timestamps uint64) error {
@@ -239,7 +248,8 @@ func (s *Session) TakeStream() (done func(), err error) {
 }
 
 // CertificateName returns whom a client's certificate is for: NAME in the URI
-// spiffe://TRUST-DOMAIN/isotone/client/NAME, or else the common name; "" without either.
+// spiffe://TRUST-DOMAIN/isotone/client/NAME, or else the common name; "" without either, and for
+// the certificate of a node, spiffe://TRUST-DOMAIN/isotone/node/ID.
 func CertificateName(cert *x509.Certificate) string {
 	if cert == nil {
 		return ""
@@ -247,6 +257,9 @@ func CertificateName(cert *x509.Certificate) string {
 	for _, uri := range cert.URIs {
 		if name, ok := strings.CutPrefix(uri.Path, "/isotone/client/"); uri.Scheme == "spiffe" && ok && ValidName(name) {
 			return name
+		}
+		if uri.Scheme == "spiffe" && strings.HasPrefix(uri.Path, "/isotone/node/") {
+			return ""
 		}
 	}
 	if ValidName(cert.Subject.CommonName) {
