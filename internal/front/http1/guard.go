@@ -1,6 +1,10 @@
 package http1
 
-import "github.com/isotone/isotone/internal/host/access"
+import (
+	"strings"
+
+	"github.com/isotone/isotone/internal/host/access"
+)
 
 // credentialsMax bounds the credentials that a connection remembers.
 const credentialsMax = 512
@@ -72,6 +76,7 @@ func (h *handler) speaksFor(r *request, b []byte) bool {
 
 // check has credentials checked, unless that was done lately.
 func (h *handler) check(value string) verdict {
+	value = strings.Clone(value) // it is checked while the input is used for other things
 	c, ok := access.ParseAuthorization(value)
 	if !ok || len(value) > credentialsMax || h.front.cfg.Loop == nil {
 		return cold
