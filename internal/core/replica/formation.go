@@ -24,8 +24,9 @@ import (
 //   - prepared: the first snapshot is durable. It holds the members, the incarnations of
 //     their directories, and the cluster's ID, which is a hash of the rest. Founders with the
 //     same hellos prepare the same snapshot, so nobody has to lead. A founder prepares once.
-//   - formed: every other founder has said that it is prepared with the same ID, or one that
-//     the cluster is formed. Only now the node runs Raft.
+//   - formed: every other founder has said that it is prepared with the same ID, or a member that
+//     the cluster is formed. Only now the node runs Raft. The member need not be a founder: they
+//     may have been replaced while this node was away.
 //
 // So before the first vote, every member has all incarnations and the cluster's ID on disk. A
 // member that is wiped later is refused by each of the others, and no second cluster can be
@@ -68,6 +69,8 @@ type formation struct {
 	// prepared is the first snapshot, nil while gathering. It may not be durable yet; see
 	// Replica.prepared.
 	prepared *raftpb.Snapshot
+	// formed is set once a member that is no founder has said that the cluster is formed.
+	formed bool
 }
 
 // newFormation returns the state of a founder on an empty directory.
@@ -120,6 +123,8 @@ func (r *Replica) judgeAsFounder(h Hello) (refusal *Refusal, stops bool) {
 	switch {
 	case !f.isFounder(h.NodeID) && h.ClusterID != 0 && !r.prepared():
 		return nil, false // it takes this node for a member of its cluster, and will see
+	case !f.isFounder(h.NodeID) && r.isOfSameCluster(h) && r.mayBeNewer(h):
+		return nil, false
 	case !f.isFounder(h.NodeID) && h.Stage != StageGathering && !mutant.On(mutant.StopUnknown):
 		// It may be a member that joined the cluster while this node was away. The other
 		// founders know.
@@ -151,6 +156,12 @@ func (r *Replica) judgeAsFounder(h Hello) (refusal *Refusal, stops bool) {
 		return refuseTick(h, self), false
 	}
 	return nil, false
+}
+
+// isOfSameCluster reports whether h is that of a member of the cluster that this node is prepared
+// for, which is formed then.
+func (r *Replica) isOfSameCluster(h Hello) bool {
+	return r.prepared() && h.Stage == StageFormed && h.ClusterID == r.state.ClusterID
 }
 
 // incarnationOf returns the incarnation on record for a member, 0 if there is none.
@@ -242,6 +253,7 @@ func (r *Replica) founderHello(h Hello) {
 	f := r.forming
 	switch {
 	case !f.isFounder(h.NodeID):
+		f.formed = f.formed || r.isOfSameCluster(h)
 		return
 	case h.ClusterID != 0 && h.Stage == StageUnknown:
 		// In version 1, which has no founders, it admits this node as a member.
@@ -321,6 +333,9 @@ func (r *Replica) installSnapshot(s *raftpb.Snapshot) error {
 // isFormed reports whether all other founders are prepared, or one says that the cluster is
 // formed.
 func (r *Replica) isFormed() bool {
+	if r.forming.formed {
+		return true
+	}
 	ready := 1
 	for _, h := range r.forming.hellos { // order-free: it counts
 		if h.ClusterID != r.state.ClusterID {

@@ -91,3 +91,44 @@ func TestFormation_AWipedMemberFormsNothingBesideItsCluster(t *testing.T) {
 		}
 	}
 }
+
+// TestFormation_APreparedMemberLearnsOfItsClusterFromALaterOne: node 1 stores so slowly that it comes
+// back prepared only, and the other founders were lost and replaced meanwhile. A member of
+// its own cluster says that this was formed; one of another cluster, or one that joins, does not.
+func TestFormation_APreparedMemberLearnsOfItsClusterFromALaterOne(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*replica.Hello)
+		forms  bool
+	}{
+		{"a member", func(*replica.Hello) {}, true},
+		{"of another cluster", func(h *replica.Hello) { h.ClusterID++ }, false},
+		{"one that joins", func(h *replica.Hello) { h.Stage = replica.StageJoining }, false},
+		{"one that is prepared", func(h *replica.Hello) { h.Stage = replica.StagePrepared }, false},
+	} {
+		c := unformed(t, 3, nil)
+		late := c.nodes[1]
+		c.greet()
+		for _, n := range c.running() {
+			c.flush(n)
+		}
+		late.met, late.hellos = map[uint64]bool{}, nil
+		if late.Status().Forming == "" || late.disk.snap == nil {
+			t.Fatal("node 1 is not prepared")
+		}
+		h := late.Hello()
+		h.NodeID, h.Incarnation, h.Session, h.Stage, h.LastIndex = oracle.MemberID(3, 1), 4242, 77, replica.StageFormed, 9
+		tc.change(&h)
+		refusal := late.Admit(h)
+		if (refusal == nil) != tc.forms {
+			t.Errorf("%s is told: %v", tc.name, refusal)
+		}
+		if refusal == nil {
+			late.hellos = append(late.hellos, h)
+			c.settle()
+		}
+		if formed := late.Status().Forming == ""; formed != tc.forms {
+			t.Errorf("%s: %q", tc.name, late.Status().Forming)
+		}
+	}
+}

@@ -205,37 +205,45 @@ func TestFormation_ASlowHelloIsNotTakenForAWipedOne(t *testing.T) {
 	admitted()
 }
 
-// TestFormation_AFounderThatComesLateEndsNoMember: one that was down ever since it was
-// prepared does not know who has joined meanwhile, and has no say.
+// TestFormation_AFounderThatComesLateEndsNoMember: one that was down ever since it was prepared
+// does not know who has joined meanwhile. From feature level LevelMembers on it learns from the new
+// member that the cluster was formed; before, it refuses it and has no say.
 func TestFormation_AFounderThatComesLateEndsNoMember(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	late := c.nodes[1]
-	late.down = true
-	l := c.leader()
-	c.turn(l, &replica.Input{Change: &replica.MemberChange{Kind: replica.AddLearner, Member: oracle.Member{ID: 4, PeerAddr: "peer4:1"}}})
-	c.settle()
-	four := c.add(4, nil, nil)
-	c.greet()
-	c.tick(50)
-	c.start(late)
-	if late.Status().Forming == "" {
-		t.Fatal("it was formed")
-	}
-	refusal := late.Admit(four.Hello())
-	wantRefusal(t, refusal, replica.RefusedMember, "node 4")
-	if err := four.Refused(1, refusal); err != nil {
-		t.Errorf("a member was ended: %v", err)
-	}
-	if err := c.ending(late); err != nil {
-		t.Errorf("it was ended itself: %v", err)
-	}
-	c.greet()
-	c.tick(50)
-	if got := late.Members(); len(got) != 4 || late.Status().Leader != l.id {
-		t.Errorf("it has members %+v and leader %d", got, late.Status().Leader)
-	}
-	if refusal := late.Admit(four.Hello()); refusal != nil {
-		t.Errorf("when it knows: %v", refusal)
+	for level := uint64(oracle.LevelMembers - 1); level <= oracle.LevelMembers; level++ {
+		c := newCluster(t, 3, func(cfg *replica.Config) { cfg.Level = level })
+		late := c.nodes[1]
+		late.down = true
+		l := c.leader()
+		c.turn(l, &replica.Input{Change: &replica.MemberChange{Kind: replica.AddLearner, Member: oracle.Member{ID: 4, PeerAddr: "peer4:1"}}})
+		c.settle()
+		four := c.add(4, nil, func(cfg *replica.Config) { cfg.Level = level })
+		c.greet()
+		c.tick(50)
+		c.start(late)
+		if late.Status().Forming == "" {
+			t.Fatal("it was formed")
+		}
+		refusal := late.Admit(four.Hello())
+		if level >= oracle.LevelMembers && refusal != nil {
+			t.Errorf("a newer member is told: %v", refusal)
+		}
+		if level < oracle.LevelMembers {
+			wantRefusal(t, refusal, replica.RefusedMember, "node 4")
+			if err := four.Refused(1, refusal); err != nil {
+				t.Errorf("a member was ended: %v", err)
+			}
+		}
+		if err := c.ending(late); err != nil {
+			t.Errorf("it was ended itself: %v", err)
+		}
+		c.greet()
+		c.tick(50)
+		if got := late.Members(); len(got) != 4 || late.Status().Leader != l.id {
+			t.Errorf("it has members %+v and leader %d", got, late.Status().Leader)
+		}
+		if refusal := late.Admit(four.Hello()); refusal != nil {
+			t.Errorf("when it knows: %v", refusal)
+		}
 	}
 }
 

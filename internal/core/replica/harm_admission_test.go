@@ -200,10 +200,10 @@ func keepsEveryStranger(t *testing.T) bool {
 	return kept == nodes
 }
 
-// stopsUnknownMember: a founder was down since it was prepared, and meets a member that was added
-// since.
+// stopsUnknownMember: a founder of a cluster of an older feature level was down since it was
+// prepared, and meets a member that was added since.
 func stopsUnknownMember(t *testing.T) bool {
-	c := newCluster(t, 3, nil)
+	c := newCluster(t, 3, func(cfg *replica.Config) { cfg.Level = oracle.LevelMembers - 1 })
 	late := c.nodes[1]
 	late.down = true
 	if err := c.change(c.leader(), replica.AddLearner, 4, "peer4:1"); err != nil {
