@@ -18,6 +18,13 @@ import (
 // the test.
 func runMember(t *testing.T, change func(*config.Settings)) (stop func(), client, admin string) {
 	t.Helper()
+	stop, so := runMemberSockets(t, change)
+	return stop, "http://" + so.http.Addr().String(), "http://" + so.admin.Addr().String()
+}
+
+// runMemberSockets is runMember that returns what the node listens on.
+func runMemberSockets(t *testing.T, change func(*config.Settings)) (stop func(), so sockets) {
+	t.Helper()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	s := config.Default()
 	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.ThriftPort, s.DataDir = "127.0.0.1", 0, "127.0.0.1:0", 0, t.TempDir()
@@ -40,7 +47,7 @@ func runMember(t *testing.T, change func(*config.Settings)) (stop func(), client
 		}
 	})
 	t.Cleanup(stop)
-	return stop, "http://" + so.http.Addr().String(), "http://" + m.admin.addr()
+	return stop, so
 }
 
 func TestAdmin_ServesOperatorsAndNobodyElse(t *testing.T) {

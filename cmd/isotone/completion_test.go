@@ -63,6 +63,9 @@ var completionCases = []struct {
 	{words: "backup|--data-dir|d|", want: "files"},
 	{words: "backup|file|--f", want: "--force"},
 	{words: "backup|--|", want: "files"},
+	{words: "user|", want: "hash check"},
+	{words: "user|check|", want: "files"},
+	{words: "user|hash|--password-file|", want: "files"},
 	{words: "serve|--|--de", want: ""},
 	{words: "version|", want: "--help --json"},
 }

@@ -44,6 +44,7 @@ type cli struct {
 	Restore    restoreCmd    `cmd:"" help:"Prepare an empty data directory to form a new cluster from a backup."`
 	Recover    recoverCmd    `cmd:"" help:"Make a new cluster of the data directory of the only node that is left."`
 	Cert       certCmd       `cmd:"" help:"Make the certificates of nodes and clients, and revoke them."`
+	User       userCmd       `cmd:"" help:"Make the hash of a user's secret, and check a list of users."`
 	Upgrade    upgradeCmd    `cmd:"" help:"Show or finalize the upgrade of a cluster to a newer version."`
 	Stats      statsCmd      `cmd:"" help:"Analyse request logs: what requests cost, and how many workers a core can keep busy."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`

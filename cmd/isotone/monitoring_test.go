@@ -52,8 +52,9 @@ func pageOfMetrics() string {
 	var b strings.Builder
 	b.WriteString(`# Metrics
 
-` + "`GET /metrics`" + ` of a node, on the client port and on ` + "`ADMIN_ADDR`" + `, and of a proxy, on the port of ` + "`--admin`" + `,
-answers in the text format of Prometheus. Names and labels never change once released; new ones may come.
+` + "`GET /metrics`" + ` of a node, on the client port, ` + "`ADMIN_ADDR`" + ` and ` + "`METRICS_ADDR`" + `, and of a proxy, on the port of
+` + "`--admin`" + `, answers in the text format of Prometheus. On the first two it takes the role ` + "`metrics`" + `, which clients on the machine
+of the node have unless it has [users](security.md#clients). Names and labels never change once released; new ones may come.
 [alerts.md](alerts.md) has rules for alerts, and [monitoring/grafana.json](../monitoring/grafana.json) is a dashboard.
 
 This page is generated from the program: ` + "`go generate ./cmd/isotone`" + `.

@@ -183,6 +183,7 @@ func (c *conn) runQuit(_ [][]byte, r *reply) error {
 
 func (c *conn) runReset(_ [][]byte, r *reply) error {
 	c.resp3, c.local, c.name, c.transaction = false, false, "", nil
+	c.session.Reset()
 	r.simple("RESET")
 	return nil
 }

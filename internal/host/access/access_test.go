@@ -201,6 +201,30 @@ func TestVerify_GuessesAreLimited(t *testing.T) {
 	}
 }
 
+// TestVerify_ARepeatedWrongSecretIsNoGuess: it keeps nobody else of its address out, and is tried
+// anew with a new list.
+func TestVerify_ARepeatedWrongSecretIsNoGuess(t *testing.T) {
+	file := users(t, "", `{"users": {"alice": {"roles": ["all"], "secrets": ["HASH"]}}}`)
+	c := open(t, access.Config{File: file})
+	s := session(t, c, elsewhere)
+	for range 50 {
+		if err := prove(t, s, "bob", secret); !errors.Is(err, isotone.ErrUnauthorized) || strings.Contains(err.Error(), "too many") {
+			t.Fatal(err)
+		}
+	}
+	if err := prove(t, s, "alice", secret); err != nil {
+		t.Errorf("the right credentials: %v", err)
+	}
+	users(t, file, `{"users": {"bob": {"roles": ["all"], "secrets": ["HASH"]}}}`)
+	c.Check()
+	if err := prove(t, s, "bob", secret); err != nil {
+		t.Errorf("after bob was added: %v", err)
+	}
+	if err := prove(t, s, "alice", secret); err == nil {
+		t.Error("alice is gone, and her credentials still known")
+	}
+}
+
 func TestOpen_NamesEverythingThatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"users": {"a b": {"roles": ["admin"]}, "x": {"roles": ["root"]}, "y": {"roles": [], "secrets": ["plain"]}}}`: `user "a b"|"root" is no role|user "y": secret 1: want a hash`,

@@ -147,8 +147,8 @@ func (c *Control) use(t *table) {
 		}
 	}
 	c.addresses.setLimits(t.address)
-	c.verify.forget()
 	c.table.Store(t)
+	c.verify.forget()
 }
 
 // Run reloads the list when its file has changed, until ctx ends. A list that cannot be used is

@@ -24,12 +24,15 @@ type held struct {
 func (l *leases) take(most int64, session uint64, worker int, now int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	extends := false
 	for h, end := range l.until {
 		if end <= now {
 			delete(l.until, h)
+		} else if h.session == session && (worker < 0 || h.worker == worker) {
+			extends = true // without a certain worker it is the one that the session has
 		}
 	}
-	if _, extends := l.until[held{session, worker}]; !extends && int64(len(l.until))+l.asked >= most {
+	if !extends && int64(len(l.until))+l.asked >= most {
 		return false
 	}
 	l.asked++

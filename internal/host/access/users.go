@@ -61,8 +61,10 @@ func parseList(text []byte) (users map[string]*user, address *Limits, err error)
 	for _, name := range slices.Sorted(maps.Keys(l.Users)) {
 		e := l.Users[name]
 		u, err := e.user(name)
-		if err != nil {
-			faults = append(faults, fmt.Errorf("user %.80q: %w", name, err))
+		if several, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, err := range several.Unwrap() {
+				faults = append(faults, fmt.Errorf("user %.80q: %w", name, err))
+			}
 		}
 		users[name] = u
 	}
@@ -89,24 +91,29 @@ func jsonError(err error) error {
 	return err // an unknown field, with its name
 }
 
+// user returns what the entry says, and all that is wrong with it.
 func (e *entry) user(name string) (*user, error) {
 	u := &user{name: name, limits: e.Limits}
+	var faults []error
 	if !ValidName(name) {
-		return u, fmt.Errorf("want a name of letters, digits, '.', '_' and '-', at most %d", nameMax)
+		faults = append(faults, fmt.Errorf("want a name of letters, digits, '.', '_' and '-', at most %d", nameMax))
 	}
 	var err error
 	if u.roles, err = ParseRoles(e.Roles); err != nil {
-		return u, err
+		faults = append(faults, err)
 	}
 	if len(e.Secrets) > secretsMax {
-		return u, fmt.Errorf("%d secrets, at most %d are accepted", len(e.Secrets), secretsMax)
+		faults = append(faults, fmt.Errorf("%d secrets, at most %d are accepted", len(e.Secrets), secretsMax))
 	}
-	for i, text := range e.Secrets {
+	for i, text := range e.Secrets[:min(len(e.Secrets), secretsMax)] {
 		h, err := parseHash(text)
 		if err != nil {
-			return u, fmt.Errorf("secret %d: %w", i+1, err)
+			faults = append(faults, fmt.Errorf("secret %d: %w", i+1, err))
 		}
 		u.secrets = append(u.secrets, h)
 	}
-	return u, u.limits.check()
+	if err := u.limits.check(); err != nil {
+		faults = append(faults, err)
+	}
+	return u, errors.Join(faults...)
 }

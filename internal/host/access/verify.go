@@ -66,16 +66,26 @@ type verifier struct {
 	key     [32]byte
 
 	mu      sync.Mutex
-	known   map[[sha256.Size]byte]time.Duration // when it was last verified
+	known   map[[sha256.Size]byte]verified
 	failed  map[netip.Addr]*failures
 	queue   []*attempt
 	running bool
+}
+
+// verified says when credentials were right, and by which list.
+type verified struct {
+	at time.Duration
+	by *table
 }
 
 // failures are the wrong credentials of one address.
 type failures struct {
 	since time.Duration
 	count int
+	// last is the digest of the latest. Who repeats it guesses nothing, and is told so without
+	// being counted: a client with the wrong secret does not keep others of its address out.
+	last [sha256.Size]byte
+	by   *table // the list that last is wrong by
 }
 
 // attempt is one check that is under way.
@@ -86,7 +96,7 @@ type attempt struct {
 }
 
 func newVerifier(c *Control) *verifier {
-	v := &verifier{control: c, known: map[[sha256.Size]byte]time.Duration{}, failed: map[netip.Addr]*failures{}}
+	v := &verifier{control: c, known: map[[sha256.Size]byte]verified{}, failed: map[netip.Addr]*failures{}}
 	_, _ = rand.Read(v.key[:]) // never fails
 	return v
 }
@@ -100,11 +110,14 @@ func (v *verifier) digest(c Credentials) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// forget forgets all credentials: the list has changed.
+// forget drops what is known by a list that has changed. It does not count any more by then.
 func (v *verifier) forget() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	clear(v.known)
+	for _, f := range v.failed {
+		f.by = nil
+	}
 }
 
 // isKnown reports whether c was right a while ago, with the list in force.
@@ -112,8 +125,8 @@ func (v *verifier) isKnown(c Credentials) bool {
 	sum := v.digest(c)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	at, ok := v.known[sum]
-	return ok && v.control.cfg.Now()-at < knownTime
+	k, ok := v.known[sum]
+	return ok && k.by == v.control.table.Load() && v.control.cfg.Now()-k.at < knownTime
 }
 
 var (
@@ -126,15 +139,21 @@ var (
 // is not called, and err is the result.
 func (v *verifier) submit(c Credentials, addr netip.Addr, done func(error)) (now bool, err error) {
 	if !c.valid() {
-		return true, v.wrong(c.Name, addr)
+		return true, v.wrong(c, addr, v.control.table.Load())
 	}
 	if v.isKnown(c) {
 		return true, nil
 	}
+	sum := v.digest(c)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if f := v.failed[addr]; f != nil && f.count >= failuresMax && v.control.cfg.Now()-f.since < failureTime {
-		return true, errTooManyBad
+	if f := v.failed[addr]; f != nil && v.control.cfg.Now()-f.since < failureTime {
+		switch {
+		case f.last == sum && f.by == v.control.table.Load():
+			return true, errWrong
+		case f.count >= failuresMax:
+			return true, errTooManyBad
+		}
 	}
 	if len(v.queue) >= verifyQueueMax {
 		return true, errVerifyQueue
@@ -180,7 +199,7 @@ func (v *verifier) check(a *attempt) error {
 		right = secrets[i].matches(a.credentials.Secret) || right
 	}
 	if !right || !exists {
-		return v.wrong(a.credentials.Name, a.addr)
+		return v.wrong(a.credentials, a.addr, t)
 	}
 	v.remember(a.credentials, t)
 	return nil
@@ -191,21 +210,20 @@ func (v *verifier) remember(c Credentials, t *table) {
 	sum := v.digest(c)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.control.table.Load() != t {
-		return
-	}
 	if len(v.known) >= knownMax {
 		clear(v.known) // all have to be checked again
 	}
-	v.known[sum] = v.control.cfg.Now()
+	v.known[sum] = verified{v.control.cfg.Now(), t}
 }
 
-// wrong notes wrong credentials of an address.
-func (v *verifier) wrong(name string, addr netip.Addr) error {
+// wrong notes that credentials of an address are wrong by t.
+func (v *verifier) wrong(c Credentials, addr netip.Addr, t *table) error {
+	name := c.Name
 	if !ValidName(name) {
 		name = "" // perhaps a secret in the wrong place
 	}
 	v.control.audit.denied("credentials", name, addr, "authentication")
+	sum := v.digest(c)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := v.control.cfg.Now()
@@ -218,6 +236,7 @@ func (v *verifier) wrong(name string, addr netip.Addr) error {
 		v.failed[addr] = f
 	}
 	f.count++
+	f.last, f.by = sum, t
 	return errWrong
 }
 
