@@ -266,7 +266,7 @@ func (c *hostileConn) ask(command string) error {
 	}
 	var n int
 	switch line[0] {
-	case '-':
+	case '-', 'H': // HTTP/1.1 400: it was not taken for the Redis protocol
 		c.refused.Add(1)
 		return nil
 	case '$':
