@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -51,9 +52,9 @@ type Hostile struct {
 type HostileReport struct {
 	// Opened counts connections, Actions what was done on them (see [HostileKind]).
 	Opened, Actions int64
-	// Served counts answers that a client of that kind wants, Refused those that refuse, and
-	// Ended the connections that the node closed, or did not answer in 2 s.
-	Served, Refused, Ended int64
+	// Served counts answers that a client of that kind wants, Refused those that refuse, Ended
+	// the connections that the node closed, and Waited those on which it did not answer in 2 s.
+	Served, Refused, Ended, Waited int64
 }
 
 // HostileKind is one kind of hostile clients.
@@ -141,7 +142,7 @@ func (h *Hostile) run(k *HostileKind) HostileReport {
 		work.Go(func() { (&hostileConn{attack: a, index: i}).run() })
 	}
 	work.Wait()
-	return HostileReport{a.opened.Load(), a.actions.Load(), a.served.Load(), a.refused.Load(), a.ended.Load()}
+	return HostileReport{a.opened.Load(), a.actions.Load(), a.served.Load(), a.refused.Load(), a.ended.Load(), a.waited.Load()}
 }
 
 // attack is what all connections of a Hostile share.
@@ -152,7 +153,7 @@ type attack struct {
 	turns chan struct{}
 	hello []byte // a TLS ClientHello
 
-	opened, actions, served, refused, ended atomic.Int64
+	opened, actions, served, refused, ended, waited atomic.Int64
 }
 
 // pace gives turns at the rate of the kind. Turns that nobody took in time are lost.
@@ -195,7 +196,7 @@ func (c *hostileConn) run() {
 		}
 		if c.conn == nil {
 			if err := c.open(); err != nil {
-				c.ended.Add(1)
+				c.failed(err)
 				continue
 			}
 		}
@@ -203,11 +204,21 @@ func (c *hostileConn) run() {
 		c.actions.Add(1)
 		c.step++
 		if err := c.kind.act(c); err != nil {
-			if err != errAgain {
-				c.ended.Add(1)
-			}
+			c.failed(err)
 			c.close()
 		}
+	}
+}
+
+// failed counts what an error means.
+func (c *hostileConn) failed(err error) {
+	var ne net.Error
+	switch {
+	case err == errAgain || c.ctx.Err() != nil:
+	case errors.As(err, &ne) && ne.Timeout():
+		c.waited.Add(1)
+	default:
+		c.ended.Add(1)
 	}
 }
 
