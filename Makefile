@@ -143,11 +143,11 @@ member-steps: ## kill -9 at every step of a change of membership, a quarter of a
 # HOSTILE_ROUNDS of HOSTILE_SECONDS each, without and with the others in turns. About ten
 # minutes; "go test" does the same once for a second each, without a bound on the rate.
 #
-# make hostile-storm HOSTILE_ONLY="MULTI queues,UDP garbage"
+# make hostile-storm HOSTILE_ONLY="MULTI queues,UDP garbage" HOSTILE_PAUSE=2000
 HOSTILE_SECONDS ?= 3
 HOSTILE_ROUNDS ?= 3
 
 .PHONY: hostile-storm
 hostile-storm: ## hostile clients of every kind beside a good one, about ten minutes
-	HOSTILE_SECONDS='$(HOSTILE_SECONDS)' HOSTILE_ROUNDS='$(HOSTILE_ROUNDS)' HOSTILE_ONLY='$(HOSTILE_ONLY)' \
+	HOSTILE_SECONDS='$(HOSTILE_SECONDS)' HOSTILE_ROUNDS='$(HOSTILE_ROUNDS)' HOSTILE_ONLY='$(HOSTILE_ONLY)' HOSTILE_PAUSE='$(HOSTILE_PAUSE)' \
 		go test -count=1 -v -timeout 24h -run '^TestHostile_' ./internal/check/chaos

@@ -4,11 +4,18 @@ import (
 	"crypto/sha256"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 const (
-	// verifyQueueMax bounds the credentials that wait to be checked: 1.3 s of hashing.
+	// verifyQueueMax bounds the credentials that wait to be checked: 1.3 s of hashing, 5 s with
+	// the rests between guesses.
 	verifyQueueMax = 64
+	// guessRest is how long the verifier rests after a check for an address that has guessed
+	// wrong before, as a multiple of what the check took: such guesses take a quarter of a core.
+	guessRest = 3
+	// restStep is how soon others are noticed meanwhile.
+	restStep = 2 * time.Millisecond
 	// attemptSharesMax bounds the connections that wait for one check, of the same credentials
 	// from the same address: those of one client that starts.
 	attemptSharesMax = 1024
@@ -120,6 +127,31 @@ func (v *verifier) run() {
 		if a == nil {
 			return
 		}
-		a.finish(v.check(a))
+		guessed, began := v.hasGuessed(a.addr), time.Now()
+		err := v.check(a)
+		took := time.Since(began)
+		a.finish(err)
+		if guessed && err != nil {
+			v.rest(time.Now().Add(guessRest * took))
+		}
 	}
+}
+
+func (v *verifier) hasGuessed(addr netip.Addr) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.failures(addr) > 0
+}
+
+// rest waits until a time, or until credentials wait that are from an address without guesses.
+func (v *verifier) rest(until time.Time) {
+	for time.Now().Before(until) && !v.newcomer() {
+		time.Sleep(restStep)
+	}
+}
+
+func (v *verifier) newcomer() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.ContainsFunc(v.queue, func(a *attempt) bool { return v.failures(a.addr) == 0 })
 }
