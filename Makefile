@@ -137,3 +137,17 @@ member-storm: ## changes of membership under load, about nine minutes
 member-steps: ## kill -9 at every step of a change of membership, a quarter of an hour
 	MEMBER_STEPS=all MEMBER_STEPS_ONLY='$(MEMBER_STEPS_ONLY)' \
 		go test -count=1 -v -timeout 24h -run '^TestMemberSteps_' ./internal/check/chaos
+
+# 1,000 connections of hostile clients of one kind after the other, beside a client with
+# credentials: 0 of its calls may fail, and 80 % of its rate have to remain, by the median of
+# HOSTILE_ROUNDS of HOSTILE_SECONDS each, without and with the others in turns. About ten
+# minutes; "go test" does the same once for a second each, without a bound on the rate.
+#
+# make hostile-storm HOSTILE_ONLY="MULTI queues,UDP garbage" HOSTILE_PAUSE=2000
+HOSTILE_SECONDS ?= 3
+HOSTILE_ROUNDS ?= 3
+
+.PHONY: hostile-storm
+hostile-storm: ## hostile clients of every kind beside a good one, about ten minutes
+	HOSTILE_SECONDS='$(HOSTILE_SECONDS)' HOSTILE_ROUNDS='$(HOSTILE_ROUNDS)' HOSTILE_ONLY='$(HOSTILE_ONLY)' HOSTILE_PAUSE='$(HOSTILE_PAUSE)' \
+		go test -count=1 -v -timeout 24h -run '^TestHostile_' ./internal/check/chaos

@@ -34,6 +34,12 @@
 // it or another process. TestMemberSteps kills at one step of each command that changes members
 // or the leadership, "make member-steps" at all of them.
 //
+// # Hostile clients
+//
+// [RunHostile] starts 1,000 connections that do what clients should not, in a process of the
+// lowest priority and at a bounded rate; [HostileKinds] lists what. TestHostile has a client with
+// credentials ask beside them, "make hostile-storm" measures what remains of its rate.
+//
 // # Faults within processes
 //
 // Three hidden settings of the program are for these tests; without them there is nothing but

@@ -18,6 +18,7 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	chaos.BeHostile()
 	flag.Parse()
 	os.Exit(run(m))
 }

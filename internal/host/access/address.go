@@ -63,11 +63,7 @@ func (a *addresses) find(addr netip.Addr) *usage {
 
 // record returns the record of addr, with mu held.
 func (a *addresses) record(addr netip.Addr) *usage {
-	if addr.Is6() && !addr.IsLoopback() {
-		if prefix, err := addr.WithZone("").Prefix(prefixBits6); err == nil {
-			addr = prefix.Addr()
-		}
-	}
+	addr = networkOf(addr)
 	u := a.by[addr]
 	if u == nil {
 		if len(a.by) >= addressesMax {
@@ -79,6 +75,16 @@ func (a *addresses) record(addr netip.Addr) *usage {
 		}
 	}
 	return u
+}
+
+// networkOf returns what counts as one address.
+func networkOf(addr netip.Addr) netip.Addr {
+	if addr.Is6() && !addr.IsLoopback() {
+		if prefix, err := addr.WithZone("").Prefix(prefixBits6); err == nil {
+			return prefix.Addr()
+		}
+	}
+	return addr
 }
 
 func (a *addresses) close(u *usage) {

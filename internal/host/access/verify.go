@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// verifyQueueMax bounds the credentials that wait to be checked: 1.3 s of hashing.
-	verifyQueueMax = 64
 	// knownMax and knownTime bound what is remembered of credentials that were right.
 	knownMax  = 4096
 	knownTime = time.Hour
@@ -69,6 +67,7 @@ type verifier struct {
 	known   map[[sha256.Size]byte]verified
 	failed  map[netip.Addr]*failures
 	queue   []*attempt
+	dropped []*attempt // left the queue unchecked, for others; run answers them
 	running bool
 }
 
@@ -86,13 +85,6 @@ type failures struct {
 	// being counted: a client with the wrong secret does not keep others of its address out.
 	last [sha256.Size]byte
 	by   *table // the list that last is wrong by
-}
-
-// attempt is one check that is under way.
-type attempt struct {
-	credentials Credentials
-	addr        netip.Addr
-	done        func(error)
 }
 
 func newVerifier(c *Control) *verifier {
@@ -138,6 +130,7 @@ var (
 // submit checks c. It calls done, on a goroutine of its own, unless it returns true: then done
 // is not called, and err is the result.
 func (v *verifier) submit(c Credentials, addr netip.Addr, done func(error)) (now bool, err error) {
+	addr = networkOf(addr)
 	if !c.valid() {
 		return true, v.wrong(c, addr, v.control.table.Load())
 	}
@@ -147,39 +140,10 @@ func (v *verifier) submit(c Credentials, addr netip.Addr, done func(error)) (now
 	sum := v.digest(c)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if f := v.failed[addr]; f != nil && v.control.cfg.Now()-f.since < failureTime {
-		switch {
-		case f.last == sum && f.by == v.control.table.Load():
-			return true, errWrong
-		case f.count >= failuresMax:
-			return true, errTooManyBad
-		}
+	if f := v.failed[addr]; v.failures(addr) > 0 && f.last == sum && f.by == v.control.table.Load() {
+		return true, errWrong
 	}
-	if len(v.queue) >= verifyQueueMax {
-		return true, errVerifyQueue
-	}
-	v.queue = append(v.queue, &attempt{c, addr, done})
-	if !v.running {
-		v.running = true
-		go v.run()
-	}
-	return false, nil
-}
-
-// run checks what waits, and ends when nothing does.
-func (v *verifier) run() {
-	for {
-		v.mu.Lock()
-		if len(v.queue) == 0 {
-			v.running = false
-			v.mu.Unlock()
-			return
-		}
-		a := v.queue[0]
-		v.queue = v.queue[1:]
-		v.mu.Unlock()
-		a.done(v.check(a))
-	}
+	return v.enqueue(&attempt{digest: sum, credentials: c, addr: addr, done: []func(error){done}})
 }
 
 // nobody is whose secret is compared for names that do not exist, so that they take as long.
@@ -189,6 +153,9 @@ var nobody = sync.OnceValue(func() hash {
 })
 
 func (v *verifier) check(a *attempt) error {
+	if v.isKnown(a.credentials) {
+		return nil // since it waits
+	}
 	t := v.control.table.Load()
 	secrets, exists := []hash{nobody()}, false
 	if u := t.users[a.credentials.Name]; u != nil && len(u.secrets) > 0 {
