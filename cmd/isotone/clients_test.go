@@ -189,7 +189,8 @@ var questions = []question{
 	{"/admin/members", basic("ops", testSecret), 200},
 	{"/upgrade", "", 401},
 	{"/up", "", 200},
-	{"/members", "", 200},
+	{"/members", "", 401},
+	{"/members", bearer("ids", testSecret), 200},
 }
 
 // check checks an answer to q.
