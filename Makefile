@@ -140,8 +140,8 @@ member-steps: ## kill -9 at every step of a change of membership, a quarter of a
 
 # 1,000 connections of hostile clients of one kind after the other, beside a client with
 # credentials: 0 of its calls may fail, and 80 % of its rate have to remain, by the median of
-# HOSTILE_ROUNDS of HOSTILE_SECONDS each, without and with the others in turns. About ten
-# minutes; "go test" does the same once for a second each, without a bound on the rate.
+# HOSTILE_ROUNDS of HOSTILE_SECONDS each, without and with the others in turns; below that, of up
+# to three times as many. About ten minutes; "go test" does the same once for a second each, without a bound on the rate.
 #
 # make hostile-storm HOSTILE_ONLY="MULTI queues,UDP garbage" HOSTILE_PAUSE=2000
 HOSTILE_SECONDS ?= 3
