@@ -77,6 +77,7 @@ func (c *Client) toLeader(ctx context.Context, command ...string) (reply.Value, 
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
 	addr, moves := "", 0
+	var quota *isotone.Error // why the latest attempt was refused, if that was a quota
 	for failures := 0; ; failures++ {
 		if addr == "" {
 			addr = c.nextAddr(failures)
@@ -94,14 +95,17 @@ func (c *Client) toLeader(ctx context.Context, command ...string) (reply.Value, 
 		case errors.As(err, &refusal) && !repeatable(refusal.Code):
 			return reply.Value{}, err
 		}
+		if failures > 0 && refusal == nil && isOver(ctx) {
+			return reply.Value{}, c.overdue(ctx, quota) // the end of the call says nothing about the node
+		}
 		c.note(addr, err)
 		if addr = ""; refusal != nil && refusal.Leader != "" && moves < movesMax {
 			addr, moves = refusal.Leader, moves+1
 			continue
 		}
 		moves = 0
-		wait, quota := backoff(failures), (*isotone.Error)(nil)
-		if refusal != nil && refusal.Code == isotone.CodeQuotaExceeded {
+		wait := backoff(failures)
+		if quota = nil; refusal != nil && refusal.Code == isotone.CodeQuotaExceeded {
 			wait, quota = quotaPause(refusal, failures), refusal
 		}
 		pause := time.NewTimer(wait)
@@ -115,6 +119,15 @@ func (c *Client) toLeader(ctx context.Context, command ...string) (reply.Value, 
 			return reply.Value{}, c.overdue(ctx, quota)
 		}
 	}
+}
+
+// isOver waits for the end of ctx if its deadline has come: a dial that the deadline ends may
+// fail a moment before.
+func isOver(ctx context.Context) bool {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
 }
 
 // transient reports whether the same cluster may answer the request later.
