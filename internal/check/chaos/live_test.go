@@ -231,9 +231,10 @@ func wantLines(t *testing.T, n *chaos.Node, document string, failed, loaded int)
 		}
 		return lines
 	}
-	if f, l := count("live document cannot be loaded"), count("live document is loaded again"); f != failed || l != loaded {
-		t.Errorf("%s: %d lines that it cannot be loaded, %d that it is again; want %d and %d", document, f, l, failed, loaded)
-	}
+	waitFor(t, liveTimeout, func() (bool, string) { // the log is written a little later
+		f, l := count("live document cannot be loaded"), count("live document is loaded again")
+		return f == failed && l == loaded, fmt.Sprintf("%s: %d lines that it cannot be loaded, %d that it is again; want %d and %d", document, f, l, failed, loaded)
+	})
 }
 
 // memory watches how much memory a node uses.

@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"slices"
+
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone"
@@ -135,6 +137,10 @@ func (r *Replica) Members() []Member {
 	}
 	return list
 }
+
+// OutgoingVoters returns the voters of the configuration that is being left, nil outside of a joint
+// configuration: until it is left, a majority of them is needed, too.
+func (r *Replica) OutgoingVoters() []uint64 { return slices.Clone(r.conf.GetVotersOutgoing()) }
 
 // Strangers returns nodes that were admitted though this one knows no such member: it may be
 // behind. The records have ID and PeerAddr.

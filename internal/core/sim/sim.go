@@ -167,16 +167,25 @@ func (w *world) hasQuorum() bool {
 	if latest == nil {
 		return false
 	}
-	voters, kept := 0, 0
+	var voters []uint64
 	for _, m := range latest.replica.Members() {
-		if o := w.node(m.ID); !m.Learner {
-			voters++
-			if o != nil && o.tampered != wipedAmidst {
-				kept++
-			}
+		if !m.Learner {
+			voters = append(voters, m.ID)
 		}
 	}
-	return kept > voters/2
+	outgoing := latest.replica.OutgoingVoters()
+	return w.haveKept(voters) && (len(outgoing) == 0 || w.haveKept(outgoing))
+}
+
+// haveKept reports whether a majority of the nodes has kept its disk.
+func (w *world) haveKept(ids []uint64) bool {
+	kept := 0
+	for _, id := range ids {
+		if o := w.node(id); o != nil && o.tampered != wipedAmidst {
+			kept++
+		}
+	}
+	return kept > len(ids)/2
 }
 
 // judge checks the history.
