@@ -28,8 +28,8 @@ const (
 	// CodeQuotaExceeded: the caller has used what it may use; try again after
 	// [Error.RetryAfter].
 	CodeQuotaExceeded Code = "quota_exceeded"
-	// CodeNoWorker: no worker ID is free for a lease, or the node has none to make IDs with yet;
-	// try again, IDs also at another node.
+	// CodeNoWorker: no worker ID is free for a lease, an operator has revoked the lease of the
+	// session, or the node has none to make IDs with yet; try again, IDs also at another node.
 	CodeNoWorker Code = "no_worker"
 	// CodeNotFound: nothing has that name.
 	CodeNotFound Code = "not_found"

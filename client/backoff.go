@@ -8,10 +8,14 @@ import (
 )
 
 const (
-	// backoffMin and backoffMax bound the pause after a failure, before jitter. An
-	// election takes a few hundred milliseconds; short pauses find its end sooner.
-	backoffMin = 5 * time.Millisecond
+	// backoffMin and backoffMax bound the pause after a failure, before jitter. An election may
+	// take a few milliseconds only.
+	backoffMin = time.Millisecond
 	backoffMax = 100 * time.Millisecond
+	// searchPauseMax bounds the pause between two questions for the leader for the first
+	// searchEager of a search. Most elections end in that time.
+	searchPauseMax = 8 * time.Millisecond
+	searchEager    = time.Second
 	// memberBackoffMax bounds it for a member that is not needed because others give IDs.
 	memberBackoffMax = 2 * time.Second
 	// refusedBackoffMax bounds it for a node that refuses the client, which ends when somebody
@@ -26,7 +30,7 @@ const (
 func backoff(failures int) time.Duration { return backoffTo(failures, backoffMax) }
 
 func backoffTo(failures int, most time.Duration) time.Duration {
-	pause := min(backoffMin<<min(failures, 10), most)
+	pause := min(backoffMin<<min(failures, 16), most)
 	return pause/2 + rand.N(pause)
 }
 

@@ -43,7 +43,7 @@ func one(ctx context.Context, c *client.Client) (isotone.Timestamp, error) {
 // each except that for direct calls.
 func occupy(ctx context.Context, t *testing.T, f *cluster, c *client.Client, conns int) (*held, *sync.WaitGroup) {
 	t.Helper()
-	eventually(t, "all connections, and that for direct calls", func() bool { return f.nodes[0].count("PING") == conns+1 })
+	connected(t, c, conns)
 	h, calls := hold(f, f.nodes[0]), &sync.WaitGroup{}
 	h.fill(ctx, t, c, calls, conns)
 	return h, calls

@@ -53,7 +53,7 @@ type Client struct {
 	floor  floor
 
 	seen    atomic.Pointer[view]          // the router's state, for other goroutines
-	trouble atomic.Pointer[string]        // the latest failure, for errors of calls
+	trouble trouble                       // for errors of calls
 	foreign atomic.Pointer[isotone.Error] // set while only nodes of another cluster answer
 }
 
@@ -277,24 +277,10 @@ func (c *Client) retried(addr string, err error) {
 	if c.ctx.Err() != nil {
 		return
 	}
-	c.note(addr, err)
+	c.trouble.note(addr, err)
 	if c.opt.Hooks.Retried != nil {
 		c.opt.Hooks.Retried(addr, readable(err))
 	}
-}
-
-// note records the latest failure.
-func (c *Client) note(addr string, err error) {
-	text := addr + ": " + readable(err).Error()
-	c.trouble.Store(&text)
-}
-
-// troubleText returns the latest failure, to append to a message.
-func (c *Client) troubleText() string {
-	if text := c.trouble.Load(); text != nil {
-		return "; " + *text
-	}
-	return ""
 }
 
 // timeoutError returns the error of a call whose context is done.
@@ -315,7 +301,7 @@ func (c *Client) overdue(ctx context.Context, quota *isotone.Error) error {
 	if why := c.foreign.Load(); why != nil {
 		return &lateError{isotone.Errorf(isotone.CodeWrongCluster, "no other node answers in time: %s", why.Message)}
 	}
-	return &lateError{isotone.Errorf(isotone.CodeDeadlineExceeded, "no answer in time%s", c.troubleText())}
+	return &lateError{isotone.Errorf(isotone.CodeDeadlineExceeded, "no answer in time%s", c.trouble.text())}
 }
 
 // lateError matches its cause and context.DeadlineExceeded.

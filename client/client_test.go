@@ -222,6 +222,7 @@ func TestHooks_SeeAnswersRetriesAndLeaders(t *testing.T) {
 		Leader:   func(addr string) { note("leader %s", addr) },
 	}})
 	ctx := within(t, 10*time.Second)
+	connected(t, c, client.ConnsDefault)
 	_, _ = c.Timestamps(ctx, 5)
 	f.lead(1)
 	_, _ = c.Timestamp(ctx)

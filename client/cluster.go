@@ -44,9 +44,21 @@ func clusterOf(info string) (id isotone.ClusterID, told bool, err error) {
 // together with a command that is harmless in any cluster. It reads the command's answer only if
 // the cluster is the right one.
 func (c *Client) handshake(ctx context.Context, conn net.Conn, read *bufio.Reader, addr string, command ...string) (v reply.Value, err error) {
+	if err := c.greet(ctx, conn, read, addr, command...); err != nil {
+		return v, err
+	}
+	err = within(ctx, conn, func() error {
+		v, err = readReply(read)
+		return err
+	})
+	return v, refusedClient(err)
+}
+
+// greet is handshake without reading the command's answer.
+func (c *Client) greet(ctx context.Context, conn net.Conn, read *bufio.Reader, addr string, command ...string) error {
 	first, err := c.authentication(ctx)
 	if err != nil {
-		return v, refusedClient(err)
+		return refusedClient(err)
 	}
 	err = within(ctx, conn, func() error {
 		if _, err := conn.Write(appendCommand(appendCommand(first, "INFO", "cluster"), command...)); err != nil {
@@ -61,13 +73,9 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn, read *bufio.Reade
 		if err != nil {
 			return err
 		}
-		if err := c.checkCluster(addr, string(info.Text)); err != nil {
-			return err
-		}
-		v, err = readReply(read)
-		return err
+		return c.checkCluster(addr, string(info.Text))
 	})
-	return v, refusedClient(err)
+	return refusedClient(err)
 }
 
 // checkCluster returns an error unless the INFO of a node names the right cluster. Without

@@ -15,19 +15,12 @@ import (
 
 // This file proves to nodes who the client is, and to the client that they are the right ones.
 
-const (
-	// nameMax bounds Credentials.Name, in bytes; nodes accept no longer ones.
-	nameMax = 64
-	// secretMax bounds Credentials.Secret, in bytes; it keeps a wrong file from being sent.
-	secretMax = 1024
-)
-
 // Credentials are a name and the secret that nodes know it by. They are printed without the
 // secret, by package fmt as well as in JSON and logs.
 type Credentials struct {
-	// Name has 1 to 64 letters, digits, '.', '_' and '-'.
+	// Name has 1 to [isotone.UserNameMax] letters, digits, '.', '_' and '-'.
 	Name string
-	// Secret has 1 to 1024 bytes.
+	// Secret has 1 to [isotone.SecretMax] bytes.
 	Secret string `json:"-"`
 }
 
@@ -38,10 +31,10 @@ func (c Credentials) Format(s fmt.State, _ rune) { fmt.Fprintf(s, "%q (secret no
 // contain the secret.
 func (c Credentials) Validate() error {
 	switch {
-	case c.Name == "" || len(c.Name) > nameMax || strings.ContainsFunc(c.Name, notInName):
-		return isotone.Errorf(isotone.CodeInvalidArgument, "credentials: name %.80q: want 1 to %d letters, digits, '.', '_' and '-'", c.Name, nameMax)
-	case c.Secret == "" || len(c.Secret) > secretMax:
-		return isotone.Errorf(isotone.CodeInvalidArgument, "credentials of %q: want a secret of 1 to %d bytes, got %d", c.Name, secretMax, len(c.Secret))
+	case c.Name == "" || len(c.Name) > isotone.UserNameMax || strings.ContainsFunc(c.Name, notInName):
+		return isotone.Errorf(isotone.CodeInvalidArgument, "credentials: name %.80q: want 1 to %d letters, digits, '.', '_' and '-'", c.Name, isotone.UserNameMax)
+	case c.Secret == "" || len(c.Secret) > isotone.SecretMax:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "credentials of %q: want a secret of 1 to %d bytes, got %d", c.Name, isotone.SecretMax, len(c.Secret))
 	}
 	return nil
 }

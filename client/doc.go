@@ -22,12 +22,13 @@
 // The client repeats a request until it is answered or the context is done. That is safe,
 // because timestamps that nobody has received order nothing. It follows redirections to the
 // leader (MOVED). When the leader fails, refuses or is silent for longer than usual, the
-// client repeatedly asks all members for the leader, and still accepts a late answer.
+// client asks all members for the leader at once, and again after pauses from a millisecond on,
+// once for all calls that wait, and still accepts a late answer.
 //
 // Errors are those of package isotone and of contexts:
 //
 //   - isotone.ErrDeadlineExceeded, which is context.DeadlineExceeded as well: no answer
-//     in time. The message ends with the latest failure.
+//     in time. The message names the nodes that were tried, with the latest failure of each.
 //   - isotone.ErrWrongCluster, which is context.DeadlineExceeded as well: no answer in
 //     time, and all nodes that answered belong to another cluster; see below.
 //   - context.Canceled.

@@ -22,17 +22,6 @@ func (c *Client) open(ctx context.Context, addr string) (net.Conn, *bufio.Reader
 	return conn, bufio.NewReaderSize(conn, bufferSize), nil
 }
 
-// exchange sends a command on a new connection, where it does not wait for other requests.
-// It is sent before the node's cluster is known, so it must be harmless in any cluster.
-func (c *Client) exchange(ctx context.Context, addr string, command ...string) (reply.Value, error) {
-	conn, read, err := c.open(ctx, addr)
-	if err != nil {
-		return reply.Value{}, err
-	}
-	defer conn.Close()
-	return c.handshake(ctx, conn, read, addr, command...)
-}
-
 // execute sends a command to a node after checking that it belongs to the right cluster.
 func (c *Client) execute(ctx context.Context, addr string, command ...string) (v reply.Value, err error) {
 	conn, read, err := c.open(ctx, addr)
@@ -69,6 +58,11 @@ func within(ctx context.Context, conn net.Conn, talk func() error) error {
 // toLeader has the leader execute an idempotent command, and retries until ctx is done. Each
 // attempt uses a new connection, and ends after DialTimeout.
 func (c *Client) toLeader(ctx context.Context, command ...string) (reply.Value, error) {
+	return c.toLeaderUnless(ctx, "", command...)
+}
+
+// toLeaderUnless is toLeader that returns a refusal with the code last at once.
+func (c *Client) toLeaderUnless(ctx context.Context, last isotone.Code, command ...string) (reply.Value, error) {
 	if !c.enter() {
 		return reply.Value{}, ErrClosed
 	}
@@ -92,13 +86,13 @@ func (c *Client) toLeader(ctx context.Context, command ...string) (reply.Value, 
 			return v, nil
 		case c.ctx.Err() != nil:
 			return reply.Value{}, ErrClosed
-		case errors.As(err, &refusal) && !repeatable(refusal.Code):
+		case errors.As(err, &refusal) && (!repeatable(refusal.Code) || refusal.Code == last):
 			return reply.Value{}, err
 		}
 		if failures > 0 && refusal == nil && isOver(ctx) {
 			return reply.Value{}, c.overdue(ctx, quota) // the end of the call says nothing about the node
 		}
-		c.note(addr, err)
+		c.trouble.note(addr, err)
 		if addr = ""; refusal != nil && refusal.Leader != "" && moves < movesMax {
 			addr, moves = refusal.Leader, moves+1
 			continue

@@ -30,6 +30,9 @@ func Waiting(c *Client) (calls uint64) {
 	return calls
 }
 
+// Free returns how many connections to the leader have no request under way.
+func Free(c *Client) int { return int(c.stamps.nfree.Load() + c.direct.nfree.Load()) }
+
 // Parse reads an answer in every way: as one to a command, and as one to requests for
 // timestamps and for IDs. It returns the results for the requests.
 func Parse(text []byte, count uint64) (first [2]uint64, ids []int64, refused bool, err error) {

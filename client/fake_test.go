@@ -62,6 +62,8 @@ type cluster struct {
 type lease struct {
 	worker     int
 	start, end int64
+	revoked    bool
+	released   bool
 }
 
 // node is one node of a cluster. Its behaviour can be changed at any time.
@@ -455,10 +457,14 @@ func (c *cluster) worker(index int, args []string) []byte {
 	if args[1] == "RELEASE" {
 		if held != nil {
 			held.end, _ = strconv.ParseInt(args[5], 10, 64)
+			held.released = true
 		}
 		return []byte("+OK\r\n")
 	}
 	from, _ := strconv.ParseInt(args[3], 10, 64)
+	if held != nil && held.revoked && held.end > from {
+		return []byte("-TRYAGAIN no_worker: the worker was revoked by an operator\r\n")
+	}
 	length, _ := strconv.ParseInt(args[4], 10, 64)
 	if held == nil || held.end <= from { // not a renewal: the lease has ended, and the worker may have another holder
 		held = &lease{worker: len(c.leases), start: from, end: from}
@@ -479,11 +485,37 @@ func (c *cluster) worker(index int, args []string) []byte {
 		held.worker, held.start, held.end, len(layout), layout, snowflake.Twitter.Epoch)
 }
 
+// revoke revokes the only lease, and returns its session.
+func (c *cluster) revoke() (session string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, l := range c.leases {
+		if l.revoked = true; !strings.Contains(name, "#") {
+			session = name
+		}
+	}
+	return session
+}
+
+// isReleased reports whether the lease of a session was released.
+func (c *cluster) isReleased(session string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leases[session].released
+}
+
 func stamp(ts isotone.Timestamp) []byte {
 	b := []byte("$16\r\n")
 	b = binary.BigEndian.AppendUint64(b, ts.Time)
 	b = binary.BigEndian.AppendUint64(b, ts.Index)
 	return append(b, "\r\n"...)
+}
+
+// connected waits until a client has all its connections to the leader: conns, and that for direct
+// calls.
+func connected(t testing.TB, c *client.Client, conns int) {
+	t.Helper()
+	eventually(t, "all connections, and that for direct calls", func() bool { return client.Free(c) == conns+1 })
 }
 
 // eventually polls until a condition holds.

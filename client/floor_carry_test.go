@@ -62,7 +62,7 @@ func TestFloor_IsCarriedOnNewConnections(t *testing.T) {
 				highest = ts
 			}
 		}
-		eventually(t, "all connections", func() bool { return f.nodes[0].count("PING") == client.ConnsDefault+1 })
+		connected(t, c, client.ConnsDefault)
 		next(20)
 		for range 3 {
 			before := len(floors(f.nodes[0]))
@@ -83,7 +83,7 @@ func TestFloor_IsCarriedOnTheConnectionForDirectCalls(t *testing.T) {
 		f := startCluster(t, 1)
 		f.old = old
 		c := f.dial(client.Options{Conns: 1})
-		eventually(t, "both connections", func() bool { return f.nodes[0].count("PING") == 2 })
+		connected(t, c, 1)
 		for range 3 {
 			wantTimestamp(t, c)
 		}

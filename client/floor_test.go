@@ -35,7 +35,7 @@ func TestOrder_WhatUndercutsTheFloorFailsTheCall(t *testing.T) {
 					told.Store(&err)
 				}
 			}}})
-			eventually(t, "all connections", func() bool { return f.nodes[0].count("PING") == client.ConnsDefault+1 })
+			connected(t, c, client.ConnsDefault)
 			if r, err := c.Timestamps(within(t, 10*time.Second), 100); err != nil || r.Last() != given {
 				t.Fatal(r, err)
 			}

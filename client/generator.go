@@ -59,7 +59,7 @@ func (o *GeneratorOptions) validate() error {
 type Generator struct {
 	c       *Client
 	opt     GeneratorOptions
-	session string // identifies this generator to the cluster
+	session string // identifies this generator to the cluster; another one after a refusal
 
 	ids atomic.Pointer[snowflake.Generator]
 
@@ -76,9 +76,10 @@ type Generator struct {
 
 // grant is the answer to a request for a lease.
 type grant struct {
-	worker int
-	lease  snowflake.Lease
-	layout snowflake.Layout
+	worker  int
+	lease   snowflake.Lease
+	layout  snowflake.Layout
+	session string // in which it was requested
 }
 
 // NewGenerator leases a worker and returns a generator of its IDs. It waits for the lease
@@ -93,10 +94,7 @@ func (c *Client) NewGenerator(ctx context.Context, o GeneratorOptions) (*Generat
 	if o.Now == nil {
 		o.Now = func() int64 { return time.Now().UnixMilli() }
 	}
-	var session [8]byte
-	_, _ = rand.Read(session[:]) // never fails
-	g := &Generator{c: c, opt: o, changed: make(chan struct{})}
-	g.session = fmt.Sprintf("%016x", binary.BigEndian.Uint64(session[:])|1) // never 0, which means no session
+	g := &Generator{c: c, opt: o, changed: make(chan struct{}), session: newSession()}
 	g.ctx, g.cancel = context.WithCancel(c.ctx)
 	if err := g.lease(ctx); err != nil {
 		g.cancel()
@@ -104,6 +102,12 @@ func (c *Client) NewGenerator(ctx context.Context, o GeneratorOptions) (*Generat
 	}
 	g.work.Go(g.keep)
 	return g, nil
+}
+
+func newSession() string {
+	var session [8]byte
+	_, _ = rand.Read(session[:])                                       // never fails
+	return fmt.Sprintf("%016x", binary.BigEndian.Uint64(session[:])|1) // never 0, which means no session
 }
 
 // Next returns the next ID. It waits, at most until ctx is done, while the layout allows no
@@ -144,7 +148,8 @@ func (g *Generator) NextN(ctx context.Context, ids []snowflake.ID) error {
 // TryNext returns the next ID without waiting; see snowflake.Generator.TryNext.
 func (g *Generator) TryNext() (snowflake.ID, error) { return g.ids.Load().TryNext() }
 
-// Worker returns the current worker. It changes only after a lease was lost.
+// Worker returns the current worker. It changes only after a lease was lost, or an operator has
+// revoked it.
 func (g *Generator) Worker() int { return g.ids.Load().Worker() }
 
 // Layout returns the layout of the IDs, which is the cluster's.
@@ -162,9 +167,15 @@ func (g *Generator) Close() (err error) {
 		used := g.ids.Load().Stop()
 		ctx, cancel := context.WithTimeout(g.c.ctx, releaseTimeout)
 		defer cancel()
-		_, err = g.c.toLeader(ctx, "WORKER", "RELEASE", g.session, strconv.Itoa(g.grant.worker),
-			strconv.FormatInt(g.grant.lease.Start, 10), strconv.FormatInt(used, 10))
+		err = g.release(ctx, g.grant, used)
 	})
+	return err
+}
+
+// release returns the rest of a lease from the millisecond used on.
+func (g *Generator) release(ctx context.Context, of grant, used int64) error {
+	_, err := g.c.toLeader(ctx, "WORKER", "RELEASE", of.session, strconv.Itoa(of.worker),
+		strconv.FormatInt(of.lease.Start, 10), strconv.FormatInt(used, 10))
 	return err
 }
 
@@ -211,20 +222,31 @@ func (g *Generator) keep() {
 	}
 }
 
-// lease requests a lease or its renewal, which is the same command, and uses it.
+// lease requests a lease or its renewal, which is the same command, and uses it. If a renewal
+// is refused because the lease was revoked, or has ended and no worker is free, the next request
+// is in another session: a cluster grants a session nothing else while its revoked lease lasts.
+// IDs of that may still be made.
 func (g *Generator) lease(ctx context.Context) error {
 	command := []string{"WORKER", "LEASE", g.session,
 		strconv.FormatInt(g.opt.Now(), 10), strconv.FormatInt(g.opt.Lease.Milliseconds(), 10)}
+	last := isotone.Code("")
+	if g.ids.Load() != nil && !g.opt.Fixed {
+		last = isotone.CodeNoWorker
+	}
 	if g.opt.Fixed {
 		command = append(command, "FIXED", strconv.Itoa(g.opt.Worker))
 	}
-	v, err := g.c.toLeader(ctx, command...)
+	v, err := g.c.toLeaderUnless(ctx, last, command...)
 	var got grant
 	if err == nil {
 		got, err = grantOf(v)
 	}
 	if err == nil {
-		err = g.follow(got)
+		got.session = g.session
+		err = g.follow(ctx, got)
+	}
+	if last != "" && errors.Is(err, isotone.ErrNoWorker) {
+		g.session = newSession()
 	}
 	g.mu.Lock()
 	g.why = err
@@ -234,8 +256,8 @@ func (g *Generator) lease(ctx context.Context) error {
 
 // follow switches to a grant. A grant of the same worker that begins no later than the last
 // one ends extends it: had there been another holder in between, it would begin later. Any
-// other grant needs a new generator.
-func (g *Generator) follow(got grant) error {
+// other grant needs a new generator. What is left of a revoked lease is returned then.
+func (g *Generator) follow(ctx context.Context, got grant) error {
 	now := g.ids.Load()
 	last := g.grant // written here only
 	if now != nil && last.worker == got.worker && last.layout == got.layout && got.lease.Start <= last.lease.End {
@@ -247,10 +269,12 @@ func (g *Generator) follow(got grant) error {
 		if err != nil {
 			return err
 		}
-		if now != nil {
-			now.Stop()
-		}
 		g.ids.Store(next)
+		if now != nil {
+			if used := now.Stop(); last.session != got.session {
+				defer func() { _ = g.release(ctx, last, used) }() // or it ends by itself
+			}
+		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -278,5 +302,5 @@ func grantOf(v reply.Value) (grant, error) {
 	if err != nil {
 		return grant{}, fmt.Errorf("%w: %w", reply.ErrMalformed, err)
 	}
-	return grant{int(worker), lease, layout}, nil
+	return grant{worker: int(worker), lease: lease, layout: layout}, nil
 }

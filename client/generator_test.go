@@ -214,3 +214,21 @@ func (c *noted) Close() error {
 	c.gone()
 	return c.Conn.Close()
 }
+
+// TestGenerator_GoesOnWithAnotherWorkerAfterARevocation: it makes IDs all the time, and returns
+// what is left of the revoked lease.
+func TestGenerator_GoesOnWithAnotherWorkerAfterARevocation(t *testing.T) {
+	f := startCluster(t, 1)
+	g := generator(t, f.dial(client.Options{}), client.GeneratorOptions{Lease: 3 * time.Second})
+	worker, session := g.Worker(), f.revoke()
+	seen := map[snowflake.ID]bool{}
+	eventually(t, "another worker", func() bool {
+		id, err := g.TryNext()
+		if err != nil && !errors.Is(err, snowflake.ErrExhausted) || err == nil && seen[id] {
+			t.Fatalf("%v, %v; seen before: %v", id, err, seen[id])
+		}
+		seen[id] = err == nil
+		return g.Worker() != worker
+	})
+	eventually(t, "the revoked lease is released", func() bool { return f.isReleased(session) })
+}

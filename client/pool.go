@@ -171,7 +171,7 @@ func (p *pool) queueAlone(b *batch) error {
 	case p.closed:
 		return ErrClosed
 	case len(p.alone) >= aloneMax:
-		return isotone.Errorf(isotone.CodeOverloaded, "%d calls with floors are waiting%s", aloneMax, p.client.troubleText())
+		return isotone.Errorf(isotone.CodeOverloaded, "%d calls with floors are waiting%s", aloneMax, p.client.trouble.text())
 	}
 	p.alone = append(p.alone, b)
 	return nil
@@ -244,7 +244,7 @@ func (p *pool) joinOther(q *queue, b *batch, count uint64, result joined) (_ *ba
 	case joinedFirst:
 		p.begin()
 	case joinFull, joinCrowded:
-		return nil, 0, isotone.Errorf(isotone.CodeOverloaded, "too many calls are waiting%s", p.client.troubleText())
+		return nil, 0, isotone.Errorf(isotone.CodeOverloaded, "too many calls are waiting%s", p.client.trouble.text())
 	}
 	return b, at, nil
 }

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,9 +37,10 @@ type router struct {
 	suspected bool
 	asked     time.Time // when they were last asked
 	askAfter  time.Time
-	rounds    int  // of questions since all was well
-	moves     int  // redirections in a row
-	connects  bool // connecting to a new leader
+	rounds    int       // of questions since all was well
+	begun     time.Time // the first of them
+	moves     int       // redirections in a row
+	connects  bool      // connecting to a new leader
 	sent      [poolCount]uint64
 }
 
@@ -50,10 +50,14 @@ type host struct {
 	status   hostStatus
 	why      *isotone.Error // with statusForeign and statusRefuses
 	asking   bool           // a question is under way
+	inquiry  *inquiry       // for the next one, while the search lasts
 	dialing  [poolCount]int
 	conns    []*conn        // of all pools
 	failures [poolCount]int // failed dials in a row
 	retry    [poolCount]time.Time
+	// leftUntil is how long only the host's own word, and no other's, makes it the leader again
+	// that it was.
+	leftUntil time.Time
 	// refusals counts those of the client in a row; after one the host is asked at askAfter.
 	refusals int
 	askAfter time.Time
@@ -116,6 +120,9 @@ func (r *router) step(now time.Time) time.Duration {
 		r.forget()
 		r.question(r.leader)
 	}
+	if !r.suspected {
+		r.hangUp()
+	}
 	if r.leader != "" {
 		next = sooner(next, r.connect(now, r.c.stamps, r.leader, r.c.opt.Conns))
 		next = sooner(next, r.connect(now, r.c.direct, r.leader, 1))
@@ -172,7 +179,7 @@ func (r *router) watch(p *pool, silent func(*conn, time.Duration)) time.Duration
 
 func (r *router) suspect(cn *conn, timeout time.Duration) {
 	if cn.addr == r.leader {
-		r.c.note(cn.addr, fmt.Errorf("silent for %v", timeout.Round(time.Millisecond)))
+		r.c.trouble.note(cn.addr, fmt.Errorf("silent for %v", timeout.Round(time.Millisecond)))
 		r.suspectLeader()
 	}
 }
@@ -219,117 +226,12 @@ func (r *router) host(addr string) *host {
 func (r *router) forget() {
 	known := r.known()
 	maps.DeleteFunc(r.hosts, func(addr string, h *host) bool {
-		idle := !h.asking && h.dialing == [poolCount]int{} && len(h.conns) == 0
-		return idle && !slices.Contains(known, addr)
+		unused := !h.asking && h.dialing == [poolCount]int{} && len(h.conns) == 0 && !slices.Contains(known, addr)
+		if unused {
+			h.inquiry.close()
+		}
+		return unused
 	})
-}
-
-// ask asks all members for the leader, unless the pause since the last time is not over.
-func (r *router) ask(now time.Time) time.Duration {
-	if wait := r.askAfter.Sub(now); wait > 0 {
-		return wait
-	}
-	r.forget()
-	for _, addr := range r.known() {
-		r.question(addr)
-	}
-	pause := backoff(r.rounds)
-	r.rounds++
-	r.asked, r.askAfter = now, now.Add(pause)
-	return pause
-}
-
-// question asks one node for the leader and the members, unless it is asked already, or has just
-// refused this client.
-func (r *router) question(addr string) {
-	if h := r.host(addr); !h.asking && !time.Now().Before(h.askAfter) {
-		h.asking = true
-		r.c.work.Go(func() { r.c.askView(addr) })
-	}
-}
-
-func (c *Client) askView(addr string) {
-	ctx, cancel := context.WithTimeout(c.ctx, c.opt.DialTimeout)
-	defer cancel()
-	v, err := c.exchange(ctx, addr, "CLUSTER", "SLOTS")
-	var seen view
-	if err == nil {
-		seen, err = viewOf(v, addr)
-	}
-	if err != nil && c.ctx.Err() == nil {
-		c.note(addr, err)
-	}
-	c.post(func(r *router) { r.answered(addr, seen, err) })
-}
-
-// answered handles a node's answer to askView.
-func (r *router) answered(addr string, seen view, err error) {
-	h := r.host(addr)
-	h.asking = false
-	if r.reported(h, err); err != nil {
-		return
-	}
-	r.learn(addr, &seen)
-	r.publish()
-	for _, cn := range r.conns(r.c.ids) {
-		if !slices.Contains(r.members, cn.addr) {
-			_ = cn.netConn.Close()
-		}
-	}
-	switch {
-	case seen.leader == r.leader:
-		r.confirmed(addr)
-	case r.suspected && r.accepts(addr, seen.leader, time.Now()):
-		r.follow(seen.leader)
-	}
-}
-
-// learn takes in the members that a node has reported. Those of a leader are all there are. Other
-// nodes may have been removed without knowing it, or have joined just now: what they report adds
-// to the list, and the next report of the leader ends that.
-func (r *router) learn(addr string, seen *view) {
-	list := seen.members
-	if addr != seen.leader {
-		list = slices.Concat(r.members, seen.members)
-		slices.Sort(list)
-		list = slices.Compact(list)
-	}
-	if len(list) > membersMax {
-		list = seen.members
-	}
-	r.members = list
-}
-
-// accepts reports whether to follow a node that names a leader other than the suspected
-// one. A node that names itself is at least alive. Others may not have noticed yet that
-// their leader is down, so their answers count neither against a leader that the client is
-// still connecting to, nor for one that has failed.
-func (r *router) accepts(addr, leader string, now time.Time) bool {
-	if r.leader == "" || addr == leader {
-		return true
-	}
-	connecting := r.connects && !now.Before(r.host(r.leader).retry[forStamps])
-	return !connecting && !now.Before(r.host(leader).retry[forStamps])
-}
-
-// confirmed: addr names the leader that is already known. If addr is that leader itself, its
-// silent connections are broken. It is suspected again as soon as it is silent or refuses.
-func (r *router) confirmed(addr string) {
-	_, timeout := r.c.stamps.activity()
-	limit := max(giveUpFactor*timeout, giveUpMin)
-	conns := 0
-	for _, cn := range r.host(r.leader).conns {
-		if cn.pool == r.c.ids {
-			continue
-		}
-		conns++
-		if addr == r.leader && cn.silent(r.c.now()) > limit {
-			r.giveUp(cn)
-		}
-	}
-	if conns > 0 {
-		r.suspected = false
-	}
 }
 
 // follow makes addr the leader.
@@ -338,7 +240,7 @@ func (r *router) follow(addr string) {
 		return
 	}
 	if r.leader != "" && r.suspected {
-		r.host(r.leader).retry[forStamps] = time.Now().Add(backoffMax)
+		r.host(r.leader).leftUntil = time.Now().Add(backoffMax)
 	}
 	r.leader, r.connects = addr, true
 	r.publish()
@@ -367,7 +269,8 @@ func (r *router) moved(cn *conn, leader string) {
 	if r.moves++; r.moves > movesMax {
 		retry = time.Now().Add(backoff(r.moves - movesMax))
 	}
-	r.host(leader).retry[forStamps] = retry
+	h := r.host(leader)
+	h.retry[forStamps], h.leftUntil = retry, time.Time{}
 	r.c.stamps.suspected.Store(true)
 	r.follow(leader)
 }
@@ -381,9 +284,10 @@ func (r *router) refused(cn *conn) {
 
 // recovered: the first request after a suspicion was answered.
 func (r *router) recovered(cn *conn) {
-	r.c.trouble.Store(nil)
+	r.c.trouble.clear()
 	if cn.addr == r.leader {
 		r.suspected, r.rounds, r.moves = false, 0, 0
+		r.askAfter = r.asked.Add(backoffMin) // the next search begins without the pause of this one
 		r.host(cn.addr).failures[forStamps] = 0
 	}
 }

@@ -33,6 +33,7 @@ func (r *router) conns(p *pool) (list []*conn) {
 }
 
 func (r *router) closeAll() {
+	r.hangUp()
 	for _, h := range r.hosts {
 		for _, cn := range h.conns {
 			_ = cn.netConn.Close()
@@ -88,7 +89,7 @@ func (c *Client) dial(p *pool, addr string) {
 		}
 	}
 	if err != nil && c.ctx.Err() == nil {
-		c.note(addr, err)
+		c.trouble.note(addr, err)
 	}
 	select {
 	case c.events <- func(r *router) { r.dialed(p, addr, conn, read, err) }:
@@ -104,7 +105,7 @@ func (r *router) dialed(p *pool, addr string, conn net.Conn, read *bufio.Reader,
 	h, at := r.host(addr), p.index()
 	h.dialing[at]--
 	if r.reported(h, err); err != nil {
-		r.failed(h, at)
+		r.failed(h, at, r.pauseMax(time.Now()))
 		return
 	}
 	if p != r.c.ids && addr != r.leader || p == r.c.ids && !slices.Contains(r.idAddrs(), addr) {
@@ -114,6 +115,15 @@ func (r *router) dialed(p *pool, addr string, conn net.Conn, read *bufio.Reader,
 	if at == forIDs && h.failures[at] > 0 {
 		h.failures[at]-- // not 0: a node that repeatedly connects and falls silent is tried less often
 	}
+	isNews := p == r.c.stamps && r.connects
+	if r.attach(p, addr, conn, read); isNews {
+		r.question(addr) // it may have other members than the leader before it
+	}
+}
+
+// attach adds a connection to a pool.
+func (r *router) attach(p *pool, addr string, conn net.Conn, read *bufio.Reader) {
+	h := r.host(addr)
 	cn := newConn(p, addr, conn, read)
 	h.conns = append(h.conns, cn)
 	if p == r.c.direct {
@@ -136,7 +146,6 @@ func (r *router) connected(addr string) {
 		return
 	}
 	r.connects = false
-	r.question(addr) // it may have other members than the leader before it
 	select {
 	case <-r.c.led:
 	default:
@@ -147,9 +156,9 @@ func (r *router) connected(addr string) {
 	}
 }
 
-// failed: the address cannot be reached, or its connections are unusable.
-func (r *router) failed(h *host, at int) {
-	most := backoffMax
+// failed: the address cannot be reached, or its connections are unusable. The pause before the
+// next attempt is most, or longer where it is not urgent.
+func (r *router) failed(h *host, at int, most time.Duration) {
 	switch {
 	case h.status == statusRefuses:
 		most = refusedBackoffMax
@@ -176,7 +185,7 @@ func (r *router) connEnded(cn *conn, err error) {
 	// hangs up at once would be dialed without pause.
 	switch {
 	case at == forIDs && errors.Is(err, net.ErrClosed), !cn.answered.Load():
-		r.failed(h, at)
+		r.failed(h, at, backoffMax)
 	case at != forIDs && cn.addr == r.leader:
 		r.suspectLeader()
 	}

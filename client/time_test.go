@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -20,6 +21,12 @@ type memory struct {
 	mu        sync.Mutex
 	listeners map[string]*pipes
 	dials     int
+	to        map[string]int  // dials by address
+	mute      map[string]bool // addresses that accept connections and say nothing
+}
+
+func newMemory() *memory {
+	return &memory{listeners: map[string]*pipes{}, to: map[string]int{}, mute: map[string]bool{}}
 }
 
 type pipes struct {
@@ -44,12 +51,17 @@ func (m *memory) listen(addr string) (net.Listener, error) {
 func (m *memory) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	m.mu.Lock()
 	m.dials++
-	l := m.listeners[addr]
+	m.to[addr]++
+	l, isMute := m.listeners[addr], m.mute[addr]
 	m.mu.Unlock()
 	if l == nil {
 		return nil, errors.New("no such node")
 	}
 	ours, theirs := net.Pipe()
+	if isMute {
+		go func() { _, _ = io.Copy(io.Discard, theirs) }()
+		return ours, nil
+	}
 	select {
 	case l.conns <- theirs:
 		return ours, nil
@@ -64,6 +76,21 @@ func (m *memory) dialed() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.dials
+}
+
+// dialedTo returns the dials of one node.
+func (m *memory) dialedTo(n *node) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.to[n.addr]
+}
+
+// silence has a node accept connections from now on and say nothing.
+func (m *memory) silence(n *node) {
+	m.mu.Lock()
+	m.mute[n.addr] = true
+	m.mu.Unlock()
+	n.hangUp(false)
 }
 
 func (l *pipes) Accept() (net.Conn, error) {
@@ -83,7 +110,7 @@ func (l *pipes) String() string  { return l.addr }
 func inMemory(t *testing.T, nodes int, run func(t *testing.T, f *cluster, c *client.Client, m *memory)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		m := &memory{listeners: map[string]*pipes{}}
+		m := newMemory()
 		f := startClusterOn(t, nodes, m.listen)
 		run(t, f, f.dial(client.Options{Dial: m.dial}), m)
 	})
@@ -253,7 +280,7 @@ func TestTime_AClientFollowsAClusterThatMoves(t *testing.T) {
 // knows an older list of members than the leader.
 func TestTime_AStaleMemberHidesNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &memory{listeners: map[string]*pipes{}}
+		m := newMemory()
 		f := startClusterOn(t, 4, m.listen)
 		stale := f.nodes[3]
 		old := startClusterOn(t, 0, m.listen)
