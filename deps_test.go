@@ -46,7 +46,7 @@ internal/host/telemetry:    ; github.com/prometheus/client_golang
 internal/host/listen:
 internal/host/loop:         ; golang.org/x/sys
 internal/host/secure:       internal/host/loop
-internal/host/storage:      ; go.etcd.io/raft/v3 go.etcd.io/bbolt google.golang.org/protobuf
+internal/host/storage:      ; go.etcd.io/raft/v3 go.etcd.io/bbolt google.golang.org/protobuf golang.org/x/sys
 internal/host/backup:       internal/host/storage
 internal/host/peer:         ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
@@ -68,7 +68,7 @@ internal/node:              . snowflake disruptor internal/core/oracle internal/
 internal/balance:           .
 internal/proxy:             . internal/host/loop internal/host/listen internal/host/trace internal/front/head internal/front/httpapi internal/balance internal/front/transaction internal/front/stats
 internal/dashboard:         .
-internal/doctor:            internal/front internal/dashboard
+internal/doctor:            internal/host/certname internal/front internal/dashboard
 internal/doctor/probe:      internal/front internal/dashboard internal/doctor ; golang.org/x/sys
 
 internal/check/bench:       . internal/reply internal/core/lincheck internal/front/head ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys

@@ -43,19 +43,21 @@ func TestBench_OutageOfARealCluster(t *testing.T) {
 	for _, protocol := range []string{"http1", "resp"} {
 		leader := c.WaitLeader()
 		ended := make(chan struct{})
-		time.AfterFunc(700*time.Millisecond, func() { leader.Kill(); close(ended) })
+		// A leader that is stopped is missed after 100 ms; one that was killed, sooner than the eye of
+		// this test sees.
+		time.AfterFunc(700*time.Millisecond, func() { leader.Stop(); close(ended) })
 		r := load("--rate 300 -d 2s -P 2 -p " + protocol)
 		<-ended
 		if r.Result.Answers+r.Result.Errors["unanswered"] != 600 {
 			t.Errorf("%s: %d of 600 arrivals were answered, errors %v", protocol, r.Result.Answers, r.Result.Errors)
 		}
-		if gap := r.Result.LongestGap.Length; gap < 0.1 || r.Result.Latency.Max < float64(gap)*0.9e6 {
+		if gap := r.Result.LongestGap.Length; gap < 0.05 || r.Result.Latency.Max < float64(gap)*0.9e6 {
 			t.Errorf("%s: the outage does not show: gap %v s, slowest answer %v µs", protocol, gap, r.Result.Latency.Max)
 		}
 		if len(r.Result.Leaders) < 2 {
 			t.Errorf("%s: leaders %v", protocol, r.Result.Leaders)
 		}
-		leader.Start()
+		leader.Cont()
 		c.Settle()
 	}
 }

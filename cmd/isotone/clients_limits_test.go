@@ -3,15 +3,21 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/quic-go/quic-go/http3"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/config"
 )
@@ -51,9 +57,12 @@ func TestClients_ACertificateNamesAUser(t *testing.T) {
 	for name, want := range map[string][3]int{"web": {200, 403, 403}, "ids": {403, 200, 403}, "ops": {200, 200, 200}, "stranger": {401, 401, 401}} {
 		cfg := a.client(name)
 		h2 := &http.Transport{TLSClientConfig: cfg.Clone(), ForceAttemptHTTP2: true}
+		h3 := &http3.Transport{TLSClientConfig: cfg.Clone()}
 		c := dialHTTP(t, n.client, cfg)
 		for i, path := range []string{"/timestamp", "/api/snowflake", "/metrics"} {
 			status, _, body := c.ask(path, "")
+			over := question{path: path, status: want[i]}
+			over.askBy(t, h3, 3, "https://"+n.client)
 			answer, err := (&http.Client{Transport: h2}).Get("https://" + n.client + path)
 			if err != nil {
 				t.Fatal(err)
@@ -64,6 +73,11 @@ func TestClients_ACertificateNamesAUser(t *testing.T) {
 			}
 		}
 		h2.CloseIdleConnections()
+		over := question{"/timestamp", bearer("ops", testSecret), 200}
+		over.askBy(t, h3, 3, "https://"+n.client)
+		over = question{"/timestamp", bearer("ops", "wrong-wrong"), 401}
+		over.askBy(t, h3, 3, "https://"+n.client)
+		_ = h3.Close()
 		if status, _, _ := c.ask("/timestamp", bearer("ops", testSecret)); status != 200 {
 			t.Errorf("%s with the secret of ops: %d", name, status)
 		}
@@ -246,14 +260,16 @@ func TestClients_WithoutTLSAreToldThatItIsRequired(t *testing.T) {
 		c := dialHTTP(t, n.client, nil)
 		_, _ = io.WriteString(c, request)
 		status, header, body := c.receive()
-		if _, err := c.r.ReadByte(); status != 403 || header.Get("Content-Type") != "application/json" || !strings.Contains(body, `"code":"forbidden"`) || err != io.EOF {
-			t.Errorf("%.10s: %d %s, then %v", request, status, body, err)
+		if status != 403 || header.Get("Content-Type") != "application/json" || !strings.Contains(body, `"code":"forbidden"`) {
+			t.Errorf("%.10s: %d %s", request, status, body)
+		} else if _, err := c.r.ReadByte(); err != io.EOF {
+			t.Errorf("%.10s: then %v", request, err)
 		}
 	}
 	redis := dialRedis(t, n.client, nil)
 	redis.does("TS", "-ERR this port requires TLS")
-	if _, err := redis.r.ReadByte(); err == nil {
-		t.Error("the connection stays open")
+	if _, err := redis.r.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection stays open: %v", err)
 	}
 	if kind, err := thriftCall(t, dial(t, n.thrift, nil)); err == nil {
 		t.Errorf("Thrift answers with %d", kind)
@@ -295,5 +311,37 @@ func TestClients_WithoutAListTheMachineIsTrusted(t *testing.T) {
 	}
 	if status, _, _ := c.ask("/timestamp", bearer("web", testSecret)); status != 401 {
 		t.Errorf("credentials that nobody has: %d", status)
+	}
+}
+
+// TestClients_TheLongestSecretIsTheSameEverywhere: nodes accept what clients send, and neither takes more.
+func TestClients_TheLongestSecretIsTheSameEverywhere(t *testing.T) {
+	secret := strings.Repeat("s", isotone.SecretMax)
+	name := strings.Repeat("n", isotone.UserNameMax)
+	n := startGuarded(t, fmt.Sprintf(`{"users": {%q: {"roles": ["timestamps"], "secrets": [%q]}}}`, name, access.HashSecret(secret)), nil)
+	c, err := client.NewWith(t.Context(), client.Options{Addrs: []string{n.client}, Credentials: client.StaticCredentials(name, secret)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Timestamps(t.Context(), 1); err != nil {
+		t.Errorf("by the Go client: %v", err)
+	}
+	over := dialHTTP(t, n.client, nil)
+	for authorization, want := range map[string]int{bearer(name, secret): 200, basic(name, secret): 200, bearer(name, secret+"s"): 401, basic(name, secret+"s"): 401} {
+		if status, _, body := over.ask("/timestamp", authorization); status != want {
+			t.Errorf("%d bytes: %d %s, want %d", len(authorization), status, body, want)
+		}
+	}
+	for _, bad := range []client.Credentials{{Name: name, Secret: secret + "s"}, {Name: name + "n", Secret: secret}} {
+		if err := bad.Validate(); err == nil {
+			t.Errorf("the client would send a name of %d and a secret of %d bytes", len(bad.Name), len(bad.Secret))
+		}
+	}
+	if code, _, err := command("user", "hash", "--password-file", secretFile(t, secret)); code != 0 {
+		t.Error(err)
+	}
+	if code, _, err := command("user", "hash", "--password-file", secretFile(t, secret+"s")); code != exitUsage || !strings.Contains(err, "at most 256") {
+		t.Errorf("%d: %s", code, err)
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quic-go/quic-go/http3"
+
 	"github.com/isotone/isotone"
 	accesslist "github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/config"
@@ -278,23 +280,17 @@ func TestClients_HTTP2AsksEachRequest(t *testing.T) {
 	tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 	defer tr.CloseIdleConnections()
 	for _, q := range questions {
-		r, err := http.NewRequest(http.MethodGet, "https://"+n.client+q.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if q.authorization != "" {
-			r.Header.Set("Authorization", q.authorization)
-		}
-		answer, err := tr.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(answer.Body)
-		_ = answer.Body.Close()
-		if err != nil || answer.ProtoMajor != 2 {
-			t.Fatalf("%v, %s", err, answer.Proto)
-		}
-		q.check(t, answer.StatusCode, answer.Header, string(body))
+		q.askBy(t, tr, 2, "https://"+n.client)
+	}
+}
+
+// TestClients_HTTP3AsksEachRequest, as the other versions do: each role, right and wrong credentials.
+func TestClients_HTTP3AsksEachRequest(t *testing.T) {
+	n := startGuarded(t, usersOfTests, nil)
+	tr := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer tr.Close()
+	for _, q := range questions {
+		q.askBy(t, tr, 3, "https://"+n.client)
 	}
 }
 

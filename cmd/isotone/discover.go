@@ -49,10 +49,19 @@ func checkAlone(s *config.Settings) error {
 // discover sets Peers from DNS if PEERS says so. Before the cluster is formed it waits until all
 // members are there, and meanwhile answers clients on ln why the node is not ready. Once it is
 // formed, addresses in DNS only help to find members that have not registered theirs.
+//
+// Afterwards it refuses peers in clear that only DNS has named; see [config.Settings.PeersInClear].
 func discover(ctx context.Context, s *config.Settings, ln net.Listener, lookup lookupSRV, log *slog.Logger) error {
 	if s.PeersSRV == nil {
 		return nil
 	}
+	if err := findPeers(ctx, s, ln, lookup, log); err != nil {
+		return err
+	}
+	return s.PeersInClear()
+}
+
+func findPeers(ctx context.Context, s *config.Settings, ln net.Listener, lookup lookupSRV, log *slog.Logger) error {
 	rec, err := storage.Inspect(s.DataDir)
 	if err != nil {
 		return err

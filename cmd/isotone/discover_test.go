@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -138,5 +139,48 @@ func TestServe_RefusesToFormAClusterAtNoAddress(t *testing.T) {
 	s.RaftAddr = everywhere
 	if err := checkAlone(&s); err != nil {
 		t.Errorf("after the cluster was formed: %v", err)
+	}
+}
+
+// TestServe_RefusesPeersInClear that PEERS names. The client port is taken, so that a node that does
+// not refuse them fails as well.
+func TestServe_RefusesPeersInClear(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	dir := t.TempDir() + "/data"
+	for args, refused := range map[string]bool{"--peers 1=127.0.0.1:1,2=192.0.2.1:1": true, "--peers 1=127.0.0.1:1,2=127.0.0.1:2": false, "--peers 1=127.0.0.1:1,2=192.0.2.1:1 --peer-insecure": false} {
+		args = fmt.Sprint(args, " --node-id 1 --raft-addr 127.0.0.1:1 --http-host 127.0.0.1 --thrift-port 0 --http-port ", portOf(t, taken.Addr().String()), " --data-dir ", dir)
+		code, _, text := command(append([]string{"serve"}, strings.Fields(args)...)...)
+		if told := code == exitUsage && strings.Contains(text, "PEERS (--peers)") && strings.Contains(text, "PEER_INSECURE=1"); told != refused || code == 0 {
+			t.Errorf("%s: exit code %d: %s", args, code, text)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: the data directory: %v", args, err)
+		}
+	}
+}
+
+// TestDiscover_RefusesPeersInClear that only DNS names.
+func TestDiscover_RefusesPeersInClear(t *testing.T) {
+	for host, refused := range map[string]bool{"192.0.2.1": true, "127.0.0.1": false} {
+		z := &zone{}
+		p, other := newProcess(t, 1), newProcess(t, 2)
+		other.s.RaftAddr = host + ":1"
+		z.add(t, p)
+		z.add(t, other)
+		p.s.PeersSRV = &config.SRV{Name: zoneName, Count: 2, ByPriority: true}
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := p.s
+		err = discover(t.Context(), &s, ln, z.lookup, slog.New(slog.DiscardHandler))
+		_ = ln.Close()
+		if told := err != nil && strings.Contains(err.Error(), "PEER_INSECURE=1"); told != refused || !refused && err != nil || len(s.Peers) != 2 {
+			t.Errorf("%s: %v, %v", host, s.Peers, err)
+		}
 	}
 }

@@ -97,6 +97,7 @@ func describeMachine(s *config.Settings) *probe.Local {
 			{Setting: "RAFT_ADDR", Network: "tcp", Addr: s.RaftAddr},
 		},
 		CAFile: s.TLSClientCA,
+		Trust:  describeTrust(s),
 	}
 	if s.AdminAddr != "" {
 		l.Listen = append(l.Listen, probe.Listen{Setting: "ADMIN_ADDR", Network: "tcp", Addr: s.AdminAddr})

@@ -42,3 +42,26 @@ func limitConnections(wanted int, thrift bool, files uint64, log *slog.Logger) c
 	}
 	return l
 }
+
+// shareProxyFiles returns how many connections of clients a proxy may have with files open files, 0
+// if unknown: as many as wanted, or as many as there are files for. Each may need a connection to a
+// backend as well, of which there are at most backends.
+func shareProxyFiles(wanted, backends int, files uint64) int {
+	if files == 0 {
+		return wanted
+	}
+	files -= min(filesReserved, files/4)
+	// Those that find all connections to backends taken need one file only.
+	most := max(files/2, files-min(files, uint64(backends)))
+	return int(max(1, min(uint64(wanted), most)))
+}
+
+// limitProxyConnections is shareProxyFiles. It warns if that is less than wanted.
+func limitProxyConnections(wanted, backends int, files uint64, log *slog.Logger) int {
+	n := shareProxyFiles(wanted, backends, files)
+	if n < wanted {
+		log.Warn("--max-connections is more than the limit of open files allows; raise LimitNOFILE= of systemd, ulimit -n, or nofile of the container, or lower --max-connections",
+			"max_connections", wanted, "connections", n, "RLIMIT_NOFILE", files)
+	}
+	return n
+}

@@ -44,3 +44,37 @@ func TestLimitConnections_WarnsWithWhatToDo(t *testing.T) {
 		}
 	}
 }
+
+func TestShareProxyFiles_KeepsOneForABackend(t *testing.T) {
+	for _, c := range []struct {
+		wanted, backends int
+		files            uint64
+		want             int
+	}{
+		{20000, 2048, 0, 20000},
+		{20000, 2048, math.MaxUint64, 20000},
+		{20000, 2048, 20000 + 2048 + filesReserved, 20000},
+		{20000, 2048, 20000 + 2048 + filesReserved - 1, 19999},
+		{20000, 40000, 40000 + filesReserved, 20000}, // each has a connection to a backend
+		{20000, 40000, 40000 + filesReserved - 2, 19999},
+		{20000, 2048, 1024, 384},
+		{100, 2048, 1024, 100},
+		{20000, 0, 1024, 768}, // in front of a cluster
+		{20000, 2048, 1, 1},
+	} {
+		if got := shareProxyFiles(c.wanted, c.backends, c.files); got != c.want {
+			t.Errorf("%d connections, %d of backends, %d files: %d, want %d", c.wanted, c.backends, c.files, got, c.want)
+		}
+	}
+	var log strings.Builder
+	l := slog.New(slog.NewTextHandler(&log, nil))
+	if limitProxyConnections(384, 2048, 1024, l); log.Len() > 0 {
+		t.Errorf("enough files: %s", &log)
+	}
+	limitProxyConnections(20000, 2048, 1024, l)
+	for _, want := range []string{"level=WARN", "--max-connections", "raise LimitNOFILE=", "max_connections=20000", "connections=384", "RLIMIT_NOFILE=1024"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%q is not in %s", want, &log)
+		}
+	}
+}

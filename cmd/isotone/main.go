@@ -38,6 +38,7 @@ type cli struct {
 	Drain      drainCmd      `cmd:"" help:"Stop a node gently: its clients go elsewhere, leadership moves, then it ends."`
 	Doctor     doctorCmd     `cmd:"" help:"Check the machine of a node, and a running cluster: what is wrong, and what to do."`
 	Member     memberCmd     `cmd:"" help:"List, add, promote, remove, replace and move the members of a running cluster."`
+	Worker     workerCmd     `cmd:"" help:"List the worker leases of a running cluster, and revoke one."`
 	Leader     leaderCmd     `cmd:"" help:"Show or transfer the leadership."`
 	Floor      floorCmd      `cmd:"" help:"Move the timestamps of a running cluster ahead."`
 	Backup     backupCmd     `cmd:"" help:"Write a backup of a running cluster, or of a stopped node."`

@@ -230,6 +230,7 @@ func openMemberFiles(s *config.Settings, addr string, join *node.Join, metrics *
 	if f.users, err = access.Open(access.Config{File: s.ACLFile, Setting: "ACL_FILE", Anonymous: s.Anonymous, Log: log}); err != nil {
 		return f, err
 	}
+	warnAllRoles(s, log)
 	f.peers, err = openPeerTLS(s, join, metrics, log)
 	return f, err
 }
@@ -252,7 +253,7 @@ func (m *member) startFronts(s *config.Settings, so sockets, f memberFiles, metr
 		server: m.node,
 		web: web.Config{
 			Backend: m.node, IDs: m.node.IDs(-1), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node,
-			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.node}).Serve, Mode: s.ReadMode, TLS: secure, Access: f.users,
+			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.node, Security: func() front.Security { return describeSecurity(s, f) }}).Serve, Mode: s.ReadMode, TLS: secure, Access: f.users,
 			Limits: web.Limits{ConnectionsMax: limits.client}, Observe: metrics.ObserveRequest, Log: log,
 		},
 		ids:     func(i int) front.IDs { return m.node.IDs(i) },

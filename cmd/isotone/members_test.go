@@ -96,11 +96,11 @@ func TestMembers_RefusesWhatMustNotHappen(t *testing.T) {
 	all.does(t, "member add 4 127.0.0.1:1", "node 4 is added")
 	all.refuses(t, "leader transfer 4", "node 4 is no voter")
 	all.does(t, "member replace 3 127.0.0.1:2 --wait 0", "node 3 has not been started yet")
-	all.refuses(t, "member replace 3 127.0.0.1:3", "node 3 is being replaced already, by a node at 127.0.0.1:2; to give that up: isotone member remove 3")
+	all.refuses(t, "member replace 3 127.0.0.1:3", "node 3 is being replaced already, by a node at 127.0.0.1:2; to give that up: isotone member remove 3 --replacement")
 	if _, out, _ := all.operate("member list"); !strings.Contains(out, "is being replaced") {
 		t.Error(out)
 	}
-	all.does(t, "member remove 3", "the replacement of node 3 is given up; the node itself remains a member")
+	all.does(t, "member remove 3 --replacement", "the replacement of node 3 is given up; the node itself remains a member")
 	all.does(t, "member remove 4", "node 4 is removed")
 	all.roles(t, "1 voter, 2 voter, 3 voter")
 

@@ -143,7 +143,7 @@ func TestOperator_SaysWhyItFails(t *testing.T) {
 	wantRun(t, 2, "", "--endpoint", "member", "list", "--endpoint", "ftp://a")
 	wantRun(t, 2, "", "no address to change", "member", "update", "2", "-", "--endpoint", gone)
 	wantRun(t, 2, "", "--learner", "member", "add", "4", "d:1", "--learner", "--voter")
-	for _, args := range []string{"member add", "member add x d:1", "member add -1 d:1", "member promote", "member remove x", "member replace 3", "member update 3", "floor raise", "leader transfer x"} {
+	for _, args := range []string{"member add", "member add x d:1", "member add -1 d:1", "member promote", "member remove x", "member replace 3", "member update 3", "floor raise", "worker revoke", "worker revoke x", "leader transfer x"} {
 		wantRun(t, 2, "", "--help", strings.Fields(args)...)
 	}
 }

@@ -28,16 +28,9 @@ func openPeerTLS(s *config.Settings, join *node.Join, m *telemetry.Metrics, log 
 		warnClear(s, log)
 		return nil, nil
 	}
-	files, err := credential.OpenPeers(credential.PeerConfig{
-		CertFile: s.PeerTLSCert, KeyFile: s.PeerTLSKey, CAFile: s.PeerTLSCA, CRLFile: s.PeerTLSCRL,
-		Own: func(cert *x509.Certificate) error {
-			if slices.Contains(s.PeerAllowedNames.Nodes(cert), s.NodeID) {
-				return nil
-			}
-			return errors.New(node.NameFault(s.PeerAllowedNames, cert, s.NodeID))
-		},
-		Log: log, Observe: m.SetPeerCertificateLeft,
-	})
+	cfg := peerConfig(s)
+	cfg.Log, cfg.Observe = log, m.SetPeerCertificateLeft
+	files, err := credential.OpenPeers(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -45,6 +38,19 @@ func openPeerTLS(s *config.Settings, join *node.Join, m *telemetry.Metrics, log 
 		log.Warn("PEER_INSECURE=1 accepts peers in clear beside those with TLS; remove it when all nodes have certificates")
 	}
 	return &node.PeerTLS{Files: files, Names: s.PeerAllowedNames}, nil
+}
+
+// peerConfig names the files of the certificates for peers.
+func peerConfig(s *config.Settings) credential.PeerConfig {
+	return credential.PeerConfig{
+		CertFile: s.PeerTLSCert, KeyFile: s.PeerTLSKey, CAFile: s.PeerTLSCA, CRLFile: s.PeerTLSCRL,
+		Own: func(cert *x509.Certificate) error {
+			if slices.Contains(s.PeerAllowedNames.Nodes(cert), s.NodeID) {
+				return nil
+			}
+			return errors.New(node.NameFault(s.PeerAllowedNames, cert, s.NodeID))
+		},
+	}
 }
 
 // warnClear points out what peers in clear mean.

@@ -168,6 +168,8 @@ func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.MaxConnections = limitProxyConnections(c.MaxConnections, len(c.Backend)*proxy.ConnectionsPerBackend, openFiles(), log.Logger)
+	cfg.Limits.ConnectionsMax = c.MaxConnections
 	if len(c.Node) > 0 {
 		if secure != nil {
 			secure.NextProtos = []string{"h2", "http/1.1"}
@@ -224,6 +226,9 @@ func (c *proxyCmd) check() (proxy.Config, error) {
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		found.add(errors.New("--tls-cert and --tls-key go together"))
+	}
+	if c.RequireTLS && c.TLSCert == "" {
+		found.add(errors.New("--require-tls needs --tls-cert and --tls-key"))
 	}
 	if c.RequestStatsSample < 1 {
 		found.add(errors.New("--request-stats-sample: want 1 or more"))

@@ -59,6 +59,9 @@ func (m *proxyMetrics) watch(s *proxy.Server) {
 		}
 		m.requests[i] = requests.WithLabelValues(class)
 	}
+	m.registry.GaugeFunc(proxyPrefix+"connections_limit", "Connections of clients that may be open; further ones are answered with 503.", func() float64 {
+		return float64(s.ConnectionsMax())
+	})
 	m.backends = newBackendDescs(m.registry)
 	m.registry.MustRegister(m)
 }

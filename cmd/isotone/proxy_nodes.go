@@ -30,6 +30,7 @@ type proxyNodes struct {
 	Cluster   string `name:"cluster" placeholder:"ID" help:"The ID of the cluster, 16 hexadecimal digits: no other is used. Default: that of the first node that is reached."`
 
 	accessFlags
+	proxyAccess
 
 	IDs bool `name:"ids" default:"true" negatable:"" help:"Make snowflake ids here, with a worker leased from the cluster. Default: on; --no-ids makes none."`
 }
@@ -43,6 +44,8 @@ type nodesProxy struct {
 	secure  bool // there is a certificate
 	metrics *proxyMetrics
 	trace   *trace.Exporter // nil without --trace-endpoint
+	// unfollow ends following the list of users, and waits for that.
+	unfollow func()
 }
 
 // clusterSource is package client as internal/proxy asks it.
@@ -66,6 +69,10 @@ func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*node
 	}
 	options := client.Options{Lazy: true, TraceParent: traceparent, Hooks: p.metrics.hooks(log.Logger)}
 	if err := c.reach(&options); err != nil {
+		return nil, err
+	}
+	users, err := c.openUsers(options.Credentials != nil || c.Cert != "", log.Logger)
+	if err != nil {
 		return nil, err
 	}
 	if c.Cluster != "" {
@@ -97,14 +104,17 @@ func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*node
 	p.fronts = newFronts(frontsConfig{
 		server: p.gateway,
 		web: web.Config{
-			Backend: p.gateway.Backend(), IDs: ids, Mode: mode, TLS: secure, Observe: p.metrics.observeOne, Log: log.Logger,
+			Backend: p.gateway.Backend(), IDs: ids, Mode: mode, TLS: secure, Observe: p.metrics.observeOne, Log: log.Logger, Access: users,
 			Limits: web.Limits{ConnectionsMax: c.MaxConnections},
 		},
 		ids:     func(int) front.IDs { return ids },
 		observe: p.metrics.observeMany,
 		stats:   stats,
 		trace:   p.trace,
+
+		tlsRequired: c.RequireTLS,
 	})
+	p.unfollow = follow(users.Run)
 	p.fronts.watchConnections(p.metrics.registry, nil)
 	return p, nil
 }
@@ -153,6 +163,7 @@ func (p *nodesProxy) serve(ln net.Listener) error {
 func (p *nodesProxy) stop(ctx context.Context) error {
 	err := errors.Join(p.fronts.stop(ctx), p.gateway.Close())
 	p.fronts.wait()
+	p.unfollow()
 	if p.ids != nil {
 		p.ids.close()
 	}

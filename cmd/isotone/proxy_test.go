@@ -206,7 +206,7 @@ func TestProxy_ForwardsToBackendsAndTellsOfIt(t *testing.T) {
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "this is ", r.URL.Path) }))
 	defer backend.Close()
-	addr, admin := runProxy(t, "--backend", backend.URL+",3", "--health-path", "/up", "--request-stats")
+	addr, admin := runProxy(t, "--backend", backend.URL+",3", "--health-path", "/up", "--request-stats", "--max-connections", "77")
 	if status, body := fetch(t, "http://"+addr+"/metrics"); status != 200 || body != "this is /metrics" {
 		t.Errorf("%d %q", status, body)
 	}
@@ -234,6 +234,7 @@ func TestProxy_ForwardsToBackendsAndTellsOfIt(t *testing.T) {
 		for _, want := range []string{
 			`isotone_proxy_requests_total{status="2xx"} 1`, `isotone_proxy_backend_requests_total{backend="` + backend.URL + `"} 1`,
 			"isotone_request_wall_seconds_count 1", "isotone_proxy_request_duration_seconds_count 1", `isotone_proxy_backend_up{backend="` + backend.URL + `"} 1`,
+			"isotone_proxy_connections_limit 77",
 		} {
 			if !strings.Contains(body, want) {
 				missing = append(missing, want)

@@ -61,9 +61,6 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	if err == nil {
 		err = discover(ctx, &s, so.http, net.DefaultResolver.LookupSRV, log.Logger)
 	}
-	if err == nil {
-		err = s.PeersInClear() // DNS may have named some
-	}
 	if err != nil {
 		err = errors.Join(err, so.close())
 		if (errors.Is(err, errStoppedJoining) || errors.Is(err, errStoppedDiscovering)) && ctx.Err() != nil {

@@ -204,8 +204,8 @@ func (c *simCmd) print(con console, s *simSummary) error {
 	fmt.Fprintf(w, "runs         %d\n", s.Runs)
 	fmt.Fprintf(w, "simulated    %v (%.0f s in each second of real time)\n", s.Simulated.Round(time.Second), s.Simulated.Seconds()/s.WallTime.Seconds())
 	fmt.Fprintf(w, "operations   %d, answered %d, in %d terms\n", s.Operations, s.Answered, s.Terms)
-	fmt.Fprintf(w, "ids          %d, under %d leases of workers, renewed %d times; %d taken over, %d given back, %d requests refused\n",
-		s.IDs, s.WorkerGrants, s.WorkerRenewals, s.WorkerTakeovers, s.WorkerReleases, s.WorkerRefusals)
+	fmt.Fprintf(w, "ids          %d, under %d leases of workers, renewed %d times; %d taken over, %d given back, %d revoked, %d requests refused\n",
+		s.IDs, s.WorkerGrants, s.WorkerRenewals, s.WorkerTakeovers, s.WorkerReleases, s.WorkerRevocations, s.WorkerRefusals)
 	if c.Runs == 1 {
 		fmt.Fprintf(w, "hash         %s\n", s.Hash)
 	}

@@ -1,6 +1,7 @@
 """Timestamps and IDs from an Isotone cluster over HTTP, with only the standard library."""
 
 import http.client
+import itertools
 import json
 import random
 import sys
@@ -11,7 +12,8 @@ class Oracle:
     """Keeps one connection to the leader, which it learns from any member."""
 
     def __init__(self, addrs):
-        self._addrs, self._leader, self._conn = list(addrs), None, None
+        self._turns = itertools.cycle(random.sample(addrs, len(addrs)))
+        self._leader, self._conn = None, None
 
     def timestamps(self, count=1, timeout=2.0):
         """Returns (time, index) of the first of count timestamps; that of the i-th, from 0, is (time, index + i)."""
@@ -23,7 +25,7 @@ class Oracle:
         return [int(line) for line in self._get(f"/api/snowflake?n={count}", timeout).split()]
 
     def _get(self, target, timeout):
-        deadline, pause, trouble = time.monotonic() + timeout, 0.005, None
+        deadline, pause, trouble = time.monotonic() + timeout, 0.001, None
         while time.monotonic() < deadline:
             try:
                 status, headers, body = self._ask(target)
@@ -40,12 +42,12 @@ class Oracle:
                 trouble = error
             self._follow(None)
             time.sleep(pause * random.uniform(0.5, 1.5))
-            pause = min(2 * pause, 0.1)
+            pause = min(2 * pause, 0.05)
         raise TimeoutError(f"no answer in {timeout} s: {trouble}")
 
     def _ask(self, target):
         if self._conn is None:
-            addr = self._leader or random.choice(self._addrs)
+            addr = self._leader or next(self._turns)
             self._conn = http.client.HTTPConnection(addr, timeout=0.5)
         self._conn.request("GET", target)
         response = self._conn.getresponse()

@@ -24,7 +24,7 @@ class Oracle:
 
     def timestamps(self, count=1, timeout=2.0):
         """Returns (time, index) of the first of count timestamps; that of the i-th, from 0, is (time, index + i)."""
-        deadline, pause = time.monotonic() + timeout, 0.005
+        deadline, pause = time.monotonic() + timeout, 0.001
         while True:
             try:
                 # The count is never omitted: redis-py uses it to route the command.
@@ -36,7 +36,7 @@ class Oracle:
                     raise TimeoutError(f"no timestamp in {timeout} s") from error
                 self.close()
                 time.sleep(pause * random.uniform(0.5, 1.5))
-                pause = min(2 * pause, 0.1)
+                pause = min(2 * pause, 0.05)
 
     def close(self):
         if self._cluster is not None:

@@ -11,8 +11,11 @@ const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 /** Sends requests to the leader, which it learns from any member. fetch reuses connections. */
 export class Oracle {
   private leader?: string;
+  private turn: number; // of the members, while no leader is known
 
-  constructor(private readonly addrs: string[]) {}
+  constructor(private readonly addrs: string[]) {
+    this.turn = Math.floor(Math.random() * addrs.length);
+  }
 
   /** Returns the first of count timestamps. The i-th, counted from 0, has the same time and index + i. */
   async timestamps(count = 1, timeout = 2000): Promise<Timestamp> {
@@ -29,10 +32,10 @@ export class Oracle {
 
   private async get(target: string, timeout: number): Promise<ArrayBuffer> {
     const deadline = Date.now() + timeout;
-    let pause = 5;
+    let pause = 1;
     let trouble: unknown;
     while (Date.now() < deadline) {
-      const addr = this.leader ?? this.addrs[Math.floor(Math.random() * this.addrs.length)];
+      const addr = this.leader ?? this.addrs[this.turn++ % this.addrs.length];
       try {
         // Bound each attempt: a paused node accepts connections but does not answer.
         const signal = AbortSignal.timeout(Math.min(500, deadline - Date.now()));
@@ -51,7 +54,7 @@ export class Oracle {
       // A retry is always safe: a timestamp that nobody has received orders nothing.
       this.leader = undefined;
       await sleep(pause * (0.5 + Math.random()));
-      pause = Math.min(2 * pause, 100);
+      pause = Math.min(2 * pause, 50);
     }
     throw new Error(`no answer: ${trouble}`);
   }

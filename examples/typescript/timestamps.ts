@@ -29,7 +29,7 @@ export class Oracle {
   /** Returns the first of count timestamps. The i-th, counted from 0, has the same time and index + i. */
   async timestamps(count = 1, timeout = 2000): Promise<Timestamp> {
     const deadline = Date.now() + timeout;
-    let pause = 5;
+    let pause = 1;
     let trouble: unknown;
     while (Date.now() < deadline) {
       const conn = (this.conn ??= open(this.addrs[Math.floor(Math.random() * this.addrs.length)]));
@@ -46,7 +46,7 @@ export class Oracle {
         }
         if (error instanceof Error && error.message.startsWith("ERR ")) throw error; // a retry would not help
         await sleep(pause * (0.5 + Math.random()));
-        pause = Math.min(2 * pause, 100);
+        pause = Math.min(2 * pause, 50);
       }
     }
     throw new Error(`no timestamp in ${timeout} ms: ${trouble}`);

@@ -49,6 +49,7 @@ func (j *findings) cluster(m *Measurements) {
 	j.versions(c)
 	j.lags(c)
 	j.workers(m)
+	j.trust(m)
 	for i, v := range c.Report.Views {
 		if p := &c.Nodes[i]; p.Served != nil {
 			j.certificate(m.At, node(v.NodeID), p.Served)
@@ -159,10 +160,14 @@ func (j *findings) members(c *Cluster) {
 		return
 	}
 	for _, m := range c.Members.Members {
+		giveUp := fmt.Sprintf("isotone member remove %d", m.NodeID)
+		if m.Replaces != 0 {
+			giveUp += " --replacement" // without it, a repetition removes the node itself
+		}
 		switch {
 		case m.Incarnation == "":
 			j.add(Warning, "member", node(m.NodeID), "was added, but has never connected",
-				fmt.Sprintf("start it on an empty data directory: NODE_ID=%d RAFT_ADDR=%s JOIN=CLIENT_ADDRESS_OF_A_MEMBER isotone serve; or give it up: isotone member remove %d", m.NodeID, m.PeerAddr, m.NodeID))
+				fmt.Sprintf("start it on an empty data directory: NODE_ID=%d RAFT_ADDR=%s JOIN=CLIENT_ADDRESS_OF_A_MEMBER isotone serve; or give it up: %s", m.NodeID, m.PeerAddr, giveUp))
 		case m.Role == "learner" && m.Promote:
 			j.add(Warning, "member", node(m.NodeID), fmt.Sprintf("becomes a voter when it has caught up; it lacks %d log entries", m.Lag), "wait, and look again")
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ func local() *doctor.Local {
 		Disk:   doctor.Disk{Dir: "/data", HasData: true, Free: 20 << 30, FreeKnown: true, FreeFiles: 1e6, FreeFilesKnown: true, Writes: 200, P50: time.Millisecond, P99: 3 * time.Millisecond},
 		Clock:  doctor.Clock{Known: true, Synchronized: true, ErrorMax: time.Millisecond, AheadKnown: true, Ahead: 300 * time.Millisecond},
 		Files:  certificate(),
+		Trust:  &doctor.Trust{Security: *security(2), ACLFile: "users.json", PeerCert: "node2.pem"},
 		Limits: doctor.Limits{Files: 100_000, Backlog: 4096, Processors: 4, Memory: 4 << 30},
 		Listeners: []doctor.Listener{
 			{Setting: "HTTP_PORT", Network: "tcp", Addr: ":8080", InUse: true, Owner: 2},
@@ -65,7 +67,7 @@ func cluster() *doctor.Cluster {
 		c.Report.Views = append(c.Report.Views, dashboard.View{NodeID: id, Addr: fmt.Sprintf("http://10.0.0.%d:8080", id), State: s})
 		c.Nodes = append(c.Nodes, doctor.NodeProbe{
 			Client: &doctor.Dial{NodeID: id, Addr: fmt.Sprintf("10.0.0.%d:8080", id)}, Peer: &doctor.Dial{NodeID: id, Addr: fmt.Sprintf("10.0.0.%d:60001", id)},
-			Ready: 200, Served: &served, FilesOpen: 20, FilesMax: 1000,
+			Ready: 200, Served: &served, FilesOpen: 20, FilesMax: 1000, Security: security(id),
 		})
 		c.Members.Members = append(c.Members.Members, front.MemberRecord{NodeID: id, Role: "voter", Incarnation: "i"})
 	}
@@ -236,7 +238,7 @@ var ailments = []ailment{
 
 // TestJudge_FindsEachAilment and nothing else.
 func TestJudge_FindsEachAilment(t *testing.T) {
-	for _, a := range ailments {
+	for _, a := range slices.Concat(ailments, distrust) {
 		l, c := local(), cluster()
 		a.wrong(l, c)
 		r := doctor.Judge(&doctor.Measurements{At: now, Local: l, Cluster: c})
@@ -311,6 +313,18 @@ func TestJudge_BeforeTheFirstStart(t *testing.T) {
 	list = notOK(doctor.Judge(&doctor.Measurements{At: now, Local: l}))
 	if list[0].Status != doctor.Warning || !strings.Contains(list[0].Found, "waits: not a member yet") {
 		t.Errorf("%+v", list)
+	}
+}
+
+// What to do about a replacement that was never started must not remove the node that it is for.
+func TestJudge_ReplacementsAreGivenUpAsSuch(t *testing.T) {
+	for _, replaces := range []uint64{0, 3} {
+		c := cluster()
+		c.Members.Members[2].Incarnation, c.Members.Members[2].Replaces = "", replaces
+		list := notOK(doctor.Judge(&doctor.Measurements{At: now, Cluster: c}))
+		if len(list) != 1 || strings.HasSuffix(list[0].Do, "isotone member remove 3 --replacement") != (replaces != 0) || !strings.Contains(list[0].Do, "isotone member remove 3") {
+			t.Errorf("%d: %+v", replaces, list)
+		}
 	}
 }
 

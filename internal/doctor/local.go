@@ -30,6 +30,7 @@ func (j *findings) local(m *Measurements) {
 	j.disk(l.Settings.DataDir, &l.Disk)
 	j.clock(&l.Clock)
 	j.files(m.At, l)
+	j.localTrust(m)
 	j.limits(&l.Limits, l.Settings.Loops)
 	runs := l.runs()
 	for i := range l.Listeners {

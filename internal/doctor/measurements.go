@@ -28,6 +28,7 @@ type Local struct {
 	Clock     Clock
 	Files     Certificate
 	ClientCA  Certificate // zero without TLS_CLIENT_CA
+	Trust     *Trust      // nil: not looked at
 	Limits    Limits
 	Listeners []Listener
 	// Names has the host names in the settings.
@@ -154,6 +155,8 @@ type NodeProbe struct {
 	ReadyText string
 	// Served is the certificate that it presents; nil if it presented none.
 	Served *Certificate
+	// Security is who may reach it; nil if it does not tell.
+	Security *front.Security
 	// FilesOpen and FilesMax are its open files and their limit; 0 if unknown.
 	FilesOpen, FilesMax uint64
 }

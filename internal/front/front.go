@@ -74,16 +74,22 @@ type IDs interface {
 // IDsMax bounds the ids of one request: 16 ms of one worker, and 1.4 MB of decimals.
 const IDsMax = 65536
 
-// Lessor leases worker ids to clients that make ids themselves. Only the leader can; the
-// error of another node names the leader.
+// Lessor leases worker ids to clients that make ids themselves, and shows and revokes leases for
+// operators. Only the leader can; the error of another node names the leader.
 type Lessor interface {
 	// LeaseWorker hands r over, and calls Done exactly once, within the call or later, on
 	// the goroutine of the loop that owns this lessor.
 	LeaseWorker(r *WorkerRequest)
 }
 
-// WorkerRequest asks for a worker id, or gives one back. The lessor owns it until Done.
+// WorkerRequest asks for a worker id, gives one back, or is an operator's. The lessor owns it
+// until Done.
 type WorkerRequest struct {
+	// List asks for all leases, and no other field of the request counts.
+	List bool
+	// Revoke revokes the lease of Fixed that began at From, 0 for the one on record, of any
+	// session. It is not renewed any more.
+	Revoke bool
 	// Session identifies the client's process; random, not 0.
 	Session uint64
 	// Fixed is the only acceptable worker, or -1.
@@ -96,7 +102,9 @@ type WorkerRequest struct {
 	Release bool
 	Next    uint64
 
-	// Worker, Lease and Layout are the answer if Err is nil and Release is not set.
+	// Worker, Lease and Layout are the answer if Err is nil and neither Release nor List is set.
+	// Held is the answer to List.
+	Held   *WorkerList
 	Worker int
 	Lease  snowflake.Lease
 	Layout snowflake.Layout
@@ -126,6 +134,12 @@ type Operator interface {
 	// RaiseFloor has all later timestamps have a larger time than floor, in unix nanoseconds.
 	// One that is far ahead of the clock needs force.
 	RaiseFloor(ctx context.Context, floor uint64, force bool) error
+	// Workers describes the worker leases.
+	Workers() (WorkerList, error)
+	// RevokeWorker ends the renewals of the lease of a worker that began at start, in unix
+	// milliseconds, 0 for the one on record, and returns when that is applied or ctx ends; then it
+	// may still happen. The lease keeps its end. The error is not_found if nobody holds it.
+	RevokeWorker(ctx context.Context, worker int, start uint64) error
 	// Backup returns a backup of the cluster, a file of internal/host/backup. It has all that was
 	// answered before the call.
 	Backup(ctx context.Context) ([]byte, error)
@@ -190,6 +204,42 @@ type MemberRecord struct {
 	Promote bool `json:"promote,omitempty"`
 	// Replaces is the node that is removed then; always NodeID, or 0.
 	Replaces uint64 `json:"replaces,omitempty"`
+}
+
+// WorkerList describes the worker leases of a cluster as the leader sees them.
+type WorkerList struct {
+	// Layout is that of the cluster's ids as text, and Epoch its unix millisecond; empty before
+	// the first lease.
+	Layout string `json:"layout,omitempty"`
+	Epoch  int64  `json:"epoch,string,omitempty"`
+	// Limit is how many workers there are; at most 1024.
+	Limit int `json:"limit"`
+	// Workers is sorted by Worker. Those that were released are not in it.
+	Workers []WorkerRecord `json:"workers"`
+}
+
+// WorkerRecord describes one worker lease.
+type WorkerRecord struct {
+	Worker int `json:"worker"`
+	// NodeID and Generation are the member that holds it; 0 for a client.
+	NodeID     uint64 `json:"nodeID"`
+	Generation uint64 `json:"generation,omitempty"`
+	// Session identifies the holder's process, 16 hexadecimal digits, and Slot the lease among
+	// those of the process.
+	Session string `json:"session"`
+	Slot    int    `json:"slot"`
+	// Fixed is set if the holder wants this worker and no other.
+	Fixed bool `json:"fixed,omitempty"`
+	// Start and End bound the unix milliseconds of its ids: Start <= ms < End.
+	Start uint64 `json:"start,string"`
+	End   uint64 `json:"end,string"`
+	// Starts and Ends are the same as times, RFC 3339 with milliseconds.
+	Starts string `json:"starts"`
+	Ends   string `json:"ends"`
+	// Ended is set if the lease has ended by the leader's clock and the cluster's time. Its holder
+	// may still renew it until somebody else is granted the worker, unless Revoked is set.
+	Ended   bool `json:"ended,omitempty"`
+	Revoked bool `json:"revoked,omitempty"`
 }
 
 // Joining tells a node how to join a cluster.

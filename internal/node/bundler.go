@@ -232,7 +232,7 @@ func (b *bundler) LeaseWorker(r *front.WorkerRequest) {
 		})
 	}
 	core := b.node.core
-	if !b.node.post(func() { core.lessor.take(r, &core.next) }) {
+	if !b.node.post(func() { core.takeWorkerRequest(r) }) {
 		r.Done, r.Err = done, errStopped
 		done(r)
 	}

@@ -177,6 +177,7 @@ func (c *core) reset() {
 	in.Change, in.RaiseLevel, in.RaiseFloor, in.Reserve = nil, false, nil, false
 	in.Messages, in.Requests, in.Hellos = in.Messages[:0], in.Requests[:0], in.Hellos[:0]
 	in.Gone = in.Gone[:0]
+	in.Refused = in.Refused[:0]
 	in.Clocks, in.LeaseRequests = in.Clocks[:0], in.LeaseRequests[:0]
 }
 
@@ -190,7 +191,7 @@ func (c *core) carryOut(e *replica.Effects) {
 		c.peers.sendClock()
 	}
 	if e.Write != nil {
-		c.disk.write(e.Write)
+		c.disk.write(e.Write, c.replica)
 	}
 	for _, a := range e.Answers {
 		b := c.pending.take(a.Token)
@@ -258,4 +259,4 @@ func (b coreBackend) Submit(batch *front.Batch) { b.submitted = append(b.submitt
 func (b coreBackend) Status() *front.Status { return b.node.Status() }
 
 // LeaseWorker adds a request to this turn's step.
-func (b coreBackend) LeaseWorker(r *front.WorkerRequest) { b.lessor.take(r, &b.next) }
+func (b coreBackend) LeaseWorker(r *front.WorkerRequest) { b.takeWorkerRequest(r) }

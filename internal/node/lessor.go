@@ -29,6 +29,9 @@ func (l *lessor) take(r *front.WorkerRequest, in *replica.Input) {
 	}
 	l.tokens++
 	q := replica.LeaseRequest{Token: l.tokens, Session: r.Session, Fixed: r.Fixed, FromMillis: r.From, LengthMillis: r.Length}
+	if r.Revoke {
+		q.Revoke = &oracle.Revocation{Worker: uint16(r.Fixed), Start: r.From}
+	}
 	if r.Release {
 		q.Release = &oracle.Used{Worker: uint16(r.Fixed), Start: r.From, Next: r.Next}
 	}

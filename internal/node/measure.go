@@ -129,6 +129,7 @@ func (c *core) count(now replica.Counters) {
 	times(now.Reservations-before.Reservations, m.CountReservation)
 	times(now.ReservationsFailed-before.ReservationsFailed, m.CountReservationFailed)
 	times(now.Elections-before.Elections, m.CountElection)
+	times(now.LeadersForgotten-before.LeadersForgotten, m.CountLeaderSuspected)
 	times(now.RoundsFailed-before.RoundsFailed, func() { m.CountRoundFailed("lost_leadership") })
 	m.AddLeases(now.LeaseServed-before.LeaseServed, now.LeaseMisses-before.LeaseMisses, now.LeasesLost-before.LeasesLost)
 	m.AddTimestamps(now.LeaseIssued - before.LeaseIssued)

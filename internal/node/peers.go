@@ -2,7 +2,6 @@ package node
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -29,7 +28,7 @@ type peers struct {
 	addrs     map[uint64]string        // as told to transport
 	refusedBy map[uint64]*peer.Refusal // how each peer last refused this node
 	refusing  map[uint64]*peer.Refusal // how this node last refused each peer
-	// silentSince is when a leader was last heard of, or asked for; see endIfRemoved.
+	// silentSince is when a leader was last heard of, or asked for; see askIfRemoved.
 	silentSince time.Duration
 	dropped     droppedCount
 }
@@ -66,6 +65,9 @@ func (c *core) startPeers() {
 				delete(c.peers.refusedBy, h.NodeID)
 				delete(c.peers.refusing, h.NodeID)
 			})
+		},
+		ConnectionRefused: func(id uint64) {
+			n.post(func() { c.next.Refused = append(c.next.Refused, id) })
 		},
 		Refused: func(id uint64, by peer.Side, r *peer.Refusal) {
 			n.cfg.Metrics.CountPeerRefused(string(r.Code), by.String())
@@ -134,13 +136,9 @@ func (c *core) followAddrs() {
 // and the time between two such questions: ten of the shortest election timeouts.
 const askTicks = 200
 
-// endIfRemoved ends this node if it knows that it was removed. One that was away when that
-// happened, and that no member dials any more, asks.
-func (c *core) endIfRemoved(s *view) {
-	if r := c.replica.Expelled(); r != nil {
-		c.node.fail(fmt.Errorf("node %d has stopped: %w", s.front.NodeID, r))
-		return
-	}
+// askIfRemoved asks the peers whether this node was removed, if it hears of no leader: a leader may
+// refuse it for good, which ends it, and no member dials one that was removed.
+func (c *core) askIfRemoved(s *view) {
 	heard := s.replica.Leader != raft.None && (len(c.peers.conns) > 0 || s.replica.Serving)
 	switch {
 	case heard || s.replica.Forming != "":

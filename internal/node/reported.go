@@ -15,6 +15,7 @@ const leadMax = 10 * time.Second
 
 // reported is what the log and the metrics were told last, so that each change is told once.
 type reported struct {
+	serving       bool   // this node answers as the leader
 	peers         string // how PEERS differs from the members
 	forming       string // what the formation of the cluster waits for
 	clockExceeded bool   // this node does not go by its own clock
@@ -30,9 +31,14 @@ type reported struct {
 	dropped                droppedCount // messages to peers
 }
 
-// logStatus logs a change of leader, term or readiness.
+// logStatus logs a change of leader, term or readiness, and that this node answers as the leader.
 func (c *core) logStatus(v *view) {
 	s, old := v.front, v.previous
+	if c.reported.serving != v.replica.Serving {
+		if c.reported.serving = v.replica.Serving; v.replica.Serving {
+			c.node.cfg.Log.Debug("this node answers as the leader", "term", s.Term)
+		}
+	}
 	if old == nil || old.Leader == s.Leader && old.Term == s.Term && (old.NotReady == "") == (s.NotReady == "") {
 		return
 	}

@@ -156,10 +156,17 @@ const (
 	idleBackendTime = 4 * time.Second
 )
 
+// backendConnectionsDefault is the default of Limits.BackendConnectionsMax.
+const backendConnectionsDefault = 1024
+
+// ConnectionsPerBackend bounds the connections to one backend by default: those of the fast path, and
+// as many of the standard path.
+const ConnectionsPerBackend = 2 * backendConnectionsDefault
+
 func (l Limits) withDefaults() Limits {
 	return Limits{
 		ConnectionsMax:        orDefault(l.ConnectionsMax, 20000),
-		BackendConnectionsMax: orDefault(l.BackendConnectionsMax, 1024),
+		BackendConnectionsMax: orDefault(l.BackendConnectionsMax, backendConnectionsDefault),
 		WaitingMax:            orDefault(l.WaitingMax, 4096),
 		RequestsMax:           orDefault(l.RequestsMax, 4096),
 		BodyMax:               orDefault(l.BodyMax, 64<<20),

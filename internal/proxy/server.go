@@ -211,6 +211,9 @@ func (s *Server) dial(backend int) {
 // Connections returns the number of open client connections.
 func (s *Server) Connections() int { return int(s.connections.Load()) }
 
+// ConnectionsMax returns the bound on open client connections, see [Limits].
+func (s *Server) ConnectionsMax() int { return s.cfg.Limits.ConnectionsMax }
+
 // Status is the state of a proxy.
 type Status struct {
 	Backends []BackendStatus `json:"backends"`

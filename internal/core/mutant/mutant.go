@@ -11,66 +11,78 @@ type Mutant int
 
 // The bugs, each with the invariant that it breaks, or "liveness".
 const (
-	None                  Mutant = iota
-	KeepAllocator                // I2: a re-elected leader goes on where it stopped
-	KeepEpochResetIndex          // I2: it keeps the epoch and begins its index again
-	ServeUnreserved              // I1, I2: it issues before its own reservation is applied
-	OpenOnOlderTerm              // I2: a reservation of an earlier term opens the allocator
-	FloorFromClock               // I2: the floor is the clock, not the ceiling before
-	TimeFollowsClock             // I3: time goes back with the clock
-	IndexRestarts                // I3: each epoch begins at index 0, though time held
-	RangeOverlaps                // I3: a range uses up one index only
-	IgnoreCeiling                // I1: time follows the clock beyond the ceiling
-	CeilingSinks                 // I1: a reservation may lower the ceiling
-	RestoreOldCeiling            // I1: a snapshot is restored without its ceiling
-	NoRound                      // I4: requests are answered at once
-	JoinRoundInFlight            // I4: a request joins a round that began before it
-	ReuseRoundNumber             // I4: all rounds have one number
-	CountLearner                 // I4: a learner's answer counts as a voter's
-	AcknowledgeUnsynced          // I8: entries are acknowledged before they are durable
-	VoteUnsynced                 // I8: votes are sent before they are durable
-	CampaignUnsynced             // I8: votes are asked for in a term that is not durable
-	IgnoreFailedSync             // I8: a failed write counts as durable
-	AdmitWiped                   // I6: another incarnation is let in
-	AdmitStale                   // I6: an older copy is let in
-	RefuseSlowHello              // I6: a disk in order is refused because its hello was slow
-	LeaseFromAnswer              // I5: the lease is measured from the answer
-	LeaseWithoutSlack            // I5: it lasts as long as the election timeout
-	LeaseOnOldClock              // I5: it is checked with a clock read before the request came
-	LeaseSurvivesTransfer        // I5: it is kept while leadership is transferred
-	LeaseUnconfirmed             // I5: it is extended by a round that nobody has answered
-	VoteAfterRestart             // I5: a node votes right after its start
-	VoteAfterTermChange          // I5: a node forgets its promise with a higher term
-	GrantFromRequest             // I9: a grant begins when its request says, though the last one ended later
-	InheritLease                 // I9: a process goes on with the lease of its node's former process
-	ExtendUnasked                // I9: a node believes that its lease ends later than was granted
-	ReleaseUsed                  // I9: giving back frees milliseconds that were used
-	ReleaseLate                  // I9: a release that arrives late frees a newer grant
-	RelistReleased               // I9: a lease that is being given back is handed out again
-	ForgetWorkers                // I9: a snapshot is restored without its worker leases
-	GrantForeignSpace            // I9: a lease is granted for ids of another layout
-	QueueResponses               // I7: every message that waits for the disk is kept
-	UnboundedLog                 // I7: a log grows however much of it the disk lacks
-	MergeSnapshotNotes           // I8: a write that is merged forgets what Raft notes of a snapshot
-	ChangeUnchecked              // I7: any change of membership is proposed
-	ReleaseInNextStep            // I9: a generator is ended in one step and its lease given back in the next
-	IgnoreClocks                 // I11: the ceiling follows the leader's clock alone
-	VouchByOne                   // I11: it follows the clock that is furthest ahead
-	FollowJump                   // I11: a sole voter follows any jump of its clock
-	BelieveStaleClocks           // I11: a clock counts however long ago it was told
-	RaiseUnasked                 // I12: the feature level is raised before all members know it
-	ApplyByNode                  // I12: what a command does depends on the node that applies it
-	FormByQuorum                 // I10: a cluster is formed by a majority of its initial members
-	FormUnprepared               // I10: it is formed before everyone has its first snapshot on disk
-	FormUnregistered             // I4, I6: the first snapshot does not say whose directories the members have
-	FloorIgnored                 // I13: a leader goes on below the floor that an operator has raised
-	ForgetRemoved                // I6: a removed member is let in again
-	CopyWins                     // I6: a copy of a data directory that is started takes the place of the process that runs
-	RestoreBelow                 // I13: a restored cluster starts without its floor
-	RestoreOwnFloor              // I10, I13: each founder takes its own floor for the largest
-	FreeRestored                 // I9: a restored cluster grants workers that clients of the lost one may hold
-	ClientFloorIgnored           // I13: a leader answers at or below the floor that a request carries
-	ClientFloorUnbounded         // I11: a client raises the floor however far it is ahead of the clock
+	None                   Mutant = iota
+	KeepAllocator                 // I2: a re-elected leader goes on where it stopped
+	KeepEpochResetIndex           // I2: it keeps the epoch and begins its index again
+	ServeUnreserved               // I1, I2: it issues before its own reservation is applied
+	OpenOnOlderTerm               // I2: a reservation of an earlier term opens the allocator
+	FloorFromClock                // I2: the floor is the clock, not the ceiling before
+	TimeFollowsClock              // I3: time goes back with the clock
+	IndexRestarts                 // I3: each epoch begins at index 0, though time held
+	RangeOverlaps                 // I3: a range uses up one index only
+	IgnoreCeiling                 // I1: time follows the clock beyond the ceiling
+	CeilingSinks                  // I1: a reservation may lower the ceiling
+	RestoreOldCeiling             // I1: a snapshot is restored without its ceiling
+	NoRound                       // I4: requests are answered at once
+	JoinRoundInFlight             // I4: a request joins a round that began before it
+	ReuseRoundNumber              // I4: all rounds have one number
+	CountLearner                  // I4: a learner's answer counts as a voter's
+	AnswerAnyTerm                 // I4: a member in a later term answers a leader's round
+	ConfirmByTooFew               // I4: a round is confirmed by one voter less than a quorum
+	CountNewVoters                // I4: between two configurations the old voters are not asked for
+	AcknowledgeUnsynced           // I8: entries are acknowledged before they are durable
+	VoteUnsynced                  // I8: votes are sent before they are durable
+	CampaignUnsynced              // liveness: a leader that transfers its leadership is deposed before its successor's term is durable
+	CountEarlyGrants              // I8: votes of others count before the candidate's term is durable
+	EarlyUndurableLog             // I8: votes are asked for with a log that is not durable
+	IgnoreFailedSync              // I8: a failed write counts as durable
+	AdmitWiped                    // I6: another incarnation is let in
+	AdmitStale                    // I6: an older copy is let in
+	RefuseSlowHello               // I6: a disk in order is refused because its hello was slow
+	LeaseFromAnswer               // I5: the lease is measured from the answer
+	LeaseWithoutSlack             // I5: it lasts as long as the election timeout
+	LeaseOnOldClock               // I5: it is checked with a clock read before the request came
+	LeaseSurvivesTransfer         // I5: it is kept while leadership is transferred
+	LeaseUnconfirmed              // I5: it is extended by a round that nobody has answered
+	LeaseFromConfirm              // I5: it is extended by any confirmed round, whatever the voters promised
+	CountUnpromised               // I5: an answer without a promise counts as one with it
+	PromiseWaivedOnRefusal        // I5: a refused connection to the leader ends the promise to it
+	LengthenWrongly               // I8: a leader's append goes on with entries that do not follow
+	VoteAfterRestart              // I5: a node votes right after its start
+	VoteAfterTermChange           // I5: a node ignores its promise
+	GrantFromRequest              // I9: a grant begins when its request says, though the last one ended later
+	InheritLease                  // I9: a process goes on with the lease of its node's former process
+	ExtendUnasked                 // I9: a node believes that its lease ends later than was granted
+	ReleaseUsed                   // I9: giving back frees milliseconds that were used
+	ReleaseLate                   // I9: a release that arrives late frees a newer grant
+	RelistReleased                // I9: a lease that is being given back is handed out again
+	ForgetWorkers                 // I9: a snapshot is restored without its worker leases
+	GrantForeignSpace             // I9: a lease is granted for ids of another layout
+	QueueResponses                // I7: every message that waits for the disk is kept
+	UnboundedLog                  // I7: a log grows however much of it the disk lacks
+	MergeSnapshotNotes            // I8: a write that is merged forgets what Raft notes of a snapshot
+	ChangeUnchecked               // I7: any change of membership is proposed
+	ReleaseInNextStep             // I9: a generator is ended in one step and its lease given back in the next
+	IgnoreClocks                  // I11: the ceiling follows the leader's clock alone
+	VouchByOne                    // I11: it follows the clock that is furthest ahead
+	FollowJump                    // I11: a sole voter follows any jump of its clock
+	BelieveStaleClocks            // I11: a clock counts however long ago it was told
+	RaiseUnasked                  // I12: the feature level is raised before all members know it
+	ApplyByNode                   // I12: what a command does depends on the node that applies it
+	FormByQuorum                  // I10: a cluster is formed by a majority of its initial members
+	FormUnprepared                // I10: it is formed before everyone has its first snapshot on disk
+	FormUnregistered              // I4, I6: the first snapshot does not say whose directories the members have
+	FloorIgnored                  // I13: a leader goes on below the floor that an operator has raised
+	ForgetRemoved                 // I6: a removed member is let in again
+	ExpelEarly                    // liveness: a removed member is told to stop while its vote may be needed
+	CopyWins                      // I6: a copy of a data directory that is started takes the place of the process that runs
+	RestoreBelow                  // I13: a restored cluster starts without its floor
+	RestoreOwnFloor               // I10, I13: each founder takes its own floor for the largest
+	FreeRestored                  // I9: a restored cluster grants workers that clients of the lost one may hold
+	ClientFloorIgnored            // I13: a leader answers at or below the floor that a request carries
+	ClientFloorUnbounded          // I11: a client raises the floor however far it is ahead of the clock
+	RevokeAtOnce                  // I9: a revoked lease ends at once, though its holder goes on to its end
+	RenewRevoked                  // I9: a revoked lease is renewed
 
 	// Each of the following lacks one rule that refuses something. All of them are directed.
 
@@ -111,14 +123,14 @@ const (
 var names = [count]string{
 	"none", "keep-allocator", "keep-epoch-reset-index", "serve-unreserved", "open-on-older-term", "floor-from-clock",
 	"time-follows-clock", "index-restarts", "range-overlaps", "ignore-ceiling", "ceiling-sinks", "restore-old-ceiling",
-	"no-round", "join-round-in-flight", "reuse-round-number", "count-learner", "acknowledge-unsynced", "vote-unsynced",
-	"campaign-unsynced", "ignore-failed-sync", "admit-wiped", "admit-stale", "refuse-slow-hello", "lease-from-answer", "lease-without-slack", "lease-on-old-clock",
-	"lease-survives-transfer", "lease-unconfirmed", "vote-after-restart", "vote-after-term-change",
+	"no-round", "join-round-in-flight", "reuse-round-number", "count-learner", "answer-any-term", "confirm-by-too-few", "count-new-voters", "acknowledge-unsynced", "vote-unsynced",
+	"campaign-unsynced", "count-early-grants", "early-undurable-log", "ignore-failed-sync", "admit-wiped", "admit-stale", "refuse-slow-hello", "lease-from-answer", "lease-without-slack", "lease-on-old-clock",
+	"lease-survives-transfer", "lease-unconfirmed", "lease-from-confirm", "count-unpromised", "promise-waived-on-refusal", "lengthen-wrongly", "vote-after-restart", "vote-after-term-change",
 	"grant-from-request", "inherit-lease", "extend-unasked", "release-used", "release-late", "relist-released", "forget-workers",
 	"grant-foreign-space", "queue-responses", "unbounded-log", "merge-snapshot-notes", "change-unchecked", "release-in-next-step", "ignore-clocks", "vouch-by-one", "follow-jump", "believe-stale-clocks", "raise-unasked", "apply-by-node",
-	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed", "copy-wins",
+	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed", "expel-early", "copy-wins",
 	"restore-below", "restore-own-floor", "free-restored",
-	"client-floor-ignored", "client-floor-unbounded",
+	"client-floor-ignored", "client-floor-unbounded", "revoke-at-once", "renew-revoked",
 	"unrefused-before-open", "unrefused-second", "unrefused-in-joint", "unrefused-kind", "unrefused-zero",
 	"unrefused-member", "unrefused-removed", "unrefused-generation", "unrefused-level", "unrefused-members-max",
 	"unrefused-removed-max", "unrefused-address", "unrefused-stranger", "unrefused-last-generation",
@@ -143,7 +155,8 @@ func Pick[T any](m Mutant, bug, right T) T {
 // situation.
 func (m Mutant) IsDirected() bool {
 	switch m {
-	case VoteAfterRestart, VoteAfterTermChange, CampaignUnsynced, LeaseWithoutSlack, UnboundedLog, MergeSnapshotNotes:
+	case VoteAfterRestart, VoteAfterTermChange, CampaignUnsynced, CountEarlyGrants, EarlyUndurableLog, LeaseWithoutSlack, LeaseFromConfirm, CountUnpromised,
+		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

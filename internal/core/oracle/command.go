@@ -28,6 +28,8 @@ const (
 	// KindFloor raises the ceiling above Target: all timestamps issued after it have a larger
 	// time.
 	KindFloor Kind = 8
+	// KindRevoke revokes a worker lease.
+	KindRevoke Kind = 9
 )
 
 // CeilingMax is the largest ceiling: the last nanosecond of a signed 64-bit unix time (year
@@ -57,6 +59,7 @@ type Command struct {
 	Level     uint64       // KindLevel: at most LevelNewest
 	Lease     LeaseRequest // KindLease
 	Release   Release      // KindRelease
+	Revoke    Revocation   // KindRevoke
 }
 
 // Durable says that member ID has the committed log up to Index on disk.
@@ -94,6 +97,8 @@ func (c Command) Append(b []byte) []byte {
 		b = c.Lease.append(b)
 	case KindRelease:
 		b = c.Release.append(b)
+	case KindRevoke:
+		b = appendU64(binary.BigEndian.AppendUint16(b, c.Revoke.Worker), c.Revoke.Start)
 	}
 	return b
 }
@@ -143,6 +148,9 @@ func DecodeCommand(b []byte) (Command, error) {
 		c.Lease = d.leaseRequest()
 	case KindRelease:
 		c.Release = d.release()
+	case KindRevoke:
+		c.Revoke = Revocation{Worker: d.u16(), Start: d.u64()}
+		d.sections(noSections)
 	default:
 		if c.Kind >= kindOptional {
 			return c, nil

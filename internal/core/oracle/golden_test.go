@@ -69,6 +69,8 @@ func goldenCommands() map[string]oracle.Command {
 		"level":           {Kind: oracle.KindLevel, Level: 2},
 		"update":          {Kind: oracle.KindUpdate, Member: oracle.Member{ID: 3, PeerAddr: "10.0.1.3:60001", ClientAddr: "10.0.1.3:8080"}},
 		"update-peer":     {Kind: oracle.KindUpdate, Member: oracle.Member{ID: oracle.MemberID(3, 2), PeerAddr: longAddr}},
+		"revoke":          {Kind: oracle.KindRevoke, Revoke: oracle.Revocation{Worker: 31, Start: goldenTime}},
+		"revoke-max":      {Kind: oracle.KindRevoke, Revoke: oracle.Revocation{Worker: math.MaxUint16, Start: math.MaxUint64}},
 		"floor":           {Kind: oracle.KindFloor, Target: goldenTime * 1e6},
 		"release-nothing": {Kind: oracle.KindRelease, Release: oracle.Release{Session: 0xC1}},
 	}
@@ -107,6 +109,11 @@ func goldenStates() map[string]oracle.State {
 		"restored": {Level: 3, ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers[2:], Space: snowflakes,
 			Workers: []oracle.WorkerLease{{Worker: 0, Start: goldenTime - 5, End: goldenTime}},
 			Fence:   oracle.Fence{Members: goldenTime + 11_001, Clients: goldenTime + 7_200_001}},
+		"revoked": {Level: 3, ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers, Space: snowflakes, Workers: []oracle.WorkerLease{
+			{Worker: 1, Slot: 3, Node: 1, Session: 0xA1, Start: goldenTime, End: goldenTime + 10_000, Revoked: true},
+			{Worker: 2, Fixed: true, Node: 2, Session: 0xA2, Start: 1, End: 2, Revoked: true},
+			{Worker: 300, Session: 0xC1, Start: goldenTime, End: goldenTime + 3_600_000, Revoked: true},
+		}},
 		"space": {ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers, Space: snowflakes},
 		"workers": {ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers, Space: snowflakes, Workers: []oracle.WorkerLease{
 			{Worker: 0, Node: 1, Session: 0xA1, Start: goldenTime, End: goldenTime + 10_000},
@@ -147,6 +154,9 @@ func goldenHistory() []oracle.Command {
 	release := func(node, session uint64, used ...oracle.Used) oracle.Command {
 		return oracle.Command{Kind: oracle.KindRelease, Release: oracle.Release{Node: node, Session: session, Used: used}}
 	}
+	revoke := func(worker uint16, start uint64) oracle.Command {
+		return oracle.Command{Kind: oracle.KindRevoke, Revoke: oracle.Revocation{Worker: worker, Start: goldenTime + start}}
+	}
 	return []oracle.Command{
 		reserve(goldenTime), {Kind: oracle.KindName, ClusterID: 77}, {Kind: oracle.KindName, ClusterID: 78},
 		register(1, 11, 1, 101), register(2, 22, 1, 102), register(3, 33, 1, 103), register(8, 88, 1, 108),
@@ -179,6 +189,10 @@ func goldenHistory() []oracle.Command {
 		lease(0, 201, 1, 7, 25_000, 35_000), // not for clients
 		lease(0, 201, 1, 8, 25_000, 35_000),
 		lease(0, 204, 1, oracle.AnyWorker, 25_000, 35_000),
+		revoke(8, 25_000), revoke(256, 25_000), revoke(9, 1), revoke(31, 0),
+		lease(0, 201, 1, 8, 26_000, 36_000),                // revoked
+		lease(0, 204, 1, oracle.AnyWorker, 26_000, 36_000), // revoked
+		lease(0, 205, 1, oracle.AnyWorker, 26_000, 36_000),
 		{Kind: oracle.KindFloor, Target: (goldenTime + 50_000) * 1e6},
 		{Kind: oracle.KindFloor, Target: goldenTime},
 		reserve(math.MaxUint64),

@@ -19,8 +19,9 @@ const (
 	// cluster that is formed at it has all incarnations in its first snapshot.
 	LevelRecords = 2
 	// LevelMembers adds former members, intended promotions and replacements, addresses that an
-	// operator changes, the floor that an operator raises, the members' share of the workers and
-	// the fence of a restored cluster.
+	// operator changes, the floor that an operator raises, the members' share of the workers,
+	// revoked worker leases and the fence of a restored cluster. From it on, the data files of the
+	// nodes are journals.
 	LevelMembers = 3
 	// LevelNewest is the newest level that this version knows.
 	LevelNewest = LevelMembers
@@ -48,7 +49,7 @@ type Digest struct{ Index, Sum uint64 }
 
 // LevelOf returns the level that is needed to read c.
 func LevelOf(c Command) uint64 {
-	if c.Kind == KindUpdate || c.Kind == KindFloor {
+	if c.Kind == KindUpdate || c.Kind == KindFloor || c.Kind == KindRevoke {
 		return LevelMembers
 	}
 	if c.Kind == KindLevel || c.Member.Level != 0 || c.Digest != (Digest{}) {
@@ -86,11 +87,7 @@ func (s *State) Digest() uint64 {
 	b := s.Space
 	add(uint64(b.TimeBits), uint64(b.DatacenterBits), uint64(b.WorkerBits), uint64(b.SequenceBits), uint64(b.Epoch), uint64(len(s.Workers)))
 	for _, l := range s.Workers {
-		fixed := uint64(0)
-		if l.Fixed {
-			fixed = 1
-		}
-		add(uint64(l.Worker), uint64(l.Slot), fixed, l.Node, l.Session, l.Start, l.End)
+		add(uint64(l.Worker), uint64(l.Slot), uint64(l.flags()), l.Node, l.Session, l.Start, l.End)
 	}
 	if s.CurrentLevel() >= LevelMembers {
 		for _, m := range s.Members {

@@ -75,7 +75,7 @@ func (s *State) find(id uint64) (int, bool) {
 	return slices.BinarySearchFunc(s.Members, id, func(m Member, id uint64) int { return cmp.Compare(m.ID, id) })
 }
 
-// Apply applies one committed command. The outcome is zero unless its kind is KindLease. Apply
+// Apply applies one committed command. The outcome is zero unless its kind is KindLease or KindRevoke. Apply
 // panics if the kind is unknown and not optional, which DecodeCommand never returns.
 func (s *State) Apply(c Command) Outcome {
 	switch c.Kind {
@@ -97,6 +97,8 @@ func (s *State) Apply(c Command) Outcome {
 		return s.lease(c.Lease)
 	case KindRelease:
 		s.release(c.Release)
+	case KindRevoke:
+		return s.revoke(c.Revoke)
 	default:
 		if c.Kind < kindOptional {
 			panic("oracle: a command of unknown kind passed its decoder")

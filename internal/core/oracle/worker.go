@@ -21,6 +21,8 @@ import (
 //   - A release lowers the end to the first millisecond that the holder never used, but keeps
 //     it above Start, so the Starts of a worker's grants strictly increase. A release names
 //     its grant by Start; one that arrives late or twice finds another and changes nothing.
+//
+// An operator may revoke a grant (worker_revoke.go): it ends at the End that it has.
 
 const (
 	// workersMax bounds the worker records, of 36 bytes each in a snapshot. Of a layout with
@@ -86,6 +88,9 @@ type WorkerLease struct {
 	Node, Session uint64
 	// Start and End bound the unix milliseconds of its ids: Start <= ms < End.
 	Start, End uint64
+	// Revoked is set once an operator has revoked the grant: it is not renewed any more. From
+	// LevelMembers on.
+	Revoked bool
 }
 
 // IsHeldBy reports whether l belongs to this process; Node 0 is a client.
@@ -101,8 +106,8 @@ func (l WorkerLease) holder() string {
 	return fmt.Sprintf("node %d", NodeOf(l.Node))
 }
 
-// instant formats a unix millisecond for messages.
-func instant(ms uint64) string {
+// Instant formats a unix millisecond for messages, RFC 3339 in UTC.
+func Instant(ms uint64) string {
 	return time.UnixMilli(int64(ms)).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
@@ -159,6 +164,10 @@ const (
 	// LeaseFenced: the cluster was restored, and a holder of the former one may still use the
 	// worker.
 	LeaseFenced
+	// LeaseRevoked: the lease of the process was revoked and has not ended.
+	LeaseRevoked
+	// LeaseNotHeld: nobody holds the lease that was to be revoked.
+	LeaseNotHeld
 )
 
 // LeaseRefusal says why no lease was granted.
@@ -167,7 +176,8 @@ type LeaseRefusal struct {
 	// Space is the cluster's, with LeaseSpace; the requested one, with LeaseTimeOver and
 	// LeaseShare.
 	Space Space
-	// Held is the other process's lease, with LeaseHeld.
+	// Held is the other process's lease, with LeaseHeld; its own, with LeaseRevoked. With
+	// LeaseNotHeld only the worker and, if one was named, the Start count.
 	Held WorkerLease
 	// Ahead is how far ahead of the ceiling the lease would begin, in milliseconds, with
 	// LeaseClock.
@@ -176,7 +186,8 @@ type LeaseRefusal struct {
 	Until uint64
 }
 
-// Err returns the refusal as an error of code invalid_argument, overloaded or clock.
+// Err returns the refusal as an error of code invalid_argument, overloaded, no_worker,
+// not_found or clock.
 func (r *LeaseRefusal) Err() *isotone.Error {
 	switch r.Reason {
 	case LeaseMalformed:
@@ -190,23 +201,31 @@ func (r *LeaseRefusal) Err() *isotone.Error {
 	case LeaseClock:
 		return isotone.Errorf(isotone.CodeClock, "the ids would begin %d ms ahead of the cluster's time, at most %d are allowed; is a clock wrong?", r.Ahead, aheadMax)
 	case LeaseHeld:
-		return isotone.Errorf(isotone.CodeNoWorker, "worker %d is held by %s until %s", r.Held.Worker, r.Held.holder(), instant(r.Held.End))
+		return isotone.Errorf(isotone.CodeNoWorker, "worker %d is held by %s until %s", r.Held.Worker, r.Held.holder(), Instant(r.Held.End))
 	case LeaseTimeOver:
 		return isotone.Errorf(isotone.CodeClock, "the %d bits of time since %d ms are used up", r.Space.TimeBits, r.Space.Epoch)
 	case LeaseShare:
 		return isotone.Errorf(isotone.CodeInvalidArgument, "clients are granted the workers from %d to %d; those below are for nodes", r.Space.MembersShare(), r.Space.Workers()-1)
 	case LeaseFenced:
-		return isotone.Errorf(isotone.CodeNoWorker, "this cluster was restored from a backup, and its workers may still be in use by holders of the lost one until %s", instant(r.Until))
+		return isotone.Errorf(isotone.CodeNoWorker, "this cluster was restored from a backup, and its workers may still be in use by holders of the lost one until %s", Instant(r.Until))
+	case LeaseRevoked:
+		return isotone.Errorf(isotone.CodeNoWorker, "worker %d was revoked by an operator: this lease of it ends at %s and is not renewed; another session may lease another worker",
+			r.Held.Worker, Instant(r.Held.End))
+	case LeaseNotHeld:
+		if r.Held.Start > 0 {
+			return isotone.Errorf(isotone.CodeNotFound, "nobody holds worker %d since %s; list the workers again", r.Held.Worker, Instant(r.Held.Start))
+		}
+		return isotone.Errorf(isotone.CodeNotFound, "nobody holds worker %d", r.Held.Worker)
 	default:
 		return isotone.Errorf(isotone.CodeNoWorker, "all worker ids are held")
 	}
 }
 
-// Outcome is the outcome of a KindLease.
+// Outcome is the outcome of a KindLease or KindRevoke.
 type Outcome struct {
-	// Leases are those granted or renewed, by slot.
+	// Leases are those granted or renewed, by slot, or the one that is revoked.
 	Leases []WorkerLease
-	// Refusal says why slots are missing; nil if none are.
+	// Refusal says why slots are missing, or why nothing is revoked; else nil.
 	Refusal *LeaseRefusal
 }
 
@@ -252,14 +271,24 @@ func (q *LeaseRequest) IsSound() bool {
 
 // leaseSlot renews the lease in one slot of a process, or grants it one.
 func (s *State) leaseSlot(q LeaseRequest, slot uint8) (WorkerLease, *LeaseRefusal) {
+	var revoked WorkerLease
 	for i := range s.Workers {
 		l := &s.Workers[i]
 		same := l.IsHeldBy(q.Node, q.Session) || mutant.On(mutant.InheritLease) && q.Node != 0 && l.Node == q.Node
 		if same && l.Slot == slot && (q.Fixed == AnyWorker || q.Fixed == int(l.Worker)) && int(l.Worker) >= s.firstFor(q) {
+			if l.Revoked && !mutant.On(mutant.RenewRevoked) {
+				if l.End > revoked.End {
+					revoked = *l
+				}
+				continue
+			}
 			l.Session, l.Fixed = q.Session, q.Fixed != AnyWorker
 			l.End = max(l.End, q.Until)
 			return *l, nil
 		}
+	}
+	if r := s.refuseRevoked(q, revoked); r != nil {
+		return WorkerLease{}, r
 	}
 	worker, refusal := s.choose(q)
 	if refusal != nil {
@@ -301,7 +330,7 @@ func (s *State) firstFor(q LeaseRequest) int {
 // are wrong, a holder loses its worker early or a requester waits; the next lease begins at
 // End all the same.
 func (s *State) choose(q LeaseRequest) (uint16, *LeaseRefusal) {
-	now := min(q.From, s.millis())
+	now := s.elapsed(q.From)
 	first := s.firstFor(q)
 	if q.Fixed != AnyWorker {
 		worker := uint16(q.Fixed)
@@ -335,6 +364,10 @@ func (s *State) choose(q LeaseRequest) (uint16, *LeaseRefusal) {
 	return 0, refusal
 }
 
+// elapsed returns the unix millisecond up to which leases have ended, for somebody whose clock
+// shows the given one.
+func (s *State) elapsed(clock uint64) uint64 { return min(clock, s.millis()) }
+
 // millis is the cluster's time in milliseconds: the ceiling.
 func (s *State) millis() uint64 { return s.Ceiling / uint64(time.Millisecond) }
 
@@ -351,7 +384,7 @@ func (s *State) tooFar(space Space, ms uint64) *LeaseRefusal {
 
 // isReserved reports whether a fixed worker is kept for another member.
 func (s *State) isReserved(l WorkerLease, requester uint64) bool {
-	if !l.Fixed || l.Node == 0 || l.Node == requester {
+	if !l.Fixed || l.Revoked || l.Node == 0 || l.Node == requester {
 		return false
 	}
 	_, member := s.find(l.Node)
@@ -390,7 +423,7 @@ func (s *State) WorkersLeased(now uint64) (leased, limit int) {
 	if !s.Space.IsValid() {
 		return 0, 0
 	}
-	now = min(now, s.millis())
+	now = s.elapsed(now)
 	for _, l := range s.Workers {
 		if l.End > now || s.isReserved(l, 0) {
 			leased++

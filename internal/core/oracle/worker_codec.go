@@ -49,16 +49,28 @@ func (d *decoder) release() Release {
 	return r
 }
 
+// Flags of a worker record.
+const (
+	flagFixed   = 1 << iota
+	flagRevoked // from LevelMembers on
+)
+
+func (l WorkerLease) flags() (f byte) {
+	if l.Fixed {
+		f |= flagFixed
+	}
+	if l.Revoked {
+		f |= flagRevoked
+	}
+	return f
+}
+
 func (s *State) appendWorkers(b []byte) []byte {
 	b = s.Space.append(b)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(s.Workers)))
 	for _, l := range s.Workers {
 		b = binary.BigEndian.AppendUint16(b, l.Worker)
-		fixed := byte(0)
-		if l.Fixed {
-			fixed = 1
-		}
-		b = appendU64(appendU64(append(b, l.Slot, fixed), l.Node), l.Session)
+		b = appendU64(appendU64(append(b, l.Slot, l.flags()), l.Node), l.Session)
 		b = appendU64(appendU64(b, l.Start), l.End)
 	}
 	return b
@@ -69,16 +81,20 @@ func (d *decoder) workers(s *State) {
 	if !s.Space.IsValid() {
 		d.fail("an id layout whose bits are not 63, or whose epoch is negative")
 	}
+	known := byte(flagFixed)
+	if s.CurrentLevel() >= LevelMembers {
+		known |= flagRevoked
+	}
 	next := 0
 	for range d.count(workersMax) {
 		l := WorkerLease{Worker: d.u16(), Slot: d.byte()}
-		fixed := d.byte()
-		l.Fixed = fixed == 1
+		flags := d.byte()
+		l.Fixed, l.Revoked = flags&flagFixed != 0, flags&flagRevoked != 0
 		l.Node, l.Session, l.Start, l.End = d.u64(), d.u64(), d.u64(), d.u64()
 		switch {
 		case int(l.Worker) < next || int(l.Worker) >= s.Space.Workers():
 			d.fail("workers out of order, or beyond the id layout")
-		case fixed > 1 || l.Slot >= SlotsMax || l.Session == 0 && (l.Fixed || l.Node != 0 || l.Slot != 0):
+		case flags&^known != 0 || l.Slot >= SlotsMax || l.Session == 0 && (flags != 0 || l.Node != 0 || l.Slot != 0):
 			d.fail("a worker lease that contradicts itself")
 		case l.Start >= l.End || l.End > millisMax:
 			d.fail("a worker lease without time")

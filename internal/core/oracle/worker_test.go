@@ -301,18 +301,22 @@ type grant struct {
 
 // TestWorkers_NoMillisecondIsUsedTwice lets processes with any clocks ask, use, give back
 // and die, and commands arrive late and again. A new grant must begin after all that was
-// ever used of its worker.
+// ever used of its worker. Leases that were revoked do not grow.
 func TestWorkers_NoMillisecondIsUsedTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := at(1000)
+		s := atMembers(1000)
 		sessions := []uint64{10, 20, 30}
-		used := map[uint16]uint64{} // by worker: the first millisecond never used
+		used := map[uint16]uint64{}     // by worker: the first millisecond never used
+		revoked := map[[2]uint64]bool{} // by worker and Start
 		var grants []*grant
 		var sent []oracle.Command
 		apply := func(c oracle.Command) {
 			for _, l := range s.Apply(c).Leases {
 				i := slices.IndexFunc(grants, func(g *grant) bool { return g.Worker == l.Worker && g.Start == l.Start })
 				if i >= 0 {
+					if c.Kind == oracle.KindLease && revoked[[2]uint64{uint64(l.Worker), l.Start}] {
+						t.Fatalf("the revoked grant %+v became %+v", grants[i].WorkerLease, l)
+					}
 					if g := grants[i]; g.Session != l.Session || l.End < g.End {
 						t.Fatalf("I9: the grant %+v became %+v", g.WorkerLease, l)
 					}
@@ -327,7 +331,7 @@ func TestWorkers_NoMillisecondIsUsedTwice(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 100).Draw(t, "steps") {
 			node := rapid.IntRange(0, 2).Draw(t, "node")
-			switch rapid.IntRange(0, 5).Draw(t, "op") {
+			switch rapid.IntRange(0, 6).Draw(t, "op") {
 			case 0:
 				pass(s, rapid.Uint64Range(1000, 9000).Draw(t, "ceiling"))
 			case 1:
@@ -347,6 +351,14 @@ func TestWorkers_NoMillisecondIsUsedTwice(t *testing.T) {
 			case 3: // an old command arrives again
 				if len(sent) > 0 {
 					apply(sent[rapid.IntRange(0, len(sent)-1).Draw(t, "again")])
+				}
+			case 4:
+				if len(grants) > 0 {
+					g := grants[rapid.IntRange(0, len(grants)-1).Draw(t, "revoked")]
+					c := oracle.Command{Kind: oracle.KindRevoke, Revoke: oracle.Revocation{Worker: g.Worker, Start: g.Start}}
+					sent = append(sent, c)
+					apply(c)
+					revoked[[2]uint64{uint64(g.Worker), g.Start}] = true
 				}
 			default: // use some of a lease, or give it back
 				if len(grants) == 0 {

@@ -193,7 +193,7 @@ func (r *Replica) checkReplace(m oracle.Member) *isotone.Error {
 	}
 	for _, o := range r.state.Members {
 		if o.Replaces == m.ID && !mutant.On(mutant.UnrefusedReplaced) {
-			return invalidChange("node %d is being replaced already, by a node at %s; to give that up: isotone member remove %d", node, o.PeerAddr, node)
+			return invalidChange("node %d is being replaced already, by a node at %s; to give that up: isotone member remove %d --replacement", node, o.PeerAddr, node)
 		}
 	}
 	return r.checkJoin(m.PeerAddr)
@@ -297,19 +297,6 @@ func (r *Replica) followConfiguration() {
 	r.forgetStrangers()
 }
 
-// noteExpulsion notes that this node was removed. A node that applies its own removal while no
-// other node leads must go on: of two voters the other does not know yet that the change is
-// committed, and needs its vote. Such a node stops when the others refuse it.
-func (r *Replica) noteExpulsion() {
-	_, isMember := r.state.Member(r.cfg.Self.NodeID)
-	if !isMember && r.lead != raft.None && r.lead != r.cfg.Self.NodeID {
-		r.expelled = r.refuseRemoved(r.cfg.Self)
-	}
-}
-
-// Expelled returns why this node must stop, or nil: it has applied its own removal.
-func (r *Replica) Expelled() *Refusal { return r.expelled }
-
 // isAddr reports whether s may be an address in a member record: printable ASCII without
 // spaces, 1 to oracle.AddrMax bytes.
 func isAddr(s string) bool {
@@ -336,9 +323,8 @@ func (r *Replica) applyChange(e *raftpb.Entry) error {
 	}
 	r.conf = r.raw.ApplyConfChange(cc)
 	r.followConfiguration()
-	r.noteExpulsion()
 	r.membersChanged, r.leading.changing, r.changedAt = true, false, e.GetIndex()
-	r.leading.lease.until, r.leading.lease.notBefore = 0, r.mono
+	r.forgetPromises()
 	r.restartRounds()
 	r.resetRefusals()
 	r.effects.Changed = true

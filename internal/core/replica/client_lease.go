@@ -36,18 +36,21 @@ type LeaseRequest struct {
 	FromMillis, LengthMillis uint64
 	// Release, if not nil, releases a lease instead. Only Token and Session count then.
 	Release *oracle.Used
+	// Revoke, if not nil, revokes a lease of any process instead, for an operator; a Start of 0
+	// stands for that on record. Only Token counts then.
+	Revoke *oracle.Revocation
 }
 
 // LeaseAnswer completes the [LeaseRequest] with this token.
 type LeaseAnswer struct {
 	Token uint64
 	// Worker, Start and End are the lease, in unix milliseconds, and Space its layout. Zero
-	// after an error or a release.
+	// after an error or a release. A revoked lease is answered once that is applied.
 	Worker     uint16
 	Start, End uint64
 	Space      oracle.Space
 	// Err is nil if the request was carried out, else of code invalid_argument, not_leader,
-	// no_leader, overloaded, deadline_exceeded or clock.
+	// no_leader, overloaded, deadline_exceeded, no_worker, not_found or clock.
 	Err *isotone.Error
 }
 
@@ -59,6 +62,9 @@ type clientLease struct {
 
 // leaseClient proposes a client's request, or answers it at once.
 func (r *Replica) leaseClient(q LeaseRequest) {
+	if q.Revoke != nil {
+		q.Session = 0 // of no client
+	}
 	if err := r.proposeClientLease(q); err != nil {
 		r.answerLease(LeaseAnswer{Token: q.Token, Err: err})
 		return
@@ -87,12 +93,28 @@ func (r *Replica) clientCommand(q LeaseRequest) (oracle.Command, *isotone.Error)
 		Slots: 1, Fixed: q.Fixed, From: q.FromMillis, Until: q.FromMillis + q.LengthMillis,
 	}
 	switch {
+	case q.Revoke != nil:
+		return r.revocation(*q.Revoke)
 	case q.Release != nil && q.Session != 0:
 		return oracle.Command{Kind: oracle.KindRelease, Release: oracle.Release{Session: q.Session, Used: []oracle.Used{*q.Release}}}, nil
 	case q.Release == nil && l.IsSound():
 		return oracle.Command{Kind: oracle.KindLease, Lease: l}, nil
 	}
 	return oracle.Command{}, (&oracle.LeaseRefusal{Reason: oracle.LeaseMalformed}).Err()
+}
+
+// revocation returns the command that revokes a lease, or why there is none.
+func (r *Replica) revocation(v oracle.Revocation) (oracle.Command, *isotone.Error) {
+	l, known := r.state.Worker(v.Worker)
+	switch {
+	case r.lacksLevel():
+		return oracle.Command{}, r.needsLevel("the revocation of a worker")
+	case !known || l.Session == 0 || v.Start != 0 && v.Start != l.Start:
+		held := oracle.WorkerLease{Worker: v.Worker, Start: v.Start}
+		return oracle.Command{}, (&oracle.LeaseRefusal{Reason: oracle.LeaseNotHeld, Held: held}).Err()
+	}
+	v.Start = l.Start
+	return oracle.Command{Kind: oracle.KindRevoke, Revoke: v}, nil
 }
 
 // clientLeaseApplied answers the client whose command, proposed in term, was applied.

@@ -20,7 +20,7 @@
 // # One request, from arrival to answer
 //
 // A request waits until a round that began after its arrival is confirmed (I4). A round is a
-// Raft ReadIndex: a heartbeat with a fresh context that a quorum answers. All waiting requests
+// heartbeat with a number of its own that a quorum answers, see ask.go. All waiting requests
 // share the next round; at most two rounds are in flight. When a round is confirmed, its
 // requests, and those of every round before it, get timestamps from the allocator in order
 // of arrival.

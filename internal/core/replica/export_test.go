@@ -1,8 +1,6 @@
 package replica
 
 import (
-	"slices"
-
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone/internal/core/oracle"
@@ -17,11 +15,19 @@ func (w *Write) Responses() []*raftpb.Message { return w.responses }
 // AddResponse lets a message wait for w.
 func (w *Write) AddResponse(m *raftpb.Message) { w.addResponse(m) }
 
-// WorkerLeases returns a copy of all worker records of the cluster, by worker.
-func (r *Replica) WorkerLeases() []oracle.WorkerLease { return slices.Clone(r.state.Workers) }
-
 // Spoil changes the state of this replica, as bad memory would.
 func (r *Replica) Spoil(f func(*oracle.State)) { f(&r.state) }
 
 // InJoint reports whether the cluster is between the two configurations of a change.
 func (r *Replica) InJoint() bool { return len(r.conf.GetVotersOutgoing()) > 0 }
+
+// HeldVotes returns who asked for the votes that wait.
+func (r *Replica) HeldVotes() (from []uint64) {
+	for _, h := range r.promised.held {
+		from = append(from, h.m.GetFrom())
+	}
+	return from
+}
+
+// WithoutReplaced is withoutReplaced.
+var WithoutReplaced = withoutReplaced

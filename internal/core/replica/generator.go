@@ -97,7 +97,7 @@ func (r *Replica) updateGenerators() {
 			continue
 		}
 		if old != nil {
-			old.Stop()
+			r.replaceGenerator(old)
 		}
 		r.setGenerator(slot, r.newGenerator(l))
 	}
@@ -106,6 +106,17 @@ func (r *Replica) updateGenerators() {
 			old.Stop()
 			r.setGenerator(slot, nil)
 		}
+	}
+}
+
+// replaceGenerator stops a generator whose slot has another lease. If its own was revoked, that
+// is released: others may have the worker at once.
+func (r *Replica) replaceGenerator(old *snowflake.Generator) {
+	used := oracle.Used{Worker: uint16(old.Worker()), Start: uint64(old.Lease().Start), Next: uint64(old.Stop())}
+	l, _ := r.state.Worker(used.Worker)
+	if l.Revoked && l.IsHeldBy(r.cfg.Self.NodeID, r.cfg.Self.Session) && isSame(l, used) {
+		r.workers.releasing = append(r.workers.releasing, used)
+		r.workers.releasedAt = 0
 	}
 }
 

@@ -1,23 +1,27 @@
 package replica
 
 import (
+	"slices"
 	"time"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/mutant"
 )
 
-// The read lease (I5). A voter that acknowledged a heartbeat grants no vote for one election
-// timeout. For that long after a round was sent no other leader can be elected, and this one
-// may answer without another round. Leader and voters measure time by their own clocks, so
-// the lease is shorter:
+// The read lease (I5). A voter that has promised so grants no vote for a number of ticks after a
+// heartbeat; see promise.go. Until a quorum's promises have run out no other leader can be
+// elected, and this one may answer without a round. A promise counts from when its round was
+// sent, and by the leader's clock, while the voter counts ticks. So the lease is shorter:
 //
-//   - leaseSlackTicks: a voter counts ticks, and two may follow a heartbeat at once: one that
-//     waited while the process was busy and one that was nearly due. The third is a margin.
+//   - leaseSlackTicks: two ticks may follow a heartbeat at once: one that waited while the
+//     process was busy and one that was nearly due. The third is a margin.
 //   - clockRateErrorPercent: the leader's clock may be slow while the voter's is fast.
 //
 // The argument is that of Gray and Cheriton ("Leases: An Efficient Fault-Tolerant Mechanism
-// for Distributed File Cache Consistency", SOSP 1989), with Raft's election timeout as the
-// lease term (Ongaro, "Consensus: Bridging Theory and Practice", 2014, §6.4.1).
+// for Distributed File Cache Consistency", SOSP 1989), with a voter's promise as the lease
+// (Ongaro, "Consensus: Bridging Theory and Practice", 2014, §6.4.1, uses the election timeout).
 const (
 	leaseSlackTicks       = 3
 	clockRateErrorPercent = 10
@@ -39,21 +43,106 @@ type lease struct {
 	lastRequest uint64
 	// held is whether the lease was valid when last checked.
 	held bool
+	// sent are the latest rounds.
+	sent sentRounds
 }
 
-// leaseLength is the length of a lease, measured from when its round was sent.
-func (r *Replica) leaseLength() time.Duration {
-	d := (electionTicks - leaseSlackTicks) * r.cfg.TickInterval
-	return r.mutateLeaseLength(d * (100 - clockRateErrorPercent) / (100 + clockRateErrorPercent))
-}
-
-// extendLease extends the lease when a quorum has answered the round that began at started.
-func (r *Replica) extendLease(started time.Duration) {
+// wantsLease reports whether this leader's heartbeats ask for promises: while requests in lease
+// mode come.
+func (r *Replica) wantsLease() bool {
 	l := &r.leading.lease
-	if l.forgone || started < l.notBefore {
+	return l.lastRequest != 0 && r.ticks-l.lastRequest <= leaseIdleTicks && !l.forgone
+}
+
+// leaseLength is how long a lease lasts that rests on promises of so many ticks, from when their
+// round was sent.
+func (r *Replica) leaseLength(ticks uint64) time.Duration {
+	if ticks <= leaseSlackTicks {
+		return 0
+	}
+	d := time.Duration(ticks-leaseSlackTicks) * r.cfg.TickInterval
+	return r.mutateLeaseLength(ticks, d*(100-clockRateErrorPercent)/(100+clockRateErrorPercent))
+}
+
+// sentRounds are when the latest rounds of a term were sent first, by their number modulo the
+// length. At most roundsMax are in flight, but answers may be late.
+type sentRounds [8]struct {
+	round uint64
+	at    time.Duration // Input.Mono
+}
+
+// noteSent notes when a round was sent first.
+func (s *sentRounds) noteSent(round uint64, at time.Duration) {
+	e := &s[round%uint64(len(s))]
+	e.round, e.at = round, at
+}
+
+// sentAt returns when a round was sent first, if that is known.
+func (s *sentRounds) sentAt(round uint64) (at time.Duration, ok bool) {
+	e := s[round%uint64(len(s))]
+	return e.at, round != 0 && e.round == round
+}
+
+// promisedBy takes in the promise in a voter's answer.
+func (r *Replica) promisedBy(p *peerView, m *raftpb.Message) {
+	l := &r.leading.lease
+	sent, ok := l.sent.sentAt(roundOf(m))
+	length := r.leaseLength(r.mutatePromise(promisedIn(m)))
+	if !ok || sent < l.notBefore || length == 0 {
 		return
 	}
-	l.until = max(l.until, r.mutateLeaseStart(started)+r.leaseLength())
+	p.promisedUntil = max(p.promisedUntil, r.mutateLeaseStart(sent)+length)
+	r.extendLease()
+}
+
+// confirmLease extends the lease of a leader whom no other voter could depose, when its round that
+// began at started is confirmed. That of others rests on promises.
+func (r *Replica) confirmLease(started time.Duration) {
+	l := &r.leading.lease
+	sole := len(r.conf.GetVoters()) == 1 && len(r.conf.GetVotersOutgoing()) == 0
+	if (sole || mutant.On(mutant.LeaseFromConfirm)) && !l.forgone && started >= l.notBefore {
+		l.until = max(l.until, r.mutateLeaseStart(started)+r.leaseLength(promiseTicks))
+	}
+}
+
+// forgetPromises drops the lease, because the voters have changed. Later rounds bring another.
+func (r *Replica) forgetPromises() {
+	r.leading.lease.until, r.leading.lease.notBefore = 0, r.mono
+	for _, p := range r.peers { // order-free: each by itself
+		p.promisedUntil = 0
+	}
+}
+
+// extendLease extends the lease to when the promises of a quorum begin to run out.
+func (r *Replica) extendLease() {
+	l := &r.leading.lease
+	if l.forgone {
+		return
+	}
+	until := r.promisedByQuorum(r.conf.GetVoters())
+	if outgoing := r.conf.GetVotersOutgoing(); len(outgoing) > 0 {
+		until = min(until, r.promisedByQuorum(outgoing))
+	}
+	l.until = max(l.until, until)
+}
+
+// promisedByQuorum returns until when a quorum of these voters grants no vote. This node, which
+// leads, votes for nobody else in its term.
+func (r *Replica) promisedByQuorum(voters []uint64) time.Duration {
+	var buf [8]time.Duration // enough for 9 voters without an allocation
+	ends, need := buf[:0], len(voters)/2+1
+	for _, id := range voters {
+		if id == r.cfg.Self.NodeID {
+			need--
+		} else if p := r.peers[id]; p != nil {
+			ends = append(ends, p.promisedUntil)
+		}
+	}
+	if need == 0 || need > len(ends) {
+		return 0 // need is 0 for a sole voter, see confirmLease
+	}
+	slices.Sort(ends)
+	return ends[len(ends)-need]
 }
 
 // checkLease finds out whether the lease is valid at Input.Mono, which was read after the
@@ -92,13 +181,12 @@ func (r *Replica) serveByLease(req Request) bool {
 // maintainLease begins a round each tick while requests in lease mode come, unless one is in
 // flight.
 func (r *Replica) maintainLease() {
-	l := &r.leading.lease
-	if l.lastRequest == 0 || r.ticks-l.lastRequest > leaseIdleTicks || l.forgone || !r.leading.alloc.IsOpen() {
+	if !r.wantsLease() || !r.leading.alloc.IsOpen() {
 		return
 	}
 	r.checkLease() // counts one that has ended
 	if len(r.queue.rounds) == 0 {
-		r.beginRound()
+		r.beginRound(nil)
 	}
 }
 

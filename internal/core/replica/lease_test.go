@@ -27,7 +27,7 @@ func leased(t *testing.T) (*cluster, *node) {
 func TestLease_AnswersAtOnceAndEndsInTime(t *testing.T) {
 	c, l := leased(t)
 	c.isolate(l.id)
-	until := c.mono + 139*time.Millisecond // 17 ticks of 10 ms, less 10 % on either side
+	until := c.mono + 57*time.Millisecond // 7 ticks of 10 ms, less 10 % on either side
 	for c.mono < until {
 		if got := l.outcome(c.askMode(l, isotone.ReadLease, 1)); got != "ok" {
 			t.Fatalf("%v before its end the lease gave %q", until-c.mono, got)
@@ -44,14 +44,14 @@ func TestLease_IsMeasuredFromWhenItsRoundWasSent(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	l := c.leader()
 	c.askMode(l, isotone.ReadLease, 1)
-	c.mono += 130 * time.Millisecond // the answers take long
+	c.mono += 50 * time.Millisecond // the answers take long
 	c.settle()
 	if got := l.outcome(c.askMode(l, isotone.ReadLease, 1)); got != "ok" {
-		t.Fatalf("130 ms after the round was sent: %q", got)
+		t.Fatalf("50 ms after the round was sent: %q", got)
 	}
-	c.mono += 10 * time.Millisecond
+	c.mono += 8 * time.Millisecond
 	if got := l.outcome(c.askMode(l, isotone.ReadLease, 1)); got != "" {
-		t.Fatalf("I5: answered %q 140 ms after the round was sent", got)
+		t.Fatalf("I5: answered %q 58 ms after the round was sent", got)
 	}
 }
 

@@ -149,9 +149,13 @@ func reservation(e *raftpb.Entry) (oracle.Command, bool) {
 
 // checkAppend compares the digests of the reservations in an append with this replica's,
 // before it acknowledges them. It returns the part of m that Raft may have, nil for none: not
-// what a disputed leader sends, and not a reservation, or anything after it, whose digest this
-// replica cannot compare yet because it has not applied so much. The leader sends that again.
-// Committed reservations are compared when they are applied.
+// what a disputed leader sends, and not a reservation, or anything after it, whose digest is
+// another or cannot be compared yet because this replica has not applied so much. The leader sends
+// the latter again. Committed reservations are compared when they are applied.
+//
+// What comes before the disputed reservation is acknowledged: a new leader sends it with the
+// entry that opens its term, and nothing more before it knows where this log ends. So this
+// replica would not learn that the reservation is committed, and would not stop.
 func (r *Replica) checkAppend(m *raftpb.Message) *raftpb.Message {
 	if m.GetTerm() < r.term {
 		return m // Raft ignores it
@@ -167,15 +171,23 @@ func (r *Replica) checkAppend(m *raftpb.Message) *raftpb.Message {
 		switch {
 		case !ok || e.GetIndex() <= m.GetCommit():
 		case c.Digest.Index > r.applied:
-			return &raftpb.Message{
-				Type: m.Type, To: m.To, From: m.From, Term: m.Term, LogTerm: m.LogTerm, Index: m.Index, Commit: m.Commit, Entries: m.GetEntries()[:i],
-			}
+			return firstEntries(m, i)
 		case r.digests.differs(c.Digest):
 			r.disputed = dispute{term: m.GetTerm(), index: e.GetIndex(), err: errDiffers(c.Digest.Index)}
-			return nil
+			if i == 0 {
+				return nil
+			}
+			return firstEntries(m, i)
 		}
 	}
 	return m
+}
+
+// firstEntries returns an append with only the first n entries of m.
+func firstEntries(m *raftpb.Message, n int) *raftpb.Message {
+	return &raftpb.Message{
+		Type: m.Type, To: m.To, From: m.From, Term: m.Term, LogTerm: m.LogTerm, Index: m.Index, Commit: m.Commit, Entries: m.GetEntries()[:n],
+	}
 }
 
 // isDisputed reports whether m comes from a leader that this replica disputes.

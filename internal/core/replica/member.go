@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -115,11 +116,15 @@ type peerView struct {
 	clock reading
 	// lastActive is the tick of its latest answer to a heartbeat of this leader, 0 if none.
 	lastActive uint64
+	preVote    preVoteAsked
 	// term is the highest term in which the peer made a durable promise.
 	term uint64
 	// askedRead and answeredRead are the latest rounds of this term for which the peer was
-	// asked and has answered; see readPosition.
+	// asked and has answered.
 	askedRead, answeredRead uint64
+	// promisedUntil is when its promises to this leader run out, by Input.Mono and with all
+	// margins.
+	promisedUntil time.Duration
 }
 
 // peer returns the view of a peer and makes one if there is none. That of a node that is no
@@ -275,14 +280,30 @@ func refuseWiped(h Hello, known uint64) *Refusal {
 		"bring the old directory back; if it is lost, replace the node (isotone member replace %d PEER_ADDR) and start it with JOIN", h.node(), h.Incarnation, known, h.node())
 }
 
+// refuseRemoved refuses a node that was removed: for good, which ends it, as soon as nobody needs its
+// vote any more.
 func (r *Replica) refuseRemoved(h Hello) *Refusal {
 	node := oracle.NodeOf(h.NodeID)
+	if !r.removalIsKnown() && !mutant.On(mutant.ExpelEarly) {
+		return refuse(RefusedMember, "node %d is no member of cluster %016x any more; it will be told to stop when its vote is not needed any more", node, r.state.ClusterID)
+	}
 	for _, m := range r.state.Members {
 		if oracle.NodeOf(m.ID) == node {
 			return refuse(RefusedRemoved, "node %d was replaced by a node with a new data directory, at %s; this directory is of no more use", node, m.PeerAddr)
 		}
 	}
 	return refuse(RefusedRemoved, "node %d was removed from cluster %016x for good; to come back, add a node with another ID and an empty data directory", node, r.state.ClusterID)
+}
+
+// removalIsKnown reports whether every member that can still be elected knows the latest change of
+// the membership to be committed. One that does not counts the votes of the voters before, and may
+// need that of a member which was removed: of two voters it needs both.
+//
+// A leader knows when it has applied a reservation that it proposed after it had applied the change.
+// Its append told the commit index with it, so the quorum that has it on disk knows of the change;
+// and who lacks it cannot be elected.
+func (r *Replica) removalIsKnown() bool {
+	return r.role == raft.StateLeader && r.leading.changeKnown >= r.changedAt
 }
 
 // refuseTick: a voter's promise is counted in its own ticks, a lease in the leader's (I5).
@@ -511,4 +532,9 @@ func (r *Replica) register(h Hello) {
 // isLearner reports whether id is a learner.
 func (r *Replica) isLearner(id uint64) bool {
 	return slices.Contains(r.conf.GetLearners(), id) || slices.Contains(r.conf.GetLearnersNext(), id)
+}
+
+// isVoter reports whether id votes, in a joint configuration in either part of it.
+func (r *Replica) isVoter(id uint64) bool {
+	return slices.Contains(r.conf.GetVoters(), id) || slices.Contains(r.conf.GetVotersOutgoing(), id)
 }

@@ -51,8 +51,18 @@ func (r *Replica) mutateLeaseStart(started time.Duration) time.Duration {
 	return mutant.Pick(mutant.LeaseFromAnswer, r.mono, started)
 }
 
-func (r *Replica) mutateLeaseLength(d time.Duration) time.Duration {
-	return mutant.Pick(mutant.LeaseWithoutSlack, electionTicks*r.cfg.TickInterval, d)
+func (r *Replica) mutateLeaseLength(ticks uint64, d time.Duration) time.Duration {
+	return mutant.Pick(mutant.LeaseWithoutSlack, time.Duration(ticks)*r.cfg.TickInterval, d)
+}
+
+// mutatePromise returns what a voter has promised, in ticks.
+func (r *Replica) mutatePromise(ticks uint64) uint64 {
+	return mutant.Pick(mutant.CountUnpromised, max(ticks, promiseTicks), ticks)
+}
+
+// mutateLengthen returns the place in the log from which an append goes on.
+func (r *Replica) mutateLengthen(next uint64) uint64 {
+	return mutant.Pick(mutant.LengthenWrongly, 0, next)
 }
 
 // mutateRound is called when a round has its number.
@@ -61,7 +71,7 @@ func (r *Replica) mutateRound() {
 		r.queue.lastRound = 1
 	}
 	if mutant.On(mutant.LeaseUnconfirmed) {
-		r.extendLease(r.mono)
+		r.leading.lease.until = max(r.leading.lease.until, r.mono+r.leaseLength(promiseTicks))
 	}
 }
 
@@ -82,21 +92,16 @@ func (r *Replica) mutateEnqueue(req Request) bool {
 	return false
 }
 
-// mutateReceived returns m, or a learner's answer as if a voter had sent it.
-func (r *Replica) mutateReceived(m *raftpb.Message) *raftpb.Message {
-	if mutant.On(mutant.CountLearner) && m.GetType() == raftpb.MsgHeartbeatResp && r.isLearner(m.GetFrom()) {
-		return r.countLearner(m)
-	}
-	return m
-}
-
-func (r *Replica) countLearner(m *raftpb.Message) *raftpb.Message {
-	for _, id := range r.conf.GetVoters() {
-		if id != r.cfg.Self.NodeID {
-			m = &raftpb.Message{Type: m.Type, To: m.To, From: new(id), Term: m.Term, Context: m.GetContext()}
+// mutateAnswerer returns who answered a heartbeat, or a voter in place of a learner.
+func (r *Replica) mutateAnswerer(from uint64) uint64 {
+	if mutant.On(mutant.CountLearner) && r.isLearner(from) {
+		for _, id := range r.conf.GetVoters() {
+			if id != r.cfg.Self.NodeID {
+				return id
+			}
 		}
 	}
-	return m
+	return from
 }
 
 // mutateTerm is called when everything of the former term or role was dropped.

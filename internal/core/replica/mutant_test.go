@@ -13,12 +13,22 @@ import (
 // whether it does harm.
 func directed() map[mutant.Mutant]func(*testing.T) bool {
 	list := map[mutant.Mutant]func(*testing.T) bool{
-		mutant.VoteAfterRestart:    votesRightAfterStart,
-		mutant.VoteAfterTermChange: votesAfterTermChange,
-		mutant.CampaignUnsynced:    campaignsUnsynced,
-		mutant.LeaseWithoutSlack:   leaseOutlastsPromise,
-		mutant.UnboundedLog:        outgrowsItsBound,
-		mutant.MergeSnapshotNotes:  func(t *testing.T) bool { return forgetsSnapshot(t, true) },
+		mutant.VoteAfterRestart:       votesRightAfterStart,
+		mutant.VoteAfterTermChange:    votesAfterTermChange,
+		mutant.CampaignUnsynced:       campaignsUnsynced,
+		mutant.ExpelEarly:             expelsTooEarly,
+		mutant.AnswerAnyTerm:          confirmsDeposed,
+		mutant.CountNewVoters:         confirmsByNewVoters,
+		mutant.CountEarlyGrants:       leadsTwice,
+		mutant.EarlyUndurableLog:      losesCommittedEntry,
+		mutant.LeaseWithoutSlack:      leaseOutlastsPromise,
+		mutant.LeaseFromConfirm:       leasesUnpromised,
+		mutant.CountUnpromised:        leasesUnpromised,
+		mutant.PromiseWaivedOnRefusal: waivesPromise,
+		mutant.LengthenWrongly:        appendsWhatDoesNotFollow,
+		mutant.QueueResponses:         outgrowsResponses,
+		mutant.UnboundedLog:           outgrowsItsBound,
+		mutant.MergeSnapshotNotes:     func(t *testing.T) bool { return forgetsSnapshot(t, true) },
 	}
 	maps.Copy(list, changeHarms)
 	maps.Copy(list, admissionHarms)

@@ -7,72 +7,69 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
 // receive takes in one message from a peer.
 func (r *Replica) receive(m *raftpb.Message) {
 	r.clearRefusal(m.GetFrom())
+	r.heardFrom(m.GetFrom())
 	switch m.GetType() {
 	case raftpb.MsgVote, raftpb.MsgPreVote:
-		if !r.mayVote(m) {
+		if r.holdVote(m) {
 			return
 		}
+		r.askedForVote(m, r.ticks)
 	case raftpb.MsgSnap:
 		if r.isDisputed(m) {
 			return
 		}
+		r.heardFromLeader(m)
 	case raftpb.MsgHeartbeat:
 		if r.isDisputed(m) {
 			return
 		}
+		r.heardFromLeader(m)
 		if m.GetTerm() >= r.term {
-			r.heartbeat = r.ticks
+			r.promise(m)
+		}
+		if r.answerRound(m) {
+			return
 		}
 	case raftpb.MsgApp:
+		r.heardFromLeader(m)
 		if !r.hasRoom(len(m.GetEntries())) {
 			return
 		}
 		if m = r.checkAppend(m); m == nil {
 			return
 		}
-	case raftpb.MsgAppResp, raftpb.MsgVoteResp:
+	case raftpb.MsgAppResp:
 		r.notePromise(m)
+	case raftpb.MsgVoteResp:
+		r.notePromise(m)
+		r.noteVote(m)
+		if r.holdGrant(m) {
+			return
+		}
 	case raftpb.MsgHeartbeatResp:
-		r.heartbeatAnswered(m)
+		if r.heartbeatAnswered(m) {
+			return
+		}
 	case raftpb.MsgProp:
 		r.receiveProposal(m)
 		return
 	}
-	m = r.mutateReceived(m)
+	r.stepRaft(m)
+}
+
+// stepRaft passes a message to Raft.
+func (r *Replica) stepRaft(m *raftpb.Message) {
 	_ = r.raw.Step(m) // an error means that Raft ignored it
 	if !r.cannotDepose(m) {
 		r.observe()
 	}
 }
-
-// mayVote keeps the promise that leases rely on (I5): no vote for one election timeout after
-// a heartbeat was acknowledged. Raft's own rule (CheckQuorum; Ongaro's dissertation, §4.2.3)
-// does not survive a restart or a message with a higher term. After a start the node does not
-// know what it acknowledged before and waits as long, which also lets every reachable peer
-// refuse a wiped or older directory in time (I6).
-//
-// The request of a leadership transfer overrides the promise: its leader has forgone the
-// lease.
-func (r *Replica) mayVote(m *raftpb.Message) bool {
-	if string(m.GetContext()) == campaignTransfer {
-		return true
-	}
-	if r.ticks < electionTicks && !mutant.On(mutant.VoteAfterRestart) {
-		return false
-	}
-	return r.ticks-r.heartbeat >= electionTicks || mutant.On(mutant.VoteAfterTermChange) || mutant.On(mutant.VoteAfterRestart) && r.heartbeat == 0
-}
-
-// campaignTransfer is the context of vote requests in a leadership transfer. The library
-// does not export it.
-const campaignTransfer = "CampaignTransfer"
 
 // cannotDepose reports whether m is an answer to a leader in its own term, which changes
 // neither term nor role nor leader. Reading Raft's status would cost more than the message.
@@ -89,11 +86,15 @@ func (r *Replica) observe() {
 	if term == r.term && role == r.role && lead == r.lead {
 		return
 	}
-	if lead != r.lead && lead != raft.None {
+	if elected := (leadership{term, lead}); lead != raft.None && elected != r.elected {
+		r.elected = elected // and not a leader that this node had only forgotten
 		r.counters.Elections++
 	}
-	sameTerm := term == r.term && role == r.role
+	sameTerm, sameLead := term == r.term && role == r.role, lead == r.lead
 	r.term, r.role, r.lead = term, role, lead
+	if !sameLead {
+		r.leaderChanged()
+	}
 	r.effects.Changed = true
 	if sameTerm {
 		return
@@ -104,6 +105,8 @@ func (r *Replica) observe() {
 	}
 	old := r.leading
 	r.leading = leading{}
+	s := &r.succession
+	s.granters, s.rejecters, s.early, s.outcomeTicks = nil, nil, nil, 0
 	r.resetReads()
 	r.redirectAll(r.takeQueue())
 	r.failClients(old.clients)
@@ -113,48 +116,41 @@ func (r *Replica) observe() {
 	}
 }
 
-// processReady carries out what Raft has ready until nothing is left. Heartbeats of a round
-// go to the chosen voters, nil for everyone.
-func (r *Replica) processReady(chosen []uint64) {
+// processReady carries out what Raft has ready until nothing is left.
+func (r *Replica) processReady() {
 	for r.effects.Fatal == nil && (r.raw.HasReady() || r.startWrite()) {
 		if !r.raw.HasReady() {
 			continue
 		}
 		rd := r.raw.Ready()
 		r.observe()
-		for _, rs := range rd.ReadStates {
-			r.confirm(rs.RequestCtx)
-		}
-		r.dispatch(rd.Messages, chosen)
+		r.dispatch(rd.Messages)
 	}
 }
 
 // dispatch sorts the messages of a Ready: to storage, to the state machine, to peers.
-//
-// A candidate's vote requests wait until its new term is durable. Raft sends them at once
-// and delays only the candidate's own vote. With the votes of others the candidate can lead
-// before the write, crash, come back in the old term, and be elected for the same term
-// again, by the same votes, with another log.
-func (r *Replica) dispatch(msgs []*raftpb.Message, chosen []uint64) {
+func (r *Replica) dispatch(msgs []*raftpb.Message) {
+	r.lengthenAppends(msgs)
 	var requests []*raftpb.Message
 	for _, m := range msgs {
 		switch {
 		case m.GetTo() == raft.LocalAppendThread:
-			r.write(m, requests)
-			requests = nil
+			r.write(m, nil)
 		case m.GetTo() == raft.LocalApplyThread:
 			r.apply(m)
-		case m.GetType() == raftpb.MsgVote && !mutant.On(mutant.CampaignUnsynced):
+		case m.GetType() == raftpb.MsgVote:
 			requests = append(requests, m)
 		case m.GetType() == raftpb.MsgHeartbeat:
-			r.sendHeartbeat(m, chosen)
+			r.askPromise(m)
+			r.effects.Send = append(r.effects.Send, m)
+		case m.GetType() == raftpb.MsgHeartbeatResp:
+			r.statePromise(m)
+			r.effects.Send = append(r.effects.Send, m)
 		default:
 			r.effects.Send = append(r.effects.Send, m)
 		}
 	}
-	if len(requests) > 0 {
-		r.write(&raftpb.Message{}, requests)
-	}
+	r.askForVotes(requests) // after all that is to be written is known
 }
 
 func (r *Replica) snapshotPersisted(s *raftpb.Snapshot) error {
@@ -219,7 +215,7 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 		r.floorApplied(c.Target)
 	case oracle.KindName, oracle.KindRegister, oracle.KindLevel, oracle.KindUpdate:
 		r.effects.Changed = true
-	case oracle.KindLease, oracle.KindRelease:
+	case oracle.KindLease, oracle.KindRelease, oracle.KindRevoke:
 		r.leaseApplied(e.GetTerm(), c, outcome)
 	}
 	return nil

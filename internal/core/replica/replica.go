@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
@@ -137,6 +138,7 @@ type Replica struct {
 	conf    *raftpb.ConfState
 	applied uint64
 	durable position // on disk
+	voted   uint64   // who has this node's vote in the term on disk, 0: nobody
 
 	// inFlight is the write that the caller makes durable, collecting what has to follow it;
 	// nil if there is none. nameUnsaved and ownSnapshot go into the next write.
@@ -146,7 +148,6 @@ type Replica struct {
 	snapshotted          uint64           // index of the latest snapshot, whoever made it
 	membersChanged       bool             // since that snapshot
 	changedAt            uint64           // index of the latest membership change, or above
-	expelled             *Refusal         // see Expelled
 
 	// forming is nil once the cluster is formed.
 	forming *formation
@@ -155,12 +156,11 @@ type Replica struct {
 	stopErr error
 	stopAt  uint64
 
-	now   uint64        // Input.Now
-	mono  time.Duration // Input.Mono
-	ticks uint64        // since the start of the process
-	// heartbeat is the tick of the latest acknowledged heartbeat, 0 at the start. The node
-	// grants no vote for one election timeout after it.
-	heartbeat uint64
+	now        uint64        // Input.Now
+	mono       time.Duration // Input.Mono
+	ticks      uint64        // since the start of the process
+	promised   promised
+	succession succession
 
 	// peers is what this process knows of its peers from its own contacts.
 	peers map[uint64]*peerView
@@ -172,6 +172,7 @@ type Replica struct {
 	term     uint64
 	role     raft.StateType
 	lead     uint64
+	elected  leadership // the latest that was observed
 	leading  leading
 	queue    queue
 	workers  workers
@@ -191,19 +192,25 @@ type Replica struct {
 // position is a place in a log.
 type position struct{ term, index uint64 }
 
+// leadership is a leader and its term.
+type leadership struct{ term, leader uint64 }
+
 // leading is the volatile state of a leader in one term. Any change of term or role drops
 // all of it (I2).
 type leading struct {
-	alloc      oracle.Allocator
-	reserving  bool // a reservation is proposed and not applied
-	missed     int  // reservations in a row that were late
-	ticks      int  // since the leader was elected
-	sinceEpoch int  // ticks since the epoch began
-	lease      lease
-	raising    uint64        // the floor of a client that is proposed and not applied; 0: none
-	over       bool          // the ceiling cannot rise any more
-	changing   bool          // a membership change is proposed and not applied
-	clients    []clientLease // in the order of their proposals
+	alloc     oracle.Allocator
+	reserving bool // a reservation is proposed and not applied
+	missed    int  // reservations in a row that were late
+	// changeSeen is the latest membership change that was applied when the reservation in flight was
+	// proposed, changeKnown the one of the latest that was applied; see removalIsKnown.
+	changeSeen, changeKnown uint64
+	ticks                   int // since the leader was elected
+	sinceEpoch              int // ticks since the epoch began
+	lease                   lease
+	raising                 uint64        // the floor of a client that is proposed and not applied; 0: none
+	over                    bool          // the ceiling cannot rise any more
+	changing                bool          // a membership change is proposed and not applied
+	clients                 []clientLease // in the order of their proposals
 }
 
 // Counters count since New. They only grow.
@@ -212,6 +219,7 @@ type Counters struct {
 	ReservationsFailed uint64 // late or not proposed, as leader
 	RoundsFailed       uint64 // dropped by a change of term or role
 	Elections          uint64 // changes of leader seen
+	LeadersForgotten   uint64 // leaders that were silent or refused connections
 	Expired            uint64 // requests answered with ErrDeadlineExceeded
 	Overloaded         uint64 // requests refused because the queue was full
 	LeasesLost         uint64 // read leases that ended, by time or with the leadership
@@ -244,6 +252,7 @@ func New(cfg Config) (*Replica, error) {
 		peers: map[uint64]*peerView{},
 		queue: queue{max: cfg.QueueMax},
 	}
+	r.promised.until = mutant.Pick(mutant.VoteAfterRestart, 0, uint64(electionTicks))
 	if cfg.LeaseMillis > 0 {
 		r.ids = newGenerators(cfg.Workers)
 	}
@@ -272,7 +281,6 @@ func (r *Replica) startRaft() error {
 		MaxInflightMsgs:           inflightMessagesMax,
 		CheckQuorum:               true,
 		PreVote:                   true,
-		ReadOnlyOption:            raft.ReadOnlySafe,
 		// The leader that issues from a reservation must have proposed it.
 		DisableProposalForwarding: true,
 		// Otherwise a leader that was removed and left one other voter would still confirm its
@@ -285,6 +293,7 @@ func (r *Replica) startRaft() error {
 	}
 	r.raw = raw
 	r.observe()
+	r.elected.term = r.term // whether it had a leader is not known
 	if r.isAlone() {
 		// Nobody else can object, vote or hold a lease.
 		if err := raw.Campaign(); err != nil {
@@ -317,7 +326,7 @@ func (r *Replica) recover() error {
 		if err := r.log.SetHardState(r.cfg.HardState); err != nil {
 			return fmt.Errorf("replica: recovered hard state: %w", err)
 		}
-		r.durable.term = r.cfg.HardState.GetTerm()
+		r.durable.term, r.voted = r.cfg.HardState.GetTerm(), r.cfg.HardState.GetVote()
 	}
 	if err := r.log.Append(r.cfg.Entries); err != nil {
 		return fmt.Errorf("replica: recovered log: %w", err)

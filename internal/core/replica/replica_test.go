@@ -366,6 +366,7 @@ func TestReplica_MembershipChanges(t *testing.T) {
 	}
 	l.down = true
 	c.must(next)
+	c.tick(20)
 	if m := next.Members(); len(m) != 3 || m[2].ID != 4 || m[2].Learner || next.Voters() != 3 {
 		t.Errorf("members after the change: %+v", m)
 	}

@@ -14,8 +14,9 @@ import (
 // tick lets one tick pass for Raft, the epoch, leases and waiting requests.
 func (r *Replica) tick() {
 	r.ticks++
-	r.raw.Tick()
-	r.observe()
+	r.tickElection()
+	r.checkLeader()
+	r.replayVotes()
 	r.expire()
 	r.expireClients()
 	r.maintainWorkers()
@@ -28,6 +29,9 @@ func (r *Replica) tick() {
 	}
 	if r.ticks%electionTicks == 0 {
 		r.resendSnapshots()
+	}
+	if len(r.queue.rounds) > 0 {
+		r.askRound(nil)
 	}
 	r.maintainLease()
 	if r.ticks%promoteTicks == 0 {
@@ -62,7 +66,7 @@ func (r *Replica) reserve() {
 		r.missedReservation()
 		return
 	}
-	l.reserving = true
+	l.reserving, l.changeSeen = true, r.changedAt
 	if r.state.ClusterID == 0 {
 		name := oracle.Command{Kind: oracle.KindName, ClusterID: r.cfg.ClusterSeed}
 		r.propose(name) // the next epoch tries again
@@ -124,7 +128,7 @@ func (r *Replica) reservationApplied(term, floor uint64) {
 	}
 	floor = max(r.mutateFloor(floor), 1) // the zero timestamp stands for none
 	l := &r.leading
-	l.reserving, l.missed = false, 0
+	l.reserving, l.missed, l.changeKnown = false, 0, l.changeSeen
 	r.counters.Reservations++
 	switch {
 	case l.alloc.IsOpen():

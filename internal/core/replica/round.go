@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"encoding/binary"
 	"slices"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// Rounds: Raft's ReadIndex (Ongaro's dissertation, §6.4) for all requests that wait.
+// Rounds: one confirmation of the leadership for all requests that wait; see ask.go.
 
 // roundsMax bounds the rounds in flight. With two, requests need not wait for a round that
 // began before they arrived; a third was never measured to help.
@@ -73,31 +72,31 @@ func (r *Replica) enqueue(req Request) {
 	r.queue.waiting = append(r.queue.waiting, pending{Request: req, arrived: r.ticks})
 }
 
-// startRound begins a round if requests wait, and returns the voters that it asks, nil for
-// everyone; see chooseQuorum. While the allocator is closed a confirmation could release
-// nothing.
-func (r *Replica) startRound(chosen []uint64) []uint64 {
+// startRound begins a round if requests wait. While the allocator is closed a confirmation could
+// release nothing.
+func (r *Replica) startRound() {
 	if len(r.queue.waiting) == 0 || r.RoundsAreFull() || !r.leading.alloc.IsOpen() {
-		return nil
+		return
 	}
-	r.beginRound()
-	return r.chooseQuorum(chosen)
+	var chosen [4]uint64 // enough for 9 voters without an allocation
+	r.beginRound(r.chooseQuorum(chosen[:0]))
 }
 
 // beginRound begins a round for all waiting requests, which may be none when it is for the
-// lease.
-func (r *Replica) beginRound() {
+// lease. It asks the chosen voters, nil for everyone; a sole voter has confirmed it at once.
+func (r *Replica) beginRound(chosen []uint64) {
 	q := &r.queue
 	q.lastRound++
 	r.mutateRound()
 	q.rounds = append(q.rounds, round{id: q.lastRound, requests: q.waiting, started: r.mono})
 	q.waiting = q.takeSpare()
-	r.raw.ReadIndex(binary.BigEndian.AppendUint64(nil, q.lastRound))
+	r.leading.lease.sent.noteSent(q.lastRound, r.mono)
+	r.askRound(chosen)
+	r.confirmRounds()
 }
 
-// confirm answers the requests of the round with this context and of all rounds before it.
-func (r *Replica) confirm(ctx []byte) {
-	id := binary.BigEndian.Uint64(ctx)
+// confirm answers the requests of all rounds up to this one.
+func (r *Replica) confirm(id uint64) {
 	if r.cfg.EpochInterval == 0 {
 		r.leading.alloc.Advance(r.clockNow())
 	}
@@ -106,7 +105,7 @@ func (r *Replica) confirm(ctx []byte) {
 		if rd.id > id {
 			break
 		}
-		r.extendLease(rd.started)
+		r.confirmLease(rd.started)
 		r.serve(rd)
 		done++
 	}

@@ -32,6 +32,7 @@ var commands = map[string]command{
 	"wipe":    {"node", (*script).wiped, false},
 	"connect": {"", (*script).connect, false},
 	"hello":   {"from to", (*script).hello, false},
+	"refused": {"node by", (*script).refused, false},
 
 	"tick":  {"node count hold at-once", (*script).ticks, false},
 	"wait":  {"for", (*script).wait, false},
@@ -209,6 +210,14 @@ func (s *script) hello(t *testing.T, a args) {
 		h := from.Hello()
 		to.met[from.id] = true
 		s.step(to, fmt.Sprintf("hello from %d (%s)", from.id, stages[h.Stage]), &replica.Input{Hellos: []replica.Hello{h}})
+	}
+}
+
+// refused tells nodes that the address of another refuses connections.
+func (s *script) refused(t *testing.T, a args) {
+	by := a.number(t, "by", 0)
+	for _, n := range s.named(t, a) {
+		s.step(n, fmt.Sprintf("connection refused by %d", by), &replica.Input{Gone: []uint64{by}, Refused: []uint64{by}})
 	}
 }
 

@@ -96,7 +96,9 @@ func (s *script) message(m *raftpb.Message) string {
 	case raftpb.MsgVote, raftpb.MsgPreVote:
 		text += fmt.Sprintf(" last=%d/%d", m.GetLogTerm(), m.GetIndex())
 	case raftpb.MsgHeartbeat:
-		text += fmt.Sprintf(" commit=%d", m.GetCommit())
+		if len(m.GetContext()) == 0 {
+			text += fmt.Sprintf(" commit=%d", m.GetCommit()) // a round has none
+		}
 	case raftpb.MsgSnap:
 		text += " " + s.snapshot(m.GetSnapshot())
 	case raftpb.MsgProp:
@@ -104,6 +106,11 @@ func (s *script) message(m *raftpb.Message) string {
 	}
 	if len(m.GetContext()) == 8 {
 		text += fmt.Sprintf(" round=%d", binary.LittleEndian.Uint64(m.GetContext()))
+	}
+	if m.GetType() == raftpb.MsgHeartbeat || m.GetType() == raftpb.MsgHeartbeatResp {
+		if m.GetRejectHint() > 1 {
+			text += fmt.Sprintf(" promise=%d", m.GetRejectHint()-1)
+		}
 	}
 	if m.GetReject() {
 		text += " rejected"

@@ -118,6 +118,7 @@ func (r *Replica) Queues() []Queue {
 		{"worker leases given back", len(r.workers.releasing), oracle.SlotsMax},
 		{"entries not on disk", r.unwritten(), unwrittenEntriesMax},
 		{"messages that wait for the disk", responses, responseKinds * oracle.MembersMax},
+		{"votes that came early", len(r.succession.early), oracle.MembersMax},
 		{"views of peers", len(r.peers), oracle.MembersMax},
 		{"unknown nodes", len(r.strangers), strangersMax},
 	}
@@ -159,6 +160,16 @@ func (r *Replica) Removed() []uint64 { return r.state.Removed }
 func (r *Replica) WorkerLease(worker uint16) (oracle.WorkerLease, bool) {
 	return r.state.Worker(worker)
 }
+
+// WorkerLeases returns a copy of all worker records of the cluster, by worker, at most 1024.
+func (r *Replica) WorkerLeases() []oracle.WorkerLease { return slices.Clone(r.state.Workers) }
+
+// HasEnded reports whether others may be granted the worker of the lease l if their clocks show
+// the unix millisecond now.
+func (r *Replica) HasEnded(l oracle.WorkerLease, now uint64) bool { return r.state.HasEnded(l, now) }
+
+// Space returns the layout of ids, zero before the first lease.
+func (r *Replica) Space() oracle.Space { return r.state.Space }
 
 // WorkersLeased returns how many of the cluster's workers are not free at the given unix
 // millisecond, and how many there are; 0 and 0 before the first lease.

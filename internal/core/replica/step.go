@@ -24,6 +24,9 @@ type Input struct {
 	// Gone are the IDs of peers whose connection has ended since the last step, and is not
 	// followed by one in Hellos.
 	Gone []uint64
+	// Refused are the IDs of peers whose address refuses connections: nothing listens there any
+	// more, or something in between says so.
+	Refused []uint64
 	// Ticks is the number of Raft ticks that passed, normally 0 or 1.
 	Ticks int
 	// Requests arrived since the last step.
@@ -143,13 +146,13 @@ func (r *Replica) Step(in *Input) *Effects {
 	r.releaseWorkers(in)
 	if r.forming != nil {
 		if r.stepFounder(in); r.forming == nil {
-			r.processReady(nil)
+			r.processReady()
 		}
 		return &r.effects
 	}
 	r.advance(in)
 	r.operate(in)
-	r.processReady(nil)
+	r.processReady()
 	if r.effects.Fatal != nil {
 		return &r.effects
 	}
@@ -159,8 +162,9 @@ func (r *Replica) Step(in *Input) *Effects {
 	for i := range in.LeaseRequests {
 		r.leaseClient(in.LeaseRequests[i])
 	}
-	var chosen [4]uint64 // enough for 9 voters without an allocation
-	r.processReady(r.startRound(chosen[:0]))
+	r.stand()
+	r.startRound()
+	r.processReady()
 	return &r.effects
 }
 
@@ -188,6 +192,9 @@ func (r *Replica) advance(in *Input) {
 	}
 	for _, h := range in.Hellos {
 		r.peerConnected(h)
+	}
+	for _, id := range in.Refused {
+		r.connectionRefused(id)
 	}
 	for range in.Ticks {
 		r.tick()

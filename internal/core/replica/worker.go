@@ -27,9 +27,10 @@ const renewQuarters = 3
 // workers are the worker leases of this process.
 type workers struct {
 	// held are the leases of this process in the applied log, by worker, without those in
-	// releasing. The slice is replaced, never changed: Status returns it.
+	// releasing and those that were revoked and replaced. The slice is replaced, never changed: Status returns it.
 	held []oracle.WorkerLease
-	// releasing are leases whose release is not applied yet; at most one for each slot.
+	// releasing are leases whose release is not applied yet; at most two for each slot: one that
+	// was revoked and replaced, and the one after it. No lease is requested meanwhile.
 	releasing []oracle.Used
 	// refusal is that of the latest request, nil if it was granted.
 	refusal *oracle.LeaseRefusal
@@ -42,7 +43,7 @@ func (r *Replica) maintainWorkers() {
 	w := &r.workers
 	if len(w.releasing) > 0 && r.isDue(w.releasedAt) {
 		c := oracle.Command{Kind: oracle.KindRelease, Release: oracle.Release{
-			Node: r.cfg.Self.NodeID, Session: r.cfg.Self.Session, Used: w.releasing,
+			Node: r.cfg.Self.NodeID, Session: r.cfg.Self.Session, Used: w.releasing[:min(len(w.releasing), oracle.SlotsMax)],
 		}}
 		if r.proposeWorkers(c) {
 			w.releasedAt = r.ticks
@@ -75,7 +76,7 @@ func (r *Replica) isDue(last uint64) bool { return last == 0 || r.ticks-last >= 
 func (r *Replica) needsWorkers(now uint64) bool {
 	have := 0
 	for _, l := range r.workers.held {
-		if int(l.Slot) < r.slotsNeeded() && l.End >= now+r.cfg.LeaseMillis*renewQuarters/4 {
+		if int(l.Slot) < r.slotsNeeded() && !l.Revoked && l.End >= now+r.cfg.LeaseMillis*renewQuarters/4 {
 			have++
 		}
 	}
@@ -140,6 +141,8 @@ func (r *Replica) leaseApplied(term uint64, c oracle.Command, o oracle.Outcome) 
 		r.clientLeaseApplied(term, c.Lease.Session, o)
 	case c.Kind == oracle.KindRelease && c.Release.Node == 0:
 		r.clientLeaseApplied(term, c.Release.Session, o)
+	case c.Kind == oracle.KindRevoke:
+		r.clientLeaseApplied(term, 0, o)
 	}
 	if c.Kind == oracle.KindLease && c.Lease.Node == r.cfg.Self.NodeID && c.Lease.Session == r.cfg.Self.Session {
 		if w := &r.workers; w.refusal != nil || o.Refusal != nil {
@@ -170,9 +173,30 @@ func (r *Replica) updateLeases() {
 		}
 		held = append(held, r.mutateHeld(l))
 	}
+	held = withoutReplaced(held)
 	if !slices.Equal(held, w.held) {
 		w.held = held
 		r.effects.Changed = true
 		r.updateGenerators()
 	}
+}
+
+// withoutReplaced returns one lease for each slot: one that was not revoked, and of several the
+// latest. A slot has more than one when its lease was revoked and replaced. Until then the
+// node goes on to make ids by it, and it never returns to the former one.
+func withoutReplaced(held []oracle.WorkerLease) []oracle.WorkerLease {
+	replaces := func(a, b oracle.WorkerLease) bool {
+		if a.Revoked != b.Revoked {
+			return b.Revoked
+		}
+		return a.Start > b.Start || a.Start == b.Start && a.Worker > b.Worker
+	}
+	var one []oracle.WorkerLease
+	for _, l := range held {
+		isReplaced := func(o oracle.WorkerLease) bool { return o.Slot == l.Slot && replaces(o, l) }
+		if !slices.ContainsFunc(held, isReplaced) {
+			one = append(one, l)
+		}
+	}
+	return one
 }

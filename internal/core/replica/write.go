@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
@@ -108,7 +109,7 @@ func (w *Write) addResponse(m *raftpb.Message) {
 
 // write collects what Raft's append message m asks for. requests wait for it as well.
 func (r *Replica) write(m *raftpb.Message, requests []*raftpb.Message) {
-	w := &Write{Entries: m.GetEntries(), Snapshot: m.GetSnapshot(), responses: append(requests, m.GetResponses()...)}
+	w := &Write{Entries: m.GetEntries(), Snapshot: m.GetSnapshot(), responses: append(requests, r.answerVotes(m.GetResponses())...)}
 	if m.Term != nil || m.Vote != nil || m.Commit != nil {
 		w.HardState = &raftpb.HardState{Term: new(m.GetTerm()), Vote: new(m.GetVote()), Commit: new(m.GetCommit())}
 	}
@@ -124,6 +125,57 @@ func (r *Replica) write(m *raftpb.Message, requests []*raftpb.Message) {
 		r.collecting = &Write{}
 	}
 	r.collecting.merge(w)
+}
+
+// answerVotes notes this node's answers to candidates and returns those messages that wait for
+// the disk. A pre-vote does not: it binds nobody, so nothing has to be remembered. Raft has it wait
+// for whatever is being written.
+func (r *Replica) answerVotes(responses []*raftpb.Message) (wait []*raftpb.Message) {
+	for _, m := range responses {
+		own := m.GetTo() == r.cfg.Self.NodeID
+		if !own && (m.GetType() == raftpb.MsgPreVoteResp || m.GetType() == raftpb.MsgVoteResp) {
+			r.answeredVote(m)
+		}
+		switch {
+		case m.GetType() != raftpb.MsgPreVoteResp:
+			wait = append(wait, m)
+		case own:
+			r.stepRaft(m)
+		default:
+			r.effects.Send = append(r.effects.Send, m)
+		}
+	}
+	return wait
+}
+
+// lengthenAppends adds to a leader's appends in msgs what follows in the log and is written with
+// msgs. Raft sends a new leader's first entry by itself and the next ones when it is acknowledged:
+// one round trip and one commit later. An append is a piece of the leader's log, which only grows
+// within its term, so it may always be longer.
+func (r *Replica) lengthenAppends(msgs []*raftpb.Message) {
+	if r.role != raft.StateLeader {
+		return
+	}
+	for _, m := range msgs {
+		if m.GetTo() == raft.LocalAppendThread && len(m.GetEntries()) > 0 {
+			r.lengthen(msgs, m.GetEntries())
+		}
+	}
+}
+
+// lengthen adds to the appends in msgs those entries that follow their last one.
+func (r *Replica) lengthen(msgs []*raftpb.Message, log []*raftpb.Entry) {
+	for i, m := range msgs {
+		n := len(m.GetEntries())
+		goesOn := func(o *raftpb.Message) bool { return o.GetType() == raftpb.MsgApp && o.GetTo() == m.GetTo() }
+		if m.GetType() != raftpb.MsgApp || m.GetTerm() != r.term || n == 0 || slices.ContainsFunc(msgs[i+1:], goesOn) {
+			continue
+		}
+		first, next := log[0].GetIndex(), m.GetEntries()[n-1].GetIndex()+1
+		if next >= first && next <= log[len(log)-1].GetIndex() {
+			m.Entries = append(m.GetEntries()[:n:n], log[r.mutateLengthen(next-first):]...)
+		}
+	}
 }
 
 // startWrite gives the collected write to the caller, unless one is in flight. A write that
@@ -163,9 +215,10 @@ func (r *Replica) writePersisted(w *Write) {
 		r.durable.index = w.Entries[len(w.Entries)-1].GetIndex()
 	}
 	if w.HardState != nil {
-		r.durable.term = w.HardState.GetTerm()
+		r.durable.term, r.voted = w.HardState.GetTerm(), w.HardState.GetVote()
 	}
 	r.releaseResponses(w)
+	r.countGrants()
 }
 
 // releaseResponses sends the messages that waited for w.

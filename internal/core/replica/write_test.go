@@ -56,6 +56,24 @@ func (c *cluster) wantCaughtUp() {
 	}
 }
 
+// outgrowsResponses reports whether more messages wait for a disk that hangs than there are kinds of
+// them (I7).
+func outgrowsResponses(t *testing.T) bool {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	f := c.followers(l)[0]
+	f.stalled = true
+	c.tick(300)
+	got, _ := c.queue(f, responsesQueue)
+	return got > 6
+}
+
+func TestWrite_OneMessageOfEachKindWaits(t *testing.T) {
+	if outgrowsResponses(t) {
+		t.Error("more messages wait than there are kinds")
+	}
+}
+
 // TestWrite_AFollowerWhoseDiskHangsCollectsLittle is found 4 of the reading of the first
 // release: a follower queued a write for every append and probe.
 func TestWrite_AFollowerWhoseDiskHangsCollectsLittle(t *testing.T) {
@@ -207,9 +225,9 @@ func TestWrite_NothingIsPromisedBeforeItIsDurable(t *testing.T) {
 
 // lacks says what of that which a message promises is not on disk, or "".
 func (d *disk) lacks(m *raftpb.Message) string {
-	last := d.snap.GetMetadata().GetIndex()
-	if n := len(d.entries); n > 0 {
-		last = max(last, d.entries[n-1].GetIndex())
+	last, lastTerm := d.snap.GetMetadata().GetIndex(), d.snap.GetMetadata().GetTerm()
+	if n := len(d.entries); n > 0 && d.entries[n-1].GetIndex() > last {
+		last, lastTerm = d.entries[n-1].GetIndex(), d.entries[n-1].GetTerm()
 	}
 	term := d.hard.GetTerm()
 	switch m.GetType() {
@@ -222,6 +240,10 @@ func (d *disk) lacks(m *raftpb.Message) string {
 			return fmt.Sprintf("on disk is a vote for node %d in term %d", d.hard.GetVote(), term)
 		}
 	case raftpb.MsgVote:
+		if m.GetIndex() > last || m.GetIndex() == last && m.GetLogTerm() != lastTerm {
+			return fmt.Sprintf("on disk is index %d of term %d", last, lastTerm)
+		}
+	case raftpb.MsgApp, raftpb.MsgHeartbeat:
 		if m.GetTerm() > term {
 			return fmt.Sprintf("on disk is term %d", term)
 		}

@@ -19,6 +19,8 @@ const (
 	OneWay
 	Bridge
 	Flap
+	Reset
+	Reject
 	Crash
 	CrashAll
 	SlowDisk
@@ -49,14 +51,16 @@ const (
 	Wipe
 	WipeAmidst
 	LoseAll
+	// RevokeWorker is drawn apart from the others; see runRevoker.
+	RevokeWorker
 	kindCount
 )
 
 var kindNames = [kindCount]string{
-	"loss", "double", "delay", "long-tail", "split", "isolate", "one-way", "bridge", "flap", "crash", "crash-all", "slow-disk",
+	"loss", "double", "delay", "long-tail", "split", "isolate", "one-way", "bridge", "flap", "reset", "reject", "crash", "crash-all", "slow-disk",
 	"stalled-disk", "failed-disk", "long-stall", "pause", "pause-all", "suspend", "clock-jump", "clock-century", "clock-drift", "clock-freeze",
 	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "update-member", "bad-change", "raise-floor", "raise-level", "roll", "change-version", "give-back", "old-copy", "copy", "wipe",
-	"wipe-amidst", "lose-all",
+	"wipe-amidst", "lose-all", "revoke-worker",
 }
 
 // String returns the name of the kind.
@@ -112,6 +116,8 @@ func (w *world) cause(k Kind, n *node, lasts time.Duration) bool {
 		return w.degradeNetwork(k, lasts)
 	case k <= Flap:
 		return w.part(k, n, lasts)
+	case k <= Reject:
+		return w.hangUp(k, n, lasts)
 	case k <= CrashAll:
 		return w.kill(k, n, lasts)
 	case k <= FailedDisk:
@@ -176,6 +182,28 @@ func (w *world) part(k Kind, n *node, lasts time.Duration) bool {
 		w.flap(cut, w.between(w.cfg.tick, 15*w.cfg.tick), lasts, false)
 	} else {
 		w.after(lasts, func() { block(cut, -1) })
+	}
+	return true
+}
+
+// hangUp ends connections of n, whose process lives on. With Reject a firewall refuses new ones
+// for a while, in one direction or both.
+func (w *world) hangUp(k Kind, n *node, lasts time.Duration) bool {
+	if !n.up() || len(w.nodes) < 2 {
+		return false
+	}
+	for _, o := range w.nodes {
+		if o == n || !w.connected(n, o) || w.chance(0.3) {
+			continue
+		}
+		w.conn(n, o).up = [2]bool{}
+		w.tellGone(o, n, k == Reject)
+		w.tellGone(n, o, k == Reject && w.chance(0.5))
+		if k == Reject {
+			cut := []*link{w.link(o, n), w.link(n, o)}[:1+w.rng.IntN(2)]
+			block(cut, 1)
+			w.after(lasts, func() { block(cut, -1) })
+		}
 	}
 	return true
 }

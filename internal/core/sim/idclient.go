@@ -23,11 +23,12 @@ type idClient struct {
 	pause time.Duration
 }
 
-// leaseCall is a request on its way. It belongs to one session.
+// leaseCall is a request on its way. It belongs to one session, or is an operator's.
 type leaseCall struct {
 	client  *idClient
 	release bool
-	over    bool // answered, or given up
+	revoke  *oracle.Revocation // an operator's; nil: a client's
+	over    bool               // answered, or given up
 }
 
 func (w *world) newIDClient(id int) *idClient {
@@ -123,6 +124,10 @@ func (w *world) answerLease(n *node, a replica.LeaseAnswer) {
 		return
 	}
 	n.leaseCalls[a.Token] = nil
+	if k.revoke != nil {
+		w.revoked(*k.revoke, a)
+		return
+	}
 	layout := w.cfg.ids.layout
 	if a.Err == nil && !k.release && a.Space != oracle.Space(layout) {
 		w.fail("I9: a client of layout %v is granted worker %d of %+v", layout, a.Worker, a.Space)
@@ -135,6 +140,9 @@ func (w *world) answerLease(n *node, a replica.LeaseAnswer) {
 		k.over, l.call = true, nil
 		if a.Err != nil || k.release {
 			w.countRefusal(a.Err)
+			if a.Err != nil && a.Err.Code == isotone.CodeNoWorker && l.maker != nil {
+				w.changeSession(l)
+			}
 			return
 		}
 		w.grant(l, a)
@@ -144,6 +152,14 @@ func (w *world) answerLease(n *node, a replica.LeaseAnswer) {
 func (w *world) countRefusal(err *isotone.Error) {
 	if err != nil && err.Code != isotone.CodeNotLeader && err.Code != isotone.CodeNoLeader {
 		w.stats.WorkerRefusals++
+	}
+}
+
+// changeSession lets a client whose lease is not renewed ask for another one in a new session,
+// while it goes on with the one that it has.
+func (w *world) changeSession(l *idClient) {
+	if w.revoker.acts && w.revoker.rng.IntN(2) == 0 {
+		l.session = w.revoker.rng.Uint64() | 1
 	}
 }
 

@@ -37,7 +37,7 @@ func (w *world) drawIDs(c *config) {
 		leaseMillis: uint64(w.between(30*c.tick, 300*c.tick) / time.Millisecond),
 		ahead:       w.between(c.tick, 40*c.tick),
 		workersMax:  w.rng.IntN(4),
-		fixed:       []float64{0, 0.3, 1}[w.rng.IntN(3)],
+		fixed:       []float64{0, 0.7, 1}[w.rng.IntN(3)],
 		echo:        []float64{0, 0.5}[w.rng.IntN(2)],
 		churn:       []float64{0, 0, 0.05}[w.rng.IntN(3)],
 	}
@@ -352,7 +352,7 @@ func (n *node) hasWorkers(now time.Duration) bool {
 	missing := len(s.Generators)
 	wall, _ := n.clock.read(now)
 	for _, l := range s.Workers {
-		if l.End > uint64(wall/time.Millisecond) {
+		if l.End > uint64(wall/time.Millisecond) && !l.Revoked {
 			missing--
 		}
 	}

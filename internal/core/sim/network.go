@@ -241,20 +241,31 @@ func (w *world) disconnect(n *node) {
 			continue
 		}
 		if w.conn(n, o).up[end(o, n)] && w.link(n, o).blocked == 0 && !w.chance(w.weather.loss) {
-			w.tellGone(o, n)
+			w.tellGone(o, n, w.chance(0.8))
 		}
 		w.conn(n, o).up = [2]bool{}
 	}
 }
 
-// tellGone tells o that the process of n has closed its connection.
-func (w *world) tellGone(o, n *node) {
+// tellGone tells o that its connection to n has ended, and, if the address of n refuses
+// connections, that too, soon after.
+func (w *world) tellGone(o, n *node, refuses bool) {
 	session := o.session
 	w.after(w.transit(), func() {
-		if o.session == session && o.up() && !w.conn(n, o).up[end(o, n)] {
-			o.in.gone = append(o.in.gone, n.id)
-			w.wake(o)
+		if o.session != session || !o.up() || w.conn(n, o).up[end(o, n)] {
+			return
 		}
+		o.in.gone = append(o.in.gone, n.id)
+		w.wake(o)
+		if !refuses {
+			return
+		}
+		w.after(w.transit(), func() {
+			if o.session == session && o.up() {
+				o.in.refused = append(o.in.refused, n.id)
+				w.wake(o)
+			}
+		})
 	})
 }
 

@@ -67,6 +67,7 @@ type inbox struct {
 	messages  []*raftpb.Message
 	hellos    []replica.Hello
 	gone      []uint64
+	refused   []uint64
 	requests  []replica.Request
 	ticks     int
 	transfer  bool
@@ -217,7 +218,7 @@ func (w *world) turn(n *node) {
 		b.turn, b.at, b.wall, b.ceiling = w.turns, w.now, wall, max(w.ceiling, b.ceiling)
 	}
 	e := n.replica.Step(&replica.Input{
-		Now: uint64(wall), Mono: mono, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos, Gone: in.gone,
+		Now: uint64(wall), Mono: mono, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos, Gone: in.gone, Refused: in.refused,
 		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
 		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, RaiseLevel: in.raise, RaiseFloor: in.floor, LeaseRequests: in.leases,
 	})
@@ -227,10 +228,6 @@ func (w *world) turn(n *node) {
 	}
 	if e.Changed {
 		w.noteVoters(n)
-	}
-	if r := n.replica.Expelled(); r != nil && w.isMemberNow(n) {
-		w.fail("node %d, which is a member, is to stop: %v", n.id, r)
-		return
 	}
 	w.inspect(n)
 	w.send(n, e.Send)
@@ -317,6 +314,7 @@ func (w *world) inspect(n *node) {
 	}
 	w.agree(n, s)
 	w.noteClock(n)
+	w.checkRevoked(n)
 	w.checkCeiling(n, s.Ceiling)
 	for _, q := range n.replica.Queues() {
 		if q.Length > q.Max {

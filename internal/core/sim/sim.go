@@ -43,8 +43,8 @@ type Stats struct {
 	IDs        uint64 // ids made
 	// Worker leases: grants that a process began to use; renewals; grants taken over from
 	// another holder whose lease had ended, and regained by a restarted node with a fixed
-	// worker; releases; and refused requests.
-	WorkerGrants, WorkerRenewals, WorkerTakeovers, WorkerRestarts, WorkerReleases, WorkerRefusals uint64
+	// worker; releases; refused requests; and revocations by operators.
+	WorkerGrants, WorkerRenewals, WorkerTakeovers, WorkerRestarts, WorkerReleases, WorkerRefusals, WorkerRevocations uint64
 }
 
 // Add adds the counts of another run.
@@ -62,6 +62,7 @@ func (s *Stats) Add(o Stats) {
 	s.WorkerRestarts += o.WorkerRestarts
 	s.WorkerReleases += o.WorkerReleases
 	s.WorkerRefusals += o.WorkerRefusals
+	s.WorkerRevocations += o.WorkerRevocations
 }
 
 // healTicks is how soon, in ticks, the cluster must answer after the last fault: ten of the

@@ -28,7 +28,8 @@ func TestRun_KeepsEveryPromiseUnderEveryKindOfFault(t *testing.T) {
 		t.Errorf("the runs are too harsh or too tame to say anything: %+v", stats)
 	}
 	if stats.IDs < 1_000_000 || stats.WorkerGrants < 5*runs || stats.WorkerRenewals < 20*runs || stats.WorkerTakeovers < runs ||
-		stats.WorkerRestarts < runs/4 || stats.WorkerReleases < 2*runs || stats.WorkerRefusals < 10*runs {
+		stats.WorkerRestarts < runs/4 || stats.WorkerReleases < 2*runs || stats.WorkerRefusals < 10*runs ||
+		stats.WorkerRevocations < runs {
 		t.Errorf("the runs do too little with worker leases to say anything: %+v", stats)
 	}
 }

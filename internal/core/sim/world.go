@@ -53,6 +53,7 @@ type world struct {
 	removedAt map[uint64]uint64
 	cluster   uint64 // the ID of the cluster that has served, 0: none yet
 	ledger    ledger
+	revoker   revoker
 	ids       [idsMax]snowflake.ID
 
 	hash      hash.Hash64
@@ -91,6 +92,7 @@ func newWorld(o Options) *world {
 		coverage:  &Coverage{},
 		removedAt: map[uint64]uint64{},
 		floors:    newFloors(o.Seed),
+		revoker:   newRevoker(o.Seed),
 	}
 	w.cfg = w.draw(o)
 	w.weather = calm(w.cfg.tick)
@@ -122,7 +124,7 @@ func (w *world) draw(o Options) config {
 	// Swarm testing: a run with few kinds of faults reaches states that one with all of them
 	// does not.
 	share := 0.1 + 0.9*w.rng.Float64()
-	for k := range kindCount {
+	for k := range RevokeWorker {
 		if w.chance(share) {
 			c.kinds = append(c.kinds, k)
 		}
@@ -192,6 +194,7 @@ func (w *world) populate() {
 	for i := range w.rng.IntN(3) {
 		w.newIDClient(i + 1)
 	}
+	w.runRevoker()
 }
 
 // newNode adds a machine with an empty disk and without a process.

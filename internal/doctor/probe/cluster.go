@@ -103,6 +103,7 @@ func probeNode(ctx context.Context, client *http.Client, v dashboard.View, m das
 	if v.State != nil {
 		all.Go(func() { ahead = askReady(ctx, client, v.Addr, p) })
 		all.Go(func() { p.Served = served(ctx, v.Addr, m.Addr) })
+		all.Go(func() { p.Security = askSecurity(ctx, client, v.Addr) })
 		all.Go(func() { p.FilesOpen, p.FilesMax = openFiles(ctx, client, v.Addr) })
 	}
 	all.Wait()
@@ -219,6 +220,15 @@ func openFiles(ctx context.Context, client *http.Client, base string) (open, lim
 		}
 	}
 	return open, limit
+}
+
+// askSecurity asks a node who may reach it; nil if it does not tell.
+func askSecurity(ctx context.Context, client *http.Client, base string) *front.Security {
+	var s front.Security
+	if !askJSON(ctx, client, base+"/admin/security", &s) {
+		return nil
+	}
+	return &s
 }
 
 // askLeader asks the leader for what only it knows.

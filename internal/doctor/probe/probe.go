@@ -48,6 +48,8 @@ type Local struct {
 	// CertFile and KeyFile are set if CertSet, else where they are created. CAFile may be empty.
 	CertFile, KeyFile, CAFile string
 	CertSet                   bool
+	// Trust is what the files about users and peers say.
+	Trust *doctor.Trust
 }
 
 // Listen is an address to listen on.
@@ -62,7 +64,7 @@ func Run(ctx context.Context, c Config) (*doctor.Measurements, error) {
 	endpoints := c.Endpoints
 	var all sync.WaitGroup
 	if c.Local != nil {
-		m.Local = &doctor.Local{Settings: c.Local.Settings}
+		m.Local = &doctor.Local{Settings: c.Local.Settings, Trust: c.Local.Trust}
 		all.Go(func() { measureLocal(ctx, c.Client, c.Local, m.Local) })
 		if len(endpoints) == 0 {
 			endpoints = append([]string{c.Local.HTTP}, c.Local.Settings.Join...)

@@ -6,7 +6,10 @@
 //	POST /admin/members        a front.MemberChange; answers as GET when it is applied
 //	GET  /admin/join?node=ID   how a node with an empty data directory joins (front.Joining)
 //	POST /admin/leader         {"to": ID}; 0 or nothing: any other voter
+//	GET  /admin/workers        the worker leases (front.WorkerList)
+//	POST /admin/workers        a [WorkerAction]; answers as GET when it is applied
 //	POST /admin/floor          {"time": "UNIX NANOSECONDS", "force": false}
+//	GET  /admin/security       who may reach this node (front.Security); each node answers for itself
 //	GET  /admin/backup         a backup, as a file; see docs/backup.md
 //
 // A POST must have Content-Type application/json: browsers do not send that across sites
@@ -40,9 +43,12 @@ const (
 	waitMax = 8 * time.Second
 )
 
-// Config configures a [Handler]. All fields are required.
+// Config configures a [Handler].
 type Config struct {
+	// Operator is required.
 	Operator front.Operator
+	// Security describes the node; nil: there is no such path. Safe for concurrent use.
+	Security func() front.Security
 }
 
 // Handler serves the API. It is safe for concurrent use.
@@ -63,8 +69,12 @@ func New(cfg Config) *Handler {
 		"members": {h.members, h.changeMember},
 		"join":    {h.join, nil},
 		"leader":  {nil, h.transfer},
+		"workers": {h.workers, h.revokeWorker},
 		"floor":   {nil, h.raiseFloor},
 		"backup":  {h.backup, nil},
+	}
+	if cfg.Security != nil {
+		h.routes["security"] = route{func(*http.Request, []byte) (any, error) { return cfg.Security(), nil }, nil}
 	}
 	return h
 }
@@ -189,6 +199,37 @@ func (h *Handler) transfer(r *http.Request, body []byte) (any, error) {
 		return nil, err
 	}
 	return struct{}{}, nil
+}
+
+// RevokeWorker is the action of a WorkerAction.
+const RevokeWorker = "revoke"
+
+// WorkerAction is the body of POST /admin/workers.
+type WorkerAction struct {
+	Action string `json:"action"`
+	Worker *int   `json:"worker"`
+	// Start, if not 0, is that of the lease which is meant, in unix milliseconds. A request that
+	// has it can be repeated: it never revokes the lease that came after.
+	Start uint64 `json:"start,string,omitempty"`
+}
+
+func (h *Handler) workers(*http.Request, []byte) (any, error) { return h.cfg.Operator.Workers() }
+
+func (h *Handler) revokeWorker(r *http.Request, body []byte) (any, error) {
+	var a WorkerAction
+	if err := decode(body, &a); err != nil {
+		return nil, err
+	}
+	switch {
+	case a.Action != RevokeWorker:
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "action: want %s, not %.32q", RevokeWorker, a.Action)
+	case a.Worker == nil || *a.Worker < 0:
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "worker: want the number of a worker")
+	}
+	if err := h.cfg.Operator.RevokeWorker(r.Context(), *a.Worker, a.Start); err != nil {
+		return nil, err
+	}
+	return h.cfg.Operator.Workers()
 }
 
 // Floor is the body of POST /admin/floor.

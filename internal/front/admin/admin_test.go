@@ -49,6 +49,17 @@ func (o *operator) RaiseFloor(_ context.Context, floor uint64, force bool) error
 	return o.note("floor %d %t", floor, force)
 }
 
+func (o *operator) Workers() (front.WorkerList, error) {
+	return front.WorkerList{Layout: "41/5/5/12", Epoch: 7, Limit: 1024, Workers: []front.WorkerRecord{
+		{Worker: 0, NodeID: 3, Generation: 1, Session: "00000000000000aa", Slot: 2, Fixed: true, Start: 1000, End: 1600, Starts: "s", Ends: "e"},
+		{Worker: 300, Session: "00000000000000bb", Start: 1000, End: 1600, Starts: "s", Ends: "e", Ended: true, Revoked: true},
+	}}, o.note("workers")
+}
+
+func (o *operator) RevokeWorker(_ context.Context, worker int, start uint64) error {
+	return o.note("revoke %d %d", worker, start)
+}
+
 func (o *operator) Joining(node, incarnation uint64) (front.Joining, error) {
 	return front.Joining{ClusterID: "00000000000000c1", MemberID: 1<<48 | 3, Peers: map[uint64]string{1: "a:1"}}, o.note("joining %d %d", node, incarnation)
 }
@@ -82,7 +93,13 @@ func TestAdmin_PassesRequestsOn(t *testing.T) {
 	const list = `{"clusterID":"00000000000000c1","leader":1,"members":[` +
 		`{"nodeID":1,"generation":0,"role":"leader","peerAddr":"a:1","addr":"a:2","incarnation":"0000000000000001","start":2,"connected":true,"lag":0,"level":3},` +
 		`{"nodeID":3,"generation":1,"role":"learner","peerAddr":"c:1","addr":"","start":0,"connected":false,"lag":7,"level":0,"promote":true,"replaces":3}],"removed":[]}`
+	const workers = `{"layout":"41/5/5/12","epoch":"7","limit":1024,"workers":[` +
+		`{"worker":0,"nodeID":3,"generation":1,"session":"00000000000000aa","slot":2,"fixed":true,"start":"1000","end":"1600","starts":"s","ends":"e"},` +
+		`{"worker":300,"nodeID":0,"session":"00000000000000bb","slot":0,"start":"1000","end":"1600","starts":"s","ends":"e","ended":true,"revoked":true}]}`
 	for _, tt := range []struct{ method, target, body, asked, answer string }{
+		{"GET", "/admin/workers", "", "workers", workers},
+		{"POST", "/admin/workers", `{"action":"revoke","worker":0}`, "revoke 0 0; workers", workers},
+		{"POST", "/admin/workers", `{"action":"revoke","worker":300,"start":"1000"}`, "revoke 300 1000; workers", workers},
 		{"GET", "/admin/members", "", "members", list},
 		{"POST", "/admin/members", `{"action":"add","nodeID":4,"peerAddr":"d:1","learner":true}`,
 			"{Action:add NodeID:4 MemberID:0 PeerAddr:d:1 ClientAddr: Learner:true}; members", list},
@@ -115,7 +132,7 @@ func TestAdmin_PassesRequestsOn(t *testing.T) {
 }
 
 func TestAdmin_MethodsAndPaths(t *testing.T) {
-	for path, allow := range map[string]string{"members": "GET, POST", "join": "GET", "leader": "POST", "floor": "POST"} {
+	for path, allow := range map[string]string{"members": "GET, POST", "workers": "GET, POST", "join": "GET", "leader": "POST", "floor": "POST"} {
 		for _, method := range []string{"GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"} {
 			if strings.Contains(allow, method) {
 				continue
@@ -148,6 +165,12 @@ func TestAdmin_RefusesWhatItCannotRead(t *testing.T) {
 		{"/admin/members", strings.Repeat(" ", 64<<10) + "{}", "more than 65536 bytes"},
 		{"/admin/leader", `{"to":"2"}`, "not the JSON object"},
 		{"/admin/leader", `{"node":2}`, "node"},
+		{"/admin/workers", ``, "action: want revoke"},
+		{"/admin/workers", `{"action":"free","worker":1}`, "action: want revoke"},
+		{"/admin/workers", `{"action":"revoke"}`, "worker: want"},
+		{"/admin/workers", `{"action":"revoke","worker":-1}`, "worker: want"},
+		{"/admin/workers", `{"action":"revoke","worker":"1"}`, "not the JSON object"},
+		{"/admin/workers", `{"action":"revoke","worker":1,"start":1}`, "not the JSON object"},
 		{"/admin/floor", `{"time":5}`, "not the JSON object"},
 		{"/admin/floor", `{"time":"5","forced":true}`, "forced"},
 		{"/admin/floor", ``, "time: want unix nanoseconds"},
@@ -172,7 +195,7 @@ func TestAdmin_RefusesWhatItCannotRead(t *testing.T) {
 // TestAdmin_APostNeedsItsContentType, which a page of another site cannot set without asking.
 func TestAdmin_APostNeedsItsContentType(t *testing.T) {
 	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/jsonx", ";"} {
-		for _, path := range []string{"members", "leader", "floor"} {
+		for _, path := range []string{"members", "workers", "leader", "floor"} {
 			o := &operator{}
 			r := httptest.NewRequest("POST", "/admin/"+path, strings.NewReader(`{}`))
 			r.Header.Set("Content-Type", kind)
@@ -192,6 +215,8 @@ func TestAdmin_EveryErrorOfTheOperator(t *testing.T) {
 	requests := []struct{ method, target, body string }{
 		{"GET", "/admin/members?x=1", ""},
 		{"POST", "/admin/members?x=1", `{"action":"add"}`},
+		{"GET", "/admin/workers?x=1", ""},
+		{"POST", "/admin/workers?x=1", `{"action":"revoke","worker":1}`},
 		{"GET", "/admin/join?node=3", ""},
 		{"POST", "/admin/leader?x=1", ""},
 		{"POST", "/admin/floor?x=1", `{"time":"5"}`},

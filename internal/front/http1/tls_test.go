@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -336,4 +337,44 @@ func TestTLS_AClientThatDoesNotReadIsHeldUp(t *testing.T) {
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%v; want the connection cut", err)
 	}
+}
+
+// TestTLS_HandshakesMayBeRefusedBeforeTheyCost: nothing is computed for one that is refused, and
+// one that succeeds is told.
+func TestTLS_HandshakesMayBeRefusedBeforeTheyCost(t *testing.T) {
+	var refuse atomic.Bool
+	var hellos, done atomic.Int64
+	s := startSecure(t, func(c *config) {
+		c.secure.TLS = c.secure.TLS.Clone()
+		c.secure.TLS.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			hellos.Add(1)
+			return nil, nil
+		}
+		c.secure.Begin = func(*loop.Conn) bool { return !refuse.Load() }
+		c.secure.Done = func(*loop.Conn) { done.Add(1) }
+	})
+	shake := func() error {
+		c, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(patience))
+		return tls.Client(c, s.tls).Handshake()
+	}
+	if err := shake(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the success is told", func() bool { return done.Load() == 1 })
+	refuse.Store(true)
+	if err := shake(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("refused: %v", err)
+	}
+	if hellos.Load() != 1 || done.Load() != 1 {
+		t.Errorf("%d handshakes were begun and %d have succeeded, want 1", hellos.Load(), done.Load())
+	}
+	eventually(t, "no connection is left", func() bool {
+		shaking, all := s.conns()
+		return shaking == 0 && all == 0
+	})
 }

@@ -32,16 +32,30 @@ type proof struct {
 
 // runAuth is AUTH [user] secret.
 func (c *conn) runAuth(args [][]byte, r *reply) error {
-	if len(args) > 3 {
+	credentials, ok := parseAuth(args)
+	if !ok {
 		r.wrongArity("auth")
 		return nil
 	}
-	user := defaultUser
-	if len(args) == 3 {
-		user = string(args[1])
-	}
-	c.proving = &proof{access.Credentials{Name: user, Secret: string(args[len(args)-1])}, (*reply).ok}
+	c.proving = &proof{credentials, (*reply).ok}
 	return nil
+}
+
+// parseAuth returns the credentials in AUTH [user] secret.
+func parseAuth(args [][]byte) (access.Credentials, bool) {
+	switch len(args) {
+	case 2:
+		return credentialsOf([]byte(defaultUser), args[1]), true
+	case 3:
+		return credentialsOf(args[1], args[2]), true
+	}
+	return access.Credentials{}, false
+}
+
+// credentialsOf copies a name and a secret. Those that are too long to be anybody's are cut to a
+// length at which they still are.
+func credentialsOf(name, secret []byte) access.Credentials {
+	return access.Credentials{Name: string(name[:min(len(name), isotone.SecretMax+1)]), Secret: string(secret[:min(len(secret), isotone.SecretMax+1)])}
 }
 
 // prove has the credentials checked. The connection waits for the result.
@@ -90,49 +104,64 @@ func (c *conn) goOn() {
 	}
 }
 
+// greeting is what HELLO asks for.
+type greeting struct {
+	v3          bool
+	name        string
+	credentials *access.Credentials // nil: none
+}
+
 // runHello is HELLO [2|3 [AUTH user password] [SETNAME name]].
 func (c *conn) runHello(args [][]byte, r *reply) error {
-	v3, name := c.resp3, c.name
-	var credentials *access.Credentials
-	if len(args) > 1 {
-		switch string(args[1]) {
-		case "2":
-			v3 = false
-		case "3":
-			v3 = true
-		default:
-			r.fault("NOPROTO", "unsupported protocol version")
-			return nil
-		}
-	}
-	for rest := args[min(2, len(args)):]; len(rest) > 0; {
-		switch option := strings.ToUpper(string(rest[0])); {
-		case option == "AUTH" && len(rest) >= 3:
-			credentials = &access.Credentials{Name: string(rest[1]), Secret: string(rest[2])}
-			rest = rest[3:]
-		case option == "SETNAME" && len(rest) >= 2:
-			if !r.checkName(rest[1]) {
-				return nil
-			}
-			name, rest = string(rest[1]), rest[2:]
-		default:
-			r.fault("ERR", fmt.Sprintf("Syntax error in HELLO option '%.40s'", rest[0]))
-			return nil
-		}
+	g := greeting{v3: c.resp3, name: c.name}
+	if !g.parse(args, r) {
+		return nil
 	}
 	answer := func(r *reply) {
-		c.resp3, c.name, r.v3 = v3, name, v3
+		c.resp3, c.name, r.v3 = g.v3, g.name, g.v3
 		c.hello(r)
 	}
 	switch {
-	case credentials != nil:
-		c.proving = &proof{*credentials, answer}
+	case g.credentials != nil:
+		c.proving = &proof{*g.credentials, answer}
 	case !c.session.MayAnything():
 		r.fault("NOAUTH", "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
 	default:
 		answer(r)
 	}
 	return nil
+}
+
+// parse reads the arguments of HELLO. It returns false after an error, which it answers; then g
+// counts for nothing.
+func (g *greeting) parse(args [][]byte, r *reply) bool {
+	if len(args) > 1 {
+		switch string(args[1]) {
+		case "2":
+			g.v3 = false
+		case "3":
+			g.v3 = true
+		default:
+			r.fault("NOPROTO", "unsupported protocol version")
+			return false
+		}
+	}
+	for rest := args[min(2, len(args)):]; len(rest) > 0; {
+		switch option := strings.ToUpper(string(rest[0][:min(len(rest[0]), nameMax)])); {
+		case option == "AUTH" && len(rest) >= 3:
+			credentials := credentialsOf(rest[1], rest[2])
+			g.credentials, rest = &credentials, rest[3:]
+		case option == "SETNAME" && len(rest) >= 2:
+			if !r.checkName(rest[1]) {
+				return false
+			}
+			g.name, rest = string(rest[1]), rest[2:]
+		default:
+			r.fault("ERR", fmt.Sprintf("Syntax error in HELLO option '%.40s'", rest[0]))
+			return false
+		}
+	}
+	return true
 }
 
 // hello answers HELLO.

@@ -36,7 +36,7 @@ func newCatalog() *catalog {
 	c := &catalog{byName: map[string]*command{}, list: []*command{
 		{"TS", -1, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps, 16 bytes.", access.Timestamps, (*conn).runTS},
 		{"SNOWFLAKE", -1, 1, []string{"fast"}, "generic", "A unique 63-bit id, or an array of count of them, as integers or strings.", access.IDs, (*conn).runSnowflake},
-		{"WORKER", -5, 2, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back.", access.Workers, (*conn).runWorker},
+		{"WORKER", -2, 2, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back. For operators: lists or revokes leases.", access.Workers, (*conn).runWorker},
 		{"PING", -1, 0, fast, "connection", "Answers PONG, or the message.", 0, (*conn).runPing},
 		{"ECHO", 2, 0, fast, "connection", "Answers the message.", 0, (*conn).runEcho},
 		{"HELLO", -1, 0, fast, "connection", "Chooses RESP2 or RESP3.", 0, (*conn).runHello},
@@ -96,7 +96,7 @@ func (c *conn) run(args [][]byte, r *reply) error {
 		r.wrongArity(strings.ToLower(cmd.name))
 		return nil
 	}
-	if err := c.require(cmd); err != nil {
+	if err := c.require(cmd, args); err != nil {
 		r.b = appendFault(r.b, faultOf(err))
 		return nil
 	}
@@ -105,7 +105,10 @@ func (c *conn) run(args [][]byte, r *reply) error {
 
 // require returns why the client may not run the command, or nil. Without any rights it may
 // only ask for some, or leave.
-func (c *conn) require(cmd *command) error {
+func (c *conn) require(cmd *command, args [][]byte) error {
+	if cmd.name == "WORKER" && isOperators(args) {
+		return c.session.Require(access.Admin)
+	}
 	if cmd.needs != 0 {
 		return c.session.Require(cmd.needs)
 	}

@@ -10,10 +10,16 @@ import (
 )
 
 // workerUsage is the error for an invalid WORKER command.
-const workerUsage = "want WORKER LEASE session from-ms length-ms [FIXED worker], or WORKER RELEASE session worker start-ms next-ms"
+const workerUsage = "want WORKER LEASE session from-ms length-ms [FIXED worker], WORKER RELEASE session worker start-ms next-ms, " +
+	"WORKER LIST, or WORKER REVOKE worker [start-ms]"
 
-// runWorker hands WORKER LEASE and WORKER RELEASE to the lessor. The connection waits for
-// the answer.
+// isOperators reports whether a WORKER command is for operators.
+func isOperators(args [][]byte) bool {
+	s := subcommand(args)
+	return s == "LIST" || s == "REVOKE"
+}
+
+// runWorker hands a WORKER command to the lessor. The connection waits for the answer.
 func (c *conn) runWorker(args [][]byte, r *reply) error {
 	if c.front.cfg.Lessor == nil {
 		r.b = appendFault(r.b, isotone.Errorf(isotone.CodeNotFound, "no worker ids are leased here"))
@@ -32,6 +38,12 @@ func (c *conn) runWorker(args [][]byte, r *reply) error {
 // parseWorker parses a WORKER command.
 func parseWorker(args [][]byte) (*front.WorkerRequest, bool) {
 	q := &front.WorkerRequest{Fixed: -1}
+	switch {
+	case isOperators(args):
+		return parseOperators(args)
+	case len(args) < 5:
+		return nil, false
+	}
 	session, err := strconv.ParseUint(string(args[2]), 16, 64)
 	ok := err == nil && len(args[2]) == 16 && session != 0
 	q.Session = session
@@ -64,12 +76,28 @@ func parseWorker(args [][]byte) (*front.WorkerRequest, bool) {
 	}
 }
 
+// parseOperators parses WORKER LIST and WORKER REVOKE.
+func parseOperators(args [][]byte) (*front.WorkerRequest, bool) {
+	if subcommand(args) == "LIST" {
+		return &front.WorkerRequest{List: true}, len(args) == 2
+	}
+	if len(args) != 3 && len(args) != 4 {
+		return nil, false
+	}
+	worker, err := strconv.ParseUint(string(args[2]), 10, 16)
+	q := &front.WorkerRequest{Revoke: true, Fixed: int(worker)}
+	if err == nil && len(args) == 4 {
+		q.From, err = strconv.ParseUint(string(args[3]), 10, 63)
+	}
+	return q, err == nil
+}
+
 // lease hands the request of runWorker to the lessor.
 func (c *conn) lease() {
 	q := c.leasing
 	c.asked = c.wire.Now()
 	c.waiting = true
-	if c.settle = nil; !q.Release {
+	if c.settle = nil; !q.Release && !q.List && !q.Revoke {
 		if c.settle, q.Err = c.session.TakeWorker(q.Session, q.Fixed); q.Err != nil {
 			c.leased(q)
 			return
@@ -87,6 +115,13 @@ func (c *conn) leased(q *front.WorkerRequest) {
 	c.settleQuota(q)
 	code := codeOK
 	r := reply{b: c.wire.Buffered(), v3: c.resp3}
+	if q.Revoke {
+		did := codeOK
+		if q.Err != nil {
+			did = string(faultOf(q.Err).Code)
+		}
+		c.session.Did("WORKER REVOKE "+strconv.Itoa(q.Fixed), did)
+	}
 	switch {
 	case c.closed:
 		code = string(isotone.CodeDeadlineExceeded)
@@ -96,6 +131,10 @@ func (c *conn) leased(q *front.WorkerRequest) {
 		r.b = appendFault(r.b, e)
 	case q.Release:
 		r.ok()
+	case q.List:
+		r.workers(q.Held)
+	case q.Revoke:
+		r.integer(q.Lease.End)
 	default:
 		r.array(5)
 		r.integer(int64(q.Worker))
@@ -115,6 +154,7 @@ func (c *conn) leased(q *front.WorkerRequest) {
 // settleQuota counts what was leased or given back for the client's quota.
 func (c *conn) settleQuota(q *front.WorkerRequest) {
 	switch {
+	case q.List, q.Revoke:
 	case q.Release:
 		if q.Err == nil {
 			c.session.GiveBackWorker(q.Session, q.Fixed)
@@ -125,4 +165,32 @@ func (c *conn) settleQuota(q *front.WorkerRequest) {
 	default:
 		c.settle(q.Worker, q.Lease.End)
 	}
+}
+
+// workers appends the leases on record: a map for each, or the same as a list in RESP2.
+func (r *reply) workers(l *front.WorkerList) {
+	r.array(len(l.Workers))
+	for _, w := range l.Workers {
+		r.dict(10)
+		numbers := [...]struct {
+			name  string
+			value uint64
+		}{
+			{"worker", uint64(w.Worker)}, {"node", w.NodeID}, {"generation", w.Generation}, {"slot", uint64(w.Slot)},
+			{"start", w.Start}, {"end", w.End}, {"fixed", bit(w.Fixed)}, {"ended", bit(w.Ended)}, {"revoked", bit(w.Revoked)},
+		}
+		for _, n := range numbers {
+			r.bulk(n.name)
+			r.integer(int64(n.value))
+		}
+		r.bulk("session")
+		r.bulk(w.Session)
+	}
+}
+
+func bit(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -102,10 +102,36 @@ func (h *handler) authorize(w http.ResponseWriter, r *http.Request) (_ *http.Req
 	}
 	s, err := Authorize(h.access, r)
 	if err != nil {
-		return r, fail(w, r, err)
+		return r, refuse(w, r, s, err)
 	}
 	return r.WithContext(context.WithValue(r.Context(), sessionKey{}, s)), ""
 }
+
+// refuse answers a request that s may not have, with err, and returns its code. A client that does
+// not stop is told once more, and loses the connection: HTTP/2 sends GOAWAY. One of HTTP/1
+// has one request at a time, and is not counted.
+func refuse(w http.ResponseWriter, r *http.Request, s *access.Session, err error) string {
+	if r.ProtoMajor > 1 && s.Refused() && r.ProtoMajor < 3 {
+		w.Header()["Connection"] = connectionClose
+	}
+	return fail(w, r, err)
+}
+
+// isReset reports whether the client has reset the stream of r, or ended its connection, in HTTP/2.
+// In HTTP/1 a client that takes a request back has no connection any more.
+func isReset(r *http.Request) bool { return r.ProtoMajor == 2 && r.Context().Err() != nil }
+
+// takenBack reports whether r was reset before anything was done for it. Nobody reads the answer,
+// but the connection ends if the client does not stop.
+func (h *handler) takenBack(w http.ResponseWriter, r *http.Request) bool {
+	if h.access == nil || !isReset(r) {
+		return false
+	}
+	refuse(w, r, h.access.Request(addrOf(r), nil), errTakenBack)
+	return true
+}
+
+var errTakenBack = isotone.Errorf(isotone.CodeDeadlineExceeded, "the client has taken the request back")
 
 // isAction reports whether a request changes something for operators.
 func isAction(r *http.Request) bool {

@@ -186,6 +186,9 @@ func hasBody(r *http.Request) bool {
 
 // serve answers who may ask, and returns the code for Observe.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) string {
+	if h.takenBack(w, r) {
+		return string(errTakenBack.Code)
+	}
 	r, code := h.authorize(w, r)
 	if code != "" {
 		return code

@@ -75,7 +75,13 @@ func AltSvc(udp net.Addr) string {
 
 // admitQUIC counts a connection until ctx ends, which quic-go promises for its
 // close and for a failed handshake.
-func (s *Server) admitQUIC(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
+func (s *Server) admitQUIC(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
+	if from, ok := info.RemoteAddr.(*net.UDPAddr); ok {
+		if err := s.handler.access.Refusing(from.AddrPort().Addr()); err != nil {
+			s.refusedQUIC.Add(1)
+			return nil, err
+		}
+	}
 	if !s.enter() {
 		s.refusedQUIC.Add(1)
 		return nil, errConnectionsMax

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"time"
 )
@@ -33,6 +34,25 @@ const refusal = "HTTP/1.1 503 Service Unavailable\r\n" +
 	"Connection: close\r\n" +
 	"\r\n" +
 	`{"error":{"code":"overloaded","message":"too many connections here"}}`
+
+// later is the answer to a connection from an address that was refused too often, see
+// access.Control.Refusing, which also says how long that lasts at most.
+const later = "HTTP/1.1 429 Too Many Requests\r\n" +
+	"Content-Type: application/json\r\n" +
+	"Content-Length: 96\r\n" +
+	"Cache-Control: no-store\r\n" +
+	"Retry-After: 8\r\n" +
+	"Connection: close\r\n" +
+	"\r\n" +
+	`{"error":{"code":"quota_exceeded","message":"too many requests from this address were refused"}}`
+
+// goAway is the same in HTTP/2: an empty SETTINGS, and GOAWAY with the last stream 0 and
+// ENHANCE_YOUR_CALM (RFC 9113 §6.8, §7). A client may repeat all requests elsewhere, or later.
+const goAway = "\x00\x00\x00\x04\x00\x00\x00\x00\x00" +
+	"\x00\x00\x08\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x0b"
+
+// http2Begin begins HTTP/2 without TLS, and no request of HTTP/1.
+const http2Begin = "PRI "
 
 // enter counts one more connection, and reports whether the limit allows it.
 func (s *Server) enter() bool {
@@ -83,6 +103,10 @@ type secured interface {
 // write that first, even when called with nothing. Take may be called before Serve; after
 // Shutdown it closes c.
 func (s *Server) Take(c net.Conn) {
+	if s.handler.access.Refusing(clientOf(c)) != nil {
+		s.dismiss(c)
+		return
+	}
 	s.connections.Add(1)
 	if secured, ok := c.(secured); ok {
 		var below *conn
@@ -111,6 +135,52 @@ func (s *Server) Take(c net.Conn) {
 	}
 	taken.unread, taken.settle = true, s.settle
 	s.pass(taken)
+}
+
+// clientOf returns the address of the client of c. A connection that was reset before it left its
+// loop has none.
+func clientOf(c net.Conn) netip.Addr {
+	remote := c.RemoteAddr()
+	if remote == nil {
+		return netip.Addr{}
+	}
+	at, _ := netip.ParseAddrPort(remote.String()) // the zero value on error
+	return at.Addr()
+}
+
+// dismiss tells the client of c, to which the standard servers owe an answer or nothing yet, to
+// try again later, and closes c. It does not block.
+func (s *Server) dismiss(c net.Conn) {
+	select {
+	case s.refusals <- struct{}{}:
+		s.goFresh(&conn{Conn: c}, s.tellLater)
+	default:
+		_ = c.Close()
+	}
+}
+
+// tellLater answers by what c begins with.
+func (s *Server) tellLater(c *conn) {
+	defer func() { <-s.refusals }()
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(refusalTime))
+	answer := goAway
+	if t, ok := c.Conn.(interface{ ConnectionState() tls.ConnectionState }); !ok || t.ConnectionState().NegotiatedProtocol != "h2" {
+		var begin [len(http2Begin)]byte
+		n, err := io.ReadFull(c.Conn, begin[:])
+		if n == 0 || err != nil && err != io.ErrUnexpectedEOF || begin[0] == tlsHandshakeByte {
+			return
+		}
+		if string(begin[:n]) != http2Begin {
+			answer = later
+		}
+	}
+	if _, err := io.WriteString(c, answer); err != nil {
+		return
+	}
+	if c.CloseWrite() == nil {
+		_, _ = io.Copy(io.Discard, io.LimitReader(c, refusalBytesMax))
+	}
 }
 
 // settle does what would block the caller of Take, on a goroutine of the connection: the

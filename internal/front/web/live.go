@@ -29,12 +29,12 @@ func (h *handler) serveLive(w http.ResponseWriter, r *http.Request) string {
 	}
 	s := sessionOf(r.Context())
 	if err := s.Take(1, 0); err != nil {
-		return fail(w, r, err)
+		return refuse(w, r, s, err)
 	}
 	if isStream(r.URL.Path) {
 		done, err := s.TakeStream()
 		if err != nil {
-			return fail(w, r, err)
+			return refuse(w, r, s, err)
 		}
 		defer done()
 	}

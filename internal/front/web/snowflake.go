@@ -25,8 +25,9 @@ func (h *handler) snowflake(w http.ResponseWriter, r *http.Request) string {
 		return fail(w, r, err)
 	}
 	q = q.Accepting(r.Header["Accept"]...)
-	if err := sessionOf(r.Context()).Take(1, uint64(q.Count)); err != nil {
-		return fail(w, r, err)
+	s := sessionOf(r.Context())
+	if err := s.Take(1, uint64(q.Count)); err != nil {
+		return refuse(w, r, s, err)
 	}
 	list := idLists.Get().(*[smallIDs]snowflake.ID)
 	defer idLists.Put(list)

@@ -42,11 +42,15 @@ func (h *handler) timestamp(w http.ResponseWriter, r *http.Request) string {
 	if q.Mode == isotone.ReadDefault {
 		q.Mode = h.mode
 	}
-	if err := sessionOf(r.Context()).Take(1, q.Count); err != nil {
-		return fail(w, r, err)
+	s := sessionOf(r.Context())
+	if err := s.Take(1, q.Count); err != nil {
+		return refuse(w, r, s, err)
 	}
 	issued, err := h.take(r.Context(), q.Mode, q.Floor, q.Count)
 	if err != nil {
+		if isReset(r) {
+			return refuse(w, r, s, err)
+		}
 		return fail(w, r, err)
 	}
 	h.tellCluster(w.Header()) // the node may have just learned it

@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/isotone/isotone"
 )
 
 // Roles is a set of roles.
@@ -73,11 +75,8 @@ func ParseRoles(names []string) (Roles, error) {
 	return r, nil
 }
 
-// nameMax bounds the name of a user, in bytes.
-const nameMax = 64
-
 // ValidName reports whether name can be that of a user: letters, digits, '.', '_' and '-', at
-// most 64 of them.
+// most isotone.UserNameMax of them.
 func ValidName(name string) bool {
 	for i := range len(name) {
 		c := name[i]
@@ -86,5 +85,5 @@ func ValidName(name string) bool {
 			return false
 		}
 	}
-	return name != "" && len(name) <= nameMax
+	return name != "" && len(name) <= isotone.UserNameMax
 }

@@ -12,7 +12,7 @@ const (
 	addressesMax = 65536
 	// addressKeep is how long an address is remembered without a connection: longer than it
 	// takes for its rates to recover.
-	addressKeep = 10 * time.Second
+	addressKeep = 40 * time.Second
 	// prefixBits6 is how many bits of an IPv6 address count: a client can have all addresses
 	// of its network.
 	prefixBits6 = 64

@@ -55,7 +55,8 @@ type table struct {
 	// here and elsewhere are clients of this machine and others, without credentials.
 	here, elsewhere *user
 	address         Limits
-	open            bool // there is no file
+	open            bool   // there is no file
+	sum             string // SHA-256 of the file
 }
 
 // stamp tells versions of a file apart.
@@ -104,6 +105,7 @@ func (c *Control) read() (*table, error) {
 		return nil, err
 	}
 	c.seen = at
+	t.sum = sumOf(text)
 	var address *Limits
 	if t.users, address, err = parseList(text); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.cfg.File, err)
@@ -189,6 +191,16 @@ func (c *Control) Check() {
 	c.refused = false
 	c.auditChange(c.table.Load(), t)
 	c.use(t)
+}
+
+// InForce describes the list in force: the SHA-256 of its file, as in a [Summary], and how many
+// users it has. refused: the file has another list by now, which cannot be used. Without a file,
+// sum is empty.
+func (c *Control) InForce() (sum string, users int, refused bool) {
+	c.loading.Lock()
+	defer c.loading.Unlock()
+	t := c.table.Load()
+	return t.sum, len(t.users), c.refused
 }
 
 // auditChange logs what differs between two lists, by name only.

@@ -39,6 +39,8 @@ type usage struct {
 	requests, timestamps bucket
 	connections, streams atomic.Int64
 	leases               leases
+	// refusals and handshakes are those of an address.
+	refusals, handshakes budget
 }
 
 func newUsage(l Limits) *usage {

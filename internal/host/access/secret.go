@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"golang.org/x/crypto/argon2"
@@ -27,11 +28,13 @@ const (
 	hashMemoryKiBMax = 256 << 10
 	hashPassesMax    = 16
 	hashThreadsMax   = 4
-	hashBytesMax     = 64
+	hashBytesMax     = 64 // of the salt too
+	saltBytesMin     = 8
+	hashBytesMin     = 16
 )
 
-// SecretMax bounds a secret, in bytes.
-const SecretMax = 256
+// hashPrefix begins every hash: the function, and its version.
+var hashPrefix = fmt.Sprintf("$argon2id$v=%d$", argon2.Version)
 
 // hash is a secret that went through Argon2id (RFC 9106).
 type hash struct {
@@ -46,8 +49,13 @@ func HashSecret(secret string) string {
 	h := hash{memory: hashMemoryKiB, passes: hashPasses, threads: hashThreads, salt: make([]byte, saltBytes), sum: make([]byte, hashBytes)}
 	_, _ = rand.Read(h.salt) // never fails
 	h.sum = h.of(secret)
+	return h.String()
+}
+
+// String returns the one text that parseHash reads as h.
+func (h *hash) String() string {
 	encode := base64.RawStdEncoding.EncodeToString
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, h.memory, h.passes, h.threads, encode(h.salt), encode(h.sum))
+	return fmt.Sprintf("%sm=%d,t=%d,p=%d$%s$%s", hashPrefix, h.memory, h.passes, h.threads, encode(h.salt), encode(h.sum))
 }
 
 // NewSecret returns a random secret of 32 letters and digits, '-' and '_': 192 bits.
@@ -68,27 +76,56 @@ func (h *hash) matches(secret string) bool {
 
 var errHash = errors.New(`want a hash of Argon2id, "$argon2id$v=19$m=…,t=…,p=…$salt$hash", as isotone user hash prints it`)
 
-// parseHash reads the form of HashSecret. Its errors never contain the text.
+// hashTextMax bounds the text of a hash in bytes. One with the largest numbers has 207.
+const hashTextMax = 256
+
+// parseHash reads the form of HashSecret, in one spelling only. It allocates no more than a salt
+// and a sum, whatever costs the text names; a cost beyond the bounds is an error. Its errors never
+// contain the text.
 func parseHash(text string) (h hash, err error) {
-	parts := strings.Split(text, "$")
-	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != fmt.Sprintf("v=%d", argon2.Version) {
-		return h, errHash
+	rest, ok := strings.CutPrefix(text, hashPrefix)
+	if !ok || len(text) > hashTextMax {
+		return hash{}, errHash
 	}
-	var rest string
-	if n, _ := fmt.Sscanf(parts[3]+" .", "m=%d,t=%d,p=%d %s", &h.memory, &h.passes, &h.threads, &rest); n != 4 || rest != "." {
-		return h, errHash
+	cost, rest, _ := strings.Cut(rest, "$")
+	salt, sum, ok := strings.Cut(rest, "$")
+	if !ok || !h.parseCost(cost) {
+		return hash{}, errHash
 	}
-	if h.memory > hashMemoryKiBMax || h.passes < 1 || h.passes > hashPassesMax || h.threads < 1 || h.threads > hashThreadsMax ||
-		h.memory < 8*uint32(h.threads) {
-		return h, fmt.Errorf("the hash has a cost of m=%d,t=%d,p=%d; at most m=%d,t=%d,p=%d is accepted",
+	if h.memory < 8*uint32(h.threads) || h.memory > hashMemoryKiBMax || h.passes < 1 || h.passes > hashPassesMax || h.threads < 1 || h.threads > hashThreadsMax {
+		return hash{}, fmt.Errorf("the hash has a cost of m=%d,t=%d,p=%d; at least m=8·p,t=1,p=1 and at most m=%d,t=%d,p=%d is accepted",
 			h.memory, h.passes, h.threads, hashMemoryKiBMax, hashPassesMax, hashThreadsMax)
 	}
-	decode := base64.RawStdEncoding.Strict().DecodeString
-	if h.salt, err = decode(parts[4]); err != nil || len(h.salt) < 8 || len(h.salt) > hashBytesMax {
-		return h, errHash
+	if h.salt, ok = decodeHash(salt, saltBytesMin); !ok {
+		return hash{}, errHash
 	}
-	if h.sum, err = decode(parts[5]); err != nil || len(h.sum) < 16 || len(h.sum) > hashBytesMax {
-		return h, errHash
+	if h.sum, ok = decodeHash(sum, hashBytesMin); !ok {
+		return hash{}, errHash
 	}
 	return h, nil
+}
+
+// parseCost reads m=…,t=…,p=….
+func (h *hash) parseCost(text string) bool {
+	m, rest, _ := strings.Cut(text, ",")
+	t, p, _ := strings.Cut(rest, ",")
+	memory, ok1 := parseCostOf("m=", m, 32)
+	passes, ok2 := parseCostOf("t=", t, 32)
+	threads, ok3 := parseCostOf("p=", p, 8)
+	h.memory, h.passes, h.threads = uint32(memory), uint32(passes), uint8(threads)
+	return ok1 && ok2 && ok3
+}
+
+// parseCostOf reads a number after its name: digits without leading zeros.
+func parseCostOf(name, text string, bits int) (uint64, bool) {
+	digits, ok := strings.CutPrefix(text, name)
+	n, err := strconv.ParseUint(digits, 10, bits)
+	return n, ok && err == nil && (digits[0] != '0' || digits == "0")
+}
+
+// decodeHash decodes base64 of at least atLeast and at most hashBytesMax bytes. The decoder
+// would skip line breaks.
+func decodeHash(text string, atLeast int) ([]byte, bool) {
+	b, err := base64.RawStdEncoding.Strict().DecodeString(text)
+	return b, err == nil && !strings.ContainsAny(text, "\r\n") && len(b) >= atLeast && len(b) <= hashBytesMax
 }

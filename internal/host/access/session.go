@@ -249,13 +249,14 @@ func (s *Session) TakeStream() (done func(), err error) {
 
 // CertificateName returns whom a client's certificate is for: NAME in the URI
 // spiffe://TRUST-DOMAIN/isotone/client/NAME, or else the common name; "" without either, and for
-// the certificate of a node, spiffe://TRUST-DOMAIN/isotone/node/ID.
+// the certificate of a node, spiffe://TRUST-DOMAIN/isotone/node/ID. A URI that says so in another
+// way, with percent signs, a query or a user, names no client.
 func CertificateName(cert *x509.Certificate) string {
 	if cert == nil {
 		return ""
 	}
 	for _, uri := range cert.URIs {
-		if name, ok := strings.CutPrefix(uri.Path, "/isotone/client/"); uri.Scheme == "spiffe" && ok && ValidName(name) {
+		if name, ok := strings.CutPrefix(uri.Path, "/isotone/client/"); uri.Scheme == "spiffe" && ok && ValidName(name) && uri.String() == "spiffe://"+uri.Host+uri.Path {
 			return name
 		}
 		if uri.Scheme == "spiffe" && strings.HasPrefix(uri.Path, "/isotone/node/") {

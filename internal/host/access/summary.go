@@ -37,7 +37,7 @@ func Summarize(file string) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	s := Summary{Users: []UserSummary{}, AddressLimits: addressLimitsDefault, SHA256: fmt.Sprintf("%x", sha256.Sum256(text))}
+	s := Summary{Users: []UserSummary{}, AddressLimits: addressLimitsDefault, SHA256: sumOf(text)}
 	if address != nil {
 		s.AddressLimits = *address
 	}
@@ -47,6 +47,8 @@ func Summarize(file string) (Summary, error) {
 	}
 	return s, nil
 }
+
+func sumOf(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
 // String returns the limits as words: "requests 100/s, workers 4", or "none".
 func (l Limits) String() string {

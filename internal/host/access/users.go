@@ -8,6 +8,8 @@ import (
 	"io"
 	"maps"
 	"slices"
+
+	"github.com/isotone/isotone"
 )
 
 // Bounds of a list of users.
@@ -42,19 +44,12 @@ type user struct {
 	usage   *usage // nil: without limits
 }
 
-// parseList reads a list of users. Its error names everything that is wrong, and no secret.
+// parseList reads a list of users. Its error names everything that is wrong, and no secret; then
+// there are no users.
 func parseList(text []byte) (users map[string]*user, address *Limits, err error) {
-	var l list
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&l); err != nil {
-		return nil, nil, jsonError(err)
-	}
-	if d.Decode(new(json.RawMessage)) != io.EOF {
-		return nil, nil, errors.New("something follows the object")
-	}
-	if len(l.Users) > usersMax {
-		return nil, nil, fmt.Errorf("it has %d users, at most %d are accepted", len(l.Users), usersMax)
+	l, err := decodeList(text)
+	if err != nil {
+		return nil, nil, err
 	}
 	users = map[string]*user{}
 	var faults []error
@@ -73,7 +68,31 @@ func parseList(text []byte) (users map[string]*user, address *Limits, err error)
 			faults = append(faults, fmt.Errorf("addressLimits: %w", err))
 		}
 	}
-	return users, l.AddressLimits, errors.Join(faults...)
+	if faults != nil {
+		return nil, nil, errors.Join(faults...)
+	}
+	return users, l.AddressLimits, nil
+}
+
+// decodeList decodes one JSON object with the known keys, each of them once.
+func decodeList(text []byte) (l list, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	var raw json.RawMessage
+	if err := d.Decode(&raw); err != nil {
+		return l, jsonError(err)
+	}
+	if d.Decode(new(json.RawMessage)) != io.EOF {
+		return l, errors.New("something follows the object")
+	}
+	if err := checkKeys(raw); err != nil {
+		return l, err
+	}
+	d = json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&l); err != nil {
+		return l, jsonError(err)
+	}
+	return l, nil
 }
 
 // jsonError leaves out what the text has, which may be a secret.
@@ -88,7 +107,7 @@ func jsonError(err error) error {
 	case err == io.EOF || err == io.ErrUnexpectedEOF:
 		return errors.New("it is not a whole JSON object")
 	}
-	return err // an unknown field, with its name
+	return fmt.Errorf("%.120s", err) // an unknown field, with its name
 }
 
 // user returns what the entry says, and all that is wrong with it.
@@ -96,7 +115,7 @@ func (e *entry) user(name string) (*user, error) {
 	u := &user{name: name, limits: e.Limits}
 	var faults []error
 	if !ValidName(name) {
-		faults = append(faults, fmt.Errorf("want a name of letters, digits, '.', '_' and '-', at most %d", nameMax))
+		faults = append(faults, fmt.Errorf("want a name of letters, digits, '.', '_' and '-', at most %d", isotone.UserNameMax))
 	}
 	var err error
 	if u.roles, err = ParseRoles(e.Roles); err != nil {

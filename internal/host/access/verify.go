@@ -31,12 +31,19 @@ type Credentials struct{ Name, Secret string }
 
 // valid reports whether c can be right at all.
 func (c Credentials) valid() bool {
-	return ValidName(c.Name) && c.Secret != "" && len(c.Secret) <= SecretMax
+	return ValidName(c.Name) && c.Secret != "" && len(c.Secret) <= isotone.SecretMax
 }
+
+// authorizationMax bounds the value of Authorization that is looked at, in bytes. The longest name
+// and secret have 434 in base64, with the word Basic.
+const authorizationMax = 512
 
 // ParseAuthorization reads the value of the field Authorization: "Bearer NAME~SECRET" (RFC 6750)
 // or "Basic " and the base64 of "NAME:SECRET" (RFC 7617).
 func ParseAuthorization(value string) (Credentials, bool) {
+	if len(value) > authorizationMax {
+		return Credentials{}, false
+	}
 	scheme, rest, _ := strings.Cut(value, " ")
 	rest = strings.Trim(rest, " ")
 	separator := "~"
@@ -51,8 +58,10 @@ func ParseAuthorization(value string) (Credentials, bool) {
 		return Credentials{}, false
 	}
 	name, secret, ok := strings.Cut(rest, separator)
-	c := Credentials{name, secret}
-	return c, ok && c.valid()
+	if c := (Credentials{name, secret}); ok && c.valid() {
+		return c, true
+	}
+	return Credentials{}, false
 }
 
 // verifier checks credentials. Hashing is slow, and one goroutine does it for all: a flood of

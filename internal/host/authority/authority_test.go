@@ -144,6 +144,9 @@ func TestDir_RevokesOnce(t *testing.T) {
 	for id := range uint64(3) {
 		files = append(files, must(d.Sign(Node("x", id+1, nil), year)).Cert)
 	}
+	if err := os.WriteFile(d.file(CRLFile), nil, 0o644); err != nil { // as nodes have it from the start
+		t.Fatal(err)
+	}
 	must(d.Revoke(files[0]))
 	must(d.Revoke(files[0], files[2]))
 	lists, err := d.lists()

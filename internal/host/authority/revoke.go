@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/big"
+	"os"
 	"slices"
 )
 
@@ -76,7 +77,12 @@ func (d *Dir) revoke(lists []*x509.RevocationList, bundle []*x509.Certificate, c
 	return lists, nil
 }
 
+// lists returns the lists so far. An empty file has none: nodes accept one, which is there before
+// anything is revoked.
 func (d *Dir) lists() (lists []*x509.RevocationList, err error) {
+	if info, err := os.Stat(d.file(CRLFile)); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		return nil, nil
+	}
 	blocks, err := readPEM(d.file(CRLFile), "X509 CRL")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

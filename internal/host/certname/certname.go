@@ -165,6 +165,9 @@ func (r Rules) String() string {
 	return r.text
 }
 
+// Text returns what Parse was given, "" for the zero value.
+func (r Rules) Text() string { return r.text }
+
 // Node returns the node that a name in a certificate stands for: a DNS name, or a URI. It
 // returns false for a name that stands for none, or by several rules for several nodes.
 func (r Rules) Node(name string) (id uint64, ok bool) {

@@ -71,7 +71,9 @@ type Reloader struct {
 type material struct {
 	cert    tls.Certificate
 	clients *x509.CertPool
-	revoked []*revocations
+	// authorities are those in clients.
+	authorities []*x509.Certificate
+	revoked     []*revocations
 }
 
 // Open reads the files. It fails if a file is missing or unreadable, the key does not match,
@@ -125,12 +127,11 @@ func (r *Reloader) load() (*material, error) {
 		return nil, err
 	}
 	if r.clients != nil {
-		var authorities []*x509.Certificate
-		if m.clients, authorities, err = r.clients.loadPool(r.cfg.Now()); err != nil {
+		if m.clients, m.authorities, err = r.clients.loadPool(r.cfg.Now()); err != nil {
 			return nil, err
 		}
 		if r.revoked != nil {
-			if m.revoked, err = r.revoked.loadRevocations(authorities); err != nil {
+			if m.revoked, err = r.revoked.loadRevocations(m.authorities); err != nil {
 				return nil, err
 			}
 		}

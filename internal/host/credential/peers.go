@@ -201,11 +201,7 @@ func verify(m *material, certs []*x509.Certificate, usage x509.ExtKeyUsage, now 
 	if len(certs) == 0 {
 		return time.Time{}, &CertificateError{ReasonUntrusted, "there is no certificate"}
 	}
-	intermediates := x509.NewCertPool()
-	for _, c := range certs[1:] {
-		intermediates.AddCert(c)
-	}
-	chains, err := certs[0].Verify(x509.VerifyOptions{Roots: m.clients, Intermediates: intermediates, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}})
+	chains, err := chainsOf(m, certs, usage, now)
 	if err != nil {
 		return time.Time{}, refusedChain(certs[0], err)
 	}
@@ -221,6 +217,15 @@ func verify(m *material, certs []*x509.Certificate, usage x509.ExtKeyUsage, now 
 		return until, nil
 	}
 	return time.Time{}, &CertificateError{ReasonRevoked, fmt.Sprintf("the certificate with the serial number %x is revoked", certs[0].SerialNumber)}
+}
+
+// chainsOf returns the chains of a certificate, the first one, to an authority.
+func chainsOf(m *material, certs []*x509.Certificate, usage x509.ExtKeyUsage, now time.Time) ([][]*x509.Certificate, error) {
+	intermediates := x509.NewCertPool()
+	for _, c := range certs[1:] {
+		intermediates.AddCert(c)
+	}
+	return certs[0].Verify(x509.VerifyOptions{Roots: m.clients, Intermediates: intermediates, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}})
 }
 
 func refusedChain(leaf *x509.Certificate, err error) error {

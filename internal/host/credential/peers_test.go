@@ -1,11 +1,16 @@
 package credential_test
 
 import (
+	"bytes"
+	"crypto"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -180,6 +185,39 @@ func TestPeers_RevokedWhileInUse(t *testing.T) {
 	}
 }
 
+// An open connection ends when the certificate of the authority does, if that is before its own.
+func TestPeers_AuthorityExpiresWhileInUse(t *testing.T) {
+	ours := certificates(t)
+	must(t)(ours.Authority("Test", 365*day, false))
+	a, b := newNode(t, ours, 1), newNode(t, ours, 2)
+	ca, err := tls.X509KeyPair(read(t, a.ca), read(t, filepath.Join(ours.Path, authority.KeyFile)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := *ca.Leaf
+	short.NotAfter = today.Add(10 * day) // those of the nodes: 30 days
+	der, err := x509.CreateCertificate(rand.Reader, &short, &short, ca.Leaf.PublicKey, ca.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, a.ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	p := a.openPeers(false)
+	pair, err := tls.LoadX509KeyPair(b.cert, b.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, err := p.Identify([]*x509.Certificate{pair.Leaf}, x509.ExtKeyUsageClientAuth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for after, valid := range map[time.Duration]bool{9 * day: true, 11 * day: false} {
+		a.now = today.Add(after)
+		if err := i.Check(); (err == nil) != valid {
+			t.Errorf("after %v: %v", after, err)
+		}
+	}
+}
+
 // A new authority takes over without an end of trust: both in the bundle, then new certificates,
 // then the new one alone.
 func TestPeers_OneAuthorityFollowsAnother(t *testing.T) {
@@ -289,6 +327,58 @@ func TestPeers_ListsMustBeSigned(t *testing.T) {
 	}
 }
 
+// TestPeers_ForgedListsRevokeNobody: one of another authority with the same name, at the start, and one
+// that was loaded as that of an unknown issuer.
+func TestPeers_ForgedListsRevokeNobody(t *testing.T) {
+	ours, theirs := certificates(t), certificates(t)
+	must(t)(ours.Authority("Test", 365*day, false))
+	must(t)(theirs.Authority("Test", 365*day, false))
+	a, b := newNode(t, ours, 1), newNode(t, ours, 2)
+	pair, err := tls.LoadX509KeyPair(b.cert, b.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caPEM, err := os.ReadFile(filepath.Join(theirs.Path, authority.BundleFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := tls.X509KeyPair(caPEM, read(t, filepath.Join(theirs.Path, authority.KeyFile)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ourCA, err := tls.X509KeyPair(read(t, a.ca), read(t, filepath.Join(ours.Path, authority.KeyFile)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	issuer := *signer.Leaf
+	issuer.RawSubject = ourCA.Leaf.RawSubject // by its name, it is ours
+	forged, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
+		Number: big.NewInt(1), ThisUpdate: today, NextUpdate: today.Add(day),
+		RevokedCertificateEntries: []x509.RevocationListEntry{{SerialNumber: pair.Leaf.SerialNumber, RevocationTime: today}},
+	}, &issuer, signer.PrivateKey.(crypto.Signer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, a.crl, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: forged}))
+	cfg := a.peerConfig()
+	cfg.CRLFile = a.crl
+	if _, err := credential.OpenPeers(cfg); err == nil || !strings.Contains(err.Error(), "PEER_TLS_CRL") || !strings.Contains(err.Error(), "not signed by its issuer") {
+		t.Errorf("a list that ours did not sign: %v", err)
+	}
+	if list, err := x509.ParseRevocationList(forged); err != nil || !bytes.Equal(list.RawIssuer, ourCA.Leaf.RawSubject) {
+		t.Fatalf("the list is not forged: %v", err)
+	}
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 func TestPeers_SpeakTheirProtocolInTLS13(t *testing.T) {
 	ours := certificates(t)
 	must(t)(ours.Authority("Test", 365*day, false))
@@ -372,4 +462,31 @@ func FuzzRevocationList(f *testing.F) {
 			t.Fatal("a list that nobody has signed revokes node 1")
 		}
 	})
+}
+
+// TestPeers_StateIsWhatIsInUse: what nodes are compared by.
+func TestPeers_StateIsWhatIsInUse(t *testing.T) {
+	ours := certificates(t)
+	must(t)(ours.Authority("Test", 20*day, false)) // it ends before the certificates that it signs
+	a, b := newNode(t, ours, 1), newNode(t, ours, 2)
+	a.copy(must(t)(ours.Revoke(b.cert)).Cert, a.crl)
+	p := a.openPeers(true)
+	s := p.State()
+	if len(s.Authorities) != 1 || s.SignedBy == nil || !s.SignedBy.Equal(s.Authorities[0]) || s.Revoked || len(s.Lists) != 1 || len(s.Lists[0].RevokedCertificateEntries) != 1 {
+		t.Errorf("%+v", s)
+	}
+	if !s.NotAfter.Equal(s.SignedBy.NotAfter) || !s.NotAfter.Before(today.Add(21*day)) {
+		t.Errorf("it ends at %v, its authority at %v", s.NotAfter, s.SignedBy.NotAfter)
+	}
+	a.copy(must(t)(ours.Revoke(a.cert)).Cert, a.crl)
+	must(t)(ours.Authority("Test", 365*day, true))
+	a.bundle(ours)
+	load(p)
+	if s = p.State(); !s.Revoked || len(s.Authorities) != 2 || len(s.Lists[0].RevokedCertificateEntries) != 2 {
+		t.Errorf("%+v", s)
+	}
+	a.now = today.Add(31 * day)
+	if s = p.State(); s.SignedBy != nil || s.NotAfter.After(a.now) {
+		t.Errorf("after its end: %+v", s)
+	}
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// secretBytesMax bounds the file of a secret: one line with a name of at most 64 bytes and a
-// secret of at most 1024.
+// secretBytesMax bounds the file of a secret, one line with a name and a secret. It only keeps a
+// wrong file from being read: whoever uses the secret knows the bound of one (isotone.SecretMax).
 const secretBytesMax = 2 << 10
 
 // ReadSecret returns the secret in a file of one line. It fails if the file is readable by others

@@ -57,6 +57,10 @@ const (
 	FrameClock         FrameType = 9 // the sender's wall clock, unix nanoseconds in 8 bytes
 	// FrameUpdate is a [Hello] with changed contents, from either side; not in version 1.
 	FrameUpdate FrameType = 10
+	// FramePromiseAsked is a MsgHeartbeat with a RejectHint in fixed size, FramePromised a
+	// MsgHeartbeatResp with one; not for members below feature level 3.
+	FramePromiseAsked FrameType = 11
+	FramePromised     FrameType = 12
 
 	// frameOptional is the first type that a receiver skips if it does not know it.
 	frameOptional FrameType = 128

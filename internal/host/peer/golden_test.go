@@ -55,7 +55,7 @@ func readGolden(b []byte) (any, error) {
 		}
 	case FrameClock:
 		g.Clock, err = parseClock(f.Payload)
-	case FrameMessage, FrameHeartbeat, FrameHeartbeatResp:
+	case FrameMessage, FrameHeartbeat, FrameHeartbeatResp, FramePromiseAsked, FramePromised:
 		g.Message, err = readGoldenMessage(f)
 	default:
 		err = fmt.Errorf("frame type %d is unknown", f.Type)
@@ -142,6 +142,8 @@ func goldenMessages() map[string]*raftpb.Message {
 	return map[string]*raftpb.Message{
 		"heartbeat":           of(raftpb.MsgHeartbeat, func(m *raftpb.Message) { m.Commit = new(uint64(41)) }),
 		"heartbeat-context":   heartbeat(1, 2),
+		"promise-asked":       promising(heartbeat(1, 2)),
+		"promised":            promising(heartbeatResp(2, 1)),
 		"heartbeat-max":       largest,
 		"heartbeat-unusual":   of(raftpb.MsgHeartbeat, func(m *raftpb.Message) { m.Context = []byte("more than eight bytes") }),
 		"heartbeat-response":  of(raftpb.MsgHeartbeatResp, nil),

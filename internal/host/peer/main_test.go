@@ -206,7 +206,7 @@ func hello(t testing.TB, kind FrameType, h Hello) []byte {
 
 func encoded(t testing.TB, m *raftpb.Message) []byte {
 	t.Helper()
-	b, err := AppendMessage(nil, m)
+	b, err := AppendMessage(nil, m, promiseLevel)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,29 +8,45 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-const (
-	// contextSize is the size of the context in the heartbeats of a round
-	// (ReadOnlySafe): a counter.
-	contextSize = 8
-	// Fixed-size payloads: to, from, term, and commit in a heartbeat. A context may
-	// follow.
-	heartbeatSize     = 4 * 8
-	heartbeatRespSize = 3 * 8
-)
+// contextSize is the size of the context in the heartbeats of a round: a counter.
+const contextSize = 8
 
-// AppendMessage appends m to b as one frame. Heartbeats and their responses, the hot
-// path of every round, have a fixed-size form unless an unusual field is set; all else
-// is protobuf. If m does not fit a frame, it returns b unchanged and an error that
+// promiseLevel is the feature level from which on members know the fixed-size heartbeats with a
+// promise. Others get them in protobuf.
+const promiseLevel = 3
+
+// compactForm is the layout of a message of fixed size: to, from, term, then some of commit and
+// the promise, each of 8 bytes. A context may follow.
+type compactForm struct {
+	kind            raftpb.MessageType
+	commit, promise bool
+}
+
+// compactForms has the forms by frame type, and zero for the other types.
+var compactForms = [...]compactForm{
+	FrameHeartbeat:     {kind: raftpb.MsgHeartbeat, commit: true},
+	FrameHeartbeatResp: {kind: raftpb.MsgHeartbeatResp},
+	FramePromiseAsked:  {kind: raftpb.MsgHeartbeat, commit: true, promise: true},
+	FramePromised:      {kind: raftpb.MsgHeartbeatResp, promise: true},
+}
+
+// AppendMessage appends m to b as one frame, for a peer of a feature level. Heartbeats and their
+// responses, the hot path of every round, have a fixed-size form unless an unusual field is set;
+// all else is protobuf. If m does not fit a frame, it returns b unchanged and an error that
 // matches [ErrFrameSize].
-func AppendMessage(b []byte, m *raftpb.Message) ([]byte, error) {
+func AppendMessage(b []byte, m *raftpb.Message, level uint64) ([]byte, error) {
 	start := len(b)
-	switch compactType(m) {
-	case FrameHeartbeat:
-		b = appendAddressing(openFrame(b, FrameHeartbeat), m)
-		b = binary.BigEndian.AppendUint64(b, *m.Commit)
-		return sealFrame(append(b, m.Context...), start), nil
-	case FrameHeartbeatResp:
-		b = appendAddressing(openFrame(b, FrameHeartbeatResp), m)
+	if t := compactType(m); t != FrameMessage && (m.RejectHint == nil || level >= promiseLevel) {
+		b = openFrame(b, t)
+		b = binary.BigEndian.AppendUint64(b, *m.To)
+		b = binary.BigEndian.AppendUint64(b, *m.From)
+		b = binary.BigEndian.AppendUint64(b, *m.Term)
+		if m.Commit != nil {
+			b = binary.BigEndian.AppendUint64(b, *m.Commit)
+		}
+		if m.RejectHint != nil {
+			b = binary.BigEndian.AppendUint64(b, *m.RejectHint)
+		}
 		return sealFrame(append(b, m.Context...), start), nil
 	}
 	full, err := proto.MarshalOptions{}.MarshalAppend(openFrame(b, FrameMessage), m)
@@ -43,75 +59,80 @@ func AppendMessage(b []byte, m *raftpb.Message) ([]byte, error) {
 	return sealFrame(full, start), nil
 }
 
-func appendAddressing(b []byte, m *raftpb.Message) []byte {
-	b = binary.BigEndian.AppendUint64(b, *m.To)
-	b = binary.BigEndian.AppendUint64(b, *m.From)
-	return binary.BigEndian.AppendUint64(b, *m.Term)
-}
-
 // compactType returns the fixed-size frame type that represents m exactly, or
 // FrameMessage. Unset and zero fields differ: a decoded message must equal the sent one.
 func compactType(m *raftpb.Message) FrameType {
 	if m.Type == nil || m.To == nil || m.From == nil || m.Term == nil ||
 		m.LogTerm != nil || m.Index != nil || m.Vote != nil || m.Snapshot != nil ||
-		m.Reject != nil || m.RejectHint != nil || len(m.Entries)+len(m.Responses) != 0 ||
+		m.Reject != nil || len(m.Entries)+len(m.Responses) != 0 ||
 		m.Context != nil && len(m.Context) != contextSize ||
 		len(m.ProtoReflect().GetUnknown()) != 0 {
 		return FrameMessage
 	}
-	switch {
+	switch promise := m.RejectHint != nil; {
+	case *m.Type == raftpb.MsgHeartbeat && m.Commit != nil && promise:
+		return FramePromiseAsked
 	case *m.Type == raftpb.MsgHeartbeat && m.Commit != nil:
 		return FrameHeartbeat
+	case *m.Type == raftpb.MsgHeartbeatResp && m.Commit == nil && promise:
+		return FramePromised
 	case *m.Type == raftpb.MsgHeartbeatResp && m.Commit == nil:
 		return FrameHeartbeatResp
 	}
 	return FrameMessage
 }
 
-// ParseMessage parses a frame of one of the three message types. The message shares
+// ParseMessage parses a frame of one of the message types. The message shares
 // no memory with the frame. Errors match [ErrProtocol]. [CheckMessage] decides whether
 // the peer may send the message.
 func ParseMessage(f Frame) (*raftpb.Message, error) {
-	switch f.Type {
-	case FrameHeartbeat:
-		return parseCompact(f.Payload, raftpb.MsgHeartbeat, heartbeatSize)
-	case FrameHeartbeatResp:
-		return parseCompact(f.Payload, raftpb.MsgHeartbeatResp, heartbeatRespSize)
-	case FrameMessage:
+	if f.Type == FrameMessage {
 		m := new(raftpb.Message)
 		if err := proto.Unmarshal(f.Payload, m); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
 		}
 		return m, nil
 	}
-	return nil, fmt.Errorf("%w: unexpected frame type %d", ErrProtocol, f.Type)
+	if int(f.Type) >= len(compactForms) || compactForms[f.Type] == (compactForm{}) {
+		return nil, fmt.Errorf("%w: unexpected frame type %d", ErrProtocol, f.Type)
+	}
+	return compactForms[f.Type].parse(f.Payload)
 }
 
 // compactMessage has a heartbeat and all it points to in one allocation.
 type compactMessage struct {
-	message                raftpb.Message
-	kind                   raftpb.MessageType
-	to, from, term, commit uint64
-	context                [contextSize]byte
+	message                         raftpb.Message
+	kind                            raftpb.MessageType
+	to, from, term, commit, promise uint64
+	context                         [contextSize]byte
 }
 
-func parseCompact(p []byte, kind raftpb.MessageType, size int) (*raftpb.Message, error) {
+func (f compactForm) parse(p []byte) (*raftpb.Message, error) {
+	size := 3 * 8
+	if f.commit {
+		size += 8
+	}
+	if f.promise {
+		size += 8
+	}
 	if len(p) != size && len(p) != size+contextSize {
-		return nil, fmt.Errorf("%w: %v of %d bytes", ErrProtocol, kind, len(p))
+		return nil, fmt.Errorf("%w: %v of %d bytes", ErrProtocol, f.kind, len(p))
 	}
-	c := &compactMessage{
-		kind: kind,
-		to:   binary.BigEndian.Uint64(p),
-		from: binary.BigEndian.Uint64(p[8:]),
-		term: binary.BigEndian.Uint64(p[16:]),
+	c := &compactMessage{kind: f.kind}
+	next := func() (v uint64) {
+		v, p = binary.BigEndian.Uint64(p), p[8:]
+		return v
 	}
+	c.to, c.from, c.term = next(), next(), next()
 	m := &c.message
 	m.Type, m.To, m.From, m.Term = &c.kind, &c.to, &c.from, &c.term
-	if kind == raftpb.MsgHeartbeat {
-		c.commit = binary.BigEndian.Uint64(p[24:])
-		m.Commit = &c.commit
+	if f.commit {
+		c.commit, m.Commit = next(), &c.commit
 	}
-	if copy(c.context[:], p[size:]) > 0 {
+	if f.promise {
+		c.promise, m.RejectHint = next(), &c.promise
+	}
+	if copy(c.context[:], p) > 0 {
 		m.Context = c.context[:]
 	}
 	return m, nil

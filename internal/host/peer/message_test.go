@@ -34,11 +34,30 @@ func TestMessage_HeartbeatsTakeTheFixedForm(t *testing.T) {
 		want FrameType
 	}{
 		{heartbeat(1, 2), FrameHeartbeat}, {quiet, FrameHeartbeat}, {heartbeatResp(2, 1), FrameHeartbeatResp},
+		{promising(heartbeat(1, 2)), FramePromiseAsked}, {promising(quiet), FramePromiseAsked}, {promising(heartbeatResp(2, 1)), FramePromised},
 	} {
 		got, kind := trip(t, c.m)
 		if kind != c.want || !proto.Equal(got, c.m) {
 			t.Errorf("frame type %d: got %v, want %v", kind, got, c.m)
 		}
+	}
+}
+
+// promising returns m with a promise.
+func promising(m *raftpb.Message) *raftpb.Message {
+	m = proto.CloneOf(m)
+	m.RejectHint = new(uint64(11))
+	return m
+}
+
+// A member below promiseLevel would end the connection.
+func TestMessage_OlderPeersGetPromisesInProtobuf(t *testing.T) {
+	b, err := AppendMessage(nil, promising(heartbeat(1, 2)), promiseLevel-1)
+	if err != nil || FrameType(b[lengthSize]) != FrameMessage {
+		t.Errorf("with a promise: %x, %v", b, err)
+	}
+	if b, err = AppendMessage(nil, heartbeat(1, 2), 1); err != nil || FrameType(b[lengthSize]) != FrameHeartbeat {
+		t.Errorf("without: %x, %v", b, err)
 	}
 }
 
@@ -150,7 +169,7 @@ func (quietRaft) Warning(...any)          {}
 func (quietRaft) Warningf(string, ...any) {}
 
 func TestMessage_RefusesOneThatFitsNoFrame(t *testing.T) {
-	b, err := AppendMessage([]byte("prefix"), appendOf(1, 2, FrameSizeMax))
+	b, err := AppendMessage([]byte("prefix"), appendOf(1, 2, FrameSizeMax), promiseLevel)
 	if !errors.Is(err, ErrFrameSize) || string(b) != "prefix" {
 		t.Fatalf("%d bytes, %v", len(b), err)
 	}
@@ -158,9 +177,12 @@ func TestMessage_RefusesOneThatFitsNoFrame(t *testing.T) {
 
 func TestMessage_RefusesMalformedPayloads(t *testing.T) {
 	for _, f := range []Frame{
-		{FrameHeartbeat, make([]byte, heartbeatSize-1)},
-		{FrameHeartbeat, make([]byte, heartbeatSize+1)},
-		{FrameHeartbeat, make([]byte, heartbeatSize+contextSize+1)},
+		{FrameHeartbeat, make([]byte, 31)},
+		{FrameHeartbeat, make([]byte, 33)},
+		{FrameHeartbeat, make([]byte, 41)},
+		{FramePromiseAsked, make([]byte, 32)},
+		{FramePromised, make([]byte, 24)},
+		{FramePromised + 1, make([]byte, 32)},
 		{FrameHeartbeatResp, nil},
 		{FrameMessage, []byte{0xff}},
 		{FrameHello, nil},
@@ -257,6 +279,7 @@ func TestCheckMessage_AProposalIsOneEntryWithoutAPlace(t *testing.T) {
 // makes the parser panic.
 func FuzzMessage(f *testing.F) {
 	f.Add(true, uint8(0), uint64(1), uint64(2), uint64(3), uint64(4), []byte("12345678"))
+	f.Add(false, uint8(0x10), uint64(1), uint64(2), uint64(3), uint64(4), []byte("12345678"))
 	f.Add(false, uint8(0), uint64(1), uint64(2), uint64(3), uint64(0), []byte(nil))
 	f.Add(false, uint8(0xff), uint64(1), uint64(2), uint64(1<<63), uint64(0), []byte("\x08\x03\x10\x02"))
 	f.Fuzz(func(t *testing.T, resp bool, unset uint8, from, to, term, commit uint64, context []byte) {
@@ -266,6 +289,7 @@ func FuzzMessage(f *testing.F) {
 		}
 		for bit, clear := range []func(){
 			func() { m.From = nil }, func() { m.To = nil }, func() { m.Term = nil }, func() { m.Commit = nil },
+			func() { m.RejectHint = &commit },
 		} {
 			if unset&(1<<bit) != 0 {
 				clear()
@@ -283,7 +307,7 @@ func FuzzMessage(f *testing.F) {
 		if !proto.Equal(got, want) || !proto.Equal(got, m) {
 			t.Fatalf("got %v, want %v", got, want)
 		}
-		for kind := range FrameHeartbeatResp + 2 {
+		for kind := range FramePromised + 2 {
 			if m, err := ParseMessage(Frame{kind, context}); err == nil {
 				_ = CheckMessage(m, from, to)
 				_, _ = trip(t, m)

@@ -33,6 +33,8 @@ type remote struct {
 	// offers passes on connections that the peer has opened.
 	offers chan *Stream
 	asking atomic.Bool // ask runs
+	// probing is set while probe runs.
+	probing atomic.Bool
 
 	mu     sync.Mutex
 	status PeerStatus
@@ -242,6 +244,7 @@ func (r *remote) disconnected(err error) {
 	if r.t.cfg.Disconnected != nil {
 		r.t.cfg.Disconnected(r.id, err)
 	}
+	r.startProbe(err)
 }
 
 func (r *remote) refused(e *RefusedError) {

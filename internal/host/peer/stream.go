@@ -71,7 +71,7 @@ func (s *Stream) Append(b []byte, m *raftpb.Message) []byte {
 	err := CheckMessage(m, s.self, s.Peer())
 	if err == nil {
 		var grown []byte
-		if grown, err = AppendMessage(b, m); err == nil {
+		if grown, err = AppendMessage(b, m, s.hello.Level); err == nil {
 			return grown
 		}
 	}

@@ -21,7 +21,7 @@ func TestStream_TellsTheClockBetweenMessages(t *testing.T) {
 	var wire []byte
 	for _, now := range clocks {
 		var err error
-		if wire, err = AppendMessage(AppendPing(AppendClock(wire, now)), heartbeat(2, 1)); err != nil {
+		if wire, err = AppendMessage(AppendPing(AppendClock(wire, now)), heartbeat(2, 1), promiseLevel); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -71,7 +71,7 @@ func TestHandshake_TakesNoClock(t *testing.T) {
 // The list has the messages of all peers; a peer that violates the protocol loses only its
 // own connection.
 func TestStream_KeepsTheMessagesOfOtherPeers(t *testing.T) {
-	foreign, err := AppendMessage(nil, heartbeat(3, 1))
+	foreign, err := AppendMessage(nil, heartbeat(3, 1), promiseLevel)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,6 +73,9 @@ type Config struct {
 	// Disconnected reports why a connection ended. err is never nil: it matches ErrClosed,
 	// ErrRemoved or ErrReplaced, or is the error given to Attach or [Stream.Ended].
 	Disconnected func(peer uint64, err error)
+	// ConnectionRefused reports that, after a connection of the peer has ended, its address refuses
+	// new ones: its process has ended, or something in between refuses. Nil: nothing is tried.
+	ConnectionRefused func(peer uint64)
 	// Refused reports every handshake that ended in a refusal, and which side refused: up
 	// to a few times a second until SetPeers drops the peer. peer is 0 if the hello was
 	// unreadable.

@@ -170,7 +170,7 @@ func TestStream_TellsUpdates(t *testing.T) {
 	for _, h := range list {
 		h.NodeID = 0 // is filled in
 		var err error
-		if wire, err = AppendMessage(two.AppendUpdate(wire, h), heartbeat(2, 1)); err != nil {
+		if wire, err = AppendMessage(two.AppendUpdate(wire, h), heartbeat(2, 1), promiseLevel); err != nil {
 			t.Fatal(err)
 		}
 	}

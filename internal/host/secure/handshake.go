@@ -91,6 +91,9 @@ func (h *handshake) finish(err error) {
 		return
 	}
 	h.leave()
+	if t.cfg.Done != nil {
+		t.cfg.Done(c)
+	}
 	s := &session{tls: h.tls, socket: &h.socket}
 	unread := h.socket.enterLoop(c.Send)
 	if h.tls.ConnectionState().NegotiatedProtocol == t.cfg.DetachProtocol {

@@ -21,6 +21,9 @@ import (
 // ErrStopped ends connections after [Terminator.Stop].
 var ErrStopped = errors.New("the server is shutting down")
 
+// ErrHandshakes ends connections whose client has too many handshakes, see [Config].
+var ErrHandshakes = errors.New("too many TLS handshakes from this client")
+
 // Config configures a [Terminator]. All fields but Limits are required.
 type Config struct {
 	// Loop owns the connections.
@@ -28,6 +31,10 @@ type Config struct {
 	// TLS names the protocols of this port in NextProtos. It is not cloned, so that the
 	// loops that share it accept each other's session tickets, and must not be changed.
 	TLS *tls.Config
+	// Begin, if not nil, is called before anything is computed for a handshake. If it returns
+	// false the connection is closed. Done is called after a handshake that has succeeded.
+	Begin func(*loop.Conn) bool
+	Done  func(*loop.Conn)
 	// Verified, if not nil, is called with the client's certificate, once that is verified, before
 	// Open.
 	Verified func(*loop.Conn, *x509.Certificate)
@@ -93,9 +100,13 @@ func New(cfg Config) *Terminator {
 }
 
 // Accept returns the handler for c, whose first bytes begin a handshake, or nil after
-// Stop.
+// Stop, or after it has closed c.
 func (t *Terminator) Accept(c *loop.Conn) loop.Handler {
 	if t.stopped {
+		return nil
+	}
+	if t.cfg.Begin != nil && !t.cfg.Begin(c) {
+		c.Close(ErrHandshakes)
 		return nil
 	}
 	h := &handshake{terminator: t, conn: c, index: len(t.handshakes)}

@@ -203,11 +203,11 @@ func TestStore_RefusesRecordsThatDoNotFitTogether(t *testing.T) {
 
 func TestStore_RefusesAnotherFormat(t *testing.T) {
 	dir, _ := specimen(t, false)
-	edit(t, dir, putRecord(storage.BucketMeta, []byte(storage.KeyFormat), storage.EncodeFormat(2)))
+	edit(t, dir, putRecord(storage.BucketMeta, []byte(storage.KeyFormat), storage.EncodeFormat(3)))
 	edit(t, dir, putRecord(storage.BucketMeta, []byte("record of the future"), nil))
 	_, _, err := storage.Open(options(dir))
 	f, ok := errors.AsType[*storage.FormatError](err)
-	if !ok || f.Have != 2 || f.Reads != storage.Format || !strings.Contains(err.Error(), "has format 2, and this version reads only format 1") {
+	if !ok || f.Have != 3 || f.Reads != storage.FormatNewest || !strings.Contains(err.Error(), "has format 3, and this version reads formats up to 2") {
 		t.Fatalf("Open: %v", err)
 	}
 }

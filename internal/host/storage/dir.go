@@ -18,6 +18,10 @@ const (
 	// from the data file because that is created by a rename, and must be read before bbolt
 	// locks it.
 	lockName = "isotone.lock"
+	// draftSuffix is added to the name of a bbolt file that is not complete yet.
+	draftSuffix = ".new"
+	// spareSuffix is added to the name of the file that becomes the next journal. Nothing reads it.
+	spareSuffix = ".spare"
 
 	dirMode  = 0o700
 	fileMode = 0o600
@@ -62,7 +66,7 @@ func makeFile(path string) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("storage: data file: %w", err)
 	}
-	draft := path + ".new"
+	draft := path + draftSuffix
 	if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("storage: data file: %w", err)
 	}
@@ -86,17 +90,23 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storage: lock: %w", err)
 	}
+	locked, err := awaitLock(f)
+	switch {
+	case err != nil:
+		_ = f.Close()
+		return nil, fmt.Errorf("storage: lock %s: %w", f.Name(), err)
+	case !locked:
+		_ = f.Close()
+		return nil, inUse(dir)
+	}
+	return f, nil
+}
+
+// awaitLock locks f, and reports whether it could within lockWait.
+func awaitLock(f *os.File) (bool, error) {
 	for attempts := int(lockWait / lockRetry); ; attempts-- {
-		locked, err := tryLock(f)
-		switch {
-		case err != nil:
-			_ = f.Close()
-			return nil, fmt.Errorf("storage: lock %s: %w", f.Name(), err)
-		case locked:
-			return f, nil
-		case attempts == 0:
-			_ = f.Close()
-			return nil, inUse(dir)
+		if locked, err := tryLock(f); err != nil || locked || attempts == 0 {
+			return locked, err
 		}
 		time.Sleep(lockRetry)
 	}

@@ -9,6 +9,9 @@ import (
 	"syscall"
 )
 
+// journals says that the system can rename a file that is open, and sync a directory.
+const journals = true
+
 // tryLock takes an exclusive lock on f without waiting and reports whether it
 // got it. The lock ends with the file descriptor.
 func tryLock(f *os.File) (bool, error) {

@@ -110,12 +110,7 @@ func Peek(dir string) (Recovered, error) {
 	if s.panicked {
 		err = errors.Join(ErrPanicked, err)
 	}
-	switch {
-	case s.db != nil && !s.panicked:
-		_ = s.db.Close()
-	case s.file != nil:
-		_ = s.file.Close()
-	}
+	_ = s.release()
 	return r, err
 }
 
@@ -123,4 +118,108 @@ func Peek(dir string) (Recovered, error) {
 func CheckPages(file []byte) error {
 	_, err := checkPages(bytes.NewReader(file), int64(len(file)))
 	return err
+}
+
+// WithSteps has step called after each write, sync and rename of a journal.
+func WithSteps(o Options, step func(string)) Options {
+	o.steps = func(name string) error { step(name); return nil }
+	return o
+}
+
+// WithFaults has each write, sync and rename of a journal fail with what fault returns.
+func WithFaults(o Options, fault func(step string) error) Options {
+	o.steps = fault
+	return o
+}
+
+// Marker is the head of every journal.
+var Marker = marker
+
+// Where the sectors of a journal are.
+const (
+	MarkerBytes        = markerBytes
+	SectorBytes        = sectorBytes
+	SectorContentBytes = sectorContentBytes
+)
+
+// SetSpareSectors sets how many empty sectors a new journal has, and returns what sets it back.
+func SetSpareSectors(n int64) (restore func()) {
+	former := spareSectors
+	spareSectors = n
+	return func() { spareSectors = former }
+}
+
+// ReadJournal reads a journal in memory.
+func ReadJournal(file []byte) (Recovered, error) {
+	j, d, err := readJournal(bytes.NewReader(file), int64(len(file)))
+	if err != nil {
+		return Recovered{}, err
+	}
+	return j.table.recovered(d.identity, &d.state)
+}
+
+// JournalPayloads returns the complete records of a sound journal.
+func JournalPayloads(file []byte) (payloads [][]byte) {
+	salt, sectors, err := decodeHead(file[markerBytes:][:sectorBytes])
+	if err != nil {
+		panic(err)
+	}
+	j := &journal{next: 1, sectors: sectors}
+	r := &sectorReader{file: bytes.NewReader(file), salt: salt, sectors: sectors}
+	for j.next < sectors {
+		payload, err := j.readRecord(r)
+		if err != nil {
+			panic(err)
+		}
+		if payload == nil {
+			break
+		}
+		payloads = append(payloads, payload)
+		j.record++
+		j.next += sectorsFor(len(payload))
+	}
+	return payloads
+}
+
+// BuildJournal returns a journal with valid sectors and whatever records.
+func BuildJournal(salt uint64, empty int, payloads ...[]byte) []byte {
+	var sectors []byte
+	for i, payload := range payloads {
+		sectors = appendSectors(sectors, salt, 1+int64(len(sectors)/sectorBytes), uint64(i+1), payload)
+	}
+	sectors = append(sectors, make([]byte, empty*sectorBytes)...)
+	head := journalHead(salt, 1+int64(len(sectors)/sectorBytes))
+	return append(append(marker(), head...), sectors...)
+}
+
+// ResealSectors makes the checksums of all sectors that are not empty valid.
+func ResealSectors(file []byte) {
+	head := file[markerBytes:][:sectorBytes]
+	var salt uint64
+	readUint64s(head[sectorHeaderBytes:], &salt)
+	binary.BigEndian.PutUint32(head, sectorSum(0, 0, head))
+	for number := int64(1); markerBytes+(number+1)*sectorBytes <= int64(len(file)); number++ {
+		if raw := file[markerBytes+number*sectorBytes:][:sectorBytes]; !isZero(raw) {
+			binary.BigEndian.PutUint32(raw, sectorSum(salt, number, raw))
+		}
+	}
+}
+
+// AppendSector appends a valid sector.
+func AppendSector(b []byte, salt uint64, number int64, record uint64, length, place uint32, content []byte) []byte {
+	return appendSector(b, salt, number, sector{record, length, place, content})
+}
+
+// EncodeJournalRecord encodes the record of some writes that result in r, after the records of file.
+func EncodeJournalRecord(file []byte, writes ...Write) ([]byte, error) {
+	j, d, err := readJournal(bytes.NewReader(file), int64(len(file)))
+	if err != nil {
+		return nil, err
+	}
+	changes, _, err := prepareAll(writes)
+	if err == nil {
+		err = d.applyAll(changes)
+	}
+	d.seal(j.record + 1)
+	return encodeJournalRecord(d, changes), err
 }

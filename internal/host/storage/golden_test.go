@@ -35,9 +35,62 @@ func TestGolden_EveryDirectoryEverWrittenIsRead(t *testing.T) {
 		i.Compare(t, plain(t, r))
 		// By now this version has written to it as well.
 		closeStore(t, s)
-		_, again := open(t, storage.Options{Dir: dir, NodeID: means.Identity.NodeID})
+		s, again := open(t, storage.Options{Dir: dir, NodeID: means.Identity.NodeID})
 		wantSame(t, again, r)
+		save(t, s, storage.Write{Format: storage.FormatJournal})
+		closeStore(t, s)
+		_, again = open(t, storage.Options{Dir: dir, NodeID: means.Identity.NodeID})
+		if wantSame(t, again, r); again.Format != storage.FormatJournal {
+			t.Errorf("%s: it has format %d after it was converted", &i, again.Format)
+		}
 	}
+}
+
+// TestGolden_EveryJournalEverWrittenIsRead reads journals as a crash leaves them.
+func TestGolden_EveryJournalEverWrittenIsRead(t *testing.T) {
+	set := golden.Open(t, "testdata/golden")
+	for name, write := range map[string]func() []byte{
+		"fresh": func() []byte {
+			inJournals(t)
+			defer storage.SetSpareSectors(8)()
+			dir := t.TempDir()
+			open(t, options(dir))
+			return readFile(t, dir)
+		},
+		"records": func() []byte {
+			file, _, _ := journalSpecimen(t, longWrite())
+			return file
+		},
+		"torn": func() []byte { // the second of three sectors of the last record is missing
+			file, _, _ := journalSpecimen(t, longWrite())
+			payloads := storage.JournalPayloads(file)
+			before := storage.BuildJournal(0xABCDEF, 24, payloads[:len(payloads)-1]...)
+			after := storage.BuildJournal(0xABCDEF, 24-len(payloads[len(payloads)-1])/storage.SectorContentBytes-1, payloads...)
+			return torn(before, after, changedSectors(before, after), func(i int) bool { return i != 1 })
+		},
+	} {
+		set.Keep(t, "journal", name, func() ([]byte, any) {
+			file := write()
+			r, err := storage.ReadJournal(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return file, plain(t, r)
+		})
+	}
+	set.Check(t, "journal", func(file []byte) (any, error) {
+		dir := t.TempDir()
+		writeFile(t, dir, file)
+		r, err := storage.Peek(dir)
+		if err != nil {
+			return nil, err
+		}
+		s, again := open(t, options(dir))
+		again.Identity.Boot--
+		wantSame(t, again, r)
+		closeStore(t, s)
+		return plain(t, r), nil
+	})
 }
 
 // plain returns what was recovered in the form of the golden set.

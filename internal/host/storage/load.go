@@ -21,7 +21,7 @@ func load(tx *bbolt.Tx) (Recovered, state, error) {
 	if err != nil {
 		return Recovered{}, state{}, err
 	}
-	r := Recovered{HardState: s.hardState()}
+	r := Recovered{Format: FormatBolt, HardState: s.hardState()}
 	if r.Identity, err = loadIdentity(tx, s); err != nil {
 		return Recovered{}, state{}, err
 	}
@@ -44,10 +44,13 @@ func loadFormat(tx *bbolt.Tx) error {
 	if err != nil {
 		return corrupt("the record format", "%v", err)
 	}
-	if format != Format {
-		return &FormatError{Have: format, Reads: Format}
+	switch format {
+	case FormatBolt:
+		return nil
+	case FormatJournal:
+		return corrupt("the head of the file", "it is not exactly that of format %d", FormatJournal)
 	}
-	return nil
+	return &FormatError{Have: format, Reads: FormatNewest}
 }
 
 // checkNames refuses buckets and records that this format does not have.

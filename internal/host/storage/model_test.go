@@ -114,7 +114,7 @@ func TestStore_BehavesAsItsModel(t *testing.T) {
 		var fault error
 		o := options(dir)
 		o.BeforeCommit = func() error { return fault }
-		s, r, err := storage.Open(o)
+		s, r, err := openStore(o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestStore_BehavesAsItsModel(t *testing.T) {
 			}
 			fault = nil
 			_ = s.Close()
-			if s, r, err = storage.Open(o); err != nil {
+			if s, r, err = openStore(o); err != nil {
 				t.Fatal(err)
 			}
 			if d := difference(r, m.Recovered); d != "" {

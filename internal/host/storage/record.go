@@ -10,10 +10,17 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Format is the number of the file format that this version writes and reads.
-// The format record itself, its place and its encoding never change, so that every version
-// can report the format of a file.
-const Format = 1
+// The formats of the data file. The format record itself, its place and its encoding never
+// change, so that every version can report the format of a file: see marker.go for how a journal
+// has one.
+const (
+	// FormatBolt is a file of bbolt. Every directory begins with it.
+	FormatBolt = 1
+	// FormatJournal is a file to which each Save appends; see the package comment.
+	FormatJournal = 2
+	// FormatNewest is the newest format that this version reads.
+	FormatNewest = FormatJournal
+)
 
 const (
 	// EntryDataBytesMax bounds the data of one log entry. Entries carry a
@@ -57,7 +64,7 @@ type position struct{ index, term uint64 }
 // checksums of all other records. Without them, a log that has lost its end, or a page whose
 // last write the disk lost, would look like an older but healthy state.
 type state struct {
-	transaction        uint64 // the bbolt transaction that wrote this record
+	transaction        uint64 // the transaction of bbolt that wrote this record, or the number of the record in the journal
 	hasHard            bool
 	term, vote, commit uint64
 	snapshot           position // zero if there is none
@@ -221,6 +228,9 @@ func decodeSnapshot(b []byte) (*raftpb.Snapshot, error) {
 func snapshotPosition(s *raftpb.Snapshot) position {
 	return position{s.GetMetadata().GetIndex(), s.GetMetadata().GetTerm()}
 }
+
+// logIndex is the reverse of logKey.
+func logIndex(key []byte) uint64 { return binary.BigEndian.Uint64(key) }
 
 func logKey(index uint64) []byte { return binary.BigEndian.AppendUint64(nil, index) }
 

@@ -20,7 +20,7 @@ func TestRecord_EncodingNeverChanges(t *testing.T) {
 		want string
 	}{
 		"record":   {storage.EncodeRecord("log", storage.LogKey(1), []byte("payload")), "7460fcdb7061796c6f6164"},
-		"format":   {storage.EncodeFormat(storage.Format), "00000001"},
+		"format":   {storage.EncodeFormat(storage.FormatBolt), "00000001"},
 		"identity": {storage.EncodeIdentity(identity), "0000000000000001000000000000000200000000000000030000000000000004"},
 		"state": {storage.EncodeState(state), "01" + "0000000000000000" +
 			"0000000000000001" + "0000000000000002" + "0000000000000007" +

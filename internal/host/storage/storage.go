@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -42,12 +43,17 @@ type Options struct {
 	// transaction, Open's included, before anything is written. An error counts as a failed
 	// write (I8). It may sleep, to imitate a slow disk.
 	BeforeCommit func() error
+
+	// steps is for tests: it is called after each write, sync and rename of a journal. An error is
+	// one of that step.
+	steps func(step string) error
 }
 
 // Recovered is what [Open] found. The caller owns all of it.
 type Recovered struct {
 	// Fresh is set if this call created the directory.
 	Fresh     bool
+	Format    uint32 // of the data file
 	Identity  Identity
 	HardState *raftpb.HardState // nil if none; Commit is never below the snapshot
 	Snapshot  *raftpb.Snapshot  // nil if none
@@ -58,10 +64,13 @@ type Recovered struct {
 type Store struct {
 	dir, path    string
 	beforeCommit func() error
+	steps        func(string) error
 
 	lock *os.File // held until Close
 	file *os.File // the data file; owned by db once that is open
-	db   *bbolt.DB
+	// One of these is the format of the file; the other one is nil.
+	db      *bbolt.DB
+	journal *journal
 
 	identity Identity
 	state    state
@@ -89,7 +98,7 @@ func Open(o Options) (*Store, Recovered, error) {
 	}
 	s := &Store{
 		dir: o.Dir, path: filepath.Join(o.Dir, FileName),
-		beforeCommit: o.BeforeCommit, lock: lock,
+		beforeCommit: o.BeforeCommit, steps: o.steps, lock: lock,
 	}
 	r, err := s.open(o)
 	if err != nil {
@@ -137,7 +146,26 @@ func (s *Store) open(o Options) (Recovered, error) {
 	}
 	s.identity.Boot++
 	r.Identity = s.identity
-	return r, s.commit(nil)
+	return r, s.commit(s.beginBoot)
+}
+
+// beginBoot makes the new boot count durable. A journal is written anew: that leaves behind what
+// is left of a record that was not complete, and makes durable what a failed sync left in memory
+// only, which is read from there as if it were on the disk.
+func (s *Store) beginBoot() error {
+	if s.journal == nil {
+		return s.commitBolt(nil)
+	}
+	if err := s.hook(); err != nil {
+		return err
+	}
+	// The last process may have ended before it could sync the names. Then the file that is the
+	// spare one now is the data file after a power cut, and must not be overwritten.
+	if err := s.syncNames(); err != nil {
+		return err
+	}
+	d := draft{table: s.journal.table, identity: s.identity, state: s.state}
+	return s.replace(&d, s.journal.table)
 }
 
 // read checks and maps the file and reads all of it, without changing it. A file without any
@@ -150,9 +178,37 @@ func (s *Store) read() (r Recovered, err error) {
 	if err != nil {
 		return Recovered{}, fmt.Errorf("storage: data file: %w", err)
 	}
-	untouched, err := checkPages(s.file, info.Size())
+	found, err := isJournal(s.file)
+	switch {
+	case err != nil:
+		return Recovered{}, err
+	case found:
+		r, err = s.readJournal(info.Size())
+	default:
+		r, err = s.readBolt(info.Size())
+	}
+	s.identity = r.Identity
+	return r, s.located(err)
+}
+
+// readJournal reads a journal of the given size in bytes.
+func (s *Store) readJournal(size int64) (Recovered, error) {
+	if locked, err := awaitLock(s.file); err != nil || !locked {
+		return Recovered{}, cmp.Or(err, inUse(s.dir))
+	}
+	j, d, err := readJournal(s.file, size)
 	if err != nil {
-		return Recovered{}, s.located(err)
+		return Recovered{}, err
+	}
+	j.file, s.journal, s.state = s.file, j, d.state
+	return j.table.recovered(d.identity, &d.state)
+}
+
+// readBolt checks a bbolt file of the given size in bytes, opens and reads it.
+func (s *Store) readBolt(size int64) (r Recovered, err error) {
+	untouched, err := checkPages(s.file, size)
+	if err != nil {
+		return Recovered{}, err
 	}
 	err = guarded(func() error {
 		if s.db, err = s.openBolt(); err != nil {
@@ -168,8 +224,7 @@ func (s *Store) read() (r Recovered, err error) {
 		})
 	})
 	_, s.panicked = errors.AsType[*panicError](err)
-	s.identity = r.Identity
-	return r, s.located(err)
+	return r, err
 }
 
 // openBolt passes the open file to bbolt, so that bbolt reads the file that was checked.
@@ -209,10 +264,10 @@ func (s *Store) create(o Options) (Recovered, error) {
 		return Recovered{}, errors.New("storage: a new data directory needs a nonzero Incarnation")
 	}
 	s.identity = Identity{ClusterID: o.ClusterID, NodeID: o.NodeID, Incarnation: o.Incarnation, Boot: 1}
-	if err := s.commit(nil); err != nil {
+	if err := s.commit(func() error { return s.commitBolt(nil) }); err != nil {
 		return Recovered{}, err
 	}
-	return Recovered{Fresh: true, Identity: s.identity}, nil
+	return Recovered{Fresh: true, Format: FormatBolt, Identity: s.identity}, nil
 }
 
 // Size returns the size of the data file in bytes, or 0 if it cannot be told.
@@ -225,6 +280,19 @@ func (s *Store) Size() int64 {
 		return 0
 	}
 	return info.Size()
+}
+
+// step does a step of writing a journal, and tells a test of it.
+func (s *Store) step(name string, do func() error) error {
+	if err := do(); err != nil || s.steps == nil {
+		return err
+	}
+	return s.steps(name)
+}
+
+// syncNames makes the names in the directory durable.
+func (s *Store) syncNames() error {
+	return s.step("directory synced", func() error { return syncDir(s.dir) })
 }
 
 // Close releases the directory. It writes nothing: whatever was saved is durable already. It may

@@ -58,6 +58,7 @@ type Metrics struct {
 	reservations  prometheus.Counter
 	reserveFailed prometheus.Counter
 	elections     prometheus.Counter
+	suspected     prometheus.Counter
 	stalls        prometheus.Counter
 	clockBackward prometheus.Counter
 	leasesLost    prometheus.Counter
@@ -89,6 +90,7 @@ func NewMetrics(version string) *Metrics {
 		reservations:  r.Counter("reservations_total", "Reservations of time that were committed."),
 		reserveFailed: r.Counter("reservation_failures_total", "Reservations of time that were not committed by their deadline."),
 		elections:     r.Counter("elections_total", "Changes of leader that this node has seen."),
+		suspected:     r.Counter("leader_suspected_total", "Times that this node, as a follower, gave up its leader: it was silent for too long, or its address refused connections."),
 		stalls:        r.Counter("stalls_total", "Times that this process did not run for half of the shortest election timeout or longer."),
 		clockBackward: r.Counter("clock_backward_total", "Times the wall clock was seen to jump back."),
 		leasesLost:    r.Counter("leases_lost_total", "Leases that ended, by time or with the leadership."),
@@ -208,6 +210,9 @@ func (m *Metrics) AddFloors(passed, raised, refused uint64) {
 
 // CountElection counts a change of leader.
 func (m *Metrics) CountElection() { m.elections.Inc() }
+
+// CountLeaderSuspected counts a leader that this follower gave up.
+func (m *Metrics) CountLeaderSuspected() { m.suspected.Inc() }
 
 // CountStall counts a time in which the process did not run.
 func (m *Metrics) CountStall() { m.stalls.Inc() }

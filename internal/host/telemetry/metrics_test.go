@@ -61,7 +61,7 @@ func TestMetrics_AllAreThereFromTheStart(t *testing.T) {
 		"batch_requests histogram", "round_duration_seconds histogram", "rounds_failed_total counter",
 		"leader gauge", "leader_id gauge", "term gauge", "ready gauge", "ceiling_lead_seconds gauge",
 		"time_lead_seconds gauge", "reservations_total counter", "reservation_failures_total counter",
-		"queue_depth gauge", "queue_limit gauge", "elections_total counter", "peer_connected gauge",
+		"queue_depth gauge", "queue_limit gauge", "elections_total counter", "leader_suspected_total counter", "peer_connected gauge",
 		"peer_refusals_total counter", "storage_write_seconds histogram", "storage_failed gauge",
 		"clock_backward_total counter", "build_info gauge", "lease_held gauge", "leases_lost_total counter",
 		"lease_requests_total counter", "client_floors_total counter",
@@ -120,6 +120,7 @@ func TestMetrics_CountWhatTheyAreTold(t *testing.T) {
 	m.CountReservation()
 	m.CountReservationFailed()
 	m.CountElection()
+	m.CountLeaderSuspected()
 	m.CountPeerRefused("wiped", "remote")
 	m.CountPeerRefused("gopher", "self")
 	m.AddMessagesDropped("output_full", 4)
@@ -158,6 +159,7 @@ func TestMetrics_CountWhatTheyAreTold(t *testing.T) {
 		`isotone_reservations_total 1`,
 		`isotone_reservation_failures_total 1`,
 		`isotone_elections_total 1`,
+		`isotone_leader_suspected_total 1`,
 		`isotone_peer_refusals_total 2`,
 		`isotone_peer_handshake_refusals_total{by="remote",reason="wiped"} 1`,
 		`isotone_peer_handshake_refusals_total{by="self",reason="other"} 1`,

@@ -1,0 +1,343 @@
+package replica
+
+import (
+	"slices"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone/internal/core/mutant"
+)
+
+// Succession: how a cluster gets a new leader within milliseconds of the old one's death. Raft
+// waits for an election timeout. Here a follower forgets its leader
+//
+//   - when the leader's address refuses connections: its process has ended, or
+//   - when it has not heard from the leader for some ticks, see [Replica.suspectTicks].
+//
+// Voters that have forgotten their leader stand by rank: the place of their ID among those that
+// may lead, rankTicks apart. So normally one stands at a time, and votes are not split. A voter
+// that has granted a vote gives the candidate graceTicks. One that has refused it because its own
+// log is longer stands at once, as the candidate cannot be elected.
+//
+// On slow disks a term that somebody gives up too early is lost, and the next one as well. So a
+// node whose vote is being written neither stands nor grants pre-votes, waits longer for the outcome
+// as its disk is slower, see [Replica.tickElection], and after terms without a leader, see
+// [Replica.patience]. It loses nothing: its vote in another term has to wait for the same disk. A
+// candidate that dies is waited for until its voters have written their votes, for twice as long
+// again, and for graceTicks.
+//
+// All of this only decides when a node asks for votes. Raft decides who leads, promises (I5) when
+// votes are granted, and a pre-vote keeps a node that alone has lost the leader from deposing it:
+// the others hold the request while they have a leader. Raft's own election timeouts, twice as
+// long at least, stay in force behind it.
+
+const (
+	// suspectTicksMin is how long a follower hears nothing before it forgets its leader. A leader
+	// sends a heartbeat with every tick.
+	suspectTicksMin = electionTicks / 2
+	// rankTicks separates two candidates.
+	rankTicks = 2
+	// graceTicks is how long a voter leaves a candidate that it voted for alone; longer on slow
+	// disks, see [Replica.tickElection].
+	graceTicks = electionTicks
+	// retryTicks is how long a node waits for pre-votes before it asks again; twice as long each
+	// time, up to electionTicks.
+	retryTicks = electionTicks / 4
+	// outcomeTicksMax bounds how much longer a node with a slow disk waits for the outcome of its
+	// vote: some writes of half a second each.
+	outcomeTicksMax = 10 * electionTicks
+	// patienceDoublingsMax bounds [Replica.patience] to 8: Raft then leaves an election 160 ticks at
+	// least.
+	patienceDoublingsMax = 3
+	// delayWindowTicks is how long the longest delay between two messages of the leader is
+	// remembered at least.
+	delayWindowTicks = 100 * electionTicks
+)
+
+// succession is a follower's view of its leader, and of its own turn to lead.
+type succession struct {
+	// heardAt is the tick of the leader's latest message. delays are the longest times in ticks
+	// between two of them, in the window that began at windowAt and the one before.
+	heardAt, windowAt uint64
+	delays            [2]uint64
+	// learnsAt is the tick from which on delays count.
+	learnsAt uint64
+	// standAt is the tick at which this node asks for votes, 0 for not before Raft does.
+	standAt uint64
+	// tries is how often it has asked since it last had a leader.
+	tries int
+	// granters and rejecters are the peers that have granted and refused this candidate their vote
+	// in its term.
+	granters, rejecters []uint64
+	// early are votes that this candidate was granted before its own term is durable.
+	early []*raftpb.Message
+	// graceUntil is the tick until which this candidate leaves another alone that it has granted a
+	// pre-vote.
+	graceUntil uint64
+	// outcomeTicks is for how many ticks more this node waits for the outcome of its vote.
+	outcomeTicks uint64
+	// missing is the leader that was forgotten, until it is heard again; lost is its leadership, and
+	// lostAt the tick of its last message.
+	missing uint64
+	lost    leadership
+	lostAt  uint64
+}
+
+// heardFromLeader notes a message of the leader.
+func (r *Replica) heardFromLeader(m *raftpb.Message) {
+	s := &r.succession
+	if m.GetTerm() < r.term || m.GetFrom() != r.lead || r.isDisputed(m) {
+		return // heardAt is set when it becomes the leader
+	}
+	if r.ticks-s.windowAt >= delayWindowTicks {
+		s.windowAt, s.delays = r.ticks, [2]uint64{0, s.delays[0]}
+	}
+	if r.ticks >= s.learnsAt {
+		s.delays[0] = max(s.delays[0], r.ticks-s.heardAt)
+	}
+	s.heardAt = r.ticks
+}
+
+// suspectTicks is how long a leader may be silent: three times as long as it recently was, so
+// that a busy machine does not depose it, and no longer than Raft waits.
+func (r *Replica) suspectTicks() uint64 {
+	s := &r.succession
+	return min(max(suspectTicksMin, 3*max(s.delays[0], s.delays[1])), electionTicks)
+}
+
+// checkLeader forgets a leader that has been silent for too long.
+func (r *Replica) checkLeader() {
+	if r.isFollowing() && r.ticks-r.succession.heardAt >= r.suspectTicks() {
+		r.forgetLeader()
+	}
+}
+
+// connectionRefused takes in that the address of a peer refuses connections.
+func (r *Replica) connectionRefused(id uint64) {
+	if r.isFollowing() && r.lead == id {
+		if mutant.On(mutant.PromiseWaivedOnRefusal) {
+			r.promised.until = 0
+		}
+		r.forgetLeader()
+	}
+}
+
+func (r *Replica) isFollowing() bool { return r.role == raft.StateFollower && r.lead != raft.None }
+
+// forgetLeader has this node grant votes, and stand when its turn comes.
+func (r *Replica) forgetLeader() {
+	s := &r.succession
+	s.missing, s.lost, s.lostAt = r.lead, leadership{r.term, r.lead}, s.heardAt
+	r.counters.LeadersForgotten++
+	_ = r.raw.ForgetLeader() // an error means that there is none
+	r.observe()
+	// Two voters have promised until the same time, so the ranks count from there.
+	s.standAt = max(r.ticks, r.promised.until) + rankTicks*r.rank()
+	r.replayVotes()
+}
+
+// rank returns how many voters stand before this node: those with lower IDs that can be reached.
+func (r *Replica) rank() (rank uint64) {
+	for _, id := range r.conf.GetVoters() {
+		if id < r.cfg.Self.NodeID && r.isReachable(id) {
+			rank++
+		}
+	}
+	return rank
+}
+
+// isReachable reports whether a peer is connected and not the leader that was forgotten.
+func (r *Replica) isReachable(id uint64) bool {
+	p := r.peers[id]
+	return p != nil && p.session != 0 && id != r.succession.missing
+}
+
+// heardFrom notes that a peer has sent something.
+func (r *Replica) heardFrom(id uint64) {
+	if id == r.succession.missing {
+		r.succession.missing = raft.None
+	}
+}
+
+// stand asks for votes if it is this node's turn. A candidate waits for the votes that it has
+// asked for until Raft's election timeout, unless they cannot elect it.
+func (r *Replica) stand() {
+	s := &r.succession
+	if s.standAt == 0 || r.ticks < s.standAt || r.lead != raft.None || !r.mayVote() || r.role == raft.StateCandidate && !r.isRejected() {
+		return
+	}
+	tries := min(s.tries, 3) // further apart each time: two that are far from each other would ask in step
+	s.standAt = r.ticks + min(uint64(retryTicks)<<tries, electionTicks) + rankTicks<<tries*r.rank()
+	s.tries++
+	if !r.isVoter(r.cfg.Self.NodeID) {
+		return // Raft would log a warning each time
+	}
+	_ = r.raw.Campaign() // Raft ignores it where this node cannot lead now
+	r.observe()
+}
+
+// noteVote takes in the answer of a voter to this candidate. When it cannot win any more,
+// because the votes were split, it stands again when its turn comes.
+func (r *Replica) noteVote(m *raftpb.Message) {
+	s := &r.succession
+	list := &s.granters
+	if m.GetReject() {
+		list = &s.rejecters
+	}
+	if r.role != raft.StateCandidate || m.GetTerm() != r.term || slices.Contains(*list, m.GetFrom()) {
+		return
+	}
+	*list = append(*list, m.GetFrom())
+	if r.isRejected() {
+		wait := rankTicks * r.rank()
+		if r.mayLose() {
+			wait += graceTicks // for the winner
+		}
+		s.standAt = max(r.ticks+wait, s.graceUntil)
+	}
+}
+
+// mayLose reports whether enough voters may have voted for another candidate to elect it: those that
+// have refused this one their vote, and those that can be reached and have not answered.
+func (r *Replica) mayLose() bool {
+	s, voters, possible := &r.succession, r.conf.GetVoters(), 0
+	for _, id := range voters {
+		mayAnswer := r.isReachable(id) && !slices.Contains(s.granters, id)
+		if id != r.cfg.Self.NodeID && (mayAnswer || slices.Contains(s.rejecters, id)) {
+			possible++
+		}
+	}
+	return possible >= len(voters)/2+1
+}
+
+// isRejected reports whether too few voters are left to elect this candidate: those that have
+// granted their vote, and those that can be reached and have not answered.
+func (r *Replica) isRejected() bool {
+	s, voters, possible := &r.succession, r.conf.GetVoters(), 1
+	for _, id := range voters {
+		undecided := r.isReachable(id) && !slices.Contains(s.rejecters, id)
+		if id != r.cfg.Self.NodeID && (undecided || slices.Contains(s.granters, id)) {
+			possible++
+		}
+	}
+	return len(s.rejecters) > 0 && possible < len(voters)/2+1
+}
+
+// leaderChanged takes in that another leader is known, or none.
+func (r *Replica) leaderChanged() {
+	s := &r.succession
+	switch again := s.lost == (leadership{r.term, r.lead}); {
+	case again && s.lostAt >= s.learnsAt:
+		s.delays[0] = max(s.delays[0], r.ticks-s.lostAt) // it was only silent, and will be given more time
+	case !again && r.lead != raft.None && r.raw.BasicStatus().HardState.GetVote() != r.lead:
+		// This node has missed the election, for instance because it was cut off. For some round trips
+		// TCP brings what it has kept in bursts, which says nothing of the leader.
+		s.learnsAt = r.ticks + electionTicks
+	}
+	s.standAt, s.heardAt, s.tries, s.graceUntil, s.outcomeTicks = 0, r.ticks, 0, 0, 0
+	if r.lead == raft.None {
+		// Someone else has begun an election, or this node was deposed.
+		s.standAt = r.ticks + graceTicks + rankTicks*r.rank()
+	}
+}
+
+// preVoteAsked is a peer's latest request for a pre-vote.
+type preVoteAsked struct {
+	// at is the tick at which it arrived.
+	at uint64
+	// isAhead is set if it was for a later term than this node's. One of a term that is over, which
+	// was late or held, is refused for its term: that says nothing of the log.
+	isAhead bool
+}
+
+// askedForVote notes who asks, and when that request arrived, before Raft answers.
+func (r *Replica) askedForVote(m *raftpb.Message, at uint64) {
+	if p := r.peers[m.GetFrom()]; p != nil && m.GetType() == raftpb.MsgPreVote {
+		p.preVote = preVoteAsked{at, m.GetTerm() > r.term}
+	}
+}
+
+// answeredVote takes in this node's answer to a candidate.
+func (r *Replica) answeredVote(m *raftpb.Message) {
+	s, p := &r.succession, r.peers[m.GetTo()]
+	switch {
+	case s.standAt == 0:
+	case !m.GetReject():
+		if r.isGone(m, p) {
+			return
+		}
+		grace := r.ticks + graceTicks + rankTicks*r.rank()
+		s.standAt = max(s.standAt, grace)
+		if r.role == raft.StateCandidate { // the other stands in a later term
+			s.graceUntil = grace
+		}
+	case m.GetType() == raftpb.MsgPreVoteResp && p != nil && p.preVote.isAhead:
+		// Raft grants every request for a pre-vote in a later term but those of shorter logs.
+		s.standAt = r.ticks
+	}
+}
+
+// isGone reports whether the candidate p, nil for a node that is no member, that this node grants its
+// vote by m, has probably given up: it is not connected any more, or its request for a pre-vote was
+// held for so long that it would have asked again.
+func (r *Replica) isGone(m *raftpb.Message, p *peerView) bool {
+	return p != nil && (p.session == 0 || m.GetType() == raftpb.MsgPreVoteResp && r.ticks-p.preVote.at > retryTicks)
+}
+
+// tickElection lets one tick pass for Raft, whose timeouts are about elections, and for this node's
+// own turn. Both stand still while this node's vote is being written: whatever it asks for in a
+// later term has to wait for the same disk. They stand still for twice as long again, up to
+// outcomeTicksMax, because the disks of the others are probably as slow, and were perhaps busy.
+func (r *Replica) tickElection() {
+	s := &r.succession
+	switch voted, durable := r.vote(); {
+	case r.lead != raft.None || !voted:
+	case !durable:
+		s.outcomeTicks = min(s.outcomeTicks+2, outcomeTicksMax)
+		s.postpone()
+		return
+	case s.outcomeTicks > 0:
+		s.outcomeTicks--
+		s.postpone()
+		return
+	case r.ticks%r.patience() != 0:
+		return
+	}
+	r.raw.Tick()
+	r.observe()
+}
+
+// postpone puts this node's turn off by a tick.
+func (s *succession) postpone() {
+	if s.standAt > 0 {
+		s.standAt++
+	}
+}
+
+// vote reports whether this node has voted in its term, for itself or another, and whether that
+// vote is on disk.
+func (r *Replica) vote() (voted, durable bool) {
+	h := r.raw.BasicStatus().HardState
+	return h.GetVote() != raft.None, h.GetTerm() == r.durable.term && h.GetVote() == r.voted
+}
+
+// isWriting reports whether this node's vote in a term without a leader is not on disk yet.
+func (r *Replica) isWriting() bool {
+	if r.lead != raft.None {
+		return false
+	}
+	voted, durable := r.vote()
+	return voted && !durable
+}
+
+// patience returns how many times as long as usual Raft leaves a node that has voted: twice as long
+// with each term that has ended without a leader. A candidate whose own disk is fast does not know
+// how long the writes of its voters take. If it waited for less, it would give up each term just
+// before they answer.
+func (r *Replica) patience() uint64 {
+	if r.term <= r.elected.term+1 {
+		return 1
+	}
+	return 1 << min(r.term-r.elected.term-1, patienceDoublingsMax)
+}

@@ -1,0 +1,328 @@
+package storage_test
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"pgregory.net/rapid"
+
+	"github.com/isotone/isotone/internal/host/storage"
+)
+
+// spareName is the file that becomes the data file.
+const spareName = storage.FileName + ".spare"
+
+// image is what a directory holds: the data file, and the spare one (nil: none).
+type image struct{ file, spare []byte }
+
+func imageOf(t testing.TB, dir string) (i image) {
+	t.Helper()
+	var err error
+	if i.file = readFile(t, dir); i.file == nil {
+		t.Fatal("no data file")
+	}
+	if i.spare, err = os.ReadFile(filepath.Join(dir, spareName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func (i image) put(t testing.TB, dir string) {
+	t.Helper()
+	writeFile(t, dir, i.file)
+	spare := filepath.Join(dir, spareName)
+	err := os.RemoveAll(spare)
+	if i.spare != nil {
+		err = os.WriteFile(spare, i.spare, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// changedSectors returns the offsets of the sectors that differ.
+func changedSectors(before, after []byte) (list []int) {
+	for at := 0; at < len(after); at += storage.SectorBytes {
+		if !bytes.Equal(before[at:at+storage.SectorBytes], after[at:at+storage.SectorBytes]) {
+			list = append(list, at)
+		}
+	}
+	return list
+}
+
+// torn returns before with the sectors of after for which has is true.
+func torn(before, after []byte, sectors []int, has func(i int) bool) []byte {
+	mixed := bytes.Clone(before)
+	for i, at := range sectors {
+		if has(i) {
+			copy(mixed[at:at+storage.SectorBytes], after[at:])
+		}
+	}
+	return mixed
+}
+
+// exhaustiveSectors is up to how many sectors all subsets are tried: 1,024.
+const exhaustiveSectors = 10
+
+// tornWrites returns what can be on the disk of a write that was not synced: every subset of its
+// sectors, but for all of them.
+func tornWrites(random *rand.Rand, before, after []byte) (files [][]byte) {
+	sectors := changedSectors(before, after)
+	if len(sectors) <= exhaustiveSectors {
+		for set := range 1<<len(sectors) - 1 {
+			files = append(files, torn(before, after, sectors, func(i int) bool { return set>>i&1 == 1 }))
+		}
+		return files
+	}
+	for missing := range sectors { // one is missing; the first n are there; some are there
+		files = append(files,
+			torn(before, after, sectors, func(i int) bool { return i != missing }),
+			torn(before, after, sectors, func(i int) bool { return i < missing }),
+			torn(before, after, sectors, func(i int) bool { return i != missing && random.IntN(2) == 0 }))
+	}
+	return files
+}
+
+// tornFile returns what can be on the disk of a new file that was not synced: any of its sectors, at
+// any length, beside what was there before.
+func tornFile(random *rand.Rand, before, after []byte) []byte {
+	file := make([]byte, max(len(before), len(after)))
+	copy(file, before)
+	for at := 0; at < len(after); at += storage.SectorBytes {
+		if random.IntN(2) == 0 {
+			copy(file[at:at+storage.SectorBytes], after[at:])
+		}
+	}
+	return file[:random.IntN(len(file)+1)]
+}
+
+// TestJournal_ACrashAtAnyStepLosesNothing stops at every step of every kind of write, and tries
+// what the disk can have then. The files are so small that some writes need a new one.
+func TestJournal_ACrashAtAnyStepLosesNothing(t *testing.T) {
+	inJournals(t)
+	defer storage.SetSpareSectors(40)()
+	random := rand.New(rand.NewPCG(5, 6))
+	dir, copied := t.TempDir(), t.TempDir()
+	var now image // as it was at the last step
+	var saved storage.Recovered
+	tried := map[string]int{}
+	// The outcome of the write that is under way; it is known when the write is done.
+	type outcome struct {
+		step string
+		r    storage.Recovered
+	}
+	var outcomes []outcome
+	try := func(step string, i image) {
+		i.put(t, copied)
+		r, err := storage.Peek(copied)
+		if err != nil {
+			t.Fatalf("%s: %v", step, err)
+		}
+		outcomes = append(outcomes, outcome{step, r})
+		tried[step]++
+	}
+	o := storage.WithSteps(options(dir), func(step string) {
+		before := now
+		now = imageOf(t, dir)
+		switch step {
+		case "record written":
+			for _, file := range tornWrites(random, before.file, now.file) {
+				r, err := storage.ReadJournal(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantSame(t, r, saved)
+				tried["record torn"]++
+			}
+		case "file written":
+			for range 20 {
+				try("file torn", image{now.file, tornFile(random, before.spare, now.spare)})
+			}
+		case "file renamed":
+			try("rename lost", before)
+		}
+		try(step, now)
+	})
+	s, saved := open(t, o)
+	long := func(index uint64, sectors int) storage.Write { // the whole record has that many
+		data := strings.Repeat("d", (sectors-1)*storage.SectorContentBytes)
+		return storage.Write{Entries: []*raftpb.Entry{entry(index, 4, data)}, HardState: hardState(5, 2, index-1)}
+	}
+	for _, w := range append(script(), storage.Write{HardState: hardState(9, 9, 302)},
+		long(304, 2), long(305, 7), long(306, 10), long(307, 30), long(308, 10)) {
+		outcomes, now = nil, imageOf(t, dir)
+		save(t, s, w)
+		after, err := storage.Peek(copied)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if difference(after, saved) == "" {
+			t.Fatalf("%+v changed nothing", w)
+		}
+		for _, got := range outcomes {
+			want := after
+			if slices.Contains([]string{"file torn", "file written", "file synced", "rename lost"}, got.step) {
+				want = saved
+			}
+			if d := difference(got.r, want); d != "" {
+				t.Fatalf("%s: it differs in %s", got.step, d)
+			}
+		}
+		saved = after
+	}
+	for _, step := range []string{"record torn", "record written", "record synced", "file torn", "file written", "file synced", "rename lost", "file renamed", "directory synced"} {
+		if tried[step] == 0 {
+			t.Errorf("no crash at %q was tried", step)
+		}
+	}
+	t.Log(tried)
+}
+
+// TestJournal_SurvivesOneCrashAfterTheOther crashes again and again, also while it recovers, and
+// goes on from what each crash left.
+func TestJournal_SurvivesOneCrashAfterTheOther(t *testing.T) {
+	inJournals(t)
+	defer storage.SetSpareSectors(12)()
+	rapid.Check(t, func(rt *rapid.T) {
+		dir := t.TempDir()
+		s, r := open(t, options(dir))
+		closeStore(t, s)
+		c := &crashes{t: t, rt: rt, dir: dir, disk: imageOf(t, dir), boot: r.Identity.Boot}
+		c.saved, c.next = model{r}, model{r}
+		for range rapid.IntRange(2, 12).Draw(rt, "crashes") {
+			c.run()
+		}
+	})
+}
+
+// crashes is a directory whose process crashes.
+type crashes struct {
+	t    testing.TB
+	rt   *rapid.T
+	dir  string
+	disk image // what the last crash left
+	// saved was acknowledged before the crash, and next perhaps written.
+	saved, next model
+	boot        uint64
+}
+
+// run starts from what the last crash left, saves some writes, and crashes at some step.
+func (c *crashes) run() {
+	c.disk.put(c.t, c.dir)
+	crashAt := rapid.IntRange(1, 14).Draw(c.rt, "crash at")
+	steps, crashed := 0, false
+	last := c.disk
+	crash := func(i image) { c.disk, crashed = i, true }
+	o := storage.WithSteps(options(c.dir), func(step string) {
+		before := last
+		last = imageOf(c.t, c.dir)
+		if steps++; steps != crashAt {
+			return
+		}
+		crash(c.left(step, before, last))
+	})
+	s, r, err := storage.Open(o)
+	if err != nil {
+		c.rt.Fatal(err)
+	}
+	defer s.Close()
+	switch {
+	case difference(r, c.saved.Recovered) == "":
+	case difference(r, c.next.Recovered) == "":
+		c.saved = c.next
+	default:
+		c.rt.Fatalf("recovered %+v\nsaved was %+v\nand perhaps %+v", r, c.saved, c.next)
+	}
+	if c.next = c.saved; crashed {
+		return // while it recovered
+	}
+	if r.Identity.Boot <= c.boot {
+		c.rt.Fatalf("boot %d after boot %d", r.Identity.Boot, c.boot)
+	}
+	c.boot = r.Identity.Boot
+	for !crashed {
+		c.saved = c.next
+		w := c.next.draw(c.rt)
+		if err := s.Save(w); err != nil {
+			c.rt.Fatal(err)
+		}
+		if steps > 1000 {
+			c.rt.Fatal("it never crashes")
+		}
+	}
+}
+
+// left returns what is on the disk after a crash at a step.
+func (c *crashes) left(step string, before, now image) image {
+	switch step {
+	case "record written":
+		sectors := changedSectors(before.file, now.file)
+		has := rapid.SliceOfN(rapid.Bool(), len(sectors), len(sectors)).Draw(c.rt, "sectors")
+		now.file = torn(before.file, now.file, sectors, func(i int) bool { return has[i] })
+	case "file written":
+		seed := rapid.Uint64().Draw(c.rt, "new file")
+		now.spare = tornFile(rand.New(rand.NewPCG(seed, seed)), before.spare, now.spare)
+	case "file renamed":
+		if rapid.Bool().Draw(c.rt, "rename lost") {
+			return before
+		}
+	}
+	return now
+}
+
+// TestJournal_AConversionCanCrashAtAnyStep: the directory is a file of bbolt or a journal, and
+// either one goes on.
+func TestJournal_AConversionCanCrashAtAnyStep(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	dir := t.TempDir()
+	var images []image
+	var names []string
+	o := storage.WithSteps(options(dir), func(step string) {
+		now := imageOf(t, dir)
+		if step == "file written" {
+			for range 10 {
+				images, names = append(images, image{now.file, tornFile(random, nil, now.spare)}), append(names, "file torn")
+			}
+		}
+		images, names = append(images, now), append(names, step)
+	})
+	s, r := open(t, o)
+	save(t, s, script()[:4]...)
+	before := model{r}
+	for _, w := range script()[:4] {
+		before.apply(w)
+	}
+	after := before
+	w := storage.Write{HardState: hardState(3, 2, 150), Format: storage.FormatJournal}
+	after.apply(w)
+	save(t, s, w)
+	if got := strings.Join(slices.Compact(slices.Clone(names)), ", "); got != "file torn, file written, file synced, file renamed, directory synced" {
+		t.Fatalf("steps: %s", got)
+	}
+	for i, now := range images {
+		copied, want, journal := t.TempDir(), before, bytes.HasPrefix(now.file, storage.Marker())
+		now.put(t, copied)
+		if journal != slices.Contains([]string{"file renamed", "directory synced"}, names[i]) {
+			t.Fatalf("%s: is it a journal? %v", names[i], journal)
+		}
+		if journal {
+			want = after
+		}
+		s, r := open(t, options(copied))
+		wantSame(t, r, want.Recovered)
+		want.apply(w)
+		save(t, s, w) // again, if the first time did not count
+		_, r = reopen(t, s, copied)
+		wantSame(t, r, want.Recovered)
+		if !isJournal(t, copied) {
+			t.Fatalf("%s: it did not become a journal", names[i])
+		}
+	}
+}

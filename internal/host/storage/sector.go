@@ -1,0 +1,166 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// A journal is a row of sectors behind the marker. A sector has a header and a part of one
+// record, or is empty, which means that all its bytes are 0. The numbers in the header are
+// big-endian:
+//
+//	0   CRC32C of the salt of the file, the number of the sector, and the rest of the sector
+//	4   number of the record, from 1 on without gaps
+//	12  length of the record in bytes
+//	16  place of this sector in the record, from 0 on
+//	20  content; what the last sector of a record has beyond the end is 0
+//
+// Sector 0 is the head. It has salt 0, record 0, and the salt and the number of sectors of the
+// file as its content.
+
+const (
+	// sectorBytes is what every disk writes whole or not at all.
+	sectorBytes        = 512
+	sectorHeaderBytes  = 20
+	sectorContentBytes = sectorBytes - sectorHeaderBytes
+	// journalRecordBytesMax bounds one record, which may hold the whole state: a snapshot, and a log
+	// of some hundred kilobytes.
+	journalRecordBytesMax = 1 << 30
+	// journalBytesMax bounds the file. It has room for the largest record.
+	journalBytesMax = 2 << 30
+)
+
+// sector is the header of a sector and its content.
+type sector struct {
+	record  uint64
+	length  uint32
+	place   uint32
+	content []byte
+}
+
+// sectorsFor returns how many sectors a record of the given length has.
+func sectorsFor(length int) int64 {
+	return (int64(length) + sectorContentBytes - 1) / sectorContentBytes
+}
+
+// appendSectors appends the sectors of one record, the first of which has the given number.
+func appendSectors(b []byte, salt uint64, number int64, record uint64, payload []byte) []byte {
+	length := uint32(len(payload))
+	for place := uint32(0); len(payload) > 0; place++ {
+		n := min(len(payload), sectorContentBytes)
+		b = appendSector(b, salt, number+int64(place), sector{record, length, place, payload[:n]})
+		payload = payload[n:]
+	}
+	return b
+}
+
+func appendSector(b []byte, salt uint64, number int64, s sector) []byte {
+	at := len(b)
+	b = append(b, make([]byte, sectorBytes)...)
+	raw := b[at:]
+	binary.BigEndian.PutUint64(raw[4:], s.record)
+	binary.BigEndian.PutUint32(raw[12:], s.length)
+	binary.BigEndian.PutUint32(raw[16:], s.place)
+	copy(raw[sectorHeaderBytes:], s.content)
+	binary.BigEndian.PutUint32(raw, sectorSum(salt, number, raw))
+	return b
+}
+
+// sectorSum covers the place of a sector as well as its content.
+func sectorSum(salt uint64, number int64, raw []byte) uint32 {
+	var head [16]byte
+	binary.BigEndian.PutUint64(head[:], salt)
+	binary.BigEndian.PutUint64(head[8:], uint64(number))
+	return crc32.Update(crc32.Checksum(head[:], castagnoli), castagnoli, raw[4:])
+}
+
+// decodeSector returns a sector, which shares memory with raw, or ok = false if it is empty.
+func decodeSector(raw []byte, salt uint64, number int64) (s sector, ok bool, err error) {
+	if isZero(raw) {
+		return sector{}, false, nil
+	}
+	if binary.BigEndian.Uint32(raw) != sectorSum(salt, number, raw) {
+		return sector{}, false, errChecksum
+	}
+	s = sector{
+		record: binary.BigEndian.Uint64(raw[4:]), length: binary.BigEndian.Uint32(raw[12:]),
+		place: binary.BigEndian.Uint32(raw[16:]), content: raw[sectorHeaderBytes:],
+	}
+	rest := int64(s.length) - int64(s.place)*sectorContentBytes
+	switch {
+	case s.record == 0 || s.length > journalRecordBytesMax || rest <= 0:
+		return sector{}, false, errors.New("its header makes no sense")
+	case rest < sectorContentBytes && !isZero(s.content[rest:]):
+		return sector{}, false, errors.New("it goes on behind its end")
+	}
+	s.content = s.content[:min(rest, sectorContentBytes)]
+	return s, true, nil
+}
+
+func isZero(b []byte) bool {
+	for _, x := range b {
+		if x != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// journalHead returns the head sector of a file.
+func journalHead(salt uint64, sectors int64) []byte {
+	content := appendUint64s(nil, salt, uint64(sectors))
+	return appendSector(nil, 0, 0, sector{length: uint32(len(content)), content: content})
+}
+
+// decodeHead is the reverse of journalHead.
+func decodeHead(raw []byte) (salt uint64, sectors int64, err error) {
+	var count uint64
+	readUint64s(raw[sectorHeaderBytes:], &salt, &count)
+	switch {
+	case string(raw) != string(journalHead(salt, int64(count))):
+		return 0, 0, errChecksum
+	case count < 2 || count > journalBytesMax/sectorBytes:
+		return 0, 0, fmt.Errorf("it counts %d sectors", count)
+	}
+	return salt, int64(count), nil
+}
+
+// sectorReader reads sectors, mostly in order, some at a time.
+type sectorReader struct {
+	file    io.ReaderAt
+	salt    uint64
+	sectors int64
+	from    int64  // number of the first sector in buffer
+	buffer  []byte // whole sectors
+}
+
+// sectorsAtOnce is how many sectors are read at once, 64 KiB.
+const sectorsAtOnce = 128
+
+// at returns a sector of the file; see decodeSector. It is valid until the next call.
+func (r *sectorReader) at(number int64) (sector, bool, error) {
+	if i := number - r.from; i < 0 || i >= int64(len(r.buffer)/sectorBytes) {
+		n := min(r.sectors-number, sectorsAtOnce)
+		if cap(r.buffer) == 0 {
+			r.buffer = make([]byte, 0, sectorsAtOnce*sectorBytes)
+		}
+		r.from, r.buffer = number, r.buffer[:n*sectorBytes]
+		if err := readAt(r.file, r.buffer, markerBytes+number*sectorBytes); err != nil {
+			r.buffer = r.buffer[:0]
+			return sector{}, false, err
+		}
+	}
+	raw := r.buffer[(number-r.from)*sectorBytes:][:sectorBytes]
+	s, ok, err := decodeSector(raw, r.salt, number)
+	if err != nil {
+		return sector{}, false, corruptSector(number, "%v", err)
+	}
+	return s, ok, nil
+}
+
+func corruptSector(number int64, format string, args ...any) *CorruptError {
+	return corrupt(fmt.Sprintf("sector %d", number), format, args...)
+}
