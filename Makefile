@@ -130,6 +130,24 @@ member-storm: ## changes of membership under load, about nine minutes
 	MEMBER_ROLLS='$(MEMBER_ROLLS)' MEMBER_KILLS='$(MEMBER_KILLS)' MEMBER_SEED='$(MEMBER_SEED)' \
 		go test -count=1 -v -timeout 24h -run '^TestMember_' ./internal/check/chaos
 
+# Leaders are killed, stopped, cut off, ended and replaced, in clusters of all kinds, FAILOVER_EVENTS
+# times each, and it is measured how long no request is answered: about two hours on an idle machine.
+# Then the cluster runs beside busy loops for FAILOVER_MINUTES. FAILOVER_KINDS selects by names, as
+# in "kill,stop*,client-*,stability"; docs/failover.md lists them. The report is written to
+# FAILOVER_DIR: failover.md, failover.json, failover.svg. FAILOVER_STRICT=1 fails if a target is
+# missed. Ctrl-C ends it after the current event, with a report of what was measured.
+#
+# make failover FAILOVER_EVENTS=10 FAILOVER_KINDS='kill,kill-busy,term'
+FAILOVER_EVENTS ?= 100
+FAILOVER_MINUTES ?= 30
+FAILOVER_DIR ?= failover
+
+.PHONY: failover
+failover: ## how long a failover takes: FAILOVER_EVENTS (100) of each of FAILOVER_KINDS (all)
+	FAILOVER_EVENTS='$(FAILOVER_EVENTS)' FAILOVER_KINDS='$(FAILOVER_KINDS)' FAILOVER_MINUTES='$(FAILOVER_MINUTES)' \
+	FAILOVER_DIR='$(abspath $(FAILOVER_DIR))' FAILOVER_STRICT='$(FAILOVER_STRICT)' \
+		go test -count=1 -v -timeout 24h -run '^TestFailover_Report$$' ./internal/check/chaos
+
 # The leader, the node concerned, and the command itself are killed at every step of every command
 # that changes members or the leadership. "go test" does that at one step of each.
 #

@@ -122,6 +122,14 @@ load() {
     END { if (bad) { print "bad answers:", bad > "/dev/stderr"; exit 1 } print n, r, p50, p99 }'
 }
 
+# redis CONNECTIONS PORT PIPELINE COMMAND...: prints "COUNT RATE P50us P99us"
+redis() {
+  local c=$1 port=$2 pipeline=$3 requests; shift 3
+  requests=$((seconds * (pipeline > 1 ? 2000000 : c > 1 ? 80000 : 15000)))
+  timeout $((seconds + 30)) redis-benchmark -h 127.0.0.1 -p "$port" -c "$c" -n "$requests" -P "$pipeline" --csv "$@" | tail -1 | tr -d '"' |
+    awk -F, -v n="$requests" '{ print n, $2, $5 * 1000, $7 * 1000 }'
+}
+
 # measured NAME PIDS COMMAND...: runs the command, which prints "COUNT RATE P50us P99us", and
 # appends "RATE P50us P99us CPUus" to the results of NAME; CPUus is the CPU time that the
 # processes used per request

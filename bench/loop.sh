@@ -40,13 +40,6 @@ http_case() { # CONNECTIONS...
   stop_web
 }
 
-# redis PORT PIPELINE COMMAND...: prints "COUNT RATE P50us P99us"
-redis() {
-  local port=$1 pipeline=$2 requests; shift 2
-  requests=$((seconds * (pipeline > 1 ? 2000000 : 80000)))
-  redis-benchmark -h 127.0.0.1 -p "$port" -c 64 -n "$requests" -P "$pipeline" --csv "$@" | tail -1 | tr -d '"' | awk -F, -v n="$requests" '{ print n, $2, $5 * 1000, $7 * 1000 }'
-}
-
 redis_case() {
   need redis-server redis-benchmark || return 0
   cluster
@@ -57,9 +50,9 @@ redis_case() {
   for p in 1 32; do
     forget
     for _ in $(seq "$rounds"); do
-      measured redis "$server" redis 17379 "$p" INCR counter
-      measured quorum "${nodes[*]}" redis "$port" "$p" TS
-      measured lease "${nodes[*]}" redis "$port" "$p" TS 1 LEASE
+      measured redis "$server" redis 64 17379 "$p" INCR counter
+      measured quorum "${nodes[*]}" redis 64 "$port" "$p" TS
+      measured lease "${nodes[*]}" redis 64 "$port" "$p" TS 1 LEASE
     done
     for s in redis quorum lease; do row "$s" "P=$p" redis; done
   done
@@ -72,8 +65,8 @@ batch_case() {
   forget
   header "RESP, TS 1000, redis-benchmark -c 64 -P 32 (timestamps per second: times 1000)"
   for _ in $(seq "$rounds"); do
-    measured quorum "${nodes[*]}" redis "${leader##*:}" 32 TS 1000
-    measured lease "${nodes[*]}" redis "${leader##*:}" 32 TS 1000 LEASE
+    measured quorum "${nodes[*]}" redis 64 "${leader##*:}" 32 TS 1000
+    measured lease "${nodes[*]}" redis 64 "${leader##*:}" 32 TS 1000 LEASE
   done
   for s in quorum lease; do row "$s" P=32 quorum; done
 }
@@ -145,8 +138,8 @@ ids_case() {
   forget
   header "RESP, redis-benchmark -c 64, of a follower; snowflake100: SNOWFLAKE 100 (IDs per second: times 100)"
   for _ in $(seq "$rounds"); do
-    measured snowflake "${nodes[*]}" redis "${follower##*:}" 1 SNOWFLAKE
-    measured snowflake100 "${nodes[*]}" redis "${follower##*:}" 1 SNOWFLAKE 100
+    measured snowflake "${nodes[*]}" redis 64 "${follower##*:}" 1 SNOWFLAKE
+    measured snowflake100 "${nodes[*]}" redis 64 "${follower##*:}" 1 SNOWFLAKE 100
   done
   for s in snowflake snowflake100; do row "$s" P=1 snowflake; done
 }

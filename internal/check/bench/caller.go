@@ -252,7 +252,7 @@ func (c *caller) succeeded(f flight, now int64) {
 	}
 	if c.failures != 0 {
 		c.failures = 0
-		r.route.confirm(c.addr, seconds(now-r.warmup))
+		r.route.confirm(c.addr, seconds(f.sent-r.warmup), seconds(now-r.warmup))
 	}
 }
 

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // TargetError means that no load was possible: no target is a reachable oracle, or no
@@ -50,9 +52,18 @@ func probe(ctx context.Context, o *Options, p protocol) (*route, error) {
 	for _, addr := range addrs {
 		m, err := askMembers(ctx, o, p, scheme+"://"+addr)
 		if err != nil {
+			if secure {
+				err = whyRefused(ctx, o, addr, err)
+			}
 			failures = append(failures, err.Error())
-			if errors.As(err, new(*tls.CertificateVerificationError)) {
+			switch {
+			case errors.As(err, new(*tls.CertificateVerificationError)):
 				hint = "accept any certificate with --insecure, or name the CA's certificate with --ca FILE"
+			case !refusesCertificate(err):
+			case o.TLS == nil || len(o.TLS.Certificates) == 0 && o.TLS.GetClientCertificate == nil:
+				hint = "the node wants a certificate of its clients: name one with --cert FILE and --key FILE"
+			default:
+				hint = "the node does not accept the certificate of --cert: it wants one that an authority in its TLS_CLIENT_CA has signed, for client authentication"
 			}
 			continue
 		}
@@ -72,6 +83,47 @@ func probe(ctx context.Context, o *Options, p protocol) (*route, error) {
 		return nil, ctx.Err()
 	}
 	return nil, targetErrorf("%s; %s", strings.Join(failures, "; "), hint)
+}
+
+// refusalWait bounds the second look of whyRefused.
+const refusalWait = 2 * time.Second
+
+// whyRefused returns what a node says in TLS about the certificate of this client, or else err. In
+// TLS 1.3 it says so after the client's handshake: a request that is under way may find the
+// connection closed, and HTTP/2 says no more than that.
+func whyRefused(ctx context.Context, o *Options, addr string, err error) error {
+	if refusesCertificate(err) || errors.As(err, new(*tls.CertificateVerificationError)) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, refusalWait)
+	defer cancel()
+	cfg := o.TLS.Clone()
+	if cfg == nil {
+		cfg = &tls.Config{}
+	}
+	cfg.NextProtos = []string{"http/1.1"}
+	c, dialed := (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", addr)
+	if dialed == nil {
+		defer c.Close()
+		defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+		_, _ = io.WriteString(c, "GET /up HTTP/1.1\r\nHost: "+addr+"\r\nConnection: close\r\n\r\n") // so that there is something to read
+		_, dialed = c.Read(make([]byte, 1))
+	}
+	if dialed != nil && refusesCertificate(dialed) {
+		return fmt.Errorf("%w: %w", err, dialed)
+	}
+	return err
+}
+
+// refusesCertificate reports whether err is an alert of the other side about this one's certificate
+// (RFC 8446, section 6.2). Package tls has no type for them that QUIC shares.
+func refusesCertificate(err error) bool {
+	for _, alert := range []string{"certificate required", "bad certificate", "unknown certificate authority", "expired certificate", "unsupported certificate"} {
+		if strings.Contains(err.Error(), "tls: "+alert) {
+			return true
+		}
+	}
+	return false
 }
 
 func askMembers(ctx context.Context, o *Options, p protocol, base string) (*membership, error) {

@@ -26,8 +26,8 @@ func knownRun() *run {
 	r.load = newClosedLoop(r)
 	second := int64(time.Second)
 	r.gap.open(r.warmup)
-	r.route.confirm("127.0.0.1:8082", 0)
-	r.route.confirm("127.0.0.1:8083", 0.25)
+	r.route.confirm("127.0.0.1:8082", 0, 0)
+	r.route.confirm("127.0.0.1:8083", 0.2, 0.25)
 	for i := range 40 {
 		at := second + int64(i)*int64(10*time.Millisecond)
 		issued := isotone.Range{First: isotone.Timestamp{Time: 1, Index: uint64(i)}, Count: 1}

@@ -80,10 +80,14 @@ func (r *route) note(why string) {
 	r.failure = why
 }
 
-// confirm records that a node has issued timestamps.
-func (r *route) confirm(addr string, now Seconds) {
+// confirm records that a node has issued timestamps, for a request that was sent at a time. An answer
+// to one that was sent before another leader first answered is late, and says nothing.
+func (r *route) confirm(addr string, sent, now Seconds) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if n := len(r.turns); n > 0 && r.turns[n-1].Addr != addr && sent < r.turns[n-1].At {
+		return
+	}
 	r.current = addr
 	if n := len(r.turns); n > 0 && r.turns[n-1].Addr == addr {
 		return

@@ -30,8 +30,10 @@ type clientLoad struct {
 	client *client.Client
 	modes  []isotone.ReadMode // of the goroutines, in turn
 	online *lincheck.Online
-	stop   context.CancelFunc
-	work   sync.WaitGroup
+	// deadline is that of each call.
+	deadline time.Duration
+	stop     context.CancelFunc
+	work     sync.WaitGroup
 
 	answered, expired atomic.Int64
 	mu                sync.Mutex
@@ -48,7 +50,13 @@ func startClientLoad(t *testing.T, c *chaos.Cluster, goroutines int, modes ...is
 
 func startClientLoadAt(t *testing.T, addrs []string, goroutines int, modes ...isotone.ReadMode) *clientLoad {
 	t.Helper()
-	l := &clientLoad{online: lincheck.NewOnline(0), modes: modes}
+	return startClientLoadWithin(t, addrs, goroutines, callDeadline, modes...)
+}
+
+// startClientLoadWithin starts a load whose calls have the given deadline.
+func startClientLoadWithin(t *testing.T, addrs []string, goroutines int, deadline time.Duration, modes ...isotone.ReadMode) *clientLoad {
+	t.Helper()
+	l := &clientLoad{online: lincheck.NewOnline(0), modes: modes, deadline: deadline}
 	if len(modes) == 0 {
 		l.modes = []isotone.ReadMode{isotone.ReadDefault}
 	}
@@ -86,7 +94,7 @@ func (l *clientLoad) end() {
 }
 
 func (l *clientLoad) call(id uint64) {
-	ctx, cancel := context.WithTimeout(context.Background(), callDeadline)
+	ctx, cancel := context.WithTimeout(context.Background(), l.deadline)
 	defer cancel()
 	floor, begin := l.online.Begin(), time.Now()
 	r, err := l.client.In(l.modes[id%uint64(len(l.modes))]).Timestamps(ctx, 1+id%3)

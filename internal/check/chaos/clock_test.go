@@ -39,6 +39,7 @@ func TestClock_JumpsKeepTheOrder(t *testing.T) {
 		load.WaitAnswer(t)
 		leader.Start()
 		c.Settle()
+		time.Sleep(floorLead)
 	}
 
 	for _, off := range []int64{-hourMS, hourMS, -centuryMS, centuryMS} {
@@ -144,6 +145,10 @@ func TestClock_SetBackWhileAllAreDown(t *testing.T) {
 	}
 	wantHeldTime(t, c)
 }
+
+// floorLead is how far a successor's floor may be ahead of the clock: four epochs of 100 ms, and a
+// margin. It serves long before the clock has come so far, and until then its time stands still.
+const floorLead = 600 * time.Millisecond
 
 // sampleTime is how long timestamps are watched: several epochs of 100 ms.
 const sampleTime = 350 * time.Millisecond

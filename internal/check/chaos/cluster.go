@@ -63,7 +63,8 @@ type Cluster struct {
 	Dir string
 	// former are nodes whose place in Nodes a successor has taken.
 	former []*Node
-	// Proxies has one proxy for each pair of nodes with [Options.Proxies], else none.
+	// Proxies has one proxy for each pair of nodes with [Options.Proxies], else none. Of a pair, the
+	// node with the higher ID dials.
 	Proxies []*Proxy
 }
 
@@ -85,8 +86,9 @@ func NewCluster(t testing.TB, o Options) *Cluster {
 	if o.Volumes || o.Network {
 		c.addHosts(o)
 	}
+	peers := c.peersOf(o.Proxies)
 	for _, n := range c.Nodes {
-		n.peers = c.peersOf(n, o.Proxies)
+		n.peers = peers
 	}
 	t.Cleanup(c.cleanup)
 	return c
@@ -140,19 +142,16 @@ func (c *Cluster) addHosts(o Options) {
 	}
 }
 
-// peersOf returns the PEERS setting of a node. With proxies, the peers that it dials, which
-// are those with lower IDs, have the addresses of proxies.
-func (c *Cluster) peersOf(n *Node, proxies bool) string {
+// peersOf returns the PEERS setting of all nodes. With proxies, each node has the address of its
+// front there, and so on record: whoever dials it passes a proxy.
+func (c *Cluster) peersOf(proxies bool) string {
 	var peers []string
-	for _, peer := range c.Nodes {
-		addr := peer.RaftAddr
-		if proxies && peer.ID < n.ID {
-			p := NewProxy(c.t, addr)
-			c.Proxies = append(c.Proxies, p)
-			p.From, p.To = n.ID, peer.ID
-			addr = p.Addr()
+	for _, n := range c.Nodes {
+		addr := n.RaftAddr
+		if proxies {
+			addr = c.addFront(n)
 		}
-		peers = append(peers, fmt.Sprintf("%d=%s", peer.ID, addr))
+		peers = append(peers, fmt.Sprintf("%d=%s", n.ID, addr))
 	}
 	return strings.Join(peers, ",")
 }

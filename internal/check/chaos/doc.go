@@ -34,6 +34,12 @@
 // it or another process. TestMemberSteps kills at one step of each command that changes members
 // or the leadership, "make member-steps" at all of them.
 //
+// # Failovers
+//
+// A [Watch] asks every node all the time, and measures how long nothing is answered when a leader
+// ends. [Scenarios] lists in which ways it does. TestFailover is a short run, "make failover"
+// writes a report; see docs/failover.md.
+//
 // # Hostile clients
 //
 // [RunHostile] starts 1,000 connections that do what clients should not, in a process of the

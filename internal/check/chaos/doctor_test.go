@@ -135,10 +135,11 @@ func TestDoctor(t *testing.T) {
 	c.Settle()
 	n.Kill()
 	waitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+		// The documents of the survivors are a second old as well, and not written at the same time.
 		d = consult(t, dir, settings(c, n), "--endpoint", all)
-		return len(d.of("quorum", "problem")) == 1, fmt.Sprintf("after kill -9: %+v", d)
+		return len(d.of("quorum", "problem")) == 1 && len(d.of("connection", "problem")) == 0, fmt.Sprintf("after kill -9: %+v", d)
 	})
-	if d.exit != 1 || len(d.of("ready", "problem")) != 1 || len(d.of("connection", "problem")) != 0 || len(d.of("port", "ok")) != 4 {
+	if d.exit != 1 || len(d.of("ready", "problem")) != 1 || len(d.of("port", "ok")) != 4 {
 		t.Errorf("after kill -9: %+v", d)
 	}
 

@@ -78,10 +78,11 @@ func TestDrain_ServesForTheDelayAndSaysWhyItIsNotReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer redis.Close()
-	if code, _, text := runCommand(t, "drain", "--endpoint", n.HTTPAddr); code != 2 ||
-		!strings.Contains(text, fmt.Sprintf("Node %d (leader) sends its clients away and ends. Another node becomes the leader first.", n.ID)) || !strings.Contains(text, "--yes") {
-		t.Errorf("unconfirmed: exit code %d\n%s", code, text)
-	}
+	waitFor(t, answerTimeout, func() (bool, string) { // the document of a new leader may be older than its election
+		code, _, text := runCommand(t, "drain", "--endpoint", n.HTTPAddr)
+		asks := fmt.Sprintf("Node %d (leader) sends its clients away and ends. Another node becomes the leader first.", n.ID)
+		return code == 2 && strings.Contains(text, asks) && strings.Contains(text, "--yes"), fmt.Sprintf("unconfirmed: exit code %d\n%s", code, text)
+	})
 	if a := get(t, n, "/ready"); a.Status != 200 {
 		t.Fatalf("it drains without a confirmation: %s", a.Body)
 	}

@@ -21,8 +21,8 @@ func CopyDir(to, from string) error {
 	return nil
 }
 
-// Rot flips one bit in a file after each occurrence of marker, in the byte offset bytes behind
-// its end, as bit rot does. A store that keeps several versions of a record has several
+// Rot flips one bit in a file at each occurrence of marker, in the byte offset bytes behind its
+// end, as bit rot does. A store that keeps several versions of a record has several
 // occurrences.
 func Rot(path, marker string, offset int) error {
 	b, err := os.ReadFile(path)

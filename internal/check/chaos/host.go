@@ -109,23 +109,32 @@ func (h *Host) do(args ...string) error {
 // homeNetwork is the network namespace of the test.
 var homeNetwork = sync.OnceValues(func() (*os.File, error) { return os.Open("/proc/self/ns/net") })
 
-// dial connects to addr from inside the host's network. The socket stays there when its
-// thread has returned to the network of the test.
-func (h *Host) dial(addr string, timeout time.Duration) (net.Conn, error) {
+// dial connects to addr from inside the host's network.
+func (h *Host) dial(addr string, timeout time.Duration) (conn net.Conn, err error) {
+	err = h.inside(func() (err error) {
+		conn, err = net.DialTimeout("tcp", addr, timeout)
+		return err
+	})
+	return conn, err
+}
+
+// inside calls do inside the host's network. Sockets that it opens stay there when its thread has
+// returned to the network of the test.
+func (h *Host) inside(do func() error) error {
 	home, err := homeNetwork()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Setns(int(h.network.Fd()), unix.CLONE_NEWNET); err != nil {
-		return nil, fmt.Errorf("setns: %w", err)
+		return fmt.Errorf("setns: %w", err)
 	}
-	conn, err := net.DialTimeout("tcp", addr, timeout)
+	err = do()
 	if err := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); err != nil {
 		panic("chaos: a thread cannot return to the network of the test: " + err.Error())
 	}
-	return conn, err
+	return err
 }
 
 // routes has the hosts from which some addresses are dialed; all others are dialed

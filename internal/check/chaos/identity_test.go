@@ -114,12 +114,12 @@ func refuseUnusable(t *testing.T, c *chaos.Cluster, n *chaos.Node) {
 		defer func() { n.Dir = good }()
 		n.Dir = good + ".rotten"
 		copyDir(t, n.Dir, good)
-		// Inside of the record: behind its checksum.
+		// In its member record, which is in the snapshot or in the log.
 		file := filepath.Join(n.Dir, "isotone.db")
-		if err := chaos.Rot(file, "identity", 4+8); err != nil {
+		if err := chaos.Rot(file, n.HTTPAddr, -1); err != nil {
 			t.Fatal(err)
 		}
-		refuse(t, c, n, file, "record identity", "damaged")
+		refuse(t, c, n, file, "sector", "damaged")
 	})
 }
 

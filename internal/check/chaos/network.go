@@ -5,6 +5,8 @@ package chaos
 import (
 	"fmt"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // The network of hosts has addresses of its own that nobody else sees.
@@ -17,6 +19,9 @@ const (
 
 // hostIP returns the address of the host of the node with an ID.
 func hostIP(id uint64) string { return fmt.Sprint(subnet, id) }
+
+// hubPort returns the hub's end of the cable of the node with an ID.
+func hubPort(id uint64) string { return fmt.Sprint("port", id) }
 
 // newNetwork joins hosts by a bridge. It returns the bridge's host, where the clients are.
 func newNetwork(t testing.TB, hosts []*Host, logPath string) *Host {
@@ -33,7 +38,8 @@ func newNetwork(t testing.TB, hosts []*Host, logPath string) *Host {
 	run(hub, "addr", "add", hubAddr+"/24", "dev", "hub")
 	run(hub, "link", "set", "hub", "up")
 	for i, h := range hosts {
-		port, id := fmt.Sprintf("port%d", i+1), uint64(i+1)
+		id := uint64(i + 1)
+		port := hubPort(id)
 		run(hub, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", fmt.Sprint(h.sleeper.PID()))
 		run(hub, "link", "set", port, "master", "hub", "up")
 		run(h, "link", "set", "lo", "up")
@@ -78,4 +84,42 @@ func (w way) end(p packets) error   { return w.rule("--delete", p) }
 func (w way) rule(action string, p packets) error {
 	rule := []string{"iptables", "--wait", action, "INPUT", "--source", hostIP(w.from.ID)}
 	return w.to.host.do(append(rule, p...)...)
+}
+
+// CutOff loses everything that a node sends and gets, without a reset, until restore is called. It
+// takes [Options.Network].
+func (c *Cluster) CutOff(n *Node) (restore func()) {
+	c.t.Helper()
+	hub, _ := routes.Load(n.HTTPAddr)
+	set := func(up bool) {
+		c.t.Helper()
+		n.do(hub.(*Host).setLink(hubPort(n.ID), up))
+	}
+	set(false)
+	return func() { set(true) }
+}
+
+// setLink opens or closes a network interface of the host. Unlike a command it takes effect within
+// some microseconds.
+func (h *Host) setLink(name string, up bool) error {
+	request, err := unix.NewIfreq(name)
+	if err != nil {
+		return err
+	}
+	return h.inside(func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if err := unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, request); err != nil {
+			return err
+		}
+		flags := request.Uint16() &^ unix.IFF_UP
+		if up {
+			flags |= unix.IFF_UP
+		}
+		request.SetUint16(flags)
+		return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
+	})
 }

@@ -25,6 +25,8 @@ type Node struct {
 	Dir string
 	// Env holds further settings for the next start. They override the others.
 	Env map[string]string
+	// Prefix is a command that runs the node's at the next start, in the same process.
+	Prefix []string
 
 	t       testing.TB
 	spare   string // the command of the other version; "" if there is none
@@ -58,7 +60,7 @@ func (n *Node) Start() {
 }
 
 func (n *Node) command() []string {
-	command := []string{n.Binary, "serve"}
+	command := append(slices.Clone(n.Prefix), n.Binary, "serve")
 	if n.host != nil {
 		return n.host.command(command...)
 	}

@@ -134,7 +134,7 @@ func matches(output, want string) bool {
 // TestOperations runs the commands of the runbook, as they stand there, section by section.
 func TestOperations(t *testing.T) {
 	sections := readRunbook(t)
-	for _, title := range []string{"Install", "Size", "Form", "Grow", "Shrink", "Replace", "Move", "Drain", "Upgrade", "Leadership", "Migrate", "Clocks", "Certificates", "Back up", "Restore", "Recover", "Disaster"} {
+	for _, title := range []string{"Install", "Size", "Form", "Grow", "Shrink", "Replace", "Move", "Drain", "Upgrade", "Leadership", "Workers", "Migrate", "Clocks", "Certificates", "Back up", "Restore", "Recover", "Disaster"} {
 		if sections[title] == nil || len(sections[title].commands) == 0 {
 			t.Errorf("%s has no section %q with commands", operationsFile, title)
 		}

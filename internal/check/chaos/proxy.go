@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"testing"
@@ -19,7 +20,7 @@ type Proxy struct {
 	Forth, Back Link
 
 	target   string
-	listener net.Listener
+	listener net.Listener // nil: a front passes the connections on
 	wait     sync.WaitGroup
 
 	mu     sync.Mutex
@@ -55,13 +56,25 @@ func NewProxy(t testing.TB, target string) *Proxy {
 // Addr is the address to dial instead of the target.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
+// name names the pair of nodes.
+func (p *Proxy) name() string { return fmt.Sprintf("link %d-%d", p.From, p.To) }
+
 func (p *Proxy) close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	_ = p.listener.Close()
+	if p.listener != nil {
+		_ = p.listener.Close()
+	}
 	p.Cut()
 	p.wait.Wait()
+}
+
+// IsUsed reports whether a connection goes through p.
+func (p *Proxy) IsUsed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.pipes) > 0
 }
 
 // Cut ends all connections by a reset, in both directions.

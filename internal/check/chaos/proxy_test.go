@@ -40,6 +40,30 @@ func TestProxy_SlowHandshakeIsNoOldCopy(t *testing.T) {
 	}
 }
 
+// TestProxy_EveryConnectionPassesItsProxy cuts connections again and again: nodes dial the address
+// that is on record, not the one that they were started with, and it is that of a proxy too.
+func TestProxy_EveryConnectionPassesItsProxy(t *testing.T) {
+	o := options()
+	o.Proxies = true
+	c := chaos.StartCluster(t, o)
+	if len(c.Proxies) != 3 {
+		t.Fatalf("%d proxies for three pairs", len(c.Proxies))
+	}
+	for range 3 {
+		c.Settle()
+		for _, p := range c.Proxies {
+			deadline := time.Now().Add(answerTimeout)
+			for !p.IsUsed() {
+				if time.Now().After(deadline) {
+					t.Fatalf("no connection from node %d to node %d passes their proxy", p.From, p.To)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			p.Cut()
+		}
+	}
+}
+
 // TestProxy_DelaysHoldsDropsAndCuts sends bytes through a proxy to a server that sends
 // them back.
 func TestProxy_DelaysHoldsDropsAndCuts(t *testing.T) {

@@ -32,7 +32,7 @@ func (s *Storm) planLinks(f LinkFault, what string) *fault {
 		}
 	}
 	return &fault{
-		about: []string{p.Addr()}, lasts: lasts, note: fmt.Sprintf("%s%s, for %v", note, what, lasts),
+		about: []string{p.name()}, lasts: lasts, note: fmt.Sprintf("%s%s, for %v", note, what, lasts),
 		begin: func() { set(f) },
 		end: func() {
 			if set(LinkFault{}); f.Drop {

@@ -54,6 +54,20 @@ func InjectSyncs(t testing.TB, n *Node, inject string) *Process {
 	return p
 }
 
+// DelaySyncs has every fsync and fdatasync of a node take so much longer from its next start on. It
+// skips the test where strace is missing or not permitted. Only these calls are traced, so that all
+// others are as fast as ever.
+func DelaySyncs(t testing.TB, n *Node, delay time.Duration) {
+	t.Helper()
+	if denied := StraceDenied(); denied != "" {
+		t.Skip(denied)
+	}
+	n.Prefix = []string{
+		"strace", "--daemonize", "--follow-forks", "--seccomp-bpf", "-qq", "--output=/dev/null", "--trace=fsync,fdatasync",
+		fmt.Sprintf("--inject=fsync,fdatasync:delay_exit=%d", delay.Microseconds()),
+	}
+}
+
 // FailSyncs makes every fsync and fdatasync of a running node fail with EIO from now
 // on, until the node ends. It needs strace and the right to attach it, and skips the
 // test where one is missing.

@@ -105,17 +105,20 @@ func TestUpgrade_WhatIsFinalizedKeepsTheOldVersionOut(t *testing.T) {
 		t.Fatalf("with this version on all nodes: %v, %s", err, out)
 	}
 	l.more(t, 500)
+	file := filepath.Join(n.Dir, "isotone.db")
+	waitFor(t, chaos.ReadyTimeout, func() (bool, string) { // a journal has more than that from the start
+		info, err := os.Stat(file)
+		return err == nil && info.Size() > 1<<20, "the data file does not become a journal"
+	})
 
 	n.Shutdown()
 	n.ChangeVersion()
 	n.Start()
-	n.ExpectExit() // at the first entry that it cannot read
+	n.ExpectExit()
 	l.more(t, 2000)
+	wantExit(t, n, file, "has format 2, and this version reads only format 1")
 	if a, err := chaos.Get(n.HTTPAddr, "/ready", answerTimeout); err == nil && a.Status == 200 {
 		t.Error("the previous release is ready in a cluster that was raised")
-	}
-	if !n.Exited() {
-		n.Kill()
 	}
 	n.ChangeVersion()
 	n.Start()
