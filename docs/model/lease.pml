@@ -14,7 +14,7 @@
  * alternation.
  *
  * spin -D switches on: one of the mistakes, in capitals and named after those of
- * internal/core/mutant where there is one; REACH=1 to 7, which asserts that something
+ * internal/core/mutant where there is one; REACH=1 to 8, which asserts that something
  * good never happens; WORST_RATES and NO_TIDY, see below.
  */
 
@@ -25,7 +25,7 @@
 #define clockMin 1
 #define clockMax 2
 
-/* ELECTION is the election timeout in ticks. SLACK ticks may follow a heartbeat
+/* ELECTION is the length of a promise in ticks. SLACK ticks may follow a heartbeat
  * without any time passing: one that waited, one that was nearly due. So a promise
  * lasts (ELECTION-SLACK)/clockMax units of time at the least, and a lease must not
  * last longer even on a clock that advances by clockMin only. */
@@ -58,8 +58,13 @@
 
 /* A leader's latest round, as one voter sees it. */
 #define idle      0
-#define heartbeat 1 /* the leader's message is on its way */
-#define ack       2 /* the voter's answer is on its way */
+#define heartbeat 1 /* the leader's message is on its way, and asks for a promise */
+#define ack       2 /* the voter's answer is on its way, with a promise */
+#define bare      3 /* the leader's message, which asks for none */
+#define bareAck   4 /* the voter's answer, without a promise */
+
+#define onItsWay(x) ((x) == heartbeat || (x) == bare)
+#define isAnswer(x)  ((x) == ack || (x) == bareAck)
 
 /* Vote requests. */
 #define plain     1
@@ -67,7 +72,7 @@
 
 byte term[N] = 1;
 byte role[N];
-byte promise[N];          /* ticks for which this node grants no vote */
+byte promise[N];          /* ticks for which this node grants no vote, as it has promised */
 
 /* A leader's own. */
 byte lease[N];            /* what is left of it, on the leader's clock */
@@ -137,9 +142,16 @@ inline raise(n, p, q, t) {
 
 /* ------------------------------------------------------------------ elections */
 
-/* A candidate votes for itself. Its requests leave when that vote is durable, so the
- * two are one action: until then nobody can tell that it campaigns. */
-#ifdef CAMPAIGN_UNSYNCED    /* the requests leave at once */
+/* A candidate votes for itself. Its requests leave when that vote is durable, and the two are
+ * one action: until then nobody can tell that it campaigns. With EARLY_REQUESTS they leave at once,
+ * as in the code, and it leads only when its own vote is durable. */
+#ifdef COUNT_EARLY_GRANTS   /* it leads by the votes of others alone */
+#define EARLY_REQUESTS
+#define mayCountVotes(n) true
+#else
+#define mayCountVotes(n) (vote[at(n, term[n])] == n)
+#endif
+#ifdef EARLY_REQUESTS
 #define voteForSelf(n, t) skip
 #define mayVoteForSelf(n) (role[n] == candidate && vote[at(n, term[n])] == none)
 #else
@@ -147,8 +159,8 @@ inline raise(n, p, q, t) {
 #define mayVoteForSelf(n) false
 #endif
 
-/* A node may campaign once an election timeout has passed since it acknowledged a
- * heartbeat, or started. */
+/* A node may campaign at any time when no promise keeps it from voting: it has forgotten its
+ * leader, or waited for long enough. */
 #define mayCampaign(n) (promise[n] == 0 && term[n] < TERMS)
 
 inline campaign(n, p, q) {
@@ -180,7 +192,7 @@ inline grant(v, p, q, c, t) {
 }
 
 #define votes(n) ((vote[at(0, term[n])] == n) + (vote[at(1, term[n])] == n) + (vote[at(2, term[n])] == n))
-#define mayLead(n) (role[n] == candidate && votes(n) >= 2)
+#define mayLead(n) (role[n] == candidate && mayCountVotes(n) && votes(n) >= 2)
 
 inline lead(n, p, q) {
 	assert(!(role[p] == leader && term[p] == term[n]) && !(role[q] == leader && term[q] == term[n]));
@@ -190,15 +202,16 @@ inline lead(n, p, q) {
 
 /* --------------------------------------------------------------------- rounds */
 
-/* A round begins for the requests that wait; the newest may have arrived just now.
- * What is on its way for an older round is given up. */
-inline begin(n, p, q) {
+/* A round begins for the requests that wait; the newest may have arrived just now. It asks
+ * for promises (kind is heartbeat) or not (bare). What is on its way for an older round is
+ * given up. */
+inline begin(n, p, q, kind) {
 #ifndef REUSE_ROUND_NUMBER
-	round[n*N+p] = heartbeat;
-	round[n*N+q] = heartbeat;
+	round[n*N+p] = kind;
+	round[n*N+q] = kind;
 #else                       /* answers to an older round count for this one */
-	if :: round[n*N+p] == idle -> round[n*N+p] = heartbeat :: else fi;
-	if :: round[n*N+q] == idle -> round[n*N+q] = heartbeat :: else fi;
+	if :: round[n*N+p] == idle -> round[n*N+p] = kind :: else fi;
+	if :: round[n*N+q] == idle -> round[n*N+q] = kind :: else fi;
 #endif
 	age[n] = 0;
 	late[n] = (answered > term[n]);
@@ -208,21 +221,31 @@ inline begin(n, p, q) {
 	reached(6, late[n])
 }
 
-/* Voter v acknowledges leader n's heartbeat, and promises. */
-#define mayAck(v, n) (round[n*N+v] == heartbeat && term[v] <= term[n])
+/* Voter v acknowledges leader n's heartbeat, and promises what it asks for. A promise is
+ * never shortened. */
+#define mayAck(v, n) (onItsWay(round[n*N+v]) && term[v] <= term[n])
 
 inline acknowledge(v, p, q, n) {
 	raise(v, p, q, term[n]);
-	promise[v] = ELECTION-SLACK;
-	round[n*N+v] = ack
+	if
+	:: round[n*N+v] == heartbeat -> promise[v] = ELECTION-SLACK; round[n*N+v] = ack
+	:: else -> round[n*N+v] = bareAck
+	fi
 }
 
-/* The answer of one voter, and the leader's own, are a quorum. */
+/* The answer of one voter, and the leader's own, are a quorum; so is its promise, if there
+ * is one. */
+#ifdef LEASE_FROM_CONFIRM   /* any answer counts as a promise */
+#define promised(n, p, q) true
+#else
+#define promised(n, p, q) (round[n*N+p] == ack || round[n*N+q] == ack)
+#endif
+
 inline confirm(n, p, q) {
 	assert(!late[n]);     /* I4 */
 	if :: answered < term[n] -> answered = term[n] :: else fi;
 	if
-	:: !forgone[n] ->
+	:: !forgone[n] && promised(n, p, q) ->
 #ifdef LEASE_FROM_ANSWER    /* the lease is measured from when the answer came */
 		lease[n] = LEASE;
 #else
@@ -230,6 +253,7 @@ inline confirm(n, p, q) {
 #endif
 	:: else
 	fi;
+	reached(8, term[n] > 1 && round[n*N+p] != ack && round[n*N+q] != ack);
 	round[n*N+p] = idle;
 	round[n*N+q] = idle;
 	age[n] = 0;
@@ -318,8 +342,8 @@ inline tidyVotes(t) {
 
 inline tidyNode(n, p, q) {
 	/* a heartbeat that will be refused */
-	if :: round[n*N+p] == heartbeat && durable(p) > term[n] -> round[n*N+p] = idle :: else fi;
-	if :: round[n*N+q] == heartbeat && durable(q) > term[n] -> round[n*N+q] = idle :: else fi;
+	if :: onItsWay(round[n*N+p]) && durable(p) > term[n] -> round[n*N+p] = idle :: else fi;
+	if :: onItsWay(round[n*N+q]) && durable(q) > term[n] -> round[n*N+q] = idle :: else fi;
 	if
 	:: round[n*N+p] == idle && round[n*N+q] == idle ->
 		age[n] = 0; late[n] = 0;
@@ -356,11 +380,11 @@ inline tidy() {
 	:: d_step { mayGrant(n, p, 3) -> grant(n, p, q, p, 3); tidy() } \
 	:: d_step { mayGrant(n, q, 3) -> grant(n, p, q, q, 3); tidy() } \
 	:: d_step { mayLead(n) -> lead(n, p, q); tidy() } \
-	:: d_step { role[n] == leader -> begin(n, p, q); tidy() } \
+	:: d_step { role[n] == leader -> begin(n, p, q, heartbeat); tidy() } \
+	:: d_step { role[n] == leader -> begin(n, p, q, bare); tidy() } \
 	:: d_step { mayAck(n, p) -> acknowledge(n, p, q, p); tidy() } \
 	:: d_step { mayAck(n, q) -> acknowledge(n, p, q, q); tidy() } \
-	:: d_step { round[n*N+p] == ack -> confirm(n, p, q); tidy() } \
-	:: d_step { round[n*N+q] == ack -> confirm(n, p, q); tidy() } \
+	:: d_step { isAnswer(round[n*N+p]) || isAnswer(round[n*N+q]) -> confirm(n, p, q); tidy() } \
 	:: d_step { mayAnswer(n) -> answer(n, p, q); tidy() } \
 	:: d_step { role[n] == leader && term[n] < TERMS -> transfer(n, p); tidy() } \
 	:: d_step { role[n] == leader && term[n] < TERMS -> transfer(n, q); tidy() } \
@@ -370,7 +394,13 @@ inline tidy() {
 	:: d_step { true -> restart(n, p, q, term[n]); tidy() } \
 	:: d_step { durable(n) < term[n] -> restart(n, p, q, durable(n)); tidy() } \
 	:: d_step { durable(n) < 2 && term[n] > 2 -> restart(n, p, q, 2); tidy() } \
-	JOIN(n, p, q) READ(n)
+	WAIVE(n) JOIN(n, p, q) READ(n)
+
+#ifdef PROMISE_WAIVED_ON_REFUSAL /* a refused connection to the leader ends a promise */
+#define WAIVE(n) :: d_step { promise[n] > 0 -> promise[n] = 0; tidy() }
+#else
+#define WAIVE(n)
+#endif
 
 #ifdef JOIN_ROUND_IN_FLIGHT /* a request joins a round that began before it arrived */
 #define JOIN(n, p, q) \
