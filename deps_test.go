@@ -25,14 +25,15 @@ const dependencies = `
 .:
 snowflake:                  .
 internal/reply:             .
-client:                     . snowflake internal/reply
+client:                     . snowflake internal/reply internal/core/interval internal/steady
 disruptor:
 
 internal/core/mutant:
+internal/core/interval:     . internal/core/mutant
 internal/core/oracle:       . internal/core/mutant
-internal/core/replica:      . snowflake internal/core/oracle internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
+internal/core/replica:      . snowflake internal/core/interval internal/core/oracle internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/core/lincheck:     .
-internal/core/sim:          . snowflake internal/core/oracle internal/core/replica internal/core/lincheck internal/core/mutant ; go.etcd.io/raft/v3
+internal/core/sim:          . snowflake internal/core/interval internal/core/oracle internal/core/replica internal/core/lincheck internal/core/mutant ; go.etcd.io/raft/v3
 
 internal/live:              . internal/reply
 
@@ -63,7 +64,7 @@ internal/front/web:         . snowflake internal/host/access internal/host/liste
 internal/front/thriftrpc:   . snowflake internal/host/access internal/host/listen internal/front ; github.com/apache/thrift
 
 internal/forward:           . internal/host/loop internal/host/trace internal/front
-internal/node:              . snowflake disruptor internal/core/oracle internal/core/replica internal/host/storage internal/host/backup internal/host/certname internal/host/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
+internal/node:              . snowflake disruptor internal/steady internal/core/interval internal/core/oracle internal/core/replica internal/host/storage internal/host/backup internal/host/certname internal/host/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 
 internal/balance:           .
 internal/proxy:             . internal/host/loop internal/host/listen internal/host/trace internal/front/head internal/front/httpapi internal/balance internal/front/transaction internal/front/stats
@@ -95,7 +96,7 @@ const testDependencies = "go.uber.org/goleak pgregory.net/rapid github.com/anish
 
 // zone is the deterministic zone: the same inputs give the same effects, so the
 // simulator replays what production ran. See checkZone.
-var zone = []string{"internal/core/oracle", "internal/core/replica", "internal/core/lincheck", "internal/core/sim", "internal/balance"}
+var zone = []string{"internal/core/interval", "internal/core/oracle", "internal/core/replica", "internal/core/lincheck", "internal/core/sim", "internal/balance"}
 
 // zoneImports are the imports that no package of the zone may have; "net/"
 // stands for all packages below net.

@@ -84,6 +84,46 @@ const (
 	RevokeAtOnce                  // I9: a revoked lease ends at once, though its holder goes on to its end
 	RenewRevoked                  // I9: a revoked lease is renewed
 
+	// The cluster clock (I14).
+
+	ClockFromWall       // I14: a cluster clock starts at the wall clock, though that is below the floor
+	ClockFromEstimate   // I14: it starts where the new leader believes that the last one is
+	ClockJumps          // I14: it follows a jump of the wall clock within its term
+	CoarseEpoch         // I14: the oracle's time follows it only now and then
+	OracleByWall        // I14: the oracle's time follows the wall clock instead
+	LimitFromAnswer     // I14: a limit counts from the confirmation of a round, not from its start
+	LimitUnconfirmed    // I14: a limit rests on a round that nobody has answered
+	LimitOverCeiling    // I14: a limit may be above the ceiling
+	TellUnsaid          // I14: readings are told though the log does not say so
+	NoWait              // I14: a new leader does not wait for limits to pass
+	WaitWithoutRate     // I14: it waits as if all clocks had the same rate
+	ReelectedSkipsWait  // I14: it does not wait if it led before
+	OracleDoesNotWait   // I14: it issues before limits have passed
+	ReportOwnOnly       // I14: it waits less by what it knows itself, not by what its voters know
+	ReportNotAsLeader   // I14: a voter that led does not count that as an answer to a leader
+	ReportForgets       // I14: a voter that was started again says that it has answered nobody for long
+	ReleaseEarly        // I14: a leader says that no limit runs though one does
+	ReleaseAndTell      // I14: it goes on telling readings after that
+	LatestFromReceive   // I14: the latest bound counts from the answer
+	EarliestFromSend    // I14: the earliest bound counts from the request
+	HalfRoundTrip       // I14: both bounds are those in the middle of the round trip
+	NoGrowth            // I14: bounds do not widen with time
+	NoUncertainty       // I14: the earliest bound is taken for both
+	AnswerOfAnother     // I14: an answer is taken for that to another request
+	MergeTerms          // I14: what is known of the clocks of two terms is put together
+	LimitOfNewer        // I14: bounds of one term are used with the limit of a later one
+	IgnoreLimit         // I14: bounds are used beyond their limit
+	LeaderIgnoresLimit  // I14: a leader uses its own clock beyond its limit
+	LimitByEarliest     // I14: the earliest bound is held against the limit
+	StaleRelay          // I14: a node tells on what it was told, not what it knows now
+	ClockBeforeCall     // I14: a read uses bounds of before it began
+	ClockStopsInSuspend // I14: a steady clock stands still while the machine is suspended
+	ClockBeforeEstimate // I14: the clock is read before the estimate is loaded
+	NoCommitWait        // I14: an operation is done before its timestamp is past
+	WaitOnLatest        // I14: it is done when its timestamp may be past
+	StampEarliest       // I14: a timestamp is the earliest that the time can be
+	GeneratorForgets    // I14: a generator makes a timestamp twice
+
 	// Each of the following lacks one rule that refuses something. All of them are directed.
 
 	UnrefusedBeforeOpen     // liveness: a leader changes the membership before it has applied an entry of its own term
@@ -131,6 +171,7 @@ var names = [count]string{
 	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed", "expel-early", "copy-wins",
 	"restore-below", "restore-own-floor", "free-restored",
 	"client-floor-ignored", "client-floor-unbounded", "revoke-at-once", "renew-revoked",
+	"clock-from-wall", "clock-from-own-estimate", "jump-in-term", "coarse-epoch", "oracle-by-wall", "limit-from-answer", "limit-unconfirmed", "limit-over-ceiling", "tell-unsaid", "no-wait", "wait-without-rate", "reelected-skips-wait", "oracle-does-not-wait", "report-own-only", "report-not-as-leader", "report-forgets", "release-early", "release-and-tell", "from-receive", "early-from-send", "half-rtt", "no-growth", "no-uncertainty", "answer-of-another", "merge-terms", "limit-of-newer", "ignore-limit", "leader-ignores-limit", "limit-by-earliest", "stale-relay", "clock-before-call", "clock-stops-in-suspend", "clock-before-estimate", "no-commit-wait", "wait-on-latest", "stamp-earliest", "generator-forgets",
 	"unrefused-before-open", "unrefused-second", "unrefused-in-joint", "unrefused-kind", "unrefused-zero",
 	"unrefused-member", "unrefused-removed", "unrefused-generation", "unrefused-level", "unrefused-members-max",
 	"unrefused-removed-max", "unrefused-address", "unrefused-stranger", "unrefused-last-generation",

@@ -76,6 +76,9 @@ type Config struct {
 	// ClockJumpMax bounds how far the time that this node goes by may be from the quorum's
 	// clock (I11). 0 removes the bound.
 	ClockJumpMax time.Duration
+	// Interval is the length of the limits of the cluster clock (I14): 0, or interval.LimitMin to
+	// interval.LimitMax. 0 disables it.
+	Interval time.Duration
 	// LeaseMillis is the length of this node's worker leases in milliseconds, at most
 	// oracle.LeaseMax. 0 disables ids.
 	LeaseMillis uint64
@@ -178,6 +181,7 @@ type Replica struct {
 	workers  workers
 	ids      generators
 	clocks   clocks
+	interval intervals
 	digests  digests
 	disputed dispute
 	// recoveredCeiling is the largest target of the reservations in the recovered log, some

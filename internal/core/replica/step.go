@@ -15,6 +15,14 @@ type Input struct {
 	// Mono is a steady clock that runs through suspend (CLOCK_BOOTTIME) and never goes back,
 	// read after the requests arrived (I5). Its origin does not matter.
 	Mono time.Duration
+	// Steady is the clock that Config.Interval rests on, in nanoseconds: it never jumps, runs through
+	// suspend, and has the right rate within interval.RateError; CLOCK_MONOTONIC_RAW plus the time in
+	// suspend. Read after everything else in this input arrived. Its origin does not matter. 0 without
+	// Config.Interval.
+	Steady int64
+	// ClockAsks are questions of peers for the cluster clock, ClockAnswers their answers.
+	ClockAsks    []ClockAsk
+	ClockAnswers []ClockAnswer
 	// Persisted is the write of an earlier Effects that is durable now, or nil.
 	Persisted *Write
 	// Messages come from admitted peers, in order for each peer.
@@ -108,6 +116,11 @@ type Effects struct {
 	Announce bool
 	// SendClock asks the caller to send a reading of the wall clock to all connected peers.
 	SendClock bool
+	// AskClock and TellClock are to be sent to their peers. Losing one is harmless.
+	AskClock  []ClockAsk
+	TellClock []ClockAnswer
+	// ClockChanged is set if ClockEstimate has changed.
+	ClockChanged bool
 	// Fatal ends the node: it cannot carry out a log entry or form its cluster. Every later
 	// Step does nothing but return it.
 	Fatal error
@@ -125,7 +138,10 @@ type Round struct {
 
 func (e *Effects) reset() {
 	clear(e.Send)
-	*e = Effects{Send: e.Send[:0], Answers: e.Answers[:0], LeaseAnswers: e.LeaseAnswers[:0], Rounds: e.Rounds[:0]}
+	*e = Effects{
+		Send: e.Send[:0], Answers: e.Answers[:0], LeaseAnswers: e.LeaseAnswers[:0], Rounds: e.Rounds[:0],
+		AskClock: e.AskClock[:0], TellClock: e.TellClock[:0],
+	}
 }
 
 // Step works through one input and returns what is to be done. The effects belong to the
