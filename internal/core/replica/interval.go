@@ -195,11 +195,46 @@ func (r *Replica) startClock() {
 	}
 }
 
+// clockFloor returns where the cluster clock that is going to start is to start at least, so that enough
+// is reserved for it; 0 if none is, or not soon.
+func (r *Replica) clockFloor() uint64 {
+	c := &r.leading.clock
+	if r.cfg.Interval == 0 || c.runs {
+		return 0
+	}
+	floor := r.state.Ceiling
+	if c.reserved {
+		floor = c.floor
+	}
+	if now := r.clockNow(); now == 0 || floor > now+uint64(aheadMax) {
+		return 0
+	}
+	return floor
+}
+
+// ClusterClock is the clock of a leader's term: at the time At of the leader's steady clock it shows
+// Base, and runs Slew millionths faster than that.
+type ClusterClock struct {
+	Term, Base uint64
+	At, Slew   int64
+}
+
+// ClusterClock returns the clock that this leader runs. The simulator checks by it.
+func (r *Replica) ClusterClock() (c ClusterClock, ok bool) {
+	l := &r.leading.clock
+	return ClusterClock{Term: r.term, Base: l.base, At: l.at, Slew: l.slew}, l.runs
+}
+
+// Show returns what the clock shows when the leader's steady clock shows now.
+func (c ClusterClock) Show(now int64) uint64 {
+	since := max(0, now-c.At)
+	return min(c.Base+uint64(since+since*c.Slew/1_000_000), oracle.CeilingMax)
+}
+
 // clusterNow returns what the cluster clock shows. It has to run.
 func (r *Replica) clusterNow() uint64 {
-	c := &r.leading.clock
-	since := max(0, r.steadyNow()-c.at)
-	return min(c.base+uint64(since+since*c.slew/1_000_000), oracle.CeilingMax)
+	c, _ := r.ClusterClock()
+	return c.Show(r.steadyNow())
 }
 
 // axisNow returns the time that oracle time follows: the cluster clock's if one runs.

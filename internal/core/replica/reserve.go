@@ -92,11 +92,7 @@ func (r *Replica) resendSnapshots() {
 // target is the ceiling to propose, in unix nanoseconds.
 func (r *Replica) target() uint64 {
 	interval := uint64(r.cfg.EpochTicks) * uint64(r.cfg.TickInterval)
-	now := r.axisNow()
-	if r.cfg.Interval > 0 && !r.leading.clock.runs {
-		now = max(now, r.state.Ceiling) // where a cluster clock would start
-	}
-	return max(now, 1) + reserveIntervals*interval
+	return max(r.axisNow(), r.clockFloor(), 1) + reserveIntervals*interval
 }
 
 // durableIndexes returns the committed index that each member is known to have on disk.
