@@ -296,13 +296,24 @@ func (w *world) use(u *user) {
 			}
 			op := len(w.history)
 			w.history = append(w.history, lincheck.Operation{Client: u.id, Invocation: int64(began)})
-			if v.made[t] {
-				w.fail("I14: process %d makes %v, which exists", u.id, t)
+			w.checkMade(u, t)
+			if v.rng.IntN(4) == 0 {
+				if o, ok := u.generator.Next(m, 1); ok {
+					w.checkMade(u, o)
+				}
 			}
-			v.made[t] = true
 			w.await(u, op, t, 200)
 		})
 	})
+}
+
+// checkMade checks that a timestamp is new.
+func (w *world) checkMade(u *user, t isotone.Timestamp) {
+	if v := &w.interval; v.made[t] {
+		w.fail("I14: process %d makes %v, which exists", u.id, t)
+	} else {
+		v.made[t] = true
+	}
 }
 
 // await completes an operation when its timestamp is past, or gives up after some reads.
