@@ -154,7 +154,7 @@ func (r *Replica) leaderElected() {
 func (r *Replica) scheduleOpening(floor uint64) {
 	c := &r.leading.clock
 	c.reserved, c.floor, c.opensAt = true, floor, c.elected
-	if r.state.Interval == 0 || mutant.On(mutant.NoWait) || r.mutateReelected() {
+	if again := r.mutateReelected(); again || r.state.Interval == 0 || mutant.On(mutant.NoWait) {
 		return
 	}
 	wait := interval.Wait(int64(r.state.Interval))
