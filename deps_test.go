@@ -25,7 +25,6 @@ const dependencies = `
 .:
 snowflake:                  .
 internal/reply:             .
-client:                     . snowflake internal/reply internal/core/interval internal/steady
 disruptor:
 
 internal/core/mutant:
@@ -34,6 +33,9 @@ internal/core/oracle:       . internal/core/mutant
 internal/core/replica:      . snowflake internal/core/interval internal/core/oracle internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/core/lincheck:     .
 internal/core/sim:          . snowflake internal/core/interval internal/core/oracle internal/core/replica internal/core/lincheck internal/core/mutant ; go.etcd.io/raft/v3
+
+internal/steady:            internal/core/interval ; golang.org/x/sys
+client:                     . snowflake internal/reply internal/core/interval internal/steady
 
 internal/live:              . internal/reply
 
