@@ -35,6 +35,8 @@ internal/core/replica:      . snowflake internal/core/interval internal/core/ora
 internal/core/lincheck:     .
 internal/core/sim:          . snowflake internal/core/interval internal/core/oracle internal/core/replica internal/core/lincheck internal/core/mutant ; go.etcd.io/raft/v3
 
+internal/steady:            internal/core/interval
+
 internal/live:              . internal/reply
 
 internal/host/access:       . ; golang.org/x/crypto
