@@ -50,6 +50,8 @@ type Status struct {
 	IDsStopped bool
 	// Clock compares this node's clock with the quorum's.
 	Clock Clock
+	// Interval is what this node knows of the cluster clock.
+	Interval IntervalStatus
 	// WorkersReleasing is the number of leases whose release is not applied yet.
 	WorkersReleasing int
 }
