@@ -41,6 +41,7 @@ var reactions = []func(*core, *view){
 	(*core).tellFronts,
 	(*core).logIDs,
 	(*core).followIDs,
+	func(c *core, s *view) { c.publishClock(&s.replica) },
 	(*core).logClock,
 	(*core).logLevel,
 	(*core).finishTransfers,

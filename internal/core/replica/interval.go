@@ -476,10 +476,10 @@ type IntervalStatus struct {
 	// Waiting is set while this leader answers nothing because limits of an earlier term may run.
 	Waiting bool
 	// Known is set while bounds are good; the next three count only then, in nanoseconds. Width is that
-	// of the interval, Left the time from its later bound to the limit, Age the time since the latest
+	// of the interval, Limit the time from its later bound to the limit, Age the time since the latest
 	// reading.
 	Known            bool
-	Width, Left, Age int64
+	Width, Limit, Age int64
 	// Broken is set while this node's steady clock, or the leader's, has a wrong rate.
 	Broken bool
 }
@@ -492,7 +492,7 @@ func (r *Replica) intervalStatus() IntervalStatus {
 		Waiting: r.role == raft.StateLeader && r.leading.clock.reserved && !r.leading.alloc.IsOpen(),
 	}
 	if b, good := n.estimate.Bounds(now); good && s.On {
-		s.Known, s.Width, s.Left, s.Age = true, int64(b.Latest-b.Earliest), int64(b.Limit-b.Latest), n.estimate.Age(now)
+		s.Known, s.Width, s.Limit, s.Age = true, int64(b.Latest-b.Earliest), int64(b.Limit-b.Latest), n.estimate.Age(now)
 	}
 	return s
 }

@@ -5,8 +5,10 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/interval"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/front/transaction"
@@ -51,6 +53,14 @@ func (c *counting) Fill(dst []snowflake.ID) error {
 
 func (c *counting) Worker() (int, snowflake.Layout, error) { return 0, snowflake.Twitter, nil }
 
+// ticking is a cluster clock that runs with the process.
+type ticking struct{}
+
+func (ticking) Now() (interval.Reading, error) {
+	now := uint64(time.Now().UnixNano())
+	return interval.Reading{Cluster: 1, Term: 1, Earliest: now, Latest: now + 1000, Limit: now + 1_000_000_000}, nil
+}
+
 // open returns a handler on a connection that nothing is written to: the tests take its
 // output away.
 func open(t testing.TB, backend front.Backend) *handler {
@@ -72,7 +82,7 @@ func open(t testing.TB, backend front.Backend) *handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close(); _ = ln.Close(); _ = l.Close() })
-	front := New(Config{Backend: backend, IDs: &counting{}, Loop: l, Detached: func(net.Conn) { t.Error("detached") }})
+	front := New(Config{Backend: backend, IDs: &counting{}, Clock: ticking{}, Loop: l, Detached: func(net.Conn) { t.Error("detached") }})
 	h := &handler{front: front, guard: guard{session: access.Of(nil)}}
 	c, err := l.Attach(server, nil, loop.Limits{}, h)
 	if err != nil {
@@ -94,6 +104,8 @@ var hotOnes = map[string]string{
 	"floor":   "GET /timestamp?floor=0123456789abcdef00000000000000ff HTTP/1.1\r\nHost: x\r\n\r\n",
 	"legacy":  "GET /timestamp HTTP/1.0\r\nConnection: Keep-Alive\r\nHost: 127.0.0.1:8080\r\nUser-Agent: ApacheBench/2.3\r\nAccept: */*\r\n\r\n",
 	"id":      "GET /api/snowflake HTTP/1.1\r\nHost: x\r\n\r\n",
+	"reading": "GET /interval?nonce=123456789 HTTP/1.1\r\nHost: x\r\n\r\n",
+	"stamps":  "GET /interval?n=8&format=json HTTP/1.1\r\nHost: x\r\n\r\n",
 	"32 deep": strings.Repeat(plain, 32),
 	"changing": "GET /timestamp?n=2 HTTP/1.1\r\nHost: x\r\n\r\n" + plain + "GET /timestamp?n=2&format=json HTTP/1.1\r\nHost: x\r\n\r\n" +
 		"GET /timestamp?mode=lease HTTP/1.1\r\nHost: x\r\n\r\n" + plain,
@@ -119,7 +131,7 @@ func TestFront_DoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkFront(b *testing.B) {
-	for _, name := range []string{"plain", "curl", "legacy", "range", "json", "n=64", "32 deep", "changing"} {
+	for _, name := range []string{"plain", "curl", "legacy", "range", "json", "n=64", "32 deep", "changing", "reading"} {
 		b.Run(name, func(b *testing.B) {
 			back := &later{}
 			h, raw := open(b, back), []byte(hotOnes[name])
