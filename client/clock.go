@@ -36,6 +36,7 @@ type Clock struct {
 	known  atomic.Pointer[knowledge]
 	own    *ClockGenerator
 	waits  waits
+	failed atomic.Uint64 // questions
 
 	ctx       context.Context // done when the clock or the client is closed
 	cancel    context.CancelFunc
@@ -296,6 +297,7 @@ func (k *Clock) Stats() ClockStats {
 	known := k.known.Load()
 	now := k.steady()
 	s := known.stats
+	s.Failures = k.failed.Load()
 	if s.Term = known.estimate.Term(); s.Term != 0 {
 		s.Age = time.Duration(known.estimate.Age(now))
 	}

@@ -290,7 +290,7 @@ func (s *syncer) failed(src *source, err error, now time.Time) {
 	if s.k.ctx.Err() != nil {
 		return
 	}
-	s.stats.Failures++
+	s.k.failed.Add(1)
 	s.k.c.trouble.note(src.addr, err)
 	var refusal *isotone.Error
 	most := backoffMax
