@@ -77,6 +77,8 @@ func TestClock_IsGoodUpToTheLimit(t *testing.T) {
 	defer cancel()
 	if _, err := k.Timestamp(ctx); !errors.Is(err, isotone.ErrDeadlineExceeded) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a timestamp without a leader: %v", err)
+	} else if !strings.Contains(err.Error(), f.nodes[0].addr+": no_leader") {
+		t.Errorf("the error names no node: %v", err)
 	}
 	f.lead(0)
 	if _, err := k.Timestamp(within(t, 10*time.Second)); err != nil {
