@@ -34,7 +34,7 @@ internal/core/replica:      . snowflake internal/core/interval internal/core/ora
 internal/core/lincheck:     .
 internal/core/sim:          . snowflake internal/core/interval internal/core/oracle internal/core/replica internal/core/lincheck internal/core/mutant ; go.etcd.io/raft/v3
 
-internal/steady:            internal/core/interval
+internal/steady:            internal/core/interval ; golang.org/x/sys
 client:                     . snowflake internal/reply internal/core/interval internal/steady
 
 internal/live:              . internal/reply

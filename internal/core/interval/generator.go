@@ -23,15 +23,25 @@ func NewGenerator(random uint64) Generator { return Generator{index: random | In
 // the cluster clock can be by bounds, which are good. ok is false, and nothing is made, if the last one
 // would be above the limit. n is at least 1.
 func (g *Generator) Next(bounds Reading, n uint64) (first isotone.Timestamp, ok bool) {
-	at := mutant.Pick(mutant.StampEarliest, bounds.Earliest, bounds.Latest)
-	if !mutant.On(mutant.GeneratorForgets) {
-		at = max(at, g.last+1)
-	}
-	if n > bounds.Limit || at > bounds.Limit-(n-1) {
+	at, ok := NextTime(bounds, g.last, n)
+	if !ok {
 		return isotone.Timestamp{}, false
 	}
 	g.last = at + n - 1
 	return isotone.Timestamp{Time: at, Index: g.index}, true
+}
+
+// NextTime is [Generator.Next] for a generator that keeps the time of its latest timestamp, last,
+// elsewhere: it returns the time of the first of n timestamps, at + n - 1 being that of the last one.
+func NextTime(bounds Reading, last, n uint64) (at uint64, ok bool) {
+	at = mutant.Pick(mutant.StampEarliest, bounds.Earliest, bounds.Latest)
+	if !mutant.On(mutant.GeneratorForgets) {
+		at = max(at, last+1)
+	}
+	if n > bounds.Limit || at > bounds.Limit-(n-1) {
+		return 0, false
+	}
+	return at, true
 }
 
 // IsPast reports whether a timestamp is in the past for everyone, by a read of bounds: whatever begins

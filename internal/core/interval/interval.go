@@ -17,7 +17,7 @@ const (
 	RateError = 200
 	// Slew is how much faster or slower than the leader's steady clock a cluster clock may run.
 	Slew = 500
-	// growth is by how much bounds widen with the time since the reading.
+	// growth is by how much bounds widen with the time since the reading. It divides a million.
 	growth = 1000
 
 	million = 1_000_000
@@ -123,7 +123,7 @@ func (e *Estimate) Take(sent, received Instant, r Reading) (ok bool) {
 		e.latest, e.latestAt = n.latest, n.latestAt
 	}
 	e.limit, e.term = max(e.limit, n.limit), max(e.term, n.term)
-	e.receivedAt, e.told = n.receivedAt, r
+	e.receivedAt, e.told = max(e.receivedAt, n.receivedAt), r
 	if min(latest, oldLatest) < max(earliest, oldEarliest) && !mutant.On(mutant.MergeTerms) && !mutant.On(mutant.LimitOfNewer) {
 		*e = Estimate{}
 		return false
@@ -149,20 +149,39 @@ func newEstimate(sent, received Instant, r Reading) Estimate {
 	return n
 }
 
-// lines returns the bounds of the cluster clock now, whether they may be used or not.
+// lines returns the bounds of the cluster clock now, whether they may be used or not. What is beyond
+// 64 bits is the largest number, which is above every limit.
 func (e *Estimate) lines(now Instant) (earliest, latest uint64) {
-	sinceEarliest, sinceLatest := uint64(max(0, now.Lo-e.earliestAt)), uint64(max(0, now.Hi-e.latestAt))
+	sinceEarliest, sinceLatest := since(e.earliestAt, now.Lo), since(e.latestAt, now.Hi)
 	if mutant.On(mutant.NoGrowth) {
-		return e.earliest + sinceEarliest, e.latest + sinceLatest
+		return add(e.earliest, sinceEarliest), add(e.latest, sinceLatest)
 	}
-	return e.earliest + scale(sinceEarliest, million-growth), e.latest + scale(sinceLatest, million+growth) + 1
+	return add(e.earliest, sinceEarliest-growthUp(sinceEarliest)), add(add(e.latest, sinceLatest), sinceLatest/(million/growth)+1)
 }
 
-// scale returns d·millionths/10⁶, rounded down.
-func scale(d, millionths uint64) uint64 {
-	hi, lo := bits.Mul64(d, millionths)
-	q, _ := bits.Div64(min(hi, million-1), lo, million)
-	return q
+// since returns the time from one value of the own steady clock to another, 0 if that is not later.
+func since(from, to int64) uint64 {
+	if to <= from {
+		return 0
+	}
+	return uint64(to) - uint64(from) // right even if the difference is not an int64
+}
+
+// growthUp returns the growth of bounds within d, rounded up: at most d.
+func growthUp(d uint64) uint64 {
+	if d == 0 {
+		return 0
+	}
+	return (d-1)/(million/growth) + 1
+}
+
+// add returns a+b, or the largest number if that is less.
+func add(a, b uint64) uint64 {
+	sum, carry := bits.Add64(a, b, 0)
+	if carry != 0 {
+		return math.MaxUint64
+	}
+	return sum
 }
 
 // Bounds returns bounds of the cluster clock at the instant now, which must have been read after the
@@ -189,6 +208,29 @@ func (e *Estimate) Bounds(now Instant) (r Reading, good bool) {
 		r.Earliest = min(r.Earliest, e.limit)
 	}
 	return r, good
+}
+
+// Until returns after what time on the own steady clock, from the instant now on, the earlier bound is
+// above t: 0 if it is above t already. ok is false if it needs another reading to get there, because
+// nothing is known, or t is not below the limit.
+func (e *Estimate) Until(now Instant, t uint64) (d int64, ok bool) {
+	if e.term == 0 || t >= e.limit {
+		return 0, false
+	}
+	if t < e.earliest {
+		return 0, true
+	}
+	need := t - e.earliest + 1
+	const part = million/growth - 1 // the bound advances by it while the own clock does by one more
+	at := add(need, (need-1)/part+1)
+	if at > math.MaxInt64 {
+		return 0, false
+	}
+	// Both differences are right even if they are not int64s.
+	if passed := since(e.earliestAt, now.Lo); at > passed {
+		return int64(min(add(at-passed, since(now.Lo, e.earliestAt)), math.MaxInt64)), true
+	}
+	return 0, true
 }
 
 // Told returns the bounds that a node may tell others of: its own.

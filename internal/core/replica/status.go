@@ -50,10 +50,10 @@ type Status struct {
 	IDsStopped bool
 	// Clock compares this node's clock with the quorum's.
 	Clock Clock
-	// Interval is what this node knows of the cluster clock.
-	Interval IntervalStatus
 	// WorkersReleasing is the number of leases whose release is not applied yet.
 	WorkersReleasing int
+	// Interval is what this node knows of the cluster clock.
+	Interval IntervalStatus
 }
 
 // Status returns the status after the latest step. Its slices are replaced, never changed, by
@@ -96,6 +96,7 @@ func (r *Replica) Status() Status {
 		IDsRefused:       r.ids.refused,
 		IDsStopped:       r.ids.stopped,
 		Clock:            r.clock(),
+		Interval:         r.intervalStatus(),
 	}
 }
 
