@@ -110,7 +110,7 @@ func TestInterval_NodeAnswersAndShowsIt(t *testing.T) {
 	for ; ; time.Sleep(time.Millisecond) {
 		_, state := fetch(t, "http://"+node+"/state")
 		_, metrics := fetch(t, "http://"+node+"/metrics")
-		if strings.Contains(state, `"interval":{"maxSeconds":2,"running":true,"broken":false,"widthSeconds":0.0`) && strings.Contains(metrics, "\nisotone_interval_max_seconds 2\n") {
+		if strings.Contains(state, `"interval":{"maxSeconds":2,"running":true,"broken":false,`) && !strings.Contains(state, `"widthSeconds":null`) && strings.Contains(metrics, "\nisotone_interval_max_seconds 2\n") {
 			break
 		}
 		if time.Now().After(deadline) {
