@@ -8,7 +8,6 @@ import (
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/trace"
-	"github.com/isotone/isotone/internal/steady"
 )
 
 const (
@@ -168,7 +167,7 @@ func (c *core) readClocks() {
 	c.wall, c.mono = wall, mono
 	c.next.Now, c.next.Mono = unixNanos(wall), mono
 	if cfg.Interval > 0 {
-		c.next.Steady = steady.Exact() // after everything in this input has arrived (R4)
+		c.next.Steady = cfg.Clock.Exact() // after everything in this input has arrived (R4)
 	}
 }
 

@@ -8,13 +8,13 @@ import (
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/peer"
-	"github.com/isotone/isotone/internal/steady"
 )
 
 // clusterClock is the cluster clock as any goroutine of a node reads it; see front.Clock. The core
 // publishes what it knows of the clock, and each read continues that by the steady clock.
 type clusterClock struct {
-	on    bool // constant; INTERVAL_MS is not 0
+	on    bool  // constant; INTERVAL_MS is not 0
+	clock Clock // constant
 	known atomic.Pointer[knownClock]
 }
 
@@ -46,7 +46,7 @@ func (c *clusterClock) Now() (interval.Reading, error) {
 	case known.broken:
 		return interval.Reading{}, errBrokenClock
 	}
-	r, good := known.estimate.Told(steady.Now())
+	r, good := known.estimate.Told(c.clock.Steady())
 	r.Cluster = known.cluster
 	switch {
 	case good:

@@ -34,11 +34,11 @@ func TestClusterClock_TellsWhatIsKnown(t *testing.T) {
 		bound bool // the earlier bound counts
 	}{
 		"off":         {&clusterClock{}, &knownClock{estimate: good, cluster: 77}, isotone.ErrNotFound, false},
-		"at first":    {&clusterClock{on: true}, nil, isotone.ErrNoLeader, false},
-		"nothing":     {&clusterClock{on: true}, &knownClock{cluster: 77}, isotone.ErrNoLeader, false},
-		"good":        {&clusterClock{on: true}, &knownClock{estimate: good, cluster: 77}, nil, true},
-		"old":         {&clusterClock{on: true}, &knownClock{estimate: old, cluster: 77}, isotone.ErrNoLeader, true},
-		"wrong rates": {&clusterClock{on: true}, &knownClock{estimate: good, cluster: 77, broken: true}, isotone.ErrClock, false},
+		"at first":    {&clusterClock{on: true, clock: SystemClock{}}, nil, isotone.ErrNoLeader, false},
+		"nothing":     {&clusterClock{on: true, clock: SystemClock{}}, &knownClock{cluster: 77}, isotone.ErrNoLeader, false},
+		"good":        {&clusterClock{on: true, clock: SystemClock{}}, &knownClock{estimate: good, cluster: 77}, nil, true},
+		"old":         {&clusterClock{on: true, clock: SystemClock{}}, &knownClock{estimate: old, cluster: 77}, isotone.ErrNoLeader, true},
+		"wrong rates": {&clusterClock{on: true, clock: SystemClock{}}, &knownClock{estimate: good, cluster: 77, broken: true}, isotone.ErrClock, false},
 	} {
 		if tt.known != nil {
 			tt.clock.known.Store(tt.known)
@@ -57,7 +57,7 @@ func TestClusterClock_TellsWhatIsKnown(t *testing.T) {
 }
 
 func TestClusterClock_RunsBetweenEstimates(t *testing.T) {
-	c := &clusterClock{on: true}
+	c := &clusterClock{on: true, clock: SystemClock{}}
 	e, _ := estimated(t, time.Hour)
 	c.known.Store(&knownClock{estimate: e})
 	first, err := c.Now()

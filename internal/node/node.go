@@ -96,7 +96,7 @@ func Start(cfg Config) (*Node, error) {
 		return failed(err, store.Close)
 	}
 	n := &Node{cfg: cfg, ids: newIDs(cfg.IDs, cfg.Clock, cfg.Loops), failed: make(chan struct{}), began: cfg.Clock.Mono()}
-	n.clock.on = cfg.Interval > 0
+	n.clock.on, n.clock.clock = cfg.Interval > 0, cfg.Clock
 	n.build(loops, r, store)
 	if seed != nil {
 		n.core.disk.seedDir = cfg.DataDir

@@ -58,9 +58,9 @@ type intervals struct {
 	votes     int64
 	votesTerm uint64
 	// asked are the latest questions to leaders, by nonce modulo the length.
-	asked  [4]clockQuestion
-	nonce  uint64
-	broken bool
+	asked [4]clockQuestion
+	nonce uint64
+	rate  interval.Rate
 }
 
 type clockQuestion struct {
@@ -331,7 +331,10 @@ func (r *Replica) publishClock() {
 
 func (r *Replica) takeReading(sent, received interval.Instant, m interval.Reading) {
 	n := &r.interval
-	n.broken = !n.estimate.Take(sent, received, m)
+	believed := n.rate.OK()
+	if n.rate.Take(received, m.Term, n.estimate.Take(sent, received, m)) != believed {
+		r.effects.Changed = true
+	}
 	r.effects.ClockChanged = true
 }
 
@@ -476,10 +479,10 @@ type IntervalStatus struct {
 	// Waiting is set while this leader answers nothing because limits of an earlier term may run.
 	Waiting bool
 	// Known is set while bounds are good; the next three count only then, in nanoseconds. Width is that
-	// of the interval, Left the time from its later bound to the limit, Age the time since the latest
+	// of the interval, Limit the time from its later bound to the limit, Age the time since the latest
 	// reading.
-	Known            bool
-	Width, Left, Age int64
+	Known             bool
+	Width, Limit, Age int64
 	// Broken is set while this node's steady clock, or the leader's, has a wrong rate.
 	Broken bool
 }
@@ -488,11 +491,11 @@ type IntervalStatus struct {
 func (r *Replica) intervalStatus() IntervalStatus {
 	n, now := &r.interval, interval.At(r.steadyNow())
 	s := IntervalStatus{
-		On: r.cfg.Interval > 0, Running: r.state.Interval != 0, Broken: n.broken,
+		On: r.cfg.Interval > 0, Running: r.state.Interval != 0, Broken: !n.rate.OK(),
 		Waiting: r.role == raft.StateLeader && r.leading.clock.reserved && !r.leading.alloc.IsOpen(),
 	}
 	if b, good := n.estimate.Bounds(now); good && s.On {
-		s.Known, s.Width, s.Left, s.Age = true, int64(b.Latest-b.Earliest), int64(b.Limit-b.Latest), n.estimate.Age(now)
+		s.Known, s.Width, s.Limit, s.Age = true, int64(b.Latest-b.Earliest), int64(b.Limit-b.Latest), n.estimate.Age(now)
 	}
 	return s
 }
