@@ -8,16 +8,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/interval"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
 // startInterval runs a node with INTERVAL_MS, and returns its client address.
-func startInterval(t *testing.T, interval time.Duration, forward bool) string {
+func startInterval(t *testing.T, length time.Duration, forward bool) string {
 	t.Helper()
 	s := config.Default()
 	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.DataDir = "127.0.0.1", 0, "127.0.0.1:0", t.TempDir()
-	s.Interval, s.Forward = interval, forward
+	s.Interval, s.Forward = length, forward
 	so, err := listen(&s)
 	if err != nil {
 		t.Fatal(err)
@@ -75,13 +77,40 @@ func TestInterval_OffEverywhere(t *testing.T) {
 	}
 }
 
-func TestInterval_SettingIsShown(t *testing.T) {
+func TestInterval_NodeAnswersAndShowsIt(t *testing.T) {
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
-	node := startInterval(t, 100*time.Millisecond, false)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	node := startInterval(t, 2*time.Second, false)
+	deadline := time.Now().Add(20 * time.Second)
+	answered := func(target string) string {
+		for ; ; time.Sleep(time.Millisecond) {
+			status, body := fetch(t, "http://"+node+target)
+			if status == 200 {
+				return body
+			}
+			if status != 503 || time.Now().After(deadline) {
+				t.Fatalf("%s: %d %s", target, status, body)
+			}
+		}
+	}
+	if r, nonce, err := interval.Decode([]byte(answered("/interval?nonce=7"))); err != nil || nonce != 7 || r.Cluster == 0 {
+		t.Errorf("%+v, %d, %v", r, nonce, err)
+	}
+	var made isotone.Timestamp
+	if err := made.UnmarshalBinary([]byte(answered("/interval?n=1"))); err != nil || made.Index < interval.IndexMin {
+		t.Errorf("%v, %v", made, err)
+	}
+	if body := answered("/interval?wait=" + made.String()); body != "ok" {
+		t.Errorf("%q", body)
+	}
+	for line, want := range map[string]string{"INTERVAL 7": "$48", "INTERVAL STAMP 3": "$16", "INTERVAL WAIT " + made.String(): "+OK"} {
+		if got := sayInterval(t, node, line); got != want && !strings.HasPrefix(got, "-CLUSTERDOWN ") {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+	for ; ; time.Sleep(time.Millisecond) {
 		_, state := fetch(t, "http://"+node+"/state")
 		_, metrics := fetch(t, "http://"+node+"/metrics")
-		if strings.Contains(state, `"interval":{"maxSeconds":0.1,`) && strings.Contains(metrics, "\nisotone_interval_max_seconds 0.1\n") {
+		if strings.Contains(state, `"interval":{"maxSeconds":2,"running":true,"broken":false,`) && !strings.Contains(state, `"widthSeconds":null`) && strings.Contains(metrics, "\nisotone_interval_max_seconds 2\n") {
 			break
 		}
 		if time.Now().After(deadline) {

@@ -16,9 +16,8 @@ type Interval struct {
 	Running bool `json:"running"`
 	// Broken is set while this node's steady clock, or the leader's, has a wrong rate.
 	Broken bool `json:"broken"`
-	// WidthSeconds is the uncertainty of the clock, LimitSeconds for how long it may still be used
-	// (negative: it may not), AgeSeconds the time since the latest reading; nil while nothing is
-	// known.
+	// WidthSeconds is the uncertainty of the clock, LimitSeconds for how long it may still be used,
+	// AgeSeconds the time since the latest reading; nil while no reading is valid.
 	WidthSeconds *float64 `json:"widthSeconds"`
 	LimitSeconds *float64 `json:"limitSeconds"`
 	AgeSeconds   *float64 `json:"ageSeconds"`
