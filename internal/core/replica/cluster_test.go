@@ -42,9 +42,9 @@ type node struct {
 	hellos []replica.Hello // admitted, from peers that repeat them
 	asks   []replica.ClockAsk
 	tells  []replica.ClockAnswer
-	// rate is by how many millionths its steady clock is fast.
-	rate   int64
-	flying *replica.Write // given out, not durable yet; nil: none
+	// rate is by how many millionths its steady clock is fast, origin by how much it was ahead at first.
+	rate, origin int64
+	flying       *replica.Write // given out, not durable yet; nil: none
 	// stalled keeps writes from becoming durable; down keeps the node from running.
 	stalled, down bool
 	met           map[uint64]bool // who it is connected to
@@ -271,7 +271,14 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 
 // steady returns what the steady clock of a node shows. It differs from the cluster's by rate only.
 func (n *node) steady(mono time.Duration) int64 {
-	return int64(mono) + int64(mono-time.Hour)*n.rate/1_000_000
+	return n.origin + int64(mono) + int64(mono-time.Hour)*n.rate/1_000_000
+}
+
+// setRate changes the rate of the steady clock of a node.
+func (c *cluster) setRate(n *node, rate int64) {
+	before := n.steady(c.mono)
+	n.rate = rate
+	n.origin += before - n.steady(c.mono)
 }
 
 // reached returns a node if something that is sent to it arrives, or nil.

@@ -415,3 +415,29 @@ func TestInterval_ForeignAnswersAreIgnored(t *testing.T) {
 		t.Errorf("it took a reading of term %d", got.Term)
 	}
 }
+
+// TestInterval_ALeaderWithAWrongRateHandsOver: both others find that its readings contradict each other.
+// One of them alone with a wrong rate changes nothing.
+func TestInterval_ALeaderWithAWrongRateHandsOver(t *testing.T) {
+	c := newIntervalCluster(t, 3)
+	l := c.leader()
+	f := c.others(l)[0]
+	c.setRate(f, 50_000)
+	c.tick(300)
+	if s := f.Status().Interval; !s.Broken || c.leader() != l || l.Status().Interval.Blamed {
+		t.Errorf("a follower with a wrong rate: %+v, the leader is node %d", s, c.leader().id)
+	}
+	c.setRate(f, 0)
+	c.tick(int(interval.RateWindow/tick) + 300)
+	if s := f.Status().Interval; s.Broken {
+		t.Errorf("a follower whose rate is right again: %+v", s)
+	}
+	c.setRate(l, 50_000)
+	c.tick(300)
+	if c.leader() == l {
+		t.Errorf("it still leads: %+v", l.Status().Interval)
+	}
+	if c.overlaps(int(limit / tick)) {
+		t.Error("terms overlap")
+	}
+}

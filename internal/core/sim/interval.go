@@ -24,6 +24,7 @@ const intervalRuns = 4
 type intervals struct {
 	rng    *rand.Rand
 	length time.Duration // of a limit; 0: off
+	wrong  wrongRate
 	users  []*user
 	// clocks are those of the terms of the cluster, by term, and the machine of each.
 	clocks map[uint64]termClock
@@ -45,7 +46,34 @@ func newIntervals(seed uint64, tick time.Duration) intervals {
 	if v.rng.IntN(intervalRuns) == 0 {
 		v.length = max(interval.LimitMin, []time.Duration{4, 10, 40}[v.rng.IntN(3)]*tick)
 	}
+	if v.rng.IntN(wrongRuns) == 0 {
+		v.wrong = wrongRate(1 + v.rng.IntN(2))
+	}
 	return v
+}
+
+// wrongRuns is one in how many runs with a cluster clock has a steady clock whose rate is beyond the
+// bound.
+const wrongRuns = 6
+
+// wrongRate is whose steady clock has a rate beyond the bound.
+type wrongRate int
+
+const (
+	// wrongUser: one process without a replica. The promises hold for all others, and it finds
+	// contradictions.
+	wrongUser wrongRate = 1 + iota
+	// wrongNode: one node. The promises of the oracle hold, and none of the cluster clock.
+	wrongNode
+)
+
+// drawWrongRate draws a rate beyond the bound.
+func (v *intervals) drawWrongRate() int64 {
+	rate := 5*interval.Slew + v.rng.Int64N(50_000)
+	if v.rng.IntN(2) == 0 {
+		rate = -rate
+	}
+	return rate
 }
 
 // steady is a steady clock, by rate millionths too fast.
@@ -96,6 +124,8 @@ type user struct {
 	resumes   time.Duration    // it is paused until then
 	before    interval.Reading // an earlier read, for a deliberate bug
 	beforeOK  bool
+	// wrong is set if the rate of its clock is beyond the bound.
+	wrong bool
 }
 
 // runIntervals starts the processes that use the cluster clock.
@@ -106,6 +136,9 @@ func (w *world) runIntervals() {
 	}
 	for i := range 2 + v.rng.IntN(3) {
 		u := &user{id: uint64(1000 + i), steady: v.newSteady(), asked: map[uint64]int64{}, generator: interval.NewGenerator(v.rng.Uint64())}
+		if i == 0 && v.wrong == wrongUser {
+			u.wrong, u.steady.rate = true, v.drawWrongRate()
+		}
 		v.users = append(v.users, u)
 		w.synchronize(u)
 		w.use(u)
@@ -141,10 +174,15 @@ func (w *world) disturb() {
 					w.after(u.resumes-w.now, func() { u.steady.set(w.now, u.steady.rate, false) })
 				}
 			case 2:
-				u.steady.set(w.now, v.drawRate(), u.steady.frozen)
+				if rate := v.drawRate(); !u.wrong {
+					u.steady.set(w.now, rate, u.steady.frozen)
+				}
 			case 3:
-				n := w.nodes[v.rng.IntN(len(w.nodes))]
-				n.steady.set(w.now, v.drawRate(), n.steady.frozen)
+				n, rate := w.nodes[v.rng.IntN(len(w.nodes))], v.drawRate()
+				if v.wrong == wrongNode && n.slot == 0 {
+					rate = v.drawWrongRate()
+				}
+				n.steady.set(w.now, rate, n.steady.frozen)
 			}
 		}
 		w.disturb()
@@ -202,6 +240,7 @@ func (w *world) tell(n *node, u *user, nonce uint64) {
 
 // told gives an answer to u.
 func (w *world) told(u *user, nonce uint64, m interval.Reading) {
+	v := &w.interval
 	sent, ok := u.asked[nonce]
 	if !ok {
 		return
@@ -217,7 +256,10 @@ func (w *world) told(u *user, nonce uint64, m interval.Reading) {
 		u.cluster, u.estimate = m.Cluster, interval.Estimate{}
 	}
 	if !u.estimate.Take(interval.At(sent), interval.At(u.steady.read(w.now)), m) {
-		w.fail("I14: process %d finds that clocks with right rates contradict each other", u.id)
+		w.stats.Contradictions++
+		if !u.wrong && v.wrong != wrongNode {
+			w.fail("I14: process %d finds that clocks with right rates contradict each other", u.id)
+		}
 	}
 }
 
@@ -241,7 +283,7 @@ func (w *world) read(u *user, then func(m interval.Reading, good bool)) {
 			good, u.beforeOK = u.beforeOK, good
 		}
 		m.Cluster = u.cluster
-		if good {
+		if good && !u.wrong {
 			w.checkRead(u.id, m)
 		}
 		then(m, good)
@@ -251,8 +293,8 @@ func (w *world) read(u *user, then func(m interval.Reading, good bool)) {
 // checkRead checks bounds that were read at this instant.
 func (w *world) checkRead(by uint64, m interval.Reading) {
 	v := &w.interval
-	if m.Cluster != w.cluster {
-		return // of a cluster that was lost
+	if m.Cluster != w.cluster || v.wrong == wrongNode {
+		return // of a cluster that was lost, or nothing is promised
 	}
 	if v.opened > m.Term {
 		w.fail("I14: process %d reads the clock of term %d, and that of term %d runs", by, m.Term, v.opened)
@@ -290,7 +332,7 @@ func (w *world) use(u *user) {
 			if good {
 				t, ok = u.generator.Next(m, 1)
 			}
-			if !ok {
+			if !ok || u.wrong || v.wrong == wrongNode {
 				w.use(u)
 				return
 			}
@@ -391,7 +433,7 @@ func (w *world) checkAnswer(k *call, r isotone.Range) {
 	if v.length == 0 {
 		return
 	}
-	if r.First.Time < k.earliest {
+	if r.First.Time < k.earliest && v.wrong != wrongNode {
 		w.fail("I14: the oracle answers %v, and a process had read the earliest bound %d before it was asked", r.First, k.earliest)
 	}
 	if r.First.Index+r.Count > oracle.IndexMax {
