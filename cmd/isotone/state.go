@@ -134,7 +134,7 @@ func describeInterval(r *node.Report) *dashboard.Interval {
 	i := &dashboard.Interval{MaxSeconds: r.IntervalMax.Seconds(), Running: r.Interval.Running, Broken: r.Interval.Broken}
 	if r.Interval.Known {
 		seconds := func(nanos int64) *float64 { return new(time.Duration(nanos).Seconds()) }
-		i.WidthSeconds, i.LimitSeconds, i.AgeSeconds = seconds(r.Interval.Width), seconds(r.Interval.Left), seconds(r.Interval.Age)
+		i.WidthSeconds, i.LimitSeconds, i.AgeSeconds = seconds(r.Interval.Width), seconds(r.Interval.Limit), seconds(r.Interval.Age)
 	}
 	return i
 }

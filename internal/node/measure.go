@@ -25,7 +25,7 @@ func (c *core) measure(s *view) {
 		ClockLimit: c.node.cfg.ClockJumpMax,
 		Interval: telemetry.IntervalStats{
 			Running: r.Interval.Running, Broken: r.Interval.Broken, Waiting: r.Interval.Waiting, Known: r.Interval.Known, Max: c.node.cfg.Interval,
-			Width: time.Duration(r.Interval.Width), Limit: time.Duration(r.Interval.Left), Age: time.Duration(r.Interval.Age),
+			Width: time.Duration(r.Interval.Width), Limit: time.Duration(r.Interval.Limit), Age: time.Duration(r.Interval.Age),
 		},
 		Raft:   c.raftStats(s),
 		Queues: c.queueStats(),
