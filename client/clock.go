@@ -37,6 +37,9 @@ type Clock struct {
 	own    *ClockGenerator
 	waits  waits
 
+	failed  atomic.Uint64 // questions
+	trouble trouble       // since the latest good reading, for errors of calls
+
 	ctx       context.Context // done when the clock or the client is closed
 	cancel    context.CancelFunc
 	wanted    chan struct{} // a call waits for an estimate; has room for one
@@ -264,11 +267,14 @@ func (k *Clock) want() {
 
 // overdue returns the error of a call whose context is done.
 func (k *Clock) overdue(ctx context.Context) error {
-	var told *isotone.Error
-	if ctx.Err() == context.DeadlineExceeded && errors.As(k.known.Load().why, &told) {
-		return &lateError{isotone.Errorf(told.Code, "no valid reading in time: %s", told.Message)}
+	if ctx.Err() != context.DeadlineExceeded || k.c.foreign.Load() != nil {
+		return k.c.timeoutError(ctx)
 	}
-	return k.c.timeoutError(ctx)
+	var told *isotone.Error
+	if errors.As(k.known.Load().why, &told) {
+		return &lateError{isotone.Errorf(told.Code, "not in time: %s", told.Message)}
+	}
+	return &lateError{isotone.Errorf(isotone.CodeDeadlineExceeded, "no valid reading of the cluster clock in time%s", k.trouble.text())}
 }
 
 // ClockStats describes the state of a [Clock], for metrics.
@@ -296,6 +302,7 @@ func (k *Clock) Stats() ClockStats {
 	known := k.known.Load()
 	now := k.steady()
 	s := known.stats
+	s.Failures = k.failed.Load()
 	if s.Term = known.estimate.Term(); s.Term != 0 {
 		s.Age = time.Duration(known.estimate.Age(now))
 	}

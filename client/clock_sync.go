@@ -126,7 +126,7 @@ func (s *syncer) step(now time.Time) time.Duration {
 		if s.usual.asking {
 			next = s.usual.asked.Add(s.usual.patience(s.period)).Sub(now)
 			if next <= 0 {
-				s.k.c.trouble.note(s.usual.addr, errSilent)
+				s.k.trouble.note(s.usual.addr, errSilent)
 				s.search()
 			}
 		}
@@ -263,6 +263,7 @@ func (s *syncer) take(o sounding) {
 // prefer makes a source with a good reading the usual one, unless the other is about as good, and ends
 // the search.
 func (s *syncer) prefer(src *source, now time.Time) {
+	s.k.trouble.clear()
 	if s.usual == nil || src.width < s.usual.width-s.usual.width/4 {
 		s.usual = src
 	}
@@ -290,8 +291,8 @@ func (s *syncer) failed(src *source, err error, now time.Time) {
 	if s.k.ctx.Err() != nil {
 		return
 	}
-	s.stats.Failures++
-	s.k.c.trouble.note(src.addr, err)
+	s.k.failed.Add(1)
+	s.k.trouble.note(src.addr, err)
 	var refusal *isotone.Error
 	most := backoffMax
 	src.why = nil

@@ -62,6 +62,13 @@
 // has received, so that a cluster that was restored from an older copy moves beyond it. Nodes
 // of older versions are asked without it.
 //
+// # The cluster clock
+//
+// A [Clock] reads the cluster's clock as an interval, and makes timestamps, both without a request. It
+// needs a cluster in which intervals are on (INTERVAL_MS). Its timestamps and those of
+// [Client.Timestamp] are in one order. That order is the real-time order for those that were waited
+// for: see [Clock.Wait]. Unlike all else here, this rests on clocks, see [Clock].
+//
 // # IDs
 //
 // [Client.Snowflake] requests batches of IDs from the members in turn. A [Generator] leases

@@ -108,6 +108,63 @@ func ExampleHooks() {
 	// 1 1 0
 }
 
+// A commit wait: the write is done, and seen by others, only when its timestamp is in the past for
+// everyone. The wait runs beside the write, so it costs nothing if the write takes longer than the
+// interval is wide.
+func ExampleClock_Wait() {
+	c := exampleClient()
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	k, err := c.NewClock(ctx, client.ClockOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer k.Close()
+
+	write := func(isotone.Timestamp) error { return nil } // in a program: replicates a value
+	commit := func() (isotone.Timestamp, error) {
+		ts, err := k.Timestamp(ctx) // no request
+		if err != nil {
+			return ts, err
+		}
+		written := make(chan error, 1)
+		go func() { written <- write(ts) }()
+		waited := k.Wait(ctx, ts)
+		return ts, errors.Join(<-written, waited)
+	}
+	first, err := commit()
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Whatever begins now, in any process, gets a larger timestamp: of a clock, or of the oracle.
+	second, err := commit()
+	fmt.Println(first.Before(second), k.After(first), err)
+	// Output: true true <nil>
+}
+
+func ExampleClock_Now() {
+	c := exampleClient()
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	k, err := c.NewClock(ctx, client.ClockOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer k.Close()
+	now, err := k.Now()
+	switch {
+	case errors.Is(err, isotone.ErrNoLeader):
+		fmt.Println("no reading is valid: there is no leader, or it is too far away")
+	case errors.Is(err, isotone.ErrClock):
+		fmt.Println("the rate of a clock is wrong")
+	case err == nil:
+		fmt.Println(now.Earliest <= now.Latest)
+	}
+	// Output: true
+}
+
 // exampleClient returns a client of a fake cluster.
 func exampleClient(hooks ...client.Hooks) *client.Client {
 	o := client.Options{Addrs: nodes}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/interval"
 	"github.com/isotone/isotone/internal/reply"
 )
 
@@ -32,6 +33,16 @@ func Waiting(c *Client) (calls uint64) {
 
 // Free returns how many connections to the leader have no request under way.
 func Free(c *Client) int { return int(c.stamps.nfree.Load() + c.direct.nfree.Load()) }
+
+// WithSteady returns options with a steady clock.
+func WithSteady(now func() interval.Instant) ClockOptions { return ClockOptions{steady: now} }
+
+// Waits returns how many calls of Wait wait.
+func Waits(k *Clock) int {
+	k.waits.mu.Lock()
+	defer k.waits.mu.Unlock()
+	return len(k.waits.heap)
+}
 
 // Parse reads an answer in every way: as one to a command, and as one to requests for
 // timestamps and for IDs. It returns the results for the requests.

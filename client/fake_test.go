@@ -57,6 +57,7 @@ type cluster struct {
 	guard    uint64 // the largest index of a floor; 0: any
 	ids      int64
 	leases   map[string]*lease // by session
+	clock    fakeClock
 }
 
 type lease struct {
@@ -351,6 +352,8 @@ func (c *cluster) answer(index int, args []string) []byte {
 		return stamp(first)
 	case "SNOWFLAKE":
 		return c.snowflakes(index, args)
+	case "INTERVAL":
+		return c.interval(index, args)
 	}
 	return []byte("-ERR unknown command\r\n")
 }

@@ -18,6 +18,7 @@ var intervalHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.WaitWithoutRate:    waitsTooShort,
 	mutant.ReportNotAsLeader:  forgetsThatItLed,
 	mutant.ReportForgets:      forgetsWhomItAnswered,
+	mutant.LimitFromAnswer:    extendsAfterAPause,
 	mutant.TellUnsaid:         tellsWhatTheLogDoesNot,
 	mutant.ReelectedSkipsWait: skipsItsOwnLimits,
 }
@@ -128,5 +129,27 @@ func skipsItsOwnLimits(t *testing.T) bool {
 	c.drop = func(m *raftpb.Message) bool {
 		return m.GetFrom() != a.id && (m.GetType() == raftpb.MsgPreVote || m.GetType() == raftpb.MsgVote)
 	}
+	return c.overlaps(int(limit / tick))
+}
+
+// extendsAfterAPause reports whether a leader that was paused with the answers to its round unread tells
+// a limit that runs when its successor serves.
+func extendsAfterAPause(t *testing.T) bool {
+	c := newQuietCluster(t, limit)
+	a := c.leader()
+	others := c.others(a)
+	c.mono += tick
+	c.turn(a, &replica.Input{Ticks: 1})
+	for _, n := range others {
+		in := &replica.Input{Messages: n.inbox}
+		n.inbox = nil
+		c.turn(n, in)
+	}
+	a.down = true // and keeps what has arrived
+	c.tick(int(limit/tick) - 4)
+	a.down = false
+	in := &replica.Input{Messages: a.inbox}
+	a.inbox = nil
+	c.turn(a, in)
 	return c.overlaps(int(limit / tick))
 }
