@@ -59,6 +59,7 @@ type handler struct {
 	largeIDs atomic.Int64
 	// clockWaits counts the requests that wait for the cluster clock.
 	clockWaits atomic.Int64
+	stopping   chan struct{} // closed once the server takes no more connections
 }
 
 // adminPrefix is where the paths of operators begin.
@@ -84,6 +85,7 @@ func newHandler(cfg Config) *handler {
 		admin:    cfg.Admin,
 		mode:     cfg.Mode,
 		limits:   cfg.Limits,
+		stopping: make(chan struct{}),
 		observe:  cfg.Observe,
 		log:      cfg.Log,
 	}

@@ -58,6 +58,9 @@ func tellWritten(err error) string {
 	return httpapi.CodeOK
 }
 
+// errStopping answers requests that wait while the server stops: another node can answer them.
+var errStopping = isotone.Errorf(isotone.CodeNoLeader, "this node is stopping")
+
 // awaitPast returns once the cluster clock has passed a timestamp, or why it does not wait any
 // longer.
 func (h *handler) awaitPast(ctx context.Context, t isotone.Timestamp) error {
@@ -78,6 +81,8 @@ func (h *handler) awaitPast(ctx context.Context, t isotone.Timestamp) error {
 		case <-look.C:
 		case <-deadline.C:
 			return front.ErrNotPast
+		case <-h.stopping:
+			return errStopping
 		case <-ctx.Done():
 			return isotone.Errorf(isotone.CodeDeadlineExceeded, "the request ended before the timestamp was past: %v", context.Cause(ctx))
 		}

@@ -203,3 +203,19 @@ func TestInterval_RefusesWhatIsNotGood(t *testing.T) {
 		}
 	}
 }
+
+func TestInterval_WaitsEndWithTheServer(t *testing.T) {
+	s, _ := startClock(t)
+	answered := make(chan answer, 1)
+	c := s.client(t, "http1")
+	go func() { answered <- c.get(t, "/interval?wait="+isotone.Timestamp{Time: shownAt + 1}.String()) }()
+	for s.ClockWaits() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	wantFault(t, <-answered, 503, isotone.CodeNoLeader)
+}

@@ -295,8 +295,8 @@ func (s *Server) begin(udp net.PacketConn) (bool, error) {
 	return true, nil
 }
 
-// Shutdown stops taking connections, lets running requests finish, closes idle
-// connections, and returns when all are closed. When ctx ends first it cuts the rest and
+// Shutdown stops taking connections, lets running requests finish (those that wait for the
+// cluster clock at once, with isotone.ErrNoLeader), closes idle connections, and returns when all are closed. When ctx ends first it cuts the rest and
 // returns the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
@@ -330,6 +330,7 @@ func (s *Server) stop() {
 		return
 	}
 	s.stopped = true
+	close(s.handler.stopping)
 	s.ready.Stop()
 	if s.quicIn != nil {
 		_ = s.quicIn.Close()
