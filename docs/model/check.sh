@@ -1,10 +1,12 @@
 #!/bin/sh
-# Checks the model of leases and rounds: without a mistake it must hold in every state,
-# with each mistake it must fail, and what is said never to happen must happen where
-# REACH asks for it. Needs spin and a C compiler; takes about four minutes and 2 GB.
+# Checks the models of leases and rounds and of the cluster clock: without a mistake each
+# must hold in every state, with each mistake it must fail, and what is said never to happen
+# must happen where REACH asks for it. Needs spin and a C compiler; takes about five minutes
+# and 2 GB.
 #
-#   check.sh          all of the above
-#   check.sh full     the correct model once more without the reduction (2.2 GB more)
+#   check.sh            all of the above
+#   check.sh full       the correct models once more without the reduction (2.2 GB more)
+#   check.sh interval   only the model of the cluster clock: a minute and a half
 #
 # CC names the C compiler, JOBS how many models are worked on at a time (2). Ends with 1
 # if an expectation is not met, with 2 if a tool is missing.
@@ -78,7 +80,7 @@ examine() {
 	shift 4
 	start=$(date +%s)
 	# The model is preprocessed by the compiler at hand: spin itself would ask for gcc.
-	if ! "$cc" -E -P -x c "$@" "$here/lease.pml" >model.pml 2>out ||
+	if ! "$cc" -E -P -x c "$@" "$here/$model" >model.pml 2>out ||
 		! spin -a model.pml >>out 2>&1 ||
 		! step "$cc" -w -DSAFETY -DNOREDUCE -DMEMLIM=8000 $copts -o pan pan.c >>out 2>&1; then
 		row "$name" "$expected" "does not compile" - - -
@@ -109,21 +111,24 @@ examine() {
 }
 
 row model expected found states depth s
-search "correct" holds "-O1 -DBFS" ""
-search "EARLY_REQUESTS" holds "-O2 -DBFS" "" -DWORST_RATES -DEARLY_REQUESTS
-[ "${1:-}" != full ] || search "correct, not reduced" holds "-O2 -DBFS" "" -DWORST_RATES -DNO_TIDY
 
-for mistake in LEASE_FROM_ANSWER LEASE_WITHOUT_SLACK LEASE_IGNORES_DRIFT LEASE_CLOCK_STOPS LEASE_ON_OLD_CLOCK \
-	LEASE_UNCONFIRMED LEASE_SURVIVES_TRANSFER LEASE_RETURNS_AFTER_TRANSFER VOTE_AFTER_RESTART VOTE_AFTER_TERM_CHANGE \
-	LEASE_FROM_CONFIRM PROMISE_WAIVED_ON_REFUSAL JOIN_ROUND_IN_FLIGHT REUSE_ROUND_NUMBER; do
-	search "$mistake" violated "-O0 -DBFS" "" -DWORST_RATES -D$mistake
-done
-# Its shortest failure is long; going deep first finds one much sooner.
-search COUNT_EARLY_GRANTS violated -O0 "-m1000" -DWORST_RATES -DCOUNT_EARLY_GRANTS
+leases() {
+	model=lease.pml
+	search "correct" holds "-O1 -DBFS" ""
+	search "EARLY_REQUESTS" holds "-O2 -DBFS" "" -DWORST_RATES -DEARLY_REQUESTS
+	[ "${1:-}" != full ] || search "correct, not reduced" holds "-O2 -DBFS" "" -DWORST_RATES -DNO_TIDY
 
-while read -r reach what; do
-	search "$what" reached "-O0 -DBFS" "" -DWORST_RATES -DREACH="$reach"
-done <<LIST
+	for mistake in LEASE_FROM_ANSWER LEASE_WITHOUT_SLACK LEASE_IGNORES_DRIFT LEASE_CLOCK_STOPS LEASE_ON_OLD_CLOCK \
+		LEASE_UNCONFIRMED LEASE_SURVIVES_TRANSFER LEASE_RETURNS_AFTER_TRANSFER VOTE_AFTER_RESTART VOTE_AFTER_TERM_CHANGE \
+		LEASE_FROM_CONFIRM PROMISE_WAIVED_ON_REFUSAL JOIN_ROUND_IN_FLIGHT REUSE_ROUND_NUMBER; do
+		search "$mistake" violated "-O0 -DBFS" "" -DWORST_RATES -D$mistake
+	done
+	# Its shortest failure is long; going deep first finds one much sooner.
+	search COUNT_EARLY_GRANTS violated -O0 "-m1000" -DWORST_RATES -DCOUNT_EARLY_GRANTS
+
+	while read -r reach what; do
+		search "$what" reached "-O0 -DBFS" "" -DWORST_RATES -DREACH="$reach"
+	done <<LIST
 1 lease of a later leader
 2 transfer succeeds
 3 vote after a restart
@@ -133,6 +138,37 @@ done <<LIST
 7 lease beside a deposed leader
 8 answer without a promise
 LIST
+}
+
+limits() {
+	model=interval.pml
+	search "limits" holds "-O1 -DBFS" ""
+	[ "$mode" != full ] || search "limits, not reduced" holds "-O2 -DBFS" "" -DWORST_RATES -DNO_TIDY
+
+	for mistake in NO_WAIT WAIT_WITHOUT_RATE REELECTED_SKIPS_WAIT REPORT_OWN_ONLY REPORT_NOT_AS_LEADER REPORT_FORGETS \
+		CLOCK_BEFORE_MESSAGES LIMIT_FROM_ANSWER LIMIT_UNCONFIRMED REUSE_ROUND_NUMBER TELL_UNSAID RELEASE_EARLY \
+		RELEASE_AND_TELL TELL_AFTER_GIVING_UP GO_BY_OLDER_WORD; do
+		search "$mistake" violated "-O0 -DBFS" "" -DWORST_RATES -D$mistake
+	done
+
+	while read -r reach what; do
+		search "$what" reached "-O0 -DBFS" "" -DWORST_RATES -DREACH="$reach"
+	done <<LIST
+1 no wait after a release
+2 the rest of a wait
+3 no wait, nobody was answered
+4 a leader is elected again
+5 a whole wait
+6 a restarted voter elects
+7 limits once more after a word
+8 limits beside a later leader
+9 a later leader tells limits
+LIST
+}
+
+mode=${1:-}
+[ "$mode" = interval ] || leases
+limits
 collect 1
 
 if [ $failed = 0 ]; then

@@ -184,10 +184,11 @@ func (r *Replica) tellsLimits() bool {
 }
 
 // extendLimit takes in that a round is confirmed that began when the clock showed started, 0 if none
-// ran.
+// ran. Not while the log may come to say that no limit runs: even if this leader has given up the
+// transfer, its successor may find that word, and not wait.
 func (r *Replica) extendLimit(started uint64) {
 	c := &r.leading.clock
-	if started == 0 || !r.tellsLimits() || c.releasing && !mutant.On(mutant.ReleaseAndTell) {
+	if started == 0 || !r.tellsLimits() || (c.releasing || c.saying) && !mutant.On(mutant.ReleaseAndTell) {
 		return
 	}
 	if mutant.On(mutant.LimitFromAnswer) {
