@@ -270,9 +270,14 @@ func (k *Clock) overdue(ctx context.Context) error {
 	if ctx.Err() != context.DeadlineExceeded || k.c.foreign.Load() != nil {
 		return k.c.timeoutError(ctx)
 	}
+	known := k.known.Load()
 	var told *isotone.Error
-	if errors.As(k.known.Load().why, &told) {
+	if errors.As(known.why, &told) {
 		return &lateError{isotone.Errorf(told.Code, "not in time: %s", told.Message)}
+	}
+	if bounds, good := known.estimate.Bounds(k.steady()); good {
+		return &lateError{isotone.Errorf(isotone.CodeDeadlineExceeded,
+			"the cluster clock has not come far enough in time: it is at %d to %d, with a limit of %d", bounds.Earliest, bounds.Latest, bounds.Limit)}
 	}
 	return &lateError{isotone.Errorf(isotone.CodeDeadlineExceeded, "no valid reading of the cluster clock in time%s", k.trouble.text())}
 }

@@ -49,7 +49,7 @@ func TestClockSync_OutlivesItsNode(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			f := startCluster(t, 3)
 			f.change(func() { f.clock.length, f.clock.widths = time.Second, []uint64{0, 100e6, 100e6} })
-			k := clock(t, f.dial(client.Options{Addrs: f.addrs()[:1]}), client.ClockOptions{})
+			k := clock(t, f.dial(client.Options{Addrs: f.addrs()[:1], DialTimeout: 5 * time.Second}), client.ClockOptions{})
 			eventually(t, "the narrow one", func() bool { return k.Stats().Node == f.nodes[0].addr })
 			stop := gaps(k)
 			f.lead(1)
