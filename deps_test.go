@@ -51,18 +51,18 @@ internal/host/loop:         ; golang.org/x/sys
 internal/host/secure:       internal/host/loop
 internal/host/storage:      ; go.etcd.io/raft/v3 go.etcd.io/bbolt google.golang.org/protobuf golang.org/x/sys
 internal/host/backup:       internal/host/storage
-internal/host/peer:         ; go.etcd.io/raft/v3 google.golang.org/protobuf
+internal/host/peer:         internal/core/interval ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
 internal/front/head:
-internal/front:             . snowflake internal/host/trace
+internal/front:             . snowflake internal/core/interval internal/host/trace
 internal/front/gate:        internal/host/loop
-internal/front/httpapi:     . snowflake internal/front
+internal/front/httpapi:     . snowflake internal/core/interval internal/front
 internal/front/admin:       . internal/front internal/front/httpapi
 internal/front/transaction:
 internal/front/stats:       . internal/host/trace internal/front/transaction ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
-internal/front/http1:       . snowflake internal/host/access internal/host/loop internal/host/trace internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/transaction
-internal/front/resp:        . snowflake internal/host/access internal/host/loop internal/host/trace internal/front internal/front/transaction
-internal/front/web:         . snowflake internal/host/access internal/host/listen internal/host/trace internal/front internal/front/httpapi internal/front/stats internal/front/transaction ; github.com/quic-go/quic-go
+internal/front/http1:       . snowflake internal/core/interval internal/host/access internal/host/loop internal/host/trace internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/transaction
+internal/front/resp:        . snowflake internal/core/interval internal/host/access internal/host/loop internal/host/trace internal/front internal/front/transaction
+internal/front/web:         . snowflake internal/core/interval internal/host/access internal/host/listen internal/host/trace internal/front internal/front/httpapi internal/front/stats internal/front/transaction ; github.com/quic-go/quic-go
 internal/front/thriftrpc:   . snowflake internal/host/access internal/host/listen internal/front ; github.com/apache/thrift
 
 internal/forward:           . internal/host/loop internal/host/trace internal/front

@@ -157,7 +157,7 @@ func TestClients_QuotasOfRates(t *testing.T) {
 	}
 	// That was what the user may have in 1000 seconds.
 	for range 3 { // on the fast path, and elsewhere
-		for _, path := range []string{"/timestamp", "/api/snowflake"} {
+		for _, path := range []string{"/timestamp", "/api/snowflake", "/interval?n=1"} {
 			status, header, body := c.ask(path, bearer("slow", testSecret))
 			after, _ := strconv.Atoi(header.Get("Retry-After"))
 			if status != 429 || after < 100 || after > 1000 || !strings.Contains(body, `"code":"quota_exceeded"`) {
@@ -169,6 +169,7 @@ func TestClients_QuotasOfRates(t *testing.T) {
 	redis.does("AUTH slow "+testSecret, "+OK")
 	redis.does("TS", "-TRYAGAIN quota_exceeded")
 	redis.does("SNOWFLAKE", "-TRYAGAIN quota_exceeded")
+	redis.does("INTERVAL STAMP", "-TRYAGAIN quota_exceeded")
 	redis.does("AUTH fast "+testSecret, "+OK")
 	redis.does("TS", "$16")
 	c = dialHTTP(t, n.client, nil)

@@ -173,6 +173,9 @@ var questions = []question{
 	{"/timestamp?n=3", bearer("web", testSecret), 200},
 	{"/api/snowflake", bearer("ids", testSecret), 200},
 	{"/api/snowflake", bearer("web", testSecret), 403},
+	{"/interval", bearer("web", testSecret), 404}, // as INTERVAL_MS is 0
+	{"/interval?n=3", bearer("ids", testSecret), 403},
+	{"/interval?wait=00000000000000000000000000000000", "", 401},
 	{"/timestamp", "", 401},
 	{"/timestamp", bearer("ops", testSecret), 200},
 	{"/timestamp", bearer("ids", testSecret), 403},
@@ -361,11 +364,11 @@ func TestClients_RESPAuthenticatesConnections(t *testing.T) {
 	n := startGuarded(t, usersOfTests, nil)
 	c := dialRedis(t, n.client, nil)
 	for _, step := range []struct{ command, want string }{
-		{"TS", "-NOAUTH"}, {"PING", "-NOAUTH"}, {"HELLO 3", "-NOAUTH"}, {"SNOWFLAKE", "-NOAUTH"}, {"WORKER LEASE 1 1 1000", "-NOAUTH"},
+		{"TS", "-NOAUTH"}, {"PING", "-NOAUTH"}, {"HELLO 3", "-NOAUTH"}, {"SNOWFLAKE", "-NOAUTH"}, {"WORKER LEASE 1 1 1000", "-NOAUTH"}, {"INTERVAL", "-NOAUTH"},
 		{"AUTH web wrong-wrong", "-WRONGPASS"}, {"TS", "-NOAUTH"},
-		{"AUTH web " + testSecret, "+OK"}, {"TS", "$16"}, {"TS 3", "$16"}, {"PING", "+PONG"}, {"SNOWFLAKE", "-NOPERM"},
+		{"AUTH web " + testSecret, "+OK"}, {"TS", "$16"}, {"TS 3", "$16"}, {"PING", "+PONG"}, {"SNOWFLAKE", "-NOPERM"}, {"INTERVAL", "-ERR this node reads no cluster clock"},
 		{"AUTH web wrong-wrong", "-WRONGPASS"}, {"TS", "$16"}, // as in Redis, the user stays
-		{"AUTH ids " + testSecret, "+OK"}, {"TS", "-NOPERM"}, {"SNOWFLAKE", ":"},
+		{"AUTH ids " + testSecret, "+OK"}, {"TS", "-NOPERM"}, {"INTERVAL STAMP", "-NOPERM"}, {"SNOWFLAKE", ":"},
 		{"RESET", "+RESET"}, {"SNOWFLAKE", "-NOAUTH"}, {"PING", "-NOAUTH"},
 		{"AUTH " + testSecret, "+OK"}, {"TS", "$16"}, // the user default
 		{"HELLO 3 AUTH ops wrong-wrong", "-WRONGPASS"}, {"HELLO 3 AUTH ops " + testSecret + " SETNAME x", "%"}, {"SNOWFLAKE", ":"}, {"CLIENT GETNAME", "$1"},

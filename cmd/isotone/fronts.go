@@ -33,7 +33,7 @@ type clientServer interface {
 type frontsConfig struct {
 	server clientServer
 	// web configures the standard servers. What the fronts in the loops share with them is
-	// taken from there: Mode, TLS, Live, Limits.
+	// taken from there: Clock, Mode, TLS, Live, Limits.
 	web web.Config
 	// ids returns the ids for the fronts in loop i; nil: none.
 	ids func(i int) front.IDs
@@ -134,12 +134,12 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 		ids = cfg.ids(i)
 	}
 	http := http1.New(http1.Config{
-		Backend: b, IDs: ids, Live: cfg.live, Mode: cfg.web.Mode, Detached: f.web.Take, Observe: cfg.observe, AltSvc: f.altSvc,
+		Backend: b, IDs: ids, Clock: cfg.web.Clock, Live: cfg.live, Mode: cfg.web.Mode, Detached: f.web.Take, Observe: cfg.observe, AltSvc: f.altSvc,
 		Stats: cfg.stats.fastPath(), Loop: l, Trace: cfg.trace,
 	})
 	lessor, _ := b.(front.Lessor) // a node is
 	redis := resp.New(resp.Config{
-		Backend: b, IDs: ids, Lessor: lessor, Mode: cfg.web.Mode, Observe: cfg.observe, Trace: cfg.trace, Version: version,
+		Backend: b, IDs: ids, Clock: cfg.web.Clock, Lessor: lessor, Mode: cfg.web.Mode, Observe: cfg.observe, Trace: cfg.trace, Version: version,
 		Post: func(f func()) { l.Post(f) },
 	})
 	var g *gate.Gate

@@ -186,6 +186,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		DataDir:               s.DataDir,
 		EpochInterval:         s.EpochInterval,
 		ClockJumpMax:          s.ClockJumpMax,
+		Interval:              s.Interval,
 		ReservationsMissedMax: s.EpochDeadlineLimit,
 		RequestsMax:           s.TimestampRequestBuffer,
 		Tick:                  s.RTT,
@@ -252,7 +253,7 @@ func (m *member) startFronts(s *config.Settings, so sockets, f memberFiles, metr
 	m.fronts = newFronts(frontsConfig{
 		server: m.node,
 		web: web.Config{
-			Backend: m.node, IDs: m.node.IDs(-1), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node,
+			Backend: m.node, IDs: m.node.IDs(-1), Clock: m.node.Clock(), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node,
 			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.node, Security: func() front.Security { return describeSecurity(s, f) }}).Serve, Mode: s.ReadMode, TLS: secure, Access: f.users,
 			Limits: web.Limits{ConnectionsMax: limits.client}, Observe: metrics.ObserveRequest, Log: log,
 		},

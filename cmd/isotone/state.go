@@ -64,7 +64,7 @@ func (s *stateSource) describe(r *node.Report) *dashboard.State {
 			ID: r.Status.NodeID, Addr: s.addr, Role: r.Status.Role, Ready: r.Status.NotReady == "", NotReady: r.Status.NotReady,
 			Forming: r.Forming, Draining: r.Status.Draining, UptimeSeconds: r.Uptime.Seconds(), Loops: r.Loops,
 		},
-		Clock: describeClock(r), Members: describeMembers(r), Workers: s.describeWorkers(r), Elections: []dashboard.Election{},
+		Clock: describeClock(r), Interval: describeInterval(r), Members: describeMembers(r), Workers: s.describeWorkers(r), Elections: []dashboard.Election{},
 	}
 	if r.Status.ClusterID != 0 {
 		state.ClusterID = isotone.ClusterID(r.Status.ClusterID).String()
@@ -124,6 +124,19 @@ func describeClock(r *node.Report) dashboard.Clock {
 		c.OffsetFromQuorumSeconds = &offset
 	}
 	return c
+}
+
+// describeInterval returns what the node knows of the cluster clock, or nil if it reads none.
+func describeInterval(r *node.Report) *dashboard.Interval {
+	if r.IntervalMax == 0 {
+		return nil
+	}
+	i := &dashboard.Interval{MaxSeconds: r.IntervalMax.Seconds(), Running: r.Interval.Running, Broken: r.Interval.Broken}
+	if r.Interval.Known {
+		seconds := func(nanos int64) *float64 { return new(time.Duration(nanos).Seconds()) }
+		i.WidthSeconds, i.LimitSeconds, i.AgeSeconds = seconds(r.Interval.Width), seconds(r.Interval.Limit), seconds(r.Interval.Age)
+	}
+	return i
 }
 
 func describePeer(m *dashboard.Member, p node.PeerReport) {

@@ -55,7 +55,7 @@ func traceparent(ctx context.Context) string {
 }
 
 // routes are the paths that a span may be named after.
-var routes = []string{"/timestamp", "/api/snowflake", "/state", "/", "/up", "/ready", "/members", "/membership", "/metrics", "/upgrade"}
+var routes = []string{"/timestamp", "/api/snowflake", "/interval", "/state", "/", "/up", "/ready", "/members", "/membership", "/metrics", "/upgrade"}
 
 // route returns path if it is one of routes.
 func route(path string) string {

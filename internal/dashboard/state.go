@@ -35,6 +35,8 @@ type State struct {
 	Totals   Totals   `json:"totals"`
 	Members  []Member `json:"members"`
 	Clock    Clock    `json:"clock"`
+	// Interval is nil unless INTERVAL_MS is set.
+	Interval *Interval `json:"interval"`
 	// Workers are the worker leases that this node holds.
 	Workers []Worker `json:"workers"`
 	// Elections are the latest changes of leader that this node has seen, oldest first.

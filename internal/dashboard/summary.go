@@ -44,6 +44,9 @@ func WriteSummary(w io.Writer, s *State) error {
 	if s.Epoch != nil {
 		fmt.Fprintf(t, "time\t%s relative to this node's clock\n", signed(s.Epoch.LeadSeconds))
 	}
+	if s.Interval != nil {
+		fmt.Fprintf(t, "interval\t%s, of the cluster clock\n", s.Interval.cell())
+	}
 	_ = t.Flush()
 	out.WriteByte('\n')
 	t = tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)

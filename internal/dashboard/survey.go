@@ -260,6 +260,7 @@ func (r *Report) judge() {
 			r.Warnings = append(r.Warnings, warning)
 		}
 	}
+	r.Warnings = append(r.Warnings, r.intervalWarnings()...)
 }
 
 // forming reports whether the members that answer are still forming the cluster.

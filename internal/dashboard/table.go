@@ -31,10 +31,21 @@ func WriteTable(w io.Writer, r *Report) error {
 	}
 	out.WriteString("\n\n")
 	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tCLIENTS\tPEERS\tROLE\tTERM\tLAG\tCLOCK\tTS/S\tIDS/S\tP50\tP99\tLEAD\tUP\tREADY")
+	heads := strings.Fields("NODE CLIENTS PEERS ROLE TERM LAG CLOCK TS/S IDS/S P50 P99 LEAD UP READY")
+	print := func(cells []string, interval string) {
+		if r.intervals() { // after CLOCK
+			cells = slices.Insert(cells, 7, interval)
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	print(heads, "INTERVAL")
 	seen := r.clocks()
 	for _, v := range r.Views {
-		fmt.Fprintln(t, strings.Join(r.row(v, seen), "\t"))
+		interval := noFigure
+		if v.State != nil {
+			interval = v.State.Interval.cell()
+		}
+		print(r.row(v, seen), interval)
 	}
 	_ = t.Flush()
 	out.WriteString(seen.legend())

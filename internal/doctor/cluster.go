@@ -46,6 +46,7 @@ func (j *findings) cluster(m *Measurements) {
 	j.pairs(c)
 	j.reach(c)
 	j.clocks(c)
+	j.intervals(c)
 	j.versions(c)
 	j.lags(c)
 	j.workers(m)

@@ -238,7 +238,7 @@ var ailments = []ailment{
 
 // TestJudge_FindsEachAilment and nothing else.
 func TestJudge_FindsEachAilment(t *testing.T) {
-	for _, a := range slices.Concat(ailments, distrust) {
+	for _, a := range slices.Concat(ailments, distrust, untimely) {
 		l, c := local(), cluster()
 		a.wrong(l, c)
 		r := doctor.Judge(&doctor.Measurements{At: now, Local: l, Cluster: c})

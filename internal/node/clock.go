@@ -2,6 +2,9 @@ package node
 
 import (
 	"time"
+
+	"github.com/isotone/isotone/internal/core/interval"
+	"github.com/isotone/isotone/internal/steady"
 )
 
 // Clock is where a node gets its time from. It reads it once a turn, and for every id;
@@ -11,6 +14,10 @@ type Clock interface {
 	Wall() time.Time
 	// Mono never goes back, and goes on while the machine is suspended.
 	Mono() time.Duration
+	// Exact is the steady clock on which the cluster clock rests, in nanoseconds; see package steady.
+	// Steady returns bounds of the same clock, and costs less. They are read only with INTERVAL_MS.
+	Exact() int64
+	Steady() interval.Instant
 }
 
 // SystemClock is the machine's clock.
@@ -22,6 +29,12 @@ func (SystemClock) Wall() time.Time { return time.Now().Round(0) }
 
 // Mono returns the time since the machine was started, suspend included.
 func (SystemClock) Mono() time.Duration { return bootTime() }
+
+// Exact is [steady.Exact].
+func (SystemClock) Exact() int64 { return steady.Exact() }
+
+// Steady is [steady.Now].
+func (SystemClock) Steady() interval.Instant { return steady.Now() }
 
 // unixNanos turns a time of day into what the replica wants: a clock before 1970
 // reads 0, and one beyond the year 2262 the last moment before.

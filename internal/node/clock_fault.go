@@ -6,6 +6,9 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/isotone/isotone/internal/core/interval"
+	"github.com/isotone/isotone/internal/steady"
 )
 
 // ClockFault describes what is wrong with a [FaultClock]. The zero value is nothing.
@@ -17,6 +20,9 @@ type ClockFault struct {
 	RatePPM int64 `json:"rate_ppm"`
 	// Freeze stops the time of day.
 	Freeze bool `json:"freeze"`
+	// SteadyPPM makes the steady clock run faster or slower. Intervals are right up to
+	// interval.RateError, apart from what the machine's clock is wrong by.
+	SteadyPPM int64 `json:"steady_ppm"`
 }
 
 // faultCheckInterval is how often a FaultClock looks at its file.
@@ -34,12 +40,15 @@ type FaultClock struct {
 	base     time.Duration // what Mono read then
 	baseWall time.Time     // what Wall read then, without offset
 	frozen   time.Time
+	// The steady clock showed steadyBase when the machine's showed steadySince.
+	steadySince, steadyBase int64
 }
 
 // NewFaultClock returns a clock that follows the file at path.
 func NewFaultClock(path string) *FaultClock {
 	b := bootTime()
-	return &FaultClock{path: path, since: b, base: b, baseWall: time.Now().Round(0)}
+	s := steady.Exact()
+	return &FaultClock{path: path, since: b, base: b, baseWall: time.Now().Round(0), steadySince: s, steadyBase: s}
 }
 
 // Wall returns the time of day with the fault applied.
@@ -59,6 +68,28 @@ func (c *FaultClock) Mono() time.Duration {
 	defer c.mu.Unlock()
 	c.check()
 	return c.base + c.scaled(bootTime())
+}
+
+// Exact returns the steady clock with the fault's rate applied.
+func (c *FaultClock) Exact() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.check()
+	return c.steadyAt(steady.Exact())
+}
+
+// Steady returns bounds of the steady clock with the fault's rate applied.
+func (c *FaultClock) Steady() interval.Instant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.check()
+	now := steady.Now()
+	return interval.Instant{Lo: c.steadyAt(now.Lo), Hi: c.steadyAt(now.Hi) + 1}
+}
+
+func (c *FaultClock) steadyAt(real int64) int64 {
+	passed := real - c.steadySince
+	return c.steadyBase + passed + passed*c.fault.SteadyPPM/1_000_000
 }
 
 func (c *FaultClock) wall(real time.Duration) time.Time {
@@ -85,6 +116,8 @@ func (c *FaultClock) check() {
 	}
 	passed := c.scaled(real)
 	c.base, c.baseWall, c.since = c.base+passed, c.baseWall.Add(passed), real
+	now := steady.Exact()
+	c.steadyBase, c.steadySince = c.steadyAt(now), now
 	c.fault = fault
 }
 

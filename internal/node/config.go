@@ -52,6 +52,8 @@ type Config struct {
 	RequestsMax int
 	// ClockJumpMax is CLOCK_JUMP_MAX_MS; 0 believes any clock.
 	ClockJumpMax time.Duration
+	// Interval is INTERVAL_MS; 0: no intervals of the cluster clock.
+	Interval time.Duration
 	// Tick is RTT_MS.
 	Tick time.Duration
 	// Loops is how many loops own client connections, the core loop among them; 0 means 1.
@@ -189,6 +191,7 @@ func replicaConfig(cfg Config, rec storage.Recovered) replica.Config {
 		RequestTicks:          max(1, int(requestWait/cfg.Tick)),
 		SnapshotEvery:         snapshotEvery,
 		ClockJumpMax:          cfg.ClockJumpMax,
+		Interval:              cfg.Interval,
 		LeaseMillis:           uint64(cfg.IDs.Lease.Milliseconds()),
 		Workers:               cfg.IDs.workers(cfg.Loops),
 		IDClock:               func() int64 { return cfg.Clock.Wall().UnixMilli() },

@@ -152,7 +152,7 @@ func (c *core) takeRequests() {
 	c.submitted = c.submitted[:0]
 }
 
-// readClocks reads both clocks for the turn.
+// readClocks reads the clocks for the turn.
 func (c *core) readClocks() {
 	cfg := &c.node.cfg
 	wall, mono := cfg.Clock.Wall(), cfg.Clock.Mono()
@@ -166,6 +166,9 @@ func (c *core) readClocks() {
 	}
 	c.wall, c.mono = wall, mono
 	c.next.Now, c.next.Mono = unixNanos(wall), mono
+	if cfg.Interval > 0 {
+		c.next.Steady = cfg.Clock.Exact() // after everything in this input has arrived (R4)
+	}
 }
 
 // reset empties the input. Effects may already add to the next one.
@@ -179,6 +182,7 @@ func (c *core) reset() {
 	in.Gone = in.Gone[:0]
 	in.Refused = in.Refused[:0]
 	in.Clocks, in.LeaseRequests = in.Clocks[:0], in.LeaseRequests[:0]
+	in.ClockAsks, in.ClockAnswers = in.ClockAsks[:0], in.ClockAnswers[:0]
 }
 
 // carryOut sends, writes and answers.
@@ -190,6 +194,7 @@ func (c *core) carryOut(e *replica.Effects) {
 	if e.SendClock {
 		c.peers.sendClock()
 	}
+	c.exchangeClock(e)
 	if e.Write != nil {
 		c.disk.write(e.Write, c.replica)
 	}

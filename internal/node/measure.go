@@ -23,8 +23,12 @@ func (c *core) measure(s *view) {
 		Workers:       len(r.Workers), IDsRefused: s.idsRefused != "",
 		ClockExceeded: r.Clock.Exceeded, ClockQuorumOffset: r.Clock.Offset, ClockQuorumKnown: r.Clock.Known,
 		ClockLimit: c.node.cfg.ClockJumpMax,
-		Raft:       c.raftStats(s),
-		Queues:     c.queueStats(),
+		Interval: telemetry.IntervalStats{
+			Running: r.Interval.Running, Broken: r.Interval.Broken, Waiting: r.Interval.Waiting, Known: r.Interval.Known, Max: c.node.cfg.Interval,
+			Width: time.Duration(r.Interval.Width), Limit: time.Duration(r.Interval.Limit), Age: time.Duration(r.Interval.Age),
+		},
+		Raft:   c.raftStats(s),
+		Queues: c.queueStats(),
 	}
 	if skew, known := c.replica.Skew(); known {
 		stats.ClockOffset = -skew

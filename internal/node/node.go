@@ -38,6 +38,7 @@ type Node struct {
 	// goroutine.
 	backends []front.Backend
 	ids      *ids // for any goroutine
+	clock    clusterClock
 	status   atomic.Pointer[front.Status]
 	draining atomic.Bool
 	began    time.Duration // constant; as core.mono
@@ -95,6 +96,7 @@ func Start(cfg Config) (*Node, error) {
 		return failed(err, store.Close)
 	}
 	n := &Node{cfg: cfg, ids: newIDs(cfg.IDs, cfg.Clock, cfg.Loops), failed: make(chan struct{}), began: cfg.Clock.Mono()}
+	n.clock.on, n.clock.clock = cfg.Interval > 0, cfg.Clock
 	n.build(loops, r, store)
 	if seed != nil {
 		n.core.disk.seedDir = cfg.DataDir

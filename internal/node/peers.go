@@ -240,6 +240,8 @@ func (p *peerConn) open(nc net.Conn) {
 	p.conn, p.sent, p.heard = conn, p.core.loop.Now(), p.core.loop.Now()
 	p.stream.OnClock(p.hearClock)
 	p.stream.OnUpdate(p.updated)
+	p.stream.OnClockAsk(p.askedClock)
+	p.stream.OnClockTold(p.toldClock)
 	if secured {
 		nc.(*securedConn).Enter(conn)
 	}

@@ -34,6 +34,9 @@ type Report struct {
 	// apart they may be.
 	Clock        replica.Clock
 	ClockJumpMax time.Duration
+	// Interval is what the node knows of the cluster clock, and IntervalMax INTERVAL_MS.
+	Interval    replica.IntervalStatus
+	IntervalMax time.Duration
 	// Workers are the leases of its worker ids. Not to be changed.
 	Workers []oracle.WorkerLease
 	// Elections are the latest changes of leader, oldest first.
@@ -110,6 +113,7 @@ func (c *core) report() Report {
 	r.Status.Ceiling = s.Ceiling
 	r.Skew, r.SkewKnown = c.replica.Skew()
 	r.Clock, r.ClockJumpMax = s.Clock, n.cfg.ClockJumpMax
+	r.Interval, r.IntervalMax = s.Interval, n.cfg.Interval
 	lags, clocks := c.replica.Lags(), c.replica.PeerOffsets()
 	for _, p := range c.peers.transport.Peers() {
 		peer := PeerReport{ID: p.ID, Connected: p.Connected}

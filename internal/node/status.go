@@ -41,6 +41,7 @@ var reactions = []func(*core, *view){
 	(*core).tellFronts,
 	(*core).logIDs,
 	(*core).followIDs,
+	func(c *core, s *view) { c.publishClock(&s.replica) },
 	(*core).logClock,
 	(*core).logLevel,
 	(*core).finishTransfers,
@@ -113,6 +114,8 @@ func (c *core) notReady(s *view) string {
 		return ""
 	case r.Over:
 		return "the ceiling has reached the year 2262, the last that a timestamp can have: no more can be issued"
+	case r.Leader == c.node.cfg.NodeID && r.Interval.Waiting:
+		return "this node was elected and waits until intervals of an earlier leader have passed (INTERVAL_MS)"
 	case r.Leader == c.node.cfg.NodeID:
 		return "this node was elected and waits for its first reservation"
 	case r.Leader != raft.None && s.front.LeaderAddr == "":

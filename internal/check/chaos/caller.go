@@ -142,7 +142,7 @@ func (c *caller) query() string {
 func (c *caller) record(op lincheck.Operation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.history) >= operationsMax/c.load.opt.Callers {
+	if len(c.history) >= operationsMax/len(c.load.callers) {
 		c.truncated = true
 		return
 	}

@@ -14,6 +14,8 @@ type ClockFault struct {
 	OffsetMS int64 `json:"offset_ms"`
 	RatePPM  int64 `json:"rate_ppm"`
 	Freeze   bool  `json:"freeze"`
+	// SteadyPPM is the error of the rate of the steady clock, on which intervals rest.
+	SteadyPPM int64 `json:"steady_ppm"`
 }
 
 // ClockSettle is how long to wait after [Node.SetClock]: the node polls the file every 20 ms

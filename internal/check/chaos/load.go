@@ -44,6 +44,9 @@ type LoadOptions struct {
 	// it: the callers use its elements in turn, two callers each.
 	Query   string
 	Queries []string
+	// Intervals is how many callers besides take timestamps of the cluster clock, of any node, and
+	// wait for them at any node. The nodes need INTERVAL_MS.
+	Intervals int
 	// NodesMayFail accepts the code internal from a node that the test breaks for good; the
 	// caller goes on with the next node. Otherwise that code is a fault.
 	NodesMayFail bool
@@ -104,6 +107,11 @@ func StartLoad(t testing.TB, o LoadOptions) *Load {
 		c := &caller{load: l, id: i, addr: o.Addrs[i%len(o.Addrs)], conns: map[string]*Conn{}}
 		l.callers = append(l.callers, c)
 		l.done.Go(c.run)
+	}
+	for i := range o.Intervals {
+		c := &caller{load: l, id: o.Callers + i, addr: o.Addrs[i%len(o.Addrs)], conns: map[string]*Conn{}}
+		l.callers = append(l.callers, c)
+		l.done.Go(c.runIntervals)
 	}
 	l.ids.from = map[int64]string{}
 	for _, addr := range o.Addrs {

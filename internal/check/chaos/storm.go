@@ -41,6 +41,8 @@ type StormOptions struct {
 	For time.Duration
 	// Only names the kinds of faults; empty means all that the cluster allows.
 	Only []string
+	// Intervals is LoadOptions.Intervals.
+	Intervals int
 	// Tally gets the counts.
 	Tally *Tally
 }
@@ -87,7 +89,7 @@ func Unleash(t testing.TB, c *Cluster, o StormOptions) {
 		t.Skip("none of the requested faults is possible here")
 	}
 	s.load = StartLoad(t, LoadOptions{
-		Addrs: c.Addrs(), Pause: 2 * time.Millisecond, ShortTimeout: 25 * time.Millisecond, Queries: stormQueries, NodesMayFail: true,
+		Addrs: c.Addrs(), Intervals: o.Intervals, Pause: 2 * time.Millisecond, ShortTimeout: 25 * time.Millisecond, Queries: stormQueries, NodesMayFail: true,
 	})
 	s.calm()
 	s.run()

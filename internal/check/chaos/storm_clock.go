@@ -14,6 +14,9 @@ const (
 	jumpMax       = 3 * time.Hour
 	// driftMaxPPM is the error of a clock's rate that lease mode allows (I5).
 	driftMaxPPM = 100_000
+	// steadyMaxPPM is the error of a steady clock's rate that intervals allow, less what the machine's
+	// own may be wrong by (I14).
+	steadyMaxPPM = 150
 )
 
 // setClocks sets a fault of clocks, on top of the offset that all clocks have.
@@ -23,6 +26,7 @@ func (s *Storm) setClocks(nodes []*Node, f ClockFault) {
 	}
 	f.OffsetMS += s.ahead
 	for _, n := range nodes {
+		f.SteadyPPM = s.rand.Int64N(2*steadyMaxPPM+1) - steadyMaxPPM // another one each time
 		n.SetClock(f)
 	}
 }

@@ -23,8 +23,9 @@ const (
 )
 
 // TestChaos breaks real processes at random, under load in both read modes. There must be no
-// wrong answer, no unexpected exit, and an answer soon after each storm. The environment sets
-// CHAOS_MINUTES, CHAOS_SEED, and CHAOS_ONLY, a list of kinds of faults separated by commas.
+// wrong answer, no unexpected exit, and an answer soon after each storm. Every other cluster of a kind has a
+// cluster clock, which callers read. The environment sets CHAOS_MINUTES, CHAOS_SEED, CHAOS_ONLY, a list of kinds of
+// faults separated by commas, and CHAOS_INTERVALS=0 for no cluster clock.
 func TestChaos(t *testing.T) {
 	seed := stormSeed(t, "CHAOS_SEED")
 	t.Logf("CHAOS_SEED=%d", seed)
@@ -55,9 +56,13 @@ func TestChaos(t *testing.T) {
 			o.Binary, o.FaultClock = binary, true
 			// Often enough that the log is compacted now and then.
 			o.Env = map[string]string{"EPOCH_INTERVAL_MS": []string{"100", "30"}[i/len(worlds)%2]}
+			intervals := 0
+			if os.Getenv("CHAOS_INTERVALS") != "0" && i/len(worlds)%2 == 0 {
+				intervals, o.Env["INTERVAL_MS"] = 4, "100"
+			}
 			c := chaos.StartCluster(t, o)
 			chaos.Unleash(t, c, chaos.StormOptions{
-				Seed: seed + uint64(i), For: total / time.Duration(rounds), Only: stormOnly(), Tally: tally,
+				Seed: seed + uint64(i), For: total / time.Duration(rounds), Only: stormOnly(), Tally: tally, Intervals: intervals,
 			})
 		})
 	}

@@ -197,7 +197,8 @@ func Pick[T any](m Mutant, bug, right T) T {
 func (m Mutant) IsDirected() bool {
 	switch m {
 	case VoteAfterRestart, VoteAfterTermChange, CampaignUnsynced, CountEarlyGrants, EarlyUndurableLog, LeaseWithoutSlack, LeaseFromConfirm, CountUnpromised,
-		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses:
+		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses,
+		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, TellUnsaid, ReelectedSkipsWait:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

@@ -1,8 +1,6 @@
 package oracle
 
 import (
-	"math"
-
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/mutant"
 )
@@ -37,6 +35,9 @@ func (a *Allocator) IsOpen() bool { return a.open }
 // closed.
 func (a *Allocator) Time() uint64 { return a.time }
 
+// Ceiling returns the ceiling, 0 if the allocator is closed.
+func (a *Allocator) Ceiling() uint64 { return a.ceiling }
+
 // Extend raises the ceiling. It ignores a lower one.
 func (a *Allocator) Extend(ceiling uint64) {
 	a.ceiling = max(a.ceiling, ceiling)
@@ -61,7 +62,7 @@ func (a *Allocator) Pass(t isotone.Timestamp) bool {
 	if !a.open {
 		panic("I2: nothing is issued before the term's own reservation")
 	}
-	if t.Before(isotone.Timestamp{Time: a.time, Index: a.index}) {
+	if a.IsAbove(t) {
 		return true
 	}
 	if t.Time >= a.ceiling-1 {
@@ -69,6 +70,15 @@ func (a *Allocator) Pass(t isotone.Timestamp) bool {
 	}
 	a.time, a.index = t.Time+1, 0
 	return true
+}
+
+// IndexMax bounds the indexes of the oracle: those from it on belong to timestamps that clients make
+// from the cluster clock (I14).
+const IndexMax = 1 << 63
+
+// IsAbove reports whether the next timestamp is larger than t anyway.
+func (a *Allocator) IsAbove(t isotone.Timestamp) bool {
+	return t.Before(isotone.Timestamp{Time: a.time, Index: a.index})
 }
 
 // Next issues count timestamps with one time and consecutive indexes, without allocating
@@ -83,7 +93,7 @@ func (a *Allocator) Next(count uint64) (isotone.Range, error) {
 	if count == 0 || count > isotone.RangeCountMax {
 		panic("oracle: count out of range")
 	}
-	if a.index > math.MaxUint64-count {
+	if a.index > IndexMax-count {
 		if a.time+1 >= a.ceiling {
 			return isotone.Range{}, errEpochFull
 		}

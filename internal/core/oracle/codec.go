@@ -59,6 +59,16 @@ func (d *decoder) u16() uint16 {
 	return 0
 }
 
+// interval reads the length of the limits of the cluster clock.
+func (d *decoder) interval() uint64 {
+	v := d.u64()
+	if v > IntervalMax {
+		d.fail("limits of the cluster clock that are too long")
+		return 0
+	}
+	return v
+}
+
 // count reads a length and refuses one above limit.
 func (d *decoder) count(limit int) int {
 	b := d.take(2)

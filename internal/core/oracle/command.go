@@ -30,7 +30,13 @@ const (
 	KindFloor Kind = 8
 	// KindRevoke revokes a worker lease.
 	KindRevoke Kind = 9
+	// KindInterval says how long limits of the cluster clock may be that are told from here on, or that
+	// none runs.
+	KindInterval Kind = 10
 )
+
+// IntervalMax bounds the length of the limits of the cluster clock, in nanoseconds.
+const IntervalMax = 10_000_000_000
 
 // CeilingMax is the largest ceiling: the last nanosecond of a signed 64-bit unix time (year
 // 2262), so that clients may read time as int64.
@@ -60,6 +66,7 @@ type Command struct {
 	Lease     LeaseRequest // KindLease
 	Release   Release      // KindRelease
 	Revoke    Revocation   // KindRevoke
+	Interval  uint64       // KindInterval: nanoseconds, at most IntervalMax; 0: none runs
 }
 
 // Durable says that member ID has the committed log up to Index on disk.
@@ -99,6 +106,8 @@ func (c Command) Append(b []byte) []byte {
 		b = c.Release.append(b)
 	case KindRevoke:
 		b = appendU64(binary.BigEndian.AppendUint16(b, c.Revoke.Worker), c.Revoke.Start)
+	case KindInterval:
+		b = appendU64(b, c.Interval)
 	}
 	return b
 }
@@ -150,6 +159,9 @@ func DecodeCommand(b []byte) (Command, error) {
 		c.Release = d.release()
 	case KindRevoke:
 		c.Revoke = Revocation{Worker: d.u16(), Start: d.u64()}
+		d.sections(noSections)
+	case KindInterval:
+		c.Interval = d.interval()
 		d.sections(noSections)
 	default:
 		if c.Kind >= kindOptional {
@@ -216,6 +228,9 @@ func (s *State) appendRecords(b []byte, workers bool) []byte {
 	if s.Fence != (Fence{}) {
 		b = appendSection(b, sectionFence, appendU64(appendU64(nil, s.Fence.Members), s.Fence.Clients))
 	}
+	if s.Interval != 0 {
+		b = appendSection(b, sectionInterval, appendU64(nil, s.Interval))
+	}
 	return b
 }
 
@@ -265,8 +280,12 @@ func DecodeState(b []byte) (State, error) {
 
 // decodeSection decodes a section of a snapshot.
 func (s *State) decodeSection(section byte, value *decoder) bool {
-	if section == sectionFence {
+	switch section {
+	case sectionFence:
 		s.Fence = Fence{Members: value.u64(), Clients: value.u64()}
+		return true
+	case sectionInterval:
+		s.Interval = value.interval()
 		return true
 	}
 	if section != sectionRemoved {

@@ -20,7 +20,7 @@ const (
 	LevelRecords = 2
 	// LevelMembers adds former members, intended promotions and replacements, addresses that an
 	// operator changes, the floor that an operator raises, the members' share of the workers,
-	// revoked worker leases and the fence of a restored cluster. From it on, the data files of the
+	// revoked worker leases, the fence of a restored cluster and the cluster clock. From it on, the data files of the
 	// nodes are journals.
 	LevelMembers = 3
 	// LevelNewest is the newest level that this version knows.
@@ -37,6 +37,7 @@ const (
 	sectionDigest     = 1 // of a reservation: index and digest, 8 bytes each
 	sectionRemoved    = 1 // of a snapshot: IDs, 8 bytes each
 	sectionFence      = 2 // of a snapshot: for members and for clients, 8 bytes each
+	sectionInterval   = 3 // of a snapshot: 8 bytes
 	sectionOptional   = 128
 )
 
@@ -49,7 +50,7 @@ type Digest struct{ Index, Sum uint64 }
 
 // LevelOf returns the level that is needed to read c.
 func LevelOf(c Command) uint64 {
-	if c.Kind == KindUpdate || c.Kind == KindFloor || c.Kind == KindRevoke {
+	if c.Kind == KindUpdate || c.Kind == KindFloor || c.Kind == KindRevoke || c.Kind == KindInterval {
 		return LevelMembers
 	}
 	if c.Kind == KindLevel || c.Member.Level != 0 || c.Digest != (Digest{}) {
@@ -102,6 +103,9 @@ func (s *State) Digest() uint64 {
 		add(s.Removed...)
 		if s.Fence != (Fence{}) {
 			add(s.Fence.Members, s.Fence.Clients)
+		}
+		if s.Interval != 0 {
+			add(s.Interval)
 		}
 	}
 	return sum

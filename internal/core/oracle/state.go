@@ -30,6 +30,9 @@ type State struct {
 	Removed []uint64
 	// Fence is zero unless the cluster was restored from a backup; see [Restored].
 	Fence Fence
+	// Interval is how long the limits of the cluster clock may be that leaders of the present term and of
+	// earlier ones have told, in nanoseconds; 0: none of them runs (I14). From LevelMembers on.
+	Interval uint64
 }
 
 // Member is the record of one member of the cluster.
@@ -99,6 +102,8 @@ func (s *State) Apply(c Command) Outcome {
 		s.release(c.Release)
 	case KindRevoke:
 		return s.revoke(c.Revoke)
+	case KindInterval:
+		s.Interval = c.Interval
 	default:
 		if c.Kind < kindOptional {
 			panic("oracle: a command of unknown kind passed its decoder")

@@ -205,7 +205,7 @@ func (r *Replica) answeredByQuorum(voters []uint64) uint64 {
 // resetReads forgets positions, activity and promises. They hold for one term and role.
 func (r *Replica) resetReads() {
 	for _, p := range r.peers { // order-free: each is reset by itself
-		p.askedRead, p.answeredRead, p.lastActive, p.promisedUntil = 0, 0, 0, 0
+		p.askedRead, p.answeredRead, p.lastActive, p.promisedUntil, p.blamesAt = 0, 0, 0, 0, 0
 	}
 }
 

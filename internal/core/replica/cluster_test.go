@@ -40,7 +40,11 @@ type node struct {
 	inbox  []*raftpb.Message
 	clocks []replica.PeerClock
 	hellos []replica.Hello // admitted, from peers that repeat them
-	flying *replica.Write  // given out, not durable yet; nil: none
+	asks   []replica.ClockAsk
+	tells  []replica.ClockAnswer
+	// rate is by how many millionths its steady clock is fast, origin by how much it was ahead at first.
+	rate, origin int64
+	flying       *replica.Write // given out, not durable yet; nil: none
 	// stalled keeps writes from becoming durable; down keeps the node from running.
 	stalled, down bool
 	met           map[uint64]bool // who it is connected to
@@ -202,8 +206,10 @@ func (c *cluster) running() []*node {
 func (c *cluster) turn(n *node, in *replica.Input) {
 	in.Mono = c.mono
 	in.Now = uint64(c.mono + n.skew)
+	in.Steady = n.steady(c.mono)
 	in.Clocks = append(in.Clocks, n.clocks...)
-	n.clocks = nil
+	in.ClockAsks, in.ClockAnswers = append(in.ClockAsks, n.asks...), append(in.ClockAnswers, n.tells...)
+	n.clocks, n.asks, n.tells = nil, nil, nil
 	e := n.Step(in)
 	switch {
 	case e.Fatal == nil:
@@ -217,6 +223,16 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 	for _, m := range e.Send {
 		if to := c.nodes[m.GetTo()]; to != nil && !to.down && (c.drop == nil || !c.drop(m)) {
 			to.inbox = append(to.inbox, m)
+		}
+	}
+	for _, q := range e.AskClock {
+		if to := c.reached(n, q.Peer); to != nil {
+			to.asks = append(to.asks, replica.ClockAsk{Peer: n.id, Nonce: q.Nonce})
+		}
+	}
+	for _, a := range e.TellClock {
+		if to := c.reached(n, a.Peer); to != nil {
+			to.tells = append(to.tells, replica.ClockAnswer{Peer: n.id, Nonce: a.Nonce, Reading: a.Reading})
 		}
 	}
 	if e.SendClock {
@@ -253,6 +269,27 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 	}
 }
 
+// steady returns what the steady clock of a node shows. It differs from the cluster's by rate only.
+func (n *node) steady(mono time.Duration) int64 {
+	return n.origin + int64(mono) + int64(mono-time.Hour)*n.rate/1_000_000
+}
+
+// setRate changes the rate of the steady clock of a node.
+func (c *cluster) setRate(n *node, rate int64) {
+	before := n.steady(c.mono)
+	n.rate = rate
+	n.origin += before - n.steady(c.mono)
+}
+
+// reached returns a node if something that is sent to it arrives, or nil.
+func (c *cluster) reached(from *node, id uint64) *node {
+	to := c.nodes[id]
+	if to == nil || to.down || c.drop != nil && c.drop(&raftpb.Message{From: new(from.id), To: new(id)}) {
+		return nil
+	}
+	return to
+}
+
 func (a *answered) done() {
 	if a.err == nil {
 		a.err = isotone.Errorf("ok", "ok")
@@ -277,11 +314,12 @@ func (c *cluster) settle() {
 		for _, n := range c.running() {
 			in := &replica.Input{Messages: n.inbox, Hellos: n.hellos}
 			n.inbox, n.hellos = nil, nil
+			asked := len(n.asks)+len(n.tells) > 0
 			if !n.stalled && n.flying != nil {
 				n.disk.save(n.flying)
 				in.Persisted, n.flying = n.flying, nil
 			}
-			if len(in.Messages)+len(in.Hellos) > 0 || in.Persisted != nil {
+			if len(in.Messages)+len(in.Hellos) > 0 || in.Persisted != nil || asked {
 				busy = true
 				c.turn(n, in)
 			}

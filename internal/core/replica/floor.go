@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"math"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -19,6 +20,10 @@ const FloorAheadMax = 24 * time.Hour
 // needs less: what it issued was hardly ahead of the clock, which has gone on. A restored cluster
 // begins as much further ahead of the clock, since a client may have moved the lost one there.
 const ClientFloorAheadMax = 10 * time.Second
+
+// heldFloorMax is how far ahead of the cluster clock an operator may raise the floor: requests wait
+// for so long.
+const heldFloorMax = time.Second
 
 // FloorRequest asks to raise the floor (I13): all timestamps issued from then on have a
 // larger time.
@@ -45,6 +50,10 @@ func (r *Replica) raiseFloor(q FloorRequest) {
 			"the floor is %v ahead of the clock, and time would stand still for that long; to raise it beyond %v, use force",
 			time.Duration(min(q.Time-now, oracle.CeilingMax)).Round(time.Second), FloorAheadMax)
 	case r.leading.alloc.Time() > q.Time:
+	case r.leading.clock.runs && q.Time > r.clusterNow()+uint64(heldFloorMax):
+		r.effects.FloorRefused = isotone.Errorf(isotone.CodeInvalidArgument,
+			"the floor is %v ahead of the cluster clock, which cannot jump; to raise it, start all nodes with INTERVAL_MS=0 first",
+			time.Duration(min(q.Time-r.clusterNow(), oracle.CeilingMax)).Round(time.Millisecond))
 	case !r.propose(oracle.Command{Kind: oracle.KindFloor, Target: q.Time}):
 		r.effects.FloorRefused = isotone.ErrOverloaded
 	}
@@ -57,7 +66,11 @@ func (r *Replica) floorApplied(floor uint64) {
 		return
 	}
 	r.leading.alloc.Extend(r.state.Ceiling)
-	r.leading.alloc.Advance(min(floor, oracle.CeilingMax-2) + 1)
+	if r.leading.clock.runs {
+		r.leading.clock.floorHeld = max(r.leading.clock.floorHeld, floor)
+	} else {
+		r.leading.alloc.Advance(min(floor, oracle.CeilingMax-2) + 1)
+	}
 	if r.leading.raising == floor {
 		r.leading.raising = 0
 	}
@@ -74,8 +87,14 @@ func (r *Replica) floorApplied(floor uint64) {
 // else is a sign that the cluster was set back, or that the floor is of another cluster.
 func (r *Replica) passFloor(f isotone.Timestamp) (hold bool, refused *isotone.Error) {
 	l := &r.leading
+	if l.clock.runs && f.Time < l.clock.floorHeld {
+		f = isotone.Timestamp{Time: l.clock.floorHeld, Index: math.MaxUint64}
+	}
 	if f == (isotone.Timestamp{}) || mutant.On(mutant.ClientFloorIgnored) {
 		return false, nil
+	}
+	if l.clock.runs && !l.alloc.IsAbove(f) {
+		return r.holdFloor(f)
 	}
 	before := l.alloc.Time()
 	if l.alloc.Pass(f) {
@@ -103,20 +122,35 @@ func (r *Replica) passFloor(f isotone.Timestamp) (hold bool, refused *isotone.Er
 	return true, nil
 }
 
+// holdFloor has a request wait until the cluster clock is above its floor, or returns why it may not:
+// oracle time may not run ahead of that clock.
+func (r *Replica) holdFloor(f isotone.Timestamp) (hold bool, refused *isotone.Error) {
+	now := r.clusterNow()
+	if ahead := f.Time - min(now, f.Time); ahead > uint64(ClientFloorAheadMax) {
+		r.counters.FloorsRefused++
+		return false, floorTooFar(ahead)
+	}
+	return true, nil
+}
+
 // refuseFloor returns why a client may not raise the floor to a time at or above the ceiling,
 // in unix nanoseconds, or nil.
 func (r *Replica) refuseFloor(floor, now uint64) *isotone.Error {
 	ahead := floor - min(now, floor)
 	switch {
 	case floor >= oracle.CeilingMax-1, ahead > uint64(ClientFloorAheadMax) && !mutant.On(mutant.ClientFloorUnbounded):
-		return isotone.Errorf(isotone.CodeRegressed, "the client's floor is %v ahead of the clock, more than %v: the cluster was set back to an older copy, "+
-			"or the floor is of another cluster; use the right cluster, or run isotone floor raise",
-			time.Duration(min(ahead, oracle.CeilingMax)).Truncate(time.Second), ClientFloorAheadMax)
+		return floorTooFar(ahead)
 	case r.lacksLevel():
 		return isotone.Errorf(isotone.CodeRegressed, "the client's floor is beyond what this cluster has reserved: it was set back to an older copy, "+
 			"or the floor is of another cluster; to have it raised, finish the upgrade to feature level %d", oracle.LevelMembers)
 	}
 	return nil
+}
+
+func floorTooFar(ahead uint64) *isotone.Error {
+	return isotone.Errorf(isotone.CodeRegressed, "the client's floor is %v ahead of the clock, more than %v: the cluster was set back to an older copy, "+
+		"or the floor is of another cluster; use the right cluster, or run isotone floor raise",
+		time.Duration(min(ahead, oracle.CeilingMax)).Truncate(time.Second), ClientFloorAheadMax)
 }
 
 // errTimeUnknown answers a floor while nobody knows how far ahead it is.

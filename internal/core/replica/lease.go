@@ -165,8 +165,8 @@ func (r *Replica) serveByLease(req Request) bool {
 		r.counters.LeaseMisses += uint64(len(req.Counts))
 		return false
 	}
-	if r.cfg.EpochInterval == 0 {
-		r.leading.alloc.Advance(r.clockNow())
+	if r.advancesAlways() {
+		r.leading.alloc.Advance(r.axisNow())
 	}
 	issued, hold, err := r.issue(req)
 	if hold {

@@ -117,6 +117,8 @@ type peerView struct {
 	// lastActive is the tick of its latest answer to a heartbeat of this leader, 0 if none.
 	lastActive uint64
 	preVote    preVoteAsked
+	// blamesAt is the tick at which it last held the steady clock of this leader, or its own, for wrong.
+	blamesAt uint64
 	// term is the highest term in which the peer made a durable promise.
 	term uint64
 	// askedRead and answeredRead are the latest rounds of this term for which the peer was

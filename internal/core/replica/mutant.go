@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/isotone/isotone/internal/core/interval"
 	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/oracle"
 )
@@ -19,6 +20,7 @@ type mutation struct {
 	mono     time.Duration // Input.Mono of the step before
 	epoch    uint64        // of this node's latest leadership
 	releases []oracle.Used // leases to be returned in the next step
+	led      bool          // this process has led
 }
 
 // mutateStep is called before a step takes in its clocks.
@@ -185,4 +187,32 @@ func mutateFounder(m oracle.Member) oracle.Member {
 		m.Incarnation, m.Level = 0, 0
 	}
 	return m
+}
+
+// mutateForgotten is what a voter adds to the time since it answered a leader, in nanoseconds, if it
+// was started again: a second.
+func (r *Replica) mutateForgotten() int64 {
+	if r.cfg.Self.Boot > 1 && r.ticks < 100 {
+		return int64(time.Second)
+	}
+	return 0
+}
+
+// mutateReelected reports whether a leader that led before does not wait.
+func (r *Replica) mutateReelected() bool {
+	again := mutant.On(mutant.ReelectedSkipsWait) && r.mutation.led
+	r.mutation.led = true
+	return again
+}
+
+// mutateClockStart returns where the cluster clock of a term starts.
+func (r *Replica) mutateClockStart(from uint64) uint64 {
+	switch {
+	case mutant.On(mutant.ClockFromWall):
+		return max(r.clockNow(), 1)
+	case mutant.On(mutant.ClockFromEstimate):
+		b, _ := r.interval.estimate.Bounds(interval.At(r.steadyNow()))
+		return max(r.clockNow(), b.Latest)
+	}
+	return from
 }

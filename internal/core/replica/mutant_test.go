@@ -32,6 +32,7 @@ func directed() map[mutant.Mutant]func(*testing.T) bool {
 	}
 	maps.Copy(list, changeHarms)
 	maps.Copy(list, admissionHarms)
+	maps.Copy(list, intervalHarms)
 	return list
 }
 

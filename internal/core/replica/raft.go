@@ -25,6 +25,7 @@ func (r *Replica) receive(m *raftpb.Message) {
 			return
 		}
 		r.heardFromLeader(m)
+		r.noteAnsweredTo(m)
 	case raftpb.MsgHeartbeat:
 		if r.isDisputed(m) {
 			return
@@ -33,11 +34,13 @@ func (r *Replica) receive(m *raftpb.Message) {
 		if m.GetTerm() >= r.term {
 			r.promise(m)
 		}
+		r.noteAnsweredTo(m)
 		if r.answerRound(m) {
 			return
 		}
 	case raftpb.MsgApp:
 		r.heardFromLeader(m)
+		r.noteAnsweredTo(m)
 		if !r.hasRoom(len(m.GetEntries())) {
 			return
 		}
@@ -48,6 +51,7 @@ func (r *Replica) receive(m *raftpb.Message) {
 		r.notePromise(m)
 	case raftpb.MsgVoteResp:
 		r.notePromise(m)
+		r.noteUnheard(m)
 		r.noteVote(m)
 		if r.holdGrant(m) {
 			return
@@ -91,6 +95,9 @@ func (r *Replica) observe() {
 		r.counters.Elections++
 	}
 	sameTerm, sameLead := term == r.term && role == r.role, lead == r.lead
+	if r.role == raft.StateLeader && !sameTerm {
+		r.noteLeads()
+	}
 	r.term, r.role, r.lead = term, role, lead
 	if !sameLead {
 		r.leaderChanged()
@@ -112,6 +119,7 @@ func (r *Replica) observe() {
 	r.failClients(old.clients)
 	r.mutateTerm(old.alloc)
 	if role == raft.StateLeader {
+		r.leaderElected()
 		r.reserve()
 	}
 }
@@ -213,6 +221,8 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 		r.reservationApplied(e.GetTerm(), floor)
 	case oracle.KindFloor:
 		r.floorApplied(c.Target)
+	case oracle.KindInterval:
+		r.intervalApplied(e.GetTerm())
 	case oracle.KindName, oracle.KindRegister, oracle.KindLevel, oracle.KindUpdate:
 		r.effects.Changed = true
 	case oracle.KindLease, oracle.KindRelease, oracle.KindRevoke:

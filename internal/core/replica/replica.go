@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/isotone/isotone/internal/core/interval"
 	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/oracle"
 )
@@ -119,6 +120,7 @@ func (c *Config) Validate() error {
 	check("RequestTicks", c.RequestTicks > 0)
 	check("SnapshotEvery", c.SnapshotEvery > 1)
 	check("ClockJumpMax", c.ClockJumpMax >= 0)
+	check("Interval", c.Interval == 0 || c.Interval >= interval.LimitMin && c.Interval <= interval.LimitMax)
 	check("Log", c.Log != nil)
 	if c.LeaseMillis > 0 {
 		anyWorker := c.FixedWorker == oracle.AnyWorker
@@ -160,6 +162,7 @@ type Replica struct {
 	stopAt  uint64
 
 	now        uint64        // Input.Now
+	steady     int64         // Input.Steady
 	mono       time.Duration // Input.Mono
 	ticks      uint64        // since the start of the process
 	promised   promised
@@ -215,6 +218,7 @@ type leading struct {
 	over                    bool          // the ceiling cannot rise any more
 	changing                bool          // a membership change is proposed and not applied
 	clients                 []clientLease // in the order of their proposals
+	clock                   clusterClock
 }
 
 // Counters count since New. They only grow.

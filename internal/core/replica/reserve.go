@@ -21,6 +21,7 @@ func (r *Replica) tick() {
 	r.expireClients()
 	r.maintainWorkers()
 	r.sendClock()
+	r.askClock()
 	if r.ticks%announceTicks == 0 && r.hasFormingPeers() {
 		r.effects.Announce = true
 	}
@@ -34,6 +35,7 @@ func (r *Replica) tick() {
 		r.askRound(nil)
 	}
 	r.maintainLease()
+	r.maintainClock()
 	if r.ticks%promoteTicks == 0 {
 		r.promoteLearners()
 	}
@@ -41,7 +43,7 @@ func (r *Replica) tick() {
 	r.leading.sinceEpoch++
 	if r.leading.sinceEpoch >= r.cfg.EpochTicks {
 		r.leading.sinceEpoch = 0
-		r.leading.alloc.Advance(r.clockNow())
+		r.leading.alloc.Advance(r.axisNow())
 		r.registerPeers() // before reserve, which records what they have on disk (I6)
 		r.reserve()
 	}
@@ -90,7 +92,7 @@ func (r *Replica) resendSnapshots() {
 // target is the ceiling to propose, in unix nanoseconds.
 func (r *Replica) target() uint64 {
 	interval := uint64(r.cfg.EpochTicks) * uint64(r.cfg.TickInterval)
-	return max(r.clockNow(), 1) + reserveIntervals*interval
+	return max(r.axisNow(), r.clockFloor(), 1) + reserveIntervals*interval
 }
 
 // durableIndexes returns the committed index that each member is known to have on disk.
@@ -134,10 +136,10 @@ func (r *Replica) reservationApplied(term, floor uint64) {
 	case l.alloc.IsOpen():
 		l.alloc.Extend(r.state.Ceiling)
 	case floor < r.state.Ceiling:
-		l.alloc.Open(floor, r.state.Ceiling)
-		l.alloc.Advance(r.clockNow())
-		r.effects.Changed = true
-		r.registerPeers()
+		if !l.clock.reserved {
+			r.scheduleOpening(floor)
+		}
+		r.tryOpen()
 	default:
 		r.timeExhausted()
 	}
@@ -156,12 +158,27 @@ func (r *Replica) timeExhausted() {
 var errTimeOver = isotone.Errorf(isotone.CodeClock, "the ceiling has reached the year 2262, the last that a timestamp can have: no more can be issued")
 
 // transfer transfers the leadership to voter to if it is active, or, with 0, to the active
-// voter with the longest log, if there is one (Ongaro's dissertation, §3.10).
+// voter with the longest log, if there is one (Ongaro's dissertation, §3.10). While limits of the
+// cluster clock run, it waits for them.
 func (r *Replica) transfer(to uint64) {
-	if r.role != raft.StateLeader {
+	if r.role != raft.StateLeader || r.successor(to) == 0 || r.release(to) {
 		return
 	}
-	var best, match uint64
+	r.transferNow(to)
+}
+
+// transferNow transfers the leadership without regard to the cluster clock.
+func (r *Replica) transferNow(to uint64) {
+	if best := r.successor(to); best != 0 {
+		// Before the message can leave (I5).
+		r.leading.lease.forgone = !mutant.On(mutant.LeaseSurvivesTransfer)
+		r.raw.TransferLeader(best)
+	}
+}
+
+// successor returns the voter to which the leadership is transferred, 0 if there is none.
+func (r *Replica) successor(to uint64) (best uint64) {
+	var match uint64
 	// (pr.RecentActive is not enough: it is unset for everyone once in an election timeout, and
 	// reservations, whose lateness makes a leader transfer its leadership, come at fixed times.)
 	r.raw.WithProgress(func(id uint64, kind raft.ProgressType, pr tracker.Progress) {
@@ -173,9 +190,5 @@ func (r *Replica) transfer(to uint64) {
 			best, match = id, pr.Match
 		}
 	})
-	if best != 0 {
-		// Before the message can leave (I5).
-		r.leading.lease.forgone = !mutant.On(mutant.LeaseSurvivesTransfer)
-		r.raw.TransferLeader(best)
-	}
+	return best
 }

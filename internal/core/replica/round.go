@@ -45,6 +45,7 @@ type round struct {
 	id       uint64
 	requests []pending
 	started  time.Duration // Input.Mono
+	clock    uint64        // of the cluster clock when it began, 0 if that did not run
 }
 
 // enqueue queues a request, or answers it at once.
@@ -88,7 +89,7 @@ func (r *Replica) beginRound(chosen []uint64) {
 	q := &r.queue
 	q.lastRound++
 	r.mutateRound()
-	q.rounds = append(q.rounds, round{id: q.lastRound, requests: q.waiting, started: r.mono})
+	q.rounds = append(q.rounds, round{id: q.lastRound, requests: q.waiting, started: r.mono, clock: r.roundClock()})
 	q.waiting = q.takeSpare()
 	r.leading.lease.sent.noteSent(q.lastRound, r.mono)
 	r.askRound(chosen)
@@ -97,8 +98,8 @@ func (r *Replica) beginRound(chosen []uint64) {
 
 // confirm answers the requests of all rounds up to this one.
 func (r *Replica) confirm(id uint64) {
-	if r.cfg.EpochInterval == 0 {
-		r.leading.alloc.Advance(r.clockNow())
+	if r.advancesAlways() {
+		r.leading.alloc.Advance(r.axisNow())
 	}
 	done := 0
 	for _, rd := range r.queue.rounds {
@@ -106,6 +107,7 @@ func (r *Replica) confirm(id uint64) {
 			break
 		}
 		r.confirmLease(rd.started)
+		r.extendLimit(rd.clock)
 		r.serve(rd)
 		done++
 	}

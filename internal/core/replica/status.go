@@ -52,6 +52,8 @@ type Status struct {
 	Clock Clock
 	// WorkersReleasing is the number of leases whose release is not applied yet.
 	WorkersReleasing int
+	// Interval is what this node knows of the cluster clock.
+	Interval IntervalStatus
 }
 
 // Status returns the status after the latest step. Its slices are replaced, never changed, by
@@ -94,6 +96,7 @@ func (r *Replica) Status() Status {
 		IDsRefused:       r.ids.refused,
 		IDsStopped:       r.ids.stopped,
 		Clock:            r.clock(),
+		Interval:         r.intervalStatus(),
 	}
 }
 

@@ -169,6 +169,7 @@ func (r *Replica) Step(in *Input) *Effects {
 	r.advance(in)
 	r.operate(in)
 	r.processReady()
+	r.exchangeClocks(in)
 	if r.effects.Fatal != nil {
 		return &r.effects
 	}
@@ -186,7 +187,11 @@ func (r *Replica) Step(in *Input) *Effects {
 
 // readClocks takes in the time and the peers' clocks.
 func (r *Replica) readClocks(in *Input) {
-	r.now, r.mono = in.Now, in.Mono
+	r.now, r.mono, r.steady = in.Now, in.Mono, in.Steady
+	if !r.interval.known {
+		r.interval.known = true
+		r.noteAnswered()
+	}
 	for _, c := range in.Clocks {
 		r.recordClock(c)
 	}

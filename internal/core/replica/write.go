@@ -135,6 +135,7 @@ func (r *Replica) answerVotes(responses []*raftpb.Message) (wait []*raftpb.Messa
 		own := m.GetTo() == r.cfg.Self.NodeID
 		if !own && (m.GetType() == raftpb.MsgPreVoteResp || m.GetType() == raftpb.MsgVoteResp) {
 			r.answeredVote(m)
+			r.stateAnswered(m)
 		}
 		switch {
 		case m.GetType() != raftpb.MsgPreVoteResp:

@@ -69,7 +69,7 @@ func (w *world) checkCeiling(n *node, ceiling uint64) {
 	if time.Duration(ceiling) <= time.Duration(w.loss.floor)+recently {
 		return // the restored cluster begins there
 	}
-	lead := w.lead() + w.floorLead()
+	lead := w.lead() + w.floorLead() + w.interval.lead(w)
 	var voters []time.Duration
 	for _, m := range n.replica.Members() {
 		if o := w.node(m.ID); o != nil && !m.Learner {

@@ -26,13 +26,14 @@ type client struct {
 
 // call is one request on its way.
 type call struct {
-	client *client
-	op     int // place in world.history
-	counts []uint64
-	ranges []isotone.Range
-	mode   isotone.ReadMode
-	floor  isotone.Timestamp
-	over   bool // answered, or given up by the client
+	client   *client
+	op       int // place in world.history
+	counts   []uint64
+	ranges   []isotone.Range
+	mode     isotone.ReadMode
+	floor    isotone.Timestamp
+	earliest uint64 // that a process had read of the cluster clock when it was sent
+	over     bool   // answered, or given up by the client
 }
 
 // operationsMax bounds the history of one run, until its last fault.
@@ -68,7 +69,7 @@ func (w *world) request(c *client) {
 	if w.chance(w.cfg.leaseShare) {
 		k.mode = isotone.ReadLease
 	}
-	k.floor = w.drawFloor(c)
+	k.floor, k.earliest = w.drawFloor(c), w.interval.earliest
 	for range counts {
 		w.history = append(w.history, lincheck.Operation{Client: c.id, Invocation: int64(w.now)})
 	}
@@ -125,6 +126,7 @@ func (w *world) finish(k *call, err *isotone.Error) {
 			o.Completion, o.Range, o.Answered = int64(w.now), r, true
 			w.checkFloor(time.Duration(o.Invocation), r.First.Time)
 			w.checkClientFloor(k, r)
+			w.checkAnswer(k, r)
 		}
 	case c.sticky && w.chance(0.95):
 	case errors.Is(err, isotone.ErrNotLeader):

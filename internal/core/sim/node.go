@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/interval"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 )
@@ -22,7 +23,12 @@ type node struct {
 	session uint64
 	disk    disk
 	clock   clock
-	in      inbox
+	// steady is its steady clock. published is what its process knows of the cluster clock, of the
+	// cluster publishedBy.
+	steady      *steady
+	published   interval.Estimate
+	publishedBy uint64
+	in          inbox
 	// waking is set while a turn is scheduled.
 	waking bool
 	paused bool
@@ -63,21 +69,23 @@ type node struct {
 
 // inbox is what has arrived since the latest turn.
 type inbox struct {
-	persisted *replica.Write
-	messages  []*raftpb.Message
-	hellos    []replica.Hello
-	gone      []uint64
-	refused   []uint64
-	requests  []replica.Request
-	ticks     int
-	transfer  bool
-	change    *replica.MemberChange
-	clocks    []replica.PeerClock
-	behind    uint64
-	stopIDs   bool
-	raise     bool
-	floor     *replica.FloorRequest
-	leases    []replica.LeaseRequest
+	persisted    *replica.Write
+	messages     []*raftpb.Message
+	hellos       []replica.Hello
+	gone         []uint64
+	refused      []uint64
+	requests     []replica.Request
+	ticks        int
+	transfer     bool
+	change       *replica.MemberChange
+	clocks       []replica.PeerClock
+	behind       uint64
+	stopIDs      bool
+	raise        bool
+	floor        *replica.FloorRequest
+	leases       []replica.LeaseRequest
+	clockAsks    []replica.ClockAsk
+	clockAnswers []replica.ClockAnswer
 }
 
 func (n *node) up() bool { return n.replica != nil }
@@ -118,6 +126,7 @@ func (w *world) start(n *node) {
 		EpochTicks:            w.cfg.epochTicks,
 		EpochInterval:         w.cfg.epochInterval,
 		TickInterval:          w.cfg.tick,
+		Interval:              w.interval.length,
 		ClockJumpMax:          w.cfg.clockJumpMax,
 		ReservationsMissedMax: 20,
 		QueueMax:              100,
@@ -135,7 +144,7 @@ func (w *world) start(n *node) {
 	n.replica, n.in, n.calls, n.refused, n.paused, n.pauseNext = r, inbox{}, nil, false, false, 0
 	n.members, n.voters = r.Members(), nil
 	n.makers, n.retired, n.workersRefused, n.leaseCalls, n.agreedAt = nil, nil, nil, nil, 0
-	n.waking = false
+	n.waking, n.published = false, interval.Estimate{}
 	limit := n.began.limit
 	if n.began.turn > 0 {
 		limit = n.aloneLimit(w) + w.lead()
@@ -218,7 +227,7 @@ func (w *world) turn(n *node) {
 		b.turn, b.at, b.wall, b.ceiling = w.turns, w.now, wall, max(w.ceiling, b.ceiling)
 	}
 	e := n.replica.Step(&replica.Input{
-		Now: uint64(wall), Mono: mono, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos, Gone: in.gone, Refused: in.refused,
+		Now: uint64(wall), Mono: mono, Steady: n.steady.read(w.now), ClockAsks: in.clockAsks, ClockAnswers: in.clockAnswers, Persisted: in.persisted, Messages: in.messages, Hellos: in.hellos, Gone: in.gone, Refused: in.refused,
 		Ticks: in.ticks, Requests: in.requests, Transfer: in.transfer, Change: in.change,
 		Clocks: in.clocks, Behind: in.behind, StopIDs: in.stopIDs, RaiseLevel: in.raise, RaiseFloor: in.floor, LeaseRequests: in.leases,
 	})
@@ -230,6 +239,7 @@ func (w *world) turn(n *node) {
 		w.noteVoters(n)
 	}
 	w.inspect(n)
+	w.noteClusterClock(n, e)
 	w.send(n, e.Send)
 	if e.Announce {
 		w.announce(n)

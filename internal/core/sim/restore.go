@@ -83,6 +83,7 @@ func (w *world) restore(b replica.Backup) {
 	w.nodes, w.conns, w.servers, w.states, w.cluster = nil, [slots][slots]conn{}, nil, nil, 0
 	w.wiped, w.raising, w.cfg.old = false, true, 0
 	clear(w.removedAt)
+	w.forgetClocks()
 	told := w.rng.IntN(w.cfg.size)
 	for i := range w.cfg.size {
 		n := w.newNode()

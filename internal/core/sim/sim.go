@@ -41,6 +41,11 @@ type Stats struct {
 	Turns      uint64 // steps of replicas
 	Terms      uint64 // terms in which someone served
 	IDs        uint64 // ids made
+	// Readings are bounds of the cluster clock that were read, Waited the timestamps that were made of
+	// them and waited out.
+	Readings, Waited uint64
+	// Contradictions are readings that contradicted others, because a steady clock had a wrong rate.
+	Contradictions uint64
 	// Worker leases: grants that a process began to use; renewals; grants taken over from
 	// another holder whose lease had ended, and regained by a restarted node with a fixed
 	// worker; releases; refused requests; and revocations by operators.
@@ -56,6 +61,9 @@ func (s *Stats) Add(o Stats) {
 	s.Turns += o.Turns
 	s.Terms += o.Terms
 	s.IDs += o.IDs
+	s.Readings += o.Readings
+	s.Waited += o.Waited
+	s.Contradictions += o.Contradictions
 	s.WorkerGrants += o.WorkerGrants
 	s.WorkerRenewals += o.WorkerRenewals
 	s.WorkerTakeovers += o.WorkerTakeovers

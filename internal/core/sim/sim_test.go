@@ -32,6 +32,9 @@ func TestRun_KeepsEveryPromiseUnderEveryKindOfFault(t *testing.T) {
 		stats.WorkerRevocations < runs {
 		t.Errorf("the runs do too little with worker leases to say anything: %+v", stats)
 	}
+	if stats.Readings < 200*runs || stats.Waited < 30*runs || stats.Contradictions == 0 {
+		t.Errorf("the runs do too little with the cluster clock to say anything: %+v", stats)
+	}
 }
 
 func TestRun_TheSameSeedGivesTheSameRun(t *testing.T) {

@@ -54,6 +54,7 @@ type world struct {
 	cluster   uint64 // the ID of the cluster that has served, 0: none yet
 	ledger    ledger
 	revoker   revoker
+	interval  intervals
 	ids       [idsMax]snowflake.ID
 
 	hash      hash.Hash64
@@ -95,6 +96,7 @@ func newWorld(o Options) *world {
 		revoker:   newRevoker(o.Seed),
 	}
 	w.cfg = w.draw(o)
+	w.interval = newIntervals(o.Seed, w.cfg.tick)
 	w.weather = calm(w.cfg.tick)
 	return w
 }
@@ -195,11 +197,12 @@ func (w *world) populate() {
 		w.newIDClient(i + 1)
 	}
 	w.runRevoker()
+	w.runIntervals()
 }
 
 // newNode adds a machine with an empty disk and without a process.
 func (w *world) newNode() *node {
-	n := &node{id: uint64(len(w.nodes) + 1), slot: len(w.nodes), clock: newClock()}
+	n := &node{id: uint64(len(w.nodes) + 1), slot: len(w.nodes), clock: newClock(), steady: w.interval.newSteady()}
 	n.clock.settle(w.now)
 	n.clock.wall = worldStart + w.now
 	n.clock.rate = w.drawRate()

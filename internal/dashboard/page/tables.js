@@ -127,6 +127,15 @@ function showRuler(view) {
     (known(ceiling) ? `; ${span(Math.max(0, ceiling - time), 2)} more is reserved.` : "."));
 }
 
+// intervalText returns the largest width of the cluster clock at any node, or why one has none.
+function intervalText(view) {
+  const all = view.fresh.map((link) => link.state.interval).filter((i) => i);
+  const good = (i) => known(i.widthSeconds) && known(i.limitSeconds) && i.limitSeconds >= 0;
+  if (all.length === 0) return view.fresh.length ? "off" : none;
+  if (all.some((i) => i.broken)) return "wrong rate";
+  return all.every(good) ? span(Math.max(...all.map((i) => i.widthSeconds))) : "none";
+}
+
 function showFacts(view) {
   const from = view.from;
   const sum = (key) => view.fresh.reduce((all, link) => all + (link.state.rates?.[key] ?? 0), 0);
@@ -135,7 +144,7 @@ function showFacts(view) {
   const facts = {
     Term: from?.term, "Read mode": from?.readMode, "Requests/s": view.fresh.length ? rate(sum("requestsPerSecond")) : none,
     "Errors/s": view.fresh.length ? rate(sum("errorsPerSecond")) : none, "Leader up": known(uptime) ? long(uptime) : none,
-    Version: versions.join(", ") || from?.version,
+    Version: versions.join(", ") || from?.version, Interval: intervalText(view),
   };
   const list = byID("facts");
   if (list.children.length === 0) for (const name of Object.keys(facts)) list.append(make("div", {}, make("dt", {}, name), make("dd", {})));

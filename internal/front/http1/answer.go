@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/interval"
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
@@ -30,6 +31,7 @@ type answers struct {
 	one      []byte        // the whole header of one timestamp in binary
 	span     []byte        // the whole header of a range
 	id       []byte        // the whole header of one id in decimal, of idDigits digits
+	reading  []byte        // the whole header of a reading of the cluster clock in binary
 	body     []byte        // scratch for JSON
 	fault    faultAnswer
 }
@@ -60,6 +62,7 @@ func (a *answers) refresh(now time.Duration, cluster uint64) {
 	a.one = append(a.appendHeader(a.one[:0], isotone.TimestampSize, httpapi.ContentTypeBinary, false), "\r\n"...)
 	a.span = append(a.appendHeader(a.span[:0], isotone.RangeSize, httpapi.ContentTypeBinary, false), "\r\n"...)
 	a.id = append(a.appendHeader(a.id[:0], idDigits, httpapi.ContentTypeText, false), "\r\n"...)
+	a.reading = append(a.appendHeader(a.reading[:0], interval.ReadingSize, httpapi.ContentTypeBinary, false), "\r\n"...)
 	a.fault.answer = a.fault.answer[:0]
 }
 
@@ -119,7 +122,7 @@ func (a *answers) appendIssued(b []byte, f httpapi.Format, issued isotone.Range,
 		b, _ = issued.AppendBinary(b)
 		return b
 	case httpapi.JSON:
-		a.body = appendJSON(a.body[:0], issued)
+		a.body = appendJSON(a.body[:0], issued.Count, issued.At)
 		b = a.appendHeader(b, len(a.body), httpapi.ContentTypeJSON, last)
 		b = append(b, "\r\n"...)
 		return append(b, a.body...)
@@ -137,13 +140,14 @@ func (a *answers) appendIssued(b []byte, f httpapi.Format, issued isotone.Range,
 	return b
 }
 
-func appendJSON(b []byte, issued isotone.Range) []byte {
+// appendJSON appends n timestamps; at returns the i-th.
+func appendJSON(b []byte, n uint64, at func(i uint64) isotone.Timestamp) []byte {
 	b = append(b, httpapi.JSONBegin...)
-	for i := range issued.Count {
+	for i := range n {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = httpapi.AppendJSON(b, issued.At(i))
+		b = httpapi.AppendJSON(b, at(i))
 	}
 	return append(b, httpapi.JSONEnd...)
 }

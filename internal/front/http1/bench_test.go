@@ -1,12 +1,15 @@
 package http1
 
 import (
+	"bytes"
 	"net"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/interval"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/front/transaction"
@@ -51,6 +54,14 @@ func (c *counting) Fill(dst []snowflake.ID) error {
 
 func (c *counting) Worker() (int, snowflake.Layout, error) { return 0, snowflake.Twitter, nil }
 
+// ticking is a cluster clock that runs with the process.
+type ticking struct{}
+
+func (ticking) Now() (interval.Reading, error) {
+	now := uint64(time.Now().UnixNano())
+	return interval.Reading{Cluster: 1, Term: 1, Earliest: now, Latest: now + 1000, Limit: now + 1_000_000_000}, nil
+}
+
 // open returns a handler on a connection that nothing is written to: the tests take its
 // output away.
 func open(t testing.TB, backend front.Backend) *handler {
@@ -72,7 +83,7 @@ func open(t testing.TB, backend front.Backend) *handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close(); _ = ln.Close(); _ = l.Close() })
-	front := New(Config{Backend: backend, IDs: &counting{}, Loop: l, Detached: func(net.Conn) { t.Error("detached") }})
+	front := New(Config{Backend: backend, IDs: &counting{}, Clock: ticking{}, Loop: l, Detached: func(net.Conn) { t.Error("detached") }})
 	h := &handler{front: front, guard: guard{session: access.Of(nil)}}
 	c, err := l.Attach(server, nil, loop.Limits{}, h)
 	if err != nil {
@@ -94,6 +105,8 @@ var hotOnes = map[string]string{
 	"floor":   "GET /timestamp?floor=0123456789abcdef00000000000000ff HTTP/1.1\r\nHost: x\r\n\r\n",
 	"legacy":  "GET /timestamp HTTP/1.0\r\nConnection: Keep-Alive\r\nHost: 127.0.0.1:8080\r\nUser-Agent: ApacheBench/2.3\r\nAccept: */*\r\n\r\n",
 	"id":      "GET /api/snowflake HTTP/1.1\r\nHost: x\r\n\r\n",
+	"reading": "GET /interval?nonce=123456789 HTTP/1.1\r\nHost: x\r\n\r\n",
+	"stamps":  "GET /interval?n=8&format=json HTTP/1.1\r\nHost: x\r\n\r\n",
 	"32 deep": strings.Repeat(plain, 32),
 	"changing": "GET /timestamp?n=2 HTTP/1.1\r\nHost: x\r\n\r\n" + plain + "GET /timestamp?n=2&format=json HTTP/1.1\r\nHost: x\r\n\r\n" +
 		"GET /timestamp?mode=lease HTTP/1.1\r\nHost: x\r\n\r\n" + plain,
@@ -155,6 +168,21 @@ func BenchmarkFront(b *testing.B) {
 			h.discard()
 		}
 	})
+}
+
+// BenchmarkFront_Reading is a reading of the cluster clock, which needs no backend. The nonce differs
+// each time, as with clients.
+func BenchmarkFront_Reading(b *testing.B) {
+	h, raw := open(b, prompt{}), []byte(hotOnes["reading"])
+	digit := bytes.IndexByte(raw, '=') + 1
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		raw[digit] = '1' + byte(i%9)
+		if n, err := h.Data(h.conn, raw); n != len(raw) || err != nil {
+			b.Fatal(n, err)
+		}
+		h.discard()
+	}
 }
 
 func BenchmarkParse(b *testing.B) {

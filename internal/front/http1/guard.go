@@ -10,7 +10,7 @@ import (
 const credentialsMax = 512
 
 // roles are what requests need.
-var roles = [...]access.Roles{targetTimestamps: access.Timestamps, targetIDs: access.IDs, targetLive: access.Live}
+var roles = [...]access.Roles{targetTimestamps: access.Timestamps, targetIDs: access.IDs, targetLive: access.Live, targetInterval: access.Timestamps}
 
 // guard is whom the requests of a connection come from. Each request says so by itself: one
 // without credentials comes from nobody, whatever came before it.
@@ -49,18 +49,18 @@ func (h *handler) admit(b []byte) verdict {
 	if !h.session.May(roles[r.target]) {
 		return cold // net/http answers 401 or 403
 	}
-	if r.target != targetTimestamps && h.session.Limited() && h.session.Take(1, r.ids()) != nil {
+	if r.target != targetTimestamps && h.session.Limited() && h.session.Take(1, r.made()) != nil {
 		return cold // net/http answers 429
 	}
 	return hot
 }
 
-// ids returns how many IDs are asked for.
-func (r *request) ids() uint64 {
-	if r.target == targetIDs {
-		return r.count
+// made returns how many ids, or timestamps of the cluster clock, are asked for.
+func (r *request) made() uint64 {
+	if r.target == targetLive {
+		return 0
 	}
-	return 0
+	return r.count
 }
 
 // admitted reports whether r, which b begins with, comes from the one whom the session speaks

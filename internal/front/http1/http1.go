@@ -1,5 +1,5 @@
 // Package http1 is the front for HTTP/1.1 in the event loop, the fast path: it answers the
-// requests that make up the load, GET /timestamp, GET /api/snowflake and GET /live/NAME in
+// requests that make up the load, GET /timestamp, GET /api/snowflake, GET /live/NAME and GET /interval in
 // their common spellings, and hands every connection that sends anything else to the
 // standard servers.
 //
@@ -70,6 +70,8 @@ type Config struct {
 	Backend front.Backend
 	// IDs answers requests for ids, on the loop's goroutine; nil leaves them to Detached.
 	IDs front.IDs
+	// Clock answers requests to the cluster clock; nil stands for front.NoClock.
+	Clock front.Clock
 	// Live returns the whole answer to GET of a live document, given the values of
 	// Accept-Encoding and If-None-Match; nil, or a nil answer, leaves the request to Detached. It
 	// is called on the loop's goroutine, and must not keep the strings.
@@ -133,6 +135,7 @@ type Front struct {
 	stopped bool
 
 	ids     [binaryMax]snowflake.ID
+	stamper *front.Stamper
 	group   group // being collected, one at a time
 	spare   spare
 	answers answers
@@ -149,8 +152,11 @@ func New(cfg Config) *Front {
 	if cfg.Stats != nil && cfg.Loop == nil {
 		panic("http1: Config.Stats without Config.Loop")
 	}
+	if cfg.Clock == nil {
+		cfg.Clock = front.NoClock{}
+	}
 	cfg.Limits = cfg.Limits.withDefaults()
-	f := &Front{cfg: cfg,
+	f := &Front{cfg: cfg, stamper: front.NewStamper(cfg.Clock),
 		answers: answers{wall: time.Now, scheme: "http", protocol: protocol},
 		secure:  answers{wall: time.Now, scheme: "https", protocol: protocolSecure},
 	}

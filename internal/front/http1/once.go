@@ -107,6 +107,10 @@ func (a *answers) appendOne(out []byte, r *request, b []byte, f *Front) (_ []byt
 
 // appendModern is appendOne for HTTP/1.1.
 func (a *answers) appendModern(out []byte, r *request, b []byte, f *Front) (_ []byte, code string, ok bool) {
+	if r.target == targetInterval {
+		out, code = a.appendInterval(out, r, r.rawQuery(b), f)
+		return out, code, true
+	}
 	if r.target == targetIDs {
 		if f.cfg.IDs == nil {
 			return out, "", false

@@ -37,10 +37,11 @@ const (
 	targetTimestamps target = iota
 	targetIDs
 	targetLive // a live document, by name
+	targetInterval
 )
 
 // paths has the path of each target. Their first letters differ.
-var paths = [...]string{targetTimestamps: "/timestamp", targetIDs: httpapi.IDsPath, targetLive: "/live/"}
+var paths = [...]string{targetTimestamps: "/timestamp", targetIDs: httpapi.IDsPath, targetLive: "/live/", targetInterval: httpapi.IntervalPath}
 
 // statePath is an alias of /live/ and stateName.
 const (
@@ -51,9 +52,10 @@ const (
 // request is a hot request.
 type request struct {
 	target target
-	size   int // in bytes
-	query  int // size of the raw query, which begins at queryAt
-	count  uint64
+	size   int            // in bytes
+	query  int            // size of the raw query, which begins at queryAt
+	count  uint64         // of the cluster clock: 0 asks for a reading
+	nonce  uint64         // of a reading
 	format httpapi.Format // of ids: JSON, or Binary for decimals
 	mode   isotone.ReadMode
 	legacy bool // of HTTP/1.0, with "Connection: keep-alive"
@@ -211,9 +213,15 @@ func parseLine(b []byte, r *request, q *httpapi.Query) (next int, v verdict) {
 		return 0, v
 	}
 	var err error
-	if raw := text(r.rawQuery(b)); r.target == targetIDs {
+	switch raw := text(r.rawQuery(b)); r.target {
+	case targetIDs:
 		*q, err = parseIDQuery(raw)
-	} else {
+	case targetInterval:
+		var waits bool
+		if *q, r.nonce, waits, err = parseIntervalQuery(raw); waits {
+			return 0, cold
+		}
+	default:
 		*q, err = httpapi.ParseQuery(raw)
 	}
 	if err != nil || !r.ask(q) {
@@ -231,6 +239,8 @@ func parsePath(b []byte) (t target, v verdict) {
 			t = targetIDs
 		case paths[targetLive][first]:
 			t = targetLive
+		case paths[targetInterval][first]:
+			t = targetInterval
 		case statePath[first]:
 			return targetLive, match(b, statePath)
 		}
@@ -286,6 +296,17 @@ func parseIDQuery(raw string) (httpapi.Query, error) {
 		q.Format = httpapi.JSON
 	}
 	return q, err
+}
+
+// parseIntervalQuery reads the query of a request to the cluster clock as if it were for timestamps;
+// a count of 0 asks for a reading.
+func parseIntervalQuery(raw string) (q httpapi.Query, nonce uint64, waits bool, err error) {
+	asked, err := httpapi.ParseIntervalQuery(raw)
+	q = httpapi.Query{Count: asked.Count, Named: asked.Named}
+	if asked.JSON {
+		q.Format = httpapi.JSON
+	}
+	return q, asked.Nonce, asked.Waits, err
 }
 
 // ask sets what the request asks for, and reports whether that is hot.

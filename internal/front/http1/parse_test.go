@@ -43,6 +43,15 @@ func TestParse_DecidesAsEarlyAsItCan(t *testing.T) {
 		"GET /api/snowflake?n=64 HTTP/1.1\r\n":           partial,
 		"GET /api/snowflake?n=65 HTTP/1.1\r\n":           cold,
 		"GET /api/snowflake?format=range HTTP/1.1\r\n":   cold,
+		"GET /interva":   partial,
+		"GET /intervals": cold,
+		"GET /interval HTTP/1.1\r\nHost: x\r\n\r\n":                        hot,
+		"GET /interval?nonce=7 HTTP/1.1\r\n":                               partial,
+		"GET /interval?n=64 HTTP/1.1\r\n":                                  partial,
+		"GET /interval?n=65 HTTP/1.1\r\n":                                  cold,
+		"GET /interval?n=9&format=json HTTP/1.1\r\n":                       cold,
+		"GET /interval?nonce=x HTTP/1.1\r\n":                               cold,
+		"GET /interval?wait=0123456789abcdef0123456789abcdef HTTP/1.1\r\n": cold,
 		"GET /u":                                     cold,
 		"GET /timestampx":                            cold,
 		"GET /timestamp?%":                           cold,
@@ -92,6 +101,11 @@ func TestParse_ReadsWhatIsAsked(t *testing.T) {
 	if r != want {
 		t.Errorf("%+v, want %+v", r, want)
 	}
+	raw = "GET /interval?nonce=7 HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n\r\n"
+	want = request{target: targetInterval, size: len(raw), query: len("nonce=7"), nonce: 7, format: httpapi.JSON}
+	if v := parse([]byte(raw), &r); v != hot || r != want {
+		t.Errorf("%d, %+v, want %+v", v, r, want)
+	}
 	// What was read before must leave no trace.
 	if v := parse([]byte(plain), &r); v != hot || r != (request{size: len(plain), count: 1}) {
 		t.Errorf("%d, %+v", v, r)
@@ -103,6 +117,7 @@ func TestParse_ReadsWhatIsAsked(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		plain, plain + plain, "GET /timestamp HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n", "GET /api/snowflake?n=3&format=json HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET /interval?nonce=3&format=json HTTP/1.1\r\nHost: x\r\n\r\n", "GET /interval?n=3 HTTP/1.1\r\nHost: x\r\n\r\n",
 		"GET /live/a-1 HTTP/1.1\r\nHost: x\r\nIf-None-Match: \"i\"\r\nAccept-Encoding: gzip\r\n\r\n", "GET /state HTTP/1.1\r\nHost: x\r\n\r\n", "GET /timestamp?n=2&format=json HTTP/1.1\r\nhost:[::1]:80 \r\nAccept: */*\r\nConnection: keep-alive\r\n\r\nGET",
 		"GET /timestamp?format=range HTTP/1.1\r\nUser-Agent: a\r\nVia: b\r\nHost: x\r\n\r\n",
 		"GET /timestamp HTTP/1.1\r\nHost: x\r\nAccept: application/json;q=0.5, application/octet-stream\r\n\r\n",
@@ -168,15 +183,24 @@ func checkAgainstNetHTTP(t *testing.T, b []byte, r request) {
 		}
 		return
 	}
-	q, err := httpapi.ParseQuery(read.URL.RawQuery)
-	if r.target == targetIDs {
+	var q httpapi.Query
+	var nonce uint64
+	switch r.target {
+	case targetIDs:
 		q, err = parseIDQuery(read.URL.RawQuery)
+	case targetInterval:
+		var waits bool
+		if q, nonce, waits, err = parseIntervalQuery(read.URL.RawQuery); waits {
+			t.Fatalf("%q: taken, but it waits", b)
+		}
+	default:
+		q, err = httpapi.ParseQuery(read.URL.RawQuery)
 	}
 	if err != nil {
 		t.Fatalf("%q: %v", b, err)
 	}
 	q = q.Accepting(read.Header["Accept"]...)
-	if q.Count != r.count || q.Format != r.format || q.Mode != r.mode {
+	if q.Count != r.count || q.Format != r.format || q.Mode != r.mode || nonce != r.nonce {
 		t.Fatalf("%q: %+v, but net/http's asks %+v", b, r, q)
 	}
 }

@@ -216,7 +216,7 @@ func startWeb(t testing.TB, configure ...func(*web.Config)) *site {
 }
 
 func (s *site) serveWeb(t testing.TB, configure []func(*web.Config)) {
-	cfg := web.Config{Backend: s.oracle, IDs: s.oracle, Live: s.docs.Handler(), Limits: web.Limits{ReadHeaderTimeout: 2 * time.Second}}
+	cfg := web.Config{Backend: s.oracle, IDs: s.oracle, Clock: s.oracle, Live: s.docs.Handler(), Limits: web.Limits{ReadHeaderTimeout: 2 * time.Second}}
 	for _, change := range configure {
 		change(&cfg)
 	}
@@ -260,7 +260,7 @@ func startFront(t testing.TB, configure ...func(*config)) *site {
 		s.web.Take(nc)
 	}
 	cfg := config{site: s, limits: loop.Limits{PartialTimeout: 2 * time.Second}}
-	cfg.front = http1.Config{Backend: later{s.oracle}, IDs: s.oracle, Live: s.live, Detached: rest}
+	cfg.front = http1.Config{Backend: later{s.oracle}, IDs: s.oracle, Clock: s.oracle, Live: s.live, Detached: rest}
 	cfg.gate = gate.Config{
 		Loop: l, Rest: rest,
 		Refuse:    func(nc net.Conn) { s.web.Refuse(nc) },

@@ -117,6 +117,12 @@ var hotRequests = map[string]string{
 	"document of no tag":      "GET /live/tiny HTTP/1.1\r\nHost: x\r\nIf-None-Match:\r\n\r\n",
 	"documents between":       plain + of("/state") + of("/api/snowflake") + of("/live/tiny") + plain,
 	"ids between":             plain + of("/api/snowflake") + of("/api/snowflake") + plain + of("/api/snowflake?n=2"),
+	"reading":                 of("/interval"),
+	"reading with a nonce":    of("/interval?nonce=18446744073709551615&x=y"),
+	"reading in json":         of("/interval?format=json&nonce=5"),
+	"reading, accepts json":   "GET /interval?nonce=5 HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n\r\n",
+	"readings between":        plain + of("/interval?nonce=1") + of("/api/snowflake") + of("/interval?nonce=2") + plain,
+	"many readings":           strings.Repeat(of("/interval?nonce=3"), 1500),
 	"more ids than one batch": strings.Repeat(of("/api/snowflake"), 1500),
 }
 
@@ -131,6 +137,7 @@ var legacyRequests = map[string]map[string]string{
 		"timestamp":        legacy("/timestamp"),
 		"ab":               "GET /timestamp HTTP/1.0\r\nConnection: Keep-Alive\r\nHost: 127.0.0.1:8080\r\nUser-Agent: ApacheBench/2.3\r\nAccept: */*\r\n\r\n",
 		"twice":            legacy("/timestamp", "Connection: keep-alive"),
+		"reading":          legacy("/interval?nonce=4") + of("/interval"),
 		"many":             legacy("/timestamp") + legacy("/timestamp?n=3") + legacy("/timestamp?format=json") + legacy("/timestamp?format=range"),
 		"among others":     plain + legacy("/timestamp") + plain + plain + legacy("/timestamp") + legacy("/timestamp"),
 		"ids":              legacy("/api/snowflake") + of("/api/snowflake") + legacy("/api/snowflake?n=3&format=json"),

@@ -36,6 +36,7 @@ func newCatalog() *catalog {
 	c := &catalog{byName: map[string]*command{}, list: []*command{
 		{"TS", -1, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps, 16 bytes.", access.Timestamps, (*conn).runTS},
 		{"SNOWFLAKE", -1, 1, []string{"fast"}, "generic", "A unique 63-bit id, or an array of count of them, as integers or strings.", access.IDs, (*conn).runSnowflake},
+		{"INTERVAL", -1, 1, []string{"fast"}, "generic", "A reading of the cluster clock, 48 bytes; the first of count timestamps made of it; or waits until a timestamp is past.", access.Timestamps, (*conn).runInterval},
 		{"WORKER", -2, 2, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back. For operators: lists or revokes leases.", access.Workers, (*conn).runWorker},
 		{"PING", -1, 0, fast, "connection", "Answers PONG, or the message.", 0, (*conn).runPing},
 		{"ECHO", 2, 0, fast, "connection", "Answers the message.", 0, (*conn).runEcho},

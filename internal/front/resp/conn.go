@@ -60,8 +60,9 @@ type conn struct {
 	leasing *front.WorkerRequest        // what the lessor has, or gets after the command
 	settle  func(worker int, end int64) // counts what is leased for the quota; nil: nothing to count
 	memo    memo
-	waiting bool // the backend has the batch, the lessor a request, or credentials are checked
-	working bool // Data is running
+	awaited *pastWait // the timestamp that is waited for, or will be after the command
+	waiting bool      // the backend has the batch, the lessor a request, credentials are checked, or a timestamp is awaited
+	working bool      // Data is running
 	closed  bool
 	resp3   bool
 	local   bool // by CLIENT FORWARD OFF: no other node is asked
@@ -100,6 +101,10 @@ func (c *conn) Data(_ *loop.Conn, b []byte) (used int, err error) { return c.wor
 // unanswered.
 func (c *conn) Closed(*loop.Conn, error) {
 	c.closed = true
+	if c.awaited != nil {
+		c.forgetPastWait()
+		c.front.observe(string(isotone.CodeDeadlineExceeded), 1, c.wire.Now()-c.asked)
+	}
 	c.front.remove(c)
 }
 
@@ -336,6 +341,8 @@ func (c *conn) other(q *request, n int, err error) (used int, _ error) {
 		c.lease()
 	case c.proving != nil:
 		c.prove()
+	case c.awaited != nil:
+		c.awaitPast()
 	}
 	return n, err
 }

@@ -138,6 +138,16 @@ var argumentsOf = map[string][]argument{
 		{name: "floor", kind: "string", token: "FLOOR", optional: true},
 		{name: "traceparent", kind: "string", token: "TRACEPARENT", optional: true},
 	},
+	"INTERVAL": {
+		{name: "request", kind: "oneof", optional: true, parts: []argument{
+			{name: "nonce", kind: "integer"},
+			{name: "stamp", kind: "block", parts: []argument{
+				{name: "stamp", kind: "pure-token", token: "STAMP"},
+				{name: "count", kind: "integer", optional: true},
+			}},
+			{name: "timestamp", kind: "string", token: "WAIT"},
+		}},
+	},
 	"SNOWFLAKE": {
 		{name: "count", kind: "integer", optional: true},
 		{name: "form", kind: "oneof", token: "AS", optional: true, parts: tokens("string", "integer")},

@@ -91,6 +91,8 @@ func (t *transaction) add(cmd *command, args [][]byte, text []byte, r *reply) bo
 	case cmd.name == "WORKER", cmd.name == "AUTH", cmd.name == "HELLO":
 		// An abandoned transaction could not say what it has leased, or for whom.
 		r.fault("ERR", cmd.name+" is not allowed between MULTI and EXEC")
+	case cmd.name == "INTERVAL" && waitsForPast(args):
+		r.fault("ERR", "INTERVAL WAIT is not allowed between MULTI and EXEC")
 	case t.commands == queueCommandsMax || len(t.queue)+len(text) > queueBytesMax:
 		r.fault("ERR", fmt.Sprintf("a transaction has at most %d commands and %d bytes: send a pipeline without MULTI",
 			queueCommandsMax, queueBytesMax))

@@ -48,6 +48,8 @@ type Config struct {
 	Backend front.Backend
 	// IDs answers SNOWFLAKE; nil means that there are no ids here.
 	IDs front.IDs
+	// Clock answers INTERVAL; nil stands for front.NoClock.
+	Clock front.Clock
 	// Lessor answers WORKER; nil means that worker ids are not leased here.
 	Lessor front.Lessor
 	// Mode applies to requests that name none. isotone.ReadDefault leaves the choice
@@ -56,10 +58,10 @@ type Config struct {
 	// Observe, if not nil, is called on the loop's goroutine for requests that were
 	// answered together, with their number. The protocol is "resp"; the code is "ok" or an
 	// isotone.Code. Wall is measured on the loop's clock, from the turn that read the
-	// requests to the turn that answered. Only TS, SNOWFLAKE and WORKER are observed.
+	// requests to the turn that answered. Only TS, SNOWFLAKE, INTERVAL and WORKER are observed.
 	Observe func(protocol, code string, requests int, wall time.Duration)
 	// Post runs a function on the loop's goroutine, from any other. Without it only credentials
-	// that need no check are answered.
+	// that need no check are answered, and INTERVAL WAIT must have nothing to wait for.
 	Post func(func())
 	// Trace, if not nil, traces commands that were answered together, from when they were read
 	// until their answers are in the output. Only TS and SNOWFLAKE are traced.
@@ -80,11 +82,19 @@ type Front struct {
 	request  request // being parsed, one command at a time
 	reply    reply   // being written
 	ids      [1]snowflake.ID
+	stamper  *front.Stamper
+	// pastWaits counts the connections that wait until a timestamp is past. after is
+	// time.AfterFunc but in tests.
+	pastWaits int
+	after     func(time.Duration, func()) *time.Timer
 }
 
 // New returns a front without connections.
 func New(cfg Config) *Front {
-	return &Front{cfg: cfg, commands: newCatalog()}
+	if cfg.Clock == nil {
+		cfg.Clock = front.NoClock{}
+	}
+	return &Front{cfg: cfg, commands: newCatalog(), stamper: front.NewStamper(cfg.Clock), after: time.AfterFunc}
 }
 
 // Open returns the handler for c, or nil, which closes c, after Stop. The listener's
@@ -106,12 +116,18 @@ func (f *Front) open(w wire, s *access.Session) *conn {
 	return c
 }
 
+// errStopping answers commands that wait for a timestamp to be past.
+var errStopping = isotone.Errorf(isotone.CodeNoLeader, "this node is stopping")
+
 // Stop closes idle connections, and each of the others when its batch is answered. Further
 // commands are not answered. Open returns nil from now on.
 func (f *Front) Stop() {
 	f.stopped = true
-	for _, c := range f.conns {
-		if !c.waiting {
+	for _, c := range slices.Clone(f.conns) { // one that is closed may leave the list
+		switch {
+		case c.awaited != nil:
+			c.endPastWait(errStopping)
+		case !c.waiting:
 			c.wire.Close(ErrStopped)
 		}
 	}

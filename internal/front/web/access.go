@@ -18,7 +18,7 @@ const joinPath = adminPrefix + "join"
 // roleOf returns what a request for a path needs; 0: nothing.
 func roleOf(path string) access.Roles {
 	switch {
-	case path == "/timestamp":
+	case path == "/timestamp", path == httpapi.IntervalPath:
 		return access.Timestamps
 	case path == httpapi.IDsPath:
 		return access.IDs

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +39,8 @@ var (
 type handler struct {
 	backend  front.Backend
 	ids      front.IDs
+	clock    front.Clock
+	stampers sync.Pool // of *front.Stamper
 	live     http.Handler
 	page     http.Handler
 	metrics  http.Handler
@@ -54,6 +57,9 @@ type handler struct {
 	active   atomic.Int64
 	// largeIDs counts the concurrent answers with many ids.
 	largeIDs atomic.Int64
+	// clockWaits counts the requests that wait for the cluster clock.
+	clockWaits atomic.Int64
+	stopping   chan struct{} // closed once the server takes no more connections
 }
 
 // adminPrefix is where the paths of operators begin.
@@ -69,6 +75,7 @@ func newHandler(cfg Config) *handler {
 	h := &handler{
 		backend: cfg.Backend,
 		ids:     cfg.IDs,
+		clock:   cfg.Clock,
 		live:    cfg.Live,
 		page:    cfg.Page,
 		metrics: cfg.Metrics,
@@ -78,9 +85,11 @@ func newHandler(cfg Config) *handler {
 		admin:    cfg.Admin,
 		mode:     cfg.Mode,
 		limits:   cfg.Limits,
+		stopping: make(chan struct{}),
 		observe:  cfg.Observe,
 		log:      cfg.Log,
 	}
+	h.stampers.New = func() any { return front.NewStamper(cfg.Clock) }
 	if cfg.Drain != nil {
 		h.drain = drainHandler(cfg.Drain)
 	}
@@ -225,6 +234,9 @@ func (h *handler) route(w http.ResponseWriter, r *http.Request) string {
 		if h.ids != nil {
 			answer, allow = (*handler).snowflake, "GET"
 		}
+	case httpapi.IntervalPath:
+		// HEAD would have no use for a reading, which its body has.
+		answer, allow = (*handler).interval, "GET"
 	case "/":
 		if h.page != nil {
 			answer = (*handler).servePage

@@ -135,15 +135,21 @@ func answerRange(w http.ResponseWriter, f httpapi.Format, issued isotone.Range) 
 		return err
 	case httpapi.JSON:
 		header["Content-Type"] = contentTypeJSON
-		return withBuffer(issued.Count*httpapi.JSONEntryMax, func(b []byte) error { return writeJSON(w, issued, b) })
+		return withBuffer(issued.Count*httpapi.JSONEntryMax, func(b []byte) error { return writeJSON(w, issued.Count, issued.At, b) })
 	default:
-		size := issued.Count * isotone.TimestampSize
-		header["Content-Type"], header["Content-Length"] = contentTypeBinary, contentLengthOne
-		if issued.Count != 1 {
-			header["Content-Length"] = []string{strconv.FormatUint(size, 10)}
-		}
-		return withBuffer(size, func(b []byte) error { return writeBinary(w, issued, b) })
+		size := tellSize(header, issued.Count)
+		return withBuffer(size, func(b []byte) error { return writeBinary(w, issued.Count, issued.At, b) })
 	}
+}
+
+// tellSize sets the header fields of an answer of n timestamps in binary, and returns its size.
+func tellSize(header http.Header, n uint64) (size uint64) {
+	size = n * isotone.TimestampSize
+	header["Content-Type"], header["Content-Length"] = contentTypeBinary, contentLengthOne
+	if n != 1 {
+		header["Content-Length"] = []string{strconv.FormatUint(size, 10)}
+	}
+	return size
 }
 
 // withBuffer calls write with an empty buffer for an answer of size bytes.
@@ -158,23 +164,25 @@ func withBuffer(size uint64, write func([]byte) error) error {
 	return write(buffer[:0])
 }
 
-func writeBinary(w io.Writer, issued isotone.Range, b []byte) error {
-	for t := range issued.All() {
+// writeBinary writes n timestamps; at returns the i-th, and b is an empty buffer.
+func writeBinary(w io.Writer, n uint64, at func(i uint64) isotone.Timestamp, b []byte) error {
+	for i := range n {
 		if cap(b)-len(b) < isotone.TimestampSize {
 			if _, err := w.Write(b); err != nil {
 				return err
 			}
 			b = b[:0]
 		}
-		b, _ = t.AppendBinary(b)
+		b, _ = at(i).AppendBinary(b)
 	}
 	_, err := w.Write(b)
 	return err
 }
 
-func writeJSON(w io.Writer, issued isotone.Range, b []byte) error {
+// writeJSON is writeBinary as JSON.
+func writeJSON(w io.Writer, n uint64, at func(i uint64) isotone.Timestamp, b []byte) error {
 	b = append(b, httpapi.JSONBegin...)
-	for i := range issued.Count {
+	for i := range n {
 		if cap(b)-len(b) < httpapi.JSONEntryMax+len(",")+len(httpapi.JSONEnd) {
 			if _, err := w.Write(b); err != nil {
 				return err
@@ -184,7 +192,7 @@ func writeJSON(w io.Writer, issued isotone.Range, b []byte) error {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = httpapi.AppendJSON(b, issued.At(i))
+		b = httpapi.AppendJSON(b, at(i))
 	}
 	_, err := w.Write(append(b, httpapi.JSONEnd...))
 	return err

@@ -39,6 +39,8 @@ type Config struct {
 	// IDs serves /api/snowflake and /ready/ids. Without the handlers below, up to Operator,
 	// their paths do not exist.
 	IDs front.IDs
+	// Clock serves /interval; nil stands for front.NoClock.
+	Clock front.Clock
 	// Live serves everything below /live/, and /state, an alias of /live/state. It checks
 	// the method itself. Requests for streams, whose paths end in /stream, are not
 	// observed.
@@ -110,6 +112,10 @@ type Limits struct {
 	// WriteTimeout bounds one request from its header to the last byte of its
 	// answer. Default 30 s: 7 MiB of JSON at 2 Mbit/s.
 	WriteTimeout time.Duration
+	// ClockWaitsMax bounds the requests that wait until the cluster clock has passed a
+	// timestamp; further ones are answered "overloaded". Default 1024: each looks at the clock
+	// a hundred times a second.
+	ClockWaitsMax int
 	// RequestTimeout bounds the wait for the backend; then the answer is
 	// "deadline_exceeded". Default 5 s: several elections.
 	RequestTimeout time.Duration
@@ -125,6 +131,7 @@ func (l Limits) withDefaults() Limits {
 		ReadHeaderTimeout: orDefault(l.ReadHeaderTimeout, 10*time.Second),
 		IdleTimeout:       orDefault(l.IdleTimeout, 2*time.Minute),
 		WriteTimeout:      orDefault(l.WriteTimeout, 30*time.Second),
+		ClockWaitsMax:     orDefault(l.ClockWaitsMax, 1024),
 		RequestTimeout:    orDefault(l.RequestTimeout, 5*time.Second),
 	}
 }
@@ -177,6 +184,9 @@ func New(cfg Config) *Server {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = front.NoClock{}
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
 	if cfg.Elsewhere == nil {
@@ -285,8 +295,8 @@ func (s *Server) begin(udp net.PacketConn) (bool, error) {
 	return true, nil
 }
 
-// Shutdown stops taking connections, lets running requests finish, closes idle
-// connections, and returns when all are closed. When ctx ends first it cuts the rest and
+// Shutdown stops taking connections, lets running requests finish (those that wait for the
+// cluster clock at once, with isotone.ErrNoLeader), closes idle connections, and returns when all are closed. When ctx ends first it cuts the rest and
 // returns the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
@@ -320,6 +330,7 @@ func (s *Server) stop() {
 		return
 	}
 	s.stopped = true
+	close(s.handler.stopping)
 	s.ready.Stop()
 	if s.quicIn != nil {
 		_ = s.quicIn.Close()

@@ -166,7 +166,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 	env := map[string]string{"NODE_ID": "abc", "DEBUG": "maybe", "READ_MODE": "fast", "EPOCH_INTERVAL_MS": "60001"}
 	_, err := parse(t, env, "--http-port=99999999", "--raft-addr=nowhere", "--admin-addr=:6060", "--metrics-addr=x", "--anonymous=timestamps,root", "--require-tls=x", "--advertise-addr=h:0",
 		"--peers=0=a:1,1=b:1,1=c:1,2=b:1,3=d", "--tls-key=k", "--clock-jump-max-ms=86400001", "--epoch-deadline-limit=0",
-		"--timestamp-request-buffer=1000001", "--shutdown-delay-ms=600001", "--loops=65", "--max-connections=0", "--thrift-port=-1", "--pretty=2", "--log-time-ms=",
+		"--timestamp-request-buffer=1000001", "--interval-ms=19", "--shutdown-delay-ms=600001", "--loops=65", "--max-connections=0", "--thrift-port=-1", "--pretty=2", "--log-time-ms=",
 		"--http-host=a:1", "--snowflake-epoch-ms=x", "--snowflake-layout=1/2/3", "--snowflake-lease-ms=999", "--snowflake-workers=65",
 		"--datacenter-id=1", "--live-interval-ms=99", "--dashboard=2", "--request-stats=on", "--request-stats-sample=0",
 		"--trace-endpoint=collector:4318", "--trace-sample=-1",
@@ -198,6 +198,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"TIMESTAMP_REQUEST_BUFFER", "timestamp-request-buffer", "1000001", "to 1000000"},
 		{"READ_MODE", "read-mode", "fast", "quorum or lease"},
 		{"RTT_MS", "rtt-ms", "0", "from 1 to 10000"},
+		{"INTERVAL_MS", "interval-ms", "19", "want 0, for no intervals, or a whole number from 20 to 10000"},
 		{"SHUTDOWN_DELAY_MS", "shutdown-delay-ms", "600001", "from 0 to 600000"},
 		{"LOOPS", "loops", "65", "from 0 to 64"},
 		{"MAX_CONNECTIONS", "max-connections", "0", "from 1 to 1000000"},
@@ -293,6 +294,27 @@ func TestCheckAlone_RefusesAnAddressThatNobodyCanDial(t *testing.T) {
 		}
 		if tt.refused && (fault.Env != "RAFT_ADDR" || fault.Value != s.RaftAddr || !strings.Contains(fault.Want, "PEERS: 1=10.0.0.1:60001")) {
 			t.Errorf("%s: %v", tt.args, fault)
+		}
+	}
+}
+
+func TestParse_IntervalOutlastsSomeTicks(t *testing.T) {
+	for args, want := range map[string]time.Duration{
+		"": 0, "--interval-ms=0": 0, "--interval-ms=50": 50 * time.Millisecond, "--interval-ms=10000 --rtt-ms=2000": 10 * time.Second,
+		"--interval-ms=20 --rtt-ms=4": 20 * time.Millisecond,
+	} {
+		if s := parseAll(t, nil, strings.Fields(args)...); s.Interval != want {
+			t.Errorf("%q: %v", args, s.Interval)
+		}
+	}
+	for args, hint := range map[string]string{
+		"--interval-ms=49": "so 50 or more", "--interval-ms=10000 --rtt-ms=2001": "so 10005 or more",
+		"--interval-ms=10001": "from 20 to 10000", "--interval-ms=-1": "from 20 to 10000", "--interval-ms=": "from 20 to 10000",
+	} {
+		_, err := parse(t, nil, strings.Fields(args)...)
+		var fault config.Fault
+		if !errors.As(err, &fault) || fault.Env != "INTERVAL_MS" || !strings.Contains(fault.Want, hint) {
+			t.Errorf("%q: %v", args, err)
 		}
 	}
 }

@@ -25,6 +25,12 @@ const (
 	epochIntervalMSMax = 60_000
 	// clockJumpMaxMSMax: a limit above a day is no limit; 0 trusts any clock.
 	clockJumpMaxMSMax = 86_400_000
+	// intervalMSMin and intervalMSMax are those of internal/core/interval.
+	intervalMSMin = 20
+	intervalMSMax = 10_000
+	// intervalTicksMin: the leader begins a round every tick, and the limit of an interval has to
+	// outlast some that are late.
+	intervalTicksMin = 5
 	// epochDeadlineLimitMax: no count of missed reservations beyond it differs
 	// from "never".
 	epochDeadlineLimitMax = 1_000_000_000
@@ -74,6 +80,7 @@ func (f *Flags) Parse() (Settings, error) {
 		p.faults.add("read-mode", f.ReadMode, "want quorum or lease")
 	}
 	s.RTT = p.milliseconds("rtt-ms", f.RTTMS, 1, rttMSMax)
+	s.Interval = p.interval(f.IntervalMS, s.RTT)
 	s.ShutdownDelay = p.milliseconds("shutdown-delay-ms", f.ShutdownDelayMS, 0, shutdownDelayMSMax)
 	s.Loops = int(p.number("loops", f.Loops, 0, loopsMax))
 	s.MaxConnections = int(p.number("max-connections", f.MaxConnections, 1, maxConnectionsMax))
@@ -241,6 +248,23 @@ func (p *parser) number(flag, text string, low, high int64) int64 {
 		p.faults.add(flag, text, fmt.Sprintf("want a whole number from %d to %d", low, high))
 	}
 	return n
+}
+
+// interval parses INTERVAL_MS. The length of a tick is 0 if that is not valid.
+func (p *parser) interval(text string, tick time.Duration) time.Duration {
+	if text == "0" {
+		return 0
+	}
+	ms, ok := within(text, intervalMSMin, intervalMSMax)
+	d := time.Duration(ms) * time.Millisecond
+	switch {
+	case !ok:
+		p.faults.add("interval-ms", text, fmt.Sprintf("want 0, for no intervals, or a whole number from %d to %d", intervalMSMin, intervalMSMax))
+	case d < intervalTicksMin*tick:
+		p.faults.add("interval-ms", text, fmt.Sprintf("want at least %d times RTT_MS, so %d or more, or 0 for no intervals: the leader is confirmed once in RTT_MS, and an interval has to outlast a few that are late",
+			intervalTicksMin, (intervalTicksMin*tick).Milliseconds()))
+	}
+	return d
 }
 
 func (p *parser) milliseconds(flag, text string, low, high int64) time.Duration {

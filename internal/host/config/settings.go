@@ -44,6 +44,7 @@ type Settings struct {
 	PeerInsecure           bool
 	EpochInterval          time.Duration // 0: the time follows the clock at every batch
 	ClockJumpMax           time.Duration // 0: trust any clock
+	Interval               time.Duration // of the cluster clock; 0: off
 	EpochDeadlineLimit     int           // missed reservations
 	TimestampRequestBuffer int           // requests
 	ReadMode               isotone.ReadMode

@@ -64,6 +64,11 @@ const (
 
 	// frameOptional is the first type that a receiver skips if it does not know it.
 	frameOptional FrameType = 128
+
+	// FrameClockAsk asks for a reading of the cluster clock, FrameClockTold answers it. Members that
+	// do not know them, or read no cluster clock, skip them.
+	FrameClockAsk  FrameType = 128 // a nonce in 8 bytes
+	FrameClockTold FrameType = 129 // an interval.Reading with the nonce, in interval.ReadingSize bytes
 )
 
 // Frame is one unit of the wire format, its checksum verified.

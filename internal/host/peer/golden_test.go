@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/isotone/isotone/internal/check/golden"
+	"github.com/isotone/isotone/internal/core/interval"
 )
 
 // The golden set has every kind of frame that any version has sent. Later versions must
@@ -23,8 +24,13 @@ type goldenFrame struct {
 	Hello   *Hello          `json:",omitempty"`
 	Refusal *Refusal        `json:",omitempty"`
 	Clock   int64           `json:",omitempty"`
+	Nonce   uint64          `json:",omitempty"`
+	Reading *goldenReading  `json:",omitempty"`
 	Message json.RawMessage `json:",omitempty"`
 }
+
+// goldenReading is an interval.Reading.
+type goldenReading struct{ Cluster, Term, Earliest, Latest, Limit uint64 }
 
 // readGolden parses one frame as a connection does.
 func readGolden(b []byte) (any, error) {
@@ -55,6 +61,12 @@ func readGolden(b []byte) (any, error) {
 		}
 	case FrameClock:
 		g.Clock, err = parseClock(f.Payload)
+	case FrameClockAsk:
+		g.Nonce, err = parseClockAsk(f.Payload)
+	case FrameClockTold:
+		var r interval.Reading
+		g.Nonce, r, err = parseClockTold(f.Payload)
+		g.Reading = new(goldenReading(r))
 	case FrameMessage, FrameHeartbeat, FrameHeartbeatResp, FramePromiseAsked, FramePromised:
 		g.Message, err = readGoldenMessage(f)
 	default:
@@ -118,6 +130,16 @@ func goldenHellos() map[string]Hello {
 var goldenCodes = []RefusalCode{
 	RefusedVersion, RefusedWrongNode, RefusedNotMember, RefusedHello, RefusedWrongCluster, RefusedSettings, RefusedWiped, RefusedStale,
 	RefusedCloned, "removed", "stopping", RefusedFormed, RefusedFounders, RefusedLevel,
+}
+
+func goldenReadings() map[string]interval.Reading {
+	return map[string]interval.Reading{
+		"told": {
+			Cluster: 77, Term: 9, Earliest: 1_790_000_000_000_000_000, Latest: 1_790_000_000_000_120_000, Limit: 1_790_000_000_100_000_000,
+		},
+		"told-min": {Term: 1},
+		"told-max": {Cluster: math.MaxUint64, Term: math.MaxUint64, Earliest: math.MaxInt64, Latest: math.MaxInt64, Limit: math.MaxInt64},
+	}
 }
 
 func goldenMessages() map[string]*raftpb.Message {
@@ -204,6 +226,11 @@ func TestGolden_EveryFrameEverSentIsRead(t *testing.T) {
 		now := clocks[name]
 		keep("sign", name, goldenFrame{Type: FrameClock, Clock: now}, AppendClock(nil, now))
 	}
+	for _, name := range sorted(goldenReadings()) {
+		r, nonce := goldenReadings()[name], uint64(0x0123456789ABCDEF)
+		keep("interval", name, goldenFrame{Type: FrameClockTold, Nonce: nonce, Reading: new(goldenReading(r))}, AppendClockTold(nil, nonce, r))
+	}
+	keep("interval", "ask", goldenFrame{Type: FrameClockAsk, Nonce: math.MaxUint64}, AppendClockAsk(nil, math.MaxUint64))
 	for _, name := range sorted(goldenMessages()) {
 		frame := encoded(t, goldenMessages()[name])
 		means, err := goldenMessage(goldenMessages()[name])
@@ -212,7 +239,7 @@ func TestGolden_EveryFrameEverSentIsRead(t *testing.T) {
 		}
 		keep("message", name, goldenFrame{Type: FrameType(frame[lengthSize]), Message: means}, frame)
 	}
-	for _, kind := range []string{"hello", "welcome", "update", "refusal", "sign", "message"} {
+	for _, kind := range []string{"hello", "welcome", "update", "refusal", "sign", "interval", "message"} {
 		set.Check(t, kind, readGolden)
 	}
 }

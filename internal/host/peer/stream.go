@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone/internal/core/interval"
 )
 
 const (
@@ -29,9 +31,11 @@ type Stream struct {
 	dec     Decoder
 	hello   Hello  // the other side's
 	version uint16 // spoken by both sides
-	// onUpdate and onClock may be nil.
-	onUpdate func(Hello)
-	onClock  func(now int64)
+	// The functions whose names begin with on may be nil.
+	onUpdate    func(Hello)
+	onClock     func(now int64)
+	onClockAsk  func(nonce uint64)
+	onClockTold func(nonce uint64, r interval.Reading)
 	// unsendable is told of messages that the other side would refuse.
 	unsendable func(m *raftpb.Message, err error)
 	ended      chan error
@@ -90,6 +94,10 @@ func (s *Stream) Parse(msgs []*raftpb.Message, b []byte) ([]*raftpb.Message, err
 			return msgs, err
 		}
 		switch {
+		case f.Type == FrameClockAsk:
+			err = s.parseClockAsk(f.Payload)
+		case f.Type == FrameClockTold:
+			err = s.parseClockTold(f.Payload)
 		case f.Type == FramePing || f.Type >= frameOptional:
 		case f.Type == FrameClock:
 			err = s.parseClock(f.Payload)

@@ -69,10 +69,11 @@ type Metrics struct {
 	totals totals
 	live   liveMetrics
 
-	node   nodeGauges
-	raft   raftMetrics
-	queues queueGauges
-	peers  *peerMetrics
+	node     nodeGauges
+	interval intervalGauges
+	raft     raftMetrics
+	queues   queueGauges
+	peers    *peerMetrics
 }
 
 // NewMetrics returns metrics at zero, with those of the Go runtime and the
@@ -95,6 +96,7 @@ func NewMetrics(version string) *Metrics {
 		clockBackward: r.Counter("clock_backward_total", "Times the wall clock was seen to jump back."),
 		leasesLost:    r.Counter("leases_lost_total", "Leases that ended, by time or with the leadership."),
 		node:          newNodeGauges(r),
+		interval:      newIntervalGauges(r),
 		raft:          newRaftMetrics(r),
 		queues:        newQueueGauges(r),
 		peers:         newPeerMetrics(r),

@@ -44,6 +44,8 @@ type NodeStats struct {
 	ClockQuorumKnown  bool
 	// ClockLimit is how far apart the two may be; 0: any distance.
 	ClockLimit time.Duration
+	// Interval is what the node knows of the cluster clock.
+	Interval IntervalStats
 	// Raft is the state of the log and the members.
 	Raft RaftStats
 	// Queues lists the bounded queues, always the same ones.
@@ -92,6 +94,7 @@ func (m *Metrics) SetNode(s NodeStats) {
 	}
 	g.featureLevelNewest.Set(float64(s.FeatureLevelNewest))
 	g.clockLimit.Set(s.ClockLimit.Seconds())
+	m.interval.set(&s.Interval)
 	m.raft.set(&s.Raft)
 	m.queues.set(s.Queues)
 	m.peers.set(s.Peers)

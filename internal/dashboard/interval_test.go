@@ -1,0 +1,78 @@
+package dashboard_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/dashboard"
+)
+
+func goodInterval() *dashboard.Interval {
+	return &dashboard.Interval{MaxSeconds: 0.1, Running: true, WidthSeconds: pointer(0.00025), LimitSeconds: pointer(0.0), AgeSeconds: pointer(0.01)}
+}
+
+func TestSurvey_WarnsOfIntervals(t *testing.T) {
+	c := newCluster(t, 3, time.Second)
+	for _, tt := range []struct {
+		change   func(id uint64, s *dashboard.State)
+		warnings []string
+	}{
+		{func(_ uint64, s *dashboard.State) { s.Interval = nil }, nil},
+		{func(_ uint64, s *dashboard.State) { s.Interval = goodInterval() }, nil},
+		{func(id uint64, s *dashboard.State) {
+			if s.Interval = nil; id > 1 {
+				s.Interval = goodInterval()
+				s.Interval.MaxSeconds = float64(id) / 10
+			}
+		}, []string{"the nodes have different INTERVAL_MS: 0 ms on node 1, 200 ms on node 2, 300 ms on node 3"}},
+		{func(id uint64, s *dashboard.State) {
+			s.Interval = goodInterval()
+			s.Interval.Broken = id == 3
+		}, []string{"node 3 reads no interval: its steady clock, or the leader's, has a wrong rate"}},
+	} {
+		for _, n := range c.nodes {
+			n.change(func(s *dashboard.State) { tt.change(n.id, s) })
+		}
+		r := ask(t, survey(t, 5*time.Second), c.nodes[0].addr)
+		if err := r.Err(); err != nil || !slices.Equal(r.Warnings, tt.warnings) {
+			t.Errorf("%v, %q, want %q", err, r.Warnings, tt.warnings)
+		}
+	}
+}
+
+func TestTable_ShowsIntervalsWhereThereAreAny(t *testing.T) {
+	r := &dashboard.Report{}
+	for id := range uint64(6) {
+		s := reference(t)
+		s.Node.ID, s.Interval = id+1, nil
+		r.Views = append(r.Views, dashboard.View{NodeID: id + 1, State: s})
+	}
+	write := func() []string {
+		var b strings.Builder
+		if err := dashboard.WriteTable(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(b.String(), "\n")[2:]
+	}
+	if lines := write(); strings.Contains(lines[0], "INTERVAL") {
+		t.Errorf("off everywhere: %s", lines[0])
+	}
+	for i, change := range []func(*dashboard.Interval){
+		func(*dashboard.Interval) {}, func(i *dashboard.Interval) { i.Broken = true }, func(i *dashboard.Interval) { i.LimitSeconds = pointer(-0.001) },
+		func(i *dashboard.Interval) { i.WidthSeconds, i.LimitSeconds = nil, nil },
+	} {
+		s := r.Views[i].State
+		s.Interval = goodInterval()
+		change(s.Interval)
+	}
+	r.Views[5].State = nil
+	lines := write()
+	at := strings.Index(lines[0], "INTERVAL")
+	for i, want := range []string{"INTERVAL", "250 µs", "wrong rate", "none", "none", "off", "-"} {
+		if cell := strings.TrimSpace(string([]rune(lines[i])[at:][:len("wrong rate")])); cell != want && !strings.HasPrefix(cell, want+"  ") {
+			t.Errorf("%q, want %q in\n%s", cell, want, strings.Join(lines, "\n"))
+		}
+	}
+}
