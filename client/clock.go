@@ -15,7 +15,9 @@ import (
 
 // ClockOptions configures a [Clock]. The zero value is a good default.
 type ClockOptions struct {
-	steady func() interval.Instant // the steady clock, replaced in tests
+	// Replaced in tests:
+	steady func() interval.Instant // the steady clock
+	probe  time.Duration           // instead of probeInterval
 }
 
 // Clock reads the cluster clock in this process, without a request for each read, and makes
@@ -32,10 +34,12 @@ type ClockOptions struct {
 // counted, so do not use a Clock there on machines that sleep.
 type Clock struct {
 	c      *Client
-	steady func() interval.Instant
+	steady func() interval.Instant // for calls: quick
+	exact  func() interval.Instant // for questions
 	known  atomic.Pointer[knowledge]
 	own    *ClockGenerator
 	waits  waits
+	probe  time.Duration
 
 	failed  atomic.Uint64 // questions
 	trouble trouble       // since the latest good reading, for errors of calls
@@ -70,11 +74,15 @@ func (c *Client) NewClock(ctx context.Context, o ClockOptions) (*Clock, error) {
 		return nil, ErrClosed
 	}
 	k := &Clock{
-		c: c, steady: o.steady,
+		c: c, steady: o.steady, exact: o.steady, probe: o.probe,
 		wanted: make(chan struct{}, 1), soundings: make(chan sounding), ended: make(chan struct{}),
 	}
 	if k.steady == nil {
 		k.steady = steady.Now
+		k.exact = func() interval.Instant { return interval.At(steady.Exact()) }
+	}
+	if k.probe == 0 {
+		k.probe = probeInterval
 	}
 	k.waits.added = make(chan struct{}, 1)
 	k.own = k.NewGenerator()
@@ -270,9 +278,14 @@ func (k *Clock) overdue(ctx context.Context) error {
 	if ctx.Err() != context.DeadlineExceeded || k.c.foreign.Load() != nil {
 		return k.c.timeoutError(ctx)
 	}
+	known := k.known.Load()
 	var told *isotone.Error
-	if errors.As(k.known.Load().why, &told) {
+	if errors.As(known.why, &told) {
 		return &lateError{isotone.Errorf(told.Code, "not in time: %s", told.Message)}
+	}
+	if bounds, good := known.estimate.Bounds(k.steady()); good {
+		return &lateError{isotone.Errorf(isotone.CodeDeadlineExceeded,
+			"the cluster clock has not come far enough in time: it is at %d to %d, with a limit of %d", bounds.Earliest, bounds.Latest, bounds.Limit)}
 	}
 	return &lateError{isotone.Errorf(isotone.CodeDeadlineExceeded, "no valid reading of the cluster clock in time%s", k.trouble.text())}
 }

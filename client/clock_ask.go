@@ -82,13 +82,13 @@ func (k *Clock) exchange(ctx context.Context, o *sounding) error {
 func (k *Clock) question(o *sounding) error {
 	nonce := rand.Uint64()
 	line := appendCommand(nil, "INTERVAL", strconv.FormatUint(nonce, 10))
-	o.sent = k.steady()
+	o.sent = k.exact()
 	if _, err := o.line.conn.Write(line); err != nil {
 		return err
 	}
 	for range strayMax {
 		v, err := readReply(o.line.read)
-		o.received = k.steady()
+		o.received = k.exact()
 		if err != nil {
 			return err
 		}

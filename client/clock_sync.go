@@ -46,7 +46,8 @@ type syncer struct {
 	probe     time.Time // of the next question to another node
 	searching bool      // the usual node does not answer, so all are asked
 	rounds    int       // of the search
-	searchDue time.Time // of its next round
+	begun     time.Time // the search
+	searchDue time.Time // the next one
 }
 
 // source is a node that is asked for readings.
@@ -76,8 +77,8 @@ type sounding struct {
 // run keeps the clock in sync until it is closed.
 func (k *Clock) run() {
 	defer close(k.ended)
-	s := &syncer{k: k, sources: map[string]*source{}, period: syncInitial, searching: true}
-	s.probe = time.Now().Add(probeInterval)
+	s := &syncer{k: k, sources: map[string]*source{}, period: syncInitial, searching: true, begun: time.Now()}
+	s.probe = s.begun.Add(k.probe)
 	s.work.Go(k.release)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -113,7 +114,7 @@ func (s *syncer) step(now time.Time) time.Duration {
 	}
 	s.follow()
 	if !now.Before(s.probe) {
-		s.probe = now.Add(probeInterval)
+		s.probe = now.Add(s.k.probe)
 		s.explore()
 	}
 	next := s.probe.Sub(now)
@@ -175,7 +176,7 @@ func (s *syncer) search() {
 	if s.searching {
 		return
 	}
-	s.searching, s.rounds, s.searchDue = true, 0, time.Time{}
+	s.searching, s.rounds, s.begun, s.searchDue = true, 0, time.Now(), time.Time{}
 	s.k.c.post(func(r *router) { // the members may have changed, the leader in any case
 		if !r.suspected && r.leader != "" {
 			r.suspectLeader()
@@ -194,10 +195,18 @@ func (s *syncer) askAll(now time.Time) time.Duration {
 			s.ask(src, now)
 		}
 	}
-	pause := backoffTo(s.rounds, backoffMax)
+	pause := backoffTo(s.rounds, s.pauseMax(now))
 	s.rounds++
 	s.searchDue = now.Add(pause)
 	return pause
+}
+
+// pauseMax bounds the pauses of the search. Most elections end within searchEager.
+func (s *syncer) pauseMax(now time.Time) time.Duration {
+	if s.searching && now.Sub(s.begun) < searchEager {
+		return searchPauseMax
+	}
+	return backoffMax
 }
 
 // explore asks a node other than the usual one, and has the router ask the leader for the members.
@@ -293,17 +302,21 @@ func (s *syncer) failed(src *source, err error, now time.Time) {
 	}
 	s.k.failed.Add(1)
 	s.k.trouble.note(src.addr, err)
-	var refusal *isotone.Error
-	most := backoffMax
-	src.why = nil
-	if errors.As(err, &refusal) && !repeatable(refusal.Code) {
-		src.why, most = refusal, refusedBackoffMax
-	}
-	src.retry = now.Add(backoffTo(src.failures, most))
-	src.failures++
 	if src == s.usual {
 		s.search()
 	}
+	var refusal *isotone.Error
+	pause := backoffTo(src.failures, s.pauseMax(now))
+	src.why = nil
+	switch {
+	case !errors.As(err, &refusal):
+	case refusal.Code == isotone.CodeQuotaExceeded:
+		pause = quotaPause(refusal, src.failures)
+	case !repeatable(refusal.Code):
+		src.why, pause = refusal, backoffTo(src.failures, refusedBackoffMax)
+	}
+	src.retry = now.Add(pause)
+	src.failures++
 	if why := s.refusal(); s.usual == nil && (why == nil) != (s.refused == nil) {
 		s.refused = why
 		s.publish()

@@ -49,7 +49,7 @@ func TestClockSync_OutlivesItsNode(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			f := startCluster(t, 3)
 			f.change(func() { f.clock.length, f.clock.widths = time.Second, []uint64{0, 100e6, 100e6} })
-			k := clock(t, f.dial(client.Options{Addrs: f.addrs()[:1]}), client.ClockOptions{})
+			k := clock(t, f.dial(client.Options{Addrs: f.addrs()[:1], DialTimeout: 5 * time.Second}), client.ClockOptions{})
 			eventually(t, "the narrow one", func() bool { return k.Stats().Node == f.nodes[0].addr })
 			stop := gaps(k)
 			f.lead(1)
@@ -77,6 +77,52 @@ func TestClockSync_PrefersNarrowBounds(t *testing.T) {
 	if after := f.nodes[0].count("INTERVAL") + f.nodes[1].count("INTERVAL"); after > before+2 { // under way when the search ended
 		t.Errorf("%d questions to others", after-before)
 	}
+}
+
+// TestClockSync_FindsNarrowerBoundsLater: at another node, also one that has joined since.
+func TestClockSync_FindsNarrowerBoundsLater(t *testing.T) {
+	f := startCluster(t, 2)
+	f.change(func() { f.clock.widths = []uint64{60e6, 60e6, 60e6} })
+	k := clock(t, f.dial(client.Options{}), client.WithProbe(20*time.Millisecond))
+	synced(t, k)
+	for _, narrow := range []int{0, 1, 2} {
+		if narrow == 2 {
+			f.add()
+		}
+		f.change(func() { f.clock.widths = []uint64{60e6, 60e6, 60e6}; f.clock.widths[narrow] = 0 })
+		n := f.nodes[narrow]
+		eventually(t, "the narrow one is asked, on a connection that is kept", func() bool {
+			questions, connections := n.count("INTERVAL"), n.count("PING")
+			for range 3 {
+				synced(t, k)
+			}
+			return n.count("INTERVAL") >= questions+2 && n.count("PING") == connections
+		})
+	}
+}
+
+// TestClockSync_KeepsToAQuota: it pauses for as long as the node asks.
+func TestClockSync_KeepsToAQuota(t *testing.T) {
+	f := startCluster(t, 1)
+	k := clock(t, f.dial(client.Options{}), client.ClockOptions{})
+	var refused, begin, again atomic.Int64 // times since the begin of the test
+	now := func() int64 { return int64(time.Since(begun)) }
+	f.nodes[0].replies(func(args []string) ([]byte, bool) {
+		if args[0] != "INTERVAL" {
+			return nil, false
+		}
+		if refused.Add(1) == 1 {
+			begin.Store(now())
+			return []byte("-QUOTA too many, retry after 200 ms\r\n"), true
+		}
+		again.CompareAndSwap(0, now())
+		return nil, false
+	})
+	eventually(t, "another question", func() bool { return again.Load() > 0 })
+	if pause := time.Duration(again.Load() - begin.Load()); pause < 200*time.Millisecond {
+		t.Errorf("asked again after %v", pause)
+	}
+	eventually(t, "a reading", func() bool { _, err := k.Now(); return err == nil })
 }
 
 // TestClockSync_AsksAboutFourTimesWithinALimit, and every 5 ms at most.

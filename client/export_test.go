@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"slices"
+	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/interval"
@@ -36,6 +37,9 @@ func Free(c *Client) int { return int(c.stamps.nfree.Load() + c.direct.nfree.Loa
 
 // WithSteady returns options with a steady clock.
 func WithSteady(now func() interval.Instant) ClockOptions { return ClockOptions{steady: now} }
+
+// WithProbe returns options with a shorter time between questions to other nodes.
+func WithProbe(d time.Duration) ClockOptions { return ClockOptions{probe: d} }
 
 // Waits returns how many calls of Wait wait.
 func Waits(k *Clock) int {

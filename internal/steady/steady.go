@@ -103,7 +103,7 @@ func (a *anchor) fresh(wall, mono int64) bool {
 
 // Now returns bounds that contain what the clock showed at some instant of the call. Lo is never
 // below that of an earlier call on the same goroutine, or of one that ended before this one began.
-// The bounds are 12 µs apart on average, at most 27 µs unless the thread was interrupted.
+// The bounds are 15 µs apart on average, and at most 29 µs unless the thread was interrupted.
 //
 // A suspend goes unnoticed for up to 100 µs of running time if somebody sets the wall clock back in
 // this time by as much as the suspend lasted. Now assumes that nobody does.
