@@ -1,0 +1,51 @@
+package replica
+
+import "time"
+
+// peerView is what this process knows of a peer from its own contacts with it.
+type peerView struct {
+	id    uint64
+	hello Hello // the latest that connected; zero if none
+	// admitted is the latest hello that was admitted. Of two processes that run from copies of
+	// one directory only one may pass, even before either has connected.
+	admitted Hello
+	// session is that of the process which is connected, 0 for none, and heardAt the tick at which
+	// it was last heard.
+	session, heardAt uint64
+	// rival is the session of another process that wants its place, since the tick rivalSince.
+	rival, rivalSince uint64
+	// refusal is the peer's latest refusal of this node, nil once the peer speaks again.
+	refusal *Refusal
+	// refusedSince is the tick of the first refusal with the same code in a row.
+	refusedSince uint64
+	// refusedAt is the tick of the latest refusal.
+	refusedAt uint64
+	// clock is its wall clock.
+	clock reading
+	// lastActive is the tick of its latest answer to a heartbeat of this leader, 0 if none.
+	lastActive uint64
+	preVote    preVoteAsked
+	// blamesAt is the tick at which it last held the steady clock of this leader, or its own, for wrong.
+	blamesAt uint64
+	// term is the highest term in which the peer made a durable promise.
+	term uint64
+	// askedRead and answeredRead are the latest rounds of this term for which the peer was
+	// asked and has answered.
+	askedRead, answeredRead uint64
+	// promisedUntil is when its promises to this leader run out, by Input.Mono and with all
+	// margins.
+	promisedUntil time.Duration
+}
+
+// peer returns the view of a peer and makes one if there is none. That of a node that is no
+// member is not kept.
+func (r *Replica) peer(id uint64) *peerView {
+	p := r.peers[id]
+	if p == nil {
+		p = &peerView{id: id}
+		if _, isMember := r.state.Member(id); isMember || r.applied == 0 {
+			r.peers[id] = p
+		}
+	}
+	return p
+}
