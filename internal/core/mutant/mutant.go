@@ -198,7 +198,7 @@ func (m Mutant) IsDirected() bool {
 	switch m {
 	case VoteAfterRestart, VoteAfterTermChange, CampaignUnsynced, CountEarlyGrants, EarlyUndurableLog, LeaseWithoutSlack, LeaseFromConfirm, CountUnpromised,
 		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses,
-		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, TellUnsaid, ReelectedSkipsWait:
+		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellUnsaid, ReelectedSkipsWait:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

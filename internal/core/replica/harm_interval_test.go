@@ -17,7 +17,8 @@ import (
 var intervalHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.WaitWithoutRate:    waitsTooShort,
 	mutant.ReportNotAsLeader:  forgetsThatItLed,
-	mutant.ReportForgets:      forgetsWhomItAnswered,
+	mutant.ReportForgets:      func(t *testing.T) bool { return ignoresItsVoter(t, true) },
+	mutant.ReportOwnOnly:      func(t *testing.T) bool { return ignoresItsVoter(t, false) },
 	mutant.LimitFromAnswer:    extendsAfterAPause,
 	mutant.TellUnsaid:         tellsWhatTheLogDoesNot,
 	mutant.ReelectedSkipsWait: skipsItsOwnLimits,
@@ -76,17 +77,19 @@ func forgetsThatItLed(t *testing.T) bool {
 	return c.overlaps(int(limit / tick))
 }
 
-// forgetsWhomItAnswered reports whether a leader that was elected by a voter that was started again, and
-// has heard nobody itself for long, serves while limits run.
-func forgetsWhomItAnswered(t *testing.T) bool {
+// ignoresItsVoter reports whether a leader that has heard nobody for long, and was elected by a voter that
+// has answered the former leader lately, and perhaps was started again, serves while limits run.
+func ignoresItsVoter(t *testing.T, restarted bool) bool {
 	c := newQuietCluster(t, limit)
 	a := c.leader()
 	b, away := c.others(a)[0], c.others(a)[1]
 	c.isolate(away.id)
 	c.tick(int(limit/tick) + 10)
 	c.kill(a.id)
-	c.kill(b.id)
-	c.start(b)
+	if restarted {
+		c.kill(b.id)
+		c.start(b)
+	}
 	c.isolate()
 	c.greet()
 	c.drop = func(m *raftpb.Message) bool { // the voter does not stand
