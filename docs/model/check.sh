@@ -142,7 +142,10 @@ LIST
 
 limits() {
 	model=interval.pml
-	search "limits" holds "-O1 -DBFS" ""
+	if [ "$mode" = full ]; then
+		search "limits, all rates" holds "-O1 -DBFS" ""
+	fi
+	search "limits" holds "-O1 -DBFS" "" -DWORST_RATES
 	[ "$mode" != full ] || search "limits, not reduced" holds "-O2 -DBFS" "" -DWORST_RATES -DNO_TIDY
 
 	for mistake in NO_WAIT WAIT_WITHOUT_RATE REELECTED_SKIPS_WAIT REPORT_OWN_ONLY REPORT_NOT_AS_LEADER REPORT_FORGETS \

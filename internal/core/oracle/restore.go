@@ -23,13 +23,17 @@ type Fence struct {
 // without ClusterID, Level and members. The other cluster must be gone for good. Floor is a
 // time above the ceilings that it ever had, in unix nanoseconds, at most CeilingMax.
 //
+// Limits of its cluster clock may still run, so the first leader waits for them as for those of an
+// earlier term (I14). If there was no cluster clock yet at the time of the backup, that is up to the
+// operator.
+//
 // The leases that the former cluster granted after the backup are unknown. Any of them began
 // at most aheadMax after its ceiling and is at most LeaseMax long, so it ends before
 // floor + aheadMax + LeaseMax; until then a client may make ids by it. Only nodes hold workers
 // of the members' share, and those that have made ids until the end have done so by their
 // clocks. A client's lease in that share from before LevelMembers is in the backup.
 func Restored(from State, floor uint64) State {
-	s := State{Ceiling: max(floor, from.Ceiling), Space: from.Space}
+	s := State{Ceiling: max(floor, from.Ceiling), Space: from.Space, Interval: from.Interval}
 	if mutant.On(mutant.RestoreBelow) {
 		s.Ceiling = 0
 	}

@@ -110,3 +110,11 @@ func TestRestored_BelowLevelMembersAnyWorkerMayBeAClients(t *testing.T) {
 		t.Errorf("restored twice, the fence is %+v, want %d at least", again.Fence, clients)
 	}
 }
+
+// TestRestored_LimitsOfTheLostClusterAreWaitedFor: processes may still read its cluster clock.
+func TestRestored_LimitsOfTheLostClusterAreWaitedFor(t *testing.T) {
+	lost := oracle.State{Level: oracle.LevelNewest, Ceiling: 5000, Interval: 70}
+	if got := oracle.Restored(lost, 9000).Interval; got != 70 {
+		t.Errorf("limits of %d ns, want 70", got)
+	}
+}

@@ -54,14 +54,26 @@ func (r *Replica) raiseFloor(q FloorRequest) {
 		r.effects.FloorRefused = isotone.Errorf(isotone.CodeInvalidArgument,
 			"the floor is %v ahead of the cluster clock, which cannot jump; to raise it, start all nodes with INTERVAL_MS=0 first",
 			time.Duration(min(q.Time-r.clusterNow(), oracle.CeilingMax)).Round(time.Millisecond))
-	case !r.propose(oracle.Command{Kind: oracle.KindFloor, Target: q.Time}):
+	case !r.proposeFloor(q.Time):
 		r.effects.FloorRefused = isotone.ErrOverloaded
 	}
 }
 
-// floorApplied lets this leader issue above the floor. A later term starts at the ceiling or
+// proposeFloor proposes a floor. Until it is applied no cluster clock starts: that could not jump.
+func (r *Replica) proposeFloor(floor uint64) bool {
+	proposed := r.propose(oracle.Command{Kind: oracle.KindFloor, Target: floor})
+	if proposed {
+		r.leading.floors++
+	}
+	return proposed
+}
+
+// floorApplied lets this leader issue above the floor, which was proposed in term. A later term starts at the ceiling or
 // above, and so above the floor as well. Requests that waited for it wait for a round again.
-func (r *Replica) floorApplied(floor uint64) {
+func (r *Replica) floorApplied(term, floor uint64) {
+	if r.role == raft.StateLeader && term == r.term {
+		r.leading.floors--
+	}
 	if !r.leading.alloc.IsOpen() || mutant.On(mutant.FloorIgnored) {
 		return
 	}
@@ -113,7 +125,7 @@ func (r *Replica) passFloor(f isotone.Timestamp) (hold bool, refused *isotone.Er
 	}
 	switch {
 	case l.raising != 0: // one proposal at a time
-	case r.propose(oracle.Command{Kind: oracle.KindFloor, Target: f.Time}):
+	case r.proposeFloor(f.Time):
 		l.raising = f.Time
 		r.counters.FloorsRaised++
 	default:

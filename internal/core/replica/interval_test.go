@@ -441,3 +441,36 @@ func TestInterval_ALeaderWithAWrongRateHandsOver(t *testing.T) {
 		t.Error("terms overlap")
 	}
 }
+
+// TestInterval_NoClockStartsBeforeAFloorIsApplied: it could not jump above the floor, and requests would
+// wait for as long as that is ahead.
+func TestInterval_NoClockStartsBeforeAFloorIsApplied(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	c.turn(l, &replica.Input{RaiseFloor: &replica.FloorRequest{Time: uint64(c.mono + 8*time.Second)}})
+	c.settle()
+	for _, n := range c.nodes {
+		n.cfg.Interval = limit
+	}
+	for _, id := range []uint64{1, 2, 3} {
+		c.away(c.nodes[id], 2)
+		c.tick(30)
+	}
+	l = c.leader() // whose clock is far ahead, and starts in some seconds
+	far := uint64(c.mono + time.Hour)
+	for _, n := range c.nodes {
+		n.stalled = n != l
+	}
+	c.turn(l, &replica.Input{RaiseFloor: &replica.FloorRequest{Time: far}})
+	c.tick(800)
+	if _, runs := l.ClusterClock(); runs {
+		t.Error("a clock runs while a floor is proposed")
+	}
+	for _, n := range c.nodes {
+		n.stalled = false
+	}
+	c.tick(5)
+	if got := c.must(c.leader()); got.Time <= far {
+		t.Errorf("%v was issued, the floor is %d", got, far)
+	}
+}

@@ -220,7 +220,7 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 		r.noteDigest(e.GetIndex())
 		r.reservationApplied(e.GetTerm(), floor)
 	case oracle.KindFloor:
-		r.floorApplied(c.Target)
+		r.floorApplied(e.GetTerm(), c.Target)
 	case oracle.KindInterval:
 		r.intervalApplied(e.GetTerm())
 	case oracle.KindName, oracle.KindRegister, oracle.KindLevel, oracle.KindUpdate:

@@ -215,6 +215,7 @@ type leading struct {
 	sinceEpoch              int // ticks since the epoch began
 	lease                   lease
 	raising                 uint64        // the floor of a client that is proposed and not applied; 0: none
+	floors                  int           // floors that are proposed and not applied
 	over                    bool          // the ceiling cannot rise any more
 	changing                bool          // a membership change is proposed and not applied
 	clients                 []clientLease // in the order of their proposals

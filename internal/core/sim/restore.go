@@ -46,7 +46,11 @@ func (w *world) loseLater(b replica.Backup) {
 		default:
 			w.destroy()
 			// Answers that are on their way arrive before.
-			w.after(w.between(5*time.Millisecond, 40*w.cfg.tick), func() { w.restore(b) })
+			wait := w.between(5*time.Millisecond, 40*w.cfg.tick)
+			if s, err := oracle.DecodeState(b.State); err == nil && s.Interval == 0 {
+				wait += w.interval.length // as the operator knows that there were limits after the backup
+			}
+			w.after(wait, func() { w.restore(b) })
 		}
 	})
 }
