@@ -20,6 +20,8 @@ type Scenario struct {
 	Nodes int
 	// Lease has clients ask in lease mode.
 	Lease bool
+	// Interval is the INTERVAL_MS of the nodes; 0: no cluster clock.
+	Interval time.Duration
 	// Busy is how many busy loops run beside the cluster.
 	Busy int
 	// SlowNodes have every sync of their disk delayed by SyncDelay: nodes 1 to SlowNodes. The leader
@@ -55,6 +57,9 @@ const (
 	busyFactor = 3
 )
 
+// clockLimit is the INTERVAL_MS of scenarios with a cluster clock: a new leader waits for so long.
+const clockLimit = 100 * time.Millisecond
+
 // Scenarios returns all scenarios.
 func Scenarios() []Scenario {
 	const ms = time.Millisecond
@@ -72,6 +77,15 @@ func Scenarios() []Scenario {
 		s.Name, s.Title, s.Busy = s.Name+"-busy", s.Title+fmt.Sprintf(", %d busy loops", busyLoops), busyLoops
 		s.MedianMax *= busyFactor
 		s.P99Max *= busyFactor
+		list = append(list, s)
+	}
+	for _, s := range []Scenario{
+		{Name: "interval-kill", Title: "kill -9", Event: EventKill, P99Max: clockLimit + 20*ms},
+		{Name: "interval-stop", Title: "stopped", Event: EventStop, P99Max: clockLimit + 50*ms},
+		{Name: "interval-term", Title: "SIGTERM", Event: EventTerm, P99Max: 20 * ms},
+		{Name: "interval-transfer", Title: "transferred", Event: EventTransfer, P99Max: 20 * ms},
+	} {
+		s.Title, s.Interval = s.Title+fmt.Sprintf(", INTERVAL_MS=%d", clockLimit.Milliseconds()), clockLimit
 		list = append(list, s)
 	}
 	list = append(list,

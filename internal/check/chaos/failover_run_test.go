@@ -77,6 +77,9 @@ func failoverCluster(t *testing.T, s chaos.Scenario) *chaos.Cluster {
 	if s.Logs {
 		o.Env["DEBUG"] = "1"
 	}
+	if s.Interval > 0 {
+		o.Env["INTERVAL_MS"] = fmt.Sprint(s.Interval.Milliseconds())
+	}
 	c := chaos.NewCluster(t, o)
 	for _, n := range c.Nodes[:s.SlowNodes] {
 		chaos.DelaySyncs(t, n, s.SyncDelay)

@@ -20,6 +20,7 @@ var intervalHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.ReportForgets:      func(t *testing.T) bool { return ignoresItsVoter(t, true) },
 	mutant.ReportOwnOnly:      func(t *testing.T) bool { return ignoresItsVoter(t, false) },
 	mutant.LimitFromAnswer:    extendsAfterAPause,
+	mutant.TellAfterGivingUp:  tellsAfterGivingUp,
 	mutant.TellUnsaid:         tellsWhatTheLogDoesNot,
 	mutant.ReelectedSkipsWait: skipsItsOwnLimits,
 }
@@ -155,4 +156,13 @@ func extendsAfterAPause(t *testing.T) bool {
 	a.inbox = nil
 	c.turn(a, in)
 	return c.overlaps(int(limit / tick))
+}
+
+// tellsAfterGivingUp reports whether a leader that gave up a transfer tells limits that run when its
+// successor serves, which has found in the log that none does.
+func tellsAfterGivingUp(t *testing.T) bool {
+	c, l := stalledRelease(t)
+	c.settle()
+	c.killed(l)
+	return c.overlaps(3 * int(limit/tick))
 }

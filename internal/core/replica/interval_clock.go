@@ -188,7 +188,7 @@ func (r *Replica) tellsLimits() bool {
 // transfer, its successor may find that word, and not wait.
 func (r *Replica) extendLimit(started uint64) {
 	c := &r.leading.clock
-	if started == 0 || !r.tellsLimits() || (c.releasing || c.saying) && !mutant.On(mutant.ReleaseAndTell) {
+	if started == 0 || !r.tellsLimits() || (c.releasing || c.saying && !mutant.On(mutant.TellAfterGivingUp)) && !mutant.On(mutant.ReleaseAndTell) {
 		return
 	}
 	if mutant.On(mutant.LimitFromAnswer) {
