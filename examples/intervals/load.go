@@ -15,6 +15,9 @@ import (
 )
 
 const (
+	// connectTimeout bounds the wait of a region for the leader and for a valid reading. If the limits
+	// are too short for the delays, there is none.
+	connectTimeout = 20 * time.Second
 	// transactionTimeout bounds a transaction. None takes nearly as long unless something is broken.
 	transactionTimeout = 20 * time.Second
 	// transactionsMax bounds those that are recorded: some 100 MB. A worker that has used its share ends.
@@ -55,6 +58,8 @@ func (s *site) close() {
 // openSite connects a region: to its own node directly, to the others and to the replica that is
 // written to by delayed links.
 func openSite(ctx context.Context, s settings, wires *network, c *cluster, region int) (_ *site, err error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
 	to := map[string]string{}
 	for other, n := range c.nodes {
 		to[n.addr] = n.addr

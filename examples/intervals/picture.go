@@ -53,7 +53,7 @@ func picture(s settings, r results) string {
 	label(&b, margin, 30, "head", "start", "How long a transaction takes: a timestamp, and a write to the nearest other region")
 	label(&b, margin, 50, "small", "start", fmt.Sprintf("one way A–B %s, A–C %s, B–C %s; %d workers of each kind in each region; INTERVAL_MS %s, RTT_MS %s",
 		figure(s.delays[0][1]), figure(s.delays[0][2]), figure(s.delays[1][2]), s.workers, milliseconds(s.interval), milliseconds(s.tick)))
-	label(&b, margin, 68, "small", "start", "the height is the share of transactions; a bar at the median, a dashed bar at the median of the write alone")
+	label(&b, margin, 68, "small", "start", "the higher, the more transactions; a bar at the median, a dashed bar at the median of the write alone")
 	axis := axisOf(r)
 	for mark := time.Duration(0); mark <= axis.end; mark += axis.step {
 		x := axis.at(mark)

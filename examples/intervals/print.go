@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// table returns the results as an aligned Markdown table.
+// table returns the results as an aligned Markdown table. What has no other name is a median.
 func table(r results) string {
 	rows := [][]string{{
-		"region", "round trip to the leader", "write alone",
-		"oracle p50", "p99", "interval p50", "p99", "width p50", "wait beyond the write p50", "p99",
+		"region", "to the leader and back", "write",
+		"oracle p50", "oracle p99", "interval p50", "interval p99", "width", "wait after the write p50", "p99",
 	}}
 	for i, f := range r.regions {
 		row := []string{regionNames[i], figure(f.leader), figure(f.write)}
