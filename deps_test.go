@@ -88,6 +88,7 @@ bench/client:               . client
 bench/thrift:               snowflake internal/front/thriftrpc ; github.com/HdrHistogram/hdrhistogram-go
 interop/goredis:            . ; github.com/redis/go-redis/v9
 examples/joke:              internal/proxy internal/balance ; github.com/HdrHistogram/hdrhistogram-go
+examples/intervals:         . client internal/core/lincheck internal/host/peer
 
 cmd/isotone:                * ; *
 `

@@ -23,16 +23,26 @@ const devNodes = 3
 // devReadyTimeout bounds the wait for the first leader.
 const devReadyTimeout = 30 * time.Second
 
+// The bounds of --interval-ms, other than 0: those of INTERVAL_MS with the default of RTT_MS.
+const (
+	devIntervalMSMin = 50
+	devIntervalMSMax = 10_000
+)
+
 type devCmd struct {
-	Port    int    `name:"port" default:"8081" help:"Client port of the first node; the other two use the next ports."`
-	DataDir string `name:"data-dir" placeholder:"DIR" complete:"dirs" help:"Directory for the data. Default: a temporary one, removed on exit."`
-	Debug   bool   `name:"debug" help:"Show the logs of the nodes."`
+	Port       int    `name:"port" default:"8081" help:"Client port of the first node; the other two use the next ports."`
+	DataDir    string `name:"data-dir" placeholder:"DIR" complete:"dirs" help:"Directory for the data. Default: a temporary one, removed on exit."`
+	IntervalMS int    `name:"interval-ms" default:"0" help:"How long an interval of the cluster clock may be used after the leader was last confirmed, in milliseconds: 50 to 10000. 0: there are no intervals."`
+	Debug      bool   `name:"debug" help:"Show the logs of the nodes."`
 }
 
 // Run runs three nodes until a signal or a failure ends it.
 func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 	if c.Port < 1 || c.Port > 65535-devNodes+1 {
 		return usagef("--port %d: want 1 to %d", c.Port, 65535-devNodes+1)
+	}
+	if c.IntervalMS != 0 && (c.IntervalMS < devIntervalMSMin || c.IntervalMS > devIntervalMSMax) {
+		return usagef("--interval-ms %d: want 0, or %d to %d", c.IntervalMS, devIntervalMSMin, devIntervalMSMax)
 	}
 	dir := c.DataDir
 	if dir == "" {
@@ -47,7 +57,7 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 	}
 	log := startLog(logs, telemetry.LogOptions{Pretty: true})
 	defer log.Close()
-	members, err := startDev(c.Port, dir, log.Logger)
+	members, err := startDev(c.Port, dir, time.Duration(c.IntervalMS)*time.Millisecond, log.Logger)
 	if err != nil {
 		return err
 	}
@@ -60,9 +70,9 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 	return waitAll(ctx, members, log.Logger)
 }
 
-// startDev starts all nodes. Peer ports are any free ones, so only client ports can be in
-// use already.
-func startDev(port int, dir string, log *slog.Logger) (members []*member, err error) {
+// startDev starts all nodes, with an INTERVAL_MS of limit. Peer ports are any free ones, so only
+// client ports can be in use already.
+func startDev(port int, dir string, limit time.Duration, log *slog.Logger) (members []*member, err error) {
 	var all []sockets
 	var settings []config.Settings
 	defer func() {
@@ -82,6 +92,7 @@ func startDev(port int, dir string, log *slog.Logger) (members []*member, err er
 		s.HTTPHost, s.HTTPPort = "127.0.0.1", port+i
 		s.AdvertiseAddr = s.HTTPAddr()
 		s.RaftAddr = "127.0.0.1:0"
+		s.Interval = limit
 		s.DataDir = filepath.Join(dir, fmt.Sprintf("node%d", i+1))
 		so, err := listen(&s)
 		if err != nil {

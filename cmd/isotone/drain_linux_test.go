@@ -24,7 +24,7 @@ func startThree(t *testing.T) []*member {
 	if err != nil {
 		t.Fatal(err)
 	}
-	members, err := startDev(port, t.TempDir(), slog.New(slog.DiscardHandler))
+	members, err := startDev(port, t.TempDir(), 0, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,3 +118,11 @@ func TestInterval_NodeAnswersAndShowsIt(t *testing.T) {
 		}
 	}
 }
+
+func TestDev_RefusesAnIntervalThatNodesWouldRefuse(t *testing.T) {
+	for _, ms := range []string{"-1", "49", "10001"} {
+		if code, _, stderr := command("dev", "--interval-ms="+ms); code != exitUsage || !strings.Contains(stderr, "want 0, or 50 to 10000") {
+			t.Errorf("%s: exit code %d: %s", ms, code, stderr)
+		}
+	}
+}

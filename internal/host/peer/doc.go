@@ -4,7 +4,7 @@
 // It opens the connections between nodes and defines the bytes on them. It must not
 // know what a message means to raft, what is on disk, or why a node is admitted:
 // the node describes its data directory in [Config.Hello] and decides in
-// [Config.Admit]. Only internal/node calls it.
+// [Config.Admit]. Only internal/node calls it; examples/intervals reads hellos with it.
 //
 // # Layers
 //
