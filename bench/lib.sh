@@ -3,10 +3,11 @@
 # after "set -euo pipefail". What they start listens on 127.0.0.1 and ends with the script.
 #
 # Environment: ROUNDS is the number of measurements of each kind, SECONDS_EACH the length of
-# each, and NICE (0) the niceness of all measured processes.
+# each, NICE (0) the niceness of all measured processes, and LOAD_NICE (NICE) that of wrk.
 
 script=bench/$(basename "$0")
 rounds=${ROUNDS:-${rounds:-3}} seconds=${SECONDS_EACH:-${seconds:-4}} nice=${NICE:-0}
+load_nice=${LOAD_NICE:-$nice}
 
 # need TOOL...: fails if any of the tools is missing, and lists those.
 need() {
@@ -116,7 +117,7 @@ ticks() { local p; for p in "$@"; do cat "/proc/$p/stat"; done | awk '{ sub(/.*\
 # load URL C [OPTION...]: prints "COUNT RATE P50us P99us"
 load() {
   local url=$1 c=$2; shift 2
-  timeout $((seconds + 20)) nice -n "$nice" wrk -t1 -c"$c" -d"${seconds}s" --timeout 10s --latency "$@" "$url" | awk '
+  timeout $((seconds + 20)) nice -n "$load_nice" wrk -t1 -c"$c" -d"${seconds}s" --timeout 10s --latency "$@" "$url" | awk '
     function us(v) { if (v ~ /us$/) return v+0; if (v ~ /ms$/) return (v+0)*1000; return (v+0)*1000000 }
     $1 == "50%" { p50 = us($2) } $1 == "99%" { p99 = us($2) } /requests in/ { n = $1 } /Requests\/sec/ { r = $2 } /Non-2xx/ { bad = $NF }
     END { if (bad) { print "bad answers:", bad > "/dev/stderr"; exit 1 } print n, r, p50, p99 }'
