@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"time"
+
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone/internal/core/interval"
@@ -9,6 +11,10 @@ import (
 )
 
 // The clock of a leader's term, and how long it waits before it starts one; see interval.go.
+
+// behindMax is how far behind the clock that the leader goes by a cluster clock may fall. A leader whose
+// clock is further behind transfers its leadership.
+const behindMax = 10 * time.Second
 
 // aheadMax is how far ahead of the clock that the leader goes by a cluster clock may start. Each
 // change of leader puts it ahead by what was reserved. Beyond this the leader runs no cluster clock,
@@ -89,6 +95,12 @@ func (r *Replica) startClock() {
 	if len(r.queue.rounds) == 0 {
 		r.beginRound(nil)
 	}
+}
+
+// isLeftBehind reports whether the clock that this leader goes by is so far ahead of the cluster clock that
+// slewing would take hours: the clocks of a quorum were set. The clock of the next term starts there.
+func (r *Replica) isLeftBehind() bool {
+	return r.leading.clock.runs && r.clockNow() > r.clusterNow()+uint64(behindMax)
 }
 
 // clockFloor returns where the cluster clock that is going to start is to start at least, so that enough

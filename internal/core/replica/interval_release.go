@@ -24,7 +24,7 @@ func (r *Replica) maintainClock() {
 	}
 	r.sayRunning()
 	r.goOnReleasing()
-	if r.leading.ticks%electionTicks == 0 && r.blamedByMost() {
+	if r.leading.ticks%electionTicks == 0 && (r.blamedByMost() || r.isLeftBehind()) {
 		r.transfer(0)
 	}
 }
