@@ -20,7 +20,8 @@ type process struct {
 	in     io.WriteCloser
 	done   chan message // Ready, Failed and Done; closed at the end of its output
 	read   sync.WaitGroup
-	wrong  error // why there is no more output; after done is closed
+	wrong  error        // why there is no more output; after done is closed
+	wait   func() error // waits for its end, after its output has ended
 	stderr tail
 
 	mu  sync.Mutex
@@ -43,6 +44,12 @@ func newProcess(ctx context.Context, number int, cmd *exec.Cmd, collect func(int
 		return nil, fmt.Errorf("start a process: %w", err)
 	}
 	p.out = gob.NewEncoder(p.in)
+	p.wait = sync.OnceValue(func() error {
+		p.read.Wait()
+		late := time.AfterFunc(graceTimeout, func() { _ = cmd.Process.Kill() })
+		defer late.Stop()
+		return cmd.Wait()
+	})
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	p.read.Go(func() {
 		defer stop()
@@ -96,6 +103,9 @@ func (p *process) answer(deadline time.Time) (*outcome, error) {
 	case m, ok := <-p.done:
 		switch {
 		case !ok:
+			if err := p.wait(); p.wrong == io.EOF && err != nil {
+				p.wrong = err
+			}
 			return nil, fmt.Errorf("process %d ended: %w%s", p.number, p.wrong, p.stderr.text())
 		case m.Failed != "":
 			return nil, errors.New(m.Failed)
@@ -112,7 +122,7 @@ func (p *process) close() error {
 	late := time.AfterFunc(graceTimeout, func() { _ = p.cmd.Process.Kill() })
 	defer late.Stop()
 	p.read.Wait()
-	if err := p.cmd.Wait(); err != nil {
+	if err := p.wait(); err != nil {
 		return fmt.Errorf("process %d: %w%s", p.number, err, p.stderr.text())
 	}
 	return nil
