@@ -37,8 +37,11 @@ func readingCommand() string {
 // tell decodes a reading.
 func (r reading) tell(a *answer, body []byte) error {
 	told, nonce, err := clock.Decode(body)
-	if err != nil || nonce != r.nonce {
-		return fmt.Errorf("%w: a reading of %d bytes with the nonce %d, want %d: %v", errMalformed, len(body), nonce, r.nonce, err)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	if nonce != r.nonce {
+		return fmt.Errorf("%w: the nonce is %d, want %d", errMalformed, nonce, r.nonce)
 	}
 	a.told = told
 	return nil
@@ -58,7 +61,10 @@ func (r reading) parseReadingRESP(b []byte, a *answer) (int, error) {
 		return 0, fmt.Errorf("%w: %.60q", errMalformed, b)
 	}
 	*a = answer{}
-	return readingReplySize, r.tell(a, b[len(head):readingReplySize-2])
+	if err := r.tell(a, b[len(head):readingReplySize-2]); err != nil {
+		return 0, err
+	}
+	return readingReplySize, nil
 }
 
 // ClockNode returns the first of the targets, as in o.Targets, that reads the cluster clock, or is only
@@ -194,7 +200,7 @@ func codeOf(err error) string {
 	var refused *isotone.Error
 	var network net.Error
 	switch {
-	case errors.As(err, &refused):
+	case errors.As(err, &refused) && !errors.Is(err, errMalformed):
 		return string(refused.Code)
 	case errors.Is(err, errMalformed):
 		return codeMalformed
