@@ -39,6 +39,12 @@ type benchCmd struct {
 	Violations string `name:"violations" default:"isotone-violations.jsonl" placeholder:"FILE" complete:"files" help:"File for the operations that violate the order, if any. Default: ${default}."`
 	Compare    bool   `name:"compare" help:"Compare two results instead of loading: isotone bench --compare a.json b.json."`
 
+	Interval   bool `name:"interval" help:"Measure and check the cluster clock instead, in several processes: widths, commit waits, timestamps a second. See docs/bench.md."`
+	Processes  int  `name:"processes" default:"2" help:"With --interval: number of processes."`
+	Generators int  `name:"generators" default:"2" help:"With --interval: goroutines in each process, with a generator of timestamps each."`
+
+	IntervalProcess bool `name:"interval-process" hidden:"" help:"Be one of the processes of --interval."`
+
 	Static string `name:"static" hidden:"" help:"Load any HTTP server with this path, to measure the load generator itself."`
 }
 
@@ -58,6 +64,9 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
+	if c.IntervalProcess {
+		return c.intervalProcess(ctx, con, reach)
+	}
 	o, err := c.options(reach)
 	if err != nil {
 		return err
@@ -75,6 +84,9 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 		o.Targets = reach.schemes([]string{addr}, c.Protocol)
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(o.Threads))
+	if c.Interval {
+		return c.runInterval(ctx, con, o, files)
+	}
 	progress := newBenchProgress(con.err, o)
 	o.Progress, o.Elsewhere = progress.show, progress.elsewhere
 	result, err := bench.Run(ctx, *o)
@@ -136,7 +148,12 @@ func (c *benchCmd) options(reach *nodeAccess) (*bench.Options, error) {
 		o.User, o.Secret, o.Plain = known.Name, known.Secret, namesHTTP(c.Target)
 	}
 	var more bench.Faults
-	if errors.As(o.Validate(), &more) {
+	err := o.Validate()
+	if c.Interval {
+		faults = append(faults, c.withoutInterval()...)
+		err = c.intervalOptions(&o).Validate()
+	}
+	if errors.As(err, &more) {
 		faults = append(faults, more...)
 	}
 	if len(faults) > 0 {
@@ -190,17 +207,24 @@ func (c *benchCmd) create() (*benchFiles, error) {
 
 // write writes the requested reports.
 func (f *benchFiles) write(out io.Writer, results ...*bench.Result) error {
-	var err error
-	if f.stdout {
-		err = results[0].WriteJSON(out)
-	}
-	if f.json != nil {
-		err = errors.Join(err, rewrite(f.json, results[0].WriteJSON))
-	}
+	err := f.writeJSON(out, results[0].WriteJSON)
 	if f.html != nil {
 		err = errors.Join(err, rewrite(f.html, func(w io.Writer) error { return bench.WriteHTML(w, results...) }))
 	}
-	f.json, f.html = nil, nil
+	f.html = nil
+	return err
+}
+
+// writeJSON writes the JSON, if it is requested.
+func (f *benchFiles) writeJSON(out io.Writer, write func(io.Writer) error) error {
+	var err error
+	if f.stdout {
+		err = write(out)
+	}
+	if f.json != nil {
+		err = errors.Join(err, rewrite(f.json, write))
+	}
+	f.json = nil
 	return err
 }
 

@@ -20,6 +20,9 @@ type reading struct {
 	count uint64
 	// static: any body is accepted, and the timestamps read from it are meaningless.
 	static bool
+	// clock: answers are readings of the cluster clock with this nonce, see readings.go.
+	clock bool
+	nonce uint64
 }
 
 // parse is the [parser] of HTTP/1.1. It is strict where laxness could mistake one answer
@@ -76,6 +79,8 @@ func (r reading) finish(a *answer, status int, body []byte) error {
 func (r reading) issue(a *answer, body []byte) error {
 	a.issued.Count = 1
 	switch {
+	case r.clock:
+		return r.tell(a, body)
 	case r.static:
 		_ = a.issued.First.UnmarshalBinary(body[:min(len(body), isotone.TimestampSize)])
 	case r.count == 1 && len(body) == isotone.TimestampSize:

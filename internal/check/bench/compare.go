@@ -33,7 +33,7 @@ func compareResults(a, b *Result) []comparison {
 		}
 		lines = append(lines, c)
 	}
-	whole := func(f float64) string { return group(f) }
+	whole := func(f float64) string { return Group(f) }
 	micros := func(f float64) string { return Micros(f).String() }
 	x, y := &a.Result, &b.Result
 	add("answers a second", x.AnswersPerS, y.AnswersPerS, whole, false)

@@ -124,9 +124,9 @@ func capital(s string) string {
 
 func tiles(r *Result) []tile {
 	o := &r.Result
-	list := []tile{{Name: "answers a second", Value: group(o.AnswersPerS), Note: fmt.Sprintf("%s in %.1f s", group(o.Answers), o.Elapsed)}}
+	list := []tile{{Name: "answers a second", Value: Group(o.AnswersPerS), Note: fmt.Sprintf("%s in %.1f s", Group(o.Answers), o.Elapsed)}}
 	if r.Settings.Count > 1 {
-		list = append(list, tile{Name: "timestamps a second", Value: group(o.TimestampsPerS)})
+		list = append(list, tile{Name: "timestamps a second", Value: Group(o.TimestampsPerS)})
 	}
 	for _, t := range []struct {
 		name  string
@@ -137,7 +137,7 @@ func tiles(r *Result) []tile {
 	}
 	value, unit, _ := strings.Cut(Micros(float64(o.LongestGap.Length)*1e6).String(), " ")
 	list = append(list, tile{Name: "longest gap", Value: value, Unit: unit, Note: fmt.Sprintf("from %.1f s", o.LongestGap.At)})
-	errors := tile{Name: "errors", Value: group(o.ErrorsTotal)}
+	errors := tile{Name: "errors", Value: Group(o.ErrorsTotal)}
 	if o.ErrorsTotal > 0 {
 		errors.Class, errors.Note = "warn", o.Errors.String()
 	}
@@ -164,28 +164,28 @@ func tables(r *Result, label string) []pageTable {
 		numbers.Rows = append(numbers.Rows, pageRow{"of which load generator", fmt.Sprintf("p50 %s, p99 %s, max %s", Micros(g.P50), Micros(g.P99), Micros(g.Max))})
 	}
 	outcome := pageTable{Title: capital(label + "outcome"), Rows: []pageRow{
-		{"answers", group(o.Answers)},
-		{"timestamps", group(o.Timestamps)},
+		{"answers", Group(o.Answers)},
+		{"timestamps", Group(o.Timestamps)},
 		{"leader", leaderText(o)},
 	}}
 	for _, code := range o.Errors.codes() {
-		outcome.Rows = append(outcome.Rows, pageRow{"error " + code, group(o.Errors[code])})
+		outcome.Rows = append(outcome.Rows, pageRow{"error " + code, Group(o.Errors[code])})
 	}
 	outcome.Rows = append(outcome.Rows,
-		pageRow{"checked", group(r.Verdict.Checked) + " answers"},
-		pageRow{"not verified as unique", group(r.Verdict.Unverified)},
+		pageRow{"checked", Group(r.Verdict.Checked) + " answers"},
+		pageRow{"not verified as unique", Group(r.Verdict.Unverified)},
 		pageRow{"highest timestamp", r.Verdict.Highest})
 	settings := pageTable{Title: capital(label + "settings"), Rows: []pageRow{
 		{"targets", strings.Join(s.Targets, ", ")},
 		{"protocol", s.Protocol},
 		{"connections", fmt.Sprintf("%d × %d", s.Connections, s.Pipeline)},
-		{"timestamps each", group(s.Count)},
+		{"timestamps each", Group(s.Count)},
 		{"mode", s.Mode},
 		{"duration", fmt.Sprintf("%v s, after %v s of warm-up", s.Duration, s.Warmup)},
 		{"timeout", fmt.Sprintf("%v s", s.Timeout)},
 	}}
 	if s.Loop == "open" {
-		settings.Rows = append(settings.Rows, pageRow{"rate", group(s.Rate) + " a second"}, pageRow{"backlog", group(s.Backlog)})
+		settings.Rows = append(settings.Rows, pageRow{"rate", Group(s.Rate) + " a second"}, pageRow{"backlog", Group(s.Backlog)})
 	}
 	return []pageTable{numbers, outcome, settings}
 }

@@ -11,12 +11,15 @@ func newHTTP1(o *Options, tlsConfig *tls.Config) *pipelined {
 		p.tls.NextProtos = []string{"http/1.1"}
 	}
 	path, fields := requestPath(o), ""
+	p.parse = reading{count: o.Count, static: o.Static != ""}.parse
+	if o.readings {
+		path, p.parse = readingPath(), reading{clock: true, nonce: readingNonce}.parse
+	}
 	if header := p.auth.header(); header != "" {
 		fields = "Authorization: " + header + "\r\n"
 	}
 	p.request = func(addr string) string {
 		return "GET " + path + " HTTP/1.1\r\nHost: " + addr + "\r\n" + fields + "\r\n"
 	}
-	p.parse = reading{count: o.Count, static: o.Static != ""}.parse
 	return p
 }

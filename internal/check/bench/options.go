@@ -75,6 +75,8 @@ type Options struct {
 	// timestamps to measure the cost of the load generator itself. The run is otherwise the
 	// same, but with made-up timestamps.
 	Static string
+	// readings: the load is readings of the cluster clock, see [LoadReadings].
+	readings bool
 	// Violations is the file for offending operations, created at the first.
 	Violations string
 	// Progress, if not nil, is called about once a second, and must return quickly.

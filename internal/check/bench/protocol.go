@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/isotone/isotone"
+	clock "github.com/isotone/isotone/internal/core/interval"
 )
 
 // protocol connects callers with nodes. All methods are safe for concurrent use.
@@ -46,6 +47,8 @@ type answer struct {
 	text string
 	// issued are the timestamps, if code is "".
 	issued isotone.Range
+	// told is the reading of the cluster clock that was asked for instead.
+	told clock.Reading
 	// leader is the address of the node to ask instead, or "".
 	leader string
 	// last: the node accepts no further request on this conn.

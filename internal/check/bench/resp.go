@@ -20,6 +20,9 @@ func newRESP(o *Options, tlsConfig *tls.Config) *pipelined {
 	p.request = func(string) string { return command }
 	p.parse = reading{count: o.Count}.parseRESP
 	p.usual = reply.TimestampSize
+	if o.readings {
+		command, p.parse, p.usual = readingCommand(), reading{clock: true, nonce: readingNonce}.parseReadingRESP, readingReplySize
+	}
 	return p
 }
 

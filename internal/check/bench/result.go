@@ -158,13 +158,13 @@ func (r *run) result(began time.Time, end int64, interrupted bool) *Result {
 			AnswersPerS:    perSecond(t.answers, elapsed),
 			Timestamps:     t.timestamps,
 			TimestampsPerS: perSecond(t.timestamps, elapsed),
-			Latency:        summarize(t.latency),
+			Latency:        Summarize(t.latency),
 			ErrorsTotal:    sum(t.errors),
 			Errors:         maps.Clone(t.errors),
 			LongestGap:     Gap{seconds(r.gap.longest.Load()), seconds(r.gap.began - r.warmup)},
 			Leaders:        turns,
 			LeadersTotal:   r.route.changes,
-			GeneratorDelay: summarize(t.late),
+			GeneratorDelay: Summarize(t.late),
 		},
 		Verdict:     r.verdict(),
 		Intervals:   r.intervals(),
@@ -211,7 +211,7 @@ func (r *run) intervals() []Interval {
 		}
 		point := Interval{At: seconds(i.from - r.warmup), Length: seconds(i.to - i.from), Answers: i.answers, Errors: i.errors}
 		if i.latency.TotalCount() > 0 {
-			s := summarize(i.latency)
+			s := Summarize(i.latency)
 			point.P50, point.P90, point.P99, point.P999, point.Max = &s.P50, &s.P90, &s.P99, &s.P999, &s.Max
 		}
 		list = append(list, point)
@@ -219,7 +219,8 @@ func (r *run) intervals() []Interval {
 	return list
 }
 
-func summarize(h *hdrhistogram.Histogram) Summary {
+// Summarize describes a histogram of nanoseconds.
+func Summarize(h *hdrhistogram.Histogram) Summary {
 	if h.TotalCount() == 0 {
 		return Summary{}
 	}

@@ -244,7 +244,7 @@ func TestMicros_HasThreeDigits(t *testing.T) {
 
 func TestGroup(t *testing.T) {
 	for n, want := range map[float64]string{0: "0", 0.25: "0.25", 1234: "1234", 12345: "12 345", 1234567.8: "1 234 568"} {
-		if got := group(n); got != want {
+		if got := Group(n); got != want {
 			t.Errorf("%v: %q, want %q", n, got, want)
 		}
 	}

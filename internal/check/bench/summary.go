@@ -20,9 +20,9 @@ func (r *Result) WriteSummary(w io.Writer) error {
 		early = ", interrupted"
 	}
 	fmt.Fprintf(t, "time\t%.2f s%s\n", o.Elapsed, early)
-	fmt.Fprintf(t, "answers\t%s, %s a second", group(o.Answers), group(o.AnswersPerS))
+	fmt.Fprintf(t, "answers\t%s, %s a second", Group(o.Answers), Group(o.AnswersPerS))
 	if r.Settings.Count != 1 {
-		fmt.Fprintf(t, "; timestamps %s, %s a second", group(o.Timestamps), group(o.TimestampsPerS))
+		fmt.Fprintf(t, "; timestamps %s, %s a second", Group(o.Timestamps), Group(o.TimestampsPerS))
 	}
 	fmt.Fprintf(t, "\nlatency\tp50 %s  p90 %s  p99 %s  p99.9 %s  max %s\n",
 		Micros(l.P50), Micros(l.P90), Micros(l.P99), Micros(l.P999), Micros(l.Max))
@@ -34,7 +34,7 @@ func (r *Result) WriteSummary(w io.Writer) error {
 	fmt.Fprintf(t, "leader\t%s\n", leaderText(o))
 	fmt.Fprintf(t, "verdict\t%s\n", r.Verdict)
 	if n := o.Errors[codeDropped]; n > 0 {
-		fmt.Fprintf(t, "note\t%s arrivals found the backlog full and were never sent: the latencies are too good\n", group(n))
+		fmt.Fprintf(t, "note\t%s arrivals found the backlog full and were never sent: the latencies are too good\n", Group(n))
 	}
 	return t.Flush()
 }
@@ -43,7 +43,7 @@ func (r *Result) WriteSummary(w io.Writer) error {
 func (s Settings) String() string {
 	loop := "closed loop"
 	if s.Loop == "open" {
-		loop = fmt.Sprintf("open loop of %s arrivals a second", group(s.Rate))
+		loop = fmt.Sprintf("open loop of %s arrivals a second", Group(s.Rate))
 	}
 	text := fmt.Sprintf("%s, %s, %s", s.Protocol, loop, plural(s.Connections, "connection"))
 	if s.Pipeline > 1 {
@@ -53,7 +53,7 @@ func (s Settings) String() string {
 		return text + ", static file " + s.Static
 	}
 	if s.Count > 1 {
-		text += fmt.Sprintf(", %s timestamps each", group(s.Count))
+		text += fmt.Sprintf(", %s timestamps each", Group(s.Count))
 	}
 	return text + ", mode " + s.Mode
 }
@@ -65,7 +65,7 @@ func (e Errors) String() string {
 	}
 	codes := e.codes()
 	for i, code := range codes {
-		codes[i] = fmt.Sprintf("%s %s", code, group(e[code]))
+		codes[i] = fmt.Sprintf("%s %s", code, Group(e[code]))
 	}
 	return strings.Join(codes, ", ")
 }
@@ -109,13 +109,13 @@ func leaderText(o *Outcome) string {
 func (v Verdict) String() string {
 	switch {
 	case v.Made:
-		return fmt.Sprintf("none: this is no oracle; %s made-up timestamps were checked for the cost of it", group(v.Checked))
+		return fmt.Sprintf("none: this is no oracle; %s made-up timestamps were checked for the cost of it", Group(v.Checked))
 	case !v.OK:
-		return fmt.Sprintf("VIOLATION: %s of %s answers break the order or repeat a timestamp; see %s", group(v.Violations), group(v.Checked), v.File)
+		return fmt.Sprintf("VIOLATION: %s of %s answers break the order or repeat a timestamp; see %s", Group(v.Violations), Group(v.Checked), v.File)
 	case v.Unverified > 0:
-		return fmt.Sprintf("in order: all %s answers; unique: all but perhaps %s, which were overtaken by more than %s others", group(v.Checked), group(v.Unverified), group(v.Window))
+		return fmt.Sprintf("in order: all %s answers; unique: all but perhaps %s, which were overtaken by more than %s others", Group(v.Checked), Group(v.Unverified), Group(v.Window))
 	default:
-		return fmt.Sprintf("ok: all %s answers are unique and in real-time order", group(v.Checked))
+		return fmt.Sprintf("ok: all %s answers are unique and in real-time order", Group(v.Checked))
 	}
 }
 
@@ -135,8 +135,8 @@ func (m Micros) String() string {
 	return time.Duration(float64(m) * 1e3).Round(time.Second).String()
 }
 
-// group writes a whole number with spaces between groups of three digits.
-func group[T int | uint64 | float64](n T) string {
+// Group writes a whole number with spaces between groups of three digits.
+func Group[T int | uint64 | float64](n T) string {
 	digits := fmt.Sprintf("%.0f", float64(n))
 	if f := float64(n); f < 10 && f != math.Trunc(f) {
 		digits = fmt.Sprintf("%.3g", f)

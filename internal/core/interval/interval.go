@@ -113,7 +113,9 @@ func (e *Estimate) Take(sent, received Instant, r Reading) (ok bool) {
 		*e = n
 		return true
 	}
-	at := Instant{received.Hi, received.Hi}
+	// Questions are under way at the same time, so a reading may be taken in after a later one. Lines
+	// say nothing of the time before they begin, so compare them when all have.
+	at := At(max(received.Hi, e.receivedAt))
 	oldEarliest, oldLatest := e.lines(at)
 	earliest, latest := n.lines(at)
 	if earliest > oldEarliest {

@@ -75,6 +75,24 @@ func TestEstimate_ContainsTheClusterClock(t *testing.T) {
 	})
 }
 
+// TestEstimate_TakesReadingsInAnyOrder: of two questions under way at once, the answer to the first may be
+// taken in last. That is no contradiction.
+func TestEstimate_TakesReadingsInAnyOrder(t *testing.T) {
+	reading := func(at uint64) interval.Reading {
+		return interval.Reading{Term: 1, Earliest: 1e18 + at, Latest: 1e18 + at, Limit: 2e18}
+	}
+	var e interval.Estimate
+	if !e.Take(interval.At(50e6), interval.At(51e6), reading(50.5e6)) || !e.Take(interval.At(1e6), interval.At(2e6), reading(1.5e6)) {
+		t.Fatal("an earlier reading contradicts a later one")
+	}
+	if r, _ := e.Bounds(interval.At(60e6)); r.Earliest != 1e18+59.5e6-9e3 || r.Latest != 1e18+60.5e6+10e3+1 || e.Age(interval.At(60e6)) != 9e6 {
+		t.Errorf("%+v, age %d", r, e.Age(interval.At(60e6)))
+	}
+	if e.Take(interval.At(3e6), interval.At(4e6), reading(40e6)) {
+		t.Error("a contradiction in an earlier reading is not found")
+	}
+}
+
 // TestEstimate_RoundsOutwards: one reading, and exact arithmetic.
 func TestEstimate_RoundsOutwards(t *testing.T) {
 	const sent, received, at = 100, 300, 5_000_000
