@@ -161,8 +161,9 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	warnAddresses(s, addr, peers, log)
 	m := &member{
 		addr: addr, steps: o.steps, served: make(chan struct{}), asked: make(chan struct{}), shutdownDelay: s.ShutdownDelay, redirectTime: redirectTime,
-		// An election that fails and is repeated takes up to 80 ticks.
-		transferTimeout: max(time.Second, 100*s.RTT),
+		// An election that fails and is repeated takes up to 80 ticks. Limits of the cluster clock have to pass
+		// before; that is waited for up to twice their length and 20 ticks.
+		transferTimeout: max(time.Second, 100*s.RTT) + 2*s.Interval,
 	}
 	m.close = sync.OnceValue(m.end)
 	var forwarder func(func()) node.Forwarder

@@ -26,7 +26,9 @@ type cluster struct {
 	drop func(m *raftpb.Message) bool
 	// highest is the largest timestamp that was answered so far.
 	highest isotone.Timestamp
-	token   uint64
+	// tell says whether a reading of the cluster clock arrives; nil for always.
+	tell  func(from *node, a replica.ClockAnswer) bool
+	token uint64
 	// fatal takes what ends a node; nil fails the test.
 	fatal func(n *node, err error)
 }
@@ -231,7 +233,7 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 		}
 	}
 	for _, a := range e.TellClock {
-		if to := c.reached(n, a.Peer); to != nil {
+		if to := c.reached(n, a.Peer); to != nil && (c.tell == nil || c.tell(n, a)) {
 			to.tells = append(to.tells, replica.ClockAnswer{Peer: n.id, Nonce: a.Nonce, Reading: a.Reading})
 		}
 	}

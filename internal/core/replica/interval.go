@@ -52,12 +52,25 @@ type intervals struct {
 	// votesTerm, in nanoseconds.
 	votes     int64
 	votesTerm uint64
-	// asked are the latest questions to leaders, by nonce modulo the length.
-	asked [4]clockQuestion
+	// asked are the latest questions to leaders, by nonce modulo the length: those of the time that an
+	// answer may take to be of use.
+	asked []clockQuestion
 	nonce uint64
 	rate  interval.Rate
 	// blamed is the term whose leader's readings contradict each other.
 	blamed uint64
+}
+
+// questionsMax bounds the questions to leaders that are remembered.
+const questionsMax = 1024
+
+// newIntervals returns what a process knows at its start. The nonces of two processes differ.
+func newIntervals(cfg *Config) intervals {
+	n := intervals{nonce: cfg.Self.Session >> 2}
+	if cfg.Interval > 0 {
+		n.asked = make([]clockQuestion, min(questionsMax, 4+int(cfg.Interval/cfg.TickInterval)))
+	}
+	return n
 }
 
 type clockQuestion struct {

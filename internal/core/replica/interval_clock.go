@@ -16,6 +16,10 @@ import (
 // clock is further behind transfers its leadership.
 const behindMax = 10 * time.Second
 
+// aheadSlack is how much further than aheadMax a cluster clock may get ahead before its leader transfers
+// its leadership. Together they are less than [ClientFloorAheadMax], which a restored cluster relies on.
+const aheadSlack = 3 * time.Second
+
 // aheadMax is how far ahead of the clock that the leader goes by a cluster clock may start. Each
 // change of leader puts it ahead by what was reserved. Beyond this the leader runs no cluster clock,
 // and oracle time holds, until its clock has caught up.
@@ -97,10 +101,16 @@ func (r *Replica) startClock() {
 	}
 }
 
-// isLeftBehind reports whether the clock that this leader goes by is so far ahead of the cluster clock that
-// slewing would take hours: the clocks of a quorum were set. The clock of the next term starts there.
-func (r *Replica) isLeftBehind() bool {
-	return r.leading.clock.runs && r.clockNow() > r.clusterNow()+uint64(behindMax)
+// isFarOff reports whether the cluster clock is so far from the clock that this leader goes by that slewing
+// would take hours: the clocks of a quorum were set. The clock of the next term starts there, or, if the
+// present one is ahead, when that time has come.
+func (r *Replica) isFarOff() bool {
+	now := r.clockNow()
+	if !r.leading.clock.runs || now == 0 {
+		return false
+	}
+	c := r.clusterNow()
+	return now > c+uint64(behindMax) || c > now+uint64(aheadMax+aheadSlack)
 }
 
 // clockFloor returns where the cluster clock that is going to start is to start at least, so that enough

@@ -24,7 +24,7 @@ func (r *Replica) maintainClock() {
 	}
 	r.sayRunning()
 	r.goOnReleasing()
-	if r.leading.ticks%electionTicks == 0 && (r.blamedByMost() || r.isLeftBehind()) {
+	if r.leading.ticks%electionTicks == 0 && (r.blamedByMost() && r.leading.ticks > priorityTicks || r.isFarOff()) {
 		r.transfer(0)
 	}
 }

@@ -474,28 +474,3 @@ func TestInterval_NoClockStartsBeforeAFloorIsApplied(t *testing.T) {
 		t.Errorf("%v was issued, the floor is %d", got, far)
 	}
 }
-
-// TestInterval_ClocksThatWereSetAreFollowedByTheNextTerm: a cluster clock does not jump, and would take weeks to
-// get there.
-func TestInterval_ClocksThatWereSetAreFollowedByTheNextTerm(t *testing.T) {
-	c := newIntervalCluster(t, 3)
-	before := c.must(c.leader())
-	for _, n := range c.nodes {
-		n.skew = time.Hour
-	}
-	for range 600 {
-		c.tick(1)
-		if c.overlaps(0) {
-			t.Fatal("terms overlap")
-		}
-	}
-	after := c.must(c.leader())
-	if passed := time.Duration(after.Time - before.Time); passed < time.Hour || passed > time.Hour+10*time.Second {
-		t.Errorf("time has moved by %v", passed)
-	}
-	for _, n := range c.nodes {
-		if !c.reads(n) {
-			t.Errorf("node %d does not read the clock", n.id)
-		}
-	}
-}

@@ -261,6 +261,7 @@ func New(cfg Config) (*Replica, error) {
 		peers: map[uint64]*peerView{},
 		queue: queue{max: cfg.QueueMax},
 	}
+	r.interval = newIntervals(&r.cfg)
 	r.promised.until = mutant.Pick(mutant.VoteAfterRestart, 0, uint64(electionTicks))
 	if cfg.LeaseMillis > 0 {
 		r.ids = newGenerators(cfg.Workers)

@@ -122,7 +122,12 @@ func applyOffline(state *oracle.State, e *raftpb.Entry, committed bool) error {
 		if err != nil {
 			return err
 		}
-		if c.Kind == oracle.KindReserve || c.Kind == oracle.KindFloor || committed {
+		switch {
+		case c.Kind == oracle.KindInterval:
+			// This node may know less of what is committed than the others: limits may run, or longer ones.
+			c.Interval = max(c.Interval, state.Interval)
+			state.Apply(c)
+		case c.Kind == oracle.KindReserve || c.Kind == oracle.KindFloor || committed:
 			state.Apply(c)
 		}
 	case e.GetType() == raftpb.EntryConfChangeV2 && committed:

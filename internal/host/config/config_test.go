@@ -317,6 +317,10 @@ func TestParse_IntervalOutlastsSomeTicks(t *testing.T) {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
+	_, err := parse(t, nil, "--interval-ms=100", "--epoch-interval-ms=501")
+	if fault := (config.Fault{}); !errors.As(err, &fault) || fault.Env != "EPOCH_INTERVAL_MS" || !strings.Contains(fault.Want, "at most 500 with INTERVAL_MS") {
+		t.Errorf("a long epoch: %v", err)
+	}
 }
 
 func TestValidate_ReportsOneFaultAndChangesNothing(t *testing.T) {

@@ -81,6 +81,10 @@ func (f *Flags) Parse() (Settings, error) {
 	}
 	s.RTT = p.milliseconds("rtt-ms", f.RTTMS, 1, rttMSMax)
 	s.Interval = p.interval(f.IntervalMS, s.RTT)
+	if s.Interval > 0 && s.EpochInterval > epochWithIntervalMax {
+		p.faults.add("epoch-interval-ms", f.EpochIntervalMS, fmt.Sprintf("want at most %d with INTERVAL_MS: each change of leader puts the cluster clock ahead by four times as much",
+			epochWithIntervalMax.Milliseconds()))
+	}
 	s.ShutdownDelay = p.milliseconds("shutdown-delay-ms", f.ShutdownDelayMS, 0, shutdownDelayMSMax)
 	s.Loops = int(p.number("loops", f.Loops, 0, loopsMax))
 	s.MaxConnections = int(p.number("max-connections", f.MaxConnections, 1, maxConnectionsMax))
@@ -249,6 +253,9 @@ func (p *parser) number(flag, text string, low, high int64) int64 {
 	}
 	return n
 }
+
+// epochWithIntervalMax bounds EPOCH_INTERVAL_MS where there is a cluster clock.
+const epochWithIntervalMax = 500 * time.Millisecond
 
 // interval parses INTERVAL_MS. The length of a tick is 0 if that is not valid.
 func (p *parser) interval(text string, tick time.Duration) time.Duration {
