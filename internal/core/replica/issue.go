@@ -11,6 +11,7 @@ import (
 // hold the request has to wait, for a proposal (see passFloor) or for the cluster clock (see next64). On
 // an error, and with hold, part of the ranges is set.
 func (r *Replica) issue(p *pending) (issued uint64, hold bool, failed *isotone.Error) {
+	p.short = false
 	if hold, failed = r.passFloor(p.Floor); hold || failed != nil {
 		return 0, hold, failed
 	}
@@ -18,6 +19,7 @@ func (r *Replica) issue(p *pending) (issued uint64, hold bool, failed *isotone.E
 		var err *isotone.Error
 		if p.U64 {
 			p.Ranges[i], hold, err = r.next64(n, p.clock)
+			p.short = hold
 		} else if rng, full := r.leading.alloc.Next(n); full != nil {
 			err = isotone.ErrOverloaded
 		} else {
@@ -62,14 +64,14 @@ func (r *Replica) next64(count, arrived uint64) (rng isotone.Range, hold bool, e
 	return rng, false, isotone.ErrOverloaded
 }
 
-// triesAgain reports whether a request that [Replica.next64] could not answer is to take part in the next round
-// at once. If the clock has not moved since that was last tried, or the next round takes no time, it
-// waits for a tick.
+// triesAgain reports whether a request that is held is to take part in the next round at once: one that
+// [Replica.next64] could not answer. If the clock has not moved since that was last tried, or has
+// reached the ceiling, or the next round takes no time, it waits for a tick.
 func (r *Replica) triesAgain(p *pending) bool {
-	if !p.U64 || !r.leading.clock.runs || len(r.conf.GetVoters()) == 1 {
+	if !p.short || len(r.conf.GetVoters()) == 1 {
 		return false
 	}
 	before, now := p.tried, r.clusterNow()
 	p.tried = now
-	return before != now
+	return before != now && now < r.leading.alloc.Ceiling()
 }

@@ -42,6 +42,7 @@ type pending struct {
 	arrived uint64
 	clock   uint64
 	tried   uint64 // what the cluster clock showed when it was last tried in vain; see triesAgain
+	short   bool   // what held it last is next64
 }
 
 // round is a confirmation of leadership in flight, with the requests that it answers.

@@ -1,0 +1,56 @@
+package replica_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/replica"
+)
+
+// How requests for 64-bit timestamps wait for the cluster clock.
+
+// ask64Above asks for one 64-bit timestamp above a floor.
+func (c *cluster) ask64Above(n *node, floor isotone.Timestamp) uint64 {
+	return c.request(n, replica.Request{Mode: isotone.ReadQuorum, U64: true, Floor: floor, Counts: []uint64{1}})
+}
+
+// TestU64_AFloorThatIsPastHoldsNothing: with a cluster clock a timestamp made of an interval is above all
+// that was issued, and yet past soon.
+func TestU64_AFloorThatIsPastHoldsNothing(t *testing.T) {
+	c := newIntervalCluster(t, 3)
+	l := c.leader()
+	clock, _ := l.ClusterClock()
+	for i := range 20 {
+		c.passes(time.Millisecond, 100*time.Microsecond)
+		floor := isotone.Timestamp{Time: clock.Show(l.steady(c.mono)), Index: math.MaxUint64}
+		c.mono += time.Microsecond
+		token := c.ask64Above(l, floor)
+		c.passes(time.Millisecond, 100*time.Microsecond)
+		if got := l.outcome(token); got != "ok" || !floor.Before(l.answers[token].ranges[0].First) {
+			t.Fatalf("request %d: %q, %v, floor %v", i, got, l.answers[token].ranges, floor)
+		}
+	}
+}
+
+// TestU64_AFloorToComeCostsNoRounds: the request waits for ticks, not for one round after the other.
+func TestU64_AFloorToComeCostsNoRounds(t *testing.T) {
+	c := newIntervalCluster(t, 3)
+	l := c.leader()
+	clock, _ := l.ClusterClock()
+	floor := isotone.Timestamp{Time: clock.Show(l.steady(c.mono)) + uint64(time.Second)}
+	before, token := l.rounds, c.ask64Above(l, floor)
+	for range 10 {
+		c.passes(tick, 100*time.Microsecond)
+		c.mono -= tick
+		c.tick(1)
+	}
+	if got := l.rounds - before; got > 40 || l.outcome(token) != "" {
+		t.Errorf("%d rounds in 10 ticks, %q", got, l.outcome(token))
+	}
+	c.tick(100)
+	if got := l.outcome(token); got != "ok" || !floor.Before(l.answers[token].ranges[0].First) {
+		t.Errorf("%q, %v, floor %v", got, l.answers[token].ranges, floor)
+	}
+}
