@@ -8,29 +8,30 @@ import (
 )
 
 // issue allocates the timestamps of a request, above its floor, and returns their number. With
-// hold the request has to wait, for a proposal (see passFloor) or for the cluster clock (see next64). On
-// an error, and with hold, part of the ranges is set.
+// hold the request has to wait, for a proposal (see passFloor) or for the cluster clock (see next64). It goes on
+// then with the range that did not fit: if it began again, a request for several might never have
+// time for all of them. On an error part of the ranges is set.
 func (r *Replica) issue(p *pending) (issued uint64, hold bool, failed *isotone.Error) {
 	p.short = false
 	if hold, failed = r.passFloor(p.Floor); hold || failed != nil {
 		return 0, hold, failed
 	}
-	for i, n := range p.Counts {
-		var err *isotone.Error
+	for ; p.filled < len(p.Counts); p.filled++ {
+		n, rng, err := p.Counts[p.filled], &p.Ranges[p.filled], (*isotone.Error)(nil)
 		if p.U64 {
-			p.Ranges[i], hold, err = r.next64(n, p.clock)
+			*rng, hold, err = r.next64(n, p.clock)
 			p.short = hold
-		} else if rng, full := r.leading.alloc.Next(n); full != nil {
+		} else if next, full := r.leading.alloc.Next(n); full != nil {
 			err = isotone.ErrOverloaded
 		} else {
-			p.Ranges[i] = rng
+			*rng = next
 		}
 		if hold || err != nil {
-			return issued, hold, err
+			return p.issued, hold, err
 		}
-		issued += n
+		p.issued += n
 	}
-	return issued, false, nil
+	return p.issued, false, nil
 }
 
 // arrivalClock returns what the cluster clock shows when a request comes, for [Replica.next64]; 0 if none

@@ -43,6 +43,8 @@ type pending struct {
 	clock   uint64
 	tried   uint64 // what the cluster clock showed when it was last tried in vain; see triesAgain
 	short   bool   // what held it last is next64
+	filled  int    // ranges that are set, with issued timestamps
+	issued  uint64
 }
 
 // round is a confirmation of leadership in flight, with the requests that it answers.

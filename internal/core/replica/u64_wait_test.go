@@ -54,3 +54,21 @@ func TestU64_AFloorToComeCostsNoRounds(t *testing.T) {
 		t.Errorf("%q, %v, floor %v", got, l.answers[token].ranges, floor)
 	}
 }
+
+// TestU64_ManyAtOnceAreAnswered, though no round takes as long as all of them.
+func TestU64_ManyAtOnceAreAnswered(t *testing.T) {
+	c := newIntervalCluster(t, 3)
+	l := c.leader()
+	token := c.ask64(l, isotone.ReadQuorum, 200_000, 200_000, isotone.Range64CountMax) // 2.5 ms of time
+	c.passes(4*time.Millisecond, 50*time.Microsecond)
+	if got := l.outcome(token); got != "ok" {
+		t.Fatalf("answered %q", got)
+	}
+	last := isotone.Timestamp{}
+	for _, b := range l.answers[token].issued() {
+		if !last.Before(b[0]) {
+			t.Errorf("%v after %v", b[0], last)
+		}
+		last = b[1]
+	}
+}
