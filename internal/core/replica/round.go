@@ -18,12 +18,11 @@ const roundsMax = 2
 
 // queue holds the requests that are not answered yet.
 type queue struct {
-	// waiting are requests without a round, in order of arrival.
+	// waiting are requests without a round, in order of arrival but for those that were held.
 	waiting []pending
 	// rounds are in flight, oldest first; at most roundsMax.
 	rounds []round
-	// held are requests whose floor is proposed, in order of arrival. They came before all in
-	// rounds and in waiting.
+	// held are requests whose floor is proposed, or that wait for the cluster clock.
 	held []pending
 	// again is set if held is to be released at once.
 	again bool
@@ -178,23 +177,22 @@ func (r *Replica) restartRounds() {
 	r.queue.waiting, r.queue.size = r.takeQueue(), size
 }
 
-// expire fails requests that have waited too long.
+// expire fails requests that have waited too long. They are not in order of arrival everywhere: those that
+// were held come back in front of others.
 func (r *Replica) expire() {
-	limit := uint64(r.cfg.RequestTicks)
-	late := func(list []pending) []pending {
-		n := 0
-		for n < len(list) && r.ticks-list[n].arrived >= limit {
-			r.queue.size -= len(list[n].Counts)
-			r.counters.Expired += uint64(len(list[n].Counts))
-			r.answer(list[n].Token, isotone.ErrDeadlineExceeded)
-			n++
+	late := func(p pending) bool {
+		if r.ticks-p.arrived < uint64(r.cfg.RequestTicks) {
+			return false
 		}
-		return append(list[:0], list[n:]...)
+		r.queue.size -= len(p.Counts)
+		r.counters.Expired += uint64(len(p.Counts))
+		r.answer(p.Token, isotone.ErrDeadlineExceeded)
+		return true
 	}
-	r.queue.held = late(r.queue.held)
-	r.queue.waiting = late(r.queue.waiting)
+	r.queue.held = slices.DeleteFunc(r.queue.held, late)
+	r.queue.waiting = slices.DeleteFunc(r.queue.waiting, late)
 	for i := range r.queue.rounds {
-		r.queue.rounds[i].requests = late(r.queue.rounds[i].requests)
+		r.queue.rounds[i].requests = slices.DeleteFunc(r.queue.rounds[i].requests, late)
 	}
 }
 

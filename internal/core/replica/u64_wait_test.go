@@ -72,3 +72,19 @@ func TestU64_ManyAtOnceAreAnswered(t *testing.T) {
 		last = b[1]
 	}
 }
+
+// TestU64_TheOldestExpiresFirst: a round answers those for 64 bits first, and so puts them in front when it
+// holds them.
+func TestU64_TheOldestExpiresFirst(t *testing.T) {
+	c := newIntervalCluster(t, 3)
+	l := c.leader()
+	clock, _ := l.ClusterClock()
+	floor := isotone.Timestamp{Time: clock.Show(l.steady(c.mono)) + uint64(9*time.Second)}
+	oldest := c.askAbove(l, isotone.ReadQuorum, floor, 1)
+	c.tick(100)
+	later := c.ask64Above(l, floor)
+	c.tick(401)
+	if first, second := l.outcome(oldest), l.outcome(later); first != isotone.CodeDeadlineExceeded || second != "" {
+		t.Errorf("after 501 ticks of 500: %q, and the one of 100 ticks later %q", first, second)
+	}
+}
