@@ -68,7 +68,7 @@ func TestTimestamps64_HasItsLimits(t *testing.T) {
 func TestTimestamp64_MalformedAnswersEndTheConnection(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{})
-	for _, bad := range []string{":5\r\n", "$-1\r\n", "$0\r\n\r\n", "$2\r\n5\r\n", "$2\r\n5x\r\n", "$20\r\n18446744073709551615\r\n", "$21\r\n000000000000000000001\r\n"} {
+	for _, bad := range []string{"$20\r\n18446744073709551000\r\n", ":5\r\n", "$-1\r\n", "$0\r\n\r\n", "$2\r\n5\r\n", "$2\r\n5x\r\n", "$20\r\n18446744073709551615\r\n", "$21\r\n000000000000000000001\r\n"} {
 		var once sync.Once
 		f.nodes[0].replies(func(args []string) (answer []byte, ok bool) {
 			if args[0] == "TS64" {
