@@ -76,3 +76,25 @@ func (r *Replica) triesAgain(p *pending) bool {
 	p.tried = now
 	return before != now && now < r.leading.alloc.Ceiling()
 }
+
+// blockTicks is how old a request is for which others wait: so that most that wait for another round do
+// without.
+const blockTicks = 2
+
+// keepFree is called after a request was tried, with whether it got a range, and whether it was short before. With
+// a cluster clock, a large count needs more time than a busy leader leaves it: a millisecond for the largest. So
+// all others wait for one that is blockTicks old, until it has got a range. If 64-bit timestamps have just been
+// issued it is the turn of the other form. At the ceiling nobody waits: what the request lacks there is a commit.
+func (r *Replica) keepFree(p *pending, got, short bool) {
+	q := &r.queue
+	switch {
+	case !p.U64 || !r.leading.clock.runs:
+	case got:
+		q.passed = true
+		if q.blocked && short {
+			q.blocked, q.again = false, true
+		}
+	case p.short && !q.passed && r.ticks-p.arrived >= blockTicks && r.clusterNow() < r.leading.alloc.Ceiling():
+		q.blocked, q.stop = true, true
+	}
+}

@@ -26,6 +26,10 @@ type queue struct {
 	held []pending
 	// again is set if held is to be released at once.
 	again bool
+	// blocked is set, until the next tick at most, while requests wait for one that needs more time of
+	// the cluster clock; see keepFree. stop and passed are of one call of confirm: nothing else is answered, and
+	// 64-bit timestamps were issued.
+	blocked, stop, passed bool
 	// size is the sum of len(Counts) of all requests; at most max.
 	size, max int
 	// lastRound is the number of the latest round of this process. No number is used twice,
@@ -112,10 +116,11 @@ func (r *Replica) confirm(id uint64) {
 		rounds = rounds[:len(rounds)-1]
 	}
 	byClock := r.leading.clock.runs
+	r.queue.stop, r.queue.passed = false, false
 	if byClock {
 		r.serveAll(rounds, true)
 	}
-	if r.advancesAlways() && (!byClock || haveOthers(rounds)) {
+	if r.advancesAlways() && (!byClock || haveOthers(rounds) && !r.queue.blocked) {
 		r.leading.alloc.Advance(r.axisNow())
 	}
 	for i := range rounds {
@@ -158,7 +163,13 @@ func (r *Replica) serveAll(rounds []round, u64 bool) {
 
 // serve answers a request of a confirmed round, or holds it.
 func (r *Replica) serve(p *pending, stats *Round) {
+	if q := &r.queue; q.stop || q.blocked && !p.short {
+		q.held = append(q.held, *p)
+		return
+	}
+	filled, short := p.filled, p.short
 	issued, hold, err := r.issue(p)
+	r.keepFree(p, p.filled > filled, short)
 	if hold {
 		r.queue.again = r.queue.again || r.triesAgain(p)
 		r.queue.held = append(r.queue.held, *p)
@@ -204,7 +215,7 @@ func (r *Replica) takeQueue() []pending {
 		all = append(all, rd.requests...)
 	}
 	all = append(all, q.waiting...)
-	q.held, q.rounds, q.waiting, q.size = nil, q.rounds[:0], q.waiting[:0], 0
+	q.held, q.rounds, q.waiting, q.size, q.blocked = nil, q.rounds[:0], q.waiting[:0], 0, false
 	return all
 }
 

@@ -73,6 +73,73 @@ func TestU64_ManyAtOnceAreAnswered(t *testing.T) {
 	}
 }
 
+// TestU64_LargeCountsDoNotStarve beside others that are answered all the time. Of those, the other form waits for
+// one of them at a time, and 64-bit timestamps come in order of arrival.
+func TestU64_LargeCountsDoNotStarve(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		for _, u64 := range []bool{false, true} {
+			c := newIntervalCluster(t, nodes)
+			l := c.leader()
+			var large, others []uint64
+			for range 20 {
+				large = append(large, c.ask64(l, isotone.ReadQuorum, isotone.Range64CountMax))
+			}
+			wait := 0 // of others, in steps
+			for range 40 {
+				for range 100 {
+					c.mono += tick / 100
+					others = append(others, c.request(l, replica.Request{Mode: isotone.ReadQuorum, U64: u64, Counts: []uint64{1}}))
+					c.pass()
+					for len(others) > wait && l.outcome(others[len(others)-1-wait]) != "ok" {
+						wait++
+					}
+				}
+				c.mono += tick / 200
+				for _, n := range c.running() {
+					c.turn(n, &replica.Input{Ticks: 1})
+				}
+			}
+			for _, token := range large {
+				if got := l.outcome(token); got != "ok" {
+					t.Errorf("%d nodes, others of 64 bits %v: request %d: %q", nodes, u64, token, got)
+				}
+			}
+			if nodes > 1 && !u64 && wait > 30 || wait > 500 {
+				t.Errorf("%d nodes, others of 64 bits %v: others waited for %d steps", nodes, u64, wait)
+			}
+		}
+	}
+}
+
+// TestU64_NobodyWaitsForOneThatLacksACommit: at the ceiling time holds, and the other form goes on.
+func TestU64_NobodyWaitsForOneThatLacksACommit(t *testing.T) {
+	c := newIntervalCluster(t, 3)
+	l := c.leader()
+	for _, n := range c.nodes {
+		n.stalled = true
+	}
+	c.tick(60)
+	held := c.ask64(l, isotone.ReadQuorum, 1)
+	for range 20 {
+		c.tick(1)
+		token := c.ask(l, 1)
+		c.settle()
+		if got := l.outcome(token); got != "ok" {
+			t.Fatalf("the other form: %q", got)
+		}
+	}
+	if got := l.outcome(held); got != "" {
+		t.Fatalf("at the ceiling: %q", got)
+	}
+	for _, n := range c.nodes {
+		n.stalled = false
+	}
+	c.tick(20)
+	if got := l.outcome(held); got != "ok" {
+		t.Errorf("with a commit: %q", got)
+	}
+}
+
 // TestU64_TheOldestExpiresFirst: a round answers those for 64 bits first, and so puts them in front when it
 // holds them.
 func TestU64_TheOldestExpiresFirst(t *testing.T) {
