@@ -157,7 +157,7 @@ type Points struct {
 	Resolved isotone.Timestamp64
 }
 
-// Range selects rows.
+// Range selects rows. From and To have up to KeySizeMax+1 bytes: they need not be keys of rows.
 type Range struct {
 	// From is the smallest key; empty stands for the first of all.
 	From []byte
