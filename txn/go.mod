@@ -2,6 +2,16 @@ module github.com/isotone/isotone/txn
 
 go 1.26.0
 
-require github.com/isotone/isotone v0.0.0
+require (
+	github.com/isotone/isotone v0.0.0
+	github.com/redis/go-redis/v9 v9.23.0
+	go.uber.org/goleak v1.3.0
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)
 
 replace github.com/isotone/isotone => ../
