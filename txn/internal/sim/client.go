@@ -96,7 +96,7 @@ func (w *world) setUp() {
 			return nil
 		})
 		if err != nil {
-			w.report(fmt.Errorf("set-up: %w", err))
+			w.report(fmt.Errorf("liveness: set-up: %w", err))
 		}
 		c.db.Close()
 		w.mu.Lock()
@@ -105,7 +105,7 @@ func (w *world) setUp() {
 	}()
 	for w.alive() && w.next() {
 	}
-	w.faults = f
+	w.faults, w.oracle.started = f, true
 }
 
 // transaction runs one transaction and records it.

@@ -110,7 +110,8 @@ func (s *remote) Raise(ctx context.Context, p txn.Points) error {
 type oracle struct {
 	milli, counter uint64
 	last           isotone.Timestamp64
-	failing        int // requests that fail before the next leader answers
+	started        bool // after the set-up
+	failing        int  // requests that fail before the next leader answers
 }
 
 var errNoLeader = errors.New("no leader")
@@ -132,7 +133,7 @@ func (o *oracle) issue(rng *rand.Rand) (isotone.Timestamp64, error) {
 		o.failing--
 		return 0, errNoLeader
 	}
-	if mutant.On(mutant.OracleRepeats) && o.last != 0 && rng.IntN(10) == 0 {
+	if mutant.On(mutant.OracleRepeats) && o.started && rng.IntN(10) == 0 {
 		return o.last, nil
 	}
 	if o.milli > o.last.Milli() || mutant.On(mutant.OracleGoesBack) {
