@@ -195,6 +195,9 @@ func (g *collector) garbage(row *Row) (Change, bool) {
 	if v.Deleted || mutant.On(mutant.CollectTooMuch) && v.Commit != 0 {
 		c.DropVersions++
 	}
+	if mutant.On(mutant.CollectRecords) {
+		safe, c.DropRecords = 1<<62, 1<<62
+	}
 	versions := row.OldestVersion != 0 && row.OldestVersion < c.DropVersions
 	records := row.OldestRecord != 0 && row.OldestRecord < safe
 	return c, versions || records

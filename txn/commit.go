@@ -53,7 +53,7 @@ func (c *committer) run(ctx context.Context) error {
 		c.finish(ctx)
 	}
 	if err := c.commitPrimary(ctx); err != nil {
-		if err, ok := err.(*Error); ok && err.Code == CodeUnknown {
+		if err, ok := err.(*Error); ok && err.Code == CodeUnknown && !mutant.On(mutant.UndoUnknown) {
 			return err // the locks stay: only the primary can tell what they are
 		}
 		c.undo(ctx)
@@ -200,7 +200,7 @@ func (c *committer) inspect(ctx context.Context, m *mutation) (Row, *lock, error
 	switch {
 	case err != nil:
 		return Row{}, nil, m.ref.fail(CodeStore, c.start, 0, err)
-	case points.Safe > c.start && !mutant.On(mutant.CommitBelowSafe):
+	case points.Safe > c.start:
 		return Row{}, nil, m.ref.fail(CodeTooOld, c.start, points.Safe, nil)
 	case row.Record.Start != 0 && !mutant.On(mutant.MarkIgnored):
 		return Row{}, nil, m.ref.fail(CodeAborted, c.start, 0, nil)

@@ -20,11 +20,14 @@ func (c *committer) commitPrimary(ctx context.Context) (err error) {
 	ctx, cancel := c.db.finishing(ctx)
 	defer cancel()
 	var failure error
+	record := Record{Start: c.start, Commit: c.commit}
+	if mutant.On(mutant.RecordForgotten) {
+		record = Record{}
+	}
 	for step := c.db.stepPause(); ; {
 		done, err := c.db.write(ctx, m.ref, Change{
-			If: m.revision, Next: next(m.revision),
-			Put:    Version{Commit: c.commit, Deleted: m.deleted, Value: m.value},
-			Record: Record{Start: c.start, Commit: c.commit},
+			If: m.revision, Next: next(m.revision), Record: record,
+			Put: Version{Commit: c.commit, Deleted: m.deleted, Value: m.value},
 		})
 		switch {
 		case err == nil && done, err != nil && mutant.On(mutant.UnknownIsDone):

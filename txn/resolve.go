@@ -97,6 +97,8 @@ func (db *DB) judgeOnce(ctx context.Context, l *lock, p *patience) (v verdict, d
 	expires := l.expires
 	if held != nil && held.start == l.start {
 		expires = held.expires
+	}
+	if held != nil && held.start == l.start || mutant.On(mutant.MarkUnlocks) {
 		c.Lock = nil
 		if mutant.On(mutant.ForwardUncommitted) {
 			return verdict{commit: l.start}, true, nil

@@ -32,6 +32,10 @@ const (
 	CollectUnresolved         // garbage is collected before locks are resolved
 	CollectTooMuch            // the version that the safe point needs is collected
 	VoidLockCounts            // a lock that was written too late is rolled forward
+	RecordForgotten           // the primary is committed without a record
+	UndoUnknown               // the locks are removed though the outcome of the commit is unknown
+	MarkUnlocks               // a mark removes the lock of another transaction
+	CollectRecords            // all records are collected
 	PartialScan               // a scan returns the first page as if it were all
 	count
 )
@@ -41,7 +45,8 @@ var names = [count]string{
 	"roll-back-unmarked", "forward-uncommitted", "read-ignores-locks", "scan-ignores-locks", "conflict-ignored",
 	"lock-stolen", "primary-unchecked", "secondary-unchecked", "unknown-is-failed", "unknown-is-done",
 	"revisions-repeat", "mark-ignored", "read-below-safe", "commit-below-safe", "collect-unresolved",
-	"collect-too-much", "void-lock-counts", "partial-scan",
+	"collect-too-much", "void-lock-counts", "record-forgotten", "undo-unknown", "mark-unlocks",
+	"collect-records", "partial-scan",
 }
 
 // String returns the name of m.
