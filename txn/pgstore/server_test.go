@@ -36,6 +36,8 @@ type server struct {
 	skip string // why it cannot be started
 	err  error
 	dir  string
+	bin  string
+	as   func(context.Context, string, ...string) *exec.Cmd
 	cmd  *exec.Cmd
 }
 
@@ -64,35 +66,39 @@ func (s *server) url() string {
 }
 
 func (s *server) launch() (skip string, err error) {
-	bin := findServer()
-	if bin == "" {
+	if s.bin = findServer(); s.bin == "" {
 		return "Postgres is not installed: no initdb in PATH or in /usr/lib/postgresql", nil
 	}
 	if s.dir, err = os.MkdirTemp("", "pgstore"); err != nil {
 		return "", err
 	}
-	as, skip, err := s.unprivileged()
-	if skip != "" || err != nil {
+	if s.as, skip, err = s.unprivileged(); skip != "" || err != nil {
 		return skip, err
 	}
-	data := filepath.Join(s.dir, "data")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	initdb := as(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", "tester", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	initdb := s.as(ctx, filepath.Join(s.bin, "initdb"), "-D", s.data(), "-U", "tester", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	s.cmd = as(context.Background(), filepath.Join(bin, "postgres"), "-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "fsync=off")
+	return "", s.start(ctx)
+}
+
+func (s *server) data() string { return filepath.Join(s.dir, "data") }
+
+// start starts the process and waits until it serves.
+func (s *server) start(ctx context.Context) error {
 	var log bytes.Buffer
+	s.cmd = s.as(context.Background(), filepath.Join(s.bin, "postgres"), "-D", s.data(), "-k", s.dir, "-c", "listen_addresses=", "-c", "fsync=off")
 	s.cmd.Stdout, s.cmd.Stderr = &log, &log
 	if err := s.cmd.Start(); err != nil {
-		return "", err
+		return err
 	}
 	if err := s.await(ctx); err != nil {
-		s.stop()
-		return "", fmt.Errorf("postgres: %w\n%s", err, log.Bytes())
+		s.shutDown()
+		return fmt.Errorf("postgres: %w\n%s", err, log.Bytes())
 	}
-	return "", nil
+	return nil
 }
 
 // findServer returns the directory with initdb and postgres, or "".
@@ -158,14 +164,29 @@ func (s *server) await(ctx context.Context) error {
 }
 
 func (s *server) stop() {
-	if s.cmd != nil && s.cmd.Process != nil {
-		// A fast shutdown ends all connections, and all processes of the server.
-		_ = s.cmd.Process.Signal(os.Interrupt)
-		timer := time.AfterFunc(20*time.Second, func() { _ = s.cmd.Process.Kill() })
-		_ = s.cmd.Wait()
-		timer.Stop()
-	}
+	s.shutDown()
 	if s.dir != "" {
 		_ = os.RemoveAll(s.dir)
 	}
+}
+
+// shutDown ends all connections, and then the processes of the server.
+func (s *server) shutDown() {
+	if s.cmd == nil || s.cmd.Process == nil {
+		return
+	}
+	_ = s.cmd.Process.Signal(os.Interrupt)
+	timer := time.AfterFunc(20*time.Second, func() { _ = s.cmd.Process.Kill() })
+	_ = s.cmd.Wait()
+	timer.Stop()
+	s.cmd = nil
+}
+
+// restartAsReplica restarts the server as a replica of one that does not answer.
+func (s *server) restartAsReplica(ctx context.Context) error {
+	s.shutDown()
+	if err := os.WriteFile(filepath.Join(s.data(), "standby.signal"), nil, 0o644); err != nil {
+		return err
+	}
+	return s.start(ctx)
 }

@@ -42,6 +42,17 @@ func TestStore_KeepsContract(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) txn.Store { return create(t, pool, newSchema()) })
 }
 
+func TestStore_KeepsContractWithoutPreparedStatements(t *testing.T) {
+	config := postgres.pool(t).Config()
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	storetest.Run(t, func(t *testing.T) txn.Store { return create(t, pool, newSchema()) })
+}
+
 func TestWrite_CountsEachSuccessOnce(t *testing.T) {
 	schema := newSchema()
 	first := create(t, postgres.pool(t), schema)
@@ -211,6 +222,33 @@ func TestStore_FailsWhenConnectionsEnd(t *testing.T) {
 	}
 	if err := <-failed; err == nil {
 		t.Error("a write whose connection was ended succeeded")
+	}
+}
+
+func TestStore_FailsOnAReplica(t *testing.T) {
+	var s server
+	t.Cleanup(s.stop)
+	pool := s.pool(t)
+	schema := newSchema()
+	create(t, pool, schema)
+	pool.Close()
+	if err := s.restartAsReplica(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	store, err := pgstore.New(s.pool(t), pgstore.Options{Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, readErr := store.Read(t.Context(), []byte("k"), 1, 1)
+	_, scanErr := store.Scan(t.Context(), txn.Range{Limit: 1}, 1)
+	_, pointsErr := store.Points(t.Context())
+	for name, err := range map[string]error{"Read": readErr, "Scan": scanErr, "Points": pointsErr} {
+		if !errors.Is(err, pgstore.ErrReplica) {
+			t.Errorf("%s at a replica: %v", name, err)
+		}
+	}
+	if done, err := store.Write(t.Context(), []byte("k"), txn.Change{If: 5, Next: 6, Lock: []byte("l")}); done || err == nil {
+		t.Errorf("Write at a replica: %v, %v", done, err)
 	}
 }
 
