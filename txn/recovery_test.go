@@ -63,7 +63,7 @@ func TestRecovery_RollsBackAnExpiredTransaction(t *testing.T) {
 			locked := f.locks()[0]
 			_, _, err := f.begin().Get(f.ctx, "s", []byte(locked))
 			f.wantError(err, txn.ErrLocked)
-			f.oracle.pass(txn.LockTTLDefault + 2*time.Millisecond)
+			f.oracle.pass(time.Minute)
 			f.want("a", "old", "b", "old")
 			if len(f.locks()) != 0 || len(cleaned) == 0 || cleaned[0].Commit != 0 {
 				t.Errorf("locks %q, cleaned %v", f.locks(), cleaned)
@@ -138,7 +138,7 @@ func TestRecovery_WritersResolveLocks(t *testing.T) {
 	if string(e.Key) != "b" || e.Other == 0 || !txn.IsRetryable(e) {
 		t.Errorf("%+v", e)
 	}
-	f.oracle.pass(txn.LockTTLDefault + 2*time.Millisecond)
+	f.oracle.pass(time.Minute)
 	f.set("b", "mine")
 	f.want("a", "none", "b", "mine")
 }
@@ -150,7 +150,7 @@ func TestRecovery_StopsALateCommit(t *testing.T) {
 	f.store.onWrite = func(key string, c txn.Change) func() (bool, error) {
 		if key == "a" && isCommit(c) {
 			f.store.onWrite = nil
-			f.oracle.pass(txn.LockTTLDefault + 2*time.Millisecond)
+			f.oracle.pass(time.Minute)
 			f.want("b", "none") // rolls the transaction back
 		}
 		return nil
@@ -172,7 +172,7 @@ func TestRecovery_StopsALatePrewriteOfThePrimary(t *testing.T) {
 		return func() (bool, error) {
 			<-locked // the other goroutine has locked b
 			f.store.onWrite = nil
-			f.oracle.pass(txn.LockTTLDefault + 2*time.Millisecond)
+			f.oracle.pass(time.Minute)
 			f.want("b", "none")
 			return f.store.Store.Write(f.ctx, []byte(key), c)
 		}
