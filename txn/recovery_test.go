@@ -17,21 +17,24 @@ func (f *fixture) crash(at func(key string, c txn.Change) bool) *txn.Tx {
 	f.Helper()
 	tx := f.begin()
 	f.put(tx, "a", "new", "b", "new")
-	dead := false
+	var dead atomic.Bool
 	f.store.onWrite = func(key string, c txn.Change) func() (bool, error) {
-		if dead = dead || at(key, c); dead {
+		if at(key, c) {
+			dead.Store(true)
+		}
+		if dead.Load() {
 			return drop
 		}
 		return nil
 	}
 	f.store.onRead = func(string) error {
-		if dead {
+		if dead.Load() {
 			return errLost
 		}
 		return nil
 	}
 	_ = tx.Commit(f.ctx)
-	if !dead {
+	if !dead.Load() {
 		f.Fatal("the client did not come to where it was to crash")
 	}
 	f.store.onWrite, f.store.onRead = nil, nil

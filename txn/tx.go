@@ -70,7 +70,8 @@ func (tx *Tx) Get(ctx context.Context, space string, key []byte) ([]byte, bool, 
 	if err != nil {
 		return nil, false, err
 	}
-	if len(row.Lock) == 0 && row.Newest <= tx.start && len(tx.seen) < tx.db.opts.KeysMax {
+	isNewest := row.Newest <= tx.start || mutant.On(mutant.SeenTooNew)
+	if len(row.Lock) == 0 && isNewest && len(tx.seen) < tx.db.opts.KeysMax {
 		tx.seen[r] = row.Revision
 	}
 	v := row.Version
