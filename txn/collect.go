@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -203,10 +204,7 @@ func (g *collector) garbage(row *Row) (Change, bool) {
 	return c, versions || records
 }
 
-// cause returns err, or why ctx is done.
+// cause returns err, or else why ctx is done, or that a row changes all the time.
 func cause(ctx context.Context, err error) error {
-	if err == nil {
-		err = context.Cause(ctx)
-	}
-	return err
+	return cmp.Or(err, context.Cause(ctx), errBusy)
 }

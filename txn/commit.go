@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -151,41 +152,46 @@ func (c *committer) prewrite(ctx context.Context) (err error) {
 func (c *committer) lockRow(ctx context.Context, m *mutation, expires uint64) error {
 	l := lock{start: c.start, expires: expires, primary: c.list[0].ref, deleted: m.deleted, value: m.value}
 	encoded := l.encode()
+	if m.seen && c.tryLock(ctx, m, m.revision, encoded) == nil && m.locked {
+		return nil
+	}
 	p := &patience{now: c.start}
 	for step := c.db.stepPause(); ; {
 		row, other, err := c.inspect(ctx, m)
-		if err != nil {
-			if _, final := err.(*Error); final || !step.wait(ctx) {
-				return storeError(m.ref, c.start, err)
-			}
-			continue
-		}
-		if m.locked {
+		switch {
+		case err == nil && m.locked:
 			return nil
-		}
-		if other == nil {
-			ch := Change{If: row.Revision, Next: next(row.Revision), Lock: encoded}
-			m.touched = true
-			m.locked, err = c.db.write(ctx, m.ref, ch)
-			m.locked = m.locked && err == nil
-			m.revision = ch.Next
-		} else {
+		case err == nil && other == nil:
+			err = c.tryLock(ctx, m, row.Revision, encoded)
+		case err == nil:
 			var alive bool
 			alive, err = c.db.resolve(ctx, m.ref, &row, other, p)
 			if alive && err == nil {
 				return m.ref.fail(CodeLocked, c.start, other.start, nil)
 			}
 		}
-		switch {
-		case m.locked:
+		if m.locked {
 			return nil
-		case err == nil && !step.again(ctx), err != nil && !step.wait(ctx):
-			if err == nil {
-				err = ctx.Err()
-			}
-			return m.ref.fail(CodeStore, c.start, 0, err)
+		}
+		var final *Error
+		if errors.As(err, &final) && final.Code != CodeOracle {
+			return err
+		}
+		if err == nil && !step.again(ctx) || err != nil && !step.wait(ctx) {
+			return storeError(m.ref, c.start, cause(ctx, err))
 		}
 	}
+}
+
+// tryLock locks a row if it has that revision, and sets m.locked if it did.
+func (c *committer) tryLock(ctx context.Context, m *mutation, revision uint64, encoded []byte) error {
+	ch := Change{If: revision, Next: next(revision), Lock: encoded}
+	m.touched = true
+	done, err := c.db.write(ctx, m.ref, ch)
+	if done && err == nil {
+		m.locked, m.revision = true, ch.Next
+	}
+	return err
 }
 
 // inspect reads the row of a mutation that is to be locked. It returns the lock of another transaction

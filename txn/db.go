@@ -61,7 +61,7 @@ func (db *DB) Begin(ctx context.Context) (*Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Tx{db: db, start: start, began: began, writes: map[ref]*mutation{}}, nil
+	return &Tx{db: db, start: start, began: began, writes: map[ref]*mutation{}, seen: map[ref]uint64{}}, nil
 }
 
 // Run calls work with a new transaction and commits it. If that fails because of others (see
@@ -301,6 +301,9 @@ func (p *pause) wait(ctx context.Context) bool {
 	p.next = min(2*p.next, pauseMax)
 	return p.db.opts.Sleep(ctx, d) == nil && p.again(ctx)
 }
+
+// errBusy is the cause when a step gave up though no store has failed.
+var errBusy = errors.New("others changed the row at every attempt")
 
 // storeError returns err as an error of a transaction that had no effect.
 func storeError(r ref, start isotone.Timestamp64, err error) error {

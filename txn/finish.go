@@ -74,6 +74,9 @@ func (c *committer) checkPrimary(ctx context.Context, m *mutation) (decided bool
 	}
 	if points.Safe > c.start {
 		// Garbage collection may have removed the record, whichever it was.
+		if mutant.On(mutant.LostRecordAborts) {
+			return true, m.ref.fail(CodeAborted, c.start, 0, nil)
+		}
 		return true, m.ref.fail(CodeUnknown, c.start, c.commit, nil)
 	}
 	if l == nil || l.start != c.start {

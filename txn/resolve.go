@@ -47,10 +47,16 @@ func (db *DB) resolve(ctx context.Context, r ref, row *Row, l *lock, p *patience
 		c.Put = l.version(v.commit)
 	}
 	done, err := db.write(ctx, r, c)
-	if done && err == nil && db.opts.Hooks.Cleaned != nil {
-		db.opts.Hooks.Cleaned(Cleaned{Space: r.space, Key: []byte(r.key), Start: l.start, Commit: v.commit})
+	if done && err == nil {
+		db.cleaned(r, l, v.commit)
 	}
 	return false, err
+}
+
+func (db *DB) cleaned(r ref, l *lock, commit isotone.Timestamp64) {
+	if db.opts.Hooks.Cleaned != nil {
+		db.opts.Hooks.Cleaned(Cleaned{Space: r.space, Key: []byte(r.key), Start: l.start, Commit: commit})
+	}
 }
 
 // judge finds out what became of the transaction of l, and rolls it back if it may.
@@ -119,7 +125,11 @@ func (db *DB) judgeOnce(ctx context.Context, l *lock, p *patience) (v verdict, d
 		c.Record = Record{Start: l.start}
 	}
 	decided, err = db.write(ctx, l.primary, c)
-	return verdict{}, decided && err == nil, err
+	decided = decided && err == nil
+	if decided && held != nil && held.start == l.start {
+		db.cleaned(l.primary, l, 0)
+	}
+	return verdict{}, decided, err
 }
 
 // isOver reports whether a lock with that expiry may be removed, by the time of the oracle.

@@ -23,6 +23,9 @@ type Tx struct {
 	done     bool
 	bytes    int
 	writes   map[ref]*mutation
+	// seen has the revisions of rows that were read and may be locked: they had no lock, and no version
+	// after the start. While a row has that revision, there is no need to look at it again.
+	seen map[ref]uint64
 }
 
 // mutation is a key that the transaction writes.
@@ -33,9 +36,10 @@ type mutation struct {
 
 	// The state of the commit. Only one goroutine at a time has a mutation.
 
+	seen     bool   // the row may be locked if it has this revision
 	touched  bool   // a lock may have been written
 	locked   bool   // the lock was there, and the row had this revision
-	revision uint64 // if locked
+	revision uint64 // if seen or locked
 }
 
 // Pair is a key with its value.
@@ -65,6 +69,10 @@ func (tx *Tx) Get(ctx context.Context, space string, key []byte) ([]byte, bool, 
 	row, err := tx.db.settle(ctx, r, tx.start, &patience{now: tx.start})
 	if err != nil {
 		return nil, false, err
+	}
+	isNewest := row.Newest <= tx.start || mutant.On(mutant.SeenTooNew)
+	if len(row.Lock) == 0 && isNewest && len(tx.seen) < tx.db.opts.KeysMax {
+		tx.seen[r] = row.Revision
 	}
 	v := row.Version
 	return v.Value, v.Commit != 0 && !v.Deleted, nil
@@ -255,10 +263,17 @@ func (tx *Tx) end(err error) {
 	tx.db.opts.Hooks.Ended(e)
 }
 
+// revision returns the revision by which a row may be locked, if it is known.
+func (tx *Tx) revision(r ref) (uint64, bool) {
+	revision, ok := tx.seen[r]
+	return revision, ok
+}
+
 // sorted returns the mutations in the order of their rows. The first is the primary.
 func (tx *Tx) sorted() []*mutation {
 	list := make([]*mutation, 0, len(tx.writes))
-	for _, m := range tx.writes {
+	for r, m := range tx.writes {
+		m.revision, m.seen = tx.revision(r)
 		list = append(list, m)
 	}
 	slices.SortFunc(list, func(a, b *mutation) int {

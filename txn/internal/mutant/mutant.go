@@ -36,6 +36,8 @@ const (
 	UndoUnknown               // the locks are removed though the outcome of the commit is unknown
 	MarkUnlocks               // a mark removes the lock of another transaction
 	CollectRecords            // all records are collected
+	SeenTooNew                // a row is locked by the revision that it had when it was read, though it had a newer version
+	LostRecordAborts          // a commit whose record was collected counts as failed
 	PartialScan               // a scan returns the first page as if it were all
 	count
 )
@@ -46,7 +48,7 @@ var names = [count]string{
 	"lock-stolen", "primary-unchecked", "secondary-unchecked", "unknown-is-failed", "unknown-is-done",
 	"revisions-repeat", "mark-ignored", "read-below-safe", "commit-below-safe", "collect-unresolved",
 	"collect-too-much", "void-lock-counts", "record-forgotten", "undo-unknown", "mark-unlocks",
-	"collect-records", "partial-scan",
+	"collect-records", "seen-too-new", "lost-record-aborts", "partial-scan",
 }
 
 // String returns the name of m.

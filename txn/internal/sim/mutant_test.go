@@ -14,6 +14,45 @@ import (
 // seedsMutant is how many seeds are searched for a bug.
 const seedsMutant = 3000
 
+// firstSeed is the smallest seed that notices each bug, tried first. It saves the search as long as
+// nothing changes what the seeds mean; if something does, the search goes on from 0, and the table
+// wants to be made anew.
+var firstSeed = map[mutant.Mutant]uint64{
+	mutant.SecondariesFirst:   7,
+	mutant.CleanUnasked:       1,
+	mutant.StartLate:          3,
+	mutant.CommitEarly:        7,
+	mutant.OracleRepeats:      77,
+	mutant.OracleGoesBack:     4,
+	mutant.RollBackUnmarked:   10,
+	mutant.ForwardUncommitted: 1,
+	mutant.ReadIgnoresLocks:   1,
+	mutant.ScanIgnoresLocks:   5,
+	mutant.ConflictIgnored:    1,
+	mutant.LockStolen:         1,
+	mutant.PrimaryUnchecked:   7,
+	mutant.SecondaryUnchecked: 433,
+	mutant.UnknownIsFailed:    1,
+	mutant.UnknownIsDone:      0,
+	mutant.RevisionsRepeat:    195,
+	mutant.MarkIgnored:        58,
+	mutant.ReadBelowSafe:      36,
+	mutant.CommitBelowSafe:    1528,
+	mutant.CollectUnresolved:  14,
+	mutant.CollectTooMuch:     0,
+	mutant.RecordForgotten:    0,
+	mutant.UndoUnknown:        519,
+	mutant.MarkUnlocks:        296,
+	mutant.CollectRecords:     227,
+	mutant.SeenTooNew:         5,
+	mutant.LostRecordAborts:   262,
+	mutant.PartialScan:        0,
+}
+
+// directed has the bugs that have tests of their own, in package txn, because chance hardly comes to
+// them.
+var directed = map[mutant.Mutant]bool{mutant.VoidLockCounts: true}
+
 // TestMutants_AreAllNoticed switches each deliberate bug on and wants the simulator to notice an
 // anomaly; that nothing works any more does not count. It prints which seed did. ISOTONE_TXN_MUTANT names a single bug.
 func TestMutants_AreAllNoticed(t *testing.T) {
@@ -22,15 +61,30 @@ func TestMutants_AreAllNoticed(t *testing.T) {
 		if only := os.Getenv("ISOTONE_TXN_MUTANT"); only != "" && only != m.String() {
 			continue
 		}
+		if directed[m] {
+			continue
+		}
 		t.Run(m.String(), func(t *testing.T) {
 			mutant.Switch(m)
+			if seed, ok := firstSeed[m]; ok && notices(t, seed) {
+				return
+			}
 			for seed := range uint64(seedsMutant) {
-				if r := sim.Run(t, sim.Options{Seed: seed}); r.Violation != nil && !strings.HasPrefix(r.Violation.Error(), "liveness") {
-					t.Logf("noticed by seed %d: %.200v", seed, r.Violation)
+				if notices(t, seed) {
 					return
 				}
 			}
 			t.Errorf("not noticed by %d seeds", seedsMutant)
 		})
 	}
+}
+
+// notices reports whether a run finds an anomaly.
+func notices(t *testing.T, seed uint64) bool {
+	v := sim.Run(t, sim.Options{Seed: seed}).Violation
+	if v == nil || strings.HasPrefix(v.Error(), "liveness") {
+		return false
+	}
+	t.Logf("noticed by seed %d: %.200v", seed, v)
+	return true
 }

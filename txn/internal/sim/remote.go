@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -60,20 +61,37 @@ func (s *remote) Read(ctx context.Context, key []byte, at, start isotone.Timesta
 		return txn.Row{}, txn.Points{}, err
 	}
 	a := v.(rowAnswer)
-	return a.row, a.points, nil
+	if s.client%2 == 0 {
+		return a.row, a.points, nil
+	}
+	// A store may read the points later.
+	points, err := s.Points(ctx)
+	return a.row, points, err
 }
 
-// Scan implements txn.Store. It reads each row at a moment of its own, as it may: so a page is of
-// several calls.
-func (s *remote) Scan(ctx context.Context, r txn.Range, at isotone.Timestamp64) (txn.Page, error) {
-	r.Limit = min(r.Limit, 3)
-	v, err := s.w.call(ctx, s.request(false, func() (any, error) {
-		return s.w.stores[s.space].Scan(context.Background(), r, at)
-	}, "scan %q %q %v", r.From, r.To, at))
-	if err != nil {
-		return txn.Page{}, err
+// scanRows is how many rows a scan returns.
+const scanRows = 3
+
+// Scan implements txn.Store. It reads each row at a moment of its own, as a store may.
+func (s *remote) Scan(ctx context.Context, r txn.Range, at isotone.Timestamp64) (all txn.Page, err error) {
+	rows := min(r.Limit, scanRows)
+	r.Limit = 1
+	for range rows {
+		v, err := s.w.call(ctx, s.request(false, func() (any, error) {
+			return s.w.stores[s.space].Scan(context.Background(), r, at)
+		}, "scan %q %q %v", r.From, r.To, at))
+		if err != nil {
+			return txn.Page{}, err
+		}
+		page := v.(txn.Page)
+		all.Entries = append(all.Entries, page.Entries...)
+		all.More, all.Points = page.More, page.Points
+		if !page.More {
+			break
+		}
+		r.From = append(bytes.Clone(page.Entries[0].Key), 0)
 	}
-	return v.(txn.Page), nil
+	return all, nil
 }
 
 // Write implements txn.Store.

@@ -3,16 +3,17 @@ package sim_test
 import (
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/isotone/isotone/txn/internal/sim"
 )
 
-// seedsDefault is the number of runs of a test without ISOTONE_TXN_SEEDS.
-const seedsDefault = 300
+// seedsDefault is the number of runs without ISOTONE_TXN_SEEDS.
+const seedsDefault = 600
 
-// TestSim_FindsNoAnomaly runs seeds. ISOTONE_TXN_SEEDS says how many; ISOTONE_TXN_SEED runs one, and
-// logs every step.
+// TestSim_FindsNoAnomaly runs seeds. ISOTONE_TXN_SEEDS ("FROM-TO") says which; ISOTONE_TXN_SEED runs
+// one, and logs every step.
 func TestSim_FindsNoAnomaly(t *testing.T) {
 	if s := os.Getenv("ISOTONE_TXN_SEED"); s != "" {
 		seed, err := strconv.ParseUint(s, 10, 64)
@@ -26,15 +27,9 @@ func TestSim_FindsNoAnomaly(t *testing.T) {
 		}
 		return
 	}
-	seeds := uint64(seedsDefault)
-	if s := os.Getenv("ISOTONE_TXN_SEEDS"); s != "" {
-		var err error
-		if seeds, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
+	from, to := seedRange(t)
 	var sum sim.Result
-	for seed := range seeds {
+	for seed := from; seed < to; seed++ {
 		r := sim.Run(t, sim.Options{Seed: seed})
 		if r.Violation != nil {
 			t.Fatalf("seed %d: %v\nreplay with ISOTONE_TXN_SEED=%d go test -v -run FindsNoAnomaly ./internal/sim", seed, r.Violation, seed)
@@ -48,13 +43,13 @@ func TestSim_FindsNoAnomaly(t *testing.T) {
 		sum.Cleaned += r.Cleaned
 		sum.Collected += r.Collected
 	}
-	t.Logf("%d runs: %+v", seeds, sum)
+	t.Logf("%d runs: %+v", to-from, sum)
 	for name, n := range map[string]int{
 		"commits": sum.Committed, "aborts": sum.Aborted, "unknown outcomes": sum.Unknown, "crashes": sum.Crashes,
 		"late writes": sum.Late, "locks cleaned": sum.Cleaned, "garbage collections": sum.Collected,
 	} {
-		if uint64(n) < seeds/4 {
-			t.Errorf("only %d %s in %d runs: the simulation has become too tame", n, name, seeds)
+		if uint64(n) < (to-from)/4 {
+			t.Errorf("only %d %s in %d runs: the simulation has become too tame", n, name, to-from)
 		}
 	}
 }
@@ -66,4 +61,18 @@ func TestSim_ReplaysASeed(t *testing.T) {
 			t.Errorf("seed %d: runs differ: %+v and %+v", seed, a, b)
 		}
 	}
+}
+
+func seedRange(t *testing.T) (from, to uint64) {
+	s := os.Getenv("ISOTONE_TXN_SEEDS")
+	if s == "" {
+		return 0, seedsDefault
+	}
+	a, b, _ := strings.Cut(s, "-")
+	from, err1 := strconv.ParseUint(a, 10, 64)
+	to, err2 := strconv.ParseUint(b, 10, 64)
+	if err1 != nil || err2 != nil {
+		t.Fatalf("ISOTONE_TXN_SEEDS=%q: want FROM-TO", s)
+	}
+	return from, to
 }
