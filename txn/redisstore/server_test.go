@@ -33,11 +33,15 @@ func TestMain(m *testing.M) {
 // server is a redis-server that the first test that needs it starts, for all of them.
 type server struct {
 	clustered bool
+	empty     bool // of a cluster, without slots
+	durable   bool // what was answered survives a restart
 
 	once sync.Once
 	err  error
 	addr string
+	bus  string // the port for other nodes of the cluster
 	dir  string
+	args []string
 	cmd  *exec.Cmd
 }
 
@@ -66,13 +70,22 @@ func (s *server) launch() (err error) {
 	if err != nil {
 		return err
 	}
-	s.addr = net.JoinHostPort("127.0.0.1", ports[0])
-	log := filepath.Join(s.dir, "log")
-	args := []string{"--port", ports[0], "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--logfile", log}
+	s.addr, s.bus = net.JoinHostPort("127.0.0.1", ports[0]), ports[1]
+	s.args = []string{"--port", ports[0], "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--logfile", s.log()}
 	if s.clustered {
-		args = append(args, "--cluster-enabled", "yes", "--cluster-port", ports[1])
+		s.args = append(s.args, "--cluster-enabled", "yes", "--cluster-port", s.bus)
 	}
-	s.cmd = exec.Command("redis-server", args...)
+	if s.durable {
+		s.args = append(s.args, "--appendonly", "yes", "--appendfsync", "always")
+	}
+	return s.run()
+}
+
+func (s *server) log() string { return filepath.Join(s.dir, "log") }
+
+// run starts the process and waits until it serves.
+func (s *server) run() error {
+	s.cmd = exec.Command("redis-server", s.args...)
 	if err := s.cmd.Start(); err != nil {
 		return err
 	}
@@ -81,14 +94,14 @@ func (s *server) launch() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if err := s.await(ctx, client); err != nil {
-		text, _ := os.ReadFile(log)
+		text, _ := os.ReadFile(s.log())
 		return fmt.Errorf("redis-server: %w\n%s", err, bytes.TrimSpace(text))
 	}
 	return nil
 }
 
 func (s *server) await(ctx context.Context, client *redis.Client) error {
-	if err := poll(ctx, func() error { return client.Ping(ctx).Err() }); err != nil || !s.clustered {
+	if err := poll(ctx, func() error { return client.Ping(ctx).Err() }); err != nil || !s.clustered || s.empty {
 		return err
 	}
 	if err := client.Do(ctx, "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err(); err != nil {
@@ -114,11 +127,16 @@ func poll(ctx context.Context, f func() error) error {
 	}
 }
 
-func (s *server) stop() {
+// kill kills the process.
+func (s *server) kill() {
 	if s.cmd != nil && s.cmd.Process != nil {
 		_ = s.cmd.Process.Kill()
 		_ = s.cmd.Wait()
 	}
+}
+
+func (s *server) stop() {
+	s.kill()
 	if s.dir != "" {
 		_ = os.RemoveAll(s.dir)
 	}
