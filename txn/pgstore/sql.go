@@ -9,8 +9,9 @@ import (
 // format is the version of the tables. Create refuses another one.
 const format = 1
 
+const schemaSQL = `CREATE SCHEMA @`
+
 const createSQL = `
-CREATE SCHEMA IF NOT EXISTS @;
 CREATE TABLE IF NOT EXISTS @.rows (
 	key bytea PRIMARY KEY,
 	revision bigint NOT NULL,
@@ -131,14 +132,14 @@ const (
 
 // statements are the statements for one schema.
 type statements struct {
-	pointsTable, create, format, read, scan, scanTo, insert, update, dropVersions, dropRecords, dropRow, points, raise string
+	schema, pointsTable, createSchema, create, format, read, scan, scanTo, insert, update, dropVersions, dropRecords, dropRow, points, raise string
 }
 
 func newStatements(schema string) statements {
 	quoted := pgx.Identifier{schema}.Sanitize()
 	in := func(sql string) string { return strings.ReplaceAll(sql, "@", quoted) }
 	return statements{
-		pointsTable: in("@.points"), create: in(createSQL), format: in(formatSQL), read: in(readSQL), scan: in(scanSQL), scanTo: in(scanToSQL),
+		schema: quoted, pointsTable: in("@.points"), createSchema: in(schemaSQL), create: in(createSQL), format: in(formatSQL), read: in(readSQL), scan: in(scanSQL), scanTo: in(scanToSQL),
 		insert: in(insertSQL), update: in(updateSQL),
 		dropVersions: in(dropVersionsSQL), dropRecords: in(dropRecordsSQL), dropRow: in(dropRowSQL),
 		points: in(pointsSQL), raise: in(raiseSQL),

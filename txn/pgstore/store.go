@@ -15,7 +15,7 @@ import (
 // schemaSizeMax is the largest length of the name of a schema in Postgres; longer ones are cut off.
 const schemaSizeMax = 63
 
-// createLock is the advisory lock that Create holds: CREATE … IF NOT EXISTS fails if two do it at once.
+// createLock is the advisory lock that Create holds: two that create the same tables at once fail.
 const createLock = 0x69736f746f6e65 // "isotone"
 
 // ErrReplica means that the server is a replica, which may lag.
@@ -76,11 +76,18 @@ func (s *Store) create(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(createLock)); err != nil {
 		return err
 	}
-	var exists bool
-	if err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", s.sql.pointsTable).Scan(&exists); err != nil {
+	var schema, tables bool
+	const exist = "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($2) IS NOT NULL"
+	if err := tx.QueryRow(ctx, exist, s.sql.schema, s.sql.pointsTable).Scan(&schema, &tables); err != nil {
 		return err
 	}
-	if !exists {
+	// CREATE SCHEMA IF NOT EXISTS needs the right to create one even if there is one.
+	if !schema {
+		if _, err := tx.Exec(ctx, s.sql.createSchema); err != nil {
+			return err
+		}
+	}
+	if !tables {
 		if _, err := tx.Exec(ctx, s.sql.create); err != nil {
 			return err
 		}

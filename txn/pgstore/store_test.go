@@ -100,6 +100,37 @@ func TestCreate_MayRunAtOnceAndAgain(t *testing.T) {
 	}
 }
 
+func TestCreate_NeedsOnlyItsSchema(t *testing.T) {
+	pool := postgres.pool(t)
+	schema := newSchema()
+	role := "role of " + schema
+	quoted := pgx.Identifier{role}.Sanitize()
+	for _, sql := range []string{
+		"CREATE ROLE " + quoted + " LOGIN",
+		"CREATE SCHEMA " + pgx.Identifier{schema}.Sanitize() + " AUTHORIZATION " + quoted,
+	} {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := pool.Config()
+	config.ConnConfig.User = role
+	limited, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer limited.Close()
+	create(t, limited, schema)
+	create(t, limited, schema)
+	other, err := pgstore.New(limited, pgstore.Options{Schema: newSchema()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Create(t.Context()); err == nil {
+		t.Error("a role without the right to do so has created a schema")
+	}
+}
+
 func TestCreate_RefusesOtherFormat(t *testing.T) {
 	pool := postgres.pool(t)
 	schema := newSchema()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -237,20 +236,6 @@ func TestStore_FullServerGoesOnToRemove(t *testing.T) {
 	if row, _, err := store.Read(t.Context(), []byte("k"), 9, 0); err != nil || row.Revision != 0 {
 		t.Errorf("the row is %+v, %v; want none", row, err)
 	}
-}
-
-func TestStore_EndsCallsWhenTheServerHangs(t *testing.T) {
-	s := server{}
-	t.Cleanup(s.stop)
-	s.start(t)
-	// Close waits for requests that were cancelled, up to the timeout for reads.
-	client := redis.NewClient(&redis.Options{Addr: s.addr, ContextTimeoutEnabled: true, ReadTimeout: time.Second})
-	t.Cleanup(func() { _ = client.Close() })
-	store := open(t, client, redisstore.Options{Name: "n"})
-	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Skip("no signal to stop a process:", err)
-	}
-	storecheck.EndsCalls(t, store)
 }
 
 func TestStore_FailsWhenTheServerIsGone(t *testing.T) {
