@@ -12,7 +12,7 @@ import (
 )
 
 // seedsMutant is how many seeds are searched for a bug.
-const seedsMutant = 3000
+const seedsMutant = 6000
 
 // firstSeed is the smallest seed that notices each bug, tried first. It saves the search as long as
 // nothing changes what the seeds mean; if something does, the search goes on from 0, and the table
@@ -40,6 +40,7 @@ var firstSeed = map[mutant.Mutant]uint64{
 	mutant.CommitBelowSafe:    1059,
 	mutant.CollectUnresolved:  98,
 	mutant.CollectTooMuch:     0,
+	mutant.VoidTooSoon:        4412,
 	mutant.RecordForgotten:    7,
 	mutant.UndoUnknown:        54,
 	mutant.MarkUnlocks:        708,
