@@ -19,7 +19,7 @@ const seedsMutant = 6000
 // wants to be made anew.
 var firstSeed = map[mutant.Mutant]uint64{
 	mutant.SecondariesFirst:   7,
-	mutant.CleanUnasked:       0,
+	mutant.CleanUnasked:       3,
 	mutant.StartLate:          7,
 	mutant.CommitEarly:        6,
 	mutant.OracleRepeats:      26,
