@@ -14,9 +14,9 @@ import (
 // seedsMutant is how many seeds are searched for a bug.
 const seedsMutant = 6000
 
-// firstSeed is the smallest seed that notices each bug, tried first. It saves the search as long as
-// nothing changes what the seeds mean; if something does, the search goes on from 0, and the table
-// wants to be made anew.
+// firstSeed is a seed that notices each bug, the smallest when the table was made, and is tried first.
+// It saves the search as long as nothing changes what the seeds mean; if something does, the search
+// goes on from 0, and the table wants to be made anew.
 var firstSeed = map[mutant.Mutant]uint64{
 	mutant.SecondariesFirst:   7,
 	mutant.CleanUnasked:       3,
@@ -55,7 +55,8 @@ var firstSeed = map[mutant.Mutant]uint64{
 var directed = map[mutant.Mutant]bool{mutant.VoidLockCounts: true}
 
 // TestMutants_AreAllNoticed switches each deliberate bug on and wants the simulator to notice an
-// anomaly; that nothing works any more does not count. It prints which seed did. ISOTONE_TXN_MUTANT names a single bug.
+// anomaly; that nothing works any more does not count. It prints which seed did. ISOTONE_TXN_MUTANT
+// names a single bug.
 func TestMutants_AreAllNoticed(t *testing.T) {
 	defer mutant.Switch(mutant.None)
 	for _, m := range mutant.All() {
