@@ -101,7 +101,7 @@ func (g *collector) raise(ctx context.Context, spaces []string, p Points) error 
 }
 
 // each calls f with every row of every store, as of the safe point.
-func (g *collector) each(ctx context.Context, spaces []string, f func(context.Context, ref, *Row, Points) error) error {
+func (g *collector) each(ctx context.Context, spaces []string, f func(context.Context, ref, *Row) error) error {
 	for _, space := range spaces {
 		r := Range{Limit: collectPage}
 		for more := true; more; {
@@ -111,7 +111,7 @@ func (g *collector) each(ctx context.Context, spaces []string, f func(context.Co
 			}
 			for i := range page.Entries {
 				e := &page.Entries[i]
-				if err := f(ctx, ref{space, string(e.Key)}, &e.Row, page.Points); err != nil {
+				if err := f(ctx, ref{space, string(e.Key)}, &e.Row); err != nil {
 					return err
 				}
 				r.From = after(e.Key)
@@ -135,29 +135,36 @@ func (g *collector) page(ctx context.Context, space string, r Range) (Page, erro
 }
 
 // unlock removes the lock of a row if it started before the safe point, alive or not.
-func (g *collector) unlock(ctx context.Context, r ref, row *Row, points Points) error {
+func (g *collector) unlock(ctx context.Context, r ref, row *Row) error {
 	p := &patience{forced: true}
+	found := false
 	for step := g.db.stepPause(); ; {
-		if len(row.Lock) == 0 {
+		l, err := g.older(r, row)
+		if err != nil {
+			return err
+		}
+		if l == nil {
+			if found {
+				g.result.Locks++
+			}
 			return nil
 		}
-		l, err := decodeLock(row.Lock)
-		if err == nil && l.start >= g.result.Safe {
-			return nil
+		found = true
+		// The page is too old to tell whether the lock is void.
+		fresh, points, err := g.db.read(ctx, r, g.result.Safe, 0)
+		if err == nil {
+			*row = fresh
+			l, err = g.older(r, row)
 		}
 		switch {
-		case err != nil:
-			return r.fail(CodeStore, 0, 0, err)
+		case err != nil || l == nil:
 		case isVoid(l, points):
 			_, err = g.db.write(ctx, r, Change{If: row.Revision, Next: next(row.Revision)})
 		default:
 			_, err = g.db.resolve(ctx, r, row, l, p)
 		}
-		if err == nil {
-			*row, points, err = g.db.read(ctx, r, g.result.Safe, 0)
-			if err == nil && len(row.Lock) == 0 {
-				g.result.Locks++
-			}
+		if l == nil && err == nil {
+			continue
 		}
 		if err == nil && !step.again(ctx) || err != nil && !step.wait(ctx) {
 			return r.fail(CodeStore, 0, 0, cause(ctx, err))
@@ -165,8 +172,23 @@ func (g *collector) unlock(ctx context.Context, r ref, row *Row, points Points) 
 	}
 }
 
+// older returns the lock of a row if it started before the safe point.
+func (g *collector) older(r ref, row *Row) (*lock, error) {
+	if len(row.Lock) == 0 {
+		return nil, nil
+	}
+	l, err := decodeLock(row.Lock)
+	if err != nil {
+		return nil, r.fail(CodeStore, 0, 0, err)
+	}
+	if l.start >= g.result.Safe {
+		return nil, nil
+	}
+	return l, nil
+}
+
 // drop removes what the row does not need any more.
-func (g *collector) drop(ctx context.Context, r ref, row *Row, _ Points) error {
+func (g *collector) drop(ctx context.Context, r ref, row *Row) error {
 	for step := g.db.stepPause(); ; {
 		c, useful := g.garbage(row)
 		if !useful {

@@ -177,6 +177,27 @@ func TestCollect_IgnoresLocksThatComeTooLate(t *testing.T) {
 	}
 }
 
+// resolvedMeanwhile returns what a snapshot has for a key that was locked, by a transaction that had
+// committed, when its row was read. Before the points were read, the lock was resolved.
+func resolvedMeanwhile(t *testing.T) string {
+	f := newFixture(t, nil)
+	f.set("a", "old", "b", "old")
+	f.crash(func(key string, c txn.Change) bool { return key == "b" && isCommit(c) })
+	f.oracle.pass(time.Second)
+	tx := f.begin()
+	f.store.between = func() {
+		f.store.between = nil
+		f.collect(500 * time.Millisecond)
+	}
+	return f.get(tx, "b")
+}
+
+func TestCollect_DoesNotMistakeResolvedLocksForLateOnes(t *testing.T) {
+	if got := resolvedMeanwhile(t); got != "new" {
+		t.Errorf("the snapshot has %q", got)
+	}
+}
+
 func TestCollect_WorksThroughManyRows(t *testing.T) {
 	f := newFixture(t, func(o *txn.Options) { o.KeysMax = 2000 })
 	var pairs, deletes []string

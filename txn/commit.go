@@ -141,6 +141,8 @@ func (c *committer) checkSafe(ctx context.Context, r ref) error {
 func (c *committer) prewrite(ctx context.Context) (err error) {
 	ctx, end := c.db.span(ctx, "prewrite")
 	defer func() { end(err) }()
+	// Some of the life of the locks has passed since the start. The local clock knows about how much;
+	// if it is wrong, others wait too long or not long enough.
 	expires := c.start.Milli() + uint64((time.Since(c.tx.began) + c.db.opts.LockTTL).Milliseconds())
 	return c.db.parallel(len(c.list), func(i int) error {
 		return c.lockRow(ctx, c.list[i], expires)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -17,6 +18,8 @@ import (
 type DB struct {
 	oracle Oracle
 	opts   Options
+	// resolved has, for each store, the largest Points.Resolved that was seen. See read.
+	resolved map[string]*atomic.Uint64
 
 	mu         sync.Mutex
 	closed     bool
@@ -32,7 +35,11 @@ func New(oracle Oracle, opts Options) (*DB, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	return &DB{oracle: oracle, opts: opts.withDefaults()}, nil
+	db := &DB{oracle: oracle, opts: opts.withDefaults(), resolved: map[string]*atomic.Uint64{}}
+	for space := range db.opts.Stores {
+		db.resolved[space] = new(atomic.Uint64)
+	}
+	return db, nil
 }
 
 // Close waits until the secondaries of all committed transactions are committed, which is bounded by
@@ -133,14 +140,53 @@ func (db *DB) store(space string) (Store, error) {
 
 // The calls of a store, each with its own deadline.
 
+// read returns a row. The points that it returns with it are not those of the store: Resolved is what
+// was known before the row was read. A lock that started before that is void. By a later point it might
+// as well be one that was resolved meanwhile, and whose transaction has committed; in that case read
+// reads the row again.
 func (db *DB) read(ctx context.Context, r ref, at, start isotone.Timestamp64) (Row, Points, error) {
 	s, err := db.store(r.space)
 	if err != nil {
 		return Row{}, Points{}, err
 	}
+	for range readsMax {
+		known := db.known(r.space)
+		row, points, err := db.readOnce(ctx, s, r, at, start)
+		if err != nil {
+			return Row{}, Points{}, err
+		}
+		db.learn(r.space, points)
+		if mutant.On(mutant.VoidTooSoon) {
+			return row, points, nil
+		}
+		if len(row.Lock) > 0 {
+			l, err := decodeLock(row.Lock)
+			if err == nil && l.start >= known && l.start < points.Resolved {
+				continue
+			}
+		}
+		points.Resolved = known
+		return row, points, nil
+	}
+	return Row{}, Points{}, errBusy
+}
+
+func (db *DB) readOnce(ctx context.Context, s Store, r ref, at, start isotone.Timestamp64) (Row, Points, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.opts.CallTimeout)
 	defer cancel()
 	return s.Read(ctx, []byte(r.key), at, start)
+}
+
+// known returns the largest point of a store up to which locks are known to be resolved.
+func (db *DB) known(space string) isotone.Timestamp64 {
+	return isotone.Timestamp64(db.resolved[space].Load())
+}
+
+func (db *DB) learn(space string, p Points) {
+	known := db.resolved[space]
+	for old := known.Load(); old < uint64(p.Resolved) && !known.CompareAndSwap(old, uint64(p.Resolved)); {
+		old = known.Load()
+	}
 }
 
 func (db *DB) write(ctx context.Context, r ref, c Change) (bool, error) {
@@ -267,6 +313,9 @@ const (
 	// stepAttemptsMax bounds how often one step of the protocol is tried: rows that others write all
 	// the time, and stores that fail.
 	stepAttemptsMax = 12
+	// readsMax bounds how often a row is read again because the point up to which locks are resolved
+	// has moved past its lock. Twice is enough, unless that point moves all the time.
+	readsMax = 5
 	// lockAttemptsMax bounds how often a read waits for one row, however short the pauses are.
 	lockAttemptsMax = 1000
 )

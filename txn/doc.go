@@ -113,7 +113,9 @@
 // A row that has nothing left ceases to exist, and its revision with it. So a prewrite of a row that
 // did not exist may be carried out much later, when the row has ceased to exist again. Such a lock is
 // void: it started before the point up to which locks are resolved. Everybody ignores it, whatever its
-// primary says, and the next garbage collection removes it.
+// primary says, and the next garbage collection removes it. The point must have been known before the
+// row was read. Otherwise the lock may be one that was resolved after it was read and before the
+// point was raised, and that belongs to a transaction that has committed; so the row is read again.
 //
 // # Limits
 //

@@ -46,6 +46,8 @@ type faulty struct {
 	// onWrite is asked about each write, and says what happens instead, or nil.
 	onWrite func(key string, c txn.Change) func() (bool, error)
 	onRead  func(key string) error
+	// between is called after a row was read and before the points are.
+	between func()
 }
 
 func (s *faulty) Write(ctx context.Context, key []byte, c txn.Change) (bool, error) {
@@ -63,7 +65,12 @@ func (s *faulty) Read(ctx context.Context, key []byte, at, start isotone.Timesta
 			return txn.Row{}, txn.Points{}, err
 		}
 	}
-	return s.Store.Read(ctx, key, at, start)
+	row, points, err := s.Store.Read(ctx, key, at, start)
+	if s.between != nil && err == nil {
+		s.between()
+		points, err = s.Points(ctx)
+	}
+	return row, points, err
 }
 
 // drop and deny are answers for onWrite.

@@ -66,8 +66,8 @@ func decodeLock(b []byte) (*lock, error) {
 	return l, nil
 }
 
-// lockOf returns the lock of a row that was read together with points; nil if there is none, or only
-// a void one. See [Points].
+// lockOf returns the lock of a row that DB.read returned together with points; nil if there is none, or
+// only a void one.
 func lockOf(row *Row, points Points) (*lock, error) {
 	if len(row.Lock) == 0 {
 		return nil, nil

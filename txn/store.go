@@ -152,8 +152,8 @@ type Points struct {
 	// Safe is the safe point: snapshots before it are no longer complete. Transactions that started
 	// before it can neither read nor commit.
 	Safe isotone.Timestamp64
-	// Resolved, at most Safe, is the point before which no transaction has a lock of use in any store:
-	// a lock that started before it was written too late, and is void.
+	// Resolved, at most Safe, is the point before which all locks in all stores were resolved. A lock
+	// that started before it and is there once it has been raised was written too late, and is void.
 	Resolved isotone.Timestamp64
 }
 

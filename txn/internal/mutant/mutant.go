@@ -32,6 +32,7 @@ const (
 	CollectUnresolved         // garbage is collected before locks are resolved
 	CollectTooMuch            // the version that the safe point needs is collected
 	VoidLockCounts            // a lock that was written too late is rolled forward
+	VoidTooSoon               // a lock is taken for void by a point that is newer than the lock
 	RecordForgotten           // the primary is committed without a record
 	UndoUnknown               // the locks are removed though the outcome of the commit is unknown
 	MarkUnlocks               // a mark removes the lock of another transaction
@@ -47,7 +48,7 @@ var names = [count]string{
 	"roll-back-unmarked", "forward-uncommitted", "read-ignores-locks", "scan-ignores-locks", "conflict-ignored",
 	"lock-stolen", "primary-unchecked", "secondary-unchecked", "unknown-is-failed", "unknown-is-done",
 	"revisions-repeat", "mark-ignored", "read-below-safe", "commit-below-safe", "collect-unresolved",
-	"collect-too-much", "void-lock-counts", "record-forgotten", "undo-unknown", "mark-unlocks",
+	"collect-too-much", "void-lock-counts", "void-too-soon", "record-forgotten", "undo-unknown", "mark-unlocks",
 	"collect-records", "seen-too-new", "lost-record-aborts", "partial-scan",
 }
 

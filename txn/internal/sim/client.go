@@ -57,7 +57,7 @@ func (w *world) spawn() {
 
 func (w *world) newClient(id int) *client {
 	rng := rand.New(rand.NewPCG(w.opts.Seed, uint64(100+id)))
-	return &client{w: w, id: id, rng: rng, db: w.database(id, rng.IntN(2) == 0), value: int64(id) * 1000}
+	return &client{w: w, id: id, rng: rng, db: w.database(id, rng), value: int64(id) * 1000}
 }
 
 // A row is in the space that its number says, and has a name that begins with its kind.
@@ -111,7 +111,7 @@ func (w *world) setUp() {
 // transaction runs one transaction and records it.
 func (c *client) transaction() {
 	ctx := c.w.t.Context()
-	if c.rng.IntN(12) == 0 {
+	if n := c.w.faults.collect; n > 0 && c.rng.IntN(n) == 0 {
 		c.collect(ctx)
 		return
 	}

@@ -6,7 +6,7 @@
 // testing/synctest), chooses one call by chance, and carries it out. So it owns the order of all
 // steps. There are no clocks. Of the stores' writes, some are lost, some lose their answer, and some
 // are reported as failed and carried out later, even much later. Clients crash between any two steps,
-// and stall. The oracle fails over: it answers with errors for a while, and then continues further on.
+// stall, and are cut off. The oracle fails over: it answers with errors for a while, and then continues further on.
 // Its time jumps ahead, so that locks expire under clients that are alive.
 //
 // The clients append to lists, write registers, move money between accounts, scan, and collect

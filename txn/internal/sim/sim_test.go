@@ -55,7 +55,7 @@ func TestSim_FindsNoAnomaly(t *testing.T) {
 }
 
 func TestSim_ReplaysASeed(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(20) {
 		a, b := sim.Run(t, sim.Options{Seed: seed}), sim.Run(t, sim.Options{Seed: seed})
 		if a.Fingerprint != b.Fingerprint {
 			t.Errorf("seed %d: runs differ: %+v and %+v", seed, a, b)

@@ -47,8 +47,9 @@ var spaces = []string{"a", "b"}
 // faults are the probabilities of one run. Each run draws its own: faults that are always there hide
 // what only happens without them.
 type faults struct {
-	drop, lose, late, slow          float64 // of a call
-	crash, stall, tick, fail, stray float64 // of a step
+	drop, lose, late, slow               float64 // of a call
+	crash, stall, cut, tick, fail, stray float64 // of a step
+	collect                              int     // one of so many transactions collects garbage; 0 for none
 }
 
 // world is one run.
@@ -67,6 +68,7 @@ type world struct {
 	step    int
 	dead    map[int]bool
 	stalled map[int]int // by client: until which step
+	cut     map[int]int // the same; a client that is cut off gets no answers
 	running int         // clients that have not finished
 	clients int
 	entries []*entry
@@ -102,7 +104,7 @@ func Run(t *testing.T, opts Options) (result Result) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
 			t: t, opts: opts, rng: rand.New(rand.NewPCG(opts.Seed, 7)), stores: map[string]*memory.Store{},
-			dead: map[int]bool{}, stalled: map[int]int{},
+			dead: map[int]bool{}, stalled: map[int]int{}, cut: map[int]int{},
 		}
 		w.drawFaults()
 		for _, space := range spaces {
@@ -125,6 +127,7 @@ func (w *world) drawFaults() {
 	w.faults = faults{
 		drop: some(0.2), lose: some(0.2), late: some(0.3), slow: some(0.6),
 		crash: some(0.02), stall: some(0.1), tick: some(0.4), fail: some(0.01), stray: some(0.2),
+		cut: some(0.02), collect: []int{0, 4, 12}[w.rng.IntN(3)],
 	}
 }
 
@@ -154,6 +157,7 @@ func (w *world) finale() {
 		w.kill(client)
 	}
 	w.faults = faults{tick: 0.2, stray: w.faults.stray}
+	clear(w.cut)
 	w.oracle.failing = 0
 	w.running = 1
 	go w.readAll()
@@ -172,7 +176,7 @@ func (w *world) close() {
 	w.closing = true
 	w.result.Steps = w.step
 	for _, r := range w.pending {
-		w.reply(r, answer{err: errClosed})
+		r.reply <- answer{err: errClosed} // in any order, so not traced
 	}
 	w.pending = nil
 	w.mu.Unlock()
@@ -281,6 +285,9 @@ func (w *world) mishap() {
 	if happens(w.faults.stall) {
 		w.stalled[w.rng.IntN(w.clients)] = w.step + w.rng.IntN(300)
 	}
+	if happens(w.faults.cut) {
+		w.cut[w.rng.IntN(w.clients)] = w.step + w.rng.IntN(400)
+	}
 	if happens(w.faults.crash) {
 		if client := w.rng.IntN(w.clients); !w.dead[client] && w.result.Crashes < 6 {
 			w.result.Crashes++
@@ -299,6 +306,9 @@ func (w *world) carryOut(r *request) {
 	}
 	p := w.rng.Float64()
 	f := w.faults
+	if w.cut[r.client] > w.step {
+		f = faults{drop: 0.5, lose: 1}
+	}
 	switch {
 	case p < f.drop:
 		w.finish(r, answer{err: errLost})
@@ -386,7 +396,7 @@ func (w *world) judge() {
 }
 
 // database returns a DB as a client has it.
-func (w *world) database(client int, background bool) *txn.DB {
+func (w *world) database(client int, rng *rand.Rand) *txn.DB {
 	stores := map[string]txn.Store{}
 	for _, space := range spaces {
 		stores[space] = &remote{w: w, client: client, space: space}
@@ -399,9 +409,10 @@ func (w *world) database(client int, background bool) *txn.DB {
 			w.result.Cleaned++
 		}},
 	}
-	if background {
+	if rng.IntN(2) == 0 {
 		opts.BackgroundMax = 2
 	}
+	opts.Parallel = []int{1, 2, 16}[rng.IntN(3)]
 	db, err := txn.New(&remoteOracle{w: w, client: client}, opts)
 	if err != nil {
 		w.t.Fatal(err)
