@@ -42,9 +42,10 @@
 // take long extend it. No wall clock is compared with another one. Expiry decides only how long others
 // wait; a transaction that is rolled back too early fails, and nothing else happens.
 //
-// All writes of rows have a condition: the revision that the row had when it was read. No row has a
-// revision twice. So a write without an answer that arrives later than it was reported as failed, or
-// than others have changed the row, is refused by the store.
+// All writes of rows have a condition: the revision that the row had when it was read. Each write
+// gives it a new one, which it never had before. So a write that arrives late, when the row has
+// changed, is refused by the store, whatever became of its transaction. Only a row that does not exist
+// has the same revision again; garbage collection deals with that.
 //
 // # What it promises
 //

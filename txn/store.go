@@ -59,7 +59,8 @@ const (
 // # Arguments and results
 //
 // Keys have 1 to [KeySizeMax] bytes, any bytes, and are ordered as bytes.Compare orders them. Values
-// have 0 to [ValueSizeMax] bytes; nil and empty are the same. Timestamps are below 2^63. A store
+// have 0 to [ValueSizeMax] bytes; nil and empty are the same. Timestamps and revisions are below 2^63
+// and use all bits, more than a floating-point number has. A store
 // neither keeps nor changes the slices of its arguments, and the caller owns those of the results.
 // Methods may be called concurrently. A store keeps [Points] beside its rows, one for all of them.
 type Store interface {
