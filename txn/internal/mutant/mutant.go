@@ -1,0 +1,70 @@
+// Package mutant is the switch for deliberate bugs of the protocol, by which the tests prove that
+// they would notice them. In a normal build [On] is constant false and the compiler drops every bug.
+// With the build tag "mutants" one bug can be switched on.
+package mutant
+
+// Mutant is one deliberate bug.
+type Mutant int
+
+// The bugs. Those of the oracle are in the simulator, all others in package txn.
+const (
+	None               Mutant = iota
+	SecondariesFirst          // secondaries are committed before the primary
+	CleanUnasked              // a lock is cleaned without a look at its primary
+	StartLate                 // the locks have a start timestamp that was requested after the reads
+	CommitEarly               // the commit timestamp is requested before the locks are there
+	OracleRepeats             // the oracle issues a timestamp twice
+	OracleGoesBack            // a new leader of the oracle begins below what the last one issued
+	RollBackUnmarked          // a transaction is rolled back without a mark
+	ForwardUncommitted        // secondaries are rolled forward though the primary is not committed
+	ReadIgnoresLocks          // a read does not wait for locks
+	ScanIgnoresLocks          // a scan does not
+	ConflictIgnored           // a lock is taken though a newer version was committed
+	LockStolen                // a lock is taken though another transaction has it
+	PrimaryUnchecked          // the primary is committed though its lock is gone
+	SecondaryUnchecked        // a secondary is committed again though its lock is gone
+	UnknownIsFailed           // a commit without an answer counts as failed
+	UnknownIsDone             // a commit without an answer counts as done
+	RevisionsRepeat           // revisions count up, so a late write may meet its condition
+	MarkIgnored               // a lock is taken after the transaction was rolled back
+	ReadBelowSafe             // snapshots before the safe point are read
+	CommitBelowSafe           // a transaction commits without a look at the safe points
+	CollectUnresolved         // garbage is collected before locks are resolved
+	CollectTooMuch            // the version that the safe point needs is collected
+	VoidLockCounts            // a lock that was written too late is rolled forward
+	VoidTooSoon               // a lock is taken for void by a point that is newer than the lock
+	RecordForgotten           // the primary is committed without a record
+	UndoUnknown               // the locks are removed though the outcome of the commit is unknown
+	MarkUnlocks               // a mark removes the lock of another transaction
+	CollectRecords            // all records are collected
+	SeenTooNew                // a row is locked by the revision that it had when it was read, though it had a newer version
+	LostRecordAborts          // a commit whose record was collected counts as failed
+	PartialScan               // a scan returns the first page as if it were all
+	count
+)
+
+var names = [count]string{
+	"none", "secondaries-first", "clean-unasked", "start-late", "commit-early", "oracle-repeats", "oracle-goes-back",
+	"roll-back-unmarked", "forward-uncommitted", "read-ignores-locks", "scan-ignores-locks", "conflict-ignored",
+	"lock-stolen", "primary-unchecked", "secondary-unchecked", "unknown-is-failed", "unknown-is-done",
+	"revisions-repeat", "mark-ignored", "read-below-safe", "commit-below-safe", "collect-unresolved",
+	"collect-too-much", "void-lock-counts", "void-too-soon", "record-forgotten", "undo-unknown", "mark-unlocks",
+	"collect-records", "seen-too-new", "lost-record-aborts", "partial-scan",
+}
+
+// String returns the name of m.
+func (m Mutant) String() string {
+	if m < 0 || m >= count {
+		return "invalid mutant"
+	}
+	return names[m]
+}
+
+// All returns every bug, without None.
+func All() []Mutant {
+	all := make([]Mutant, 0, count-1)
+	for m := None + 1; m < count; m++ {
+		all = append(all, m)
+	}
+	return all
+}

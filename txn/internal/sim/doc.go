@@ -1,0 +1,16 @@
+// Package sim simulates clients of package txn over simulated stores and a simulated oracle, from one
+// seed. The same seed gives the same run, so every failure can be replayed.
+//
+// The clients are real: they run package txn, with all of its goroutines. But every call of a store,
+// of the oracle and of the timer waits for the scheduler, which lets everything come to rest (package
+// testing/synctest), chooses one call by chance, and carries it out. So it owns the order of all
+// steps. There are no clocks. Of the stores' writes, some are lost, some lose their answer, and some
+// are reported as failed and carried out later, even much later. Clients crash between any two steps,
+// stall, and are cut off. The oracle fails over: it answers with errors for a while, and then continues further on.
+// Its time jumps ahead, so that locks expire under clients that are alive.
+//
+// The clients append to lists, write registers, move money between accounts, scan, and collect
+// garbage. Checked are the history (package check), also what transactions read that failed
+// later, the total of the accounts in every snapshot, and that in the end, without faults, everything
+// can be read.
+package sim

@@ -1,0 +1,22 @@
+//go:build mutants
+
+package txn_test
+
+import (
+	"testing"
+
+	"github.com/isotone/isotone/txn/internal/mutant"
+)
+
+// TestMutants_LateLocksAreNoticed is for bugs that the simulator hardly comes to by chance.
+func TestMutants_LateLocksAreNoticed(t *testing.T) {
+	mutant.Switch(mutant.VoidLockCounts)
+	defer mutant.Switch(mutant.None)
+	if got := resurrect(t); got != "1" {
+		t.Errorf("%v was not noticed: a deleted key has %q", mutant.VoidLockCounts, got)
+	}
+	mutant.Switch(mutant.VoidTooSoon)
+	if got := resolvedMeanwhile(t); got != "old" {
+		t.Errorf("%v was not noticed: the snapshot has %q", mutant.VoidTooSoon, got)
+	}
+}

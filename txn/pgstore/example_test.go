@@ -1,0 +1,31 @@
+package pgstore_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/isotone/isotone/txn"
+	"github.com/isotone/isotone/txn/pgstore"
+)
+
+func ExampleNew() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, "postgres://localhost/test?target_session_attrs=read-write")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pool.Close()
+	store, err := pgstore.New(pool, pgstore.Options{Schema: "accounts"})
+	if err == nil {
+		err = store.Create(ctx)
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	options := txn.Options{Stores: map[string]txn.Store{"accounts": store}}
+	fmt.Println(options.Validate())
+}

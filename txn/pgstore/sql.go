@@ -1,0 +1,147 @@
+package pgstore
+
+import (
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// format is the version of the tables. Create refuses another one.
+const format = 1
+
+const schemaSQL = `CREATE SCHEMA @`
+
+const createSQL = `
+CREATE TABLE IF NOT EXISTS @.rows (
+	key bytea PRIMARY KEY,
+	revision bigint NOT NULL,
+	lock bytea
+);
+CREATE TABLE IF NOT EXISTS @.versions (
+	key bytea,
+	commit bigint,
+	deleted boolean NOT NULL,
+	value bytea NOT NULL,
+	PRIMARY KEY (key, commit)
+);
+CREATE TABLE IF NOT EXISTS @.records (
+	key bytea,
+	start bigint,
+	commit bigint NOT NULL,
+	PRIMARY KEY (key, start)
+);
+CREATE TABLE IF NOT EXISTS @.points (
+	id boolean PRIMARY KEY CHECK (id),
+	format integer NOT NULL,
+	safe bigint NOT NULL,
+	resolved bigint NOT NULL
+);
+INSERT INTO @.points VALUES (true, 1, 0, 0) ON CONFLICT DO NOTHING;
+`
+
+// endsSQL selects the ends of what the row r has, and visibleSQL joins its newest version at or before $2.
+const (
+	endsSQL = `
+	(SELECT commit FROM @.versions WHERE key = r.key ORDER BY commit DESC LIMIT 1) AS newest,
+	(SELECT commit FROM @.versions WHERE key = r.key ORDER BY commit LIMIT 1) AS oldest_version,
+	(SELECT start FROM @.records WHERE key = r.key ORDER BY start LIMIT 1) AS oldest_record`
+
+	visibleSQL = `
+LEFT JOIN LATERAL (
+	SELECT commit, deleted, value FROM @.versions WHERE key = r.key AND commit <= $2 ORDER BY commit DESC LIMIT 1
+) v ON true`
+)
+
+// readSQL has the parameters key, at and start.
+const readSQL = `
+SELECT p.safe, p.resolved, pg_is_in_recovery(),
+	r.revision, r.lock, v.commit, v.deleted, v.value, c.commit,` + endsSQL + `
+FROM @.points p
+LEFT JOIN @.rows r ON r.key = $1` + visibleSQL + `
+LEFT JOIN @.records c ON c.key = r.key AND c.start = $3`
+
+// The parameters of a scan are from, at, the number of rows, the number of bytes after which no row is
+// added, and perhaps to. found is the number of rows before the bytes are looked at. The sizes of large
+// values are known without reading them.
+const (
+	scanHeadSQL = `
+SELECT p.safe, p.resolved, pg_is_in_recovery(),
+	s.key, s.revision, s.lock, s.commit, s.deleted, s.value, s.newest, s.oldest_version, s.oldest_record, s.found
+FROM @.points p
+LEFT JOIN (
+	SELECT sized.*, sum(size) OVER (ORDER BY key) - size AS before, count(*) OVER () AS found
+	FROM (
+		SELECT r.key, r.revision, r.lock, v.commit, v.deleted, v.value,` + endsSQL + `,
+			coalesce(octet_length(r.lock), 0) + coalesce(octet_length(v.value), 0) AS size
+		FROM (SELECT key, revision, lock FROM @.rows WHERE key >= $1`
+
+	scanTailSQL = ` ORDER BY key LIMIT $3) r` + visibleSQL + `
+	) sized
+) s ON s.before <= $4
+ORDER BY s.key`
+
+	scanSQL   = scanHeadSQL + scanTailSQL
+	scanToSQL = scanHeadSQL + ` AND key < $5` + scanTailSQL
+)
+
+// The parameters of a write are key, next, lock, the commit timestamp of a version or 0, deleted, value,
+// start and commit timestamp of a record or 0, and the revision to compare, unless it is 0.
+const (
+	addSQL = `,
+v AS (
+	INSERT INTO @.versions (key, commit, deleted, value)
+	SELECT key, $4::bigint, $5::boolean, $6::bytea FROM w WHERE $4::bigint > 0
+	ON CONFLICT (key, commit) DO UPDATE SET deleted = excluded.deleted, value = excluded.value
+),
+c AS (
+	INSERT INTO @.records (key, start, commit)
+	SELECT key, $7::bigint, $8::bigint FROM w WHERE $7::bigint > 0
+	ON CONFLICT (key, start) DO UPDATE SET commit = excluded.commit
+)
+SELECT count(*) FROM w`
+
+	insertSQL = `
+WITH w AS (
+	INSERT INTO @.rows (key, revision, lock) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING RETURNING key
+)` + addSQL
+
+	updateSQL = `
+WITH w AS (
+	UPDATE @.rows SET revision = $2, lock = $3 WHERE key = $1 AND revision = $9 RETURNING key
+)` + addSQL
+)
+
+// What a write removes, in the transaction of the above, if that had an effect. The parameters are
+// key, next and, except for the last, the timestamp before which to drop.
+const (
+	ownSQL = ` AND EXISTS (SELECT FROM @.rows WHERE key = $1 AND revision = $2)`
+
+	dropVersionsSQL = `DELETE FROM @.versions WHERE key = $1 AND commit < $3` + ownSQL
+	dropRecordsSQL  = `DELETE FROM @.records WHERE key = $1 AND start < $3` + ownSQL
+	dropRowSQL      = `
+DELETE FROM @.rows WHERE key = $1 AND revision = $2 AND lock IS NULL
+	AND NOT EXISTS (SELECT FROM @.versions WHERE key = $1)
+	AND NOT EXISTS (SELECT FROM @.records WHERE key = $1)`
+)
+
+const (
+	pointsSQL = `SELECT safe, resolved, pg_is_in_recovery() FROM @.points`
+	raiseSQL  = `UPDATE @.points SET safe = greatest(safe, $1), resolved = greatest(resolved, $2)`
+	formatSQL = `SELECT format FROM @.points`
+)
+
+// statements are the statements for one schema.
+type statements struct {
+	schema, pointsTable, createSchema, create, format, read, scan, scanTo, insert, update, dropVersions, dropRecords, dropRow, points, raise string
+}
+
+func newStatements(schema string) statements {
+	quoted := pgx.Identifier{schema}.Sanitize()
+	in := func(sql string) string { return strings.ReplaceAll(sql, "@", quoted) }
+	return statements{
+		schema: quoted, pointsTable: in("@.points"), createSchema: in(schemaSQL), create: in(createSQL), format: in(formatSQL), read: in(readSQL), scan: in(scanSQL), scanTo: in(scanToSQL),
+		insert: in(insertSQL), update: in(updateSQL),
+		dropVersions: in(dropVersionsSQL), dropRecords: in(dropRecordsSQL), dropRow: in(dropRowSQL),
+		points: in(pointsSQL), raise: in(raiseSQL),
+	}
+}

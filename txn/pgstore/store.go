@@ -1,0 +1,183 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/txn"
+)
+
+// schemaSizeMax is the largest length of the name of a schema in Postgres; longer ones are cut off.
+const schemaSizeMax = 63
+
+// createLock is the advisory lock that Create holds: two that create the same tables at once fail.
+const createLock = 0x69736f746f6e65 // "isotone"
+
+// ErrReplica means that the server is a replica, which may lag.
+var ErrReplica = errors.New("the server is a replica: connect to the primary (target_session_attrs=read-write)")
+
+// Options configures a [Store].
+type Options struct {
+	// Schema is the schema of the tables, which should have no other ones: 1 to 63 bytes, none of which
+	// is 0 or '@'.
+	Schema string
+}
+
+// Store is a txn.Store in Postgres. Its methods may be called concurrently.
+type Store struct {
+	pool *pgxpool.Pool
+	sql  statements
+}
+
+// New returns the store in a schema; it requests nothing. Call Create before the first use of the
+// store. The pool must stay open as long as the store is used.
+//
+// Errors: isotone.ErrInvalidArgument.
+func New(pool *pgxpool.Pool, opts Options) (*Store, error) {
+	if pool == nil {
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "pgstore: the pool is nil")
+	}
+	valid := len(opts.Schema) >= 1 && len(opts.Schema) <= schemaSizeMax
+	for _, c := range []byte(opts.Schema) {
+		valid = valid && c != 0 && c != '@'
+	}
+	if !valid {
+		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "pgstore: Schema = %q: want 1 to %d bytes without 0 and '@'", opts.Schema, schemaSizeMax)
+	}
+	return &Store{pool: pool, sql: newStatements(opts.Schema)}, nil
+}
+
+// Create creates the schema and its tables, unless they exist. It may be called any number of times, and
+// needs the right to create a schema only if there is none. A schema that exists must have tables of
+// this version of the package.
+//
+// Errors: isotone.ErrInvalidArgument if synchronous_commit is off, or the tables have another format;
+// those of pgx.
+func (s *Store) Create(ctx context.Context) error {
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		var commit string
+		if err := tx.QueryRow(ctx, "SELECT current_setting('synchronous_commit')").Scan(&commit); err != nil {
+			return err
+		}
+		if commit == "off" {
+			return isotone.Errorf(isotone.CodeInvalidArgument, "synchronous_commit is off, by which answered writes would be lost")
+		}
+		return s.create(ctx, tx)
+	})
+	return wrap("create", err)
+}
+
+func (s *Store) create(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(createLock)); err != nil {
+		return err
+	}
+	var schema, tables bool
+	const exist = "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($2) IS NOT NULL"
+	if err := tx.QueryRow(ctx, exist, s.sql.schema, s.sql.pointsTable).Scan(&schema, &tables); err != nil {
+		return err
+	}
+	// CREATE SCHEMA IF NOT EXISTS needs the right to create one even if there is one.
+	if !schema {
+		if _, err := tx.Exec(ctx, s.sql.createSchema); err != nil {
+			return err
+		}
+	}
+	if !tables {
+		if _, err := tx.Exec(ctx, s.sql.create); err != nil {
+			return err
+		}
+	}
+	var found int
+	if err := tx.QueryRow(ctx, s.sql.format).Scan(&found); err != nil {
+		return err
+	}
+	if found != format {
+		return isotone.Errorf(isotone.CodeInvalidArgument, "the tables have format %d: want %d", found, format)
+	}
+	return nil
+}
+
+// wrap names the operation in an error.
+func wrap(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("pgstore: %s: %w", name, err)
+}
+
+// Write implements txn.Store.
+func (s *Store) Write(ctx context.Context, key []byte, c txn.Change) (bool, error) {
+	sql := s.sql.insert
+	args := []any{
+		key, int64(c.Next), orNull(c.Lock),
+		int64(c.Put.Commit), c.Put.Deleted, orEmpty(c.Put.Value),
+		int64(c.Record.Start), int64(c.Record.Commit),
+	}
+	if c.If != 0 {
+		sql = s.sql.update
+		args = append(args, int64(c.If))
+	}
+	adds := len(c.Lock) > 0 || c.Put.Commit != 0 || c.Record.Start != 0
+	if adds && c.DropVersions == 0 && c.DropRecords == 0 {
+		var written int
+		err := s.pool.QueryRow(ctx, sql, args...).Scan(&written)
+		return written == 1 && err == nil, wrap("write", err)
+	}
+	written, err := s.remove(ctx, sql, args, key, c)
+	return written == 1 && err == nil, wrap("write", err)
+}
+
+// remove runs a write that may remove something. pgx sends a batch at once, as one transaction.
+func (s *Store) remove(ctx context.Context, sql string, args []any, key []byte, c txn.Change) (written int, err error) {
+	var batch pgx.Batch
+	batch.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&written) })
+	if c.DropVersions != 0 {
+		batch.Queue(s.sql.dropVersions, key, int64(c.Next), int64(c.DropVersions))
+	}
+	if c.DropRecords != 0 {
+		batch.Queue(s.sql.dropRecords, key, int64(c.Next), int64(c.DropRecords))
+	}
+	batch.Queue(s.sql.dropRow, key, int64(c.Next))
+	// The transaction commits after the last statement, and Close reports whether it did.
+	return written, s.pool.SendBatch(ctx, &batch).Close()
+}
+
+// Points implements txn.Store.
+func (s *Store) Points(ctx context.Context) (txn.Points, error) {
+	var h head
+	if err := s.pool.QueryRow(ctx, s.sql.points).Scan(h.targets()...); err != nil {
+		return txn.Points{}, wrap("points", err)
+	}
+	points, err := h.points()
+	return points, wrap("points", err)
+}
+
+// Raise implements txn.Store.
+func (s *Store) Raise(ctx context.Context, p txn.Points) error {
+	tag, err := s.pool.Exec(ctx, s.sql.raise, int64(p.Safe), int64(p.Resolved))
+	if err == nil && tag.RowsAffected() != 1 {
+		err = isotone.Errorf(isotone.CodeInternal, "the table points has %d rows: want 1", tag.RowsAffected())
+	}
+	return wrap("raise", err)
+}
+
+// orNull returns nil, which is NULL, for no bytes.
+func orNull(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// orEmpty returns bytes that are not NULL.
+func orEmpty(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
