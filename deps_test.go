@@ -45,7 +45,8 @@ internal/host/authority:    internal/host/certname
 internal/host/config:       . snowflake internal/live internal/host/access internal/host/certname ; github.com/alecthomas/kong
 internal/host/credential:
 internal/host/trace:
-internal/host/telemetry:    ; github.com/prometheus/client_golang
+internal/host/utc:          ; golang.org/x/sys
+internal/host/telemetry:    internal/host/utc ; github.com/prometheus/client_golang
 internal/host/listen:
 internal/host/loop:         ; golang.org/x/sys
 internal/host/secure:       internal/host/loop

@@ -29,6 +29,10 @@ func readAnswer(r *bufio.Reader, b *batch) error {
 		b.ids, err = readIDs(r, b.count())
 		return err
 	}
+	if b.kind.is64() {
+		b.first, err = readTimestamp64(r, b.count())
+		return err
+	}
 	if b.first, err = readTimestamp(r); err != nil {
 		return err
 	}
@@ -51,6 +55,27 @@ func readTimestamp(r *bufio.Reader) (isotone.Timestamp, error) {
 			return ts, err
 		}
 	}
+}
+
+// readTimestamp64 reads the first of count timestamps of 64 bits, and returns its place in the order of all.
+func readTimestamp64(r *bufio.Reader, count uint64) (isotone.Timestamp, error) {
+	line, err := reply.Line(r)
+	if err != nil {
+		return isotone.Timestamp{}, err
+	}
+	const digitsMax = 20
+	n, err := reply.Size(line, digitsMax)
+	if err != nil || line[0] != '$' || n < 1 {
+		return isotone.Timestamp{}, reply.Malformed("%.40q instead of a timestamp", line)
+	}
+	if line, err = reply.Line(r); err != nil {
+		return isotone.Timestamp{}, err
+	}
+	first, err := isotone.ParseTimestamp64(string(line))
+	if err != nil || len(line) != n || uint64(first) > math.MaxUint64-count {
+		return isotone.Timestamp{}, reply.Malformed("%.40q instead of a timestamp of 64 bits", line)
+	}
+	return first.Timestamp(), nil
 }
 
 func readIDs(r *bufio.Reader, count uint64) ([]snowflake.ID, error) {

@@ -33,7 +33,7 @@ type batch struct {
 	buf  [requestSize]byte
 }
 
-// kind is what a request asks for. The first three are those of isotone.ReadMode.
+// kind is what a request asks for: timestamps in one of the modes of isotone.ReadMode, or IDs.
 type kind uint8
 
 const (
@@ -41,7 +41,13 @@ const (
 	kindQuorum  = kind(isotone.ReadQuorum)
 	kindLease   = kind(isotone.ReadLease)
 	kindID      = kind(3)
+	// Those from kind64 on are for timestamps of 64 bits, in the same modes.
+	kind64 = kind(4)
 )
+
+// is64 reports whether the kind is of 64-bit timestamps. The answer has the place of the first one in the
+// order of all timestamps: isotone.Timestamp64.Timestamp.
+func (k kind) is64() bool { return k >= kind64 }
 
 // The layout of batch.state.
 const (

@@ -80,7 +80,8 @@ func NewWith(ctx context.Context, o Options) (*Client, error) {
 	c.pin.Store(uint64(o.Cluster))
 	c.floor.last = o.Floor
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.stamps = newPool(c, c.opt.stripes(), isotone.RangeCountMax, readyMax, kindDefault, kindQuorum, kindLease)
+	c.stamps = newPool(c, c.opt.stripes(), isotone.RangeCountMax, readyMax,
+		kindDefault, kindQuorum, kindLease, kind64+kindDefault, kind64+kindQuorum, kind64+kindLease)
 	c.direct = newPool(c, 1, 0, 0)
 	c.ids = newPool(c, 1, idBatchMax, 1+c.opt.QueueMax/idBatchMax, kindID)
 	k := newRouter(c)
@@ -127,92 +128,6 @@ func (c *Client) enter() bool {
 	}
 	c.work.Add(1)
 	return true
-}
-
-// Timestamp returns a timestamp larger than all that any client had received when the call
-// began. See [Client] for when it returns.
-func (c *Client) Timestamp(ctx context.Context) (isotone.Timestamp, error) {
-	return c.stamps.timestamp(ctx, c.opt.Mode)
-}
-
-// Timestamps returns count consecutive timestamps, 1 to isotone.RangeCountMax.
-func (c *Client) Timestamps(ctx context.Context, count uint64) (isotone.Range, error) {
-	return c.In(c.opt.Mode).Timestamps(ctx, count)
-}
-
-// In returns a reader of timestamps in a read mode. It does not allocate.
-//
-//	ts, err := c.In(isotone.ReadLease).Timestamp(ctx)
-func (c *Client) In(mode isotone.ReadMode) Reader { return Reader{client: c, mode: mode} }
-
-// Reader is a [Client] with a read mode; see [Client.In].
-type Reader struct {
-	client *Client
-	mode   isotone.ReadMode
-	floor  isotone.Timestamp
-}
-
-// Above returns a reader of timestamps larger than floor, for a floor that the client has not
-// received itself but, for instance, on behalf of another one. Each call is a request of its
-// own, and fails with an error that matches isotone.ErrRegressed if the cluster would undercut
-// the floor and may not raise itself to it. At most 1024 such calls wait; beyond that the error
-// is isotone.ErrOverloaded. The zero timestamp removes the floor.
-func (r Reader) Above(floor isotone.Timestamp) Reader {
-	r.floor = floor
-	return r
-}
-
-// Timestamp is [Client.Timestamp] in the reader's mode.
-func (r Reader) Timestamp(ctx context.Context) (isotone.Timestamp, error) {
-	if r.mode > isotone.ReadLease {
-		return isotone.Timestamp{}, isotone.Errorf(isotone.CodeInvalidArgument, "unknown read mode %d", r.mode)
-	}
-	if r.floor != (isotone.Timestamp{}) {
-		b, err := r.client.stamps.callAbove(ctx, kind(r.mode), 1, r.floor)
-		if err != nil {
-			return isotone.Timestamp{}, err
-		}
-		return b.first, nil
-	}
-	return r.client.stamps.timestamp(ctx, r.mode)
-}
-
-func (p *pool) timestamp(ctx context.Context, mode isotone.ReadMode) (isotone.Timestamp, error) {
-	if p.uncontended() {
-		if ts, ok, err := p.client.direct.ask(ctx, kind(mode)); ok || err != nil {
-			return ts, err
-		}
-	}
-	b, at, err := p.call(ctx, int(mode), 1)
-	if err != nil {
-		return isotone.Timestamp{}, err
-	}
-	return isotone.Timestamp{Time: b.first.Time, Index: b.first.Index + at}, nil
-}
-
-// Timestamps is [Client.Timestamps] in the reader's mode.
-func (r Reader) Timestamps(ctx context.Context, count uint64) (isotone.Range, error) {
-	if r.mode > isotone.ReadLease {
-		return isotone.Range{}, isotone.Errorf(isotone.CodeInvalidArgument, "unknown read mode %d", r.mode)
-	}
-	if count < 1 || count > isotone.RangeCountMax {
-		return isotone.Range{}, isotone.Errorf(isotone.CodeInvalidArgument,
-			"%d timestamps in mode %s: want 1 to %d", count, r.mode, uint64(isotone.RangeCountMax))
-	}
-	p := r.client.stamps
-	if r.floor != (isotone.Timestamp{}) {
-		b, err := p.callAbove(ctx, kind(r.mode), count, r.floor)
-		if err != nil {
-			return isotone.Range{}, err
-		}
-		return isotone.Range{First: b.first, Count: count}, nil
-	}
-	b, at, err := p.call(ctx, int(r.mode), count)
-	if err != nil {
-		return isotone.Range{}, err
-	}
-	first := isotone.Timestamp{Time: b.first.Time, Index: b.first.Index + at}
-	return isotone.Range{First: first, Count: count}, nil
 }
 
 // Snowflake returns an ID from any member.

@@ -336,7 +336,7 @@ func (c *cluster) answer(index int, args []string) []byte {
 		return c.worker(index, args)
 	}
 	switch args[0] {
-	case "TS":
+	case "TS", "TS64":
 		if fault := c.refuse(index); fault != nil {
 			return fault
 		}
@@ -346,6 +346,11 @@ func (c *cluster) answer(index int, args []string) []byte {
 		}
 		if fault := c.pass(args[2:]); fault != nil {
 			return fault
+		}
+		if args[0] == "TS64" {
+			first := isotone.Timestamp64From(isotone.Timestamp{Time: c.last.Time, Index: c.last.Index + 1})
+			c.last = (first + isotone.Timestamp64(count-1)).Timestamp()
+			return fmt.Appendf(nil, "$%d\r\n%v\r\n", len(first.String()), first)
 		}
 		first := isotone.Timestamp{Time: c.last.Time, Index: c.last.Index + 1}
 		c.last.Index += count

@@ -26,13 +26,12 @@ func (f *floor) now() isotone.Timestamp {
 	return f.last
 }
 
-// raise raises the floor to got, the answer to a request that was sent at the floor sent. It
-// reports false if the answer is not above that floor; then no call may use it.
-func (f *floor) raise(sent isotone.Timestamp, got isotone.Range) bool {
-	if got.First.Compare(sent) <= 0 {
+// raise raises the floor to last, the end of the answer to a request that was sent at the floor sent. It
+// reports false if first, the beginning, is not above that floor; then no call may use the answer.
+func (f *floor) raise(sent, first, last isotone.Timestamp) bool {
+	if first.Compare(sent) <= 0 {
 		return false
 	}
-	last := got.Last()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if last.Compare(f.last) > 0 {
@@ -52,7 +51,7 @@ func (b *batch) undercut(addr string) *isotone.Error {
 
 // inOrder checks the answer to a request. It returns an error if no call may use it.
 func (c *Client) inOrder(addr string, b *batch) error {
-	if b.kind == kindID || c.floor.raise(b.floor, isotone.Range{First: b.first, Count: b.count()}) {
+	if b.kind == kindID || c.floor.raise(b.floor, b.first, b.at(b.count()-1)) {
 		return nil
 	}
 	return c.reject(addr, isotone.Errorf(isotone.CodeInternal,

@@ -62,6 +62,9 @@ const readyMax = 16
 func newPool(c *Client, stripes int, countMax uint64, waitingMax int, kinds ...kind) *pool {
 	p := &pool{client: c, stripes: stripes, waitingMax: waitingMax}
 	for _, k := range kinds {
+		if k.is64() {
+			countMax = isotone.Range64CountMax
+		}
 		for i := range stripes {
 			p.queues = append(p.queues, queue{kind: k, countMax: countMax, callsMax: uint64((c.opt.QueueMax + i) / stripes)})
 		}
@@ -107,34 +110,52 @@ func (p *pool) others(q *queue) []queue {
 // little stack, because most of the cost of resuming a waiting goroutine is reloading its
 // stack into the cache.
 func (p *pool) call(ctx context.Context, place int, count uint64) (b *batch, at uint64, err error) {
-	done := ctx.Done()
-	if done != nil && ctx.Err() != nil {
-		return nil, 0, p.timeoutError(ctx)
+	b, at, owns, err := p.join(ctx, place, count)
+	if err != nil {
+		return nil, 0, err
 	}
-	if p.client.opt.TraceParent != nil {
-		if trace := p.client.traceparent(ctx); trace != "" {
-			return p.callTraced(ctx, place, count, trace)
-		}
+	return b, at, p.wait(ctx, b, owns)
+}
+
+// join has a call take part in a batch, which is sent as soon as possible. owns says that the batch carries the
+// trace context of the call.
+func (p *pool) join(ctx context.Context, place int, count uint64) (b *batch, at uint64, owns bool, err error) {
+	if ctx.Done() != nil && ctx.Err() != nil {
+		return nil, 0, false, p.timeoutError(ctx)
 	}
 	q := p.queue(place)
-	b, at, result := q.join(count)
-	if result > joinedFirst {
-		if b, at, err = p.joinOther(q, b, count, result); err != nil {
-			return nil, 0, err
-		}
-	} else if result == joinedFirst {
+	var result joined
+	if trace := p.client.traceparent(ctx); trace != "" {
+		b, at, result, owns = p.joinTraced(q, count, trace)
+	} else {
+		b, at, result = q.join(count)
+	}
+	switch {
+	case result > joinedFirst:
+		// The queue is full. What the call joins may be sent at once, without the trace.
+		b, at, err = p.joinOther(q, b, count, result)
+	case result == joinedFirst:
 		p.begin()
 	}
+	return b, at, owns, err
+}
+
+// wait waits for the answer to a batch that the call has joined.
+func (p *pool) wait(ctx context.Context, b *batch, owns bool) error {
+	done := ctx.Done()
 	if done == nil { // avoid select, which costs more than the rest of this function
 		<-b.done
-		return b, at, b.err
+		return b.err
 	}
 	select {
 	case <-b.done:
-		return b, at, b.err
+		return b.err
 	case <-done:
 	}
-	return b, at, p.leave(ctx, b)
+	if owns {
+		p.untrace(b)
+	}
+	return p.leave(ctx, b)
 }
 
 // callAbove gets count timestamps above a floor, in a request of its own: others have lower

@@ -79,29 +79,6 @@ func (p *pool) joinTraced(q *queue, count uint64, trace string) (b *batch, at ui
 	return b, at, result, owns
 }
 
-// callTraced is call for a call with a trace context.
-func (p *pool) callTraced(ctx context.Context, place int, count uint64, trace string) (b *batch, at uint64, err error) {
-	q := p.queue(place)
-	b, at, result, owns := p.joinTraced(q, count, trace)
-	if result > joinedFirst {
-		// The queue is full. What the call joins may be sent at once, without the trace.
-		if b, at, err = p.joinOther(q, b, count, result); err != nil {
-			return nil, 0, err
-		}
-	} else if result == joinedFirst {
-		p.begin()
-	}
-	select {
-	case <-b.done:
-		return b, at, b.err
-	case <-ctx.Done():
-	}
-	if owns {
-		p.untrace(b)
-	}
-	return b, at, p.leave(ctx, b)
-}
-
 // untrace removes the trace context of a call that leaves, unless the batch is on its way.
 func (p *pool) untrace(b *batch) {
 	p.mu.Lock()

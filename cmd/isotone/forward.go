@@ -49,20 +49,38 @@ func (f *forwarding) of(status func() *front.Status) {
 	}
 }
 
-// Timestamps implements forward.Source. The address that this node tells clients may lead
-// elsewhere, and so may the client that begins there: what comes from another cluster than
-// the node's own is not this node's to give (I10).
-func (f *forwarding) Timestamps(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range, error) {
+// Timestamps implements forward.Source.
+func (f *forwarding) Timestamps(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (r isotone.Range, err error) {
+	err = f.ask(func() (err error) {
+		r, err = f.client.In(mode).Above(floor).Timestamps(ctx, count)
+		return err
+	})
+	return r, err
+}
+
+// Timestamps64 implements forward.Source.
+func (f *forwarding) Timestamps64(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (r isotone.Range64, err error) {
+	err = f.ask(func() (err error) {
+		r, err = f.client.In(mode).Above(floor).Timestamps64(ctx, count)
+		return err
+	})
+	return r, err
+}
+
+// ask calls request, and returns an error unless its answer is one of this node's cluster. The
+// address that this node tells clients may lead elsewhere, and so may the client that begins there:
+// what comes from another cluster than the node's own is not this node's to give (I10).
+func (f *forwarding) ask(request func() error) error {
 	own := f.own()
 	if own == 0 {
-		return isotone.Range{}, isotone.Errorf(isotone.CodeNoLeader, "this node does not know its cluster yet")
+		return isotone.Errorf(isotone.CodeNoLeader, "this node does not know its cluster yet")
 	}
-	r, err := f.client.In(mode).Above(floor).Timestamps(ctx, count)
+	err := request()
 	if there := f.client.Cluster(); err == nil && there != 0 && there != own {
-		return isotone.Range{}, isotone.Errorf(isotone.CodeWrongCluster,
+		return isotone.Errorf(isotone.CodeWrongCluster,
 			"this node is of cluster %s, and by its client address %s it forwards to %s", own, f.addr, there)
 	}
-	return r, err
+	return err
 }
 
 // own returns the cluster that this node is of; 0 until it knows.

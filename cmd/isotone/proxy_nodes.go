@@ -55,6 +55,10 @@ func (s clusterSource) Timestamps(ctx context.Context, mode isotone.ReadMode, fl
 	return s.In(mode).Above(floor).Timestamps(ctx, count)
 }
 
+func (s clusterSource) Timestamps64(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range64, error) {
+	return s.In(mode).Above(floor).Timestamps64(ctx, count)
+}
+
 // startNodesProxy builds what the flags ask for.
 func startNodesProxy(c *proxyCmd, secure *tls.Config, log *telemetry.Log) (*nodesProxy, error) {
 	p := &nodesProxy{metrics: newProxyMetrics(), secure: secure != nil}

@@ -12,6 +12,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/host/utc"
 	"github.com/isotone/isotone/internal/node"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -48,6 +49,9 @@ func (s *stateSource) Load(context.Context) ([]byte, error) {
 		return nil, errors.New("the node is stopping")
 	}
 	state := s.describe(&r)
+	status, known := utc.Read()
+	state.Clock.UTC = describeUTC(status, known)
+	s.metrics.SetUTC(status, known)
 	s.measure(state, s.sampler.Next(time.Now()))
 	s.latest.Store(state)
 	return json.Marshal(state)
@@ -126,12 +130,24 @@ func describeClock(r *node.Report) dashboard.Clock {
 	return c
 }
 
+// describeUTC returns what the machine says about its wall clock, or nil if it says nothing.
+func describeUTC(s utc.Status, known bool) *dashboard.UTC {
+	if !known {
+		return nil
+	}
+	u := &dashboard.UTC{Source: string(s.Source), Synchronized: s.Synchronized}
+	if s.Known {
+		u.ErrorSeconds = new(s.Error.Seconds())
+	}
+	return u
+}
+
 // describeInterval returns what the node knows of the cluster clock, or nil if it reads none.
 func describeInterval(r *node.Report) *dashboard.Interval {
 	if r.IntervalMax == 0 {
 		return nil
 	}
-	i := &dashboard.Interval{MaxSeconds: r.IntervalMax.Seconds(), Running: r.Interval.Running, Broken: r.Interval.Broken}
+	i := &dashboard.Interval{MaxSeconds: r.IntervalMax.Seconds(), Running: r.Interval.Running, Broken: r.Interval.Broken, Blamed: r.Interval.Blamed}
 	if r.Interval.Known {
 		seconds := func(nanos int64) *float64 { return new(time.Duration(nanos).Seconds()) }
 		i.WidthSeconds, i.LimitSeconds, i.AgeSeconds = seconds(r.Interval.Width), seconds(r.Interval.Limit), seconds(r.Interval.Age)

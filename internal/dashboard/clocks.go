@@ -2,7 +2,9 @@ package dashboard
 
 import (
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 )
 
 // clocks are the clocks of all members as one of them sees them. Only the readings of one
@@ -72,6 +74,34 @@ func (s *State) clocks() clocks {
 		c.offsets[id] = offset - reference
 	}
 	return c
+}
+
+// text describes what a machine says about its wall clock.
+func (u *UTC) text() string {
+	switch {
+	case u == nil:
+		return "unknown"
+	case u.ErrorSeconds == nil:
+		return "not synchronized (" + or(u.Source) + ")"
+	case !u.Synchronized:
+		return "within " + duration(u.ErrorSeconds) + ", running free (" + or(u.Source) + ")"
+	}
+	return "within " + duration(u.ErrorSeconds) + " (" + or(u.Source) + ")"
+}
+
+// writeUTC writes how far the members' wall clocks may be from UTC, if any of them tells.
+func (r *Report) writeUTC(w io.Writer) {
+	var told []string
+	known := false
+	for _, v := range r.Views {
+		if v.State != nil && v.State.Clock.UTC != nil {
+			told = append(told, v.name()+" "+v.State.Clock.UTC.text())
+			known = known || v.State.Clock.UTC.ErrorSeconds != nil
+		}
+	}
+	if known {
+		fmt.Fprintf(w, "UTC, as the machines tell: %s.\n", strings.Join(told, ", "))
+	}
 }
 
 // of formats the clock of one member.

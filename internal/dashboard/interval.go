@@ -16,6 +16,9 @@ type Interval struct {
 	Running bool `json:"running"`
 	// Broken is set while this node's steady clock, or the leader's, has a wrong rate.
 	Broken bool `json:"broken"`
+	// Blamed is set while this node leads and most of the others find that its steady clock has a wrong
+	// rate, so that it hands over the leadership.
+	Blamed bool `json:"blamed"`
 	// WidthSeconds is the uncertainty of the clock, LimitSeconds for how long it may still be used,
 	// AgeSeconds the time since the latest reading; nil while no reading is valid.
 	WidthSeconds *float64 `json:"widthSeconds"`
@@ -72,7 +75,13 @@ func (r *Report) intervalWarnings() (warnings []string) {
 		warnings = append(warnings, "the nodes have different INTERVAL_MS: "+strings.Join(list, ", "))
 	}
 	for _, v := range r.Views {
-		if v.State != nil && v.State.Interval != nil && v.State.Interval.Broken {
+		if v.State == nil || v.State.Interval == nil {
+			continue
+		}
+		if v.State.Interval.Blamed {
+			warnings = append(warnings, fmt.Sprintf("%s hands over the leadership: most of the others find that its steady clock has a wrong rate", v.name()))
+		}
+		if v.State.Interval.Broken {
 			warnings = append(warnings, fmt.Sprintf("%s reads no interval: its steady clock, or the leader's, has a wrong rate", v.name()))
 		}
 	}

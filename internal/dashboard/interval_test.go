@@ -31,6 +31,10 @@ func TestSurvey_WarnsOfIntervals(t *testing.T) {
 			s.Interval = goodInterval()
 			s.Interval.Broken = id == 3
 		}, []string{"node 3 reads no interval: its steady clock, or the leader's, has a wrong rate"}},
+		{func(id uint64, s *dashboard.State) {
+			s.Interval = goodInterval()
+			s.Interval.Blamed = id == 2
+		}, []string{"node 2 hands over the leadership: most of the others find that its steady clock has a wrong rate"}},
 	} {
 		for _, n := range c.nodes {
 			n.change(func(s *dashboard.State) { tt.change(n.id, s) })
@@ -74,5 +78,31 @@ func TestTable_ShowsIntervalsWhereThereAreAny(t *testing.T) {
 		if cell := strings.TrimSpace(string([]rune(lines[i])[at:][:len("wrong rate")])); cell != want && !strings.HasPrefix(cell, want+"  ") {
 			t.Errorf("%q, want %q in\n%s", cell, want, strings.Join(lines, "\n"))
 		}
+	}
+}
+
+func TestTable_ShowsBoundsAgainstUTCIfAnyMachineTells(t *testing.T) {
+	r := &dashboard.Report{}
+	for id, u := range []*dashboard.UTC{
+		nil, {Source: "kernel"}, {Source: "kernel", Synchronized: true, ErrorSeconds: pointer(0.002)}, {Source: "clockbound", ErrorSeconds: pointer(0.00003)},
+	} {
+		s := reference(t)
+		s.Node.ID, s.Clock.UTC = uint64(id)+1, u
+		r.Views = append(r.Views, dashboard.View{NodeID: uint64(id) + 1, State: s})
+	}
+	write := func() string {
+		var b strings.Builder
+		if err := dashboard.WriteTable(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	want := "UTC, as the machines tell: node 2 not synchronized (kernel), node 3 within 2.00 ms (kernel), node 4 within 30.0 µs, running free (clockbound).\n"
+	if text := write(); !strings.Contains(text, want) {
+		t.Errorf("%s\nwant %s", text, want)
+	}
+	r.Views = r.Views[:2]
+	if text := write(); strings.Contains(text, "UTC") {
+		t.Errorf("nobody knows:\n%s", text)
 	}
 }

@@ -123,6 +123,16 @@ type Clock struct {
 	SoleVoter bool `json:"alone"`
 	// LimitSeconds is CLOCK_JUMP_MAX_MS in seconds; 0 accepts any clock.
 	LimitSeconds float64 `json:"limitSeconds"`
+	// UTC is what the node's machine says about its wall clock; nil if it says nothing.
+	UTC *UTC `json:"utc"`
+}
+
+// UTC says how far a wall clock may be from UTC. It is information only.
+type UTC struct {
+	Source       string `json:"source"` // clockbound or kernel
+	Synchronized bool   `json:"synchronized"`
+	// ErrorSeconds bounds the distance; nil if there is no bound.
+	ErrorSeconds *float64 `json:"errorSeconds"`
 }
 
 // Worker is a worker lease. The IDs of the lease have times from Start to End, in unix

@@ -47,6 +47,9 @@ func WriteSummary(w io.Writer, s *State) error {
 	if s.Interval != nil {
 		fmt.Fprintf(t, "interval\t%s, of the cluster clock\n", s.Interval.cell())
 	}
+	if s.Clock.UTC != nil {
+		fmt.Fprintf(t, "UTC\t%s, as this machine tells\n", s.Clock.UTC.text())
+	}
 	_ = t.Flush()
 	out.WriteByte('\n')
 	t = tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)

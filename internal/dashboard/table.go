@@ -49,6 +49,7 @@ func WriteTable(w io.Writer, r *Report) error {
 	}
 	_ = t.Flush()
 	out.WriteString(seen.legend())
+	r.writeUTC(&out)
 	if len(r.Problems)+len(r.Warnings) > 0 {
 		out.WriteByte('\n')
 	}

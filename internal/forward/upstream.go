@@ -27,6 +27,8 @@ type Source interface {
 	// been given when it was called (I4), and larger than floor, zero for none (I13). A span in
 	// ctx (see trace.Of) is the parent of what the cluster traces.
 	Timestamps(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range, error)
+	// Timestamps64 is the same for the 64-bit form, with a count of at most isotone.Range64CountMax.
+	Timestamps64(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range64, error)
 }
 
 // Config configures an [Upstream]. Source is required.
@@ -94,9 +96,10 @@ type Upstream struct {
 	failing atomic.Pointer[string] // why, since the latest answer; nil if that was good
 }
 
-// bundle is the batches of one mode, as one request.
+// bundle is the batches of one mode and form, as one request.
 type bundle struct {
 	mode  isotone.ReadMode
+	u64   bool
 	floor isotone.Timestamp // of the only batch; zero: none
 	count uint64
 	trace *trace.Context // of the first part that is traced; nil: none is
@@ -216,7 +219,7 @@ func (u *Upstream) Turn(now time.Duration) {
 	u.send()
 	if u.failing.Load() != nil && u.under == 0 && now-u.probed >= probeEvery {
 		u.probed = now
-		u.begin(u.newBundle(isotone.ReadDefault))
+		u.begin(u.newBundle(isotone.ReadDefault, false))
 	}
 }
 
@@ -250,22 +253,23 @@ func (u *Upstream) send() {
 
 // bundleOf makes a bundle of one batch with its floor.
 func (u *Upstream) bundleOf(batch *front.Batch) *bundle {
-	b := u.newBundle(batch.Mode)
+	b := u.newBundle(batch.Mode, batch.U64)
 	b.floor, b.count, b.trace = batch.Floor, sum(batch.Counts), batch.Trace
 	b.parts = append(b.parts, batch)
 	return b
 }
 
-// bundlePending makes a bundle of all that is pending of the mode of the first.
+// bundlePending makes a bundle of all that is pending of the mode and form of the first.
 func (u *Upstream) bundlePending() *bundle {
-	b := u.newBundle(u.pending[0].Mode)
+	b := u.newBundle(u.pending[0].Mode, u.pending[0].U64)
 	left := u.pending[:0]
 	full := false
 	for _, batch := range u.pending {
 		count := sum(batch.Counts)
-		// Those of a mode keep their order: behind one that does not fit none does.
-		if batch.Mode != b.mode || full || len(b.parts) > 0 && b.count+count > isotone.RangeCountMax {
-			full = full || batch.Mode == b.mode
+		// Those of a kind keep their order: behind one that does not fit none does.
+		same := batch.Mode == b.mode && batch.U64 == b.u64
+		if !same || full || len(b.parts) > 0 && b.count+count > b.countMax() {
+			full = full || same
 			left = append(left, batch)
 			continue
 		}
@@ -287,12 +291,20 @@ func sum(counts []uint64) (n uint64) {
 	return n
 }
 
-func (u *Upstream) newBundle(mode isotone.ReadMode) *bundle {
+// countMax returns how many timestamps one request gives.
+func (b *bundle) countMax() uint64 {
+	if b.u64 {
+		return isotone.Range64CountMax
+	}
+	return isotone.RangeCountMax
+}
+
+func (u *Upstream) newBundle(mode isotone.ReadMode, u64 bool) *bundle {
 	b := &bundle{}
 	if n := len(u.spare); n > 0 {
 		b, u.spare = u.spare[n-1], u.spare[:n-1]
 	}
-	b.mode = mode
+	b.mode, b.u64 = mode, u64
 	return b
 }
 
@@ -322,8 +334,8 @@ func (u *Upstream) ask() {
 // is then asked for by its requests, one after the other.
 func (u *Upstream) request(ctx context.Context, b *bundle) {
 	want := max(b.count, 1)
-	if want <= isotone.RangeCountMax {
-		b.got, b.err = u.cfg.Source.Timestamps(ctx, b.mode, b.floor, want)
+	if want <= b.countMax() {
+		b.got, b.err = u.timestamps(ctx, b, want)
 		if b.err == nil && b.got.Count != want {
 			b.err = isotone.Errorf(isotone.CodeInternal, "%d timestamps instead of %d", b.got.Count, want)
 		}
@@ -332,13 +344,22 @@ func (u *Upstream) request(ctx context.Context, b *bundle) {
 	}
 	for _, part := range b.parts {
 		for i, count := range part.Counts {
-			part.Ranges[i], b.err = u.cfg.Source.Timestamps(ctx, b.mode, b.floor, count)
+			part.Ranges[i], b.err = u.timestamps(ctx, b, count)
 			if b.err != nil {
 				b.err = ownFault(b.err)
 				return
 			}
 		}
 	}
+}
+
+// timestamps asks for count timestamps of the mode and form of b, above its floor.
+func (u *Upstream) timestamps(ctx context.Context, b *bundle, count uint64) (isotone.Range, error) {
+	if !b.u64 {
+		return u.cfg.Source.Timestamps(ctx, b.mode, b.floor, count)
+	}
+	got, err := u.cfg.Source.Timestamps64(ctx, b.mode, b.floor, count)
+	return isotone.Range{First: got.First.Timestamp(), Count: got.Count}, err
 }
 
 // ownFault returns the error of the cluster as clients are told it. That the cluster refuses this
@@ -358,7 +379,7 @@ func (u *Upstream) settle(b *bundle) {
 	}
 	at := uint64(0)
 	for i, part := range b.parts {
-		if part.Err = b.err; b.err == nil && b.count <= isotone.RangeCountMax {
+		if part.Err = b.err; b.err == nil && b.count <= b.countMax() {
 			at = split(b.got, at, part)
 		}
 		b.parts[i] = nil
@@ -387,6 +408,9 @@ func split(r isotone.Range, at uint64, b *front.Batch) uint64 {
 	b.Ranges = slices.Grow(b.Ranges[:0], len(b.Counts))[:len(b.Counts)]
 	for i, n := range b.Counts {
 		b.Ranges[i] = isotone.Range{First: r.At(at), Count: n}
+		if b.U64 {
+			b.Ranges[i].First = front.Range64(r).At(at).Timestamp()
+		}
 		at += n
 	}
 	return at

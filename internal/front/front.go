@@ -27,6 +27,8 @@ type Batch struct {
 	Mode isotone.ReadMode
 	// Local forbids to ask another node: the batch was forwarded already.
 	Local bool
+	// U64 asks for timestamps of the 64-bit form.
+	U64 bool
 	// Floor is the largest timestamp that the clients of the batch know: all answers are larger
 	// (I13). The zero timestamp stands for none. Requests with different floors are different
 	// batches.
@@ -39,13 +41,19 @@ type Batch struct {
 	// isotone.RangeCountMax. The submitter has checked that.
 	Counts []uint64
 	// Ranges has the answers, parallel to Counts, if Err is nil. Later ranges have larger
-	// timestamps.
+	// timestamps. With U64, First is isotone.Timestamp64.Timestamp of the first of Count consecutive
+	// 64-bit timestamps; see Range64.
 	Ranges []isotone.Range
 	// Err is the error of the whole batch, or nil.
 	Err error
 	// Done is called once Ranges or Err is set. It runs on the goroutine of the backend, or of
 	// the loop that the backend is for, and must neither block nor call Submit.
 	Done func(*Batch)
+}
+
+// Range64 returns the 64-bit timestamps of an answer in [Batch.Ranges].
+func Range64(r isotone.Range) isotone.Range64 {
+	return isotone.Range64{First: isotone.Timestamp64From(r.First), Count: r.Count}
 }
 
 // Backend answers batches: a node, or a cluster behind a proxy. Status is safe for concurrent
@@ -320,6 +328,22 @@ func ParseCount[T string | []byte](s T) (n uint64, ok bool) {
 		n = 10*n + uint64(s[i]-'0')
 	}
 	return n, n <= isotone.RangeCountMax
+}
+
+// ParseFloor parses the largest timestamp that a client knows, of either form: 32 hexadecimal digits, or
+// a decimal number of 64 bits. That has 16 to 20 digits, as those after the year 1970 do, so that one
+// that was cut off, or is a time, is not taken for a floor.
+func ParseFloor[T string | []byte](s T) (floor isotone.Timestamp, ok bool) {
+	const digitsMin, digitsMax = 16, 20
+	if len(s) == 2*isotone.TimestampSize {
+		t, err := isotone.ParseTimestamp(string(s))
+		return t, err == nil
+	}
+	if len(s) < digitsMin || len(s) > digitsMax || s[0] == '0' {
+		return floor, false
+	}
+	t, err := isotone.ParseTimestamp64(string(s))
+	return t.Timestamp(), err == nil
 }
 
 // ErrorOf returns err in the vocabulary. An error outside of it is internal.

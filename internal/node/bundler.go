@@ -32,7 +32,7 @@ const (
 )
 
 // bundler is the node as the fronts in an I/O loop without the core see it: what they submit
-// in one turn goes to the core as one batch for each read mode, or a few where there is much,
+// in one turn goes to the core as one batch for each read mode and form of timestamps, or a few where there is much,
 // and one for each batch with a floor,
 // and its answers come back in the same way. It is a [loop.Work], a front.Backend and a
 // front.Lessor, and belongs to its loop's goroutine.
@@ -141,7 +141,7 @@ func (b *bundler) unbundle(u *bundle) {
 
 // bundle sends what was submitted in this turn to the core.
 func (b *bundler) bundle() {
-	var open [isotone.ReadLease + 1]*bundle // by mode; not sent yet
+	var open [2 * (isotone.ReadLease + 1)]*bundle // by kind; not sent yet
 	left := b.submitted[:0]
 	for _, part := range b.submitted {
 		if part.Floor != (isotone.Timestamp{}) {
@@ -150,15 +150,19 @@ func (b *bundler) bundle() {
 			}
 			continue
 		}
-		u := open[part.Mode]
+		kind := int(part.Mode)
+		if part.U64 {
+			kind += len(open) / 2
+		}
+		u := open[kind]
 		if u != nil && len(u.Counts)+len(part.Counts) > b.requestsMax {
 			b.send(u)
 			u = nil
 		}
 		if u == nil && b.underWay+len(open) <= bundlesMax {
-			u = b.newBundle(part.Mode)
+			u = b.newBundle(part)
 		}
-		if open[part.Mode] = u; u == nil {
+		if open[kind] = u; u == nil {
 			left = append(left, part)
 			continue
 		}
@@ -183,7 +187,7 @@ func (b *bundler) sendAlone(part *front.Batch, open int) bool {
 	if b.underWay+open > bundlesMax {
 		return false
 	}
-	u := b.newBundle(part.Mode)
+	u := b.newBundle(part)
 	u.Floor, u.Trace = part.Floor, part.Trace
 	u.parts = append(u.parts, part)
 	u.Counts = append(u.Counts, part.Counts...)
@@ -191,14 +195,15 @@ func (b *bundler) sendAlone(part *front.Batch, open int) bool {
 	return true
 }
 
-func (b *bundler) newBundle(mode isotone.ReadMode) *bundle {
+// newBundle returns an empty bundle for batches of the mode and the form of part.
+func (b *bundler) newBundle(part *front.Batch) *bundle {
 	u := &bundle{}
 	if n := len(b.spare); n > 0 {
 		u, b.spare = b.spare[n-1], b.spare[:n-1]
 	} else {
 		u.Done = func(*front.Batch) { b.giveBack(u) }
 	}
-	u.Mode, u.Floor, u.Err, u.Trace = mode, isotone.Timestamp{}, nil, nil
+	u.Mode, u.U64, u.Floor, u.Err, u.Trace = part.Mode, part.U64, isotone.Timestamp{}, nil, nil
 	u.Local = true // its parts are forwarded one by one, from here
 	return u
 }

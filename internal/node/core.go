@@ -145,7 +145,7 @@ func (c *core) takeRequests() {
 			b.Taken = time.Now()
 		}
 		c.next.Requests = append(c.next.Requests, replica.Request{
-			Token: c.pending.put(b), Mode: mode, Floor: b.Floor, Counts: b.Counts, Ranges: b.Ranges,
+			Token: c.pending.put(b), Mode: mode, U64: b.U64, Floor: b.Floor, Counts: b.Counts, Ranges: b.Ranges,
 		})
 	}
 	clear(c.submitted)

@@ -24,7 +24,8 @@ func (c *core) measure(s *view) {
 		ClockExceeded: r.Clock.Exceeded, ClockQuorumOffset: r.Clock.Offset, ClockQuorumKnown: r.Clock.Known,
 		ClockLimit: c.node.cfg.ClockJumpMax,
 		Interval: telemetry.IntervalStats{
-			Running: r.Interval.Running, Broken: r.Interval.Broken, Waiting: r.Interval.Waiting, Known: r.Interval.Known, Max: c.node.cfg.Interval,
+			Running: r.Interval.Running, Broken: r.Interval.Broken, Blamed: r.Interval.Blamed,
+			Waiting: r.Interval.Waiting, Known: r.Interval.Known, Max: c.node.cfg.Interval,
 			Width: time.Duration(r.Interval.Width), Limit: time.Duration(r.Interval.Limit), Age: time.Duration(r.Interval.Age),
 		},
 		Raft:   c.raftStats(s),

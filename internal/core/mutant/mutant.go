@@ -83,6 +83,9 @@ const (
 	ClientFloorUnbounded          // I11: a client raises the floor however far it is ahead of the clock
 	RevokeAtOnce                  // I9: a revoked lease ends at once, though its holder goes on to its end
 	RenewRevoked                  // I9: a revoked lease is renewed
+	SameTime64                    // I3: a 64-bit timestamp gets the time of others that are larger
+	RangeOverlaps64               // I3: a range of 64-bit timestamps uses up the first one only
+	IgnoreCeiling64               // I1: 64-bit timestamps go beyond the ceiling
 
 	// The cluster clock (I14).
 
@@ -124,6 +127,8 @@ const (
 	WaitOnLatest        // I14: it is done when its timestamp may be past
 	StampEarliest       // I14: a timestamp is the earliest that the time can be
 	GeneratorForgets    // I14: a generator makes a timestamp twice
+	AheadOfClock64      // I14: 64-bit timestamps run ahead of the cluster clock
+	BehindClock64       // I14: they may be from before their request came
 
 	// Each of the following lacks one rule that refuses something. All of them are directed.
 
@@ -172,7 +177,8 @@ var names = [count]string{
 	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed", "expel-early", "copy-wins",
 	"restore-below", "restore-own-floor", "free-restored",
 	"client-floor-ignored", "client-floor-unbounded", "revoke-at-once", "renew-revoked",
-	"clock-from-wall", "clock-from-own-estimate", "jump-in-term", "coarse-epoch", "oracle-by-wall", "limit-from-answer", "limit-unconfirmed", "limit-over-ceiling", "tell-unsaid", "no-wait", "wait-without-rate", "reelected-skips-wait", "oracle-does-not-wait", "report-own-only", "report-not-as-leader", "report-forgets", "release-early", "release-and-tell", "tell-after-giving-up", "from-receive", "early-from-send", "half-rtt", "no-growth", "no-uncertainty", "answer-of-another", "merge-terms", "limit-of-newer", "ignore-limit", "leader-ignores-limit", "limit-by-earliest", "stale-relay", "clock-before-call", "clock-stops-in-suspend", "clock-before-estimate", "no-commit-wait", "wait-on-latest", "stamp-earliest", "generator-forgets",
+	"same-time-64", "range-overlaps-64", "ignore-ceiling-64",
+	"clock-from-wall", "clock-from-own-estimate", "jump-in-term", "coarse-epoch", "oracle-by-wall", "limit-from-answer", "limit-unconfirmed", "limit-over-ceiling", "tell-unsaid", "no-wait", "wait-without-rate", "reelected-skips-wait", "oracle-does-not-wait", "report-own-only", "report-not-as-leader", "report-forgets", "release-early", "release-and-tell", "tell-after-giving-up", "from-receive", "early-from-send", "half-rtt", "no-growth", "no-uncertainty", "answer-of-another", "merge-terms", "limit-of-newer", "ignore-limit", "leader-ignores-limit", "limit-by-earliest", "stale-relay", "clock-before-call", "clock-stops-in-suspend", "clock-before-estimate", "no-commit-wait", "wait-on-latest", "stamp-earliest", "generator-forgets", "ahead-of-clock-64", "behind-clock-64",
 	"unrefused-before-open", "unrefused-second", "unrefused-in-joint", "unrefused-kind", "unrefused-zero",
 	"unrefused-member", "unrefused-removed", "unrefused-generation", "unrefused-level", "unrefused-members-max",
 	"unrefused-removed-max", "unrefused-address", "unrefused-stranger", "unrefused-last-generation",

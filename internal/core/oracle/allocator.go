@@ -107,4 +107,31 @@ func (a *Allocator) Next(count uint64) (isotone.Range, error) {
 	return r, nil
 }
 
+// Next64 issues count consecutive 64-bit timestamps, the first as early as possible but not before time
+// from, and the last not after time to. The range has the place of the first one in the order of all
+// timestamps, [isotone.Timestamp64.Timestamp]. Everything that is issued later is larger than the last
+// one: so they use up 3.8 ns of the time below the ceiling each. If they do not fit, nothing is issued
+// and ok is false.
+//
+// Next64 panics unless the allocator is open and 1 <= count <= isotone.RangeCountMax.
+func (a *Allocator) Next64(count, from, to uint64) (r isotone.Range, ok bool) {
+	if !a.open {
+		panic("I2: nothing is issued before the term's own reservation")
+	}
+	if count == 0 || count > isotone.RangeCountMax {
+		panic("oracle: count out of range")
+	}
+	next := isotone.Timestamp{Time: a.time, Index: a.mutateIndex()}
+	if from > next.Time {
+		next = isotone.Timestamp{Time: from}
+	}
+	first := isotone.Timestamp64From(next)
+	last := (first + isotone.Timestamp64(count-1)).Timestamp()
+	if last.Time > to || last.Time >= a.ceiling && !mutant.On(mutant.IgnoreCeiling64) {
+		return isotone.Range{}, false
+	}
+	a.time, a.index = a.mutateLast(first, last.Time), 1
+	return isotone.Range{First: first.Timestamp(), Count: count}, true
+}
+
 var errEpochFull = isotone.Errorf(isotone.CodeOverloaded, "the epoch is full and the ceiling leaves no later one")

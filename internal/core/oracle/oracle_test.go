@@ -84,12 +84,76 @@ func fill(t *testing.T, a *oracle.Allocator) {
 	oracle.SetIndex(a, math.MaxUint64-1)
 }
 
+// TestAllocator_BothFormsHaveOneOrder: whatever is issued later is larger, in either form, and below the
+// ceiling.
+func TestAllocator_BothFormsHaveOneOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var a oracle.Allocator
+		ceiling := uint64(1_000_100)
+		a.Open(1_000_000, ceiling)
+		var last isotone.Timestamp
+		for range rapid.IntRange(1, 100).Draw(t, "steps") {
+			switch rapid.IntRange(0, 3).Draw(t, "op") {
+			case 0:
+				a.Advance(rapid.Uint64Range(1_000_000, 1_100_000).Draw(t, "now"))
+			case 1:
+				ceiling = max(ceiling, rapid.Uint64Range(0, 1_200_000).Draw(t, "ceiling"))
+				a.Extend(ceiling)
+			case 2:
+				r, err := a.Next(rapid.Uint64Range(1, 10).Draw(t, "count"))
+				if err != nil || !last.Before(r.First) || r.First.Time >= ceiling {
+					t.Fatalf("%v, %v after %v, ceiling %d", r, err, last, ceiling)
+				}
+				last = r.Last()
+			case 3:
+				from, to := rapid.Uint64Range(0, 1_100_000).Draw(t, "from"), rapid.Uint64Range(1_000_000, 1_200_000).Draw(t, "to")
+				count, before := rapid.Uint64Range(1, 300).Draw(t, "count"), a
+				r, ok := a.Next64(count, from, to)
+				if !ok {
+					if a != before {
+						t.Fatal("what was refused changed something")
+					}
+					break
+				}
+				first := isotone.Timestamp64From(r.First)
+				end := (first + isotone.Timestamp64(count-1)).Timestamp()
+				if first.Timestamp() != r.First || r.Count != count || !last.Before(r.First) || r.First.Time < from || end.Time > to || end.Time >= ceiling {
+					t.Fatalf("%d timestamps from %v to %v after %v: from %d to %d, ceiling %d", r.Count, r.First, end, last, from, to, ceiling)
+				}
+				last = end
+			}
+		}
+	})
+}
+
+// TestAllocator_64BitTimestampsAreAsEarlyAsPossible: 262,144 of them fit in a millisecond.
+func TestAllocator_64BitTimestampsAreAsEarlyAsPossible(t *testing.T) {
+	var a oracle.Allocator
+	a.Open(5_000_000, 7_000_000)
+	first := isotone.NewTimestamp64(5, 0)
+	for i := range isotone.Timestamp64(2) {
+		r, ok := a.Next64(1<<18, 0, math.MaxUint64)
+		if !ok || r.First != (first+i<<18).Timestamp() {
+			t.Fatalf("%v, %v, want %v", r, ok, (first + i<<18).Timestamp())
+		}
+	}
+	if r, ok := a.Next64(1, 0, math.MaxUint64); ok {
+		t.Errorf("%v at the ceiling", r)
+	}
+	a.Extend(7_000_005)
+	if r, ok := a.Next64(1, 0, math.MaxUint64); !ok || r.First.Time != 7_000_000 {
+		t.Errorf("%v, %v", r, ok)
+	}
+}
+
 func TestAllocator_PanicsOnBrokenInvariants(t *testing.T) {
 	for name, f := range map[string]func(){
 		"I2 closed": func() { var a oracle.Allocator; _, _ = a.Next(1) },
 		"I2 reopen": func() { var a oracle.Allocator; a.Open(1, 2); a.Open(2, 3) },
 		"I1 floor":  func() { var a oracle.Allocator; a.Open(2, 2) },
 		"zero":      func() { var a oracle.Allocator; a.Open(1, 2); _, _ = a.Next(0) },
+		"closed 64": func() { var a oracle.Allocator; a.Next64(1, 0, 9) },
+		"zero 64":   func() { var a oracle.Allocator; a.Open(1, 2); a.Next64(0, 0, 9) },
 		"too many":  func() { var a oracle.Allocator; a.Open(1, 2); _, _ = a.Next(isotone.RangeCountMax + 1) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -64,6 +64,19 @@ type node struct {
 type answered struct {
 	err    *isotone.Error
 	ranges []isotone.Range
+	u64    bool
+}
+
+// issued returns the first and the last timestamp of each range.
+func (a *answered) issued() (bounds [][2]isotone.Timestamp) {
+	for _, r := range a.ranges {
+		last := isotone.Timestamp{Time: r.First.Time, Index: r.First.Index + r.Count - 1}
+		if a.u64 {
+			last = (isotone.Timestamp64From(r.First) + isotone.Timestamp64(r.Count-1)).Timestamp()
+		}
+		bounds = append(bounds, [2]isotone.Timestamp{r.First, last})
+	}
+	return bounds
 }
 
 // disk is what survives a restart.
@@ -254,7 +267,7 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 	for _, a := range e.Answers {
 		n.answers[a.Token].err = a.Err
 		if a.Err == nil {
-			c.check(n.answers[a.Token].ranges)
+			c.check(n.answers[a.Token])
 		}
 		n.answers[a.Token].done()
 	}
@@ -300,12 +313,12 @@ func (a *answered) done() {
 
 // check asserts that answers come in strictly increasing order. One goroutine runs
 // the whole cluster, so the order of answers is their real-time order.
-func (c *cluster) check(ranges []isotone.Range) {
-	for _, r := range ranges {
-		if !c.highest.Before(r.First) {
-			c.t.Fatalf("I3/I4: %v was answered after %v", r.First, c.highest)
+func (c *cluster) check(a *answered) {
+	for _, r := range a.issued() {
+		if !c.highest.Before(r[0]) {
+			c.t.Fatalf("I3/I4: %v was answered after %v", r[0], c.highest)
 		}
-		c.highest = r.Last()
+		c.highest = r[1]
 	}
 }
 
@@ -362,10 +375,20 @@ func (c *cluster) askMode(n *node, mode isotone.ReadMode, counts ...uint64) uint
 
 // askAbove submits requests with the floor of a client.
 func (c *cluster) askAbove(n *node, mode isotone.ReadMode, floor isotone.Timestamp, counts ...uint64) uint64 {
+	return c.request(n, replica.Request{Mode: mode, Floor: floor, Counts: counts})
+}
+
+// ask64 is askMode for 64-bit timestamps.
+func (c *cluster) ask64(n *node, mode isotone.ReadMode, counts ...uint64) uint64 {
+	return c.request(n, replica.Request{Mode: mode, U64: true, Counts: counts})
+}
+
+// request submits a request without token and ranges.
+func (c *cluster) request(n *node, q replica.Request) uint64 {
 	c.token++
-	a := &answered{ranges: make([]isotone.Range, len(counts))}
-	n.answers[c.token] = a
-	c.turn(n, &replica.Input{Requests: []replica.Request{{Token: c.token, Mode: mode, Floor: floor, Counts: counts, Ranges: a.ranges}}})
+	q.Token, q.Ranges = c.token, make([]isotone.Range, len(q.Counts))
+	n.answers[c.token] = &answered{ranges: q.Ranges, u64: q.U64}
+	c.turn(n, &replica.Input{Requests: []replica.Request{q}})
 	return c.token
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/mutant"
 )
 
@@ -165,10 +164,11 @@ func (r *Replica) serveByLease(req Request) bool {
 		r.counters.LeaseMisses += uint64(len(req.Counts))
 		return false
 	}
-	if r.advancesAlways() {
+	p := pending{Request: req, clock: r.arrivalClock(req)}
+	if r.advancesAlways() && !(p.U64 && r.leading.clock.runs) {
 		r.leading.alloc.Advance(r.axisNow())
 	}
-	issued, hold, err := r.issue(req)
+	issued, hold, err := r.issue(&p)
 	if hold {
 		return false
 	}
@@ -188,22 +188,4 @@ func (r *Replica) maintainLease() {
 	if len(r.queue.rounds) == 0 {
 		r.beginRound(nil)
 	}
-}
-
-// issue allocates the timestamps of a request, above its floor, and returns their number. With
-// hold the request has to wait for a proposal, see passFloor. On an error part of the ranges is
-// set.
-func (r *Replica) issue(req Request) (issued uint64, hold bool, failed *isotone.Error) {
-	if hold, failed = r.passFloor(req.Floor); hold || failed != nil {
-		return 0, hold, failed
-	}
-	for i, n := range req.Counts {
-		rng, err := r.leading.alloc.Next(n)
-		if err != nil {
-			return issued, false, isotone.ErrOverloaded
-		}
-		req.Ranges[i] = rng
-		issued += n
-	}
-	return issued, false, nil
 }

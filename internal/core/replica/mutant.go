@@ -80,7 +80,7 @@ func (r *Replica) mutateRound() {
 // mutateEnqueue reports whether it took req.
 func (r *Replica) mutateEnqueue(req Request) bool {
 	if mutant.On(mutant.NoRound) && r.leading.alloc.IsOpen() {
-		_, hold, err := r.issue(req)
+		_, hold, err := r.issue(&pending{Request: req, clock: r.arrivalClock(req)})
 		if !hold {
 			r.answer(req.Token, err)
 		}

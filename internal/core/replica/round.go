@@ -25,6 +25,8 @@ type queue struct {
 	// held are requests whose floor is proposed, in order of arrival. They came before all in
 	// rounds and in waiting.
 	held []pending
+	// again is set if held is to be released at once.
+	again bool
 	// size is the sum of len(Counts) of all requests; at most max.
 	size, max int
 	// lastRound is the number of the latest round of this process. No number is used twice,
@@ -34,10 +36,12 @@ type queue struct {
 	spare [][]pending
 }
 
-// pending is a request and the tick of its arrival.
+// pending is a request, the tick of its arrival, and what the cluster clock showed then, 0 if none ran.
 type pending struct {
 	Request
 	arrived uint64
+	clock   uint64
+	tried   uint64 // what the cluster clock showed when it was last tried in vain; see triesAgain
 }
 
 // round is a confirmation of leadership in flight, with the requests that it answers.
@@ -46,6 +50,7 @@ type round struct {
 	requests []pending
 	started  time.Duration // Input.Mono
 	clock    uint64        // of the cluster clock when it began, 0 if that did not run
+	served   Round
 }
 
 // enqueue queues a request, or answers it at once.
@@ -70,7 +75,7 @@ func (r *Replica) enqueue(req Request) {
 		return
 	}
 	r.queue.size += len(req.Counts)
-	r.queue.waiting = append(r.queue.waiting, pending{Request: req, arrived: r.ticks})
+	r.queue.waiting = append(r.queue.waiting, pending{Request: req, arrived: r.ticks, clock: r.arrivalClock(req)})
 }
 
 // startRound begins a round if requests wait. While the allocator is closed a confirmation could
@@ -96,41 +101,71 @@ func (r *Replica) beginRound(chosen []uint64) {
 	r.confirmRounds()
 }
 
-// confirm answers the requests of all rounds up to this one.
+// confirm answers the requests of all rounds up to this one. All of them are concurrent. Those for 64-bit
+// timestamps come first: with a cluster clock they get times before the present one, see next64. So that
+// there are such times, time advances to the present one only if other requests need it.
 func (r *Replica) confirm(id uint64) {
-	if r.advancesAlways() {
+	rounds := r.queue.rounds
+	for len(rounds) > 0 && rounds[len(rounds)-1].id > id {
+		rounds = rounds[:len(rounds)-1]
+	}
+	byClock := r.leading.clock.runs
+	if byClock {
+		r.serveAll(rounds, true)
+	}
+	if r.advancesAlways() && (!byClock || haveOthers(rounds)) {
 		r.leading.alloc.Advance(r.axisNow())
 	}
-	done := 0
-	for _, rd := range r.queue.rounds {
-		if rd.id > id {
-			break
-		}
-		r.confirmLease(rd.started)
-		r.extendLimit(rd.clock)
-		r.serve(rd)
-		done++
+	for i := range rounds {
+		r.confirmLease(rounds[i].started)
+		r.extendLimit(rounds[i].clock)
 	}
-	r.queue.rounds = append(r.queue.rounds[:0], r.queue.rounds[done:]...)
+	if !byClock {
+		r.serveAll(rounds, true)
+	}
+	r.serveAll(rounds, false)
+	for i := range rounds {
+		rounds[i].served.Took = r.mono - rounds[i].started
+		r.effects.Rounds = append(r.effects.Rounds, rounds[i].served)
+		r.queue.putSpare(rounds[i].requests)
+	}
+	r.queue.rounds = append(r.queue.rounds[:0], r.queue.rounds[len(rounds):]...)
+	if r.queue.again {
+		r.queue.again = false
+		r.queue.release()
+	}
 }
 
-// serve answers all requests of a confirmed round.
-func (r *Replica) serve(rd round) {
-	stats := Round{Took: r.mono - rd.started}
-	for i := range rd.requests {
-		p := &rd.requests[i]
-		issued, hold, err := r.issue(p.Request)
-		if hold {
-			r.queue.held = append(r.queue.held, *p)
-			continue
+// haveOthers reports whether rounds have requests for timestamps that are not of 64 bits.
+func haveOthers(rounds []round) bool {
+	return slices.ContainsFunc(rounds, func(rd round) bool {
+		return slices.ContainsFunc(rd.requests, func(p pending) bool { return !p.U64 })
+	})
+}
+
+// serveAll answers the requests of confirmed rounds for one form of timestamps.
+func (r *Replica) serveAll(rounds []round, u64 bool) {
+	for i := range rounds {
+		for j := range rounds[i].requests {
+			if p := &rounds[i].requests[j]; p.U64 == u64 {
+				r.serve(p, &rounds[i].served)
+			}
 		}
-		r.queue.size -= len(p.Counts)
-		stats.Requests += len(p.Counts)
-		stats.Timestamps += issued
-		r.answer(p.Token, err)
 	}
-	r.queue.putSpare(rd.requests)
-	r.effects.Rounds = append(r.effects.Rounds, stats)
+}
+
+// serve answers a request of a confirmed round, or holds it.
+func (r *Replica) serve(p *pending, stats *Round) {
+	issued, hold, err := r.issue(p)
+	if hold {
+		r.queue.again = r.queue.again || r.triesAgain(p)
+		r.queue.held = append(r.queue.held, *p)
+		return
+	}
+	r.queue.size -= len(p.Counts)
+	stats.Requests += len(p.Counts)
+	stats.Timestamps += issued
+	r.answer(p.Token, err)
 }
 
 // restartRounds puts the requests of the rounds in flight back into the queue, because the

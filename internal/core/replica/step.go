@@ -74,9 +74,13 @@ type Request struct {
 	// Floor is the largest timestamp that the client knows; all answers are larger (I13). The
 	// zero timestamp stands for none.
 	Floor isotone.Timestamp
+	// U64 asks for timestamps of the 64-bit form.
+	U64 bool
 	// Counts are the numbers of timestamps requested, each 1 to isotone.RangeCountMax.
 	Counts []uint64
-	// Ranges receives the answers. It is as long as Counts.
+	// Ranges receives the answers. It is as long as Counts. With U64, First is the place of the first
+	// timestamp in the order of all, isotone.Timestamp64.Timestamp, and Count the number of consecutive
+	// 64-bit timestamps.
 	Ranges []isotone.Range
 }
 

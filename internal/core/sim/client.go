@@ -28,6 +28,7 @@ type client struct {
 type call struct {
 	client   *client
 	op       int // place in world.history
+	u64      bool
 	counts   []uint64
 	ranges   []isotone.Range
 	mode     isotone.ReadMode
@@ -58,6 +59,7 @@ func (w *world) request(c *client) {
 			c.target = l
 		}
 	}
+	u64 := w.asks64()
 	counts := make([]uint64, 1+w.rng.IntN(3))
 	for i := range counts {
 		counts[i] = 1 + w.rng.Uint64N(5)
@@ -65,7 +67,7 @@ func (w *world) request(c *client) {
 			counts[i] = isotone.RangeCountMax
 		}
 	}
-	k := &call{client: c, op: len(w.history), counts: counts, ranges: make([]isotone.Range, len(counts)), mode: isotone.ReadQuorum}
+	k := &call{client: c, op: len(w.history), u64: u64, counts: counts, ranges: make([]isotone.Range, len(counts)), mode: isotone.ReadQuorum}
 	if w.chance(w.cfg.leaseShare) {
 		k.mode = isotone.ReadLease
 	}
@@ -90,7 +92,7 @@ func (w *world) arrive(n *node, k *call) {
 	}
 	n.calls = append(n.calls, k)
 	n.in.requests = append(n.in.requests, replica.Request{
-		Token: uint64(len(n.calls) - 1), Mode: k.mode, Floor: k.floor, Counts: k.counts, Ranges: k.ranges,
+		Token: uint64(len(n.calls) - 1), Mode: k.mode, U64: k.u64, Floor: k.floor, Counts: k.counts, Ranges: k.ranges,
 	})
 	w.wake(n)
 }
@@ -122,11 +124,17 @@ func (w *world) finish(k *call, err *isotone.Error) {
 		w.stats.Answered += uint64(len(k.counts))
 		w.lastAnswer = w.now
 		for i, r := range k.ranges {
-			o := &w.history[k.op+i]
-			o.Completion, o.Range, o.Answered = int64(w.now), r, true
-			w.checkFloor(time.Duration(o.Invocation), r.First.Time)
-			w.checkClientFloor(k, r)
-			w.checkAnswer(k, r)
+			for _, part := range k.parts(i) {
+				o := lincheck.Operation{Client: c.id, Invocation: w.history[k.op+i].Invocation, Completion: int64(w.now), Range: part, Answered: true}
+				if part.First == r.First {
+					w.history[k.op+i] = o
+				} else {
+					w.history = append(w.history, o)
+				}
+				w.checkFloor(time.Duration(o.Invocation), part.First.Time)
+				w.checkClientFloor(k, part)
+				w.checkAnswer(k, part)
+			}
 		}
 	case c.sticky && w.chance(0.95):
 	case errors.Is(err, isotone.ErrNotLeader):
@@ -140,4 +148,30 @@ func (w *world) finish(k *call, err *isotone.Error) {
 		c.target = nil
 	}
 	w.runClient(c)
+}
+
+// asks64 decides whether the next request is for 64-bit timestamps. It draws from no generator: so runs
+// are the same with and without them, up to what is answered.
+func (w *world) asks64() bool {
+	const odd = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
+	return uint64(len(w.history)+1)*odd>>62 == 0
+}
+
+// parts returns the answer to one count as ranges: of 64-bit timestamps each by itself or, of many, the
+// first and the last.
+func (k *call) parts(i int) []isotone.Range {
+	r := k.ranges[i]
+	if !k.u64 {
+		return []isotone.Range{r}
+	}
+	const each = 8
+	first := isotone.Timestamp64From(r.First)
+	var parts []isotone.Range
+	for at := uint64(0); at < r.Count; at++ {
+		if at == 1 && r.Count > each {
+			at = r.Count - 1
+		}
+		parts = append(parts, isotone.Range{First: (first + isotone.Timestamp64(at)).Timestamp(), Count: 1})
+	}
+	return parts
 }

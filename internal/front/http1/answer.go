@@ -2,12 +2,14 @@ package http1
 
 import (
 	"bytes"
+	"encoding/binary"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/interval"
+	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
@@ -29,6 +31,7 @@ type answers struct {
 	date     []byte        // the Date field, fields, and the field with the cluster's ID
 	until    time.Duration // when the next refresh is due, on the loop's clock
 	one      []byte        // the whole header of one timestamp in binary
+	one64    []byte        // the same of the 64-bit form
 	span     []byte        // the whole header of a range
 	id       []byte        // the whole header of one id in decimal, of idDigits digits
 	reading  []byte        // the whole header of a reading of the cluster clock in binary
@@ -60,6 +63,7 @@ func (a *answers) refresh(now time.Duration, cluster uint64) {
 		a.date = append(append(a.date, isotone.ClusterID(cluster).String()...), "\r\n"...)
 	}
 	a.one = append(a.appendHeader(a.one[:0], isotone.TimestampSize, httpapi.ContentTypeBinary, false), "\r\n"...)
+	a.one64 = append(a.appendHeader(a.one64[:0], isotone.Timestamp64Size, httpapi.ContentTypeBinary, false), "\r\n"...)
 	a.span = append(a.appendHeader(a.span[:0], isotone.RangeSize, httpapi.ContentTypeBinary, false), "\r\n"...)
 	a.id = append(a.appendHeader(a.id[:0], idDigits, httpapi.ContentTypeText, false), "\r\n"...)
 	a.reading = append(a.appendHeader(a.reading[:0], interval.ReadingSize, httpapi.ContentTypeBinary, false), "\r\n"...)
@@ -126,6 +130,13 @@ func (a *answers) appendIssued(b []byte, f httpapi.Format, issued isotone.Range,
 		b = a.appendHeader(b, len(a.body), httpapi.ContentTypeJSON, last)
 		b = append(b, "\r\n"...)
 		return append(b, a.body...)
+	case httpapi.U64:
+		return a.append64(b, front.Range64(issued), last)
+	case httpapi.U64JSON:
+		a.body = appendJSON64(a.body[:0], front.Range64(issued))
+		b = a.appendHeader(b, len(a.body), httpapi.ContentTypeJSON, last)
+		b = append(b, "\r\n"...)
+		return append(b, a.body...)
 	}
 	if issued.Count == 1 && !last {
 		b = append(b, a.one...)
@@ -138,6 +149,31 @@ func (a *answers) appendIssued(b []byte, f httpapi.Format, issued isotone.Range,
 		b, _ = issued.At(i).AppendBinary(b)
 	}
 	return b
+}
+
+// append64 appends a successful answer with 64-bit timestamps in binary.
+func (a *answers) append64(b []byte, issued isotone.Range64, last bool) []byte {
+	if issued.Count == 1 && !last {
+		b = append(b, a.one64...)
+	} else {
+		b = a.appendHeader(b, int(issued.Count)*isotone.Timestamp64Size, httpapi.ContentTypeBinary, last)
+		b = append(b, "\r\n"...)
+	}
+	for t := range issued.All() {
+		b = binary.BigEndian.AppendUint64(b, uint64(t))
+	}
+	return b
+}
+
+func appendJSON64(b []byte, issued isotone.Range64) []byte {
+	b = append(b, httpapi.JSONBegin...)
+	for t := range issued.All() {
+		if t > issued.First {
+			b = append(b, ',')
+		}
+		b = httpapi.AppendJSON64(b, t)
+	}
+	return append(b, httpapi.JSONEnd...)
 }
 
 // appendJSON appends n timestamps; at returns the i-th.

@@ -26,6 +26,10 @@ func (r *request) answerSize() int {
 		return answerHeadMax + isotone.RangeSize
 	case httpapi.JSON:
 		return answerHeadMax + int(r.count)*httpapi.JSONEntryMax
+	case httpapi.U64:
+		return answerHeadMax + int(r.count)*isotone.Timestamp64Size
+	case httpapi.U64JSON:
+		return answerHeadMax + int(r.count)*(httpapi.JSON64EntryMax+1)
 	default:
 		return answerHeadMax + int(r.count)*isotone.TimestampSize
 	}
@@ -34,6 +38,7 @@ func (r *request) answerSize() int {
 // group is a batch that is being collected. It is reused.
 type group struct {
 	mode    isotone.ReadMode
+	u64     bool
 	floor   isotone.Timestamp
 	size    int // of the answers
 	counts  []uint64
@@ -70,8 +75,8 @@ func (g *group) add(f *Front, r *request, b []byte) bool {
 	size := r.answerSize()
 	switch {
 	case g.empty():
-		g.mode, g.floor = mode, r.floor
-	case mode != g.mode, r.floor != g.floor, g.len() >= f.cfg.Limits.PipelineMax, g.size+size > f.cfg.Limits.AnswerBytesMax:
+		g.mode, g.u64, g.floor = mode, r.format.IsU64(), r.floor
+	case mode != g.mode, r.format.IsU64() != g.u64, r.floor != g.floor, g.len() >= f.cfg.Limits.PipelineMax, g.size+size > f.cfg.Limits.AnswerBytesMax:
 		return false
 	}
 	g.size += size
@@ -128,7 +133,7 @@ func newPendingBatch(f *Front, class int) *pendingBatch {
 
 // fill copies g.
 func (p *pendingBatch) fill(g *group) {
-	p.batch.Mode, p.batch.Floor, p.batch.Err = g.mode, g.floor, nil
+	p.batch.Mode, p.batch.U64, p.batch.Floor, p.batch.Err = g.mode, g.u64, g.floor, nil
 	p.batch.Counts, p.batch.Ranges = p.counts[:g.len()], p.ranges[:g.len()]
 	copy(p.batch.Counts, g.counts)
 	clear(p.batch.Ranges) // never answer with ranges of the previous batch

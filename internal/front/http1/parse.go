@@ -315,7 +315,7 @@ func (r *request) ask(q *httpapi.Query) bool {
 	switch q.Format {
 	case httpapi.Range:
 		return true
-	case httpapi.JSON:
+	case httpapi.JSON, httpapi.U64JSON:
 		return q.Count <= jsonMax
 	default:
 		return q.Count <= binaryMax

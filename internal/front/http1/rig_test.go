@@ -108,6 +108,10 @@ func (o *oracle) turn() {
 		b.Err = o.err
 		for i, n := range b.Counts {
 			b.Ranges[i] = isotone.Range{First: isotone.Timestamp{Time: epoch, Index: o.next}, Count: n}
+			if b.U64 {
+				first := isotone.Timestamp64From(isotone.Timestamp{Time: epoch}) + isotone.Timestamp64(o.next)
+				b.Ranges[i].First = first.Timestamp()
+			}
 			o.next += n
 		}
 		b.Done(b)

@@ -49,6 +49,14 @@ func AppendJSON(b []byte, t isotone.Timestamp) []byte {
 	return append(b, `"}`...)
 }
 
+// AppendJSON64 appends a 64-bit timestamp as a decimal string. It has at most [JSON64EntryMax] bytes.
+func AppendJSON64(b []byte, t isotone.Timestamp64) []byte {
+	return append(strconv.AppendUint(append(b, '"'), uint64(t), 10), '"')
+}
+
+// JSON64EntryMax bounds one 64-bit timestamp in JSON.
+const JSON64EntryMax = len(`"18446744073709551615"`)
+
 // WrongCount returns the error for a backend that issued a number of timestamps other than
 // count. Such an answer must not be used: it could contain timestamps that were not issued
 // (I3).

@@ -23,7 +23,14 @@ const (
 	Range
 	// JSON: an object with all of them.
 	JSON
+	// U64: those of the 64-bit form, each one's 8 bytes, one after the other.
+	U64
+	// U64JSON: the same as an object with decimal strings.
+	U64JSON
 )
+
+// IsU64 reports whether the format is of timestamps of the 64-bit form.
+func (f Format) IsU64() bool { return f >= U64 }
 
 // Query is a request for timestamps.
 type Query struct {
@@ -74,9 +81,17 @@ func ParseQuery(raw string) (Query, error) {
 		return q, err
 	}
 	if q.Format != Range && q.Count > CountMax {
-		return q, isotone.Errorf(isotone.CodeInvalidArgument, "n=%d: want at most %d, or format=range for more", q.Count, CountMax)
+		return q, isotone.Errorf(isotone.CodeInvalidArgument, "n=%d: want at most %d%s", q.Count, CountMax, q.Format.orRange())
 	}
 	return q, nil
+}
+
+// orRange says how to get more timestamps at once.
+func (f Format) orRange() string {
+	if f.IsU64() {
+		return ""
+	}
+	return ", or format=range for more"
 }
 
 // eachPair calls f with each pair of a raw query, until it fails.
@@ -100,9 +115,14 @@ func givenTwice(key string) error {
 }
 
 // Accepting returns q with the format that an Accept header asks for, given the
-// values of all its lines, unless q names one.
+// values of all its lines, unless q names one. With format=u64 the header still decides between binary and
+// JSON.
 func (q Query) Accepting(accept ...string) Query {
-	if !q.Named && len(accept) > 0 && acceptsJSON(accept) {
+	switch {
+	case q.Named && q.Format != U64, len(accept) == 0, !acceptsJSON(accept):
+	case q.Named:
+		q.Format = U64JSON
+	default:
 		q.Format = JSON
 	}
 	return q
@@ -137,9 +157,9 @@ func parseCount(s string) (uint64, error) {
 
 // parseFloor parses the parameter floor. Its error matches isotone.ErrInvalidArgument.
 func parseFloor(s string) (isotone.Timestamp, error) {
-	floor, err := isotone.ParseTimestamp(s)
-	if err != nil {
-		return floor, isotone.Errorf(isotone.CodeInvalidArgument, "floor=%.40q: want a timestamp as 32 hexadecimal digits", s)
+	floor, ok := front.ParseFloor(s)
+	if !ok {
+		return floor, isotone.Errorf(isotone.CodeInvalidArgument, "floor=%.40q: want a timestamp as 32 hexadecimal digits, or one of 64 bits in decimal", s)
 	}
 	return floor, nil
 }
@@ -150,8 +170,10 @@ func parseFormat(s string) (Format, error) {
 		return Range, nil
 	case "json":
 		return JSON, nil
+	case "u64":
+		return U64, nil
 	}
-	return Binary, isotone.Errorf(isotone.CodeInvalidArgument, "format=%.40q: want range or json, or no format for binary", s)
+	return Binary, isotone.Errorf(isotone.CodeInvalidArgument, "format=%.40q: want range, json or u64, or no format for binary", s)
 }
 
 // acceptsJSON reports whether an Accept header (RFC 9110 §12.5.1) prefers application/json

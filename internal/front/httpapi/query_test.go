@@ -20,8 +20,10 @@ func TestParseQuery_Good(t *testing.T) {
 		"format=range&n=4294967296":  {Count: 1 << 32, Format: Range, Named: true},
 		"mode=lease&format=json&n=7": {Count: 7, Format: JSON, Named: true, Mode: isotone.ReadLease},
 		"floor=0123456789abcdefFEDCBA9876543210&n=2": {Count: 2, Floor: isotone.Timestamp{Time: 0x0123456789abcdef, Index: 0xfedcba9876543210}},
-		"mode=quorum":                  {Count: 1, Mode: isotone.ReadQuorum},
-		"N=5&Format=x&x=1&x=2&x&y=a+b": {Count: 1},
+		"format=u64&n=65536":                         {Count: 65536, Format: U64, Named: true},
+		"floor=12345678901234567":                    {Count: 1, Floor: isotone.Timestamp64(12345678901234567).Timestamp()},
+		"mode=quorum":                                {Count: 1, Mode: isotone.ReadQuorum},
+		"N=5&Format=x&x=1&x=2&x&y=a+b":               {Count: 1},
 	} {
 		if got, err := ParseQuery(raw); err != nil || got != want {
 			t.Errorf("%q: %+v, %v, want %+v", raw, got, err, want)
@@ -30,7 +32,7 @@ func TestParseQuery_Good(t *testing.T) {
 }
 
 func TestQuery_AcceptingYieldsToTheQuery(t *testing.T) {
-	for raw, want := range map[string]Format{"": JSON, "n=5": JSON, "format=range": Range, "format=json": JSON} {
+	for raw, want := range map[string]Format{"": JSON, "n=5": JSON, "format=range": Range, "format=json": JSON, "format=u64": U64JSON} {
 		q, err := ParseQuery(raw)
 		if err != nil {
 			t.Fatal(err)

@@ -8,10 +8,19 @@ import (
 	tracing "github.com/isotone/isotone/internal/front/transaction" // a transaction here is that of MULTI
 )
 
-// ask is what a TS command asks for.
+// ask is what a TS or TS64 command asks for.
 type ask struct {
 	count uint64
 	mode  isotone.ReadMode
+	u64   bool
+}
+
+// countMax returns how many timestamps of the form one command may ask for.
+func (a *ask) countMax() uint64 {
+	if a.u64 {
+		return isotone.Range64CountMax
+	}
+	return isotone.RangeCountMax
 }
 
 // options are what a TS command may have after that. The zero value has none.
@@ -20,15 +29,17 @@ type options struct {
 	parent tracing.Trace // of the caller
 }
 
-// isTS reports whether name is TS in any case.
+// isTS reports whether name is TS or TS64 in any case.
 func isTS(name []byte) bool {
-	return len(name) == 2 && name[0]|0x20 == 't' && name[1]|0x20 == 's'
+	return (len(name) == 2 || isTS64(name)) && name[0]|0x20 == 't' && name[1]|0x20 == 's'
 }
 
-// parseAsk reads TS [count [QUORUM|LEASE]] [FLOOR timestamp] [TRACEPARENT value]. Its errors
-// match isotone.ErrInvalidArgument.
+func isTS64(name []byte) bool { return len(name) == 4 && name[2] == '6' && name[3] == '4' }
+
+// parseAsk reads TS [count [QUORUM|LEASE]] [FLOOR timestamp] [TRACEPARENT value], or TS64 with the same
+// arguments. Its errors match isotone.ErrInvalidArgument.
 func parseAsk(args [][]byte) (a ask, o options, err error) {
-	a.count = 1
+	a.count, a.u64 = 1, isTS64(args[0])
 	for at := 1; at <= 3 && at < len(args); at++ {
 		if !is(args[at], "FLOOR") && !is(args[at], "TRACEPARENT") {
 			continue
@@ -39,13 +50,12 @@ func parseAsk(args [][]byte) (a ask, o options, err error) {
 		args = args[:at]
 	}
 	if len(args) > 3 {
-		return a, o, isotone.Errorf(isotone.CodeInvalidArgument, "wrong number of arguments for 'ts' command")
+		return a, o, isotone.Errorf(isotone.CodeInvalidArgument, "wrong number of arguments for '%s' command", strings.ToLower(string(args[0])))
 	}
 	if len(args) > 1 {
 		var ok bool
-		if a.count, ok = front.ParseCount(args[1]); !ok {
-			return a, o, isotone.Errorf(isotone.CodeInvalidArgument, "count %.40q: want a whole number from 1 to %d",
-				args[1], uint64(isotone.RangeCountMax))
+		if a.count, ok = front.ParseCount(args[1]); !ok || a.count > a.countMax() {
+			return a, o, isotone.Errorf(isotone.CodeInvalidArgument, "count %.40q: want a whole number from 1 to %d", args[1], a.countMax())
 		}
 	}
 	if len(args) > 2 {
@@ -61,15 +71,16 @@ func parseAsk(args [][]byte) (a ask, o options, err error) {
 	return a, o, nil
 }
 
-// parseOptions reads the options of TS, each with its name before it.
+// parseOptions reads the options of TS and TS64, each with its name before it.
 func parseOptions(args [][]byte) (o options, err error) {
 	floor, parent := false, false
 	for ; len(args) > 0; args = args[2:] {
 		switch {
 		case len(args) > 1 && is(args[0], "FLOOR") && !floor:
 			floor = true
-			if o.floor, err = isotone.ParseTimestamp(string(args[1])); err != nil {
-				return o, isotone.Errorf(isotone.CodeInvalidArgument, "floor %.40q: want a timestamp as 32 hexadecimal digits", args[1])
+			var ok bool
+			if o.floor, ok = front.ParseFloor(args[1]); !ok {
+				return o, isotone.Errorf(isotone.CodeInvalidArgument, "floor %.40q: want a timestamp as 32 hexadecimal digits, or one of 64 bits in decimal", args[1])
 			}
 		case len(args) > 1 && is(args[0], "TRACEPARENT") && !parent:
 			parent = true

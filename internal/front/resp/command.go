@@ -35,6 +35,7 @@ func newCatalog() *catalog {
 	fast, slow := []string{"loading", "stale", "fast"}, []string{"loading", "stale"}
 	c := &catalog{byName: map[string]*command{}, list: []*command{
 		{"TS", -1, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps, 16 bytes.", access.Timestamps, (*conn).runTS},
+		{"TS64", -1, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps of 64 bits, in decimal.", access.Timestamps, (*conn).runTS},
 		{"SNOWFLAKE", -1, 1, []string{"fast"}, "generic", "A unique 63-bit id, or an array of count of them, as integers or strings.", access.IDs, (*conn).runSnowflake},
 		{"INTERVAL", -1, 1, []string{"fast"}, "generic", "A reading of the cluster clock, 48 bytes; the first of count timestamps made of it; or waits until a timestamp is past.", access.Timestamps, (*conn).runInterval},
 		{"WORKER", -2, 2, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back. For operators: lists or revokes leases.", access.Workers, (*conn).runWorker},
@@ -149,7 +150,7 @@ func (r *reply) unknownSubcommand(args [][]byte) {
 	r.fault("ERR", fmt.Sprintf("unknown subcommand or wrong number of arguments for '%.40s'", args[1]))
 }
 
-// runTS answers an invalid TS command; carryOut submits the valid ones.
+// runTS answers an invalid TS or TS64 command; carryOut submits the valid ones.
 func (c *conn) runTS(args [][]byte, r *reply) error {
 	_, _, err := parseAsk(args)
 	e := faultOf(err)

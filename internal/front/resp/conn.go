@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -183,7 +184,7 @@ func (c *conn) repeat(b []byte) (used int) {
 		return 0
 	}
 	n, text := 0, c.memo.text[:c.memo.size]
-	for room := c.room(c.memo.count); n < room && bytes.HasPrefix(b[used:], text); n++ {
+	for room := c.room(c.memo.ask); n < room && bytes.HasPrefix(b[used:], text); n++ {
 		used += len(text)
 	}
 	if n > 0 {
@@ -194,17 +195,17 @@ func (c *conn) repeat(b []byte) (used int) {
 
 // fits reports whether the current batch can take a with a floor.
 func (c *conn) fits(a ask, floor isotone.Timestamp) bool {
-	return c.commands == 0 || a.mode == c.batch.Mode && floor == c.batch.Floor && c.room(a.count) > 0
+	return c.commands == 0 || a.mode == c.batch.Mode && a.u64 == c.batch.U64 && floor == c.batch.Floor && c.room(a) > 0
 }
 
-// room returns how many more commands for count timestamps the batch can take: one request
-// to the backend has a count of at most isotone.RangeCountMax.
-func (c *conn) room(count uint64) int {
-	return int(min(uint64(batchCommandsMax-c.commands), (isotone.RangeCountMax-c.sum[0])/count))
+// room returns how many more commands like a the batch can take: one request to the backend has the
+// count of one command at most.
+func (c *conn) room(a ask) int {
+	return int(min(uint64(batchCommandsMax-c.commands), (a.countMax()-c.sum[0])/a.count))
 }
 
 func (c *conn) add(a ask, floor isotone.Timestamp, n int) {
-	c.batch.Mode, c.batch.Floor = a.mode, floor
+	c.batch.Mode, c.batch.U64, c.batch.Floor = a.mode, a.u64, floor
 	if last := len(c.runs) - 1; last >= 0 && c.runs[last].count == a.count {
 		c.runs[last].n += n
 	} else {
@@ -221,7 +222,7 @@ func (c *conn) submit() {
 	}
 	c.issued[0] = isotone.Range{}
 	c.batch.Trace = nil
-	if c.traced = c.front.trace("TS", c.parent); c.traced != nil {
+	if c.traced = c.front.trace(c.commandName(), c.parent); c.traced != nil {
 		c.batch.Trace = &c.traced.Context
 	}
 	c.batch.Local = c.local
@@ -254,7 +255,7 @@ func (c *conn) done(b *front.Batch) {
 	case err != nil:
 		code = c.answerFault(err)
 	default:
-		c.wire.SetBuffered(appendTimestamps(c.wire.Buffered(), b.Ranges[0].First, c.runs, c.commands))
+		c.wire.SetBuffered(c.appendIssued(c.wire.Buffered(), b.Ranges[0]))
 	}
 	c.front.observe(code, c.commands, c.wire.Now()-c.asked)
 	c.front.endTrace(c.traced, code, c.commands)
@@ -266,6 +267,22 @@ func (c *conn) done(b *front.Batch) {
 	case !c.working: // otherwise work continues
 		c.wire.Resume()
 	}
+}
+
+// commandName returns the name of the commands of the batch.
+func (c *conn) commandName() string {
+	if c.batch.U64 {
+		return "TS64"
+	}
+	return "TS"
+}
+
+// appendIssued appends the answers to the commands of the batch.
+func (c *conn) appendIssued(out []byte, issued isotone.Range) []byte {
+	if c.batch.U64 {
+		return appendTimestamps64(out, isotone.Timestamp64From(issued.First), c.runs)
+	}
+	return appendTimestamps(out, issued.First, c.runs, c.commands)
 }
 
 // answerFault answers all commands of the batch with err, and returns its code.
@@ -317,6 +334,19 @@ func appendTimestamps(out []byte, first isotone.Timestamp, runs []run, n int) []
 		}
 	}
 	return out
+}
+
+// appendTimestamps64 is appendTimestamps for the 64-bit form: bulk strings with decimal numbers.
+func appendTimestamps64(out []byte, first isotone.Timestamp64, runs []run) []byte {
+	r := reply{b: out}
+	for _, run := range runs {
+		for range run.n {
+			var digits [20]byte
+			r.bulkBytes(strconv.AppendUint(digits[:0], uint64(first), 10))
+			first += isotone.Timestamp64(run.count)
+		}
+	}
+	return r.b
 }
 
 // other runs the command in q, which has n bytes and is not a valid TS. A protocol error in

@@ -60,6 +60,48 @@ func TestConn_CommandsOfOneFloorAreOneRequest(t *testing.T) {
 	}
 }
 
+func TestConn_64BitTimestampsAreRequestsOfTheirOwn(t *testing.T) {
+	o := newOracle()
+	o.later = true
+	w := newTape(t, New(Config{Backend: o, Mode: isotone.ReadQuorum}))
+	w.feed([]byte(plain + "TS64\r\nts64 10\r\nTS64 2 LEASE\r\nTS64 2 LEASE FLOOR 12345678901234567\r\n" + plain + "TS64 262144\r\nTS64\r\nTS64\r\n"))
+	got := w.finish(o)
+	want := []front.Batch{
+		{Mode: isotone.ReadQuorum, Counts: []uint64{1}},
+		{Mode: isotone.ReadQuorum, Counts: []uint64{11}, U64: true},
+		{Mode: isotone.ReadLease, Counts: []uint64{2}, U64: true},
+		{Mode: isotone.ReadLease, Counts: []uint64{2}, U64: true, Floor: isotone.Timestamp64(12345678901234567).Timestamp()},
+		{Mode: isotone.ReadQuorum, Counts: []uint64{1}},
+		{Mode: isotone.ReadQuorum, Counts: []uint64{262144}, U64: true}, // as many as one request may have
+		{Mode: isotone.ReadQuorum, Counts: []uint64{2}, U64: true},
+	}
+	if !reflect.DeepEqual(o.batches, want) {
+		t.Errorf("got %v\nwant %v", o.batches, want)
+	}
+	first := isotone.Timestamp64From(isotone.Timestamp{Time: epoch}) + 1
+	for _, at := range []isotone.Timestamp64{0, 1, 11, 13, 16, 262160, 262161} {
+		text := (first + at).String()
+		answer := fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
+		if n := strings.Count(got, answer); n != 1 {
+			t.Errorf("%d answers %q in %q", n, answer, got)
+		}
+	}
+}
+
+func TestConn_64BitTimestampsHaveTheirLimits(t *testing.T) {
+	w := newTape(t, New(Config{Backend: newOracle()}))
+	w.feed([]byte("TS64 0\r\nTS64 262145\r\nTS64 1 FAST\r\nTS64 1 QUORUM 3\r\nTS64 FLOOR 1x\r\nTS6 1\r\n"))
+	got := w.finish(newOracle())
+	for _, want := range []string{
+		`-ERR count "0": want a whole number from 1 to 262144`, `-ERR count "262145": want`, `-ERR mode "FAST"`,
+		"-ERR wrong number of arguments for 'ts64' command", `-ERR floor "1x"`, "-ERR unknown command 'TS6'",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s in\n%s", want, got)
+		}
+	}
+}
+
 func TestConn_ALongPipelineIsSeveralRequests(t *testing.T) {
 	o := newOracle()
 	w := newTape(t, New(Config{Backend: o}))

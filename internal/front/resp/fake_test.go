@@ -52,7 +52,7 @@ func statusOf(self, leader uint64) *front.Status {
 func (o *oracle) Status() *front.Status { return o.status }
 
 func (o *oracle) Submit(b *front.Batch) {
-	o.batches = append(o.batches, front.Batch{Mode: b.Mode, Local: b.Local, Floor: b.Floor, Trace: b.Trace, Counts: slices.Clone(b.Counts)})
+	o.batches = append(o.batches, front.Batch{Mode: b.Mode, U64: b.U64, Local: b.Local, Floor: b.Floor, Trace: b.Trace, Counts: slices.Clone(b.Counts)})
 	if o.later {
 		o.pending = append(o.pending, b)
 		return
@@ -74,6 +74,10 @@ func (o *oracle) settle(b *front.Batch) {
 	for i, n := range b.Counts {
 		if o.err == nil {
 			b.Ranges[i] = isotone.Range{First: isotone.Timestamp{Time: epoch, Index: o.next}, Count: n}
+			if b.U64 {
+				first := isotone.Timestamp64From(isotone.Timestamp{Time: epoch}) + isotone.Timestamp64(o.next)
+				b.Ranges[i].First = first.Timestamp()
+			}
 			o.next += n
 			if o.short {
 				b.Ranges[i].Count--

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/binary"
 	"io"
 	"net/http"
 	"strconv"
@@ -46,7 +47,7 @@ func (h *handler) timestamp(w http.ResponseWriter, r *http.Request) string {
 	if err := s.Take(1, q.Count); err != nil {
 		return refuse(w, r, s, err)
 	}
-	issued, err := h.take(r.Context(), q.Mode, q.Floor, q.Count)
+	issued, err := h.take(r.Context(), &q)
 	if err != nil {
 		if isReset(r) {
 			return refuse(w, r, s, err)
@@ -79,10 +80,10 @@ func newCall() *call {
 // take submits one request and waits for its answer. A call whose answer came goes
 // back to the pool; an abandoned one never does, because the backend still owns
 // its batch.
-func (h *handler) take(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range, error) {
+func (h *handler) take(ctx context.Context, q *httpapi.Query) (isotone.Range, error) {
 	c := calls.Get().(*call)
-	c.counts[0], c.ranges[0] = count, isotone.Range{}
-	c.batch.Mode, c.batch.Floor, c.batch.Err, c.batch.Trace = mode, floor, nil, trace.Of(ctx)
+	c.counts[0], c.ranges[0] = q.Count, isotone.Range{}
+	c.batch.Mode, c.batch.U64, c.batch.Floor, c.batch.Err, c.batch.Trace = q.Mode, q.Format.IsU64(), q.Floor, nil, trace.Of(ctx)
 	c.batch.Counts, c.batch.Ranges = c.counts[:], c.ranges[:]
 	h.backend.Submit(&c.batch)
 	if err := c.wait(ctx, h.limits.RequestTimeout); err != nil {
@@ -136,6 +137,13 @@ func answerRange(w http.ResponseWriter, f httpapi.Format, issued isotone.Range) 
 	case httpapi.JSON:
 		header["Content-Type"] = contentTypeJSON
 		return withBuffer(issued.Count*httpapi.JSONEntryMax, func(b []byte) error { return writeJSON(w, issued.Count, issued.At, b) })
+	case httpapi.U64:
+		size := issued.Count * isotone.Timestamp64Size
+		header["Content-Type"], header["Content-Length"] = contentTypeBinary, []string{strconv.FormatUint(size, 10)}
+		return withBuffer(size, func(b []byte) error { return writeBinary64(w, front.Range64(issued), b) })
+	case httpapi.U64JSON:
+		header["Content-Type"] = contentTypeJSON
+		return withBuffer(issued.Count*uint64(httpapi.JSON64EntryMax), func(b []byte) error { return writeJSON64(w, front.Range64(issued), b) })
 	default:
 		size := tellSize(header, issued.Count)
 		return withBuffer(size, func(b []byte) error { return writeBinary(w, issued.Count, issued.At, b) })
@@ -164,36 +172,55 @@ func withBuffer(size uint64, write func([]byte) error) error {
 	return write(buffer[:0])
 }
 
-// writeBinary writes n timestamps; at returns the i-th, and b is an empty buffer.
-func writeBinary(w io.Writer, n uint64, at func(i uint64) isotone.Timestamp, b []byte) error {
+// writePieces writes what add appends for each of n entries of at most size bytes, and at the end the
+// bytes of end. b is a buffer, which may have bytes already.
+func writePieces(w io.Writer, n uint64, size int, b []byte, add func(b []byte, i uint64) []byte, end string) error {
 	for i := range n {
-		if cap(b)-len(b) < isotone.TimestampSize {
+		if cap(b)-len(b) < size+len(end) {
 			if _, err := w.Write(b); err != nil {
 				return err
 			}
 			b = b[:0]
 		}
-		b, _ = at(i).AppendBinary(b)
+		b = add(b, i)
 	}
-	_, err := w.Write(b)
+	_, err := w.Write(append(b, end...))
 	return err
+}
+
+// writeBinary writes n timestamps; at returns the i-th, and b is an empty buffer.
+func writeBinary(w io.Writer, n uint64, at func(i uint64) isotone.Timestamp, b []byte) error {
+	return writePieces(w, n, isotone.TimestampSize, b, func(b []byte, i uint64) []byte {
+		b, _ = at(i).AppendBinary(b)
+		return b
+	}, "")
+}
+
+// writeBinary64 is writeBinary for the 64-bit form.
+func writeBinary64(w io.Writer, r isotone.Range64, b []byte) error {
+	return writePieces(w, r.Count, isotone.Timestamp64Size, b, func(b []byte, i uint64) []byte {
+		return binary.BigEndian.AppendUint64(b, uint64(r.At(i)))
+	}, "")
 }
 
 // writeJSON is writeBinary as JSON.
 func writeJSON(w io.Writer, n uint64, at func(i uint64) isotone.Timestamp, b []byte) error {
-	b = append(b, httpapi.JSONBegin...)
-	for i := range n {
-		if cap(b)-len(b) < httpapi.JSONEntryMax+len(",")+len(httpapi.JSONEnd) {
-			if _, err := w.Write(b); err != nil {
-				return err
-			}
-			b = b[:0]
-		}
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = httpapi.AppendJSON(b, at(i))
+	return writePieces(w, n, httpapi.JSONEntryMax+len(","), append(b, httpapi.JSONBegin...), func(b []byte, i uint64) []byte {
+		return httpapi.AppendJSON(comma(b, i), at(i))
+	}, httpapi.JSONEnd)
+}
+
+// writeJSON64 is writeBinary64 as JSON.
+func writeJSON64(w io.Writer, r isotone.Range64, b []byte) error {
+	return writePieces(w, r.Count, httpapi.JSON64EntryMax+len(","), append(b, httpapi.JSONBegin...), func(b []byte, i uint64) []byte {
+		return httpapi.AppendJSON64(comma(b, i), r.At(i))
+	}, httpapi.JSONEnd)
+}
+
+// comma appends a comma before each entry but the first.
+func comma(b []byte, i uint64) []byte {
+	if i > 0 {
+		b = append(b, ',')
 	}
-	_, err := w.Write(append(b, httpapi.JSONEnd...))
-	return err
+	return b
 }

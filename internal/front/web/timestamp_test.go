@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,30 @@ func TestTimestamp_Range(t *testing.T) {
 			}
 			if got.Count != n || got.First.Time != epoch || a.Header.Get("Content-Type") != "application/octet-stream" {
 				t.Errorf("n=%d: %+v %v", n, got, a.Header)
+			}
+		}
+	})
+}
+
+func TestTimestamp_U64(t *testing.T) {
+	s := start(t)
+	eachProtocol(t, s, func(t *testing.T, c *client) {
+		for _, n := range []int{1, 2, 64, 65, 4097, 65536} {
+			target := fmt.Sprintf("/timestamp?format=u64&n=%d", n)
+			a := c.get(t, target)
+			if a.StatusCode != 200 || len(a.body) != 8*n || a.ContentLength != int64(8*n) || a.Header.Get("Content-Type") != "application/octet-stream" {
+				t.Fatalf("n=%d: %d, %d bytes, %v", n, a.StatusCode, len(a.body), a.Header)
+			}
+			b := c.get(t, target, "Accept", "application/json")
+			var got struct{ Timestamps []string }
+			if err := json.Unmarshal(b.body, &got); err != nil || len(got.Timestamps) != n || b.Header.Get("Content-Type") != "application/json" {
+				t.Fatalf("n=%d: %v, %d timestamps, %v", n, err, len(got.Timestamps), b.Header)
+			}
+			first := binary.BigEndian.Uint64(a.body)
+			for i := range n {
+				if u := binary.BigEndian.Uint64(a.body[8*i:]); u != first+uint64(i) || got.Timestamps[i] != strconv.FormatUint(first+uint64(n+i), 10) {
+					t.Fatalf("n=%d: %d and %s at %d, after %d", n, u, got.Timestamps[i], i, first)
+				}
 			}
 		}
 	})

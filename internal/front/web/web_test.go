@@ -75,6 +75,10 @@ func (b *backend) answer(batch *front.Batch, err error) {
 	for i, n := range batch.Counts {
 		index := b.next.Add(n) - n
 		batch.Ranges[i] = isotone.Range{First: isotone.Timestamp{Time: epoch, Index: index}, Count: n}
+		if batch.U64 {
+			first := isotone.Timestamp64From(isotone.Timestamp{Time: epoch}) + isotone.Timestamp64(index)
+			batch.Ranges[i].First = first.Timestamp()
+		}
 	}
 	batch.Done(batch)
 }

@@ -16,17 +16,17 @@ func TestSetNode_IntervalsAreAbsentWhileUnknown(t *testing.T) {
 	m.SetNode(stats)
 	text := scrape(t, m)
 	for _, want := range []string{
-		"isotone_interval_max_seconds 0.1\n", "isotone_interval_running 1\n", "isotone_interval_broken 0\n",
+		"isotone_interval_max_seconds 0.1\n", "isotone_interval_running 1\n", "isotone_interval_broken 0\n", "isotone_interval_blamed 0\n",
 		"isotone_interval_width_seconds 0.00025\n", "isotone_interval_limit_seconds 0.05\n", "isotone_interval_age_seconds 2\n",
 	} {
 		if !strings.Contains(text, "\n"+want) {
 			t.Errorf("no %q", want)
 		}
 	}
-	stats.Interval = telemetry.IntervalStats{Broken: true, Waiting: true, Width: time.Second}
+	stats.Interval = telemetry.IntervalStats{Broken: true, Blamed: true, Waiting: true, Width: time.Second}
 	m.SetNode(stats)
 	text = scrape(t, m)
-	for _, want := range []string{"isotone_interval_max_seconds 0\n", "isotone_interval_running 0\n", "isotone_interval_broken 1\n", "isotone_interval_waiting 1\n"} {
+	for _, want := range []string{"isotone_interval_max_seconds 0\n", "isotone_interval_running 0\n", "isotone_interval_broken 1\n", "isotone_interval_blamed 1\n", "isotone_interval_waiting 1\n"} {
 		if !strings.Contains(text, "\n"+want) {
 			t.Errorf("no %q", want)
 		}

@@ -74,6 +74,7 @@ type Metrics struct {
 	raft     raftMetrics
 	queues   queueGauges
 	peers    *peerMetrics
+	utc      utcGauges
 }
 
 // NewMetrics returns metrics at zero, with those of the Go runtime and the
@@ -97,6 +98,7 @@ func NewMetrics(version string) *Metrics {
 		leasesLost:    r.Counter("leases_lost_total", "Leases that ended, by time or with the leadership."),
 		node:          newNodeGauges(r),
 		interval:      newIntervalGauges(r),
+		utc:           newUTCGauges(r),
 		raft:          newRaftMetrics(r),
 		queues:        newQueueGauges(r),
 		peers:         newPeerMetrics(r),
