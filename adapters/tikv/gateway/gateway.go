@@ -69,8 +69,9 @@ const (
 // Source issues timestamps. [client.Client] of github.com/isotone/isotone/client is one. Its methods
 // must be safe for concurrent use, and calls that wait at the same time should share requests.
 type Source interface {
-	// Timestamps64 returns count consecutive timestamps, larger than all that anyone had received
-	// when the call began.
+	// Timestamp64 returns a timestamp larger than all that anyone had received when the call began.
+	Timestamp64(ctx context.Context) (isotone.Timestamp64, error)
+	// Timestamps64 returns count consecutive ones.
 	Timestamps64(ctx context.Context, count uint64) (isotone.Range64, error)
 	// Cluster returns the cluster that the timestamps are of; 0 until it is known.
 	Cluster() isotone.ClusterID
@@ -228,7 +229,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) timestamps(ctx context.Context, timeout time.Duration, count uint64) (isotone.Range64, error) {
 	asking, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	r, err := s.cfg.Source.Timestamps64(asking, count)
+	r, err := s.ask(asking, count)
 	if err == nil && r.Count != count {
 		err = isotone.Errorf(isotone.CodeInternal, "the cluster has answered %d timestamps to a request for %d", r.Count, count)
 	}
@@ -240,4 +241,13 @@ func (s *Server) timestamps(ctx context.Context, timeout time.Duration, count ui
 		s.cfg.Log.Warn("the cluster does not answer", "err", err)
 	}
 	return r, err
+}
+
+// ask uses the call for one timestamp where it can: a client may have a shorter way for it.
+func (s *Server) ask(ctx context.Context, count uint64) (isotone.Range64, error) {
+	if count > 1 {
+		return s.cfg.Source.Timestamps64(ctx, count)
+	}
+	first, err := s.cfg.Source.Timestamp64(ctx)
+	return isotone.Range64{First: first, Count: 1}, err
 }

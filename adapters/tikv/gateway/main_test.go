@@ -63,6 +63,11 @@ func (s *source) Timestamps64(ctx context.Context, count uint64) (isotone.Range6
 	return r, nil
 }
 
+func (s *source) Timestamp64(ctx context.Context) (isotone.Timestamp64, error) {
+	r, err := s.Timestamps64(ctx, 1)
+	return r.First, err
+}
+
 func (s *source) Cluster() isotone.ClusterID {
 	s.mu.Lock()
 	defer s.mu.Unlock()

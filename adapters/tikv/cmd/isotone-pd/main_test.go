@@ -53,6 +53,11 @@ func (f *fake) Timestamps64(_ context.Context, count uint64) (isotone.Range64, e
 	return r, nil
 }
 
+func (f *fake) Timestamp64(ctx context.Context) (isotone.Timestamp64, error) {
+	r, err := f.Timestamps64(ctx, 1)
+	return r.First, err
+}
+
 func (f *fake) Cluster() isotone.ClusterID { return testCluster }
 
 func (f *fake) Close() error {
