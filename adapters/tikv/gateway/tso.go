@@ -18,7 +18,7 @@ import (
 const queueMax = 1024
 
 // globalLocation is the dc_location of timestamps that are in order everywhere. Others are "local
-// TSO", an order for each data center, which PD has removed since.
+// TSO", an order for each data center, which PD has deprecated.
 const globalLocation = "global"
 
 // request is what was received on a stream.
