@@ -19,4 +19,4 @@ downloaded=$(GOFLAGS=-mod=mod go mod download -json "github.com/tikv/pd@$version
 rm -f go.mod
 cp -r "$downloaded/." .
 chmod -R u+w .
-GOFLAGS=-mod=mod go build -tags without_dashboard -o "$file" ./cmd/pd-server
+GOFLAGS=-mod=mod go build -trimpath -tags without_dashboard -o "$file" ./cmd/pd-server

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"io"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/isotone/isotone"
@@ -44,5 +46,27 @@ func TestBatch_TakesTheLargestCountAndNothingBesides(t *testing.T) {
 	b.reset()
 	if !b.add(1) || b.ask() != 1 {
 		t.Fatalf("one timestamp is asked for as %d", b.ask())
+	}
+}
+
+func TestCollect_TakesAllThatWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		waiting []request
+		counts  []uint64
+		next    request
+	}{
+		"nothing":           {nil, []uint64{7}, request{}},
+		"requests":          {[]request{{count: 1}, {count: 500}, {count: 2}}, []uint64{7, 1, 500, 2}, request{}},
+		"one without place": {[]request{{count: 1}, {count: CountMax}, {count: 2}}, []uint64{7, 1}, request{count: CountMax}},
+		"the end":           {[]request{{count: 1}, {end: io.EOF}}, []uint64{7, 1}, request{end: io.EOF}},
+	} {
+		queue := make(chan request, queueMax)
+		for _, r := range c.waiting {
+			queue <- r
+		}
+		var b batch
+		if next := b.collect(request{count: 7}, queue); next != c.next || !slices.Equal(b.counts, c.counts) {
+			t.Errorf("%s: the batch has %v, and %v follows; want %v and %v", name, b.counts, next, c.counts, c.next)
+		}
 	}
 }

@@ -101,7 +101,7 @@ type Config struct {
 func (c *Config) Validate() error {
 	var faults []error
 	if c.Source == nil {
-		faults = append(faults, errors.New("Source is missing"))
+		faults = append(faults, errors.New("want a Source"))
 	}
 	if len(c.Members) == 0 || len(c.Members) > membersMax {
 		faults = append(faults, errors.New("want 1 to 64 members"))

@@ -2,17 +2,8 @@ package gateway_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	cryptorand "crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -24,6 +15,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/adapters/tikv/gateway"
+	"github.com/isotone/isotone/internal/host/authority"
 )
 
 // newPDClient returns PD's own client. It writes a lot of logs.
@@ -150,44 +142,27 @@ func TestPDClient_RecoversWhenTheClusterAnswersAgain(t *testing.T) {
 }
 
 func TestPDClient_SpeaksTLS(t *testing.T) {
-	pair, cert, key := selfSigned(t)
+	dir := &authority.Dir{Path: t.TempDir()}
+	ca := made(t)(dir.Authority("test", time.Hour, false))
+	own := made(t)(dir.Sign(authority.Node("test", 1, []string{"127.0.0.1"}), time.Hour))
+	client := made(t)(dir.Sign(authority.Client("test", "tidb"), time.Hour))
+	pair, err := tls.LoadX509KeyPair(own.Cert, own.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
 	g := start(t, listen(t), gateway.Config{Source: newSource(0), TLS: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}})
-	c := newPDClient(t, pd.SecurityOption{CAPath: cert, CertPath: cert, KeyPath: key}, "https://"+g.addr)
+	c := newPDClient(t, pd.SecurityOption{CAPath: ca.Cert, CertPath: client.Cert, KeyPath: client.Key}, "https://"+g.addr)
 	if _, _, err := c.GetTS(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// selfSigned returns a certificate for 127.0.0.1, and the files that it is in.
-func selfSigned(t *testing.T) (pair tls.Certificate, cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), cryptorand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(cryptorand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	write := func(name, kind string, content []byte) string {
-		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600); err != nil {
+func made(t *testing.T) func(authority.Made, error) authority.Made {
+	return func(m authority.Made, err error) authority.Made {
+		t.Helper()
+		if err != nil {
 			t.Fatal(err)
 		}
-		return file
+		return m
 	}
-	cert, key = write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", secret)
-	if pair, err = tls.LoadX509KeyPair(cert, key); err != nil {
-		t.Fatal(err)
-	}
-	return pair, cert, key
 }

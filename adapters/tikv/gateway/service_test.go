@@ -117,7 +117,7 @@ func TestNew_ListsEverythingThatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"Source is missing", "member 127.0.0.1:2379: want http://HOST:PORT", "member https://a:1:", "member http://a:1/:",
+		"want a Source", "member 127.0.0.1:2379: want http://HOST:PORT", "member https://a:1:", "member http://a:1/:",
 		"http://b:1 is a member twice", "Timeout is negative", "ConnectionsMax is negative",
 	} {
 		if !strings.Contains(err.Error(), want) {

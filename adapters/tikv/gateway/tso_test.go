@@ -51,7 +51,7 @@ func TestTso_AnswersInOneMillisecondWhereverARangeBegins(t *testing.T) {
 }
 
 // Clients may send requests without waiting for answers.
-func TestTso_RequestsThatWaitShareARequestAndAreAnsweredInOrder(t *testing.T) {
+func TestTso_RequestsThatWaitAreAnsweredInOrder(t *testing.T) {
 	s := newSource(1<<18 - 50_000)
 	s.gate = make(chan struct{})
 	g := startOne(t, s)
@@ -71,12 +71,6 @@ func TestTso_RequestsThatWaitShareARequestAndAreAnsweredInOrder(t *testing.T) {
 		}
 		last = checkAnswer(t, answer, count, last)
 	}
-	s.set(func(s *source) {
-		// Those that arrive while the first waits share. How many that are is up to the network.
-		if s.calls >= len(counts)/2 {
-			t.Errorf("%d requests have cost %d requests to the cluster", len(counts), s.calls)
-		}
-	})
 }
 
 // What one client receives before another one asks is smaller than what that receives.

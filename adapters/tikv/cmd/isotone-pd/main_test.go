@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -162,21 +163,26 @@ func TestServe_AnswersUntilItIsStopped(t *testing.T) {
 
 func fetch(t *testing.T, ctx context.Context, method, url string) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
+	body, err := fetchWith(ctx, nil, method, url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := &http.Transport{DisableKeepAlives: true}
+	return body
+}
+
+func fetchWith(ctx context.Context, secure *tls.Config, method, url string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: secure}
 	a, err := transport.RoundTrip(r)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	defer a.Body.Close()
 	body, err := io.ReadAll(a.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
+	return string(body), err
 }
 
 func TestRun_SaysWhatIsWrongWithTheCommandLine(t *testing.T) {
