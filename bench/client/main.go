@@ -72,6 +72,7 @@ func run(args []string, out io.Writer) error {
 	conns := flags.Int("conns", 0, "connections to the leader; 0: the client's default")
 	others := flags.Int("others", 0, "goroutines in the same process that compute all the time while the others request timestamps")
 	work := flags.Int("work", 0, "steps, of a few nanoseconds each, that a goroutine computes after each call")
+	inFlight := flags.Int("in-flight", 1, "requests that each goroutine keeps under way: with 1 it calls Timestamp, with more TimestampAsync")
 	mode := flags.String("mode", "quorum", "quorum or lease")
 	asJSON := flags.Bool("json", false, "print JSON")
 	profile := flags.String("cpuprofile", "", "write a CPU profile of the measurements with goroutines to this file")
@@ -81,6 +82,9 @@ func run(args []string, out io.Writer) error {
 	counts, err := parseCounts(*goroutines)
 	if err != nil {
 		return err
+	}
+	if *inFlight < 1 || *inFlight > 1<<16 {
+		return fmt.Errorf("--in-flight %d: want 1 to 65536", *inFlight)
 	}
 	readMode, err := isotone.ParseReadMode(*mode)
 	if err != nil {
@@ -122,7 +126,7 @@ func run(args []string, out io.Writer) error {
 	}
 	defer rest.Store(true)
 	for _, n := range counts {
-		l, err := measure(c, n, *work, *duration, &requests, &calls)
+		l, err := measure(c, n, *inFlight, *work, *duration, &requests, &calls)
 		if err != nil {
 			return err
 		}
@@ -261,7 +265,7 @@ func burn(steps int) {
 
 // measure runs n goroutines that request one timestamp after another and compute work steps
 // in between. It returns an error if the timestamps of a goroutine do not increase.
-func measure(c *client.Client, n, work int, duration time.Duration, requests, calls *atomic.Uint64) (load, error) {
+func measure(c *client.Client, n, inFlight, work int, duration time.Duration, requests, calls *atomic.Uint64) (load, error) {
 	ctx := context.Background()
 	var stop, failed atomic.Bool
 	var total atomic.Uint64
@@ -276,6 +280,15 @@ func measure(c *client.Client, n, work int, duration time.Duration, requests, ca
 	for range n - 1 {
 		// This frame is small: the larger the stack of a goroutine, the longer it takes
 		// to resume it.
+		if inFlight > 1 {
+			wg.Go(func() {
+				count, err := pipeline(c, inFlight, &stop)
+				if total.Add(count); err != nil {
+					fail(err)
+				}
+			})
+			continue
+		}
 		wg.Go(func() {
 			var last isotone.Timestamp
 			count := uint64(0)
@@ -320,6 +333,28 @@ func measure(c *client.Client, n, work int, duration time.Duration, requests, ca
 		Goroutines: n, PerSecond: float64(total.Load()) / elapsed,
 		Batch: float64(calls.Load()-callsBefore) / float64(sent), P50: at(took, 0.5), P99: at(took, 0.99),
 	}, nil
+}
+
+// pipeline keeps inFlight requests under way until stop is set, and returns how many were answered.
+func pipeline(c *client.Client, inFlight int, stop *atomic.Bool) (count uint64, err error) {
+	ctx := context.Background()
+	futures := make([]client.Future, inFlight)
+	for i := range futures {
+		futures[i] = c.TimestampAsync(ctx)
+	}
+	for i := 0; !stop.Load(); i = (i + 1) % inFlight {
+		if _, err := futures[i].Wait(); err != nil {
+			return count, err
+		}
+		count++
+		futures[i] = c.TimestampAsync(ctx)
+	}
+	for i := range futures {
+		if _, err := futures[i].Wait(); err != nil {
+			return count, err
+		}
+	}
+	return count, nil
 }
 
 // crowd is a barrier for half of the goroutines.

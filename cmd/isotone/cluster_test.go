@@ -259,6 +259,9 @@ func TestForwarding_GivesOnlyWhatIsOfItsOwnCluster(t *testing.T) {
 	defer f.close()
 	ask := func() error {
 		_, err := f.Timestamps(soon(t), isotone.ReadQuorum, isotone.Timestamp{}, 1)
+		if _, err64 := f.Timestamps64(soon(t), isotone.ReadQuorum, isotone.Timestamp{}, 1); fmt.Sprint(err64) != fmt.Sprint(err) {
+			t.Errorf("of 64 bits: %v, others: %v", err64, err)
+		}
 		return err
 	}
 	if err := ask(); !errors.Is(err, isotone.ErrNoLeader) {

@@ -19,7 +19,7 @@ func startInterval(t *testing.T, length time.Duration, forward bool) string {
 	t.Helper()
 	s := config.Default()
 	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.DataDir = "127.0.0.1", 0, "127.0.0.1:0", t.TempDir()
-	s.Interval, s.Forward = length, forward
+	s.AdvertiseAddr, s.Interval, s.Forward = "", length, forward
 	so, err := listen(&s)
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +40,13 @@ func startInterval(t *testing.T, length time.Duration, forward bool) string {
 // sayInterval sends a line of RESP, and returns the first line of the answer.
 func sayInterval(t *testing.T, addr, line string) string {
 	t.Helper()
+	first, _, _ := strings.Cut(saying(t, addr, line), "\r\n")
+	return first
+}
+
+// saying sends a line of RESP, and returns the answer and that to QUIT.
+func saying(t *testing.T, addr, line string) string {
+	t.Helper()
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -50,8 +57,7 @@ func sayInterval(t *testing.T, addr, line string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, _, _ := strings.Cut(string(answer), "\r\n")
-	return first
+	return string(answer)
 }
 
 // Without INTERVAL_MS, and at a proxy, everything says that nothing is read here, and whom to ask.

@@ -95,6 +95,7 @@ func (r *Replica) startClock() {
 		return
 	}
 	c.runs, c.base, c.at, c.slew = true, r.mutateClockStart(from), r.steadyNow(), 0
+	l.alloc.Advance(c.base)
 	r.effects.Changed = true
 	if len(r.queue.rounds) == 0 {
 		r.beginRound(nil)

@@ -65,6 +65,9 @@ func (w *world) request(c *client) {
 		counts[i] = 1 + w.rng.Uint64N(5)
 		if w.chance(0.01) {
 			counts[i] = isotone.RangeCountMax
+			if u64 && len(w.history)&1 == 0 {
+				counts[i] = isotone.Range64CountMax << (len(w.history) / 2 % 5) // up to 16 ms of time
+			}
 		}
 	}
 	k := &call{client: c, op: len(w.history), u64: u64, counts: counts, ranges: make([]isotone.Range, len(counts)), mode: isotone.ReadQuorum}
