@@ -12,9 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pingcap/kvproto/pkg/pdpb"
 	"github.com/pingcap/log"
 	pd "github.com/tikv/pd/client"
 	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/adapters/tikv/gateway"
@@ -51,8 +54,8 @@ func connect(t *testing.T, nodes *chaos.Cluster) *client.Client {
 	return c
 }
 
-// startGateway returns a client of PD, of a gateway in front of the nodes.
-func startGateway(t *testing.T, nodes *chaos.Cluster) pd.Client {
+// startGateway returns the address of a gateway in front of the nodes.
+func startGateway(t *testing.T, nodes *chaos.Cluster) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -74,8 +77,14 @@ func startGateway(t *testing.T, nodes *chaos.Cluster) pd.Client {
 			t.Error(err)
 		}
 	})
+	return ln.Addr().String()
+}
+
+// newPDClient returns PD's own client, of a gateway of its own.
+func newPDClient(t *testing.T, nodes *chaos.Cluster) pd.Client {
+	t.Helper()
 	log.SetLevel(zapcore.FatalLevel)
-	c, err := pd.NewClientWithContext(testContext(t), []string{ln.Addr().String()}, pd.SecurityOption{})
+	c, err := pd.NewClientWithContext(testContext(t), []string{startGateway(t, nodes)}, pd.SecurityOption{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +143,7 @@ func askPD(ctx context.Context, c pd.Client) func() (isotone.Timestamp, error) {
 
 func TestGateway_IsInOneOrderWithOtherClients(t *testing.T) {
 	nodes := startNodes(t)
-	first, second, own := startGateway(t, nodes), startGateway(t, nodes), connect(t, nodes)
+	first, second, own := newPDClient(t, nodes), newPDClient(t, nodes), connect(t, nodes)
 	ctx := testContext(t)
 	if got, want := first.GetClusterID(ctx), uint64(own.Cluster()); got != want {
 		t.Errorf("PD's client has cluster %d, want %d", got, want)
@@ -166,11 +175,52 @@ func TestGateway_IsInOneOrderWithOtherClients(t *testing.T) {
 	}
 }
 
+// The largest counts of many streams do not fit into one request to the cluster.
+func TestGateway_AnswersTheLargestCounts(t *testing.T) {
+	nodes := startNodes(t)
+	conn, err := grpc.NewClient(startGateway(t, nodes), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx := testContext(t)
+	header := &pdpb.RequestHeader{ClusterId: uint64(connect(t, nodes).Cluster())}
+	var o order
+	var work sync.WaitGroup
+	for range 16 {
+		stream, err := pdpb.NewPDClient(conn).Tso(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		work.Go(func() {
+			for range 20 {
+				if err := o.get(t, func() (isotone.Timestamp, error) {
+					if err := stream.Send(&pdpb.TsoRequest{Header: header, Count: gateway.CountMax}); err != nil {
+						return isotone.Timestamp{}, err
+					}
+					got, err := stream.Recv()
+					if err != nil {
+						return isotone.Timestamp{}, err
+					}
+					if ts := got.GetTimestamp(); ts.Logical < gateway.CountMax-1 {
+						t.Errorf("%d timestamps end at counter %d", uint64(gateway.CountMax), ts.Logical)
+					}
+					return isotone.NewTimestamp64(uint64(got.Timestamp.Physical), uint64(got.Timestamp.Logical)).Timestamp(), nil
+				}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
+}
+
 // A leader is killed: the gateway waits for the next one, so that no call fails, let alone gets a
 // timestamp out of order.
 func TestGateway_SurvivesTheLossOfALeader(t *testing.T) {
 	nodes := startNodes(t)
-	c := startGateway(t, nodes)
+	c := newPDClient(t, nodes)
 	ctx := testContext(t)
 	var o order
 	var work sync.WaitGroup
