@@ -72,7 +72,8 @@ func readTimestamp64(r *bufio.Reader, count uint64) (isotone.Timestamp, error) {
 		return isotone.Timestamp{}, err
 	}
 	first, err := isotone.ParseTimestamp64(string(line))
-	if err != nil || len(line) != n || uint64(first) > math.MaxUint64-count {
+	last := first + isotone.Timestamp64(count-1) // none is after the year 2553, see isotone.Timestamp64.Timestamp
+	if err != nil || len(line) != n || last < first || isotone.Timestamp64From(last.Timestamp()) != last {
 		return isotone.Timestamp{}, reply.Malformed("%.40q instead of a timestamp of 64 bits", line)
 	}
 	return first.Timestamp(), nil

@@ -53,6 +53,7 @@ type cluster struct {
 	old    bool // older versions do not know FLOOR
 	// untraced: versions in between do not know TRACEPARENT.
 	untraced bool
+	no64     bool   // versions after that do not know TS64
 	secret   string // of everybody; "": nodes want none
 	guard    uint64 // the largest index of a floor; 0: any
 	ids      int64
@@ -335,7 +336,7 @@ func (c *cluster) answer(index int, args []string) []byte {
 	case "WORKER LEASE", "WORKER RELEASE":
 		return c.worker(index, args)
 	}
-	switch args[0] {
+	switch c.known(args[0]) {
 	case "TS", "TS64":
 		if fault := c.refuse(index); fault != nil {
 			return fault

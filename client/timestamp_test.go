@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -67,7 +68,7 @@ func TestTimestamps64_HasItsLimits(t *testing.T) {
 func TestTimestamp64_MalformedAnswersEndTheConnection(t *testing.T) {
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{})
-	for _, bad := range []string{":5\r\n", "$-1\r\n", "$0\r\n\r\n", "$2\r\n5\r\n", "$2\r\n5x\r\n", "$20\r\n18446744073709551615\r\n", "$21\r\n000000000000000000001\r\n"} {
+	for _, bad := range []string{"$20\r\n18446744073709551000\r\n", ":5\r\n", "$-1\r\n", "$0\r\n\r\n", "$2\r\n5\r\n", "$2\r\n5x\r\n", "$20\r\n18446744073709551615\r\n", "$21\r\n000000000000000000001\r\n"} {
 		var once sync.Once
 		f.nodes[0].replies(func(args []string) (answer []byte, ok bool) {
 			if args[0] == "TS64" {
@@ -146,4 +147,46 @@ func TestFuture_OfAClosedClientFails(t *testing.T) {
 		t.Errorf("later: %v", err)
 	}
 	f.nodes[0].thaw()
+}
+
+// known returns the name of a command, or "" if the fake nodes are of a version that does not know it.
+func (c *cluster) known(name string) string {
+	if name == "TS64" && c.no64 {
+		return ""
+	}
+	return name
+}
+
+// TestTimestamp64_OlderNodesRefuseItAlone: the call fails at once. Other calls carry the client's floor and
+// their traces as before.
+func TestTimestamp64_OlderNodesRefuseItAlone(t *testing.T) {
+	for name, ask := range map[string]func(context.Context, *client.Client) error{
+		"direct": func(ctx context.Context, c *client.Client) error { _, err := c.Timestamp64(ctx); return err },
+		"batch":  func(ctx context.Context, c *client.Client) error { _, err := c.Timestamps64(ctx, 3); return err },
+		"above": func(ctx context.Context, c *client.Client) error {
+			_, err := c.In(isotone.ReadLease).Above(isotone.Timestamp{Time: 1}).Timestamps64(ctx, 3)
+			return err
+		},
+	} {
+		f := startCluster(t, 1)
+		f.no64 = true
+		c := f.dial(client.Options{Conns: 1, TraceParent: func(context.Context) string { return "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" }})
+		wantTimestamp(t, c)
+		pings := f.nodes[0].count("PING")
+		f.nodes[0].hangUp(false)
+		eventually(t, "a new connection", func() bool { return f.nodes[0].count("PING") > pings })
+		for range 3 {
+			if err := ask(within(t, 10*time.Second), c); !errors.Is(err, isotone.ErrInvalidArgument) {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		before := len(f.nodes[0].commands("TS "))
+		if _, err := one(within(t, 10*time.Second), c); err != nil {
+			t.Fatal(err)
+		}
+		asked := f.nodes[0].commands("TS ")[before:]
+		if len(asked) != 1 || !strings.Contains(asked[0], " FLOOR ") || !strings.Contains(asked[0], " TRACEPARENT ") {
+			t.Errorf("%s: the next request is %q", name, asked)
+		}
+	}
 }

@@ -90,11 +90,11 @@ func (p *pool) untrace(b *batch) {
 
 // older notes that the node has refused an option of b's request because its version does not
 // know it, and reports whether the request is to be sent again. Trace contexts are newer than
-// floors, so they are given up first.
+// floors, so they are given up first. TS64 is newer than both: who refuses that says nothing about them.
 func (cn *conn) older(b *batch, err error) bool {
 	refusal, ok := err.(*isotone.Error)
 	switch {
-	case !ok || refusal.Code != isotone.CodeInvalidArgument:
+	case !ok || refusal.Code != isotone.CodeInvalidArgument || b.kind.is64():
 		return false
 	case b.traces:
 		cn.untraced = true

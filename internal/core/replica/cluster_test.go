@@ -324,21 +324,33 @@ func (c *cluster) check(a *answered) {
 
 // settle delivers messages and makes writes durable until nothing is left to do.
 func (c *cluster) settle() {
-	for busy := true; busy; {
-		busy = false
-		for _, n := range c.running() {
-			in := &replica.Input{Messages: n.inbox, Hellos: n.hellos}
-			n.inbox, n.hellos = nil, nil
-			asked := len(n.asks)+len(n.tells) > 0
-			if !n.stalled && n.flying != nil {
-				n.disk.save(n.flying)
-				in.Persisted, n.flying = n.flying, nil
-			}
-			if len(in.Messages)+len(in.Hellos) > 0 || in.Persisted != nil || asked {
-				busy = true
-				c.turn(n, in)
-			}
+	for c.pass() {
+	}
+}
+
+// pass does so once for each node, and reports whether there was anything to do.
+func (c *cluster) pass() (busy bool) {
+	for _, n := range c.running() {
+		in := &replica.Input{Messages: n.inbox, Hellos: n.hellos}
+		n.inbox, n.hellos = nil, nil
+		asked := len(n.asks)+len(n.tells) > 0
+		if !n.stalled && n.flying != nil {
+			n.disk.save(n.flying)
+			in.Persisted, n.flying = n.flying, nil
 		}
+		if len(in.Messages)+len(in.Hellos) > 0 || in.Persisted != nil || asked {
+			busy = true
+			c.turn(n, in)
+		}
+	}
+	return busy
+}
+
+// passes lets time go on by as much, in steps, and delivers messages after each.
+func (c *cluster) passes(total, step time.Duration) {
+	for ; total > 0; total -= step {
+		c.mono += step
+		c.pass()
 	}
 }
 

@@ -106,6 +106,9 @@ func (r *Replica) passFloor(f isotone.Timestamp) (hold bool, refused *isotone.Er
 		return false, nil
 	}
 	if l.clock.runs && !l.alloc.IsAbove(f) {
+		if f.Time < r.clusterNow() && l.alloc.Pass(f) { // oracle time was behind
+			return false, nil
+		}
 		return r.holdFloor(f)
 	}
 	before := l.alloc.Time()

@@ -8,27 +8,30 @@ import (
 )
 
 // issue allocates the timestamps of a request, above its floor, and returns their number. With
-// hold the request has to wait, for a proposal (see passFloor) or for the cluster clock (see next64). On
-// an error, and with hold, part of the ranges is set.
+// hold the request has to wait, for a proposal (see passFloor) or for the cluster clock (see next64). It goes on
+// then with the range that did not fit: if it began again, a request for several might never have
+// time for all of them. On an error part of the ranges is set.
 func (r *Replica) issue(p *pending) (issued uint64, hold bool, failed *isotone.Error) {
+	p.short = false
 	if hold, failed = r.passFloor(p.Floor); hold || failed != nil {
 		return 0, hold, failed
 	}
-	for i, n := range p.Counts {
-		var err *isotone.Error
+	for ; p.filled < len(p.Counts); p.filled++ {
+		n, rng, err := p.Counts[p.filled], &p.Ranges[p.filled], (*isotone.Error)(nil)
 		if p.U64 {
-			p.Ranges[i], hold, err = r.next64(n, p.clock)
-		} else if rng, full := r.leading.alloc.Next(n); full != nil {
+			*rng, hold, err = r.next64(n, p.clock)
+			p.short = hold
+		} else if next, full := r.leading.alloc.Next(n); full != nil {
 			err = isotone.ErrOverloaded
 		} else {
-			p.Ranges[i] = rng
+			*rng = next
 		}
 		if hold || err != nil {
-			return issued, hold, err
+			return p.issued, hold, err
 		}
-		issued += n
+		p.issued += n
 	}
-	return issued, false, nil
+	return p.issued, false, nil
 }
 
 // arrivalClock returns what the cluster clock shows when a request comes, for [Replica.next64]; 0 if none
@@ -62,14 +65,36 @@ func (r *Replica) next64(count, arrived uint64) (rng isotone.Range, hold bool, e
 	return rng, false, isotone.ErrOverloaded
 }
 
-// triesAgain reports whether a request that [Replica.next64] could not answer is to take part in the next round
-// at once. If the clock has not moved since that was last tried, or the next round takes no time, it
-// waits for a tick.
+// triesAgain reports whether a request that is held is to take part in the next round at once: one that
+// [Replica.next64] could not answer. If the clock has not moved since that was last tried, or has
+// reached the ceiling, or the next round takes no time, it waits for a tick.
 func (r *Replica) triesAgain(p *pending) bool {
-	if !p.U64 || !r.leading.clock.runs || len(r.conf.GetVoters()) == 1 {
+	if !p.short || len(r.conf.GetVoters()) == 1 {
 		return false
 	}
 	before, now := p.tried, r.clusterNow()
 	p.tried = now
-	return before != now
+	return before != now && now < r.leading.alloc.Ceiling()
+}
+
+// blockTicks is how old a request is for which others wait: so that most that wait for another round do
+// without.
+const blockTicks = 2
+
+// keepFree is called after a request was tried, with whether it got a range, and whether it was short before. With
+// a cluster clock, a large count needs more time than a busy leader leaves it: a millisecond for the largest. So
+// all others wait for one that is blockTicks old, until it has got a range. If 64-bit timestamps have just been
+// issued it is the turn of the other form. At the ceiling nobody waits: what the request lacks there is a commit.
+func (r *Replica) keepFree(p *pending, got, short bool) {
+	q := &r.queue
+	switch {
+	case !p.U64 || !r.leading.clock.runs:
+	case got:
+		q.passed = true
+		if q.blocked && short {
+			q.blocked, q.again = false, true
+		}
+	case p.short && !q.passed && r.ticks-p.arrived >= blockTicks && r.clusterNow() < r.leading.alloc.Ceiling():
+		q.blocked, q.stop = true, true
+	}
 }

@@ -164,6 +164,9 @@ func (r *Replica) serveByLease(req Request) bool {
 		r.counters.LeaseMisses += uint64(len(req.Counts))
 		return false
 	}
+	if r.queue.blocked {
+		return false
+	}
 	p := pending{Request: req, clock: r.arrivalClock(req)}
 	if r.advancesAlways() && !(p.U64 && r.leading.clock.runs) {
 		r.leading.alloc.Advance(r.axisNow())

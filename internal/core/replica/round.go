@@ -18,15 +18,18 @@ const roundsMax = 2
 
 // queue holds the requests that are not answered yet.
 type queue struct {
-	// waiting are requests without a round, in order of arrival.
+	// waiting are requests without a round, in order of arrival but for those that were held.
 	waiting []pending
 	// rounds are in flight, oldest first; at most roundsMax.
 	rounds []round
-	// held are requests whose floor is proposed, in order of arrival. They came before all in
-	// rounds and in waiting.
+	// held are requests whose floor is proposed, or that wait for the cluster clock.
 	held []pending
 	// again is set if held is to be released at once.
 	again bool
+	// blocked is set, until the next tick at most, while requests wait for one that needs more time of
+	// the cluster clock; see keepFree. stop and passed are of one call of confirm: nothing else is answered, and
+	// 64-bit timestamps were issued.
+	blocked, stop, passed bool
 	// size is the sum of len(Counts) of all requests; at most max.
 	size, max int
 	// lastRound is the number of the latest round of this process. No number is used twice,
@@ -42,6 +45,9 @@ type pending struct {
 	arrived uint64
 	clock   uint64
 	tried   uint64 // what the cluster clock showed when it was last tried in vain; see triesAgain
+	short   bool   // what held it last is next64
+	filled  int    // ranges that are set, with issued timestamps
+	issued  uint64
 }
 
 // round is a confirmation of leadership in flight, with the requests that it answers.
@@ -110,10 +116,11 @@ func (r *Replica) confirm(id uint64) {
 		rounds = rounds[:len(rounds)-1]
 	}
 	byClock := r.leading.clock.runs
+	r.queue.stop, r.queue.passed = false, false
 	if byClock {
 		r.serveAll(rounds, true)
 	}
-	if r.advancesAlways() && (!byClock || haveOthers(rounds)) {
+	if r.advancesAlways() && (!byClock || haveOthers(rounds) && !r.queue.blocked) {
 		r.leading.alloc.Advance(r.axisNow())
 	}
 	for i := range rounds {
@@ -156,7 +163,13 @@ func (r *Replica) serveAll(rounds []round, u64 bool) {
 
 // serve answers a request of a confirmed round, or holds it.
 func (r *Replica) serve(p *pending, stats *Round) {
+	if q := &r.queue; q.stop || q.blocked && !p.short {
+		q.held = append(q.held, *p)
+		return
+	}
+	filled, short := p.filled, p.short
 	issued, hold, err := r.issue(p)
+	r.keepFree(p, p.filled > filled, short)
 	if hold {
 		r.queue.again = r.queue.again || r.triesAgain(p)
 		r.queue.held = append(r.queue.held, *p)
@@ -175,23 +188,22 @@ func (r *Replica) restartRounds() {
 	r.queue.waiting, r.queue.size = r.takeQueue(), size
 }
 
-// expire fails requests that have waited too long.
+// expire fails requests that have waited too long. They are not in order of arrival everywhere: those that
+// were held come back in front of others.
 func (r *Replica) expire() {
-	limit := uint64(r.cfg.RequestTicks)
-	late := func(list []pending) []pending {
-		n := 0
-		for n < len(list) && r.ticks-list[n].arrived >= limit {
-			r.queue.size -= len(list[n].Counts)
-			r.counters.Expired += uint64(len(list[n].Counts))
-			r.answer(list[n].Token, isotone.ErrDeadlineExceeded)
-			n++
+	late := func(p pending) bool {
+		if r.ticks-p.arrived < uint64(r.cfg.RequestTicks) {
+			return false
 		}
-		return append(list[:0], list[n:]...)
+		r.queue.size -= len(p.Counts)
+		r.counters.Expired += uint64(len(p.Counts))
+		r.answer(p.Token, isotone.ErrDeadlineExceeded)
+		return true
 	}
-	r.queue.held = late(r.queue.held)
-	r.queue.waiting = late(r.queue.waiting)
+	r.queue.held = slices.DeleteFunc(r.queue.held, late)
+	r.queue.waiting = slices.DeleteFunc(r.queue.waiting, late)
 	for i := range r.queue.rounds {
-		r.queue.rounds[i].requests = late(r.queue.rounds[i].requests)
+		r.queue.rounds[i].requests = slices.DeleteFunc(r.queue.rounds[i].requests, late)
 	}
 }
 
@@ -203,7 +215,7 @@ func (r *Replica) takeQueue() []pending {
 		all = append(all, rd.requests...)
 	}
 	all = append(all, q.waiting...)
-	q.held, q.rounds, q.waiting, q.size = nil, q.rounds[:0], q.waiting[:0], 0
+	q.held, q.rounds, q.waiting, q.size, q.blocked = nil, q.rounds[:0], q.waiting[:0], 0, false
 	return all
 }
 

@@ -31,6 +31,15 @@ const (
 	statusDisrupted
 )
 
+const (
+	// restartMax is how old a segment may be of a daemon that is there, or restarts. ClockBound's own
+	// client takes the clock for free-running from then on.
+	restartMax = 5 * time.Second
+	// aheadMax is how far ahead of now the clock that wrote the segment may be. Beyond it the segment
+	// is one of another boot, or machine.
+	aheadMax = 10 * time.Millisecond
+)
+
 var errNoSegment = errors.New("no segment of ClockBound")
 
 // generation is odd while the daemon writes, and 0 before it has written anything.
@@ -60,19 +69,19 @@ func (s *segment) status(now int64, disrupted func(marker uint64) bool) (Status,
 	asOf, ok1 := s.time(16)
 	voidAfter, ok2 := s.time(32)
 	bound := int64(e.Uint64(s[48:]))
-	if !ok1 || !ok2 || bound < 0 || bound > math.MaxInt64/2 {
+	drift := e.Uint32(s[64:])
+	if !ok1 || !ok2 || bound < 0 || bound > math.MaxInt64/2 || drift >= 1e9 || asOf > now+int64(aheadMax) {
 		return Status{}, errNoSegment
 	}
 	result := Status{Source: ClockBound}
 	status := int32(e.Uint32(s[68:]))
-	if now > voidAfter || s[72] != 0 && disrupted(e.Uint64(s[56:])) {
+	if now >= voidAfter || s[72] != 0 && disrupted(e.Uint64(s[56:])) {
 		return result, nil
 	}
 	if status == statusSynchronized || status == statusFreeRunning {
-		// A coarse clock, as that of as-of, may be behind by a tick; so a time to come counts as now.
-		age := float64(max(0, now-asOf))
-		grown := float64(bound) + age/1e9*float64(e.Uint32(s[64:]))
-		result.Synchronized = status == statusSynchronized
+		age := max(0, now-asOf)
+		grown := float64(bound) + float64(age)/1e9*float64(drift)
+		result.Synchronized = status == statusSynchronized && age < int64(restartMax)
 		result.Known, result.Error = true, time.Duration(min(grown, math.MaxInt64/2))
 	}
 	return result, nil

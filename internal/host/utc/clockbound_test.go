@@ -28,11 +28,15 @@ const second = int64(time.Second)
 
 func TestSegment_BoundGrowsWithDrift(t *testing.T) {
 	for _, tt := range []struct {
-		now  int64
-		want time.Duration
-	}{{100 * second, time.Millisecond}, {99 * second, time.Millisecond}, {110 * second, 1500 * time.Microsecond}} {
+		now          int64
+		want         time.Duration
+		synchronized bool
+	}{
+		{100 * second, time.Millisecond, true}, {100*second - 1e6, time.Millisecond, true},
+		{104 * second, 1200 * time.Microsecond, true}, {110 * second, 1500 * time.Microsecond, false},
+	} {
 		got, err := written().status(tt.now, nil)
-		if err != nil || got != (Status{ClockBound, true, true, tt.want}) {
+		if err != nil || got != (Status{ClockBound, tt.synchronized, true, tt.want}) {
 			t.Errorf("at %d: %+v, %v, want %v", tt.now, got, err, tt.want)
 		}
 	}
@@ -74,6 +78,8 @@ func TestSegment_RefusesOtherContents(t *testing.T) {
 		"never written":  func(s *segment) { e.PutUint16(s[14:], 0) },
 		"negative time":  func(s *segment) { e.PutUint64(s[16:], 1<<63) },
 		"long second":    func(s *segment) { e.PutUint64(s[40:], 1_000_000_000) },
+		"time to come":   func(s *segment) { e.PutUint64(s[16:], 111) },
+		"no rate":        func(s *segment) { e.PutUint32(s[64:], 1_000_000_000) },
 		"negative bound": func(s *segment) { e.PutUint64(s[48:], 1<<63) },
 	} {
 		s := written()
