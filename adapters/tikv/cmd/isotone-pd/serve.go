@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/isotone/isotone/adapters/tikv/gateway"
+	"github.com/isotone/isotone/adapters/tikv/timelock"
+	"github.com/isotone/isotone/adapters/tikv/zero"
+	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/host/credential"
+)
+
+// cluster is where timestamps come from.
+type cluster interface {
+	gateway.Source
+	Close() error
+}
+
+// dialer returns a cluster, which need not be up yet.
+type dialer func(client.Options) (cluster, error)
+
+func connect(o client.Options) (cluster, error) {
+	return client.NewWith(context.Background(), o)
+}
+
+// serve serves until ctx is done or a listener fails.
+func (c *command) serve(ctx context.Context, dial dialer, log *slog.Logger) (err error) {
+	if err := c.check(); err != nil {
+		return err
+	}
+	o, err := c.options()
+	if err != nil {
+		return err
+	}
+	o.Lazy = true
+	o.Hooks = hooks(log)
+	certs, err := c.certificates(log)
+	if err != nil {
+		return err
+	}
+	lns, err := c.listen()
+	if err != nil {
+		return err
+	}
+	members, err := c.members(lns.pd.Addr())
+	if err != nil {
+		return errors.Join(err, lns.close())
+	}
+	source, err := dial(o)
+	if err != nil {
+		return errors.Join(err, lns.close())
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	grpc, err := gateway.New(gateway.Config{
+		Source: source, Members: members, Timeout: c.Timeout, ConnectionsMax: c.MaxConnections, TLS: certs.config("h2"), Log: log,
+	})
+	if err != nil {
+		return errors.Join(err, lns.close())
+	}
+	if c.lends() && certs == nil && !isLoopback(lns.pd.Addr()) {
+		log.Warn("whoever reaches this gateway uses the cluster with the gateway's credentials; --tls-client-ca has clients present a certificate")
+	}
+	log.Info("serving clients of PD", "listen", lns.pd.Addr().String(), "http", lns.httpAddr(), "members", members, "nodes", o.Addrs)
+	return c.run(ctx, log, certs, lns, grpc, source)
+}
+
+// lends reports whether the gateway has rights of its own at the nodes.
+func (c *command) lends() bool { return c.User != "" || c.Cert != "" }
+
+// run serves until ctx is done or a listener fails, then drains.
+func (c *command) run(ctx context.Context, log *slog.Logger, certs *certificates, lns *listeners, grpc *gateway.Server, source cluster) error {
+	web := c.web(source, certs, log)
+	served := make(chan error, 2)
+	var work sync.WaitGroup
+	defer work.Wait()
+	watching, unwatch := context.WithCancel(context.Background())
+	defer unwatch()
+	work.Go(func() { certs.watch(watching) })
+	work.Go(func() { served <- named("--listen", grpc.Serve(lns.pd)) })
+	if lns.http != nil {
+		work.Go(func() {
+			served <- named("--listen-http", serveHTTP(web, netutil.LimitListener(lns.http, c.MaxConnections)))
+		})
+	}
+	var failure error
+	select {
+	case failure = <-served:
+	case <-ctx.Done():
+		log.Info("stopping", "signal", context.Cause(ctx).Error())
+	}
+	draining, cancel := context.WithTimeout(context.Background(), c.DrainTimeout)
+	defer cancel()
+	if err := errors.Join(grpc.Shutdown(draining), web.Shutdown(draining)); err != nil {
+		log.Warn("requests were cut off; a longer --drain-timeout waits for them", "err", err)
+		_ = web.Close()
+	}
+	log.Info("stopped")
+	return failure
+}
+
+func named(flag string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", flag, err)
+}
+
+// The bounds of HTTP requests, which are one line and few fields.
+const (
+	httpHeadTimeout = 10 * time.Second
+	httpIdleTimeout = 2 * time.Minute
+	httpHeadMax     = 16 << 10
+)
+
+// web returns the server of the HTTP forms.
+func (c *command) web(source cluster, certs *certificates, log *slog.Logger) *http.Server {
+	mux := http.NewServeMux()
+	mux.Handle("/assign", zero.Handler(source))
+	mux.Handle("/", timelock.Handler(source))
+	bounded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), c.Timeout)
+		defer cancel()
+		mux.ServeHTTP(w, r.WithContext(ctx))
+	})
+	return &http.Server{
+		Handler: bounded, TLSConfig: certs.config("http/1.1"), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ReadHeaderTimeout: httpHeadTimeout, ReadTimeout: httpHeadTimeout, WriteTimeout: c.Timeout + httpHeadTimeout,
+		IdleTimeout: httpIdleTimeout, MaxHeaderBytes: httpHeadMax,
+	}
+}
+
+func serveHTTP(web *http.Server, ln net.Listener) error {
+	var err error
+	if web.TLSConfig != nil {
+		err = web.ServeTLS(ln, "", "")
+	} else {
+		err = web.Serve(ln)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// listeners are the open ports. http is nil without --listen-http.
+type listeners struct{ pd, http net.Listener }
+
+func (c *command) listen() (*listeners, error) {
+	var l listeners
+	var err error
+	if l.pd, err = net.Listen("tcp", c.Listen); err != nil {
+		return nil, named("--listen", err)
+	}
+	if c.ListenHTTP == "" {
+		return &l, nil
+	}
+	if l.http, err = net.Listen("tcp", c.ListenHTTP); err != nil {
+		return nil, errors.Join(named("--listen-http", err), l.close())
+	}
+	return &l, nil
+}
+
+func (l *listeners) httpAddr() string {
+	if l.http == nil {
+		return ""
+	}
+	return l.http.Addr().String()
+}
+
+func (l *listeners) close() error {
+	err := l.pd.Close()
+	if l.http != nil {
+		err = errors.Join(err, l.http.Close())
+	}
+	return err
+}
+
+func isLoopback(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// certificates are those of this gateway; nil: no TLS.
+type certificates struct{ reloader *credential.Reloader }
+
+func (c *command) certificates(log *slog.Logger) (*certificates, error) {
+	if c.TLSCert == "" {
+		return nil, nil
+	}
+	r, err := credential.Open(credential.Config{
+		CertFile: c.TLSCert, KeyFile: c.TLSKey, CertSetting: "--tls-cert", KeySetting: "--tls-key",
+		ClientCAFile: c.TLSClientCA, ClientCASetting: "--tls-client-ca", Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &certificates{r}, nil
+}
+
+func (c *certificates) config(protocol string) *tls.Config {
+	if c == nil {
+		return nil
+	}
+	return c.reloader.TLS(protocol)
+}
+
+func (c *certificates) watch(ctx context.Context) {
+	if c != nil {
+		c.reloader.Run(ctx)
+	}
+}
+
+// hooks log what the client of the cluster does.
+func hooks(log *slog.Logger) client.Hooks {
+	return client.Hooks{
+		Leader:   func(addr string) { log.Info("the cluster has a leader", "node", addr) },
+		Retried:  func(addr string, err error) { log.Debug("a request is sent again", "node", addr, "err", err) },
+		Rejected: func(addr string, err error) { log.Error("an answer of a node was not used", "node", addr, "err", err) },
+	}
+}
