@@ -115,10 +115,10 @@ func (c *Config) Validate() error {
 		}
 	}
 	if c.Timeout < 0 {
-		faults = append(faults, errors.New("Timeout is negative"))
+		faults = append(faults, errors.New("want a Timeout of 0 or more"))
 	}
 	if c.ConnectionsMax < 0 {
-		faults = append(faults, errors.New("ConnectionsMax is negative"))
+		faults = append(faults, errors.New("want ConnectionsMax of 0 or more"))
 	}
 	if len(faults) == 0 {
 		return nil

@@ -118,7 +118,7 @@ func TestNew_ListsEverythingThatIsWrong(t *testing.T) {
 	}
 	for _, want := range []string{
 		"want a Source", "member 127.0.0.1:2379: want http://HOST:PORT", "member https://a:1:", "member http://a:1/:",
-		"http://b:1 is a member twice", "Timeout is negative", "ConnectionsMax is negative",
+		"http://b:1 is a member twice", "want a Timeout", "want ConnectionsMax",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
