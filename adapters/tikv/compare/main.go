@@ -33,6 +33,7 @@ type command struct {
 	Lease    []string      `name:"lease" placeholder:"HOST:PORT" help:"Addresses of isotone-pd with --mode lease."`
 	Isotone  []string      `name:"isotone" placeholder:"HOST:PORT" help:"Client addresses of the Isotone nodes behind it, for its own client in both modes."`
 	Callers  []int         `name:"callers" default:"1,64,1000,10000" help:"Numbers of goroutines that ask at the same time."`
+	InFlight int           `name:"in-flight" default:"1" help:"Requests that each caller keeps under way. With more than 1, by the clients' asynchronous calls."`
 	Rounds   int           `name:"rounds" default:"3" help:"Measurements of each, in turns."`
 	Duration time.Duration `name:"duration" default:"5s" help:"Length of each measurement."`
 	Warmup   time.Duration `name:"warmup" default:"1s" help:"Load for this long before each."`
@@ -53,6 +54,7 @@ func main() {
 // The bounds of flags: more callers than this do not fit into memory, and a longer run is a mistake.
 const (
 	callersMax  = 1 << 20
+	inFlightMax = 1 << 12
 	roundsMax   = 1000
 	durationMax = time.Hour
 )
@@ -63,6 +65,8 @@ func (c *command) check() error {
 		return errors.New("want --pd, --quorum, --lease or --isotone")
 	case len(c.Callers) == 0 || slices.Min(c.Callers) < 1 || slices.Max(c.Callers) > callersMax:
 		return fmt.Errorf("--callers: want numbers from 1 to %d", callersMax)
+	case c.InFlight < 1 || c.InFlight > inFlightMax:
+		return fmt.Errorf("--in-flight %d: want 1 to %d", c.InFlight, inFlightMax)
 	case c.Rounds < 1 || c.Rounds > roundsMax:
 		return fmt.Errorf("--rounds %d: want 1 to %d", c.Rounds, roundsMax)
 	case c.Duration <= 0 || c.Duration > durationMax || c.Warmup < 0 || c.Warmup > durationMax:
@@ -91,7 +95,7 @@ func (c *command) run(ctx context.Context, out io.Writer) error {
 		results := make([][]result, len(systems))
 		for range c.Rounds {
 			for i, s := range systems {
-				r, err := measure(ctx, s, callers, c.Warmup, c.Duration)
+				r, err := measure(ctx, s, callers, c.InFlight, c.Warmup, c.Duration)
 				if err != nil {
 					return fmt.Errorf("%s, %d callers: %w", s.name, callers, err)
 				}

@@ -11,7 +11,7 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// callTimeout bounds one call.
+// callTimeout bounds how long calls go on after the end of a measurement.
 const callTimeout = 10 * time.Second
 
 // result is one measurement.
@@ -66,32 +66,79 @@ type tallies [64]struct {
 	result
 }
 
-// measure loads s with callers. It fails if all calls fail, or a timestamp is out of order.
-func measure(ctx context.Context, s *system, callers int, warmup, duration time.Duration) (result, error) {
+// asked is a request under way. Its timestamp has to be above what the caller had when it began.
+type asked struct {
+	wait  func() (isotone.Timestamp64, error)
+	above isotone.Timestamp64
+	began time.Time
+}
+
+// ring are the requests of one caller that are under way.
+type ring struct {
+	system *system
+	list   []asked
+	at     int
+	last   isotone.Timestamp64
+}
+
+// next waits for the oldest request, and begins another. With one request it calls the system directly.
+func (r *ring) next(ctx context.Context) (took time.Duration, err error) {
+	a := &r.list[r.at]
+	var ts isotone.Timestamp64
+	switch {
+	case len(r.list) == 1:
+		a.began, a.above = time.Now(), r.last
+		ts, err = r.system.next(ctx)
+	case a.wait != nil:
+		ts, err = a.wait()
+	}
+	if err == nil && ts <= a.above && !a.began.IsZero() {
+		return 0, errOrder
+	}
+	r.last = max(r.last, ts)
+	took = time.Since(a.began)
+	if a.began.IsZero() {
+		took = 0
+	}
+	if len(r.list) > 1 {
+		*a = asked{wait: r.system.begin(ctx), above: r.last, began: time.Now()}
+		r.at = (r.at + 1) % len(r.list)
+	}
+	return took, err
+}
+
+// measure loads s with callers, each with inFlight requests under way. It fails if all calls fail, or a
+// timestamp is out of order.
+func measure(ctx context.Context, s *system, callers, inFlight int, warmup, duration time.Duration) (result, error) {
 	loading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	calls, giveUp := context.WithCancel(context.Background())
+	defer giveUp()
+	context.AfterFunc(loading, func() { time.AfterFunc(callTimeout, giveUp) })
 	var counting atomic.Bool
 	all := new(tallies)
 	var work sync.WaitGroup
 	for i := range callers {
 		work.Go(func() {
 			t := &all[i%len(all)]
-			var last isotone.Timestamp64
+			r := &ring{system: s, list: make([]asked, inFlight)}
 			for loading.Err() == nil {
-				began := time.Now()
-				call, cancel := context.WithTimeout(context.Background(), callTimeout)
-				ts, err := s.next(call)
-				cancel()
-				if err == nil && ts <= last {
+				took, err := r.next(calls)
+				if errors.Is(err, errOrder) {
 					stop(errOrder)
 				}
-				if counting.Load() {
+				if counting.Load() && (took > 0 || err != nil) {
 					t.Lock()
-					t.note(time.Since(began), err)
+					t.note(took, err)
 					t.Unlock()
 				}
-				if last = max(last, ts); err != nil {
+				if err != nil {
 					pause(loading)
+				}
+			}
+			for i := range r.list {
+				if r.list[i].wait != nil {
+					_, _ = r.list[i].wait()
 				}
 			}
 		})

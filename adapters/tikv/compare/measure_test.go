@@ -34,28 +34,36 @@ func TestQuantile_IsTheLatencyOfThatShare(t *testing.T) {
 
 func counter(name string, step uint64) *system {
 	var last atomic.Uint64
-	return &system{name, func(context.Context) (isotone.Timestamp64, error) {
+	next := func(context.Context) (isotone.Timestamp64, error) {
 		time.Sleep(time.Microsecond)
 		return isotone.Timestamp64(last.Add(step)), nil
-	}, func() error { return nil }}
+	}
+	begin := func(ctx context.Context) func() (isotone.Timestamp64, error) {
+		return func() (isotone.Timestamp64, error) { return next(ctx) }
+	}
+	return &system{name, next, begin, func() error { return nil }}
 }
 
 func TestMeasure_CountsAnswers(t *testing.T) {
-	r, err := measure(t.Context(), counter("test", 1), 4, 0, 20*time.Millisecond)
-	if err != nil || r.calls == 0 || r.failed != 0 || r.rate() <= 0 {
-		t.Errorf("%d calls, %d failed, %v", r.calls, r.failed, err)
+	for _, inFlight := range []int{1, 8} {
+		r, err := measure(t.Context(), counter("test", 1), 4, inFlight, 0, 20*time.Millisecond)
+		if err != nil || r.calls == 0 || r.failed != 0 || r.rate() <= 0 {
+			t.Errorf("%d under way: %d calls, %d failed, %v", inFlight, r.calls, r.failed, err)
+		}
 	}
 }
 
 func TestMeasure_FindsTimestampsOutOfOrder(t *testing.T) {
-	if _, err := measure(t.Context(), counter("test", 0), 1, 0, time.Minute); !errors.Is(err, errOrder) {
-		t.Errorf("got %v", err)
+	for _, inFlight := range []int{1, 8} {
+		if _, err := measure(t.Context(), counter("test", 0), 1, inFlight, 0, time.Minute); !errors.Is(err, errOrder) {
+			t.Errorf("%d under way: %v", inFlight, err)
+		}
 	}
 }
 
 func TestMeasure_FailsWithoutAnswers(t *testing.T) {
 	s := &system{name: "down", next: func(context.Context) (isotone.Timestamp64, error) { return 0, errors.New("down") }}
-	if _, err := measure(t.Context(), s, 2, 0, 20*time.Millisecond); err == nil {
+	if _, err := measure(t.Context(), s, 2, 1, 0, 20*time.Millisecond); err == nil {
 		t.Error("no error")
 	}
 }
@@ -76,13 +84,13 @@ func TestPrintRow_HasTheMedianRound(t *testing.T) {
 }
 
 func TestCheck_RefusesWhatCannotBeMeasured(t *testing.T) {
-	good := command{PD: []string{"a:1"}, Callers: []int{1}, Rounds: 1, Duration: time.Second}
+	good := command{PD: []string{"a:1"}, Callers: []int{1}, InFlight: 1, Rounds: 1, Duration: time.Second}
 	if err := good.check(); err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*command){
 		"no system": func(c *command) { c.PD = nil }, "no callers": func(c *command) { c.Callers = nil }, "0 callers": func(c *command) { c.Callers = []int{0} },
-		"no rounds": func(c *command) { c.Rounds = 0 }, "no time": func(c *command) { c.Duration = 0 }, "years": func(c *command) { c.Warmup = 1 << 62 },
+		"nothing under way": func(c *command) { c.InFlight = 0 }, "no rounds": func(c *command) { c.Rounds = 0 }, "no time": func(c *command) { c.Duration = 0 }, "years": func(c *command) { c.Warmup = 1 << 62 },
 	} {
 		c := good
 		change(&c)

@@ -15,7 +15,9 @@ import (
 type system struct {
 	name string
 	next func(context.Context) (isotone.Timestamp64, error)
-	end  func() error
+	// begin requests a timestamp, and returns what waits for it.
+	begin func(context.Context) (wait func() (isotone.Timestamp64, error))
+	end   func() error
 }
 
 func (s *system) close() { _ = s.end() }
@@ -49,17 +51,23 @@ func connectPD(ctx context.Context, name string, addrs []string) (*system, error
 	if err != nil {
 		return nil, err
 	}
-	next := func(ctx context.Context) (isotone.Timestamp64, error) {
-		physical, logical, err := c.GetTS(ctx)
-		if err != nil {
-			return 0, err
-		}
-		if physical < 0 || logical < 0 || logical >= isotone.Range64CountMax {
-			return 0, fmt.Errorf("the timestamp (%d, %d) is invalid", physical, logical)
-		}
-		return isotone.NewTimestamp64(uint64(physical), uint64(logical)), nil
+	next := func(ctx context.Context) (isotone.Timestamp64, error) { return timestampOf(c.GetTS(ctx)) }
+	begin := func(ctx context.Context) func() (isotone.Timestamp64, error) {
+		future := c.GetTSAsync(ctx)
+		return func() (isotone.Timestamp64, error) { return timestampOf(future.Wait()) }
 	}
-	return &system{name, next, func() error { c.Close(); return nil }}, nil
+	return &system{name, next, begin, func() error { c.Close(); return nil }}, nil
+}
+
+// timestampOf returns the timestamp in an answer of PD's client.
+func timestampOf(physical, logical int64, err error) (isotone.Timestamp64, error) {
+	if err != nil {
+		return 0, err
+	}
+	if physical < 0 || logical < 0 || logical >= isotone.Range64CountMax {
+		return 0, fmt.Errorf("the timestamp (%d, %d) is invalid", physical, logical)
+	}
+	return isotone.NewTimestamp64(uint64(physical), uint64(logical)), nil
 }
 
 func connectIsotone(mode isotone.ReadMode) func(context.Context, string, []string) (*system, error) {
@@ -68,7 +76,11 @@ func connectIsotone(mode isotone.ReadMode) func(context.Context, string, []strin
 		if err != nil {
 			return nil, err
 		}
-		return &system{name, c.Timestamp64, c.Close}, nil
+		begin := func(ctx context.Context) func() (isotone.Timestamp64, error) {
+			future := c.Timestamp64Async(ctx)
+			return future.Wait
+		}
+		return &system{name, c.Timestamp64, begin, c.Close}, nil
 	}
 }
 
