@@ -14,7 +14,7 @@ import (
 	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
-// startInterval runs a node with INTERVAL_MS, and returns its client address.
+// startInterval runs a node with INTERVAL_MS, waits until it is ready, and returns its client address.
 func startInterval(t *testing.T, length time.Duration, forward bool) string {
 	t.Helper()
 	s := config.Default()
@@ -34,7 +34,27 @@ func startInterval(t *testing.T, length time.Duration, forward bool) string {
 			t.Error(err)
 		}
 	})
+	awaitReady(t, addr)
 	return addr
+}
+
+// awaitReady waits until the node at addr can answer.
+func awaitReady(t *testing.T, addr string) {
+	t.Helper()
+	for ctx := soon(t); ; time.Sleep(5 * time.Millisecond) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/ready", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = a.Body.Close()
+		if a.StatusCode == http.StatusOK {
+			return
+		}
+	}
 }
 
 // sayInterval sends a line of RESP, and returns the first line of the answer.

@@ -32,8 +32,10 @@ type clientLoad struct {
 	online *lincheck.Online
 	// deadline is that of each call.
 	deadline time.Duration
-	stop     context.CancelFunc
-	work     sync.WaitGroup
+	// only128 requests no timestamps of 64 bits.
+	only128 bool
+	stop    context.CancelFunc
+	work    sync.WaitGroup
 
 	answered, expired atomic.Int64
 	mu                sync.Mutex
@@ -42,22 +44,29 @@ type clientLoad struct {
 	retried           int
 }
 
-// startClientLoad starts a load in the default read mode of the nodes, or in several.
+// startClientLoad starts a load in the default read mode of the nodes, or in several. It requests
+// timestamps of 64 bits as well, unless nodes may run a version that knows none.
 func startClientLoad(t *testing.T, c *chaos.Cluster, goroutines int, modes ...isotone.ReadMode) *clientLoad {
 	t.Helper()
-	return startClientLoadAt(t, c.Addrs(), goroutines, modes...)
+	return (&clientLoad{modes: modes, deadline: callDeadline, only128: c.HasPrevious()}).start(t, c.Addrs(), goroutines)
 }
 
-func startClientLoadAt(t *testing.T, addrs []string, goroutines int, modes ...isotone.ReadMode) *clientLoad {
+func startClientLoadAt(t *testing.T, addrs []string, goroutines int) *clientLoad {
 	t.Helper()
-	return startClientLoadWithin(t, addrs, goroutines, callDeadline, modes...)
+	return (&clientLoad{deadline: callDeadline}).start(t, addrs, goroutines)
 }
 
 // startClientLoadWithin starts a load whose calls have the given deadline.
-func startClientLoadWithin(t *testing.T, addrs []string, goroutines int, deadline time.Duration, modes ...isotone.ReadMode) *clientLoad {
+func startClientLoadWithin(t *testing.T, addrs []string, goroutines int, deadline time.Duration) *clientLoad {
 	t.Helper()
-	l := &clientLoad{online: lincheck.NewOnline(0), modes: modes, deadline: deadline}
-	if len(modes) == 0 {
+	return (&clientLoad{deadline: deadline}).start(t, addrs, goroutines)
+}
+
+// start lets goroutines call the nodes at addrs until [clientLoad.end].
+func (l *clientLoad) start(t *testing.T, addrs []string, goroutines int) *clientLoad {
+	t.Helper()
+	l.online = lincheck.NewOnline(0)
+	if len(l.modes) == 0 {
 		l.modes = []isotone.ReadMode{isotone.ReadDefault}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), chaos.ReadyTimeout)
@@ -118,7 +127,7 @@ func (l *clientLoad) call(id uint64) {
 // among the others.
 func (l *clientLoad) ask(ctx context.Context, id uint64) (isotone.Range, error) {
 	reader := l.client.In(l.modes[id%uint64(len(l.modes))])
-	if id/3%4 != 3 {
+	if l.only128 || id/3%4 != 3 {
 		return reader.Timestamps(ctx, 1+id%3)
 	}
 	u, err := reader.Timestamp64(ctx)

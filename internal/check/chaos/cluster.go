@@ -68,6 +68,9 @@ type Cluster struct {
 	Proxies []*Proxy
 }
 
+// HasPrevious tells whether nodes can run another version, see [Options.Previous].
+func (c *Cluster) HasPrevious() bool { return c.options.Previous != "" }
+
 // NewCluster sets up a cluster without starting a node. The cluster ends with the test.
 func NewCluster(t testing.TB, o Options) *Cluster {
 	t.Helper()
