@@ -138,9 +138,11 @@ func checkURL(text string, secure bool) error {
 	return errors.New("member " + text + ": want " + scheme + "://HOST:PORT")
 }
 
-// Server is a gateway. Make it with [New], run it with Serve, and end it with Shutdown.
+// Server is a gateway. Make it with [New], run it with Serve, and end it with Shutdown. It is a collector
+// of its metrics for Prometheus.
 type Server struct {
 	cfg     Config
+	metrics *metrics
 	members []*pdpb.Member
 	grpc    *grpc.Server
 	health  *health.Server
@@ -165,7 +167,7 @@ func New(c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: c, stopping: make(chan struct{}), health: health.NewServer()}
+	s := &Server{cfg: c, metrics: newMetrics(), stopping: make(chan struct{}), health: health.NewServer()}
 	for _, m := range c.Members {
 		s.members = append(s.members, newMember(m))
 	}
@@ -229,9 +231,13 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) timestamps(ctx context.Context, timeout time.Duration, count uint64) (isotone.Range64, error) {
 	asking, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	began := time.Now()
 	r, err := s.ask(asking, count)
 	if err == nil && r.Count != count {
 		err = isotone.Errorf(isotone.CodeInternal, "the cluster has answered %d timestamps to a request for %d", r.Count, count)
+	}
+	if ctx.Err() == nil || err == nil {
+		s.metrics.clusterAsked(began, err)
 	}
 	switch {
 	case ctx.Err() != nil: // the caller has gone
@@ -241,6 +247,13 @@ func (s *Server) timestamps(ctx context.Context, timeout time.Duration, count ui
 		s.cfg.Log.Warn("the cluster does not answer", "err", err)
 	}
 	return r, err
+}
+
+// Ready returns nil if the cluster has answered a request for a timestamp, which waits until ctx is done
+// and 800 ms at most.
+func (s *Server) Ready(ctx context.Context) error {
+	_, err := s.timestamps(ctx, probeTimeout, 1)
+	return err
 }
 
 // ask uses the call for one timestamp where it can: a client may have a shorter way for it.

@@ -58,7 +58,7 @@ func refuseMethod(_ any, stream grpc.ServerStream) error {
 // getMembers names this gateway as the leader, provided that the cluster answers: after an error,
 // clients ask the next member. As in PD, the caller need not know the cluster ID, which it learns here.
 func (s *Server) getMembers(ctx context.Context, _ *pdpb.GetMembersRequest) *pdpb.GetMembersResponse {
-	if _, err := s.timestamps(ctx, probeTimeout, 1); err != nil {
+	if err := s.Ready(ctx); err != nil {
 		return &pdpb.GetMembersResponse{Header: s.failed(err)}
 	}
 	if s.cfg.Source.Cluster() == 0 {

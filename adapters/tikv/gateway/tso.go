@@ -30,7 +30,9 @@ type request struct {
 
 // tso serves one stream: a goroutine receives requests, and this one answers them in order. All that
 // wait share a request to the cluster, and those of other streams join it within the Source.
-func (s *Server) tso(stream grpc.ServerStream) error {
+func (s *Server) tso(stream grpc.ServerStream) (err error) {
+	s.metrics.streams.Inc()
+	defer func() { s.metrics.streamEnded(err) }()
 	queue := make(chan request, queueMax)
 	s.readers.Go(func() { s.receive(stream, queue) }) // ends when this function has returned
 	ctx := stream.Context()
@@ -124,9 +126,13 @@ func (s *Server) check(m *pdpb.TsoRequest) error {
 }
 
 func (s *Server) send(stream grpc.ServerStream, count uint64, last isotone.Timestamp64) error {
-	return stream.SendMsg(&pdpb.TsoResponse{
+	err := stream.SendMsg(&pdpb.TsoResponse{
 		Header:    s.header(),
 		Count:     uint32(count),
 		Timestamp: &pdpb.Timestamp{Physical: int64(last.Milli()), Logical: int64(last.Counter())},
 	})
+	if err == nil {
+		s.metrics.answered(count)
+	}
+	return err
 }

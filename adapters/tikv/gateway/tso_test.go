@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"strings"
@@ -181,6 +182,9 @@ func TestTso_WaitsNoLongerThanTheTimeout(t *testing.T) {
 	ask(t, stream, 1)
 	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
 		t.Fatalf("got %v, want Unavailable", err)
+	}
+	if err := g.Ready(t.Context()); !errors.Is(err, isotone.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("ready: %v, want the deadline", err)
 	}
 }
 

@@ -24,6 +24,7 @@ type command struct {
 	Advertise  string   `name:"advertise" placeholder:"HOST:PORT" help:"The address by which clients reach this gateway. Default: that of --listen, which must then name a host."`
 	Member     []string `name:"member" placeholder:"HOST:PORT" help:"Addresses of other gateways of the same cluster, separated by commas: clients use them when this one fails."`
 	ListenHTTP string   `name:"listen-http" placeholder:"HOST:PORT" help:"Where to serve the HTTP forms of Dgraph Zero (GET /assign?what=timestamps&num=N) and AtlasDB TimeLock (POST /timestamp/fresh-timestamps?number=N). Default: nowhere."`
+	Admin      string   `name:"admin" placeholder:"HOST:PORT" help:"Where to serve operators, over plain HTTP without credentials: /metrics, /livez and /readyz. Default: nowhere."`
 
 	Mode           string        `name:"mode" placeholder:"MODE" help:"quorum or lease. Default: what the nodes have."`
 	Cluster        string        `name:"cluster" placeholder:"ID" help:"The ID of the Isotone cluster, 16 hexadecimal digits: no other is used. Default: that of the first node that is reached."`

@@ -79,10 +79,18 @@ func parse(t *testing.T, args ...string) *command {
 	return &c
 }
 
+// ports are where a gateway listens.
+type ports struct{ pd, web, admin string }
+
 // serveFake runs a gateway until stop, and returns where it listens.
 func serveFake(t *testing.T, f *fake, args ...string) (pd, web string, stop func() string) {
+	p, stop := serveFakeAt(t, f, args...)
+	return p.pd, p.web, stop
+}
+
+func serveFakeAt(t *testing.T, f *fake, args ...string) (p ports, stop func() string) {
 	t.Helper()
-	c := parse(t, append(args, "--endpoint", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--listen-http", "127.0.0.1:0")...)
+	c := parse(t, append(args, "--endpoint", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--admin", "127.0.0.1:0")...)
 	ctx, cancel := context.WithCancel(context.Background())
 	read, write := io.Pipe()
 	var lines bytes.Buffer
@@ -92,19 +100,19 @@ func serveFake(t *testing.T, f *fake, args ...string) (pd, web string, stop func
 		write.Close()
 	}()
 	decoder := json.NewDecoder(io.TeeReader(read, &lines))
-	for pd == "" {
-		var line struct{ Msg, Listen, HTTP string }
+	for p.pd == "" {
+		var line struct{ Msg, Listen, HTTP, Admin string }
 		if err := decoder.Decode(&line); err != nil {
 			t.Fatalf("%v: %v\n%s", err, <-done, &lines)
 		}
-		pd, web = line.Listen, line.HTTP
+		p = ports{line.Listen, line.HTTP, line.Admin}
 	}
 	logged := make(chan struct{})
 	go func() {
 		defer close(logged)
 		_, _ = io.Copy(&lines, read)
 	}()
-	return pd, web, func() string {
+	return p, func() string {
 		cancel()
 		select {
 		case err := <-done:
@@ -158,6 +166,42 @@ func TestServe_AnswersUntilItIsStopped(t *testing.T) {
 	}
 	if !f.closed || !f.options.Lazy || !strings.Contains(log, "stopped") || strings.Contains(log, "cut off") {
 		t.Errorf("closed %v, lazy %v, log %s", f.closed, f.options.Lazy, log)
+	}
+}
+
+// TestAdmin_CountsWhatClientsGet and says whether the cluster answers.
+func TestAdmin_CountsWhatClientsGet(t *testing.T) {
+	p, stop := serveFakeAt(t, &fake{})
+	defer stop()
+	conn, err := grpc.NewClient(p.pd, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), testWait)
+	defer cancel()
+	stream, err := pdpb.NewPDClient(conn).Tso(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, count := range []uint32{5, 2, 0} { // the last one is refused
+		if err := stream.Send(&pdpb.TsoRequest{Header: &pdpb.RequestHeader{ClusterId: uint64(testCluster)}, Count: count}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); (err == nil) != (count > 0) {
+			t.Fatalf("count %d: %v", count, err)
+		}
+	}
+	if got := fetch(t, ctx, http.MethodGet, "http://"+p.admin+"/readyz") + fetch(t, ctx, http.MethodGet, "http://"+p.admin+"/livez"); got != "ok\nok\n" {
+		t.Errorf("ready and live: %q", got)
+	}
+	metrics := fetch(t, ctx, http.MethodGet, "http://"+p.admin+"/metrics")
+	for _, want := range []string{"isotone_pd_requests_total 2", "isotone_pd_timestamps_total 7", "isotone_pd_streams 0",
+		`isotone_pd_streams_ended_total{code="InvalidArgument"} 1`, "isotone_pd_cluster_request_seconds_count 3",
+		"isotone_pd_cluster_failures_total 0", "isotone_pd_cluster_retries_total 0", "go_goroutines "} {
+		if !strings.Contains(metrics, "\n"+want) {
+			t.Errorf("%s is not among the metrics:\n%s", want, metrics)
+		}
 	}
 }
 

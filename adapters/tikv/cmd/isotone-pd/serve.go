@@ -43,7 +43,8 @@ func (c *command) serve(ctx context.Context, dial dialer, log *slog.Logger) (err
 		return err
 	}
 	o.Lazy = true
-	o.Hooks = hooks(log)
+	counts := newCounts()
+	o.Hooks = counts.hooks(log)
 	certs, err := c.certificates(log)
 	if err != nil {
 		return err
@@ -70,26 +71,37 @@ func (c *command) serve(ctx context.Context, dial dialer, log *slog.Logger) (err
 	if c.lends() && certs == nil && !isLoopback(lns.pd.Addr()) {
 		log.Warn("whoever reaches this gateway uses the cluster with the gateway's credentials; --tls-client-ca has clients present a certificate")
 	}
-	log.Info("serving clients of PD", "listen", lns.pd.Addr().String(), "http", lns.httpAddr(), "members", members, "nodes", o.Addrs)
-	return c.run(ctx, log, certs, lns, grpc, source)
+	log.Info("serving clients of PD", "listen", lns.pd.Addr().String(), "http", addrOf(lns.http), "admin", addrOf(lns.admin), "members", members, "nodes", o.Addrs)
+	return c.run(ctx, log, certs, lns, servers{grpc, c.web(source, certs, log), admin(grpc, counts, log)})
 }
 
 // lends reports whether the gateway has rights of its own at the nodes.
 func (c *command) lends() bool { return c.User != "" || c.Cert != "" }
 
-// run serves until ctx is done or a listener fails, then drains.
-func (c *command) run(ctx context.Context, log *slog.Logger, certs *certificates, lns *listeners, grpc *gateway.Server, source cluster) error {
-	web := c.web(source, certs, log)
-	served := make(chan error, 2)
+// servers are those of the listeners.
+type servers struct {
+	pd         *gateway.Server
+	web, admin *http.Server
+}
+
+// run serves until ctx is done or a listener fails, then drains. Operators are served until the end.
+func (c *command) run(ctx context.Context, log *slog.Logger, certs *certificates, lns *listeners, s servers) error {
+	served := make(chan error, 3)
 	var work sync.WaitGroup
 	defer work.Wait()
 	watching, unwatch := context.WithCancel(context.Background())
 	defer unwatch()
 	work.Go(func() { certs.watch(watching) })
-	work.Go(func() { served <- named("--listen", grpc.Serve(lns.pd)) })
+	defer func() { _ = s.admin.Close() }()
+	if lns.admin != nil {
+		work.Go(func() {
+			served <- named("--admin", serveHTTP(s.admin, netutil.LimitListener(lns.admin, adminConnectionsMax)))
+		})
+	}
+	work.Go(func() { served <- named("--listen", s.pd.Serve(lns.pd)) })
 	if lns.http != nil {
 		work.Go(func() {
-			served <- named("--listen-http", serveHTTP(web, netutil.LimitListener(lns.http, c.MaxConnections)))
+			served <- named("--listen-http", serveHTTP(s.web, netutil.LimitListener(lns.http, c.MaxConnections)))
 		})
 	}
 	var failure error
@@ -100,9 +112,9 @@ func (c *command) run(ctx context.Context, log *slog.Logger, certs *certificates
 	}
 	draining, cancel := context.WithTimeout(context.Background(), c.DrainTimeout)
 	defer cancel()
-	if err := errors.Join(grpc.Shutdown(draining), web.Shutdown(draining)); err != nil {
+	if err := errors.Join(s.pd.Shutdown(draining), s.web.Shutdown(draining)); err != nil {
 		log.Warn("requests were cut off; a longer --drain-timeout waits for them", "err", err)
-		_ = web.Close()
+		_ = s.web.Close()
 	}
 	log.Info("stopped")
 	return failure
@@ -152,37 +164,46 @@ func serveHTTP(web *http.Server, ln net.Listener) error {
 	return err
 }
 
-// listeners are the open ports. http is nil without --listen-http.
-type listeners struct{ pd, http net.Listener }
+// listeners are the open ports. http and admin are nil without their flags.
+type listeners struct{ pd, http, admin net.Listener }
 
 func (c *command) listen() (*listeners, error) {
 	var l listeners
-	var err error
-	if l.pd, err = net.Listen("tcp", c.Listen); err != nil {
-		return nil, named("--listen", err)
+	var faults []error
+	open := func(flag, addr string) net.Listener {
+		if addr == "" {
+			return nil
+		}
+		ln, err := net.Listen("tcp", addr)
+		if err != nil {
+			faults = append(faults, named(flag, err))
+			return nil
+		}
+		return ln
 	}
-	if c.ListenHTTP == "" {
-		return &l, nil
-	}
-	if l.http, err = net.Listen("tcp", c.ListenHTTP); err != nil {
-		return nil, errors.Join(named("--listen-http", err), l.close())
+	l.pd, l.http, l.admin = open("--listen", c.Listen), open("--listen-http", c.ListenHTTP), open("--admin", c.Admin)
+	if len(faults) > 0 {
+		return nil, errors.Join(errors.Join(faults...), l.close())
 	}
 	return &l, nil
 }
 
-func (l *listeners) httpAddr() string {
-	if l.http == nil {
+// addrOf returns the address of a port; "" if it is not open.
+func addrOf(ln net.Listener) string {
+	if ln == nil {
 		return ""
 	}
-	return l.http.Addr().String()
+	return ln.Addr().String()
 }
 
 func (l *listeners) close() error {
-	err := l.pd.Close()
-	if l.http != nil {
-		err = errors.Join(err, l.http.Close())
+	var faults []error
+	for _, ln := range []net.Listener{l.pd, l.http, l.admin} {
+		if ln != nil {
+			faults = append(faults, ln.Close())
+		}
 	}
-	return err
+	return errors.Join(faults...)
 }
 
 func isLoopback(a net.Addr) bool {
@@ -217,14 +238,5 @@ func (c *certificates) config(protocol string) *tls.Config {
 func (c *certificates) watch(ctx context.Context) {
 	if c != nil {
 		c.reloader.Run(ctx)
-	}
-}
-
-// hooks log what the client of the cluster does.
-func hooks(log *slog.Logger) client.Hooks {
-	return client.Hooks{
-		Leader:   func(addr string) { log.Info("the cluster has a leader", "node", addr) },
-		Retried:  func(addr string, err error) { log.Debug("a request is sent again", "node", addr, "err", err) },
-		Rejected: func(addr string, err error) { log.Error("an answer of a node was not used", "node", addr, "err", err) },
 	}
 }
