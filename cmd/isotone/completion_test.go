@@ -96,6 +96,9 @@ func TestCompletion_NamesWhatMayFollow(t *testing.T) {
 // the directory that it runs in. It skips the test without that shell.
 func shell(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	path, err := exec.LookPath(name)
 	if err != nil {
 		t.Skipf("%s is not installed", name)
