@@ -9,13 +9,25 @@ script=bench/$(basename "$0")
 rounds=${ROUNDS:-${rounds:-3}} seconds=${SECONDS_EACH:-${seconds:-4}} nice=${NICE:-0}
 load_nice=${LOAD_NICE:-$nice}
 
-# need TOOL...: fails if any of the tools is missing, and lists those.
+# need TOOL...: fails if any of the tools is missing, and lists those, with the Debian package or
+# the command that installs them.
 need() {
   local tool missing=
   for tool in "$@"; do
-    command -v "$tool" >/dev/null || missing="$missing $tool"
+    command -v "$tool" >/dev/null || missing="$missing${missing:+, }$tool ($(package "$tool"))"
   done
-  [ -z "$missing" ] || { echo "$script: missing:$missing; see the top of the script" >&2; return 1; }
+  [ -z "$missing" ] || { echo "$script: missing: $missing; see the top of the script" >&2; return 1; }
+}
+package() { # TOOL
+  case $1 in
+    go) echo "https://go.dev/dl" ;;
+    k6) echo "go install go.k6.io/k6@v1.8.1" ;;
+    ab) echo "Debian: apache2-utils" ;;
+    h2load) echo "Debian: nghttp2-client" ;;
+    nginx) echo "Debian: nginx-light" ;;
+    redis-benchmark) echo "Debian: redis-tools" ;;
+    *) echo "Debian: $1" ;;
+  esac
 }
 
 fail() {
