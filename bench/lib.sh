@@ -55,7 +55,7 @@ finish() {
   rm -rf "$dir"
 }
 trap finish EXIT
-ulimit -n 65536 2>/dev/null || true
+ulimit -n 65536 2>/dev/null || ulimit -n "$(ulimit -Hn)" 2>/dev/null || true
 
 # build [PACKAGE...]: builds isotone, and programs of this directory, into $dir.
 build() {

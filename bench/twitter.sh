@@ -12,9 +12,9 @@
 # LOAD_NICE (NICE) that of the load generator. By default it takes a minute and a half. Needs go
 # and curl. Everything listens on 127.0.0.1 and ends with the script.
 #
-# Many connections ask for more than is required: they saturate the node, and their latencies
-# are those of a queue. The load generator (bench/thrift) shares the machine and its
-# latencies are part of these. It checks that the IDs of each connection increase.
+# Many connections ask for more than is required: they saturate the node, and their latencies are
+# those of a queue. The load generator (bench/thrift) shares the machine, and the time that it
+# takes is part of these figures. It checks that the IDs of each connection increase.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=5 seconds=3
