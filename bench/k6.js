@@ -5,7 +5,7 @@
 //   requests, requests per second, p50, p90, p99, maximum (microseconds), failed, wrong
 //
 // A request has failed if there was no answer with status 200. "wrong" counts answers that break
-// a promise, and those that could not be checked.
+// a promise, and those that could not be checked. Each user logs its first failure.
 
 import http from "k6/http";
 import { check } from "k6";
@@ -25,6 +25,7 @@ http.setResponseCallback(http.expectedStatuses(200));
 // State of one virtual user: k6 runs this file once for each.
 let last = [0, 0, 0, 0];
 const seen = new Set();
+let told = false; // that a request has failed
 
 // ascends compares the 16 bytes of a timestamp with those of the last one.
 function ascends(body) {
@@ -56,7 +57,19 @@ export default function () {
   const response = http.get(URL, params);
   if (response.status === 200) {
     check(response, checks);
+  } else if (!told) {
+    told = true;
+    console.error(`status ${response.status} ${reason(response)}`);
   }
+}
+
+// reason says in one line why a request failed.
+function reason({ error, body }) {
+  if (!body) {
+    return error;
+  }
+  const text = typeof body === "string" ? body : String.fromCharCode(...new Uint8Array(body.slice(0, 120)));
+  return text.slice(0, 120).trim().replace(/\s+/g, " ");
 }
 
 export function handleSummary({ metrics }) {

@@ -3,7 +3,8 @@
 # the other and checks every answer. The timestamps of a user must ascend, and no ID may come
 # twice; see bench/k6.js. nginx, which serves 16 static bytes, is measured in turns. Prints a
 # Markdown table: medians of the rates and the percentiles, and the sums of failed requests and of
-# wrong answers. Exits with status 1 after a wrong answer.
+# wrong answers. Says on standard error why requests failed, and exits with status 1 after a wrong
+# answer.
 #
 #   bench/k6.sh [USERS...]      default: 100 10000
 #
@@ -41,10 +42,18 @@ start_nodes "${NODES:-3}" 17600
 start_nginx 127.0.0.1:17680
 await "http://$leader/api/snowflake" || fail "no IDs from $leader"
 
+# failures NAME USERS: prints on standard error why requests failed, the most frequent reasons
+# first, by how many users met each first. Empties the log.
+failures() {
+  sed -n 's/.*level=error msg="\(.*\)" source=console.*/\1/p' "$dir/k6.log" | sort | uniq -c | sort -rn >"$dir/reasons"
+  [ ! -s "$dir/reasons" ] || { echo "$1, $2 users, failed requests (users, reason):"; head -n 5 "$dir/reasons"; } >&2
+  : >"$dir/k6.log"
+}
+
 # users_ask NAME KIND URL USERS: appends "RATE P50us P90us P99us MAXus FAILED WRONG MiB" to the
 # results of NAME; MiB is the peak resident size of k6.
 users_ask() {
-  local name=$1 pid peak=0 now
+  local name=$1 pid peak=0 now servers=("${pids[@]}")
   K6_NO_USAGE_REPORT=true KIND=$2 URL=$3 VUS=$4 SECONDS=$seconds timeout $((seconds + 240)) \
     nice -n "$load_nice" k6 run --quiet --no-color --include-system-env-vars --log-output="file=$dir/k6.log,level=error" bench/k6.js >"$dir/k6.out" 2>"$dir/k6.err" & pid=$!
   pids+=("$pid")
@@ -54,7 +63,9 @@ users_ask() {
     peak=${now:-$peak}
     sleep 0.5
   done
+  pids=("${servers[@]}")
   wait "$pid" && [ "$(wc -w <"$dir/k6.out")" = 8 ] || { tail -n 5 "$dir"/k6.{out,err,log} >&2; fail "k6 with $4 users at $3 failed"; }
+  failures "$name" "$4"
   awk -v mib="$peak" '{ print $2, $3, $4, $5, $6, $7, $8, mib }' "$dir/k6.out" >>"$dir/out.$name"
 }
 
