@@ -81,6 +81,7 @@ echo '|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|'
 for users in "$@"; do
   forget
   for _ in $(seq "$rounds"); do
+    find_leader 17600 # another one, if the nodes had no processor time
     users_ask nginx static http://127.0.0.1:17680/index.html "$users"
     users_ask timestamp timestamp "http://$leader/timestamp" "$users"
     users_ask snowflake snowflake "http://$leader/api/snowflake" "$users"

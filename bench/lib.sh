@@ -81,9 +81,15 @@ start_nodes() {
       nice -n "$nice" "$@" "$dir/isotone" serve 2>"$dir/log$id" & nodes+=($!)
   done
   await "http://127.0.0.1:$((base + 11))/ready" || { tail -n 5 "$dir"/log?; fail "no leader"; }
-  leader=$(curl -s "http://127.0.0.1:$((base + 11))/members" | sed -n 's/.*"leader":{"nodeID":[0-9]*,"addr":"\([^"]*\)".*/\1/p')
+  find_leader "$base"
   await "http://$leader/timestamp" || { tail -n 5 "$dir"/log?; fail "no timestamps from $leader"; }
   kill -0 "${nodes[@]}" || { tail -n 5 "$dir"/log?; fail "a node has exited"; }
+}
+
+# find_leader BASE: sets leader to the address for clients of the node that leads at the moment, as
+# node 1 says.
+find_leader() {
+  leader=$(curl -s --max-time 10 "http://127.0.0.1:$(($1 + 11))/members" | sed -n 's/.*"leader":{"nodeID":[0-9]*,"addr":"\([^"]*\)".*/\1/p')
 }
 
 # await URL: returns when the URL answers with status 200, or fails after ten seconds.
