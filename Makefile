@@ -67,7 +67,7 @@ bench: ## benchmarks: those that match BENCH in BENCH_PACKAGE, by default all
 DISRUPTOR_ROUNDS ?= 9
 DISRUPTOR_TIME ?= 200ms
 
-bench-disruptor: ## package disruptor beside channels; see docs/disruptor.md
+bench-disruptor: ## package disruptor beside channels and go-disruptor; see docs/disruptor.md
 	bench/disruptor.sh '$(DISRUPTOR_ROUNDS)' '$(DISRUPTOR_TIME)'
 
 SNOWFLAKE_ROUNDS ?= 9

@@ -9,13 +9,25 @@ script=bench/$(basename "$0")
 rounds=${ROUNDS:-${rounds:-3}} seconds=${SECONDS_EACH:-${seconds:-4}} nice=${NICE:-0}
 load_nice=${LOAD_NICE:-$nice}
 
-# need TOOL...: fails if any of the tools is missing, and lists those.
+# need TOOL...: fails if any of the tools is missing, and lists those, with the Debian package or
+# the command that installs them.
 need() {
   local tool missing=
   for tool in "$@"; do
-    command -v "$tool" >/dev/null || missing="$missing $tool"
+    command -v "$tool" >/dev/null || missing="$missing${missing:+, }$tool ($(package "$tool"))"
   done
-  [ -z "$missing" ] || { echo "$script: missing:$missing; see the top of the script" >&2; return 1; }
+  [ -z "$missing" ] || { echo "$script: missing: $missing; see the top of the script" >&2; return 1; }
+}
+package() { # TOOL
+  case $1 in
+    go) echo "https://go.dev/dl" ;;
+    k6) echo "go install go.k6.io/k6@v1.8.1" ;;
+    ab) echo "Debian: apache2-utils" ;;
+    h2load) echo "Debian: nghttp2-client" ;;
+    nginx) echo "Debian: nginx-light" ;;
+    redis-benchmark) echo "Debian: redis-tools" ;;
+    *) echo "Debian: $1" ;;
+  esac
 }
 
 fail() {
@@ -43,7 +55,7 @@ finish() {
   rm -rf "$dir"
 }
 trap finish EXIT
-ulimit -n 65536 2>/dev/null || true
+ulimit -n 65536 2>/dev/null || ulimit -n "$(ulimit -Hn)" 2>/dev/null || true
 
 # build [PACKAGE...]: builds isotone, and programs of this directory, into $dir.
 build() {
@@ -69,9 +81,15 @@ start_nodes() {
       nice -n "$nice" "$@" "$dir/isotone" serve 2>"$dir/log$id" & nodes+=($!)
   done
   await "http://127.0.0.1:$((base + 11))/ready" || { tail -n 5 "$dir"/log?; fail "no leader"; }
-  leader=$(curl -s "http://127.0.0.1:$((base + 11))/members" | sed -n 's/.*"leader":{"nodeID":[0-9]*,"addr":"\([^"]*\)".*/\1/p')
+  find_leader "$base"
   await "http://$leader/timestamp" || { tail -n 5 "$dir"/log?; fail "no timestamps from $leader"; }
   kill -0 "${nodes[@]}" || { tail -n 5 "$dir"/log?; fail "a node has exited"; }
+}
+
+# find_leader BASE: sets leader to the address for clients of the node that leads at the moment, as
+# node 1 says.
+find_leader() {
+  leader=$(curl -s --max-time 10 "http://127.0.0.1:$(($1 + 11))/members" | sed -n 's/.*"leader":{"nodeID":[0-9]*,"addr":"\([^"]*\)".*/\1/p')
 }
 
 # await URL: returns when the URL answers with status 200, or fails after ten seconds.

@@ -244,7 +244,7 @@ check_vegeta() {
 }
 
 check_k6() {
-  need k6 "go install go.k6.io/k6@latest" || return 77
+  need k6 "go install go.k6.io/k6@v1.8.1" || return 77
   TARGET=$leader K6_NO_USAGE_REPORT=true k6 run --quiet "$here/k6.js" >"$work/k6" 2>&1 || { cat "$work/k6"; return 1; }
   echo "$(k6 version | cut -d' ' -f1,2): 4000 requests, all checks passed"
 }

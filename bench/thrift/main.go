@@ -1,14 +1,13 @@
-// Thrift measures an ID service over the framed binary protocol, and prints rates and
-// latencies. See docs/thrift.md. Without -addr it runs the server in its own process.
+// Thrift measures an ID service over the framed binary protocol or, with -http, over HTTP/1.1,
+// and prints rates and latencies in microseconds. See docs/thrift.md. Without -addr it runs a
+// Thrift server in its own process. It checks that the IDs of each connection increase.
 package main
 
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"flag"
 	"fmt"
-	"io"
 	"log"
 	"net"
 	"strconv"
@@ -22,30 +21,40 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// latencyMax is the largest latency that the histogram can hold; longer ones count as this.
-const latencyMax = int64(10 * time.Second)
+// latencyMax is the largest latency that the histogram can hold, and how long an answer is waited
+// for after the end.
+const latencyMax = 10 * time.Second
 
 func main() {
 	addr := flag.String("addr", "", "address of the server, HOST:PORT; default: a server in this process")
 	conns := flag.Int("c", 8, "connections")
 	lasts := flag.Duration("d", 5*time.Second, "duration for each depth")
 	rounds := flag.Int("n", 3, "rounds")
+	overHTTP := flag.Bool("http", false, "GET /api/snowflake of -addr, over HTTP/1.1, in place of Thrift")
 	depths := flag.String("p", "1,16", "depths: how many calls to send at once")
 	flag.Parse()
 	if flag.NArg() > 0 || *conns < 1 || *rounds < 1 {
 		flag.Usage()
 		log.Fatal("thrift: want no arguments, and at least one connection and one round")
 	}
+	if *overHTTP && *addr == "" {
+		log.Fatal("thrift: -http needs -addr")
+	}
+	var p protocol = framed{}
+	if *overHTTP {
+		p = web{host: *addr}
+	}
 	if *addr == "" {
 		var stop func()
 		*addr, stop = serve()
 		defer stop()
 	}
-	fmt.Printf("get_id, framed binary, %d connections, %v\n%8s %10s %10s %10s %10s\n", *conns, *lasts, "pipeline", "ids/s", "p50", "p99", "p99.9")
+	fmt.Printf("%s, %d connections, %v\n%8s %10s %10s %10s %10s %10s\n", p, *conns, *lasts, "pipeline", "ids/s", "p50_us", "p99_us", "p99.9_us", "max_us")
 	for range *rounds {
 		for _, depth := range parse(*depths) {
-			h, wall := load(*addr, *conns, depth, *lasts)
-			fmt.Printf("%8d %10.0f %10v %10v %10v\n", depth, float64(h.TotalCount())/wall.Seconds(), quantile(h, 50), quantile(h, 99), quantile(h, 99.9))
+			h, wall := load(p, *addr, *conns, depth, *lasts)
+			fmt.Printf("%8d %10.0f %10d %10d %10d %10d\n", depth, float64(h.TotalCount())/wall.Seconds(),
+				micros(h, 50), micros(h, 99), micros(h, 99.9), micros(h, 100))
 		}
 	}
 }
@@ -61,8 +70,9 @@ func parse(list string) (depths []int) {
 	return depths
 }
 
-func quantile(h *hdrhistogram.Histogram, q float64) time.Duration {
-	return time.Duration(h.ValueAtQuantile(q)).Round(time.Microsecond)
+// micros returns a percentile in microseconds, rounded up.
+func micros(h *hdrhistogram.Histogram, q float64) int64 {
+	return (h.ValueAtQuantile(q) + 999) / 1000
 }
 
 // generator makes IDs as worker 33, which is worker 1 of datacenter 1.
@@ -94,14 +104,14 @@ func serve() (addr string, stop func()) {
 }
 
 // load measures all connections at once, and returns the latencies and the time it took.
-func load(addr string, conns, depth int, lasts time.Duration) (*hdrhistogram.Histogram, time.Duration) {
-	total := hdrhistogram.New(1, latencyMax, 3)
+func load(p protocol, addr string, conns, depth int, lasts time.Duration) (*hdrhistogram.Histogram, time.Duration) {
+	total := hdrhistogram.New(1, int64(latencyMax), 3)
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	begin := time.Now()
 	for range conns {
 		all.Go(func() {
-			h, err := ask(addr, depth, begin.Add(lasts))
+			h, err := ask(p, addr, depth, begin.Add(lasts))
 			if err != nil {
 				log.Fatal(err)
 			}
@@ -114,55 +124,39 @@ func load(addr string, conns, depth int, lasts time.Duration) (*hdrhistogram.His
 	return total, time.Since(begin)
 }
 
-// An answer is a frame: its length, the head of a message, and field 0 with the ID.
-const (
-	answerBytes = 4 + 4 + 4 + len("get_id") + 4 + 1 + 2 + 8 + 1
-	idAt        = answerBytes - 9
-)
-
-// request returns the frame of one call.
-func request() []byte {
-	const agent = "isotone-bench"
-	b := []byte{0, 0, 0, 0, 0x80, 1, 0, 1}
-	b = binary.BigEndian.AppendUint32(b, uint32(len("get_id")))
-	b = append(b, "get_id\x00\x00\x00\x01\x0b\x00\x01"...)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(agent)))
-	b = append(append(b, agent...), 0)
-	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
-	return b
-}
-
 // ask repeatedly sends depth calls at once and reads their answers. It checks that the IDs
 // increase.
-func ask(addr string, depth int, until time.Time) (*hdrhistogram.Histogram, error) {
-	h := hdrhistogram.New(1, latencyMax, 3)
+func ask(p protocol, addr string, depth int, until time.Time) (*hdrhistogram.Histogram, error) {
+	h := hdrhistogram.New(1, int64(latencyMax), 3)
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
+	if err := c.SetDeadline(until.Add(latencyMax)); err != nil {
+		return nil, err
+	}
 	var calls []byte
 	for range depth {
-		calls = append(calls, request()...)
+		calls = append(calls, p.request()...)
 	}
 	in := bufio.NewReader(c)
-	answer := make([]byte, answerBytes)
-	var last uint64
+	last := snowflake.ID(-1)
 	for now := time.Now(); now.Before(until); {
 		if _, err := c.Write(calls); err != nil {
 			return nil, err
 		}
 		sent := now
 		for range depth {
-			if _, err := io.ReadFull(in, answer); err != nil {
+			id, err := p.answer(in)
+			if err != nil {
 				return nil, err
 			}
-			id := binary.BigEndian.Uint64(answer[idAt:])
-			if answer[idAt-3] != 10 || id <= last {
-				return nil, fmt.Errorf("ID %d after %d: %x", id, last, answer)
+			if id <= last {
+				return nil, fmt.Errorf("ID %d after %d", id, last)
 			}
 			last, now = id, time.Now()
-			_ = h.RecordValue(min(int64(now.Sub(sent)), latencyMax))
+			_ = h.RecordValue(int64(min(now.Sub(sent), latencyMax)))
 		}
 	}
 	return h, nil
