@@ -39,6 +39,7 @@ func (r *request) answerSize() int {
 type group struct {
 	mode    isotone.ReadMode
 	u64     bool
+	ends    bool // the latest answer ends the connection
 	floor   isotone.Timestamp
 	size    int // of the answers
 	counts  []uint64
@@ -51,6 +52,7 @@ type group struct {
 }
 
 func (g *group) reset() {
+	g.ends = false
 	g.size, g.counts, g.asks, g.queries = 0, g.counts[:0], g.asks[:0], g.queries[:0]
 	g.measured, g.traced = g.measured[:0], g.traced[:0]
 }
@@ -80,6 +82,7 @@ func (g *group) add(f *Front, r *request, b []byte) bool {
 		return false
 	}
 	g.size += size
+	g.ends = r.last
 	g.counts = append(g.counts, r.count)
 	g.asks = append(g.asks, ask{format: r.format, query: uint16(r.query), legacy: r.legacy})
 	g.queries = append(g.queries, r.rawQuery(b)...)
@@ -110,6 +113,7 @@ func (g *group) trace(f *Front, r *request, b []byte) *trace.Context {
 type pendingBatch struct {
 	front   *Front
 	owner   *handler // nil: the connection has ended
+	ends    bool     // the connection ends with the latest answer
 	batch   front.Batch
 	counts  []uint64 // as submitted
 	ranges  []isotone.Range
@@ -133,6 +137,7 @@ func newPendingBatch(f *Front, class int) *pendingBatch {
 
 // fill copies g.
 func (p *pendingBatch) fill(g *group) {
+	p.ends = g.ends
 	p.batch.Mode, p.batch.U64, p.batch.Floor, p.batch.Err = g.mode, g.u64, g.floor, nil
 	p.batch.Counts, p.batch.Ranges = p.counts[:g.len()], p.ranges[:g.len()]
 	copy(p.batch.Counts, g.counts)

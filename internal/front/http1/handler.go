@@ -78,7 +78,8 @@ func (h *handler) Data(c *loop.Conn, b []byte) (int, error) {
 
 // collect gathers the hot requests at the front of b in the front's group. It returns how
 // many bytes they have, and the verdict on what follows: hot if it is a request that the
-// group cannot take. The group takes requests for timestamps only.
+// group cannot take. The group takes requests for timestamps only, and none after one that ends the
+// connection.
 func (h *handler) collect(b []byte) (used int, next verdict) {
 	g := &h.front.group
 	g.reset()
@@ -89,6 +90,9 @@ func (h *handler) collect(b []byte) (used int, next verdict) {
 			return used, v
 		}
 		used += r.size
+		if g.ends {
+			break
+		}
 	}
 	return used, partial
 }
@@ -134,7 +138,7 @@ func (h *handler) answer(p *pendingBatch) {
 	h.pending = nil
 	a := f.answersFor(c)
 	a.refresh(c.Now(), f.cluster())
-	ends := f.stopped || !h.more && f.draining()
+	ends := p.ends || f.stopped || !h.more && f.draining()
 	out, code := a.append(c.Buffered(), p, ends)
 	c.SetBuffered(out)
 	f.observe(c, code, len(p.asks), c.Now()-p.began)

@@ -13,7 +13,7 @@
 // last, or the connection goes to net/http with that first byte in front. What is hot is so
 // plain that there is one way to read it: a fixed first line except for a query without
 // anything to decode, and header fields from a short list. See parse.go. Requests of HTTP/1.0
-// are hot if they keep the connection.
+// are hot as well. A request that ends its connection is the last one that is read of it.
 //
 // Requests that have arrived together on one connection with the same read mode and floor become
 // one batch. Until the batch is answered the connection is paused, so that answers keep the

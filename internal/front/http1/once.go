@@ -17,8 +17,8 @@ func (h *handler) answerAtOnce(b []byte) (used int, next verdict) {
 	a.refresh(c.Now(), f.cluster())
 	out, run, code := c.Buffered(), 0, ""
 	next = hot
-	start, latest := len(out), len(out)
-	for ; used < len(b) && len(out)-start <= f.cfg.Limits.AnswerBytesMax; run++ {
+	start, latest, last := len(out), len(out), false
+	for ; used < len(b) && !last && len(out)-start <= f.cfg.Limits.AnswerBytesMax; run++ {
 		r, v := h.read(b[used:])
 		if v != hot || r.target == targetTimestamps || !h.admitted(r, b[used:]) {
 			break
@@ -39,8 +39,9 @@ func (h *handler) answerAtOnce(b []byte) (used int, next verdict) {
 		}
 		code = answered
 		used += r.size
+		last = r.last
 	}
-	ends := used > 0 && used == len(b) && f.draining()
+	ends := last || used > 0 && used == len(b) && f.draining()
 	if ends {
 		out = sayClosing(out, latest)
 	}
@@ -50,6 +51,7 @@ func (h *handler) answerAtOnce(b []byte) (used int, next verdict) {
 	}
 	if ends {
 		h.close()
+		return len(b), next
 	}
 	return used, next
 }

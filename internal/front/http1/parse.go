@@ -58,7 +58,8 @@ type request struct {
 	nonce  uint64         // of a reading
 	format httpapi.Format // of ids: JSON, or Binary for decimals
 	mode   isotone.ReadMode
-	legacy bool // of HTTP/1.0, with "Connection: keep-alive"
+	legacy bool // of HTTP/1.0
+	last   bool // the answer ends the connection
 	floor  isotone.Timestamp
 
 	// Of a live document:
@@ -124,9 +125,10 @@ func parseRequest(b []byte, r *request) verdict {
 	for {
 		if v := match(b[at:], "\r\n"); v != cold {
 			r.size = at + len("\r\n")
-			if v == hot && (!seen[fieldHost] || r.legacy && !seen[fieldConnection] || !r.ask(&q)) {
+			if v == hot && (!seen[fieldHost] || !r.ask(&q)) {
 				return cold
 			}
+			r.last = r.last || r.legacy && !seen[fieldConnection]
 			return v
 		}
 		f, value, size, v := parseField(b[at:])
@@ -151,6 +153,10 @@ func (r *request) setField(f field, value, b []byte) bool {
 	case fieldHost:
 		return isHost(value)
 	case fieldConnection:
+		if head.EqualFold(value, "close") {
+			r.last = true
+			return true
+		}
 		return head.EqualFold(value, "keep-alive")
 	case fieldEncoding:
 		r.encoding = spanOf(value, b)
@@ -361,7 +367,7 @@ type field uint8
 const (
 	fieldUnknown       field = iota // makes the request cold
 	fieldIgnored                    // changes no answer, whatever its value
-	fieldConnection                 // keep-alive only, which is the default; required in HTTP/1.0
+	fieldConnection                 // close, which wins, or keep-alive, which is the default since HTTP/1.1
 	fieldEncoding                   // Accept-Encoding; may allow gzip for a live document
 	fieldHost                       // required
 	fieldAccept                     // may ask for JSON

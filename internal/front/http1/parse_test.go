@@ -58,7 +58,7 @@ func TestParse_DecidesAsEarlyAsItCan(t *testing.T) {
 		"GET /timestamp HTTP/1.0":                    partial,
 		"GET /timestamp HTTP/1.2":                    cold,
 		"GET /timestamp HTTP/1.0\r\nHost: x\r\n\r":   partial,
-		"GET /timestamp HTTP/1.0\r\nHost: x\r\n\r\n": cold,
+		"GET /timestamp HTTP/1.0\r\nHost: x\r\n\r\n": hot,
 		"GET /state HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n":                            hot,
 		"GET /timestamp HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n":                        hot,
 		"GET /timestamp HTTP/1.0\r\nConnection: keep-alive\r\n\r\n":                                   cold,
@@ -74,7 +74,7 @@ func TestParse_DecidesAsEarlyAsItCan(t *testing.T) {
 		"GET /timestamp HTTP/1.1\r\nHost: a b":                                                        partial,
 		"GET /timestamp HTTP/1.1\r\nHost: a b\r\n":                                                    cold,
 		"GET /timestamp HTTP/1.1\r\nHost: a\rb":                                                       cold,
-		"GET /timestamp HTTP/1.1\r\nConnection: close\r\n":                                            cold,
+		"GET /timestamp HTTP/1.1\r\nConnection: close\r\n":                                            partial,
 		"GET /timestamp HTTP/1.1\r\n" + strings.Repeat("a", fieldNameMax):                             partial,
 		"GET /timestamp HTTP/1.1\r\n" + strings.Repeat("a", fieldNameMax+1):                           cold,
 		"GET /timestamp?" + strings.Repeat("a", requestBytesMax-16):                                   partial,
@@ -171,10 +171,13 @@ func checkAgainstNetHTTP(t *testing.T, b []byte, r request) {
 	if r.legacy {
 		proto = "HTTP/1.0"
 	}
+	if read.Close != r.last {
+		t.Fatalf("%q: net/http closes after the answer: %v, the fast path: %v", b, read.Close, r.last)
+	}
 	if read.Method != "GET" || !isPath(read.URL.Path, b, &r) || read.URL.RawQuery != text(r.rawQuery(b)) || read.Proto != proto {
 		t.Fatalf("%q: %s %s %s to net/http", b, read.Method, read.URL, read.Proto)
 	}
-	if read.Close || read.ContentLength != 0 || read.TransferEncoding != nil || read.Host == "" || read.Header.Get("Expect") != "" {
+	if read.ContentLength != 0 || read.TransferEncoding != nil || read.Host == "" || read.Header.Get("Expect") != "" {
 		t.Fatalf("%q: to net/http %+v", b, read)
 	}
 	if r.target == targetLive {

@@ -128,6 +128,12 @@ var hotRequests = map[string]string{
 	"reading, accepts json":   "GET /interval?nonce=5 HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n\r\n",
 	"readings between":        plain + of("/interval?nonce=1") + of("/api/snowflake") + of("/interval?nonce=2") + plain,
 	"many readings":           strings.Repeat(of("/interval?nonce=3"), 1500),
+	"close":                   with("Connection: close"),
+	"close and keep-alive":    with("Connection: keep-alive", "Connection: Close"),
+	"hot, then close":         plain + plain + with("Connection: close") + plain,
+	"an ID, then close":       of("/api/snowflake") + "GET /api/snowflake HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" + plain,
+	"a document, then close":  plain + "GET /live/tiny HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" + of("/live/tiny"),
+	"close before a cold one": with("Connection: close") + of("/up"),
 	"more ids than one batch": strings.Repeat(of("/api/snowflake"), 1500),
 }
 
@@ -136,7 +142,10 @@ func legacy(target string, fields ...string) string {
 	return "GET " + target + " HTTP/1.0\r\n" + strings.Join(append(fields, "Host: x", "Connection: keep-alive"), "\r\n") + "\r\n\r\n"
 }
 
-// legacyRequests of HTTP/1.0 keep their connections. The fast path answers those in hot.
+// once is a request of HTTP/1.0 whose answer ends the connection.
+func once(target string) string { return "GET " + target + " HTTP/1.0\r\nHost: x\r\n\r\n" }
+
+// legacyRequests are of HTTP/1.0. The fast path answers those in hot.
 var legacyRequests = map[string]map[string]string{
 	"hot": {
 		"timestamp":        legacy("/timestamp"),
@@ -149,6 +158,13 @@ var legacyRequests = map[string]map[string]string{
 		"documents":        legacy("/live/tiny") + legacy("/state", "Accept-Encoding: gzip") + of("/live/tiny") + legacy("/live/tiny", "If-None-Match: *"),
 		"of all kinds":     legacy("/timestamp") + legacy("/api/snowflake") + legacy("/timestamp") + legacy("/live/tiny"),
 		"a document there": legacy("/live/tiny", "If-None-Match: \"x\""),
+		"not kept":         once("/timestamp"),
+		"kept, then not":   legacy("/timestamp") + once("/timestamp") + plain,
+		"kept, then close": legacy("/timestamp") + legacy("/timestamp", "Connection: close") + plain,
+		"nginx":            "GET /timestamp HTTP/1.0\r\nHost: isotone\r\nConnection: close\r\nX-Forwarded-For: 127.0.0.1\r\n\r\n",
+		"an ID not kept":   legacy("/api/snowflake") + once("/api/snowflake") + plain,
+		"a document once":  legacy("/live/tiny") + once("/live/tiny") + plain,
+		"JSON not kept":    once("/timestamp?format=json&n=3"),
 	},
 	"cold": {
 		"up":                legacy("/up"),
@@ -157,8 +173,6 @@ var legacyRequests = map[string]map[string]string{
 		"up, then hot":      legacy("/up") + legacy("/timestamp"),
 		"large":             legacy("/timestamp?n=5000"),
 		"bad":               legacy("/timestamp?n=0"),
-		"hot, then plainly": legacy("/timestamp") + "GET /timestamp HTTP/1.0\r\nHost: x\r\n\r\n" + plain,
-		"hot, then close":   legacy("/timestamp") + legacy("/timestamp", "Connection: close") + plain,
 		"keep-alive, close": "GET /timestamp HTTP/1.0\r\nHost: x\r\nConnection: keep-alive, close\r\n\r\n" + plain,
 		"chunked":           legacy("/timestamp", "Transfer-Encoding: chunked") + plain,
 		"a body":            legacy("/timestamp", "Content-Length: 3") + "abc" + plain,
@@ -278,9 +292,7 @@ var coldRequests = map[string]string{
 	"Host with user":           "GET /timestamp HTTP/1.1\r\nHost: u@a\r\n\r\n",
 	"Host with a comma":        "GET /timestamp HTTP/1.1\r\nHost: a,b\r\n\r\n",
 	"Host with a zero":         "GET /timestamp HTTP/1.1\r\nHost: a\x00b\r\n\r\n",
-	"close":                    with("Connection: close"),
 	"close, keep-alive":        with("Connection: keep-alive, close"),
-	"close and keep-alive":     with("Connection: keep-alive", "Connection: close"),
 	"Connection of others":     with("Connection: X-A"),
 	"upgrade":                  with("Connection: Upgrade", "Upgrade: websocket"),
 	"h2c upgrade":              with("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA"),
@@ -350,7 +362,6 @@ var coldRequests = map[string]string{
 
 	"hot, then up":             plain + of("/up"),
 	"hot, then bad":            plain + plain + of("/timestamp?n=0") + plain,
-	"hot, then close":          plain + plain + with("Connection: close") + plain,
 	"hot, then cut":            plain + plain[:20],
 	"hot, then cut in the end": plain + plain[:len(plain)-1],
 	"hot, then garbage":        plain + garbage(100),
