@@ -91,7 +91,7 @@ func (p *pods) readManifest(values string) string {
 
 var (
 	envLine = regexp.MustCompile(`(?m)^ {12}- \{name: ([A-Z_]+), value: ['"]?([^'"}]*(?:\{ordinal\}[^'"}]*)?)['"]?\}$`)
-	argLine = regexp.MustCompile(`(?m)^ {12}- (.+)$`)
+	argLine = regexp.MustCompile(`(?m)^ +- (.+)$`)
 )
 
 // env returns the environment of a pod.
@@ -113,34 +113,45 @@ func (p *pods) env(manifest string, ordinal int) (env []string) {
 	return env
 }
 
-// reconcile runs the command of the hook, as it is in the manifest.
+// reconcile runs the command of the hook before an upgrade.
 func (p *pods) reconcile(values string) {
 	p.t.Helper()
-	_, job, found := strings.Cut(p.readManifest(values), "name: reconcile\n")
-	_, job, _ = strings.Cut(job, "args:\n")
-	job, _, _ = strings.Cut(job, "image:")
-	var args []string
-	for _, m := range argLine.FindAllStringSubmatch(job, -1) {
+	p.command(p.hook(values, "reconcile", "member", "reconcile", "--replicas=")...)
+}
+
+// hook returns the arguments of the command of a hook, as they are in the manifest. They begin as in want.
+func (p *pods) hook(values, container string, want ...string) (args []string) {
+	p.t.Helper()
+	_, hook, _ := strings.Cut(p.readManifest(values), "- name: "+container+"\n")
+	_, hook, _ = strings.Cut(hook, "args:\n")
+	hook, _, _ = strings.Cut(hook, "image:")
+	for _, m := range argLine.FindAllStringSubmatch(hook, -1) {
 		args = append(args, m[1])
 	}
-	if !found || len(args) < 6 || args[0] != "member" || args[1] != "reconcile" {
-		p.t.Fatalf("%s has no hook: %q", values, args)
+	if !strings.HasPrefix(strings.Join(args, " "), strings.Join(want, " ")) {
+		p.t.Fatalf("the hook %s in %s: %q", container, values, args)
 	}
-	p.command(args...)
+	return args
 }
 
 // command runs one command in a pod of its own, and returns its output.
 func (p *pods) command(args ...string) string {
 	p.t.Helper()
+	out, err := p.try(args...)
+	if err != nil {
+		p.t.Fatalf("isotone %s: %v\n%s\n%s", strings.Join(args, " "), err, out, p.logs())
+	}
+	return out
+}
+
+// try is command for one that may fail.
+func (p *pods) try(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(p.t.Context(), podsTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Dir, cmd.Env = p.dir, []string{"GODEBUG=netdns=go"}
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		p.t.Fatalf("isotone %s: %v\n%s\n%s", strings.Join(args, " "), err, out, p.logs())
-	}
-	return string(out)
+	return string(out), err
 }
 
 // operator runs a command of an operator, by the certificate of the hook.
@@ -373,6 +384,11 @@ func scalePods(t *testing.T) {
 	p.start("default", 1, 2)
 	p.ready(0, 1, 2)
 	p.voters("1", "2", "3")
+	status := p.hook("default", "status", "status", "https://")
+	p.until("helm test succeeds", func() bool { // what it shows of a node may be a second old
+		_, err := p.try(status...)
+		return err == nil
+	})
 
 	// To five: the hook, then the StatefulSet.
 	p.reconcile("five")
