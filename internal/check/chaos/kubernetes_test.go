@@ -47,7 +47,7 @@ func TestKubernetes_ScalesByTheCommandsOfTheChart(t *testing.T) {
 		scalePods(t)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), podsTimeout+10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*podsTimeout) // each wait inside is bounded as well
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), insideVariable+"="+binary)
