@@ -25,12 +25,15 @@ release: ## binaries, SBOMs, checksums and signature of VERSION in dist; see doc
 
 export RELEASE_KEY
 
-.PHONY: ci test lint race sim
+.PHONY: ci test helm lint race sim
 ci: ## everything a change has to pass, about half an hour
 	.ci/run
 
 test: ## all tests
 	.ci/run test
+
+helm: ## the Helm chart: lint, golden files, schemas
+	.ci/run helm
 
 lint: ## vet, gofmt, staticcheck and, if installed, codespell
 	.ci/run lint

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/isotone/isotone/internal/host/config"
@@ -47,21 +46,23 @@ func checkAlone(s *config.Settings) error {
 }
 
 // discover sets Peers from DNS if PEERS says so. Before the cluster is formed it waits until all
-// members are there, and meanwhile answers clients on ln why the node is not ready. Once it is
+// members are there, and meanwhile answers clients on lns why the node is not ready. Once it is
 // formed, addresses in DNS only help to find members that have not registered theirs.
 //
 // Afterwards it refuses peers in clear that only DNS has named; see [config.Settings.PeersInClear].
-func discover(ctx context.Context, s *config.Settings, ln net.Listener, lookup lookupSRV, log *slog.Logger) error {
+func discover(ctx context.Context, s *config.Settings, lns []net.Listener, lookup lookupSRV, log *slog.Logger) error {
 	if s.PeersSRV == nil {
 		return nil
 	}
-	if err := findPeers(ctx, s, ln, lookup, log); err != nil {
-		return err
+	if s.Peers == nil { // identify may have found them
+		if err := findPeers(ctx, s, lns, lookup, log); err != nil {
+			return err
+		}
 	}
 	return s.PeersInClear()
 }
 
-func findPeers(ctx context.Context, s *config.Settings, ln net.Listener, lookup lookupSRV, log *slog.Logger) error {
+func findPeers(ctx context.Context, s *config.Settings, lns []net.Listener, lookup lookupSRV, log *slog.Logger) error {
 	rec, err := storage.Inspect(s.DataDir)
 	if err != nil {
 		return err
@@ -81,36 +82,34 @@ func findPeers(ctx context.Context, s *config.Settings, ln net.Listener, lookup 
 		}
 		return nil
 	}
-	return awaitPeers(ctx, s, ln, lookup, log)
+	return awaitPeers(ctx, s, lns, lookup, log)
 }
 
 // awaitPeers looks the initial members up until all of them are there.
-func awaitPeers(ctx context.Context, s *config.Settings, ln net.Listener, lookup lookupSRV, log *slog.Logger) error {
-	var reason atomic.Pointer[string]
-	told := "looking the initial members up in DNS"
-	first := told
-	reason.Store(&first)
-	defer serveWaiting(ln, &reason)()
+func awaitPeers(ctx context.Context, s *config.Settings, lns []net.Listener, lookup lookupSRV, log *slog.Logger) error {
+	w := beginWaiting(lns, "looking the initial members up in DNS")
+	defer w.end()
 	for {
-		peers, err := lookupPeers(ctx, s, lookup)
+		err := usePeers(ctx, s, lookup, log)
 		if err == nil {
-			s.Peers = peers
-			log.Info("found the initial members in DNS", "name", s.PeersSRV.Name, "peers", peers)
 			return nil
 		}
-		if text := fmt.Sprintf("waiting for the initial members in DNS (PEERS, %s): %v", s.PeersSRV.Name, err); text != told {
-			told = text
-			reason.Store(&text)
-			log.Warn("waiting for the initial members in DNS", "node", s.NodeID, "name", s.PeersSRV.Name, "count", s.PeersSRV.Count, "why", err.Error())
-		}
-		timer := time.NewTimer(discoverRetry)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		w.tell(log, fmt.Sprintf("waiting for the initial members in DNS (PEERS, %s): %v", s.PeersSRV.Name, err),
+			"waiting for the initial members in DNS", err.Error(), "node", s.NodeID, "name", s.PeersSRV.Name, "count", s.PeersSRV.Count)
+		if !w.pause(ctx, discoverRetry) {
 			return errStoppedDiscovering
-		case <-timer.C:
 		}
 	}
+}
+
+// usePeers sets Peers if the records of all initial members are there.
+func usePeers(ctx context.Context, s *config.Settings, lookup lookupSRV, log *slog.Logger) error {
+	peers, err := lookupPeers(ctx, s, lookup)
+	if err == nil {
+		s.Peers = peers
+		log.Info("found the initial members in DNS", "name", s.PeersSRV.Name, "peers", peers)
+	}
+	return err
 }
 
 // lookupPeers looks the initial members up once. With an error it returns those that it found.

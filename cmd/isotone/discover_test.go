@@ -177,7 +177,7 @@ func TestDiscover_RefusesPeersInClear(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := p.s
-		err = discover(t.Context(), &s, ln, z.lookup, slog.New(slog.DiscardHandler))
+		err = discover(t.Context(), &s, []net.Listener{ln}, z.lookup, slog.New(slog.DiscardHandler))
 		_ = ln.Close()
 		if told := err != nil && strings.Contains(err.Error(), "PEER_INSECURE=1"); told != refused || !refused && err != nil || len(s.Peers) != 2 {
 			t.Errorf("%s: %v, %v", host, s.Peers, err)

@@ -8,14 +8,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/host/backup"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/storage"
@@ -31,8 +30,12 @@ const (
 
 // identify finds out which member this node is. An old data directory says so. With JOIN and
 // an empty one the cluster does: identify asks the nodes in JOIN until one of them knows this
-// node, and meanwhile answers clients on ln why it is not ready.
-func identify(ctx context.Context, s *config.Settings, ln net.Listener, steps *node.StepFault, log *slog.Logger) (member uint64, join *node.Join, err error) {
+// node, and meanwhile answers clients on lns why it is not ready.
+//
+// With PEERS beside JOIN, it also ends without join when the initial members are found in DNS and
+// no node in JOIN has told of a cluster. Peers is set then. If there is a cluster all the same, its
+// members refuse this node.
+func identify(ctx context.Context, s *config.Settings, lns []net.Listener, lookup lookupSRV, steps *node.StepFault, log *slog.Logger) (member uint64, join *node.Join, err error) {
 	id, hasState, err := storage.Identify(s.DataDir)
 	if err != nil {
 		return 0, nil, err
@@ -48,6 +51,9 @@ func identify(ctx context.Context, s *config.Settings, ln net.Listener, steps *n
 		return member, nil, nil
 	}
 	if seed, err := backup.ReadSeed(s.DataDir); err != nil || seed != nil {
+		if err == nil && s.PeersSRV != nil {
+			return member, nil, nil
+		}
 		return 0, nil, errors.Join(fmt.Errorf("the data directory %s was restored from a backup and forms a cluster: start it without JOIN", s.DataDir), err)
 	}
 	steps.Reached("join begun")
@@ -55,9 +61,12 @@ func identify(ctx context.Context, s *config.Settings, ln net.Listener, steps *n
 	if err != nil {
 		return 0, nil, err
 	}
-	j, err := awaitJoining(ctx, s, out.client(operatorTransport()), ln, log, member, id)
+	j, err := awaitJoining(ctx, s, out.client(operatorTransport()), lns, lookup, log, member, id)
 	if err != nil {
 		return 0, nil, err
+	}
+	if j == nil {
+		return member, nil, nil
 	}
 	steps.Reached("join told")
 	cluster, err := isotone.ParseClusterID(j.ClusterID)
@@ -73,39 +82,51 @@ func identify(ctx context.Context, s *config.Settings, ln net.Listener, steps *n
 }
 
 // awaitJoining asks the nodes in JOIN until one says how to join. A directory that was made
-// to join, and was not let in before the process ended, goes on as the member in it.
-func awaitJoining(ctx context.Context, s *config.Settings, client *http.Client, ln net.Listener, log *slog.Logger, member uint64, id storage.Identity) (front.Joining, error) {
-	var reason atomic.Pointer[string]
-	told := "waiting to join a cluster"
-	first := told
-	reason.Store(&first)
-	closeWaiting := serveWaiting(ln, &reason)
-	defer closeWaiting()
+// to join, and was not let in before the process ended, goes on as the member in it; any other one of
+// an initial member may form the cluster, and then the result is nil: see identify.
+func awaitJoining(ctx context.Context, s *config.Settings, client *http.Client, lns []net.Listener, lookup lookupSRV, log *slog.Logger, member uint64, id storage.Identity) (*front.Joining, error) {
+	mayForm := s.PeersSRV != nil && id.ClusterID == 0
+	w := beginWaiting(lns, "waiting to join a cluster")
+	defer w.end()
 	for {
 		j, err := askToJoin(ctx, s, client, member, id)
 		if err == nil {
-			return j, nil
+			return &j, nil
 		}
-		if text := "not a member yet: " + err.Error(); text != told {
-			told = text
-			reason.Store(&text)
-			log.Warn("waiting to join a cluster", "node", s.NodeID, "why", err.Error())
+		why := err.Error()
+		if mayForm && !tellsOfCluster(err) {
+			missing := usePeers(ctx, s, lookup, log)
+			if missing == nil {
+				return nil, nil
+			}
+			why = fmt.Sprintf("no cluster to join (%v), and the initial members are not all in DNS (PEERS, %s): %v", err, s.PeersSRV.Name, missing)
 		}
-		timer := time.NewTimer(joinRetry)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return front.Joining{}, errStoppedJoining
-		case <-timer.C:
+		w.tell(log, "not a member yet: "+why, "waiting to join a cluster", why, "node", s.NodeID)
+		if !w.pause(ctx, joinRetry) {
+			return nil, errStoppedJoining
 		}
 	}
 }
+
+// tellsOfCluster reports whether an error of askToJoin has the answer of a member of a cluster that
+// is formed: it knows of no place for this node. A node that has no cluster says no_leader.
+func tellsOfCluster(err error) bool {
+	var all joinFailures
+	if errors.As(err, &all) {
+		return slices.ContainsFunc(all, tellsOfCluster)
+	}
+	var told *operatorError
+	return errors.Is(err, errOtherGeneration) || errors.As(err, &told) && (told.code == isotone.CodeNotFound || told.code == isotone.CodeInvalidArgument)
+}
+
+// errOtherGeneration: the cluster would let this node in, and not with its data directory.
+var errOtherGeneration = errors.New("was made for another generation of this node: delete it")
 
 var errStoppedJoining = errors.New("stopped before the cluster let this node join")
 
 // askToJoin asks each node in JOIN once.
 func askToJoin(ctx context.Context, s *config.Settings, client *http.Client, member uint64, id storage.Identity) (front.Joining, error) {
-	var failures []string
+	var failures joinFailures
 	for _, addr := range s.Join {
 		asking, cancel := context.WithTimeout(ctx, joinTimeout)
 		base := addr
@@ -119,53 +140,27 @@ func askToJoin(ctx context.Context, s *config.Settings, client *http.Client, mem
 			err = json.Unmarshal(answer, &j)
 		}
 		if err == nil && id.NodeID != 0 && j.MemberID != member {
-			err = fmt.Errorf("the data directory %s was made for another generation of this node: delete it", s.DataDir)
+			err = fmt.Errorf("the data directory %s %w", s.DataDir, errOtherGeneration)
 		}
 		if err == nil {
 			return j, nil
 		}
-		failures = append(failures, fmt.Sprintf("%s: %v", addr, err))
+		failures = append(failures, fmt.Errorf("%s: %w", addr, err))
 	}
-	return front.Joining{}, errors.New(strings.Join(failures, "; "))
+	return front.Joining{}, failures
 }
 
-// serveWaiting answers clients on ln until the returned function is called: /up is ok,
-// everything else is unavailable for that reason.
-func serveWaiting(ln net.Listener, reason *atomic.Pointer[string]) (stop func()) {
-	tcp, ok := ln.(*net.TCPListener)
-	if !ok {
-		return func() {}
+// joinFailures has an error for each node in JOIN.
+type joinFailures []error
+
+// Error returns all of them in one line.
+func (f joinFailures) Error() string {
+	var texts []string
+	for _, err := range f {
+		texts = append(texts, err.Error())
 	}
-	server := &http.Server{
-		ReadHeaderTimeout: joinTimeout, ReadTimeout: joinTimeout, WriteTimeout: joinTimeout, IdleTimeout: joinTimeout,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/up" || r.URL.Path == "/livez" {
-				_, _ = w.Write([]byte("ok"))
-				return
-			}
-			w.Header().Set("Content-Type", httpapi.ContentTypeJSON)
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = w.Write(httpapi.Body(isotone.CodeNoLeader, *reason.Load()))
-		}),
-	}
-	server.SetKeepAlivesEnabled(false)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = server.Serve(lentListener{tcp}) // returns ErrServerClosed
-	}()
-	return func() {
-		ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
-		defer cancel()
-		_ = server.Shutdown(ctx)
-		<-ended
-		_ = tcp.SetDeadline(time.Time{})
-	}
+	return strings.Join(texts, "; ")
 }
 
-// lentListener is a listener that outlives the server it is lent to.
-type lentListener struct{ *net.TCPListener }
-
-// Close ends accepting, but leaves the listener open.
-func (l lentListener) Close() error { return l.SetDeadline(time.Unix(1, 0)) }
+// Unwrap returns them.
+func (f joinFailures) Unwrap() []error { return f }

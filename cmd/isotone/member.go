@@ -123,6 +123,15 @@ func (so sockets) close() error {
 	return errors.Join(so.closeFronts(), so.peer.Close())
 }
 
+// waiting returns where a node answers that is no member yet: the ports of clients and of
+// monitoring.
+func (so sockets) waiting() []net.Listener {
+	if so.metrics == nil {
+		return []net.Listener{so.http}
+	}
+	return []net.Listener{so.http, so.metrics}
+}
+
 // closeFronts closes all but the one that the node has.
 func (so sockets) closeFronts() error {
 	err := errors.Join(so.http.Close(), so.quic.Close())

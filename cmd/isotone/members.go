@@ -24,6 +24,8 @@ type memberCmd struct {
 	Remove  memberRemoveCmd  `cmd:"" help:"Remove a node for good, or give up its replacement."`
 	Replace memberReplaceCmd `cmd:"" help:"Replace a node that has lost its data directory, and wait until its successor is a voter."`
 	Update  memberUpdateCmd  `cmd:"" help:"Change the addresses of a node."`
+
+	Reconcile memberReconcileCmd `cmd:"" help:"Add and remove nodes until those of a set of numbered machines, such as a StatefulSet, are the members."`
 }
 
 const membersPath = "/admin/members"

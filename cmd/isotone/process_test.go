@@ -94,9 +94,9 @@ func (p *process) start() {
 	go func() {
 		defer close(p.done)
 		s := p.s
-		id, join, err := identify(ctx, &s, so.http, nil, log)
+		id, join, err := identify(ctx, &s, so.waiting(), p.dns, nil, log)
 		if err == nil {
-			err = discover(ctx, &s, so.http, p.dns, log)
+			err = discover(ctx, &s, so.waiting(), p.dns, log)
 		}
 		if err != nil {
 			p.err = errors.Join(err, so.close())

@@ -57,9 +57,9 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return taken(err)
 	}
-	id, join, err := identify(ctx, &s, so.http, steps, log.Logger)
+	id, join, err := identify(ctx, &s, so.waiting(), net.DefaultResolver.LookupSRV, steps, log.Logger)
 	if err == nil {
-		err = discover(ctx, &s, so.http, net.DefaultResolver.LookupSRV, log.Logger)
+		err = discover(ctx, &s, so.waiting(), net.DefaultResolver.LookupSRV, log.Logger)
 	}
 	if err != nil {
 		err = errors.Join(err, so.close())

@@ -145,16 +145,30 @@ func (p *parser) addresses(f *Flags, s *Settings) {
 		}
 		s.Anonymous = &roles
 	}
+	p.members(f, s)
+	s.Priority = p.number("priority", f.Priority, -priorityMax, priorityMax)
+}
+
+// members parses PEERS and JOIN. Both together are for machines with the same settings: PEERS is
+// for those of the initial members then, by the number in their names, and JOIN for all.
+func (p *parser) members(f *Flags, s *Settings) {
 	switch {
 	case strings.HasPrefix(f.Peers, srvScheme):
-		s.PeersSRV = p.srv(f.Peers, s.NodeID)
+		s.PeersSRV = p.srv(f.Peers, s.NodeID, f.Join != "")
 	case f.Peers != "":
 		s.Peers = p.peers(f, s.NodeID)
 	}
-	if f.Join != "" {
-		s.Join = p.join(f)
+	if f.Join == "" {
+		return
 	}
-	s.Priority = p.number("priority", f.Priority, -priorityMax, priorityMax)
+	s.Join = p.join(f)
+	switch v := s.PeersSRV; {
+	case f.Peers == "" || v == nil && strings.HasPrefix(f.Peers, srvScheme): // or it has a fault already
+	case v == nil || v.ByPriority:
+		p.faults.add("join", f.Join, "want JOIN or PEERS, not both, unless PEERS is dns+srv:NAME?count=N: PEERS is for the initial members of a new cluster, JOIN for a node that is added later")
+	case s.NodeID > uint64(v.Count):
+		s.PeersSRV = nil
+	}
 }
 
 // forwarding parses FORWARD, and refuses what could reach no leader.
@@ -210,9 +224,6 @@ const httpsPrefix = "https://"
 
 // join parses JOIN.
 func (p *parser) join(f *Flags) (addrs []string) {
-	if f.Peers != "" {
-		p.faults.add("join", f.Join, "want JOIN or PEERS, not both: PEERS is for the initial members of a new cluster, JOIN for a node that is added later")
-	}
 	for entry := range strings.SplitSeq(f.Join, ",") {
 		entry = strings.TrimSpace(entry)
 		addr, secure := strings.CutPrefix(entry, httpsPrefix)

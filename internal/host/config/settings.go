@@ -30,7 +30,7 @@ type Settings struct {
 	RequireTLS             bool
 	Peers                  map[uint64]string // nil: see PeerMap
 	PeersSRV               *SRV              // where Peers comes from; nil: they are as set
-	Join                   []string          // client addresses, host:port or https://host:port; nil: see Peers
+	Join                   []string          // client addresses, host:port or https://host:port; nil: see Peers. With PeersSRV, whichever works
 	DataDir                string
 	Priority               int64  // as a leader
 	TLSCert                string // "": see TLSFiles

@@ -27,8 +27,9 @@ const (
 	srvCountMax = 64
 )
 
-// srv parses PEERS in the form dns+srv:NAME?count=N&id=ordinal.
-func (p *parser) srv(text string, own uint64) *SRV {
+// srv parses PEERS in the form dns+srv:NAME?count=N&id=ordinal. With joins, nodes that are added later
+// may have it as well.
+func (p *parser) srv(text string, own uint64, joins bool) *SRV {
 	fault := func(want string) *SRV {
 		p.faults.add("peers", text, want)
 		return nil
@@ -58,8 +59,8 @@ func (p *parser) srv(text string, own uint64) *SRV {
 	if v.Count == 0 {
 		return fault(fmt.Sprintf("want ?count=N, the number of initial members, from 1 to %d", srvCountMax))
 	}
-	if !v.ByPriority && own > uint64(v.Count) {
-		return fault(fmt.Sprintf("the initial members have the IDs 1 to %d, and NODE_ID is %d: want JOIN in place of PEERS for a node that is added later", v.Count, own))
+	if !v.ByPriority && own > uint64(v.Count) && !joins {
+		return fault(fmt.Sprintf("the initial members have the IDs 1 to %d, and NODE_ID is %d: want JOIN in place of PEERS, or beside it, for a node that is added later", v.Count, own))
 	}
 	return v
 }
@@ -144,8 +145,14 @@ var hostname = os.Hostname // tests replace it
 
 // nodeID parses NODE_ID.
 func (p *parser) nodeID(text string) uint64 {
-	if text != ordinal {
+	word, exceptions, _ := strings.Cut(text, ",")
+	if word != ordinal {
 		return uint64(p.number("node-id", text, 1, nodeIDMax))
+	}
+	ids, err := ParseNodeIDs(exceptions)
+	if err != nil || strings.HasSuffix(text, ",") {
+		p.faults.add("node-id", text, "want ordinal, or ordinal,ORDINAL=ID,...: "+fmt.Sprint(err))
+		return 0
 	}
 	host, err := hostname()
 	var id uint64
@@ -154,6 +161,41 @@ func (p *parser) nodeID(text string) uint64 {
 	}
 	if err != nil {
 		p.faults.add("node-id", text, fmt.Sprintf("want a host name that ends in the ordinal: %v", err))
+		return 0
 	}
-	return id
+	return ids.Of(id - 1)
+}
+
+// NodeIDs has the IDs of nodes that do not follow from the ordinals of their machines: of those whose
+// usual ID was removed, and can never be used again. Nil has none.
+type NodeIDs map[uint64]uint64
+
+// ParseNodeIDs parses entries ORDINAL=ID with commas between them. An ID is above 64, so that it is not
+// that of another ordinal. No text means none.
+func ParseNodeIDs(text string) (NodeIDs, error) {
+	if text == "" {
+		return nil, nil
+	}
+	ids, taken := NodeIDs{}, map[uint64]bool{}
+	for entry := range strings.SplitSeq(text, ",") {
+		left, right, _ := strings.Cut(entry, "=")
+		ordinal, isOrdinal := within(left, 0, srvCountMax-1)
+		id, isID := within(right, srvCountMax+1, nodeIDMax)
+		switch {
+		case !isOrdinal || !isID:
+			return nil, fmt.Errorf("%q is not ORDINAL=ID with an ordinal from 0 to %d and an ID of %d or more", entry, srvCountMax-1, srvCountMax+1)
+		case ids[uint64(ordinal)] != 0 || taken[uint64(id)]:
+			return nil, fmt.Errorf("%q has an ordinal or an ID for the second time", entry)
+		}
+		ids[uint64(ordinal)], taken[uint64(id)] = uint64(id), true
+	}
+	return ids, nil
+}
+
+// Of returns the ID of the node with an ordinal: one more, unless it has another one.
+func (n NodeIDs) Of(ordinal uint64) uint64 {
+	if id := n[ordinal]; id != 0 {
+		return id
+	}
+	return ordinal + 1
 }

@@ -142,3 +142,45 @@ func TestNodeID_FromTheHostName(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// PEERS and JOIN together are for machines with the same settings.
+func TestPeers_WithJoin(t *testing.T) {
+	for id, initial := range map[string]bool{"1": true, "3": true, "4": false} {
+		f := defaults(t)
+		f.NodeID, f.Peers, f.Join = id, "dns+srv:_peer._tcp.isotone?count=3", "isotone:8080"
+		s, err := f.Parse()
+		if err != nil || len(s.Join) != 1 || (s.PeersSRV != nil) != initial {
+			t.Errorf("NODE_ID=%s: %+v, %v, %v", id, s.PeersSRV, s.Join, err)
+		}
+	}
+	for _, peers := range []string{"1=a:1", "dns+srv:isotone?count=3&id=priority"} {
+		f := defaults(t)
+		f.Peers, f.Join = peers, "isotone:8080"
+		if _, err := f.Parse(); err == nil || !strings.Contains(err.Error(), "want JOIN or PEERS, not both, unless PEERS is dns+srv:NAME?count=N") {
+			t.Errorf("PEERS=%s: %v", peers, err)
+		}
+	}
+	f := defaults(t)
+	f.Peers, f.Join = "dns+srv:isotone", "isotone:8080"
+	if _, err := f.Parse(); err == nil || strings.Contains(err.Error(), "JOIN") {
+		t.Errorf("without count: %v", err)
+	}
+}
+
+func TestNodeID_OfOrdinalsWithExceptions(t *testing.T) {
+	defer config.SetHostname(func() (string, error) { return "isotone-3.isotone", nil })()
+	for text, want := range map[string]uint64{"ordinal": 4, "ordinal,3=104": 104, "ordinal,1=102,3=65": 65, "ordinal,4=105": 4} {
+		f := defaults(t)
+		f.NodeID = text
+		if s, err := f.Parse(); err != nil || s.NodeID != want {
+			t.Errorf("NODE_ID=%s: %d, %v; want %d", text, s.NodeID, err, want)
+		}
+	}
+	for _, text := range []string{"ordinal,", "ordinal,3", "ordinal,3=64", "ordinal,64=104", "ordinal,3=104,3=105", "ordinal,3=104,4=104", "ordinal,3=x", "ordinals", "ordinal;3=104"} {
+		f := defaults(t)
+		f.NodeID = text
+		if _, err := f.Parse(); err == nil || !strings.Contains(err.Error(), "NODE_ID") {
+			t.Errorf("NODE_ID=%s: %v", text, err)
+		}
+	}
+}

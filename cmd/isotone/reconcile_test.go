@@ -1,0 +1,170 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/isotone/isotone/internal/front"
+)
+
+// wanted returns a set of replicas with these flags.
+func wanted(t *testing.T, replicas uint64, ids string, minimum int) podSet {
+	t.Helper()
+	set, err := (&memberReconcileCmd{Replicas: replicas, PeerAddr: "pod-{ordinal}.svc:1", NodeIDs: ids, Minimum: minimum}).podsWanted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// membersOf returns connected voters by their IDs, each on the pod with the ordinal before it.
+func membersOf(ids ...uint64) (l front.MemberList) {
+	for _, id := range ids {
+		l.Members = append(l.Members, front.MemberRecord{NodeID: id, Role: "voter", PeerAddr: fmt.Sprintf("pod-%d.svc:1", id-1), Connected: true, Incarnation: "x"})
+	}
+	return l
+}
+
+func TestReconcile_PlansWhatIsMissingAndTooMany(t *testing.T) {
+	learner := func(m front.MemberRecord) front.MemberRecord {
+		m.Role, m.Connected = "learner", false
+		return m
+	}
+	for name, tt := range map[string]struct {
+		replicas uint64
+		ids      string
+		change   func(*front.MemberList)
+		members  []uint64
+		want     string
+		blocked  string
+		note     string
+	}{
+		"nothing":                      {replicas: 3, members: []uint64{1, 2, 3}},
+		"grow":                         {replicas: 5, members: []uint64{1, 2, 3}, want: "add 4 pod-3.svc:1, add 5 pod-4.svc:1"},
+		"half grown":                   {replicas: 5, members: []uint64{1, 2, 3, 5}, want: "add 4 pod-3.svc:1"},
+		"shrink":                       {replicas: 3, members: []uint64{1, 2, 3, 4, 5}, want: "remove 5, remove 4"},
+		"half shrunk":                  {replicas: 3, members: []uint64{1, 2, 3, 5}, want: "remove 5"},
+		"elsewhere":                    {replicas: 3, members: []uint64{1, 2, 3, 9}, change: func(l *front.MemberList) { l.Members[3].PeerAddr = "10.0.0.9:1" }, note: "node 9, at 10.0.0.9:1, is none of these"},
+		"elsewhere, similar":           {replicas: 3, members: []uint64{1, 2, 3, 9}, change: func(l *front.MemberList) { l.Members[3].PeerAddr = "pod-x.svc:1" }, note: "node 9, at pod-x.svc:1"},
+		"moved":                        {replicas: 3, members: []uint64{1, 2, 3}, change: func(l *front.MemberList) { l.Members[1].PeerAddr = "pod-1.old:1" }, note: "isotone member update 2 pod-1.svc:1"},
+		"not registered":               {replicas: 3, members: []uint64{1, 2, 3}, change: func(l *front.MemberList) { l.Members[1].PeerAddr = "" }},
+		"other IDs":                    {replicas: 5, ids: "3=104,4=105", members: []uint64{1, 2, 3}, change: func(l *front.MemberList) { l.Removed = []uint64{4, 5} }, want: "add 104 pod-3.svc:1, add 105 pod-4.svc:1"},
+		"another ID":                   {replicas: 4, ids: "3=104", members: []uint64{1, 2, 3, 4}, want: "remove 4, add 104 pod-3.svc:1"},
+		"a voter stays away":           {replicas: 3, members: []uint64{1, 2, 3, 4}, change: func(l *front.MemberList) { l.Members[1].Connected = false }, want: "remove 4", blocked: "node 2 stays and is not connected"},
+		"one that goes does not count": {replicas: 3, members: []uint64{1, 2, 3, 4}, change: func(l *front.MemberList) { l.Members[3].Connected = false }, want: "remove 4"},
+		"learners go at once": {replicas: 3, members: []uint64{1, 2, 3, 4, 5}, want: "remove 4, remove 5",
+			change: func(l *front.MemberList) { l.Members[3] = learner(l.Members[3]) }},
+		"learners only": {replicas: 1, members: []uint64{1, 2}, want: "remove 2", change: func(l *front.MemberList) { l.Members[1], l.Members[0].Connected = learner(l.Members[1]), false }},
+		"a replacement": {replicas: 3, members: []uint64{1, 2, 3, 4, 4}, want: "give up 4, remove 4",
+			change: func(l *front.MemberList) {
+				l.Members[4] = learner(l.Members[4])
+				l.Members[4].Generation, l.Members[4].Replaces = 1, 4
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := membersOf(tt.members...)
+			if tt.change != nil {
+				tt.change(&l)
+			}
+			p, err := wanted(t, tt.replicas, tt.ids, 3).plan(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var steps []string
+			for _, s := range p.steps {
+				switch {
+				case s.change.Action == front.AddMember:
+					steps = append(steps, fmt.Sprintf("add %d %s", s.change.NodeID, s.change.PeerAddr))
+				case s.change.MemberID>>48 > 0 && strings.Contains(s.what, "given up"):
+					steps = append(steps, fmt.Sprintf("give up %d", s.change.NodeID))
+				default:
+					steps = append(steps, fmt.Sprintf("remove %d", s.change.NodeID))
+				}
+			}
+			if got := strings.Join(steps, ", "); got != tt.want || !strings.Contains(p.blocked, tt.blocked) || (p.blocked == "") != (tt.blocked == "") {
+				t.Errorf("%q, blocked %q", got, p.blocked)
+			}
+			if notes := strings.Join(p.notes, "; "); !strings.Contains(notes, tt.note) || (notes == "") != (tt.note == "") {
+				t.Errorf("notes %q", notes)
+			}
+		})
+	}
+}
+
+func TestReconcile_RefusesAsAWhole(t *testing.T) {
+	l := membersOf(1, 2, 3)
+	if _, err := wanted(t, 2, "", 3).plan(l); err == nil || !strings.Contains(err.Error(), "of 3 voters 2 would be left, and the minimum is 3") {
+		t.Error(err)
+	}
+	if p, err := wanted(t, 2, "", 2).plan(l); err != nil || len(p.steps) != 1 {
+		t.Error(p, err)
+	}
+	l.Removed = []uint64{4}
+	l.Members = append(l.Members, membersOf(7).Members...) // to be removed, if all were well
+	if _, err := wanted(t, 4, "", 3).plan(l); err == nil || !strings.Contains(err.Error(), "node 4, at pod-3.svc:1, was removed before, and an ID is used once") {
+		t.Error(err)
+	}
+	for _, args := range []string{
+		"--replicas 0 --peer-addr a-{ordinal}:1", "--replicas 65 --peer-addr a-{ordinal}:1", "--replicas 3 --peer-addr a-0:1", "--replicas 3 --peer-addr a-{ordinal}",
+		"--replicas 3 --peer-addr a-{ordinal}-{ordinal}:1", "--replicas 3 --peer-addr a-{ordinal}:1 --minimum 0", "--replicas 3 --peer-addr a-{ordinal}:1 --node-ids 3=4",
+		"--peer-addr a-{ordinal}:1", "--replicas 3",
+	} {
+		if code, out, text := command(append([]string{"member", "reconcile"}, strings.Fields(args)...)...); code != exitUsage || out != "" {
+			t.Errorf("%s: exit code %d: %s", args, code, text)
+		}
+	}
+}
+
+// TestReconcile_GrowsAndShrinksACluster of processes, whose addresses have numbers in place of names.
+func TestReconcile_GrowsAndShrinksACluster(t *testing.T) {
+	all := startProcesses(t, 3)
+	args := func(replicas int, more string) string {
+		return fmt.Sprintf("member reconcile --replicas %d --peer-addr pod-{ordinal}.test:1 %s", replicas, more)
+	}
+	for id := range uint64(3) { // on record as pods; connections that are open stay
+		all.does(t, fmt.Sprintf("member update %d pod-%d.test:1", id+1, id), "are changed")
+	}
+	all.does(t, args(3, ""), "the members are as wanted: node 1 2 3")
+	all.does(t, args(5, "--dry-run"), "to do: node 4 is added, at pod-3.test:1")
+	if l := all.list(t); len(l.Members) != 3 {
+		t.Fatalf("a dry run: %+v", l)
+	}
+	all.does(t, args(4, ""), "node 1 2 3 4")
+	all.does(t, args(4, ""), "node 1 2 3 4")
+	all.roles(t, "1 voter, 2 voter, 3 voter, 4 learner")
+	all.does(t, args(3, ""), "node 1 2 3")
+	all.refuses(t, args(4, ""), "node 4, at pod-3.test:1, was removed before")
+	all.refuses(t, args(1, ""), "of 3 voters 1 would be left")
+	all.does(t, args(4, "--node-ids 3=104"), "node 1 2 3 104")
+	if code, _, text := command("member", "reconcile", "--replicas", "3", "--peer-addr", "pod-{ordinal}.test:1", "--endpoint", strings.Join(all.addrs(), ",")); code == 0 || !strings.Contains(text, "Node 104 is removed for good") {
+		t.Errorf("without --yes: exit code %d: %s", code, text)
+	}
+	all.does(t, args(3, ""), "node 1 2 3")
+	if l := all.list(t); !slices.Equal(l.Removed, []uint64{4, 104}) {
+		t.Errorf("%+v", l)
+	}
+}
+
+// TestReconcile_RemovesALeader, and no voter while one that stays is away.
+func TestReconcile_RemovesALeader(t *testing.T) {
+	all := startProcesses(t, 4)
+	all.does(t, "member update 4 pod-3.test:1", "are changed")
+	if err := all[1].stop(); err != nil {
+		t.Fatal(err)
+	}
+	rest := processes{all[0], all[2], all[3]}
+	const shrink = "member reconcile --replicas 3 --peer-addr pod-{ordinal}.test:1"
+	eventually(t, func() (bool, string) { return !rest.list(t).Members[1].Connected, "node 2 is connected" })
+	rest.refuses(t, shrink+" --wait 500ms", "given up after 500ms: node 2 stays and is not connected", "waiting: node 2")
+	if l := rest.list(t); len(l.Members) != 4 {
+		t.Fatalf("%+v", l)
+	}
+	all[1].s.PeerInsecure = true // of the name on record
+	all[1].start()
+	all[1].ready()
+	all.does(t, "leader transfer 4", "node 4 leads")
+	all.does(t, shrink, "node 1 2 3")
+	all[:3].roles(t, "1 voter, 2 voter, 3 voter")
+}

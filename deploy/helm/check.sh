@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# Checks the Helm chart: lint, golden files, values that must be refused, the copies of monitoring, and
+# the schemas of Kubernetes, cert-manager and the Prometheus operator. With --update it writes the golden
+# files instead of comparing them.
+#
+# Helm and kubeconform are built from their Go modules, the schemas come with a Python package and with
+# Go modules; they are kept in ISOTONE_HELM_CACHE (~/.cache/isotone-helm). What cannot be installed is
+# named, and its checks are skipped.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+helm_version=v3.22.0
+kubeconform_version=v0.8.0
+kubernetes=1.33.0
+schemas_package=kubernetes-validate==1.37.0
+cert_manager=github.com/cert-manager/cert-manager@v1.17.0
+prometheus_operator=github.com/prometheus-operator/prometheus-operator@v0.85.0
+
+update=
+[ "${1:-}" != --update ] || update=yes
+cache=${ISOTONE_HELM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/isotone-helm}
+mkdir -p "$cache"
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+failed=
+
+fail() { printf 'FAIL: %s\n' "$*" >&2; failed=yes; }
+
+# tool NAME VERSION PACKAGE: installs a command in the cache unless it is there.
+tool() {
+  local dir=$cache/$1-$2
+  [ -x "$dir/$1" ] || GOBIN=$dir go install "$3@$2" >"$out/log" 2>&1 || { tail -3 "$out/log"; return 1; }
+  PATH=$dir:$PATH
+}
+
+# render VALUES FILE: what the chart makes of a set of values, as the release "demo".
+render() {
+  helm template demo isotone --namespace default --kube-version "$kubernetes" -f "$1" >"$2" 2>"$out/err" || { cat "$out/err" >&2; return 1; }
+}
+
+# The rules and the dashboard are compared by check_monitoring; golden files leave them out.
+without_copies() {
+  awk '/^# Source: /{copy=0} copy==2 && !/^    /{copy=0}
+    copy {next}
+    {print}
+    /^  isotone.json: /{copy=2; print "    …"}
+    /^kind: PrometheusRule/{rule=1} rule && /^spec:/{copy=1; rule=0; print "  …"}
+    /^---$/{copy=0}' "$1"
+}
+
+check_golden() {
+  local values name
+  for values in testdata/values/*.yaml; do
+    name=$(basename "$values" .yaml)
+    helm lint isotone --kube-version "$kubernetes" -f "$values" --quiet >"$out/lint" 2>/dev/null || { fail "helm lint, $name:"; cat "$out/lint" >&2; }
+    render "$values" "$out/$name.full.yaml" || { fail "helm template, $name"; continue; }
+    without_copies "$out/$name.full.yaml" >"$out/$name.golden"
+    if [ -n "$update" ]; then
+      cp "$out/$name.golden" "testdata/golden/$name.yaml"
+    elif ! diff -u "testdata/golden/$name.yaml" "$out/$name.golden"; then
+      fail "$name is not what testdata/golden/$name.yaml has; if that is wanted: deploy/helm/check.sh --update"
+    fi
+  done
+}
+
+# refused WORDS FLAG...: values that must be refused with these words.
+refused() {
+  local words=$1; shift
+  if helm template demo isotone --kube-version "$kubernetes" "$@" >/dev/null 2>"$out/err"; then
+    fail "not refused: $*"
+  elif ! grep -qF -- "$words" "$out/err"; then
+    fail "$*: refused without the words \"$words\":"; cat "$out/err" >&2
+  fi
+}
+
+check_refusals() {
+  refused "at '/replicas': minimum: got 0, want 1" --set replicas=0
+  refused "at '/replicas': maximum: got 11, want 9" --set replicas=11
+  refused "want as many certificates as pods" --set replicas=7,bootstrap=false
+  refused "at '/peerTLS/mode': value must be one of 'certManager', 'csi', 'secret', 'insecure'" --set peerTLS.mode=none
+  refused "want peerTLS.secretName" --set peerTLS.mode=secret
+  refused "want peerTLS.issuerRef.name" --set peerTLS.mode=csi
+  refused "want clientTLS.mode certManager, which makes the certificate" --set clientTLS.mode=selfSigned
+  refused "want clientTLS.secretName" --set clientTLS.mode=secret,operator.mode=none
+  refused "want certManager or secret for clientTLS.require" --set clientTLS.mode=selfSigned,clientTLS.require=true,operator.mode=none
+  refused "want operator.secretName" --set operator.mode=secret
+  refused "want settings.ANONYMOUS" --set operator.mode=anonymous
+  refused "nothing changes the members" --set operator.mode=none,replicas=5
+  refused "want both the same at the first install" --set replicas=5
+  refused "want ten seconds more than the delay" --set terminationGracePeriodSeconds=6
+  refused "settings.PEERS: the chart sets that itself" --set settings.PEERS=1=a:1
+  refused "does not match pattern '^[A-Z][A-Z0-9_]*\$'" --set settings.readMode=lease
+  refused "at '/nodeIDs/3': minimum: got 4, want 65" --set nodeIDs.3=4
+  refused "additional properties 'replica' not allowed" --set replica=3
+  refused "user named proxy in the list" --set proxy.enabled=true,acl.secretName=users,operator.mode=none
+}
+
+# The chart has links to the files of monitoring, not copies; what it renders of them is theirs.
+check_monitoring() {
+  local file
+  for file in alerts.yml grafana.json; do
+    [ -L "isotone/files/$file" ] && [ "isotone/files/$file" -ef "../../monitoring/$file" ] || fail "isotone/files/$file is not a link to monitoring/$file"
+  done
+  sed -n '/^  isotone.json: /,/^---$/p' "$out/monitoring.full.yaml" | sed '1d; /^---$/d; /^# Source/d; s/^    //' | diff -q - ../../monitoring/grafana.json >/dev/null ||
+    fail "the ConfigMap has another dashboard than monitoring/grafana.json"
+  sed -n '/^kind: PrometheusRule/,/^---$/p' "$out/monitoring.full.yaml" | sed '1,/^spec:/d; /^---$/d; s/^  //; s|runbook_url: http.*/docs/|runbook_url: docs/|' |
+    diff -B - ../../monitoring/alerts.yml >"$out/diff" || { fail "the PrometheusRule has other rules than monitoring/alerts.yml:"; head -20 "$out/diff" >&2; }
+}
+
+# prepare_schemas makes the JSON schemas that kubeconform reads.
+prepare_schemas() {
+  local dir=$cache/schemas-$kubernetes
+  [ ! -e "$dir/complete" ] || return 0
+  python3 -m pip install -q --target "$cache/python" --no-deps "$schemas_package" pyyaml >"$out/log" 2>&1 || { tail -3 "$out/log"; return 1; }
+  local module crds=()
+  for module in "$cert_manager" "$prometheus_operator"; do
+    module=$(cd "$out" && go mod download -json "$module" | sed -n 's/.*"Dir": "\(.*\)",/\1/p') && [ -n "$module" ] || { echo "a module with definitions cannot be downloaded"; return 1; }
+    crds+=("$module"/deploy/crds/*.yaml "$module"/example/prometheus-operator-crd/*.yaml)
+  done
+  PYTHONPATH=$cache/python python3 schemas.py "$cache/python/kubernetes_validate/kubernetes-json-schema/v$kubernetes-local-strict" "$dir" "${crds[@]}"
+}
+
+check_schemas() {
+  local file
+  for file in "$out"/*.full.yaml; do
+    kubeconform -strict -summary -schema-location "$cache/schemas-$kubernetes/{{.ResourceKind}}{{.KindSuffix}}.json" "$file" >"$out/result" 2>&1 || fail "$(basename "$file" .full.yaml) and the schemas:"
+    cat "$out/result"
+  done
+  sed 's/publishNotReadyAddresses/publishNotReadyAddress/' "$out/default.full.yaml" >"$out/wrong.yaml"
+  ! kubeconform -strict -schema-location "$cache/schemas-$kubernetes/{{.ResourceKind}}{{.KindSuffix}}.json" "$out/wrong.yaml" >/dev/null || fail "kubeconform does not notice a wrong field"
+}
+
+if ! tool helm "$helm_version" helm.sh/helm/v3/cmd/helm; then
+  echo "skipped: helm $helm_version cannot be built, and nothing of the chart is checked"
+  exit 0
+fi
+check_golden
+check_refusals
+check_monitoring
+if tool kubeconform "$kubeconform_version" github.com/yannh/kubeconform/cmd/kubeconform && prepare_schemas; then
+  check_schemas
+else
+  echo "skipped: kubeconform or the schemas cannot be installed; the fields of the chart are not checked"
+fi
+[ -z "$failed" ] || exit 1
+echo "the chart is as it should be"
