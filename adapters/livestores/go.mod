@@ -6,6 +6,8 @@ require (
 	github.com/isotone/isotone v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	go.mongodb.org/mongo-driver/v2 v2.10.0
+	go.uber.org/goleak v1.3.0
+	golang.org/x/net v0.59.0
 )
 
 require (

@@ -188,16 +188,21 @@ func (l *Loader) failure(err error) error {
 	switch {
 	case errors.Is(err, mongo.ErrNoDocuments):
 		return isotone.Errorf(isotone.CodeNotFound, "no document has this _id")
-	case errors.As(err, &command):
+	case errors.As(err, &command) && !mongo.IsNetworkError(err):
 		return isotone.Errorf(codeOf(command.Code, l.url), "the server says: %s", command.Message)
 	case strings.Contains(err.Error(), "auth error"):
 		return isotone.Errorf(isotone.CodeUnauthorized, "the server does not accept user and password, or their authSource: %v", err)
-	case mongo.IsTimeout(err) && cause != nil:
+	case mongo.IsTimeout(err) && !mongo.IsNetworkError(err) && cause != nil && !isTimeout(cause):
 		return isotone.Errorf(isotone.CodeInternal, "no server can be used: %v", cause)
 	case mongo.IsTimeout(err), errors.Is(err, context.DeadlineExceeded):
 		return isotone.Errorf(isotone.CodeDeadlineExceeded, "no answer in time")
 	}
 	return isotone.Errorf(isotone.CodeInternal, "%v", err)
+}
+
+func isTimeout(err error) bool {
+	var network net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
 }
 
 // codeOf returns the code for an error of a server.
