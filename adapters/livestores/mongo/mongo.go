@@ -180,16 +180,15 @@ func (l *Loader) failure(err error) error {
 	l.mu.Lock()
 	cause := l.cause
 	l.mu.Unlock()
-	var refused *live.RefusedError
-	if errors.As(cause, &refused) {
-		return refused
-	}
 	var command mongo.CommandError
+	var refused *live.RefusedError
 	switch {
 	case errors.Is(err, mongo.ErrNoDocuments):
 		return isotone.Errorf(isotone.CodeNotFound, "no document has this _id")
 	case errors.As(err, &command) && !mongo.IsNetworkError(err):
 		return isotone.Errorf(codeOf(command.Code, l.url), "the server says: %s", command.Message)
+	case errors.As(cause, &refused): // else a member was found that can be used
+		return refused
 	case strings.Contains(err.Error(), "auth error"):
 		return isotone.Errorf(isotone.CodeUnauthorized, "the server does not accept user and password, or their authSource: %v", err)
 	case mongo.IsTimeout(err) && !mongo.IsNetworkError(err) && cause != nil && !isTimeout(cause):
