@@ -11,12 +11,15 @@ help: ## list the targets
 
 # Without cgo the binary is static: it needs no file, and runs in an empty container. With a C
 # compiler at hand, a plain "go build" links the resolver of the system's C library.
-.PHONY: build install
+.PHONY: build install install-live
 build: ## ./isotone, a static binary
 	CGO_ENABLED=0 go build -o isotone ./cmd/isotone
 
 install: ## the same, where go install puts it
 	CGO_ENABLED=0 go install ./cmd/isotone
+
+install-live: ## isotone-live, for live documents in MongoDB and PostgreSQL
+	cd adapters/livestores && CGO_ENABLED=0 go install ./cmd/isotone-live
 
 # make release VERSION=v1.2.3 RELEASE_KEY=~/.ssh/id_ed25519
 .PHONY: release

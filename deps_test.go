@@ -37,7 +37,8 @@ internal/core/sim:          . snowflake internal/core/interval internal/core/ora
 internal/steady:            internal/core/interval ; golang.org/x/sys
 client:                     . snowflake internal/reply internal/core/interval internal/steady
 
-internal/live:              . internal/reply
+internal/live/store:        .
+internal/live:              . internal/reply internal/live/store
 
 internal/host/access:       . ; golang.org/x/crypto
 internal/host/certname:

@@ -86,6 +86,42 @@ func newDestination(host string) *destination {
 	return &destination{host: host, named: err == nil && isLocal(addr) || slices.Contains(metadataNames, host)}
 }
 
+// Dialer connects to the hosts of one source, for the drivers of databases. It is safe for concurrent
+// use.
+type Dialer struct {
+	to []*destination
+}
+
+// NewDialer returns a dialer for a source whose URL has those hosts.
+func NewDialer(hosts ...string) *Dialer {
+	d := new(Dialer)
+	for _, host := range hosts {
+		d.to = append(d.to, newDestination(host))
+	}
+	return d
+}
+
+// Named reports whether the URL has that host.
+func (d *Dialer) Named(host string) bool {
+	host = plainHost(host)
+	return slices.ContainsFunc(d.to, func(to *destination) bool { return to.host == host })
+}
+
+// DialContext connects to host:port. An address that only this machine reaches, see docs/live.md, is
+// a [RefusedError] unless the URL has it.
+func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	host, _, _ := net.SplitHostPort(addr)
+	to := &destination{}
+	if i := slices.IndexFunc(d.to, func(to *destination) bool { return to.host == plainHost(host) }); i >= 0 {
+		to = d.to[i]
+	}
+	conn, err := to.dial(ctx, network, addr)
+	if err != nil {
+		return nil, onlyRefused(err)
+	}
+	return conn, nil
+}
+
 // plainHost returns the one spelling of a host.
 func plainHost(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
 
@@ -94,7 +130,7 @@ func plainHost(host string) string { return strings.TrimSuffix(strings.ToLower(h
 func (d *destination) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	dialer := net.Dialer{Resolver: d.resolver}
 	host, _, err := net.SplitHostPort(addr)
-	if err != nil || !d.named || plainHost(host) != d.host {
+	if network != "unix" && (err != nil || !d.named || plainHost(host) != d.host) {
 		dialer.Control = func(_, address string, _ syscall.RawConn) error { return refuseLocal(host, address) }
 	}
 	return dialer.DialContext(ctx, network, addr)

@@ -262,3 +262,22 @@ func TestSet_TellsThatASourceIsRefused(t *testing.T) {
 		t.Errorf("%d %s", w.Code, body)
 	}
 }
+
+// TestDialer_RefusesLocalAddressesThatTheURLDoesNotHave is what drivers of databases dial with.
+func TestDialer_RefusesLocalAddressesThatTheURLDoesNotHave(t *testing.T) {
+	d := NewDialer("DB.example.", "169.254.1.1")
+	if !d.Named("db.example") || !d.Named("169.254.1.1") || d.Named("other.example") {
+		t.Error("which hosts the URL has")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel() // an allowed dial ends at once
+	for addr, want := range map[string]error{"169.254.1.1:1": context.Canceled, "169.254.1.2:1": isotone.ErrForbidden, "[fe80::1]:1": isotone.ErrForbidden} {
+		ctx := t.Context()
+		if want == context.Canceled {
+			ctx = ended
+		}
+		if _, err := d.DialContext(ctx, "tcp", addr); err == nil || errors.Is(err, isotone.ErrForbidden) != (want == isotone.ErrForbidden) {
+			t.Errorf("%s: %v, want %v", addr, err, want)
+		}
+	}
+}

@@ -2,7 +2,7 @@
 // source, encoded once for each change, and served to many clients over HTTP, by GET or
 // as a stream of server-sent events.
 //
-// It owns the sources (file, Redis key, URL, function), their schedule, the
+// It owns the sources (file, Redis key, URL, database, function), their schedule, the
 // encodings, and the answers under /live/. It opens no port and does not interpret the
 // documents. The HTTP fronts use [Set.Handler]; the fast path may send what
 // [Document.Response] returns.

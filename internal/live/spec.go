@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/live/store"
 )
 
 // reserved are the names that a setting cannot give: state is the node's own.
@@ -66,7 +67,7 @@ func (f Faults) orNil() error {
 //	scores=file:scores.json,votes=redis://host:6379/0#votes,feed=https://host/feed
 //
 // A source is file:PATH, redis:// or rediss:// (TLS) with a key after "#", http:// or
-// https://. A comma always ends an entry; in a URL write %2C. Blanks around an
+// https://, or a database as [store.Parse] reads it. A comma always ends an entry; in a URL write %2C. Blanks around an
 // entry mean nothing, and an empty text means no documents. A name is 1 to 64 of a-z,
 // 0-9 and "-", occurs once and is not reserved. The error is [Faults], with every
 // fault. Nothing is opened.
@@ -152,8 +153,10 @@ func parseSource(text string) (open func() loader, err error) {
 			return nil, errors.New(`want a URL without "#"`)
 		}
 		return func() loader { return newFetch(u) }, nil
+	case ok && slices.Contains(store.Schemes, scheme):
+		return parseDatabase(text)
 	}
-	return nil, errors.New("want a source: file:PATH, or a URL with redis, rediss, http or https")
+	return nil, errors.New("want a source: file:PATH, or a URL with redis, rediss, http, https, mongodb, mongodb+srv or postgres")
 }
 
 // parseFile reads what follows "file:", a path or "//" and an absolute one.

@@ -67,7 +67,7 @@ type Flags struct {
 	SnowflakeWorkers       string `name:"snowflake-workers" env:"SNOWFLAKE_WORKERS" default:"0" help:"Worker IDs of this node, 0 to 64; each makes up to 4096 IDs a millisecond. 0: LOOPS plus one."`
 	WorkerID               string `name:"worker-id" env:"WORKER_ID" placeholder:"N" help:"Fixed worker ID of this node within its datacenter; refused while another node holds it. Default: any free ones."`
 	DatacenterID           string `name:"datacenter-id" env:"DATACENTER_ID" placeholder:"N" help:"Datacenter of WORKER_ID. Default: 0."`
-	Live                   string `name:"live" env:"LIVE" placeholder:"NAME=SOURCE,..." help:"Live documents under /live/NAME, each from file:PATH, redis://host:port/db#key, or an http or https URL."`
+	Live                   string `name:"live" env:"LIVE" placeholder:"NAME=SOURCE,..." help:"Live documents under /live/NAME, each from file:PATH, redis://host:port/db#key, an http or https URL, or with isotone-live a mongodb or postgres URL."`
 	LiveIntervalMS         string `name:"live-interval-ms" env:"LIVE_INTERVAL_MS" default:"1000" help:"How often live documents are loaded, in milliseconds, 100 to 3600000."`
 	LiveOrigins            string `name:"live-origins" env:"LIVE_ORIGINS" placeholder:"ORIGIN,..." help:"Web origins whose pages may read live documents (CORS), such as https://example.com; * allows all. Default: none."`
 	Dashboard              Switch `name:"dashboard" env:"DASHBOARD" default:"1" help:"Serve the dashboard at / (0 or 1)."`
