@@ -39,6 +39,7 @@ func nodeDescriptions() []telemetry.Description {
 func proxyDescriptions() []telemetry.Description {
 	m := newProxyMetrics()
 	m.watch(nil)
+	m.describeTCP(nil)
 	m.watchCluster()
 	telemetry.NewRequestStats(m.registry)
 	telemetry.WatchConnections(m.registry, 1, 0, nil)
