@@ -36,7 +36,7 @@ func modelPicture(s modelSettings, results []modelResult) string {
 	label(&b, margin+176, mapsAt-30, "small", "start", "a row for each word, a column for each worker: before the first one dies, and while it is dead")
 	for i, r := range results {
 		for j, phase := range []phaseResult{r.Healthy, r.Dead} {
-			name := []string{r.Name, r.Name + ", one dead"}[j]
+			name := []string{r.Name, "one dead"}[j]
 			drawMap(&b, result{trial: trial{Name: name, Workers: s.workers}, HitRate: phase.HitRate, Served: phase.Served}, margin+(2*i+j)*mapStep, mapsAt)
 		}
 	}

@@ -200,7 +200,7 @@ func startModelProxy(s modelSettings, places []place) (addr string, stop func() 
 	cfg := proxy.TCPConfig{
 		Strategy: balance.LeastBusy, Health: proxy.Health{Connect: true, Interval: s.probe},
 		Ejection: balance.EjectorConfig{Base: s.probe, Max: 2 * s.probe},
-		Limits: proxy.TCPLimits{IdleTimeout: time.Minute + s.length()}, // waits are the result
+		Limits:   proxy.TCPLimits{IdleTimeout: time.Minute + s.length()}, // waits are the result
 	}
 	for _, p := range places {
 		cfg.Backends = append(cfg.Backends, proxy.Backend{URL: p.addr})
