@@ -52,8 +52,7 @@ func (c *proxyCmd) startTCP(log *telemetry.Log) (forwarder, error) {
 	if files > 0 {
 		splices = int(max(1, min(uint64(splices), files/16)))
 	}
-	// Each connection has one to a backend as well, and each pipe has two files.
-	c.MaxConnections = limitProxyConnections(c.MaxConnections, c.MaxConnections+2*splices, files, log.Logger)
+	c.MaxConnections = limitTCPConnections(c.MaxConnections, splices, files, log.Logger)
 	metrics := newProxyMetrics()
 	log.Watch(metrics.registry)
 	cfg := proxy.TCPConfig{

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -47,6 +48,23 @@ func TestProxyTCP_UsageErrorsSayWhatIsWrong(t *testing.T) {
 			if !strings.Contains(err, want) {
 				t.Errorf("%s: %q is missing in: %s", tt.args, want, err)
 			}
+		}
+	}
+}
+
+func TestProxyTCP_LeavesFilesForPipes(t *testing.T) {
+	for _, c := range []struct {
+		wanted, pipes int
+		files         uint64
+		want          int
+	}{
+		{20000, 256, 0, 20000}, // unknown
+		{20000, 256, 1 << 20, 20000},
+		{20000, 64, 1024, 336}, // 1024-2*64, of which 224 are for the rest, and two each
+		{300, 64, 1024, 300},
+	} {
+		if got := limitTCPConnections(c.wanted, c.pipes, c.files, slog.New(slog.DiscardHandler)); got != c.want {
+			t.Errorf("%+v: %d", c, got)
 		}
 	}
 }
