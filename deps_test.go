@@ -86,6 +86,7 @@ release/sbom:
 
 bench/static:
 bench/far:
+bench/frontline:
 bench/proxy:
 bench/client:               . client
 bench/thrift:               snowflake internal/front/thriftrpc ; github.com/HdrHistogram/hdrhistogram-go

@@ -59,9 +59,22 @@ func shareProxyFiles(wanted, backends int, files uint64) int {
 // limitProxyConnections is shareProxyFiles. It warns if that is less than wanted.
 func limitProxyConnections(wanted, backends int, files uint64, log *slog.Logger) int {
 	n := shareProxyFiles(wanted, backends, files)
+	warnOfFewConnections(wanted, n, files, log)
+	return n
+}
+
+// limitTCPConnections is limitProxyConnections for --tcp, where each connection has one to a backend as
+// well, and each pipe has two files.
+func limitTCPConnections(wanted, pipes int, files uint64, log *slog.Logger) int {
+	n := shareProxyFiles(wanted, wanted, files-min(files, uint64(2*pipes)))
+	warnOfFewConnections(wanted, n, files, log)
+	return n
+}
+
+// warnOfFewConnections warns if n is less than wanted.
+func warnOfFewConnections(wanted, n int, files uint64, log *slog.Logger) {
 	if n < wanted {
 		log.Warn("--max-connections is more than the limit of open files allows; raise LimitNOFILE= of systemd, ulimit -n, or nofile of the container, or lower --max-connections",
 			"max_connections", wanted, "connections", n, "RLIMIT_NOFILE", files)
 	}
-	return n
 }

@@ -33,7 +33,7 @@ type cli struct {
 	Dev        devCmd        `cmd:"" help:"Run three nodes on 127.0.0.1 in this process, to try things out."`
 	Sim        simCmd        `cmd:"" help:"Simulate clusters under faults and check every promise."`
 	Bench      benchCmd      `cmd:"" help:"Load a cluster, measure it and check every answer."`
-	Proxy      proxyCmd      `cmd:"" help:"Forward HTTP requests to backends, or timestamps to a cluster."`
+	Proxy      proxyCmd      `cmd:"" help:"Forward HTTP requests or TCP connections to backends, or timestamps to a cluster."`
 	Status     statusCmd     `cmd:"" help:"Show the leader and every member of a running cluster."`
 	Drain      drainCmd      `cmd:"" help:"Stop a node gently: its clients go elsewhere, leadership moves, then it ends."`
 	Doctor     doctorCmd     `cmd:"" help:"Check the machine of a node, and a running cluster: what is wrong, and what to do."`

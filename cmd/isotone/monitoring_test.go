@@ -39,6 +39,7 @@ func nodeDescriptions() []telemetry.Description {
 func proxyDescriptions() []telemetry.Description {
 	m := newProxyMetrics()
 	m.watch(nil)
+	m.describeTCP(nil)
 	m.watchCluster()
 	telemetry.NewRequestStats(m.registry)
 	telemetry.WatchConnections(m.registry, 1, 0, nil)
@@ -66,7 +67,7 @@ Go runtime (` + "`go_…`" + `). The metrics ` + "`isotone_request_…_seconds`"
 ## Node
 `)
 	writeTable(&b, nodeDescriptions())
-	b.WriteString("\n## Proxy\n\n`isotone proxy --backend` and `--node` have different ones; see [proxy.md](proxy.md).\n")
+	b.WriteString("\n## Proxy\n\n`isotone proxy --backend`, `--tcp` and `--node` have different ones; see [proxy.md](proxy.md).\n")
 	writeTable(&b, proxyDescriptions())
 	return b.String()
 }

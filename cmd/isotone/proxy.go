@@ -30,11 +30,14 @@ import (
 type proxyCmd struct {
 	Listen  string   `name:"listen" short:"l" default:":8090" placeholder:"HOST:PORT" help:"Where to serve clients. Default: ${default}."`
 	Admin   string   `name:"admin" placeholder:"HOST:PORT" help:"Where to serve operators: /metrics, /proxy/status, /up, /ready, /livez, /readyz, and profiles of this process below /debug/pprof/. It has no access control: only operators should reach it. Default: nowhere."`
-	Backend []string `name:"backend" short:"b" sep:"none" placeholder:"URL[,WEIGHT]" help:"An HTTP server to forward to, http://host:port; repeatable."`
+	Backend []string `name:"backend" short:"b" sep:"none" placeholder:"URL[,WEIGHT]" help:"An HTTP server to forward to, http://host:port, or with --tcp any server, host:port; repeatable."`
+	TCP     bool     `name:"tcp" help:"Forward TCP connections of any protocol to the backends, as they are: each connection to one of them. TLS passes through."`
 	Node    []string `name:"node" short:"n" placeholder:"HOST:PORT" help:"Instead of backends: the nodes of one Isotone cluster, as HOST:PORT or https://HOST:PORT. The proxy serves what they serve, and bundles requests."`
 
-	proxyHTTP  `group:"With --backend:"`
-	proxyNodes `group:"With --node:"`
+	proxyBackends `group:"With --backend:"`
+	proxyHTTP     `group:"With --backend, for HTTP:"`
+	proxyTCP      `group:"With --backend and --tcp:"`
+	proxyNodes    `group:"With --node:"`
 
 	MaxConnections int    `name:"max-connections" default:"20000" help:"Maximum number of client connections."`
 	TLSCert        string `name:"tls-cert" placeholder:"FILE" complete:"files" help:"Certificate, to serve TLS on the same port."`
@@ -64,18 +67,32 @@ func (c *proxyCmd) AfterApply(ctx *kong.Context) error {
 
 // misplaced returns an error for each flag that was set and has no effect.
 func (c *proxyCmd) misplaced() (problems []error) {
-	other, goes := "With --node:", "goes with --node, not with --backend"
-	if len(c.Node) > 0 {
-		other, goes = "With --backend:", "goes with --backend, not with --node"
+	goes := map[string]string{"With --node:": "goes with --node, not with --backend"}
+	switch {
+	case len(c.Node) > 0:
+		goes = map[string]string{}
+		for _, group := range []string{"With --backend:", groupHTTP, groupTCP} {
+			goes[group] = "goes with --backend, not with --node"
+		}
+	case c.TCP:
+		goes[groupHTTP] = "goes with HTTP backends, not with --tcp"
+	default:
+		goes[groupTCP] = "goes with --tcp"
 	}
 	for _, f := range c.set {
 		name := f.Name
 		if f.Negated {
 			name = "no-" + name
 		}
+		why := ""
+		if f.Group != nil {
+			why = goes[f.Group.Key]
+		} else if c.TCP {
+			why = notTCP[f.Name]
+		}
 		switch {
-		case f.Group != nil && f.Group.Key == other:
-			problems = append(problems, fmt.Errorf("--%s %s", name, goes))
+		case why != "":
+			problems = append(problems, fmt.Errorf("--%s %s", name, why))
 		case f.Name == "request-stats-sample" && !c.RequestStats:
 			problems = append(problems, fmt.Errorf("--%s goes with --request-stats", f.Name))
 		case f.Name == "trace-sample" && c.TraceEndpoint == "":
@@ -85,18 +102,39 @@ func (c *proxyCmd) misplaced() (problems []error) {
 	return problems
 }
 
-// proxyHTTP has the flags that go with --backend.
-type proxyHTTP struct {
-	Strategy       string        `name:"strategy" default:"least-busy" complete:"random,round-robin,least-busy,p2c,sticky" help:"random, round-robin, least-busy, p2c (the less busy of two) or sticky."`
-	StickyKey      string        `name:"sticky-key" placeholder:"header:NAME|query:NAME" complete:"header:,query:" help:"The part of a request by which it sticks to a backend; with --strategy sticky."`
+// Groups of flags.
+const (
+	groupHTTP = "With --backend, for HTTP:"
+	groupTCP  = "With --backend and --tcp:"
+)
+
+// notTCP has the flags without a group that do not go with --tcp, and why.
+var notTCP = map[string]string{
+	"node":                 "has no --tcp: it serves HTTP and the Redis protocol; use --backend",
+	"tls-cert":             "does not go with --tcp: TLS passes through to the backends, which have the certificates",
+	"tls-key":              "does not go with --tcp: TLS passes through to the backends, which have the certificates",
+	"request-stats":        "goes with HTTP backends, not with --tcp",
+	"request-stats-sample": "goes with HTTP backends, not with --tcp",
+	"trace-endpoint":       "goes with HTTP backends, not with --tcp",
+	"trace-sample":         "goes with HTTP backends, not with --tcp",
+}
+
+// proxyBackends has the flags that go with --backend, for any protocol.
+type proxyBackends struct {
+	Strategy       string        `name:"strategy" default:"least-busy" complete:"random,round-robin,least-busy,p2c,sticky" help:"random, round-robin, least-busy, p2c (the less busy of two) or sticky (by --sticky-key; with --tcp, by the address of the client)."`
 	StickyPercent  int           `name:"sticky-percent" default:"125" placeholder:"PERCENT" help:"With --strategy sticky: bound on the load of a backend, relative to its share. Use a larger one where answers are cached. Default: ${default}."`
-	HealthPath     string        `name:"health-path" placeholder:"PATH" help:"Request this path from backends, and use only those that answer 2xx or 3xx. Default: no checks."`
+	HealthPath     string        `name:"health-path" placeholder:"PATH" help:"Request this path from backends, and use only those that answer 2xx or 3xx. Default: no checks; with --tcp, whether they accept connections."`
 	HealthInterval time.Duration `name:"health-interval" default:"2s" help:"Interval between checks of a backend."`
 	HealthTimeout  time.Duration `name:"health-timeout" default:"1s" help:"Timeout of a check."`
-	EjectFailures  int           `name:"eject-failures" default:"5" help:"Consecutive failures that eject a backend: it gets no requests for a while."`
+	EjectFailures  int           `name:"eject-failures" default:"5" help:"Consecutive failures that eject a backend: it gets no requests for a while. With --tcp, connections that it does not accept are failures."`
 	EjectTime      time.Duration `name:"eject-time" default:"5s" help:"Duration of the first ejection; each further one doubles."`
-	Retries        int           `name:"retries" default:"2" help:"Maximum number of retries of an idempotent request."`
-	RetryPercent   int           `name:"retry-percent" default:"20" help:"Retries allowed, in percent of the requests of the latest ten seconds, plus three per second."`
+	Retries        int           `name:"retries" default:"2" help:"Maximum number of retries of an idempotent request; with --tcp, how many more backends are tried for a connection."`
+	RetryPercent   int           `name:"retry-percent" default:"20" help:"Retries allowed, in percent of the requests (with --tcp, connections) of the latest ten seconds, plus three per second."`
+}
+
+// proxyHTTP has the flags that go with --backend for HTTP.
+type proxyHTTP struct {
+	StickyKey      string        `name:"sticky-key" placeholder:"header:NAME|query:NAME" complete:"header:,query:" help:"The part of a request by which it sticks to a backend; with --strategy sticky."`
 	MaxBody        int64         `name:"max-body" default:"67108864" help:"Maximum body of a request, in bytes."`
 	HeadTimeout    time.Duration `name:"head-timeout" default:"10s" help:"Timeout for the head of a request to arrive."`
 	AnswerTimeout  time.Duration `name:"answer-timeout" default:"30s" help:"Timeout for a backend's answer to begin."`
@@ -120,7 +158,9 @@ type forwarder interface {
 func (c *proxyCmd) Run(ctx context.Context, con console) error {
 	log := startLog(con.err, telemetry.LogOptions{Debug: c.Debug, Pretty: c.Pretty})
 	defer log.Close()
-	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // the loop keeps one while it waits
+	if !c.TCP {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // the loop keeps one while it waits
+	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -148,7 +188,11 @@ func (c *proxyCmd) Run(ctx context.Context, con console) error {
 	case <-ctx.Done():
 	}
 	log.Info("stopping", "signal", context.Cause(ctx).Error())
-	drain, cancel := context.WithTimeout(context.Background(), drainTimeout)
+	limit := drainTimeout
+	if c.TCP {
+		limit = c.DrainTimeout
+	}
+	drain, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	if err := errors.Join(f.stop(drain), <-served); err != nil {
 		return err
@@ -167,6 +211,9 @@ func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
 	secure, err := c.tlsConfig()
 	if err != nil {
 		return nil, err
+	}
+	if c.TCP {
+		return c.startTCP(log)
 	}
 	c.MaxConnections = limitProxyConnections(c.MaxConnections, len(c.Backend)*proxy.ConnectionsPerBackend, openFiles(), log.Logger)
 	cfg.Limits.ConnectionsMax = c.MaxConnections
@@ -234,6 +281,7 @@ func (c *proxyCmd) check() (proxy.Config, error) {
 		found.add(errors.New("--request-stats-sample: want 1 or more"))
 	}
 	c.checkTracing(&found)
+	c.checkTCP(&found)
 	cfg := c.config(&found)
 	if err := errors.Join(found...); err != nil {
 		return cfg, usageError(strings.ReplaceAll(err.Error(), "\n", "; "))
@@ -268,20 +316,14 @@ func checkListen(flag, addr string) error {
 // config returns the configuration that the flags describe.
 func (c *proxyCmd) config(found *flagErrors) proxy.Config {
 	cfg := proxy.Config{
-		StickyPercent: c.StickyPercent, RetriesMax: c.Retries, TrustForwarded: c.TrustForwarded, LogRequests: c.LogRequests, KeepProcessor: true,
+		StickyPercent: c.StickyPercent, RetriesMax: orNone(c.Retries), TrustForwarded: c.TrustForwarded, LogRequests: c.LogRequests, KeepProcessor: true,
 		Health:   proxy.Health{Path: c.HealthPath, Interval: c.HealthInterval, Timeout: c.HealthTimeout},
 		Ejection: balance.EjectorConfig{FailuresMax: c.EjectFailures, Base: c.EjectTime},
-		Retry:    balance.BudgetConfig{Percent: c.RetryPercent},
+		Retry:    balance.BudgetConfig{Percent: orNone(c.RetryPercent)},
 		Limits: proxy.Limits{
 			ConnectionsMax: c.MaxConnections, BodyMax: c.MaxBody, HeadTimeout: c.HeadTimeout,
 			AnswerTimeout: c.AnswerTimeout, StreamTimeout: c.StreamTimeout,
 		},
-	}
-	if c.Retries == 0 {
-		cfg.RetriesMax = -1
-	}
-	if c.RetryPercent == 0 {
-		cfg.Retry.Percent = -1
 	}
 	c.checkValues(found)
 	if c.BackendCA != "" {
@@ -306,6 +348,7 @@ func (c *proxyCmd) checkValues(found *flagErrors) {
 	for flag, d := range map[string]time.Duration{
 		"health-interval": c.HealthInterval, "health-timeout": c.HealthTimeout, "eject-time": c.EjectTime,
 		"head-timeout": c.HeadTimeout, "answer-timeout": c.AnswerTimeout, "stream-timeout": c.StreamTimeout,
+		"dial-timeout": c.DialTimeout,
 	} {
 		if d <= 0 {
 			found.note(flag, errors.New("want more than 0"))
@@ -329,7 +372,7 @@ func (c *proxyCmd) chooseStrategy(cfg *proxy.Config, found *flagErrors) {
 	var err error
 	if cfg.Strategy, err = balance.ParseStrategy(c.Strategy); err != nil {
 		found.note("strategy", err)
-	} else if c.StickyKey == "" && cfg.Strategy == balance.Sticky {
+	} else if c.StickyKey == "" && cfg.Strategy == balance.Sticky && !c.TCP {
 		found.add(errors.New("--strategy sticky needs --sticky-key header:NAME or query:NAME"))
 	} else if c.StickyKey != "" && cfg.Strategy != balance.Sticky {
 		found.add(errors.New("--sticky-key goes with --strategy sticky"))
@@ -375,14 +418,7 @@ func (f *httpForwarder) stop(ctx context.Context) error {
 }
 
 func (f *httpForwarder) admin() proxyAdmin {
-	ready := func() string {
-		for _, b := range f.server.Status().Backends {
-			if !b.Down {
-				return ""
-			}
-		}
-		return "no backend is up"
-	}
+	ready := func() string { return whyNoBackend(f.server.Status().Backends) }
 	return proxyAdmin{
 		metrics: f.metrics.handler(), status: func() any { return f.server.Status() }, ready: ready,
 		checks: func() []httpapi.Check { return []httpapi.Check{{Name: "backends", Failed: ready()}} },

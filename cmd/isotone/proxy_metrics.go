@@ -12,6 +12,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/proxy"
 )
@@ -23,8 +24,13 @@ type proxyMetrics struct {
 
 	// With --backend.
 	requests [6]prometheus.Counter // by the first digit of the status; 0: the client has disconnected
-	server   *proxy.Server
+	source   func() proxySums
 	backends backendDescs
+
+	// With --tcp.
+	ends      map[proxy.TCPOutcome]prometheus.Counter
+	waits     prometheus.Histogram
+	durations prometheus.Histogram
 
 	// With --node.
 	asked    *prometheus.CounterVec // by protocol and code
@@ -50,7 +56,6 @@ func (m *proxyMetrics) handler() http.Handler { return m.registry.Handler() }
 
 // watch adds the metrics of a proxy for HTTP backends.
 func (m *proxyMetrics) watch(s *proxy.Server) {
-	m.server = s
 	requests := m.registry.CounterVec(proxyPrefix+"requests_total", "Requests, by the class of the status; left: the client disconnected before the answer.", "status")
 	for i := range m.requests {
 		class := strconv.Itoa(i) + "xx"
@@ -59,11 +64,61 @@ func (m *proxyMetrics) watch(s *proxy.Server) {
 		}
 		m.requests[i] = requests.WithLabelValues(class)
 	}
-	m.registry.GaugeFunc(proxyPrefix+"connections_limit", "Connections of clients that may be open; further ones are answered with 503.", func() float64 {
-		return float64(s.ConnectionsMax())
+	m.collect(func() float64 { return float64(s.ConnectionsMax()) }, func() proxySums {
+		st := s.Status()
+		return proxySums{st.Backends, st.Connections, st.RetriesRefused}
 	})
-	m.backends = newBackendDescs(m.registry)
+}
+
+// proxySums are what a server with backends counts itself.
+type proxySums struct {
+	backends       []proxy.BackendStatus
+	connections    int
+	retriesRefused uint64
+}
+
+// collect adds the metrics of a server with backends, of either kind.
+func (m *proxyMetrics) collect(limit func() float64, source func() proxySums) {
+	m.registry.GaugeFunc(proxyPrefix+"connections_limit", "Connections of clients that may be open; further ones are answered with 503, with --tcp reset.", limit)
+	m.source, m.backends = source, newBackendDescs(m.registry)
 	m.registry.MustRegister(m)
+}
+
+// tcpBuckets are the durations of connections, in seconds, from one request to some hours.
+var tcpBuckets = []float64{1e-3, 10e-3, 0.1, 1, 10, 60, 600, 3600, 6 * 3600}
+
+// describeTCP adds the metrics that only --tcp has.
+func (m *proxyMetrics) describeTCP(bytes func() (up, down uint64)) {
+	ends := m.registry.CounterVec(proxyPrefix+"tcp_connections_total", "With --tcp: connections that have ended, by outcome: closed (in order), reset (by one side, or it died), idle, cut (at the end of draining), refused (too many) or no_backend (none was up and not full, or accepted it).", "outcome")
+	m.ends = map[proxy.TCPOutcome]prometheus.Counter{}
+	for _, o := range proxy.TCPOutcomes() {
+		m.ends[o] = ends.WithLabelValues(string(o))
+	}
+	m.waits = m.registry.Histogram(proxyPrefix+"tcp_connect_duration_seconds", "With --tcp: time from a client's connection to that to a backend, in seconds.", proxyBuckets)
+	m.durations = m.registry.Histogram(proxyPrefix+"tcp_connection_duration_seconds", "With --tcp: duration of connections that were forwarded, in seconds.", tcpBuckets)
+	m.registry.CounterFunc(proxyPrefix+"tcp_up_bytes_total", "With --tcp: bytes carried to backends.", func() float64 { up, _ := bytes(); return float64(up) })
+	m.registry.CounterFunc(proxyPrefix+"tcp_down_bytes_total", "With --tcp: bytes carried to clients.", func() float64 { _, down := bytes(); return float64(down) })
+}
+
+// watchTCP adds the metrics of a proxy for TCP connections.
+func (m *proxyMetrics) watchTCP(s *proxy.TCPServer) {
+	m.describeTCP(func() (up, down uint64) {
+		st := s.Status()
+		return st.BytesUp, st.BytesDown
+	})
+	m.collect(func() float64 { return float64(s.ConnectionsMax()) }, func() proxySums {
+		st := s.Status()
+		return proxySums{st.Backends, st.Connections, st.RetriesRefused}
+	})
+}
+
+// observeTCP is for proxy.TCPConfig.Observe.
+func (m *proxyMetrics) observeTCP(e proxy.TCPEnd) {
+	m.ends[e.Outcome].Inc()
+	if e.Backend != balance.None {
+		m.waits.Observe(e.Wait.Seconds())
+		m.durations.Observe(e.Wall.Seconds())
+	}
 }
 
 // observe is for proxy.Config.Observe.
@@ -84,7 +139,7 @@ func newBackendDescs(r *telemetry.Registry) backendDescs {
 		return r.Desc(kind, proxyPrefix+"backend_"+name, help, "backend")
 	}
 	return backendDescs{
-		requests:  of("counter", "requests_total", "Requests sent to a backend, each try counted."),
+		requests:  of("counter", "requests_total", "Requests sent to a backend, each try counted; with --tcp, connections, here and below."),
 		failures:  of("counter", "failures_total", "Requests to a backend without a valid answer, or with a 502, 503 or 504."),
 		retries:   of("counter", "retries_total", "Requests sent to a backend after they had failed elsewhere."),
 		ejections: of("counter", "ejections_total", "Times that a backend was ejected."),
@@ -106,7 +161,7 @@ func (m *proxyMetrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *proxyMetrics) Collect(to chan<- prometheus.Metric) {
-	st, d := m.server.Status(), &m.backends
+	st, d := m.source(), &m.backends
 	count := func(d *prometheus.Desc, n uint64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
@@ -119,7 +174,7 @@ func (m *proxyMetrics) Collect(to chan<- prometheus.Metric) {
 		}
 		return 0
 	}
-	for _, b := range st.Backends {
+	for _, b := range st.backends {
 		count(d.requests, b.Requests, b.URL)
 		count(d.failures, b.Failures, b.URL)
 		count(d.retries, b.Retries, b.URL)
@@ -128,8 +183,8 @@ func (m *proxyMetrics) Collect(to chan<- prometheus.Metric) {
 		gauge(d.ejected, oneIf(b.Ejected), b.URL)
 		gauge(d.load, b.Load, b.URL)
 	}
-	gauge(d.conns, st.Connections)
-	count(d.refused, st.RetriesRefused)
+	gauge(d.conns, st.connections)
+	count(d.refused, st.retriesRefused)
 }
 
 // watchCluster adds what a proxy for timestamps has to tell.

@@ -2,7 +2,10 @@
 // echo servers, each with a cache for two answers, behind internal/proxy. README.md explains
 // the results.
 //
-// It owns the workers, the load and the output. All requests go through the proxy.
+// "joke models" compares ways to distribute requests: a TCP proxy, a name service, and a hash in
+// the client, while one of the workers dies and comes back.
+//
+// It owns the workers, the load and the output.
 package main
 
 import (
@@ -33,6 +36,9 @@ func main() {
 
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, out, progress io.Writer) int {
+	if len(args) > 0 && args[0] == modelsCommand {
+		return runModels(ctx, args[1:], out, progress)
+	}
 	s, err := parseSettings(args, progress)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0

@@ -17,6 +17,11 @@ func table(results []result) string {
 			fmt.Sprint(slices.Max(r.PerWorker)), fmt.Sprint(slices.Min(r.PerWorker)),
 		})
 	}
+	return alignedTable(rows)
+}
+
+// alignedTable returns rows, of which the first is the header, as an aligned Markdown table.
+func alignedTable(rows [][]string) string {
 	width := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {

@@ -84,7 +84,7 @@ func parseSettings(args []string, usage io.Writer) (settings, error) {
 	f.StringVar(&s.picture, "svg", "", "write a picture to this `file`")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(usage, "Compares the strategies of the proxy in front of ten slow workers with small caches.")
+			fmt.Fprintln(usage, "Compares the strategies of the proxy in front of ten slow workers with small caches.\n\"joke models --help\" is about the three models of distribution.")
 			f.SetOutput(usage)
 			f.PrintDefaults()
 		}

@@ -91,24 +91,33 @@ func (w *worker) echo(rw http.ResponseWriter, r *http.Request) {
 		http.Error(rw, "want a short word", http.StatusBadRequest)
 		return
 	}
-	select {
-	case <-w.turn:
-	case <-r.Context().Done():
+	answer, how, err := w.answer(r.Context(), word)
+	if err != nil {
 		panic(http.ErrAbortHandler)
-	}
-	defer func() { w.turn <- struct{}{} }()
-	how := "hit"
-	answer, ok := w.cache.get(word)
-	if !ok {
-		how, answer = "miss", answerTo(word, w.rounds)
-		if !w.rest(r.Context()) {
-			panic(http.ErrAbortHandler)
-		}
-		w.cache.put(word, answer)
 	}
 	rw.Header().Set(fieldWorker, strconv.Itoa(w.place))
 	rw.Header().Set(fieldCache, how)
 	_, _ = io.WriteString(rw, answer)
+}
+
+// answer waits for its turn and answers a word. how is "hit" or "miss". The error is that of ctx.
+func (w *worker) answer(ctx context.Context, word string) (answer, how string, err error) {
+	select {
+	case <-w.turn:
+	case <-ctx.Done():
+		return "", "", ctx.Err()
+	}
+	defer func() { w.turn <- struct{}{} }()
+	answer, ok := w.cache.get(word)
+	if ok {
+		return answer, "hit", nil
+	}
+	answer = answerTo(word, w.rounds)
+	if !w.rest(ctx) {
+		return "", "", ctx.Err()
+	}
+	w.cache.put(word, answer)
+	return answer, "miss", nil
 }
 
 // rest sleeps for 50 to 150 percent of the mean. It reports false if ctx ended first.

@@ -7,7 +7,7 @@
 // choices. Nothing here is safe for concurrent use: the caller guards all of it with one lock
 // or one goroutine. A choice does not allocate.
 //
-// internal/proxy uses it for HTTP backends.
+// internal/proxy uses it for HTTP backends and for TCP connections.
 package balance
 
 import (

@@ -9,13 +9,15 @@ import (
 	"github.com/isotone/isotone/internal/balance"
 )
 
-// balancer chooses the backends of requests, for both paths. It is safe for concurrent use: one
-// lock guards decisions that take tens of nanoseconds.
+// balancer chooses the backends of requests, for both paths, and of connections for a
+// [TCPServer], to which a connection is what a request is here. It is safe for concurrent use:
+// one lock guards decisions that take tens of nanoseconds.
 type balancer struct {
 	targets    []target
 	log        *slog.Logger
 	began      time.Time
 	retriesMax int
+	loadMax    int // of one backend; 0: no bound
 
 	mu      sync.Mutex
 	set     *balance.Set
@@ -38,32 +40,48 @@ type Count struct {
 	Ejections uint64 `json:"ejections"`
 }
 
-func newBalancer(cfg *Config) (*balancer, error) {
-	targets, set, err := parseTargets(cfg.Backends)
+// balancing is what the configurations of both servers have for a balancer.
+type balancing struct {
+	backends      []Backend
+	parse         func(Backend) (target, error)
+	strategy      balance.Strategy
+	stickyPercent int
+	ejection      balance.EjectorConfig
+	retry         balance.BudgetConfig
+	retriesMax    int // less than 0: none; 0: 2
+	loadMax       int // of one backend; 0: no bound
+	log           *slog.Logger
+}
+
+func newBalancer(cfg balancing) (*balancer, error) {
+	targets, set, err := parseTargets(cfg.backends, cfg.parse)
 	if err != nil {
 		return nil, err
 	}
-	strategy := cfg.Strategy
+	strategy := cfg.strategy
 	if strategy == "" {
 		strategy = balance.LeastBusy
 	}
 	if strategy, err = balance.ParseStrategy(string(strategy)); err != nil {
 		return nil, err
 	}
-	if p := cfg.StickyPercent; p != 0 && (p < 100 || p > balance.StickyPercentMax) {
+	if p := cfg.stickyPercent; p != 0 && (p < 100 || p > balance.StickyPercentMax) {
 		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "sticky load bound %d %%: want 100 to %d", p, balance.StickyPercentMax)
 	}
-	b := &balancer{targets: targets, log: cfg.Log, began: time.Now(), retriesMax: cfg.RetriesMax, set: set, counts: make([]Count, len(targets))}
+	b := &balancer{
+		targets: targets, log: cfg.log, began: time.Now(), retriesMax: cfg.retriesMax, loadMax: cfg.loadMax,
+		set: set, counts: make([]Count, len(targets)),
+	}
 	if b.retriesMax == 0 {
 		b.retriesMax = 2
 	}
 	seed := balance.Seeded(b.began.UnixNano())
 	b.picker = balance.New(strategy, &seed)
 	if strategy == balance.Sticky {
-		b.picker = balance.NewSticky(cfg.StickyPercent)
+		b.picker = balance.NewSticky(cfg.stickyPercent)
 	}
-	b.ejector = balance.NewEjector(set, cfg.Ejection)
-	b.budget = balance.NewBudget(cfg.Retry)
+	b.ejector = balance.NewEjector(set, cfg.ejection)
+	b.budget = balance.NewBudget(cfg.retry)
 	return b, nil
 }
 
@@ -71,13 +89,12 @@ func newBalancer(cfg *Config) (*balancer, error) {
 func (b *balancer) now() time.Duration { return time.Since(b.began) }
 
 // begin chooses a backend for a new request and counts the request there. It returns
-// balance.None if all are down.
+// balance.None if all are down or full.
 func (b *balancer) begin(now time.Duration, r *balance.Request) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.budget.Request(now)
-	b.ejector.Expire(now)
-	at := b.picker.Pick(b.set, *r)
+	at := b.pick(now, *r)
 	if at != balance.None {
 		b.set.Begin(at)
 		b.counts[at].Requests++
@@ -93,8 +110,7 @@ func (b *balancer) retry(now time.Duration, r *balance.Request, tries int) int {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ejector.Expire(now)
-	at := b.picker.Pick(b.set, *r)
+	at := b.pick(now, *r)
 	switch {
 	case at == balance.None:
 		return at
@@ -106,6 +122,26 @@ func (b *balancer) retry(now time.Duration, r *balance.Request, tries int) int {
 	b.counts[at].Requests++
 	b.counts[at].Retries++
 	return at
+}
+
+// pick chooses a backend that is not full. The caller holds the lock.
+func (b *balancer) pick(now time.Duration, r balance.Request) int {
+	b.ejector.Expire(now)
+	if b.loadMax > 0 {
+		for i := range b.set.Len() {
+			if b.set.Load(i) >= b.loadMax {
+				r.Tried.Add(i)
+			}
+		}
+	}
+	return b.picker.Pick(b.set, r)
+}
+
+// connected reports that backend i has accepted a connection, which is in progress until end.
+func (b *balancer) connected(now time.Duration, i int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ejector.Report(now, i, true)
 }
 
 // outcome is the result of a try.

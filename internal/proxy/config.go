@@ -73,6 +73,14 @@ type Config struct {
 	Log *slog.Logger
 }
 
+// balancing returns the part of c that is the balancer's.
+func (c *Config) balancing() balancing {
+	return balancing{
+		backends: c.Backends, parse: parseURL, strategy: c.Strategy, stickyPercent: c.StickyPercent,
+		ejection: c.Ejection, retry: c.Retry, retriesMax: c.RetriesMax, log: c.Log,
+	}
+}
+
 // samples reports whether the request with this transaction ID is measured.
 func (c *Config) samples(id []byte) bool { return c.Measured != nil && stats.Sampled(id, c.Sample) }
 
@@ -89,9 +97,9 @@ func (c *Config) observe(r *record) {
 	}
 }
 
-// Backend is one HTTP server.
+// Backend is one server behind the proxy.
 type Backend struct {
-	// URL is http://host[:port] or https://host[:port].
+	// URL is http://host[:port] or https://host[:port]; of a backend of a [TCPServer], host:port.
 	URL string
 	// Weight is its share; 0 means 1.
 	Weight int
@@ -101,6 +109,10 @@ type Backend struct {
 type Health struct {
 	// Path is requested with GET; 2xx and 3xx are healthy. "" disables checks.
 	Path string
+	// Connect, of a [TCPServer] without a Path: a backend is healthy if it accepts a connection.
+	Connect bool
+	// Port, of a [TCPServer] with a Path: the port of the request, if not that of the backend.
+	Port int
 	// Interval is the time between checks. Default 2 s.
 	Interval time.Duration
 	// Timeout bounds one check. Default 1 s.
@@ -213,28 +225,37 @@ func ParseKey(s string) (Key, error) {
 	return Key{}, isotone.Errorf(isotone.CodeInvalidArgument, "sticky key %.100q: want header:NAME or query:NAME", s)
 }
 
-// target is a parsed backend URL.
+// target is a parsed backend.
 type target struct {
-	name   string // the URL, for logs and metrics
-	scheme string
+	name   string // the URL, or host:port, for logs and metrics
+	scheme string // "" behind a TCPServer
 	addr   string // host:port
 }
 
-// parseTargets parses and checks the backends.
-func parseTargets(list []Backend) (targets []target, set *balance.Set, err error) {
+// parseURL parses the URL of an HTTP backend.
+func parseURL(b Backend) (target, error) {
+	u, err := url.Parse(b.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+		u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" {
+		return target{}, isotone.Errorf(isotone.CodeInvalidArgument, "backend %.200q: want http://host:port or https://host:port", b.URL)
+	}
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return target{}, isotone.Errorf(isotone.CodeInvalidArgument, "backend %.200q: want a port from 1 to 65535", b.URL)
+	}
+	t := target{scheme: u.Scheme, addr: net.JoinHostPort(u.Hostname(), port)}
+	t.name = t.scheme + "://" + t.addr
+	return t, nil
+}
+
+// parseTargets parses and checks the backends, each by parse.
+func parseTargets(list []Backend, parse func(Backend) (target, error)) (targets []target, set *balance.Set, err error) {
 	var weighted []balance.Backend
 	for _, b := range list {
-		u, err := url.Parse(b.URL)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
-			u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" {
-			return nil, nil, isotone.Errorf(isotone.CodeInvalidArgument, "backend %.200q: want http://host:port or https://host:port", b.URL)
+		t, err := parse(b)
+		if err != nil {
+			return nil, nil, err
 		}
-		port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return nil, nil, isotone.Errorf(isotone.CodeInvalidArgument, "backend %.200q: want a port from 1 to 65535", b.URL)
-		}
-		t := target{scheme: u.Scheme, addr: net.JoinHostPort(u.Hostname(), port)}
-		t.name = t.scheme + "://" + t.addr
 		targets = append(targets, t)
 		weighted = append(weighted, balance.Backend{Name: t.name, Weight: b.Weight})
 	}

@@ -1,4 +1,5 @@
-// Package proxy is a reverse proxy for HTTP backends; see [Server]. (A proxy in front of an
+// Package proxy is a reverse proxy for HTTP backends, see [Server], and a proxy for TCP connections of
+// any protocol, see [TCPServer]. (A proxy in front of an
 // Isotone cluster is internal/forward's.)
 //
 // It owns reading and rewriting messages, connections to backends, health checks, retries, and
@@ -13,6 +14,11 @@
 // between threads. Everything else (long or chunked bodies, HTTP/1.0, HTTP/2, TLS) takes the
 // standard path: the connection, with the bytes that were read, goes to net/http and a handler
 // (handler.go).
+//
+// # TCP
+//
+// A TCPServer (tcp_server.go) has the same balancer and health checks, and a relay (tcp_relay.go) for
+// each connection: two goroutines, which let the kernel move bytes that come without a pause.
 //
 // # Strictness
 //

@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -14,18 +16,47 @@ const healthBodyMax = 64 << 10
 
 // checker runs the health checks, with a goroutine for each backend.
 type checker struct {
-	cfg      *Config
+	health   Health
 	balancer *balancer
-	client   http.Client
-	running  sync.WaitGroup
+	// check checks a backend once, and returns why it is unhealthy, or "". Nil: no checks.
+	check   func(context.Context, *target) string
+	client  http.Client
+	running sync.WaitGroup
 }
 
-func newChecker(cfg *Config, b *balancer) *checker {
-	dialer := net.Dialer{Timeout: cfg.Health.Timeout}
-	return &checker{cfg: cfg, balancer: b, client: http.Client{
-		Timeout: cfg.Health.Timeout,
+// newHTTPChecker returns the checker of a [Server].
+func newHTTPChecker(cfg *Config, b *balancer) *checker {
+	c := newChecker(cfg.Health, b, cfg.BackendTLS)
+	if cfg.Health.Path != "" {
+		c.check = func(ctx context.Context, t *target) string { return c.get(ctx, t.name+cfg.Health.Path) }
+	}
+	return c
+}
+
+// newTCPChecker returns the checker of a [TCPServer].
+func newTCPChecker(health Health, b *balancer) *checker {
+	c := newChecker(health, b, nil)
+	switch {
+	case health.Path != "":
+		c.check = func(ctx context.Context, t *target) string {
+			addr := t.addr
+			if host, _, err := net.SplitHostPort(addr); err == nil && health.Port != 0 {
+				addr = net.JoinHostPort(host, strconv.Itoa(health.Port))
+			}
+			return c.get(ctx, "http://"+addr+health.Path)
+		}
+	case health.Connect:
+		c.check = c.connect
+	}
+	return c
+}
+
+func newChecker(health Health, b *balancer, secure *tls.Config) *checker {
+	dialer := net.Dialer{Timeout: health.Timeout}
+	return &checker{health: health, balancer: b, client: http.Client{
+		Timeout: health.Timeout,
 		Transport: &http.Transport{
-			DialContext: dialer.DialContext, TLSClientConfig: cfg.BackendTLS.Clone(), TLSHandshakeTimeout: cfg.Health.Timeout,
+			DialContext: dialer.DialContext, TLSClientConfig: secure.Clone(), TLSHandshakeTimeout: health.Timeout,
 			MaxIdleConnsPerHost: 1, MaxResponseHeaderBytes: headBytesMax,
 		},
 		// A redirect counts as healthy and is not followed.
@@ -35,7 +66,7 @@ func newChecker(cfg *Config, b *balancer) *checker {
 
 // start runs the checks until ctx ends. Backends are up until checks fail.
 func (c *checker) start(ctx context.Context) {
-	if c.cfg.Health.Path == "" {
+	if c.check == nil {
 		return
 	}
 	for i := range c.balancer.targets {
@@ -51,7 +82,7 @@ func (c *checker) wait() {
 
 // watch is the goroutine for one backend.
 func (c *checker) watch(ctx context.Context, i int) {
-	h := &c.cfg.Health
+	h := &c.health
 	t := &c.balancer.targets[i]
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -72,18 +103,29 @@ func (c *checker) watch(ctx context.Context, i int) {
 			down, row = !down, 0
 			c.balancer.setDown(i, down)
 			if down {
-				c.cfg.Log.Warn("a backend is down", "backend", t.name, "why", why)
+				c.balancer.log.Warn("a backend is down", "backend", t.name, "why", why)
 			} else {
-				c.cfg.Log.Info("a backend is up again", "backend", t.name)
+				c.balancer.log.Info("a backend is up again", "backend", t.name)
 			}
 		}
 		timer.Reset(h.Interval)
 	}
 }
 
-// check sends one request, and returns why the backend is unhealthy, or "".
-func (c *checker) check(ctx context.Context, t *target) string {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, t.name+c.cfg.Health.Path, nil)
+// connect opens and closes a connection.
+func (c *checker) connect(ctx context.Context, t *target) string {
+	dialer := net.Dialer{Timeout: c.health.Timeout}
+	nc, err := dialer.DialContext(ctx, "tcp", t.addr)
+	if err != nil {
+		return err.Error()
+	}
+	_ = nc.Close()
+	return ""
+}
+
+// get sends one request.
+func (c *checker) get(ctx context.Context, url string) string {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err.Error()
 	}

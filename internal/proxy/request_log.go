@@ -47,7 +47,11 @@ type requestLog struct {
 	log     *slog.Logger
 	targets []target
 	all     bool // no bound: every request is logged
+	lineLimit
+}
 
+// lineLimit bounds log lines to linesMax a second. It is safe for concurrent use.
+type lineLimit struct {
 	mu     sync.Mutex
 	second int64
 	lines  int // in this second, including dropped ones
@@ -113,7 +117,7 @@ func (l *requestLog) write(r *record) {
 
 // admit reports whether one more line may be written in this second, and once how many were
 // dropped in an earlier one.
-func (l *requestLog) admit(second int64) (ok bool, over int) {
+func (l *lineLimit) admit(second int64) (ok bool, over int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if second != l.second {

@@ -57,7 +57,7 @@ func New(cfg Config) (*Server, error) {
 	cfg.Limits, cfg.Health = cfg.Limits.withDefaults(), cfg.Health.withDefaults()
 	s := &Server{cfg: cfg, useFastPath: true, stopping: make(chan struct{}), refusals: make(chan struct{}, refusalsMax), ready: listen.NewHandoff()}
 	var err error
-	if s.balancer, err = newBalancer(&s.cfg); err != nil {
+	if s.balancer, err = newBalancer(s.cfg.balancing()); err != nil {
 		return nil, err
 	}
 	for _, t := range s.balancer.targets {
@@ -67,7 +67,7 @@ func New(cfg Config) (*Server, error) {
 	s.open, s.closing = context.WithCancel(s.base)
 	s.requestLog = &requestLog{log: cfg.Log, targets: s.balancer.targets, all: cfg.LogRequests}
 	s.handler = &handler{cfg: &s.cfg, balancer: s.balancer, report: s.requestLog.report, backends: newTransport(&s.cfg)}
-	s.checker = newChecker(&s.cfg, s.balancer)
+	s.checker = newHTTPChecker(&s.cfg, s.balancer)
 	if cfg.TLS != nil {
 		s.tls = cfg.TLS.Clone()
 		s.tls.NextProtos = []string{"h2", "http/1.1"}
