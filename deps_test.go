@@ -80,6 +80,8 @@ internal/check/clockbench:  . client internal/core/lincheck internal/steady inte
 internal/check/chaos:       . internal/core/lincheck ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/chromium:    ; golang.org/x/net
 internal/check/manual:
+
+site/plot:
 internal/check/golden:
 
 release/sbom:
