@@ -40,10 +40,11 @@ isotone() {
       command isotone "$@" ;;
   esac
 }
-# curl fails if the server does, and reads a stream, which does not end, for a second.
+# curl fails if the server does, and reads a stream, which does not end, for a second. As clients should,
+# it tries again after a 503, which a busy machine may cause by an election.
 curl() {
   case "$*" in
     */stream*) command curl -fsS --max-time 1 "$@" || test $? = 28 ;;
-    *) command curl -fsS --max-time 10 "$@" ;;
+    *) command curl -fsS --max-time 10 --retry 5 --retry-max-time 10 "$@" ;;
   esac
 }
