@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,7 +27,7 @@ const (
 	// blockTimeout bounds one block. The longest takes two seconds on an idle machine.
 	blockTimeout = 30 * time.Second
 	// readyTimeout bounds the start of the nodes that blocks share.
-	readyTimeout = 30 * time.Second
+	readyTimeout = time.Minute
 	// blockPorts is how many ports a block has: three nodes for clients, one for peers, a proxy.
 	blockPorts = 5
 	proxyPort  = 4
@@ -144,7 +145,7 @@ func start(t *testing.T) *environment {
 		_ = cmd.Wait()
 	})
 	for deadline := time.Now().Add(readyTimeout); ; time.Sleep(20 * time.Millisecond) {
-		if a, err := chaos.Get(fmt.Sprintf("127.0.0.1:%d", ports), "/timestamp", time.Second); err == nil && a.Status == 200 {
+		if a, err := chaos.Get(fmt.Sprintf("127.0.0.1:%d", ports), "/timestamp", time.Second); err == nil && (a.Status == http.StatusOK || a.Status == http.StatusConflict) {
 			return env
 		}
 		if time.Now().After(deadline) {
@@ -199,7 +200,7 @@ func (e *environment) runBlock(t *testing.T, b *block, dir string) {
 // and reports whether that was so.
 func (e *environment) firstLeads() (moved bool, err error) {
 	addr := fmt.Sprintf("127.0.0.1:%d", e.ports)
-	if a, err := chaos.Get(addr, "/timestamp", time.Second); err == nil && a.Status == 200 {
+	if a, err := chaos.Get(addr, "/timestamp", time.Second); err == nil && a.Status == http.StatusOK {
 		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), blockTimeout)

@@ -25,7 +25,8 @@ isotone() {
       end
       command isotone dev --port "$OWN" "$@" &
       server=$!
-      until_ready command isotone status "127.0.0.1:$OWN" ;;
+      until_ready command isotone status "127.0.0.1:$OWN"
+      command isotone leader transfer 1 --endpoint "127.0.0.1:$OWN" >/dev/null ;; # as isotone dev does, where the machine has time
     serve)
       end
       HTTP_HOST=127.0.0.1 HTTP_PORT=$OWN RAFT_ADDR=127.0.0.1:$((OWN + 3)) THRIFT_PORT=0 command isotone "$@" &
