@@ -151,8 +151,11 @@ func TestSite_SearchFinds(t *testing.T) {
 		tab.Eval("document.querySelector('[data-md-component=search-query]').dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}))", nil)
 		results := "[...document.querySelectorAll('.md-search-result__link')]"
 		tab.Until(pageTimeout, fmt.Sprintf("%s.some(a => new URL(a.href).pathname.startsWith(%q))", results, want))
-		tab.Eval(results+"[0].click()", nil)
-		tab.Until(pageTimeout, "document.readyState === 'complete' && document.querySelector('article h1')")
+		var first string
+		tab.Eval(results+"[0].href", &first)
+		if faults := look(tab, first, deskWidth, deskHeight, "light"); len(faults) > 0 {
+			t.Errorf("%s: %q", first, faults)
+		}
 	}
 	if faults, noise := tab.Console(); len(faults)+len(noise) > 0 {
 		t.Errorf("the console shows %q %q", faults, noise)
