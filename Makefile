@@ -50,6 +50,17 @@ sim: ## simulated clusters: SIM_RUNS (2000) runs from SIM_SEED (0)
 
 export SIM_RUNS SIM_SEED
 
+# Python's packages go into SITE_CACHE (~/.cache/isotone-site). REPOSITORY and BRANCH say where links to
+# code lead.
+SITE_DIR ?= _site
+
+.PHONY: site site-check
+site: ## the documentation as a website with search, in SITE_DIR (_site); dead links are errors
+	REPOSITORY='$(or $(REPOSITORY),https://github.com/isotone/isotone)' BRANCH='$(or $(BRANCH),main)' site/build.sh '$(SITE_DIR)'
+
+site-check: ## the same, and a browser looks at every page
+	.ci/run site
+
 # make fuzz FUZZ_PACKAGE=./internal/front/resp FUZZ_TARGET=FuzzParse FUZZ_TIME=1m
 FUZZ_PACKAGE ?= .
 FUZZ_TARGET ?= Fuzz

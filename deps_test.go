@@ -80,6 +80,9 @@ internal/check/bench:       . internal/reply internal/core/interval internal/cor
 internal/check/clockbench:  . client internal/core/lincheck internal/steady internal/check/bench ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/chaos:       . internal/core/lincheck ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/chromium:    ; golang.org/x/net
+internal/check/manual:
+
+site/plot:
 internal/check/golden:
 
 release/sbom:

@@ -18,6 +18,7 @@ type Tab struct {
 	session string
 	faults  []string // errors of the page itself; guarded by p.mu, like noise
 	noise   []string // failed requests
+	asked   []string // URLs of all requests
 }
 
 // Tab opens a tab, and closes it at the end of the test. It skips the test if there is no
@@ -48,7 +49,7 @@ func (b *Browser) Tab(t testing.TB) *Tab {
 	return tab
 }
 
-// notice records what the console shows. The caller holds p.mu.
+// notice records what the console shows, and requests. The caller holds p.mu.
 func (tab *Tab) notice(method string, params json.RawMessage) {
 	switch method {
 	case "Log.entryAdded":
@@ -62,6 +63,12 @@ func (tab *Tab) notice(method string, params json.RawMessage) {
 		} else if p.Entry.Level == "error" || p.Entry.Level == "warning" {
 			tab.faults = append(tab.faults, text)
 		}
+	case "Network.requestWillBeSent":
+		var p struct {
+			Request struct{ URL string }
+		}
+		_ = json.Unmarshal(params, &p)
+		tab.asked = append(tab.asked, p.Request.URL)
 	case "Runtime.exceptionThrown", "Runtime.consoleAPICalled":
 		tab.faults = append(tab.faults, method+" "+string(params))
 	}
@@ -73,6 +80,14 @@ func (tab *Tab) Console() (faults, noise []string) {
 	tab.p.mu.Lock()
 	defer tab.p.mu.Unlock()
 	return append([]string(nil), tab.faults...), append([]string(nil), tab.noise...)
+}
+
+// Requests returns the URLs that the tab has requested so far, in that order. Those of workers are
+// missing.
+func (tab *Tab) Requests() []string {
+	tab.p.mu.Lock()
+	defer tab.p.mu.Unlock()
+	return append([]string(nil), tab.asked...)
 }
 
 // Command executes one command of the protocol and decodes its result, unless result is nil.
