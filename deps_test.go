@@ -47,6 +47,7 @@ internal/host/credential:
 internal/host/trace:
 internal/host/utc:          ; golang.org/x/sys
 internal/host/telemetry:    internal/host/utc ; github.com/prometheus/client_golang
+internal/host/supervisor:
 internal/host/listen:
 internal/host/loop:         ; golang.org/x/sys
 internal/host/secure:       internal/host/loop

@@ -91,6 +91,7 @@ func awaitPeers(ctx context.Context, s *config.Settings, ln net.Listener, lookup
 	first := told
 	reason.Store(&first)
 	defer serveWaiting(ln, &reason)()
+	tellReady(first, log)
 	for {
 		peers, err := lookupPeers(ctx, s, lookup)
 		if err == nil {

@@ -81,6 +81,7 @@ func awaitJoining(ctx context.Context, s *config.Settings, client *http.Client, 
 	reason.Store(&first)
 	closeWaiting := serveWaiting(ln, &reason)
 	defer closeWaiting()
+	tellReady(first, log)
 	for {
 		j, err := askToJoin(ctx, s, client, member, id)
 		if err == nil {
