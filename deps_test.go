@@ -83,6 +83,7 @@ internal/check/chromium:    ; golang.org/x/net
 internal/check/golden:
 
 release/sbom:
+release/licenses:
 
 bench/static:
 bench/far:

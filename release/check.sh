@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-export PLATFORMS=linux/amd64 REVISION=0123456789abcdef0123456789abcdef01234567
+export PLATFORMS=linux/amd64 REVISION=0123456789abcdef0123456789abcdef01234567 SOURCE_DATE_EPOCH=1764000000
 
 mkdir "$dir/a directory"
 git ls-files -z --cached --others --exclude-standard | tar --null --ignore-failed-read -T - -c | tar x -C "$dir/a directory"
@@ -43,11 +43,11 @@ refused() {
 cp isotone_v0.0.0-check_linux_amd64 "$dir/kept"
 printf x >>isotone_v0.0.0-check_linux_amd64
 refused "a changed binary"
-sha256sum isotone_* >SHA256SUMS
+sha256sum isotone* >SHA256SUMS
 refused "a changed binary with its checksum"
 cp "$dir/kept" isotone_v0.0.0-check_linux_amd64
 ssh-keygen -q -t ed25519 -N '' -f "$dir/other"
-sha256sum isotone_* >SHA256SUMS
+sha256sum isotone* >SHA256SUMS
 rm SHA256SUMS.sig
 ssh-keygen -q -Y sign -f "$dir/other" -n isotone-release SHA256SUMS
 refused "the signature of a stranger"
