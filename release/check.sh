@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks that a release is reproducible and can be verified: builds one platform twice, in two
-# directories and with two build caches, compares the bytes, and runs the commands of
-# docs/release.md on the result, with a key that is thrown away.
+# Checks that a release is reproducible, can be verified and can be installed: builds one platform
+# twice, in two directories and with two build caches, compares the bytes, runs the commands of
+# docs/release.md on the result, with a key that is thrown away, and then release/packages.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dir=$(mktemp -d)
@@ -52,3 +52,7 @@ rm SHA256SUMS.sig
 ssh-keygen -q -Y sign -f "$dir/other" -n isotone-release SHA256SUMS
 refused "the signature of a stranger"
 echo "verified, and three forgeries refused"
+
+cd "$OLDPWD"
+release/build.sh v0.0.0-before "$dir/before" 2>/dev/null
+release/packages.sh "$dir/one" "$dir/before"

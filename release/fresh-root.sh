@@ -46,7 +46,7 @@ dir=$(mktemp -d)
 started=
 cleanup() {
   [ -z "$started" ] || kill -- "-$started" 2>/dev/null || true
-  umount "$dir/root" 2>/dev/null || true # empty but for mounts, which are this namespace's
+  umount -R "$dir/root" "$dir/over" 2>/dev/null || true
   rm -rf --one-file-system "$dir"
 }
 trap cleanup EXIT
@@ -82,7 +82,7 @@ for name in GOPROXY GOSUMDB GONOSUMDB GONOSUMCHECK GOMAXPROCS http_proxy https_p
   [ -z "${!name:-}" ] || pass+=("$name=${!name}")
 done
 newcomer=(env -i HOME=/home/newcomer USER=newcomer LANG=C.UTF-8 PATH=/usr/local/go/bin:/usr/bin:/bin "${pass[@]}"
-  chroot --userspec=newcomer:newcomer "$root" /bin/sh -c 'cd ~/isotone && exec "$@"' sh)
+  "$(command -v chroot)" --userspec=newcomer:newcomer "$root" /bin/sh -c 'cd ~/isotone && exec "$@"' sh)
 
 echo "== go run ./cmd/isotone dev"
 set -m

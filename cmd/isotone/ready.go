@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/isotone/isotone/internal/host/config"
 )
 
 // readyCmd asks one node whether it is ready. Images without a shell and curl use it as their
@@ -36,7 +38,10 @@ func (c *readyCmd) Run(ctx context.Context, con console) error {
 		return usagef("--timeout %v: want more than 0", c.Timeout)
 	}
 	if c.Endpoint == "" {
-		c.Endpoint = reachable(net.JoinHostPort(c.HTTPHost, c.HTTPPort))
+		c.Endpoint = net.JoinHostPort(c.HTTPHost, c.HTTPPort)
+		if config.Unspecified(c.Endpoint) {
+			c.Endpoint = net.JoinHostPort("127.0.0.1", c.HTTPPort) // without a file that says what localhost is
+		}
 	}
 	reach, err := c.open()
 	if err != nil {

@@ -280,5 +280,8 @@ func writeArchive(files map[string]any, at time.Time) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return out.Bytes(), w.Close()
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
 }
