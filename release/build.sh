@@ -53,7 +53,12 @@ done
 
 # What the packages have besides the binary. The manual and the completions come from a binary for
 # this machine, which is the same program.
-"${build[@]}" "$dir/isotone" ./cmd/isotone
+here=$out/isotone_${version}_$(go env GOHOSTOS)_$(go env GOHOSTARCH)
+if [ -x "$here" ]; then
+  cp "$here" "$dir/isotone"
+else
+  "${build[@]}" "$dir/isotone" ./cmd/isotone
+fi
 mkdir -p "$dir/share/man"
 "$dir/isotone" man --dir "$dir/share/man"
 for shell in bash zsh fish; do

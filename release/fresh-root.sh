@@ -10,6 +10,7 @@
 # PACKAGE          what to test, by default ./...
 #
 # FRESH_ROOT       keeps the Debian there, for the next time; by default it is made anew
+# FRESH_CACHE      keeps what Go has downloaded and compiled there, which no newcomer has
 # FRESH_SUITE, FRESH_MIRROR  which Debian (bookworm), and from where (http://deb.debian.org/debian)
 # GOPROXY, GOSUMDB, https_proxy and the like, and GOMAXPROCS are passed on.
 set -euo pipefail
@@ -75,6 +76,10 @@ if [ -r "${SSL_CERT_FILE:-}" ]; then
   cp "$SSL_CERT_FILE" "$root/etc/ssl/certs/ca-certificates.crt"
 fi
 git clone -q --no-hardlinks . "$root/home/newcomer/isotone"
+for kept in ${FRESH_CACHE:+.cache go}; do
+  mkdir -p "$FRESH_CACHE/$kept" "$root/home/newcomer/$kept"
+  mount --bind "$FRESH_CACHE/$kept" "$root/home/newcomer/$kept"
+done
 chroot "$root" chown -R newcomer:newcomer /home/newcomer
 
 pass=()
