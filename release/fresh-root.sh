@@ -47,10 +47,11 @@ dir=$(mktemp -d)
 started=
 cleanup() {
   [ -z "$started" ] || kill -- "-$started" 2>/dev/null || true
-  umount -R "$dir/root" "$dir/over" 2>/dev/null || true
+  umount -lR "$dir/root" "$dir/over" 2>/dev/null || true
   rm -rf --one-file-system "$dir"
 }
 trap cleanup EXIT
+trap "exit 143" INT TERM HUP
 
 debian=${FRESH_ROOT:-$dir/debian}
 if [ ! -e "$debian/etc/debian_version" ]; then

@@ -29,10 +29,11 @@ dir=$(mktemp -d)
 node= root= chroot=$(command -v chroot)
 finish() {
   [ -z "$node" ] || kill -KILL "$node" 2>/dev/null || true
-  umount -R "$dir"/*/root "$dir"/* 2>/dev/null || true
+  umount -lR "$dir"/*/root "$dir"/* 2>/dev/null || true
   rm -rf --one-file-system "$dir"
 }
 trap finish EXIT
+trap "exit 143" INT TERM HUP
 
 # fresh makes root, a copy of the machine in which nothing runs. What is written there is in upper.
 fresh() {
