@@ -16,7 +16,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-short= skip=
+short="" skip=""
 while [ $# -gt 0 ]; do
   case $1 in
     --short) short=-short ;;

@@ -26,7 +26,7 @@ if [ -z "${PACKAGES_INSIDE:-}" ]; then
 fi
 
 dir=$(mktemp -d)
-node= root= chroot=$(command -v chroot)
+node="" root="" chroot=$(command -v chroot)
 finish() {
   [ -z "$node" ] || kill -KILL "$node" 2>/dev/null || true
   umount -lR "$dir"/*/root "$dir"/* 2>/dev/null || true
@@ -96,16 +96,16 @@ launch() {
   shift
   env -i "${variables[@]}" "$chroot" --userspec="$user" "$root" "$@" >"$dir/log" 2>&1 &
   node=$!
-  local end=$((SECONDS + 60))
+  local end=$((SECONDS + 90))
   while [ "$SECONDS" -lt "$end" ]; do
-    if env -i HTTP_PORT="$port" "$chroot" "$root" /usr/bin/isotone ready >/dev/null 2>&1; then
+    if env -i HTTP_PORT="$port" "$chroot" "$root" /usr/bin/isotone ready >"$dir/ready" 2>&1; then
       return
     fi
     kill -0 "$node" 2>/dev/null || break
     sleep 0.1
   done
   cat "$dir/log" >&2
-  fail "the node is not ready"
+  fail "the node is not ready: $(cat "$dir/ready")"
 }
 
 stop() {
