@@ -23,10 +23,21 @@ install-live: ## isotone-live, for live documents in MongoDB and PostgreSQL
 
 # make release VERSION=v1.2.3 RELEASE_KEY=~/.ssh/id_ed25519
 .PHONY: release
-release: ## binaries, SBOMs, checksums and signature of VERSION in dist; see docs/release.md
+release: ## binaries, packages, image, checksums and signature of VERSION in dist; see docs/release.md
 	release/build.sh '$(VERSION)' dist
 
 export RELEASE_KEY
+
+# The parts with packages need root. fresh-root needs it, too, Debian's package debootstrap, and some
+# minutes.
+#
+# make fresh-root FRESH_ARGS='--short ./client ./snowflake'
+.PHONY: release-check fresh-root
+release-check: ## build a release twice, verify it, and install, upgrade and remove its packages
+	release/check.sh
+
+fresh-root: ## the two commands of README.md on a minimal Debian with Go and nothing else: FRESH_ARGS
+	release/fresh-root.sh $(FRESH_ARGS)
 
 .PHONY: ci test helm lint race sim
 ci: ## everything a change has to pass, about half an hour

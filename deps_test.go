@@ -48,6 +48,7 @@ internal/host/credential:
 internal/host/trace:
 internal/host/utc:          ; golang.org/x/sys
 internal/host/telemetry:    internal/host/utc ; github.com/prometheus/client_golang
+internal/host/supervisor:
 internal/host/listen:
 internal/host/loop:         ; golang.org/x/sys
 internal/host/secure:       internal/host/loop
@@ -86,6 +87,7 @@ site/plot:
 internal/check/golden:
 
 release/sbom:
+release/licenses:
 
 bench/static:
 bench/far:

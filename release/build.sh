@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds a release into OUT: a binary and its SBOM for each platform, SHA256SUMS, and its signature
-# if there is a key. The same commit and the same version of Go give the same bytes, in every
+# Builds a release into OUT: a binary and its SBOM for each platform, packages, an image, a formula,
+# SHA256SUMS, and its signature if there is a key. The same commit and the same version of Go give the same bytes, in every
 # directory and at every time. docs/release.md says how to release, and how to verify.
 #
 #	release/build.sh VERSION [OUT]
@@ -9,6 +9,7 @@
 # RELEASE_KEY      private key of OpenSSH, to sign with; without it nothing is signed
 # ALLOWED_SIGNERS  who may sign, by default release/allowed_signers
 # REVISION         the commit, by default that of the working tree, which must be clean then
+# SOURCE_DATE_EPOCH  when it was made, in unix seconds; without it the repository says so
 set -euo pipefail
 
 fail() { echo "release: $*" >&2; exit 1; }
@@ -26,25 +27,51 @@ if [ -z "${REVISION:-}" ]; then
   [ -z "$(git status --porcelain)" ] || fail "the working tree differs from the commit $REVISION: commit or stash"
 fi
 
-# Nothing of this machine gets into a binary: no path, no cgo, no flags, no features of its
-# processor. The commit is given here, because Go would record its time as well.
-export GOFLAGS=-mod=readonly GOWORK=off GOEXPERIMENT= GOFIPS140=off GOAMD64=v1 GOARM64=v8.0
-ldflags="-s -w -buildid= -X main.version=$version -X main.revision=$REVISION"
+seconds=${SOURCE_DATE_EPOCH:-$(git show -s --format=%ct "$REVISION")}
+date=$(date -u -d "@$seconds" +%Y-%m-%dT%H:%M:%SZ 2>/dev/null || date -u -r "$seconds" +%Y-%m-%dT%H:%M:%SZ) # GNU, BSD
 
-sbom=$(mktemp)
-trap 'rm -f "$sbom"' EXIT
-go build -o "$sbom" ./release/sbom
+# Nothing of this machine gets into a binary: no path, no cgo, no flags, no features of its
+# processor. The commit is given here: Go would read it from the repository, which may be missing.
+export GOFLAGS=-mod=readonly GOWORK=off GOEXPERIMENT= GOFIPS140=off GOAMD64=v1 GOARM64=v8.0
+export LC_ALL=C CGO_ENABLED=0
+ldflags="-s -w -buildid= -X main.version=$version -X main.revision=$REVISION -X main.date=$date"
+build=(go build -trimpath -buildvcs=false -ldflags "$ldflags" -o)
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+go build -o "$dir/" ./release/sbom ./release/licenses
+(cd release/tools && go build -o "$dir/tools" .)
+binaries=()
 for platform in ${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64}; do
   os=${platform%/*} arch=${platform#*/}
   name=isotone_${version}_${os}_${arch}
   [ "$os" != windows ] || name=$name.exe
-  CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -trimpath -buildvcs=false -ldflags "$ldflags" -o "$out/$name" ./cmd/isotone
-  "$sbom" "$version" "$out/$name" >"$out/$name.cdx.json"
+  GOOS=$os GOARCH=$arch "${build[@]}" "$out/$name" ./cmd/isotone
+  "$dir/sbom" "$version" "$out/$name" >"$out/$name.cdx.json"
+  binaries+=("$out/$name")
 done
+
+# What the packages have besides the binary. The manual and the completions come from a binary for
+# this machine, which is the same program.
+here=$out/isotone_${version}_$(go env GOHOSTOS)_$(go env GOHOSTARCH)
+if [ -x "$here" ]; then
+  cp "$here" "$dir/isotone"
+else
+  "${build[@]}" "$dir/isotone" ./cmd/isotone
+fi
+mkdir -p "$dir/share/man"
+"$dir/isotone" man --dir "$dir/share/man"
+for shell in bash zsh fish; do
+  "$dir/isotone" completion "$shell" >"$dir/share/completion.$shell"
+done
+"$dir/licenses" "${binaries[@]}" >"$dir/share/LICENSES.txt"
+cp LICENSE CHANGELOG.md "$dir/share/"
+cp "$dir/share/LICENSES.txt" "$out/isotone_${version}_LICENSES.txt"
+"$dir/tools" -version "$version" -revision "$REVISION" -time "$seconds" -share "$dir/share" "$out"
 
 cd "$out"
 sums=$(command -v sha256sum || echo "shasum -a 256")
-$sums isotone_* >SHA256SUMS
+$sums isotone* >SHA256SUMS
 if [ -z "$key" ]; then
   echo "release: $out has no signature: set RELEASE_KEY" >&2
   exit

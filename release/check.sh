@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Checks that a release is reproducible and can be verified: builds one platform twice, in two
-# directories and with two build caches, compares the bytes, and runs the commands of
-# docs/release.md on the result, with a key that is thrown away.
+# Checks that a release is reproducible, can be verified and can be installed: builds one platform
+# twice, in two directories and with two build caches, compares the bytes, runs the commands of
+# docs/release.md on the result, with a key that is thrown away, and then release/packages.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-export PLATFORMS=linux/amd64 REVISION=0123456789abcdef0123456789abcdef01234567
+export PLATFORMS=linux/amd64 REVISION=0123456789abcdef0123456789abcdef01234567 SOURCE_DATE_EPOCH=1764000000
 
 mkdir "$dir/a directory"
 git ls-files -z --cached --others --exclude-standard | tar --null --ignore-failed-read -T - -c | tar x -C "$dir/a directory"
@@ -43,12 +43,16 @@ refused() {
 cp isotone_v0.0.0-check_linux_amd64 "$dir/kept"
 printf x >>isotone_v0.0.0-check_linux_amd64
 refused "a changed binary"
-sha256sum isotone_* >SHA256SUMS
+sha256sum isotone* >SHA256SUMS
 refused "a changed binary with its checksum"
 cp "$dir/kept" isotone_v0.0.0-check_linux_amd64
 ssh-keygen -q -t ed25519 -N '' -f "$dir/other"
-sha256sum isotone_* >SHA256SUMS
+sha256sum isotone* >SHA256SUMS
 rm SHA256SUMS.sig
 ssh-keygen -q -Y sign -f "$dir/other" -n isotone-release SHA256SUMS
 refused "the signature of a stranger"
 echo "verified, and three forgeries refused"
+
+cd "$OLDPWD"
+release/build.sh v0.0.0-before "$dir/before" 2>/dev/null
+release/packages.sh "$dir/one" "$dir/before"

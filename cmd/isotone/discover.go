@@ -87,7 +87,7 @@ func findPeers(ctx context.Context, s *config.Settings, lns []net.Listener, look
 
 // awaitPeers looks the initial members up until all of them are there.
 func awaitPeers(ctx context.Context, s *config.Settings, lns []net.Listener, lookup lookupSRV, log *slog.Logger) error {
-	w := beginWaiting(lns, "looking the initial members up in DNS")
+	w := beginWaiting(lns, "looking the initial members up in DNS", log)
 	defer w.end()
 	for {
 		err := usePeers(ctx, s, lookup, log)

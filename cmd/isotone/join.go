@@ -86,7 +86,7 @@ func identify(ctx context.Context, s *config.Settings, lns []net.Listener, looku
 // an initial member may form the cluster, and then the result is nil: see identify.
 func awaitJoining(ctx context.Context, s *config.Settings, client *http.Client, lns []net.Listener, lookup lookupSRV, log *slog.Logger, member uint64, id storage.Identity) (*front.Joining, error) {
 	mayForm := s.PeersSRV != nil && id.ClusterID == 0
-	w := beginWaiting(lns, "waiting to join a cluster")
+	w := beginWaiting(lns, "waiting to join a cluster", log)
 	defer w.end()
 	for {
 		j, err := askToJoin(ctx, s, client, member, id)

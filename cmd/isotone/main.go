@@ -35,6 +35,7 @@ type cli struct {
 	Bench      benchCmd      `cmd:"" help:"Load a cluster, measure it and check every answer."`
 	Proxy      proxyCmd      `cmd:"" help:"Forward HTTP requests or TCP connections to backends, or timestamps to a cluster."`
 	Status     statusCmd     `cmd:"" help:"Show the leader and every member of a running cluster."`
+	Ready      readyCmd      `cmd:"" help:"Succeed if a node is ready: for the health checks of containers and scripts."`
 	Drain      drainCmd      `cmd:"" help:"Stop a node gently: its clients go elsewhere, leadership moves, then it ends."`
 	Doctor     doctorCmd     `cmd:"" help:"Check the machine of a node, and a running cluster: what is wrong, and what to do."`
 	Member     memberCmd     `cmd:"" help:"List, add, promote, remove, replace and move the members of a running cluster."`
@@ -50,6 +51,7 @@ type cli struct {
 	Stats      statsCmd      `cmd:"" help:"Analyse request logs: what requests cost, and how many workers a core can keep busy."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 	Completion completionCmd `cmd:"" help:"Print a script that has bash, zsh or fish complete command lines."`
+	Man        manCmd        `cmd:"" hidden:"" help:"Print the manual pages."`
 }
 
 // console is the standard output and error of a subcommand.

@@ -6,6 +6,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/isotone/isotone/internal/core/oracle"
 )
 
 // command runs one command line in this process.
@@ -108,7 +110,7 @@ func TestAddressInUse_HasOneHint(t *testing.T) {
 func TestVersion_IsReadableForMachines(t *testing.T) {
 	_, out, _ := command("version", "--json")
 	var v buildVersion
-	if err := json.Unmarshal([]byte(out), &v); err != nil || v.Version == "" || v.Go == "" {
+	if err := json.Unmarshal([]byte(out), &v); err != nil || v.Version == "" || v.Go == "" || v.FeatureLevel != oracle.LevelNewest {
 		t.Errorf("%q: %v", out, err)
 	}
 	_, out, _ = command("version")
@@ -117,6 +119,17 @@ func TestVersion_IsReadableForMachines(t *testing.T) {
 	}
 	if code, flag, err := command("--version"); code != 0 || flag != out || err != "" {
 		t.Errorf("--version: exit code %d, %q%s", code, flag, err)
+	}
+}
+
+func TestVersion_HasALineThatLeavesOutWhatIsNotKnown(t *testing.T) {
+	v := buildVersion{Version: "v1.2.3", FeatureLevel: 3, Go: "go1.26.0", Platform: "linux/amd64"}
+	if got, want := v.String(), "isotone v1.2.3 feature-level 3 go1.26.0 linux/amd64"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	v.Revision, v.Date, v.Modified = "0123abc", "2026-11-23T11:17:49Z", true
+	if got, want := v.String(), "isotone v1.2.3 0123abc 2026-11-23T11:17:49Z modified feature-level 3 go1.26.0 linux/amd64"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -81,10 +81,12 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 		serving = append(serving, "admin", so.admin.Addr().String())
 	}
 	log.Info("serving", serving...)
+	tellReady("serving", log.Logger)
 	if err := m.wait(ctx); err != nil {
 		log.Error("this node ends", "err", err)
 		return errors.Join(err, m.close())
 	}
+	tellStopping(s.ShutdownDelay, log.Logger)
 	if ctx.Err() != nil {
 		log.Info("stopping", "signal", context.Cause(ctx).Error())
 	} else {

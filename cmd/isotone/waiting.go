@@ -21,11 +21,13 @@ type waiting struct {
 	end    func()
 }
 
-// beginWaiting begins with a reason. The listeners outlive the waiting.
-func beginWaiting(lns []net.Listener, reason string) *waiting {
+// beginWaiting begins with a reason. The listeners outlive the waiting. The supervisor takes the process
+// as started.
+func beginWaiting(lns []net.Listener, reason string, log *slog.Logger) *waiting {
 	w := &waiting{told: reason}
 	w.reason.Store(&reason)
 	w.end = serveWaiting(lns, &w.reason)
+	tellReady(reason, log)
 	return w
 }
 

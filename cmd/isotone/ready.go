@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/isotone/isotone/internal/host/config"
+)
+
+// readyCmd asks one node whether it is ready. Images without a shell and curl use it as their
+// health check.
+type readyCmd struct {
+	Endpoint string        `name:"endpoint" placeholder:"HOST:PORT" help:"Client address of the node, or URL. Default: where isotone serve listens with this HTTP_HOST and HTTP_PORT, on this machine."`
+	HTTPHost string        `name:"http-host" env:"HTTP_HOST" placeholder:"HOST" help:"As of isotone serve."`
+	HTTPPort string        `name:"http-port" env:"HTTP_PORT" default:"8080" help:"As of isotone serve."`
+	Timeout  time.Duration `name:"timeout" default:"2s" help:"Maximum wait for the answer."`
+
+	accessFlags
+}
+
+// readyPath is the path that says whether a node issues timestamps, or names who does, and makes
+// IDs; see docs/health.md.
+const readyPath = "/readyz"
+
+// readyBodyMax bounds what is read of an answer, in bytes.
+const readyBodyMax = 64 << 10
+
+// Run prints what the node says. It returns an error, and so exits with code 1, if the node is not
+// ready or does not answer.
+func (c *readyCmd) Run(ctx context.Context, con console) error {
+	if c.Timeout <= 0 {
+		return usagef("--timeout %v: want more than 0", c.Timeout)
+	}
+	if c.Endpoint == "" {
+		c.Endpoint = net.JoinHostPort(c.HTTPHost, c.HTTPPort)
+		if config.Unspecified(c.Endpoint) {
+			c.Endpoint = net.JoinHostPort("127.0.0.1", c.HTTPPort) // without a file that says what localhost is
+		}
+	}
+	reach, err := c.open()
+	if err != nil {
+		return err
+	}
+	bases, err := reach.urls("--endpoint", []string{c.Endpoint})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	answer, err := askReady(ctx, reach.client(operatorTransport()), bases[0])
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Endpoint, err)
+	}
+	return printText(con.out, answer+"\n")
+}
+
+// askReady returns the answer of a node that is ready.
+func askReady(ctx context.Context, client *http.Client, base string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+readyPath, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, readyBodyMax))
+	if err != nil {
+		return "", err
+	}
+	answer := strings.TrimSpace(string(body))
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return answer, nil
+	case http.StatusServiceUnavailable:
+		return "", errors.New(strings.ReplaceAll(answer, "\n", "; "))
+	}
+	return "", fmt.Errorf("HTTP status %s; is this a node?", resp.Status)
+}

@@ -1,0 +1,16 @@
+#!/bin/sh
+# After the files are there. A node that runs is restarted, in the way that loses no request: it
+# transfers its leadership first. One that does not run is not started: without settings it would
+# form a cluster of its own.
+# dpkg calls it with "configure" and the old version, if there was one; rpm with 1 or 2.
+set -e
+case "${1:-}" in
+configure | 1 | 2)
+  if [ -d /run/systemd/system ] && command -v systemctl >/dev/null; then
+    systemctl daemon-reload || true
+    # A node that cannot start again does not make the package half installed.
+    systemctl try-restart isotone.service ||
+      echo "isotone: the service was not restarted: see systemctl status isotone" >&2
+  fi
+  ;;
+esac
