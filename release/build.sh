@@ -41,7 +41,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 go build -o "$dir/" ./release/sbom ./release/licenses
 (cd release/tools && go build -o "$dir/tools" .)
-binaries=()
+binaries=() lives=()
 for platform in ${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64}; do
   os=${platform%/*} arch=${platform#*/}
   name=isotone_${version}_${os}_${arch}
@@ -49,6 +49,10 @@ for platform in ${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 w
   GOOS=$os GOARCH=$arch "${build[@]}" "$out/$name" ./cmd/isotone
   "$dir/sbom" "$version" "$out/$name" >"$out/$name.cdx.json"
   binaries+=("$out/$name")
+  live=isotone-live_${name#isotone_}
+  (cd adapters/livestores && GOOS=$os GOARCH=$arch "${build[@]}" "$out/$live" ./cmd/isotone-live)
+  "$dir/sbom" "$version" "$out/$live" >"$out/$live.cdx.json"
+  lives+=("$out/$live")
 done
 
 # What the packages have besides the binary. The manual and the completions come from a binary for
@@ -65,6 +69,9 @@ for shell in bash zsh fish; do
   "$dir/isotone" completion "$shell" >"$dir/share/completion.$shell"
 done
 "$dir/licenses" "${binaries[@]}" >"$dir/share/LICENSES.txt"
+(cd adapters/livestores && "$dir/licenses" "${lives[@]}") >"$dir/share/LICENSES-live.txt"
+printf '\n\nOf isotone-live:\n\n' | cat - "$dir/share/LICENSES-live.txt" >>"$dir/share/LICENSES.txt"
+rm "$dir/share/LICENSES-live.txt"
 cp LICENSE CHANGELOG.md "$dir/share/"
 cp "$dir/share/LICENSES.txt" "$out/isotone_${version}_LICENSES.txt"
 "$dir/tools" -version "$version" -revision "$REVISION" -time "$seconds" -share "$dir/share" "$out"

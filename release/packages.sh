@@ -149,6 +149,8 @@ left() {
 
 installed() {
   owned /usr/bin/isotone "root:root 755"
+  owned /usr/bin/isotone-live "root:root 755"
+  inside /usr/bin/isotone-live --help >/dev/null
   owned /var/lib/isotone "isotone:isotone 750"
   owned /etc/isotone/isotone.env "root:isotone 640"
   [ -z "$(ls -A "$root/var/lib/isotone")" ] || fail "the package has begun a cluster"
@@ -188,7 +190,7 @@ cycle() {
   stop
   rm -rf "$root/run/systemd" # from here on without systemd
   "$3"
-  [ ! -e "$root/usr/bin/isotone" ] || fail "the binary is left"
+  [ ! -e "$root/usr/bin/isotone" ] && [ ! -e "$root/usr/bin/isotone-live" ] || fail "a binary is left"
   [ ! -e "$root/tmp/systemctl" ] || fail "systemctl was asked where there is no systemd"
 }
 

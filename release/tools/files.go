@@ -33,7 +33,7 @@ const (
 )
 
 // files returns what a package of that kind, deb or rpm, installs, in the order of the paths.
-func (r *release) files(kind string, binary []byte) ([]entry, error) {
+func (r *release) files(kind string, p programs) ([]entry, error) {
 	unit, err := linux.ReadFile("linux/isotone.service")
 	if err != nil {
 		return nil, err
@@ -47,7 +47,8 @@ func (r *release) files(kind string, binary []byte) ([]entry, error) {
 		licences, zsh = "/usr/share/doc/isotone/", "/usr/share/zsh/vendor-completions/"
 	}
 	files := []entry{
-		{path: "/usr/bin/isotone", mode: 0o755, body: binary},
+		{path: "/usr/bin/isotone", mode: 0o755, body: p.isotone},
+		{path: "/usr/bin/isotone-live", mode: 0o755, body: p.live},
 		{path: "/usr/lib/systemd/system/isotone.service", mode: 0o644, body: unit},
 		{path: "/etc/isotone", mode: 0o755, dir: true},
 		// URLs in LIVE may have passwords.

@@ -128,10 +128,10 @@ type platformImage struct {
 	config, content string // digests
 }
 
-// image returns the image for one architecture: the binary, certificates of authorities for HTTPS
+// image returns the image for one architecture: the programs, certificates of authorities for HTTPS
 // to others, and a user. There is no shell and no library.
-func (r *release) image(arch string, binary []byte) (platformImage, error) {
-	layer, err := r.layer(binary)
+func (r *release) image(arch string, p programs) (platformImage, error) {
+	layer, err := r.layer(p)
 	if err != nil {
 		return platformImage{}, err
 	}
@@ -159,13 +159,14 @@ func (r *release) image(arch string, binary []byte) (platformImage, error) {
 }
 
 // layer returns the files of the image.
-func (r *release) layer(binary []byte) ([]byte, error) {
+func (r *release) layer(p programs) ([]byte, error) {
 	files := []entry{
 		{path: "/etc/group", mode: 0o644, body: fmt.Appendf(nil, "root:x:0:\n%s:x:%d:\n", imageUser, imageID)},
 		{path: "/etc/passwd", mode: 0o644, body: fmt.Appendf(nil, "root:x:0:0:root:/:/sbin/nologin\n%s:x:%d:%[2]d:%[1]s:/:/sbin/nologin\n", imageUser, imageID)},
 		{path: "/etc/ssl/certs/ca-certificates.crt", mode: 0o644, body: authorities()},
 		{path: "/tmp", mode: 0o1777, dir: true},
-		{path: "/usr/bin/isotone", mode: 0o755, body: binary},
+		{path: "/usr/bin/isotone", mode: 0o755, body: p.isotone},
+		{path: "/usr/bin/isotone-live", mode: 0o755, body: p.live},
 	}
 	for _, name := range []string{"LICENSE", "LICENSES.txt"} {
 		body, err := os.ReadFile(filepath.Join(r.share, name))

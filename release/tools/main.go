@@ -4,7 +4,7 @@
 //
 //	tools -version v1.2.3 -revision COMMIT -time SECONDS -share DIR OUT
 //
-// It reads the binaries in OUT, which are called isotone_VERSION_OS_ARCH, and writes to OUT. The
+// It reads the binaries in OUT, which are called isotone_VERSION_OS_ARCH and isotone-live_VERSION_OS_ARCH, and writes to OUT. The
 // same input gives the same bytes: there is no other time in them than that of the commit, and
 // files are in the order of their names.
 package main
@@ -69,16 +69,16 @@ func (r *release) run() error {
 	}
 	var images []platformImage
 	for _, arch := range architectures {
-		binary, err := os.ReadFile(r.binary("linux", arch))
+		p, err := r.programs("linux", arch)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		} else if err != nil {
 			return err
 		}
-		if err := r.pack(arch, binary); err != nil {
+		if err := r.pack(arch, p); err != nil {
 			return err
 		}
-		image, err := r.image(arch, binary)
+		image, err := r.image(arch, p)
 		if err != nil {
 			return err
 		}
@@ -101,9 +101,9 @@ func (r *release) run() error {
 }
 
 // pack writes the packages for one architecture.
-func (r *release) pack(arch string, binary []byte) error {
+func (r *release) pack(arch string, p programs) error {
 	for suffix, make := range map[string]func(string, []entry) ([]byte, error){"deb": r.deb, "rpm": r.rpm} {
-		files, err := r.files(suffix, binary)
+		files, err := r.files(suffix, p)
 		if err != nil {
 			return err
 		}
@@ -116,6 +116,22 @@ func (r *release) pack(arch string, binary []byte) error {
 		}
 	}
 	return nil
+}
+
+// programs are the binaries for one platform.
+type programs struct{ isotone, live []byte }
+
+// programs reads the binaries for a platform. The error is os.ErrNotExist if it is not built.
+func (r *release) programs(system, arch string) (p programs, err error) {
+	if p.isotone, err = os.ReadFile(r.binary(system, arch)); err == nil {
+		p.live, err = os.ReadFile(r.liveBinary(system, arch))
+	}
+	return p, err
+}
+
+// liveBinary returns the path of isotone-live, which a node starts for live documents in databases.
+func (r *release) liveBinary(system, arch string) string {
+	return filepath.Join(r.out, fmt.Sprintf("isotone-live_%s_%s_%s", r.version, system, arch))
 }
 
 // binary returns the path of a binary of the release.

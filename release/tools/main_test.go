@@ -35,6 +35,7 @@ func testRelease(t *testing.T, platforms ...string) *release {
 	for _, platform := range platforms {
 		system, arch, _ := strings.Cut(platform, "/")
 		put(r.binary(system, arch), "binary of "+platform)
+		put(r.liveBinary(system, arch), "binary of live of "+platform)
 	}
 	return r
 }
@@ -183,6 +184,9 @@ func TestDeb_HasFilesSumsAndScripts(t *testing.T) {
 	}
 	if f := data["./usr/bin/isotone"]; string(f.body) != "binary of linux/arm64" || f.header.Mode != 0o755 {
 		t.Errorf("the binary: %+v", f)
+	}
+	if f := data["./usr/bin/isotone-live"]; string(f.body) != "binary of live of linux/arm64" || f.header.Mode != 0o755 {
+		t.Errorf("isotone-live: %+v", f)
 	}
 	if h := data["./var/lib/isotone/"].header; h == nil || h.Uname != "isotone" || h.Mode != 0o750 {
 		t.Errorf("the directory of the data: %+v", h)
