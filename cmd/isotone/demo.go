@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,23 +79,23 @@ func (c *demoFailoverCmd) options() (demo.Options, error) {
 	return o, nil
 }
 
-// demoEnviron returns what nodes inherit of an environment: what any process needs. Settings of other
-// nodes, which it may have as well, would break the demo's.
+// demoVariables are the variables that nodes inherit: what any process needs. Settings of other nodes,
+// which the environment may have as well, would break the demo's.
+var demoVariables = strings.Fields("PATH HOME TMPDIR TEMP TMP SYSTEMROOT USERPROFILE GOCOVERDIR GODEBUG GOMAXPROCS GOTRACEBACK")
+
+// demoEnviron returns the variables among environ that nodes inherit.
 func demoEnviron(environ []string) (kept []string) {
-	needed := strings.Fields("PATH HOME TMPDIR TEMP TMP SYSTEMROOT USERPROFILE GOCOVERDIR GODEBUG GOMAXPROCS GOTRACEBACK " + demoAsCommand)
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
-		for _, n := range needed {
-			if name == n || runtime.GOOS == "windows" && strings.EqualFold(name, n) {
-				kept = append(kept, variable)
-			}
+		if runtime.GOOS == "windows" {
+			name = strings.ToUpper(name) // case has no meaning there
+		}
+		if slices.Contains(demoVariables, name) {
+			kept = append(kept, variable)
 		}
 	}
 	return kept
 }
-
-// demoAsCommand is the variable by which the test binary becomes the command.
-const demoAsCommand = "ISOTONE_TEST_AS_COMMAND"
 
 // replay shows a result that was stored.
 func (c *demoFailoverCmd) replay(con console, out io.Writer) error {

@@ -14,7 +14,7 @@ type devView struct {
 	Nodes []devNode
 	// Leader is the client address of the leader.
 	Leader string
-	// Thrift is the address of the Thrift port, or "".
+	// Thrift is the address of the Thrift port, or "" without one.
 	Thrift string
 	// Intervals: the nodes have a cluster clock.
 	Intervals bool
@@ -67,14 +67,14 @@ func (v *devView) hints() []hintGroup {
 	if v.Intervals {
 		*ids = append(*ids, hint{"cluster clock", "curl '" + other + "/interval?format=json'"})
 	}
-	if v.Thrift != "" {
-		*ids = append(*ids, hint{"Thrift", "nc -z " + strings.Replace(v.Thrift, ":", " ", 1)})
+	if v.Thrift != "" && v.Source {
+		*ids = append(*ids, hint{"Thrift", "go run ./bench/thrift -d 1s -n 1 -addr " + v.Thrift})
 	}
-	programs := []hint{}
+	var programs []hint
 	if v.Source {
 		programs = append(programs,
-			hint{"Go client", "go doc ./client"},
-			hint{"transactions", "go doc -C txn ."})
+			hint{"Go client", "go run ./bench/client -rounds 1 -goroutines 64 " + v.Leader},
+			hint{"transactions", "go run -C examples/bank . --memory --duration 5s --isotone " + v.Leader})
 	}
 	return append(groups, hintGroup{"Programs", append(programs, []hint{
 		{"who leads", v.Own + " status " + v.Leader},

@@ -115,5 +115,5 @@ func (l *load) fill(r *Result, now time.Duration) {
 	stats := l.online.Stats()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r.Checked, r.Violations, r.Violation = stats.Checked, stats.Violations, l.violation
+	r.Checked, r.Violations, r.Unverified, r.Violation = stats.Checked, stats.Violations, stats.Unverified, l.violation
 }

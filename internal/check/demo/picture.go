@@ -22,12 +22,14 @@ const (
 	panelsMax     = 5
 )
 
-// Around a kill, a panel shows milliseconds before it, and one of two spans after it.
+// panelBefore is how many milliseconds before a kill a panel shows, and panelAfter how many after it:
+// the first of these that has room for the longest gap and panelRest more, or else the last.
 const (
 	panelBefore = 10
-	panelShort  = 40
-	panelLong   = aroundAfter
+	panelRest   = 20
 )
+
+var panelAfter = []int{40, 80, aroundAfter}
 
 // animationSeconds is how long the picture takes to appear, if the run took that long or longer.
 const animationSeconds = 8.0
@@ -134,7 +136,7 @@ func (p *picture) chart() {
 		fmt.Fprintf(p, `<line class="kill" x1="%.1f" x2="%[1]f" y1="%d" y2="%d"/>`+"\n", p.at(k.AtS), chartTop-8, chartBottom)
 		p.text(p.at(k.AtS), chartTop-12, "wrong", "middle", "✗ "+gapText(k.GapMS))
 	}
-	fmt.Fprintf(p, `<rect class="page cover" x="%d" y="%d" width="%d" height="%d"/>`+"\n", chartLeft+1, chartTop-26, chartRight-chartLeft, chartBottom-chartTop+25)
+	fmt.Fprintf(p, `<rect class="page cover" x="%d" y="%d" width="%d" height="%d"/>`+"\n", chartLeft+1, chartTop-26, chartRight-chartLeft, chartBottom-chartTop+26)
 }
 
 // at returns where a time in seconds lies in the chart.
@@ -168,9 +170,11 @@ func (p *picture) bars(b box, values []float64, leaders []uint64, top float64) {
 
 // panels draws what surrounds each kill.
 func (p *picture) panels() {
-	after := panelShort
-	if slices.Max(p.r.gaps()) > panelShort-panelBefore {
-		after = panelLong
+	var after int
+	for _, after = range panelAfter {
+		if slices.Max(p.r.gaps())+panelRest <= float64(after) {
+			break
+		}
 	}
 	p.text(24, panelTop-22, "small", "start", fmt.Sprintf("Answers in each millisecond, from %d ms before a leader ends until %d ms after it; red: no client had an answer.", panelBefore, after))
 	most := 1.0
@@ -211,7 +215,11 @@ func (p *picture) panel(b box, k Kill, after int, most float64) {
 	fmt.Fprintf(p, `<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%[3]f"/>`+"\n", b.left, b.right, b.bottom)
 	fmt.Fprintf(p, `<line class="kill" x1="%.1f" x2="%[1]f" y1="%.1f" y2="%.1f"/>`+"\n", at(0), b.top, b.bottom)
 	p.text(b.left, b.bottom+16, "", "start", "✗ "+gapText(k.GapMS))
-	p.text(b.right, b.bottom+16, "small", "end", fmt.Sprintf("node %d → %d", k.Node, k.Successor))
+	who := fmt.Sprintf("node %d → %d", k.Node, k.Successor)
+	if k.Successor == 0 {
+		who = fmt.Sprintf("node %d → none", k.Node)
+	}
+	p.text(b.right, b.bottom+16, "small", "end", who)
 }
 
 // niceTop returns a round number that is at least as large.

@@ -26,7 +26,7 @@ type Result struct {
 	Seconds float64 `json:"seconds"`
 	// Interrupted: it was ended before its time.
 	Interrupted bool `json:"interrupted"`
-	// ColumnMS is the length of a column. The last one may be shorter.
+	// ColumnMS is the length of a column. What is left of the run at the end has none.
 	ColumnMS int      `json:"column_ms"`
 	Columns  []Column `json:"columns"`
 	// Kills are the ends of leaders.
@@ -41,12 +41,14 @@ type Result struct {
 	Checked    uint64 `json:"checked"`
 	Violations uint64 `json:"violations"`
 	Violation  string `json:"violation,omitempty"`
+	// Unverified is how many answers came so late that only their order could be checked.
+	Unverified uint64 `json:"unverified,omitempty"`
 	// P50MS, P99MS and MaxMS are the times that calls took, with all retries.
 	P50MS float64 `json:"p50_ms"`
 	P99MS float64 `json:"p99_ms"`
 	MaxMS float64 `json:"max_ms"`
-	// LongestMS is the longest time in which no client had an answer.
-	LongestMS float64 `json:"longest_ms"`
+	// OtherMS is the longest time without an answer to any client that is of no kill.
+	OtherMS float64 `json:"other_ms"`
 }
 
 // Column is what happened in a part of the run.
@@ -63,8 +65,8 @@ type Kill struct {
 	Node uint64  `json:"node"`
 	// Successor is the next leader; 0: none until the end of the run.
 	Successor uint64 `json:"successor"`
-	// GapMS is the longest time without an answer to any client, until the next kill, and GapAtS when
-	// it began.
+	// GapMS is the longest time without an answer to any client of those that began within a second
+	// after the kill, and GapAtS when it began.
 	GapMS  float64 `json:"gap_ms"`
 	GapAtS float64 `json:"gap_at_s"`
 	// Closed: the next kill or the end of the run has come, so the gap is final.
@@ -140,7 +142,7 @@ func (r *Result) fault() string {
 	case len(r.Kills) > killsMax:
 		return fmt.Sprintf("it has %d kills, want at most %d", len(r.Kills), killsMax)
 	}
-	end := float64(len(r.Columns)*columnMS) / 1000
+	end := float64((len(r.Columns)+1)*columnMS) / 1000
 	for _, k := range r.Kills {
 		if k.AtS < 0 || k.AtS > end || k.GapMS < 0 || len(k.Around) > aroundBefore+aroundAfter {
 			return fmt.Sprintf("a kill at %v s, outside of the run or with too much around it", k.AtS)

@@ -9,21 +9,21 @@ import (
 func (r *Result) Summary() string {
 	var b strings.Builder
 	if len(r.Kills) > 0 {
-		b.WriteString("          at   leader     next     longest time without an answer to any client\n")
+		b.WriteString("                at   leader     next     longest time without an answer to any client\n")
 	}
 	for i, k := range r.Kills {
 		successor := "none  "
 		if k.Successor != 0 {
 			successor = fmt.Sprintf("node %d", k.Successor)
 		}
-		fmt.Fprintf(&b, "%s %-3d %6.2f s   node %d  →  %s   %s\n", r.How.noun(), i+1, k.AtS, k.Node, successor, gapText(k.GapMS))
+		fmt.Fprintf(&b, "%-6s%-4d %6.2f s   node %d  →  %s   %s\n", r.How.noun(), i+1, k.AtS, k.Node, successor, gapText(k.GapMS))
 	}
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-11s"+format+"\n", append([]any{name}, args...)...)
+		fmt.Fprintf(&b, "%-10s "+format+"\n", append([]any{name}, args...)...)
 	}
 	if gaps := r.gaps(); len(gaps) > 0 {
 		b.WriteByte('\n')
-		line("gaps", "p50 %s  longest %s", gapText(gaps[(len(gaps)-1)/2]), gapText(gaps[len(gaps)-1]))
+		line("gaps", "p50 %s  longest %s, at any other time %s", gapText(gaps[(len(gaps)-1)/2]), gapText(gaps[len(gaps)-1]), gapText(r.OtherMS))
 	}
 	line("calls", "%d answered, %d failed, in %.1f s", r.Answers, r.Failed, r.Seconds)
 	line("latency", "p50 %.2f ms  p99 %.2f ms  max %s", r.P50MS, r.P99MS, gapText(r.MaxMS))
@@ -37,6 +37,9 @@ func (r *Result) Summary() string {
 		line("verdict", "none: there was no answer to check")
 	default:
 		line("verdict", "ok: all %d answers are unique and in real-time order; 0 violations", r.Checked)
+	}
+	if r.Unverified > 0 {
+		line("", "%d came so late that only their order was checked", r.Unverified)
 	}
 	if r.Interrupted {
 		b.WriteString("Interrupted before its end.\n")

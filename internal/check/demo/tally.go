@@ -24,12 +24,16 @@ type tally struct {
 	failures []string
 	latency  *hdrhistogram.Histogram // in microseconds
 	last     time.Duration           // when the latest answer came
-	longest  time.Duration           // without an answer
+	other    time.Duration           // the longest without an answer that is of no kill
 	kills    []*window
 	turns    []turn
 }
 
-// window is the time from one kill until the next.
+// windowMax bounds the time after a kill in which a silence may begin that is said to be its
+// consequence. It is at most the time between kills.
+const windowMax = everyMin
+
+// window is what a kill led to.
 type window struct {
 	at        time.Duration
 	node      uint64
@@ -37,6 +41,11 @@ type window struct {
 	gap       time.Duration
 	gapAt     time.Duration
 	closed    bool
+}
+
+// has reports whether a silence from one time until another is one of the kill's.
+func (w *window) has(from, until time.Duration) bool {
+	return !w.closed && until > w.at && from < w.at+windowMax
 }
 
 // turn is when a node was first known to lead; node 0: none is known.
@@ -69,8 +78,10 @@ func (t *tally) answered(sent, now time.Duration) {
 // silence notes the time from the latest answer until now.
 func (t *tally) silence(now time.Duration) {
 	gap := now - t.last
-	t.longest = max(t.longest, gap)
-	if n := len(t.kills); n > 0 && !t.kills[n-1].closed && now > t.kills[n-1].at && gap > t.kills[n-1].gap {
+	n := len(t.kills)
+	if n == 0 || !t.kills[n-1].has(t.last, now) {
+		t.other = max(t.other, gap)
+	} else if gap > t.kills[n-1].gap {
 		t.kills[n-1].gap, t.kills[n-1].gapAt = gap, t.last
 	}
 }
@@ -128,17 +139,17 @@ func (t *tally) fill(r *Result, now time.Duration) {
 	r.Seconds, r.ColumnMS = now.Seconds(), columnMS
 	r.Answers, r.Failed, r.Failures = t.answers, t.failed, slices.Clone(t.failures)
 	r.P50MS, r.P99MS, r.MaxMS = t.quantile(50), t.quantile(99), float64(t.latency.Max())/1000
-	r.LongestMS = millis(max(t.longest, now-t.last))
+	r.OtherMS = millis(t.other)
 	ms := int(now / time.Millisecond)
-	for from := 0; from < ms; from += columnMS {
+	for from := 0; from == 0 || from+columnMS <= ms; from += columnMS {
 		r.Columns = append(r.Columns, Column{
-			Answers: sum(t.between(from, min(ms, from+columnMS))),
+			Answers: sum(t.between(from, from+columnMS)),
 			Leader:  t.leaderAt(time.Duration(from+columnMS/2) * time.Millisecond),
 		})
 	}
 	for i, w := range t.kills {
 		k := Kill{AtS: round(w.at).Seconds(), Node: w.node, Successor: w.successor, GapMS: millis(w.gap), GapAtS: round(w.gapAt).Seconds(), Closed: w.closed, AroundMS: aroundBefore}
-		if silent := now - t.last; i == len(t.kills)-1 && !w.closed && silent > w.gap {
+		if silent := now - t.last; i == len(t.kills)-1 && w.has(t.last, now) && silent > w.gap {
 			k.GapMS, k.GapAtS = millis(silent), round(t.last).Seconds()
 		}
 		at := int(w.at / time.Millisecond)

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/check/chaos"
+)
+
+// TestDev_EveryCommandOfItsTextWorks reads the commands from the text, and runs them with a shell
+// beside the nodes, as a reader does.
+func TestDev_EveryCommandOfItsTextWorks(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("sh is missing")
+	}
+	members := startThreeFor(t, 100*time.Millisecond)
+	view := viewDev(members, t.TempDir(), true)
+	view.Own, view.Source = "isotone", true
+	bin := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "#!/bin/sh\n" + asCommand + "=1 exec '" + self + "' \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "isotone"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := devText(t, view, false)
+	// Parallel subtests end before the nodes, whose cleanup runs after this group.
+	t.Run("commands", func(t *testing.T) {
+		for _, command := range devCommands(t, text) {
+			t.Run(command, func(t *testing.T) {
+				t.Parallel()
+				runDevCommand(t, sh, bin, command)
+			})
+		}
+	})
+}
+
+// runDevCommand runs one command of the text; it must succeed and print something.
+func runDevCommand(t *testing.T, sh, bin, command string) {
+	for _, part := range strings.Split(command, "|") {
+		tool := strings.Fields(part)[0]
+		if _, err := exec.LookPath(tool); err != nil && tool != "isotone" {
+			t.Skipf("%s is missing", tool)
+		}
+	}
+	if testing.Short() && (strings.HasPrefix(command, "go run") || strings.Contains(command, "demo")) {
+		t.Skip("too long for -short")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, sh, "-c", command)
+	cmd.Dir = filepath.Join("..", "..")
+	cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil || len(out) == 0 {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if strings.Contains(string(out), `"error"`) {
+		t.Errorf("the node answers\n%s", out)
+	}
+}
+
+// TestDev_OpensTheDashboardWhenItIsReady has a program in place of the browser's that notes the address.
+func TestDev_OpensTheDashboardWhenItIsReady(t *testing.T) {
+	bin := t.TempDir()
+	noted := filepath.Join(bin, "noted")
+	script := "#!/bin/sh\necho \"$1\" >'" + noted + ".part'\nmv '" + noted + ".part' '" + noted + "'\n"
+	if err := os.WriteFile(filepath.Join(bin, "xdg-open"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	port, err := chaos.FreePorts(devNodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := reexec(t, []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH")}, "dev", "--open", "--port", strconv.Itoa(port))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var url string
+	within(t, "the browser was opened", func() bool {
+		b, err := os.ReadFile(noted)
+		url = strings.TrimSpace(string(b))
+		return err == nil
+	})
+	if !strings.HasPrefix(url, "http://127.0.0.1:") {
+		t.Errorf("opened %q", url)
+	}
+	answer, err := http.Get(url + "ready")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.Body.Close(); answer.StatusCode != http.StatusOK {
+		t.Errorf("opened before the nodes are ready: %s", answer.Status)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "The dashboard is at "+url) {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
