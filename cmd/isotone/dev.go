@@ -160,7 +160,7 @@ func waitForLeader(ctx context.Context, members []*member) error {
 	}
 }
 
-// leadFirst makes the first node the leader, so that the commands in the README work as
+// leadFirst makes the first node the leader, so that the commands in docs/start.md work as
 // they stand. If that fails, another one leads, and the printed commands name it.
 func leadFirst(ctx context.Context, members []*member) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

@@ -98,9 +98,9 @@ func (r *Result) headline() string {
 	if len(r.Kills) == 1 {
 		leaders = "leader"
 	}
-	s := fmt.Sprintf("%d %s %s in %.0f s, %d failed calls", len(r.Kills), leaders, what, r.Seconds, r.Failed)
+	s := fmt.Sprintf("%d %s %s in %.0f s: %d failed calls", len(r.Kills), leaders, what, r.Seconds, r.Failed)
 	if gaps := r.gaps(); len(gaps) > 0 {
-		s += fmt.Sprintf(", at most %s without an answer", gapText(slices.Max(gaps)))
+		s += fmt.Sprintf(", at most %s without an answer after one", gapText(slices.Max(gaps)))
 	}
 	return s
 }

@@ -126,7 +126,10 @@ func (t *tally) leads(node uint64, now time.Duration) {
 	if n := len(t.turns); n > 0 && t.turns[n-1].node == node {
 		return
 	}
-	t.turns = append(t.turns, turn{at: max(0, now), node: node})
+	if len(t.turns) == 0 {
+		now = 0 // it led when the load began
+	}
+	t.turns = append(t.turns, turn{at: now, node: node})
 	if n := len(t.kills); n > 0 && node != 0 && node != t.kills[n-1].node && t.kills[n-1].successor == 0 {
 		t.kills[n-1].successor = node
 	}

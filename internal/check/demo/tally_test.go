@@ -17,7 +17,7 @@ func steady(t *tally, from, to int) {
 
 func TestTally_MeasuresTheGapOfEachKill(t *testing.T) {
 	a := newTally()
-	a.leads(1, -ms)
+	a.leads(1, 30*ms) // known later than the load began
 	steady(a, 0, 100)
 	a.killed(1, 99*ms+ms/2)
 	a.leads(0, 100*ms)
