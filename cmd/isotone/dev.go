@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/isotone/isotone/internal/host/config"
@@ -33,6 +31,7 @@ type devCmd struct {
 	Port       int    `name:"port" default:"8081" help:"Client port of the first node; the other two use the next ports."`
 	DataDir    string `name:"data-dir" placeholder:"DIR" complete:"dirs" help:"Directory for the data. Default: a temporary one, removed on exit."`
 	IntervalMS int    `name:"interval-ms" default:"0" help:"How long an interval of the cluster clock may be used after the leader was last confirmed, in milliseconds: 50 to 10000. 0: there are no intervals."`
+	Open       bool   `name:"open" help:"Open the dashboard in the browser as soon as all nodes are ready."`
 	Debug      bool   `name:"debug" help:"Show the logs of the nodes."`
 }
 
@@ -66,7 +65,16 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 		return err
 	}
 	leadFirst(ctx, members)
-	printDev(con.out, members, dir)
+	view := viewDev(members, dir, c.IntervalMS != 0)
+	if err := view.write(con.out, colored(con.out)); err != nil {
+		return err
+	}
+	if c.Open {
+		// The nodes serve all the same: the error has the address to open.
+		if err := openBrowser(view.dashboard()); err != nil {
+			fmt.Fprintln(con.err, err)
+		}
+	}
 	return waitAll(ctx, members, log.Logger)
 }
 
@@ -152,7 +160,7 @@ func waitForLeader(ctx context.Context, members []*member) error {
 	}
 }
 
-// leadFirst makes the first node the leader, so that the commands in the README work as
+// leadFirst makes the first node the leader, so that the commands in docs/start.md work as
 // they stand. If that fails, another one leads, and the printed commands name it.
 func leadFirst(ctx context.Context, members []*member) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -190,35 +198,4 @@ func waitAll(ctx context.Context, members []*member, log *slog.Logger) error {
 		}
 	}
 	return nil
-}
-
-func printDev(w io.Writer, members []*member, dir string) {
-	fmt.Fprintf(w, "Three nodes are up; data in %s\n\n", dir)
-	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(t, "NODE\tCLIENTS\tPEERS\tROLE")
-	leader := members[0].addr
-	for _, m := range members {
-		s := m.node.Status()
-		peer := ""
-		for _, o := range s.Members {
-			if o.NodeID == s.NodeID {
-				peer = o.PeerAddr
-			}
-		}
-		if s.Role == "leader" {
-			leader = m.addr
-		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", s.NodeID, m.addr, peer, s.Role)
-	}
-	_ = t.Flush()
-	fmt.Fprintf(w, "\nTry:\n\n"+
-		"  curl '%[1]s/timestamp?format=json'\n"+
-		"  curl -s '%[1]s/timestamp?n=4' | xxd -c 16\n"+
-		"  curl %[1]s/members\n"+
-		"  curl %[1]s/api/snowflake\n"+
-		"  redis-cli -p %[2]s -c TS 1\n"+
-		"  %[3]s status %[1]s --watch\n"+
-		"  %[3]s bench --target %[1]s --duration 5s\n\n"+
-		"The dashboard is at http://%[1]s/\n\n"+
-		"Ctrl-C ends it.\n", leader, leader[strings.LastIndexByte(leader, ':')+1:], ownCommand())
 }

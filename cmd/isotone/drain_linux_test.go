@@ -20,11 +20,17 @@ import (
 // leading.
 func startThree(t *testing.T) []*member {
 	t.Helper()
+	return startThreeFor(t, 0)
+}
+
+// startThreeFor is startThree with an INTERVAL_MS.
+func startThreeFor(t *testing.T, limit time.Duration) []*member {
+	t.Helper()
 	port, err := chaos.FreePorts(devNodes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	members, err := startDev(port, t.TempDir(), 0, slog.New(slog.DiscardHandler))
+	members, err := startDev(port, t.TempDir(), limit, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,7 @@ const (
 type cli struct {
 	Serve      serveCmd      `cmd:"" help:"Run one node. Without any settings it is a complete oracle of one node."`
 	Dev        devCmd        `cmd:"" help:"Run three nodes on 127.0.0.1 in this process, to try things out."`
+	Demo       demoCmd       `cmd:"" help:"Show what Isotone does: kill leaders under load, for instance."`
 	Sim        simCmd        `cmd:"" help:"Simulate clusters under faults and check every promise."`
 	Bench      benchCmd      `cmd:"" help:"Load a cluster, measure it and check every answer."`
 	Proxy      proxyCmd      `cmd:"" help:"Forward HTTP requests or TCP connections to backends, or timestamps to a cluster."`

@@ -51,6 +51,7 @@ type member struct {
 	askOnce         sync.Once
 	thrift          *thriftrpc.Server // nil without a listener
 	thriftEnded     func() error
+	thriftAddr      string // "" without a listener
 	// forwarding is nil unless FORWARD is set.
 	forwarding *forwarding
 	// unfollow ends following the files of the certificate, and waits for that.
@@ -275,6 +276,9 @@ func (m *member) startFronts(s *config.Settings, so sockets, f memberFiles, metr
 
 		tlsRequired: s.RequireTLS,
 	})
+	if so.thrift != nil {
+		m.thriftAddr = so.thrift.Addr().String()
+	}
 	m.thrift, m.thriftEnded = serveThrift(so.thrift, m.node, thriftrpc.Config{
 		TLS: secure, TLSRequired: s.RequireTLS, Access: f.users, Limits: thriftrpc.Limits{ConnectionsMax: limits.thrift},
 		Observe: metrics.ObserveThrift, Log: log,

@@ -17,7 +17,7 @@ import (
 
 //go:generate go test -run ^TestMetricsPage_IsCurrent$ -update .
 
-var update = flag.Bool("update", false, "write docs/metrics.md")
+var update = flag.Bool("update", false, "write docs/metrics.md and testdata/dev.txt")
 
 const (
 	metricsPage   = "../../docs/metrics.md"

@@ -16,8 +16,13 @@ func ownCommand() string {
 		return "isotone"
 	}
 	inPath, _ := exec.LookPath("isotone")
-	_, err = os.Stat(filepath.Join("cmd", "isotone", "main.go"))
-	return commandFor(executable, os.Args[0], inPath, err == nil)
+	return commandFor(executable, os.Args[0], inPath, inModule())
+}
+
+// inModule reports whether the current directory is that of the source.
+func inModule() bool {
+	_, err := os.Stat(filepath.Join("cmd", "isotone", "main.go"))
+	return err == nil
 }
 
 // cached is a file in the build cache of Go, from which "go run" may start a program.

@@ -15,7 +15,7 @@ import (
 	"github.com/isotone/isotone/internal/check/chaos"
 )
 
-// The binary that the README and the Makefile build needs no file: it runs in a directory that
+// The binary that docs/start.md and the Makefile build needs no file: it runs in a directory that
 // holds nothing else.
 func TestStatic_RunsInAnEmptyDirectory(t *testing.T) {
 	if testing.Short() {

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/demo"
+)
+
+// demoCmd is the group of demos. Each runs a cluster of its own.
+type demoCmd struct {
+	Failover demoFailoverCmd `cmd:"" help:"Kill the leader of three nodes again and again, and show what clients see of it."`
+}
+
+type demoFailoverCmd struct {
+	Kills    int           `name:"kills" default:"5" help:"How often a leader is killed, 0 to 100."`
+	Every    time.Duration `name:"every" default:"3s" help:"Time between two kills, 1s to 1m. It is longer if a node takes longer to return."`
+	How      string        `name:"how" default:"kill" complete:"kill,stop,drain" help:"What befalls the leader: kill (SIGKILL), stop (SIGSTOP, later SIGCONT) or drain (SIGTERM)."`
+	Clients  int           `name:"clients" default:"8" help:"Number of clients, 1 to 64, each with one call under way at a time."`
+	Duration time.Duration `name:"duration" help:"End after this long, 1s to 10m, whatever --kills says. Default: --kills times --every."`
+	JSON     bool          `name:"json" help:"Print the result as JSON, and what else is shown to the standard error."`
+	SVG      string        `name:"svg" placeholder:"FILE" complete:"files" help:"Write a picture of the result."`
+	Replay   string        `name:"replay" placeholder:"FILE" complete:"files" help:"Run nothing, and show the result that --json printed."`
+}
+
+// Help says what the demo does to the machine.
+func (demoFailoverCmd) Help() string {
+	return "It starts three nodes as processes on free ports of 127.0.0.1, with data in a temporary directory, and ends and removes " +
+		"all of that. A leader that has ended is started again within a second. The clients are those of the Go package client, which retry. " +
+		"The order and uniqueness of every answer is checked.\n\n" +
+		"It exits with code 1 if a call failed or an answer was wrong."
+}
+
+// Run runs the demo, or shows an earlier one.
+func (c *demoFailoverCmd) Run(ctx context.Context, con console) error {
+	out := con.out
+	if c.JSON {
+		out = con.err
+	}
+	if c.Replay != "" {
+		return c.replay(con, out)
+	}
+	o, err := c.options()
+	if err != nil {
+		return err
+	}
+	screen := &demo.Screen{W: out, Terminal: isTerminal(out), Color: colored(out)}
+	o.Show = screen.Show
+	r, err := demo.Failover(ctx, o)
+	screen.End(r)
+	switch {
+	case errors.Is(err, isotone.ErrInvalidArgument):
+		return usagef("%v", err)
+	case ctx.Err() != nil && (r == nil || r.Answers == 0):
+		return usagef("interrupted before there was an answer")
+	case err != nil && r == nil:
+		return err
+	}
+	return errors.Join(err, c.write(con, out, r), r.Err())
+}
+
+// options returns the options that the flags set.
+func (c *demoFailoverCmd) options() (demo.Options, error) {
+	o := demo.Default()
+	self, err := os.Executable()
+	if err != nil {
+		return o, err
+	}
+	o.Command, o.Environ, o.Version = []string{self}, demoEnviron(os.Environ()), version
+	o.Kills, o.Every, o.How, o.Clients, o.Duration = c.Kills, c.Every, demo.How(c.How), c.Clients, c.Duration
+	return o, nil
+}
+
+// demoVariables are the variables that nodes inherit: what any process needs. Settings of other nodes,
+// which the environment may have as well, would break the demo's.
+var demoVariables = strings.Fields("PATH HOME TMPDIR TEMP TMP SYSTEMROOT USERPROFILE GOCOVERDIR GODEBUG GOMAXPROCS GOTRACEBACK")
+
+// demoEnviron returns the variables among environ that nodes inherit.
+func demoEnviron(environ []string) (kept []string) {
+	for _, variable := range environ {
+		name, _, _ := strings.Cut(variable, "=")
+		if runtime.GOOS == "windows" {
+			name = strings.ToUpper(name) // case has no meaning there
+		}
+		if slices.Contains(demoVariables, name) {
+			kept = append(kept, variable)
+		}
+	}
+	return kept
+}
+
+// replay shows a result that was stored.
+func (c *demoFailoverCmd) replay(con console, out io.Writer) error {
+	file, err := os.Open(c.Replay)
+	if err != nil {
+		return usagef("--replay: %v", err)
+	}
+	defer file.Close()
+	r, err := demo.ReadResult(file)
+	if err != nil {
+		return usagef("--replay %s: %v", c.Replay, err)
+	}
+	if _, err := io.WriteString(out, r.Timeline(colored(out))); err != nil {
+		return err
+	}
+	return errors.Join(c.write(con, out, r), r.Err())
+}
+
+// write writes the result in all forms that are wanted.
+func (c *demoFailoverCmd) write(con console, out io.Writer, r *demo.Result) error {
+	_, err := fmt.Fprint(out, "\n"+r.Summary())
+	if c.JSON {
+		err = errors.Join(err, r.WriteJSON(con.out))
+	}
+	if c.SVG != "" {
+		err = errors.Join(err, os.WriteFile(c.SVG, []byte(r.Picture()), 0o644))
+	}
+	return err
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/check/chaos"
+)
+
+// TestDev_EveryCommandOfItsTextWorks reads the commands from the text, and runs them with a shell
+// beside the nodes, as a reader does.
+func TestDev_EveryCommandOfItsTextWorks(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("sh is missing")
+	}
+	members := startThreeFor(t, 100*time.Millisecond)
+	view := viewDev(members, t.TempDir(), true)
+	view.Own, view.Source = "isotone", true
+	bin := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "#!/bin/sh\n" + asCommand + "=1 exec '" + self + "' \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "isotone"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := devText(t, view, false)
+	// Parallel subtests end before the nodes, whose cleanup runs after this group.
+	t.Run("commands", func(t *testing.T) {
+		for _, command := range devCommands(t, text) {
+			t.Run(command, func(t *testing.T) {
+				t.Parallel()
+				runDevCommand(t, members, sh, bin, command)
+			})
+		}
+	})
+}
+
+// devTriesMax bounds how often a command is tried whose node does not lead any more: on a busy machine
+// a leader is suspected now and then.
+const devTriesMax = 10
+
+// runDevCommand runs one command of the text; it must succeed and print something.
+func runDevCommand(t *testing.T, members []*member, sh, bin, command string) {
+	t.Helper()
+	for _, part := range strings.Split(command, "|") {
+		tool := strings.Fields(part)[0]
+		if _, err := exec.LookPath(tool); err != nil && tool != "isotone" {
+			t.Skipf("%s is missing", tool)
+		}
+	}
+	if testing.Short() && (strings.HasPrefix(command, "go run") || strings.Contains(command, "demo")) {
+		t.Skip("too long for -short")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	if dir, ok := strings.CutPrefix(command, "go run -C "); ok && os.Getenv("CI") == "" {
+		needOtherModules(ctx, t, strings.Fields(dir)[0])
+	}
+	for try := 1; ; try++ {
+		cmd := exec.CommandContext(ctx, sh, "-c", command)
+		cmd.Dir = filepath.Join("..", "..")
+		cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+		cmd.WaitDelay = 5 * time.Second
+		out, err := cmd.CombinedOutput()
+		if strings.Contains(unhex(out), `{"error"`) && try < devTriesMax {
+			leadFirst(ctx, members)
+			continue
+		}
+		if err != nil || len(out) == 0 || strings.Contains(unhex(out), `{"error"`) {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+}
+
+// needOtherModules skips the test if what another Go module of the repository imports is not on this
+// machine: go test ./... should need no network once the core is built.
+func needOtherModules(ctx context.Context, t *testing.T, dir string) {
+	t.Helper()
+	list := exec.CommandContext(ctx, "go", "list", "-C", filepath.Join("..", "..", dir), "-deps", ".")
+	list.Env = append(os.Environ(), "GOPROXY=off")
+	if out, err := list.CombinedOutput(); err != nil {
+		t.Skipf("the imports of %s are not all on this machine (with CI=true they are downloaded): %s", dir, out)
+	}
+}
+
+// unhex returns what xxd -c 16 has printed without line breaks and hexadecimal digits, or other
+// output as it is.
+func unhex(out []byte) string {
+	if !strings.HasPrefix(string(out), "00000000: ") {
+		return string(out)
+	}
+	var text strings.Builder
+	for line := range strings.Lines(string(out)) {
+		_, part, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
+		text.WriteString(part)
+	}
+	return text.String()
+}
+
+// TestDev_OpensTheDashboardWhenItIsReady has a program in place of the browser's that notes the address.
+func TestDev_OpensTheDashboardWhenItIsReady(t *testing.T) {
+	bin := t.TempDir()
+	noted := filepath.Join(bin, "noted")
+	script := "#!/bin/sh\necho \"$1\" >'" + noted + ".part'\nmv '" + noted + ".part' '" + noted + "'\n"
+	if err := os.WriteFile(filepath.Join(bin, "xdg-open"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	port, err := chaos.FreePorts(devNodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := reexec(t, []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH")}, "dev", "--open", "--port", strconv.Itoa(port))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var url string
+	within(t, "the browser was opened", func() bool {
+		b, err := os.ReadFile(noted)
+		url = strings.TrimSpace(string(b))
+		return err == nil
+	})
+	if !strings.HasPrefix(url, "http://127.0.0.1:") {
+		t.Errorf("opened %q", url)
+	}
+	answer, err := http.Get(url + "ready")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.Body.Close(); answer.StatusCode != http.StatusOK {
+		t.Errorf("opened before the nodes are ready: %s", answer.Status)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "The dashboard is at "+url) {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
