@@ -23,6 +23,10 @@ func TestDev_EveryCommandOfItsTextWorks(t *testing.T) {
 		t.Skip("sh is missing")
 	}
 	members := startThreeFor(t, 100*time.Millisecond)
+	within(t, "the state document, which is made once a second, knows the leader", func() bool {
+		code, _, _ := command("status", members[0].addr)
+		return code == 0
+	})
 	view := viewDev(members, t.TempDir(), true)
 	view.Own, view.Source = "isotone", true
 	bin := t.TempDir()
