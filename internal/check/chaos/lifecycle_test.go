@@ -121,9 +121,9 @@ func TestLifecycle_DevRunsThreeNodes(t *testing.T) {
 		}
 	}
 	text := p.Log()
-	wantWords(t, text, "NODE", "CLIENTS", "PEERS", "ROLE", "leader", "follower", temp, "/timestamp?format=json'", "/timestamp?n=4' | xxd", "/members\n", "/api/snowflake\n", fmt.Sprintf("http://127.0.0.1:%d/", port))
-	if strings.Count(text, "curl ") != 4 {
-		t.Errorf("not four commands:\n%s", text)
+	wantWords(t, text, "NODE", "CLIENTS", "PEERS", "ROLE", "leader", "follower", temp, "/timestamp?format=json'", "/timestamp?n=4' | xxd", "/api/snowflake\n", "/live/state\n", "isotone demo failover\n", fmt.Sprintf("http://127.0.0.1:%d/", port))
+	if strings.Count(text, "curl ") != 5 {
+		t.Errorf("not five commands of curl:\n%s", text)
 	}
 	for i := range 3 {
 		wantWords(t, text, fmt.Sprintf("127.0.0.1:%d", port+i))

@@ -5,6 +5,7 @@ package chaos_test
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -69,9 +70,10 @@ func testUnreadLog(t *testing.T, leave func(reader *os.File)) {
 	if dropped == 0 {
 		t.Error("no line was dropped; is the log read?")
 	}
-	if a, err := c.Get("/timestamp", answerTimeout); err != nil || a.Status != 200 {
-		t.Errorf("in the end: %v, %v", a, err)
-	}
+	waitFor(t, chaos.ReadyTimeout, func() (bool, string) { // on a slow disk it may not lead yet
+		a, err := c.Get("/timestamp", answerTimeout)
+		return err == nil && a.Status == 200, fmt.Sprintf("in the end: %v, %v", a, err)
+	})
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
