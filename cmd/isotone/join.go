@@ -33,7 +33,7 @@ const (
 // node, and meanwhile answers clients on lns why it is not ready.
 //
 // With PEERS beside JOIN, it also ends without join when the initial members are found in DNS and
-// no node in JOIN has told of a cluster. Peers is set then. If there is a cluster all the same, its
+// no node in JOIN has told of a cluster. Peers is set then. With join, PEERS means nothing any more. If there is a cluster all the same, its
 // members refuse this node.
 func identify(ctx context.Context, s *config.Settings, lns []net.Listener, lookup lookupSRV, steps *node.StepFault, log *slog.Logger) (member uint64, join *node.Join, err error) {
 	id, hasState, err := storage.Identify(s.DataDir)
@@ -77,6 +77,7 @@ func identify(ctx context.Context, s *config.Settings, lns []net.Listener, looku
 		return 0, nil, fmt.Errorf("JOIN names nodes of cluster %v, but the data directory %s was made to join cluster %v: delete it, or name nodes of that cluster",
 			cluster, s.DataDir, isotone.ClusterID(id.ClusterID))
 	}
+	s.PeersSRV = nil // the cluster has named its members
 	log.Info("joining a cluster", "node", s.NodeID, "cluster", j.ClusterID, "members", len(j.Peers))
 	return j.MemberID, &node.Join{ClusterID: uint64(cluster), Peers: j.Peers}, nil
 }

@@ -57,6 +57,7 @@ func TestJoinOrPeers_FormsOneCluster(t *testing.T) {
 	p.s.Peers = nil
 	p.start()
 	p.says("/ready", 503, "node 3 is a member of cluster "+clusterOf(all[0].m).String()+" with another data directory")
+	z.clear() // the cluster lets it in, and names the members
 	all.does(t, "member replace 3 "+p.s.RaftAddr, "node 3 is replaced")
 	p.ready()
 	all.roles(t, "1 voter, 2 voter, 3 voter, 4 voter")
@@ -65,7 +66,6 @@ func TestJoinOrPeers_FormsOneCluster(t *testing.T) {
 	if err := p.stop(); err != nil {
 		t.Fatal(err)
 	}
-	z.clear()
 	p.s.Join, p.s.Peers = []string{closedAddr(t)}, nil
 	p.start()
 	p.ready()

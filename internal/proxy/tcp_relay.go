@@ -2,11 +2,13 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -18,6 +20,9 @@ const (
 	spliceTime = 250 * time.Millisecond
 	// idleCheckMax bounds [relay.check].
 	idleCheckMax = 30 * time.Second
+	// resetWait bounds [relay.wasReset]. It passes only if a side ended its output, and then reset the
+	// connection.
+	resetWait = time.Second
 )
 
 // relay carries the bytes of one connection in both directions until both have ended. A side that
@@ -35,6 +40,14 @@ type relay struct {
 
 	moves atomic.Uint64 // how often bytes have moved
 	cut   atomic.Pointer[TCPOutcome]
+
+	up, down direction
+}
+
+// direction is how one has ended.
+type direction struct {
+	ended chan struct{} // closed then
+	reset bool          // its receiver had reset the connection; valid once ended is closed
 }
 
 var (
@@ -43,10 +56,14 @@ var (
 	// errReceiverGone and errReceiverStuck end a direction whose receiver is gone, or takes nothing.
 	errReceiverGone  = errors.New("the receiver is gone")
 	errReceiverStuck = errors.New("the receiver takes nothing")
+	// errSenderReset ends a direction whose sender has reset the connection, which the other direction
+	// has found out.
+	errSenderReset = errors.New("the sender has reset the connection")
 )
 
 // run returns when both directions have ended and both connections are closed.
 func (r *relay) run() TCPOutcome {
+	r.up.ended, r.down.ended = make(chan struct{}), make(chan struct{})
 	var up, down error
 	var other sync.WaitGroup
 	other.Go(func() { up = r.carry(r.backend, r.client, true) })
@@ -80,6 +97,11 @@ func (r *relay) abort(outcome TCPOutcome) {
 
 // carry is one direction. It returns nil after it has passed on that from has ended.
 func (r *relay) carry(to, from *net.TCPConn, up bool) error {
+	this, other := &r.down, &r.up
+	if up {
+		this, other = other, this
+	}
+	defer close(this.ended)
 	buffer := make([]byte, relayBufferSize)
 	seen, silent := r.moves.Load(), time.Duration(0)
 	for {
@@ -88,7 +110,7 @@ func (r *relay) carry(to, from *net.TCPConn, up bool) error {
 		if n > 0 {
 			_ = to.SetWriteDeadline(time.Now().Add(r.idle))
 			if _, err := to.Write(buffer[:n]); err != nil {
-				return r.writeFailed(err)
+				return r.writeFailed(this, err)
 			}
 			r.note(up, n)
 		}
@@ -97,10 +119,13 @@ func (r *relay) carry(to, from *net.TCPConn, up bool) error {
 		}
 		switch {
 		case readErr == nil:
+		case readErr == io.EOF && wasReset(from, other):
+			r.abort(TCPReset)
+			return errSenderReset
 		case readErr == io.EOF:
 			return to.CloseWrite()
-		case readErr == errReceiverGone, readErr == errReceiverStuck:
-			return r.writeFailed(readErr)
+		case errors.Is(readErr, errReceiverGone), readErr == errReceiverStuck:
+			return r.writeFailed(this, readErr)
 		case !errors.Is(readErr, os.ErrDeadlineExceeded):
 			r.abort(TCPReset)
 			return readErr
@@ -120,11 +145,33 @@ func (r *relay) carry(to, from *net.TCPConn, up bool) error {
 
 // writeFailed ends a direction whose receiver is gone or takes nothing. If it is gone, the other
 // direction first delivers what it had sent.
-func (r *relay) writeFailed(err error) error {
+func (r *relay) writeFailed(d *direction, err error) error {
 	if err == errReceiverStuck || errors.Is(err, os.ErrDeadlineExceeded) {
 		r.abort(TCPIdle)
 	}
+	// EPIPE means that the receiver had ended its output before: all that it sent is complete.
+	d.reset = !errors.Is(err, syscall.EPIPE)
 	return err
+}
+
+// wasReset reports whether the end of what from sends is a reset of the connection. The system tells
+// that once, to the first who reads or writes; later reads end as if the other side had closed it. So
+// the direction to from may be the one that knows, and may not have said so yet.
+func wasReset(from *net.TCPConn, to *direction) bool {
+	if isGone(from) {
+		timer := time.NewTimer(resetWait)
+		defer timer.Stop()
+		select {
+		case <-to.ended:
+		case <-timer.C:
+		}
+	}
+	select {
+	case <-to.ended:
+		return to.reset
+	default:
+		return false
+	}
 }
 
 // stream carries many bytes. Between TCP connections io.Copy has Linux move them through a pipe,
@@ -157,7 +204,7 @@ func (r *relay) stream(to, from *net.TCPConn, up bool) error {
 		case late && n == 0:
 			return nil
 		case !late && alive(from):
-			return errReceiverGone
+			return fmt.Errorf("%w: %w", errReceiverGone, err)
 		case !late:
 			return err
 		}

@@ -83,6 +83,10 @@ func (l *Loader) Load(ctx context.Context, sizeMax int) (document []byte, change
 	if err != nil {
 		return nil, false, failure(ctx, err)
 	}
+	if changed { // not before: what a load that fails has read is not known to the caller
+		hash := sha256.Sum256(document)
+		l.hash = hash[:]
+	}
 	return document, changed, nil
 }
 
@@ -133,7 +137,7 @@ func (l *Loader) query(ctx context.Context, sizeMax int) (document []byte, chang
 	if rows.Err != nil {
 		return nil, false, rows.Err
 	}
-	return l.take(rows.Rows, sizeMax)
+	return take(rows.Rows, sizeMax)
 }
 
 const (
@@ -148,7 +152,7 @@ FROM (SELECT b, sha256(b) AS h FROM (SELECT convert_to(doc::text, 'UTF8') AS b F
 )
 
 // take returns the document of a result.
-func (l *Loader) take(rows [][][]byte, sizeMax int) (document []byte, changed bool, err error) {
+func take(rows [][][]byte, sizeMax int) (document []byte, changed bool, err error) {
 	switch {
 	case len(rows) == 0:
 		return nil, false, isotone.Errorf(isotone.CodeNotFound, "the query returns no row")
@@ -166,8 +170,6 @@ func (l *Loader) take(rows [][][]byte, sizeMax int) (document []byte, changed bo
 	case !different:
 		return nil, false, nil
 	}
-	hash := sha256.Sum256(document)
-	l.hash = hash[:]
 	return document, true, nil
 }
 
