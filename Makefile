@@ -36,7 +36,7 @@ export RELEASE_KEY
 release-check: ## build a release twice, verify it, and install, upgrade and remove its packages
 	release/check.sh
 
-fresh-root: ## the two commands of README.md on a minimal Debian with Go and nothing else: FRESH_ARGS
+fresh-root: ## the first two commands of README.md on a minimal Debian with Go and nothing else: FRESH_ARGS
 	release/fresh-root.sh $(FRESH_ARGS)
 
 .PHONY: ci test helm lint race sim

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the two commands of README.md on the machine of a newcomer: a minimal Debian in a directory,
+# Runs the first two commands of README.md on the machine of a newcomer: a minimal Debian in a directory,
 # with Go, certificates and a clone of the last commit, and nothing else. Needs root and
 # debootstrap (Debian: apt-get install debootstrap).
 #
