@@ -79,8 +79,10 @@ internal/doctor/probe:      internal/front internal/dashboard internal/doctor ; 
 
 internal/check/bench:       . internal/reply internal/core/interval internal/core/lincheck internal/front/head ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys
 internal/check/clockbench:  . client internal/core/lincheck internal/steady internal/check/bench ; github.com/HdrHistogram/hdrhistogram-go
-internal/check/demo:         . client internal/core/lincheck ; github.com/HdrHistogram/hdrhistogram-go
-internal/check/chaos:       . internal/core/lincheck ; golang.org/x/sys github.com/quic-go/quic-go
+internal/check/child:
+internal/check/pgserver:
+internal/check/demo:        . client internal/core/lincheck internal/check/child ; github.com/HdrHistogram/hdrhistogram-go
+internal/check/chaos:       . internal/core/lincheck internal/check/child ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/chromium:    ; golang.org/x/net
 internal/check/manual:
 

@@ -78,7 +78,7 @@ func TestNode_ServesDocumentsOfPostgres(t *testing.T) {
 	for _, want := range []string{"votes ok", "votes unchanged", "broken invalid_argument", "wrong unauthorized"} {
 		until(t, want, func() bool { return strings.Contains(loads.String(), want) })
 	}
-	s.stop()
+	s.Stop()
 	until(t, "a failure", func() bool { return strings.Contains(loads.String(), "votes internal") })
 	s.start()
 	s.run(`UPDATE live SET doc='{"a":3}' WHERE name='votes'`)

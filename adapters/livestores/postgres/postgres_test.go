@@ -103,11 +103,11 @@ func TestPostgres_DocumentsAndFailures(t *testing.T) {
 	}
 	t.Run("credentials", func(t *testing.T) {
 		for from, code := range map[string]error{
-			"postgres://app:wrong@" + s.addr + "/postgres?sslmode=disable#SELECT 1":      isotone.ErrUnauthorized,
-			"postgres://nobody:p%40ss@" + s.addr + "/postgres?sslmode=disable#SELECT 1":  isotone.ErrUnauthorized,
-			"postgres://app:p%40ss@" + s.addr + "/missing?sslmode=disable#SELECT 1":      isotone.ErrNotFound,
-			"postgres://app:p%40ss@" + s.addr + "/postgres?sslmode=verify-full#SELECT 1": isotone.ErrInternal,
-			"postgres://tester@/postgres?sslmode=disable&host=" + s.dir + "/no#SELECT 1": isotone.ErrInternal,
+			"postgres://app:wrong@" + s.addr + "/postgres?sslmode=disable#SELECT 1":        isotone.ErrUnauthorized,
+			"postgres://nobody:p%40ss@" + s.addr + "/postgres?sslmode=disable#SELECT 1":    isotone.ErrUnauthorized,
+			"postgres://app:p%40ss@" + s.addr + "/missing?sslmode=disable#SELECT 1":        isotone.ErrNotFound,
+			"postgres://app:p%40ss@" + s.addr + "/postgres?sslmode=verify-full#SELECT 1":   isotone.ErrInternal,
+			"postgres://tester@/postgres?sslmode=disable&host=" + s.Dir() + "/no#SELECT 1": isotone.ErrInternal,
 		} {
 			_, _, err := load(t, open(t, from), time.Minute)
 			if !errors.Is(err, code) || strings.Contains(err.Error(), "p@ss") || strings.Contains(err.Error(), "wrong") {
@@ -115,7 +115,7 @@ func TestPostgres_DocumentsAndFailures(t *testing.T) {
 			}
 		}
 		_, port, _ := net.SplitHostPort(s.addr)
-		wants(t, open(t, "postgres://tester@/postgres?host="+s.dir+"&port="+port+"#SELECT 1"), "1", nil)
+		wants(t, open(t, "postgres://tester@/postgres?host="+s.Dir()+"&port="+port+"#SELECT 1"), "1", nil)
 	})
 	t.Run("slow query", func(t *testing.T) {
 		l := open(t, url+"SELECT pg_sleep(100)::text")
@@ -128,7 +128,7 @@ func TestPostgres_DocumentsAndFailures(t *testing.T) {
 		wants(t, l, "7", nil)
 		s.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename='app'")
 		wants(t, l, "", nil) // a new connection, and the old document
-		s.stop()
+		s.Stop()
 		wants(t, l, "", isotone.ErrInternal)
 		s.start()
 		wants(t, l, "", nil)

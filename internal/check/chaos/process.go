@@ -9,12 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/child"
 )
 
 // Build compiles the isotone command of this module into dir and returns the
@@ -61,9 +62,7 @@ func Run(name, logPath string, env, command []string) (*Process, error) {
 	p.cmd = exec.Command(command[0], command[1:]...)
 	p.cmd.Env = env
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	// A group of its own, so that Ctrl-C at the terminal reaches the test only.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := spawn(p.cmd); err != nil {
+	if err := child.Start(p.cmd); err != nil {
 		return nil, fmt.Errorf("chaos: start %s: %w", name, err)
 	}
 	go func() {
@@ -71,26 +70,6 @@ func Run(name, logPath string, env, command []string) (*Process, error) {
 		_ = p.cmd.Wait() // the state says more
 	}()
 	return p, nil
-}
-
-// spawns passes commands to the one thread that starts all of them. The kernel sends
-// Pdeathsig when the thread that forked ends, so that thread must live as long as the test
-// process.
-var spawns = sync.OnceValue(func() chan<- func() {
-	calls := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for call := range calls {
-			call()
-		}
-	}()
-	return calls
-})
-
-func spawn(cmd *exec.Cmd) error {
-	started := make(chan error)
-	spawns() <- func() { started <- cmd.Start() }
-	return <-started
 }
 
 // PID returns the process ID.

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/child"
 )
 
 const (
@@ -106,8 +108,8 @@ func (n *node) start() error {
 	}
 	defer log.Close()
 	cmd := exec.Command(n.command[0], n.command[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = n.env, log, log, attributes()
-	if err := spawn(cmd); err != nil {
+	cmd.Env, cmd.Stdout, cmd.Stderr = n.env, log, log
+	if err := child.Start(cmd); err != nil {
 		return fmt.Errorf("start node %d: %w", n.id, err)
 	}
 	ended := make(chan struct{})
