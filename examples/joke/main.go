@@ -112,11 +112,16 @@ func compare(ctx context.Context, s settings, svg *os.File, out, progress io.Wri
 			return err
 		}
 	}
-	if s.json {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(results)
+	return printResults(out, s.json, results, table(results)+"\n"+plot(results))
+}
+
+// printResults prints results as JSON, or text that says the same.
+func printResults(out io.Writer, asJSON bool, results any, text string) error {
+	if !asJSON {
+		_, err := io.WriteString(out, text)
+		return err
 	}
-	_, err = io.WriteString(out, table(results)+"\n"+plot(results))
-	return err
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(results)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -115,11 +114,5 @@ func compareModels(ctx context.Context, s modelSettings, svg *os.File, out, prog
 			return err
 		}
 	}
-	if s.json {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(results)
-	}
-	_, err = io.WriteString(out, modelTable(results))
-	return err
+	return printResults(out, s.json, results, modelTable(results))
 }
