@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/adapters/livestores/internal/loadtest"
 	"github.com/isotone/isotone/adapters/livestores/mongo"
 	"github.com/isotone/isotone/internal/live"
 	"github.com/isotone/isotone/internal/live/store"
@@ -20,39 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const sizeMax = 1000
-
-// open returns the loader of a URL, which is closed at the end.
-func open(t *testing.T, text string) store.Loader {
-	t.Helper()
-	u, err := store.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := mongo.Open(u)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(l.Close)
-	return l
-}
-
-func load(t *testing.T, l store.Loader, within time.Duration) (string, bool, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
-	b, changed, err := l.Load(ctx, sizeMax)
-	return string(b), changed, err
-}
-
-// wants fails unless a load has that outcome: a document, "" for an unchanged one, or an error.
-func wants(t *testing.T, l store.Loader, want string, code error) {
-	t.Helper()
-	got, changed, err := load(t, l, time.Minute)
-	if got != want || changed != (want != "") || !errors.Is(err, code) {
-		t.Errorf("%q, %v, %v; want %q, %v", got, changed, err, want, code)
-	}
-}
+func open(t *testing.T, url string) store.Loader { return loadtest.Open(t, mongo.Open, url) }
 
 func TestMongo_DocumentsOfAServer(t *testing.T) {
 	f := startFerret(t)
@@ -70,43 +39,43 @@ func TestMongo_DocumentsOfAServer(t *testing.T) {
 	}
 	t.Run("appears, changes, vanishes", func(t *testing.T) {
 		l := open(t, url+"votes")
-		wants(t, l, "", isotone.ErrNotFound)
+		loadtest.Wants(t, l, "", isotone.ErrNotFound)
 		put(bson.D{{Key: "_id", Value: "votes"}, {Key: "yes", Value: 1}})
-		wants(t, l, `{"_id":"votes","yes":1}`, nil)
-		wants(t, l, "", nil)
+		loadtest.Wants(t, l, `{"_id":"votes","yes":1}`, nil)
+		loadtest.Wants(t, l, "", nil)
 		f.with(func(ctx context.Context, c *driver.Collection) error {
 			_, err := c.ReplaceOne(ctx, bson.D{{Key: "_id", Value: "votes"}}, bson.D{{Key: "yes", Value: 2}})
 			return err
 		})
-		wants(t, l, `{"_id":"votes","yes":2}`, nil)
+		loadtest.Wants(t, l, `{"_id":"votes","yes":2}`, nil)
 		f.with(func(ctx context.Context, c *driver.Collection) error {
 			_, err := c.DeleteOne(ctx, bson.D{{Key: "_id", Value: "votes"}})
 			return err
 		})
-		wants(t, l, "", isotone.ErrNotFound)
+		loadtest.Wants(t, l, "", isotone.ErrNotFound)
 	})
 	put(
 		bson.D{{Key: "_id", Value: oid}, {Key: "at", Value: day}, {Key: "n", Value: int64(1) << 60}, {Key: "x", Value: 1.5}, {Key: "text", Value: "<ä>"}},
 		bson.D{{Key: "_id", Value: int32(42)}},
 		bson.D{{Key: "_id", Value: "42"}},
-		bson.D{{Key: "_id", Value: "large"}, {Key: "x", Value: strings.Repeat("x", sizeMax)}},
+		bson.D{{Key: "_id", Value: "large"}, {Key: "x", Value: strings.Repeat("x", loadtest.SizeMax)}},
 		// Short as BSON, long as JSON.
 		bson.D{{Key: "_id", Value: "long"}, {Key: "x", Value: strings.Repeat("\x01", 900)}},
 	)
-	wants(t, open(t, url+oid.Hex()), `{"_id":{"$oid":"65f0c0ffee65f0c0ffee65f0"},"at":{"$date":"2026-01-02T03:04:05Z"},"n":1152921504606846976,"x":1.5,"text":"<ä>"}`, nil)
-	wants(t, open(t, url+"42"), `{"_id":42}`, nil)
-	wants(t, open(t, url+"large"), "", isotone.ErrInvalidArgument)
-	wants(t, open(t, url+"long"), "", isotone.ErrInvalidArgument)
-	wants(t, open(t, strings.Replace(url, "#live", "#none", 1)+"x"), "", isotone.ErrNotFound)
+	loadtest.Wants(t, open(t, url+oid.Hex()), `{"_id":{"$oid":"65f0c0ffee65f0c0ffee65f0"},"at":{"$date":"2026-01-02T03:04:05Z"},"n":1152921504606846976,"x":1.5,"text":"<ä>"}`, nil)
+	loadtest.Wants(t, open(t, url+"42"), `{"_id":42}`, nil)
+	loadtest.Wants(t, open(t, url+"large"), "", isotone.ErrInvalidArgument)
+	loadtest.Wants(t, open(t, url+"long"), "", isotone.ErrInvalidArgument)
+	loadtest.Wants(t, open(t, strings.Replace(url, "#live", "#none", 1)+"x"), "", isotone.ErrNotFound)
 	t.Run("killed and back", func(t *testing.T) {
 		l := open(t, url+"42")
-		wants(t, l, `{"_id":42}`, nil)
+		loadtest.Wants(t, l, `{"_id":42}`, nil)
 		f.kill()
-		if _, _, err := load(t, l, time.Second); !errors.Is(err, isotone.ErrInternal) {
+		if _, _, err := loadtest.Load(t, l, time.Second); !errors.Is(err, isotone.ErrInternal) {
 			t.Errorf("of a server that is down: %v", err)
 		}
 		f.start()
-		wants(t, l, "", nil)
+		loadtest.Wants(t, l, "", nil)
 	})
 }
 
@@ -123,7 +92,7 @@ func TestMongo_FailuresHaveTheirCodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := startFake(t, nil, func(bson.Raw) bson.D { return c.answer })
-			_, _, err := load(t, open(t, "mongodb://"+c.user+f.addr+"/shop#live/votes"), time.Minute)
+			_, _, err := loadtest.Load(t, open(t, "mongodb://"+c.user+f.addr+"/shop#live/votes"), time.Minute)
 			if !errors.Is(err, c.want) || strings.Contains(err.Error(), "hidden") {
 				t.Errorf("%v, want %v", err, c.want)
 			}
@@ -133,7 +102,7 @@ func TestMongo_FailuresHaveTheirCodes(t *testing.T) {
 
 func TestMongo_SlowServerCostsATimeout(t *testing.T) {
 	f := startFake(t, nil, func(bson.Raw) bson.D { return nil })
-	if _, _, err := load(t, open(t, "mongodb://"+f.addr+"/shop#live/votes"), time.Second); !errors.Is(err, isotone.ErrDeadlineExceeded) {
+	if _, _, err := loadtest.Load(t, open(t, "mongodb://"+f.addr+"/shop#live/votes"), time.Second); !errors.Is(err, isotone.ErrDeadlineExceeded) {
 		t.Error(err)
 	}
 }
@@ -146,7 +115,7 @@ func TestMongo_MembersThatOnlyAServerNamesAreRefused(t *testing.T) {
 		first := startFake(t, bson.D{
 			{Key: "setName", Value: "rs0"}, {Key: "setVersion", Value: 1}, {Key: "hosts", Value: bson.A{named}}, {Key: "me", Value: named},
 		}, func(bson.Raw) bson.D { return nil })
-		_, _, err := load(t, open(t, "mongodb://"+first.addr+"/shop?replicaSet=rs0#live/votes"), 2*time.Second)
+		_, _, err := loadtest.Load(t, open(t, "mongodb://"+first.addr+"/shop?replicaSet=rs0#live/votes"), 2*time.Second)
 		var refused *live.RefusedError
 		if !errors.As(err, &refused) || !errors.Is(err, isotone.ErrForbidden) || !strings.Contains(err.Error(), "put all members into LIVE") {
 			t.Errorf("%s: %v", named, err)
@@ -158,12 +127,12 @@ func TestMongo_MembersThatOnlyAServerNamesAreRefused(t *testing.T) {
 }
 
 func TestMongo_NamesThatLeadToLocalAddressesAreRefused(t *testing.T) {
-	fakeResolver(t)
+	loadtest.FakeResolver(t)
 	for _, url := range []string{
 		"mongodb://app:hidden@db.example/shop#live/votes",
 		"mongodb+srv://app:hidden@cluster.example.net/shop?tls=false#live/votes",
 	} {
-		_, _, err := load(t, open(t, url), 2*time.Second)
+		_, _, err := loadtest.Load(t, open(t, url), 2*time.Second)
 		var refused *live.RefusedError
 		if !errors.As(err, &refused) || !errors.Is(err, isotone.ErrForbidden) || !strings.Contains(err.Error(), "leads to 169.254.169.254:27017") ||
 			strings.Contains(err.Error(), "hidden") {
@@ -171,14 +140,14 @@ func TestMongo_NamesThatLeadToLocalAddressesAreRefused(t *testing.T) {
 		}
 	}
 	// The records of this name lead out of its domain.
-	_, _, err := load(t, open(t, "mongodb+srv://app:hidden@cluster.other.net/shop#live/votes"), time.Minute)
+	_, _, err := loadtest.Load(t, open(t, "mongodb+srv://app:hidden@cluster.other.net/shop#live/votes"), time.Minute)
 	if !errors.Is(err, isotone.ErrInvalidArgument) || strings.Contains(err.Error(), "hidden") {
 		t.Errorf("SRV records of another domain: %v", err)
 	}
 }
 
 func TestMongo_OptionsThatTheDriverDoesNotTake(t *testing.T) {
-	_, _, err := load(t, open(t, "mongodb://app:hidden@127.0.0.1:1/shop?authMechanism=NONE#live/votes"), time.Minute)
+	_, _, err := loadtest.Load(t, open(t, "mongodb://app:hidden@127.0.0.1:1/shop?authMechanism=NONE#live/votes"), time.Minute)
 	if !errors.Is(err, isotone.ErrInvalidArgument) || strings.Contains(err.Error(), "hidden") {
 		t.Error(err)
 	}

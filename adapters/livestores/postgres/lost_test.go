@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+
+	"github.com/isotone/isotone/adapters/livestores/internal/loadtest"
 )
 
 // startCutter relays connections to a server. When told, it ends the next one that the loader wants to leave its
@@ -60,12 +62,12 @@ func TestPostgres_ADocumentOfALoadThatFailedIsNew(t *testing.T) {
 	addr, cut := startCutter(t, s.addr)
 	l := open(t, "postgres://app:p@"+addr+"/postgres?sslmode=disable#SELECT doc FROM live")
 	cut.Store(true)
-	if _, _, err := load(t, l, time.Minute); !errors.Is(err, isotone.ErrInternal) {
+	if _, _, err := loadtest.Load(t, l, time.Minute); !errors.Is(err, isotone.ErrInternal) {
 		t.Fatalf("the first load: %v", err)
 	}
-	wants(t, l, "1", nil)
+	loadtest.Wants(t, l, "1", nil)
 	s.run("UPDATE live SET doc='2'")
 	cut.Store(true)
-	wants(t, l, "2", nil) // the second try of this load
-	wants(t, l, "", nil)
+	loadtest.Wants(t, l, "2", nil) // the second try of this load
+	loadtest.Wants(t, l, "", nil)
 }

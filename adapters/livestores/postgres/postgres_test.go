@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -13,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/adapters/livestores/internal/loadtest"
 	"github.com/isotone/isotone/adapters/livestores/postgres"
 	"github.com/isotone/isotone/internal/live"
 	"github.com/isotone/isotone/internal/live/store"
@@ -20,39 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const sizeMax = 1000
-
-// open returns the loader of a URL, which is closed at the end.
-func open(t *testing.T, text string) store.Loader {
-	t.Helper()
-	u, err := store.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := postgres.Open(u)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(l.Close)
-	return l
-}
-
-func load(t *testing.T, l store.Loader, within time.Duration) (string, bool, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
-	b, changed, err := l.Load(ctx, sizeMax)
-	return string(b), changed, err
-}
-
-// wants fails unless a load has that outcome: a document, "" for an unchanged one, or an error.
-func wants(t *testing.T, l store.Loader, want string, code error) {
-	t.Helper()
-	got, changed, err := load(t, l, time.Minute)
-	if got != want || changed != (want != "") || !errors.Is(err, code) {
-		t.Errorf("%q, %v, %v; want %q, %v", got, changed, err, want, code)
-	}
-}
+func open(t *testing.T, url string) store.Loader { return loadtest.Open(t, postgres.Open, url) }
 
 func TestPostgres_DocumentsAndFailures(t *testing.T) {
 	s := startPostgres(t)
@@ -61,16 +29,16 @@ func TestPostgres_DocumentsAndFailures(t *testing.T) {
 	url := "postgres://app:p%40ss@" + s.addr + "/postgres?sslmode=disable#"
 	t.Run("appears, changes, vanishes", func(t *testing.T) {
 		l := open(t, url+"SELECT doc FROM live WHERE name='votes' -- of tonight")
-		wants(t, l, "", isotone.ErrNotFound)
+		loadtest.Wants(t, l, "", isotone.ErrNotFound)
 		s.run(`INSERT INTO live VALUES ('votes', '{"a": [1, "ä"]}')`)
-		wants(t, l, `{"a": [1, "ä"]}`, nil)
-		wants(t, l, "", nil)
+		loadtest.Wants(t, l, `{"a": [1, "ä"]}`, nil)
+		loadtest.Wants(t, l, "", nil)
 		s.run(`UPDATE live SET doc='2' WHERE name='votes'`)
-		wants(t, l, "2", nil)
+		loadtest.Wants(t, l, "2", nil)
 		s.run(`UPDATE live SET doc=NULL WHERE name='votes'`)
-		wants(t, l, "", isotone.ErrNotFound)
+		loadtest.Wants(t, l, "", isotone.ErrNotFound)
 		s.run(`DELETE FROM live`)
-		wants(t, l, "", isotone.ErrNotFound)
+		loadtest.Wants(t, l, "", isotone.ErrNotFound)
 	})
 	for _, c := range []struct {
 		query, want string
@@ -95,9 +63,9 @@ func TestPostgres_DocumentsAndFailures(t *testing.T) {
 	} {
 		t.Run(c.query, func(t *testing.T) {
 			l := open(t, url+c.query)
-			wants(t, l, c.want, c.code)
+			loadtest.Wants(t, l, c.want, c.code)
 			if c.code != nil {
-				wants(t, l, "", c.code) // the connection is kept
+				loadtest.Wants(t, l, "", c.code) // the connection is kept
 			}
 		})
 	}
@@ -109,36 +77,36 @@ func TestPostgres_DocumentsAndFailures(t *testing.T) {
 			"postgres://app:p%40ss@" + s.addr + "/postgres?sslmode=verify-full#SELECT 1":   isotone.ErrInternal,
 			"postgres://tester@/postgres?sslmode=disable&host=" + s.Dir() + "/no#SELECT 1": isotone.ErrInternal,
 		} {
-			_, _, err := load(t, open(t, from), time.Minute)
+			_, _, err := loadtest.Load(t, open(t, from), time.Minute)
 			if !errors.Is(err, code) || strings.Contains(err.Error(), "p@ss") || strings.Contains(err.Error(), "wrong") {
 				t.Errorf("%s: %v, want %v", from, err, code)
 			}
 		}
 		_, port, _ := net.SplitHostPort(s.addr)
-		wants(t, open(t, "postgres://tester@/postgres?host="+s.Dir()+"&port="+port+"#SELECT 1"), "1", nil)
+		loadtest.Wants(t, open(t, "postgres://tester@/postgres?host="+s.Dir()+"&port="+port+"#SELECT 1"), "1", nil)
 	})
 	t.Run("slow query", func(t *testing.T) {
 		l := open(t, url+"SELECT pg_sleep(100)::text")
-		if _, _, err := load(t, l, time.Second); !errors.Is(err, isotone.ErrDeadlineExceeded) {
+		if _, _, err := loadtest.Load(t, l, time.Second); !errors.Is(err, isotone.ErrDeadlineExceeded) {
 			t.Error(err)
 		}
 	})
 	t.Run("killed and back", func(t *testing.T) {
 		l := open(t, url+"SELECT 7")
-		wants(t, l, "7", nil)
+		loadtest.Wants(t, l, "7", nil)
 		s.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename='app'")
-		wants(t, l, "", nil) // a new connection, and the old document
+		loadtest.Wants(t, l, "", nil) // a new connection, and the old document
 		s.Stop()
-		wants(t, l, "", isotone.ErrInternal)
+		loadtest.Wants(t, l, "", isotone.ErrInternal)
 		s.start()
-		wants(t, l, "", nil)
+		loadtest.Wants(t, l, "", nil)
 	})
 }
 
 func TestPostgres_NameThatLeadsToALocalAddressIsRefused(t *testing.T) {
-	fakeResolver(t)
+	loadtest.FakeResolver(t)
 	l := open(t, "postgres://app:hidden@db.example/shop?sslmode=disable#SELECT 1")
-	_, _, err := load(t, l, time.Minute)
+	_, _, err := loadtest.Load(t, l, time.Minute)
 	var refused *live.RefusedError
 	if !errors.As(err, &refused) || !errors.Is(err, isotone.ErrForbidden) || !strings.Contains(err.Error(), `"db.example" leads to 169.254.169.254:5432`) {
 		t.Error(err)
@@ -163,7 +131,7 @@ func TestPostgres_DoesNotBelieveALength(t *testing.T) {
 		}
 	})
 	t.Cleanup(func() { _ = ln.Close(); served.Wait() })
-	_, _, err = load(t, open(t, "postgres://app@"+ln.Addr().String()+"/shop?sslmode=disable#SELECT 1"), time.Minute)
+	_, _, err = loadtest.Load(t, open(t, "postgres://app@"+ln.Addr().String()+"/shop?sslmode=disable#SELECT 1"), time.Minute)
 	if !errors.Is(err, isotone.ErrInternal) || !strings.Contains(err.Error(), "announces 2147483643 bytes") {
 		t.Error(err)
 	}

@@ -1,4 +1,4 @@
-package mongo_test
+package loadtest
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// fakeResolver has all names lead to 169.254.169.254, and all SRV records to db.example.net, for the rest of
-// a test.
-func fakeResolver(t *testing.T) {
+// FakeResolver has all names lead to 169.254.169.254, and all SRV records to db.example.net, for the rest of
+// a test, which must not run beside others.
+func FakeResolver(t *testing.T) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
