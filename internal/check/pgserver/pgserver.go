@@ -25,7 +25,7 @@ const (
 
 // ErrUnavailable is matched by the errors of [New] when this machine has no Postgres, or none that this user
 // may start.
-var ErrUnavailable = errors.New("Postgres cannot be tested here")
+var ErrUnavailable = errors.New("there is no Postgres for tests here")
 
 // Unavailable skips a test because of an error that matches [ErrUnavailable]; with CI=true in the
 // environment, and because of any other error, the test fails.
