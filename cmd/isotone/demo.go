@@ -56,9 +56,10 @@ func (c *demoFailoverCmd) Run(ctx context.Context, con console) error {
 	o.Show = screen.Show
 	r, err := demo.Failover(ctx, o)
 	screen.End(r)
+	var told *isotone.Error
 	switch {
-	case errors.Is(err, isotone.ErrInvalidArgument):
-		return usagef("%v", err)
+	case errors.As(err, &told) && told.Code == isotone.CodeInvalidArgument:
+		return usageError(told.Message)
 	case ctx.Err() != nil && (r == nil || r.Answers == 0):
 		return usagef("interrupted before there was an answer")
 	case err != nil && r == nil:

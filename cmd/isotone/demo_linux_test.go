@@ -154,3 +154,10 @@ func TestDemoFailover_PictureOfTheREADMEIsThatOfItsRun(t *testing.T) {
 		t.Errorf("%s is not the picture of %s", picture, run)
 	}
 }
+
+func TestDemo_SaysWhatIsWrongWithItsFlags(t *testing.T) {
+	code, _, errs := command("demo", "failover", "--kills", "0", "--clients", "0")
+	if want := "isotone: --clients 0: want 1 to "; code != 2 || !strings.HasPrefix(errs, want) || !strings.Contains(errs, "; --kills 0: want a --duration as well") {
+		t.Errorf("exit code %d, %q; want 2, %q…", code, errs, want)
+	}
+}
