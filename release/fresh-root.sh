@@ -72,6 +72,8 @@ mount -o remount,bind,ro "$root/usr/local/go"
 
 chroot "$root" useradd --create-home --shell /bin/bash newcomer
 cp /etc/resolv.conf "$root/etc/resolv.conf"
+# The installer of Debian and every container engine write this file; debootstrap does not.
+printf '127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n' >"$root/etc/hosts"
 # Networks whose proxies have certificates of their own.
 if [ -r "${SSL_CERT_FILE:-}" ]; then
   cp "$SSL_CERT_FILE" "$root/etc/ssl/certs/ca-certificates.crt"

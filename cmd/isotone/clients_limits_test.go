@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -320,12 +321,14 @@ func TestClients_TheLongestSecretIsTheSameEverywhere(t *testing.T) {
 	secret := strings.Repeat("s", isotone.SecretMax)
 	name := strings.Repeat("n", isotone.UserNameMax)
 	n := startGuarded(t, fmt.Sprintf(`{"users": {%q: {"roles": ["timestamps"], "secrets": [%q]}}}`, name, access.HashSecret(secret)), nil)
-	c, err := client.NewWith(t.Context(), client.Options{Addrs: []string{n.client}, Credentials: client.StaticCredentials(name, secret)})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	c, err := client.NewWith(ctx, client.Options{Addrs: []string{n.client}, Credentials: client.StaticCredentials(name, secret)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Timestamps(t.Context(), 1); err != nil {
+	if _, err := c.Timestamps(ctx, 1); err != nil {
 		t.Errorf("by the Go client: %v", err)
 	}
 	over := dialHTTP(t, n.client, nil)
