@@ -81,13 +81,13 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 // startDev starts all nodes, with an INTERVAL_MS of limit. Peer ports are any free ones, so only
 // client ports can be in use already.
 func startDev(port int, dir string, limit time.Duration, log *slog.Logger) (members []*member, err error) {
-	var all []sockets
+	var free []sockets // those that no member has taken over
 	var settings []config.Settings
 	defer func() {
 		if err == nil {
 			return
 		}
-		for _, so := range all[len(members):] {
+		for _, so := range free {
 			err = errors.Join(err, so.close())
 		}
 		err = errors.Join(err, stopDev(members))
@@ -106,14 +106,15 @@ func startDev(port int, dir string, limit time.Duration, log *slog.Logger) (memb
 		if err != nil {
 			return nil, fmt.Errorf("%w (is another \"isotone dev\" running? --port takes other ports)", err)
 		}
-		all, settings = append(all, so), append(settings, s)
+		free, settings = append(free, so), append(settings, s)
 		peers[s.NodeID] = so.peer.Addr().String()
 	}
 	for i := range settings {
 		settings[i].Peers = peers
-		m, err := startMember(&settings[i], all[i], memberOptions{loops: 1}, log)
+		so := free[0]
+		free = free[1:]
+		m, err := startMember(&settings[i], so, memberOptions{loops: 1}, log)
 		if err != nil {
-			all[i] = sockets{}
 			return members, err
 		}
 		members = append(members, m)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -152,5 +153,23 @@ func TestDev_OpensTheDashboardWhenItIsReady(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "The dashboard is at "+url) {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// TestDev_SaysWhyANodeCannotStart, and closes the ports of all of them.
+func TestDev_SaysWhyANodeCannotStart(t *testing.T) {
+	port, err := chaos.FreePorts(devNodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "node2"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second needs the ports of the first
+		members, err := startDev(port, dir, 0, slog.New(slog.DiscardHandler))
+		if err == nil || !strings.Contains(err.Error(), "node2") || len(members) != 0 {
+			t.Errorf("%d members, %v", len(members), err)
+		}
 	}
 }
