@@ -195,12 +195,33 @@ func TestReadResult_ReadsWhatWasWritten(t *testing.T) {
 	}
 	for _, bad := range []string{
 		"", "{}", `{"column_ms": 50}`, strings.Replace(text, `"column_ms": 50`, `"column_ms": 7`, 1),
+		strings.Replace(text, `"nodes": 3`, `"nodes": 9000000000000000000`, 1),
+		strings.Replace(text, `"around_ms": 20`, `"around_ms": -1000`, 1), strings.Replace(text, `"around_ms": 20`, `"around_ms": 21`, 1),
 		strings.Replace(text, `"at_s": 1.5`, `"at_s": 15`, 1), strings.Replace(text, `"failed": 0`, `"failed": 3`, 1),
 	} {
 		if _, err := demo.ReadResult(strings.NewReader(bad)); !errors.Is(err, isotone.ErrInvalidArgument) {
 			t.Errorf("%.60q: %v", bad, err)
 		}
 	}
+}
+
+// FuzzReadResult: what is accepted can be drawn.
+func FuzzReadResult(f *testing.F) {
+	var b bytes.Buffer
+	if err := sample().WriteJSON(&b); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	f.Add([]byte(`{"nodes":3,"column_ms":50,"columns":[{"answers":1}],"kills":[{"at_s":0,"gap_at_s":10,"around":[1],"around_ms":20}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := demo.ReadResult(bytes.NewReader(text))
+		if err != nil {
+			return
+		}
+		if r.Timeline(true) == "" || r.Summary() == "" || r.Picture() == "" {
+			t.Error("it draws nothing")
+		}
+	})
 }
 
 func TestResult_ErrNamesViolationsAndFailures(t *testing.T) {

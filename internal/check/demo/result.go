@@ -133,6 +133,8 @@ func ReadResult(from io.Reader) (*Result, error) {
 func (r *Result) fault() string {
 	limit := int(durationMax/time.Millisecond)/columnMS + 1
 	switch {
+	case r.Nodes != Nodes:
+		return fmt.Sprintf("nodes is %d, want %d", r.Nodes, Nodes)
 	case r.ColumnMS != columnMS:
 		return fmt.Sprintf("column_ms is %d, want %d", r.ColumnMS, columnMS)
 	case len(r.Columns) == 0 || len(r.Columns) > limit:
@@ -144,7 +146,7 @@ func (r *Result) fault() string {
 	}
 	end := float64((len(r.Columns)+1)*columnMS) / 1000
 	for _, k := range r.Kills {
-		if k.AtS < 0 || k.AtS > end || k.GapMS < 0 || len(k.Around) > aroundBefore+aroundAfter {
+		if k.AtS < 0 || k.AtS > end || k.GapMS < 0 || k.AroundMS < 0 || k.AroundMS > aroundBefore || len(k.Around) > aroundBefore+aroundAfter {
 			return fmt.Sprintf("a kill at %v s, outside of the run or with too much around it", k.AtS)
 		}
 	}
