@@ -19,7 +19,10 @@ version=${1:-} out=${2:-dist}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 [ -z "$(ls -A "$out")" ] || fail "$out is not empty"
-key=${RELEASE_KEY:+$(realpath "$RELEASE_KEY")} signers=${ALLOWED_SIGNERS:+$(realpath "$ALLOWED_SIGNERS")}
+[ -z "${RELEASE_KEY:-}" ] || [ -r "$RELEASE_KEY" ] || fail "RELEASE_KEY: cannot read $RELEASE_KEY"
+[ -z "${ALLOWED_SIGNERS:-}" ] || [ -r "$ALLOWED_SIGNERS" ] || fail "ALLOWED_SIGNERS: cannot read $ALLOWED_SIGNERS"
+key=${RELEASE_KEY:+$(realpath "$RELEASE_KEY")}
+signers=${ALLOWED_SIGNERS:+$(realpath "$ALLOWED_SIGNERS")}
 cd "$(dirname "$0")/.."
 signers=${signers:-$PWD/release/allowed_signers}
 if [ -z "${REVISION:-}" ]; then

@@ -15,6 +15,11 @@ ssh-keygen -q -t ed25519 -N '' -C 'thrown away' -f "$dir/key"
 printf 'releases@isotone namespaces="isotone-release" %s\n' "$(cat "$dir/key.pub")" >"$dir/signers"
 RELEASE_KEY=$dir/key ALLOWED_SIGNERS=$dir/signers release/build.sh v0.0.0-check "$dir/one"
 
+if RELEASE_KEY=$dir/missing/key release/build.sh v0.0.0-check "$dir/unsigned" 2>/dev/null; then
+  echo "a release without a signature although RELEASE_KEY is set" >&2
+  exit 1
+fi
+
 # Another directory, without the repository, another time zone and another cache: what Go has
 # compiled for the first build must not be taken for the second.
 TZ=Asia/Tokyo GOCACHE=$dir/cache "$dir/a directory/release/build.sh" v0.0.0-check "$dir/two"

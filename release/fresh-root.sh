@@ -36,7 +36,7 @@ fi
 if [ -z "${FRESH_ROOT_INSIDE:-}" ]; then
   export FRESH_ROOT_INSIDE=yes
   args=(${short:+--short} ${skip:+--skip-tests})
-  exec unshare --mount --propagation private "$0" "${args[@]}" "$@"
+  exec unshare --mount --propagation private release/fresh-root.sh "${args[@]}" "$@"
 fi
 if (exec 3<>/dev/tcp/127.0.0.1/8081) 2>/dev/null; then
   echo "fresh-root: something listens on port 8081, which isotone dev takes: end it first" >&2
@@ -54,9 +54,11 @@ trap cleanup EXIT
 trap "exit 143" INT TERM HUP
 
 debian=${FRESH_ROOT:-$dir/debian}
-if [ ! -e "$debian/etc/debian_version" ]; then
-  debootstrap --variant=minbase --include=ca-certificates "${FRESH_SUITE:-bookworm}" "$debian" \
+if [ ! -e "$debian" ]; then # what has this name is complete
+  rm -rf --one-file-system "$debian.part"
+  debootstrap --variant=minbase --include=ca-certificates "${FRESH_SUITE:-bookworm}" "$debian.part" \
     "${FRESH_MIRROR:-http://deb.debian.org/debian}" >"$dir/debootstrap.log" 2>&1 || { tail -5 "$dir/debootstrap.log"; exit 1; }
+  mv "$debian.part" "$debian"
 fi
 # What this run writes stays out of a Debian that is kept.
 mkdir "$dir/over" "$dir/root"
