@@ -74,8 +74,6 @@ func (l *Loader) Load(ctx context.Context, sizeMax int) (document []byte, change
 	switch {
 	case err != nil:
 		return nil, false, l.failure(err)
-	case len(raw) > sizeMax:
-		return nil, false, isotone.Errorf(isotone.CodeInvalidArgument, "more than %d bytes", sizeMax)
 	case bytes.Equal(raw, l.last):
 		return nil, false, nil
 	}

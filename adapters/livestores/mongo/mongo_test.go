@@ -61,11 +61,14 @@ func TestMongo_DocumentsOfAServer(t *testing.T) {
 		bson.D{{Key: "_id", Value: "large"}, {Key: "x", Value: strings.Repeat("x", loadtest.SizeMax)}},
 		// Short as BSON, long as JSON.
 		bson.D{{Key: "_id", Value: "long"}, {Key: "x", Value: strings.Repeat("\x01", 900)}},
+		// Long as BSON, which names each element, short as JSON.
+		bson.D{{Key: "_id", Value: "list"}, {Key: "x", Value: make([]int32, loadtest.SizeMax/4)}},
 	)
 	loadtest.Wants(t, open(t, url+oid.Hex()), `{"_id":{"$oid":"65f0c0ffee65f0c0ffee65f0"},"at":{"$date":"2026-01-02T03:04:05Z"},"n":1152921504606846976,"x":1.5,"text":"<ä>"}`, nil)
 	loadtest.Wants(t, open(t, url+"42"), `{"_id":42}`, nil)
 	loadtest.Wants(t, open(t, url+"large"), "", isotone.ErrInvalidArgument)
 	loadtest.Wants(t, open(t, url+"long"), "", isotone.ErrInvalidArgument)
+	loadtest.Wants(t, open(t, url+"list"), `{"_id":"list","x":[0`+strings.Repeat(",0", loadtest.SizeMax/4-1)+"]}", nil)
 	loadtest.Wants(t, open(t, strings.Replace(url, "#live", "#none", 1)+"x"), "", isotone.ErrNotFound)
 	t.Run("killed and back", func(t *testing.T) {
 		l := open(t, url+"42")
