@@ -95,6 +95,26 @@ check_refusals() {
   refused "user named proxy in the list" --set proxy.enabled=true,acl.secretName=users,operator.mode=none
 }
 
+# check_lookup: what the chart refuses because of the StatefulSet that runs, here with three pods and no nodeIDs.
+check_lookup() {
+  local api
+  echo '{"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "demo-isotone", "namespace": "default",
+    "annotations": {"isotone/node-ids": ""}}, "spec": {"replicas": 3}}' >"$out/statefulset.json"
+  python3 fake_api.py "$out/statefulset.json" "$out/kubeconfig" &
+  api=$!
+  for _ in $(seq 100); do
+    [ ! -s "$out/kubeconfig" ] || break
+    sleep 0.1
+  done
+  helm template demo isotone --namespace default --kubeconfig "$out/kubeconfig" --kube-version "$kubernetes" --dry-run=server -f testdata/values/renamed.yaml >/dev/null 2>"$out/err" ||
+    { fail "nodeIDs alone:"; cat "$out/err" >&2; }
+  helm template demo isotone --namespace default --kubeconfig "$out/kubeconfig" --kube-version "$kubernetes" --dry-run=server -f testdata/values/five.yaml >/dev/null 2>"$out/err" ||
+    { fail "replicas alone:"; cat "$out/err" >&2; }
+  refused "want two upgrades" --namespace default --kubeconfig "$out/kubeconfig" --dry-run=server -f testdata/values/again.yaml
+  kill "$api"
+  wait "$api" 2>/dev/null || true
+}
+
 # The chart has links to the files of monitoring, not copies; what it renders of them is theirs.
 check_monitoring() {
   local file
@@ -136,6 +156,7 @@ if ! tool helm "$helm_version" helm.sh/helm/v3/cmd/helm; then
 fi
 check_golden
 check_refusals
+check_lookup
 check_monitoring
 if tool kubeconform "$kubeconform_version" github.com/yannh/kubeconform/cmd/kubeconform && prepare_schemas; then
   check_schemas

@@ -407,20 +407,26 @@ func scalePods(t *testing.T) {
 		}
 	}
 
-	// To five again, with IDs that are new and empty volumes. The StatefulSet restarts the other pods.
+	// To five again, with IDs that are new and empty volumes. First the IDs: the StatefulSet restarts the pods.
 	for _, i := range []int{3, 4} {
 		if err := os.RemoveAll(p.data(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.reconcile("again")
-	p.start("again", 3, 4)
+	p.reconcile("renamed")
+	p.voters("1", "2", "3")
 	for _, i := range []int{2, 1, 0} {
 		p.stop(i)
-		p.start("again", i)
+		p.start("renamed", i)
 		p.ready(i)
 	}
-	p.ready(3, 4)
+	// Then the pods. The StatefulSet would restart others only after the new ones are ready.
+	p.reconcile("again")
+	p.start("again", 4, 3)
+	p.ready(4, 3)
+	if before, after := p.env(p.readManifest("renamed"), 0), p.env(p.readManifest("again"), 0); !slices.Equal(before, after) {
+		t.Errorf("the second upgrade restarts the pods as well:\n%q\n%q", before, after)
+	}
 	p.voters("1", "2", "3", "104", "105")
 
 	// The volume of an initial member is lost. With the template of the install as well, it forms nothing.

@@ -54,10 +54,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{/* A name stands for one node, so {ordinal} cannot be mixed with exceptions. */}}
+{{/* A name stands for one node, so {ordinal} cannot be mixed with exceptions. All ordinals that the chart allows
+are listed: nodes that run have to know the names of those that an upgrade adds. */}}
 {{- define "isotone.peerNames" -}}
 {{- if .Values.nodeIDs -}}
-{{- range $i := until (int .Values.replicas) -}}
+{{- range $i := until 9 -}}
 {{- if $i }},{{ end }}{{ index $.Values.nodeIDs (toString $i) | default (add1 $i) | int64 }}={{ include "isotone.fullname" $ }}-{{ $i }}.{{ include "isotone.podDomain" $ }}
 {{- end -}}
 {{- else -}}
