@@ -19,7 +19,7 @@ type proxyTCP struct {
 	HealthPort            int           `name:"health-port" placeholder:"PORT" help:"With --health-path: the port of the backends that serves that path over HTTP. Default: that of --backend."`
 	MaxBackendConnections int           `name:"max-backend-connections" default:"0" placeholder:"N" help:"Maximum number of connections to one backend; 0: no other bound than --max-connections. Default: ${default}."`
 	DialTimeout           time.Duration `name:"dial-timeout" default:"2s" help:"Timeout for a backend to accept a connection; then another one is tried."`
-	IdleTimeout           time.Duration `name:"idle-timeout" default:"1h" help:"Reset a connection on which no byte has moved for this long, or one side has taken none. At least 1s."`
+	IdleTimeout           time.Duration `name:"idle-timeout" default:"1h" help:"Reset a connection on which no byte has moved for this long. At least 1s."`
 	DrainTimeout          time.Duration `name:"drain-timeout" default:"10s" help:"After SIGTERM, how long open connections may last before they are reset."`
 	ProxyProtocol         string        `name:"proxy-protocol" default:"off" enum:"off,v1,v2" placeholder:"v1|v2" help:"Tell backends the address of the client, in this version of the PROXY protocol. They must expect it. Default: ${default}."`
 }

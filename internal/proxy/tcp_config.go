@@ -52,8 +52,8 @@ type TCPLimits struct {
 	BackendConnectionsMax int
 	// DialTimeout bounds connecting to one backend. Default 2 s.
 	DialTimeout time.Duration
-	// IdleTimeout ends a connection on which no byte has moved in either direction, or one side
-	// has taken none, for that long. Default 1 h.
+	// IdleTimeout ends a connection on which no byte has moved in either direction for so long. On Linux
+	// what a slow reader takes from the buffer of the system counts as well. Default: 1 h.
 	IdleTimeout time.Duration
 	// SplicesMax bounds the directions of connections whose bytes the kernel moves at a time,
 	// because each takes a pipe, of two files. Others are copied. Default 256.

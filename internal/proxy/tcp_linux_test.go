@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/isotone/isotone/internal/proxy"
 )
@@ -54,5 +55,31 @@ func TestTCP_HasTheKernelMoveBytes(t *testing.T) {
 	readN(t, stuck, 1<<20)
 	if times := read(); times < 1.75 {
 		t.Errorf("without a pipe, each byte was read %.2f times; want twice", times)
+	}
+}
+
+// TestTCP_ASlowReaderIsNotIdle: with a large send buffer Linux lets the proxy write again only after much
+// of it has been taken, which is later than the IdleTimeout here.
+func TestTCP_ASlowReaderIsNotIdle(t *testing.T) {
+	b := startTCPBackend(t, func(c *net.TCPConn) {
+		block := make([]byte, 64<<10)
+		for {
+			if _, err := c.Write(block); err != nil {
+				return
+			}
+		}
+	})
+	s := startTCPSite(t, proxy.TCPConfig{Limits: proxy.TCPLimits{IdleTimeout: time.Second}}, b.addr)
+	c := s.dial(t)
+	_ = c.SetReadBuffer(16 << 10)
+	buf := make([]byte, 4<<10)
+	for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(25 * time.Millisecond) {
+		if _, err := c.Read(buf); err != nil {
+			t.Fatalf("after %v: %v", time.Since(began), err)
+		}
+	}
+	// Then it takes nothing.
+	if e := s.ended(t, 1)[0]; e.Outcome != proxy.TCPIdle {
+		t.Errorf("%+v", e)
 	}
 }

@@ -18,7 +18,7 @@ const (
 	relayBufferSize = 4 << 10
 	// spliceTime is how long a direction keeps its pipe when nothing more arrives.
 	spliceTime = 250 * time.Millisecond
-	// idleCheckMax bounds [relay.check].
+	// idleCheckMax bounds the time between two looks at whether bytes move.
 	idleCheckMax = 30 * time.Second
 	// resetWait bounds [relay.wasReset]. It passes only if a side ended its output, and then reset the
 	// connection.
@@ -39,6 +39,7 @@ type relay struct {
 	moved           func(up bool, n int)
 
 	moves atomic.Uint64 // how often bytes have moved
+	ended atomic.Bool
 	cut   atomic.Pointer[TCPOutcome]
 
 	up, down direction
@@ -51,11 +52,8 @@ type direction struct {
 }
 
 var (
-	// errRelayIdle ends a relay on which nothing moves.
-	errRelayIdle = errors.New("idle for too long")
-	// errReceiverGone and errReceiverStuck end a direction whose receiver is gone, or takes nothing.
-	errReceiverGone  = errors.New("the receiver is gone")
-	errReceiverStuck = errors.New("the receiver takes nothing")
+	// errReceiverGone ends a direction whose receiver is gone.
+	errReceiverGone = errors.New("the receiver is gone")
 	// errSenderReset ends a direction whose sender has reset the connection, which the other direction
 	// has found out.
 	errSenderReset = errors.New("the sender has reset the connection")
@@ -64,6 +62,7 @@ var (
 // run returns when both directions have ended and both connections are closed.
 func (r *relay) run() TCPOutcome {
 	r.up.ended, r.down.ended = make(chan struct{}), make(chan struct{})
+	defer r.watch()()
 	var up, down error
 	var other sync.WaitGroup
 	other.Go(func() { up = r.carry(r.backend, r.client, true) })
@@ -86,6 +85,37 @@ func (r *relay) run() TCPOutcome {
 	return TCPClosed
 }
 
+// watch resets both sides when nothing has moved for r.idle, and returns what ends that. What a side has
+// acknowledged counts as moved: to a slow reader with a large send buffer nothing can be written for long.
+// Waits are counted, not the clock: after a pause of this process, bytes that have arrived meanwhile are
+// carried first.
+func (r *relay) watch() (end func()) {
+	type progress struct{ moves, client, backend uint64 }
+	look := func() progress { return progress{r.moves.Load(), taken(r.client), taken(r.backend)} }
+	every := min(r.idle/4, idleCheckMax)
+	seen, silent := look(), time.Duration(0)
+	var timer *time.Timer
+	timer = time.AfterFunc(time.Hour, func() {
+		if r.ended.Load() {
+			return
+		}
+		silent += every
+		if now := look(); now != seen {
+			seen, silent = now, 0
+		}
+		if silent >= r.idle {
+			r.abort(TCPIdle)
+			return
+		}
+		timer.Reset(every)
+	})
+	timer.Reset(every) // now the function can use it
+	return func() {
+		r.ended.Store(true)
+		timer.Stop()
+	}
+}
+
 // abort resets both sides. The first outcome counts.
 func (r *relay) abort(outcome TCPOutcome) {
 	r.cut.CompareAndSwap(nil, &outcome)
@@ -103,14 +133,11 @@ func (r *relay) carry(to, from *net.TCPConn, up bool) error {
 	}
 	defer close(this.ended)
 	buffer := make([]byte, relayBufferSize)
-	seen, silent := r.moves.Load(), time.Duration(0)
 	for {
-		_ = from.SetReadDeadline(time.Now().Add(r.check()))
 		n, readErr := from.Read(buffer)
 		if n > 0 {
-			_ = to.SetWriteDeadline(time.Now().Add(r.idle))
 			if _, err := to.Write(buffer[:n]); err != nil {
-				return r.writeFailed(this, err)
+				return this.writeFailed(err)
 			}
 			r.note(up, n)
 		}
@@ -124,31 +151,17 @@ func (r *relay) carry(to, from *net.TCPConn, up bool) error {
 			return errSenderReset
 		case readErr == io.EOF:
 			return to.CloseWrite()
-		case errors.Is(readErr, errReceiverGone), readErr == errReceiverStuck:
-			return r.writeFailed(this, readErr)
-		case !errors.Is(readErr, os.ErrDeadlineExceeded):
+		case errors.Is(readErr, errReceiverGone):
+			return this.writeFailed(readErr)
+		default:
 			r.abort(TCPReset)
 			return readErr
-		default:
-			// What counts is waits, not the clock: after a pause of this process, bytes that have
-			// arrived meanwhile are carried first.
-			if silent += r.check(); r.moves.Load() != seen {
-				seen, silent = r.moves.Load(), 0
-			}
-			if silent >= r.idle {
-				r.abort(TCPIdle)
-				return errRelayIdle
-			}
 		}
 	}
 }
 
-// writeFailed ends a direction whose receiver is gone or takes nothing. If it is gone, the other
-// direction first delivers what it had sent.
-func (r *relay) writeFailed(d *direction, err error) error {
-	if err == errReceiverStuck || errors.Is(err, os.ErrDeadlineExceeded) {
-		r.abort(TCPIdle)
-	}
+// writeFailed ends a direction whose receiver is gone. The other direction first delivers what that had sent.
+func (d *direction) writeFailed(err error) error {
 	// EPIPE means that the receiver had ended its output before: all that it sent is complete.
 	d.reset = !errors.Is(err, syscall.EPIPE)
 	return err
@@ -178,8 +191,7 @@ func wasReset(from *net.TCPConn, to *direction) bool {
 // without a copy to this process (splice). It returns nil when nothing has arrived for spliceTime,
 // io.EOF at the end, or an error.
 //
-// A deadline for reading loses no bytes: it expires only while the pipe is empty. One for writing
-// does, and therefore always ends the connection.
+// A deadline for reading loses no bytes: it expires only while the pipe is empty.
 func (r *relay) stream(to, from *net.TCPConn, up bool) error {
 	var dst io.Writer = to
 	var src io.Reader = from
@@ -189,18 +201,14 @@ func (r *relay) stream(to, from *net.TCPConn, up bool) error {
 	default: // hide what they are, so that io.Copy copies
 		dst, src = struct{ io.Writer }{to}, struct{ io.Reader }{from}
 	}
+	defer from.SetReadDeadline(time.Time{})
 	for {
-		// As the deadline for writing also counts while there is nothing to write, it comes later.
-		writeBy := time.Now().Add(r.idle + spliceTime)
-		_ = to.SetWriteDeadline(writeBy)
-		_ = from.SetReadDeadline(time.Now().Add(min(spliceTime, r.idle/4)))
+		_ = from.SetReadDeadline(time.Now().Add(spliceTime))
 		n, err := io.Copy(dst, src)
 		r.note(up, int(n))
 		switch late := errors.Is(err, os.ErrDeadlineExceeded); {
 		case err == nil:
 			return io.EOF
-		case late && !time.Now().Before(writeBy):
-			return errReceiverStuck
 		case late && n == 0:
 			return nil
 		case !late && alive(from):
@@ -219,9 +227,6 @@ func alive(from *net.TCPConn) bool {
 	_, err := from.Read(make([]byte, 1))
 	return err == nil || errors.Is(err, os.ErrDeadlineExceeded)
 }
-
-// check is how long a silent direction waits until it looks whether the other one is silent, too.
-func (r *relay) check() time.Duration { return min(r.idle/4, idleCheckMax) }
 
 // note notes that n bytes have moved.
 func (r *relay) note(up bool, n int) {
