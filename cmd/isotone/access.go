@@ -12,6 +12,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/host/credential"
@@ -129,6 +131,25 @@ func readCA(setting, file string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("%s: %s has no certificate in it", setting, file)
 	}
 	return pool, nil
+}
+
+// endpointList is a flag with addresses, separated by commas or given several times. None is empty: that
+// would be a variable of a script that is not set.
+type endpointList []string
+
+// Decode is called by the parser for each flag.
+func (l *endpointList) Decode(ctx *kong.DecodeContext) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("address", &text); err != nil {
+		return err
+	}
+	for _, addr := range strings.Split(text, ",") {
+		if addr == "" {
+			return errors.New("an address is empty")
+		}
+		*l = append(*l, addr)
+	}
+	return nil
 }
 
 // urls returns the URLs of nodes that an operator has named, without paths. It notes whether they

@@ -22,15 +22,15 @@ type benchCmd struct {
 	Protocol    string        `name:"protocol" short:"p" default:"http1" complete:"http1,resp,h2c,h2,h3" help:"http1, resp (the protocol of Redis), h2c (HTTP/2), h2 (HTTP/2 with TLS) or h3 (HTTP/3). An https URL gives http1 TLS."`
 	Connections int           `name:"connections" short:"c" default:"64" help:"Number of open connections."`
 	Pipeline    int           `name:"pipeline" short:"P" default:"1" help:"Concurrent requests on each connection: pipelined, or streams of HTTP/2 and HTTP/3."`
-	Rate        float64       `name:"rate" short:"r" help:"Open loop: arrivals per second, evenly spaced, whether or not earlier requests were answered. Default: closed loop, as fast as answers come."`
+	Rate        float64       `name:"rate" short:"r" placeholder:"N" help:"Open loop: arrivals per second, evenly spaced, whether or not earlier requests were answered. Default: closed loop, as fast as answers come."`
 	Count       uint64        `name:"count" short:"n" default:"1" help:"Timestamps per request."`
 	Mode        string        `name:"mode" short:"m" placeholder:"MODE" complete:"quorum,lease" help:"quorum or lease. Default: the READ_MODE of the node."`
 	Duration    time.Duration `name:"duration" short:"d" help:"Length of the run. Default: 10s, or until --requests are done."`
-	Requests    uint64        `name:"requests" help:"Stop after this many requests."`
+	Requests    uint64        `name:"requests" placeholder:"N" help:"Stop after this many requests."`
 	Warmup      time.Duration `name:"warmup" help:"Load for this long before measuring. Answers are checked all the same."`
 	Timeout     time.Duration `name:"timeout" default:"2s" help:"Maximum wait for an answer or a connection; after that the connection is closed."`
 	Backlog     int           `name:"backlog" default:"1048576" help:"Open loop: maximum number of arrivals that wait for a free connection; further ones count as errors."`
-	Threads     int           `name:"threads" help:"Threads that run at the same time. Default: half of the CPUs, 1 to 4."`
+	Threads     int           `name:"threads" placeholder:"N" help:"Threads that run at the same time. Default: half of the CPUs, 1 to 4."`
 
 	accessFlags
 
@@ -79,7 +79,7 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 	if len(c.Target) == 0 && c.Static == "" {
 		addr, err := findNode(ctx, reach, likelyNodes(o.Targets[0]))
 		if err != nil {
-			return usagef("%v, as in: isotone bench --target HOST:PORT", err)
+			return fmt.Errorf("%w, as in: isotone bench --target HOST:PORT", err)
 		}
 		o.Targets = reach.schemes([]string{addr}, c.Protocol)
 	}
@@ -93,7 +93,7 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 	progress.end()
 	if err != nil && (result == nil || result.Verdict.Checked == 0) {
 		if ctx.Err() != nil {
-			return usagef("interrupted before there was an answer")
+			return errors.New("interrupted before there was an answer")
 		}
 		if errors.As(err, new(bench.TargetError)) || errors.As(err, new(bench.Faults)) {
 			return usageError(err.Error())

@@ -18,8 +18,8 @@ import (
 // doctorCmd checks a machine and a cluster; see docs/doctor.md.
 type doctorCmd struct {
 	config.Flags
-	Endpoint []string `name:"endpoint" sep:"," placeholder:"HOST:PORT,..." help:"Client addresses of nodes of a cluster, or URLs; the other members are found through any of them. Without any other setting only the cluster is checked, not this machine. Default: the node with these settings, if it runs."`
-	JSON     bool     `name:"json" help:"Print one line of JSON."`
+	Endpoint endpointList `name:"endpoint" placeholder:"HOST:PORT" help:"Client addresses of nodes of a cluster, or URLs; the other members are found through any of them. Without any other setting only the cluster is checked, not this machine. Default: the node with these settings, if it runs."`
+	JSON     bool         `name:"json" help:"Print one line of JSON."`
 
 	accessFlags
 }

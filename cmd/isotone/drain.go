@@ -51,9 +51,10 @@ func (c *drainCmd) Run(ctx context.Context, con console) error {
 	if err := call(http.MethodGet, "/state", &state); err != nil {
 		return err
 	}
-	confirming := operatorFlags{Yes: c.Yes}
-	if err := confirming.confirm(con, drainPlan(&state)); err != nil {
-		return err
+	if !c.Yes {
+		if err := confirm(ctx, con, drainPlan(&state)); err != nil {
+			return err
+		}
 	}
 	var answer struct {
 		Draining bool `json:"draining"`

@@ -54,8 +54,8 @@ func TestLikelyNodes_AreThoseOfServeAndDev(t *testing.T) {
 	if got := field.Tag.Get("default"); got != fmt.Sprint(devPort) {
 		t.Errorf("isotone dev begins at port %s, want %d", got, devPort)
 	}
-	for _, name := range []string{"status", "bench"} {
-		_, out, _ := command(name, "--help")
+	for _, name := range []string{"status", "bench", "member list"} {
+		_, out, _ := command(append(strings.Fields(name), "--help")...)
 		out = strings.Join(strings.Fields(out), " ")
 		if !strings.Contains(out, ":8080 or, if no node answers there, one of \"isotone dev\" at ports 8081 to 8083") {
 			t.Errorf("%s --help does not say where it looks: %s", name, out)

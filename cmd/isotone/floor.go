@@ -30,7 +30,7 @@ func (c *floorRaiseCmd) Run(ctx context.Context, con console) error {
 		return usageError(err.Error())
 	}
 	when := time.Unix(0, int64(floor)).UTC().Format(time.RFC3339Nano)
-	if err := c.confirm(con, fmt.Sprintf("All later timestamps will be larger than %s. This cannot be undone.", when)); err != nil {
+	if err := c.confirm(ctx, con, fmt.Sprintf("All later timestamps will be larger than %s. This cannot be undone.", when)); err != nil {
 		return err
 	}
 	answer := admin.Floor{Time: floor, Force: c.Force}

@@ -120,9 +120,17 @@ func parseHint(app *kong.Application, args []string, err error) string {
 	if strings.Contains(text, "unknown flag --password,") || strings.Contains(text, "unknown flag --password\n") {
 		return text + noPasswordFlag
 	}
+	node := app.Node
+	for _, name := range args {
+		i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == name })
+		if i < 0 {
+			break
+		}
+		node = node.Children[i]
+	}
 	switch {
-	case slices.ContainsFunc(app.Children, func(n *kong.Node) bool { return n.Name == args[0] }):
-		return text + fmt.Sprintf("Run \"isotone %s --help\" for its settings.", args[0])
+	case node != app.Node:
+		return text + fmt.Sprintf("Run \"isotone %s --help\" for its settings.", strings.TrimPrefix(node.Path(), app.Name+" "))
 	case strings.HasPrefix(args[0], "-"):
 		return text + general
 	}

@@ -311,7 +311,7 @@ func (c *memberRemoveCmd) Run(ctx context.Context, con console) error {
 	case member.NodeID == 0 && slices.Contains(l.Removed, c.ID):
 		return c.print(con, l, func(w io.Writer) { fmt.Fprintln(w, done) })
 	}
-	if err := c.confirm(con, question); err != nil {
+	if err := c.confirm(ctx, con, question); err != nil {
 		return err
 	}
 	return c.change(ctx, con, front.MemberChange{Action: front.RemoveMember, NodeID: c.ID, MemberID: memberID(member)}, isDone, done)
@@ -346,7 +346,7 @@ func (c *memberReplaceCmd) Run(ctx context.Context, con console) error {
 	}
 	if !isUnderWay(l) {
 		question := fmt.Sprintf("Node %d gets a new data directory, at %s. The old one can never be used again.", c.ID, c.PeerAddr)
-		if err := c.confirm(con, question); err != nil {
+		if err := c.confirm(ctx, con, question); err != nil {
 			return err
 		}
 		var err error

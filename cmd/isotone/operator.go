@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -11,7 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +21,7 @@ import (
 
 // operatorFlags are the flags of all commands that change a running cluster.
 type operatorFlags struct {
-	Endpoint []string      `name:"endpoint" default:"localhost:8080" sep:"," placeholder:"HOST:PORT,..." help:"Client addresses of nodes of the cluster, or https URLs; the leader is found through any of them."`
+	Endpoint endpointList  `name:"endpoint" placeholder:"HOST:PORT" help:"Client addresses of nodes of the cluster, or https URLs; the leader is found through any of them. Default: localhost:8080 or, if no node answers there, one of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
 	Timeout  time.Duration `name:"timeout" default:"10s" help:"Maximum time for the command."`
 	JSON     bool          `name:"json" help:"Print the answer as JSON."`
 	Yes      bool          `name:"yes" short:"y" help:"Do not ask for confirmation."`
@@ -32,8 +31,8 @@ type operatorFlags struct {
 	bases  []string     // the URLs of Endpoint
 }
 
-// connect checks the flags about nodes, once.
-func (f *operatorFlags) connect() error {
+// connect checks the flags about nodes, once. If none is named it looks for one on this machine.
+func (f *operatorFlags) connect(ctx context.Context) error {
 	if f.client != nil {
 		return nil
 	}
@@ -41,7 +40,15 @@ func (f *operatorFlags) connect() error {
 	if err != nil {
 		return err
 	}
-	if f.bases, err = a.urls("--endpoint", f.Endpoint); err != nil {
+	named := f.Endpoint
+	if len(named) == 0 {
+		addr, err := findNode(ctx, a, likelyNodes(statusDefault))
+		if err != nil {
+			return fmt.Errorf("%w with --endpoint", err)
+		}
+		named = endpointList{addr}
+	}
+	if f.bases, err = a.urls("--endpoint", named); err != nil {
 		return err
 	}
 	f.client = a.client(operatorTransport())
@@ -96,11 +103,11 @@ func (e *unsureError) Unwrap() error { return e.cause }
 
 // raw is do for bodies that are encoded already.
 func (f *operatorFlags) raw(ctx context.Context, method, path string, body []byte) ([]byte, error) {
-	if err := f.connect(); err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
+	if err := f.connect(ctx); err != nil {
+		return nil, err
+	}
 	busyUntil := time.Now().Add(operatorBusy)
 	unsure := false
 	for {
@@ -173,9 +180,12 @@ func (f *operatorFlags) once(ctx context.Context, method, path string, body []by
 			if err == nil {
 				return answer, nil, nil
 			}
+			var told *operatorError
+			if errors.As(err, &told) && told.code == isotone.CodeNotFound && strings.HasPrefix(told.message, "no such path") {
+				told.message = fmt.Sprintf("it answers, but has no %s: it is not a node (perhaps a proxy), or one of an older version; name another node", path)
+			}
 			err = fmt.Errorf("%s: %w", addr, err)
 			attempts = append(attempts, err)
-			var told *operatorError
 			switch {
 			case leader != "" || !errors.As(err, &told):
 			case told.code == isotone.CodeNoLeader:
@@ -218,18 +228,21 @@ func operatorTransport() *http.Transport {
 }
 
 // ask sends a request to one node. If another node leads, leader is its address.
-func ask(ctx context.Context, client *http.Client, method, url string, body []byte) (answer []byte, leader string, err error) {
+func ask(ctx context.Context, client *http.Client, method, target string, body []byte) (answer []byte, leader string, err error) {
 	if method == http.MethodGet {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, operatorGetTimeout)
 		defer cancel()
 	}
-	r, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
 		return nil, "", err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	resp, err := client.Do(r)
+	if about := (*url.Error)(nil); errors.As(err, &about) {
+		err = about.Err // callers say which node it is
+	}
 	if errors.As(err, new(*tls.CertificateVerificationError)) {
 		err = fmt.Errorf("%w (--ca FILE names the CA, or the self-signed certificate of the node)", err)
 	}
@@ -266,22 +279,10 @@ func (f *operatorFlags) print(con console, value any, text func(w io.Writer)) er
 	return nil
 }
 
-// confirm asks whether to go on, unless --yes was given. Without a terminal it returns an
-// error.
-func (f *operatorFlags) confirm(con console, question string) error {
+// confirm asks whether to go on, unless --yes was given; see [confirm].
+func (f *operatorFlags) confirm(ctx context.Context, con console, question string) error {
 	if f.Yes {
 		return nil
 	}
-	if !isTerminal(os.Stdin) {
-		return usagef("%s Confirm with --yes.", question)
-	}
-	fmt.Fprintf(con.err, "%s Go on? [y/N] ", question)
-	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	if answer == "" && err != nil { // /dev/null looks like a terminal
-		return usagef("Nobody answers. Confirm with --yes.")
-	}
-	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
-		return errors.New("nothing was changed")
-	}
-	return nil
+	return confirm(ctx, con, question)
 }

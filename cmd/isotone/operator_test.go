@@ -134,6 +134,8 @@ func TestOperator_SaysWhyItFails(t *testing.T) {
 	wantRun(t, 1, "", "is this a node of this version?", "member", "list", "--endpoint", other)
 	wantRun(t, 1, "", "no_leader: no leader is known", "member", "list", "--endpoint", none, "--timeout", "300ms")
 	wantRun(t, 1, "", "invalid_argument: node 1 is the last voter", "member", "update", "4", "d:1", "--endpoint", refusing.addr())
+	proxy := serveScript(t, fault(isotone.CodeNotFound, `no such path: "/admin/members"`, "")).addr()
+	wantRun(t, 1, "", "is not a node (perhaps a proxy)", "member", "list", "--endpoint", proxy)
 	if asked := refusing.requests(); len(asked) != 2 || !strings.HasPrefix(asked[0], "POST") || !strings.HasPrefix(asked[1], "GET") {
 		t.Errorf("a request that was refused is not sent again: %q", asked)
 	}

@@ -200,7 +200,7 @@ func (c *memberReconcileCmd) Run(ctx context.Context, con console) error {
 	if c.DryRun {
 		return c.print(con, l, func(w io.Writer) { describePlan(w, p) })
 	}
-	if err := c.confirmRemovals(con, p); err != nil {
+	if err := c.confirmRemovals(ctx, con, p); err != nil {
 		return err
 	}
 	until := time.Now().Add(c.Wait)
@@ -275,7 +275,7 @@ func (c *memberReconcileCmd) pause(ctx context.Context, until time.Time, why str
 }
 
 // confirmRemovals asks before nodes are removed.
-func (c *memberReconcileCmd) confirmRemovals(con console, p memberPlan) error {
+func (c *memberReconcileCmd) confirmRemovals(ctx context.Context, con console, p memberPlan) error {
 	var ids []uint64
 	for _, s := range p.steps {
 		if s.change.Action == front.RemoveMember {
@@ -286,7 +286,7 @@ func (c *memberReconcileCmd) confirmRemovals(con console, p memberPlan) error {
 		return nil
 	}
 	slices.Sort(ids)
-	return c.confirm(con, fmt.Sprintf("Node %s is removed for good: neither a data directory nor an ID of those can be used again.", numbers(slices.Compact(ids))))
+	return c.confirm(ctx, con, fmt.Sprintf("Node %s is removed for good: neither a data directory nor an ID of those can be used again.", numbers(slices.Compact(ids))))
 }
 
 func describePlan(w io.Writer, p memberPlan) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -111,8 +112,11 @@ func (f *restoreFlags) floorAbove(d backup.Document, now time.Time) (uint64, err
 	return floor, nil
 }
 
-func (f *restoreFlags) confirm(con console, question string) error {
-	return (&operatorFlags{Yes: f.Yes}).confirm(con, question)
+func (f *restoreFlags) confirm(ctx context.Context, con console, question string) error {
+	if f.Yes {
+		return nil
+	}
+	return confirm(ctx, con, question)
 }
 
 // report prints what was prepared, and how to go on.
@@ -150,7 +154,7 @@ func writeRestored(w io.Writer, s restoreSummary) {
 }
 
 // Run prepares a data directory.
-func (c *restoreCmd) Run(con console) error {
+func (c *restoreCmd) Run(ctx context.Context, con console) error {
 	s, founders, err := c.settings()
 	if err != nil {
 		return err
@@ -174,7 +178,7 @@ func (c *restoreCmd) Run(con console) error {
 	if err := refuseData(s.DataDir); err != nil {
 		return err
 	}
-	if err := c.confirm(con, fmt.Sprintf("Cluster %s, from which the backup was taken at %s, must be gone for good: none of its nodes may ever run again. The new one begins at %s.",
+	if err := c.confirm(ctx, con, fmt.Sprintf("Cluster %s, from which the backup was taken at %s, must be gone for good: none of its nodes may ever run again. The new one begins at %s.",
 		d.ClusterID, d.Taken.Format(time.RFC3339), nanoTime(floor))); err != nil {
 		return err
 	}
@@ -205,7 +209,7 @@ func refuseData(dir string) error {
 // Run makes a new cluster of a data directory. Killed at any step, it leaves the directory as
 // it was, perhaps with a seed that the old data makes useless; or with the data set aside and
 // the seed, which is all that it does. The command can be run again in either case.
-func (c *recoverCmd) Run(con console) error {
+func (c *recoverCmd) Run(ctx context.Context, con console) error {
 	if !c.ForceNewCluster {
 		return usagef("recover makes a new cluster of one node's data, and gives up what the others have; confirm with --force-new-cluster. " +
 			"While a majority of the voters is left, replace the lost ones instead: isotone member replace")
@@ -229,14 +233,14 @@ func (c *recoverCmd) Run(con console) error {
 	if err != nil {
 		return err
 	}
-	seed, state, aside, err := c.recover(con, s, dir)
+	seed, state, aside, err := c.recover(ctx, con, s, dir)
 	if err := errors.Join(err, dir.Close()); err != nil {
 		return err
 	}
 	return c.report(con, seed, state, s.DataDir, aside)
 }
 
-func (c *recoverCmd) recover(con console, s config.Settings, dir *storage.Directory) (*backup.Seed, oracle.State, string, error) {
+func (c *recoverCmd) recover(ctx context.Context, con console, s config.Settings, dir *storage.Directory) (*backup.Seed, oracle.State, string, error) {
 	fail := func(err error) (*backup.Seed, oracle.State, string, error) { return nil, oracle.State{}, "", err }
 	id, d, err := backupOf(dir, s.DataDir)
 	if err != nil {
@@ -253,7 +257,7 @@ func (c *recoverCmd) recover(con console, s config.Settings, dir *storage.Direct
 	if err != nil {
 		return fail(err)
 	}
-	if err := c.confirm(con, fmt.Sprintf("The new cluster has only what node %d knew of cluster %s. No other node of that cluster may ever run again. The new one begins at %s.",
+	if err := c.confirm(ctx, con, fmt.Sprintf("The new cluster has only what node %d knew of cluster %s. No other node of that cluster may ever run again. The new one begins at %s.",
 		s.NodeID, d.ClusterID, nanoTime(floor))); err != nil {
 		return fail(err)
 	}

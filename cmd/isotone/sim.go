@@ -14,9 +14,9 @@ import (
 )
 
 type simCmd struct {
-	Seed     uint64        `name:"seed" help:"Seed of the first run. The same seed gives the same run."`
+	Seed     uint64        `name:"seed" placeholder:"N" help:"Seed of the first run. The same seed gives the same run."`
 	Runs     uint64        `name:"runs" default:"1" help:"Number of runs, with consecutive seeds."`
-	Minutes  float64       `name:"minutes" help:"Stop after this many minutes, whatever --runs says. 0: no limit."`
+	Minutes  float64       `name:"minutes" placeholder:"N" help:"Stop after this many minutes, whatever --runs says. 0: no limit."`
 	Duration time.Duration `name:"duration" help:"How long faults last in a run, in simulated time. Default: drawn from the seed."`
 	Workers  int           `name:"workers" default:"1" help:"Number of processes that share the runs."`
 	Trace    bool          `name:"trace" help:"Print every event of a run. Needs --runs 1."`
@@ -201,7 +201,11 @@ func (c *simCmd) print(con console, s *simSummary) error {
 	}
 	fmt.Fprintln(con.err)
 	w := io.Writer(con.out)
-	fmt.Fprintf(w, "runs         %d\n", s.Runs)
+	fmt.Fprintf(w, "runs         %d", s.Runs)
+	if s.Runs < c.Runs {
+		fmt.Fprintf(w, " of %d: it was ended before", c.Runs)
+	}
+	fmt.Fprintln(w)
 	fmt.Fprintf(w, "simulated    %v (%.0f s in each second of real time)\n", s.Simulated.Round(time.Second), s.Simulated.Seconds()/s.WallTime.Seconds())
 	fmt.Fprintf(w, "operations   %d, answered %d, in %d terms\n", s.Operations, s.Answered, s.Terms)
 	fmt.Fprintf(w, "ids          %d, under %d leases of workers, renewed %d times; %d taken over, %d given back, %d revoked, %d requests refused\n",
@@ -215,7 +219,13 @@ func (c *simCmd) print(con console, s *simSummary) error {
 		return err
 	}
 	if kinds, pairs := s.coverage.Missing(); c.Runs >= 1000 {
-		fmt.Fprintf(w, "kinds that never occurred: %v; pairs: %v\n", kinds, pairs)
+		fmt.Fprintf(w, "\nkinds that never occurred: %d, and pairs of kinds: %d\n", len(kinds), len(pairs))
+		for _, pair := range pairs[:min(len(pairs), 10)] {
+			fmt.Fprintf(w, "  %v with %v\n", pair[0], pair[1])
+		}
+		if more := len(pairs) - 10; more > 0 {
+			fmt.Fprintf(w, "  … and %d more\n", more)
+		}
 	}
 	return nil
 }

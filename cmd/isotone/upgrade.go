@@ -40,7 +40,7 @@ func (c *upgradeFinalizeCmd) Run(ctx context.Context, con console) error {
 			return fmt.Errorf("the cluster stays at feature level %d: node %s runs an older version, or is not connected", l.Level, numbers(l.Missing))
 		}
 		question := fmt.Sprintf("Raising the feature level from %d to %d locks out versions that do not support it: they cannot be restored.", l.Level, l.Next)
-		if err := c.confirm(con, question); err != nil {
+		if err := c.confirm(ctx, con, question); err != nil {
 			return err
 		}
 		if err := c.do(ctx, http.MethodPost, "/upgrade", nil, &l); err != nil {

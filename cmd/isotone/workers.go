@@ -88,7 +88,7 @@ func (c *workerRevokeCmd) Run(ctx context.Context, con console) error {
 	case c.Start != 0 && c.Start != r.Start:
 		return fmt.Errorf("the lease of worker %d began at %d, not at %d; see: isotone worker list", c.Worker, r.Start, c.Start)
 	case !r.Revoked:
-		if err := c.confirm(con, fmt.Sprintf("The lease of worker %d, held by %s (session %s), is not renewed any more. It ends at %s.", r.Worker, holderOf(r), r.Session, r.Ends)); err != nil {
+		if err := c.confirm(ctx, con, fmt.Sprintf("The lease of worker %d, held by %s (session %s), is not renewed any more. It ends at %s.", r.Worker, holderOf(r), r.Session, r.Ends)); err != nil {
 			return err
 		}
 		if err := c.revoke(ctx, r.Start, &l); err != nil {

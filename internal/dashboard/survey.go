@@ -127,7 +127,7 @@ func merge(views []View, scheme string) (merged []View, members []Member) {
 			continue
 		}
 		for _, m := range members {
-			if scheme+"://"+m.Addr == v.Addr {
+			if sameAddress(scheme+"://"+m.Addr, v.Addr) {
 				v.NodeID = m.NodeID
 			}
 		}
@@ -137,6 +137,13 @@ func merge(views []View, scheme string) (merged []View, members []Member) {
 		}
 	}
 	return merged, members[:min(len(members), surveyMembersMax)]
+}
+
+// sameAddress reports whether two URLs name the same node as text tells: those of this machine have several
+// forms.
+func sameAddress(a, b string) bool {
+	local := strings.NewReplacer("://127.0.0.1:", "://localhost:", "://[::1]:", "://localhost:")
+	return local.Replace(a) == local.Replace(b)
 }
 
 // unasked returns the members that are not among views.
@@ -252,7 +259,11 @@ func (r *Report) judge() {
 		case v.State == nil && v.Addr == "" && forming:
 			// Client addresses become known later; the others report which members they lack.
 		case v.State == nil:
-			r.Problems = append(r.Problems, v.name()+" does not answer: "+or(v.Error))
+			problem := v.name() + " does not answer: " + or(v.Error)
+			if _, connected := r.asSeenByLeader(v.NodeID); connected {
+				problem += "; it is connected to the leader"
+			}
+			r.Problems = append(r.Problems, problem)
 		case !v.State.Node.Ready:
 			r.Problems = append(r.Problems, v.name()+" is not ready: "+or(v.State.Node.NotReady))
 		}
