@@ -41,9 +41,10 @@ internal/live/store:        .
 internal/live:              . internal/reply internal/live/store
 
 internal/host/access:       . ; golang.org/x/crypto
+internal/host/address:
 internal/host/certname:
 internal/host/authority:    internal/host/certname
-internal/host/config:       . snowflake internal/live internal/host/access internal/host/certname ; github.com/alecthomas/kong
+internal/host/config:       . snowflake internal/live internal/host/access internal/host/address internal/host/certname ; github.com/alecthomas/kong
 internal/host/credential:
 internal/host/trace:
 internal/host/utc:          ; golang.org/x/sys
@@ -60,7 +61,7 @@ internal/front/head:
 internal/front:             . snowflake internal/core/interval internal/host/trace
 internal/front/gate:        internal/host/loop
 internal/front/httpapi:     . snowflake internal/core/interval internal/front
-internal/front/admin:       . internal/front internal/front/httpapi
+internal/front/admin:       . internal/host/address internal/front internal/front/httpapi
 internal/front/transaction:
 internal/front/stats:       . internal/host/trace internal/front/transaction ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
 internal/front/http1:       . snowflake internal/core/interval internal/host/access internal/host/loop internal/host/trace internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/transaction

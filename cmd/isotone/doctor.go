@@ -11,6 +11,7 @@ import (
 
 	"github.com/isotone/isotone/internal/doctor"
 	"github.com/isotone/isotone/internal/doctor/probe"
+	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/storage"
 )
@@ -125,7 +126,7 @@ func hosts(addrs []string) (list []string) {
 
 // reachable returns the address at which this machine reaches one that it listens on.
 func reachable(addr string) string {
-	if _, port, _ := net.SplitHostPort(addr); config.Unspecified(addr) {
+	if _, port, _ := net.SplitHostPort(addr); address.Unspecified(addr) {
 		return net.JoinHostPort("localhost", port)
 	}
 	return addr

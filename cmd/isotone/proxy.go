@@ -21,7 +21,7 @@ import (
 	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/stats"
-	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/internal/proxy"
@@ -263,7 +263,7 @@ func (c *proxyCmd) check() (proxy.Config, error) {
 	if host, port, err := net.SplitHostPort(c.Advertise); c.Advertise != "" {
 		if n, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil || n == 0 || host == "" {
 			found.add(fmt.Errorf("--advertise %q: want HOST:PORT, as clients reach it", c.Advertise))
-		} else if config.Unspecified(c.Advertise) {
+		} else if address.Unspecified(c.Advertise) {
 			found.add(fmt.Errorf("--advertise %q: want a host name or an IP address at which clients reach the proxy, such as 10.0.0.1; only --listen, where it listens, may be every interface", c.Advertise))
 		}
 	}

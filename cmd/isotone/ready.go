@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/address"
 )
 
 // readyCmd asks one node whether it is ready. Images without a shell and curl use it as their
@@ -39,7 +39,7 @@ func (c *readyCmd) Run(ctx context.Context, con console) error {
 	}
 	if c.Endpoint == "" {
 		c.Endpoint = net.JoinHostPort(c.HTTPHost, c.HTTPPort)
-		if config.Unspecified(c.Endpoint) {
+		if address.Unspecified(c.Endpoint) {
 			c.Endpoint = net.JoinHostPort("127.0.0.1", c.HTTPPort) // without a file that says what localhost is
 		}
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/host/address"
 )
 
 // Prefix is where the paths of this API begin.
@@ -159,6 +160,11 @@ func (h *Handler) changeMember(r *http.Request, body []byte) (any, error) {
 	var c front.MemberChange
 	if err := decode(body, &c); err != nil {
 		return nil, err
+	}
+	for _, addr := range []string{c.PeerAddr, c.ClientAddr} {
+		if addr != "" && (!address.Valid(addr, 1) || address.Unspecified(addr)) {
+			return nil, isotone.Errorf(isotone.CodeInvalidArgument, "%.100q: want host:port, at which others reach the node, such as 10.0.0.1:60001", addr)
+		}
 	}
 	if err := h.cfg.Operator.ChangeMember(r.Context(), c); err != nil {
 		return nil, err

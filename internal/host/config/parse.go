@@ -3,14 +3,13 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/host/access"
+	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/live"
 )
 
@@ -20,7 +19,7 @@ const (
 	priorityMax = 1000
 	// nodeIDMax leaves 16 bits of a member ID; see internal/core/oracle.
 	nodeIDMax = 1<<48 - 1
-	portMax   = 1<<16 - 1
+	portMax   = address.PortMax
 	// epochIntervalMSMax: an epoch of a minute makes a failover skip a minute.
 	epochIntervalMSMax = 60_000
 	// clockJumpMaxMSMax: a limit above a day is no limit; 0 trusts any clock.
@@ -124,7 +123,7 @@ type parser struct{ faults Faults }
 // addresses parses who this node is and where it and its peers listen.
 func (p *parser) addresses(f *Flags, s *Settings) {
 	s.NodeID = p.nodeID(f.NodeID)
-	if !validHost(f.HTTPHost) && f.HTTPHost != "" {
+	if !address.ValidHost(f.HTTPHost) && f.HTTPHost != "" {
 		p.faults.add("http-host", f.HTTPHost, "want a host name or an IP address, without a port; or nothing, for every interface")
 	}
 	s.HTTPPort = int(p.number("http-port", f.HTTPPort, 0, portMax))
@@ -227,7 +226,7 @@ func (p *parser) join(f *Flags) (addrs []string) {
 	for entry := range strings.SplitSeq(f.Join, ",") {
 		entry = strings.TrimSpace(entry)
 		addr, secure := strings.CutPrefix(entry, httpsPrefix)
-		if Unspecified(addr) {
+		if address.Unspecified(addr) {
 			p.faults.add("join", entry, "want a host name or an IP address at which this node reaches one of the cluster, such as 10.0.0.1")
 		} else if p.hostPort("join", entry, addr, 1) {
 			if secure {
@@ -300,9 +299,7 @@ func (p *parser) onOff(flag string, w Switch) bool {
 // hostPort reports whether addr is host:port with a port of at least portMin. If
 // not, it records a fault with the given value.
 func (p *parser) hostPort(flag, value, addr string, portMin int64) bool {
-	host, port, err := net.SplitHostPort(addr)
-	_, portOK := within(port, portMin, portMax)
-	if err == nil && validHost(host) && portOK {
+	if address.Valid(addr, portMin) {
 		return true
 	}
 	p.faults.add(flag, value, fmt.Sprintf("want host:port with a port from %d to %d", portMin, portMax))
@@ -312,19 +309,11 @@ func (p *parser) hostPort(flag, value, addr string, portMin int64) bool {
 // specified reports whether addr names a host. If it is [Unspecified], it records a fault that
 // says who has to connect to it.
 func (p *parser) specified(flag, value, addr, who string) bool {
-	if !Unspecified(addr) {
+	if !address.Unspecified(addr) {
 		return true
 	}
 	p.faults.add(flag, value, fmt.Sprintf("want a host name or an IP address at which %s reach the node, such as 10.0.0.1; only HTTP_HOST and RAFT_ADDR, where it listens, may be every interface", who))
 	return false
-}
-
-// Unspecified reports whether addr is host:port with a host that means every interface of this
-// machine, to which nobody can connect from elsewhere.
-func Unspecified(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	ip, _ := netip.ParseAddr(host)
-	return err == nil && (host == "" || ip.Unmap().WithZone("").IsUnspecified())
 }
 
 // within returns the whole number in text if it is from low to high; else 0 and
@@ -335,13 +324,4 @@ func within(text string, low, high int64) (int64, bool) {
 		return 0, false
 	}
 	return n, true
-}
-
-// validHost reports whether host is an IP address or could be a host name. Only
-// a resolver knows more.
-func validHost(host string) bool {
-	if _, err := netip.ParseAddr(host); err == nil {
-		return true
-	}
-	return host != "" && !strings.ContainsAny(host, ":/[]@=,\"' \t\r\n")
 }

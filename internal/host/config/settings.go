@@ -9,6 +9,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/host/access"
+	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/host/certname"
 	"github.com/isotone/isotone/internal/live"
 	"github.com/isotone/isotone/snowflake"
@@ -101,7 +102,7 @@ func (s *Settings) PeerMap() map[uint64]string {
 // node forms alone: it would go on record as it is, for members that are added later. A node of a
 // formed cluster may listen anywhere, because its address is on record.
 func (s *Settings) CheckAlone() error {
-	if s.Peers != nil || s.PeersSRV != nil || s.Join != nil || !Unspecified(s.RaftAddr) {
+	if s.Peers != nil || s.PeersSRV != nil || s.Join != nil || !address.Unspecified(s.RaftAddr) {
 		return nil
 	}
 	var f Faults

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/isotone/isotone/internal/host/address"
 )
 
 // SRV names DNS records (RFC 2782) that list the initial members of a cluster, as a headless
@@ -35,7 +37,7 @@ func (p *parser) srv(text string, own uint64, joins bool) *SRV {
 		return nil
 	}
 	name, query, _ := strings.Cut(strings.TrimPrefix(text, srvScheme), "?")
-	if !validHost(name) || strings.Contains(name, "/") {
+	if !address.ValidHost(name) || strings.Contains(name, "/") {
 		return fault("want dns+srv:NAME?count=N with the name of SRV records, and no other entries")
 	}
 	values, err := url.ParseQuery(query)
@@ -82,7 +84,7 @@ func (v *SRV) Peers(records []*net.SRV) (map[uint64]string, error) {
 	taken := map[string]bool{}
 	for _, r := range records {
 		host := strings.TrimSuffix(r.Target, ".")
-		if !validHost(host) || r.Port == 0 {
+		if !address.ValidHost(host) || r.Port == 0 {
 			return peers, fmt.Errorf("a record has the target %q and the port %d", r.Target, r.Port)
 		}
 		id, err := v.id(r, host)
