@@ -82,8 +82,9 @@ internal/check/bench:       . internal/reply internal/core/interval internal/cor
 internal/check/clockbench:  . client internal/core/lincheck internal/steady internal/check/bench ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/child:
 internal/check/pgserver:
-internal/check/demo:        . client internal/core/lincheck internal/check/child ; github.com/HdrHistogram/hdrhistogram-go
-internal/check/chaos:       . internal/core/lincheck internal/check/child ; golang.org/x/sys github.com/quic-go/quic-go
+internal/check/ports:
+internal/check/demo:        . client internal/core/lincheck internal/check/child internal/check/ports ; github.com/HdrHistogram/hdrhistogram-go
+internal/check/chaos:       . internal/core/lincheck internal/check/child internal/check/ports ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/chromium:    ; golang.org/x/net
 internal/check/manual:
 
@@ -101,7 +102,7 @@ bench/client:               . client
 bench/thrift:               snowflake internal/front/thriftrpc ; github.com/HdrHistogram/hdrhistogram-go
 interop/goredis:            . ; github.com/redis/go-redis/v9
 examples/joke:              internal/proxy internal/balance ; github.com/HdrHistogram/hdrhistogram-go
-examples/intervals:         . client internal/core/lincheck internal/host/peer
+examples/intervals:         . client internal/core/lincheck internal/check/ports internal/host/peer
 
 cmd/isotone:                * ; *
 `

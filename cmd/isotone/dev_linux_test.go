@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 // TestDev_EveryCommandOfItsTextWorks reads the commands from the text, and runs them with a shell
@@ -122,7 +122,7 @@ func TestDev_OpensTheDashboardWhenItIsReady(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(bin, "xdg-open"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	port, err := chaos.FreePorts(devNodes)
+	port, err := ports.Free(devNodes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestDev_OpensTheDashboardWhenItIsReady(t *testing.T) {
 
 // TestDev_SaysWhyANodeCannotStart, and closes the ports of all of them.
 func TestDev_SaysWhyANodeCannotStart(t *testing.T) {
-	port, err := chaos.FreePorts(devNodes)
+	port, err := ports.Free(devNodes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/dashboard"
 )
 
@@ -26,7 +26,7 @@ func startThree(t *testing.T) []*member {
 // startThreeFor is startThree with an INTERVAL_MS.
 func startThreeFor(t *testing.T, limit time.Duration) []*member {
 	t.Helper()
-	port, err := chaos.FreePorts(devNodes)
+	port, err := ports.Free(devNodes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 // limitedFiles is the limit of open files of the node in the test below, and spareFiles what the
@@ -102,16 +104,12 @@ func closeIdle(idle []net.Conn) {
 	}
 }
 
-// freeAddrs returns addresses of this machine that were free a moment ago.
-func freeAddrs(t *testing.T, n int) (addrs []string) {
+// freeAddrs returns addresses of this machine that are free.
+func freeAddrs(t *testing.T, n int) []string {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		addrs = append(addrs, l.Addr().String())
+	addrs, err := ports.Addrs(n)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return addrs
 }

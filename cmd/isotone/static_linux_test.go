@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 // The binary that docs/start.md and the Makefile build needs no file: it runs in a directory that
@@ -42,7 +43,7 @@ func TestStatic_RunsInAnEmptyDirectory(t *testing.T) {
 		t.Fatalf("isotone version: %v\n%s", err, out)
 	}
 
-	port, err := chaos.FreePorts(2)
+	port, err := ports.Free(2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/host/supervisor"
 )
 
@@ -36,7 +36,7 @@ func startSupervised(t *testing.T, settings ...string) *supervised {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := chaos.FreePorts(1)
+	port, err := ports.Free(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 const (
@@ -121,19 +121,19 @@ func build(ctx context.Context, dir string) (string, error) {
 
 // start starts all nodes. They form a cluster by themselves.
 func (c *cluster) start() error {
-	ports, err := freePorts(2 * nodeCount)
+	first, err := ports.Free(2 * nodeCount) // of clients, then of peers
 	if err != nil {
 		return err
 	}
 	var peers []string
 	for i := range nodeCount {
-		peers = append(peers, fmt.Sprintf("%d=127.0.0.1:%s", i+1, ports[nodeCount+i]))
+		peers = append(peers, fmt.Sprintf("%d=127.0.0.1:%d", i+1, first+nodeCount+i))
 	}
 	for i := range nodeCount {
-		n := &node{addr: "127.0.0.1:" + ports[i], log: filepath.Join(c.dir, fmt.Sprintf("node%d.log", i+1))}
+		n := &node{addr: fmt.Sprint("127.0.0.1:", first+i), log: filepath.Join(c.dir, fmt.Sprintf("node%d.log", i+1))}
 		n.env = append(inherited(),
-			"NODE_ID="+strconv.Itoa(i+1), "HTTP_HOST=127.0.0.1", "HTTP_PORT="+ports[i], "ADVERTISE_ADDR="+n.addr,
-			"RAFT_ADDR=127.0.0.1:"+ports[nodeCount+i], "PEERS="+strings.Join(peers, ","),
+			"NODE_ID="+strconv.Itoa(i+1), "HTTP_HOST=127.0.0.1", fmt.Sprint("HTTP_PORT=", first+i), "ADVERTISE_ADDR="+n.addr,
+			fmt.Sprint("RAFT_ADDR=127.0.0.1:", first+nodeCount+i), "PEERS="+strings.Join(peers, ","),
 			"DATA_DIR="+filepath.Join(c.dir, fmt.Sprintf("node%d", i+1)), "THRIFT_PORT=0", "LOOPS=1")
 		if err := n.start(c.binary); err != nil {
 			return err
@@ -252,18 +252,4 @@ func inherited() (env []string) {
 		}
 	}
 	return env
-}
-
-// freePorts returns ports of 127.0.0.1 that are free now.
-func freePorts(count int) (ports []string, err error) {
-	for range count {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() // all at the end, so that all differ
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		ports = append(ports, port)
-	}
-	return ports, nil
 }

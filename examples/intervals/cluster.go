@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 const (
@@ -54,7 +56,7 @@ type node struct {
 // startCluster starts the nodes. It does not wait until they are ready. A node that ends before stop
 // was called ends the run.
 func startCluster(ctx context.Context, s settings, wires *network, dir string, end context.CancelCauseFunc) (*cluster, error) {
-	ports, err := freePorts(2 * regions)
+	ports, err := ports.Addrs(2 * regions)
 	if err != nil {
 		return nil, err
 	}
@@ -94,19 +96,6 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseco
 func portOf(addr string) string {
 	_, port, _ := net.SplitHostPort(addr)
 	return port
-}
-
-// freePorts returns addresses of 127.0.0.1 that are free now.
-func freePorts(count int) (addrs []string, err error) {
-	for range count {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() // all at the end, so that all differ
-		addrs = append(addrs, l.Addr().String())
-	}
-	return addrs, nil
 }
 
 // start starts the process, which is killed when ctx is done: its data is thrown away, so there is

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 // TestMain ends the servers that tests have started.
@@ -69,12 +70,12 @@ func (s *server) launch() (err error) {
 	if s.dir, err = os.MkdirTemp("", "redisstore"); err != nil {
 		return err
 	}
-	ports, err := freePorts(2)
+	first, err := ports.Free(2)
 	if err != nil {
 		return err
 	}
-	s.addr, s.bus = net.JoinHostPort("127.0.0.1", ports[0]), ports[1]
-	s.args = []string{"--port", ports[0], "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--logfile", s.log()}
+	s.addr, s.bus = fmt.Sprint("127.0.0.1:", first), fmt.Sprint(first+1)
+	s.args = []string{"--port", fmt.Sprint(first), "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--logfile", s.log()}
 	if s.clustered {
 		s.args = append(s.args, "--cluster-enabled", "yes", "--cluster-port", s.bus)
 	}
@@ -143,18 +144,4 @@ func (s *server) stop() {
 	if s.dir != "" {
 		_ = os.RemoveAll(s.dir)
 	}
-}
-
-// freePorts returns ports of 127.0.0.1 that are free now.
-func freePorts(count int) (ports []string, err error) {
-	for range count {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() // all at the end, so that all differ
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		ports = append(ports, port)
-	}
-	return ports, nil
 }

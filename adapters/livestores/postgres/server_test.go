@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/isotone/isotone/internal/check/pgserver"
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 // server is a Postgres of one test. It listens on a port of 127.0.0.1, where app needs a password, and at a
@@ -38,23 +39,13 @@ func startPostgres(t *testing.T) *server {
 	if err := os.WriteFile(filepath.Join(s.Data(), "pg_hba.conf"), []byte(access), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	port, err := freePort()
+	addrs, err := ports.Addrs(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.addr = net.JoinHostPort("127.0.0.1", port)
+	s.addr = addrs[0]
 	s.start()
 	return s
-}
-
-func freePort() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer ln.Close()
-	_, port, err := net.SplitHostPort(ln.Addr().String())
-	return port, err
 }
 
 // start starts the process and waits until it serves.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 // TestMembers_ShowAddressesOnRecord: a changed address is shown by every node, in every form,
@@ -18,7 +19,7 @@ func TestMembers_ShowAddressesOnRecord(t *testing.T) {
 	c := chaos.StartCluster(t, options())
 	moved := c.Node(3)
 	const warning = "PEERS differs"
-	port, err := chaos.FreePorts(2)
+	port, err := ports.Free(2)
 	if err != nil {
 		t.Fatal(err)
 	}

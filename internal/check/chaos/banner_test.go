@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 // TestDev_PrintsCommandsThatWork runs what "isotone dev" prints, where it was started: by "go
@@ -24,7 +25,7 @@ func TestDev_PrintsCommandsThatWork(t *testing.T) {
 	}
 	for name, start := range map[string][]string{"go run ./cmd/isotone": {"go", "run", "./cmd/isotone"}, binary: {binary}} {
 		t.Run(filepath.Base(start[0]), func(t *testing.T) {
-			port, err := chaos.FreePorts(3)
+			port, err := ports.Free(3)
 			if err != nil {
 				t.Fatal(err)
 			}

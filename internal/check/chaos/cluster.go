@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 const (
@@ -78,7 +80,7 @@ func NewCluster(t testing.TB, o Options) *Cluster {
 	if count == 0 {
 		count = 3
 	}
-	port, err := FreePorts(2 * count)
+	port, err := ports.Free(2 * count)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +210,7 @@ func (c *Cluster) Shutdown() {
 // its own, and uses the data directory dir, which the caller fills.
 func (c *Cluster) Clone(n *Node, dir string) *Node {
 	c.t.Helper()
-	port, err := FreePorts(2)
+	port, err := ports.Free(2)
 	if err != nil {
 		c.t.Fatal(err)
 	}

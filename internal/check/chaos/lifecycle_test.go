@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 // exitQuick bounds the end of a node that has nothing to wait for.
@@ -44,7 +45,7 @@ func TestLifecycle_SignalsEndANodeCleanly(t *testing.T) {
 			t.Logf("%s: gone after %v", name, time.Since(began).Round(time.Millisecond))
 			wantWords(t, n.Log(), `"msg":"stopping"`, `"msg":"stopped"`)
 			for _, addr := range []string{n.HTTPAddr, n.RaftAddr} {
-				if err := chaos.PortFree(portOf(t, addr)); err != nil {
+				if err := ports.Check(portOf(t, addr)); err != nil {
 					t.Errorf("%s: a socket is left: %v", name, err)
 				}
 			}
@@ -99,7 +100,7 @@ func TestLifecycle_BadStartsSayWhy(t *testing.T) {
 
 // TestLifecycle_DevRunsThreeNodes runs "isotone dev" and a command that it prints.
 func TestLifecycle_DevRunsThreeNodes(t *testing.T) {
-	port, err := chaos.FreePorts(3)
+	port, err := ports.Free(3)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 // redisServer is a real Redis server that tests break.
@@ -37,7 +38,7 @@ func startRedis(t *testing.T) *redisServer {
 	if err != nil {
 		t.Skip("needs redis-server")
 	}
-	port, err := chaos.FreePorts(1)
+	port, err := ports.Free(1)
 	if err != nil {
 		t.Fatal(err)
 	}

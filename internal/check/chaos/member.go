@@ -8,13 +8,15 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 // Joiner sets up a further node with the next ID, which joins the cluster by JOIN. It does not
 // start it.
 func (c *Cluster) Joiner() *Node {
 	c.t.Helper()
-	port, err := FreePorts(2)
+	port, err := ports.Free(2)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -48,7 +50,7 @@ func (c *Cluster) LoseDisk(n *Node) {
 // Move gives a node other addresses from its next start on. PEERS stays as it is.
 func (c *Cluster) Move(n *Node) {
 	c.t.Helper()
-	port, err := FreePorts(2)
+	port, err := ports.Free(2)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 // These tests change the membership under load: 2 s deadlines, timestamps and IDs of nodes and
@@ -180,7 +181,7 @@ func TestMember_RollingRestart(t *testing.T) {
 // address.
 func startProxy(t *testing.T, c *chaos.Cluster) string {
 	t.Helper()
-	port, err := chaos.FreePorts(1)
+	port, err := ports.Free(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 // operationsFile is the runbook, whose commands are run here.
@@ -167,7 +167,7 @@ func runSections(t *testing.T, sections []*section) {
 			t.Skip(err)
 		}
 	}
-	base, err := chaos.FreePorts(sectionPorts + 1)
+	base, err := ports.Free(sectionPorts + 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 // Thrift's binary protocol in frames, written by hand. The tests of the front use Thrift's own
@@ -117,7 +118,7 @@ func (c *thriftConn) ask(t *testing.T, method, userAgent string) int64 {
 func thriftCluster(t *testing.T) (c *chaos.Cluster, addrs []string) {
 	t.Helper()
 	c = chaos.NewCluster(t, options())
-	port, err := chaos.FreePorts(len(c.Nodes))
+	port, err := ports.Free(len(c.Nodes))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 // certificateShownMax is how soon new handshakes must use the new certificate. The node checks
@@ -104,7 +105,7 @@ type tlsNode struct {
 // newTLSNode sets up a node without starting it.
 func newTLSNode(t *testing.T) tlsNode {
 	t.Helper()
-	port, err := chaos.FreePorts(1)
+	port, err := ports.Free(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/child"
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 const (
@@ -51,53 +50,25 @@ type node struct {
 
 // newNodes returns the nodes of a cluster with its files in dir. None of them runs yet.
 func newNodes(o *Options, dir string) ([]*node, error) {
-	ports, err := freePorts(2 * Nodes)
+	first, err := ports.Free(2 * Nodes) // of clients, then of peers
 	if err != nil {
 		return nil, err
 	}
 	var peers []string
 	for i := range Nodes {
-		peers = append(peers, fmt.Sprintf("%d=127.0.0.1:%d", i+1, ports[Nodes+i]))
+		peers = append(peers, fmt.Sprintf("%d=127.0.0.1:%d", i+1, first+Nodes+i))
 	}
 	var nodes []*node
 	for i := range Nodes {
-		n := &node{id: uint64(i + 1), addr: fmt.Sprintf("127.0.0.1:%d", ports[i]), dir: filepath.Join(dir, fmt.Sprintf("node%d", i+1))}
+		n := &node{id: uint64(i + 1), addr: fmt.Sprintf("127.0.0.1:%d", first+i), dir: filepath.Join(dir, fmt.Sprintf("node%d", i+1))}
 		n.command = append(slices.Clone(o.Command), "serve")
 		n.env = append(slices.Clone(o.Environ),
-			fmt.Sprintf("NODE_ID=%d", n.id), "HTTP_HOST=127.0.0.1", fmt.Sprintf("HTTP_PORT=%d", ports[i]), "ADVERTISE_ADDR="+n.addr,
-			fmt.Sprintf("RAFT_ADDR=127.0.0.1:%d", ports[Nodes+i]), "PEERS="+strings.Join(peers, ","),
+			fmt.Sprintf("NODE_ID=%d", n.id), "HTTP_HOST=127.0.0.1", fmt.Sprintf("HTTP_PORT=%d", first+i), "ADVERTISE_ADDR="+n.addr,
+			fmt.Sprintf("RAFT_ADDR=127.0.0.1:%d", first+Nodes+i), "PEERS="+strings.Join(peers, ","),
 			"DATA_DIR="+n.dir, "THRIFT_PORT=0", "LOOPS=1")
 		nodes = append(nodes, n)
 	}
 	return nodes, nil
-}
-
-// freePorts returns ports of 127.0.0.1 that are free for TCP and UDP now.
-func freePorts(count int) (ports []int, err error) {
-	for range portTriesMax {
-		port := portMin + rand.IntN(portMax-portMin)
-		if slices.Contains(ports, port) || !portFree(port) {
-			continue
-		}
-		if ports = append(ports, port); len(ports) == count {
-			return ports, nil
-		}
-	}
-	return nil, fmt.Errorf("fewer than %d free ports of 127.0.0.1 found from %d to %d", count, portMin, portMax)
-}
-
-func portFree(port int) bool {
-	loopback := net.IPv4(127, 0, 0, 1)
-	tcp, err := net.ListenTCP("tcp", &net.TCPAddr{IP: loopback, Port: port})
-	if err != nil {
-		return false
-	}
-	defer tcp.Close()
-	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: loopback, Port: port})
-	if err != nil {
-		return false
-	}
-	return udp.Close() == nil
 }
 
 // start runs the node. It does not wait until the node serves.

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 const (
@@ -127,7 +128,7 @@ func start(t *testing.T) *environment {
 	if _, err := chaos.Build(bin); err != nil {
 		t.Fatal(err)
 	}
-	ports, err := chaos.FreePorts(blockPorts)
+	ports, err := ports.Free(blockPorts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +162,7 @@ func (e *environment) runBlock(t *testing.T, b *block, dir string) {
 			t.Skip(err)
 		}
 	}
-	own, err := chaos.FreePorts(blockPorts)
+	own, err := ports.Free(blockPorts)
 	if err != nil {
 		t.Fatal(err)
 	}
