@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -178,76 +177,44 @@ func namesHTTP(targets []string) bool {
 	return slices.ContainsFunc(targets, func(t string) bool { return strings.HasPrefix(strings.ToLower(t), "http://") })
 }
 
-// benchFiles are the reports to write. They are opened before the run, so that a wrong
-// name fails at once and not after an hour.
+// benchFiles are the reports to write.
 type benchFiles struct {
-	json, html *os.File
-	stdout     bool
+	json, html *reportFile
+	stdout     bool // has the JSON
 }
 
-func (c *benchCmd) create() (*benchFiles, error) {
-	f := &benchFiles{stdout: c.JSON == "-"}
-	for _, each := range []struct {
-		flag, name string
-		file       **os.File
-	}{{"json", c.JSON, &f.json}, {"html", c.HTML, &f.html}} {
-		if each.name == "" || each.flag == "json" && f.stdout {
-			continue
+// create opens the files.
+func (c *benchCmd) create() (f *benchFiles, err error) {
+	f = &benchFiles{stdout: c.JSON == "-"}
+	if !f.stdout {
+		if f.json, err = openReport("--json", c.JSON); err != nil {
+			return nil, err
 		}
-		// Not truncated yet: a failed run keeps the old report.
-		file, err := os.OpenFile(each.name, os.O_CREATE|os.O_WRONLY, 0o644)
-		if err != nil {
-			f.discard()
-			return nil, usagef("--%s: %v", each.flag, err)
-		}
-		*each.file = file
+	}
+	if f.html, err = openReport("--html", c.HTML); err != nil {
+		f.discard()
+		return nil, err
 	}
 	return f, nil
 }
 
 // write writes the requested reports.
 func (f *benchFiles) write(out io.Writer, results ...*bench.Result) error {
-	err := f.writeJSON(out, results[0].WriteJSON)
-	if f.html != nil {
-		err = errors.Join(err, rewrite(f.html, func(w io.Writer) error { return bench.WriteHTML(w, results...) }))
-	}
-	f.html = nil
-	return err
+	return errors.Join(f.writeJSON(out, results[0].WriteJSON), f.html.write(func(w io.Writer) error { return bench.WriteHTML(w, results...) }))
 }
 
 // writeJSON writes the JSON, if it is requested.
 func (f *benchFiles) writeJSON(out io.Writer, write func(io.Writer) error) error {
-	var err error
 	if f.stdout {
-		err = write(out)
+		return write(out)
 	}
-	if f.json != nil {
-		err = errors.Join(err, rewrite(f.json, write))
-	}
-	f.json = nil
-	return err
-}
-
-func rewrite(file *os.File, write func(io.Writer) error) error {
-	err := file.Truncate(0)
-	if err == nil {
-		err = write(file)
-	}
-	return errors.Join(err, file.Close())
+	return f.json.write(write)
 }
 
 // discard closes the files that were not written, and removes those that are new.
 func (f *benchFiles) discard() {
-	for _, file := range []*os.File{f.json, f.html} {
-		if file == nil {
-			continue
-		}
-		info, err := file.Stat()
-		_ = file.Close()
-		if err == nil && info.Mode().IsRegular() && info.Size() == 0 {
-			_ = os.Remove(file.Name())
-		}
-	}
+	f.json.discard()
+	f.html.discard()
 }
 
 // compare prints two results side by side.

@@ -142,3 +142,11 @@ func TestBench_ViolationExitsWith1AndNamesTheFile(t *testing.T) {
 		t.Errorf("%v: %s", e, lines)
 	}
 }
+
+// TestDemo_RefusesAPictureThatCannotBeWritten, before it starts anything.
+func TestDemo_RefusesAPictureThatCannotBeWritten(t *testing.T) {
+	code, _, text := command("demo", "failover", "--svg", filepath.Join(t.TempDir(), "missing", "x.svg"))
+	if code != exitUsage || !strings.Contains(text, "--svg: open ") {
+		t.Errorf("%d %s", code, text)
+	}
+}

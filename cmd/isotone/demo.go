@@ -45,8 +45,13 @@ func (c *demoFailoverCmd) Run(ctx context.Context, con console) error {
 	if c.JSON {
 		out = con.err
 	}
+	svg, err := openReport("--svg", c.SVG)
+	if err != nil {
+		return err
+	}
+	defer svg.discard()
 	if c.Replay != "" {
-		return c.replay(con, out)
+		return c.replay(con, out, svg)
 	}
 	o, err := c.options()
 	if err != nil {
@@ -61,11 +66,11 @@ func (c *demoFailoverCmd) Run(ctx context.Context, con console) error {
 	case errors.As(err, &told) && told.Code == isotone.CodeInvalidArgument:
 		return usageError(told.Message)
 	case ctx.Err() != nil && (r == nil || r.Answers == 0):
-		return usagef("interrupted before there was an answer")
+		return errors.New("interrupted before there was an answer")
 	case err != nil && r == nil:
 		return err
 	}
-	return errors.Join(err, c.write(con, out, r), r.Err())
+	return errors.Join(err, c.write(con, out, svg, r), r.Err())
 }
 
 // options returns the options that the flags set.
@@ -99,7 +104,7 @@ func demoEnviron(environ []string) (kept []string) {
 }
 
 // replay shows a result that was stored.
-func (c *demoFailoverCmd) replay(con console, out io.Writer) error {
+func (c *demoFailoverCmd) replay(con console, out io.Writer, svg *reportFile) error {
 	file, err := os.Open(c.Replay)
 	if err != nil {
 		return usagef("--replay: %v", err)
@@ -112,17 +117,17 @@ func (c *demoFailoverCmd) replay(con console, out io.Writer) error {
 	if _, err := io.WriteString(out, r.Timeline(colored(out))); err != nil {
 		return err
 	}
-	return errors.Join(c.write(con, out, r), r.Err())
+	return errors.Join(c.write(con, out, svg, r), r.Err())
 }
 
 // write writes the result in all forms that are wanted.
-func (c *demoFailoverCmd) write(con console, out io.Writer, r *demo.Result) error {
+func (c *demoFailoverCmd) write(con console, out io.Writer, svg *reportFile, r *demo.Result) error {
 	_, err := fmt.Fprint(out, "\n"+r.Summary())
 	if c.JSON {
 		err = errors.Join(err, r.WriteJSON(con.out))
 	}
-	if c.SVG != "" {
-		err = errors.Join(err, os.WriteFile(c.SVG, []byte(r.Picture()), 0o644))
-	}
-	return err
+	return errors.Join(err, svg.write(func(w io.Writer) error {
+		_, err := io.WriteString(w, r.Picture())
+		return err
+	}))
 }

@@ -44,7 +44,7 @@ func (c *statsCmd) Run(ctx context.Context, con console) error {
 		return err
 	}
 	defer closeAll()
-	page, err := createPage(c.HTML)
+	page, err := openReport("--html", c.HTML)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (c *statsCmd) Run(ctx context.Context, con console) error {
 		}
 		return fmt.Errorf(statsNothing, lines)
 	}
-	if err := page.write(report); err != nil {
+	if err := page.write(report.WriteHTML); err != nil {
 		return err
 	}
 	if c.JSON {
@@ -115,36 +115,6 @@ func openLogs(names []string) (sources []stats.Source, size int64, closeAll func
 		size = 0
 	}
 	return sources, size, closeAll, nil
-}
-
-// statsPage is the file for --html, or nil. It is created before the log is read, so that a
-// wrong name fails at once.
-type statsPage struct{ files *benchFiles }
-
-func createPage(name string) (*statsPage, error) {
-	if name == "" {
-		return nil, nil
-	}
-	files, err := (&benchCmd{HTML: name}).create()
-	if err != nil {
-		return nil, err
-	}
-	return &statsPage{files}, nil
-}
-
-func (p *statsPage) write(r *stats.Report) error {
-	if p == nil {
-		return nil
-	}
-	file := p.files.html
-	p.files.html = nil
-	return rewrite(file, r.WriteHTML)
-}
-
-func (p *statsPage) discard() {
-	if p != nil {
-		p.files.discard()
-	}
 }
 
 // readProgress shows the progress of reading a long log: on a terminal every second,

@@ -50,6 +50,9 @@ func openOracle(ctx context.Context, s settings, progress io.Writer) (*oracle, e
 		}
 		addrs = c.addrs()
 	}
+	if c == nil {
+		fmt.Fprintf(progress, "connecting to %s\n", s.isotone)
+	}
 	ready, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	connected, err := client.New(ready, addrs...)
