@@ -182,6 +182,6 @@ func (c *certRevokeCmd) Run(con console) error {
 	if c.JSON {
 		return json.NewEncoder(con.out).Encode(made)
 	}
-	fmt.Fprintf(con.out, "revoked: serial number %s\n\nCopy %s to the nodes, and set PEER_TLS_CRL to its path there.\n", strings.Join(made.Names, ", "), made.Cert)
+	fmt.Fprintf(con.out, "revoked: serial number %s\n\nCopy %s to the nodes, and set PEER_TLS_CRL to its path there, and with TLS_CLIENT_CA also TLS_CLIENT_CRL.\n", strings.Join(made.Names, ", "), made.Cert)
 	return nil
 }

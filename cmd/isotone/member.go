@@ -239,9 +239,10 @@ func openMemberFiles(s *config.Settings, addr string, join *node.Join, metrics *
 	if f.clients, err = openTLS(s, addr, metrics, log); err != nil {
 		return f, err
 	}
-	if f.users, err = access.Open(access.Config{File: s.ACLFile, Setting: "ACL_FILE", Anonymous: s.Anonymous, Log: log}); err != nil {
+	if f.users, err = access.Open(access.Config{File: s.ACLFile, Setting: "ACL_FILE", Anonymous: s.Anonymous, Revoked: f.clients.Revoked, Log: log}); err != nil {
 		return f, err
 	}
+	f.clients.OnChange(f.users.Renew)
 	warnAllRoles(s, log)
 	f.peers, err = openPeerTLS(s, join, metrics, log)
 	return f, err
@@ -321,7 +322,7 @@ func openTLS(s *config.Settings, addr string, m *telemetry.Metrics, log *slog.Lo
 	}
 	return credential.Open(credential.Config{
 		CertFile: certFile, KeyFile: keyFile, CertSetting: "TLS_CERT", KeySetting: "TLS_KEY", SelfSigned: !set, Hosts: hosts,
-		ClientCAFile: s.TLSClientCA, ClientCASetting: "TLS_CLIENT_CA", Log: log, Observe: m.SetCertificateLeft,
+		ClientCAFile: s.TLSClientCA, ClientCASetting: "TLS_CLIENT_CA", ClientCRLFile: s.TLSClientCRL, ClientCRLSetting: "TLS_CLIENT_CRL", Log: log, Observe: m.SetCertificateLeft,
 	})
 }
 

@@ -128,7 +128,7 @@ func (v *vault) badEnvironment() []string {
 		"TRACE_ENDPOINT=" + secretURL("http", "collector:4318", "trace"), "JOIN=" + secretURL("http", "node:8080", "join"),
 		"ISOTONE_CONFIG=" + junk, "HTTP_PROXY=http://u:" + planted + "proxy@ h:1", "REDIS_PASSWORD=" + planted + "other",
 	}
-	for _, name := range []string{"ACL_FILE", "TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA", "PEER_TLS_CERT", "PEER_TLS_KEY", "PEER_TLS_CA", "PEER_TLS_CRL"} {
+	for _, name := range []string{"ACL_FILE", "TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA", "TLS_CLIENT_CRL", "PEER_TLS_CERT", "PEER_TLS_KEY", "PEER_TLS_CA", "PEER_TLS_CRL"} {
 		env = append(env, name+"="+junk)
 	}
 	return env
@@ -164,7 +164,7 @@ func TestSecrets_NoCommandTellsAny(t *testing.T) {
 		}
 	}
 	junk := env[3][strings.IndexByte(env[3], '=')+1:]
-	for _, name := range []string{"ISOTONE_CONFIG", "TLS_CERT", "TLS_CLIENT_CA", "ACL_FILE", "PEER_TLS_CERT", "PEER_TLS_CA", "PEER_TLS_CRL"} {
+	for _, name := range []string{"ISOTONE_CONFIG", "TLS_CERT", "TLS_CLIENT_CA", "TLS_CLIENT_CRL", "ACL_FILE", "PEER_TLS_CERT", "PEER_TLS_CA", "PEER_TLS_CRL"} {
 		one := append(freePorts(t), name+"="+junk)
 		if name == "TLS_CERT" || name == "PEER_TLS_CERT" {
 			one = append(one, strings.Replace(name, "CERT", "KEY", 1)+"="+junk)

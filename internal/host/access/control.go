@@ -3,6 +3,7 @@ package access
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,6 +24,9 @@ type Config struct {
 	// Anonymous has the roles of clients without credentials, wherever they are. Nil: without
 	// File, all from this machine and Products from elsewhere; with File, none.
 	Anonymous *Roles
+	// Revoked, if not nil, reports whether the certificate of a client has been revoked since it was
+	// verified: such a client has no roles. Call [Control.Renew] when its answers change.
+	Revoked func(*x509.Certificate) bool
 	// Log takes reloads, refused lists, and what was denied; nil discards them.
 	Log *slog.Logger
 	// Now is a clock that never goes back; nil: that of the process.
@@ -153,6 +157,14 @@ func (c *Control) use(t *table) {
 	c.verify.forget()
 }
 
+// Renew has the rights of all sessions looked up again.
+func (c *Control) Renew() {
+	c.loading.Lock()
+	defer c.loading.Unlock()
+	t := *c.table.Load()
+	c.table.Store(&t)
+}
+
 // Run reloads the list when its file has changed, until ctx ends. A list that cannot be used is
 // logged, and changes nothing.
 func (c *Control) Run(ctx context.Context) {
@@ -244,6 +256,9 @@ func (t *table) anonymous(here bool) *user {
 	}
 	return t.elsewhere
 }
+
+// revoked is who a client with a revoked certificate is, whatever secret it has.
+var revoked = &user{}
 
 // certified returns who a client with a verified certificate of that name is: the user of that
 // name, or without a list somebody with all roles, whom the authority of TLS_CLIENT_CA vouches

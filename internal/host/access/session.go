@@ -16,10 +16,11 @@ type Session struct {
 	table   *table // that user is of
 	user    *user
 	addr    netip.Addr
-	address *usage // that of addr; nil: unlimited
-	counted *usage // the user's usage that has this connection in it
-	cert    string // the name in the client's certificate
-	name    string // who has authenticated with a secret
+	address *usage            // that of addr; nil: unlimited
+	counted *usage            // the user's usage that has this connection in it
+	leaf    *x509.Certificate // the client's certificate, or nil
+	cert    string            // the name in it
+	name    string            // who has authenticated with a secret
 	closed  bool
 	// forwarded: the client is not on this machine, although addr is.
 	forwarded bool
@@ -33,7 +34,7 @@ func (c *Control) Open(addr netip.Addr, cert *x509.Certificate) (Session, error)
 	if c == nil {
 		return Session{}, nil
 	}
-	s := Session{control: c, addr: addr.Unmap(), cert: CertificateName(cert)}
+	s := Session{control: c, addr: addr.Unmap(), leaf: cert, cert: CertificateName(cert)}
 	s.address = c.addresses.open(s.addr)
 	if s.address == nil {
 		return Session{}, c.overConnections(s.addr)
@@ -48,7 +49,7 @@ func (c *Control) Request(addr netip.Addr, cert *x509.Certificate) *Session {
 	if c == nil {
 		return &Session{}
 	}
-	s := &Session{control: c, addr: addr.Unmap(), cert: CertificateName(cert), closed: true}
+	s := &Session{control: c, addr: addr.Unmap(), leaf: cert, cert: CertificateName(cert), closed: true}
 	s.address = c.addresses.find(s.addr)
 	s.resolve()
 	return s
@@ -96,7 +97,7 @@ func Of(tag any) *Session {
 // SetCertificate is called once a handshake has shown the client's certificate.
 func (s *Session) SetCertificate(cert *x509.Certificate) {
 	if s.control != nil {
-		s.cert = CertificateName(cert)
+		s.leaf, s.cert = cert, CertificateName(cert)
 		s.resolve()
 	}
 }
@@ -106,6 +107,8 @@ func (s *Session) resolve() {
 	t := s.control.table.Load()
 	s.table = t
 	switch {
+	case s.leaf != nil && s.control.cfg.Revoked != nil && s.control.cfg.Revoked(s.leaf):
+		s.user = revoked
 	case s.name != "" && t.users[s.name] != nil:
 		s.user = t.users[s.name]
 	case s.cert != "":

@@ -85,7 +85,7 @@ var fixed = []string{
 	"NODE_ID", "HTTP_PORT", "RAFT_ADDR", "PEERS", "ADVERTISE_ADDR", "DATA_DIR",
 	"EPOCH_INTERVAL_MS", "EPOCH_DEADLINE_LIMIT", "TIMESTAMP_REQUEST_BUFFER",
 	"READ_MODE", "RTT_MS", "LOOPS", "DEBUG", "PRETTY", "LOG_TIME_MS", "THRIFT_PORT", "ADMIN_ADDR", "METRICS_ADDR", "REQUIRE_TLS",
-	"TRACE_ENDPOINT", "TRACE_SAMPLE", "PEER_TLS_CERT", "PEER_TLS_KEY", "PEER_TLS_CA", "PEER_TLS_CRL", "PEER_ALLOWED_NAMES", "PEER_INSECURE", "JOIN",
+	"TRACE_ENDPOINT", "TRACE_SAMPLE", "PEER_TLS_CERT", "PEER_TLS_KEY", "PEER_TLS_CA", "PEER_TLS_CRL", "TLS_CLIENT_CRL", "PEER_ALLOWED_NAMES", "PEER_INSECURE", "JOIN",
 }
 
 func TestDefault_IsWhatNothingSetGives(t *testing.T) {
@@ -355,7 +355,7 @@ func TestValidate_ReportsOneFaultAndChangesNothing(t *testing.T) {
 	}
 	f := defaults(t)
 	f.HTTPPort, f.RaftAddr, f.HTTPHost, f.EpochIntervalMS = "0", "[::1]:0", "::", "0"
-	f.TLSCert, f.TLSKey, f.TLSClientCA, f.AdvertiseAddr = "c", "k", "ca", "a.example:443"
+	f.TLSCert, f.TLSKey, f.TLSClientCA, f.TLSClientCRL, f.AdvertiseAddr = "c", "k", "ca", "crl", "a.example:443"
 	s, err := f.Parse()
 	if err != nil {
 		t.Error(err)

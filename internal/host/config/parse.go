@@ -64,11 +64,14 @@ func (f *Flags) Parse() (Settings, error) {
 	p := parser{append(Faults(nil), f.fileFaults...)}
 	s := Settings{
 		HTTPHost: f.HTTPHost, AdvertiseAddr: f.AdvertiseAddr, RaftAddr: f.RaftAddr, AdminAddr: f.AdminAddr, MetricsAddr: f.MetricsAddr, DataDir: f.DataDir,
-		TLSCert: f.TLSCert, TLSKey: f.TLSKey, TLSClientCA: f.TLSClientCA, ACLFile: f.ACLFile,
+		TLSCert: f.TLSCert, TLSKey: f.TLSKey, TLSClientCA: f.TLSClientCA, TLSClientCRL: f.TLSClientCRL, ACLFile: f.ACLFile,
 		ForwardCA: f.ForwardCA, ForwardCredentialFile: f.ForwardCredentialFile,
 	}
 	p.addresses(f, &s)
 	p.files(f)
+	if f.TLSClientCRL != "" && f.TLSClientCA == "" {
+		p.faults.add("tls-client-crl", f.TLSClientCRL, "want TLS_CLIENT_CA as well: without it no certificate is looked at")
+	}
 	p.peerTLS(f, &s)
 	s.EpochInterval = p.milliseconds("epoch-interval-ms", f.EpochIntervalMS, 0, epochIntervalMSMax)
 	s.ClockJumpMax = p.milliseconds("clock-jump-max-ms", f.ClockJumpMaxMS, 0, clockJumpMaxMSMax)

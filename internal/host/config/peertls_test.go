@@ -27,7 +27,7 @@ func TestPeerTLS_SettingsBelongTogether(t *testing.T) {
 			t.Errorf("without %s: %v", name, err)
 		}
 	}
-	for name, value := range map[string]string{"PEER_TLS_CRL": "l", "PEER_ALLOWED_NAMES": "n{id}", "PEER_INSECURE": "maybe"} {
+	for name, value := range map[string]string{"PEER_TLS_CRL": "l", "TLS_CLIENT_CRL": "l", "PEER_ALLOWED_NAMES": "n{id}", "PEER_INSECURE": "maybe"} {
 		if _, err := parse(t, map[string]string{name: value}); err == nil || !strings.Contains(err.Error(), name+" (") {
 			t.Errorf("%s=%s alone: %v", name, value, err)
 		}

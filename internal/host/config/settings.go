@@ -37,6 +37,7 @@ type Settings struct {
 	TLSCert                string // "": see TLSFiles
 	TLSKey                 string
 	TLSClientCA            string // "": no client certificate is requested
+	TLSClientCRL           string // "": none
 	PeerTLSCert            string // "": peers in clear
 	PeerTLSKey             string
 	PeerTLSCA              string

@@ -6,6 +6,7 @@
 package credential
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -33,6 +34,8 @@ type Config struct {
 	// ClientCAFile, if not empty, is a PEM file of authorities: every client must present
 	// a certificate that one of them signed. ClientCASetting is the name of its setting.
 	ClientCAFile, ClientCASetting string
+	// ClientCRLFile, if not empty, has revocation lists of these authorities, as in [PeerConfig].
+	ClientCRLFile, ClientCRLSetting string
 	// Log receives warnings and reloads; nil discards them.
 	Log *slog.Logger
 	// Now is the wall clock; nil means time.Now.
@@ -55,6 +58,8 @@ type Reloader struct {
 	pair    pair
 	clients *file // nil: clients need no certificate
 	revoked *file // nil: no revocation list
+	// changed, if not nil, is called when new files are in use.
+	changed func()
 	// fit, if not nil, decides whether new files fit together.
 	fit func(*material) error
 
@@ -105,6 +110,9 @@ func newReloader(cfg Config) *Reloader {
 	if cfg.ClientCAFile != "" {
 		r.clients = &file{cfg.ClientCASetting, cfg.ClientCAFile}
 	}
+	if cfg.ClientCRLFile != "" {
+		r.revoked = &file{cfg.ClientCRLSetting, cfg.ClientCRLFile}
+	}
 	return r
 }
 
@@ -154,6 +162,31 @@ func (r *Reloader) use(m *material) {
 	}
 }
 
+// OnChange has f called when other files than before are in use. Call it before [Reloader.Run].
+func (r *Reloader) OnChange(f func()) { r.changed = f }
+
+// Revoked reports whether a client's certificate that was verified is on a revocation list now. It knows
+// the issuer by its name alone.
+func (r *Reloader) Revoked(cert *x509.Certificate) bool {
+	for _, l := range r.current.Load().revoked {
+		if _, listed := l.serials[string(cert.SerialNumber.Bytes())]; listed && bytes.Equal(l.list.RawIssuer, cert.RawIssuer) {
+			return true
+		}
+	}
+	return false
+}
+
+// refuseRevoked is [tls.Config.VerifyConnection]; resumed sessions come here as well.
+func (r *Reloader) refuseRevoked(s tls.ConnectionState) error {
+	lists := r.current.Load().revoked
+	for _, chain := range s.VerifiedChains {
+		if !revokedIn(lists, chain) {
+			return nil
+		}
+	}
+	return errRevoked(s.PeerCertificates[0])
+}
+
 // TLS returns a configuration for servers of the given protocols, by ALPN name, the
 // preferred one first. Each handshake uses the certificate that is current then; open
 // connections are not affected. Do not change the configuration. Servers that share it,
@@ -162,7 +195,7 @@ func (r *Reloader) use(m *material) {
 // It allows TLS 1.3, and TLS 1.2 with AEAD ciphers and forward secrecy only. crypto/tls
 // rotates the session ticket keys daily and accepts each for a week. Tickets stay valid when
 // certificates change; the client certificate in a ticket is checked against the current
-// authorities.
+// authorities and revocation lists.
 func (r *Reloader) TLS(protocols ...string) *tls.Config {
 	cfg := &tls.Config{
 		MinVersion:   tls.VersionTLS12,
@@ -177,6 +210,9 @@ func (r *Reloader) TLS(protocols ...string) *tls.Config {
 	}
 	cfg.ClientAuth = tls.RequireAndVerifyClientCert
 	cfg.ClientCAs = r.current.Load().clients
+	if r.revoked != nil {
+		cfg.VerifyConnection = r.refuseRevoked
+	}
 	var latest atomic.Pointer[tls.Config]
 	latest.Store(cfg)
 	base := cfg.Clone()
@@ -254,6 +290,9 @@ func (r *Reloader) reload() {
 	}
 	r.refused = false
 	r.use(m)
+	if r.changed != nil {
+		r.changed()
+	}
 	r.cfg.Log.Info("TLS files reloaded", "file", r.pair.cert.path, "valid_until", r.Certificate().NotAfter)
 }
 

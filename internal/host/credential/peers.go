@@ -216,7 +216,11 @@ func verify(m *material, certs []*x509.Certificate, usage x509.ExtKeyUsage, now 
 		}
 		return until, nil
 	}
-	return time.Time{}, &CertificateError{ReasonRevoked, fmt.Sprintf("the certificate with the serial number %x is revoked", certs[0].SerialNumber)}
+	return time.Time{}, errRevoked(certs[0])
+}
+
+func errRevoked(cert *x509.Certificate) error {
+	return &CertificateError{ReasonRevoked, fmt.Sprintf("the certificate with the serial number %x is revoked", cert.SerialNumber)}
 }
 
 // chainsOf returns the chains of a certificate, the first one, to an authority.
