@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/isotone/isotone/internal/check/ports"
 )
 
 // limitedFiles is the limit of open files of the node in the test below, and spareFiles what the
@@ -102,16 +100,6 @@ func closeIdle(idle []net.Conn) {
 	for _, c := range idle {
 		_ = c.Close()
 	}
-}
-
-// freeAddrs returns addresses of this machine that are free.
-func freeAddrs(t *testing.T, n int) []string {
-	t.Helper()
-	addrs, err := ports.Addrs(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return addrs
 }
 
 // kept is a connection that asks for timestamps.

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
 )
@@ -74,15 +74,20 @@ func lost(w http.ResponseWriter) {
 	}
 }
 
-// closedAddr is an address where nobody listens.
-func closedAddr(t *testing.T) string {
+// freeAddrs returns addresses of this machine that are free.
+func freeAddrs(t *testing.T, n int) []string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addrs, err := ports.Addrs(n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addrs
+}
+
+// closedAddr is an address where nobody listens.
+func closedAddr(t *testing.T) string {
+	t.Helper()
+	return freeAddrs(t, 1)[0]
 }
 
 // wantRun runs a command line and checks its exit code and words of its output and errors.

@@ -57,17 +57,10 @@ func (b *syncBuffer) String() string {
 func newProcess(t *testing.T, id uint64) *process {
 	t.Helper()
 	s := config.Default()
-	s.NodeID, s.HTTPHost, s.HTTPPort, s.RaftAddr, s.ThriftPort = id, "127.0.0.1", 0, "127.0.0.1:0", 0
+	addrs := freeAddrs(t, 2)
+	s.NodeID, s.HTTPHost, s.HTTPPort, s.ThriftPort = id, "127.0.0.1", portOf(t, addrs[0]), 0
+	s.AdvertiseAddr, s.RaftAddr = addrs[0], addrs[1]
 	s.DataDir = filepath.Join(t.TempDir(), "data")
-	so, err := listen(&s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.AdvertiseAddr, s.RaftAddr = so.http.Addr().String(), so.peer.Addr().String()
-	s.HTTPPort = portOf(t, s.AdvertiseAddr)
-	if err := so.close(); err != nil {
-		t.Fatal(err)
-	}
 	p := &process{t: t, s: s}
 	t.Cleanup(func() { p.stop() })
 	return p

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/live"
 )
 
@@ -33,14 +34,12 @@ func startRedis(t testing.TB, args ...string) *redisServer {
 	if err != nil {
 		t.Skip("needs redis-server: install the package redis-server")
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := ports.Free(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	s := &redisServer{t: t, path: path, addr: ln.Addr().String()}
-	_ = ln.Close()
-	s.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir()}, args...)
+	s := &redisServer{t: t, path: path, addr: fmt.Sprint("127.0.0.1:", port)}
+	s.args = append([]string{"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir()}, args...)
 	s.start()
 	t.Cleanup(s.kill)
 	return s

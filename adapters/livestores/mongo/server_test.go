@@ -18,6 +18,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/isotone/isotone/internal/check/ports"
 )
 
 // buildTimeout bounds the build of FerretDB, which takes minutes unless its packages are in Go's cache.
@@ -56,12 +58,11 @@ func startFerret(t *testing.T) *ferret {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build in ferretdb: %v\n%s", err, out)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	addrs, err := ports.Addrs(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.addr = ln.Addr().String()
-	_ = ln.Close()
+	f.addr = addrs[0]
 	f.start()
 	t.Cleanup(func() { f.kill() })
 	return f
