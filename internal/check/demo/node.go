@@ -28,14 +28,6 @@ const (
 	logTailMax = 2 << 10
 )
 
-// Ports lie below the range from which systems take the local ports of connections: a port from
-// that range could be taken while a node is down.
-const (
-	portMin      = 20_000
-	portMax      = 32_000
-	portTriesMax = 200
-)
-
 // node is one member of the cluster: its settings, and its process. One goroutine uses it.
 type node struct {
 	id      uint64
