@@ -12,7 +12,8 @@ import (
 // confirm asks on the terminal whether to go on. Without a terminal, and when ctx ends before the
 // answer, it returns an error.
 func confirm(ctx context.Context, con console, question string) error {
-	if !isTerminal(os.Stdin) {
+	in := os.Stdin
+	if !isTerminal(in) {
 		return usagef("%s Confirm with --yes.", question)
 	}
 	fmt.Fprintf(con.err, "%s Go on? [y/N] ", question)
@@ -22,7 +23,7 @@ func confirm(ctx context.Context, con console, question string) error {
 	}
 	read := make(chan line, 1)
 	go func() { // a read from a terminal cannot be cancelled: it ends with the process
-		text, err := bufio.NewReader(os.Stdin).ReadString('\n')
+		text, err := bufio.NewReader(in).ReadString('\n')
 		read <- line{text, err}
 	}()
 	var answer line
