@@ -144,6 +144,9 @@ func (r *router) reported(h *host, err error) {
 	case err != nil && refusal.Code == isotone.CodeWrongCluster:
 		h.status, h.why = statusForeign, refusal
 	default:
+		if h.status == statusUnreachable {
+			h.retry[forStamps] = time.Time{} // the pause after failed dials: it is reached again
+		}
 		h.status, h.refusals, h.askAfter = statusOurs, 0, time.Time{}
 	}
 	var why *isotone.Error
