@@ -159,7 +159,7 @@ type Hooks struct {
 	// timestamp that is not larger than one that the client had before
 	// (isotone.ErrInternal). Alert on the second: the cluster has broken its guarantees.
 	Rejected func(addr string, err error)
-	// Leader is called when a connection to a new leader has been made.
+	// Leader is called when a connection to a new leader has been made, before that answers anything.
 	Leader func(addr string)
 }
 

@@ -130,12 +130,12 @@ func (r *router) attach(p *pool, addr string, conn net.Conn, read *bufio.Reader)
 		p.put(cn)
 		return
 	}
+	if p == r.c.stamps {
+		r.connected(addr) // first: nothing is answered before Hooks.Leader
+	}
 	r.c.work.Go(cn.run)
 	if cn.writes != nil {
 		r.c.work.Go(cn.write)
-	}
-	if p == r.c.stamps {
-		r.connected(addr)
 	}
 }
 
@@ -146,13 +146,13 @@ func (r *router) connected(addr string) {
 		return
 	}
 	r.connects = false
+	if r.c.opt.Hooks.Leader != nil {
+		r.c.opt.Hooks.Leader(addr)
+	}
 	select {
 	case <-r.c.led:
 	default:
 		close(r.c.led)
-	}
-	if r.c.opt.Hooks.Leader != nil {
-		r.c.opt.Hooks.Leader(addr)
 	}
 }
 
