@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 )
@@ -12,10 +13,14 @@ import (
 // confirm asks on the terminal whether to go on. Without a terminal, and when ctx ends before the
 // answer, it returns an error.
 func confirm(ctx context.Context, con console, question string) error {
-	in := os.Stdin
-	if !isTerminal(in) {
+	if !isTerminal(os.Stdin) {
 		return usagef("%s Confirm with --yes.", question)
 	}
+	return confirmFrom(ctx, os.Stdin, con, question)
+}
+
+// confirmFrom is confirm with a terminal.
+func confirmFrom(ctx context.Context, in io.Reader, con console, question string) error {
 	fmt.Fprintf(con.err, "%s Go on? [y/N] ", question)
 	type line struct {
 		text string

@@ -32,9 +32,6 @@ func TestMain(m *testing.M) {
 }
 
 func TestStart_AChildEndsWithItsKilledParent(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts processes")
-	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
