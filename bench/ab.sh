@@ -2,7 +2,8 @@
 # Measures GET /timestamp and GET /api/snowflake with ApacheBench, of one node and of the leader
 # of three, in turns with nginx, which serves 16 static bytes; first with keep-alive, then with a
 # connection for each request. Prints Markdown: medians of the rate, of the 90th percentile and of
-# the CPU time, which is in percent of one core, and the ratio of the rates to nginx.
+# the CPU time, which is in percent of one core, the ratio of the rates to nginx, and how often the
+# server that is asked sleeps in 100 requests (voluntary context switches).
 #
 #   bench/ab.sh [CONCURRENCY...]      default: 1 2 5 10 15 20 25 30
 #
@@ -42,16 +43,19 @@ ab_run() {
 # CPU time of the children that this shell has waited for, in ticks of 1/100 s: that is ab's.
 children() { awk '{ sub(/.*\) /, ""); print $14 + $15 }' "/proc/$$/stat"; }
 
+# sleeps PID...: how often these processes have waited, which are voluntary context switches.
+sleeps() { local pid; for pid; do cat "/proc/$pid"/task/*/status; done | awk '/^voluntary_ctxt_switches/ { n += $2 } END { print n + 0 }'; }
+
 # measure NAME ASKED ALL URL CONCURRENCY [OPTION...]: ASKED and ALL are process IDs. Appends "RATE
-# P90us ASKED% ALL% AB%" to the results of NAME.
+# P90us ASKED% ALL% AB% SLEEPS" to the results of NAME.
 measure() {
-  local name=$1 asked=$2 all=$3 a b c; shift 3
+  local name=$1 asked=$2 all=$3 a b c d; shift 3
   # shellcheck disable=SC2086
-  a=$(ticks $asked) b=$(ticks $all) c=$(children)
+  a=$(ticks $asked) b=$(ticks $all) c=$(children) d=$(sleeps $asked)
   ab_run "$@" >"$dir/line"
   # shellcheck disable=SC2086
-  echo "$(cat "$dir/line") $(($(ticks $asked) - a)) $(($(ticks $all) - b)) $(($(children) - c))" |
-    awk '{ print $1, $2, $4 / $3, $5 / $3, $6 / $3 }' >>"$dir/out.$name"
+  echo "$(cat "$dir/line") $(($(ticks $asked) - a)) $(($(ticks $all) - b)) $(($(children) - c)) $(($(sleeps $asked) - d))" |
+    awk '{ print $1, $2, $4 / $3, $5 / $3, $6 / $3, $7 / ($1 * $3) * 100 }' >>"$dir/out.$name"
 }
 
 # leader_pid: prints the process ID of the leader.
@@ -66,7 +70,8 @@ cluster() {
 
 line() { # NAME TEXT CONCURRENCY
   awk -v c="$3" -v text="$2" -v r="$(column "$1" 1)" -v n="$(column nginx 1)" -v p="$(column "$1" 2)" -v cpu="$(column "$1" 3)" -v all="$(column "$1" 4)" \
-    -v ab="$(column "$1" 5)" 'BEGIN { printf "| %s | %s | %.0f | %.2f | %.3f | %.0f | %.0f | %.0f |\n", c, text, r, n ? r / n : 0, p / 1000, cpu, all, ab }'
+    -v ab="$(column "$1" 5)" -v sleeps="$(column "$1" 6)" \
+    'BEGIN { printf "| %s | %s | %.0f | %.2f | %.3f | %.0f | %.0f | %.0f | %.0f |\n", c, text, r, n ? r / n : 0, p / 1000, cpu, all, ab, sleeps }'
 }
 
 echo "ab $(ab -V | sed -n 's/.*Version \([0-9.]*\).*/\1/p'), $(nginx -v 2>&1 | sed 's/.*: //'), $(uname -sr), $(getconf _NPROCESSORS_ONLN) cores; medians of $rounds rounds of $seconds s."
@@ -77,8 +82,8 @@ for case in $cases; do
     *) echo "bench/ab.sh: CASES: no case named $case; want keep or close" >&2; exit 2 ;;
   esac
   printf '\n%s\n\n' "With $title:"
-  echo '| concurrency | | req/s | ratio to nginx | p90, ms | CPU asked, % | CPU all, % | CPU of ab, % |'
-  echo '|---:|---|---:|---:|---:|---:|---:|---:|'
+  echo '| concurrency | | req/s | ratio to nginx | p90, ms | CPU asked, % | CPU all, % | CPU of ab, % | sleeps in 100 requests |'
+  echo '|---:|---|---:|---:|---:|---:|---:|---:|---:|'
   for c in "$@"; do
     forget
     for _ in $(seq "$rounds"); do

@@ -21,7 +21,7 @@ update=
 cache=${ISOTONE_HELM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/isotone-helm}
 mkdir -p "$cache"
 out=$(mktemp -d)
-trap 'rm -rf "$out"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$out"' EXIT
 failed=
 
 fail() { printf 'FAIL: %s\n' "$*" >&2; failed=yes; }
