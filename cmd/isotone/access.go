@@ -133,8 +133,8 @@ func readCA(setting, file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// endpointList is a flag with addresses, separated by commas or given several times. None is empty: that
-// would be a variable of a script that is not set.
+// endpointList is a flag with addresses, separated by commas or given several times. An empty address is
+// an error: most likely it comes from a variable that is not set.
 type endpointList []string
 
 // Decode is called by the parser for each flag.

@@ -7,7 +7,7 @@ import (
 )
 
 // reportFile is a file that a command writes when its run is over. It is opened before, so that a wrong
-// name fails at once and not after an hour. A nil one is not wanted.
+// name fails at once and not after an hour. A nil *reportFile stands for no file.
 type reportFile struct{ file *os.File }
 
 // openReport opens a file that a flag names, or returns nil if that is empty. It truncates nothing yet: a

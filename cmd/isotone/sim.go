@@ -203,7 +203,7 @@ func (c *simCmd) print(con console, s *simSummary) error {
 	w := io.Writer(con.out)
 	fmt.Fprintf(w, "runs         %d", s.Runs)
 	if s.Runs < c.Runs {
-		fmt.Fprintf(w, " of %d: it was ended before", c.Runs)
+		fmt.Fprintf(w, " of %d: ended early", c.Runs)
 	}
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "simulated    %v (%.0f s in each second of real time)\n", s.Simulated.Round(time.Second), s.Simulated.Seconds()/s.WallTime.Seconds())
