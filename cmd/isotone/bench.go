@@ -78,7 +78,7 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 	if len(c.Target) == 0 && c.Static == "" {
 		addr, err := findNode(ctx, reach, likelyNodes(o.Targets[0]))
 		if err != nil {
-			return fmt.Errorf("%w, as in: isotone bench --target HOST:PORT", err)
+			return usagef("%v, as in: isotone bench --target HOST:PORT", err)
 		}
 		o.Targets = reach.schemes([]string{addr}, c.Protocol)
 	}
@@ -92,7 +92,7 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 	progress.end()
 	if err != nil && (result == nil || result.Verdict.Checked == 0) {
 		if ctx.Err() != nil {
-			return errors.New("interrupted before there was an answer")
+			return usagef("interrupted before there was an answer")
 		}
 		if errors.As(err, new(bench.TargetError)) || errors.As(err, new(bench.Faults)) {
 			return usageError(err.Error())

@@ -49,7 +49,7 @@ func (c *benchCmd) runInterval(ctx context.Context, con console, base *bench.Opt
 	progress.end()
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return errors.New("interrupted before there was an answer")
+		return usagef("interrupted before there was an answer")
 	case errors.As(err, new(bench.TargetError)) || errors.As(err, new(bench.Faults)):
 		return usageError(err.Error())
 	case result == nil:

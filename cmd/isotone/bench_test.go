@@ -150,3 +150,11 @@ func TestDemo_RefusesAPictureThatCannotBeWritten(t *testing.T) {
 		t.Errorf("%d %s", code, text)
 	}
 }
+
+// TestBench_ExitCodeIs2WithoutANode, as docs/bench.md says.
+func TestBench_ExitCodeIs2WithoutANode(t *testing.T) {
+	code, _, text := command("bench", "--target", closedAddr(t), "--requests", "1", "--timeout", "200ms")
+	if code != exitUsage {
+		t.Errorf("%d %s", code, text)
+	}
+}

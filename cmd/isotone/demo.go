@@ -66,7 +66,7 @@ func (c *demoFailoverCmd) Run(ctx context.Context, con console) error {
 	case errors.As(err, &told) && told.Code == isotone.CodeInvalidArgument:
 		return usageError(told.Message)
 	case ctx.Err() != nil && (r == nil || r.Answers == 0):
-		return errors.New("interrupted before there was an answer")
+		return usagef("interrupted before there was an answer")
 	case err != nil && r == nil:
 		return err
 	}
