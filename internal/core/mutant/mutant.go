@@ -86,6 +86,8 @@ const (
 	SameTime64                    // I3: a 64-bit timestamp gets the time of others that are larger
 	RangeOverlaps64               // I3: a range of 64-bit timestamps uses up the first one only
 	IgnoreCeiling64               // I1: 64-bit timestamps go beyond the ceiling
+	ReserveFromClock              // liveness: nothing is reserved for 64-bit timestamps while time is ahead of the clock
+	LeadUnbounded                 // I11: what they use up is reserved, however far that is ahead of the clock
 
 	// The cluster clock (I14).
 
@@ -177,7 +179,7 @@ var names = [count]string{
 	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed", "expel-early", "copy-wins",
 	"restore-below", "restore-own-floor", "free-restored",
 	"client-floor-ignored", "client-floor-unbounded", "revoke-at-once", "renew-revoked",
-	"same-time-64", "range-overlaps-64", "ignore-ceiling-64",
+	"same-time-64", "range-overlaps-64", "ignore-ceiling-64", "reserve-from-clock", "lead-unbounded",
 	"clock-from-wall", "clock-from-own-estimate", "jump-in-term", "coarse-epoch", "oracle-by-wall", "limit-from-answer", "limit-unconfirmed", "limit-over-ceiling", "tell-unsaid", "no-wait", "wait-without-rate", "reelected-skips-wait", "oracle-does-not-wait", "report-own-only", "report-not-as-leader", "report-forgets", "release-early", "release-and-tell", "tell-after-giving-up", "from-receive", "early-from-send", "half-rtt", "no-growth", "no-uncertainty", "answer-of-another", "merge-terms", "limit-of-newer", "ignore-limit", "leader-ignores-limit", "limit-by-earliest", "stale-relay", "clock-before-call", "clock-stops-in-suspend", "clock-before-estimate", "no-commit-wait", "wait-on-latest", "stamp-earliest", "generator-forgets", "ahead-of-clock-64", "behind-clock-64",
 	"unrefused-before-open", "unrefused-second", "unrefused-in-joint", "unrefused-kind", "unrefused-zero",
 	"unrefused-member", "unrefused-removed", "unrefused-generation", "unrefused-level", "unrefused-members-max",
@@ -205,7 +207,8 @@ func (m Mutant) IsDirected() bool {
 	switch m {
 	case VoteAfterRestart, VoteAfterTermChange, CampaignUnsynced, CountEarlyGrants, EarlyUndurableLog, LeaseWithoutSlack, LeaseFromConfirm, CountUnpromised,
 		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses,
-		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait:
+		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait,
+		ReserveFromClock, LeadUnbounded:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

@@ -82,6 +82,7 @@ func (r *Replica) floorApplied(term, floor uint64) {
 		r.leading.clock.floorHeld = max(r.leading.clock.floorHeld, floor)
 	} else {
 		r.leading.alloc.Advance(min(floor, oracle.CeilingMax-2) + 1)
+		r.floorMovedTime()
 	}
 	if r.leading.raising == floor {
 		r.leading.raising = 0
@@ -111,14 +112,19 @@ func (r *Replica) passFloor(f isotone.Timestamp) (hold bool, refused *isotone.Er
 		}
 		return r.holdFloor(f)
 	}
-	before := l.alloc.Time()
-	if l.alloc.Pass(f) {
-		if l.alloc.Time() != before {
-			r.counters.FloorsPassed++
-		}
+	if l.alloc.IsAbove(f) {
 		return false, nil
 	}
 	now := r.clockNow()
+	if bound := now + uint64(ClientFloorAheadMax); now != 0 && f.Time > bound && !mutant.On(mutant.ClientFloorUnbounded) {
+		r.counters.FloorsRefused++
+		return false, floorTooFar(f.Time - now) // also below the ceiling: it would use up the room of 64-bit timestamps
+	}
+	if l.alloc.Pass(f) {
+		r.counters.FloorsPassed++
+		r.floorMovedTime()
+		return false, nil
+	}
 	if now == 0 {
 		return false, errTimeUnknown
 	}
@@ -153,7 +159,7 @@ func (r *Replica) holdFloor(f isotone.Timestamp) (hold bool, refused *isotone.Er
 func (r *Replica) refuseFloor(floor, now uint64) *isotone.Error {
 	ahead := floor - min(now, floor)
 	switch {
-	case floor >= oracle.CeilingMax-1, ahead > uint64(ClientFloorAheadMax) && !mutant.On(mutant.ClientFloorUnbounded):
+	case floor >= oracle.CeilingMax-1:
 		return floorTooFar(ahead)
 	case r.lacksLevel():
 		return isotone.Errorf(isotone.CodeRegressed, "the client's floor is beyond what this cluster has reserved: it was set back to an older copy, "+

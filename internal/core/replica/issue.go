@@ -8,7 +8,7 @@ import (
 )
 
 // issue allocates the timestamps of a request, above its floor, and returns their number. With
-// hold the request has to wait, for a proposal (see passFloor) or for the cluster clock (see next64). It goes on
+// hold the request has to wait, for a proposal (see passFloor and lead.go) or for the cluster clock (see next64). It goes on
 // then with the range that did not fit: if it began again, a request for several might never have
 // time for all of them. On an error part of the ranges is set.
 func (r *Replica) issue(p *pending) (issued uint64, hold bool, failed *isotone.Error) {
@@ -20,7 +20,7 @@ func (r *Replica) issue(p *pending) (issued uint64, hold bool, failed *isotone.E
 		n, rng, err := p.Counts[p.filled], &p.Ranges[p.filled], (*isotone.Error)(nil)
 		if p.U64 {
 			*rng, hold, err = r.next64(n, p.clock)
-			p.short = hold
+			p.short = hold && r.leading.clock.runs
 		} else if next, full := r.leading.alloc.Next(n); full != nil {
 			err = isotone.ErrOverloaded
 		} else {
@@ -44,7 +44,7 @@ func (r *Replica) arrivalClock(req Request) uint64 {
 }
 
 // next64 allocates 64-bit timestamps. Each takes 3.8 ns of the time axis. Without a cluster clock that may
-// run ahead, up to the ceiling.
+// run ahead, up to the ceiling; there the request waits for a reservation, see lead.go.
 //
 // A cluster clock allows no timestamp ahead of it (I14), and none before it showed arrived, when the request
 // came. So they have to lie between arrived and now, and after all that was issued. That is as long as
@@ -59,7 +59,7 @@ func (r *Replica) next64(count, arrived uint64) (rng isotone.Range, hold bool, e
 	switch {
 	case ok:
 		return rng, false, nil
-	case r.leading.clock.runs:
+	case r.leading.clock.runs, r.awaits64(count):
 		return rng, true, nil
 	}
 	return rng, false, isotone.ErrOverloaded

@@ -33,6 +33,7 @@ func directed() map[mutant.Mutant]func(*testing.T) bool {
 	maps.Copy(list, changeHarms)
 	maps.Copy(list, admissionHarms)
 	maps.Copy(list, intervalHarms)
+	maps.Copy(list, leadHarms)
 	return list
 }
 

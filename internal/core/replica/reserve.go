@@ -47,6 +47,7 @@ func (r *Replica) tick() {
 		r.registerPeers() // before reserve, which records what they have on disk (I6)
 		r.reserve()
 	}
+	r.reserveFor64()
 }
 
 // reserve proposes a higher ceiling. At most one reservation is in flight: within its term a
@@ -89,12 +90,6 @@ func (r *Replica) resendSnapshots() {
 	}
 }
 
-// target is the ceiling to propose, in unix nanoseconds.
-func (r *Replica) target() uint64 {
-	interval := uint64(r.cfg.EpochTicks) * uint64(r.cfg.TickInterval)
-	return max(r.axisNow(), r.clockFloor(), 1) + reserveIntervals*interval
-}
-
 // durableIndexes returns the committed index that each member is known to have on disk.
 // Uncommitted entries may still be overwritten.
 func (r *Replica) durableIndexes() []oracle.Durable {
@@ -135,6 +130,10 @@ func (r *Replica) reservationApplied(term, floor uint64) {
 	switch {
 	case l.alloc.IsOpen():
 		l.alloc.Extend(r.state.Ceiling)
+		if l.wants64 {
+			l.wants64 = false
+			r.queue.release()
+		}
 	case floor < r.state.Ceiling:
 		if !l.clock.reserved {
 			r.scheduleOpening(floor)

@@ -28,34 +28,6 @@ func TestU64_BothFormsHaveOneOrder(t *testing.T) {
 	}
 }
 
-// TestU64_StopAtTheCeiling: then they are overloaded, and the other form is not.
-func TestU64_StopAtTheCeiling(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	l := c.leader()
-	token := c.ask64(l, isotone.ReadQuorum, isotone.RangeCountMax) // 16 s of time
-	c.settle()
-	if got := l.outcome(token); got != isotone.CodeOverloaded {
-		t.Errorf("16 s at once: %q", got)
-	}
-	for i := 0; ; i++ {
-		token := c.ask64(l, isotone.ReadQuorum, isotone.Range64CountMax)
-		c.settle()
-		if got := l.outcome(token); got == isotone.CodeOverloaded && i > 50 {
-			break
-		} else if got != "ok" || i > 10_000 {
-			t.Fatalf("millisecond %d: %q", i, got)
-		}
-	}
-	c.must(l)
-	c.tick(30)
-	if token := c.ask64(l, isotone.ReadQuorum, 1000); true {
-		c.settle()
-		if got := l.outcome(token); got != "ok" {
-			t.Errorf("later: %q", got)
-		}
-	}
-}
-
 func TestU64_AreAboveAFloor(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	l := c.leader()
