@@ -80,36 +80,27 @@ func (f *restoreFlags) settings() (s config.Settings, founders []uint64, err err
 	return s, slices.Sorted(maps.Keys(s.PeerMap())), nil
 }
 
-// restoredDrift is how much of the time since the backup is added to its ceiling. A ceiling
-// that is ahead of the clock would else give every restoration of one backup the same floor,
-// and a cluster that was restored, has run and was lost would be restored below what it
-// issued: its time stood still at that floor, but for a nanosecond with each reservation.
-const restoredDrift = 1000
-
-// floorAbove returns the floor for a new cluster: above the backup, the clock with what a client
-// may have moved the lost cluster ahead of it, and what the operator says. It grows with the clock.
-func (f *restoreFlags) floorAbove(d backup.Document, now time.Time) (uint64, error) {
-	ceiling := d.Ceiling + uint64(max(0, now.Sub(d.Taken))/restoredDrift)
-	floor := max(ceiling, uint64(max(0, now.Add(replica.ClientFloorAheadMax).UnixNano()))) + uint64(f.Margin)
+// begin returns where the new cluster begins, in unix nanoseconds; see [replica.Beginning], whose
+// Earlier and Prepared are given.
+func (f *restoreFlags) begin(b replica.Beginning, d backup.Document, now time.Time) (uint64, error) {
+	b.Backup = replica.Mark{Time: d.Ceiling, At: uint64(max(0, d.Taken.UnixNano()))}
+	b.Now, b.Margin, b.Force = uint64(max(0, now.UnixNano())), f.Margin, f.Force
 	if f.Floor != "" {
-		above, err := parseFloor(f.Floor)
-		if err != nil {
+		var err error
+		if b.Floor, err = parseFloor(f.Floor); err != nil {
 			return 0, usageError("--floor: " + err.Error())
 		}
-		floor = max(floor, above+1)
 	}
-	switch ahead := time.Unix(0, int64(floor)).Sub(now); {
-	case floor >= oracle.CeilingMax-1:
-		return 0, usagef("the floor must be before the year 2262")
-	case f.Force:
-	case d.Taken.After(now.Add(f.Margin)):
-		return 0, fmt.Errorf("the backup was taken at %s, and this machine's clock shows %s: set the clock, and restore again; or say with --floor what the largest timestamp was, and go on with --force",
-			d.Taken.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
-	case ahead > replica.FloorAheadMax+f.Margin:
-		return 0, fmt.Errorf("the new cluster would begin at %s, %v ahead of this machine's clock, and its time would stand still for that long; is the clock right? If so, go on with --force",
-			nanoTime(floor), ahead.Round(time.Second))
+	return b.Time()
+}
+
+// prepared returns where the cluster begins that a data directory is prepared for, 0 if that is none of the lost
+// cluster. A seed that cannot be read is replaced.
+func prepared(dir, lost string) uint64 {
+	if seed, err := backup.ReadSeed(dir); err == nil && seed != nil && seed.Backup.ClusterID == lost {
+		return seed.Floor
 	}
-	return floor, nil
+	return 0
 }
 
 func (f *restoreFlags) confirm(ctx context.Context, con console, question string) error {
@@ -159,19 +150,12 @@ func (c *restoreCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
-	b, err := backup.Read(c.File)
+	d, state, err := readBackup(c.File)
 	if err != nil {
 		return err
 	}
-	d, err := backup.Decode(b)
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.File, err)
-	}
-	state, err := decodeBackup(d)
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.File, err)
-	}
-	floor, err := c.floorAbove(d, time.Now())
+	now := time.Now()
+	floor, err := c.above(d, s, now)
 	if err != nil {
 		return err
 	}
@@ -182,19 +166,57 @@ func (c *restoreCmd) Run(ctx context.Context, con console) error {
 		d.ClusterID, d.Taken.Format(time.RFC3339), nanoTime(floor))); err != nil {
 		return err
 	}
-	dir, err := storage.OpenDirectory(s.DataDir)
-	if err != nil {
-		return err
-	}
 	seed := &backup.Seed{NodeID: s.NodeID, Founders: founders, Floor: floor, Backup: d}
-	err = refuseData(s.DataDir) // now that it is locked
-	if err == nil {
-		err = backup.WriteSeed(s.DataDir, seed, c.step)
+	note := backup.Note{Backup: d.Sum, Floor: floor, At: now}
+	if err := backup.WriteNote(c.File, s.NodeID, note); err != nil { // before any cluster can begin there
+		fmt.Fprintf(con.err, "warning: cannot note beside the backup where the cluster begins (%v); to restore the backup a second time, give the largest timestamp of this cluster with --floor\n", err)
 	}
-	if err := errors.Join(err, dir.Close()); err != nil {
+	if err := c.writeSeed(s.DataDir, seed); err != nil {
 		return err
 	}
 	return c.report(con, seed, state, s.DataDir, "")
+}
+
+// above returns where the new cluster begins. A note beside the backup says where an earlier one did, unless it is
+// the one for which the data directory is prepared.
+func (c *restoreCmd) above(d backup.Document, s config.Settings, now time.Time) (uint64, error) {
+	b := replica.Beginning{Prepared: prepared(s.DataDir, d.ClusterID)}
+	note, ok, err := backup.ReadNote(c.File, s.NodeID, d.Sum)
+	if err != nil && !c.Force {
+		return 0, err
+	}
+	if ok && note.Floor != b.Prepared {
+		b.Earlier = replica.Mark{Time: note.Floor, At: uint64(max(0, note.At.UnixNano()))}
+	}
+	return c.begin(b, d, now)
+}
+
+// readBackup reads a backup and the state in it.
+func readBackup(path string) (d backup.Document, state oracle.State, err error) {
+	b, err := backup.Read(path)
+	if err != nil {
+		return d, state, err
+	}
+	if d, err = backup.Decode(b); err == nil {
+		state, err = decodeBackup(d)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return d, state, err
+}
+
+// writeSeed prepares a data directory without data.
+func (f *restoreFlags) writeSeed(path string, seed *backup.Seed) error {
+	dir, err := storage.OpenDirectory(path)
+	if err != nil {
+		return err
+	}
+	err = refuseData(path) // now that it is locked
+	if err == nil {
+		err = backup.WriteSeed(path, seed, f.step)
+	}
+	return errors.Join(err, dir.Close())
 }
 
 // refuseData refuses a directory from which a node was ever started.
@@ -227,7 +249,7 @@ func (c *recoverCmd) Run(ctx context.Context, con console) error {
 		return err
 	}
 	if !hasData {
-		return c.again(con, s)
+		return c.again(ctx, con, s)
 	}
 	dir, err := openStopped(s.DataDir)
 	if err != nil {
@@ -253,7 +275,7 @@ func (c *recoverCmd) recover(ctx context.Context, con console, s config.Settings
 	if err != nil {
 		return fail(err)
 	}
-	floor, err := c.floorAbove(d, time.Now())
+	floor, err := c.begin(replica.Beginning{Prepared: prepared(s.DataDir, d.ClusterID)}, d, time.Now())
 	if err != nil {
 		return fail(err)
 	}
@@ -271,8 +293,9 @@ func (c *recoverCmd) recover(ctx context.Context, con console, s config.Settings
 	return seed, state, aside, err
 }
 
-// again handles a directory without data: recover has set it aside already.
-func (c *recoverCmd) again(con console, s config.Settings) error {
+// again handles a directory without data: recover has set it aside already. What is prepared is raised to where the
+// command would begin now, and never lowered.
+func (c *recoverCmd) again(ctx context.Context, con console, s config.Settings) error {
 	seed, err := backup.ReadSeed(s.DataDir)
 	if err != nil {
 		return err
@@ -285,6 +308,17 @@ func (c *recoverCmd) again(con console, s config.Settings) error {
 	}
 	state, err := decodeBackup(seed.Backup)
 	if err != nil {
+		return err
+	}
+	floor, err := c.begin(replica.Beginning{Prepared: seed.Floor}, seed.Backup, time.Now())
+	if err != nil {
+		return err
+	}
+	if err := c.confirm(ctx, con, fmt.Sprintf("%s is prepared for a new cluster already, which begins at %s. It is to begin at %s instead.", s.DataDir, nanoTime(seed.Floor), nanoTime(floor))); err != nil {
+		return err
+	}
+	seed.Floor = floor
+	if err := c.writeSeed(s.DataDir, seed); err != nil {
 		return err
 	}
 	return c.report(con, seed, state, s.DataDir, "")

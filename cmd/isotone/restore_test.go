@@ -1,60 +1,90 @@
 package main
 
 import (
-	"math"
+	"encoding/json"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/isotone/isotone/internal/core/oracle"
-	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/host/backup"
 )
 
-func TestRestore_TheFloorIsAboveBackupClockAndFlag(t *testing.T) {
-	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	ns := func(after time.Duration) uint64 { return uint64(now.Add(after).UnixNano()) }
-	for name, tc := range map[string]struct {
-		ceiling uint64
-		taken   time.Duration // before now
-		flags   restoreFlags
-		want    uint64
-		err     string
-	}{
-		"the clock":              {ns(-time.Hour), time.Hour, restoreFlags{Margin: 10 * time.Second}, ns(10*time.Second + replica.ClientFloorAheadMax), ""},
-		"the backup":             {ns(time.Hour), 0, restoreFlags{Margin: 10 * time.Second}, ns(time.Hour + 10*time.Second), ""},
-		"the backup, later":      {ns(time.Hour), 1000 * time.Second, restoreFlags{}, ns(time.Hour + time.Second), ""},
-		"the flag":               {ns(0), 0, restoreFlags{Floor: "2026-11-22T13:00:00Z"}, ns(time.Hour) + 1, ""},
-		"a flag that is below":   {ns(0), 0, restoreFlags{Floor: "5", Margin: 1}, ns(replica.ClientFloorAheadMax) + 1, ""},
-		"no timestamp":           {ns(0), 0, restoreFlags{Floor: "yesterday"}, 0, "no timestamp"},
-		"a flag of days":         {ns(0), 0, restoreFlags{Floor: "2026-11-24T12:00:00Z"}, 0, "--force"},
-		"a flag of days, forced": {ns(0), 0, restoreFlags{Floor: "2026-11-24T12:00:00Z", Force: true}, ns(48*time.Hour) + 1, ""},
-		"a backup of days":       {ns(48 * time.Hour), 0, restoreFlags{}, 0, "is the clock right"},
-		"the clock is behind":    {ns(-time.Hour), -time.Minute, restoreFlags{Margin: 10 * time.Second}, 0, "set the clock"},
-		"the end of time":        {math.MaxInt64 - 2, 0, restoreFlags{Margin: time.Second, Force: true}, 0, "2262"},
+// prepareBackup writes the backup of a cluster that had come to ceiling when it was taken, and returns its path.
+func prepareBackup(t *testing.T, ceiling, taken time.Time) string {
+	t.Helper()
+	state := oracle.State{ClusterID: 7, Level: 3, Ceiling: uint64(ceiling.UnixNano()), Members: []oracle.Member{{ID: 1}}}
+	d := backup.Document{ClusterID: "0000000000000007", Level: 3, Ceiling: state.Ceiling, State: state.Append(nil), Taken: taken}
+	d.Seal()
+	path := filepath.Join(t.TempDir(), "backup")
+	if err := backup.Write(path, d.Encode(), false, nil); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// restored runs restore and returns where the cluster begins.
+func restored(t *testing.T, dir, path string, flags ...string) uint64 {
+	t.Helper()
+	var s restoreSummary
+	code, out, text := command(append([]string{"restore", "--data-dir", dir, "--yes", "--json", path}, flags...)...)
+	if code != 0 || json.Unmarshal([]byte(out), &s) != nil {
+		t.Fatalf("%d, %q, %q", code, out, text)
+	}
+	if seed, err := backup.ReadSeed(dir); err != nil || seed.Floor != s.Floor {
+		t.Fatalf("prepared: %+v, %v", seed, err)
+	}
+	return s.Floor
+}
+
+// TestRestore_ASecondTimeBeginsAboveTheFirst whatever the operator says then: a note beside the backup knows.
+func TestRestore_ASecondTimeBeginsAboveTheFirst(t *testing.T) {
+	path := prepareBackup(t, time.Now(), time.Now())
+	dir := func() string { return filepath.Join(t.TempDir(), "data") }
+	last := restored(t, dir(), path, "--floor", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	if ahead := time.Until(time.Unix(0, int64(last))); ahead < time.Hour {
+		t.Fatalf("the first begins %v ahead of the clock", ahead)
+	}
+	for _, flags := range [][]string{
+		{"--margin", "10s"},
+		{"--floor", strconv.FormatUint(last, 10)},
+		{"--floor", time.Now().Add(time.Minute).UTC().Format(time.RFC3339)},
+		{"--margin", "1s"},
 	} {
-		d := backup.Document{Ceiling: tc.ceiling, Taken: now.Add(-tc.taken)}
-		got, err := tc.flags.floorAbove(d, now)
-		if got != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
-			t.Errorf("%s: %d, %v; want %d, %q", name, got, err, tc.want, tc.err)
+		next := restored(t, dir(), path, flags...)
+		if next < last+uint64(time.Second) {
+			t.Errorf("%q: begins at %d, and the one before at %d", flags, next, last)
 		}
+		last = next
 	}
 }
 
-// TestRestore_RestoringOneBackupAgainBeginsLater has a backup whose ceiling is far ahead of the
-// clock.
-func TestRestore_RestoringOneBackupAgainBeginsLater(t *testing.T) {
-	now, last := time.Now(), uint64(0)
-	f := restoreFlags{Margin: time.Second, Force: true}
-	d := backup.Document{Ceiling: uint64(now.Add(time.Hour).UnixNano()), Taken: now}
-	for range 100 {
-		now = now.Add(50 * time.Minute / 10)
-		floor, err := f.floorAbove(d, now)
-		if err != nil || floor <= last+1000 { // a nanosecond for each reservation
-			t.Fatalf("%d after %d, %v", floor, last, err)
-		}
-		last = floor
+// TestRestore_RepeatedOnOneDirectoryNeverLowersIt, and does not take its own note for that of another cluster.
+func TestRestore_RepeatedOnOneDirectoryNeverLowersIt(t *testing.T) {
+	path, dir := prepareBackup(t, time.Now(), time.Now()), filepath.Join(t.TempDir(), "data")
+	first := restored(t, dir, path, "--floor", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	if again := restored(t, dir, path); again != first {
+		t.Errorf("it began at %d, and begins at %d", first, again)
+	}
+	if raised := restored(t, dir, path, "--floor", time.Now().Add(2*time.Hour).UTC().Format(time.RFC3339)); raised < first+uint64(50*time.Minute) {
+		t.Errorf("it began at %d, and with a higher floor at %d", first, raised)
+	}
+}
+
+func TestRestore_ANoteThatCannotBeReadIsNamed(t *testing.T) {
+	path, dir := prepareBackup(t, time.Now(), time.Now()), filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(backup.NotePath(path, 1), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, text := command("restore", "--data-dir", dir, "--yes", path)
+	if code == 0 || !strings.Contains(text, "backup.restored-1") || !strings.Contains(text, "--floor") {
+		t.Errorf("%d, %q", code, text)
+	}
+	if code, _, text := command("restore", "--data-dir", dir, "--yes", "--force", path); code != 0 {
+		t.Errorf("with --force: %q", text)
 	}
 }
 
@@ -104,5 +134,48 @@ func TestRestore_RefusesWhatItCannotUse(t *testing.T) {
 	}
 	if code, _, text := command("serve", "--data-dir", filepath.Join(dir, "data"), "--join", "localhost:1", "--http-port", "0", "--raft-addr", "127.0.0.1:0", "--thrift-port", "0"); code != 1 || !strings.Contains(text, "without JOIN") {
 		t.Errorf("with JOIN: %d, %q", code, text)
+	}
+}
+
+// TestRecover_AgainRaisesWhatIsPrepared has a directory whose data is set aside already, as recover leaves it.
+func TestRecover_AgainRaisesWhatIsPrepared(t *testing.T) {
+	dir := t.TempDir()
+	d, _, err := readBackup(prepareBackup(t, time.Now(), time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := uint64(time.Now().UnixNano())
+	if err := backup.WriteSeed(dir, &backup.Seed{NodeID: 1, Founders: []uint64{1}, Floor: first, Backup: d}, nil); err != nil {
+		t.Fatal(err)
+	}
+	recovered := func(flags ...string) uint64 {
+		t.Helper()
+		code, out, text := command(append([]string{"recover", "--force-new-cluster", "--data-dir", dir, "--yes", "--json"}, flags...)...)
+		var s restoreSummary
+		if code != 0 || json.Unmarshal([]byte(out), &s) != nil {
+			t.Fatalf("%d, %q, %q", code, out, text)
+		}
+		if seed, err := backup.ReadSeed(dir); err != nil || seed.Floor != s.Floor {
+			t.Fatalf("prepared: %+v, %v", seed, err)
+		}
+		return s.Floor
+	}
+	byClock := recovered()
+	if byClock < first+uint64(20*time.Second) {
+		t.Errorf("the clock has gone on, and it begins at %d, %d before", byClock, first)
+	}
+	higher := time.Now().Add(5 * time.Minute)
+	byFloor := recovered("--floor", higher.UTC().Format(time.RFC3339))
+	if byFloor < uint64(higher.UnixNano()) {
+		t.Errorf("begins at %d, below --floor", byFloor)
+	}
+	if byMargin := recovered("--margin", "10m"); byMargin < byFloor+uint64(4*time.Minute) {
+		t.Errorf("begins at %d with a margin of 10 minutes", byMargin)
+	}
+	if again := recovered(); again < byFloor {
+		t.Errorf("a beginning of %d was lowered to %d", byFloor, again)
+	}
+	if code, _, text := command("recover", "--force-new-cluster", "--data-dir", dir, "--yes", "--floor", "yesterday"); code == 0 || !strings.Contains(text, "--floor") {
+		t.Errorf("%d, %q", code, text)
 	}
 }

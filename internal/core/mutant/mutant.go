@@ -77,6 +77,8 @@ const (
 	ExpelEarly                    // liveness: a removed member is told to stop while its vote may be needed
 	CopyWins                      // I6: a copy of a data directory that is started takes the place of the process that runs
 	RestoreBelow                  // I13: a restored cluster starts without its floor
+	CarryNothing                  // I13: a restored cluster may begin below what the lost one issued while its time was ahead of the clock
+	FloorWithoutMargin            // I13: it begins right above the timestamp that an operator gives
 	RestoreOwnFloor               // I10, I13: each founder takes its own floor for the largest
 	FreeRestored                  // I9: a restored cluster grants workers that clients of the lost one may hold
 	ClientFloorIgnored            // I13: a leader answers at or below the floor that a request carries
@@ -177,7 +179,7 @@ var names = [count]string{
 	"grant-from-request", "inherit-lease", "extend-unasked", "release-used", "release-late", "relist-released", "forget-workers",
 	"grant-foreign-space", "queue-responses", "unbounded-log", "merge-snapshot-notes", "change-unchecked", "release-in-next-step", "ignore-clocks", "vouch-by-one", "follow-jump", "believe-stale-clocks", "raise-unasked", "apply-by-node",
 	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed", "expel-early", "copy-wins",
-	"restore-below", "restore-own-floor", "free-restored",
+	"restore-below", "carry-nothing", "floor-without-margin", "restore-own-floor", "free-restored",
 	"client-floor-ignored", "client-floor-unbounded", "revoke-at-once", "renew-revoked",
 	"same-time-64", "range-overlaps-64", "ignore-ceiling-64", "reserve-from-clock", "lead-unbounded",
 	"clock-from-wall", "clock-from-own-estimate", "jump-in-term", "coarse-epoch", "oracle-by-wall", "limit-from-answer", "limit-unconfirmed", "limit-over-ceiling", "tell-unsaid", "no-wait", "wait-without-rate", "reelected-skips-wait", "oracle-does-not-wait", "report-own-only", "report-not-as-leader", "report-forgets", "release-early", "release-and-tell", "tell-after-giving-up", "from-receive", "early-from-send", "half-rtt", "no-growth", "no-uncertainty", "answer-of-another", "merge-terms", "limit-of-newer", "ignore-limit", "leader-ignores-limit", "limit-by-earliest", "stale-relay", "clock-before-call", "clock-stops-in-suspend", "clock-before-estimate", "no-commit-wait", "wait-on-latest", "stamp-earliest", "generator-forgets", "ahead-of-clock-64", "behind-clock-64",
@@ -208,7 +210,7 @@ func (m Mutant) IsDirected() bool {
 	case VoteAfterRestart, VoteAfterTermChange, CampaignUnsynced, CountEarlyGrants, EarlyUndurableLog, LeaseWithoutSlack, LeaseFromConfirm, CountUnpromised,
 		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses,
 		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait,
-		ReserveFromClock, LeadUnbounded:
+		ReserveFromClock, LeadUnbounded, CarryNothing, FloorWithoutMargin:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

@@ -34,6 +34,7 @@ func directed() map[mutant.Mutant]func(*testing.T) bool {
 	maps.Copy(list, admissionHarms)
 	maps.Copy(list, intervalHarms)
 	maps.Copy(list, leadHarms)
+	maps.Copy(list, beginningHarms)
 	return list
 }
 
