@@ -42,7 +42,8 @@ type Options struct {
 }
 
 // Lease is a range of milliseconds, [Start, End) in unix milliseconds, in which only one
-// generator may make IDs of its worker.
+// generator may make IDs of its worker. An empty one, which ends where it starts, allows none
+// until [Generator.Extend].
 type Lease struct{ Start, End int64 }
 
 // Generator makes the IDs of one worker. It is safe for concurrent use; making IDs
@@ -143,8 +144,8 @@ func (o Options) validate(worker int) error {
 	if o.AheadMax < 0 || o.AheadMax > aheadLimit {
 		fault("AheadMax %v: want 0 to %v", o.AheadMax, aheadLimit)
 	}
-	if o.Lease != (Lease{}) && (o.Lease.Start < 0 || o.Lease.Start >= o.Lease.End) {
-		fault("the lease [%d, %d) is empty or negative", o.Lease.Start, o.Lease.End)
+	if o.Lease != (Lease{}) && (o.Lease.Start < 0 || o.Lease.Start > o.Lease.End) {
+		fault("the lease [%d, %d) ends before it begins, or is negative", o.Lease.Start, o.Lease.End)
 	}
 	if len(faults) == 0 {
 		return nil

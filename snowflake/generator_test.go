@@ -48,11 +48,11 @@ func TestNew_PanicsOutsideTheWorkers(t *testing.T) {
 }
 
 func TestNewGenerator_NamesEveryFault(t *testing.T) {
-	_, err := snowflake.NewGenerator(1024, snowflake.Options{Lease: snowflake.Lease{Start: 9, End: 9}, AheadMax: -1})
+	_, err := snowflake.NewGenerator(1024, snowflake.Options{Lease: snowflake.Lease{Start: 9, End: 8}, AheadMax: -1})
 	if !errors.Is(err, isotone.ErrInvalidArgument) {
 		t.Fatal(err)
 	}
-	for _, fault := range []string{"worker 1024", "lease [9, 9)", "AheadMax"} {
+	for _, fault := range []string{"worker 1024", "lease [9, 8)", "AheadMax"} {
 		if !strings.Contains(err.Error(), fault) {
 			t.Errorf("%q is missing in %q", fault, err)
 		}

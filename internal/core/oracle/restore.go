@@ -7,8 +7,8 @@ import (
 )
 
 // membersFence is how far beyond the floor of a restored cluster, in milliseconds, nodes of
-// the former one may have made ids: their clocks may be 10 s off those of their peers
-// (SkewMax of internal/core/replica), and generators may be 1 s ahead of their clock.
+// the former one may have made ids: they use their leases only up to 10 s beyond the clocks of a quorum
+// (SkewMax of internal/core/replica). The rest is a margin for the rates of clocks.
 const membersFence = uint64(11 * time.Second / time.Millisecond)
 
 // Fence keeps the workers of a restored cluster from what holders of the former one may still

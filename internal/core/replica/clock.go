@@ -119,6 +119,7 @@ func (r *Replica) updateQuorumClock() {
 		r.clocks.quorum = r.quorumClock(voters)
 	}
 	r.checkSkew()
+	r.extendGenerators()
 }
 
 // quorumClock returns the largest reading that a quorum of the voters reaches.

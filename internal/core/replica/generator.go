@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/mutant"
@@ -15,6 +16,11 @@ import (
 // the reason; other goroutines only ask them for ids. A lease is released in the same step
 // that stops its generator. Otherwise a later step would find a lease without a generator,
 // make a second one, and begin again at the start of the lease.
+//
+// A generator reads its node's clock by itself, and a lease may be an hour long. So that a clock that jumps ahead
+// between two steps makes no ids there, a generator may use its lease only up to SkewMax beyond the quorum's clock. A
+// restored cluster relies on that (oracle.Restored): it does not know the latest leases. While this node knows
+// too few clocks, the steady clock continues the latest reading: so a node that is cut off uses its leases up.
 
 // generators are the generators of this process.
 type generators struct {
@@ -27,6 +33,8 @@ type generators struct {
 	// used is the Start of the latest lease of each worker that had a generator. A process
 	// makes at most one generator for a grant.
 	used map[uint16]uint64
+	// vouched is the latest that was known of the quorum's clock.
+	vouched reading
 }
 
 var (
@@ -93,7 +101,7 @@ func (r *Replica) updateGenerators() {
 		held[slot] = true
 		old := r.ids.slots[slot]
 		if old != nil && old.Worker() == int(l.Worker) && old.Lease().Start == int64(l.Start) {
-			old.Extend(int64(l.End))
+			old.Extend(int64(r.usableEnd(l)))
 			continue
 		}
 		if old != nil {
@@ -107,6 +115,30 @@ func (r *Replica) updateGenerators() {
 			r.setGenerator(slot, nil)
 		}
 	}
+}
+
+// extendGenerators lets generators use more of their leases as time passes.
+func (r *Replica) extendGenerators() {
+	if r.clocks.quorum.known {
+		r.ids.vouched = r.clocks.quorum
+	}
+	for _, l := range r.workers.held {
+		if slot := int(l.Slot); slot < len(r.ids.slots) {
+			if gen := r.ids.slots[slot]; gen != nil && gen.Worker() == int(l.Worker) && gen.Lease().Start == int64(l.Start) {
+				gen.Extend(int64(r.usableEnd(l)))
+			}
+		}
+	}
+}
+
+// usableEnd returns the millisecond before which a generator may use a lease now. At the start of the lease nothing of
+// it is usable yet.
+func (r *Replica) usableEnd(l oracle.WorkerLease) uint64 {
+	vouched, _ := r.ids.vouched.now(r.mono) // 0 if it is not known
+	if mutant.On(mutant.WholeLease) {
+		return l.End
+	}
+	return max(l.Start, min(l.End, (vouched+uint64(SkewMax))/uint64(time.Millisecond)))
 }
 
 // replaceGenerator stops a generator whose slot has another lease. If its own was revoked, that
@@ -127,7 +159,7 @@ func (r *Replica) newGenerator(l oracle.WorkerLease) *snowflake.Generator {
 	r.ids.used[l.Worker] = l.Start
 	gen, err := snowflake.NewGenerator(int(l.Worker), snowflake.Options{
 		Layout: snowflake.Layout(r.cfg.Space), Now: r.cfg.IDClock, AheadMax: r.cfg.IDAheadMax,
-		Lease: snowflake.Lease{Start: int64(l.Start), End: int64(l.End)},
+		Lease: snowflake.Lease{Start: int64(l.Start), End: int64(r.usableEnd(l))},
 	})
 	if err != nil {
 		panic(fmt.Sprintf("I9: no generator accepts the lease %+v: %v", l, err))
@@ -151,6 +183,9 @@ func (r *Replica) checkSkew() {
 	}
 	refused := g.refused
 	switch skew, known := r.Skew(); {
+	case r.clocks.soleVoter && len(r.state.Members) <= 1 && r.clock().Offset > SkewMax:
+		refused = isotone.Errorf(isotone.CodeClock, "this node's clock has jumped ahead by %.1f s while the process ran, at most %.0f s are allowed: it makes no ids until the clock is set back, or the node is started again",
+			r.clock().Offset.Seconds(), SkewMax.Seconds())
 	case len(r.state.Members) <= 1 || known && skew.Abs() <= SkewMax:
 		refused = nil
 	case known:

@@ -35,6 +35,7 @@ func directed() map[mutant.Mutant]func(*testing.T) bool {
 	maps.Copy(list, intervalHarms)
 	maps.Copy(list, leadHarms)
 	maps.Copy(list, beginningHarms)
+	maps.Copy(list, idHarms)
 	return list
 }
 
