@@ -126,11 +126,11 @@ CHAOS_MINUTES ?= 30
 .PHONY: chaos chaos-short upgrade-storm member-storm member-steps
 chaos: ## real processes under random faults for CHAOS_MINUTES (30)
 	CHAOS_MINUTES='$(CHAOS_MINUTES)' CHAOS_SEED='$(CHAOS_SEED)' CHAOS_ONLY='$(CHAOS_ONLY)' \
-		go test -count=1 -v -timeout 24h -run '^TestChaos$$' ./internal/check/chaos
+		go test -count=1 -v -parallel 1 -timeout 24h -run '^TestChaos$$' ./internal/check/chaos
 
-chaos-short: ## the same, one short storm
+chaos-short: ## the same, one short storm, as "go test" runs it
 	CHAOS_SEED='$(CHAOS_SEED)' CHAOS_ONLY='$(CHAOS_ONLY)' \
-		go test -count=1 -v -short -run '^TestChaos$$' ./internal/check/chaos
+		go test -count=1 -v -run '^TestChaos$$' ./internal/check/chaos
 
 # Nodes change between the previous release and this version at random, while they are
 # killed and stopped as well. Needs the history of the repository.
@@ -140,7 +140,7 @@ UPGRADE_MINUTES ?= 1
 
 upgrade-storm: ## nodes of two releases under faults for UPGRADE_MINUTES (1)
 	UPGRADE_MINUTES='$(UPGRADE_MINUTES)' UPGRADE_SEED='$(UPGRADE_SEED)' \
-		go test -count=1 -v -timeout 24h -run '^TestUpgrade_NoWrongAnswerInAStorm$$' ./internal/check/chaos
+		go test -count=1 -v -parallel 1 -timeout 24h -run '^TestUpgrade_NoWrongAnswerInAStorm$$' ./internal/check/upgrade
 
 # Members are replaced, added, removed, moved and restarted, and leaders are killed within the
 # commands that do it, all under a load of the Go client with deadlines of 2 s: about nine
@@ -155,8 +155,8 @@ MEMBER_KILLS ?= 200
 
 member-storm: ## changes of membership under load, about nine minutes
 	MEMBER_REPLACEMENTS='$(MEMBER_REPLACEMENTS)' MEMBER_GROWTHS='$(MEMBER_GROWTHS)' MEMBER_MOVES='$(MEMBER_MOVES)' \
-	MEMBER_ROLLS='$(MEMBER_ROLLS)' MEMBER_KILLS='$(MEMBER_KILLS)' MEMBER_SEED='$(MEMBER_SEED)' \
-		go test -count=1 -v -timeout 24h -run '^TestMember_' ./internal/check/chaos
+	CALL_DEADLINE=2s MEMBER_ROLLS='$(MEMBER_ROLLS)' MEMBER_KILLS='$(MEMBER_KILLS)' MEMBER_SEED='$(MEMBER_SEED)' \
+		go test -count=1 -v -parallel 1 -timeout 24h -run '^TestMember_' ./internal/check/membership
 
 # Leaders are killed, stopped, cut off, ended and replaced, in clusters of all kinds, FAILOVER_EVENTS
 # times each, and it is measured how long no request is answered: about two hours on an idle machine.
@@ -174,20 +174,20 @@ FAILOVER_DIR ?= failover
 failover: ## how long a failover takes: FAILOVER_EVENTS (100) of each of FAILOVER_KINDS (all)
 	FAILOVER_EVENTS='$(FAILOVER_EVENTS)' FAILOVER_KINDS='$(FAILOVER_KINDS)' FAILOVER_MINUTES='$(FAILOVER_MINUTES)' \
 	FAILOVER_DIR='$(abspath $(FAILOVER_DIR))' FAILOVER_STRICT='$(FAILOVER_STRICT)' \
-		go test -count=1 -v -timeout 24h -run '^TestFailover_Report$$' ./internal/check/chaos
+		go test -count=1 -v -parallel 1 -timeout 24h -run '^TestFailover_Report$$' ./internal/check/failover
 
 # The leader, the node concerned, and the command itself are killed at every step of every command
 # that changes members or the leadership. "go test" does that at one step of each.
 #
 # make member-steps MEMBER_STEPS_ONLY="replace,transfer"
 member-steps: ## kill -9 at every step of a change of membership, a quarter of an hour
-	MEMBER_STEPS=all MEMBER_STEPS_ONLY='$(MEMBER_STEPS_ONLY)' \
-		go test -count=1 -v -timeout 24h -run '^TestMemberSteps_' ./internal/check/chaos
+	CALL_DEADLINE=2s MEMBER_STEPS=all MEMBER_STEPS_ONLY='$(MEMBER_STEPS_ONLY)' \
+		go test -count=1 -v -parallel 1 -timeout 24h -run '^TestMemberSteps_' ./internal/check/membership
 
 # 1,000 connections of hostile clients of one kind after the other, beside a client with
 # credentials: 0 of its calls may fail, and 80 % of its rate have to remain, by the median of
 # HOSTILE_ROUNDS of HOSTILE_SECONDS each, without and with the others in turns; below that, of up
-# to three times as many. About ten minutes; "go test" does the same once for a second each, without a bound on the rate.
+# to three times as many. About ten minutes; "go test" does the same once with 300 connections, without a bound on the rate.
 #
 # make hostile-storm HOSTILE_ONLY="MULTI queues,UDP garbage" HOSTILE_PAUSE=2000
 HOSTILE_SECONDS ?= 3
@@ -195,5 +195,5 @@ HOSTILE_ROUNDS ?= 3
 
 .PHONY: hostile-storm
 hostile-storm: ## hostile clients of every kind beside a good one, about ten minutes
-	HOSTILE_SECONDS='$(HOSTILE_SECONDS)' HOSTILE_ROUNDS='$(HOSTILE_ROUNDS)' HOSTILE_ONLY='$(HOSTILE_ONLY)' HOSTILE_PAUSE='$(HOSTILE_PAUSE)' \
-		go test -count=1 -v -timeout 24h -run '^TestHostile_' ./internal/check/chaos
+	CALL_DEADLINE=2s HOSTILE_SECONDS='$(HOSTILE_SECONDS)' HOSTILE_ROUNDS='$(HOSTILE_ROUNDS)' HOSTILE_ONLY='$(HOSTILE_ONLY)' HOSTILE_PAUSE='$(HOSTILE_PAUSE)' \
+		go test -count=1 -v -parallel 1 -timeout 24h -run '^TestHostile_' ./internal/check/service

@@ -86,6 +86,12 @@ internal/check/ports:
 internal/check/demo:        . client internal/core/lincheck internal/check/child internal/check/ports ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/chaos:       . internal/core/lincheck internal/check/child internal/check/ports ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/chromium:    ; golang.org/x/net
+internal/check/trial:       . client snowflake internal/core/lincheck internal/check/chaos
+internal/check/membership:  ; golang.org/x/sys
+internal/check/failover:
+internal/check/service:     ; github.com/quic-go/quic-go
+internal/check/operation:
+internal/check/upgrade:
 internal/check/manual:
 
 site/plot:

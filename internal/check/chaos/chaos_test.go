@@ -21,6 +21,7 @@ import (
 // TestLoad_NoticesAFaultyOracle runs the load on an oracle that repeats a timestamp, one that
 // goes back, and one that redirects to an unknown leader.
 func TestLoad_NoticesAFaultyOracle(t *testing.T) {
+	t.Parallel()
 	for name, faulty := range map[string]func(uint64) isotone.Timestamp{
 		"repeats":   func(n uint64) isotone.Timestamp { return isotone.Timestamp{Time: 1, Index: n - n%100/99} },
 		"goes back": func(n uint64) isotone.Timestamp { return isotone.Timestamp{Time: 1 + n/50%2, Index: n} },

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/trial"
 )
 
 // TestDisk_FailedSyncEndsTheNode makes the disk of a follower fail, then that of the
 // leader (I8). The node stops and logs why; the others go on.
 func TestDisk_FailedSyncEndsTheNode(t *testing.T) {
-	c := chaos.StartCluster(t, options())
+	t.Parallel()
+	c := chaos.StartCluster(t, trial.Options())
 	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Callers: 4, Pause: 2 * time.Millisecond, NodesMayFail: true})
 	defer func() { load.Stop().Verify(t, 100) }()
 
@@ -24,7 +26,7 @@ func TestDisk_FailedSyncEndsTheNode(t *testing.T) {
 		}
 		n.ExpectExit()
 		chaos.FailSyncs(t, n)
-		wantExit(t, n, "disk failed", "must not go on", "input/output error", "isotone.db")
+		trial.WantExit(t, n, "disk failed", "must not go on", "input/output error", "isotone.db")
 		load.WaitAnswer(t)
 		t.Logf("the %s, node %d, has stopped", role, n.ID)
 		n.Start() // the next process may try again

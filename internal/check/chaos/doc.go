@@ -4,8 +4,9 @@
 // It owns the processes ([Process], [Node], [Cluster]), a load that follows the leader and
 // checks every answer ([Load]), and the faults. It reaches nodes as any client does, and
 // processes by signals, files and /proc. It must not import what it tests; only the error
-// vocabulary and the checker are shared. Only tests use it. The acceptance tests of the product
-// are its own tests.
+// vocabulary and the checker are shared. Only tests use it. Its own tests are those of the harness
+// and of storms. The acceptance tests of the product are in packages by subject, which share
+// package trial: membership, failover, service, operation and upgrade.
 //
 // A test that passes here shows that this binary, on this kernel, with real sockets, signals
 // and fsyncs, kept its promises. What needs thousands of schedules or exact control of time
@@ -31,19 +32,19 @@
 // # Steps
 //
 // [Cluster.StopAt] has a node stop itself at a named step of what it does, where a test can kill
-// it or another process. TestMemberSteps kills at one step of each command that changes members
+// it or another process. TestMemberSteps of package membership kills at one step of each command that changes members
 // or the leadership, "make member-steps" at all of them.
 //
 // # Failovers
 //
 // A [Watch] asks every node all the time, and measures how long nothing is answered when a leader
-// ends. [Scenarios] lists in which ways it does. TestFailover is a short run, "make failover"
+// ends. [Scenarios] lists in which ways it does. TestFailover of package failover is a short run, "make failover"
 // writes a report; see docs/failover.md.
 //
 // # Hostile clients
 //
-// [RunHostile] starts 1,000 connections that do what clients should not, in a process of the
-// lowest priority and at a bounded rate; [HostileKinds] lists what. TestHostile has a client with
+// [RunHostile] starts connections that do what clients should not, in a process of the
+// lowest priority and at a bounded rate; [HostileKinds] lists what. TestHostile of package service has a client with
 // credentials ask beside them, "make hostile-storm" measures what remains of its rate.
 //
 // # Faults within processes
@@ -56,7 +57,7 @@
 //
 // # Versions
 //
-// [BuildPrevious] builds the previous release from the history of the repository. TestUpgrade
-// rolls a loaded cluster from it to this version and back, and changes versions at random in a
+// [BuildPrevious] builds the previous release from the history of the repository. Package
+// upgrade rolls a loaded cluster from it to this version and back, and changes versions at random in a
 // storm; "make upgrade-storm" does that for minutes.
 package chaos

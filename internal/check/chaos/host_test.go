@@ -10,17 +10,19 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/trial"
 )
 
 // TestHost_LeavesNothingBehind fills a disk of a cluster on hosts of its own, and
 // looks for what is left when the cluster is gone.
 func TestHost_LeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	if why := chaos.NetworkDenied() + chaos.VolumesDenied(); why != "" {
 		t.Skip(why)
 	}
 	var dir string
 	t.Run("cluster", func(t *testing.T) {
-		o := options()
+		o := trial.Options()
 		o.Network, o.Volumes = true, true
 		c := chaos.StartCluster(t, o)
 		dir = c.Dir

@@ -24,6 +24,8 @@ const (
 	// hostileAddresses is how many client addresses the connections of hostile clients come
 	// from: 127.0.0.2 and those after it.
 	hostileAddresses = 20
+	// hostileLongest bounds how long hostile clients wait for their share of the processors.
+	hostileLongest = 20 * time.Second
 	// hostileWait bounds each wait of a hostile client for the node.
 	hostileWait = 2 * time.Second
 	// hostileReadBuffer is the receive buffer of hostile clients, in bytes: small, so that the
@@ -44,8 +46,10 @@ type Hostile struct {
 	Guest [2]string
 	// Connections is how many connections are held open at a time.
 	Connections int
-	// For is how long it lasts.
-	For time.Duration
+	// For is how long it lasts. On a busy machine it lasts until there were ActionsMin actions, up to
+	// hostileLongest.
+	For        time.Duration
+	ActionsMin int64
 }
 
 // HostileReport is what hostile clients did and received.
@@ -133,11 +137,18 @@ func BeHostile() {
 }
 
 func (h *Hostile) run(k *HostileKind) HostileReport {
-	ctx, cancel := context.WithTimeout(context.Background(), h.For)
+	ctx, cancel := context.WithTimeout(context.Background(), max(h.For, hostileLongest))
 	defer cancel()
+	end := time.Now().Add(h.For)
 	a := &attack{Hostile: h, kind: k, ctx: ctx, turns: make(chan struct{}), hello: clientHello()}
 	var work sync.WaitGroup
 	work.Go(a.pace)
+	work.Go(func() {
+		for ctx.Err() == nil && (time.Now().Before(end) || a.opened.Load() == 0 || a.actions.Load() < h.ActionsMin) {
+			time.Sleep(pollInterval)
+		}
+		cancel()
+	})
 	for i := range h.Connections {
 		work.Go(func() { (&hostileConn{attack: a, index: i}).run() })
 	}

@@ -4,14 +4,17 @@ package chaos_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/trial"
 )
 
 // TestProxy_SlowHandshakeIsNoOldCopy delays what one follower sends to the other by much more
@@ -23,18 +26,23 @@ func TestProxy_SlowHandshakeIsNoOldCopy(t *testing.T) {
 		"welcome of the other":         func(p *chaos.Proxy) *chaos.Link { return &p.Back },
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := options()
+			t.Parallel()
+			o := trial.Options()
 			o.Proxies = true
 			c := chaos.StartCluster(t, o)
 			c.Settle()
 			leader := c.WaitLeader()
 			for _, p := range c.Proxies {
-				if p.From != leader.ID && p.To != leader.ID {
-					link(p).Set(chaos.LinkFault{Delay: 700 * time.Millisecond})
-					p.Cut()
+				if p.From == leader.ID || p.To == leader.ID {
+					continue
 				}
+				link(p).Set(chaos.LinkFault{Delay: 700 * time.Millisecond})
+				n := c.Node(p.To)
+				connections := func() int { return strings.Count(n.Log(), `"msg":"peer connected"`) }
+				before := connections()
+				p.Cut()
+				trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) { return connections() > before, n.Log() })
 			}
-			time.Sleep(3 * time.Second)
 			c.Settle()
 		})
 	}
@@ -43,7 +51,8 @@ func TestProxy_SlowHandshakeIsNoOldCopy(t *testing.T) {
 // TestProxy_EveryConnectionPassesItsProxy cuts connections again and again: nodes dial the address
 // that is on record, not the one that they were started with, and it is that of a proxy too.
 func TestProxy_EveryConnectionPassesItsProxy(t *testing.T) {
-	o := options()
+	t.Parallel()
+	o := trial.Options()
 	o.Proxies = true
 	c := chaos.StartCluster(t, o)
 	if len(c.Proxies) != 3 {
@@ -52,7 +61,7 @@ func TestProxy_EveryConnectionPassesItsProxy(t *testing.T) {
 	for range 3 {
 		c.Settle()
 		for _, p := range c.Proxies {
-			deadline := time.Now().Add(answerTimeout)
+			deadline := time.Now().Add(trial.AnswerTimeout)
 			for !p.IsUsed() {
 				if time.Now().After(deadline) {
 					t.Fatalf("no connection from node %d to node %d passes their proxy", p.From, p.To)
@@ -67,6 +76,7 @@ func TestProxy_EveryConnectionPassesItsProxy(t *testing.T) {
 // TestProxy_DelaysHoldsDropsAndCuts sends bytes through a proxy to a server that sends
 // them back.
 func TestProxy_DelaysHoldsDropsAndCuts(t *testing.T) {
+	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -98,18 +108,18 @@ func TestProxy_DelaysHoldsDropsAndCuts(t *testing.T) {
 		return time.Since(began), err
 	}
 
-	if _, err := echo(answerTimeout); err != nil {
+	if _, err := echo(trial.AnswerTimeout); err != nil {
 		t.Fatal(err)
 	}
 	p.Forth.Set(chaos.LinkFault{Delay: 30 * time.Millisecond})
 	p.Back.Set(chaos.LinkFault{Delay: 30 * time.Millisecond})
-	if took, err := echo(answerTimeout); err != nil || took < 60*time.Millisecond {
+	if took, err := echo(trial.AnswerTimeout); err != nil || took < 60*time.Millisecond {
 		t.Errorf("delayed by 60 ms in all: %v, %v", took, err)
 	}
 	p.Forth.Set(chaos.LinkFault{})
 	p.Back.Set(chaos.LinkFault{Hold: true})
 	time.AfterFunc(50*time.Millisecond, func() { p.Back.Set(chaos.LinkFault{}) })
-	if took, err := echo(answerTimeout); err != nil || took < 50*time.Millisecond {
+	if took, err := echo(trial.AnswerTimeout); err != nil || took < 50*time.Millisecond {
 		t.Errorf("held for 50 ms: %v, %v", took, err)
 	}
 	p.Forth.Set(chaos.LinkFault{Drop: true})
@@ -118,7 +128,7 @@ func TestProxy_DelaysHoldsDropsAndCuts(t *testing.T) {
 	}
 	p.Forth.Set(chaos.LinkFault{})
 	p.Cut()
-	if _, err := echo(answerTimeout); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+	if _, err := echo(trial.AnswerTimeout); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("cut: %v", err)
 	}
 }
@@ -126,32 +136,37 @@ func TestProxy_DelaysHoldsDropsAndCuts(t *testing.T) {
 // TestProxy_OneWayFaultsHeal holds, then drops, what the leader sends to one follower. The
 // follower recovers, and no node stops.
 func TestProxy_OneWayFaultsHeal(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for the peers' stall timeout; left out by -short, TestChaos does the same")
-	}
-	o := options()
-	o.Proxies = true
-	c := chaos.StartCluster(t, o)
-	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs()})
-	for _, f := range []chaos.LinkFault{{Hold: true}, {Drop: true}, {BytesPerSecond: 500}} {
-		c.Settle()
-		leader := c.WaitLeader()
-		p := c.Proxies[0]
-		for _, other := range c.Proxies {
-			if other.From == leader.ID || other.To == leader.ID {
-				p = other
+	t.Parallel()
+	for name, f := range map[string]chaos.LinkFault{"hold": {Hold: true}, "drop": {Drop: true}, "a trickle": {BytesPerSecond: 500}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := trial.Options()
+			o.Proxies = true
+			c := chaos.StartCluster(t, o)
+			load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs()})
+			c.Settle()
+			leader := c.WaitLeader()
+			p := c.Proxies[0]
+			for _, other := range c.Proxies {
+				if other.From == leader.ID || other.To == leader.ID {
+					p = other
+				}
 			}
-		}
-		link := &p.Forth
-		if p.To == leader.ID {
-			link = &p.Back
-		}
-		link.Set(f)
-		time.Sleep(6 * time.Second)
-		load.WaitAnswer(t)
-		link.Set(chaos.LinkFault{})
-		p.Cut()
+			link, follower := &p.Forth, c.Node(p.To)
+			if p.To == leader.ID {
+				link, follower = &p.Back, c.Node(p.From)
+			}
+			link.Set(f)
+			if f.BytesPerSecond > 0 {
+				trial.WaitMetric(t, leader, fmt.Sprintf("isotone_peer_lag_entries{peer=\"%d\"}", follower.ID), func(v float64) bool { return v > 5 })
+			} else { // the peers give up a connection on which nothing comes for 5 s
+				trial.WantMetric(t, follower, fmt.Sprintf("isotone_peer_connected{peer=\"%d\"}", leader.ID), 0)
+			}
+			load.WaitAnswer(t)
+			link.Set(chaos.LinkFault{})
+			p.Cut()
+			c.Settle()
+			load.Stop().Verify(t, 200)
+		})
 	}
-	c.Settle()
-	load.Stop().Verify(t, 1000)
 }

@@ -4,30 +4,24 @@ package chaos_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/trial"
 )
 
-const (
-	// The lengths of a storm without CHAOS_MINUTES, and with -short.
-	stormDefault = 40 * time.Second
-	stormShort   = 12 * time.Second
-	// stormRoundMax is after how long a new cluster replaces the old one.
-	stormRoundMax = 8 * time.Minute
-)
+// stormDefault is the length of a storm without CHAOS_MINUTES.
+const stormDefault = 12 * time.Second
 
 // TestChaos breaks real processes at random, under load in both read modes. There must be no
 // wrong answer, no unexpected exit, and an answer soon after each storm. Every other cluster of a kind has a
 // cluster clock, which callers read. The environment sets CHAOS_MINUTES, CHAOS_SEED, CHAOS_ONLY, a list of kinds of
 // faults separated by commas, and CHAOS_INTERVALS=0 for no cluster clock.
 func TestChaos(t *testing.T) {
-	seed := stormSeed(t, "CHAOS_SEED")
+	seed := trial.Seed(t, "CHAOS_SEED")
 	t.Logf("CHAOS_SEED=%d", seed)
 	volumes := chaos.VolumesDenied() == ""
 	worlds := []struct {
@@ -38,8 +32,8 @@ func TestChaos(t *testing.T) {
 		{"proxies", "", chaos.Options{Proxies: true, Volumes: volumes}},
 		{"namespaces", chaos.NetworkDenied(), chaos.Options{Network: true, Volumes: volumes}},
 	}
-	total := stormTime(t, "CHAOS_MINUTES", stormDefault, stormShort)
-	rounds := len(worlds) * int(1+(total-1)/(stormRoundMax*time.Duration(len(worlds))))
+	total := trial.Length(t, "CHAOS_MINUTES", stormDefault)
+	rounds := len(worlds) * int(1+(total-1)/(trial.RoundMax*time.Duration(len(worlds))))
 	all := chaos.NewTally()
 	for i := range rounds {
 		w := worlds[i%len(worlds)]
@@ -53,7 +47,7 @@ func TestChaos(t *testing.T) {
 				all.Merge(tally)
 			}()
 			o := w.opt
-			o.Binary, o.FaultClock = binary, true
+			o.Binary, o.FaultClock = trial.Binary, true
 			// Often enough that the log is compacted now and then.
 			o.Env = map[string]string{"EPOCH_INTERVAL_MS": []string{"100", "30"}[i/len(worlds)%2]}
 			intervals := 0
@@ -67,36 +61,6 @@ func TestChaos(t *testing.T) {
 		})
 	}
 	t.Logf("all together, CHAOS_SEED=%d:\n%s", seed, all)
-}
-
-// stormTime reads how long a storm lasts. The default depends on -short.
-func stormTime(t *testing.T, name string, normal, short time.Duration) time.Duration {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		if testing.Short() {
-			return short
-		}
-		return normal
-	}
-	minutes, err := strconv.ParseFloat(text, 64)
-	if err != nil || minutes <= 0 {
-		t.Fatalf("%s=%q: want a number of minutes", name, text)
-	}
-	return time.Duration(minutes * float64(time.Minute))
-}
-
-func stormSeed(t *testing.T, name string) uint64 {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return uint64(rand.Uint32())
-	}
-	seed, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s=%q: want a seed, an unsigned number", name, text)
-	}
-	return seed
 }
 
 func stormOnly() []string {

@@ -1,0 +1,360 @@
+//go:build linux
+
+package service_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/trial"
+	"github.com/isotone/isotone/internal/core/lincheck"
+	"github.com/isotone/isotone/internal/host/access"
+)
+
+const (
+	// hostileConnections is how many connections hostile clients hold at a time when the rate of the
+	// good client is measured, and otherwise.
+	hostileConnections, hostileConnectionsShort = 1000, 300
+	// goodPause is the wait between two calls of one caller of the good client, in microseconds,
+	// without HOSTILE_PAUSE.
+	goodPause = 2000
+)
+
+// TestHostile_AGoodClientDoesNotNotice: 300 connections, or 1,000 if the rate is measured, of hostile clients from 20 addresses, of
+// one kind after the other, while a good client with credentials asks for timestamps over the
+// Redis protocol and HTTP, makes IDs of a worker that it has leased, and opens new connections. None
+// of its calls may fail or break the order. With HOSTILE_SECONDS its rate is measured as well, in
+// slices of that length without and with the hostile clients, in turns, HOSTILE_ROUNDS of both:
+// 80 % of it have to remain, by the median. HOSTILE_PAUSE is the pause of the good client's four
+// callers in microseconds: a small one measures how much the node can still do. HOSTILE_ONLY names kinds, separated by commas.
+func TestHostile_AGoodClientDoesNotNotice(t *testing.T) {
+	measured := os.Getenv("HOSTILE_SECONDS") != ""
+	slice, connections := 150*time.Millisecond, hostileConnectionsShort
+	if measured {
+		connections = hostileConnections
+		slice = time.Duration(trial.Number(t, "HOSTILE_SECONDS", 1, 1)) * time.Second
+	}
+	n := newHostileNode(t)
+	g := n.startGood(t)
+	g.More(t, 200)
+	table := "\n| hostile clients | connections, actions | served, refused, ended, waited | calls/s without, with | kept | slowest call |\n|---|---:|---:|---:|---:|---:|\n"
+	for _, k := range hostileKinds(t) {
+		rounds := 1
+		if measured {
+			rounds = trial.Number(t, "HOSTILE_ROUNDS", 3, 3)
+		}
+		s := hostileStory{kind: k}
+		// Below the bound there are more rounds, because machines have other work, too.
+		for i := 0; i < rounds || measured && i < 3*rounds && s.kept() < 0.8; i++ {
+			if measured {
+				s.without = append(s.without, g.rate(slice))
+			}
+			n.attack(t, g, slice, connections, &s)
+		}
+		table += s.line()
+		if s.report.Opened == 0 || !k.MayBeServed && s.report.Served > 0 {
+			t.Errorf("%s: %+v", k.Name, s.report)
+		}
+		if measured && s.kept() < 0.8 {
+			t.Errorf("%s: the good client keeps %.0f %% of its rate", k.Name, 100*s.kept())
+		}
+	}
+	t.Log(table)
+	g.verify(t)
+	if rss := rss(t, n.Node); rss > hostileMemoryMax {
+		t.Errorf("the node has %d MiB of memory", rss>>20)
+	}
+}
+
+// hostileMemoryMax bounds the memory of a node at the end: what 20,000 connections may take.
+const hostileMemoryMax = 1 << 30
+
+// hostileKinds returns those that HOSTILE_ONLY names, or all.
+func hostileKinds(t *testing.T) (kinds []chaos.HostileKind) {
+	t.Helper()
+	only := os.Getenv("HOSTILE_ONLY")
+	for _, k := range chaos.HostileKinds {
+		if only == "" || slices.Contains(strings.Split(only, ","), strings.ReplaceAll(k.Name, ",", "")) {
+			kinds = append(kinds, k)
+		}
+	}
+	if len(kinds) == 0 {
+		t.Fatalf("HOSTILE_ONLY=%q names no kind", only)
+	}
+	return kinds
+}
+
+// hostileStory is what came of one kind of hostile clients.
+type hostileStory struct {
+	kind          chaos.HostileKind
+	report        chaos.HostileReport
+	without, with []float64 // calls a second
+	slowest       time.Duration
+}
+
+// kept returns the part of the rate that remained.
+func (s *hostileStory) kept() float64 {
+	var parts []float64
+	for i := range s.without {
+		parts = append(parts, s.with[i]/s.without[i])
+	}
+	return median(parts)
+}
+
+func median(list []float64) float64 {
+	list = slices.Sorted(slices.Values(list))
+	return list[len(list)/2]
+}
+
+func (s *hostileStory) line() string {
+	rates, r := "", s.report
+	if s.without != nil {
+		kept := s.kept()
+		rates = fmt.Sprintf("%.0f, %.0f | %.0f %%", median(s.without), median(s.with), 100*kept)
+	} else {
+		rates = fmt.Sprintf("–, %.0f | –", median(s.with))
+	}
+	return fmt.Sprintf("| %s | %d, %d | %d, %d, %d, %d | %s | %v |\n", s.kind.Name, r.Opened, r.Actions, r.Served, r.Refused, r.Ended, r.Waited, rates, s.slowest.Round(time.Millisecond))
+}
+
+// hostileNode is a node with a list of users, TLS and Thrift.
+type hostileNode struct {
+	tlsNode
+	dir               string
+	good, guest, late string // secrets
+	logs              int
+}
+
+func newHostileNode(t *testing.T) *hostileNode {
+	t.Helper()
+	n := &hostileNode{tlsNode: newTLSNode(t), dir: t.TempDir(), good: access.NewSecret(), guest: access.NewSecret(), late: access.NewSecret()}
+	n.use(t, selfSign(t, "node"))
+	limits := access.Limits{Requests: 50, Timestamps: 100_000, Connections: 100, Streams: 16, Workers: 16}
+	few := limits
+	few.Connections = 0
+	user := func(secret string, l *access.Limits, roles ...string) map[string]any {
+		u := map[string]any{"roles": roles, "secrets": []string{access.HashSecret(secret)}}
+		if l != nil {
+			u["limits"] = l
+		}
+		return u
+	}
+	list, err := json.Marshal(map[string]any{
+		"users": map[string]any{"good": user(n.good, nil, "all"), "late": user(n.late, nil, "timestamps"), "guest": user(n.guest, &few, "timestamps", "ids", "workers")},
+		// The good client has the address 127.0.0.1, and these limits for its connections too.
+		"addressLimits": limits,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Env["ACL_FILE"], n.Env["ANONYMOUS"] = filepath.Join(n.dir, "users.json"), "timestamps,ids,live"
+	put(t, n.Env["ACL_FILE"], list)
+	n.Start()
+	n.WaitReady(chaos.ReadyTimeout)
+	return n
+}
+
+// attack measures the good client while hostile clients do what they do.
+func (n *hostileNode) attack(t *testing.T, g *goodClient, slice time.Duration, connections int, s *hostileStory) {
+	t.Helper()
+	n.logs++
+	g.slowest.Store(0)
+	p := chaos.RunHostile(t, chaos.Hostile{
+		Kind: s.kind.Name, Addr: n.HTTPAddr, Thrift: n.thrift, Guest: [2]string{"guest", n.guest},
+		Connections: connections, For: slice * 7 / 4, ActionsMin: int64(connections) / 10,
+	}, filepath.Join(n.dir, fmt.Sprintf("hostile%d.log", n.logs)))
+	time.Sleep(slice / 4)
+	if strings.HasPrefix(s.kind.Name, "wrong passwords") && n.late != "" {
+		n.askLate(t)
+	}
+	time.Sleep(slice / 4) // most connections are open now
+	s.with = append(s.with, g.rate(slice))
+	r := chaos.WaitHostile(t, p)
+	s.slowest = max(s.slowest, time.Duration(g.slowest.Load()))
+	s.report.Opened += r.Opened
+	s.report.Actions += r.Actions
+	s.report.Served += r.Served
+	s.report.Refused += r.Refused
+	s.report.Ended += r.Ended
+	s.report.Waited += r.Waited
+}
+
+// askLate asks as a user whom the node has never seen, while others guess secrets.
+func (n *hostileNode) askLate(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), trial.AnswerTimeout)
+	defer cancel()
+	began := time.Now()
+	c, err := client.NewWith(ctx, client.Options{Addrs: []string{n.HTTPAddr}, DialTimeout: trial.AnswerTimeout, Credentials: client.StaticCredentials("late", n.late)})
+	if err == nil {
+		_, err = c.Timestamp(ctx)
+		_ = c.Close()
+	}
+	if err != nil {
+		t.Errorf("a user whom the node has never seen: %v", err)
+	}
+	t.Logf("a user whom the node has never seen has a timestamp after %v", time.Since(began).Round(time.Millisecond))
+	n.late = ""
+}
+
+// goodClient has credentials, and asks all the time.
+type goodClient struct {
+	node      *hostileNode
+	client    *client.Client
+	generator *client.Generator
+	online    *lincheck.Online
+	stop      context.CancelFunc
+	work      sync.WaitGroup
+
+	calls, slowest atomic.Int64
+	mu             sync.Mutex
+	faults         []error
+}
+
+func (n *hostileNode) dialGood(ctx context.Context) (*client.Client, error) {
+	return client.NewWith(ctx, client.Options{Addrs: []string{n.HTTPAddr}, Credentials: client.StaticCredentials("good", n.good)})
+}
+
+func (n *hostileNode) startGood(t *testing.T) *goodClient {
+	t.Helper()
+	g := &goodClient{node: n, online: lincheck.NewOnline(0)}
+	ctx, cancel := context.WithTimeout(t.Context(), chaos.ReadyTimeout)
+	defer cancel()
+	var err error
+	if g.client, err = n.dialGood(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if g.generator, err = g.client.NewGenerator(ctx, client.GeneratorOptions{Lease: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(context.Background())
+	g.stop = stop
+	pause := time.Duration(trial.Number(t, "HOSTILE_PAUSE", goodPause, goodPause)) * time.Microsecond
+	for range 2 {
+		g.repeat(running, pause, g.askClient)
+	}
+	for range 2 {
+		conn, err := chaos.Dial(n.HTTPAddr, trial.AnswerTimeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		g.repeat(running, pause, func(context.Context) error { return g.askHTTP(conn) })
+	}
+	g.repeat(running, 10*time.Millisecond, func(ctx context.Context) error {
+		_, err := g.generator.Next(ctx)
+		return err
+	})
+	g.repeat(running, 50*time.Millisecond, g.askAnew)
+	t.Cleanup(g.end)
+	return g
+}
+
+// repeat calls again and again, each time with a deadline.
+func (g *goodClient) repeat(running context.Context, pause time.Duration, call func(context.Context) error) {
+	g.work.Go(func() {
+		for ; running.Err() == nil; time.Sleep(pause) {
+			ctx, cancel := context.WithTimeout(context.Background(), trial.CallDeadline())
+			began := time.Now()
+			err := call(ctx)
+			cancel()
+			g.note(time.Since(began), err)
+		}
+	})
+}
+
+func (g *goodClient) note(took time.Duration, err error) {
+	g.calls.Add(1)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.slowest.Store(max(g.slowest.Load(), int64(took)))
+	if err != nil && len(g.faults) < 10 {
+		g.faults = append(g.faults, fmt.Errorf("at %s: %w", time.Now().UTC().Format(time.RFC3339Nano), err))
+	}
+}
+
+func (g *goodClient) askClient(ctx context.Context) error {
+	floor := g.online.Begin()
+	r, err := g.client.Timestamps(ctx, 2)
+	if err != nil {
+		return err
+	}
+	return g.online.End(floor, r)
+}
+
+// askHTTP asks on a connection that stays open.
+func (g *goodClient) askHTTP(conn *chaos.Conn) error {
+	floor := g.online.Begin()
+	_ = conn.SetDeadline(time.Now().Add(trial.CallDeadline()))
+	if _, err := fmt.Fprintf(conn, "GET /timestamp?n=2 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer good~%s\r\n\r\n", g.node.good); err != nil {
+		return err
+	}
+	a, err := conn.Receive()
+	if err != nil {
+		return err
+	}
+	if a.Status != 200 {
+		return fmt.Errorf("HTTP: %d %s", a.Status, a.Body)
+	}
+	r, err := a.Range()
+	if err != nil {
+		return err
+	}
+	return g.online.End(floor, r)
+}
+
+// askAnew asks as another client of the same user, on a connection of its own.
+func (g *goodClient) askAnew(ctx context.Context) error {
+	c, err := g.node.dialGood(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Timestamp(ctx)
+	return err
+}
+
+// rate returns the calls per second from now on.
+func (g *goodClient) rate(during time.Duration) float64 {
+	began, before := time.Now(), g.calls.Load()
+	time.Sleep(during)
+	return float64(g.calls.Load()-before) / time.Since(began).Seconds()
+}
+
+func (g *goodClient) More(t *testing.T, calls int64) {
+	t.Helper()
+	trial.WantAnswers(t, &g.calls, calls)
+}
+
+func (g *goodClient) end() {
+	g.stop()
+	g.work.Wait()
+	_ = g.generator.Close()
+	_ = g.client.Close()
+}
+
+// verify ends the load. No call may have failed or received a wrong answer.
+func (g *goodClient) verify(t *testing.T) {
+	t.Helper()
+	g.stop()
+	g.work.Wait()
+	t.Logf("%d calls of the good client, %d failed", g.calls.Load(), len(g.faults))
+	if err := errors.Join(g.faults...); err != nil {
+		t.Error(err)
+	}
+	if s := g.online.Stats(); s.Violations > 0 || s.Unverified > 0 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -1,0 +1,12 @@
+//go:build linux
+
+package upgrade_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/isotone/isotone/internal/check/trial"
+)
+
+func TestMain(m *testing.M) { os.Exit(trial.Main(m)) }
