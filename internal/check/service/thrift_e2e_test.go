@@ -28,7 +28,6 @@ const (
 	thriftStop      = 0
 	thriftI64       = 10
 	thriftString    = 11
-	thriftStruct    = 12
 	thriftFrameMax  = 16 << 10
 	thriftUserAgent = "chaos"
 )
@@ -72,45 +71,40 @@ func (c *thriftConn) call(b []byte, method, userAgent string) []byte {
 	return append(b, m...)
 }
 
-// receive reads the reply to a call: a number, or the field of the result that has an
-// exception.
-func (c *thriftConn) receive(method string, sequence uint32) (number int64, exception int, err error) {
+// receive reads the reply to a call, which must be a number.
+func (c *thriftConn) receive(method string, sequence uint32) (number int64, err error) {
 	var size [4]byte
 	if _, err := io.ReadFull(c.reader, size[:]); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	frame := make([]byte, min(bigendian.BigEndian.Uint32(size[:]), thriftFrameMax))
 	if _, err := io.ReadFull(c.reader, frame); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	head := bigendian.BigEndian.AppendUint32(nil, thriftReply)
 	head = bigendian.BigEndian.AppendUint32(head, uint32(len(method)))
 	head = append(head, method...)
 	head = bigendian.BigEndian.AppendUint32(head, sequence)
 	rest, ok := strings.CutPrefix(string(frame), string(head))
-	if !ok || len(rest) < 4 {
-		return 0, 0, fmt.Errorf("%s was answered with %q", method, frame)
+	if !ok {
+		return 0, fmt.Errorf("%s was answered with %q", method, frame)
 	}
-	field := int(rest[1])<<8 | int(rest[2])
-	switch {
-	case rest[0] == thriftI64 && field == 0 && len(rest) == 12 && rest[11] == thriftStop:
-		return int64(bigendian.BigEndian.Uint64([]byte(rest[3:11]))), 0, nil
-	case rest[0] == thriftStruct && field > 0:
-		return 0, field, nil
+	if len(rest) == 12 && rest[:3] == string([]byte{thriftI64, 0, 0}) && rest[11] == thriftStop {
+		return int64(bigendian.BigEndian.Uint64([]byte(rest[3:11]))), nil
 	}
-	return 0, 0, fmt.Errorf("%s has the result %q", method, rest)
+	return 0, fmt.Errorf("%s has the result %q", method, rest)
 }
 
 // ask makes one call, and fails the test if it gets no number.
 func (c *thriftConn) ask(t *testing.T, method, userAgent string) int64 {
 	t.Helper()
 	_, err := c.Write(c.call(nil, method, userAgent))
-	number, exception := int64(0), 0
+	var number int64
 	if err == nil {
-		number, exception, err = c.receive(method, c.sent)
+		number, err = c.receive(method, c.sent)
 	}
-	if err != nil || exception != 0 {
-		t.Fatalf("%s: exception %d, %v", method, exception, err)
+	if err != nil {
+		t.Fatalf("%s: %v", method, err)
 	}
 	return number
 }
@@ -167,9 +161,9 @@ func TestThrift_EveryNodeMakesIDs(t *testing.T) {
 						return
 					}
 					for sequence := first; sequence <= conn.sent; sequence++ {
-						id, exception, err := conn.receive("get_id", sequence)
-						if err != nil || exception != 0 {
-							t.Errorf("node %d: exception %d, %v", n.ID, exception, err)
+						id, err := conn.receive("get_id", sequence)
+						if err != nil {
+							t.Errorf("node %d: %v", n.ID, err)
 							return
 						}
 						ids.note(t, n, id)
@@ -200,13 +194,9 @@ func wantThriftWorker(t *testing.T, c *thriftConn, n *chaos.Node) {
 	if id := c.ask(t, "get_id", thriftUserAgent); workerOf(id) != datacenter<<5|worker {
 		t.Errorf("node %d says that it is worker %d of datacenter %d, and makes %d", n.ID, worker, datacenter, id)
 	}
-	for _, bad := range []string{"0", "a b", strings.Repeat("a", 65)} {
-		_, err := c.Write(c.call(nil, "get_id", bad))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, exception, err := c.receive("get_id", c.sent); exception != 1 || err != nil {
-			t.Errorf("node %d: user agent %.10q: exception %d, %v", n.ID, bad, exception, err)
+	for _, odd := range []string{"", "my_app", strings.Repeat("a", 65)} {
+		if id := c.ask(t, "get_id", odd); id == 0 {
+			t.Errorf("node %d: user agent %.10q: no ID", n.ID, odd)
 		}
 	}
 }

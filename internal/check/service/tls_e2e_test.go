@@ -340,7 +340,7 @@ func (n tlsNode) serves(t *testing.T, config *tls.Config) map[string]error {
 	defer conn.Close()
 	_, err := conn.Write(conn.call(nil, "get_id", thriftUserAgent))
 	if err == nil {
-		_, _, err = conn.receive("get_id", conn.sent)
+		_, err = conn.receive("get_id", conn.sent)
 	}
 	faults["thrift"] = err
 	return faults

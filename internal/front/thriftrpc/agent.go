@@ -6,31 +6,17 @@ import (
 	"sync"
 )
 
-// Labels in place of a user agent.
-const (
-	agentOther   = "other"   // beyond Limits.AgentsMax
-	agentInvalid = "invalid" // missing or malformed
-)
+// agentOther labels the calls of user agents that have no label of their own: those beyond
+// Limits.AgentsMax, none, and those that isAgent refuses.
+const agentOther = "other"
 
-// agentTextMax bounds the bytes of a user agent that an error quotes.
-const agentTextMax = 64
-
-// checkAgent returns the error in a user agent, or "".
-func checkAgent(c *call, bytesMax int) string {
-	switch {
-	case !c.given:
-		return "there is no user agent"
-	case len(c.agent) <= bytesMax && isAgent(c.agent):
-		return ""
-	}
-	return fmt.Sprintf("user agent %s: want a letter, then letters, digits and \"-\", at most %d in all",
-		excerpt(c.agent, agentTextMax), bytesMax)
-}
-
+// isAgent reports whether a user agent may be a label: a letter, then letters, digits, "-",
+// "_" and ".". Any other is served too: no rule of Twitter's file says what a user agent is, and
+// clients send names such as "my_app", or none.
 func isAgent(b []byte) bool {
 	for i, c := range b {
 		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !letter && (i == 0 || c != '-' && (c < '0' || c > '9')) {
+		if !letter && (i == 0 || c != '-' && c != '_' && c != '.' && (c < '0' || c > '9')) {
 			return false
 		}
 	}
@@ -47,13 +33,17 @@ func excerpt(b []byte, n int) string {
 
 // agentLabels maps user agents to a bounded set of labels for metrics.
 type agentLabels struct {
-	max   int
-	mu    sync.RWMutex
-	known map[string]struct{}
+	max      int
+	bytesMax int
+	mu       sync.RWMutex
+	known    map[string]struct{}
 }
 
 // label returns agent, or "other". The answer for an agent never changes from the former.
 func (a *agentLabels) label(agent []byte) string {
+	if len(agent) > a.bytesMax || !isAgent(agent) {
+		return agentOther
+	}
 	a.mu.RLock()
 	_, known := a.known[string(agent)]
 	full := len(a.known) >= a.max

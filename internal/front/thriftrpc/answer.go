@@ -26,15 +26,6 @@ const (
 	faultTextMax = 512
 )
 
-// The fields of results for exceptions, see snowflake.thrift.
-const (
-	fieldExceptionAgent   = 1 // of get_id
-	fieldExceptionClock   = 1 // of the others
-	fieldExceptionClockID = 2 // of get_id
-	nameExceptionAgent    = "agent"
-	nameExceptionClock    = "clock"
-)
-
 // answerer answers calls. It belongs to one connection.
 type answerer struct {
 	cfg    *Config // with defaults
@@ -52,7 +43,7 @@ func (a *answerer) answer(b []byte, c *call) []byte {
 	}
 	if err := a.access.Require(access.IDs); err != nil {
 		a.observe(methodOther, "", codeOf(err))
-		return a.fail(b, c, err, 0)
+		return a.fail(b, c, err)
 	}
 	switch string(c.name) {
 	case methodID:
@@ -72,23 +63,19 @@ func (a *answerer) answer(b []byte, c *call) []byte {
 
 // id answers get_id.
 func (a *answerer) id(b []byte, c *call) []byte {
-	if wrong := checkAgent(c, a.cfg.Limits.AgentBytesMax); wrong != "" {
-		a.observe(methodID, agentInvalid, string(isotone.CodeInvalidArgument))
-		return a.codec.appendException(b, c, exception{fieldExceptionAgent, nameExceptionAgent, wrong})
-	}
 	var id snowflake.ID
 	err := a.access.Take(1, 1)
 	if err == nil {
 		id, err = a.cfg.IDs.NextID()
 	}
 	if a.cfg.Observe != nil {
-		if string(c.agent) != a.agent {
+		if a.agent == "" || string(c.agent) != a.agent {
 			a.agent = a.labels.label(c.agent)
 		}
 		a.observe(methodID, a.agent, codeOf(err))
 	}
 	if err != nil {
-		return a.fail(b, c, err, fieldExceptionClockID)
+		return a.fail(b, c, err)
 	}
 	return a.codec.appendResult(b, c, int64(id))
 }
@@ -97,19 +84,16 @@ func (a *answerer) id(b []byte, c *call) []byte {
 func (a *answerer) result(b []byte, c *call, method string, value int64, err error) []byte {
 	a.observe(method, "", codeOf(err))
 	if err != nil {
-		return a.fail(b, c, err, fieldExceptionClock)
+		return a.fail(b, c, err)
 	}
 	return a.codec.appendResult(b, c, value)
 }
 
-// fail answers err: a clock error as the exception in field clock, any other as a
-// TApplicationException.
-func (a *answerer) fail(b []byte, c *call, err error, clock int16) []byte {
-	e := front.ErrorOf(err)
-	if e.Code == isotone.CodeClock {
-		return a.codec.appendException(b, c, exception{clock, nameExceptionClock, text(e.Message, faultTextMax)})
-	}
-	return a.codec.appendFault(b, c, fault{faultInternal, text(e.Error(), faultTextMax)})
+// fail answers err as a TApplicationException, the only form of an error that every client
+// sees: generated code skips an exception in the result that its file does not declare, and in
+// some languages, Go among them, returns 0 then.
+func (a *answerer) fail(b []byte, c *call, err error) []byte {
+	return a.codec.appendFault(b, c, fault{faultInternal, text(front.ErrorOf(err).Error(), faultTextMax)})
 }
 
 func (a *answerer) observe(method, agent, code string) {

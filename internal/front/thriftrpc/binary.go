@@ -159,15 +159,6 @@ func (w binaryCodec) appendResult(b []byte, c *call, value int64) []byte {
 	return append(b, binaryStop)
 }
 
-func (w binaryCodec) appendException(b []byte, c *call, e exception) []byte {
-	b = w.appendHead(b, c, kindReply)
-	b = append(b, binaryStruct)
-	b = binary.BigEndian.AppendUint16(b, uint16(e.field))
-	b = append(b, binaryString, 0, fieldMessage)
-	b = w.appendText(b, e.message)
-	return append(b, binaryStop, binaryStop)
-}
-
 func (w binaryCodec) appendFault(b []byte, c *call, e fault) []byte {
 	b = w.appendHead(b, c, kindException)
 	b = append(b, binaryString, 0, fieldMessage)

@@ -19,8 +19,8 @@ const (
 const (
 	fieldSuccess = 0 // of a result
 	fieldAgent   = 1 // of the arguments of get_id
-	fieldMessage = 1 // of every exception
-	fieldKind    = 2 // of a TApplicationException
+	fieldMessage = 1 // of a TApplicationException
+	fieldKind    = 2 // the same
 
 	nameSuccess = "success"
 	nameAgent   = "useragent"
@@ -49,13 +49,6 @@ type call struct {
 	given  bool   // agent has been read
 }
 
-// exception is an exception that the interface declares: a field of the result.
-type exception struct {
-	field   int16
-	name    string
-	message string
-}
-
 // fault is a TApplicationException.
 type fault struct {
 	kind    int32
@@ -67,9 +60,7 @@ type codec interface {
 	// read reads one message. It returns errShort if the message is incomplete, and a
 	// malformed if it is invalid; if c.headed is true then, the error can be answered.
 	read(r *cursor, c *call) error
-	// The others append a whole message that answers c: a result, a declared exception, or a
-	// TApplicationException.
+	// The others append a whole message that answers c: a result, or a TApplicationException.
 	appendResult(b []byte, c *call, value int64) []byte
-	appendException(b []byte, c *call, e exception) []byte
 	appendFault(b []byte, c *call, e fault) []byte
 }

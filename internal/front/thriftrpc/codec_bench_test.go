@@ -51,7 +51,7 @@ func serveByLibrary(p thrift.TProtocol, ids *ids) error {
 	value := int64(id)
 	return errors.Join(
 		p.WriteMessageBegin(background, method, thrift.REPLY, seq),
-		(&result{method: method, success: &value}).Write(background, p),
+		(&result{success: &value}).Write(background, p),
 		p.WriteMessageEnd(background),
 		p.Flush(background))
 }

@@ -226,13 +226,6 @@ func (w compactCodec) appendResult(b []byte, c *call, value int64) []byte {
 	return append(b, compactStop)
 }
 
-func (w compactCodec) appendException(b []byte, c *call, e exception) []byte {
-	b = w.appendHead(b, c, kindReply)
-	b = append(b, byte(e.field)<<compactDelta|compactStruct, fieldMessage<<compactDelta|compactString)
-	b = w.appendText(b, e.message)
-	return append(b, compactStop, compactStop)
-}
-
 func (w compactCodec) appendFault(b []byte, c *call, e fault) []byte {
 	b = w.appendHead(b, c, kindException)
 	b = append(b, fieldMessage<<compactDelta|compactString)

@@ -199,15 +199,6 @@ func (w jsonCodec) appendResult(b []byte, c *call, value int64) []byte {
 	return w.appendTail(appendEnd(b, c), c)
 }
 
-func (w jsonCodec) appendException(b []byte, c *call, e exception) []byte {
-	b = w.appendHead(b, c, kindReply)
-	b = appendKey(b, c, e.field, e.name, "rec")
-	b = append(b, '{')
-	b = appendKey(b, c, fieldMessage, nameMessage, "str")
-	b = append(appendEnd(appendQuoted(b, e.message), c), '}')
-	return w.appendTail(appendEnd(b, c), c)
-}
-
 func (w jsonCodec) appendFault(b []byte, c *call, e fault) []byte {
 	b = w.appendHead(b, c, kindException)
 	b = appendKey(b, c, fieldMessage, nameMessage, "str")

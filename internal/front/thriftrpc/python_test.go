@@ -25,19 +25,22 @@ func python(t *testing.T) string {
 	return ""
 }
 
-// TestPython runs a client that others wrote: code that the Thrift compiler makes from our
+// TestPython runs clients that others wrote: code that the Thrift compiler makes from our
 // interface, on the library for Python.
 func TestPython(t *testing.T) {
-	compiler, err := exec.LookPath("thrift")
-	if err != nil {
-		t.Skip("needs thrift: install the package thrift-compiler")
-	}
 	interpreter := python(t)
+	compile := compiler(t)
+	for name, file := range interfaces(t) {
+		t.Run(name, func(t *testing.T) { testPython(t, compile, interpreter, file) })
+	}
+}
+
+func testPython(t *testing.T, compiler, interpreter, source string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
 
 	dir := t.TempDir()
-	if out, err := exec.CommandContext(ctx, compiler, "-strict", "--gen", "py", "-out", dir, "snowflake.thrift").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, compiler, "-strict", "--gen", "py", "-out", dir, source).CombinedOutput(); err != nil {
 		t.Fatalf("thrift: %v\n%s", err, out)
 	}
 	_, certificate := certify(t)

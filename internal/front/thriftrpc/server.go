@@ -49,7 +49,7 @@ func New(cfg Config) *Server {
 	cfg.Limits = cfg.Limits.withDefaults()
 	s := &Server{
 		cfg:        cfg,
-		labels:     agentLabels{max: cfg.Limits.AgentsMax, known: map[string]struct{}{}},
+		labels:     agentLabels{max: cfg.Limits.AgentsMax, bytesMax: cfg.Limits.AgentBytesMax, known: map[string]struct{}{}},
 		inBytesMax: frameHeadBytes + cfg.Limits.MessageBytesMax,
 		stopping:   make(chan struct{}),
 		conns:      map[*conn]struct{}{},

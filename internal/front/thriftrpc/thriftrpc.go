@@ -23,9 +23,8 @@ import (
 	"github.com/isotone/isotone/snowflake"
 )
 
-// IDs makes the ids. All methods are safe for concurrent use. An error that matches
-// isotone.ErrClock becomes the exception InvalidSystemClock, any other a
-// TApplicationException (INTERNAL_ERROR) with the error's text.
+// IDs makes the ids. All methods are safe for concurrent use. An error becomes a
+// TApplicationException (INTERNAL_ERROR) with the error's code and text.
 type IDs interface {
 	// NextID returns a unique id. It may wait, but not for long: later calls on the
 	// connection wait too.
@@ -54,9 +53,9 @@ type Config struct {
 	// Limits bounds the server; the zero value means the defaults.
 	Limits Limits
 	// Observe, if not nil, is called once for every answer, before it is written. The method
-	// is one of the interface or "other"; the agent is a user agent, "other" beyond
-	// Limits.AgentsMax, "invalid", or "" for methods without one; the code is "ok" or an
-	// isotone.Code. It runs on the connection's goroutine and must not block.
+	// is one of the interface or "other"; the agent is a user agent, "other" for those that have
+	// no label of their own, or "" for methods without one; the code is "ok" or an isotone.Code.
+	// It runs on the connection's goroutine and must not block.
 	Observe func(method, agent, code string)
 	// Log takes failures to accept at Warn, and the noise that clients cause at Debug. Nil
 	// discards all.
@@ -79,7 +78,8 @@ type Limits struct {
 	// DepthMax bounds the nesting of containers in skipped fields. Default 16; the interface
 	// has none.
 	DepthMax int
-	// AgentBytesMax bounds a user agent. Default 64: it becomes the label of a metric.
+	// AgentBytesMax bounds a user agent that is passed to Observe; a longer one is "other".
+	// Default 64: it becomes the label of a metric.
 	AgentBytesMax int
 	// AgentsMax bounds the different user agents passed to Observe; the first ones count.
 	// Default 64.
