@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/isotone/isotone/internal/host/backup"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/storage"
 	"github.com/isotone/isotone/internal/node"
@@ -25,10 +26,10 @@ type lookupSRV func(ctx context.Context, service, proto, name string) (cname str
 
 var errStoppedDiscovering = errors.New("stopped before all initial members were found in DNS")
 
-// checkAlone refuses to form a cluster of this node alone whose peer address nobody can connect to.
+// checkAlone refuses to form a cluster of this node alone where that is a mistake; see
+// [config.Settings.CheckAlone].
 func checkAlone(s *config.Settings) error {
-	refusal := s.CheckAlone()
-	if refusal == nil {
+	if s.CheckAlone(false) == nil {
 		return nil
 	}
 	rec, err := storage.Inspect(s.DataDir)
@@ -39,7 +40,14 @@ func checkAlone(s *config.Settings) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("DATA_DIR: %w", err)
-	case need == node.PeersRequired:
+	case need != node.PeersRequired:
+		return nil
+	}
+	seed, err := backup.ReadSeed(s.DataDir)
+	if err != nil {
+		return err
+	}
+	if refusal := s.CheckAlone(seed != nil); refusal != nil {
 		return usageError(refusal.Error())
 	}
 	return nil

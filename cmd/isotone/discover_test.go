@@ -142,6 +142,34 @@ func TestServe_RefusesToFormAClusterAtNoAddress(t *testing.T) {
 	}
 }
 
+func TestServe_RefusesToFormAClusterOfANodeThatImpliesOthers(t *testing.T) {
+	p := newProcess(t, 2)
+	code, _, text := command("serve", "--node-id", "2", "--raft-addr", p.s.RaftAddr, "--data-dir", p.s.DataDir)
+	if code != exitUsage || !strings.Contains(text, `NODE_ID (--node-id) = "2"`) || !strings.Contains(text, "PEERS=1=HOST:PORT,2="+p.s.RaftAddr) {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+	if _, err := os.Stat(p.s.DataDir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the data directory: %v", err)
+	}
+	p.s.Peers = map[uint64]string{2: p.s.RaftAddr}
+	p.start()
+	p.ready()
+	p.stop()
+	p.s.Peers = nil
+	if err := checkAlone(&p.s); err != nil {
+		t.Errorf("after the cluster was formed: %v", err)
+	}
+	p.start()
+	p.ready()
+	p.stop()
+	if code, _, text := command("recover", "--force-new-cluster", "--yes", "--node-id", "2", "--raft-addr", p.s.RaftAddr, "--data-dir", p.s.DataDir); code != 0 {
+		t.Fatalf("recover: exit code %d: %s", code, text)
+	}
+	if err := checkAlone(&p.s); err != nil {
+		t.Errorf("after recover: %v", err)
+	}
+}
+
 // TestServe_RefusesPeersInClear that PEERS names. The client port is taken, so that a node that does
 // not refuse them fails as well.
 func TestServe_RefusesPeersInClear(t *testing.T) {

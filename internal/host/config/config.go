@@ -24,7 +24,7 @@ import (
 type Flags struct {
 	File string `name:"config" env:"ISOTONE_CONFIG" placeholder:"FILE" complete:"files" help:"JSON file of settings: an object whose keys are flag names, such as {\"node-id\": 1}. Flags and environment variables override it."`
 
-	NodeID                 string `name:"node-id" env:"NODE_ID" default:"1" help:"ID of this node in the cluster, 1 or more. Never reuse it for another node. The word ordinal: one more than the number at the end of the host name, as in isotone-0; ordinal,3=104: except that of isotone-3, which is 104."`
+	NodeID                 string `name:"node-id" env:"NODE_ID" default:"1" help:"ID of this node in the cluster, 1 or more; one other than 1 needs PEERS or JOIN for its first start. Never reuse it for another node. The word ordinal: one more than the number at the end of the host name, as in isotone-0; ordinal,3=104: except that of isotone-3, which is 104."`
 	HTTPHost               string `name:"http-host" env:"HTTP_HOST" placeholder:"HOST" help:"Host name or IP address to serve clients on. Default: every interface."`
 	HTTPPort               string `name:"http-port" env:"HTTP_PORT" default:"8080" help:"TCP port for every client protocol except Thrift, and UDP port for HTTP/3. 0 takes any free port."`
 	AdvertiseAddr          string `name:"advertise-addr" env:"ADVERTISE_ADDR" placeholder:"HOST:PORT" help:"Client address of this node as told to clients and other members. Default: localhost:HTTP_PORT."`

@@ -287,7 +287,7 @@ func TestCheckAlone_RefusesAnAddressThatNobodyCanDial(t *testing.T) {
 		{"--raft-addr=0.0.0.0:60001 --join=10.0.0.1:8080", false},
 	} {
 		s := parseAll(t, nil, strings.Fields(tt.args)...)
-		err := s.CheckAlone()
+		err := s.CheckAlone(false)
 		var fault config.Fault
 		if errors.As(err, &fault) != tt.refused || (err == nil) == tt.refused {
 			t.Errorf("%s: %v", tt.args, err)
@@ -295,6 +295,30 @@ func TestCheckAlone_RefusesAnAddressThatNobodyCanDial(t *testing.T) {
 		if tt.refused && (fault.Env != "RAFT_ADDR" || fault.Value != s.RaftAddr || !strings.Contains(fault.Want, "PEERS: 1=10.0.0.1:60001")) {
 			t.Errorf("%s: %v", tt.args, fault)
 		}
+	}
+}
+
+// Three nodes with IDs and without PEERS would be three oracles.
+func TestCheckAlone_RefusesAnIDThatImpliesOthers(t *testing.T) {
+	for args, line := range map[string]string{
+		"--node-id=2":                                   "PEERS=1=HOST:PORT,2=localhost:60001",
+		"--node-id=3 --raft-addr=0.0.0.0:1":             "PEERS=1=HOST:PORT,3=10.0.0.1:60001",
+		"--node-id=3 --raft-addr=10.0.0.3:5":            "PEERS=1=HOST:PORT,3=10.0.0.3:5",
+		"--node-id=1":                                   "",
+		"--node-id=2 --peers=2=10.0.0.2:1":              "",
+		"--node-id=2 --join=10.0.0.1:8080":              "",
+		"--node-id=2 --peers=dns+srv:a.example?count=3": "",
+	} {
+		s := parseAll(t, nil, strings.Fields(args)...)
+		err := s.CheckAlone(false)
+		var fault config.Fault
+		if line == "" && err != nil || line != "" && (!errors.As(err, &fault) || fault.Env != "NODE_ID" || !strings.Contains(fault.Want, line)) {
+			t.Errorf("%s: %v, want %q", args, err, line)
+		}
+	}
+	s := parseAll(t, nil, "--node-id=2")
+	if err := s.CheckAlone(true); err != nil {
+		t.Errorf("restored alone: %v", err)
 	}
 }
 

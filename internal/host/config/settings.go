@@ -99,14 +99,35 @@ func (s *Settings) PeerMap() map[uint64]string {
 	return map[uint64]string{s.NodeID: s.RaftAddr}
 }
 
-// CheckAlone returns a [Fault] if nobody could connect to the peer address of a cluster that this
-// node forms alone: it would go on record as it is, for members that are added later. A node of a
-// formed cluster may listen anywhere, because its address is on record.
-func (s *Settings) CheckAlone() error {
-	if s.Peers != nil || s.PeersSRV != nil || s.Join != nil || !address.Unspecified(s.RaftAddr) {
+// firstNodeID is the default of NODE_ID, by which a node without other settings forms a cluster alone.
+const firstNodeID = 1
+
+// CheckAlone returns a [Fault] if this node must not form a cluster alone, for which it is started
+// with neither PEERS nor JOIN. A node whose cluster is formed may be started so.
+//
+// An ID other than 1 means that there are others: nodes that are given IDs and no PEERS would each
+// form a cluster, and issue the same timestamps. This is no fault if the data directory is restored,
+// because the backup says who forms the cluster.
+//
+// And others must be able to connect to the peer address, which goes on record for members that are
+// added later.
+func (s *Settings) CheckAlone(restored bool) error {
+	if s.Peers != nil || s.PeersSRV != nil || s.Join != nil {
 		return nil
 	}
 	var f Faults
+	if s.NodeID != firstNodeID && !restored {
+		own := s.RaftAddr
+		if address.Unspecified(own) {
+			own = "10.0.0.1:60001"
+		}
+		f.add("node-id", strconv.FormatUint(s.NodeID, 10), fmt.Sprintf("want PEERS or JOIN as well, or else this node would form a cluster of its own. "+
+			"For a new cluster, the same PEERS with all initial members on each of them: PEERS=1=HOST:PORT,%d=%s; for a running one: JOIN=HOST:PORT", s.NodeID, own))
+		return f[0]
+	}
+	if !address.Unspecified(s.RaftAddr) {
+		return nil
+	}
 	f.add("raft-addr", s.RaftAddr, fmt.Sprintf("want an address at which members that are added later reach this node, such as 10.0.0.1:60001; to listen on every interface as well, name it in PEERS: %d=10.0.0.1:60001", s.NodeID))
 	return f[0]
 }
