@@ -30,6 +30,9 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	if err == nil {
 		err = checkAlone(&s)
 	}
+	if err == nil {
+		err = checkData(&s)
+	}
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func file(t *testing.T, text string) string {
 var fixed = []string{
 	"NODE_ID", "HTTP_PORT", "RAFT_ADDR", "PEERS", "ADVERTISE_ADDR", "DATA_DIR",
 	"EPOCH_INTERVAL_MS", "EPOCH_DEADLINE_LIMIT", "TIMESTAMP_REQUEST_BUFFER",
-	"READ_MODE", "RTT_MS", "LOOPS", "DEBUG", "PRETTY", "LOG_TIME_MS", "THRIFT_PORT", "ADMIN_ADDR", "METRICS_ADDR", "REQUIRE_TLS",
+	"READ_MODE", "RTT_MS", "LOOPS", "DEBUG", "PRETTY", "LOG_TIME_MS", "THRIFT_PORT", "ADMIN_ADDR", "METRICS_ADDR", "REQUIRE_TLS", "REQUIRE_DATA",
 	"TRACE_ENDPOINT", "TRACE_SAMPLE", "PEER_TLS_CERT", "PEER_TLS_KEY", "PEER_TLS_CA", "PEER_TLS_CRL", "TLS_CLIENT_CRL", "PEER_ALLOWED_NAMES", "PEER_INSECURE", "JOIN",
 }
 
@@ -164,7 +164,7 @@ func TestSwitch_AcceptsBareFlagAndFourSpellings(t *testing.T) {
 func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 	path := file(t, `{"http-prt": 1, "config": "x", "data-dir": [1], "rtt-ms": 0}`)
 	env := map[string]string{"NODE_ID": "abc", "DEBUG": "maybe", "READ_MODE": "fast", "EPOCH_INTERVAL_MS": "60001"}
-	_, err := parse(t, env, "--http-port=99999999", "--raft-addr=nowhere", "--admin-addr=:6060", "--metrics-addr=x", "--anonymous=timestamps,root", "--require-tls=x", "--advertise-addr=h:0",
+	_, err := parse(t, env, "--http-port=99999999", "--raft-addr=nowhere", "--admin-addr=:6060", "--metrics-addr=x", "--anonymous=timestamps,root", "--require-tls=x", "--require-data=2", "--advertise-addr=h:0",
 		"--peers=0=a:1,1=b:1,1=c:1,2=b:1,3=d", "--tls-key=k", "--clock-jump-max-ms=86400001", "--epoch-deadline-limit=0",
 		"--timestamp-request-buffer=1000001", "--interval-ms=19", "--shutdown-delay-ms=600001", "--loops=65", "--max-connections=0", "--thrift-port=-1", "--pretty=2", "--log-time-ms=",
 		"--http-host=a:1", "--snowflake-epoch-ms=x", "--snowflake-layout=1/2/3", "--snowflake-lease-ms=999", "--snowflake-workers=65",
@@ -209,6 +209,7 @@ func TestValidate_ListsEveryFaultAtOnce(t *testing.T) {
 		{"SNOWFLAKE_WORKERS", "snowflake-workers", "65", "from 0 to 64"},
 		{"WORKER_ID", "worker-id", "", "DATACENTER_ID is set"},
 		{"LIVE_INTERVAL_MS", "live-interval-ms", "99", "from 100 to 3600000"},
+		{"REQUIRE_DATA", "require-data", "2", "0, 1, true or false"},
 		{"REQUIRE_TLS", "require-tls", "x", "0, 1, true or false"},
 		{"DASHBOARD", "dashboard", "2", "0, 1, true or false"},
 		{"REQUEST_STATS", "request-stats", "on", "0, 1, true or false"},

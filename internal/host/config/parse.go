@@ -96,6 +96,7 @@ func (f *Flags) Parse() (Settings, error) {
 	}
 	p.snowflakes(f, &s)
 	s.LiveInterval = p.milliseconds("live-interval-ms", f.LiveIntervalMS, liveIntervalMSMin, liveIntervalMSMax)
+	s.RequireData = p.onOff("require-data", f.RequireData)
 	s.RequireTLS = p.onOff("require-tls", f.RequireTLS)
 	p.forwarding(f, &s)
 	s.Dashboard = p.onOff("dashboard", f.Dashboard)

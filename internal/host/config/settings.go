@@ -33,6 +33,7 @@ type Settings struct {
 	PeersSRV               *SRV              // where Peers comes from; nil: they are as set
 	Join                   []string          // client addresses, host:port or https://host:port; nil: see Peers. With PeersSRV, whichever works
 	DataDir                string
+	RequireData            bool
 	Priority               int64  // as a leader
 	TLSCert                string // "": see TLSFiles
 	TLSKey                 string

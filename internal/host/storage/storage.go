@@ -101,6 +101,9 @@ func Open(o Options) (*Store, Recovered, error) {
 		beforeCommit: o.BeforeCommit, steps: o.steps, lock: lock,
 	}
 	r, err := s.open(o)
+	if err == nil {
+		err = s.endFirst()
+	}
 	if err != nil {
 		_ = s.Close()
 		return nil, Recovered{}, err
