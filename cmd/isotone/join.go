@@ -15,6 +15,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/host/backup"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/storage"
@@ -72,6 +73,11 @@ func identify(ctx context.Context, s *config.Settings, lns []net.Listener, looku
 	cluster, err := isotone.ParseClusterID(j.ClusterID)
 	if err != nil {
 		return 0, nil, fmt.Errorf("JOIN: %w", err)
+	}
+	for node, addr := range j.Peers {
+		if addr != "" && !address.Valid(addr, 1) { // some have not registered theirs
+			return 0, nil, fmt.Errorf("JOIN: the cluster says that member %d has the peer address %.100q, which is not host:port with at most %d bytes", node, addr, address.SizeMax)
+		}
 	}
 	if id.ClusterID != 0 && id.ClusterID != uint64(cluster) {
 		return 0, nil, fmt.Errorf("JOIN names nodes of cluster %v, but the data directory %s was made to join cluster %v: delete it, or name nodes of that cluster",

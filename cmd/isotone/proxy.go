@@ -260,12 +260,12 @@ func (c *proxyCmd) check() (proxy.Config, error) {
 	} else {
 		found.add(c.misplaced()...)
 	}
-	if host, port, err := net.SplitHostPort(c.Advertise); c.Advertise != "" {
-		if n, portErr := strconv.ParseUint(port, 10, 16); err != nil || portErr != nil || n == 0 || host == "" {
-			found.add(fmt.Errorf("--advertise %q: want HOST:PORT, as clients reach it", c.Advertise))
-		} else if address.Unspecified(c.Advertise) {
-			found.add(fmt.Errorf("--advertise %q: want a host name or an IP address at which clients reach the proxy, such as 10.0.0.1; only --listen, where it listens, may be every interface", c.Advertise))
-		}
+	switch {
+	case c.Advertise == "":
+	case !address.Valid(c.Advertise, 1):
+		found.add(fmt.Errorf("--advertise %.100q: want HOST:PORT, as clients reach it, at most %d bytes", c.Advertise, address.SizeMax))
+	case address.Unspecified(c.Advertise):
+		found.add(fmt.Errorf("--advertise %q: want a host name or an IP address at which clients reach the proxy, such as 10.0.0.1; only --listen, where it listens, may be every interface", c.Advertise))
 	}
 	found.add(checkListen("listen", c.Listen))
 	if c.Admin != "" {

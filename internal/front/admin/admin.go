@@ -163,7 +163,7 @@ func (h *Handler) changeMember(r *http.Request, body []byte) (any, error) {
 	}
 	for _, addr := range []string{c.PeerAddr, c.ClientAddr} {
 		if addr != "" && (!address.Valid(addr, 1) || address.Unspecified(addr)) {
-			return nil, isotone.Errorf(isotone.CodeInvalidArgument, "%.100q: want host:port, at which others reach the node, such as 10.0.0.1:60001", addr)
+			return nil, isotone.Errorf(isotone.CodeInvalidArgument, "%.100q: want host:port, at which others reach the node, such as 10.0.0.1:60001, at most %d bytes", addr, address.SizeMax)
 		}
 	}
 	if err := h.cfg.Operator.ChangeMember(r.Context(), c); err != nil {

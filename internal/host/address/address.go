@@ -9,25 +9,35 @@ import (
 	"strings"
 )
 
-// PortMax is the largest port.
-const PortMax = 65535
+const (
+	// PortMax is the largest port.
+	PortMax = 65535
+	// SizeMax is the longest address in bytes: the records of members have that much room, and so
+	// have the messages between nodes. DNS names have at most 253.
+	SizeMax = 256
+)
 
-// Valid reports whether addr is host:port with a valid host and a decimal port of at least portMin.
+// Valid reports whether addr is host:port with a valid host and a decimal port of at least portMin, in
+// at most [SizeMax] bytes of printable ASCII.
 func Valid(addr string, portMin int64) bool {
 	host, port, err := net.SplitHostPort(addr)
-	if err != nil || !ValidHost(host) {
+	if err != nil || !ValidHost(host) || len(addr) > SizeMax {
 		return false
 	}
 	n, err := strconv.ParseInt(port, 10, 64)
 	return err == nil && portMin <= n && n <= PortMax
 }
 
-// ValidHost reports whether host is an IP address or could be a host name.
+// ValidHost reports whether host is an IP address or could be a host name. Names are ASCII; those of
+// other scripts have a form for DNS, as in xn--bcher-kva.example.
 func ValidHost(host string) bool {
+	if strings.ContainsFunc(host, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return false
+	}
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
 	}
-	return host != "" && !strings.ContainsAny(host, ":/[]@=,\"' \t\r\n")
+	return host != "" && !strings.ContainsAny(host, ":/[]@=,\"'")
 }
 
 // Unspecified reports whether addr is host:port with a host that means every interface of this

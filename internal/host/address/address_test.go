@@ -1,6 +1,7 @@
 package address_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/isotone/isotone/internal/host/address"
@@ -31,6 +32,11 @@ func TestAddress_FormsAndMeanings(t *testing.T) {
 		{"http://a:1", false, false},
 		{"a b:1", false, false},
 		{"a,b:1", false, false},
+		{"a\x7f:1", false, false},
+		{"bücher.example:1", false, false},
+		{"[fe80::1%a b]:1", false, false},
+		{strings.Repeat("a", 254) + ":1", true, false},
+		{strings.Repeat("a", 254) + ":10", false, false},
 	} {
 		if got := address.Valid(c.addr, 1); got != c.valid {
 			t.Errorf("%q: valid %v", c.addr, got)

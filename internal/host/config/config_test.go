@@ -273,56 +273,6 @@ func TestParse_RefusesUnspecifiedAddresses(t *testing.T) {
 	}
 }
 
-// RAFT_ADDR may be every interface, unless it would be the peer address on record.
-func TestCheckAlone_RefusesAnAddressThatNobodyCanDial(t *testing.T) {
-	for _, tt := range []struct {
-		args    string
-		refused bool
-	}{
-		{"--raft-addr=0.0.0.0:60001", true},
-		{"--raft-addr=[::]:60001", true},
-		{"--raft-addr=10.0.0.1:60001", false},
-		{"--raft-addr=localhost:0", false},
-		{"--raft-addr=0.0.0.0:60001 --peers=1=10.0.0.1:60001", false},
-		{"--raft-addr=0.0.0.0:60001 --peers=dns+srv:a.example?count=3", false},
-		{"--raft-addr=0.0.0.0:60001 --join=10.0.0.1:8080", false},
-	} {
-		s := parseAll(t, nil, strings.Fields(tt.args)...)
-		err := s.CheckAlone(false)
-		var fault config.Fault
-		if errors.As(err, &fault) != tt.refused || (err == nil) == tt.refused {
-			t.Errorf("%s: %v", tt.args, err)
-		}
-		if tt.refused && (fault.Env != "RAFT_ADDR" || fault.Value != s.RaftAddr || !strings.Contains(fault.Want, "PEERS: 1=10.0.0.1:60001")) {
-			t.Errorf("%s: %v", tt.args, fault)
-		}
-	}
-}
-
-// Three nodes with IDs and without PEERS would be three oracles.
-func TestCheckAlone_RefusesAnIDThatImpliesOthers(t *testing.T) {
-	for args, line := range map[string]string{
-		"--node-id=2":                                   "PEERS=1=HOST:PORT,2=localhost:60001",
-		"--node-id=3 --raft-addr=0.0.0.0:1":             "PEERS=1=HOST:PORT,3=10.0.0.1:60001",
-		"--node-id=3 --raft-addr=10.0.0.3:5":            "PEERS=1=HOST:PORT,3=10.0.0.3:5",
-		"--node-id=1":                                   "",
-		"--node-id=2 --peers=2=10.0.0.2:1":              "",
-		"--node-id=2 --join=10.0.0.1:8080":              "",
-		"--node-id=2 --peers=dns+srv:a.example?count=3": "",
-	} {
-		s := parseAll(t, nil, strings.Fields(args)...)
-		err := s.CheckAlone(false)
-		var fault config.Fault
-		if line == "" && err != nil || line != "" && (!errors.As(err, &fault) || fault.Env != "NODE_ID" || !strings.Contains(fault.Want, line)) {
-			t.Errorf("%s: %v, want %q", args, err, line)
-		}
-	}
-	s := parseAll(t, nil, "--node-id=2")
-	if err := s.CheckAlone(true); err != nil {
-		t.Errorf("restored alone: %v", err)
-	}
-}
-
 func TestParse_IntervalOutlastsSomeTicks(t *testing.T) {
 	for args, want := range map[string]time.Duration{
 		"": 0, "--interval-ms=0": 0, "--interval-ms=50": 50 * time.Millisecond, "--interval-ms=10000 --rtt-ms=2000": 10 * time.Second,

@@ -20,6 +20,8 @@ const (
 	// nodeIDMax leaves 16 bits of a member ID; see internal/core/oracle.
 	nodeIDMax = 1<<48 - 1
 	portMax   = address.PortMax
+	// peersMax: larger clusters grow by adding members.
+	peersMax = 64
 	// epochIntervalMSMax: an epoch of a minute makes a failover skip a minute.
 	epochIntervalMSMax = 60_000
 	// clockJumpMaxMSMax: a limit above a day is no limit; 0 trusts any clock.
@@ -199,6 +201,10 @@ func (p *parser) peers(f *Flags, own uint64) map[uint64]string {
 	peers := map[uint64]string{}
 	taken := map[string]bool{}
 	before := len(p.faults)
+	if n := strings.Count(f.Peers, ",") + 1; n > peersMax {
+		p.faults.add("peers", "", fmt.Sprintf("want at most %d initial members, and not %d; add further ones later: isotone member add", peersMax, n))
+		return nil
+	}
 	for entry := range strings.SplitSeq(f.Peers, ",") {
 		entry = strings.TrimSpace(entry)
 		text, addr, _ := strings.Cut(entry, "=")
@@ -306,7 +312,7 @@ func (p *parser) hostPort(flag, value, addr string, portMin int64) bool {
 	if address.Valid(addr, portMin) {
 		return true
 	}
-	p.faults.add(flag, value, fmt.Sprintf("want host:port with a port from %d to %d", portMin, portMax))
+	p.faults.add(flag, value, fmt.Sprintf("want host:port with a port from %d to %d, at most %d bytes in all", portMin, portMax, address.SizeMax))
 	return false
 }
 

@@ -24,9 +24,8 @@ type SRV struct {
 }
 
 const (
-	srvScheme = "dns+srv:"
-	// srvCountMax: larger clusters grow by adding members.
-	srvCountMax = 64
+	srvScheme   = "dns+srv:"
+	srvCountMax = peersMax
 )
 
 // srv parses PEERS in the form dns+srv:NAME?count=N&id=ordinal. With joins, nodes that are added later
@@ -84,7 +83,8 @@ func (v *SRV) Peers(records []*net.SRV) (map[uint64]string, error) {
 	taken := map[string]bool{}
 	for _, r := range records {
 		host := strings.TrimSuffix(r.Target, ".")
-		if !address.ValidHost(host) || r.Port == 0 {
+		addr := net.JoinHostPort(host, strconv.Itoa(int(r.Port)))
+		if !address.Valid(addr, 1) {
 			return peers, fmt.Errorf("a record has the target %q and the port %d", r.Target, r.Port)
 		}
 		id, err := v.id(r, host)
@@ -94,7 +94,6 @@ func (v *SRV) Peers(records []*net.SRV) (map[uint64]string, error) {
 		if id > uint64(v.Count) && !v.ByPriority {
 			continue // it was added later
 		}
-		addr := net.JoinHostPort(host, strconv.Itoa(int(r.Port)))
 		if peers[id] != "" && peers[id] != addr || peers[id] == "" && taken[addr] {
 			return peers, fmt.Errorf("two records for node %d, or for %s: the name must have one port and one record for each node", id, addr)
 		}
