@@ -32,7 +32,8 @@ internal/core/interval:     . internal/core/mutant
 internal/core/oracle:       . internal/core/mutant
 internal/core/replica:      . snowflake internal/core/interval internal/core/oracle internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/core/lincheck:     .
-internal/core/sim:          . snowflake internal/core/interval internal/core/oracle internal/core/replica internal/core/lincheck internal/core/mutant ; go.etcd.io/raft/v3
+internal/core/wire:         internal/core/interval internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
+internal/core/sim:          . snowflake internal/core/interval internal/core/oracle internal/core/replica internal/core/lincheck internal/core/wire internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
 internal/steady:            internal/core/interval ; golang.org/x/sys
 client:                     . snowflake internal/reply internal/core/interval internal/steady
@@ -55,7 +56,7 @@ internal/host/loop:         ; golang.org/x/sys
 internal/host/secure:       internal/host/loop
 internal/host/storage:      ; go.etcd.io/raft/v3 go.etcd.io/bbolt google.golang.org/protobuf golang.org/x/sys
 internal/host/backup:       internal/host/storage
-internal/host/peer:         internal/core/interval ; go.etcd.io/raft/v3 google.golang.org/protobuf
+internal/host/peer:         internal/core/wire ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
 internal/front/head:
 internal/front:             . snowflake internal/core/interval internal/host/trace
@@ -70,7 +71,7 @@ internal/front/web:         . snowflake internal/core/interval internal/host/acc
 internal/front/thriftrpc:   . snowflake internal/host/access internal/host/listen internal/front ; github.com/apache/thrift
 
 internal/forward:           . internal/host/loop internal/host/trace internal/front
-internal/node:              . snowflake disruptor internal/steady internal/core/interval internal/core/oracle internal/core/replica internal/host/storage internal/host/backup internal/host/certname internal/host/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
+internal/node:              . snowflake disruptor internal/steady internal/core/interval internal/core/oracle internal/core/replica internal/core/wire internal/host/storage internal/host/backup internal/host/certname internal/host/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 
 internal/balance:           .
 internal/proxy:             . internal/host/loop internal/host/listen internal/host/trace internal/front/head internal/front/httpapi internal/balance internal/front/transaction internal/front/stats ; golang.org/x/sys
@@ -108,7 +109,7 @@ bench/client:               . client
 bench/thrift:               snowflake internal/front/thriftrpc ; github.com/HdrHistogram/hdrhistogram-go
 interop/goredis:            . ; github.com/redis/go-redis/v9
 examples/joke:              internal/proxy internal/balance ; github.com/HdrHistogram/hdrhistogram-go
-examples/intervals:         . client internal/core/lincheck internal/check/ports internal/host/peer
+examples/intervals:         . client internal/core/lincheck internal/check/ports internal/core/wire
 
 cmd/isotone:                * ; *
 `
@@ -119,7 +120,7 @@ const testDependencies = "go.uber.org/goleak pgregory.net/rapid github.com/anish
 
 // zone is the deterministic zone: the same inputs give the same effects, so the
 // simulator replays what production ran. See checkZone.
-var zone = []string{"internal/core/interval", "internal/core/oracle", "internal/core/replica", "internal/core/lincheck", "internal/core/sim", "internal/balance"}
+var zone = []string{"internal/core/interval", "internal/core/oracle", "internal/core/replica", "internal/core/lincheck", "internal/core/wire", "internal/core/sim", "internal/balance"}
 
 // zoneImports are the imports that no package of the zone may have; "net/"
 // stands for all packages below net.

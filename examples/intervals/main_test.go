@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/isotone/isotone/internal/host/peer"
+	"github.com/isotone/isotone/internal/core/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -159,7 +159,7 @@ func TestFront_DelaysByTheNodeThatDials(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, least := range map[uint64]time.Duration{2: 0, 3: 60 * time.Millisecond, 4: 0} {
-		hello, err := peer.AppendHello(nil, peer.FrameHello, peer.Hello{NodeID: id, Session: 7}, peer.Version)
+		hello, err := wire.AppendHello(nil, wire.FrameHello, wire.Hello{NodeID: id, Session: 7}, wire.Version)
 		if err != nil {
 			t.Fatal(err)
 		}

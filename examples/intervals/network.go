@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/isotone/isotone/internal/host/peer"
+	"github.com/isotone/isotone/internal/core/wire"
 )
 
 const (
@@ -111,7 +111,7 @@ func readHello(conn net.Conn) (first []byte, id uint64, err error) {
 	if err := conn.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return nil, 0, err
 	}
-	var d peer.Decoder
+	var d wire.Decoder
 	d.SetHandshake(true)
 	for len(first) < helloBytesMax {
 		b := make([]byte, chunkBytes)
@@ -126,7 +126,7 @@ func readHello(conn net.Conn) (first []byte, id uint64, err error) {
 			return nil, 0, err
 		}
 		if ok {
-			hello, _, err := peer.ParseHello(frame.Payload)
+			hello, _, err := wire.ParseHello(frame.Payload)
 			return first, hello.NodeID, errors.Join(err, conn.SetReadDeadline(time.Time{}))
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/interval"
 	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/core/wire"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/host/peer"
 )
 
 // clusterClock is the cluster clock as any goroutine of a node reads it; see front.Clock. The core
@@ -76,10 +76,10 @@ func (c *core) exchangeClock(e *replica.Effects) {
 		}
 	}
 	for _, a := range e.AskClock {
-		to(a.Peer, func(b []byte) []byte { return peer.AppendClockAsk(b, a.Nonce) })
+		to(a.Peer, func(b []byte) []byte { return wire.AppendClockAsk(b, a.Nonce) })
 	}
 	for _, a := range e.TellClock {
-		to(a.Peer, func(b []byte) []byte { return peer.AppendClockTold(b, a.Nonce, a.Reading) })
+		to(a.Peer, func(b []byte) []byte { return wire.AppendClockTold(b, a.Nonce, a.Reading) })
 	}
 	if e.ClockChanged {
 		s := c.replica.Status()

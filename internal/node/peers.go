@@ -12,6 +12,7 @@ import (
 
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/core/wire"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/peer"
 )
@@ -26,8 +27,8 @@ type peers struct {
 	transport *peer.Transport
 	conns     map[uint64]*peerConn
 	addrs     map[uint64]string        // as told to transport
-	refusedBy map[uint64]*peer.Refusal // how each peer last refused this node
-	refusing  map[uint64]*peer.Refusal // how this node last refused each peer
+	refusedBy map[uint64]*wire.Refusal // how each peer last refused this node
+	refusing  map[uint64]*wire.Refusal // how this node last refused each peer
 	// silentSince is when a leader was last heard of, or asked for; see askIfRemoved.
 	silentSince time.Duration
 	dropped     droppedCount
@@ -40,16 +41,16 @@ type droppedCount struct{ notConnected, outputFull, unsendable uint64 }
 // refusal ends this node, is decided by the replica, in the core loop.
 func (c *core) startPeers() {
 	n := c.node
-	c.peers = peers{conns: map[uint64]*peerConn{}, refusedBy: map[uint64]*peer.Refusal{}, refusing: map[uint64]*peer.Refusal{}}
+	c.peers = peers{conns: map[uint64]*peerConn{}, refusedBy: map[uint64]*wire.Refusal{}, refusing: map[uint64]*wire.Refusal{}}
 	c.peers.transport = peer.New(peer.Config{
 		NodeID:   n.cfg.NodeID,
 		Listener: n.cfg.PeerListener,
-		Hello: func() (h peer.Hello) {
-			n.call(func() { h = peer.Hello(c.replica.Hello()) })
+		Hello: func() (h wire.Hello) {
+			n.call(func() { h = wire.Hello(c.replica.Hello()) })
 			return h
 		},
-		Admit: func(h peer.Hello) *peer.Refusal {
-			refusal := peer.Refusalf("stopping", "node %d is stopping", oracle.NodeOf(n.cfg.NodeID))
+		Admit: func(h wire.Hello) *wire.Refusal {
+			refusal := wire.Refusalf("stopping", "node %d is stopping", oracle.NodeOf(n.cfg.NodeID))
 			n.call(func() { refusal = c.admit(h) })
 			return refusal
 		},
@@ -59,7 +60,7 @@ func (c *core) startPeers() {
 			n.cfg.Metrics.CountPeerHandshakeFailed(handshakeFailure(err))
 		},
 		Attach: c.attach,
-		Connected: func(h peer.Hello) {
+		Connected: func(h wire.Hello) {
 			n.post(func() {
 				c.next.Hellos = append(c.next.Hellos, replica.Hello(h))
 				delete(c.peers.refusedBy, h.NodeID)
@@ -69,9 +70,9 @@ func (c *core) startPeers() {
 		ConnectionRefused: func(id uint64) {
 			n.post(func() { c.next.Refused = append(c.next.Refused, id) })
 		},
-		Refused: func(id uint64, by peer.Side, r *peer.Refusal) {
+		Refused: func(id uint64, by wire.Side, r *wire.Refusal) {
 			n.cfg.Metrics.CountPeerRefused(string(r.Code), by.String())
-			if by == peer.Self && (r.Code == peer.RefusedCertificate || r.Code == peer.RefusedClear) {
+			if by == wire.Self && (r.Code == wire.RefusedCertificate || r.Code == wire.RefusedClear) {
 				n.cfg.Metrics.CountPeerHandshakeFailed(refusedFor(r))
 			}
 			n.post(func() { c.refused(id, by, r) })
@@ -82,16 +83,16 @@ func (c *core) startPeers() {
 	c.followAddrs()
 }
 
-func (c *core) admit(h peer.Hello) *peer.Refusal {
+func (c *core) admit(h wire.Hello) *wire.Refusal {
 	if r := c.replica.Admit(replica.Hello(h)); r != nil {
-		return peer.Refusalf(peer.RefusalCode(r.Code), "%s", r.Message)
+		return wire.Refusalf(wire.RefusalCode(r.Code), "%s", r.Message)
 	}
 	return nil
 }
 
 // refused records a refusal. The replica decides whether this node has to stop.
-func (c *core) refused(id uint64, by peer.Side, r *peer.Refusal) {
-	if by == peer.Self {
+func (c *core) refused(id uint64, by wire.Side, r *wire.Refusal) {
+	if by == wire.Self {
 		c.peers.refusing[id] = r
 		return
 	}
@@ -169,7 +170,7 @@ func (p *peers) send(msgs []*raftpb.Message) {
 // announce sends this node's hello to all connected peers again.
 func (p *peers) announce(h replica.Hello) {
 	for _, conn := range p.conns {
-		conn.write(conn.stream.AppendUpdate(conn.conn.Buffered(), peer.Hello(h)))
+		conn.write(conn.stream.AppendUpdate(conn.conn.Buffered(), wire.Hello(h)))
 	}
 }
 
@@ -191,7 +192,7 @@ func (p *peers) ping() {
 			continue
 		}
 		if now-conn.sent >= conn.stream.PingInterval() {
-			conn.write(peer.AppendPing(conn.conn.Buffered()))
+			conn.write(wire.AppendPing(conn.conn.Buffered()))
 		}
 	}
 }
@@ -279,7 +280,7 @@ func (p *peerConn) hearClock(wall int64) {
 }
 
 // updated takes in a hello that replaces the one of the handshake.
-func (p *peerConn) updated(h peer.Hello) {
+func (p *peerConn) updated(h wire.Hello) {
 	if r := p.core.admit(h); r != nil {
 		p.core.peers.refusing[h.NodeID] = r
 		p.conn.Abort(r)
@@ -291,7 +292,7 @@ func (p *peerConn) updated(h peer.Hello) {
 
 // sendClock sends the reading of this node's clock.
 func (p *peerConn) sendClock() {
-	p.write(peer.AppendClock(p.conn.Buffered(), int64(unixNanos(p.core.node.cfg.Clock.Wall()))))
+	p.write(wire.AppendClock(p.conn.Buffered(), int64(unixNanos(p.core.node.cfg.Clock.Wall()))))
 }
 
 func (p *peerConn) send(msgs []*raftpb.Message) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/wire"
 	"github.com/isotone/isotone/internal/host/certname"
 	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/peer"
@@ -114,7 +115,7 @@ func (s *peerSecurity) logFailure(conn net.Conn, err error) {
 }
 
 // Check decides by the certificate whether the other side may be a member; see peer.Secured.
-func (c *securedConn) Check(id uint64) *peer.Refusal {
+func (c *securedConn) Check(id uint64) *wire.Refusal {
 	var err error
 	if c.identity == nil {
 		c.identity, err = c.security.Files.Identify(c.ConnectionState().PeerCertificates, x509.ExtKeyUsageClientAuth)
@@ -150,13 +151,13 @@ func NameFault(names certname.Rules, cert *x509.Certificate, node uint64) string
 
 // refuseCertificate returns the refusal of a member's certificate. It begins with the reason, by
 // which refusedFor finds it.
-func refuseCertificate(id uint64, e *credential.CertificateError) *peer.Refusal {
-	return peer.Refusalf(peer.RefusedCertificate, "%s: of node %d: %s", e.Reason, oracle.NodeOf(id), e.Message)
+func refuseCertificate(id uint64, e *credential.CertificateError) *wire.Refusal {
+	return wire.Refusalf(wire.RefusedCertificate, "%s: of node %d: %s", e.Reason, oracle.NodeOf(id), e.Message)
 }
 
 // refusedFor returns the reason of a refusal by this node as the label of a metric.
-func refusedFor(r *peer.Refusal) string {
-	if r.Code == peer.RefusedClear {
+func refusedFor(r *wire.Refusal) string {
+	if r.Code == wire.RefusedClear {
 		return "clear"
 	}
 	reason, _, _ := strings.Cut(r.Message, ":")

@@ -10,7 +10,7 @@
 // A set has one directory for each level. [Level] is the current one. The first change of
 // any format after a release raises it, and
 //
-//	go test ./internal/core/oracle ./internal/host/peer ./internal/host/storage ./internal/core/replica -golden.add
+//	go test ./internal/core/oracle ./internal/core/wire ./internal/host/storage ./internal/core/replica -golden.add
 //
 // then writes the samples of the new level. Existing samples never change: the file SUMS
 // has the checksum of every item, so the tests detect one that is missing or was changed.

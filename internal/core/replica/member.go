@@ -12,7 +12,7 @@ import (
 )
 
 // Hello is what a node says of itself when it connects to a peer. The hello of
-// internal/host/peer has the same fields.
+// internal/core/wire has the same fields.
 type Hello struct {
 	ClusterID   uint64 // 0 while unknown
 	NodeID      uint64

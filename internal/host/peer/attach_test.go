@@ -12,6 +12,8 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/isotone/isotone/internal/core/wire"
 )
 
 // pump reads and writes one connection with two goroutines, in place of an event loop.
@@ -94,7 +96,7 @@ func (p *pump) write(ctx context.Context) error {
 				b = p.stream.Append(b, m)
 			}
 		case <-time.After(p.stream.PingInterval()):
-			b = AppendPing(nil)
+			b = wire.AppendPing(nil)
 		}
 		for part := range slices.Chunk(b, 64<<10) { // the deadline is for each part
 			err := p.conn.SetWriteDeadline(time.Now().Add(p.stream.StallTimeout()))
@@ -162,31 +164,12 @@ func TestTransport_StopsAConnectionAndWaitsForItsEnd(t *testing.T) {
 	}
 }
 
-func TestStream_AppendsOnlyWhatTheOtherSideTakes(t *testing.T) {
-	var failed []error
-	s := &Stream{hello: Hello{NodeID: 2}, self: 1, unsendable: func(_ *raftpb.Message, err error) { failed = append(failed, err) }}
-	proposal := appendOf(1, 2, 0)
-	proposal.Type = raftpb.MsgProp.Enum()
-	var b []byte
-	for _, m := range []*raftpb.Message{proposal, appendOf(1, 2, FrameSizeMax), heartbeat(3, 2), heartbeat(1, 2)} {
-		b = s.Append(b, m)
-	}
-	if string(b) != string(encoded(t, heartbeat(1, 2))) || len(failed) != 3 {
-		t.Errorf("%d bytes, failures %v", len(b), failed)
-	}
-	for i, want := range []error{ErrProtocol, ErrFrameSize, ErrProtocol} {
-		if !errors.Is(failed[i], want) {
-			t.Errorf("failure %d: %v, want %v", i, failed[i], want)
-		}
-	}
-}
-
 func TestTransport_DropsWhatTheOtherSideWouldRefuse(t *testing.T) {
 	one, two := newHarness(t, 1, nil), newHarness(t, 2, nil)
 	join(t, one, two)
 	proposal := appendOf(1, 2, 0)
 	proposal.Type = raftpb.MsgProp.Enum()
-	one.send(2, proposal, appendOf(1, 2, FrameSizeMax), heartbeat(3, 2), heartbeat(1, 2))
+	one.send(2, proposal, appendOf(1, 2, wire.FrameSizeMax), heartbeat(3, 2), heartbeat(1, 2))
 	if got := await(t, "the good message", two.received); !proto.Equal(got, heartbeat(1, 2)) {
 		t.Errorf("got %v", got)
 	}

@@ -5,12 +5,14 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+
+	"github.com/isotone/isotone/internal/core/wire"
 )
 
 func TestTransport_BoundsConnectionsWithoutAHandshake(t *testing.T) {
 	inside, leave := make(chan struct{}, inboundMax), make(chan struct{})
 	h := newHarness(t, 1, func(cfg *Config) {
-		cfg.Admit = func(Hello) *Refusal {
+		cfg.Admit = func(wire.Hello) *wire.Refusal {
 			inside <- struct{}{}
 			<-leave
 			return nil
@@ -19,7 +21,7 @@ func TestTransport_BoundsConnectionsWithoutAHandshake(t *testing.T) {
 	h.SetPeers(map[uint64]string{2: ""})
 	defer close(leave)
 	for range inboundMax {
-		dialRaw(t, h.addr).write(hello(t, FrameHello, Hello{NodeID: 2}))
+		dialRaw(t, h.addr).write(hello(t, wire.FrameHello, wire.Hello{NodeID: 2}))
 	}
 	for range inboundMax {
 		await(t, "a handshake", inside)

@@ -1,6 +1,9 @@
 package peer
 
 import (
+	"encoding/binary"
+	"hash/crc32"
+	"math"
 	"net"
 	"sync"
 	"testing"
@@ -8,6 +11,8 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/goleak"
+
+	"github.com/isotone/isotone/internal/core/wire"
 )
 
 // patience is the longest wait for an event; only failing tests wait that long.
@@ -29,9 +34,9 @@ func await[T any](t testing.TB, what string, ch <-chan T) T {
 // event is one call of Disconnected or Refused.
 type event struct {
 	peer    uint64
-	by      Side
+	by      wire.Side
 	err     error
-	refusal *Refusal
+	refusal *wire.Refusal
 }
 
 // harness is a Transport with pumps and what it reported.
@@ -39,13 +44,13 @@ type harness struct {
 	*Transport
 	id           uint64
 	addr         string
-	connected    chan Hello // once attached
+	connected    chan wire.Hello // once attached
 	disconnected chan event
 	refused      chan event
 	received     chan *raftpb.Message
 
 	mu     sync.Mutex
-	hellos map[uint64]Hello
+	hellos map[uint64]wire.Hello
 	pumps  map[uint64]*pump
 }
 
@@ -63,25 +68,27 @@ func newHarnessOn(t testing.TB, ln net.Listener, id uint64, change func(*Config)
 	t.Helper()
 	h := &harness{
 		id: id, addr: ln.Addr().String(),
-		connected:    make(chan Hello, 64),
+		connected:    make(chan wire.Hello, 64),
 		disconnected: make(chan event, 64),
 		refused:      make(chan event, 64),
 		received:     make(chan *raftpb.Message, 4096),
-		hellos:       make(map[uint64]Hello),
+		hellos:       make(map[uint64]wire.Hello),
 		pumps:        make(map[uint64]*pump),
 	}
 	cfg := Config{
 		NodeID:   id,
 		Listener: ln,
-		Hello:    func() Hello { return Hello{ClusterID: 7, Session: id * 11, ClientAddr: "client.example:80"} },
+		Hello:    func() wire.Hello { return wire.Hello{ClusterID: 7, Session: id * 11, ClientAddr: "client.example:80"} },
 		Attach:   h.attach,
-		Connected: func(hello Hello) {
+		Connected: func(hello wire.Hello) {
 			h.mu.Lock()
 			h.hellos[hello.NodeID] = hello
 			h.mu.Unlock()
 		},
 		Disconnected: func(peer uint64, err error) { put(h.disconnected, event{peer: peer, err: err}) },
-		Refused:      func(peer uint64, by Side, r *Refusal) { put(h.refused, event{peer: peer, by: by, refusal: r}) },
+		Refused: func(peer uint64, by wire.Side, r *wire.Refusal) {
+			put(h.refused, event{peer: peer, by: by, refusal: r})
+		},
 	}
 	if change != nil {
 		change(&cfg)
@@ -120,7 +127,7 @@ func join(t testing.TB, nodes ...*harness) {
 type raw struct {
 	t    testing.TB
 	conn net.Conn
-	dec  Decoder
+	dec  wire.Decoder
 	buf  []byte
 }
 
@@ -149,26 +156,26 @@ func (r *raw) write(b []byte) {
 }
 
 // read returns the next frame other than a ping, or the error that ended the connection.
-func (r *raw) read() (Frame, error) {
+func (r *raw) read() (wire.Frame, error) {
 	for {
 		f, ok, err := r.dec.Next()
 		switch {
 		case err != nil:
 			return f, err
-		case ok && f.Type != FramePing:
+		case ok && f.Type != wire.FramePing:
 			return f, nil
 		case ok:
 			continue
 		}
 		n, err := r.conn.Read(r.buf)
 		if n == 0 && err != nil {
-			return Frame{}, err
+			return wire.Frame{}, err
 		}
 		r.dec.Feed(r.buf[:n])
 	}
 }
 
-func (r *raw) expect(want FrameType) Frame {
+func (r *raw) expect(want wire.FrameType) wire.Frame {
 	r.t.Helper()
 	f, err := r.read()
 	if err != nil || f.Type != want {
@@ -190,23 +197,26 @@ func (r *raw) expectClosed() {
 // connect does the dialing side of a handshake as the given node.
 func (r *raw) connect(id uint64) {
 	r.t.Helper()
-	r.write(hello(r.t, FrameHello, Hello{NodeID: id, Session: 99}))
-	r.expect(FrameWelcome)
-	r.write(AppendReady(nil))
+	r.write(hello(r.t, wire.FrameHello, wire.Hello{NodeID: id, Session: 99}))
+	r.expect(wire.FrameWelcome)
+	r.write(wire.AppendReady(nil))
 }
 
-func hello(t testing.TB, kind FrameType, h Hello) []byte {
+func hello(t testing.TB, kind wire.FrameType, h wire.Hello) []byte {
 	t.Helper()
-	b, err := AppendHello(nil, kind, h, Version)
+	b, err := wire.AppendHello(nil, kind, h, wire.Version)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
+// newest is a feature level for which everything has its newest form.
+const newest = math.MaxUint64
+
 func encoded(t testing.TB, m *raftpb.Message) []byte {
 	t.Helper()
-	b, err := AppendMessage(nil, m, promiseLevel)
+	b, err := wire.AppendMessage(nil, m, newest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,4 +243,13 @@ func appendOf(from, to uint64, size int) *raftpb.Message {
 		LogTerm: new(uint64(3)), Index: new(uint64(8)), Commit: new(uint64(8)),
 		Entries: []*raftpb.Entry{{Term: new(uint64(3)), Index: new(uint64(9)), Data: make([]byte, size)}},
 	}
+}
+
+var someHello = wire.Hello{ClusterID: 7, NodeID: 2, Incarnation: 11, Boot: 3, Session: 99, ClientAddr: "node2:8080", Level: 1}
+
+// frameOf returns a sound frame of any content.
+func frameOf(kind wire.FrameType, payload string) []byte {
+	b := binary.BigEndian.AppendUint32(nil, uint32(1+len(payload)+4))
+	b = append(append(b, byte(kind)), payload...)
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[4:], crc32.MakeTable(crc32.Castagnoli)))
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/isotone/isotone/internal/core/wire"
 )
 
 // handshakeTimeout is absolute: a slow trickle of bytes does not extend it.
@@ -14,16 +16,16 @@ const handshakeTimeout = 2 * time.Second
 // newStream returns the stream over conn, which has yet to be opened.
 func (t *Transport) newStream(conn net.Conn) *Stream {
 	tune(conn)
-	return &Stream{conn: conn, self: t.cfg.NodeID, ended: make(chan error, 1)}
+	return &Stream{Codec: wire.NewCodec(t.cfg.NodeID, wire.Hello{}, 0), conn: conn, ended: make(chan error, 1)}
 }
 
 // open does the handshake, and closes the connection if it fails. Before, secure protects the
-// connection, or not. Errors are those of secure, of [Handshake.Step] and of the connection.
-func (s *Stream) open(ctx context.Context, h *Handshake, secure func() error) error {
+// connection, or not. Errors are those of secure, of [wire.Handshake.Step] and of the connection.
+func (s *Stream) open(ctx context.Context, h *wire.Handshake, secure func() error) error {
 	conn := s.conn // closing it waits for nothing, where TLS would say goodbye
 	stop := closeOnDone(ctx, conn)
 	defer stop()
-	s.dec.SetHandshake(true)
+	s.Decoder.SetHandshake(true)
 	err := s.conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	if err == nil {
 		err = secure()
@@ -32,8 +34,7 @@ func (s *Stream) open(ctx context.Context, h *Handshake, secure func() error) er
 		err = s.shakeHands(h)
 	}
 	if err == nil {
-		s.hello, s.version = h.Peer(), h.Version()
-		s.dec.SetHandshake(false)
+		s.Open(h.Peer(), h.Version())
 		err = s.conn.SetDeadline(time.Time{})
 	}
 	if err != nil {
@@ -43,8 +44,8 @@ func (s *Stream) open(ctx context.Context, h *Handshake, secure func() error) er
 }
 
 // shakeHands exchanges frames until the handshake is done.
-func (s *Stream) shakeHands(h *Handshake) error {
-	buf := make([]byte, handshakeSizeMax)
+func (s *Stream) shakeHands(h *wire.Handshake) error {
+	buf := make([]byte, wire.HandshakeSizeMax)
 	out, err := h.Start(nil)
 	for {
 		if len(out) > 0 { // even after an error: it may be a refusal
@@ -63,17 +64,17 @@ func (s *Stream) shakeHands(h *Handshake) error {
 }
 
 // readFrame returns the next frame, reading into buf as needed.
-func (s *Stream) readFrame(buf []byte) (Frame, error) {
+func (s *Stream) readFrame(buf []byte) (wire.Frame, error) {
 	for {
-		f, ok, err := s.dec.Next()
+		f, ok, err := s.Decoder.Next()
 		if ok || err != nil {
 			return f, err
 		}
 		n, err := s.conn.Read(buf)
 		if n == 0 && err != nil {
-			return Frame{}, fmt.Errorf("reading: %w", err)
+			return wire.Frame{}, fmt.Errorf("reading: %w", err)
 		}
-		s.dec.Feed(buf[:n])
+		s.Decoder.Feed(buf[:n])
 	}
 }
 

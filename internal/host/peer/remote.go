@@ -11,6 +11,8 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/isotone/isotone/internal/core/wire"
 )
 
 const (
@@ -116,21 +118,21 @@ func (r *remote) ask() {
 	}
 	defer r.asking.Store(false)
 	s, err := r.dial()
-	var refused *RefusedError
+	var refused *wire.RefusedError
 	switch {
 	case err == nil:
 		s.conn.Close() // it does not know who dials
-	case errors.As(err, &refused) && refused.By == Remote && refused.Refusal.Code != RefusedWrongNode:
+	case errors.As(err, &refused) && refused.By == wire.Remote && refused.Refusal.Code != wire.RefusedWrongNode:
 		r.t.refused(err)
 	}
 }
 
 // dial opens a connection in the newest version that both sides speak.
 func (r *remote) dial() (*Stream, error) {
-	s, err := r.dialIn(Version)
-	var refused *RefusedError
-	if errors.As(err, &refused) && refused.By == Remote && refused.Refusal.Code == RefusedVersion {
-		return r.dialIn(versionFixed)
+	s, err := r.dialIn(wire.Version)
+	var refused *wire.RefusedError
+	if errors.As(err, &refused) && refused.By == wire.Remote && refused.Refusal.Code == wire.RefusedVersion {
+		return r.dialIn(wire.VersionFixed)
 	}
 	return s, err
 }
@@ -157,7 +159,7 @@ func (r *remote) open(version uint16, security Security) (*Stream, error) {
 		return nil, err
 	}
 	s := r.t.newStream(conn)
-	return s, s.open(r.ctx, NewDialer(r.t.hello, r.id, r.t.admit, version).LogID(r.t.cfg.LogID), func() error {
+	return s, s.open(r.ctx, wire.NewDialer(r.t.hello, r.id, r.t.admit, version).LogID(r.t.cfg.LogID), func() error {
 		return r.t.secureDialed(s, r.id, security)
 	})
 }
@@ -183,7 +185,7 @@ func (r *remote) serve(s *Stream) (next *Stream) {
 		s.conn.Close()
 		return nil
 	}
-	s.unsendable = r.logUnsendable
+	s.OnUnsendable(r.logUnsendable)
 	r.connected(s)
 	stop, err := r.t.cfg.Attach(s.conn, s)
 	if err != nil {
@@ -232,7 +234,7 @@ func (r *remote) connected(s *Stream) {
 	r.mu.Unlock()
 	r.logState("connected", slog.LevelInfo, "peer connected", "addr", s.conn.RemoteAddr().String(), "tls", s.secured != nil)
 	if r.t.cfg.Connected != nil {
-		r.t.cfg.Connected(s.hello)
+		r.t.cfg.Connected(s.Hello())
 	}
 }
 
@@ -247,7 +249,7 @@ func (r *remote) disconnected(err error) {
 	r.startProbe(err)
 }
 
-func (r *remote) refused(e *RefusedError) {
+func (r *remote) refused(e *wire.RefusedError) {
 	r.mu.Lock()
 	r.status.Refusal, r.status.RefusedBy = e.Refusal, e.By
 	r.mu.Unlock()
@@ -274,7 +276,7 @@ func (r *remote) logUnsendable(m *raftpb.Message, err error) {
 	r.unsendable = true
 	r.mu.Unlock()
 	if first {
-		r.t.cfg.Log.Error("raft message cannot be sent", "peer", r.t.cfg.LogID(r.id), "type", m.GetType(), "bytes", frameOverhead+proto.Size(m), "err", err)
+		r.t.cfg.Log.Error("raft message cannot be sent", "peer", r.t.cfg.LogID(r.id), "type", m.GetType(), "bytes", wire.FrameOverhead+proto.Size(m), "err", err)
 	}
 }
 

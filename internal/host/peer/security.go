@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/isotone/isotone/internal/core/wire"
 )
 
 // certificateCheckEvery is how often [Secured.Check] is called while a connection is open. It
@@ -29,7 +31,7 @@ var (
 // close them.
 type Security interface {
 	// Client does the handshake of a connection that this side has dialed, and checks that the
-	// other side is the peer. The error is a [*Refusal] if it is not, and matches ErrNoTLS if
+	// other side is the peer. The error is a [*wire.Refusal] if it is not, and matches ErrNoTLS if
 	// the other side does not speak TLS.
 	Client(conn net.Conn, peer uint64) (Secured, error)
 	// Server does the handshake of an accepted connection, of which read was read already. The
@@ -42,7 +44,7 @@ type Secured interface {
 	net.Conn
 	// Check returns nil if the other side may be the node with the given ID, by what is known
 	// now.
-	Check(id uint64) *Refusal
+	Check(id uint64) *wire.Refusal
 }
 
 // secureDialed protects a dialed connection, or checks that it may be in clear.
@@ -55,9 +57,9 @@ func (t *Transport) secureDialed(s *Stream, peer uint64, security Security) erro
 	}
 	secured, err := security.Client(s.conn, peer)
 	if err != nil {
-		var refusal *Refusal
+		var refusal *wire.Refusal
 		if errors.As(err, &refusal) {
-			return &RefusedError{Peer: peer, By: Self, Refusal: refusal}
+			return &wire.RefusedError{Peer: peer, By: wire.Self, Refusal: refusal}
 		}
 		if t.cfg.SecurityFailed != nil && t.ctx.Err() == nil {
 			t.cfg.SecurityFailed(err)
@@ -82,11 +84,11 @@ func (t *Transport) secureAccepted(s *Stream) error {
 		return err
 	}
 	if first[0] != recordHandshake {
-		s.dec.Feed(first[:])
+		s.Decoder.Feed(first[:])
 		return nil
 	}
 	if t.cfg.Security == nil {
-		return fmt.Errorf("%w: the other side speaks TLS, and this node has no PEER_TLS_CERT", ErrProtocol)
+		return fmt.Errorf("%w: the other side speaks TLS, and this node has no PEER_TLS_CERT", wire.ErrProtocol)
 	}
 	secured, err := t.cfg.Security.Server(s.conn, first[:])
 	if err != nil {
@@ -100,16 +102,16 @@ func (t *Transport) secureAccepted(s *Stream) error {
 }
 
 // proven returns nil if the other side of an accepted connection may be the node with the ID.
-func (t *Transport) proven(s *Stream, id uint64) *Refusal {
+func (t *Transport) proven(s *Stream, id uint64) *wire.Refusal {
 	switch {
 	case s.secured != nil:
 		return s.secured.Check(id)
 	case t.cfg.Insecure, t.cfg.Security == nil && isLocal(s.conn):
 		return nil
 	case t.cfg.Security == nil:
-		return Refusalf(RefusedClear, "node %d takes no connections of other machines in clear: set PEER_TLS_CERT, PEER_TLS_KEY and PEER_TLS_CA, or PEER_INSECURE=1, on all nodes", t.cfg.LogID(t.cfg.NodeID))
+		return wire.Refusalf(wire.RefusedClear, "node %d takes no connections of other machines in clear: set PEER_TLS_CERT, PEER_TLS_KEY and PEER_TLS_CA, or PEER_INSECURE=1, on all nodes", t.cfg.LogID(t.cfg.NodeID))
 	}
-	return Refusalf(RefusedClear, "node %d accepts peers by TLS only: set PEER_TLS_CERT, PEER_TLS_KEY and PEER_TLS_CA on node %d", t.cfg.LogID(t.cfg.NodeID), t.cfg.LogID(id))
+	return wire.Refusalf(wire.RefusedClear, "node %d accepts peers by TLS only: set PEER_TLS_CERT, PEER_TLS_KEY and PEER_TLS_CA on node %d", t.cfg.LogID(t.cfg.NodeID), t.cfg.LogID(id))
 }
 
 // isLocal reports whether a connection stays within this machine: its address is a loopback

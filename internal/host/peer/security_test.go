@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/isotone/isotone/internal/core/wire"
 )
 
 // fakeSecurity marks a protected connection with the first byte of TLS and the name of its
@@ -15,7 +17,7 @@ import (
 type fakeSecurity struct {
 	id uint64
 	// refuse is consulted by Check, with the ID that the other side has shown.
-	refuse func(shown, claimed uint64) *Refusal
+	refuse func(shown, claimed uint64) *wire.Refusal
 	checks atomic.Int64
 }
 
@@ -54,13 +56,13 @@ func (f *fakeSecurity) Server(conn net.Conn, read []byte) (Secured, error) {
 	return &fakeSecured{conn, f, uint64(shown[0])}, nil
 }
 
-func (c *fakeSecured) Check(id uint64) *Refusal {
+func (c *fakeSecured) Check(id uint64) *wire.Refusal {
 	c.security.checks.Add(1)
 	if c.security.refuse != nil {
 		return c.security.refuse(c.shown, id)
 	}
 	if c.shown != id {
-		return Refusalf(RefusedCertificate, "node %d shows %d", id, c.shown)
+		return wire.Refusalf(wire.RefusedCertificate, "node %d shows %d", id, c.shown)
 	}
 	return nil
 }
@@ -94,21 +96,21 @@ func TestSecurity_AnotherNameIsRefusedBeforeAdmit(t *testing.T) {
 	admitted := false
 	a := newHarness(t, 1, func(c *Config) {
 		secured(&fakeSecurity{id: 1}, false)(c)
-		c.Admit = func(Hello) *Refusal { admitted = true; return nil }
-		c.Hello = func() Hello { admitted = true; return Hello{} }
+		c.Admit = func(wire.Hello) *wire.Refusal { admitted = true; return nil }
+		c.Hello = func() wire.Hello { admitted = true; return wire.Hello{} }
 	})
 	a.SetPeers(map[uint64]string{2: "", 3: ""})
 	r := dialRaw(t, a.addr)
-	r.write(append([]byte{recordHandshake, 3}, hello(t, FrameHello, Hello{NodeID: 2, Session: 5})...))
+	r.write(append([]byte{recordHandshake, 3}, hello(t, wire.FrameHello, wire.Hello{NodeID: 2, Session: 5})...))
 	var one [1]byte
 	if _, err := io.ReadFull(r.conn, one[:]); err != nil || one[0] != 1 {
 		t.Fatal(one, err)
 	}
-	f := r.expect(FrameRefusal)
-	if got, err := ParseRefusal(f.Payload); err != nil || got.Code != RefusedCertificate || got.Message != "node 2 shows 3" {
+	f := r.expect(wire.FrameRefusal)
+	if got, err := wire.ParseRefusal(f.Payload); err != nil || got.Code != wire.RefusedCertificate || got.Message != "node 2 shows 3" {
 		t.Error(got, err)
 	}
-	if e := await(t, "a refusal", a.refused); e.peer != 2 || e.by != Self || e.refusal.Code != RefusedCertificate {
+	if e := await(t, "a refusal", a.refused); e.peer != 2 || e.by != wire.Self || e.refusal.Code != wire.RefusedCertificate {
 		t.Errorf("%+v", e)
 	}
 	if admitted {
@@ -120,7 +122,7 @@ func TestSecurity_DialerRefusesTheWrongAcceptor(t *testing.T) {
 	a, b := newHarness(t, 1, secured(&fakeSecurity{id: 9}, false)), newHarness(t, 2, secured(&fakeSecurity{id: 2}, false))
 	a.SetPeers(map[uint64]string{2: b.addr})
 	b.SetPeers(map[uint64]string{1: a.addr})
-	if e := await(t, "a refusal", b.refused); e.peer != 1 || e.by != Self || e.refusal.Code != RefusedCertificate {
+	if e := await(t, "a refusal", b.refused); e.peer != 1 || e.by != wire.Self || e.refusal.Code != wire.RefusedCertificate {
 		t.Errorf("%+v", e)
 	}
 }
@@ -130,10 +132,10 @@ func TestSecurity_ClearPeerIsRefusedByName(t *testing.T) {
 	a.SetPeers(map[uint64]string{2: b.addr})
 	b.SetPeers(map[uint64]string{1: a.addr})
 	e := await(t, "a refusal", b.refused)
-	if e.by != Remote || e.refusal.Code != RefusedClear || !strings.Contains(e.refusal.Message, "PEER_TLS_CERT") {
+	if e.by != wire.Remote || e.refusal.Code != wire.RefusedClear || !strings.Contains(e.refusal.Message, "PEER_TLS_CERT") {
 		t.Errorf("%+v", e)
 	}
-	if e := await(t, "a refusal", a.refused); e.peer != 2 || e.by != Self || e.refusal.Code != RefusedClear {
+	if e := await(t, "a refusal", a.refused); e.peer != 2 || e.by != wire.Self || e.refusal.Code != wire.RefusedClear {
 		t.Errorf("%+v", e)
 	}
 }
@@ -177,7 +179,7 @@ func TestSecurity_InsecureStillRefusesABadCertificate(t *testing.T) {
 	a.SetPeers(map[uint64]string{2: b.addr})
 	b.SetPeers(map[uint64]string{1: a.addr})
 	for range 2 {
-		if e := await(t, "a refusal", b.refused); e.refusal.Code != RefusedCertificate {
+		if e := await(t, "a refusal", b.refused); e.refusal.Code != wire.RefusedCertificate {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -188,9 +190,9 @@ func TestSecurity_InsecureStillRefusesABadCertificate(t *testing.T) {
 
 func TestSecurity_OpenConnectionEndsWhenTheCertificateDoes(t *testing.T) {
 	var revoked atomic.Bool
-	f := &fakeSecurity{id: 1, refuse: func(_, id uint64) *Refusal {
+	f := &fakeSecurity{id: 1, refuse: func(_, id uint64) *wire.Refusal {
 		if revoked.Load() {
-			return Refusalf(RefusedCertificate, "revoked")
+			return wire.Refusalf(wire.RefusedCertificate, "revoked")
 		}
 		return nil
 	}}
@@ -200,7 +202,7 @@ func TestSecurity_OpenConnectionEndsWhenTheCertificateDoes(t *testing.T) {
 	if e := await(t, "the end", a.disconnected); e.peer != 2 || !strings.Contains(e.err.Error(), "revoked") {
 		t.Errorf("%+v", e)
 	}
-	if e := await(t, "a refusal", b.refused); e.by != Remote || e.refusal.Code != RefusedCertificate {
+	if e := await(t, "a refusal", b.refused); e.by != wire.Remote || e.refusal.Code != wire.RefusedCertificate {
 		t.Errorf("%+v", e)
 	}
 }
@@ -225,7 +227,7 @@ func TestSecurity_OtherMachinesNeedTLSOrLeave(t *testing.T) {
 	a, b := newHarness(t, 1, far), newHarness(t, 2, nil)
 	a.SetPeers(map[uint64]string{2: b.addr})
 	b.SetPeers(map[uint64]string{1: a.addr})
-	if e := await(t, "a refusal", b.refused); e.by != Remote || e.refusal.Code != RefusedClear || !strings.Contains(e.refusal.Message, "PEER_INSECURE") {
+	if e := await(t, "a refusal", b.refused); e.by != wire.Remote || e.refusal.Code != wire.RefusedClear || !strings.Contains(e.refusal.Message, "PEER_INSECURE") {
 		t.Errorf("%+v", e)
 	}
 	if s := (&Stream{conn: farConn{}}); b.secureDialed(s, 1, nil) != ErrClear {

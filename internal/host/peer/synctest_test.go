@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/isotone/isotone/internal/core/wire"
 )
 
 // pipes is a network of unbuffered pipes: a write returns when it has been read. In a
@@ -78,7 +80,7 @@ func TestTime_AHandshakeHasTwoSecondsInAll(t *testing.T) {
 		r, began := network.raw(t), time.Now()
 		var drip sync.WaitGroup
 		drip.Go(func() {
-			for _, c := range hello(t, FrameHello, someHello) {
+			for _, c := range hello(t, wire.FrameHello, someHello) {
 				if _, err := r.conn.Write([]byte{c}); err != nil {
 					return
 				}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/isotone/isotone/internal/core/wire"
 )
 
 const (
@@ -48,11 +50,11 @@ type Config struct {
 	Listener net.Listener
 	// Hello describes this node; the Transport fills in NodeID. It is called just before
 	// each hello is sent; when this node dials, its earlier connection has ended by then.
-	Hello func() Hello
+	Hello func() wire.Hello
 	// Admit decides from a hello whether to admit the other side; nil admits the peers
 	// named in SetPeers. A node that is admitted but not named may still refuse this node,
 	// and is then disconnected.
-	Admit func(Hello) *Refusal
+	Admit func(wire.Hello) *wire.Refusal
 	// Security protects connections; nil leaves them in clear.
 	Security Security
 	// Insecure allows connections in clear with other machines. With Security it allows them
@@ -69,7 +71,7 @@ type Config struct {
 	// [Stream.Ended] once. If Attach fails, the Transport closes conn.
 	Attach Attacher
 	// Connected reports that both sides have admitted each other.
-	Connected func(Hello)
+	Connected func(wire.Hello)
 	// Disconnected reports why a connection ended. err is never nil: it matches ErrClosed,
 	// ErrRemoved or ErrReplaced, or is the error given to Attach or [Stream.Ended].
 	Disconnected func(peer uint64, err error)
@@ -79,7 +81,7 @@ type Config struct {
 	// Refused reports every handshake that ended in a refusal, and which side refused: up
 	// to a few times a second until SetPeers drops the peer. peer is 0 if the hello was
 	// unreadable.
-	Refused func(peer uint64, by Side, r *Refusal)
+	Refused func(peer uint64, by wire.Side, r *wire.Refusal)
 	// Log gets one record for each change of state; nil logs nothing.
 	Log *slog.Logger
 	// LogID returns the ID to log for a peer; nil logs the ID itself.
@@ -99,8 +101,8 @@ type PeerStatus struct {
 	Since time.Time
 	// Refusal is the latest one since the peer was last connected, or nil; RefusedBy is
 	// the side that refused.
-	Refusal   *Refusal
-	RefusedBy Side
+	Refusal   *wire.Refusal
+	RefusedBy wire.Side
 }
 
 // Transport keeps a connection to every peer, and attaches it to an event loop once both
@@ -236,25 +238,25 @@ func (t *Transport) left(r *remote) {
 	}
 }
 
-func (t *Transport) hello() Hello {
+func (t *Transport) hello() wire.Hello {
 	h := t.cfg.Hello()
 	h.NodeID = t.cfg.NodeID
 	return h
 }
 
-func (t *Transport) admit(h Hello) *Refusal {
+func (t *Transport) admit(h wire.Hello) *wire.Refusal {
 	if t.cfg.Admit != nil {
 		return t.cfg.Admit(h)
 	}
 	if t.peer(h.NodeID) == nil {
-		return Refusalf(RefusedNotMember, "node %d is not a peer of node %d", h.NodeID, t.cfg.NodeID)
+		return wire.Refusalf(wire.RefusedNotMember, "node %d is not a peer of node %d", h.NodeID, t.cfg.NodeID)
 	}
 	return nil
 }
 
 // refused reports whether err is a refusal, and if so logs it and calls Config.Refused.
 func (t *Transport) refused(err error) bool {
-	var e *RefusedError
+	var e *wire.RefusedError
 	if !errors.As(err, &e) {
 		return false
 	}
@@ -308,7 +310,7 @@ func (t *Transport) accepted(conn net.Conn) {
 // welcome does the accepting side of a handshake and passes the connection to its peer.
 func (t *Transport) welcome(conn net.Conn) {
 	s := t.newStream(conn)
-	handshake := NewAcceptor(t.hello, t.admit).LogID(t.cfg.LogID).Proven(func(id uint64) *Refusal { return t.proven(s, id) })
+	handshake := wire.NewAcceptor(t.hello, t.admit).LogID(t.cfg.LogID).Proven(func(id uint64) *wire.Refusal { return t.proven(s, id) })
 	if err := s.open(t.ctx, handshake, func() error { return t.secureAccepted(s) }); err != nil {
 		if !t.refused(err) && t.ctx.Err() == nil && !errors.Is(err, io.EOF) && t.strangers.first(0, "") {
 			t.cfg.Log.Warn("handshake of an incoming peer connection failed", "addr", conn.RemoteAddr().String(), "err", err)
@@ -331,11 +333,11 @@ type strangers struct {
 
 type stranger struct {
 	id   uint64
-	code RefusalCode
+	code wire.RefusalCode
 }
 
 // first reports whether a stranger is new. When full, it forgets all.
-func (s *strangers) first(id uint64, code RefusalCode) bool {
+func (s *strangers) first(id uint64, code wire.RefusalCode) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := stranger{id, code}

@@ -9,6 +9,8 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/isotone/isotone/internal/core/wire"
 )
 
 func TestTransport_ConnectsNodesInBothDirections(t *testing.T) {
@@ -52,7 +54,7 @@ func TestTransport_SharesEntriesBetweenPeers(t *testing.T) {
 
 func TestTransport_TellsBothSidesOfARefusal(t *testing.T) {
 	refuse := func(cfg *Config) {
-		cfg.Admit = func(h Hello) *Refusal { return Refusalf(RefusedStale, "index %d", h.LastIndex) }
+		cfg.Admit = func(h wire.Hello) *wire.Refusal { return wire.Refusalf(wire.RefusedStale, "index %d", h.LastIndex) }
 	}
 	for name, change := range map[string][2]func(*Config){
 		"acceptor refuses": {refuse, nil}, "dialer refuses": {nil, refuse},
@@ -63,11 +65,11 @@ func TestTransport_TellsBothSidesOfARefusal(t *testing.T) {
 			one.SetPeers(addrs)
 			two.SetPeers(addrs)
 			a, b := await(t, "a refusal", one.refused), await(t, "a refusal", two.refused)
-			if a.peer != 2 || b.peer != 1 || a.by == b.by || a.refusal.Code != RefusedStale || *a.refusal != *b.refusal {
+			if a.peer != 2 || b.peer != 1 || a.by == b.by || a.refusal.Code != wire.RefusedStale || *a.refusal != *b.refusal {
 				t.Fatalf("node 1: %+v, node 2: %+v", a, b)
 			}
 			await(t, "another attempt", two.refused)
-			if s := two.Peers()[0]; s.Connected || s.Refusal.Code != RefusedStale || s.RefusedBy != b.by {
+			if s := two.Peers()[0]; s.Connected || s.Refusal.Code != wire.RefusedStale || s.RefusedBy != b.by {
 				t.Fatalf("status %+v", s)
 			}
 		})
@@ -77,11 +79,11 @@ func TestTransport_TellsBothSidesOfARefusal(t *testing.T) {
 func TestTransport_AdmitsOncePersuaded(t *testing.T) {
 	var willing atomic.Bool
 	one := newHarness(t, 1, func(cfg *Config) {
-		cfg.Admit = func(Hello) *Refusal {
+		cfg.Admit = func(wire.Hello) *wire.Refusal {
 			if willing.Load() {
 				return nil
 			}
-			return Refusalf(RefusedWrongCluster, "not yet")
+			return wire.Refusalf(wire.RefusedWrongCluster, "not yet")
 		}
 	})
 	two := newHarness(t, 2, nil)
@@ -100,10 +102,10 @@ func TestTransport_AdmitsOncePersuaded(t *testing.T) {
 func TestTransport_RefusesItself(t *testing.T) {
 	h := newHarness(t, 2, nil)
 	h.SetPeers(map[uint64]string{1: h.addr})
-	seen := make(map[Side]bool)
+	seen := make(map[wire.Side]bool)
 	for len(seen) < 2 {
 		e := await(t, "a refusal", h.refused)
-		if e.refusal.Code != RefusedWrongNode {
+		if e.refusal.Code != wire.RefusedWrongNode {
 			t.Fatalf("%+v", e)
 		}
 		seen[e.by] = true
@@ -113,18 +115,18 @@ func TestTransport_RefusesItself(t *testing.T) {
 func TestTransport_RefusesNonMembersAndOtherVersions(t *testing.T) {
 	h := newHarness(t, 1, nil)
 	h.SetPeers(map[uint64]string{2: ""})
-	for code, b := range map[RefusalCode][]byte{
-		RefusedNotMember: hello(t, FrameHello, Hello{NodeID: 3}),
-		RefusedVersion:   frameOf(FrameHello, magic+"\x00\x09"),
+	for code, b := range map[wire.RefusalCode][]byte{
+		wire.RefusedNotMember: hello(t, wire.FrameHello, wire.Hello{NodeID: 3}),
+		wire.RefusedVersion:   frameOf(wire.FrameHello, "isotone\x00\x00\x09"),
 	} {
 		r := dialRaw(t, h.addr)
 		r.write(b)
-		got, err := ParseRefusal(r.expect(FrameRefusal).Payload)
+		got, err := wire.ParseRefusal(r.expect(wire.FrameRefusal).Payload)
 		if err != nil || got.Code != code {
 			t.Errorf("got %v, %v; want %s", got, err, code)
 		}
 		r.expectClosed()
-		if e := await(t, "Refused", h.refused); e.by != Self || e.refusal.Code != code {
+		if e := await(t, "Refused", h.refused); e.by != wire.Self || e.refusal.Code != code {
 			t.Errorf("reported %+v", e)
 		}
 	}
@@ -141,13 +143,13 @@ func TestTransport_DisconnectsAPeerThatBreaksTheProtocol(t *testing.T) {
 		b    []byte
 		want error
 	}{
-		{"forged sender", encoded(t, heartbeat(3, 1)), ErrProtocol},
-		{"other receiver", encoded(t, heartbeat(2, 3)), ErrProtocol},
-		{"local message", encoded(t, local), ErrProtocol},
-		{"second hello", hello(t, FrameHello, Hello{NodeID: 2}), ErrProtocol},
-		{"bad checksum", damaged, ErrChecksum},
-		{"garbage", []byte("GET / HTTP/1.1\r\n\r\n"), ErrFrameSize},
-		{"oversized", []byte{0x00, 0x40, 0x00, 0x01}, ErrFrameSize},
+		{"forged sender", encoded(t, heartbeat(3, 1)), wire.ErrProtocol},
+		{"other receiver", encoded(t, heartbeat(2, 3)), wire.ErrProtocol},
+		{"local message", encoded(t, local), wire.ErrProtocol},
+		{"second hello", hello(t, wire.FrameHello, wire.Hello{NodeID: 2}), wire.ErrProtocol},
+		{"bad checksum", damaged, wire.ErrChecksum},
+		{"garbage", []byte("GET / HTTP/1.1\r\n\r\n"), wire.ErrFrameSize},
+		{"oversized", []byte{0x00, 0x40, 0x00, 0x01}, wire.ErrFrameSize},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := dialRaw(t, h.addr)
@@ -169,7 +171,7 @@ func TestTransport_ClosesOnGarbageBeforeTheHandshake(t *testing.T) {
 	h := newHarness(t, 1, nil)
 	h.SetPeers(map[uint64]string{2: ""})
 	for _, b := range [][]byte{
-		[]byte("GET / HTTP/1.1\r\n\r\n"), encoded(t, heartbeat(2, 1)), frameOf(FrameHello, "nonsense"),
+		[]byte("GET / HTTP/1.1\r\n\r\n"), encoded(t, heartbeat(2, 1)), frameOf(wire.FrameHello, "nonsense"),
 		append(make([]byte, 0), 0, 0, 0x20, 0), // allowed later, too large for a hello
 	} {
 		r := dialRaw(t, h.addr)
@@ -190,9 +192,9 @@ func TestTransport_AcceptsFramesByteByByte(t *testing.T) {
 			r.write(b[i : i+1])
 		}
 	}
-	drip(hello(t, FrameHello, someHello))
-	r.expect(FrameWelcome)
-	drip(AppendReady(nil))
+	drip(hello(t, wire.FrameHello, someHello))
+	r.expect(wire.FrameWelcome)
+	drip(wire.AppendReady(nil))
 	drip(encoded(t, appendOf(2, 1, 10)))
 	if got := await(t, "the message", h.received); !proto.Equal(got, appendOf(2, 1, 10)) {
 		t.Fatalf("got %v", got)
@@ -206,9 +208,9 @@ func TestTransport_DeliversWhatCameWithTheReadyFrame(t *testing.T) {
 	h := newHarness(t, 1, nil)
 	h.SetPeers(map[uint64]string{2: ""})
 	r := dialRaw(t, h.addr)
-	r.write(hello(t, FrameHello, someHello))
-	r.expect(FrameWelcome)
-	b := AppendPing(AppendReady(nil))
+	r.write(hello(t, wire.FrameHello, someHello))
+	r.expect(wire.FrameWelcome)
+	b := wire.AppendPing(wire.AppendReady(nil))
 	for range 3 {
 		b = append(b, encoded(t, heartbeat(2, 1))...)
 	}
@@ -226,8 +228,8 @@ func TestTransport_ReplacesTheConnectionOfTheSamePeer(t *testing.T) {
 	await(t, "the first connection", h.connected)
 
 	unready := dialRaw(t, h.addr) // never confirms, so it replaces nothing
-	unready.write(hello(t, FrameHello, Hello{NodeID: 2}))
-	unready.expect(FrameWelcome)
+	unready.write(hello(t, wire.FrameHello, wire.Hello{NodeID: 2}))
+	unready.expect(wire.FrameWelcome)
 	old.write(encoded(t, heartbeat(2, 1)))
 	await(t, "a message on the first connection", h.received)
 
@@ -239,7 +241,7 @@ func TestTransport_ReplacesTheConnectionOfTheSamePeer(t *testing.T) {
 	await(t, "the second connection", h.connected)
 	old.expectClosed()
 	h.send(2, heartbeat(1, 2))
-	fresh.expect(FrameHeartbeat)
+	fresh.expect(wire.FrameHeartbeat)
 }
 
 func TestTransport_ReconnectsAfterARestart(t *testing.T) {
@@ -290,7 +292,7 @@ func TestTransport_DisconnectsARemovedPeerAndTakesItBack(t *testing.T) {
 		t.Errorf("node 1: %v", e.err)
 	}
 	await(t, "the disconnection", two.disconnected)
-	if e := await(t, "a refusal", two.refused); e.refusal.Code != RefusedNotMember || e.by != Remote {
+	if e := await(t, "a refusal", two.refused); e.refusal.Code != wire.RefusedNotMember || e.by != wire.Remote {
 		t.Errorf("node 2: %+v", e)
 	}
 	one.SetPeers(map[uint64]string{2: two.addr})
@@ -311,9 +313,9 @@ func TestTransport_AskLearnsWhyNobodyDials(t *testing.T) {
 	var removed atomic.Bool
 	one := newHarness(t, 1, nil)
 	two := newHarness(t, 2, func(cfg *Config) {
-		cfg.Admit = func(Hello) *Refusal {
+		cfg.Admit = func(wire.Hello) *wire.Refusal {
 			if removed.Load() {
-				return Refusalf("removed", "node 1 was removed")
+				return wire.Refusalf("removed", "node 1 was removed")
 			}
 			return nil
 		}
@@ -321,7 +323,7 @@ func TestTransport_AskLearnsWhyNobodyDials(t *testing.T) {
 	one.SetPeers(map[uint64]string{1: one.addr, 2: two.addr})
 	one.Ask() // not refused: it learns nothing and makes no connection
 	e := await(t, "a refusal", two.refused)
-	if e.by != Self || e.refusal.Code != RefusedWrongNode {
+	if e.by != wire.Self || e.refusal.Code != wire.RefusedWrongNode {
 		t.Errorf("%+v", e)
 	}
 	removed.Store(true)
@@ -333,7 +335,7 @@ func TestTransport_AskLearnsWhyNobodyDials(t *testing.T) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	if e.peer != 2 || e.by != Remote || e.refusal.Code != "removed" {
+	if e.peer != 2 || e.by != wire.Remote || e.refusal.Code != "removed" {
 		t.Errorf("%+v", e)
 	}
 	if s := one.Peers()[0]; s.Connected || s.Refusal == nil || s.Refusal.Code != "removed" {

@@ -1,4 +1,4 @@
-package peer
+package wire
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package peer
+package wire
 
 import (
 	"encoding/binary"
@@ -13,8 +13,8 @@ import (
 // a version 3 is not needed.
 const Version uint16 = 2
 
-// versionFixed is the version without sections and without [FrameUpdate].
-const versionFixed uint16 = 1
+// VersionFixed is the version without sections and without [FrameUpdate].
+const VersionFixed uint16 = 1
 
 // The sections of a hello of version 2. Each has its number in one byte, the length of the
 // value in two, and the value.
@@ -47,8 +47,8 @@ const (
 // header or a log line; or the list of initial members or the digest of a backup is malformed.
 var ErrClientAddr = errors.New("bad client address")
 
-// Hello describes a node at the start of a connection. [Config.Admit] decides by it; this
-// package checks only NodeID and Session.
+// Hello describes a node at the start of a connection. The replica decides by it whom it
+// admits; this package checks only NodeID and Session.
 type Hello struct {
 	// ClusterID identifies the cluster; 0 while unknown.
 	ClusterID uint64
@@ -114,7 +114,7 @@ func AppendHello(b []byte, t FrameType, h Hello, version uint16) ([]byte, error)
 	}
 	b = binary.BigEndian.AppendUint16(b, uint16(len(h.ClientAddr)))
 	b = append(b, h.ClientAddr...)
-	if version != versionFixed {
+	if version != VersionFixed {
 		b = appendSection(b, sectionLevel, binary.BigEndian.AppendUint64(nil, h.Level))
 		b = appendSection(b, sectionStage, []byte{h.Stage})
 		b = appendSection(b, sectionFounders, []byte(h.Founders))
@@ -141,7 +141,7 @@ func ParseHello(p []byte) (h Hello, version uint16, err error) {
 	if len(p) < len(magic)+2 || string(p[:len(magic)]) != magic {
 		return Hello{}, 0, fmt.Errorf("%w: not an isotone peer", ErrProtocol)
 	}
-	if version = binary.BigEndian.Uint16(p[len(magic):]); version < versionFixed || version > Version {
+	if version = binary.BigEndian.Uint16(p[len(magic):]); version < VersionFixed || version > Version {
 		return Hello{}, 0, &VersionError{Theirs: version, Ours: Version}
 	}
 	if len(p) < helloSizeFixed {
@@ -153,11 +153,11 @@ func ParseHello(p []byte) (h Hello, version uint16, err error) {
 		*field = binary.BigEndian.Uint64(p[len(magic)+2+8*i:])
 	}
 	size, rest := int(binary.BigEndian.Uint16(p[helloSizeFixed-2:])), p[helloSizeFixed:]
-	if size > len(rest) || version == versionFixed && size != len(rest) {
+	if size > len(rest) || version == VersionFixed && size != len(rest) {
 		return Hello{}, 0, fmt.Errorf("%w: client address of %d bytes, want %d", ErrProtocol, len(rest), size)
 	}
 	h.ClientAddr, h.Level = string(rest[:size]), 1
-	if version != versionFixed {
+	if version != VersionFixed {
 		if err := h.parseSections(rest[size:]); err != nil {
 			return Hello{}, 0, err
 		}

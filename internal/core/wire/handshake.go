@@ -1,4 +1,4 @@
-package peer
+package wire
 
 import (
 	"errors"
@@ -117,7 +117,7 @@ func (h *Handshake) onHello(f Frame, b []byte) ([]byte, error) {
 	own := h.own()
 	r := h.checkDialer(own, peer)
 	if (r == nil || peer.NodeID < own.NodeID) && h.admit != nil {
-		// A node that nobody dials any more asks why; see Transport.Ask.
+		// A node that nobody dials any more asks why; see Transport.Ask in internal/host/peer.
 		if refusal := h.admit(peer); refusal != nil {
 			r = refusal
 		}

@@ -1,4 +1,4 @@
-package peer
+package wire
 
 import (
 	"cmp"
@@ -15,9 +15,9 @@ import (
 const FrameSizeMax = 4 << 20
 
 const (
-	// handshakeSizeMax is the limit until a peer is admitted. It leaves room for the
+	// HandshakeSizeMax is the limit until a peer is admitted. It leaves room for the
 	// hellos of later versions, whose version number must be readable for a refusal.
-	handshakeSizeMax = 4 << 10
+	HandshakeSizeMax = 4 << 10
 	// storeSizeMax is the largest buffer kept for later frames, so that one large
 	// message does not hold megabytes for the life of a connection.
 	storeSizeMax = 256 << 10
@@ -25,8 +25,8 @@ const (
 	lengthSize   = 4
 	typeSize     = 1
 	checksumSize = 4
-	// frameOverhead is what a frame adds to its payload.
-	frameOverhead = lengthSize + typeSize + checksumSize
+	// FrameOverhead is what a frame adds to its payload.
+	FrameOverhead = lengthSize + typeSize + checksumSize
 )
 
 // Violations of the wire format. Each one ends the connection.
@@ -114,7 +114,7 @@ func sealFrame(b []byte, start int) []byte {
 	body := b[start+lengthSize:]
 	size := len(body) + checksumSize
 	if size > FrameSizeMax {
-		panic(fmt.Sprintf("peer: sealing a frame of %d bytes", size))
+		panic(fmt.Sprintf("wire: sealing a frame of %d bytes", size))
 	}
 	binary.BigEndian.PutUint32(b[start:], uint32(size))
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(body, castagnoli))
@@ -138,7 +138,7 @@ type Decoder struct {
 func (d *Decoder) SetHandshake(on bool) {
 	d.limit = FrameSizeMax
 	if on {
-		d.limit = handshakeSizeMax
+		d.limit = HandshakeSizeMax
 	}
 }
 

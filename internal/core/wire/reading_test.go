@@ -1,4 +1,4 @@
-package peer
+package wire
 
 import (
 	"errors"
@@ -12,21 +12,21 @@ import (
 
 var someReading = interval.Reading{Cluster: 77, Term: 9, Earliest: 1000, Latest: 1200, Limit: 5000}
 
-// toldReading is what a stream was told.
+// toldReading is what a codec was told.
 type toldReading struct {
 	nonce   uint64
 	reading interval.Reading
 }
 
-// listener returns a stream of node 1 from node 2, and what it is asked and told.
-func listener() (s *Stream, asked *[]uint64, told *[]toldReading) {
-	s, asked, told = newStream(), new([]uint64), new([]toldReading)
+// listener returns a codec of node 1 from node 2, and what it is asked and told.
+func listener() (s *Codec, asked *[]uint64, told *[]toldReading) {
+	s, asked, told = newCodec(), new([]uint64), new([]toldReading)
 	s.OnClockAsk(func(nonce uint64) { *asked = append(*asked, nonce) })
 	s.OnClockTold(func(nonce uint64, r interval.Reading) { *told = append(*told, toldReading{nonce, r}) })
 	return s, asked, told
 }
 
-func TestStream_AsksAndTellsTheClusterClock(t *testing.T) {
+func TestCodec_AsksAndTellsTheClusterClock(t *testing.T) {
 	var wire []byte
 	for _, nonce := range []uint64{0, 1, math.MaxUint64} {
 		wire = AppendPing(AppendClockTold(AppendClockAsk(wire, nonce), ^nonce, someReading))
@@ -47,12 +47,12 @@ func TestStream_AsksAndTellsTheClusterClock(t *testing.T) {
 			t.Errorf("parts of %d: asked %v, told %v, %d messages", size, *asked, *told, messages)
 		}
 	}
-	if list, err := newStream().Parse(nil, wire); err != nil || len(list) != 3 {
+	if list, err := newCodec().Parse(nil, wire); err != nil || len(list) != 3 {
 		t.Errorf("without callbacks: %d messages, %v", len(list), err)
 	}
 }
 
-func TestStream_RefusesAMalformedReading(t *testing.T) {
+func TestCodec_RefusesAMalformedReading(t *testing.T) {
 	frame := func(kind FrameType, payload []byte) []byte {
 		return sealFrame(append(openFrame(nil, kind), payload...), 0)
 	}

@@ -1,4 +1,4 @@
-package peer
+package wire
 
 import (
 	"encoding/binary"
@@ -11,7 +11,7 @@ import (
 // one that it does not know.
 type RefusalCode string
 
-// The reasons. This package uses the first five, [Secured.Check] the next one, [Config.Admit] the others.
+// The reasons. [Handshake] and internal/host/peer use the first seven, the replica the others.
 const (
 	// RefusedVersion: the other side speaks another version of the protocol.
 	RefusedVersion RefusalCode = "version"
@@ -121,7 +121,7 @@ func (e *RefusedError) Unwrap() error { return e.Refusal }
 // [Refusal].
 func AppendRefusal(b []byte, r *Refusal) []byte {
 	if !validCode(string(r.Code)) {
-		panic(fmt.Sprintf("peer: refusal code %q", r.Code))
+		panic(fmt.Sprintf("wire: refusal code %q", r.Code))
 	}
 	message := clip(strings.ToValidUTF8(r.Message, "?"), refusalMessageSizeMax)
 	start := len(b)

@@ -1,4 +1,4 @@
-package peer
+package wire
 
 import (
 	"encoding/binary"
@@ -35,28 +35,4 @@ func parseClockTold(p []byte) (nonce uint64, r interval.Reading, err error) {
 		return 0, r, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	return nonce, r, nil
-}
-
-// OnClockAsk has Parse call f with the nonce of each question of the other side for the cluster
-// clock; see [AppendClockAsk].
-func (s *Stream) OnClockAsk(f func(nonce uint64)) { s.onClockAsk = f }
-
-// OnClockTold has Parse call f with each reading of the cluster clock, and the nonce of the question
-// that it answers; see [AppendClockTold].
-func (s *Stream) OnClockTold(f func(nonce uint64, r interval.Reading)) { s.onClockTold = f }
-
-func (s *Stream) parseClockAsk(p []byte) error {
-	nonce, err := parseClockAsk(p)
-	if err == nil && s.onClockAsk != nil {
-		s.onClockAsk(nonce)
-	}
-	return err
-}
-
-func (s *Stream) parseClockTold(p []byte) error {
-	nonce, r, err := parseClockTold(p)
-	if err == nil && s.onClockTold != nil {
-		s.onClockTold(nonce, r)
-	}
-	return err
 }

@@ -1,4 +1,4 @@
-package peer
+package wire
 
 import (
 	"bytes"
@@ -38,11 +38,11 @@ func TestHello_SurvivesTheWire(t *testing.T) {
 		if err != nil || got != want || version != Version {
 			t.Errorf("got %+v in version %d, %v; want %+v", got, version, err, want)
 		}
-		b, err := AppendHello(nil, FrameHello, want, versionFixed)
+		b, err := AppendHello(nil, FrameHello, want, VersionFixed)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, version, err := ParseHello(payload(t, b)); err != nil || got != inVersion1(want) || version != versionFixed {
+		if got, version, err := ParseHello(payload(t, b)); err != nil || got != inVersion1(want) || version != VersionFixed {
 			t.Errorf("got %+v in version %d, %v; want %+v", got, version, err, inVersion1(want))
 		}
 	}
@@ -71,7 +71,7 @@ func TestHello_RefusesABadClientAddress(t *testing.T) {
 		if b, err := AppendHello(prefix, FrameHello, Hello{PeerAddr: addr}, Version); !errors.Is(err, ErrClientAddr) || string(b) != "prefix" {
 			t.Errorf("peer address %q: %q, %v", addr, b, err)
 		}
-		fixed, err := AppendHello(nil, FrameHello, Hello{}, versionFixed)
+		fixed, err := AppendHello(nil, FrameHello, Hello{}, VersionFixed)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,14 +93,14 @@ func TestHello_ReportsAnotherVersionWhateverFollows(t *testing.T) {
 
 func TestHello_RefusesCutAndPaddedPayloads(t *testing.T) {
 	whole := map[int]bool{} // where a hello of version 2 may end
-	for _, version := range []uint16{versionFixed, Version} {
+	for _, version := range []uint16{VersionFixed, Version} {
 		b, err := AppendHello(nil, FrameHello, someHello, version)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p := payload(t, b)
 		for n := range p {
-			if _, _, err := ParseHello(p[:n]); err == nil && version != versionFixed {
+			if _, _, err := ParseHello(p[:n]); err == nil && version != VersionFixed {
 				whole[n] = true
 			} else if !errors.Is(err, ErrProtocol) {
 				t.Fatalf("version %d cut to %d bytes: %v", version, n, err)
@@ -157,7 +157,7 @@ func FuzzHello(f *testing.F) {
 				t.Fatalf("hello %x: %v", p, err)
 			}
 			again := payload(t, b)
-			if version == versionFixed && !bytes.Equal(again, p) {
+			if version == VersionFixed && !bytes.Equal(again, p) {
 				t.Fatalf("hello %x encodes to %x", p, again)
 			}
 			if h2, _, err := ParseHello(again); err != nil || h2 != h {
