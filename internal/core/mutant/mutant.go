@@ -135,6 +135,10 @@ const (
 	AheadOfClock64      // I14: 64-bit timestamps run ahead of the cluster clock
 	BehindClock64       // I14: they may be from before their request came
 
+	// What is sent and stored.
+
+	DropPromise // I5: a promise is left out of the heartbeat that asks for it
+
 	// Each of the following lacks one rule that refuses something. All of them are directed.
 
 	UnrefusedBeforeOpen     // liveness: a leader changes the membership before it has applied an entry of its own term
@@ -184,6 +188,7 @@ var names = [count]string{
 	"client-floor-ignored", "client-floor-unbounded", "whole-lease", "revoke-at-once", "renew-revoked",
 	"same-time-64", "range-overlaps-64", "ignore-ceiling-64", "reserve-from-clock", "lead-unbounded",
 	"clock-from-wall", "clock-from-own-estimate", "jump-in-term", "coarse-epoch", "oracle-by-wall", "limit-from-answer", "limit-unconfirmed", "limit-over-ceiling", "tell-unsaid", "no-wait", "wait-without-rate", "reelected-skips-wait", "oracle-does-not-wait", "report-own-only", "report-not-as-leader", "report-forgets", "release-early", "release-and-tell", "tell-after-giving-up", "from-receive", "early-from-send", "half-rtt", "no-growth", "no-uncertainty", "answer-of-another", "merge-terms", "limit-of-newer", "ignore-limit", "leader-ignores-limit", "limit-by-earliest", "stale-relay", "clock-before-call", "clock-stops-in-suspend", "clock-before-estimate", "no-commit-wait", "wait-on-latest", "stamp-earliest", "generator-forgets", "ahead-of-clock-64", "behind-clock-64",
+	"drop-promise",
 	"unrefused-before-open", "unrefused-second", "unrefused-in-joint", "unrefused-kind", "unrefused-zero",
 	"unrefused-member", "unrefused-removed", "unrefused-generation", "unrefused-level", "unrefused-members-max",
 	"unrefused-removed-max", "unrefused-address", "unrefused-stranger", "unrefused-last-generation",

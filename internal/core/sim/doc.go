@@ -4,7 +4,7 @@
 // The simulated world has its own time and one queue of events. Disks are slow, hang, fail,
 // and lose what was not synced; clocks drift, jump and freeze; processes are paused, killed,
 // restarted, and find their disk wiped or set back. Messages are lost, doubled, delayed and
-// reordered, in one direction or both. An operator transfers leadership, changes the
+// reordered, in one direction or both; what travels is the bytes of production. An operator transfers leadership, changes the
 // membership and restarts nodes one after the other, and restores the cluster from a backup
 // when all disks are lost. Clients send requests, give up, and try other nodes. Nodes and
 // clients lease workers and make ids with the generators of production. Each run draws its

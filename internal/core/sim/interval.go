@@ -399,12 +399,12 @@ func (w *world) noteClusterClock(n *node, e *replica.Effects) {
 	}
 	for _, q := range e.AskClock {
 		w.sendClockMessage(n, q.Peer, func(to *node) {
-			to.in.clockAsks = append(to.in.clockAsks, replica.ClockAsk{Peer: n.id, Nonce: q.Nonce})
+			to.in.clockAsks = append(to.in.clockAsks, replica.ClockAsk{Peer: n.id, Nonce: w.carryAsk(n, to, q.Nonce)})
 		})
 	}
 	for _, a := range e.TellClock {
 		w.sendClockMessage(n, a.Peer, func(to *node) {
-			to.in.clockAnswers = append(to.in.clockAnswers, replica.ClockAnswer{Peer: n.id, Nonce: a.Nonce, Reading: a.Reading})
+			to.in.clockAnswers = append(to.in.clockAnswers, w.carryReading(n, to, a.Nonce, a.Reading))
 		})
 	}
 }

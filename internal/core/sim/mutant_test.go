@@ -30,7 +30,7 @@ var firstSeed = map[mutant.Mutant]uint64{
 	mutant.NoRound:               1,
 	mutant.JoinRoundInFlight:     1,
 	mutant.ReuseRoundNumber:      27,
-	mutant.CountLearner:          288,
+	mutant.CountLearner:          468,
 	mutant.ConfirmByTooFew:       51,
 	mutant.AcknowledgeUnsynced:   1,
 	mutant.VoteUnsynced:          11,
@@ -106,6 +106,7 @@ var firstSeed = map[mutant.Mutant]uint64{
 	mutant.IgnoreCeiling64:       0,
 	mutant.AheadOfClock64:        5,
 	mutant.BehindClock64:         1,
+	mutant.DropPromise:           0,
 }
 
 // TestMutants_AreAllNoticed switches each deliberate bug on and wants the simulator to

@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone/internal/core/replica"
+	"github.com/isotone/isotone/internal/core/wire"
 )
 
 // link is one direction between two nodes.
@@ -66,29 +67,39 @@ func (w *world) redial(a, b *node) {
 	})
 }
 
-// dial runs a handshake in the steps of internal/host/peer: the dialer's hello, the acceptor's
-// welcome, the dialer's ready. A hello may arrive late, when its node has confirmed more
-// through others.
+// dial runs a handshake of internal/core/wire; of the two nodes, the one with the higher ID dials. A
+// hello may arrive late, when its node has confirmed more through others.
 func (w *world) dial(dialer, acceptor *node) {
+	if dialer.id < acceptor.id {
+		dialer, acceptor = acceptor, dialer
+	}
 	if dialer.id == acceptor.id || !dialer.up() || !acceptor.up() || dialer.paused || !dialer.knows(acceptor) {
 		return
 	}
 	c, lives := w.conn(dialer, acceptor), sessions(dialer, acceptor)
 	c.dialing = lives
-	hello := dialer.replica.Hello()
+	d := wire.NewDialer(ownHello(dialer), acceptor.id, admission(dialer), version(dialer, acceptor))
+	a := wire.NewAcceptor(ownHello(acceptor), admission(acceptor))
+	hello, err := d.Start(nil)
+	if err != nil {
+		w.fail("node %d cannot send its hello: %w", dialer.id, err)
+	}
 	w.handshakeStep(dialer, acceptor, lives, func() bool {
-		if !w.admit(acceptor, dialer, hello) {
+		welcome, ok := w.shake(acceptor, dialer, a, hello)
+		if !ok {
 			return false
 		}
-		welcome := acceptor.replica.Hello()
 		w.handshakeStep(acceptor, dialer, lives, func() bool {
-			if !w.admit(dialer, acceptor, welcome) {
+			ready, ok := w.shake(dialer, acceptor, d, welcome)
+			if !ok {
 				return false
 			}
 			*c = conn{sessions: lives, dialing: lives}
-			w.open(dialer, acceptor, welcome)
+			w.open(dialer, acceptor, replica.Hello(d.Peer()))
 			w.handshakeStep(dialer, acceptor, lives, func() bool {
-				w.open(acceptor, dialer, hello)
+				if _, ok := w.shake(acceptor, dialer, a, ready); ok {
+					w.open(acceptor, dialer, replica.Hello(a.Peer()))
+				}
 				return false
 			})
 			return true
@@ -125,21 +136,6 @@ func (w *world) handshakeStep(from, to *node, lives [2]uint64, then func() bool)
 // handshakeTimeout is that of internal/host/peer.
 const handshakeTimeout = 2 * time.Second
 
-// admit lets the node by judge a hello of n, and sends n the refusal if there is one.
-func (w *world) admit(by, n *node, h replica.Hello) bool {
-	r := by.replica.Admit(h)
-	if r == nil {
-		return true
-	}
-	session := n.session
-	w.after(w.transit(), func() {
-		if n.session == session && n.up() {
-			w.refused(n, by, r)
-		}
-	})
-	return false
-}
-
 // open opens n's end of its connection to a peer.
 func (w *world) open(n, to *node, h replica.Hello) {
 	if !n.knows(to) {
@@ -165,9 +161,10 @@ func (w *world) announce(n *node) {
 			continue
 		}
 		lives := sessions(n, o)
+		h, ok := w.carryUpdate(n, o, h)
 		w.after(w.transit(), func() {
 			switch {
-			case !w.connected(n, o) || lives != sessions(n, o):
+			case !ok || !w.connected(n, o) || lives != sessions(n, o):
 			case o.replica.Admit(h) != nil:
 				w.conn(n, o).up = [2]bool{}
 			default:
@@ -185,10 +182,10 @@ func (w *world) sendClock(n *node) {
 		if o == n || !w.connected(n, o) || w.link(n, o).blocked > 0 || w.chance(w.weather.loss) {
 			continue
 		}
-		lives := sessions(n, o)
+		lives, told := sessions(n, o), w.carryClock(n, o, int64(wall))
 		w.after(w.transit(), func() {
 			if w.connected(n, o) && lives == sessions(n, o) {
-				o.in.clocks = append(o.in.clocks, replica.PeerClock{ID: n.id, Wall: int64(wall)})
+				o.in.clocks = append(o.in.clocks, replica.PeerClock{ID: n.id, Wall: told})
 				w.wake(o)
 			}
 		})
@@ -304,7 +301,7 @@ func (w *world) transit() time.Duration {
 // delivery returns the arrival of a message, in the receiver's present session only. Messages
 // of a sender that died meanwhile do arrive.
 func (w *world) delivery(from, to *node, m *raftpb.Message) func() {
-	m = isolate(m)
+	m = w.carry(from, to, m)
 	session := to.session
 	return func() {
 		if to.session != session || !to.up() || !w.conn(from, to).up[end(to, from)] {
@@ -313,18 +310,5 @@ func (w *world) delivery(from, to *node, m *raftpb.Message) func() {
 		w.note('m', from.id, to.id, uint64(m.GetType()), m.GetTerm(), m.GetIndex())
 		to.in.messages = append(to.in.messages, m)
 		w.wake(to)
-	}
-}
-
-// isolate copies the entries of a message as decoding would. Otherwise the receiver's log
-// would grow into the sender's array.
-func isolate(m *raftpb.Message) *raftpb.Message {
-	if len(m.GetEntries()) == 0 {
-		return m
-	}
-	return &raftpb.Message{
-		Type: m.Type, To: m.To, From: m.From, Term: m.Term, LogTerm: m.LogTerm, Index: m.Index,
-		Entries: append([]*raftpb.Entry(nil), m.GetEntries()...), Commit: m.Commit, Snapshot: m.GetSnapshot(),
-		Reject: m.Reject, RejectHint: m.RejectHint, Context: m.GetContext(), Vote: m.Vote,
 	}
 }

@@ -54,6 +54,7 @@ type world struct {
 	cluster   uint64 // the ID of the cluster that has served, 0: none yet
 	ledger    ledger
 	revoker   revoker
+	pieces    *rand.Rand // see newPieces
 	interval  intervals
 	ids       [idsMax]snowflake.ID
 
@@ -94,6 +95,7 @@ func newWorld(o Options) *world {
 		removedAt: map[uint64]uint64{},
 		floors:    newFloors(o.Seed),
 		revoker:   newRevoker(o.Seed),
+		pieces:    newPieces(o.Seed),
 	}
 	w.cfg = w.draw(o)
 	w.interval = newIntervals(o.Seed, w.cfg.tick)

@@ -6,6 +6,8 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/isotone/isotone/internal/core/mutant"
 )
 
 // contextSize is the size of the context in the heartbeats of a round: a counter.
@@ -44,7 +46,7 @@ func AppendMessage(b []byte, m *raftpb.Message, level uint64) ([]byte, error) {
 		if m.Commit != nil {
 			b = binary.BigEndian.AppendUint64(b, *m.Commit)
 		}
-		if m.RejectHint != nil {
+		if compactForms[t].promise {
 			b = binary.BigEndian.AppendUint64(b, *m.RejectHint)
 		}
 		return sealFrame(append(b, m.Context...), start), nil
@@ -69,7 +71,7 @@ func compactType(m *raftpb.Message) FrameType {
 		len(m.ProtoReflect().GetUnknown()) != 0 {
 		return FrameMessage
 	}
-	switch promise := m.RejectHint != nil; {
+	switch promise := m.RejectHint != nil && !mutant.On(mutant.DropPromise); {
 	case *m.Type == raftpb.MsgHeartbeat && m.Commit != nil && promise:
 		return FramePromiseAsked
 	case *m.Type == raftpb.MsgHeartbeat && m.Commit != nil:
