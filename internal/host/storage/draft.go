@@ -56,6 +56,18 @@ func prepare(w *Write) (c change, err error) {
 	return c, err
 }
 
+// prepareAll encodes the writes, and returns the highest format that they ask for.
+func prepareAll(writes []Write) (changes []change, format uint32, err error) {
+	for i := range writes {
+		c, err := prepare(&writes[i])
+		if err != nil {
+			return nil, 0, err
+		}
+		changes, format = append(changes, c), max(format, writes[i].Format)
+	}
+	return changes, format, nil
+}
+
 // prepareSnapshot returns nil for a snapshot at index 0.
 func prepareSnapshot(s *raftpb.Snapshot) (*snapshotChange, error) {
 	at := snapshotPosition(s)

@@ -149,77 +149,18 @@ func SetSpareSectors(n int64) (restore func()) {
 	return func() { spareSectors = former }
 }
 
+// memory is a journal file in memory, and has no other files.
+type memory struct{ *bytes.Reader }
+
+func (memory) WriteAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
+func (m memory) Size() (int64, error)             { return m.Reader.Size(), nil }
+func (memory) Truncate(int64) error               { return errors.ErrUnsupported }
+func (memory) SyncData() error                    { return errors.ErrUnsupported }
+func (memory) Sync() error                        { return errors.ErrUnsupported }
+func (memory) Close() error                       { return nil }
+
 // ReadJournal reads a journal in memory.
 func ReadJournal(file []byte) (Recovered, error) {
-	j, d, err := readJournal(bytes.NewReader(file), int64(len(file)))
-	if err != nil {
-		return Recovered{}, err
-	}
-	return j.table.recovered(d.identity, &d.state)
-}
-
-// JournalPayloads returns the complete records of a sound journal.
-func JournalPayloads(file []byte) (payloads [][]byte) {
-	salt, sectors, err := decodeHead(file[markerBytes:][:sectorBytes])
-	if err != nil {
-		panic(err)
-	}
-	j := &journal{next: 1, sectors: sectors}
-	r := &sectorReader{file: bytes.NewReader(file), salt: salt, sectors: sectors}
-	for j.next < sectors {
-		payload, err := j.readRecord(r)
-		if err != nil {
-			panic(err)
-		}
-		if payload == nil {
-			break
-		}
-		payloads = append(payloads, payload)
-		j.record++
-		j.next += sectorsFor(len(payload))
-	}
-	return payloads
-}
-
-// BuildJournal returns a journal with valid sectors and whatever records.
-func BuildJournal(salt uint64, empty int, payloads ...[]byte) []byte {
-	var sectors []byte
-	for i, payload := range payloads {
-		sectors = appendSectors(sectors, salt, 1+int64(len(sectors)/sectorBytes), uint64(i+1), payload)
-	}
-	sectors = append(sectors, make([]byte, empty*sectorBytes)...)
-	head := journalHead(salt, 1+int64(len(sectors)/sectorBytes))
-	return append(append(marker(), head...), sectors...)
-}
-
-// ResealSectors makes the checksums of all sectors that are not empty valid.
-func ResealSectors(file []byte) {
-	head := file[markerBytes:][:sectorBytes]
-	var salt uint64
-	readUint64s(head[sectorHeaderBytes:], &salt)
-	binary.BigEndian.PutUint32(head, sectorSum(0, 0, head))
-	for number := int64(1); markerBytes+(number+1)*sectorBytes <= int64(len(file)); number++ {
-		if raw := file[markerBytes+number*sectorBytes:][:sectorBytes]; !isZero(raw) {
-			binary.BigEndian.PutUint32(raw, sectorSum(salt, number, raw))
-		}
-	}
-}
-
-// AppendSector appends a valid sector.
-func AppendSector(b []byte, salt uint64, number int64, record uint64, length, place uint32, content []byte) []byte {
-	return appendSector(b, salt, number, sector{record, length, place, content})
-}
-
-// EncodeJournalRecord encodes the record of some writes that result in r, after the records of file.
-func EncodeJournalRecord(file []byte, writes ...Write) ([]byte, error) {
-	j, d, err := readJournal(bytes.NewReader(file), int64(len(file)))
-	if err != nil {
-		return nil, err
-	}
-	changes, _, err := prepareAll(writes)
-	if err == nil {
-		err = d.applyAll(changes)
-	}
-	d.seal(j.record + 1)
-	return encodeJournalRecord(d, changes), err
+	_, r, err := OpenJournal(JournalOptions{}, memory{bytes.NewReader(file)})
+	return r, err
 }

@@ -63,9 +63,9 @@ func TestGolden_EveryJournalEverWrittenIsRead(t *testing.T) {
 		},
 		"torn": func() []byte { // the second of three sectors of the last record is missing
 			file, _, _ := journalSpecimen(t, longWrite())
-			payloads := storage.JournalPayloads(file)
-			before := storage.BuildJournal(0xABCDEF, 24, payloads[:len(payloads)-1]...)
-			after := storage.BuildJournal(0xABCDEF, 24-len(payloads[len(payloads)-1])/storage.SectorContentBytes-1, payloads...)
+			payloads := journalPayloads(file)
+			before := buildJournal(0xABCDEF, 24, payloads[:len(payloads)-1]...)
+			after := buildJournal(0xABCDEF, 24-len(payloads[len(payloads)-1])/sectorContentBytes-1, payloads...)
 			return torn(before, after, changedSectors(before, after), func(i int) bool { return i != 1 })
 		},
 	} {

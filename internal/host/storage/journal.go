@@ -5,26 +5,87 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 )
 
-// journal is a file of records, each in whole sectors one after the other. A Save appends one. A
+// File is an open file of a journal.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	Size() (int64, error)
+	Truncate(size int64) error
+	// SyncData makes durable what was written, and of the metadata what is needed to read it; Sync
+	// makes all of both durable.
+	SyncData() error
+	Sync() error
+	Close() error
+}
+
+// Files are those in the directory of a journal: the data file, and a spare one.
+type Files interface {
+	// Spare opens the spare file, and creates it if there is none.
+	Spare() (File, error)
+	// Exchange gives the spare file, which is f, the name of the data file, and the latter that of the
+	// spare one, in one step. The names may be as before after a crash, until Sync has returned nil.
+	Exchange(f File) error
+	// Sync makes the names durable.
+	Sync() error
+}
+
+// Options are where a journal is kept, and how.
+type JournalOptions struct {
+	Files Files
+	// Salt returns a random number.
+	Salt func() uint64
+	// SpareSectors is how many sectors a new file has beyond the state.
+	SpareSectors int64
+}
+
+// Journal is a file of records, each in whole sectors one after the other. A Save appends one. A
 // sector is written once: what a crash leaves of a record that was not complete is never
-// overwritten, because Open goes on in a new file.
-type journal struct {
-	file    *os.File
+// overwritten, because Begin goes on in a new file. One goroutine at a time may use it.
+type Journal struct {
+	o       JournalOptions
+	file    File
 	salt    uint64 // random; no sector of another file is valid in this one
 	sectors int64  // in the file, the head included
 	next    int64  // the first empty sector
 	record  uint64 // number of the last record
 	table   *memoryTable
+
+	identity Identity
+	state    state
 }
 
-// size returns the size of the file in bytes.
-func (j *journal) size() int64 { return markerBytes + j.sectors*sectorBytes }
+// OpenJournal reads a journal, without changing it, and returns what its complete records result in.
+// Errors are those of readJournal. Before the first Save, Begin must be called.
+func OpenJournal(o JournalOptions, file File) (*Journal, Recovered, error) {
+	size, err := file.Size()
+	if err != nil {
+		return nil, Recovered{}, err
+	}
+	j, err := readJournal(file, size)
+	if err != nil {
+		return nil, Recovered{}, err
+	}
+	j.o, j.file = o, file
+	r, err := j.recovered()
+	return j, r, err
+}
 
-// isJournal reports whether a file has the head of a journal.
-func isJournal(file io.ReaderAt) (bool, error) {
+// Identity returns whose data the journal holds.
+func (j *Journal) Identity() Identity { return j.identity }
+
+// Close closes the file. It writes nothing: whatever was saved is durable already.
+func (j *Journal) Close() error { return j.file.Close() }
+
+// Size returns the size of the file in bytes.
+func (j *Journal) Size() (int64, error) { return j.file.Size() }
+
+// size returns the size that the file should have.
+func (j *Journal) size() int64 { return markerBytes + j.sectors*sectorBytes }
+
+// IsJournal reports whether a file has the head of a journal.
+func IsJournal(file io.ReaderAt) (bool, error) {
 	b := make([]byte, markerBytes)
 	n, err := file.ReadAt(b, 0)
 	switch {
@@ -36,45 +97,46 @@ func isJournal(file io.ReaderAt) (bool, error) {
 	return false, fmt.Errorf("storage: %w", err)
 }
 
-// readJournal returns a journal of the given size in bytes, and what its complete records result
-// in. It returns a [CorruptError] if a sector is anything but what Save wrote, or empty because
+// readJournal returns a journal of the given size in bytes. It returns a [CorruptError] if a sector is anything but what Save wrote, or empty because
 // the write that would have filled it never ended. Errors of file itself are returned as they
 // are. It needs no more memory than some multiple of the size.
-func readJournal(file io.ReaderAt, size int64) (*journal, *draft, error) {
+func readJournal(file io.ReaderAt, size int64) (*Journal, error) {
 	head := make([]byte, sectorBytes)
 	if err := readAt(file, head, markerBytes); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	j := &journal{next: 1, table: newMemoryTable()}
+	j := &Journal{next: 1, table: newMemoryTable()}
 	var err error
 	if j.salt, j.sectors, err = decodeHead(head); err != nil {
-		return nil, nil, corruptSector(0, "%v", err)
+		return nil, corruptSector(0, "%v", err)
 	}
 	if j.size() != size {
-		return nil, nil, corrupt("the file", "it has %d bytes and should have %d", size, j.size())
+		return nil, corrupt("the file", "it has %d bytes and should have %d", size, j.size())
 	}
 	d := &draft{table: j.table}
 	r := &sectorReader{file: file, salt: j.salt, sectors: j.sectors}
 	for j.next < j.sectors {
 		payload, err := j.readRecord(r)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if payload == nil {
 			err = j.checkTail(r)
-			return j, d, err
+			j.identity, j.state = d.identity, d.state
+			return j, err
 		}
 		if err := d.replay(j.record+1, payload); err != nil {
-			return nil, nil, corrupt(fmt.Sprintf("record %d at sector %d", j.record+1, j.next), "%v", err)
+			return nil, corrupt(fmt.Sprintf("record %d at sector %d", j.record+1, j.next), "%v", err)
 		}
 		j.record++
 		j.next += sectorsFor(len(payload))
 	}
-	return j, d, nil
+	j.identity, j.state = d.identity, d.state
+	return j, nil
 }
 
 // readRecord returns the record that begins at j.next, nil if it is not complete.
-func (j *journal) readRecord(r *sectorReader) (payload []byte, err error) {
+func (j *Journal) readRecord(r *sectorReader) (payload []byte, err error) {
 	var length uint32
 	for number := j.next; number < j.sectors; number++ {
 		s, ok, err := r.at(number)
@@ -95,7 +157,7 @@ func (j *journal) readRecord(r *sectorReader) (payload []byte, err error) {
 }
 
 // checkPart checks that a sector belongs to the record of the given length that begins at j.next.
-func (j *journal) checkPart(s sector, number int64, length uint32) error {
+func (j *Journal) checkPart(s sector, number int64, length uint32) error {
 	place := uint32(number - j.next)
 	if s.record != j.record+1 || s.place != place || s.length != length {
 		return corruptSector(number, "it is part %d of record %d with %d bytes, and should be part %d of record %d with %d bytes",
@@ -106,7 +168,7 @@ func (j *journal) checkPart(s sector, number int64, length uint32) error {
 
 // checkTail checks the sectors from j.next on, where there is no complete record: they are empty,
 // but for some of the one record that was under way when the process or the machine stopped.
-func (j *journal) checkTail(r *sectorReader) error {
+func (j *Journal) checkTail(r *sectorReader) error {
 	if j.record == 0 {
 		return corrupt("record 1", "it is not complete, although the file was synced with it")
 	}

@@ -49,8 +49,8 @@ func (i image) put(t testing.TB, dir string) {
 
 // changedSectors returns the offsets of the sectors that differ.
 func changedSectors(before, after []byte) (list []int) {
-	for at := 0; at < len(after); at += storage.SectorBytes {
-		if !bytes.Equal(before[at:at+storage.SectorBytes], after[at:at+storage.SectorBytes]) {
+	for at := 0; at < len(after); at += sectorBytes {
+		if !bytes.Equal(before[at:at+sectorBytes], after[at:at+sectorBytes]) {
 			list = append(list, at)
 		}
 	}
@@ -62,7 +62,7 @@ func torn(before, after []byte, sectors []int, has func(i int) bool) []byte {
 	mixed := bytes.Clone(before)
 	for i, at := range sectors {
 		if has(i) {
-			copy(mixed[at:at+storage.SectorBytes], after[at:])
+			copy(mixed[at:at+sectorBytes], after[at:])
 		}
 	}
 	return mixed
@@ -95,9 +95,9 @@ func tornWrites(random *rand.Rand, before, after []byte) (files [][]byte) {
 func tornFile(random *rand.Rand, before, after []byte) []byte {
 	file := make([]byte, max(len(before), len(after)))
 	copy(file, before)
-	for at := 0; at < len(after); at += storage.SectorBytes {
+	for at := 0; at < len(after); at += sectorBytes {
 		if random.IntN(2) == 0 {
-			copy(file[at:at+storage.SectorBytes], after[at:])
+			copy(file[at:at+sectorBytes], after[at:])
 		}
 	}
 	return file[:random.IntN(len(file)+1)]
@@ -152,7 +152,7 @@ func TestJournal_ACrashAtAnyStepLosesNothing(t *testing.T) {
 	})
 	s, saved := open(t, o)
 	long := func(index uint64, sectors int) storage.Write { // the whole record has that many
-		data := strings.Repeat("d", (sectors-1)*storage.SectorContentBytes)
+		data := strings.Repeat("d", (sectors-1)*sectorContentBytes)
 		return storage.Write{Entries: []*raftpb.Entry{entry(index, 4, data)}, HardState: hardState(5, 2, index-1)}
 	}
 	for _, w := range append(script(), storage.Write{HardState: hardState(9, 9, 302)},

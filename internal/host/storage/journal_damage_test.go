@@ -13,8 +13,8 @@ import (
 )
 
 // journalSpecimen returns a journal with records of one and of several sectors and some empty
-// sectors, what it holds, and what it held before its last record.
-func journalSpecimen(t testing.TB, last storage.Write) (file []byte, before, want storage.Recovered) {
+// sectors, what it holds, and what it held before its last records.
+func journalSpecimen(t testing.TB, last ...storage.Write) (file []byte, before, want storage.Recovered) {
 	t.Helper()
 	inJournals(t)
 	defer storage.SetSpareSectors(24)()
@@ -27,7 +27,9 @@ func journalSpecimen(t testing.TB, last storage.Write) (file []byte, before, wan
 	if err != nil {
 		t.Fatal(err)
 	}
-	save(t, s, last)
+	for _, w := range last {
+		save(t, s, w)
+	}
 	closeStore(t, s)
 	file = readFile(t, dir)
 	if want, err = storage.ReadJournal(file); err != nil {
@@ -57,7 +59,7 @@ func wantDamaged(t testing.TB, what string, file []byte) *storage.CorruptError {
 
 func TestJournal_NoticesEveryFlippedByte(t *testing.T) {
 	file, _, _ := journalSpecimen(t, longWrite())
-	for i := storage.MarkerBytes; i < len(file); i++ {
+	for i := markerBytes; i < len(file); i++ {
 		for _, mask := range []byte{0x01, 0x80, 0xFF} {
 			file[i] ^= mask
 			wantDamaged(t, "a flipped byte", file)
@@ -71,7 +73,7 @@ func TestJournal_NoticesEveryFlippedByte(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for i := range storage.MarkerBytes {
+	for i := range markerBytes {
 		if i%4096 > 256 && i%61 != 0 {
 			continue // most of it is padding
 		}
@@ -96,8 +98,8 @@ func TestJournal_NoticesEveryDamagedSector(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file, before, _ := journalSpecimen(t, last)
 			other, _, _ := journalSpecimen(t, last) // with another salt
-			sectors := len(file[storage.MarkerBytes:]) / storage.SectorBytes
-			at := func(number int) int { return storage.MarkerBytes + number*storage.SectorBytes }
+			sectors := len(file[markerBytes:]) / sectorBytes
+			at := func(number int) int { return markerBytes + number*sectorBytes }
 			isLast := func(number int) bool {
 				return binary.BigEndian.Uint64(file[at(number)+4:]) == 4+1 // the boot has one, and each Save
 			}
@@ -122,7 +124,7 @@ func TestJournal_NoticesEveryDamagedSector(t *testing.T) {
 				}
 			}
 			for to := range sectors {
-				check("zeroed", to, make([]byte, storage.SectorBytes))
+				check("zeroed", to, make([]byte, sectorBytes))
 				check("of another file", to, other[at(to):at(to+1)])
 				for from := range sectors {
 					check("duplicated", to, file[at(from):at(from+1)])
@@ -147,14 +149,14 @@ func TestJournal_NoticesEveryDamagedSector(t *testing.T) {
 
 func TestJournal_NoticesEveryOtherLength(t *testing.T) {
 	file, _, _ := journalSpecimen(t, longWrite())
-	for size := storage.MarkerBytes; size < len(file); size += 61 {
+	for size := markerBytes; size < len(file); size += 61 {
 		wantDamaged(t, "truncated", file[:size])
 	}
 	for _, more := range []int{1, 511, 512, 4096} {
 		wantDamaged(t, "extended", append(bytes.Clone(file), make([]byte, more)...))
 	}
 	dir := t.TempDir()
-	for size := 0; size <= storage.MarkerBytes; size += 1021 {
+	for size := 0; size <= markerBytes; size += 1021 {
 		writeFile(t, dir, file[:size])
 		wantCorrupt(t, dir)
 	}
@@ -165,23 +167,20 @@ func TestJournal_NoticesEveryOtherLength(t *testing.T) {
 func TestJournal_RefusesDamageInTheTail(t *testing.T) {
 	const salt = 77
 	sound, _, _ := journalSpecimen(t, shortWrite())
-	payloads := storage.JournalPayloads(sound)
-	next, err := storage.EncodeJournalRecord(sound, longWrite())
-	if err != nil {
-		t.Fatal(err)
-	}
+	payloads := journalPayloads(sound)
+	next := nextJournalRecord(t, shortWrite(), longWrite())
 	const empty = 30
-	base := storage.BuildJournal(salt, empty, payloads...)
-	first := (len(base)-storage.MarkerBytes)/storage.SectorBytes - empty
-	whole := storage.BuildJournal(salt, empty, append(payloads[:len(payloads):len(payloads)], next)...)
+	base := buildJournal(salt, empty, payloads...)
+	first := (len(base)-markerBytes)/sectorBytes - empty
+	whole := buildJournal(salt, empty, append(payloads[:len(payloads):len(payloads)], next)...)
 	record := uint64(len(payloads) + 1)
-	at := func(number int) int { return storage.MarkerBytes + number*storage.SectorBytes }
+	at := func(number int) int { return markerBytes + number*sectorBytes }
 	part := func(place int) []byte { return whole[at(first+place):at(first+place+1)] }
 	valid := func(number int, record uint64, length, place uint32) []byte {
-		n := min(int(length)-int(place)*storage.SectorContentBytes, storage.SectorContentBytes)
-		return storage.AppendSector(nil, salt, int64(number), record, length, place, make([]byte, max(n, 0)))
+		n := min(int(length)-int(place)*sectorContentBytes, sectorContentBytes)
+		return appendJournalSector(nil, salt, int64(number), record, length, place, make([]byte, max(n, 0)))
 	}
-	if len(next) < 3*storage.SectorContentBytes {
+	if len(next) < 3*sectorContentBytes {
 		t.Fatalf("the record has only %d bytes", len(next))
 	}
 	for name, test := range map[string]struct {
@@ -227,8 +226,8 @@ func TestJournal_RefusesDamageInTheTail(t *testing.T) {
 // TestJournal_RefusesRecordsThatDoNotFitTogether has valid sectors throughout.
 func TestJournal_RefusesRecordsThatDoNotFitTogether(t *testing.T) {
 	sound, _, want := journalSpecimen(t, longWrite())
-	payloads := storage.JournalPayloads(sound)
-	r, err := storage.ReadJournal(storage.BuildJournal(1, 2, payloads...))
+	payloads := journalPayloads(sound)
+	r, err := storage.ReadJournal(buildJournal(1, 2, payloads...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +235,7 @@ func TestJournal_RefusesRecordsThatDoNotFitTogether(t *testing.T) {
 	for i, payload := range payloads {
 		for b := range payload {
 			payload[b] ^= 1
-			c := wantDamaged(t, "a changed record", storage.BuildJournal(1, 2, payloads...))
+			c := wantDamaged(t, "a changed record", buildJournal(1, 2, payloads...))
 			if !strings.Contains(c.Record, "record ") {
 				t.Fatalf("%v", c)
 			}
@@ -245,32 +244,32 @@ func TestJournal_RefusesRecordsThatDoNotFitTogether(t *testing.T) {
 		for _, other := range [][]byte{payload[:len(payload)-1], append(bytes.Clone(payload), 0), append(bytes.Clone(payload), 16), payload[:120]} {
 			changed := append([][]byte{}, payloads...)
 			changed[i] = other
-			wantDamaged(t, "another length", storage.BuildJournal(1, 2, changed...))
+			wantDamaged(t, "another length", buildJournal(1, 2, changed...))
 		}
 		without := append(append([][]byte{}, payloads[:i]...), payloads[i+1:]...)
 		if i < len(payloads)-1 {
-			wantDamaged(t, "a record is missing", storage.BuildJournal(1, 2, without...))
+			wantDamaged(t, "a record is missing", buildJournal(1, 2, without...))
 		}
-		wantDamaged(t, "a record is there twice", storage.BuildJournal(1, 2, append(append([][]byte{}, payloads[:i+1]...), payloads[i:]...)...))
+		wantDamaged(t, "a record is there twice", buildJournal(1, 2, append(append([][]byte{}, payloads[:i+1]...), payloads[i:]...)...))
 	}
-	wantDamaged(t, "no record", storage.BuildJournal(1, 20))
-	wantDamaged(t, "no sector", storage.BuildJournal(1, 0))
+	wantDamaged(t, "no record", buildJournal(1, 20))
+	wantDamaged(t, "no sector", buildJournal(1, 0))
 }
 
 // FuzzReadJournal writes arbitrary bytes somewhere into a sound journal. With reseal, the
 // checksums of the sectors are valid, so that the records are reached.
 func FuzzReadJournal(f *testing.F) {
 	sound, _, _ := journalSpecimen(f, longWrite())
-	tail := (len(sound) - storage.MarkerBytes) / storage.SectorBytes
+	tail := (len(sound) - markerBytes) / sectorBytes
 	f.Add(uint32(20), []byte{1}, false)
 	f.Add(uint32(512+20+40), []byte{0xFF, 0xFF, 0xFF, 0xFF}, true)
 	f.Add(uint32(512+12), []byte{0xFF, 0xFF, 0xFF, 0xFF}, true)
 	f.Add(uint32(512*(tail-1)), []byte{1, 2, 3}, true)
 	f.Fuzz(func(t *testing.T, at uint32, patch []byte, reseal bool) {
 		file := bytes.Clone(sound)
-		copy(file[storage.MarkerBytes+int(at)%(len(file)-storage.MarkerBytes):], patch)
+		copy(file[markerBytes+int(at)%(len(file)-markerBytes):], patch)
 		if reseal {
-			storage.ResealSectors(file)
+			resealSectors(file)
 		}
 		r, err := storage.ReadJournal(file)
 		if err != nil {
@@ -280,7 +279,7 @@ func FuzzReadJournal(f *testing.F) {
 			return
 		}
 		// What is accepted is accepted again when it is written anew.
-		again, err := storage.ReadJournal(storage.BuildJournal(9, 1, storage.JournalPayloads(file)...))
+		again, err := storage.ReadJournal(buildJournal(9, 1, journalPayloads(file)...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -291,7 +290,7 @@ func FuzzReadJournal(f *testing.F) {
 // FuzzJournalRecord tries arbitrary records behind sound ones, with valid sectors.
 func FuzzJournalRecord(f *testing.F) {
 	sound, _, _ := journalSpecimen(f, longWrite())
-	payloads := storage.JournalPayloads(sound)
+	payloads := journalPayloads(sound)
 	for _, payload := range payloads {
 		f.Add(payload)
 	}
@@ -301,7 +300,7 @@ func FuzzJournalRecord(f *testing.F) {
 			if len(payload) == 0 {
 				return
 			}
-			_, err := storage.ReadJournal(storage.BuildJournal(3, 1, all...))
+			_, err := storage.ReadJournal(buildJournal(3, 1, all...))
 			if _, ok := errors.AsType[*storage.CorruptError](err); err != nil && !ok {
 				t.Fatal(err)
 			}

@@ -253,9 +253,10 @@ func (t *memoryTable) whole(s *state) []change {
 	return []change{first, second}
 }
 
-// recovered returns what t and the rest of the directory's data stand for.
-func (t *memoryTable) recovered(id Identity, s *state) (r Recovered, err error) {
-	r = Recovered{Format: FormatJournal, Identity: id, HardState: s.hardState()}
+// recovered returns what the records stand for.
+func (j *Journal) recovered() (r Recovered, err error) {
+	t := j.table
+	r = Recovered{Format: FormatJournal, Identity: j.identity, HardState: j.state.hardState()}
 	if t.snapshot != nil {
 		if r.Snapshot, err = decodeSnapshot(t.snapshot[checksumBytes:]); err != nil {
 			return Recovered{}, err

@@ -1,39 +1,72 @@
 package storage
 
-import (
-	"bytes"
-	"cmp"
-	"errors"
-	"fmt"
-	"io/fs"
-	"math/rand/v2"
-	"os"
+import "fmt"
 
-	"go.etcd.io/bbolt"
-)
+// CreateJournal writes the first file of a journal: the state of d with the changes. The table of d is
+// t. The data file that was there before is replaced.
+func CreateJournal(o JournalOptions, d draft, t *memoryTable, changes []change) (*Journal, error) {
+	d.table = t
+	if err := d.applyAll(changes); err != nil {
+		return nil, err
+	}
+	j := &Journal{o: o, table: t}
+	return j, j.replace(&d)
+}
 
-// spareSectors is how many sectors a new journal has beyond the state: 1 MiB, which a disk
-// writes within some milliseconds, and some 2,000 Saves fill, in minutes. Tests make it smaller.
-var spareSectors int64 = 1 << 20 / sectorBytes
+// Begin counts a start. It writes the journal anew: that leaves behind what is left of a record that
+// was not complete, and makes durable what a failed sync left in memory only, which is read from there
+// as if it were on the disk. After an error the journal must not be used.
+func (j *Journal) Begin() error {
+	// The last process may have ended before it could sync the names. Then the file that is the
+	// spare one now is the data file after a power cut, and must not be overwritten.
+	if err := j.o.Files.Sync(); err != nil {
+		return err
+	}
+	d := j.draft()
+	d.identity.Boot++
+	return j.replace(&d)
+}
 
-// append writes a record and syncs it.
-func (s *Store) append(payload []byte) error {
-	j := s.journal
-	info, err := j.file.Stat()
+// Save makes the writes durable, all or none: it appends one record, or writes a new file if there is
+// no room. After an error the journal must not be used: how much of them is on the disk is unknown
+// (I8).
+func (j *Journal) Save(writes ...Write) error {
+	changes, _, err := prepareAll(writes)
 	if err != nil {
 		return err
 	}
-	if info.Size() != j.size() {
-		return fmt.Errorf("its size has changed from %d to %d", j.size(), info.Size())
+	d := j.draft()
+	if err := d.applyAll(changes); err != nil {
+		return err
+	}
+	d.seal(j.record + 1)
+	payload := encodeJournalRecord(&d, changes)
+	if sectorsFor(len(payload)) > j.sectors-j.next {
+		return j.replace(&d)
+	}
+	if err := j.append(payload); err != nil {
+		return err
+	}
+	j.identity, j.state = d.identity, d.state
+	return nil
+}
+
+func (j *Journal) draft() draft { return draft{table: j.table, identity: j.identity, state: j.state} }
+
+// append writes a record and syncs it.
+func (j *Journal) append(payload []byte) error {
+	size, err := j.file.Size()
+	if err != nil {
+		return err
+	}
+	if size != j.size() {
+		return fmt.Errorf("its size has changed from %d to %d", j.size(), size)
 	}
 	b := appendSectors(nil, j.salt, j.next, j.record+1, payload)
-	if err := s.step("record written", func() error {
-		_, err := j.file.WriteAt(b, markerBytes+j.next*sectorBytes)
-		return err
-	}); err != nil {
+	if _, err := j.file.WriteAt(b, markerBytes+j.next*sectorBytes); err != nil {
 		return err
 	}
-	if err := s.step("record synced", func() error { return syncData(j.file) }); err != nil {
+	if err := j.file.SyncData(); err != nil {
 		return err
 	}
 	j.record++
@@ -41,79 +74,32 @@ func (s *Store) append(payload []byte) error {
 	return nil
 }
 
-// commitJournal appends the changes as one record, or writes a new file if there is no room.
-func (s *Store) commitJournal(changes []change) error {
-	j := s.journal
-	d := draft{table: j.table, identity: s.identity, state: s.state}
-	// A failure leaves some of the changes in the table, which is not used any more (I8).
-	if err := d.applyAll(changes); err != nil {
-		return err
-	}
-	if err := s.hook(); err != nil {
-		return err
-	}
-	d.seal(j.record + 1)
-	payload := encodeJournalRecord(&d, changes)
-	if sectorsFor(len(payload)) > j.sectors-j.next {
-		return s.replace(&d, j.table)
-	}
-	if err := s.append(payload); err != nil {
-		return err
-	}
-	s.identity, s.state = d.identity, d.state
-	return nil
-}
-
-// convert replaces a file of bbolt by a journal with the changes.
-func (s *Store) convert(changes []change) error {
-	t := newMemoryTable()
-	d := draft{table: t, identity: s.identity}
-	if err := s.db.View(func(tx *bbolt.Tx) (err error) {
-		if _, d.state, err = load(tx); err != nil {
-			return err
-		}
-		t.snapshot = bytes.Clone(tx.Bucket([]byte(bucketMeta)).Get([]byte(keySnapshot)))
-		return tx.Bucket([]byte(bucketLog)).ForEach(func(key, record []byte) error {
-			return t.putEntry(logIndex(key), bytes.Clone(record))
-		})
-	}); err != nil {
-		return err
-	}
-	if err := d.applyAll(changes); err != nil {
-		return err
-	}
-	if err := s.hook(); err != nil {
-		return err
-	}
-	return s.replace(&d, t)
-}
-
-// replace writes a new journal with the state d and goes on in it. It syncs twice: the file, and
-// the directory.
-func (s *Store) replace(d *draft, t *memoryTable) error {
+// replace goes on in a new file with the state d. It syncs twice: the file, and the directory.
+func (j *Journal) replace(d *draft) error {
 	d.seal(1)
-	j := &journal{salt: rand.Uint64(), record: 1, table: t}
-	content, err := j.encode(d)
+	next := Journal{o: j.o, salt: j.o.Salt(), record: 1, table: j.table, identity: d.identity, state: d.state}
+	content, err := next.encode(d)
 	if err != nil {
 		return err
 	}
-	if j.file, err = s.install(content); err != nil {
+	if next.file, err = j.install(content); err != nil {
 		return err
 	}
-	_ = s.release() // the former file is not needed any more
-	s.db, s.file, s.journal = nil, j.file, j
-	s.identity, s.state = d.identity, d.state
+	if j.file != nil {
+		_ = j.file.Close() // it is not needed any more
+	}
+	*j = next
 	return nil
 }
 
 // encode returns the content of a new file, and sets what it follows from that in j.
-func (j *journal) encode(d *draft) ([]byte, error) {
+func (j *Journal) encode(d *draft) ([]byte, error) {
 	payload := encodeJournalRecord(d, j.table.whole(&d.state))
 	if len(payload) > journalRecordBytesMax {
 		return nil, &LimitError{What: "the state of the node", Size: len(payload), Max: journalRecordBytesMax}
 	}
 	j.next = 1 + sectorsFor(len(payload))
-	j.sectors = j.next + spareSectors
+	j.sectors = j.next + j.o.SpareSectors
 	content := make([]byte, 0, j.size())
 	content = append(append(content, marker()...), journalHead(j.salt, j.sectors)...)
 	return appendSectors(content, j.salt, 1, 1, payload)[:j.size()], nil
@@ -126,18 +112,17 @@ func (j *journal) encode(d *draft) ([]byte, error) {
 // initializes them later would have to sync more than the data of a Save then.
 //
 // The spare file may only be overwritten when the names are durable: until then it may be the
-// data file after a power cut. See beginBoot.
-func (s *Store) install(content []byte) (*os.File, error) {
-	spare := s.path + spareSuffix
-	if err := unlinkSame(spare, s.path); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(spare, os.O_RDWR|os.O_CREATE, fileMode)
+// data file after a power cut. See Begin.
+func (j *Journal) install(content []byte) (File, error) {
+	f, err := j.o.Files.Spare()
 	if err != nil {
 		return nil, err
 	}
-	if err = s.fill(f, content); err == nil {
-		err = s.putInPlace(f, spare)
+	if err = fill(f, content); err == nil {
+		err = j.o.Files.Exchange(f)
+	}
+	if err == nil {
+		err = j.o.Files.Sync()
 	}
 	if err != nil {
 		_ = f.Close()
@@ -147,41 +132,12 @@ func (s *Store) install(content []byte) (*os.File, error) {
 }
 
 // fill replaces the content of a file, and syncs it.
-func (s *Store) fill(f *os.File, content []byte) error {
-	if err := s.step("file written", func() error {
-		if _, err := f.WriteAt(content, 0); err != nil {
-			return err
-		}
-		return f.Truncate(int64(len(content)))
-	}); err != nil {
+func fill(f File, content []byte) error {
+	if _, err := f.WriteAt(content, 0); err != nil {
 		return err
 	}
-	return s.step("file synced", f.Sync)
-}
-
-// putInPlace makes f, which has the name spare, the data file.
-func (s *Store) putInPlace(f *os.File, spare string) error {
-	if locked, err := tryLock(f); err != nil || !locked {
-		return cmp.Or(err, inUse(s.dir))
-	}
-	if err := s.step("file renamed", func() error { return exchange(spare, s.path) }); err != nil {
+	if err := f.Truncate(int64(len(content))); err != nil {
 		return err
 	}
-	return s.syncNames()
-}
-
-// unlinkSame deletes the name spare if somebody has made it another name of the data file.
-func unlinkSame(spare, path string) error {
-	a, err := os.Stat(spare)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	b, err := os.Stat(path)
-	if err != nil || !os.SameFile(a, b) {
-		return err
-	}
-	return os.Remove(spare)
+	return f.Sync()
 }

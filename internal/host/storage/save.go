@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -68,28 +69,20 @@ func (s *Store) commit(f func() error) error {
 
 // write applies the writes, and makes them durable together with the identity.
 func (s *Store) write(writes []Write) error {
+	if s.journal != nil {
+		if err := s.hook(); err != nil {
+			return err
+		}
+		return s.journal.Save(writes...)
+	}
 	changes, format, err := prepareAll(writes)
 	switch {
 	case err != nil:
 		return err
-	case s.journal != nil:
-		return s.commitJournal(changes)
 	case format >= FormatJournal && journals:
 		return s.convert(changes)
 	}
 	return s.commitBolt(changes)
-}
-
-// prepareAll encodes the writes, and returns the highest format that they ask for.
-func prepareAll(writes []Write) (changes []change, format uint32, err error) {
-	for i := range writes {
-		c, err := prepare(&writes[i])
-		if err != nil {
-			return nil, 0, err
-		}
-		changes, format = append(changes, c), max(format, writes[i].Format)
-	}
-	return changes, format, nil
 }
 
 // commitBolt applies the changes in a transaction of bbolt.
@@ -113,6 +106,33 @@ func (s *Store) commitBolt(changes []change) error {
 		s.identity, s.state = d.identity, d.state
 	}
 	return err
+}
+
+// convert replaces a file of bbolt by a journal with the changes.
+func (s *Store) convert(changes []change) error {
+	t := newMemoryTable()
+	d := draft{identity: s.identity}
+	if err := s.db.View(func(tx *bbolt.Tx) (err error) {
+		if _, d.state, err = load(tx); err != nil {
+			return err
+		}
+		t.snapshot = bytes.Clone(tx.Bucket([]byte(bucketMeta)).Get([]byte(keySnapshot)))
+		return tx.Bucket([]byte(bucketLog)).ForEach(func(key, record []byte) error {
+			return t.putEntry(logIndex(key), bytes.Clone(record))
+		})
+	}); err != nil {
+		return err
+	}
+	if err := s.hook(); err != nil {
+		return err
+	}
+	j, err := CreateJournal(s.journalOptions(), d, t, changes)
+	if err != nil {
+		return err
+	}
+	_ = s.release() // the former file is not needed any more
+	s.db, s.file, s.journal = nil, nil, j
+	return nil
 }
 
 // hook calls Options.BeforeCommit.

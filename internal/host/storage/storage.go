@@ -70,7 +70,7 @@ type Store struct {
 	file *os.File // the data file; owned by db once that is open
 	// One of these is the format of the file; the other one is nil.
 	db      *bbolt.DB
-	journal *journal
+	journal *Journal
 
 	identity Identity
 	state    state
@@ -152,9 +152,7 @@ func (s *Store) open(o Options) (Recovered, error) {
 	return r, s.commit(s.beginBoot)
 }
 
-// beginBoot makes the new boot count durable. A journal is written anew: that leaves behind what
-// is left of a record that was not complete, and makes durable what a failed sync left in memory
-// only, which is read from there as if it were on the disk.
+// beginBoot makes the new boot count durable.
 func (s *Store) beginBoot() error {
 	if s.journal == nil {
 		return s.commitBolt(nil)
@@ -162,13 +160,7 @@ func (s *Store) beginBoot() error {
 	if err := s.hook(); err != nil {
 		return err
 	}
-	// The last process may have ended before it could sync the names. Then the file that is the
-	// spare one now is the data file after a power cut, and must not be overwritten.
-	if err := s.syncNames(); err != nil {
-		return err
-	}
-	d := draft{table: s.journal.table, identity: s.identity, state: s.state}
-	return s.replace(&d, s.journal.table)
+	return s.journal.Begin()
 }
 
 // read checks and maps the file and reads all of it, without changing it. A file without any
@@ -181,12 +173,12 @@ func (s *Store) read() (r Recovered, err error) {
 	if err != nil {
 		return Recovered{}, fmt.Errorf("storage: data file: %w", err)
 	}
-	found, err := isJournal(s.file)
+	found, err := IsJournal(s.file)
 	switch {
 	case err != nil:
 		return Recovered{}, err
 	case found:
-		r, err = s.readJournal(info.Size())
+		r, err = s.readJournal()
 	default:
 		r, err = s.readBolt(info.Size())
 	}
@@ -194,17 +186,13 @@ func (s *Store) read() (r Recovered, err error) {
 	return r, s.located(err)
 }
 
-// readJournal reads a journal of the given size in bytes.
-func (s *Store) readJournal(size int64) (Recovered, error) {
+// readJournal reads a journal.
+func (s *Store) readJournal() (r Recovered, err error) {
 	if locked, err := awaitLock(s.file); err != nil || !locked {
 		return Recovered{}, cmp.Or(err, inUse(s.dir))
 	}
-	j, d, err := readJournal(s.file, size)
-	if err != nil {
-		return Recovered{}, err
-	}
-	j.file, s.journal, s.state = s.file, j, d.state
-	return j.table.recovered(d.identity, &d.state)
+	s.journal, r, err = OpenJournal(s.journalOptions(), &file{s.file, s, true})
+	return r, err
 }
 
 // readBolt checks a bbolt file of the given size in bytes, opens and reads it.
@@ -275,8 +263,12 @@ func (s *Store) create(o Options) (Recovered, error) {
 
 // Size returns the size of the data file in bytes, or 0 if it cannot be told.
 func (s *Store) Size() int64 {
-	if s.closed || s.file == nil {
+	if s.closed {
 		return 0
+	}
+	if s.journal != nil {
+		size, _ := s.journal.Size()
+		return size
 	}
 	info, err := s.file.Stat()
 	if err != nil {
@@ -291,11 +283,6 @@ func (s *Store) step(name string, do func() error) error {
 		return err
 	}
 	return s.steps(name)
-}
-
-// syncNames makes the names in the directory durable.
-func (s *Store) syncNames() error {
-	return s.step("directory synced", func() error { return syncDir(s.dir) })
 }
 
 // Close releases the directory. It writes nothing: whatever was saved is durable already. It may
@@ -314,6 +301,8 @@ func (s *Store) Close() error {
 // release closes the file.
 func (s *Store) release() (err error) {
 	switch {
+	case s.journal != nil:
+		err = s.journal.Close()
 	case s.db != nil && !s.panicked:
 		err = s.db.Close()
 	case s.file != nil:
