@@ -33,7 +33,8 @@ internal/core/oracle:       . internal/core/mutant
 internal/core/replica:      . snowflake internal/core/interval internal/core/oracle internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/core/lincheck:     .
 internal/core/wire:         internal/core/interval internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
-internal/core/sim:          . snowflake internal/core/interval internal/core/oracle internal/core/replica internal/core/lincheck internal/core/wire internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
+internal/core/journal:      internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
+internal/core/sim:          . snowflake internal/core/interval internal/core/oracle internal/core/replica internal/core/lincheck internal/core/wire internal/core/journal internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
 internal/steady:            internal/core/interval ; golang.org/x/sys
 client:                     . snowflake internal/reply internal/core/interval internal/steady
@@ -54,7 +55,7 @@ internal/host/supervisor:
 internal/host/listen:
 internal/host/loop:         ; golang.org/x/sys
 internal/host/secure:       internal/host/loop
-internal/host/storage:      ; go.etcd.io/raft/v3 go.etcd.io/bbolt google.golang.org/protobuf golang.org/x/sys
+internal/host/storage:      internal/core/journal ; go.etcd.io/raft/v3 go.etcd.io/bbolt google.golang.org/protobuf golang.org/x/sys
 internal/host/backup:       internal/host/storage
 internal/host/peer:         internal/core/wire ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
@@ -120,7 +121,7 @@ const testDependencies = "go.uber.org/goleak pgregory.net/rapid github.com/anish
 
 // zone is the deterministic zone: the same inputs give the same effects, so the
 // simulator replays what production ran. See checkZone.
-var zone = []string{"internal/core/interval", "internal/core/oracle", "internal/core/replica", "internal/core/lincheck", "internal/core/wire", "internal/core/sim", "internal/balance"}
+var zone = []string{"internal/core/interval", "internal/core/oracle", "internal/core/replica", "internal/core/lincheck", "internal/core/wire", "internal/core/journal", "internal/core/sim", "internal/balance"}
 
 // zoneImports are the imports that no package of the zone may have; "net/"
 // stands for all packages below net.

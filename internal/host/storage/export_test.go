@@ -8,6 +8,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/isotone/isotone/internal/core/journal"
 )
 
 // Internals for the external tests: the record encodings, and reading a file without opening
@@ -15,24 +17,27 @@ import (
 // tried.
 
 const (
-	BucketMeta  = bucketMeta
-	BucketLog   = bucketLog
-	KeyFormat   = keyFormat
-	KeyIdentity = keyIdentity
-	KeyState    = keyState
-	KeySnapshot = keySnapshot
+	BucketMeta  = journal.BucketMeta
+	BucketLog   = journal.BucketLog
+	KeyFormat   = journal.KeyFormat
+	KeyIdentity = journal.KeyIdentity
+	KeyState    = journal.KeyState
+	KeySnapshot = journal.KeySnapshot
+
+	EntryDataBytesMax = journal.EntryDataBytesMax
+	SnapshotBytesMax  = journal.SnapshotBytesMax
 )
 
 var (
-	EncodeRecord   = encodeRecord
-	DecodeRecord   = decodeRecord
-	EncodeFormat   = encodeFormat
-	EncodeEntry    = encodeEntry
-	DecodeEntry    = decodeEntry
-	EncodeIdentity = encodeIdentity
-	DecodeIdentity = decodeIdentity
-	DecodeSnapshot = decodeSnapshot
-	LogKey         = logKey
+	EncodeRecord   = journal.EncodeRecord
+	DecodeRecord   = journal.DecodeRecord
+	EncodeFormat   = journal.EncodeFormat
+	EncodeEntry    = journal.EncodeEntry
+	DecodeEntry    = journal.DecodeEntry
+	EncodeIdentity = journal.EncodeIdentity
+	DecodeIdentity = journal.DecodeIdentity
+	DecodeSnapshot = journal.DecodeSnapshot
+	LogKey         = journal.LogKey
 )
 
 // State mirrors what callers can know of the state record.
@@ -42,17 +47,17 @@ type State struct {
 	SnapshotIndex, SnapshotTerm, Last, LastTerm uint64
 }
 
-func (s State) internal() state {
-	return state{hasHard: s.HasHard, term: s.Term, vote: s.Vote, commit: s.Commit,
-		snapshot: position{s.SnapshotIndex, s.SnapshotTerm}, last: position{s.Last, s.LastTerm}}
+func (s State) internal() journal.State {
+	return journal.State{HasHard: s.HasHard, Term: s.Term, Vote: s.Vote, Commit: s.Commit,
+		Snapshot: journal.Position{Index: s.SnapshotIndex, Term: s.SnapshotTerm}, Last: journal.Position{Index: s.Last, Term: s.LastTerm}}
 }
 
-func EncodeState(s State) []byte { return encodeState(s.internal()) }
+func EncodeState(s State) []byte { return journal.EncodeState(s.internal()) }
 
 // ReencodeState decodes and encodes a state record.
 func ReencodeState(b []byte) ([]byte, error) {
-	s, err := decodeState(b)
-	return encodeState(s), err
+	s, err := journal.DecodeState(b)
+	return journal.EncodeState(s), err
 }
 
 // ResealTransaction sets the transaction in the state record to the current one.
@@ -66,34 +71,36 @@ func ResealTransaction(tx *bbolt.Tx) error {
 // a test of one check does not meet another one.
 func Reseal(tx *bbolt.Tx) error {
 	return errors.Join(ResealTransaction(tx), resealState(tx, func(payload []byte) {
-		meta, log := tx.Bucket([]byte(bucketMeta)), tx.Bucket([]byte(bucketLog))
+		meta, log := tx.Bucket([]byte(journal.BucketMeta)), tx.Bucket([]byte(journal.BucketLog))
 		var logSum uint64
 		if log != nil {
-			_ = log.ForEach(func(_, record []byte) error { logSum ^= recordSum(record); return nil })
+			_ = log.ForEach(func(_, record []byte) error { logSum ^= journal.RecordSum(record); return nil })
 		}
-		appendUint64s(payload[:stateBytes-3*8], recordSum(meta.Get([]byte(keyIdentity))),
-			recordSum(meta.Get([]byte(keySnapshot))), logSum)
+		sums := payload[len(payload)-3*8:]
+		binary.BigEndian.PutUint64(sums, journal.RecordSum(meta.Get([]byte(journal.KeyIdentity))))
+		binary.BigEndian.PutUint64(sums[8:], journal.RecordSum(meta.Get([]byte(journal.KeySnapshot))))
+		binary.BigEndian.PutUint64(sums[16:], logSum)
 	}))
 }
 
 // resealState changes the state record, if there is a sound one.
 func resealState(tx *bbolt.Tx, change func(payload []byte)) error {
-	meta := tx.Bucket([]byte(bucketMeta))
+	meta := tx.Bucket([]byte(journal.BucketMeta))
 	if meta == nil {
 		return nil
 	}
-	payload, err := decodeRecord(bucketMeta, []byte(keyState), meta.Get([]byte(keyState)))
-	if err != nil || len(payload) != stateBytes {
+	payload, err := journal.DecodeRecord(journal.BucketMeta, []byte(journal.KeyState), meta.Get([]byte(journal.KeyState)))
+	if err != nil || len(payload) != 1+11*8 {
 		return nil
 	}
 	payload = bytes.Clone(payload)
 	change(payload)
-	return meta.Put([]byte(keyState), encodeRecord(bucketMeta, []byte(keyState), payload))
+	return meta.Put([]byte(journal.KeyState), journal.EncodeRecord(journal.BucketMeta, []byte(journal.KeyState), payload))
 }
 
 // EncodeSnapshot encodes a snapshot that is not too large.
 func EncodeSnapshot(s *raftpb.Snapshot) []byte {
-	b, err := encodeSnapshot(s)
+	b, err := journal.EncodeSnapshot(s)
 	if err != nil {
 		panic(err)
 	}
@@ -135,13 +142,6 @@ func WithFaults(o Options, fault func(step string) error) Options {
 // Marker is the head of every journal.
 var Marker = marker
 
-// Where the sectors of a journal are.
-const (
-	MarkerBytes        = markerBytes
-	SectorBytes        = sectorBytes
-	SectorContentBytes = sectorContentBytes
-)
-
 // SetSpareSectors sets how many empty sectors a new journal has, and returns what sets it back.
 func SetSpareSectors(n int64) (restore func()) {
 	former := spareSectors
@@ -161,6 +161,6 @@ func (memory) Close() error                       { return nil }
 
 // ReadJournal reads a journal in memory.
 func ReadJournal(file []byte) (Recovered, error) {
-	_, r, err := OpenJournal(JournalOptions{}, memory{bytes.NewReader(file)})
+	_, r, err := journal.Open(journal.Options{Head: marker()}, memory{bytes.NewReader(file)})
 	return r, err
 }

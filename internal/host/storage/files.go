@@ -6,21 +6,23 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+
+	"github.com/isotone/isotone/internal/core/journal"
 )
 
 // spareSectors is how many sectors a new journal has beyond the state: 1 MiB, which a disk
 // writes within some milliseconds, and some 2,000 Saves fill, in minutes. Tests make it smaller.
-var spareSectors int64 = 1 << 20 / sectorBytes
+var spareSectors int64 = 1 << 20 / journal.SectorBytes
 
-func (s *Store) journalOptions() JournalOptions {
-	return JournalOptions{Files: files{s}, Salt: rand.Uint64, SpareSectors: spareSectors}
+func (s *Store) journalOptions() journal.Options {
+	return journal.Options{Files: files{s}, Head: marker(), Salt: rand.Uint64, SpareSectors: spareSectors}
 }
 
 // files are those of a directory, for the journal in it.
 type files struct{ *Store }
 
 // Spare opens the spare file, which the caller closes.
-func (s files) Spare() (File, error) {
+func (s files) Spare() (journal.File, error) {
 	spare := s.path + spareSuffix
 	if err := unlinkSame(spare, s.path); err != nil {
 		return nil, err
@@ -33,7 +35,7 @@ func (s files) Spare() (File, error) {
 }
 
 // Exchange exchanges the names. Like the data file, f is locked from then on.
-func (s files) Exchange(f File) error {
+func (s files) Exchange(f journal.File) error {
 	spare := f.(*file)
 	if locked, err := tryLock(spare.File); err != nil || !locked {
 		return cmp.Or(err, inUse(s.dir))

@@ -1,8 +1,14 @@
 package storage
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"hash/fnv"
+	"io"
+
+	"github.com/isotone/isotone/internal/core/journal"
 )
 
 // A journal begins with a bbolt file of four pages that holds nothing but the format record. So
@@ -19,7 +25,7 @@ const (
 // little-endian everywhere, so that a journal is the same on all machines.
 func marker() []byte {
 	b := make([]byte, markerBytes)
-	order, record := binary.LittleEndian, encodeRecord(bucketMeta, []byte(keyFormat), encodeFormat(FormatJournal))
+	order, record := binary.LittleEndian, journal.EncodeRecord(journal.BucketMeta, []byte(journal.KeyFormat), journal.EncodeFormat(FormatJournal))
 	for id := range uint64(2) {
 		page := b[id*markerPageBytes:]
 		putPageHeader(page, id, pageMeta, 0)
@@ -37,8 +43,8 @@ func marker() []byte {
 	}
 	putPageHeader(b[2*markerPageBytes:], 2, pageFreelist, 0)
 	inline := make([]byte, bucketHeaderBytes, 128) // its root page is 0: it is in the value
-	inline = append(inline, leafOf(0, 0, []byte(keyFormat), record)...)
-	copy(b[3*markerPageBytes:], leafOf(3, 1, []byte(bucketMeta), inline))
+	inline = append(inline, leafOf(0, 0, []byte(journal.KeyFormat), record)...)
+	copy(b[3*markerPageBytes:], leafOf(3, 1, []byte(journal.BucketMeta), inline))
 	return b
 }
 
@@ -58,4 +64,17 @@ func leafOf(id uint64, flags uint32, key, value []byte) []byte {
 	order.PutUint32(element[8:], uint32(len(key)))
 	order.PutUint32(element[12:], uint32(len(value)))
 	return append(append(page, key...), value...)
+}
+
+// isJournal reports whether a file has the head of a journal.
+func isJournal(file io.ReaderAt) (bool, error) {
+	b := make([]byte, markerBytes)
+	n, err := file.ReadAt(b, 0)
+	switch {
+	case n == len(b):
+		return bytes.Equal(b, marker()), nil
+	case errors.Is(err, io.EOF):
+		return false, nil
+	}
+	return false, fmt.Errorf("storage: %w", err)
 }

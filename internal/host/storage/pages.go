@@ -8,6 +8,8 @@ import (
 	"hash/fnv"
 	"io"
 	"math/bits"
+
+	"github.com/isotone/isotone/internal/core/journal"
 )
 
 // This file checks the pages of a bbolt file by reading them, before bbolt maps
@@ -84,7 +86,7 @@ func checkPages(file io.ReaderAt, size int64) (untouched bool, err error) {
 		return false, err
 	}
 	if have := uint64(size / c.meta.pageBytes); have < c.meta.pages {
-		return false, corrupt("the file", "it has %d pages and should have at least %d", have, c.meta.pages)
+		return false, journal.Corrupt("the file", "it has %d pages and should have at least %d", have, c.meta.pages)
 	}
 	c.use = make([]pageUse, c.meta.pages)
 	if err := c.walk(c.meta.root, span{}, treeDepthMax, true); err != nil {
@@ -102,7 +104,7 @@ func checkPages(file io.ReaderAt, size int64) (untouched bool, err error) {
 }
 
 func corruptPage(id uint64, format string, args ...any) *CorruptError {
-	return corrupt(fmt.Sprintf("page %d", id), format, args...)
+	return journal.Corrupt(fmt.Sprintf("page %d", id), format, args...)
 }
 
 // readMetas returns the newer of the two meta pages.
@@ -128,7 +130,7 @@ func readMetas(file io.ReaderAt) (boltMeta, error) {
 
 func readMeta(file io.ReaderAt, id uint64, offset int64) (boltMeta, error) {
 	b := make([]byte, pageHeaderBytes+pageMetaBytes)
-	if err := readAt(file, b, offset); err != nil {
+	if err := journal.ReadAt(file, b, offset); err != nil {
 		return boltMeta{}, err
 	}
 	order, m := binary.NativeEndian, b[pageHeaderBytes:]
@@ -147,25 +149,13 @@ func readMeta(file io.ReaderAt, id uint64, offset int64) (boltMeta, error) {
 	case order.Uint32(m[4:]) != boltVersion:
 		return boltMeta{}, corruptPage(id, "it has bbolt version %d, not %d", order.Uint32(m[4:]), boltVersion)
 	case order.Uint64(m[56:]) != sum.Sum64():
-		return boltMeta{}, corruptPage(id, "%v", errChecksum)
+		return boltMeta{}, corruptPage(id, "%v", journal.ErrChecksum)
 	case order.Uint64(b) != id || order.Uint16(b[8:]) != pageMeta || meta.transaction%2 != id:
 		return boltMeta{}, corruptPage(id, "it is not the meta page that belongs here")
 	case meta.pageBytes < pageBytesMin || meta.pageBytes > pageBytesMax || bits.OnesCount64(uint64(meta.pageBytes)) != 1:
 		return boltMeta{}, corruptPage(id, "it has the page size %d", meta.pageBytes)
 	}
 	return meta, nil
-}
-
-// readAt fills b. A file that ends too early is damaged; other errors are those of the disk.
-func readAt(file io.ReaderAt, b []byte, offset int64) error {
-	switch n, err := file.ReadAt(b, offset); {
-	case n == len(b):
-		return nil
-	case errors.Is(err, io.EOF):
-		return corrupt("the file", "it ends at byte %d", offset+int64(n))
-	default:
-		return fmt.Errorf("storage: %w", err)
-	}
 }
 
 // take reads the page with the given ID and all its overflow, and marks them as used. Every
@@ -175,7 +165,7 @@ func (c *pageCheck) take(id uint64) ([]byte, error) {
 		return nil, corruptPage(id, "there is no such page")
 	}
 	head := make([]byte, pageHeaderBytes)
-	if err := readAt(c.file, head, int64(id)*c.meta.pageBytes); err != nil {
+	if err := journal.ReadAt(c.file, head, int64(id)*c.meta.pageBytes); err != nil {
 		return nil, err
 	}
 	if have := binary.NativeEndian.Uint64(head); have != id {
@@ -191,7 +181,7 @@ func (c *pageCheck) take(id uint64) ([]byte, error) {
 		}
 	}
 	page := make([]byte, int64(overflow+1)*c.meta.pageBytes)
-	return page, readAt(c.file, page, int64(id)*c.meta.pageBytes)
+	return page, journal.ReadAt(c.file, page, int64(id)*c.meta.pageBytes)
 }
 
 // mark notes the use of a page, of which there may be only one.

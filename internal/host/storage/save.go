@@ -7,35 +7,9 @@ import (
 	"os"
 
 	"go.etcd.io/bbolt"
-	"go.etcd.io/raft/v3/raftpb"
-)
 
-// Write is one change. Its parts take effect in the order Snapshot, Entries,
-// HardState, Compact, ClusterID; the zero Write changes nothing.
-//
-// A write that raft never makes (a gap in the log, a commit beyond its end, a snapshot that
-// goes back) is a defect of the caller. Save refuses it before writing anything, rather than
-// leave a file that Open must refuse.
-type Write struct {
-	// HardState replaces the hard state; nil leaves it. The stored commit index is never below
-	// the snapshot, even if that of HardState is.
-	HardState *raftpb.HardState
-	// Entries replace everything from the first one's index on. They are
-	// contiguous. Those at or below the snapshot's index are left out.
-	Entries []*raftpb.Entry
-	// Snapshot was received from the leader. It replaces the whole log. Index 0 counts as nil,
-	// as in raft.
-	Snapshot *raftpb.Snapshot
-	// Compact was made by this node. Entries up to its index are dropped. One at or below the
-	// stored snapshot is late and is ignored.
-	Compact *raftpb.Snapshot
-	// ClusterID, if not zero, sets the cluster's ID for good.
-	ClusterID uint64
-	// Format, if above the format of the data file, has this Save write a new file in it, which
-	// versions that do not know the format refuse. There is no way back; 0 leaves the file as it
-	// is. On systems without journals (see [FormatJournal]) it is ignored.
-	Format uint32
-}
+	"github.com/isotone/isotone/internal/core/journal"
+)
 
 // Save applies all writes in order, all or none of them. They are durable when Save returns nil:
 // after one fdatasync in [FormatJournal], after two in [FormatBolt], and after two fsyncs if a
@@ -75,7 +49,7 @@ func (s *Store) write(writes []Write) error {
 		}
 		return s.journal.Save(writes...)
 	}
-	changes, format, err := prepareAll(writes)
+	changes, format, err := journal.PrepareAll(writes)
 	switch {
 	case err != nil:
 		return err
@@ -86,15 +60,15 @@ func (s *Store) write(writes []Write) error {
 }
 
 // commitBolt applies the changes in a transaction of bbolt.
-func (s *Store) commitBolt(changes []change) error {
-	d := draft{identity: s.identity, state: s.state}
+func (s *Store) commitBolt(changes []journal.Change) error {
+	d := journal.Draft{Identity: s.identity, State: s.state}
 	err := s.db.Update(func(tx *bbolt.Tx) error {
 		t, err := newBoltTable(tx)
 		if err != nil {
 			return err
 		}
-		d.table = t
-		if err := d.applyAll(changes); err != nil {
+		d.Table = t
+		if err := d.ApplyAll(changes); err != nil {
 			return err
 		}
 		if err := t.finish(&d); err != nil {
@@ -103,22 +77,22 @@ func (s *Store) commitBolt(changes []change) error {
 		return s.hook()
 	})
 	if err == nil {
-		s.identity, s.state = d.identity, d.state
+		s.identity, s.state = d.Identity, d.State
 	}
 	return err
 }
 
 // convert replaces a file of bbolt by a journal with the changes.
-func (s *Store) convert(changes []change) error {
-	t := newMemoryTable()
-	d := draft{identity: s.identity}
+func (s *Store) convert(changes []journal.Change) error {
+	t := journal.NewMemoryTable()
+	d := journal.Draft{Identity: s.identity}
 	if err := s.db.View(func(tx *bbolt.Tx) (err error) {
-		if _, d.state, err = load(tx); err != nil {
+		if _, d.State, err = load(tx); err != nil {
 			return err
 		}
-		t.snapshot = bytes.Clone(tx.Bucket([]byte(bucketMeta)).Get([]byte(keySnapshot)))
-		return tx.Bucket([]byte(bucketLog)).ForEach(func(key, record []byte) error {
-			return t.putEntry(logIndex(key), bytes.Clone(record))
+		t.Snapshot = bytes.Clone(tx.Bucket([]byte(journal.BucketMeta)).Get([]byte(journal.KeySnapshot)))
+		return tx.Bucket([]byte(journal.BucketLog)).ForEach(func(key, record []byte) error {
+			return t.PutEntry(journal.LogIndex(key), bytes.Clone(record))
 		})
 	}); err != nil {
 		return err
@@ -126,7 +100,7 @@ func (s *Store) convert(changes []change) error {
 	if err := s.hook(); err != nil {
 		return err
 	}
-	j, err := CreateJournal(s.journalOptions(), d, t, changes)
+	j, err := journal.Create(s.journalOptions(), d, t, changes)
 	if err != nil {
 		return err
 	}
@@ -151,42 +125,44 @@ type boltTable struct {
 
 func newBoltTable(tx *bbolt.Tx) (t *boltTable, err error) {
 	t = &boltTable{tx: tx}
-	if t.meta, err = tx.CreateBucketIfNotExists([]byte(bucketMeta)); err != nil {
+	if t.meta, err = tx.CreateBucketIfNotExists([]byte(journal.BucketMeta)); err != nil {
 		return nil, err
 	}
-	t.log, err = tx.CreateBucketIfNotExists([]byte(bucketLog))
+	t.log, err = tx.CreateBucketIfNotExists([]byte(journal.BucketLog))
 	return t, err
 }
 
-func (t *boltTable) entry(index uint64) []byte { return t.log.Get(logKey(index)) }
+func (t *boltTable) Entry(index uint64) []byte { return t.log.Get(journal.LogKey(index)) }
 
-func (t *boltTable) putEntry(index uint64, record []byte) error {
-	return t.log.Put(logKey(index), record)
+func (t *boltTable) PutEntry(index uint64, record []byte) error {
+	return t.log.Put(journal.LogKey(index), record)
 }
 
-func (t *boltTable) deleteEntry(index uint64) error { return t.log.Delete(logKey(index)) }
+func (t *boltTable) DeleteEntry(index uint64) error { return t.log.Delete(journal.LogKey(index)) }
 
-func (t *boltTable) clearLog() (err error) {
-	if err := t.tx.DeleteBucket([]byte(bucketLog)); err != nil {
+func (t *boltTable) ClearLog() (err error) {
+	if err := t.tx.DeleteBucket([]byte(journal.BucketLog)); err != nil {
 		return err
 	}
-	t.log, err = t.tx.CreateBucket([]byte(bucketLog))
+	t.log, err = t.tx.CreateBucket([]byte(journal.BucketLog))
 	return err
 }
 
-func (t *boltTable) putSnapshot(record []byte) error { return t.meta.Put([]byte(keySnapshot), record) }
+func (t *boltTable) PutSnapshot(record []byte) error {
+	return t.meta.Put([]byte(journal.KeySnapshot), record)
+}
 
 // finish stores the small records. They are cheap, so every transaction writes all of them, the
 // state last because it has the checksums of the others.
-func (t *boltTable) finish(d *draft) error {
-	d.seal(uint64(t.tx.ID()))
+func (t *boltTable) finish(d *journal.Draft) error {
+	d.Seal(uint64(t.tx.ID()))
 	return errors.Join(
-		t.put(keyFormat, encodeFormat(FormatBolt)),
-		t.put(keyIdentity, encodeIdentity(d.identity)),
-		t.put(keyState, encodeState(d.state)),
+		t.put(journal.KeyFormat, journal.EncodeFormat(FormatBolt)),
+		t.put(journal.KeyIdentity, journal.EncodeIdentity(d.Identity)),
+		t.put(journal.KeyState, journal.EncodeState(d.State)),
 	)
 }
 
 func (t *boltTable) put(key string, payload []byte) error {
-	return t.meta.Put([]byte(key), encodeRecord(bucketMeta, []byte(key), payload))
+	return t.meta.Put([]byte(key), journal.EncodeRecord(journal.BucketMeta, []byte(key), payload))
 }

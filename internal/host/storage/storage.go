@@ -11,21 +11,9 @@ import (
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
-	"go.etcd.io/raft/v3/raftpb"
-)
 
-// Identity tells whose data a directory holds (I6).
-type Identity struct {
-	// ClusterID is 0 until the cluster is formed, and never changes after that.
-	ClusterID uint64
-	NodeID    uint64
-	// Incarnation is a random number, drawn when the directory was created. It tells a
-	// directory from another one that the same node had before.
-	Incarnation uint64
-	// Boot counts how often the directory was opened, this time included. It is
-	// durable before Open returns.
-	Boot uint64
-}
+	"github.com/isotone/isotone/internal/core/journal"
+)
 
 // Options are the arguments of [Open].
 type Options struct {
@@ -49,17 +37,6 @@ type Options struct {
 	steps func(step string) error
 }
 
-// Recovered is what [Open] found. The caller owns all of it.
-type Recovered struct {
-	// Fresh is set if this call created the directory.
-	Fresh     bool
-	Format    uint32 // of the data file
-	Identity  Identity
-	HardState *raftpb.HardState // nil if none; Commit is never below the snapshot
-	Snapshot  *raftpb.Snapshot  // nil if none
-	Entries   []*raftpb.Entry   // the log after the snapshot: contiguous, ascending
-}
-
 // Store is an open data directory. One goroutine at a time may use it.
 type Store struct {
 	dir, path    string
@@ -70,10 +47,10 @@ type Store struct {
 	file *os.File // the data file; owned by db once that is open
 	// One of these is the format of the file; the other one is nil.
 	db      *bbolt.DB
-	journal *Journal
+	journal *journal.Journal
 
 	identity Identity
-	state    state
+	state    journal.State
 	failed   error // the first failure of Save; final (I8)
 	panicked bool  // bbolt panicked, and may still hold its locks
 	closed   bool
@@ -173,7 +150,7 @@ func (s *Store) read() (r Recovered, err error) {
 	if err != nil {
 		return Recovered{}, fmt.Errorf("storage: data file: %w", err)
 	}
-	found, err := IsJournal(s.file)
+	found, err := isJournal(s.file)
 	switch {
 	case err != nil:
 		return Recovered{}, err
@@ -191,7 +168,7 @@ func (s *Store) readJournal() (r Recovered, err error) {
 	if locked, err := awaitLock(s.file); err != nil || !locked {
 		return Recovered{}, cmp.Or(err, inUse(s.dir))
 	}
-	s.journal, r, err = OpenJournal(s.journalOptions(), &file{s.file, s, true})
+	s.journal, r, err = journal.Open(s.journalOptions(), &file{s.file, s, true})
 	return r, err
 }
 
@@ -238,7 +215,7 @@ func (s *Store) openBolt() (*bbolt.DB, error) {
 // CorruptError.
 func (s *Store) located(err error) error {
 	if p, ok := errors.AsType[*panicError](err); ok {
-		err = corrupt("the file", "%v", p)
+		err = journal.Corrupt("the file", "%v", p)
 	}
 	if c, ok := errors.AsType[*CorruptError](err); ok {
 		c.Path = s.path

@@ -1,12 +1,12 @@
-package storage
+package journal
 
 import "fmt"
 
-// CreateJournal writes the first file of a journal: the state of d with the changes. The table of d is
+// Create writes the first file of a journal: the state of d with the changes. The table of d is
 // t. The data file that was there before is replaced.
-func CreateJournal(o JournalOptions, d draft, t *memoryTable, changes []change) (*Journal, error) {
-	d.table = t
-	if err := d.applyAll(changes); err != nil {
+func Create(o Options, d Draft, t *MemoryTable, changes []Change) (*Journal, error) {
+	d.Table = t
+	if err := d.ApplyAll(changes); err != nil {
 		return nil, err
 	}
 	j := &Journal{o: o, table: t}
@@ -23,7 +23,7 @@ func (j *Journal) Begin() error {
 		return err
 	}
 	d := j.draft()
-	d.identity.Boot++
+	d.Identity.Boot++
 	return j.replace(&d)
 }
 
@@ -31,15 +31,15 @@ func (j *Journal) Begin() error {
 // no room. After an error the journal must not be used: how much of them is on the disk is unknown
 // (I8).
 func (j *Journal) Save(writes ...Write) error {
-	changes, _, err := prepareAll(writes)
+	changes, _, err := PrepareAll(writes)
 	if err != nil {
 		return err
 	}
 	d := j.draft()
-	if err := d.applyAll(changes); err != nil {
+	if err := d.ApplyAll(changes); err != nil {
 		return err
 	}
-	d.seal(j.record + 1)
+	d.Seal(j.record + 1)
 	payload := encodeJournalRecord(&d, changes)
 	if sectorsFor(len(payload)) > j.sectors-j.next {
 		return j.replace(&d)
@@ -47,11 +47,11 @@ func (j *Journal) Save(writes ...Write) error {
 	if err := j.append(payload); err != nil {
 		return err
 	}
-	j.identity, j.state = d.identity, d.state
+	j.identity, j.state = d.Identity, d.State
 	return nil
 }
 
-func (j *Journal) draft() draft { return draft{table: j.table, identity: j.identity, state: j.state} }
+func (j *Journal) draft() Draft { return Draft{Table: j.table, Identity: j.identity, State: j.state} }
 
 // append writes a record and syncs it.
 func (j *Journal) append(payload []byte) error {
@@ -63,21 +63,21 @@ func (j *Journal) append(payload []byte) error {
 		return fmt.Errorf("its size has changed from %d to %d", j.size(), size)
 	}
 	b := appendSectors(nil, j.salt, j.next, j.record+1, payload)
-	if _, err := j.file.WriteAt(b, markerBytes+j.next*sectorBytes); err != nil {
+	if _, err := j.file.WriteAt(b, j.at(j.next)); err != nil {
 		return err
 	}
 	if err := j.file.SyncData(); err != nil {
 		return err
 	}
 	j.record++
-	j.next += int64(len(b) / sectorBytes)
+	j.next += int64(len(b) / SectorBytes)
 	return nil
 }
 
 // replace goes on in a new file with the state d. It syncs twice: the file, and the directory.
-func (j *Journal) replace(d *draft) error {
-	d.seal(1)
-	next := Journal{o: j.o, salt: j.o.Salt(), record: 1, table: j.table, identity: d.identity, state: d.state}
+func (j *Journal) replace(d *Draft) error {
+	d.Seal(1)
+	next := Journal{o: j.o, salt: j.o.Salt(), record: 1, table: j.table, identity: d.Identity, state: d.State}
 	content, err := next.encode(d)
 	if err != nil {
 		return err
@@ -93,15 +93,15 @@ func (j *Journal) replace(d *draft) error {
 }
 
 // encode returns the content of a new file, and sets what it follows from that in j.
-func (j *Journal) encode(d *draft) ([]byte, error) {
-	payload := encodeJournalRecord(d, j.table.whole(&d.state))
+func (j *Journal) encode(d *Draft) ([]byte, error) {
+	payload := encodeJournalRecord(d, j.table.whole(&d.State))
 	if len(payload) > journalRecordBytesMax {
 		return nil, &LimitError{What: "the state of the node", Size: len(payload), Max: journalRecordBytesMax}
 	}
 	j.next = 1 + sectorsFor(len(payload))
 	j.sectors = j.next + j.o.SpareSectors
 	content := make([]byte, 0, j.size())
-	content = append(append(content, marker()...), journalHead(j.salt, j.sectors)...)
+	content = append(append(content, j.o.Head...), journalHead(j.salt, j.sectors)...)
 	return appendSectors(content, j.salt, 1, 1, payload)[:j.size()], nil
 }
 

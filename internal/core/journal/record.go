@@ -1,4 +1,4 @@
-package storage
+package journal
 
 import (
 	"encoding/binary"
@@ -11,7 +11,7 @@ import (
 )
 
 // The formats of the data file. The format record itself, its place and its encoding never
-// change, so that every version can report the format of a file: see marker.go for how a journal
+// change, so that every version can report the format of a file: see marker.go of internal/host/storage for how a journal
 // has one.
 const (
 	// FormatBolt is a file of bbolt. Every directory begins with it.
@@ -33,13 +33,13 @@ const (
 )
 
 const (
-	bucketMeta = "isotone"
-	bucketLog  = "log"
+	BucketMeta = "isotone"
+	BucketLog  = "log"
 
-	keyFormat   = "format"
-	keyIdentity = "identity"
-	keyState    = "state"
-	keySnapshot = "snapshot"
+	KeyFormat   = "format"
+	KeyIdentity = "identity"
+	KeyState    = "state"
+	KeySnapshot = "snapshot"
 )
 
 const (
@@ -48,39 +48,39 @@ const (
 	identityBytes    = 4 * 8
 	stateBytes       = 1 + 11*8
 	entryHeaderBytes = 8 + 1
-	logKeyBytes      = 8
+	LogKeyBytes      = 8
 )
 
 var (
 	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
-	errChecksum = errors.New("its checksum does not match its content")
+	ErrChecksum = errors.New("its checksum does not match its content")
 	errLength   = errors.New("it has the wrong length")
 )
 
-// position is a place in the log: an index and the term of the entry there.
-type position struct{ index, term uint64 }
+// Position is a place in the log: an index and the term of the entry there.
+type Position struct{ Index, Term uint64 }
 
-// state is the record that every transaction rewrites. Besides the hard state it has the
+// State is the record that every transaction rewrites. Besides the hard state it has the
 // checksums of all other records. Without them, a log that has lost its end, or a page whose
 // last write the disk lost, would look like an older but healthy state.
-type state struct {
-	transaction        uint64 // the transaction of bbolt that wrote this record, or the number of the record in the journal
-	hasHard            bool
-	term, vote, commit uint64
-	snapshot           position // zero if there is none
-	last               position // last entry; equal to snapshot if the log is empty
+type State struct {
+	Transaction        uint64 // the transaction of bbolt that wrote this record, or the number of the record in the journal
+	HasHard            bool
+	Term, Vote, Commit uint64
+	Snapshot           Position // zero if there is none
+	Last               Position // last entry; equal to snapshot if the log is empty
 
-	identitySum uint64 // checksum of the identity record
-	snapshotSum uint64 // checksum of the snapshot record; zero if there is none
-	logSum      uint64 // all checksums of the log's records, XORed
+	IdentitySum uint64 // checksum of the identity record
+	SnapshotSum uint64 // checksum of the snapshot record; zero if there is none
+	LogSum      uint64 // all checksums of the log's records, XORed
 }
 
-// hardState returns the raft form, or nil if none was ever saved.
-func (s *state) hardState() *raftpb.HardState {
-	if !s.hasHard {
+// HardState returns the raft form, or nil if none was ever saved.
+func (s *State) HardState() *raftpb.HardState {
+	if !s.HasHard {
 		return nil
 	}
-	return &raftpb.HardState{Term: new(s.term), Vote: new(s.vote), Commit: new(s.commit)}
+	return &raftpb.HardState{Term: new(s.Term), Vote: new(s.Vote), Commit: new(s.Commit)}
 }
 
 // checksum covers the place of a record as well as its content. The key's length keeps key and
@@ -93,48 +93,48 @@ func checksum(bucket string, key, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, payload)
 }
 
-// encodeRecord returns the stored form of payload: its checksum, then itself.
-func encodeRecord(bucket string, key, payload []byte) []byte {
+// EncodeRecord returns the stored form of payload: its checksum, then itself.
+func EncodeRecord(bucket string, key, payload []byte) []byte {
 	record := make([]byte, 0, checksumBytes+len(payload))
 	record = binary.BigEndian.AppendUint32(record, checksum(bucket, key, payload))
 	return append(record, payload...)
 }
 
-// recordSum returns the checksum in a record, and 0 if the record is too short to have one.
-func recordSum(record []byte) uint64 {
+// RecordSum returns the checksum in a record, and 0 if the record is too short to have one.
+func RecordSum(record []byte) uint64 {
 	if len(record) < checksumBytes {
 		return 0
 	}
 	return uint64(binary.BigEndian.Uint32(record))
 }
 
-// decodeRecord returns the payload of a record found in bucket under key. The
+// DecodeRecord returns the payload of a record found in bucket under key. The
 // payload shares memory with record.
-func decodeRecord(bucket string, key, record []byte) ([]byte, error) {
+func DecodeRecord(bucket string, key, record []byte) ([]byte, error) {
 	if len(record) < checksumBytes {
 		return nil, errLength
 	}
 	payload := record[checksumBytes:]
 	if binary.BigEndian.Uint32(record) != checksum(bucket, key, payload) {
-		return nil, errChecksum
+		return nil, ErrChecksum
 	}
 	return payload, nil
 }
 
-func encodeFormat(format uint32) []byte { return binary.BigEndian.AppendUint32(nil, format) }
+func EncodeFormat(format uint32) []byte { return binary.BigEndian.AppendUint32(nil, format) }
 
-func decodeFormat(b []byte) (uint32, error) {
+func DecodeFormat(b []byte) (uint32, error) {
 	if len(b) != formatBytes {
 		return 0, errLength
 	}
 	return binary.BigEndian.Uint32(b), nil
 }
 
-func encodeIdentity(id Identity) []byte {
+func EncodeIdentity(id Identity) []byte {
 	return appendUint64s(nil, id.ClusterID, id.NodeID, id.Incarnation, id.Boot)
 }
 
-func decodeIdentity(b []byte) (id Identity, err error) {
+func DecodeIdentity(b []byte) (id Identity, err error) {
 	if len(b) != identityBytes {
 		return Identity{}, errLength
 	}
@@ -145,48 +145,48 @@ func decodeIdentity(b []byte) (id Identity, err error) {
 	return id, nil
 }
 
-func encodeState(s state) []byte {
+func EncodeState(s State) []byte {
 	b := make([]byte, 1, stateBytes)
-	if s.hasHard {
+	if s.HasHard {
 		b[0] = 1
 	}
-	return appendUint64s(b, s.transaction, s.term, s.vote, s.commit,
-		s.snapshot.index, s.snapshot.term, s.last.index, s.last.term,
-		s.identitySum, s.snapshotSum, s.logSum)
+	return appendUint64s(b, s.Transaction, s.Term, s.Vote, s.Commit,
+		s.Snapshot.Index, s.Snapshot.Term, s.Last.Index, s.Last.Term,
+		s.IdentitySum, s.SnapshotSum, s.LogSum)
 }
 
-func decodeState(b []byte) (s state, err error) {
+func DecodeState(b []byte) (s State, err error) {
 	if len(b) != stateBytes {
-		return state{}, errLength
+		return State{}, errLength
 	}
-	s.hasHard = b[0] == 1
-	readUint64s(b[1:], &s.transaction, &s.term, &s.vote, &s.commit,
-		&s.snapshot.index, &s.snapshot.term, &s.last.index, &s.last.term,
-		&s.identitySum, &s.snapshotSum, &s.logSum)
+	s.HasHard = b[0] == 1
+	readUint64s(b[1:], &s.Transaction, &s.Term, &s.Vote, &s.Commit,
+		&s.Snapshot.Index, &s.Snapshot.Term, &s.Last.Index, &s.Last.Term,
+		&s.IdentitySum, &s.SnapshotSum, &s.LogSum)
 	switch {
 	case b[0] > 1:
-		return state{}, fmt.Errorf("it has the unknown flag %d", b[0])
-	case s.last.index < s.snapshot.index || s.last.term < s.snapshot.term:
-		return state{}, errors.New("the log ends before the snapshot")
-	case s.hasHard && s.commit > s.last.index:
-		return state{}, fmt.Errorf("it commits index %d, and the log ends at %d", s.commit, s.last.index)
-	case s.hasHard && s.commit < s.snapshot.index:
-		return state{}, fmt.Errorf("it commits index %d, and the snapshot is at %d", s.commit, s.snapshot.index)
-	case !s.hasHard && (s.term|s.vote|s.commit|s.snapshot.index) != 0:
-		return state{}, errors.New("it lacks the mark of a hard state")
+		return State{}, fmt.Errorf("it has the unknown flag %d", b[0])
+	case s.Last.Index < s.Snapshot.Index || s.Last.Term < s.Snapshot.Term:
+		return State{}, errors.New("the log ends before the snapshot")
+	case s.HasHard && s.Commit > s.Last.Index:
+		return State{}, fmt.Errorf("it commits index %d, and the log ends at %d", s.Commit, s.Last.Index)
+	case s.HasHard && s.Commit < s.Snapshot.Index:
+		return State{}, fmt.Errorf("it commits index %d, and the snapshot is at %d", s.Commit, s.Snapshot.Index)
+	case !s.HasHard && (s.Term|s.Vote|s.Commit|s.Snapshot.Index) != 0:
+		return State{}, errors.New("it lacks the mark of a hard state")
 	}
 	return s, nil
 }
 
-func encodeEntry(e *raftpb.Entry) []byte {
+func EncodeEntry(e *raftpb.Entry) []byte {
 	b := make([]byte, 0, entryHeaderBytes+len(e.GetData()))
 	b = binary.BigEndian.AppendUint64(b, e.GetTerm())
 	b = append(b, byte(e.GetType()))
 	return append(b, e.GetData()...)
 }
 
-// decodeEntry returns the entry at index. It owns its data; empty data is nil.
-func decodeEntry(index uint64, b []byte) (*raftpb.Entry, error) {
+// DecodeEntry returns the entry at index. It owns its data; empty data is nil.
+func DecodeEntry(index uint64, b []byte) (*raftpb.Entry, error) {
 	if len(b) < entryHeaderBytes || len(b) > entryHeaderBytes+EntryDataBytesMax {
 		return nil, errLength
 	}
@@ -201,7 +201,7 @@ func decodeEntry(index uint64, b []byte) (*raftpb.Entry, error) {
 	return e, nil
 }
 
-func encodeSnapshot(s *raftpb.Snapshot) ([]byte, error) {
+func EncodeSnapshot(s *raftpb.Snapshot) ([]byte, error) {
 	b, err := proto.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("encode snapshot: %w", err)
@@ -213,8 +213,8 @@ func encodeSnapshot(s *raftpb.Snapshot) ([]byte, error) {
 	return b, nil
 }
 
-// decodeSnapshot returns the snapshot. It owns its data.
-func decodeSnapshot(b []byte) (*raftpb.Snapshot, error) {
+// DecodeSnapshot returns the snapshot. It owns its data.
+func DecodeSnapshot(b []byte) (*raftpb.Snapshot, error) {
 	if len(b) > SnapshotBytesMax {
 		return nil, errLength
 	}
@@ -225,14 +225,14 @@ func decodeSnapshot(b []byte) (*raftpb.Snapshot, error) {
 	return s, nil
 }
 
-func snapshotPosition(s *raftpb.Snapshot) position {
-	return position{s.GetMetadata().GetIndex(), s.GetMetadata().GetTerm()}
+func SnapshotPosition(s *raftpb.Snapshot) Position {
+	return Position{s.GetMetadata().GetIndex(), s.GetMetadata().GetTerm()}
 }
 
-// logIndex is the reverse of logKey.
-func logIndex(key []byte) uint64 { return binary.BigEndian.Uint64(key) }
+// LogIndex is the reverse of logKey.
+func LogIndex(key []byte) uint64 { return binary.BigEndian.Uint64(key) }
 
-func logKey(index uint64) []byte { return binary.BigEndian.AppendUint64(nil, index) }
+func LogKey(index uint64) []byte { return binary.BigEndian.AppendUint64(nil, index) }
 
 func appendUint64s(b []byte, values ...uint64) []byte {
 	for _, v := range values {

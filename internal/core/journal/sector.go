@@ -1,14 +1,13 @@
-package storage
+package journal
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 )
 
-// A journal is a row of sectors behind the marker. A sector has a header and a part of one
+// A journal is a row of sectors behind the head of the file. A sector has a header and a part of one
 // record, or is empty, which means that all its bytes are 0. The numbers in the header are
 // big-endian:
 //
@@ -22,10 +21,10 @@ import (
 // file as its content.
 
 const (
-	// sectorBytes is what every disk writes whole or not at all.
-	sectorBytes        = 512
+	// SectorBytes is what every disk writes whole or not at all.
+	SectorBytes        = 512
 	sectorHeaderBytes  = 20
-	sectorContentBytes = sectorBytes - sectorHeaderBytes
+	sectorContentBytes = SectorBytes - sectorHeaderBytes
 	// journalRecordBytesMax bounds one record, which may hold the whole state: a snapshot, and a log
 	// of some hundred kilobytes.
 	journalRecordBytesMax = 1 << 30
@@ -59,7 +58,7 @@ func appendSectors(b []byte, salt uint64, number int64, record uint64, payload [
 
 func appendSector(b []byte, salt uint64, number int64, s sector) []byte {
 	at := len(b)
-	b = append(b, make([]byte, sectorBytes)...)
+	b = append(b, make([]byte, SectorBytes)...)
 	raw := b[at:]
 	binary.BigEndian.PutUint64(raw[4:], s.record)
 	binary.BigEndian.PutUint32(raw[12:], s.length)
@@ -83,7 +82,7 @@ func decodeSector(raw []byte, salt uint64, number int64) (s sector, ok bool, err
 		return sector{}, false, nil
 	}
 	if binary.BigEndian.Uint32(raw) != sectorSum(salt, number, raw) {
-		return sector{}, false, errChecksum
+		return sector{}, false, ErrChecksum
 	}
 	s = sector{
 		record: binary.BigEndian.Uint64(raw[4:]), length: binary.BigEndian.Uint32(raw[12:]),
@@ -121,8 +120,8 @@ func decodeHead(raw []byte) (salt uint64, sectors int64, err error) {
 	readUint64s(raw[sectorHeaderBytes:], &salt, &count)
 	switch {
 	case string(raw) != string(journalHead(salt, int64(count))):
-		return 0, 0, errChecksum
-	case count < 2 || count > journalBytesMax/sectorBytes:
+		return 0, 0, ErrChecksum
+	case count < 2 || count > journalBytesMax/SectorBytes:
 		return 0, 0, fmt.Errorf("it counts %d sectors", count)
 	}
 	return salt, int64(count), nil
@@ -130,9 +129,7 @@ func decodeHead(raw []byte) (salt uint64, sectors int64, err error) {
 
 // sectorReader reads sectors, mostly in order, some at a time.
 type sectorReader struct {
-	file    io.ReaderAt
-	salt    uint64
-	sectors int64
+	journal *Journal
 	from    int64  // number of the first sector in buffer
 	buffer  []byte // whole sectors
 }
@@ -142,19 +139,19 @@ const sectorsAtOnce = 128
 
 // at returns a sector of the file; see decodeSector. It is valid until the next call.
 func (r *sectorReader) at(number int64) (sector, bool, error) {
-	if i := number - r.from; i < 0 || i >= int64(len(r.buffer)/sectorBytes) {
-		n := min(r.sectors-number, sectorsAtOnce)
+	if i := number - r.from; i < 0 || i >= int64(len(r.buffer)/SectorBytes) {
+		n := min(r.journal.sectors-number, sectorsAtOnce)
 		if cap(r.buffer) == 0 {
-			r.buffer = make([]byte, 0, sectorsAtOnce*sectorBytes)
+			r.buffer = make([]byte, 0, sectorsAtOnce*SectorBytes)
 		}
-		r.from, r.buffer = number, r.buffer[:n*sectorBytes]
-		if err := readAt(r.file, r.buffer, markerBytes+number*sectorBytes); err != nil {
+		r.from, r.buffer = number, r.buffer[:n*SectorBytes]
+		if err := ReadAt(r.journal.file, r.buffer, r.journal.at(number)); err != nil {
 			r.buffer = r.buffer[:0]
 			return sector{}, false, err
 		}
 	}
-	raw := r.buffer[(number-r.from)*sectorBytes:][:sectorBytes]
-	s, ok, err := decodeSector(raw, r.salt, number)
+	raw := r.buffer[(number-r.from)*SectorBytes:][:SectorBytes]
+	s, ok, err := decodeSector(raw, r.journal.salt, number)
 	if err != nil {
 		return sector{}, false, corruptSector(number, "%v", err)
 	}
@@ -162,5 +159,5 @@ func (r *sectorReader) at(number int64) (sector, bool, error) {
 }
 
 func corruptSector(number int64, format string, args ...any) *CorruptError {
-	return corrupt(fmt.Sprintf("sector %d", number), format, args...)
+	return Corrupt(fmt.Sprintf("sector %d", number), format, args...)
 }

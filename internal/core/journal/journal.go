@@ -1,7 +1,6 @@
-package storage
+package journal
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -32,8 +31,10 @@ type Files interface {
 }
 
 // Options are where a journal is kept, and how.
-type JournalOptions struct {
+type Options struct {
 	Files Files
+	// Head is what a file begins with, before its sectors. A journal does not read it.
+	Head []byte
 	// Salt returns a random number.
 	Salt func() uint64
 	// SpareSectors is how many sectors a new file has beyond the state.
@@ -44,30 +45,29 @@ type JournalOptions struct {
 // sector is written once: what a crash leaves of a record that was not complete is never
 // overwritten, because Begin goes on in a new file. One goroutine at a time may use it.
 type Journal struct {
-	o       JournalOptions
+	o       Options
 	file    File
 	salt    uint64 // random; no sector of another file is valid in this one
 	sectors int64  // in the file, the head included
 	next    int64  // the first empty sector
 	record  uint64 // number of the last record
-	table   *memoryTable
+	table   *MemoryTable
 
 	identity Identity
-	state    state
+	state    State
 }
 
-// OpenJournal reads a journal, without changing it, and returns what its complete records result in.
+// Open reads a journal, without changing it, and returns what its complete records result in.
 // Errors are those of readJournal. Before the first Save, Begin must be called.
-func OpenJournal(o JournalOptions, file File) (*Journal, Recovered, error) {
+func Open(o Options, file File) (*Journal, Recovered, error) {
 	size, err := file.Size()
 	if err != nil {
 		return nil, Recovered{}, err
 	}
-	j, err := readJournal(file, size)
+	j, err := readJournal(o, file, size)
 	if err != nil {
 		return nil, Recovered{}, err
 	}
-	j.o, j.file = o, file
 	r, err := j.recovered()
 	return j, r, err
 }
@@ -78,43 +78,33 @@ func (j *Journal) Identity() Identity { return j.identity }
 // Close closes the file. It writes nothing: whatever was saved is durable already.
 func (j *Journal) Close() error { return j.file.Close() }
 
+// at returns where a sector is in the file.
+func (j *Journal) at(number int64) int64 { return int64(len(j.o.Head)) + number*SectorBytes }
+
 // Size returns the size of the file in bytes.
 func (j *Journal) Size() (int64, error) { return j.file.Size() }
 
 // size returns the size that the file should have.
-func (j *Journal) size() int64 { return markerBytes + j.sectors*sectorBytes }
-
-// IsJournal reports whether a file has the head of a journal.
-func IsJournal(file io.ReaderAt) (bool, error) {
-	b := make([]byte, markerBytes)
-	n, err := file.ReadAt(b, 0)
-	switch {
-	case n == len(b):
-		return bytes.Equal(b, marker()), nil
-	case errors.Is(err, io.EOF):
-		return false, nil
-	}
-	return false, fmt.Errorf("storage: %w", err)
-}
+func (j *Journal) size() int64 { return j.at(j.sectors) }
 
 // readJournal returns a journal of the given size in bytes. It returns a [CorruptError] if a sector is anything but what Save wrote, or empty because
 // the write that would have filled it never ended. Errors of file itself are returned as they
 // are. It needs no more memory than some multiple of the size.
-func readJournal(file io.ReaderAt, size int64) (*Journal, error) {
-	head := make([]byte, sectorBytes)
-	if err := readAt(file, head, markerBytes); err != nil {
+func readJournal(o Options, file File, size int64) (*Journal, error) {
+	head := make([]byte, SectorBytes)
+	if err := ReadAt(file, head, int64(len(o.Head))); err != nil {
 		return nil, err
 	}
-	j := &Journal{next: 1, table: newMemoryTable()}
+	j := &Journal{o: o, file: file, next: 1, table: NewMemoryTable()}
 	var err error
 	if j.salt, j.sectors, err = decodeHead(head); err != nil {
 		return nil, corruptSector(0, "%v", err)
 	}
 	if j.size() != size {
-		return nil, corrupt("the file", "it has %d bytes and should have %d", size, j.size())
+		return nil, Corrupt("the file", "it has %d bytes and should have %d", size, j.size())
 	}
-	d := &draft{table: j.table}
-	r := &sectorReader{file: file, salt: j.salt, sectors: j.sectors}
+	d := &Draft{Table: j.table}
+	r := &sectorReader{journal: j}
 	for j.next < j.sectors {
 		payload, err := j.readRecord(r)
 		if err != nil {
@@ -122,16 +112,16 @@ func readJournal(file io.ReaderAt, size int64) (*Journal, error) {
 		}
 		if payload == nil {
 			err = j.checkTail(r)
-			j.identity, j.state = d.identity, d.state
+			j.identity, j.state = d.Identity, d.State
 			return j, err
 		}
 		if err := d.replay(j.record+1, payload); err != nil {
-			return nil, corrupt(fmt.Sprintf("record %d at sector %d", j.record+1, j.next), "%v", err)
+			return nil, Corrupt(fmt.Sprintf("record %d at sector %d", j.record+1, j.next), "%v", err)
 		}
 		j.record++
 		j.next += sectorsFor(len(payload))
 	}
-	j.identity, j.state = d.identity, d.state
+	j.identity, j.state = d.Identity, d.State
 	return j, nil
 }
 
@@ -170,7 +160,7 @@ func (j *Journal) checkPart(s sector, number int64, length uint32) error {
 // but for some of the one record that was under way when the process or the machine stopped.
 func (j *Journal) checkTail(r *sectorReader) error {
 	if j.record == 0 {
-		return corrupt("record 1", "it is not complete, although the file was synced with it")
+		return Corrupt("record 1", "it is not complete, although the file was synced with it")
 	}
 	var length uint32
 	for number := j.next; number < j.sectors; number++ {
@@ -194,13 +184,13 @@ func (j *Journal) checkTail(r *sectorReader) error {
 }
 
 // replay applies a record, and checks that it results in what it says.
-func (d *draft) replay(number uint64, payload []byte) error {
+func (d *Draft) replay(number uint64, payload []byte) error {
 	r, err := decodeJournalRecord(payload)
 	if err != nil {
 		return err
 	}
 	if number > 1 {
-		named := d.identity
+		named := d.Identity
 		if named.ClusterID == 0 {
 			named.ClusterID = r.identity.ClusterID
 		}
@@ -208,11 +198,11 @@ func (d *draft) replay(number uint64, payload []byte) error {
 			return errors.New("it has another identity than the record before it")
 		}
 	}
-	if err := d.applyAll(r.changes); err != nil {
+	if err := d.ApplyAll(r.changes); err != nil {
 		return err
 	}
-	d.identity = r.identity
-	if d.seal(number); d.state != r.state {
+	d.Identity = r.identity
+	if d.Seal(number); d.State != r.state {
 		return errors.New("it does not result in the state that it should")
 	}
 	return nil

@@ -1,4 +1,4 @@
-package storage
+package journal
 
 import (
 	"encoding/binary"
@@ -29,8 +29,8 @@ const (
 )
 
 // encodeJournalRecord returns the record of changes that resulted in d.
-func encodeJournalRecord(d *draft, changes []change) []byte {
-	b := append(encodeIdentity(d.identity), encodeState(d.state)...)
+func encodeJournalRecord(d *Draft, changes []Change) []byte {
+	b := append(EncodeIdentity(d.Identity), EncodeState(d.State)...)
 	for i := range changes {
 		b = appendChange(b, &changes[i])
 	}
@@ -38,7 +38,7 @@ func encodeJournalRecord(d *draft, changes []change) []byte {
 }
 
 // appendChange appends what a change has beside the cluster ID, which is in the identity.
-func appendChange(b []byte, c *change) []byte {
+func appendChange(b []byte, c *Change) []byte {
 	parts := c.parts()
 	if parts == 0 {
 		return b
@@ -51,7 +51,7 @@ func appendChange(b []byte, c *change) []byte {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(c.entries)))
 	}
 	for _, e := range c.entries {
-		b = appendBytes(appendUint64s(b, e.at.index), e.payload)
+		b = appendBytes(appendUint64s(b, e.at.Index), e.payload)
 	}
 	if h := c.hard; h != nil {
 		b = appendUint64s(b, h.term, h.vote, h.commit)
@@ -63,7 +63,7 @@ func appendChange(b []byte, c *change) []byte {
 }
 
 // parts says which parts a change has.
-func (c *change) parts() (parts byte) {
+func (c *Change) parts() (parts byte) {
 	if c.snapshot != nil {
 		parts |= partSnapshot
 	}
@@ -86,8 +86,8 @@ func appendBytes(b, payload []byte) []byte {
 // journalRecord is a decoded record.
 type journalRecord struct {
 	identity Identity
-	state    state
-	changes  []change
+	state    State
+	changes  []Change
 }
 
 // decodeJournalRecord is the reverse of encodeJournalRecord. The changes share memory with b.
@@ -95,10 +95,10 @@ func decodeJournalRecord(b []byte) (r journalRecord, err error) {
 	if len(b) < identityBytes+stateBytes {
 		return r, errLength
 	}
-	if r.identity, err = decodeIdentity(b[:identityBytes]); err != nil {
+	if r.identity, err = DecodeIdentity(b[:identityBytes]); err != nil {
 		return r, fmt.Errorf("its identity: %w", err)
 	}
-	if r.state, err = decodeState(b[identityBytes:][:stateBytes]); err != nil {
+	if r.state, err = DecodeState(b[identityBytes:][:stateBytes]); err != nil {
 		return r, fmt.Errorf("its state: %w", err)
 	}
 	d := partDecoder{b[identityBytes+stateBytes:]}
@@ -115,7 +115,7 @@ func decodeJournalRecord(b []byte) (r journalRecord, err error) {
 // partDecoder takes parts of changes from the front of b.
 type partDecoder struct{ b []byte }
 
-func (d *partDecoder) change() (c change, err error) {
+func (d *partDecoder) change() (c Change, err error) {
 	head, err := d.take(1)
 	if err != nil {
 		return c, err
@@ -170,14 +170,14 @@ func (d *partDecoder) snapshot() (*snapshotChange, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := decodeSnapshot(payload)
+	s, err := DecodeSnapshot(payload)
 	if err != nil {
 		return nil, fmt.Errorf("its snapshot: %w", err)
 	}
 	if s.GetMetadata().GetIndex() == 0 {
 		return nil, errors.New("its snapshot has no index")
 	}
-	return &snapshotChange{snapshotPosition(s), payload}, nil
+	return &snapshotChange{SnapshotPosition(s), payload}, nil
 }
 
 func (d *partDecoder) entries() (entries []entryChange, err error) {
@@ -198,72 +198,72 @@ func (d *partDecoder) entries() (entries []entryChange, err error) {
 		if err != nil {
 			return nil, err
 		}
-		e, err := decodeEntry(index, payload)
+		e, err := DecodeEntry(index, payload)
 		if err != nil {
 			return nil, fmt.Errorf("its log entry %d: %w", index, err)
 		}
-		entries = append(entries, entryChange{position{index, e.GetTerm()}, payload})
+		entries = append(entries, entryChange{Position{index, e.GetTerm()}, payload})
 	}
 	return entries, nil
 }
 
-// memoryTable is the table of a journal: what its records result in.
-type memoryTable struct {
-	snapshot []byte // nil if there is none
+// MemoryTable is the table of a journal: what its records result in.
+type MemoryTable struct {
+	Snapshot []byte // nil if there is none
 	log      map[uint64][]byte
 }
 
-func newMemoryTable() *memoryTable { return &memoryTable{log: map[uint64][]byte{}} }
+func NewMemoryTable() *MemoryTable { return &MemoryTable{log: map[uint64][]byte{}} }
 
-func (t *memoryTable) entry(index uint64) []byte { return t.log[index] }
+func (t *MemoryTable) Entry(index uint64) []byte { return t.log[index] }
 
-func (t *memoryTable) putEntry(index uint64, record []byte) error {
+func (t *MemoryTable) PutEntry(index uint64, record []byte) error {
 	t.log[index] = record
 	return nil
 }
 
-func (t *memoryTable) deleteEntry(index uint64) error {
+func (t *MemoryTable) DeleteEntry(index uint64) error {
 	delete(t.log, index)
 	return nil
 }
 
-func (t *memoryTable) clearLog() error {
+func (t *MemoryTable) ClearLog() error {
 	clear(t.log)
 	return nil
 }
 
-func (t *memoryTable) putSnapshot(record []byte) error {
-	t.snapshot = record
+func (t *MemoryTable) PutSnapshot(record []byte) error {
+	t.Snapshot = record
 	return nil
 }
 
 // whole returns the changes that lead from an empty directory to t and s.
-func (t *memoryTable) whole(s *state) []change {
-	first, second := change{}, change{}
-	if t.snapshot != nil {
-		first.snapshot = &snapshotChange{s.snapshot, t.snapshot[checksumBytes:]}
+func (t *MemoryTable) whole(s *State) []Change {
+	first, second := Change{}, Change{}
+	if t.Snapshot != nil {
+		first.snapshot = &snapshotChange{s.Snapshot, t.Snapshot[checksumBytes:]}
 	}
 	for _, index := range slices.Sorted(maps.Keys(t.log)) {
 		// Its term is in the encoding, too, and is not needed here.
-		second.entries = append(second.entries, entryChange{position{index: index}, t.log[index][checksumBytes:]})
+		second.entries = append(second.entries, entryChange{Position{Index: index}, t.log[index][checksumBytes:]})
 	}
-	if s.hasHard {
-		second.hard = &hardChange{s.term, s.vote, s.commit}
+	if s.HasHard {
+		second.hard = &hardChange{s.Term, s.Vote, s.Commit}
 	}
-	return []change{first, second}
+	return []Change{first, second}
 }
 
 // recovered returns what the records stand for.
 func (j *Journal) recovered() (r Recovered, err error) {
 	t := j.table
-	r = Recovered{Format: FormatJournal, Identity: j.identity, HardState: j.state.hardState()}
-	if t.snapshot != nil {
-		if r.Snapshot, err = decodeSnapshot(t.snapshot[checksumBytes:]); err != nil {
+	r = Recovered{Format: FormatJournal, Identity: j.identity, HardState: j.state.HardState()}
+	if t.Snapshot != nil {
+		if r.Snapshot, err = DecodeSnapshot(t.Snapshot[checksumBytes:]); err != nil {
 			return Recovered{}, err
 		}
 	}
 	for _, index := range slices.Sorted(maps.Keys(t.log)) {
-		e, err := decodeEntry(index, t.log[index][checksumBytes:])
+		e, err := DecodeEntry(index, t.log[index][checksumBytes:])
 		if err != nil {
 			return Recovered{}, err
 		}
