@@ -48,6 +48,8 @@ const (
 	CountUnpromised               // I5: an answer without a promise counts as one with it
 	PromiseWaivedOnRefusal        // I5: a refused connection to the leader ends the promise to it
 	LengthenWrongly               // I8: a leader's append goes on with entries that do not follow
+	WaitForDeaf                   // liveness: voters leave a node that does not hear them time whenever it asks for pre-votes
+	StandTogether                 // liveness: all voters with a longer log than a candidate's stand at the same time
 	VoteAfterRestart              // I5: a node votes right after its start
 	VoteAfterTermChange           // I5: a node ignores its promise
 	GrantFromRequest              // I9: a grant begins when its request says, though the last one ended later
@@ -180,7 +182,9 @@ var names = [count]string{
 	"time-follows-clock", "index-restarts", "range-overlaps", "ignore-ceiling", "ceiling-sinks", "restore-old-ceiling",
 	"no-round", "join-round-in-flight", "reuse-round-number", "count-learner", "answer-any-term", "confirm-by-too-few", "count-new-voters", "acknowledge-unsynced", "vote-unsynced",
 	"campaign-unsynced", "count-early-grants", "early-undurable-log", "ignore-failed-sync", "admit-wiped", "admit-stale", "refuse-slow-hello", "lease-from-answer", "lease-without-slack", "lease-on-old-clock",
-	"lease-survives-transfer", "lease-unconfirmed", "lease-from-confirm", "count-unpromised", "promise-waived-on-refusal", "lengthen-wrongly", "vote-after-restart", "vote-after-term-change",
+	"lease-survives-transfer", "lease-unconfirmed", "lease-from-confirm", "count-unpromised", "promise-waived-on-refusal", "lengthen-wrongly",
+	"wait-for-deaf", "stand-together",
+	"vote-after-restart", "vote-after-term-change",
 	"grant-from-request", "inherit-lease", "extend-unasked", "release-used", "release-late", "relist-released", "forget-workers",
 	"grant-foreign-space", "queue-responses", "unbounded-log", "merge-snapshot-notes", "change-unchecked", "release-in-next-step", "ignore-clocks", "vouch-by-one", "follow-jump", "believe-stale-clocks", "raise-unasked", "apply-by-node",
 	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed", "expel-early", "copy-wins",
@@ -214,6 +218,7 @@ func Pick[T any](m Mutant, bug, right T) T {
 func (m Mutant) IsDirected() bool {
 	switch m {
 	case VoteAfterRestart, VoteAfterTermChange, CampaignUnsynced, CountEarlyGrants, EarlyUndurableLog, LeaseWithoutSlack, LeaseFromConfirm, CountUnpromised,
+		WaitForDeaf, StandTogether,
 		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses,
 		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait,
 		ReserveFromClock, LeadUnbounded, CarryNothing, FloorWithoutMargin, WholeLease:

@@ -25,6 +25,8 @@ func directed() map[mutant.Mutant]func(*testing.T) bool {
 		mutant.LeaseFromConfirm:       leasesUnpromised,
 		mutant.CountUnpromised:        leasesUnpromised,
 		mutant.PromiseWaivedOnRefusal: waivesPromise,
+		mutant.WaitForDeaf:            waitsForDeaf,
+		mutant.StandTogether:          waitsForDeaf,
 		mutant.LengthenWrongly:        appendsWhatDoesNotFollow,
 		mutant.QueueResponses:         outgrowsResponses,
 		mutant.UnboundedLog:           outgrowsItsBound,

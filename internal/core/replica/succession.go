@@ -17,8 +17,9 @@ import (
 //
 // Voters that have forgotten their leader stand by rank: the place of their ID among those that
 // may lead, rankTicks apart. So normally one stands at a time, and votes are not split. A voter
-// that has granted a vote gives the candidate graceTicks. One that has refused it because its own
-// log is longer stands at once, as the candidate cannot be elected.
+// that has granted a vote gives the candidate graceTicks, one that has granted a pre-vote only
+// preVoteGraceTicks, and only once: a node that does not hear asks again and again. A voter that has
+// refused because its own log is longer stands as if the candidate were not there, as it cannot be elected.
 //
 // On slow disks a term that somebody gives up too early is lost, and the next one as well. So a
 // node whose vote is being written neither stands nor grants pre-votes, waits longer for the outcome
@@ -44,6 +45,9 @@ const (
 	// retryTicks is how long a node waits for pre-votes before it asks again; twice as long each
 	// time, up to electionTicks.
 	retryTicks = electionTicks / 4
+	// preVoteGraceTicks is how long a voter that has granted a pre-vote leaves the candidate alone. If that
+	// hears a quorum, the request for the vote itself follows a round trip later.
+	preVoteGraceTicks = retryTicks
 	// outcomeTicksMax bounds how much longer a node with a slow disk waits for the outcome of its
 	// vote: some writes of half a second each.
 	outcomeTicksMax = 10 * electionTicks
@@ -138,9 +142,12 @@ func (r *Replica) forgetLeader() {
 }
 
 // rank returns how many voters stand before this node: those with lower IDs that can be reached.
-func (r *Replica) rank() (rank uint64) {
+func (r *Replica) rank() uint64 { return r.rankWithout(raft.None) }
+
+// rankWithout is rank if the given node, which cannot lead, does not count.
+func (r *Replica) rankWithout(out uint64) (rank uint64) {
 	for _, id := range r.conf.GetVoters() {
-		if id < r.cfg.Self.NodeID && r.isReachable(id) {
+		if id < r.cfg.Self.NodeID && id != out && r.isReachable(id) {
 			rank++
 		}
 	}
@@ -236,6 +243,9 @@ func (r *Replica) leaderChanged() {
 		s.learnsAt = r.ticks + electionTicks
 	}
 	s.standAt, s.heardAt, s.tries, s.graceUntil, s.outcomeTicks = 0, r.ticks, 0, 0, 0
+	for _, p := range r.peers { // order-free: each by itself
+		p.preVote.granted = 0
+	}
 	if r.lead == raft.None {
 		// Someone else has begun an election, or this node was deposed.
 		s.standAt = r.ticks + graceTicks + rankTicks*r.rank()
@@ -249,12 +259,15 @@ type preVoteAsked struct {
 	// isAhead is set if it was for a later term than this node's. One of a term that is over, which
 	// was late or held, is refused for its term: that says nothing of the log.
 	isAhead bool
+	// granted is the term of the latest pre-vote that this node granted it since a leader was lost, 0:
+	// none.
+	granted uint64
 }
 
 // askedForVote notes who asks, and when that request arrived, before Raft answers.
 func (r *Replica) askedForVote(m *raftpb.Message, at uint64) {
 	if p := r.peers[m.GetFrom()]; p != nil && m.GetType() == raftpb.MsgPreVote {
-		p.preVote = preVoteAsked{at, m.GetTerm() > r.term}
+		p.preVote.at, p.preVote.isAhead = at, m.GetTerm() > r.term
 	}
 }
 
@@ -267,22 +280,32 @@ func (r *Replica) answeredVote(m *raftpb.Message) {
 		if r.isGone(m, p) {
 			return
 		}
-		grace := r.ticks + graceTicks + rankTicks*r.rank()
+		grace := r.ticks + rankTicks*r.rank() + graceTicks
+		if m.GetType() == raftpb.MsgPreVoteResp {
+			grace -= graceTicks - preVoteGraceTicks
+		}
 		s.standAt = max(s.standAt, grace)
 		if r.role == raft.StateCandidate { // the other stands in a later term
 			s.graceUntil = grace
 		}
 	case m.GetType() == raftpb.MsgPreVoteResp && p != nil && p.preVote.isAhead:
 		// Raft grants every request for a pre-vote in a later term but those of shorter logs.
-		s.standAt = r.ticks
+		wait := rankTicks * r.rankWithout(m.GetTo())
+		s.standAt = min(s.standAt, r.ticks+mutant.Pick(mutant.StandTogether, 0, wait))
 	}
 }
 
 // isGone reports whether the candidate p, nil for a node that is no member, that this node grants its
 // vote by m, has probably given up: it is not connected any more, or its request for a pre-vote was
-// held for so long that it would have asked again.
+// held for so long that it would have asked again. One that asks again for the pre-vote that it was granted
+// already has not heard, or cannot win: it must not put off the turn of this node each time.
 func (r *Replica) isGone(m *raftpb.Message, p *peerView) bool {
-	return p != nil && (p.session == 0 || m.GetType() == raftpb.MsgPreVoteResp && r.ticks-p.preVote.at > retryTicks)
+	if p == nil || m.GetType() != raftpb.MsgPreVoteResp {
+		return p != nil && p.session == 0
+	}
+	again := p.preVote.granted == m.GetTerm() && !mutant.On(mutant.WaitForDeaf)
+	p.preVote.granted = m.GetTerm()
+	return again || p.session == 0 || r.ticks-p.preVote.at > retryTicks
 }
 
 // tickElection lets one tick pass for Raft, whose timeouts are about elections, and for this node's
