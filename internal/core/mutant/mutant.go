@@ -50,6 +50,7 @@ const (
 	LengthenWrongly               // I8: a leader's append goes on with entries that do not follow
 	WaitForDeaf                   // liveness: voters leave a node that does not hear them time whenever it asks for pre-votes
 	StandTogether                 // liveness: all voters with a longer log than a candidate's stand at the same time
+	ResignedStands                // liveness: a leader that has lost its quorum stands before the others, as its log is longer
 	VoteAfterRestart              // I5: a node votes right after its start
 	VoteAfterTermChange           // I5: a node ignores its promise
 	GrantFromRequest              // I9: a grant begins when its request says, though the last one ended later
@@ -183,7 +184,7 @@ var names = [count]string{
 	"no-round", "join-round-in-flight", "reuse-round-number", "count-learner", "answer-any-term", "confirm-by-too-few", "count-new-voters", "acknowledge-unsynced", "vote-unsynced",
 	"campaign-unsynced", "count-early-grants", "early-undurable-log", "ignore-failed-sync", "admit-wiped", "admit-stale", "refuse-slow-hello", "lease-from-answer", "lease-without-slack", "lease-on-old-clock",
 	"lease-survives-transfer", "lease-unconfirmed", "lease-from-confirm", "count-unpromised", "promise-waived-on-refusal", "lengthen-wrongly",
-	"wait-for-deaf", "stand-together",
+	"wait-for-deaf", "stand-together", "resigned-stands",
 	"vote-after-restart", "vote-after-term-change",
 	"grant-from-request", "inherit-lease", "extend-unasked", "release-used", "release-late", "relist-released", "forget-workers",
 	"grant-foreign-space", "queue-responses", "unbounded-log", "merge-snapshot-notes", "change-unchecked", "release-in-next-step", "ignore-clocks", "vouch-by-one", "follow-jump", "believe-stale-clocks", "raise-unasked", "apply-by-node",
@@ -218,7 +219,7 @@ func Pick[T any](m Mutant, bug, right T) T {
 func (m Mutant) IsDirected() bool {
 	switch m {
 	case VoteAfterRestart, VoteAfterTermChange, CampaignUnsynced, CountEarlyGrants, EarlyUndurableLog, LeaseWithoutSlack, LeaseFromConfirm, CountUnpromised,
-		WaitForDeaf, StandTogether,
+		WaitForDeaf, StandTogether, ResignedStands,
 		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses,
 		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait,
 		ReserveFromClock, LeadUnbounded, CarryNothing, FloorWithoutMargin, WholeLease:

@@ -27,6 +27,7 @@ func directed() map[mutant.Mutant]func(*testing.T) bool {
 		mutant.PromiseWaivedOnRefusal: waivesPromise,
 		mutant.WaitForDeaf:            waitsForDeaf,
 		mutant.StandTogether:          waitsForDeaf,
+		mutant.ResignedStands:         leadsAgainAndAgain,
 		mutant.LengthenWrongly:        appendsWhatDoesNotFollow,
 		mutant.QueueResponses:         outgrowsResponses,
 		mutant.UnboundedLog:           outgrowsItsBound,

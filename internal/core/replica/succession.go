@@ -288,11 +288,18 @@ func (r *Replica) answeredVote(m *raftpb.Message) {
 		if r.role == raft.StateCandidate { // the other stands in a later term
 			s.graceUntil = grace
 		}
-	case m.GetType() == raftpb.MsgPreVoteResp && p != nil && p.preVote.isAhead:
+	case m.GetType() == raftpb.MsgPreVoteResp && p != nil && p.preVote.isAhead && !r.hasResigned():
 		// Raft grants every request for a pre-vote in a later term but those of shorter logs.
 		wait := rankTicks * r.rankWithout(m.GetTo())
 		s.standAt = min(s.standAt, r.ticks+mutant.Pick(mutant.StandTogether, 0, wait))
 	}
+}
+
+// hasResigned reports whether this node was the latest leader, and gave that up, normally because it
+// heard from no quorum. Its log is longer by what it could not commit. If it stood before the others because
+// of that, a node whose links come and go would lead again and again.
+func (r *Replica) hasResigned() bool {
+	return r.elected.leader == r.cfg.Self.NodeID && !mutant.On(mutant.ResignedStands)
 }
 
 // isGone reports whether the candidate p, nil for a node that is no member, that this node grants its
