@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/txn/internal/mutant"
@@ -143,7 +142,7 @@ func (c *committer) prewrite(ctx context.Context) (err error) {
 	defer func() { end(err) }()
 	// Some of the life of the locks has passed since the start. The local clock knows about how much;
 	// if it is wrong, others wait too long or not long enough.
-	expires := c.start.Milli() + uint64((time.Since(c.tx.began) + c.db.opts.LockTTL).Milliseconds())
+	expires := c.start.Milli() + uint64((c.db.opts.Now().Sub(c.tx.began) + c.db.opts.LockTTL).Milliseconds())
 	return c.db.parallel(len(c.list), func(i int) error {
 		return c.lockRow(ctx, c.list[i], expires)
 	})
@@ -152,7 +151,7 @@ func (c *committer) prewrite(ctx context.Context) (err error) {
 // lockRow locks one row, unless it is locked by a transaction that is alive, was written since the
 // start, or has the mark that this transaction was rolled back.
 func (c *committer) lockRow(ctx context.Context, m *mutation, expires uint64) error {
-	l := lock{start: c.start, expires: expires, primary: c.list[0].ref, deleted: m.deleted, value: m.value}
+	l := lock{start: c.start, expires: expires, ttl: c.db.opts.LockTTL, primary: c.list[0].ref, deleted: m.deleted, value: m.value}
 	encoded := l.encode()
 	if m.seen && c.tryLock(ctx, m, m.revision, encoded) == nil && m.locked {
 		return nil
@@ -254,7 +253,8 @@ func (c *committer) extend(ctx context.Context) {
 	if err != nil || l == nil || l.start != c.start {
 		return
 	}
-	l.expires = now.Milli() + uint64(c.db.opts.LockTTL.Milliseconds())
+	// It grows even while the oracle's time stands still, so that others see a sign of life.
+	l.expires = max(now.Milli()+uint64(c.db.opts.LockTTL.Milliseconds()), l.expires+1)
 	// The commit notices that the row has another revision, and that the lock is its own.
 	_, _ = c.db.write(ctx, primary, Change{If: row.Revision, Next: next(row.Revision), Lock: l.encode()})
 }

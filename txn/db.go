@@ -20,6 +20,7 @@ type DB struct {
 	opts   Options
 	// resolved has, for each store, the largest Points.Resolved that was seen. See read.
 	resolved map[string]*atomic.Uint64
+	watched  sightings
 
 	mu         sync.Mutex
 	closed     bool
@@ -35,7 +36,7 @@ func New(oracle Oracle, opts Options) (*DB, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	db := &DB{oracle: oracle, opts: opts.withDefaults(), resolved: map[string]*atomic.Uint64{}}
+	db := &DB{oracle: oracle, opts: opts.withDefaults(), resolved: map[string]*atomic.Uint64{}, watched: sightings{of: map[isotone.Timestamp64]sighting{}}}
 	for space := range db.opts.Stores {
 		db.resolved[space] = new(atomic.Uint64)
 	}
@@ -63,7 +64,7 @@ func (db *DB) Begin(ctx context.Context) (*Tx, error) {
 	if closed {
 		return nil, &Error{Code: CodeDone}
 	}
-	began := time.Now()
+	began := db.opts.Now()
 	start, err := db.timestamp(ctx, 0)
 	if err != nil {
 		return nil, err

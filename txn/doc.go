@@ -39,8 +39,10 @@
 // that was met has expired, the transaction is rolled back: one atomic write puts a rollback mark in
 // the row of the primary, and takes the lock away. Otherwise the transaction is alive. A lock has
 // expired when the oracle has issued a timestamp of a later millisecond than it says; clients that
-// take long extend it. No wall clock is compared with another one. Expiry decides only how long others
-// wait; a transaction that is rolled back too early fails, and nothing else happens.
+// take long extend it. The oracle's time may stand still for long, so a lock has also expired for a client
+// that has seen it unchanged for its TTL, by the client's own steady clock. No clock is compared with
+// another one. Expiry decides only how long others wait; a transaction that is rolled back too early fails,
+// and nothing else happens.
 //
 // All writes of rows have a condition: the revision that the row had when it was read. Each write
 // gives it a new one, which it never had before. So a write that arrives late, when the row has

@@ -2,6 +2,7 @@ package txn
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/isotone/isotone"
 )
@@ -14,6 +15,9 @@ type lock struct {
 	// later one, others may roll the transaction back. Only that of the primary's lock counts, once
 	// that lock is there.
 	expires uint64
+	// ttl is how long the transaction may show no sign of life: its locks expire that long after the
+	// last one, also by the steady clock of whoever watches. Whole milliseconds.
+	ttl     time.Duration
 	primary ref
 	deleted bool
 	value   []byte
@@ -22,12 +26,13 @@ type lock struct {
 // ref names a row: the space, which is the name of a store, and the key.
 type ref struct{ space, key string }
 
-// A lock is encoded as a format byte, a byte of flags, start and expires with 8 bytes each, the
-// length of the space (1 byte), that of the key (2 bytes), the space, the key, and the value.
+// A lock is encoded as a format byte, a byte of flags, start and expires with 8 bytes each, the TTL in
+// milliseconds (4 bytes), the length of the space (1 byte), that of the key (2 bytes), the space, the key,
+// and the value.
 const (
-	lockFormat   = 1
+	lockFormat   = 2
 	lockDeleted  = 1
-	lockHeadSize = 1 + 1 + 8 + 8 + 1 + 2
+	lockHeadSize = 1 + 1 + 8 + 8 + 4 + 1 + 2
 )
 
 func (l *lock) encode() []byte {
@@ -39,6 +44,7 @@ func (l *lock) encode() []byte {
 	b = append(b, lockFormat, flags)
 	b = binary.BigEndian.AppendUint64(b, uint64(l.start))
 	b = binary.BigEndian.AppendUint64(b, l.expires)
+	b = binary.BigEndian.AppendUint32(b, uint32(l.ttl.Milliseconds()))
 	b = append(b, byte(len(l.primary.space)))
 	b = binary.BigEndian.AppendUint16(b, uint16(len(l.primary.key)))
 	b = append(b, l.primary.space...)
@@ -55,8 +61,9 @@ func decodeLock(b []byte) (*lock, error) {
 		deleted: b[1] == lockDeleted,
 		start:   isotone.Timestamp64(binary.BigEndian.Uint64(b[2:])),
 		expires: binary.BigEndian.Uint64(b[10:]),
+		ttl:     time.Duration(binary.BigEndian.Uint32(b[18:])) * time.Millisecond,
 	}
-	space, key := int(b[18]), int(binary.BigEndian.Uint16(b[19:]))
+	space, key := int(b[22]), int(binary.BigEndian.Uint16(b[23:]))
 	b = b[lockHeadSize:]
 	if space == 0 || key == 0 || len(b) < space+key || l.start == 0 || l.deleted && len(b) > space+key {
 		return nil, isotone.Errorf(isotone.CodeInternal, "a lock is malformed")

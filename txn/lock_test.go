@@ -10,7 +10,7 @@ import (
 func TestLock_DecodesWhatItEncodes(t *testing.T) {
 	for _, l := range []lock{
 		{start: 1, primary: ref{"s", "k"}, value: []byte{}},
-		{start: 1<<63 - 1, expires: 1<<64 - 1, primary: ref{strings.Repeat("s", spaceSizeMax), strings.Repeat("k", KeySizeMax)}, value: []byte("value")},
+		{start: 1<<63 - 1, expires: 1<<64 - 1, ttl: durationMax, primary: ref{strings.Repeat("s", spaceSizeMax), strings.Repeat("k", KeySizeMax)}, value: []byte("value")},
 		{start: 5, deleted: true, primary: ref{"s", "k"}, value: []byte{}},
 	} {
 		got, err := decodeLock(l.encode())

@@ -20,3 +20,16 @@ func TestMutants_LateLocksAreNoticed(t *testing.T) {
 		t.Errorf("%v was not noticed: the snapshot has %q", mutant.VoidTooSoon, got)
 	}
 }
+
+// TestMutants_OfSightingsAreNoticed is for bugs that cost time, or memory, and never an anomaly.
+func TestMutants_OfSightingsAreNoticed(t *testing.T) {
+	defer mutant.Switch(mutant.None)
+	mutant.Switch(mutant.HoldsForever)
+	if got := deadWhileTimeHolds(t); got != "locked locked locked" {
+		t.Errorf("%v was not noticed: the lock is %s", mutant.HoldsForever, got)
+	}
+	mutant.Switch(mutant.RenewalUnseen)
+	if _, err := aliveWhileTimeHolds(t); err == nil {
+		t.Errorf("%v was not noticed", mutant.RenewalUnseen)
+	}
+}

@@ -54,8 +54,8 @@ type Options struct {
 	// Parallel is how many rows a transaction reads or writes at once when it commits; 0 means
 	// ParallelDefault, at most 4096.
 	Parallel int
-	// LockTTL is how long a lock outlives the last sign of life of its transaction, by the time of the
-	// oracle. It decides how long others wait for a client that died, never what is correct. Renewals
+	// LockTTL is how long a lock outlives the last sign of life of its transaction: by the time of the
+	// oracle, or by the steady clock of a client that watches the lock, whichever ends first. It decides how long others wait for a client that died, never what is correct. Renewals
 	// come after a third of it. 0 means LockTTLDefault; 10 ms to 1 h.
 	LockTTL time.Duration
 	// LockWait is how long a read waits at most for a lock of a transaction that is alive, and at least
@@ -76,6 +76,9 @@ type Options struct {
 	// Sleep waits for d, or until ctx is done, whose error it returns then; nil is a timer. It is
 	// called concurrently. A simulation replaces it.
 	Sleep func(ctx context.Context, d time.Duration) error
+	// Now is a steady clock, of which only differences count; nil is time.Now. It is called
+	// concurrently. A simulation replaces it.
+	Now func() time.Time
 	// Hooks are called on events, for metrics and traces.
 	Hooks Hooks
 }
@@ -164,6 +167,9 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.BackgroundMax, BackgroundMaxDefault)
 	if o.Sleep == nil {
 		o.Sleep = sleep
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	return o
 }

@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/txn/internal/mutant"
@@ -84,6 +85,7 @@ func (db *DB) judge(ctx context.Context, l *lock, p *patience) (verdict, error) 
 }
 
 func (db *DB) judgeOnce(ctx context.Context, l *lock, p *patience) (v verdict, decided bool, err error) {
+	asked := db.opts.Now()
 	row, points, err := db.read(ctx, l.primary, 0, l.start)
 	if err != nil {
 		return verdict{}, false, err
@@ -110,7 +112,7 @@ func (db *DB) judgeOnce(ctx context.Context, l *lock, p *patience) (v verdict, d
 			return verdict{commit: l.start}, true, nil
 		}
 	}
-	expired, err := db.isOver(ctx, expires, p)
+	expired, err := db.isOver(ctx, l, expires, asked, p)
 	if err != nil {
 		return verdict{}, false, err
 	}
@@ -132,9 +134,11 @@ func (db *DB) judgeOnce(ctx context.Context, l *lock, p *patience) (v verdict, d
 	return verdict{}, decided, err
 }
 
-// isOver reports whether a lock with that expiry may be removed, by the time of the oracle.
-func (db *DB) isOver(ctx context.Context, expires uint64, p *patience) (bool, error) {
-	if p.forced || isExpired(expires, p.now) {
+// isOver reports whether the transaction of l, whose locks have that expiry, may be rolled back: by the time
+// of the oracle, or because the locks have not changed for their TTL by the steady clock. asked is a time
+// before they were read.
+func (db *DB) isOver(ctx context.Context, l *lock, expires uint64, asked time.Time, p *patience) (bool, error) {
+	if p.forced || isExpired(expires, p.now) || db.watched.areUnchanged(l, expires, asked, db.opts.Now()) {
 		return true, nil
 	}
 	now, err := db.timestamp(ctx, p.now)

@@ -178,6 +178,7 @@ func (tx *Tx) page(ctx context.Context, space string, r Range) (Page, error) {
 		return Page{}, name.fail(CodeTooOld, tx.start, page.Points.Safe, nil)
 	}
 	p := &patience{now: tx.start}
+	tx.notice(page.Entries)
 	for i := range page.Entries {
 		e := &page.Entries[i]
 		name := ref{space: space, key: string(e.Key)}
@@ -200,6 +201,20 @@ func (tx *Tx) page(ctx context.Context, space string, r Range) (Page, error) {
 		}
 	}
 	return page, nil
+}
+
+// notice takes note of the locks on a page that settle is going to meet one after the other, so that those of
+// clients that died expire together.
+func (tx *Tx) notice(entries []Entry) {
+	now := tx.db.opts.Now()
+	for i := range entries {
+		if len(entries[i].Row.Lock) == 0 {
+			continue
+		}
+		if l, err := decodeLock(entries[i].Row.Lock); err == nil && l.start <= tx.start {
+			tx.db.watched.areUnchanged(l, l.expires, now, now)
+		}
+	}
 }
 
 // merge returns the values in entries, changed as the transaction itself has written from from to
@@ -263,7 +278,7 @@ func (tx *Tx) end(err error) {
 	if tx.db.opts.Hooks.Ended == nil {
 		return
 	}
-	e := Ended{Start: tx.start, Keys: len(tx.writes), Took: time.Since(tx.began), Err: err}
+	e := Ended{Start: tx.start, Keys: len(tx.writes), Took: tx.db.opts.Now().Sub(tx.began), Err: err}
 	if err == nil {
 		e.Commit = tx.commit
 	}

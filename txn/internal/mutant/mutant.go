@@ -40,6 +40,9 @@ const (
 	SeenTooNew                // a row is locked by the revision that it had when it was read, though it had a newer version
 	LostRecordAborts          // a commit whose record was collected counts as failed
 	PartialScan               // a scan returns the first page as if it were all
+	HoldsForever              // locks of the dead do not expire while the oracle's time stands still
+	RenewalUnseen             // a renewal is no sign of life for whoever watches by a steady clock
+	SightingsGrow             // what is remembered of other transactions has no bound
 	count
 )
 
@@ -50,6 +53,7 @@ var names = [count]string{
 	"revisions-repeat", "mark-ignored", "read-below-safe", "commit-below-safe", "collect-unresolved",
 	"collect-too-much", "void-lock-counts", "void-too-soon", "record-forgotten", "undo-unknown", "mark-unlocks",
 	"collect-records", "seen-too-new", "lost-record-aborts", "partial-scan",
+	"holds-forever", "renewal-unseen", "sightings-grow",
 }
 
 // String returns the name of m.

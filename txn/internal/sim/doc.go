@@ -4,7 +4,7 @@
 // The clients are real: they run package txn, with all of its goroutines. But every call of a store,
 // of the oracle and of the timer waits for the scheduler, which lets everything come to rest (package
 // testing/synctest), chooses one call by chance, and carries it out. So it owns the order of all
-// steps. There are no clocks. Of the stores' writes, some are lost, some lose their answer, and some
+// steps. The clients' steady clocks run as it has them run. Of the stores' writes, some are lost, some lose their answer, and some
 // are reported as failed and carried out later, even much later. Clients crash between any two steps,
 // stall, and are cut off. The oracle fails over: it answers with errors for a while, and then continues further on.
 // Its time jumps ahead, so that locks expire under clients that are alive.

@@ -180,6 +180,15 @@ func (o *remoteOracle) Timestamp64(ctx context.Context) (isotone.Timestamp64, er
 	return v.(isotone.Timestamp64), nil
 }
 
+// clock returns the steady clock of a client, which runs as fast as the scheduler has it run.
+func (w *world) clock(client int) func() time.Time {
+	return func() time.Time {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return time.Unix(0, 0).Add(w.clocks[client])
+	}
+}
+
 // sleeper returns the timer of a client, which ends when the scheduler has it end.
 func (w *world) sleeper(client int) func(context.Context, time.Duration) error {
 	return func(ctx context.Context, d time.Duration) error {

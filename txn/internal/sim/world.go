@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/isotone/isotone/txn"
 	"github.com/isotone/isotone/txn/check"
@@ -49,6 +50,7 @@ var spaces = []string{"a", "b"}
 type faults struct {
 	drop, lose, late, slow               float64 // of a call
 	crash, stall, cut, tick, fail, stray float64 // of a step
+	steady                               float64 // of a step, for each client's clock
 	collect                              int     // one of so many transactions collects garbage; 0 for none
 }
 
@@ -69,7 +71,8 @@ type world struct {
 	dead    map[int]bool
 	stalled map[int]int // by client: until which step
 	cut     map[int]int // the same; a client that is cut off gets no answers
-	running int         // clients that have not finished
+	clocks  map[int]time.Duration
+	running int // clients that have not finished
 	clients int
 	entries []*entry
 	result  Result
@@ -104,7 +107,7 @@ func Run(t *testing.T, opts Options) (result Result) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
 			t: t, opts: opts, rng: rand.New(rand.NewPCG(opts.Seed, 7)), stores: map[string]*memory.Store{},
-			dead: map[int]bool{}, stalled: map[int]int{}, cut: map[int]int{},
+			dead: map[int]bool{}, stalled: map[int]int{}, cut: map[int]int{}, clocks: map[int]time.Duration{},
 		}
 		w.drawFaults()
 		for _, space := range spaces {
@@ -127,7 +130,7 @@ func (w *world) drawFaults() {
 	w.faults = faults{
 		drop: some(0.2), lose: some(0.2), late: some(0.3), slow: some(0.6),
 		crash: some(0.02), stall: some(0.1), tick: some(0.4), fail: some(0.01), stray: some(0.2),
-		cut: some(0.02), collect: []int{0, 4, 12}[w.rng.IntN(3)],
+		cut: some(0.02), collect: []int{0, 4, 12}[w.rng.IntN(3)], steady: some(0.2),
 	}
 }
 
@@ -157,6 +160,9 @@ func (w *world) finale() {
 		w.kill(client)
 	}
 	w.faults = faults{tick: 0.2, stray: w.faults.stray}
+	if w.rng.IntN(2) == 0 { // the oracle's time holds: the last client has only its own clock
+		w.faults.tick, w.faults.steady = 0, 0.2
+	}
 	clear(w.cut)
 	w.oracle.failing = 0
 	w.running = 1
@@ -270,6 +276,13 @@ func (w *world) mishap() {
 	happens := func(p float64) bool { return p > 0 && w.rng.Float64() < p }
 	if happens(w.faults.tick) {
 		w.oracle.milli += w.rng.Uint64N(12)
+	}
+	if happens(w.faults.steady) { // clocks need not agree, nor with the oracle's time
+		client := w.rng.IntN(w.clients)
+		if w.dead[client] {
+			client = finalClient
+		}
+		w.clocks[client] += time.Duration(w.rng.IntN(12)) * time.Millisecond
 	}
 	if happens(w.faults.fail) {
 		w.oracle.failOver(w.rng)
@@ -402,7 +415,7 @@ func (w *world) database(client int, rng *rand.Rand) *txn.DB {
 		stores[space] = &remote{w: w, client: client, space: space}
 	}
 	opts := txn.Options{
-		Stores: stores, LockTTL: lockTTL, BackgroundMax: -1, Sleep: w.sleeper(client),
+		Stores: stores, LockTTL: lockTTL, BackgroundMax: -1, Sleep: w.sleeper(client), Now: w.clock(client),
 		Hooks: txn.Hooks{Cleaned: func(txn.Cleaned) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
