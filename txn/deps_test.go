@@ -21,7 +21,7 @@ func TestImports_AreTheCoreAndTheStandardLibrary(t *testing.T) {
 		"memory":          {module, module + "/txn"},
 		"redisstore":      {module, module + "/txn", "github.com/redis/go-redis/v9"},
 		"pgstore":         {module, module + "/txn", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool"},
-		"boltstore":       {module, module + "/txn", "go.etcd.io/bbolt"},
+		"boltstore":       {module, module + "/txn", module + "/txn/internal/mutant", "go.etcd.io/bbolt"},
 		"storetest":       {module, module + "/txn"},
 	}
 	for dir, list := range allowed {

@@ -82,7 +82,8 @@
 // is repeated, and its condition holds for one of the two at most. If this is not possible for long,
 // Commit says so ([CodeUnknown]). It never reports a failure of which it is not sure.
 //
-// What it rests on: the oracle's order (I4 of Isotone), and what [Store] demands.
+// What it rests on: the oracle's order (I4 of Isotone), and what [Store] demands. Whoever reads a record acts
+// on it: so it must not vanish again, whether or not its writer ever had an answer.
 //
 // # What it does not promise
 //

@@ -46,8 +46,18 @@ const (
 // # What must be durable
 //
 // A write that was answered with true, and a raise that was answered without an error, survive every
-// failure that the store claims to survive, failovers included. A store that may lose an answered
-// write, for instance by a failover to a replica that lags, may lose or tear transactions.
+// failure that the store claims to survive, failovers included. So does everything that [Store.Read],
+// [Store.Scan] and [Store.Points] return, also if the write that it comes from has had no answer. For a
+// reader acts on what it has read: it finds a record and reports its own commit as done, or rolls others
+// forward or back in other stores. If a database shows a write before that is on the disk, or on the
+// replica that a failover would promote, then a read waits until it is there, or fails. Nor is a row shown
+// as absent, or an older state of it, while the write that made it so may still be lost.
+//
+// After a failed attempt to make something durable, such as an fsync with an error, a store must not go on
+// as if a later one had made up for it. Nor may a server answer that was replaced in a failover.
+//
+// A store that may lose what it has answered, for instance by a failover to a replica that lags, may lose or
+// tear transactions. storetest.RunDurable tests all of this.
 //
 // # Errors and unknown outcomes
 //

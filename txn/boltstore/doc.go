@@ -20,7 +20,7 @@
 //
 // # Atomicity
 //
-// Reads and scans are one read transaction of bbolt each. Writes are done by one goroutine, which
+// Reads and scans are one read transaction of bbolt each, and do not wait for each other. Writes are done by one goroutine, which
 // takes all that wait, up to 128 of them, into one transaction. So they share an fsync, and take effect
 // one after another.
 //
@@ -28,4 +28,10 @@
 //
 // bbolt writes and syncs the file before a write is answered, unless its NoSync is set. Then a crash of
 // the machine may lose answered writes and damage the file, so Open refuses that.
+//
+// Reads return only what is on the disk: bbolt shows a transaction while its last fsync is still under way,
+// so reads wait for that, or until their contexts are done. A commit that fails is final: a page that could
+// not be written may look as if it had been, and a later fsync would not say so. From then on all stores in
+// the file fail with [ErrFailed]. A program that writes to the file by itself must stop as well when one of
+// its own commits fails.
 package boltstore

@@ -35,7 +35,7 @@ type Options struct {
 
 // Store is a txn.Store in a file. Its methods may be called concurrently.
 type Store struct {
-	file *bbolt.DB
+	disk *disk
 	name []byte
 
 	// updates has no buffer: an update that the writer has not taken is never applied.
@@ -58,7 +58,7 @@ type update struct {
 // stay open as long as the store.
 //
 // Errors: isotone.ErrInvalidArgument if the name or the file cannot be used, or the store has another
-// format; those of bbolt.
+// format; [ErrFailed]; those of bbolt.
 func Open(file *bbolt.DB, opts Options) (*Store, error) {
 	switch {
 	case file == nil:
@@ -70,8 +70,11 @@ func Open(file *bbolt.DB, opts Options) (*Store, error) {
 	case len(opts.Name) < 1 || len(opts.Name) > nameSizeMax:
 		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "boltstore: Name has %d bytes: want 1 to %d", len(opts.Name), nameSizeMax)
 	}
-	s := &Store{file: file, name: []byte(opts.Name), updates: make(chan *update), closed: make(chan struct{})}
-	if err := file.Update(func(tx *bbolt.Tx) error { return create(tx, s.name) }); err != nil {
+	s := &Store{disk: acquire(file), name: []byte(opts.Name), updates: make(chan *update), closed: make(chan struct{})}
+	// The commit syncs the file even if the store exists: a process that was killed may have left in it
+	// what is not on the disk yet.
+	if err := s.disk.update(func(tx *bbolt.Tx) error { return create(tx, s.name) }); err != nil {
+		s.disk.release()
 		return nil, wrap("open", err)
 	}
 	s.writer.Go(s.write)
@@ -81,8 +84,11 @@ func Open(file *bbolt.DB, opts Options) (*Store, error) {
 // Close waits until no call is under way any more. From then on all methods fail with [ErrClosed]. It does
 // not close the file.
 func (s *Store) Close() {
-	s.close.Do(func() { close(s.closed) })
-	s.writer.Wait()
+	s.close.Do(func() {
+		close(s.closed)
+		s.writer.Wait()
+		s.disk.release()
+	})
 	s.reading.Lock()
 	defer s.reading.Unlock()
 }
@@ -112,7 +118,7 @@ func (s *Store) write() {
 
 // commit applies updates in one transaction. If it fails, all of them fail.
 func (s *Store) commit(batch []*update) {
-	err := s.file.Update(func(tx *bbolt.Tx) error {
+	err := s.disk.update(func(tx *bbolt.Tx) error {
 		b := bucketsOf(tx, s.name)
 		for _, u := range batch {
 			var err error
@@ -159,14 +165,19 @@ func (s *Store) check(ctx context.Context) error {
 	}
 }
 
-// view runs f in a read transaction. It waits for nothing but the file itself.
+// view runs f in a read transaction, of what is on the disk.
 func (s *Store) view(ctx context.Context, f func(*buckets) error) error {
 	s.reading.RLock()
 	defer s.reading.RUnlock()
 	if err := s.check(ctx); err != nil {
 		return err
 	}
-	return s.file.View(func(tx *bbolt.Tx) error { return f(bucketsOf(tx, s.name)) })
+	tx, err := s.disk.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	return f(bucketsOf(tx, s.name))
 }
 
 // Read implements txn.Store.

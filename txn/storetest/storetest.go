@@ -4,7 +4,7 @@
 //		storetest.Run(t, func(t *testing.T) txn.Store { return mystore.New(...) })
 //	}
 //
-// It cannot test durability.
+// [RunDurable] tests what survives failures, with the help of the store's own tests.
 package storetest
 
 import (

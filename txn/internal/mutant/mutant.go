@@ -43,6 +43,8 @@ const (
 	HoldsForever              // locks of the dead do not expire while the oracle's time stands still
 	RenewalUnseen             // a renewal is no sign of life for whoever watches by a steady clock
 	SightingsGrow             // what is remembered of other transactions has no bound
+	BoltShowsUnsynced         // boltstore reads what is not synced yet
+	BoltGoesOn                // boltstore goes on after a commit has failed
 	count
 )
 
@@ -54,6 +56,7 @@ var names = [count]string{
 	"collect-too-much", "void-lock-counts", "void-too-soon", "record-forgotten", "undo-unknown", "mark-unlocks",
 	"collect-records", "seen-too-new", "lost-record-aborts", "partial-scan",
 	"holds-forever", "renewal-unseen", "sightings-grow",
+	"bolt-shows-unsynced", "bolt-goes-on",
 }
 
 // String returns the name of m.

@@ -50,11 +50,12 @@ var firstSeed = map[mutant.Mutant]uint64{
 	mutant.PartialScan:        0,
 }
 
-// directed has the bugs that have tests of their own, in package txn: chance hardly comes to the first, and
-// the others are no anomalies.
+// directed has the bugs that have tests of their own: chance hardly comes to the first, the next are no
+// anomalies, and the others are in stores.
 var directed = map[mutant.Mutant]bool{
 	mutant.VoidLockCounts: true,
 	mutant.HoldsForever:   true, mutant.RenewalUnseen: true, mutant.SightingsGrow: true,
+	mutant.BoltShowsUnsynced: true, mutant.BoltGoesOn: true,
 }
 
 // TestMutants_AreAllNoticed switches each deliberate bug on and wants the simulator to notice an
