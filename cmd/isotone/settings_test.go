@@ -11,9 +11,9 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/wire"
 	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/host/config"
-	"github.com/isotone/isotone/internal/host/peer"
 )
 
 func TestAddress_TheLongestFitsWhereverItIsWritten(t *testing.T) {
@@ -21,7 +21,7 @@ func TestAddress_TheLongestFitsWhereverItIsWritten(t *testing.T) {
 	if !address.Valid(longest, 1) || address.SizeMax != oracle.AddrMax {
 		t.Errorf("an address has %d bytes, a record has room for %d", address.SizeMax, oracle.AddrMax)
 	}
-	if _, err := peer.AppendHello(nil, peer.FrameHello, peer.Hello{ClientAddr: longest, PeerAddr: longest}, peer.Version); err != nil {
+	if _, err := wire.AppendHello(nil, wire.FrameHello, wire.Hello{ClientAddr: longest, PeerAddr: longest}, wire.Version); err != nil {
 		t.Error(err)
 	}
 }
