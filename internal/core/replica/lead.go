@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"time"
+
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/mutant"
 )
@@ -9,13 +11,18 @@ import (
 // ahead of the clock that the leader goes by. That is not enough while oracle time itself is ahead of the clock:
 // after a raised floor, a restoration, or a clock that was set right. 16-byte timestamps need no room,
 // because their index grows; 64-bit timestamps use up time (see [oracle.Allocator.Next64]). So a reservation also
-// reaches some epochs ahead of oracle time, but never further than the lead.
+// reaches as far ahead of oracle time, but not beyond a bound.
 //
-// The lead is how far the ceiling may be ahead of the clock. In each term it begins with how far ahead the ceiling is
-// anyway, so a reservation gains no more than the time that passes, and no sequence of terms moves
-// time further ahead. From there it only shrinks, as the clock catches up, except when a floor moves time: then
-// room for reserveIntervals epochs is reserved above the floor. A client's floor is at most ClientFloorAheadMax ahead of
-// the clock, so it raises the lead by no more than that.
+// In each term the bound begins at the ceiling that is found, and it gains no more than the time that passes, by the steady
+// clock. So no sequence of terms moves time further ahead of the clock than it was, whatever clients ask for. Only
+// a floor raises it: to reserveIntervals epochs above the floor. A client's floor is at most ClientFloorAheadMax ahead
+// of the clock, so it moves the bound no further than that.
+
+// headroom is what bounds the reservations of a term.
+type headroom struct {
+	bound uint64        // for the ceiling, in unix nanoseconds; 0: not known yet
+	at    time.Duration // Input.Mono, when the bound was computed
+}
 
 // reach is how far a reservation reaches, in nanoseconds.
 func (r *Replica) reach() uint64 {
@@ -24,46 +31,31 @@ func (r *Replica) reach() uint64 {
 
 // target is the ceiling to propose, in unix nanoseconds.
 func (r *Replica) target() uint64 {
-	now, l := r.axisNow(), &r.leading
-	target := max(now, r.clockFloor(), 1) + r.reach()
-	if !l.alloc.IsOpen() || now == 0 || mutant.On(mutant.ReserveFromClock) {
+	l, target := &r.leading, max(r.axisNow(), r.clockFloor(), 1)+r.reach()
+	if !l.alloc.IsOpen() || mutant.On(mutant.ReserveFromClock) {
 		return target
 	}
-	r.updateLead(now)
-	ahead := l.alloc.Time() + r.reach()
-	if bound := now + l.lead; !mutant.On(mutant.LeadUnbounded) {
-		ahead = min(ahead, bound)
+	r.updateBound(target)
+	return max(target, mutant.Pick(mutant.LeadUnbounded, l.alloc.Time()+r.reach(), l.headroom.bound))
+}
+
+// updateBound lets the bound gain the time that has passed, as far as oracle time has use for it, and puts it to what the
+// clock allows at least, byClock.
+func (r *Replica) updateBound(byClock uint64) {
+	l, b := &r.leading, &r.leading.headroom
+	gained := b.bound + uint64(r.mono-b.at)
+	if b.bound == 0 {
+		gained = r.state.Ceiling
 	}
-	return max(target, ahead)
+	b.bound, b.at = max(min(gained, l.alloc.Time()+r.reach()), r.state.Ceiling, byClock), r.mono
 }
 
-// updateLead determines the lead in a leader's first reservation after the one that opened its allocator, and shrinks it
-// later.
-func (r *Replica) updateLead(now uint64) {
-	l := &r.leading
-	if l.lead == 0 {
-		l.lead = max(r.reach(), r.state.Ceiling-min(r.state.Ceiling, now))
-		return
-	}
-	l.lead = max(r.reach(), min(l.lead, r.aheadOf(now)+r.reach()))
-}
-
-// aheadOf returns how far oracle time is ahead of now, in nanoseconds.
-func (r *Replica) aheadOf(now uint64) uint64 {
-	time := r.leading.alloc.Time()
-	return time - min(time, now)
-}
-
-// floorMovedTime raises the lead after a floor has moved oracle time.
+// floorMovedTime raises the bound after a floor has moved oracle time. While no clock is known nobody can tell how far
+// ahead the floor is.
 func (r *Replica) floorMovedTime() {
-	l, now := &r.leading, r.axisNow()
-	if now == 0 {
-		return // target will see to it, as after an election
+	if now := r.axisNow(); now != 0 {
+		r.updateBound(max(now, r.leading.alloc.Time()) + r.reach())
 	}
-	if l.lead == 0 {
-		r.updateLead(now)
-	}
-	l.lead = max(l.lead, r.aheadOf(now)+r.reach())
 }
 
 // awaits64 reports whether a request for count 64-bit timestamps that finds no time below the ceiling may wait

@@ -76,7 +76,7 @@ func runsAhead(t *testing.T) bool {
 // TestLead_EachFormIsServedAtFullRate although time is ahead of the clock: after a floor, a restoration, a change of
 // leader, and after the clocks were set right.
 func TestLead_EachFormIsServedAtFullRate(t *testing.T) {
-	const perTick = 200_000 // of the 2.6 million that a tick of time holds
+	const ticks, perTick = 600, 200_000 // more than a reservation holds, and less than passes
 	for name, begin := range map[string]func() (*cluster, *node){
 		"a floor":             func() (*cluster, *node) { return raised(t, 3, time.Hour) },
 		"a floor, sole voter": func() (*cluster, *node) { return raised(t, 1, time.Hour) },
@@ -104,14 +104,21 @@ func TestLead_EachFormIsServedAtFullRate(t *testing.T) {
 			}
 			return c, c.leader()
 		},
+		"clocks at their first second": func() (*cluster, *node) {
+			c, l := raised(t, 3, time.Hour)
+			for _, n := range c.nodes {
+				n.skew = -c.mono
+			}
+			return c, l
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, l := begin()
 			if lead := c.ceilingLead(l); lead < 50*time.Minute {
 				t.Fatalf("time is only %v ahead of the clock", lead)
 			}
-			if n := c.answered64(l, 200, perTick); n != 200 {
-				t.Errorf("%d of 200 requests were answered", n)
+			if n := c.answered64(l, ticks, perTick); n != ticks {
+				t.Errorf("%d of %d requests were answered", n, ticks)
 			}
 			c.must(l)
 		})

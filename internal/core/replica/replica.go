@@ -206,10 +206,10 @@ type leadership struct{ term, leader uint64 }
 // all of it (I2).
 type leading struct {
 	alloc     oracle.Allocator
-	lead      uint64 // how far the ceiling may be ahead of the clock, in nanoseconds; 0: not known yet; see lead.go
-	wants64   bool   // a request for 64-bit timestamps waits for a reservation
-	reserving bool   // a reservation is proposed and not applied
-	missed    int    // reservations in a row that were late
+	headroom  headroom // see lead.go
+	wants64   bool     // a request for 64-bit timestamps waits for a reservation
+	reserving bool     // a reservation is proposed and not applied
+	missed    int      // reservations in a row that were late
 	// changeSeen is the latest membership change that was applied when the reservation in flight was
 	// proposed, changeKnown the one of the latest that was applied; see removalIsKnown.
 	changeSeen, changeKnown uint64

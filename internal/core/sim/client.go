@@ -125,7 +125,7 @@ func (w *world) finish(k *call, err *isotone.Error) {
 	switch {
 	case err == nil:
 		w.stats.Answered += uint64(len(k.counts))
-		w.lastAnswer = w.now
+		w.noteAnswered(k.form())
 		for i, r := range k.ranges {
 			for _, part := range k.parts(i) {
 				o := lincheck.Operation{Client: c.id, Invocation: w.history[k.op+i].Invocation, Completion: int64(w.now), Range: part, Answered: true}
@@ -158,6 +158,14 @@ func (w *world) finish(k *call, err *isotone.Error) {
 func (w *world) asks64() bool {
 	const odd = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
 	return uint64(len(w.history)+1)*odd>>62 == 0
+}
+
+// form returns the form of the timestamps that are asked for.
+func (k *call) form() form {
+	if k.u64 {
+		return form64
+	}
+	return form16
 }
 
 // parts returns the answer to one count as ranges: of 64-bit timestamps each by itself or, of many, the

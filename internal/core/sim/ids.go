@@ -142,6 +142,9 @@ func (w *world) make(m *maker) error {
 	w.checkRestored(m, first)
 	m.last, m.made = first+uint64(count)-1, true
 	w.stats.IDs += uint64(count)
+	if m.lease.Node != 0 {
+		w.noteAnswered(formID)
+	}
 	w.note('i', uint64(m.lease.Worker), first, uint64(count))
 	if err := w.ledger.enter(layout, span{first: first, last: m.last, by: m, at: w.now}); err != nil {
 		w.fail("%w", err)

@@ -313,6 +313,7 @@ func (w *world) checkRead(by uint64, m interval.Reading) {
 	}
 	v.earliest = max(v.earliest, m.Earliest)
 	w.stats.Readings++
+	w.noteAnswered(formReading)
 }
 
 // use has u make a timestamp and wait it out, or only read, for ever.

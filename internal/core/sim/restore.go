@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -9,34 +10,66 @@ import (
 	"github.com/isotone/isotone/internal/core/replica"
 )
 
-// The loss of all disks, and the restoration from a backup (I9, I13).
+// The loss of all disks, or of all but one, and the restoration from a backup, or from that disk (I9, I13). Where the new
+// cluster begins is decided by replica.Beginning, as isotone restore and isotone recover have it decided. A restored cluster
+// may be lost again, up to lossesMax times. The choices have a source of randomness of their own.
 
-// loss is that of the first cluster of a run.
+// lossesMax is how many clusters may be lost in a run.
+const lossesMax = 3
+
+// loss is about the clusters of a run that were lost.
 type loss struct {
-	// planned is set once a backup was taken, restored once a new cluster is to be formed from
-	// it.
-	planned, restored bool
-	// floor is that of the new cluster, ids the last millisecond in which a node of the old one
-	// had made an id.
+	rng *rand.Rand
+	// planned is set while a cluster is to be lost, restored counts those that were restored.
+	planned  bool
+	restored int
+	// floor is where the latest one begins, ids the last millisecond in which a node of a former one had made an id.
 	floor, ids uint64
+	// backup is the one that was restored last, and notes are what lies beside it, for each node.
+	backup saved
+	notes  []replica.Mark
+	// raisedBefore is set if an operator had raised the floor before the latest restoration.
+	raisedBefore bool
+	// ghosts are the hellos of machines that were lost.
+	ghosts []replica.Hello
 }
 
-// loseAll takes a backup of what a leader has applied, has all machines lose their disks some
-// time later, and restores the cluster on new ones. Clients go on, those that make ids with
-// their leases. It happens late in a run: until workers are leased again, less can go wrong.
+func newLoss(seed uint64) loss { return loss{rng: rand.New(rand.NewPCG(seed, 0x1055))} }
+
+// saved is a backup, with the time that the clock of its machine showed. Of a disk it is what recover finds there.
+type saved struct {
+	replica.Backup
+	taken    uint64
+	fromDisk bool
+}
+
+// loseAll plans the first loss. It happens late in a run: until workers are leased again, less can go wrong.
 func (w *world) loseAll() bool {
+	if w.loss.planned || w.loss.restored > 0 || w.now < w.cfg.duration*2/3 || w.cfg.formation.mayFail() {
+		return false
+	}
+	return w.planLoss()
+}
+
+// planLoss takes a backup of what a leader has applied, has all machines lose their disks some time later, and
+// restores the cluster on new ones. Clients go on, those that make ids with their leases.
+func (w *world) planLoss() bool {
 	l := w.leader()
-	if w.loss.planned || w.now < w.cfg.duration*2/3 || w.cfg.formation.mayFail() || l == nil || l.replica.Status().Ceiling > oracle.CeilingMax/2 {
+	if l == nil || l.replica.Status().Ceiling > oracle.CeilingMax/2 {
 		return false
 	}
 	w.loss.planned = true
-	b := l.replica.Backup()
+	wall, _ := l.clock.read(w.now)
+	b := saved{Backup: l.replica.Backup(), taken: uint64(wall)}
+	if again := w.loss.restored > 0 && w.loss.rng.IntN(2) == 0 && !w.loss.backup.fromDisk; again {
+		b = w.loss.backup // nobody has taken one since
+	}
 	w.trace("backup at log index %d with ceiling %v", b.Index, time.Duration(b.Ceiling)-worldStart)
 	w.loseLater(b)
 	return true
 }
 
-func (w *world) loseLater(b replica.Backup) {
+func (w *world) loseLater(b saved) {
 	w.after(w.between(0, 80*w.cfg.tick), func() {
 		switch {
 		case w.healing:
@@ -44,6 +77,9 @@ func (w *world) loseLater(b replica.Backup) {
 		case w.quiet: // a tampered disk is to be refused first
 			w.loseLater(b)
 		default:
+			if w.loss.rng.IntN(3) == 0 {
+				b = w.survivor(b)
+			}
 			w.destroy()
 			// Answers that are on their way arrive before.
 			wait := w.between(5*time.Millisecond, 40*w.cfg.tick)
@@ -55,6 +91,22 @@ func (w *world) loseLater(b replica.Backup) {
 	})
 }
 
+// survivor returns what recover finds on one disk, if any is good enough, and otherwise b.
+func (w *world) survivor(b saved) saved {
+	n := w.nodes[w.loss.rng.IntN(len(w.nodes))]
+	d := n.disk.durable
+	if n.tampered != "" || d.cluster == 0 || len(w.history) == 0 {
+		return b
+	}
+	stored, err := replica.BackupOf(d.hard, d.snapshot, d.entries)
+	if err != nil || stored.Level < oracle.LevelMembers {
+		return b
+	}
+	wall, _ := n.clock.read(w.now)
+	w.trace("the disk of node %d is left, with ceiling %v", n.id, time.Duration(stored.Ceiling)-worldStart)
+	return saved{Backup: stored, taken: uint64(wall), fromDisk: true}
+}
+
 // destroy ends all machines for good.
 func (w *world) destroy() {
 	w.trace("all machines are lost")
@@ -63,6 +115,9 @@ func (w *world) destroy() {
 			if m != nil && m.made {
 				w.loss.ids = max(w.loss.ids, m.millis())
 			}
+		}
+		if n.up() {
+			w.loss.ghosts = append(w.loss.ghosts, n.replica.Hello())
 		}
 		w.crash(n)
 		n.lost = true
@@ -75,15 +130,26 @@ func (m *maker) millis() uint64 {
 	return m.last>>l.SequenceBits + uint64(l.Epoch)
 }
 
-// restore forms a new cluster from a backup on new machines.
-func (w *world) restore(b replica.Backup) {
+// restore forms a new cluster from a backup on new machines, or on one from what is left.
+func (w *world) restore(b saved) {
 	state, err := oracle.DecodeState(b.State)
 	if err != nil {
 		w.fail("the backup cannot be decoded: %v", err)
 		return
 	}
-	w.loss.restored = true
-	w.cfg.size = []int{1, 3, 3, w.cfg.size}[w.rng.IntN(4)]
+	v := &w.loss
+	again := v.restored > 0 && b.taken == v.backup.taken && b.Index == v.backup.Index && !b.fromDisk
+	switch {
+	case again: // on the same machines, where the notes are
+	case b.fromDisk:
+		w.cfg.size = 1
+	default:
+		w.cfg.size = []int{1, 3, 3, w.cfg.size}[w.rng.IntN(4)]
+	}
+	if !again {
+		v.notes = make([]replica.Mark, w.cfg.size)
+	}
+	v.restored, v.planned, v.backup = v.restored+1, false, b
 	w.nodes, w.conns, w.servers, w.states, w.cluster = nil, [slots][slots]conn{}, nil, nil, 0
 	w.wiped, w.raising, w.cfg.old = false, true, 0
 	clear(w.removedAt)
@@ -91,49 +157,95 @@ func (w *world) restore(b replica.Backup) {
 	told := w.rng.IntN(w.cfg.size)
 	for i := range w.cfg.size {
 		n := w.newNode()
-		n.session, n.founders = 1<<20, founders(w.cfg.size)
-		n.seed = &replica.Seed{Digest: strings.Repeat("5e", 32), Floor: w.drawRestoreFloor(b.Ceiling, i == told), State: state}
-		w.loss.floor = max(w.loss.floor, n.seed.Floor)
+		n.session, n.founders = uint64(v.restored)<<20, founders(w.cfg.size)
+		begin := w.beginning(b, v.notes[i], i == told && w.cluesNeeded(again))
+		v.notes[i] = replica.Mark{Time: begin, At: uint64(worldStart + w.now)}
+		n.seed = &replica.Seed{Digest: strings.Repeat("5e", 32), Floor: begin, State: state}
+		v.floor = max(v.floor, begin)
 	}
+	v.raisedBefore = w.floor.reached > 0
 	if w.floor.reached == 0 {
 		w.floor.asked = 0 // nobody asks again
 	}
-	w.ceiling = max(w.ceiling, w.loss.floor)
-	w.trace("a cluster of %d nodes is restored with the floor %v", w.cfg.size, time.Duration(w.loss.floor)-worldStart)
+	w.ceiling = max(w.ceiling, v.floor)
+	w.trace("a cluster of %d nodes is restored with the floor %v", w.cfg.size, time.Duration(v.floor)-worldStart)
 	for _, n := range w.nodes {
 		w.restart(n, w.between(0, 40*w.cfg.tick))
 	}
+	w.haunt()
+	w.loseAgain()
 }
 
-// drawRestoreFloor returns the floor that the operator of one new machine demands: its clock, with
-// what a client may have moved the lost cluster ahead since the backup, and a margin for the drift of the old ones, and for how far ahead of them the cluster was. If the
-// old clocks were wrong or the floor was raised, one operator is told how far that went.
-func (w *world) drawRestoreFloor(ceiling uint64, told bool) uint64 {
-	margin := w.now*clockDriftPercent/100 + w.lead() + w.cfg.ids.ahead + w.between(0, 10*time.Second)
-	floor := max(ceiling, uint64(worldStart+w.now+replica.ClientFloorAheadMax)) + uint64(margin)
-	if !told || !w.cluesNeeded() {
-		return floor
+// beginning decides where the new cluster begins, for one machine: by its clock, the note of an earlier restoration, and a
+// margin for the drift of the old clocks and for how far ahead of them the cluster was. If told, its operator knows how
+// far timestamps went. A command that was interrupted is repeated.
+func (w *world) beginning(b saved, note replica.Mark, told bool) uint64 {
+	by := replica.Beginning{
+		Backup: replica.Mark{Time: b.Ceiling, At: b.taken}, Earlier: note, Now: uint64(worldStart + w.now), Force: true,
+		Margin: time.Second + w.now*clockDriftPercent/100 + w.lead() + w.between(0, 10*time.Second),
 	}
-	floor = max(floor, w.ceiling, (w.loss.ids+1)*uint64(time.Millisecond))
-	for _, o := range w.history {
-		if o.Answered {
-			floor = max(floor, o.Range.First.Time+1)
+	if told {
+		by.Floor = w.ceiling
+		for _, o := range w.history {
+			if o.Answered {
+				by.Floor = max(by.Floor, o.Range.First.Time)
+			}
 		}
 	}
-	return floor
+	at, err := by.Time()
+	if err == nil && w.loss.rng.IntN(3) == 0 {
+		by.Prepared, by.Floor = at, 0
+		at, err = by.Time()
+	}
+	if err != nil {
+		w.fail("I13: nobody can say where the new cluster begins: %v", err)
+	}
+	return at
 }
 
-// cluesNeeded reports whether the right clock of a machine may be below what was issued.
-func (w *world) cluesNeeded() bool {
+// cluesNeeded reports whether the right clock of a machine, and the note of an earlier restoration if there is one,
+// may be below what was issued.
+func (w *world) cluesNeeded(noted bool) bool {
 	return slices.ContainsFunc(w.cfg.kinds, func(k Kind) bool {
-		return k == RaiseFloor || k >= ClockJump && k <= ClockFreeze
+		return k == RaiseFloor && !(noted && w.loss.raisedBefore) || k >= ClockJump && k <= ClockFreeze
+	})
+}
+
+// loseAgain may have the restored cluster be lost as well.
+func (w *world) loseAgain() {
+	if w.loss.restored >= lossesMax || w.loss.rng.IntN(2) == 0 {
+		return
+	}
+	wait := time.Duration(w.loss.rng.Int64N(int64(200 * w.cfg.tick)))
+	w.after(wait, func() {
+		if !w.loss.planned && !w.healing && w.now < w.cfg.duration {
+			w.planLoss()
+		}
+	})
+}
+
+// haunt has machines of lost clusters come back now and then. Whoever runs already refuses them.
+func (w *world) haunt() {
+	ghosts, of := w.loss.ghosts, w.loss.restored
+	if len(ghosts) == 0 {
+		return
+	}
+	w.after(time.Duration(w.loss.rng.Int64N(int64(100*w.cfg.tick))), func() {
+		if w.closing || w.loss.restored != of {
+			return
+		}
+		h, n := ghosts[w.loss.rng.IntN(len(ghosts))], w.nodes[w.loss.rng.IntN(len(w.nodes))]
+		if n.up() && n.disk.durable.cluster != 0 && h.ClusterID != 0 && n.replica.Admit(h) == nil {
+			w.fail("I6: node %d lets node %d of a lost cluster in", n.id, h.NodeID)
+		}
+		w.haunt()
 	})
 }
 
 // checkRestored checks an id that a node of the restored cluster has made.
 func (w *world) checkRestored(m *maker, first uint64) {
 	l := m.gen.Layout()
-	if ms := first>>l.SequenceBits + uint64(l.Epoch); w.loss.restored && m.lease.Node != 0 && ms <= w.loss.ids {
+	if ms := first>>l.SequenceBits + uint64(l.Epoch); w.loss.restored > 0 && m.lease.Node != 0 && ms <= w.loss.ids {
 		w.fail("I13: %s makes an id of %d ms, and the lost cluster had made one of %d ms", m.name, ms, w.loss.ids)
 	}
 }

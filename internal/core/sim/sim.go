@@ -141,17 +141,7 @@ func (w *world) heal() {
 		w.advance(w.now + healTicks*w.cfg.tick)
 		return
 	}
-	from := w.now
-	for w.lastAnswer <= from && w.violation == nil {
-		if w.now > from+(healTicks+2*timeoutMax)*w.cfg.tick {
-			if w.wiped && (w.cfg.old > 0 && !w.allKnown() || !w.hasQuorum()) {
-				return
-			}
-			w.fail("liveness: no answer within %d ticks after the last fault", healTicks)
-			return
-		}
-		w.advance(w.now + w.cfg.tick)
-	}
+	w.awaitAnswers()
 	w.awaitWorkers()
 }
 

@@ -33,9 +33,9 @@ type world struct {
 	quiet   bool    // no new faults for now
 	healing bool    // no new faults any more
 
-	history    []lincheck.Operation
-	lastAnswer time.Duration
-	closing    bool // clients send nothing new
+	history  []lincheck.Operation
+	liveness liveness
+	closing  bool // clients send nothing new
 	// stalledLong is set once a disk has hung for minutes, wiped once a member has lost its
 	// disk for good.
 	stalledLong, wiped bool
@@ -95,6 +95,7 @@ func newWorld(o Options) *world {
 		removedAt: map[uint64]uint64{},
 		floors:    newFloors(o.Seed),
 		revoker:   newRevoker(o.Seed),
+		loss:      newLoss(o.Seed),
 		pieces:    newPieces(o.Seed),
 	}
 	w.cfg = w.draw(o)

@@ -1,0 +1,106 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// The check that each form of answer comes again once the last fault has ended, and goes on to come: 16-byte and
+// 64-bit timestamps, ids, and readings of the cluster clock where one runs.
+
+// formAnswers is how many answers of each form there must be.
+const formAnswers = 5
+
+// form is a kind of answer.
+type form uint8
+
+const (
+	form16 form = iota
+	form64
+	formID
+	formReading
+	forms
+)
+
+func (f form) String() string {
+	return [forms]string{"16-byte timestamps", "64-bit timestamps", "ids", "readings of the cluster clock"}[f]
+}
+
+// liveness counts answers by form.
+type liveness struct {
+	answers [forms]int
+}
+
+// noteAnswered counts an answer.
+func (w *world) noteAnswered(f form) { w.liveness.answers[f]++ }
+
+// missing returns a form of which there are too few answers since before, or "".
+func (w *world) missing(before [forms]int) string {
+	for f := range forms {
+		if got := w.liveness.answers[f] - before[f]; got < formAnswers && w.isServed(f) {
+			return fmt.Sprintf("%d of %d %v", got, formAnswers, f)
+		}
+	}
+	return ""
+}
+
+// isServed reports whether a form is to be answered now.
+func (w *world) isServed(f form) bool {
+	switch f {
+	case formID:
+		return w.makesIDs()
+	case formReading:
+		l := w.leader()
+		if l == nil || w.interval.wrong != 0 || w.interval.length == 0 {
+			return false
+		}
+		_, runs := l.replica.ClusterClock()
+		return runs
+	}
+	return true
+}
+
+// makesIDs reports whether some node has a worker, by a lease that has begun, and a clock that is near the others'.
+func (w *world) makesIDs() bool {
+	for _, n := range w.nodes {
+		if !n.up() || n.replica.Status().IDsRefused != nil {
+			continue
+		}
+		for _, m := range n.makers {
+			if m == nil {
+				continue
+			}
+			wall, _ := n.clock.read(w.now)
+			ms, begun := uint64(wall/time.Millisecond), m.gen.Lease().Start
+			if uint64(begun) <= ms && ms < uint64(m.gen.Lease().End) && !m.isAhead(ms) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isAhead reports whether the generator has made ids so far ahead of a clock that it waits for it.
+func (m *maker) isAhead(ms uint64) bool {
+	l := m.gen.Layout()
+	return m.made && m.last>>l.SequenceBits+uint64(l.Epoch) >= ms
+}
+
+// awaitAnswers waits for answers of each form after the last fault.
+func (w *world) awaitAnswers() {
+	from, before := w.now, w.liveness.answers
+	for w.violation == nil {
+		missing := w.missing(before)
+		if missing == "" {
+			return
+		}
+		if w.now > from+(healTicks+2*timeoutMax)*w.cfg.tick {
+			if w.wiped && (w.cfg.old > 0 && !w.allKnown() || !w.hasQuorum()) {
+				return
+			}
+			w.fail("liveness: %s within %d ticks after the last fault", missing, healTicks)
+			return
+		}
+		w.advance(w.now + w.cfg.tick)
+	}
+}
