@@ -20,9 +20,10 @@ func TestImports_AreTheCoreAndTheStandardLibrary(t *testing.T) {
 		"internal/mutant": {},
 		"memory":          {module, module + "/txn"},
 		"redisstore":      {module, module + "/txn", "github.com/redis/go-redis/v9"},
-		"pgstore":         {module, module + "/txn", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool"},
-		"boltstore":       {module, module + "/txn", module + "/txn/internal/mutant", "go.etcd.io/bbolt"},
-		"storetest":       {module, module + "/txn"},
+		"pgstore": {module, module + "/txn", module + "/txn/internal/mutant", "github.com/jackc/pgx/v5",
+			"github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgxpool"},
+		"boltstore": {module, module + "/txn", module + "/txn/internal/mutant", "go.etcd.io/bbolt"},
+		"storetest": {module, module + "/txn"},
 	}
 	for dir, list := range allowed {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))

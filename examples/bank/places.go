@@ -78,7 +78,12 @@ func removeKeys(client *redis.Client, pattern string) error {
 }
 
 func openPostgres(ctx context.Context, url, name string) (_ txn.Store, _ func() error, err error) {
-	pool, err := pgxpool.New(ctx, url)
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--postgres: %w", err)
+	}
+	config.ConnConfig.OnNotice = pgstore.OnNotice
+	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--postgres: %w", err)
 	}

@@ -1,7 +1,10 @@
 // Package pgstore keeps the rows of transactions in Postgres. It owns the tables and the statements,
 // and knows nothing of the protocol of transactions.
 //
-//	pool, err := pgxpool.New(ctx, "postgres://…")
+//	config, err := pgxpool.ParseConfig("postgres://…")
+//	...
+//	config.ConnConfig.OnNotice = pgstore.OnNotice
+//	pool, err := pgxpool.NewWithConfig(ctx, config)
 //	...
 //	store, err := pgstore.New(pool, pgstore.Options{Schema: "accounts"})
 //	...
@@ -17,7 +20,7 @@
 //
 // # Atomicity
 //
-// Reads and scans are one statement each. In Postgres a statement sees one snapshot of all tables, taken
+// Reads and scans are one statement each, and perhaps a second one as below. In Postgres a statement sees one snapshot of all tables, taken
 // after it has arrived, which contains everything that was committed by then. So a row and the
 // points are those of one moment within the call.
 //
@@ -52,14 +55,21 @@
 // # Durability
 //
 // An answered write survives what a committed transaction of Postgres survives. With
-// synchronous_commit off that is not even a crash, so Create refuses it; with fsync off neither, which
-// is for tests. For a failover to keep all answered writes, replication must be synchronous
-// (synchronous_standby_names) and the failover must promote a replica that is in sync.
+// synchronous_commit off that is not even a crash, so every call refuses it ([ErrNotDurable]); with fsync
+// off neither, which is for tests. For a failover to keep all answered writes, replication must be
+// synchronous (synchronous_standby_names), and the failover must promote a replica that is in sync, and only
+// when the former primary does not serve any more.
 //
-// One thing remains even then. If a client goes away, or its context ends, while its commit waits for
-// the replica, Postgres may end the wait, and shows the commit to others before the replica has it. A
-// failover at that moment loses a write that others have seen. If the same transaction has rows in other
-// stores, they may have become final by what was seen.
+// Reads are as durable as answered writes. Postgres shows a commit before the replica has it if the wait of
+// the commit was canceled, which the driver does when a context ends, and after a restart of the primary.
+// So while synchronous_standby_names is set, a read also asks for the end of the write-ahead log. If the
+// replicas are not known to have that much, the store commits a transaction with an empty message in the
+// log (pg_logical_emit_message), which waits for them as every commit does. All reads of a Store that wait
+// share one, and a write that was answered counts as well. Without synchronous replicas, reads are one
+// statement.
+//
+// When somebody else cancels the wait of a write (pg_cancel_backend), Postgres reports success, with a
+// warning. The store sees warnings only if the pool was made with [OnNotice].
 //
 // # Statements
 //

@@ -12,7 +12,13 @@ import (
 
 func ExampleNew() {
 	ctx := context.Background()
-	pool, err := pgxpool.New(ctx, "postgres://localhost/test?target_session_attrs=read-write")
+	config, err := pgxpool.ParseConfig("postgres://localhost/test?target_session_attrs=read-write")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	config.ConnConfig.OnNotice = pgstore.OnNotice
+	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		fmt.Println(err)
 		return

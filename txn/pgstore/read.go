@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/txn"
@@ -16,15 +17,31 @@ const scanBytesMax = 4 << 20
 type head struct {
 	safe, resolved int64
 	replica        bool
+	state
 }
 
-func (h *head) targets() []any { return []any{&h.safe, &h.resolved, &h.replica} }
+func (h *head) targets() []any {
+	return append([]any{&h.safe, &h.resolved, &h.replica}, h.state.targets()...)
+}
 
-func (h *head) points() (txn.Points, error) {
-	if h.replica {
-		return txn.Points{}, ErrReplica
+func (h *head) points() txn.Points {
+	return txn.Points{Safe: isotone.Timestamp64(h.safe), Resolved: isotone.Timestamp64(h.resolved)}
+}
+
+// read runs a statement that reads, and waits until what it has seen is durable.
+func (s *Store) read(ctx context.Context, h *head, f func(*pgxpool.Conn) error) error {
+	if err := s.run(ctx, f); err != nil {
+		return err
 	}
-	return txn.Points{Safe: isotone.Timestamp64(h.safe), Resolved: isotone.Timestamp64(h.resolved)}, nil
+	if h.replica {
+		return ErrReplica
+	}
+	return s.await(ctx, &h.state)
+}
+
+// readRow is read of one row.
+func (s *Store) readRow(ctx context.Context, h *head, targets []any, sql string, args ...any) error {
+	return s.read(ctx, h, func(conn *pgxpool.Conn) error { return conn.QueryRow(ctx, sql, args...).Scan(targets...) })
 }
 
 // columns is a row as the statements select it. Nil is NULL: there is no such thing.
@@ -66,18 +83,14 @@ func (s *Store) Read(ctx context.Context, key []byte, at, start isotone.Timestam
 	)
 	targets := append(h.targets(), &c.revision, &c.lock, &c.commit, &c.deleted, &c.value, &record,
 		&c.newest, &c.oldestVersion, &c.oldestRecord)
-	if err := s.pool.QueryRow(ctx, s.sql.read, key, int64(at), int64(start)).Scan(targets...); err != nil {
-		return txn.Row{}, txn.Points{}, wrap("read", err)
-	}
-	points, err := h.points()
-	if err != nil {
+	if err := s.readRow(ctx, &h, targets, s.sql.read, key, int64(at), int64(start)); err != nil {
 		return txn.Row{}, txn.Points{}, wrap("read", err)
 	}
 	row := c.row()
 	if record != nil {
 		row.Record = txn.Record{Start: start, Commit: timestamp(record)}
 	}
-	return row, points, nil
+	return row, h.points(), nil
 }
 
 // Scan implements txn.Store.
@@ -88,19 +101,27 @@ func (s *Store) Scan(ctx context.Context, r txn.Range, at isotone.Timestamp64) (
 		sql = s.sql.scanTo
 		args = append(args, r.To)
 	}
-	rows, err := s.pool.Query(ctx, sql, args...)
+	var (
+		h    head
+		page txn.Page
+	)
+	err := s.read(ctx, &h, func(conn *pgxpool.Conn) error {
+		rows, err := conn.Query(ctx, sql, args...)
+		if err == nil {
+			page, err = readPage(rows, &h, r.Limit)
+		}
+		return err
+	})
 	if err != nil {
 		return txn.Page{}, wrap("scan", err)
 	}
-	page, err := readPage(rows, r.Limit)
-	return page, wrap("scan", err)
+	return page, nil
 }
 
 // readPage reads the answer to a scan. Without a row in the range, it is one whose key is NULL.
-func readPage(rows pgx.Rows, limit int) (txn.Page, error) {
+func readPage(rows pgx.Rows, h *head, limit int) (txn.Page, error) {
 	defer rows.Close()
 	var (
-		h     head
 		page  txn.Page
 		found *int64
 	)
@@ -124,7 +145,6 @@ func readPage(rows pgx.Rows, limit int) (txn.Page, error) {
 	}
 	n := len(page.Entries)
 	page.More = n == limit || int64(n) < number(found)
-	var err error
-	page.Points, err = h.points()
-	return page, err
+	page.Points = h.points()
+	return page, nil
 }

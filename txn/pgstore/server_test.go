@@ -19,6 +19,7 @@ import (
 func TestMain(m *testing.M) {
 	code := m.Run()
 	postgres.stop()
+	removePair()
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1

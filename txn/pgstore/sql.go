@@ -39,6 +39,21 @@ CREATE TABLE IF NOT EXISTS @.points (
 INSERT INTO @.points VALUES (true, 1, 0, 0) ON CONFLICT DO NOTHING;
 `
 
+// durableSQL says whether a commit of the session is as durable as the server can make it. stateSQL selects
+// that, the start of the server, and the end of its write-ahead log, or 0 if there are no synchronous replicas
+// to wait for. The statement has taken its snapshot before it asks for the end of the log, so that is at or
+// after the commit of everything that it sees.
+const (
+	durableSQL = `(current_setting('synchronous_commit') <> 'off'
+	AND (current_setting('synchronous_commit') <> 'local' OR current_setting('synchronous_standby_names') = ''))`
+	stateSQL = durableSQL + `, pg_postmaster_start_time(),
+	CASE WHEN pg_is_in_recovery() OR current_setting('synchronous_standby_names') = '' THEN 0
+	ELSE (pg_current_wal_insert_lsn() - '0/0')::bigint END`
+)
+
+// barrierSQL writes a record to the log that means nothing. So its commit waits for the replicas.
+const barrierSQL = `SELECT ` + stateSQL + `, (pg_logical_emit_message(true, 'isotone', '') IS NOT NULL)::integer`
+
 // endsSQL selects the ends of what the row r has, and visibleSQL joins its newest version at or before $2.
 const (
 	endsSQL = `
@@ -54,7 +69,7 @@ LEFT JOIN LATERAL (
 
 // readSQL has the parameters key, at and start.
 const readSQL = `
-SELECT p.safe, p.resolved, pg_is_in_recovery(),
+SELECT p.safe, p.resolved, pg_is_in_recovery(), ` + stateSQL + `,
 	r.revision, r.lock, v.commit, v.deleted, v.value, c.commit,` + endsSQL + `
 FROM @.points p
 LEFT JOIN @.rows r ON r.key = $1` + visibleSQL + `
@@ -65,7 +80,7 @@ LEFT JOIN @.records c ON c.key = r.key AND c.start = $3`
 // values are known without reading them.
 const (
 	scanHeadSQL = `
-SELECT p.safe, p.resolved, pg_is_in_recovery(),
+SELECT p.safe, p.resolved, pg_is_in_recovery(), ` + stateSQL + `,
 	s.key, s.revision, s.lock, s.commit, s.deleted, s.value, s.newest, s.oldest_version, s.oldest_record, s.found
 FROM @.points p
 LEFT JOIN (
@@ -98,16 +113,17 @@ c AS (
 	SELECT key, $7::bigint, $8::bigint FROM w WHERE $7::bigint > 0
 	ON CONFLICT (key, start) DO UPDATE SET commit = excluded.commit
 )
-SELECT count(*) FROM w`
+SELECT ` + stateSQL + `, count(*) FROM w`
 
 	insertSQL = `
 WITH w AS (
-	INSERT INTO @.rows (key, revision, lock) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING RETURNING key
+	INSERT INTO @.rows (key, revision, lock) SELECT $1::bytea, $2::bigint, $3::bytea WHERE ` + durableSQL + `
+	ON CONFLICT (key) DO NOTHING RETURNING key
 )` + addSQL
 
 	updateSQL = `
 WITH w AS (
-	UPDATE @.rows SET revision = $2, lock = $3 WHERE key = $1 AND revision = $9 RETURNING key
+	UPDATE @.rows SET revision = $2, lock = $3 WHERE key = $1 AND revision = $9 AND ` + durableSQL + ` RETURNING key
 )` + addSQL
 )
 
@@ -125,8 +141,12 @@ DELETE FROM @.rows WHERE key = $1 AND revision = $2 AND lock IS NULL
 )
 
 const (
-	pointsSQL = `SELECT safe, resolved, pg_is_in_recovery() FROM @.points`
-	raiseSQL  = `UPDATE @.points SET safe = greatest(safe, $1), resolved = greatest(resolved, $2)`
+	pointsSQL = `SELECT safe, resolved, pg_is_in_recovery(), ` + stateSQL + ` FROM @.points`
+	raiseSQL  = `
+WITH w AS (
+	UPDATE @.points SET safe = greatest(safe, $1), resolved = greatest(resolved, $2) WHERE ` + durableSQL + ` RETURNING id
+)
+SELECT ` + stateSQL + `, count(*) FROM w`
 	formatSQL = `SELECT format FROM @.points`
 )
 

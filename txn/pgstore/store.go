@@ -30,12 +30,13 @@ type Options struct {
 
 // Store is a txn.Store in Postgres. Its methods may be called concurrently.
 type Store struct {
-	pool *pgxpool.Pool
-	sql  statements
+	pool       *pgxpool.Pool
+	sql        statements
+	replicated replicated
 }
 
 // New returns the store in a schema; it requests nothing. Call Create before the first use of the
-// store. The pool must stay open as long as the store is used.
+// store. The pool must stay open as long as the store is used, and should have been made with [OnNotice].
 //
 // Errors: isotone.ErrInvalidArgument.
 func New(pool *pgxpool.Pool, opts Options) (*Store, error) {
@@ -56,16 +57,16 @@ func New(pool *pgxpool.Pool, opts Options) (*Store, error) {
 // needs the right to create a schema only if there is none. A schema that exists must have tables of
 // this version of the package.
 //
-// Errors: isotone.ErrInvalidArgument if synchronous_commit is off, or the tables have another format;
-// those of pgx.
+// Errors: isotone.ErrInvalidArgument if the tables have another format, or commits of the session are not
+// durable, as [ErrNotDurable] says; those of pgx.
 func (s *Store) Create(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		var commit string
-		if err := tx.QueryRow(ctx, "SELECT current_setting('synchronous_commit')").Scan(&commit); err != nil {
+		var durable bool
+		if err := tx.QueryRow(ctx, "SELECT "+durableSQL).Scan(&durable); err != nil {
 			return err
 		}
-		if commit == "off" {
-			return isotone.Errorf(isotone.CodeInvalidArgument, "synchronous_commit is off, by which answered writes would be lost")
+		if !durable {
+			return isotone.Errorf(isotone.CodeInvalidArgument, "%v", ErrNotDurable)
 		}
 		return s.create(ctx, tx)
 	})
@@ -123,19 +124,20 @@ func (s *Store) Write(ctx context.Context, key []byte, c txn.Change) (bool, erro
 		args = append(args, int64(c.If))
 	}
 	adds := len(c.Lock) > 0 || c.Put.Commit != 0 || c.Record.Start != 0
-	if adds && c.DropVersions == 0 && c.DropRecords == 0 {
-		var written int
-		err := s.pool.QueryRow(ctx, sql, args...).Scan(&written)
-		return written == 1 && err == nil, wrap("write", err)
-	}
-	written, err := s.remove(ctx, sql, args, key, c)
-	return written == 1 && err == nil, wrap("write", err)
+	var o outcome
+	err := s.commit(ctx, &o, func(conn *pgxpool.Conn) error {
+		if adds && c.DropVersions == 0 && c.DropRecords == 0 {
+			return conn.QueryRow(ctx, sql, args...).Scan(o.targets()...)
+		}
+		return s.remove(ctx, conn, sql, args, &o, key, c)
+	})
+	return o.rows == 1 && err == nil, wrap("write", err)
 }
 
 // remove runs a write that may remove something. pgx sends a batch at once, as one transaction.
-func (s *Store) remove(ctx context.Context, sql string, args []any, key []byte, c txn.Change) (written int, err error) {
+func (s *Store) remove(ctx context.Context, conn *pgxpool.Conn, sql string, args []any, o *outcome, key []byte, c txn.Change) error {
 	var batch pgx.Batch
-	batch.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&written) })
+	batch.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return row.Scan(o.targets()...) })
 	if c.DropVersions != 0 {
 		batch.Queue(s.sql.dropVersions, key, int64(c.Next), int64(c.DropVersions))
 	}
@@ -144,24 +146,26 @@ func (s *Store) remove(ctx context.Context, sql string, args []any, key []byte, 
 	}
 	batch.Queue(s.sql.dropRow, key, int64(c.Next))
 	// The transaction commits after the last statement, and Close reports whether it did.
-	return written, s.pool.SendBatch(ctx, &batch).Close()
+	return conn.SendBatch(ctx, &batch).Close()
 }
 
 // Points implements txn.Store.
 func (s *Store) Points(ctx context.Context) (txn.Points, error) {
 	var h head
-	if err := s.pool.QueryRow(ctx, s.sql.points).Scan(h.targets()...); err != nil {
+	if err := s.readRow(ctx, &h, h.targets(), s.sql.points); err != nil {
 		return txn.Points{}, wrap("points", err)
 	}
-	points, err := h.points()
-	return points, wrap("points", err)
+	return h.points(), nil
 }
 
 // Raise implements txn.Store.
 func (s *Store) Raise(ctx context.Context, p txn.Points) error {
-	tag, err := s.pool.Exec(ctx, s.sql.raise, int64(p.Safe), int64(p.Resolved))
-	if err == nil && tag.RowsAffected() != 1 {
-		err = isotone.Errorf(isotone.CodeInternal, "the table points has %d rows: want 1", tag.RowsAffected())
+	var o outcome
+	err := s.commit(ctx, &o, func(conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, s.sql.raise, int64(p.Safe), int64(p.Resolved)).Scan(o.targets()...)
+	})
+	if err == nil && o.rows != 1 {
+		err = isotone.Errorf(isotone.CodeInternal, "the table points has %d rows: want 1", o.rows)
 	}
 	return wrap("raise", err)
 }

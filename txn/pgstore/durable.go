@@ -1,0 +1,161 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/isotone/isotone/txn/internal/mutant"
+)
+
+var (
+	// ErrNotDurable means that the session's synchronous_commit is off, or is local though there are
+	// synchronous replicas. Nothing was written.
+	ErrNotDurable = errors.New("synchronous_commit is off, or is local though synchronous_standby_names is set, by which answered writes would be lost: want on")
+	// ErrWaitCanceled means that somebody has canceled the wait for the synchronous replicas.
+	ErrWaitCanceled = errors.New("the wait for the synchronous replicas was canceled")
+	// ErrServerChanged means that a read was answered by one server, and its durability by another one.
+	ErrServerChanged = errors.New("another server has taken over meanwhile")
+)
+
+// canceledKey is where OnNotice leaves a mark in the custom data of a connection.
+const canceledKey = "isotone/txn/pgstore: the wait for synchronous replicas was canceled"
+
+// OnNotice has a store notice that the wait of a write for the synchronous replicas was canceled, for instance
+// by pg_cancel_backend. Postgres then reports success, with a warning. Set it in the configuration of the
+// pool, before the pool is made:
+//
+//	config.ConnConfig.OnNotice = pgstore.OnNotice
+func OnNotice(conn *pgconn.PgConn, n *pgconn.Notice) {
+	// The warning has no code of its own, and may be in any language. No statement of a store causes
+	// another one.
+	if n.SeverityUnlocalized == "WARNING" {
+		conn.CustomData()[canceledKey] = true
+	}
+}
+
+// state is what a statement says of the server, beside its result.
+type state struct {
+	durable bool      // what the session commits is as durable as the server can make it
+	server  time.Time // when it was started
+	// written is the end of the write-ahead log, at or after everything that the statement has seen; 0
+	// without synchronous replicas.
+	written int64
+}
+
+func (s *state) targets() []any { return []any{&s.durable, &s.server, &s.written} }
+
+// outcome is what statements that write say. Only if they have written something, their commit waits for the
+// replicas.
+type outcome struct {
+	state
+	rows int
+}
+
+func (o *outcome) targets() []any { return append(o.state.targets(), &o.rows) }
+
+// replicated is up to where the synchronous replicas of a server are known to have its log.
+type replicated struct {
+	mu      sync.Mutex
+	server  time.Time
+	to      int64
+	barrier chan struct{} // closed when the one under way has ended; nil if there is none
+}
+
+// has reports whether the replicas have what a statement has seen. r.mu must be locked.
+func (r *replicated) has(s *state) bool {
+	return s.written == 0 || r.server.Equal(s.server) && r.to >= s.written
+}
+
+// learn takes note of what a committed transaction has seen before its commit.
+func (r *replicated) learn(s *state) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.server.Equal(s.server) {
+		r.server, r.to = s.server, 0
+	}
+	r.to = max(r.to, s.written)
+}
+
+// run runs statements by f on one connection, each of which commits.
+func (s *Store) run(ctx context.Context, f func(*pgxpool.Conn) error) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	marks := conn.Conn().PgConn().CustomData()
+	delete(marks, canceledKey)
+	if err := f(conn); err != nil {
+		return err
+	}
+	if marks[canceledKey] != nil {
+		return ErrWaitCanceled
+	}
+	return nil
+}
+
+// commit runs one statement, or several, that write if a condition holds. If they have written something when
+// it returns nil, the replicas have that, and all that was written before.
+func (s *Store) commit(ctx context.Context, o *outcome, f func(*pgxpool.Conn) error) error {
+	err := s.run(ctx, f)
+	switch {
+	case err != nil:
+		return err
+	case !o.durable:
+		return ErrNotDurable
+	case o.rows > 0 || mutant.On(mutant.PgTrustsRefusals):
+		s.replicated.learn(&o.state)
+	}
+	return nil
+}
+
+// await returns nil when the synchronous replicas have what a read has seen. A commit is shown to others when
+// they have it, but also when its wait for them was given up, or when the server was restarted meanwhile. So
+// a read that may have seen more than the replicas are known to have makes an empty commit and waits for
+// that. Reads share these commits.
+func (s *Store) await(ctx context.Context, st *state) error {
+	if !st.durable {
+		return ErrNotDurable
+	}
+	r := &s.replicated
+	for {
+		r.mu.Lock()
+		if r.has(st) || mutant.On(mutant.PgShowsUnreplicated) {
+			r.mu.Unlock()
+			return nil
+		}
+		ended := r.barrier
+		if ended == nil {
+			r.barrier = make(chan struct{})
+			r.mu.Unlock()
+			return s.barrier(ctx, st)
+		}
+		r.mu.Unlock()
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// barrier makes the empty commit, as the only one of the store at a time.
+func (s *Store) barrier(ctx context.Context, st *state) error {
+	defer func() {
+		s.replicated.mu.Lock()
+		defer s.replicated.mu.Unlock()
+		close(s.replicated.barrier)
+		s.replicated.barrier = nil
+	}()
+	var now outcome
+	err := s.commit(ctx, &now, func(conn *pgxpool.Conn) error { return conn.QueryRow(ctx, barrierSQL).Scan(now.targets()...) })
+	if err == nil && !now.server.Equal(st.server) {
+		err = ErrServerChanged
+	}
+	return err
+}
