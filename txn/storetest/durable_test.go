@@ -93,7 +93,7 @@ func (d *double) faults() Faults {
 		}
 	}
 	return Faults{Store: d, Hold: set(&d.held), Break: set(&d.broken), FailOver: func() txn.Store {
-		d.Restart(0)
+		d.Restart(d.Synced())
 		return &double{Store: d.Store}
 	}}
 }

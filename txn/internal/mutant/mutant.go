@@ -6,7 +6,8 @@ package mutant
 // Mutant is one deliberate bug.
 type Mutant int
 
-// The bugs. Those of the oracle are in the simulator, all others in package txn.
+// The bugs. Those of the oracle and of stores in general are in the simulator, those of bolt and pg in their
+// packages, all others in package txn.
 const (
 	None                Mutant = iota
 	SecondariesFirst           // secondaries are committed before the primary
@@ -47,6 +48,11 @@ const (
 	BoltGoesOn                 // boltstore goes on after a commit has failed
 	PgShowsUnreplicated        // pgstore reads what the replicas may not have
 	PgTrustsRefusals           // pgstore takes a refused write, which does not wait, for a sign that replicas have everything
+	StoreShowsEarly            // a store shows writes before they are synced
+	StoreAnswersEarly          // a store answers writes before they are synced
+	StoreGoesOn                // a store goes on after a failed sync
+	FailoverLags               // a failover loses what was synced
+	FormerServes               // the server that a failover has replaced goes on to answer
 	count
 )
 
@@ -59,6 +65,7 @@ var names = [count]string{
 	"collect-records", "seen-too-new", "lost-record-aborts", "partial-scan",
 	"holds-forever", "renewal-unseen", "sightings-grow",
 	"bolt-shows-unsynced", "bolt-goes-on", "pg-shows-unreplicated", "pg-trusts-refusals",
+	"store-shows-early", "store-answers-early", "store-goes-on", "failover-lags", "former-serves",
 }
 
 // String returns the name of m.

@@ -106,6 +106,10 @@ func (w *world) setUp() {
 	for w.alive() && w.next() {
 	}
 	w.faults, w.oracle.started = f, true
+	w.diskFaults = drawDiskFaults(w.diskRNG)
+	if w.diskRNG.IntN(2) == 0 {
+		w.faults.steady = 0.2 * w.diskRNG.Float64()
+	}
 }
 
 // transaction runs one transaction and records it.

@@ -11,6 +11,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/txn"
 	"github.com/isotone/isotone/txn/internal/mutant"
+	"github.com/isotone/isotone/txn/internal/volatile"
 )
 
 // lockTTL is short: the oracle's time moves by up to 12 ms at a time.
@@ -23,9 +24,19 @@ type remote struct {
 	space  string
 }
 
-func (s *remote) request(isWrite bool, exec func() (any, error), name string, args ...any) *request {
+func (s *remote) request(isWrite bool, exec func(*volatile.Store) (any, error), name string, args ...any) *request {
 	name = fmt.Sprintf("%s %s", s.space, fmt.Sprintf(name, args...))
-	return &request{client: s.client, name: name, isWrite: isWrite, exec: exec}
+	d := s.w.disks[s.space]
+	return &request{client: s.client, name: name, isWrite: isWrite, disk: d, exec: func() (any, error) {
+		if d.broken {
+			return nil, errDisk
+		}
+		value, err := exec(d.server(s.w.diskRNG))
+		if s.w.diskFaults.sync == 1 {
+			d.syncAll()
+		}
+		return value, err
+	}}
 }
 
 type rowAnswer struct {
@@ -53,8 +64,8 @@ func describe(value any) string {
 
 // Read implements txn.Store.
 func (s *remote) Read(ctx context.Context, key []byte, at, start isotone.Timestamp64) (txn.Row, txn.Points, error) {
-	v, err := s.w.call(ctx, s.request(false, func() (any, error) {
-		row, points, err := s.w.stores[s.space].Read(context.Background(), key, at, start)
+	v, err := s.w.call(ctx, s.request(false, func(store *volatile.Store) (any, error) {
+		row, points, err := store.Read(context.Background(), key, at, start)
 		return rowAnswer{row, points}, err
 	}, "read %s %v %v", key, at, start))
 	if err != nil {
@@ -77,8 +88,8 @@ func (s *remote) Scan(ctx context.Context, r txn.Range, at isotone.Timestamp64) 
 	rows := min(r.Limit, scanRows)
 	r.Limit = 1
 	for range rows {
-		v, err := s.w.call(ctx, s.request(false, func() (any, error) {
-			return s.w.stores[s.space].Scan(context.Background(), r, at)
+		v, err := s.w.call(ctx, s.request(false, func(store *volatile.Store) (any, error) {
+			return store.Scan(context.Background(), r, at)
 		}, "scan %q %q %v", r.From, r.To, at))
 		if err != nil {
 			return txn.Page{}, err
@@ -96,8 +107,8 @@ func (s *remote) Scan(ctx context.Context, r txn.Range, at isotone.Timestamp64) 
 
 // Write implements txn.Store.
 func (s *remote) Write(ctx context.Context, key []byte, c txn.Change) (bool, error) {
-	v, err := s.w.call(ctx, s.request(true, func() (any, error) {
-		return s.w.stores[s.space].Write(context.Background(), key, c)
+	v, err := s.w.call(ctx, s.request(true, func(store *volatile.Store) (any, error) {
+		return store.Write(context.Background(), key, c)
 	}, "write %s lock=%v put=%v %q record=%v drop=%v,%v", key, len(c.Lock) > 0, c.Put.Commit, c.Put.Value, c.Record, c.DropVersions, c.DropRecords))
 	if err != nil {
 		return false, err
@@ -107,8 +118,8 @@ func (s *remote) Write(ctx context.Context, key []byte, c txn.Change) (bool, err
 
 // Points implements txn.Store.
 func (s *remote) Points(ctx context.Context) (txn.Points, error) {
-	v, err := s.w.call(ctx, s.request(false, func() (any, error) {
-		return s.w.stores[s.space].Points(context.Background())
+	v, err := s.w.call(ctx, s.request(false, func(store *volatile.Store) (any, error) {
+		return store.Points(context.Background())
 	}, "points"))
 	if err != nil {
 		return txn.Points{}, err
@@ -118,8 +129,8 @@ func (s *remote) Points(ctx context.Context) (txn.Points, error) {
 
 // Raise implements txn.Store.
 func (s *remote) Raise(ctx context.Context, p txn.Points) error {
-	_, err := s.w.call(ctx, s.request(true, func() (any, error) {
-		return nil, s.w.stores[s.space].Raise(context.Background(), p)
+	_, err := s.w.call(ctx, s.request(true, func(store *volatile.Store) (any, error) {
+		return nil, store.Raise(context.Background(), p)
 	}, "raise %v", p))
 	return err
 }

@@ -42,11 +42,13 @@ func TestSim_FindsNoAnomaly(t *testing.T) {
 		sum.Late += r.Late
 		sum.Cleaned += r.Cleaned
 		sum.Collected += r.Collected
+		sum.Restarts += r.Restarts
 	}
 	t.Logf("%d runs: %+v", to-from, sum)
 	for name, n := range map[string]int{
 		"commits": sum.Committed, "aborts": sum.Aborted, "unknown outcomes": sum.Unknown, "crashes": sum.Crashes,
 		"late writes": sum.Late, "locks cleaned": sum.Cleaned, "garbage collections": sum.Collected,
+		"restarts": sum.Restarts,
 	} {
 		if uint64(n) < (to-from)/4 {
 			t.Errorf("only %d %s in %d runs: the simulation has become too tame", n, name, to-from)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/isotone/isotone/txn"
 	"github.com/isotone/isotone/txn/check"
-	"github.com/isotone/isotone/txn/memory"
+	"github.com/isotone/isotone/txn/internal/volatile"
 )
 
 // Options says what to simulate.
@@ -31,7 +31,7 @@ type Result struct {
 	Violation error
 	// Steps is the number of calls that were carried out. The others count transactions by their
 	// status, and what happened to them.
-	Steps, Committed, Aborted, Unknown, Crashes, Late, Cleaned, Collected int
+	Steps, Committed, Aborted, Unknown, Crashes, Late, Cleaned, Collected, Restarts int
 	// Fingerprint is a hash of all steps.
 	Fingerprint uint64
 }
@@ -60,8 +60,12 @@ type world struct {
 	opts   Options
 	rng    *rand.Rand
 	faults faults
-	stores map[string]*memory.Store
+	disks  map[string]*disk
 	oracle oracle
+
+	// The stores have chances of their own, so that without their faults a seed means what it has always meant.
+	diskRNG    *rand.Rand
+	diskFaults diskFaults
 
 	mu      sync.Mutex
 	pending []*request
@@ -85,6 +89,9 @@ type request struct {
 	isWrite  bool
 	isSleep  bool
 	exec     func() (any, error)
+	disk     *disk // nil if it is not about a store
+	life     int   // of the disk, and how many changes it had, when exec was called
+	seen     int
 	executed bool
 	gone     bool // nobody waits for the answer
 	answer   answer
@@ -94,6 +101,26 @@ type request struct {
 type answer struct {
 	value any
 	err   error
+}
+
+// execute carries out the call. Of a write that was refused there is nothing to be synced.
+func (r *request) execute() {
+	if r.disk != nil {
+		r.life = r.disk.life
+	}
+	r.answer.value, r.answer.err = r.exec()
+	if done, isWrite := r.answer.value.(bool); r.disk != nil && (done || !isWrite) {
+		r.seen = r.disk.Written()
+	}
+	r.executed = true
+}
+
+// isLost reports whether the store has restarted, or failed, before it could answer.
+func (r *request) isLost() bool { return r.disk != nil && (r.disk.life != r.life || r.disk.broken) }
+
+// mayFinish reports whether a call has not been carried out, or may be answered.
+func (r *request) mayFinish() bool {
+	return !r.executed || r.disk == nil || r.isLost() || r.disk.mayAnswer(r.seen, r.isWrite)
 }
 
 var (
@@ -106,12 +133,13 @@ func Run(t *testing.T, opts Options) (result Result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
-			t: t, opts: opts, rng: rand.New(rand.NewPCG(opts.Seed, 7)), stores: map[string]*memory.Store{},
+			t: t, opts: opts, rng: rand.New(rand.NewPCG(opts.Seed, 7)), disks: map[string]*disk{},
+			diskRNG: rand.New(rand.NewPCG(opts.Seed, 8)), diskFaults: diskFaults{sync: 1},
 			dead: map[int]bool{}, stalled: map[int]int{}, cut: map[int]int{}, clocks: map[int]time.Duration{},
 		}
 		w.drawFaults()
 		for _, space := range spaces {
-			w.stores[space] = memory.New()
+			w.disks[space] = &disk{Store: volatile.New()}
 		}
 		w.oracle.milli = 1000
 		w.run()
@@ -130,7 +158,7 @@ func (w *world) drawFaults() {
 	w.faults = faults{
 		drop: some(0.2), lose: some(0.2), late: some(0.3), slow: some(0.6),
 		crash: some(0.02), stall: some(0.1), tick: some(0.4), fail: some(0.01), stray: some(0.2),
-		cut: some(0.02), collect: []int{0, 4, 12}[w.rng.IntN(3)], steady: some(0.2),
+		cut: some(0.02), collect: []int{0, 4, 12}[w.rng.IntN(3)],
 	}
 }
 
@@ -160,9 +188,15 @@ func (w *world) finale() {
 		w.kill(client)
 	}
 	w.faults = faults{tick: 0.2, stray: w.faults.stray}
-	if w.rng.IntN(2) == 0 { // the oracle's time holds: the last client has only its own clock
+	if w.diskRNG.IntN(2) == 0 { // the oracle's time holds: the last client has only its own clock
 		w.faults.tick, w.faults.steady = 0, 0.2
 	}
+	w.mu.Lock()
+	for _, space := range spaces {
+		w.disks[space].restart(w.diskRNG)
+	}
+	w.diskFaults = diskFaults{sync: 1}
+	w.mu.Unlock()
 	clear(w.cut)
 	w.oracle.failing = 0
 	w.running = 1
@@ -239,9 +273,15 @@ func (w *world) next() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.step++
+	w.trouble()
 	w.mishap()
 	ready := w.ready()
 	if len(ready) == 0 {
+		if len(w.pending) > 0 && w.diskFaults.sync < 1 {
+			clear(w.stalled)
+			w.syncAll()
+			return len(w.ready()) > 0
+		}
 		if len(w.stalled) == 0 {
 			return false
 		}
@@ -261,7 +301,7 @@ func (w *world) next() bool {
 func (w *world) ready() (list []*request) {
 	w.pending = slices.DeleteFunc(w.pending, func(r *request) bool { return r.gone && (!r.isWrite || r.executed) })
 	for _, r := range w.pending {
-		if !w.dead[r.client] && w.stalled[r.client] <= w.step {
+		if !w.dead[r.client] && w.stalled[r.client] <= w.step && r.mayFinish() {
 			list = append(list, r)
 		}
 	}
@@ -277,12 +317,12 @@ func (w *world) mishap() {
 	if happens(w.faults.tick) {
 		w.oracle.milli += w.rng.Uint64N(12)
 	}
-	if happens(w.faults.steady) { // clocks need not agree, nor with the oracle's time
-		client := w.rng.IntN(w.clients)
+	if p := w.faults.steady; p > 0 && w.diskRNG.Float64() < p { // clocks need not agree, nor with the oracle's time
+		client := w.diskRNG.IntN(w.clients)
 		if w.dead[client] {
 			client = finalClient
 		}
-		w.clocks[client] += time.Duration(w.rng.IntN(12)) * time.Millisecond
+		w.clocks[client] += time.Duration(w.diskRNG.IntN(12)) * time.Millisecond
 	}
 	if happens(w.faults.fail) {
 		w.oracle.failOver(w.rng)
@@ -314,6 +354,9 @@ func (w *world) mishap() {
 // carryOut carries out one call, or fails to.
 func (w *world) carryOut(r *request) {
 	if r.executed || r.isSleep {
+		if r.isLost() {
+			r.answer = answer{err: errLost}
+		}
 		w.finish(r, r.answer)
 		return
 	}
@@ -331,13 +374,12 @@ func (w *world) carryOut(r *request) {
 		w.finish(r, answer{err: errLost})
 		return
 	}
-	r.answer.value, r.answer.err = r.exec()
-	r.executed = true
+	r.execute()
 	w.trace(r, "done: "+describe(r.answer.value), r.answer)
 	switch p = w.rng.Float64(); {
 	case p < f.lose:
 		w.finish(r, answer{err: errLost})
-	case p >= f.lose+f.slow:
+	case p >= f.lose+f.slow && r.mayFinish():
 		w.finish(r, r.answer)
 	}
 }

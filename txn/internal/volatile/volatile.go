@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/isotone/isotone"
@@ -53,12 +54,21 @@ func (s *Store) Sync(n int) {
 	s.synced = max(s.synced, min(n, len(s.log)))
 }
 
-// Restart loses all but the first n changes, or all that were not synced if those are more. What is left has
-// been read from the disk, and survives.
+// Clone returns a copy that goes its own way.
+func (s *Store) Clone() *Store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clone := &Store{log: slices.Clone(s.log)}
+	clone.Restart(len(clone.log))
+	return clone
+}
+
+// Restart loses all but the first n changes: at least those that are synced, unless that is what is to be
+// tested. What is left has been read from the disk, and survives.
 func (s *Store) Restart(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.synced = max(s.synced, min(n, len(s.log)))
+	s.synced = min(n, len(s.log))
 	s.log = s.log[:s.synced]
 	s.shown = memory.New()
 	for i := range s.log {
