@@ -45,14 +45,17 @@
 //
 // The store keeps what Redis keeps. That is a matter of its configuration:
 //
-//   - "appendonly yes" with "appendfsync always": an answered write survives a crash of the server.
+//   - "appendonly yes" with "appendfsync always": an answered write survives a crash of the server, and so
+//     does what a read has returned: Redis syncs before it sends any answer of the same turn, and ends when
+//     a sync fails. With "no-appendfsync-on-rewrite yes" it does not sync while it rewrites the file.
 //     With "appendfsync everysec" about a second of answered writes is lost, and with snapshots only
 //     what came after the last one. That tears transactions: some rows are back in an earlier state.
 //   - Replication of Redis is asynchronous. A failover, by Sentinel or of a cluster, may lose answered
 //     writes, and a master that is cut off may accept writes that are lost later. WAIT makes that less
 //     likely and does not exclude it, since a replica without the write may still be elected. So this
 //     package does not use WAIT. A service with the interface of Redis that replicates
-//     synchronously does not have this limit.
+//     synchronously does not have this limit. A planned failover (FAILOVER, CLUSTER FAILOVER) waits until
+//     the replica has everything, and loses nothing.
 //   - Eviction loses rows. Open refuses a server whose maxmemory-policy evicts keys without a time to
 //     live. A full server refuses writes, and goes on to serve reads and to remove rows.
 package redisstore

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +37,7 @@ type server struct {
 	clustered bool
 	empty     bool // of a cluster, without slots
 	durable   bool // what was answered survives a restart
+	master    *server
 
 	once sync.Once
 	err  error
@@ -75,12 +77,19 @@ func (s *server) launch() (err error) {
 		return err
 	}
 	s.addr, s.bus = fmt.Sprint("127.0.0.1:", first), fmt.Sprint(first+1)
-	s.args = []string{"--port", fmt.Sprint(first), "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--logfile", s.log()}
+	s.args = []string{"--port", fmt.Sprint(first), "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--logfile", s.log(), "--repl-diskless-sync-delay", "0"}
 	if s.clustered {
 		s.args = append(s.args, "--cluster-enabled", "yes", "--cluster-port", s.bus)
 	}
 	if s.durable {
 		s.args = append(s.args, "--appendonly", "yes", "--appendfsync", "always")
+	}
+	if s.master != nil {
+		host, port, err := net.SplitHostPort(s.master.addr)
+		if err != nil {
+			return err
+		}
+		s.args = append(s.args, "--replicaof", host+" "+port)
 	}
 	return s.run()
 }
