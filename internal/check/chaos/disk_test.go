@@ -16,7 +16,7 @@ func TestDisk_FailedSyncEndsTheNode(t *testing.T) {
 	t.Parallel()
 	c := chaos.StartCluster(t, trial.Options())
 	load := chaos.StartLoad(t, chaos.LoadOptions{Addrs: c.Addrs(), Callers: 4, Pause: 2 * time.Millisecond, NodesMayFail: true})
-	defer func() { load.Stop().Verify(t, 100) }()
+	defer func() { load.End(t, 100, 0) }()
 
 	for _, role := range []string{"follower", "leader"} {
 		c.Settle()

@@ -144,6 +144,20 @@ func (l *Load) stop() {
 	l.done.Wait()
 }
 
+// End waits until there were answersMin answers, and idsMin IDs, ends the load and verifies its report.
+func (l *Load) End(t testing.TB, answersMin, idsMin int) *Report {
+	t.Helper()
+	until(t, ReadyTimeout, func() (bool, string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		ok, ids := l.outcomes["ok"], l.ids.len()
+		return ok >= answersMin && ids >= idsMin, fmt.Sprintf("%d answers and %d IDs, want at least %d and %d", ok, ids, answersMin, idsMin)
+	})
+	r := l.Stop()
+	r.Verify(t, answersMin)
+	return r
+}
+
 // Stop ends the load and returns its report.
 func (l *Load) Stop() *Report {
 	l.stop()

@@ -166,7 +166,7 @@ func TestProxy_OneWayFaultsHeal(t *testing.T) {
 			link.Set(chaos.LinkFault{})
 			p.Cut()
 			c.Settle()
-			load.Stop().Verify(t, 200)
+			load.End(t, 200, 0)
 		})
 	}
 }

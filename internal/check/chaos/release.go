@@ -6,9 +6,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 )
 
 // PreviousRelease is the commit of the previous release. Nodes of the two versions must form
@@ -22,10 +24,31 @@ const PreviousRelease = "a4b419bb52bdea38ac11ec647560a18403ab8a26"
 var ErrNoHistory = errors.New("chaos: no commit " + PreviousRelease[:12] + " of the previous release here; in a git clone, " +
 	"\"git fetch --unshallow\" or \"git fetch origin " + PreviousRelease + "\" brings it")
 
-// BuildPrevious compiles the isotone command of [PreviousRelease] into dir, where its
-// sources go as well, and returns the path of the binary. The test must run in the
-// directory of its package. Without that commit the error matches [ErrNoHistory].
+// BuildPrevious compiles the isotone command of [PreviousRelease] into dir, and returns the path of
+// the binary. The sources go to a directory of the user's cache that has the name of the commit: from
+// the same directory Go compiles only once. The test must run in the directory of its package. Without
+// that commit the error matches [ErrNoHistory].
 func BuildPrevious(dir string) (string, error) {
+	sources, err := previousSources()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "isotone-previous")
+	return path, runAll([]string{"go", "build", "-C", sources, "-buildvcs=false", "-o", path, "./cmd/isotone"})
+}
+
+// previousSources returns the directory with the sources of the previous release, which it makes if
+// it is not there.
+func previousSources() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("chaos: %w", err)
+	}
+	parent := filepath.Join(cache, "isotone-test")
+	sources := filepath.Join(parent, PreviousRelease)
+	if _, err := os.Stat(sources); err == nil {
+		return sources, nil
+	}
 	// Below the root of the module, git archive would take only what is below.
 	root, err := filepath.Abs("../../..")
 	if err != nil {
@@ -34,21 +57,36 @@ func BuildPrevious(dir string) (string, error) {
 	if out, err := exec.Command("git", "-C", root, "cat-file", "-e", PreviousRelease+":go.mod").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w (git: %w: %s)", ErrNoHistory, err, bytes.TrimSpace(out))
 	}
-	sources := filepath.Join(dir, "previous")
-	if err := os.Mkdir(sources, 0o700); err != nil {
+	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return "", fmt.Errorf("chaos: %w", err)
 	}
-	archive := filepath.Join(dir, "previous.tar")
-	path := filepath.Join(dir, "isotone-previous")
-	// With -trimpath the directory does not count, and what was compiled before is in Go's cache.
-	for _, command := range [][]string{
-		{"git", "-C", root, "archive", "--output", archive, PreviousRelease},
-		{"tar", "-x", "-f", archive, "-C", sources},
-		{"go", "build", "-C", sources, "-buildvcs=false", "-trimpath", "-o", path, "./cmd/isotone"},
-	} {
+	made, err := os.MkdirTemp(parent, "new-")
+	if err != nil {
+		return "", fmt.Errorf("chaos: %w", err)
+	}
+	defer os.RemoveAll(made)
+	archive := filepath.Join(made, "previous.tar")
+	complete := filepath.Join(made, "sources")
+	if err := runAll(
+		[]string{"mkdir", complete},
+		[]string{"git", "-C", root, "archive", "--output", archive, PreviousRelease},
+		[]string{"tar", "-x", "-f", archive, "-C", complete},
+	); err != nil {
+		return "", err
+	}
+	// Another test may have been faster.
+	if err := os.Rename(complete, sources); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+		return "", fmt.Errorf("chaos: %w", err)
+	}
+	return sources, nil
+}
+
+// runAll runs commands one after the other.
+func runAll(commands ...[]string) error {
+	for _, command := range commands {
 		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-			return "", fmt.Errorf("chaos: %s of the previous release: %w\n%s", command[0], err, bytes.TrimSpace(out))
+			return fmt.Errorf("chaos: %s of the previous release: %w\n%s", command[0], err, bytes.TrimSpace(out))
 		}
 	}
-	return path, nil
+	return nil
 }

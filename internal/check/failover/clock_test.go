@@ -77,7 +77,7 @@ func TestClock_JumpsKeepTheOrder(t *testing.T) {
 		replaceLeader()
 		wantHeldTime(t, c)
 	}
-	load.Stop().Verify(t, 1000)
+	load.End(t, 1000, 0)
 }
 
 // TestClock_ANodeAloneFollowsNoJump sets the clock of a single node ahead while it runs, and

@@ -32,8 +32,7 @@ func TestForward_ClientsOfAFollowerNoticeNoFailover(t *testing.T) {
 		leader.Kill()
 		load.WaitAnswer(t)
 		leader.Start()
-		report := load.Stop()
-		report.Verify(t, 8)
+		report := load.End(t, 8, 0)
 		for outcome, count := range report.Outcomes {
 			if outcome != "ok" {
 				t.Errorf("%d requests ended as %s", count, outcome)

@@ -61,7 +61,7 @@ func TestOrder_HoldsAcrossCrashesStopsAndPauses(t *testing.T) {
 		load.WaitAnswer(t)
 		t.Logf("%s: all well after %v", step.name, time.Since(began).Round(time.Millisecond))
 	}
-	load.Stop().Verify(t, 1000)
+	load.End(t, 1000, 0)
 }
 
 // TestOrder_HoldsWhenAFormerLeaderLeadsAgain deposes leaders without ending their processes: a
@@ -100,5 +100,5 @@ func deposeLeaders(t *testing.T, query string) {
 	if again == 0 {
 		t.Error("no former leader led again: nothing was tested")
 	}
-	load.Stop().Verify(t, 200)
+	load.End(t, 200, 0)
 }

@@ -233,5 +233,5 @@ func TestCopy_ARestartAfterAPowerLossIsAdmittedSoon(t *testing.T) {
 		}
 	}
 	load.WaitAnswer(t)
-	load.Stop().Verify(t, 100)
+	load.End(t, 100, 0)
 }

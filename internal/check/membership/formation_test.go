@@ -78,7 +78,7 @@ func TestFormation_NothingIsFormedByEditingPEERS(t *testing.T) {
 	if is := trial.ClusterOf(t, c.WaitLeader()); is != was {
 		t.Errorf("cluster %s, was %s", is, was)
 	}
-	load.Stop().Verify(t, 100)
+	load.End(t, 100, 0)
 }
 
 // TestFormation_WaitsForTheLast starts three nodes one after the other.

@@ -101,7 +101,7 @@ func TestIdentity_RefusesDirectoriesThatAreNotTheNodes(t *testing.T) {
 	refuseUnusable(t, c, n)
 	n.Start()
 	c.WaitReady()
-	load.Stop().Verify(t, 100)
+	load.End(t, 100, 0)
 }
 
 // refuseUnusable gives a node directories that it must refuse by itself, without any peer.
@@ -193,5 +193,5 @@ func TestIdentity_RefusesAClone(t *testing.T) {
 	}
 	t.Logf("started at once: the member exited: %v, its clone: %v", n.Exited(), twin.Exited())
 	trial.Highest(t, c)
-	load.Stop().Verify(t, 100)
+	load.End(t, 100, 0)
 }

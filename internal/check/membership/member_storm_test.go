@@ -241,8 +241,7 @@ func TestMember_ProxiesAndForwardingFollowersKnowTheMembers(t *testing.T) {
 		load.WaitAnswer(t)
 	}
 	through.Verify(t)
-	report := load.Stop()
-	report.Verify(t, 100)
+	report := load.End(t, 100, 0)
 	for outcome, count := range report.Outcomes {
 		if outcome != "ok" {
 			t.Errorf("%d requests to the follower ended as %s", count, outcome)

@@ -227,7 +227,7 @@ func TestRestore_NothingGoesBack(t *testing.T) {
 	c.Start()
 	c.WaitReady()
 	load.WaitAnswer(t)
-	load.Stop().Verify(t, 100)
+	load.End(t, 100, 0)
 	log.mu.Lock()
 	defer log.mu.Unlock()
 	for _, fault := range log.faults {
@@ -426,7 +426,7 @@ func TestRecover_KilledAtAnyStepCanBeRunAgain(t *testing.T) {
 	if is := trial.ClusterOf(t, n); is == was {
 		t.Errorf("I10: the new cluster has the ID of the old one, %s", is)
 	}
-	load.Stop().Verify(t, 100)
+	load.End(t, 100, 0)
 }
 
 // goesOn starts a node whose recovery was killed before its data was set aside: it is still

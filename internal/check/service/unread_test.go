@@ -63,7 +63,7 @@ func TestUnread_ClientThatNeverReadsIsHeldBack(t *testing.T) {
 		t.Errorf("the leader's memory grew by %d bytes", peak-before)
 	}
 	load.WaitAnswer(t)
-	load.Stop().Verify(t, 200)
+	load.End(t, 200, 0)
 }
 
 // pipeline writes requests until the node takes no more, and returns how many bytes it wrote.

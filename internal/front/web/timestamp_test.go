@@ -242,7 +242,7 @@ func TestTimestamp_NotLeaderNamesTheLeader(t *testing.T) {
 }
 
 func TestTimestamp_AnswersDeadlineExceeded(t *testing.T) {
-	s := start(t, func(c *web.Config) { c.Limits.RequestTimeout = 30 * time.Millisecond })
+	s := start(t, func(c *web.Config) { c.Limits.RequestTimeout = 500 * time.Millisecond })
 	eachProtocol(t, s, func(t *testing.T, c *client) {
 		s.backend.hold()
 		wantFault(t, c.get(t, "/timestamp"), http.StatusGatewayTimeout, isotone.CodeDeadlineExceeded)

