@@ -1,5 +1,9 @@
 // Package ports finds ports of 127.0.0.1 for the servers that tests, demos and examples start. Any goroutine
 // may call its functions.
+//
+// A port is reserved for the process that found it, also while nothing listens on it: a server that
+// is killed finds its port again, although other tests look for ports at the same time, in this
+// process or another of the same user.
 package ports
 
 import (
@@ -8,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"sync"
 )
 
 // Ports are drawn below the range from which the kernel takes the local ports of outgoing
@@ -21,15 +26,51 @@ const (
 // triesMax bounds the search for free ports; most are free.
 const triesMax = 200
 
-// Free returns the first of count consecutive ports that are free for TCP and UDP now.
+// reservedMax bounds the ports that a process reserves. At the bound it gives all earlier ones back: a
+// storm of hours uses many, few of them at a time.
+const reservedMax = 8_000
+
+var (
+	mu       sync.Mutex
+	reserved = map[int]bool{}
+)
+
+// Free returns the first of count consecutive ports, which are free for TCP and UDP now, and reserves
+// them until the process ends.
 func Free(count int) (int, error) {
+	mu.Lock()
+	defer mu.Unlock()
+	if len(reserved)+count > reservedMax {
+		clear(reserved)
+		if err := unlock(); err != nil {
+			return 0, fmt.Errorf("ports: %w", err)
+		}
+	}
 	for range triesMax {
 		first := lowest + rand.IntN(highest-lowest-count)
-		if allFree(first, count) {
+		if ok, err := reserve(first, count); err != nil {
+			return 0, fmt.Errorf("ports: %w", err)
+		} else if ok && allFree(first, count) {
 			return first, nil
 		}
 	}
 	return 0, fmt.Errorf("ports: no %d consecutive free ports found from %d to %d", count, lowest, highest)
+}
+
+// reserve reports whether neither this process nor another one has any of the ports, and takes them.
+func reserve(first, count int) (bool, error) {
+	for port := first; port < first+count; port++ {
+		if reserved[port] {
+			return false, nil
+		}
+	}
+	if ok, err := lock(first, count); !ok || err != nil {
+		return false, err
+	}
+	for port := first; port < first+count; port++ {
+		reserved[port] = true
+	}
+	return true, nil
 }
 
 // Addrs returns count addresses 127.0.0.1:PORT with the ports of [Free].

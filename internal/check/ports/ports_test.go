@@ -1,7 +1,12 @@
 package ports_test
 
 import (
+	"encoding/json"
+	"maps"
 	"net"
+	"os"
+	"os/exec"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -39,5 +44,59 @@ func TestPorts_CheckNoticesBothProtocols(t *testing.T) {
 	defer udp.Close()
 	if ports.Check(first) == nil || ports.Check(first+1) == nil {
 		t.Error("a port that is in use counts as free")
+	}
+}
+
+// TestPorts_AreReserved for this process against another one, and for each caller against the next.
+func TestPorts_AreReserved(t *testing.T) {
+	if text := os.Getenv(otherVariable); text != "" {
+		avoid(t, text)
+		return
+	}
+	const count = 20
+	mine := map[int]bool{}
+	for range count {
+		port, err := ports.Free(10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p := port; p < port+10; p++ {
+			if mine[p] {
+				t.Fatalf("port %d is found twice", p)
+			}
+			mine[p] = true
+		}
+	}
+	if runtime.GOOS == "windows" {
+		return
+	}
+	list, err := json.Marshal(slices.Collect(maps.Keys(mine)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), otherVariable+"="+string(list))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("another process: %v\n%s", err, out)
+	}
+}
+
+// otherVariable has the ports of another process.
+const otherVariable = "ISOTONE_TEST_PORTS"
+
+// avoid wants none of the ports in text to be found, of which nothing listens on any.
+func avoid(t *testing.T, text string) {
+	var theirs []int
+	if err := json.Unmarshal([]byte(text), &theirs); err != nil {
+		t.Fatal(err)
+	}
+	taken := map[int]bool{}
+	for _, p := range theirs {
+		taken[p] = true
+	}
+	for range 500 {
+		if port, err := ports.Free(1); err != nil || taken[port] {
+			t.Fatalf("port %d, %v: of another process: %v", port, err, taken[port])
+		}
 	}
 }
