@@ -39,12 +39,16 @@ release-check: ## build a release twice, verify it, and install, upgrade and rem
 fresh-root: ## the first two commands of README.md on a minimal Debian with Go and nothing else: FRESH_ARGS
 	release/fresh-root.sh $(FRESH_ARGS)
 
-.PHONY: ci test helm lint race sim
-ci: ## everything a change has to pass, about half an hour
+.PHONY: ci test flakes helm lint race sim
+ci: ## everything a change has to pass, about twenty minutes
 	.ci/run
 
 test: ## all tests
 	.ci/run test
+
+# make flakes COUNT=10 FLAKES='./client ./internal/node' RUN='TestSearch'
+flakes: ## tests that fail now and then: FLAKES (packages) COUNT (30) times beside two busy loops
+	COUNT='$(COUNT)' RUN='$(RUN)' .ci/flakes $(FLAKES)
 
 helm: ## the Helm chart: lint, golden files, schemas
 	.ci/run helm

@@ -19,6 +19,7 @@ import (
 // TestDev_EveryCommandOfItsTextWorks reads the commands from the text, and runs them with a shell
 // beside the nodes, as a reader does.
 func TestDev_EveryCommandOfItsTextWorks(t *testing.T) {
+	t.Parallel()
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Skip("sh is missing")
