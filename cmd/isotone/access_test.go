@@ -50,6 +50,7 @@ func runSecureMember(t *testing.T, a *signer) (addr string) {
 
 // TestAccess_EveryCommandReachesANodeThatDemandsACertificate, and none of them without one.
 func TestAccess_EveryCommandReachesANodeThatDemandsACertificate(t *testing.T) {
+	t.Parallel()
 	a := newSigner(t)
 	addr := runSecureMember(t, a)
 	cert, key := a.issue("operator")
@@ -166,6 +167,7 @@ func (g *guard) heard() string {
 
 // TestAccess_TheLeaderIsAskedByTheSchemeOfTheNodeThatNamesIt: within TLS a secret stays within TLS.
 func TestAccess_TheLeaderIsAskedByTheSchemeOfTheNodeThatNamesIt(t *testing.T) {
+	t.Parallel()
 	a := newSigner(t)
 	first, leader, plain := startGuard(t, a, "ops"), startGuard(t, a, "ops"), startGuard(t, nil, "ops")
 	args := []string{"member", "list", "--endpoint", "https://" + first.addr(), "--ca", a.file, "--user", "ops", "--password-file", secretFile(t, testSecret), "--timeout", "3s"}
@@ -387,6 +389,7 @@ func runGuardedMember(t *testing.T, a *signer) (addr string) {
 // TestAccess_EveryCommandReachesANodeThatDemandsASecret, and says so if the secret is not right,
 // or the user may not do it.
 func TestAccess_EveryCommandReachesANodeThatDemandsASecret(t *testing.T) {
+	t.Parallel()
 	a := newSigner(t)
 	addr := runGuardedMember(t, a)
 	right, wrong := secretFile(t, testSecret), secretFile(t, "blab-blab")

@@ -51,6 +51,7 @@ func runMemberSockets(t *testing.T, change func(*config.Settings)) (stop func(),
 }
 
 func TestAdmin_ServesOperatorsAndNobodyElse(t *testing.T) {
+	t.Parallel()
 	_, client, admin := runMember(t, nil)
 	within(t, "the node is ready", func() bool {
 		status, body := fetch(t, admin+"/ready")

@@ -19,6 +19,7 @@ import (
 // TestBenchInterval_OfARealCluster: processes that measure and check the clock of three nodes, by each
 // protocol, and after an interruption.
 func TestBenchInterval_OfARealCluster(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}

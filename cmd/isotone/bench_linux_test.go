@@ -14,6 +14,7 @@ import (
 // TestBench_OutageOfARealCluster is the whole thing: three processes, each protocol, a
 // leader that is killed, and every answer checked.
 func TestBench_OutageOfARealCluster(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}

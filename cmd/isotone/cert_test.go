@@ -53,6 +53,7 @@ func TestCert_MakesAWorkingSet(t *testing.T) {
 
 // The files that the command makes are those that a node wants.
 func TestPeerTLS_ClusterOfCertificatesThatCertMakes(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	certs := filepath.Join(dir, "certs")
 	if code, _, err := command("cert", "ca", "--dir", certs); code != 0 {

@@ -118,6 +118,7 @@ func TestClients_PortsForOperatorsAndMonitoring(t *testing.T) {
 
 // TestClients_FollowTheList on connections that are open.
 func TestClients_FollowTheList(t *testing.T) {
+	t.Parallel()
 	n := startGuarded(t, usersOfTests, nil)
 	web, redis, ops := dialHTTP(t, n.client, nil), dialRedis(t, n.client, nil), dialHTTP(t, n.client, nil)
 	expect := func(what string, status int, reply string) {

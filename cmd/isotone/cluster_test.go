@@ -135,6 +135,7 @@ func soon(t *testing.T) context.Context {
 }
 
 func TestCluster_IsToldByNodesAndProxies(t *testing.T) {
+	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	m, _ := startAlone(t, "0")
 	id := clusterOf(m)
@@ -173,6 +174,7 @@ func TestCluster_IsToldByNodesAndProxies(t *testing.T) {
 
 // TestCluster_AProxyStandsForOneOnly: what is behind it is not what it was told.
 func TestCluster_AProxyStandsForOneOnly(t *testing.T) {
+	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	m, _ := startAlone(t, "0")
 	other := clusterOf(m) ^ 1
@@ -210,6 +212,7 @@ func TestCluster_AProxyStandsForOneOnly(t *testing.T) {
 
 // TestCluster_AClientDoesNotFollowAnAddress that another cluster has by now (I10).
 func TestCluster_AClientDoesNotFollowAnAddress(t *testing.T) {
+	t.Parallel()
 	first, end := startAlone(t, "0")
 	addr := loopback(t, first)
 	c, err := client.New(soon(t), addr)

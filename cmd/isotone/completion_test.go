@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,10 @@ const asCommand = "ISOTONE_TEST_AS_COMMAND"
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		os.Exit(run(os.Args[1:], console{os.Stdout, os.Stderr}))
+	}
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = f.Value.Set("6") // tests wait for their nodes most of the time
 	}
 	os.Exit(m.Run())
 }
@@ -145,6 +150,7 @@ func runShell(t *testing.T, cmd *exec.Cmd) string {
 }
 
 func TestCompletion_InBash(t *testing.T) {
+	t.Parallel()
 	const script = `source <(isotone completion bash)
 [[ $(complete -p isotone) == *_isotone* ]] || exit 9
 IFS='|' read -r -a COMP_WORDS <<<"isotone|$1"

@@ -117,6 +117,7 @@ func unhex(out []byte) string {
 
 // TestDev_OpensTheDashboardWhenItIsReady has a program in place of the browser's that notes the address.
 func TestDev_OpensTheDashboardWhenItIsReady(t *testing.T) {
+	t.Parallel()
 	bin := t.TempDir()
 	noted := filepath.Join(bin, "noted")
 	script := "#!/bin/sh\necho \"$1\" >'" + noted + ".part'\nmv '" + noted + ".part' '" + noted + "'\n"

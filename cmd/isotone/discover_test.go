@@ -61,6 +61,7 @@ func (z *zone) lookups() int {
 
 // TestDiscover_FormsAClusterOfAllItsRecords, and never of some.
 func TestDiscover_FormsAClusterOfAllItsRecords(t *testing.T) {
+	t.Parallel()
 	z := &zone{}
 	var all processes
 	for id := range uint64(3) {

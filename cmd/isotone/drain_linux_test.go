@@ -100,6 +100,7 @@ func TestDrain_RedirectsRedisClientsToTheNextLeader(t *testing.T) {
 
 // A node of "isotone dev" that drains leaves the others running.
 func TestDev_OneNodeCanBeDrained(t *testing.T) {
+	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	members := startThree(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -23,6 +23,7 @@ const (
 // connections to its four ports, goes on to answer those that it has, uses little time, complains
 // once for each port, and accepts again when there are descriptors.
 func TestFiles_ANodeWithoutAnyGoesOn(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a process")
 	}

@@ -59,6 +59,7 @@ func setBack(t *testing.T, ahead time.Duration) (c *client.Client, seen isotone.
 // TestFloor_ClientsRaiseAClusterThatWasSetBack: their next timestamps are larger than all before,
 // and no call fails (I13).
 func TestFloor_ClientsRaiseAClusterThatWasSetBack(t *testing.T) {
+	t.Parallel()
 	c, seen, m := setBack(t, 9*time.Second)
 	stranger, err := client.New(soon(t), loopback(t, m))
 	if err != nil {
@@ -88,6 +89,7 @@ func TestFloor_ClientsRaiseAClusterThatWasSetBack(t *testing.T) {
 
 // TestFloor_BeyondTheGuardIsRefusedUntilAnOperatorRaisesIt, in every protocol.
 func TestFloor_BeyondTheGuardIsRefusedUntilAnOperatorRaisesIt(t *testing.T) {
+	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	c, seen, m := setBack(t, time.Hour)
 	for range 3 {

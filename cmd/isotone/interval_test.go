@@ -104,6 +104,7 @@ func TestInterval_OffEverywhere(t *testing.T) {
 }
 
 func TestInterval_NodeAnswersAndShowsIt(t *testing.T) {
+	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	node := startInterval(t, 2*time.Second, false)
 	deadline := time.Now().Add(20 * time.Second)

@@ -29,6 +29,7 @@ func podsOf(t *testing.T, z *zone, count, n int) (all processes) {
 // TestJoinOrPeers_FormsOneCluster: initial members form it, and one that has lost its disk waits until
 // it is replaced, whatever DNS says.
 func TestJoinOrPeers_FormsOneCluster(t *testing.T) {
+	t.Parallel()
 	z := &zone{}
 	all := podsOf(t, z, 3, 4)
 	late := all[3]
@@ -74,6 +75,7 @@ func TestJoinOrPeers_FormsOneCluster(t *testing.T) {
 // TestJoinOrPeers_RefusedByMembersOfACluster: nobody in JOIN answers a node whose disk was wiped, so it
 // tries to form the cluster. The members refuse that. The directory that it has made cannot join.
 func TestJoinOrPeers_RefusedByMembersOfACluster(t *testing.T) {
+	t.Parallel()
 	z := &zone{}
 	all := podsOf(t, z, 3, 3)
 	for _, p := range all {
@@ -107,6 +109,7 @@ func TestJoinOrPeers_RefusedByMembersOfACluster(t *testing.T) {
 
 // TestMetricsAddr_AnswersWhileANodeWaits, so that one port does for all probes.
 func TestMetricsAddr_AnswersWhileANodeWaits(t *testing.T) {
+	t.Parallel()
 	all := startProcesses(t, 1)
 	p := all.joiner(t, 2)
 	p.s.MetricsAddr = closedAddr(t)

@@ -16,6 +16,7 @@ func TestJoin_RefusesPeersBeside(t *testing.T) {
 
 // TestJoin_BeforeItIsAdded: the node waits, says for what, and joins as soon as it may.
 func TestJoin_BeforeItIsAdded(t *testing.T) {
+	t.Parallel()
 	all := startProcesses(t, 1)
 	p := all.joiner(t, 2)
 	p.start()
@@ -53,6 +54,7 @@ func TestJoin_BeforeItIsAdded(t *testing.T) {
 // TestJoin_ResumesWithItsDirectory: the cluster knows the node, but nobody can let it in yet,
 // when it is stopped and started again.
 func TestJoin_ResumesWithItsDirectory(t *testing.T) {
+	t.Parallel()
 	all := startProcesses(t, 1)
 	p := all.joiner(t, 2)
 	all.does(t, "member add 2 "+p.s.RaftAddr, "is added")
@@ -106,6 +108,7 @@ func TestJoin_ResumesWithItsDirectory(t *testing.T) {
 // TestJoin_AReplacementJoinsOnTheOldAddress, started before the command; the old directory is
 // refused for good, and so is one that was made for a replacement that was given up.
 func TestJoin_AReplacementJoinsOnTheOldAddress(t *testing.T) {
+	t.Parallel()
 	all := startProcesses(t, 3)
 	_, others := all.leader(t)
 	p := others[0]

@@ -42,6 +42,7 @@ func TestOpenTLS_NeverMakesAPairThatWasNamed(t *testing.T) {
 // One node, asked over TLS in the loop before and after its certificate is replaced, on a
 // connection that stays and on new ones.
 func TestMember_FollowsItsCertificateAndDropsNoConnection(t *testing.T) {
+	t.Parallel()
 	s := config.Default()
 	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.ThriftPort, s.DataDir = "127.0.0.1", 0, "127.0.0.1:0", 0, t.TempDir()
 	so, err := listen(&s)

@@ -16,6 +16,7 @@ import (
 )
 
 func TestMembers_GrowAndShrink(t *testing.T) {
+	t.Parallel()
 	all := startProcesses(t, 3)
 	first := all.list(t)
 	if len(first.Members) != 3 || len(first.Removed) != 0 || first.ClusterID != clusterOf(all[0].m).String() {
@@ -80,6 +81,7 @@ func TestMembers_GrowAndShrink(t *testing.T) {
 }
 
 func TestMembers_RefusesWhatMustNotHappen(t *testing.T) {
+	t.Parallel()
 	all := startProcesses(t, 3)
 	all.refuses(t, "member add 0 a:1", "invalid_argument", "must not be 0")
 	all.refuses(t, "member add 3 a:1", "invalid_argument", "node 3 is a member already", "isotone member replace 3 PEER_ADDR")
@@ -126,6 +128,7 @@ func TestMembers_RefusesWhatMustNotHappen(t *testing.T) {
 // done what was asked for, and then the next leader is asked again. It must not go on with the
 // member that came before or after.
 func TestMembers_ARequestThatNamesItsMemberCanBeRepeated(t *testing.T) {
+	t.Parallel()
 	all := startProcesses(t, 3)
 	leader, _ := all.leader(t)
 	ask := func(action string, generation uint64) error {
@@ -160,6 +163,7 @@ func TestMembers_ARequestThatNamesItsMemberCanBeRepeated(t *testing.T) {
 }
 
 func TestMembers_OneChangeAtATime(t *testing.T) {
+	t.Parallel()
 	all := startProcesses(t, 3)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -194,6 +198,7 @@ func TestMembers_OneChangeAtATime(t *testing.T) {
 }
 
 func TestMembers_LeadershipAndFloor(t *testing.T) {
+	t.Parallel()
 	all := startProcesses(t, 3)
 	leader, others := all.leader(t)
 	to := others[0]
@@ -231,6 +236,7 @@ func TestMembers_LeadershipAndFloor(t *testing.T) {
 
 // TestMembers_MoveToOtherAddresses, with PEERS left as it was.
 func TestMembers_MoveToOtherAddresses(t *testing.T) {
+	t.Parallel()
 	all := startProcesses(t, 3)
 	_, others := all.leader(t)
 	p, to := others[0], newProcess(t, others[0].s.NodeID)

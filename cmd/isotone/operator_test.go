@@ -114,6 +114,7 @@ func TestOperator_FollowsTheLeader(t *testing.T) {
 
 // TestOperator_GoesOnWithoutALeader: what a node that cannot answer says is not the last word.
 func TestOperator_GoesOnWithoutALeader(t *testing.T) {
+	t.Parallel()
 	leader := serveScript(t, members(one))
 	gone := closedAddr(t)
 	for name, endpoints := range map[string][]string{
@@ -198,6 +199,7 @@ func TestOperator_AsksBeforeWhatCannotBeUndone(t *testing.T) {
 // TestOperator_LooksWhetherALostRequestHadItsEffect: the leader dies before it can answer, and
 // its successor refuses what has happened already.
 func TestOperator_LooksWhetherALostRequestHadItsEffect(t *testing.T) {
+	t.Parallel()
 	three := front.MemberRecord{NodeID: 3, Role: "voter", PeerAddr: "c:1", Addr: "c:2"}
 	four := front.MemberRecord{NodeID: 4, Role: "learner", PeerAddr: "d:1", Promote: true}
 	voter := front.MemberRecord{NodeID: 4, Role: "voter", PeerAddr: "d:1"}
@@ -286,6 +288,7 @@ func TestOperator_ACommandCanBeRepeated(t *testing.T) {
 }
 
 func TestOperator_WaitsUntilTheSuccessorIsAVoter(t *testing.T) {
+	t.Parallel()
 	was := front.MemberRecord{NodeID: 3, Role: "voter", PeerAddr: "c:1", Incarnation: "03"}
 	next := func(role, incarnation string, connected bool) front.MemberRecord {
 		return front.MemberRecord{NodeID: 3, Generation: 1, Role: role, PeerAddr: "c:9", Incarnation: incarnation, Connected: connected, Replaces: 3, Promote: true}

@@ -48,6 +48,7 @@ func TestProxyAccess_LendsItsRightsToNobodyUnlessAsked(t *testing.T) {
 
 // TestProxyAccess_AsksForUsers of its own list in each protocol, and never those of the nodes.
 func TestProxyAccess_AsksForUsers(t *testing.T) {
+	t.Parallel()
 	a := newSigner(t)
 	node := runGuardedMember(t, a) // its users are ops and web
 	cert, key := a.issue("proxy")

@@ -143,51 +143,68 @@ func fetch(t *testing.T, url string) (status int, body string) {
 
 // TestProxy_ALogThatHangsDelaysNothing, and says later what it lacks.
 func TestProxy_ALogThatHangsDelaysNothing(t *testing.T) {
+	t.Parallel()
 	backend := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer backend.Close()
 	log := &proxyLog{}
 	addr, admin := runProxyLogging(t, log, "--backend", backend.URL, "--log-requests")
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	in := bufio.NewReader(c)
-	const batch, batches = 100, 100
 	log.mu.Lock() // from here on it hangs
-	for range batches {
-		if _, err = io.WriteString(c, strings.Repeat("GET / HTTP/1.1\r\nHost: x\r\n\r\n", batch)); err != nil {
-			break
+	unlock := sync.OnceFunc(log.mu.Unlock)
+	defer unlock()
+	requests, dropped := 0, 0
+	for dropped == 0 && requests < 100_000 && !t.Failed() {
+		requests += pipeline(t, addr)
+		_, metrics := fetch(t, "http://"+admin+"/metrics")
+		_, text, _ := strings.Cut(metrics, "\nisotone_log_lines_dropped_total ")
+		if _, err := fmt.Sscan(text, &dropped); err != nil {
+			t.Fatal(err)
 		}
-		for range batch {
-			var resp *http.Response
-			if resp, err = http.ReadResponse(in, nil); err != nil {
-				break
-			}
-			_, _ = io.Copy(io.Discard, resp.Body)
-		}
 	}
-	_, metrics := fetch(t, "http://"+admin+"/metrics")
-	log.mu.Unlock()
-	if err != nil {
-		t.Fatal(err)
+	unlock()
+	if dropped == 0 {
+		t.Fatalf("no line of %d was dropped; want what there was no room for", requests)
 	}
-	_, text, _ := strings.Cut(metrics, "\nisotone_log_lines_dropped_total ")
-	var dropped float64
-	if _, err := fmt.Sscan(text, &dropped); err != nil || dropped == 0 {
-		t.Errorf("%v lines were dropped, %v; want what there was no room for", dropped, err)
-	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		_, told, _ := strings.Cut(log.String(), `"msg":"lines of this log were dropped: what it is written to is too slow","lines":`)
 		written := strings.Count(log.String(), `"msg":"request"`)
 		var lost int
-		if _, err := fmt.Sscanf(told, "%d}", &lost); err == nil && lost == int(dropped) && lost+written == batch*batches {
+		if _, err := fmt.Sscanf(told, "%d}", &lost); err == nil && lost == dropped && lost+written == requests {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d lines are written and %d lost of %d; it was %v that were dropped", written, lost, batch*batches, dropped)
+			t.Fatalf("%d lines are written and %d lost of %d; it was %v that were dropped", written, lost, requests, dropped)
 		}
 	}
+}
+
+// pipeline sends requests on several connections at a time, and returns how many were answered.
+func pipeline(t *testing.T, addr string) (answered int) {
+	const connections, each = 10, 100
+	var work sync.WaitGroup
+	for range connections {
+		work.Go(func() {
+			c, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			if _, err = io.WriteString(c, strings.Repeat("GET / HTTP/1.1\r\nHost: x\r\n\r\n", each)); err != nil {
+				t.Error(err)
+			}
+			in := bufio.NewReader(c)
+			for range each {
+				resp, err := http.ReadResponse(in, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+			}
+		})
+	}
+	work.Wait()
+	return connections * each
 }
 
 // TestProxy_LogsWhatLibrariesSay in its own log, which nobody waits for.
@@ -203,6 +220,7 @@ func TestProxy_LogsWhatLibrariesSay(t *testing.T) {
 }
 
 func TestProxy_ForwardsToBackendsAndTellsOfIt(t *testing.T) {
+	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "this is ", r.URL.Path) }))
 	defer backend.Close()
@@ -330,6 +348,7 @@ func TestProxy_ServesTimestampsOfACluster(t *testing.T) {
 }
 
 func TestProxy_NodesOverEachHTTP(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	if _, err := credential.Open(credential.Config{CertFile: cert, KeyFile: key, SelfSigned: true}); err != nil {

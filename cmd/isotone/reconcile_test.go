@@ -119,6 +119,7 @@ func TestReconcile_RefusesAsAWhole(t *testing.T) {
 
 // TestReconcile_GrowsAndShrinksACluster of processes, whose addresses have numbers in place of names.
 func TestReconcile_GrowsAndShrinksACluster(t *testing.T) {
+	t.Parallel()
 	all := startProcesses(t, 3)
 	args := func(replicas int, more string) string {
 		return fmt.Sprintf("member reconcile --replicas %d --peer-addr pod-{ordinal}.test:1 %s", replicas, more)
@@ -149,6 +150,7 @@ func TestReconcile_GrowsAndShrinksACluster(t *testing.T) {
 
 // TestReconcile_RemovesALeader, and no voter while one that stays is away.
 func TestReconcile_RemovesALeader(t *testing.T) {
+	t.Parallel()
 	all := startProcesses(t, 4)
 	all.does(t, "member update 4 pod-3.test:1", "are changed")
 	if err := all[1].stop(); err != nil {

@@ -16,6 +16,7 @@ import (
 // TestRequestStats_OfARealNode follows requests of each HTTP protocol to the log of a node
 // and to its metrics, and reads the log.
 func TestRequestStats_OfARealNode(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}

@@ -31,6 +31,7 @@ func clientWith(t *testing.T, dir, name string) *tls.Config {
 
 // TestClients_ARevokedCertificateHasNoRights, neither on new connections nor on those that are open.
 func TestClients_ARevokedCertificateHasNoRights(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cert := func(args ...string) {
 		t.Helper()

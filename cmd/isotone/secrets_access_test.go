@@ -71,6 +71,7 @@ func (v *vault) guard() *guardedByAll {
 // TestSecrets_WithUsersAndPeers has a real node authenticate clients, also wrong ones, and refuse
 // peers, and looks at all that it and the commands say of it.
 func TestSecrets_WithUsersAndPeers(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}

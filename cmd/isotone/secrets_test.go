@@ -136,6 +136,7 @@ func (v *vault) badEnvironment() []string {
 
 // TestSecrets_NoCommandTellsAny has real commands fail with secrets in what they were given.
 func TestSecrets_NoCommandTellsAny(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
@@ -227,6 +228,7 @@ func sources(t *testing.T) (flag string) {
 
 // TestSecrets_NoNodeTellsAny has a real node, whose settings are full of secrets, fail and answer.
 func TestSecrets_NoNodeTellsAny(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a process")
 	}

@@ -100,6 +100,7 @@ func TestDoctor_ComparesUsersAndPeers(t *testing.T) {
 
 // TestSecurity_IsForOperators, names the list in force, and no secret.
 func TestSecurity_IsForOperators(t *testing.T) {
+	t.Parallel()
 	dir := peerFiles(t)
 	n := startGuarded(t, usersOfTests, func(s *config.Settings) { usePeerFiles(s, dir) })
 	c := dialHTTP(t, n.client, nil)

@@ -19,6 +19,7 @@ import (
 // The binary that docs/start.md and the Makefile build needs no file: it runs in a directory that
 // holds nothing else.
 func TestStatic_RunsInAnEmptyDirectory(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the binary and starts processes")
 	}

@@ -132,6 +132,7 @@ func traceID(n int) string { return fmt.Sprintf("4bf92f3577b34da6%016x", n) }
 // TestTracing_FollowsARequestThroughProxyAndNode, on the fast path and on the standard path,
 // with and without statistics of requests.
 func TestTracing_FollowsARequestThroughProxyAndNode(t *testing.T) {
+	t.Parallel()
 	for _, measured := range []bool{false, true} {
 		t.Run(fmt.Sprintf("stats=%v", measured), func(t *testing.T) {
 			c := newSpanCollector(t)
@@ -206,6 +207,7 @@ func wantChain(t *testing.T, spans []sentSpan, want ...[2]string) {
 
 // TestTracing_FollowsARequestOfTheGoClient to a node, and to the cluster behind a proxy.
 func TestTracing_FollowsARequestOfTheGoClient(t *testing.T) {
+	t.Parallel()
 	c := newSpanCollector(t)
 	_, node, admin := runMember(t, func(s *config.Settings) { s.TraceEndpoint, s.TraceSample = c.url+"/v1/traces", 0 })
 	within(t, "the node is ready", func() bool { status, _ := fetch(t, admin+"/ready"); return status == 200 })
@@ -260,6 +262,7 @@ func TestTracing_FollowsARequestOfTheGoClient(t *testing.T) {
 
 // TestTracing_FollowsARequestThatIsForwarded from a follower to the leader.
 func TestTracing_FollowsARequestThatIsForwarded(t *testing.T) {
+	t.Parallel()
 	c := newSpanCollector(t)
 	all := startProcessesWith(t, 3, func(s *config.Settings) {
 		s.TraceEndpoint, s.TraceSample, s.Forward = c.url+"/v1/traces", 0, true
@@ -276,6 +279,7 @@ func TestTracing_FollowsARequestThatIsForwarded(t *testing.T) {
 }
 
 func TestTracing_SamplesRequestsWithoutATraceAndCountsSpans(t *testing.T) {
+	t.Parallel()
 	c := newSpanCollector(t)
 	_, client, admin := runMember(t, func(s *config.Settings) { s.TraceEndpoint, s.TraceSample = c.url+"/v1/traces", 1 })
 	within(t, "the node is ready", func() bool { status, _ := fetch(t, admin+"/ready"); return status == 200 })

@@ -27,6 +27,7 @@ func workersAt(t *testing.T, addr string, more ...string) (l front.WorkerList) {
 }
 
 func TestWorkers_AreListedAndRevoked(t *testing.T) {
+	t.Parallel()
 	m, _ := startAlone(t, "0")
 	addr := loopback(t, m)
 	c, err := client.New(soon(t), addr)
@@ -145,7 +146,7 @@ func TestWorkers_ARevocationIsAskedForAndLookedAfter(t *testing.T) {
 	revoked.Revoked, next.Start = true, 2000
 	run := func(code int, out, stderr string, script ...answer) {
 		t.Helper()
-		wantRun(t, code, out, stderr, "worker", "revoke", "5", "--yes", "--timeout", "1s", "--endpoint", serveScript(t, script...).addr())
+		wantRun(t, code, out, stderr, "worker", "revoke", "5", "--yes", "--timeout", map[int]string{0: "30s", 1: "3s"}[code], "--endpoint", serveScript(t, script...).addr())
 	}
 	run(0, "worker 5 is revoked, and free from later on at the latest", "", workersAnswer(leased), workersAnswer(revoked))
 	run(0, "worker 5 is revoked", "", workersAnswer(revoked)) // already
