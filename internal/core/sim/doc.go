@@ -16,8 +16,8 @@
 // node with a wiped or older disk is refused and a healthy one never (I6), that no queue
 // exceeds its bound (I7), that no id is made twice or outside its lease (I9), that one cluster
 // is formed (I10), that a quorum's clocks vouch for the ceiling (I11), that a restored cluster
-// goes back in neither timestamps nor ids (I13), and that the cluster answers and leases
-// workers again soon after the last fault.
+// goes back in neither timestamps nor ids (I13), that the cluster answers and leases workers again
+// soon after the last fault, and that it goes on answering while links stay broken beside a quorum.
 //
 // Raft draws its election jitter from crypto/rand.Reader. A run replaces that variable, so a
 // process runs one simulation at a time.

@@ -29,10 +29,17 @@ func (f form) String() string {
 // liveness counts answers by form.
 type liveness struct {
 	answers [forms]int
+	// last is when timestamps were last answered.
+	last time.Duration
 }
 
 // noteAnswered counts an answer.
-func (w *world) noteAnswered(f form) { w.liveness.answers[f]++ }
+func (w *world) noteAnswered(f form) {
+	w.liveness.answers[f]++
+	if f <= form64 {
+		w.liveness.last = w.now
+	}
+}
 
 // missing returns a form of which there are too few answers since before, or "".
 func (w *world) missing(before [forms]int) string {

@@ -46,6 +46,8 @@ type Stats struct {
 	Readings, Waited uint64
 	// Contradictions are readings that contradicted others, because a steady clock had a wrong rate.
 	Contradictions uint64
+	// BrokenLinks is in how many runs links stayed broken after the other faults.
+	BrokenLinks uint64
 	// Worker leases: grants that a process began to use; renewals; grants taken over from
 	// another holder whose lease had ended, and regained by a restarted node with a fixed
 	// worker; releases; refused requests; and revocations by operators.
@@ -64,6 +66,7 @@ func (s *Stats) Add(o Stats) {
 	s.Readings += o.Readings
 	s.Waited += o.Waited
 	s.Contradictions += o.Contradictions
+	s.BrokenLinks += o.BrokenLinks
 	s.WorkerGrants += o.WorkerGrants
 	s.WorkerRenewals += o.WorkerRenewals
 	s.WorkerTakeovers += o.WorkerTakeovers
@@ -104,6 +107,7 @@ func (w *world) live() {
 	w.injectFaults()
 	w.advance(w.cfg.duration)
 	w.heal()
+	w.breakLinks()
 	w.advance(w.now + 5*w.cfg.tick)
 	w.closing = true
 	w.advance(w.now + 2*timeoutMax*w.cfg.tick)
@@ -115,11 +119,7 @@ func (w *world) heal() {
 	w.advance(w.now + refusalTicks*w.cfg.tick) // tampering ends by itself
 	w.trace("HEAL")
 	w.weather = calm(w.cfg.tick)
-	for i := range w.links {
-		for j := range w.links[i] {
-			w.links[i][j].blocked = -1 << 20 // a flap that still goes on must not block again
-		}
-	}
+	w.mendLinks()
 	for _, n := range w.nodes {
 		n.disk.mode = diskNormal
 		n.clock.settle(w.now)

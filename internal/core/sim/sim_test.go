@@ -32,6 +32,9 @@ func TestRun_KeepsEveryPromiseUnderEveryKindOfFault(t *testing.T) {
 		stats.WorkerRevocations < runs/2 {
 		t.Errorf("the runs do too little with worker leases to say anything: %+v", stats)
 	}
+	if stats.BrokenLinks < runs/8 {
+		t.Errorf("links stayed broken in %d runs, want some of %d", stats.BrokenLinks, runs)
+	}
 	if stats.Readings < 200*runs || stats.Waited < 30*runs || stats.Contradictions == 0 {
 		t.Errorf("the runs do too little with the cluster clock to say anything: %+v", stats)
 	}

@@ -55,6 +55,7 @@ type world struct {
 	ledger    ledger
 	revoker   revoker
 	pieces    *rand.Rand // see newPieces
+	broken    *rand.Rand // draws the links that stay broken
 	interval  intervals
 	ids       [idsMax]snowflake.ID
 
@@ -97,6 +98,7 @@ func newWorld(o Options) *world {
 		revoker:   newRevoker(o.Seed),
 		loss:      newLoss(o.Seed),
 		pieces:    newPieces(o.Seed),
+		broken:    rand.New(rand.NewPCG(o.Seed, 0x11f4)),
 	}
 	w.cfg = w.draw(o)
 	w.interval = newIntervals(o.Seed, w.cfg.tick)
