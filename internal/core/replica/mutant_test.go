@@ -13,6 +13,8 @@ import (
 // whether it does harm.
 func directed() map[mutant.Mutant]func(*testing.T) bool {
 	list := map[mutant.Mutant]func(*testing.T) bool{
+		mutant.OpenOnOlderTerm:        repeatsOlderTerm,
+		mutant.ReleaseLate:            grantsTwice,
 		mutant.VoteAfterRestart:       votesRightAfterStart,
 		mutant.VoteAfterTermChange:    votesAfterTermChange,
 		mutant.CampaignUnsynced:       campaignsUnsynced,
