@@ -154,7 +154,7 @@ const (
 	UnrefusedGeneration     // liveness: a node is added under an ID that has a generation already
 	UnrefusedLevel          // I12: what needs a feature level is proposed below it
 	UnrefusedMembersMax     // I7: a member more than a snapshot holds is added
-	UnrefusedRemovedMax     // I7, I6: a member is added whose removal nobody could remember
+	UnrefusedRemovedMax     // liveness: a member is added that cannot be removed, as nobody could remember it
 	UnrefusedAddress        // I7: an address of any length is recorded
 	UnrefusedStranger       // liveness: an ID that is no member's any more is replaced
 	UnrefusedLastGeneration // I6: a node is replaced though its generations are used up
@@ -175,6 +175,8 @@ const (
 	AdmitCloned             // I6: two processes from copies of one directory, in their same start, are let in
 	AdmitStrangers          // I7: any number of unknown nodes that may be newer members is let in
 	StopUnknown             // liveness: a founder that comes late stops members that it does not know
+	UnrefusedForgotten      // I6: a member is removed though nobody could remember it
+	ForgetReplaced          // I6: a replaced member that no record has is not told that its directory is of no more use
 	count
 )
 
@@ -200,6 +202,7 @@ var names = [count]string{
 	"unrefused-replaced", "unrefused-unregistered", "unrefused-behind", "unrefused-quorum", "unrefused-leader",
 	"unrefused-far-floor", "unrefused-last-floor", "unrefused-transfer", "admit-foreign", "admit-founder",
 	"admit-other-founders", "admit-old-founder", "admit-tick", "admit-stranger", "admit-cloned", "admit-strangers", "stop-unknown",
+	"unrefused-forgotten", "forget-replaced",
 }
 
 // String returns the name of the bug.

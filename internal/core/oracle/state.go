@@ -26,7 +26,7 @@ type State struct {
 	// Workers has a record for each worker that was ever leased, sorted by Worker.
 	Workers []WorkerLease
 	// Removed has the latest former member of each node that had one, sorted by node, from
-	// LevelMembers on; at most RemovedMax.
+	// LevelMembers on; at most RemovedMax. When there are as many, it lacks those that were replaced since.
 	Removed []uint64
 	// Fence is zero unless the cluster was restored from a backup; see [Restored].
 	Fence Fence
@@ -212,13 +212,28 @@ func (s *State) RemoveMember(id uint64) {
 	}
 }
 
-// IsRemoved reports whether id is known to be that of a former member.
+// IsRemoved reports whether id is known to be that of a former member: it is in Removed, or a member is
+// a later generation of its node.
 func (s *State) IsRemoved(id uint64) bool {
-	i, ok := s.findRemoved(NodeOf(id))
-	if _, member := s.find(id); member || !ok {
+	if _, member := s.find(id); member {
 		return false
 	}
-	return GenerationOf(id) <= GenerationOf(s.Removed[i])
+	i, ok := s.findRemoved(NodeOf(id))
+	return ok && GenerationOf(id) <= GenerationOf(s.Removed[i]) || s.isReplaced(id) && !mutant.On(mutant.ForgetReplaced)
+}
+
+// CanRemove reports whether IsRemoved will tell that id is that of a former member once it is removed.
+// That takes no place in Removed if its node has one already or a later generation is a member.
+func (s *State) CanRemove(id uint64) bool {
+	_, ok := s.findRemoved(NodeOf(id))
+	return ok || len(s.Removed) < RemovedMax || s.isReplaced(id)
+}
+
+// isReplaced reports whether a later generation of the node of id is a member.
+func (s *State) isReplaced(id uint64) bool {
+	return slices.ContainsFunc(s.Members, func(m Member) bool {
+		return NodeOf(m.ID) == NodeOf(id) && GenerationOf(m.ID) > GenerationOf(id)
+	})
 }
 
 // NextMember returns the ID of the member that can replace member id, or false if the

@@ -160,6 +160,8 @@ func (r *Replica) checkAdd(m oracle.Member) *isotone.Error {
 		return invalidChange("node %d was a member of this cluster before; a node ID is used once, choose another one", node)
 	case oracle.GenerationOf(m.ID) != 0 && !mutant.On(mutant.UnrefusedGeneration):
 		return invalidChange("a node ID is at most %d", uint64(oracle.NodeMax))
+	case !r.state.CanRemove(m.ID) && !mutant.On(mutant.UnrefusedRemovedMax):
+		return invalidChange("node %d could not be removed again: %s; replace a node instead (isotone member replace NODE_ID PEER_ADDR)", node, removedFull)
 	case m.Promote && r.lacksLevel():
 		return r.needsLevel("a node that becomes a voter by itself")
 	}
@@ -173,8 +175,6 @@ func (r *Replica) checkJoin(addr string) *isotone.Error {
 		return invalidChange("a cluster has at most %d members", oracle.MembersMax)
 	case !isAddr(addr):
 		return invalidChange("%q is not the peer address of a node: want host:port, at most %d bytes", addr, oracle.AddrMax)
-	case len(r.state.Removed) >= oracle.RemovedMax && !mutant.On(mutant.UnrefusedRemovedMax):
-		return invalidChange("this cluster has had %d members that were removed, and can remember no more: nodes can only be replaced", oracle.RemovedMax)
 	}
 	return nil
 }
@@ -213,10 +213,18 @@ func (r *Replica) checkPromote(id uint64) *isotone.Error {
 	return nil
 }
 
+// removedFull says why no further node can be removed.
+var removedFull = fmt.Sprintf("a cluster remembers at most %d former nodes, and this one has had as many (one that is restored from a backup begins without any)", oracle.RemovedMax)
+
 func (r *Replica) checkRemove(id uint64) *isotone.Error {
-	switch _, isMember := r.state.Member(id); {
+	node := oracle.NodeOf(id)
+	switch m, isMember := r.state.Member(id); {
 	case !isMember:
-		return invalidChange("node %d is no member", oracle.NodeOf(id))
+		return invalidChange("node %d is no member", node)
+	case !r.state.CanRemove(id) && m.Replaces != 0 && !mutant.On(mutant.UnrefusedForgotten):
+		return invalidChange("the replacement of node %d cannot be given up: %s; start the new node at %s", node, removedFull, m.PeerAddr)
+	case !r.state.CanRemove(id) && !mutant.On(mutant.UnrefusedForgotten):
+		return invalidChange("node %d cannot be removed: %s; it can be replaced (isotone member replace %d PEER_ADDR)", node, removedFull, node)
 	case slices.Contains(r.conf.GetVoters(), id) && len(r.conf.GetVoters()) == 1:
 		return invalidChange("node %d is the last voter and cannot be removed", oracle.NodeOf(id))
 	}

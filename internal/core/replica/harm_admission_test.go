@@ -22,6 +22,7 @@ var admissionHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.AdmitCloned:        votesInTwoProcesses,
 	mutant.AdmitStrangers:     keepsEveryStranger,
 	mutant.StopUnknown:        stopsUnknownMember,
+	mutant.ForgetReplaced:     keepsReplacedNode,
 }
 
 func TestAdmit_WhoIsRefusedDoesNoHarm(t *testing.T) { wantNoHarm(t, admissionHarms) }

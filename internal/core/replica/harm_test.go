@@ -31,7 +31,7 @@ var changeHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.UnrefusedGeneration:     writesUnreadableNode,
 	mutant.UnrefusedLevel:          writesForNewerVersions,
 	mutant.UnrefusedMembersMax:     outgrowsSnapshot,
-	mutant.UnrefusedRemovedMax:     forgetsRemoval,
+	mutant.UnrefusedRemovedMax:     addsForGood,
 	mutant.UnrefusedAddress:        endsWithLongAddress,
 	mutant.UnrefusedStranger:       replacesFormerMember,
 	mutant.UnrefusedLastGeneration: beginsGenerationsAgain,
@@ -43,6 +43,7 @@ var changeHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.UnrefusedFarFloor:       stopsTime,
 	mutant.UnrefusedLastFloor:      endsTime,
 	mutant.UnrefusedTransfer:       losesLease,
+	mutant.UnrefusedForgotten:      forgetsRemoval,
 }
 
 func TestChange_WhatIsRefusedDoesNoHarm(t *testing.T) { wantNoHarm(t, changeHarms) }
@@ -331,27 +332,6 @@ func outgrowsSnapshot(t *testing.T) bool {
 	}
 	c.tick(20) // until the next write, which has the snapshot
 	return !l.canRestart()
-}
-
-// forgetsRemoval: what is not remembered is not refused when the ID is used again.
-func forgetsRemoval(t *testing.T) bool {
-	c := newCluster(t, 1, nil)
-	l := c.leader()
-	l.Spoil(func(s *oracle.State) {
-		for i := range uint64(oracle.RemovedMax) {
-			s.Removed = append(s.Removed, 1000+i)
-		}
-	})
-	if c.change(l, replica.AddLearner, 9, "peer9:1") != nil {
-		return false
-	}
-	c.settle()
-	c.joins(9)
-	if err := c.change(l, replica.Remove, 9, ""); err != nil {
-		t.Fatal(err)
-	}
-	c.tick(20)
-	return c.givesAway(l, c.nodes[9])
 }
 
 func endsWithLongAddress(t *testing.T) bool {
