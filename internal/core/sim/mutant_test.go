@@ -64,7 +64,7 @@ var firstSeed = map[mutant.Mutant]uint64{
 	mutant.CopyWins:              8,
 	mutant.RestoreBelow:          63,
 	mutant.RestoreOwnFloor:       5,
-	mutant.FreeRestored:          537,
+	mutant.FreeRestored:          604,
 	mutant.ClientFloorIgnored:    3,
 	mutant.ClientFloorUnbounded:  60,
 	mutant.RevokeAtOnce:          12,
