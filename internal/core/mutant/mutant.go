@@ -164,7 +164,7 @@ const (
 	UnrefusedQuorum         // liveness: voters are removed though the rest is no quorum
 	UnrefusedLeader         // liveness: a leader removes itself
 	UnrefusedFarFloor       // liveness: an operator raises the floor by years without force
-	UnrefusedLastFloor      // liveness: the floor is raised to the last nanosecond
+	UnrefusedLastFloor      // liveness: the floor is raised to the end of time
 	UnrefusedTransfer       // liveness: the leadership is transferred to a node that cannot lead
 	AdmitForeign            // I6: a node of another cluster is let in
 	AdmitFounder            // I10: a node that is to form another cluster is let in

@@ -30,7 +30,7 @@ const heldFloorMax = time.Second
 type FloorRequest struct {
 	// Time is in unix nanoseconds.
 	Time uint64
-	// Force permits a time more than FloorAheadMax ahead of the clock.
+	// Force permits a time more than FloorAheadMax ahead of the clock, and none above oracle.FloorMax.
 	Force bool
 }
 
@@ -41,8 +41,9 @@ func (r *Replica) raiseFloor(q FloorRequest) {
 	switch {
 	case r.role != raft.StateLeader || !r.leading.alloc.IsOpen():
 		r.effects.FloorRefused = r.redirect()
-	case q.Time >= oracle.CeilingMax-1 && !mutant.On(mutant.UnrefusedLastFloor):
-		r.effects.FloorRefused = isotone.Errorf(isotone.CodeInvalidArgument, "a floor must be before the year 2262")
+	case q.Time > oracle.FloorMax && !mutant.On(mutant.UnrefusedLastFloor):
+		r.effects.FloorRefused = isotone.Errorf(isotone.CodeInvalidArgument, "a floor is at most %s, even with force: nothing lowers it, and time has to go on after it",
+			time.Unix(0, int64(oracle.FloorMax)).UTC().Format(time.RFC3339))
 	case r.lacksLevel():
 		r.effects.FloorRefused = r.needsLevel("a floor")
 	case !q.Force && q.Time > now && q.Time-now > uint64(FloorAheadMax) && !mutant.On(mutant.UnrefusedFarFloor):

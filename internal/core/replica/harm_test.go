@@ -482,7 +482,7 @@ func stopsTime(t *testing.T) bool {
 func endsTime(t *testing.T) bool {
 	c := newCluster(t, 3, nil)
 	l := c.leader()
-	c.turn(l, &replica.Input{RaiseFloor: &replica.FloorRequest{Time: oracle.CeilingMax - 1, Force: true}})
+	c.turn(l, &replica.Input{RaiseFloor: &replica.FloorRequest{Time: oracle.CeilingMax - 2, Force: true}})
 	c.settle()
 	l.down = true
 	return !c.answers()

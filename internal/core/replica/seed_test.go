@@ -166,6 +166,7 @@ func TestRestore_AnOlderVersionDoesNotFormAClusterWithoutTheSeed(t *testing.T) {
 func TestRestore_ASeedOutOfRangeIsRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*replica.Config){
 		"no digest":        func(cfg *replica.Config) { cfg.Seed.Digest = "" },
+		"little time left": func(cfg *replica.Config) { cfg.Seed.Floor = oracle.FloorMax + 1 },
 		"no end":           func(cfg *replica.Config) { cfg.Seed.Floor = math.MaxInt64 },
 		"a newer level":    func(cfg *replica.Config) { cfg.Seed.State.Level = oracle.LevelNewest + 1 },
 		"an older version": func(cfg *replica.Config) { cfg.Level = oracle.LevelRecords },
@@ -176,6 +177,13 @@ func TestRestore_ASeedOutOfRangeIsRefused(t *testing.T) {
 		if _, err := replica.New(cfg); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+	// The cluster had come as far itself.
+	cfg := unformed(t, 1, nil).nodes[1].cfg
+	cfg.Self.Boot, cfg.Self.Session, cfg.Seed = 1, 1, seed(0)
+	cfg.Seed.State.Ceiling, cfg.Seed.Floor = oracle.FloorMax+1, oracle.FloorMax+2
+	if _, err := replica.New(cfg); err != nil {
+		t.Errorf("a backup from far ahead: %v", err)
 	}
 }
 
