@@ -8,7 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/admin"
 )
 
@@ -19,45 +20,40 @@ type floorCmd struct {
 
 type floorRaiseCmd struct {
 	operatorFlags
-	Timestamp string `arg:"" help:"A timestamp in hexadecimal (32 digits), a time as in 2026-11-22T15:04:05Z, or unix nanoseconds."`
+	Timestamp string `arg:"" help:"A timestamp as it is printed: 32 hexadecimal digits, or 64 bits in decimal; or TIME:INDEX, a time as in 2026-11-22T15:04:05Z, or unix nanoseconds."`
 	Force     bool   `name:"force" help:"Permit a floor more than 24 hours ahead of the clock: time stands still until the clock has caught up."`
 }
 
 // Run raises the floor.
 func (c *floorRaiseCmd) Run(ctx context.Context, con console) error {
-	floor, err := parseFloor(c.Timestamp)
+	floor, err := parseFloor(c.Timestamp, time.Now())
 	if err != nil {
-		return usageError(err.Error())
-	}
-	when := time.Unix(0, int64(floor)).UTC().Format(time.RFC3339Nano)
-	if err := c.confirm(ctx, con, fmt.Sprintf("All later timestamps will be larger than %s. This cannot be undone.", when)); err != nil {
 		return err
 	}
-	answer := admin.Floor{Time: floor, Force: c.Force}
-	if err := c.do(ctx, http.MethodPost, "/admin/floor", answer, &answer); err != nil {
+	when := nanoTime(floor.Time)
+	if err := c.confirm(ctx, con, fmt.Sprintf("All later timestamps will be larger than %s, as which %q is read (%s). This cannot be undone.", when, c.Timestamp, floor.Form)); err != nil {
 		return err
 	}
-	return c.print(con, answer, func(w io.Writer) { fmt.Fprintf(w, "all later timestamps are larger than %s\n", when) })
+	var a front.FloorRaised
+	if err := c.do(ctx, http.MethodPost, "/admin/floor", admin.Floor{Time: strconv.FormatUint(floor.Time, 10), Force: c.Force}, &a); err != nil {
+		return err
+	}
+	return c.print(con, a, func(w io.Writer) {
+		fmt.Fprintf(w, "all later timestamps are larger than %s\n", when)
+		switch {
+		case a.Raised:
+			fmt.Fprintf(w, "raised from %s to %s\n", nanoTime(a.Before), nanoTime(a.After))
+		case a.Before != 0: // older versions do not say
+			fmt.Fprintf(w, "nothing was raised: the cluster was at %s already\n", nanoTime(a.Before))
+		}
+	})
 }
 
-// timestampDigits is the length of a timestamp in hexadecimal.
-const timestampDigits = 32
-
-// parseFloor returns the time of a floor in unix nanoseconds, before the year 2262.
-func parseFloor(text string) (uint64, error) {
-	if len(text) == timestampDigits {
-		t, err := isotone.ParseTimestamp(text)
-		if err == nil && int64(t.Time) < 0 {
-			err = fmt.Errorf("%q is after the year 2262", text)
-		}
-		return t.Time, err
+// parseFloor parses a floor on a command line.
+func parseFloor(text string, now time.Time) (oracle.Floor, error) {
+	f, err := oracle.ParseFloor(text, uint64(max(0, now.UnixNano())))
+	if err != nil {
+		return f, usageError(err.Error())
 	}
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
-		return uint64(n), nil
-	}
-	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil || t.UnixNano() < 0 || t.Year() > 2261 || t.Year() < 1970 {
-		return 0, fmt.Errorf("%q is no timestamp: want 32 hexadecimal digits, a time as in 2026-11-22T15:04:05Z, or unix nanoseconds", text)
-	}
-	return uint64(t.UnixNano()), nil
+	return f, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -41,8 +42,8 @@ func setBack(t *testing.T, ahead time.Duration) (c *client.Client, seen isotone.
 		t.Fatal(err)
 	}
 	m, end = startAloneIn(t, port, dir)
-	if err := m.node.RaiseFloor(soon(t), uint64(time.Now().Add(ahead).UnixNano()), false); err != nil {
-		t.Fatal(err)
+	if a, err := m.node.RaiseFloor(soon(t), fmt.Sprint(time.Now().Add(ahead).UnixNano()), false); err != nil || !a.Raised {
+		t.Fatalf("%+v, %v", a, err)
 	}
 	r, err := c.Timestamps(soon(t), 1000)
 	if err != nil {
@@ -107,7 +108,7 @@ func TestFloor_BeyondTheGuardIsRefusedUntilAnOperatorRaisesIt(t *testing.T) {
 	if got := over(t, addr, "TS 1 LEASE FLOOR "+seen.String()); !strings.HasPrefix(got, "-REGRESSED ") || !strings.Contains(got, "isotone floor raise") {
 		t.Errorf("%q", got)
 	}
-	if err := m.node.RaiseFloor(soon(t), seen.Time, false); err != nil {
+	if _, err := m.node.RaiseFloor(soon(t), seen.String(), false); err != nil {
 		t.Fatal(err)
 	}
 	if ts, err := c.Timestamp(soon(t)); err != nil || !seen.Before(ts) {
@@ -148,6 +149,33 @@ func TestFloor_IsCarriedThroughAProxy(t *testing.T) {
 	}
 	if status, body := fetch(t, "http://"+proxy+"/timestamp"); status != 200 {
 		t.Errorf("%d %s", status, body)
+	}
+}
+
+// TestFloor_TheAdministrativeEndpointReadsTheSameForms, for programs that do without the command.
+func TestFloor_TheAdministrativeEndpointReadsTheSameForms(t *testing.T) {
+	m, _ := startAlone(t, "0")
+	post := func(body string) string {
+		t.Helper()
+		resp, err := http.Post("http://"+loopback(t, m)+"/admin/floor", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		return string(text)
+	}
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	wide := isotone.Timestamp64From(isotone.Timestamp{Time: uint64(time.Now().Add(time.Hour).UnixNano())})
+	if got, want := post(`{"time":"`+wide.String()+`"}`), fmt.Sprintf(`{"time":"%d","raised":true`, wide.Timestamp().Time); !strings.HasPrefix(got, want) {
+		t.Errorf("%s, want %s", got, want)
+	}
+	for body, want := range map[string]string{
+		`{"time":"5"}`: "cannot be a floor", `{"time":"9223372036854775805","force":true}`: "not after 2080", `{}`: "is no timestamp",
+	} {
+		if got := post(body); !strings.Contains(got, "invalid_argument") || !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %q", body, got, want)
+		}
 	}
 }
 

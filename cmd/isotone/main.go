@@ -162,6 +162,10 @@ func joinNegative(args []string) []string {
 	var joined []string
 	for _, a := range args {
 		last := len(joined) - 1
+		if slices.Contains(joined, "--") { // no flags follow
+			joined = append(joined, a)
+			continue
+		}
 		if len(a) > 1 && a[0] == '-' && '0' <= a[1] && a[1] <= '9' &&
 			last >= 0 && strings.HasPrefix(joined[last], "--") && !strings.Contains(joined[last], "=") {
 			joined[last] += "=" + a

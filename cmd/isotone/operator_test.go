@@ -175,12 +175,13 @@ func TestOperator_AsksBeforeWhatCannotBeUndone(t *testing.T) {
 	}
 	fmt.Fprintln(end, "yes") // of a script that means something else
 	_ = end.Close()
+	wide := isotone.NewTimestamp64(uint64(time.Now().UnixMilli()), 5)
 	for _, in := range []*os.File{null, pipe} {
 		stdin(t, in)
 		for args, question := range map[string]string{
-			"member remove 3":      "Node 3 is removed for good",
-			"member replace 3 c:1": "Node 3 gets a new data directory",
-			"floor raise 5":        "All later timestamps will be larger than 1970-01-01T00:00:00.000000005Z.",
+			"member remove 3":              "Node 3 is removed for good",
+			"member replace 3 c:1":         "Node 3 gets a new data directory",
+			"floor raise " + wide.String(): "All later timestamps will be larger than " + nanoTime(wide.Timestamp().Time) + `, as which "` + wide.String() + `" is read (a 64-bit timestamp).`,
 		} {
 			s := serveScript(t, members(one, front.MemberRecord{NodeID: 3, Role: "voter", PeerAddr: "c:0"}))
 			wantRun(t, 2, "", question, append(strings.Fields(args), "--endpoint", s.addr())...)

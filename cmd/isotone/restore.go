@@ -23,7 +23,7 @@ type restoreFlags struct {
 	config.Flags
 	stopPoint
 	Margin time.Duration `name:"margin" default:"10s" help:"How far above the backup, and above this machine's clock and 10s, the new cluster begins, up to 24h: more than the clocks of the old and the new machines differ."`
-	Floor  string        `name:"floor" placeholder:"TIMESTAMP" help:"A timestamp above which the new cluster begins at least: the largest that any client has seen. In hexadecimal (32 digits), a time as in 2026-11-22T15:04:05Z, or unix nanoseconds."`
+	Floor  string        `name:"floor" placeholder:"TIMESTAMP" help:"A timestamp above which the new cluster begins at least: the largest that any client has seen. As floor raise takes it."`
 	Force  bool          `name:"force" help:"Permit a floor more than 24 hours ahead of the clock, and a backup that is newer than the clock."`
 	JSON   bool          `name:"json" help:"Print the answer as JSON."`
 	Yes    bool          `name:"yes" short:"y" help:"Do not ask for confirmation."`
@@ -86,10 +86,11 @@ func (f *restoreFlags) begin(b replica.Beginning, d backup.Document, now time.Ti
 	b.Backup = replica.Mark{Time: d.Ceiling, At: uint64(max(0, d.Taken.UnixNano()))}
 	b.Now, b.Margin, b.Force = uint64(max(0, now.UnixNano())), f.Margin, f.Force
 	if f.Floor != "" {
-		var err error
-		if b.Floor, err = parseFloor(f.Floor); err != nil {
+		floor, err := parseFloor(f.Floor, now)
+		if err != nil {
 			return 0, usageError("--floor: " + err.Error())
 		}
+		b.Floor = floor.Time
 	}
 	return b.Time()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/host/backup"
 )
@@ -177,5 +179,29 @@ func TestRecover_AgainRaisesWhatIsPrepared(t *testing.T) {
 	}
 	if code, _, text := command("recover", "--force-new-cluster", "--data-dir", dir, "--yes", "--floor", "yesterday"); code == 0 || !strings.Contains(text, "--floor") {
 		t.Errorf("%d, %q", code, text)
+	}
+}
+
+// TestRestore_ReadsFloorsInEveryForm, and keeps room for time after them, whatever force.
+func TestRestore_ReadsFloorsInEveryForm(t *testing.T) {
+	floor := isotone.Timestamp{Time: uint64(time.Now().Add(time.Hour).UnixNano())}
+	wide := isotone.Timestamp64From(floor)
+	dir := func() string { return filepath.Join(t.TempDir(), "data") }
+	for text, want := range map[string]uint64{
+		floor.String(): floor.Time, fmt.Sprint(floor.Time): floor.Time, nanoTime(floor.Time): floor.Time, wide.String(): wide.Timestamp().Time,
+	} {
+		if got := restored(t, dir(), prepareBackup(t, time.Now(), time.Now()), "--floor", text); got != want+1+uint64(10*time.Second) {
+			t.Errorf("--floor %s begins at %s", text, nanoTime(got))
+		}
+	}
+	for text, want := range map[string]string{
+		"5": "cannot be a floor", "2080-07-10T17:30:10Z": "", "2080-07-10T17:30:25Z": "must not begin after 2080-07-10T17:30:30Z",
+		"2080-07-10T17:30:31Z": "not after 2080-07-10T17:30:30Z", "9223372036854775805": "not after 2080-07-10T17:30:30Z",
+	} {
+		path := prepareBackup(t, time.Now(), time.Now())
+		code, _, told := command("restore", "--data-dir", dir(), "--floor", text, "--force", "--yes", path)
+		if (code == 0) != (want == "") || !strings.Contains(told, want) {
+			t.Errorf("--floor %s --force: %d, %q, want %q", text, code, told, want)
+		}
 	}
 }

@@ -139,9 +139,9 @@ type Operator interface {
 	// Transfer transfers the leadership to a node, 0 for any, and returns when that leads or ctx
 	// ends.
 	Transfer(ctx context.Context, to uint64) error
-	// RaiseFloor has all later timestamps have a larger time than floor, in unix nanoseconds.
-	// One that is far ahead of the clock needs force.
-	RaiseFloor(ctx context.Context, floor uint64, force bool) error
+	// RaiseFloor has all later timestamps be larger than floor, which has any form that
+	// oracle.ParseFloor takes. One that is far ahead of the clock needs force.
+	RaiseFloor(ctx context.Context, floor string, force bool) (FloorRaised, error)
 	// Workers describes the worker leases.
 	Workers() (WorkerList, error)
 	// RevokeWorker ends the renewals of the lease of a worker that began at start, in unix
@@ -155,6 +155,17 @@ type Operator interface {
 	// let in yet, how to join. Any node can answer. The error is not_found if the node has to be
 	// added first, invalid_argument if it is a member with another directory.
 	Joining(node, incarnation uint64) (Joining, error)
+}
+
+// FloorRaised answers an operator who has raised the floor. Times are unix nanoseconds.
+type FloorRaised struct {
+	// Time is the floor: all later timestamps have a larger one.
+	Time uint64 `json:"time,string"`
+	// Raised says that this moved time ahead; otherwise it was beyond the floor already.
+	Raised bool `json:"raised"`
+	// Before and After are the time of the timestamps that the leader issued before and after.
+	Before uint64 `json:"before,string"`
+	After  uint64 `json:"after,string"`
 }
 
 // The actions of a MemberChange.

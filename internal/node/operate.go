@@ -112,13 +112,25 @@ func (n *Node) await(ctx context.Context, what string, isDone func(*replica.Repl
 }
 
 // RaiseFloor raises the floor; see front.Operator.
-func (n *Node) RaiseFloor(ctx context.Context, floor uint64, force bool) error {
-	q := &replica.FloorRequest{Time: floor, Force: force}
-	err := n.operate(func(in *replica.Input) { in.RaiseFloor = q }, func(e *replica.Effects) *isotone.Error { return e.FloorRefused })
+func (n *Node) RaiseFloor(ctx context.Context, text string, force bool) (front.FloorRaised, error) {
+	floor, err := oracle.ParseFloor(text, uint64(max(0, n.cfg.Clock.Wall().UnixNano())))
 	if err != nil {
-		return err
+		return front.FloorRaised{}, isotone.Errorf(isotone.CodeInvalidArgument, "time: %v", err)
 	}
-	return n.await(ctx, "the floor", func(r *replica.Replica) bool { s := r.Status(); return s.Serving && s.Time > floor })
+	a := front.FloorRaised{Time: floor.Time}
+	err = n.operate(func(in *replica.Input) {
+		in.RaiseFloor = &replica.FloorRequest{Time: floor.Time, Force: force}
+		a.Before = n.core.replica.Status().Time
+	}, func(e *replica.Effects) *isotone.Error { return e.FloorRefused })
+	if err == nil {
+		err = n.await(ctx, "the floor", func(r *replica.Replica) bool {
+			s := r.Status()
+			a.After = s.Time
+			return s.Serving && s.Time > floor.Time
+		})
+	}
+	a.Raised = a.Before <= floor.Time
+	return a, err
 }
 
 // Transfer transfers the leadership; see front.Operator.

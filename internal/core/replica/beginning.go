@@ -75,8 +75,9 @@ func (b Beginning) Time() (uint64, error) {
 	}
 	ahead := begin - min(begin, b.Now)
 	switch {
-	case begin >= oracle.CeilingMax-1:
-		return 0, errBeginsTooLate
+	case begin >= oracle.CeilingMax-1 || begin > oracle.FloorMax && max(b.Backup.Time, b.Earlier.Time, b.Prepared) <= oracle.FloorMax:
+		return 0, fmt.Errorf("the new cluster would begin at %s, and must not begin after %s, even with --force: nothing sets it back, and time has to go on after it; is the clock right?",
+			timeText(begin), timeText(oracle.FloorMax))
 	case !b.Force && ahead > uint64(FloorAheadMax+b.Margin):
 		return 0, fmt.Errorf("the new cluster would begin at %s, %v ahead of this machine's clock, and its time would stand still for that long; is the clock right? If so, go on with --force",
 			timeText(begin), time.Duration(ahead).Round(time.Second))
@@ -90,7 +91,7 @@ func (b Beginning) check() error {
 	held := max(b.Backup.lead(), b.Earlier.lead()) > uint64(ClientFloorAheadMax)
 	switch {
 	case max(last, b.Floor, b.Now) >= oracle.CeilingMax-1:
-		return errBeginsTooLate
+		return errors.New("the new cluster must begin before the year 2262")
 	case held && b.Margin < marginHeldMin:
 		return fmt.Errorf("the time of the lost cluster was ahead of its clock, and a new cluster may begin too low with a margin of %v: want a --margin of %v or more", b.Margin, marginHeldMin)
 	case b.Force:
@@ -103,8 +104,6 @@ func (b Beginning) check() error {
 	}
 	return nil
 }
-
-var errBeginsTooLate = errors.New("the new cluster must begin before the year 2262")
 
 // timeText returns a time in unix nanoseconds as RFC 3339 has it.
 func timeText(ns uint64) string {

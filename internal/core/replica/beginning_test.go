@@ -41,6 +41,8 @@ func TestBeginning_IsAboveBackupClockFloorAndEarlierOnes(t *testing.T) {
 		"a floor of days, forced":      {replica.Beginning{Backup: mark(0, 0), Floor: at(48 * time.Hour), Margin: margin, Force: true}, at(48*time.Hour+margin) + 1, ""},
 		"a backup of days ahead":       {replica.Beginning{Backup: mark(48*time.Hour, 0), Margin: margin}, 0, "is the clock right"},
 		"the clock is behind":          {replica.Beginning{Backup: mark(0, time.Minute), Margin: margin}, 0, "set the clock"},
+		"later than any floor":         {replica.Beginning{Backup: mark(0, 0), Floor: oracle.FloorMax, Margin: margin, Force: true}, 0, "even with --force"},
+		"a backup of later than that":  {replica.Beginning{Backup: replica.Mark{Time: oracle.FloorMax + 1, At: at(0)}, Margin: margin, Force: true}, oracle.FloorMax + 1 + uint64(margin), ""},
 		"the end of time":              {replica.Beginning{Backup: replica.Mark{Time: math.MaxInt64 - 2, At: at(0)}, Margin: time.Second, Force: true}, 0, "2262"},
 		"a floor at the end of time":   {replica.Beginning{Backup: mark(0, 0), Floor: math.MaxUint64, Margin: time.Second, Force: true}, 0, "2262"},
 		"an earlier one at the end":    {replica.Beginning{Backup: mark(0, 0), Earlier: replica.Mark{Time: math.MaxUint64}, Margin: time.Second, Force: true}, 0, "2262"},

@@ -191,6 +191,9 @@ func (w *world) beginning(b saved, note replica.Mark, told bool) uint64 {
 				by.Floor = max(by.Floor, o.Range.First.Time)
 			}
 		}
+		if by.Floor > oracle.FloorMax { // no operator can name that; a clock showed it
+			by.Earlier, by.Floor = replica.Mark{Time: max(by.Earlier.Time, by.Floor), At: by.Now}, 0
+		}
 	}
 	at, err := by.Time()
 	if err == nil && w.loss.rng.IntN(3) == 0 {

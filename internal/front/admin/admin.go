@@ -8,7 +8,7 @@
 //	POST /admin/leader         {"to": ID}; 0 or nothing: any other voter
 //	GET  /admin/workers        the worker leases (front.WorkerList)
 //	POST /admin/workers        a [WorkerAction]; answers as GET when it is applied
-//	POST /admin/floor          {"time": "UNIX NANOSECONDS", "force": false}
+//	POST /admin/floor          {"time": "TIMESTAMP", "force": false}
 //	GET  /admin/security       who may reach this node (front.Security); each node answers for itself
 //	GET  /admin/backup         a backup, as a file; see docs/backup.md
 //
@@ -240,8 +240,8 @@ func (h *Handler) revokeWorker(r *http.Request, body []byte) (any, error) {
 
 // Floor is the body of POST /admin/floor.
 type Floor struct {
-	// Time is in unix nanoseconds.
-	Time  uint64 `json:"time,string"`
+	// Time is a timestamp or a time, in any form that oracle.ParseFloor takes.
+	Time  string `json:"time"`
 	Force bool   `json:"force,omitempty"`
 }
 
@@ -250,13 +250,11 @@ func (h *Handler) raiseFloor(r *http.Request, body []byte) (any, error) {
 	if err := decode(body, &f); err != nil {
 		return nil, err
 	}
-	if f.Time == 0 {
-		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "time: want unix nanoseconds, as a string")
-	}
-	if err := h.cfg.Operator.RaiseFloor(r.Context(), f.Time, f.Force); err != nil {
+	a, err := h.cfg.Operator.RaiseFloor(r.Context(), f.Time, f.Force)
+	if err != nil {
 		return nil, err
 	}
-	return f, nil
+	return a, nil
 }
 
 func fail(w http.ResponseWriter, r *http.Request, err error) string {

@@ -45,8 +45,8 @@ func (o *operator) ChangeMember(ctx context.Context, c front.MemberChange) error
 
 func (o *operator) Transfer(_ context.Context, to uint64) error { return o.note("transfer to %d", to) }
 
-func (o *operator) RaiseFloor(_ context.Context, floor uint64, force bool) error {
-	return o.note("floor %d %t", floor, force)
+func (o *operator) RaiseFloor(_ context.Context, floor string, force bool) (front.FloorRaised, error) {
+	return front.FloorRaised{Time: 5, Raised: true, Before: 4, After: 6}, o.note("floor %s %t", floor, force)
 }
 
 func (o *operator) Workers() (front.WorkerList, error) {
@@ -112,8 +112,8 @@ func TestAdmin_PassesRequestsOn(t *testing.T) {
 			`{"clusterID":"00000000000000c1","memberID":"281474976710659","peers":{"1":"a:1"}}`},
 		{"POST", "/admin/leader", "", "transfer to 0", "{}"},
 		{"POST", "/admin/leader", `{"to":2}`, "transfer to 2", "{}"},
-		{"POST", "/admin/floor", `{"time":"18446744073709551615","force":true}`, "floor 18446744073709551615 true", `{"time":"18446744073709551615","force":true}`},
-		{"POST", "/admin/floor", `{"time":"5"}`, "floor 5 false", `{"time":"5"}`},
+		{"POST", "/admin/floor", `{"time":"2026-11-22T15:04:05Z","force":true}`, "floor 2026-11-22T15:04:05Z true", `{"time":"5","raised":true,"before":"4","after":"6"}`},
+		{"POST", "/admin/floor", `{"time":"5"}`, "floor 5 false", `{"time":"5","raised":true,"before":"4","after":"6"}`},
 	} {
 		o := &operator{}
 		w := send(o, tt.method, tt.target, tt.body)
@@ -177,8 +177,6 @@ func TestAdmin_RefusesWhatItCannotRead(t *testing.T) {
 		{"/admin/workers", `{"action":"revoke","worker":1,"start":1}`, "not the JSON object"},
 		{"/admin/floor", `{"time":5}`, "not the JSON object"},
 		{"/admin/floor", `{"time":"5","forced":true}`, "forced"},
-		{"/admin/floor", ``, "time: want unix nanoseconds"},
-		{"/admin/floor", `{}`, "time: want unix nanoseconds"},
 	} {
 		o := &operator{}
 		wantFault(t, send(o, "POST", tt.target, tt.body), 400, "invalid_argument", tt.words)
