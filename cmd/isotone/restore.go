@@ -151,6 +151,9 @@ func (c *restoreCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
+	if refusal := s.CheckAlone(false); refusal != nil { // several nodes without PEERS would form a cluster each
+		return usageError(refusal.Error())
+	}
 	d, state, err := readBackup(c.File)
 	if err != nil {
 		return err

@@ -110,6 +110,7 @@ func TestRestore_RefusesWhatItCannotUse(t *testing.T) {
 		"cannot be read":     {write("state", func(d *backup.Document) { d.State = []byte{77} }), "--yes"},
 		"JOIN is set":        {good, "--yes", "--join", "localhost:1"},
 		"--margin":           {good, "--yes", "--margin", "25h"},
+		"PEERS=1=HOST:PORT":  {good, "--yes", "--node-id", "2"},
 		"only DNS knows":     {good, "--yes", "--peers", "dns+srv:isotone?count=3&id=priority"},
 	} {
 		data := filepath.Join(dir, "data")

@@ -234,7 +234,7 @@ func (v *vault) commands(g *guardedByAll) {
 	for _, args := range [][]string{
 		{"member", "list", "--endpoint", at}, {"leader", "show", "--endpoint", at}, {"upgrade", "show", "--endpoint", at}, {"status", at}, {"status", "--json", at},
 		{"backup", "--force", "--endpoint", at, "backup"}, {"doctor", "--endpoint", at}, {"doctor", "--json", "--endpoint", at}, {"member", "add", "2", "x", "--yes", "--timeout", "1s", "--endpoint", at},
-		{"floor", "raise", "1", "--yes", "--timeout", "1s", "--endpoint", at}, {"leader", "transfer", "7", "--yes", "--timeout", "1s", "--endpoint", at}, bench("http1"), bench("h2"), bench("resp"),
+		{"floor", "raise", time.Now().UTC().Format(time.RFC3339), "--yes", "--timeout", "1s", "--endpoint", at}, {"leader", "transfer", "7", "--yes", "--timeout", "1s", "--endpoint", at}, bench("http1"), bench("h2"), bench("resp"),
 	} {
 		if out := v.run(nil, append(append(args, reach...), g.right)...); strings.Contains(out, "unauthorized") || strings.Contains(out, "Usage:") {
 			v.t.Errorf("%q: %s", args, out)
