@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/isotone/isotone/internal/core/mutant"
 )
 
 // File is an open file of a journal.
@@ -107,13 +109,14 @@ func readJournal(o Options, file File, size int64) (*Journal, error) {
 	r := &sectorReader{journal: j}
 	for j.next < j.sectors {
 		payload, err := j.readRecord(r)
-		if err != nil {
+		if payload == nil && err == nil {
+			err = j.checkTail(r)
+		}
+		if err != nil && !mutant.On(mutant.DamageIsTail) {
 			return nil, err
 		}
 		if payload == nil {
-			err = j.checkTail(r)
-			j.identity, j.state = d.Identity, d.State
-			return j, err
+			break
 		}
 		if err := d.replay(j.record+1, payload); err != nil {
 			return nil, Corrupt(fmt.Sprintf("record %d at sector %d", j.record+1, j.next), "%v", err)

@@ -1,6 +1,10 @@
 package journal
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/isotone/isotone/internal/core/mutant"
+)
 
 // Create writes the first file of a journal: the state of d with the changes. The table of d is
 // t. The data file that was there before is replaced.
@@ -19,11 +23,16 @@ func Create(o Options, d Draft, t *MemoryTable, changes []Change) (*Journal, err
 func (j *Journal) Begin() error {
 	// The last process may have ended before it could sync the names. Then the file that is the
 	// spare one now is the data file after a power cut, and must not be overwritten.
-	if err := j.o.Files.Sync(); err != nil {
-		return err
+	if !mutant.On(mutant.SpareBeforeNames) {
+		if err := j.o.Files.Sync(); err != nil {
+			return err
+		}
 	}
 	d := j.draft()
 	d.Identity.Boot++
+	if mutant.On(mutant.GoOnInTail) {
+		return j.add(&d, nil)
+	}
 	return j.replace(&d)
 }
 
@@ -39,10 +48,15 @@ func (j *Journal) Save(writes ...Write) error {
 	if err := d.ApplyAll(changes); err != nil {
 		return err
 	}
+	return j.add(&d, changes)
+}
+
+// add makes the changes that have resulted in d durable, and adopts them.
+func (j *Journal) add(d *Draft, changes []Change) error {
 	d.Seal(j.record + 1)
-	payload := encodeJournalRecord(&d, changes)
+	payload := encodeJournalRecord(d, changes)
 	if sectorsFor(len(payload)) > j.sectors-j.next {
-		return j.replace(&d)
+		return j.replace(d)
 	}
 	if err := j.append(payload); err != nil {
 		return err
@@ -66,12 +80,25 @@ func (j *Journal) append(payload []byte) error {
 	if _, err := j.file.WriteAt(b, j.at(j.next)); err != nil {
 		return err
 	}
-	if err := j.file.SyncData(); err != nil {
+	if err := j.sync(); err != nil {
 		return err
 	}
 	j.record++
 	j.next += int64(len(b) / SectorBytes)
 	return nil
+}
+
+// sync makes the last record durable. It is not tried again: after a failure, the kernel may count what
+// it could not write as written (I8).
+func (j *Journal) sync() error {
+	if mutant.On(mutant.SaveUnsynced) {
+		return nil
+	}
+	err := j.file.SyncData()
+	if err != nil && mutant.On(mutant.RetryFailedSync) {
+		err = j.file.SyncData()
+	}
+	return err
 }
 
 // replace goes on in a new file with the state d. It syncs twice: the file, and the directory.
@@ -121,7 +148,7 @@ func (j *Journal) install(content []byte) (File, error) {
 	if err = fill(f, content); err == nil {
 		err = j.o.Files.Exchange(f)
 	}
-	if err == nil {
+	if err == nil && !mutant.On(mutant.NamesUnsynced) {
 		err = j.o.Files.Sync()
 	}
 	if err != nil {

@@ -140,7 +140,14 @@ const (
 
 	// What is sent and stored.
 
-	DropPromise // I5: a promise is left out of the heartbeat that asks for it
+	DropPromise       // I5: a promise is left out of the heartbeat that asks for it
+	SaveUnsynced      // I8: a record counts as durable before it was synced
+	RetryFailedSync   // I8: a sync that has failed is tried again
+	NamesUnsynced     // I8: a new journal is used before its name is durable
+	SpareBeforeNames  // I8: a spare file is overwritten that may be the data file after a power cut
+	GoOnInTail        // I8: a process goes on behind a record that is not complete
+	AcceptBadChecksum // I6: a sector is believed whatever its checksum says
+	DamageIsTail      // I6: a damaged record counts as one that was never complete
 
 	// Each of the following lacks one rule that refuses something. All of them are directed.
 
@@ -195,7 +202,7 @@ var names = [count]string{
 	"client-floor-ignored", "client-floor-unbounded", "whole-lease", "revoke-at-once", "renew-revoked",
 	"same-time-64", "range-overlaps-64", "ignore-ceiling-64", "reserve-from-clock", "lead-unbounded",
 	"clock-from-wall", "clock-from-own-estimate", "jump-in-term", "coarse-epoch", "oracle-by-wall", "limit-from-answer", "limit-unconfirmed", "limit-over-ceiling", "tell-unsaid", "no-wait", "wait-without-rate", "reelected-skips-wait", "oracle-does-not-wait", "report-own-only", "report-not-as-leader", "report-forgets", "release-early", "release-and-tell", "tell-after-giving-up", "from-receive", "early-from-send", "half-rtt", "no-growth", "no-uncertainty", "answer-of-another", "merge-terms", "limit-of-newer", "ignore-limit", "leader-ignores-limit", "limit-by-earliest", "stale-relay", "clock-before-call", "clock-stops-in-suspend", "clock-before-estimate", "no-commit-wait", "wait-on-latest", "stamp-earliest", "generator-forgets", "ahead-of-clock-64", "behind-clock-64",
-	"drop-promise",
+	"drop-promise", "save-unsynced", "retry-failed-sync", "names-unsynced", "spare-before-names", "go-on-in-tail", "accept-bad-checksum", "damage-is-tail",
 	"unrefused-before-open", "unrefused-second", "unrefused-in-joint", "unrefused-kind", "unrefused-zero",
 	"unrefused-member", "unrefused-removed", "unrefused-generation", "unrefused-level", "unrefused-members-max",
 	"unrefused-removed-max", "unrefused-address", "unrefused-stranger", "unrefused-last-generation",

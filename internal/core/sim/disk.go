@@ -6,14 +6,26 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/isotone/isotone/internal/core/journal"
 	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 )
 
-// disk is the storage of one node.
+// disk is the storage of one node. Its content is known as values; from oracle.LevelMembers on, it is
+// also in the files of a journal as production writes them, and has to be the same there (journal.go).
 type disk struct {
 	durable diskState
+	// journal is that of the running process, nil below oracle.LevelMembers. convert is set if inFlight
+	// is to be the first write in it, tried if it was tried already.
+	journal        *journal.Journal
+	convert, tried bool
+	cut            bool // the process dies in its next write
+	// acknowledged is what was durable at the last crash, unsure the write that was in flight, if a power
+	// cut may still lose it. rotten names the part of the journal that has rotted, if any has.
+	acknowledged diskState
+	unsure       *replica.Write
+	rotten       string
 	// inFlight is the write in progress, nil if there is none; a crash may lose it.
 	inFlight *replica.Write
 	// writing is set while the end of inFlight is scheduled.
@@ -50,6 +62,14 @@ type diskState struct {
 	cluster     uint64
 	incarnation uint64
 	boot        uint64
+	// directory has the journal, nil if there is none yet. It does change; see clone.
+	directory *directory
+}
+
+// clone returns a state that shares no files with d.
+func (d diskState) clone() diskState {
+	d.directory = d.directory.clone()
+	return d
 }
 
 // lastIndex is the last index of the log.
@@ -109,7 +129,8 @@ func (w *world) write(n *node, write *replica.Write) {
 		w.fail("I7: node %d gives out a write while another is under way", n.id)
 		return
 	}
-	n.disk.inFlight = write
+	n.disk.inFlight, n.disk.tried = write, false
+	n.disk.convert = n.disk.journal == nil && n.replica.Status().Level >= oracle.LevelMembers && !n.replica.Forming()
 	w.sync(n)
 }
 
@@ -144,15 +165,22 @@ func (w *world) synced(n *node) {
 		})
 		return
 	}
-	if d.mode == diskFailing && !mutant.On(mutant.IgnoreFailedSync) {
+	if w.cutWrite(n) {
+		return
+	}
+	err := w.save(n, 0)
+	if err != nil && !mutant.On(mutant.IgnoreFailedSync) {
 		// I8: the node stops. How much of the write is on disk is unknown.
-		w.trace("node %d: its disk failed", n.id)
+		w.trace("node %d: its disk failed: %v", n.id, err)
+		if d.mode != diskFailing {
+			w.fail("node %d cannot write: %w", n.id, err)
+		}
 		w.crash(n)
 		return
 	}
 	done := d.inFlight
 	d.inFlight, d.writing = nil, false
-	if d.mode != diskFailing {
+	if err == nil {
 		w.persist(n, done)
 	}
 	n.in.persisted = done
@@ -163,7 +191,7 @@ func (w *world) persist(n *node, write *replica.Write) {
 	n.disk.durable = n.disk.durable.save(write)
 	d := &n.disk
 	if len(d.copies) == 0 || w.now-d.copies[len(d.copies)-1].taken > 2*time.Second {
-		d.copies = append(d.copies, diskCopy{w.now, d.durable})
+		d.copies = append(d.copies, diskCopy{w.now, d.durable.clone()})
 		if len(d.copies) > copiesMax {
 			d.copies = slices.Delete(d.copies, 0, 1)
 		}
@@ -173,8 +201,13 @@ func (w *world) persist(n *node, write *replica.Write) {
 // loseWrite is the effect of a crash on a disk: the write in flight is durable or lost, as a
 // whole.
 func (w *world) loseWrite(n *node) {
-	if n.disk.inFlight != nil && w.chance(0.5) {
-		w.persist(n, n.disk.inFlight)
+	d := &n.disk
+	survives := d.inFlight != nil && w.chance(0.5)
+	switch {
+	case d.journal != nil || d.convert:
+		w.loseJournal(n, survives)
+	case survives:
+		w.persist(n, d.inFlight)
 	}
-	n.disk.inFlight, n.disk.writing = nil, false
+	d.inFlight, d.writing, d.journal, d.convert = nil, false, nil, false
 }

@@ -1,14 +1,15 @@
 // Package sim simulates a cluster of real replicas under faults, on one thread and from one
 // seed. The same seed gives the same run, bit for bit, so every failure can be replayed.
 //
-// The simulated world has its own time and one queue of events. Disks are slow, hang, fail,
-// and lose what was not synced; clocks drift, jump and freeze; processes are paused, killed,
-// restarted, and find their disk wiped or set back. Messages are lost, doubled, delayed and
-// reordered, in one direction or both; what travels is the bytes of production. An operator transfers leadership, changes the
-// membership and restarts nodes one after the other, and restores the cluster from a backup
-// when all disks are lost. Clients send requests, give up, and try other nodes. Nodes and
-// clients lease workers and make ids with the generators of production. Each run draws its
-// faults and their severity (swarm testing, Groce et al., ISSTA 2012).
+// The simulated world has its own time and one queue of events. Disks have the journals of
+// production (internal/core/journal); they are slow, hang, fail, rot, and lose what was not synced,
+// or sectors of it. Clocks drift, jump and freeze; processes are paused, killed, restarted, and find
+// their disk wiped or set back. Messages are the bytes of production (internal/core/wire); they are
+// lost, doubled, delayed and reordered, in one direction or both. An operator transfers leadership,
+// changes the membership and restarts nodes one after the other, and restores the cluster from a
+// backup when all disks are lost. Clients send requests, give up, and try other nodes. Nodes and
+// clients lease workers and make ids with the generators of production. Each run draws its faults
+// and their severity (swarm testing, Groce et al., ISSTA 2012).
 //
 // Checked at every step or at the end: that the answers are linearizable
 // (internal/core/lincheck), that nothing is issued at or above the ceiling (I1), that no two
@@ -16,7 +17,8 @@
 // node with a wiped or older disk is refused and a healthy one never (I6), that no queue
 // exceeds its bound (I7), that no id is made twice or outside its lease (I9), that one cluster
 // is formed (I10), that a quorum's clocks vouch for the ceiling (I11), that a restored cluster
-// goes back in neither timestamps nor ids (I13), that the cluster answers and leases workers again
+// goes back in neither timestamps nor ids (I13), that messages arrive as they were sent and journals
+// hold what was acknowledged (I8), that the cluster answers in each form and leases workers again
 // soon after the last fault, and that it goes on answering while links stay broken beside a quorum.
 //
 // Raft draws its election jitter from crypto/rand.Reader. A run replaces that variable, so a

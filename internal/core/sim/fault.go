@@ -53,6 +53,12 @@ const (
 	LoseAll
 	// RevokeWorker is drawn apart from the others; see runRevoker.
 	RevokeWorker
+	// The next ones are drawn apart, too; see journals. A process dies in a write, a power cut tears the
+	// sectors of one, a process dies while it counts its start, and a bit of a disk rots.
+	CutWrite
+	TornWrite
+	DieInStart
+	BitRot
 	kindCount
 )
 
@@ -60,7 +66,7 @@ var kindNames = [kindCount]string{
 	"loss", "double", "delay", "long-tail", "split", "isolate", "one-way", "bridge", "flap", "reset", "reject", "crash", "crash-all", "slow-disk",
 	"stalled-disk", "failed-disk", "long-stall", "pause", "pause-all", "suspend", "clock-jump", "clock-century", "clock-drift", "clock-freeze",
 	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "update-member", "bad-change", "raise-floor", "raise-level", "roll", "change-version", "give-back", "old-copy", "copy", "wipe",
-	"wipe-amidst", "lose-all", "revoke-worker",
+	"wipe-amidst", "lose-all", "revoke-worker", "cut-write", "torn-write", "die-in-start", "bit-rot",
 }
 
 // String returns the name of the kind.
@@ -102,8 +108,13 @@ func (w *world) inject(k Kind) {
 	if !w.cause(k, n, lasts) {
 		return
 	}
-	w.note('f', uint64(k), n.id, uint64(lasts))
-	w.trace("FAULT %v, node %d, for %v", k, n.id, lasts)
+	w.noteFault(k, n.id, lasts)
+}
+
+// noteFault notes that a fault has been caused.
+func (w *world) noteFault(k Kind, id uint64, lasts time.Duration) {
+	w.note('f', uint64(k), id, uint64(lasts))
+	w.trace("FAULT %v, node %d, for %v", k, id, lasts)
 	w.active = slices.DeleteFunc(w.active, func(f fault) bool { return f.until < w.now })
 	w.coverage.add(k, w.active)
 	w.active = append(w.active, fault{k, w.now + max(lasts, faultEcho*w.cfg.tick)})

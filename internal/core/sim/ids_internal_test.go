@@ -59,6 +59,7 @@ func TestRun_IDsGoOnWithoutAQuorumUntilTheLeaseEnds(t *testing.T) {
 	defer func() { cryptorand.Reader = reader }()
 	cryptorand.Reader = jitter{rand.New(rand.NewPCG(1, 1))}
 	w := newWorld(Options{Seed: 1})
+	w.journals.cuts, w.journals.rots = false, false
 	w.cfg = config{size: 3, tick: tick, epochTicks: 10, epochInterval: 10 * tick, snapshotEvery: 50}
 	w.cfg.ids = idConfig{layout: snowflake.Twitter, leaseMillis: uint64(lease / time.Millisecond), ahead: time.Millisecond}
 	w.weather = calm(tick)

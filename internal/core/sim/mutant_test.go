@@ -105,6 +105,13 @@ var firstSeed = map[mutant.Mutant]uint64{
 	mutant.AheadOfClock64:        5,
 	mutant.BehindClock64:         1,
 	mutant.DropPromise:           0,
+	mutant.SaveUnsynced:          0,
+	mutant.RetryFailedSync:       6,
+	mutant.NamesUnsynced:         0,
+	mutant.SpareBeforeNames:      10,
+	mutant.GoOnInTail:            1,
+	mutant.AcceptBadChecksum:     63,
+	mutant.DamageIsTail:          8,
 }
 
 // TestMutants_AreAllNoticed switches each deliberate bug on and wants the simulator to

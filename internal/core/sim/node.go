@@ -110,9 +110,15 @@ func (w *world) start(n *node) {
 	if n.lost {
 		return
 	}
-	n.disk.durable.boot++
+	found, ok := w.openJournal(n)
+	if !ok {
+		return
+	}
 	n.session++
 	d := n.disk.durable
+	if d.directory != nil {
+		d.hard, d.snapshot, d.entries = found.HardState, found.Snapshot, found.Entries
+	}
 	cfg := replica.Config{
 		Self: replica.Hello{
 			ClusterID: d.cluster, NodeID: n.id, Incarnation: d.incarnation, Boot: d.boot,

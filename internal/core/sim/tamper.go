@@ -14,7 +14,7 @@ func (w *world) tamper(k Kind, n *node) bool {
 	if w.cfg.size < 3 || !w.isWell() {
 		return false
 	}
-	honest := n.disk.durable
+	honest := n.disk.durable.clone()
 	bad, ok := w.olderDisk(k, n)
 	if !ok {
 		return false
@@ -49,7 +49,7 @@ func (w *world) copyDirectory(n *node) bool {
 		return false
 	}
 	c := w.newNode()
-	c.id, c.disk.durable, c.tampered = n.id, n.disk.durable, Copy.String()
+	c.id, c.disk.durable, c.tampered = n.id, n.disk.durable.clone(), Copy.String()
 	c.ids, c.level, c.founders = n.ids, n.level, n.founders
 	session := n.session
 	w.quiet = true
@@ -101,6 +101,17 @@ func (w *world) endCopies(n *node) {
 // wipeAmidst wipes the disk of a founder for good, also during other faults. A majority keeps
 // its disks and must go on without the founder.
 func (w *world) wipeAmidst(n *node) bool {
+	if !w.mayLose(n) {
+		return false
+	}
+	w.wiped, n.level = true, oracle.LevelNewest
+	w.wipe(n, w.between(0, 20*w.cfg.tick))
+	return true
+}
+
+// mayLose reports whether the disk of n may be lost for good: it is that of a founder, none was lost
+// before, and a quorum remains.
+func (w *world) mayLose(n *node) bool {
 	if w.wiped || w.cfg.formation.mayFail() || n.founders == nil || n.tampered != "" || w.cfg.size < 3 ||
 		w.cluster == 0 || n.disk.durable.cluster != w.cluster {
 		return false
@@ -120,8 +131,6 @@ func (w *world) wipeAmidst(n *node) bool {
 			return false
 		}
 	}
-	w.wiped, n.level = true, oracle.LevelNewest
-	w.wipe(n, w.between(0, 20*w.cfg.tick))
 	return true
 }
 
@@ -183,7 +192,7 @@ func (w *world) olderDisk(k Kind, n *node) (diskState, bool) {
 	if len(n.disk.copies) == 0 {
 		return diskState{}, false
 	}
-	bad := n.disk.copies[w.rng.IntN(len(n.disk.copies))].state
+	bad := n.disk.copies[w.rng.IntN(len(n.disk.copies))].state.clone()
 	for _, o := range w.nodes {
 		if o != n && o.members[n.slot].Durable <= bad.lastIndex() {
 			return diskState{}, false

@@ -56,6 +56,7 @@ type world struct {
 	revoker   revoker
 	pieces    *rand.Rand // see newPieces
 	broken    *rand.Rand // draws the links that stay broken
+	journals  journals
 	interval  intervals
 	ids       [idsMax]snowflake.ID
 
@@ -99,6 +100,7 @@ func newWorld(o Options) *world {
 		loss:      newLoss(o.Seed),
 		pieces:    newPieces(o.Seed),
 		broken:    rand.New(rand.NewPCG(o.Seed, 0x11f4)),
+		journals:  newJournals(o.Seed),
 	}
 	w.cfg = w.draw(o)
 	w.interval = newIntervals(o.Seed, w.cfg.tick)
@@ -202,6 +204,8 @@ func (w *world) populate() {
 		w.newIDClient(i + 1)
 	}
 	w.runRevoker()
+	w.runCuts()
+	w.runRot()
 	w.runIntervals()
 }
 

@@ -1,0 +1,282 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/isotone/isotone/internal/core/journal"
+	"github.com/isotone/isotone/internal/core/replica"
+)
+
+// The journals of the nodes: those of production, on files of sectors. What the files hold is compared
+// with what was acknowledged. How a crash tears writes, and which bits rot, has a source of randomness
+// of its own, so that runs in which that does no harm are the same as ever.
+
+// journals draws what happens to them.
+type journals struct {
+	rng          *rand.Rand
+	spareSectors int64
+	// Processes die in the middle of a write in this run, and a bit rots on one disk.
+	cuts, rots bool
+}
+
+// cutRuns is one in how many runs has processes that die in writes, rotRuns has a bit that rots.
+const (
+	cutRuns = 3
+	rotRuns = 4
+)
+
+func newJournals(seed uint64) journals {
+	j := journals{rng: rand.New(rand.NewPCG(seed, 0xd15c))}
+	j.spareSectors = 2 + j.rng.Int64N(30)
+	j.cuts, j.rots = j.rng.IntN(cutRuns) == 0, j.rng.IntN(rotRuns) == 0
+	return j
+}
+
+// save has a node write what is in flight. Its syncs fail if its disk does; the process ends in a step
+// of that, if killed is not 0.
+func (w *world) save(n *node, killed int) error {
+	d := &n.disk
+	d.tried = true
+	switch {
+	case d.journal != nil:
+		return d.durable.directory.run(d.mode, killed, func() error { return d.journal.Save(inJournal(d.inFlight)) })
+	case d.convert:
+		return w.convert(n, killed)
+	case d.mode == diskFailing:
+		return errSyncFailed
+	}
+	return nil
+}
+
+func inJournal(write *replica.Write) journal.Write {
+	return journal.Write{HardState: write.HardState, Entries: write.Entries, Snapshot: write.Snapshot, Compact: write.Compact, ClusterID: write.ClusterID}
+}
+
+// convert writes the first journal of a node, as production does when the cluster has the level for it.
+func (w *world) convert(n *node, killed int) error {
+	d := &n.disk
+	dir := &directory{rng: w.journals.rng, spareSectors: w.journals.spareSectors}
+	d.durable.directory = dir
+	id := journal.Identity{ClusterID: d.durable.cluster, NodeID: n.id, Incarnation: d.durable.incarnation, Boot: d.durable.boot}
+	former := journal.Write{HardState: d.durable.hard, Entries: d.durable.entries, Snapshot: d.durable.snapshot}
+	changes, _, err := journal.PrepareAll([]journal.Write{former, inJournal(d.inFlight)})
+	if err != nil {
+		return err
+	}
+	return dir.run(d.mode, killed, func() (err error) {
+		d.journal, err = journal.Create(dir.options(), journal.Draft{Identity: id}, journal.NewMemoryTable(), changes)
+		return err
+	})
+}
+
+// loseJournal is the effect of a crash on a journal: with survives, the write in flight is durable.
+func (w *world) loseJournal(n *node, survives bool) {
+	d, rng := &n.disk, w.journals.rng
+	write := d.inFlight
+	if write != nil && !d.tried {
+		killed := 0
+		if !survives {
+			killed = 1 + rng.IntN(2+rng.IntN(5))
+		}
+		if w.save(n, killed) == nil {
+			w.persist(n, write)
+			write = nil
+		}
+	}
+	if rng.IntN(3) > 0 && d.durable.directory.cutPower() {
+		w.noteFault(TornWrite, n.id, 0)
+	}
+	w.settle(n, d.durable, write)
+}
+
+// settle finds out what a crash has left of a journal: what was acknowledged before it, and perhaps the
+// write that was not.
+func (w *world) settle(n *node, before diskState, write *replica.Write) {
+	d := &n.disk
+	d.durable, d.acknowledged, d.unsure = before, before, write
+	if before.directory.data == nil && write != nil {
+		d.durable.directory = nil // it was not converted
+		return
+	}
+	found, err := before.directory.read()
+	switch {
+	case err != nil:
+		w.fail("I8: node %d cannot read its disk after a crash: %w", n.id, err)
+	case write != nil && before.save(write).isIn(found):
+		w.persist(n, write)
+	case !before.isIn(found):
+		w.fail("I8: node %d had acknowledged a log to %d, and has one to %d after a crash", n.id, before.lastIndex(), diskState{entries: found.Entries, snapshot: found.Snapshot}.lastIndex())
+	}
+}
+
+// openJournal has a process that starts read its journal, and count the start. It returns false if the
+// disk has failed, or is damaged.
+func (w *world) openJournal(n *node) (found journal.Recovered, ok bool) {
+	d := &n.disk
+	for d.durable.directory != nil && d.rotten == "" && w.violation == nil && w.journals.rng.IntN(6) == 0 {
+		w.dieInStart(n)
+	}
+	dir := d.durable.directory
+	if dir == nil {
+		d.durable.boot++
+		return found, true
+	}
+	j, found, err := journal.Open(dir.options(), dir.data)
+	if w.checkOpened(n, found, err); err != nil || w.violation != nil {
+		return found, false
+	}
+	if err := dir.run(d.mode, 0, func() (err error) {
+		for err == nil && j.Identity().Boot <= d.durable.boot { // more than once if an older copy was started meanwhile
+			err = j.Begin()
+		}
+		return err
+	}); err != nil {
+		w.trace("node %d does not start: %v", n.id, err)
+		if d.mode != diskFailing {
+			w.fail("node %d does not start from its disk: %w", n.id, err)
+		}
+		return found, false
+	}
+	d.durable.boot = j.Identity().Boot
+	d.journal, d.unsure = j, nil
+	return found, true
+}
+
+// checkOpened checks what a process has found on its disk.
+func (w *world) checkOpened(n *node, found journal.Recovered, err error) {
+	d := &n.disk
+	damage, isDamage := errors.AsType[*journal.CorruptError](err)
+	switch {
+	case isDamage && d.rotten != "" && damage.Record == d.rotten:
+		w.damaged(n, err)
+	case d.rotten != "":
+		w.fail("I6: node %d starts from a disk whose %s has rotted: %v", n.id, d.rotten, err)
+	case err != nil:
+		w.fail("node %d cannot read its disk: %w", n.id, err)
+	case !d.durable.isIn(found) || found.Identity.NodeID != n.id:
+		w.fail("I8: node %d does not find what it had acknowledged", n.id)
+	}
+}
+
+// dieInStart has a process end, or the power, while it counts its start.
+func (w *world) dieInStart(n *node) {
+	d, rng := &n.disk, w.journals.rng
+	dir := d.durable.directory
+	j, _, err := journal.Open(dir.options(), dir.data)
+	if err != nil {
+		w.fail("node %d cannot read its disk: %w", n.id, err)
+		return
+	}
+	w.trace("node %d dies while it starts", n.id)
+	w.noteFault(DieInStart, n.id, 0)
+	_ = dir.run(d.mode, 1+rng.IntN(6), j.Begin)
+	before, write := d.durable, d.unsure
+	if write != nil {
+		before = d.acknowledged
+	}
+	if rng.IntN(3) > 0 {
+		dir.cutPower()
+	}
+	w.settle(n, before, write)
+}
+
+// runCuts has processes die in the middle of a write, now and then.
+func (w *world) runCuts() {
+	j := &w.journals
+	if !j.cuts {
+		return
+	}
+	w.after(w.cfg.tick*time.Duration(5+j.rng.IntN(150)), func() {
+		if w.closing || w.healing {
+			return
+		}
+		if n := w.nodes[j.rng.IntN(len(w.nodes))]; !w.quiet && n.disk.journal != nil {
+			n.disk.cut = true
+		}
+		w.runCuts()
+	})
+}
+
+// cutWrite ends a process that is to die in its next write.
+func (w *world) cutWrite(n *node) bool {
+	if !n.disk.cut || w.quiet {
+		return false
+	}
+	n.disk.cut = false
+	w.noteFault(CutWrite, n.id, 0)
+	w.crash(n)
+	w.restart(n, w.cfg.tick*time.Duration(w.journals.rng.IntN(30)))
+	return true
+}
+
+// runRot has a bit rot at some time, on a disk of a minority.
+func (w *world) runRot() {
+	j := &w.journals
+	if !j.rots {
+		return
+	}
+	w.after(w.cfg.tick*time.Duration(20+j.rng.IntN(200)), func() {
+		if !w.closing && !w.healing && (w.quiet || !w.rot(w.nodes[j.rng.IntN(len(w.nodes))])) {
+			w.runRot()
+		}
+	})
+}
+
+// rot flips a bit of a journal. The next process notices it when it starts, soon.
+func (w *world) rot(n *node) bool {
+	d := &n.disk
+	if d.durable.directory == nil || !n.up() || !w.mayLose(n) {
+		return false
+	}
+	w.wiped = true
+	w.crash(n)
+	if d.durable.directory == nil {
+		return true
+	}
+	d.rotten = fmt.Sprintf("sector %d", d.durable.directory.data.rot())
+	w.trace("node %d: %s of its disk has rotted", n.id, d.rotten)
+	w.noteFault(BitRot, n.id, 0)
+	w.restart(n, w.cfg.tick*time.Duration(w.journals.rng.IntN(40)))
+	return true
+}
+
+// damaged handles a node that does not start because its disk is damaged. Its operator moves the
+// directory away, or leaves the machine alone, and has the member replaced.
+func (w *world) damaged(n *node, err error) {
+	rng := w.journals.rng
+	w.trace("node %d does not start: %v", n.id, err)
+	n.disk.rotten, n.tampered = "", wipedAmidst
+	if rng.IntN(2) == 0 {
+		n.refused = true
+	} else {
+		w.wipe(n, w.cfg.tick*time.Duration(rng.IntN(20)))
+	}
+	w.after(w.cfg.tick*time.Duration(rng.IntN(100)), func() {
+		w.asLeader(func(l *node) {
+			if len(w.nodes) < slots && !w.quiet {
+				w.propose(l, replica.ReplaceMember, n.id)
+				w.awaitReplacement(n, 20)
+			}
+		})
+	})
+}
+
+// isIn reports whether a journal has recovered d.
+func (d diskState) isIn(r journal.Recovered) bool {
+	meta, have, h, hard := d.snapshot.GetMetadata(), r.Snapshot.GetMetadata(), d.hard, r.HardState
+	return r.Identity.ClusterID == d.cluster && r.Identity.Incarnation == d.incarnation &&
+		h.GetTerm() == hard.GetTerm() && h.GetVote() == hard.GetVote() && max(h.GetCommit(), meta.GetIndex()) == hard.GetCommit() &&
+		meta.GetIndex() == have.GetIndex() && meta.GetTerm() == have.GetTerm() && proto.Equal(meta.GetConfState(), have.GetConfState()) &&
+		slices.Equal(d.snapshot.GetData(), r.Snapshot.GetData()) && slices.EqualFunc(d.entries, r.Entries, sameEntry)
+}
+
+func sameEntry(a, b *raftpb.Entry) bool {
+	return a.GetIndex() == b.GetIndex() && a.GetTerm() == b.GetTerm() && a.GetType() == b.GetType() && slices.Equal(a.GetData(), b.GetData())
+}
