@@ -133,7 +133,8 @@ func (w *world) openJournal(n *node) (found journal.Recovered, ok bool) {
 		return found, false
 	}
 	if err := dir.run(d.mode, 0, func() (err error) {
-		for err == nil && j.Identity().Boot <= d.durable.boot { // more than once if an older copy was started meanwhile
+		err = j.Begin()
+		for err == nil && j.Identity().Boot <= d.durable.boot { // an older copy was started meanwhile
 			err = j.Begin()
 		}
 		return err

@@ -110,7 +110,7 @@ var firstSeed = map[mutant.Mutant]uint64{
 	mutant.NamesUnsynced:         0,
 	mutant.SpareBeforeNames:      10,
 	mutant.GoOnInTail:            1,
-	mutant.AcceptBadChecksum:     63,
+	mutant.AcceptBadChecksum:     70,
 	mutant.DamageIsTail:          8,
 }
 
