@@ -90,7 +90,7 @@ var firstSeed = map[mutant.Mutant]uint64{
 	mutant.LimitOfNewer:          1,
 	mutant.IgnoreLimit:           1,
 	mutant.LeaderIgnoresLimit:    1,
-	mutant.LimitByEarliest:       1079,
+	mutant.LimitByEarliest:       796,
 	mutant.StaleRelay:            1,
 	mutant.ClockBeforeCall:       1,
 	mutant.ClockStopsInSuspend:   1,
