@@ -30,11 +30,12 @@ disruptor:
 internal/core/mutant:
 internal/core/interval:     . internal/core/mutant
 internal/core/oracle:       . internal/core/mutant
-internal/core/replica:      . snowflake internal/core/interval internal/core/oracle internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
+internal/core/route:        internal/core/mutant
+internal/core/replica:      . snowflake internal/core/interval internal/core/oracle internal/core/route internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/core/lincheck:     .
 internal/core/wire:         internal/core/interval internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/core/journal:      internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
-internal/core/sim:          . snowflake internal/core/interval internal/core/oracle internal/core/replica internal/core/lincheck internal/core/wire internal/core/journal internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
+internal/core/sim:          . snowflake internal/core/interval internal/core/oracle internal/core/route internal/core/replica internal/core/lincheck internal/core/wire internal/core/journal internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
 internal/steady:            internal/core/interval ; golang.org/x/sys
 client:                     . snowflake internal/reply internal/core/interval internal/steady
@@ -57,7 +58,7 @@ internal/host/loop:         ; golang.org/x/sys
 internal/host/secure:       internal/host/loop
 internal/host/storage:      internal/core/journal ; go.etcd.io/raft/v3 go.etcd.io/bbolt google.golang.org/protobuf golang.org/x/sys
 internal/host/backup:       internal/host/storage
-internal/host/peer:         internal/core/wire ; go.etcd.io/raft/v3 google.golang.org/protobuf
+internal/host/peer:         internal/core/route internal/core/wire ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
 internal/front/head:
 internal/front:             . snowflake internal/core/interval internal/host/trace
@@ -121,7 +122,7 @@ const testDependencies = "go.uber.org/goleak pgregory.net/rapid github.com/anish
 
 // zone is the deterministic zone: the same inputs give the same effects, so the
 // simulator replays what production ran. See checkZone.
-var zone = []string{"internal/core/interval", "internal/core/oracle", "internal/core/replica", "internal/core/lincheck", "internal/core/wire", "internal/core/journal", "internal/core/sim", "internal/balance"}
+var zone = []string{"internal/core/interval", "internal/core/oracle", "internal/core/route", "internal/core/replica", "internal/core/lincheck", "internal/core/wire", "internal/core/journal", "internal/core/sim", "internal/balance"}
 
 // zoneImports are the imports that no package of the zone may have; "net/"
 // stands for all packages below net.
@@ -140,6 +141,8 @@ var zoneExceptions = []struct{ pkg, file, imported, names string }{
 	{"internal/core/sim", "*", "math/rand/v2", "New NewPCG NewChaCha8 Rand PCG ChaCha8 Source"},
 	// raft draws election jitter from this variable; the simulator replaces it.
 	{"internal/core/sim", "*", "crypto/rand", "Reader"},
+	// It parses the text of an address, and touches no network.
+	{"internal/core/route", "*", "net/netip", "ParseAddr Addr"},
 	// Other threads read the counts of the online checker.
 	{"internal/core/lincheck", "online*.go", "sync/atomic", "*"},
 	{"internal/core/lincheck", "online*.go", "sync", "Mutex"},

@@ -24,9 +24,12 @@ import (
 type Config struct {
 	// NodeID is the ID of this member: for an old data directory the one in it.
 	NodeID uint64
-	// Peers holds the peer addresses of the initial members, this node among them. They form
-	// the cluster; then the replicated addresses count.
+	// Peers holds peer addresses by node ID, this node's among them. Those of the initial members form
+	// the cluster; then a member is dialed there if it does not answer at its address on record.
 	Peers map[uint64]string
+	// PeersAssumed is set if Peers has this node alone because nothing else was set: at the address where
+	// it listens, which need not be where others reach it.
+	PeersAssumed bool
 	// Join, if not nil, has the node join a cluster with an empty data directory. Peers is
 	// ignored.
 	Join *Join
@@ -93,6 +96,15 @@ func (c *Config) joinedCluster() uint64 {
 		return 0
 	}
 	return c.Join.ClusterID
+}
+
+// configuredAddr returns the address of a member in Peers, or else the one that it had when this node
+// joined; "" if there is none.
+func (c *Config) configuredAddr(id uint64) string {
+	if a := c.Peers[oracle.NodeOf(id)]; a != "" || c.Join == nil {
+		return a
+	}
+	return c.Join.Peers[id]
 }
 
 // requestWait is how long a request waits for a leader to be able to answer it.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -26,7 +27,7 @@ const peerOutputMax = 8 << 20
 type peers struct {
 	transport *peer.Transport
 	conns     map[uint64]*peerConn
-	addrs     map[uint64]string        // as told to transport
+	addrs     map[uint64][]string      // as told to transport
 	refusedBy map[uint64]*wire.Refusal // how each peer last refused this node
 	refusing  map[uint64]*wire.Refusal // how this node last refused each peer
 	// silentSince is when a leader was last heard of, or asked for; see askIfRemoved.
@@ -96,6 +97,9 @@ func (c *core) refused(id uint64, by wire.Side, r *wire.Refusal) {
 		c.peers.refusing[id] = r
 		return
 	}
+	if r.Code == wire.RefusedWrongNode && c.peers.conns[id] != nil {
+		return // it looks for another node here, at an address that is out of date
+	}
 	c.peers.refusedBy[id] = r
 	if err := c.replica.Refused(id, &replica.Refusal{Code: replica.RefusalCode(r.Code), Message: r.Message}); err != nil {
 		c.node.fail(err)
@@ -103,31 +107,35 @@ func (c *core) refused(id uint64, by wire.Side, r *wire.Refusal) {
 	c.changed = true
 }
 
-// followAddrs tells the transport where to reach each member, if that has changed. The
-// replicated addresses win over PEERS from oracle.LevelMembers on; before, those in PEERS may
-// be the only ones that are right.
+// followAddrs tells the transport where each member may be reached, if that has changed: the address
+// on record, and the one in PEERS, or that the cluster told a node that joins. The record wins from
+// oracle.LevelMembers on; before, only PEERS may be right. Addresses of this node itself are left out.
 func (c *core) followAddrs() {
-	addrs, s := map[uint64]string{}, c.replica.Status()
+	cfg := &c.node.cfg
+	addrs, s := map[uint64][]string{}, c.replica.Status()
 	members := c.replica.Members()
-	if join := c.node.cfg.Join; join != nil && len(members) == 0 {
-		maps.Copy(addrs, join.Peers)
+	if cfg.Join != nil && len(members) == 0 {
+		for id, addr := range cfg.Join.Peers {
+			addrs[id] = []string{addr}
+		}
 	}
 	for _, m := range c.replica.Strangers() {
-		addrs[m.ID] = m.PeerAddr
+		addrs[m.ID] = []string{m.PeerAddr}
 	}
 	replicated := s.Level >= oracle.LevelMembers && s.Forming == ""
 	for _, m := range members {
-		addrs[m.ID] = m.PeerAddr
-		if a, ok := c.node.cfg.Peers[m.ID]; ok && (!replicated || m.PeerAddr == "") {
-			addrs[m.ID] = a
+		addrs[m.ID] = []string{m.PeerAddr, cfg.configuredAddr(m.ID)}
+		if !replicated {
+			slices.Reverse(addrs[m.ID])
 		}
 	}
 	// A node that replaces one at the same address would dial itself.
-	self := addrs[c.node.cfg.NodeID]
-	maps.DeleteFunc(addrs, func(id uint64, addr string) bool {
-		return id != c.node.cfg.NodeID && oracle.NodeOf(id) == oracle.NodeOf(c.node.cfg.NodeID) && addr == self
+	self := addrs[cfg.NodeID]
+	maps.DeleteFunc(addrs, func(id uint64, list []string) bool {
+		addrs[id] = slices.DeleteFunc(slices.Clone(list), func(a string) bool { return a == "" || id != cfg.NodeID && slices.Contains(self, a) })
+		return len(addrs[id]) == 0 && id != cfg.NodeID && oracle.NodeOf(id) == oracle.NodeOf(cfg.NodeID) && len(self) > 0
 	})
-	if c.peers.addrs == nil || !maps.Equal(addrs, c.peers.addrs) {
+	if c.peers.addrs == nil || !maps.EqualFunc(addrs, c.peers.addrs, slices.Equal) {
 		c.peers.addrs = addrs
 		c.peers.transport.SetPeers(addrs)
 	}

@@ -115,7 +115,7 @@ func TestTransport_ClosesWhatCannotBeAttached(t *testing.T) {
 	h := newHarness(t, 1, func(cfg *Config) {
 		cfg.Attach = func(net.Conn, *Stream) (func(error), error) { return nil, full }
 	})
-	h.SetPeers(map[uint64]string{2: ""})
+	h.SetPeers(map[uint64][]string{2: nil})
 	for range 2 {
 		r := dialRaw(t, h.addr)
 		r.connect(2)
@@ -143,7 +143,7 @@ func TestTransport_StopsAConnectionAndWaitsForItsEnd(t *testing.T) {
 		{ErrRemoved, func(done chan<- error) { h.SetPeers(nil); done <- nil }},
 		{ErrClosed, func(done chan<- error) { done <- h.Close() }},
 	} {
-		h.SetPeers(map[uint64]string{2: ""})
+		h.SetPeers(map[uint64][]string{2: nil})
 		dialRaw(t, h.addr).connect(2)
 		s := await(t, "Attach", attached)
 		done := make(chan error, 1)

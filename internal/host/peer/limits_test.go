@@ -18,7 +18,7 @@ func TestTransport_BoundsConnectionsWithoutAHandshake(t *testing.T) {
 			return nil
 		}
 	})
-	h.SetPeers(map[uint64]string{2: ""})
+	h.SetPeers(map[uint64][]string{2: nil})
 	defer close(leave)
 	for range inboundMax {
 		dialRaw(t, h.addr).write(hello(t, wire.FrameHello, wire.Hello{NodeID: 2}))

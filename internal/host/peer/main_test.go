@@ -109,9 +109,9 @@ func put[T any](ch chan T, v T) {
 // join makes nodes peers of each other and waits until all are connected.
 func join(t testing.TB, nodes ...*harness) {
 	t.Helper()
-	addrs := make(map[uint64]string)
+	addrs := make(map[uint64][]string)
 	for _, h := range nodes {
-		addrs[h.id] = h.addr
+		addrs[h.id] = []string{h.addr}
 	}
 	for _, h := range nodes {
 		h.SetPeers(addrs)

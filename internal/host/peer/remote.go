@@ -12,18 +12,18 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/isotone/isotone/internal/core/route"
 	"github.com/isotone/isotone/internal/core/wire"
 )
 
 const (
 	dialTimeout = time.Second
-	// A restarted node is reached well within an election timeout; a missing one costs
-	// about ten attempts a second.
-	dialBackoffMin = 20 * time.Millisecond
-	dialBackoffMax = 100 * time.Millisecond
-	// dialRefusedWait is the wait after a refusal.
-	dialRefusedWait = 500 * time.Millisecond
+	// loggedMax bounds the states of a peer that were logged since it was connected: a few
+	// for each of its addresses.
+	loggedMax = 64
 )
+
+var errNoAddr = errors.New("no address")
 
 // remote is one peer. Its goroutine, run, serves one connection at a time.
 type remote struct {
@@ -40,20 +40,23 @@ type remote struct {
 
 	mu     sync.Mutex
 	status PeerStatus
-	// logged is the last state that was logged, so that only the first of equal
-	// failures is.
-	logged string
+	route  route.Route
+	// logged has the states that were logged since the last change of the connection, so that
+	// only the first of equal failures is, at each address.
+	logged map[string]bool
 	// unsendable is set when the first unsendable message was logged.
 	unsendable bool
 }
 
-func newRemote(t *Transport, id uint64, addr string) *remote {
+func newRemote(t *Transport, id uint64, addrs []string) *remote {
 	r := &remote{
 		t: t, id: id,
 		done:   make(chan struct{}),
 		offers: make(chan *Stream),
-		status: PeerStatus{ID: id, Addr: addr, Since: time.Now()},
+		status: PeerStatus{ID: id, Since: time.Now()},
+		logged: map[string]bool{},
 	}
+	r.route.Know(addrs...)
 	r.ctx, r.cancel = context.WithCancelCause(t.ctx)
 	return r
 }
@@ -88,27 +91,59 @@ func (r *remote) runAcceptor() {
 }
 
 func (r *remote) runDialer() {
-	var wait backoff
-	for pause(r.ctx, wait.next(rand.Float64())) {
-		s, err := r.dial()
+	for pause(r.ctx, r.pause()) {
+		addr := r.nextAddr()
+		s, err := r.dial(addr)
 		if err != nil {
 			if r.t.refused(err) {
-				wait.refused()
+				r.waitLonger()
 			} else if r.ctx.Err() == nil {
 				state := "unreachable"
 				if errors.As(err, new(*securityError)) || errors.Is(err, ErrClear) {
-					state = "not secured" // so that this is logged after an absence
+					state = "not secured"
 				}
-				r.logState(state, slog.LevelWarn, "peer unreachable", "addr", r.addr(), "err", err)
+				r.logState(state+" at "+addr, slog.LevelWarn, "peer unreachable", "addr", addr, "err", err)
 			}
 			continue
 		}
+		r.reached()
 		since := time.Now()
 		r.serve(s)
-		if time.Since(since) > dialBackoffMax {
-			wait.reset()
+		if time.Since(since) > route.PauseMax {
+			r.lasted()
 		}
 	}
+}
+
+func (r *remote) pause() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.route.Pause(rand.Float64())
+}
+
+// nextAddr begins an attempt, and returns its address.
+func (r *remote) nextAddr() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.route.Next()
+}
+
+func (r *remote) reached() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.route.Reached()
+}
+
+func (r *remote) waitLonger() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.route.Refused()
+}
+
+func (r *remote) lasted() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.route.Lasted()
 }
 
 // ask has the peer refuse this node; see [Transport.Ask].
@@ -117,7 +152,7 @@ func (r *remote) ask() {
 		return
 	}
 	defer r.asking.Store(false)
-	s, err := r.dial()
+	s, err := r.dial(r.nextAddr())
 	var refused *wire.RefusedError
 	switch {
 	case err == nil:
@@ -128,27 +163,26 @@ func (r *remote) ask() {
 }
 
 // dial opens a connection in the newest version that both sides speak.
-func (r *remote) dial() (*Stream, error) {
-	s, err := r.dialIn(wire.Version)
+func (r *remote) dial(addr string) (*Stream, error) {
+	s, err := r.dialIn(addr, wire.Version)
 	var refused *wire.RefusedError
 	if errors.As(err, &refused) && refused.By == wire.Remote && refused.Refusal.Code == wire.RefusedVersion {
-		return r.dialIn(wire.VersionFixed)
+		return r.dialIn(addr, wire.VersionFixed)
 	}
 	return s, err
 }
 
 // dialIn opens a connection in one version.
-func (r *remote) dialIn(version uint16) (*Stream, error) {
-	s, err := r.open(version, r.t.cfg.Security)
+func (r *remote) dialIn(addr string, version uint16) (*Stream, error) {
+	s, err := r.open(addr, version, r.t.cfg.Security)
 	if r.t.cfg.Security != nil && r.t.cfg.Insecure && errors.Is(err, ErrNoTLS) {
-		return r.open(version, nil)
+		return r.open(addr, version, nil)
 	}
 	return s, err
 }
 
 // open dials a connection that security protects, or in clear if that is nil.
-func (r *remote) open(version uint16, security Security) (*Stream, error) {
-	addr := r.addr()
+func (r *remote) open(addr string, version uint16, security Security) (*Stream, error) {
 	if addr == "" {
 		return nil, errNoAddr
 	}
@@ -231,6 +265,7 @@ func (r *remote) connected(s *Stream) {
 	r.mu.Lock()
 	r.status.Connected, r.status.Secured, r.status.Since = true, s.secured != nil, time.Now()
 	r.status.Refusal, r.status.RefusedBy = nil, 0
+	clear(r.logged)
 	r.mu.Unlock()
 	r.logState("connected", slog.LevelInfo, "peer connected", "addr", s.conn.RemoteAddr().String(), "tls", s.secured != nil)
 	if r.t.cfg.Connected != nil {
@@ -257,11 +292,14 @@ func (r *remote) refused(e *wire.RefusedError) {
 		"peer refused", "by", e.By.String(), "refusal", e.Refusal)
 }
 
-// logState logs a change of state, and nothing while the state stays the same.
+// logState logs a state, once until the peer is connected.
 func (r *remote) logState(state string, level slog.Level, msg string, args ...any) {
 	r.mu.Lock()
-	repeated := r.logged == state
-	r.logged = state
+	repeated := r.logged[state]
+	if len(r.logged) >= loggedMax {
+		clear(r.logged)
+	}
+	r.logged[state] = true
 	r.mu.Unlock()
 	if !repeated {
 		r.t.cfg.Log.Log(context.Background(), level, msg, append([]any{"peer", r.t.cfg.LogID(r.id)}, args...)...)
@@ -283,13 +321,19 @@ func (r *remote) logUnsendable(m *raftpb.Message, err error) {
 func (r *remote) snapshot() PeerStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.status
+	s := r.status
+	s.Addr, s.Addrs = r.route.At(), r.route.Addresses()
+	return s
 }
 
-func (r *remote) addr() string { return r.snapshot().Addr }
-
-func (r *remote) setAddr(addr string) {
+func (r *remote) addr() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.status.Addr = addr
+	return r.route.At()
+}
+
+func (r *remote) setAddrs(addrs []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.route.Know(addrs...)
 }

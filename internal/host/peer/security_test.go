@@ -99,7 +99,7 @@ func TestSecurity_AnotherNameIsRefusedBeforeAdmit(t *testing.T) {
 		c.Admit = func(wire.Hello) *wire.Refusal { admitted = true; return nil }
 		c.Hello = func() wire.Hello { admitted = true; return wire.Hello{} }
 	})
-	a.SetPeers(map[uint64]string{2: "", 3: ""})
+	a.SetPeers(map[uint64][]string{2: nil, 3: nil})
 	r := dialRaw(t, a.addr)
 	r.write(append([]byte{recordHandshake, 3}, hello(t, wire.FrameHello, wire.Hello{NodeID: 2, Session: 5})...))
 	var one [1]byte
@@ -120,8 +120,8 @@ func TestSecurity_AnotherNameIsRefusedBeforeAdmit(t *testing.T) {
 
 func TestSecurity_DialerRefusesTheWrongAcceptor(t *testing.T) {
 	a, b := newHarness(t, 1, secured(&fakeSecurity{id: 9}, false)), newHarness(t, 2, secured(&fakeSecurity{id: 2}, false))
-	a.SetPeers(map[uint64]string{2: b.addr})
-	b.SetPeers(map[uint64]string{1: a.addr})
+	a.SetPeers(map[uint64][]string{2: {b.addr}})
+	b.SetPeers(map[uint64][]string{1: {a.addr}})
 	if e := await(t, "a refusal", b.refused); e.peer != 1 || e.by != wire.Self || e.refusal.Code != wire.RefusedCertificate {
 		t.Errorf("%+v", e)
 	}
@@ -129,8 +129,8 @@ func TestSecurity_DialerRefusesTheWrongAcceptor(t *testing.T) {
 
 func TestSecurity_ClearPeerIsRefusedByName(t *testing.T) {
 	a, b := newHarness(t, 1, secured(&fakeSecurity{id: 1}, false)), newHarness(t, 2, nil)
-	a.SetPeers(map[uint64]string{2: b.addr})
-	b.SetPeers(map[uint64]string{1: a.addr})
+	a.SetPeers(map[uint64][]string{2: {b.addr}})
+	b.SetPeers(map[uint64][]string{1: {a.addr}})
 	e := await(t, "a refusal", b.refused)
 	if e.by != wire.Remote || e.refusal.Code != wire.RefusedClear || !strings.Contains(e.refusal.Message, "PEER_TLS_CERT") {
 		t.Errorf("%+v", e)
@@ -149,8 +149,8 @@ func TestSecurity_NoDowngradeUnlessAsked(t *testing.T) {
 		secured(&fakeSecurity{id: 2}, false)(c)
 		c.SecurityFailed = func(err error) { put(failed, err) }
 	})
-	a.SetPeers(map[uint64]string{2: b.addr})
-	b.SetPeers(map[uint64]string{1: a.addr})
+	a.SetPeers(map[uint64][]string{2: {b.addr}})
+	b.SetPeers(map[uint64][]string{1: {a.addr}})
 	for range 3 {
 		if err := await(t, "a failure", failed); !strings.Contains(err.Error(), ErrNoTLS.Error()) {
 			t.Error(err)
@@ -176,8 +176,8 @@ func TestSecurity_InsecureMeetsBothKinds(t *testing.T) {
 // A certificate that is refused is no reason to go on in clear.
 func TestSecurity_InsecureStillRefusesABadCertificate(t *testing.T) {
 	a, b := newHarness(t, 1, secured(&fakeSecurity{id: 9}, true)), newHarness(t, 2, secured(&fakeSecurity{id: 2}, true))
-	a.SetPeers(map[uint64]string{2: b.addr})
-	b.SetPeers(map[uint64]string{1: a.addr})
+	a.SetPeers(map[uint64][]string{2: {b.addr}})
+	b.SetPeers(map[uint64][]string{1: {a.addr}})
 	for range 2 {
 		if e := await(t, "a refusal", b.refused); e.refusal.Code != wire.RefusedCertificate {
 			t.Errorf("%+v", e)
@@ -225,8 +225,8 @@ func (l farListener) Accept() (net.Conn, error) {
 func TestSecurity_OtherMachinesNeedTLSOrLeave(t *testing.T) {
 	far := func(c *Config) { c.Listener = farListener{c.Listener} }
 	a, b := newHarness(t, 1, far), newHarness(t, 2, nil)
-	a.SetPeers(map[uint64]string{2: b.addr})
-	b.SetPeers(map[uint64]string{1: a.addr})
+	a.SetPeers(map[uint64][]string{2: {b.addr}})
+	b.SetPeers(map[uint64][]string{1: {a.addr}})
 	if e := await(t, "a refusal", b.refused); e.by != wire.Remote || e.refusal.Code != wire.RefusedClear || !strings.Contains(e.refusal.Message, "PEER_INSECURE") {
 		t.Errorf("%+v", e)
 	}
@@ -269,7 +269,7 @@ func TestSecurity_SlowHandshakesEnd(t *testing.T) {
 	if n := len(a.inbound); n > inboundMax {
 		t.Errorf("%d handshakes under way", n)
 	}
-	a.SetPeers(map[uint64]string{2: ""})
+	a.SetPeers(map[uint64][]string{2: nil})
 	for deadline := time.Now().Add(patience); len(a.inbound) > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("strangers keep their places")

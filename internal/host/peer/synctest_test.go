@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/isotone/isotone/internal/core/route"
 	"github.com/isotone/isotone/internal/core/wire"
 )
 
@@ -61,7 +62,7 @@ func inBubble(t *testing.T, f func(t *testing.T, h *harness, network *pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
 		h := newHarnessOn(t, network, 1, nil)
-		h.SetPeers(map[uint64]string{2: ""})
+		h.SetPeers(map[uint64][]string{2: nil})
 		f(t, h, network)
 		h.Close()
 	})
@@ -136,11 +137,11 @@ func TestTime_ADialGivesUpAfterASecondAndBacksOff(t *testing.T) {
 				return nil, ctx.Err()
 			}
 		})
-		h.SetPeers(map[uint64]string{1: "nowhere"})
+		h.SetPeers(map[uint64][]string{1: {"nowhere"}})
 		time.Sleep(time.Minute)
 		h.Close()
 		for i, start := range starts[1:] {
-			step := min(dialBackoffMin<<min(i, 10), dialBackoffMax)
+			step := min(route.PauseMin<<min(i, 10), route.PauseMax)
 			if gap := start.Sub(starts[i]) - dialTimeout; gap < step/2 || gap > step {
 				t.Errorf("attempt %d after %v, want %v to %v", i+1, gap, step/2, step)
 			}
@@ -160,7 +161,7 @@ func TestTime_RetriesAreLoggedOnce(t *testing.T) {
 			cfg.Dial = network.dial
 			cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
-		h.SetPeers(map[uint64]string{1: "nowhere"})
+		h.SetPeers(map[uint64][]string{1: {"nowhere"}})
 		time.Sleep(time.Minute)
 		h.Close()
 		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "unreachable") {
@@ -177,7 +178,7 @@ func TestTime_CloseInterruptsADial(t *testing.T) {
 				return nil, ctx.Err()
 			}
 		})
-		h.SetPeers(map[uint64]string{1: "nowhere"})
+		h.SetPeers(map[uint64][]string{1: {"nowhere"}})
 		synctest.Wait()
 		began := time.Now()
 		h.Close()

@@ -92,7 +92,9 @@ type Config struct {
 
 // PeerStatus is the state of one peer.
 type PeerStatus struct {
-	ID        uint64
+	ID uint64
+	// Addrs are its known addresses, most trusted first, and Addr is the one at which it is taken to be.
+	Addrs     []string
 	Addr      string
 	Connected bool
 	Secured   bool // the connection is protected
@@ -149,11 +151,11 @@ func New(cfg Config) *Transport {
 	return t
 }
 
-// SetPeers replaces the set of peers; addrs maps IDs to addresses. It ignores this node's
-// own ID. New peers are dialed or may dial, peers no longer named are disconnected, and a
-// changed address is used from the next dial on. An empty address is not dialed. SetPeers
-// waits for none of this, and does nothing after Close.
-func (t *Transport) SetPeers(addrs map[uint64]string) {
+// SetPeers replaces the set of peers; addrs maps IDs to addresses, most trusted first, of which
+// [route.Route] chooses. It ignores this node's own ID. New peers are dialed or may dial, peers no
+// longer named are disconnected, and changed addresses are used from the next dial on. A peer
+// without an address is not dialed. SetPeers waits for none of this, and does nothing after Close.
+func (t *Transport) SetPeers(addrs map[uint64][]string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -166,11 +168,11 @@ func (t *Transport) SetPeers(addrs map[uint64]string) {
 			r.cancel(ErrRemoved)
 		}
 	}
-	for id, addr := range addrs {
+	for id, known := range addrs {
 		if r, ok := t.peers[id]; ok {
-			r.setAddr(addr)
+			r.setAddrs(known)
 		} else if id != t.cfg.NodeID && id != 0 {
-			r := newRemote(t, id, addr)
+			r := newRemote(t, id, known)
 			t.peers[id] = r
 			previous := t.leaving[id]
 			t.wg.Go(func() { r.run(previous) })

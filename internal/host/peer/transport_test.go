@@ -1,8 +1,11 @@
 package peer
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -61,7 +64,7 @@ func TestTransport_TellsBothSidesOfARefusal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			one, two := newHarness(t, 1, change[0]), newHarness(t, 2, change[1])
-			addrs := map[uint64]string{1: one.addr, 2: two.addr}
+			addrs := map[uint64][]string{1: {one.addr}, 2: {two.addr}}
 			one.SetPeers(addrs)
 			two.SetPeers(addrs)
 			a, b := await(t, "a refusal", one.refused), await(t, "a refusal", two.refused)
@@ -87,7 +90,7 @@ func TestTransport_AdmitsOncePersuaded(t *testing.T) {
 		}
 	})
 	two := newHarness(t, 2, nil)
-	addrs := map[uint64]string{1: one.addr, 2: two.addr}
+	addrs := map[uint64][]string{1: {one.addr}, 2: {two.addr}}
 	one.SetPeers(addrs)
 	two.SetPeers(addrs)
 	await(t, "a refusal", two.refused)
@@ -101,7 +104,7 @@ func TestTransport_AdmitsOncePersuaded(t *testing.T) {
 
 func TestTransport_RefusesItself(t *testing.T) {
 	h := newHarness(t, 2, nil)
-	h.SetPeers(map[uint64]string{1: h.addr})
+	h.SetPeers(map[uint64][]string{1: {h.addr}})
 	seen := make(map[wire.Side]bool)
 	for len(seen) < 2 {
 		e := await(t, "a refusal", h.refused)
@@ -114,7 +117,7 @@ func TestTransport_RefusesItself(t *testing.T) {
 
 func TestTransport_RefusesNonMembersAndOtherVersions(t *testing.T) {
 	h := newHarness(t, 1, nil)
-	h.SetPeers(map[uint64]string{2: ""})
+	h.SetPeers(map[uint64][]string{2: nil})
 	for code, b := range map[wire.RefusalCode][]byte{
 		wire.RefusedNotMember: hello(t, wire.FrameHello, wire.Hello{NodeID: 3}),
 		wire.RefusedVersion:   frameOf(wire.FrameHello, "isotone\x00\x00\x09"),
@@ -134,7 +137,7 @@ func TestTransport_RefusesNonMembersAndOtherVersions(t *testing.T) {
 
 func TestTransport_DisconnectsAPeerThatBreaksTheProtocol(t *testing.T) {
 	h := newHarness(t, 1, nil)
-	h.SetPeers(map[uint64]string{2: ""})
+	h.SetPeers(map[uint64][]string{2: nil})
 	damaged := encoded(t, heartbeat(2, 1))
 	damaged[20]++
 	local := &raftpb.Message{Type: raftpb.MsgHup.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(uint64(1))}
@@ -169,7 +172,7 @@ func TestTransport_DisconnectsAPeerThatBreaksTheProtocol(t *testing.T) {
 
 func TestTransport_ClosesOnGarbageBeforeTheHandshake(t *testing.T) {
 	h := newHarness(t, 1, nil)
-	h.SetPeers(map[uint64]string{2: ""})
+	h.SetPeers(map[uint64][]string{2: nil})
 	for _, b := range [][]byte{
 		[]byte("GET / HTTP/1.1\r\n\r\n"), encoded(t, heartbeat(2, 1)), frameOf(wire.FrameHello, "nonsense"),
 		append(make([]byte, 0), 0, 0, 0x20, 0), // allowed later, too large for a hello
@@ -185,7 +188,7 @@ func TestTransport_ClosesOnGarbageBeforeTheHandshake(t *testing.T) {
 
 func TestTransport_AcceptsFramesByteByByte(t *testing.T) {
 	h := newHarness(t, 1, nil)
-	h.SetPeers(map[uint64]string{2: ""})
+	h.SetPeers(map[uint64][]string{2: nil})
 	r := dialRaw(t, h.addr)
 	drip := func(b []byte) {
 		for i := range b {
@@ -206,7 +209,7 @@ func TestTransport_AcceptsFramesByteByByte(t *testing.T) {
 
 func TestTransport_DeliversWhatCameWithTheReadyFrame(t *testing.T) {
 	h := newHarness(t, 1, nil)
-	h.SetPeers(map[uint64]string{2: ""})
+	h.SetPeers(map[uint64][]string{2: nil})
 	r := dialRaw(t, h.addr)
 	r.write(hello(t, wire.FrameHello, someHello))
 	r.expect(wire.FrameWelcome)
@@ -222,7 +225,7 @@ func TestTransport_DeliversWhatCameWithTheReadyFrame(t *testing.T) {
 
 func TestTransport_ReplacesTheConnectionOfTheSamePeer(t *testing.T) {
 	h := newHarness(t, 1, nil)
-	h.SetPeers(map[uint64]string{2: ""})
+	h.SetPeers(map[uint64][]string{2: nil})
 	old := dialRaw(t, h.addr)
 	old.connect(2)
 	await(t, "the first connection", h.connected)
@@ -259,7 +262,7 @@ func TestTransport_ReconnectsAfterARestart(t *testing.T) {
 		t.Skipf("somebody else took the port: %v", err)
 	}
 	again := newHarnessOn(t, ln, 1, nil)
-	again.SetPeers(map[uint64]string{2: two.addr})
+	again.SetPeers(map[uint64][]string{2: {two.addr}})
 	await(t, "the connection", again.connected)
 	await(t, "the connection", two.connected)
 	two.send(1, heartbeat(2, 1))
@@ -278,7 +281,7 @@ func TestTransport_BothEndsClose(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	one.SetPeers(map[uint64]string{9: "127.0.0.1:1"})
+	one.SetPeers(map[uint64][]string{9: {"127.0.0.1:1"}})
 	if len(one.Peers()) != 1 {
 		t.Error("a closed transport still works")
 	}
@@ -295,16 +298,49 @@ func TestTransport_DisconnectsARemovedPeerAndTakesItBack(t *testing.T) {
 	if e := await(t, "a refusal", two.refused); e.refusal.Code != wire.RefusedNotMember || e.by != wire.Remote {
 		t.Errorf("node 2: %+v", e)
 	}
-	one.SetPeers(map[uint64]string{2: two.addr})
+	one.SetPeers(map[uint64][]string{2: {two.addr}})
 	await(t, "the connection", one.connected)
 }
 
 func TestTransport_DialsAChangedAddress(t *testing.T) {
 	one, two := newHarness(t, 1, nil), newHarness(t, 2, nil)
-	one.SetPeers(map[uint64]string{2: two.addr})
-	two.SetPeers(map[uint64]string{1: ""})
-	two.SetPeers(map[uint64]string{1: one.addr})
+	one.SetPeers(map[uint64][]string{2: {two.addr}})
+	two.SetPeers(map[uint64][]string{1: nil})
+	two.SetPeers(map[uint64][]string{1: {one.addr}})
 	await(t, "the connection", two.connected)
+}
+
+// TestTransport_ReachesAPeerWhereverItIs: at one known address nothing listens, and at the other one
+// another node does, which comes to no harm.
+func TestTransport_ReachesAPeerWhereverItIs(t *testing.T) {
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Close()
+	var log bytes.Buffer
+	one, two := newHarness(t, 1, nil), newHarness(t, 2, nil)
+	three := newHarness(t, 3, func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	one.SetPeers(map[uint64][]string{3: nil})
+	two.SetPeers(map[uint64][]string{3: nil})
+	three.SetPeers(map[uint64][]string{1: {gone.Addr().String(), two.addr}, 2: {two.addr}})
+	await(t, "the connection with node 2", three.connected)
+	for range 3 { // each address is tried again, and logged once
+		if e := await(t, "a refusal", three.refused); e.peer != 1 || e.by != wire.Self || e.refusal.Code != wire.RefusedWrongNode {
+			t.Errorf("%+v", e)
+		}
+	}
+	three.SetPeers(map[uint64][]string{1: {gone.Addr().String(), two.addr, one.addr}, 2: {two.addr}})
+	await(t, "the connection with node 1", three.connected)
+	if p := three.Peers()[0]; p.Addr != one.addr || len(p.Addrs) != 3 || !three.Peers()[1].Connected {
+		t.Errorf("%+v", three.Peers())
+	}
+	three.Close()
+	for _, line := range []string{"peer unreachable", "peer refused"} {
+		if n := strings.Count(log.String(), line); n != 1 {
+			t.Errorf("%q was logged %d times:\n%s", line, n, log.String())
+		}
+	}
 }
 
 // TestTransport_AskLearnsWhyNobodyDials: the higher ID has dropped this peer, which therefore
@@ -320,7 +356,7 @@ func TestTransport_AskLearnsWhyNobodyDials(t *testing.T) {
 			return nil
 		}
 	})
-	one.SetPeers(map[uint64]string{1: one.addr, 2: two.addr})
+	one.SetPeers(map[uint64][]string{1: {one.addr}, 2: {two.addr}})
 	one.Ask() // not refused: it learns nothing and makes no connection
 	e := await(t, "a refusal", two.refused)
 	if e.by != wire.Self || e.refusal.Code != wire.RefusedWrongNode {

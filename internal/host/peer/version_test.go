@@ -62,7 +62,7 @@ func TestTransport_SpeaksTheVersionOfAnOlderPeer(t *testing.T) {
 	}
 	defer ln.Close()
 	two := newHarness(t, 2, nil)
-	two.SetPeers(map[uint64]string{1: ln.Addr().String(), 2: two.addr})
+	two.SetPeers(map[uint64][]string{1: {ln.Addr().String()}, 2: {two.addr}})
 	for _, version := range []uint16{1, 1, 2, 1} {
 		r := acceptRaw(t, ln)
 		r.expectHello(2)
@@ -99,7 +99,7 @@ func TestTransport_ReportsThatNoVersionIsCommon(t *testing.T) {
 	}
 	defer ln.Close()
 	two := newHarness(t, 2, nil)
-	two.SetPeers(map[uint64]string{1: ln.Addr().String(), 2: two.addr})
+	two.SetPeers(map[uint64][]string{1: {ln.Addr().String()}, 2: {two.addr}})
 	for _, version := range []uint16{2, 1} {
 		r := acceptRaw(t, ln)
 		r.expectHello(version)
@@ -118,7 +118,7 @@ func TestTransport_BeginsWithItsOwnVersionAfterAnyOtherRefusal(t *testing.T) {
 	}
 	defer ln.Close()
 	two := newHarness(t, 2, nil)
-	two.SetPeers(map[uint64]string{1: ln.Addr().String(), 2: two.addr})
+	two.SetPeers(map[uint64][]string{1: {ln.Addr().String()}, 2: {two.addr}})
 	for _, code := range []wire.RefusalCode{wire.RefusedFormed, wire.RefusedLevel, wire.RefusedHello} {
 		r := acceptRaw(t, ln)
 		r.expectHello(2)
