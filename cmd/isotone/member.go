@@ -187,6 +187,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	m.node, err = node.Start(node.Config{
 		NodeID:                cmp.Or(o.id, s.NodeID),
 		Peers:                 peers,
+		PeersAssumed:          s.Peers == nil,
 		Join:                  o.join,
 		Priority:              s.Priority,
 		PeerListener:          so.peer,

@@ -186,7 +186,8 @@ func replicaConfig(cfg Config, rec storage.Recovered) replica.Config {
 	if cfg.Join != nil {
 		self.PeerAddr = cfg.Join.Peers[cfg.NodeID]
 	} else {
-		self.PeerAddr, self.VotersHash, founders = cfg.Peers[cfg.NodeID], hashIDs(cfg.Peers), initialMembers(cfg.Peers)
+		self.PeerAddr, self.VotersHash, founders = cfg.Peers[oracle.NodeOf(cfg.NodeID)], hashIDs(cfg.Peers), initialMembers(cfg.Peers)
+		self.Configured = !cfg.PeersAssumed
 	}
 	return replica.Config{
 		Self:                  self,

@@ -151,7 +151,8 @@ const (
 	// The addresses of members.
 
 	DialRecordedOnly // liveness: a member is dialed only at the address on record
-	KeepAddress      // liveness: the address of a member stays on record though the member says another one
+	KeepAddress      // liveness: the address of a member stays on record though its settings have changed
+	RecordLocal      // liveness: an address that only its own machine can dial goes on record
 
 	// Each of the following lacks one rule that refuses something. All of them are directed.
 
@@ -207,7 +208,7 @@ var names = [count]string{
 	"same-time-64", "range-overlaps-64", "ignore-ceiling-64", "reserve-from-clock", "lead-unbounded",
 	"clock-from-wall", "clock-from-own-estimate", "jump-in-term", "coarse-epoch", "oracle-by-wall", "limit-from-answer", "limit-unconfirmed", "limit-over-ceiling", "tell-unsaid", "no-wait", "wait-without-rate", "reelected-skips-wait", "oracle-does-not-wait", "report-own-only", "report-not-as-leader", "report-forgets", "release-early", "release-and-tell", "tell-after-giving-up", "from-receive", "early-from-send", "half-rtt", "no-growth", "no-uncertainty", "answer-of-another", "merge-terms", "limit-of-newer", "ignore-limit", "leader-ignores-limit", "limit-by-earliest", "stale-relay", "clock-before-call", "clock-stops-in-suspend", "clock-before-estimate", "no-commit-wait", "wait-on-latest", "stamp-earliest", "generator-forgets", "ahead-of-clock-64", "behind-clock-64",
 	"drop-promise", "save-unsynced", "retry-failed-sync", "names-unsynced", "spare-before-names", "go-on-in-tail", "accept-bad-checksum", "damage-is-tail",
-	"dial-recorded-only", "keep-address",
+	"dial-recorded-only", "keep-address", "record-local",
 	"unrefused-before-open", "unrefused-second", "unrefused-in-joint", "unrefused-kind", "unrefused-zero",
 	"unrefused-member", "unrefused-removed", "unrefused-generation", "unrefused-level", "unrefused-members-max",
 	"unrefused-removed-max", "unrefused-address", "unrefused-stranger", "unrefused-last-generation",
@@ -237,7 +238,7 @@ func (m Mutant) IsDirected() bool {
 		WaitForDeaf, StandTogether, ResignedStands,
 		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses,
 		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait,
-		ReserveFromClock, LeadUnbounded, CarryNothing, FloorWithoutMargin, WholeLease:
+		ReserveFromClock, LeadUnbounded, CarryNothing, FloorWithoutMargin, WholeLease, RecordLocal:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

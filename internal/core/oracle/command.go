@@ -331,6 +331,9 @@ func (m Member) appendSections(b []byte) []byte {
 	if m.Advertised != "" {
 		b = appendSection(b, sectionAdvertised, appendString(nil, m.Advertised))
 	}
+	if m.Configured != "" {
+		b = appendSection(b, sectionConfigured, appendString(nil, m.Configured))
+	}
 	return b
 }
 

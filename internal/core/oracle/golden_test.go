@@ -66,6 +66,9 @@ func goldenCommands() map[string]oracle.Command {
 		"register-level": {Kind: oracle.KindRegister, Member: oracle.Member{
 			ID: 2, ClientAddr: "10.0.0.2:8080", Incarnation: 0x2222, Boot: 4, Session: 0xB2, Level: 2,
 		}},
+		"register-configured": {Kind: oracle.KindRegister, Member: oracle.Member{
+			ID: 2, PeerAddr: "10.0.0.2:60001", ClientAddr: "10.0.0.2:8080", Incarnation: 0x2222, Boot: 4, Session: 0xB2, Level: 3, Configured: "10.0.0.2:60001",
+		}},
 		"level":           {Kind: oracle.KindLevel, Level: 2},
 		"update":          {Kind: oracle.KindUpdate, Member: oracle.Member{ID: 3, PeerAddr: "10.0.1.3:60001", ClientAddr: "10.0.1.3:8080"}},
 		"update-peer":     {Kind: oracle.KindUpdate, Member: oracle.Member{ID: oracle.MemberID(3, 2), PeerAddr: longAddr}},

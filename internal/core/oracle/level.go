@@ -34,10 +34,13 @@ const (
 	sectionLevel      = 1 // of a member record: 8 bytes
 	sectionPromotion  = 2 // of a member record: 1 if it is to become a voter, and the ID that it replaces
 	sectionAdvertised = 3 // of a member record: the address
-	sectionDigest     = 1 // of a reservation: index and digest, 8 bytes each
-	sectionRemoved    = 1 // of a snapshot: IDs, 8 bytes each
-	sectionFence      = 2 // of a snapshot: for members and for clients, 8 bytes each
-	sectionInterval   = 3 // of a snapshot: 8 bytes
+	// sectionConfigured is optional, as it says nothing about the state that others must agree on: a
+	// leader of a version that does not know it changes no address.
+	sectionConfigured = sectionOptional // of a member record: the address
+	sectionDigest     = 1               // of a reservation: index and digest, 8 bytes each
+	sectionRemoved    = 1               // of a snapshot: IDs, 8 bytes each
+	sectionFence      = 2               // of a snapshot: for members and for clients, 8 bytes each
+	sectionInterval   = 3               // of a snapshot: 8 bytes
 	sectionOptional   = 128
 )
 
@@ -63,7 +66,8 @@ func LevelOf(c Command) uint64 {
 func (s *State) CurrentLevel() uint64 { return max(s.Level, LevelFirst) }
 
 // Digest returns a 64-bit FNV-1a hash (Fowler, Noll, Vo) of the state without the peer
-// addresses: in clusters formed at LevelFirst members may have different ones.
+// addresses: in clusters formed at LevelFirst members may have different ones, and versions that
+// do not know sectionConfigured drop it.
 func (s *State) Digest() uint64 {
 	sum := uint64(fnvOffset)
 	add := func(values ...uint64) {
@@ -151,6 +155,8 @@ func memberSection(m *Member) func(byte, *decoder) bool {
 			m.Promote, m.Replaces = value.byte() == 1, value.u64()
 		case sectionAdvertised:
 			m.Advertised = value.string()
+		case sectionConfigured:
+			m.Configured = value.string()
 		default:
 			return false
 		}

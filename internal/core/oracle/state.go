@@ -63,6 +63,10 @@ type Member struct {
 	// Advertised is the client address that the member's process told last, recorded from
 	// LevelMembers on. ClientAddr is that or what an operator has set since.
 	Advertised string
+	// Configured is the peer address in the member's own settings, as its process told last, recorded
+	// from LevelMembers on; empty if it told none. PeerAddr may differ: from a membership change, or
+	// because an operator has set it since.
+	Configured string
 }
 
 // Member returns the record of id, if there is one.
@@ -149,6 +153,9 @@ func (s *State) register(m Member) {
 		if m.PeerAddr != "" {
 			have.PeerAddr = m.PeerAddr
 		}
+	}
+	if m.Configured != "" {
+		have.Configured = m.Configured
 	}
 }
 

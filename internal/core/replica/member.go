@@ -40,6 +40,9 @@ type Hello struct {
 	// one.
 	SeedDigest string
 	SeedFloor  uint64
+	// Configured is set if PeerAddr is from the node's settings, its own entry in PEERS. Otherwise it is
+	// where the node listens, or what the cluster has on record. Older versions do not set it.
+	Configured bool
 }
 
 // node returns the ID of the node, for people.
@@ -99,7 +102,7 @@ func (r *Replica) Hello() Hello {
 	if r.state.ClusterID != 0 {
 		h.ClusterID = r.state.ClusterID
 	}
-	h.Term, h.LastIndex = r.durable.term, r.durable.index
+	h.Term, h.LastIndex, h.PeerAddr = r.durable.term, r.durable.index, r.ownAddr()
 	switch {
 	case r.cfg.Level == oracle.LevelFirst:
 		h.PeerAddr = "" // peer protocol version 1
@@ -439,47 +442,6 @@ func (r *Replica) forgetStrangers() {
 		}
 		return isMember || r.state.IsRemoved(s.hello.NodeID)
 	})
-}
-
-// registerPeers proposes, as leader, updates of the member records that differ from the
-// hellos of their nodes, its own included.
-func (r *Replica) registerPeers() {
-	if r.role != raft.StateLeader {
-		return
-	}
-	r.register(r.cfg.Self)
-	for _, m := range r.state.Members {
-		if p := r.peers[m.ID]; p != nil && p.hello.NodeID != 0 {
-			r.register(p.hello)
-		}
-	}
-}
-
-func (r *Replica) register(h Hello) {
-	m, ok := r.state.Member(h.NodeID)
-	level, addr := uint64(0), m.PeerAddr
-	told := m.ClientAddr
-	if r.state.CurrentLevel() >= oracle.LevelRecords {
-		if level = h.Level; h.PeerAddr != "" {
-			addr = h.PeerAddr
-		}
-	}
-	if r.state.CurrentLevel() >= oracle.LevelMembers {
-		// An operator may have changed both addresses since.
-		if told = m.Advertised; m.PeerAddr != "" {
-			addr = m.PeerAddr
-		}
-	}
-	if !ok || m.Boot == h.Boot && m.Session == h.Session && told == h.ClientAddr && m.Incarnation == h.Incarnation &&
-		m.Level == level && m.PeerAddr == addr {
-		return
-	}
-	if m.PeerAddr == addr {
-		addr = ""
-	}
-	m.Incarnation, m.Boot, m.Session, m.ClientAddr, m.Level = h.Incarnation, h.Boot, h.Session, h.ClientAddr, level
-	m.PeerAddr, m.Durable, m.Promote, m.Replaces, m.Advertised = addr, 0, false, 0, "" // not part of it
-	r.propose(oracle.Command{Kind: oracle.KindRegister, Member: m})                    // the next epoch tries again
 }
 
 // isLearner reports whether id is a learner.

@@ -25,6 +25,8 @@ const (
 	sectionPeerAddr = 4 // text, like the client address
 	sectionSeed     = 5 // 8 bytes, and text: hexadecimal digits; absent without a seed
 	sectionPriority = 6 // 8 bytes
+	// sectionConfigured is empty, and there if the address in sectionPeerAddr is from settings.
+	sectionConfigured = 7
 
 	sectionHeadSize = 3
 )
@@ -88,6 +90,9 @@ type Hello struct {
 	// nanoseconds.
 	SeedDigest string
 	SeedFloor  uint64
+	// Configured is set if PeerAddr is from the node's settings, its own entry in PEERS. Otherwise it is
+	// where the node listens, or what the cluster has on record. Older versions do not set it.
+	Configured bool
 }
 
 // VersionError reports that the other side speaks an unknown version.
@@ -124,6 +129,9 @@ func AppendHello(b []byte, t FrameType, h Hello, version uint16) ([]byte, error)
 		}
 		if h.SeedDigest != "" {
 			b = appendSection(b, sectionSeed, append(binary.BigEndian.AppendUint64(nil, h.SeedFloor), h.SeedDigest...))
+		}
+		if h.Configured {
+			b = appendSection(b, sectionConfigured, nil)
 		}
 	}
 	return sealFrame(b, start), nil
@@ -191,6 +199,8 @@ func (h *Hello) parseSections(p []byte) error {
 			h.Priority = int64(binary.BigEndian.Uint64(value))
 		case section == sectionSeed && size >= 8:
 			h.SeedFloor, h.SeedDigest = binary.BigEndian.Uint64(value), string(value[8:])
+		case section == sectionConfigured:
+			h.Configured = true
 		}
 	}
 	return nil

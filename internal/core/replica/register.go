@@ -1,0 +1,94 @@
+package replica
+
+import (
+	"slices"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/isotone/isotone/internal/core/mutant"
+	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/route"
+)
+
+// Registration: the leader keeps the member records up to date with what the processes of the
+// members say of themselves.
+
+// registerPeers proposes, as leader, updates of the member records that differ from the
+// hellos of their nodes, its own included.
+func (r *Replica) registerPeers() {
+	if r.role != raft.StateLeader {
+		return
+	}
+	self := r.cfg.Self
+	self.PeerAddr = r.ownAddr()
+	r.register(self)
+	for _, m := range r.state.Members {
+		if p := r.peers[m.ID]; p != nil && p.hello.NodeID != 0 {
+			r.register(p.hello)
+		}
+	}
+}
+
+func (r *Replica) register(h Hello) {
+	m, ok := r.state.Member(h.NodeID)
+	level, told := uint64(0), m.ClientAddr
+	addr, configured := r.addrOf(m, h)
+	if r.state.CurrentLevel() >= oracle.LevelRecords {
+		level = h.Level
+	}
+	if r.state.CurrentLevel() >= oracle.LevelMembers {
+		told = m.Advertised // an operator may have changed ClientAddr since
+	}
+	if !ok || m.Boot == h.Boot && m.Session == h.Session && told == h.ClientAddr && m.Incarnation == h.Incarnation &&
+		m.Level == level && m.PeerAddr == addr && m.Configured == configured {
+		return
+	}
+	if m.PeerAddr == addr {
+		addr = ""
+	}
+	m.Incarnation, m.Boot, m.Session, m.ClientAddr, m.Level = h.Incarnation, h.Boot, h.Session, h.ClientAddr, level
+	m.PeerAddr, m.Configured = addr, configured
+	m.Durable, m.Promote, m.Replaces, m.Advertised = 0, false, 0, "" // not part of it
+	r.propose(oracle.Command{Kind: oracle.KindRegister, Member: m})  // the next epoch tries again
+}
+
+// addrOf returns the peer address that is to be on record for a member, and the one in its
+// settings. An operator may have changed the record since the process told its address. So from
+// LevelMembers on, the record follows only a change of the settings.
+func (r *Replica) addrOf(m oracle.Member, h Hello) (addr, configured string) {
+	changed := h.Configured && m.Configured != "" && m.Configured != h.PeerAddr && !mutant.On(mutant.KeepAddress)
+	switch {
+	case h.PeerAddr == "" || r.state.CurrentLevel() < oracle.LevelRecords || !r.isDialable(h.PeerAddr):
+		return m.PeerAddr, m.Configured
+	case r.state.CurrentLevel() < oracle.LevelMembers:
+		return h.PeerAddr, ""
+	case m.PeerAddr == "" || changed:
+		addr = h.PeerAddr
+	default:
+		addr = m.PeerAddr
+	}
+	if h.Configured {
+		return addr, h.PeerAddr
+	}
+	return addr, m.Configured
+}
+
+// isDialable reports whether other members may be able to dial addr. If the members are on several
+// machines, they cannot dial what only the machine of its node reaches.
+func (r *Replica) isDialable(addr string) bool {
+	if !route.IsLocal(addr) || mutant.On(mutant.RecordLocal) {
+		return true
+	}
+	remote := func(m oracle.Member) bool { return m.PeerAddr != "" && !route.IsLocal(m.PeerAddr) }
+	return !slices.ContainsFunc(r.state.Members, remote) && !slices.ContainsFunc(r.cfg.Founders, remote)
+}
+
+// ownAddr returns the peer address that this node tells. If its settings have none, the record is
+// better than where it listens.
+func (r *Replica) ownAddr() string {
+	m, _ := r.state.Member(r.cfg.Self.NodeID)
+	if r.cfg.Self.Configured || m.PeerAddr == "" || r.state.CurrentLevel() < oracle.LevelMembers {
+		return r.cfg.Self.PeerAddr
+	}
+	return m.PeerAddr
+}
