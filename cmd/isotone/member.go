@@ -353,6 +353,9 @@ func warnAddresses(s *config.Settings, addr string, peers map[uint64]string, log
 			break
 		}
 	}
+	if local(s.RaftAddr) && !local(peers[s.NodeID]) {
+		log.Warn("this node listens for peers where only this machine reaches it, unless something forwards connections; set RAFT_ADDR", "raft_addr", s.RaftAddr, "peers", peers[s.NodeID])
+	}
 	_, own, _ := net.SplitHostPort(peers[s.NodeID])
 	if _, port, _ := net.SplitHostPort(s.RaftAddr); port != "0" && port != own {
 		log.Warn("RAFT_ADDR and this node's entry in PEERS have different ports", "raft_addr", s.RaftAddr, "peers", peers[s.NodeID])

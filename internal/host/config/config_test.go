@@ -273,6 +273,25 @@ func TestParse_RefusesUnspecifiedAddresses(t *testing.T) {
 	}
 }
 
+// What a node calls itself in PEERS is for the other members.
+func TestParse_RefusesAnOwnEntryThatOnlyThisMachineReaches(t *testing.T) {
+	for peers, refused := range map[string]string{
+		"1=localhost:60001,2=10.0.0.2:60001,3=10.0.0.3:60001": "1=localhost:60001",
+		"1=127.0.1.1:60001,2=node2.example:60001":             "1=127.0.1.1:60001",
+		"1=[::1]:60001,2=[fd00::2]:60001":                     "1=[::1]:60001",
+		"1=localhost:60001":                                   "",
+		"1=localhost:60001,2=127.0.0.1:60002":                 "",
+		"1=10.0.0.1:60001,2=localhost:60002":                  "", // through a tunnel
+		"1=node1.example:60001,2=10.0.0.2:60001":              "",
+	} {
+		_, err := parse(t, nil, "--peers="+peers)
+		var fault config.Fault
+		if errors.As(err, &fault) != (refused != "") || fault.Value != refused || refused != "" && !strings.Contains(fault.Want, "node 2 and the other members reach this node") {
+			t.Errorf("PEERS=%s: %v", peers, err)
+		}
+	}
+}
+
 func TestParse_IntervalOutlastsSomeTicks(t *testing.T) {
 	for args, want := range map[string]time.Duration{
 		"": 0, "--interval-ms=0": 0, "--interval-ms=50": 50 * time.Millisecond, "--interval-ms=10000 --rtt-ms=2000": 10 * time.Second,

@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -222,10 +224,26 @@ func (p *parser) peers(f *Flags, own uint64) map[uint64]string {
 			taken[addr] = true
 		}
 	}
-	if own != 0 && len(p.faults) == before && peers[own] == "" {
+	switch {
+	case own == 0 || len(p.faults) > before:
+	case peers[own] == "":
 		p.faults.add("peers", f.Peers, fmt.Sprintf("want an entry for this node, NODE_ID %d", own))
+	case isLoopback(peers[own]):
+		p.reachable(peers, own)
 	}
 	return peers
+}
+
+// reachable records a fault if others in PEERS are on other machines than this node, whose own entry only its own
+// machine can dial. The same list is for all members: it is what they dial, and what goes on record.
+func (p *parser) reachable(peers map[uint64]string, own uint64) {
+	for _, id := range slices.Sorted(maps.Keys(peers)) {
+		if !isLoopback(peers[id]) {
+			p.faults.add("peers", fmt.Sprintf("%d=%s", own, peers[own]), fmt.Sprintf("want the address at which node %d and the other members reach this node, "+
+				"such as 10.0.0.1:60001: the same list on all machines; RAFT_ADDR says where this node listens", id))
+			return
+		}
+	}
 }
 
 // httpsPrefix begins an address in JOIN that is reached through TLS.

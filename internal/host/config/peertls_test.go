@@ -39,7 +39,7 @@ func TestPeerTLS_SettingsBelongTogether(t *testing.T) {
 }
 
 func TestPeersInClear_OnlyOnThisMachineOrByLeave(t *testing.T) {
-	const near, far = "1=127.0.0.1:1,2=localhost:2,3=[::1]:3", "1=127.0.0.1:1,2=10.0.0.2:1"
+	const near, far = "1=127.0.0.1:1,2=localhost:2,3=[::1]:3", "1=10.0.0.1:1,2=10.0.0.2:1"
 	for _, c := range []struct {
 		env  map[string]string
 		want string // the setting at fault
@@ -47,7 +47,7 @@ func TestPeersInClear_OnlyOnThisMachineOrByLeave(t *testing.T) {
 		{nil, ""},
 		{map[string]string{"PEERS": near}, ""},
 		{map[string]string{"PEERS": far}, "PEERS"},
-		{map[string]string{"PEERS": "1=127.0.0.1:1,2=node2:1"}, "PEERS"},
+		{map[string]string{"PEERS": "1=node1:1,2=127.0.0.1:1"}, "PEERS"},
 		{map[string]string{"PEERS": near, "RAFT_ADDR": "0.0.0.0:1"}, "RAFT_ADDR"},
 		{map[string]string{"PEERS": near, "RAFT_ADDR": "[::ffff:127.0.0.1]:1"}, ""},
 		{map[string]string{"PEERS": "1=10.0.0.1:1", "RAFT_ADDR": "10.0.0.1:1"}, ""},
