@@ -98,13 +98,16 @@ func (c *Config) joinedCluster() uint64 {
 	return c.Join.ClusterID
 }
 
-// configuredAddr returns the address of a member in Peers, or else the one that it had when this node
-// joined; "" if there is none.
+// configuredAddr returns the address of a member in Peers, or that it had when this node joined; "" if
+// there is none.
 func (c *Config) configuredAddr(id uint64) string {
-	if a := c.Peers[oracle.NodeOf(id)]; a != "" || c.Join == nil {
-		return a
+	switch {
+	case c.Join != nil:
+		return c.Join.Peers[id]
+	case id != c.NodeID && oracle.NodeOf(id) == oracle.NodeOf(c.NodeID):
+		return "" // Peers has this node, and not the member that it replaces
 	}
-	return c.Join.Peers[id]
+	return c.Peers[oracle.NodeOf(id)]
 }
 
 // requestWait is how long a request waits for a leader to be able to answer it.

@@ -107,34 +107,19 @@ func (c *core) refused(id uint64, by wire.Side, r *wire.Refusal) {
 	c.changed = true
 }
 
-// followAddrs tells the transport where each member may be reached, if that has changed: the address
-// on record, and the one in PEERS, or that the cluster told a node that joins. The record wins from
-// oracle.LevelMembers on; before, only PEERS may be right. Addresses of this node itself are left out.
+// followAddrs tells the transport where each member may be reached, if that has changed. It dials
+// what is on record, and what PEERS says, or the cluster when this node joined it.
 func (c *core) followAddrs() {
 	cfg := &c.node.cfg
-	addrs, s := map[uint64][]string{}, c.replica.Status()
-	members := c.replica.Members()
-	if cfg.Join != nil && len(members) == 0 {
+	addrs := map[uint64][]string{}
+	if cfg.Join != nil && len(c.replica.Members()) == 0 {
 		for id, addr := range cfg.Join.Peers {
 			addrs[id] = []string{addr}
 		}
 	}
-	for _, m := range c.replica.Strangers() {
-		addrs[m.ID] = []string{m.PeerAddr}
+	for _, p := range c.replica.PeerAddrs(cfg.configuredAddr) {
+		addrs[p.ID] = p.Addrs
 	}
-	replicated := s.Level >= oracle.LevelMembers && s.Forming == ""
-	for _, m := range members {
-		addrs[m.ID] = []string{m.PeerAddr, cfg.configuredAddr(m.ID)}
-		if !replicated {
-			slices.Reverse(addrs[m.ID])
-		}
-	}
-	// A node that replaces one at the same address would dial itself.
-	self := addrs[cfg.NodeID]
-	maps.DeleteFunc(addrs, func(id uint64, list []string) bool {
-		addrs[id] = slices.DeleteFunc(slices.Clone(list), func(a string) bool { return a == "" || id != cfg.NodeID && slices.Contains(self, a) })
-		return len(addrs[id]) == 0 && id != cfg.NodeID && oracle.NodeOf(id) == oracle.NodeOf(cfg.NodeID) && len(self) > 0
-	})
 	if c.peers.addrs == nil || !maps.EqualFunc(addrs, c.peers.addrs, slices.Equal) {
 		c.peers.addrs = addrs
 		c.peers.transport.SetPeers(addrs)

@@ -238,7 +238,7 @@ func (m Mutant) IsDirected() bool {
 		WaitForDeaf, StandTogether, ResignedStands,
 		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses,
 		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait,
-		ReserveFromClock, LeadUnbounded, CarryNothing, FloorWithoutMargin, WholeLease, RecordLocal:
+		ReserveFromClock, LeadUnbounded, CarryNothing, FloorWithoutMargin, WholeLease, KeepAddress, RecordLocal:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

@@ -33,6 +33,7 @@ func directed() map[mutant.Mutant]func(*testing.T) bool {
 		mutant.LengthenWrongly:        appendsWhatDoesNotFollow,
 		mutant.QueueResponses:         outgrowsResponses,
 		mutant.UnboundedLog:           outgrowsItsBound,
+		mutant.KeepAddress:            keepsAddress,
 		mutant.RecordLocal:            recordsLocal,
 		mutant.MergeSnapshotNotes:     func(t *testing.T) bool { return forgetsSnapshot(t, true) },
 	}

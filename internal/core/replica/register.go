@@ -92,3 +92,33 @@ func (r *Replica) ownAddr() string {
 	}
 	return m.PeerAddr
 }
+
+// PeerAddrs is where a node may be reached, most trusted first.
+type PeerAddrs struct {
+	ID    uint64
+	Addrs []string
+}
+
+// PeerAddrs returns where each other node to connect with may be reached, for [route.Route.Know]: at
+// the address on record, and at the one in this node's settings, which configured returns for the ID of
+// a member, "" if there is none. From oracle.LevelMembers on the record comes first; before, only the
+// settings may be right.
+func (r *Replica) PeerAddrs(configured func(id uint64) string) (list []PeerAddrs) {
+	self := r.cfg.Self.NodeID
+	for _, s := range r.strangers {
+		list = append(list, PeerAddrs{s.hello.NodeID, []string{s.hello.PeerAddr}})
+	}
+	for _, m := range r.state.Members {
+		addrs := []string{m.PeerAddr, configured(m.ID)}
+		switch {
+		case m.ID == self:
+			continue
+		case oracle.NodeOf(m.ID) == oracle.NodeOf(self) && m.PeerAddr == r.ownAddr():
+			continue // it replaces this one at the same address, or is replaced by it
+		case r.forming != nil || r.state.CurrentLevel() < oracle.LevelMembers:
+			slices.Reverse(addrs)
+		}
+		list = append(list, PeerAddrs{m.ID, addrs})
+	}
+	return list
+}

@@ -54,6 +54,15 @@ func TestRegister_TheRecordFollowsAChangeOfTheSettings(t *testing.T) {
 	}
 }
 
+// keepsAddress reports whether members are still told the address that node 3 had before it moved.
+func keepsAddress(t *testing.T) bool {
+	c := newCluster(t, 3, configured)
+	c.leader()
+	c.tick(50)
+	c.restart(c.nodes[3], "moved:1", true)
+	return c.onRecord(3) == "peer3:1"
+}
+
 // TestRegister_AnOperatorsAddressStays: only a change of the settings replaces it, and no process that
 // was started with the same ones.
 func TestRegister_AnOperatorsAddressStays(t *testing.T) {

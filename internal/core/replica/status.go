@@ -146,14 +146,13 @@ func (r *Replica) Members() []Member {
 // configuration: until it is left, a majority of them is needed, too.
 func (r *Replica) OutgoingVoters() []uint64 { return slices.Clone(r.conf.GetVotersOutgoing()) }
 
-// Strangers returns nodes that were admitted though this one knows no such member: it may be
-// behind. The records have ID and PeerAddr.
-func (r *Replica) Strangers() []oracle.Member {
-	var list []oracle.Member
+// Strangers returns the IDs of nodes that were admitted though this one knows no such member: it may
+// be behind.
+func (r *Replica) Strangers() (ids []uint64) {
 	for _, s := range r.strangers {
-		list = append(list, oracle.Member{ID: s.hello.NodeID, PeerAddr: s.hello.PeerAddr})
+		ids = append(ids, s.hello.NodeID)
 	}
-	return list
+	return ids
 }
 
 // Removed returns the latest former member of each node that had one. Read only.

@@ -59,6 +59,9 @@ const (
 	TornWrite
 	DieInStart
 	BitRot
+	// MoveAll and OwnEntry are, too; see runMoves.
+	MoveAll
+	OwnEntry
 	kindCount
 )
 
@@ -66,7 +69,7 @@ var kindNames = [kindCount]string{
 	"loss", "double", "delay", "long-tail", "split", "isolate", "one-way", "bridge", "flap", "reset", "reject", "crash", "crash-all", "slow-disk",
 	"stalled-disk", "failed-disk", "long-stall", "pause", "pause-all", "suspend", "clock-jump", "clock-century", "clock-drift", "clock-freeze",
 	"transfer", "add-member", "remove-member", "replace-member", "add-learner", "update-member", "bad-change", "raise-floor", "raise-level", "roll", "change-version", "give-back", "old-copy", "copy", "wipe",
-	"wipe-amidst", "lose-all", "revoke-worker", "cut-write", "torn-write", "die-in-start", "bit-rot",
+	"wipe-amidst", "lose-all", "revoke-worker", "cut-write", "torn-write", "die-in-start", "bit-rot", "move-all", "own-entry",
 }
 
 // String returns the name of the kind.

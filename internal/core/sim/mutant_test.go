@@ -112,6 +112,7 @@ var firstSeed = map[mutant.Mutant]uint64{
 	mutant.GoOnInTail:            1,
 	mutant.AcceptBadChecksum:     70,
 	mutant.DamageIsTail:          8,
+	mutant.DialRecordedOnly:      10,
 }
 
 // TestMutants_AreAllNoticed switches each deliberate bug on and wants the simulator to

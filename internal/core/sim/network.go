@@ -76,6 +76,9 @@ func (w *world) dial(dialer, acceptor *node) {
 	if dialer.id == acceptor.id || !dialer.up() || !acceptor.up() || dialer.paused || !dialer.knows(acceptor) {
 		return
 	}
+	if !w.finds(dialer, acceptor) {
+		return
+	}
 	c, lives := w.conn(dialer, acceptor), sessions(dialer, acceptor)
 	c.dialing = lives
 	d := wire.NewDialer(ownHello(dialer), acceptor.id, admission(dialer), version(dialer, acceptor))
@@ -95,6 +98,7 @@ func (w *world) dial(dialer, acceptor *node) {
 				return false
 			}
 			*c = conn{sessions: lives, dialing: lives}
+			dialer.reached(acceptor)
 			w.open(dialer, acceptor, replica.Hello(d.Peer()))
 			w.handshakeStep(dialer, acceptor, lives, func() bool {
 				if _, ok := w.shake(acceptor, dialer, a, ready); ok {

@@ -40,6 +40,7 @@ type node struct {
 	level uint64
 	// founders is its PEERS, nil for a machine that joins.
 	founders []oracle.Member
+	place    place
 	// seed is set on a machine that restores the cluster, lost on one that is gone for good.
 	seed *replica.Seed
 	lost bool
@@ -95,7 +96,7 @@ func (n *node) knows(o *node) bool {
 	if len(n.members) == 0 {
 		return true // it joins, and has the addresses of the others
 	}
-	if n.up() && slices.ContainsFunc(n.replica.Strangers(), func(m oracle.Member) bool { return m.ID == o.id }) {
+	if n.up() && slices.Contains(n.replica.Strangers(), o.id) {
 		return true
 	}
 	return slices.ContainsFunc(n.members, func(m replica.Member) bool { return m.ID == o.id })
@@ -115,6 +116,8 @@ func (w *world) start(n *node) {
 		return
 	}
 	n.session++
+	w.setUpAddresses(n)
+	own, configured := n.ownAddr()
 	d := n.disk.durable
 	if d.directory != nil {
 		d.hard, d.snapshot, d.entries = found.HardState, found.Snapshot, found.Entries
@@ -122,7 +125,7 @@ func (w *world) start(n *node) {
 	cfg := replica.Config{
 		Self: replica.Hello{
 			ClusterID: d.cluster, NodeID: n.id, Incarnation: d.incarnation, Boot: d.boot,
-			Session: w.rng.Uint64() | 1, ClientAddr: clientAddr(n.id), PeerAddr: "peer",
+			Session: w.rng.Uint64() | 1, ClientAddr: clientAddr(n.id), PeerAddr: own, Configured: configured,
 		},
 		Founders:  n.founders,
 		Seed:      n.seed,

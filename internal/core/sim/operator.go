@@ -130,7 +130,7 @@ func (w *world) remove(l *node) bool {
 }
 
 func (w *world) propose(l *node, kind replica.MemberChangeKind, id uint64) {
-	l.in.change = &replica.MemberChange{Kind: kind, Member: oracle.Member{ID: id, PeerAddr: "peer"}}
+	l.in.change = &replica.MemberChange{Kind: kind, Member: oracle.Member{ID: id, PeerAddr: w.addresses.next()}} // for a replacement
 	w.wake(l)
 }
 
@@ -146,7 +146,7 @@ func (w *world) join(k Kind, l *node) bool {
 	n := w.newNode()
 	old := l.replica.Members()[0].ID
 	auto := k == AddMember && !alone && w.chance(0.5)
-	l.in.change = &replica.MemberChange{Kind: replica.AddLearner, Member: oracle.Member{ID: n.id, PeerAddr: "peer", Promote: auto}}
+	l.in.change = &replica.MemberChange{Kind: replica.AddLearner, Member: oracle.Member{ID: n.id, PeerAddr: n.place.addr, Promote: auto}}
 	w.wake(l)
 	w.restart(n, w.between(0, 10*w.cfg.tick))
 	if k == AddLearner || auto {
@@ -197,7 +197,7 @@ func (w *world) awaitReplacement(old *node, attempts int) {
 			for _, m := range o.replica.Members() {
 				if m.Replaces == old.id && w.node(m.ID) == nil {
 					n := w.newNode()
-					n.id = m.ID
+					n.id, n.place.addr = m.ID, m.PeerAddr
 					w.start(n)
 					return
 				}
@@ -212,7 +212,8 @@ func (w *world) awaitReplacement(old *node, attempts int) {
 // update changes the addresses of a member.
 func (w *world) update(l *node) {
 	members := l.replica.Members()
-	m := oracle.Member{ID: members[w.rng.IntN(len(members))].ID, PeerAddr: "peer"}
+	id := members[w.rng.IntN(len(members))].ID
+	m := oracle.Member{ID: id, PeerAddr: w.addrOf(id)}
 	if w.chance(0.5) {
 		m.ClientAddr = clientAddr(m.ID) // as its node tells it
 	}

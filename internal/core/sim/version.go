@@ -39,7 +39,7 @@ func (w *world) startOld() {
 	}
 	state, conf := oracle.State{}, &raftpb.ConfState{}
 	for _, m := range founders(w.cfg.size) {
-		state.AddMember(m)
+		state.AddMember(oracle.Member{ID: m.ID, PeerAddr: w.addrOf(m.ID)})
 		conf.Voters = append(conf.Voters, m.ID)
 	}
 	for _, n := range w.nodes {

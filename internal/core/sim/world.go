@@ -57,6 +57,7 @@ type world struct {
 	pieces    *rand.Rand // see newPieces
 	broken    *rand.Rand // draws the links that stay broken
 	journals  journals
+	addresses addresses
 	interval  intervals
 	ids       [idsMax]snowflake.ID
 
@@ -101,6 +102,7 @@ func newWorld(o Options) *world {
 		pieces:    newPieces(o.Seed),
 		broken:    rand.New(rand.NewPCG(o.Seed, 0x11f4)),
 		journals:  newJournals(o.Seed),
+		addresses: newAddresses(o.Seed),
 	}
 	w.cfg = w.draw(o)
 	w.interval = newIntervals(o.Seed, w.cfg.tick)
@@ -207,6 +209,7 @@ func (w *world) populate() {
 	w.runCuts()
 	w.runRot()
 	w.runIntervals()
+	w.runMoves()
 }
 
 // newNode adds a machine with an empty disk and without a process.
@@ -217,6 +220,7 @@ func (w *world) newNode() *node {
 	n.clock.rate = w.drawRate()
 	n.disk.durable.incarnation = w.rng.Uint64() | 1
 	n.ids, n.level = w.drawSetup(), oracle.LevelNewest
+	w.place(n)
 	for _, o := range w.nodes {
 		w.redial(n, o)
 	}
