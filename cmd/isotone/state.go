@@ -92,7 +92,7 @@ func describeMembers(r *node.Report) []dashboard.Member {
 	members := []dashboard.Member{}
 	for _, m := range r.Status.Members {
 		member := dashboard.Member{
-			NodeID: m.NodeID, Addr: m.Addr, PeerAddr: m.PeerAddr, Learner: m.Learner,
+			NodeID: m.NodeID, Addr: m.Addr, PeerAddr: m.PeerAddr, OtherAddr: m.OtherAddr, Learner: m.Learner,
 			Self: m.NodeID == r.Status.NodeID, Leader: m.NodeID == r.Status.Leader,
 		}
 		member.Connected = member.Self

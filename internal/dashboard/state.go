@@ -96,9 +96,11 @@ type Totals struct {
 
 // Member is one member of the cluster as the node sees it.
 type Member struct {
-	NodeID    uint64 `json:"nodeID"`
-	Addr      string `json:"addr"` // client address; empty until it is known
-	PeerAddr  string `json:"peerAddr"`
+	NodeID   uint64 `json:"nodeID"`
+	Addr     string `json:"addr"` // client address; empty until it is known
+	PeerAddr string `json:"peerAddr"`
+	// OtherAddr is the peer address in PEERS of the node, if that is not PeerAddr, the one on record.
+	OtherAddr string `json:"otherAddr,omitempty"`
 	Learner   bool   `json:"learner"`
 	Self      bool   `json:"self"`
 	Connected bool   `json:"connected"`

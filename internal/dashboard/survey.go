@@ -271,7 +271,7 @@ func (r *Report) judge() {
 			r.Warnings = append(r.Warnings, warning)
 		}
 	}
-	r.Warnings = append(r.Warnings, r.intervalWarnings()...)
+	r.Warnings = append(append(r.Warnings, r.intervalWarnings()...), r.addressWarnings()...)
 }
 
 // forming reports whether the members that answer are still forming the cluster.

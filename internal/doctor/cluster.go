@@ -96,9 +96,24 @@ func (j *findings) leader(c *Cluster) {
 	case r.Leader != nil:
 		j.ok("leader", node(r.Leader.NodeID), "leads in term %d", r.Term)
 	case c.forming():
+	case len(c.silent()) > 0:
+		j.add(Problem, "leader", "", "no leader is known, and these members do not answer at their peer addresses on record: "+strings.Join(c.silent(), ", "),
+			"if their machines have other addresses now, write these into PEERS on all machines and restart the nodes, which needs no leader (docs/operations.md, new addresses); "+doStart)
 	default:
-		j.add(Problem, "leader", "", "no leader is known", "start the members that do not answer: a leader needs the votes of a majority; if they are lost for good: docs/operations.md, disaster")
+		j.add(Problem, "leader", "", "no leader is known", doStart)
 	}
+}
+
+const doStart = "start the members that do not answer: a leader needs the votes of a majority; if they are lost for good: docs/operations.md, disaster"
+
+// silent returns the members whose peer address on record cannot be reached from here.
+func (c *Cluster) silent() (list []string) {
+	for i, v := range c.Report.Views {
+		if d := c.Nodes[i].Peer; d != nil && d.Error != "" {
+			list = append(list, fmt.Sprintf("%s at %s", name(v), d.Addr))
+		}
+	}
+	return list
 }
 
 // forming reports whether the nodes that answer have no cluster yet.
@@ -267,7 +282,7 @@ func (j *findings) reach(c *Cluster) {
 		case d.Error == "":
 			j.ok("reach", name(v), "peers: %s", d.Addr)
 		case lonely:
-			j.add(Problem, "reach", name(v), fmt.Sprintf("its peer address %s cannot be reached from here: %s", d.Addr, d.Error), "check that it is right (isotone member update corrects it), and the firewall")
+			j.add(Problem, "reach", name(v), fmt.Sprintf("its peer address %s cannot be reached from here: %s", d.Addr, d.Error), "check that it is right (isotone member update corrects it; without a leader, PEERS on all machines), and the firewall")
 		default:
 			j.ok("reach", name(v), "peers: %s is closed to this machine, and open to the members", d.Addr)
 		}

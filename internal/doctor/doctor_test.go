@@ -196,6 +196,9 @@ var ailments = []ailment{
 	{"draining", func(_ *doctor.Local, c *doctor.Cluster) { c.Nodes[1].Ready, state(c, 2).Node.Draining = 503, true }, doctor.Warning, "ready", "draining"},
 	{"two clusters", func(_ *doctor.Local, c *doctor.Cluster) { state(c, 2).ClusterID = "b" }, doctor.Problem, "cluster", "b, c"},
 	{"no leader", func(_ *doctor.Local, c *doctor.Cluster) { c.Report.Leader = nil }, doctor.Problem, "leader", "no leader"},
+	{"new addresses of all", func(_ *doctor.Local, c *doctor.Cluster) {
+		c.Report.Leader, c.Nodes[2].Peer.Error = nil, "connection refused"
+	}, doctor.Problem, "leader", "node 3 at 10.0.0.3:60001"},
 	{"never started", func(_ *doctor.Local, c *doctor.Cluster) { c.Members.Members[2].Incarnation = "" }, doctor.Warning, "member", "never connected"},
 	{"learner", func(_ *doctor.Local, c *doctor.Cluster) {
 		c.Members.Members[2].Role, c.Members.Members[2].Promote = "learner", true

@@ -310,7 +310,8 @@ func (j *findings) peersSetting(s *Settings, members map[uint64]string) {
 		}
 	}
 	if len(wrong) > 0 {
-		j.add(Warning, "peers", "PEERS", "out of date, and ignored: "+strings.Join(wrong, "; "), "write the present members into PEERS, so that nobody is misled; or leave it: the data directory knows them")
+		j.add(Warning, "peers", "PEERS", "differs from the members on record: "+strings.Join(wrong, "; "),
+			"write the present members into PEERS on all machines; a member is dialed there if it does not answer at its address on record. If the record is wrong: isotone member update")
 		return
 	}
 	j.ok("peers", "PEERS", "names the %d members at their present addresses", len(members))

@@ -319,8 +319,10 @@ type Member struct {
 	NodeID uint64
 	// Addr is the client address, host:port; empty until it is known.
 	Addr string
-	// PeerAddr is the address other members connect to.
+	// PeerAddr is the address on record at which other members connect.
 	PeerAddr string
+	// OtherAddr is the one in the PEERS of this node, if that is another one.
+	OtherAddr string
 	// Learner members receive the log but count in no quorum.
 	Learner bool
 }

@@ -121,7 +121,7 @@ const reservationInterval = 100 * time.Millisecond
 const snapshotEvery = 4096
 
 // checkPeers compares PEERS with the members of the cluster in an old data directory. PEERS
-// only forms a cluster: what it says later is ignored, see logPeers. But a node that formed a
+// only forms a cluster, and changes no members later; see logPeers. But a node that formed a
 // cluster alone is refused if it is to be one of several: it would go on alone while the others
 // form a cluster of their own.
 func checkPeers(cfg Config, members []replica.Member, removed []uint64) error {

@@ -66,8 +66,8 @@ func (c *core) logFormation(s *view) {
 	}
 }
 
-// logPeers warns that PEERS is out of date. The members come with the log, so this waits until
-// a leader is known.
+// logPeers warns that PEERS and the record differ: one of them is out of date. The members come with
+// the log, so this waits until a leader is known.
 func (c *core) logPeers(v *view) {
 	cfg, r := &c.node.cfg, &v.replica
 	if r.Forming != "" || v.front.Leader == 0 || len(cfg.Peers) < 2 || r.Level < oracle.LevelMembers {
@@ -76,7 +76,8 @@ func (c *core) logPeers(v *view) {
 	strangers, moved := differingPeers(cfg.Peers, c.replica.Members())
 	if now := fmt.Sprint(strangers, moved); now != c.reported.peers {
 		if c.reported.peers = now; len(strangers)+len(moved) > 0 {
-			cfg.Log.Warn("PEERS differs from the members that the cluster has by now, and is ignored; see: isotone member list", "no_members", strangers, "other_addresses", moved)
+			cfg.Log.Warn("PEERS differs from the members that the cluster has by now; both their addresses on record and those in PEERS are dialed. "+
+				"Correct PEERS, or the record: isotone member list, isotone member update", "no_members", strangers, "other_addresses", moved)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"go.etcd.io/raft/v3"
 
@@ -77,7 +78,11 @@ func (c *core) view() *view {
 		if m.Learner && m.Replaces != 0 {
 			continue // until then its node is the member that it replaces
 		}
-		f.Members = append(f.Members, front.Member{NodeID: oracle.NodeOf(m.ID), Addr: addr, PeerAddr: m.PeerAddr, Learner: m.Learner})
+		member := front.Member{NodeID: oracle.NodeOf(m.ID), Addr: addr, PeerAddr: m.PeerAddr, Learner: m.Learner}
+		if set := cfg.configuredAddr(m.ID); cfg.Join == nil && !cfg.PeersAssumed && set != m.PeerAddr && r.Level >= oracle.LevelMembers && r.Forming == "" {
+			member.OtherAddr = set
+		}
+		f.Members = append(f.Members, member)
 	}
 	// Of two voters of one node, of which one replaces the other, the newer one stays.
 	slices.Reverse(f.Members)
@@ -142,13 +147,24 @@ func (c *core) noLeader(s *view) string {
 		return reason
 	}
 	connected := 1
+	var missing []string
 	for _, p := range s.peers {
 		if p.Connected {
 			connected++
+		} else {
+			missing = append(missing, fmt.Sprintf("node %d at %s", oracle.NodeOf(p.ID), cmp.Or(strings.Join(p.Addrs, " or "), "no known address")))
 		}
 	}
-	return fmt.Sprintf("no leader is known; %d of %d members are connected, itself included", connected, len(s.front.Members))
+	reason = fmt.Sprintf("%s; %d of %d members are connected, itself included", reason, connected, len(s.front.Members))
+	if connected > len(s.front.Members)/2 || len(missing) == 0 {
+		return reason
+	}
+	return fmt.Sprintf("%s; missing: %s; if their machines have other addresses now, write these into PEERS on all machines, and restart the nodes",
+		reason, strings.Join(missing[:min(len(missing), missingMax)], ", "))
 }
+
+// missingMax bounds the members that are listed as missing.
+const missingMax = 8
 
 // idsRefused returns view.idsRefused.
 func (c *core) idsRefused(r *replica.Status) string {

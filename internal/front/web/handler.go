@@ -320,7 +320,7 @@ func (h *handler) members(w http.ResponseWriter, r *http.Request) string {
 		m.Leader = &leader{NodeID: status.Leader, Addr: status.LeaderAddr}
 	}
 	for _, each := range status.Members {
-		m.Members = append(m.Members, member(each))
+		m.Members = append(m.Members, member{NodeID: each.NodeID, Addr: each.Addr, PeerAddr: each.PeerAddr, Learner: each.Learner})
 	}
 	body, err := json.Marshal(m)
 	if err != nil {
