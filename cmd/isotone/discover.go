@@ -17,8 +17,9 @@ import (
 const (
 	// discoverRetry is the time between two lookups of the initial members.
 	discoverRetry = time.Second
-	// discoverTimeout bounds one lookup.
-	discoverTimeout = 5 * time.Second
+	// discoverTimeout bounds one lookup. That of a node whose cluster is formed is shorter, as it need not
+	// succeed.
+	discoverTimeout, rediscoverTimeout = 5 * time.Second, 2 * time.Second
 )
 
 // lookupSRV is net.Resolver.LookupSRV.
@@ -40,7 +41,7 @@ func checkAlone(s *config.Settings) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("DATA_DIR: %w", err)
-	case need != node.PeersRequired:
+	case !need:
 		return nil
 	}
 	seed, err := backup.ReadSeed(s.DataDir)
@@ -55,7 +56,7 @@ func checkAlone(s *config.Settings) error {
 
 // discover sets Peers from DNS if PEERS says so. Before the cluster is formed it waits until all
 // members are there, and meanwhile answers clients on lns why the node is not ready. Once it is
-// formed, addresses in DNS only help to find members that have not registered theirs.
+// formed, addresses in DNS only help to reach members that do not answer at theirs on record.
 //
 // Afterwards it refuses peers in clear that only DNS has named; see [config.Settings.PeersInClear].
 func discover(ctx context.Context, s *config.Settings, lns []net.Listener, lookup lookupSRV, log *slog.Logger) error {
@@ -79,11 +80,9 @@ func findPeers(ctx context.Context, s *config.Settings, lns []net.Listener, look
 	switch {
 	case err != nil:
 		return fmt.Errorf("DATA_DIR: %w", err)
-	case need == node.PeersUnneeded:
-		return nil
-	case need == node.PeersHelpful:
-		if s.Peers, err = lookupPeers(ctx, s, lookup); err != nil {
-			log.Warn("not all initial members are found in DNS; this node goes on with the addresses that it knows", "name", s.PeersSRV.Name, "why", err.Error())
+	case !need:
+		if s.Peers, err = lookupPeers(ctx, s, lookup, rediscoverTimeout); err != nil {
+			log.Info("not all initial members are found in DNS; this node goes on with the addresses that it knows", "name", s.PeersSRV.Name, "why", err.Error())
 		}
 		if s.Peers[s.NodeID] == "" {
 			s.Peers = nil
@@ -112,7 +111,7 @@ func awaitPeers(ctx context.Context, s *config.Settings, lns []net.Listener, loo
 
 // usePeers sets Peers if the records of all initial members are there.
 func usePeers(ctx context.Context, s *config.Settings, lookup lookupSRV, log *slog.Logger) error {
-	peers, err := lookupPeers(ctx, s, lookup)
+	peers, err := lookupPeers(ctx, s, lookup, discoverTimeout)
 	if err == nil {
 		s.Peers = peers
 		log.Info("found the initial members in DNS", "name", s.PeersSRV.Name, "peers", peers)
@@ -121,8 +120,8 @@ func usePeers(ctx context.Context, s *config.Settings, lookup lookupSRV, log *sl
 }
 
 // lookupPeers looks the initial members up once. With an error it returns those that it found.
-func lookupPeers(ctx context.Context, s *config.Settings, lookup lookupSRV) (map[uint64]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
+func lookupPeers(ctx context.Context, s *config.Settings, lookup lookupSRV, timeout time.Duration) (map[uint64]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	_, records, err := lookup(ctx, "", "", s.PeersSRV.Name)
 	if err != nil && len(records) == 0 {

@@ -107,7 +107,7 @@ func TestDiscover_FormsAClusterOfAllItsRecords(t *testing.T) {
 		p.start()
 		p.ready()
 	}
-	if n := z.lookups(); n > 3 {
+	if n := z.lookups(); n != 3 { // once each, as a member may not be where the record says
 		t.Errorf("%d lookups at 3 starts", n)
 	}
 }
@@ -180,7 +180,7 @@ func TestServe_RefusesPeersInClear(t *testing.T) {
 	}
 	defer taken.Close()
 	dir := t.TempDir() + "/data"
-	for args, refused := range map[string]bool{"--peers 1=127.0.0.1:1,2=192.0.2.1:1": true, "--peers 1=127.0.0.1:1,2=127.0.0.1:2": false, "--peers 1=127.0.0.1:1,2=192.0.2.1:1 --peer-insecure": false} {
+	for args, refused := range map[string]bool{"--peers 1=192.0.2.9:1,2=192.0.2.1:1": true, "--peers 1=127.0.0.1:1,2=127.0.0.1:2": false, "--peers 1=192.0.2.9:1,2=192.0.2.1:1 --peer-insecure": false} {
 		args = fmt.Sprint(args, " --node-id 1 --raft-addr 127.0.0.1:1 --http-host 127.0.0.1 --thrift-port 0 --http-port ", portOf(t, taken.Addr().String()), " --data-dir ", dir)
 		code, _, text := command(append([]string{"serve"}, strings.Fields(args)...)...)
 		if told := code == exitUsage && strings.Contains(text, "PEERS (--peers)") && strings.Contains(text, "PEER_INSECURE=1"); told != refused || code == 0 {

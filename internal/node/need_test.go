@@ -10,7 +10,7 @@ import (
 	"github.com/isotone/isotone/internal/node"
 )
 
-func TestNeedsPeers_UntilTheAddressesAreOnRecord(t *testing.T) {
+func TestNeedsPeers_UntilTheClusterIsFormed(t *testing.T) {
 	snapshot := func(index uint64, addrs ...string) *raftpb.Snapshot {
 		state := oracle.State{Level: oracle.LevelMembers}
 		for i, addr := range addrs {
@@ -21,14 +21,14 @@ func TestNeedsPeers_UntilTheAddressesAreOnRecord(t *testing.T) {
 	entries := []*raftpb.Entry{{Index: new(uint64(2)), Term: new(uint64(2))}}
 	for name, tt := range map[string]struct {
 		rec  storage.Recovered
-		want node.PeersNeed
+		want bool
 	}{
-		"an empty directory":                {storage.Recovered{}, node.PeersRequired},
-		"prepared, and not formed":          {storage.Recovered{Snapshot: snapshot(1, "", "")}, node.PeersRequired},
-		"just formed":                       {storage.Recovered{Snapshot: snapshot(1, "", ""), Entries: entries}, node.PeersHelpful},
-		"one has not registered":            {storage.Recovered{Snapshot: snapshot(9, "a:1", "")}, node.PeersHelpful},
-		"all have registered":               {storage.Recovered{Snapshot: snapshot(9, "a:1", "b:1")}, node.PeersUnneeded},
-		"all have registered, with entries": {storage.Recovered{Snapshot: snapshot(9, "a:1"), Entries: entries}, node.PeersUnneeded},
+		"an empty directory":                {storage.Recovered{}, true},
+		"prepared, and not formed":          {storage.Recovered{Snapshot: snapshot(1, "", "")}, true},
+		"just formed":                       {storage.Recovered{Snapshot: snapshot(1, "", ""), Entries: entries}, false},
+		"one has not registered":            {storage.Recovered{Snapshot: snapshot(9, "a:1", "")}, false},
+		"all have registered":               {storage.Recovered{Snapshot: snapshot(9, "a:1", "b:1")}, false},
+		"all have registered, with entries": {storage.Recovered{Snapshot: snapshot(9, "a:1"), Entries: entries}, false},
 	} {
 		if got, err := node.NeedsPeers(tt.rec); got != tt.want || err != nil {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, tt.want)

@@ -312,7 +312,7 @@ func TestPeerTLS_ClearPeersMustBeAskedFor(t *testing.T) {
 	t.Parallel()
 	c := chaos.NewCluster(t, trial.Options())
 	n := c.Nodes[0]
-	n.Env["PEERS"] = "1=127.0.0.1:1,2=192.0.2.1:60001"
+	n.Env["PEERS"] = "1=192.0.2.9:1,2=192.0.2.1:60001"
 	n.Start()
 	n.ExpectExit()
 	if code := n.WaitExit(chaos.ExitTimeout); code != 2 || !strings.Contains(n.Log(), "PEER_INSECURE=1") || !strings.Contains(n.Log(), "192.0.2.1:60001") {
