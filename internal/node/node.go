@@ -74,6 +74,9 @@ func Start(cfg Config) (*Node, error) {
 		err := fmt.Errorf("the data directory %s was made to join cluster %v, which has not let it in yet: start with JOIN again", cfg.DataDir, isotone.ClusterID(rec.Identity.ClusterID))
 		return failed(err, store.Close)
 	}
+	if name := storage.NetworkFileSystem(cfg.DataDir); name != "" {
+		cfg.Log.Warn("DATA_DIR is on a network file system, which may forget the lock of the directory or not share it with other machines; use a local disk", "dir", cfg.DataDir, "file_system", name)
+	}
 	if rec.Fresh {
 		cfg.Steps.Reached("directory made")
 	}
