@@ -6,8 +6,8 @@
 // or sectors of it. Clocks drift, jump and freeze; processes are paused, killed, restarted, and find
 // their disk wiped or set back. Messages are the bytes of production (internal/core/wire); they are
 // lost, doubled, delayed and reordered, in one direction or both. An operator transfers leadership,
-// changes the membership and restarts nodes one after the other, and restores the cluster from a
-// backup when all disks are lost. Clients send requests, give up, and try other nodes. Nodes and
+// changes the membership and restarts nodes one after the other, edits the addresses when all machines have
+// moved, and restores the cluster from a backup, or from one disk, when all others are lost. Clients send requests, give up, and try other nodes. Nodes and
 // clients lease workers and make ids with the generators of production. Each run draws its faults
 // and their severity (swarm testing, Groce et al., ISSTA 2012).
 //
