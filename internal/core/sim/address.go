@@ -47,7 +47,7 @@ type place struct {
 }
 
 func newAddresses(seed uint64) addresses {
-	a := addresses{rng: rand.New(rand.NewPCG(seed, 0xadd7e55))}
+	a := addresses{rng: rand.New(rand.NewPCG(seed, 0xadd2ee0))}
 	a.moves = a.rng.IntN(movingRuns) == 0
 	return a
 }
