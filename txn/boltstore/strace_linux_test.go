@@ -8,22 +8,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.etcd.io/bbolt"
 
-	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/txn"
 	"github.com/isotone/isotone/txn/boltstore"
+	"github.com/isotone/isotone/txn/internal/storecheck"
 )
-
-type oracle struct{ n atomic.Uint64 }
-
-func (o *oracle) Timestamp64(ctx context.Context) (isotone.Timestamp64, error) {
-	return isotone.NewTimestamp64(uint64(time.Now().UnixMilli()), o.n.Add(1)), ctx.Err()
-}
 
 // acknowledged is what the traced process writes to its standard error after each commit.
 const acknowledged = "=== acknowledged"
@@ -41,7 +34,7 @@ func commitTraced(path string, commits int) error {
 		return err
 	}
 	defer store.Close()
-	db, err := txn.New(&oracle{}, txn.Options{
+	db, err := txn.New(&storecheck.Oracle{}, txn.Options{
 		Stores: map[string]txn.Store{"a": store}, CallTimeout: 100 * time.Millisecond, FinishTimeout: 4 * time.Second, BackgroundMax: -1,
 	})
 	if err != nil {

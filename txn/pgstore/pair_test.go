@@ -143,7 +143,9 @@ func (p *pair) await(s *pgserver.Server, query string, args ...any) {
 	defer cancel()
 	pool := p.pool(s)
 	defer pool.Close()
-	for ok := false; !ok; {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for ok := false; !ok; <-tick.C {
 		if err := pool.QueryRow(ctx, query, args...).Scan(&ok); err != nil {
 			p.t.Fatalf("%s: %v", query, err)
 		}
