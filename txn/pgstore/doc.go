@@ -20,9 +20,9 @@
 //
 // # Atomicity
 //
-// Reads and scans are one statement each, and perhaps a second one as below. In Postgres a statement sees one snapshot of all tables, taken
-// after it has arrived, which contains everything that was committed by then. So a row and the
-// points are those of one moment within the call.
+// Reads and scans are one statement each; a second one may follow, which is about durability. In Postgres a
+// statement sees one snapshot of all tables, taken after it has arrived, which contains everything that was
+// committed by then. So a row and the points are those of one moment within the call.
 //
 // A write is one statement too, if it removes nothing. Its first part takes the lock of the table row:
 //

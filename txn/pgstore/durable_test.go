@@ -94,9 +94,10 @@ func TestCommit_IsWholeAfterAFailover(t *testing.T) {
 	}
 	// The replica stops once the transfer has all its locks.
 	losing := &losesReplica{Store: store, stop: sync.OnceFunc(p.replica.Stop)}
-	if err := set(open(losing, short), 0, 100); !errors.Is(err, txn.ErrUnknown) {
-		t.Errorf("the transfer: %v", err)
+	if err := set(open(losing, short), 0, 100); err == nil {
+		t.Error("the transfer was acknowledged, and no replica has all of it")
 	}
+	losing.stop() // unless the transfer has failed before that
 	p.failOver(true)
 	db := open(p.store(p.replica), 0)
 	err := db.View(t.Context(), func(tx *txn.Tx) error {
@@ -185,6 +186,21 @@ func TestRead_WaitsForTheReplicaAfterARestart(t *testing.T) {
 	if row, _, err := p.store(p.primary).Read(t.Context(), []byte("k"), 1, 0); err != nil || row.Revision != 1 {
 		t.Errorf("with the replica: %+v, %v", row, err)
 	}
+}
+
+// TestStore_FormerPrimaryCompletesNothing promotes the replica of a primary that goes on. That must not happen,
+// since the primary answers reads of what it has. But it completes no write, and shows none.
+func TestStore_FormerPrimaryCompletesNothing(t *testing.T) {
+	p := newPair(t)
+	former := p.create()
+	p.await(p.replica, "SELECT pg_promote()")
+	p.await(p.primary, "SELECT count(*) = 0 FROM pg_stat_replication")
+	ctx, cancel := context.WithTimeout(t.Context(), short)
+	defer cancel()
+	if done, err := former.Write(ctx, []byte("k"), txn.Change{Next: 1, Lock: []byte("l")}); done || err == nil {
+		t.Errorf("a write to the former primary: %v, %v", done, err)
+	}
+	p.wantHidden(former)
 }
 
 func TestStore_RefusesSessionsWhoseCommitsAreLost(t *testing.T) {
