@@ -198,6 +198,16 @@ func TestStore_RefusesEverythingAfterAFailedSync(t *testing.T) {
 	}
 }
 
+// TestOpen_SyncsTheFile is about what a process has left in the file that was killed before it was synced.
+func TestOpen_SyncsTheFile(t *testing.T) {
+	m := newMachine(t)
+	m.store(m.file).Close()
+	m.startBreaking()
+	if _, err := Open(m.file, Options{Name: "s"}); !errors.Is(err, ErrFailed) {
+		t.Errorf("a store that exists was opened without a sync: %v", err)
+	}
+}
+
 // TestDisk_IsForgottenWithItsLastStore keeps the list of files short.
 func TestDisk_IsForgottenWithItsLastStore(t *testing.T) {
 	file := (&machine{t: t}).open(nil)

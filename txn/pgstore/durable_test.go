@@ -65,9 +65,9 @@ func TestCommit_IsNotAcknowledgedWithoutTheReplica(t *testing.T) {
 // A transfer loses the replica before the primary commits it, and then the primary.
 func TestCommit_IsWholeAfterAFailover(t *testing.T) {
 	p := newPair(t)
-	other := memory.New()
+	other, oracle := memory.New(), &storecheck.Oracle{}
 	open := func(store txn.Store, callTimeout time.Duration) *txn.DB {
-		db, err := txn.New(&storecheck.Oracle{}, txn.Options{
+		db, err := txn.New(oracle, txn.Options{
 			Stores: map[string]txn.Store{"a": store, "b": other}, BackgroundMax: -1, CallTimeout: callTimeout,
 			FinishTimeout: time.Second, LockTTL: short,
 		})
