@@ -62,11 +62,11 @@
 //
 // Reads are as durable as answered writes. Postgres shows a commit before the replica has it if the wait of
 // the commit was canceled, which the driver does when a context ends, and after a restart of the primary.
-// So while synchronous_standby_names is set, a read also asks for the end of the write-ahead log. If the
-// replicas are not known to have that much, the store commits a transaction with an empty message in the
-// log (pg_logical_emit_message), which waits for them as every commit does. All reads of a Store that wait
-// share one, and a write that was answered counts as well. Without synchronous replicas, reads are one
-// statement.
+// So while synchronous_standby_names is set, a read also asks which transactions its snapshot has. If the
+// replicas are not known to have them, because others have written since, the store commits a transaction
+// with an empty message in the write-ahead log (pg_logical_emit_message), which waits for the replicas as
+// every commit does. All reads of a Store that wait share one, and a write that was answered counts as well.
+// Without synchronous replicas, reads are one statement.
 //
 // When somebody else cancels the wait of a write (pg_cancel_backend), Postgres reports success, with a
 // warning. The store sees warnings only if the pool was made with [OnNotice].

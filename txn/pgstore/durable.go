@@ -42,43 +42,51 @@ func OnNotice(conn *pgconn.PgConn, n *pgconn.Notice) {
 type state struct {
 	durable bool      // what the session commits is as durable as the server can make it
 	server  time.Time // when it was started
-	// written is the end of the write-ahead log, at or after everything that the statement has seen; 0
-	// without synchronous replicas.
-	written int64
+	// In the snapshot of the statement, all transactions below xmin have ended, and none from xmax on. Both
+	// are 0 without synchronous replicas.
+	xmin, xmax int64
 }
 
-func (s *state) targets() []any { return []any{&s.durable, &s.server, &s.written} }
+func (s *state) targets() []any { return []any{&s.durable, &s.server, &s.xmin, &s.xmax} }
 
 // outcome is what statements that write say. Only if they have written something, their commit waits for the
 // replicas.
 type outcome struct {
 	state
+	own  int64 // the transaction; 0 if it has written nothing
 	rows int
 }
 
-func (o *outcome) targets() []any { return append(o.state.targets(), &o.rows) }
+func (o *outcome) targets() []any { return append(o.state.targets(), &o.own, &o.rows) }
 
-// replicated is up to where the synchronous replicas of a server are known to have its log.
+// replicated is what the synchronous replicas of a server are known to have.
 type replicated struct {
-	mu      sync.Mutex
-	server  time.Time
-	to      int64
-	barrier chan struct{} // closed when the one under way has ended; nil if there is none
+	mu       sync.Mutex
+	server   time.Time
+	below    int64         // all transactions below it that have committed
+	started  int           // how many barriers have begun
+	finished int           // the last of them that was successful
+	barrier  chan struct{} // closed when the one under way has ended; nil if there is none
 }
 
-// has reports whether the replicas have what a statement has seen. r.mu must be locked.
-func (r *replicated) has(s *state) bool {
-	return s.written == 0 || r.server.Equal(s.server) && r.to >= s.written
+// has reports whether the replicas have what a statement has seen, which had ended when the barrier of that
+// number began. r.mu must be locked.
+func (r *replicated) has(s *state, barrier int) bool {
+	return s.xmax == 0 || r.server.Equal(s.server) && (r.below >= s.xmax || r.finished >= barrier)
 }
 
-// learn takes note of what a committed transaction has seen before its commit.
-func (r *replicated) learn(s *state) {
+// learn takes note of a transaction whose commit the replicas have: they have all that had ended before it.
+func (r *replicated) learn(o *outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.server.Equal(s.server) {
-		r.server, r.to = s.server, 0
+	if !r.server.Equal(o.server) {
+		r.server, r.below, r.finished = o.server, 0, 0
 	}
-	r.to = max(r.to, s.written)
+	below := o.xmin
+	if below == o.xmax && below == o.own {
+		below++ // no other has begun in between
+	}
+	r.below = max(r.below, below)
 }
 
 // run runs statements by f on one connection, each of which commits.
@@ -109,7 +117,7 @@ func (s *Store) commit(ctx context.Context, o *outcome, f func(*pgxpool.Conn) er
 	case !o.durable:
 		return ErrNotDurable
 	case o.rows > 0 || mutant.On(mutant.PgTrustsRefusals):
-		s.replicated.learn(&o.state)
+		s.replicated.learn(o)
 	}
 	return nil
 }
@@ -123,17 +131,21 @@ func (s *Store) await(ctx context.Context, st *state) error {
 		return ErrNotDurable
 	}
 	r := &s.replicated
-	for {
+	for enough := 0; ; {
 		r.mu.Lock()
-		if r.has(st) || mutant.On(mutant.PgShowsUnreplicated) {
+		if enough == 0 {
+			enough = r.started + 1
+		}
+		if r.has(st, enough) || mutant.On(mutant.PgShowsUnreplicated) {
 			r.mu.Unlock()
 			return nil
 		}
 		ended := r.barrier
 		if ended == nil {
 			r.barrier = make(chan struct{})
+			r.started++
 			r.mu.Unlock()
-			return s.barrier(ctx, st)
+			return s.runBarrier(ctx, st)
 		}
 		r.mu.Unlock()
 		select {
@@ -144,16 +156,20 @@ func (s *Store) await(ctx context.Context, st *state) error {
 	}
 }
 
-// barrier makes the empty commit, as the only one of the store at a time.
-func (s *Store) barrier(ctx context.Context, st *state) error {
-	defer func() {
-		s.replicated.mu.Lock()
-		defer s.replicated.mu.Unlock()
-		close(s.replicated.barrier)
-		s.replicated.barrier = nil
-	}()
+// runBarrier makes the empty commit, as the only one of the store at a time.
+func (s *Store) runBarrier(ctx context.Context, st *state) (err error) {
 	var now outcome
-	err := s.commit(ctx, &now, func(conn *pgxpool.Conn) error { return conn.QueryRow(ctx, barrierSQL).Scan(now.targets()...) })
+	defer func() {
+		r := &s.replicated
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if err == nil {
+			r.finished = r.started
+		}
+		close(r.barrier)
+		r.barrier = nil
+	}()
+	err = s.commit(ctx, &now, func(conn *pgxpool.Conn) error { return conn.QueryRow(ctx, barrierSQL).Scan(now.targets()...) })
 	if err == nil && !now.server.Equal(st.server) {
 		err = ErrServerChanged
 	}

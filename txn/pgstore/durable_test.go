@@ -188,6 +188,42 @@ func TestRead_WaitsForTheReplicaAfterARestart(t *testing.T) {
 	}
 }
 
+// TestRead_WaitsForOthersOnly counts transactions: each wait is one.
+func TestRead_WaitsForOthersOnly(t *testing.T) {
+	p := newPair(t)
+	store := p.create()
+	plain := p.pool(p.primary)
+	transactions := func() (n int) {
+		if err := plain.QueryRow(t.Context(), "SELECT txid_snapshot_xmax(txid_current_snapshot())").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	read := func(store txn.Store) {
+		t.Helper()
+		if _, _, err := store.Read(t.Context(), []byte("k"), 1, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.Raise(t.Context(), txn.Points{Safe: 1}); err != nil {
+		t.Fatal(err)
+	}
+	begun := transactions()
+	for range 5 {
+		read(store)
+	}
+	if n := transactions() - begun; n != 0 {
+		t.Errorf("reads after a write of the same process made %d transactions, want none", n)
+	}
+	other := p.store(p.primary)
+	for range 5 {
+		read(other)
+	}
+	if n := transactions() - begun; n != 1 {
+		t.Errorf("reads of another process made %d transactions, want 1", n)
+	}
+}
+
 // TestStore_FormerPrimaryCompletesNothing promotes the replica of a primary that goes on. That must not happen,
 // since the primary answers reads of what it has. But it completes no write, and shows none.
 func TestStore_FormerPrimaryCompletesNothing(t *testing.T) {

@@ -104,7 +104,7 @@ func (p *pair) start(s *pgserver.Server, settings ...string) {
 
 func (p *pair) startPrimary() {
 	p.t.Helper()
-	p.start(p.primary, "synchronous_standby_names=replica")
+	p.start(p.primary, "synchronous_standby_names=replica", "autovacuum=off")
 }
 
 func (p *pair) startReplica() {

@@ -40,19 +40,20 @@ INSERT INTO @.points VALUES (true, 1, 0, 0) ON CONFLICT DO NOTHING;
 `
 
 // durableSQL says whether a commit of the session is as durable as the server can make it. stateSQL selects
-// that, the start of the server, and the end of its write-ahead log, or 0 if there are no synchronous replicas
-// to wait for. The statement has taken its snapshot before it asks for the end of the log, so that is at or
-// after the commit of everything that it sees.
+// that, the start of the server, and the snapshot of the statement: all transactions below xmin have ended in
+// it, and none from xmax on. Both are 0 if there are no synchronous replicas to wait for.
 const (
 	durableSQL = `(current_setting('synchronous_commit') <> 'off'
 	AND (current_setting('synchronous_commit') <> 'local' OR current_setting('synchronous_standby_names') = ''))`
 	stateSQL = durableSQL + `, pg_postmaster_start_time(),
-	CASE WHEN pg_is_in_recovery() OR current_setting('synchronous_standby_names') = '' THEN 0
-	ELSE (pg_current_wal_insert_lsn() - '0/0')::bigint END`
+	CASE WHEN current_setting('synchronous_standby_names') = '' THEN 0 ELSE txid_snapshot_xmin(txid_current_snapshot()) END,
+	CASE WHEN current_setting('synchronous_standby_names') = '' THEN 0 ELSE txid_snapshot_xmax(txid_current_snapshot()) END`
+	// outcomeSQL is stateSQL, the transaction if it has written anything, and the number of rows of w.
+	outcomeSQL = stateSQL + `, coalesce(txid_current_if_assigned(), 0), count(*) FROM w`
 )
 
 // barrierSQL writes a record to the log that means nothing. So its commit waits for the replicas.
-const barrierSQL = `SELECT ` + stateSQL + `, (pg_logical_emit_message(true, 'isotone', '') IS NOT NULL)::integer`
+const barrierSQL = `SELECT ` + stateSQL + `, txid_current(), (pg_logical_emit_message(true, 'isotone', '') IS NOT NULL)::integer`
 
 // endsSQL selects the ends of what the row r has, and visibleSQL joins its newest version at or before $2.
 const (
@@ -113,7 +114,7 @@ c AS (
 	SELECT key, $7::bigint, $8::bigint FROM w WHERE $7::bigint > 0
 	ON CONFLICT (key, start) DO UPDATE SET commit = excluded.commit
 )
-SELECT ` + stateSQL + `, count(*) FROM w`
+SELECT ` + outcomeSQL
 
 	insertSQL = `
 WITH w AS (
@@ -146,7 +147,7 @@ const (
 WITH w AS (
 	UPDATE @.points SET safe = greatest(safe, $1), resolved = greatest(resolved, $2) WHERE ` + durableSQL + ` RETURNING id
 )
-SELECT ` + stateSQL + `, count(*) FROM w`
+SELECT ` + outcomeSQL
 	formatSQL = `SELECT format FROM @.points`
 )
 

@@ -123,7 +123,7 @@ func TestCreate_NeedsOnlyItsSchema(t *testing.T) {
 	create(t, limited, schema)
 	create(t, limited, schema)
 	// What reads need when there are synchronous replicas.
-	if _, err := limited.Exec(t.Context(), "SELECT pg_logical_emit_message(true, 'isotone', ''), pg_current_wal_insert_lsn()"); err != nil {
+	if _, err := limited.Exec(t.Context(), "SELECT pg_logical_emit_message(true, 'isotone', ''), pg_postmaster_start_time()"); err != nil {
 		t.Error(err)
 	}
 	other, err := pgstore.New(limited, pgstore.Options{Schema: newSchema()})
