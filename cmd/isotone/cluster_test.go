@@ -129,7 +129,7 @@ func wantTold(t *testing.T, addr string, id isotone.ClusterID, h3 bool) {
 }
 
 func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testWait)
 	t.Cleanup(cancel)
 	return ctx
 }

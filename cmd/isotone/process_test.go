@@ -20,7 +20,7 @@ import (
 )
 
 // testWait bounds every wait of these tests.
-const testWait = 20 * time.Second
+const testWait = time.Minute
 
 // process is one node in this process, which does what isotone serve does.
 type process struct {

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // liveness bounds every wait for something that must happen; far beyond what it
 // takes, so that a busy machine fails nothing.
-const liveness = 30 * time.Second
+const liveness = time.Minute
 
 // cluster is a few nodes of this process, on loopback.
 type cluster struct {

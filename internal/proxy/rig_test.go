@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait for what must happen. No test depends on its length to pass.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func listen(t testing.TB) net.Listener {
 	t.Helper()

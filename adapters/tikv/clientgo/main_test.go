@@ -10,7 +10,7 @@ import (
 )
 
 // testWait bounds every wait of these tests.
-const testWait = 20 * time.Second
+const testWait = time.Minute
 
 // source issues consecutive timestamps near the wall clock.
 type source struct {

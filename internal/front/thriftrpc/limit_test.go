@@ -40,7 +40,7 @@ func wantIDs(t testing.TB, c io.Reader, seq, n int32) {
 }
 
 func TestLimit_SlowMessagesAreCutAndHoldUpNobody(t *testing.T) {
-	s := start(t, func(c *thriftrpc.Config) { c.Limits.ReadTimeout = 300 * time.Millisecond })
+	s := start(t, func(c *thriftrpc.Config) { c.Limits.ReadTimeout = time.Second })
 	whole := string(idCall(t, 1))
 	began := time.Now()
 	for what, sent := range map[string]string{
@@ -96,7 +96,7 @@ func TestLimit_IdleConnectionsAreClosed(t *testing.T) {
 }
 
 func TestLimit_ABusyConnectionOutlivesItsTimeouts(t *testing.T) {
-	const timeout = time.Second
+	const timeout = 2 * time.Second
 	s := start(t, func(c *thriftrpc.Config) {
 		c.Limits.IdleTimeout, c.Limits.ReadTimeout, c.Limits.WriteTimeout = timeout, timeout, timeout
 	})

@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds waiting for what must happen; no test passes by its length.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // backend is a node in miniature. It answers within Submit unless it is held.
 type backend struct {

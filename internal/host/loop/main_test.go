@@ -14,7 +14,7 @@ import (
 
 // patience is how long a test waits for what must happen. It only ever runs out
 // when the test fails.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // patience is the longest wait for an event; only failing tests wait that long.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

@@ -28,7 +28,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // testWait bounds every wait of these tests.
-const testWait = 20 * time.Second
+const testWait = time.Minute
 
 const testCluster isotone.ClusterID = 0x5e1f0c3a9b2d4e71
 
