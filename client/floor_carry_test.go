@@ -247,14 +247,16 @@ func TestReader_AboveOfOlderNodes(t *testing.T) {
 		t.Errorf("%v, %v", ts, err)
 	}
 	pings := f.nodes[0].count("PING")
-	for range 3 {
+	const refusals = 5
+	for range refusals {
 		if ts, err := c.In(isotone.ReadDefault).Above(isotone.Timestamp{Time: 1, Index: 1 << 30}).Timestamp(within(t, 10*time.Second)); !errors.Is(err, isotone.ErrRegressed) {
 			t.Errorf("%v, %v", ts, err)
 		}
 	}
 	wantTimestamp(t, c)
-	if got := f.nodes[0].count("PING"); got != pings || rejected != 0 {
-		t.Errorf("%d connections were opened again, %d answers rejected", got-pings, rejected)
+	// A busy machine may cost a connection, but no refusal does.
+	if opened := f.nodes[0].count("PING") - pings; opened >= refusals || rejected != 0 {
+		t.Errorf("%d connections were opened again, %d answers rejected", opened, rejected)
 	}
 }
 

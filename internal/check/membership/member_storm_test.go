@@ -139,8 +139,11 @@ func TestMember_MovesEveryNode(t *testing.T) {
 				c.Move(n)
 				to := n.HTTPAddr
 				n.HTTPAddr = was // it still runs there
+				leads := c.WaitLeader() == n
 				operate(t, c, "member", "update", id(n), n.RaftAddr, to)
-				l.More(t, 200)
+				if !leads {
+					l.More(t, 200)
+				} // Else who looks for the leader now is sent to where nothing listens yet.
 				n.Shutdown()
 				n.HTTPAddr = to
 				n.Start()
