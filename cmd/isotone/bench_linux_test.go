@@ -35,7 +35,7 @@ func TestBench_OutageOfARealCluster(t *testing.T) {
 		return r
 	}
 	for _, protocol := range []string{"http1", "resp", "h2c", "h2", "h3"} {
-		r := load("--insecure -P 2 -n 3 -d 200ms -p " + protocol)
+		r := load("--insecure -P 2 -n 3 --requests 500 -p " + protocol)
 		if r.Result.Answers < 10 || r.Result.Errors["malformed"] > 0 {
 			t.Errorf("%s: %d answers, errors %v", protocol, r.Result.Answers, r.Result.Errors)
 		}
@@ -47,7 +47,7 @@ func TestBench_OutageOfARealCluster(t *testing.T) {
 		// A leader that is stopped is missed after 100 ms; one that was killed, sooner than the eye of
 		// this test sees.
 		time.AfterFunc(700*time.Millisecond, func() { leader.Stop(); close(ended) })
-		r := load("--rate 300 -d 2s -P 2 -p " + protocol)
+		r := load("--rate 100 -d 6s -P 2 -p " + protocol)
 		<-ended
 		if r.Result.Answers+r.Result.Errors["unanswered"] != 600 {
 			t.Errorf("%s: %d of 600 arrivals were answered, errors %v", protocol, r.Result.Answers, r.Result.Errors)

@@ -3,7 +3,7 @@
 //
 // A port is reserved for the process that found it, also while nothing listens on it: a server that
 // is killed finds its port again, although other tests look for ports at the same time, in this
-// process or another of the same user.
+// process or, on Linux, in another.
 package ports
 
 import (
@@ -27,8 +27,8 @@ const (
 const triesMax = 200
 
 // reservedMax bounds the ports that a process reserves. At the bound it gives all earlier ones back: a
-// storm of hours uses many, few of them at a time.
-const reservedMax = 8_000
+// storm of hours uses many, few of them at a time. Each takes an open file on Linux.
+const reservedMax = 2_000
 
 var (
 	mu       sync.Mutex

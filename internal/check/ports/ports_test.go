@@ -53,7 +53,7 @@ func TestPorts_AreReserved(t *testing.T) {
 		avoid(t, text)
 		return
 	}
-	const count = 20
+	const count = 5
 	mine := map[int]bool{}
 	for range count {
 		port, err := ports.Free(10)
@@ -67,7 +67,7 @@ func TestPorts_AreReserved(t *testing.T) {
 			mine[p] = true
 		}
 	}
-	if runtime.GOOS == "windows" {
+	if runtime.GOOS != "linux" {
 		return
 	}
 	list, err := json.Marshal(slices.Collect(maps.Keys(mine)))
