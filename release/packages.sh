@@ -181,7 +181,7 @@ cycle() {
     fail "a node without data has formed a cluster"
   fi
   grep -q "REQUIRE_DATA is set" "$dir/first" || { cat "$dir/first" >&2; fail "the first start failed for another reason"; }
-  inside /usr/bin/isotone init --data-dir /var/lib/isotone # as root, as docs/release.md says
+  inside /usr/bin/isotone init --data-dir /var/lib/isotone >/dev/null # as root, as docs/release.md says
   start
   further "before the upgrade"
   "$2"
