@@ -1,12 +1,18 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/isotone/isotone/internal/front"
 )
 
 func TestJoin_RefusesPeersBeside(t *testing.T) {
@@ -162,4 +168,20 @@ func TestJoin_AReplacementJoinsOnTheOldAddress(t *testing.T) {
 	p.s.NodeID = old.NodeID
 	p.start()
 	p.ready()
+}
+
+// TestIdentify_RefusesAnAddressThatNoRecordHolds, whoever answered.
+func TestIdentify_RefusesAnAddressThatNoRecordHolds(t *testing.T) {
+	for addr, words := range map[string]string{strings.Repeat("a", 300) + ":1": "at most 256 bytes", "b\x01:1": "at most 256 bytes", "a:1": "", "": ""} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(w).Encode(front.Joining{MemberID: 2, ClusterID: "0000000000000007", Peers: map[uint64]string{1: "127.0.0.1:1", 2: addr}})
+		}))
+		p := newProcess(t, 2)
+		p.s.Join = []string{server.Listener.Addr().String()}
+		id, join, err := identify(t.Context(), &p.s, nil, nil, nil, slog.New(slog.DiscardHandler))
+		if (err == nil) != (words == "") || err != nil && !strings.Contains(err.Error(), words) || err == nil && (id != 2 || join == nil) {
+			t.Errorf("%.20q: %d, %+v, %v", addr, id, join, err)
+		}
+		server.Close()
+	}
 }
