@@ -79,3 +79,27 @@ func TestWorkers_ALateReleaseFreesNoNewerLease(t *testing.T) {
 		t.Error("I9: a worker was granted while another process uses it")
 	}
 }
+
+// answersBesideSuccessor reports whether a leader that transfers its leadership goes on to answer by its
+// lease while its successor answers (I5, I4). It hears nothing of the successor.
+func answersBesideSuccessor(t *testing.T) bool {
+	c, l := leased(t)
+	c.tick(1)
+	if !l.Status().Leased {
+		t.Fatal("no lease")
+	}
+	next := c.followers(l)[0]
+	c.drop = func(m *raftpb.Message) bool { return m.GetTo() == l.id }
+	c.turn(l, &replica.Input{Transfer: true, TransferTo: next.id})
+	c.settle()
+	newer := c.must(next)
+	c.highest = isotone.Timestamp{} // so that it is judged here
+	token := c.askMode(l, isotone.ReadLease, 1)
+	return l.outcome(token) == "ok" && l.answers[token].ranges[0].First.Before(newer)
+}
+
+func TestLease_GivesNoAnswerBesideASuccessor(t *testing.T) {
+	if answersBesideSuccessor(t) {
+		t.Error("I4: an answer by lease is older than that of the successor")
+	}
+}

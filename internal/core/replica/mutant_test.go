@@ -15,6 +15,8 @@ func directed() map[mutant.Mutant]func(*testing.T) bool {
 	list := map[mutant.Mutant]func(*testing.T) bool{
 		mutant.OpenOnOlderTerm:        repeatsOlderTerm,
 		mutant.ReleaseLate:            grantsTwice,
+		mutant.LeaseSurvivesTransfer:  answersBesideSuccessor,
+		mutant.ForgetRemoved:          givesRemovedIDAway,
 		mutant.VoteAfterRestart:       votesRightAfterStart,
 		mutant.VoteAfterTermChange:    votesAfterTermChange,
 		mutant.CampaignUnsynced:       campaignsUnsynced,
