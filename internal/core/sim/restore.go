@@ -228,7 +228,7 @@ func (w *world) loseAgain() {
 }
 
 // haunt has machines of lost clusters come back now and then. Members of a cluster that is formed refuse them. (A node that is still
-// being set up may stop: the operator has said that they are gone.)
+// being set up may stop: the operator has said that they are gone. One that joins knows no cluster yet.)
 func (w *world) haunt() {
 	ghosts, of := w.loss.ghosts, w.loss.restored
 	if len(ghosts) == 0 {
@@ -239,7 +239,7 @@ func (w *world) haunt() {
 			return
 		}
 		h, n := ghosts[w.loss.rng.IntN(len(ghosts))], w.nodes[w.loss.rng.IntN(len(w.nodes))]
-		if n.up() && !n.replica.Forming() && h.ClusterID != 0 && n.replica.Admit(h) == nil {
+		if n.up() && !n.replica.Forming() && n.replica.Hello().ClusterID != 0 && h.ClusterID != 0 && n.replica.Admit(h) == nil {
 			w.fail("I6: node %d lets node %d of a lost cluster in", n.id, h.NodeID)
 		}
 		w.haunt()
