@@ -1,6 +1,6 @@
 //go:build linux
 
-package chaos_test
+package membership_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/trial"
 )
 
 // snapshotEntries is more than lie between two snapshots of a node, and than it writes until the first
@@ -25,7 +26,7 @@ func toSnapshot(t *testing.T, c *chaos.Cluster) {
 	c.Start()
 	c.WaitReady()
 	for _, n := range c.Nodes {
-		waitFor(t, 4*chaos.ReadyTimeout, func() (bool, string) {
+		trial.WaitFor(t, 4*chaos.ReadyTimeout, func() (bool, string) {
 			applied, err := chaos.Metric(n.HTTPAddr, "isotone_raft_applied_index")
 			return applied > snapshotEntries, fmt.Sprintf("node %d has applied %v entries, %v", n.ID, applied, err)
 		})
@@ -40,8 +41,8 @@ func toSnapshot(t *testing.T, c *chaos.Cluster) {
 // wantPeerAddrs waits until the cluster has these peer addresses on record.
 func wantPeerAddrs(t *testing.T, c *chaos.Cluster, addrs ...string) {
 	t.Helper()
-	waitFor(t, chaos.ReadyTimeout, func() (bool, string) {
-		out, err := exec.Command(binary, "member", "list", "--json", "--endpoint", strings.Join(c.Addrs(), ",")).CombinedOutput()
+	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+		out, err := exec.Command(trial.Binary, "member", "list", "--json", "--endpoint", strings.Join(c.Addrs(), ",")).CombinedOutput()
 		for _, addr := range addrs {
 			if !strings.Contains(string(out), `"peerAddr":"`+addr+`"`) {
 				return false, fmt.Sprintf("%s is not on record: %v: %s", addr, err, out)
@@ -54,7 +55,8 @@ func wantPeerAddrs(t *testing.T, c *chaos.Cluster, addrs ...string) {
 // TestNewAddresses_PEERSOnAllMachinesIsEnough: all machines get new addresses, and an operator edits
 // PEERS. There is no leader whom anybody could tell.
 func TestNewAddresses_PEERSOnAllMachinesIsEnough(t *testing.T) {
-	c := chaos.NewCluster(t, options())
+	t.Parallel()
+	c := chaos.NewCluster(t, trial.Options())
 	toSnapshot(t, c)
 	for _, n := range c.Nodes {
 		c.Move(n)
@@ -62,35 +64,36 @@ func TestNewAddresses_PEERSOnAllMachinesIsEnough(t *testing.T) {
 
 	// Started with the new addresses and the old PEERS, they say what is to be done.
 	c.Start()
-	waitFor(t, chaos.ReadyTimeout, func() (bool, string) {
-		a, err := chaos.Get(c.Node(1).HTTPAddr, "/ready", answerTimeout)
+	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+		a, err := chaos.Get(c.Node(1).HTTPAddr, "/ready", trial.AnswerTimeout)
 		if err != nil {
 			return false, err.Error()
 		}
 		return strings.Contains(string(a.Body), "write these into PEERS on all machines"), string(a.Body)
 	})
-	out, _ := exec.Command(binary, "doctor", "--endpoint", c.Node(1).HTTPAddr).CombinedOutput()
-	wantWords(t, string(out), "no leader is known, and these members do not answer at their peer addresses on record", "which needs no leader")
+	out, _ := exec.Command(trial.Binary, "doctor", "--endpoint", c.Node(1).HTTPAddr).CombinedOutput()
+	trial.WantWords(t, string(out), "no leader is known, and these members do not answer at their peer addresses on record", "which needs no leader")
 	c.Shutdown()
 
-	peers := peersOf(c.Nodes)
+	peers := trial.PeersOf(c.Nodes)
 	for _, n := range c.Nodes {
 		n.Env["PEERS"] = peers
 	}
 	c.Start()
 	c.WaitReady()
 	wantPeerAddrs(t, c, c.Node(1).RaftAddr, c.Node(2).RaftAddr, c.Node(3).RaftAddr)
-	timestamps(t, c.WaitLeader(), 1)
+	trial.Timestamps(t, c.WaitLeader(), 1)
 }
 
 // TestNewAddresses_AWrongOwnEntryDoesNoHarm: each node calls itself localhost in its own PEERS, where
 // the others do not find it. That goes on record, because all addresses are of one machine here.
 func TestNewAddresses_AWrongOwnEntryDoesNoHarm(t *testing.T) {
-	c := chaos.NewCluster(t, options())
+	t.Parallel()
+	c := chaos.NewCluster(t, trial.Options())
 	for _, n := range c.Nodes {
 		n.RaftAddr = strings.Replace(n.RaftAddr, "127.0.0.1", fmt.Sprintf("127.0.1.%d", n.ID), 1)
 	}
-	right := peersOf(c.Nodes)
+	right := trial.PeersOf(c.Nodes)
 	var wrong []string
 	for _, n := range c.Nodes {
 		own := strings.Replace(n.RaftAddr, fmt.Sprintf("127.0.1.%d", n.ID), "127.0.0.1", 1)
@@ -101,8 +104,8 @@ func TestNewAddresses_AWrongOwnEntryDoesNoHarm(t *testing.T) {
 	c.Start()
 	c.WaitReady()
 	wantPeerAddrs(t, c, wrong...)
-	waitFor(t, chaos.ReadyTimeout, func() (bool, string) {
-		out, err := exec.Command(binary, "status", c.Node(1).HTTPAddr).CombinedOutput()
+	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+		out, err := exec.Command(trial.Binary, "status", c.Node(1).HTTPAddr).CombinedOutput()
 		return strings.Contains(string(out), "node 2 is on record at "+wrong[1]), fmt.Sprintf("%v: %s", err, out)
 	})
 	c.Shutdown()
@@ -116,7 +119,8 @@ func TestNewAddresses_AWrongOwnEntryDoesNoHarm(t *testing.T) {
 
 // TestNewAddresses_AnOwnEntryThatNobodyReachesIsRefused at the start, before it can go on record.
 func TestNewAddresses_AnOwnEntryThatNobodyReachesIsRefused(t *testing.T) {
-	c := chaos.NewCluster(t, options())
+	t.Parallel()
+	c := chaos.NewCluster(t, trial.Options())
 	n := c.Node(1)
 	n.Env["PEERS"] = "1=localhost:60001,2=10.0.0.2:60001,3=10.0.0.3:60001"
 	n.Start()
@@ -124,5 +128,5 @@ func TestNewAddresses_AnOwnEntryThatNobodyReachesIsRefused(t *testing.T) {
 	if code := n.WaitExit(chaos.ExitTimeout); code == 0 {
 		t.Error("it has exited with code 0")
 	}
-	wantWords(t, n.Log(), `PEERS (--peers) = "1=localhost:60001"`, "want the address at which node 2 and the other members reach this node")
+	trial.WantWords(t, n.Log(), `PEERS (--peers) = "1=localhost:60001"`, "want the address at which node 2 and the other members reach this node")
 }
