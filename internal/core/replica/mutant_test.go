@@ -35,8 +35,6 @@ func directed() map[mutant.Mutant]func(*testing.T) bool {
 		mutant.LengthenWrongly:        appendsWhatDoesNotFollow,
 		mutant.QueueResponses:         outgrowsResponses,
 		mutant.UnboundedLog:           outgrowsItsBound,
-		mutant.KeepAddress:            keepsAddress,
-		mutant.RecordLocal:            recordsLocal,
 		mutant.MergeSnapshotNotes:     func(t *testing.T) bool { return forgetsSnapshot(t, true) },
 	}
 	maps.Copy(list, changeHarms)
@@ -45,6 +43,7 @@ func directed() map[mutant.Mutant]func(*testing.T) bool {
 	maps.Copy(list, leadHarms)
 	maps.Copy(list, beginningHarms)
 	maps.Copy(list, idHarms)
+	maps.Copy(list, addressHarms)
 	return list
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 )
@@ -53,6 +54,14 @@ func TestRegister_TheRecordFollowsAChangeOfTheSettings(t *testing.T) {
 		}
 	}
 }
+
+// addressHarms are the bugs in what is recorded as the address of a member.
+var addressHarms = map[mutant.Mutant]func(*testing.T) bool{
+	mutant.KeepAddress: keepsAddress,
+	mutant.RecordLocal: recordsLocal,
+}
+
+func TestRegister_NoHarmIsDone(t *testing.T) { wantNoHarm(t, addressHarms) }
 
 // keepsAddress reports whether members are still told the address that node 3 had before it moved.
 func keepsAddress(t *testing.T) bool {
