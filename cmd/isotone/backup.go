@@ -107,6 +107,10 @@ func openStopped(path string) (*storage.Directory, error) {
 
 // backupOf makes a backup of what a stopped node has on disk.
 func backupOf(dir *storage.Directory, path string) (storage.Identity, backup.Document, error) {
+	written, err := dir.Written() // the others may have gone on since
+	if err != nil {
+		return storage.Identity{}, backup.Document{}, err
+	}
 	r, err := dir.Read()
 	if err != nil {
 		return storage.Identity{}, backup.Document{}, err
@@ -119,7 +123,7 @@ func backupOf(dir *storage.Directory, path string) (storage.Identity, backup.Doc
 		return r.Identity, backup.Document{}, fmt.Errorf("%s: %w", path, err)
 	}
 	d := backup.Document{
-		ClusterID: isotone.ClusterID(b.ClusterID).String(), Taken: time.Now(), Level: b.Level, Index: b.Index, Ceiling: b.Ceiling, State: b.State,
+		ClusterID: isotone.ClusterID(b.ClusterID).String(), Taken: written, Level: b.Level, Index: b.Index, Ceiling: b.Ceiling, State: b.State,
 	}
 	d.Seal()
 	return r.Identity, d, nil

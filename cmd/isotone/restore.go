@@ -22,9 +22,9 @@ import (
 type restoreFlags struct {
 	config.Flags
 	stopPoint
-	Margin time.Duration `name:"margin" default:"10s" help:"How far above the backup, and above this machine's clock and 10s, the new cluster begins, up to 24h: more than the clocks of the old and the new machines differ."`
-	Floor  string        `name:"floor" placeholder:"TIMESTAMP" help:"A timestamp above which the new cluster begins at least: the largest that any client has seen. As floor raise takes it."`
-	Force  bool          `name:"force" help:"Permit a floor more than 24 hours ahead of the clock, and a backup that is newer than the clock."`
+	Margin time.Duration `name:"margin" default:"10s" help:"How far above all that is known the new cluster begins, which is the backup, this machine's clock and 10s, and --floor; up to 24h: more than the clocks of the old and the new machines differ."`
+	Floor  *string       `name:"floor" placeholder:"TIMESTAMP" help:"A timestamp above which the new cluster begins at least: the largest that any client has seen. As floor raise takes it."`
+	Force  bool          `name:"force" help:"Permit a beginning more than 24 hours ahead of the clock, a backup or a note that is newer than the clock, a --floor that contradicts the backup, and a note that cannot be used."`
 	JSON   bool          `name:"json" help:"Print the answer as JSON."`
 	Yes    bool          `name:"yes" short:"y" help:"Do not ask for confirmation."`
 }
@@ -85,8 +85,8 @@ func (f *restoreFlags) settings() (s config.Settings, founders []uint64, err err
 func (f *restoreFlags) begin(b replica.Beginning, d backup.Document, now time.Time) (uint64, error) {
 	b.Backup = replica.Mark{Time: d.Ceiling, At: uint64(max(0, d.Taken.UnixNano()))}
 	b.Now, b.Margin, b.Force = uint64(max(0, now.UnixNano())), f.Margin, f.Force
-	if f.Floor != "" {
-		floor, err := parseFloor(f.Floor, now)
+	if f.Floor != nil {
+		floor, err := parseFloor(*f.Floor, now)
 		if err != nil {
 			return 0, usageError("--floor: " + err.Error())
 		}
@@ -159,11 +159,11 @@ func (c *restoreCmd) Run(ctx context.Context, con console) error {
 		return err
 	}
 	now := time.Now()
-	floor, err := c.above(d, s, now)
+	floor, err := c.above(con, d, s, now)
 	if err != nil {
 		return err
 	}
-	if err := refuseData(s.DataDir); err != nil {
+	if err := errors.Join(refuseData(s.DataDir), c.refusePrepared(s.DataDir, d)); err != nil {
 		return err
 	}
 	if err := c.confirm(ctx, con, fmt.Sprintf("Cluster %s, from which the backup was taken at %s, must be gone for good: none of its nodes may ever run again. The new one begins at %s.",
@@ -171,28 +171,44 @@ func (c *restoreCmd) Run(ctx context.Context, con console) error {
 		return err
 	}
 	seed := &backup.Seed{NodeID: s.NodeID, Founders: founders, Floor: floor, Backup: d}
-	note := backup.Note{Backup: d.Sum, Floor: floor, At: now}
-	if err := backup.WriteNote(c.File, s.NodeID, note); err != nil { // before any cluster can begin there
-		fmt.Fprintf(con.err, "warning: cannot note beside the backup where the cluster begins (%v); to restore the backup a second time, give the largest timestamp of this cluster with --floor\n", err)
-	}
-	if err := c.writeSeed(s.DataDir, seed); err != nil {
+	err = c.writeSeed(s.DataDir, seed, func() { // before any cluster can begin there
+		if err := backup.WriteNote(c.File, s.NodeID, backup.Note{Backup: d.Sum, Floor: floor, At: now}); err != nil {
+			fmt.Fprintf(con.err, "warning: cannot note beside the backup where the cluster begins (%v); to restore the backup a second time, give the largest timestamp of this cluster with --floor\n", err)
+		}
+	})
+	if err != nil {
 		return err
 	}
 	return c.report(con, seed, state, s.DataDir, "")
 }
 
-// above returns where the new cluster begins. A note beside the backup says where an earlier one did, unless it is
+// above returns where the new cluster begins. Notes beside the backup say where earlier ones did, except for
 // the one for which the data directory is prepared.
-func (c *restoreCmd) above(d backup.Document, s config.Settings, now time.Time) (uint64, error) {
+func (c *restoreCmd) above(con console, d backup.Document, s config.Settings, now time.Time) (uint64, error) {
 	b := replica.Beginning{Prepared: prepared(s.DataDir, d.ClusterID)}
-	note, ok, err := backup.ReadNote(c.File, s.NodeID, d.Sum)
-	if err != nil && !c.Force {
+	notes, err := backup.ReadNotes(c.File, d.Sum)
+	switch {
+	case err != nil && !c.Force:
 		return 0, err
+	case err != nil:
+		fmt.Fprintf(con.err, "warning: %v\n", err)
 	}
-	if ok && note.Floor != b.Prepared {
-		b.Earlier = replica.Mark{Time: note.Floor, At: uint64(max(0, note.At.UnixNano()))}
+	for _, n := range notes {
+		if n.Floor != b.Prepared {
+			b.Earlier = append(b.Earlier, replica.Mark{Time: n.Floor, At: uint64(max(0, n.At.UnixNano()))})
+		}
 	}
 	return c.begin(b, d, now)
+}
+
+// refusePrepared refuses a directory that is prepared for a cluster from another one: what is known of that would be lost.
+func (c *restoreCmd) refusePrepared(dir string, d backup.Document) error {
+	seed, err := backup.ReadSeed(dir)
+	if err != nil || seed == nil || seed.Backup.ClusterID == d.ClusterID || c.Force {
+		return nil // what cannot be read is replaced
+	}
+	return fmt.Errorf("%s is prepared for a new cluster from cluster %s, which begins at %s, and the backup is of cluster %s: name another DATA_DIR, or replace what is prepared with --force",
+		dir, seed.Backup.ClusterID, nanoTime(seed.Floor), d.ClusterID)
 }
 
 // readBackup reads a backup and the state in it.
@@ -210,14 +226,15 @@ func readBackup(path string) (d backup.Document, state oracle.State, err error) 
 	return d, state, err
 }
 
-// writeSeed prepares a data directory without data.
-func (f *restoreFlags) writeSeed(path string, seed *backup.Seed) error {
+// writeSeed prepares a data directory without data. Before that, but once nothing keeps it from it, it calls before.
+func (f *restoreFlags) writeSeed(path string, seed *backup.Seed, before func()) error {
 	dir, err := storage.OpenDirectory(path)
 	if err != nil {
 		return err
 	}
 	err = refuseData(path) // now that it is locked
 	if err == nil {
+		before()
 		err = backup.WriteSeed(path, seed, f.step)
 	}
 	return errors.Join(err, dir.Close())
@@ -322,7 +339,7 @@ func (c *recoverCmd) again(ctx context.Context, con console, s config.Settings) 
 		return err
 	}
 	seed.Floor = floor
-	if err := c.writeSeed(s.DataDir, seed); err != nil {
+	if err := c.writeSeed(s.DataDir, seed, func() {}); err != nil {
 		return err
 	}
 	return c.report(con, seed, state, s.DataDir, "")

@@ -76,7 +76,7 @@ func TestRestore_RepeatedOnOneDirectoryNeverLowersIt(t *testing.T) {
 	}
 }
 
-func TestRestore_ANoteThatCannotBeReadIsNamed(t *testing.T) {
+func TestRestore_ANoteThatCannotBeUsedIsNamed(t *testing.T) {
 	path, dir := prepareBackup(t, time.Now(), time.Now()), filepath.Join(t.TempDir(), "data")
 	if err := os.WriteFile(backup.NotePath(path, 1), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
@@ -85,9 +85,60 @@ func TestRestore_ANoteThatCannotBeReadIsNamed(t *testing.T) {
 	if code == 0 || !strings.Contains(text, "backup.restored-1") || !strings.Contains(text, "--floor") {
 		t.Errorf("%d, %q", code, text)
 	}
-	if code, _, text := command("restore", "--data-dir", dir, "--yes", "--force", path); code != 0 {
-		t.Errorf("with --force: %q", text)
+	if code, _, text := command("restore", "--data-dir", dir, "--yes", "--force", path); code != 0 || !strings.Contains(text, "warning: ") {
+		t.Errorf("with --force: %d, %q", code, text)
 	}
+}
+
+// TestRestore_NotesOfAllNodesCount: the second cluster may have other nodes.
+func TestRestore_NotesOfAllNodesCount(t *testing.T) {
+	path := prepareBackup(t, time.Now(), time.Now())
+	dir := func() string { return filepath.Join(t.TempDir(), "data") }
+	first := restored(t, dir(), path, "--floor", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	for _, node := range []string{"2", "4"} {
+		if next := restored(t, dir(), path, "--node-id", node, "--peers", node+"=10.0.0.1:60001"); next <= first {
+			t.Errorf("node %s begins at %d, and node 1 began at %d", node, next, first)
+		}
+	}
+}
+
+// TestRestore_WhatFailsLeavesNoNote: another try would begin later, each time.
+func TestRestore_WhatFailsLeavesNoNote(t *testing.T) {
+	path := prepareBackup(t, time.Now(), time.Now())
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, text := command("restore", "--data-dir", filepath.Join(file, "data"), "--yes", path); code == 0 {
+		t.Errorf("a directory below a file: %q", text)
+	}
+	if notes, err := filepath.Glob(path + ".restored-*"); err != nil || len(notes) > 0 {
+		t.Errorf("%q, %v", notes, err)
+	}
+}
+
+// TestRestore_RefusesWhatIsPreparedForAnother, which would be lost, and an empty --floor, as of a variable that is not set.
+func TestRestore_RefusesWhatIsPreparedForAnother(t *testing.T) {
+	path, dir := prepareBackup(t, time.Now(), time.Now()), filepath.Join(t.TempDir(), "data")
+	d, _, err := readBackup(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d.ClusterID = "00000000000000aa"
+	d.Seal()
+	if err := backup.WriteSeed(dir, &backup.Seed{NodeID: 1, Founders: []uint64{1}, Floor: 1, Backup: d}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, text := command("restore", "--data-dir", dir, "--yes", path); code == 0 || !strings.Contains(text, "00000000000000aa") || !strings.Contains(text, "--force") {
+		t.Errorf("%d, %q", code, text)
+	}
+	if code, _, text := command("restore", "--data-dir", dir, "--yes", "--floor", "", path); code == 0 || !strings.Contains(text, "--floor") {
+		t.Errorf("an empty floor: %d, %q", code, text)
+	}
+	restored(t, dir, path, "--force")
 }
 
 func TestRestore_RefusesWhatItCannotUse(t *testing.T) {

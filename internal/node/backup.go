@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/oracle"
@@ -34,19 +35,20 @@ func (n *Node) Backup(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	var b replica.Backup
+	var ahead time.Duration // of the quorum's clock
 	err = n.await(ctx, "the leadership for the backup", func(r *replica.Replica) bool {
 		if s := r.Status(); !s.Serving || s.Term != term || s.Counters.Reservations < reservations+2 {
 			n.core.next.Reserve = true
 			return false
 		}
-		b = r.Backup()
+		b, ahead = r.Backup(), max(0, r.Status().Clock.Offset)
 		return true
 	})
 	if err != nil {
 		return nil, err
 	}
 	d := backup.Document{
-		ClusterID: isotone.ClusterID(b.ClusterID).String(), Taken: n.cfg.Clock.Wall(),
+		ClusterID: isotone.ClusterID(b.ClusterID).String(), Taken: n.cfg.Clock.Wall().Add(-ahead),
 		Level: b.Level, Index: b.Index, Ceiling: b.Ceiling, State: b.State,
 	}
 	d.Seal()

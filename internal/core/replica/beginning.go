@@ -43,8 +43,8 @@ func (m Mark) carried(now uint64) uint64 {
 type Beginning struct {
 	// Backup is how far the lost cluster had come when the backup was taken.
 	Backup Mark
-	// Earlier is where an earlier cluster began that was restored from the same backup, and when.
-	Earlier Mark
+	// Earlier are where earlier clusters began that were restored from the same backup, and when.
+	Earlier []Mark
 	// Prepared is where the cluster would begin that the data directory is prepared for, 0 if it is not.
 	Prepared uint64
 	// Now is what the clock of this machine shows, in unix nanoseconds.
@@ -65,7 +65,10 @@ func (b Beginning) Time() (uint64, error) {
 		return 0, err
 	}
 	margin := uint64(max(0, b.Margin))
-	known := max(b.Backup.carried(b.Now), b.Earlier.carried(b.Now), b.Now+uint64(ClientFloorAheadMax))
+	known := max(b.Backup.carried(b.Now), b.Now+uint64(ClientFloorAheadMax))
+	for _, e := range b.Earlier {
+		known = max(known, e.carried(b.Now))
+	}
 	if b.Floor != 0 {
 		known = max(known, b.Floor+1)
 	}
@@ -75,7 +78,7 @@ func (b Beginning) Time() (uint64, error) {
 	}
 	ahead := begin - min(begin, b.Now)
 	switch {
-	case begin >= oracle.CeilingMax-1 || begin > oracle.FloorMax && max(b.Backup.Time, b.Earlier.Time, b.Prepared) <= oracle.FloorMax:
+	case begin >= oracle.CeilingMax-1 || begin > oracle.FloorMax && b.latest() <= oracle.FloorMax:
 		return 0, fmt.Errorf("the new cluster would begin at %s, and must not begin after %s, even with --force: nothing sets it back, and time has to go on after it; is the clock right?",
 			timeText(begin), timeText(oracle.FloorMax))
 	case !b.Force && ahead > uint64(FloorAheadMax+b.Margin):
@@ -87,10 +90,16 @@ func (b Beginning) Time() (uint64, error) {
 
 // check refuses what contradicts itself.
 func (b Beginning) check() error {
-	last := max(b.Backup.Time, b.Earlier.Time, b.Prepared)
-	held := max(b.Backup.lead(), b.Earlier.lead()) > uint64(ClientFloorAheadMax)
+	held := b.Backup.lead() > uint64(ClientFloorAheadMax)
+	for _, e := range b.Earlier {
+		held = held || e.lead() > uint64(ClientFloorAheadMax)
+		if !b.Force && e.At > b.Now+uint64(max(0, b.Margin)) {
+			return fmt.Errorf("the backup was restored before at %s, and this machine's clock shows %s: set the clock, and restore again; or say with --floor what the largest timestamp was, and go on with --force",
+				timeText(e.At), timeText(b.Now))
+		}
+	}
 	switch {
-	case max(last, b.Floor, b.Now) >= oracle.CeilingMax-1:
+	case max(b.latest(), b.Floor, b.Now) >= oracle.CeilingMax-1:
 		return errors.New("the new cluster must begin before the year 2262")
 	case held && b.Margin < marginHeldMin:
 		return fmt.Errorf("the time of the lost cluster was ahead of its clock, and a new cluster may begin too low with a margin of %v: want a --margin of %v or more", b.Margin, marginHeldMin)
@@ -99,10 +108,19 @@ func (b Beginning) check() error {
 		return fmt.Errorf("the backup was taken at %s, and this machine's clock shows %s: set the clock, and restore again; or say with --floor what the largest timestamp was, and go on with --force",
 			timeText(b.Backup.At), timeText(b.Now))
 	case b.Floor != 0 && b.Floor+uint64(floorPastMax) < b.Backup.Time:
-		return fmt.Errorf("the largest timestamp that clients have seen cannot be of %s, because the cluster had come to %s when the backup was taken: correct --floor, or leave it out",
+		return fmt.Errorf("the largest timestamp that clients have seen can hardly be of %s, because the cluster had reserved time up to %s when the backup was taken: correct --floor, or leave it out",
 			timeText(b.Floor), timeText(b.Backup.Time))
 	}
 	return nil
+}
+
+// latest returns the latest time that is known of any of the clusters.
+func (b Beginning) latest() uint64 {
+	last := max(b.Backup.Time, b.Prepared)
+	for _, e := range b.Earlier {
+		last = max(last, e.Time)
+	}
+	return last
 }
 
 // timeText returns a time in unix nanoseconds as RFC 3339 has it.

@@ -31,7 +31,7 @@ func TestBeginning_IsAboveBackupClockFloorAndEarlierOnes(t *testing.T) {
 		"the backup, later":            {replica.Beginning{Backup: mark(time.Hour, -time.Minute), Margin: margin}, at(time.Hour + time.Minute + margin), ""},
 		"the floor, with the margin":   {replica.Beginning{Backup: mark(0, 0), Floor: at(time.Hour), Margin: margin}, at(time.Hour+margin) + 1, ""},
 		"a floor that is reached":      {replica.Beginning{Backup: mark(0, 0), Floor: at(0), Margin: margin}, at(margin + clients), ""},
-		"an earlier one":               {replica.Beginning{Backup: mark(0, 0), Earlier: mark(time.Hour, -time.Minute), Margin: margin}, at(time.Hour + time.Minute + margin), ""},
+		"an earlier one":               {replica.Beginning{Backup: mark(0, 0), Earlier: []replica.Mark{mark(time.Hour, -time.Minute)}, Margin: margin}, at(time.Hour + time.Minute + margin), ""},
 		"what is prepared":             {replica.Beginning{Backup: mark(0, 0), Prepared: at(time.Hour), Margin: margin}, at(time.Hour), ""},
 		"no margin":                    {replica.Beginning{Backup: mark(0, 0)}, at(clients), ""},
 		"no margin above a held time":  {replica.Beginning{Backup: mark(time.Hour, 0), Force: true}, 0, "--margin of 1s or more"},
@@ -43,9 +43,10 @@ func TestBeginning_IsAboveBackupClockFloorAndEarlierOnes(t *testing.T) {
 		"the clock is behind":          {replica.Beginning{Backup: mark(0, time.Minute), Margin: margin}, 0, "set the clock"},
 		"later than any floor":         {replica.Beginning{Backup: mark(0, 0), Floor: oracle.FloorMax, Margin: margin, Force: true}, 0, "even with --force"},
 		"a backup of later than that":  {replica.Beginning{Backup: replica.Mark{Time: oracle.FloorMax + 1, At: at(0)}, Margin: margin, Force: true}, oracle.FloorMax + 1 + uint64(margin), ""},
+		"a note of later":              {replica.Beginning{Backup: mark(-time.Hour, -time.Hour), Earlier: []replica.Mark{mark(2*time.Hour, time.Hour)}, Margin: margin}, 0, "set the clock"},
 		"the end of time":              {replica.Beginning{Backup: replica.Mark{Time: math.MaxInt64 - 2, At: at(0)}, Margin: time.Second, Force: true}, 0, "2262"},
 		"a floor at the end of time":   {replica.Beginning{Backup: mark(0, 0), Floor: math.MaxUint64, Margin: time.Second, Force: true}, 0, "2262"},
-		"an earlier one at the end":    {replica.Beginning{Backup: mark(0, 0), Earlier: replica.Mark{Time: math.MaxUint64}, Margin: time.Second, Force: true}, 0, "2262"},
+		"an earlier one at the end":    {replica.Beginning{Backup: mark(0, 0), Earlier: []replica.Mark{{Time: math.MaxUint64}}, Margin: time.Second, Force: true}, 0, "2262"},
 		"a prepared one at the end":    {replica.Beginning{Backup: mark(0, 0), Prepared: math.MaxUint64, Margin: time.Second, Force: true}, 0, "2262"},
 		"a clock at the end of time":   {replica.Beginning{Backup: mark(0, 0), Now: math.MaxUint64, Force: true}, 0, "2262"},
 		"a backup of the distant past": {replica.Beginning{Backup: replica.Mark{Time: 1, At: math.MaxInt64 - 2}, Force: true}, at(clients), ""},
@@ -148,7 +149,7 @@ func TestBeginning_NeverGoesBack(t *testing.T) {
 			backups, notes = append(backups, replica.Mark{Time: issued, At: now}), append(notes, replica.Mark{})
 			pass()
 			i := rng.IntN(len(backups))
-			b := replica.Beginning{Backup: backups[i], Earlier: notes[i], Now: now, Margin: time.Second + time.Duration(rng.Int64N(int64(time.Minute))), Force: true}
+			b := replica.Beginning{Backup: backups[i], Earlier: notes[i : i+1], Now: now, Margin: time.Second + time.Duration(rng.Int64N(int64(time.Minute))), Force: true}
 			if i < len(backups)-1 && notes[i] == (replica.Mark{}) {
 				b.Floor = issued // the operator has to know
 			}
@@ -172,7 +173,7 @@ func FuzzBeginning(f *testing.F) {
 	f.Add(beginningNow, beginningNow, uint64(0), uint64(0), uint64(0), beginningNow, int64(10*time.Second), uint64(0), false)
 	f.Fuzz(func(t *testing.T, ceiling, taken, began, when, prepared, now uint64, margin int64, floor uint64, force bool) {
 		b := replica.Beginning{
-			Backup: replica.Mark{Time: ceiling, At: taken}, Earlier: replica.Mark{Time: began, At: when}, Prepared: prepared,
+			Backup: replica.Mark{Time: ceiling, At: taken}, Earlier: []replica.Mark{{Time: began, At: when}}, Prepared: prepared,
 			Now: now, Margin: time.Duration(margin), Floor: floor, Force: force,
 		}
 		begin, err := b.Time()

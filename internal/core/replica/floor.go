@@ -117,9 +117,9 @@ func (r *Replica) passFloor(f isotone.Timestamp) (hold bool, refused *isotone.Er
 		return false, nil
 	}
 	now := r.clockNow()
-	if bound := now + uint64(ClientFloorAheadMax); now != 0 && f.Time > bound && !mutant.On(mutant.ClientFloorUnbounded) {
+	if bound := now + uint64(r.floorAheadMax()); now != 0 && f.Time > bound && !mutant.On(mutant.ClientFloorUnbounded) {
 		r.counters.FloorsRefused++
-		return false, floorTooFar(f.Time - now) // also below the ceiling: it would use up the room of 64-bit timestamps
+		return false, floorTooFar(f.Time-now, r.floorAheadMax()) // also below the ceiling: it would use up the room of 64-bit timestamps
 	}
 	if l.alloc.Pass(f) {
 		r.counters.FloorsPassed++
@@ -144,13 +144,22 @@ func (r *Replica) passFloor(f isotone.Timestamp) (hold bool, refused *isotone.Er
 	return true, nil
 }
 
+// floorAheadMax is how far ahead of the clock the floor of a client may raise time while no cluster clock runs: less if one is
+// to start, which it does only while time is not further ahead than aheadMax.
+func (r *Replica) floorAheadMax() time.Duration {
+	if r.cfg.Interval > 0 {
+		return aheadMax / 2
+	}
+	return ClientFloorAheadMax
+}
+
 // holdFloor has a request wait until the cluster clock is above its floor, or returns why it may not:
 // oracle time may not run ahead of that clock.
 func (r *Replica) holdFloor(f isotone.Timestamp) (hold bool, refused *isotone.Error) {
 	now := r.clusterNow()
 	if ahead := f.Time - min(now, f.Time); ahead > uint64(ClientFloorAheadMax) {
 		r.counters.FloorsRefused++
-		return false, floorTooFar(ahead)
+		return false, floorTooFar(ahead, ClientFloorAheadMax)
 	}
 	return true, nil
 }
@@ -161,7 +170,7 @@ func (r *Replica) refuseFloor(floor, now uint64) *isotone.Error {
 	ahead := floor - min(now, floor)
 	switch {
 	case floor >= oracle.CeilingMax-1:
-		return floorTooFar(ahead)
+		return floorTooFar(ahead, r.floorAheadMax())
 	case r.lacksLevel():
 		return isotone.Errorf(isotone.CodeRegressed, "the client's floor is beyond what this cluster has reserved: it was set back to an older copy, "+
 			"or the floor is of another cluster; to have it raised, finish the upgrade to feature level %d", oracle.LevelMembers)
@@ -169,10 +178,10 @@ func (r *Replica) refuseFloor(floor, now uint64) *isotone.Error {
 	return nil
 }
 
-func floorTooFar(ahead uint64) *isotone.Error {
+func floorTooFar(ahead uint64, most time.Duration) *isotone.Error {
 	return isotone.Errorf(isotone.CodeRegressed, "the client's floor is %v ahead of the clock, more than %v: the cluster was set back to an older copy, "+
 		"or the floor is of another cluster; use the right cluster, or run isotone floor raise",
-		time.Duration(min(ahead, oracle.CeilingMax)).Truncate(time.Second), ClientFloorAheadMax)
+		time.Duration(min(ahead, oracle.CeilingMax)).Truncate(time.Second), most)
 }
 
 // errTimeUnknown answers a floor while nobody knows how far ahead it is.

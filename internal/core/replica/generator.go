@@ -119,9 +119,6 @@ func (r *Replica) updateGenerators() {
 
 // extendGenerators lets generators use more of their leases as time passes.
 func (r *Replica) extendGenerators() {
-	if r.clocks.quorum.known {
-		r.ids.vouched = r.clocks.quorum
-	}
 	for _, l := range r.workers.held {
 		if slot := int(l.Slot); slot < len(r.ids.slots) {
 			if gen := r.ids.slots[slot]; gen != nil && gen.Worker() == int(l.Worker) && gen.Lease().Start == int64(l.Start) {
@@ -181,12 +178,16 @@ func (r *Replica) checkSkew() {
 	if len(g.slots) == 0 || g.stopped {
 		return
 	}
-	refused := g.refused
+	if r.clocks.quorum.known {
+		g.vouched = r.clocks.quorum
+	}
+	vouched, isVouched := g.vouched.now(r.mono)
+	off, refused := difference(r.now, vouched), g.refused
 	switch skew, known := r.Skew(); {
-	case r.clocks.soleVoter && len(r.state.Members) <= 1 && r.clock().Offset > SkewMax:
-		refused = isotone.Errorf(isotone.CodeClock, "this node's clock has jumped ahead by %.1f s while the process ran, at most %.0f s are allowed: it makes no ids until the clock is set back, or the node is started again",
-			r.clock().Offset.Seconds(), SkewMax.Seconds())
-	case len(r.state.Members) <= 1 || known && skew.Abs() <= SkewMax:
+	case !known && isVouched && off > SkewMax:
+		refused = isotone.Errorf(isotone.CodeClock, "this node's clock has jumped ahead by %.1f s since it was last compared, at most %.0f s are allowed: it makes no ids until the clock is set right, or the node is started again",
+			off.Seconds(), SkewMax.Seconds())
+	case len(r.state.Members) <= 1 || known && skew.Abs() <= SkewMax || !known && isVouched && off.Abs() <= SkewMax:
 		refused = nil
 	case known:
 		where := "behind"

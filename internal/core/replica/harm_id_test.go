@@ -105,3 +105,42 @@ func TestGenerators_ASoleNodeRefusesAJumpOfItsClock(t *testing.T) {
 	}
 	c.use(l)
 }
+
+// TestGenerators_WhoHearsNobodyNoticesAJumpOfItsClock, and says so: an isolated node, and a sole voter whose learner is
+// not up.
+func TestGenerators_WhoHearsNobodyNoticesAJumpOfItsClock(t *testing.T) {
+	for name, alone := range map[string]func() (*cluster, *node){
+		"isolated": func() (*cluster, *node) {
+			c := longLeases(t, 3)
+			f := c.followers(c.leader())[0]
+			c.leasing()
+			c.isolate(f.id)
+			c.tick(1500)
+			return c, f
+		},
+		"sole voter": func() (*cluster, *node) {
+			c := longLeases(t, 1)
+			l := c.leader()
+			c.leasing()
+			if err := c.change(l, replica.AddLearner, 4, "peer:1"); err != nil {
+				t.Fatal(err)
+			}
+			c.tick(200)
+			return c, l
+		},
+	} {
+		c, n := alone()
+		c.use(n)
+		n.skew = time.Minute
+		c.tick(2)
+		if err := n.Status().IDsRefused; !errors.Is(err, isotone.ErrClock) {
+			t.Errorf("%s, a minute ahead: %v", name, err)
+		}
+		n.skew = 0
+		c.tick(2)
+		if err := n.Status().IDsRefused; err != nil {
+			t.Errorf("%s, set right: %v", name, err)
+		}
+		c.use(n)
+	}
+}

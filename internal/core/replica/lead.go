@@ -14,7 +14,8 @@ import (
 // reaches as far ahead of oracle time, but not beyond a bound.
 //
 // In each term the bound begins at the ceiling that is found, and it gains no more than the time that passes, by the steady
-// clock. So no sequence of terms moves time further ahead of the clock than it was, whatever clients ask for. Only
+// clock, which is assumed not to run faster than the clocks of a quorum for long. So no sequence of terms moves time
+// further ahead of the clock than it was, whatever clients ask for. Only
 // a floor raises it: to reserveIntervals epochs above the floor. A client's floor is at most ClientFloorAheadMax ahead
 // of the clock, so it moves the bound no further than that.
 
@@ -43,11 +44,20 @@ func (r *Replica) target() uint64 {
 // clock allows at least, byClock.
 func (r *Replica) updateBound(byClock uint64) {
 	l, b := &r.leading, &r.leading.headroom
-	gained := b.bound + uint64(r.mono-b.at)
+	gained := b.bound + uint64(r.mono-b.at)/r.share()
 	if b.bound == 0 {
 		gained = r.state.Ceiling
 	}
 	b.bound, b.at = max(min(gained, l.alloc.Time()+r.reach()), r.state.Ceiling, byClock), r.mono
+}
+
+// share is by what the time that passes is divided before the bound gains it: by two while a cluster clock waits for the
+// clock to catch up with oracle time, so that it does.
+func (r *Replica) share() uint64 {
+	if r.cfg.Interval > 0 && !r.leading.clock.runs {
+		return 2
+	}
+	return 1
 }
 
 // floorMovedTime raises the bound after a floor has moved oracle time. While no clock is known nobody can tell how far
@@ -59,11 +69,11 @@ func (r *Replica) floorMovedTime() {
 }
 
 // awaits64 reports whether a request for count 64-bit timestamps that finds no time below the ceiling may wait
-// for a reservation. It may not if no reservation is long enough for it, or if half of the queue
-// waits so: the rest is for the other form.
+// for a reservation. It may not if no reservation is long enough for it, or if the queue is more than half full: the
+// rest is for requests that need not wait.
 func (r *Replica) awaits64(count uint64) bool {
 	const stepsPerMicrosecond = isotone.Range64CountMax / 1000
-	if count/stepsPerMicrosecond*1000 >= r.reach() || len(r.queue.held) >= r.queue.max/2 {
+	if count/stepsPerMicrosecond*1000 >= r.reach() || r.queue.size > r.queue.max/2 {
 		return false
 	}
 	r.leading.wants64 = true
@@ -73,6 +83,6 @@ func (r *Replica) awaits64(count uint64) bool {
 // reserveFor64 proposes a reservation, before the next epoch begins, if 64-bit timestamps wait for one.
 func (r *Replica) reserveFor64() {
 	if r.leading.wants64 && !r.leading.reserving && r.target() > r.state.Ceiling {
-		r.reserve()
+		r.proposeReservation()
 	}
 }

@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -194,35 +195,34 @@ func TestClientFloor_SlowsNobodyElse(t *testing.T) {
 	}
 }
 
-// TestU64_LeaveHalfOfTheQueueToOthers while no reservation can be committed.
+// TestU64_LeaveHalfOfTheQueueToOthers while no reservation can be committed, however many counts a request has.
 func TestU64_LeaveHalfOfTheQueueToOthers(t *testing.T) {
-	c := newCluster(t, 3, func(cfg *replica.Config) { cfg.QueueMax = 100 })
-	l := c.leader()
-	for _, n := range c.nodes {
-		n.stalled = true
-	}
-	c.tick(60)
-	var refused, waiting int
-	for range 80 {
-		token := c.ask64(l, isotone.ReadQuorum, 1<<18)
-		c.settle()
-		switch l.outcome(token) {
-		case isotone.CodeOverloaded:
-			refused++
-		case "":
-			waiting++
+	for _, counts := range []int{1, 10} {
+		c := newCluster(t, 3, func(cfg *replica.Config) { cfg.QueueMax = 100 })
+		l := c.leader()
+		for _, n := range c.nodes {
+			n.stalled = true
 		}
-	}
-	if waiting > 50 || refused < 20 {
-		t.Errorf("%d requests wait, and %d are refused", waiting, refused)
-	}
-	c.must(l)
-	for _, n := range c.nodes {
-		n.stalled = false
-	}
-	c.tick(30)
-	if w := l.Status().Waiting; w != 0 {
-		t.Errorf("%d requests still wait", w)
+		c.tick(60)
+		refused := 0
+		for range 80 {
+			token := c.ask64(l, isotone.ReadQuorum, slices.Repeat([]uint64{1 << 18}, counts)...)
+			c.settle()
+			if l.outcome(token) == isotone.CodeOverloaded {
+				refused++
+			}
+		}
+		if w := l.Status().Waiting; w > 50 || refused < 20 {
+			t.Errorf("%d counts each: %d wait, and %d requests are refused", counts, w, refused)
+		}
+		c.must(l)
+		for _, n := range c.nodes {
+			n.stalled = false
+		}
+		c.tick(60)
+		if w := l.Status().Waiting; w != 0 {
+			t.Errorf("%d counts each: %d still wait", counts, w)
+		}
 	}
 }
 
@@ -250,5 +250,57 @@ func TestU64_WaitForAReservation(t *testing.T) {
 	}
 	if lead := c.ceilingLead(l); lead > 410*time.Millisecond || l.Status().Ceiling >= oracle.CeilingMax {
 		t.Errorf("the ceiling is %v ahead of the clock", lead)
+	}
+}
+
+// TestLead_AnEarlyReservationIsNotLate: one that 64-bit timestamps wait for is proposed between two epochs, and may take until
+// after the next one begins.
+func TestLead_AnEarlyReservationIsNotLate(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	c.tick(100)
+	before := l.Status().Counters
+	for i := range 500 {
+		for _, n := range c.nodes {
+			n.stalled = i%3 != 2 // a write takes up to 3 ticks
+		}
+		for range 20 {
+			c.ask64(l, isotone.ReadQuorum, isotone.Range64CountMax)
+		}
+		c.tick(1)
+	}
+	if s := l.Status().Counters; s.ReservationsFailed != before.ReservationsFailed || s.Reservations < before.Reservations+100 {
+		t.Errorf("%d of %d reservations count as late", s.ReservationsFailed-before.ReservationsFailed, s.Reservations-before.Reservations)
+	}
+}
+
+// TestLead_EndsBeforeAClusterClock: one waits until oracle time is hardly ahead of the clock, and no client keeps it there.
+func TestLead_EndsBeforeAClusterClock(t *testing.T) {
+	for name, ask := range map[string]func(c *cluster, l *node){
+		"64-bit timestamps": func(c *cluster, l *node) {
+			for range 12 {
+				c.ask64(l, isotone.ReadQuorum, isotone.Range64CountMax)
+			}
+		},
+		"a floor": func(c *cluster, l *node) {
+			c.askAbove(l, isotone.ReadQuorum, isotone.Timestamp{Time: uint64(c.mono + replica.ClientFloorAheadMax)}, 1)
+			c.askAbove(l, isotone.ReadQuorum, isotone.Timestamp{Time: uint64(c.mono + 2*time.Second)}, 1)
+		},
+	} {
+		c := newCluster(t, 3, func(cfg *replica.Config) {
+			cfg.Interval, cfg.Seed = 100*time.Millisecond, seed(0)
+			cfg.Seed.State.Ceiling = uint64(time.Hour)
+			cfg.Seed.Floor = uint64(time.Hour + 20*time.Second)
+		})
+		l := c.leader()
+		runs := false
+		for i := 0; !runs && i < 5000; i++ {
+			ask(c, l)
+			c.tick(1)
+			_, runs = l.ClusterClock()
+		}
+		if !runs {
+			t.Errorf("%s: no cluster clock has started, and time is %v ahead of the clock", name, c.ceilingLead(l))
+		}
 	}
 }

@@ -209,7 +209,9 @@ type leading struct {
 	headroom  headroom // see lead.go
 	wants64   bool     // a request for 64-bit timestamps waits for a reservation
 	reserving bool     // a reservation is proposed and not applied
-	missed    int      // reservations in a row that were late
+	// reservingSince is the tick at which it was proposed.
+	reservingSince uint64
+	missed         int // reservations in a row that were late
 	// changeSeen is the latest membership change that was applied when the reservation in flight was
 	// proposed, changeKnown the one of the latest that was applied; see removalIsKnown.
 	changeSeen, changeKnown uint64

@@ -50,30 +50,38 @@ func (r *Replica) tick() {
 	r.reserveFor64()
 }
 
-// reserve proposes a higher ceiling. At most one reservation is in flight: within its term a
+// reserve proposes a higher ceiling, once in an epoch. At most one reservation is in flight: within its term a
 // leader's entries may be late, but not lost.
 func (r *Replica) reserve() {
 	l := &r.leading
-	if l.reserving {
+	switch {
+	case l.reserving:
+		if r.ticks-l.reservingSince >= uint64(r.cfg.EpochTicks) {
+			r.missedReservation()
+		}
+	case r.state.Ceiling == 0 && !r.clocks.quorum.known && r.cfg.ClockJumpMax > 0:
+		// A new cluster has no time yet at which it could hold.
+	case !r.proposeReservation():
 		r.missedReservation()
-		return
 	}
-	if r.state.Ceiling == 0 && !r.clocks.quorum.known && r.cfg.ClockJumpMax > 0 {
-		return // a new cluster has no time yet at which it could hold
-	}
+}
+
+// proposeReservation reports whether it could propose a higher ceiling. None is in flight.
+func (r *Replica) proposeReservation() bool {
+	l := &r.leading
 	c := oracle.Command{Kind: oracle.KindReserve, Target: r.target(), Durable: r.durableIndexes()}
 	if r.state.CurrentLevel() >= oracle.LevelRecords {
 		c.Digest = r.digests.latest()
 	}
 	if !r.propose(c) {
-		r.missedReservation()
-		return
+		return false
 	}
-	l.reserving, l.changeSeen = true, r.changedAt
+	l.reserving, l.reservingSince, l.changeSeen = true, r.ticks, r.changedAt
 	if r.state.ClusterID == 0 {
 		name := oracle.Command{Kind: oracle.KindName, ClusterID: r.cfg.ClusterSeed}
 		r.propose(name) // the next epoch tries again
 	}
+	return true
 }
 
 // resendSnapshots makes Raft send unacknowledged snapshots again. By itself it waits for

@@ -181,7 +181,7 @@ func (w *world) restore(b saved) {
 // far timestamps went. A command that was interrupted is repeated.
 func (w *world) beginning(b saved, note replica.Mark, told bool) uint64 {
 	by := replica.Beginning{
-		Backup: replica.Mark{Time: b.Ceiling, At: b.taken}, Earlier: note, Now: uint64(worldStart + w.now), Force: true,
+		Backup: replica.Mark{Time: b.Ceiling, At: b.taken}, Earlier: []replica.Mark{note}, Now: uint64(worldStart + w.now), Force: true,
 		Margin: time.Second + w.now*clockDriftPercent/100 + w.lead() + w.between(0, 10*time.Second),
 	}
 	if told {
@@ -192,7 +192,7 @@ func (w *world) beginning(b saved, note replica.Mark, told bool) uint64 {
 			}
 		}
 		if by.Floor > oracle.FloorMax { // no operator can name that; a clock showed it
-			by.Earlier, by.Floor = replica.Mark{Time: max(by.Earlier.Time, by.Floor), At: by.Now}, 0
+			by.Earlier, by.Floor = append(by.Earlier, replica.Mark{Time: by.Floor, At: by.Now}), 0
 		}
 	}
 	at, err := by.Time()

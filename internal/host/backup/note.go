@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -23,7 +26,9 @@ type Note struct {
 }
 
 // NotePath returns where the note of a node lies.
-func NotePath(path string, node uint64) string { return fmt.Sprintf("%s.restored-%d", path, node) }
+func NotePath(path string, node uint64) string { return fmt.Sprint(path, notePrefix, node) }
+
+const notePrefix = ".restored-"
 
 func (n *Note) sum() string {
 	h := sha256.New()
@@ -38,23 +43,40 @@ func WriteNote(path string, node uint64, n Note) error {
 	return Write(NotePath(path, node), encode(n), true, nil)
 }
 
-// ReadNote returns the note of a node beside the backup at path; ok is false if there is none of the backup with
-// that digest.
-func ReadNote(path string, node uint64, digest string) (n Note, ok bool, err error) {
-	file := NotePath(path, node)
+// ReadNotes returns the notes of all nodes that lie beside the backup at path and are about the backup with that digest.
+func ReadNotes(path, digest string) (notes []Note, err error) {
+	files, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		node, isNote := strings.CutPrefix(f.Name(), filepath.Base(path)+notePrefix)
+		if _, err := strconv.ParseUint(node, 10, 64); err != nil || !isNote {
+			continue
+		}
+		n, err := readNote(filepath.Join(filepath.Dir(path), f.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if n.Backup == digest {
+			notes = append(notes, n)
+		}
+	}
+	return notes, nil
+}
+
+func readNote(file string) (n Note, err error) {
+	const what = "which says where a cluster began that was restored before"
 	b, err := Read(file)
-	if errors.Is(err, os.ErrNotExist) {
-		return Note{}, false, nil
+	if err != nil {
+		return Note{}, fmt.Errorf("%s, %s, cannot be read: %w; run the command as a user who may read it", file, what, err)
 	}
-	if err == nil {
-		err = decode(b, &n, "a note of a restoration")
-	}
+	err = decode(b, &n, "a note of a restoration")
 	if err == nil && n.Sum != n.sum() {
 		err = errors.New("its checksum does not match")
 	}
 	if err != nil {
-		return Note{}, false, fmt.Errorf("%s, which says where the cluster began that was restored before, cannot be used: %w; "+
-			"delete it, and give the largest timestamp of that cluster with --floor", file, err)
+		return Note{}, fmt.Errorf("%s, %s, cannot be used: %w; give the largest timestamp of that cluster with --floor, and go on with --force", file, what, err)
 	}
-	return n, n.Backup == digest, nil
+	return n, nil
 }

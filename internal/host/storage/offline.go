@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // Directory is a data directory from which no node runs: it is locked until Close.
@@ -40,6 +41,18 @@ func HasData(dir string) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// Written returns when the data file was written last, by the clock of its machine, and never a time to come.
+func (d *Directory) Written() (time.Time, error) {
+	info, err := os.Stat(filepath.Join(d.dir, FileName))
+	if err != nil {
+		return time.Time{}, err
+	}
+	if now := time.Now(); info.ModTime().After(now) {
+		return now, nil
+	}
+	return info.ModTime(), nil
 }
 
 // Read returns what the data file holds, without counting a start. Errors are those of [Open].
