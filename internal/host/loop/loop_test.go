@@ -80,8 +80,14 @@ func TestLoop_LetsAnAnswerBeReadSlowly(t *testing.T) {
 		return 1, nil
 	})
 	c := h.dial()
+	if err := c.Conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil { // the kernel is not to take it all early
+		t.Fatal(err)
+	}
 	c.say("a")
-	h.settle()
+	eventually(t, "the answer is held up", func() (stuck bool) {
+		h.do(func() { stuck = conn != nil && loop.IsStuckSince(conn, 1) })
+		return stuck
+	})
 	for range 4 {
 		h.pass(15 * time.Second)
 		c.expect(string(make([]byte, more/4)))

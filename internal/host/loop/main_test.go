@@ -186,10 +186,12 @@ func (h *host) conns() (n int) {
 	return n
 }
 
-// settle waits until the loop has nothing to do and sleeps: one that spins never
-// settles.
+// settle waits until the loop has seen what has arrived, has nothing to do and sleeps: one that
+// spins never settles.
 func (h *host) settle() {
 	h.Helper()
+	h.do(func() {}) // otherwise it may have slept only because others had the processor
+	h.do(func() {})
 	eventually(h, "the loop sleeps", func() bool {
 		before := h.turns.Load()
 		time.Sleep(20 * time.Millisecond)
