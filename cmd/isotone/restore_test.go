@@ -90,6 +90,27 @@ func TestRestore_ANoteThatCannotBeUsedIsNamed(t *testing.T) {
 	}
 }
 
+// TestRestore_ANoteThatCannotBeReadComesWithAdvice. A user with all rights may not read these either.
+func TestRestore_ANoteThatCannotBeReadComesWithAdvice(t *testing.T) {
+	for name, make := range map[string]func(note string) error{
+		"a directory":         func(note string) error { return os.Mkdir(note, 0o700) },
+		"a link to the same":  func(note string) error { return os.Symlink(note, note) },
+		"a link into nowhere": func(note string) error { return os.Symlink(note+"-moved", note) },
+	} {
+		path, dir := prepareBackup(t, time.Now(), time.Now()), filepath.Join(t.TempDir(), "data")
+		if err := make(backup.NotePath(path, 2)); err != nil {
+			t.Fatal(err)
+		}
+		code, _, text := command("restore", "--data-dir", dir, "--yes", path)
+		if code == 0 || !strings.Contains(text, "backup.restored-2, which says where a cluster began") || !strings.Contains(text, "as a user who may read it") {
+			t.Errorf("%s: %d, %q", name, code, text)
+		}
+		if code, _, text := command("restore", "--data-dir", dir, "--yes", "--force", path); code != 0 || !strings.Contains(text, "warning: ") {
+			t.Errorf("%s, with --force: %d, %q", name, code, text)
+		}
+	}
+}
+
 // TestRestore_NotesOfAllNodesCount: the second cluster may have other nodes.
 func TestRestore_NotesOfAllNodesCount(t *testing.T) {
 	path := prepareBackup(t, time.Now(), time.Now())
