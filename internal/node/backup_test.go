@@ -39,6 +39,34 @@ func TestBackup_HasAllThatWasAnsweredAndDoesNotWaitForTheEpoch(t *testing.T) {
 	}
 }
 
+// TestBackup_IsTakenByTheQuorumsClock if that of the leader is ahead: what the cluster may gain afterwards counts from then.
+func TestBackup_IsTakenByTheQuorumsClock(t *testing.T) {
+	clocks := map[uint64]*offClock{}
+	c := newCluster(t, 3, func(cfg *node.Config) {
+		clocks[cfg.NodeID] = new(offClock)
+		cfg.Clock = clocks[cfg.NodeID]
+	})
+	id := c.leader()
+	leader := c.nodes[id]
+	clocks[id].off.Store(int64(time.Hour))
+	ctx, cancel := context.WithTimeout(t.Context(), liveness)
+	defer cancel()
+	for ahead := time.Duration(0); ahead < 59*time.Minute; time.Sleep(time.Millisecond) {
+		if ctx.Err() != nil {
+			t.Fatal("the leader does not notice that its clock is ahead")
+		}
+		r, _ := leader.Report()
+		ahead = r.Clock.Offset
+	}
+	b, err := leader.Backup(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := backup.Decode(b); err != nil || time.Until(d.Taken) > 30*time.Minute {
+		t.Errorf("the backup was taken %v from now: %v", time.Until(d.Taken), err)
+	}
+}
+
 // TestBackup_ALeaderWithoutAQuorumMakesNone stops the followers: another leader may know more.
 func TestBackup_ALeaderWithoutAQuorumMakesNone(t *testing.T) {
 	c := newCluster(t, 3, nil)
