@@ -7,15 +7,27 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 )
 
-// CopyDir copies a data directory to a new directory, as a backup would. The node that uses
-// it must be down.
+// CopyDir copies a data directory to a new directory, as a backup would, with the times of its files (cp -a).
+// The node that uses it must be down.
 func CopyDir(to, from string) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return fmt.Errorf("chaos: %w", err)
 	}
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		return fmt.Errorf("chaos: %w", err)
+	}
+	files, err := os.ReadDir(from)
+	for _, f := range files {
+		info, e := f.Info()
+		if e == nil {
+			e = os.Chtimes(filepath.Join(to, f.Name()), info.ModTime(), info.ModTime())
+		}
+		err = errors.Join(err, e)
+	}
+	if err != nil {
 		return fmt.Errorf("chaos: %w", err)
 	}
 	return nil

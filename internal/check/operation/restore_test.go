@@ -429,6 +429,70 @@ func TestRecover_KilledAtAnyStepCanBeRunAgain(t *testing.T) {
 	load.End(t, 100, 0)
 }
 
+// TestRecover_OfAStaleDiskNeverGoesBack loses all disks but the copy of one that stopped long before. The time of the
+// cluster is held far ahead of the clocks by a floor, and clients use it up as fast as it may pass: what the copy says is
+// not enough, and the clock is no help.
+func TestRecover_OfAStaleDiskNeverGoesBack(t *testing.T) {
+	t.Parallel()
+	c := chaos.StartCluster(t, trial.Options())
+	leader := c.WaitLeader()
+	n := c.Others(leader)[0]
+	floor := time.Now().Add(time.Hour)
+	must(t, n, "floor", "raise", fmt.Sprint(floor.UnixNano()), "--yes", "--endpoint", leader.HTTPAddr)
+	trial.WaitMetric(t, n, "isotone_ceiling_lead_seconds", func(lead float64) bool { return lead > 50*60 })
+	n.Shutdown()
+	stale := filepath.Join(t.TempDir(), "stale")
+	if err := chaos.CopyDir(stale, n.Dir); err != nil {
+		t.Fatal(err)
+	}
+	last := useUp(t, c, isotone.Timestamp{Time: trial.Highest(t, c).Time + uint64(3*time.Second)})
+
+	loseDisks(t, c.Nodes)
+	if err := chaos.CopyDir(n.Dir, stale); err != nil {
+		t.Fatal(err)
+	}
+	n.Env["PEERS"] = fmt.Sprintf("%d=%s", n.ID, n.RaftAddr)
+	must(t, n, "recover", "--force-new-cluster", "--margin", "1s", "--yes")
+	n.Start()
+	if first := trial.FromLeader(t, c, 1).First; !last.Before(first) {
+		t.Errorf("I13: the recovered cluster begins with %v after %v", first, last)
+	}
+}
+
+// useUp has clients take 64-bit timestamps, which use up time, until they have passed a timestamp. It returns the last one.
+func useUp(t *testing.T, c *chaos.Cluster, until isotone.Timestamp) (last isotone.Timestamp) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*chaos.ReadyTimeout)
+	defer cancel()
+	cl, err := client.NewWith(ctx, client.Options{Addrs: c.Addrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	var work sync.WaitGroup
+	var mu sync.Mutex
+	for range 16 {
+		work.Go(func() {
+			for passed := false; !passed; {
+				r, err := cl.Timestamps64(ctx, isotone.Range64CountMax)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				of := r.Last().Timestamp()
+				mu.Lock()
+				if last.Before(of) {
+					last = of
+				}
+				passed = until.Before(last)
+				mu.Unlock()
+			}
+		})
+	}
+	work.Wait()
+	return last
+}
+
 // goesOn starts a node whose recovery was killed before its data was set aside: it is still
 // the member that it was, and without the others it does not serve.
 func goesOn(t *testing.T, n *chaos.Node, cluster string) {
