@@ -69,7 +69,8 @@
 // Without synchronous replicas, reads are one statement.
 //
 // When somebody else cancels the wait of a write (pg_cancel_backend), Postgres reports success, with a
-// warning. The store sees warnings only if the pool was made with [OnNotice].
+// warning. The store sees warnings only if the pool was made with [OnNotice]. It tries that on each connection,
+// once, by a statement that does nothing but warn.
 //
 // # Statements
 //

@@ -16,25 +16,33 @@ var (
 	// ErrNotDurable means that the session's synchronous_commit is off, or is local though there are
 	// synchronous replicas. Nothing was written.
 	ErrNotDurable = errors.New("synchronous_commit is off, or is local though synchronous_standby_names is set, by which answered writes would be lost: want on")
+	// ErrWarningsUnseen means that the store does not learn of warnings, as when the pool was made without [OnNotice],
+	// or client_min_messages is stricter than warning. Nothing was written.
+	ErrWarningsUnseen = errors.New("warnings of the server do not arrive, among them those that an answered write may be lost: make the pool with config.ConnConfig.OnNotice = pgstore.OnNotice, and set client_min_messages to warning or less")
 	// ErrWaitCanceled means that somebody has canceled the wait for the synchronous replicas.
 	ErrWaitCanceled = errors.New("the wait for the synchronous replicas was canceled")
 	// ErrServerChanged means that a read was answered by one server, and its durability by another one.
 	ErrServerChanged = errors.New("another server has taken over meanwhile")
 )
 
-// canceledKey is where OnNotice leaves a mark in the custom data of a connection.
-const canceledKey = "isotone/txn/pgstore: the wait for synchronous replicas was canceled"
+// Marks in the custom data of a connection: OnNotice leaves warnedKey, and heardKey is there if a warning has arrived.
+const (
+	warnedKey = "isotone/txn/pgstore: a warning"
+	heardKey  = "isotone/txn/pgstore: warnings arrive"
+)
 
 // OnNotice has a store notice that the wait of a write for the synchronous replicas was canceled, for instance
 // by pg_cancel_backend. Postgres then reports success, with a warning. Set it in the configuration of the
 // pool, before the pool is made:
 //
 //	config.ConnConfig.OnNotice = pgstore.OnNotice
+//
+// A function of your own may call it. Without it, all calls of the store return [ErrWarningsUnseen].
 func OnNotice(conn *pgconn.PgConn, n *pgconn.Notice) {
 	// The warning has no code of its own, and may be in any language. No statement of a store causes
 	// another one.
 	if n.SeverityUnlocalized == "WARNING" {
-		conn.CustomData()[canceledKey] = true
+		conn.CustomData()[warnedKey] = true
 	}
 }
 
@@ -97,13 +105,31 @@ func (s *Store) run(ctx context.Context, f func(*pgxpool.Conn) error) error {
 	}
 	defer conn.Release()
 	marks := conn.Conn().PgConn().CustomData()
-	delete(marks, canceledKey)
+	delete(marks, warnedKey)
+	if marks[heardKey] == nil {
+		if err := hear(ctx, conn, marks); err != nil {
+			return err
+		}
+	}
 	if err := f(conn); err != nil {
 		return err
 	}
-	if marks[canceledKey] != nil {
+	if marks[warnedKey] != nil {
 		return ErrWaitCanceled
 	}
+	return nil
+}
+
+// hear finds out whether warnings arrive on a new connection. Outside of a transaction, ROLLBACK does nothing but warn.
+func hear(ctx context.Context, conn *pgxpool.Conn, marks map[string]any) error {
+	if _, err := conn.Exec(ctx, "ROLLBACK"); err != nil {
+		return err
+	}
+	if marks[warnedKey] == nil {
+		return ErrWarningsUnseen
+	}
+	delete(marks, warnedKey)
+	marks[heardKey] = true
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/isotone/isotone/txn"
@@ -242,9 +243,20 @@ func TestStore_FormerPrimaryCompletesNothing(t *testing.T) {
 func TestStore_RefusesSessionsWhoseCommitsAreLost(t *testing.T) {
 	p := newPair(t)
 	p.create()
-	for _, setting := range []string{"off", "local"} {
+	set := func(name, value string) func(*pgx.ConnConfig) {
+		return func(c *pgx.ConnConfig) { c.RuntimeParams[name] = value }
+	}
+	for name, session := range map[string]struct {
+		change func(*pgx.ConnConfig)
+		want   error
+	}{
+		"synchronous_commit=off":    {set("synchronous_commit", "off"), pgstore.ErrNotDurable},
+		"synchronous_commit=local":  {set("synchronous_commit", "local"), pgstore.ErrNotDurable},
+		"client_min_messages=error": {set("client_min_messages", "error"), pgstore.ErrWarningsUnseen},
+		"no OnNotice":               {func(c *pgx.ConnConfig) { c.OnNotice = nil }, pgstore.ErrWarningsUnseen},
+	} {
 		config := p.pool(p.primary).Config()
-		config.ConnConfig.RuntimeParams["synchronous_commit"] = setting
+		session.change(config.ConnConfig)
 		pool, err := pgxpool.NewWithConfig(t.Context(), config)
 		if err != nil {
 			t.Fatal(err)
@@ -258,15 +270,18 @@ func TestStore_RefusesSessionsWhoseCommitsAreLost(t *testing.T) {
 		_, pointsErr := store.Points(t.Context())
 		_, writeErr := store.Write(t.Context(), []byte("k"), txn.Change{Next: 1, Lock: []byte("l")})
 		raiseErr := store.Raise(t.Context(), txn.Points{Safe: 1})
-		for name, err := range map[string]error{"Read": readErr, "Scan": scanErr, "Points": pointsErr, "Write": writeErr, "Raise": raiseErr} {
-			if !errors.Is(err, pgstore.ErrNotDurable) {
-				t.Errorf("%s with synchronous_commit=%s: %v", name, setting, err)
+		for call, err := range map[string]error{"Read": readErr, "Scan": scanErr, "Points": pointsErr, "Write": writeErr, "Raise": raiseErr} {
+			if !errors.Is(err, session.want) {
+				t.Errorf("%s with %s: %v", call, name, err)
 			}
+		}
+		if err := store.Create(t.Context()); err == nil {
+			t.Errorf("Create with %s: no error", name)
 		}
 		pool.Close()
 		row, points, err := p.store(p.primary).Read(t.Context(), []byte("k"), 1, 0)
 		if err != nil || row.Revision != 0 || points.Safe != 0 {
-			t.Errorf("with synchronous_commit=%s something was written: %+v, %+v, %v", setting, row, points, err)
+			t.Errorf("with %s something was written: %+v, %+v, %v", name, row, points, err)
 		}
 	}
 }

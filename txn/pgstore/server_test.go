@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/isotone/isotone/internal/check/pgserver"
+	"github.com/isotone/isotone/txn/pgstore"
 )
 
 // TestMain ends the server that tests have started.
@@ -44,7 +45,12 @@ func (s *server) pool(t *testing.T) *pgxpool.Pool {
 	if s.err != nil {
 		pgserver.Unavailable(t, s.err)
 	}
-	pool, err := pgxpool.New(t.Context(), s.url())
+	config, err := pgxpool.ParseConfig(s.url())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.OnNotice = pgstore.OnNotice
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}

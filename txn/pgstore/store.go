@@ -36,7 +36,7 @@ type Store struct {
 }
 
 // New returns the store in a schema; it requests nothing. Call Create before the first use of the
-// store. The pool must stay open as long as the store is used, and should have been made with [OnNotice].
+// store. The pool must stay open as long as the store is used, and must have been made with [OnNotice].
 //
 // Errors: isotone.ErrInvalidArgument.
 func New(pool *pgxpool.Pool, opts Options) (*Store, error) {
@@ -58,17 +58,19 @@ func New(pool *pgxpool.Pool, opts Options) (*Store, error) {
 // this version of the package.
 //
 // Errors: isotone.ErrInvalidArgument if the tables have another format, or commits of the session are not
-// durable, as [ErrNotDurable] says; those of pgx.
+// durable, as [ErrNotDurable] says; [ErrWarningsUnseen]; those of pgx.
 func (s *Store) Create(ctx context.Context) error {
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		var durable bool
-		if err := tx.QueryRow(ctx, "SELECT "+durableSQL).Scan(&durable); err != nil {
-			return err
-		}
-		if !durable {
-			return isotone.Errorf(isotone.CodeInvalidArgument, "%v", ErrNotDurable)
-		}
-		return s.create(ctx, tx)
+	err := s.run(ctx, func(conn *pgxpool.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			var durable bool
+			if err := tx.QueryRow(ctx, "SELECT "+durableSQL).Scan(&durable); err != nil {
+				return err
+			}
+			if !durable {
+				return isotone.Errorf(isotone.CodeInvalidArgument, "%v", ErrNotDurable)
+			}
+			return s.create(ctx, tx)
+		})
 	})
 	return wrap("create", err)
 }
