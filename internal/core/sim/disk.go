@@ -62,6 +62,8 @@ type diskState struct {
 	cluster     uint64
 	incarnation uint64
 	boot        uint64
+	// written is what the clock of the machine showed at the last write, in unix nanoseconds.
+	written uint64
 	// directory has the journal, nil if there is none yet. It does change; see clone.
 	directory *directory
 }
@@ -189,6 +191,7 @@ func (w *world) synced(n *node) {
 
 func (w *world) persist(n *node, write *replica.Write) {
 	n.disk.durable = n.disk.durable.save(write)
+	w.stamp(n)
 	d := &n.disk
 	if len(d.copies) == 0 || w.now-d.copies[len(d.copies)-1].taken > 2*time.Second {
 		d.copies = append(d.copies, diskCopy{w.now, d.durable.clone()})
@@ -196,6 +199,12 @@ func (w *world) persist(n *node, write *replica.Write) {
 			d.copies = slices.Delete(d.copies, 0, 1)
 		}
 	}
+}
+
+// stamp notes the time of a write, as a file system does.
+func (w *world) stamp(n *node) {
+	wall, _ := n.clock.read(w.now)
+	n.disk.durable.written = uint64(wall)
 }
 
 // loseWrite is the effect of a crash on a disk: the write in flight is durable or lost, as a

@@ -36,7 +36,8 @@ type loss struct {
 
 func newLoss(seed uint64) loss { return loss{rng: rand.New(rand.NewPCG(seed, 0x1055))} }
 
-// saved is a backup, with the time that the clock of its machine showed. Of a disk it is what recover finds there.
+// saved is a backup, with the time that the clock of its machine showed. Of a disk it is what recover finds there, and
+// the time of the last write.
 type saved struct {
 	replica.Backup
 	taken    uint64
@@ -102,9 +103,8 @@ func (w *world) survivor(b saved) saved {
 	if err != nil || stored.Level < oracle.LevelMembers {
 		return b
 	}
-	wall, _ := n.clock.read(w.now)
-	w.trace("the disk of node %d is left, with ceiling %v", n.id, time.Duration(stored.Ceiling)-worldStart)
-	return saved{Backup: stored, taken: uint64(wall), fromDisk: true}
+	w.trace("the disk of node %d is left, with ceiling %v, last written at %v", n.id, time.Duration(stored.Ceiling)-worldStart, time.Duration(d.written)-worldStart)
+	return saved{Backup: stored, taken: d.written, fromDisk: true}
 }
 
 // destroy ends all machines for good.
@@ -139,6 +139,9 @@ func (w *world) restore(b saved) {
 	}
 	v := &w.loss
 	again := v.restored > 0 && b.taken == v.backup.taken && b.Index == v.backup.Index && !b.fromDisk
+	if b.fromDisk {
+		b.taken = min(b.taken, uint64(worldStart+w.now)) // recover takes no time to come
+	}
 	switch {
 	case again: // on the same machines, where the notes are
 	case b.fromDisk:
