@@ -218,7 +218,7 @@ func (c *Cluster) peerAddrs() map[uint64]string {
 
 // pairs judges the connections between all members, each as both ends see it.
 func (j *findings) pairs(c *Cluster) {
-	apart, checked := c.apart()
+	apart, checked := c.Apart()
 	for _, pair := range slices.SortedFunc(maps.Keys(apart), func(a, b [2]uint64) int { return slices.Compare(a[:], b[:]) }) {
 		j.add(Problem, "connection", fmt.Sprintf("nodes %d and %d", pair[0], pair[1]), fmt.Sprintf("not connected, as node %s says", joined(apart[pair])),
 			"check that both run, that each reaches the other's peer address (isotone member list), and the firewall between them")
@@ -228,9 +228,9 @@ func (j *findings) pairs(c *Cluster) {
 	}
 }
 
-// apart returns the pairs of members that are not connected, with the nodes that say so, and how
+// Apart returns the pairs of members that are not connected, with the nodes that say so, and how
 // many pairs were checked. Those of nodes that are gone are left out.
-func (c *Cluster) apart() (apart map[[2]uint64][]uint64, checked int) {
+func (c *Cluster) Apart() (apart map[[2]uint64][]uint64, checked int) {
 	apart = map[[2]uint64][]uint64{}
 	seen := map[[2]uint64]bool{}
 	for _, v := range c.Report.Views {
@@ -254,7 +254,7 @@ func (c *Cluster) apart() (apart map[[2]uint64][]uint64, checked int) {
 // reach judges the connections from this machine. A peer address need not be open to it, as long
 // as the members reach one another.
 func (j *findings) reach(c *Cluster) {
-	apart, _ := c.apart()
+	apart, _ := c.Apart()
 	remote := false
 	for _, addr := range c.peerAddrs() {
 		remote = remote || addr != "" && !loopback(addr)

@@ -40,7 +40,7 @@ func survey(ctx context.Context, client *http.Client, endpoints []string) (c clu
 	if len(endpoints) == 0 {
 		return c, "no endpoint is known", nil
 	}
-	r, err := dashboard.Survey{Client: client, Timeout: Timeout}.Ask(ctx, endpoints)
+	r, err := askAll(ctx, client, endpoints)
 	if err != nil {
 		return c, "", err
 	}
@@ -72,6 +72,32 @@ func survey(ctx context.Context, client *http.Client, endpoints []string) (c clu
 		}
 	}
 	return c, "", nil
+}
+
+// askAgain is the pause before nodes are asked again.
+const askAgain = 200 * time.Millisecond
+
+// askAll asks all nodes for their documents. These are up to a second old, with the default of LIVE_INTERVAL_MS: while one
+// lacks a connection, which may have been made since, it asks again, for up to Timeout.
+func askAll(ctx context.Context, client *http.Client, endpoints []string) (*dashboard.Report, error) {
+	timeout := time.NewTimer(Timeout)
+	defer timeout.Stop()
+	for {
+		r, err := dashboard.Survey{Client: client, Timeout: Timeout}.Ask(ctx, endpoints)
+		if err != nil {
+			return nil, err
+		}
+		if apart, _ := (&doctor.Cluster{Report: r}).Apart(); len(apart) == 0 {
+			return r, nil
+		}
+		select {
+		case <-ctx.Done():
+			return r, nil
+		case <-timeout.C:
+			return r, nil
+		case <-time.After(askAgain):
+		}
+	}
 }
 
 // recorded returns the members as the nodes know them, by node ID.

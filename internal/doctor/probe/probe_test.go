@@ -7,7 +7,9 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
+	"math"
 	"math/big"
 	"net"
 	"net/http"
@@ -15,11 +17,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/doctor"
 )
 
@@ -208,5 +212,43 @@ func TestRun_EndsSoonWhateverHangs(t *testing.T) {
 	}
 	if _, err := Run(t.Context(), Config{Endpoints: []string{"http://a/path"}, Client: client}); err == nil {
 		t.Error("an address that is none")
+	}
+}
+
+// TestRun_AsksAgainWhileAConnectionIsMissing: the documents of nodes may be older than the connection.
+func TestRun_AsksAgainWhileAConnectionIsMissing(t *testing.T) {
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	for name, connectedFrom := range map[string]int64{"made meanwhile": 3, "never made": math.MaxInt64} {
+		var asked atomic.Int64
+		addrs := make([]string, 2)
+		servers := make([]*httptest.Server, len(addrs))
+		for i := range addrs {
+			servers[i] = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/state" {
+					http.NotFound(w, r)
+					return
+				}
+				connected := i > 0 || asked.Add(1) >= connectedFrom
+				state := dashboard.State{Node: dashboard.Node{ID: uint64(i + 1)}}
+				for k, addr := range addrs {
+					state.Members = append(state.Members, dashboard.Member{NodeID: uint64(k + 1), Addr: addr, Self: k == i, Connected: k == i || connected})
+				}
+				_ = json.NewEncoder(w).Encode(state)
+			}))
+			addrs[i] = servers[i].Listener.Addr().String()
+		}
+		for _, s := range servers {
+			s.Start()
+			defer s.Close()
+		}
+		m, err := Run(t.Context(), Config{Endpoints: addrs[:1], Client: client})
+		if err != nil || m.Cluster == nil {
+			t.Fatalf("%s: %+v, %v", name, m, err)
+		}
+		apart, checked := m.Cluster.Apart()
+		if checked != 1 || (len(apart) == 0) != (connectedFrom == 3) || asked.Load() < 2 {
+			t.Errorf("%s: %v of %d pairs after %d answers", name, apart, checked, asked.Load())
+		}
 	}
 }
