@@ -93,7 +93,7 @@ func TestDoctor(t *testing.T) {
 	c := chaos.NewCluster(t, trial.Options())
 	n, dir := c.Node(2), t.TempDir()
 	d := consult(t, dir, settings(c, n))
-	if len(d.problems()) > 0 || len(d.of("port", "ok")) != 4 || len(d.of("peer", "warning")) != 2 || len(d.of("disk", "ok")) < 2 || len(d.of("ready", "ok", "problem")) != 0 {
+	if len(d.problems()) > 0 || len(d.of("port", "ok")) != 4 || len(d.of("peer", "warning")) != 2 || len(d.of("disk", "ok", "warning", "problem")) < 2 || len(d.of("ready", "ok", "problem")) != 0 {
 		t.Errorf("before the first start: %+v", d)
 	}
 	if files, _ := os.ReadDir(dir); len(files) != 0 {
@@ -107,18 +107,24 @@ func TestDoctor(t *testing.T) {
 	c.WaitReady()
 	c.Settle()
 	all := strings.Join(c.Addrs(), ",")
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) { // documents are a second old
+	// What it says depends on documents that are a second old, and on answers within 2 s, for which a busy machine needs
+	// several attempts.
+	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
 		d = consult(t, dir, settings(c, n))
-		return len(d.problems()) == 0 && len(d.of("peers", "warning", "problem")) == 0, fmt.Sprintf("beside a node: %+v", d)
+		return len(d.problems()) == 0 && len(d.of("peers", "warning", "problem")) == 0 && len(d.of("certificate", "ok")) == 8, fmt.Sprintf("beside a node: %+v", d)
 	})
-	if len(d.of("ready", "ok")) != 3 || len(d.of("port", "ok")) != 4 || len(d.of("connection", "ok")) != 1 || len(d.of("quorum", "ok")) != 1 || len(d.of("certificate", "ok")) != 8 {
+	if len(d.of("ready", "ok")) != 3 || len(d.of("port", "ok")) != 4 || len(d.of("connection", "ok")) != 1 || len(d.of("quorum", "ok")) != 1 {
 		t.Errorf("beside a node: %+v", d)
 	}
 	before, err := os.ReadDir(n.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d = consult(t, dir, nil, "--endpoint", c.Node(1).HTTPAddr); len(d.problems()) > 0 || len(d.of("disk", "ok", "warning", "problem")) != 0 || len(d.of("ready", "ok")) != 3 {
+	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+		d = consult(t, dir, nil, "--endpoint", c.Node(1).HTTPAddr)
+		return len(d.problems()) == 0 && len(d.of("ready", "ok")) == 3, fmt.Sprintf("from another machine: %+v", d)
+	})
+	if len(d.of("disk", "ok", "warning", "problem")) != 0 {
 		t.Errorf("from another machine: %+v", d)
 	}
 	if after, _ := os.ReadDir(n.Dir); len(after) != len(before) {
@@ -129,19 +135,22 @@ func TestDoctor(t *testing.T) {
 	}
 
 	n.Stop()
-	d = consult(t, dir, settings(c, n), "--endpoint", all)
-	if d.exit != 1 || len(d.of("ready", "problem")) != 1 || len(d.of("port", "problem")) == 0 || d.took > doctorEndsWithin {
-		t.Errorf("a frozen node: %+v", d)
-	}
+	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+		d = consult(t, dir, settings(c, n), "--endpoint", all)
+		if d.took > doctorEndsWithin {
+			t.Fatalf("a frozen node: %+v", d)
+		}
+		return d.exit == 1 && len(d.of("ready", "problem")) == 1 && len(d.of("port", "problem")) > 0, fmt.Sprintf("a frozen node: %+v", d)
+	})
 	n.Cont()
 	c.Settle()
 	n.Kill()
 	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
 		// The documents of the survivors are a second old as well, and not written at the same time.
 		d = consult(t, dir, settings(c, n), "--endpoint", all)
-		return len(d.of("quorum", "problem")) == 1 && len(d.of("connection", "problem")) == 0, fmt.Sprintf("after kill -9: %+v", d)
+		return len(d.of("quorum", "problem")) == 1 && len(d.of("connection", "problem")) == 0 && len(d.of("ready", "problem")) == 1, fmt.Sprintf("after kill -9: %+v", d)
 	})
-	if d.exit != 1 || len(d.of("ready", "problem")) != 1 || len(d.of("port", "ok")) != 4 {
+	if d.exit != 1 || len(d.of("port", "ok")) != 4 {
 		t.Errorf("after kill -9: %+v", d)
 	}
 
