@@ -429,14 +429,14 @@ func TestRecover_KilledAtAnyStepCanBeRunAgain(t *testing.T) {
 	load.End(t, 100, 0)
 }
 
-// TestRecover_OfAStaleDiskNeverGoesBack loses all disks but the copy of one that stopped long before. The time of the
-// cluster is held far ahead of the clocks by a floor, and clients use it up as fast as it may pass: what the copy says is
-// not enough, and the clock is no help.
+// TestRecover_OfAStaleDiskNeverGoesBack loses all disks but the copy of one that stopped long before, and is started once more,
+// in vain. The time of the cluster is held far ahead of the clocks by a floor, and clients use it up as fast as it may pass: what
+// the copy says is not enough, and the clock is no help.
 func TestRecover_OfAStaleDiskNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	c := chaos.StartCluster(t, trial.Options())
 	leader := c.WaitLeader()
-	n := c.Others(leader)[0]
+	n, was := c.Others(leader)[0], trial.ClusterOf(t, leader)
 	floor := time.Now().Add(time.Hour)
 	must(t, n, "floor", "raise", fmt.Sprint(floor.UnixNano()), "--yes", "--endpoint", leader.HTTPAddr)
 	trial.WaitMetric(t, n, "isotone_ceiling_lead_seconds", func(lead float64) bool { return lead > 50*60 })
@@ -451,6 +451,7 @@ func TestRecover_OfAStaleDiskNeverGoesBack(t *testing.T) {
 	if err := chaos.CopyDir(n.Dir, stale); err != nil {
 		t.Fatal(err)
 	}
+	goesOn(t, n, was)
 	n.Env["PEERS"] = fmt.Sprintf("%d=%s", n.ID, n.RaftAddr)
 	must(t, n, "recover", "--force-new-cluster", "--margin", "1s", "--yes")
 	n.Start()
@@ -493,8 +494,8 @@ func useUp(t *testing.T, c *chaos.Cluster, until isotone.Timestamp) (last isoton
 	return last
 }
 
-// goesOn starts a node whose recovery was killed before its data was set aside: it is still
-// the member that it was, and without the others it does not serve.
+// goesOn starts a node that is left alone, perhaps one whose recovery was killed before its data was set aside: it is
+// still the member that it was, and without the others it does not serve.
 func goesOn(t *testing.T, n *chaos.Node, cluster string) {
 	t.Helper()
 	n.Start()

@@ -62,7 +62,7 @@ type diskState struct {
 	cluster     uint64
 	incarnation uint64
 	boot        uint64
-	// written is what the clock of the machine showed at the last write, in unix nanoseconds.
+	// written is what the clock of the machine showed at the last write but for starts, in unix nanoseconds.
 	written uint64
 	// directory has the journal, nil if there is none yet. It does change; see clone.
 	directory *directory

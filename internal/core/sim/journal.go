@@ -123,7 +123,6 @@ func (w *world) openJournal(n *node) (found journal.Recovered, ok bool) {
 	for d.durable.directory != nil && d.rotten == "" && w.violation == nil && w.journals.rng.IntN(6) == 0 {
 		w.dieInStart(n)
 	}
-	w.stamp(n)
 	dir := d.durable.directory
 	if dir == nil {
 		d.durable.boot++

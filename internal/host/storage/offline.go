@@ -43,7 +43,7 @@ func HasData(dir string) (bool, error) {
 	return err == nil, err
 }
 
-// Written returns when the data file was written last, by the clock of its machine, and never a time to come.
+// Written returns when the data file was written last, but for starts, by the clock of its machine, and never a time to come.
 func (d *Directory) Written() (time.Time, error) {
 	info, err := os.Stat(filepath.Join(d.dir, FileName))
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"time"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -114,6 +115,10 @@ func (s *Store) open(o Options) (Recovered, error) {
 	if err := makeFile(s.path); err != nil {
 		return Recovered{}, err
 	}
+	before, err := os.Stat(s.path)
+	if err != nil {
+		return Recovered{}, err
+	}
 	r, err := s.read()
 	if err != nil {
 		return Recovered{}, err
@@ -126,7 +131,11 @@ func (s *Store) open(o Options) (Recovered, error) {
 	}
 	s.identity.Boot++
 	r.Identity = s.identity
-	return r, s.commit(s.beginBoot)
+	if err := s.commit(s.beginBoot); err != nil {
+		return Recovered{}, err
+	}
+	// A start tells the node nothing of the cluster: see [Directory.Written].
+	return r, os.Chtimes(s.path, time.Time{}, before.ModTime())
 }
 
 // beginBoot makes the new boot count durable.
