@@ -39,51 +39,103 @@ func onlyRefused(err error) error {
 	return err
 }
 
-// local are the addresses that mean another thing on each machine: those of a link, and those at
+// linkLocal are the addresses that mean another thing on each machine: those of a link, and those at
 // which clouds give a machine its credentials.
-var local = []netip.Prefix{
+var linkLocal = []netip.Prefix{
 	netip.MustParsePrefix("169.254.0.0/16"), // link-local; metadata of most clouds
 	netip.MustParsePrefix("fe80::/10"),
 	netip.MustParsePrefix("fd00:ec2::/32"),      // Amazon
 	netip.MustParsePrefix("fd20:ce::254/128"),   // Google
+	netip.MustParsePrefix("fd00:42::42/128"),    // Scaleway
 	netip.MustParsePrefix("100.100.100.200/32"), // Alibaba
 	netip.MustParsePrefix("168.63.129.16/32"),   // Azure
+	netip.MustParsePrefix("192.0.0.192/32"),     // Oracle
 }
 
-// embedding are the prefixes of IPv6 whose last four bytes are an address of IPv4, to which the
-// packets go in the end.
-var embedding = []netip.Prefix{
-	netip.MustParsePrefix("::/96"),
-	netip.MustParsePrefix("64:ff9b::/96"), // NAT64
+// embedding are the prefixes of IPv6 addresses with an address of IPv4 in them, to which the packets
+// go in the end, and the place of its first byte.
+var embedding = []struct {
+	prefix netip.Prefix
+	at     int
+}{
+	{netip.MustParsePrefix("::/96"), 12},           // IPv4-compatible, RFC 4291
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12}, // IPv4-translated, RFC 2765
+	{netip.MustParsePrefix("64:ff9b::/96"), 12},    // NAT64, RFC 6052
+	{netip.MustParsePrefix("64:ff9b:1::/48"), 12},  // NAT64 of one site, RFC 8215
+	{netip.MustParsePrefix("2002::/16"), 2},        // 6to4, RFC 3056
 }
 
-// metadataNames are the names of services at local addresses.
+// metadataNames are the names of services at addresses in linkLocal.
 var metadataNames = []string{"metadata.google.internal", "metadata.goog", "metadata", "instance-data", "instance-data.ec2.internal"}
 
-// isLocal reports whether packets to addr go to a local address.
-func isLocal(addr netip.Addr) bool {
-	addr = addr.Unmap().WithZone("")
-	for _, prefix := range embedding {
-		if prefix.Contains(addr) {
+// plainAddr returns the address to which packets to addr go: without a zone, and the address of IPv4 that
+// addr may stand for.
+func plainAddr(addr netip.Addr) netip.Addr {
+	addr = addr.WithZone("").Unmap()
+	for _, e := range embedding {
+		if e.prefix.Contains(addr) && addr != netip.IPv6Loopback() && !addr.IsUnspecified() {
 			b := addr.As16()
-			addr = netip.AddrFrom4([4]byte(b[12:]))
+			return netip.AddrFrom4([4]byte(b[e.at:]))
 		}
 	}
-	return slices.ContainsFunc(local, func(p netip.Prefix) bool { return p.Contains(addr) })
+	return addr
 }
 
-// destination is what one source may connect to: the host that LIVE names. A local address, see
-// isLocal, must stand there itself, or as one of metadataNames.
+// isLinkLocal reports whether packets to addr go to one of linkLocal.
+func isLinkLocal(addr netip.Addr) bool {
+	addr = plainAddr(addr)
+	return slices.ContainsFunc(linkLocal, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// isOwn reports whether packets to addr stay on this machine. If the addresses of its interfaces are not
+// known, any address may be one of them.
+func isOwn(addr netip.Addr) bool {
+	addr = plainAddr(addr)
+	if addr.IsLoopback() || addr.IsUnspecified() {
+		return true
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(own, func(a net.Addr) bool {
+		network, ok := a.(*net.IPNet)
+		if !ok {
+			return false
+		}
+		ip, ok := netip.AddrFromSlice(network.IP)
+		return ok && ip.Unmap() == addr
+	})
+}
+
+// destination is what one source may connect to: the host that LIVE names. Addresses of this machine and
+// link-local ones must stand there themselves, or as one of the names that mean nothing else.
 type destination struct {
-	host     string
-	named    bool          // LIVE names a local address
-	resolver *net.Resolver // nil: that of the system
+	host string
+	// literal is host as an address; invalid if it is a name.
+	literal  netip.Addr
+	resolver *net.Resolver         // nil: that of the system
+	own      func(netip.Addr) bool // isOwn
+	// proxy is that of the environment, or nil. The source is asked through it.
+	proxy *destination
 }
 
 func newDestination(host string) *destination {
-	host = plainHost(host)
-	addr, err := netip.ParseAddr(host)
-	return &destination{host: host, named: err == nil && isLocal(addr) || slices.Contains(metadataNames, host)}
+	d := &destination{host: plainHost(host), own: isOwn}
+	d.literal, _ = netip.ParseAddr(d.host)
+	return d
+}
+
+// names reports whether the host of LIVE means addr and not only resolves to it.
+func (d *destination) names(addr netip.Addr) bool {
+	switch {
+	case d.literal.IsValid():
+		// To the unspecified address, the system connects to the loopback address.
+		return plainAddr(d.literal) == plainAddr(addr) || d.literal.Unmap().IsUnspecified() && plainAddr(addr).IsLoopback()
+	case d.host == "localhost" || strings.HasSuffix(d.host, ".localhost"): // RFC 6761
+		return plainAddr(addr).IsLoopback()
+	}
+	return slices.Contains(metadataNames, d.host) && isLinkLocal(addr)
 }
 
 // Dialer connects to the hosts of one source, for the drivers of databases. It is safe for concurrent
@@ -111,7 +163,7 @@ func (d *Dialer) Named(host string) bool {
 // a [RefusedError] unless the URL has it.
 func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	host, _, _ := net.SplitHostPort(addr)
-	to := &destination{}
+	to := newDestination("")
 	if i := slices.IndexFunc(d.to, func(to *destination) bool { return to.host == plainHost(host) }); i >= 0 {
 		to = d.to[i]
 	}
@@ -125,13 +177,20 @@ func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 // plainHost returns the one spelling of a host.
 func plainHost(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }
 
-// dial connects, but to no local address that LIVE does not name. It looks at the address of the
-// socket: a name may resolve to another one each time it is asked for.
+// dial connects, but to no address of this machine or link that LIVE does not name. It looks at the
+// address of the socket: a name may resolve to another one each time it is asked for.
 func (d *destination) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	dialer := net.Dialer{Resolver: d.resolver}
-	host, _, err := net.SplitHostPort(addr)
-	if network != "unix" && (err != nil || !d.named || plainHost(host) != d.host) {
-		dialer.Control = func(_, address string, _ syscall.RawConn) error { return refuseLocal(host, address) }
+	if network != "unix" {
+		host, _, _ := net.SplitHostPort(addr)
+		to := d
+		switch plain := plainHost(host); {
+		case d.proxy != nil && plain == d.proxy.host:
+			to = d.proxy
+		case plain != d.host:
+			to = &destination{own: d.own} // a server that the source named
+		}
+		dialer.Control = func(_, address string, _ syscall.RawConn) error { return to.check(host, address) }
 	}
 	return dialer.DialContext(ctx, network, addr)
 }
@@ -150,32 +209,29 @@ func (d *destination) dialTLS(ctx context.Context, addr string, cfg *tls.Config)
 	return conn, nil
 }
 
-// refuseLocal returns a [RefusedError] if the address of a socket is a local one.
-func refuseLocal(host, address string) error {
+// check returns a [RefusedError] if the address of a socket may not be dialed for that host.
+func (d *destination) check(host, address string) error {
 	to, err := netip.ParseAddrPort(address)
 	switch {
 	case err != nil:
 		return &RefusedError{fmt.Sprintf("%.100q leads to no address", host)}
-	case !isLocal(to.Addr()):
+	case d.names(to.Addr()):
 		return nil
+	case isLinkLocal(to.Addr()):
+		return &RefusedError{fmt.Sprintf("%.100q leads to %s, a link-local address or one of cloud metadata; if that is meant, put the address itself into LIVE", host, address)}
+	case d.own(to.Addr()):
+		return &RefusedError{fmt.Sprintf("%.100q leads to %s, an address of this machine; if that is meant, put the address itself or localhost into LIVE", host, address)}
 	}
-	return &RefusedError{fmt.Sprintf("%.100q leads to %s, a link-local address or one of cloud metadata; if that is meant, put the address itself into LIVE",
-		host, address)}
+	return nil
 }
 
-// checkRedirect returns a [RefusedError] unless a redirect leads to the same host and port, or to
-// port 443 of the same host from its port 80.
+// checkRedirect returns a [RefusedError] unless a redirect leads to the same scheme, host and port.
 func (d *destination) checkRedirect(from, to *url.URL) error {
-	if from.Scheme == "https" && to.Scheme != "https" {
-		// The document would be anyone's.
-		return &RefusedError{fmt.Sprintf("a redirect from https to %.20q; put the address that is meant into LIVE", to.Scheme)}
-	}
-	upgrade := portOf(from) == "80" && portOf(to) == "443" && to.Scheme == "https"
-	if plainHost(to.Hostname()) == d.host && (portOf(to) == portOf(from) || upgrade) {
+	if to.Scheme == from.Scheme && plainHost(to.Hostname()) == d.host && portOf(to) == portOf(from) {
 		return nil
 	}
-	return &RefusedError{fmt.Sprintf("a redirect to %.100q; only redirects within %q are followed; put the address that is meant into LIVE",
-		to.Host, from.Host)}
+	return &RefusedError{fmt.Sprintf("a redirect to %.120q; only redirects within %q are followed; put the address that is meant into LIVE",
+		to.Scheme+"://"+to.Host, from.Scheme+"://"+from.Host)}
 }
 
 // portOf returns the port of a URL with a scheme of HTTP.

@@ -20,17 +20,40 @@ import (
 	"github.com/isotone/isotone"
 )
 
-func TestIsLocal(t *testing.T) {
+func TestIsLinkLocal(t *testing.T) {
 	for addr, want := range map[string]bool{
 		"169.254.169.254": true, "169.254.0.1": true, "::ffff:169.254.169.254": true, "64:ff9b::a9fe:a9fe": true, "::169.254.1.2": true,
-		"fe80::1": true, "fe80::1%eth0": true, "febf::1": true, "fd00:ec2::254": true, "fd20:ce::254": true,
-		"100.100.100.200": true, "168.63.129.16": true,
+		"::ffff:0:a9fe:a9fe": true, "64:ff9b:1::a9fe:a9fe": true, "64:ff9b:1:2:3:4:a9fe:a9fe": true, "2002:a9fe:a9fe::1": true,
+		"2002:6464:64c8::": true, "::ffff:192.0.0.192": true,
+		"fe80::1": true, "fe80::1%eth0": true, "febf::1": true, "fd00:ec2::254": true, "fd20:ce::254": true, "fd00:42::42": true,
+		"100.100.100.200": true, "168.63.129.16": true, "192.0.0.192": true,
 		"127.0.0.1": false, "::1": false, "::": false, "0.0.0.0": false, "169.253.255.255": false, "169.255.0.0": false, "10.0.0.1": false,
 		"192.168.1.1": false, "fec0::1": false, "fd00::1": false, "fd20:ce::253": false, "64:ff9b::808:808": false, "2001:db8::1": false,
-		"100.100.100.201": false,
+		"100.100.100.201": false, "fd00:42::43": false, "192.0.0.193": false, "2002:808:808::a9fe:a9fe": false, "64:ff9b:2::a9fe:a9fe": false,
 	} {
-		if got := isLocal(netip.MustParseAddr(addr)); got != want {
+		if got := isLinkLocal(netip.MustParseAddr(addr)); got != want {
 			t.Errorf("%s: %v", addr, got)
+		}
+	}
+}
+
+func TestIsOwn(t *testing.T) {
+	for addr, want := range map[string]bool{
+		"127.0.0.1": true, "127.9.9.9": true, "::1": true, "::": true, "0.0.0.0": true, "::ffff:127.0.0.1": true, "::127.0.0.1": true,
+		"64:ff9b::7f00:1": true, "64:ff9b:1::7f00:1": true, "2002:7f00:1::": true, "::ffff:0:7f00:1": true,
+		"192.0.2.1": false, "198.51.100.7": false, "2001:db8::1": false, "2002:808:808::": false,
+	} {
+		if got := isOwn(netip.MustParseAddr(addr)); got != want {
+			t.Errorf("%s: %v", addr, got)
+		}
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil || len(own) == 0 {
+		t.Fatal(own, err)
+	}
+	for _, a := range own {
+		if ip, ok := netip.AddrFromSlice(a.(*net.IPNet).IP); !ok || !isOwn(ip) {
+			t.Errorf("%v is an address of this machine", a)
 		}
 	}
 }
@@ -43,8 +66,8 @@ func TestRedirect_StaysOnTheHost(t *testing.T) {
 	}{
 		{"http://feed.example/a", "http://feed.example/b?token=x", true},
 		{"http://feed.example/a", "http://FEED.example.:80/b", true},
-		{"http://feed.example/a", "https://feed.example/b", true},
-		{"http://feed.example:8080/a", "https://feed.example:8080/b", true},
+		{"http://feed.example/a", "https://feed.example/b", false},
+		{"http://feed.example:8080/a", "https://feed.example:8080/b", false},
 		{"https://[2001:db8::1]/a", "https://[2001:DB8::1]:443/b", true},
 		{"https://feed.example/a", "http://feed.example/a", false},
 		{"http://feed.example/a", "http://feed.example:6379/", false},
@@ -76,13 +99,22 @@ func parsed(t *testing.T, text string) *url.URL {
 	return u
 }
 
-func TestDestination_IsNamedByItsAddressOnly(t *testing.T) {
-	for host, want := range map[string]bool{
-		"169.254.1.2": true, "fe80::1%eth0": true, "Metadata.Google.Internal.": true, "100.100.100.200": true,
-		"feed.example": false, "127.0.0.1": false, "169.254.1.2.example": false, "0xa9fea9fe": false,
+// TestDestination_NamesAddresses has what a host in LIVE means, and not only resolves to.
+func TestDestination_NamesAddresses(t *testing.T) {
+	for _, c := range []struct {
+		host, addr string
+		want       bool
+	}{
+		{"169.254.1.2", "169.254.1.2", true}, {"169.254.1.2", "::ffff:169.254.1.2", true}, {"fe80::1%eth0", "fe80::1%eth0", true},
+		{"Metadata.Google.Internal.", "169.254.169.254", true}, {"127.0.0.1", "127.0.0.1", true}, {"::1", "::1", true},
+		{"localhost", "127.0.0.1", true}, {"LocalHost.", "::1", true}, {"app.localhost", "127.0.0.1", true}, {"0.0.0.0", "127.0.0.1", true},
+		{"169.254.1.2", "169.254.1.3", false}, {"127.0.0.1", "127.0.0.2", false}, {"127.0.0.1", "169.254.1.2", false},
+		{"localhost", "169.254.1.2", false}, {"localhost", "10.0.0.1", false}, {"metadata", "127.0.0.1", false},
+		{"feed.example", "127.0.0.1", false}, {"169.254.1.2.example", "169.254.1.2", false}, {"localhost.example", "127.0.0.1", false},
+		{"", "127.0.0.1", false},
 	} {
-		if got := newDestination(host).named; got != want {
-			t.Errorf("%s: %v", host, got)
+		if got := newDestination(c.host).names(netip.MustParseAddr(c.addr)); got != c.want {
+			t.Errorf("%q names %s: %v", c.host, c.addr, got)
 		}
 	}
 }
@@ -101,6 +133,11 @@ func TestDial_RefusesLocalAddresses(t *testing.T) {
 		{"feed.example", "[fd00:ec2::254]:80", true},
 		{"169.254.1.1", "169.254.169.254:80", true}, // named is another one
 		{"169.254.1.1", "169.254.1.1:80", false},
+		{"feed.example", "127.0.0.1:80", true},
+		{"feed.example", "[::1]:80", true},
+		{"feed.example", "0.0.0.0:80", true},
+		{"127.0.0.2", "127.0.0.1:80", true},
+		{"127.0.0.1", "127.0.0.1:80", false},
 	} {
 		// The context of the check itself is not cancelled.
 		_, err := newDestination(c.named).dial(t.Context(), "tcp", c.addr)
@@ -182,6 +219,7 @@ func TestFetch_RefusesANameThatIsRebound(t *testing.T) {
 	_, resolver := serveNames(t, [4]byte{127, 0, 0, 1}, [4]byte{169, 254, 169, 254})
 	f := newFetch(parsed(t, "http://feed.example:"+port+"/?token=hidden"))
 	f.to.resolver = resolver
+	f.to.own = func(netip.Addr) bool { return false } // as if the server were on another machine
 	f.transport.Proxy = nil
 	defer f.close()
 	if got, err := loads(t, f); got != "1" || err != nil {
@@ -194,6 +232,56 @@ func TestFetch_RefusesANameThatIsRebound(t *testing.T) {
 	}
 	if err != nil && strings.Contains(err.Error(), "hidden") {
 		t.Errorf("a secret in %q", err)
+	}
+}
+
+// TestFetch_RefusesANameOfThisMachine, where its own ports and those of others listen.
+func TestFetch_RefusesANameOfThisMachine(t *testing.T) {
+	var reached atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	defer server.Close()
+	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	_, resolver := serveNames(t, [4]byte{127, 0, 0, 1})
+	f := newFetch(parsed(t, "http://feed.example:"+port+"/"))
+	f.to.resolver = resolver
+	f.transport.Proxy = nil
+	defer f.close()
+	_, err := loads(t, f)
+	var refused *RefusedError
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(), `"feed.example" leads to 127.0.0.1:`) || reached.Load() != 0 {
+		t.Errorf("%v, %d requests", err, reached.Load())
+	}
+}
+
+// TestFetch_RedirectGoesToTheSameMachine although the name has changed its address, on a new connection and
+// after one that was kept from the load before.
+func TestFetch_RedirectGoesToTheSameMachine(t *testing.T) {
+	var requests []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests = append(requests, r.URL.Path)
+		if r.URL.Path == "/end" {
+			_, _ = io.WriteString(w, "1")
+			return
+		}
+		w.Header().Set("Connection", "close") // the redirect dials
+		http.Redirect(w, r, "/end", http.StatusFound)
+	}))
+	defer server.Close()
+	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	// The second address is where nothing answers.
+	n, resolver := serveNames(t, [4]byte{127, 0, 0, 1}, [4]byte{192, 0, 2, 1})
+	f := newFetch(parsed(t, "http://feed.example:"+port+"/"))
+	f.to.resolver = resolver
+	f.to.own = func(netip.Addr) bool { return false }
+	f.transport.Proxy = nil
+	defer f.close()
+	for range 2 { // the second load begins on the connection of the first, which the answer has left open
+		if got, err := loads(t, f); got != "1" || err != nil {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	if n.asked.Load() != 1 || strings.Join(requests, " ") != "/ /end / /end" {
+		t.Errorf("the name was resolved %d times, requests for %s", n.asked.Load(), requests)
 	}
 }
 

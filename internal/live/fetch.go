@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -36,9 +39,13 @@ type fetch struct {
 
 func newFetch(u *url.URL) *fetch {
 	to := newDestination(u.Hostname())
+	through, err := proxyOf(u)
+	if through != nil {
+		to.proxy = newDestination(through.Hostname())
+	}
 	transport := &http.Transport{
-		Proxy:                  proxy,
-		DialContext:            to.dial,
+		Proxy:                  func(*http.Request) (*url.URL, error) { return through, err },
+		DialContext:            to.dialPinned,
 		ForceAttemptHTTP2:      true,
 		MaxConnsPerHost:        1,
 		MaxResponseHeaderBytes: fetchHeaderBytesMax,
@@ -51,14 +58,55 @@ func newFetch(u *url.URL) *fetch {
 	return f
 }
 
-// proxy is that of the environment. Its own error would repeat the variable, which may have a
-// password.
-func proxy(r *http.Request) (*url.URL, error) {
-	u, err := http.ProxyFromEnvironment(r)
+// proxyOf returns the proxy of the environment for a URL, or nil. The package's own error would repeat
+// the variable, which may have a password.
+func proxyOf(u *url.URL) (*url.URL, error) {
+	through, err := http.ProxyFromEnvironment(&http.Request{URL: u})
 	if err != nil {
 		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "HTTP_PROXY or HTTPS_PROXY is no URL")
 	}
-	return u, nil
+	return through, nil
+}
+
+// pin holds the address that the first request of a load went to. A redirect must lead to the same
+// machine, also if the name means another one by then.
+type pin struct {
+	mu sync.Mutex
+	at string
+}
+
+type pinKey struct{}
+
+// withPin returns a context for the requests of one load.
+func withPin(ctx context.Context) context.Context {
+	p := new(pin)
+	ctx = context.WithValue(ctx, pinKey{}, p)
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { p.set(info.Conn.RemoteAddr()) }})
+}
+
+func (p *pin) set(addr net.Addr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at == "" {
+		p.at = addr.String()
+	}
+}
+
+func (p *pin) get() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.at
+}
+
+// dialPinned is dial to the address that this load has used already, if there is one. That address was
+// vetted when it was dialed.
+func (d *destination) dialPinned(ctx context.Context, network, addr string) (net.Conn, error) {
+	if p, ok := ctx.Value(pinKey{}).(*pin); ok {
+		if at := p.get(); at != "" {
+			return new(net.Dialer).DialContext(ctx, network, at)
+		}
+	}
+	return d.dial(ctx, network, addr)
 }
 
 // checkRedirect follows a few redirects, and none to another destination.
@@ -74,7 +122,7 @@ func (f *fetch) String() string { return shown(f.url) }
 func (f *fetch) close() { f.transport.CloseIdleConnections() }
 
 func (f *fetch) load(ctx context.Context, sizeMax int) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url.String(), nil)
+	r, err := http.NewRequestWithContext(withPin(ctx), http.MethodGet, f.url.String(), nil)
 	if err != nil {
 		return nil, errors.New("not a URL for a request")
 	}

@@ -93,6 +93,8 @@ func (s *Set) follow(r *http.Request, e *entry, write func([]byte) error) error 
 		select {
 		case <-s.closing:
 			return nil
+		case <-r.Context().Done(): // it may have lost the right to what comes
+			return nil
 		default:
 		}
 		c := e.current.Load().content
