@@ -1,11 +1,13 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/host/access"
 )
 
 // notObserved is the code of streams, which last as long as their clients like.
@@ -37,6 +39,10 @@ func (h *handler) serveLive(w http.ResponseWriter, r *http.Request) string {
 			return refuse(w, r, s, err)
 		}
 		defer done()
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer s.Watch(access.Live, cancel)()
+		r = r.WithContext(ctx)
 	}
 	if r.URL.Path == statePath {
 		state, below := *r, *r.URL

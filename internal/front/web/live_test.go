@@ -1,14 +1,18 @@
 package web_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front/web"
+	"github.com/isotone/isotone/internal/host/access"
 )
 
 // documents answers with what was asked, and refuses what is below /live/no.
@@ -51,6 +55,66 @@ func TestLive_IsServedOverEachProtocol(t *testing.T) {
 	})
 	wantFault(t, start(t).client(t, "http1").get(t, "/live/a"), 404, isotone.CodeNotFound)
 	wantFault(t, start(t).client(t, "http1").get(t, "/"), 404, isotone.CodeNotFound)
+}
+
+// TestLive_AStreamEndsWithTheRightToIt in each protocol, when the list of users changes.
+func TestLive_AStreamEndsWithTheRightToIt(t *testing.T) {
+	const secret = "correct horse battery staple"
+	list := filepath.Join(t.TempDir(), "users.json")
+	modified := time.Now()
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		modified = modified.Add(time.Second) // two versions within one tick of the file system's clock look alike
+		if err := os.Chtimes(list, modified, modified); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := `{"users": {"reader": {"roles": ["live"], "secrets": ["` + access.HashSecret(secret) + `"]}}}`
+	write(one)
+	users, err := access.Open(access.Config{File: list, Setting: "ACL_FILE"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := make(chan struct{}, 1)
+	s := start(t, func(c *web.Config) {
+		c.Access = users
+		c.Live = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+			begun <- struct{}{}
+			<-r.Context().Done()
+		})
+	})
+	eachProtocol(t, s, func(t *testing.T, c *client) {
+		write(one)
+		users.Check()
+		ended := make(chan error, 1)
+		go func() {
+			a, err := c.try(http.MethodGet, "/live/a/stream", nil, "Authorization", "Bearer reader~"+secret)
+			if err == nil && a.StatusCode != 200 {
+				err = fmt.Errorf("status %d", a.StatusCode)
+			}
+			ended <- err
+		}()
+		select {
+		case <-begun:
+		case <-time.After(patience):
+			t.Fatal("the stream does not begin")
+		}
+		write(`{"users": {"reader": {"roles": ["ids"]}}}`)
+		users.Check()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("the stream: %v", err)
+			}
+		case <-time.After(patience):
+			t.Fatal("the stream goes on without the right to it")
+		}
+	})
 }
 
 func TestLive_ADocumentIsObservedAndAStreamIsNot(t *testing.T) {

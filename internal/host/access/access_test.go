@@ -176,6 +176,87 @@ func TestSession_SpeaksForAUser(t *testing.T) {
 	}
 }
 
+// TestSession_ItsSecretIsTakenFromTheList while the user stays.
+func TestSession_ItsSecretIsTakenFromTheList(t *testing.T) {
+	other := access.HashSecret("another")
+	list := func(secrets string) string {
+		return `{"users": {"alice": {"roles": ["ids"], "secrets": [` + secrets + `]}}}`
+	}
+	file := users(t, "", list(`"HASH"`))
+	c := open(t, access.Config{File: file})
+	s := session(t, c, elsewhere)
+	if err := prove(t, s, "alice", secret); err != nil {
+		t.Fatal(err)
+	}
+	users(t, file, list(`"`+other+`", "HASH"`))
+	if c.Check(); !s.May(access.IDs) {
+		t.Error("a second secret ends what the first one began")
+	}
+	users(t, file, list(`"`+other+`"`))
+	if c.Check(); s.May(access.IDs) || s.Name() != "" {
+		t.Error("the session goes on without its secret")
+	}
+	if err := prove(t, s, "alice", "another"); err != nil || !s.May(access.IDs) {
+		t.Errorf("with the other secret: %v", err)
+	}
+}
+
+// TestWatch_TellsOfEachLoss once, and not after stop.
+func TestWatch_TellsOfEachLoss(t *testing.T) {
+	const both = `{"users": {"alice": {"roles": ["live", "ids"], "secrets": ["HASH"]}, "bob": {"roles": ["live"], "secrets": ["HASH"]}}}`
+	file := users(t, "", both)
+	var isRevoked atomic.Bool
+	c := open(t, access.Config{File: file, Revoked: func(*x509.Certificate) bool { return isRevoked.Load() }})
+	alice, bob := session(t, c, elsewhere), session(t, c, elsewhere)
+	for s, name := range map[*access.Session]string{alice: "alice", bob: "bob"} {
+		if err := prove(t, s, name, secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	certified := c.Request(elsewhere, &x509.Certificate{Subject: pkix.Name{CommonName: "bob"}, NotAfter: time.Now().Add(time.Hour)})
+	lost := map[string]int{}
+	watch := func(name string, s *access.Session, roles access.Roles) func() {
+		return s.Watch(roles, func() { lost[name]++ })
+	}
+	defer watch("alice", alice, access.Live)()
+	defer watch("alice's ids", alice, access.IDs)()
+	defer watch("bob", bob, access.Live)()
+	defer watch("bob's certificate", certified, access.Live)()
+	watch("stopped", alice, access.IDs)()
+	check := func(want string) {
+		t.Helper()
+		c.Check()
+		if got := fmt.Sprint(lost); got != want {
+			t.Errorf("lost %s, want %s", got, want)
+		}
+	}
+	check("map[]")
+	users(t, file, strings.Replace(both, `"live", "ids"`, `"live"`, 1))
+	check("map[alice's ids:1]")
+	isRevoked.Store(true)
+	c.Renew()
+	check("map[alice's ids:1 bob's certificate:1]")
+	users(t, file, `{"users": {"alice": {"roles": ["live", "ids"], "secrets": ["HASH"]}}}`)
+	check("map[alice's ids:1 bob:1 bob's certificate:1]")
+	users(t, file, `{}`)
+	check("map[alice:1 alice's ids:1 bob:1 bob's certificate:1]")
+	watch("late", alice, access.Live)
+	check("map[alice:1 alice's ids:1 bob:1 bob's certificate:1 late:1]")
+}
+
+// TestCertificate_HasNoRightsAfterItsEnd on a connection that is older.
+func TestCertificate_HasNoRightsAfterItsEnd(t *testing.T) {
+	for _, file := range []string{"", users(t, "", `{"users": {"alice": {"roles": ["ids"], "secrets": ["HASH"]}}}`)} {
+		c := open(t, access.Config{File: file})
+		for end, want := range map[time.Duration]bool{time.Hour: true, -time.Second: false} {
+			s := c.Request(elsewhere, &x509.Certificate{Subject: pkix.Name{CommonName: "alice"}, NotAfter: time.Now().Add(end)})
+			if s.May(access.IDs) != want {
+				t.Errorf("with list %q, a certificate that ends in %v: %v", file, end, !want)
+			}
+		}
+	}
+}
+
 // TestVerify_GuessesAreLimited for each address; others and known credentials go on.
 func TestVerify_GuessesAreLimited(t *testing.T) {
 	now := new(atomic.Int64)
@@ -278,7 +359,7 @@ func TestCertificate_NamesAUser(t *testing.T) {
 		return []*url.URL{u}
 	}
 	cert := func(cn string, uris []*url.URL) *x509.Certificate {
-		return &x509.Certificate{Subject: pkix.Name{CommonName: cn}, URIs: uris}
+		return &x509.Certificate{Subject: pkix.Name{CommonName: cn}, URIs: uris, NotAfter: time.Now().Add(time.Hour)}
 	}
 	for want, certs := range map[string][]*x509.Certificate{
 		"alice": {cert("alice", nil), cert("other", uri("spiffe://x.example/isotone/client/alice")), cert("alice", uri("https://x/isotone/client/bob"))},

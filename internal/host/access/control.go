@@ -47,6 +47,7 @@ type Control struct {
 	audit  audit
 
 	addresses addresses
+	watched   watched
 
 	loading sync.Mutex
 	seen    stamp // of the file as last read
@@ -155,6 +156,7 @@ func (c *Control) use(t *table) {
 	c.addresses.setLimits(t.address)
 	c.table.Store(t)
 	c.verify.forget()
+	c.watched.check()
 }
 
 // Renew has the rights of all sessions looked up again.
@@ -163,14 +165,22 @@ func (c *Control) Renew() {
 	defer c.loading.Unlock()
 	t := *c.table.Load()
 	c.table.Store(&t)
+	c.watched.check()
 }
+
+// renewChecks is after how many checks of the file all rights are looked up again, so that those of a
+// certificate end within a minute of it.
+const renewChecks = int(time.Minute / CheckEvery)
 
 // Run reloads the list when its file has changed, until ctx ends. A list that cannot be used is
 // logged, and changes nothing.
 func (c *Control) Run(ctx context.Context) {
 	tick := time.NewTicker(CheckEvery)
 	defer tick.Stop()
-	for {
+	for n := 1; ; n++ {
+		if n%renewChecks == 0 {
+			c.Renew()
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -257,7 +267,7 @@ func (t *table) anonymous(here bool) *user {
 	return t.elsewhere
 }
 
-// revoked is who a client with a revoked certificate is, whatever secret it has.
+// revoked is who a client is whose certificate has ended or was revoked, whatever secret it has.
 var revoked = &user{}
 
 // certified returns who a client with a verified certificate of that name is: the user of that
