@@ -23,7 +23,7 @@ const (
 	kindTraceparent
 	kindTracestate
 	kindForwardedFor
-	kindForwarded // the other fields about the client; replaced like kindForwardedFor
+	kindForwarded // the other fields about the client; replaced or removed like kindForwardedFor
 	kindNominated // named by Connection: removed
 )
 
@@ -47,7 +47,7 @@ var kinds = func() (table [fieldNameMax + 1][]kindName) {
 	add(kindTraceparent, "traceparent")
 	add(kindTracestate, "tracestate")
 	add(kindForwardedFor, "x-forwarded-for")
-	add(kindForwarded, "x-forwarded-proto", "x-forwarded-host", "forwarded")
+	add(kindForwarded, "forwarded", "x-real-ip") // and all with forwardedPrefix
 	return table
 }()
 
@@ -56,7 +56,18 @@ type kindName struct {
 	kind kind
 }
 
+// forwardedPrefix begins the names of fields that say something about the client.
+const forwardedPrefix = "x-forwarded-"
+
 func kindOf(name []byte) kind {
+	if bytes.IndexByte(name, '_') >= 0 {
+		// Gateways such as CGI (RFC 3875) make one name of X-Forwarded-For and X_Forwarded_For. One that
+		// could be taken for a field that the proxy sets or interprets is removed.
+		if kindOf(bytes.ReplaceAll(name, []byte{'_'}, []byte{'-'})) != kindPlain {
+			return kindHop
+		}
+		return kindPlain
+	}
 	if len(name) <= fieldNameMax {
 		for i := range kinds[len(name)] {
 			if k := &kinds[len(name)][i]; head.EqualFold(name, k.name) {
@@ -64,7 +75,14 @@ func kindOf(name []byte) kind {
 			}
 		}
 	}
+	if hasForwardedPrefix(name) {
+		return kindForwarded
+	}
 	return kindPlain
+}
+
+func hasForwardedPrefix(name []byte) bool {
+	return len(name) >= len(forwardedPrefix) && head.EqualFold(name[:len(forwardedPrefix)], forwardedPrefix)
 }
 
 // field is one header field.

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -78,12 +79,19 @@ func TestServer_RemovesWhatEndsAtEachHop(t *testing.T) {
 }
 
 func TestServer_SaysWhoHasAsked(t *testing.T) {
+	// Others are about the client as well. Gateways may take alike for the fields that the proxy sets.
+	others := []string{"X-Real-Ip", "X-Forwarded-Port", "X-Forwarded-Client-Cert"}
+	alike := []string{"X_forwarded_for", "X-Forwarded_proto", "X_real_ip", "X_request_id", "X_forwarded_client_cert", "Content_length"}
 	b := startBackend(t, echo)
 	prepare := func(r *http.Request) {
 		r.Header.Set("X-Forwarded-For", "6.6.6.6")
 		r.Header.Set("X-Forwarded-Proto", "gopher")
 		r.Header.Set("X-Forwarded-Host", "evil")
 		r.Header.Set("Forwarded", "for=6.6.6.6")
+		for _, name := range append(slices.Clone(alike), others...) {
+			r.Header[name] = []string{"6.6.6.6"}
+		}
+		r.Header["X_kept"] = []string{"1"}
 	}
 	for _, trust := range []bool{false, true} {
 		s := start(t, proxy.Config{TrustForwarded: trust}, b.addr)
@@ -96,6 +104,19 @@ func TestServer_SaysWhoHasAsked(t *testing.T) {
 			h := seen[len(seen)-1].Header
 			if got := fmt.Sprint(h.Get("X-Forwarded-For"), " ", h.Get("X-Forwarded-Proto"), " ", h.Get("X-Forwarded-Host"), " ", h.Get("Forwarded")); got != want {
 				t.Errorf("%s, trust %v: %q, want %q", path, trust, got, want)
+			}
+			for _, name := range alike {
+				if h[name] != nil {
+					t.Errorf("%s, trust %v: %s was forwarded", path, trust, name)
+				}
+			}
+			for _, name := range others {
+				if (h[name] != nil) != trust {
+					t.Errorf("%s, trust %v: %s is %q", path, trust, name, h[name])
+				}
+			}
+			if h["X_kept"] == nil {
+				t.Errorf("%s, trust %v: X_kept is lost", path, trust)
 			}
 		})
 	}

@@ -329,7 +329,11 @@ func (e *exchange) setForwarded(header http.Header) {
 	if e.r.TLS != nil || e.conn != nil && e.conn.secure {
 		proto = "https"
 	}
-	header.Del("Forwarded")
+	for name := range header {
+		if kindOf([]byte(name)) == kindForwarded {
+			delete(header, name)
+		}
+	}
 	header.Set("X-Forwarded-For", from)
 	header.Set("X-Forwarded-Proto", proto)
 	header.Set("X-Forwarded-Host", e.r.Host)
