@@ -114,9 +114,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	h.prepare(w, r, start)
-	if active > int64(h.limits.RequestsMax) {
+	switch {
+	case isLoose(r):
+		w.Header()["Connection"] = connectionClose
+		code = fail(w, r, errLoose)
+	case active > int64(h.limits.RequestsMax):
 		code = fail(w, r, isotone.ErrOverloaded)
-	} else {
+	default:
 		code = h.serve(w, r)
 	}
 	if told, ok := w.(interface{ SetCode(string) }); ok {

@@ -247,16 +247,33 @@ func (s *Server) refuse(c *conn) {
 
 // pass hands c, whose first byte has been read, to net/http, as TLS or as it is.
 func (s *Server) pass(c *conn) {
-	var out net.Conn = c
-	if c.first[0] == tlsHandshakeByte {
-		if s.tls == nil {
-			_ = c.Close()
-			return
-		}
-		c.records = true
-		out = tls.Server(c, s.tls) // net/http looks for a *tls.Conn
+	if c.first[0] != tlsHandshakeByte {
+		s.ready.Put(c)
+		return
 	}
-	s.ready.Put(out)
+	if s.tls == nil {
+		_ = c.Close()
+		return
+	}
+	c.records = true
+	s.goFresh(c, s.shakeHands)
+}
+
+// shakeHands opens TLS on c and hands it to net/http.
+func (s *Server) shakeHands(c *conn) {
+	out := tls.Server(c, s.tls)
+	_ = c.SetDeadline(time.Now().Add(s.limits.ReadHeaderTimeout))
+	if err := out.Handshake(); err != nil {
+		s.http.ErrorLog.Printf("TLS handshake with %v: %v", c.RemoteAddr(), err)
+		_ = c.Close()
+		return
+	}
+	_ = c.SetDeadline(time.Time{})
+	if out.ConnectionState().NegotiatedProtocol == "h2" {
+		s.ready.Put(out) // net/http looks for a *tls.Conn
+		return
+	}
+	s.ready.Put(&session{Conn: out})
 }
 
 // conn is a connection whose first byte may have been read already. As with any net.Conn,

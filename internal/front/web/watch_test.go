@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -21,6 +22,41 @@ func TestWatch_FindsTheFieldHoweverItArrives(t *testing.T) {
 			}
 			if w.seen.Load() != want {
 				t.Errorf("%.40q in pieces of %d: %v", text, piece, !want)
+			}
+		}
+	}
+}
+
+// TestHeads_FindsThoseThatMightBeReadInTwoWays and nothing in the body that ends a connection.
+func TestHeads_FindsThoseThatMightBeReadInTwoWays(t *testing.T) {
+	const strict = "GET / HTTP/1.1\r\nHost: x\r\nA: b c\r\n\r\n"
+	for text, want := range map[string]string{
+		"": "", strict: "[false]", strict + strict: "[false false]", "\r\n" + strict: "[false]",
+		strict + "POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n{\n \r}\n":         "[false false]",
+		"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\n\n":             "[false]",
+		"GET / HTTP/1.1\r\nContent-LENGTH: 00\r\n\r\n" + strict:                  "[false false]",
+		"GET / HTTP/1.1\r\nA: " + strings.Repeat("a", 100) + "\r\n\r\n" + strict: "[false false]",
+		"GET / HTTP/1.1\nHost: x\n\n":                                            "[true]",
+		"GET / HTTP/1.1\r\nHost: x\n\r\n":                                        "[true]",
+		"GET / HTTP/1.1\r\nHost: x\r\n\n":                                        "[true]",
+		strict + "GET / HTTP/1.1\nHost: x\r\n\r\n" + strict:                      "[false true false]",
+		"GET / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n":                        "[true]",
+		"GET / HTTP/1.1\r\n\tHost: x\r\n\r\n":                                    "[true]",
+		"GET / HTTP/1.1\r\nA: b\rC: d\r\n\r\n":                                   "[true]",
+		"GET / HTTP/1.1\r\nA: b\r\r\n\r\n":                                       "[true]",
+	} {
+		if want == "" {
+			want = "[]"
+		}
+		for piece := 1; piece <= len(text)+1; piece++ {
+			var w watch
+			for rest := text; rest != ""; {
+				n := min(piece, len(rest))
+				w.scan([]byte(rest[:n]))
+				rest = rest[n:]
+			}
+			if got := fmt.Sprint(w.heads.waiting); got != want {
+				t.Errorf("%q in pieces of %d: %s, want %s", text, piece, got, want)
 			}
 		}
 	}
