@@ -31,14 +31,15 @@ internal/core/mutant:
 internal/core/interval:     . internal/core/mutant
 internal/core/oracle:       . internal/core/mutant
 internal/core/route:        internal/core/mutant
+internal/core/search:       . internal/core/mutant
 internal/core/replica:      . snowflake internal/core/interval internal/core/oracle internal/core/route internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/core/lincheck:     .
 internal/core/wire:         internal/core/interval internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 internal/core/journal:      internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
-internal/core/sim:          . snowflake internal/core/interval internal/core/oracle internal/core/route internal/core/replica internal/core/lincheck internal/core/wire internal/core/journal internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
+internal/core/sim:          . snowflake internal/core/interval internal/core/oracle internal/core/route internal/core/search internal/core/replica internal/core/lincheck internal/core/wire internal/core/journal internal/core/mutant ; go.etcd.io/raft/v3 google.golang.org/protobuf
 
 internal/steady:            internal/core/interval ; golang.org/x/sys
-client:                     . snowflake internal/reply internal/core/interval internal/steady
+client:                     . snowflake internal/reply internal/core/interval internal/core/search internal/steady
 
 internal/live/store:        .
 internal/live:              . internal/reply internal/live/store
@@ -122,7 +123,7 @@ const testDependencies = "go.uber.org/goleak pgregory.net/rapid github.com/anish
 
 // zone is the deterministic zone: the same inputs give the same effects, so the
 // simulator replays what production ran. See checkZone.
-var zone = []string{"internal/core/interval", "internal/core/oracle", "internal/core/route", "internal/core/replica", "internal/core/lincheck", "internal/core/wire", "internal/core/journal", "internal/core/sim", "internal/balance"}
+var zone = []string{"internal/core/interval", "internal/core/oracle", "internal/core/route", "internal/core/search", "internal/core/replica", "internal/core/lincheck", "internal/core/wire", "internal/core/journal", "internal/core/sim", "internal/balance"}
 
 // zoneImports are the imports that no package of the zone may have; "net/"
 // stands for all packages below net.

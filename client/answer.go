@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/search"
 	"github.com/isotone/isotone/internal/reply"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -135,41 +136,35 @@ func checkAddr(addr string) error {
 	return nil
 }
 
-// view is what a node reports about the members.
-type view struct {
-	leader  string
-	members []string
-}
-
 // viewOf reads the answer to CLUSTER SLOTS: ranges of slots and their nodes, the leader
 // first. Isotone has one shard, so the first range gives the leader. A node without a host
 // is the one that was asked.
-func viewOf(v reply.Value, asked string) (view, error) {
-	var seen view
+func viewOf(v reply.Value, asked string) (search.View, error) {
+	var seen search.View
 	for _, slots := range v.Items {
 		if len(slots.Items) < 3 {
-			return view{}, reply.Malformed("slots without a node")
+			return search.View{}, reply.Malformed("slots without a node")
 		}
 		for i, node := range slots.Items[2:] {
 			if len(node.Items) < 2 || node.Items[1].Kind != ':' {
-				return view{}, reply.Malformed("a node without a port")
+				return search.View{}, reply.Malformed("a node without a port")
 			}
 			host := string(node.Items[0].Text)
 			if host == "" || host == "?" {
 				host, _, _ = net.SplitHostPort(asked)
 			}
 			addr := reply.JoinAddr(host, strconv.FormatInt(node.Items[1].Int, 10))
-			if !reply.ValidAddr(addr) || len(seen.members) == membersMax {
-				return view{}, reply.Malformed("a node at %.100q, or too many", addr)
+			if !reply.ValidAddr(addr) || len(seen.Members) == search.MembersMax {
+				return search.View{}, reply.Malformed("a node at %.100q, or too many", addr)
 			}
-			if i == 0 && seen.leader == "" {
-				seen.leader = addr
+			if i == 0 && seen.Leader == "" {
+				seen.Leader = addr
 			}
-			seen.members = append(seen.members, addr)
+			seen.Members = append(seen.Members, addr)
 		}
 	}
-	if seen.leader == "" {
-		return view{}, reply.Malformed("no node has slots")
+	if seen.Leader == "" {
+		return search.View{}, reply.Malformed("no node has slots")
 	}
 	return seen, nil
 }

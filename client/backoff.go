@@ -5,33 +5,22 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/search"
 )
 
 const (
-	// backoffMin and backoffMax bound the pause after a failure, before jitter. An election may
-	// take a few milliseconds only.
-	backoffMin = time.Millisecond
-	backoffMax = 100 * time.Millisecond
-	// searchPauseMax bounds the pause between two questions for the leader for the first
-	// searchEager of a search. Most elections end in that time.
-	searchPauseMax = 8 * time.Millisecond
-	searchEager    = time.Second
-	// memberBackoffMax bounds it for a member that is not needed because others give IDs.
+	// memberBackoffMax bounds the pause after a failure, before jitter, for a member that is not
+	// needed because others give IDs.
 	memberBackoffMax = 2 * time.Second
-	// refusedBackoffMax bounds it for a node that refuses the client, which ends when somebody
-	// changes the credentials here or there.
-	refusedBackoffMax = time.Second
 	// quotaPauseMax bounds the pause that a node asks for because of a quota.
 	quotaPauseMax = 10 * time.Second
 )
 
-// backoff returns the pause after that many failures in a row. It is exponential, with a
-// jitter of up to half.
-func backoff(failures int) time.Duration { return backoffTo(failures, backoffMax) }
+// backoff returns the pause after that many failures in a row.
+func backoff(failures int) time.Duration { return backoffTo(failures, search.PauseMax) }
 
 func backoffTo(failures int, most time.Duration) time.Duration {
-	pause := min(backoffMin<<min(failures, 16), most)
-	return pause/2 + rand.N(pause)
+	return search.Jitter(rand.N[time.Duration]).Pause(failures, most)
 }
 
 // quotaPause returns the pause after that many refusals in a row because of a quota: what the
@@ -39,7 +28,7 @@ func backoffTo(failures int, most time.Duration) time.Duration {
 func quotaPause(refusal *isotone.Error, failures int) time.Duration {
 	pause := min(refusal.RetryAfter, quotaPauseMax)
 	if pause <= 0 {
-		return backoffTo(failures, refusedBackoffMax)
+		return backoffTo(failures, search.RefusedPauseMax)
 	}
 	return pause + rand.N(pause/8+1)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/search"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -52,7 +53,7 @@ type Client struct {
 	pin    atomic.Uint64       // the cluster's ID; 0 until it is known
 	floor  floor
 
-	seen    atomic.Pointer[view]          // the router's state, for other goroutines
+	seen    atomic.Pointer[search.View]   // the router's state, for other goroutines
 	trouble trouble                       // for errors of calls
 	foreign atomic.Pointer[isotone.Error] // set while only nodes of another cluster answer
 }
@@ -78,7 +79,7 @@ func NewWith(ctx context.Context, o Options) (*Client, error) {
 		unled:  make(chan *isotone.Error, 1),
 	}
 	c.pin.Store(uint64(o.Cluster))
-	c.floor.last = o.Floor
+	c.floor.Last = o.Floor
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.stamps = newPool(c, c.opt.stripes(), isotone.RangeCountMax, readyMax,
 		kindDefault, kindQuorum, kindLease, kind64+kindDefault, kind64+kindQuorum, kind64+kindLease)

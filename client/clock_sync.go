@@ -9,6 +9,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/interval"
+	"github.com/isotone/isotone/internal/core/search"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 type syncer struct {
 	k        *Clock
 	work     sync.WaitGroup     // questions
-	sources  map[string]*source // by address, at most membersMax and those that are asked
+	sources  map[string]*source // by address, at most search.MembersMax and those that are asked
 	usual    *source            // the one to ask; nil while none is good
 	estimate interval.Estimate
 	rate     interval.Rate
@@ -150,7 +151,7 @@ func (src *source) patience(period time.Duration) time.Duration {
 
 // follow makes the sources those that the client's router knows.
 func (s *syncer) follow() {
-	members := s.k.c.seen.Load().members
+	members := s.k.c.seen.Load().Members
 	for _, addr := range members {
 		if s.sources[addr] == nil {
 			s.sources[addr] = &source{addr: addr}
@@ -178,8 +179,8 @@ func (s *syncer) search() {
 	}
 	s.searching, s.rounds, s.begun, s.searchDue = true, 0, time.Now(), time.Time{}
 	s.k.c.post(func(r *router) { // the members may have changed, the leader in any case
-		if !r.suspected && r.leader != "" {
-			r.suspectLeader()
+		if !r.search.Suspects() {
+			r.suspect(r.search.Leader())
 		}
 	})
 }
@@ -201,20 +202,20 @@ func (s *syncer) askAll(now time.Time) time.Duration {
 	return pause
 }
 
-// pauseMax bounds the pauses of the search. Most elections end within searchEager.
+// pauseMax bounds the pauses of the search. Most elections end within search.Eager.
 func (s *syncer) pauseMax(now time.Time) time.Duration {
-	if s.searching && now.Sub(s.begun) < searchEager {
-		return searchPauseMax
+	if s.searching && now.Sub(s.begun) < search.Eager {
+		return search.EagerPauseMax
 	}
-	return backoffMax
+	return search.PauseMax
 }
 
 // explore asks a node other than the usual one, and has the router ask the leader for the members.
 func (s *syncer) explore() {
 	s.k.c.post(func(r *router) {
-		if r.leader != "" {
+		if leader := r.search.Leader(); leader != "" {
 			r.forget()
-			r.question(r.leader)
+			r.question(leader)
 		}
 	})
 	if s.searching {
@@ -313,7 +314,7 @@ func (s *syncer) failed(src *source, err error, now time.Time) {
 	case refusal.Code == isotone.CodeQuotaExceeded:
 		pause = quotaPause(refusal, src.failures)
 	case !repeatable(refusal.Code):
-		src.why, pause = refusal, backoffTo(src.failures, refusedBackoffMax)
+		src.why, pause = refusal, backoffTo(src.failures, search.RefusedPauseMax)
 	}
 	src.retry = now.Add(pause)
 	src.failures++

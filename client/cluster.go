@@ -6,9 +6,9 @@ import (
 	"errors"
 	"net"
 	"strings"
-	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/search"
 	"github.com/isotone/isotone/internal/reply"
 )
 
@@ -119,16 +119,6 @@ func (c *Client) report(addr string, err error) {
 	c.post(func(r *router) { r.reported(r.host(addr), err) })
 }
 
-// hostStatus is the outcome of the latest exchange with a host.
-type hostStatus uint8
-
-const (
-	statusUnreachable hostStatus = iota
-	statusOurs                   // or at least not known to be of another cluster
-	statusForeign                // of another cluster
-	statusRefuses                // refuses this client: its credentials or rights
-)
-
 // reported handles the outcome of an exchange with a host. If every reachable host is
 // foreign, calls that time out fail with the error of one of them. If those that matter refuse
 // the client, calls fail at once.
@@ -136,39 +126,27 @@ func (r *router) reported(h *host, err error) {
 	defer r.refuse()
 	var refusal *isotone.Error
 	var refused refusedError
+	outcome := search.Ours
 	switch {
 	case errors.As(err, &refused):
-		h.refused(refused.why)
+		outcome, h.why = search.Refuses, refused.why
 	case err != nil && !errors.As(err, &refusal):
-		h.status = statusUnreachable
+		outcome = search.Unreachable
 	case err != nil && refusal.Code == isotone.CodeWrongCluster:
-		h.status, h.why = statusForeign, refusal
-	default:
-		if h.status == statusUnreachable {
-			h.retry[forStamps] = time.Time{} // the pause after failed dials: it is reached again
-		}
-		h.status, h.refusals, h.askAfter = statusOurs, 0, time.Time{}
+		outcome, h.why = search.Foreign, refusal
 	}
+	r.search.Reported(h.addr, outcome, r.c.now())
 	var why *isotone.Error
 	for _, h := range r.hosts {
-		switch h.status {
-		case statusOurs, statusRefuses:
+		switch r.search.Outcome(h.addr) {
+		case search.Ours, search.Refuses:
 			r.c.foreign.Store(nil)
 			return
-		case statusForeign:
+		case search.Foreign:
 			why = h.why
 		}
 	}
 	r.c.foreign.Store(why)
-}
-
-// refused: the host refuses this client. It is asked less and less often.
-func (h *host) refused(why *isotone.Error) {
-	h.status, h.why = statusRefuses, why
-	if now := time.Now(); !now.Before(h.askAfter) { // count concurrent attempts once
-		h.askAfter = now.Add(backoffTo(h.refusals, refusedBackoffMax))
-		h.refusals++
-	}
 }
 
 // refuse fails the calls that wait for connections which the nodes refuse to this client, and
@@ -185,24 +163,24 @@ func (r *router) refuse() {
 // while none is known and for IDs, every node that answers does. It reports false while that is
 // not known.
 func (r *router) refusal(p *pool) (why *isotone.Error, known bool) {
-	at, addrs := p.index(), r.known()
+	addrs := r.search.Known()
 	switch {
 	case len(r.conns(p)) > 0:
 		return nil, true
 	case p == r.c.ids:
-		addrs = r.idAddrs()
-	case r.leader != "":
-		addrs = []string{r.leader}
+		addrs = r.search.Members()
+	case r.search.Leader() != "":
+		addrs = []string{r.search.Leader()}
 	}
 	known = true
 	for _, addr := range addrs {
-		h := r.hosts[addr]
+		h, outcome := r.hosts[addr], r.search.Outcome(addr)
 		switch {
-		case h == nil || h.status == statusUnreachable && (h.asking || h.dialing[at] > 0):
+		case h == nil || outcome == search.Unreachable && (r.search.Asking(addr) || h.dialing[p.use()] > 0):
 			known = false
-		case h.status == statusOurs || h.status == statusForeign:
+		case outcome == search.Ours || outcome == search.Foreign:
 			return nil, true
-		case h.status == statusRefuses:
+		case outcome == search.Refuses:
 			why = h.why
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/search"
 )
 
 // bufferSize bounds a line of an answer. It holds about four hundred IDs.
@@ -78,9 +79,8 @@ func (cn *conn) send(b *batch) {
 	}
 }
 
-// line notes the client's floor and returns the request to send. The first one on a connection
-// carries the floor: a node that would undercut it was set back, and raises itself, or refuses
-// (I13). An answer shows that its leader is above the floor, as it stays.
+// line notes the client's floor and returns the request to send, with the floor if search.Carried
+// says so.
 func (cn *conn) line(b *batch) []byte {
 	b.floor, b.carries, b.traces = cn.pool.client.floor.now(), false, false
 	line := cn.lineAbove(b)
@@ -93,13 +93,10 @@ func (cn *conn) line(b *batch) []byte {
 
 // lineAbove returns the request without a trace context.
 func (cn *conn) lineAbove(b *batch) []byte {
-	if cn.answered.Load() && b.above == (isotone.Timestamp{}) || cn.plain || b.kind == kindID {
+	if cn.plain || b.kind == kindID {
 		return b.line
 	}
-	floor := b.floor
-	if floor.Before(b.above) {
-		floor = b.above
-	}
+	floor := search.Carried(b.floor, b.above, cn.answered.Load())
 	if floor == (isotone.Timestamp{}) {
 		return b.line
 	}
@@ -253,7 +250,7 @@ func (cn *conn) refused(b *batch, refusal *isotone.Error) bool {
 		return false
 	}
 	if b.kind != kindID {
-		c.post(func(r *router) { r.refused(cn) })
+		c.post(func(r *router) { r.suspect(cn.addr) }) // it cannot serve now
 	}
 	p.dispatch() // on another connection
 	if !cn.pause() {

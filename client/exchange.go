@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/search"
 	"github.com/isotone/isotone/internal/reply"
 )
 
@@ -93,7 +94,7 @@ func (c *Client) toLeaderUnless(ctx context.Context, last isotone.Code, command 
 			return reply.Value{}, c.overdue(ctx, quota) // the end of the call says nothing about the node
 		}
 		c.trouble.note(addr, err)
-		if addr = ""; refusal != nil && refusal.Leader != "" && moves < movesMax {
+		if addr = ""; refusal != nil && refusal.Leader != "" && moves < search.MovesMax {
 			addr, moves = refusal.Leader, moves+1
 			continue
 		}
@@ -142,8 +143,8 @@ func repeatable(code isotone.Code) bool {
 // then every member in turn.
 func (c *Client) nextAddr(failures int) string {
 	seen := c.seen.Load()
-	if seen.leader != "" && failures%(len(seen.members)+1) == 0 {
-		return seen.leader
+	if seen.Leader != "" && failures%(len(seen.Members)+1) == 0 {
+		return seen.Leader
 	}
-	return seen.members[failures%len(seen.members)]
+	return seen.Members[failures%len(seen.Members)]
 }

@@ -4,40 +4,27 @@ import (
 	"sync"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/search"
 )
 
-// A floor is the largest timestamp that the client has received. Timestamps requested later
-// must be larger, in every read mode (I4): whatever a cluster loses or restores, no answer
-// is below the client's own floor (I13).
-//
-// Several requests are under way at once, and an answer need not be larger than what arrived
-// after its request was sent. So each request keeps the floor from when it was sent.
-//
-// The first request on each connection also tells the node the floor: see conn.line.
+// floor is a search.Floor for many goroutines.
 type floor struct {
-	mu   sync.Mutex
-	last isotone.Timestamp
+	mu sync.Mutex
+	search.Floor
 }
 
 // now returns the floor for a request that is about to be sent.
 func (f *floor) now() isotone.Timestamp {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.last
+	return f.Last
 }
 
-// raise raises the floor to last, the end of the answer to a request that was sent at the floor sent. It
-// reports false if first, the beginning, is not above that floor; then no call may use the answer.
+// raise is Raise for an answer.
 func (f *floor) raise(sent, first, last isotone.Timestamp) bool {
-	if first.Compare(sent) <= 0 {
-		return false
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if last.Compare(f.last) > 0 {
-		f.last = last
-	}
-	return true
+	return f.Raise(sent, first, last)
 }
 
 // undercut returns an error if the answer is not above the floor that the call named. Only a

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/search"
 	"github.com/isotone/isotone/internal/reply"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -196,7 +197,7 @@ func (g *Generator) news() <-chan struct{} {
 	return g.changed
 }
 
-// keep renews the lease at every third of its length, or backoffMax after a failure.
+// keep renews the lease at every third of its length, or soon after a failure.
 func (g *Generator) keep() {
 	timer := time.NewTimer(g.opt.Lease / 3)
 	defer timer.Stop()
@@ -214,9 +215,9 @@ func (g *Generator) keep() {
 		switch {
 		case err == nil:
 		case errors.As(err, &refusal) && !repeatable(refusal.Code):
-			next = min(next, refusedBackoffMax)
+			next = min(next, search.RefusedPauseMax)
 		default:
-			next = min(next, backoffMax) // toLeader has paused already
+			next = min(next, search.PauseMax) // toLeader has paused already
 		}
 		timer.Reset(next)
 	}

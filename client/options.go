@@ -9,11 +9,10 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/search"
 )
 
 const (
-	// membersMax bounds the addresses in Options, and those learned from nodes.
-	membersMax = 64
 	// connsMax bounds the connections to the leader.
 	connsMax = 64
 	// queueMax bounds Options.QueueMax.
@@ -91,7 +90,7 @@ type Options struct {
 // everything that is wrong.
 func (o *Options) Validate() error {
 	var faults []string
-	if len(o.Addrs) == 0 || len(o.Addrs) > membersMax {
+	if len(o.Addrs) == 0 || len(o.Addrs) > search.MembersMax {
 		faults = append(faults, "want 1 to 64 addresses")
 	}
 	for _, addr := range o.Addrs {

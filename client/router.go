@@ -3,86 +3,48 @@ package client
 import (
 	"fmt"
 	"maps"
-	"slices"
+	"math/rand/v2"
 	"time"
 
 	"github.com/isotone/isotone"
-)
-
-const (
-	// movesMax is how many nodes in a row may redirect to another one before the client
-	// pauses between them.
-	movesMax = 3
-	// refreshInterval is how often an active client asks the leader for the members while all is
-	// well. If all other members are replaced and the leader dies within this time, the client
-	// knows none that remains.
-	refreshInterval = 10 * time.Second
+	"github.com/isotone/isotone/internal/core/search"
 )
 
 // A router keeps a client connected: it knows the members, finds the leader, opens and
 // closes connections. It is one goroutine that receives events from all others, so it needs
-// no lock. It never waits for a node: questions and dials have their own goroutines, so a
+// no lock. What to do, its search decides. It never waits for a node: questions and dials have their own goroutines, so a
 // dead or slow member does not delay others.
 //
 // It is level-triggered: step compares the state with what it should be.
 type router struct {
-	c     *Client
-	hosts map[string]*host
-	// members are those that the leader reported last, and what others have added since; empty
-	// until then.
-	members []string
-	leader  string // the last known leader
-	// suspected: the leader has failed, refused, or been silent, so the router asks all
-	// members.
-	suspected bool
-	asked     time.Time // when they were last asked
-	askAfter  time.Time
-	rounds    int       // of questions since all was well
-	begun     time.Time // the first of them
-	moves     int       // redirections in a row
-	connects  bool      // connecting to a new leader
-	sent      [poolCount]uint64
+	c      *Client
+	hosts  map[string]*host
+	search *search.Search
+	sent   [search.Uses]uint64
 }
 
 // host is an address.
 type host struct {
-	addr     string
-	status   hostStatus
-	why      *isotone.Error // with statusForeign and statusRefuses
-	asking   bool           // a question is under way
-	inquiry  *inquiry       // for the next one, while the search lasts
-	dialing  [poolCount]int
-	conns    []*conn        // of all pools
-	failures [poolCount]int // failed dials in a row
-	retry    [poolCount]time.Time
-	// leftUntil is how long only the host's own word, and no other's, makes it the leader again
-	// that it was.
-	leftUntil time.Time
-	// refusals counts those of the client in a row; after one the host is asked at askAfter.
-	refusals int
-	askAfter time.Time
+	addr    string
+	why     *isotone.Error // with search.Foreign and search.Refuses
+	inquiry *inquiry       // for the next question, while the search lasts
+	dialing [search.Uses]int
+	conns   []*conn // of all pools
 }
 
-// Indices of the pools in arrays.
-const (
-	forStamps = iota
-	forDirect
-	forIDs
-	poolCount
-)
-
-func (p *pool) index() int {
+// use returns what the pool is for.
+func (p *pool) use() search.Use {
 	switch p {
 	case p.client.ids:
-		return forIDs
+		return search.IDs
 	case p.client.direct:
-		return forDirect
+		return search.Direct
 	}
-	return forStamps
+	return search.Stamps
 }
 
 func newRouter(c *Client) *router {
-	return &router{c: c, hosts: map[string]*host{}, suspected: true}
+	return &router{c: c, hosts: map[string]*host{}, search: search.New(c.opt.Addrs, rand.N[time.Duration])}
 }
 
 func (r *router) run() {
@@ -98,8 +60,7 @@ func (r *router) run() {
 		case <-r.c.woken:
 		case <-timer.C:
 		}
-		now := time.Now()
-		if wait := r.step(now); wait > 0 {
+		if wait := r.step(r.c.now()); wait > 0 {
 			timer.Reset(wait)
 		} else {
 			timer.Stop()
@@ -108,27 +69,32 @@ func (r *router) run() {
 }
 
 // step does what is due. It returns the wait until the next step; 0 means until an event.
-func (r *router) step(now time.Time) time.Duration {
-	next := r.watch(r.c.stamps, r.suspect)
-	next = sooner(next, r.watch(r.c.direct, r.suspect))
+func (r *router) step(now time.Duration) time.Duration {
+	next := r.watch(r.c.stamps, r.silent)
+	next = sooner(next, r.watch(r.c.direct, r.silent))
 	next = sooner(next, r.watch(r.c.ids, func(cn *conn, _ time.Duration) { r.giveUp(cn) }))
+	leader := r.search.Leader()
+	addrs, wait := r.search.Ask(now)
 	switch {
-	case r.suspected:
-		next = sooner(next, r.ask(now))
-	case next > 0 && now.Sub(r.asked) > refreshInterval && r.leader != "":
-		r.asked = now
+	case len(addrs) > 0:
 		r.forget()
-		r.question(r.leader)
+		for _, addr := range addrs {
+			r.ask(addr)
+		}
+	case next > 0 && r.search.Refresh(now):
+		r.forget()
+		r.question(leader)
 	}
-	if !r.suspected {
+	next = sooner(next, wait)
+	if !r.search.Suspects() {
 		r.hangUp()
 	}
-	if r.leader != "" {
-		next = sooner(next, r.connect(now, r.c.stamps, r.leader, r.c.opt.Conns))
-		next = sooner(next, r.connect(now, r.c.direct, r.leader, 1))
+	if leader != "" {
+		next = sooner(next, r.connect(now, r.c.stamps, leader, r.c.opt.Conns))
+		next = sooner(next, r.connect(now, r.c.direct, leader, 1))
 	}
 	if r.c.idsOn.Load() {
-		for _, addr := range r.idAddrs() {
+		for _, addr := range r.search.Members() {
 			next = sooner(next, r.connect(now, r.c.ids, addr, 1))
 		}
 	}
@@ -150,7 +116,7 @@ func (r *router) watch(p *pool, silent func(*conn, time.Duration)) time.Duration
 		return 0
 	}
 	sent, timeout := p.activity()
-	last := &r.sent[p.index()]
+	last := &r.sent[p.use()]
 	busy := sent != *last
 	*last = sent
 	now := r.c.now()
@@ -177,40 +143,24 @@ func (r *router) watch(p *pool, silent func(*conn, time.Duration)) time.Duration
 	return 0
 }
 
-func (r *router) suspect(cn *conn, timeout time.Duration) {
-	if cn.addr == r.leader {
+// silent: the answer to a request on the connection is late.
+func (r *router) silent(cn *conn, timeout time.Duration) {
+	if cn.addr == r.search.Leader() {
 		r.c.trouble.note(cn.addr, fmt.Errorf("silent for %v", timeout.Round(time.Millisecond)))
-		r.suspectLeader()
+		r.suspect(cn.addr)
 	}
 }
 
-func (r *router) suspectLeader() {
-	r.suspected = true
-	r.c.stamps.suspected.Store(true)
-}
-
-// known returns all addresses that may be those of nodes.
-func (r *router) known() []string {
-	list := slices.Concat(r.members, r.c.opt.Addrs)
-	if r.leader != "" {
-		list = append(list, r.leader)
+// suspect: the node has failed, refused, or been silent.
+func (r *router) suspect(addr string) {
+	if r.search.Suspect(addr) {
+		r.c.stamps.suspected.Store(true)
 	}
-	slices.Sort(list)
-	return slices.Compact(list)
-}
-
-// idAddrs returns the addresses to ask for IDs: the members, or all known addresses while
-// the members are unknown.
-func (r *router) idAddrs() []string {
-	if len(r.members) > 0 {
-		return r.members
-	}
-	return r.known()
 }
 
 // publish makes the state visible to other goroutines.
 func (r *router) publish() {
-	r.c.seen.Store(&view{leader: r.leader, members: r.known()})
+	r.c.seen.Store(&search.View{Leader: r.search.Leader(), Members: r.search.Known()})
 }
 
 func (r *router) host(addr string) *host {
@@ -224,9 +174,10 @@ func (r *router) host(addr string) *host {
 
 // forget removes unused addresses, so that they do not accumulate.
 func (r *router) forget() {
-	known := r.known()
+	used := func(h *host) bool { return h != nil && (h.dialing != [search.Uses]int{} || len(h.conns) > 0) }
+	r.search.Forget(func(addr string) bool { return used(r.hosts[addr]) })
 	maps.DeleteFunc(r.hosts, func(addr string, h *host) bool {
-		unused := !h.asking && h.dialing == [poolCount]int{} && len(h.conns) == 0 && !slices.Contains(known, addr)
+		unused := !used(h) && !r.search.Has(addr)
 		if unused {
 			h.inquiry.close()
 		}
@@ -234,23 +185,17 @@ func (r *router) forget() {
 	})
 }
 
-// follow makes addr the leader.
-func (r *router) follow(addr string) {
-	if addr == r.leader {
-		return
-	}
-	if r.leader != "" && r.suspected {
-		r.host(r.leader).leftUntil = time.Now().Add(backoffMax)
-	}
-	r.leader, r.connects = addr, true
+// followed: there is another leader.
+func (r *router) followed() {
 	r.publish()
+	leader := r.search.Leader()
 	for _, cn := range r.conns(r.c.stamps) {
-		if cn.addr != addr {
+		if cn.addr != leader {
 			_ = cn.netConn.Close() // its request is queued again
 		}
 	}
 	for _, cn := range r.conns(r.c.direct) {
-		if cn.addr != addr {
+		if cn.addr != leader {
 			_ = cn.netConn.Close()
 			if r.c.direct.remove(cn) { // otherwise the call that uses it notices
 				r.connEnded(cn, nil)
@@ -261,33 +206,16 @@ func (r *router) follow(addr string) {
 
 // moved: the node at the end of the connection redirects to another leader.
 func (r *router) moved(cn *conn, leader string) {
-	if cn.addr != r.leader {
+	if !r.search.Moved(cn.addr, leader, r.c.now()) {
 		_ = cn.netConn.Close()
 		return
 	}
-	var retry time.Time // at once: the node knows that it does not lead
-	if r.moves++; r.moves > movesMax {
-		retry = time.Now().Add(backoff(r.moves - movesMax))
-	}
-	h := r.host(leader)
-	h.retry[forStamps], h.leftUntil = retry, time.Time{}
 	r.c.stamps.suspected.Store(true)
-	r.follow(leader)
-}
-
-// refused: the node at the end of the connection cannot serve now.
-func (r *router) refused(cn *conn) {
-	if cn.addr == r.leader {
-		r.suspectLeader()
-	}
+	r.followed()
 }
 
 // recovered: the first request after a suspicion was answered.
 func (r *router) recovered(cn *conn) {
 	r.c.trouble.clear()
-	if cn.addr == r.leader {
-		r.suspected, r.rounds, r.moves = false, 0, 0
-		r.askAfter = r.asked.Add(backoffMin) // the next search begins without the pause of this one
-		r.host(cn.addr).failures[forStamps] = 0
-	}
+	r.search.Recovered(cn.addr)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isotone/isotone/internal/core/search"
 	"github.com/isotone/isotone/internal/reply"
 )
 
@@ -49,8 +50,8 @@ func (r *router) giveUp(cn *conn) {
 
 // connect dials until there are want connections to an address. It returns how long to wait
 // before the next attempt.
-func (r *router) connect(now time.Time, p *pool, addr string, want int) time.Duration {
-	h, at := r.host(addr), p.index()
+func (r *router) connect(now time.Duration, p *pool, addr string, want int) time.Duration {
+	h, at := r.host(addr), p.use()
 	have := h.dialing[at]
 	for _, cn := range h.conns {
 		if cn.pool == p {
@@ -60,7 +61,7 @@ func (r *router) connect(now time.Time, p *pool, addr string, want int) time.Dur
 	if have >= want {
 		return 0
 	}
-	if wait := h.retry[at].Sub(now); wait > 0 {
+	if wait := r.search.DialWait(addr, at, now); wait > 0 {
 		return wait
 	}
 	for range want - have {
@@ -102,20 +103,18 @@ func (c *Client) dial(p *pool, addr string) {
 
 // dialed handles a new connection, or the error of the attempt.
 func (r *router) dialed(p *pool, addr string, conn net.Conn, read *bufio.Reader, err error) {
-	h, at := r.host(addr), p.index()
+	h, at := r.host(addr), p.use()
 	h.dialing[at]--
 	if r.reported(h, err); err != nil {
-		r.failed(h, at, r.pauseMax(time.Now()))
+		r.failed(addr, at, r.search.DialPauseMax(r.c.now()))
 		return
 	}
-	if p != r.c.ids && addr != r.leader || p == r.c.ids && !slices.Contains(r.idAddrs(), addr) {
+	if p != r.c.ids && addr != r.search.Leader() || p == r.c.ids && !slices.Contains(r.search.Members(), addr) {
 		_ = conn.Close()
 		return
 	}
-	if at == forIDs && h.failures[at] > 0 {
-		h.failures[at]-- // not 0: a node that repeatedly connects and falls silent is tried less often
-	}
-	isNews := p == r.c.stamps && r.connects
+	r.search.Dialed(addr, at)
+	isNews := p == r.c.stamps && r.search.Connecting()
 	if r.attach(p, addr, conn, read); isNews {
 		r.question(addr) // it may have other members than the leader before it
 	}
@@ -141,11 +140,9 @@ func (r *router) attach(p *pool, addr string, conn net.Conn, read *bufio.Reader)
 
 // connected: there is a connection to the leader.
 func (r *router) connected(addr string) {
-	r.suspected = false
-	if !r.connects {
+	if !r.search.Connected() {
 		return
 	}
-	r.connects = false
 	if r.c.opt.Hooks.Leader != nil {
 		r.c.opt.Hooks.Leader(addr)
 	}
@@ -158,41 +155,32 @@ func (r *router) connected(addr string) {
 
 // failed: the address cannot be reached, or its connections are unusable. The pause before the
 // next attempt is most, or longer where it is not urgent.
-func (r *router) failed(h *host, at int, most time.Duration) {
+func (r *router) failed(addr string, at search.Use, most time.Duration) {
 	switch {
-	case h.status == statusRefuses:
-		most = refusedBackoffMax
-	case at != forIDs:
+	case at != search.IDs, r.search.Outcome(addr) == search.Refuses:
 	case len(r.conns(r.c.ids)) > 0:
 		most = memberBackoffMax
-	case r.leader != "":
-		r.question(r.leader) // there may be new members
+	case r.search.Leader() != "":
+		r.question(r.search.Leader()) // there may be new members
 	}
-	if now := time.Now(); !now.Before(h.retry[at]) { // count concurrent attempts once
-		h.retry[at] = now.Add(backoffTo(h.failures[at], most))
-		h.failures[at]++
-	}
-	if at == forStamps && h.addr == r.leader {
-		r.suspectLeader()
+	if r.search.Failed(addr, at, most, r.c.now()) {
+		r.c.stamps.suspected.Store(true)
 	}
 }
 
 // connEnded is the last event of a connection.
 func (r *router) connEnded(cn *conn, err error) {
-	h, at := r.host(cn.addr), cn.pool.index()
+	h, at := r.host(cn.addr), cn.pool.use()
 	h.conns = slices.DeleteFunc(h.conns, func(other *conn) bool { return other == cn })
 	// A connection that never answered counts as a failed dial. Otherwise a node that
 	// hangs up at once would be dialed without pause.
 	switch {
-	case at == forIDs && errors.Is(err, net.ErrClosed), !cn.answered.Load():
-		r.failed(h, at, backoffMax)
-	case at != forIDs && cn.addr == r.leader:
-		r.suspectLeader()
+	case at == search.IDs && errors.Is(err, net.ErrClosed), !cn.answered.Load():
+		r.failed(cn.addr, at, search.PauseMax)
+	case at != search.IDs:
+		r.suspect(cn.addr)
 	}
-	if at == forIDs && len(r.conns(r.c.ids)) == 0 {
-		for _, h := range r.hosts { // now every member is needed
-			h.failures[forIDs] = min(h.failures[forIDs], 1)
-			h.retry[forIDs] = time.Now().Add(backoff(h.failures[forIDs]))
-		}
+	if at == search.IDs && len(r.conns(r.c.ids)) == 0 {
+		r.search.Hurry(at, r.c.now()) // now every member is needed
 	}
 }

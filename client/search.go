@@ -9,16 +9,13 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/core/search"
 	"github.com/isotone/isotone/internal/reply"
 )
 
-// This file finds the leader.
-//
-// A search begins when the leader has failed, refused or been silent. It asks all members at
-// once, each in a goroutine of its own, so that one that hangs delays none of the others, and
-// again after pauses from backoffMin on. There is one search for all calls, however many wait. A
-// node that says that it leads is followed at once; one that names another leader may not have
-// noticed yet that this leader is down: see accepts.
+// This file asks nodes for the leader, when and as internal/core/search says: each in a goroutine of
+// its own, so that one that hangs delays none of the others. There is one search for all calls,
+// however many wait.
 
 // inquiry is a connection for questions. It is kept for the next question of the same search, so
 // that a search costs the nodes a command and not a connection each time. If the node leads, it
@@ -44,40 +41,20 @@ func (r *router) hangUp() {
 	}
 }
 
-// ask asks all members for the leader, unless the pause since the last time is not over.
-func (r *router) ask(now time.Time) time.Duration {
-	if wait := r.askAfter.Sub(now); wait > 0 {
-		return wait
-	}
-	if r.rounds == 0 {
-		r.begun = now
-	}
-	r.forget()
-	for _, addr := range r.known() {
-		r.question(addr)
-	}
-	pause := backoffTo(r.rounds, r.pauseMax(now))
-	r.rounds++
-	r.asked, r.askAfter = now, now.Add(pause)
-	return pause
-}
-
-// pauseMax bounds the pauses of the search.
-func (r *router) pauseMax(now time.Time) time.Duration {
-	if r.suspected && now.Sub(r.begun) < searchEager {
-		return searchPauseMax
-	}
-	return backoffMax
-}
-
 // question asks one node for the leader and the members, unless it is asked already, or has just
 // refused this client.
 func (r *router) question(addr string) {
-	if h := r.host(addr); !h.asking && !time.Now().Before(h.askAfter) {
-		kept := h.inquiry
-		h.asking, h.inquiry = true, nil
-		r.c.work.Go(func() { r.c.askView(addr, kept) })
+	if r.search.Question(addr, r.c.now()) {
+		r.ask(addr)
 	}
+}
+
+// ask asks a node, whatever is known of it.
+func (r *router) ask(addr string) {
+	h := r.host(addr)
+	kept := h.inquiry
+	h.inquiry = nil
+	r.c.work.Go(func() { r.c.askView(addr, kept) })
 }
 
 // askView asks a node for the leader and the members, and posts the answer to the router.
@@ -85,7 +62,7 @@ func (c *Client) askView(addr string, kept *inquiry) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.opt.DialTimeout)
 	defer cancel()
 	v, q, err := c.inquire(ctx, addr, kept)
-	var seen view
+	var seen search.View
 	if err == nil {
 		seen, err = viewOf(v, addr)
 	}
@@ -143,13 +120,13 @@ func (q *inquiry) exchange(ctx context.Context, c *Client, begin time.Duration, 
 }
 
 // answered handles a node's answer to askView. q is nil if there is no usable connection.
-func (r *router) answered(addr string, seen view, q *inquiry, err error) {
+func (r *router) answered(addr string, seen search.View, q *inquiry, err error) {
 	h := r.host(addr)
-	h.asking = false
+	r.search.Answered(addr)
 	if r.reported(h, err); err == nil {
-		q = r.heard(addr, &seen, q)
+		q = r.heard(addr, seen, q)
 	}
-	if q != nil && r.suspected {
+	if q != nil && r.search.Suspects() {
 		h.inquiry = q // else step closes it
 	} else {
 		q.close()
@@ -158,21 +135,21 @@ func (r *router) answered(addr string, seen view, q *inquiry, err error) {
 
 // heard takes in what a node says about the cluster. It returns the inquiry, unless its connection
 // has become one for timestamps.
-func (r *router) heard(addr string, seen *view, q *inquiry) *inquiry {
-	r.learn(addr, seen)
+func (r *router) heard(addr string, seen search.View, q *inquiry) *inquiry {
+	verdict := r.search.Heard(addr, seen, r.c.now())
 	r.publish()
 	for _, cn := range r.conns(r.c.ids) {
-		if !slices.Contains(r.members, cn.addr) {
+		if !slices.Contains(r.search.Members(), cn.addr) {
 			_ = cn.netConn.Close()
 		}
 	}
-	switch {
-	case seen.leader == r.leader:
+	switch verdict {
+	case search.Confirmed:
 		r.confirmed(addr)
-	case r.suspected && r.accepts(addr, seen.leader, time.Now()):
-		r.follow(seen.leader)
+	case search.Followed:
+		r.followed()
 	}
-	if addr == seen.leader && addr == r.leader && q != nil && r.suspected && r.adopt(addr, q) {
+	if addr == seen.Leader && addr == r.search.Leader() && q != nil && r.search.Suspects() && r.adopt(addr, q) {
 		return nil
 	}
 	return q
@@ -182,13 +159,13 @@ func (r *router) heard(addr string, seen *view, q *inquiry) *inquiry {
 // connections have just failed. So the first request does not wait for a new connection.
 func (r *router) adopt(addr string, q *inquiry) bool {
 	h := r.host(addr)
-	have := h.dialing[forStamps]
+	have := h.dialing[search.Stamps]
 	for _, cn := range h.conns {
 		if cn.pool == r.c.stamps {
 			have++
 		}
 	}
-	if have >= r.c.opt.Conns || time.Now().Before(h.retry[forStamps]) {
+	if have >= r.c.opt.Conns || r.search.DialWait(addr, search.Stamps, r.c.now()) > 0 {
 		return false
 	}
 	r.c.stamps.measured(q.took)
@@ -196,46 +173,12 @@ func (r *router) adopt(addr string, q *inquiry) bool {
 	return true
 }
 
-// learn takes in the members that a node has reported. Those of a leader are all there are. Other
-// nodes may have been removed without knowing it, or have joined just now: what they report adds
-// to the list, and the next report of the leader ends that.
-func (r *router) learn(addr string, seen *view) {
-	list := seen.members
-	if addr != seen.leader {
-		list = slices.Concat(r.members, seen.members)
-		slices.Sort(list)
-		list = slices.Compact(list)
-	}
-	if len(list) > membersMax {
-		list = seen.members
-	}
-	r.members = list
-}
-
-// accepts reports whether to follow a node that names a leader other than the suspected
-// one. A node that names itself is at least alive. Others may not have noticed yet that
-// their leader is down, so their answers count neither against a leader that the client is
-// still connecting to, nor for one that has failed.
-func (r *router) accepts(addr, leader string, now time.Time) bool {
-	if r.leader == "" || addr == leader {
-		return true
-	}
-	connecting := r.connects && !now.Before(r.host(r.leader).retry[forStamps])
-	h := r.host(leader)
-	return !connecting && !now.Before(h.retry[forStamps]) && !now.Before(h.leftUntil)
-}
-
-// confirmed: addr names the leader that is already known. Others than that leader itself may not
-// have noticed yet that it is down, so only its own word ends the search; its silent connections
-// are broken then. It is suspected again as soon as it is silent or refuses.
-func (r *router) confirmed(addr string) {
-	if addr != r.leader {
-		return
-	}
+// confirmed: the leader says that it leads. Its silent connections are broken then.
+func (r *router) confirmed(leader string) {
 	_, timeout := r.c.stamps.activity()
 	limit := max(giveUpFactor*timeout, giveUpMin)
 	conns := 0
-	for _, cn := range r.host(r.leader).conns {
+	for _, cn := range r.host(leader).conns {
 		if cn.pool == r.c.ids {
 			continue
 		}
@@ -245,6 +188,6 @@ func (r *router) confirmed(addr string) {
 		}
 	}
 	if conns > 0 {
-		r.suspected = false
+		r.search.Confirm()
 	}
 }

@@ -2,7 +2,7 @@
 // they would notice them. In a normal build [On] is constant false and the compiler drops
 // every bug. With the build tag "mutants" one bug can be switched on.
 //
-// internal/core/oracle, replica and sim ask On at the place of each bug, or in a file
+// internal/core/oracle, replica, sim and others ask On at the place of each bug, or in a file
 // mutant.go if a bug takes more than a condition. Only tests switch.
 package mutant
 
@@ -154,6 +154,18 @@ const (
 	KeepAddress      // liveness: the address of a member stays on record though its settings have changed
 	RecordLocal      // liveness: an address that only its own machine can dial goes on record
 
+	// What clients do. (ReturnToFailed and MoveUnpaced only cost time: tests in internal/core/search show it.)
+
+	IgnoreMoved     // liveness: a client does not follow a redirection
+	NeverSuspect    // liveness: it goes on with a leader that has failed or refuses
+	ForgetMembers   // liveness: it knows the nodes only that it was given
+	NeverRefresh    // liveness: it asks for the members only when it searches
+	ConfirmByOthers // liveness: a node that has not noticed that the leader is down ends the search
+	ReturnToFailed  // liveness: the word of such a node brings the client back to a leader that has just failed
+	MoveUnpaced     // liveness: nodes that name each other are asked without a pause
+	CarryNoFloor    // I13: the first request on a connection carries no floor
+	KeepNoFloor     // I4: a client takes an answer that is below what it has received
+
 	// Each of the following lacks one rule that refuses something. All of them are directed.
 
 	UnrefusedBeforeOpen     // liveness: a leader changes the membership before it has applied an entry of its own term
@@ -209,6 +221,7 @@ var names = [count]string{
 	"clock-from-wall", "clock-from-own-estimate", "jump-in-term", "coarse-epoch", "oracle-by-wall", "limit-from-answer", "limit-unconfirmed", "limit-over-ceiling", "tell-unsaid", "no-wait", "wait-without-rate", "reelected-skips-wait", "oracle-does-not-wait", "report-own-only", "report-not-as-leader", "report-forgets", "release-early", "release-and-tell", "tell-after-giving-up", "from-receive", "early-from-send", "half-rtt", "no-growth", "no-uncertainty", "answer-of-another", "merge-terms", "limit-of-newer", "ignore-limit", "leader-ignores-limit", "limit-by-earliest", "stale-relay", "clock-before-call", "clock-stops-in-suspend", "clock-before-estimate", "no-commit-wait", "wait-on-latest", "stamp-earliest", "generator-forgets", "ahead-of-clock-64", "behind-clock-64",
 	"drop-promise", "save-unsynced", "retry-failed-sync", "names-unsynced", "spare-before-names", "go-on-in-tail", "accept-bad-checksum", "damage-is-tail",
 	"dial-recorded-only", "keep-address", "record-local",
+	"ignore-moved", "never-suspect", "forget-members", "never-refresh", "confirm-by-others", "return-to-failed", "move-unpaced", "carry-no-floor", "keep-no-floor",
 	"unrefused-before-open", "unrefused-second", "unrefused-in-joint", "unrefused-kind", "unrefused-zero",
 	"unrefused-member", "unrefused-removed", "unrefused-generation", "unrefused-level", "unrefused-members-max",
 	"unrefused-removed-max", "unrefused-address", "unrefused-stranger", "unrefused-last-generation",
@@ -243,6 +256,9 @@ func (m Mutant) IsDirected() bool {
 	}
 	return m >= UnrefusedBeforeOpen
 }
+
+// IsOfClient reports whether it is a client that has the bug. Tests in internal/core/search notice it.
+func (m Mutant) IsOfClient() bool { return IgnoreMoved <= m && m <= KeepNoFloor }
 
 // All returns every bug.
 func All() []Mutant {
