@@ -20,6 +20,8 @@ type batch struct {
 	ids   []snowflake.ID    // or the IDs
 	err   error
 
+	full uint64 // calls when it was sealed because it was full; guarded by pool.mu
+
 	floor isotone.Timestamp // of the client, when the request was sent
 	above isotone.Timestamp // of the only call; see Reader.Above
 	// carries says that the request was sent with a floor, traces that it was with a trace context.

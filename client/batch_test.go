@@ -230,15 +230,20 @@ func TestBatch_TooManyCallsAreRefused(t *testing.T) {
 	wg.Wait()
 }
 
-// TestBatch_ManyHugeCallsAreRefused: full batches are bounded as well.
-func TestBatch_ManyHugeCallsAreRefused(t *testing.T) {
+// TestBatch_HugeCallsCountAsCalls: each fills a batch, and as many calls may wait as small ones.
+func TestBatch_HugeCallsCountAsCalls(t *testing.T) {
+	const most = 40
 	f := startCluster(t, 1)
-	c := f.dial(client.Options{Conns: 1})
+	c := f.dial(client.Options{Conns: 1, QueueMax: most})
 	ctx, cancel := context.WithCancel(within(t, 10*time.Second))
 	defer cancel()
 	_, wg := occupy(ctx, t, f, c, 1)
-	for i := range client.ReadyMax + 1 {
-		wg.Go(func() { _, _ = c.Timestamps(ctx, isotone.RangeCountMax) })
+	for i := range most + 1 { // one more has the open batch
+		wg.Go(func() {
+			if _, err := c.Timestamps(ctx, isotone.RangeCountMax); errors.Is(err, isotone.ErrOverloaded) {
+				t.Errorf("call %d: %v", i, err)
+			}
+		})
 		eventually(t, "it waits", func() bool { return client.Waiting(c) == uint64(i+1) })
 	}
 	if _, err := one(ctx, c); !errors.Is(err, isotone.ErrOverloaded) {

@@ -81,10 +81,10 @@ func NewWith(ctx context.Context, o Options) (*Client, error) {
 	c.pin.Store(uint64(o.Cluster))
 	c.floor.Last = o.Floor
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.stamps = newPool(c, c.opt.stripes(), isotone.RangeCountMax, readyMax,
+	c.stamps = newPool(c, c.opt.stripes(), isotone.RangeCountMax,
 		kindDefault, kindQuorum, kindLease, kind64+kindDefault, kind64+kindQuorum, kind64+kindLease)
-	c.direct = newPool(c, 1, 0, 0)
-	c.ids = newPool(c, 1, idBatchMax, 1+c.opt.QueueMax/idBatchMax, kindID)
+	c.direct = newPool(c, 1, 0)
+	c.ids = newPool(c, 1, idBatchMax, kindID)
 	k := newRouter(c)
 	k.publish()
 	c.work.Go(k.run)

@@ -11,9 +11,6 @@ import (
 	"github.com/isotone/isotone/internal/reply"
 )
 
-// ReadyMax is how many full batches may wait.
-const ReadyMax = readyMax
-
 // AloneMax is how many calls with floors of their own may wait.
 const AloneMax = aloneMax
 

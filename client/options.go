@@ -45,7 +45,8 @@ type Options struct {
 	// way at once; 0 means ConnsDefault, at most 64. There is one more connection for
 	// direct calls and, after the first request for IDs, one to each member.
 	Conns int
-	// QueueMax bounds the calls that wait to be sent, for each read mode and for IDs.
+	// QueueMax bounds the calls that wait to be sent, for each read mode and for IDs, and once more
+	// those whose requests are full.
 	// Further calls fail with isotone.ErrOverloaded. 0 means QueueMaxDefault, at most
 	// 4194304.
 	QueueMax int

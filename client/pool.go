@@ -28,8 +28,6 @@ type pool struct {
 	// indices holds stripe indices, one for each processor; assigned counts them.
 	indices  sync.Pool
 	assigned atomic.Uint32
-	// waitingMax bounds the full batches in ready.
-	waitingMax int
 
 	nfree atomic.Int32 // len(free), readable without mu
 	// recent is how many calls the latest batch had. More than one suggests that others
@@ -47,6 +45,7 @@ type pool struct {
 	mu     sync.Mutex
 	free   []*conn
 	ready  []*batch // sealed: to be sent again, or full
+	full   uint64   // calls that were in the full batches among ready when they were sealed
 	alone  []*batch // of calls with a floor of their own
 	turn   int      // index in queues of the next to take from, or len(queues) for alone
 	sent   uint64   // requests
@@ -54,13 +53,10 @@ type pool struct {
 	closed bool
 }
 
-// readyMax bounds the full batches of timestamps that wait, of about 2^32 timestamps each.
-const readyMax = 16
-
 // newPool returns a pool whose batches have at most countMax numbers. Up to stripes batches
 // of each kind are open at once.
-func newPool(c *Client, stripes int, countMax uint64, waitingMax int, kinds ...kind) *pool {
-	p := &pool{client: c, stripes: stripes, waitingMax: waitingMax}
+func newPool(c *Client, stripes int, countMax uint64, kinds ...kind) *pool {
+	p := &pool{client: c, stripes: stripes}
 	for _, k := range kinds {
 		if k.is64() {
 			countMax = isotone.Range64CountMax
@@ -229,7 +225,7 @@ func (p *pool) refuse(why *isotone.Error) {
 func (p *pool) fail(err error) {
 	p.mu.Lock()
 	failed := append(p.ready, p.alone...)
-	p.ready, p.alone = nil, nil
+	p.ready, p.full, p.alone = nil, 0, nil
 	for i := range p.queues {
 		if b := p.queues[i].seal(); b != nil {
 			failed = append(failed, b)
@@ -357,7 +353,8 @@ func (p *pool) take() (*conn, *batch) {
 func (p *pool) next() *batch {
 	for len(p.ready) > 0 {
 		b := p.ready[0]
-		p.ready = slices.Delete(p.ready, 0, 1)
+		p.ready[0], p.ready = nil, p.ready[1:]
+		p.full, b.full = p.full-b.full, 0
 		if b.calls() > 0 { // otherwise all its calls have left
 			return b
 		}
@@ -387,17 +384,19 @@ func (p *pool) nextAlone() *batch {
 }
 
 // rotate seals b, which is full, so that a call can join the next batch. It reports false if
-// too many full batches wait.
+// too many calls wait in full batches. One call may fill a batch.
 func (p *pool) rotate(q *queue, b *batch, count uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || q.open.Load() != b || b.count()+count <= q.countMax {
 		return true // b is no longer the open batch, or has room again
 	}
-	if len(p.ready) >= p.waitingMax {
+	if p.full >= uint64(p.client.opt.QueueMax) {
 		return false
 	}
 	if b := q.seal(); b != nil {
+		b.full = b.calls()
+		p.full += b.full
 		p.ready = append(p.ready, b)
 	}
 	return true
@@ -485,7 +484,7 @@ func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true
 	failed := append(p.ready, p.alone...)
-	p.ready, p.alone, p.free = nil, nil, nil
+	p.ready, p.full, p.alone, p.free = nil, 0, nil, nil
 	p.nfree.Store(0)
 	for i := range p.queues {
 		failed = append(failed, p.queues[i].end(ErrClosed))

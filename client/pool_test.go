@@ -8,8 +8,8 @@ import (
 )
 
 // crowded returns a pool of two stripes that sends nothing.
-func crowded(queueMax, waitingMax int) *pool {
-	return newPool(&Client{opt: Options{QueueMax: queueMax, Conns: 2}}, 2, isotone.RangeCountMax, waitingMax, kindDefault)
+func crowded(queueMax int) *pool {
+	return newPool(&Client{opt: Options{QueueMax: queueMax, Conns: 2}}, 2, isotone.RangeCountMax, kindDefault)
 }
 
 // squeezed makes a call that tries the first stripe, as it is, before the others.
@@ -26,7 +26,7 @@ func squeezed(p *pool, count uint64) error {
 // TestPool_FindsRoomInOtherStripes: a call is refused only if it fits in none.
 func TestPool_FindsRoomInOtherStripes(t *testing.T) {
 	// The other stripe has no numbers left, and has to be rotated.
-	p := crowded(5, 1)
+	p := crowded(5)
 	p.queues[1].join(isotone.RangeCountMax)
 	for i := range 4 {
 		if err := squeezed(p, 1); err != nil {
@@ -34,8 +34,8 @@ func TestPool_FindsRoomInOtherStripes(t *testing.T) {
 		}
 	}
 	// The first stripe has no numbers left and cannot be rotated; the other is empty.
-	p = crowded(100, 1)
-	for i := range 3 {
+	p = crowded(2)
+	for i := range 4 {
 		if err := squeezed(p, isotone.RangeCountMax); err != nil {
 			t.Errorf("huge call %d: %v", i, err)
 		}
@@ -44,7 +44,7 @@ func TestPool_FindsRoomInOtherStripes(t *testing.T) {
 		t.Errorf("one too many: %v", err)
 	}
 	// After the end of one stripe, all refuse calls.
-	p = crowded(2, 1)
+	p = crowded(2)
 	p.queues[1].join(1)
 	p.queues[0].end(ErrClosed)
 	if err := squeezed(p, 1); !errors.Is(err, ErrClosed) {

@@ -84,6 +84,8 @@ type Upstream struct {
 	settled []*bundle         // for use as answered
 	spare   []*bundle
 	under   int           // bundles under way
+	above   int           // those of them with a floor
+	doubted bool          // one with a floor was not answered in time, which may be due to the floor
 	probed  time.Duration // the latest probe
 	told    telling
 
@@ -217,8 +219,8 @@ func (u *Upstream) Turn(now time.Duration) {
 	}
 	u.taken, u.settled = in[:0], out[:0]
 	u.send()
-	if u.failing.Load() != nil && u.under == 0 && now-u.probed >= probeEvery {
-		u.probed = now
+	if (u.failing.Load() != nil && u.under == 0 || u.doubted && u.under < u.cfg.BundlesMax) && now-u.probed >= probeEvery {
+		u.probed, u.doubted = now, false
 		u.begin(u.newBundle(isotone.ReadDefault, false))
 	}
 }
@@ -236,16 +238,20 @@ func (u *Upstream) admit(b *front.Batch) {
 	}
 }
 
-// send makes bundles of what waits, as far as they may be under way.
+// send makes bundles of what waits, as far as they may be under way. Those with floors take at most half
+// of the places, because the cluster may hold them until its clock has passed the floor.
 func (u *Upstream) send() {
-	for u.under < u.cfg.BundlesMax && len(u.pending)+len(u.floored) > 0 {
+	for u.under < u.cfg.BundlesMax {
+		mayFloor := len(u.floored) > 0 && u.above < max(u.cfg.BundlesMax/2, 1)
+		if !mayFloor && len(u.pending) == 0 {
+			return
+		}
 		u.turn = !u.turn
-		switch {
-		case len(u.floored) > 0 && (u.turn || len(u.pending) == 0):
+		if mayFloor && (u.turn || len(u.pending) == 0) {
 			b := u.floored[0]
 			u.floored = slices.Delete(u.floored, 0, 1)
 			u.begin(u.bundleOf(b))
-		default:
+		} else {
 			u.begin(u.bundlePending())
 		}
 	}
@@ -291,6 +297,9 @@ func sum(counts []uint64) (n uint64) {
 	return n
 }
 
+// isAbove reports whether the bundle has a floor.
+func (b *bundle) isAbove() bool { return b.floor != (isotone.Timestamp{}) }
+
 // countMax returns how many timestamps one request gives.
 func (b *bundle) countMax() uint64 {
 	if b.u64 {
@@ -311,6 +320,9 @@ func (u *Upstream) newBundle(mode isotone.ReadMode, u64 bool) *bundle {
 // begin sends b on its way.
 func (u *Upstream) begin(b *bundle) {
 	u.under++
+	if b.isAbove() {
+		u.above++
+	}
 	u.work <- b
 }
 
@@ -374,7 +386,14 @@ func ownFault(err error) error {
 // settle answers the batches of b.
 func (u *Upstream) settle(b *bundle) {
 	u.under--
-	if b.floor == (isotone.Timestamp{}) || !errors.Is(b.err, isotone.ErrRegressed) { // else it is the floor of that client
+	if b.isAbove() {
+		u.above--
+	}
+	switch {
+	case b.isAbove() && errors.Is(b.err, isotone.ErrRegressed): // it is the floor of that client
+	case b.isAbove() && errors.Is(b.err, isotone.ErrDeadlineExceeded):
+		u.doubted = true
+	default:
 		u.note(b.err)
 	}
 	at := uint64(0)

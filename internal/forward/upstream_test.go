@@ -38,6 +38,7 @@ type cluster struct {
 	traces []*trace.Context    // of asks
 	err    error
 	hold   chan struct{} // if not nil, requests wait until it is closed
+	above  chan struct{} // the same for requests with a floor
 }
 
 func (c *cluster) Timestamps(ctx context.Context, mode isotone.ReadMode, floor isotone.Timestamp, count uint64) (isotone.Range, error) {
@@ -46,6 +47,9 @@ func (c *cluster) Timestamps(ctx context.Context, mode isotone.ReadMode, floor i
 	c.floors = append(c.floors, floor)
 	c.traces = append(c.traces, trace.Of(ctx))
 	hold, err := c.hold, c.err
+	if floor != (isotone.Timestamp{}) && c.above != nil {
+		hold = c.above
+	}
 	first := isotone.Timestamp{Time: 7, Index: c.next}
 	c.next += count
 	c.mu.Unlock()
@@ -195,6 +199,43 @@ func TestUpstream_ARegressedFloorIsItsClients(t *testing.T) {
 	if s := u.Status(); !errors.Is(b.Err, isotone.ErrRegressed) || !strings.Contains(s.NotReady, "regressed") {
 		t.Errorf("%v, %+v", b.Err, s)
 	}
+}
+
+// TestUpstream_FloorsThatTheClusterHoldsDelayNobodyElse however many there are.
+func TestUpstream_FloorsThatTheClusterHoldsDelayNobodyElse(t *testing.T) {
+	u := newTurns(t, forward.Config{Timeout: time.Hour})
+	held := make(chan struct{})
+	u.set(func() { u.above = held })
+	var floored []*submitted
+	for i := range uint64(20) {
+		floored = append(floored, u.submitAbove(isotone.Timestamp{Time: 9, Index: i}, isotone.ReadQuorum, 1))
+	}
+	u.Turn(u.now)
+	for range 20 {
+		b := u.submit(isotone.ReadQuorum, 1)
+		u.until(t, "it is answered", func() bool { return b.done == 1 })
+		if b.Err != nil {
+			t.Fatalf("without a floor: %v", b.Err)
+		}
+	}
+	close(held)
+	u.until(t, "those with floors are answered", func() bool {
+		return !slices.ContainsFunc(floored, func(b *submitted) bool { return b.done != 1 })
+	})
+}
+
+// TestUpstream_AFloorThatIsNotAnsweredInTimeHasTheClusterAsked, because it may be due to the floor.
+func TestUpstream_AFloorThatIsNotAnsweredInTimeHasTheClusterAsked(t *testing.T) {
+	u := newTurns(t, forward.Config{Timeout: 10 * time.Millisecond})
+	u.set(func() { u.above = make(chan struct{}) })
+	b := u.submitAbove(isotone.Timestamp{Time: 9}, isotone.ReadQuorum, 1)
+	u.until(t, "it is given up", func() bool { return b.done == 1 })
+	if s := u.Status(); !errors.Is(b.Err, isotone.ErrDeadlineExceeded) || s.NotReady != "" {
+		t.Errorf("%v, %q", b.Err, s.NotReady)
+	}
+	u.set(func() { u.err = isotone.ErrNoLeader })
+	u.now += time.Minute
+	u.until(t, "the cluster is found not to answer", func() bool { return u.Status().NotReady != "" })
 }
 
 // TestUpstream_FloorsAreBounded, and end with the upstream.
