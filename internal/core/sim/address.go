@@ -115,6 +115,9 @@ func (w *world) moveAll() {
 		}
 	}
 	w.noteFault(MoveAll, 0, 0)
+	if shift == len(old) {
+		w.moveClients()
+	}
 	for _, n := range w.nodes {
 		w.writePeers(n)
 		if !n.refused {

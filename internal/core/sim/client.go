@@ -11,11 +11,10 @@ import (
 
 // client sends one request after the other to the node that it takes for the leader.
 type client struct {
-	id     uint64
-	target *node
-	// sticky clients stay with a node for a while whatever it answers: they would notice that
-	// a former leader still answers.
-	sticky bool
+	id uint64
+	// searcher finds that node; nil for a client that is sticky.
+	searcher *searcher
+	target   *node
 	// timeout is how long it waits for an answer.
 	timeout time.Duration
 	// pause is the mean time between requests.
@@ -27,7 +26,9 @@ type client struct {
 // call is one request on its way.
 type call struct {
 	client   *client
-	op       int // place in world.history
+	line     *line             // of a searcher
+	sent     isotone.Timestamp // its floor when it was sent
+	op       int               // place in world.history
 	u64      bool
 	counts   []uint64
 	ranges   []isotone.Range
@@ -43,6 +44,9 @@ const operationsMax = 20000
 // timeoutMax is the longest, in ticks, that a client waits for an answer.
 const timeoutMax = 150
 
+// runClient sends the next request of a client after a pause. Sticky clients stay with a node for a
+// while whatever it answers: they would notice that a former leader still answers. The others find the
+// leader as production does.
 func (w *world) runClient(c *client) {
 	w.after(w.between(0, 2*c.pause), func() {
 		if !w.closing && (w.quiet || len(w.history) < operationsMax) {
@@ -53,7 +57,10 @@ func (w *world) runClient(c *client) {
 
 // request sends a request, with one to three counts, to the client's node.
 func (w *world) request(c *client) {
-	if c.target == nil || w.chance(0.02) {
+	if c.searcher != nil && c.searcher.want != nil {
+		return
+	}
+	if c.searcher == nil && (c.target == nil || w.chance(0.02)) {
 		c.target = w.nodes[w.rng.IntN(len(w.nodes))]
 		if l := w.leader(); l != nil && w.chance(0.5) {
 			c.target = l
@@ -74,10 +81,20 @@ func (w *world) request(c *client) {
 	if w.chance(w.cfg.leaseShare) {
 		k.mode = isotone.ReadLease
 	}
-	k.floor, k.earliest = w.drawFloor(c), w.interval.earliest
 	for range counts {
 		w.history = append(w.history, lincheck.Operation{Client: c.id, Invocation: int64(w.now)})
 	}
+	if s := c.searcher; s != nil {
+		s.want = k
+		w.after(c.timeout, func() {
+			if s.want == k {
+				w.goOn(s)
+			}
+		})
+		w.seek(s)
+		return
+	}
+	k.floor, k.earliest = w.drawFloor(c), w.interval.earliest
 	n := c.target
 	w.after(w.clientTransit(), func() { w.arrive(n, k) })
 	w.after(c.timeout, func() { w.finish(k, errConnectionLost) })
@@ -110,7 +127,11 @@ func (w *world) answer(n *node, k *call, err *isotone.Error) {
 	}
 }
 
+// dropCall tells a client that its connection has ended, unless the machine is down.
 func (w *world) dropCall(k *call) {
+	if k.line != nil && k.line.node.isSilent() && !k.line.node.up() {
+		return
+	}
 	w.after(w.clientTransit(), func() { w.finish(k, errConnectionLost) })
 }
 
@@ -121,29 +142,19 @@ func (w *world) finish(k *call, err *isotone.Error) {
 		return
 	}
 	k.over = true
+	if k.line != nil {
+		w.served(k, err)
+		return
+	}
 	c := k.client
 	switch {
 	case err == nil:
-		w.stats.Answered += uint64(len(k.counts))
-		w.noteAnswered(k.form())
-		for i, r := range k.ranges {
-			for _, part := range k.parts(i) {
-				o := lincheck.Operation{Client: c.id, Invocation: w.history[k.op+i].Invocation, Completion: int64(w.now), Range: part, Answered: true}
-				if part.First == r.First {
-					w.history[k.op+i] = o
-				} else {
-					w.history = append(w.history, o)
-				}
-				w.checkFloor(time.Duration(o.Invocation), part.First.Time)
-				w.checkClientFloor(k, part)
-				w.checkAnswer(k, part)
-			}
-		}
-	case c.sticky && w.chance(0.95):
+		w.take(k)
+	case w.chance(0.95):
 	case errors.Is(err, isotone.ErrNotLeader):
 		c.target = w.nodes[0]
 		for _, n := range w.nodes {
-			if clientAddr(n.id) == err.Leader {
+			if w.clientAddr(n) == err.Leader {
 				c.target = n
 			}
 		}
@@ -151,6 +162,26 @@ func (w *world) finish(k *call, err *isotone.Error) {
 		c.target = nil
 	}
 	w.runClient(c)
+}
+
+// take takes in the answer to a call.
+func (w *world) take(k *call) {
+	w.stats.Answered += uint64(len(k.counts))
+	w.noteAnswered(k.form())
+	for i, r := range k.ranges {
+		for _, part := range k.parts(i) {
+			o := lincheck.Operation{Client: k.client.id, Invocation: w.history[k.op+i].Invocation, Completion: int64(w.now), Range: part, Answered: true}
+			if part.First == r.First {
+				w.history[k.op+i] = o
+			} else {
+				w.history = append(w.history, o)
+			}
+			w.checkFloor(time.Duration(o.Invocation), part.First.Time)
+			w.checkOrder(k, part)
+			w.checkClientFloor(k, part)
+			w.checkAnswer(k, part)
+		}
+	}
 }
 
 // asks64 decides whether the next request is for 64-bit timestamps. It draws from no generator: so runs

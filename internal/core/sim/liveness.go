@@ -41,11 +41,16 @@ func (w *world) noteAnswered(f form) {
 	}
 }
 
-// missing returns a form of which there are too few answers since before, or "".
+// missing returns a form of which there are too few answers since before, or a client that has none, or "".
 func (w *world) missing(before [forms]int) string {
 	for f := range forms {
 		if got := w.liveness.answers[f] - before[f]; got < formAnswers && w.isServed(f) {
 			return fmt.Sprintf("%d of %d %v", got, formAnswers, f)
+		}
+	}
+	for _, c := range w.clients {
+		if s := c.searcher; s != nil && s.answers == 0 && w.canFind(s) {
+			return fmt.Sprintf("no answer for client %d, which takes %q for the leader", c.id, s.search.Leader())
 		}
 	}
 	return ""
@@ -96,6 +101,11 @@ func (m *maker) isAhead(ms uint64) bool {
 // awaitAnswers waits for answers of each form after the last fault.
 func (w *world) awaitAnswers() {
 	from, before := w.now, w.liveness.answers
+	for _, c := range w.clients {
+		if c.searcher != nil {
+			c.searcher.answers = 0
+		}
+	}
 	for w.violation == nil {
 		missing := w.missing(before)
 		if missing == "" {

@@ -125,7 +125,7 @@ func (w *world) start(n *node) {
 	cfg := replica.Config{
 		Self: replica.Hello{
 			ClusterID: d.cluster, NodeID: n.id, Incarnation: d.incarnation, Boot: d.boot,
-			Session: w.rng.Uint64() | 1, ClientAddr: clientAddr(n.id), PeerAddr: own, Configured: configured,
+			Session: w.rng.Uint64() | 1, ClientAddr: w.clientAddr(n), PeerAddr: own, Configured: configured,
 		},
 		Founders:  n.founders,
 		Seed:      n.seed,

@@ -214,8 +214,8 @@ func (w *world) update(l *node) {
 	members := l.replica.Members()
 	id := members[w.rng.IntN(len(members))].ID
 	m := oracle.Member{ID: id, PeerAddr: w.addrOf(id)}
-	if w.chance(0.5) {
-		m.ClientAddr = clientAddr(m.ID) // as its node tells it
+	if n := w.node(id); w.chance(0.5) && n != nil {
+		m.ClientAddr = w.clientAddr(n) // as its node tells it
 	}
 	l.in.change = &replica.MemberChange{Kind: replica.UpdateMember, Member: m}
 	w.wake(l)

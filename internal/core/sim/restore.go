@@ -175,6 +175,7 @@ func (w *world) restore(b saved) {
 	for _, n := range w.nodes {
 		w.restart(n, w.between(0, 40*w.cfg.tick))
 	}
+	w.moveClients()
 	w.haunt()
 	w.loseAgain()
 }

@@ -20,6 +20,7 @@ const slots = 6
 // world is everything in one run.
 type world struct {
 	cfg    config
+	seed   uint64
 	rng    *rand.Rand
 	now    time.Duration
 	agenda agenda
@@ -91,6 +92,7 @@ type config struct {
 
 func newWorld(o Options) *world {
 	w := &world{
+		seed:      o.Seed,
 		rng:       rand.New(rand.NewPCG(o.Seed, 0x15070e)),
 		hash:      fnv.New64a(),
 		out:       o.Trace,
@@ -194,9 +196,12 @@ func (w *world) populate() {
 	w.startMembers()
 	for i := range 1 + w.rng.IntN(6) {
 		c := &client{id: uint64(i), pause: w.between(time.Millisecond, 4*w.cfg.tick)}
-		c.sticky = w.chance(0.5)
+		sticky := w.chance(0.5)
 		c.timeout = w.between(3*w.cfg.tick, timeoutMax*w.cfg.tick)
 		w.clients = append(w.clients, c)
+		if !sticky {
+			c.searcher = w.newSearcher(c)
+		}
 		w.runClient(c)
 	}
 	for range 1 + w.rng.IntN(3) {
