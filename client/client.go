@@ -37,8 +37,11 @@ type Client struct {
 	epoch  time.Time
 	stamps *pool
 	direct *pool
-	ids    *pool
-	idsOn  atomic.Bool
+	// ahead is for calls with floors so far ahead that the leader may hold them: see callAbove.
+	ahead   *pool
+	aheadOn atomic.Bool
+	ids     *pool
+	idsOn   atomic.Bool
 
 	ctx    context.Context // done when the client is closed
 	cancel context.CancelFunc
@@ -83,7 +86,7 @@ func NewWith(ctx context.Context, o Options) (*Client, error) {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.stamps = newPool(c, c.opt.stripes(), isotone.RangeCountMax,
 		kindDefault, kindQuorum, kindLease, kind64+kindDefault, kind64+kindQuorum, kind64+kindLease)
-	c.direct = newPool(c, 1, 0)
+	c.direct, c.ahead = newPool(c, 1, 0), newPool(c, 1, 0)
 	c.ids = newPool(c, 1, idBatchMax, kindID)
 	k := newRouter(c)
 	k.publish()
@@ -114,6 +117,7 @@ func (c *Client) Close() error {
 		c.cancel()
 		c.stamps.close()
 		c.direct.close()
+		c.ahead.close()
 		c.ids.close()
 	})
 	c.work.Wait()

@@ -152,7 +152,7 @@ func (r *router) reported(h *host, err error) {
 // refuse fails the calls that wait for connections which the nodes refuse to this client, and
 // later ones until that has changed.
 func (r *router) refuse() {
-	for _, p := range []*pool{r.c.stamps, r.c.ids} {
+	for _, p := range []*pool{r.c.stamps, r.c.ahead, r.c.ids} {
 		if why, known := r.refusal(p); known {
 			p.refuse(why)
 		}

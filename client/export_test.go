@@ -16,7 +16,7 @@ const AloneMax = aloneMax
 
 // Waiting returns how many calls wait to be sent.
 func Waiting(c *Client) (calls uint64) {
-	for _, p := range []*pool{c.stamps, c.ids} {
+	for _, p := range []*pool{c.stamps, c.ahead, c.ids} {
 		p.mu.Lock()
 		for _, b := range slices.Concat(p.ready, p.alone) {
 			calls += b.calls()

@@ -2,6 +2,7 @@ package client
 
 import (
 	"sync"
+	"time"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/search"
@@ -25,6 +26,23 @@ func (f *floor) raise(sent, first, last isotone.Timestamp) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.Raise(sent, first, last)
+}
+
+const (
+	// aheadMin is how far ahead a floor must be for its call to have a connection of its own. The leader
+	// answers other calls about as fast as those without a floor.
+	aheadMin = 100 * time.Millisecond
+	// heldMax is how long a leader may hold a request whose floor is ahead of the cluster clock
+	// (replica.ClientFloorAheadMax).
+	heldMax = 10 * time.Second
+)
+
+// isAhead reports whether a leader may hold a request with that floor until its clock has passed it: the
+// floor is ahead of what was received last, and of the clock of this machine. A clock that is wrong costs
+// time only.
+func (c *Client) isAhead(floor isotone.Timestamp) bool {
+	near := max(c.floor.now().Time, uint64(max(time.Now().UnixNano(), 0))) + uint64(aheadMin)
+	return floor.Time > near
 }
 
 // undercut returns an error if the answer is not above the floor that the call named. Only a

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -258,6 +259,43 @@ func TestReader_AboveOfOlderNodes(t *testing.T) {
 	if opened := f.nodes[0].count("PING") - pings; opened >= refusals || rejected != 0 {
 		t.Errorf("%d connections were opened again, %d answers rejected", opened, rejected)
 	}
+}
+
+// TestReader_AboveFarAheadDelaysNobody: the leader holds such requests until its clock has passed the floor.
+func TestReader_AboveFarAheadDelaysNobody(t *testing.T) {
+	f := startCluster(t, 1)
+	far := isotone.Timestamp{Time: uint64(time.Now().Add(time.Hour).UnixNano())}
+	floor := far.String() // hexadecimal
+	held := make(chan struct{}, 100)
+	f.nodes[0].replies(func(args []string) ([]byte, bool) {
+		if !slices.Contains(args, floor) {
+			return nil, false
+		}
+		held <- struct{}{}
+		return nil, true // no answer for now
+	})
+	c := f.dial(client.Options{})
+	wantTimestamp(t, c)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var work sync.WaitGroup
+	for range 5 {
+		work.Go(func() {
+			if _, err := c.In(isotone.ReadDefault).Above(far).Timestamp(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("above a floor an hour ahead: %v", err)
+			}
+		})
+	}
+	receive(t, held)
+	eventually(t, "the others wait", func() bool { return client.Waiting(c) == 4 })
+	for range 100 {
+		wantTimestamp(t, c)
+		if _, err := c.Timestamps(within(t, 10*time.Second), 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	work.Wait()
 }
 
 // TestReader_AboveIsBounded, ends with its context, and with the client.

@@ -43,7 +43,8 @@ type Options struct {
 	Mode isotone.ReadMode
 	// Conns is the number of connections to the leader, and so of timestamp requests under
 	// way at once; 0 means ConnsDefault, at most 64. There is one more connection for
-	// direct calls and, after the first request for IDs, one to each member.
+	// direct calls, one for calls above floors far ahead of the clock after the first of them and, after
+	// the first request for IDs, one to each member.
 	Conns int
 	// QueueMax bounds the calls that wait to be sent, for each read mode and for IDs, and once more
 	// those whose requests are full.

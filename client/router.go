@@ -39,6 +39,8 @@ func (p *pool) use() search.Use {
 		return search.IDs
 	case p.client.direct:
 		return search.Direct
+	case p.client.ahead:
+		return search.Ahead
 	}
 	return search.Stamps
 }
@@ -72,6 +74,7 @@ func (r *router) run() {
 func (r *router) step(now time.Duration) time.Duration {
 	next := r.watch(r.c.stamps, r.silent)
 	next = sooner(next, r.watch(r.c.direct, r.silent))
+	next = sooner(next, r.watch(r.c.ahead, func(cn *conn, _ time.Duration) { r.giveUp(cn) }))
 	next = sooner(next, r.watch(r.c.ids, func(cn *conn, _ time.Duration) { r.giveUp(cn) }))
 	leader := r.search.Leader()
 	addrs, wait := r.search.Ask(now)
@@ -92,6 +95,9 @@ func (r *router) step(now time.Duration) time.Duration {
 	if leader != "" {
 		next = sooner(next, r.connect(now, r.c.stamps, leader, r.c.opt.Conns))
 		next = sooner(next, r.connect(now, r.c.direct, leader, 1))
+		if r.c.aheadOn.Load() {
+			next = sooner(next, r.connect(now, r.c.ahead, leader, 1))
+		}
 	}
 	if r.c.idsOn.Load() {
 		for _, addr := range r.search.Members() {
@@ -116,6 +122,9 @@ func (r *router) watch(p *pool, silent func(*conn, time.Duration)) time.Duration
 		return 0
 	}
 	sent, timeout := p.activity()
+	if p == r.c.ahead {
+		timeout += heldMax
+	}
 	last := &r.sent[p.use()]
 	busy := sent != *last
 	*last = sent
@@ -189,7 +198,7 @@ func (r *router) forget() {
 func (r *router) followed() {
 	r.publish()
 	leader := r.search.Leader()
-	for _, cn := range r.conns(r.c.stamps) {
+	for _, cn := range append(r.conns(r.c.stamps), r.conns(r.c.ahead)...) {
 		if cn.addr != leader {
 			_ = cn.netConn.Close() // its request is queued again
 		}

@@ -175,7 +175,7 @@ func (r *router) connEnded(cn *conn, err error) {
 	// A connection that never answered counts as a failed dial. Otherwise a node that
 	// hangs up at once would be dialed without pause.
 	switch {
-	case at == search.IDs && errors.Is(err, net.ErrClosed), !cn.answered.Load():
+	case (at == search.IDs || at == search.Ahead) && errors.Is(err, net.ErrClosed), !cn.answered.Load():
 		r.failed(cn.addr, at, search.PauseMax)
 	case at != search.IDs:
 		r.suspect(cn.addr)

@@ -97,6 +97,12 @@ func (r Reader) timestamps(ctx context.Context, k kind, count, countMax uint64) 
 	}
 	p := r.client.stamps
 	if r.floor != (isotone.Timestamp{}) {
+		if r.client.isAhead(r.floor) {
+			p = r.client.ahead
+			if !r.client.aheadOn.Load() && r.client.aheadOn.CompareAndSwap(false, true) {
+				r.client.wake()
+			}
+		}
 		b, err := p.callAbove(ctx, k, count, r.floor)
 		if err != nil {
 			return isotone.Timestamp{}, err

@@ -72,10 +72,11 @@ type dial struct {
 // Use is what a connection is for.
 type Use uint8
 
-// The uses. Stamps are those that the leader is found by.
+// The uses. Stamps are those that the leader is found by; Ahead is for requests that the leader may hold.
 const (
 	Stamps Use = iota
 	Direct
+	Ahead
 	IDs
 	Uses // how many there are
 )
