@@ -18,17 +18,6 @@ import (
 	"github.com/isotone/isotone/internal/check/child"
 )
 
-// Build compiles the isotone command of this module into dir and returns the
-// path of the binary.
-func Build(dir string) (string, error) {
-	path := dir + "/isotone"
-	out, err := exec.Command("go", "build", "-o", path, "github.com/isotone/isotone/cmd/isotone").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("chaos: go build: %w\n%s", err, out)
-	}
-	return path, nil
-}
-
 // Process is one run of a command. Its output is appended to a file.
 type Process struct {
 	// Name is used in messages.

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -19,6 +21,51 @@ import (
 // Each release replaces it by its own commit, so that the next version is tested against that
 // one.
 const PreviousRelease = "a4b419bb52bdea38ac11ec647560a18403ab8a26"
+
+// Build compiles the isotone command of this module into dir and returns the
+// path of the binary.
+func Build(dir string) (string, error) {
+	return build(dir, "isotone", "github.com/isotone/isotone/cmd/isotone")
+}
+
+// build compiles a command with some flags of go build, and returns the path of the binary, dir/name. To link
+// it takes seconds, and many packages of tests need it. So it is linked in the user's cache, one process at a
+// time, where Go links again only what has changed.
+func build(dir, name, command string, flags ...string) (string, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	lock, err := os.Create(filepath.Join(cache, name+".lock"))
+	if err != nil {
+		return "", fmt.Errorf("chaos: %w", err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("chaos: lock %s: %w", lock.Name(), err)
+	}
+	linked, path := filepath.Join(cache, name), filepath.Join(dir, name)
+	// From a temporary directory beside it Go renames the binary, so that it is never there in part. This process
+	// must not write the copy: what it starts meanwhile would have the file open for writing, and nobody
+	// could run it.
+	return path, runAll(
+		slices.Concat([]string{"env", "GOTMPDIR=" + cache, "go", "build"}, flags, []string{"-o", linked, command}),
+		[]string{"cp", linked, path},
+	)
+}
+
+// cacheDir returns the directory of these tests in the user's cache.
+func cacheDir() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("chaos: %w", err)
+	}
+	dir := filepath.Join(cache, "isotone-test")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("chaos: %w", err)
+	}
+	return dir, nil
+}
 
 // ErrNoHistory means that the sources are not in a git clone that has [PreviousRelease].
 var ErrNoHistory = errors.New("chaos: no commit " + PreviousRelease[:12] + " of the previous release here; in a git clone, " +
@@ -33,18 +80,16 @@ func BuildPrevious(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "isotone-previous")
-	return path, runAll([]string{"go", "build", "-C", sources, "-buildvcs=false", "-o", path, "./cmd/isotone"})
+	return build(dir, "isotone-previous", "./cmd/isotone", "-C", sources, "-buildvcs=false")
 }
 
 // previousSources returns the directory with the sources of the previous release, which it makes if
 // it is not there.
 func previousSources() (string, error) {
-	cache, err := os.UserCacheDir()
+	parent, err := cacheDir()
 	if err != nil {
-		return "", fmt.Errorf("chaos: %w", err)
+		return "", err
 	}
-	parent := filepath.Join(cache, "isotone-test")
 	sources := filepath.Join(parent, PreviousRelease)
 	if _, err := os.Stat(sources); err == nil {
 		return sources, nil
@@ -56,9 +101,6 @@ func previousSources() (string, error) {
 	}
 	if out, err := exec.Command("git", "-C", root, "cat-file", "-e", PreviousRelease+":go.mod").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w (git: %w: %s)", ErrNoHistory, err, bytes.TrimSpace(out))
-	}
-	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return "", fmt.Errorf("chaos: %w", err)
 	}
 	made, err := os.MkdirTemp(parent, "new-")
 	if err != nil {
@@ -85,7 +127,7 @@ func previousSources() (string, error) {
 func runAll(commands ...[]string) error {
 	for _, command := range commands {
 		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-			return fmt.Errorf("chaos: %s of the previous release: %w\n%s", command[0], err, bytes.TrimSpace(out))
+			return fmt.Errorf("chaos: %s: %w\n%s", strings.Join(command, " "), err, bytes.TrimSpace(out))
 		}
 	}
 	return nil
