@@ -257,7 +257,10 @@ func TestGolden_AReplicaGoesOnFromEveryDirectory(t *testing.T) {
 		groups[group] = append(groups[group], i)
 	}
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
-		t.Run(group, func(t *testing.T) { goOn(t, groups[group]) })
+		t.Run(group, func(t *testing.T) {
+			t.Parallel() // the disk takes most of the time
+			goOn(t, groups[group])
+		})
 	}
 }
 

@@ -291,6 +291,7 @@ func TestLead_EndsBeforeAClusterClock(t *testing.T) {
 			cfg.Interval, cfg.Seed = 100*time.Millisecond, seed(0)
 			cfg.Seed.State.Ceiling = uint64(time.Hour)
 			cfg.Seed.Floor = uint64(time.Hour + 20*time.Second)
+			cfg.QueueMax = 200 // some ticks of what is asked for
 		})
 		l := c.leader()
 		runs := false
