@@ -132,6 +132,9 @@ func matches(output, want string) bool {
 	return true
 }
 
+// waits has the sections that wait for tens of seconds. They begin first, the longest at the head.
+var waits = map[string]int{"Restore": 2, "Certificates": 1}
+
 // TestOperations runs the commands of the runbook, as they stand there, section by section.
 func TestOperations(t *testing.T) {
 	t.Parallel()
@@ -141,7 +144,9 @@ func TestOperations(t *testing.T) {
 			t.Errorf("%s has no section %q with commands", operationsFile, title)
 		}
 	}
-	for _, title := range slices.Sorted(maps.Keys(sections)) {
+	titles := slices.Sorted(maps.Keys(sections))
+	slices.SortStableFunc(titles, func(a, b string) int { return waits[b] - waits[a] })
+	for _, title := range titles {
 		s := sections[title]
 		if title == "Conventions" || len(s.commands) == 0 {
 			continue
