@@ -220,6 +220,7 @@ func promtool(t *testing.T, args ...string) {
 }
 
 func TestAlerts_PassTheirTests(t *testing.T) {
+	t.Parallel()
 	promtool(t, "check", "rules", "alerts.yml")
 	promtool(t, "test", "rules", "alerts_test.yml", "alerts_slow_test.yml")
 }
