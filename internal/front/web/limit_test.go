@@ -166,6 +166,7 @@ func TestLimit_AClientThatNeverReadsIsBoundedAndCut(t *testing.T) {
 }
 
 func TestLimit_ALargeAnswerNobodyReadsIsCut(t *testing.T) {
+	t.Parallel()
 	ended := make(chan string, 1)
 	s := start(t, func(c *web.Config) {
 		c.Limits.UnreadBytesMax = 16 << 10
@@ -260,6 +261,7 @@ func TestLimit_HTTP3StreamsAreBounded(t *testing.T) {
 }
 
 func TestLimit_LargeHeadersOverHTTP2AndHTTP3(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	for _, p := range protocols {
 		c := s.client(t, p)

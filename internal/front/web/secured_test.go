@@ -94,6 +94,7 @@ func TestTake_ServesWhatHasShakenHands(t *testing.T) {
 
 // TestTake_CutsWhoDoesNotRead, with TLS as without.
 func TestTake_CutsWhoDoesNotRead(t *testing.T) {
+	t.Parallel()
 	for name, give := range map[string]func(*tls.Config) func(*site, net.Conn){
 		"without TLS": func(*tls.Config) func(*site, net.Conn) { return giveSome },
 		"with TLS":    giveSecured,

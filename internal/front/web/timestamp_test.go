@@ -242,6 +242,7 @@ func TestTimestamp_NotLeaderNamesTheLeader(t *testing.T) {
 }
 
 func TestTimestamp_AnswersDeadlineExceeded(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *web.Config) { c.Limits.RequestTimeout = 500 * time.Millisecond })
 	eachProtocol(t, s, func(t *testing.T, c *client) {
 		s.backend.hold()
