@@ -106,6 +106,7 @@ func TestRun_KeepsAnOldPictureUntilThereIsAnother(t *testing.T) {
 // in 500 million exceeds. The requests cut off at the end, one for each worker, were misses.
 // The sleep is short, so that a single worker gives many answers too.
 func TestJoke_WithoutLocalityHitsAreChance(t *testing.T) {
+	t.Parallel()
 	without := slices.DeleteFunc(trialNames(), func(name string) bool { return name == "sticky" })
 	results := tellJSON(t, "--words", "6", "--cache", "3", "--sleep", "2ms", "--only", strings.Join(without, ","))
 	for name, r := range results {
@@ -140,6 +141,7 @@ func checkPicture(t *testing.T, name string, results map[string]result) {
 }
 
 func TestJoke_SpreadsEvenlyByRoundRobinAndNotByKey(t *testing.T) {
+	t.Parallel()
 	results := tellJSON(t, "--words", "1", "--cache", "1", "--clients", "4", "--only", "round-robin,sticky")
 	even := results["round-robin"].PerWorker
 	if most, least := slices.Max(even), slices.Min(even); most-least > 8 {

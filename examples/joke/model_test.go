@@ -18,6 +18,7 @@ import (
 // TestModels_OnlyTheHashKeepsWordsAtHome, and in every model clients get over the death of a worker
 // and use it again when it is back. The clients check every answer.
 func TestModels_OnlyTheHashKeepsWordsAtHome(t *testing.T) {
+	t.Parallel()
 	picture := filepath.Join(t.TempDir(), "models.svg")
 	var out, progress bytes.Buffer
 	args := strings.Fields("models --json --rounds 10 --sleep 20ms --warmup 500ms --duration 1500ms --lease 1s --refresh 200ms --probe 20ms --svg " + picture)

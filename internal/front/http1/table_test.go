@@ -372,7 +372,10 @@ func compare(t *testing.T, fronted *site, wantReplies []reply, wantRest string, 
 	}
 }
 
-func TestTable_BothPathsAgree(t *testing.T) { agreeOnTables(t, startWeb(t), startFront(t)) }
+func TestTable_BothPathsAgree(t *testing.T) {
+	t.Parallel()
+	agreeOnTables(t, startWeb(t), startFront(t))
+}
 
 // agreeOnTables compares the sites over all requests in the tables.
 func agreeOnTables(t *testing.T, alone, fronted *site) {
@@ -402,6 +405,7 @@ func agreeOn(t *testing.T, alone, fronted *site, tables map[string]map[string]st
 
 // One that answers within Submit goes another way through the fast path.
 func TestTable_BothPathsAgreeWithAPromptBackend(t *testing.T) {
+	t.Parallel()
 	alone, fronted := startWeb(t), startFront(t, func(c *config) { c.front.Backend = c.front.Backend.(later).oracle })
 	for _, table := range []map[string]string{hotRequests, coldRequests} {
 		for _, name := range slices.Sorted(maps.Keys(table)) {
@@ -447,6 +451,7 @@ func agreeOnFault(t *testing.T, alone, fronted *site, err error, more ...string)
 
 // However a stream is cut into reads, the same answers come out.
 func TestTable_BothPathsAgreeAtEverySplit(t *testing.T) {
+	t.Parallel()
 	alone, fronted := startWeb(t), startFront(t)
 	for _, table := range []map[string]string{hotRequests, coldRequests} {
 		for _, name := range slices.Sorted(maps.Keys(table)) {
