@@ -134,6 +134,8 @@ func (r *Replica) passFloor(f isotone.Timestamp) (hold bool, refused *isotone.Er
 		return false, refused
 	}
 	switch {
+	case l.raising != 0 && !r.mayHold():
+		return false, isotone.ErrOverloaded
 	case l.raising != 0: // one proposal at a time
 	case r.proposeFloor(f.Time):
 		l.raising = f.Time
@@ -160,6 +162,9 @@ func (r *Replica) holdFloor(f isotone.Timestamp) (hold bool, refused *isotone.Er
 	if ahead := f.Time - min(now, f.Time); ahead > uint64(ClientFloorAheadMax) {
 		r.counters.FloorsRefused++
 		return false, floorTooFar(ahead, ClientFloorAheadMax)
+	}
+	if !r.mayHold() {
+		return false, isotone.ErrOverloaded
 	}
 	return true, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/interval"
 	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/oracle"
@@ -23,6 +24,7 @@ var intervalHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.TellAfterGivingUp:  tellsAfterGivingUp,
 	mutant.TellUnsaid:         tellsWhatTheLogDoesNot,
 	mutant.ReelectedSkipsWait: skipsItsOwnLimits,
+	mutant.HoldAll:            holdsAll,
 }
 
 func TestInterval_NoHarmIsDone(t *testing.T) { wantNoHarm(t, intervalHarms) }
@@ -165,4 +167,24 @@ func tellsAfterGivingUp(t *testing.T) bool {
 	c.settle()
 	c.killed(l)
 	return c.overlaps(3 * int(limit/tick))
+}
+
+// holdsAll reports whether requests that wait for their floors, for the cluster clock or for a proposal, leave no room to
+// others.
+func holdsAll(t *testing.T) (harm bool) {
+	for _, limit := range []time.Duration{limit, 0} {
+		c := newCluster(t, 3, func(cfg *replica.Config) { cfg.Interval, cfg.QueueMax = limit, 100 })
+		l := c.leader()
+		c.tick(20)
+		c.drop = func(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgApp }
+		floor := isotone.Timestamp{Time: uint64(c.mono + 4*time.Second)}
+		for range 150 {
+			c.askAbove(l, isotone.ReadQuorum, floor, 1)
+		}
+		c.settle()
+		token := c.ask(l, 1)
+		c.settle()
+		harm = harm || l.outcome(token) != "ok"
+	}
+	return harm
 }

@@ -34,6 +34,12 @@ func (r *Replica) issue(p *pending) (issued uint64, hold bool, failed *isotone.E
 	return p.issued, false, nil
 }
 
+// mayHold reports whether a request may be held for long, for its floor or for a reservation. It may not if the queue is more
+// than half full: the rest is for requests that need no such wait.
+func (r *Replica) mayHold() bool {
+	return r.queue.size <= (r.queue.max+1)/2 || mutant.On(mutant.HoldAll)
+}
+
 // arrivalClock returns what the cluster clock shows when a request comes, for [Replica.next64]; 0 if none
 // runs.
 func (r *Replica) arrivalClock(req Request) uint64 {

@@ -69,11 +69,10 @@ func (r *Replica) floorMovedTime() {
 }
 
 // awaits64 reports whether a request for count 64-bit timestamps that finds no time below the ceiling may wait
-// for a reservation. It may not if no reservation is long enough for it, or if the queue is more than half full: the
-// rest is for requests that need not wait.
+// for a reservation. It may not if no reservation is long enough for it, or if the queue is too full.
 func (r *Replica) awaits64(count uint64) bool {
 	const stepsPerMicrosecond = isotone.Range64CountMax / 1000
-	if count/stepsPerMicrosecond*1000 >= r.reach() || r.queue.size > r.queue.max/2 {
+	if count/stepsPerMicrosecond*1000 >= r.reach() || !r.mayHold() {
 		return false
 	}
 	r.leading.wants64 = true
