@@ -149,6 +149,9 @@ func (g *Generator) NextN(ctx context.Context, ids []snowflake.ID) error {
 // TryNext returns the next ID without waiting; see snowflake.Generator.TryNext.
 func (g *Generator) TryNext() (snowflake.ID, error) { return g.ids.Load().TryNext() }
 
+// TryFill fills ids with the next IDs without waiting, or uses none up; see snowflake.Generator.TryFill.
+func (g *Generator) TryFill(ids []snowflake.ID) error { return g.ids.Load().TryFill(ids) }
+
 // Worker returns the current worker. It changes only after a lease was lost, or an operator has
 // revoked it.
 func (g *Generator) Worker() int { return g.ids.Load().Worker() }

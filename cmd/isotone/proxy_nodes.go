@@ -243,20 +243,13 @@ func leaseIDs(c *client.Client, log *slog.Logger) *leasedIDs {
 
 var errNoWorker = isotone.Errorf(isotone.CodeNoWorker, "the cluster has leased no worker yet")
 
-// Fill implements front.IDs. Ids that it has made before it fails are lost.
+// Fill implements front.IDs.
 func (l *leasedIDs) Fill(dst []snowflake.ID) error {
 	g := l.generator.Load()
 	if g == nil {
 		return errNoWorker
 	}
-	for at := range dst {
-		id, err := g.TryNext()
-		if err != nil {
-			return err
-		}
-		dst[at] = id
-	}
-	return nil
+	return g.TryFill(dst)
 }
 
 // Worker implements front.IDs.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/snowflake"
 )
 
 // workersAt returns the worker leases by the command line.
@@ -156,4 +158,35 @@ func TestWorkers_ARevocationIsAskedForAndLookedAfter(t *testing.T) {
 	run(1, "", "late", workersAnswer(leased), fault(isotone.CodeDeadlineExceeded, "late", ""), workersAnswer(leased))
 	run(1, "", "nobody holds worker 5", workersAnswer())
 	run(1, "", "invalid_argument: level", workersAnswer(leased), fault(isotone.CodeInvalidArgument, "level", ""))
+}
+
+// TestLeasedIDs_ARefusedRequestUsesNoneUp: smaller requests get what a large one could not have.
+func TestLeasedIDs_ARefusedRequestUsesNoneUp(t *testing.T) {
+	t.Parallel()
+	m, _ := startAlone(t, "0")
+	c, err := client.New(soon(t), loopback(t, m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	now := time.Now().UnixMilli()
+	g, err := c.NewGenerator(soon(t), client.GeneratorOptions{Now: func() int64 { return now }, AheadMax: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Close() })
+	var l leasedIDs
+	l.generator.Store(g)
+	ids := make([]snowflake.ID, 2<<g.Layout().SequenceBits) // those of two milliseconds
+	if err := l.Fill(ids[:len(ids)-100]); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := l.Fill(ids[:101]); !errors.Is(err, snowflake.ErrExhausted) {
+			t.Errorf("101 of 100: %v", err)
+		}
+	}
+	if err := l.Fill(ids[:100]); err != nil {
+		t.Errorf("100 of 100: %v", err)
+	}
 }
