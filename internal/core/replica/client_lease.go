@@ -97,6 +97,8 @@ func (r *Replica) clientCommand(q LeaseRequest) (oracle.Command, *isotone.Error)
 		return r.revocation(*q.Revoke)
 	case q.Release != nil && q.Session != 0:
 		return oracle.Command{Kind: oracle.KindRelease, Release: oracle.Release{Session: q.Session, Used: []oracle.Used{*q.Release}}}, nil
+	case q.Release == nil && l.IsSound() && isBeforeEpoch(l.Space, l.From):
+		return oracle.Command{}, errBeforeEpoch(l.Space)
 	case q.Release == nil && l.IsSound():
 		return oracle.Command{Kind: oracle.KindLease, Lease: l}, nil
 	}

@@ -30,6 +30,8 @@ type generators struct {
 	stopped bool
 	// refused says why no ids are made although there may be leases; nil if they are.
 	refused *isotone.Error
+	// early is set while this node's clock is before the epoch of the ids.
+	early bool
 	// used is the Start of the latest lease of each worker that had a generator. A process
 	// makes at most one generator for a grant.
 	used map[uint16]uint64
@@ -52,10 +54,29 @@ func newGenerators(workers int) generators {
 
 // slotsNeeded is the number of workers that this node should have leased now.
 func (r *Replica) slotsNeeded() int {
-	if r.ids.stopped || r.ids.refused != nil {
+	if r.ids.stopped || r.idsRefused() != nil {
 		return 0
 	}
 	return len(r.ids.slots)
+}
+
+// idsRefused returns Status.IDsRefused.
+func (r *Replica) idsRefused() *isotone.Error {
+	if r.ids.refused == nil && r.ids.early {
+		return errBeforeEpoch(r.cfg.Space)
+	}
+	return r.ids.refused
+}
+
+// isBeforeEpoch reports whether an id of that millisecond would be before the epoch of its layout. Nobody leases a worker for
+// such ids: the first lease fixes the layout of the cluster, and the epoch may be a typing error. The rule is the
+// proposer's. What is applied has to be the same in all versions.
+func isBeforeEpoch(s oracle.Space, millis uint64) bool {
+	return millis < uint64(s.Epoch) && !mutant.On(mutant.LeaseBeforeEpoch)
+}
+
+func errBeforeEpoch(s oracle.Space) *isotone.Error {
+	return isotone.Errorf(isotone.CodeClock, "no snowflake ids before their epoch, %s (SNOWFLAKE_EPOCH_MS=%d): set the clock or the epoch right", oracle.Instant(uint64(s.Epoch)), s.Epoch)
 }
 
 // releaseWorkers stops generators and releases their leases: all of them for good, or those
@@ -71,7 +92,7 @@ func (r *Replica) releaseWorkers(in *Input) {
 	}
 	var used []oracle.Used
 	for slot, gen := range g.slots {
-		behind := in.Behind&(1<<slot) != 0 && r.cfg.FixedWorker == oracle.AnyWorker && g.refused == nil
+		behind := in.Behind&(1<<slot) != 0 && r.cfg.FixedWorker == oracle.AnyWorker && r.idsRefused() == nil
 		if gen == nil || !behind && !g.stopped {
 			continue
 		}
@@ -177,6 +198,9 @@ func (r *Replica) checkSkew() {
 	g := &r.ids
 	if len(g.slots) == 0 || g.stopped {
 		return
+	}
+	if early := isBeforeEpoch(r.cfg.Space, r.millis()); early != g.early {
+		g.early, r.effects.Changed = early, true
 	}
 	if r.clocks.quorum.known {
 		g.vouched = r.clocks.quorum

@@ -2,6 +2,7 @@ package replica_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 
 // idHarms are the bugs of generators that random runs would take too long to find.
 var idHarms = map[mutant.Mutant]func(*testing.T) bool{
-	mutant.WholeLease: func(t *testing.T) bool { return repeatsAfterRestore(t, 3) || repeatsAfterRestore(t, 1) },
+	mutant.WholeLease:       func(t *testing.T) bool { return repeatsAfterRestore(t, 3) || repeatsAfterRestore(t, 1) },
+	mutant.LeaseBeforeEpoch: fixesUnusableSpace,
 }
 
 func TestGenerators_NoHarmIsDone(t *testing.T) { wantNoHarm(t, idHarms) }
@@ -141,6 +143,44 @@ func TestGenerators_WhoHearsNobodyNoticesAJumpOfItsClock(t *testing.T) {
 		if err := n.Status().IDsRefused; err != nil {
 			t.Errorf("%s, set right: %v", name, err)
 		}
+		c.use(n)
+	}
+}
+
+// fixesUnusableSpace: the epoch is a typing error, far ahead of all clocks. It reports whether that becomes the cluster's for
+// ever, by a lease of a node or of a client.
+func fixesUnusableSpace(t *testing.T) (fixed bool) {
+	for _, workers := range []int{1, 0} {
+		c := newCluster(t, 3, func(cfg *replica.Config) {
+			idNode(cfg)
+			cfg.Space.Epoch, cfg.Workers = 1704067200000000, workers
+		})
+		l := c.leader()
+		c.lease(l, c.wants(91))
+		c.tick(200)
+		fixed = fixed || l.Space() != (oracle.Space{})
+	}
+	return fixed
+}
+
+// TestGenerators_MakeNoIDsBeforeTheirEpoch, say so, and begin with it.
+func TestGenerators_MakeNoIDsBeforeTheirEpoch(t *testing.T) {
+	const epoch = uint64(2 * time.Hour / time.Millisecond)
+	c := newIDCluster(t, func(cfg *replica.Config) { cfg.Space.Epoch = int64(epoch) })
+	l := c.leader()
+	token := c.lease(l, c.wants(91))
+	c.tick(200)
+	if got := l.leaseOutcome(token); got != isotone.CodeClock {
+		t.Errorf("a client is answered %q", got)
+	}
+	for _, n := range c.running() {
+		if err := n.Status().IDsRefused; !errors.Is(err, isotone.ErrClock) || !strings.Contains(err.Message, "SNOWFLAKE_EPOCH_MS=7200000") {
+			t.Errorf("node %d: %v", n.id, err)
+		}
+	}
+	c.mono = time.Duration(epoch) * time.Millisecond
+	c.leasing()
+	for _, n := range c.running() {
 		c.use(n)
 	}
 }

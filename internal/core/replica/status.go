@@ -93,7 +93,7 @@ func (r *Replica) Status() Status {
 		WorkersRefused:   r.workers.refusal,
 		WorkersReleasing: len(r.workers.releasing),
 		Generators:       r.ids.slots,
-		IDsRefused:       r.ids.refused,
+		IDsRefused:       r.idsRefused(),
 		IDsStopped:       r.ids.stopped,
 		Clock:            r.clock(),
 		Interval:         r.intervalStatus(),

@@ -47,6 +47,10 @@ const (
 	snowflakeLeaseMSMin = 1_000
 	snowflakeLeaseMSMax = 3_600_000
 	snowflakeWorkersMax = 64
+	// snowflakeEpochSecondsMax: as milliseconds it is in 1973, as seconds in the year 5138.
+	snowflakeEpochSecondsMax = 100_000_000_000
+	// snowflakeEpochMSMax is the end of the year 9999.
+	snowflakeEpochMSMax = 253_402_300_799_999
 	// liveIntervalMSMin: readers see no more than ten changes a second.
 	liveIntervalMSMin = 100
 	liveIntervalMSMax = 3_600_000

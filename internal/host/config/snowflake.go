@@ -9,10 +9,7 @@ import (
 
 // snowflakes parses the settings of Snowflake IDs.
 func (p *parser) snowflakes(f *Flags, s *Settings) {
-	epoch, ok := within(f.SnowflakeEpochMS, 0, 1<<62)
-	if !ok {
-		p.faults.add("snowflake-epoch-ms", f.SnowflakeEpochMS, "want unix milliseconds, not before 1970")
-	}
+	epoch := p.snowflakeEpoch(f.SnowflakeEpochMS)
 	var err error
 	if s.SnowflakeLayout, err = snowflake.ParseLayout(f.SnowflakeLayout, epoch); err != nil {
 		_, want, _ := strings.Cut(err.Error(), ": ") // without its code
@@ -33,6 +30,24 @@ func (p *parser) snowflakes(f *Flags, s *Settings) {
 	if err == nil {
 		s.FixedWorker = p.fixedWorker(f, s.SnowflakeLayout)
 	}
+}
+
+// snowflakeEpoch parses SNOWFLAKE_EPOCH_MS. It refuses other units, which the first lease would fix for the cluster.
+func (p *parser) snowflakeEpoch(text string) int64 {
+	epoch, ok := within(text, 0, 1<<62)
+	want := ""
+	switch {
+	case !ok:
+		want = "want unix milliseconds, not before 1970"
+	case epoch > snowflakeEpochMSMax:
+		want = "want unix milliseconds, not after the year 9999: these are micro- or nanoseconds"
+	case epoch > 0 && epoch <= snowflakeEpochSecondsMax:
+		want = fmt.Sprintf("want 0 or unix milliseconds after %d: these are seconds, and as milliseconds %d", int64(snowflakeEpochSecondsMax), epoch*1000)
+	default:
+		return epoch
+	}
+	p.faults.add("snowflake-epoch-ms", text, want)
+	return 0
 }
 
 // fixedWorker returns the worker ID that WORKER_ID and DATACENTER_ID name.

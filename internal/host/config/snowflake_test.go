@@ -37,9 +37,23 @@ func TestSnowflakes_JoinsDatacenterAndWorker(t *testing.T) {
 	}
 }
 
+func TestSnowflakes_TheEpochIsInMilliseconds(t *testing.T) {
+	for text, ok := range map[string]bool{
+		"0": true, "1": false, "100000000000": false, "100000000001": true, "1288834974657": true, "253402300799999": true, "253402300800000": false,
+	} {
+		if _, err := parse(t, nil, "--snowflake-epoch-ms="+text); (err == nil) != ok {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestSnowflakes_EachFaultIsItsOwnSettings(t *testing.T) {
 	for args, want := range map[string]string{
-		"--snowflake-epoch-ms=-5":     `SNOWFLAKE_EPOCH_MS (--snowflake-epoch-ms) = "-5": want unix milliseconds, not before 1970`,
+		"--snowflake-epoch-ms=-5": `SNOWFLAKE_EPOCH_MS (--snowflake-epoch-ms) = "-5": want unix milliseconds, not before 1970`,
+		"--snowflake-epoch-ms=1704067200": `SNOWFLAKE_EPOCH_MS (--snowflake-epoch-ms) = "1704067200": want 0 or unix milliseconds after 100000000000: ` +
+			`these are seconds, and as milliseconds 1704067200000`,
+		"--snowflake-epoch-ms=1704067200000000": `SNOWFLAKE_EPOCH_MS (--snowflake-epoch-ms) = "1704067200000000": want unix milliseconds, ` +
+			`not after the year 9999: these are micro- or nanoseconds`,
 		"--snowflake-layout=1/2/3":    `SNOWFLAKE_LAYOUT (--snowflake-layout) = "1/2/3": layout 1/2/3: the parts have 6 bits, want 63`,
 		"--snowflake-layout=41-10-12": `SNOWFLAKE_LAYOUT (--snowflake-layout) = "41-10-12": layout "41-10-12": want time/datacenter/worker/sequence or time/worker/sequence, in bits`,
 	} {
