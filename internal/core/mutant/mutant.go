@@ -197,6 +197,7 @@ const (
 	AdmitOtherFounders      // liveness: founders with another list of members are let in
 	AdmitOldFounder         // liveness: a founder of a version that cannot form the cluster is let in
 	AdmitTick               // I5: a node with another length of a tick is let in
+	AdmitLayout             // liveness: founders with another layout of IDs are let in
 	AdmitStranger           // liveness: a node that is no member is let in
 	AdmitCloned             // I6: two processes from copies of one directory, in their same start, are let in
 	AdmitStrangers          // I7: any number of unknown nodes that may be newer members is let in
@@ -229,7 +230,7 @@ var names = [count]string{
 	"unrefused-removed-max", "unrefused-address", "unrefused-stranger", "unrefused-last-generation",
 	"unrefused-replaced", "unrefused-unregistered", "unrefused-behind", "unrefused-quorum", "unrefused-leader",
 	"unrefused-far-floor", "unrefused-last-floor", "unrefused-transfer", "admit-foreign", "admit-founder",
-	"admit-other-founders", "admit-old-founder", "admit-tick", "admit-stranger", "admit-cloned", "admit-strangers", "stop-unknown",
+	"admit-other-founders", "admit-old-founder", "admit-tick", "admit-layout", "admit-stranger", "admit-cloned", "admit-strangers", "stop-unknown",
 	"unrefused-forgotten", "forget-replaced",
 }
 

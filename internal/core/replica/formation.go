@@ -155,6 +155,9 @@ func (r *Replica) judgeAsFounder(h Hello) (refusal *Refusal, stops bool) {
 	if h.TickNanos != self.TickNanos {
 		return refuseTick(h, self), false
 	}
+	if h.Layout != "" && self.Layout != "" && h.Layout != self.Layout && !mutant.On(mutant.AdmitLayout) {
+		return refuseLayout(h, self), false
+	}
 	return nil, false
 }
 

@@ -86,6 +86,25 @@ func TestFormation_OtherFoundersEndBoth(t *testing.T) {
 	}
 }
 
+// TestFormation_NeedsOneLayoutOfIDs, but not of founders that make no ids.
+func TestFormation_NeedsOneLayoutOfIDs(t *testing.T) {
+	c := unformed(t, 3, func(cfg *replica.Config) {
+		switch idNode(cfg); cfg.Self.NodeID {
+		case 2:
+			cfg.Space.Epoch = 9
+		case 3:
+			cfg.LeaseMillis = 0
+		}
+	})
+	one, two := c.nodes[1], c.nodes[2]
+	wantRefusal(t, one.Admit(two.Hello()), replica.RefusedSettings, "node 2 makes ids of another layout (48/0/3/12@9) than node 1 (48/0/3/12@0)", "SNOWFLAKE_EPOCH_MS")
+	wantRefusal(t, two.Admit(one.Hello()), replica.RefusedSettings, "SNOWFLAKE_LAYOUT")
+	two.cfg.Space.Epoch = 0
+	c.crash(two, false)
+	c.greet()
+	c.leader()
+}
+
 // TestFormation_NothingIsFormedBesideANodeAlone is found 2a of the reading of the first
 // release: node 1 was started without PEERS, nodes 2 and 3 with all three.
 func TestFormation_NothingIsFormedBesideANodeAlone(t *testing.T) {

@@ -18,6 +18,7 @@ var admissionHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.AdmitOtherFounders: preparesInVain,
 	mutant.AdmitOldFounder:    preparesWithOldVersion,
 	mutant.AdmitTick:          leasesOnShortPromise,
+	mutant.AdmitLayout:        fixesWrongSpace,
 	mutant.AdmitStranger:      keepsRemovedNode,
 	mutant.AdmitCloned:        votesInTwoProcesses,
 	mutant.AdmitStrangers:     keepsEveryStranger,
@@ -129,6 +130,26 @@ func leasesOnShortPromise(t *testing.T) bool {
 	c.mono += 20 * fast.cfg.TickInterval
 	voted := voteFor(c, fast, other.id, term+1)
 	return voted && l.outcome(c.askMode(l, isotone.ReadLease, 1)) == "ok"
+}
+
+// fixesWrongSpace: one of three founders has another layout of IDs. It leases first, and the others are refused for ever.
+func fixesWrongSpace(t *testing.T) bool {
+	c := unformed(t, 3, func(cfg *replica.Config) {
+		if idNode(cfg); cfg.Self.NodeID == 1 {
+			cfg.Space.Epoch++
+		}
+		cfg.Workers = 1
+	})
+	refused := false
+	for range 200 {
+		c.greet()
+		c.tick(1)
+		for _, n := range c.running() {
+			r := n.Status().WorkersRefused
+			refused = refused || r != nil && r.Reason == oracle.LeaseSpace
+		}
+	}
+	return refused
 }
 
 // keepsRemovedNode: a node that was removed while it was down never learns that it was. (From

@@ -43,6 +43,9 @@ type Hello struct {
 	// Configured is set if PeerAddr is from the node's settings, its own entry in PEERS. Otherwise it is
 	// where the node listens, or what the cluster has on record. Older versions do not set it.
 	Configured bool
+	// Layout has the layout of IDs of a founder that is gathering, as in "41/5/5/12@1288834974657"; empty without IDs, and in
+	// older versions.
+	Layout string
 }
 
 // node returns the ID of the node, for people.
@@ -115,6 +118,9 @@ func (r *Replica) Hello() Hello {
 		h.Stage = StagePrepared
 	default:
 		h.Stage = StageGathering
+		if s := r.cfg.Space; r.cfg.LeaseMillis > 0 {
+			h.Layout = fmt.Sprintf("%d/%d/%d/%d@%d", s.TimeBits, s.DatacenterBits, s.WorkerBits, s.SequenceBits, s.Epoch)
+		}
 	}
 	return h
 }
@@ -266,6 +272,12 @@ func (r *Replica) removalIsKnown() bool {
 func refuseTick(h, self Hello) *Refusal {
 	return refuse(RefusedSettings, "node %d runs with RTT_MS %v, node %d with %v; all members need the same",
 		h.node(), float64(h.TickNanos)/1e6, self.node(), float64(self.TickNanos)/1e6)
+}
+
+// refuseLayout: the first of them to lease a worker would have all others refused for ever.
+func refuseLayout(h, self Hello) *Refusal {
+	return refuse(RefusedSettings, "node %d makes ids of another layout (%s) than node %d (%s); all members need the same SNOWFLAKE_LAYOUT and SNOWFLAKE_EPOCH_MS",
+		h.node(), h.Layout, self.node(), self.Layout)
 }
 
 func refuse(code RefusalCode, format string, args ...any) *Refusal {

@@ -394,13 +394,10 @@ func TestWorkers_AMemberMayProposeNothingElse(t *testing.T) {
 }
 
 func TestWorkers_ANodeOfAnotherLayoutIsRefusedAndSaysWhy(t *testing.T) {
-	c := newIDCluster(t, func(cfg *replica.Config) {
-		if cfg.Self.NodeID == 3 {
-			cfg.Space.Epoch = 5
-		}
-	})
+	c := newIDCluster(t, nil)
 	c.nodes[3].down = true // the first to ask decides
 	c.leasing()
+	c.nodes[3].cfg.Space.Epoch = 5
 	c.start(c.nodes[3])
 	c.greet()
 	c.until("it is refused", func() bool { return c.nodes[3].Status().WorkersRefused != nil })

@@ -366,6 +366,9 @@ func (n *node) hasWorkers(now time.Duration) bool {
 func (w *world) setUpIDs(n *node, c *replica.Config) {
 	c.LeaseMillis, c.Space, c.FixedWorker = w.cfg.ids.leaseMillis, oracle.Space(n.ids.layout), n.ids.fixed
 	c.Workers, c.IDClock, c.IDAheadMax = n.ids.workers, w.millis(&n.clock), w.cfg.ids.ahead
+	if n.disk.durable.cluster == 0 {
+		c.Space = oracle.Space(w.cfg.ids.layout) // a cluster is formed with one layout; some nodes come back with another
+	}
 	if c.FixedWorker != oracle.AnyWorker {
 		c.Workers = min(c.Workers, 1)
 	}

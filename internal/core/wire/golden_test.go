@@ -113,6 +113,10 @@ func goldenHellos() map[string]Hello {
 			ClientAddr: "localhost:8080", Level: 3, Stage: 1, Founders: "1,2,3", PeerAddr: "10.0.0.2:60001",
 			SeedDigest: strings.Repeat("0f", 32), SeedFloor: 1_790_000_000_000_000_000,
 		},
+		"layout": {
+			NodeID: 2, Incarnation: 0x2222, Boot: 1, Session: 0xA2, VotersHash: 0x0123456789ABCDEF, TickNanos: 10_000_000,
+			ClientAddr: "localhost:8080", Level: 3, Stage: 1, Founders: "1,2,3", PeerAddr: "10.0.0.2:60001", Layout: "41/5/5/12@1288834974657",
+		},
 		"configured": {
 			ClusterID: 77, NodeID: 3, Incarnation: 0x3333, Boot: 12, Session: 0xA3, VotersHash: 0x0123456789ABCDEF, Term: 9, LastIndex: 5000,
 			TickNanos: 10_000_000, ClientAddr: "node3.example:8080", Level: 3, Stage: 3, PeerAddr: "10.0.0.3:60001", Configured: true,

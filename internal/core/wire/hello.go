@@ -27,6 +27,7 @@ const (
 	sectionPriority = 6 // 8 bytes
 	// sectionConfigured is empty, and there if the address in sectionPeerAddr is from settings.
 	sectionConfigured = 7
+	sectionLayout     = 8 // text; absent without one
 
 	sectionHeadSize = 3
 )
@@ -38,6 +39,8 @@ const (
 	clientAddrSizeMax = 256
 	// foundersSizeMax is enough for a hundred of the longest IDs.
 	foundersSizeMax = 2 << 10
+	// layoutSizeMax is enough for four bytes and an int64 in decimal.
+	layoutSizeMax = 40
 	// seedDigestSize is the length of the digest of a backup.
 	seedDigestSize = 64
 
@@ -46,7 +49,7 @@ const (
 )
 
 // ErrClientAddr: an address in a hello is too long, or has a byte that is not safe in a
-// header or a log line; or the list of initial members or the digest of a backup is malformed.
+// header or a log line; or the list of initial members or the digest of a backup, or the layout of IDs, is malformed.
 var ErrClientAddr = errors.New("bad client address")
 
 // Hello describes a node at the start of a connection. The replica decides by it whom it
@@ -93,6 +96,8 @@ type Hello struct {
 	// Configured is set if PeerAddr is from the node's settings, its own entry in PEERS. Otherwise it is
 	// where the node listens, or what the cluster has on record. Older versions do not set it.
 	Configured bool
+	// Layout has the layout of IDs of a founder that gathers the others, as in "41/5/5/12@1288834974657"; empty without IDs, and in older versions.
+	Layout string
 }
 
 // VersionError reports that the other side speaks an unknown version.
@@ -132,6 +137,9 @@ func AppendHello(b []byte, t FrameType, h Hello, version uint16) ([]byte, error)
 		}
 		if h.Configured {
 			b = appendSection(b, sectionConfigured, nil)
+		}
+		if h.Layout != "" {
+			b = appendSection(b, sectionLayout, []byte(h.Layout))
 		}
 	}
 	return sealFrame(b, start), nil
@@ -201,6 +209,8 @@ func (h *Hello) parseSections(p []byte) error {
 			h.SeedFloor, h.SeedDigest = binary.BigEndian.Uint64(value), string(value[8:])
 		case section == sectionConfigured:
 			h.Configured = true
+		case section == sectionLayout:
+			h.Layout = string(value)
 		}
 	}
 	return nil
@@ -213,6 +223,9 @@ func checkAddrs(h Hello) error {
 	}
 	if h.SeedDigest != "" && (len(h.SeedDigest) != seedDigestSize || strings.Trim(h.SeedDigest, "0123456789abcdef") != "") {
 		return fmt.Errorf("%w: malformed digest of a backup", ErrClientAddr)
+	}
+	if len(h.Layout) > layoutSizeMax || strings.Trim(h.Layout, "0123456789/@") != "" {
+		return fmt.Errorf("%w: malformed layout of IDs", ErrClientAddr)
 	}
 	return errors.Join(checkClientAddr(h.ClientAddr), checkClientAddr(h.PeerAddr))
 }

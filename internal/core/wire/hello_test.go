@@ -11,12 +11,12 @@ import (
 
 var someHello = Hello{
 	ClusterID: 1, NodeID: 2, Incarnation: 3, Boot: 4, Session: 5, VotersHash: 6, Term: 7, LastIndex: 8,
-	ClientAddr: "127.0.0.1:8080", Level: 9, Stage: 2, Founders: "1,2,3", PeerAddr: "127.0.0.1:60001", Configured: true,
+	ClientAddr: "127.0.0.1:8080", Level: 9, Stage: 2, Founders: "1,2,3", PeerAddr: "127.0.0.1:60001", Configured: true, Layout: "41/5/5/12@1288834974657",
 }
 
 // inVersion1 returns h as version 1 transmits it.
 func inVersion1(h Hello) Hello {
-	h.Level, h.Stage, h.Founders, h.PeerAddr, h.Configured = 1, 0, "", "", false
+	h.Level, h.Stage, h.Founders, h.PeerAddr, h.Configured, h.Layout = 1, 0, "", "", false, ""
 	return h
 }
 
@@ -110,7 +110,7 @@ func TestHello_RefusesCutAndPaddedPayloads(t *testing.T) {
 			t.Fatalf("version %d padded: %v", version, err)
 		}
 	}
-	if len(whole) != 5 { // before each section
+	if len(whole) != 6 { // before each section
 		t.Errorf("hellos of version 2 may be cut at %v", whole)
 	}
 }
