@@ -89,6 +89,7 @@ const (
 	WholeLease                    // I9: a node whose clock jumps ahead uses its lease there
 	RevokeAtOnce                  // I9: a revoked lease ends at once, though its holder goes on to its end
 	RenewRevoked                  // I9: a revoked lease is renewed
+	RenewRarely                   // liveness: a lease is renewed once in an election timeout, however short it is
 	LeaseBeforeEpoch              // liveness: a worker is leased before the epoch of its ids, which fixes a layout that makes none
 	SameTime64                    // I3: a 64-bit timestamp gets the time of others that are larger
 	RangeOverlaps64               // I3: a range of 64-bit timestamps uses up the first one only
@@ -219,7 +220,7 @@ var names = [count]string{
 	"grant-foreign-space", "queue-responses", "unbounded-log", "merge-snapshot-notes", "change-unchecked", "release-in-next-step", "ignore-clocks", "vouch-by-one", "follow-jump", "believe-stale-clocks", "raise-unasked", "apply-by-node",
 	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed", "expel-early", "copy-wins",
 	"restore-below", "carry-nothing", "floor-without-margin", "restore-own-floor", "free-restored",
-	"client-floor-ignored", "client-floor-unbounded", "whole-lease", "revoke-at-once", "renew-revoked", "lease-before-epoch",
+	"client-floor-ignored", "client-floor-unbounded", "whole-lease", "revoke-at-once", "renew-revoked", "renew-rarely", "lease-before-epoch",
 	"same-time-64", "range-overlaps-64", "ignore-ceiling-64", "reserve-from-clock", "lead-unbounded", "hold-all",
 	"clock-from-wall", "clock-from-own-estimate", "jump-in-term", "coarse-epoch", "oracle-by-wall", "limit-from-answer", "limit-unconfirmed", "limit-over-ceiling", "tell-unsaid", "no-wait", "wait-without-rate", "reelected-skips-wait", "oracle-does-not-wait", "report-own-only", "report-not-as-leader", "report-forgets", "release-early", "release-and-tell", "tell-after-giving-up", "from-receive", "early-from-send", "half-rtt", "no-growth", "no-uncertainty", "answer-of-another", "merge-terms", "limit-of-newer", "ignore-limit", "leader-ignores-limit", "limit-by-earliest", "stale-relay", "clock-before-call", "clock-stops-in-suspend", "clock-before-estimate", "no-commit-wait", "wait-on-latest", "stamp-earliest", "generator-forgets", "ahead-of-clock-64", "behind-clock-64",
 	"drop-promise", "save-unsynced", "retry-failed-sync", "names-unsynced", "spare-before-names", "go-on-in-tail", "accept-bad-checksum", "damage-is-tail",
@@ -254,7 +255,7 @@ func (m Mutant) IsDirected() bool {
 		WaitForDeaf, StandTogether, ResignedStands,
 		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses,
 		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait,
-		ReserveFromClock, LeadUnbounded, HoldAll, CarryNothing, FloorWithoutMargin, WholeLease, LeaseBeforeEpoch, KeepAddress, RecordLocal:
+		ReserveFromClock, LeadUnbounded, HoldAll, CarryNothing, FloorWithoutMargin, WholeLease, RenewRarely, LeaseBeforeEpoch, KeepAddress, RecordLocal:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

@@ -17,6 +17,7 @@ import (
 var idHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.WholeLease:       func(t *testing.T) bool { return repeatsAfterRestore(t, 3) || repeatsAfterRestore(t, 1) },
 	mutant.LeaseBeforeEpoch: fixesUnusableSpace,
+	mutant.RenewRarely:      runsOutOfShortLeases,
 }
 
 func TestGenerators_NoHarmIsDone(t *testing.T) { wantNoHarm(t, idHarms) }
@@ -145,6 +146,22 @@ func TestGenerators_WhoHearsNobodyNoticesAJumpOfItsClock(t *testing.T) {
 		}
 		c.use(n)
 	}
+}
+
+// runsOutOfShortLeases: a lease lasts five ticks, the least that the settings allow. It reports whether ids fail although
+// all is well.
+func runsOutOfShortLeases(t *testing.T) bool {
+	c := newIDCluster(t, func(cfg *replica.Config) { cfg.LeaseMillis = 5 * uint64(tick/time.Millisecond) })
+	c.leasing()
+	for range 200 {
+		c.tick(1)
+		for _, n := range c.running() {
+			if _, err := n.next(); errors.Is(err, snowflake.ErrLeaseEnded) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // fixesUnusableSpace: the epoch is a typing error, far ahead of all clocks. It reports whether that becomes the cluster's for

@@ -16,10 +16,6 @@ import (
 // the leader if that is another node. The only answer is the applied log. A lost proposal is
 // repeated; one that arrives late or twice is harmless (internal/core/oracle/worker.go).
 
-// workerRetryTicks is the time between two proposals of a kind: an election timeout, in which
-// a lost leader is replaced.
-const workerRetryTicks = electionTicks
-
 // renewQuarters: a lease is renewed when less than 3/4 of its length is left. That much an
 // outage of the quorum may last without stopping the ids.
 const renewQuarters = 3
@@ -70,7 +66,13 @@ func isSame(l oracle.WorkerLease, u oracle.Used) bool {
 	return l.Worker == u.Worker && l.Start == u.Start
 }
 
-func (r *Replica) isDue(last uint64) bool { return last == 0 || r.ticks-last >= workerRetryTicks }
+// isDue reports whether a proposal may be made again: after an election timeout, in which a lost leader is replaced, and
+// after an eighth of a lease if that is shorter. Otherwise a short lease would end before its next renewal.
+func (r *Replica) isDue(last uint64) bool {
+	eighth := r.cfg.LeaseMillis * uint64(time.Millisecond) / uint64(r.cfg.TickInterval) / 8
+	retry := mutant.Pick(mutant.RenewRarely, electionTicks, max(1, min(electionTicks, eighth)))
+	return last == 0 || r.ticks-last >= retry
+}
 
 // needsWorkers reports whether this node lacks a lease or one has to be renewed.
 func (r *Replica) needsWorkers(now uint64) bool {

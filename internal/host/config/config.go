@@ -65,7 +65,7 @@ type Flags struct {
 	ThriftPort             string `name:"thrift-port" env:"THRIFT_PORT" placeholder:"PORT" help:"TCP port for Thrift; 0 takes any free port. Default: 7609, if it is free."`
 	SnowflakeLayout        string `name:"snowflake-layout" env:"SNOWFLAKE_LAYOUT" default:"41/5/5/12" help:"Bits of time, datacenter, worker and sequence in a Snowflake ID, 63 in all; or of time, worker and sequence, such as 42/10/11. Must be the same on all members, and must never change."`
 	SnowflakeEpochMS       string `name:"snowflake-epoch-ms" env:"SNOWFLAKE_EPOCH_MS" default:"1288834974657" help:"Epoch of the time in Snowflake IDs, in unix milliseconds. Must be the same on all members, and must never change. The default is Twitter's."`
-	SnowflakeLeaseMS       string `name:"snowflake-lease-ms" env:"SNOWFLAKE_LEASE_MS" default:"10000" help:"Length of a worker lease in milliseconds, 1000 to 3600000: how long a node makes IDs without a quorum."`
+	SnowflakeLeaseMS       string `name:"snowflake-lease-ms" env:"SNOWFLAKE_LEASE_MS" default:"10000" help:"Length of a worker lease in milliseconds, 1000 to 3600000, and at least 5 times RTT_MS: how long a node makes IDs without a quorum."`
 	SnowflakeWorkers       string `name:"snowflake-workers" env:"SNOWFLAKE_WORKERS" default:"0" help:"Worker IDs of this node, 0 to 64; each makes up to 4096 IDs a millisecond. 0: LOOPS plus one."`
 	WorkerID               string `name:"worker-id" env:"WORKER_ID" placeholder:"N" help:"Fixed worker ID of this node within its datacenter; refused while another node holds it. Default: any free ones."`
 	DatacenterID           string `name:"datacenter-id" env:"DATACENTER_ID" placeholder:"N" help:"Datacenter of WORKER_ID. Default: 0."`

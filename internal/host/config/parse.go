@@ -45,8 +45,10 @@ const (
 	shutdownDelayMSMax = 600_000
 	// snowflakeLeaseMSMin: when the leader is lost, a renewal takes an election timeout.
 	snowflakeLeaseMSMin = 1_000
-	snowflakeLeaseMSMax = 3_600_000
-	snowflakeWorkersMax = 64
+	// snowflakeLeaseTicksMin: a lease is renewed after a quarter of it, and again every tick.
+	snowflakeLeaseTicksMin = 5
+	snowflakeLeaseMSMax    = 3_600_000
+	snowflakeWorkersMax    = 64
 	// snowflakeEpochSecondsMax: as milliseconds it is in 1973, as seconds in the year 5138.
 	snowflakeEpochSecondsMax = 100_000_000_000
 	// snowflakeEpochMSMax is the end of the year 9999.

@@ -16,6 +16,10 @@ func (p *parser) snowflakes(f *Flags, s *Settings) {
 		p.faults.add("snowflake-layout", f.SnowflakeLayout, want)
 	}
 	s.SnowflakeLease = p.milliseconds("snowflake-lease-ms", f.SnowflakeLeaseMS, snowflakeLeaseMSMin, snowflakeLeaseMSMax)
+	if least := snowflakeLeaseTicksMin * s.RTT; s.SnowflakeLease > 0 && s.SnowflakeLease < least {
+		p.faults.add("snowflake-lease-ms", f.SnowflakeLeaseMS, fmt.Sprintf("want at least %d times RTT_MS, so %d or more: a lease is renewed once in RTT_MS at most, and has to outlast a few that are late",
+			snowflakeLeaseTicksMin, least.Milliseconds()))
+	}
 	s.SnowflakeWorkers = int(p.number("snowflake-workers", f.SnowflakeWorkers, 0, snowflakeWorkersMax))
 	s.FixedWorker = -1
 	switch {

@@ -47,6 +47,18 @@ func TestSnowflakes_TheEpochIsInMilliseconds(t *testing.T) {
 	}
 }
 
+func TestSnowflakes_ALeaseIsSomeTicks(t *testing.T) {
+	for args, ok := range map[string]bool{
+		"--rtt-ms=2000": true, "--rtt-ms=2001": false, "--rtt-ms=200 --snowflake-lease-ms=1000": true, "--rtt-ms=201 --snowflake-lease-ms=1000": false,
+		"--rtt-ms=10000 --snowflake-lease-ms=50000": true,
+	} {
+		_, err := parse(t, nil, strings.Fields(args)...)
+		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "SNOWFLAKE_LEASE_MS (--snowflake-lease-ms)") {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
 func TestSnowflakes_EachFaultIsItsOwnSettings(t *testing.T) {
 	for args, want := range map[string]string{
 		"--snowflake-epoch-ms=-5": `SNOWFLAKE_EPOCH_MS (--snowflake-epoch-ms) = "-5": want unix milliseconds, not before 1970`,
