@@ -305,7 +305,7 @@ type Status struct {
 	// otherwise.
 	NotReadyTimestamps string
 	// NotReadyIDs says why this node makes no ids although it should; empty if it does, if it
-	// is not set up to, or while it waits for a worker that nobody has refused.
+	// is not set up to, or while it waits for its first worker and nobody has refused one.
 	NotReadyIDs string
 	// Draining is set once this node is about to end: it still answers, but clients should
 	// leave, so it is not ready.

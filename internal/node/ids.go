@@ -154,8 +154,9 @@ func (s slotIDs) Worker() (worker int, layout snowflake.Layout, err error) {
 	if err := g.refused.Load(); err != nil {
 		return 0, g.cfg.Layout, err
 	}
+	now := g.now()
 	for i := range g.slots {
-		if generator := g.slots[(s.slot+i)%len(g.slots)].generator.Load(); generator != nil {
+		if generator := g.slots[(s.slot+i)%len(g.slots)].generator.Load(); generator != nil && generator.Lease().End > now {
 			return generator.Worker(), g.cfg.Layout, nil
 		}
 	}

@@ -128,6 +128,14 @@ func TestIDs_GoOnWithoutAQuorumUntilTheLeaseEnds(t *testing.T) {
 	}
 	makes(t, g) // more than half of the lease is left
 	refuses(t, g, isotone.ErrNoWorker)
+	if worker, _, err := g.Worker(); !errors.Is(err, isotone.ErrNoWorker) {
+		t.Errorf("worker %d, %v, and its lease has ended", worker, err)
+	}
+	for deadline := time.Now().Add(liveness); !strings.Contains(last.Status().NotReadyIDs, "leases of this node's workers have ended"); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not ready for ids: %q", last.Status().NotReadyIDs)
+		}
+	}
 }
 
 func TestIDs_AFixedWorkerIsOneNodes(t *testing.T) {

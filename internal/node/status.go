@@ -174,8 +174,12 @@ func (c *core) idsRefused(r *replica.Status) string {
 	if err := r.IDsRefused; err != nil && err.Code == isotone.CodeClock {
 		return err.Message
 	}
-	if r.WorkersRefused != nil && !holdsWorker(r.Workers, uint64(c.wall.UnixMilli())) {
+	switch {
+	case holdsWorker(r.Workers, uint64(c.wall.UnixMilli())):
+	case r.WorkersRefused != nil:
 		return fmt.Sprintf("no snowflake ids: %s", r.WorkersRefused.Err().Message)
+	case len(r.Workers) > 0:
+		return "no snowflake ids: the leases of this node's workers have ended, and it could not renew them"
 	}
 	return ""
 }

@@ -25,7 +25,7 @@ func (h *handler) readyIDs(w http.ResponseWriter, r *http.Request) string {
 }
 
 // noIDs says why no ids are made now, or "". The ids themselves are asked as well: the status
-// reports a missing worker only when it is refused.
+// reports that there is no worker yet only when one was refused.
 func (h *handler) noIDs() string {
 	if reason := h.backend.Status().NotReadyIDs; reason != "" {
 		return reason
