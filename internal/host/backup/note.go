@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -11,7 +12,7 @@ import (
 	"time"
 )
 
-// Note says that a backup was restored. It lies beside the backup, one for each node, so that a second restoration
+// Note says that a backup was restored. It lies beside the file of the backup, one for each node, so that a second restoration
 // begins above the first one, which the backup itself knows nothing of.
 type Note struct {
 	Format int `json:"format"`
@@ -36,25 +37,47 @@ func (n *Note) sum() string {
 	return text(h)
 }
 
-// WriteNote writes the note of a node beside the backup at path; see [Write]. It replaces any other.
+// WriteNote writes the note of a node beside the backup at path, or beside the file that path is a symbolic link to;
+// see [Write]. It replaces any other.
 func WriteNote(path string, node uint64, n Note) error {
 	n.Format, n.At = Format, n.At.UTC()
 	n.Sum = n.sum()
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
 	return Write(NotePath(path, node), encode(n), true, nil)
 }
 
-// ReadNotes returns the notes of all nodes that lie beside the backup at path and are about the backup with that digest.
+// notesMax bounds the notes that ReadNotes reads: more than a directory of backups has, of which few are ever restored.
+const notesMax = 1000
+
+// ReadNotes returns the notes of all nodes about the backup with that digest which lie beside the file at path. They may
+// be named after a copy of the backup. Symbolic links are followed, as in [WriteNote].
 func ReadNotes(path, digest string) (notes []Note, err error) {
-	files, err := os.ReadDir(filepath.Dir(path))
+	path, err = filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, err
 	}
+	dir := filepath.Dir(path)
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	count := 0
 	for _, f := range files {
-		node, isNote := strings.CutPrefix(f.Name(), filepath.Base(path)+notePrefix)
-		if _, err := strconv.ParseUint(node, 10, 64); err != nil || !isNote {
+		i := strings.LastIndex(f.Name(), notePrefix)
+		if i < 0 || f.Type()&^os.ModeSymlink != 0 {
 			continue
 		}
-		n, err := readNote(filepath.Join(filepath.Dir(path), f.Name()))
+		backup, node := f.Name()[:i], f.Name()[i+len(notePrefix):]
+		if _, err := strconv.ParseUint(node, 10, 64); err != nil {
+			continue
+		}
+		if count++; count > notesMax {
+			return nil, fmt.Errorf("%s has more than %d notes of restorations: move the backup and its own notes to another directory, or give the largest timestamp of any earlier restored cluster with --floor, and go on with --force", dir, notesMax)
+		}
+		n, err := readNote(filepath.Join(dir, f.Name()), digest, backup == filepath.Base(path))
 		if err != nil {
 			return nil, err
 		}
@@ -65,11 +88,16 @@ func ReadNotes(path, digest string) (notes []Note, err error) {
 	return notes, nil
 }
 
-func readNote(file string) (n Note, err error) {
+// readNote reads a note. One that is named after another file and does not have the digest in it is about another backup, or
+// no note at all, and may be damaged.
+func readNote(file, digest string, isOwn bool) (n Note, err error) {
 	const what = "which says where a cluster began that was restored before"
 	b, err := Read(file)
 	if err != nil {
 		return Note{}, fmt.Errorf("%s, %s, cannot be read: %w; run the command as a user who may read it", file, what, err)
+	}
+	if !isOwn && !bytes.Contains(b, []byte(digest)) {
+		return Note{}, nil
 	}
 	err = decode(b, &n, "a note of a restoration")
 	if err == nil && n.Sum != n.sum() {
