@@ -56,15 +56,19 @@ func (n *Node) Backup(ctx context.Context) ([]byte, error) {
 }
 
 // openStore opens the data directory, and returns the seed in it if the cluster is still to be
-// formed from it. A seed for another node or other founders is refused before the directory is
-// changed. One beside the data of a formed cluster is of no more use.
+// formed from it. A seed for another node or other founders, and a directory whose data file is gone, are refused before
+// the directory is changed. One beside the data of a formed cluster is of no more use.
 func openStore(cfg Config) (*storage.Store, storage.Recovered, *backup.Seed, error) {
 	hasData, err := storage.HasData(cfg.DataDir)
 	if err != nil {
 		return nil, storage.Recovered{}, nil, err
 	}
 	if !hasData {
-		if _, err := readSeed(cfg); err != nil {
+		seed, err := readSeed(cfg)
+		if err == nil && seed == nil && cfg.Join == nil { // with Join, the cluster decides
+			err = storage.CheckNew(cfg.DataDir)
+		}
+		if err != nil {
 			return nil, storage.Recovered{}, nil, err
 		}
 	}

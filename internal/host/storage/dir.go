@@ -22,6 +22,8 @@ const (
 	draftSuffix = ".new"
 	// spareSuffix is added to the name of the file that becomes the next journal. Nothing reads it.
 	spareSuffix = ".spare"
+	// asideSuffix and a number are added to the name of a data file that was set aside.
+	asideSuffix = ".before-recovery-"
 
 	dirMode  = 0o700
 	fileMode = 0o600
@@ -58,13 +60,8 @@ func makeDir(dir string) error {
 // that is empty or truncated is always damaged, never the result of an interrupted creation.
 // The caller holds the lock of the directory.
 func makeFile(path string) error {
-	switch info, err := os.Stat(path); {
-	case err == nil && !info.Mode().IsRegular():
-		return fmt.Errorf("storage: %s is not a regular file", path)
-	case err == nil:
-		return nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("storage: data file: %w", err)
+	if exists, err := isFile(path); err != nil || exists {
+		return err
 	}
 	draft := path + draftSuffix
 	if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {

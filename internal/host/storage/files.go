@@ -85,9 +85,9 @@ func (f *file) SyncData() error {
 
 func (f *file) Sync() error { return f.store.step("file synced", f.File.Sync) }
 
-// unlinkSame deletes the name spare if somebody has made it another name of the data file.
+// unlinkSame deletes the name spare if it is a symbolic link, or if somebody has made it another name of the data file.
 func unlinkSame(spare, path string) error {
-	a, err := os.Stat(spare)
+	a, err := os.Lstat(spare)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -95,7 +95,7 @@ func unlinkSame(spare, path string) error {
 		return err
 	}
 	b, err := os.Stat(path)
-	if err != nil || !os.SameFile(a, b) {
+	if err != nil || a.Mode()&fs.ModeSymlink == 0 && !os.SameFile(a, b) {
 		return err
 	}
 	return os.Remove(spare)

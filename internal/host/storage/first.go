@@ -13,13 +13,16 @@ import (
 const FirstName = "first-start"
 
 // PermitFirst creates a data directory, if it does not exist, and permits the first start there. If
-// the directory has data, it changes nothing. It takes no lock, which would belong to the user who
+// the directory has data, it changes nothing; if it had data, it fails (see [CheckNew]). It takes no lock, which would belong to the user who
 // calls it, and not to that of the node.
 func PermitFirst(dir string) (hasData bool, err error) {
 	if err := makeDir(dir); err != nil {
 		return false, err
 	}
-	if hasData, err = HasData(dir); err == nil && !hasData {
+	if hasData, err = HasData(dir); err != nil || hasData {
+		return hasData, err
+	}
+	if err = CheckNew(dir); err == nil {
 		err = os.WriteFile(filepath.Join(dir, FirstName), nil, 0o600)
 	}
 	return hasData, err

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -34,13 +35,43 @@ func OpenDirectory(dir string) (*Directory, error) {
 // Close releases the directory.
 func (d *Directory) Close() error { return d.lock.Close() }
 
-// HasData reports whether a node was ever started from the directory: there is a data file.
-func HasData(dir string) (bool, error) {
-	_, err := os.Lstat(filepath.Join(dir, FileName))
-	if errors.Is(err, fs.ErrNotExist) {
+// HasData reports whether a node was ever started from the directory: there is a data file. It fails if that is not a
+// regular file.
+func HasData(dir string) (bool, error) { return isFile(filepath.Join(dir, FileName)) }
+
+func isFile(path string) (bool, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("storage: data file: %w", err)
+	case info.Mode()&fs.ModeSymlink != 0: // the names of a journal and of its spare file are exchanged
+		return false, fmt.Errorf("storage: %s is a symbolic link, and the data file must lie in the data directory: "+
+			"replace the link by the file, or have DATA_DIR name the directory in which the file is to lie", path)
+	case !info.Mode().IsRegular():
+		return false, fmt.Errorf("storage: %s is not a regular file", path)
 	}
-	return err == nil, err
+	return true, nil
+}
+
+// CheckNew returns an error if a directory without a data file had one: other files show it.
+func CheckNew(dir string) error {
+	hasData, err := HasData(dir)
+	if err != nil || hasData {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("storage: data directory: %w", err)
+	}
+	for _, e := range entries {
+		if e.Name() == FileName+spareSuffix || strings.HasPrefix(e.Name(), FileName+asideSuffix) {
+			return fmt.Errorf("storage: the data directory %s has %s, so a node ran there, and its data file %s is gone: put that back, or restore a backup (isotone restore); "+
+				"for a node without any data, name another DATA_DIR, or move both files away", dir, e.Name(), FileName)
+		}
+	}
+	return nil
 }
 
 // Written returns when the data file was written last, but for starts, by the clock of its machine, and never a time to come.
@@ -70,7 +101,7 @@ func (d *Directory) Read() (Recovered, error) {
 func (d *Directory) SetAside() (string, error) {
 	path := filepath.Join(d.dir, FileName)
 	for n := 1; ; n++ {
-		to := fmt.Sprintf("%s.before-recovery-%d", path, n)
+		to := fmt.Sprint(path, asideSuffix, n)
 		switch _, err := os.Lstat(to); {
 		case err == nil:
 			continue

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -99,8 +98,8 @@ func Identify(dir string) (id Identity, hasState bool, err error) {
 
 // Inspect returns what a directory holds, without counting a start; see [Identify].
 func Inspect(dir string) (r Recovered, err error) {
-	if _, err := os.Stat(filepath.Join(dir, FileName)); errors.Is(err, fs.ErrNotExist) {
-		return Recovered{}, nil
+	if hasData, err := HasData(dir); err != nil || !hasData {
+		return Recovered{}, err
 	}
 	d, err := OpenDirectory(dir)
 	if err != nil {
