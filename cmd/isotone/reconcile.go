@@ -23,7 +23,7 @@ import (
 type memberReconcileCmd struct {
 	operatorFlags
 	Replicas uint64        `name:"replicas" required:"" placeholder:"N" help:"How many nodes there are to be: those with the ordinals 0 to N-1. 1 to 64."`
-	PeerAddr string        `name:"peer-addr" required:"" placeholder:"HOST:PORT" help:"Peer address of all nodes, with {ordinal} in place of the number of each, as in isotone-{ordinal}.isotone:60001. Members at other addresses are left alone."`
+	PeerAddr string        `name:"peer-addr" required:"" placeholder:"HOST:PORT" help:"Peer address of all nodes, with {ordinal} in place of the number of each, as in isotone-{ordinal}.isotone:60001. Members with other IDs at other addresses are left alone."`
 	NodeIDs  string        `name:"node-ids" placeholder:"ORDINAL=ID,..." help:"NODE_ID of nodes for which it is not one more than the ordinal; as after NODE_ID=ordinal."`
 	Minimum  int           `name:"minimum" default:"3" help:"Remove no voter if fewer than this would be left."`
 	Wait     time.Duration `name:"wait" default:"2m" help:"Maximum time to wait until members that stay are connected, and until those that go are gone."`
@@ -101,15 +101,23 @@ func (s podSet) has(addr string) bool {
 // that are wanted.
 func (s podSet) plan(l front.MemberList) (p memberPlan, err error) {
 	var gone []front.MemberRecord
+	found := false
 	for _, m := range l.Members {
-		switch want := s.addrs[m.NodeID]; {
-		case want == "" && s.has(m.PeerAddr):
-			gone = append(gone, m)
-		case want == "":
+		want := s.addrs[m.NodeID]
+		switch {
+		case want == "" && !s.has(m.PeerAddr):
 			p.notes = append(p.notes, fmt.Sprintf("node %d, at %s, is none of these nodes, and is left alone", m.NodeID, m.PeerAddr))
-		case m.PeerAddr != want && m.PeerAddr != "":
-			p.notes = append(p.notes, fmt.Sprintf("node %d is at %s, not at %s; to change that: isotone member update %d %s", m.NodeID, m.PeerAddr, want, m.NodeID, want))
+			continue
+		case want == "":
+			gone = append(gone, m)
+		case m.PeerAddr != want && m.PeerAddr != "" && !isReplaced(l, m):
+			return p, fmt.Errorf("node %d is on record at %s, and is to be at %s: correct --peer-addr or --node-ids, or change the record (isotone member update %d %s); nothing was changed",
+				m.NodeID, m.PeerAddr, want, m.NodeID, want)
 		}
+		found = true
+	}
+	if !found {
+		return p, fmt.Errorf("no member is one of these nodes, which are at %s%s%s: correct --endpoint or --peer-addr; nothing was changed", s.before, ordinalPlace, s.after)
 	}
 	added, err := s.missing(l)
 	if err != nil {
@@ -121,6 +129,11 @@ func (s podSet) plan(l front.MemberList) (p memberPlan, err error) {
 		p.blocked, err = s.checkStaying(l, gone)
 	}
 	return p, err
+}
+
+// isReplaced reports whether a member is to go once its successor is a voter.
+func isReplaced(l front.MemberList, m front.MemberRecord) bool {
+	return m.Replaces == 0 && slices.ContainsFunc(l.Members, func(o front.MemberRecord) bool { return o.Replaces == m.NodeID })
 }
 
 func isVoter(m front.MemberRecord) bool { return m.Role != "learner" }

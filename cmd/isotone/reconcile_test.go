@@ -41,14 +41,16 @@ func TestReconcile_PlansWhatIsMissingAndTooMany(t *testing.T) {
 		blocked  string
 		note     string
 	}{
-		"nothing":                      {replicas: 3, members: []uint64{1, 2, 3}},
-		"grow":                         {replicas: 5, members: []uint64{1, 2, 3}, want: "add 4 pod-3.svc:1, add 5 pod-4.svc:1"},
-		"half grown":                   {replicas: 5, members: []uint64{1, 2, 3, 5}, want: "add 4 pod-3.svc:1"},
-		"shrink":                       {replicas: 3, members: []uint64{1, 2, 3, 4, 5}, want: "remove 5, remove 4"},
-		"half shrunk":                  {replicas: 3, members: []uint64{1, 2, 3, 5}, want: "remove 5"},
-		"elsewhere":                    {replicas: 3, members: []uint64{1, 2, 3, 9}, change: func(l *front.MemberList) { l.Members[3].PeerAddr = "10.0.0.9:1" }, note: "node 9, at 10.0.0.9:1, is none of these"},
-		"elsewhere, similar":           {replicas: 3, members: []uint64{1, 2, 3, 9}, change: func(l *front.MemberList) { l.Members[3].PeerAddr = "pod-x.svc:1" }, note: "node 9, at pod-x.svc:1"},
-		"moved":                        {replicas: 3, members: []uint64{1, 2, 3}, change: func(l *front.MemberList) { l.Members[1].PeerAddr = "pod-1.old:1" }, note: "isotone member update 2 pod-1.svc:1"},
+		"nothing":            {replicas: 3, members: []uint64{1, 2, 3}},
+		"grow":               {replicas: 5, members: []uint64{1, 2, 3}, want: "add 4 pod-3.svc:1, add 5 pod-4.svc:1"},
+		"half grown":         {replicas: 5, members: []uint64{1, 2, 3, 5}, want: "add 4 pod-3.svc:1"},
+		"shrink":             {replicas: 3, members: []uint64{1, 2, 3, 4, 5}, want: "remove 5, remove 4"},
+		"half shrunk":        {replicas: 3, members: []uint64{1, 2, 3, 5}, want: "remove 5"},
+		"elsewhere":          {replicas: 3, members: []uint64{1, 2, 3, 9}, change: func(l *front.MemberList) { l.Members[3].PeerAddr = "10.0.0.9:1" }, note: "node 9, at 10.0.0.9:1, is none of these"},
+		"elsewhere, similar": {replicas: 3, members: []uint64{1, 2, 3, 9}, change: func(l *front.MemberList) { l.Members[3].PeerAddr = "pod-x.svc:1" }, note: "node 9, at pod-x.svc:1"},
+		"moved, and replaced": {replicas: 3, members: []uint64{1, 2, 2, 3}, change: func(l *front.MemberList) {
+			l.Members[1].PeerAddr, l.Members[2].Replaces, l.Members[2].Generation = "pod-1.old:1", 2, 1
+		}},
 		"not registered":               {replicas: 3, members: []uint64{1, 2, 3}, change: func(l *front.MemberList) { l.Members[1].PeerAddr = "" }},
 		"other IDs":                    {replicas: 5, ids: "3=104,4=105", members: []uint64{1, 2, 3}, change: func(l *front.MemberList) { l.Removed = []uint64{4, 5} }, want: "add 104 pod-3.svc:1, add 105 pod-4.svc:1"},
 		"another ID":                   {replicas: 4, ids: "3=104", members: []uint64{1, 2, 3, 4}, want: "remove 4, add 104 pod-3.svc:1"},
@@ -101,6 +103,19 @@ func TestReconcile_RefusesAsAWhole(t *testing.T) {
 	if p, err := wanted(t, 2, "", 2).plan(l); err != nil || len(p.steps) != 1 {
 		t.Error(p, err)
 	}
+	moved, strangers := membersOf(1, 2, 3), membersOf(1, 2, 3)
+	for i := range 3 {
+		strangers.Members[i].NodeID, strangers.Members[i].PeerAddr = uint64(i+7), fmt.Sprintf("127.0.0.1:%d", i+1)
+	}
+	moved.Members[1].PeerAddr = "pod-1.old:1"
+	for want, l := range map[string]front.MemberList{
+		"node 2 is on record at pod-1.old:1, and is to be at pod-1.svc:1":   moved,
+		"no member is one of these nodes, which are at pod-{ordinal}.svc:1": strangers,
+	} {
+		if p, err := wanted(t, 5, "", 1).plan(l); err == nil || !strings.Contains(err.Error(), want) || len(p.steps) > 0 {
+			t.Errorf("%v, %v, want %q", p, err, want)
+		}
+	}
 	l.Removed = []uint64{4}
 	l.Members = append(l.Members, membersOf(7).Members...) // to be removed, if all were well
 	if _, err := wanted(t, 4, "", 3).plan(l); err == nil || !strings.Contains(err.Error(), "node 4, at pod-3.svc:1, was removed before, and an ID is used once") {
@@ -152,7 +167,9 @@ func TestReconcile_GrowsAndShrinksACluster(t *testing.T) {
 func TestReconcile_RemovesALeader(t *testing.T) {
 	t.Parallel()
 	all := startProcesses(t, 4)
-	all.does(t, "member update 4 pod-3.test:1", "are changed")
+	for id := range uint64(4) {
+		all.does(t, fmt.Sprintf("member update %d pod-%d.test:1", id+1, id), "are changed")
+	}
 	if err := all[1].stop(); err != nil {
 		t.Fatal(err)
 	}
