@@ -16,6 +16,7 @@ import (
 	"github.com/isotone/isotone/internal/host/backup"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/storage"
+	"github.com/isotone/isotone/snowflake"
 )
 
 // restoreFlags are those of both commands that make a new cluster of an old one.
@@ -95,6 +96,15 @@ func (f *restoreFlags) begin(b replica.Beginning, d backup.Document, now time.Ti
 	return b.Time()
 }
 
+// checkSpace refuses settings by which the new cluster would lease no workers: the layout of IDs never changes (I9).
+func checkSpace(state oracle.State, s config.Settings) error {
+	if have := state.Space; have != (oracle.Space{}) && have != oracle.Space(s.SnowflakeLayout) {
+		return usagef("the lost cluster made IDs of layout %v from %d ms on, and these settings say %v from %d ms on, so the new one would make none: set SNOWFLAKE_LAYOUT=%v and SNOWFLAKE_EPOCH_MS=%d",
+			snowflake.Layout(have), have.Epoch, s.SnowflakeLayout, s.SnowflakeLayout.Epoch, snowflake.Layout(have), have.Epoch)
+	}
+	return nil
+}
+
 // prepared returns where the cluster begins that a data directory is prepared for, 0 if that is none of the lost
 // cluster. A seed that cannot be read is replaced.
 func prepared(dir, lost string) uint64 {
@@ -155,6 +165,9 @@ func (c *restoreCmd) Run(ctx context.Context, con console) error {
 		return usageError(refusal.Error())
 	}
 	d, state, err := readBackup(c.File)
+	if err == nil {
+		err = checkSpace(state, s)
+	}
 	if err != nil {
 		return err
 	}
@@ -293,6 +306,9 @@ func (c *recoverCmd) recover(ctx context.Context, con console, s config.Settings
 		return fail(usagef("the data directory %s belongs to node %d, not to node %d: set NODE_ID=%d", s.DataDir, have, s.NodeID, have))
 	}
 	state, err := decodeBackup(d)
+	if err == nil {
+		err = checkSpace(state, s)
+	}
 	if err != nil {
 		return fail(err)
 	}
@@ -328,6 +344,9 @@ func (c *recoverCmd) again(ctx context.Context, con console, s config.Settings) 
 		return err
 	}
 	state, err := decodeBackup(seed.Backup)
+	if err == nil {
+		err = checkSpace(state, s)
+	}
 	if err != nil {
 		return err
 	}
