@@ -165,16 +165,24 @@ func (r *Replica) checkAdd(m oracle.Member) *isotone.Error {
 	case m.Promote && r.lacksLevel():
 		return r.needsLevel("a node that becomes a voter by itself")
 	}
-	return r.checkJoin(m.PeerAddr)
+	return r.checkJoin(m)
 }
 
-// checkJoin returns why no learner with this peer address can be added, or nil.
-func (r *Replica) checkJoin(addr string) *isotone.Error {
-	switch {
+// checkJoin returns why no learner of this node can be added at its peer address, or nil.
+func (r *Replica) checkJoin(m oracle.Member) *isotone.Error {
+	switch addr := m.PeerAddr; {
 	case len(r.state.Members) >= oracle.MembersMax && !mutant.On(mutant.UnrefusedMembersMax):
 		return invalidChange("a cluster has at most %d members", oracle.MembersMax)
 	case !isAddr(addr):
 		return invalidChange("%q is not the peer address of a node: want host:port, at most %d bytes", addr, oracle.AddrMax)
+	}
+	return r.checkReachable(m)
+}
+
+// checkReachable returns why the other members could not dial a node at its new peer address, or nil.
+func (r *Replica) checkReachable(m oracle.Member) *isotone.Error {
+	if !r.isDialable(m.PeerAddr) && !mutant.On(mutant.UnrefusedLocal) {
+		return invalidChange("only the machine of node %d can dial %s, and there are members on other machines; want an address at which they reach it", oracle.NodeOf(m.ID), m.PeerAddr)
 	}
 	return nil
 }
@@ -196,7 +204,7 @@ func (r *Replica) checkReplace(m oracle.Member) *isotone.Error {
 			return invalidChange("node %d is being replaced already, by a node at %s; to give that up: isotone member remove %d --replacement", node, o.PeerAddr, node)
 		}
 	}
-	return r.checkJoin(m.PeerAddr)
+	return r.checkJoin(m)
 }
 
 func (r *Replica) checkPromote(id uint64) *isotone.Error {
@@ -245,7 +253,10 @@ func (r *Replica) checkUpdate(m oracle.Member) *isotone.Error {
 			return invalidChange("%q is not an address: want host:port, at most %d bytes", addr, oracle.AddrMax)
 		}
 	}
-	return nil
+	if m.PeerAddr == "" {
+		return nil
+	}
+	return r.checkReachable(m)
 }
 
 // lacksLevel reports whether members may run a version that cannot read what LevelMembers

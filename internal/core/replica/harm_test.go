@@ -33,6 +33,7 @@ var changeHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.UnrefusedMembersMax:     outgrowsSnapshot,
 	mutant.UnrefusedRemovedMax:     addsForGood,
 	mutant.UnrefusedAddress:        endsWithLongAddress,
+	mutant.UnrefusedLocal:          recordsUnreachable,
 	mutant.UnrefusedStranger:       replacesFormerMember,
 	mutant.UnrefusedLastGeneration: beginsGenerationsAgain,
 	mutant.UnrefusedReplaced:       replacesTwice,
@@ -336,7 +337,7 @@ func outgrowsSnapshot(t *testing.T) bool {
 
 func endsWithLongAddress(t *testing.T) bool {
 	added, updated := newCluster(t, 1, nil), newCluster(t, 1, nil)
-	long := strings.Repeat("a", oracle.AddrMax+1)
+	long := strings.Repeat("a", oracle.AddrMax) + ":1"
 	const words = "an address longer than its limit"
 	one := added.endsBy(words, func() { added.change(added.leader(), replica.AddLearner, 2, long) })
 	other := updated.endsBy(words, func() { updated.change(updated.leader(), replica.UpdateMember, 1, long) })
@@ -344,6 +345,24 @@ func endsWithLongAddress(t *testing.T) bool {
 		t.Errorf("added: %v, updated: %v", one, other)
 	}
 	return one
+}
+
+// recordsUnreachable: the members are on several machines, and one of them can be dialed from its own only.
+func recordsUnreachable(t *testing.T) (recorded bool) {
+	for kind, id := range map[replica.MemberChangeKind]uint64{replica.AddLearner: 4, replica.ReplaceMember: 3, replica.UpdateMember: 3} {
+		for _, addr := range []string{"127.0.0.1:1", "localhost:1", "[::]:1"} {
+			c := newCluster(t, 3, nil)
+			l := c.leader()
+			c.tick(20)
+			err := c.change(l, kind, id, addr)
+			if err != nil && (err.Code != isotone.CodeInvalidArgument || !strings.Contains(err.Message, "only the machine of node")) {
+				t.Errorf("change %d: %v", kind, err)
+			}
+			c.settle()
+			recorded = recorded || slices.ContainsFunc(l.Members(), func(m replica.Member) bool { return m.PeerAddr == addr })
+		}
+	}
+	return recorded
 }
 
 // replacesFormerMember: a node has two votes, so that its end costs two.
