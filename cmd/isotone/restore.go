@@ -70,7 +70,7 @@ func (f *restoreFlags) settings() (s config.Settings, founders []uint64, err err
 	}
 	switch {
 	case s.Join != nil && s.PeersSRV == nil:
-		return s, nil, usagef("JOIN is set, but a restored cluster is formed by its initial members; name them in PEERS")
+		return s, nil, usagef("JOIN is set, but a restored cluster is formed by its initial members: leave JOIN away, and for several nodes name all in PEERS")
 	case f.Margin < 0 || f.Margin > restoreMarginMax:
 		return s, nil, usagef("--margin: want 0s to %v", restoreMarginMax)
 	case s.PeersSRV != nil && s.PeersSRV.IDs() == nil:

@@ -3,6 +3,7 @@
 package membership_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -153,11 +154,11 @@ func (p *pods) try(args ...string) (string, error) {
 	return string(out), err
 }
 
-// operator runs a command of an operator, by the certificate of the hook.
-func (p *pods) operator(args ...string) string {
+// operator asks a host to run a command of an operator, by the certificate of the hook.
+func (p *pods) operator(host string, args ...string) string {
 	p.t.Helper()
 	tls := filepath.Join(p.dir, "tls", "operator")
-	return p.command(append(args, "--endpoint=https://"+clientHost+":"+podHTTP, "--ca="+tls+"/ca.crt", "--cert="+tls+"/tls.crt", "--key="+tls+"/tls.key", "--yes")...)
+	return p.command(append(args, "--endpoint=https://"+host+":"+podHTTP, "--ca="+tls+"/ca.crt", "--cert="+tls+"/tls.crt", "--key="+tls+"/tls.key", "--yes")...)
 }
 
 // start starts pods with the template of a manifest.
@@ -244,7 +245,7 @@ var voterLine = regexp.MustCompile(`(?m)^(\d+) +(?:voter|leader) `)
 func (p *pods) voters(want ...string) {
 	p.t.Helper()
 	p.until("voters: "+strings.Join(want, " "), func() bool {
-		out := p.operator("member", "list")
+		out := p.operator(clientHost, "member", "list")
 		var got []string
 		for _, m := range voterLine.FindAllStringSubmatch(out, -1) {
 			got = append(got, m[1])
@@ -439,8 +440,57 @@ func scalePods(t *testing.T) {
 		defer p.mu.Unlock()
 		return strings.Contains(p.running[0].Log(), "isotone member replace 1")
 	})
-	p.operator("member", "replace", "1", fqdn(0)+":60001")
+	p.operator(clientHost, "member", "replace", "1", fqdn(0)+":60001")
 	p.ready(0)
 	p.voters("1", "2", "3", "104", "105")
 	p.stop(4, 3, 2, 1, 0)
+	p.restoreFrom(1)
+}
+
+// restoreFrom loses all volumes but one, as docs/kubernetes.md describes. The pods wait on empty volumes, which are
+// restored by commands in them, and form the cluster with the template of the install.
+func (p *pods) restoreFrom(left int) {
+	p.t.Helper()
+	file := filepath.Join(p.dir, "cluster.backup")
+	p.command("backup", "--data-dir", p.data(left), file)
+	for i := range podsMax {
+		if err := os.RemoveAll(p.data(i)); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	p.start("renamed", 0, 1, 2) // with bootstrap=false
+	for i := range 3 {
+		p.until(podName(i)+" waits for a cluster", func() bool { return probe(i, "/livez") == 200 && probe(i, "/readyz") == 503 })
+		p.restore("renamed", i, file)
+	}
+	for i := range 3 {
+		if err := p.forget(i).Kill(); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	p.start("default", 0, 1, 2)
+	for i := range 3 { // they are ready when IDs come, half a minute later; the service has no address until then
+		p.until(podName(i)+" serves timestamps", func() bool { return probe(i, "/ready/timestamps") == 200 })
+	}
+	if out := p.operator(fqdn(0), "member", "list"); len(voterLine.FindAllString(out, -1)) != 3 {
+		p.t.Errorf("members of the restored cluster:\n%s", out)
+	}
+	p.stop(2, 1, 0)
+}
+
+// restore runs isotone restore in a pod, with the backup in its standard input.
+func (p *pods) restore(values string, ordinal int, file string) {
+	p.t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	script := fmt.Sprintf("echo %s > /proc/sys/kernel/hostname && exec %q restore /dev/stdin --yes --peers 'dns+srv:_peer._tcp.%s?count=3'", podName(ordinal), trial.Binary, podDomain)
+	ctx, cancel := context.WithTimeout(p.t.Context(), podsTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "unshare", "--uts", "sh", "-c", script)
+	cmd.Env, cmd.Stdin = append(p.env(p.readManifest(values), ordinal), "PATH="+os.Getenv("PATH")), bytes.NewReader(b)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		p.t.Fatalf("restore in %s: %v\n%s", podName(ordinal), err, out)
+	}
 }

@@ -42,11 +42,25 @@ func (n *Note) sum() string {
 func WriteNote(path string, node uint64, n Note) error {
 	n.Format, n.At = Format, n.At.UTC()
 	n.Sum = n.sum()
-	path, err := filepath.EvalSymlinks(path)
+	path, err := resolve(path)
 	if err != nil {
 		return err
 	}
 	return Write(NotePath(path, node), encode(n), true, nil)
+}
+
+var errNoFile = errors.New("not a regular file")
+
+// resolve follows symbolic links. A pipe, such as /dev/stdin, is no place beside which notes lie.
+func resolve(path string) (string, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("%s: %w", path, errNoFile)
+	}
+	return filepath.EvalSymlinks(path)
 }
 
 // notesMax bounds the notes that ReadNotes reads: more than a directory of backups has, of which few are ever restored.
@@ -55,7 +69,10 @@ const notesMax = 1000
 // ReadNotes returns the notes of all nodes about the backup with that digest which lie beside the file at path. They may
 // be named after a copy of the backup. Symbolic links are followed, as in [WriteNote].
 func ReadNotes(path, digest string) (notes []Note, err error) {
-	path, err = filepath.EvalSymlinks(path)
+	path, err = resolve(path)
+	if errors.Is(err, errNoFile) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
