@@ -157,7 +157,7 @@ const (
 	KeepAddress      // liveness: the address of a member stays on record though its settings have changed
 	RecordLocal      // liveness: an address that only its own machine can dial goes on record
 
-	// What clients do. (ReturnToFailed and MoveUnpaced only cost time: tests in internal/core/search show it.)
+	// What clients do. Tests in internal/core/search notice all of them, the simulator those that do lasting harm.
 
 	IgnoreMoved     // liveness: a client does not follow a redirection
 	NeverSuspect    // liveness: it goes on with a leader that has failed or refuses

@@ -12,9 +12,12 @@ import (
 // client sends one request after the other to the node that it takes for the leader.
 type client struct {
 	id uint64
-	// searcher finds that node; nil for a client that is sticky.
+	// searcher finds that node as production does; nil for a client that takes any.
 	searcher *searcher
 	target   *node
+	// sticky clients stay with a node for a while whatever it answers: they would notice that
+	// a former leader still answers.
+	sticky bool
 	// timeout is how long it waits for an answer.
 	timeout time.Duration
 	// pause is the mean time between requests.
@@ -44,9 +47,6 @@ const operationsMax = 20000
 // timeoutMax is the longest, in ticks, that a client waits for an answer.
 const timeoutMax = 150
 
-// runClient sends the next request of a client after a pause. Sticky clients stay with a node for a
-// while whatever it answers: they would notice that a former leader still answers. The others find the
-// leader as production does.
 func (w *world) runClient(c *client) {
 	w.after(w.between(0, 2*c.pause), func() {
 		if !w.closing && (w.quiet || len(w.history) < operationsMax) {
@@ -150,7 +150,7 @@ func (w *world) finish(k *call, err *isotone.Error) {
 	switch {
 	case err == nil:
 		w.take(k)
-	case w.chance(0.95):
+	case c.sticky && w.chance(0.95):
 	case errors.Is(err, isotone.ErrNotLeader):
 		c.target = w.nodes[0]
 		for _, n := range w.nodes {

@@ -111,6 +111,11 @@ var firstSeed = map[mutant.Mutant]uint64{
 	mutant.AcceptBadChecksum:    70,
 	mutant.DamageIsTail:         8,
 	mutant.DialRecordedOnly:     10,
+	mutant.IgnoreMoved:          84,
+	mutant.NeverSuspect:         1,
+	mutant.ForgetMembers:        212,
+	mutant.NeverRefresh:         6,
+	mutant.CarryNoFloor:         1,
 }
 
 // TestMutants_AreAllNoticed switches each deliberate bug on and wants the simulator to

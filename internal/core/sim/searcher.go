@@ -64,8 +64,13 @@ type line struct {
 	resume   time.Duration // the pause after them
 }
 
+// newSearcher makes every second client that is asked for search; it returns nil for the others, which go to new
+// leaders before the former ones refuse them.
 func (w *world) newSearcher(c *client) *searcher {
 	s := &searcher{client: c, rng: rand.New(rand.NewPCG(w.seed, 0x5ea7c4<<8|c.id))}
+	if s.rng.IntN(2) == 0 {
+		return nil
+	}
 	s.patience = w.cfg.tick + time.Duration(s.rng.Int64N(int64(20*w.cfg.tick)))
 	w.beginSearch(s)
 	return s
@@ -263,6 +268,7 @@ func (w *world) heard(s *searcher, v search.View, asked *line) {
 			s.search.Confirm()
 		}
 	case search.Followed:
+		w.stats.Followed++
 		if s.line != nil {
 			w.lose(s)
 		}
@@ -351,6 +357,7 @@ func (w *world) served(k *call, err *isotone.Error) {
 		w.lose(s)
 	case err.Leader != "" && err.Leader != l.addr:
 		if s.search.Moved(l.addr, err.Leader, w.now) {
+			w.stats.Followed++
 			w.lose(s)
 		} else {
 			s.line = nil

@@ -40,6 +40,7 @@ type Stats struct {
 	Answered   uint64
 	Turns      uint64 // steps of replicas
 	Terms      uint64 // terms in which someone served
+	Followed   uint64 // leaders that searching clients went to
 	IDs        uint64 // ids made
 	// Readings are bounds of the cluster clock that were read, Waited the timestamps that were made of
 	// them and waited out.
@@ -62,6 +63,7 @@ func (s *Stats) Add(o Stats) {
 	s.Answered += o.Answered
 	s.Turns += o.Turns
 	s.Terms += o.Terms
+	s.Followed += o.Followed
 	s.IDs += o.IDs
 	s.Readings += o.Readings
 	s.Waited += o.Waited

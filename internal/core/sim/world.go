@@ -196,10 +196,10 @@ func (w *world) populate() {
 	w.startMembers()
 	for i := range 1 + w.rng.IntN(6) {
 		c := &client{id: uint64(i), pause: w.between(time.Millisecond, 4*w.cfg.tick)}
-		sticky := w.chance(0.5)
+		c.sticky = w.chance(0.5)
 		c.timeout = w.between(3*w.cfg.tick, timeoutMax*w.cfg.tick)
 		w.clients = append(w.clients, c)
-		if !sticky {
+		if !c.sticky {
 			c.searcher = w.newSearcher(c)
 		}
 		w.runClient(c)
