@@ -176,7 +176,7 @@ func TestMembers_OneChangeAtATime(t *testing.T) {
 					m = p.m.node
 				}
 			}
-			err := m.ChangeMember(t.Context(), front.MemberChange{Action: front.AddMember, NodeID: uint64(10 + i), PeerAddr: "127.0.0.1:1", Learner: true})
+			err := m.ChangeMember(t.Context(), front.MemberChange{Action: front.AddMember, NodeID: uint64(10 + i), PeerAddr: fmt.Sprintf("127.0.0.1:%d", 1+i), Learner: true})
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -194,7 +194,7 @@ func TestMembers_OneChangeAtATime(t *testing.T) {
 		t.Errorf("%v, %+v", outcomes, all.list(t))
 	}
 	t.Logf("%v", outcomes)
-	all.does(t, "member add 30 127.0.0.1:1", "node 30 is added") // the command waits its turn
+	all.does(t, "member add 30 127.0.0.1:30", "node 30 is added") // the command waits its turn
 }
 
 func TestMembers_LeadershipAndFloor(t *testing.T) {

@@ -184,6 +184,7 @@ const (
 	UnrefusedRemovedMax     // liveness: a member is added that cannot be removed, as nobody could remember it
 	UnrefusedAddress        // I7: an address of any length is recorded
 	UnrefusedLocal          // liveness: an operator records an address that only its own machine can dial
+	UnrefusedTaken          // liveness: an operator records an address at which another node is on record
 	UnrefusedStranger       // liveness: an ID that is no member's any more is replaced
 	UnrefusedLastGeneration // I6: a node is replaced though its generations are used up
 	UnrefusedReplaced       // liveness: a member is replaced twice at once
@@ -229,7 +230,7 @@ var names = [count]string{
 	"ignore-moved", "never-suspect", "forget-members", "never-refresh", "confirm-by-others", "return-to-failed", "move-unpaced", "carry-no-floor", "keep-no-floor",
 	"unrefused-before-open", "unrefused-second", "unrefused-in-joint", "unrefused-kind", "unrefused-zero",
 	"unrefused-member", "unrefused-removed", "unrefused-generation", "unrefused-level", "unrefused-members-max",
-	"unrefused-removed-max", "unrefused-address", "unrefused-local", "unrefused-stranger", "unrefused-last-generation",
+	"unrefused-removed-max", "unrefused-address", "unrefused-local", "unrefused-taken", "unrefused-stranger", "unrefused-last-generation",
 	"unrefused-replaced", "unrefused-unregistered", "unrefused-behind", "unrefused-quorum", "unrefused-leader",
 	"unrefused-far-floor", "unrefused-last-floor", "unrefused-transfer", "admit-foreign", "admit-founder",
 	"admit-other-founders", "admit-old-founder", "admit-tick", "admit-layout", "admit-stranger", "admit-cloned", "admit-strangers", "stop-unknown",

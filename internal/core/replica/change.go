@@ -176,13 +176,23 @@ func (r *Replica) checkJoin(m oracle.Member) *isotone.Error {
 	case !isAddr(addr):
 		return invalidChange("%q is not the peer address of a node: want host:port, at most %d bytes", addr, oracle.AddrMax)
 	}
-	return r.checkReachable(m)
+	return r.checkAddrs(oracle.NodeOf(m.ID), m.PeerAddr, "")
 }
 
-// checkReachable returns why the other members could not dial a node at its new peer address, or nil.
-func (r *Replica) checkReachable(m oracle.Member) *isotone.Error {
-	if !r.isDialable(m.PeerAddr) && !mutant.On(mutant.UnrefusedLocal) {
-		return invalidChange("only the machine of node %d can dial %s, and there are members on other machines; want an address at which they reach it", oracle.NodeOf(m.ID), m.PeerAddr)
+// checkAddrs returns why a node cannot get these addresses, or nil; empty ones stay as they are. An address may be on record
+// twice only for two members of one node, of which one replaces the other.
+func (r *Replica) checkAddrs(node uint64, peer, client string) *isotone.Error {
+	if peer != "" && !r.isDialable(peer) && !mutant.On(mutant.UnrefusedLocal) {
+		return invalidChange("only the machine of node %d can dial %s, and there are members on other machines; want an address at which they reach it", node, peer)
+	}
+	for _, o := range r.state.Members {
+		switch other := oracle.NodeOf(o.ID); {
+		case other == node || mutant.On(mutant.UnrefusedTaken):
+		case peer != "" && peer == o.PeerAddr:
+			return invalidChange("node %d is on record at the peer address %s; give it another one first (isotone member update %d PEER_ADDR), or remove it", other, peer, other)
+		case client != "" && client == o.ClientAddr:
+			return invalidChange("node %d is on record at the client address %s; give it another one first (isotone member update %d - CLIENT_ADDR), or remove it", other, client, other)
+		}
 	}
 	return nil
 }
@@ -253,10 +263,7 @@ func (r *Replica) checkUpdate(m oracle.Member) *isotone.Error {
 			return invalidChange("%q is not an address: want host:port, at most %d bytes", addr, oracle.AddrMax)
 		}
 	}
-	if m.PeerAddr == "" {
-		return nil
-	}
-	return r.checkReachable(m)
+	return r.checkAddrs(oracle.NodeOf(m.ID), m.PeerAddr, m.ClientAddr)
 }
 
 // lacksLevel reports whether members may run a version that cannot read what LevelMembers

@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -52,7 +53,7 @@ func newChangeCluster(t *testing.T, voters int) *cluster {
 // addLearner adds a learner and lets it catch up.
 func (c *cluster) addLearner(id uint64) {
 	c.t.Helper()
-	if err := c.change(c.leader(), replica.AddLearner, id, "peer:1"); err != nil {
+	if err := c.change(c.leader(), replica.AddLearner, id, fmt.Sprintf("peer%d:1", id)); err != nil {
 		c.t.Fatal(err)
 	}
 	c.settle()
@@ -305,11 +306,33 @@ func TestChange_ClustersGrowAndShrink(t *testing.T) {
 	}
 }
 
+// TestChange_TwoNodesSwapAddresses by way of a third one. A node, and the one that replaces it, may have the same.
+func TestChange_TwoNodesSwapAddresses(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	c.tick(20)
+	for _, m := range []oracle.Member{
+		{ID: 2, PeerAddr: "spare:1", ClientAddr: "spare:2"}, {ID: 3, PeerAddr: "peer2:1", ClientAddr: "client2:1"}, {ID: 2, PeerAddr: "peer3:1", ClientAddr: "client3:1"},
+		{ID: 2, PeerAddr: "peer3:1", ClientAddr: "client3:1"}, // once more
+	} {
+		if err := c.changeMember(l, replica.UpdateMember, m); err != nil {
+			t.Fatalf("%+v: %v", m, err)
+		}
+		c.settle()
+	}
+	if got := l.Members(); got[1].PeerAddr != "peer3:1" || got[2].PeerAddr != "peer2:1" || got[1].ClientAddr != "client3:1" || got[2].ClientAddr != "client2:1" {
+		t.Errorf("%+v", got)
+	}
+	if err := c.change(l, replica.ReplaceMember, 2, "peer3:1"); err != nil {
+		t.Errorf("replaced at the same address: %v", err)
+	}
+}
+
 func TestChange_MembersAreNotMoreThanARecordHolds(t *testing.T) {
 	c := newCluster(t, 1, func(cfg *replica.Config) { cfg.SnapshotEvery = 100_000 })
 	l := c.leader()
 	for id := uint64(2); id <= oracle.MembersMax; id++ {
-		if err := c.change(l, replica.AddLearner, id, "peer:1"); err != nil {
+		if err := c.change(l, replica.AddLearner, id, fmt.Sprintf("peer%d:1", id)); err != nil {
 			t.Fatal(err)
 		}
 		c.settle()

@@ -34,6 +34,7 @@ var changeHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.UnrefusedRemovedMax:     addsForGood,
 	mutant.UnrefusedAddress:        endsWithLongAddress,
 	mutant.UnrefusedLocal:          recordsUnreachable,
+	mutant.UnrefusedTaken:          recordsOneAddressTwice,
 	mutant.UnrefusedStranger:       replacesFormerMember,
 	mutant.UnrefusedLastGeneration: beginsGenerationsAgain,
 	mutant.UnrefusedReplaced:       replacesTwice,
@@ -328,7 +329,7 @@ func outgrowsSnapshot(t *testing.T) bool {
 	c := newCluster(t, 1, nil)
 	l := c.leader()
 	for id := uint64(2); id <= oracle.MembersMax+1; id++ {
-		c.change(l, replica.AddLearner, id, "peer:1")
+		c.change(l, replica.AddLearner, id, fmt.Sprintf("peer%d:1", id))
 		c.settle()
 	}
 	c.tick(20) // until the next write, which has the snapshot
@@ -345,24 +346,6 @@ func endsWithLongAddress(t *testing.T) bool {
 		t.Errorf("added: %v, updated: %v", one, other)
 	}
 	return one
-}
-
-// recordsUnreachable: the members are on several machines, and one of them can be dialed from its own only.
-func recordsUnreachable(t *testing.T) (recorded bool) {
-	for kind, id := range map[replica.MemberChangeKind]uint64{replica.AddLearner: 4, replica.ReplaceMember: 3, replica.UpdateMember: 3} {
-		for _, addr := range []string{"127.0.0.1:1", "localhost:1", "[::]:1"} {
-			c := newCluster(t, 3, nil)
-			l := c.leader()
-			c.tick(20)
-			err := c.change(l, kind, id, addr)
-			if err != nil && (err.Code != isotone.CodeInvalidArgument || !strings.Contains(err.Message, "only the machine of node")) {
-				t.Errorf("change %d: %v", kind, err)
-			}
-			c.settle()
-			recorded = recorded || slices.ContainsFunc(l.Members(), func(m replica.Member) bool { return m.PeerAddr == addr })
-		}
-	}
-	return recorded
 }
 
 // replacesFormerMember: a node has two votes, so that its end costs two.
