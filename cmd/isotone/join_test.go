@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,6 +56,36 @@ func TestJoin_BeforeItIsAdded(t *testing.T) {
 		m := all.list(t).Members[1]
 		return m.Start == 3 && m.Role != "learner"
 	})
+}
+
+// TestJoin_ANodeAloneOnAnyPort: what goes on record is the port that was bound, at each start another one.
+func TestJoin_ANodeAloneOnAnyPort(t *testing.T) {
+	t.Parallel()
+	one := newProcess(t, 1)
+	one.s.RaftAddr = "127.0.0.1:0"
+	all := processes{one}
+	for range 2 {
+		one.start()
+		one.ready()
+		within(t, "it is on record where it listens", func() bool {
+			conn, err := net.Dial("tcp", all.list(t).Members[0].PeerAddr)
+			if err == nil {
+				err = conn.Close()
+			}
+			return err == nil
+		})
+		if err := one.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one.start()
+	one.ready()
+	two := all.joiner(t, 2)
+	all.does(t, "member add 2 "+two.s.RaftAddr, "is added")
+	two.start()
+	two.ready()
+	all = append(all, two)
+	all.roles(t, "1 voter, 2 voter")
 }
 
 // TestJoin_ResumesWithItsDirectory: the cluster knows the node, but nobody can let it in yet,

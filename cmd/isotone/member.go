@@ -20,6 +20,7 @@ import (
 	"github.com/isotone/isotone/internal/front/thriftrpc"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/access"
+	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/telemetry"
@@ -158,7 +159,12 @@ type memberOptions struct {
 
 // startMember runs a node on the given sockets, which it owns from here on.
 func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logger) (*member, error) {
-	peers, ids := s.PeerMap(), idConfig(s)
+	peers, assumed, ids := s.PeerMap(), s.Peers == nil, idConfig(s)
+	if host, port, _ := net.SplitHostPort(s.RaftAddr); assumed && port == "0" && !address.Unspecified(s.RaftAddr) {
+		// Any free port, another one at each start: the record has to follow it as it follows PEERS.
+		peers[s.NodeID] = net.JoinHostPort(host, strconv.Itoa(so.peer.Addr().(*net.TCPAddr).Port))
+		assumed = false
+	}
 	addr := s.Advertise(so.http.Addr().(*net.TCPAddr).Port)
 	metrics := telemetry.NewMetrics(version)
 	if o.log != nil {
@@ -187,7 +193,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	m.node, err = node.Start(node.Config{
 		NodeID:                cmp.Or(o.id, s.NodeID),
 		Peers:                 peers,
-		PeersAssumed:          s.Peers == nil,
+		PeersAssumed:          assumed,
 		Join:                  o.join,
 		Priority:              s.Priority,
 		PeerListener:          so.peer,

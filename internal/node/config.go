@@ -28,7 +28,7 @@ type Config struct {
 	// the cluster; then a member is dialed there if it does not answer at its address on record.
 	Peers map[uint64]string
 	// PeersAssumed is set if Peers has this node alone because nothing else was set: at the address where
-	// it listens, which need not be where others reach it.
+	// it listens, which need not be where others reach it. It is not set if that is any free port: nothing else can be right then.
 	PeersAssumed bool
 	// Join, if not nil, has the node join a cluster with an empty data directory. Peers is
 	// ignored.
