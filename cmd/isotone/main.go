@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -83,6 +84,9 @@ func run(args []string, con console) int {
 	if exited {
 		return code // --help has been printed
 	}
+	if err == nil {
+		err = refuseRepeated(ctx)
+	}
 	if err != nil {
 		fmt.Fprintln(con.err, config.Redact(parseHint(parser.Model, args, err)))
 		return exitUsage
@@ -98,6 +102,21 @@ func run(args []string, con console) int {
 		return exitFailure
 	}
 	return 0
+}
+
+// refuseRepeated refuses a flag that is given twice and takes one value: the parser would take the last one.
+func refuseRepeated(ctx *kong.Context) error {
+	given := map[*kong.Flag]bool{}
+	for _, p := range ctx.Path {
+		if p.Flag == nil || p.Resolved || p.Flag.Target.Kind() == reflect.Slice {
+			continue
+		}
+		if given[p.Flag] {
+			return fmt.Errorf("--%s is given twice, and takes one value", p.Flag.Name)
+		}
+		given[p.Flag] = true
+	}
+	return nil
 }
 
 // normalize returns args in the form that the parser expects. People try "help" and

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -102,14 +103,42 @@ func decodeFile(path string) (map[string]any, error) {
 	defer func() { _ = f.Close() }()
 	d := json.NewDecoder(io.LimitReader(f, fileSizeMax))
 	d.UseNumber()
-	var raw map[string]any
-	if err := d.Decode(&raw); err != nil {
+	raw, repeated, err := decodeObject(d)
+	if err != nil {
 		return nil, fmt.Errorf("want a JSON object of at most %d bytes: %w", fileSizeMax, err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("want nothing after the JSON object")
 	}
+	if repeated != "" {
+		return raw, fmt.Errorf("key %q is there twice", repeated)
+	}
 	return raw, nil
+}
+
+// decodeObject decodes the object that follows, and returns a key that it has twice, or "".
+func decodeObject(d *json.Decoder) (raw map[string]any, repeated string, err error) {
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return nil, "", cmp.Or(err, errors.New("it begins with something else"))
+	}
+	raw = map[string]any{}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, "", err
+		}
+		name := key.(string) // as the decoder guarantees
+		if _, again := raw[name]; again {
+			repeated = name
+		}
+		var value any
+		if err := d.Decode(&value); err != nil {
+			return nil, "", err
+		}
+		raw[name] = value
+	}
+	_, err = d.Token()
+	return raw, repeated, err
 }
 
 // envOf has the environment variable of every setting by its flag, as the tags of
