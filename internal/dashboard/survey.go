@@ -116,9 +116,17 @@ func merge(views []View, scheme string) (merged []View, members []Member) {
 		}
 	}
 	answered := map[uint64]bool{}
+	type identity struct {
+		cluster string
+		node    uint64
+	}
+	answers := map[identity]bool{} // two clusters may have nodes with one ID
 	for _, v := range views {
-		if v.State != nil && !answered[v.NodeID] {
-			answered[v.NodeID] = true
+		if v.State == nil {
+			continue
+		}
+		if id := (identity{v.State.ClusterID, v.NodeID}); !answers[id] {
+			answers[id], answered[v.NodeID] = true, true
 			merged = append(merged, v)
 		}
 	}

@@ -244,3 +244,13 @@ func TestTable_ShowsMembersAndProblems(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
 	}
 }
+
+func TestSurvey_TellsNodesOfTwoClustersWithOneIDApart(t *testing.T) {
+	a, b := newCluster(t, 1, time.Second).nodes[0], newCluster(t, 1, time.Second).nodes[0]
+	a.change(func(s *dashboard.State) { s.ClusterID = "00c0ffee00c0ffee" })
+	b.change(func(s *dashboard.State) { s.ClusterID = "00000000deadbeef" })
+	r := ask(t, survey(t, 5*time.Second), a.addr, b.addr, strings.Replace(a.addr, "127.0.0.1", "localhost", 1))
+	if len(r.Views) != 2 || r.Err() == nil || !strings.Contains(r.Err().Error(), "different clusters: 00000000deadbeef, 00c0ffee00c0ffee") {
+		t.Errorf("%+v, %v", r.Views, r.Err())
+	}
+}

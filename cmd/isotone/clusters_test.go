@@ -1,0 +1,21 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestStatusAndDoctor_NoticeNodesThatAreNoCluster: machines without settings are all node 1.
+func TestStatusAndDoctor_NoticeNodesThatAreNoCluster(t *testing.T) {
+	a, b := newProcess(t, 1), newProcess(t, 1)
+	for _, p := range []*process{a, b} {
+		p.start()
+		eventually(t, func() (bool, string) { // what a node tells of itself may be a second old
+			code, _, text := command("status", p.s.AdvertiseAddr)
+			return code == 0, text
+		})
+	}
+	addrs := processes{a, b}.addrs()
+	wantRun(t, exitFailure, "2 of 2 members answer", "the nodes belong to different clusters", append([]string{"status"}, addrs...)...)
+	wantRun(t, exitFailure, "the nodes belong to different clusters", "", "doctor", "--endpoint", strings.Join(addrs, ","))
+}
