@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"net"
 	"net/http"
 	"reflect"
 	"strconv"
 	"strings"
 
+	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/doctor"
 	"github.com/isotone/isotone/internal/doctor/probe"
 	"github.com/isotone/isotone/internal/host/address"
@@ -99,6 +102,12 @@ func describeMachine(s *config.Settings) *probe.Local {
 		},
 		CAFile: s.TLSClientCA,
 		Trust:  describeTrust(s),
+	}
+	switch id, _, err := storage.Identify(s.DataDir); {
+	case err == nil:
+		l.Settings.DataNode = oracle.NodeOf(id.NodeID)
+	case !errors.Is(err, storage.ErrInUse) && !errors.Is(err, fs.ErrPermission): // by a node, or of another user
+		l.Settings.DataError = err.Error()
 	}
 	if s.AdminAddr != "" {
 		l.Listen = append(l.Listen, probe.Listen{Setting: "ADMIN_ADDR", Network: "tcp", Addr: s.AdminAddr})

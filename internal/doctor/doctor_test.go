@@ -182,6 +182,8 @@ var ailments = []ailment{
 	{"another port for peers", func(l *doctor.Local, _ *doctor.Cluster) { l.Settings.RaftAddr = "0.0.0.0:60002" }, doctor.Warning, "address", "PEERS tells the others 10.0.0.2:60001"},
 
 	{"stale PEERS", func(l *doctor.Local, _ *doctor.Cluster) { l.Settings.Peers[3] = "10.0.0.9:60001" }, doctor.Warning, "peers", "node 3 is at 10.0.0.3:60001"},
+	{"data of another node", func(l *doctor.Local, _ *doctor.Cluster) { l.Settings.DataNode = 7 }, doctor.Problem, "disk", "has the data of node 7, and this is node 2"},
+	{"data that cannot be read", func(l *doctor.Local, _ *doctor.Cluster) { l.Settings.DataError = "damaged" }, doctor.Problem, "disk", "damaged"},
 	{"too few PEERS", func(l *doctor.Local, _ *doctor.Cluster) { delete(l.Settings.Peers, 3) }, doctor.Warning, "peers", "node 3, at 10.0.0.3:60001, is missing"},
 	{"too many PEERS", func(l *doctor.Local, _ *doctor.Cluster) { l.Settings.Peers[4] = "10.0.0.4:60001" }, doctor.Warning, "peers", "node 4 is no member"},
 	{"no member", func(l *doctor.Local, _ *doctor.Cluster) {

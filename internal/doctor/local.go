@@ -27,7 +27,7 @@ const (
 // local judges the machine of a node.
 func (j *findings) local(m *Measurements) {
 	l := m.Local
-	j.disk(l.Settings.DataDir, &l.Disk)
+	j.disk(&l.Settings, &l.Disk)
 	j.clock(&l.Clock)
 	j.files(m.At, l)
 	j.localTrust(m)
@@ -48,14 +48,20 @@ func (l *Local) runs() bool {
 	return slices.ContainsFunc(l.Listeners, func(n Listener) bool { return n.Owner == l.Settings.NodeID || n.Waiting != "" })
 }
 
-func (j *findings) disk(dataDir string, d *Disk) {
+func (j *findings) disk(s *Settings, d *Disk) {
 	const check = "disk"
+	dataDir := s.DataDir
 	switch {
 	case d.Error != "":
 		j.add(Problem, check, dataDir, d.Error, "create the directory for the user that runs the node, or set DATA_DIR to one that this user may write")
 		return
 	case d.Missing:
 		j.ok(check, dataDir, "does not exist yet; the first start creates it (the checks below are of %s)", d.Dir)
+	case s.DataError != "":
+		j.add(Problem, check, dataDir, s.DataError, "a node does not start from this directory: follow the error")
+	case s.DataNode != 0 && s.DataNode != s.NodeID:
+		j.add(Problem, check, dataDir, fmt.Sprintf("has the data of node %d, and this is node %d", s.DataNode, s.NodeID),
+			fmt.Sprintf("set NODE_ID=%d, or set DATA_DIR to the directory of node %d; a node may only ever use its own", s.DataNode, s.NodeID))
 	case d.HasData:
 		j.ok(check, dataDir, "has the data of a node")
 	default:

@@ -41,8 +41,11 @@ type Local struct {
 
 // Settings are those of the settings of a node that are judged.
 type Settings struct {
-	NodeID        uint64
-	DataDir       string
+	NodeID  uint64
+	DataDir string
+	// DataNode is the node whose data is in DataDir, 0 if none is known. DataError says why it cannot be read.
+	DataNode      uint64
+	DataError     string
 	AdvertiseAddr string // as clients are told it
 	RaftAddr      string
 	Peers         map[uint64]string // nil: this node alone, or Join
