@@ -30,7 +30,7 @@ func TestCert_MakesAWorkingSet(t *testing.T) {
 		{"cert client orders", 0, "spiffe://isotone/isotone/client/orders"},
 		{"cert client a/b", 2, "want a name"},
 		{"cert client x-key", 2, "want a name"},
-		{"cert revoke certs/node1.pem", 0, "PEER_TLS_CRL"},
+		{"cert revoke certs/node1.pem certs/node1.pem", 0, "PEER_TLS_CRL"},
 		{"cert revoke certs/node9.pem", 1, "no such file"},
 		{"cert ca --add --retire", 2, ""},
 		{"cert ca --add", 0, "Copy certs/ca.pem to all nodes"},

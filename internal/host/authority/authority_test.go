@@ -148,7 +148,9 @@ func TestDir_RevokesOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(d.Revoke(files[0]))
-	must(d.Revoke(files[0], files[2]))
+	if m := must(d.Revoke(files[0], files[2], files[0])); len(m.Names) != 2 {
+		t.Errorf("two certificates are revoked, one of them named twice: %q", m.Names)
+	}
 	lists, err := d.lists()
 	if err != nil || len(lists) != 1 {
 		t.Fatal(len(lists), err)

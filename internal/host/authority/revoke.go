@@ -25,11 +25,16 @@ func (d *Dir) Revoke(files ...string) (Made, error) {
 		return Made{}, err
 	}
 	made := Made{Cert: d.file(CRLFile), Until: d.now().Add(crlValidity)}
+	var revoked []*x509.Certificate
 	for _, file := range files {
 		certs, err := readCerts(file)
 		if err != nil {
 			return Made{}, err
 		}
+		if slices.ContainsFunc(revoked, certs[0].Equal) {
+			continue
+		}
+		revoked = append(revoked, certs[0])
 		if lists, err = d.revoke(lists, bundle, certs[0]); err != nil {
 			return Made{}, fmt.Errorf("%s: %w", file, err)
 		}
