@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,7 +17,7 @@ import (
 type simCmd struct {
 	Seed     uint64        `name:"seed" placeholder:"N" help:"Seed of the first run. The same seed gives the same run."`
 	Runs     uint64        `name:"runs" default:"1" help:"Number of runs, with consecutive seeds."`
-	Minutes  float64       `name:"minutes" placeholder:"N" help:"Stop after this many minutes, whatever --runs says. 0: no limit."`
+	Minutes  float64       `name:"minutes" placeholder:"N" help:"Stop after this many minutes, whatever --runs says. 0: no limit. The command fails if no run was complete by then."`
 	Duration time.Duration `name:"duration" help:"How long faults last in a run, in simulated time. Default: drawn from the seed."`
 	Workers  int           `name:"workers" default:"1" help:"Number of processes that share the runs."`
 	Trace    bool          `name:"trace" help:"Print every event of a run. Needs --runs 1."`
@@ -24,6 +25,9 @@ type simCmd struct {
 	Part     bool          `name:"part" hidden:"" help:"Print a line of JSON for each run, for a parent process."`
 	Stride   uint64        `name:"stride" default:"1" hidden:"" help:"Distance between consecutive seeds."`
 }
+
+// simMinutesMax is some two years, which a time.Duration holds.
+const simMinutesMax = 1e6
 
 // simRun is the outcome of one run, as a worker process reports it.
 type simRun struct {
@@ -53,6 +57,9 @@ func (c *simCmd) Run(ctx context.Context, con console) error {
 	if c.Trace && c.Runs > 1 {
 		return usagef("--trace needs a single run: select it with --seed and leave --runs at 1")
 	}
+	if !(0 <= c.Minutes && c.Minutes <= simMinutesMax) { // not a number is refused as well
+		return usagef("--minutes: want 0 to %d", int(simMinutesMax))
+	}
 	if c.Minutes > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(c.Minutes*float64(time.Minute)))
@@ -76,6 +83,9 @@ func (c *simCmd) Run(ctx context.Context, con console) error {
 	summary.WallTime = time.Since(began)
 	if err := c.print(con, &summary); err != nil {
 		return err
+	}
+	if summary.Runs == 0 && err == nil {
+		return errors.New("ended before one run was complete")
 	}
 	if n := len(summary.Violations); n > 0 {
 		first := summary.Violations[0]
