@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -21,7 +23,7 @@ type backupCmd struct {
 	operatorFlags
 	stopPoint
 	File    string `arg:"" complete:"files" help:"File to write."`
-	DataDir string `name:"data-dir" placeholder:"DIR" complete:"dirs" help:"Read the data directory of a stopped node, in place of asking a running cluster."`
+	DataDir string `name:"data-dir" placeholder:"DIR" complete:"dirs" xor:"source" help:"Read the data directory of a stopped node, in place of asking a running cluster."`
 	Force   bool   `name:"force" help:"Overwrite FILE."`
 }
 
@@ -56,6 +58,10 @@ func (c *backupCmd) Run(ctx context.Context, con console) error {
 	if _, err := os.Lstat(c.File); err == nil && !c.Force {
 		return usagef("%s exists already; name another file, or overwrite it with --force", c.File)
 	}
+	path, err := target(c.File)
+	if err != nil {
+		return err
+	}
 	d, err := c.take(ctx)
 	if err != nil {
 		return err
@@ -63,7 +69,7 @@ func (c *backupCmd) Run(ctx context.Context, con console) error {
 	if _, err := decodeBackup(d); err != nil {
 		return err
 	}
-	if err := backup.Write(c.File, d.Encode(), c.Force, c.step); err != nil {
+	if err := backup.Write(path, d.Encode(), c.Force, c.step); err != nil {
 		return fmt.Errorf("the backup was not written: %w", err)
 	}
 	s := backupSummary{File: c.File, ClusterID: d.ClusterID, Taken: d.Taken, Level: d.Level, Index: d.Index, Ceiling: d.Ceiling, Sum: d.Sum}
@@ -71,6 +77,27 @@ func (c *backupCmd) Run(ctx context.Context, con console) error {
 		fmt.Fprintf(w, "wrote %s: cluster %s at %s, log index %d, timestamps below %s\nTo restore it, see: isotone restore --help\n",
 			s.File, s.ClusterID, s.Taken.Format(time.RFC3339), s.Index, nanoTime(s.Ceiling))
 	})
+}
+
+// target returns the file that is written for the name path: a symbolic link stays, and what it leads to is replaced.
+func target(path string) (string, error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return path, nil
+	}
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err == nil {
+		info, err = os.Stat(path)
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w; name another file", err)
+	}
+	return path, nil
 }
 
 // nanoTime formats unix nanoseconds.
