@@ -84,6 +84,9 @@ func (c *certCACmd) Run(con console) error {
 	}
 	d := authority.Dir{Path: c.Dir, Overwrite: c.Overwrite}
 	if c.Retire {
+		if c.Name != "Isotone CA" || c.Days != 3650 || c.Overwrite { // the defaults
+			return usagef("--retire makes no authority: leave --name, --days and --overwrite away")
+		}
 		made, err := d.Retire()
 		if err != nil {
 			return err

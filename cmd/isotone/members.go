@@ -126,6 +126,14 @@ type waitFlags struct {
 	Wait time.Duration `name:"wait" default:"10m" help:"Maximum time to wait until the node is a voter. 0: do not wait; the cluster goes on by itself."`
 }
 
+// checkWait refuses a time that is over before the command begins.
+func checkWait(wait time.Duration) error {
+	if wait < 0 {
+		return usagef("--wait %v: want 0s or more", wait)
+	}
+	return nil
+}
+
 // waitPoll is the time between two looks at the members.
 const waitPoll = 250 * time.Millisecond
 
@@ -217,15 +225,25 @@ func startLine(m front.MemberRecord) string {
 
 type memberAddCmd struct {
 	operatorFlags
-	ID       uint64        `arg:"" help:"NODE_ID of the new node: one that this cluster has never used."`
-	PeerAddr string        `arg:"" name:"peer-addr" help:"Its peer address, host:port, as the other members reach it."`
-	Learner  bool          `name:"learner" xor:"role" help:"Keep it a learner until it is promoted."`
-	Voter    bool          `name:"voter" xor:"role" help:"Wait until it is a voter."`
-	Wait     time.Duration `name:"wait" default:"10m" help:"With --voter: maximum time to wait."`
+	ID       uint64         `arg:"" help:"NODE_ID of the new node: one that this cluster has never used."`
+	PeerAddr string         `arg:"" name:"peer-addr" help:"Its peer address, host:port, as the other members reach it."`
+	Learner  bool           `name:"learner" xor:"role" help:"Keep it a learner until it is promoted."`
+	Voter    bool           `name:"voter" xor:"role" help:"Wait until it is a voter."`
+	Wait     *time.Duration `name:"wait" placeholder:"DURATION" help:"With --voter: maximum time to wait. Default: 10m."`
 }
 
 // Run adds a node. If that was done already with the same address, it only waits.
 func (c *memberAddCmd) Run(ctx context.Context, con console) error {
+	wait := 10 * time.Minute
+	switch {
+	case c.Wait != nil && !c.Voter:
+		return usagef("--wait needs --voter: otherwise the command does not wait")
+	case c.Wait != nil:
+		wait = *c.Wait
+	}
+	if err := checkWait(wait); err != nil {
+		return err
+	}
 	var l front.MemberList
 	if err := c.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
 		return err
@@ -239,7 +257,7 @@ func (c *memberAddCmd) Run(ctx context.Context, con console) error {
 	}
 	if c.Voter {
 		var err error
-		if l, err = c.untilVoter(ctx, con, c.ID, 0, c.Wait); err != nil {
+		if l, err = c.untilVoter(ctx, con, c.ID, 0, wait); err != nil {
 			return err
 		}
 	}
@@ -327,6 +345,9 @@ type memberReplaceCmd struct {
 // Run replaces a node. If that is under way already with the same address, it only waits; and if
 // a successor runs there, it does nothing: the command was repeated.
 func (c *memberReplaceCmd) Run(ctx context.Context, con console) error {
+	if err := checkWait(c.Wait); err != nil {
+		return err
+	}
 	var l front.MemberList
 	if err := c.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
 		return err
@@ -428,12 +449,18 @@ func (f *operatorFlags) showLeader(ctx context.Context, con console) error {
 
 type leaderTransferCmd struct {
 	operatorFlags
-	ID uint64 `arg:"" optional:"" help:"NODE_ID of a voter. Default: the one that is most up to date."`
+	ID *uint64 `arg:"" optional:"" help:"NODE_ID of a voter. Default: the one that is most up to date."`
 }
 
 // Run transfers the leadership.
 func (c *leaderTransferCmd) Run(ctx context.Context, con console) error {
-	return c.transfer(ctx, con, c.ID)
+	switch {
+	case c.ID == nil:
+		return c.transfer(ctx, con, 0)
+	case *c.ID == 0:
+		return usageError("0 is the NODE_ID of no node; without one, leadership goes to the voter that is most up to date")
+	}
+	return c.transfer(ctx, con, *c.ID)
 }
 
 type leaderResignCmd struct{ operatorFlags }

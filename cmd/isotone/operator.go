@@ -21,7 +21,7 @@ import (
 
 // operatorFlags are the flags of all commands that change a running cluster.
 type operatorFlags struct {
-	Endpoint endpointList  `name:"endpoint" placeholder:"HOST:PORT" help:"Client addresses of nodes of the cluster, or https URLs; the leader is found through any of them. Default: localhost:8080 or, if no node answers there, one of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
+	Endpoint endpointList  `name:"endpoint" placeholder:"HOST:PORT" xor:"source" help:"Client addresses of nodes of the cluster, or https URLs; the leader is found through any of them. Default: localhost:8080 or, if no node answers there, one of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
 	Timeout  time.Duration `name:"timeout" default:"10s" help:"Maximum time for the command."`
 	JSON     bool          `name:"json" help:"Print the answer as JSON."`
 	Yes      bool          `name:"yes" short:"y" help:"Do not ask for confirmation."`

@@ -79,6 +79,9 @@ func (c *memberReconcileCmd) podsWanted() (set podSet, err error) {
 	case c.Minimum < 1:
 		return set, usageError("--minimum: want 1 or more")
 	}
+	if err := checkWait(c.Wait); err != nil {
+		return set, err
+	}
 	ids, err := config.ParseNodeIDs(c.NodeIDs)
 	if err != nil {
 		return set, usagef("--node-ids: %v", err)
