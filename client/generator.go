@@ -25,6 +25,8 @@ const (
 	leaseMax = time.Hour
 	// releaseTimeout bounds how long Close tries to return a lease.
 	releaseTimeout = time.Second
+	// behindPoll is the pause in which a call that waits because the clock went back looks at the clock again.
+	behindPoll = 10 * time.Millisecond
 )
 
 // GeneratorOptions configures a [Generator]. The zero value is a good default.
@@ -63,6 +65,9 @@ type Generator struct {
 	session string // identifies this generator to the cluster; another one after a refusal
 
 	ids atomic.Pointer[snowflake.Generator]
+	// behind has the generator that makes no IDs because the clock went back. A report that does not
+	// fit is dropped: the next call repeats it.
+	behind chan *snowflake.Generator
 
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next change
@@ -95,7 +100,7 @@ func (c *Client) NewGenerator(ctx context.Context, o GeneratorOptions) (*Generat
 	if o.Now == nil {
 		o.Now = func() int64 { return time.Now().UnixMilli() }
 	}
-	g := &Generator{c: c, opt: o, changed: make(chan struct{}), session: newSession()}
+	g := &Generator{c: c, opt: o, changed: make(chan struct{}), session: newSession(), behind: make(chan *snowflake.Generator, 1)}
 	g.ctx, g.cancel = context.WithCancel(c.ctx)
 	if err := g.lease(ctx); err != nil {
 		g.cancel()
@@ -112,7 +117,8 @@ func newSession() string {
 }
 
 // Next returns the next ID. It waits, at most until ctx is done, while the layout allows no
-// more IDs, or the lease has ended and is not renewed yet.
+// more IDs, while the lease has ended and is not renewed yet, and, unless the worker is fixed, while
+// the clock has gone back by more than AheadMax and no other worker is leased yet.
 func (g *Generator) Next(ctx context.Context) (snowflake.ID, error) {
 	var id [1]snowflake.ID
 	if err := g.NextN(ctx, id[:]); err != nil {
@@ -121,13 +127,20 @@ func (g *Generator) Next(ctx context.Context) (snowflake.ID, error) {
 	return id[0], nil
 }
 
-// NextN fills ids with the next IDs, which are consecutive as in snowflake.Generator.TryFill.
+// NextN fills ids with the next IDs, which are consecutive as in snowflake.Generator.TryFill. It waits as Next does.
 func (g *Generator) NextN(ctx context.Context, ids []snowflake.ID) error {
 	for {
 		changed := g.news()
 		source := g.ids.Load()
-		err := source.NextN(ctx, ids)
-		if !errors.Is(err, snowflake.ErrLeaseEnded) {
+		err := g.try(source, ids)
+		if err != nil && !g.isBehind(err) {
+			err = source.NextN(ctx, ids)
+		}
+		var again <-chan time.Time
+		switch {
+		case g.isBehind(err):
+			again = time.After(behindPoll)
+		case !errors.Is(err, snowflake.ErrLeaseEnded):
 			if ctx.Err() != nil && err == ctx.Err() {
 				return g.c.timeoutError(ctx)
 			}
@@ -138,22 +151,53 @@ func (g *Generator) NextN(ctx context.Context, ids []snowflake.ID) error {
 		}
 		select {
 		case <-changed:
+		case <-again:
 		case <-g.ctx.Done():
 			return ErrClosed
 		case <-ctx.Done():
+			if again != nil {
+				return fmt.Errorf("%w; %w", g.timeoutError(ctx), err)
+			}
 			return g.timeoutError(ctx)
 		}
 	}
 }
 
 // TryNext returns the next ID without waiting; see snowflake.Generator.TryNext.
-func (g *Generator) TryNext() (snowflake.ID, error) { return g.ids.Load().TryNext() }
+func (g *Generator) TryNext() (snowflake.ID, error) {
+	var id [1]snowflake.ID
+	err := g.TryFill(id[:])
+	return id[0], err
+}
 
 // TryFill fills ids with the next IDs without waiting, or uses none up; see snowflake.Generator.TryFill.
-func (g *Generator) TryFill(ids []snowflake.ID) error { return g.ids.Load().TryFill(ids) }
+func (g *Generator) TryFill(ids []snowflake.ID) error { return g.try(g.ids.Load(), ids) }
 
-// Worker returns the current worker. It changes only after a lease was lost, or an operator has
-// revoked it.
+// try fills ids, and reports a clock that went back to keep.
+func (g *Generator) try(source *snowflake.Generator, ids []snowflake.ID) error {
+	err := source.TryFill(ids)
+	if g.isBehind(err) {
+		select {
+		case g.behind <- source:
+		default:
+		}
+	}
+	return err
+}
+
+// isBehind reports whether an error means that the clock is behind the IDs of the lease, or behind its
+// beginning, which was the time of the clock when the lease was requested. That may last for as long as the clock had been
+// ahead, so another worker is leased. A fixed worker waits for its clock.
+func (g *Generator) isBehind(err error) bool {
+	if err == nil || g.opt.Fixed {
+		return false
+	}
+	var clock *snowflake.InvalidSystemClock
+	return errors.Is(err, snowflake.ErrLeaseNotBegun) || errors.As(err, &clock) && clock.Fault == snowflake.ClockBehind
+}
+
+// Worker returns the current worker. It changes only after a lease was lost, an operator has
+// revoked it, or the clock went back.
 func (g *Generator) Worker() int { return g.ids.Load().Worker() }
 
 // Layout returns the layout of the IDs, which is the cluster's.
@@ -200,15 +244,28 @@ func (g *Generator) news() <-chan struct{} {
 	return g.changed
 }
 
-// keep renews the lease at every third of its length, or soon after a failure.
+// keep renews the lease at every third of its length, or soon after a failure. If the clock went back it requests
+// another one, in another session: in its own it would get the same.
+//
+// IDs stay unique (I9), however often clocks jump to and fro, because no argument rests on a clock. The cluster gives no millisecond of a
+// worker to two grants. Here each grant has one generator, whose numbers only grow: follow makes one for a new grant and extends it for
+// a renewal, a session that was given up is never used again, and the rest of its grant is returned only after its generator was stopped.
 func (g *Generator) keep() {
 	timer := time.NewTimer(g.opt.Lease / 3)
 	defer timer.Stop()
+	var gaveUp time.Time
 	for {
 		select {
 		case <-g.ctx.Done():
 			return
 		case <-timer.C:
+		case source := <-g.behind:
+			// A worker that was used ahead of the clock is free only when the clock has been there, so a clock that keeps
+			// jumping must not use up many. And a request that failed may have been granted: it is repeated in its session.
+			if source != g.ids.Load() || g.session != g.grant.session || time.Since(gaveUp) < min(g.opt.Lease/3, refusedBackoffMax) {
+				continue
+			}
+			g.session, gaveUp = newSession(), time.Now()
 		}
 		ctx, cancel := context.WithTimeout(g.ctx, g.opt.Lease/3)
 		err := g.lease(ctx)

@@ -232,3 +232,64 @@ func TestGenerator_GoesOnWithAnotherWorkerAfterARevocation(t *testing.T) {
 	})
 	eventually(t, "the revoked lease is released", func() bool { return f.isReleased(session) })
 }
+
+// TestGenerator_LeasesAnotherWorkerIfTheClockWentBack, and returns the former one, also if no ID was made while the clock was
+// ahead. A fixed worker waits for its clock.
+func TestGenerator_LeasesAnotherWorkerIfTheClockWentBack(t *testing.T) {
+	f := startCluster(t, 1)
+	c := f.dial(client.Options{})
+	for _, unused := range []bool{false, true} {
+		for _, fixed := range []bool{false, true} {
+			var ahead atomic.Int64
+			ahead.Store((30 * time.Minute).Milliseconds())
+			g := generator(t, c, client.GeneratorOptions{Fixed: fixed, Worker: 900, Lease: time.Minute, Now: func() int64 { return time.Now().UnixMilli() + ahead.Load() }})
+			leases := f.nodes[0].commands("WORKER LEASE")
+			session := strings.Fields(leases[len(leases)-1])[2]
+			if !unused {
+				if _, err := g.TryNext(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			worker := g.Worker()
+			ahead.Store(0)
+			if fixed {
+				if _, err := g.TryNext(); err == nil || g.Worker() != worker || f.isReleased(session) {
+					t.Errorf("fixed: %v, worker %d after %d", err, g.Worker(), worker)
+				}
+				_ = g.Close()
+				continue
+			}
+			if _, err := g.Next(within(t, 10*time.Second)); err != nil || g.Worker() == worker {
+				t.Errorf("unused %v: %v, worker %d after %d", unused, err, g.Worker(), worker)
+			}
+			eventually(t, "the former lease is released", func() bool { return f.isReleased(session) })
+		}
+	}
+}
+
+// TestGenerator_WithoutAnotherWorkerSaysThatTheClockWentBack, and goes on when the clock is right.
+func TestGenerator_WithoutAnotherWorkerSaysThatTheClockWentBack(t *testing.T) {
+	f := startCluster(t, 1)
+	var ahead atomic.Int64
+	g := generator(t, f.dial(client.Options{}), client.GeneratorOptions{Lease: time.Hour, Now: func() int64 { return time.Now().UnixMilli() + ahead.Load() }})
+	ahead.Store((30 * time.Minute).Milliseconds())
+	if _, err := g.TryNext(); err != nil {
+		t.Fatal(err)
+	}
+	f.nodes[0].replies(func(args []string) ([]byte, bool) {
+		return []byte("-TRYAGAIN no_worker: all are held\r\n"), args[0] == "WORKER"
+	})
+	ahead.Store(0)
+	if _, err := g.Next(within(t, 100*time.Millisecond)); !errors.Is(err, isotone.ErrDeadlineExceeded) || !errors.Is(err, isotone.ErrClock) {
+		t.Errorf("%v", err)
+	}
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := g.Next(within(t, 10*time.Second))
+		waiting <- err
+	}()
+	ahead.Store((30 * time.Minute).Milliseconds())
+	if err := receive(t, waiting); err != nil {
+		t.Error(err)
+	}
+}

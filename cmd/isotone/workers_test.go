@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -188,5 +191,63 @@ func TestLeasedIDs_ARefusedRequestUsesNoneUp(t *testing.T) {
 	}
 	if err := l.Fill(ids[:100]); err != nil {
 		t.Errorf("100 of 100: %v", err)
+	}
+}
+
+// TestWorkers_AClockThatJumpsToAndFroRepeatsNoID of a client's generator (I9).
+func TestWorkers_AClockThatJumpsToAndFroRepeatsNoID(t *testing.T) {
+	t.Parallel()
+	m, _ := startAlone(t, "0")
+	c, err := client.New(soon(t), loopback(t, m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	var ahead atomic.Int64
+	g, err := c.NewGenerator(soon(t), client.GeneratorOptions{Lease: 300 * time.Millisecond, Now: func() int64 { return time.Now().UnixMilli() + ahead.Load() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Close() })
+	made, workers := make(chan snowflake.ID), map[int]bool{}
+	ctx, cancel := context.WithCancel(soon(t))
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			for {
+				id, err := g.Next(ctx)
+				if err != nil {
+					return
+				}
+				select {
+				case made <- id:
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	seen := map[snowflake.ID]bool{}
+	for i, minutes := range []int64{0, 30, 0, 1, 30, -10, 0, 20, 0} {
+		ahead.Store(minutes * time.Minute.Milliseconds())
+		for n := 0; n < 200; { // of the time that the clock shows now
+			select {
+			case id := <-made:
+				if seen[id] {
+					t.Fatalf("jump %d: %d was made twice", i, id)
+				}
+				seen[id], workers[g.Layout().Worker(id)] = true, true
+				if off := g.Layout().Millis(id) - time.Now().UnixMilli() - ahead.Load(); max(off, -off) < (30 * time.Second).Milliseconds() {
+					n++
+				}
+			case <-ctx.Done():
+				t.Fatalf("jump %d: no ids", i)
+			}
+		}
+	}
+	cancel()
+	callers.Wait()
+	if len(workers) < 4 { // one at first, and one for each jump back
+		t.Errorf("%d workers", len(workers))
 	}
 }
