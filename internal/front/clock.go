@@ -66,7 +66,8 @@ var ErrNotPast = isotone.Errorf(isotone.CodeDeadlineExceeded, "the cluster clock
 const StampsMax = 65536
 
 // stampsAheadMax bounds how far the timestamps of a [Stamper] may be ahead of the cluster clock, in
-// nanoseconds. Whoever gets one waits for it, so one client must not push those of the others far.
+// nanoseconds: 15 times as far as those of the largest request. Whoever gets one waits for it, so one client must not push those
+// of the others far.
 const stampsAheadMax = uint64(time.Millisecond)
 
 // Stamps are timestamps that a [Stamper] has made: with consecutive times, and one index.
@@ -105,7 +106,8 @@ func (s *Stamper) Make(n uint64) (Stamps, error) {
 	if err != nil {
 		return Stamps{}, err
 	}
-	if s.last > now.Latest+stampsAheadMax {
+	// The last of the n counts: what is refused to a large request is left to smaller ones.
+	if max(s.last+1, now.Latest)+n-1 > now.Latest+stampsAheadMax {
 		return Stamps{}, errStampsAhead
 	}
 	first, ok := s.generator.Next(now, n)

@@ -82,7 +82,7 @@ func TestStamper_TimesAreConsecutiveAndOnlyGrow(t *testing.T) {
 	}
 }
 
-// One client that asks for many must not make those of the others wait long.
+// One client that asks for many must not make those of the others wait long, nor take all that there are.
 func TestStamper_DoesNotRunFarAhead(t *testing.T) {
 	c := &shown{reading: interval.Reading{Term: 1, Earliest: second, Latest: second, Limit: 100 * second}}
 	s := front.NewStamper(c)
@@ -95,6 +95,13 @@ func TestStamper_DoesNotRunFarAhead(t *testing.T) {
 		if made += front.StampsMax; err != nil || made > 10*uint64(time.Millisecond) {
 			t.Fatalf("%d timestamps at once, %v", made, err)
 		}
+	}
+	for i := range 1000 {
+		if _, err := s.Make(1); err != nil {
+			t.Fatalf("single timestamp %d beside many: %v", i, err)
+		}
+		_, _ = s.Make(front.StampsMax)
+		c.reading.Latest++
 	}
 	c.reading.Latest += made
 	if _, err := s.Make(1); err != nil {
