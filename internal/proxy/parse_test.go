@@ -81,6 +81,7 @@ func FuzzParseAnswer(f *testing.F) {
 	for _, s := range []string{
 		"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 		"HTTP/1.0 404 Not Found\r\nConnection: X-A\r\nX-A: b\r\nHost: x\r\n\r\n", "HTTP/1.1 304 x\r\n\r\n",
+		"HTTP/1.1 204 x\r\nContent-Length: 2\r\n\r\n", "HTTP/1.1 204 x\r\nTransfer-Encoding: chunked\r\n\r\n",
 	} {
 		f.Add([]byte(s))
 	}
@@ -104,12 +105,16 @@ func FuzzParseAnswer(f *testing.F) {
 		case framingLength:
 			want = a.length
 		}
-		if theirs.StatusCode != a.Status || theirs.ContentLength != want && a.Status >= 200 && a.Status != 204 && a.Status != 304 || (len(theirs.TransferEncoding) > 0) != (a.chunked && a.framing(false) == framingChunked) {
+		if theirs.StatusCode != a.Status || theirs.ContentLength != want && a.Status >= 200 && a.Status != 204 && a.Status != 304 || (len(theirs.TransferEncoding) > 0) != a.chunked {
 			t.Fatalf("status %d, length %d, framing %d; net/http: %d, %d, %v", a.Status, want, a.framing(false), theirs.StatusCode, theirs.ContentLength, theirs.TransferEncoding)
 		}
 		out := append(a.appendAnswer(nil, b, nil, a.framing(false), false), "\r\n"...)
+		chunked, length := a.chunked || a.framing(false) == framingClose, a.length
+		if a.Status == 204 {
+			chunked, length = false, 0
+		}
 		var again answer
-		if v, _ := parseAnswer(out, &again); v != whole || again.size != len(out) || again.Status != a.Status || again.chunked != (a.chunked || a.framing(false) == framingClose) || again.length != a.length {
+		if v, _ := parseAnswer(out, &again); v != whole || again.size != len(out) || again.Status != a.Status || again.chunked != chunked || again.length != length || again.hasLength && a.Status == 204 {
 			t.Fatalf("%q became %q", b, out)
 		}
 	})

@@ -42,18 +42,20 @@ func (r *request) appendRequest(out, b []byte, addr string, continued, trustForw
 }
 
 // appendAnswer appends the head of the answer for the client, without the blank line. own has
-// the fields of the transaction as lines; closeAfter says that the connection ends with it.
+// the fields of the transaction as lines; closeAfter says that the connection ends with it. A 204
+// has neither length nor encoding, whatever the backend sent (RFC 9110 §8.6, RFC 9112 §6.1).
 func (a *answer) appendAnswer(out, b, own []byte, f framing, closeAfter bool) []byte {
 	out = append(out, "HTTP/1.1 "...)
 	out = append(out, b[len("HTTP/1.1 "):a.End]...)
+	framed := a.Status != 204
 	for i := range a.fields {
-		if f := &a.fields[i]; f.kind == kindLength {
+		if f := &a.fields[i]; f.kind == kindLength && framed {
 			f.kind = kindPlain
 		}
 	}
 	out = a.appendPlain(out, b)
 	out = append(out, own...)
-	if a.chunked || f == framingClose {
+	if framed && (a.chunked || f == framingClose) {
 		out = append(out, "Transfer-Encoding: chunked\r\n"...)
 	}
 	if closeAfter {
