@@ -37,6 +37,9 @@ const (
 	// epochDeadlineLimitMax: no count of missed reservations beyond it differs
 	// from "never".
 	epochDeadlineLimitMax = 1_000_000_000
+	// sequenceBitsMin: a worker makes IDs up to snowflake.AheadDefault ahead of the clock. With 7 bits that are 128,128 at once;
+	// with 6 bits they would be 64,064, fewer than the 65,536 of the largest request.
+	sequenceBitsMin = 7
 	// timestampRequestBufferMax: a waiting request costs some hundred bytes.
 	timestampRequestBufferMax = 1_000_000
 	// rttMSMax: forty such ticks are an election timeout of 400 seconds.

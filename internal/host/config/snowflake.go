@@ -14,6 +14,8 @@ func (p *parser) snowflakes(f *Flags, s *Settings) {
 	if s.SnowflakeLayout, err = snowflake.ParseLayout(f.SnowflakeLayout, epoch); err != nil {
 		_, want, _ := strings.Cut(err.Error(), ": ") // without its code
 		p.faults.add("snowflake-layout", f.SnowflakeLayout, want)
+	} else if s.SnowflakeLayout.SequenceBits < sequenceBitsMin {
+		p.faults.add("snowflake-layout", f.SnowflakeLayout, fmt.Sprintf("want at least %d bits of sequence: with fewer, a node could not make the 65536 IDs that one request may ask for", sequenceBitsMin))
 	}
 	s.SnowflakeLease = p.milliseconds("snowflake-lease-ms", f.SnowflakeLeaseMS, snowflakeLeaseMSMin, snowflakeLeaseMSMax)
 	if least := snowflakeLeaseTicksMin * s.RTT; s.SnowflakeLease > 0 && s.SnowflakeLease < least {

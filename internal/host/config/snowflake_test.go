@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -20,6 +21,8 @@ func TestSnowflakes_WorkersAreWithinTheLayout(t *testing.T) {
 		"--worker-id=1 --snowflake-workers=2":                         "SNOWFLAKE_WORKERS",
 		"--worker-id=1 --snowflake-workers=1":                         "",
 		"--snowflake-layout=41/5/5/13":                                "SNOWFLAKE_LAYOUT",
+		"--snowflake-layout=46/10/7":                                  "",
+		"--snowflake-layout=47/10/6":                                  "SNOWFLAKE_LAYOUT",
 	} {
 		_, err := parse(t, nil, strings.Fields(args)...)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -75,6 +78,20 @@ func TestSnowflakes_EachFaultIsItsOwnSettings(t *testing.T) {
 		}
 		if got := strings.Split(err.Error(), "\n  "); len(got) != 2 || got[1] != want {
 			t.Errorf("%s: got %q, want %q", args, got, want)
+		}
+	}
+}
+
+// TestSnowflakes_TheSmallestSequenceHasRoomForTheLargestRequest, and the next smaller one, which is refused, has not.
+func TestSnowflakes_TheSmallestSequenceHasRoomForTheLargestRequest(t *testing.T) {
+	for text, enough := range map[string]bool{"46/10/7": true, "47/10/6": false} {
+		layout, err := snowflake.ParseLayout(text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := snowflake.NewGenerator(0, snowflake.Options{Layout: layout})
+		if err != nil || (g.BatchMax() >= front.IDsMax) != enough {
+			t.Errorf("%s: %d IDs at once of %d, %v", text, g.BatchMax(), front.IDsMax, err)
 		}
 	}
 }
