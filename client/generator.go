@@ -262,7 +262,7 @@ func (g *Generator) keep() {
 		case source := <-g.behind:
 			// A worker that was used ahead of the clock is free only when the clock has been there, so a clock that keeps
 			// jumping must not use up many. And a request that failed may have been granted: it is repeated in its session.
-			if source != g.ids.Load() || g.session != g.grant.session || time.Since(gaveUp) < min(g.opt.Lease/3, refusedBackoffMax) {
+			if source != g.ids.Load() || g.session != g.grant.session || time.Since(gaveUp) < min(g.opt.Lease/3, search.RefusedPauseMax) {
 				continue
 			}
 			g.session, gaveUp = newSession(), time.Now()
