@@ -97,6 +97,7 @@ const (
 	ReserveFromClock              // liveness: nothing is reserved for 64-bit timestamps while time is ahead of the clock
 	LeadUnbounded                 // I11: what they use up is reserved, however far that is ahead of the clock
 	HoldAll                       // liveness: requests that wait for their floor fill the queue
+	FarOffAtOnce                  // liveness: a leader gives a cluster clock up as soon as it is far off
 
 	// The cluster clock (I14).
 
@@ -223,7 +224,7 @@ var names = [count]string{
 	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed", "expel-early", "copy-wins",
 	"restore-below", "carry-nothing", "floor-without-margin", "restore-own-floor", "free-restored",
 	"client-floor-ignored", "client-floor-unbounded", "whole-lease", "revoke-at-once", "renew-revoked", "renew-rarely", "lease-before-epoch",
-	"same-time-64", "range-overlaps-64", "ignore-ceiling-64", "reserve-from-clock", "lead-unbounded", "hold-all",
+	"same-time-64", "range-overlaps-64", "ignore-ceiling-64", "reserve-from-clock", "lead-unbounded", "hold-all", "far-off-at-once",
 	"clock-from-wall", "clock-from-own-estimate", "jump-in-term", "coarse-epoch", "oracle-by-wall", "limit-from-answer", "limit-unconfirmed", "limit-over-ceiling", "tell-unsaid", "no-wait", "wait-without-rate", "reelected-skips-wait", "oracle-does-not-wait", "report-own-only", "report-not-as-leader", "report-forgets", "release-early", "release-and-tell", "tell-after-giving-up", "from-receive", "early-from-send", "half-rtt", "no-growth", "no-uncertainty", "answer-of-another", "merge-terms", "limit-of-newer", "ignore-limit", "leader-ignores-limit", "limit-by-earliest", "stale-relay", "clock-before-call", "clock-stops-in-suspend", "clock-before-estimate", "no-commit-wait", "wait-on-latest", "stamp-earliest", "generator-forgets", "ahead-of-clock-64", "behind-clock-64",
 	"drop-promise", "save-unsynced", "retry-failed-sync", "names-unsynced", "spare-before-names", "go-on-in-tail", "accept-bad-checksum", "damage-is-tail",
 	"dial-recorded-only", "keep-address", "record-local",
@@ -257,7 +258,7 @@ func (m Mutant) IsDirected() bool {
 		WaitForDeaf, StandTogether, ResignedStands,
 		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses,
 		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait,
-		ReserveFromClock, LeadUnbounded, HoldAll, CarryNothing, FloorWithoutMargin, WholeLease, RenewRarely, LeaseBeforeEpoch, KeepAddress, RecordLocal:
+		ReserveFromClock, LeadUnbounded, HoldAll, FarOffAtOnce, CarryNothing, FloorWithoutMargin, WholeLease, RenewRarely, LeaseBeforeEpoch, KeepAddress, RecordLocal:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

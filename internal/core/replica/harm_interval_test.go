@@ -25,6 +25,7 @@ var intervalHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.TellUnsaid:         tellsWhatTheLogDoesNot,
 	mutant.ReelectedSkipsWait: skipsItsOwnLimits,
 	mutant.HoldAll:            holdsAll,
+	mutant.FarOffAtOnce:       changesWithClocks,
 }
 
 func TestInterval_NoHarmIsDone(t *testing.T) { wantNoHarm(t, intervalHarms) }

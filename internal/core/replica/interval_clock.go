@@ -16,6 +16,10 @@ import (
 // clock is further behind transfers its leadership.
 const behindMax = 10 * time.Second
 
+// farOffTicks is how long a cluster clock is too far off before its leader transfers the leadership: with
+// links that come and go, so do the clocks of a quorum, and the leader would change each time.
+const farOffTicks = 5 * electionTicks
+
 // aheadSlack is how much further than aheadMax a cluster clock may get ahead before its leader transfers
 // its leadership. Together they are less than [ClientFloorAheadMax], which a restored cluster relies on.
 const aheadSlack = 3 * time.Second
@@ -52,6 +56,8 @@ type clusterClock struct {
 	releasing  bool
 	handed     bool
 	transferTo uint64
+	// nearAt is the tick at which the clock was last not too far off.
+	nearAt int
 	releasedAt int
 }
 

@@ -25,7 +25,11 @@ func (r *Replica) maintainClock() {
 	}
 	r.sayRunning()
 	r.goOnReleasing()
-	if r.leading.ticks%electionTicks == 0 && (r.blamedByMost() && r.leading.ticks > priorityTicks || r.isFarOff()) {
+	if !r.isFarOff() {
+		r.leading.clock.nearAt = r.leading.ticks
+	}
+	isFarOff := r.leading.ticks-r.leading.clock.nearAt >= mutant.Pick(mutant.FarOffAtOnce, 1, farOffTicks)
+	if r.leading.ticks%electionTicks == 0 && (r.blamedByMost() && r.leading.ticks > priorityTicks || isFarOff) {
 		r.transfer(0)
 	}
 }

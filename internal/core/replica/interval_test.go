@@ -474,3 +474,34 @@ func TestInterval_NoClockStartsBeforeAFloorIsApplied(t *testing.T) {
 		t.Errorf("%v was issued, the floor is %d", got, far)
 	}
 }
+
+// changesWithClocks reports whether the leader changes with clocks of a quorum that come and go.
+func changesWithClocks(t *testing.T) bool {
+	c := newIntervalCluster(t, 3)
+	term := c.leader().Status().Term
+	for range 20 {
+		c.setClocks(30*time.Second, 40)
+		c.setClocks(0, 40)
+	}
+	return c.leader().Status().Term != term
+}
+
+// setClocks sets all clocks and lets time pass.
+func (c *cluster) setClocks(off time.Duration, ticks int) {
+	for _, n := range c.nodes {
+		c.setClock(n, off)
+	}
+	c.tick(ticks)
+}
+
+func TestInterval_OnlyAClockThatStaysFarOffIsGivenUp(t *testing.T) {
+	if changesWithClocks(t) {
+		t.Error("the leader changes with clocks that come and go")
+	}
+	c := newIntervalCluster(t, 3)
+	term := c.leader().Status().Term
+	c.setClocks(30*time.Second, 300)
+	if c.leader().Status().Term == term {
+		t.Error("the cluster clock stays 30 s behind the clocks of all nodes")
+	}
+}

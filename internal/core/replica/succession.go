@@ -249,6 +249,9 @@ func (r *Replica) leaderChanged() {
 	if r.lead == raft.None {
 		// Someone else has begun an election, or this node was deposed.
 		s.standAt = r.ticks + graceTicks + rankTicks*r.rank()
+		if r.hasResigned() {
+			s.standAt += graceTicks // the others have heard from it until now, and may have better links
+		}
 	}
 }
 

@@ -63,3 +63,23 @@ func TestSuccession_ANodeWhoseLinksFlapIsNotElectedAgainAndAgain(t *testing.T) {
 		t.Error("a leader that lost its quorum was elected again and again")
 	}
 }
+
+// TestSuccession_ALeaderThatHeardNoQuorumStandsLast, as its links are probably worse than those of others.
+func TestSuccession_ALeaderThatHeardNoQuorumStandsLast(t *testing.T) {
+	for seed := range uint64(20) {
+		seedTimeouts(t, seed)
+		c, l := ledBy1(t, 5)
+		now, deaf := 0, false
+		c.drop = func(m *raftpb.Message) bool { // its messages come in bursts, so that the others are patient
+			return m.GetFrom() == l.id && now%7 > 0 || m.GetTo() == l.id && deaf
+		}
+		for ; l.Status().Serving && now < 500; now++ {
+			deaf = now > 100
+			c.tick(1)
+		}
+		c.drop = nil
+		if next := c.leader(); next == l {
+			t.Errorf("phase %d: node 1 heard no quorum, and leads again in term %d", seed, next.Status().Term)
+		}
+	}
+}

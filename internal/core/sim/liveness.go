@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -69,7 +70,8 @@ func (w *world) isServed(f form) bool {
 		_, runs := l.replica.ClusterClock()
 		return runs
 	}
-	return true
+	// Clients that know only machines which are gone ask nobody.
+	return slices.ContainsFunc(w.clients, func(c *client) bool { return c.searcher == nil || w.canFind(c.searcher) })
 }
 
 // makesIDs reports whether some node has a worker, by a lease that has begun, and a clock that is near the others'.
