@@ -57,7 +57,7 @@ type clusterClock struct {
 	handed     bool
 	transferTo uint64
 	// nearAt is the tick at which the clock was last not too far off.
-	nearAt int
+	nearAt     int
 	releasedAt int
 }
 
