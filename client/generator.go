@@ -247,7 +247,7 @@ func (g *Generator) news() <-chan struct{} {
 // keep renews the lease at every third of its length, or soon after a failure. If the clock went back it requests
 // another one, in another session: in its own it would get the same.
 //
-// IDs stay unique (I9), however often clocks jump to and fro, because no argument rests on a clock. The cluster gives no millisecond of a
+// IDs stay unique (I9), however often clocks jump back and forth, because no argument rests on a clock. The cluster gives no millisecond of a
 // worker to two grants. Here each grant has one generator, whose numbers only grow: follow makes one for a new grant and extends it for
 // a renewal, a session that was given up is never used again, and the rest of its grant is returned only after its generator was stopped.
 func (g *Generator) keep() {
