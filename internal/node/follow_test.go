@@ -55,7 +55,7 @@ func TestFollow_ASlotUsesAnothersWorkerWhenItHasNone(t *testing.T) {
 	g.one(t, 2, 8, nil)
 	clock.ms += 1500
 	g.one(t, 1, 8, nil) // 7 was not renewed
-	if worker, _, err := (slotIDs{g, 3}).Worker(); worker != 7 || err != nil {
+	if worker, _, err := (slotIDs{g, 3}).Worker(); worker != 8 || err != nil {
 		t.Errorf("worker %d, %v", worker, err)
 	}
 	if g.made() != 4 {

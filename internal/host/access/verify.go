@@ -80,11 +80,10 @@ type verifier struct {
 	running bool
 }
 
-// verified says when credentials were right, by which list, and which hash in it they have.
+// verified says when credentials were right, and by which list.
 type verified struct {
-	at  time.Duration
-	by  *table
-	sum string
+	at time.Duration
+	by *table
 }
 
 // failures are the wrong credentials of one address.
@@ -122,24 +121,18 @@ func (v *verifier) forget() {
 	}
 }
 
-// lookUp returns the hash of c in the list in force if c was right a while ago.
-func (v *verifier) lookUp(c Credentials) (sum string, known bool) {
-	digest := v.digest(c)
+// isKnown reports whether c was right a while ago, with the list in force.
+func (v *verifier) isKnown(c Credentials) bool {
+	sum := v.digest(c)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	k, ok := v.known[digest]
-	return k.sum, ok && k.by == v.control.table.Load() && v.control.cfg.Now()-k.at < knownTime
-}
-
-func (v *verifier) isKnown(c Credentials) bool {
-	_, known := v.lookUp(c)
-	return known
+	k, ok := v.known[sum]
+	return ok && k.by == v.control.table.Load() && v.control.cfg.Now()-k.at < knownTime
 }
 
 var (
 	errWrong       = isotone.Errorf(isotone.CodeUnauthorized, "the name or the secret is wrong")
 	errTooManyBad  = &isotone.Error{Code: isotone.CodeUnauthorized, Message: "too many wrong credentials came from this address; try again in a minute", RetryAfter: failureTime}
-	errChanged     = &isotone.Error{Code: isotone.CodeOverloaded, Message: "the list of users changed while the credentials were checked; try again", RetryAfter: time.Second}
 	errVerifyQueue = &isotone.Error{Code: isotone.CodeOverloaded, Message: "too many credentials wait to be checked", RetryAfter: time.Second}
 )
 
@@ -177,28 +170,26 @@ func (v *verifier) check(a *attempt) error {
 	if u := t.users[a.credentials.Name]; u != nil && len(u.secrets) > 0 {
 		secrets, exists = u.secrets, true
 	}
-	sum := ""
+	right := false
 	for i := range secrets {
-		if secrets[i].matches(a.credentials.Secret) {
-			sum = string(secrets[i].sum)
-		}
+		right = secrets[i].matches(a.credentials.Secret) || right
 	}
-	if sum == "" || !exists {
+	if !right || !exists {
 		return v.wrong(a.credentials, a.addr, t)
 	}
-	v.remember(a.credentials, t, sum)
+	v.remember(a.credentials, t)
 	return nil
 }
 
-// remember notes that c is right by t, where it has the hash sum.
-func (v *verifier) remember(c Credentials, t *table, sum string) {
-	digest := v.digest(c)
+// remember notes that c is right by t.
+func (v *verifier) remember(c Credentials, t *table) {
+	sum := v.digest(c)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.known) >= knownMax {
 		clear(v.known) // all have to be checked again
 	}
-	v.known[digest] = verified{v.control.cfg.Now(), t, sum}
+	v.known[sum] = verified{v.control.cfg.Now(), t}
 }
 
 // wrong notes that credentials of an address are wrong by t.
@@ -227,7 +218,7 @@ func (v *verifier) wrong(c Credentials, addr netip.Addr, t *table) error {
 
 // Authenticate makes the session speak for the user of c, if that is right. It returns true if
 // the result is known at once, in err. Otherwise it calls done with the result, on another
-// goroutine; the caller then calls [Session.Become] on its own. An err, in either
+// goroutine; the caller then calls [Session.Become] with the name on its own. An err, in either
 // case, matches isotone.ErrUnauthorized, isotone.ErrOverloaded or isotone.ErrQuotaExceeded, and
 // changes nothing. A session without a Control has no users.
 func (s *Session) Authenticate(c Credentials, done func(error)) (now bool, err error) {
@@ -235,7 +226,7 @@ func (s *Session) Authenticate(c Credentials, done func(error)) (now bool, err e
 		return true, errWrong
 	}
 	if now, err = s.control.verify.submit(c, s.addr, done); now && err == nil {
-		err = s.Become(c)
+		err = s.Become(c.Name)
 	}
 	return now, err
 }
@@ -255,29 +246,21 @@ func (s *Session) Prove(ctx context.Context, c Credentials) error {
 	if err != nil {
 		return err
 	}
-	return s.Become(c)
+	return s.Become(c.Name)
 }
 
-// Become makes the session speak for a user whose credentials were right just now, until that secret is
-// taken from the list. The error matches isotone.ErrQuotaExceeded if the user has too many connections,
-// and isotone.ErrOverloaded if the list has changed since.
-func (s *Session) Become(c Credentials) error {
-	if s.control == nil {
+// Become makes the session speak for a user whose credentials were right. The error matches
+// isotone.ErrQuotaExceeded if the user has too many connections.
+func (s *Session) Become(name string) error {
+	if s.control == nil || s.name == name {
 		return nil
 	}
-	sum, known := s.control.verify.lookUp(c)
-	if !known {
-		return errChanged
-	}
-	if s.name == c.Name && s.proof == sum {
-		return nil
-	}
-	if u := s.control.table.Load().users[c.Name]; u != nil && u.usage != nil && u.usage != s.counted {
+	if u := s.control.table.Load().users[name]; u != nil && u.usage != nil && u.usage != s.counted {
 		if most := u.limits.Connections; most > 0 && u.usage.connections.Load() >= most {
 			return s.over("connections of this user", time.Second)
 		}
 	}
-	s.name, s.proof = c.Name, sum
+	s.name = name
 	s.resolve()
 	return nil
 }
@@ -285,7 +268,7 @@ func (s *Session) Become(c Credentials) error {
 // Reset makes the session speak for nobody again.
 func (s *Session) Reset() {
 	if s.control != nil && s.name != "" {
-		s.name, s.proof = "", ""
+		s.name = ""
 		s.resolve()
 	}
 }

@@ -84,17 +84,18 @@ func ReadNotes(path, digest string) (notes []Note, err error) {
 	count := 0
 	for _, f := range files {
 		i := strings.LastIndex(f.Name(), notePrefix)
-		if i < 0 || f.Type()&^os.ModeSymlink != 0 {
+		if i < 0 {
 			continue
 		}
 		backup, node := f.Name()[:i], f.Name()[i+len(notePrefix):]
-		if _, err := strconv.ParseUint(node, 10, 64); err != nil {
+		isOwn := backup == filepath.Base(path)
+		if _, err := strconv.ParseUint(node, 10, 64); err != nil || !isOwn && f.Type()&^os.ModeSymlink != 0 {
 			continue
 		}
 		if count++; count > notesMax {
 			return nil, fmt.Errorf("%s has more than %d notes of restorations: move the backup and its own notes to another directory, or give the largest timestamp of any earlier restored cluster with --floor, and go on with --force", dir, notesMax)
 		}
-		n, err := readNote(filepath.Join(dir, f.Name()), digest, backup == filepath.Base(path))
+		n, err := readNote(filepath.Join(dir, f.Name()), digest, isOwn)
 		if err != nil {
 			return nil, err
 		}
