@@ -97,7 +97,7 @@ func (w *world) wipe(n *node, down time.Duration) {
 	if n.up() {
 		w.crash(n)
 	}
-	n.disk.durable = diskState{incarnation: w.rng.Uint64() | 1}
+	n.disk.durable, n.disk.unsure = diskState{incarnation: w.rng.Uint64() | 1}, nil
 	n.disk.copies = nil
 	n.tampered = wipedAmidst
 	w.restart(n, down)

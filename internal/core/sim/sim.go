@@ -126,6 +126,7 @@ func (w *world) heal() {
 		n.disk.mode = diskNormal
 		n.clock.settle(w.now)
 		n.clock.frozen = false
+		n.pauseNext = 0
 		if n.up() {
 			n.paused = false
 			w.sync(n)

@@ -20,7 +20,7 @@ func (w *world) tamper(k Kind, n *node) bool {
 		return false
 	}
 	w.crash(n)
-	n.disk.durable = bad
+	n.disk.durable, n.disk.unsure = bad, nil
 	n.tampered = k.String()
 	w.quiet = true
 	w.start(n)
@@ -32,7 +32,8 @@ func (w *world) tamper(k Kind, n *node) bool {
 		}
 		honest.boot = max(honest.boot, n.disk.durable.boot)
 		w.crash(n)
-		n.disk.durable, n.tampered, n.refused = honest, "", false
+		n.disk.durable, n.disk.unsure = honest, nil
+		n.tampered, n.refused = "", false
 		w.start(n)
 		if !w.healing {
 			w.quiet = false
