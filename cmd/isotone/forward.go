@@ -29,9 +29,6 @@ type forwarding struct {
 
 // startForwarding learns the cluster from the node at addr, which need not be up yet.
 func startForwarding(addr string, out *nodeAccess, log *slog.Logger) (*forwarding, error) {
-	if out.credentials != nil && !out.secure {
-		log.Warn("the secret in FORWARD_CREDENTIAL_FILE crosses the network in the clear: with FORWARD_CA, FORWARD uses TLS")
-	}
 	rejected := func(addr string, err error) { logRejected(log, addr, err) }
 	c, err := client.NewWith(context.Background(), client.Options{
 		Addrs: []string{addr}, Lazy: true, Dial: dialer(out), TraceParent: traceparent, Hooks: client.Hooks{Rejected: rejected},

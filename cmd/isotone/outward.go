@@ -14,15 +14,14 @@ import (
 	"github.com/isotone/isotone/internal/reply"
 )
 
-// outward returns how a node reaches the client ports of others, for FORWARD and JOIN. A secret is
-// sent without TLS if that is how the operator has it.
+// outward returns how a node reaches the client ports of others, for FORWARD and JOIN.
 func outward(s *config.Settings) (*nodeAccess, error) {
 	roots, err := readCA("FORWARD_CA", s.ForwardCA)
 	if err != nil {
 		return nil, err
 	}
 	cert, key, _ := s.TLSFiles()
-	a := &nodeAccess{secure: s.ForwardCA != "", plain: true, tls: &tls.Config{
+	a := &nodeAccess{secure: s.ForwardCA != "", tls: &tls.Config{
 		RootCAs: roots, MinVersion: tls.VersionTLS12,
 		// The node's own, as long as the other one knows who has signed it. It is read for each
 		// connection, since it is renewed while the node runs.
@@ -61,6 +60,9 @@ func (a *nodeAccess) handshake(ctx context.Context, c net.Conn, addr string) (ne
 	}
 	if a.credentials == nil {
 		return c, nil
+	}
+	if host, _, _ := net.SplitHostPort(addr); !a.secure && !isLoopback(host) {
+		return nil, fmt.Errorf("the secret in FORWARD_CREDENTIAL_FILE would cross the network in the clear to %s: set FORWARD_CA", addr)
 	}
 	known, err := a.credentials()
 	if err != nil {

@@ -460,6 +460,19 @@ func TestForward_NeedsTLSWhereOthersDemandIt(t *testing.T) {
 	if _, err := parse(t, nil, "--forward", "--require-tls"); err == nil || !strings.Contains(err.Error(), "FORWARD_CA (--forward-ca)") {
 		t.Errorf("%v", err)
 	}
+	for args, want := range map[string]string{
+		"--forward --peers=1=localhost:1,2=10.0.0.2:1":                    "FORWARD_CA (--forward-ca)",
+		"--join=10.0.0.2:1 --node-id=2":                                   "want https://10.0.0.2:1",
+		"--join=https://10.0.0.2:1,node3:1 --node-id=2":                   "want https://node3:1",
+		"--forward --peers=1=localhost:1,2=127.0.0.1:2":                   "",
+		"--forward --peers=1=localhost:1,2=10.0.0.2:1 --forward-ca=x.pem": "",
+		"--join=localhost:1,https://10.0.0.2:1 --node-id=2":               "",
+	} {
+		_, err := parse(t, nil, append(strings.Fields(args), "--forward-credential-file=secret")...)
+		if inClear := err != nil && strings.Contains(err.Error(), "in the clear"); inClear != (want != "") || inClear && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
 	if s := parseAll(t, nil, "--forward", "--require-tls", "--forward-ca=ca.pem", "--forward-credential-file=secret"); s.ForwardCA != "ca.pem" || s.ForwardCredentialFile != "secret" {
 		t.Errorf("%+v", s)
 	}

@@ -187,11 +187,24 @@ func (p *parser) members(f *Flags, s *Settings) {
 	}
 }
 
-// forwarding parses FORWARD, and refuses what could reach no leader.
+// forwarding parses FORWARD, and refuses what could reach no leader, or would send a secret to another
+// machine in clear.
 func (p *parser) forwarding(f *Flags, s *Settings) {
 	s.Forward = p.onOff("forward", f.Forward)
 	if s.Forward && s.RequireTLS && s.ForwardCA == "" {
 		p.faults.add("forward-ca", "", "want a file, as FORWARD and REQUIRE_TLS are set: the leader refuses what is forwarded without TLS")
+	}
+	if s.ForwardCredentialFile == "" {
+		return
+	}
+	isElsewhere := func(addr string) bool { return !isLoopback(addr) }
+	if s.Forward && s.ForwardCA == "" && slices.ContainsFunc(slices.Collect(maps.Values(s.Peers)), isElsewhere) {
+		p.faults.add("forward-ca", "", "want a file, as FORWARD and FORWARD_CREDENTIAL_FILE are set: without TLS the secret would cross the network in the clear")
+	}
+	for _, addr := range s.Join {
+		if !strings.HasPrefix(addr, httpsPrefix) && isElsewhere(addr) {
+			p.faults.add("join", addr, "want "+httpsPrefix+addr+", as FORWARD_CREDENTIAL_FILE is set: without TLS the secret would cross the network in the clear")
+		}
 	}
 }
 
