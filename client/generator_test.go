@@ -66,7 +66,7 @@ func TestGenerator_IDsAreUniqueAcrossGenerators(t *testing.T) {
 // TestGenerator_RenewsLongBeforeTheEnd: the worker stays the same, the lease is extended.
 func TestGenerator_RenewsLongBeforeTheEnd(t *testing.T) {
 	f := startCluster(t, 2)
-	g := generator(t, f.dial(client.Options{}), client.GeneratorOptions{Lease: 150 * time.Millisecond})
+	g := generator(t, f.dial(client.Options{}), client.GeneratorOptions{Lease: 3 * time.Second})
 	worker, begun := g.Worker(), g.Lease()
 	for i := range 4 {
 		f.lead(i % 2)

@@ -215,6 +215,7 @@ func TestTracing_FollowsARequestOfTheGoClient(t *testing.T) {
 	proxy, proxyAdmin := runProxy(t, "--node", node, "--advertise", "proxy.example:1", "--trace-endpoint", c.url, "--trace-sample", "0")
 	within(t, "the proxy is ready", func() bool { status, _ := fetch(t, "http://"+proxyAdmin+"/readyz"); return status == 200 })
 	for i, addr := range []string{node, proxy} {
+		within(t, addr+" makes IDs", func() bool { status, _ := fetch(t, "http://"+addr+"/ready/ids"); return status == 200 })
 		type key struct{}
 		ctx, cancel := context.WithTimeout(t.Context(), testWait)
 		defer cancel()

@@ -112,6 +112,7 @@ func TestRedis_IsFollowedThroughAKillAndARestart(t *testing.T) {
 	}
 	// Missing, then dead, and after the restart perhaps missing again: that is not a
 	// change, for it failed before.
+	until(t, "the log of the recovery", func() bool { return log.count("loaded again") >= 2 })
 	if log.count("cannot be loaded") != 2 || log.count("loaded again") != 2 {
 		t.Errorf("the log:\n%s", log.String())
 	}

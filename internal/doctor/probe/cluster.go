@@ -59,9 +59,11 @@ func survey(ctx context.Context, client *http.Client, endpoints []string) (c clu
 	records := recorded(r)
 	aheads := make([]*time.Duration, len(r.Views))
 	var all sync.WaitGroup
+	asked := false // nodes of two clusters may have one ID
 	for i, v := range r.Views {
 		all.Go(func() { aheads[i] = probeNode(ctx, client, v, records[v.NodeID], &c.found.Nodes[i]) })
-		if v.State != nil && r.Leader != nil && v.NodeID == r.Leader.NodeID {
+		if v.State != nil && r.Leader != nil && v.NodeID == r.Leader.NodeID && !asked {
+			asked = true
 			all.Go(func() { askLeader(ctx, client, v.Addr, c.found) })
 		}
 	}
