@@ -97,7 +97,7 @@ func (r *Replica) clientCommand(q LeaseRequest) (oracle.Command, *isotone.Error)
 		return r.revocation(*q.Revoke)
 	case q.Release != nil && q.Session != 0:
 		return oracle.Command{Kind: oracle.KindRelease, Release: oracle.Release{Session: q.Session, Used: []oracle.Used{*q.Release}}}, nil
-	case q.Release == nil && l.IsSound() && isBeforeEpoch(l.Space, l.From):
+	case q.Release == nil && l.IsSound() && isBeforeEpoch(l.Space, max(l.From, r.millis())): // any time may be asked for
 		return oracle.Command{}, errBeforeEpoch(l.Space)
 	case q.Release == nil && l.IsSound():
 		return oracle.Command{Kind: oracle.KindLease, Lease: l}, nil

@@ -201,3 +201,17 @@ func TestGenerators_MakeNoIDsBeforeTheirEpoch(t *testing.T) {
 		c.use(n)
 	}
 }
+
+// TestLease_AClientMayAskForTheBeginningOfTime: where a lease begins, the cluster decides.
+func TestLease_AClientMayAskForTheBeginningOfTime(t *testing.T) {
+	c := newIDCluster(t, func(cfg *replica.Config) { cfg.Space.Epoch = 1000 })
+	c.mono += time.Hour
+	l := c.leader()
+	q := c.wants(91)
+	q.Space, q.FromMillis = l.Space(), 1
+	token := c.lease(l, q)
+	c.tick(20)
+	if got := l.leaseOutcome(token); got != "ok" {
+		t.Errorf("answered %q", got)
+	}
+}
