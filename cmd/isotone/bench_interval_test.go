@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -34,13 +35,18 @@ func TestBenchInterval_OfARealCluster(t *testing.T) {
 		t.Helper()
 		violations := filepath.Join(t.TempDir(), "violations")
 		cmd := reexec(t, nil, append(strings.Fields("bench --interval -c 4 -P 2 --json - -t "+strings.Join(c.Addrs(), ",")+" "+args), "--violations", violations)...)
+		var stdout bytes.Buffer
 		var text strings.Builder
-		cmd.Stderr = &text
+		cmd.Stdout, cmd.Stderr = &stdout, &text
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
 		if interrupt > 0 {
 			timer := time.AfterFunc(interrupt, func() { _ = cmd.Process.Signal(syscall.SIGINT) })
 			defer timer.Stop()
 		}
-		out, err := cmd.Output()
+		err := cmd.Wait()
+		out := stdout.Bytes()
 		if strings.Contains(text.String(), "interrupted before there was an answer") {
 			return measure(2*interrupt, args)
 		}
