@@ -41,7 +41,7 @@ func (w *world) breakLinks() {
 	terms, latest := 0, uint64(0)
 	for w.violation == nil && w.votersChanged <= from && w.now < from+(healTicks+brokenTicks)*w.cfg.tick {
 		w.advance(w.now + w.cfg.tick)
-		if w.now > max(w.liveness.last, from)+(healTicks+2*timeoutMax)*w.cfg.tick {
+		if w.now > max(w.liveness.last, from)+(healTicks+2*timeoutMax)*w.cfg.tick && w.isServed(form16) {
 			w.fail("liveness: no answer within %d ticks, though the links between %v are in order", healTicks, ids(quorum))
 		}
 		l := w.leader()

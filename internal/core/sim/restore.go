@@ -92,6 +92,10 @@ func (w *world) loseLater(b saved) {
 	})
 }
 
+// writtenOffMax is how old a file may look: with the time of a clock that was wrong by decades, recover refuses it, as the
+// new cluster would have to begin decades ahead.
+const writtenOffMax = 365 * 24 * time.Hour
+
 // survivor returns what recover finds on one disk, if any is good enough, and otherwise b.
 func (w *world) survivor(b saved) saved {
 	n := w.nodes[w.loss.rng.IntN(len(w.nodes))]
@@ -101,6 +105,10 @@ func (w *world) survivor(b saved) saved {
 	}
 	stored, err := replica.BackupOf(d.hard, d.snapshot, d.entries)
 	if err != nil || stored.Level < oracle.LevelMembers {
+		return b
+	}
+	if off := time.Duration(d.written) - worldStart - w.now; off < -writtenOffMax {
+		w.trace("the disk of node %d was last written at %v, which its operator does not believe", n.id, time.Duration(d.written)-worldStart)
 		return b
 	}
 	w.trace("the disk of node %d is left, with ceiling %v, last written at %v", n.id, time.Duration(stored.Ceiling)-worldStart, time.Duration(d.written)-worldStart)
