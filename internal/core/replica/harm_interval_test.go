@@ -174,18 +174,25 @@ func tellsAfterGivingUp(t *testing.T) bool {
 // others.
 func holdsAll(t *testing.T) (harm bool) {
 	for _, limit := range []time.Duration{limit, 0} {
-		c := newCluster(t, 3, func(cfg *replica.Config) { cfg.Interval, cfg.QueueMax = limit, 100 })
-		l := c.leader()
-		c.tick(20)
-		c.drop = func(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgApp }
-		floor := isotone.Timestamp{Time: uint64(c.mono + 4*time.Second)}
-		for range 150 {
-			c.askAbove(l, isotone.ReadQuorum, floor, 1)
+		for _, u64 := range []bool{false, true} {
+			c := newCluster(t, 3, func(cfg *replica.Config) { cfg.Interval, cfg.QueueMax = limit, 100 })
+			l := c.leader()
+			c.tick(20)
+			c.drop = func(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgApp }
+			floor := isotone.Timestamp{Time: uint64(c.mono + 4*time.Second)}
+			if u64 {
+				floor = isotone.Timestamp{}
+				c.tick(60) // oracle time reaches the ceiling
+			}
+			for range 150 {
+				c.request(l, replica.Request{Mode: isotone.ReadQuorum, U64: u64, Floor: floor, Counts: []uint64{isotone.Range64CountMax}})
+			}
+			c.tick(3)
+			c.settle()
+			token := c.ask(l, 1)
+			c.settle()
+			harm = harm || l.outcome(token) != "ok"
 		}
-		c.settle()
-		token := c.ask(l, 1)
-		c.settle()
-		harm = harm || l.outcome(token) != "ok"
 	}
 	return harm
 }

@@ -21,6 +21,9 @@ func (r *Replica) issue(p *pending) (issued uint64, hold bool, failed *isotone.E
 		if p.U64 {
 			*rng, hold, err = r.next64(n, p.clock)
 			p.short = hold && r.leading.clock.runs
+			if p.short && r.ticks-p.arrived >= blockTicks && !r.mayHold() {
+				p.short, hold, err = false, false, isotone.ErrOverloaded
+			}
 		} else if next, full := r.leading.alloc.Next(n); full != nil {
 			err = isotone.ErrOverloaded
 		} else {
@@ -34,8 +37,8 @@ func (r *Replica) issue(p *pending) (issued uint64, hold bool, failed *isotone.E
 	return p.issued, false, nil
 }
 
-// mayHold reports whether a request may be held for long, for its floor or for a reservation. It may not if the queue is more
-// than half full: the rest is for requests that need no such wait.
+// mayHold reports whether a request may be held for long: for its floor, for a reservation, or for more time of the cluster
+// clock. It may not if the queue is more than half full: the rest is for requests that need no such wait.
 func (r *Replica) mayHold() bool {
 	return r.queue.size <= (r.queue.max+1)/2 || mutant.On(mutant.HoldAll)
 }

@@ -72,8 +72,8 @@ func (w *world) request(c *client) {
 		counts[i] = 1 + w.rng.Uint64N(5)
 		if w.chance(0.01) {
 			counts[i] = isotone.RangeCountMax
-			if u64 && len(w.history)&1 == 0 {
-				counts[i] = isotone.Range64CountMax << (len(w.history) / 2 % 5) // up to 16 ms of time
+			if u64 {
+				counts[i] = isotone.Range64CountMax // a millisecond of time
 			}
 		}
 	}
