@@ -56,7 +56,7 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn, read *bufio.Reade
 
 // greet is handshake without reading the command's answer.
 func (c *Client) greet(ctx context.Context, conn net.Conn, read *bufio.Reader, addr string, command ...string) error {
-	first, err := c.authentication(ctx)
+	first, err := c.authentication(ctx, conn)
 	if err != nil {
 		return refusedClient(err)
 	}

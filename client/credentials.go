@@ -69,9 +69,12 @@ func (c *Client) secure(ctx context.Context, conn net.Conn, addr string) (net.Co
 }
 
 // authentication returns the command that begins a new connection, or nil without credentials.
-func (c *Client) authentication(ctx context.Context) ([]byte, error) {
+func (c *Client) authentication(ctx context.Context, conn net.Conn) ([]byte, error) {
 	if c.opt.Credentials == nil {
 		return nil, nil
+	}
+	if c.opt.TLS == nil && leavesMachine(conn) {
+		return nil, isotone.Errorf(isotone.CodeUnauthorized, "the secret of Options.Credentials would cross the network to %v in plaintext: set Options.TLS", conn.RemoteAddr())
 	}
 	got, err := c.opt.Credentials(ctx)
 	if err != nil {
@@ -81,6 +84,12 @@ func (c *Client) authentication(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	return appendCommand(nil, "AUTH", got.Name, got.Secret), nil
+}
+
+// leavesMachine reports whether a connection leads to another machine.
+func leavesMachine(conn net.Conn) bool {
+	at, ok := conn.RemoteAddr().(*net.TCPAddr)
+	return ok && !at.IP.IsLoopback()
 }
 
 // readAuthenticated reads the answer to authentication.

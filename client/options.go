@@ -61,7 +61,8 @@ type Options struct {
 	// Credentials returns what the client proves its name with; nil means nothing. It is called
 	// for each new connection, possibly several at once, so a secret can change while the client
 	// runs; see [StaticCredentials]. It must return when ctx is done, which is after DialTimeout.
-	// Without TLS the secret crosses the network in the clear.
+	// A secret leaves the machine within TLS only: without it, calls to other machines fail with
+	// isotone.ErrUnauthorized.
 	Credentials func(ctx context.Context) (Credentials, error)
 	// Dial opens connections, for instance through a tunnel; nil means a net.Dialer. TLS begins
 	// on what it returns. It must return when ctx is done. Calls fail at once with an error of it

@@ -17,6 +17,7 @@ import (
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/host/credential"
+	hostlisten "github.com/isotone/isotone/internal/host/listen"
 )
 
 // accessFlags are the flags of all commands that talk to nodes: how a command recognises nodes,
@@ -45,10 +46,44 @@ type nodeAccess struct {
 	tls *tls.Config // for https
 	// secure: an address without a scheme means https.
 	secure bool
-	// plain: an endpoint says http, so the secret may cross the network in the clear.
-	plain bool
 	// credentials are asked for at each use, so that the secret can change; nil: there are none.
 	credentials func() (client.Credentials, error)
+	// sockets are the paths of the Unix sockets that were named, by the host that stands for each in a URL.
+	sockets map[string]string
+}
+
+// unixScheme begins an endpoint that is a Unix socket: unix:PATH.
+const unixScheme = "unix:"
+
+// socket returns the URL that stands for a Unix socket.
+func (a *nodeAccess) socket(path string) string {
+	if a.sockets == nil {
+		a.sockets = map[string]string{}
+	}
+	host := fmt.Sprintf("unix-socket-%d.invalid", len(a.sockets)+1)
+	a.sockets[host] = path
+	return "http://" + host + ":80"
+}
+
+// shown returns an address, without scheme, as the user knows it.
+func (a *nodeAccess) shown(addr string) string {
+	if host, _, err := net.SplitHostPort(addr); err == nil && a.sockets[host] != "" {
+		return unixScheme + a.sockets[host]
+	}
+	return addr
+}
+
+// dial returns a dialer that knows the sockets.
+func (a *nodeAccess) dial(next func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	if next == nil {
+		next = new(net.Dialer).DialContext
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if host, _, err := net.SplitHostPort(addr); err == nil && a.sockets[host] != "" {
+			return hostlisten.DialUnix(ctx, a.sockets[host])
+		}
+		return next(ctx, network, addr)
+	}
 }
 
 // open checks the flags and reads their files. The error names all that is wrong.
@@ -152,16 +187,20 @@ func (l *endpointList) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// urls returns the URLs of nodes that an operator has named, without paths. It notes whether they
-// permit a secret in the clear, so it must be called before any request. flag is named in errors.
+// urls returns the URLs of nodes that an operator has named, without paths. flag is named in errors.
 func (a *nodeAccess) urls(flag string, endpoints []string) (bases []string, err error) {
 	for _, endpoint := range endpoints {
+		if path, ok := strings.CutPrefix(endpoint, unixScheme); ok {
+			if path == "" || a.secure {
+				return nil, usagef("%s %s: want unix:PATH, the socket %s in the data directory of a node, without --ca, --cert and --server-name", flag, endpoint, operatorSocket)
+			}
+			bases = append(bases, a.socket(path))
+			continue
+		}
 		scheme, _, named := strings.Cut(endpoint, "://")
 		switch {
 		case named && strings.EqualFold(scheme, "http") && a.secure:
 			return nil, usagef("%s %s: want https, as --ca, --cert and --server-name have no effect without TLS", flag, endpoint)
-		case named && strings.EqualFold(scheme, "http"):
-			a.plain = true
 		case !named && a.secure:
 			endpoint = "https://" + endpoint
 		}
@@ -188,10 +227,10 @@ func (a *nodeAccess) urls(flag string, endpoints []string) (bases []string, err 
 
 // check returns a usageError if the secret, if there is one, must not be sent to u.
 func (a *nodeAccess) check(u *url.URL) error {
-	if a.credentials == nil || u.Scheme == "https" || a.plain || isLoopback(u.Hostname()) {
+	if a.credentials == nil || u.Scheme == "https" || isLoopback(u.Hostname()) || a.sockets[u.Hostname()] != "" {
 		return nil
 	}
-	return usagef("%s: the secret would cross the network in the clear: name nodes as https://%s or, if the network is trusted, http://%s", u.Host, u.Host, u.Host)
+	return usagef("%s: the secret would cross the network in plaintext: name nodes as https://%s", u.Host, u.Host)
 }
 
 func isLoopback(host string) bool {
@@ -201,7 +240,15 @@ func isLoopback(host string) bool {
 // client returns an HTTP client for nodes. It sets TLSClientConfig of t, which it owns from here
 // on. The client follows no redirects: they could lead credentials elsewhere.
 func (a *nodeAccess) client(t *http.Transport) *http.Client {
-	t.TLSClientConfig = a.tls.Clone()
+	t.TLSClientConfig, t.DialContext = a.tls.Clone(), a.dial(t.DialContext)
+	if proxy := t.Proxy; proxy != nil {
+		t.Proxy = func(r *http.Request) (*url.URL, error) {
+			if a.sockets[r.URL.Hostname()] != "" {
+				return nil, nil
+			}
+			return proxy(r)
+		}
+	}
 	return &http.Client{
 		Transport:     &authenticator{access: a, inner: t},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

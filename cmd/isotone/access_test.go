@@ -183,8 +183,8 @@ func TestAccess_TheLeaderIsAskedByTheSchemeOfTheNodeThatNamesIt(t *testing.T) {
 	}
 }
 
-// TestAccess_ASecretLeavesTheMachineWithoutTLSOnlyOnRequest: no server is at any of these names.
-func TestAccess_ASecretLeavesTheMachineWithoutTLSOnlyOnRequest(t *testing.T) {
+// TestAccess_ASecretLeavesTheMachineOnlyWithinTLS: no server is at any of these names.
+func TestAccess_ASecretLeavesTheMachineOnlyWithinTLS(t *testing.T) {
 	plain := startGuard(t, nil, "ops")
 	file := secretFile(t, testSecret)
 	mine := []string{"--user", "ops", "--password-file", file}
@@ -202,16 +202,16 @@ func TestAccess_ASecretLeavesTheMachineWithoutTLSOnlyOnRequest(t *testing.T) {
 		{"member", "list", "--endpoint", plain.addr()}, // which names the other one
 	} {
 		code, out, err := command(append(args, mine...)...)
-		if code != exitUsage || !strings.Contains(err, "in the clear") || !strings.Contains(err, "https://"+elsewhere) || strings.Contains(out+err, testSecret) {
+		if code != exitUsage || !strings.Contains(err, "in plaintext") || !strings.Contains(err, "https://"+elsewhere) || strings.Contains(out+err, testSecret) {
 			t.Errorf("%q: exit code %d, %s%s", args, code, out, err)
 		}
 	}
 	code, out, err := command(append([]string{"bench", "--target", elsewhere, "--requests", "1"}, mine...)...)
-	if code != exitUsage || !strings.Contains(err, "in the clear") || strings.Contains(out+err, testSecret) {
+	if code != exitUsage || !strings.Contains(err, "in plaintext") || strings.Contains(out+err, testSecret) {
 		t.Errorf("bench: exit code %d, %s%s", code, out, err)
 	}
 	code, out, err = command(append([]string{"member", "list", "--timeout", "1s", "--endpoint", "http://" + elsewhere}, mine...)...)
-	if code != exitFailure || strings.Contains(err, "in the clear") {
+	if code != exitUsage || !strings.Contains(err, "in plaintext") {
 		t.Errorf("on request: exit code %d, %s%s", code, out, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -132,7 +133,7 @@ func (s *adminServer) close() {
 func nodeAdmin(users *access.Control, metrics, client http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", guarded(users, metrics)) // also when the client port refuses requests as overloaded
-	for _, path := range []string{"/up", "/ready", "/ready/", "/livez", "/readyz", "/upgrade", "/admin/"} {
+	for _, path := range append(healthPaths, "/upgrade", "/admin/") {
 		mux.Handle(path, client)
 	}
 	profiles := http.NewServeMux()
@@ -157,10 +158,35 @@ func guarded(users *access.Control, h http.Handler) http.Handler {
 func nodeMetrics(metrics, client http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics)
-	for _, path := range []string{"/up", "/ready", "/ready/", "/livez", "/readyz"} {
+	for _, path := range healthPaths {
 		mux.Handle(path, client)
 	}
 	return mux
+}
+
+// healthPaths are what probes ask.
+var healthPaths = []string{"/up", "/ready", "/ready/", "/livez", "/readyz"}
+
+// operatorSocket is the name of the Unix socket in the data directory. Whoever can use it, the owner of the directory, has all
+// roles, as whoever can write to the directory could take them.
+const operatorSocket = "operator.sock"
+
+// startOperator serves operators on the Unix socket in dir, for which the process must have the directory's lock. A file system
+// without sockets is no reason not to serve: then it returns nil.
+func startOperator(dir string, admin, client http.Handler, log *slog.Logger) *adminServer {
+	path := filepath.Join(dir, operatorSocket)
+	ln, err := hostlisten.Unix(path)
+	if err != nil {
+		log.Warn("operators of this machine are not served without credentials: the Unix socket cannot be made", "path", path, "err", err)
+		return nil
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", admin)
+	mux.Handle("/debug/", admin)
+	mux.Handle("/", client)
+	return startAdmin(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mux.ServeHTTP(w, r.WithContext(web.WithOperator(r.Context(), operatorSocket)))
+	}), log)
 }
 
 // programName answers with the name of this program. What net/http/pprof answers has its arguments

@@ -144,7 +144,7 @@ func (c *benchCmd) options(reach *nodeAccess) (*bench.Options, error) {
 		if err != nil {
 			return nil, usageError(err.Error())
 		}
-		o.User, o.Secret, o.Plain = known.Name, known.Secret, namesHTTP(c.Target)
+		o.User, o.Secret = known.Name, known.Secret
 	}
 	var more bench.Faults
 	err := o.Validate()

@@ -298,7 +298,7 @@ func TestClients_WithoutAListTheMachineIsTrusted(t *testing.T) {
 	}
 	for _, field := range []string{"X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 proxy", "X-Real-IP: 192.0.2.1"} {
 		for path, want := range map[string]int{"/timestamp": 200, "/api/snowflake": 200, "/state": 200, "/metrics": 401, "/admin/members": 401} {
-			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", path, field)
+			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n", path, field)
 			if status, _, body := c.receive(); status != want {
 				t.Errorf("%s with %s: %d %.200s", path, field, status, body)
 			}

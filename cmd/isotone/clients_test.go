@@ -133,7 +133,7 @@ func (c *httpConn) send(path, authorization string) {
 	if authorization != "" {
 		authorization = "Authorization: " + authorization + "\r\n"
 	}
-	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n"+authorization+"\r\n"); err != nil {
+	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n"+authorization+"\r\n"); err != nil {
 		c.t.Fatal(err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
 )
@@ -41,6 +42,8 @@ func startAloneIn(t *testing.T, port, dir string) (m *member, end func()) {
 	s := config.Default()
 	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.DataDir = "127.0.0.1", number, "127.0.0.1:0", dir
 	s.AdvertiseAddr = ""
+	everything := access.All // also floors
+	s.Anonymous = &everything
 	so, err := listen(&s)
 	if err != nil {
 		t.Fatal(err)

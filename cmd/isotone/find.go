@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/host/config"
+	hostlisten "github.com/isotone/isotone/internal/host/listen"
 )
 
 // devPort is the default of "isotone dev --port".
@@ -26,6 +30,32 @@ func likelyNodes(first string) []string {
 		addrs = append(addrs, net.JoinHostPort("127.0.0.1", strconv.Itoa(devPort+i)))
 	}
 	return addrs
+}
+
+// likelySockets returns where the Unix socket of a node of this machine may be: in the data directory that the environment
+// names, in the default one, and in that of the packages and images.
+func likelySockets() []string {
+	var paths []string
+	for _, dir := range []string{os.Getenv("DATA_DIR"), config.Default().DataDir, "/var/lib/isotone", "/var/lib/isotone/data"} {
+		if dir != "" {
+			paths = append(paths, filepath.Join(dir, operatorSocket))
+		}
+	}
+	return paths
+}
+
+// findOperator returns the endpoint of a node at which an operator of this machine needs no credentials, or else that of any
+// node on it. Somebody who has credentials wants to use them.
+func findOperator(ctx context.Context, reach *nodeAccess) (string, error) {
+	if reach.credentials == nil && !reach.secure {
+		for _, path := range likelySockets() {
+			if c, err := hostlisten.DialUnix(ctx, path); err == nil {
+				_ = c.Close()
+				return unixScheme + path, nil
+			}
+		}
+	}
+	return findNode(ctx, reach, likelyNodes(statusDefault))
 }
 
 // findTimeout bounds the search for a node on this machine.

@@ -188,7 +188,7 @@ func (f *fronts) admit(c *loop.Conn) bool {
 	if f.cfg.web.Access == nil {
 		return true
 	}
-	s, err := f.cfg.web.Access.Open(c.Remote().Addr(), nil)
+	s, err := f.cfg.web.Access.Open(c.Remote().Addr(), nil, access.ClientPool)
 	if err != nil {
 		return false
 	}

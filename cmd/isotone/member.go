@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -59,6 +61,7 @@ type member struct {
 	unfollow func()
 	admin    *adminServer    // nil without ADMIN_ADDR
 	metrics  *adminServer    // nil without METRICS_ADDR
+	operator *adminServer    // of the Unix socket; nil where none can be made
 	trace    *trace.Exporter // nil without TRACE_ENDPOINT
 	// close ends the member without transferring leadership, once, and waits for that.
 	close func() error
@@ -125,6 +128,20 @@ func (so sockets) close() error {
 	return errors.Join(so.closeFronts(), so.peer.Close())
 }
 
+// alone reports whether all addresses are loopback addresses, so that nobody elsewhere can connect.
+func (so sockets) alone() bool {
+	all := []net.Addr{so.http.Addr(), so.quic.LocalAddr(), so.peer.Addr()}
+	for _, l := range []net.Listener{so.thrift, so.admin, so.metrics} {
+		if l != nil {
+			all = append(all, l.Addr())
+		}
+	}
+	return !slices.ContainsFunc(all, func(a net.Addr) bool {
+		at, err := netip.ParseAddrPort(a.String())
+		return err != nil || !at.Addr().Unmap().IsLoopback()
+	})
+}
+
 // waiting returns where a node answers that is no member yet: the ports of clients and of
 // monitoring.
 func (so sockets) waiting() []net.Listener {
@@ -170,7 +187,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 	if o.log != nil {
 		o.log.Watch(metrics.Registry())
 	}
-	f, err := openMemberFiles(s, addr, o.join, metrics, log)
+	f, err := openMemberFiles(s, so.alone(), addr, o.join, metrics, log)
 	if err != nil {
 		return nil, errors.Join(err, so.close())
 	}
@@ -242,11 +259,11 @@ type memberFiles struct {
 }
 
 // openMemberFiles reads them.
-func openMemberFiles(s *config.Settings, addr string, join *node.Join, metrics *telemetry.Metrics, log *slog.Logger) (f memberFiles, err error) {
+func openMemberFiles(s *config.Settings, alone bool, addr string, join *node.Join, metrics *telemetry.Metrics, log *slog.Logger) (f memberFiles, err error) {
 	if f.clients, err = openTLS(s, addr, metrics, log); err != nil {
 		return f, err
 	}
-	if f.users, err = access.Open(access.Config{File: s.ACLFile, Setting: "ACL_FILE", Anonymous: s.Anonymous, Revoked: f.clients.Revoked, Log: log}); err != nil {
+	if f.users, err = access.Open(access.Config{File: s.ACLFile, Setting: "ACL_FILE", Anonymous: s.Anonymous, Alone: alone, Revoked: f.clients.Revoked, Log: log}); err != nil {
 		return f, err
 	}
 	f.clients.OnChange(f.users.Renew)
@@ -269,10 +286,12 @@ func (m *member) startFronts(s *config.Settings, so sockets, f memberFiles, metr
 	page, stats := optional(s, m.docs, metrics, log)
 	secure := f.clients.TLS("h2", "http/1.1")
 	limits := limitConnections(s.MaxConnections, so.thrift != nil, o.files, log)
+	f.users.Share(access.ClientPool, limits.client)
+	f.users.Share(access.ThriftPool, limits.thrift)
 	m.fronts = newFronts(frontsConfig{
 		server: m.node,
 		web: web.Config{
-			Backend: m.node, IDs: m.node.IDs(-1), Clock: m.node.Clock(), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node,
+			Backend: m.node, IDs: m.node.IDs(-1), Clock: m.node.Clock(), Live: m.docs, Page: page, Metrics: metrics.Handler(), Operator: m.node, Carrier: m.node,
 			Drain: m.drain, Admin: admin.New(admin.Config{Operator: m.node, Security: func() front.Security { return describeSecurity(s, f) }}).Serve, Mode: s.ReadMode, TLS: secure, Access: f.users,
 			Limits: web.Limits{ConnectionsMax: limits.client}, Observe: metrics.ObserveRequest, Log: log,
 		},
@@ -292,6 +311,8 @@ func (m *member) startFronts(s *config.Settings, so sockets, f memberFiles, metr
 		Observe: metrics.ObserveThrift, Log: log,
 	})
 	m.fronts.watchConnections(metrics.Registry(), m.thrift)
+	m.node.OperateBy(m.fronts.web.Carried)
+	m.operator = startOperator(s.DataDir, nodeAdmin(f.users, metrics.Handler(), m.fronts.web.Handler()), m.fronts.web.Handler(), log)
 	m.admin = startAdmin(so.admin, nodeAdmin(f.users, metrics.Handler(), m.fronts.web.Handler()), log)
 	m.metrics = startAdmin(so.metrics, nodeMetrics(metrics.Handler(), m.fronts.web.Handler()), log)
 	go func() {
@@ -415,6 +436,7 @@ func (m *member) end() error {
 	m.unfollow()
 	m.trace.Close()
 	m.metrics.close()
+	m.operator.close()
 	m.admin.close() // last, so that it shows what a slow end waits for
 	return err
 }

@@ -21,13 +21,14 @@ import (
 
 // operatorFlags are the flags of all commands that change a running cluster.
 type operatorFlags struct {
-	Endpoint endpointList  `name:"endpoint" placeholder:"HOST:PORT" xor:"source" help:"Client addresses of nodes of the cluster, or https URLs; the leader is found through any of them. Default: localhost:8080 or, if no node answers there, one of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
+	Endpoint endpointList  `name:"endpoint" placeholder:"HOST:PORT" xor:"source" help:"Client addresses of nodes of the cluster, https URLs, or unix:PATH, the socket operator.sock in the data directory of a node; the leader is found through any of them. Default: the socket in DATA_DIR, _raft or /var/lib/isotone; or localhost:8080; or a node of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
 	Timeout  time.Duration `name:"timeout" default:"10s" help:"Maximum time for the command."`
 	JSON     bool          `name:"json" help:"Print the answer as JSON."`
 	Yes      bool          `name:"yes" short:"y" help:"Do not ask for confirmation."`
 
 	accessFlags
-	client *http.Client // of accessFlags; nil before the first request
+	access *nodeAccess
+	client *http.Client // of access; nil before the first request
 	bases  []string     // the URLs of Endpoint
 }
 
@@ -42,7 +43,7 @@ func (f *operatorFlags) connect(ctx context.Context) error {
 	}
 	named := f.Endpoint
 	if len(named) == 0 {
-		addr, err := findNode(ctx, a, likelyNodes(statusDefault))
+		addr, err := findOperator(ctx, a)
 		if err != nil {
 			return fmt.Errorf("%w with --endpoint", err)
 		}
@@ -51,7 +52,7 @@ func (f *operatorFlags) connect(ctx context.Context) error {
 	if f.bases, err = a.urls("--endpoint", named); err != nil {
 		return err
 	}
-	f.client = a.client(operatorTransport())
+	f.access, f.client = a, a.client(operatorTransport())
 	return nil
 }
 
@@ -184,7 +185,7 @@ func (f *operatorFlags) once(ctx context.Context, method, path string, body []by
 			if errors.As(err, &told) && told.code == isotone.CodeNotFound && strings.HasPrefix(told.message, "no such path") {
 				told.message = fmt.Sprintf("it answers, but has no %s: it is not a node (perhaps a proxy), or one of an older version; name another node", path)
 			}
-			err = fmt.Errorf("%s: %w", addr, err)
+			err = fmt.Errorf("%s: %w", f.access.shown(addr), err)
 			attempts = append(attempts, err)
 			switch {
 			case leader != "" || !errors.As(err, &told):
@@ -214,7 +215,7 @@ type operatorError struct {
 func (e *operatorError) Error() string {
 	text := fmt.Sprintf("%s: %s", e.code, e.message)
 	if e.code == isotone.CodeUnauthorized {
-		text += " (--user and --password-file, or --cert and --key, say who you are)"
+		text += " (--user and --password-file, or --cert and --key, say who you are; on the machine of a node, the user that runs it needs none: --endpoint unix:DATA_DIR/" + operatorSocket + ")"
 	}
 	return text
 }

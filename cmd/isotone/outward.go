@@ -62,7 +62,7 @@ func (a *nodeAccess) handshake(ctx context.Context, c net.Conn, addr string) (ne
 		return c, nil
 	}
 	if host, _, _ := net.SplitHostPort(addr); !a.secure && !isLoopback(host) {
-		return nil, fmt.Errorf("the secret in FORWARD_CREDENTIAL_FILE would cross the network in the clear to %s: set FORWARD_CA", addr)
+		return nil, fmt.Errorf("the secret in FORWARD_CREDENTIAL_FILE would cross the network in plaintext to %s: set FORWARD_CA", addr)
 	}
 	known, err := a.credentials()
 	if err != nil {

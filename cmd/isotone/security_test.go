@@ -142,7 +142,7 @@ func TestStart_WarnsOfCertificatesThatGiveAllRoles(t *testing.T) {
 		var log bytes.Buffer
 		s := config.Default()
 		s.TLSCert, s.TLSKey, s.TLSClientCA, s.ACLFile = cert, key, c.ca, c.users
-		if _, err := openMemberFiles(&s, "x:1", nil, telemetry.NewMetrics("test"), slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+		if _, err := openMemberFiles(&s, false, "x:1", nil, telemetry.NewMetrics("test"), slog.New(slog.NewTextHandler(&log, nil))); err != nil {
 			t.Fatal(err)
 		}
 		if warns := strings.Contains(log.String(), "has all roles, also admin; set ACL_FILE"); warns != c.warns {

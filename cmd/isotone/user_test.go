@@ -20,7 +20,7 @@ func hashWorks(t *testing.T, hash, secret string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := users.Request(netip.MustParseAddr("127.0.0.1"), nil)
+	s := users.Request(netip.MustParseAddr("127.0.0.1"), nil, false)
 	return s.Prove(t.Context(), access.Credentials{Name: "shop", Secret: secret}) == nil && s.May(access.IDs)
 }
 
@@ -87,7 +87,7 @@ func TestUserCheck_PrintsUsersWithoutSecrets(t *testing.T) {
 	code, out, err := command("user", "check", file)
 	table := strings.Join(strings.Fields(out), " ")
 	for _, want := range []string{
-		"ops timestamps,ids,workers,live,metrics,admin 2 none", "old none certificate only none", "shop ids certificate only requests 5/s, workers 2",
+		"ops timestamps,ids,workers,live,metrics,admin,floors 2 none", "old none certificate only none", "shop ids certificate only requests 5/s, workers 2",
 		"without credentials: streams 3", "SHA-256: ",
 	} {
 		if !strings.Contains(table, want) {

@@ -33,6 +33,9 @@ type Batch struct {
 	// (I13). The zero timestamp stands for none. Requests with different floors are different
 	// batches.
 	Floor isotone.Timestamp
+	// Raise: the client has the right to move time ahead of the clock by its floor. Moved is set with the answer if that
+	// has happened.
+	Raise, Moved bool
 	// Trace is the span of the first of the requests that is traced; nil: none is. Taken belongs
 	// to the backend.
 	Trace *trace.Context
@@ -155,6 +158,22 @@ type Operator interface {
 	// let in yet, how to join. Any node can answer. The error is not_found if the node has to be
 	// added first, invalid_argument if it is a member with another directory.
 	Joining(node, incarnation uint64) (Joining, error)
+}
+
+// Carrier passes requests of operators on to the leader. It is safe for concurrent use.
+type Carrier interface {
+	// Carry returns the leader's answer: the status of HTTP, and the body. Its errors match isotone.ErrNoLeader,
+	// isotone.ErrOverloaded, isotone.ErrDeadlineExceeded, or isotone.ErrInvalidArgument.
+	Carry(ctx context.Context, r Carried) (status int, body []byte, err error)
+}
+
+// Carried is a request of an operator that a member passes on to the leader.
+type Carried struct {
+	// Who asks, for the log.
+	Who string
+	// Method, Target (path and query) and Body are those of the HTTP request; the body is JSON.
+	Method, Target string
+	Body           []byte
 }
 
 // FloorRaised answers an operator who has raised the floor. Times are unix nanoseconds.

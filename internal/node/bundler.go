@@ -126,7 +126,7 @@ func (b *bundler) unbundle(u *bundle) {
 	b.underWay--
 	at := 0
 	for i, part := range u.parts {
-		part.Err = u.Err
+		part.Err, part.Moved = u.Err, u.Moved
 		if u.Err == nil {
 			at += copy(part.Ranges, u.Ranges[at:at+len(part.Counts)])
 		}
@@ -188,7 +188,7 @@ func (b *bundler) sendAlone(part *front.Batch, open int) bool {
 		return false
 	}
 	u := b.newBundle(part)
-	u.Floor, u.Trace = part.Floor, part.Trace
+	u.Floor, u.Raise, u.Trace = part.Floor, part.Raise, part.Trace
 	u.parts = append(u.parts, part)
 	u.Counts = append(u.Counts, part.Counts...)
 	b.send(u)
@@ -203,7 +203,7 @@ func (b *bundler) newBundle(part *front.Batch) *bundle {
 	} else {
 		u.Done = func(*front.Batch) { b.giveBack(u) }
 	}
-	u.Mode, u.U64, u.Floor, u.Err, u.Trace = part.Mode, part.U64, isotone.Timestamp{}, nil, nil
+	u.Mode, u.U64, u.Floor, u.Raise, u.Moved, u.Err, u.Trace = part.Mode, part.U64, isotone.Timestamp{}, false, false, nil, nil
 	u.Local = true // its parts are forwarded one by one, from here
 	return u
 }

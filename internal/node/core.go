@@ -52,6 +52,7 @@ type core struct {
 	transfers  []chan struct{} // closed once another node leads
 	returned   []chan struct{} // closed once all worker ids were given back
 	operations []operation     // of operators, before their turn; at most operationsMax
+	carrying   carrying
 	elections  elections
 	reported   reported
 	// steps is nil but in tests that stop processes.
@@ -145,7 +146,7 @@ func (c *core) takeRequests() {
 			b.Taken = time.Now()
 		}
 		c.next.Requests = append(c.next.Requests, replica.Request{
-			Token: c.pending.put(b), Mode: mode, U64: b.U64, Floor: b.Floor, Counts: b.Counts, Ranges: b.Ranges,
+			Token: c.pending.put(b), Mode: mode, U64: b.U64, Floor: b.Floor, Raise: b.Raise, Counts: b.Counts, Ranges: b.Ranges,
 		})
 	}
 	clear(c.submitted)
@@ -200,6 +201,7 @@ func (c *core) carryOut(e *replica.Effects) {
 	}
 	for _, a := range e.Answers {
 		b := c.pending.take(a.Token)
+		b.Moved = a.Moved
 		if a.Err != nil {
 			b.Err = a.Err
 		}

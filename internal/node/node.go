@@ -41,7 +41,8 @@ type Node struct {
 	clock    clusterClock
 	status   atomic.Pointer[front.Status]
 	draining atomic.Bool
-	began    time.Duration // constant; as core.mono
+	operates atomic.Pointer[func(context.Context, front.Carried) (int, []byte)] // see OperateBy
+	began    time.Duration                                                      // constant; as core.mono
 
 	failOnce sync.Once
 	failed   chan struct{} // closed when err is set

@@ -236,6 +236,8 @@ func (p *peerConn) open(nc net.Conn) {
 	p.stream.OnUpdate(p.updated)
 	p.stream.OnClockAsk(p.askedClock)
 	p.stream.OnClockTold(p.toldClock)
+	p.stream.OnCarry(p.carried)
+	p.stream.OnCarryAnswer(p.core.carrying.answered)
 	if secured {
 		nc.(*securedConn).Enter(conn)
 	}
@@ -259,6 +261,7 @@ func (p *peerConn) Closed(_ *loop.Conn, err error) {
 	if conns := p.core.peers.conns; conns[p.stream.Peer()] == p {
 		delete(conns, p.stream.Peer())
 		p.core.next.Gone = append(p.core.next.Gone, p.stream.Peer())
+		p.core.carrying.lost(p)
 	}
 	if err == nil {
 		err = io.EOF

@@ -20,7 +20,7 @@ type authorization struct {
 }
 
 func (o *Options) authorization(secure bool) authorization {
-	return authorization{o.User, o.Secret, secure || o.Plain}
+	return authorization{o.User, o.Secret, secure}
 }
 
 // check returns an error if the secret must not be sent to addr.
@@ -28,7 +28,7 @@ func (a authorization) check(addr string) error {
 	if host, _, _ := net.SplitHostPort(addr); a.user == "" || a.everywhere || loopback(host) {
 		return nil
 	}
-	return fmt.Errorf("%s: the secret would cross the network in the clear: name targets as https://HOST:PORT or, if the network is trusted, http://HOST:PORT", addr)
+	return fmt.Errorf("%s: the secret would cross the network in plaintext: name targets as https://HOST:PORT", addr)
 }
 
 // header returns the value of the field Authorization (RFC 7617), or "".

@@ -68,9 +68,8 @@ type Options struct {
 	// TLS is for targets with https; nil means the defaults of crypto/tls.
 	TLS *tls.Config
 	// User and Secret authenticate every connection, unless User is "". Without TLS they are sent
-	// to this machine only, unless Plain permits more.
+	// to this machine only.
 	User, Secret string
-	Plain        bool
 	// Static, if not "", is the path of a file on any HTTP server, requested instead of
 	// timestamps to measure the cost of the load generator itself. The run is otherwise the
 	// same, but with made-up timestamps.

@@ -10,27 +10,37 @@ import (
 	"path/filepath"
 )
 
-// CopyDir copies a data directory to a new directory, as a backup would, with the times of its files (cp -a).
-// The node that uses it must be down.
+// CopyDir copies the files of a data directory to a new directory, as a backup would, with their times (cp -a). The socket that
+// a killed process has left is none of them. The node that uses it must be down.
 func CopyDir(to, from string) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return fmt.Errorf("chaos: %w", err)
 	}
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		return fmt.Errorf("chaos: %w", err)
-	}
 	files, err := os.ReadDir(from)
 	for _, f := range files {
-		info, e := f.Info()
-		if e == nil {
-			e = os.Chtimes(filepath.Join(to, f.Name()), info.ModTime(), info.ModTime())
+		if f.Type().IsRegular() {
+			err = errors.Join(err, copyFile(filepath.Join(to, f.Name()), filepath.Join(from, f.Name())))
 		}
-		err = errors.Join(err, e)
 	}
 	if err != nil {
 		return fmt.Errorf("chaos: %w", err)
 	}
 	return nil
+}
+
+func copyFile(to, from string) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(from)
+	if err == nil {
+		err = os.WriteFile(to, b, info.Mode().Perm())
+	}
+	if err == nil {
+		err = os.Chtimes(to, info.ModTime(), info.ModTime())
+	}
+	return err
 }
 
 // Rot flips one bit in a file at each occurrence of marker, in the byte offset bytes behind its

@@ -86,6 +86,7 @@ const (
 	FreeRestored                  // I9: a restored cluster grants workers that clients of the lost one may hold
 	ClientFloorIgnored            // I13: a leader answers at or below the floor that a request carries
 	ClientFloorUnbounded          // I11: a client raises the floor however far it is ahead of the clock
+	ClientFloorByAnyone           // I17: a client without the right to it moves time ahead of the clock
 	WholeLease                    // I9: a node whose clock jumps ahead uses its lease there
 	RevokeAtOnce                  // I9: a revoked lease ends at once, though its holder goes on to its end
 	RenewRevoked                  // I9: a revoked lease is renewed
@@ -223,7 +224,7 @@ var names = [count]string{
 	"grant-foreign-space", "queue-responses", "unbounded-log", "merge-snapshot-notes", "change-unchecked", "release-in-next-step", "ignore-clocks", "vouch-by-one", "follow-jump", "believe-stale-clocks", "raise-unasked", "apply-by-node",
 	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed", "expel-early", "copy-wins",
 	"restore-below", "carry-nothing", "floor-without-margin", "restore-own-floor", "free-restored",
-	"client-floor-ignored", "client-floor-unbounded", "whole-lease", "revoke-at-once", "renew-revoked", "renew-rarely", "lease-before-epoch",
+	"client-floor-ignored", "client-floor-unbounded", "client-floor-by-anyone", "whole-lease", "revoke-at-once", "renew-revoked", "renew-rarely", "lease-before-epoch",
 	"same-time-64", "range-overlaps-64", "ignore-ceiling-64", "reserve-from-clock", "lead-unbounded", "hold-all", "far-off-at-once",
 	"clock-from-wall", "clock-from-own-estimate", "jump-in-term", "coarse-epoch", "oracle-by-wall", "limit-from-answer", "limit-unconfirmed", "limit-over-ceiling", "tell-unsaid", "no-wait", "wait-without-rate", "reelected-skips-wait", "oracle-does-not-wait", "report-own-only", "report-not-as-leader", "report-forgets", "release-early", "release-and-tell", "tell-after-giving-up", "from-receive", "early-from-send", "half-rtt", "no-growth", "no-uncertainty", "answer-of-another", "merge-terms", "limit-of-newer", "ignore-limit", "leader-ignores-limit", "limit-by-earliest", "stale-relay", "clock-before-call", "clock-stops-in-suspend", "clock-before-estimate", "no-commit-wait", "wait-on-latest", "stamp-earliest", "generator-forgets", "ahead-of-clock-64", "behind-clock-64",
 	"drop-promise", "save-unsynced", "retry-failed-sync", "names-unsynced", "spare-before-names", "go-on-in-tail", "accept-bad-checksum", "damage-is-tail",
@@ -258,7 +259,7 @@ func (m Mutant) IsDirected() bool {
 		WaitForDeaf, StandTogether, ResignedStands,
 		PromiseWaivedOnRefusal, LengthenWrongly, UnboundedLog, MergeSnapshotNotes, AnswerAnyTerm, CountNewVoters, ExpelEarly, QueueResponses,
 		LimitFromAnswer, WaitWithoutRate, ReportNotAsLeader, ReportForgets, ReportOwnOnly, TellAfterGivingUp, TellUnsaid, ReelectedSkipsWait,
-		ReserveFromClock, LeadUnbounded, HoldAll, FarOffAtOnce, CarryNothing, FloorWithoutMargin, WholeLease, RenewRarely, LeaseBeforeEpoch, KeepAddress, RecordLocal:
+		ClientFloorByAnyone, ReserveFromClock, LeadUnbounded, HoldAll, FarOffAtOnce, CarryNothing, FloorWithoutMargin, WholeLease, RenewRarely, LeaseBeforeEpoch, KeepAddress, RecordLocal:
 		return true
 	}
 	return m >= UnrefusedBeforeOpen

@@ -2,6 +2,7 @@ package replica_test
 
 import (
 	"testing"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -182,4 +183,48 @@ func TestClientFloor_WaitsForClocks(t *testing.T) {
 	if got := l.outcome(token); got != "ok" {
 		t.Errorf("once they are known: %q", got)
 	}
+}
+
+// TestClientFloor_MovesTimeByRight: without it, a floor ahead of the clock is refused, below the ceiling and beyond it, in
+// either mode. One that the cluster gave, or that the clock has passed, never is.
+func TestClientFloor_MovesTimeByRight(t *testing.T) {
+	if movesTimeByAnyone(t) {
+		t.Error("time was moved")
+	}
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	for _, mode := range []isotone.ReadMode{isotone.ReadQuorum, isotone.ReadLease} {
+		token := c.askAbove(l, mode, beyond(l, 5), 1)
+		c.settle()
+		if !l.answers[token].moved {
+			t.Errorf("%v: the answer does not say that time was moved", mode)
+		}
+		own := l.answers[token].ranges[0].First
+		token = c.request(l, replica.Request{Mode: mode, Floor: own, Counts: []uint64{1}})
+		c.settle()
+		if got := l.outcome(token); got != "ok" || l.answers[token].moved {
+			t.Errorf("%v: a floor that the cluster gave: %q, moved: %v", mode, got, l.answers[token].moved)
+		}
+	}
+	c.tick(200)
+	token := c.request(l, replica.Request{Mode: isotone.ReadQuorum, Floor: isotone.Timestamp{Time: uint64(c.mono)}, Counts: []uint64{1}})
+	c.settle()
+	if got := l.outcome(token); got != "ok" {
+		t.Errorf("a floor that the clock has passed: %q", got)
+	}
+}
+
+// movesTimeByAnyone reports whether a client without the right moves time ahead.
+func movesTimeByAnyone(t *testing.T) (harm bool) {
+	for _, mode := range []isotone.ReadMode{isotone.ReadQuorum, isotone.ReadLease} {
+		for _, ahead := range []time.Duration{time.Millisecond, time.Second} { // below the ceiling and beyond it
+			c := newCluster(t, 3, nil)
+			l := c.leader()
+			c.must(l)
+			token := c.request(l, replica.Request{Mode: mode, Floor: isotone.Timestamp{Time: uint64(c.mono + ahead)}, Counts: []uint64{1}})
+			c.settle()
+			harm = harm || l.outcome(token) != isotone.CodeRegressed
+		}
+	}
+	return harm
 }

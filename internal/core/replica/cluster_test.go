@@ -65,6 +65,7 @@ type answered struct {
 	err    *isotone.Error
 	ranges []isotone.Range
 	u64    bool
+	moved  bool // the floor of the request has moved time
 }
 
 // issued returns the first and the last timestamp of each range.
@@ -265,7 +266,7 @@ func (c *cluster) turn(n *node, in *replica.Input) {
 		}
 	}
 	for _, a := range e.Answers {
-		n.answers[a.Token].err = a.Err
+		n.answers[a.Token].err, n.answers[a.Token].moved = a.Err, a.Moved
 		if a.Err == nil {
 			c.check(n.answers[a.Token])
 		}
@@ -387,7 +388,7 @@ func (c *cluster) askMode(n *node, mode isotone.ReadMode, counts ...uint64) uint
 
 // askAbove submits requests with the floor of a client.
 func (c *cluster) askAbove(n *node, mode isotone.ReadMode, floor isotone.Timestamp, counts ...uint64) uint64 {
-	return c.request(n, replica.Request{Mode: mode, Floor: floor, Counts: counts})
+	return c.request(n, replica.Request{Mode: mode, Floor: floor, Raise: true, Counts: counts})
 }
 
 // ask64 is askMode for 64-bit timestamps.

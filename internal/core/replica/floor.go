@@ -98,9 +98,10 @@ func (r *Replica) floorApplied(term, floor uint64) {
 //
 // A client of this cluster has a floor below the ceiling of every confirmed leader (I1), and
 // below what that issues next if it asks after it has received the floor (I4). So anything
-// else is a sign that the cluster was set back, or that the floor is of another cluster.
-func (r *Replica) passFloor(f isotone.Timestamp) (hold bool, refused *isotone.Error) {
-	l := &r.leading
+// else is a sign that the cluster was set back, or that the floor is of another cluster. It needs the right
+// to move time ahead of the clock, for everybody: Request.Raise.
+func (r *Replica) passFloor(p *pending) (hold bool, refused *isotone.Error) {
+	l, f := &r.leading, p.Floor
 	if l.clock.runs && f.Time < l.clock.floorHeld {
 		f = isotone.Timestamp{Time: l.clock.floorHeld, Index: math.MaxUint64}
 	}
@@ -117,6 +118,15 @@ func (r *Replica) passFloor(f isotone.Timestamp) (hold bool, refused *isotone.Er
 		return false, nil
 	}
 	now := r.clockNow()
+	ahead := f.Time > now
+	switch {
+	case !ahead || p.Raise || mutant.On(mutant.ClientFloorByAnyone):
+	case now == 0:
+		return false, errTimeUnknown
+	default:
+		r.counters.FloorsRefused++
+		return false, errMayNotRaise(f.Time - now)
+	}
 	if bound := now + uint64(r.floorAheadMax()); now != 0 && f.Time > bound && !mutant.On(mutant.ClientFloorUnbounded) {
 		r.counters.FloorsRefused++
 		return false, floorTooFar(f.Time-now, r.floorAheadMax()) // also below the ceiling: it would use up the room of 64-bit timestamps
@@ -124,6 +134,7 @@ func (r *Replica) passFloor(f isotone.Timestamp) (hold bool, refused *isotone.Er
 	if l.alloc.Pass(f) {
 		r.counters.FloorsPassed++
 		r.floorMovedTime()
+		p.moved = ahead
 		return false, nil
 	}
 	if now == 0 {
@@ -140,6 +151,7 @@ func (r *Replica) passFloor(f isotone.Timestamp) (hold bool, refused *isotone.Er
 	case r.proposeFloor(f.Time):
 		l.raising = f.Time
 		r.counters.FloorsRaised++
+		p.moved = ahead
 	default:
 		return false, isotone.ErrOverloaded
 	}
@@ -187,6 +199,13 @@ func floorTooFar(ahead uint64, most time.Duration) *isotone.Error {
 	return isotone.Errorf(isotone.CodeRegressed, "the client's floor is %v ahead of the clock, more than %v: the cluster was set back to an older copy, "+
 		"or the floor is of another cluster; use the right cluster, or run isotone floor raise",
 		time.Duration(min(ahead, oracle.CeilingMax)).Truncate(time.Second), most)
+}
+
+// errMayNotRaise answers a floor that is ahead of the clock by some nanoseconds, of a client without the right to move time.
+func errMayNotRaise(ahead uint64) *isotone.Error {
+	return isotone.Errorf(isotone.CodeRegressed, "the client's floor is %v ahead of the clock and above all that this cluster has issued: the cluster was set back to an older copy, "+
+		"or the floor is of another cluster; use the right cluster, wait until the clock has passed the floor, run isotone floor raise, or give the client the role floors",
+		time.Duration(min(ahead, oracle.CeilingMax)).Truncate(time.Millisecond))
 }
 
 // errTimeUnknown answers a floor while nobody knows how far ahead it is.

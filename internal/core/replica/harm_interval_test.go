@@ -16,16 +16,17 @@ import (
 
 // intervalHarms are the bugs of the cluster clock that random runs would take too long to find.
 var intervalHarms = map[mutant.Mutant]func(*testing.T) bool{
-	mutant.WaitWithoutRate:    waitsTooShort,
-	mutant.ReportNotAsLeader:  forgetsThatItLed,
-	mutant.ReportForgets:      func(t *testing.T) bool { return ignoresItsVoter(t, true) },
-	mutant.ReportOwnOnly:      func(t *testing.T) bool { return ignoresItsVoter(t, false) },
-	mutant.LimitFromAnswer:    extendsAfterAPause,
-	mutant.TellAfterGivingUp:  tellsAfterGivingUp,
-	mutant.TellUnsaid:         tellsWhatTheLogDoesNot,
-	mutant.ReelectedSkipsWait: skipsItsOwnLimits,
-	mutant.HoldAll:            holdsAll,
-	mutant.FarOffAtOnce:       changesWithClocks,
+	mutant.WaitWithoutRate:     waitsTooShort,
+	mutant.ReportNotAsLeader:   forgetsThatItLed,
+	mutant.ReportForgets:       func(t *testing.T) bool { return ignoresItsVoter(t, true) },
+	mutant.ReportOwnOnly:       func(t *testing.T) bool { return ignoresItsVoter(t, false) },
+	mutant.LimitFromAnswer:     extendsAfterAPause,
+	mutant.TellAfterGivingUp:   tellsAfterGivingUp,
+	mutant.TellUnsaid:          tellsWhatTheLogDoesNot,
+	mutant.ReelectedSkipsWait:  skipsItsOwnLimits,
+	mutant.HoldAll:             holdsAll,
+	mutant.ClientFloorByAnyone: movesTimeByAnyone,
+	mutant.FarOffAtOnce:        changesWithClocks,
 }
 
 func TestInterval_NoHarmIsDone(t *testing.T) { wantNoHarm(t, intervalHarms) }
@@ -185,7 +186,7 @@ func holdsAll(t *testing.T) (harm bool) {
 				c.tick(60) // oracle time reaches the ceiling
 			}
 			for range 150 {
-				c.request(l, replica.Request{Mode: isotone.ReadQuorum, U64: u64, Floor: floor, Counts: []uint64{isotone.Range64CountMax}})
+				c.request(l, replica.Request{Mode: isotone.ReadQuorum, U64: u64, Floor: floor, Raise: true, Counts: []uint64{isotone.Range64CountMax}})
 			}
 			c.tick(3)
 			c.settle()

@@ -13,7 +13,7 @@ import (
 // time for all of them. On an error part of the ranges is set.
 func (r *Replica) issue(p *pending) (issued uint64, hold bool, failed *isotone.Error) {
 	p.short = false
-	if hold, failed = r.passFloor(p.Floor); hold || failed != nil {
+	if hold, failed = r.passFloor(p); hold || failed != nil {
 		return 0, hold, failed
 	}
 	for ; p.filled < len(p.Counts); p.filled++ {

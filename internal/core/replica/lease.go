@@ -158,7 +158,7 @@ func (r *Replica) checkLease() (held bool) {
 }
 
 // serveByLease answers a request in lease mode and reports whether it could.
-func (r *Replica) serveByLease(req Request) bool {
+func (r *Replica) serveByLease(req *Request) bool {
 	r.leading.lease.lastRequest = r.ticks
 	if !r.checkLease() {
 		r.counters.LeaseMisses += uint64(len(req.Counts))
@@ -167,17 +167,18 @@ func (r *Replica) serveByLease(req Request) bool {
 	if r.queue.blocked {
 		return false
 	}
-	p := pending{Request: req, clock: r.arrivalClock(req)}
+	p := pending{Request: *req, clock: r.arrivalClock(*req)}
 	if r.advancesAlways() && !(p.U64 && r.leading.clock.runs) {
 		r.leading.alloc.Advance(r.axisNow())
 	}
 	issued, hold, err := r.issue(&p)
 	if hold {
+		req.moved = p.moved
 		return false
 	}
 	r.counters.LeaseServed += uint64(len(req.Counts))
 	r.counters.LeaseIssued += issued
-	r.answer(req.Token, err)
+	r.answerTo(&p, err)
 	return true
 }
 

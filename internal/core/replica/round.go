@@ -69,7 +69,7 @@ func (r *Replica) enqueue(req Request) {
 		r.answer(req.Token, errTimeOver)
 		return
 	}
-	if req.Mode == isotone.ReadLease && r.serveByLease(req) {
+	if req.Mode == isotone.ReadLease && r.serveByLease(&req) {
 		return
 	}
 	if r.queue.size+len(req.Counts) > r.queue.max {
@@ -178,7 +178,7 @@ func (r *Replica) serve(p *pending, stats *Round) {
 	r.queue.size -= len(p.Counts)
 	stats.Requests += len(p.Counts)
 	stats.Timestamps += issued
-	r.answer(p.Token, err)
+	r.answerTo(p, err)
 }
 
 // restartRounds puts the requests of the rounds in flight back into the queue, because the
@@ -247,6 +247,10 @@ func (r *Replica) redirect() *isotone.Error {
 
 func (r *Replica) answer(token uint64, err *isotone.Error) {
 	r.effects.Answers = append(r.effects.Answers, Answer{Token: token, Err: err})
+}
+
+func (r *Replica) answerTo(p *pending, err *isotone.Error) {
+	r.effects.Answers = append(r.effects.Answers, Answer{Token: p.Token, Moved: p.moved, Err: err})
 }
 
 // release puts the held requests back in front of those that wait for a round.

@@ -74,6 +74,8 @@ type Request struct {
 	// Floor is the largest timestamp that the client knows; all answers are larger (I13). The
 	// zero timestamp stands for none.
 	Floor isotone.Timestamp
+	// Raise: the client has the right to move time ahead of the clock by its floor (I17).
+	Raise bool
 	// U64 asks for timestamps of the 64-bit form.
 	U64 bool
 	// Counts are the numbers of timestamps requested, each 1 to isotone.RangeCountMax.
@@ -82,11 +84,15 @@ type Request struct {
 	// timestamp in the order of all, isotone.Timestamp64.Timestamp, and Count the number of consecutive
 	// 64-bit timestamps.
 	Ranges []isotone.Range
+
+	moved bool // see Answer
 }
 
 // Answer completes the request with this token.
 type Answer struct {
 	Token uint64
+	// Moved: the request's floor has moved time ahead of the clock, or was proposed to.
+	Moved bool
 	// Err is nil if the request's Ranges are set, else of code not_leader, no_leader,
 	// overloaded, deadline_exceeded, clock or regressed.
 	Err *isotone.Error

@@ -37,6 +37,7 @@ type call struct {
 	ranges   []isotone.Range
 	mode     isotone.ReadMode
 	floor    isotone.Timestamp
+	strange  bool   // the floor is that of another cluster
 	earliest uint64 // that a process had read of the cluster clock when it was sent
 	over     bool   // answered, or given up by the client
 }
@@ -72,8 +73,11 @@ func (w *world) request(c *client) {
 		counts[i] = 1 + w.rng.Uint64N(5)
 		if w.chance(0.01) {
 			counts[i] = isotone.RangeCountMax
-			if u64 {
-				counts[i] = isotone.Range64CountMax // a millisecond of time
+			switch {
+			case u64 && w.interval.length > 0: // more than a front accepts would have all others wait for seconds
+				counts[i] = isotone.Range64CountMax
+			case u64 && len(w.history)&1 == 0:
+				counts[i] = isotone.Range64CountMax << (len(w.history) / 2 % 5) // up to 16 ms of time
 			}
 		}
 	}
@@ -94,7 +98,8 @@ func (w *world) request(c *client) {
 		w.seek(s)
 		return
 	}
-	k.floor, k.earliest = w.drawFloor(c), w.interval.earliest
+	k.floor, k.strange = w.drawFloor(c)
+	k.earliest = w.interval.earliest
 	n := c.target
 	w.after(w.clientTransit(), func() { w.arrive(n, k) })
 	w.after(c.timeout, func() { w.finish(k, errConnectionLost) })
@@ -112,7 +117,7 @@ func (w *world) arrive(n *node, k *call) {
 	}
 	n.calls = append(n.calls, k)
 	n.in.requests = append(n.in.requests, replica.Request{
-		Token: uint64(len(n.calls) - 1), Mode: k.mode, U64: k.u64, Floor: k.floor, Counts: k.counts, Ranges: k.ranges,
+		Token: uint64(len(n.calls) - 1), Mode: k.mode, U64: k.u64, Floor: k.floor, Raise: k.raises(), Counts: k.counts, Ranges: k.ranges,
 	})
 	w.wake(n)
 }
@@ -142,6 +147,7 @@ func (w *world) finish(k *call, err *isotone.Error) {
 		return
 	}
 	k.over = true
+	w.checkRegressed(k, err)
 	if k.line != nil {
 		w.served(k, err)
 		return

@@ -193,7 +193,9 @@ func (w *world) part(k Kind, n *node, lasts time.Duration) bool {
 		w.crashBriefly(w.nodes[bridge], lasts)
 	}
 	if k == Flap {
-		w.flap(cut, w.between(w.cfg.tick, 15*w.cfg.tick), lasts, false)
+		period := w.between(w.cfg.tick, 15*w.cfg.tick)
+		w.flapping = max(w.flapping, w.now+lasts+3*period)
+		w.flap(cut, period, lasts, false)
 	} else {
 		w.after(lasts, func() { block(cut, -1) })
 	}

@@ -34,15 +34,26 @@ func newFloors(seed uint64) floors {
 }
 
 // drawFloor draws the floor of a client's next request, zero for none.
-func (w *world) drawFloor(c *client) isotone.Timestamp {
+func (w *world) drawFloor(c *client) (floor isotone.Timestamp, strange bool) {
 	f := &w.floors
 	switch {
 	case f.strangers && f.rng.Float64() < strangerShare:
-		return w.strangeFloor()
+		return w.strangeFloor(), true
 	case f.rng.Float64() < floorShare:
-		return c.seen
+		return c.seen, false
 	}
-	return isotone.Timestamp{}
+	return isotone.Timestamp{}, false
+}
+
+// raises reports whether the client may move time ahead by its floor: most strangers may, nobody else.
+func (k *call) raises() bool { return k.strange && k.op%4 != 0 }
+
+// checkRegressed checks an error: a cluster that was never restored refuses no floor that it gave itself, though its
+// clients may not move time.
+func (w *world) checkRegressed(k *call, err *isotone.Error) {
+	if err != nil && err.Code == isotone.CodeRegressed && !k.strange && w.loss.restored == 0 {
+		w.fail("I13: the floor of a client of this cluster is refused: %v", err)
+	}
 }
 
 // strangeFloor draws a floor about as late as the ceiling, up to twice as far ahead of it as the

@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone/internal/core/replica"
@@ -28,7 +29,12 @@ type conn struct {
 	up       [2]bool
 	sessions [2]uint64
 	dialing  [2]uint64 // the sessions of the handshake that is under way
+	asked    time.Duration
 }
+
+// askTicks is how long a node hears of no leader before it makes itself known to members with higher IDs, which would dial it if
+// they knew it; as in internal/node.
+const askTicks = 200
 
 func (w *world) link(from, to *node) *link { return &w.links[from.slot][to.slot] }
 
@@ -73,7 +79,11 @@ func (w *world) dial(dialer, acceptor *node) {
 	if dialer.id < acceptor.id {
 		dialer, acceptor = acceptor, dialer
 	}
-	if dialer.id == acceptor.id || !dialer.up() || !acceptor.up() || dialer.paused || !dialer.knows(acceptor) {
+	if dialer.id == acceptor.id || !dialer.up() || !acceptor.up() || dialer.paused {
+		return
+	}
+	if !dialer.knows(acceptor) {
+		w.askPeer(acceptor, dialer)
 		return
 	}
 	if !w.finds(dialer, acceptor) {
@@ -97,7 +107,7 @@ func (w *world) dial(dialer, acceptor *node) {
 			if !ok {
 				return false
 			}
-			*c = conn{sessions: lives, dialing: lives}
+			*c = conn{sessions: lives, dialing: lives, asked: w.now}
 			dialer.reached(acceptor)
 			w.open(dialer, acceptor, replica.Hello(d.Peer()))
 			w.handshakeStep(dialer, acceptor, lives, func() bool {
@@ -110,6 +120,20 @@ func (w *world) dial(dialer, acceptor *node) {
 		})
 		return true
 	})
+}
+
+// askPeer has n make itself known to a member that does not dial it, as internal/host/peer does (Transport.Ask). That leads to no
+// connection: the other one dials then.
+func (w *world) askPeer(n, to *node) {
+	c := w.conn(n, to)
+	switch s := n.replica.Status(); {
+	case s.Leader != raft.None || s.Forming != "" || !n.knows(to):
+		c.asked = w.now
+	case w.now-c.asked < askTicks*w.cfg.tick || n.paused || to.paused || w.link(n, to).blocked > 0 || w.link(to, n).blocked > 0:
+	default:
+		c.asked = w.now
+		w.meets(to, n, to.id)
+	}
 }
 
 // handshakeStep delivers one step of a handshake: late if the node is paused or the link is

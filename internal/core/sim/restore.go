@@ -73,7 +73,7 @@ func (w *world) planLoss() bool {
 func (w *world) loseLater(b saved) {
 	w.after(w.between(0, 80*w.cfg.tick), func() {
 		switch {
-		case w.healing:
+		case w.healing, w.ceiling > oracle.FloorMax && b.Ceiling <= oracle.FloorMax: // then no operator can name where to begin
 			w.loss.planned = false
 		case w.quiet: // a tampered disk is to be refused first
 			w.loseLater(b)

@@ -158,7 +158,7 @@ func (w *world) isConnected(n *node) bool {
 // isWell reports whether all nodes run, are connected, and follow one leader, so that a
 // refusal is certain.
 func (w *world) isWell() bool {
-	if w.weather != calm(w.cfg.tick) || w.leader() == nil {
+	if w.weather != calm(w.cfg.tick) || w.now < w.flapping || w.leader() == nil {
 		return false
 	}
 	lead := w.leader().replica.Status()

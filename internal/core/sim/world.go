@@ -45,9 +45,11 @@ type world struct {
 	floor   floor  // that an operator raises
 	floors  floors // of clients
 	loss    loss
-	servers []uint64
-	states  []agreed
-	ceiling uint64 // the largest seen
+	// flapping is when no link comes and goes any more.
+	flapping time.Duration
+	servers  []uint64
+	states   []agreed
+	ceiling  uint64 // the largest seen
 	// votersChanged is when a node last saw the voters change.
 	votersChanged time.Duration
 	// removedAt is the log index at which a member was removed, or one after it, by ID.

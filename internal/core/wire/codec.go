@@ -18,11 +18,13 @@ type Codec struct {
 	hello   Hello  // the other side's
 	version uint16 // spoken by both sides
 	// The functions whose names begin with on may be nil.
-	onUpdate     func(Hello)
-	onClock      func(now int64)
-	onClockAsk   func(nonce uint64)
-	onClockTold  func(nonce uint64, r interval.Reading)
-	onUnsendable func(m *raftpb.Message, err error)
+	onUpdate      func(Hello)
+	onClock       func(now int64)
+	onClockAsk    func(nonce uint64)
+	onClockTold   func(nonce uint64, r interval.Reading)
+	onCarry       func(nonce uint64, r *Carry)
+	onCarryAnswer func(nonce uint64, status uint16, body []byte)
+	onUnsendable  func(m *raftpb.Message, err error)
 }
 
 // NewCodec returns the codec of the node self for a connection to the one that has sent hello, in a
@@ -96,6 +98,10 @@ func (c *Codec) Parse(msgs []*raftpb.Message, b []byte) ([]*raftpb.Message, erro
 			err = c.parseClockAsk(f.Payload)
 		case f.Type == FrameClockTold:
 			err = c.parseClockTold(f.Payload)
+		case f.Type == FrameCarry:
+			err = c.parseCarry(f.Payload)
+		case f.Type == FrameCarryAnswer:
+			err = c.parseCarryAnswer(f.Payload)
 		case f.Type == FramePing || f.Type >= frameOptional:
 		case f.Type == FrameClock:
 			err = c.parseClock(f.Payload)

@@ -69,6 +69,11 @@ const (
 	// do not know them, or read no cluster clock, skip them.
 	FrameClockAsk  FrameType = 128 // a nonce in 8 bytes
 	FrameClockTold FrameType = 129 // an interval.Reading with the nonce, in interval.ReadingSize bytes
+
+	// FrameCarry passes an operator's request on to the leader, FrameCarryAnswer is the answer. Members that do not know
+	// them skip them.
+	FrameCarry       FrameType = 130 // a nonce in 8 bytes and a [Carry] in JSON
+	FrameCarryAnswer FrameType = 131 // the nonce, the status of HTTP in 2 bytes, and the body
 )
 
 // Frame is one unit of the wire format, its checksum verified.

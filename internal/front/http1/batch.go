@@ -138,7 +138,7 @@ func newPendingBatch(f *Front, class int) *pendingBatch {
 // fill copies g.
 func (p *pendingBatch) fill(g *group) {
 	p.ends = g.ends
-	p.batch.Mode, p.batch.U64, p.batch.Floor, p.batch.Err = g.mode, g.u64, g.floor, nil
+	p.batch.Mode, p.batch.U64, p.batch.Floor, p.batch.Moved, p.batch.Err = g.mode, g.u64, g.floor, false, nil
 	p.batch.Counts, p.batch.Ranges = p.counts[:g.len()], p.ranges[:g.len()]
 	copy(p.batch.Counts, g.counts)
 	clear(p.batch.Ranges) // never answer with ranges of the previous batch

@@ -40,7 +40,7 @@ func startGuarded(t *testing.T) (*site, *access.Control) {
 	return startFront(t, func(c *config) {
 		c.front.Loop = c.gate.Loop
 		c.gate.Admit = func(lc *loop.Conn) bool {
-			s, err := users.Open(lc.Remote().Addr(), nil)
+			s, err := users.Open(lc.Remote().Addr(), nil, access.ClientPool)
 			lc.SetTag(&s)
 			return err == nil
 		}
@@ -102,7 +102,7 @@ func TestGuard_ChecksWhatTheClientHasSent(t *testing.T) {
 	for _, user := range []string{"ids", "both"} { // whose credentials are not known yet
 		checked := make(chan error, 1)
 		guess := access.Credentials{Name: "slow", Secret: access.NewSecret()}
-		if now, err := users.Request(netip.MustParseAddr("192.0.2.1"), nil).Authenticate(guess, func(err error) { checked <- err }); now {
+		if now, err := users.Request(netip.MustParseAddr("192.0.2.1"), nil, true).Authenticate(guess, func(err error) { checked <- err }); now {
 			t.Fatal(err)
 		}
 		c, other := dial(t, s), dial(t, s) // c waits for slow

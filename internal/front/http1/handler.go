@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
@@ -121,6 +122,7 @@ func (h *handler) submit() bool {
 	f := h.front
 	p := f.spare.take(f, f.group.len())
 	p.fill(&f.group)
+	p.batch.Raise = p.batch.Floor != (isotone.Timestamp{}) && h.session.May(access.Floors)
 	p.owner, p.began = h, h.conn.Now()
 	h.pending = p
 	if err := h.session.Take(uint64(f.group.len()), f.group.sum()); err != nil {
@@ -136,6 +138,9 @@ func (h *handler) submit() bool {
 func (h *handler) answer(p *pendingBatch) {
 	f, c := h.front, h.conn
 	h.pending = nil
+	if p.batch.Moved {
+		h.session.Moved(p.batch.Floor.String())
+	}
 	a := f.answersFor(c)
 	a.refresh(c.Now(), f.cluster())
 	ends := p.ends || f.stopped || !h.more && f.draining()

@@ -226,6 +226,7 @@ func (c *conn) submit() {
 		c.batch.Trace = &c.traced.Context
 	}
 	c.batch.Local = c.local
+	c.batch.Raise, c.batch.Moved = c.batch.Floor != (isotone.Timestamp{}) && c.session.May(access.Floors), false
 	c.batch.Counts, c.batch.Ranges, c.batch.Err = c.sum[:], c.issued[:], nil
 	c.asked = c.wire.Now()
 	c.waiting = true
@@ -247,6 +248,9 @@ func (c *conn) done(b *front.Batch) {
 	if err == nil && (len(b.Ranges) != 1 || b.Ranges[0].Count != c.sum[0]) {
 		// Never answer with timestamps that were not issued (I3).
 		err = isotone.Errorf(isotone.CodeInternal, "the answer does not have the %d timestamps asked for", c.sum[0])
+	}
+	if b.Moved {
+		c.session.Moved(b.Floor.String())
 	}
 	code := codeOK
 	switch {

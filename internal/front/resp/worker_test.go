@@ -160,13 +160,13 @@ func TestConn_WorkersAreRevoked(t *testing.T) {
 // TestConn_RevocationsAreInTheLog, carried out or not; lists are not, as nothing changes.
 func TestConn_RevocationsAreInTheLog(t *testing.T) {
 	var log bytes.Buffer
-	control, err := access.Open(access.Config{Setting: "ACL_FILE", Log: slog.New(slog.NewTextHandler(&log, nil))})
+	control, err := access.Open(access.Config{Setting: "ACL_FILE", Alone: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	o, d := newOracle(), &fakeLessor{}
 	w := newTape(t, New(Config{Backend: o, Lessor: d}))
-	session, err := control.Open(netip.MustParseAddr("127.0.0.1"), nil)
+	session, err := control.Open(netip.MustParseAddr("127.0.0.1"), nil, access.ClientPool)
 	if err != nil {
 		t.Fatal(err)
 	}

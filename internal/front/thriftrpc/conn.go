@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/isotone/isotone/internal/host/access"
 )
 
 // inBytesMin is the first size of a connection's input buffer: some twenty calls.
@@ -27,6 +29,7 @@ const renewalPart = 16
 var (
 	errNoTLS       = errors.New("TLS is not configured")
 	errTLSRequired = errors.New("TLS is required")
+	errHandshakes  = errors.New("too many TLS handshakes of this address")
 	errStopping    = errors.New("the server is shutting down")
 )
 
@@ -63,6 +66,9 @@ func (c *conn) serve() error {
 	}
 	switch {
 	case c.in[0] == tlsHandshakeByte:
+		if !c.session.access.BeginHandshake() {
+			return errHandshakes
+		}
 		if err := c.startTLS(); err != nil {
 			return err
 		}
@@ -100,7 +106,7 @@ func (c *conn) open() error {
 	if a, ok := c.raw.RemoteAddr().(*net.TCPAddr); ok {
 		addr = a.AddrPort().Addr()
 	}
-	s, err := c.server.cfg.Access.Open(addr, nil)
+	s, err := c.server.cfg.Access.Open(addr, nil, access.ThriftPool)
 	c.session.access = &s
 	return err
 }
@@ -174,6 +180,7 @@ func (c *conn) startTLS() error {
 	if err := secured.Handshake(); err != nil {
 		return err
 	}
+	c.session.access.HandshakeDone()
 	c.stream, c.writeBy = secured, time.Time{}
 	return c.fill(false)
 }

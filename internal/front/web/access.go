@@ -3,6 +3,8 @@ package web
 import (
 	"context"
 	"crypto/x509"
+	"mime"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -34,23 +36,56 @@ func roleOf(path string) access.Roles {
 	return 0
 }
 
-// isMembers reports whether a path has the addresses of the members, which every client needs.
-func isMembers(path string) bool { return path == "/members" || path == "/membership" }
+// isMembers reports whether a path has the addresses of the members, which every client and every node that joins needs.
+func isMembers(path string) bool {
+	return path == "/members" || path == "/membership" || path == joinPath
+}
 
-// forwardedFields are set by proxies. A proxy on this machine does not make its clients clients
-// of this machine.
-var forwardedFields = []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"}
+// fromElsewhere are fields of requests that proxies forward, or that pages in a browser make. Neither a proxy nor a browser
+// on this machine makes those behind it clients of this machine.
+var fromElsewhere = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via", "Origin", "Sec-Fetch-Site"}
+
+// isDirect reports whether r has been sent by a program that meant this machine. The name of another host in Host is that of
+// a proxy's client, or of a web page whose name resolves to this machine now (DNS rebinding).
+func isDirect(r *http.Request) bool {
+	for _, field := range fromElsewhere {
+		if _, ok := r.Header[field]; ok {
+			return false
+		}
+	}
+	host := r.Host
+	if at, err := netip.ParseAddrPort(host); err == nil {
+		return at.Addr().Unmap().IsLoopback()
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// operatorKey is the key of the name of an operator in the context of a request.
+type operatorKey struct{}
+
+// WithOperator returns a context for requests of somebody who has proven elsewhere to be an operator; who is for the log. Only
+// servers that nobody else reaches may use it.
+func WithOperator(ctx context.Context, who string) context.Context {
+	return context.WithValue(ctx, operatorKey{}, who)
+}
 
 // Authorize returns a session for whom r speaks, if it may ask for its path. Its errors match
 // isotone.ErrUnauthorized, isotone.ErrForbidden, or isotone.ErrOverloaded. It waits while
 // credentials are checked.
 func Authorize(c *access.Control, r *http.Request) (*access.Session, error) {
-	s := c.Request(addrOf(r), certificateOf(r))
-	for _, field := range forwardedFields {
-		if _, ok := r.Header[field]; ok {
-			s.Forwarded()
-			break
-		}
+	if who, ok := r.Context().Value(operatorKey{}).(string); ok {
+		return c.Operator(who), nil
+	}
+	s := c.Request(addrOf(r), certificateOf(r), r.TLS != nil)
+	if !isDirect(r) {
+		s.Elsewhere()
 	}
 	if values := r.Header["Authorization"]; len(values) > 0 && c != nil {
 		credentials, ok := access.ParseAuthorization(values[0])
@@ -127,11 +162,19 @@ func (h *handler) takenBack(w http.ResponseWriter, r *http.Request) bool {
 	if h.access == nil || !isReset(r) {
 		return false
 	}
-	refuse(w, r, h.access.Request(addrOf(r), nil), errTakenBack)
+	refuse(w, r, h.access.Request(addrOf(r), nil, false), errTakenBack)
 	return true
 }
 
 var errTakenBack = isotone.Errorf(isotone.CodeDeadlineExceeded, "the client has taken the request back")
+
+// isJSON reports whether a request says that its body is JSON. Browsers do not send that across sites without asking.
+func isJSON(r *http.Request) bool {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return kind == httpapi.ContentTypeJSON
+}
+
+var errNotJSON = isotone.Errorf(isotone.CodeInvalidArgument, "Content-Type: want %s", httpapi.ContentTypeJSON)
 
 // isAction reports whether a request changes something for operators.
 func isAction(r *http.Request) bool {

@@ -1,11 +1,9 @@
 package web
 
 import (
-	"mime"
 	"net/http"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/front/httpapi"
 )
 
 // drainPath is the path of the command that makes a node drain.
@@ -16,15 +14,14 @@ const drainPath = "/admin/drain"
 // has no body: browsers do not send that across sites without asking.
 func drainHandler(begin func()) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 		switch {
 		case r.Method != http.MethodPost:
 			w.Header().Set("Allow", http.MethodPost)
 			answerFault(w, http.StatusMethodNotAllowed, isotone.CodeInvalidArgument, "method not allowed here; use POST")
 		case hasBody(r):
 			fail(w, r, isotone.Errorf(isotone.CodeInvalidArgument, "a %s request here has no body", r.Method))
-		case kind != httpapi.ContentTypeJSON:
-			fail(w, r, isotone.Errorf(isotone.CodeInvalidArgument, "Content-Type: want %s", httpapi.ContentTypeJSON))
+		case !isJSON(r):
+			fail(w, r, errNotJSON)
 		default:
 			begin()
 			w.Header()["Content-Type"] = contentTypeJSON

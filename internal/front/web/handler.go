@@ -45,6 +45,7 @@ type handler struct {
 	page     http.Handler
 	metrics  http.Handler
 	operator front.Operator
+	carrier  front.Carrier
 	access   *access.Control
 	drain    http.Handler // nil: none
 	admin    func(http.ResponseWriter, *http.Request) string
@@ -81,6 +82,7 @@ func newHandler(cfg Config) *handler {
 		metrics: cfg.Metrics,
 
 		operator: cfg.Operator,
+		carrier:  cfg.Carrier,
 		access:   cfg.Access,
 		admin:    cfg.Admin,
 		mode:     cfg.Mode,
@@ -206,7 +208,11 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) string {
 	if code != "" {
 		return code
 	}
-	code = h.route(w, r)
+	if h.carries(r) {
+		code = h.carry(w, r)
+	} else {
+		code = h.route(w, r)
+	}
 	if isAction(r) {
 		sessionOf(r.Context()).Did(r.Method+" "+r.URL.Path, code)
 	}

@@ -6,17 +6,23 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
+
+	"github.com/isotone/isotone/internal/host/access"
 )
 
 // quicGrace is how long Shutdown waits, once no request is running, for HTTP/3
 // clients to act on GOAWAY. They need not: RFC 9114 §5.2 lets them stay.
 const quicGrace = 500 * time.Millisecond
 
-var errConnectionsMax = errors.New("too many connections")
+var (
+	errConnectionsMax = errors.New("too many connections")
+	errHandshakes     = errors.New("too many handshakes of this address")
+)
 
 func newHTTP3Server(cfg Config, h http.Handler) *http3.Server {
 	return &http3.Server{
@@ -24,6 +30,7 @@ func newHTTP3Server(cfg Config, h http.Handler) *http3.Server {
 		MaxHeaderBytes: cfg.Limits.HeaderBytesMax,
 		IdleTimeout:    cfg.Limits.IdleTimeout,
 		Logger:         cfg.Log,
+		ConnContext:    quicShaken,
 		TLSConfig:      http3.ConfigureTLSConfig(cfg.TLS),
 		QUICConfig: &quic.Config{
 			HandshakeIdleTimeout:  cfg.Limits.ReadHeaderTimeout,
@@ -76,22 +83,52 @@ func AltSvc(udp net.Addr) string {
 // admitQUIC counts a connection until ctx ends, which quic-go promises for its
 // close and for a failed handshake.
 func (s *Server) admitQUIC(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
-	if from, ok := info.RemoteAddr.(*net.UDPAddr); ok {
-		if err := s.handler.access.Refusing(from.AddrPort().Addr()); err != nil {
-			s.refusedQUIC.Add(1)
-			return nil, err
-		}
-	}
-	if !s.enter() {
+	session, err := s.openQUIC(info)
+	if err != nil {
 		s.refusedQUIC.Add(1)
-		return nil, errConnectionsMax
+		return nil, err
 	}
 	s.overQUIC.Add(1)
 	context.AfterFunc(ctx, func() {
 		s.overQUIC.Add(-1)
 		s.connections.Add(-1)
+		session.Close()
 	})
-	return ctx, nil
+	return context.WithValue(ctx, quicSessionKey{}, session), nil
+}
+
+// quicSessionKey is the key of the session of a QUIC connection in its context. It counts the connection and its handshake
+// for the address; each request has a session of its own.
+type quicSessionKey struct{}
+
+// openQUIC counts a connection, as those over TCP are counted, unless the limits forbid it.
+func (s *Server) openQUIC(info *quic.ClientInfo) (*access.Session, error) {
+	var from netip.Addr
+	if a, ok := info.RemoteAddr.(*net.UDPAddr); ok {
+		from = a.AddrPort().Addr()
+	}
+	if err := s.handler.access.Refusing(from); err != nil {
+		return nil, err
+	}
+	if !s.enter() {
+		return nil, errConnectionsMax
+	}
+	session, err := s.handler.access.Open(from, nil, access.ClientPool)
+	if err == nil && !session.BeginHandshake() {
+		session.Close()
+		err = errHandshakes
+	}
+	if err != nil {
+		s.connections.Add(-1)
+		return nil, err
+	}
+	return &session, nil
+}
+
+// quicShaken notes that a connection has completed its handshake.
+func quicShaken(ctx context.Context, _ *quic.Conn) context.Context {
+	access.Of(ctx.Value(quicSessionKey{})).HandshakeDone()
+	return ctx
 }
 
 // drainHTTP3 ends HTTP/3: it sends GOAWAY, waits for requests and clients, and closes the

@@ -119,7 +119,7 @@ func TestRefused_GoAwayInsideTLS(t *testing.T) {
 		server = c.TLS.Clone()
 		server.NextProtos = []string{"h2"}
 	})
-	for session := control.Request(dial(t, s).LocalAddr().(*net.TCPAddr).AddrPort().Addr(), nil); !session.Refused(); {
+	for session := control.Request(dial(t, s).LocalAddr().(*net.TCPAddr).AddrPort().Addr(), nil, false); !session.Refused(); {
 	}
 	c := tls.Client(dial(t, s), &tls.Config{RootCAs: s.roots, ServerName: "localhost", NextProtos: []string{"h2"}})
 	wantGoAway(t, c)

@@ -12,6 +12,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/trace"
 )
 
@@ -84,10 +85,15 @@ func (h *handler) take(ctx context.Context, q *httpapi.Query) (isotone.Range, er
 	c := calls.Get().(*call)
 	c.counts[0], c.ranges[0] = q.Count, isotone.Range{}
 	c.batch.Mode, c.batch.U64, c.batch.Floor, c.batch.Err, c.batch.Trace = q.Mode, q.Format.IsU64(), q.Floor, nil, trace.Of(ctx)
+	s := sessionOf(ctx)
+	c.batch.Raise, c.batch.Moved = c.batch.Floor != (isotone.Timestamp{}) && s.May(access.Floors), false
 	c.batch.Counts, c.batch.Ranges = c.counts[:], c.ranges[:]
 	h.backend.Submit(&c.batch)
 	if err := c.wait(ctx, h.limits.RequestTimeout); err != nil {
 		return isotone.Range{}, err
+	}
+	if c.batch.Moved {
+		s.Moved(c.batch.Floor.String())
 	}
 	issued, err := c.result()
 	calls.Put(c)

@@ -2,7 +2,6 @@ package web
 
 import (
 	"encoding/json"
-	"mime"
 	"net/http"
 	"strconv"
 
@@ -25,8 +24,8 @@ func (h *handler) upgrade(w http.ResponseWriter, r *http.Request) string {
 		return fail(w, r, isotone.Errorf(isotone.CodeInvalidArgument, "a %s request here has no body", r.Method))
 	}
 	if r.Method == http.MethodPost {
-		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != httpapi.ContentTypeJSON {
-			return fail(w, r, isotone.Errorf(isotone.CodeInvalidArgument, "Content-Type: want %s", httpapi.ContentTypeJSON))
+		if !isJSON(r) {
+			return fail(w, r, errNotJSON)
 		}
 		if err := h.operator.RaiseLevel(r.Context()); err != nil {
 			return fail(w, r, err)

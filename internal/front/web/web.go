@@ -51,6 +51,8 @@ type Config struct {
 	Metrics http.Handler
 	// Operator serves /upgrade.
 	Operator front.Operator
+	// Carrier passes requests of operators on to the leader; nil: they are told which node leads.
+	Carrier front.Carrier
 	// Drain is called, perhaps more than once, for POST /admin/drain. It must not block. Without
 	// it the path does not exist.
 	Drain func()

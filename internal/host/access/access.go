@@ -35,14 +35,21 @@ const (
 	Metrics
 	// Admin: everything that operators do, and profiles.
 	Admin
+	// Floors: moving the time of all clients ahead of the clock, by the floor of a request for timestamps.
+	Floors
 
 	// All has every role.
-	All = Timestamps | IDs | Workers | Live | Metrics | Admin
+	All = Timestamps | IDs | Workers | Live | Metrics | Admin | Floors
 	// Products are what clients of a cluster use, and cannot do harm with.
 	Products = Timestamps | IDs | Live
+	// Local is what clients of this machine have besides, without credentials: leases of workers, which are bounded for
+	// each address, and metrics. It gives no operator's rights.
+	Local = Products | Workers | Metrics
+	// Alone is what clients of this machine have where nobody else can connect.
+	Alone = All &^ Floors
 )
 
-var roleNames = []string{"timestamps", "ids", "workers", "live", "metrics", "admin"}
+var roleNames = []string{"timestamps", "ids", "workers", "live", "metrics", "admin", "floors"}
 
 // String returns the names, separated by commas.
 func (r Roles) String() string {

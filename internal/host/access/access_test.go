@@ -67,11 +67,13 @@ func open(t testing.TB, cfg access.Config) *access.Control {
 
 func session(t testing.TB, c *access.Control, addr netip.Addr) *access.Session {
 	t.Helper()
-	s, err := c.Open(addr, nil)
+	s, err := c.Open(addr, nil, access.ClientPool)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
+	s.BeginHandshake()
+	s.HandshakeDone()
 	return &s
 }
 
@@ -91,7 +93,10 @@ func TestAnonymous_Rights(t *testing.T) {
 		cfg             access.Config
 		here, elsewhere access.Roles
 	}{
-		{"nothing is set", access.Config{}, access.All, access.Products},
+		{"nothing is set", access.Config{}, access.Local, access.Products},
+		{"all listeners are on loopback", access.Config{Alone: true}, access.Alone, access.Products},
+		{"ANONYMOUS, all listeners are on loopback", access.Config{Anonymous: &only, Alone: true}, only, only},
+		{"a list, all listeners are on loopback", access.Config{File: file, Alone: true}, 0, 0},
 		{"ANONYMOUS", access.Config{Anonymous: &only}, only, only},
 		{"a list", access.Config{File: file}, 0, 0},
 		{"both", access.Config{File: file, Anonymous: &only}, only, only},
@@ -102,7 +107,7 @@ func TestAnonymous_Rights(t *testing.T) {
 			elsewhere: tc.elsewhere, {}: tc.elsewhere,
 		} {
 			s := session(t, c, addr)
-			for role := access.Timestamps; role <= access.Admin; role <<= 1 {
+			for role := access.Timestamps; role <= access.Floors; role <<= 1 {
 				err := s.Require(role)
 				if want&role != 0 && err != nil || want&role == 0 && !errors.Is(err, isotone.ErrUnauthorized) {
 					t.Errorf("%s: %v needs %v: %v", tc.name, addr, role, err)
@@ -113,10 +118,113 @@ func TestAnonymous_Rights(t *testing.T) {
 			}
 		}
 	}
-	forwarded := open(t, access.Config{}).Request(here, nil)
-	forwarded.Forwarded()
-	if forwarded.May(access.Admin) || !forwarded.May(access.Products) {
+	forwarded := open(t, access.Config{Alone: true}).Request(here, nil, false)
+	forwarded.Elsewhere()
+	if forwarded.May(access.Admin) || forwarded.May(access.Metrics) || !forwarded.May(access.Products) {
 		t.Error("a client behind a proxy on this machine has the rights of this machine")
+	}
+	if (access.Local|access.Products)&(access.Admin|access.Floors) != 0 {
+		t.Error("an address alone gives an operator's rights")
+	}
+}
+
+// TestOperator_HasAllRoles, whatever the list says, and keeps them when it changes.
+func TestOperator_HasAllRoles(t *testing.T) {
+	file := users(t, "", `{}`)
+	c := open(t, access.Config{File: file})
+	s := c.Operator("the socket")
+	if !s.May(access.All) || s.Name() != "the socket" {
+		t.Errorf("%q lacks roles", s.Name())
+	}
+	users(t, file, `{"users": {"alice": {"roles": ["ids"], "secrets": ["HASH"]}}}`)
+	c.Check()
+	if !s.May(access.All) || s.Take(1<<40, 1<<40) != nil {
+		t.Error("a new list takes an operator's roles")
+	}
+}
+
+// TestSession_TakesNoSecretInPlaintext from another machine: neither at first nor when it is known.
+func TestSession_TakesNoSecretInPlaintext(t *testing.T) {
+	var log bytes.Buffer
+	c := open(t, access.Config{File: users(t, "", `{"users": {"alice": {"roles": ["ids"], "secrets": ["HASH"]}}}`), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err := prove(t, session(t, c, elsewhere), "alice", secret); err != nil {
+		t.Fatal(err)
+	}
+	s := c.Request(elsewhere, nil, false)
+	if err := prove(t, s, "alice", secret); !errors.Is(err, isotone.ErrUnauthorized) || !strings.Contains(err.Error(), "TLS") || s.May(access.IDs) {
+		t.Errorf("in plaintext: %v", err)
+	}
+	if strings.Contains(log.String(), secret) || !strings.Contains(log.String(), "reason=plaintext") {
+		t.Errorf("the log: %s", log.String())
+	}
+	for _, s := range []*access.Session{c.Request(elsewhere, nil, true), c.Request(here, nil, false)} {
+		if err := prove(t, s, "alice", secret); err != nil {
+			t.Errorf("%v: %v", s.Addr(), err)
+		}
+	}
+}
+
+// TestShare_OfAPool: one address or user has three quarters of it, unless the list says otherwise, and half for streams.
+func TestShare_OfAPool(t *testing.T) {
+	c := open(t, access.Config{File: users(t, "", `{"users": {"alice": {"roles": ["live"], "secrets": ["HASH"]}, "bob": {"roles": ["live"], "secrets": ["HASH"], "limits": {"connections": 90, "streams": 70}}}}`)})
+	c.Share(access.ClientPool, 100)
+	c.Share(access.ThriftPool, 4)
+	fill := func(addr func(int) netip.Addr, p access.Pool, name string) (n int) {
+		var all []access.Session
+		defer func() {
+			for i := range all {
+				all[i].Close()
+			}
+		}()
+		for ; n < 100; n++ {
+			s, err := c.Open(addr(n), nil, p)
+			if err != nil {
+				return n
+			}
+			all = append(all, s)
+			s.BeginHandshake()
+			s.HandshakeDone()
+			if last := &all[len(all)-1]; name != "" {
+				last.BeginHandshake()
+				last.HandshakeDone()
+				if err := prove(t, last, name, secret); err != nil {
+					return n
+				}
+			}
+		}
+		return n
+	}
+	one := func(int) netip.Addr { return elsewhere }
+	many := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}) }
+	for _, tc := range []struct {
+		what string
+		got  int
+		want int
+	}{
+		{"an address", fill(one, access.ClientPool, ""), 75}, {"an address, again", fill(one, access.ClientPool, ""), 75},
+		{"an address, Thrift", fill(one, access.ThriftPool, ""), 3}, {"many", fill(many, access.ClientPool, ""), 100},
+		{"a user", fill(many, access.ClientPool, "alice"), 75}, {"a user with limits", fill(many, access.ClientPool, "bob"), 90},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("%s: %d connections, want %d", tc.what, tc.got, tc.want)
+		}
+	}
+	for name, want := range map[string]int{"": 50, "alice": 50, "bob": 70} {
+		s := session(t, c, elsewhere)
+		if name != "" {
+			if err := prove(t, s, name, secret); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n := 0
+		for ; n < 100; n++ {
+			if _, err := s.TakeStream(); err != nil {
+				break
+			}
+		}
+		if n != want {
+			t.Errorf("%q: %d streams, want %d", name, n, want)
+		}
 	}
 }
 
@@ -188,7 +296,7 @@ func TestWatch_TellsOfEachLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	certified := c.Request(elsewhere, &x509.Certificate{Subject: pkix.Name{CommonName: "bob"}, NotAfter: time.Now().Add(time.Hour)})
+	certified := c.Request(elsewhere, &x509.Certificate{Subject: pkix.Name{CommonName: "bob"}, NotAfter: time.Now().Add(time.Hour)}, false)
 	lost := map[string]int{}
 	watch := func(name string, s *access.Session, roles access.Roles) func() {
 		return s.Watch(roles, func() { lost[name]++ })
@@ -224,7 +332,7 @@ func TestCertificate_HasNoRightsAfterItsEnd(t *testing.T) {
 	for _, file := range []string{"", users(t, "", `{"users": {"alice": {"roles": ["ids"], "secrets": ["HASH"]}}}`)} {
 		c := open(t, access.Config{File: file})
 		for end, want := range map[time.Duration]bool{time.Hour: true, -time.Second: false} {
-			s := c.Request(elsewhere, &x509.Certificate{Subject: pkix.Name{CommonName: "alice"}, NotAfter: time.Now().Add(end)})
+			s := c.Request(elsewhere, &x509.Certificate{Subject: pkix.Name{CommonName: "alice"}, NotAfter: time.Now().Add(end)}, false)
 			if s.May(access.IDs) != want {
 				t.Errorf("with list %q, a certificate that ends in %v: %v", file, end, !want)
 			}
@@ -348,13 +456,13 @@ func TestCertificate_NamesAUser(t *testing.T) {
 		}
 	}
 	listed := open(t, access.Config{File: users(t, "", `{"users": {"alice": {"roles": ["ids"]}}}`)})
-	if s := listed.Request(elsewhere, cert("alice", nil)); !s.May(access.IDs) || s.May(access.Admin) || s.Name() != "alice" {
+	if s := listed.Request(elsewhere, cert("alice", nil), false); !s.May(access.IDs) || s.May(access.Admin) || s.Name() != "alice" {
 		t.Error("alice has not her rights")
 	}
-	if s := listed.Request(elsewhere, cert("bob", nil)); s.MayAnything() {
+	if s := listed.Request(elsewhere, cert("bob", nil), false); s.MayAnything() {
 		t.Error("a certificate without a user has rights")
 	}
-	if s := open(t, access.Config{}).Request(elsewhere, cert("bob", nil)); !s.May(access.All) {
+	if s := open(t, access.Config{}).Request(elsewhere, cert("bob", nil), false); !s.May(access.All) {
 		t.Error("without a list a certificate has not all rights")
 	}
 }

@@ -3,6 +3,7 @@ package access
 import (
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,49 @@ const (
 	// of its network.
 	prefixBits6 = 64
 )
+
+// Pool is a number of connections that a process keeps at most, on one port or several.
+type Pool int
+
+// The pools: of the client port, and of the Thrift port.
+const (
+	ClientPool Pool = iota
+	ThriftPool
+	pools
+)
+
+// Without limits of its own, an address or a user may take three quarters of the connections of a pool, and half of those of
+// the client port for streams: so that it takes more than one to lock everybody else out.
+const (
+	shareOf, shareIn         = 3, 4
+	streamsShare, streamsOut = 1, 2
+)
+
+// shares are those of a process; 0: none.
+type shares struct {
+	connections [pools]atomic.Int64
+	streams     atomic.Int64
+}
+
+// Share sets how many connections the process keeps in a pool at most, of which each address and each user has a share.
+func (c *Control) Share(p Pool, most int) {
+	c.shares.connections[p].Store(max(1, int64(most)*shareOf/shareIn))
+	if p == ClientPool {
+		c.shares.streams.Store(max(1, int64(most)*streamsShare/streamsOut))
+	}
+}
+
+// hasRoom reports whether u may have one more connection in a pool.
+func (s *shares) hasRoom(u *usage, p Pool) bool {
+	most, share := u.limits.Load().Connections, s.connections[p].Load()
+	switch {
+	case most > 0:
+		return u.connections.Load() < most
+	case share > 0:
+		return u.inPool[p].Load() < share
+	}
+	return true
+}
 
 // addresses has what each client address uses.
 type addresses struct {
@@ -43,14 +87,14 @@ func (a *addresses) setLimits(l Limits) {
 }
 
 // open counts a connection from addr, or returns nil if it has too many.
-func (a *addresses) open(addr netip.Addr) *usage {
+func (a *addresses) open(addr netip.Addr, p Pool, s *shares) *usage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	u := a.record(addr)
-	if most := a.limits.Connections; most > 0 && u.connections.Load() >= most {
+	if !s.hasRoom(u, p) {
 		return nil
 	}
-	u.connections.Add(1)
+	u.connect(p, 1)
 	return u
 }
 
@@ -85,10 +129,6 @@ func networkOf(addr netip.Addr) netip.Addr {
 		}
 	}
 	return addr
-}
-
-func (a *addresses) close(u *usage) {
-	u.connections.Add(-1)
 }
 
 // trim forgets addresses that have had no connection for a while.

@@ -2,6 +2,7 @@ package access
 
 import (
 	"log/slog"
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -41,7 +42,7 @@ func (a *audit) denied(reason, name string, addr netip.Addr, what string) {
 	silent := a.silent
 	a.silent = 0
 	a.mu.Unlock()
-	attrs := []any{"reason", reason, "what", what, "client", addr.String()}
+	attrs := []any{"reason", reason, "what", what, "client", clientText(addr)}
 	if name != "" {
 		attrs = append(attrs, "user", name)
 	}
@@ -51,12 +52,72 @@ func (a *audit) denied(reason, name string, addr netip.Addr, what string) {
 	a.log.Warn("audit: denied", attrs...)
 }
 
+// movedEvery bounds the lines of one user about moved time.
+const movedEvery = time.Minute
+
+// Moved counts and logs that the floor of a request has moved time ahead of the clock, for all clients.
+func (s *Session) Moved(floor string) {
+	if s.control == nil {
+		return
+	}
+	c, name := s.control, s.Name()
+	if name == "" {
+		name = anonymousName
+	}
+	if n, log := c.moved.count(name, c.cfg.Now()); log {
+		c.cfg.Log.Warn("audit: a client has moved time ahead of the clock", "floor", floor, "client", clientText(s.addr), "user", name, "times", n)
+	}
+}
+
+// anonymousName stands for clients without credentials.
+const anonymousName = "(anonymous)"
+
+// moved counts by user how often time was moved.
+type moved struct {
+	mu     sync.Mutex
+	by     map[string]uint64
+	logged map[string]time.Duration
+}
+
+// count counts once for a user, and reports whether that should be logged. Users beyond usersMax share one count.
+func (m *moved) count(name string, now time.Duration) (n uint64, log bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.by == nil {
+		m.by, m.logged = map[string]uint64{}, map[string]time.Duration{}
+	}
+	if _, known := m.by[name]; !known && len(m.by) >= usersMax {
+		name = "(others)"
+	}
+	m.by[name]++
+	last, before := m.logged[name]
+	if log = !before || now-last >= movedEvery; log {
+		m.logged[name] = now
+	}
+	return m.by[name], log
+}
+
+// MovedTime returns how often each user has moved time ahead of the clock, since the start of the process.
+func (c *Control) MovedTime() map[string]uint64 {
+	c.moved.mu.Lock()
+	defer c.moved.mu.Unlock()
+	return maps.Clone(c.moved.by)
+}
+
+// clientText returns an address for the log: that of a client without one is not known to the process.
+func clientText(addr netip.Addr) string {
+	if !addr.IsValid() {
+		return "-"
+	}
+	return addr.String()
+}
+
 // Did logs an action of an operator: what was done, and the code of the answer.
 func (s *Session) Did(action, code string) {
 	if s.control == nil {
 		return
 	}
-	attrs := []any{"action", action, "code", code, "client", s.addr.String()}
+	attrs := []any{"action", action, "code", code, "client", clientText(s.addr)}
 	if name := s.Name(); name != "" {
 		attrs = append(attrs, "user", name)
 	}

@@ -110,6 +110,7 @@ func (s *Session) BeginHandshake() bool {
 // HandshakeDone says that a handshake has succeeded, so that it does not count.
 func (s *Session) HandshakeDone() {
 	if s.control != nil {
+		s.private = true
 		s.address.handshakes.giveBack(handshakeInterval)
 	}
 }

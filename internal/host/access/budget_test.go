@@ -15,7 +15,7 @@ import (
 func TestRefused_AnAddressIsHeldToItsBudget(t *testing.T) {
 	now := new(atomic.Int64)
 	c := open(t, access.Config{Now: func() time.Duration { return time.Duration(now.Load()) }})
-	s := c.Request(elsewhere, nil)
+	s := c.Request(elsewhere, nil, false)
 	for i := range 256 {
 		if err := c.Refusing(elsewhere); err != nil || s.Refused() {
 			t.Fatalf("after %d: %v", i, err)

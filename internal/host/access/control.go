@@ -15,15 +15,17 @@ import (
 	"time"
 )
 
-// Config configures a [Control]. The zero value gives all rights to clients of this machine, and
+// Config configures a [Control]. The zero value gives [Local] to clients of this machine, and
 // [Products] to others.
 type Config struct {
 	// File is a list of users, reloaded when it changes; "": there are none. Setting is its name
 	// in errors.
 	File, Setting string
 	// Anonymous has the roles of clients without credentials, wherever they are. Nil: without
-	// File, all from this machine and Products from elsewhere; with File, none.
+	// File, Local from this machine and Products from elsewhere; with File, none.
 	Anonymous *Roles
+	// Alone: all listeners of the process are bound to loopback addresses, so Local becomes Alone.
+	Alone bool
 	// Revoked, if not nil, reports whether the certificate of a client has been revoked since it was
 	// verified: such a client has no roles. Call [Control.Renew] when its answers change.
 	Revoked func(*x509.Certificate) bool
@@ -45,8 +47,10 @@ type Control struct {
 	table  atomic.Pointer[table]
 	verify *verifier
 	audit  audit
+	moved  moved
 
 	addresses addresses
+	shares    shares
 	watched   watched
 
 	loading sync.Mutex
@@ -96,7 +100,10 @@ func (c *Control) read() (*table, error) {
 	t := &table{users: map[string]*user{}, address: addressLimitsDefault, open: c.cfg.File == ""}
 	here, elsewhere := Roles(0), Roles(0)
 	if t.open {
-		here, elsewhere = All, Products
+		here, elsewhere = Local, Products
+		if c.cfg.Alone {
+			here = Alone
+		}
 	}
 	if c.cfg.Anonymous != nil {
 		here, elsewhere = *c.cfg.Anonymous, *c.cfg.Anonymous
@@ -143,10 +150,7 @@ func readFile(name string) ([]byte, stamp, error) {
 func (c *Control) use(t *table) {
 	old := c.table.Load()
 	for name, u := range t.users {
-		if u.limits == (Limits{}) {
-			continue
-		}
-		if old != nil && old.users[name] != nil && old.users[name].usage != nil {
+		if old != nil && old.users[name] != nil {
 			u.usage = old.users[name].usage
 			u.usage.limits.Store(&u.limits)
 		} else {

@@ -38,6 +38,7 @@ type usage struct {
 	limits               atomic.Pointer[Limits]
 	requests, timestamps bucket
 	connections, streams atomic.Int64
+	inPool               [pools]atomic.Int64 // the connections by pool
 	leases               leases
 	// refusals and handshakes are those of an address.
 	refusals, handshakes budget
@@ -47,6 +48,12 @@ func newUsage(l Limits) *usage {
 	u := &usage{}
 	u.limits.Store(&l)
 	return u
+}
+
+// connect counts n connections more in a pool.
+func (u *usage) connect(p Pool, n int64) {
+	u.connections.Add(n)
+	u.inPool[p].Add(n)
 }
 
 // take uses requests and timestamps, or neither. It returns how long to wait if they are used

@@ -68,13 +68,15 @@ func TestQuota_ConnectionsAndStreams(t *testing.T) {
 	c := open(t, access.Config{File: users(t, "", `{"users": {"alice": {"roles": ["live"], "secrets": ["HASH"], "limits": {"connections": 1, "streams": 1}}}, "addressLimits": {"connections": 3}}`)})
 	var all []access.Session
 	for range 3 {
-		s, err := c.Open(elsewhere, nil)
+		s, err := c.Open(elsewhere, nil, access.ClientPool)
 		if err != nil {
 			t.Fatal(err)
 		}
+		s.BeginHandshake()
+		s.HandshakeDone()
 		all = append(all, s)
 	}
-	if _, err := c.Open(elsewhere, nil); !errors.Is(err, isotone.ErrQuotaExceeded) {
+	if _, err := c.Open(elsewhere, nil, access.ClientPool); !errors.Is(err, isotone.ErrQuotaExceeded) {
 		t.Errorf("a fourth connection: %v", err)
 	}
 	if err := prove(t, &all[0], "alice", secret); err != nil {
@@ -101,7 +103,7 @@ func TestQuota_ConnectionsAndStreams(t *testing.T) {
 	if err := prove(t, &all[1], "alice", secret); err != nil {
 		t.Errorf("the first connection is closed: %v", err)
 	}
-	next, err := c.Open(elsewhere, nil)
+	next, err := c.Open(elsewhere, nil, access.ClientPool)
 	if err != nil {
 		t.Errorf("the first connection is closed: %v", err)
 	}

@@ -16,26 +16,32 @@ type Session struct {
 	table   *table // that user is of
 	user    *user
 	addr    netip.Addr
-	address *usage            // that of addr; nil: unlimited
-	counted *usage            // the user's usage that has this connection in it
+	address *usage // that of addr; nil: unlimited
+	counted *usage // the user's usage that has this connection in it
+	pool    Pool
 	leaf    *x509.Certificate // the client's certificate, or nil
 	cert    string            // the name in it
 	name    string            // who has authenticated with a secret
 	closed  bool
-	// forwarded: the client is not on this machine, although addr is.
-	forwarded bool
+	// elsewhere: the client may not be on this machine, although addr is.
+	elsewhere bool
+	// private: nobody on the way can read what the client sends.
+	private bool
+	// operator has all roles, whatever the list says; see [Control.Operator].
+	operator *user
 }
 
-// Open returns a session for a connection from addr. Cert is the client's verified certificate,
+// Open returns a session for a connection from addr in a pool. Cert is the client's verified certificate,
 // or nil. The error matches isotone.ErrQuotaExceeded if the address has too many connections.
 // The caller calls Close when the connection has ended, unless there was an error. A nil Control
 // gives the zero Session.
-func (c *Control) Open(addr netip.Addr, cert *x509.Certificate) (Session, error) {
+func (c *Control) Open(addr netip.Addr, cert *x509.Certificate, p Pool) (Session, error) {
 	if c == nil {
 		return Session{}, nil
 	}
-	s := Session{control: c, addr: addr.Unmap(), leaf: cert, cert: CertificateName(cert)}
-	s.address = c.addresses.open(s.addr)
+	s := Session{control: c, addr: addr.Unmap(), leaf: cert, cert: CertificateName(cert), pool: p}
+	s.private = s.addr.IsLoopback()
+	s.address = c.addresses.open(s.addr, p, &c.shares)
 	if s.address == nil {
 		return Session{}, c.overConnections(s.addr)
 	}
@@ -44,21 +50,34 @@ func (c *Control) Open(addr netip.Addr, cert *x509.Certificate) (Session, error)
 }
 
 // Request returns a session for one request from addr, on a connection that was counted or is
-// bounded elsewhere. It needs no Close.
-func (c *Control) Request(addr netip.Addr, cert *x509.Certificate) *Session {
+// bounded elsewhere. Private says that it came within TLS. It needs no Close.
+func (c *Control) Request(addr netip.Addr, cert *x509.Certificate, private bool) *Session {
 	if c == nil {
 		return &Session{}
 	}
 	s := &Session{control: c, addr: addr.Unmap(), leaf: cert, cert: CertificateName(cert), closed: true}
+	s.private = private || s.addr.IsLoopback()
 	s.address = c.addresses.find(s.addr)
 	s.resolve()
 	return s
 }
 
-// Forwarded says that a proxy forwards for a client elsewhere.
-func (s *Session) Forwarded() {
+// Operator returns a session with all roles for somebody who has proven elsewhere to be an operator: by access to the
+// Unix socket in the data directory, or to another member. Who is written into the log. It needs no Close.
+func (c *Control) Operator(who string) *Session {
+	s := &Session{control: c, closed: true, private: true, operator: &user{name: who, roles: All}}
+	if c == nil {
+		return s
+	}
+	s.resolve()
+	return s
+}
+
+// Elsewhere says that the client may be on another machine, or be a web page, although the connection is from this one: a
+// proxy or a browser is in between.
+func (s *Session) Elsewhere() {
 	if s.control != nil && s.addr.IsLoopback() {
-		s.forwarded = true
+		s.elsewhere = true
 		s.resolve()
 	}
 }
@@ -74,9 +93,9 @@ func (s *Session) Close() {
 		return
 	}
 	s.closed = true
-	s.control.addresses.close(s.address)
+	s.address.connect(s.pool, -1)
 	if s.counted != nil {
-		s.counted.connections.Add(-1)
+		s.counted.connect(s.pool, -1)
 	}
 }
 
@@ -107,6 +126,8 @@ func (s *Session) resolve() {
 	t := s.control.table.Load()
 	s.table = t
 	switch {
+	case s.operator != nil:
+		s.user = s.operator
 	case s.leaf != nil && (time.Now().After(s.leaf.NotAfter) || s.control.cfg.Revoked != nil && s.control.cfg.Revoked(s.leaf)):
 		s.user = revoked
 	case s.name != "" && t.users[s.name] != nil:
@@ -118,16 +139,16 @@ func (s *Session) resolve() {
 	}
 	if s.counted != s.user.usage && !s.closed {
 		if s.counted != nil {
-			s.counted.connections.Add(-1)
+			s.counted.connect(s.pool, -1)
 		}
 		if s.counted = s.user.usage; s.counted != nil {
-			s.counted.connections.Add(1)
+			s.counted.connect(s.pool, 1)
 		}
 	}
 }
 
 // isHere reports whether the client is on this machine.
-func (s *Session) isHere() bool { return s.addr.IsLoopback() && !s.forwarded }
+func (s *Session) isHere() bool { return s.addr.IsLoopback() && !s.elsewhere }
 
 // refresh follows a list that has changed.
 func (s *Session) refresh() {
@@ -186,7 +207,7 @@ func (s *Session) Require(roles Roles) error {
 	if s.May(roles) {
 		return nil
 	}
-	s.control.audit.denied("role", s.user.name, s.addr, roles.String())
+	s.control.audit.denied("role", s.user.name, s.addr, (roles &^ s.user.roles).String())
 	if s.user.name != "" {
 		return isotone.Errorf(isotone.CodeForbidden, "user %s lacks the role %s", s.user.name, roles&^s.user.roles)
 	}
@@ -215,9 +236,11 @@ func (s *Session) Take(requests, timestamps uint64) error {
 	return nil
 }
 
-// limited returns the usage that requests count for: the user's, or without credentials that of
-// the address; nil: unlimited.
-func (s *Session) limited() *usage {
+// limited returns the usage that requests count for; nil: unlimited.
+func (s *Session) limited() *usage { return s.owner().limited() }
+
+// owner returns the usage of the user, or without credentials that of the address; nil: nothing is counted.
+func (s *Session) owner() *usage {
 	if s.control == nil {
 		return nil
 	}
@@ -225,7 +248,7 @@ func (s *Session) limited() *usage {
 	if s.user.name != "" {
 		return s.user.usage
 	}
-	return s.address.limited()
+	return s.address
 }
 
 func (s *Session) over(what string, wait time.Duration) error {
@@ -239,11 +262,15 @@ func (s *Session) over(what string, wait time.Duration) error {
 // TakeStream counts a stream of a live document. The caller calls done when it has ended,
 // unless there was an error, which matches isotone.ErrQuotaExceeded.
 func (s *Session) TakeStream() (done func(), err error) {
-	u := s.limited()
+	u := s.owner()
 	if u == nil {
 		return func() {}, nil
 	}
-	if n, most := u.streams.Add(1), u.limits.Load().Streams; most > 0 && n > most {
+	most := u.limits.Load().Streams
+	if most == 0 {
+		most = s.control.shares.streams.Load()
+	}
+	if n := u.streams.Add(1); most > 0 && n > most {
 		u.streams.Add(-1)
 		return nil, s.over("streams", time.Second)
 	}

@@ -133,6 +133,7 @@ func (v *verifier) isKnown(c Credentials) bool {
 var (
 	errWrong       = isotone.Errorf(isotone.CodeUnauthorized, "the name or the secret is wrong")
 	errTooManyBad  = &isotone.Error{Code: isotone.CodeUnauthorized, Message: "too many wrong credentials came from this address; try again in a minute", RetryAfter: failureTime}
+	errPlaintext   = isotone.Errorf(isotone.CodeUnauthorized, "credentials are accepted within TLS only, except from this machine: everybody on the way could read them, so change this secret")
 	errVerifyQueue = &isotone.Error{Code: isotone.CodeOverloaded, Message: "too many credentials wait to be checked", RetryAfter: time.Second}
 )
 
@@ -222,8 +223,12 @@ func (v *verifier) wrong(c Credentials, addr netip.Addr, t *table) error {
 // case, matches isotone.ErrUnauthorized, isotone.ErrOverloaded or isotone.ErrQuotaExceeded, and
 // changes nothing. A session without a Control has no users.
 func (s *Session) Authenticate(c Credentials, done func(error)) (now bool, err error) {
-	if s.control == nil {
+	switch {
+	case s.control == nil:
 		return true, errWrong
+	case !s.private:
+		s.control.audit.denied("plaintext", "", s.addr, "credentials")
+		return true, errPlaintext
 	}
 	if now, err = s.control.verify.submit(c, s.addr, done); now && err == nil {
 		err = s.Become(c.Name)
@@ -256,7 +261,7 @@ func (s *Session) Become(name string) error {
 		return nil
 	}
 	if u := s.control.table.Load().users[name]; u != nil && u.usage != nil && u.usage != s.counted {
-		if most := u.limits.Connections; most > 0 && u.usage.connections.Load() >= most {
+		if (!s.closed || u.limits.Connections > 0) && !s.control.shares.hasRoom(u.usage, s.pool) {
 			return s.over("connections of this user", time.Second)
 		}
 	}

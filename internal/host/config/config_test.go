@@ -469,7 +469,7 @@ func TestForward_NeedsTLSWhereOthersDemandIt(t *testing.T) {
 		"--join=localhost:1,https://10.0.0.2:1 --node-id=2":               "",
 	} {
 		_, err := parse(t, nil, append(strings.Fields(args), "--forward-credential-file=secret")...)
-		if inClear := err != nil && strings.Contains(err.Error(), "in the clear"); inClear != (want != "") || inClear && !strings.Contains(err.Error(), want) {
+		if inClear := err != nil && strings.Contains(err.Error(), "in plaintext"); inClear != (want != "") || inClear && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}

@@ -199,11 +199,11 @@ func (p *parser) forwarding(f *Flags, s *Settings) {
 	}
 	isElsewhere := func(addr string) bool { return !isLoopback(addr) }
 	if s.Forward && s.ForwardCA == "" && slices.ContainsFunc(slices.Collect(maps.Values(s.Peers)), isElsewhere) {
-		p.faults.add("forward-ca", "", "want a file, as FORWARD and FORWARD_CREDENTIAL_FILE are set: without TLS the secret would cross the network in the clear")
+		p.faults.add("forward-ca", "", "want a file, as FORWARD and FORWARD_CREDENTIAL_FILE are set: without TLS the secret would cross the network in plaintext")
 	}
 	for _, addr := range s.Join {
 		if !strings.HasPrefix(addr, httpsPrefix) && isElsewhere(addr) {
-			p.faults.add("join", addr, "want "+httpsPrefix+addr+", as FORWARD_CREDENTIAL_FILE is set: without TLS the secret would cross the network in the clear")
+			p.faults.add("join", addr, "want "+httpsPrefix+addr+", as FORWARD_CREDENTIAL_FILE is set: without TLS the secret would cross the network in plaintext")
 		}
 	}
 }

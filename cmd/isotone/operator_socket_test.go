@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isotone/isotone/internal/host/config"
+)
+
+// socketOf returns the endpoint of a node's Unix socket.
+func (p *process) socketOf() string {
+	return unixScheme + filepath.Join(p.s.DataDir, operatorSocket)
+}
+
+// TestOperator_TheSocketNeedsNoCredentials, whatever the list of users says, and is where commands look first.
+func TestOperator_TheSocketNeedsNoCredentials(t *testing.T) {
+	list := newUserList(t, `{"users": {}}`)
+	all := startProcessesWith(t, 1, func(s *config.Settings) { s.ACLFile = list.file })
+	path := filepath.Join(all[0].s.DataDir, operatorSocket)
+	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if code, _, err := command("member", "list", "--endpoint", all[0].s.AdvertiseAddr); code == 0 || !strings.Contains(err, "unauthorized") || !strings.Contains(err, operatorSocket) {
+		t.Errorf("over TCP: exit code %d, %s", code, err)
+	}
+	if code, out, err := command("member", "list", "--json", "--endpoint", all[0].socketOf()); code != 0 || !json.Valid([]byte(out)) {
+		t.Errorf("exit code %d, %s%s", code, out, err)
+	}
+	t.Setenv("DATA_DIR", all[0].s.DataDir)
+	for _, args := range []string{"member list", "leader show", "worker list", "upgrade show", "floor raise --yes 1980-01-01T00:00:00Z"} {
+		code, out, err := command(strings.Fields(args)...)
+		if refused := strings.Contains(err, "unauthorized"); refused || code != 0 && !strings.HasPrefix(args, "floor") {
+			t.Errorf("%s: exit code %d, %s%s", args, code, out, err)
+		}
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", path) }}}
+	for _, target := range []string{"/metrics", "/debug/pprof/cmdline", "/admin/backup", "/state", "/timestamp", "/readyz"} {
+		answer, err := client.Get("http://isotone" + target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if answer.StatusCode != 200 {
+			t.Errorf("%s: %d %.200s", target, answer.StatusCode, body)
+		}
+	}
+	if err := all[0].stop(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the socket is left")
+	}
+}
+
+// TestOperator_AnyMemberPassesRequestsOn to the leader, which knows who asked.
+func TestOperator_AnyMemberPassesRequestsOn(t *testing.T) {
+	t.Parallel()
+	list := newUserList(t, `{"users": {"ops": {"roles": ["admin"], "secrets": ["HASH"]}, "app": {"roles": ["timestamps"], "secrets": ["HASH"]}}}`)
+	all := startProcessesWith(t, 3, func(s *config.Settings) { s.ACLFile = list.file })
+	var leader *process
+	var others processes
+	within(t, "a node leads", func() bool {
+		leader, others = nil, nil
+		for _, p := range all {
+			if p.m.node.Status().Role == "leader" && leader == nil {
+				leader = p
+			} else {
+				others = append(others, p)
+			}
+		}
+		return leader != nil
+	})
+	at := func(p *process, args ...string) (int, string, string) {
+		return command(append(args, "--yes", "--endpoint", p.socketOf())...)
+	}
+	for _, p := range append(others[:len(others):len(others)], leader) {
+		code, out, err := at(p, "member", "list")
+		if code != 0 || strings.Count(out, "voter") != 2 {
+			t.Errorf("node %d: exit code %d, %s%s", p.s.NodeID, code, out, err)
+		}
+		file := filepath.Join(t.TempDir(), "backup")
+		if code, out, err := at(p, "backup", file); code != 0 {
+			t.Errorf("backup at node %d: exit code %d, %s%s", p.s.NodeID, code, out, err)
+		}
+		if code, out, err := at(p, "floor", "raise", "2020-01-01T00:00:00Z"); code == 0 || strings.Contains(err, "not_leader") {
+			t.Errorf("what the leader refuses, at node %d: exit code %d, %s%s", p.s.NodeID, code, out, err)
+		}
+	}
+	if code, out, err := at(others[0], "worker", "revoke", "1000"); code == 0 || !strings.Contains(err, "nobody holds worker 1000") {
+		t.Errorf("exit code %d, %s%s", code, out, err)
+	}
+	if code, out, err := at(others[0], "floor", "raise", time.Now().Format(time.RFC3339Nano)); code != 0 {
+		t.Errorf("exit code %d, %s%s", code, out, err)
+	}
+	within(t, "the leader's log says who asked", func() bool {
+		return strings.Contains(leader.log.String(), `"action":"POST /admin/floor"`) && strings.Contains(leader.log.String(), `operator.sock, by node `)
+	})
+	// Who has only a role of clients gets nothing passed on.
+	secret := secretFile(t, testSecret)
+	if code, out, err := command("member", "list", "--endpoint", others[0].s.AdvertiseAddr, "--user", "app", "--password-file", secret); code == 0 || !strings.Contains(err, "forbidden") {
+		t.Errorf("exit code %d, %s%s", code, out, err)
+	}
+	if code, out, err := command("member", "list", "--endpoint", others[0].s.AdvertiseAddr, "--user", "ops", "--password-file", secret); code != 0 {
+		t.Errorf("exit code %d, %s%s", code, out, err)
+	}
+	if code, out, err := at(others[0], "leader", "transfer"); code != 0 {
+		t.Errorf("exit code %d, %s%s", code, out, err)
+	}
+}
+
+// TestOperator_NoRightByPlace: from loopback alone nothing is an operator's, and on a node that only loopback reaches it
+// is not for what a proxy or a page in a browser sends.
+func TestOperator_NoRightByPlace(t *testing.T) {
+	t.Parallel()
+	reachable := newProcess(t, 1)
+	reachable.s.HTTPHost = "" // all addresses
+	reachable.start()
+	reachable.ready()
+	alone := newProcess(t, 1)
+	alone.start()
+	alone.ready()
+	ask := func(p *process, path string, fields ...string) int {
+		r, err := http.NewRequest("GET", "http://"+p.s.AdvertiseAddr+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range fields {
+			name, value, _ := strings.Cut(f, ": ")
+			if r.Header.Set(name, value); name == "Host" {
+				r.Host = value
+			}
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode
+	}
+	const admin = "/admin/members"
+	for _, field := range []string{
+		"", "Host: evil.example", "Host: 127.0.0.1.evil.example", "Host: localhost.evil.example:8080", "Origin: http://localhost:8080", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: none",
+		"X-Forwarded-For: 192.0.2.1", "X-Forwarded-Host: x", "X-Real-IP: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 x",
+	} {
+		var fields []string
+		if field != "" {
+			fields = []string{field}
+		}
+		if got := ask(reachable, admin, fields...); got != 401 {
+			t.Errorf("%q: %d from a node that others reach", field, got)
+		}
+		if got := ask(alone, admin, fields...); got != map[bool]int{true: 200, false: 401}[field == ""] {
+			t.Errorf("%q: %d from a node that only loopback reaches", field, got)
+		}
+		if got := ask(reachable, "/metrics", fields...); got != map[bool]int{true: 200, false: 401}[field == ""] {
+			t.Errorf("%q: %d for /metrics", field, got)
+		}
+		if got := ask(alone, "/timestamp", fields...); got != 200 {
+			t.Errorf("%q: %d for a timestamp", field, got)
+		}
+	}
+	for _, host := range []string{"localhost", "LOCALHOST:1", "localhost.", "127.0.0.1", "127.0.0.2:80", "[::1]", "[::1]:80", "[::ffff:127.0.0.1]:9"} {
+		if got := ask(alone, admin, "Host: "+host); got != 200 {
+			t.Errorf("Host %s: %d", host, got)
+		}
+	}
+	// The Redis protocol has no pages and no hosts.
+	for p, want := range map[*process]string{alone: "*", reachable: "-"} {
+		redis := dialRedis(t, p.s.AdvertiseAddr, nil)
+		redis.does("WORKER LIST", want)
+	}
+}
