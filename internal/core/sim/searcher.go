@@ -381,7 +381,7 @@ func (w *world) goOn(s *searcher) {
 // noteServed notes that a request was answered. Then the client asks for the members now and then.
 func (w *world) noteServed(s *searcher) {
 	s.answers++
-	const most = 3 * search.RefreshInterval
+	const most = 4 * search.RefreshInterval // a question that a crash leaves without an answer is repeated after one
 	if w.now-s.latest > search.RefreshInterval {
 		s.well = w.now
 	}
