@@ -96,7 +96,7 @@ func (h *handler) check(value string) verdict {
 		h.front.cfg.Loop.Post(func() {
 			h.checking = false
 			if err == nil && !h.closed {
-				err = h.session.Become(c.Name)
+				err = h.session.Become(c)
 			}
 			finish(err)
 			h.conn.Resume()

@@ -65,7 +65,7 @@ func (c *conn) prove() {
 	now, err := c.session.Authenticate(p.credentials, func(err error) {
 		c.front.cfg.Post(func() {
 			if err == nil && !c.closed {
-				err = c.session.Become(p.credentials.Name)
+				err = c.session.Become(p.credentials)
 			}
 			c.proven(p, err)
 		})

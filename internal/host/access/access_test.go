@@ -284,6 +284,31 @@ func TestSession_SpeaksForAUser(t *testing.T) {
 	}
 }
 
+// TestSession_ItsSecretIsTakenFromTheList while the user stays.
+func TestSession_ItsSecretIsTakenFromTheList(t *testing.T) {
+	other := access.HashSecret("another")
+	list := func(secrets string) string {
+		return `{"users": {"alice": {"roles": ["ids"], "secrets": [` + secrets + `]}}}`
+	}
+	file := users(t, "", list(`"HASH"`))
+	c := open(t, access.Config{File: file})
+	s := session(t, c, elsewhere)
+	if err := prove(t, s, "alice", secret); err != nil {
+		t.Fatal(err)
+	}
+	users(t, file, list(`"`+other+`", "HASH"`))
+	if c.Check(); !s.May(access.IDs) {
+		t.Error("a second secret ends what the first one began")
+	}
+	users(t, file, list(`"`+other+`"`))
+	if c.Check(); s.May(access.IDs) || s.Name() != "" {
+		t.Error("the session goes on without its secret")
+	}
+	if err := prove(t, s, "alice", "another"); err != nil || !s.May(access.IDs) {
+		t.Errorf("with the other secret: %v", err)
+	}
+}
+
 // TestWatch_TellsOfEachLoss once, and not after stop.
 func TestWatch_TellsOfEachLoss(t *testing.T) {
 	const both = `{"users": {"alice": {"roles": ["live", "ids"], "secrets": ["HASH"]}, "bob": {"roles": ["live"], "secrets": ["HASH"]}}}`

@@ -22,6 +22,7 @@ type Session struct {
 	leaf    *x509.Certificate // the client's certificate, or nil
 	cert    string            // the name in it
 	name    string            // who has authenticated with a secret
+	proof   string            // the hash of that secret in the list
 	closed  bool
 	// elsewhere: the client may not be on this machine, although addr is.
 	elsewhere bool
@@ -130,7 +131,7 @@ func (s *Session) resolve() {
 		s.user = s.operator
 	case s.leaf != nil && (time.Now().After(s.leaf.NotAfter) || s.control.cfg.Revoked != nil && s.control.cfg.Revoked(s.leaf)):
 		s.user = revoked
-	case s.name != "" && t.users[s.name] != nil:
+	case s.name != "" && t.users[s.name].accepts(s.proof):
 		s.user = t.users[s.name]
 	case s.cert != "":
 		s.user = t.certified(s.cert, s.isHere())

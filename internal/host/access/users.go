@@ -44,6 +44,11 @@ type user struct {
 	usage   *usage // nil: without limits
 }
 
+// accepts reports whether u still has the secret with the hash sum.
+func (u *user) accepts(sum string) bool {
+	return u != nil && slices.ContainsFunc(u.secrets, func(h hash) bool { return string(h.sum) == sum })
+}
+
 // parseList reads a list of users. Its error names everything that is wrong, and no secret; then
 // there are no users.
 func parseList(text []byte) (users map[string]*user, address *Limits, err error) {

@@ -80,10 +80,11 @@ type verifier struct {
 	running bool
 }
 
-// verified says when credentials were right, and by which list.
+// verified says when credentials were right, by which list, and which hash in it they have.
 type verified struct {
-	at time.Duration
-	by *table
+	at  time.Duration
+	by  *table
+	sum string
 }
 
 // failures are the wrong credentials of one address.
@@ -121,19 +122,25 @@ func (v *verifier) forget() {
 	}
 }
 
-// isKnown reports whether c was right a while ago, with the list in force.
-func (v *verifier) isKnown(c Credentials) bool {
-	sum := v.digest(c)
+// lookUp returns the hash of c in the list in force if c was right a while ago.
+func (v *verifier) lookUp(c Credentials) (sum string, known bool) {
+	digest := v.digest(c)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	k, ok := v.known[sum]
-	return ok && k.by == v.control.table.Load() && v.control.cfg.Now()-k.at < knownTime
+	k, ok := v.known[digest]
+	return k.sum, ok && k.by == v.control.table.Load() && v.control.cfg.Now()-k.at < knownTime
+}
+
+func (v *verifier) isKnown(c Credentials) bool {
+	_, known := v.lookUp(c)
+	return known
 }
 
 var (
 	errWrong       = isotone.Errorf(isotone.CodeUnauthorized, "the name or the secret is wrong")
 	errTooManyBad  = &isotone.Error{Code: isotone.CodeUnauthorized, Message: "too many wrong credentials came from this address; try again in a minute", RetryAfter: failureTime}
 	errPlaintext   = isotone.Errorf(isotone.CodeUnauthorized, "credentials are accepted within TLS only, except from this machine: everybody on the way could read them, so change this secret")
+	errChanged     = &isotone.Error{Code: isotone.CodeOverloaded, Message: "the list of users changed while the credentials were checked; try again", RetryAfter: time.Second}
 	errVerifyQueue = &isotone.Error{Code: isotone.CodeOverloaded, Message: "too many credentials wait to be checked", RetryAfter: time.Second}
 )
 
@@ -171,26 +178,28 @@ func (v *verifier) check(a *attempt) error {
 	if u := t.users[a.credentials.Name]; u != nil && len(u.secrets) > 0 {
 		secrets, exists = u.secrets, true
 	}
-	right := false
+	sum := ""
 	for i := range secrets {
-		right = secrets[i].matches(a.credentials.Secret) || right
+		if secrets[i].matches(a.credentials.Secret) {
+			sum = string(secrets[i].sum)
+		}
 	}
-	if !right || !exists {
+	if sum == "" || !exists {
 		return v.wrong(a.credentials, a.addr, t)
 	}
-	v.remember(a.credentials, t)
+	v.remember(a.credentials, t, sum)
 	return nil
 }
 
-// remember notes that c is right by t.
-func (v *verifier) remember(c Credentials, t *table) {
-	sum := v.digest(c)
+// remember notes that c is right by t, where it has the hash sum.
+func (v *verifier) remember(c Credentials, t *table, sum string) {
+	digest := v.digest(c)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.known) >= knownMax {
 		clear(v.known) // all have to be checked again
 	}
-	v.known[sum] = verified{v.control.cfg.Now(), t}
+	v.known[digest] = verified{v.control.cfg.Now(), t, sum}
 }
 
 // wrong notes that credentials of an address are wrong by t.
@@ -219,7 +228,7 @@ func (v *verifier) wrong(c Credentials, addr netip.Addr, t *table) error {
 
 // Authenticate makes the session speak for the user of c, if that is right. It returns true if
 // the result is known at once, in err. Otherwise it calls done with the result, on another
-// goroutine; the caller then calls [Session.Become] with the name on its own. An err, in either
+// goroutine; the caller then calls [Session.Become] on its own. An err, in either
 // case, matches isotone.ErrUnauthorized, isotone.ErrOverloaded or isotone.ErrQuotaExceeded, and
 // changes nothing. A session without a Control has no users.
 func (s *Session) Authenticate(c Credentials, done func(error)) (now bool, err error) {
@@ -231,7 +240,7 @@ func (s *Session) Authenticate(c Credentials, done func(error)) (now bool, err e
 		return true, errPlaintext
 	}
 	if now, err = s.control.verify.submit(c, s.addr, done); now && err == nil {
-		err = s.Become(c.Name)
+		err = s.Become(c)
 	}
 	return now, err
 }
@@ -251,21 +260,29 @@ func (s *Session) Prove(ctx context.Context, c Credentials) error {
 	if err != nil {
 		return err
 	}
-	return s.Become(c.Name)
+	return s.Become(c)
 }
 
-// Become makes the session speak for a user whose credentials were right. The error matches
-// isotone.ErrQuotaExceeded if the user has too many connections.
-func (s *Session) Become(name string) error {
-	if s.control == nil || s.name == name {
+// Become makes the session speak for a user whose credentials were right just now, until that secret is
+// taken from the list. The error matches isotone.ErrQuotaExceeded if the user has too many connections,
+// and isotone.ErrOverloaded if the list has changed since.
+func (s *Session) Become(c Credentials) error {
+	if s.control == nil {
 		return nil
 	}
-	if u := s.control.table.Load().users[name]; u != nil && u.usage != nil && u.usage != s.counted {
+	sum, known := s.control.verify.lookUp(c)
+	if !known {
+		return errChanged
+	}
+	if s.name == c.Name && s.proof == sum {
+		return nil
+	}
+	if u := s.control.table.Load().users[c.Name]; u != nil && u.usage != nil && u.usage != s.counted {
 		if (!s.closed || u.limits.Connections > 0) && !s.control.shares.hasRoom(u.usage, s.pool) {
 			return s.over("connections of this user", time.Second)
 		}
 	}
-	s.name = name
+	s.name, s.proof = c.Name, sum
 	s.resolve()
 	return nil
 }
@@ -273,7 +290,7 @@ func (s *Session) Become(name string) error {
 // Reset makes the session speak for nobody again.
 func (s *Session) Reset() {
 	if s.control != nil && s.name != "" {
-		s.name = ""
+		s.name, s.proof = "", ""
 		s.resolve()
 	}
 }
