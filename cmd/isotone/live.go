@@ -2,9 +2,13 @@ package main
 
 import (
 	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 
+	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/live"
@@ -26,15 +30,33 @@ func newDocuments(s *config.Settings, n *node.Node, addr string, m *telemetry.Me
 	if d.set, err = live.New(live.Config{Sources: s.Live, Interval: interval, Origins: s.LiveOrigins, Log: log, Observe: observe}); err != nil {
 		return nil, err
 	}
-	// Any origin may read it: it tells no more than /members, /metrics and /ready.
+	// The dashboard of each member reads the state of all.
 	d.state, err = live.New(live.Config{
-		Sources: []live.Source{live.Func("state", d.own.Load)}, Interval: interval, Origins: []string{"*"}, Log: log, Observe: observe,
+		Sources: []live.Source{live.Func("state", d.own.Load)}, Interval: interval, Origins: s.LiveOrigins,
+		OriginAllowed: func(origin string) bool { return isMembers(origin, n.Status().Members) }, Log: log, Observe: observe,
 	})
 	if err != nil {
 		d.set.Close()
 		return nil, err
 	}
 	return d, nil
+}
+
+// isMembers reports whether a web origin is that of a member's dashboard: its client address, or where that is a loopback
+// address any other name of this machine with its port.
+func isMembers(origin string, members []front.Member) bool {
+	u, err := url.Parse(origin)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Scheme+"://"+u.Host != origin {
+		return false
+	}
+	host, port := u.Hostname(), u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return slices.ContainsFunc(members, func(m front.Member) bool {
+		memberHost, memberPort, err := net.SplitHostPort(m.Addr)
+		return err == nil && port == memberPort && (strings.EqualFold(host, memberHost) || isLoopback(host) && isLoopback(memberHost))
+	})
 }
 
 // of returns the set that has the document with that name, if there is one.

@@ -42,7 +42,9 @@ func TestOperator_TheSocketNeedsNoCredentials(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s%s", args, code, out, err)
 		}
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", path) }}}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}}
 	for _, target := range []string{"/metrics", "/debug/pprof/cmdline", "/admin/backup", "/state", "/timestamp", "/readyz"} {
 		answer, err := client.Get("http://isotone" + target)
 		if err != nil {

@@ -3,8 +3,8 @@
 // once a second.
 //
 // It does not depend on the node or its protocols: the server of the page passes in a function
-// that returns the latest document. It must serve the documents (/state and /live/state/stream) with
-// "Access-Control-Allow-Origin: *", since the page reads them from every member.
+// that returns the latest document. It must let the pages of all members read the documents (/state and /live/state/stream),
+// since each page reads those of every member.
 package dashboard
 
 import (

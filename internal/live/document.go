@@ -57,7 +57,7 @@ func newStyle(interval time.Duration, allowed origins) *style {
 	switch {
 	case allowed.any:
 		s.allowOrigin = []string{"*"}
-	case len(allowed.list) > 0:
+	case allowed.vary():
 		s.vary[0] += ", Origin"
 	}
 	return s

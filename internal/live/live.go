@@ -54,6 +54,8 @@ type Config struct {
 	// Origins are the web origins whose pages may read the documents (CORS), such as
 	// "https://example.com"; "*" is all. Default: none. See [ParseOrigins].
 	Origins []string
+	// OriginAllowed, if not nil, allows further origins. Safe for concurrent use.
+	OriginAllowed func(origin string) bool
 	// StreamsMax bounds the open streams of all documents together; further requests get
 	// "overloaded". Default 10000: some 250 MB with net/http.
 	StreamsMax int
@@ -107,6 +109,7 @@ func New(cfg Config) (*Set, error) {
 	if err = errors.Join(cfg.check(), err); err != nil {
 		return nil, err
 	}
+	allowed.also = cfg.OriginAllowed
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Set{
 		cfg: cfg, origins: allowed, stop: stop,

@@ -34,6 +34,14 @@ func ParseOrigins(text string) ([]string, error) {
 type origins struct {
 	any  bool
 	list []string
+	also func(origin string) bool // nil: no others
+}
+
+// vary reports whether the answer depends on the origin.
+func (o origins) vary() bool { return len(o.list) > 0 || o.also != nil }
+
+func (o origins) has(origin string) bool {
+	return slices.Contains(o.list, origin) || o.also != nil && o.also(origin)
 }
 
 func makeOrigins(list []string) (origins, error) {
@@ -63,9 +71,9 @@ func (o origins) fields(header http.Header, r *http.Request) (allowed bool) {
 	switch origin := r.Header.Get("Origin"); {
 	case o.any:
 		header["Access-Control-Allow-Origin"] = anyOrigin
-	case len(o.list) == 0:
+	case !o.vary():
 		return false
-	case origin == "" || !slices.Contains(o.list, origin):
+	case origin == "" || !o.has(origin):
 		addVary(header)
 		return false
 	default:

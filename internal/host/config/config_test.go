@@ -478,6 +478,18 @@ func TestForward_NeedsTLSWhereOthersDemandIt(t *testing.T) {
 	}
 }
 
+// TestAdminAddr_HasNoTLS, so it stays on this machine where TLS is required.
+func TestAdminAddr_HasNoTLS(t *testing.T) {
+	for addr, refused := range map[string]bool{"127.0.0.1:9090": false, "localhost:9090": false, "[::1]:0": false, "0.0.0.0:9090": true, "10.0.0.1:9090": true} {
+		if _, err := parse(t, nil, "--require-tls", "--admin-addr="+addr); (err != nil) != refused || refused && !strings.Contains(err.Error(), "ADMIN_ADDR (--admin-addr)") {
+			t.Errorf("%s: %v", addr, err)
+		}
+		if _, err := parse(t, nil, "--admin-addr="+addr); err != nil {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+}
+
 func TestParseTraceEndpoint(t *testing.T) {
 	for text, want := range map[string]string{
 		"http://localhost:4318": "http://localhost:4318/v1/traces", "https://c.example/": "https://c.example/v1/traces",

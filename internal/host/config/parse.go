@@ -111,6 +111,9 @@ func (f *Flags) Parse() (Settings, error) {
 	s.LiveInterval = p.milliseconds("live-interval-ms", f.LiveIntervalMS, liveIntervalMSMin, liveIntervalMSMax)
 	s.RequireData = p.onOff("require-data", f.RequireData)
 	s.RequireTLS = p.onOff("require-tls", f.RequireTLS)
+	if s.RequireTLS && f.AdminAddr != "" && !isLoopback(f.AdminAddr) {
+		p.faults.add("admin-addr", f.AdminAddr, "want an address of this machine such as 127.0.0.1:9090, as REQUIRE_TLS is set: this port has no TLS. Operators elsewhere use the client port")
+	}
 	p.forwarding(f, &s)
 	s.Dashboard = p.onOff("dashboard", f.Dashboard)
 	s.RequestStats = p.onOff("request-stats", f.RequestStats)
