@@ -19,6 +19,7 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net"
@@ -64,6 +65,8 @@ const (
 	// idleAfter and aliveWithin find clients that have vanished without closing their connection.
 	idleAfter   = 30 * time.Second
 	aliveWithin = 10 * time.Second
+	// endIdle ends connections without a stream.
+	endIdle = 10 * time.Minute
 )
 
 // Source issues timestamps. [client.Client] of github.com/isotone/isotone/client is one. Its methods
@@ -92,6 +95,9 @@ type Config struct {
 	ConnectionsMax int
 	// TLS has the server speak TLS, and nothing else; nil means no TLS.
 	TLS *tls.Config
+	// Refused, if not nil, reports whether a client with this verified certificate may go on no more. It is asked for each
+	// request, also on streams that are open. Safe for concurrent use.
+	Refused func(*x509.Certificate) bool
 	// Log receives failures of the cluster; nil discards them.
 	Log *slog.Logger
 }
@@ -185,7 +191,7 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.MaxHeaderListSize(headersMax),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveMin, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: idleAfter, Timeout: aliveWithin}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: endIdle, Time: idleAfter, Timeout: aliveWithin}),
 	}
 	if s.cfg.TLS != nil {
 		o = append(o, grpc.Creds(credentials.NewTLS(s.cfg.TLS)))

@@ -2,10 +2,14 @@ package gateway
 
 import (
 	"context"
+	"crypto/x509"
 	"io"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/pingcap/kvproto/pkg/pdpb"
@@ -91,9 +95,13 @@ func (s *Server) wait(ctx context.Context, queue <-chan request) request {
 
 // receive puts the requests of a stream into queue until the stream ends.
 func (s *Server) receive(stream grpc.ServerStream, queue chan<- request) {
+	client := certificateOf(stream.Context())
 	for {
 		var m pdpb.TsoRequest
 		err := stream.RecvMsg(&m)
+		if err == nil {
+			err = s.admit(client)
+		}
 		if err == nil {
 			err = s.check(&m)
 		}
@@ -106,6 +114,24 @@ func (s *Server) receive(stream grpc.ServerStream, queue chan<- request) {
 			return
 		}
 	}
+}
+
+// certificateOf returns the verified certificate of a client, or nil.
+func certificateOf(ctx context.Context) *x509.Certificate {
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
+			return info.State.VerifiedChains[0][0]
+		}
+	}
+	return nil
+}
+
+// admit returns why a client with this certificate gets no timestamps, though its connection is open, or nil.
+func (s *Server) admit(client *x509.Certificate) error {
+	if client != nil && (time.Now().After(client.NotAfter) || s.cfg.Refused != nil && s.cfg.Refused(client)) {
+		return status.Error(codes.Unauthenticated, "the certificate of the client has ended, or was revoked")
+	}
+	return nil
 }
 
 // check returns the status of a request that is refused. Words and codes are those of PD, where it

@@ -51,9 +51,11 @@ type nodeFlags struct {
 
 // ownFlags are about TLS on the listeners, which all clients then have to speak.
 type ownFlags struct {
-	TLSCert     string `name:"tls-cert" placeholder:"FILE" help:"PEM file with the certificate of this gateway, then its chain; clients then have to use TLS. Read again when it changes."`
-	TLSKey      string `name:"tls-key" placeholder:"FILE" help:"PEM file with its private key."`
-	TLSClientCA string `name:"tls-client-ca" placeholder:"FILE" help:"PEM file with the CA certificates that sign those of clients, which then have to present one."`
+	TLSCert      string `name:"tls-cert" placeholder:"FILE" help:"PEM file with the certificate of this gateway, then its chain; clients then have to use TLS. Read again when it changes."`
+	TLSKey       string `name:"tls-key" placeholder:"FILE" help:"PEM file with its private key."`
+	TLSClientCA  string `name:"tls-client-ca" placeholder:"FILE" help:"PEM file with the CA certificates that sign those of clients, which then have to present one."`
+	TLSClientCRL string `name:"tls-client-crl" placeholder:"FILE" help:"PEM file with revocation lists of these authorities; clients on them are refused, also on open streams. Read again when it changes."`
+	Anonymous    bool   `name:"anonymous" help:"Let clients that present no certificate use the cluster with this gateway's --user or --cert."`
 }
 
 // The bounds of --timeout and --max-connections.
@@ -84,6 +86,12 @@ func (c *command) check() error {
 	}
 	if c.TLSClientCA != "" && c.TLSCert == "" {
 		add("--tls-client-ca needs --tls-cert")
+	}
+	if c.TLSClientCRL != "" && c.TLSClientCA == "" {
+		add("--tls-client-crl needs --tls-client-ca")
+	}
+	if c.lends() && c.TLSClientCA == "" && !c.Anonymous {
+		add("--user, --cert: this gateway would use the cluster with its own credentials for everybody who reaches it; say who may: --tls-client-ca FILE has clients present a certificate, --anonymous is everybody")
 	}
 	for _, m := range c.Member {
 		if host, _, err := net.SplitHostPort(m); err != nil || host == "" {
@@ -155,7 +163,7 @@ func (c *command) options() (client.Options, error) {
 			faults = append(faults, err)
 		}
 	}
-	if o.Credentials, err = c.credentials(secure || plain > 0 || allLoopback(o.Addrs)); err != nil {
+	if o.Credentials, err = c.credentials(secure || allLoopback(o.Addrs)); err != nil {
 		faults = append(faults, err)
 	}
 	if c.Mode != "" {
@@ -214,7 +222,7 @@ func (f *nodeFlags) credentials(confidential bool) (func(context.Context) (clien
 	case f.PasswordFile == "" && secret == "":
 		return nil, fmt.Errorf("--user %.80q: want its secret in a file (--password-file), or in the variable ISOTONE_PASSWORD", f.User)
 	case !confidential:
-		return nil, errors.New("--user: the secret would cross the network in the clear: name nodes as https://HOST:PORT or, if the network is trusted, http://HOST:PORT")
+		return nil, errors.New("--user: the secret would cross the network in plaintext: name nodes as https://HOST:PORT")
 	}
 	get := func(context.Context) (c client.Credentials, err error) {
 		c = client.Credentials{Name: f.User, Secret: secret}

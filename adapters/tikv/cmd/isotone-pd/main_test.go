@@ -256,10 +256,13 @@ func TestRun_SaysWhatIsWrongWithTheCommandLine(t *testing.T) {
 		{[]string{nodes, "--member=b"}, `--member "b": want HOST:PORT`},
 		{[]string{nodes, "--listen=0.0.0.0:0"}, "want --advertise HOST:PORT"},
 		{[]string{nodes, "--listen=127.0.0.1:0", "--advertise=here"}, `--advertise "here": want HOST:PORT`},
-		{[]string{nodes, "--user=pd"}, "want its secret in a file (--password-file)"},
+		{[]string{nodes, "--user=pd", "--anonymous"}, "want its secret in a file (--password-file)"},
 		{[]string{nodes, "--password-file=" + secret}, "want --user NAME"},
-		{[]string{nodes, "--user=pd", "--password-file=" + secret}, "--password-file: "},
-		{[]string{"--endpoint=10.0.0.1:1", "--user=pd", "--password-file=" + secret}, "the secret would cross the network in the clear"},
+		{[]string{nodes, "--user=pd", "--password-file=" + secret, "--anonymous"}, "--password-file: "},
+		{[]string{nodes, "--user=pd", "--password-file=" + secret}, "say who may: --tls-client-ca FILE"},
+		{[]string{nodes, "--cert=x", "--key=x", "--tls-cert=x", "--tls-key=x"}, "say who may: --tls-client-ca FILE"},
+		{[]string{nodes, "--tls-client-crl=x"}, "--tls-client-crl needs --tls-client-ca"},
+		{[]string{"--endpoint=10.0.0.1:1", "--user=pd", "--password-file=" + secret, "--anonymous"}, "the secret would cross the network in plaintext"},
 		{[]string{nodes, "--listen=nowhere"}, "--listen: "},
 	} {
 		var out, errs bytes.Buffer

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -63,13 +64,10 @@ func (c *command) serve(ctx context.Context, dial dialer, log *slog.Logger) (err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
 	grpc, err := gateway.New(gateway.Config{
-		Source: source, Members: members, Timeout: c.Timeout, ConnectionsMax: c.MaxConnections, TLS: certs.config("h2"), Log: log,
+		Source: source, Members: members, Timeout: c.Timeout, ConnectionsMax: c.MaxConnections, TLS: certs.config("h2"), Refused: certs.revoked, Log: log,
 	})
 	if err != nil {
 		return errors.Join(err, lns.close())
-	}
-	if c.lends() && certs == nil && !isLoopback(lns.pd.Addr()) {
-		log.Warn("whoever reaches this gateway uses the cluster with the gateway's credentials; --tls-client-ca has clients present a certificate")
 	}
 	log.Info("serving clients of PD", "listen", lns.pd.Addr().String(), "http", addrOf(lns.http), "admin", addrOf(lns.admin), "members", members, "nodes", o.Addrs)
 	return c.run(ctx, log, certs, lns, servers{grpc, c.web(source, certs, log), admin(grpc, counts, log)})
@@ -206,11 +204,6 @@ func (l *listeners) close() error {
 	return errors.Join(faults...)
 }
 
-func isLoopback(a net.Addr) bool {
-	tcp, ok := a.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
-}
-
 // certificates are those of this gateway; nil: no TLS.
 type certificates struct{ reloader *credential.Reloader }
 
@@ -220,7 +213,7 @@ func (c *command) certificates(log *slog.Logger) (*certificates, error) {
 	}
 	r, err := credential.Open(credential.Config{
 		CertFile: c.TLSCert, KeyFile: c.TLSKey, CertSetting: "--tls-cert", KeySetting: "--tls-key",
-		ClientCAFile: c.TLSClientCA, ClientCASetting: "--tls-client-ca", Log: log,
+		ClientCAFile: c.TLSClientCA, ClientCASetting: "--tls-client-ca", ClientCRLFile: c.TLSClientCRL, ClientCRLSetting: "--tls-client-crl", Log: log,
 	})
 	if err != nil {
 		return nil, err
@@ -233,6 +226,11 @@ func (c *certificates) config(protocol string) *tls.Config {
 		return nil
 	}
 	return c.reloader.TLS(protocol)
+}
+
+// revoked reports whether a client's certificate has been revoked since its handshake.
+func (c *certificates) revoked(cert *x509.Certificate) bool {
+	return c != nil && c.reloader.Revoked(cert)
 }
 
 func (c *certificates) watch(ctx context.Context) {

@@ -5,12 +5,15 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/pingcap/kvproto/pkg/pdpb"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
 
 	"github.com/isotone/isotone/internal/host/authority"
 )
@@ -75,4 +78,64 @@ func leaderOf(ctx context.Context, addr string, secure *tls.Config) (string, err
 		return "", err
 	}
 	return got.GetLeader().GetClientUrls()[0], nil
+}
+
+// TestServe_RevokedClientsGetNothingMore, not even on a stream that is open.
+func TestServe_RevokedClientsGetNothingMore(t *testing.T) {
+	ca, gateway, client := made(t)
+	list := filepath.Join(t.TempDir(), "crl.pem")
+	if err := os.WriteFile(list, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pd, _, stop := serveFake(t, &fake{}, "--tls-cert", gateway.Cert, "--tls-key", gateway.Key, "--tls-client-ca", ca.Cert, "--tls-client-crl", list)
+	defer stop()
+	pem, err := os.ReadFile(ca.Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(client.Cert, client.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+	known.RootCAs.AppendCertsFromPEM(pem)
+	conn, err := grpc.NewClient(pd, grpc.WithTransportCredentials(credentials.NewTLS(known)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), testWait)
+	defer cancel()
+	stream, err := pdpb.NewPDClient(conn).Tso(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func() error {
+		if err := stream.Send(&pdpb.TsoRequest{Header: &pdpb.RequestHeader{ClusterId: uint64(testCluster)}, Count: 1}); err != nil {
+			return err
+		}
+		_, err := stream.Recv()
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	made, err := (&authority.Dir{Path: filepath.Dir(ca.Cert)}).Revoke(client.Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	revoked, err := os.ReadFile(made.Cert)
+	if err == nil {
+		err = os.WriteFile(list, revoked, 0o600)
+	}
+	for err == nil { // until the list is read
+		err = ask()
+		time.Sleep(10 * time.Millisecond)
+	}
+	if status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a revoked client's stream: %v", err)
+	}
+	if _, err := leaderOf(ctx, pd, known); err == nil {
+		t.Error("a revoked client connects again")
+	}
 }
