@@ -164,6 +164,7 @@ const (
 	IgnoreMoved     // liveness: a client does not follow a redirection
 	NeverSuspect    // liveness: it goes on with a leader that has failed or refuses
 	ForgetMembers   // liveness: it knows the nodes only that it was given
+	BelieveClaims   // liveness: the members that a node names which only says that it leads replace those that are known
 	NeverRefresh    // liveness: it asks for the members only when it searches
 	ConfirmByOthers // liveness: a node that has not noticed that the leader is down ends the search
 	ReturnToFailed  // liveness: the word of such a node brings the client back to a leader that has just failed
@@ -229,7 +230,7 @@ var names = [count]string{
 	"clock-from-wall", "clock-from-own-estimate", "jump-in-term", "coarse-epoch", "oracle-by-wall", "limit-from-answer", "limit-unconfirmed", "limit-over-ceiling", "tell-unsaid", "no-wait", "wait-without-rate", "reelected-skips-wait", "oracle-does-not-wait", "report-own-only", "report-not-as-leader", "report-forgets", "release-early", "release-and-tell", "tell-after-giving-up", "from-receive", "early-from-send", "half-rtt", "no-growth", "no-uncertainty", "answer-of-another", "merge-terms", "limit-of-newer", "ignore-limit", "leader-ignores-limit", "limit-by-earliest", "stale-relay", "clock-before-call", "clock-stops-in-suspend", "clock-before-estimate", "no-commit-wait", "wait-on-latest", "stamp-earliest", "generator-forgets", "ahead-of-clock-64", "behind-clock-64",
 	"drop-promise", "save-unsynced", "retry-failed-sync", "names-unsynced", "spare-before-names", "go-on-in-tail", "accept-bad-checksum", "damage-is-tail",
 	"dial-recorded-only", "keep-address", "record-local",
-	"ignore-moved", "never-suspect", "forget-members", "never-refresh", "confirm-by-others", "return-to-failed", "move-unpaced", "carry-no-floor", "keep-no-floor",
+	"ignore-moved", "never-suspect", "forget-members", "believe-claims", "never-refresh", "confirm-by-others", "return-to-failed", "move-unpaced", "carry-no-floor", "keep-no-floor",
 	"unrefused-before-open", "unrefused-second", "unrefused-in-joint", "unrefused-kind", "unrefused-zero",
 	"unrefused-member", "unrefused-removed", "unrefused-generation", "unrefused-level", "unrefused-members-max",
 	"unrefused-removed-max", "unrefused-address", "unrefused-local", "unrefused-taken", "unrefused-stranger", "unrefused-last-generation",

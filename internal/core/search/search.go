@@ -255,12 +255,13 @@ func (s *Search) Heard(addr string, v View, now time.Duration) Verdict {
 	return Nothing
 }
 
-// learn takes in the members that a node has reported. Those of a leader are all there are. Other
-// nodes may have been removed without knowing it, or have joined just now: what they report adds
+// learn takes in the members that a node has reported. Those of the leader that serves this client are all there are. Other
+// nodes may have been removed without knowing it, have joined just now, or have led once: what they report adds
 // to the list, and the next report of the leader ends that.
 func (s *Search) learn(addr string, v View) {
 	list := v.Members
-	if addr != v.Leader {
+	serves := addr == s.leader && !s.suspected || mutant.On(mutant.BelieveClaims)
+	if addr != v.Leader || !serves {
 		list = slices.Concat(s.members, v.Members)
 		slices.Sort(list)
 		list = slices.Compact(list)

@@ -138,6 +138,12 @@ var rules = map[string]struct {
 		s.Heard("a", search.View{Leader: "a", Members: []string{"a", "d"}}, 0)
 		return first(want("added", added, "[a b c d]"), want("replaced", fmt.Sprint(s.Members()), "[a d]"))
 	}},
+	"who only says that it leads takes no member away": {bug: mutant.BelieveClaims, check: func() error {
+		s := led(0)
+		s.Suspect("a")
+		s.Heard("b", search.View{Leader: "b", Members: []string{"b"}}, 0)
+		return want("members", fmt.Sprint(s.Members()), "[a b c]")
+	}},
 	"an active client asks for the members now and then": {bug: mutant.NeverRefresh, check: func() error {
 		s := led(0)
 		return first(want("early", s.Refresh(search.RefreshInterval), false), want("in time", s.Refresh(search.RefreshInterval+1), true),

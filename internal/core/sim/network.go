@@ -256,7 +256,7 @@ func (w *world) isMemberNow(n *node) bool {
 		return false
 	}
 	_, ok := w.member(latest, n.id)
-	return ok
+	return ok && w.removedAt[n.id] == 0 // the one that has applied its removal may be down
 }
 
 // disconnect drops the connections of n.

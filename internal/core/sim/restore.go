@@ -59,8 +59,11 @@ func (w *world) planLoss() bool {
 	if l == nil || l.replica.Status().Ceiling > oracle.CeilingMax/2 {
 		return false
 	}
-	w.loss.planned = true
 	wall, _ := l.clock.read(w.now)
+	if wall-worldStart-w.now < -writtenOffMax {
+		return false // nobody believes the time of that backup either
+	}
+	w.loss.planned = true
 	b := saved{Backup: l.replica.Backup(), taken: uint64(wall)}
 	if again := w.loss.restored > 0 && w.loss.rng.IntN(2) == 0 && !w.loss.backup.fromDisk; again {
 		b = w.loss.backup // nobody has taken one since
