@@ -17,30 +17,6 @@ import (
 // joinPath is asked by nodes that are not members yet. It says little more than /members.
 const joinPath = adminPrefix + "join"
 
-// roleOf returns what a request for a path needs; 0: nothing.
-func roleOf(path string) access.Roles {
-	switch {
-	case path == "/timestamp", path == httpapi.IntervalPath:
-		return access.Timestamps
-	case path == httpapi.IDsPath:
-		return access.IDs
-	case isLive(path):
-		return access.Live
-	case path == "/metrics":
-		return access.Metrics
-	case path == joinPath:
-		return 0
-	case path == upgradePath, strings.HasPrefix(path, adminPrefix), strings.HasPrefix(path, "/debug/"):
-		return access.Admin
-	}
-	return 0
-}
-
-// isMembers reports whether a path has the addresses of the members, which every client and every node that joins needs.
-func isMembers(path string) bool {
-	return path == "/members" || path == "/membership" || path == joinPath
-}
-
 // fromElsewhere are fields of requests that proxies forward, or that pages in a browser make. Neither a proxy nor a browser
 // on this machine makes those behind it clients of this machine.
 var fromElsewhere = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via", "Origin", "Sec-Fetch-Site"}
@@ -96,10 +72,11 @@ func Authorize(c *access.Control, r *http.Request) (*access.Session, error) {
 			return s, err
 		}
 	}
-	switch role := roleOf(r.URL.Path); {
-	case role != 0:
-		return s, s.Require(role)
-	case isMembers(r.URL.Path):
+	switch row := rowOf(r.URL.Path); {
+	case row == nil:
+	case row.Needs != 0:
+		return s, s.Require(row.Needs)
+	case row.Any:
 		return s, s.RequireAny()
 	}
 	return s, nil
@@ -178,5 +155,6 @@ var errNotJSON = isotone.Errorf(isotone.CodeInvalidArgument, "Content-Type: want
 
 // isAction reports whether a request changes something for operators.
 func isAction(r *http.Request) bool {
-	return r.Method != http.MethodGet && r.Method != http.MethodHead && roleOf(r.URL.Path) == access.Admin
+	row := rowOf(r.URL.Path)
+	return r.Method != http.MethodGet && r.Method != http.MethodHead && row != nil && row.Needs == access.Admin
 }

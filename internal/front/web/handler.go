@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,9 +61,6 @@ type handler struct {
 	clockWaits atomic.Int64
 	stopping   chan struct{} // closed once the server takes no more connections
 }
-
-// adminPrefix is where the paths of operators begin.
-const adminPrefix = "/admin/"
 
 // clusterField is the header field with the cluster's ID.
 type clusterField struct {
@@ -221,68 +217,25 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) string {
 
 // route answers by path and returns the code for Observe.
 func (h *handler) route(w http.ResponseWriter, r *http.Request) string {
-	if h.live != nil && isLive(r.URL.Path) {
-		return h.serveLive(w, r)
-	}
-	if h.operator != nil && r.URL.Path == upgradePath {
-		return h.upgrade(w, r)
-	}
-	if h.drain != nil && r.URL.Path == drainPath {
-		return h.delegate(h.drain, w, r)
-	}
-	if h.admin != nil && strings.HasPrefix(r.URL.Path, adminPrefix) {
-		return h.admin(w, r)
-	}
-	var answer func(*handler, http.ResponseWriter, *http.Request) string
-	allow := "GET, HEAD"
-	switch r.URL.Path {
-	case "/timestamp":
-		// HEAD would consume timestamps and return none.
-		answer, allow = (*handler).timestamp, "GET"
-	case httpapi.IDsPath:
-		// HEAD would consume ids and return none.
-		if h.ids != nil {
-			answer, allow = (*handler).snowflake, "GET"
-		}
-	case httpapi.IntervalPath:
-		// HEAD would have no use for a reading, which its body has.
-		answer, allow = (*handler).interval, "GET"
-	case "/":
-		if h.page != nil {
-			answer = (*handler).servePage
-		}
-	case "/up":
-		answer = (*handler).up
-	case "/ready":
-		answer = (*handler).ready
-	case "/ready/timestamps":
-		answer = (*handler).readyTimestamps
-	case "/ready/ids":
-		if h.ids != nil {
-			answer = (*handler).readyIDs
-		}
-	case "/livez":
-		answer = (*handler).livez
-	case "/readyz":
-		answer = (*handler).readyz
-	case "/members", "/membership": // as isMembers has them
-		answer = (*handler).members
-	case "/metrics":
-		if h.metrics != nil {
-			answer = (*handler).serveMetrics
-		}
-	}
-	if answer == nil {
+	row := rowOf(r.URL.Path)
+	if row == nil || row.has != nil && !row.has(h) {
 		return fail(w, r, isotone.Errorf(isotone.CodeNotFound, "no such path: %.100q", r.URL.Path))
 	}
-	if r.Method != http.MethodGet && (r.Method != http.MethodHead || allow == "GET") {
+	if !row.reads {
+		return row.answer(h, w, r)
+	}
+	allow := "GET, HEAD"
+	if row.noHead {
+		allow = "GET"
+	}
+	if r.Method != http.MethodGet && (r.Method != http.MethodHead || row.noHead) {
 		w.Header().Set("Allow", allow)
 		return answerFault(w, http.StatusMethodNotAllowed, isotone.CodeInvalidArgument, "method not allowed here; use "+allow)
 	}
 	if hasBody(r) {
 		return fail(w, r, isotone.Errorf(isotone.CodeInvalidArgument, "a %s request here has no body", r.Method))
 	}
-	return answer(h, w, r)
+	return row.answer(h, w, r)
 }
 
 func (h *handler) serveMetrics(w http.ResponseWriter, r *http.Request) string {
