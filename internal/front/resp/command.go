@@ -38,7 +38,7 @@ func newCatalog() *catalog {
 		{"TS64", -1, 1, []string{"fast"}, "generic", "The first of count consecutive timestamps of 64 bits, in decimal.", access.Timestamps, (*conn).runTS},
 		{"SNOWFLAKE", -1, 1, []string{"fast"}, "generic", "A unique 63-bit id, or an array of count of them, as integers or strings.", access.IDs, (*conn).runSnowflake},
 		{"INTERVAL", -1, 1, []string{"fast"}, "generic", "A reading of the cluster clock, 48 bytes; the first of count timestamps made of it; or waits until a timestamp is past.", access.Timestamps, (*conn).runInterval},
-		{"WORKER", -2, 2, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back. For operators: lists or revokes leases.", access.Workers, (*conn).runWorker},
+		{workerCommand, -2, 2, []string{"fast"}, "generic", "Leases a worker id for ids made by the client, or gives it back. For operators: lists or revokes leases.", access.Workers, (*conn).runWorker},
 		{"PING", -1, 0, fast, "connection", "Answers PONG, or the message.", 0, (*conn).runPing},
 		{"ECHO", 2, 0, fast, "connection", "Answers the message.", 0, (*conn).runEcho},
 		{"HELLO", -1, 0, fast, "connection", "Chooses RESP2 or RESP3.", 0, (*conn).runHello},
@@ -108,18 +108,18 @@ func (c *conn) run(args [][]byte, r *reply) error {
 // require returns why the client may not run the command, or nil. Without any rights it may
 // only ask for some, or leave.
 func (c *conn) require(cmd *command, args [][]byte) error {
-	if cmd.name == "WORKER" && isOperators(args) {
+	switch {
+	case cmd.name == workerCommand && isOperators(args):
 		return c.session.Require(access.Admin)
-	}
-	if cmd.needs != 0 {
+	case cmd.needs != 0:
 		return c.session.Require(cmd.needs)
-	}
-	switch cmd.name {
-	case "AUTH", "HELLO", "QUIT", "RESET":
+	case isFree(cmd.name):
 		return nil
 	}
 	return c.session.RequireAny()
 }
+
+func isFree(name string) bool { return slices.Contains(free, name) }
 
 // unknown answers an unknown command as Redis does.
 func (r *reply) unknown(args [][]byte) {

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,9 +16,13 @@ const workerUsage = "want WORKER LEASE session from-ms length-ms [FIXED worker],
 
 // isOperators reports whether a WORKER command is for operators.
 func isOperators(args [][]byte) bool {
-	s := subcommand(args)
-	return s == "LIST" || s == "REVOKE"
+	return slices.Contains(operatorsCommands, subcommand(args))
 }
+
+// workerCommand is about leases of workers, and operatorsCommands are those of its subcommands that are for operators.
+const workerCommand = "WORKER"
+
+var operatorsCommands = []string{"LIST", "REVOKE"}
 
 // runWorker hands a WORKER command to the lessor. The connection waits for the answer.
 func (c *conn) runWorker(args [][]byte, r *reply) error {

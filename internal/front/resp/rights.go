@@ -1,0 +1,28 @@
+package resp
+
+import "github.com/isotone/isotone/internal/host/access"
+
+// Right says what a command needs.
+type Right struct {
+	// Command is its name in capitals, with a subcommand if that needs something else.
+	Command string
+	// Needs are the roles; 0 with Any: any role, 0 without: nothing.
+	Needs access.Roles
+	Any   bool
+}
+
+// free are the commands of clients that have no role: to get one, or to leave.
+var free = []string{"AUTH", "HELLO", "QUIT", "RESET"}
+
+// Rights returns what each command needs.
+func Rights() (list []Right) {
+	for _, cmd := range newCatalog().list {
+		list = append(list, Right{cmd.name, cmd.needs, cmd.needs == 0 && !isFree(cmd.name)})
+		if cmd.name == workerCommand {
+			for _, sub := range operatorsCommands {
+				list = append(list, Right{cmd.name + " " + sub, access.Admin, false})
+			}
+		}
+	}
+	return list
+}
