@@ -268,6 +268,7 @@ func openMemberFiles(s *config.Settings, alone bool, addr string, join *node.Joi
 	}
 	f.clients.OnChange(f.users.Renew)
 	warnAllRoles(s, log)
+	tellOperators(s, alone, log)
 	f.peers, err = openPeerTLS(s, join, metrics, log)
 	return f, err
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/host/config"
 )
 
@@ -180,5 +181,37 @@ func TestOperator_NoRightByPlace(t *testing.T) {
 	for p, want := range map[*process]string{alone: "*", reachable: "-"} {
 		redis := dialRedis(t, p.s.AdvertiseAddr, nil)
 		redis.does("WORKER LIST", want)
+	}
+}
+
+// TestFloor_OfAClientShowsWhoMovedTime in the log and to operators; who lacks the right is refused by every front.
+func TestFloor_OfAClientShowsWhoMovedTime(t *testing.T) {
+	t.Parallel()
+	list := newUserList(t, `{"users": {"mover": {"roles": ["timestamps", "floors"], "secrets": ["HASH"]}, "app": {"roles": ["timestamps"], "secrets": ["HASH"]}}}`)
+	p := startProcessesWith(t, 1, func(s *config.Settings) { s.ACLFile = list.file })[0]
+	ahead := func() string {
+		return isotone.Timestamp{Time: uint64(time.Now().Add(5 * time.Second).UnixNano())}.String()
+	}
+	web, redis := dialHTTP(t, p.s.AdvertiseAddr, nil), dialRedis(t, p.s.AdvertiseAddr, nil)
+	for _, query := range []string{"?floor=", "?n=65536&floor="} { // on the fast path, and not
+		if status, _, body := web.ask("/timestamp"+query+ahead(), bearer("app", testSecret)); status != 412 || !strings.Contains(body, "the role floors") {
+			t.Errorf("%s without the right: %d %.200s", query, status, body)
+		}
+	}
+	redis.does("AUTH app "+testSecret, "+OK")
+	redis.does("TS 1 QUORUM FLOOR "+ahead(), "-REGRESSED")
+	for _, query := range []string{"?floor=", "?n=65536&floor="} {
+		if status, _, body := web.ask("/timestamp"+query+ahead(), bearer("mover", testSecret)); status != 200 {
+			t.Errorf("%s with the right: %d %.200s", query, status, body)
+		}
+	}
+	redis.does("AUTH mover "+testSecret, "+OK")
+	redis.does("TS 1 QUORUM FLOOR "+ahead(), "$16")
+	within(t, "the log says who", func() bool {
+		return strings.Contains(p.log.String(), "audit: a client has moved time") && strings.Contains(p.log.String(), `"user":"mover"`)
+	})
+	code, out, err := command("doctor", "--endpoint", p.socketOf())
+	if !strings.Contains(out, "user mover have moved time") {
+		t.Errorf("doctor: exit code %d, %s%s", code, out, err)
 	}
 }

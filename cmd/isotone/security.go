@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 
 	"github.com/isotone/isotone/internal/doctor"
@@ -16,7 +17,7 @@ import (
 
 // describeSecurity returns what a node tells operators about who may reach it.
 func describeSecurity(s *config.Settings, f memberFiles) front.Security {
-	d := front.Security{NodeID: s.NodeID, ClientCA: s.TLSClientCA != "", PeersInClear: s.PeerInsecure}
+	d := front.Security{NodeID: s.NodeID, ClientCA: s.TLSClientCA != "", PeersInClear: s.PeerInsecure, MovedTime: f.users.MovedTime(), RefusedHere: f.users.RefusedHere()}
 	if sum, users, refused := f.users.InForce(); sum != "" {
 		d.Users = &front.UserList{SHA256: sum, Users: users, Refused: refused}
 	}
@@ -72,6 +73,15 @@ func describeTrust(s *config.Settings) *doctor.Trust {
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// tellOperators says how operators of this machine are known, where it is not as it was before operator.sock existed: then
+// whoever connected from a loopback address was one.
+func tellOperators(s *config.Settings, alone bool, log *slog.Logger) {
+	if s.ACLFile == "" && s.Anonymous == nil && !alone {
+		log.Info("operators of this machine are known by the Unix socket, not by a loopback address; others need credentials: set ACL_FILE",
+			"socket", filepath.Join(s.DataDir, operatorSocket))
+	}
+}
 
 // warnAllRoles points out that certificates of clients give all roles.
 func warnAllRoles(s *config.Settings, log *slog.Logger) {

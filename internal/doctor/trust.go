@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -74,6 +75,7 @@ func (j *findings) trust(m *Measurements) {
 	}
 	for _, n := range list {
 		j.allRoles(n.name, n.Security)
+		j.whoMoved(n.name, n.Security)
 		if n.Users != nil && n.Users.Refused {
 			j.add(Problem, "users", n.name, "the file of ACL_FILE cannot be used; the list before stays in force", "correct the file; isotone user check says what is wrong with it")
 		}
@@ -91,6 +93,18 @@ func (j *findings) allRoles(subject string, s *front.Security) {
 	if s.ClientCA && s.Users == nil {
 		j.add(Warning, "users", subject, "each client with a certificate of an authority in TLS_CLIENT_CA has all roles, also admin: there is no ACL_FILE",
 			"set ACL_FILE to a list of users that says who may do what; see docs/security.md")
+	}
+}
+
+// whoMoved warns of clients that have moved time, and of operators who come in a way that gives no rights.
+func (j *findings) whoMoved(subject string, s *front.Security) {
+	for _, user := range slices.Sorted(maps.Keys(s.MovedTime)) {
+		j.add(Warning, "floors", subject, fmt.Sprintf("the floors of user %s have moved time ahead of the clock, for all clients: %s since the node started", user, count(int(min(s.MovedTime[user], math.MaxInt)), "time")),
+			"if the cluster was not set back, take the role floors from that user")
+	}
+	if s.RefusedHere > 0 {
+		j.add(Warning, "users", subject, fmt.Sprintf("%s of operators came from its own machine over TCP without credentials, and were refused", count(int(min(s.RefusedHere, math.MaxInt)), "request")),
+			"use the Unix socket operator.sock in DATA_DIR (--endpoint unix:PATH, the default of commands there), or give operators credentials (ACL_FILE)")
 	}
 }
 

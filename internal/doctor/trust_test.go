@@ -30,6 +30,8 @@ var distrust = []ailment{
 	{"another list of users", func(_ *doctor.Local, c *doctor.Cluster) { told(c, 3).Users.SHA256 = strings.Repeat("b2", 32) }, doctor.Problem, "users",
 		"node 1, node 2, ACL_FILE here: SHA-256 a1a1a1a1a1a1a1a1…; node 3: SHA-256 b2b2b2b2b2b2b2b2…"},
 	{"another list on this machine", func(l *doctor.Local, _ *doctor.Cluster) { l.Trust.Security.Users.SHA256 = "c3" }, doctor.Problem, "users", "ACL_FILE here: SHA-256 c3…"},
+	{"a user who moves time", func(_ *doctor.Local, c *doctor.Cluster) { told(c, 3).MovedTime = map[string]uint64{"shop": 2} }, doctor.Warning, "floors", "user shop have moved time ahead of the clock, for all clients: 2 times"},
+	{"operators by loopback", func(_ *doctor.Local, c *doctor.Cluster) { told(c, 2).RefusedHere = 1 }, doctor.Warning, "users", "1 request of operators came from its own machine over TCP"},
 	{"a node without a list", func(_ *doctor.Local, c *doctor.Cluster) { told(c, 3).Users, told(c, 3).ClientCA = nil, false }, doctor.Problem, "users", "node 3: no list"},
 	{"a list that is refused", func(_ *doctor.Local, c *doctor.Cluster) { told(c, 3).Users.Refused = true }, doctor.Problem, "users", "the list before stays in force"},
 	{"a list with faults here", func(l *doctor.Local, _ *doctor.Cluster) {

@@ -12,6 +12,11 @@ type Security struct {
 	ClientCA bool `json:"clientCA"`
 	// PeersInClear is set if peers on other machines may speak in clear (PEER_INSECURE).
 	PeersInClear bool `json:"peersInClear"`
+	// MovedTime has how often each user has moved time ahead of the clock by the floor of a request, since the node started.
+	MovedTime map[string]uint64 `json:"movedTime,omitempty"`
+	// RefusedHere is how many requests of operators came from a loopback address without credentials, and were refused,
+	// since the node started.
+	RefusedHere uint64 `json:"refusedHere,omitempty"`
 	// Peers has the certificates for peers; nil without.
 	Peers *PeerCertificates `json:"peers"`
 }

@@ -104,6 +104,10 @@ func (c *Control) MovedTime() map[string]uint64 {
 	return maps.Clone(c.moved.by)
 }
 
+// RefusedHere returns how many requests of operators came from loopback addresses without credentials and were refused, since
+// the start of the process.
+func (c *Control) RefusedHere() uint64 { return c.refusedHere.Load() }
+
 // clientText returns an address for the log: that of a client without one is not known to the process.
 func clientText(addr netip.Addr) string {
 	if !addr.IsValid() {

@@ -48,6 +48,8 @@ type Control struct {
 	verify *verifier
 	audit  audit
 	moved  moved
+	// refusedHere counts requests of operators from loopback addresses without credentials.
+	refusedHere atomic.Uint64
 
 	addresses addresses
 	shares    shares

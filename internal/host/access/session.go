@@ -209,6 +209,9 @@ func (s *Session) Require(roles Roles) error {
 		return nil
 	}
 	s.control.audit.denied("role", s.user.name, s.addr, (roles &^ s.user.roles).String())
+	if roles&Admin != 0 && s.user.name == "" && s.addr.IsLoopback() {
+		s.control.refusedHere.Add(1)
+	}
 	if s.user.name != "" {
 		return isotone.Errorf(isotone.CodeForbidden, "user %s lacks the role %s", s.user.name, roles&^s.user.roles)
 	}
