@@ -73,6 +73,18 @@ func (a *nodeAccess) shown(addr string) string {
 	return addr
 }
 
+// nameSockets has a report name each node that was asked at a socket by its client address, or else by the socket.
+func (a *nodeAccess) nameSockets(views []dashboard.View) {
+	for i := range views {
+		v := &views[i]
+		if addr, ok := strings.CutPrefix(v.Addr, "http://"); ok && a.shown(addr) != addr {
+			if v.Addr = a.shown(addr); v.State != nil {
+				v.Addr = "http://" + v.State.Node.Addr
+			}
+		}
+	}
+}
+
 // dial returns a dialer that knows the sockets.
 func (a *nodeAccess) dial(next func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if next == nil {

@@ -47,15 +47,27 @@ func likelySockets() []string {
 // findOperator returns the endpoint of a node at which an operator of this machine needs no credentials, or else that of any
 // node on it. Somebody who has credentials wants to use them.
 func findOperator(ctx context.Context, reach *nodeAccess) (string, error) {
-	if reach.credentials == nil && !reach.secure {
+	if reach.isAnonymous() {
 		for _, path := range likelySockets() {
-			if c, err := hostlisten.DialUnix(ctx, path); err == nil {
-				_ = c.Close()
+			if answersAt(ctx, path) {
 				return unixScheme + path, nil
 			}
 		}
 	}
 	return findNode(ctx, reach, likelyNodes(statusDefault))
+}
+
+// isAnonymous reports whether the user has named nothing by which nodes would know him.
+func (a *nodeAccess) isAnonymous() bool { return a.credentials == nil && !a.secure }
+
+// answersAt reports whether this user may connect to a Unix socket, and somebody listens there.
+func answersAt(ctx context.Context, path string) bool {
+	c, err := hostlisten.DialUnix(ctx, path)
+	if err != nil {
+		return false
+	}
+	_ = c.Close()
+	return true
 }
 
 // findTimeout bounds the search for a node on this machine.

@@ -14,7 +14,7 @@ import (
 )
 
 type statusCmd struct {
-	Addrs []string `arg:"" optional:"" name:"addr" help:"Nodes of one cluster, as host:port or URL, or a comma-separated list; the other members are found through any of them. Default: localhost:8080 or, if no node answers there, one of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
+	Addrs []string `arg:"" optional:"" name:"addr" help:"Nodes of one cluster, as host:port, URL or unix:PATH, or a comma-separated list; the other members are found through any of them. Default: the socket operator.sock in DATA_DIR, _raft or /var/lib/isotone; or localhost:8080; or a node of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
 
 	Watch    bool          `name:"watch" short:"w" help:"Repeat until Ctrl-C."`
 	Interval time.Duration `name:"interval" default:"1s" help:"Interval of --watch."`
@@ -44,7 +44,7 @@ func (c *statusCmd) Run(ctx context.Context, con console) error {
 	}
 	defer survey.Client.CloseIdleConnections()
 	if len(c.Addrs) == 0 {
-		addr, err := findNode(ctx, reach, likelyNodes(statusDefault))
+		addr, err := findOperator(ctx, reach)
 		if err != nil && !c.Watch {
 			return fmt.Errorf("%w, as in: isotone status HOST:PORT", err)
 		} else if err != nil {
@@ -62,16 +62,17 @@ func (c *statusCmd) Run(ctx context.Context, con console) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		reach.nameSockets(report.Views)
 		if err := c.write(con.out, report); err != nil {
 			return err
 		}
 		return report.Err()
 	}
-	return c.watch(ctx, con, survey)
+	return c.watch(ctx, con, reach, survey)
 }
 
 // watch shows the members again and again, until ctx is done.
-func (c *statusCmd) watch(ctx context.Context, con console, survey *dashboard.Survey) error {
+func (c *statusCmd) watch(ctx context.Context, con console, reach *nodeAccess, survey *dashboard.Survey) error {
 	screen := &statusScreen{w: con.out, terminal: isTerminal(con.out) && !c.JSON}
 	defer screen.end()
 	ticker := time.NewTicker(c.Interval)
@@ -84,6 +85,7 @@ func (c *statusCmd) watch(ctx context.Context, con console, survey *dashboard.Su
 		if ctx.Err() != nil {
 			return nil // interrupted: the report is incomplete
 		}
+		reach.nameSockets(report.Views)
 		var frame bytes.Buffer
 		block := !c.JSON && !screen.terminal // has the time above it and a blank line below
 		if block {

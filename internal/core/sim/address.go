@@ -131,8 +131,12 @@ func (w *world) writePeers(n *node) {
 	p, a := &n.place, &w.addresses
 	p.peers, p.own = map[uint64]string{}, p.addr
 	for _, o := range w.nodes {
-		if o.id != n.id && !o.refused && o.tampered != Copy.String() {
-			p.peers[oracle.NodeOf(o.id)], p.peers[o.id] = o.place.addr, o.place.addr
+		if o.id == n.id || o.refused || o.tampered == Copy.String() {
+			continue
+		}
+		p.peers[o.id] = o.place.addr
+		if node := oracle.NodeOf(o.id); p.peers[node] == "" { // while a node has two members, the first one has its ID
+			p.peers[node] = o.place.addr
 		}
 	}
 	if a.moves && a.rng.Float64() < wrongOwnShare {
