@@ -81,6 +81,7 @@ check_refusals() {
   refused "want peerTLS.secretName" --set peerTLS.mode=secret
   refused "want peerTLS.issuerRef.name" --set peerTLS.mode=csi
   refused "want clientTLS.mode certManager, which makes the certificate" --set clientTLS.mode=selfSigned
+  refused "each of its certificates would be an operator's" --set clientTLS.issuerRef.name=corp
   refused "want clientTLS.secretName" --set clientTLS.mode=secret,operator.mode=none
   refused "want certManager or secret for clientTLS.require" --set clientTLS.mode=selfSigned,clientTLS.require=true,operator.mode=none
   refused "want operator.secretName" --set operator.mode=secret
