@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
-	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -40,11 +39,7 @@ func (c *doctorCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
-	named := c.Endpoint
-	if path := filepath.Join(s.DataDir, operatorSocket); len(named) == 0 && reach.isAnonymous() && answersAt(ctx, path) {
-		named = endpointList{unixScheme + path} // who may reach the node is told to operators only
-	}
-	endpoints, err := reach.urls("--endpoint", named)
+	endpoints, err := reach.urls("--endpoint", c.Endpoint)
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func (j *findings) localTrust(m *Measurements) {
 func (j *findings) trust(m *Measurements) {
 	list, silent := m.Cluster.tellers()
 	if len(silent) > 0 {
-		j.ok("users", "", "node %s does not tell who may reach it: that takes the role admin, and this version", joined(silent))
+		j.ok("users", "", "node %s does not tell who may reach it: that takes the role admin (--endpoint unix:DATA_DIR/operator.sock on its machine, or --user), and this version", joined(silent))
 	}
 	for _, n := range list {
 		j.allRoles(n.name, n.Security)

@@ -140,8 +140,13 @@ func TestDashboard_IsLeftOut(t *testing.T) {
 		}
 	}
 	trial.WaitFor(t, pageTimeout, func() (bool, string) {
-		a := trial.Get(t, n, "/state")
-		return a.Status == 200 && a.Header.Get("Access-Control-Allow-Origin") == "*" && strings.Contains(string(a.Body), `"role":"leader"`),
+		own := "http://" + n.HTTPAddr
+		foreign := ask(t, http.MethodGet, own+"/state", http.Header{"Origin": {"http://evil.example"}})
+		if foreign.Header.Get("Access-Control-Allow-Origin") != "" {
+			t.Fatalf("a page from anywhere may read /state: %v", foreign.Header)
+		}
+		a := ask(t, http.MethodGet, own+"/state", http.Header{"Origin": {own}})
+		return a.Status == 200 && a.Header.Get("Access-Control-Allow-Origin") == own && strings.Contains(string(a.Body), `"role":"leader"`),
 			fmt.Sprintf("/state: %d %v %s", a.Status, a.Header, a.Body)
 	})
 }
