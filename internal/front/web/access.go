@@ -14,7 +14,8 @@ import (
 	"github.com/isotone/isotone/internal/host/access"
 )
 
-// joinPath is asked by nodes that are not members yet. It says little more than /members.
+// joinPath is asked by nodes that are not members yet, founders among them, which have no rights anywhere. It tells the members only for
+// a node that was added and has not joined.
 const joinPath = adminPrefix + "join"
 
 // fromElsewhere are fields of requests that proxies forward, or that pages in a browser make. Neither a proxy nor a browser

@@ -43,7 +43,7 @@ var rows = []row{
 	{Right: Right{Path: "/metrics", Needs: access.Metrics}, answer: (*handler).serveMetrics, has: func(h *handler) bool { return h.metrics != nil }, reads: true},
 	{Right: Right{Path: "/members", Any: true}, answer: (*handler).members, reads: true},
 	{Right: Right{Path: "/membership", Any: true}, answer: (*handler).members, reads: true},
-	{Right: Right{Path: joinPath, Any: true}, answer: (*handler).serveAdmin, has: hasAdmin},
+	{Right: Right{Path: joinPath}, answer: (*handler).serveAdmin, has: hasAdmin},
 	{Right: Right{Path: upgradePath, Needs: access.Admin}, answer: (*handler).upgrade, has: func(h *handler) bool { return h.operator != nil }},
 	{Right: Right{Path: drainPath, Needs: access.Admin}, answer: (*handler).serveDrain, has: func(h *handler) bool { return h.drain != nil }},
 	{Right: Right{Path: "/"}, answer: (*handler).servePage, has: func(h *handler) bool { return h.page != nil }, reads: true},
