@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 
 // drainCmd stops one node as SIGTERM does; see docs/health.md.
 type drainCmd struct {
-	Endpoint string        `name:"endpoint" default:"localhost:8080" placeholder:"HOST:PORT" help:"Client address of the node that is to stop. Default: ${default}."`
+	Endpoint *string       `name:"endpoint" placeholder:"HOST:PORT" help:"Client address of the node that is to stop, or unix:PATH, the socket operator.sock in its data directory. Default: the socket in DATA_DIR, _raft, /var/lib/isotone or /var/lib/isotone/data; or localhost:8080."`
 	Timeout  time.Duration `name:"timeout" default:"10s" help:"Maximum time for the command, which does not wait for the end of the node."`
 	JSON     bool          `name:"json" help:"Print the answer as JSON."`
 	Yes      bool          `name:"yes" short:"y" help:"Do not ask for confirmation."`
@@ -30,7 +31,11 @@ func (c *drainCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
-	bases, err := reach.urls("--endpoint", []string{c.Endpoint})
+	endpoint := cmp.Or(findSocket(ctx, reach), statusDefault)
+	if c.Endpoint != nil { // not the default if a variable is empty
+		endpoint = *c.Endpoint
+	}
+	bases, err := reach.urls("--endpoint", []string{endpoint})
 	if err != nil {
 		return err
 	}
@@ -43,7 +48,7 @@ func (c *drainCmd) Run(ctx context.Context, con console) error {
 			err = json.Unmarshal(answer, out)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", c.Endpoint, err)
+			return fmt.Errorf("%s: %w", endpoint, err)
 		}
 		return nil
 	}
@@ -65,7 +70,7 @@ func (c *drainCmd) Run(ctx context.Context, con console) error {
 	if c.JSON {
 		return json.NewEncoder(con.out).Encode(answer)
 	}
-	fmt.Fprintf(con.out, "node %d at %s is draining: it serves for SHUTDOWN_DELAY_MS, then it ends\n", state.Node.ID, c.Endpoint)
+	fmt.Fprintf(con.out, "node %d at %s is draining: it serves for SHUTDOWN_DELAY_MS, then it ends\n", state.Node.ID, endpoint)
 	return nil
 }
 

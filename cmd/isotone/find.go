@@ -37,8 +37,10 @@ func likelyNodes(first string) []string {
 func likelySockets() []string {
 	var paths []string
 	for _, dir := range []string{os.Getenv("DATA_DIR"), config.Default().DataDir, "/var/lib/isotone", "/var/lib/isotone/data"} {
-		if dir != "" {
-			paths = append(paths, filepath.Join(dir, operatorSocket))
+		path := filepath.Join(dir, operatorSocket)
+		// In a directory where others may write, somebody could have put a socket of his own there.
+		if dir != "" && (filepath.IsAbs(path) || isOwn(path)) {
+			paths = append(paths, path)
 		}
 	}
 	return paths
@@ -47,14 +49,23 @@ func likelySockets() []string {
 // findOperator returns the endpoint of a node at which an operator of this machine needs no credentials, or else that of any
 // node on it. Somebody who has credentials wants to use them.
 func findOperator(ctx context.Context, reach *nodeAccess) (string, error) {
-	if reach.isAnonymous() {
-		for _, path := range likelySockets() {
-			if answersAt(ctx, path) {
-				return unixScheme + path, nil
-			}
-		}
+	if endpoint := findSocket(ctx, reach); endpoint != "" {
+		return endpoint, nil
 	}
 	return findNode(ctx, reach, likelyNodes(statusDefault))
+}
+
+// findSocket returns the endpoint of the first likely socket at which a node answers, or "".
+func findSocket(ctx context.Context, reach *nodeAccess) string {
+	if !reach.isAnonymous() {
+		return ""
+	}
+	for _, path := range likelySockets() {
+		if answersAt(ctx, path) {
+			return unixScheme + path
+		}
+	}
+	return ""
 }
 
 // isAnonymous reports whether the user has named nothing by which nodes would know him.

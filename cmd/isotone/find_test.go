@@ -57,7 +57,7 @@ func TestLikelyNodes_AreThoseOfServeAndDev(t *testing.T) {
 	for _, name := range []string{"status", "bench", "member list"} {
 		_, out, _ := command(append(strings.Fields(name), "--help")...)
 		out = strings.Join(strings.Fields(out), " ")
-		if !strings.Contains(out, ":8080 or, if no node answers there, one of \"isotone dev\" at ports 8081 to 8083") && !strings.Contains(out, "_raft or /var/lib/isotone; or localhost:8080; or a node of \"isotone dev\" at ports 8081 to 8083") {
+		if !strings.Contains(out, ":8080 or, if no node answers there, one of \"isotone dev\" at ports 8081 to 8083") && !strings.Contains(out, "_raft, /var/lib/isotone or /var/lib/isotone/data; or localhost:8080; or a node of \"isotone dev\" at ports 8081 to 8083") {
 			t.Errorf("%s --help does not say where it looks: %s", name, out)
 		}
 	}

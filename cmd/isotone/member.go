@@ -430,6 +430,7 @@ func (m *member) end() error {
 	defer cancel()
 	_ = m.node.ReleaseWorkers(release) // without a quorum their leases run out by themselves
 	m.steps.Reached("workers released")
+	m.operator.close() // while the directory is locked
 	err = errors.Join(err, m.node.Close())
 	m.steps.Reached("node closed")
 	err = errors.Join(err, m.forwarding.close())
@@ -437,7 +438,6 @@ func (m *member) end() error {
 	m.unfollow()
 	m.trace.Close()
 	m.metrics.close()
-	m.operator.close()
 	m.admin.close() // last, so that it shows what a slow end waits for
 	return err
 }

@@ -21,7 +21,7 @@ import (
 
 // operatorFlags are the flags of all commands that change a running cluster.
 type operatorFlags struct {
-	Endpoint endpointList  `name:"endpoint" placeholder:"HOST:PORT" xor:"source" help:"Client addresses of nodes of the cluster, https URLs, or unix:PATH, the socket operator.sock in the data directory of a node; the leader is found through any of them. Default: the socket in DATA_DIR, _raft or /var/lib/isotone; or localhost:8080; or a node of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
+	Endpoint endpointList  `name:"endpoint" placeholder:"HOST:PORT" xor:"source" help:"Client addresses of nodes of the cluster, https URLs, or unix:PATH, the socket operator.sock in the data directory of a node; the leader is found through any of them. Default: the socket in DATA_DIR, _raft, /var/lib/isotone or /var/lib/isotone/data; or localhost:8080; or a node of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
 	Timeout  time.Duration `name:"timeout" default:"10s" help:"Maximum time for the command."`
 	JSON     bool          `name:"json" help:"Print the answer as JSON."`
 	Yes      bool          `name:"yes" short:"y" help:"Do not ask for confirmation."`

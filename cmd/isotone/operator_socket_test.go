@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -153,7 +154,7 @@ func TestOperator_NoRightByPlace(t *testing.T) {
 	const admin = "/admin/members"
 	for _, field := range []string{
 		"", "Host: evil.example", "Host: 127.0.0.1.evil.example", "Host: localhost.evil.example:8080", "Origin: http://localhost:8080", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: none",
-		"X-Forwarded-For: 192.0.2.1", "X-Forwarded-Host: x", "X-Real-IP: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 x",
+		"X-Forwarded-For: 192.0.2.1", "X-Forwarded-Host: x", "X-Forwarded-Port: 1", "X-Real-IP: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 x",
 	} {
 		var fields []string
 		if field != "" {
@@ -175,6 +176,13 @@ func TestOperator_NoRightByPlace(t *testing.T) {
 	for _, host := range []string{"localhost", "LOCALHOST:1", "localhost.", "127.0.0.1", "127.0.0.2:80", "[::1]", "[::1]:80", "[::ffff:127.0.0.1]:9"} {
 		if got := ask(alone, admin, "Host: "+host); got != 200 {
 			t.Errorf("Host %s: %d", host, got)
+		}
+	}
+	for path, want := range map[string]string{admin: "HTTP/1.0 401", "/timestamp": "HTTP/1."} { // as nginx asks by default
+		c := dial(t, alone.s.AdvertiseAddr, nil)
+		fmt.Fprintf(c, "GET %s HTTP/1.0\r\nHost: %s\r\n\r\n", path, alone.s.AdvertiseAddr)
+		if got, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(got), want) {
+			t.Errorf("HTTP/1.0, %s: %.60q, %v", path, got, err)
 		}
 	}
 	// The Redis protocol has no pages and no hosts.
@@ -214,4 +222,27 @@ func TestFloor_OfAClientShowsWhoMovedTime(t *testing.T) {
 	if !strings.Contains(out, "user mover have moved time") {
 		t.Errorf("doctor: exit code %d, %s%s", code, out, err)
 	}
+}
+
+// TestDrain_NamesItsNode: without --endpoint it is the one at the socket, and an empty one, as from a variable that is not set, is none.
+func TestDrain_NamesItsNode(t *testing.T) {
+	p := startProcessesWith(t, 1, func(*config.Settings) {})[0]
+	t.Setenv("DATA_DIR", p.s.DataDir)
+	if code, out, err := command("drain", "--yes", "--endpoint", ""); code != exitUsage {
+		t.Errorf("an empty endpoint: exit code %d, %s%s", code, out, err)
+	}
+	if p.m.node.Status().Draining {
+		t.Fatal("it drains")
+	}
+	if code, out, err := command("drain", "--yes"); code != 0 || !strings.Contains(out, "node 1 at unix:") {
+		t.Errorf("exit code %d, %s%s", code, out, err)
+	}
+	within(t, "it ends", func() bool {
+		select {
+		case <-p.done:
+			return true
+		default:
+			return false
+		}
+	})
 }

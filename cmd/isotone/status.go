@@ -14,7 +14,7 @@ import (
 )
 
 type statusCmd struct {
-	Addrs []string `arg:"" optional:"" name:"addr" help:"Nodes of one cluster, as host:port, URL or unix:PATH, or a comma-separated list; the other members are found through any of them. Default: the socket operator.sock in DATA_DIR, _raft or /var/lib/isotone; or localhost:8080; or a node of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
+	Addrs []string `arg:"" optional:"" name:"addr" help:"Nodes of one cluster, as host:port, URL or unix:PATH, or a comma-separated list; the other members are found through any of them. Default: the socket operator.sock in DATA_DIR, _raft, /var/lib/isotone or /var/lib/isotone/data; or localhost:8080; or a node of \"isotone dev\" at ports 8081 to 8083 of 127.0.0.1."`
 
 	Watch    bool          `name:"watch" short:"w" help:"Repeat until Ctrl-C."`
 	Interval time.Duration `name:"interval" default:"1s" help:"Interval of --watch."`

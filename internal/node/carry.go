@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"time"
 
 	"go.etcd.io/raft/v3"
 
@@ -19,6 +20,9 @@ import (
 // carriedMax bounds the requests that a leader carries out for other members at a time, and those of this node that wait for
 // the leader.
 const carriedMax = 32
+
+// carriedTimeout bounds one request of another member, which does not wait longer.
+const carriedTimeout = 9 * time.Second
 
 // Answers of the leader's node itself.
 const (
@@ -80,6 +84,8 @@ func (c *core) carry(r front.Carried) (w *carried, nonce uint64, err error) {
 		return nil, 0, isotone.ErrNoLeader
 	case conn == nil:
 		return nil, 0, isotone.Errorf(isotone.CodeNoLeader, "this node is not connected to node %d, which leads", oracle.NodeOf(s.Leader))
+	case !conn.carries:
+		return nil, 0, c.node.redirect() // the leader's version does not know such requests
 	case len(k.waiting) >= carriedMax || len(conn.conn.Buffered()) >= peerOutputMax:
 		return nil, 0, isotone.ErrOverloaded
 	}
@@ -97,9 +103,17 @@ func (c *core) carry(r front.Carried) (w *carried, nonce uint64, err error) {
 	return w, k.nonce, nil
 }
 
-// answered takes in the leader's answer.
-func (k *carrying) answered(nonce uint64, status uint16, body []byte) {
-	if w := k.waiting[nonce]; w != nil {
+// greeting is the nonce of an answer to nothing, by which a member says that it takes such requests.
+const greeting = 0
+
+// carryAnswered takes in the leader's answer.
+func (p *peerConn) carryAnswered(nonce uint64, status uint16, body []byte) {
+	k := &p.core.carrying
+	if nonce == greeting {
+		p.carries = true
+		return
+	}
+	if w := k.waiting[nonce]; w != nil && w.to == p {
 		delete(k.waiting, nonce)
 		w.answer <- carriedAnswer{int(status), bytes.Clone(body), nil}
 	}
@@ -125,7 +139,9 @@ func (p *peerConn) carried(nonce uint64, r *wire.Carry) {
 	}
 	c.carrying.running++
 	go func() {
-		status, body := (*operate)(context.Background(), front.Carried{Who: r.Who, Method: r.Method, Target: r.Target, Body: r.Body})
+		ctx, cancel := context.WithTimeout(context.Background(), carriedTimeout)
+		defer cancel()
+		status, body := (*operate)(ctx, front.Carried{Who: r.Who, Method: r.Method, Target: r.Target, Body: r.Body})
 		if len(body) > wire.CarryAnswerMax {
 			status, body = http.StatusInternalServerError, []byte(tooLargeCarried)
 		}

@@ -198,6 +198,8 @@ type peerConn struct {
 	core   *core
 	stream *peer.Stream
 	conn   *loop.Conn
+	// carries: the peer takes requests of operators; see carry.go.
+	carries bool
 	// sent and heard are when something was sent and received last, by the loop's clock.
 	sent, heard time.Duration
 }
@@ -237,12 +239,13 @@ func (p *peerConn) open(nc net.Conn) {
 	p.stream.OnClockAsk(p.askedClock)
 	p.stream.OnClockTold(p.toldClock)
 	p.stream.OnCarry(p.carried)
-	p.stream.OnCarryAnswer(p.core.carrying.answered)
+	p.stream.OnCarryAnswer(p.carryAnswered)
 	if secured {
 		nc.(*securedConn).Enter(conn)
 	}
 	p.core.peers.conns[p.stream.Peer()] = p
 	p.sendClock()
+	p.write(wire.AppendCarryAnswer(conn.Buffered(), greeting, 0, nil))
 	if _, err := p.Data(conn, nil); err != nil { // what came with the handshake
 		conn.Abort(err)
 	}

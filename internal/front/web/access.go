@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/isotone/isotone"
@@ -20,13 +21,20 @@ const joinPath = adminPrefix + "join"
 
 // fromElsewhere are fields of requests that proxies forward, or that pages in a browser make. Neither a proxy nor a browser
 // on this machine makes those behind it clients of this machine.
-var fromElsewhere = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via", "Origin", "Sec-Fetch-Site"}
+// Those that begin with forwardedPrefix are among them.
+var fromElsewhere = []string{"Forwarded", "X-Real-Ip", "Via", "Origin", "Sec-Fetch-Site"}
+
+const forwardedPrefix = "X-Forwarded-"
 
 // isDirect reports whether r has been sent by a program that meant this machine. The name of another host in Host is that of
 // a proxy's client, or of a web page whose name resolves to this machine now (DNS rebinding).
+// HTTP/1.0 is what nginx speaks to servers behind it, unless it is told otherwise.
 func isDirect(r *http.Request) bool {
-	for _, field := range fromElsewhere {
-		if _, ok := r.Header[field]; ok {
+	if !r.ProtoAtLeast(1, 1) {
+		return false
+	}
+	for name := range r.Header {
+		if strings.HasPrefix(name, forwardedPrefix) || slices.Contains(fromElsewhere, name) {
 			return false
 		}
 	}

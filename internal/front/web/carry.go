@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -31,16 +31,11 @@ type carriedKey struct{}
 
 // carries reports whether a request is passed on to the leader. One that was passed on already is not: its member asks again.
 func (h *handler) carries(r *http.Request) bool {
-	if h.carrier == nil || r.Context().Value(carriedKey{}) != nil {
+	if h.carrier == nil || r.Context().Value(carriedKey{}) != nil || !slices.Contains(carriedPaths, r.URL.Path) {
 		return false
 	}
-	for _, path := range carriedPaths {
-		if r.URL.Path == path {
-			s := h.backend.Status()
-			return s.Leader != 0 && s.Leader != s.NodeID
-		}
-	}
-	return false
+	s := h.backend.Status()
+	return s.Leader != 0 && s.Leader != s.NodeID
 }
 
 // carry passes a request of an operator on to the leader, and answers with what that says.
@@ -84,10 +79,15 @@ func (s *Server) Carried(ctx context.Context, c front.Carried) (status int, body
 	ctx = context.WithValue(WithOperator(ctx, c.Who), carriedKey{}, true)
 	a := &answer{header: http.Header{}, status: http.StatusOK}
 	r, err := http.NewRequestWithContext(ctx, c.Method, "http://member"+c.Target, bytes.NewReader(c.Body))
-	if err != nil || !strings.HasPrefix(c.Target, "/") {
-		return http.StatusBadRequest, httpapi.Body(isotone.CodeInvalidArgument, "another member passed on what is no request")
+	if err != nil || !slices.Contains(carriedPaths, r.URL.Path) {
+		return http.StatusBadRequest, httpapi.Body(isotone.CodeInvalidArgument, "another member passed on what the leader does not answer")
 	}
 	r.Header["Content-Type"] = contentTypeJSON
+	defer func() {
+		if recover() != nil { // as net/http does; the handler has logged it
+			status, body = http.StatusInternalServerError, httpapi.Body(isotone.CodeInternal, "the request failed; the log of the leader says how")
+		}
+	}()
 	s.handler.ServeHTTP(a, r)
 	return a.status, a.body.Bytes()
 }

@@ -54,11 +54,9 @@ func (s *Server) listenQUIC(udp net.PacketConn) error {
 	transport := &quic.Transport{
 		Conn:        udp,
 		ConnContext: s.admitQUIC,
-		// Under pressure a client must prove its address first (RFC 9000 §8.1.2),
-		// so that forged packets cannot fill the table.
-		VerifySourceAddress: func(net.Addr) bool {
-			return s.Connections()+s.elsewhere() > s.limits.ConnectionsMax/2
-		},
+		// A client must prove its address first (RFC 9000 §8.1.2): forged packets cannot fill the table, and use up nobody's
+		// share of connections and handshakes.
+		VerifySourceAddress: func(net.Addr) bool { return true },
 	}
 	in, err := transport.Listen(s.h3.TLSConfig, s.h3.QUICConfig)
 	if err != nil {

@@ -74,7 +74,7 @@ const (
 // Refused counts a request that the standard servers have refused, or that was taken back. It
 // reports whether the address has had too many lately; then the connection should end.
 func (s *Session) Refused() (tooMany bool) {
-	if s.control == nil {
+	if s.control == nil || s.address == nil {
 		return false
 	}
 	now := s.control.cfg.Now()
@@ -100,7 +100,7 @@ func (c *Control) Refusing(addr netip.Addr) error {
 
 // BeginHandshake counts a TLS handshake, and reports whether the address may have one more.
 func (s *Session) BeginHandshake() bool {
-	if s.control == nil || s.address.handshakes.spend(s.control.cfg.Now(), handshakeInterval, handshakesBurst) {
+	if s.control == nil || s.address == nil || s.address.handshakes.spend(s.control.cfg.Now(), handshakeInterval, handshakesBurst) {
 		return true
 	}
 	s.control.audit.denied("quota", "", s.addr, "handshakes")

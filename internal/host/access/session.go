@@ -215,7 +215,11 @@ func (s *Session) Require(roles Roles) error {
 	if s.user.name != "" {
 		return isotone.Errorf(isotone.CodeForbidden, "user %s lacks the role %s", s.user.name, roles&^s.user.roles)
 	}
-	return isotone.Errorf(isotone.CodeUnauthorized, "clients without credentials lack the role %s here; authenticate, or see ACL_FILE and ANONYMOUS", roles&^s.user.roles)
+	hint := "see ACL_FILE and ANONYMOUS"
+	if roles&Admin != 0 {
+		hint = "use the Unix socket operator.sock in DATA_DIR on the node's machine"
+	}
+	return isotone.Errorf(isotone.CodeUnauthorized, "clients without credentials lack the role %s here; authenticate, or %s", roles&^s.user.roles, hint)
 }
 
 // RequireAny returns nil if the session has any role, and otherwise an error that matches

@@ -38,18 +38,23 @@ func Unix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &unixListener{l, path}, nil
+	own, err := os.Lstat(path)
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &unixListener{l, path, own}, nil
 }
 
-// unixListener removes its socket when it is closed.
+// unixListener removes its socket when it is closed, unless another process has put its own in that place.
 type unixListener struct {
 	net.Listener
 	path string
+	own  os.FileInfo
 }
 
 func (l *unixListener) Close() error {
 	err := l.Listener.Close()
-	if err == nil {
+	if there, lost := os.Lstat(l.path); err == nil && lost == nil && os.SameFile(there, l.own) {
 		err = os.Remove(l.path)
 	}
 	return err
