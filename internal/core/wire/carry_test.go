@@ -54,3 +54,29 @@ func TestCarry_RefusesWhatIsNone(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// FuzzCarry: what is read as a request is sent again as it was read.
+func FuzzCarry(f *testing.F) {
+	whole, err := AppendCarry(nil, 7, &Carry{Who: "alice", Method: "GET", Target: "/admin/members", Body: []byte("{}")})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole[lengthSize+typeSize : len(whole)-checksumSize])
+	f.Add([]byte("12345678{}"))
+	f.Add([]byte("12345678null"))
+	f.Fuzz(func(t *testing.T, p []byte) {
+		_, _, _, _ = parseCarryAnswer(p)
+		nonce, c, err := parseCarry(p)
+		if err != nil {
+			return
+		}
+		again, err := AppendCarry(nil, nonce, c)
+		if err != nil {
+			return // escaped, it is longer
+		}
+		n, d, err := parseCarry(again[lengthSize+typeSize : len(again)-checksumSize])
+		if err != nil || n != nonce || d.Target != c.Target || !bytes.Equal(d.Body, c.Body) {
+			t.Fatalf("%d %+v, then %d %+v, %v", nonce, c, n, d, err)
+		}
+	})
+}
