@@ -103,13 +103,10 @@ func (c *core) carry(r front.Carried) (w *carried, nonce uint64, err error) {
 	return w, k.nonce, nil
 }
 
-// greeting is the nonce of an answer to nothing, by which a member says that it takes such requests.
-const greeting = 0
-
 // carryAnswered takes in the leader's answer.
 func (p *peerConn) carryAnswered(nonce uint64, status uint16, body []byte) {
 	k := &p.core.carrying
-	if nonce == greeting {
+	if nonce == 0 { // wire.Codec.AppendCarryGreeting
 		p.carries = true
 		return
 	}

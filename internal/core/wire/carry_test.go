@@ -44,6 +44,16 @@ func TestCarry_ArrivesAsItWasSent(t *testing.T) {
 	}
 }
 
+// TestCarry_GreetsNobodyWhoWouldHangUp: the first release takes frames that it does not know for a violation.
+func TestCarry_GreetsNobodyWhoWouldHangUp(t *testing.T) {
+	for level, greets := range map[uint64]bool{1: false, 2: false, 3: true, 4: true} {
+		c := NewCodec(1, Hello{NodeID: 2, Level: level}, Version)
+		if got := c.AppendCarryGreeting([]byte("x")); (len(got) > 1) != greets {
+			t.Errorf("level %d: %q", level, got)
+		}
+	}
+}
+
 func TestCarry_RefusesWhatIsNone(t *testing.T) {
 	for _, p := range [][]byte{nil, make([]byte, 7), append(make([]byte, 8), "null"...), append(make([]byte, 8), "{"...), bytes.Repeat([]byte("x"), CarrySizeMax+1)} {
 		if _, _, err := parseCarry(p); !errors.Is(err, ErrProtocol) {
