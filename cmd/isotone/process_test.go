@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -77,10 +78,14 @@ func portOf(t *testing.T, addr string) (port int) {
 // start runs the node. It may have to wait until it is let in.
 func (p *process) start() {
 	p.t.Helper()
-	so, err := listen(&p.s)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	var so sockets
+	within(p.t, "its ports are free", func() bool { // somebody may look whether they are
+		var err error
+		if so, err = listen(&p.s); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+			p.t.Fatal(err)
+		}
+		return err == nil
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel, p.done, p.began, p.m = cancel, make(chan struct{}), make(chan struct{}), nil
 	log := telemetry.NewLogger(&p.log, telemetry.LogOptions{})
