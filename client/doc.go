@@ -33,7 +33,7 @@
 //     time, and all nodes that answered belong to another cluster; see below.
 //   - context.Canceled.
 //   - isotone.ErrOverloaded: more calls wait than Options.QueueMax.
-//   - isotone.ErrRegressed: the cluster was set back further than it may raise itself.
+//   - isotone.ErrRegressed: the cluster was set back, and the client may not move its time that far.
 //   - isotone.ErrUnauthorized: the nodes do not accept the credentials or the certificate of
 //     the client, or want some; isotone.ErrForbidden: it has no right to this. Calls fail at
 //     once. The client tries new connections at growing intervals, up to about a second.

@@ -181,7 +181,7 @@ func (c *core) warnFloors(term uint64, now *replica.Counters) {
 	}
 	if now.FloorsRefused > before.FloorsRefused && told.refusedTerm != term {
 		told.refusedTerm = term
-		log.Error("a client knows a timestamp that is too far ahead to move time beyond it, and is refused; if the cluster was set back to an older copy, run isotone floor raise, "+
+		log.Error("a client knows a timestamp ahead of the clock, and may not move time beyond it, or not so far, and is refused; if the cluster was set back to an older copy, run isotone floor raise, "+
 			"otherwise the client uses the wrong cluster", "term", term, "limit", replica.ClientFloorAheadMax.String())
 	}
 }
