@@ -78,9 +78,14 @@ func TestAdmin_ServesOperatorsAndNobodyElse(t *testing.T) {
 	}
 }
 
+// profiling is held while a test takes profiles: a process has one of the CPU, and one trace, at a time.
+var profiling sync.Mutex
+
 // checkProfiles checks the profiles that an admin port serves.
 func checkProfiles(t *testing.T, admin string) {
 	t.Helper()
+	profiling.Lock()
+	defer profiling.Unlock()
 	for path, want := range map[string]string{
 		"": "goroutine", "cmdline": "isotone", "goroutine?debug=1": "goroutine profile:", "heap": "", "symbol": "num_symbols",
 		"profile?seconds=1": "", "trace?seconds=0.1": "go 1",
