@@ -1,13 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/admin"
 	"github.com/isotone/isotone/internal/host/authority"
+	"github.com/isotone/isotone/internal/host/credential"
 )
 
 func TestCert_MakesAWorkingSet(t *testing.T) {
@@ -80,6 +86,7 @@ func TestPeerTLS_ClusterOfCertificatesThatCertMakes(t *testing.T) {
 		p.says("/metrics", 200, "isotone_peer_certificate_left_seconds 3")
 	}
 	all[0].says("/metrics", 200, `isotone_peer_tls{peer="2"} 1`)
+	joinsWithItsCertificate(t, all, certs)
 	// A node with the certificate of another one is told so before it speaks with anybody.
 	if err := all[2].stop(); err != nil {
 		t.Fatal(err)
@@ -87,6 +94,52 @@ func TestPeerTLS_ClusterOfCertificatesThatCertMakes(t *testing.T) {
 	all[2].s.PeerTLSCert, all[2].s.PeerTLSKey = all[1].s.PeerTLSCert, all[1].s.PeerTLSKey
 	all[2].start()
 	if err := all[2].ended(); err == nil || !strings.HasPrefix(err.Error(), "PEER_TLS_CERT: ") || !strings.Contains(err.Error(), "not the name of node 3") {
+		t.Error(err)
+	}
+}
+
+// joinsWithItsCertificate adds a node, of which the members tell nobody else anything.
+func joinsWithItsCertificate(t *testing.T, all processes, certs string) {
+	t.Helper()
+	if code, _, err := command("cert", "node", "4", "127.0.0.1", "--dir", certs); code != 0 {
+		t.Fatal(err)
+	}
+	p := all.joiner(t, 4)
+	p.s.PeerTLSCert, p.s.PeerTLSKey, p.s.PeerTLSCA = filepath.Join(certs, "node4.pem"), filepath.Join(certs, "node4-key.pem"), all[0].s.PeerTLSCA
+	all.does(t, "member add 4 "+p.s.RaftAddr, "is added")
+	files, err := credential.OpenPeers(peerConfig(&all[0].s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofAnother, err := files.Prove(front.JoinMessage(4, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, proof := range map[string]string{"none": "", "nonsense": "1.2.3.4", "of node 1": ofAnother} {
+		for _, node := range []string{"1", "4", "5"} {
+			r, err := http.NewRequest(http.MethodGet, "http://"+all[0].s.AdvertiseAddr+"/admin/join?node="+node, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if proof != "" {
+				r.Header.Set(admin.ProofField, proof)
+			}
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(answer.Body)
+			_ = answer.Body.Close()
+			if err != nil || answer.StatusCode != http.StatusForbidden || bytes.Contains(body, []byte(clusterOf(all[0].m).String())) || bytes.Contains(body, []byte(all[0].s.RaftAddr)) {
+				t.Errorf("node %s, proof %s: %d %s, %v", node, name, answer.StatusCode, body, err)
+			}
+		}
+	}
+	p.start()
+	p.ready()
+	append(all, p).roles(t, "1 voter, 2 voter, 3 voter, 4 voter")
+	all.does(t, "member remove 4", "is removed")
+	if err := p.ended(); err == nil || !strings.Contains(err.Error(), "removed") {
 		t.Error(err)
 	}
 }

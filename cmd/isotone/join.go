@@ -15,9 +15,11 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/admin"
 	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/host/backup"
 	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/storage"
 	"github.com/isotone/isotone/internal/node"
 )
@@ -62,7 +64,15 @@ func identify(ctx context.Context, s *config.Settings, lns []net.Listener, looku
 	if err != nil {
 		return 0, nil, err
 	}
-	j, err := awaitJoining(ctx, s, out.client(operatorTransport()), lns, lookup, log, member, id)
+	q := joinQuestion{s: s, client: out.client(operatorTransport()), member: member, id: id}
+	if s.PeerTLSCert != "" {
+		cfg := peerConfig(s)
+		cfg.Log = log
+		if q.peers, err = credential.OpenPeers(cfg); err != nil {
+			return 0, nil, err
+		}
+	}
+	j, err := awaitJoining(ctx, &q, lns, lookup, log)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -91,12 +101,13 @@ func identify(ctx context.Context, s *config.Settings, lns []net.Listener, looku
 // awaitJoining asks the nodes in JOIN until one says how to join. A directory that was made
 // to join, and was not let in before the process ended, goes on as the member in it; any other one of
 // an initial member may form the cluster, and then the result is nil: see identify.
-func awaitJoining(ctx context.Context, s *config.Settings, client *http.Client, lns []net.Listener, lookup lookupSRV, log *slog.Logger, member uint64, id storage.Identity) (*front.Joining, error) {
-	mayForm := s.PeersSRV != nil && id.ClusterID == 0
+func awaitJoining(ctx context.Context, q *joinQuestion, lns []net.Listener, lookup lookupSRV, log *slog.Logger) (*front.Joining, error) {
+	s := q.s
+	mayForm := s.PeersSRV != nil && q.id.ClusterID == 0
 	w := beginWaiting(lns, "waiting to join a cluster", log)
 	defer w.end()
 	for {
-		j, err := askToJoin(ctx, s, client, member, id)
+		j, err := q.ask(ctx)
 		if err == nil {
 			return &j, nil
 		}
@@ -115,15 +126,15 @@ func awaitJoining(ctx context.Context, s *config.Settings, client *http.Client, 
 	}
 }
 
-// tellsOfCluster reports whether an error of askToJoin has the answer of a member of a cluster that
-// is formed: it knows of no place for this node. A node that has no cluster says no_leader.
+// tellsOfCluster reports whether an error of joinQuestion.ask has the answer of a member of a cluster that
+// is formed: it knows of no place for this node, or demands a better proof. A node that has no cluster says no_leader.
 func tellsOfCluster(err error) bool {
 	var all joinFailures
 	if errors.As(err, &all) {
 		return slices.ContainsFunc(all, tellsOfCluster)
 	}
 	var told *operatorError
-	return errors.Is(err, errOtherGeneration) || errors.As(err, &told) && (told.code == isotone.CodeNotFound || told.code == isotone.CodeInvalidArgument)
+	return errors.Is(err, errOtherGeneration) || errors.As(err, &told) && (told.code == isotone.CodeNotFound || told.code == isotone.CodeInvalidArgument || told.code == isotone.CodeForbidden)
 }
 
 // errOtherGeneration: the cluster would let this node in, and not with its data directory.
@@ -131,23 +142,36 @@ var errOtherGeneration = errors.New("was made for another generation of this nod
 
 var errStoppedJoining = errors.New("stopped before the cluster let this node join")
 
-// askToJoin asks each node in JOIN once.
-func askToJoin(ctx context.Context, s *config.Settings, client *http.Client, member uint64, id storage.Identity) (front.Joining, error) {
+// joinQuestion is how a node asks those in JOIN how to join.
+type joinQuestion struct {
+	s      *config.Settings
+	client *http.Client
+	peers  *credential.Peers // signs the question; nil: nothing is proven
+	member uint64
+	id     storage.Identity // of the data directory
+}
+
+// proof returns the signature of the question, by the certificate in use now.
+func (q *joinQuestion) proof() (string, error) {
+	if q.peers == nil {
+		return "", nil
+	}
+	q.peers.Check() // it may have been renewed since
+	return q.peers.Prove(front.JoinMessage(q.s.NodeID, q.id.Incarnation))
+}
+
+// ask asks each node in JOIN once.
+func (q *joinQuestion) ask(ctx context.Context) (front.Joining, error) {
+	member, id := q.member, q.id
+	proof, err := q.proof()
+	if err != nil {
+		return front.Joining{}, joinFailures{fmt.Errorf("PEER_TLS_KEY: %w", err)}
+	}
 	var failures joinFailures
-	for _, addr := range s.Join {
-		asking, cancel := context.WithTimeout(ctx, joinTimeout)
-		base := addr
-		if !strings.Contains(base, "://") {
-			base = "http://" + base
-		}
-		answer, _, err := ask(asking, client, http.MethodGet, fmt.Sprintf("%s/admin/join?node=%d&incarnation=%d", base, s.NodeID, id.Incarnation), nil)
-		cancel()
-		var j front.Joining
-		if err == nil {
-			err = json.Unmarshal(answer, &j)
-		}
+	for _, addr := range q.s.Join {
+		j, err := q.askOne(ctx, addr, proof)
 		if err == nil && id.NodeID != 0 && j.MemberID != member {
-			err = fmt.Errorf("the data directory %s %w", s.DataDir, errOtherGeneration)
+			err = fmt.Errorf("the data directory %s %w", q.s.DataDir, errOtherGeneration)
 		}
 		if err == nil {
 			return j, nil
@@ -155,6 +179,28 @@ func askToJoin(ctx context.Context, s *config.Settings, client *http.Client, mem
 		failures = append(failures, fmt.Errorf("%s: %w", addr, err))
 	}
 	return front.Joining{}, failures
+}
+
+// askOne asks one node.
+func (q *joinQuestion) askOne(ctx context.Context, addr, proof string) (j front.Joining, err error) {
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	base := addr
+	if !strings.Contains(base, "://") {
+		base = "http://" + base
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/admin/join?node=%d&incarnation=%d", base, q.s.NodeID, q.id.Incarnation), nil)
+	if err != nil {
+		return j, err
+	}
+	if proof != "" {
+		r.Header.Set(admin.ProofField, proof)
+	}
+	answer, _, err := exchange(q.client, r)
+	if err != nil {
+		return j, err
+	}
+	return j, json.Unmarshal(answer, &j)
 }
 
 // joinFailures has an error for each node in JOIN.

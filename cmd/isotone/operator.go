@@ -240,6 +240,11 @@ func ask(ctx context.Context, client *http.Client, method, target string, body [
 		return nil, "", err
 	}
 	r.Header.Set("Content-Type", "application/json")
+	return exchange(client, r)
+}
+
+// exchange is ask for a request that has been made.
+func exchange(client *http.Client, r *http.Request) (answer []byte, leader string, err error) {
 	resp, err := client.Do(r)
 	if about := (*url.Error)(nil); errors.As(err, &about) {
 		err = about.Err // callers say which node it is

@@ -37,7 +37,7 @@ func openPeerTLS(s *config.Settings, join *node.Join, m *telemetry.Metrics, log 
 	if s.PeerInsecure {
 		log.Warn("PEER_INSECURE=1 accepts peers in clear beside those with TLS; remove it when all nodes have certificates")
 	}
-	return &node.PeerTLS{Files: files, Names: s.PeerAllowedNames}, nil
+	return &node.PeerTLS{Files: files, Names: s.PeerAllowedNames, Optional: s.PeerInsecure}, nil
 }
 
 // peerConfig names the files of the certificates for peers.

@@ -10,6 +10,7 @@ package front
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/isotone/isotone"
@@ -156,8 +157,9 @@ type Operator interface {
 	Backup(ctx context.Context) ([]byte, error)
 	// Joining tells a node whose data directory is empty, or has that incarnation and was not
 	// let in yet, how to join. Any node can answer. The error is not_found if the node has to be
-	// added first, invalid_argument if it is a member with another directory.
-	Joining(node, incarnation uint64) (Joining, error)
+	// added first, invalid_argument if it is a member with another directory. Where members have
+	// certificates for each other, proof is that of [JoinMessage], and forbidden the error without a good one.
+	Joining(node, incarnation uint64, proof string) (Joining, error)
 }
 
 // Carrier passes requests of operators on to the leader. It is safe for concurrent use.
@@ -278,6 +280,11 @@ type WorkerRecord struct {
 	// may still renew it until somebody else is granted the worker, unless Revoked is set.
 	Ended   bool `json:"ended,omitempty"`
 	Revoked bool `json:"revoked,omitempty"`
+}
+
+// JoinMessage is what a node signs that asks how to join.
+func JoinMessage(node, incarnation uint64) string {
+	return fmt.Sprintf("join node=%d incarnation=%d", node, incarnation)
 }
 
 // Joining tells a node how to join a cluster.

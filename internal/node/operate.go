@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -359,9 +360,15 @@ func (c *core) membersOf(node uint64) (current, joining replica.Member) {
 }
 
 // Joining tells a node with an empty data directory how to join; see front.Operator.
-func (n *Node) Joining(node, incarnation uint64) (j front.Joining, err error) {
+func (n *Node) Joining(node, incarnation uint64, proof string) (j front.Joining, err error) {
 	if !n.call(func() { j, err = n.core.joining(node, incarnation) }) {
 		err = errStopped
+	}
+	// That there is no cluster is no secret, and a node that looks for one goes by it.
+	if !errors.Is(err, errNoCluster) && err != errStopped {
+		if refused := n.cfg.PeerTLS.mayJoin(node, incarnation, proof); refused != nil {
+			return front.Joining{}, refused
+		}
 	}
 	if err == nil {
 		n.operatorReached("join answered")
@@ -369,10 +376,12 @@ func (n *Node) Joining(node, incarnation uint64) (j front.Joining, err error) {
 	return j, err
 }
 
+var errNoCluster = isotone.Errorf(isotone.CodeNoLeader, "this node has no cluster yet")
+
 func (c *core) joining(node, incarnation uint64) (front.Joining, error) {
 	s := c.replica.Status()
 	if s.ClusterID == 0 {
-		return front.Joining{}, isotone.Errorf(isotone.CodeNoLeader, "this node has no cluster yet")
+		return front.Joining{}, errNoCluster
 	}
 	cluster := isotone.ClusterID(s.ClusterID).String()
 	j := front.Joining{ClusterID: cluster, Peers: map[uint64]string{}}

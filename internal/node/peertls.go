@@ -14,8 +14,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/wire"
+	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/certname"
 	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/peer"
@@ -28,6 +30,30 @@ type PeerTLS struct {
 	Files *credential.Peers
 	// Names say which node a certificate is for.
 	Names certname.Rules
+	// Optional accepts peers without certificates, and lets nodes join that prove nothing.
+	Optional bool
+
+	proofs sync.Mutex // one proof is checked at a time: strangers cannot use more than a processor
+}
+
+// mayJoin returns nil if proof is that of a node that asks how to join. It names members to nobody else.
+func (p *PeerTLS) mayJoin(node, incarnation uint64, proof string) error {
+	if p == nil || p.Optional && proof == "" {
+		return nil
+	}
+	if proof == "" {
+		return isotone.Errorf(isotone.CodeForbidden, "a node joins this cluster with its certificate for peers: set PEER_TLS_CERT, PEER_TLS_KEY and PEER_TLS_CA, and use this version")
+	}
+	p.proofs.Lock()
+	defer p.proofs.Unlock()
+	cert, err := p.Files.Proven(proof, front.JoinMessage(node, incarnation))
+	if err != nil {
+		return isotone.Errorf(isotone.CodeForbidden, "the proof of node %d is refused: %v", node, err)
+	}
+	if err := p.bound(cert, node); err != nil {
+		return isotone.Errorf(isotone.CodeForbidden, "the proof of node %d is refused: %v", node, err)
+	}
+	return nil
 }
 
 // security returns what the transport protects connections with; nil without TLS.
@@ -133,11 +159,11 @@ func (c *securedConn) Check(id uint64) *wire.Refusal {
 }
 
 // bound returns nil if a certificate is that of a member's node.
-func (s *peerSecurity) bound(cert *x509.Certificate, id uint64) error {
-	if slices.Contains(s.Names.Nodes(cert), oracle.NodeOf(id)) {
+func (p *PeerTLS) bound(cert *x509.Certificate, id uint64) error {
+	if slices.Contains(p.Names.Nodes(cert), oracle.NodeOf(id)) {
 		return nil
 	}
-	return &credential.CertificateError{Reason: credential.ReasonName, Message: NameFault(s.Names, cert, oracle.NodeOf(id))}
+	return &credential.CertificateError{Reason: credential.ReasonName, Message: NameFault(p.Names, cert, oracle.NodeOf(id))}
 }
 
 // NameFault says that a certificate is not that of a node, and what it would have to be.

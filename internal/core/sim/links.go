@@ -16,8 +16,9 @@ const (
 	// brokenRuns is one in how many runs has such links.
 	brokenRuns = 3
 	// brokenTicks is for how long, in ticks, links stay broken after the time that the cluster has to
-	// find a leader. brokenTermsMax is in how many terms a leader may serve meanwhile: the links of the
-	// first may come and go so that it holds out for a while.
+	// find a leader. brokenTermsMax is in how many terms a leader may serve meanwhile: it may not matter to
+	// the first one that its links are broken, for a while. Where links come and go, two nodes outside the
+	// quorum may lead in turns, each while its links work: then one more for each 2*flapTicks.
 	brokenTicks    = 2 * healTicks
 	brokenTermsMax = 4
 	// flapTicks bounds how long, in ticks, a link works and does not in turns.
@@ -37,7 +38,10 @@ func (w *world) breakLinks() {
 	}
 	w.stats.BrokenLinks++
 	from, last := w.now, true
-	w.cutLasting(quorum, func() bool { return last })
+	termsMax := brokenTermsMax
+	if w.cutLasting(quorum, func() bool { return last }) {
+		termsMax += brokenTicks / (2 * flapTicks)
+	}
 	terms, latest := 0, uint64(0)
 	for w.violation == nil && w.votersChanged <= from && w.now < from+(healTicks+brokenTicks)*w.cfg.tick {
 		w.advance(w.now + w.cfg.tick)
@@ -49,7 +53,7 @@ func (w *world) breakLinks() {
 			continue
 		}
 		latest = l.replica.Status().Term
-		if terms++; terms > brokenTermsMax {
+		if terms++; terms > termsMax {
 			w.fail("liveness: leaders served in %d terms, though the links between %v are in order", terms, ids(quorum))
 		}
 	}
@@ -92,8 +96,8 @@ func (w *world) follows(n, l *node, lead replica.Status) bool {
 }
 
 // cutLasting cuts links for good, or lets them come and go as long as they may, except those within a
-// quorum.
-func (w *world) cutLasting(quorum []*node, lasts func() bool) {
+// quorum. It reports whether any comes and goes.
+func (w *world) cutLasting(quorum []*node, lasts func() bool) (flapping bool) {
 	rng := w.broken
 	share, flaps := rng.Float64(), []float64{0, 0.5, 1}[rng.IntN(3)]
 	for _, a := range w.nodes {
@@ -105,11 +109,13 @@ func (w *world) cutLasting(quorum []*node, lasts func() bool) {
 				w.link(a, b).blocked = manyBlocks
 				continue
 			}
+			flapping = true
 			length := func() time.Duration { return time.Duration(1+rng.IntN(flapTicks)) * w.cfg.tick }
 			w.comeAndGo(w.link(a, b), [2]time.Duration{length(), length()}, lasts)
 		}
 	}
 	w.trace("LINKS stay broken, except those between %v", ids(quorum))
+	return flapping
 }
 
 // comeAndGo cuts a link for the first time span, and mends it for the second, as long as that lasts.

@@ -4,7 +4,7 @@
 //
 //	GET  /admin/members        the members (front.MemberList)
 //	POST /admin/members        a front.MemberChange; answers as GET when it is applied
-//	GET  /admin/join?node=ID   how a node with an empty data directory joins (front.Joining)
+//	GET  /admin/join?node=ID   how a node with an empty data directory joins (front.Joining); see [ProofField]
 //	POST /admin/leader         {"to": ID}; 0 or nothing: any other voter
 //	GET  /admin/workers        the worker leases (front.WorkerList)
 //	POST /admin/workers        a [WorkerAction]; answers as GET when it is applied
@@ -35,6 +35,9 @@ import (
 
 // Prefix is where the paths of this API begin.
 const Prefix = "/admin/"
+
+// ProofField is the field of a request for /admin/join that has the proof of [front.JoinMessage].
+const ProofField = "Isotone-Proof"
 
 const (
 	// bodyMax bounds the body of a request, in bytes.
@@ -183,7 +186,7 @@ func (h *Handler) join(r *http.Request, _ []byte) (any, error) {
 			return nil, isotone.Errorf(isotone.CodeInvalidArgument, "incarnation: want a number")
 		}
 	}
-	return h.cfg.Operator.Joining(node, incarnation)
+	return h.cfg.Operator.Joining(node, incarnation, r.Header.Get(ProofField))
 }
 
 func (h *Handler) backup(r *http.Request, _ []byte) (any, error) {

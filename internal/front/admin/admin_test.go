@@ -60,8 +60,8 @@ func (o *operator) RevokeWorker(_ context.Context, worker int, start uint64) err
 	return o.note("revoke %d %d", worker, start)
 }
 
-func (o *operator) Joining(node, incarnation uint64) (front.Joining, error) {
-	return front.Joining{ClusterID: "00000000000000c1", MemberID: 1<<48 | 3, Peers: map[uint64]string{1: "a:1"}}, o.note("joining %d %d", node, incarnation)
+func (o *operator) Joining(node, incarnation uint64, proof string) (front.Joining, error) {
+	return front.Joining{ClusterID: "00000000000000c1", MemberID: 1<<48 | 3, Peers: map[uint64]string{1: "a:1"}}, o.note("joining %d %d%s", node, incarnation, proof)
 }
 
 // send sends a request, a POST as JSON.

@@ -1,0 +1,120 @@
+package credential
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A proof is a signed message for a server that does not ask for certificates of peers. Its text has
+// parts with dots between: proofVersion, the unix time in seconds, the signature, and the chain of
+// certificates, that of the signer first, in DER; the last two in base64url without padding.
+const (
+	proofVersion = "1"
+	// ProofSizeMax bounds the text of a proof, in bytes.
+	ProofSizeMax = 12 << 10
+	// proofChainMax bounds its certificates.
+	proofChainMax = 6
+	// proofTimeMax bounds how far the clocks of both sides may differ, and so for how long somebody who
+	// has read a proof can repeat it.
+	proofTimeMax = 10 * time.Minute
+)
+
+var errProof = errors.New("it is not a proof of this version")
+
+// Prove returns the text of a proof of message, signed now with the key of this node's certificate.
+func (p *Peers) Prove(message string) (string, error) {
+	m := p.files.current.Load()
+	signer, ok := m.cert.PrivateKey.(crypto.Signer)
+	if !ok {
+		return "", errors.New("the private key cannot sign")
+	}
+	at := strconv.FormatInt(p.files.cfg.Now().Unix(), 10)
+	signed, options := []byte(signedText(at, message)), crypto.SignerOpts(crypto.Hash(0))
+	if _, whole := signer.Public().(ed25519.PublicKey); !whole { // Ed25519 hashes by itself
+		digest := sha256.Sum256(signed)
+		signed, options = digest[:], crypto.SHA256
+	}
+	if _, ok := signer.Public().(*rsa.PublicKey); ok {
+		options = &rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash, Hash: crypto.SHA256}
+	}
+	signature, err := signer.Sign(rand.Reader, signed, options)
+	if err != nil {
+		return "", err
+	}
+	parts := []string{proofVersion, at, base64.RawURLEncoding.EncodeToString(signature)}
+	for _, der := range m.cert.Certificate {
+		parts = append(parts, base64.RawURLEncoding.EncodeToString(der))
+	}
+	return strings.Join(parts, "."), nil
+}
+
+// signedText is what a signature is of. Its first line is in no other protocol that the key signs for.
+func signedText(at, message string) string { return "isotone proof of a peer\n" + at + "\n" + message }
+
+// Proven returns the certificate of the peer that has signed message, as proof says. The error is a
+// [*CertificateError] if its certificate is refused.
+func (p *Peers) Proven(proof, message string) (*x509.Certificate, error) {
+	if len(proof) > ProofSizeMax {
+		return nil, errProof
+	}
+	parts := strings.Split(proof, ".")
+	if len(parts) < 4 || len(parts) > 3+proofChainMax || parts[0] != proofVersion {
+		return nil, errProof
+	}
+	seconds, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil {
+		return nil, errProof
+	}
+	var blobs [][]byte
+	for _, text := range parts[2:] {
+		b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+		if err != nil {
+			return nil, errProof
+		}
+		blobs = append(blobs, b)
+	}
+	certs, err := parseAll(blobs[1:])
+	if err != nil {
+		return nil, errProof
+	}
+	algorithm, ok := proofAlgorithm(certs[0])
+	if !ok {
+		return nil, errors.New("keys of this kind are not supported")
+	}
+	id, err := p.Identify(certs, x509.ExtKeyUsageClientAuth)
+	if err != nil {
+		return nil, err
+	}
+	if certs[0].CheckSignature(algorithm, []byte(signedText(parts[1], message)), blobs[0]) != nil {
+		return nil, errors.New("the signature is not that of the certificate, or of another request")
+	}
+	// Not by the difference: that of times far apart overflows.
+	now := p.files.cfg.Now()
+	if at := time.Unix(seconds, 0); at.Before(now.Add(-proofTimeMax)) || at.After(now.Add(proofTimeMax)) {
+		return nil, errors.New("it was signed at " + at.UTC().Format(time.RFC3339) + ", and here it is " + now.UTC().Format(time.RFC3339) + ": set the clocks")
+	}
+	return id.Leaf(), nil
+}
+
+// proofAlgorithm returns how the key of a certificate signs proofs.
+func proofAlgorithm(cert *x509.Certificate) (x509.SignatureAlgorithm, bool) {
+	switch cert.PublicKey.(type) {
+	case *ecdsa.PublicKey:
+		return x509.ECDSAWithSHA256, true
+	case *rsa.PublicKey:
+		return x509.SHA256WithRSAPSS, true
+	case ed25519.PublicKey:
+		return x509.PureEd25519, true
+	}
+	return 0, false
+}
