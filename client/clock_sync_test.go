@@ -35,6 +35,7 @@ func gaps(k *client.Clock) (stop func() time.Duration) {
 
 // TestClockSync_OutlivesItsNode, however that fails: it ends, hangs up, is frozen, or refuses.
 func TestClockSync_OutlivesItsNode(t *testing.T) {
+	t.Parallel()
 	for what, fail := range map[string]func(n *node){
 		"ends":     func(n *node) { n.stop() },
 		"hangs up": func(n *node) { n.hangUp(false) },

@@ -55,6 +55,7 @@ func TestClock_ContainsTheClusterClock(t *testing.T) {
 
 // TestClock_IsGoodUpToTheLimit, and asks at once when it is not.
 func TestClock_IsGoodUpToTheLimit(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 1)
 	k, h := moved(t, f)
 	synced(t, k)
@@ -156,6 +157,7 @@ func TestClock_UsesOnlyAnswersToItsQuestions(t *testing.T) {
 
 // TestClock_LeavesANodeWithOtherAnswers than the right ones.
 func TestClock_LeavesANodeWithOtherAnswers(t *testing.T) {
+	t.Parallel()
 	for what, answer := range map[string]func(f *cluster, args []string) []byte{
 		"other nonces": func(f *cluster, args []string) (b []byte) {
 			for i := range uint64(40) {

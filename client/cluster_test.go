@@ -201,6 +201,7 @@ func TestCluster_OlderNodesAreUsedUnlessOneIsAskedFor(t *testing.T) {
 
 // TestCluster_OneWithoutAnIDIsWaitedFor: the ID of a cluster that is being formed is unknown.
 func TestCluster_OneWithoutAnIDIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 1)
 	f.becomes("")
 	c := f.dial(client.Options{Lazy: true})

@@ -201,6 +201,7 @@ func TestLeader_ChainsOfMovedAreFollowed(t *testing.T) {
 }
 
 func TestLeader_LoopsOfMovedAreBounded(t *testing.T) {
+	t.Parallel()
 	for name, to := range map[string][2]int{"two nodes": {1, 0}, "itself": {0, 0}} {
 		t.Run(name, func(t *testing.T) {
 			f := startCluster(t, 2)

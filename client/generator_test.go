@@ -65,6 +65,7 @@ func TestGenerator_IDsAreUniqueAcrossGenerators(t *testing.T) {
 
 // TestGenerator_RenewsLongBeforeTheEnd: the worker stays the same, the lease is extended.
 func TestGenerator_RenewsLongBeforeTheEnd(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 2)
 	g := generator(t, f.dial(client.Options{}), client.GeneratorOptions{Lease: 3 * time.Second})
 	worker, begun := g.Worker(), g.Lease()
@@ -218,6 +219,7 @@ func (c *noted) Close() error {
 // TestGenerator_GoesOnWithAnotherWorkerAfterARevocation: it makes IDs all the time, and returns
 // what is left of the revoked lease.
 func TestGenerator_GoesOnWithAnotherWorkerAfterARevocation(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 1)
 	g := generator(t, f.dial(client.Options{}), client.GeneratorOptions{Lease: 3 * time.Second})
 	worker, session := g.Worker(), f.revoke()
@@ -269,6 +271,7 @@ func TestGenerator_LeasesAnotherWorkerIfTheClockWentBack(t *testing.T) {
 
 // TestGenerator_WithoutAnotherWorkerSaysThatTheClockWentBack, and goes on when the clock is right.
 func TestGenerator_WithoutAnotherWorkerSaysThatTheClockWentBack(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 1)
 	var ahead atomic.Int64
 	g := generator(t, f.dial(client.Options{}), client.GeneratorOptions{Lease: time.Hour, Now: func() int64 { return time.Now().UnixMilli() + ahead.Load() }})

@@ -213,6 +213,7 @@ func (q *question) check(t *testing.T, status int, header http.Header, body stri
 // TestClients_EachRequestOfAConnectionHasItsOwnAnswer, also if all are sent at once, and wherever
 // the fast path ends.
 func TestClients_EachRequestOfAConnectionHasItsOwnAnswer(t *testing.T) {
+	t.Parallel()
 	n := startGuarded(t, usersOfTests, nil)
 	insecure := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}
 	for i := range questions {
@@ -237,6 +238,7 @@ func TestClients_EachRequestOfAConnectionHasItsOwnAnswer(t *testing.T) {
 
 // TestClients_OnTheFastPathRequestsAlternate between users in one pipeline, and stay there.
 func TestClients_OnTheFastPathRequestsAlternate(t *testing.T) {
+	t.Parallel()
 	n := startGuarded(t, usersOfTests, nil)
 	c := dialHTTP(t, n.client, nil)
 	for range 20 {
@@ -289,6 +291,7 @@ func TestClients_HTTP2AsksEachRequest(t *testing.T) {
 
 // TestClients_HTTP3AsksEachRequest, as the other versions do: each role, right and wrong credentials.
 func TestClients_HTTP3AsksEachRequest(t *testing.T) {
+	t.Parallel()
 	n := startGuarded(t, usersOfTests, nil)
 	tr := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer tr.Close()
@@ -361,6 +364,7 @@ func (c *redisConn) does(command, want string) {
 }
 
 func TestClients_RESPAuthenticatesConnections(t *testing.T) {
+	t.Parallel()
 	n := startGuarded(t, usersOfTests, nil)
 	c := dialRedis(t, n.client, nil)
 	for _, step := range []struct{ command, want string }{

@@ -77,6 +77,7 @@ var completionCases = []struct {
 }
 
 func TestCompletion_NamesWhatMayFollow(t *testing.T) {
+	t.Parallel()
 	for _, tc := range completionCases {
 		args := append([]string{"completion", "words", "--"}, strings.Split(tc.words, "|")...)
 		code, out, errs := command(args...)
@@ -169,6 +170,7 @@ printf '%s\n' "${COMPREPLY[@]}" | sort`
 }
 
 func TestCompletion_InZsh(t *testing.T) {
+	t.Parallel()
 	// The functions of zsh that need its line editor are replaced.
 	const script = `compdef() { registered=$2 }
 _describe() { local i; for i in "${(@P)2}"; do print -r -- "${${i%%[^\\]:*}}${${i#${i%%[^\\]:*}}[1]}"; done }
@@ -190,6 +192,7 @@ _isotone`
 }
 
 func TestCompletion_InFish(t *testing.T) {
+	t.Parallel()
 	const script = `isotone completion fish | source
 complete -C (string join -- ' ' isotone (string split '|' -- $argv[1])) | string replace -r '\t.*' ''
 true`

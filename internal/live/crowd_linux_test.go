@@ -256,6 +256,7 @@ func crowdDocument(n int) string {
 }
 
 func TestStream_HoldsACrowdOfWhichSomeNeverRead(t *testing.T) {
+	t.Parallel()
 	readers, mute := crowdSize(t)
 	path := filepath.Join(t.TempDir(), "doc.json")
 	write(t, path, crowdDocument(1))

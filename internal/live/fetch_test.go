@@ -70,6 +70,7 @@ func (f *forgetful) end() {
 // TestFetch_LeavesASilentConnection, whatever the version of HTTP, and does so long before
 // TCP would.
 func TestFetch_LeavesASilentConnection(t *testing.T) {
+	t.Parallel()
 	for _, second := range []bool{false, true} {
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "1") }))
 		server.EnableHTTP2 = second

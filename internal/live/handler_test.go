@@ -211,6 +211,7 @@ func (deadlined) SetWriteDeadline(time.Time) error { return nil }
 // TestResponse_IsWhatNetHTTPSays compares the answers that stand ready with those of
 // the handler on a server.
 func TestResponse_IsWhatNetHTTPSays(t *testing.T) {
+	t.Parallel()
 	for _, allowed := range [][]string{nil, {"*"}, {"https://a.example"}} {
 		v := newVariable(large)
 		s := open(t, live.Config{Interval: time.Second, Origins: allowed, Sources: []live.Source{v.source("doc")}})

@@ -87,6 +87,7 @@ func (s *redisServer) set(key, value string) {
 }
 
 func TestRedis_IsFollowedThroughAKillAndARestart(t *testing.T) {
+	t.Parallel()
 	server := startRedis(t)
 	var log lines
 	var got codes
@@ -121,6 +122,7 @@ func TestRedis_IsFollowedThroughAKillAndARestart(t *testing.T) {
 // TestRedis_RestartBetweenLoadsIsNotSeen has a connection that is dead when it is used
 // again, before a server that is well.
 func TestRedis_RestartBetweenLoadsIsNotSeen(t *testing.T) {
+	t.Parallel()
 	server := startRedis(t)
 	server.set("k", "1")
 	var got codes
@@ -139,6 +141,7 @@ func TestRedis_RestartBetweenLoadsIsNotSeen(t *testing.T) {
 }
 
 func TestRedis_PasswordDatabaseAndLimits(t *testing.T) {
+	t.Parallel()
 	server := startRedis(t)
 	server.with(redis.Options{}, func(ctx context.Context, c *redis.Client) error {
 		if err := c.Do(ctx, "ACL", "SETUSER", "reader", "on", ">secret", "~k*", "+strlen", "+getrange", "+select").Err(); err != nil {

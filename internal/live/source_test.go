@@ -153,6 +153,7 @@ func TestSource_AtTheLimitIsADocument(t *testing.T) {
 }
 
 func TestFetch_TellsWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	var log lines
 	var got codes
 	var status atomic.Int64

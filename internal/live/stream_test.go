@@ -377,6 +377,7 @@ func TestStream_OverRealConnections(t *testing.T) {
 
 // TestStream_ReaderThatNeverReadsIsCut has one such reader in each protocol.
 func TestStream_ReaderThatNeverReadsIsCut(t *testing.T) {
+	t.Parallel()
 	for name, start := range protocols {
 		t.Run(name, func(t *testing.T) {
 			var n, cut atomic.Int64

@@ -109,6 +109,7 @@ func TestIDs_AreUniqueOverNodesLoopsAndRestarts(t *testing.T) {
 }
 
 func TestIDs_GoOnWithoutAQuorumUntilTheLeaseEnds(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, makingIDs(3*time.Second))
 	leader := c.leader()
 	var last *node.Node
@@ -236,6 +237,7 @@ func TestReport_ShowsThePeersAndTheWorkers(t *testing.T) {
 }
 
 func TestIDs_FewerWorkersThanWantedAreEnough(t *testing.T) {
+	t.Parallel()
 	layout := snowflake.Layout{TimeBits: 41, WorkerBits: 1, SequenceBits: 21, Epoch: snowflake.Twitter.Epoch}
 	c := newCluster(t, 1, func(cfg *node.Config) {
 		cfg.IDs = node.IDConfig{Layout: layout, Workers: 3, FixedWorker: oracle.AnyWorker, Lease: 5 * time.Second}

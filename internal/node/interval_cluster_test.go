@@ -31,6 +31,7 @@ func reading(t *testing.T, n *node.Node, after uint64) interval.Reading {
 // Every node reads the clock of one leader; reads, timestamps that are made of them, and those of the
 // oracle are in order, also across a change of leader.
 func TestClock_NodesReadOneClock(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, func(cfg *node.Config) { cfg.Interval = intervalMax })
 	leader := c.leader()
 	cluster := c.nodes[leader].Status().ClusterID

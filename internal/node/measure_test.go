@@ -46,6 +46,7 @@ func eventually(c *cluster, id uint64, what string, ok func(map[string]float64) 
 // TestMetrics_TellOfMembersLogAndQueues of the leader and of a follower, with all members and
 // without one.
 func TestMetrics_TellOfMembersLogAndQueues(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, func(cfg *node.Config) {
 		cfg.ClockJumpMax = time.Minute
 		cfg.IDs = node.IDConfig{Layout: snowflake.Twitter, Workers: 2, Lease: 10 * time.Second, FixedWorker: -1}

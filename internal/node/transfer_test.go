@@ -58,6 +58,7 @@ func (g *gate) close(t *testing.T) (open func()) {
 // disk hangs. Raft gives a transfer up after an election timeout, and nobody but the one who asks
 // repeats it.
 func TestTransfer_IsRepeatedUntilItSucceeds(t *testing.T) {
+	t.Parallel()
 	for name, transfer := range map[string]func(ctx context.Context, n *node.Node, to uint64) error{
 		"of a node that drains": func(ctx context.Context, n *node.Node, _ uint64) error { return n.TransferLeadership(ctx) },
 		"by an operator":        func(ctx context.Context, n *node.Node, to uint64) error { return n.Transfer(ctx, to) },

@@ -273,6 +273,7 @@ func TestServer_BoundsBodies(t *testing.T) {
 }
 
 func TestServer_BoundsSlowClients(t *testing.T) {
+	t.Parallel()
 	b := startBackend(t, echo)
 	s := start(t, proxy.Config{Limits: proxy.Limits{HeadTimeout: 200 * time.Millisecond, IdleTimeout: 300 * time.Millisecond}}, b.addr)
 	for name, tc := range map[string]struct{ raw, want string }{

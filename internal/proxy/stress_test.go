@@ -29,6 +29,7 @@ var (
 // backends that answer in every framing, disconnect and stall. Every answer must be that to its
 // request.
 func TestServer_EveryClientGetsItsAnswers(t *testing.T) {
+	t.Parallel()
 	seed := *stressSeed
 	if seed == 0 {
 		seed = rand.Uint64()

@@ -61,6 +61,7 @@ func TestTCP_HasTheKernelMoveBytes(t *testing.T) {
 // TestTCP_ASlowReaderIsNotIdle: with a large send buffer Linux lets the proxy write again only after much
 // of it has been taken, which is later than the IdleTimeout here.
 func TestTCP_ASlowReaderIsNotIdle(t *testing.T) {
+	t.Parallel()
 	b := startTCPBackend(t, func(c *net.TCPConn) {
 		block := make([]byte, 64<<10)
 		for {

@@ -14,6 +14,7 @@ import (
 // TestTCP_AResetIsNoEndWhileTheProxyWrites: a client resets its connection while the proxy waits to write to it.
 // Whichever direction the system tells that, the backend must not take what it got for all of it.
 func TestTCP_AResetIsNoEndWhileTheProxyWrites(t *testing.T) {
+	t.Parallel()
 	const rounds = 10
 	full, ended := make(chan bool, 1), make(chan error, 1)
 	b := startTCPBackend(t, func(c *net.TCPConn) {

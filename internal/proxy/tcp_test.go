@@ -291,6 +291,7 @@ func TestTCP_KeepsToItsLimits(t *testing.T) {
 
 // TestTCP_EndsIdleConnections, but not a busy one beside it.
 func TestTCP_EndsIdleConnections(t *testing.T) {
+	t.Parallel()
 	b := startTCPBackend(t, echoBytes)
 	s := startTCPSite(t, proxy.TCPConfig{Limits: proxy.TCPLimits{IdleTimeout: time.Second}}, b.addr)
 	idle, busy := s.dial(t), s.dial(t)

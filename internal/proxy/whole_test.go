@@ -172,6 +172,7 @@ func TestServer_StreamsWhatHasALength(t *testing.T) {
 
 // TestServer_APauseOfTheClientIsNotTheBackends.
 func TestServer_APauseOfTheClientIsNotTheBackends(t *testing.T) {
+	t.Parallel()
 	const size = 16 << 20
 	b := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -285,6 +286,7 @@ func TestServer_StatusesThatAreNone(t *testing.T) {
 // TestServer_TheRestOfABodyIsNoRequest: when the answer comes before the end of the body, the
 // connection is closed after it, and the rest of the body is not parsed as a request.
 func TestServer_TheRestOfABodyIsNoRequest(t *testing.T) {
+	t.Parallel()
 	b := startScript(t, func(int, int, string) (string, bool) {
 		return "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno", true
 	})

@@ -61,6 +61,16 @@ type HostileReport struct {
 	Served, Refused, Ended, Waited int64
 }
 
+// Add adds another report.
+func (r *HostileReport) Add(other HostileReport) {
+	r.Opened += other.Opened
+	r.Actions += other.Actions
+	r.Served += other.Served
+	r.Refused += other.Refused
+	r.Ended += other.Ended
+	r.Waited += other.Waited
+}
+
 // HostileKind is one kind of hostile clients.
 type HostileKind struct {
 	Name string
@@ -72,7 +82,7 @@ type HostileKind struct {
 	// MayBeServed says that some of what the clients want is theirs.
 	MayBeServed bool
 
-	network string // "": tcp
+	network string // "": tcp; hostileQUIC: a connection of QUIC
 	thrift  bool   // the other port
 	// act does one action. After an error the connection is opened anew.
 	act func(*hostileConn) error
@@ -246,6 +256,15 @@ func (c *hostileConn) open() (err error) {
 		last += byte(c.index % hostileAddresses)
 	}
 	ip := net.IPv4(127, 0, 0, last)
+	if network == hostileQUIC {
+		if c.conn, err = dialQUIC(c.ctx, ip, to); err != nil {
+			c.conn = nil
+			return err
+		}
+		c.opened.Add(1)
+		c.step = 0
+		return nil
+	}
 	var from net.Addr = &net.TCPAddr{IP: ip}
 	if network == "udp" {
 		from = &net.UDPAddr{IP: ip}

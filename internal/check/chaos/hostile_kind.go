@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/isotone/isotone"
 )
 
 // errAgain ends a connection as intended; another one follows.
@@ -23,7 +25,14 @@ var HostileKinds = []HostileKind{
 	{Name: "connections from one address", Rate: 1000, OneAddress: true, act: func(c *hostileConn) error { return c.drain() }},
 	{Name: "requests byte by byte", Rate: 2000, act: slowRequest},
 	{Name: "ClientHello, then silence", Rate: 500, act: silentHello},
+	{Name: "ClientHello, then silence, Thrift", Rate: 500, thrift: true, act: silentHello},
 	{Name: "TLS handshakes", Rate: 150, MayBeServed: true, act: handshakes},
+	{Name: "TLS handshakes, Thrift", Rate: 150, MayBeServed: true, thrift: true, act: handshakes},
+	{Name: "QUIC handshakes", Rate: 100, MayBeServed: true, network: hostileQUIC, act: func(c *hostileConn) error {
+		c.served.Add(1)
+		return errAgain
+	}},
+	{Name: "QUIC connections from one address", Rate: 200, MayBeServed: true, OneAddress: true, network: hostileQUIC, act: holdQUIC},
 	{Name: "TLS renegotiation", Rate: 150, act: renegotiate},
 	{Name: "wrong passwords, AUTH", Rate: 1000, act: func(c *hostileConn) error { return c.ask("AUTH good wrong" + nonce() + "\r\n") }},
 	{Name: "wrong passwords, Basic", Rate: 500, act: func(c *hostileConn) error {
@@ -33,6 +42,7 @@ var HostileKinds = []HostileKind{
 		return c.get(getWith("/timestamp", "Authorization: Bearer nobody~wrong"+nonce()))
 	}},
 	{Name: "requests without rights", Rate: 1000, act: withoutRights},
+	{Name: "pages of other sites", Rate: 1000, act: foreignPage},
 	{Name: "oversized lines and headers", Rate: 500, act: oversizedHTTP},
 	{Name: "oversized lengths, Redis protocol", Rate: 500, act: oversizedRESP},
 	{Name: "oversized frames, Thrift", Rate: 500, thrift: true, act: oversizedThrift},
@@ -42,6 +52,7 @@ var HostileKinds = []HostileKind{
 	{Name: "MULTI queues", Rate: 500, MayBeServed: true, act: multi},
 	{Name: "worker hoarding", Rate: 1000, MayBeServed: true, act: asGuest(hoard)},
 	{Name: "live streams", Rate: 500, MayBeServed: true, act: stream},
+	{Name: "live streams from one address", Rate: 500, MayBeServed: true, OneAddress: true, act: stream},
 	{Name: "HTTP/2 streams", Rate: 400, MayBeServed: true, act: func(c *hostileConn) error { return streams(c, 20, false) }},
 	{Name: "HTTP/2 rapid reset", Rate: 400, MayBeServed: true, act: func(c *hostileConn) error { return streams(c, 20, true) }},
 	{Name: "UDP garbage", Rate: 4000, network: "udp", act: garbage},
@@ -85,6 +96,17 @@ func withoutRights(c *hostileConn) error {
 		getWith("/metrics"), getWith("/debug/pprof/heap"),
 		"POST /admin/drain HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
 	}[c.index%4-1])
+}
+
+// foreignPage asks as the browser of somebody on this machine does for the page of another site: of one whose
+// name resolves to this machine, or across sites. The last would move the time of everybody.
+func foreignPage(c *hostileConn) error {
+	floor := isotone.Timestamp{Time: uint64(time.Now().Add(5 * time.Second).UnixNano())}
+	return c.get([]string{
+		"GET /admin/members HTTP/1.1\r\nHost: rebound.example\r\n\r\n",
+		"GET /metrics HTTP/1.1\r\nHost: localhost\r\nOrigin: https://other.example\r\n\r\n",
+		"GET /timestamp?floor=" + floor.String() + " HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\n\r\n",
+	}[c.index%3])
 }
 
 func session() string {

@@ -479,6 +479,7 @@ func (s *site) oneClient(t *testing.T, random *rand.Rand, told func(uint64)) {
 
 // The date is renewed when the second is.
 func TestFront_DateIsThePresent(t *testing.T) {
+	t.Parallel()
 	s := startFront(t)
 	c := dial(t, s)
 	for range 12 {

@@ -54,6 +54,7 @@ var legacyRequests = map[string]map[string]string{
 }
 
 func TestTable_BothPathsAgreeOnHTTP10(t *testing.T) {
+	t.Parallel()
 	alone, fronted := startWeb(t), startFront(t)
 	agreeOn(t, alone, fronted, legacyRequests)
 	agreeOnFault(t, alone, fronted, isotone.ErrOverloaded, legacy("/timestamp")+legacy("/api/snowflake"))

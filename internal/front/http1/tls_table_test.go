@@ -96,6 +96,7 @@ func TestTLSTable_BothPathsAgreeOnFaults(t *testing.T) {
 
 // However a stream is cut into records, the same answers come out.
 func TestTLSTable_BothPathsAgreeAtEverySplit(t *testing.T) {
+	t.Parallel()
 	alone, fronted := startBoth(t, func(*tls.Config) {})
 	for name, raw := range map[string]string{
 		"two": plain + plain, "hot, then up": plain + of("/up"), "hot, then close": plain + with("Connection: close") + plain,

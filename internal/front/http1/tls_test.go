@@ -214,6 +214,7 @@ func (r recorder) Close() error                     { return nil }
 func (r recorder) SetWriteDeadline(time.Time) error { return nil }
 
 func TestTLS_HandshakesThatFailAreTold(t *testing.T) {
+	t.Parallel()
 	s := startSecure(t)
 	old := s.tls.Clone()
 	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
@@ -254,6 +255,7 @@ func TestTLS_ClientsCertificatesAreChecked(t *testing.T) {
 }
 
 func TestTLS_StopEndsWhatShakesHands(t *testing.T) {
+	t.Parallel()
 	s := startSecure(t)
 	c := dial(t, s)
 	_, _ = c.Write([]byte{0x16})

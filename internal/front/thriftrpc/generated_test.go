@@ -48,6 +48,7 @@ func interfaces(t *testing.T) map[string]string {
 
 // TestGo runs testdata/client with generated code, in a module of its own.
 func TestGo(t *testing.T) {
+	t.Parallel()
 	compile := compiler(t)
 	for name, file := range interfaces(t) {
 		t.Run(name, func(t *testing.T) {

@@ -40,6 +40,7 @@ func wantIDs(t testing.TB, c io.Reader, seq, n int32) {
 }
 
 func TestLimit_SlowMessagesAreCutAndHoldUpNobody(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *thriftrpc.Config) { c.Limits.ReadTimeout = time.Second })
 	whole := string(idCall(t, 1))
 	began := time.Now()
@@ -82,6 +83,7 @@ func TestLimit_SlowMessagesAreCutAndHoldUpNobody(t *testing.T) {
 }
 
 func TestLimit_IdleConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *thriftrpc.Config) { c.Limits.IdleTimeout = time.Second })
 	silent, once, secure := dial(t, s), dial(t, s), dialTLS(t, s)
 	for _, c := range []net.Conn{once, secure} {
@@ -96,6 +98,7 @@ func TestLimit_IdleConnectionsAreClosed(t *testing.T) {
 }
 
 func TestLimit_ABusyConnectionOutlivesItsTimeouts(t *testing.T) {
+	t.Parallel()
 	const timeout = 2 * time.Second
 	s := start(t, func(c *thriftrpc.Config) {
 		c.Limits.IdleTimeout, c.Limits.ReadTimeout, c.Limits.WriteTimeout = timeout, timeout, timeout
@@ -169,6 +172,7 @@ func TestLimit_LongMessages(t *testing.T) {
 
 // TestLimit_WhoDoesNotReadIsNotRead sends calls and reads no answer.
 func TestLimit_WhoDoesNotReadIsNotRead(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *thriftrpc.Config) {
 		c.Limits.WriteTimeout, c.Limits.UnreadBytesMax, c.Limits.PipelineMax = 500*time.Millisecond, 4096, 16
 	})

@@ -28,6 +28,7 @@ func python(t *testing.T) string {
 // TestPython runs clients that others wrote: code that the Thrift compiler makes from our
 // interface, on the library for Python.
 func TestPython(t *testing.T) {
+	t.Parallel()
 	interpreter := python(t)
 	compile := compiler(t)
 	for name, file := range interfaces(t) {

@@ -42,6 +42,7 @@ func wantClosed(t *testing.T, c net.Conn, what string) {
 }
 
 func TestLimit_SlowHeadersAreCutAndHoldUpNobody(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *web.Config) { c.Limits.ReadHeaderTimeout = time.Second })
 	for what, sent := range map[string]string{
 		"part of a header":    "GET /timestamp HTTP/1.1\r\nHost: x\r\nX-A: ",
@@ -60,6 +61,7 @@ func TestLimit_SlowHeadersAreCutAndHoldUpNobody(t *testing.T) {
 }
 
 func TestLimit_IdleConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
 	s := start(t, func(c *web.Config) { c.Limits.IdleTimeout = time.Second })
 	c := dial(t, s)
 	_, _ = io.WriteString(c, "GET /up HTTP/1.1\r\nHost: x\r\n\r\n")

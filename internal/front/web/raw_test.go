@@ -188,6 +188,7 @@ func TestRaw_PipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 }
 
 func TestRaw_ASlowBodyDoesNotHoldTheConnection(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	c, err := net.Dial("tcp", s.addr)
 	if err != nil {

@@ -89,6 +89,7 @@ func TestShutdown_CutsWhatDoesNotEnd(t *testing.T) {
 }
 
 func TestShutdown_ClosesIdleConnectionsAtOnce(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	for _, p := range protocols {
 		s.client(t, p).get(t, "/up")

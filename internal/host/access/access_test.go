@@ -367,6 +367,7 @@ func TestCertificate_HasNoRightsAfterItsEnd(t *testing.T) {
 
 // TestVerify_GuessesAreLimited for each address; others and known credentials go on.
 func TestVerify_GuessesAreLimited(t *testing.T) {
+	t.Parallel()
 	now := new(atomic.Int64)
 	c := open(t, access.Config{File: users(t, "", `{"users": {"alice": {"roles": ["all"], "secrets": ["HASH"]}}}`), Now: func() time.Duration { return time.Duration(now.Load()) }})
 	bad, good := session(t, c, elsewhere), session(t, c, here)

@@ -79,6 +79,7 @@ func (m *model) rolesOf(s *modelSession) access.Roles {
 // TestModel_NobodyHasARightThatTheModelDoesNotGive after any sequence of connections, authentications, changes of the list and
 // revocations; and who watches for the loss of a role is told.
 func TestModel_NobodyHasARightThatTheModelDoesNotGive(t *testing.T) {
+	t.Parallel()
 	secrets, hashes := []string{"secret-zero", "secret-one", "secret-two"}, make([]string, 3)
 	for i, s := range secrets {
 		hashes[i] = access.HashSecret(s)

@@ -24,6 +24,7 @@ func guess(t *testing.T, c *access.Control, addr netip.Addr, i int, done func(er
 // TestVerify_GuessesWaitForOthers: an address that never guessed is checked before the guesses
 // of others that came first, and gets a place in a queue that they have filled.
 func TestVerify_GuessesWaitForOthers(t *testing.T) {
+	t.Parallel()
 	const queue, addresses = 64, 10
 	c := open(t, access.Config{File: users(t, "", aliceOnly)})
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -93,6 +94,7 @@ func TestVerify_OneCheckForAClientThatStarts(t *testing.T) {
 
 // TestVerify_GuessesOfANetworkCountTogether: a client has all addresses of its /64.
 func TestVerify_GuessesOfANetworkCountTogether(t *testing.T) {
+	t.Parallel()
 	c := open(t, access.Config{File: users(t, "", aliceOnly)})
 	for i := range 20 {
 		if err := prove(t, session(t, c, netip.MustParseAddr(fmt.Sprintf("2001:db8::%x", i+1))), "alice", fmt.Sprint("guess", i)); !errors.Is(err, isotone.ErrUnauthorized) {

@@ -189,6 +189,7 @@ func TestSecurity_InsecureStillRefusesABadCertificate(t *testing.T) {
 }
 
 func TestSecurity_OpenConnectionEndsWhenTheCertificateDoes(t *testing.T) {
+	t.Parallel()
 	var revoked atomic.Bool
 	f := &fakeSecurity{id: 1, refuse: func(_, id uint64) *wire.Refusal {
 		if revoked.Load() {
@@ -245,6 +246,7 @@ func TestSecurity_OtherMachinesNeedTLSOrLeave(t *testing.T) {
 // A stranger that says nothing, or only the first byte of TLS, holds its place for as long as a
 // handshake may take, and not longer.
 func TestSecurity_SlowHandshakesEnd(t *testing.T) {
+	t.Parallel()
 	a := newHarness(t, 1, secured(&fakeSecurity{id: 1}, false))
 	var slow []*raw
 	for _, first := range []string{"", "\x16", "\x00"} {

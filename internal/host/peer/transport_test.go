@@ -313,6 +313,7 @@ func TestTransport_DialsAChangedAddress(t *testing.T) {
 // TestTransport_ReachesAPeerWhereverItIs: at one known address nothing listens, and at the other one
 // another node does, which comes to no harm.
 func TestTransport_ReachesAPeerWhereverItIs(t *testing.T) {
+	t.Parallel()
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
