@@ -183,7 +183,6 @@ func TestVictim(t *testing.T) {
 }
 
 func TestStore_KeepsWhatAKilledProcessAcknowledged(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	for kill := range 3 {
 		acknowledged := runVictim(t, dir, 15+9*kill)

@@ -188,7 +188,6 @@ func TestJournal_ACrashAtAnyStepLosesNothing(t *testing.T) {
 // TestJournal_SurvivesOneCrashAfterTheOther crashes again and again, also while it recovers, and
 // goes on from what each crash left.
 func TestJournal_SurvivesOneCrashAfterTheOther(t *testing.T) {
-	t.Parallel()
 	inJournals(t)
 	defer storage.SetSpareSectors(12)()
 	rapid.Check(t, func(rt *rapid.T) {

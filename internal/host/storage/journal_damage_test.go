@@ -58,7 +58,6 @@ func wantDamaged(t testing.TB, what string, file []byte) *storage.CorruptError {
 }
 
 func TestJournal_NoticesEveryFlippedByte(t *testing.T) {
-	t.Parallel()
 	file, _, _ := journalSpecimen(t, longWrite())
 	for i := markerBytes; i < len(file); i++ {
 		for _, mask := range []byte{0x01, 0x80, 0xFF} {
@@ -226,7 +225,6 @@ func TestJournal_RefusesDamageInTheTail(t *testing.T) {
 
 // TestJournal_RefusesRecordsThatDoNotFitTogether has valid sectors throughout.
 func TestJournal_RefusesRecordsThatDoNotFitTogether(t *testing.T) {
-	t.Parallel()
 	sound, _, want := journalSpecimen(t, longWrite())
 	payloads := journalPayloads(sound)
 	r, err := storage.ReadJournal(buildJournal(1, 2, payloads...))

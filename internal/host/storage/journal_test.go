@@ -24,7 +24,6 @@ func inJournals(t testing.TB) {
 
 // TestJournal_KeepsThePromisesOfAStore runs the tests that do not look into the file.
 func TestJournal_KeepsThePromisesOfAStore(t *testing.T) {
-	t.Parallel()
 	inJournals(t)
 	for _, test := range []func(*testing.T){
 		TestStore_BehavesAsItsModel,

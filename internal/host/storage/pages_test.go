@@ -31,7 +31,6 @@ func wantRefusedOrSame(t *testing.T, dir string, want storage.Recovered) (refuse
 }
 
 func TestStore_NoticesEveryFlippedByte(t *testing.T) {
-	t.Parallel()
 	for name, deep := range map[string]bool{"flat": false, "deep": true} {
 		t.Run(name, func(t *testing.T) {
 			dir, want := specimen(t, deep)
@@ -73,7 +72,6 @@ func TestStore_NoticesEveryFlippedByte(t *testing.T) {
 }
 
 func TestStore_NoticesTruncationAndExtension(t *testing.T) {
-	t.Parallel()
 	dir, want := specimen(t, true)
 	content := readFile(t, dir)
 	for size := 0; size < len(content); size += 97 {
