@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quic-go/quic-go/http3"
+
 	"github.com/isotone/isotone/internal/front/resp"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/access"
@@ -156,6 +158,9 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 
 	plain := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	h2 := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
+	h3 := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	third := &http.Client{Transport: h3}
+	t.Cleanup(func() { _ = h3.Close() })
 	t.Cleanup(plain.CloseIdleConnections)
 	t.Cleanup(h2.CloseIdleConnections)
 	socket := func(p *process) *http.Client {
@@ -179,7 +184,9 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 		add("a program on this machine", roles, visitor{redis: at})
 		add("a program on this machine, HTTP/2 and TLS", roles, visitor{url: "https://" + at, client: h2, redis: at, redisTLS: &tls.Config{InsecureSkipVerify: true}})
 		add("a page by a name that resolves to this machine", elsewhere, visitor{host: "rebound.example"})
-		add("the same, HTTP/2", elsewhere, visitor{url: "https://" + at, client: h2, host: "rebound.example"})
+		add("a program on this machine, HTTP/3", roles, visitor{url: "https://" + at, client: third})
+		add("the same page, HTTP/3", elsewhere, visitor{url: "https://" + at, client: third, host: "rebound.example"})
+		add("the same page, HTTP/2", elsewhere, visitor{url: "https://" + at, client: h2, host: "rebound.example"})
 		for _, field := range []string{"Origin: http://evil.example", "Origin: null", "Sec-Fetch-Site: cross-site", "X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 x", "X-Real-Ip: 192.0.2.1"} {
 			add(field, elsewhere, visitor{fields: []string{field}})
 		}
