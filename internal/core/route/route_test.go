@@ -81,35 +81,37 @@ func TestRoute_At(t *testing.T) {
 
 // TestRoute_TriesEachAddressAgain: whatever happened before, AgainMax attempts and one for each
 // address include all of them.
-func TestRoute_TriesEachAddressAgain(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var r route.Route
-		addrs := rapid.SliceOfN(rapid.SampledFrom([]string{"", "a", "b", "c", "d", "e"}), 0, 5)
-		for _, what := range rapid.SliceOfN(rapid.IntRange(0, 4), 0, 60).Draw(t, "events") {
-			switch what {
-			case 0:
-				r.Know(addrs.Draw(t, "addresses")...)
-			case 1:
-				r.Reached()
-			case 2:
-				r.Refused()
-			default:
-				r.Next()
-			}
+func TestRoute_TriesEachAddressAgain(t *testing.T) { rapid.Check(t, triesEachAgain) }
+
+func FuzzRoute(f *testing.F) { f.Fuzz(rapid.MakeFuzz(triesEachAgain)) }
+
+func triesEachAgain(t *rapid.T) {
+	var r route.Route
+	addrs := rapid.SliceOfN(rapid.SampledFrom([]string{"", "a", "b", "c", "d", "e"}), 0, 5)
+	for _, what := range rapid.SliceOfN(rapid.IntRange(0, 4), 0, 60).Draw(t, "events") {
+		switch what {
+		case 0:
+			r.Know(addrs.Draw(t, "addresses")...)
+		case 1:
+			r.Reached()
+		case 2:
+			r.Refused()
+		default:
+			r.Next()
 		}
-		known := r.Addresses()
-		dialed := next(&r, route.AgainMax+len(known))
-		for _, a := range known {
-			if !slices.Contains(dialed, a) {
-				t.Fatalf("of %v only %v were dialed", known, dialed)
-			}
+	}
+	known := r.Addresses()
+	dialed := next(&r, route.AgainMax+len(known))
+	for _, a := range known {
+		if !slices.Contains(dialed, a) {
+			t.Fatalf("of %v only %v were dialed", known, dialed)
 		}
-		for _, a := range dialed {
-			if a != "" && !slices.Contains(known, a) {
-				t.Fatalf("%q was dialed, which is none of %v", a, known)
-			}
+	}
+	for _, a := range dialed {
+		if a != "" && !slices.Contains(known, a) {
+			t.Fatalf("%q was dialed, which is none of %v", a, known)
 		}
-	})
+	}
 }
 
 func TestRoute_Pauses(t *testing.T) {
