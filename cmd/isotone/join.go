@@ -80,14 +80,9 @@ func identify(ctx context.Context, s *config.Settings, lns []net.Listener, looku
 		return member, nil, nil
 	}
 	steps.Reached("join told")
-	cluster, err := isotone.ParseClusterID(j.ClusterID)
+	cluster, err := checkJoining(s.NodeID, j)
 	if err != nil {
 		return 0, nil, fmt.Errorf("JOIN: %w", err)
-	}
-	for node, addr := range j.Peers {
-		if addr != "" && !address.Valid(addr, 1) { // some have not registered theirs
-			return 0, nil, fmt.Errorf("JOIN: the cluster says that member %d has the peer address %.100q, which is not host:port with at most %d bytes", node, addr, address.SizeMax)
-		}
 	}
 	if id.ClusterID != 0 && id.ClusterID != uint64(cluster) {
 		return 0, nil, fmt.Errorf("JOIN names nodes of cluster %v, but the data directory %s was made to join cluster %v: delete it, or name nodes of that cluster",
@@ -96,6 +91,23 @@ func identify(ctx context.Context, s *config.Settings, lns []net.Listener, looku
 	s.PeersSRV = nil // the cluster has named its members
 	log.Info("joining a cluster", "node", s.NodeID, "cluster", j.ClusterID, "members", len(j.Peers))
 	return j.MemberID, &node.Join{ClusterID: uint64(cluster), Peers: j.Peers}, nil
+}
+
+// checkJoining checks what a node has answered to another one, and returns the ID of the cluster.
+func checkJoining(node uint64, j *front.Joining) (isotone.ClusterID, error) {
+	cluster, err := isotone.ParseClusterID(j.ClusterID)
+	if err != nil {
+		return 0, err
+	}
+	if _, listed := j.Peers[j.MemberID]; !listed || oracle.NodeOf(j.MemberID) != node {
+		return 0, fmt.Errorf("the cluster says that node %d is member %d, which is none of that node's among the %d that it names", node, j.MemberID, len(j.Peers))
+	}
+	for member, addr := range j.Peers {
+		if addr != "" && !address.Valid(addr, 1) { // some have not registered theirs
+			return 0, fmt.Errorf("the cluster says that member %d has the peer address %.100q, which is not host:port with at most %d bytes", member, addr, address.SizeMax)
+		}
+	}
+	return cluster, nil
 }
 
 // awaitJoining asks the nodes in JOIN until one says how to join. A directory that was made
