@@ -191,13 +191,15 @@ member-steps: ## kill -9 at every step of a change of membership, a quarter of a
 # 1,000 connections of hostile clients of one kind after the other, beside a client with
 # credentials: 0 of its calls may fail, and 80 % of its rate have to remain, by the median of
 # HOSTILE_ROUNDS of HOSTILE_SECONDS each, without and with the others in turns; below that, of up
-# to three times as many. About ten minutes; "go test" does the same once with 300 connections, without a bound on the rate.
+# to three times as many. At the end all kinds attack at once. About ten minutes; "go test" does only that, without a bound on the rate.
+# With HOSTILE_UNPACED=1 hostile clients go as fast as they can.
 #
 # make hostile-storm HOSTILE_ONLY="MULTI queues,UDP garbage" HOSTILE_PAUSE=2000
 HOSTILE_SECONDS ?= 3
 HOSTILE_ROUNDS ?= 3
+HOSTILE_NODES ?= 3
 
 .PHONY: hostile-storm
 hostile-storm: ## hostile clients of every kind beside a good one, about ten minutes
-	CALL_DEADLINE=2s HOSTILE_SECONDS='$(HOSTILE_SECONDS)' HOSTILE_ROUNDS='$(HOSTILE_ROUNDS)' HOSTILE_ONLY='$(HOSTILE_ONLY)' HOSTILE_PAUSE='$(HOSTILE_PAUSE)' \
+	CALL_DEADLINE=2s HOSTILE_SECONDS='$(HOSTILE_SECONDS)' HOSTILE_ROUNDS='$(HOSTILE_ROUNDS)' HOSTILE_ONLY='$(HOSTILE_ONLY)' HOSTILE_PAUSE='$(HOSTILE_PAUSE)' HOSTILE_NODES='$(HOSTILE_NODES)' HOSTILE_UNPACED='$(HOSTILE_UNPACED)' \
 		go test -count=1 -v -parallel 1 -timeout 24h -run '^TestHostile_' ./internal/check/service

@@ -40,10 +40,13 @@ const (
 type Hostile struct {
 	// Kind is one of [HostileKinds].
 	Kind string
-	// Addr and Thrift are the ports of the node under attack.
-	Addr, Thrift string
+	// Addrs and Thrift are the ports of the nodes under attack, one of each for a node. Each has a part of the
+	// connections.
+	Addrs, Thrift []string
 	// Guest are the name and secret of a user with little quota.
 	Guest [2]string
+	// Unpaced clients go as fast as they can; otherwise the rate of the kind bounds them.
+	Unpaced bool
 	// Connections is how many connections are held open at a time.
 	Connections int
 	// For is how long it lasts. On a busy machine it lasts until there were ActionsMin actions, up to
@@ -179,6 +182,15 @@ type attack struct {
 
 // pace gives turns at the rate of the kind. Turns that nobody took in time are lost.
 func (a *attack) pace() {
+	if a.Unpaced {
+		for a.ctx.Err() == nil {
+			select {
+			case a.turns <- struct{}{}:
+			case <-a.ctx.Done():
+			}
+		}
+		return
+	}
 	const every = 5 * time.Millisecond
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -244,20 +256,21 @@ func (c *hostileConn) failed(err error) {
 }
 
 func (c *hostileConn) open() (err error) {
-	network, to := c.kind.network, c.Addr
+	network, to := c.kind.network, c.Addrs
 	if network == "" {
 		network = "tcp"
 	}
 	if c.kind.thrift {
 		to = c.Thrift
 	}
+	addr := to[c.index/hostileAddresses%len(to)]
 	last := byte(2)
 	if !c.kind.OneAddress {
 		last += byte(c.index % hostileAddresses)
 	}
 	ip := net.IPv4(127, 0, 0, last)
 	if network == hostileQUIC {
-		if c.conn, err = dialQUIC(c.ctx, ip, to); err != nil {
+		if c.conn, err = dialQUIC(c.ctx, ip, addr); err != nil {
 			c.conn = nil
 			return err
 		}
@@ -270,7 +283,7 @@ func (c *hostileConn) open() (err error) {
 		from = &net.UDPAddr{IP: ip}
 	}
 	d := net.Dialer{LocalAddr: from, Timeout: hostileWait}
-	if c.conn, err = d.DialContext(c.ctx, network, to); err != nil {
+	if c.conn, err = d.DialContext(c.ctx, network, addr); err != nil {
 		c.conn = nil
 		return err
 	}

@@ -16,8 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/check/trial"
 	"github.com/isotone/isotone/internal/core/lincheck"
 	"github.com/isotone/isotone/internal/host/access"
@@ -37,7 +39,8 @@ const (
 // of its calls may fail or break the order. With HOSTILE_SECONDS there are also 1,000 connections of one kind after the other, and the good client's rate is measured, in
 // slices of that length without and with the hostile clients, in turns, HOSTILE_ROUNDS of both:
 // 80 % of it have to remain, by the median. HOSTILE_PAUSE is the pause of the good client's four
-// callers in microseconds: a small one measures how much the node can still do. HOSTILE_ONLY names kinds, separated by commas.
+// callers in microseconds: a small one measures how much the node can still do. With HOSTILE_UNPACED hostile clients go as fast as
+// they can. HOSTILE_NODES (3) is how many nodes there are. HOSTILE_ONLY names kinds, separated by commas.
 func TestHostile_AGoodClientDoesNotNotice(t *testing.T) {
 	measured := os.Getenv("HOSTILE_SECONDS") != ""
 	slice, rounds := time.Second, 1
@@ -52,7 +55,7 @@ func TestHostile_AGoodClientDoesNotNotice(t *testing.T) {
 	if len(kinds) > 1 || !measured {
 		attacks = append(attacks, kinds)
 	}
-	n := newHostileNode(t)
+	n := newHostileCluster(t, trial.Number(t, "HOSTILE_NODES", 3, 3))
 	g := n.startGood(t)
 	g.More(t, 200)
 	table := "\n| hostile clients | connections, actions | served, refused, ended, waited | calls/s without, with | kept | slowest call |\n|---|---:|---:|---:|---:|---:|\n"
@@ -77,8 +80,10 @@ func TestHostile_AGoodClientDoesNotNotice(t *testing.T) {
 	}
 	t.Log(table)
 	g.verify(t)
-	if rss := rss(t, n.Node); rss > hostileMemoryMax {
-		t.Errorf("the node has %d MiB of memory", rss>>20)
+	for _, node := range n.Nodes {
+		if rss := rss(t, node); rss > hostileMemoryMax {
+			t.Errorf("node %d has %d MiB of memory", node.ID, rss>>20)
+		}
 	}
 }
 
@@ -155,18 +160,34 @@ func (s *hostileStory) line() string {
 	return fmt.Sprintf("| %s | %d, %d | %d, %d, %d, %d | %s | %v |\n", s.name(), r.Opened, r.Actions, r.Served, r.Refused, r.Ended, r.Waited, rates, s.slowest.Round(time.Millisecond))
 }
 
-// hostileNode is a node with a list of users, TLS and Thrift.
-type hostileNode struct {
-	tlsNode
+// hostileCluster is a cluster whose nodes have a list of users, TLS and Thrift.
+type hostileCluster struct {
+	*chaos.Cluster
+	thrift            []string
 	dir               string
 	good, guest, late string // secrets
 	logs              int
 }
 
-func newHostileNode(t *testing.T) *hostileNode {
+func newHostileCluster(t *testing.T, nodes int) *hostileCluster {
 	t.Helper()
-	n := &hostileNode{tlsNode: newTLSNode(t), dir: t.TempDir(), good: access.NewSecret(), guest: access.NewSecret(), late: access.NewSecret()}
-	n.use(t, selfSign(t, "node"))
+	dir := t.TempDir()
+	cert := selfSign(t, "node")
+	put(t, filepath.Join(dir, "tls.crt"), cert.cert)
+	put(t, filepath.Join(dir, "tls.key"), cert.key)
+	o := trial.Options()
+	o.Nodes, o.Env = nodes, map[string]string{
+		"TLS_CERT": filepath.Join(dir, "tls.crt"), "TLS_KEY": filepath.Join(dir, "tls.key"), "ACL_FILE": filepath.Join(dir, "users.json"), "ANONYMOUS": "timestamps,ids,live",
+	}
+	n := &hostileCluster{Cluster: chaos.NewCluster(t, o), dir: dir, good: access.NewSecret(), guest: access.NewSecret(), late: access.NewSecret()}
+	for _, node := range n.Nodes {
+		port, err := ports.Free(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node.Env["THRIFT_PORT"] = fmt.Sprint(port)
+		n.thrift = append(n.thrift, fmt.Sprintf("127.0.0.1:%d", port))
+	}
 	limits := access.Limits{Requests: 50, Timestamps: 100_000, Connections: 100, Streams: 16, Workers: 16}
 	few := limits
 	few.Connections = 0
@@ -185,15 +206,14 @@ func newHostileNode(t *testing.T) *hostileNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Env["ACL_FILE"], n.Env["ANONYMOUS"] = filepath.Join(n.dir, "users.json"), "timestamps,ids,live"
-	put(t, n.Env["ACL_FILE"], list)
+	put(t, o.Env["ACL_FILE"], list)
 	n.Start()
-	n.WaitReady(chaos.ReadyTimeout)
+	n.WaitReady()
 	return n
 }
 
 // attack measures the good client while hostile clients do what they do.
-func (n *hostileNode) attack(t *testing.T, g *goodClient, slice time.Duration, s *hostileStory) {
+func (n *hostileCluster) attack(t *testing.T, g *goodClient, slice time.Duration, s *hostileStory) {
 	t.Helper()
 	g.slowest.Store(0)
 	var attackers []*chaos.Process
@@ -202,8 +222,8 @@ func (n *hostileNode) attack(t *testing.T, g *goodClient, slice time.Duration, s
 		n.logs++
 		guesses = guesses || strings.HasPrefix(k.Name, "wrong passwords")
 		attackers = append(attackers, chaos.RunHostile(t, chaos.Hostile{
-			Kind: k.Name, Addr: n.HTTPAddr, Thrift: n.thrift, Guest: [2]string{"guest", n.guest},
-			Connections: s.connections(), For: slice * 7 / 4, ActionsMin: hostileActionsMin,
+			Kind: k.Name, Addrs: n.Addrs(), Thrift: n.thrift, Guest: [2]string{"guest", n.guest},
+			Unpaced: os.Getenv("HOSTILE_UNPACED") != "", Connections: s.connections(), For: slice * 7 / 4, ActionsMin: hostileActionsMin,
 		}, filepath.Join(n.dir, fmt.Sprintf("hostile%d.log", n.logs))))
 	}
 	time.Sleep(slice / 4)
@@ -222,12 +242,12 @@ func (n *hostileNode) attack(t *testing.T, g *goodClient, slice time.Duration, s
 const hostileActionsMin = 30
 
 // askLate asks as a user whom the node has never seen, while others guess secrets.
-func (n *hostileNode) askLate(t *testing.T) {
+func (n *hostileCluster) askLate(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), trial.AnswerTimeout)
 	defer cancel()
 	began := time.Now()
-	c, err := client.NewWith(ctx, client.Options{Addrs: []string{n.HTTPAddr}, DialTimeout: trial.AnswerTimeout, Credentials: client.StaticCredentials("late", n.late)})
+	c, err := client.NewWith(ctx, client.Options{Addrs: n.Addrs(), DialTimeout: trial.AnswerTimeout, Credentials: client.StaticCredentials("late", n.late)})
 	if err == nil {
 		_, err = c.Timestamp(ctx)
 		_ = c.Close()
@@ -241,7 +261,7 @@ func (n *hostileNode) askLate(t *testing.T) {
 
 // goodClient has credentials, and asks all the time.
 type goodClient struct {
-	node      *hostileNode
+	node      *hostileCluster
 	client    *client.Client
 	generator *client.Generator
 	online    *lincheck.Online
@@ -253,11 +273,11 @@ type goodClient struct {
 	faults         []error
 }
 
-func (n *hostileNode) dialGood(ctx context.Context) (*client.Client, error) {
-	return client.NewWith(ctx, client.Options{Addrs: []string{n.HTTPAddr}, Credentials: client.StaticCredentials("good", n.good)})
+func (n *hostileCluster) dialGood(ctx context.Context) (*client.Client, error) {
+	return client.NewWith(ctx, client.Options{Addrs: n.Addrs(), Credentials: client.StaticCredentials("good", n.good)})
 }
 
-func (n *hostileNode) startGood(t *testing.T) *goodClient {
+func (n *hostileCluster) startGood(t *testing.T) *goodClient {
 	t.Helper()
 	g := &goodClient{node: n, online: lincheck.NewOnline(0)}
 	ctx, cancel := context.WithTimeout(t.Context(), chaos.ReadyTimeout)
@@ -276,12 +296,9 @@ func (n *hostileNode) startGood(t *testing.T) *goodClient {
 		g.repeat(running, pause, g.askClient)
 	}
 	for range 2 {
-		conn, err := chaos.Dial(n.HTTPAddr, trial.AnswerTimeout)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		g.repeat(running, pause, func(context.Context) error { return g.askHTTP(conn) })
+		h := &httpCaller{node: n, addr: n.Addrs()[0]}
+		t.Cleanup(h.close)
+		g.repeat(running, pause, func(ctx context.Context) error { return g.askHTTP(ctx, h) })
 	}
 	g.repeat(running, 10*time.Millisecond, func(ctx context.Context) error {
 		_, err := g.generator.Next(ctx)
@@ -324,25 +341,64 @@ func (g *goodClient) askClient(ctx context.Context) error {
 	return g.online.End(floor, r)
 }
 
-// askHTTP asks on a connection that stays open.
-func (g *goodClient) askHTTP(conn *chaos.Conn) error {
-	floor := g.online.Begin()
-	_ = conn.SetDeadline(time.Now().Add(trial.CallDeadline()))
-	if _, err := fmt.Fprintf(conn, "GET /timestamp?n=2 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer good~%s\r\n\r\n", g.node.good); err != nil {
-		return err
+// httpCaller asks the leader on a connection that stays open as long as it leads.
+type httpCaller struct {
+	node *hostileCluster
+	addr string
+	conn *chaos.Conn // nil: none is open
+}
+
+func (h *httpCaller) close() {
+	if h.conn != nil {
+		_ = h.conn.Close()
+		h.conn = nil
 	}
-	a, err := conn.Receive()
-	if err != nil {
-		return err
+}
+
+// ask sends one request to the node that is taken for the leader.
+func (h *httpCaller) ask(deadline time.Time) (a *chaos.Answer, err error) {
+	if h.conn == nil {
+		if h.conn, err = chaos.Dial(h.addr, time.Until(deadline)); err != nil {
+			h.conn = nil
+			return nil, err
+		}
 	}
-	if a.Status != 200 {
-		return fmt.Errorf("HTTP: %d %s", a.Status, a.Body)
+	_ = h.conn.SetDeadline(deadline)
+	if _, err := fmt.Fprintf(h.conn, "GET /timestamp?n=2 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer good~%s\r\n\r\n", h.node.good); err != nil {
+		return nil, err
 	}
-	r, err := a.Range()
-	if err != nil {
-		return err
+	return h.conn.Receive()
+}
+
+// askHTTP asks until the leader answers, as programs without the Go client do: it goes where Isotone-Leader says, and
+// asks again while there is no leader. Nothing else may be refused, and no connection may break.
+func (g *goodClient) askHTTP(ctx context.Context, h *httpCaller) error {
+	deadline, _ := ctx.Deadline()
+	for {
+		floor := g.online.Begin()
+		a, err := h.ask(deadline)
+		if err != nil {
+			h.close()
+			return err
+		}
+		if a.Status == 200 {
+			r, err := a.Range()
+			if err != nil {
+				return err
+			}
+			return g.online.End(floor, r)
+		}
+		leader := a.Header.Get("Isotone-Leader")
+		if leader == "" && !strings.Contains(string(a.Body), string(isotone.CodeNoLeader)) || time.Now().After(deadline) {
+			return fmt.Errorf("HTTP: %d %s", a.Status, a.Body)
+		}
+		if leader != "" && leader != h.addr {
+			h.close()
+			h.addr = leader
+		} else {
+			time.Sleep(time.Millisecond)
+		}
 	}
-	return g.online.End(floor, r)
 }
 
 // askAnew asks as another client of the same user, on a connection of its own.
