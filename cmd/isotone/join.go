@@ -139,15 +139,19 @@ func awaitJoining(ctx context.Context, q *joinQuestion, lns []net.Listener, look
 }
 
 // tellsOfCluster reports whether an error of joinQuestion.ask has the answer of a member of a cluster that
-// is formed: it knows of no place for this node, or demands a better proof. A node that has no cluster says no_leader.
+// is formed: it knows of no place for this node, or demands a better proof; or is no answer at all. A node that has no cluster
+// says no_leader.
 func tellsOfCluster(err error) bool {
 	var all joinFailures
 	if errors.As(err, &all) {
 		return slices.ContainsFunc(all, tellsOfCluster)
 	}
 	var told *operatorError
-	return errors.Is(err, errOtherGeneration) || errors.As(err, &told) && (told.code == isotone.CodeNotFound || told.code == isotone.CodeInvalidArgument || told.code == isotone.CodeForbidden)
+	return errors.Is(err, errOtherGeneration) || errors.Is(err, errNoProof) || errors.As(err, &told) && (told.code == isotone.CodeNotFound || told.code == isotone.CodeInvalidArgument || told.code == isotone.CodeForbidden)
 }
+
+// errNoProof: nobody was asked, so there may be a cluster.
+var errNoProof = errors.New("the question how to join cannot be signed")
 
 // errOtherGeneration: the cluster would let this node in, and not with its data directory.
 var errOtherGeneration = errors.New("was made for another generation of this node: delete it")
@@ -177,7 +181,7 @@ func (q *joinQuestion) ask(ctx context.Context) (front.Joining, error) {
 	member, id := q.member, q.id
 	proof, err := q.proof()
 	if err != nil {
-		return front.Joining{}, joinFailures{fmt.Errorf("PEER_TLS_KEY: %w", err)}
+		return front.Joining{}, fmt.Errorf("%w: %w", errNoProof, err)
 	}
 	var failures joinFailures
 	for _, addr := range q.s.Join {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,8 +34,13 @@ type PeerTLS struct {
 	// Optional accepts peers without certificates, and lets nodes join that prove nothing.
 	Optional bool
 
-	proofs sync.Mutex // one proof is checked at a time: strangers cannot use more than a processor
+	// One proof is checked at a time, so that strangers use no more than a processor. proving counts those that wait.
+	proofs  sync.Mutex
+	proving atomic.Int32
 }
+
+// provingMax bounds the proofs that wait: some ten milliseconds of work.
+const provingMax = 64
 
 // mayJoin returns nil if proof is that of a node that asks how to join. It names members to nobody else.
 func (p *PeerTLS) mayJoin(node, incarnation uint64, proof string) error {
@@ -43,6 +49,10 @@ func (p *PeerTLS) mayJoin(node, incarnation uint64, proof string) error {
 	}
 	if proof == "" {
 		return isotone.Errorf(isotone.CodeForbidden, "a node joins this cluster with its certificate for peers: set PEER_TLS_CERT, PEER_TLS_KEY and PEER_TLS_CA, and use this version")
+	}
+	defer p.proving.Add(-1)
+	if p.proving.Add(1) > provingMax {
+		return isotone.Errorf(isotone.CodeOverloaded, "too many nodes prove at a time that they may join")
 	}
 	p.proofs.Lock()
 	defer p.proofs.Unlock()

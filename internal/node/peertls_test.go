@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/authority"
 	"github.com/isotone/isotone/internal/host/certname"
 	"github.com/isotone/isotone/internal/host/credential"
@@ -315,5 +317,36 @@ func TestPeerTLS_NewFilesCount(t *testing.T) {
 	}
 	if _, err := one.accepted(t, 3, three.config()); !told(err, "untrusted: ") {
 		t.Errorf("accepted: %v", err)
+	}
+}
+
+// TestPeerTLS_MayJoinWithAProofOnly, unless peers in clear are accepted as well.
+func TestPeerTLS_MayJoinWithAProofOnly(t *testing.T) {
+	ours := newAuthority(t)
+	member, joiner := newSide(t, ours, ours, authority.Node("x", 1, nil)), newSide(t, ours, ours, authority.Node("x", 2, nil))
+	text, err := joiner.Files.Prove(front.JoinMessage(2, 7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := member.PeerTLS
+	for name, c := range map[string]struct {
+		node, incarnation uint64
+		proof             string
+		optional, good    bool
+	}{
+		"its own": {2, 7, text, false, true}, "of another question": {2, 8, text, false, false}, "for another node": {3, 7, text, false, false}, "none": {2, 7, "", false, false},
+		"none, and it is optional": {2, 7, "", true, true}, "a bad one all the same": {2, 8, text, true, false},
+	} {
+		p.Optional = c.optional
+		if err := p.mayJoin(c.node, c.incarnation, c.proof); (err == nil) != c.good || err != nil && !errors.Is(err, isotone.ErrForbidden) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := (*PeerTLS)(nil).mayJoin(2, 7, ""); err != nil {
+		t.Errorf("where peers are in clear: %v", err)
+	}
+	p.proving.Store(provingMax)
+	if err := p.mayJoin(2, 7, text); !errors.Is(err, isotone.ErrOverloaded) {
+		t.Errorf("with many that wait: %v", err)
 	}
 }

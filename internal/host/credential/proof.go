@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -10,6 +11,8 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,8 +27,8 @@ const (
 	ProofSizeMax = 12 << 10
 	// proofChainMax bounds its certificates.
 	proofChainMax = 6
-	// proofTimeMax bounds how far the clocks of both sides may differ, and so for how long somebody who
-	// has read a proof can repeat it.
+	// proofTimeMax bounds how far the clocks of both sides may differ. Somebody who has read a proof can repeat it
+	// for twice that at most.
 	proofTimeMax = 10 * time.Minute
 )
 
@@ -55,7 +58,12 @@ func (p *Peers) Prove(message string) (string, error) {
 	for _, der := range m.cert.Certificate {
 		parts = append(parts, base64.RawURLEncoding.EncodeToString(der))
 	}
-	return strings.Join(parts, "."), nil
+	text := strings.Join(parts, ".")
+	if len(m.cert.Certificate) > proofChainMax || len(text) > ProofSizeMax {
+		return "", fmt.Errorf("%s has %d certificates, which take %d bytes in a proof: want at most %d, of %d bytes together",
+			p.files.pair.cert.setting, len(m.cert.Certificate), len(text), proofChainMax, ProofSizeMax)
+	}
+	return text, nil
 }
 
 // signedText is what a signature is of. Its first line is in no other protocol that the key signs for.
@@ -87,9 +95,13 @@ func (p *Peers) Proven(proof, message string) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, errProof
 	}
+	issuer := certs[0].Issuer.String()
 	algorithm, ok := proofAlgorithm(certs[0])
 	if !ok {
 		return nil, errors.New("keys of this kind are not supported")
+	}
+	if certs = anchored(certs, p.files.current.Load().authorities); certs == nil {
+		return nil, &CertificateError{ReasonUntrusted, fmt.Sprintf("the certificate, issued by %.200q, is not trusted: no authority has signed it, or its chain is not in order", issuer)}
 	}
 	id, err := p.Identify(certs, x509.ExtKeyUsageClientAuth)
 	if err != nil {
@@ -104,6 +116,26 @@ func (p *Peers) Proven(proof, message string) (*x509.Certificate, error) {
 		return nil, errors.New("it was signed at " + at.UTC().Format(time.RFC3339) + ", and here it is " + now.UTC().Format(time.RFC3339) + ": set the clocks")
 	}
 	return id.Leaf(), nil
+}
+
+// anchored returns the beginning of a chain, up to the first certificate that is an authority's or signed by one; nil if there is
+// none, or if one before is not signed by its successor. So whatever a stranger sends, its keys are not used before somebody
+// has vouched for them: signatures by keys of any size could take a processor for a tenth of a second.
+func anchored(chain, authorities []*x509.Certificate) []*x509.Certificate {
+	last := slices.IndexFunc(chain, func(c *x509.Certificate) bool {
+		return slices.ContainsFunc(authorities, func(a *x509.Certificate) bool {
+			return c.Equal(a) || bytes.Equal(c.RawIssuer, a.RawSubject) && c.CheckSignatureFrom(a) == nil
+		})
+	})
+	if last < 0 {
+		return nil
+	}
+	for i := last - 1; i >= 0; i-- {
+		if chain[i].CheckSignatureFrom(chain[i+1]) != nil {
+			return nil
+		}
+	}
+	return chain[:last+1]
 }
 
 // proofAlgorithm returns how the key of a certificate signs proofs.

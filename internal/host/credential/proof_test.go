@@ -1,6 +1,7 @@
 package credential_test
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -121,6 +122,70 @@ func TestProof_OfEachKindOfKey(t *testing.T) {
 		if _, err := p.Proven(text, "join 3"); err == nil {
 			t.Errorf("%s: of another message", name)
 		}
+	}
+}
+
+// TestProof_OfAChain: each certificate is signed by the next, and one by an authority. No other key is used.
+func TestProof_OfAChain(t *testing.T) {
+	rootPEM, _, root := nobody.sign(t, "root", today.Add(365*day))
+	issue := func(by *issuer, name string, isCA bool) (certPEM, keyPEM []byte, made *issuer) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		serial++
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotBefore: today.Add(-day), NotAfter: today.Add(day),
+			KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: isCA, BasicConstraintsValid: true,
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, by.cert, key.Public(), by.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), &issuer{cert, key}
+	}
+	onePEM, _, one := issue(root, "one", true)
+	twoPEM, _, two := issue(one, "two", true)
+	leafPEM, keyPEM, _ := issue(two, "leaf", false)
+	f := newFixture(t)
+	n := &nodeFiles{fixture: f, ca: f.clients}
+	write(t, n.ca, rootPEM)
+	write(t, n.key, keyPEM)
+	peers := func(chain ...[]byte) *credential.Peers {
+		write(t, n.cert, bytes.Join(chain, nil))
+		return n.openPeers(false)
+	}
+	verifier := peers(leafPEM, twoPEM, onePEM)
+	for name, c := range map[string]struct {
+		chain [][]byte
+		good  bool
+	}{
+		"whole": {[][]byte{leafPEM, twoPEM, onePEM}, true}, "with its root": {[][]byte{leafPEM, twoPEM, onePEM, rootPEM}, true},
+		"with more behind it": {[][]byte{leafPEM, twoPEM, onePEM, leafPEM}, true}, "in another order": {[][]byte{leafPEM, onePEM, twoPEM}, false},
+	} {
+		_, err := verifier.Proven(proof(t, peers(c.chain...), "join 2"), "join 2")
+		if (err == nil) != c.good || err != nil && !strings.Contains(err.Error(), "not trusted") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// What a verifier that knows only one of them as an authority needs.
+	write(t, n.ca, onePEM)
+	if _, err := peers(leafPEM, twoPEM).Proven(proof(t, peers(leafPEM, twoPEM, onePEM), "join 2"), "join 2"); err != nil {
+		t.Errorf("an intermediate as the authority: %v", err)
+	}
+	write(t, n.ca, rootPEM)
+	long := peers(leafPEM, twoPEM, onePEM, rootPEM, rootPEM, rootPEM, rootPEM)
+	if text, err := long.Prove("join 2"); err == nil || !strings.Contains(err.Error(), "PEER_TLS_CERT has 7 certificates") {
+		t.Errorf("%d bytes, %v", len(text), err)
 	}
 }
 
