@@ -210,6 +210,7 @@ const (
 	StopUnknown             // liveness: a founder that comes late stops members that it does not know
 	UnrefusedForgotten      // I6: a member is removed though nobody could remember it
 	ForgetReplaced          // I6: a replaced member that no record has is not told that its directory is of no more use
+	RefuseSlowLearner       // I6: a new learner is refused because its hello was slower than its first snapshot
 	count
 )
 
@@ -237,7 +238,7 @@ var names = [count]string{
 	"unrefused-replaced", "unrefused-unregistered", "unrefused-behind", "unrefused-quorum", "unrefused-leader",
 	"unrefused-far-floor", "unrefused-last-floor", "unrefused-transfer", "admit-foreign", "admit-founder",
 	"admit-other-founders", "admit-old-founder", "admit-tick", "admit-layout", "admit-stranger", "admit-cloned", "admit-strangers", "stop-unknown",
-	"unrefused-forgotten", "forget-replaced",
+	"unrefused-forgotten", "forget-replaced", "refuse-slow-learner",
 }
 
 // String returns the name of the bug.

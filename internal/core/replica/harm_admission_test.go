@@ -24,9 +24,38 @@ var admissionHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.AdmitStrangers:     keepsEveryStranger,
 	mutant.StopUnknown:        stopsUnknownMember,
 	mutant.ForgetReplaced:     keepsReplacedNode,
+	mutant.RefuseSlowLearner:  stopsLearnerInOrder,
 }
 
 func TestAdmit_WhoIsRefusedDoesNoHarm(t *testing.T) { wantNoHarm(t, admissionHarms) }
+
+// stopsLearnerInOrder: the hello of a new learner reaches node 2 after a reservation which says that the learner has the log,
+// and before the leader has put its process on record.
+func stopsLearnerInOrder(t *testing.T) bool {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	if err := c.change(l, replica.AddLearner, 4, "peer4:1"); err != nil {
+		t.Fatal(err)
+	}
+	c.settle()
+	four := c.add(4, nil, nil)
+	slow := four.Hello()
+	by := c.nodes[1+l.id%3]
+	record := func() oracle.Member {
+		list := by.Members()
+		return list[slices.IndexFunc(list, func(m replica.Member) bool { return m.ID == 4 })].Member
+	}
+	for range 500 { // the leader never hears a hello, so it registers nothing
+		if c.tick(1); record().Durable > 0 {
+			break
+		}
+	}
+	if m := record(); m.Durable == 0 || m.Incarnation != 0 || slow.LastIndex != 0 {
+		t.Fatalf("%+v after the hello %+v", m, slow)
+	}
+	refusal := by.Admit(slow)
+	return refusal != nil && four.Refused(by.id, refusal) != nil
+}
 
 // stopsMemberOfAnotherCluster: node 4 of another cluster is started in place of a new node 4. It
 // takes the members, which have the IDs of its own, for wiped ones, and that stops them.

@@ -209,6 +209,9 @@ func (r *Replica) judgeAsMember(h Hello) *Refusal {
 	if known && h.Session != 0 && !mutant.On(mutant.RefuseSlowHello) {
 		return nil // the process has forgotten nothing: its hello is older than its promises
 	}
+	if m.Incarnation == 0 && r.isLearner(h.NodeID) && !mutant.On(mutant.RefuseSlowLearner) {
+		return nil // no process is on record, so this may be the one that was confirmed, and its hello older; it has no vote to forget
+	}
 	if index := max(m.Durable, r.acknowledgedIndex(h.NodeID)); h.LastIndex < index || h.Term < p.term {
 		return refuse(RefusedStale, "node %d comes back with log index %d and term %d, but once confirmed index %d and term %d: "+
 			"its data directory is an older copy and must not take part", h.node(), h.LastIndex, h.Term, index, p.term)
