@@ -131,7 +131,6 @@ func TestOperator_GoesOnWithoutALeader(t *testing.T) {
 }
 
 func TestOperator_SaysWhyItFails(t *testing.T) {
-	t.Parallel()
 	gone := closedAddr(t)
 	none := serveScript(t, fault(isotone.CodeNoLeader, "no leader is known", "")).addr()
 	other := serveScript(t, func(w http.ResponseWriter) { http.Error(w, "hello", 404) }).addr()

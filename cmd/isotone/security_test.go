@@ -54,7 +54,6 @@ func diagnose(t *testing.T, env map[string]string, args ...string) (findings map
 
 // TestDoctor_ComparesUsersAndPeers of a node that runs with those of the settings here.
 func TestDoctor_ComparesUsersAndPeers(t *testing.T) {
-	t.Parallel()
 	dir := peerFiles(t)
 	n := startGuarded(t, usersOfTests, func(s *config.Settings) { usePeerFiles(s, dir) })
 	secret := secretFile(t, testSecret)

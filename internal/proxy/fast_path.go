@@ -54,7 +54,7 @@ type pool struct {
 }
 
 // queue has the clients that wait for a connection, first come first served. Those that gave
-// up remain as nil until their turn.
+// up remain as nil until their turn, or until they are half of it.
 type queue struct {
 	list []*clientConn
 	from int
@@ -62,11 +62,13 @@ type queue struct {
 }
 
 func (q *queue) put(cc *clientConn) {
-	if q.from > 0 && len(q.list) == cap(q.list) {
-		n := copy(q.list, q.list[q.from:])
-		for i, moved := range q.list[:n] {
-			if moved != nil {
-				moved.queued = i + 1
+	if len(q.list) == cap(q.list) && q.live <= len(q.list)/2 {
+		n := 0
+		for _, waits := range q.list[q.from:] {
+			if waits != nil {
+				q.list[n] = waits
+				n++
+				waits.queued = n
 			}
 		}
 		clear(q.list[n:])

@@ -300,3 +300,28 @@ func TestRecorder_BoundsLines(t *testing.T) {
 		t.Errorf("%d lines, %d dropped, then %v", admitted, dropped, ok)
 	}
 }
+
+// TestQueue_OfThoseWhoGaveUpIsShort, although nobody is taken.
+func TestQueue_OfThoseWhoGaveUpIsShort(t *testing.T) {
+	var q queue
+	stays := []*clientConn{{}, {}, {}}
+	for i := range 100_000 {
+		if i%10_000 == 5_000 && len(stays) > i/10_000 && i/10_000 < 3 {
+			q.put(stays[i/10_000])
+		}
+		cc := &clientConn{}
+		q.put(cc)
+		q.drop(cc)
+	}
+	if cap(q.list) > 64 || q.live != len(stays) {
+		t.Errorf("%d places for %d who wait", cap(q.list), q.live)
+	}
+	for i, want := range stays {
+		if q.take() != want {
+			t.Errorf("number %d is another one", i)
+		}
+	}
+	if q.take() != nil {
+		t.Error("something is left")
+	}
+}

@@ -492,3 +492,24 @@ func TestCertificate_NamesAUser(t *testing.T) {
 		t.Error("without a list a certificate has not all rights")
 	}
 }
+
+// TestRenew_KeepsWhatIsKnown of credentials: with many users, to hash all of them again would refuse some.
+func TestRenew_KeepsWhatIsKnown(t *testing.T) {
+	c := open(t, access.Config{File: users(t, "", `{"users": {"alice": {"roles": ["ids"], "secrets": ["HASH"]}}}`)})
+	s := session(t, c, elsewhere)
+	right := access.Credentials{Name: "alice", Secret: secret}
+	if err := s.Prove(t.Context(), right); err != nil {
+		t.Fatal(err)
+	}
+	was := s.Version()
+	c.Renew()
+	if s.Version() == was {
+		t.Error("rights are not looked up again")
+	}
+	if !c.Known(right) {
+		t.Error("the credentials are to be checked again")
+	}
+	if err := s.Become(right); err != nil {
+		t.Errorf("checked before, used after: %v", err)
+	}
+}

@@ -133,12 +133,13 @@ func networkOf(addr netip.Addr) netip.Addr {
 
 // trim forgets addresses that have had no connection for a while.
 func (a *addresses) trim(now time.Duration) {
+	wall := time.Now().UnixMilli()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for addr, u := range a.by {
 		since, was := a.idle[addr]
 		switch {
-		case u.connections.Load() > 0 || u.leases.live() > 0:
+		case u.connections.Load() > 0 || u.leases.live(wall) > 0:
 			delete(a.idle, addr)
 		case !was:
 			a.idle[addr] = now

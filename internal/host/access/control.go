@@ -66,9 +66,13 @@ type table struct {
 	// here and elsewhere are clients of this machine and others, without credentials.
 	here, elsewhere *user
 	address         Limits
-	open            bool   // there is no file
-	sum             string // SHA-256 of the file
+	open            bool     // there is no file
+	sum             string   // SHA-256 of the file
+	edition         *edition // tells lists apart: copies of a table have the same
 }
+
+// edition stands for one reading of the list of users. It is not empty, so that each has an address of its own.
+type edition struct{ _ byte }
 
 // stamp tells versions of a file apart.
 type stamp struct {
@@ -99,7 +103,7 @@ func Open(cfg Config) (*Control, error) {
 
 // read returns the list as it is now.
 func (c *Control) read() (*table, error) {
-	t := &table{users: map[string]*user{}, address: addressLimitsDefault, open: c.cfg.File == ""}
+	t := &table{users: map[string]*user{}, address: addressLimitsDefault, open: c.cfg.File == "", edition: new(edition)}
 	here, elsewhere := Roles(0), Roles(0)
 	if t.open {
 		here, elsewhere = Local, Products
@@ -165,7 +169,7 @@ func (c *Control) use(t *table) {
 	c.watched.check()
 }
 
-// Renew has the rights of all sessions looked up again.
+// Renew has the rights of all sessions looked up again. Credentials that were right stay so, as the list is the same.
 func (c *Control) Renew() {
 	c.loading.Lock()
 	defer c.loading.Unlock()

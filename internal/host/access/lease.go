@@ -1,6 +1,7 @@
 package access
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -58,10 +59,11 @@ func (l *leases) release(session uint64, worker int) {
 	delete(l.until, held{session, worker})
 }
 
-// live returns how many leases are counted.
-func (l *leases) live() int {
+// live returns how many leases there are at the time now, and forgets the others.
+func (l *leases) live(now int64) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	maps.DeleteFunc(l.until, func(_ held, end int64) bool { return end <= now })
 	return len(l.until)
 }
 

@@ -83,7 +83,7 @@ type verifier struct {
 // verified says when credentials were right, by which list, and which hash in it they have.
 type verified struct {
 	at  time.Duration
-	by  *table
+	by  *edition
 	sum string
 }
 
@@ -94,7 +94,7 @@ type failures struct {
 	// last is the digest of the latest. Who repeats it guesses nothing, and is told so without
 	// being counted: a client with the wrong secret does not keep others of its address out.
 	last [sha256.Size]byte
-	by   *table // the list that last is wrong by
+	by   *edition // by which last is wrong
 }
 
 func newVerifier(c *Control) *verifier {
@@ -128,7 +128,7 @@ func (v *verifier) lookUp(c Credentials) (sum string, known bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	k, ok := v.known[digest]
-	return k.sum, ok && k.by == v.control.table.Load() && v.control.cfg.Now()-k.at < knownTime
+	return k.sum, ok && k.by == v.control.table.Load().edition && v.control.cfg.Now()-k.at < knownTime
 }
 
 func (v *verifier) isKnown(c Credentials) bool {
@@ -149,7 +149,7 @@ var (
 func (v *verifier) submit(c Credentials, addr netip.Addr, done func(error)) (now bool, err error) {
 	addr = networkOf(addr)
 	if !c.valid() {
-		return true, v.wrong(c, addr, v.control.table.Load())
+		return true, v.wrong(c, addr, v.control.table.Load().edition)
 	}
 	if v.isKnown(c) {
 		return true, nil
@@ -157,7 +157,7 @@ func (v *verifier) submit(c Credentials, addr netip.Addr, done func(error)) (now
 	sum := v.digest(c)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if f := v.failed[addr]; v.failures(addr) > 0 && f.last == sum && f.by == v.control.table.Load() {
+	if f := v.failed[addr]; v.failures(addr) > 0 && f.last == sum && f.by == v.control.table.Load().edition {
 		return true, errWrong
 	}
 	return v.enqueue(&attempt{digest: sum, credentials: c, addr: addr, done: []func(error){done}})
@@ -185,25 +185,25 @@ func (v *verifier) check(a *attempt) error {
 		}
 	}
 	if sum == "" || !exists {
-		return v.wrong(a.credentials, a.addr, t)
+		return v.wrong(a.credentials, a.addr, t.edition)
 	}
-	v.remember(a.credentials, t, sum)
+	v.remember(a.credentials, t.edition, sum)
 	return nil
 }
 
-// remember notes that c is right by t, where it has the hash sum.
-func (v *verifier) remember(c Credentials, t *table, sum string) {
+// remember notes that c is right by an edition of the list, where it has the hash sum.
+func (v *verifier) remember(c Credentials, by *edition, sum string) {
 	digest := v.digest(c)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.known) >= knownMax {
 		clear(v.known) // all have to be checked again
 	}
-	v.known[digest] = verified{v.control.cfg.Now(), t, sum}
+	v.known[digest] = verified{v.control.cfg.Now(), by, sum}
 }
 
-// wrong notes that credentials of an address are wrong by t.
-func (v *verifier) wrong(c Credentials, addr netip.Addr, t *table) error {
+// wrong notes that credentials of an address are wrong by an edition of the list.
+func (v *verifier) wrong(c Credentials, addr netip.Addr, by *edition) error {
 	name := c.Name
 	if !ValidName(name) {
 		name = "" // perhaps a secret in the wrong place
@@ -222,7 +222,7 @@ func (v *verifier) wrong(c Credentials, addr netip.Addr, t *table) error {
 		v.failed[addr] = f
 	}
 	f.count++
-	f.last, f.by = sum, t
+	f.last, f.by = sum, by
 	return errWrong
 }
 
