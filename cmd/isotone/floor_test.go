@@ -116,14 +116,27 @@ func TestFloor_BeyondTheGuardIsRefusedUntilAnOperatorRaisesIt(t *testing.T) {
 	}
 }
 
-// TestFloor_IsCarriedThroughAProxy, over HTTP and RESP, and refused there as by the node. The
-// proxy's other clients are not concerned.
+// TestFloor_IsCarriedThroughAProxy, over HTTP and RESP, for clients that may move time, and refused there as by the node. The
+// proxy's other clients are not concerned, and get no right that only the proxy has.
 func TestFloor_IsCarriedThroughAProxy(t *testing.T) {
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	m, _ := startAlone(t, "0")
-	proxy, _ := runProxy(t, "--node", loopback(t, m))
+	proxy, _ := runProxy(t, "--node", loopback(t, m), "--anonymous", "all")
+	common, _ := runProxy(t, "--node", loopback(t, m))
 	ahead := func(d time.Duration) isotone.Timestamp {
 		return isotone.Timestamp{Time: uint64(time.Now().Add(d).UnixNano())}
+	}
+	tooFar := ahead(time.Minute)
+	for _, query := range []string{"?floor=", "?n=65536&floor="} {
+		if status, body := fetch(t, "http://"+common+"/timestamp"+query+tooFar.String()); status != http.StatusPreconditionFailed || !strings.Contains(body, "role floors") {
+			t.Errorf("without the right, %s: %d %s", query, status, body)
+		}
+	}
+	if got := over(t, common, "TS 3 QUORUM FLOOR "+tooFar.String()); !strings.HasPrefix(got, "-REGRESSED ") {
+		t.Errorf("without the right: %q", got)
+	}
+	if _, body := fetch(t, "http://"+common+"/timestamp"); hex.EncodeToString([]byte(body)) >= ahead(time.Second).String() {
+		t.Errorf("time was moved to %x", body)
 	}
 	for i, query := range []string{"?floor=", "?n=65536&floor="} {
 		floor := ahead(time.Duration(3+i) * time.Second)

@@ -103,6 +103,7 @@ type bundle struct {
 	mode  isotone.ReadMode
 	u64   bool
 	floor isotone.Timestamp // of the only batch; zero: none
+	raise bool              // its client has the right to move time by the floor
 	count uint64
 	trace *trace.Context // of the first part that is traced; nil: none is
 	parts []*front.Batch // none: it only asks whether there is an answer
@@ -260,7 +261,7 @@ func (u *Upstream) send() {
 // bundleOf makes a bundle of one batch with its floor.
 func (u *Upstream) bundleOf(batch *front.Batch) *bundle {
 	b := u.newBundle(batch.Mode, batch.U64)
-	b.floor, b.count, b.trace = batch.Floor, sum(batch.Counts), batch.Trace
+	b.floor, b.raise, b.count, b.trace = batch.Floor, batch.Raise, sum(batch.Counts), batch.Trace
 	b.parts = append(b.parts, batch)
 	return b
 }
@@ -365,12 +366,39 @@ func (u *Upstream) request(ctx context.Context, b *bundle) {
 	}
 }
 
-// timestamps asks for count timestamps of the mode and form of b, above its floor.
+// timestamps asks for count timestamps of the mode and form of b, above its floor. The cluster would take the floor for one of
+// this server, which may have the right to move time. So unless the client has it, too, the cluster is not told: it is asked again until it is
+// above, if it can be in time.
 func (u *Upstream) timestamps(ctx context.Context, b *bundle, count uint64) (isotone.Range, error) {
-	if !b.u64 {
-		return u.cfg.Source.Timestamps(ctx, b.mode, b.floor, count)
+	if b.raise {
+		return u.askAbove(ctx, b, b.floor, count)
 	}
-	got, err := u.cfg.Source.Timestamps64(ctx, b.mode, b.floor, count)
+	for {
+		got, err := u.askAbove(ctx, b, isotone.Timestamp{}, count)
+		if err != nil || b.floor.Before(got.First) {
+			return got, err
+		}
+		deadline, _ := ctx.Deadline()
+		behind := max(b.floor.Time, got.First.Time) - got.First.Time
+		if left := time.Until(deadline); left < 0 || behind >= uint64(left) {
+			return isotone.Range{}, isotone.Errorf(isotone.CodeRegressed,
+				"the cluster is at %d and the floor at %d: to move time ahead of the clock takes the role floors", got.First.Time, b.floor.Time)
+		}
+		select {
+		case <-time.After(time.Duration(behind) + floorPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// floorPause is at least between two requests for one floor.
+const floorPause = 10 * time.Millisecond
+
+func (u *Upstream) askAbove(ctx context.Context, b *bundle, floor isotone.Timestamp, count uint64) (isotone.Range, error) {
+	if !b.u64 {
+		return u.cfg.Source.Timestamps(ctx, b.mode, floor, count)
+	}
+	got, err := u.cfg.Source.Timestamps64(ctx, b.mode, floor, count)
 	return isotone.Range{First: got.First.Timestamp(), Count: got.Count}, err
 }
 

@@ -125,7 +125,7 @@ func (u *turns) submit(mode isotone.ReadMode, counts ...uint64) *submitted {
 }
 
 func (u *turns) submitAbove(floor isotone.Timestamp, mode isotone.ReadMode, counts ...uint64) *submitted {
-	b := &submitted{Batch: front.Batch{Mode: mode, Floor: floor, Counts: counts, Ranges: make([]isotone.Range, len(counts))}}
+	b := &submitted{Batch: front.Batch{Mode: mode, Floor: floor, Raise: true, Counts: counts, Ranges: make([]isotone.Range, len(counts))}}
 	b.Done = func(*front.Batch) { b.done++ }
 	u.Submit(&b.Batch)
 	return b
@@ -182,6 +182,37 @@ func TestUpstream_PassesFloorsOn(t *testing.T) {
 	if floors := []isotone.Timestamp{{}, high, {}, high, higher}; !slices.Equal(u.floors, floors) {
 		t.Errorf("floors %v, want %v", u.floors, floors)
 	}
+}
+
+// TestUpstream_LendsNobodyTheRightToMoveTime: the cluster is not told of a floor whose client has no right to move time by it. It is asked again
+// until it is above, unless that takes too long.
+func TestUpstream_LendsNobodyTheRightToMoveTime(t *testing.T) {
+	u := newTurns(t, forward.Config{Timeout: 5 * time.Second})
+	ask := func(floor isotone.Timestamp, u64 bool) *submitted {
+		b := &submitted{Batch: front.Batch{Mode: isotone.ReadQuorum, U64: u64, Floor: floor, Counts: []uint64{1}, Ranges: make([]isotone.Range, 1)}}
+		b.Done = func(*front.Batch) { b.done++ }
+		u.Submit(&b.Batch)
+		u.until(t, "it is answered", func() bool { return b.done == 1 })
+		return b
+	}
+	// The source is at 7 ns, and its index grows with each request.
+	above := isotone.Timestamp{Time: 7, Index: 3}
+	if b := ask(above, false); b.Err != nil || !above.Before(b.Ranges[0].First) {
+		t.Errorf("%v, %v", b.Ranges, b.Err)
+	}
+	for _, u64 := range []bool{false, true} {
+		if b := ask(isotone.Timestamp{Time: uint64(time.Now().Add(time.Minute).UnixNano())}, u64); !errors.Is(b.Err, isotone.ErrRegressed) || !strings.Contains(b.Err.Error(), "floors") {
+			t.Errorf("%v, %v", b.Ranges, b.Err)
+		}
+	}
+	if u.Status().NotReady != "" {
+		t.Errorf("it does not serve any more: %s", u.Status().NotReady)
+	}
+	u.set(func() {
+		if slices.ContainsFunc(u.floors, func(f isotone.Timestamp) bool { return f != (isotone.Timestamp{}) }) || len(u.floors) != 7 {
+			t.Errorf("the cluster was told of the floors %v", u.floors)
+		}
+	})
 }
 
 // TestUpstream_ARegressedFloorIsItsClients: the proxy goes on serving. Without a floor it is the
@@ -298,7 +329,7 @@ func TestUpstream_PassesOnTheFirstSpanOfABundle(t *testing.T) {
 		t.Helper()
 		answered := 0
 		for _, span := range spans {
-			u.Submit(&front.Batch{Mode: isotone.ReadQuorum, Floor: floor, Trace: span, Counts: []uint64{1}, Done: func(*front.Batch) { answered++ }})
+			u.Submit(&front.Batch{Mode: isotone.ReadQuorum, Floor: floor, Raise: true, Trace: span, Counts: []uint64{1}, Done: func(*front.Batch) { answered++ }})
 		}
 		u.Turn(0)
 		u.until(t, "all are answered", func() bool { return answered == len(spans) })
