@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -22,6 +24,7 @@ import (
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/host/address"
+	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/internal/proxy"
@@ -40,7 +43,7 @@ type proxyCmd struct {
 	proxyNodes    `group:"With --node:"`
 
 	MaxConnections int    `name:"max-connections" default:"20000" help:"Maximum number of client connections."`
-	TLSCert        string `name:"tls-cert" placeholder:"FILE" complete:"files" help:"Certificate, to serve TLS on the same port."`
+	TLSCert        string `name:"tls-cert" placeholder:"FILE" complete:"files" help:"Certificate, to serve TLS on the same port. Replaced files are used without a restart."`
 	TLSKey         string `name:"tls-key" placeholder:"FILE" complete:"files" help:"Its key."`
 
 	RequestStats       bool `name:"request-stats" help:"Measure every HTTP request: wall clock and CPU times, on /metrics and in one log line each."`
@@ -164,9 +167,20 @@ func (c *proxyCmd) Run(ctx context.Context, con console) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	f, err := c.forwarder(log)
+	certificate, err := c.certificate(log.Logger)
 	if err != nil {
 		return err
+	}
+	f, err := c.forwarder(certificate, log)
+	if err != nil {
+		return err
+	}
+	if certificate != nil {
+		watch, end := context.WithCancel(context.Background())
+		var watching sync.WaitGroup
+		defer watching.Wait()
+		defer end()
+		watching.Go(func() { certificate.Run(watch) })
 	}
 	ln, err := net.Listen("tcp", c.Listen)
 	if err != nil {
@@ -203,14 +217,14 @@ func (c *proxyCmd) Run(ctx context.Context, con console) error {
 
 // forwarder makes the proxy that the flags describe. Its errors list everything that is wrong
 // with them.
-func (c *proxyCmd) forwarder(log *telemetry.Log) (forwarder, error) {
+func (c *proxyCmd) forwarder(certificate *credential.Reloader, log *telemetry.Log) (forwarder, error) {
 	cfg, err := c.check()
 	if err != nil {
 		return nil, err
 	}
-	secure, err := c.tlsConfig()
-	if err != nil {
-		return nil, err
+	var secure *tls.Config
+	if certificate != nil {
+		secure = certificate.TLS()
 	}
 	if c.TCP {
 		return c.startTCP(log)
@@ -289,16 +303,16 @@ func (c *proxyCmd) check() (proxy.Config, error) {
 	return cfg, nil
 }
 
-// tlsConfig loads the certificate; nil if there is none.
-func (c *proxyCmd) tlsConfig() (*tls.Config, error) {
-	if c.TLSCert == "" {
+// certificate opens the certificate; nil if there is none, or check will say what is missing.
+func (c *proxyCmd) certificate(log *slog.Logger) (*credential.Reloader, error) {
+	if c.TLSCert == "" || c.TLSKey == "" || c.TCP {
 		return nil, nil
 	}
-	pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+	r, err := credential.Open(credential.Config{CertFile: c.TLSCert, KeyFile: c.TLSKey, CertSetting: "--tls-cert", KeySetting: "--tls-key", Log: log})
 	if err != nil {
-		return nil, usagef("--tls-cert, --tls-key: %v", err)
+		return nil, usageError(err.Error())
 	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+	return r, nil
 }
 
 // checkListen returns an error unless addr is an address to listen on.

@@ -398,3 +398,31 @@ func TestProxy_NodesOverEachHTTP(t *testing.T) {
 		_ = nc.Close()
 	}
 }
+
+// TestProxy_FollowsTheFilesOfItsCertificate, as nodes do.
+func TestProxy_FollowsTheFilesOfItsCertificate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, args := range [][]string{{"cert", "ca", "--dir", dir}, {"cert", "node", "1", "127.0.0.1", "--dir", dir}} {
+		if code, _, err := command(args...); code != 0 {
+			t.Fatal(err)
+		}
+	}
+	cert, key := filepath.Join(dir, "node1.pem"), filepath.Join(dir, "node1-key.pem")
+	backend := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer backend.Close()
+	addr, _ := runProxy(t, "--backend", backend.URL, "--tls-cert", cert, "--tls-key", key)
+	shown := func() string {
+		conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	was := shown()
+	if code, _, err := command("cert", "node", "1", "127.0.0.1", "--dir", dir, "--overwrite"); code != 0 {
+		t.Fatal(err)
+	}
+	within(t, "it shows the new certificate", func() bool { return shown() != was })
+}

@@ -55,6 +55,19 @@ type Hostile struct {
 	ActionsMin int64
 }
 
+// hostileQUIC is the network of kinds with connections of QUIC.
+const hostileQUIC = "quic"
+
+// HostileQUIC dials connections of QUIC from an address. Programs that run hostile clients set it; other modules, which import this
+// package, need not depend on an implementation.
+var HostileQUIC func(ctx context.Context, from net.IP, to string) (HostileQUICConn, error)
+
+// HostileQUICConn is a connection that nothing is sent on. Ended returns why it has ended, or nil.
+type HostileQUICConn interface {
+	net.Conn
+	Ended() error
+}
+
 // HostileReport is what hostile clients did and received.
 type HostileReport struct {
 	// Opened counts connections, Actions what was done on them (see [HostileKind]).
@@ -270,10 +283,13 @@ func (c *hostileConn) open() (err error) {
 	}
 	ip := net.IPv4(127, 0, 0, last)
 	if network == hostileQUIC {
-		if c.conn, err = dialQUIC(c.ctx, ip, addr); err != nil {
-			c.conn = nil
+		ctx, cancel := context.WithTimeout(c.ctx, hostileWait)
+		defer cancel()
+		conn, err := HostileQUIC(ctx, ip, addr)
+		if err != nil {
 			return err
 		}
+		c.conn = conn
 		c.opened.Add(1)
 		c.step = 0
 		return nil

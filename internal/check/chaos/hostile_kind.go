@@ -109,6 +109,15 @@ func foreignPage(c *hostileConn) error {
 	}[c.index%3])
 }
 
+// holdQUIC keeps a connection open, and sends nothing.
+func holdQUIC(c *hostileConn) error {
+	if err := c.conn.(HostileQUICConn).Ended(); err != nil {
+		return err // the node has closed it
+	}
+	c.served.Add(1)
+	return nil
+}
+
 func session() string {
 	const digits = "0123456789abcdef"
 	b := make([]byte, 16)

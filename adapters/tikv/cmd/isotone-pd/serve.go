@@ -138,6 +138,11 @@ func (c *command) web(source cluster, certs *certificates, log *slog.Logger) *ht
 	mux.Handle("/assign", zero.Handler(source))
 	mux.Handle("/", timelock.Handler(source))
 	bounded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if certs.ended(r.TLS) {
+			w.Header().Set("Connection", "close")
+			http.Error(w, "the certificate of this client has ended or was revoked", http.StatusUnauthorized)
+			return
+		}
 		ctx, cancel := context.WithTimeout(r.Context(), c.Timeout)
 		defer cancel()
 		mux.ServeHTTP(w, r.WithContext(ctx))
@@ -231,6 +236,15 @@ func (c *certificates) config(protocol string) *tls.Config {
 // revoked reports whether a client's certificate has been revoked since its handshake.
 func (c *certificates) revoked(cert *x509.Certificate) bool {
 	return c != nil && c.reloader.Revoked(cert)
+}
+
+// ended reports whether the certificate of a connection has run out, or was revoked, since its handshake.
+func (c *certificates) ended(s *tls.ConnectionState) bool {
+	if c == nil || s == nil || len(s.VerifiedChains) == 0 {
+		return false
+	}
+	leaf := s.VerifiedChains[0][0]
+	return time.Now().After(leaf.NotAfter) || c.revoked(leaf)
 }
 
 func (c *certificates) watch(ctx context.Context) {

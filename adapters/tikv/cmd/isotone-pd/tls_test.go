@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -80,14 +82,14 @@ func leaderOf(ctx context.Context, addr string, secure *tls.Config) (string, err
 	return got.GetLeader().GetClientUrls()[0], nil
 }
 
-// TestServe_RevokedClientsGetNothingMore, not even on a stream that is open.
+// TestServe_RevokedClientsGetNothingMore, not even on a stream or a connection of HTTP that is open.
 func TestServe_RevokedClientsGetNothingMore(t *testing.T) {
 	ca, gateway, client := made(t)
 	list := filepath.Join(t.TempDir(), "crl.pem")
 	if err := os.WriteFile(list, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	pd, _, stop := serveFake(t, &fake{}, "--tls-cert", gateway.Cert, "--tls-key", gateway.Key, "--tls-client-ca", ca.Cert, "--tls-client-crl", list)
+	pd, web, stop := serveFake(t, &fake{}, "--tls-cert", gateway.Cert, "--tls-key", gateway.Key, "--tls-client-ca", ca.Cert, "--tls-client-crl", list)
 	defer stop()
 	pem, err := os.ReadFile(ca.Cert)
 	if err != nil {
@@ -120,6 +122,23 @@ func TestServe_RevokedClientsGetNothingMore(t *testing.T) {
 	if err := ask(); err != nil {
 		t.Fatal(err)
 	}
+	transport := &http.Transport{TLSClientConfig: known.Clone()}
+	defer transport.CloseIdleConnections()
+	fetch := func() (status int, err error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+web+"/nothing", http.NoBody)
+		if err != nil {
+			return 0, err
+		}
+		answer, err := transport.RoundTrip(r)
+		if err != nil {
+			return 0, err
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		return answer.StatusCode, answer.Body.Close()
+	}
+	if status, err := fetch(); err != nil || status == http.StatusUnauthorized {
+		t.Fatalf("HTTP: %d, %v", status, err)
+	}
 	made, err := (&authority.Dir{Path: filepath.Dir(ca.Cert)}).Revoke(client.Cert)
 	if err != nil {
 		t.Fatal(err)
@@ -133,6 +152,12 @@ func TestServe_RevokedClientsGetNothingMore(t *testing.T) {
 	}
 	if status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a revoked client's stream: %v", err)
+	}
+	if status, err := fetch(); err != nil || status != http.StatusUnauthorized {
+		t.Errorf("a revoked client's connection of HTTP: %d, %v", status, err)
+	}
+	if _, err := fetch(); err == nil {
+		t.Error("a revoked client connects again by HTTP")
 	}
 	if _, err := leaderOf(ctx, pd, known); err == nil {
 		t.Error("a revoked client connects again")

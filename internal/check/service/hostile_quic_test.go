@@ -1,6 +1,6 @@
 //go:build linux
 
-package chaos
+package service_test
 
 import (
 	"context"
@@ -10,12 +10,13 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
+
+	"github.com/isotone/isotone/internal/check/chaos"
 )
 
-// hostileQUIC is the network of kinds with connections of QUIC.
-const hostileQUIC = "quic"
+func init() { chaos.HostileQUIC = dialQUIC }
 
-// quicConn is a connection of QUIC as that of a [hostileConn]. It has no bytes to read and write.
+// quicConn is a connection of QUIC for hostile clients. It has no bytes to read and write.
 type quicConn struct {
 	net.Conn // nil
 	socket   *net.UDPConn
@@ -23,9 +24,7 @@ type quicConn struct {
 }
 
 // dialQUIC does the handshake of a connection that has an address of its own.
-func dialQUIC(ctx context.Context, from net.IP, to string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, hostileWait)
-	defer cancel()
+func dialQUIC(ctx context.Context, from net.IP, to string) (chaos.HostileQUICConn, error) {
 	remote, err := net.ResolveUDPAddr("udp", to)
 	if err != nil {
 		return nil, err
@@ -44,17 +43,9 @@ func dialQUIC(ctx context.Context, from net.IP, to string) (net.Conn, error) {
 
 func (c *quicConn) SetDeadline(time.Time) error { return nil }
 
+func (c *quicConn) Ended() error { return c.quic.Context().Err() }
+
 func (c *quicConn) Close() error {
 	_ = c.quic.CloseWithError(0, "")
 	return c.socket.Close()
-}
-
-// holdQUIC keeps a connection open, and sends nothing.
-func holdQUIC(c *hostileConn) error {
-	conn := c.conn.(*quicConn).quic
-	if err := conn.Context().Err(); err != nil {
-		return err // the node has closed it
-	}
-	c.served.Add(1)
-	return nil
 }
