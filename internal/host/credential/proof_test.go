@@ -79,6 +79,33 @@ func TestProof_IsOfItsMessageAndOfItsTime(t *testing.T) {
 	}
 }
 
+// certify makes a certificate of a node for a key, signed by an issuer, or by itself without one.
+func certify(t *testing.T, by *issuer, name string, key crypto.Signer, isCA bool) (certPEM, keyPEM []byte, cert *x509.Certificate) {
+	t.Helper()
+	serial++
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotBefore: today.Add(-day), NotAfter: today.Add(day),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: isCA, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	parent, signer := template, key
+	if by != nil {
+		parent, signer = by.cert, crypto.Signer(by.key)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), cert
+}
+
 // TestProof_OfEachKindOfKey that certificates of Go can have.
 func TestProof_OfEachKindOfKey(t *testing.T) {
 	_, ed, err := ed25519.GenerateKey(rand.Reader)
@@ -97,23 +124,10 @@ func TestProof_OfEachKindOfKey(t *testing.T) {
 	for name, key := range keys {
 		f := newFixture(t)
 		n := &nodeFiles{fixture: f, ca: f.clients}
-		template := &x509.Certificate{
-			SerialNumber: big.NewInt(7), Subject: pkix.Name{CommonName: name}, NotBefore: today.Add(-day), NotAfter: today.Add(day),
-			KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
-			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		}
-		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-		write(t, n.cert, cert)
-		write(t, n.ca, cert)
-		write(t, n.key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
+		certPEM, keyPEM, _ := certify(t, nil, name, key, true)
+		write(t, n.cert, certPEM)
+		write(t, n.ca, certPEM)
+		write(t, n.key, keyPEM)
 		p := n.openPeers(false)
 		text := proof(t, p, "join 2")
 		if _, err := p.Proven(text, "join 2"); err != nil {
@@ -133,25 +147,8 @@ func TestProof_OfAChain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		serial++
-		template := &x509.Certificate{
-			SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotBefore: today.Add(-day), NotAfter: today.Add(day),
-			KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: isCA, BasicConstraintsValid: true,
-			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		}
-		der, err := x509.CreateCertificate(rand.Reader, template, by.cert, key.Public(), by.key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cert, err := x509.ParseCertificate(der)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), &issuer{cert, key}
+		certPEM, keyPEM, cert := certify(t, by, name, key, isCA)
+		return certPEM, keyPEM, &issuer{cert, key}
 	}
 	onePEM, _, one := issue(root, "one", true)
 	twoPEM, _, two := issue(one, "two", true)
