@@ -93,14 +93,14 @@ func identify(ctx context.Context, s *config.Settings, lns []net.Listener, looku
 	return j.MemberID, &node.Join{ClusterID: uint64(cluster), Peers: j.Peers}, nil
 }
 
-// checkJoining checks what a node has answered to another one, and returns the ID of the cluster.
+// checkJoining checks the answer of a cluster to a node that joins, and returns the cluster's ID.
 func checkJoining(node uint64, j *front.Joining) (isotone.ClusterID, error) {
 	cluster, err := isotone.ParseClusterID(j.ClusterID)
 	if err != nil {
 		return 0, err
 	}
 	if _, listed := j.Peers[j.MemberID]; !listed || oracle.NodeOf(j.MemberID) != node {
-		return 0, fmt.Errorf("the cluster says that node %d is member %d, which is none of that node's among the %d that it names", node, j.MemberID, len(j.Peers))
+		return 0, fmt.Errorf("the cluster says that node %d joins as member %d, which is not a member of this node, or not among the %d members that it names", node, j.MemberID, len(j.Peers))
 	}
 	for member, addr := range j.Peers {
 		if addr != "" && !address.Valid(addr, 1) { // some have not registered theirs
@@ -138,9 +138,8 @@ func awaitJoining(ctx context.Context, q *joinQuestion, lns []net.Listener, look
 	}
 }
 
-// tellsOfCluster reports whether an error of joinQuestion.ask has the answer of a member of a cluster that
-// is formed: it knows of no place for this node, or demands a better proof; or is no answer at all. A node that has no cluster
-// says no_leader.
+// tellsOfCluster reports whether, after an error of joinQuestion.ask, there is or may be a cluster: a member has answered that it has no
+// place for this node, or refused its proof, or nobody could be asked. A node without a cluster answers no_leader.
 func tellsOfCluster(err error) bool {
 	var all joinFailures
 	if errors.As(err, &all) {
@@ -150,7 +149,7 @@ func tellsOfCluster(err error) bool {
 	return errors.Is(err, errOtherGeneration) || errors.Is(err, errNoProof) || errors.As(err, &told) && (told.code == isotone.CodeNotFound || told.code == isotone.CodeInvalidArgument || told.code == isotone.CodeForbidden)
 }
 
-// errNoProof: nobody was asked, so there may be a cluster.
+// errNoProof: no node was asked.
 var errNoProof = errors.New("the question how to join cannot be signed")
 
 // errOtherGeneration: the cluster would let this node in, and not with its data directory.

@@ -251,7 +251,7 @@ func TestIdentify_RefusesThePlaceOfAnother(t *testing.T) {
 		{MemberID: 3, Peers: map[uint64]string{2: "a:1", 3: "b:1"}}, {MemberID: 2, Peers: map[uint64]string{3: "b:1"}}, {Peers: map[uint64]string{2: "a:1"}},
 	} {
 		j.ClusterID = "0000000000000007"
-		if _, err := checkJoining(2, &j); err == nil || !strings.Contains(err.Error(), "none of that node's") {
+		if _, err := checkJoining(2, &j); err == nil || !strings.Contains(err.Error(), "not a member of this node") {
 			t.Errorf("%+v: %v", j, err)
 		}
 	}

@@ -366,15 +366,15 @@ func (u *Upstream) request(ctx context.Context, b *bundle) {
 	}
 }
 
-// timestamps asks for count timestamps of the mode and form of b, above its floor. The cluster would take the floor for one of
-// this server, which may have the right to move time. So unless the client has it, too, the cluster is not told: it is asked again until it is
-// above, if it can be in time.
+// timestamps requests count timestamps of the mode and form of b, above its floor. The cluster would take a floor for that of
+// this server, which may have the right to move time. So it gets the floor only if the client has that right, too. For other clients
+// timestamps requests again until the answer is above the floor, or fails at once if the deadline comes first.
 func (u *Upstream) timestamps(ctx context.Context, b *bundle, count uint64) (isotone.Range, error) {
-	if b.raise {
-		return u.askAbove(ctx, b, b.floor, count)
+	if b.raise || !b.isAbove() {
+		return u.ofSource(ctx, b, b.floor, count)
 	}
 	for {
-		got, err := u.askAbove(ctx, b, isotone.Timestamp{}, count)
+		got, err := u.ofSource(ctx, b, isotone.Timestamp{}, count)
 		if err != nil || b.floor.Before(got.First) {
 			return got, err
 		}
@@ -391,10 +391,11 @@ func (u *Upstream) timestamps(ctx context.Context, b *bundle, count uint64) (iso
 	}
 }
 
-// floorPause is at least between two requests for one floor.
+// floorPause is the least pause between two requests for one batch with a floor.
 const floorPause = 10 * time.Millisecond
 
-func (u *Upstream) askAbove(ctx context.Context, b *bundle, floor isotone.Timestamp, count uint64) (isotone.Range, error) {
+// ofSource requests timestamps of the mode and form of b from the source.
+func (u *Upstream) ofSource(ctx context.Context, b *bundle, floor isotone.Timestamp, count uint64) (isotone.Range, error) {
 	if !b.u64 {
 		return u.cfg.Source.Timestamps(ctx, b.mode, floor, count)
 	}

@@ -364,7 +364,7 @@ func (n *Node) Joining(node, incarnation uint64, proof string) (j front.Joining,
 	if !n.call(func() { j, err = n.core.joining(node, incarnation) }) {
 		err = errStopped
 	}
-	// That there is no cluster is no secret, and a node that looks for one goes by it.
+	// Nodes without a cluster say so without a proof: founders need the answer to decide whether to form one.
 	if !errors.Is(err, errNoCluster) && err != errStopped {
 		if refused := n.cfg.PeerTLS.mayJoin(node, incarnation, proof); refused != nil {
 			return front.Joining{}, refused

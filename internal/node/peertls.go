@@ -31,18 +31,20 @@ type PeerTLS struct {
 	Files *credential.Peers
 	// Names say which node a certificate is for.
 	Names certname.Rules
-	// Optional accepts peers without certificates, and lets nodes join that prove nothing.
+	// Optional: nodes may join without a proof, as peers in clear are accepted as well (PEER_INSECURE).
 	Optional bool
 
-	// One proof is checked at a time, so that strangers use no more than a processor. proving counts those that wait.
+	// proofs is held while a proof is verified, so that strangers take one processor at most. proving counts the proofs
+	// under verification, and those that wait.
 	proofs  sync.Mutex
 	proving atomic.Int32
 }
 
-// provingMax bounds the proofs that wait: some ten milliseconds of work.
+// provingMax bounds proving: some ten milliseconds of work.
 const provingMax = 64
 
-// mayJoin returns nil if proof is that of a node that asks how to join. It names members to nobody else.
+// mayJoin returns nil if a node may be told how to join: proof has its signature. The error matches isotone.ErrForbidden, or
+// isotone.ErrOverloaded. It is safe for concurrent use.
 func (p *PeerTLS) mayJoin(node, incarnation uint64, proof string) error {
 	if p == nil || p.Optional && proof == "" {
 		return nil
@@ -52,7 +54,7 @@ func (p *PeerTLS) mayJoin(node, incarnation uint64, proof string) error {
 	}
 	defer p.proving.Add(-1)
 	if p.proving.Add(1) > provingMax {
-		return isotone.Errorf(isotone.CodeOverloaded, "too many nodes prove at a time that they may join")
+		return isotone.Errorf(isotone.CodeOverloaded, "too many proofs of nodes that want to join are waiting; try again")
 	}
 	p.proofs.Lock()
 	defer p.proofs.Unlock()

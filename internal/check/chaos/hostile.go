@@ -276,7 +276,7 @@ func (c *hostileConn) open() (err error) {
 	if c.kind.thrift {
 		to = c.Thrift
 	}
-	addr := to[c.index/hostileAddresses%len(to)]
+	addr := to[c.index%len(to)]
 	last := byte(2)
 	if !c.kind.OneAddress {
 		last += byte(c.index % hostileAddresses)

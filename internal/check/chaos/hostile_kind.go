@@ -106,7 +106,7 @@ func foreignPage(c *hostileConn) error {
 		"GET /admin/members HTTP/1.1\r\nHost: rebound.example\r\n\r\n",
 		"GET /metrics HTTP/1.1\r\nHost: localhost\r\nOrigin: https://other.example\r\n\r\n",
 		"GET /timestamp?floor=" + floor.String() + " HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\n\r\n",
-	}[c.index%3])
+	}[c.step%3])
 }
 
 // holdQUIC keeps a connection open, and sends nothing.

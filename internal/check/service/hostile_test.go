@@ -395,8 +395,6 @@ func (g *goodClient) askHTTP(ctx context.Context, h *httpCaller) error {
 		if leader != "" && leader != h.addr {
 			h.close()
 			h.addr = leader
-		} else {
-			time.Sleep(time.Millisecond)
 		}
 	}
 }

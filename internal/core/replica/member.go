@@ -210,7 +210,9 @@ func (r *Replica) judgeAsMember(h Hello) *Refusal {
 		return nil // the process has forgotten nothing: its hello is older than its promises
 	}
 	if m.Incarnation == 0 && r.isLearner(h.NodeID) && !mutant.On(mutant.RefuseSlowLearner) {
-		return nil // no process is on record, so this may be the one that was confirmed, and its hello older; it has no vote to forget
+		// No process of the learner is on record yet. This may be the one whose log was confirmed, with a hello from
+		// before that. A learner has no vote that it could forget.
+		return nil
 	}
 	if index := max(m.Durable, r.acknowledgedIndex(h.NodeID)); h.LastIndex < index || h.Term < p.term {
 		return refuse(RefusedStale, "node %d comes back with log index %d and term %d, but once confirmed index %d and term %d: "+

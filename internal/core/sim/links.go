@@ -16,9 +16,10 @@ const (
 	// brokenRuns is one in how many runs has such links.
 	brokenRuns = 3
 	// brokenTicks is for how long, in ticks, links stay broken after the time that the cluster has to
-	// find a leader. brokenTermsMax is in how many terms a leader may serve meanwhile: it may not matter to
-	// the first one that its links are broken, for a while. Where links come and go, two nodes outside the
-	// quorum may lead in turns, each while its links work: then one more for each 2*flapTicks.
+	// find a leader. brokenTermsMax is in how many terms leaders may serve meanwhile: the links of the first may
+	// work well enough for a while. Where links come and go, several nodes outside the quorum may lead in turns,
+	// each while its links work, so there may be one term more for each 2*flapTicks; but no node leads in more
+	// than brokenTermsMax of them.
 	brokenTicks    = 2 * healTicks
 	brokenTermsMax = 4
 	// flapTicks bounds how long, in ticks, a link works and does not in turns.
@@ -42,7 +43,7 @@ func (w *world) breakLinks() {
 	if w.cutLasting(quorum, func() bool { return last }) {
 		termsMax += brokenTicks / (2 * flapTicks)
 	}
-	terms, latest := 0, uint64(0)
+	terms, latest, by := 0, uint64(0), map[uint64]int{}
 	for w.violation == nil && w.votersChanged <= from && w.now < from+(healTicks+brokenTicks)*w.cfg.tick {
 		w.advance(w.now + w.cfg.tick)
 		if w.now > max(w.liveness.last, from)+(healTicks+2*timeoutMax)*w.cfg.tick && w.isServed(form16) {
@@ -53,7 +54,11 @@ func (w *world) breakLinks() {
 			continue
 		}
 		latest = l.replica.Status().Term
-		if terms++; terms > termsMax {
+		terms++
+		if by[l.id]++; by[l.id] > brokenTermsMax {
+			w.fail("liveness: node %d served in %d terms, though the links between %v are in order", l.id, by[l.id], ids(quorum))
+		}
+		if terms > termsMax {
 			w.fail("liveness: leaders served in %d terms, though the links between %v are in order", terms, ids(quorum))
 		}
 	}

@@ -71,7 +71,7 @@ type table struct {
 	edition         *edition // tells lists apart: copies of a table have the same
 }
 
-// edition stands for one reading of the list of users. It is not empty, so that each has an address of its own.
+// edition identifies one reading of the list of users, by its address; it is not empty, as empty structs may share one.
 type edition struct{ _ byte }
 
 // stamp tells versions of a file apart.
@@ -169,7 +169,7 @@ func (c *Control) use(t *table) {
 	c.watched.check()
 }
 
-// Renew has the rights of all sessions looked up again. Credentials that were right stay so, as the list is the same.
+// Renew has the rights of all sessions looked up again. It keeps verified credentials, as the list is the same.
 func (c *Control) Renew() {
 	c.loading.Lock()
 	defer c.loading.Unlock()

@@ -2,6 +2,7 @@ package credential_test
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -47,6 +48,13 @@ func (a *issuer) sign(t *testing.T, name string, until time.Time) (certPEM, keyP
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true, IsCA: a == nil,
 	}
+	certPEM, keyPEM, cert := a.certify(t, template, key)
+	return certPEM, keyPEM, &issuer{cert, key}
+}
+
+// certify signs a certificate for a key, in PEM with that. Without an issuer the key signs its own.
+func (a *issuer) certify(t *testing.T, template *x509.Certificate, key crypto.Signer) (certPEM, keyPEM []byte, cert *x509.Certificate) {
+	t.Helper()
 	parent, signer := template, key
 	if a != nil {
 		parent, signer = a.cert, a.key
@@ -59,12 +67,10 @@ func (a *issuer) sign(t *testing.T, name string, until time.Time) (certPEM, keyP
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
+	if cert, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), &issuer{cert, key}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), cert
 }
 
 // nobody makes self-signed certificates.

@@ -18,17 +18,17 @@ import (
 	"time"
 )
 
-// A proof is a signed message for a server that does not ask for certificates of peers. Its text has
-// parts with dots between: proofVersion, the unix time in seconds, the signature, and the chain of
-// certificates, that of the signer first, in DER; the last two in base64url without padding.
+// A proof is a message signed with the key of a certificate for peers, for servers whose TLS does not request that certificate.
+// Its text consists of parts with dots between them: proofVersion, the unix time in seconds, the signature, and the chain of
+// certificates in DER, that of the signer first. Signature and certificates are in base64url without padding (RFC 4648 §5).
 const (
 	proofVersion = "1"
 	// ProofSizeMax bounds the text of a proof, in bytes.
 	ProofSizeMax = 12 << 10
 	// proofChainMax bounds its certificates.
 	proofChainMax = 6
-	// proofTimeMax bounds how far the clocks of both sides may differ. Somebody who has read a proof can repeat it
-	// for twice that at most.
+	// proofTimeMax bounds the difference between the clocks of both sides. Whoever has read a proof can use it again
+	// for up to twice that time.
 	proofTimeMax = 10 * time.Minute
 )
 
@@ -43,7 +43,7 @@ func (p *Peers) Prove(message string) (string, error) {
 	}
 	at := strconv.FormatInt(p.files.cfg.Now().Unix(), 10)
 	signed, options := []byte(signedText(at, message)), crypto.SignerOpts(crypto.Hash(0))
-	if _, whole := signer.Public().(ed25519.PublicKey); !whole { // Ed25519 hashes by itself
+	if _, isEd25519 := signer.Public().(ed25519.PublicKey); !isEd25519 { // Ed25519 hashes by itself
 		digest := sha256.Sum256(signed)
 		signed, options = digest[:], crypto.SHA256
 	}
@@ -66,7 +66,7 @@ func (p *Peers) Prove(message string) (string, error) {
 	return text, nil
 }
 
-// signedText is what a signature is of. Its first line is in no other protocol that the key signs for.
+// signedText returns the text that is signed. No other protocol in which the key signs, TLS included, signs texts with this first line.
 func signedText(at, message string) string { return "isotone proof of a peer\n" + at + "\n" + message }
 
 // Proven returns the certificate of the peer that has signed message, as proof says. The error is a
@@ -118,9 +118,9 @@ func (p *Peers) Proven(proof, message string) (*x509.Certificate, error) {
 	return id.Leaf(), nil
 }
 
-// anchored returns the beginning of a chain, up to the first certificate that is an authority's or signed by one; nil if there is
-// none, or if one before is not signed by its successor. So whatever a stranger sends, its keys are not used before somebody
-// has vouched for them: signatures by keys of any size could take a processor for a tenth of a second.
+// anchored returns a chain up to the first certificate that is an authority's or signed by one. It returns nil if there is no such
+// certificate, or if one before it is not signed by the next. It verifies with keys of authorities, and with keys that
+// those have signed: a stranger's own key can be so large that one signature takes a tenth of a second.
 func anchored(chain, authorities []*x509.Certificate) []*x509.Certificate {
 	last := slices.IndexFunc(chain, func(c *x509.Certificate) bool {
 		return slices.ContainsFunc(authorities, func(a *x509.Certificate) bool {

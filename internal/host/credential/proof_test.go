@@ -79,31 +79,14 @@ func TestProof_IsOfItsMessageAndOfItsTime(t *testing.T) {
 	}
 }
 
-// certify makes a certificate of a node for a key, signed by an issuer, or by itself without one.
-func certify(t *testing.T, by *issuer, name string, key crypto.Signer, isCA bool) (certPEM, keyPEM []byte, cert *x509.Certificate) {
-	t.Helper()
+// node returns the template of a certificate of a node, or of an authority.
+func node(name string, isCA bool) *x509.Certificate {
 	serial++
-	template := &x509.Certificate{
+	return &x509.Certificate{
 		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotBefore: today.Add(-day), NotAfter: today.Add(day),
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: isCA, BasicConstraintsValid: true,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	parent, signer := template, key
-	if by != nil {
-		parent, signer = by.cert, crypto.Signer(by.key)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), cert
 }
 
 // TestProof_OfEachKindOfKey that certificates of Go can have.
@@ -124,7 +107,7 @@ func TestProof_OfEachKindOfKey(t *testing.T) {
 	for name, key := range keys {
 		f := newFixture(t)
 		n := &nodeFiles{fixture: f, ca: f.clients}
-		certPEM, keyPEM, _ := certify(t, nil, name, key, true)
+		certPEM, keyPEM, _ := nobody.certify(t, node(name, true), key)
 		write(t, n.cert, certPEM)
 		write(t, n.ca, certPEM)
 		write(t, n.key, keyPEM)
@@ -147,7 +130,7 @@ func TestProof_OfAChain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		certPEM, keyPEM, cert := certify(t, by, name, key, isCA)
+		certPEM, keyPEM, cert := by.certify(t, node(name, isCA), key)
 		return certPEM, keyPEM, &issuer{cert, key}
 	}
 	onePEM, _, one := issue(root, "one", true)
