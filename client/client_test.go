@@ -97,6 +97,7 @@ func TestOptions_EveryFaultIsNamed(t *testing.T) {
 }
 
 func TestNew_WaitsForALeaderAsLongAsTheContextAllows(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 3)
 	f.lead(-1)
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
@@ -114,6 +115,7 @@ func TestNew_WaitsForALeaderAsLongAsTheContextAllows(t *testing.T) {
 }
 
 func TestNew_SaysWhatIsWrongWithTheAddresses(t *testing.T) {
+	t.Parallel()
 	for _, addr := range []string{"no-such-host.invalid:80", "127.0.0.1:1"} {
 		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 		_, err := client.New(ctx, addr)

@@ -82,6 +82,7 @@ func TestClockSync_PrefersNarrowBounds(t *testing.T) {
 
 // TestClockSync_FindsNarrowerBoundsLater: at another node, also one that has joined since.
 func TestClockSync_FindsNarrowerBoundsLater(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 2)
 	f.change(func() { f.clock.widths = []uint64{60e6, 60e6, 60e6} })
 	k := clock(t, f.dial(client.Options{}), client.WithProbe(20*time.Millisecond))

@@ -60,6 +60,7 @@ func (c *cluster) asked() (n int) {
 
 // TestCluster_AnotherOneAtTheSameAddressIsRefused for every kind of call (I10).
 func TestCluster_AnotherOneAtTheSameAddressIsRefused(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 3)
 	var rejected atomic.Int32
 	c := f.dial(client.Options{Hooks: client.Hooks{Rejected: func(addr string, err error) {
@@ -106,6 +107,7 @@ func TestCluster_AnotherOneAtTheSameAddressIsRefused(t *testing.T) {
 
 // TestCluster_SilenceIsNoOtherCluster: if no node answers, the error is that of the deadline.
 func TestCluster_SilenceIsNoOtherCluster(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{})
 	f.becomes(otherID.String())
@@ -118,6 +120,7 @@ func TestCluster_SilenceIsNoOtherCluster(t *testing.T) {
 }
 
 func TestCluster_IsPinnedByTheOptions(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 2)
 	if c := f.dial(client.Options{Cluster: fakeID}); c.Cluster() != fakeID {
 		t.Errorf("pinned to %v", c.Cluster())

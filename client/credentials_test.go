@@ -174,6 +174,7 @@ func TestCredentials_OfALiveConnectionAreRenewed(t *testing.T) {
 // TestCredentials_ThatAreRefusedAreNotTriedWithoutPause: the bound is generous; without pauses
 // there would be thousands.
 func TestCredentials_ThatAreRefusedAreNotTriedWithoutPause(t *testing.T) {
+	t.Parallel()
 	c := startGuardedCluster(t, 1, "hush")
 	var r rotating
 	r.set("blab")
@@ -223,6 +224,7 @@ func TestForbidden_FailsTheCallAndKeepsTheConnection(t *testing.T) {
 }
 
 func TestQuota_IsWaitedForWithinTheDeadline(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 1)
 	got := c.dial(client.Options{})
 	var over atomic.Int32
@@ -266,6 +268,7 @@ func TestQuota_IsWaitedForWithinTheDeadline(t *testing.T) {
 // TestQuota_IsNotAskedForWithoutPause: with two connections that wait for 100 ms each there are
 // at most some requests; the bound is generous.
 func TestQuota_IsNotAskedForWithoutPause(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 1)
 	got := c.dial(client.Options{})
 	c.nodes[0].replies(func(args []string) ([]byte, bool) {

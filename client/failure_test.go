@@ -273,6 +273,7 @@ func TestLeader_SilentWithoutSuccessorIsWaitedFor(t *testing.T) {
 // TestLeader_BrokenConnectionIsReplaced: the leader works, but one connection has broken
 // silently.
 func TestLeader_BrokenConnectionIsReplaced(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 2)
 	c := f.dial(client.Options{Conns: 1})
 	wantTimestamp(t, c)
@@ -370,6 +371,7 @@ func TestAddrs_TheBadDoNotHarmTheGood(t *testing.T) {
 }
 
 func TestServer_ThatHangsUpAtOnceIsNotDialedWithoutEnd(t *testing.T) {
+	t.Parallel()
 	f := startCluster(t, 1)
 	c := f.dial(client.Options{})
 	f.nodes[0].replies(func(args []string) ([]byte, bool) {

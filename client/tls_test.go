@@ -145,6 +145,7 @@ func TestTLS_ARefusedCertificateFailsAtOnce(t *testing.T) {
 
 // TestTLS_IsNeverGivenUp: neither a node without TLS nor one that nobody vouches for is used.
 func TestTLS_IsNeverGivenUp(t *testing.T) {
+	t.Parallel()
 	a, other := newAuthority(t), newAuthority(t)
 	plain, secure := startCluster(t, 1), startSecureCluster(t, 1, other, tls.VersionTLS13)
 	for want, c := range map[string]*cluster{"the connection was closed": plain, "certificate signed by unknown authority": secure} {

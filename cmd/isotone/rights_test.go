@@ -101,6 +101,7 @@ type visitor struct {
 	host      string   // "": that of the URL
 	fields    []string // "Name: value"
 	redis     string   // the address, "": not asked
+	thrift    string   // the same
 	redisTLS  *tls.Config
 	auth      string // AUTH name secret
 }
@@ -144,7 +145,7 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 	list := newUserList(t, `{"users": {`+strings.Join(users, ", ")+`, "nobody": {"roles": [], "secrets": ["HASH"]}}}`)
 	run := func(host string, change func(*config.Settings)) *process {
 		p := newProcess(t, 1)
-		p.s.HTTPHost = host
+		p.s.HTTPHost, p.s.ThriftPort = host, portOf(t, freeAddrs(t, 1)[0])
 		change(&p.s)
 		p.start()
 		p.ready()
@@ -181,7 +182,7 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 			}
 			visitors = append(visitors, v)
 		}
-		add("a program on this machine", roles, visitor{redis: at})
+		add("a program on this machine", roles, visitor{redis: at, thrift: fmt.Sprint("127.0.0.1:", p.s.ThriftPort)})
 		add("a program on this machine, HTTP/2 and TLS", roles, visitor{url: "https://" + at, client: h2, redis: at, redisTLS: &tls.Config{InsecureSkipVerify: true}})
 		add("a page by a name that resolves to this machine", elsewhere, visitor{host: "rebound.example"})
 		add("a program on this machine, HTTP/3", roles, visitor{url: "https://" + at, client: third})
@@ -219,6 +220,12 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 		}
 		if v.redis != "" {
 			served += v.asksRedis(t)
+		}
+		if v.thrift != "" {
+			kind, err := thriftCall(t, dial(t, v.thrift, nil))
+			if answered := kind == 2; err != nil || answered != v.allows(access.IDs, false) {
+				t.Errorf("%s: Thrift answers with a message of type %d, %v", v.name, kind, err)
+			}
 		}
 	}
 	if served == 0 {

@@ -61,6 +61,7 @@ func expect(t *testing.T, s *site, method string, status int, code string) {
 }
 
 func TestServer_SaysWhatIsWrongWithBackends(t *testing.T) {
+	t.Parallel()
 	t.Run("nobody listens", func(t *testing.T) {
 		expect(t, start(t, proxy.Config{}, nobody(t)), "GET", 502, "internal")
 	})
@@ -126,6 +127,7 @@ func TestServer_GivesNobodyAnotherRequestsAnswer(t *testing.T) {
 }
 
 func TestServer_CutsAnswersThatAreCut(t *testing.T) {
+	t.Parallel()
 	for name, answer := range map[string]string{
 		"length":     "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
 		"chunks":     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc",

@@ -141,6 +141,7 @@ func TestServer_RefusesWhatCanBeReadInTwoWays(t *testing.T) {
 
 // TestServer_ForwardsWhatIsPlain has unusual requests that are unambiguous.
 func TestServer_ForwardsWhatIsPlain(t *testing.T) {
+	t.Parallel()
 	b := startBackend(t, echo)
 	s := start(t, proxy.Config{}, b.addr)
 	for name, tc := range map[string]struct{ raw, target, body string }{

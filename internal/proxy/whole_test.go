@@ -114,6 +114,7 @@ func TestServer_EarlyAnswersComeEarly(t *testing.T) {
 // TestServer_HalfAnAnswerIsNoWholeOne, even where the end of the backend's connection ends the
 // answer.
 func TestServer_HalfAnAnswerIsNoWholeOne(t *testing.T) {
+	t.Parallel()
 	for name, breakOff := range map[string]func(*net.TCPConn){
 		"reset": func(nc *net.TCPConn) { _ = nc.SetLinger(0) },
 		"pause": func(nc *net.TCPConn) { _, _ = io.Copy(io.Discard, nc) }, // until the proxy has enough

@@ -283,6 +283,7 @@ func TestFront_StopAnswersWhatIsOutAndClosesTheRest(t *testing.T) {
 }
 
 func TestFront_AClientThatNeverReadsIsBounded(t *testing.T) {
+	t.Parallel()
 	s := startFront(t, func(c *config) { c.limits.WriteTimeout = time.Second })
 	c := dial(t, s)
 	_ = c.SetReadBuffer(4 << 10)
@@ -377,6 +378,7 @@ func TestFront_EveryProtocolOnOnePort(t *testing.T) {
 
 // A connection that says half a request is closed without a word, as net/http does.
 func TestFront_SlowRequestsAreCut(t *testing.T) {
+	t.Parallel()
 	s := startFront(t, func(c *config) {
 		c.limits = loop.Limits{PartialTimeout: 300 * time.Millisecond, IdleTimeout: 600 * time.Millisecond}
 	})

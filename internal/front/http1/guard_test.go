@@ -57,6 +57,7 @@ const idsTarget = "/api/snowflake"
 
 // TestGuard_EachRequestHasItsOwnAnswerWhereverItIsSplit between two reads.
 func TestGuard_EachRequestHasItsOwnAnswerWhereverItIsSplit(t *testing.T) {
+	t.Parallel()
 	s, _ := startGuarded(t)
 	for _, tt := range []struct {
 		requests []string

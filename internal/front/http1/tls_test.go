@@ -325,6 +325,7 @@ func TestTLS_ManyClientsGetWhatIsTheirs(t *testing.T) {
 
 // A client that asks and does not read is held up, and its answers do not pile up.
 func TestTLS_AClientThatDoesNotReadIsHeldUp(t *testing.T) {
+	t.Parallel()
 	s := startSecure(t, func(c *config) {
 		c.limits = loop.Limits{WriteTimeout: 300 * time.Millisecond, OutputMax: 64 << 10, UnsentMax: 16 << 10}
 	})
