@@ -17,6 +17,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/parallel"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -24,12 +25,12 @@ func TestMain(m *testing.M) {
 	// A cluster for the examples, which have no testing.T.
 	f, end := newCluster(3)
 	nodes = f.addrs()
-	goleak.VerifyTestMain(ended{m, end})
+	goleak.VerifyTestMain(ended{parallel.Tests{M: m, N: 6}, end})
 }
 
 // ended is a goleak.TestingM that cleans up before goleak checks the goroutines.
 type ended struct {
-	m   *testing.M
+	m   parallel.Tests
 	end func()
 }
 

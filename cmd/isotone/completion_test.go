@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/check/parallel"
 	"github.com/isotone/isotone/internal/host/config"
 )
 
@@ -23,11 +23,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		os.Exit(run(os.Args[1:], console{os.Stdout, os.Stderr}))
 	}
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = f.Value.Set("6") // tests wait for their nodes most of the time
-	}
-	os.Exit(m.Run())
+	os.Exit(parallel.Tests{M: m, N: 6}.Run())
 }
 
 // completionCases are command lines after isotone, with a bar between words, and what the last

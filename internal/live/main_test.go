@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/isotone/isotone/internal/check/parallel"
 	"github.com/isotone/isotone/internal/live"
 )
 
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 		crowdServe(os.Getenv(crowdEnv))
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(parallel.Tests{M: m, N: 6})
 }
 
 // crowdServe is what this program is when it is started with crowdEnv.

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/parallel"
 	"github.com/isotone/isotone/internal/core/lincheck"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/storage"
@@ -25,7 +26,7 @@ import (
 	"github.com/isotone/isotone/internal/node"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(parallel.Tests{M: m, N: 6}) }
 
 // liveness bounds every wait for something that must happen; far beyond what it
 // takes, so that a busy machine fails nothing.

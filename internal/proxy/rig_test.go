@@ -17,11 +17,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/parallel"
 	"github.com/isotone/isotone/internal/proxy"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(parallel.Tests{M: m, N: 6}) }
 
 // patience bounds every wait for what must happen. No test depends on its length to pass.
 const patience = time.Minute

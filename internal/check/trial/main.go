@@ -3,15 +3,14 @@
 package trial
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"testing"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/parallel"
 )
 
 // Binary is the isotone command under test. [Main] builds it once for all tests of a package.
@@ -22,15 +21,12 @@ var Binary string
 const BinaryVariable = "ISOTONE_TEST_BINARY"
 
 // Main is the TestMain of a package of tests with real processes, but for os.Exit: it builds the
-// binary, runs the tests, calls the functions in after, and returns the exit code.
+// binary, runs the tests, four at once, calls the functions in after, and returns the exit code.
 func Main(m *testing.M, after ...func()) int {
 	chaos.BeHostile()
-	flag.Parse()
-	if isParallelByDefault() {
-		_ = flag.Set("test.parallel", strconv.Itoa(parallel))
-	}
+	tests := parallel.Tests{M: m, N: 4}
 	if Binary = os.Getenv(BinaryVariable); Binary != "" {
-		return m.Run()
+		return tests.Run()
 	}
 	dir, err := os.MkdirTemp("", "isotone-trial-")
 	if err == nil {
@@ -44,19 +40,7 @@ func Main(m *testing.M, after ...func()) int {
 	for _, f := range after {
 		defer f()
 	}
-	return m.Run()
-}
-
-// parallel is how many tests run at a time, however many processors there are: most of the time
-// they wait for elections, leases and restarts.
-const parallel = 4
-
-// isParallelByDefault reports whether the command line has no -parallel. Storms measure deadlines, so
-// their targets in the Makefile do.
-func isParallelByDefault() bool {
-	chosen := false
-	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
-	return !chosen
+	return tests.Run()
 }
 
 // Previous builds the previous release once, beside [Binary], and returns the path of its

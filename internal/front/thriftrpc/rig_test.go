@@ -20,11 +20,12 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/isotone/isotone/internal/check/parallel"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
 	"github.com/isotone/isotone/snowflake"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(parallel.Tests{M: m, N: 6}) }
 
 // patience is how long a test waits for what must happen.
 const patience = time.Minute

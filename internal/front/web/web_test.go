@@ -17,12 +17,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/parallel"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/credential"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(parallel.Tests{M: m, N: 6}) }
 
 // patience bounds waiting for what must happen; no test passes by its length.
 const patience = time.Minute

@@ -12,13 +12,14 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/goleak"
 
+	"github.com/isotone/isotone/internal/check/parallel"
 	"github.com/isotone/isotone/internal/core/wire"
 )
 
 // patience is the longest wait for an event; only failing tests wait that long.
 const patience = time.Minute
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(parallel.Tests{M: m, N: 6}) }
 
 func await[T any](t testing.TB, what string, ch <-chan T) T {
 	t.Helper()
