@@ -1,4 +1,4 @@
-package isotone_test
+package structure_test
 
 import (
 	"go/token"
@@ -7,9 +7,6 @@ import (
 	"strings"
 	"testing"
 )
-
-// This file enforces the architecture: which packages may import which, what the
-// deterministic zone may not use, and how large a file or a function may be.
 
 const module = "github.com/isotone/isotone"
 
@@ -85,12 +82,13 @@ internal/doctor/probe:      internal/front internal/dashboard internal/doctor ; 
 internal/check/bench:       . internal/reply internal/core/interval internal/core/lincheck internal/front/head ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys
 internal/check/clockbench:  . client internal/core/lincheck internal/steady internal/check/bench ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/child:
+internal/check/parallel:
 internal/check/pgserver:
 internal/check/ports:
 internal/check/demo:        . client internal/core/lincheck internal/check/child internal/check/ports ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/chaos:       . internal/core/lincheck internal/check/child internal/check/ports ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/chromium:    ; golang.org/x/net
-internal/check/trial:       . client snowflake internal/core/lincheck internal/check/chaos
+internal/check/trial:       . client snowflake internal/core/lincheck internal/check/chaos internal/check/parallel
 internal/check/membership:  ; golang.org/x/sys
 internal/check/failover:
 internal/check/service:     ; github.com/quic-go/quic-go
@@ -100,6 +98,7 @@ internal/check/manual:
 
 site/plot:
 internal/check/golden:
+internal/check/structure:
 
 release/sbom:
 release/licenses:

@@ -1,4 +1,4 @@
-package isotone_test
+package structure_test
 
 import (
 	"fmt"
@@ -92,7 +92,7 @@ func parseSource(t *testing.T, fset *token.FileSet, name string, text any) sourc
 func checkImports(table map[string]row, src source) (faults []string) {
 	allowed, ok := table[src.pkg]
 	if !ok {
-		return []string{fmt.Sprintf("%s: package %s has no line in the table: add one to dependencies in deps_test.go "+
+		return []string{fmt.Sprintf("%s: package %s has no line in the table: add one to dependencies in internal/check/structure/deps_test.go "+
 			"that says what it may import, and describe in ARCHITECTURE.md what it owns", src.path, src.pkg)}
 	}
 	others := allowed.others

@@ -1,4 +1,4 @@
-package isotone_test
+package structure_test
 
 import (
 	"go/token"
