@@ -144,7 +144,7 @@ func joinsWithItsCertificate(t *testing.T, all processes, certs string) {
 	}
 }
 
-// A cluster on record with members on other machines does not start in clear by a change of PEERS.
+// A cluster on record with members on other machines does not start in plaintext by a change of PEERS.
 func TestPeersInClear_MembersOnRecordCount(t *testing.T) {
 	p := newProcess(t, 1)
 	if err := checkPeersInClear(&p.s)(map[uint64]string{2: "127.0.0.1:1"}); err != nil {
@@ -155,6 +155,6 @@ func TestPeersInClear_MembersOnRecordCount(t *testing.T) {
 	}
 	p.s.PeerInsecure = true
 	if checkPeersInClear(&p.s) != nil {
-		t.Error("a check although peers may be in clear")
+		t.Error("a check although peers may be in plaintext")
 	}
 }

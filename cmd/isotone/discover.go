@@ -58,7 +58,7 @@ func checkAlone(s *config.Settings) error {
 // members are there, and meanwhile answers clients on lns why the node is not ready. Once it is
 // formed, addresses in DNS only help to reach members that do not answer at theirs on record.
 //
-// Afterwards it refuses peers in clear that only DNS has named; see [config.Settings.PeersInClear].
+// Afterwards it refuses peers in plaintext that only DNS has named; see [config.Settings.PeersInClear].
 func discover(ctx context.Context, s *config.Settings, lns []net.Listener, lookup lookupSRV, log *slog.Logger) error {
 	if s.PeersSRV == nil {
 		return nil

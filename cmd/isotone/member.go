@@ -255,7 +255,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 type memberFiles struct {
 	clients *credential.Reloader // the certificate that clients see
 	users   *access.Control
-	peers   *node.PeerTLS // nil: in clear
+	peers   *node.PeerTLS // nil: in plaintext
 }
 
 // openMemberFiles reads them.

@@ -109,7 +109,7 @@ func TestOperator_AnyMemberPassesRequestsOn(t *testing.T) {
 	within(t, "the leader's log says who asked", func() bool {
 		return strings.Contains(leader.log.String(), `"action":"POST /admin/floor"`) && strings.Contains(leader.log.String(), `operator.sock, by node `)
 	})
-	// Who has only a role of clients gets nothing passed on.
+	// Nothing is passed on for a user with roles of clients only.
 	secret := secretFile(t, testSecret)
 	if code, out, err := command("member", "list", "--endpoint", others[0].s.AdvertiseAddr, "--user", "app", "--password-file", secret); code == 0 || !strings.Contains(err, "forbidden") {
 		t.Errorf("exit code %d, %s%s", code, out, err)

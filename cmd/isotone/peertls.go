@@ -17,7 +17,7 @@ import (
 )
 
 // openPeerTLS reads the certificates for peers; nil without PEER_TLS_CERT. Then it warns of what
-// goes over the network in clear, or fails if that was not asked for.
+// goes over the network in plaintext, or fails if that was not asked for.
 func openPeerTLS(s *config.Settings, join *node.Join, m *telemetry.Metrics, log *slog.Logger) (*node.PeerTLS, error) {
 	if s.PeerTLSCert == "" {
 		if check := checkPeersInClear(s); join != nil && check != nil {
@@ -35,7 +35,7 @@ func openPeerTLS(s *config.Settings, join *node.Join, m *telemetry.Metrics, log 
 		return nil, err
 	}
 	if s.PeerInsecure {
-		log.Warn("PEER_INSECURE=1 accepts peers in clear beside those with TLS; remove it when all nodes have certificates")
+		log.Warn("PEER_INSECURE=1 accepts peers in plaintext beside those with TLS; remove it when all nodes have certificates")
 	}
 	return &node.PeerTLS{Files: files, Names: s.PeerAllowedNames, Optional: s.PeerInsecure}, nil
 }
@@ -53,10 +53,10 @@ func peerConfig(s *config.Settings) credential.PeerConfig {
 	}
 }
 
-// warnClear points out what peers in clear mean.
+// warnClear points out what peers in plaintext mean.
 func warnClear(s *config.Settings, log *slog.Logger) {
 	if s.PeerInsecure {
-		log.Warn("peers are in clear (PEER_INSECURE=1): whoever can reach RAFT_ADDR can take the place of a node, and so repeat timestamps; set PEER_TLS_CERT, PEER_TLS_KEY and PEER_TLS_CA")
+		log.Warn("peers are in plaintext (PEER_INSECURE=1): whoever can reach RAFT_ADDR can take the place of a node, and so repeat timestamps; set PEER_TLS_CERT, PEER_TLS_KEY and PEER_TLS_CA")
 		return
 	}
 	host, _, _ := net.SplitHostPort(s.RaftAddr)
@@ -67,7 +67,7 @@ func warnClear(s *config.Settings, log *slog.Logger) {
 	}
 }
 
-// checkPeersInClear returns what refuses peer addresses that may not be used in clear; nil if all
+// checkPeersInClear returns what refuses peer addresses that may not be used in plaintext; nil if all
 // may, or none is.
 func checkPeersInClear(s *config.Settings) func(addrs map[uint64]string) error {
 	if s.PeerInsecure || s.PeerTLSCert != "" {

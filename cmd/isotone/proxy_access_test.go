@@ -133,7 +133,7 @@ func TestProxyAccess_AnonymousClientsHaveWhatIsNamed(t *testing.T) {
 	addr, _ = runProxy(t, append(mine, "--anonymous", "all", "--require-tls", "--tls-cert", cert, "--tls-key", key)...)
 	c := dialHTTP(t, addr, nil)
 	if status, _, body := c.ask("/timestamp", ""); status != 403 {
-		t.Errorf("in clear: %d %s", status, body)
+		t.Errorf("in plaintext: %d %s", status, body)
 	}
 	over := dialHTTP(t, addr, a.client("anybody"))
 	if status, _, _ := over.ask("/up", ""); status != 200 {

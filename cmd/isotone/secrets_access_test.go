@@ -197,7 +197,7 @@ func (v *vault) authenticate(g *guardedByAll) {
 	}
 }
 
-// strangers connect to the port for peers: in clear with secrets, and with the certificate of another
+// strangers connect to the port for peers: in plaintext with secrets, and with the certificate of another
 // authority, of a client, and a revoked one.
 func (v *vault) strangers(g *guardedByAll) {
 	v.t.Helper()

@@ -196,12 +196,12 @@ func (j *findings) samePeers(list []teller) {
 	}
 	switch {
 	case len(with) > 0 && len(clear) > 0:
-		j.add(Problem, "clear", "", fmt.Sprintf("%s: peers in clear; %s: with certificates", strings.Join(clear, ", "), strings.Join(with, ", ")),
+		j.add(Problem, "clear", "", fmt.Sprintf("%s: peers in plaintext; %s: with certificates", strings.Join(clear, ", "), strings.Join(with, ", ")),
 			"set PEER_TLS_CERT, PEER_TLS_KEY and PEER_TLS_CA on all nodes; see docs/security.md, from clear to TLS")
 	case len(insecure) > 0:
-		j.add(Warning, "clear", "", strings.Join(insecure, ", ")+": peers in clear are accepted (PEER_INSECURE=1) beside those with TLS", "remove PEER_INSECURE from each node, now that all have certificates")
+		j.add(Warning, "clear", "", strings.Join(insecure, ", ")+": peers in plaintext are accepted (PEER_INSECURE=1) beside those with TLS", "remove PEER_INSECURE from each node, now that all have certificates")
 	case len(with) == 0 && slices.ContainsFunc(list, func(n teller) bool { return n.PeersInClear }):
-		j.add(Warning, "clear", "", "peers speak in clear (PEER_INSECURE=1): whoever reaches RAFT_ADDR can take the place of a node", "set PEER_TLS_CERT, PEER_TLS_KEY and PEER_TLS_CA; see docs/security.md")
+		j.add(Warning, "clear", "", "peers speak in plaintext (PEER_INSECURE=1): whoever reaches RAFT_ADDR can take the place of a node", "set PEER_TLS_CERT, PEER_TLS_KEY and PEER_TLS_CA; see docs/security.md")
 	}
 	for _, of := range list {
 		for _, by := range list {

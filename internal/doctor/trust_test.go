@@ -41,7 +41,7 @@ var distrust = []ailment{
 	{"peer files with faults here", func(l *doctor.Local, _ *doctor.Cluster) {
 		l.Trust.PeersError, l.Trust.Security.Peers = "PEER_TLS_CERT: not the name of node 2", nil
 	}, doctor.Problem, "certificate", "not the name of node 2"},
-	{"peers in clear here", func(l *doctor.Local, _ *doctor.Cluster) {
+	{"peers in plaintext here", func(l *doctor.Local, _ *doctor.Cluster) {
 		l.Trust.PeersError, l.Trust.PeerCert, l.Trust.Security.Peers = "PEERS: need TLS", "", nil
 	}, doctor.Problem, "clear", "need TLS"},
 	{"a peer certificate that ends", func(_ *doctor.Local, c *doctor.Cluster) { told(c, 3).Peers.NotAfter = now.AddDate(0, 0, 13) }, doctor.Warning, "certificate", "in 13 days; peers refuse it then"},
@@ -67,8 +67,8 @@ var distrust = []ailment{
 	{"no revocation list", func(_ *doctor.Local, c *doctor.Cluster) { told(c, 3).Peers.Lists = nil }, doctor.Problem, "revocation", "node 3: 0; node 1, node 2: 1"},
 	{"an old revocation list", func(_ *doctor.Local, c *doctor.Cluster) { told(c, 3).Peers.Lists[0].NextUpdate = now }, doctor.Warning, "revocation", "was to be replaced by 2027-01-02"},
 	{"a revocation list of tomorrow", func(_ *doctor.Local, c *doctor.Cluster) { told(c, 3).Peers.Lists[0].ThisUpdate = now.Add(1) }, doctor.Warning, "revocation", "begins on"},
-	{"a node in clear", func(_ *doctor.Local, c *doctor.Cluster) { told(c, 3).Peers = nil }, doctor.Problem, "clear", "node 3: peers in clear; node 1, node 2: with certificates"},
-	{"peers in clear are accepted", func(_ *doctor.Local, c *doctor.Cluster) { told(c, 3).PeersInClear = true }, doctor.Warning, "clear", "node 3: peers in clear are accepted"},
+	{"a node in plaintext", func(_ *doctor.Local, c *doctor.Cluster) { told(c, 3).Peers = nil }, doctor.Problem, "clear", "node 3: peers in plaintext; node 1, node 2: with certificates"},
+	{"peers in plaintext are accepted", func(_ *doctor.Local, c *doctor.Cluster) { told(c, 3).PeersInClear = true }, doctor.Warning, "clear", "node 3: peers in plaintext are accepted"},
 }
 
 // An authority that another node lacks is a problem of both nodes, and explains the warning about the sets.
@@ -105,7 +105,7 @@ func TestJudge_CertificatesThatGiveAllRoles(t *testing.T) {
 	}
 }
 
-// A whole cluster in clear is warned of once; nodes that do not tell are none of them.
+// A whole cluster in plaintext is warned of once; nodes that do not tell are none of them.
 func TestJudge_AClusterInClear(t *testing.T) {
 	c := cluster()
 	for id := uint64(1); id <= 3; id++ {

@@ -10,7 +10,7 @@ type Security struct {
 	Users *UserList `json:"users"`
 	// ClientCA is set with TLS_CLIENT_CA.
 	ClientCA bool `json:"clientCA"`
-	// PeersInClear is set if peers on other machines may speak in clear (PEER_INSECURE).
+	// PeersInClear is set if peers on other machines may speak in plaintext (PEER_INSECURE).
 	PeersInClear bool `json:"peersInClear"`
 	// MovedTime has how often each user has moved time ahead of the clock by the floor of a request, since the node started.
 	MovedTime map[string]uint64 `json:"movedTime,omitempty"`

@@ -31,7 +31,7 @@ type PeerTLS struct {
 	Files *credential.Peers
 	// Names say which node a certificate is for.
 	Names certname.Rules
-	// Optional: nodes may join without a proof, as peers in clear are accepted as well (PEER_INSECURE).
+	// Optional: nodes may join without a proof, as peers in plaintext are accepted as well (PEER_INSECURE).
 	Optional bool
 
 	// proofs is held while a proof is verified, so that strangers take one processor at most. proving counts the proofs

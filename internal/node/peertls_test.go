@@ -320,7 +320,7 @@ func TestPeerTLS_NewFilesCount(t *testing.T) {
 	}
 }
 
-// TestPeerTLS_MayJoinWithAProofOnly, unless peers in clear are accepted as well.
+// TestPeerTLS_MayJoinWithAProofOnly, unless peers in plaintext are accepted as well.
 func TestPeerTLS_MayJoinWithAProofOnly(t *testing.T) {
 	ours := newAuthority(t)
 	member, joiner := newSide(t, ours, ours, authority.Node("x", 1, nil)), newSide(t, ours, ours, authority.Node("x", 2, nil))
@@ -343,7 +343,7 @@ func TestPeerTLS_MayJoinWithAProofOnly(t *testing.T) {
 		}
 	}
 	if err := (*PeerTLS)(nil).mayJoin(2, 7, ""); err != nil {
-		t.Errorf("where peers are in clear: %v", err)
+		t.Errorf("where peers are in plaintext: %v", err)
 	}
 	p.proving.Store(provingMax)
 	if err := p.mayJoin(2, 7, text); !errors.Is(err, isotone.ErrOverloaded) {

@@ -25,7 +25,7 @@ type Scenario struct {
 	// Busy is how many busy loops run beside the cluster.
 	Busy int
 	// SlowNodes have every sync of their disk delayed by SyncDelay: nodes 1 to SlowNodes. The leader
-	// is not one of them unless all are. Node 1 stands first when it ends.
+	// is not one of them unless all are. Node 1 campaigns first when it ends.
 	SlowNodes int
 	SyncDelay time.Duration
 	// Logs has the nodes log at debug level, so that the steps of each failover are known.

@@ -235,7 +235,7 @@ func TestPeerTLS_StrangersStayOut(t *testing.T) {
 		reason string // of the metric
 		told   string // in the log of the node
 	}{
-		{"in clear", func() {
+		{"in plaintext", func() {
 			for _, name := range []string{"PEER_TLS_CERT", "PEER_TLS_KEY", "PEER_TLS_CA"} {
 				delete(n.Env, name)
 			}
@@ -320,7 +320,7 @@ func TestPeerTLS_ClearPeersMustBeAskedFor(t *testing.T) {
 	}
 	n.Env["PEER_INSECURE"] = "1"
 	n.Start()
-	for deadline := time.Now().Add(chaos.ReadyTimeout); !strings.Contains(n.Log(), "peers are in clear"); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(chaos.ReadyTimeout); !strings.Contains(n.Log(), "peers are in plaintext"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("no warning: %s", n.Log())
 		}

@@ -14,11 +14,11 @@ import (
 // term is durable wait in [Replica.holdGrant].
 //
 // A crash may take such a candidacy in term t back: the node returns in an earlier term, with the
-// votes of others for it in t on their way or on their disks. It may then stand in t again, and
+// votes of others for it in t on their way or on their disks. It may then campaign in t again, and
 // those votes count. That is safe for two reasons:
 //
 //   - Of all candidacies of a node in t only one can succeed. Votes of others count only once t,
-//     with the node's vote for itself, is on its disk, and a node that has t on disk never stands in
+//     with the node's vote for itself, is on its disk, and a node that has t on disk never campaigns in
 //     t again. So it does not lead in t twice with different logs. Instead it may have voted for
 //     another in t after the crash; then it is no candidate in t and Raft ignores the late votes.
 //   - The voter compared its log with that which the request named. All of that was on the

@@ -39,11 +39,11 @@ func timeoutNow(l, to *node) *raftpb.Message {
 // campaign is a cluster whose leader has died, and what the others have answered the candidate 2.
 type campaign struct {
 	*cluster
-	term            uint64 // in which node 2 stands
+	term            uint64 // in which node 2 campaigns
 	preVotes, votes []*raftpb.Message
 }
 
-// newCampaign has node 2 stand. Its disk stalls, and the votes of the others are late.
+// newCampaign has node 2 campaign. Its disk stalls, and the votes of the others are late.
 func newCampaign(c *cluster) *campaign {
 	k := &campaign{cluster: c, term: c.nodes[1].Status().Term + 1}
 	c.drop = func(m *raftpb.Message) bool {
@@ -72,7 +72,7 @@ func (k *campaign) wantCandidate() {
 	}
 }
 
-// again has node 2 crash with what is not on its disk, and stand in the same term again. The others
+// again has node 2 crash with what is not on its disk, and campaign in the same term again. The others
 // answer it only with what they have sent before: the network repeats the pre-votes and is late with
 // the votes.
 func (k *campaign) again() {

@@ -188,8 +188,8 @@ func (c *cluster) loseClocks() {
 	c.drop = func(m *raftpb.Message) bool { return m.Type == nil }
 }
 
-// TestClock_AReadingCountsForTenSeconds lets the clocks of the others get lost. Who has no
-// quorum of clocks holds time, and index goes on.
+// TestClock_AReadingCountsForTenSeconds lets the clocks of the others get lost. A leader
+// without a quorum of clocks holds time, and index goes on.
 func TestClock_AReadingCountsForTenSeconds(t *testing.T) {
 	c := newClockCluster(t, 3, nil)
 	l := c.leader()

@@ -97,7 +97,7 @@ func ignoresItsVoter(t *testing.T, restarted bool) bool {
 	}
 	c.isolate()
 	c.greet()
-	c.drop = func(m *raftpb.Message) bool { // the voter does not stand
+	c.drop = func(m *raftpb.Message) bool { // the voter does not campaign
 		return m.GetFrom() == b.id && (m.GetType() == raftpb.MsgPreVote || m.GetType() == raftpb.MsgVote)
 	}
 	return c.overlaps(int(limit / tick))
@@ -129,7 +129,7 @@ func skipsItsOwnLimits(t *testing.T) bool {
 	const limit = 2 * time.Second
 	c := newQuietCluster(t, limit)
 	a := c.leader()
-	// No round is confirmed any more, so it steps down. The others do not stand.
+	// No round is confirmed any more, so it steps down. The others do not campaign.
 	c.drop = func(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgHeartbeatResp }
 	for a.Status().Serving {
 		c.tick(1)

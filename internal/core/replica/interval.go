@@ -12,7 +12,7 @@ import (
 
 // The cluster clock (I14; docs/intervals.md has the rules and the proof). The leader of each term runs
 // one, by its steady clock. It tells readings of it, with a limit: D after the start of the latest
-// confirmed round, and below the ceiling. Who has a reading reads bounds of the clock by itself until
+// confirmed round, and below the ceiling. A process that holds a reading derives bounds of the clock locally until
 // then, however the leader fares. So a leader of a later term waits until no limit can run any more
 // before it issues anything or runs a clock of its own. Then all timestamps, the oracle's and those
 // made from bounds, have one order.

@@ -189,7 +189,7 @@ func (r *Replica) Step(in *Input) *Effects {
 	for i := range in.LeaseRequests {
 		r.leaseClient(in.LeaseRequests[i])
 	}
-	r.stand()
+	r.campaign()
 	r.startRound()
 	r.processReady()
 	return &r.effects

@@ -15,14 +15,14 @@ import (
 //   - when the leader's address refuses connections: its process has ended, or
 //   - when it has not heard from the leader for some ticks, see [Replica.suspectTicks].
 //
-// Voters that have forgotten their leader stand by rank: the place of their ID among those that
-// may lead, rankTicks apart. So normally one stands at a time, and votes are not split. A voter
+// Voters that have forgotten their leader campaign by rank: the place of their ID among those that
+// may lead, rankTicks apart. So normally one campaigns at a time, and votes are not split. A voter
 // that has granted a vote gives the candidate graceTicks, one that has granted a pre-vote only
 // preVoteGraceTicks, and only once: a node that does not hear asks again and again. A voter that has
-// refused because its own log is longer stands as if the candidate were not there, as it cannot be elected.
+// refused because its own log is longer campaigns as if the candidate were not there, as it cannot be elected.
 //
 // On slow disks a term that somebody gives up too early is lost, and the next one as well. So a
-// node whose vote is being written neither stands nor grants pre-votes, waits longer for the outcome
+// node whose vote is being written neither campaigns nor grants pre-votes, waits longer for the outcome
 // as its disk is slower, see [Replica.tickElection], and after terms without a leader, see
 // [Replica.patience]. It loses nothing: its vote in another term has to wait for the same disk. A
 // candidate that dies is waited for until its voters have written their votes, for twice as long
@@ -129,7 +129,7 @@ func (r *Replica) connectionRefused(id uint64) {
 
 func (r *Replica) isFollowing() bool { return r.role == raft.StateFollower && r.lead != raft.None }
 
-// forgetLeader has this node grant votes, and stand when its turn comes.
+// forgetLeader has this node grant votes, and campaign when its turn comes.
 func (r *Replica) forgetLeader() {
 	s := &r.succession
 	s.missing, s.lost, s.lostAt = r.lead, leadership{r.term, r.lead}, s.heardAt
@@ -141,7 +141,7 @@ func (r *Replica) forgetLeader() {
 	r.replayVotes()
 }
 
-// rank returns how many voters stand before this node: those with lower IDs that can be reached.
+// rank returns how many voters campaign before this node: those with lower IDs that can be reached.
 func (r *Replica) rank() uint64 { return r.rankWithout(raft.None) }
 
 // rankWithout is rank if the given node, which cannot lead, does not count.
@@ -167,9 +167,9 @@ func (r *Replica) heardFrom(id uint64) {
 	}
 }
 
-// stand asks for votes if it is this node's turn. A candidate waits for the votes that it has
+// campaign asks for votes if it is this node's turn. A candidate waits for the votes that it has
 // asked for until Raft's election timeout, unless they cannot elect it.
-func (r *Replica) stand() {
+func (r *Replica) campaign() {
 	s := &r.succession
 	if s.standAt == 0 || r.ticks < s.standAt || r.lead != raft.None || !r.mayVote() || r.role == raft.StateCandidate && !r.isRejected() {
 		return
@@ -185,7 +185,7 @@ func (r *Replica) stand() {
 }
 
 // noteVote takes in the answer of a voter to this candidate. When it cannot win any more,
-// because the votes were split, it stands again when its turn comes.
+// because the votes were split, it campaigns again when its turn comes.
 func (r *Replica) noteVote(m *raftpb.Message) {
 	s := &r.succession
 	list := &s.granters
@@ -288,7 +288,7 @@ func (r *Replica) answeredVote(m *raftpb.Message) {
 			grace -= graceTicks - preVoteGraceTicks
 		}
 		s.standAt = max(s.standAt, grace)
-		if r.role == raft.StateCandidate { // the other stands in a later term
+		if r.role == raft.StateCandidate { // the other campaigns in a later term
 			s.graceUntil = grace
 		}
 	case m.GetType() == raftpb.MsgPreVoteResp && p != nil && p.preVote.isAhead && !r.hasResigned():
@@ -299,7 +299,7 @@ func (r *Replica) answeredVote(m *raftpb.Message) {
 }
 
 // hasResigned reports whether this node was the latest leader, and gave that up, normally because it
-// heard from no quorum. Its log is longer by what it could not commit. If it stood before the others because
+// heard from no quorum. Its log is longer by what it could not commit. If it campaigned before the others because
 // of that, a node whose links come and go would lead again and again.
 func (r *Replica) hasResigned() bool {
 	return r.elected.leader == r.cfg.Self.NodeID && !mutant.On(mutant.ResignedStands)

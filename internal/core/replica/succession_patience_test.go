@@ -268,7 +268,7 @@ func TestSuccession_WhoMayHaveLostWaitsForTheWinner(t *testing.T) {
 	if got := n.Status(); got.Role != raft.StateCandidate || got.Term != term+1 {
 		t.Fatalf("%v in term %d, want a candidate in term %d", got.Role, got.Term, term+1)
 	}
-	stands := c.notesVotes(3)
+	campaigns := c.notesVotes(3)
 	pass := func(ticks int) {
 		for range ticks {
 			c.turn(n, &replica.Input{Ticks: 1})
@@ -276,12 +276,12 @@ func TestSuccession_WhoMayHaveLostWaitsForTheWinner(t *testing.T) {
 	}
 	answer(raftpb.MsgVoteResp, 2, true)
 	answer(raftpb.MsgVoteResp, 4, true)
-	if pass(10); stands() {
-		t.Error("it stands again although nodes 2, 4 and 5 may have elected another")
+	if pass(10); campaigns() {
+		t.Error("it campaigns again although nodes 2, 4 and 5 may have elected another")
 	}
 	answer(raftpb.MsgVoteResp, 5, false)
-	if pass(2); !stands() {
-		t.Error("it does not stand again although nobody can be elected any more")
+	if pass(2); !campaigns() {
+		t.Error("it does not campaign again although nobody can be elected any more")
 	}
 }
 
@@ -292,7 +292,7 @@ func TestSuccession_WhoAskedLongAgoIsNotWaitedFor(t *testing.T) {
 	for _, test := range []struct {
 		ago  int
 		gone bool
-		want int // ticks until node 3 stands, which is next in rank
+		want int // ticks until node 3 campaigns, which is next in rank
 	}{
 		{5, false, 7},
 		{6, false, 2},
@@ -310,22 +310,22 @@ func TestSuccession_WhoAskedLongAgoIsNotWaitedFor(t *testing.T) {
 		if test.gone {
 			c.turn(n, &replica.Input{Gone: []uint64{2}})
 		}
-		stands := c.notesVotes(3)
+		campaigns := c.notesVotes(3)
 		c.refuse(1, c.running()...)
-		c.waitsToStand(n, stands, test.want)
+		c.waitsToCampaign(n, campaigns, test.want)
 	}
 }
 
-// waitsToStand expects a node to ask for votes after so many ticks. Raft's own election timeout, which is
+// waitsToCampaign expects a node to ask for votes after so many ticks. Raft's own election timeout, which is
 // random, may come before, but not within 20 ticks.
-func (c *cluster) waitsToStand(n *node, stands func() bool, want int) {
+func (c *cluster) waitsToCampaign(n *node, campaigns func() bool, want int) {
 	c.t.Helper()
 	got := 0
-	for c.turn(n, &replica.Input{}); !stands() && got < 40; got++ {
+	for c.turn(n, &replica.Input{}); !campaigns() && got < 40; got++ {
 		c.tickOnly(1, n)
 	}
 	if got > want || got < min(want, 20) {
-		c.t.Errorf("node %d stands after %d ticks, want %d", n.id, got, want)
+		c.t.Errorf("node %d campaigns after %d ticks, want %d", n.id, got, want)
 	}
 }
 
@@ -343,9 +343,9 @@ func TestSuccession_ASlowVoteDelaysOnlyItsOwnElection(t *testing.T) {
 		t.Fatalf("node %d leads", l.id)
 	}
 	s.kill(2)
-	stands := s.notesVotes(4)
-	s.refuse(2, s.nodes[4]) // node 3, which stands before it, has not noticed
-	s.waitsToStand(s.nodes[4], stands, 2)
+	campaigns := s.notesVotes(4)
+	s.refuse(2, s.nodes[4]) // node 3, which campaigns before it, has not noticed
+	s.waitsToCampaign(s.nodes[4], campaigns, 2)
 }
 
 // TestSuccession_ConnectionsThatRecoverTeachNothing: a node that was cut off hears of a new leader, and

@@ -216,7 +216,7 @@ func TestSuccession_EachFurtherRankWaitsTwoTicks(t *testing.T) {
 	c, _ := ledBy1(t, 3)
 	c.kill(1)
 	asks := c.notesVotes(3)
-	c.refuse(1, c.nodes[3]) // node 2 stands before it, and has not noticed
+	c.refuse(1, c.nodes[3]) // node 2 campaigns before it, and has not noticed
 	if c.tickOnly(1, c.nodes[3]); asks() {
 		t.Error("node 3 asks for votes after a tick: want it to leave two to node 2")
 	}
@@ -249,7 +249,7 @@ func TestSuccession_OneThatOnlySeemsConnectedCostsTwoTicks(t *testing.T) {
 	c.wantLeader(3, term+1)
 }
 
-// TestSuccession_TheLongerLogLeadsAtOnce: node 2 stands first, but lacks an entry of node 3.
+// TestSuccession_TheLongerLogLeadsAtOnce: node 2 campaigns first, but lacks an entry of node 3.
 func TestSuccession_TheLongerLogLeadsAtOnce(t *testing.T) {
 	c, l := ledBy1(t, 3)
 	term := l.Status().Term
@@ -287,12 +287,12 @@ func TestSuccession_ALateRequestMakesNobodyStand(t *testing.T) {
 	c.nodes[2].stalled = true
 	c.refuse(1, c.nodes[2], c.nodes[3])
 	c.settle()
-	stands := c.notesVotes(3)
+	campaigns := c.notesVotes(3)
 	for late := range term {
 		c.turn(c.nodes[3], &replica.Input{Messages: []*raftpb.Message{voteRequest(raftpb.MsgPreVote, 2, 3, late+1)}})
 	}
-	if stands() {
-		t.Error("node 3 stands against the candidate that it has granted a pre-vote")
+	if campaigns() {
+		t.Error("node 3 campaigns against the candidate that it has granted a pre-vote")
 	}
 }
 

@@ -91,7 +91,7 @@ type verified struct {
 type failures struct {
 	since time.Duration
 	count int
-	// last is the digest of the latest. Who repeats it guesses nothing, and is told so without
+	// last is the digest of the latest. A client that repeats it guesses nothing, and gets its refusal without
 	// being counted: a client with the wrong secret does not keep others of its address out.
 	last [sha256.Size]byte
 	by   *edition // by which last is wrong

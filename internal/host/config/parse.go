@@ -191,7 +191,7 @@ func (p *parser) members(f *Flags, s *Settings) {
 }
 
 // forwarding parses FORWARD, and refuses what could reach no leader, or would send a secret to another
-// machine in clear.
+// machine in plaintext.
 func (p *parser) forwarding(f *Flags, s *Settings) {
 	s.Forward = p.onOff("forward", f.Forward)
 	if s.Forward && s.RequireTLS && s.ForwardCA == "" {

@@ -70,7 +70,7 @@ func joinPeers(peers map[uint64]string) string {
 	return strings.Join(list, ",")
 }
 
-// ClearPeers says what to do if connections with these peers (addresses by ID) would be in clear
+// ClearPeers says what to do if connections with these peers (addresses by ID) would be in plaintext
 // without having been allowed to; else it returns "".
 func (s *Settings) ClearPeers(peers map[uint64]string) string {
 	if s.PeerInsecure || s.PeerTLSCert != "" {
@@ -87,7 +87,7 @@ func (s *Settings) ClearPeers(peers map[uint64]string) string {
 	}
 	slices.Sort(remote)
 	return fmt.Sprintf("peers on other machines (%s) need TLS: want PEER_TLS_CERT, PEER_TLS_KEY and PEER_TLS_CA (isotone cert makes the files), "+
-		"or PEER_INSECURE=1 to leave the connections between nodes in clear, as they were before; docs/security.md says how to change a running cluster",
+		"or PEER_INSECURE=1 to leave the connections between nodes in plaintext, as they were before; docs/security.md says how to change a running cluster",
 		strings.Join(remote[:min(len(remote), 3)], ", "))
 }
 

@@ -39,7 +39,7 @@ type Settings struct {
 	TLSKey                 string
 	TLSClientCA            string // "": no client certificate is requested
 	TLSClientCRL           string // "": none
-	PeerTLSCert            string // "": peers in clear
+	PeerTLSCert            string // "": peers in plaintext
 	PeerTLSKey             string
 	PeerTLSCA              string
 	PeerTLSCRL             string // "": none

@@ -181,7 +181,7 @@ func (r *remote) dialIn(addr string, version uint16) (*Stream, error) {
 	return s, err
 }
 
-// open dials a connection that security protects, or in clear if that is nil.
+// open dials a connection that security protects, or in plaintext if that is nil.
 func (r *remote) open(addr string, version uint16, security Security) (*Stream, error) {
 	if addr == "" {
 		return nil, errNoAddr

@@ -20,10 +20,10 @@ const recordHandshake = 0x16
 
 var (
 	// ErrNoTLS: the other side ends a connection at the first byte of TLS, so it may be a node
-	// that speaks in clear only.
+	// that speaks in plaintext only.
 	ErrNoTLS = errors.New("the peer does not answer TLS")
 	// ErrClear: a connection with another machine is not protected.
-	ErrClear = errors.New("connections with peers on other machines need TLS: set PEER_TLS_CERT, PEER_TLS_KEY and PEER_TLS_CA, or PEER_INSECURE=1 to leave them in clear")
+	ErrClear = errors.New("connections with peers on other machines need TLS: set PEER_TLS_CERT, PEER_TLS_KEY and PEER_TLS_CA, or PEER_INSECURE=1 to leave them in plaintext")
 )
 
 // Security protects connections by TLS with certificates on both sides. Its methods are called on
@@ -47,7 +47,7 @@ type Secured interface {
 	Check(id uint64) *wire.Refusal
 }
 
-// secureDialed protects a dialed connection, or checks that it may be in clear.
+// secureDialed protects a dialed connection, or checks that it may be in plaintext.
 func (t *Transport) secureDialed(s *Stream, peer uint64, security Security) error {
 	if security == nil {
 		if !t.cfg.Insecure && !isLocal(s.conn) {
@@ -76,7 +76,7 @@ type securityError struct{ err error }
 func (e *securityError) Error() string { return e.err.Error() }
 func (e *securityError) Unwrap() error { return e.err }
 
-// secureAccepted protects an accepted connection if it begins as TLS does. One in clear is
+// secureAccepted protects an accepted connection if it begins as TLS does. One in plaintext is
 // refused by proven.
 func (t *Transport) secureAccepted(s *Stream) error {
 	var first [1]byte
@@ -109,7 +109,7 @@ func (t *Transport) proven(s *Stream, id uint64) *wire.Refusal {
 	case t.cfg.Insecure, t.cfg.Security == nil && isLocal(s.conn):
 		return nil
 	case t.cfg.Security == nil:
-		return wire.Refusalf(wire.RefusedClear, "node %d takes no connections of other machines in clear: set PEER_TLS_CERT, PEER_TLS_KEY and PEER_TLS_CA, or PEER_INSECURE=1, on all nodes", t.cfg.LogID(t.cfg.NodeID))
+		return wire.Refusalf(wire.RefusedClear, "node %d takes no connections of other machines in plaintext: set PEER_TLS_CERT, PEER_TLS_KEY and PEER_TLS_CA, or PEER_INSECURE=1, on all nodes", t.cfg.LogID(t.cfg.NodeID))
 	}
 	return wire.Refusalf(wire.RefusedClear, "node %d accepts peers by TLS only: set PEER_TLS_CERT, PEER_TLS_KEY and PEER_TLS_CA on node %d", t.cfg.LogID(t.cfg.NodeID), t.cfg.LogID(id))
 }

@@ -141,7 +141,7 @@ func TestSecurity_ClearPeerIsRefusedByName(t *testing.T) {
 }
 
 // A node without certificates does not take the first byte of TLS for a frame, and the dialer
-// does not go on in clear.
+// does not go on in plaintext.
 func TestSecurity_NoDowngradeUnlessAsked(t *testing.T) {
 	failed := make(chan error, 64)
 	a := newHarness(t, 1, nil)
@@ -157,12 +157,12 @@ func TestSecurity_NoDowngradeUnlessAsked(t *testing.T) {
 		}
 	}
 	if a.Peers()[0].Connected || b.Peers()[0].Connected {
-		t.Error("connected in clear")
+		t.Error("connected in plaintext")
 	}
 }
 
 func TestSecurity_InsecureMeetsBothKinds(t *testing.T) {
-	// Node 1 and 3 are in clear, 2 changes: 2 dials 1, and 3 dials 2. 4 has changed.
+	// Node 1 and 3 are in plaintext, 2 changes: 2 dials 1, and 3 dials 2. 4 has changed.
 	a, c := newHarness(t, 1, nil), newHarness(t, 3, nil)
 	b, d := newHarness(t, 2, secured(&fakeSecurity{id: 2}, true)), newHarness(t, 4, secured(&fakeSecurity{id: 4}, true))
 	join(t, a, b, c, d)
@@ -173,7 +173,7 @@ func TestSecurity_InsecureMeetsBothKinds(t *testing.T) {
 	}
 }
 
-// A certificate that is refused is no reason to go on in clear.
+// A certificate that is refused is no reason to go on in plaintext.
 func TestSecurity_InsecureStillRefusesABadCertificate(t *testing.T) {
 	a, b := newHarness(t, 1, secured(&fakeSecurity{id: 9}, true)), newHarness(t, 2, secured(&fakeSecurity{id: 2}, true))
 	a.SetPeers(map[uint64][]string{2: {b.addr}})
@@ -232,10 +232,10 @@ func TestSecurity_OtherMachinesNeedTLSOrLeave(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	if s := (&Stream{conn: farConn{}}); b.secureDialed(s, 1, nil) != ErrClear {
-		t.Error("dialed in clear")
+		t.Error("dialed in plaintext")
 	}
 	if s := (&Stream{conn: farConn{}}); a.proven(s, 2) == nil {
-		t.Error("accepted in clear")
+		t.Error("accepted in plaintext")
 	}
 	c := newHarness(t, 3, func(c *Config) { c.Insecure = true })
 	if s := (&Stream{conn: farConn{}}); c.proven(s, 2) != nil || c.secureDialed(s, 2, nil) != nil {

@@ -55,10 +55,10 @@ type Config struct {
 	// named in SetPeers. A node that is admitted but not named may still refuse this node,
 	// and is then disconnected.
 	Admit func(wire.Hello) *wire.Refusal
-	// Security protects connections; nil leaves them in clear.
+	// Security protects connections; nil leaves them in plaintext.
 	Security Security
-	// Insecure allows connections in clear with other machines. With Security it allows them
-	// beside protected ones: from peers that dial in clear, and to those that do not speak TLS.
+	// Insecure allows connections in plaintext with other machines. With Security it allows them
+	// beside protected ones: from peers that dial in plaintext, and to those that do not speak TLS.
 	// Otherwise connections are protected with Security, and without it only within this machine.
 	Insecure bool
 	// SecurityFailed reports why a protected connection was not opened, once for each: up to
