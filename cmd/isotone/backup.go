@@ -27,21 +27,6 @@ type backupCmd struct {
 	Force   bool   `name:"force" help:"Overwrite FILE."`
 }
 
-// stopPoint lets tests kill a command after one of its steps.
-type stopPoint struct {
-	FaultStop string `name:"fault-stop" env:"ISOTONE_FAULT_STOP" hidden:"" help:"For tests: kill this process after the step of this name."`
-}
-
-// step is called after each step.
-func (p *stopPoint) step(name string) {
-	if p.FaultStop != "" && p.FaultStop == name {
-		if self, err := os.FindProcess(os.Getpid()); err == nil {
-			_ = self.Kill()
-		}
-		select {} // the signal is on its way
-	}
-}
-
 // backupSummary describes a backup for --json.
 type backupSummary struct {
 	File      string    `json:"file"`

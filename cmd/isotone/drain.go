@@ -112,9 +112,9 @@ const redirectPoll = 5 * time.Millisecond
 // the delay; then it transfers leadership, redirects, lets requests under way finish, and gives
 // its worker ids back.
 func (m *member) stop(log *slog.Logger) error {
-	m.steps.Reached("drain received")
+	reached(m.steps, "drain received")
 	m.node.Drain()
-	m.steps.Reached("drain announced")
+	reached(m.steps, "drain announced")
 	m.pause(m.shutdownDelay)
 	led := m.node.Status().Role == "leader"
 	ctx, cancel := context.WithTimeout(context.Background(), m.transferTimeout)
@@ -126,7 +126,7 @@ func (m *member) stop(log *slog.Logger) error {
 			m.pause(redirectPoll)
 		}
 	}
-	m.steps.Reached("drain transferred")
+	reached(m.steps, "drain transferred")
 	return m.close()
 }
 

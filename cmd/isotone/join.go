@@ -38,7 +38,7 @@ const (
 // With PEERS beside JOIN, it also ends without join when the initial members are found in DNS and
 // no node in JOIN has told of a cluster. Peers is set then. With join, PEERS means nothing any more. If there is a cluster all the same, its
 // members refuse this node.
-func identify(ctx context.Context, s *config.Settings, lns []net.Listener, lookup lookupSRV, steps *node.StepFault, log *slog.Logger) (member uint64, join *node.Join, err error) {
+func identify(ctx context.Context, s *config.Settings, lns []net.Listener, lookup lookupSRV, steps node.Steps, log *slog.Logger) (member uint64, join *node.Join, err error) {
 	id, hasState, err := storage.Identify(s.DataDir)
 	if err != nil {
 		return 0, nil, err
@@ -59,7 +59,7 @@ func identify(ctx context.Context, s *config.Settings, lns []net.Listener, looku
 		}
 		return 0, nil, errors.Join(fmt.Errorf("the data directory %s was restored from a backup and forms a cluster: start it without JOIN", s.DataDir), err)
 	}
-	steps.Reached("join begun")
+	reached(steps, "join begun")
 	out, err := outward(s)
 	if err != nil {
 		return 0, nil, err
@@ -79,7 +79,7 @@ func identify(ctx context.Context, s *config.Settings, lns []net.Listener, looku
 	if j == nil {
 		return member, nil, nil
 	}
-	steps.Reached("join told")
+	reached(steps, "join told")
 	cluster, err := checkJoining(s.NodeID, j)
 	if err != nil {
 		return 0, nil, fmt.Errorf("JOIN: %w", err)

@@ -46,7 +46,7 @@ type member struct {
 	// served is closed when the front has ended, after serveErr was set.
 	served          chan struct{}
 	serveErr        error
-	steps           *node.StepFault // see memberOptions
+	steps           node.Steps // see memberOptions
 	transferTimeout time.Duration
 	shutdownDelay   time.Duration
 	redirectTime    time.Duration
@@ -164,10 +164,10 @@ func (so sockets) closeFronts() error {
 
 // memberOptions is what a member is told beside its settings.
 type memberOptions struct {
-	id             uint64          // of the member; 0: as in the settings
-	join           *node.Join      // nil unless it joins a cluster
-	clock          node.Clock      // nil for the system's
-	steps          *node.StepFault // nil but in tests that stop processes
+	id             uint64     // of the member; 0: as in the settings
+	join           *node.Join // nil unless it joins a cluster
+	clock          node.Clock // nil for the system's
+	steps          node.Steps // nil but in builds for tests
 	loops          int
 	keepProcessors bool           // GOMAXPROCS has one more for each loop
 	files          uint64         // that may be open; 0: unknown
@@ -419,7 +419,7 @@ func (m *member) end() error {
 	m.docs.close()
 	err := m.fronts.stop(ctx)
 	<-m.served
-	m.steps.Reached("requests finished")
+	reached(m.steps, "requests finished")
 	if m.thrift != nil {
 		if stopErr := m.thrift.Shutdown(ctx); !errors.Is(stopErr, context.DeadlineExceeded) {
 			err = errors.Join(err, stopErr)
@@ -429,10 +429,10 @@ func (m *member) end() error {
 	release, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
 	_ = m.node.ReleaseWorkers(release) // without a quorum their leases run out by themselves
-	m.steps.Reached("workers released")
+	reached(m.steps, "workers released")
 	m.operator.close() // while the directory is locked
 	err = errors.Join(err, m.node.Close())
-	m.steps.Reached("node closed")
+	reached(m.steps, "node closed")
 	err = errors.Join(err, m.forwarding.close())
 	m.fronts.wait()
 	m.unfollow()
@@ -440,4 +440,11 @@ func (m *member) end() error {
 	m.metrics.close()
 	m.admin.close() // last, so that it shows what a slow end waits for
 	return err
+}
+
+// reached tells steps, nil but in builds for tests, that this process has reached one.
+func reached(steps node.Steps, step string) {
+	if steps != nil {
+		steps.Reached(step)
+	}
 }

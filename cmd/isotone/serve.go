@@ -10,13 +10,11 @@ import (
 
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
-	"github.com/isotone/isotone/internal/node"
 )
 
 type serveCmd struct {
 	config.Flags
-	FaultClock string `name:"fault-clock" env:"ISOTONE_FAULT_CLOCK" hidden:"" help:"For tests: a JSON file with faults of this node's clock."`
-	FaultStep  string `name:"fault-step" env:"ISOTONE_FAULT_STEP" hidden:"" help:"For tests: a file that names the step at which this process stops (SIGSTOP)."`
+	faultFlags
 }
 
 // gcPercent lets garbage grow to four times the live heap, a few megabytes, before it is
@@ -46,16 +44,7 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	}
 	log := startLog(con.err, telemetry.LogOptions{Debug: s.Debug, Pretty: s.Pretty, TimeMS: s.LogTimeMS})
 	defer log.Close()
-	var clock node.Clock
-	if c.FaultClock != "" {
-		log.Warn("the clock of this node follows a fault file", "file", c.FaultClock)
-		clock = node.NewFaultClock(c.FaultClock)
-	}
-	var steps *node.StepFault
-	if c.FaultStep != "" {
-		log.Warn("this node stops where a fault file says", "file", c.FaultStep)
-		steps = node.NewStepFault(c.FaultStep, s.NodeID)
-	}
+	clock, steps := c.faults(s.NodeID, log.Logger)
 	so, err := listen(&s)
 	if err != nil {
 		return taken(err)

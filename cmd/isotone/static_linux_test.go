@@ -17,7 +17,7 @@ import (
 )
 
 // The binary that docs/start.md and the Makefile build needs no file: it runs in a directory that
-// holds nothing else.
+// holds nothing else. No test can break it from inside.
 func TestStatic_RunsInAnEmptyDirectory(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -28,6 +28,11 @@ func TestStatic_RunsInAnEmptyDirectory(t *testing.T) {
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	if binary, err := os.ReadFile(filepath.Join(root, "isotone")); err != nil || !bytes.Contains(binary, []byte("isotone/internal/node.")) {
+		t.Fatalf("the names of functions are not in the binary: %v", err)
+	} else if bytes.Contains(binary, []byte("ISOTONE_FAULT")) || bytes.Contains(binary, []byte("isotone/internal/host/faults.")) {
+		t.Error("a release has the faults of tests")
 	}
 	inside := func(env []string, args ...string) (*exec.Cmd, *bytes.Buffer) {
 		var out bytes.Buffer

@@ -79,8 +79,8 @@ type Config struct {
 	Trace *trace.Exporter
 	// StorageFault is a seam for tests: storage.Options.BeforeCommit.
 	StorageFault func() error
-	// Steps is a seam for tests, nil in normal nodes.
-	Steps *StepFault
+	// Steps is nil but in builds for tests.
+	Steps Steps
 }
 
 // Join says which cluster a node joins.

@@ -55,8 +55,8 @@ type core struct {
 	carrying   carrying
 	elections  elections
 	reported   reported
-	// steps is nil but in tests that stop processes.
-	steps *coreSteps
+	// steps is nil but in builds for tests.
+	steps Steps
 }
 
 // Sleep implements [loop.Work].
@@ -83,7 +83,7 @@ func (c *core) Turn() {
 	op := c.takeOperation()
 	c.readClocks()
 	if c.steps != nil {
-		c.steps.before(&c.next)
+		c.steps.Before(c.replica, &c.next)
 	}
 	e := c.replica.Step(&c.next)
 	c.reset()
@@ -93,7 +93,7 @@ func (c *core) Turn() {
 		return
 	}
 	if c.steps != nil {
-		c.steps.after(e)
+		c.steps.After(c.replica, e)
 	}
 	c.carryOut(e)
 	op.answer(e)
@@ -109,7 +109,7 @@ func (c *core) Turn() {
 // Flushed implements [loop.Work].
 func (c *core) Flushed() {
 	if c.steps != nil {
-		c.steps.flushed()
+		c.steps.Flushed()
 	}
 	if c.changed {
 		c.unpublished, c.changed = 0, false

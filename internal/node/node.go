@@ -79,7 +79,7 @@ func Start(cfg Config) (*Node, error) {
 		cfg.Log.Warn("DATA_DIR is on a network file system, which may forget the lock of the directory or not share it with other machines; use a local disk", "dir", cfg.DataDir, "file_system", name)
 	}
 	if rec.Fresh {
-		cfg.Steps.Reached("directory made")
+		reached(cfg.Steps, "directory made")
 	}
 	rcfg := replicaConfig(cfg, rec)
 	if rcfg.Seed, err = replicaSeed(seed); err != nil {
@@ -157,8 +157,7 @@ func (n *Node) build(loops []*loop.Loop, r *replica.Replica, store *storage.Stor
 	}
 	n.cfg.Metrics.SetDatabaseSize(store.Size())
 	n.core = c
-	c.steps = newCoreSteps(n.cfg.Steps, c)
-	c.disk.steps = c.steps
+	c.steps, c.disk.steps = n.cfg.Steps, n.cfg.Steps
 	n.hosts = loop.Hosts{loop.NewHost(c.loop, loop.HostConfig{Work: c, Failed: n.fail})}
 	n.backends = []front.Backend{coreBackend{c}}
 	for _, l := range loops[1:] {

@@ -403,51 +403,6 @@ func TestNode_CloseAnswersWhatWaits(t *testing.T) {
 	}
 }
 
-func TestFaultClock_FollowsItsFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "clock")
-	clock := node.NewFaultClock(file)
-	// set changes the file, and waits until the clock follows it.
-	set := func(json string, follows func() bool) {
-		t.Helper()
-		if err := os.WriteFile(file+".new", []byte(json), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(file+".new", file); err != nil {
-			t.Fatal(err)
-		}
-		for deadline := time.Now().Add(liveness); !follows(); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("the clock does not follow %s", json)
-			}
-		}
-	}
-	// rate measures how far Mono goes in a time, in multiples of it.
-	rate := func() float64 {
-		before, began := clock.Mono(), time.Now()
-		time.Sleep(20 * time.Millisecond)
-		return float64(clock.Mono()-before) / float64(time.Since(began))
-	}
-	if off := time.Since(clock.Wall()).Abs(); off > time.Minute {
-		t.Errorf("without a file the clock is %v off", off)
-	}
-	set(`{"offset_ms":-3600000}`, func() bool { return (time.Since(clock.Wall()) - time.Hour).Abs() < time.Minute })
-	set(`{"freeze":true}`, func() bool {
-		before := clock.Wall()
-		time.Sleep(20 * time.Millisecond)
-		return clock.Wall().Equal(before)
-	})
-	set(`{"rate_ppm":9000000}`, func() bool { return rate() > 8 })
-	before := clock.Mono()
-	set(`{"rate_ppm":-900000}`, func() bool {
-		now := clock.Mono()
-		if now < before {
-			t.Error("Mono went back when the rate changed")
-		}
-		before = now
-		return rate() < 0.5
-	})
-}
-
 func BenchmarkNode_Timestamps(b *testing.B) {
 	for _, size := range []int{1, 3} {
 		b.Run(fmt.Sprintf("nodes=%d", size), func(b *testing.B) {

@@ -144,7 +144,7 @@ func (n *Node) Transfer(ctx context.Context, to uint64) error {
 	if err != nil || target == n.cfg.NodeID {
 		return err
 	}
-	n.operatorReached("transfer received")
+	reached(n.cfg.Steps, "transfer received")
 	ask := func() error {
 		return n.operate(func(in *replica.Input) { in.Transfer, in.TransferTo = true, target }, func(*replica.Effects) *isotone.Error { return nil })
 	}
@@ -158,7 +158,7 @@ func (n *Node) Transfer(ctx context.Context, to uint64) error {
 		switch s := n.Status(); {
 		case s.Leader == 0 || s.Leader == s.NodeID:
 		case to == 0 || s.Leader == to:
-			n.cfg.Steps.Reached("transfer confirmed")
+			reached(n.cfg.Steps, "transfer confirmed")
 			return nil
 		default:
 			return n.redirect() // a third node was elected, and has to transfer it
@@ -263,7 +263,7 @@ func (n *Node) ChangeMember(ctx context.Context, q front.MemberChange) error {
 	if err != nil {
 		return err
 	}
-	n.operatorReached("change received")
+	reached(n.cfg.Steps, "change received")
 	if change.Kind == replica.Remove && change.Member.ID == n.cfg.NodeID {
 		// It may be the last voter: then the change is refused below.
 		if err := n.Transfer(ctx, 0); err == nil {
@@ -277,7 +277,7 @@ func (n *Node) ChangeMember(ctx context.Context, q front.MemberChange) error {
 	if err := n.await(ctx, "the change", isDone); err != nil {
 		return err
 	}
-	n.operatorReached("change confirmed")
+	reached(n.cfg.Steps, "change confirmed")
 	return nil
 }
 
@@ -371,7 +371,7 @@ func (n *Node) Joining(node, incarnation uint64, proof string) (j front.Joining,
 		}
 	}
 	if err == nil {
-		n.operatorReached("join answered")
+		reached(n.cfg.Steps, "join answered")
 	}
 	return j, err
 }

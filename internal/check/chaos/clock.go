@@ -7,23 +7,16 @@ import (
 	"fmt"
 	"os"
 	"time"
-)
 
-// ClockFault is a fault of a node's clock. The zero value is none.
-type ClockFault struct {
-	OffsetMS int64 `json:"offset_ms"`
-	RatePPM  int64 `json:"rate_ppm"`
-	Freeze   bool  `json:"freeze"`
-	// SteadyPPM is the error of the rate of the steady clock, on which intervals rest.
-	SteadyPPM int64 `json:"steady_ppm"`
-}
+	"github.com/isotone/isotone/internal/host/faults"
+)
 
 // ClockSettle is how long to wait after [Node.SetClock]: the node polls the file every 20 ms
 // and reads the clock every 100 ms.
 const ClockSettle = 250 * time.Millisecond
 
-// write replaces the file atomically.
-func (f ClockFault) write(path string) error {
+// writeSetting replaces the file of a clock atomically.
+func writeSetting(f faults.ClockSetting, path string) error {
 	b, err := json.Marshal(f)
 	if err != nil {
 		return fmt.Errorf("chaos: %w", err)

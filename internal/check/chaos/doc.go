@@ -49,11 +49,10 @@
 //
 // # Faults within processes
 //
-// Three hidden settings of the program are for these tests; without them there is nothing but
-// a comparison with nil, and none of them on the path of a request. ISOTONE_FAULT_CLOCK is a file
-// that sets the clock of a node wrong (node.FaultClock), ISOTONE_FAULT_STEP one that names the step
-// at which a node stops (node.StepFault), and ISOTONE_FAULT_STOP the step after which backup,
-// restore or recover is killed.
+// The program under test is built with the tag faults, which is its only difference to a release. It has three
+// hidden settings more: ISOTONE_FAULT_CLOCK is a file that sets the clock of a node wrong, ISOTONE_FAULT_STEP one
+// that names the step at which a node stops (both package faults), and ISOTONE_FAULT_STOP the step after which
+// backup, restore or recover is killed.
 //
 // # Versions
 //

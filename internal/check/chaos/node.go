@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/isotone/isotone/internal/host/faults"
 )
 
 // Node is one member of a cluster: its settings, and the process that runs it at
@@ -174,17 +176,17 @@ func (n *Node) WaitExit(timeout time.Duration) int {
 // Log returns what the current run has printed so far.
 func (n *Node) Log() string { return n.proc.Log() }
 
-// SetClock begins a fault of the node's clock, or ends it with the zero ClockFault. The
+// SetClock begins a fault of the node's clock, or ends it with the zero setting. The
 // cluster must have been made with [Options.FaultClock]. A running node follows within
 // [ClockSettle].
-func (n *Node) SetClock(f ClockFault) {
+func (n *Node) SetClock(f faults.ClockSetting) {
 	n.t.Helper()
 	if n.clock == "" {
 		n.t.Fatalf("node %d has no fault clock", n.ID)
 	}
-	n.do(f.write(n.clock))
+	n.do(writeSetting(f, n.clock))
 	f.SteadyPPM = 0 // no complaint, within what is allowed
-	n.clockWrong = f != ClockFault{}
+	n.clockWrong = f != faults.ClockSetting{}
 }
 
 // WaitReady waits until GET /ready answers 200. If [Node.SetClock] has set the clock wrong, an

@@ -22,10 +22,10 @@ import (
 // one.
 const PreviousRelease = "a4b419bb52bdea38ac11ec647560a18403ab8a26"
 
-// Build compiles the isotone command of this module into dir and returns the
+// Build compiles the isotone command of this module, with the tag faults, into dir and returns the
 // path of the binary.
 func Build(dir string) (string, error) {
-	return build(dir, "isotone", "github.com/isotone/isotone/cmd/isotone")
+	return build(dir, "isotone", "github.com/isotone/isotone/cmd/isotone", "-tags=faults")
 }
 
 // build compiles a command with some flags of go build, and returns the path of the binary, dir/name. To link

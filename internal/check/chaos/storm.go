@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/core/lincheck"
+	"github.com/isotone/isotone/internal/host/faults"
 )
 
 const (
@@ -176,7 +177,7 @@ func (s *Storm) heal() {
 	if s.rand.IntN(2) == 0 {
 		s.ahead = s.furthest
 	}
-	s.setClocks(s.c.Nodes, ClockFault{})
+	s.setClocks(s.c.Nodes, faults.ClockSetting{})
 }
 
 // calm checks that the cluster recovers while there are no faults: it must answer soon in both

@@ -5,6 +5,8 @@ package chaos
 import (
 	"fmt"
 	"time"
+
+	"github.com/isotone/isotone/internal/host/faults"
 )
 
 const (
@@ -20,7 +22,7 @@ const (
 )
 
 // setClocks sets a fault of clocks, on top of the offset that all clocks have.
-func (s *Storm) setClocks(nodes []*Node, f ClockFault) {
+func (s *Storm) setClocks(nodes []*Node, f faults.ClockSetting) {
 	if s.c.Nodes[0].clock == "" {
 		return
 	}
@@ -31,7 +33,7 @@ func (s *Storm) setClocks(nodes []*Node, f ClockFault) {
 	}
 }
 
-func (s *Storm) planClock(f ClockFault, what string) *fault {
+func (s *Storm) planClock(f faults.ClockSetting, what string) *fault {
 	n := s.node()
 	nodes, note := []*Node{n}, s.name(n)
 	if s.rand.IntN(4) == 0 {
@@ -45,7 +47,7 @@ func (s *Storm) planClock(f ClockFault, what string) *fault {
 	plan.begin = func() { s.setClocks(nodes, f) }
 	plan.end = func() {
 		s.furthest = max(s.furthest, s.ahead+f.OffsetMS)
-		s.setClocks(nodes, ClockFault{})
+		s.setClocks(nodes, faults.ClockSetting{})
 	}
 	return plan
 }
@@ -55,7 +57,7 @@ func (s *Storm) planJump() *fault {
 	if s.rand.IntN(2) == 0 {
 		jump = -jump
 	}
-	return s.planClock(ClockFault{OffsetMS: jump.Milliseconds()}, fmt.Sprintf(" by %v", jump))
+	return s.planClock(faults.ClockSetting{OffsetMS: jump.Milliseconds()}, fmt.Sprintf(" by %v", jump))
 }
 
 func (s *Storm) planDrift() *fault {
@@ -63,7 +65,7 @@ func (s *Storm) planDrift() *fault {
 	if s.rand.IntN(2) == 0 {
 		ppm = driftMaxPPM * (2*s.rand.Int64N(2) - 1)
 	}
-	return s.planClock(ClockFault{RatePPM: ppm}, fmt.Sprintf(" by %+.1f %%", float64(ppm)/1e4))
+	return s.planClock(faults.ClockSetting{RatePPM: ppm}, fmt.Sprintf(" by %+.1f %%", float64(ppm)/1e4))
 }
 
-func (s *Storm) planFreeze() *fault { return s.planClock(ClockFault{Freeze: true}, "") }
+func (s *Storm) planFreeze() *fault { return s.planClock(faults.ClockSetting{Freeze: true}, "") }

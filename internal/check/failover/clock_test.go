@@ -11,6 +11,7 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
+	"github.com/isotone/isotone/internal/host/faults"
 )
 
 // hourMS is a jump that no drift explains: a wrong time zone, a battery gone flat.
@@ -18,7 +19,7 @@ const hourMS = int64(time.Hour / time.Millisecond)
 
 func setClocks(nodes []*chaos.Node, offsetMS int64) {
 	for _, n := range nodes {
-		n.SetClock(chaos.ClockFault{OffsetMS: offsetMS})
+		n.SetClock(faults.ClockSetting{OffsetMS: offsetMS})
 	}
 	time.Sleep(chaos.ClockSettle)
 }

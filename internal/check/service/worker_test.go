@@ -16,6 +16,7 @@ import (
 
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
+	"github.com/isotone/isotone/internal/host/faults"
 )
 
 // twitterEpoch is the default of SNOWFLAKE_EPOCH_MS.
@@ -179,7 +180,7 @@ func TestWorker_IDsNeverRepeatAfterACrashOfAll(t *testing.T) {
 		wg.Wait()
 		c.Kill()
 		for _, n := range c.Nodes {
-			n.SetClock(chaos.ClockFault{OffsetMS: -back.Milliseconds()})
+			n.SetClock(faults.ClockSetting{OffsetMS: -back.Milliseconds()})
 		}
 		c.Start()
 		c.WaitReady()
@@ -359,7 +360,7 @@ func TestWorker_WrongClockMakesNoIDs(t *testing.T) {
 		{20 * time.Second, "s ahead of the median of its peers', at most 10 s are allowed"},
 	} {
 		last := someIDs(t, n, ids)
-		n.SetClock(chaos.ClockFault{OffsetMS: test.offset.Milliseconds()})
+		n.SetClock(faults.ClockSetting{OffsetMS: test.offset.Milliseconds()})
 		wantNotReadyBecause(t, n, test.why)
 		wantNoIDs(t, n, "clock", test.why)
 		trial.WantMetric(t, n, "isotone_snowflake_refused", 1)
@@ -368,7 +369,7 @@ func TestWorker_WrongClockMakesNoIDs(t *testing.T) {
 			trial.WantMetric(t, other, "isotone_snowflake_refused", 0)
 		}
 		trial.Timestamps(t, c.WaitLeader(), 1)
-		n.SetClock(chaos.ClockFault{})
+		n.SetClock(faults.ClockSetting{})
 		n.WaitReady(chaos.ReadyTimeout)
 		waitIDs(t, n)
 		trial.WantMetric(t, n, "isotone_snowflake_refused", 0)
@@ -390,7 +391,7 @@ func TestWorker_ReadyNodeMakesIDsAfterItsClockWasAhead(t *testing.T) {
 	ids := newIDSet()
 	n := c.Others(c.WaitLeader())[0]
 	now := time.Now().UnixMilli()
-	n.SetClock(chaos.ClockFault{OffsetMS: 20_000})
+	n.SetClock(faults.ClockSetting{OffsetMS: 20_000})
 	ahead := false
 	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
 		a, id, err := askIDs(t, n, ids)
@@ -401,7 +402,7 @@ func TestWorker_ReadyNodeMakesIDsAfterItsClockWasAhead(t *testing.T) {
 		t.Log("it was noticed before any ID was made at the wrong time")
 	}
 	wantNotReadyBecause(t, n, "s ahead of the median")
-	n.SetClock(chaos.ClockFault{})
+	n.SetClock(faults.ClockSetting{})
 	n.WaitReady(chaos.ReadyTimeout)
 	ready := time.Now() // its IDs are 20 s ahead: it must not wait until its clock is there
 	waitIDs(t, n)

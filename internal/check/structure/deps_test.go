@@ -48,6 +48,7 @@ internal/host/authority:    internal/host/certname
 internal/host/config:       . snowflake internal/live internal/host/access internal/host/address internal/host/certname ; github.com/alecthomas/kong
 internal/host/credential:
 internal/host/trace:
+internal/host/faults:        internal/core/interval internal/core/oracle internal/core/replica ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 internal/host/utc:          ; golang.org/x/sys
 internal/host/telemetry:    internal/host/utc ; github.com/prometheus/client_golang
 internal/host/supervisor:
@@ -86,7 +87,7 @@ internal/check/parallel:
 internal/check/pgserver:
 internal/check/ports:
 internal/check/demo:        . client internal/core/lincheck internal/check/child internal/check/ports ; github.com/HdrHistogram/hdrhistogram-go
-internal/check/chaos:       . internal/core/lincheck internal/check/child internal/check/ports ; golang.org/x/sys github.com/quic-go/quic-go
+internal/check/chaos:       . internal/core/lincheck internal/host/faults internal/check/child internal/check/ports ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/chromium:    ; golang.org/x/net
 internal/check/trial:       . client snowflake internal/core/lincheck internal/check/chaos internal/check/parallel
 internal/check/membership:  ; golang.org/x/sys

@@ -1,4 +1,4 @@
-package node
+package faults
 
 import (
 	"fmt"
@@ -15,98 +15,83 @@ import (
 	"github.com/isotone/isotone/internal/core/replica"
 )
 
-// StepFault stops this process (SIGSTOP) at a step that a test has named, so that the test can kill
+// Steps stops this process (SIGSTOP) at a step that a test has named, so that the test can kill
 // it, or another process, exactly there. The test writes "WHO STEP" to a file that several
 // processes may share: WHO is a node ID, "leader", or "any". The first process that matches
 // renames the file by appending "." and its process ID, and stops. Steps are reached rarely: only
 // they look at the file.
 //
-// A nil StepFault does nothing; normal nodes have one. Its methods are safe for concurrent use.
-type StepFault struct {
+// It only looks at a node. Before, After and Flushed belong to the goroutine of the node's core; Reached and Written may
+// be called by any.
+type Steps struct {
 	path string
 	node uint64
+
+	mu    sync.Mutex
+	leads bool // as of the latest turn
+
+	changes map[uint64]string // by log index: entries that were seen and not applied yet
+	sending []string          // steps that are reached once this turn's output was written
+	role    raft.StateType
+	serving bool
+	begun   bool // a step of the replica was seen
+	member  bool // some member is known
 }
 
-// NewStepFault returns the fault of a node that follows the file at path.
-func NewStepFault(path string, node uint64) *StepFault { return &StepFault{path: path, node: node} }
+// NewSteps returns the steps of a node, which follow the file at path.
+func NewSteps(path string, node uint64) *Steps {
+	return &Steps{path: path, node: node, changes: map[uint64]string{}}
+}
 
 // Reached stops this process if the test waits for this step.
-func (f *StepFault) Reached(step string) { f.reached(false, step) }
+func (s *Steps) Reached(step string) {
+	s.mu.Lock()
+	leads := s.leads
+	s.mu.Unlock()
+	s.reached(leads, step)
+}
 
-func (f *StepFault) reached(leads bool, step string) {
-	if f == nil {
-		return
-	}
-	b, err := os.ReadFile(f.path)
+func (s *Steps) reached(leads bool, step string) {
+	b, err := os.ReadFile(s.path)
 	if err != nil {
 		return // the test waits for nothing
 	}
 	who, armed, _ := strings.Cut(string(b), " ")
-	if armed != step || who != "any" && who != strconv.FormatUint(f.node, 10) && (who != "leader" || !leads) {
+	if armed != step || who != "any" && who != strconv.FormatUint(s.node, 10) && (who != "leader" || !leads) {
 		return
 	}
-	if os.Rename(f.path, fmt.Sprintf("%s.%d", f.path, os.Getpid())) == nil { // nobody else was first
+	if os.Rename(s.path, fmt.Sprintf("%s.%d", s.path, os.Getpid())) == nil { // nobody else was first
 		stopSelf()
 	}
 }
 
-// operatorReached is reached for the steps of a request of an operator.
-func (n *Node) operatorReached(step string) {
-	if n.cfg.Steps != nil {
-		n.cfg.Steps.reached(n.Status().Role == "leader", step)
+// Before looks at the input of a step of the replica.
+func (s *Steps) Before(r *replica.Replica, in *replica.Input) {
+	if !s.begun {
+		s.begun, s.member = true, len(r.Members()) > 0
 	}
-}
-
-// coreSteps tells a StepFault which steps the core of a node reaches. It only looks. It belongs
-// to the core loop's goroutine, but for written.
-type coreSteps struct {
-	fault *StepFault
-	core  *core
-
-	mu      sync.Mutex
-	leads   bool              // as of the latest turn
-	changes map[uint64]string // by log index: entries that were seen and not applied yet
-	sending []string          // steps that are reached once this turn's output was written
-
-	role    raft.StateType
-	serving bool
-	member  bool // some member is known
-}
-
-// newCoreSteps returns nil without a fault.
-func newCoreSteps(f *StepFault, c *core) *coreSteps {
-	if f == nil {
-		return nil
-	}
-	return &coreSteps{fault: f, core: c, changes: map[uint64]string{}, member: len(c.replica.Members()) > 0}
-}
-
-func (s *coreSteps) reached(step string) { s.fault.reached(s.leads, step) }
-
-// before looks at the input of a step of the replica.
-func (s *coreSteps) before(in *replica.Input) {
 	for _, m := range in.Messages {
 		switch m.GetType() {
 		case raftpb.MsgTimeoutNow:
-			s.reached("timeout-now received")
+			s.Reached("timeout-now received")
 		case raftpb.MsgSnap:
-			s.reached("snapshot received")
+			s.Reached("snapshot received")
 		case raftpb.MsgApp:
 			for _, name := range s.note(m.GetEntries()) {
-				s.reached(name + " received")
+				s.Reached(name + " received")
 			}
 		}
 	}
 	for _, h := range in.Hellos {
-		if !s.member || s.isNew(h.NodeID) {
-			s.reached("hello received")
+		if !s.member || isNew(r, h.NodeID) {
+			s.Reached("hello received")
 		}
 	}
 }
 
 // isNew reports whether a member has never connected.
-func (s *coreSteps) isNew(id uint64) bool {
-	for _, m := range s.core.replica.Members() {
+func isNew(r *replica.Replica, id uint64) bool {
+	for _, m := range r.Members() {
 		if m.ID == id {
 			return m.Incarnation == 0
 		}
@@ -114,9 +99,9 @@ func (s *coreSteps) isNew(id uint64) bool {
 	return false
 }
 
-// after looks at the effects of a step of the replica, none of which is carried out yet.
-func (s *coreSteps) after(e *replica.Effects) {
-	status := s.core.replica.Status()
+// After looks at the effects of a step of the replica, none of which is carried out yet.
+func (s *Steps) After(r *replica.Replica, e *replica.Effects) {
+	status := r.Status()
 	led, served := s.role == raft.StateLeader, s.serving
 	s.role, s.serving = status.Role, status.Serving
 	s.mu.Lock()
@@ -124,25 +109,25 @@ func (s *coreSteps) after(e *replica.Effects) {
 	s.mu.Unlock()
 	s.proposed(e)
 	for _, name := range s.applied(status.Applied) {
-		s.reached(name + " applied")
+		s.Reached(name + " applied")
 	}
 	switch {
 	case led && !s.leads:
-		s.fault.reached(true, "deposed")
+		s.reached(true, "deposed")
 	case !led && s.leads:
-		s.reached("elected")
+		s.Reached("elected")
 	}
 	if !served && s.serving {
-		s.reached("opened")
+		s.Reached("opened")
 	}
-	if !s.member && len(s.core.replica.Members()) > 0 {
+	if !s.member && len(r.Members()) > 0 {
 		s.member = true
-		s.reached("snapshot restored")
+		s.Reached("snapshot restored")
 	}
 }
 
 // proposed looks for entries and messages that are about to be written or sent.
-func (s *coreSteps) proposed(e *replica.Effects) {
+func (s *Steps) proposed(e *replica.Effects) {
 	var names []string
 	if e.Write != nil {
 		names = s.note(e.Write.Entries)
@@ -158,39 +143,36 @@ func (s *coreSteps) proposed(e *replica.Effects) {
 		}
 	}
 	for _, name := range names {
-		s.reached(name + " proposed")
+		s.Reached(name + " proposed")
 		s.sending = append(s.sending, name+" sent")
 	}
 }
 
-// flushed is called when the output of a turn was written.
-func (s *coreSteps) flushed() {
+// Flushed is called when the output of a turn was written.
+func (s *Steps) Flushed() {
 	for _, step := range s.sending {
-		s.reached(step)
+		s.Reached(step)
 	}
 	s.sending = s.sending[:0]
 }
 
-// written is called by the disk's goroutine when a write is durable, before anybody is told.
-func (s *coreSteps) written(w *replica.Write) {
-	if s == nil {
-		return
-	}
+// Written is called by the disk's goroutine when a write is durable, before anybody is told.
+func (s *Steps) Written(w *replica.Write) {
 	s.mu.Lock()
 	leads := s.leads
 	s.mu.Unlock()
 	if w.Snapshot != nil {
-		s.fault.reached(leads, "snapshot written")
+		s.reached(leads, "snapshot written")
 	}
 	for _, e := range w.Entries {
 		if name := changeOf(e); name != "" {
-			s.fault.reached(leads, name+" written")
+			s.reached(leads, name+" written")
 		}
 	}
 }
 
 // note remembers the changes of membership among entries, and returns the names of new ones.
-func (s *coreSteps) note(entries []*raftpb.Entry) (names []string) {
+func (s *Steps) note(entries []*raftpb.Entry) (names []string) {
 	for _, e := range entries {
 		name := changeOf(e)
 		if name != "" && s.changes[e.GetIndex()] != name {
@@ -202,7 +184,7 @@ func (s *coreSteps) note(entries []*raftpb.Entry) (names []string) {
 }
 
 // applied forgets the changes up to an index, and returns their names.
-func (s *coreSteps) applied(index uint64) (names []string) {
+func (s *Steps) applied(index uint64) (names []string) {
 	for i, name := range s.changes {
 		if i <= index {
 			delete(s.changes, i)

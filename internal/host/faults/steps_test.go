@@ -1,4 +1,4 @@
-package node
+package faults
 
 import (
 	"os"
@@ -11,28 +11,23 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// TestStepFault_OnlyStopsWhereItIsTold; internal/check/chaos has processes that stop.
-func TestStepFault_OnlyStopsWhereItIsTold(t *testing.T) {
-	var none *StepFault
-	none.Reached("anything")
-	if newCoreSteps(none, nil) != nil {
-		t.Error("a node without the fault looks at its steps")
-	}
+// TestSteps_StopOnlyWhereTheFileSays; internal/check/chaos has processes that stop.
+func TestSteps_StopOnlyWhereTheFileSays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "step")
-	f := NewStepFault(path, 2)
+	f := NewSteps(path, 2)
 	f.Reached("a step") // the test waits for nothing
 	for _, armed := range []string{"2 another step", "3 a step", "leader a step", "2", ""} {
 		if err := os.WriteFile(path, []byte(armed), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f.reached(false, "a step")
+		f.Reached("a step")
 		if b, err := os.ReadFile(path); err != nil || string(b) != armed {
 			t.Errorf("%q: %q, %v", armed, b, err)
 		}
 	}
 }
 
-func TestStepFault_NamesChanges(t *testing.T) {
+func TestSteps_NameChanges(t *testing.T) {
 	change := func(kinds ...raftpb.ConfChangeType) *raftpb.Entry {
 		cc := &raftpb.ConfChangeV2{}
 		for i, kind := range kinds {

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package node
+package faults
 
 // stopSelf does nothing: the tests that stop processes need Linux.
 func stopSelf() {}

@@ -1,4 +1,4 @@
-package node
+package faults
 
 import (
 	"encoding/json"
@@ -8,11 +8,10 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/core/interval"
-	"github.com/isotone/isotone/internal/steady"
 )
 
-// ClockFault describes what is wrong with a [FaultClock]. The zero value is nothing.
-type ClockFault struct {
+// ClockSetting is what the file of a [Clock] says. The zero value is a clock without faults.
+type ClockSetting struct {
 	// OffsetMS is added to the time of day, in milliseconds.
 	OffsetMS int64 `json:"offset_ms"`
 	// RatePPM makes both clocks run faster (or slower, if negative) by that many
@@ -25,17 +24,25 @@ type ClockFault struct {
 	SteadyPPM int64 `json:"steady_ppm"`
 }
 
-// faultCheckInterval is how often a FaultClock looks at its file.
-const faultCheckInterval = 20 * time.Millisecond
+// checkInterval is how often a Clock looks at its file.
+const checkInterval = 20 * time.Millisecond
 
-// FaultClock is a clock that a test sets wrong while the node runs: it follows a
-// JSON file with a [ClockFault]. A file that is missing or half-written changes
-// nothing.
-type FaultClock struct {
+// Source is a clock; see node.Clock.
+type Source interface {
+	Wall() time.Time
+	Mono() time.Duration
+	Exact() int64
+	Steady() interval.Instant
+}
+
+// Clock is a clock that a test sets wrong while the node runs: it follows a JSON file with a
+// [ClockSetting]. A file that is missing or half-written changes nothing. It is safe for concurrent use.
+type Clock struct {
 	path     string
+	real     Source
 	mu       sync.Mutex // guards what follows
 	checked  time.Duration
-	fault    ClockFault
+	fault    ClockSetting
 	since    time.Duration // real boot time when the rate last changed
 	base     time.Duration // what Mono read then
 	baseWall time.Time     // what Wall read then, without offset
@@ -44,70 +51,70 @@ type FaultClock struct {
 	steadySince, steadyBase int64
 }
 
-// NewFaultClock returns a clock that follows the file at path.
-func NewFaultClock(path string) *FaultClock {
-	b := bootTime()
-	s := steady.Exact()
-	return &FaultClock{path: path, since: b, base: b, baseWall: time.Now().Round(0), steadySince: s, steadyBase: s}
+// NewClock returns a clock that shows what the real one does, but for the faults in the file at path.
+func NewClock(path string, real Source) *Clock {
+	b := real.Mono()
+	s := real.Exact()
+	return &Clock{path: path, real: real, since: b, base: b, baseWall: time.Now().Round(0), steadySince: s, steadyBase: s}
 }
 
 // Wall returns the time of day with the fault applied.
-func (c *FaultClock) Wall() time.Time {
+func (c *Clock) Wall() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.check()
 	if c.fault.Freeze {
 		return c.frozen
 	}
-	return c.wall(bootTime())
+	return c.wall(c.real.Mono())
 }
 
 // Mono returns the boot time with the fault's rate applied.
-func (c *FaultClock) Mono() time.Duration {
+func (c *Clock) Mono() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.check()
-	return c.base + c.scaled(bootTime())
+	return c.base + c.scaled(c.real.Mono())
 }
 
 // Exact returns the steady clock with the fault's rate applied.
-func (c *FaultClock) Exact() int64 {
+func (c *Clock) Exact() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.check()
-	return c.steadyAt(steady.Exact())
+	return c.steadyAt(c.real.Exact())
 }
 
 // Steady returns bounds of the steady clock with the fault's rate applied.
-func (c *FaultClock) Steady() interval.Instant {
+func (c *Clock) Steady() interval.Instant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.check()
-	now := steady.Now()
+	now := c.real.Steady()
 	return interval.Instant{Lo: c.steadyAt(now.Lo), Hi: c.steadyAt(now.Hi) + 1}
 }
 
-func (c *FaultClock) steadyAt(real int64) int64 {
+func (c *Clock) steadyAt(real int64) int64 {
 	passed := real - c.steadySince
 	return c.steadyBase + passed + passed*c.fault.SteadyPPM/1_000_000
 }
 
-func (c *FaultClock) wall(real time.Duration) time.Time {
+func (c *Clock) wall(real time.Duration) time.Time {
 	return c.baseWall.Add(c.scaled(real)).Add(time.Duration(c.fault.OffsetMS) * time.Millisecond)
 }
 
-func (c *FaultClock) scaled(real time.Duration) time.Duration {
+func (c *Clock) scaled(real time.Duration) time.Duration {
 	passed := real - c.since
 	return passed + time.Duration(float64(passed)*float64(c.fault.RatePPM)/1e6)
 }
 
-func (c *FaultClock) check() {
-	real := bootTime()
-	if real-c.checked < faultCheckInterval {
+func (c *Clock) check() {
+	real := c.real.Mono()
+	if real-c.checked < checkInterval {
 		return
 	}
 	c.checked = real
-	fault, err := readClockFault(c.path)
+	fault, err := readSetting(c.path)
 	if err != nil || fault == c.fault {
 		return
 	}
@@ -116,19 +123,19 @@ func (c *FaultClock) check() {
 	}
 	passed := c.scaled(real)
 	c.base, c.baseWall, c.since = c.base+passed, c.baseWall.Add(passed), real
-	now := steady.Exact()
+	now := c.real.Exact()
 	c.steadyBase, c.steadySince = c.steadyAt(now), now
 	c.fault = fault
 }
 
-func readClockFault(path string) (ClockFault, error) {
-	var f ClockFault
+func readSetting(path string) (ClockSetting, error) {
+	var f ClockSetting
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return f, fmt.Errorf("node: clock fault: %w", err)
+		return f, fmt.Errorf("faults: clock: %w", err)
 	}
 	if err := json.Unmarshal(b, &f); err != nil {
-		return f, fmt.Errorf("node: clock fault in %s: %w", path, err)
+		return f, fmt.Errorf("faults: clock in %s: %w", path, err)
 	}
 	return f, nil
 }

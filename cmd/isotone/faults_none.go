@@ -1,0 +1,19 @@
+//go:build !faults
+
+package main
+
+import (
+	"log/slog"
+
+	"github.com/isotone/isotone/internal/node"
+)
+
+// faultFlags are the faults that tests cause in a node: none. Builds with the tag faults have some.
+type faultFlags struct{}
+
+func (*faultFlags) faults(uint64, *slog.Logger) (node.Clock, node.Steps) { return nil, nil }
+
+// stopPoint is where tests kill a command: nowhere.
+type stopPoint struct{}
+
+func (*stopPoint) step(string) {}
