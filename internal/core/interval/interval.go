@@ -140,11 +140,11 @@ func newEstimate(sent, received Instant, r Reading) Estimate {
 		latest: r.Latest, latestAt: sent.Lo,
 	}
 	switch {
-	case mutant.On(mutant.LatestFromReceive):
+	case mutant.On(mutant.FromReceive):
 		n.latestAt = received.Hi
-	case mutant.On(mutant.EarliestFromSend):
+	case mutant.On(mutant.EarlyFromSend):
 		n.earliestAt = sent.Lo
-	case mutant.On(mutant.HalfRoundTrip):
+	case mutant.On(mutant.HalfRTT):
 		half := uint64(max(0, received.Hi-sent.Lo) / 2)
 		n.earliest, n.latest, n.latestAt = r.Earliest+half, r.Latest+half, received.Hi
 	}

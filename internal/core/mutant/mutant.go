@@ -102,46 +102,46 @@ const (
 
 	// The cluster clock (I14).
 
-	ClockFromWall       // I14: a cluster clock starts at the wall clock, though that is below the floor
-	ClockFromEstimate   // I14: it starts where the new leader believes that the last one is
-	ClockJumps          // I14: it follows a jump of the wall clock within its term
-	CoarseEpoch         // I14: the oracle's time follows it only now and then
-	OracleByWall        // I14: the oracle's time follows the wall clock instead
-	LimitFromAnswer     // I14: a limit counts from the confirmation of a round, not from its start
-	LimitUnconfirmed    // I14: a limit rests on a round that nobody has answered
-	LimitOverCeiling    // I14: a limit may be above the ceiling
-	TellUnsaid          // I14: readings are told though the log does not say so
-	NoWait              // I14: a new leader does not wait for limits to pass
-	WaitWithoutRate     // I14: it waits as if all clocks had the same rate
-	ReelectedSkipsWait  // I14: it does not wait if it led before
-	OracleDoesNotWait   // I14: it issues before limits have passed
-	ReportOwnOnly       // I14: it waits less by what it knows itself, not by what its voters know
-	ReportNotAsLeader   // I14: a voter that led does not count that as an answer to a leader
-	ReportForgets       // I14: a voter that was started again says that it has answered nobody for long
-	ReleaseEarly        // I14: a leader says that no limit runs though one does
-	ReleaseAndTell      // I14: it goes on telling readings after that
-	TellAfterGivingUp   // I14: it tells readings after it gave up the transfer, though what it proposed about that may still be applied
-	LatestFromReceive   // I14: the latest bound counts from the answer
-	EarliestFromSend    // I14: the earliest bound counts from the request
-	HalfRoundTrip       // I14: both bounds are those in the middle of the round trip
-	NoGrowth            // I14: bounds do not widen with time
-	NoUncertainty       // I14: the earliest bound is taken for both
-	AnswerOfAnother     // I14: an answer is taken for that to another request
-	MergeTerms          // I14: what is known of the clocks of two terms is put together
-	LimitOfNewer        // I14: bounds of one term are used with the limit of a later one
-	IgnoreLimit         // I14: bounds are used beyond their limit
-	LeaderIgnoresLimit  // I14: a leader uses its own clock beyond its limit
-	LimitByEarliest     // I14: the earliest bound is held against the limit
-	StaleRelay          // I14: a node tells on what it was told, not what it knows now
-	ClockBeforeCall     // I14: a read uses bounds of before it began
-	ClockStopsInSuspend // I14: a steady clock stands still while the machine is suspended
-	ClockBeforeEstimate // I14: the clock is read before the estimate is loaded
-	NoCommitWait        // I14: an operation is done before its timestamp is past
-	WaitOnLatest        // I14: it is done when its timestamp may be past
-	StampEarliest       // I14: a timestamp is the earliest that the time can be
-	GeneratorForgets    // I14: a generator makes a timestamp twice
-	AheadOfClock64      // I14: 64-bit timestamps run ahead of the cluster clock
-	BehindClock64       // I14: they may be from before their request came
+	ClockFromWall        // I14: a cluster clock starts at the wall clock, though that is below the floor
+	ClockFromOwnEstimate // I14: it starts where the new leader believes that the last one is
+	JumpInTerm           // I14: it follows a jump of the wall clock within its term
+	CoarseEpoch          // I14: the oracle's time follows it only now and then
+	OracleByWall         // I14: the oracle's time follows the wall clock instead
+	LimitFromAnswer      // I14: a limit counts from the confirmation of a round, not from its start
+	LimitUnconfirmed     // I14: a limit rests on a round that nobody has answered
+	LimitOverCeiling     // I14: a limit may be above the ceiling
+	TellUnsaid           // I14: readings are told though the log does not say so
+	NoWait               // I14: a new leader does not wait for limits to pass
+	WaitWithoutRate      // I14: it waits as if all clocks had the same rate
+	ReelectedSkipsWait   // I14: it does not wait if it led before
+	OracleDoesNotWait    // I14: it issues before limits have passed
+	ReportOwnOnly        // I14: it waits less by what it knows itself, not by what its voters know
+	ReportNotAsLeader    // I14: a voter that led does not count that as an answer to a leader
+	ReportForgets        // I14: a voter that was started again says that it has answered nobody for long
+	ReleaseEarly         // I14: a leader says that no limit runs though one does
+	ReleaseAndTell       // I14: it goes on telling readings after that
+	TellAfterGivingUp    // I14: it tells readings after it gave up the transfer, though what it proposed about that may still be applied
+	FromReceive          // I14: the latest bound counts from the answer
+	EarlyFromSend        // I14: the earliest bound counts from the request
+	HalfRTT              // I14: both bounds are those in the middle of the round trip
+	NoGrowth             // I14: bounds do not widen with time
+	NoUncertainty        // I14: the earliest bound is taken for both
+	AnswerOfAnother      // I14: an answer is taken for that to another request
+	MergeTerms           // I14: what is known of the clocks of two terms is put together
+	LimitOfNewer         // I14: bounds of one term are used with the limit of a later one
+	IgnoreLimit          // I14: bounds are used beyond their limit
+	LeaderIgnoresLimit   // I14: a leader uses its own clock beyond its limit
+	LimitByEarliest      // I14: the earliest bound is held against the limit
+	StaleRelay           // I14: a node tells on what it was told, not what it knows now
+	ClockBeforeCall      // I14: a read uses bounds of before it began
+	ClockStopsInSuspend  // I14: a steady clock stands still while the machine is suspended
+	ClockBeforeEstimate  // I14: the clock is read before the estimate is loaded
+	NoCommitWait         // I14: an operation is done before its timestamp is past
+	WaitOnLatest         // I14: it is done when its timestamp may be past
+	StampEarliest        // I14: a timestamp is the earliest that the time can be
+	GeneratorForgets     // I14: a generator makes a timestamp twice
+	AheadOfClock64       // I14: 64-bit timestamps run ahead of the cluster clock
+	BehindClock64        // I14: they may be from before their request came
 
 	// What is sent and stored.
 
@@ -213,33 +213,6 @@ const (
 	RefuseSlowLearner       // I6: a new learner is refused because its hello was slower than its first snapshot
 	count
 )
-
-var names = [count]string{
-	"none", "keep-allocator", "keep-epoch-reset-index", "serve-unreserved", "open-on-older-term", "floor-from-clock",
-	"time-follows-clock", "index-restarts", "range-overlaps", "ignore-ceiling", "ceiling-sinks", "restore-old-ceiling",
-	"no-round", "join-round-in-flight", "reuse-round-number", "count-learner", "answer-any-term", "confirm-by-too-few", "count-new-voters", "acknowledge-unsynced", "vote-unsynced",
-	"campaign-unsynced", "count-early-grants", "early-undurable-log", "ignore-failed-sync", "admit-wiped", "admit-stale", "refuse-slow-hello", "lease-from-answer", "lease-without-slack", "lease-on-old-clock",
-	"lease-survives-transfer", "lease-unconfirmed", "lease-from-confirm", "count-unpromised", "promise-waived-on-refusal", "lengthen-wrongly",
-	"wait-for-deaf", "stand-together", "resigned-stands",
-	"vote-after-restart", "vote-after-term-change",
-	"grant-from-request", "inherit-lease", "extend-unasked", "release-used", "release-late", "relist-released", "forget-workers",
-	"grant-foreign-space", "queue-responses", "unbounded-log", "merge-snapshot-notes", "change-unchecked", "release-in-next-step", "ignore-clocks", "vouch-by-one", "follow-jump", "believe-stale-clocks", "raise-unasked", "apply-by-node",
-	"form-by-quorum", "form-unprepared", "form-unregistered", "floor-ignored", "forget-removed", "expel-early", "copy-wins",
-	"restore-below", "carry-nothing", "floor-without-margin", "restore-own-floor", "free-restored",
-	"client-floor-ignored", "client-floor-unbounded", "client-floor-by-anyone", "whole-lease", "revoke-at-once", "renew-revoked", "renew-rarely", "lease-before-epoch",
-	"same-time-64", "range-overlaps-64", "ignore-ceiling-64", "reserve-from-clock", "lead-unbounded", "hold-all", "far-off-at-once",
-	"clock-from-wall", "clock-from-own-estimate", "jump-in-term", "coarse-epoch", "oracle-by-wall", "limit-from-answer", "limit-unconfirmed", "limit-over-ceiling", "tell-unsaid", "no-wait", "wait-without-rate", "reelected-skips-wait", "oracle-does-not-wait", "report-own-only", "report-not-as-leader", "report-forgets", "release-early", "release-and-tell", "tell-after-giving-up", "from-receive", "early-from-send", "half-rtt", "no-growth", "no-uncertainty", "answer-of-another", "merge-terms", "limit-of-newer", "ignore-limit", "leader-ignores-limit", "limit-by-earliest", "stale-relay", "clock-before-call", "clock-stops-in-suspend", "clock-before-estimate", "no-commit-wait", "wait-on-latest", "stamp-earliest", "generator-forgets", "ahead-of-clock-64", "behind-clock-64",
-	"drop-promise", "save-unsynced", "retry-failed-sync", "names-unsynced", "spare-before-names", "go-on-in-tail", "accept-bad-checksum", "damage-is-tail",
-	"dial-recorded-only", "keep-address", "record-local",
-	"ignore-moved", "never-suspect", "forget-members", "believe-claims", "never-refresh", "confirm-by-others", "return-to-failed", "move-unpaced", "carry-no-floor", "keep-no-floor",
-	"unrefused-before-open", "unrefused-second", "unrefused-in-joint", "unrefused-kind", "unrefused-zero",
-	"unrefused-member", "unrefused-removed", "unrefused-generation", "unrefused-level", "unrefused-members-max",
-	"unrefused-removed-max", "unrefused-address", "unrefused-local", "unrefused-taken", "unrefused-stranger", "unrefused-last-generation",
-	"unrefused-replaced", "unrefused-unregistered", "unrefused-behind", "unrefused-quorum", "unrefused-leader",
-	"unrefused-far-floor", "unrefused-last-floor", "unrefused-transfer", "admit-foreign", "admit-founder",
-	"admit-other-founders", "admit-old-founder", "admit-tick", "admit-layout", "admit-stranger", "admit-cloned", "admit-strangers", "stop-unknown",
-	"unrefused-forgotten", "forget-replaced", "refuse-slow-learner",
-}
 
 // String returns the name of the bug.
 func (m Mutant) String() string { return names[m] }

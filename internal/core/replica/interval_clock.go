@@ -199,7 +199,7 @@ func (r *Replica) slewClock() {
 	}
 	off := int64(difference(now, c.base))
 	c.slew = max(-interval.Slew, min(off/1000, interval.Slew))
-	if mutant.On(mutant.ClockJumps) && off > 5_000_000 {
+	if mutant.On(mutant.JumpInTerm) && off > 5_000_000 {
 		c.base += uint64(off)
 	}
 }

@@ -210,7 +210,7 @@ func (r *Replica) mutateClockStart(from uint64) uint64 {
 	switch {
 	case mutant.On(mutant.ClockFromWall):
 		return max(r.clockNow(), 1)
-	case mutant.On(mutant.ClockFromEstimate):
+	case mutant.On(mutant.ClockFromOwnEstimate):
 		b, _ := r.interval.estimate.Bounds(interval.At(r.steadyNow()))
 		return max(r.clockNow(), b.Latest)
 	}
