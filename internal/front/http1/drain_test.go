@@ -6,17 +6,8 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/stats"
 )
-
-// atOnce answers within Submit, as a node in lease mode may.
-type atOnce struct{ *oracle }
-
-func (a atOnce) Submit(b *front.Batch) {
-	a.oracle.submit(b)
-	a.oracle.turn()
-}
 
 // While the node drains, each connection gets all answers, the last of them with "Connection:
 // close", and is closed; new connections are still served.
@@ -42,7 +33,7 @@ func TestFront_DrainingClosesAConnectionAfterItsAnswers(t *testing.T) {
 	for name, configure := range map[string]func(*config){
 		"in the turn": func(*config) {},
 		"under TLS":   func(*config) {},
-		"in Submit":   func(c *config) { c.front.Backend = atOnce{c.site.oracle} },
+		"in Submit":   func(c *config) { c.front.Backend = c.site.oracle },
 		"measured": func(c *config) {
 			c.front.Loop, c.front.Stats = c.site.loop, stats.New(stats.Config{Sample: 1, Observe: func(*stats.Record) {}})
 		},

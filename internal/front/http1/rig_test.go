@@ -63,16 +63,20 @@ func (o *oracle) Status() *front.Status {
 }
 
 func (o *oracle) Submit(b *front.Batch) {
-	o.submit(b)
-	o.turn()
-}
-
-func (o *oracle) submit(b *front.Batch) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.note(b)
+	if o.held {
+		o.waiting = append(o.waiting, b)
+	} else {
+		o.answer(b)
+	}
+}
+
+// note counts a batch. o.mu is held.
+func (o *oracle) note(b *front.Batch) {
 	o.sizes, o.modes = append(o.sizes, len(b.Counts)), append(o.modes, b.Mode)
 	o.floors = append(o.floors, b.Floor)
-	o.waiting = append(o.waiting, b)
 }
 
 // Fill makes ids of as many digits as they have for decades.
@@ -96,9 +100,14 @@ func (o *oracle) Worker() (int, snowflake.Layout, error) { return 0, snowflake.T
 // later is an oracle that answers in the loop's turn only.
 type later struct{ *oracle }
 
-func (l later) Submit(b *front.Batch) { l.submit(b) }
+func (l later) Submit(b *front.Batch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.note(b)
+	l.waiting = append(l.waiting, b)
+}
 
-// turn answers what waits.
+// turn answers what waits. Only the loop's goroutine calls it, as the batches of its connections are answered there.
 func (o *oracle) turn() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -106,18 +115,23 @@ func (o *oracle) turn() {
 		return
 	}
 	for _, b := range o.waiting {
-		b.Err = o.err
-		for i, n := range b.Counts {
-			b.Ranges[i] = isotone.Range{First: isotone.Timestamp{Time: epoch, Index: o.next}, Count: n}
-			if b.U64 {
-				first := isotone.Timestamp64From(isotone.Timestamp{Time: epoch}) + isotone.Timestamp64(o.next)
-				b.Ranges[i].First = first.Timestamp()
-			}
-			o.next += n
-		}
-		b.Done(b)
+		o.answer(b)
 	}
 	o.waiting = nil
+}
+
+// answer answers a batch. o.mu is held.
+func (o *oracle) answer(b *front.Batch) {
+	b.Err = o.err
+	for i, n := range b.Counts {
+		b.Ranges[i] = isotone.Range{First: isotone.Timestamp{Time: epoch, Index: o.next}, Count: n}
+		if b.U64 {
+			first := isotone.Timestamp64From(isotone.Timestamp{Time: epoch}) + isotone.Timestamp64(o.next)
+			b.Ranges[i].First = first.Timestamp()
+		}
+		o.next += n
+	}
+	b.Done(b)
 }
 
 // set changes o under its lock.
