@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/isotone/isotone/internal/host/faults"
+	"github.com/isotone/isotone/internal/host/stops"
 	"github.com/isotone/isotone/internal/node"
 )
 
@@ -24,7 +25,7 @@ func (f *faultFlags) faults(id uint64, log *slog.Logger) (clock node.Clock, step
 	}
 	if f.FaultStep != "" {
 		log.Warn("this node stops where a fault file says", "file", f.FaultStep)
-		steps = faults.NewSteps(f.FaultStep, id)
+		steps = stops.NewSteps(f.FaultStep, id)
 	}
 	return clock, steps
 }

@@ -31,7 +31,7 @@ func TestStatic_RunsInAnEmptyDirectory(t *testing.T) {
 	}
 	if binary, err := os.ReadFile(filepath.Join(root, "isotone")); err != nil || !bytes.Contains(binary, []byte("isotone/internal/node.")) {
 		t.Fatalf("the names of functions are not in the binary: %v", err)
-	} else if bytes.Contains(binary, []byte("ISOTONE_FAULT")) || bytes.Contains(binary, []byte("isotone/internal/host/faults.")) {
+	} else if bytes.Contains(binary, []byte("ISOTONE_FAULT")) || bytes.Contains(binary, []byte("isotone/internal/host/faults.")) || bytes.Contains(binary, []byte("isotone/internal/host/stops.")) {
 		t.Error("a release has the faults of tests")
 	}
 	inside := func(env []string, args ...string) (*exec.Cmd, *bytes.Buffer) {

@@ -50,8 +50,8 @@
 // # Faults within processes
 //
 // The program under test is built with the tag faults, which is its only difference to a release. It has three
-// hidden settings more: ISOTONE_FAULT_CLOCK is a file that sets the clock of a node wrong, ISOTONE_FAULT_STEP one
-// that names the step at which a node stops (both package faults), and ISOTONE_FAULT_STOP the step after which
+// hidden settings more: ISOTONE_FAULT_CLOCK is a file that sets the clock of a node wrong (package faults), ISOTONE_FAULT_STEP
+// one that names the step at which a node stops (package stops), and ISOTONE_FAULT_STOP the step after which
 // backup, restore or recover is killed.
 //
 // # Versions

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// stepFile names the step at which a node has to stop; see faults.Steps. All nodes of a cluster
+// stepFile names the step at which a node has to stop; see stops.Steps. All nodes of a cluster
 // with [Options.FaultSteps] share it.
 func (c *Cluster) stepFile() string { return filepath.Join(c.Dir, "step") }
 

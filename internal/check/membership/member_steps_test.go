@@ -37,7 +37,7 @@ const (
 // killStep is one step of a command.
 type killStep struct {
 	who string // where: "leader", "node", or "any"
-	at  string // see faults.Steps
+	at  string // see stops.Steps
 	// over: the command may have ended before.
 	over bool
 }

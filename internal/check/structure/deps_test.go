@@ -48,7 +48,8 @@ internal/host/authority:    internal/host/certname
 internal/host/config:       . snowflake internal/live internal/host/access internal/host/address internal/host/certname ; github.com/alecthomas/kong
 internal/host/credential:
 internal/host/trace:
-internal/host/faults:        internal/core/interval internal/core/oracle internal/core/replica ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
+internal/host/faults:        internal/core/interval
+internal/host/stops:         internal/core/oracle internal/core/replica ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 internal/host/utc:          ; golang.org/x/sys
 internal/host/telemetry:    internal/host/utc ; github.com/prometheus/client_golang
 internal/host/supervisor:

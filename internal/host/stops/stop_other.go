@@ -1,6 +1,6 @@
 //go:build !linux
 
-package faults
+package stops
 
 // stopSelf does nothing: the tests that stop processes need Linux.
 func stopSelf() {}
