@@ -64,13 +64,15 @@ func TestNewAddresses_PEERSOnAllMachinesIsEnough(t *testing.T) {
 
 	// Started with the new addresses and the old PEERS, they say what is to be done.
 	c.Start()
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
-		a, err := chaos.Get(c.Node(1).HTTPAddr, "/ready", trial.AnswerTimeout)
-		if err != nil {
-			return false, err.Error()
-		}
-		return strings.Contains(string(a.Body), "write these into PEERS on all machines"), string(a.Body)
-	})
+	for _, n := range c.Nodes {
+		trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+			a, err := chaos.Get(n.HTTPAddr, "/ready", trial.AnswerTimeout)
+			if err != nil {
+				return false, err.Error()
+			}
+			return strings.Contains(string(a.Body), "write these into PEERS on all machines"), string(a.Body)
+		})
+	}
 	out, _ := exec.Command(trial.Binary, "doctor", "--endpoint", c.Node(1).HTTPAddr).CombinedOutput()
 	trial.WantWords(t, string(out), "no leader is known, and these members do not answer at their peer addresses on record", "which needs no leader")
 	c.Shutdown()
