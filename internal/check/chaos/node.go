@@ -121,6 +121,10 @@ func (n *Node) Kill() {
 // Term sends SIGTERM. The node must exit with code 0; see [Node.WaitExit].
 func (n *Node) Term() {
 	n.t.Helper()
+	// Until it has printed something it may not have asked for the signal yet, which then kills it.
+	for end := time.Now().Add(ReadyTimeout); n.Log() == "" && !n.Exited() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 	n.do(n.proc.Term())
 }
 
