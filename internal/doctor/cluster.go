@@ -369,6 +369,10 @@ func (j *findings) lags(c *Cluster) {
 	}
 }
 
+// workersGrace is how long a node may run before it has a worker ID, unless one was refused, which its readiness
+// says. It asks for one as soon as there is a leader, and is ready before the answer.
+const workersGrace = 10 * time.Second
+
 // workers judges whether the members have the worker IDs that they need.
 func (j *findings) workers(m *Measurements) {
 	leased := 0
@@ -384,6 +388,8 @@ func (j *findings) workers(m *Measurements) {
 		}
 		switch {
 		case have == 0 && v.State.Node.Role == "learner":
+		case have == 0 && v.State.Node.Ready && v.State.Node.UptimeSeconds < workersGrace.Seconds():
+			j.ok("workers", name(v), "started a moment ago, and has not leased a worker ID yet")
 		case have == 0:
 			j.add(Problem, "workers", name(v), "holds no worker ID, and so makes no IDs", "look at its readiness and its clock; if all worker IDs are taken, widen the worker bits for a new cluster, or set SNOWFLAKE_WORKERS lower on all members")
 		case have < want:

@@ -52,7 +52,7 @@ func cluster() *doctor.Cluster {
 	}
 	for id := uint64(1); id <= 3; id++ {
 		s := &dashboard.State{Version: "v1", ClusterID: "c", Term: 7, Clock: dashboard.Clock{OK: true}, Workers: make([]dashboard.Worker, 3)}
-		s.Node = dashboard.Node{ID: id, Role: "follower", Ready: true}
+		s.Node = dashboard.Node{ID: id, Role: "follower", Ready: true, UptimeSeconds: 60}
 		for peer := uint64(1); peer <= 3; peer++ {
 			m := dashboard.Member{
 				NodeID: peer, Addr: fmt.Sprintf("10.0.0.%d:8080", peer), PeerAddr: fmt.Sprintf("10.0.0.%d:60001", peer),
@@ -239,6 +239,23 @@ var ailments = []ailment{
 			v.State.Members = append(v.State.Members, dashboard.Member{NodeID: 4, Connected: true})
 		}
 	}, doctor.Warning, "quorum", "4 voters survive no more failures than 3"},
+}
+
+// TestJudge_ANodeThatJustStartedHasNoWorkerYet, unless one was refused, which its readiness says.
+func TestJudge_ANodeThatJustStartedHasNoWorkerYet(t *testing.T) {
+	for _, c := range []struct {
+		ready  bool
+		uptime float64
+		wrong  bool
+	}{{true, 0.5, false}, {true, 9, false}, {true, 11, true}, {false, 0.5, true}} {
+		l, nodes := local(), cluster()
+		s := state(nodes, 3)
+		s.Workers, s.Node.Ready, s.Node.UptimeSeconds = nil, c.ready, c.uptime
+		wrong := slices.ContainsFunc(notOK(doctor.Judge(&doctor.Measurements{At: now, Local: l, Cluster: nodes})), func(f doctor.Finding) bool { return f.Check == "workers" })
+		if wrong != c.wrong {
+			t.Errorf("ready %v after %v s: a problem %v, want %v", c.ready, c.uptime, wrong, c.wrong)
+		}
+	}
 }
 
 // TestJudge_FindsEachAilment and nothing else.
