@@ -117,9 +117,11 @@ func (v *verifier) take() (a *attempt, dropped []*attempt) {
 	return a, dropped
 }
 
-// run checks what waits, and ends when nothing does.
+// run checks what waits, and ends when nothing does. The rest after a guess outlasts it: the next
+// run begins with what is left of it.
 func (v *verifier) run() {
 	for {
+		v.rest()
 		a, dropped := v.take()
 		for _, d := range dropped {
 			d.finish(errVerifyQueue)
@@ -132,7 +134,7 @@ func (v *verifier) run() {
 		took := time.Since(began)
 		a.finish(err)
 		if guessed && err != nil {
-			v.rest(time.Now().Add(guessRest * took))
+			v.restUntil = time.Now().Add(guessRest * took)
 		}
 	}
 }
@@ -143,15 +145,18 @@ func (v *verifier) hasGuessed(addr netip.Addr) bool {
 	return v.failures(addr) > 0
 }
 
-// rest waits until a time, or until credentials wait that are from an address without guesses.
-func (v *verifier) rest(until time.Time) {
-	for time.Now().Before(until) && !v.newcomer() {
+// rest waits until restUntil, or until credentials wait that are from an address without guesses,
+// or none wait at all.
+func (v *verifier) rest() {
+	for time.Now().Before(v.restUntil) && v.guessesWait() {
 		time.Sleep(restStep)
 	}
 }
 
-func (v *verifier) newcomer() bool {
+// guessesWait reports that credentials wait, and all are from addresses that have guessed wrong.
+func (v *verifier) guessesWait() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return slices.ContainsFunc(v.queue, func(a *attempt) bool { return v.failures(a.addr) == 0 })
+	newcomer := slices.ContainsFunc(v.queue, func(a *attempt) bool { return v.failures(a.addr) == 0 })
+	return len(v.queue) > 0 && !newcomer
 }

@@ -78,6 +78,8 @@ type verifier struct {
 	queue   []*attempt
 	dropped []*attempt // left the queue unchecked, for others; run answers them
 	running bool
+
+	restUntil time.Time // of run
 }
 
 // verified says when credentials were right, by which list, and which hash in it they have.
