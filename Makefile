@@ -136,13 +136,13 @@ chaos-short: ## the same, one short storm, as "go test" runs it
 	CHAOS_SEED='$(CHAOS_SEED)' CHAOS_ONLY='$(CHAOS_ONLY)' \
 		go test -count=1 -v -run '^TestChaos$$' ./internal/check/chaos
 
-# Nodes change between the previous release and this version at random, while they are
-# killed and stopped as well. Needs the history of the repository.
+# Nodes change between this version and one to come at random, while they are
+# killed and stopped as well.
 #
 # make upgrade-storm UPGRADE_MINUTES=10 UPGRADE_SEED=1
 UPGRADE_MINUTES ?= 1
 
-upgrade-storm: ## nodes of two releases under faults for UPGRADE_MINUTES (1)
+upgrade-storm: ## nodes of two versions under faults for UPGRADE_MINUTES (1)
 	UPGRADE_MINUTES='$(UPGRADE_MINUTES)' UPGRADE_SEED='$(UPGRADE_SEED)' \
 		go test -count=1 -v -parallel 1 -timeout 24h -run '^TestUpgrade_NoWrongAnswerInAStorm$$' ./internal/check/upgrade
 

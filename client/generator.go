@@ -35,8 +35,7 @@ type GeneratorOptions struct {
 	// its worker for that long. While no node is reachable, the generator can make IDs for
 	// at least two thirds of it.
 	Lease time.Duration
-	// Fixed requests the worker Worker and no other. From feature level 3 of the cluster on, the
-	// lowest quarter of the workers is for nodes only.
+	// Fixed requests the worker Worker and no other. The lowest quarter of the workers is for nodes only.
 	Fixed  bool
 	Worker int
 	// Now is the clock of the IDs, in unix milliseconds; nil means the system clock.

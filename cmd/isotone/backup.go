@@ -147,6 +147,8 @@ func decodeBackup(d backup.Document) (oracle.State, error) {
 	switch {
 	case err != nil:
 		return state, fmt.Errorf("the state in the backup cannot be read: %w", err)
+	case state.CurrentLevel() > oracle.LevelNewest:
+		return state, fmt.Errorf("the backup is of feature level %d, and this version knows %d; use a newer version", state.CurrentLevel(), oracle.LevelNewest)
 	case state.Ceiling != d.Ceiling || state.CurrentLevel() != d.Level || isotone.ClusterID(state.ClusterID).String() != d.ClusterID:
 		return state, errors.New("the backup contradicts itself: its state is another one than its fields say")
 	}

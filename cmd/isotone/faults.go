@@ -14,6 +14,7 @@ import (
 // faultFlags are the faults that tests cause in a node. Releases have none of them.
 type faultFlags struct {
 	FaultClock string `name:"fault-clock" env:"ISOTONE_FAULT_CLOCK" hidden:"" help:"For tests: a JSON file with faults of this node's clock."`
+	FaultLevel uint64 `name:"fault-level" env:"ISOTONE_FAULT_LEVEL" hidden:"" help:"For tests: the newest feature level that this node knows."`
 	FaultStep  string `name:"fault-step" env:"ISOTONE_FAULT_STEP" hidden:"" help:"For tests: a file that names the step at which this process stops (SIGSTOP)."`
 }
 
@@ -29,6 +30,9 @@ func (f *faultFlags) faults(id uint64, log *slog.Logger) (clock node.Clock, step
 	}
 	return clock, steps
 }
+
+// level returns the newest feature level that a node knows, 0 for that of its version.
+func (f *faultFlags) level() uint64 { return f.FaultLevel }
 
 // stopPoint lets tests kill a command after one of its steps.
 type stopPoint struct {

@@ -13,6 +13,8 @@ type faultFlags struct{}
 
 func (*faultFlags) faults(uint64, *slog.Logger) (node.Clock, node.Steps) { return nil, nil }
 
+func (*faultFlags) level() uint64 { return 0 }
+
 // stopPoint is where tests kill a command: nowhere.
 type stopPoint struct{}
 

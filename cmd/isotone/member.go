@@ -168,6 +168,7 @@ type memberOptions struct {
 	join           *node.Join // nil unless it joins a cluster
 	clock          node.Clock // nil for the system's
 	steps          node.Steps // nil but in builds for tests
+	level          uint64     // 0 but in builds for tests: see node.Config
 	loops          int
 	keepProcessors bool           // GOMAXPROCS has one more for each loop
 	files          uint64         // that may be open; 0: unknown
@@ -231,6 +232,7 @@ func startMember(s *config.Settings, so sockets, o memberOptions, log *slog.Logg
 		IDs:                   ids,
 		Forward:               forwarder,
 		Clock:                 o.clock,
+		Level:                 o.level,
 		Steps:                 o.steps,
 		Log:                   log,
 		Metrics:               metrics,

@@ -61,7 +61,7 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 		}
 		return err
 	}
-	m, err := startMember(&s, so, memberOptions{id: id, join: join, clock: clock, steps: steps, loops: loops, keepProcessors: true, files: openFiles(), log: log}, log.Logger)
+	m, err := startMember(&s, so, memberOptions{id: id, join: join, clock: clock, steps: steps, level: c.level(), loops: loops, keepProcessors: true, files: openFiles(), log: log}, log.Logger)
 	if err != nil {
 		return err
 	}

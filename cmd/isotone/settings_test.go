@@ -21,7 +21,7 @@ func TestAddress_TheLongestFitsWhereverItIsWritten(t *testing.T) {
 	if !address.Valid(longest, 1) || address.SizeMax != oracle.AddrMax {
 		t.Errorf("an address has %d bytes, a record has room for %d", address.SizeMax, oracle.AddrMax)
 	}
-	if _, err := wire.AppendHello(nil, wire.FrameHello, wire.Hello{ClientAddr: longest, PeerAddr: longest}, wire.Version); err != nil {
+	if _, err := wire.AppendHello(nil, wire.FrameHello, wire.Hello{ClientAddr: longest, PeerAddr: longest}); err != nil {
 		t.Error(err)
 	}
 }

@@ -159,7 +159,7 @@ func TestFront_DelaysByTheNodeThatDials(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, least := range map[uint64]time.Duration{2: 0, 3: 60 * time.Millisecond, 4: 0} {
-		hello, err := wire.AppendHello(nil, wire.FrameHello, wire.Hello{NodeID: id, Session: 7}, wire.Version)
+		hello, err := wire.AppendHello(nil, wire.FrameHello, wire.Hello{NodeID: id, Session: 7})
 		if err != nil {
 			t.Fatal(err)
 		}

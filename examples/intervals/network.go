@@ -126,7 +126,7 @@ func readHello(conn net.Conn) (first []byte, id uint64, err error) {
 			return nil, 0, err
 		}
 		if ok {
-			hello, _, err := wire.ParseHello(frame.Payload)
+			hello, err := wire.ParseHello(frame.Payload)
 			return first, hello.NodeID, errors.Join(err, conn.SetReadDeadline(time.Time{}))
 		}
 	}

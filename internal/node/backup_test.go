@@ -86,7 +86,7 @@ func TestBackup_ALeaderWithoutAQuorumMakesNone(t *testing.T) {
 }
 
 func TestSeed_IsGoneOnceTheClusterIsFormed(t *testing.T) {
-	state := oracle.State{ClusterID: 7, Level: oracle.LevelMembers, Ceiling: uint64(time.Now().Add(time.Hour).UnixNano())}
+	state := oracle.State{ClusterID: 7, Level: oracle.LevelNewest, Ceiling: uint64(time.Now().Add(time.Hour).UnixNano())}
 	d := backup.Document{ClusterID: "0000000000000007", Taken: time.Now(), Level: state.Level, Ceiling: state.Ceiling, State: state.Append(nil)}
 	d.Seal()
 	var dir string

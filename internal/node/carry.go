@@ -106,7 +106,7 @@ func (c *core) carry(r front.Carried) (w *carried, nonce uint64, err error) {
 // carryAnswered takes in the leader's answer.
 func (p *peerConn) carryAnswered(nonce uint64, status uint16, body []byte) {
 	k := &p.core.carrying
-	if nonce == 0 { // wire.Codec.AppendCarryGreeting
+	if nonce == 0 { // wire.AppendCarryGreeting
 		p.carries = true
 		return
 	}

@@ -72,7 +72,9 @@ type Config struct {
 	// called once for each loop; wake ends a sleep of that loop.
 	Forward func(wake func()) Forwarder
 	// Clock is the system's if nil.
-	Clock   Clock
+	Clock Clock
+	// Level is the newest feature level that the node knows; 0 stands for that of this version.
+	Level   uint64
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
 	// Trace, if not nil, takes the spans of the core.
@@ -194,11 +196,11 @@ func replicaConfig(cfg Config, rec storage.Recovered) replica.Config {
 	}
 	return replica.Config{
 		Self:                  self,
+		Level:                 cfg.Level,
 		Founders:              founders,
 		HardState:             rec.HardState,
 		Snapshot:              rec.Snapshot,
 		Entries:               rec.Entries,
-		ClusterSeed:           random(),
 		EpochTicks:            max(1, int((interval+cfg.Tick-1)/cfg.Tick)),
 		EpochInterval:         cfg.EpochInterval,
 		TickInterval:          cfg.Tick,

@@ -197,7 +197,7 @@ func (c *core) carryOut(e *replica.Effects) {
 	}
 	c.exchangeClock(e)
 	if e.Write != nil {
-		c.disk.write(e.Write, c.replica)
+		c.disk.write(e.Write)
 	}
 	for _, a := range e.Answers {
 		b := c.pending.take(a.Token)

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/host/backup"
 	"github.com/isotone/isotone/internal/host/storage"
@@ -31,18 +30,12 @@ type disk struct {
 
 	// queue holds one write at most: the replica gives out the next one when it is told
 	// that this one is durable.
-	queue chan diskWrite
+	queue chan *replica.Write
 	done  chan struct{}
 }
 
-// diskWrite is a write, and the format that the data file may have from then on.
-type diskWrite struct {
-	*replica.Write
-	format uint32
-}
-
 func newDisk(s *storage.Store) *disk {
-	return &disk{store: s, began: time.Now(), queue: make(chan diskWrite, 1), done: make(chan struct{})}
+	return &disk{store: s, began: time.Now(), queue: make(chan *replica.Write, 1), done: make(chan struct{})}
 }
 
 // underWay returns how long the current write has taken so far, 0 if there is none. Any
@@ -56,18 +49,7 @@ func (d *disk) underWay() time.Duration {
 }
 
 // write queues a write of the replica. It never blocks.
-func (d *disk) write(w *replica.Write, r *replica.Replica) {
-	d.queue <- diskWrite{w, dataFormat(r.Status().Level, r.Forming())}
-}
-
-// dataFormat returns the newest format of the data file that every version reads to which this
-// node can be rolled back (I12). While the cluster is forming, its level is not certain.
-func dataFormat(level uint64, forming bool) uint32 {
-	if level >= oracle.LevelMembers && !forming {
-		return storage.FormatJournal
-	}
-	return storage.FormatBolt
-}
+func (d *disk) write(w *replica.Write) { d.queue <- w }
 
 // run saves until close is called and the queue is empty, or a write fails.
 func (d *disk) run() {
@@ -77,22 +59,21 @@ func (d *disk) run() {
 		d.clock.Store(int64(max(1, began.Sub(d.began))))
 		err := d.store.Save(storage.Write{
 			HardState: w.HardState, Entries: w.Entries, Snapshot: w.Snapshot, Compact: w.Compact, ClusterID: w.ClusterID,
-			Format: w.format,
 		})
 		if err != nil {
 			d.failed(fmt.Errorf("this node's disk failed, and it must not go on: %w", err))
 			return
 		}
-		if err := d.dropSeed(w.Write); err != nil {
+		if err := d.dropSeed(w); err != nil {
 			d.failed(fmt.Errorf("this node's disk failed, and it must not go on: %w", err))
 			return
 		}
 		if d.steps != nil {
-			d.steps.Written(w.Write)
+			d.steps.Written(w)
 		}
 		d.clock.Store(0)
 		d.observe(time.Since(began), d.store.Size())
-		d.saved(w.Write)
+		d.saved(w)
 	}
 }
 

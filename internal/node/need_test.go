@@ -12,7 +12,7 @@ import (
 
 func TestNeedsPeers_UntilTheClusterIsFormed(t *testing.T) {
 	snapshot := func(index uint64, addrs ...string) *raftpb.Snapshot {
-		state := oracle.State{Level: oracle.LevelMembers}
+		state := oracle.State{}
 		for i, addr := range addrs {
 			state.AddMember(oracle.Member{ID: uint64(i + 1), PeerAddr: addr})
 		}

@@ -21,7 +21,6 @@ import (
 	"github.com/isotone/isotone/internal/check/parallel"
 	"github.com/isotone/isotone/internal/core/lincheck"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/host/storage"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/node"
 )
@@ -205,46 +204,6 @@ func TestNode_FollowerNamesTheLeader(t *testing.T) {
 	if !errors.As(err, &e) || !errors.Is(err, isotone.ErrNotLeader) || e.Leader != fmt.Sprintf("client%d:1", leader) {
 		t.Errorf("got %v, want not_leader with the leader's address", err)
 	}
-}
-
-// TestNode_KeepsAJournalOnceTheClusterIsFormed: every member goes over to it by itself, and starts
-// from it again.
-func TestNode_KeepsAJournalOnceTheClusterIsFormed(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	before, err := get(c.nodes[c.leader()], 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for id, cfg := range c.cfgs {
-		awaitJournal(t, cfg.DataDir)
-		if err := c.stop(id); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for id, cfg := range c.cfgs {
-		if rec, err := storage.Inspect(cfg.DataDir); err != nil || rec.Format != storage.FormatJournal {
-			t.Fatalf("node %d: format %d, %v", id, rec.Format, err)
-		}
-		c.start(id)
-	}
-	after, err := get(c.nodes[c.leader()], 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if after.First.Compare(before.First) <= 0 {
-		t.Errorf("%v after %v", after.First, before.First)
-	}
-}
-
-// awaitJournal waits until the data file of a running node has the size of a journal.
-func awaitJournal(t *testing.T, dir string) {
-	t.Helper()
-	for deadline := time.Now().Add(liveness); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if info, err := os.Stat(filepath.Join(dir, storage.FileName)); err == nil && info.Size() > 1<<20 {
-			return
-		}
-	}
-	t.Fatal("the data file does not become a journal")
 }
 
 func TestNode_AFailedDiskStopsItAndTheOthersGoOn(t *testing.T) {

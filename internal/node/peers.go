@@ -245,7 +245,7 @@ func (p *peerConn) open(nc net.Conn) {
 	}
 	p.core.peers.conns[p.stream.Peer()] = p
 	p.sendClock()
-	p.write(p.stream.AppendCarryGreeting(conn.Buffered()))
+	p.write(wire.AppendCarryGreeting(conn.Buffered()))
 	if _, err := p.Data(conn, nil); err != nil { // what came with the handshake
 		conn.Abort(err)
 	}

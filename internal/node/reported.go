@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 )
 
@@ -70,7 +69,7 @@ func (c *core) logFormation(s *view) {
 // the log, so this waits until a leader is known.
 func (c *core) logPeers(v *view) {
 	cfg, r := &c.node.cfg, &v.replica
-	if r.Forming != "" || v.front.Leader == 0 || len(cfg.Peers) < 2 || r.Level < oracle.LevelMembers {
+	if r.Forming != "" || v.front.Leader == 0 || len(cfg.Peers) < 2 {
 		return
 	}
 	strangers, moved := differingPeers(cfg.Peers, c.replica.Members())
@@ -130,7 +129,7 @@ func (c *core) logLevel(s *view) {
 		}
 		told.level = r.Level
 	}
-	if !r.Serving || told.levelTerm == r.Term || r.Level == oracle.LevelNewest {
+	if !r.Serving || told.levelTerm == r.Term || r.Level == c.replica.Levels().Newest {
 		return
 	}
 	if l := c.replica.Levels(); l.Next > l.Level {

@@ -79,7 +79,7 @@ func (c *core) view() *view {
 			continue // until then its node is the member that it replaces
 		}
 		member := front.Member{NodeID: oracle.NodeOf(m.ID), Addr: addr, PeerAddr: m.PeerAddr, Learner: m.Learner}
-		if set := cfg.configuredAddr(m.ID); cfg.Join == nil && !cfg.PeersAssumed && set != m.PeerAddr && r.Level >= oracle.LevelMembers && r.Forming == "" {
+		if set := cfg.configuredAddr(m.ID); cfg.Join == nil && !cfg.PeersAssumed && set != m.PeerAddr && r.Forming == "" {
 			member.OtherAddr = set
 		}
 		f.Members = append(f.Members, member)

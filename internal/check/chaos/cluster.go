@@ -36,9 +36,8 @@ const (
 type Options struct {
 	// Binary is the isotone command; see [Build].
 	Binary string
-	// Previous, if not empty, is the command of another version, for
-	// [Node.ChangeVersion].
-	Previous string
+	// Versions has storms change the versions of nodes; see [Node.ChangeVersion].
+	Versions bool
 	// Nodes is their number; 0 means 3.
 	Nodes int
 	// Env holds further settings for all nodes.
@@ -69,9 +68,6 @@ type Cluster struct {
 	// node with the higher ID dials.
 	Proxies []*Proxy
 }
-
-// HasPrevious tells whether nodes can run another version, see [Options.Previous].
-func (c *Cluster) HasPrevious() bool { return c.options.Previous != "" }
 
 // NewCluster sets up a cluster without starting a node. The cluster ends with the test.
 func NewCluster(t testing.TB, o Options) *Cluster {
@@ -108,7 +104,6 @@ func (c *Cluster) newNode(o Options, id uint64, httpPort, raftPort int) *Node {
 		Env:      maps.Clone(o.Env),
 		t:        c.t,
 		Binary:   o.Binary,
-		spare:    o.Previous,
 		logPath:  filepath.Join(c.Dir, fmt.Sprintf("node%d.log", id)),
 	}
 	if n.Env == nil {

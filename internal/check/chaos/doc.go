@@ -56,7 +56,8 @@
 //
 // # Versions
 //
-// [BuildPrevious] builds the previous release from the history of the repository. Package
-// upgrade rolls a loaded cluster from it to this version and back, and changes versions at random in a
-// storm; "make upgrade-storm" does that for minutes.
+// There is one version yet. [Node.ChangeVersion] has a node run as one to come, which knows one feature
+// level more. Package upgrade rolls a loaded cluster to that and back, and changes versions at random in
+// a storm; "make upgrade-storm" does that for minutes. The first release adds its own commit, which
+// these tests then build from the history of the repository.
 package chaos

@@ -31,7 +31,7 @@ type Node struct {
 	Prefix []string
 
 	t       testing.TB
-	spare   string // the command of the other version; "" if there is none
+	next    bool   // see ChangeVersion
 	peers   string // PEERS; "" if it is not set
 	join    string // JOIN; "" if it is not set
 	logPath string
@@ -45,6 +45,9 @@ type Node struct {
 	frozen     bool
 	started    time.Time
 }
+
+// NextLevel is the feature level of a version to come: one above that of this version.
+const NextLevel = 2
 
 // Start runs the node. It does not wait until the node serves.
 func (n *Node) Start() {
@@ -88,6 +91,9 @@ func (n *Node) environ() []string {
 		// It has a network namespace of its own, and all of this test is another machine to it.
 		settings["PEER_INSECURE"], settings["ANONYMOUS"] = "1", "all"
 	}
+	if n.next {
+		settings["ISOTONE_FAULT_LEVEL"] = fmt.Sprint(NextLevel)
+	}
 	if n.clock != "" {
 		settings["ISOTONE_FAULT_CLOCK"] = n.clock
 	}
@@ -99,14 +105,9 @@ func (n *Node) environ() []string {
 	return env
 }
 
-// ChangeVersion makes the next start one of the other version; see [Options.Previous].
-func (n *Node) ChangeVersion() {
-	n.t.Helper()
-	if n.spare == "" {
-		n.t.Fatalf("node %d has one version only", n.ID)
-	}
-	n.Binary, n.spare = n.spare, n.Binary
-}
+// ChangeVersion makes the next start one of a version to come, which knows [NextLevel], or one of this
+// version again.
+func (n *Node) ChangeVersion() { n.next = !n.next }
 
 // Process returns the process of the latest start.
 func (n *Node) Process() *Process { return n.proc }

@@ -40,7 +40,7 @@ var kinds = []kind{
 func allowed() string { return "" }
 
 func always(*Cluster) bool        { return true }
-func hasVersions(c *Cluster) bool { return c.Nodes[0].spare != "" }
+func hasVersions(c *Cluster) bool { return c.options.Versions }
 func hasClocks(c *Cluster) bool   { return c.Nodes[0].clock != "" }
 func hasProxies(c *Cluster) bool  { return len(c.Proxies) > 0 }
 func hasNetwork(c *Cluster) bool  { return c.Nodes[0].host != nil && c.Nodes[0].host.network != nil }

@@ -43,7 +43,7 @@ import (
 )
 
 // Level is the level of the formats that this version writes.
-const Level = 3
+const Level = 1
 
 const (
 	sumsName = "SUMS"

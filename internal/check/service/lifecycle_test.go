@@ -97,7 +97,7 @@ func TestLifecycle_BadStartsSayWhy(t *testing.T) {
 		other.Env = map[string]string{test.setting: test.value}
 		other.Start()
 		other.ExpectExit()
-		if code := other.WaitExit(exitQuick); code != test.code {
+		if code := other.WaitExit(chaos.ExitTimeout); code != test.code {
 			t.Errorf("%s: exit code %d, want %d", test.name, code, test.code)
 		}
 		trial.WantWords(t, other.Log(), test.words...)

@@ -56,7 +56,7 @@ internal/host/supervisor:
 internal/host/listen:
 internal/host/loop:         ; golang.org/x/sys
 internal/host/secure:       internal/host/loop
-internal/host/storage:      internal/core/journal ; go.etcd.io/raft/v3 go.etcd.io/bbolt google.golang.org/protobuf golang.org/x/sys
+internal/host/storage:      internal/core/journal ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 internal/host/backup:       internal/host/storage
 internal/host/peer:         internal/core/route internal/core/wire ; go.etcd.io/raft/v3 google.golang.org/protobuf
 

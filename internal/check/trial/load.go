@@ -47,19 +47,17 @@ type ClientLoad struct {
 
 	modes    []isotone.ReadMode // of the goroutines, in turn
 	deadline time.Duration      // of each call
-	// only128 requests no timestamps of 64 bits.
-	only128 bool
-	stop    context.CancelFunc
-	work    sync.WaitGroup
-	mu      sync.Mutex // for Faults, Slowest and retried
-	retried int
+	stop     context.CancelFunc
+	work     sync.WaitGroup
+	mu       sync.Mutex // for Faults, Slowest and retried
+	retried  int
 }
 
 // StartClientLoad starts a load in the default read mode of the nodes, or in several. It requests
 // timestamps of 64 bits as well, unless nodes may run a version that knows none.
 func StartClientLoad(t *testing.T, c *chaos.Cluster, goroutines int, modes ...isotone.ReadMode) *ClientLoad {
 	t.Helper()
-	return (&ClientLoad{modes: modes, deadline: CallDeadline(), only128: c.HasPrevious()}).start(t, c.Addrs(), goroutines)
+	return (&ClientLoad{modes: modes, deadline: CallDeadline()}).start(t, c.Addrs(), goroutines)
 }
 
 // StartClientLoadAt starts a load of the nodes at addrs.
@@ -136,7 +134,7 @@ func (l *ClientLoad) call(id uint64) {
 // among the others.
 func (l *ClientLoad) ask(ctx context.Context, id uint64) (isotone.Range, error) {
 	reader := l.Client.In(l.modes[id%uint64(len(l.modes))])
-	if l.only128 || id/3%4 != 3 {
+	if id/3%4 != 3 {
 		return reader.Timestamps(ctx, 1+id%3)
 	}
 	u, err := reader.Timestamp64(ctx)

@@ -5,8 +5,6 @@ package trial
 import (
 	"fmt"
 	"os"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/isotone/isotone/internal/check/chaos"
@@ -42,10 +40,6 @@ func Main(m *testing.M, after ...func()) int {
 	}
 	return tests.Run()
 }
-
-// Previous builds the previous release once, beside [Binary], and returns the path of its
-// command; see [chaos.BuildPrevious].
-var Previous = sync.OnceValues(func() (string, error) { return chaos.BuildPrevious(filepath.Dir(Binary)) })
 
 // Options are those of most tests: three nodes, all settings default.
 func Options() chaos.Options { return chaos.Options{Binary: Binary} }

@@ -31,7 +31,8 @@ func TestUpgrade_NoWrongAnswerInAStorm(t *testing.T) {
 		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
 			tally := chaos.NewTally()
 			defer func() { all.Merge(tally) }()
-			o := upgradable(t)
+			o := trial.Options()
+			o.Versions = true
 			// Often enough that the log is compacted now and then.
 			o.Env = map[string]string{"EPOCH_INTERVAL_MS": []string{"30", "100"}[i%2]}
 			chaos.Unleash(t, chaos.StartCluster(t, o), chaos.StormOptions{

@@ -3,13 +3,10 @@
 package upgrade_test
 
 import (
-	"errors"
-	"os"
+	"fmt"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/isotone/isotone"
@@ -17,39 +14,18 @@ import (
 	"github.com/isotone/isotone/internal/check/trial"
 )
 
-// previous builds the previous release once.
-var previous = sync.OnceValues(func() (string, error) { return chaos.BuildPrevious(filepath.Dir(trial.Binary)) })
-
-// upgradable returns options of a cluster whose nodes start with the previous release and can
-// change to this version. Where the previous release is not available the test is skipped,
-// unless CI is set.
-func upgradable(t *testing.T) chaos.Options {
-	t.Helper()
-	path, err := previous()
-	if errors.Is(err, chaos.ErrNoHistory) && os.Getenv("CI") != "true" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := trial.Options()
-	o.Binary, o.Previous = path, trial.Binary
-	return o
-}
-
-// TestUpgrade_NoCallFailsWhileNodesRollToThisVersionAndBack: all nodes go from the
-// previous release to this version, back, and to this version again, one after the
-// other, under a Go client in both read modes that requests IDs as well.
-func TestUpgrade_NoCallFailsWhileNodesRollToThisVersionAndBack(t *testing.T) {
+// TestUpgrade_NoCallFailsWhileNodesRollToAnotherVersionAndBack: all nodes go from this version to one
+// to come, back, and to the other one again, one after the other, under a Go client in both read modes
+// that requests IDs as well.
+func TestUpgrade_NoCallFailsWhileNodesRollToAnotherVersionAndBack(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*chaos.Node){"SIGTERM": (*chaos.Node).Shutdown, "kill -9": (*chaos.Node).Kill} {
 		t.Run(name, func(t *testing.T) {
-			o := upgradable(t)
-			c := chaos.StartCluster(t, o)
+			c := chaos.StartCluster(t, trial.Options())
 			l := trial.StartClientLoad(t, c, 16, isotone.ReadQuorum, isotone.ReadLease)
 			ids := trial.StartClientIDs(t, l)
 			l.More(t, 500)
-			for i, to := range []string{"this version", "the previous release", "this version"}[:trial.Short(3, 2)] {
+			for i, to := range []string{"the next version", "this version", "the next version"}[:trial.Short(3, 2)] {
 				roll(t, c, l, i%2 == 0, end)
 				t.Logf("all nodes run %s", to)
 				l.More(t, 1000)
@@ -80,13 +56,12 @@ func roll(t *testing.T, c *chaos.Cluster, l *trial.ClientLoad, leaderLast bool, 
 	}
 }
 
-// TestUpgrade_WhatIsFinalizedKeepsTheOldVersionOut: the level is raised only when all nodes
-// run this version. After that a node with the previous release never serves and does not
-// disturb the others; with this version it goes on.
+// TestUpgrade_WhatIsFinalizedKeepsTheOldVersionOut: the level is raised only when all nodes know it.
+// After that a node of this version never serves and does not disturb the others; with the next
+// version it goes on.
 func TestUpgrade_WhatIsFinalizedKeepsTheOldVersionOut(t *testing.T) {
 	t.Parallel()
-	o := upgradable(t)
-	c := chaos.StartCluster(t, o)
+	c := chaos.StartCluster(t, trial.Options())
 	l := trial.StartClientLoad(t, c, 16, isotone.ReadQuorum)
 	n := c.Others(c.WaitLeader())[0]
 	for _, other := range c.Others(n) {
@@ -95,39 +70,57 @@ func TestUpgrade_WhatIsFinalizedKeepsTheOldVersionOut(t *testing.T) {
 		other.Start()
 		c.Settle()
 	}
-	if leader := c.WaitLeader(); leader != n {
-		if out, err := finalize(leader); err == nil || !strings.Contains(out, "stays at feature level 1") {
-			t.Errorf("with a node of the previous release: %v, %s", err, out)
+	leader := c.WaitLeader()
+	if leader == n {
+		if err := transferAway(n); err != nil {
+			t.Fatal(err)
 		}
+		c.Settle()
+		leader = c.WaitLeader()
+	}
+	if out, err := finalize(leader); leader != n && (err == nil || !strings.Contains(out, "stays at feature level 1")) {
+		t.Errorf("with a node of the older version: %v, %s", err, out)
 	}
 	n.Shutdown()
 	n.ChangeVersion()
 	n.Start()
 	c.Settle()
-	if out, err := finalize(c.Nodes[0]); err != nil || !strings.Contains(out, `"level":3,"newest":3`) {
-		t.Fatalf("with this version on all nodes: %v, %s", err, out)
+	if out, err := finalize(c.Nodes[0]); err != nil || !strings.Contains(out, fmt.Sprintf(`"level":%d,"newest":%d`, chaos.NextLevel, chaos.NextLevel)) {
+		t.Fatalf("with the next version on all nodes: %v, %s", err, out)
 	}
 	l.More(t, 500)
-	file := filepath.Join(n.Dir, "isotone.db")
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) { // a journal has more than that from the start
-		info, err := os.Stat(file)
-		return err == nil && info.Size() > 1<<20, "the data file does not become a journal"
-	})
 
 	n.Shutdown()
 	n.ChangeVersion()
 	n.Start()
 	n.ExpectExit()
 	l.More(t, 2000)
-	trial.WantExit(t, n, file, "has format 2, and this version reads only format 1")
+	trial.WantExit(t, n, "feature level", "newer version")
 	if a, err := chaos.Get(n.HTTPAddr, "/ready", trial.AnswerTimeout); err == nil && a.Status == 200 {
-		t.Error("the previous release is ready in a cluster that was raised")
+		t.Error("the older version is ready in a cluster that was raised")
 	}
 	n.ChangeVersion()
 	n.Start()
 	c.Settle()
 	l.More(t, 500)
 	l.Verify(t)
+}
+
+// transferAway has a node that leads give the leadership to another one.
+func transferAway(n *chaos.Node) error {
+	out, err := exec.Command(trial.Binary, "leader", "transfer", "--endpoint", n.HTTPAddr).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+func TestNextLevel_IsOneAboveThatOfThisVersion(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command(trial.Binary, "version", "--json").CombinedOutput()
+	if want := fmt.Sprintf(`"featureLevel":%d,`, chaos.NextLevel-1); err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("%s, %v; want %s", out, err, want)
+	}
 }
 
 // finalize runs isotone upgrade finalize at a node, which finds the leader.

@@ -10,7 +10,7 @@ import (
 
 // A record of a journal has the changes of one Save, and what they result in:
 //
-//	identity  32 bytes, as in the record "identity" of FormatBolt
+//	identity  32 bytes: cluster ID, node ID, incarnation, start
 //	state     89 bytes, as in the record "state"; the transaction is the number of the record
 //	changes   each a byte with the parts that follow:
 //	          1  snapshot  4 bytes length, encoding
@@ -29,8 +29,8 @@ const (
 )
 
 // encodeJournalRecord returns the record of changes that resulted in d.
-func encodeJournalRecord(d *Draft, changes []Change) []byte {
-	b := append(EncodeIdentity(d.Identity), EncodeState(d.State)...)
+func encodeJournalRecord(d *draft, changes []change) []byte {
+	b := append(EncodeIdentity(d.identity), EncodeState(d.state)...)
 	for i := range changes {
 		b = appendChange(b, &changes[i])
 	}
@@ -38,7 +38,7 @@ func encodeJournalRecord(d *Draft, changes []Change) []byte {
 }
 
 // appendChange appends what a change has beside the cluster ID, which is in the identity.
-func appendChange(b []byte, c *Change) []byte {
+func appendChange(b []byte, c *change) []byte {
 	parts := c.parts()
 	if parts == 0 {
 		return b
@@ -63,7 +63,7 @@ func appendChange(b []byte, c *Change) []byte {
 }
 
 // parts says which parts a change has.
-func (c *Change) parts() (parts byte) {
+func (c *change) parts() (parts byte) {
 	if c.snapshot != nil {
 		parts |= partSnapshot
 	}
@@ -87,7 +87,7 @@ func appendBytes(b, payload []byte) []byte {
 type journalRecord struct {
 	identity Identity
 	state    State
-	changes  []Change
+	changes  []change
 }
 
 // decodeJournalRecord is the reverse of encodeJournalRecord. The changes share memory with b.
@@ -115,7 +115,7 @@ func decodeJournalRecord(b []byte) (r journalRecord, err error) {
 // partDecoder takes parts of changes from the front of b.
 type partDecoder struct{ b []byte }
 
-func (d *partDecoder) change() (c Change, err error) {
+func (d *partDecoder) change() (c change, err error) {
 	head, err := d.take(1)
 	if err != nil {
 		return c, err
@@ -207,63 +207,41 @@ func (d *partDecoder) entries() (entries []entryChange, err error) {
 	return entries, nil
 }
 
-// MemoryTable is the table of a journal: what its records result in.
-type MemoryTable struct {
-	Snapshot []byte // nil if there is none
+// table is the log and the snapshot that the records result in, encoded.
+type table struct {
+	snapshot []byte // nil if there is none
 	log      map[uint64][]byte
 }
 
-func NewMemoryTable() *MemoryTable { return &MemoryTable{log: map[uint64][]byte{}} }
-
-func (t *MemoryTable) Entry(index uint64) []byte { return t.log[index] }
-
-func (t *MemoryTable) PutEntry(index uint64, record []byte) error {
-	t.log[index] = record
-	return nil
-}
-
-func (t *MemoryTable) DeleteEntry(index uint64) error {
-	delete(t.log, index)
-	return nil
-}
-
-func (t *MemoryTable) ClearLog() error {
-	clear(t.log)
-	return nil
-}
-
-func (t *MemoryTable) PutSnapshot(record []byte) error {
-	t.Snapshot = record
-	return nil
-}
+func newTable() *table { return &table{log: map[uint64][]byte{}} }
 
 // whole returns the changes that lead from an empty directory to t and s.
-func (t *MemoryTable) whole(s *State) []Change {
-	first, second := Change{}, Change{}
-	if t.Snapshot != nil {
-		first.snapshot = &snapshotChange{s.Snapshot, t.Snapshot[checksumBytes:]}
+func (t *table) whole(s *State) []change {
+	first, second := change{}, change{}
+	if t.snapshot != nil {
+		first.snapshot = &snapshotChange{s.Snapshot, t.snapshot}
 	}
 	for _, index := range slices.Sorted(maps.Keys(t.log)) {
 		// Its term is in the encoding, too, and is not needed here.
-		second.entries = append(second.entries, entryChange{Position{Index: index}, t.log[index][checksumBytes:]})
+		second.entries = append(second.entries, entryChange{Position{Index: index}, t.log[index]})
 	}
 	if s.HasHard {
 		second.hard = &hardChange{s.Term, s.Vote, s.Commit}
 	}
-	return []Change{first, second}
+	return []change{first, second}
 }
 
 // recovered returns what the records stand for.
 func (j *Journal) recovered() (r Recovered, err error) {
 	t := j.table
-	r = Recovered{Format: FormatJournal, Identity: j.identity, HardState: j.state.HardState()}
-	if t.Snapshot != nil {
-		if r.Snapshot, err = DecodeSnapshot(t.Snapshot[checksumBytes:]); err != nil {
+	r = Recovered{Identity: j.identity, HardState: j.state.HardState()}
+	if t.snapshot != nil {
+		if r.Snapshot, err = DecodeSnapshot(t.snapshot); err != nil {
 			return Recovered{}, err
 		}
 	}
 	for _, index := range slices.Sorted(maps.Keys(t.log)) {
-		e, err := DecodeEntry(index, t.log[index][checksumBytes:])
+		e, err := DecodeEntry(index, t.log[index])
 		if err != nil {
 			return Recovered{}, err
 		}

@@ -10,7 +10,7 @@ import (
 // reads a directory returns it, and leaves the directory unchanged.
 type CorruptError struct {
 	Path   string // the file
-	Record string // the record, page or sector in it, for example "log entry 17"
+	Record string // the record or sector in it, for example "log entry 17"
 	Reason string // what is wrong with it
 }
 
@@ -31,13 +31,13 @@ func Corrupt(record, format string, args ...any) *CorruptError {
 type FormatError struct {
 	Path  string
 	Have  uint32 // the format of the file
-	Reads uint32 // the newest format that this version reads
+	Reads uint32 // the format that this version reads
 }
 
 // Error names the file and both formats.
 func (e *FormatError) Error() string {
-	return fmt.Sprintf("storage: %s has format %d, and this version reads formats up to %d; "+
-		"start the version that wrote it, or a newer one",
+	return fmt.Sprintf("storage: %s has format %d, and this version reads format %d; "+
+		"start the version that wrote it",
 		e.Path, e.Have, e.Reads)
 }
 

@@ -36,17 +36,12 @@ type Write struct {
 	Compact *raftpb.Snapshot
 	// ClusterID, if not zero, sets the cluster's ID for good.
 	ClusterID uint64
-	// Format, if above the format of the data file, has this Save write a new file in it, which
-	// versions that do not know the format refuse. There is no way back; 0 leaves the file as it
-	// is. On systems without journals (see [FormatJournal]) it is ignored.
-	Format uint32
 }
 
 // Recovered is what was found in a directory. The caller owns all of it.
 type Recovered struct {
 	// Fresh is set if this call created the directory.
 	Fresh     bool
-	Format    uint32 // of the data file
 	Identity  Identity
 	HardState *raftpb.HardState // nil if none; Commit is never below the snapshot
 	Snapshot  *raftpb.Snapshot  // nil if none

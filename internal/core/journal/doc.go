@@ -1,14 +1,14 @@
 // Package journal decides what is written to the disk of one node, and what may be believed of what is
-// found there: raft log, hard state, snapshot and identity, as the changes that a [Write] makes
-// ([Draft]), as records with checksums, and as a file of such records, [Journal].
+// found there: raft log, hard state, snapshot and identity, as the changes that a [Write] makes, as
+// records with checksums, and as a file of such records, [Journal].
 //
 // It does no I/O of its own: it works on [Files], which are those of internal/host/storage, or those of
 // the disk in internal/core/sim. It does not interpret entries, and knows neither the leader nor the
-// time. internal/host/storage uses [Draft] and the records for its files of bbolt, too.
+// time.
 //
 // # The file
 //
-// A journal has a head, sectors of 512 bytes that hold records, and empty sectors, which are zero.
+// A journal has sectors of 512 bytes: the head, some that hold records, and empty ones, which are zero.
 // A Save appends one record, which has its changes and what they result in, in whole sectors of
 // its own, with one write and one fdatasync. The empty sectors were written and synced when the
 // file was made, so a Save changes neither its size nor its allocation, and the sync has nothing
@@ -40,7 +40,6 @@
 //
 // What cannot be detected: the loss of the last record, or of sectors of it that become zero again,
 // by a disk that broke the last but one of these promises. It looks like a write that was never
-// confirmed. The next record, or the next start, ends that. With bbolt, the loss of the last
-// meta page and of what it names has the same effect. An older copy of the whole file is valid,
-// too: that is for the peers to notice (I6).
+// confirmed. The next record, or the next start, ends that. An older copy of the whole file is
+// valid, too: that is for the peers to notice (I6).
 package journal

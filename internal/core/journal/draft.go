@@ -7,8 +7,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Change is an encoded [Write]: what the files hold of it.
-type Change struct {
+// change is an encoded [Write]: what the files hold of it.
+type change struct {
 	snapshot  *snapshotChange
 	entries   []entryChange
 	hard      *hardChange
@@ -34,18 +34,18 @@ type hardChange struct{ term, vote, commit uint64 }
 const indexMax = math.MaxUint64 >> 1
 
 // prepare encodes w. It refuses what cannot be stored at all.
-func prepare(w *Write) (c Change, err error) {
+func prepare(w *Write) (c change, err error) {
 	c.clusterID = w.ClusterID
 	if c.snapshot, err = prepareSnapshot(w.Snapshot); err != nil {
-		return Change{}, err
+		return change{}, err
 	}
 	for _, e := range w.Entries {
 		name := fmt.Sprintf("log entry %d", e.GetIndex())
 		switch {
 		case e.GetType() < raftpb.EntryNormal || e.GetType() > raftpb.EntryConfChangeV2:
-			return Change{}, fmt.Errorf("%s has the unknown type %d", name, e.GetType())
+			return change{}, fmt.Errorf("%s has the unknown type %d", name, e.GetType())
 		case len(e.GetData()) > EntryDataBytesMax:
-			return Change{}, &LimitError{What: name, Size: len(e.GetData()), Max: EntryDataBytesMax}
+			return change{}, &LimitError{What: name, Size: len(e.GetData()), Max: EntryDataBytesMax}
 		}
 		c.entries = append(c.entries, entryChange{Position{e.GetIndex(), e.GetTerm()}, EncodeEntry(e)})
 	}
@@ -56,16 +56,15 @@ func prepare(w *Write) (c Change, err error) {
 	return c, err
 }
 
-// PrepareAll encodes the writes, and returns the highest format that they ask for.
-func PrepareAll(writes []Write) (changes []Change, format uint32, err error) {
+func prepareAll(writes []Write) (changes []change, err error) {
 	for i := range writes {
 		c, err := prepare(&writes[i])
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
-		changes, format = append(changes, c), max(format, writes[i].Format)
+		changes = append(changes, c)
 	}
-	return changes, format, nil
+	return changes, nil
 }
 
 // prepareSnapshot returns nil for a snapshot at index 0.
@@ -78,27 +77,14 @@ func prepareSnapshot(s *raftpb.Snapshot) (*snapshotChange, error) {
 	return &snapshotChange{at, payload}, err
 }
 
-// table is where the log and the snapshot of a data directory are kept, in the form of
-// encodeRecord.
-type table interface {
-	// Entry returns the record of a log entry, nil if there is none.
-	Entry(index uint64) []byte
-	PutEntry(index uint64, record []byte) error
-	DeleteEntry(index uint64) error
-	// ClearLog deletes all entries.
-	ClearLog() error
-	PutSnapshot(record []byte) error
+// draft is the data of a directory with changes that are not durable yet.
+type draft struct {
+	table    *table
+	identity Identity
+	state    State
 }
 
-// Draft is the data of a directory with changes that are not durable yet. Both formats apply
-// changes by it, so they refuse the same ones, with the same results.
-type Draft struct {
-	Table    table
-	Identity Identity
-	State    State
-}
-
-func (d *Draft) ApplyAll(changes []Change) error {
+func (d *draft) applyAll(changes []change) error {
 	for i := range changes {
 		if err := d.apply(&changes[i]); err != nil {
 			return err
@@ -108,7 +94,7 @@ func (d *Draft) ApplyAll(changes []Change) error {
 }
 
 // apply makes the changes of c in the order that [Write] promises.
-func (d *Draft) apply(c *Change) error {
+func (d *draft) apply(c *change) error {
 	if err := d.receive(c.snapshot); err != nil {
 		return err
 	}
@@ -121,51 +107,49 @@ func (d *Draft) apply(c *Change) error {
 	if err := d.compact(c.compact); err != nil {
 		return err
 	}
-	if d.State.Commit > d.State.Last.Index {
-		return fmt.Errorf("commit %d is beyond the end of the log at %d", d.State.Commit, d.State.Last.Index)
+	if d.state.Commit > d.state.Last.Index {
+		return fmt.Errorf("commit %d is beyond the end of the log at %d", d.state.Commit, d.state.Last.Index)
 	}
 	return d.name(c.clusterID)
 }
 
-// Seal completes the state: number is that of the transaction or of the record in the journal.
-func (d *Draft) Seal(number uint64) {
-	d.State.Transaction = number
-	d.State.IdentitySum = RecordSum(EncodeRecord(BucketMeta, []byte(KeyIdentity), EncodeIdentity(d.Identity)))
+// seal completes the state; number is that of the record.
+func (d *draft) seal(number uint64) {
+	d.state.Record = number
+	d.state.IdentitySum = sum(sumIdentity, 0, EncodeIdentity(d.identity))
 }
 
 // receive replaces the whole log by the leader's snapshot.
-func (d *Draft) receive(s *snapshotChange) error {
+func (d *draft) receive(s *snapshotChange) error {
 	switch {
 	case s == nil:
 		return nil
-	case s.at.Index <= d.State.Snapshot.Index:
-		return fmt.Errorf("received snapshot %d is not above the stored one at %d", s.at.Index, d.State.Snapshot.Index)
+	case s.at.Index <= d.state.Snapshot.Index:
+		return fmt.Errorf("received snapshot %d is not above the stored one at %d", s.at.Index, d.state.Snapshot.Index)
 	case s.at.Index > indexMax:
 		return fmt.Errorf("snapshot %d is beyond the last index %d", s.at.Index, uint64(indexMax))
 	}
-	if err := d.Table.ClearLog(); err != nil {
-		return err
-	}
-	d.State.Last, d.State.LogSum = s.at, 0
-	return d.putSnapshot(s)
+	clear(d.table.log)
+	d.state.Last, d.state.LogSum = s.at, 0
+	d.putSnapshot(s)
+	return nil
 }
 
 // putSnapshot stores the snapshot and lifts the commit index to it: raft panics
 // on a hard state that commits less than the snapshot holds.
-func (d *Draft) putSnapshot(s *snapshotChange) error {
-	d.State.Snapshot = s.at
-	if !d.State.HasHard {
-		d.State.HasHard, d.State.Term = true, s.at.Term
+func (d *draft) putSnapshot(s *snapshotChange) {
+	d.state.Snapshot = s.at
+	if !d.state.HasHard {
+		d.state.HasHard, d.state.Term = true, s.at.Term
 	}
-	d.State.Commit = max(d.State.Commit, s.at.Index)
-	record := EncodeRecord(BucketMeta, []byte(KeySnapshot), s.payload)
-	d.State.SnapshotSum = RecordSum(record)
-	return d.Table.PutSnapshot(record)
+	d.state.Commit = max(d.state.Commit, s.at.Index)
+	d.state.SnapshotSum = sum(sumSnapshot, 0, s.payload)
+	d.table.snapshot = s.payload
 }
 
 // append replaces the log from the first entry's index on.
-func (d *Draft) append(entries []entryChange) error {
-	for len(entries) > 0 && entries[0].at.Index <= d.State.Snapshot.Index {
+func (d *draft) append(entries []entryChange) error {
+	for len(entries) > 0 && entries[0].at.Index <= d.state.Snapshot.Index {
 		entries = entries[1:]
 	}
 	if len(entries) == 0 {
@@ -175,43 +159,43 @@ func (d *Draft) append(entries []entryChange) error {
 	if err != nil {
 		return err
 	}
-	end := d.State.Last.Index
+	end := d.state.Last.Index
 	for _, e := range entries {
 		if err := d.putEntry(e, previous); err != nil {
 			return err
 		}
 		previous = e.at
 	}
-	d.State.Last = previous
-	return d.drop(previous.Index+1, end)
+	d.state.Last = previous
+	d.drop(previous.Index+1, end)
+	return nil
 }
 
 // before returns the position before index, which must be in the log.
-func (d *Draft) before(index uint64) (Position, error) {
-	if index > d.State.Last.Index+1 {
-		return Position{}, fmt.Errorf("log entry %d would leave a gap after %d", index, d.State.Last.Index)
+func (d *draft) before(index uint64) (Position, error) {
+	if index > d.state.Last.Index+1 {
+		return Position{}, fmt.Errorf("log entry %d would leave a gap after %d", index, d.state.Last.Index)
 	}
 	term, err := d.term(index - 1)
 	return Position{index - 1, term}, err
 }
 
 // term returns the term of an index that the log or the snapshot holds.
-func (d *Draft) term(index uint64) (uint64, error) {
+func (d *draft) term(index uint64) (uint64, error) {
 	switch index {
-	case d.State.Last.Index:
-		return d.State.Last.Term, nil
-	case d.State.Snapshot.Index:
-		return d.State.Snapshot.Term, nil
+	case d.state.Last.Index:
+		return d.state.Last.Term, nil
+	case d.state.Snapshot.Index:
+		return d.state.Snapshot.Term, nil
 	}
-	payload, err := DecodeRecord(BucketLog, LogKey(index), d.Table.Entry(index))
+	e, err := DecodeEntry(index, d.table.log[index])
 	if err != nil {
-		return 0, fmt.Errorf("read log entry %d: %w", index, err)
+		return 0, fmt.Errorf("log entry %d: %w", index, err)
 	}
-	e, err := DecodeEntry(index, payload)
-	return e.GetTerm(), err
+	return e.GetTerm(), nil
 }
 
-func (d *Draft) putEntry(e entryChange, previous Position) error {
+func (d *draft) putEntry(e entryChange, previous Position) error {
 	switch {
 	case e.at.Index != previous.Index+1:
 		return fmt.Errorf("log entry %d does not follow %d", e.at.Index, previous.Index)
@@ -220,35 +204,35 @@ func (d *Draft) putEntry(e entryChange, previous Position) error {
 	case e.at.Index > indexMax:
 		return fmt.Errorf("log entry %d is beyond the last index %d", e.at.Index, uint64(indexMax))
 	}
-	record := EncodeRecord(BucketLog, LogKey(e.at.Index), e.payload)
-	d.State.LogSum ^= RecordSum(d.Table.Entry(e.at.Index)) ^ RecordSum(record)
-	return d.Table.PutEntry(e.at.Index, record)
-}
-
-// drop deletes the entries from first to last.
-func (d *Draft) drop(first, last uint64) error {
-	for i := first; i <= last; i++ {
-		d.State.LogSum ^= RecordSum(d.Table.Entry(i))
-		if err := d.Table.DeleteEntry(i); err != nil {
-			return err
-		}
-	}
+	d.drop(e.at.Index, e.at.Index)
+	d.state.LogSum ^= sum(sumEntry, e.at.Index, e.payload)
+	d.table.log[e.at.Index] = e.payload
 	return nil
 }
 
-func (d *Draft) setHardState(h hardChange) {
-	d.State.HasHard = true
-	d.State.Term, d.State.Vote = h.term, h.vote
-	d.State.Commit = max(h.commit, d.State.Snapshot.Index)
+// drop deletes the entries from first to last.
+func (d *draft) drop(first, last uint64) {
+	for i := first; i <= last; i++ {
+		if payload, ok := d.table.log[i]; ok {
+			d.state.LogSum ^= sum(sumEntry, i, payload)
+			delete(d.table.log, i)
+		}
+	}
+}
+
+func (d *draft) setHardState(h hardChange) {
+	d.state.HasHard = true
+	d.state.Term, d.state.Vote = h.term, h.vote
+	d.state.Commit = max(h.commit, d.state.Snapshot.Index)
 }
 
 // compact replaces the entries up to the snapshot's index by the snapshot.
-func (d *Draft) compact(s *snapshotChange) error {
+func (d *draft) compact(s *snapshotChange) error {
 	switch {
-	case s == nil || s.at.Index <= d.State.Snapshot.Index:
+	case s == nil || s.at.Index <= d.state.Snapshot.Index:
 		return nil
-	case s.at.Index > d.State.Last.Index:
-		return fmt.Errorf("snapshot %d is beyond the end of the log at %d", s.at.Index, d.State.Last.Index)
+	case s.at.Index > d.state.Last.Index:
+		return fmt.Errorf("snapshot %d is beyond the end of the log at %d", s.at.Index, d.state.Last.Index)
 	}
 	term, err := d.term(s.at.Index)
 	if err != nil {
@@ -257,20 +241,19 @@ func (d *Draft) compact(s *snapshotChange) error {
 	if term != s.at.Term {
 		return fmt.Errorf("snapshot %d has term %d, and the log has term %d there", s.at.Index, s.at.Term, term)
 	}
-	if err := d.drop(d.State.Snapshot.Index+1, s.at.Index); err != nil {
-		return err
-	}
-	return d.putSnapshot(s)
+	d.drop(d.state.Snapshot.Index+1, s.at.Index)
+	d.putSnapshot(s)
+	return nil
 }
 
 // name sets the cluster's ID, which never changes after that (I6).
-func (d *Draft) name(clusterID uint64) error {
-	if clusterID == 0 || clusterID == d.Identity.ClusterID {
+func (d *draft) name(clusterID uint64) error {
+	if clusterID == 0 || clusterID == d.identity.ClusterID {
 		return nil
 	}
-	if d.Identity.ClusterID != 0 {
-		return fmt.Errorf("the data belongs to cluster %016x, not %016x", d.Identity.ClusterID, clusterID)
+	if d.identity.ClusterID != 0 {
+		return fmt.Errorf("the data belongs to cluster %016x, not %016x", d.identity.ClusterID, clusterID)
 	}
-	d.Identity.ClusterID = clusterID
+	d.identity.ClusterID = clusterID
 	return nil
 }

@@ -35,8 +35,6 @@ type Files interface {
 // Options are where a journal is kept, and how.
 type Options struct {
 	Files Files
-	// Head is what a file begins with, before its sectors. A journal does not read it.
-	Head []byte
 	// Salt returns a random number.
 	Salt func() uint64
 	// SpareSectors is how many sectors a new file has beyond the state.
@@ -53,7 +51,7 @@ type Journal struct {
 	sectors int64  // in the file, the head included
 	next    int64  // the first empty sector
 	record  uint64 // number of the last record
-	table   *MemoryTable
+	table   *table
 
 	identity Identity
 	state    State
@@ -81,7 +79,7 @@ func (j *Journal) Identity() Identity { return j.identity }
 func (j *Journal) Close() error { return j.file.Close() }
 
 // at returns where a sector is in the file.
-func (j *Journal) at(number int64) int64 { return int64(len(j.o.Head)) + number*SectorBytes }
+func (j *Journal) at(number int64) int64 { return number * SectorBytes }
 
 // Size returns the size of the file in bytes.
 func (j *Journal) Size() (int64, error) { return j.file.Size() }
@@ -89,23 +87,24 @@ func (j *Journal) Size() (int64, error) { return j.file.Size() }
 // size returns the size that the file should have.
 func (j *Journal) size() int64 { return j.at(j.sectors) }
 
-// readJournal returns a journal of the given size in bytes. It returns a [CorruptError] if a sector is anything but what Save wrote, or empty because
-// the write that would have filled it never ended. Errors of file itself are returned as they
+// readJournal returns a journal of the given size in bytes. It returns a [FormatError] if another
+// version wrote the file, and a [CorruptError] if a sector is anything but what Save wrote, or empty
+// because the write that would have filled it never ended. Errors of file itself are returned as they
 // are. It needs no more memory than some multiple of the size.
 func readJournal(o Options, file File, size int64) (*Journal, error) {
 	head := make([]byte, SectorBytes)
-	if err := ReadAt(file, head, int64(len(o.Head))); err != nil {
+	if err := ReadAt(file, head, 0); err != nil {
 		return nil, err
 	}
-	j := &Journal{o: o, file: file, next: 1, table: NewMemoryTable()}
+	j := &Journal{o: o, file: file, next: 1, table: newTable()}
 	var err error
 	if j.salt, j.sectors, err = decodeHead(head); err != nil {
-		return nil, corruptSector(0, "%v", err)
+		return nil, err
 	}
 	if j.size() != size {
 		return nil, Corrupt("the file", "it has %d bytes and should have %d", size, j.size())
 	}
-	d := &Draft{Table: j.table}
+	d := &draft{table: j.table}
 	r := &sectorReader{journal: j}
 	for j.next < j.sectors {
 		payload, err := j.readRecord(r)
@@ -124,7 +123,7 @@ func readJournal(o Options, file File, size int64) (*Journal, error) {
 		j.record++
 		j.next += sectorsFor(len(payload))
 	}
-	j.identity, j.state = d.Identity, d.State
+	j.identity, j.state = d.identity, d.state
 	return j, nil
 }
 
@@ -187,13 +186,13 @@ func (j *Journal) checkTail(r *sectorReader) error {
 }
 
 // replay applies a record, and checks that it results in what it says.
-func (d *Draft) replay(number uint64, payload []byte) error {
+func (d *draft) replay(number uint64, payload []byte) error {
 	r, err := decodeJournalRecord(payload)
 	if err != nil {
 		return err
 	}
 	if number > 1 {
-		named := d.Identity
+		named := d.identity
 		if named.ClusterID == 0 {
 			named.ClusterID = r.identity.ClusterID
 		}
@@ -201,11 +200,11 @@ func (d *Draft) replay(number uint64, payload []byte) error {
 			return errors.New("it has another identity than the record before it")
 		}
 	}
-	if err := d.ApplyAll(r.changes); err != nil {
+	if err := d.applyAll(r.changes); err != nil {
 		return err
 	}
-	d.Identity = r.identity
-	if d.Seal(number); d.State != r.state {
+	d.identity = r.identity
+	if d.seal(number); d.state != r.state {
 		return errors.New("it does not result in the state that it should")
 	}
 	return nil

@@ -10,17 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The formats of the data file. The format record itself, its place and its encoding never
-// change, so that every version can report the format of a file: see marker.go of internal/host/storage for how a journal
-// has one.
-const (
-	// FormatBolt is a file of bbolt. Every directory begins with it.
-	FormatBolt = 1
-	// FormatJournal is a file to which each Save appends; see the package comment.
-	FormatJournal = 2
-	// FormatNewest is the newest format that this version reads.
-	FormatNewest = FormatJournal
-)
+// Format is the format of the files that this version reads and writes.
+const Format = 1
 
 const (
 	// EntryDataBytesMax bounds the data of one log entry. Entries carry a
@@ -33,22 +24,10 @@ const (
 )
 
 const (
-	BucketMeta = "isotone"
-	BucketLog  = "log"
-
-	KeyFormat   = "format"
-	KeyIdentity = "identity"
-	KeyState    = "state"
-	KeySnapshot = "snapshot"
-)
-
-const (
-	checksumBytes    = 4
 	formatBytes      = 4
 	identityBytes    = 4 * 8
 	stateBytes       = 1 + 11*8
 	entryHeaderBytes = 8 + 1
-	LogKeyBytes      = 8
 )
 
 var (
@@ -60,19 +39,18 @@ var (
 // Position is a place in the log: an index and the term of the entry there.
 type Position struct{ Index, Term uint64 }
 
-// State is the record that every transaction rewrites. Besides the hard state it has the
-// checksums of all other records. Without them, a log that has lost its end, or a page whose
-// last write the disk lost, would look like an older but healthy state.
+// State is what every record repeats: the hard state, and the checksums of everything that the
+// records up to this one result in.
 type State struct {
-	Transaction        uint64 // the transaction of bbolt that wrote this record, or the number of the record in the journal
+	Record             uint64 // the number of the record
 	HasHard            bool
 	Term, Vote, Commit uint64
 	Snapshot           Position // zero if there is none
 	Last               Position // last entry; equal to snapshot if the log is empty
 
-	IdentitySum uint64 // checksum of the identity record
-	SnapshotSum uint64 // checksum of the snapshot record; zero if there is none
-	LogSum      uint64 // all checksums of the log's records, XORed
+	IdentitySum uint64 // checksum of the identity
+	SnapshotSum uint64 // checksum of the snapshot; zero if there is none
+	LogSum      uint64 // the checksums of the log's entries, XORed
 }
 
 // HardState returns the raft form, or nil if none was ever saved.
@@ -83,51 +61,17 @@ func (s *State) HardState() *raftpb.HardState {
 	return &raftpb.HardState{Term: new(s.Term), Vote: new(s.Vote), Commit: new(s.Commit)}
 }
 
-// checksum covers the place of a record as well as its content. The key's length keeps key and
-// payload apart; no bucket name contains a zero byte.
-func checksum(bucket string, key, payload []byte) uint32 {
-	head := make([]byte, 0, len(bucket)+1+4+len(key))
-	head = append(append(head, bucket...), 0)
-	head = binary.BigEndian.AppendUint32(head, uint32(len(key)))
-	head = append(head, key...)
-	return crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, payload)
-}
+// What the checksums in a [State] cover.
+const (
+	sumIdentity = 1 + iota
+	sumSnapshot
+	sumEntry
+)
 
-// EncodeRecord returns the stored form of payload: its checksum, then itself.
-func EncodeRecord(bucket string, key, payload []byte) []byte {
-	record := make([]byte, 0, checksumBytes+len(payload))
-	record = binary.BigEndian.AppendUint32(record, checksum(bucket, key, payload))
-	return append(record, payload...)
-}
-
-// RecordSum returns the checksum in a record, and 0 if the record is too short to have one.
-func RecordSum(record []byte) uint64 {
-	if len(record) < checksumBytes {
-		return 0
-	}
-	return uint64(binary.BigEndian.Uint32(record))
-}
-
-// DecodeRecord returns the payload of a record found in bucket under key. The
-// payload shares memory with record.
-func DecodeRecord(bucket string, key, record []byte) ([]byte, error) {
-	if len(record) < checksumBytes {
-		return nil, errLength
-	}
-	payload := record[checksumBytes:]
-	if binary.BigEndian.Uint32(record) != checksum(bucket, key, payload) {
-		return nil, ErrChecksum
-	}
-	return payload, nil
-}
-
-func EncodeFormat(format uint32) []byte { return binary.BigEndian.AppendUint32(nil, format) }
-
-func DecodeFormat(b []byte) (uint32, error) {
-	if len(b) != formatBytes {
-		return 0, errLength
-	}
-	return binary.BigEndian.Uint32(b), nil
+// sum returns the checksum of the encoding of what; index is that of an entry.
+func sum(what byte, index uint64, encoding []byte) uint64 {
+	head := binary.BigEndian.AppendUint64([]byte{what}, index)
+	return uint64(crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, encoding))
 }
 
 func EncodeIdentity(id Identity) []byte {
@@ -150,7 +94,7 @@ func EncodeState(s State) []byte {
 	if s.HasHard {
 		b[0] = 1
 	}
-	return appendUint64s(b, s.Transaction, s.Term, s.Vote, s.Commit,
+	return appendUint64s(b, s.Record, s.Term, s.Vote, s.Commit,
 		s.Snapshot.Index, s.Snapshot.Term, s.Last.Index, s.Last.Term,
 		s.IdentitySum, s.SnapshotSum, s.LogSum)
 }
@@ -160,7 +104,7 @@ func DecodeState(b []byte) (s State, err error) {
 		return State{}, errLength
 	}
 	s.HasHard = b[0] == 1
-	readUint64s(b[1:], &s.Transaction, &s.Term, &s.Vote, &s.Commit,
+	readUint64s(b[1:], &s.Record, &s.Term, &s.Vote, &s.Commit,
 		&s.Snapshot.Index, &s.Snapshot.Term, &s.Last.Index, &s.Last.Term,
 		&s.IdentitySum, &s.SnapshotSum, &s.LogSum)
 	switch {
@@ -228,11 +172,6 @@ func DecodeSnapshot(b []byte) (*raftpb.Snapshot, error) {
 func SnapshotPosition(s *raftpb.Snapshot) Position {
 	return Position{s.GetMetadata().GetIndex(), s.GetMetadata().GetTerm()}
 }
-
-// LogIndex is the reverse of logKey.
-func LogIndex(key []byte) uint64 { return binary.BigEndian.Uint64(key) }
-
-func LogKey(index uint64) []byte { return binary.BigEndian.AppendUint64(nil, index) }
 
 func appendUint64s(b []byte, values ...uint64) []byte {
 	for _, v := range values {

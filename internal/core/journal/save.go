@@ -6,15 +6,13 @@ import (
 	"github.com/isotone/isotone/internal/core/mutant"
 )
 
-// Create writes the first file of a journal: the state of d with the changes. The table of d is
-// t. The data file that was there before is replaced.
-func Create(o Options, d Draft, t *MemoryTable, changes []Change) (*Journal, error) {
-	d.Table = t
-	if err := d.ApplyAll(changes); err != nil {
+// Create writes the first file of a journal, which has no more than an identity.
+func Create(o Options, id Identity) (*Journal, error) {
+	j := &Journal{o: o, table: newTable()}
+	if err := j.replace(&draft{table: j.table, identity: id}); err != nil {
 		return nil, err
 	}
-	j := &Journal{o: o, table: t}
-	return j, j.replace(&d)
+	return j, nil
 }
 
 // Begin counts a start. It writes the journal anew: that leaves behind what is left of a record that
@@ -29,7 +27,7 @@ func (j *Journal) Begin() error {
 		}
 	}
 	d := j.draft()
-	d.Identity.Boot++
+	d.identity.Boot++
 	if mutant.On(mutant.GoOnInTail) {
 		return j.add(&d, nil)
 	}
@@ -40,20 +38,20 @@ func (j *Journal) Begin() error {
 // no room. After an error the journal must not be used: how much of them is on the disk is unknown
 // (I8).
 func (j *Journal) Save(writes ...Write) error {
-	changes, _, err := PrepareAll(writes)
+	changes, err := prepareAll(writes)
 	if err != nil {
 		return err
 	}
 	d := j.draft()
-	if err := d.ApplyAll(changes); err != nil {
+	if err := d.applyAll(changes); err != nil {
 		return err
 	}
 	return j.add(&d, changes)
 }
 
 // add makes the changes that have resulted in d durable, and adopts them.
-func (j *Journal) add(d *Draft, changes []Change) error {
-	d.Seal(j.record + 1)
+func (j *Journal) add(d *draft, changes []change) error {
+	d.seal(j.record + 1)
 	payload := encodeJournalRecord(d, changes)
 	if sectorsFor(len(payload)) > j.sectors-j.next {
 		return j.replace(d)
@@ -61,11 +59,11 @@ func (j *Journal) add(d *Draft, changes []Change) error {
 	if err := j.append(payload); err != nil {
 		return err
 	}
-	j.identity, j.state = d.Identity, d.State
+	j.identity, j.state = d.identity, d.state
 	return nil
 }
 
-func (j *Journal) draft() Draft { return Draft{Table: j.table, Identity: j.identity, State: j.state} }
+func (j *Journal) draft() draft { return draft{table: j.table, identity: j.identity, state: j.state} }
 
 // append writes a record and syncs it.
 func (j *Journal) append(payload []byte) error {
@@ -102,9 +100,9 @@ func (j *Journal) sync() error {
 }
 
 // replace goes on in a new file with the state d. It syncs twice: the file, and the directory.
-func (j *Journal) replace(d *Draft) error {
-	d.Seal(1)
-	next := Journal{o: j.o, salt: j.o.Salt(), record: 1, table: j.table, identity: d.Identity, state: d.State}
+func (j *Journal) replace(d *draft) error {
+	d.seal(1)
+	next := Journal{o: j.o, salt: j.o.Salt(), record: 1, table: j.table, identity: d.identity, state: d.state}
 	content, err := next.encode(d)
 	if err != nil {
 		return err
@@ -120,15 +118,15 @@ func (j *Journal) replace(d *Draft) error {
 }
 
 // encode returns the content of a new file, and sets what it follows from that in j.
-func (j *Journal) encode(d *Draft) ([]byte, error) {
-	payload := encodeJournalRecord(d, j.table.whole(&d.State))
+func (j *Journal) encode(d *draft) ([]byte, error) {
+	payload := encodeJournalRecord(d, j.table.whole(&d.state))
 	if len(payload) > journalRecordBytesMax {
 		return nil, &LimitError{What: "the state of the node", Size: len(payload), Max: journalRecordBytesMax}
 	}
 	j.next = 1 + sectorsFor(len(payload))
 	j.sectors = j.next + j.o.SpareSectors
 	content := make([]byte, 0, j.size())
-	content = append(append(content, j.o.Head...), journalHead(j.salt, j.sectors)...)
+	content = append(content, journalHead(j.salt, j.sectors)...)
 	return appendSectors(content, j.salt, 1, 1, payload)[:j.size()], nil
 }
 

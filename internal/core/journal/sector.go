@@ -9,9 +9,8 @@ import (
 	"github.com/isotone/isotone/internal/core/mutant"
 )
 
-// A journal is a row of sectors behind the head of the file. A sector has a header and a part of one
-// record, or is empty, which means that all its bytes are 0. The numbers in the header are
-// big-endian:
+// A journal is a row of sectors. A sector has a header and a part of one record, or is empty, which
+// means that all its bytes are 0. All numbers are big-endian. The header:
 //
 //	0   CRC32C of the salt of the file, the number of the sector, and the rest of the sector
 //	4   number of the record, from 1 on without gaps
@@ -19,8 +18,15 @@ import (
 //	16  place of this sector in the record, from 0 on
 //	20  content; what the last sector of a record has beyond the end is 0
 //
-// Sector 0 is the head. It has salt 0, record 0, and the salt and the number of sectors of the
-// file as its content.
+// Sector 0 is the head of the file. It has salt 0, record 0, and as its content:
+//
+//	0   "isotone", and a byte 0
+//	8   format of the file, 4 bytes
+//	12  salt of the file, 8 bytes
+//	20  number of sectors of the file, 8 bytes
+//
+// Its header, the name and the format stay as they are in later formats, so that every version can
+// say which format a file has.
 
 const (
 	// SectorBytes is what every disk writes whole or not at all.
@@ -110,21 +116,33 @@ func isZero(b []byte) bool {
 	return true
 }
 
+// headName begins the content of the head sector.
+const headName = "isotone\x00"
+
 // journalHead returns the head sector of a file.
 func journalHead(salt uint64, sectors int64) []byte {
-	content := appendUint64s(nil, salt, uint64(sectors))
+	content := binary.BigEndian.AppendUint32([]byte(headName), Format)
+	content = appendUint64s(content, salt, uint64(sectors))
 	return appendSector(nil, 0, 0, sector{length: uint32(len(content)), content: content})
 }
 
-// decodeHead is the reverse of journalHead.
+// decodeHead is the reverse of journalHead. It returns a [FormatError] for the head of another format.
 func decodeHead(raw []byte) (salt uint64, sectors int64, err error) {
+	content := raw[sectorHeaderBytes:]
+	if binary.BigEndian.Uint32(raw) != sectorSum(0, 0, raw) || string(content[:len(headName)]) != headName {
+		return 0, 0, corruptSector(0, "%v", ErrChecksum)
+	}
+	content = content[len(headName):]
+	if format := binary.BigEndian.Uint32(content); format != Format {
+		return 0, 0, &FormatError{Have: format, Reads: Format}
+	}
 	var count uint64
-	readUint64s(raw[sectorHeaderBytes:], &salt, &count)
+	readUint64s(content[formatBytes:], &salt, &count)
 	switch {
 	case string(raw) != string(journalHead(salt, int64(count))):
-		return 0, 0, ErrChecksum
+		return 0, 0, corruptSector(0, "it is not as this program writes it")
 	case count < 2 || count > journalBytesMax/SectorBytes:
-		return 0, 0, fmt.Errorf("it counts %d sectors", count)
+		return 0, 0, corruptSector(0, "it counts %d sectors", count)
 	}
 	return salt, int64(count), nil
 }

@@ -182,7 +182,6 @@ const (
 	UnrefusedMember         // liveness: a voter is added as a learner
 	UnrefusedRemoved        // I6: the ID of a removed member is used again
 	UnrefusedGeneration     // liveness: a node is added under an ID that has a generation already
-	UnrefusedLevel          // I12: what needs a feature level is proposed below it
 	UnrefusedMembersMax     // I7: a member more than a snapshot holds is added
 	UnrefusedRemovedMax     // liveness: a member is added that cannot be removed, as nobody could remember it
 	UnrefusedAddress        // I7: an address of any length is recorded
@@ -201,10 +200,9 @@ const (
 	AdmitForeign            // I6: a node of another cluster is let in
 	AdmitFounder            // I10: a node that is to form another cluster is let in
 	AdmitOtherFounders      // liveness: founders with another list of members are let in
-	AdmitOldFounder         // liveness: a founder of a version that cannot form the cluster is let in
 	AdmitTick               // I5: a node with another length of a tick is let in
 	AdmitLayout             // liveness: founders with another layout of IDs are let in
-	AdmitStranger           // liveness: a node that is no member is let in
+	AdmitStranger           // I7: any number of nodes that are no members are let in
 	AdmitCloned             // I6: two processes from copies of one directory, in their same start, are let in
 	AdmitStrangers          // I7: any number of unknown nodes that may be newer members is let in
 	StopUnknown             // liveness: a founder that comes late stops members that it does not know

@@ -13,26 +13,24 @@ type Kind uint8
 const (
 	// KindReserve raises the ceiling to Target and records Durable.
 	KindReserve Kind = 1
-	// KindName gives the cluster its ClusterID, unless it has one.
-	KindName Kind = 2
 	// KindRegister updates the record of Member.ID.
-	KindRegister Kind = 3
+	KindRegister Kind = 2
 	// KindLease grants or renews worker leases.
-	KindLease Kind = 4
+	KindLease Kind = 3
 	// KindRelease ends worker leases early.
-	KindRelease Kind = 5
+	KindRelease Kind = 4
 	// KindLevel raises the feature level of the cluster to Level.
-	KindLevel Kind = 6
+	KindLevel Kind = 5
 	// KindUpdate sets the addresses in the record of Member.ID that Member has.
-	KindUpdate Kind = 7
+	KindUpdate Kind = 6
 	// KindFloor raises the ceiling above Target: all timestamps issued after it have a larger
 	// time.
-	KindFloor Kind = 8
+	KindFloor Kind = 7
 	// KindRevoke revokes a worker lease.
-	KindRevoke Kind = 9
+	KindRevoke Kind = 8
 	// KindInterval says how long limits of the cluster clock may be that are told from here on, or that
 	// none runs.
-	KindInterval Kind = 10
+	KindInterval Kind = 9
 )
 
 // IntervalMax bounds the length of the limits of the cluster clock, in nanoseconds.
@@ -56,17 +54,16 @@ const (
 
 // Command is one replicated change. Only the fields of its Kind count and are encoded.
 type Command struct {
-	Kind      Kind
-	Target    uint64       // KindReserve: proposed ceiling, KindFloor: floor; unix nanoseconds
-	Durable   []Durable    // KindReserve: at most MembersMax
-	Digest    Digest       // KindReserve from LevelRecords on: the proposer's; zero for none
-	ClusterID uint64       // KindName: not 0
-	Member    Member       // KindRegister: Durable is ignored, PeerAddr may be empty; KindUpdate: ID, PeerAddr, ClientAddr
-	Level     uint64       // KindLevel: at most LevelNewest
-	Lease     LeaseRequest // KindLease
-	Release   Release      // KindRelease
-	Revoke    Revocation   // KindRevoke
-	Interval  uint64       // KindInterval: nanoseconds, at most IntervalMax; 0: none runs
+	Kind     Kind
+	Target   uint64       // KindReserve: proposed ceiling, KindFloor: floor; unix nanoseconds
+	Durable  []Durable    // KindReserve: at most MembersMax
+	Digest   Digest       // KindReserve: the proposer's; zero for none
+	Member   Member       // KindRegister: Durable is ignored, PeerAddr may be empty; KindUpdate: ID, PeerAddr, ClientAddr
+	Level    uint64       // KindLevel
+	Lease    LeaseRequest // KindLease
+	Release  Release      // KindRelease
+	Revoke   Revocation   // KindRevoke
+	Interval uint64       // KindInterval: nanoseconds, at most IntervalMax; 0: none runs
 }
 
 // Durable says that member ID has the committed log up to Index on disk.
@@ -90,8 +87,6 @@ func (c Command) Append(b []byte) []byte {
 		if c.Digest != (Digest{}) {
 			b = appendSection(b, sectionDigest, appendU64(appendU64(nil, c.Digest.Index), c.Digest.Sum))
 		}
-	case KindName:
-		b = appendU64(b, c.ClusterID)
 	case KindRegister:
 		b = c.Member.appendSections(c.Member.append(b))
 	case KindUpdate:
@@ -133,11 +128,6 @@ func DecodeCommand(b []byte) (Command, error) {
 			}
 			return section == sectionDigest
 		})
-	case KindName:
-		c.ClusterID = d.u64()
-		if c.ClusterID == 0 {
-			d.fail("a cluster ID of 0")
-		}
 	case KindRegister:
 		c.Member = d.member()
 		d.sections(memberSection(&c.Member))
@@ -149,9 +139,6 @@ func DecodeCommand(b []byte) (Command, error) {
 		d.sections(noSections)
 	case KindLevel:
 		c.Level = d.u64()
-		if c.Level > LevelNewest {
-			d.fail(fmt.Sprintf("feature level %d is unknown; was it written by a newer version?", c.Level))
-		}
 		d.sections(noSections)
 	case KindLease:
 		c.Lease = d.leaseRequest()
@@ -172,48 +159,20 @@ func DecodeCommand(b []byte) (Command, error) {
 	return c, d.finish()
 }
 
-// The first byte of an encoded State. The second format adds worker leases, the third what is
-// new in LevelRecords. Each is written only when it is needed; until then a cluster can go
-// back to a version that does not know it.
-const (
-	stateFormat        = 1
-	stateFormatWorkers = 2
-	stateFormatRecords = 3
-)
+// stateFormat is the first byte of an encoded State.
+const stateFormat = 1
 
-// Append appends the encoding of s, as in a snapshot, to b.
+// Append appends the encoding of s, as in a snapshot, to b. A member record has a length before and
+// sections after its fixed part. Sections may also follow the whole.
 func (s *State) Append(b []byte) []byte {
-	workers := s.Space != (Space{})
-	if s.CurrentLevel() >= LevelRecords {
-		return s.appendRecords(b, workers)
-	}
-	format := byte(stateFormat)
-	if workers {
-		format = stateFormatWorkers
-	}
-	b = append(b, format)
-	b = appendU64(appendU64(b, s.ClusterID), s.Ceiling)
-	b = binary.BigEndian.AppendUint16(b, uint16(len(s.Members)))
-	for _, m := range s.Members {
-		b = m.append(b)
-	}
-	if workers {
-		b = s.appendWorkers(b)
-	}
-	return b
-}
-
-// appendRecords appends the third format. A member record has a length before and sections
-// after its fixed part. Sections may also follow the whole.
-func (s *State) appendRecords(b []byte, workers bool) []byte {
-	b = append(b, stateFormatRecords)
+	b = append(b, stateFormat)
 	b = appendU64(appendU64(appendU64(b, s.Level), s.ClusterID), s.Ceiling)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(s.Members)))
 	for _, m := range s.Members {
 		record := m.appendSections(m.append(nil))
 		b = append(binary.BigEndian.AppendUint16(b, uint16(len(record))), record...)
 	}
-	if workers {
+	if s.Space != (Space{}) {
 		b = s.appendWorkers(append(b, 1))
 	} else {
 		b = append(b, 0)
@@ -238,23 +197,17 @@ func (s *State) appendRecords(b []byte, workers bool) []byte {
 // panics, and the state does not refer to b.
 func DecodeState(b []byte) (State, error) {
 	d := decoder{rest: b}
-	format := d.byte()
-	if format < stateFormat || format > stateFormatRecords {
-		d.fail(fmt.Sprintf("snapshot format %d, this version reads %d to %d; was it written by a newer version?", format, stateFormat, stateFormatRecords))
+	if format := d.byte(); format != stateFormat {
+		d.fail(fmt.Sprintf("snapshot format %d, and this version reads format %d; was it written by another version?", format, stateFormat))
 	}
-	s := State{}
-	if format == stateFormatRecords {
-		if s.Level = d.u64(); s.Level < LevelRecords || s.Level > LevelNewest {
-			d.fail(fmt.Sprintf("feature level %d, this version knows %d at most; was it written by a newer version?", s.Level, LevelNewest))
-		}
-	}
+	s := State{Level: d.u64()}
 	s.ClusterID, s.Ceiling = d.u64(), d.u64()
 	if s.Ceiling > CeilingMax {
 		d.fail("a ceiling beyond the year 2262")
 	}
 	last := uint64(0)
 	for range d.count(MembersMax) {
-		m := d.stateMember(format)
+		m := d.stateMember()
 		if m.ID <= last {
 			d.fail("members out of order")
 			break
@@ -262,19 +215,14 @@ func DecodeState(b []byte) (State, error) {
 		last = m.ID
 		s.Members = append(s.Members, m)
 	}
-	workers := format == stateFormatWorkers
-	if format == stateFormatRecords {
-		has := d.byte()
-		if workers = has == 1; has > 1 {
-			d.fail("neither with worker leases nor without")
-		}
-	}
-	if workers {
+	switch d.byte() {
+	case 0:
+	case 1:
 		d.workers(&s)
+	default:
+		d.fail("neither with worker leases nor without")
 	}
-	if format == stateFormatRecords {
-		d.sections(s.decodeSection)
-	}
+	d.sections(s.decodeSection)
 	return s, d.finish()
 }
 
@@ -305,10 +253,7 @@ func (s *State) decodeSection(section byte, value *decoder) bool {
 }
 
 // stateMember decodes a member record of a snapshot.
-func (d *decoder) stateMember(format byte) Member {
-	if format != stateFormatRecords {
-		return d.member()
-	}
+func (d *decoder) stateMember() Member {
 	record := decoder{rest: d.take(int(d.u16())), err: d.err}
 	m := record.member()
 	record.sections(memberSection(&m))

@@ -36,8 +36,6 @@ func goldenCommands() map[string]oracle.Command {
 		"reserve":      {Kind: oracle.KindReserve, Target: goldenTime * 1e6, Durable: []oracle.Durable{{ID: 1, Index: 400}, {ID: 2, Index: 399}}},
 		"reserve-bare": {Kind: oracle.KindReserve, Target: goldenTime*1e6 + 1},
 		"reserve-zero": {Kind: oracle.KindReserve},
-		"name":         {Kind: oracle.KindName, ClusterID: 0x0123456789ABCDEF},
-		"name-max":     {Kind: oracle.KindName, ClusterID: math.MaxUint64},
 		"register": {Kind: oracle.KindRegister, Member: oracle.Member{
 			ID: 2, ClientAddr: "10.0.0.2:8080", Incarnation: 0x2222, Boot: 4, Session: 0xB2,
 		}},
@@ -64,12 +62,12 @@ func goldenCommands() map[string]oracle.Command {
 		}},
 		"reserve-digest": {Kind: oracle.KindReserve, Target: goldenTime * 1e6, Durable: []oracle.Durable{{ID: 1, Index: 400}}, Digest: oracle.Digest{Index: 399, Sum: 0xD1}},
 		"register-level": {Kind: oracle.KindRegister, Member: oracle.Member{
-			ID: 2, ClientAddr: "10.0.0.2:8080", Incarnation: 0x2222, Boot: 4, Session: 0xB2, Level: 2,
+			ID: 2, ClientAddr: "10.0.0.2:8080", Incarnation: 0x2222, Boot: 4, Session: 0xB2, Level: 1,
 		}},
 		"register-configured": {Kind: oracle.KindRegister, Member: oracle.Member{
-			ID: 2, PeerAddr: "10.0.0.2:60001", ClientAddr: "10.0.0.2:8080", Incarnation: 0x2222, Boot: 4, Session: 0xB2, Level: 3, Configured: "10.0.0.2:60001",
+			ID: 2, PeerAddr: "10.0.0.2:60001", ClientAddr: "10.0.0.2:8080", Incarnation: 0x2222, Boot: 4, Session: 0xB2, Level: 1, Configured: "10.0.0.2:60001",
 		}},
-		"level":           {Kind: oracle.KindLevel, Level: 2},
+		"level":           {Kind: oracle.KindLevel, Level: 1},
 		"update":          {Kind: oracle.KindUpdate, Member: oracle.Member{ID: 3, PeerAddr: "10.0.1.3:60001", ClientAddr: "10.0.1.3:8080"}},
 		"update-peer":     {Kind: oracle.KindUpdate, Member: oracle.Member{ID: oracle.MemberID(3, 2), PeerAddr: longAddr}},
 		"revoke":          {Kind: oracle.KindRevoke, Revoke: oracle.Revocation{Worker: 31, Start: goldenTime}},
@@ -97,22 +95,22 @@ func goldenStates() map[string]oracle.State {
 		}},
 		"running": {ClusterID: 0x0123456789ABCDEF, Ceiling: goldenTime * 1e6, Members: someMembers},
 		"max":     {ClusterID: math.MaxUint64, Ceiling: oracle.CeilingMax, Members: []oracle.Member{{ID: 1}, largest}},
-		"records": {Level: 2, ClusterID: 0x0123456789ABCDEF, Ceiling: goldenTime * 1e6, Members: []oracle.Member{
-			{ID: 1, PeerAddr: "10.0.0.1:60001", ClientAddr: "10.0.0.1:8080", Incarnation: 0x1111, Boot: 3, Session: 0xA1, Durable: 400, Level: 2},
+		"records": {Level: 1, ClusterID: 0x0123456789ABCDEF, Ceiling: goldenTime * 1e6, Members: []oracle.Member{
+			{ID: 1, PeerAddr: "10.0.0.1:60001", ClientAddr: "10.0.0.1:8080", Incarnation: 0x1111, Boot: 3, Session: 0xA1, Durable: 400, Level: 1},
 			{ID: 2, PeerAddr: "10.0.0.2:60001", Incarnation: 0x2222},
 		}},
-		"records-workers": {Level: 2, ClusterID: 7, Ceiling: goldenTime * 1e6, Members: []oracle.Member{largest}, Space: snowflakes, Workers: []oracle.WorkerLease{
+		"records-workers": {Level: 1, ClusterID: 7, Ceiling: goldenTime * 1e6, Members: []oracle.Member{largest}, Space: snowflakes, Workers: []oracle.WorkerLease{
 			{Worker: 0, Node: 1, Session: 0xA1, Start: goldenTime, End: goldenTime + 10_000},
 		}},
-		"members": {Level: 3, ClusterID: 7, Ceiling: goldenTime * 1e6, Members: []oracle.Member{
-			{ID: 1, PeerAddr: "10.0.0.1:60001", ClientAddr: "10.0.1.1:8080", Incarnation: 0x1111, Boot: 3, Session: 0xA1, Level: 3, Advertised: "10.0.0.1:8080"},
+		"members": {Level: 1, ClusterID: 7, Ceiling: goldenTime * 1e6, Members: []oracle.Member{
+			{ID: 1, PeerAddr: "10.0.0.1:60001", ClientAddr: "10.0.1.1:8080", Incarnation: 0x1111, Boot: 3, Session: 0xA1, Level: 1, Advertised: "10.0.0.1:8080"},
 			{ID: 3, PeerAddr: "10.0.0.3:60001", Incarnation: 0x3333},
 			{ID: oracle.MemberID(3, 1), PeerAddr: "10.0.0.4:60001", Promote: true, Replaces: 3},
 		}, Removed: []uint64{oracle.MemberID(2, 7), 4}},
-		"restored": {Level: 3, ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers[2:], Space: snowflakes,
+		"restored": {Level: 1, ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers[2:], Space: snowflakes,
 			Workers: []oracle.WorkerLease{{Worker: 0, Start: goldenTime - 5, End: goldenTime}},
 			Fence:   oracle.Fence{Members: goldenTime + 11_001, Clients: goldenTime + 7_200_001}},
-		"revoked": {Level: 3, ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers, Space: snowflakes, Workers: []oracle.WorkerLease{
+		"revoked": {Level: 1, ClusterID: 7, Ceiling: goldenTime * 1e6, Members: someMembers, Space: snowflakes, Workers: []oracle.WorkerLease{
 			{Worker: 1, Slot: 3, Node: 1, Session: 0xA1, Start: goldenTime, End: goldenTime + 10_000, Revoked: true},
 			{Worker: 2, Fixed: true, Node: 2, Session: 0xA2, Start: 1, End: 2, Revoked: true},
 			{Worker: 300, Session: 0xC1, Start: goldenTime, End: goldenTime + 3_600_000, Revoked: true},
@@ -161,7 +159,7 @@ func goldenHistory() []oracle.Command {
 		return oracle.Command{Kind: oracle.KindRevoke, Revoke: oracle.Revocation{Worker: worker, Start: goldenTime + start}}
 	}
 	return []oracle.Command{
-		reserve(goldenTime), {Kind: oracle.KindName, ClusterID: 77}, {Kind: oracle.KindName, ClusterID: 78},
+		reserve(goldenTime),
 		register(1, 11, 1, 101), register(2, 22, 1, 102), register(3, 33, 1, 103), register(8, 88, 1, 108),
 		reserve(goldenTime+100, oracle.Durable{ID: 1, Index: 8}, oracle.Durable{ID: 2, Index: 7}, oracle.Durable{ID: 5, Index: 7}),
 		reserve(goldenTime-100, oracle.Durable{ID: 1, Index: 6}), // goes back: by a nanosecond on
@@ -181,14 +179,13 @@ func goldenHistory() []oracle.Command {
 		lease(3, 103, 2, oracle.AnyWorker, 19_000, 29_000),
 		register(3, 33, 2, 113),
 		lease(3, 113, 1, oracle.AnyWorker, 19_000, 29_000),
-		{Kind: oracle.KindLevel, Level: 2},
-		{Kind: oracle.KindRegister, Member: oracle.Member{ID: 1, ClientAddr: "10.0.0.1:8081", Incarnation: 11, Boot: 2, Session: 111, Level: 2}},
+		{Kind: oracle.KindRegister, Member: oracle.Member{ID: 1, ClientAddr: "10.0.0.1:8081", Incarnation: 11, Boot: 2, Session: 111, Level: 1}},
 		{Kind: oracle.KindReserve, Target: (goldenTime + 30_000) * 1e6, Digest: oracle.Digest{Index: 5, Sum: 6}},
-		{Kind: oracle.KindLevel, Level: 3},
-		{Kind: oracle.KindRegister, Member: oracle.Member{ID: 1, ClientAddr: "10.0.0.1:8081", Incarnation: 11, Boot: 3, Session: 121, Level: 3}},
+		{Kind: oracle.KindLevel, Level: 1},
+		{Kind: oracle.KindRegister, Member: oracle.Member{ID: 1, ClientAddr: "10.0.0.1:8081", Incarnation: 11, Boot: 3, Session: 121, Level: 1}},
 		{Kind: oracle.KindUpdate, Member: oracle.Member{ID: 1, PeerAddr: "10.0.1.1:60001", ClientAddr: "10.0.1.1:8081"}},
 		{Kind: oracle.KindUpdate, Member: oracle.Member{ID: 9, PeerAddr: "10.0.1.9:60001"}}, // no member
-		{Kind: oracle.KindRegister, Member: oracle.Member{ID: 1, ClientAddr: "10.0.0.1:8081", Incarnation: 11, Boot: 4, Session: 122, Level: 3}},
+		{Kind: oracle.KindRegister, Member: oracle.Member{ID: 1, ClientAddr: "10.0.0.1:8081", Incarnation: 11, Boot: 4, Session: 122, Level: 1}},
 		lease(0, 201, 1, 7, 25_000, 35_000), // not for clients
 		lease(0, 201, 1, 8, 25_000, 35_000),
 		lease(0, 204, 1, oracle.AnyWorker, 25_000, 35_000),

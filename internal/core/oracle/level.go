@@ -12,24 +12,13 @@ import (
 // never lowered: until it is raised the older version can be put back, then it is refused.
 //
 // Optional parts need no level: a version that does not know them skips them.
-const (
-	// LevelFirst is that of commit a4b419b, which knew no levels.
-	LevelFirst = 1
-	// LevelRecords adds the level to member records and the digest to reservations. A
-	// cluster that is formed at it has all incarnations in its first snapshot.
-	LevelRecords = 2
-	// LevelMembers adds former members, intended promotions and replacements, addresses that an
-	// operator changes, the floor that an operator raises, the members' share of the workers,
-	// revoked worker leases, the fence of a restored cluster and the cluster clock. From it on, the data files of the
-	// nodes are journals.
-	LevelMembers = 3
-	// LevelNewest is the newest level that this version knows.
-	LevelNewest = LevelMembers
-)
 
-// Sections follow the fixed part of what is written from LevelRecords on: a type byte, two
-// bytes of length, and the value. A version skips unknown types from sectionOptional on and
-// refuses the others.
+// LevelNewest is the newest level that this version knows. A process may be told to know the one after
+// it, as a version to come would: that is how the simulator and the tests change versions.
+const LevelNewest = 1
+
+// Sections follow the fixed part of what is written: a type byte, two bytes of length, and the value. A
+// version skips unknown types from sectionOptional on and refuses the others.
 const (
 	sectionLevel      = 1 // of a member record: 8 bytes
 	sectionPromotion  = 2 // of a member record: 1 if it is to become a voter, and the ID that it replaces
@@ -52,22 +41,13 @@ const kindOptional Kind = 128
 type Digest struct{ Index, Sum uint64 }
 
 // LevelOf returns the level that is needed to read c.
-func LevelOf(c Command) uint64 {
-	if c.Kind == KindUpdate || c.Kind == KindFloor || c.Kind == KindRevoke || c.Kind == KindInterval {
-		return LevelMembers
-	}
-	if c.Kind == KindLevel || c.Member.Level != 0 || c.Digest != (Digest{}) {
-		return LevelRecords
-	}
-	return LevelFirst
-}
+func LevelOf(c Command) uint64 { return max(c.Level, 1) }
 
-// CurrentLevel returns the feature level of the cluster.
-func (s *State) CurrentLevel() uint64 { return max(s.Level, LevelFirst) }
+// CurrentLevel returns the feature level of the cluster, at least 1.
+func (s *State) CurrentLevel() uint64 { return max(s.Level, 1) }
 
 // Digest returns a 64-bit FNV-1a hash (Fowler, Noll, Vo) of the state without the peer
-// addresses: in clusters formed at LevelFirst members may have different ones, and versions that
-// do not know sectionConfigured drop it.
+// addresses: versions that do not know sectionConfigured drop it.
 func (s *State) Digest() uint64 {
 	sum := uint64(fnvOffset)
 	add := func(values ...uint64) {
@@ -94,24 +74,17 @@ func (s *State) Digest() uint64 {
 	for _, l := range s.Workers {
 		add(uint64(l.Worker), uint64(l.Slot), uint64(l.flags()), l.Node, l.Session, l.Start, l.End)
 	}
-	if s.CurrentLevel() >= LevelMembers {
-		for _, m := range s.Members {
-			promote := uint64(0)
-			if m.Promote {
-				promote = 1
-			}
-			add(promote, m.Replaces)
-			text(m.Advertised)
+	for _, m := range s.Members {
+		promote := uint64(0)
+		if m.Promote {
+			promote = 1
 		}
-		add(uint64(len(s.Removed)))
-		add(s.Removed...)
-		if s.Fence != (Fence{}) {
-			add(s.Fence.Members, s.Fence.Clients)
-		}
-		if s.Interval != 0 {
-			add(s.Interval)
-		}
+		add(promote, m.Replaces)
+		text(m.Advertised)
 	}
+	add(uint64(len(s.Removed)))
+	add(s.Removed...)
+	add(s.Fence.Members, s.Fence.Clients, s.Interval)
 	return sum
 }
 

@@ -8,7 +8,7 @@ import (
 
 // TestState_AFullListOfFormerMembersTellsWhoWasReplaced by the members, and has no more records than ever (I12).
 func TestState_AFullListOfFormerMembersTellsWhoWasReplaced(t *testing.T) {
-	s := oracle.State{Level: oracle.LevelMembers}
+	s := oracle.State{}
 	for node := range uint64(oracle.RemovedMax) {
 		s.Removed = append(s.Removed, 1000+node)
 	}

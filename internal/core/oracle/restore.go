@@ -31,7 +31,7 @@ type Fence struct {
 // at most aheadMax after its ceiling and is at most LeaseMax long, so it ends before
 // floor + aheadMax + LeaseMax; until then a client may make ids by it. Only nodes hold workers
 // of the members' share, and those that have made ids until the end have done so by their
-// clocks. A client's lease in that share from before LevelMembers is in the backup.
+// clocks.
 func Restored(from State, floor uint64) State {
 	s := State{Ceiling: max(floor, from.Ceiling), Space: from.Space, Interval: from.Interval}
 	if mutant.On(mutant.RestoreBelow) {
@@ -44,9 +44,6 @@ func Restored(from State, floor uint64) State {
 	ms := max(floor, from.Ceiling)/uint64(time.Millisecond) + 1
 	clients := max(from.Fence.Clients, ms+aheadMax+LeaseMax)
 	s.Fence = Fence{Members: max(from.Fence.Members, ms+membersFence), Clients: clients}
-	if from.CurrentLevel() < LevelMembers {
-		s.Fence.Members = clients // any worker may be a client's
-	}
 	if mutant.On(mutant.FreeRestored) {
 		s.Fence.Clients = 0
 	}

@@ -7,35 +7,22 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// levelled is at with a feature level.
-func levelled(ms, level uint64) *oracle.State {
-	s := at(ms)
-	s.Level = level
-	return s
-}
-
 func TestWorkers_ClientsGetNoneOfTheMembersShare(t *testing.T) {
 	s := at(5000) // eight workers: 0 and 1 are for members
-	wantLeases(t, ask(s, 0, 77, 1, oracle.AnyWorker, 5000), "[0[5000,6000)]")
-	wantLeases(t, ask(s, 0, 78, 1, 1, 5000), "[1[5000,6000)]")
-	s.Apply(oracle.Command{Kind: oracle.KindLevel, Level: oracle.LevelMembers})
-	wantLeases(t, ask(s, 0, 77, 1, oracle.AnyWorker, 5500), "[2[5500,6500)]") // it is not renewed
+	wantLeases(t, ask(s, 0, 77, 1, oracle.AnyWorker, 5500), "[2[5500,6500)]")
 	wantLeases(t, ask(s, 0, 77, 1, oracle.AnyWorker, 5700), "[2[5500,6700)]")
 	wantRefusal(t, ask(s, 0, 78, 1, 1, 5500), oracle.LeaseShare, isotone.CodeInvalidArgument)
 	wantRefusal(t, ask(s, 0, 79, 1, 0, 9000), oracle.LeaseShare, isotone.CodeInvalidArgument)
-	if l, _ := s.Worker(0); l.End != 6000 {
-		t.Errorf("the former lease of a client is %+v", l)
-	}
 	pass(s, 7000)
 	wantLeases(t, ask(s, 1, 10, 3, oracle.AnyWorker, 7000), "[0[7000,8000) 1[7000,8000) 2[7000,8000)]") // members get any
 	small := oracle.Space{TimeBits: 50, WorkerBits: 1, SequenceBits: 12}
 	q := oracle.LeaseRequest{Space: small, Session: 5, Slots: 1, Fixed: oracle.AnyWorker, From: 7000, Until: 8000}
-	o := levelled(7000, oracle.LevelMembers).Apply(oracle.Command{Kind: oracle.KindLease, Lease: q})
+	o := at(7000).Apply(oracle.Command{Kind: oracle.KindLease, Lease: q})
 	wantLeases(t, o, "[0[7000,8000)]") // with fewer than four there is no share
 }
 
 func TestRestored_ContinuesAboveTheFloor(t *testing.T) {
-	from := levelled(5000, oracle.LevelMembers)
+	from := at(5000)
 	for _, c := range []struct{ floor, want uint64 }{{9000e6, 9000e6}, {1, 5000e6}} {
 		s := oracle.Restored(*from, c.floor)
 		if s.Ceiling != c.want || s.ClusterID != 0 || len(s.Members) != 0 || len(s.Removed) != 0 {
@@ -47,7 +34,6 @@ func TestRestored_ContinuesAboveTheFloor(t *testing.T) {
 // restored gives the state a member, as the formation does, at a time in milliseconds.
 func restored(from *oracle.State, floor, now uint64) *oracle.State {
 	s := oracle.Restored(*from, floor*1e6)
-	s.Level = oracle.LevelMembers
 	s.AddMember(oracle.Member{ID: 1})
 	boot(&s, 1, 1, 10)
 	pass(&s, now)
@@ -56,7 +42,7 @@ func restored(from *oracle.State, floor, now uint64) *oracle.State {
 
 func TestRestored_WorkersAreFreeWhenNobodyCanHoldThemAnyMore(t *testing.T) {
 	const floor, members, clients = 1_000_000, 1_011_001, 1_000_001 + 2*oracle.LeaseMax
-	from := levelled(floor-1, oracle.LevelMembers)
+	from := at(floor - 1)
 	ask(from, 1, 10, 1, oracle.AnyWorker, floor-100)
 	late := ask(from, 0, 77, 1, oracle.AnyWorker, floor).Leases[0]
 
@@ -79,41 +65,18 @@ func TestRestored_WorkersAreFreeWhenNobodyCanHoldThemAnyMore(t *testing.T) {
 	}
 }
 
-func TestRestored_AClientsLeaseInTheMembersShareIsRespected(t *testing.T) {
-	const floor = 1_000_000
-	from := at(floor - 1)
-	q := oracle.LeaseRequest{Space: space, Session: 77, Slots: 1, Fixed: oracle.AnyWorker, From: floor, Until: floor + oracle.LeaseMax}
-	held := from.Apply(oracle.Command{Kind: oracle.KindLease, Lease: q}).Leases[0] // worker 0, before the level
-	from.Apply(oracle.Command{Kind: oracle.KindLevel, Level: oracle.LevelMembers})
-	s := restored(from, floor, floor+20_000)
-	if l := ask(s, 1, 10, 1, oracle.AnyWorker, floor+20_000).Leases; len(l) != 1 || l[0].Worker != 1 {
-		t.Errorf("a member gets %+v, and a client may use worker 0 until %d", l, held.End)
-	}
-	if l := ask(s, 1, 11, 1, 0, floor+20_000).Leases; len(l) != 0 {
-		t.Errorf("another process gets %+v", l)
-	}
-	if l := ask(s, 1, 10, 1, 0, floor+20_000).Leases; len(l) != 1 || l[0].Start < held.End {
-		t.Errorf("the fixed worker 0 is granted as %+v, and a client may use it until %d", l, held.End)
-	}
-}
-
-func TestRestored_BelowLevelMembersAnyWorkerMayBeAClients(t *testing.T) {
+func TestRestored_TwiceTheFirstFenceStillHolds(t *testing.T) {
 	const floor, clients = 1_000_000, 1_000_001 + 2*oracle.LeaseMax
-	s := restored(levelled(floor-1, oracle.LevelRecords), floor, clients-1)
-	r := wantRefusal(t, ask(s, 1, 10, 1, oracle.AnyWorker, clients-1), oracle.LeaseFenced, isotone.CodeNoWorker)
-	if r.Until != clients {
-		t.Errorf("a member is told to wait until %d, want %d", r.Until, clients)
-	}
-	// Restored once more, soon after: the fence of the first time still holds.
+	s := restored(at(floor-1), floor, clients-1)
 	again := oracle.Restored(*s, (floor+30_000)*1e6)
-	if again.Fence.Members < clients || again.Fence.Clients < clients {
-		t.Errorf("restored twice, the fence is %+v, want %d at least", again.Fence, clients)
+	if again.Fence.Members < floor+11_001 || again.Fence.Clients < clients {
+		t.Errorf("restored twice, the fence is %+v, want %d at least for clients", again.Fence, clients)
 	}
 }
 
 // TestRestored_LimitsOfTheLostClusterAreWaitedFor: processes may still read its cluster clock.
 func TestRestored_LimitsOfTheLostClusterAreWaitedFor(t *testing.T) {
-	lost := oracle.State{Level: oracle.LevelNewest, Ceiling: 5000, Interval: 70}
+	lost := oracle.State{Ceiling: 5000, Interval: 70}
 	if got := oracle.Restored(lost, 9000).Interval; got != 70 {
 		t.Errorf("limits of %d ns, want 70", got)
 	}

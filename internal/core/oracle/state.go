@@ -12,10 +12,9 @@ import (
 // every member at the same log index. The zero State is that of a cluster without ID and
 // members.
 type State struct {
-	// ClusterID identifies the cluster: a hash of its first snapshot, or in clusters formed at
-	// LevelFirst a random number. 0 until it is known, then constant.
+	// ClusterID identifies the cluster: a hash of its first snapshot. 0 until it is known, then constant.
 	ClusterID uint64
-	// Level is the feature level; 0 stands for LevelFirst.
+	// Level is the feature level; 0 stands for 1.
 	Level uint64
 	// Ceiling is above the time of all issued timestamps (I1), in unix nanoseconds.
 	Ceiling uint64
@@ -25,13 +24,13 @@ type State struct {
 	Space Space
 	// Workers has a record for each worker that was ever leased, sorted by Worker.
 	Workers []WorkerLease
-	// Removed has the latest former member of each node that had one, sorted by node, from
-	// LevelMembers on; at most RemovedMax. When there are as many, it lacks those that were replaced since.
+	// Removed has the latest former member of each node that had one, sorted by node; at
+	// most RemovedMax. When there are as many, it lacks those that were replaced since.
 	Removed []uint64
 	// Fence is zero unless the cluster was restored from a backup; see [Restored].
 	Fence Fence
 	// Interval is how long the limits of the cluster clock may be that leaders of the present term and of
-	// earlier ones have told, in nanoseconds; 0: none of them runs (I14). From LevelMembers on.
+	// earlier ones have told, in nanoseconds; 0: none of them runs (I14).
 	Interval uint64
 }
 
@@ -53,18 +52,16 @@ type Member struct {
 	// Durable is a committed log index that the member is known to have on disk. A member that
 	// comes back with less has lost what it promised (I6).
 	Durable uint64
-	// Level is the newest feature level that the member's process knows, recorded from
-	// LevelRecords on; 0 until then.
+	// Level is the newest feature level that the member's process knows; 0 until it registered.
 	Level uint64
 	// Promote is set for a learner that is to become a voter once it has caught up. The member
-	// Replaces, if not 0, is removed then. From LevelMembers on.
+	// Replaces, if not 0, is removed then.
 	Promote  bool
 	Replaces uint64
-	// Advertised is the client address that the member's process told last, recorded from
-	// LevelMembers on. ClientAddr is that or what an operator has set since.
+	// Advertised is the client address that the member's process told last. ClientAddr is that or what an operator has set since.
 	Advertised string
-	// Configured is the peer address in the member's own settings, as its process told last, recorded
-	// from LevelMembers on; empty if it told none. PeerAddr may differ: from a membership change, or
+	// Configured is the peer address in the member's own settings, as its process told last;
+	// empty if it told none. PeerAddr may differ: from a membership change, or
 	// because an operator has set it since.
 	Configured string
 }
@@ -88,10 +85,6 @@ func (s *State) Apply(c Command) Outcome {
 	switch c.Kind {
 	case KindReserve:
 		s.reserve(c)
-	case KindName:
-		if s.ClusterID == 0 {
-			s.ClusterID = c.ClusterID
-		}
 	case KindRegister:
 		s.register(c.Member)
 	case KindLevel:
@@ -142,10 +135,7 @@ func (s *State) register(m Member) {
 		return
 	}
 	have.Incarnation, have.Boot, have.Session = m.Incarnation, m.Boot, m.Session
-	switch {
-	case s.CurrentLevel() < LevelMembers:
-		have.ClientAddr = m.ClientAddr
-	case have.Advertised != m.ClientAddr:
+	if have.Advertised != m.ClientAddr {
 		have.Advertised, have.ClientAddr = m.ClientAddr, m.ClientAddr
 	}
 	if m.Level != 0 {
@@ -198,8 +188,7 @@ func (s *State) EndPromotion(id uint64) {
 	}
 }
 
-// RemoveMember removes the record of id, if there is one, and remembers it from LevelMembers
-// on. The ID must not be used again: its next owner would not know what the first one
+// RemoveMember removes the record of id, if there is one, and remembers it. The ID must not be used again: its next owner would not know what the first one
 // promised.
 func (s *State) RemoveMember(id uint64) {
 	i, ok := s.find(id)
@@ -207,7 +196,7 @@ func (s *State) RemoveMember(id uint64) {
 		return
 	}
 	s.Members = slices.Delete(s.Members, i, i+1)
-	if s.CurrentLevel() < LevelMembers || mutant.On(mutant.ForgetRemoved) {
+	if mutant.On(mutant.ForgetRemoved) {
 		return
 	}
 	at, ok := s.findRemoved(NodeOf(id))

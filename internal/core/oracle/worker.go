@@ -56,8 +56,8 @@ func (s Space) Workers() int {
 	return 1 << min(int(s.DatacenterBits)+int(s.WorkerBits), 10)
 }
 
-// MembersShare is the number of workers, from 0 on, that only members are granted from
-// LevelMembers on: a quarter, and none of fewer than 4. After a restore they are free again
+// MembersShare is the number of workers, from 0 on, that only members are
+// granted: a quarter, and none of fewer than 4. After a restore they are free again
 // sooner than those that clients may hold; see [Restored].
 func (s Space) MembersShare() int {
 	if n := s.Workers(); n >= 4 {
@@ -88,8 +88,7 @@ type WorkerLease struct {
 	Node, Session uint64
 	// Start and End bound the unix milliseconds of its ids: Start <= ms < End.
 	Start, End uint64
-	// Revoked is set once an operator has revoked the grant: it is not renewed any more. From
-	// LevelMembers on.
+	// Revoked is set once an operator has revoked the grant: it is not renewed any more.
 	Revoked bool
 }
 
@@ -315,10 +314,9 @@ func (s *State) leaseSlot(q LeaseRequest, slot uint8) (WorkerLease, *LeaseRefusa
 	return l, nil
 }
 
-// firstFor returns the first worker that a requester may be granted or may renew. A client
-// that holds one in the members' share, from before LevelMembers, loses it at its End.
+// firstFor returns the first worker that a requester may be granted or may renew.
 func (s *State) firstFor(q LeaseRequest) int {
-	if q.Node != 0 || s.CurrentLevel() < LevelMembers {
+	if q.Node != 0 {
 		return 0
 	}
 	return q.Space.MembersShare()

@@ -51,8 +51,8 @@ func (d *decoder) release() Release {
 
 // Flags of a worker record.
 const (
-	flagFixed   = 1 << iota
-	flagRevoked // from LevelMembers on
+	flagFixed = 1 << iota
+	flagRevoked
 )
 
 func (l WorkerLease) flags() (f byte) {
@@ -81,10 +81,6 @@ func (d *decoder) workers(s *State) {
 	if !s.Space.IsValid() {
 		d.fail("an id layout whose bits are not 63, or whose epoch is negative")
 	}
-	known := byte(flagFixed)
-	if s.CurrentLevel() >= LevelMembers {
-		known |= flagRevoked
-	}
 	next := 0
 	for range d.count(workersMax) {
 		l := WorkerLease{Worker: d.u16(), Slot: d.byte()}
@@ -94,7 +90,7 @@ func (d *decoder) workers(s *State) {
 		switch {
 		case int(l.Worker) < next || int(l.Worker) >= s.Space.Workers():
 			d.fail("workers out of order, or beyond the id layout")
-		case flags&^known != 0 || l.Slot >= SlotsMax || l.Session == 0 && (flags != 0 || l.Node != 0 || l.Slot != 0):
+		case flags&^(flagFixed|flagRevoked) != 0 || l.Slot >= SlotsMax || l.Session == 0 && (flags != 0 || l.Node != 0 || l.Slot != 0):
 			d.fail("a worker lease that contradicts itself")
 		case l.Start >= l.End || l.End > millisMax:
 			d.fail("a worker lease without time")

@@ -9,19 +9,12 @@ import (
 	"github.com/isotone/isotone/internal/core/oracle"
 )
 
-// atMembers is at for a cluster at LevelMembers. Clients get the workers from 2 on.
-func atMembers(ms uint64) *oracle.State {
-	s := at(ms)
-	s.Level = oracle.LevelMembers
-	return s
-}
-
 func revoke(s *oracle.State, worker uint16, start uint64) oracle.Outcome {
 	return s.Apply(oracle.Command{Kind: oracle.KindRevoke, Revoke: oracle.Revocation{Worker: worker, Start: start}})
 }
 
 func TestRevoke_TheLeaseKeepsItsEndAndIsNotRenewed(t *testing.T) {
-	s := atMembers(5000)
+	s := at(5000)
 	wantLeases(t, ask(s, 0, 77, 1, oracle.AnyWorker, 5000), "[2[5000,6000)]")
 	wantLeases(t, revoke(s, 2, 5000), "[2[5000,6000)]")
 	wantLeases(t, revoke(s, 2, 5000), "[2[5000,6000)]") // again
@@ -39,7 +32,7 @@ func TestRevoke_TheLeaseKeepsItsEndAndIsNotRenewed(t *testing.T) {
 }
 
 func TestRevoke_TheWorkerIsFreeFromTheEndOn(t *testing.T) {
-	s := atMembers(5000)
+	s := at(5000)
 	ask(s, 0, 77, 1, oracle.AnyWorker, 5000)
 	revoke(s, 2, 5000)
 	pass(s, 7000)
@@ -52,7 +45,7 @@ func TestRevoke_TheWorkerIsFreeFromTheEndOn(t *testing.T) {
 }
 
 func TestRevoke_AMemberGetsAnotherWorkerAtOnce(t *testing.T) {
-	s := atMembers(5000)
+	s := at(5000)
 	wantLeases(t, ask(s, 1, 10, 2, oracle.AnyWorker, 5000), "[0[5000,6000) 1[5000,6000)]")
 	revoke(s, 0, 5000)
 	wantLeases(t, ask(s, 1, 10, 2, oracle.AnyWorker, 5500), "[2[5500,6500) 1[5000,6500)]")
@@ -63,13 +56,13 @@ func TestRevoke_AMemberGetsAnotherWorkerAtOnce(t *testing.T) {
 }
 
 func TestRevoke_AFixedWorkerIsKeptForNobody(t *testing.T) {
-	s := atMembers(5000)
+	s := at(5000)
 	ask(s, 1, 10, 1, 0, 5000)
 	revoke(s, 0, 5000)
 	wantRefusal(t, ask(s, 1, 10, 1, 0, 5500), oracle.LeaseRevoked, isotone.CodeNoWorker)
 	pass(s, 9000)
 	wantLeases(t, ask(s, 2, 20, 1, oracle.AnyWorker, 6000), "[0[6000,7000)]")
-	s = atMembers(5000)
+	s = at(5000)
 	ask(s, 1, 10, 1, 0, 5000)
 	revoke(s, 0, 5000)
 	pass(s, 9000)
@@ -77,7 +70,7 @@ func TestRevoke_AFixedWorkerIsKeptForNobody(t *testing.T) {
 }
 
 func TestRevoke_NamesOneGrant(t *testing.T) {
-	s := atMembers(5000)
+	s := at(5000)
 	ask(s, 1, 10, 1, oracle.AnyWorker, 5000)
 	pass(s, 9000)
 	ask(s, 2, 20, 1, oracle.AnyWorker, 6000)
@@ -94,7 +87,7 @@ func TestRevoke_NamesOneGrant(t *testing.T) {
 }
 
 func TestRevoke_AReleaseOfARevokedLeaseFreesItsWorker(t *testing.T) {
-	s := atMembers(5000)
+	s := at(5000)
 	l := ask(s, 0, 77, 1, oracle.AnyWorker, 5000).Leases[0]
 	revoke(s, 2, 5000)
 	giveBack(s, l, 5300)
@@ -106,8 +99,8 @@ func TestRevoke_AReleaseOfARevokedLeaseFreesItsWorker(t *testing.T) {
 	wantLeases(t, ask(s, 0, 78, 1, oracle.AnyWorker, 5300), "[2[5300,6300)]")
 }
 
-func TestRevoke_IsPartOfTheStateFromLevelMembersOn(t *testing.T) {
-	s := atMembers(5000)
+func TestRevoke_IsPartOfTheState(t *testing.T) {
+	s := at(5000)
 	ask(s, 1, 10, 1, 0, 5000)
 	digest := s.Digest()
 	revoke(s, 0, 5000)
@@ -117,12 +110,5 @@ func TestRevoke_IsPartOfTheStateFromLevelMembersOn(t *testing.T) {
 	again, err := oracle.DecodeState(s.Append(nil))
 	if l, _ := again.Worker(0); err != nil || !l.Revoked || !l.Fixed {
 		t.Errorf("decoded: %v, %+v", err, l)
-	}
-	s.Level = oracle.LevelRecords
-	if _, err := oracle.DecodeState(s.Append(nil)); err == nil {
-		t.Error("a snapshot below LevelMembers has a revoked lease, and is read")
-	}
-	if got := oracle.LevelOf(oracle.Command{Kind: oracle.KindRevoke}); got != oracle.LevelMembers {
-		t.Errorf("a revocation needs level %d", got)
 	}
 }

@@ -304,7 +304,7 @@ type grant struct {
 // ever used of its worker. Leases that were revoked do not grow.
 func TestWorkers_NoMillisecondIsUsedTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := atMembers(1000)
+		s := at(1000)
 		sessions := []uint64{10, 20, 30}
 		used := map[uint16]uint64{}     // by worker: the first millisecond never used
 		revoked := map[[2]uint64]bool{} // by worker and Start

@@ -72,9 +72,7 @@ func (r *Replica) askVoter(id uint64, chosen []uint64) {
 	q := newRoundMessage(raftpb.MsgHeartbeat, r.cfg.Self.NodeID, id, r.term)
 	q.message.Commit = &q.commit
 	binary.LittleEndian.PutUint64(q.context[:], r.queue.lastRound)
-	if r.isExplicit() {
-		q.hint, q.message.RejectHint = 1+r.wantedPromise(), &q.hint
-	}
+	q.hint, q.message.RejectHint = 1+r.wantedPromise(), &q.hint
 	r.peer(id).askedRead = r.queue.lastRound
 	r.effects.Send = append(r.effects.Send, &q.message)
 }
@@ -89,15 +87,12 @@ func (r *Replica) answerRound(m *raftpb.Message) bool {
 	}
 	q := newRoundMessage(raftpb.MsgHeartbeatResp, r.cfg.Self.NodeID, m.GetFrom(), m.GetTerm())
 	copy(q.context[:], m.GetContext())
-	if r.isExplicit() {
-		q.hint, q.message.RejectHint = 1+r.promisedTo(m), &q.hint
-	}
+	q.hint, q.message.RejectHint = 1+r.promisedTo(m), &q.hint
 	r.effects.Send = append(r.effects.Send, &q.message)
 	return true
 }
 
 // isQuestion reports whether a heartbeat asks for the confirmation of a round and nothing else.
-// One of an older version also has a commit index, which Raft has to learn.
 func isQuestion(m *raftpb.Message) bool {
 	return len(m.GetContext()) == contextSize && m.GetCommit() == 0
 }

@@ -162,8 +162,6 @@ func (r *Replica) checkAdd(m oracle.Member) *isotone.Error {
 		return invalidChange("a node ID is at most %d", uint64(oracle.NodeMax))
 	case !r.state.CanRemove(m.ID) && !mutant.On(mutant.UnrefusedRemovedMax):
 		return invalidChange("node %d could not be removed again: %s; replace a node instead (isotone member replace NODE_ID PEER_ADDR)", node, removedFull)
-	case m.Promote && r.lacksLevel():
-		return r.needsLevel("a node that becomes a voter by itself")
 	}
 	return r.checkJoin(m)
 }
@@ -202,8 +200,6 @@ func (r *Replica) checkReplace(m oracle.Member) *isotone.Error {
 	_, isMember := r.state.Member(m.ID)
 	_, hasNext := r.state.NextMember(m.ID)
 	switch {
-	case r.lacksLevel():
-		return r.needsLevel("the replacement of a member")
 	case !isMember && !mutant.On(mutant.UnrefusedStranger):
 		return invalidChange("node %d is no member; add it (isotone member add %d PEER_ADDR)", node, node)
 	case !hasNext && !mutant.On(mutant.UnrefusedLastGeneration):
@@ -251,8 +247,6 @@ func (r *Replica) checkRemove(id uint64) *isotone.Error {
 
 func (r *Replica) checkUpdate(m oracle.Member) *isotone.Error {
 	switch _, isMember := r.state.Member(m.ID); {
-	case r.lacksLevel():
-		return r.needsLevel("a change of addresses")
 	case !isMember:
 		return invalidChange("node %d is no member", oracle.NodeOf(m.ID))
 	case m.PeerAddr == "" && m.ClientAddr == "":
@@ -264,17 +258,6 @@ func (r *Replica) checkUpdate(m oracle.Member) *isotone.Error {
 		}
 	}
 	return r.checkAddrs(oracle.NodeOf(m.ID), m.PeerAddr, m.ClientAddr)
-}
-
-// lacksLevel reports whether members may run a version that cannot read what LevelMembers
-// brought.
-func (r *Replica) lacksLevel() bool {
-	return r.state.CurrentLevel() < oracle.LevelMembers && !mutant.On(mutant.UnrefusedLevel)
-}
-
-func (r *Replica) needsLevel(what string) *isotone.Error {
-	return invalidChange("%s needs feature level %d, and the cluster is at level %d; when all nodes run this version, raise it (isotone upgrade finalize)",
-		what, oracle.LevelMembers, r.state.CurrentLevel())
 }
 
 // checkQuorumAfter refuses a change after which the voters that are connected and know the

@@ -108,10 +108,7 @@ func (r *Replica) clientCommand(q LeaseRequest) (oracle.Command, *isotone.Error)
 // revocation returns the command that revokes a lease, or why there is none.
 func (r *Replica) revocation(v oracle.Revocation) (oracle.Command, *isotone.Error) {
 	l, known := r.state.Worker(v.Worker)
-	switch {
-	case r.lacksLevel():
-		return oracle.Command{}, r.needsLevel("the revocation of a worker")
-	case !known || l.Session == 0 || v.Start != 0 && v.Start != l.Start:
+	if !known || l.Session == 0 || v.Start != 0 && v.Start != l.Start {
 		held := oracle.WorkerLease{Worker: v.Worker, Start: v.Start}
 		return oracle.Command{}, (&oracle.LeaseRefusal{Reason: oracle.LeaseNotHeld, Held: held}).Err()
 	}

@@ -153,7 +153,6 @@ func (c *cluster) add(id uint64, founders []oracle.Member, mutate func(*replica.
 			NodeID: id, Incarnation: 1000 + id, ClientAddr: fmt.Sprintf("client%d:1", id), PeerAddr: fmt.Sprintf("peer%d:1", id),
 		},
 		Founders:              founders,
-		ClusterSeed:           77,
 		EpochTicks:            10,
 		EpochInterval:         100 * time.Millisecond,
 		TickInterval:          tick,

@@ -44,8 +44,6 @@ func (r *Replica) raiseFloor(q FloorRequest) {
 	case q.Time > oracle.FloorMax && !mutant.On(mutant.UnrefusedLastFloor):
 		r.effects.FloorRefused = isotone.Errorf(isotone.CodeInvalidArgument, "a floor is at most %s, even with force: nothing lowers it, and time has to go on after it",
 			time.Unix(0, int64(oracle.FloorMax)).UTC().Format(time.RFC3339))
-	case r.lacksLevel():
-		r.effects.FloorRefused = r.needsLevel("a floor")
 	case !q.Force && q.Time > now && q.Time-now > uint64(FloorAheadMax) && !mutant.On(mutant.UnrefusedFarFloor):
 		r.effects.FloorRefused = isotone.Errorf(isotone.CodeInvalidArgument,
 			"the floor is %v ahead of the clock, and time would stand still for that long; to raise it beyond %v, use force",
@@ -184,13 +182,8 @@ func (r *Replica) holdFloor(f isotone.Timestamp) (hold bool, refused *isotone.Er
 // refuseFloor returns why a client may not raise the floor to a time at or above the ceiling,
 // in unix nanoseconds, or nil.
 func (r *Replica) refuseFloor(floor, now uint64) *isotone.Error {
-	ahead := floor - min(now, floor)
-	switch {
-	case floor >= oracle.CeilingMax-1:
-		return floorTooFar(ahead, r.floorAheadMax())
-	case r.lacksLevel():
-		return isotone.Errorf(isotone.CodeRegressed, "the client's floor is beyond what this cluster has reserved: it was set back to an older copy, "+
-			"or the floor is of another cluster; to have it raised, finish the upgrade to feature level %d", oracle.LevelMembers)
+	if floor >= oracle.CeilingMax-1 {
+		return floorTooFar(floor-min(now, floor), r.floorAheadMax())
 	}
 	return nil
 }

@@ -47,10 +47,8 @@ const (
 type Stage = uint8
 
 const (
-	// StageUnknown is that of a node that speaks peer protocol version 1.
-	StageUnknown Stage = iota
 	// StageGathering: a founder waits for the hellos of the others.
-	StageGathering
+	StageGathering Stage = 1 + iota
 	// StagePrepared: a founder has the first snapshot on disk.
 	StagePrepared
 	// StageFormed: the node belongs to a cluster.
@@ -100,7 +98,7 @@ func (f *formation) snapshot(self Hello) (*raftpb.Snapshot, uint64, bool) {
 		if ok && h.SeedDigest == self.SeedDigest {
 			met++
 		}
-		state.Level = min(state.Level, max(h.Level, oracle.LevelRecords))
+		state.Level = min(state.Level, max(h.Level, 1))
 		state.AddMember(mutateFounder(oracle.Member{ID: m.ID, Incarnation: h.Incarnation, Level: h.Level}))
 		conf.Voters = append(conf.Voters, m.ID)
 	}
@@ -135,9 +133,6 @@ func (r *Replica) judgeAsFounder(h Hello) (refusal *Refusal, stops bool) {
 		if self.ClusterID != 0 && h.ClusterID != 0 && h.ClusterID != self.ClusterID {
 			return r.refuseSplit(h), true
 		}
-	case h.Stage == StageUnknown && !mutant.On(mutant.AdmitOldFounder):
-		return refuse(RefusedLevel, "node %d runs an older version, which cannot form a cluster with node %d; start all initial members with the same version",
-			h.node(), self.node()), false
 	case h.Stage == StageJoining:
 		return refuse(RefusedMember, "node %d is to join a cluster, node %d to form one", h.node(), self.node()), false
 	case r.prepared() && r.incarnationOf(h.NodeID) != h.Incarnation && !mutant.On(mutant.AdmitWiped):
@@ -149,8 +144,6 @@ func (r *Replica) judgeAsFounder(h Hello) (refusal *Refusal, stops bool) {
 			"all initial members need the same list", h.node(), h.Founders, self.node(), self.Founders), !r.prepared()
 	case h.SeedDigest != self.SeedDigest:
 		return refuseSeed(h, self), !r.prepared()
-	case f.seed != nil && h.Level < oracle.LevelMembers:
-		return refuse(RefusedLevel, "node %d runs an older version, which cannot restore a cluster", h.node()), false
 	}
 	if h.TickNanos != self.TickNanos {
 		return refuseTick(h, self), false
@@ -254,14 +247,8 @@ func (r *Replica) stepFounder(in *Input) {
 // founderHello takes in the hello of a peer.
 func (r *Replica) founderHello(h Hello) {
 	f := r.forming
-	switch {
-	case !f.isFounder(h.NodeID):
+	if !f.isFounder(h.NodeID) {
 		f.formed = f.formed || r.isOfSameCluster(h)
-		return
-	case h.ClusterID != 0 && h.Stage == StageUnknown:
-		// In version 1, which has no founders, it admits this node as a member.
-		r.stopSoon(refuse(RefusedFormed, "node %d belongs to cluster %016x already, and this node has an empty directory; give it an ID of its own "+
-			"and start it with JOIN in place of PEERS", h.node(), h.ClusterID))
 		return
 	}
 	f.hellos[h.NodeID], f.heardAt[h.NodeID] = h, r.ticks

@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"go.etcd.io/raft/v3/raftpb"
-
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 )
@@ -225,93 +223,30 @@ func TestFormation_ASlowHelloIsNotTakenForAWipedOne(t *testing.T) {
 }
 
 // TestFormation_AFounderThatComesLateEndsNoMember: one that was down ever since it was prepared
-// does not know who has joined meanwhile. From feature level LevelMembers on it learns from the new
-// member that the cluster was formed; before, it refuses it and has no say.
+// does not know who has joined meanwhile, and learns from the new member that the cluster was formed.
 func TestFormation_AFounderThatComesLateEndsNoMember(t *testing.T) {
-	for level := uint64(oracle.LevelMembers - 1); level <= oracle.LevelMembers; level++ {
-		c := newCluster(t, 3, func(cfg *replica.Config) { cfg.Level = level })
-		late := c.nodes[1]
-		late.down = true
-		l := c.leader()
-		c.turn(l, &replica.Input{Change: &replica.MemberChange{Kind: replica.AddLearner, Member: oracle.Member{ID: 4, PeerAddr: "peer4:1"}}})
-		c.settle()
-		four := c.add(4, nil, func(cfg *replica.Config) { cfg.Level = level })
-		c.greet()
-		c.tick(50)
-		c.start(late)
-		if late.Status().Forming == "" {
-			t.Fatal("it was formed")
-		}
-		refusal := late.Admit(four.Hello())
-		if level >= oracle.LevelMembers && refusal != nil {
-			t.Errorf("a newer member is told: %v", refusal)
-		}
-		if level < oracle.LevelMembers {
-			wantRefusal(t, refusal, replica.RefusedMember, "node 4")
-			if err := four.Refused(1, refusal); err != nil {
-				t.Errorf("a member was ended: %v", err)
-			}
-		}
-		if err := c.ending(late); err != nil {
-			t.Errorf("it was ended itself: %v", err)
-		}
-		c.greet()
-		c.tick(50)
-		if got := late.Members(); len(got) != 4 || late.Status().Leader != l.id {
-			t.Errorf("it has members %+v and leader %d", got, late.Status().Leader)
-		}
-		if refusal := late.Admit(four.Hello()); refusal != nil {
-			t.Errorf("when it knows: %v", refusal)
-		}
+	c := newCluster(t, 3, nil)
+	late := c.nodes[1]
+	late.down = true
+	l := c.leader()
+	c.turn(l, &replica.Input{Change: &replica.MemberChange{Kind: replica.AddLearner, Member: oracle.Member{ID: 4, PeerAddr: "peer4:1"}}})
+	c.settle()
+	four := c.add(4, nil, nil)
+	c.greet()
+	c.tick(50)
+	c.start(late)
+	if late.Status().Forming == "" {
+		t.Fatal("it was formed")
 	}
-}
-
-// TestFormation_DirectoriesOfTheFirstReleaseRunAtOnce starts from the first snapshot as
-// version a4b419b wrote it: without incarnations, and without a cluster's ID.
-func TestFormation_DirectoriesOfTheFirstReleaseRunAtOnce(t *testing.T) {
-	c := unformed(t, 3, nil)
-	state := oracle.State{Members: members(3)}
-	for _, n := range c.running() {
-		n.disk = disk{
-			hard: &raftpb.HardState{Term: new(uint64(1)), Vote: new(uint64(0)), Commit: new(uint64(1))},
-			snap: &raftpb.Snapshot{Data: state.Append(nil), Metadata: &raftpb.SnapshotMetadata{
-				ConfState: &raftpb.ConfState{Voters: []uint64{1, 2, 3}}, Index: new(uint64(1)), Term: new(uint64(1)),
-			}},
-		}
-		c.start(n)
-		if s := n.Status(); s.Forming != "" {
-			t.Errorf("node %d: %s", n.id, s.Forming)
-		}
+	if refusal := late.Admit(four.Hello()); refusal != nil {
+		t.Errorf("a newer member is told: %v", refusal)
+	}
+	if err := c.ending(late); err != nil {
+		t.Errorf("it was ended itself: %v", err)
 	}
 	c.greet()
-	c.must(c.leader())
 	c.tick(50)
-	c.checkFormed()
-}
-
-// TestFormation_PeersOfTheFirstRelease tell no stage.
-func TestFormation_PeersOfTheFirstRelease(t *testing.T) {
-	c := unformed(t, 3, nil)
-	one := c.nodes[1]
-	old := replica.Hello{NodeID: 2, Incarnation: 1002, Boot: 1, Session: 5, Term: 1, LastIndex: 1, TickNanos: one.Hello().TickNanos, ClientAddr: "client2:1", Level: 1}
-	refusal := one.Admit(old)
-	wantRefusal(t, refusal, replica.RefusedLevel, "node 2 runs an older version", "same version")
-	if refusal.Code.IsFinal() {
-		t.Error("one that was too old cannot come back newer")
-	}
-	if err := c.ending(one); err != nil {
-		t.Errorf("it ends the founder: %v", err)
-	}
-
-	// It has a cluster, and took this node for a member of it.
-	c.start(one)
-	old.ClusterID, old.Term, old.LastIndex = 99, 5, 500
-	if refusal := one.Admit(old); refusal != nil {
-		t.Fatal(refusal)
-	}
-	c.turn(one, &replica.Input{Hellos: []replica.Hello{old}})
-	wantWords(t, c.ending(one), "node 2 belongs to cluster 0000000000000063 already", "JOIN in place of PEERS")
-	if one.disk.snap != nil {
-		t.Error("it was prepared")
+	if got := late.Members(); len(got) != 4 || late.Status().Leader != l.id {
+		t.Errorf("it has members %+v and leader %d", got, late.Status().Leader)
 	}
 }

@@ -60,7 +60,7 @@ func (w *world) start(id uint64, dir string, founders []oracle.Member) *machine 
 			Boot: found.Identity.Boot, Session: id<<8 + found.Identity.Boot, ClientAddr: "10.0.0.9:8080", PeerAddr: fmt.Sprintf("peer%d:1", id),
 		},
 		Founders: founders, HardState: found.HardState, Snapshot: found.Snapshot, Entries: slices.Clone(found.Entries),
-		ClusterSeed: 0x0123456789ABCDEF, EpochTicks: 2, EpochInterval: 2 * tick, TickInterval: tick,
+		EpochTicks: 2, EpochInterval: 2 * tick, TickInterval: tick,
 		ReservationsMissedMax: 100, QueueMax: 100, RequestTicks: 500, SnapshotEvery: w.snapshotEvery,
 		LeaseMillis: 10_000, Space: space, FixedWorker: oracle.AnyWorker, Workers: w.workers, Log: quiet{},
 	})
@@ -86,6 +86,9 @@ func (w *world) stop(id uint64) []byte {
 		w.t.Fatal(err)
 	}
 	delete(w.machines, id)
+	for _, o := range w.list() {
+		w.turn(o, &replica.Input{Gone: []uint64{id}})
+	}
 	return image
 }
 

@@ -16,10 +16,9 @@ var admissionHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.AdmitForeign:       stopsMemberOfAnotherCluster,
 	mutant.AdmitFounder:       formsSecondCluster,
 	mutant.AdmitOtherFounders: preparesInVain,
-	mutant.AdmitOldFounder:    preparesWithOldVersion,
 	mutant.AdmitTick:          leasesOnShortPromise,
 	mutant.AdmitLayout:        fixesWrongSpace,
-	mutant.AdmitStranger:      keepsRemovedNode,
+	mutant.AdmitStranger:      keepsEveryUnknown,
 	mutant.AdmitCloned:        votesInTwoProcesses,
 	mutant.AdmitStrangers:     keepsEveryStranger,
 	mutant.StopUnknown:        stopsUnknownMember,
@@ -116,29 +115,6 @@ func preparesInVain(t *testing.T) bool {
 	return prepared
 }
 
-// preparesWithOldVersion: a founder is started with a version that takes no part in the formation.
-// Its version is part of what the others prepare, so that they cannot form the cluster with the
-// right one either.
-func preparesWithOldVersion(t *testing.T) bool {
-	c := unformed(t, 2, nil)
-	c.fatal = func(*node, error) {}
-	old := c.add(3, members(3), func(cfg *replica.Config) { cfg.Level = oracle.LevelFirst })
-	c.add(1, members(3), nil)
-	c.add(2, members(3), nil)
-	for _, n := range []*node{c.nodes[1], c.nodes[2]} {
-		c.hear(n, c.nodes[3-n.id])
-		c.hear(n, old)
-	}
-	c.settle()
-	old.cfg.Level = oracle.LevelNewest
-	c.crash(old, false)
-	for range 3 {
-		c.greet()
-		c.settle()
-	}
-	return c.nodes[1].Status().Forming != ""
-}
-
 // leasesOnShortPromise: the ticks of a voter are ten times shorter than those of the leader. It
 // votes for another one while the leader still answers by lease (I5).
 func leasesOnShortPromise(t *testing.T) bool {
@@ -181,31 +157,6 @@ func fixesWrongSpace(t *testing.T) bool {
 	return refused
 }
 
-// keepsRemovedNode: a node that was removed while it was down never learns that it was. (From
-// LevelMembers on the cluster remembers it, and refuses it for that.)
-func keepsRemovedNode(t *testing.T) bool {
-	c := newCluster(t, 3, func(cfg *replica.Config) { cfg.Level = oracle.LevelRecords })
-	l := c.leader()
-	c.tick(50)
-	gone := c.followers(l)[0]
-	gone.down = true
-	if err := c.change(l, replica.Remove, gone.id, ""); err != nil {
-		t.Fatal(err)
-	}
-	c.tick(20)
-	c.start(gone)
-	c.isolate(gone.id)
-	for range 1000 {
-		for _, by := range c.followers(gone) {
-			if refusal := by.Admit(gone.Hello()); refusal != nil && gone.Refused(by.id, refusal) != nil {
-				return false
-			}
-		}
-		c.tick(1)
-	}
-	return true
-}
-
 // votesInTwoProcesses: a machine is copied while it is off, and both copies are started. Each
 // reaches another member, and both vote in one term.
 func votesInTwoProcesses(t *testing.T) bool {
@@ -234,8 +185,13 @@ func votesInTwoProcesses(t *testing.T) bool {
 	return voteFor(c, one, l.id, term) && voteFor(c, two, by.id, term)
 }
 
-// keepsEveryStranger: whoever makes up node IDs fills the memory of a member.
-func keepsEveryStranger(t *testing.T) bool {
+// keepsEveryStranger: whoever makes up IDs of nodes that are ahead fills the memory of a member.
+func keepsEveryStranger(t *testing.T) bool { return keepsAll(t, 1_000_000) }
+
+// keepsEveryUnknown: the same, of nodes that are not ahead.
+func keepsEveryUnknown(t *testing.T) bool { return keepsAll(t, 0) }
+
+func keepsAll(t *testing.T, index uint64) bool {
 	c := newCluster(t, 3, nil)
 	l := c.leader()
 	c.tick(20)
@@ -243,7 +199,7 @@ func keepsEveryStranger(t *testing.T) bool {
 	kept := 0
 	for id := range uint64(nodes) {
 		h := c.followers(l)[0].Hello()
-		h.NodeID, h.LastIndex = 100+id, 1_000_000
+		h.NodeID, h.LastIndex = 100+id, index
 		if l.Admit(h) == nil {
 			kept++
 		}
@@ -251,10 +207,9 @@ func keepsEveryStranger(t *testing.T) bool {
 	return kept == nodes
 }
 
-// stopsUnknownMember: a founder of a cluster of an older feature level was down since it was
-// prepared, and meets a member that was added since.
+// stopsUnknownMember: a founder was down since it was prepared, and meets a node that is about to join.
 func stopsUnknownMember(t *testing.T) bool {
-	c := newCluster(t, 3, func(cfg *replica.Config) { cfg.Level = oracle.LevelMembers - 1 })
+	c := newCluster(t, 3, nil)
 	late := c.nodes[1]
 	late.down = true
 	if err := c.change(c.leader(), replica.AddLearner, 4, "peer4:1"); err != nil {
@@ -262,8 +217,6 @@ func stopsUnknownMember(t *testing.T) bool {
 	}
 	c.settle()
 	added := c.add(4, nil, nil)
-	c.greet()
-	c.tick(50)
 	if c.start(late); late.Status().Forming == "" {
 		t.Fatal("it was formed")
 	}

@@ -2,14 +2,12 @@ package replica_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/mutant"
@@ -29,7 +27,6 @@ var changeHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.UnrefusedMember:         endsWithoutVoter,
 	mutant.UnrefusedRemoved:        givesRemovedIDAway,
 	mutant.UnrefusedGeneration:     writesUnreadableNode,
-	mutant.UnrefusedLevel:          writesForNewerVersions,
 	mutant.UnrefusedMembersMax:     outgrowsSnapshot,
 	mutant.UnrefusedRemovedMax:     addsForGood,
 	mutant.UnrefusedAddress:        endsWithLongAddress,
@@ -265,64 +262,6 @@ func writesUnreadableNode(t *testing.T) bool {
 		c.tick(20)
 	}
 	return !l.canRestart()
-}
-
-// writesForNewerVersions: node 3 runs an older version, which ends at what it cannot read.
-func writesForNewerVersions(t *testing.T) bool {
-	const far = uint64(time.Second)
-	requests := map[string]func(c *cluster, l *node){
-		"promote": func(c *cluster, l *node) {
-			c.changeMember(l, replica.AddLearner, oracle.Member{ID: 4, PeerAddr: "peer4:1", Promote: true})
-		},
-		"replace": func(c *cluster, l *node) { c.change(l, replica.ReplaceMember, 3, "peer:1") },
-		"update":  func(c *cluster, l *node) { c.change(l, replica.UpdateMember, 3, "peer:1") },
-		"floor": func(c *cluster, l *node) {
-			c.turn(l, &replica.Input{RaiseFloor: &replica.FloorRequest{Time: l.Status().Ceiling + far}})
-		},
-		"client": func(c *cluster, l *node) { c.askAbove(l, isotone.ReadQuorum, beyond(l, far), 1) },
-	}
-	var harmful []string
-	for name, request := range requests {
-		if sendsUnreadable(t, request) {
-			harmful = append(harmful, name)
-		}
-	}
-	if n := len(harmful); n > 0 && n < len(requests) {
-		t.Errorf("only these do harm: %v", harmful)
-	}
-	return len(harmful) > 0
-}
-
-// sendsUnreadable reports whether what is requested of node 1 ends node 3, which runs an older
-// version.
-func sendsUnreadable(t *testing.T, request func(c *cluster, l *node)) (unreadable bool) {
-	c := newCluster(t, 3, func(cfg *replica.Config) {
-		if cfg.Self.NodeID == 3 {
-			cfg.Level = oracle.LevelRecords
-		}
-	})
-	c.leadBy(t, c.nodes[1])
-	c.tick(20)
-	c.drop = func(m *raftpb.Message) bool {
-		unreadable = unreadable || slices.ContainsFunc(m.GetEntries(), intendsPromotion)
-		return false
-	}
-	ended := c.endsBy("it needs feature level 3, and this version knows 2", func() {
-		request(c, c.nodes[1])
-		c.tick(20)
-	})
-	return ended || unreadable
-}
-
-// intendsPromotion reports whether an entry has a member record that only LevelMembers can read.
-// The decoder of this version reads it whatever level is set.
-func intendsPromotion(e *raftpb.Entry) bool {
-	cc := &raftpb.ConfChangeV2{}
-	if e.GetType() != raftpb.EntryConfChangeV2 || proto.Unmarshal(e.GetData(), cc) != nil {
-		return false
-	}
-	m, err := oracle.DecodeMember(cc.GetContext())
-	return err == nil && m.Promote
 }
 
 func outgrowsSnapshot(t *testing.T) bool {

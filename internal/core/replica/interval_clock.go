@@ -93,7 +93,7 @@ func (r *Replica) tryOpen() {
 func (r *Replica) startClock() {
 	l := &r.leading
 	c, now := &l.clock, r.clockNow()
-	if r.cfg.Interval == 0 || c.runs || !l.alloc.IsOpen() || l.floors > 0 || now == 0 || r.state.CurrentLevel() < oracle.LevelMembers || r.steadyNow() < c.opensAt {
+	if r.cfg.Interval == 0 || c.runs || !l.alloc.IsOpen() || l.floors > 0 || now == 0 || r.steadyNow() < c.opensAt {
 		return
 	}
 	from := max(now, l.alloc.Time()+1)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/interval"
-	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 )
 
@@ -378,16 +377,6 @@ func TestInterval_AVoteOfAnOlderVersionSaysNothing(t *testing.T) {
 	if waited := c.mono - began; waited < limit {
 		t.Errorf("it waited %v, a limit is %v", waited, limit)
 	}
-}
-
-func TestInterval_NoneBelowItsFeatureLevel(t *testing.T) {
-	c := newCluster(t, 3, func(cfg *replica.Config) { cfg.Interval, cfg.Level = limit, oracle.LevelRecords })
-	l := c.leader()
-	c.tick(30)
-	if _, runs := l.ClusterClock(); runs || l.Status().Interval.Running {
-		t.Errorf("a clock runs at level %d", l.Status().Level)
-	}
-	c.must(l)
 }
 
 // TestInterval_ForeignAnswersAreIgnored: those to no question, to an old one, of another peer or of

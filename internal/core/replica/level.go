@@ -119,9 +119,7 @@ func (d *digests) differs(g oracle.Digest) bool {
 
 // noteDigest keeps the digest after a reservation.
 func (r *Replica) noteDigest(index uint64) {
-	if r.state.CurrentLevel() >= oracle.LevelRecords {
-		r.digests.add(oracle.Digest{Index: index, Sum: r.state.Digest()})
-	}
+	r.digests.add(oracle.Digest{Index: index, Sum: r.state.Digest()})
 }
 
 // Digest returns the digest of this replica's state at Status.Applied. Replicas with the same

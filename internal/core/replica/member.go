@@ -107,8 +107,6 @@ func (r *Replica) Hello() Hello {
 	}
 	h.Term, h.LastIndex, h.PeerAddr = r.durable.term, r.durable.index, r.ownAddr()
 	switch {
-	case r.cfg.Level == oracle.LevelFirst:
-		h.PeerAddr = "" // peer protocol version 1
 	case r.forming == nil && r.applied == 0:
 		h.Stage = StageJoining
 	case r.forming == nil:
@@ -433,7 +431,7 @@ const strangersMax = 8
 // mayBeNewer admits a node of this cluster that is ahead of this one, which knows no such
 // member: it may have been added meanwhile, and be needed for a quorum.
 func (r *Replica) mayBeNewer(h Hello) bool {
-	if r.state.CurrentLevel() < oracle.LevelMembers || h.ClusterID == 0 || h.ClusterID != r.state.ClusterID || h.Stage != StageFormed ||
+	if h.ClusterID == 0 || h.ClusterID != r.state.ClusterID || h.Stage != StageFormed ||
 		h.LastIndex <= r.applied || h.TickNanos != r.cfg.Self.TickNanos {
 		return false
 	}

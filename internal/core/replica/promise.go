@@ -45,10 +45,6 @@ type heldVote struct {
 // heldTicks is how long a vote request is held.
 const heldTicks = electionTicks
 
-// isExplicit reports whether this node's version knows explicit promises. Only tests run older
-// ones.
-func (r *Replica) isExplicit() bool { return r.cfg.Level >= oracle.LevelMembers }
-
 // hint encodes a number of ticks for RejectHint.
 func hint(ticks uint64) *uint64 { return new(ticks + 1) }
 
@@ -61,11 +57,7 @@ func promisedIn(m *raftpb.Message) uint64 {
 }
 
 // askPromise completes a heartbeat of this leader.
-func (r *Replica) askPromise(m *raftpb.Message) {
-	if r.isExplicit() {
-		m.RejectHint = hint(r.wantedPromise())
-	}
-}
+func (r *Replica) askPromise(m *raftpb.Message) { m.RejectHint = hint(r.wantedPromise()) }
 
 // wantedPromise returns the promise that this leader's heartbeats ask for, in ticks.
 func (r *Replica) wantedPromise() uint64 {
@@ -79,18 +71,11 @@ func (r *Replica) wantedPromise() uint64 {
 func (r *Replica) promise(m *raftpb.Message) {
 	p := &r.promised
 	p.term, p.ticks = m.GetTerm(), promisedIn(m)
-	if !r.isExplicit() {
-		p.ticks = electionTicks
-	}
 	p.until = max(p.until, r.ticks+p.ticks)
 }
 
 // statePromise completes this voter's answer to a heartbeat.
-func (r *Replica) statePromise(m *raftpb.Message) {
-	if r.isExplicit() {
-		m.RejectHint = hint(r.promisedTo(m))
-	}
-}
+func (r *Replica) statePromise(m *raftpb.Message) { m.RejectHint = hint(r.promisedTo(m)) }
 
 // promisedTo returns what this voter has promised, in ticks, to the leader of m: a heartbeat or its
 // answer. That answers the latest heartbeat or an earlier one of the same term, and the promise was

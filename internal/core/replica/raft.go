@@ -211,10 +211,9 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 	if err := r.checkDigest(c); err != nil {
 		return err
 	}
-	floor, named := r.state.Ceiling, r.state.ClusterID
+	floor := r.state.Ceiling
 	outcome := r.state.Apply(c)
 	r.mutateApplied(c)
-	r.nameUnsaved = r.nameUnsaved || r.state.ClusterID != named
 	switch c.Kind {
 	case oracle.KindReserve:
 		r.noteDigest(e.GetIndex())
@@ -223,7 +222,7 @@ func (r *Replica) applyEntry(e *raftpb.Entry) error {
 		r.floorApplied(e.GetTerm(), c.Target)
 	case oracle.KindInterval:
 		r.intervalApplied(e.GetTerm())
-	case oracle.KindName, oracle.KindRegister, oracle.KindLevel, oracle.KindUpdate:
+	case oracle.KindRegister, oracle.KindLevel, oracle.KindUpdate:
 		r.effects.Changed = true
 	case oracle.KindLease, oracle.KindRelease, oracle.KindRevoke:
 		r.leaseApplied(e.GetTerm(), c, outcome)

@@ -31,37 +31,29 @@ func (r *Replica) registerPeers() {
 
 func (r *Replica) register(h Hello) {
 	m, ok := r.state.Member(h.NodeID)
-	level, told := uint64(0), m.ClientAddr
 	addr, configured := r.addrOf(m, h)
-	if r.state.CurrentLevel() >= oracle.LevelRecords {
-		level = h.Level
-	}
-	if r.state.CurrentLevel() >= oracle.LevelMembers {
-		told = m.Advertised // an operator may have changed ClientAddr since
-	}
-	if !ok || m.Boot == h.Boot && m.Session == h.Session && told == h.ClientAddr && m.Incarnation == h.Incarnation &&
-		m.Level == level && m.PeerAddr == addr && m.Configured == configured {
+	// Not m.ClientAddr: an operator may have changed that since.
+	if !ok || m.Boot == h.Boot && m.Session == h.Session && m.Advertised == h.ClientAddr && m.Incarnation == h.Incarnation &&
+		m.Level == h.Level && m.PeerAddr == addr && m.Configured == configured {
 		return
 	}
 	if m.PeerAddr == addr {
 		addr = ""
 	}
-	m.Incarnation, m.Boot, m.Session, m.ClientAddr, m.Level = h.Incarnation, h.Boot, h.Session, h.ClientAddr, level
+	m.Incarnation, m.Boot, m.Session, m.ClientAddr, m.Level = h.Incarnation, h.Boot, h.Session, h.ClientAddr, h.Level
 	m.PeerAddr, m.Configured = addr, configured
 	m.Durable, m.Promote, m.Replaces, m.Advertised = 0, false, 0, "" // not part of it
 	r.propose(oracle.Command{Kind: oracle.KindRegister, Member: m})  // the next epoch tries again
 }
 
 // addrOf returns the peer address that is to be on record for a member, and the one in its
-// settings. An operator may have changed the record since the process told its address. So from
-// LevelMembers on, the record follows only a change of the settings.
+// settings. An operator may have changed the record since the process told its address. So the
+// record follows only a change of the settings.
 func (r *Replica) addrOf(m oracle.Member, h Hello) (addr, configured string) {
 	changed := h.Configured && m.Configured != "" && m.Configured != h.PeerAddr && !mutant.On(mutant.KeepAddress)
 	switch {
-	case h.PeerAddr == "" || r.state.CurrentLevel() < oracle.LevelRecords || !r.isDialable(h.PeerAddr):
+	case h.PeerAddr == "" || !r.isDialable(h.PeerAddr):
 		return m.PeerAddr, m.Configured
-	case r.state.CurrentLevel() < oracle.LevelMembers:
-		return h.PeerAddr, ""
 	case m.PeerAddr == "" || changed:
 		addr = h.PeerAddr
 	default:
@@ -87,7 +79,7 @@ func (r *Replica) isDialable(addr string) bool {
 // better than where it listens.
 func (r *Replica) ownAddr() string {
 	m, _ := r.state.Member(r.cfg.Self.NodeID)
-	if r.cfg.Self.Configured || m.PeerAddr == "" || r.state.CurrentLevel() < oracle.LevelMembers {
+	if r.cfg.Self.Configured || m.PeerAddr == "" {
 		return r.cfg.Self.PeerAddr
 	}
 	return m.PeerAddr
@@ -101,7 +93,7 @@ type PeerAddrs struct {
 
 // PeerAddrs returns where each other node to connect with may be reached, for [route.Route.Know]: at
 // the address on record, and at the one in this node's settings, which configured returns for the ID of
-// a member, "" if there is none. From oracle.LevelMembers on the record comes first; before, only the
+// a member, "" if there is none. The record comes first; while the cluster is being formed, only the
 // settings may be right.
 func (r *Replica) PeerAddrs(configured func(id uint64) string) (list []PeerAddrs) {
 	self := r.cfg.Self.NodeID
@@ -115,7 +107,7 @@ func (r *Replica) PeerAddrs(configured func(id uint64) string) (list []PeerAddrs
 			continue
 		case oracle.NodeOf(m.ID) == oracle.NodeOf(self) && m.PeerAddr == r.ownAddr():
 			continue // it replaces this one at the same address, or is replaced by it
-		case r.forming != nil || r.state.CurrentLevel() < oracle.LevelMembers:
+		case r.forming != nil:
 			slices.Reverse(addrs)
 		}
 		list = append(list, PeerAddrs{m.ID, addrs})

@@ -49,12 +49,9 @@ type Config struct {
 	HardState *raftpb.HardState
 	Snapshot  *raftpb.Snapshot
 	Entries   []*raftpb.Entry
-	// Level is the newest feature level that this node knows. 0 stands for
-	// oracle.LevelNewest; tests of older versions set less.
+	// Level is the newest feature level that this node knows. 0 stands for oracle.LevelNewest; tests and
+	// simulations run a version to come by setting the next one.
 	Level uint64
-	// ClusterSeed becomes the cluster's ID if the cluster has none and this node is the first
-	// to lead it. Random, not 0.
-	ClusterSeed uint64
 	// EpochTicks is the number of ticks between reservations, and the length of an epoch
 	// unless EpochInterval is 0; at least 1.
 	EpochTicks int
@@ -111,7 +108,6 @@ func (c *Config) Validate() error {
 	check("Self.NodeID", c.Self.NodeID != 0)
 	check("Self.Incarnation", c.Self.Incarnation != 0)
 	check("Self.Session", c.Self.Session != 0)
-	check("ClusterSeed", c.ClusterSeed != 0)
 	check("EpochTicks", c.EpochTicks > 0)
 	check("EpochInterval", c.EpochInterval >= 0)
 	check("TickInterval", c.TickInterval > 0)

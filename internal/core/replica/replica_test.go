@@ -473,7 +473,7 @@ func TestConfig_ValidateListsEveryFault(t *testing.T) {
 	if err == nil {
 		t.Fatal("the zero configuration was accepted")
 	}
-	for _, name := range []string{"NodeID", "Incarnation", "Session", "ClusterSeed", "EpochTicks", "EpochInterval", "TickInterval",
+	for _, name := range []string{"NodeID", "Incarnation", "Session", "EpochTicks", "EpochInterval", "TickInterval",
 		"ReservationsMissedMax", "QueueMax", "RequestTicks", "SnapshotEvery", "Log"} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is missing in:\n%v", name, err)

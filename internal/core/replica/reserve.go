@@ -69,18 +69,10 @@ func (r *Replica) reserve() {
 // proposeReservation reports whether it could propose a higher ceiling. None is in flight.
 func (r *Replica) proposeReservation() bool {
 	l := &r.leading
-	c := oracle.Command{Kind: oracle.KindReserve, Target: r.target(), Durable: r.durableIndexes()}
-	if r.state.CurrentLevel() >= oracle.LevelRecords {
-		c.Digest = r.digests.latest()
-	}
-	if !r.propose(c) {
+	if !r.propose(oracle.Command{Kind: oracle.KindReserve, Target: r.target(), Durable: r.durableIndexes(), Digest: r.digests.latest()}) {
 		return false
 	}
 	l.reserving, l.reservingSince, l.changeSeen = true, r.ticks, r.changedAt
-	if r.state.ClusterID == 0 {
-		name := oracle.Command{Kind: oracle.KindName, ClusterID: r.cfg.ClusterSeed}
-		r.propose(name) // the next epoch tries again
-	}
 	return true
 }
 

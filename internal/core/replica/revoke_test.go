@@ -150,16 +150,6 @@ func TestRevoke_RefusesWhatIsNotHeld(t *testing.T) {
 	}
 }
 
-func TestRevoke_NeedsLevelMembers(t *testing.T) {
-	c := newIDCluster(t, func(cfg *replica.Config) { cfg.Level = oracle.LevelRecords })
-	c.leasing()
-	l := c.leader()
-	token := c.revoke(l, l.Status().Workers[0].Worker, 0)
-	if got := l.leaseOutcome(token); got != isotone.CodeInvalidArgument || !strings.Contains(l.leases[len(l.leases)-1].Err.Message, "the revocation of a worker needs feature level 3") {
-		t.Errorf("%q: %+v", got, l.leases)
-	}
-}
-
 // TestRevoke_OnlyTheLeaderProposes: a member may not send one in its own name.
 func TestRevoke_OnlyTheLeaderProposes(t *testing.T) {
 	c := newIDCluster(t, nil)

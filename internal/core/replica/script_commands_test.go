@@ -22,7 +22,7 @@ type command struct {
 // commands are all commands, by name; testdata/scripts/README.md says what they do.
 var commands = map[string]command{
 	"founders": {"nodes jump", (*script).founders, true},
-	"cluster":  {"nodes leader jump snapshot-every workers first-release", (*script).form, true},
+	"cluster":  {"nodes leader jump snapshot-every workers", (*script).form, true},
 
 	"join":    {"node", (*script).join, false},
 	"found":   {"node peers", (*script).found, false},
@@ -77,9 +77,6 @@ func (s *script) founders(t *testing.T, a args) {
 func (s *script) form(t *testing.T, a args) {
 	s.adopt(unformed(t, int(a.number(t, "nodes", 3)), s.settings(t, a)))
 	s.quiet = true
-	if a.has("first-release") {
-		s.formAsFirstRelease()
-	}
 	s.greet()
 	s.settle()
 	for range 20 {
@@ -96,27 +93,6 @@ func (s *script) form(t *testing.T, a args) {
 	}
 	if a.has("leader") && !s.node(t, a, "leader").Status().Serving {
 		t.Fatal("it does not lead")
-	}
-}
-
-// formAsFirstRelease gives all nodes the disks that the first release wrote at its first
-// start, and runs them at its level.
-func (s *script) formAsFirstRelease() {
-	state, conf := oracle.State{}, &raftpb.ConfState{}
-	for _, m := range members(len(s.nodes)) {
-		state.AddMember(m)
-		conf.Voters = append(conf.Voters, m.ID)
-	}
-	for _, n := range s.running() {
-		n.cfg.Level = oracle.LevelFirst
-		n.disk = disk{
-			hard: &raftpb.HardState{Term: new(uint64(1)), Commit: new(uint64(1))},
-			snap: &raftpb.Snapshot{
-				Data:     state.Append(nil),
-				Metadata: &raftpb.SnapshotMetadata{ConfState: conf, Index: new(uint64(1)), Term: new(uint64(1))},
-			},
-		}
-		s.start(n)
 	}
 }
 

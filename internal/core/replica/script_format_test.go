@@ -17,7 +17,7 @@ import (
 // How scripts show things, in one line each.
 
 var stages = map[replica.Stage]string{
-	replica.StageUnknown: "unknown", replica.StageGathering: "gathering", replica.StagePrepared: "prepared",
+	replica.StageGathering: "gathering", replica.StagePrepared: "prepared",
 	replica.StageFormed: "formed", replica.StageJoining: "joining",
 }
 
@@ -147,8 +147,6 @@ func (s *script) command(e *raftpb.Entry) string {
 		return "reserve " + s.at(c.Target)
 	case oracle.KindLevel:
 		return fmt.Sprintf("raise the level to %d", c.Level)
-	case oracle.KindName:
-		return "name the cluster"
 	case oracle.KindRegister:
 		return fmt.Sprintf("register %d, start %d", c.Member.ID, c.Member.Boot)
 	case oracle.KindUpdate:

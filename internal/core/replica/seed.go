@@ -35,7 +35,7 @@ func (s *Seed) check(level uint64) error {
 	case s.Digest == "" || s.Floor >= oracle.CeilingMax-1 || s.State.Ceiling >= oracle.CeilingMax-1,
 		s.Floor > oracle.FloorMax && s.State.Ceiling <= oracle.FloorMax: // an operator's, or that of a wrong clock
 		return errors.New("replica: the seed is out of range")
-	case level < oracle.LevelMembers || level < s.State.CurrentLevel():
+	case level < s.State.CurrentLevel():
 		return fmt.Errorf("replica: the backup is of feature level %d, and this version cannot restore it", s.State.CurrentLevel())
 	}
 	return nil

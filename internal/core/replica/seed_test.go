@@ -21,7 +21,7 @@ func seed(above time.Duration) *replica.Seed {
 	return &replica.Seed{
 		Digest: strings.Repeat("a1", 32), Floor: backupTime + uint64(above),
 		State: oracle.State{
-			ClusterID: 4711, Level: oracle.LevelMembers, Ceiling: backupTime, Space: space,
+			ClusterID: 4711, Level: oracle.LevelNewest, Ceiling: backupTime, Space: space,
 			Members: []oracle.Member{{ID: 9, PeerAddr: "lost:1", Incarnation: 9}},
 			Workers: []oracle.WorkerLease{{Worker: 3, Session: 5, Start: 10, End: 20}}, Removed: []uint64{4},
 		},
@@ -133,43 +133,12 @@ func TestRestore_FoundersNeedTheSameBackup(t *testing.T) {
 	}
 }
 
-// TestRestore_AnOlderVersionDoesNotFormAClusterWithoutTheSeed has founders of an older
-// version, which skips what it does not know of a hello.
-func TestRestore_AnOlderVersionDoesNotFormAClusterWithoutTheSeed(t *testing.T) {
-	c := seeded(t, func(cfg *replica.Config) {
-		if cfg.Self.NodeID != 1 {
-			cfg.Seed, cfg.Level = nil, oracle.LevelRecords
-		}
-	})
-	one := c.nodes[1]
-	for _, id := range []uint64{2, 3} {
-		old := c.nodes[id]
-		wantRefusal(t, c.hear(one, old), replica.RefusedFounders, "older version")
-		h := one.Hello()
-		h.SeedDigest, h.SeedFloor = "", 0
-		for _, h := range []replica.Hello{h, c.nodes[5-id].Hello()} {
-			if refusal := old.Admit(h); refusal != nil {
-				t.Fatal(refusal)
-			}
-			c.turn(old, &replica.Input{Hellos: []replica.Hello{h}})
-		}
-	}
-	c.settle()
-	for _, id := range []uint64{2, 3} {
-		if s := c.nodes[id].Status(); s.Forming == "" || s.Serving {
-			t.Errorf("node %d goes on without the seed: %+v", id, s)
-		}
-	}
-	wantWords(t, c.ending(one), "same backup")
-}
-
 func TestRestore_ASeedOutOfRangeIsRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*replica.Config){
 		"no digest":        func(cfg *replica.Config) { cfg.Seed.Digest = "" },
 		"little time left": func(cfg *replica.Config) { cfg.Seed.Floor = oracle.FloorMax + 1 },
 		"no end":           func(cfg *replica.Config) { cfg.Seed.Floor = math.MaxInt64 },
 		"a newer level":    func(cfg *replica.Config) { cfg.Seed.State.Level = oracle.LevelNewest + 1 },
-		"an older version": func(cfg *replica.Config) { cfg.Level = oracle.LevelRecords },
 	} {
 		cfg := unformed(t, 1, nil).nodes[1].cfg
 		cfg.Self.Boot, cfg.Self.Session, cfg.Seed = 1, 1, seed(0)

@@ -362,7 +362,6 @@ func TestWorkers_AMemberMayProposeNothingElse(t *testing.T) {
 		"a release of another":     {entry(oracle.Command{Kind: oracle.KindRelease, Release: release}), 1},
 		"a release of a client":    {entry(oracle.Command{Kind: oracle.KindRelease, Release: oracle.Release{Session: 5}}), 1},
 		"a ceiling":                {entry(oracle.Command{Kind: oracle.KindReserve, Target: 1 << 62}), 1},
-		"a name":                   {entry(oracle.Command{Kind: oracle.KindName, ClusterID: 5}), 1},
 		"a record":                 {entry(oracle.Command{Kind: oracle.KindRegister, Member: oracle.Member{ID: f.id}}), 1},
 		"a change of membership":   {conf, 1},
 		"two at once":              {append(lease(own), lease(own)...), 1},

@@ -203,7 +203,7 @@ func (w *world) finds(dialer, acceptor *node) bool {
 
 // meets reports whether a node admits another one that takes it for a third.
 func (w *world) meets(o, dialer *node, third uint64) bool {
-	d := wire.NewDialer(ownHello(dialer), third, admission(dialer), version(dialer, o))
+	d := wire.NewDialer(ownHello(dialer), third, admission(dialer))
 	hello, err := d.Start(nil)
 	if err != nil {
 		w.fail("node %d cannot send its hello: %w", dialer.id, err)

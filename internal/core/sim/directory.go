@@ -35,9 +35,9 @@ var (
 	errSyncFailed = errors.New("the sync has failed")
 )
 
-// options returns those of the journal in d. Its head has one sector.
+// options returns those of the journal in d.
 func (d *directory) options() journal.Options {
-	return journal.Options{Files: d, Head: make([]byte, sectorBytes), Salt: d.rng.Uint64, SpareSectors: d.spareSectors}
+	return journal.Options{Files: d, Salt: d.rng.Uint64, SpareSectors: d.spareSectors}
 }
 
 // run has a process do something with its journal; see save.
@@ -225,12 +225,11 @@ func (f *file) cutPower() (torn bool) {
 	return kept > 0 && lost > 0
 }
 
-// rot flips a bit in a sector behind the head, and returns the number that the sector has in the
-// journal.
+// rot flips a bit, and returns the number of the sector.
 func (f *file) rot() int {
-	number := 1 + int(f.dir.rng.Uint64()%uint64(len(f.disk)/sectorBytes-1))
+	number := int(f.dir.rng.Uint64() % uint64(len(f.disk)/sectorBytes))
 	at, bit := number*sectorBytes+int(f.dir.rng.Uint64()%sectorBytes), byte(1)<<(f.dir.rng.Uint64()%8)
 	f.disk[at] ^= bit
 	f.cache[at] ^= bit
-	return number - 1
+	return number
 }

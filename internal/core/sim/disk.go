@@ -12,15 +12,13 @@ import (
 	"github.com/isotone/isotone/internal/core/replica"
 )
 
-// disk is the storage of one node. Its content is known as values; from oracle.LevelMembers on, it is
-// also in the files of a journal as production writes them, and has to be the same there (journal.go).
+// disk is the storage of one node. Its content is known as values; it is also in the files of a journal
+// as production writes them, and has to be the same there (journal.go).
 type disk struct {
 	durable diskState
-	// journal is that of the running process, nil below oracle.LevelMembers. convert is set if inFlight
-	// is to be the first write in it, tried if it was tried already.
-	journal        *journal.Journal
-	convert, tried bool
-	cut            bool // the process dies in its next write
+	journal *journal.Journal // that of the running process
+	tried   bool             // inFlight was tried already
+	cut     bool             // the process dies in its next write
 	// acknowledged is what was durable at the last crash, unsure the write that was in flight, if a power
 	// cut may still lose it. rotten names the part of the journal that has rotted, if any has.
 	acknowledged diskState
@@ -64,7 +62,7 @@ type diskState struct {
 	boot        uint64
 	// written is what the clock of the machine showed at the last write but for starts, in unix nanoseconds.
 	written uint64
-	// directory has the journal, nil if there is none yet. It does change; see clone.
+	// directory has the journal, nil before the first start. It does change; see clone.
 	directory *directory
 }
 
@@ -132,7 +130,6 @@ func (w *world) write(n *node, write *replica.Write) {
 		return
 	}
 	n.disk.inFlight, n.disk.tried = write, false
-	n.disk.convert = n.disk.journal == nil && n.replica.Status().Level >= oracle.LevelMembers && !n.replica.Forming()
 	w.sync(n)
 }
 
@@ -211,12 +208,6 @@ func (w *world) stamp(n *node) {
 // whole.
 func (w *world) loseWrite(n *node) {
 	d := &n.disk
-	survives := d.inFlight != nil && w.chance(0.5)
-	switch {
-	case d.journal != nil || d.convert:
-		w.loseJournal(n, survives)
-	case survives:
-		w.persist(n, d.inFlight)
-	}
-	d.inFlight, d.writing, d.journal, d.convert = nil, false, nil, false
+	w.loseJournal(n, d.inFlight != nil && w.chance(0.5))
+	d.inFlight, d.writing, d.journal = nil, false, nil
 }

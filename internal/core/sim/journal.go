@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/isotone/isotone/internal/core/journal"
 	"github.com/isotone/isotone/internal/core/replica"
@@ -44,36 +43,11 @@ func newJournals(seed uint64) journals {
 func (w *world) save(n *node, killed int) error {
 	d := &n.disk
 	d.tried = true
-	switch {
-	case d.journal != nil:
-		return d.durable.directory.run(d.mode, killed, func() error { return d.journal.Save(inJournal(d.inFlight)) })
-	case d.convert:
-		return w.convert(n, killed)
-	case d.mode == diskFailing:
-		return errSyncFailed
-	}
-	return nil
+	return d.durable.directory.run(d.mode, killed, func() error { return d.journal.Save(inJournal(d.inFlight)) })
 }
 
 func inJournal(write *replica.Write) journal.Write {
 	return journal.Write{HardState: write.HardState, Entries: write.Entries, Snapshot: write.Snapshot, Compact: write.Compact, ClusterID: write.ClusterID}
-}
-
-// convert writes the first journal of a node, as production does when the cluster has the level for it.
-func (w *world) convert(n *node, killed int) error {
-	d := &n.disk
-	dir := &directory{rng: w.journals.rng, spareSectors: w.journals.spareSectors}
-	d.durable.directory = dir
-	id := journal.Identity{ClusterID: d.durable.cluster, NodeID: n.id, Incarnation: d.durable.incarnation, Boot: d.durable.boot}
-	former := journal.Write{HardState: d.durable.hard, Entries: d.durable.entries, Snapshot: d.durable.snapshot}
-	changes, _, err := journal.PrepareAll([]journal.Write{former, inJournal(d.inFlight)})
-	if err != nil {
-		return err
-	}
-	return dir.run(d.mode, killed, func() (err error) {
-		d.journal, err = journal.Create(dir.options(), journal.Draft{Identity: id}, journal.NewMemoryTable(), changes)
-		return err
-	})
 }
 
 // loseJournal is the effect of a crash on a journal: with survives, the write in flight is durable.
@@ -101,10 +75,6 @@ func (w *world) loseJournal(n *node, survives bool) {
 func (w *world) settle(n *node, before diskState, write *replica.Write) {
 	d := &n.disk
 	d.durable, d.acknowledged, d.unsure = before, before, write
-	if before.directory.data == nil && write != nil {
-		d.durable.directory = nil // it was not converted
-		return
-	}
 	found, err := before.directory.read()
 	switch {
 	case err != nil:
@@ -120,14 +90,16 @@ func (w *world) settle(n *node, before diskState, write *replica.Write) {
 // disk has failed, or is damaged.
 func (w *world) openJournal(n *node) (found journal.Recovered, ok bool) {
 	d := &n.disk
-	for d.durable.directory != nil && d.rotten == "" && w.violation == nil && w.journals.rng.IntN(6) == 0 {
+	if d.durable.directory == nil && !w.createJournal(n) {
+		return found, false
+	}
+	if d.journal != nil {
+		return found, true
+	}
+	for d.rotten == "" && w.violation == nil && w.journals.rng.IntN(6) == 0 {
 		w.dieInStart(n)
 	}
 	dir := d.durable.directory
-	if dir == nil {
-		d.durable.boot++
-		return found, true
-	}
 	j, found, err := journal.Open(dir.options(), dir.data)
 	if w.checkOpened(n, found, err); err != nil || w.violation != nil {
 		return found, false
@@ -148,6 +120,40 @@ func (w *world) openJournal(n *node) (found journal.Recovered, ok bool) {
 	d.durable.boot = j.Identity().Boot
 	d.journal, d.unsure = j, nil
 	return found, true
+}
+
+// createJournal has the first process of a disk create its journal, perhaps after some that die in that. It
+// returns false if the disk fails.
+func (w *world) createJournal(n *node) bool {
+	d, rng := &n.disk, w.journals.rng
+	dir := &directory{rng: rng, spareSectors: w.journals.spareSectors}
+	create := func() (err error) {
+		d.journal, err = journal.Create(dir.options(), journal.Identity{NodeID: n.id, Incarnation: d.durable.incarnation, Boot: 1})
+		return err
+	}
+	for dir.data == nil && rng.IntN(6) == 0 {
+		w.trace("node %d dies while it creates its journal", n.id)
+		w.noteFault(DieInStart, n.id, 0)
+		_ = dir.run(d.mode, 1+rng.IntN(6), create)
+		if d.journal = nil; rng.IntN(3) > 0 {
+			dir.cutPower()
+		}
+	}
+	var err error
+	if dir.data == nil {
+		err = dir.run(d.mode, 0, create)
+	}
+	if dir.data != nil {
+		d.durable.directory, d.durable.boot = dir, 1
+	}
+	if err != nil {
+		w.trace("node %d does not start: %v", n.id, err)
+		if d.mode != diskFailing {
+			w.fail("node %d cannot create its journal: %w", n.id, err)
+		}
+		return false
+	}
+	return true
 }
 
 // checkOpened checks what a process has found on its disk.
@@ -198,7 +204,7 @@ func (w *world) runCuts() {
 		if w.closing || w.healing {
 			return
 		}
-		if n := w.nodes[j.rng.IntN(len(w.nodes))]; !w.quiet && n.disk.journal != nil {
+		if n := w.nodes[j.rng.IntN(len(w.nodes))]; !w.quiet && n.up() {
 			n.disk.cut = true
 		}
 		w.runCuts()
@@ -233,14 +239,11 @@ func (w *world) runRot() {
 // rot flips a bit of a journal. The next process notices it when it starts, soon.
 func (w *world) rot(n *node) bool {
 	d := &n.disk
-	if d.durable.directory == nil || !n.up() || !w.mayLose(n) {
+	if !n.up() || !w.mayLose(n) {
 		return false
 	}
 	w.wiped = true
 	w.crash(n)
-	if d.durable.directory == nil {
-		return true
-	}
 	d.rotten = fmt.Sprintf("sector %d", d.durable.directory.data.rot())
 	w.trace("node %d: %s of its disk has rotted", n.id, d.rotten)
 	w.noteFault(BitRot, n.id, 0)
@@ -274,8 +277,14 @@ func (d diskState) isIn(r journal.Recovered) bool {
 	meta, have, h, hard := d.snapshot.GetMetadata(), r.Snapshot.GetMetadata(), d.hard, r.HardState
 	return r.Identity.ClusterID == d.cluster && r.Identity.Incarnation == d.incarnation &&
 		h.GetTerm() == hard.GetTerm() && h.GetVote() == hard.GetVote() && max(h.GetCommit(), meta.GetIndex()) == hard.GetCommit() &&
-		meta.GetIndex() == have.GetIndex() && meta.GetTerm() == have.GetTerm() && proto.Equal(meta.GetConfState(), have.GetConfState()) &&
+		meta.GetIndex() == have.GetIndex() && meta.GetTerm() == have.GetTerm() && sameConf(meta.GetConfState(), have.GetConfState()) &&
 		slices.Equal(d.snapshot.GetData(), r.Snapshot.GetData()) && slices.EqualFunc(d.entries, r.Entries, sameEntry)
+}
+
+// sameConf ignores that raft sets AutoLeave to false where it is missing.
+func sameConf(a, b *raftpb.ConfState) bool {
+	return slices.Equal(a.GetVoters(), b.GetVoters()) && slices.Equal(a.GetLearners(), b.GetLearners()) && slices.Equal(a.GetVotersOutgoing(), b.GetVotersOutgoing()) &&
+		slices.Equal(a.GetLearnersNext(), b.GetLearnersNext()) && a.GetAutoLeave() == b.GetAutoLeave()
 }
 
 func sameEntry(a, b *raftpb.Entry) bool {

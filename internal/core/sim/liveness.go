@@ -114,7 +114,7 @@ func (w *world) awaitAnswers() {
 			return
 		}
 		if w.now > from+(healTicks+2*timeoutMax)*w.cfg.tick {
-			if w.wiped && (w.cfg.old > 0 && !w.allKnown() || !w.hasQuorum()) {
+			if w.wiped && !w.hasQuorum() {
 				return
 			}
 			w.fail("liveness: %s within %d ticks after the last fault", missing, healTicks)

@@ -91,7 +91,7 @@ func (w *world) dial(dialer, acceptor *node) {
 	}
 	c, lives := w.conn(dialer, acceptor), sessions(dialer, acceptor)
 	c.dialing = lives
-	d := wire.NewDialer(ownHello(dialer), acceptor.id, admission(dialer), version(dialer, acceptor))
+	d := wire.NewDialer(ownHello(dialer), acceptor.id, admission(dialer))
 	a := wire.NewAcceptor(ownHello(acceptor), admission(acceptor))
 	hello, err := d.Start(nil)
 	if err != nil {
@@ -189,10 +189,10 @@ func (w *world) announce(n *node) {
 			continue
 		}
 		lives := sessions(n, o)
-		h, ok := w.carryUpdate(n, o, h)
+		h := w.carryUpdate(n, o, h)
 		w.after(w.transit(), func() {
 			switch {
-			case !ok || !w.connected(n, o) || lives != sessions(n, o):
+			case !w.connected(n, o) || lives != sessions(n, o):
 			case o.replica.Admit(h) != nil:
 				w.conn(n, o).up = [2]bool{}
 			default:

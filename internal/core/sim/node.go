@@ -119,9 +119,7 @@ func (w *world) start(n *node) {
 	w.setUpAddresses(n)
 	own, configured := n.ownAddr()
 	d := n.disk.durable
-	if d.directory != nil {
-		d.hard, d.snapshot, d.entries = found.HardState, found.Snapshot, found.Entries
-	}
+	d.hard, d.snapshot, d.entries = found.HardState, found.Snapshot, found.Entries
 	cfg := replica.Config{
 		Self: replica.Hello{
 			ClusterID: d.cluster, NodeID: n.id, Incarnation: d.incarnation, Boot: d.boot,
@@ -131,7 +129,6 @@ func (w *world) start(n *node) {
 		Seed:      n.seed,
 		Level:     n.level,
 		HardState: d.hard, Snapshot: d.snapshot, Entries: d.entries,
-		ClusterSeed:           w.rng.Uint64() | 1,
 		EpochTicks:            w.cfg.epochTicks,
 		EpochInterval:         w.cfg.epochInterval,
 		TickInterval:          w.cfg.tick,

@@ -139,13 +139,12 @@ func (w *world) join(k Kind, l *node) bool {
 	if len(w.nodes) >= slots || len(l.replica.Members()) > 4 {
 		return false
 	}
-	alone := l.replica.Status().Level < oracle.LevelMembers
-	if k == ReplaceMember && !alone {
+	if k == ReplaceMember {
 		return w.replace(l)
 	}
 	n := w.newNode()
 	old := l.replica.Members()[0].ID
-	auto := k == AddMember && !alone && w.chance(0.5)
+	auto := k == AddMember && w.chance(0.5)
 	l.in.change = &replica.MemberChange{Kind: replica.AddLearner, Member: oracle.Member{ID: n.id, PeerAddr: n.place.addr, Promote: auto}}
 	w.wake(l)
 	w.restart(n, w.between(0, 10*w.cfg.tick))
@@ -224,7 +223,7 @@ func (w *world) update(l *node) {
 // raiseFloor raises the floor, at most by what the first of many takes to be reached by the
 // clock again.
 func (w *world) raiseFloor(l *node) bool {
-	if w.floor.asked > 0 || l.replica.Status().Level < oracle.LevelMembers {
+	if w.floor.asked > 0 {
 		return false
 	}
 	s := l.replica.Status()

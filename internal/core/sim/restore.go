@@ -107,7 +107,7 @@ func (w *world) survivor(b saved) saved {
 		return b
 	}
 	stored, err := replica.BackupOf(d.hard, d.snapshot, d.entries)
-	if err != nil || stored.Level < oracle.LevelMembers {
+	if err != nil {
 		return b
 	}
 	if off := time.Duration(d.written) - worldStart - w.now; off < -writtenOffMax {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/core/search"
 )
@@ -404,9 +403,6 @@ func (w *world) canFind(s *searcher) bool {
 	l := w.leader()
 	return l != nil && slices.ContainsFunc(slices.Concat(s.given, s.told), func(addr string) bool {
 		n := w.machineAt(addr)
-		if n != nil && n.up() && n.replica.Status().Level < oracle.LevelMembers {
-			return false // it admits no members that it does not know, and so may not hear of their leader
-		}
 		return n != nil && n.up() && slices.ContainsFunc(l.replica.Members(), func(m replica.Member) bool {
 			return m.ID == n.id && m.Incarnation == n.disk.durable.incarnation // and not wiped
 		})

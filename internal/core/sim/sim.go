@@ -148,20 +148,6 @@ func (w *world) heal() {
 	w.awaitWorkers()
 }
 
-// allKnown reports whether all running nodes know each other. Below oracle.LevelMembers a
-// member that was away while another joined does not, and refuses the unknown one; with a
-// third one lost for good, there may be no quorum that is connected.
-func (w *world) allKnown() bool {
-	for _, a := range w.nodes {
-		for _, b := range w.nodes {
-			if a.up() && b.up() && !a.knows(b) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // hasQuorum reports whether a quorum of the voters has kept its disk: a change of membership
 // that was on its way when one lost it may have left two, and the lost one is one of them.
 func (w *world) hasQuorum() bool {

@@ -3,7 +3,6 @@ package sim
 import (
 	"slices"
 
-	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 )
 
@@ -82,7 +81,7 @@ func (w *world) checkRemoved(n *node, before []replica.Member) {
 		}
 	}
 	for _, m := range n.members {
-		if at := w.removedAt[m.ID]; at > 0 && applied > at && n.replica.Status().Level >= oracle.LevelMembers {
+		if at := w.removedAt[m.ID]; at > 0 && applied > at {
 			w.fail("I6: node %d has member %d again, which was removed at log index %d", n.id, m.ID, at)
 		}
 	}
@@ -105,7 +104,7 @@ func (w *world) wipeAmidst(n *node) bool {
 	if !w.mayLose(n) {
 		return false
 	}
-	w.wiped, n.level = true, oracle.LevelNewest
+	w.wiped, n.level = true, w.cfg.newest
 	w.wipe(n, w.between(0, 20*w.cfg.tick))
 	return true
 }
@@ -123,12 +122,6 @@ func (w *world) mayLose(n *node) bool {
 	}
 	for _, o := range w.nodes {
 		if o.up() && o.replica.Voters() < 3 {
-			return false
-		}
-	}
-	if w.cfg.old == oracle.LevelFirst {
-		// The first version cannot tell that a member was wiped before it was on record.
-		if m, ok := w.member(l, n.id); !ok || m.Incarnation == 0 {
 			return false
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/isotone/isotone/internal/core/interval"
-	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/core/wire"
 )
@@ -20,17 +19,9 @@ import (
 // newPieces returns the source of randomness that cuts bytes into pieces.
 func newPieces(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x3173)) }
 
-// version returns the version of the wire format that two nodes speak.
-func version(a, b *node) uint16 {
-	if min(a.level, b.level) == oracle.LevelFirst {
-		return wire.VersionFixed
-	}
-	return wire.Version
-}
-
 // codec returns the codec of a node for a connection to another one.
 func codec(n, other *node) wire.Codec {
-	return wire.NewCodec(n.id, wire.Hello{NodeID: other.id, Level: other.level}, version(n, other))
+	return wire.NewCodec(n.id, wire.Hello{NodeID: other.id, Level: other.level})
 }
 
 // feed passes bytes to f in pieces.
@@ -76,18 +67,15 @@ func (w *world) carry(from, to *node, m *raftpb.Message) *raftpb.Message {
 	return msgs[0]
 }
 
-// carryUpdate returns a hello that replaces the one of the handshake; ok is false if a node of that
-// version is not told.
-func (w *world) carryUpdate(from, to *node, h replica.Hello) (told replica.Hello, ok bool) {
-	sender, receiver := codec(from, to), wire.NewCodec(to.id, wire.Hello{NodeID: from.id, Session: h.Session}, version(from, to))
-	receiver.OnUpdate(func(h wire.Hello) { told, ok = replica.Hello(h), true })
-	if b := sender.AppendUpdate(nil, wire.Hello(h)); len(b) > 0 {
-		w.parse(&receiver, b)
-		if h != told {
-			w.fail("a hello %+v is read as %+v", h, told)
-		}
+// carryUpdate returns a hello that replaces the one of the handshake.
+func (w *world) carryUpdate(from, to *node, h replica.Hello) (told replica.Hello) {
+	sender, receiver := codec(from, to), wire.NewCodec(to.id, wire.Hello{NodeID: from.id, Session: h.Session})
+	receiver.OnUpdate(func(h wire.Hello) { told = replica.Hello(h) })
+	w.parse(&receiver, sender.AppendUpdate(nil, wire.Hello(h)))
+	if h != told {
+		w.fail("a hello %+v is read as %+v", h, told)
 	}
-	return told, ok
+	return told
 }
 
 // carryClock returns a reading of a clock.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/core/lincheck"
-	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -89,7 +88,7 @@ type config struct {
 	ids           idConfig
 	formation     formation
 	clockJumpMax  time.Duration
-	old           uint64 // feature level of the older version that has formed the cluster; 0: none
+	old, newest   uint64 // feature levels of the two versions; old is 0 if there is one
 }
 
 func newWorld(o Options) *world {
@@ -226,7 +225,7 @@ func (w *world) newNode() *node {
 	n.clock.wall = worldStart + w.now
 	n.clock.rate = w.drawRate()
 	n.disk.durable.incarnation = w.rng.Uint64() | 1
-	n.ids, n.level = w.drawSetup(), oracle.LevelNewest
+	n.ids, n.level = w.drawSetup(), w.cfg.newest
 	w.place(n)
 	for _, o := range w.nodes {
 		w.redial(n, o)

@@ -8,7 +8,7 @@ import (
 
 func TestHeartbeat_CostsNoAllocationToEncodeAndOneToDecode(t *testing.T) {
 	m, buf := heartbeat(1, 2), make([]byte, 0, 128)
-	if n := testing.AllocsPerRun(100, func() { buf, _ = AppendMessage(buf[:0], m, promiseLevel) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { buf, _ = AppendMessage(buf[:0], m) }); n != 0 {
 		t.Errorf("encoding: %v allocations", n)
 	}
 	f := Frame{FrameHeartbeat, payload(t, buf)}
@@ -23,7 +23,7 @@ func BenchmarkHeartbeatEncode(b *testing.B) {
 	m, buf := heartbeat(1, 2), make([]byte, 0, 128)
 	b.ReportAllocs()
 	for b.Loop() {
-		buf, _ = AppendMessage(buf[:0], m, promiseLevel)
+		buf, _ = AppendMessage(buf[:0], m)
 	}
 	b.SetBytes(int64(len(buf)))
 }

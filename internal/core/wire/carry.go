@@ -41,17 +41,8 @@ func AppendCarryAnswer(b []byte, nonce uint64, status uint16, body []byte) []byt
 	return sealFrame(append(binary.BigEndian.AppendUint16(b, status), body...), start)
 }
 
-// carryLevel is the newest feature level of the first version that skips optional frames which it does not know.
-const carryLevel = 3
-
 // AppendCarryGreeting appends an answer to nothing, with the nonce 0, by which this side says that it takes requests of operators.
-// Nothing is appended for a peer of a version that would end the connection.
-func (c *Codec) AppendCarryGreeting(b []byte) []byte {
-	if c.hello.Level < carryLevel {
-		return b
-	}
-	return AppendCarryAnswer(b, 0, 0, nil)
-}
+func AppendCarryGreeting(b []byte) []byte { return AppendCarryAnswer(b, 0, 0, nil) }
 
 func parseCarry(p []byte) (nonce uint64, c *Carry, err error) {
 	if len(p) < 8 || len(p) > CarrySizeMax {

@@ -14,8 +14,8 @@ func TestCarry_ArrivesAsItWasSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	b = AppendCarryAnswer(b, 8, 409, []byte("no"))
-	c := NewCodec(1, Hello{NodeID: 2}, Version)
-	c.Open(Hello{NodeID: 2}, Version)
+	c := NewCodec(1, Hello{NodeID: 2})
+	c.Open(Hello{NodeID: 2})
 	var asked, answered int
 	c.OnCarry(func(nonce uint64, r *Carry) {
 		asked++
@@ -41,16 +41,6 @@ func TestCarry_ArrivesAsItWasSent(t *testing.T) {
 	}
 	if _, err := AppendCarry(nil, 1, &Carry{Body: make([]byte, CarrySizeMax)}); !errors.Is(err, ErrFrameSize) {
 		t.Errorf("too large: %v", err)
-	}
-}
-
-// TestCarry_GreetsNobodyWhoWouldHangUp: the first release takes frames that it does not know for a violation.
-func TestCarry_GreetsNobodyWhoWouldHangUp(t *testing.T) {
-	for level, greets := range map[uint64]bool{1: false, 2: false, 3: true, 4: true} {
-		c := NewCodec(1, Hello{NodeID: 2, Level: level}, Version)
-		if got := c.AppendCarryGreeting([]byte("x")); (len(got) > 1) != greets {
-			t.Errorf("level %d: %q", level, got)
-		}
 	}
 }
 

@@ -14,9 +14,8 @@ type Codec struct {
 	// Decoder splits what arrives into frames: those of the handshake first, then those for Parse.
 	Decoder Decoder
 
-	self    uint64
-	hello   Hello  // the other side's
-	version uint16 // spoken by both sides
+	self  uint64
+	hello Hello // the other side's
 	// The functions whose names begin with on may be nil.
 	onUpdate      func(Hello)
 	onClock       func(now int64)
@@ -27,16 +26,13 @@ type Codec struct {
 	onUnsendable  func(m *raftpb.Message, err error)
 }
 
-// NewCodec returns the codec of the node self for a connection to the one that has sent hello, in a
-// version that both speak.
-func NewCodec(self uint64, hello Hello, version uint16) Codec {
-	return Codec{self: self, hello: hello, version: version}
-}
+// NewCodec returns the codec of the node self for a connection to the one that has sent hello.
+func NewCodec(self uint64, hello Hello) Codec { return Codec{self: self, hello: hello} }
 
-// Open sets what the handshake has found out: the hello of the other side, and the version that both
-// speak. Parse may be called from then on.
-func (c *Codec) Open(hello Hello, version uint16) {
-	c.hello, c.version = hello, version
+// Open sets what the handshake has found out: the hello of the other side. Parse may be called from
+// then on.
+func (c *Codec) Open(hello Hello) {
+	c.hello = hello
 	c.Decoder.SetHandshake(false)
 }
 
@@ -57,13 +53,9 @@ func (c *Codec) OnClock(f func(now int64)) { c.onClock = f }
 func (c *Codec) OnUpdate(f func(Hello)) { c.onUpdate = f }
 
 // AppendUpdate appends this node's hello to b; it replaces the one of the handshake.
-// Nothing is appended for a peer that speaks version 1.
 func (c *Codec) AppendUpdate(b []byte, h Hello) []byte {
-	if c.version == VersionFixed {
-		return b
-	}
 	h.NodeID = c.self
-	b, _ = AppendHello(b, FrameUpdate, h, c.version) // the handshake has validated the addresses
+	b, _ = AppendHello(b, FrameUpdate, h) // the handshake has validated the addresses
 	return b
 }
 
@@ -73,7 +65,7 @@ func (c *Codec) Append(b []byte, m *raftpb.Message) []byte {
 	err := CheckMessage(m, c.self, c.Peer())
 	if err == nil {
 		var grown []byte
-		if grown, err = AppendMessage(b, m, c.hello.Level); err == nil {
+		if grown, err = AppendMessage(b, m); err == nil {
 			return grown
 		}
 	}
@@ -136,7 +128,7 @@ func (c *Codec) parseClock(p []byte) error {
 }
 
 func (c *Codec) parseUpdate(p []byte) error {
-	h, _, err := ParseHello(p)
+	h, err := ParseHello(p)
 	switch {
 	case err != nil:
 		return err

@@ -11,7 +11,7 @@ import (
 )
 
 // newCodec returns the codec of node 1 from node 2.
-func newCodec() *Codec { return new(NewCodec(1, Hello{NodeID: 2}, Version)) }
+func newCodec() *Codec { return new(NewCodec(1, Hello{NodeID: 2})) }
 
 func TestCodec_TellsTheClockBetweenMessages(t *testing.T) {
 	s := newCodec()
@@ -21,7 +21,7 @@ func TestCodec_TellsTheClockBetweenMessages(t *testing.T) {
 	var wire []byte
 	for _, now := range clocks {
 		var err error
-		if wire, err = AppendMessage(AppendPing(AppendClock(wire, now)), heartbeat(2, 1), promiseLevel); err != nil {
+		if wire, err = AppendMessage(AppendPing(AppendClock(wire, now)), heartbeat(2, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,7 +58,7 @@ func TestCodec_RefusesAMalformedClock(t *testing.T) {
 }
 
 func TestHandshake_TakesNoClock(t *testing.T) {
-	h := NewDialer(ownHello(1), 2, nil, Version)
+	h := NewDialer(ownHello(1), 2, nil)
 	if _, err := h.Start(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestHandshake_TakesNoClock(t *testing.T) {
 // The list has the messages of all peers; a peer that violates the protocol loses only its
 // own connection.
 func TestCodec_KeepsTheMessagesOfOtherPeers(t *testing.T) {
-	foreign, err := AppendMessage(nil, heartbeat(3, 1), promiseLevel)
+	foreign, err := AppendMessage(nil, heartbeat(3, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,52 +108,28 @@ func TestCodec_AppendsOnlyWhatTheOtherSideTakes(t *testing.T) {
 	}
 }
 
-func TestHandshake_AnswersInTheVersionOfTheDialer(t *testing.T) {
-	for _, version := range []uint16{1, 2} {
-		own := func() Hello { return Hello{NodeID: 1, Session: 11, Level: 3, Stage: 2} }
-		dialer, acceptor := NewDialer(ownHello(2), 1, nil, version), NewAcceptor(own, nil)
-		dialErr, acceptErr := talk(t, dialer, acceptor)
-		if dialErr != nil || acceptErr != nil || dialer.Version() != version || acceptor.Version() != version {
-			t.Fatalf("version %d: %v, %v; dialer %d, acceptor %d", version, dialErr, acceptErr, dialer.Version(), acceptor.Version())
-		}
-		if told := dialer.Peer().Stage == 2 && dialer.Peer().Level == 3; told != (version == 2) {
-			t.Errorf("version %d: the dialer heard %+v", version, dialer.Peer())
-		}
-	}
-}
-
-func TestHandshake_RefusesAWelcomeInAnotherVersion(t *testing.T) {
-	dialer := NewDialer(ownHello(2), 1, nil, 1)
-	if _, err := dialer.Start(nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := dialer.Step(frameIn(t, hello(t, FrameWelcome, Hello{NodeID: 1})), nil); !errors.Is(err, ErrProtocol) {
-		t.Errorf("%v", err)
-	}
-}
-
-// updates returns the codec of node 1 from node 2 in a version, and the updates it gets.
-func updates(version uint16) (*Codec, *[]Hello) {
-	s := new(NewCodec(1, Hello{NodeID: 2, Session: 5}, version))
+// updates returns the codec of node 1 from node 2, and the updates it gets.
+func updates() (*Codec, *[]Hello) {
+	s := new(NewCodec(1, Hello{NodeID: 2, Session: 5}))
 	told := &[]Hello{}
 	s.OnUpdate(func(h Hello) { *told = append(*told, h) })
 	return s, told
 }
 
 func TestCodec_TellsUpdates(t *testing.T) {
-	two := new(NewCodec(2, Hello{NodeID: 1}, Version))
+	two := new(NewCodec(2, Hello{NodeID: 1}))
 	list := []Hello{someHello, someHello}
 	list[1].Stage, list[1].Founders, list[1].ClusterID = 3, "", 77
 	var wire []byte
 	for _, h := range list {
 		h.NodeID = 0 // is filled in
 		var err error
-		if wire, err = AppendMessage(two.AppendUpdate(wire, h), heartbeat(2, 1), promiseLevel); err != nil {
+		if wire, err = AppendMessage(two.AppendUpdate(wire, h), heartbeat(2, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, size := range []int{1, 100, len(wire)} {
-		s, told := updates(Version)
+		s, told := updates()
 		messages := 0
 		for part := range slices.Chunk(wire, size) {
 			got, err := s.Parse(nil, part)
@@ -166,18 +142,10 @@ func TestCodec_TellsUpdates(t *testing.T) {
 			t.Errorf("parts of %d: %d messages and %+v", size, messages, *told)
 		}
 	}
-	s, _ := updates(Version)
+	s, _ := updates()
 	s.OnUpdate(nil)
 	if got, err := s.Parse(nil, wire); err != nil || len(got) != len(list) {
 		t.Errorf("without a callback: %d messages, %v", len(got), err)
-	}
-}
-
-// To an older peer, the frame would violate the protocol.
-func TestCodec_TellsAnOlderPeerNoUpdates(t *testing.T) {
-	s, _ := updates(VersionFixed)
-	if b := s.AppendUpdate([]byte("before"), someHello); string(b) != "before" {
-		t.Errorf("%q", b)
 	}
 }
 
@@ -195,7 +163,7 @@ func TestCodec_RefusesUpdatesOfAnybodyElse(t *testing.T) {
 		"nothing":         sealFrame(openFrame(nil, FrameUpdate), 0),
 		"half a hello":    sealFrame(append(openFrame(nil, FrameUpdate), whole[lengthSize+typeSize:len(whole)/2]...), 0),
 	} {
-		s, told := updates(Version)
+		s, told := updates()
 		if _, err := s.Parse(nil, wire); !errors.Is(err, ErrProtocol) || len(*told) > 0 {
 			t.Errorf("%s: %v, told %+v", name, err, *told)
 		}

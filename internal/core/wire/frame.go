@@ -46,21 +46,16 @@ type FrameType uint8
 
 // The frame types. Their numbers are part of the wire format.
 const (
-	FrameHello         FrameType = 1 // a [Hello], from the dialer
-	FrameWelcome       FrameType = 2 // a [Hello], from the acceptor
-	FrameRefusal       FrameType = 3 // a [Refusal], from either side
-	FrameReady         FrameType = 4 // empty: the dialer admits the acceptor
-	FramePing          FrameType = 5 // empty: the sender is alive
-	FrameMessage       FrameType = 6 // a raftpb.Message in protobuf
-	FrameHeartbeat     FrameType = 7 // a MsgHeartbeat in fixed size
-	FrameHeartbeatResp FrameType = 8 // a MsgHeartbeatResp in fixed size
-	FrameClock         FrameType = 9 // the sender's wall clock, unix nanoseconds in 8 bytes
-	// FrameUpdate is a [Hello] with changed contents, from either side; not in version 1.
-	FrameUpdate FrameType = 10
-	// FramePromiseAsked is a MsgHeartbeat with a RejectHint in fixed size, FramePromised a
-	// MsgHeartbeatResp with one; not for members below feature level 3.
-	FramePromiseAsked FrameType = 11
-	FramePromised     FrameType = 12
+	FrameHello         FrameType = 1  // a [Hello], from the dialer
+	FrameWelcome       FrameType = 2  // a [Hello], from the acceptor
+	FrameRefusal       FrameType = 3  // a [Refusal], from either side
+	FrameReady         FrameType = 4  // empty: the dialer admits the acceptor
+	FramePing          FrameType = 5  // empty: the sender is alive
+	FrameMessage       FrameType = 6  // a raftpb.Message in protobuf
+	FrameHeartbeat     FrameType = 7  // a MsgHeartbeat with a RejectHint in fixed size
+	FrameHeartbeatResp FrameType = 8  // a MsgHeartbeatResp with a RejectHint in fixed size
+	FrameClock         FrameType = 9  // the sender's wall clock, unix nanoseconds in 8 bytes
+	FrameUpdate        FrameType = 10 // a [Hello] with changed contents, from either side
 
 	// frameOptional is the first type that a receiver skips if it does not know it.
 	frameOptional FrameType = 128

@@ -47,11 +47,7 @@ func readGolden(b []byte) (any, error) {
 	switch f.Type {
 	case FrameHello, FrameWelcome, FrameUpdate:
 		var h Hello
-		var version uint16
-		h, version, err = ParseHello(f.Payload)
-		if version == 1 && h.Level == 1 {
-			h.Level = 0 // a default, not on the wire
-		}
+		h, err = ParseHello(f.Payload)
 		g.Hello = &h
 	case FrameRefusal:
 		g.Refusal, err = ParseRefusal(f.Payload)
@@ -67,7 +63,7 @@ func readGolden(b []byte) (any, error) {
 		var r interval.Reading
 		g.Nonce, r, err = parseClockTold(f.Payload)
 		g.Reading = new(goldenReading(r))
-	case FrameMessage, FrameHeartbeat, FrameHeartbeatResp, FramePromiseAsked, FramePromised:
+	case FrameMessage, FrameHeartbeat, FrameHeartbeatResp:
 		g.Message, err = readGoldenMessage(f)
 	default:
 		err = fmt.Errorf("frame type %d is unknown", f.Type)
@@ -102,28 +98,28 @@ func goldenHellos() map[string]Hello {
 		},
 		"gathering": {
 			NodeID: 2, Incarnation: 0x2222, Boot: 1, Session: 0xA2, VotersHash: 0x0123456789ABCDEF, TickNanos: 10_000_000,
-			ClientAddr: "localhost:8080", Level: 2, Stage: 1, Founders: "1,2,3", PeerAddr: "10.0.0.2:60001",
+			ClientAddr: "localhost:8080", Level: 1, Stage: 1, Founders: "1,2,3", PeerAddr: "10.0.0.2:60001",
 		},
 		"preferred": {
 			ClusterID: 77, NodeID: 1<<48 | 3, Incarnation: 0x3333, Boot: 12, Session: 0xA3, Term: 9, LastIndex: 5000, TickNanos: 10_000_000,
-			ClientAddr: "node3.example:8080", Level: 3, Stage: 3, PeerAddr: "10.0.0.3:60001", Priority: -7,
+			ClientAddr: "node3.example:8080", Level: 1, Stage: 3, PeerAddr: "10.0.0.3:60001", Priority: -7,
 		},
 		"restoring": {
 			NodeID: 2, Incarnation: 0x2222, Boot: 1, Session: 0xA2, VotersHash: 0x0123456789ABCDEF, TickNanos: 10_000_000,
-			ClientAddr: "localhost:8080", Level: 3, Stage: 1, Founders: "1,2,3", PeerAddr: "10.0.0.2:60001",
+			ClientAddr: "localhost:8080", Level: 1, Stage: 1, Founders: "1,2,3", PeerAddr: "10.0.0.2:60001",
 			SeedDigest: strings.Repeat("0f", 32), SeedFloor: 1_790_000_000_000_000_000,
 		},
 		"layout": {
 			NodeID: 2, Incarnation: 0x2222, Boot: 1, Session: 0xA2, VotersHash: 0x0123456789ABCDEF, TickNanos: 10_000_000,
-			ClientAddr: "localhost:8080", Level: 3, Stage: 1, Founders: "1,2,3", PeerAddr: "10.0.0.2:60001", Layout: "41/5/5/12@1288834974657",
+			ClientAddr: "localhost:8080", Level: 1, Stage: 1, Founders: "1,2,3", PeerAddr: "10.0.0.2:60001", Layout: "41/5/5/12@1288834974657",
 		},
 		"configured": {
 			ClusterID: 77, NodeID: 3, Incarnation: 0x3333, Boot: 12, Session: 0xA3, VotersHash: 0x0123456789ABCDEF, Term: 9, LastIndex: 5000,
-			TickNanos: 10_000_000, ClientAddr: "node3.example:8080", Level: 3, Stage: 3, PeerAddr: "10.0.0.3:60001", Configured: true,
+			TickNanos: 10_000_000, ClientAddr: "node3.example:8080", Level: 1, Stage: 3, PeerAddr: "10.0.0.3:60001", Configured: true,
 		},
 		"formed": {
 			ClusterID: 77, NodeID: 3, Incarnation: 0x3333, Boot: 12, Session: 0xA3, VotersHash: 0x0123456789ABCDEF,
-			Term: 9, LastIndex: 5000, TickNanos: 10_000_000, ClientAddr: "node3.example:8080", Level: 2, Stage: 3, PeerAddr: "10.0.0.3:60001",
+			Term: 9, LastIndex: 5000, TickNanos: 10_000_000, ClientAddr: "node3.example:8080", Level: 1, Stage: 3, PeerAddr: "10.0.0.3:60001",
 		},
 		"joining": {ClusterID: 77, NodeID: 4, Incarnation: 0x4444, Boot: 1, Session: 0xA4, TickNanos: 10_000_000},
 		"max": {
@@ -166,14 +162,13 @@ func goldenMessages() map[string]*raftpb.Message {
 		return &raftpb.Entry{Type: kind.Enum(), Term: new(term), Index: new(index), Data: []byte(data)}
 	}
 	largest := of(raftpb.MsgHeartbeat, func(m *raftpb.Message) {
+		m.RejectHint = new(uint64(math.MaxUint64))
 		m.Commit, m.Context = new(uint64(math.MaxUint64)), []byte("\xff\xff\xff\xff\xff\xff\xff\xff")
 		m.From, m.To, m.Term = new(uint64(math.MaxUint64)), new(uint64(math.MaxUint64)), new(uint64(math.MaxUint64))
 	})
 	return map[string]*raftpb.Message{
 		"heartbeat":           of(raftpb.MsgHeartbeat, func(m *raftpb.Message) { m.Commit = new(uint64(41)) }),
 		"heartbeat-context":   heartbeat(1, 2),
-		"promise-asked":       promising(heartbeat(1, 2)),
-		"promised":            promising(heartbeatResp(2, 1)),
 		"heartbeat-max":       largest,
 		"heartbeat-unusual":   of(raftpb.MsgHeartbeat, func(m *raftpb.Message) { m.Context = []byte("more than eight bytes") }),
 		"heartbeat-response":  of(raftpb.MsgHeartbeatResp, nil),

@@ -18,22 +18,21 @@ const (
 // Handshake is one side of the handshake, without I/O, clock or timeout. Call Start once,
 // then Step for every frame until Done or an error. It is not safe for concurrent use.
 type Handshake struct {
-	state   handshakeState
-	own     func() Hello
-	admit   func(Hello) *Refusal
-	proven  func(id uint64) *Refusal // nil: nothing has to be proven
-	dialed  uint64                   // the peer's ID; 0 on the accepting side
-	peer    Hello
-	version uint16 // the dialer chooses
-	logID   func(id uint64) uint64
+	state  handshakeState
+	own    func() Hello
+	admit  func(Hello) *Refusal
+	proven func(id uint64) *Refusal // nil: nothing has to be proven
+	dialed uint64                   // the peer's ID; 0 on the accepting side
+	peer   Hello
+	logID  func(id uint64) uint64
 }
 
 // NewDialer returns the dialing side of a connection to the node with the ID peer. own
 // returns this node's hello. It is called just before each hello is sent, because the log
 // in a hello must not be older than anything this node has acknowledged to that peer.
-// admit decides whether to admit the other side; nil admits. version is up to [Version].
-func NewDialer(own func() Hello, peer uint64, admit func(Hello) *Refusal, version uint16) *Handshake {
-	return &Handshake{state: awaitWelcome, own: own, admit: admit, dialed: peer, version: version, logID: sameID}
+// admit decides whether to admit the other side; nil admits.
+func NewDialer(own func() Hello, peer uint64, admit func(Hello) *Refusal) *Handshake {
+	return &Handshake{state: awaitWelcome, own: own, admit: admit, dialed: peer, logID: sameID}
 }
 
 // NewAcceptor returns the accepting side. own and admit are as in [NewDialer].
@@ -61,7 +60,7 @@ func (h *Handshake) Start(b []byte) ([]byte, error) {
 	if h.state != awaitWelcome {
 		return b, nil
 	}
-	return AppendHello(b, FrameHello, h.own(), h.version)
+	return AppendHello(b, FrameHello, h.own())
 }
 
 // Step takes the next frame and appends the answer to b. The caller must send the answer
@@ -77,9 +76,6 @@ func (h *Handshake) Step(f Frame, b []byte) ([]byte, error) {
 
 // Done reports whether both sides have admitted each other.
 func (h *Handshake) Done() bool { return h.state == handshakeDone }
-
-// Version returns the version that both sides speak, once a hello was read.
-func (h *Handshake) Version() uint16 { return h.version }
 
 // Peer returns the other side's hello, or the zero Hello until it is admitted.
 func (h *Handshake) Peer() Hello { return h.peer }
@@ -104,11 +100,10 @@ func (h *Handshake) step(f Frame, b []byte) ([]byte, error) {
 }
 
 func (h *Handshake) onHello(f Frame, b []byte) ([]byte, error) {
-	peer, version, err := ParseHello(f.Payload)
+	peer, err := ParseHello(f.Payload)
 	if err != nil {
 		return h.unreadable(b, err)
 	}
-	h.version = version
 	if h.proven != nil {
 		if r := h.proven(peer.NodeID); r != nil {
 			return AppendRefusal(b, r), &RefusedError{Peer: peer.NodeID, By: Self, Refusal: r}
@@ -127,14 +122,11 @@ func (h *Handshake) onHello(f Frame, b []byte) ([]byte, error) {
 	}
 	h.peer, h.state = peer, awaitReady
 	// Not own from above: the log may have grown during admission.
-	return AppendHello(b, FrameWelcome, h.own(), h.version)
+	return AppendHello(b, FrameWelcome, h.own())
 }
 
 func (h *Handshake) onWelcome(f Frame, b []byte) ([]byte, error) {
-	peer, version, err := ParseHello(f.Payload)
-	if err == nil && version != h.version {
-		err = fmt.Errorf("%w: welcome of version %d for a hello of version %d", ErrProtocol, version, h.version)
-	}
+	peer, err := ParseHello(f.Payload)
 	if err != nil {
 		return h.unreadable(b, err)
 	}

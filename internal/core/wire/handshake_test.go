@@ -36,7 +36,7 @@ func frameIn(t *testing.T, b []byte) Frame {
 }
 
 func TestHandshake_AdmitsBothSides(t *testing.T) {
-	dialer, acceptor := NewDialer(ownHello(2), 1, nil, Version), NewAcceptor(ownHello(1), nil)
+	dialer, acceptor := NewDialer(ownHello(2), 1, nil), NewAcceptor(ownHello(1), nil)
 	if _, err := acceptor.Start(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -72,12 +72,12 @@ func TestHandshake_TellsBothSidesOfARefusal(t *testing.T) {
 		by               Side // seen from the dialer
 		code             RefusalCode
 	}{
-		{"acceptor refuses", NewDialer(ownHello(2), 1, nil, Version), NewAcceptor(ownHello(1), refuse), Remote, RefusedWiped},
-		{"dialer refuses", NewDialer(ownHello(2), 1, refuse, Version), NewAcceptor(ownHello(1), nil), Self, RefusedWiped},
-		{"another node answers", NewDialer(ownHello(3), 2, nil, Version), NewAcceptor(ownHello(1), nil), Self, RefusedWrongNode},
-		{"self", NewDialer(ownHello(1), 2, nil, Version), NewAcceptor(ownHello(1), nil), Remote, RefusedWrongNode},
-		{"lower id dials", NewDialer(ownHello(1), 2, nil, Version), NewAcceptor(ownHello(2), nil), Remote, RefusedWrongNode},
-		{"lower id asks", NewDialer(ownHello(1), 2, nil, Version), NewAcceptor(ownHello(2), refuse), Remote, RefusedWiped},
+		{"acceptor refuses", NewDialer(ownHello(2), 1, nil), NewAcceptor(ownHello(1), refuse), Remote, RefusedWiped},
+		{"dialer refuses", NewDialer(ownHello(2), 1, refuse), NewAcceptor(ownHello(1), nil), Self, RefusedWiped},
+		{"another node answers", NewDialer(ownHello(3), 2, nil), NewAcceptor(ownHello(1), nil), Self, RefusedWrongNode},
+		{"self", NewDialer(ownHello(1), 2, nil), NewAcceptor(ownHello(1), nil), Remote, RefusedWrongNode},
+		{"lower id dials", NewDialer(ownHello(1), 2, nil), NewAcceptor(ownHello(2), nil), Remote, RefusedWrongNode},
+		{"lower id asks", NewDialer(ownHello(1), 2, nil), NewAcceptor(ownHello(2), refuse), Remote, RefusedWiped},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dialErr, acceptErr := talk(t, c.dialer, c.acceptor)
@@ -116,11 +116,11 @@ func TestHandshake_AnotherVersionLearnsBothVersions(t *testing.T) {
 	if err != nil || got.Code != RefusedVersion {
 		t.Fatalf("answer %v, %v", got, err)
 	}
-	if !strings.Contains(got.Message, "version 9") || !strings.Contains(got.Message, "version 2") {
+	if !strings.Contains(got.Message, "version 9") || !strings.Contains(got.Message, "version 1") {
 		t.Fatalf("message %q", got.Message)
 	}
 	future = frameOf(FrameWelcome, magic+"\x00\x09")
-	out, err = NewDialer(ownHello(2), 1, nil, Version).Step(frameIn(t, future), nil)
+	out, err = NewDialer(ownHello(2), 1, nil).Step(frameIn(t, future), nil)
 	if !errors.As(err, &refused) || refused.Peer != 1 || frameIn(t, out).Type != FrameRefusal {
 		t.Fatalf("dialer: %v", err)
 	}
@@ -145,7 +145,7 @@ func TestHandshake_GivesAStrangerNoAnswer(t *testing.T) {
 
 func TestHandshake_DoesNotSendABadHello(t *testing.T) {
 	own := func() Hello { return Hello{NodeID: 2, ClientAddr: "no good"} }
-	if out, err := NewDialer(own, 1, nil, Version).Start(nil); !errors.Is(err, ErrClientAddr) || len(out) != 0 {
+	if out, err := NewDialer(own, 1, nil).Start(nil); !errors.Is(err, ErrClientAddr) || len(out) != 0 {
 		t.Fatalf("%x, %v", out, err)
 	}
 }
@@ -153,9 +153,9 @@ func TestHandshake_DoesNotSendABadHello(t *testing.T) {
 func TestHandshake_ShowsIDsAsItIsTold(t *testing.T) {
 	short := func(id uint64) uint64 { return id % 1000 }
 	for want, pair := range map[string][2]*Handshake{
-		"node 1 dialed node 2: the higher ID dials":                         {NewDialer(ownHello(1), 5002, nil, Version), NewAcceptor(ownHello(5002), nil)},
-		"dialed node 1, node 3 answered":                                    {NewDialer(ownHello(7002), 5001, nil, Version), NewAcceptor(ownHello(5003), nil)},
-		"dialed node 1, the same node with another data directory answered": {NewDialer(ownHello(7002), 1, nil, Version), NewAcceptor(ownHello(5001), nil)},
+		"node 1 dialed node 2: the higher ID dials":                         {NewDialer(ownHello(1), 5002, nil), NewAcceptor(ownHello(5002), nil)},
+		"dialed node 1, node 3 answered":                                    {NewDialer(ownHello(7002), 5001, nil), NewAcceptor(ownHello(5003), nil)},
+		"dialed node 1, the same node with another data directory answered": {NewDialer(ownHello(7002), 1, nil), NewAcceptor(ownHello(5001), nil)},
 	} {
 		_, err := talk(t, pair[0].LogID(short), pair[1].LogID(short))
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -7,16 +7,11 @@ import (
 	"strings"
 )
 
-// Version is the newest version of the wire format. The dialer begins with it, and dials
-// again with version 1 if the peer refuses the version; the acceptor answers in the dialer's
-// version. A hello of version 2 is extended by sections, and readers skip unknown ones, so
-// a version 3 is not needed.
-const Version uint16 = 2
+// Version is the version of the wire format. A hello is extended by sections, and readers skip unknown
+// ones, so another version should not be needed.
+const Version uint16 = 1
 
-// VersionFixed is the version without sections and without [FrameUpdate].
-const VersionFixed uint16 = 1
-
-// The sections of a hello of version 2. Each has its number in one byte, the length of the
+// The sections of a hello. Each has its number in one byte, the length of the
 // value in two, and the value.
 const (
 	sectionLevel    = 1 // 8 bytes
@@ -75,18 +70,15 @@ type Hello struct {
 	// ClientAddr is the advertised client address (host:port): up to 256 bytes of
 	// printable ASCII without spaces. Empty means unknown.
 	ClientAddr string
-
-	// Version 1 does not have the fields below.
-
-	// Level is the newest feature level that the node supports; 1 in version 1.
+	// Level is the newest feature level that the node supports.
 	Level uint64
-	// Stage is the node's stage of formation; 0 in version 1.
+	// Stage is the node's stage of formation.
 	Stage uint8
 	// Founders has the IDs in PEERS, as in "1,2,3", while the node has no cluster.
 	Founders string
 	// PeerAddr is the advertised peer address, with the limits of ClientAddr.
 	PeerAddr string
-	// Priority is that of the node as a leader; 0 for older versions.
+	// Priority is that of the node as a leader.
 	Priority int64
 	// SeedDigest identifies the backup from which the node restores a cluster that is being
 	// formed: 64 hexadecimal digits, or empty. SeedFloor is the floor that it demands, in unix
@@ -94,9 +86,9 @@ type Hello struct {
 	SeedDigest string
 	SeedFloor  uint64
 	// Configured is set if PeerAddr is from the node's settings, its own entry in PEERS. Otherwise it is
-	// where the node listens, or what the cluster has on record. Older versions do not set it.
+	// where the node listens, or what the cluster has on record.
 	Configured bool
-	// Layout has the layout of IDs of a founder that gathers the others, as in "41/5/5/12@1288834974657"; empty without IDs, and in older versions.
+	// Layout has the layout of IDs of a founder that gathers the others, as in "41/5/5/12@1288834974657"; empty without IDs.
 	Layout string
 }
 
@@ -107,16 +99,16 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("peer protocol version %d, this node speaks version %d", e.Theirs, e.Ours)
 }
 
-// AppendHello appends h to b as a frame of type FrameHello, FrameWelcome or FrameUpdate, in
-// a version up to [Version]. Its only error matches [ErrClientAddr], and leaves b unchanged.
-func AppendHello(b []byte, t FrameType, h Hello, version uint16) ([]byte, error) {
+// AppendHello appends h to b as a frame of type FrameHello, FrameWelcome or FrameUpdate. Its only error
+// matches [ErrClientAddr], and leaves b unchanged.
+func AppendHello(b []byte, t FrameType, h Hello) ([]byte, error) {
 	if err := checkAddrs(h); err != nil {
 		return b, err
 	}
 	start := len(b)
 	b = openFrame(b, t)
 	b = append(b, magic...)
-	b = binary.BigEndian.AppendUint16(b, version)
+	b = binary.BigEndian.AppendUint16(b, Version)
 	for _, v := range [helloFields]uint64{
 		h.ClusterID, h.NodeID, h.Incarnation, h.Boot, h.Session, h.VotersHash, h.Term, h.LastIndex, h.TickNanos,
 	} {
@@ -124,23 +116,21 @@ func AppendHello(b []byte, t FrameType, h Hello, version uint16) ([]byte, error)
 	}
 	b = binary.BigEndian.AppendUint16(b, uint16(len(h.ClientAddr)))
 	b = append(b, h.ClientAddr...)
-	if version != VersionFixed {
-		b = appendSection(b, sectionLevel, binary.BigEndian.AppendUint64(nil, h.Level))
-		b = appendSection(b, sectionStage, []byte{h.Stage})
-		b = appendSection(b, sectionFounders, []byte(h.Founders))
-		b = appendSection(b, sectionPeerAddr, []byte(h.PeerAddr))
-		if h.Priority != 0 {
-			b = appendSection(b, sectionPriority, binary.BigEndian.AppendUint64(nil, uint64(h.Priority)))
-		}
-		if h.SeedDigest != "" {
-			b = appendSection(b, sectionSeed, append(binary.BigEndian.AppendUint64(nil, h.SeedFloor), h.SeedDigest...))
-		}
-		if h.Configured {
-			b = appendSection(b, sectionConfigured, nil)
-		}
-		if h.Layout != "" {
-			b = appendSection(b, sectionLayout, []byte(h.Layout))
-		}
+	b = appendSection(b, sectionLevel, binary.BigEndian.AppendUint64(nil, h.Level))
+	b = appendSection(b, sectionStage, []byte{h.Stage})
+	b = appendSection(b, sectionFounders, []byte(h.Founders))
+	b = appendSection(b, sectionPeerAddr, []byte(h.PeerAddr))
+	if h.Priority != 0 {
+		b = appendSection(b, sectionPriority, binary.BigEndian.AppendUint64(nil, uint64(h.Priority)))
+	}
+	if h.SeedDigest != "" {
+		b = appendSection(b, sectionSeed, append(binary.BigEndian.AppendUint64(nil, h.SeedFloor), h.SeedDigest...))
+	}
+	if h.Configured {
+		b = appendSection(b, sectionConfigured, nil)
+	}
+	if h.Layout != "" {
+		b = appendSection(b, sectionLayout, []byte(h.Layout))
 	}
 	return sealFrame(b, start), nil
 }
@@ -150,18 +140,17 @@ func appendSection(b []byte, section byte, value []byte) []byte {
 	return append(b, value...)
 }
 
-// ParseHello parses the payload of a hello, welcome or update frame, and returns the version
-// it was written in. Its errors are a *[VersionError], or match [ErrProtocol] or
-// [ErrClientAddr].
-func ParseHello(p []byte) (h Hello, version uint16, err error) {
+// ParseHello parses the payload of a hello, welcome or update frame. Its errors are a *[VersionError],
+// or match [ErrProtocol] or [ErrClientAddr].
+func ParseHello(p []byte) (h Hello, err error) {
 	if len(p) < len(magic)+2 || string(p[:len(magic)]) != magic {
-		return Hello{}, 0, fmt.Errorf("%w: not an isotone peer", ErrProtocol)
+		return Hello{}, fmt.Errorf("%w: not an isotone peer", ErrProtocol)
 	}
-	if version = binary.BigEndian.Uint16(p[len(magic):]); version < VersionFixed || version > Version {
-		return Hello{}, 0, &VersionError{Theirs: version, Ours: Version}
+	if version := binary.BigEndian.Uint16(p[len(magic):]); version != Version {
+		return Hello{}, &VersionError{Theirs: version, Ours: Version}
 	}
 	if len(p) < helloSizeFixed {
-		return Hello{}, 0, fmt.Errorf("%w: hello of %d bytes", ErrProtocol, len(p))
+		return Hello{}, fmt.Errorf("%w: hello of %d bytes", ErrProtocol, len(p))
 	}
 	for i, field := range [helloFields]*uint64{
 		&h.ClusterID, &h.NodeID, &h.Incarnation, &h.Boot, &h.Session, &h.VotersHash, &h.Term, &h.LastIndex, &h.TickNanos,
@@ -169,16 +158,14 @@ func ParseHello(p []byte) (h Hello, version uint16, err error) {
 		*field = binary.BigEndian.Uint64(p[len(magic)+2+8*i:])
 	}
 	size, rest := int(binary.BigEndian.Uint16(p[helloSizeFixed-2:])), p[helloSizeFixed:]
-	if size > len(rest) || version == VersionFixed && size != len(rest) {
-		return Hello{}, 0, fmt.Errorf("%w: client address of %d bytes, want %d", ErrProtocol, len(rest), size)
+	if size > len(rest) {
+		return Hello{}, fmt.Errorf("%w: client address of %d bytes, want %d", ErrProtocol, len(rest), size)
 	}
-	h.ClientAddr, h.Level = string(rest[:size]), 1
-	if version != VersionFixed {
-		if err := h.parseSections(rest[size:]); err != nil {
-			return Hello{}, 0, err
-		}
+	h.ClientAddr = string(rest[:size])
+	if err := h.parseSections(rest[size:]); err != nil {
+		return Hello{}, err
 	}
-	return h, version, checkAddrs(h)
+	return h, checkAddrs(h)
 }
 
 // parseSections parses the bytes after the fixed part. It skips unknown sections, and bytes

@@ -14,12 +14,6 @@ var someHello = Hello{
 	ClientAddr: "127.0.0.1:8080", Level: 9, Stage: 2, Founders: "1,2,3", PeerAddr: "127.0.0.1:60001", Configured: true, Layout: "41/5/5/12@1288834974657",
 }
 
-// inVersion1 returns h as version 1 transmits it.
-func inVersion1(h Hello) Hello {
-	h.Level, h.Stage, h.Founders, h.PeerAddr, h.Configured, h.Layout = 1, 0, "", "", false, ""
-	return h
-}
-
 // payload returns the payload of a single frame.
 func payload(t testing.TB, b []byte) []byte {
 	t.Helper()
@@ -34,16 +28,9 @@ func payload(t testing.TB, b []byte) []byte {
 
 func TestHello_SurvivesTheWire(t *testing.T) {
 	for _, want := range []Hello{{}, someHello, {ClientAddr: strings.Repeat("x", clientAddrSizeMax)}} {
-		got, version, err := ParseHello(payload(t, hello(t, FrameHello, want)))
-		if err != nil || got != want || version != Version {
-			t.Errorf("got %+v in version %d, %v; want %+v", got, version, err, want)
-		}
-		b, err := AppendHello(nil, FrameHello, want, VersionFixed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, version, err := ParseHello(payload(t, b)); err != nil || got != inVersion1(want) || version != VersionFixed {
-			t.Errorf("got %+v in version %d, %v; want %+v", got, version, err, inVersion1(want))
+		got, err := ParseHello(payload(t, hello(t, FrameHello, want)))
+		if err != nil || got != want {
+			t.Errorf("got %+v, %v; want %+v", got, err, want)
 		}
 	}
 }
@@ -56,7 +43,7 @@ func TestHello_SkipsWhatItDoesNotKnow(t *testing.T) {
 	p = appendSection(p, 201, nil)
 	want := someHello
 	want.Stage = 3
-	if got, _, err := ParseHello(p); err != nil || got != want {
+	if got, err := ParseHello(p); err != nil || got != want {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
 }
@@ -64,27 +51,23 @@ func TestHello_SkipsWhatItDoesNotKnow(t *testing.T) {
 func TestHello_RefusesABadClientAddress(t *testing.T) {
 	for _, addr := range []string{strings.Repeat("x", clientAddrSizeMax+1), "a:1\r\nSet-Cookie: x", "a b", "é:1", "\x00"} {
 		prefix := []byte("prefix")
-		b, err := AppendHello(prefix, FrameHello, Hello{ClientAddr: addr}, Version)
+		b, err := AppendHello(prefix, FrameHello, Hello{ClientAddr: addr})
 		if !errors.Is(err, ErrClientAddr) || string(b) != "prefix" {
 			t.Errorf("%q: %q, %v", addr, b, err)
 		}
-		if b, err := AppendHello(prefix, FrameHello, Hello{PeerAddr: addr}, Version); !errors.Is(err, ErrClientAddr) || string(b) != "prefix" {
+		if b, err := AppendHello(prefix, FrameHello, Hello{PeerAddr: addr}); !errors.Is(err, ErrClientAddr) || string(b) != "prefix" {
 			t.Errorf("peer address %q: %q, %v", addr, b, err)
 		}
-		fixed, err := AppendHello(nil, FrameHello, Hello{}, VersionFixed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := payload(t, fixed)
+		p := payload(t, hello(t, FrameHello, Hello{}))[:helloSizeFixed]
 		binary.BigEndian.PutUint16(p[helloSizeFixed-2:], uint16(len(addr)))
-		if _, _, err := ParseHello(append(p, addr...)); !errors.Is(err, ErrClientAddr) {
+		if _, err := ParseHello(append(p, addr...)); !errors.Is(err, ErrClientAddr) {
 			t.Errorf("parsing %q: %v", addr, err)
 		}
 	}
 }
 
 func TestHello_ReportsAnotherVersionWhateverFollows(t *testing.T) {
-	_, _, err := ParseHello([]byte(magic + "\x00\x09future"))
+	_, err := ParseHello([]byte(magic + "\x00\x09future"))
 	var version *VersionError
 	if !errors.As(err, &version) || version.Theirs != 9 || version.Ours != Version {
 		t.Fatalf("error %v", err)
@@ -92,26 +75,20 @@ func TestHello_ReportsAnotherVersionWhateverFollows(t *testing.T) {
 }
 
 func TestHello_RefusesCutAndPaddedPayloads(t *testing.T) {
-	whole := map[int]bool{} // where a hello of version 2 may end
-	for _, version := range []uint16{VersionFixed, Version} {
-		b, err := AppendHello(nil, FrameHello, someHello, version)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := payload(t, b)
-		for n := range p {
-			if _, _, err := ParseHello(p[:n]); err == nil && version != VersionFixed {
-				whole[n] = true
-			} else if !errors.Is(err, ErrProtocol) {
-				t.Fatalf("version %d cut to %d bytes: %v", version, n, err)
-			}
-		}
-		if _, _, err := ParseHello(append(p, 'x')); !errors.Is(err, ErrProtocol) {
-			t.Fatalf("version %d padded: %v", version, err)
+	whole := map[int]bool{} // where a hello may end
+	p := payload(t, hello(t, FrameHello, someHello))
+	for n := range p {
+		if _, err := ParseHello(p[:n]); err == nil {
+			whole[n] = true
+		} else if !errors.Is(err, ErrProtocol) {
+			t.Fatalf("cut to %d bytes: %v", n, err)
 		}
 	}
+	if _, err := ParseHello(append(p, 'x')); !errors.Is(err, ErrProtocol) {
+		t.Fatalf("padded: %v", err)
+	}
 	if len(whole) != 6 { // before each section
-		t.Errorf("hellos of version 2 may be cut at %v", whole)
+		t.Errorf("hellos may be cut at %v", whole)
 	}
 }
 
@@ -151,16 +128,13 @@ func FuzzHello(f *testing.F) {
 	f.Add(payload(f, AppendRefusal(nil, Refusalf(RefusedStale, "old copy"))))
 	f.Add([]byte("\xff\x00\x00"))
 	f.Fuzz(func(t *testing.T, p []byte) {
-		if h, version, err := ParseHello(p); err == nil {
-			b, err := AppendHello(nil, FrameHello, h, version)
+		if h, err := ParseHello(p); err == nil {
+			b, err := AppendHello(nil, FrameHello, h)
 			if err != nil {
 				t.Fatalf("hello %x: %v", p, err)
 			}
 			again := payload(t, b)
-			if version == VersionFixed && !bytes.Equal(again, p) {
-				t.Fatalf("hello %x encodes to %x", p, again)
-			}
-			if h2, _, err := ParseHello(again); err != nil || h2 != h {
+			if h2, err := ParseHello(again); err != nil || h2 != h {
 				t.Fatalf("hello %x: %+v, then %+v, %v", p, h, h2, err)
 			}
 		}

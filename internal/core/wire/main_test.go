@@ -8,7 +8,7 @@ import (
 
 func hello(t testing.TB, kind FrameType, h Hello) []byte {
 	t.Helper()
-	b, err := AppendHello(nil, kind, h, Version)
+	b, err := AppendHello(nil, kind, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -17,7 +17,7 @@ func hello(t testing.TB, kind FrameType, h Hello) []byte {
 
 func encoded(t testing.TB, m *raftpb.Message) []byte {
 	t.Helper()
-	b, err := AppendMessage(nil, m, promiseLevel)
+	b, err := AppendMessage(nil, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func encoded(t testing.TB, m *raftpb.Message) []byte {
 func heartbeat(from, to uint64) *raftpb.Message {
 	return &raftpb.Message{
 		Type: raftpb.MsgHeartbeat.Enum(), From: new(from), To: new(to),
-		Term: new(uint64(3)), Commit: new(uint64(41)), Context: []byte("\x01\x00\x00\x00\x00\x00\x00\x00"),
+		Term: new(uint64(3)), Commit: new(uint64(41)), RejectHint: new(uint64(11)), Context: []byte("\x01\x00\x00\x00\x00\x00\x00\x00"),
 	}
 }
 

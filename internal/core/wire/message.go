@@ -13,32 +13,25 @@ import (
 // contextSize is the size of the context in the heartbeats of a round: a counter.
 const contextSize = 8
 
-// promiseLevel is the feature level from which on members know the fixed-size heartbeats with a
-// promise. Others get them in protobuf.
-const promiseLevel = 3
-
-// compactForm is the layout of a message of fixed size: to, from, term, then some of commit and
-// the promise, each of 8 bytes. A context may follow.
+// compactForm is the layout of a message of fixed size: to, from, term, the commit index of a heartbeat,
+// and the promise, each of 8 bytes. A context may follow.
 type compactForm struct {
-	kind            raftpb.MessageType
-	commit, promise bool
+	kind   raftpb.MessageType
+	commit bool
 }
 
 // compactForms has the forms by frame type, and zero for the other types.
 var compactForms = [...]compactForm{
 	FrameHeartbeat:     {kind: raftpb.MsgHeartbeat, commit: true},
 	FrameHeartbeatResp: {kind: raftpb.MsgHeartbeatResp},
-	FramePromiseAsked:  {kind: raftpb.MsgHeartbeat, commit: true, promise: true},
-	FramePromised:      {kind: raftpb.MsgHeartbeatResp, promise: true},
 }
 
-// AppendMessage appends m to b as one frame, for a peer of a feature level. Heartbeats and their
-// responses, the hot path of every round, have a fixed-size form unless an unusual field is set;
-// all else is protobuf. If m does not fit a frame, it returns b unchanged and an error that
-// matches [ErrFrameSize].
-func AppendMessage(b []byte, m *raftpb.Message, level uint64) ([]byte, error) {
+// AppendMessage appends m to b as one frame. Heartbeats and their responses, the hot path of every
+// round, have a fixed-size form unless an unusual field is set; all else is protobuf. If m does not fit a
+// frame, it returns b unchanged and an error that matches [ErrFrameSize].
+func AppendMessage(b []byte, m *raftpb.Message) ([]byte, error) {
 	start := len(b)
-	if t := compactType(m); t != FrameMessage && (m.RejectHint == nil || level >= promiseLevel) {
+	if t := compactType(m); t != FrameMessage {
 		b = openFrame(b, t)
 		b = binary.BigEndian.AppendUint64(b, *m.To)
 		b = binary.BigEndian.AppendUint64(b, *m.From)
@@ -46,9 +39,11 @@ func AppendMessage(b []byte, m *raftpb.Message, level uint64) ([]byte, error) {
 		if m.Commit != nil {
 			b = binary.BigEndian.AppendUint64(b, *m.Commit)
 		}
-		if compactForms[t].promise {
-			b = binary.BigEndian.AppendUint64(b, *m.RejectHint)
+		promise := *m.RejectHint
+		if mutant.On(mutant.DropPromise) {
+			promise = 0
 		}
+		b = binary.BigEndian.AppendUint64(b, promise)
 		return sealFrame(append(b, m.Context...), start), nil
 	}
 	full, err := proto.MarshalOptions{}.MarshalAppend(openFrame(b, FrameMessage), m)
@@ -64,20 +59,14 @@ func AppendMessage(b []byte, m *raftpb.Message, level uint64) ([]byte, error) {
 // compactType returns the fixed-size frame type that represents m exactly, or
 // FrameMessage. Unset and zero fields differ: a decoded message must equal the sent one.
 func compactType(m *raftpb.Message) FrameType {
-	if m.Type == nil || m.To == nil || m.From == nil || m.Term == nil ||
+	switch {
+	case m.Type == nil || m.To == nil || m.From == nil || m.Term == nil || m.RejectHint == nil ||
 		m.LogTerm != nil || m.Index != nil || m.Vote != nil || m.Snapshot != nil ||
 		m.Reject != nil || len(m.Entries)+len(m.Responses) != 0 ||
 		m.Context != nil && len(m.Context) != contextSize ||
-		len(m.ProtoReflect().GetUnknown()) != 0 {
-		return FrameMessage
-	}
-	switch promise := m.RejectHint != nil && !mutant.On(mutant.DropPromise); {
-	case *m.Type == raftpb.MsgHeartbeat && m.Commit != nil && promise:
-		return FramePromiseAsked
+		len(m.ProtoReflect().GetUnknown()) != 0:
 	case *m.Type == raftpb.MsgHeartbeat && m.Commit != nil:
 		return FrameHeartbeat
-	case *m.Type == raftpb.MsgHeartbeatResp && m.Commit == nil && promise:
-		return FramePromised
 	case *m.Type == raftpb.MsgHeartbeatResp && m.Commit == nil:
 		return FrameHeartbeatResp
 	}
@@ -110,11 +99,8 @@ type compactMessage struct {
 }
 
 func (f compactForm) parse(p []byte) (*raftpb.Message, error) {
-	size := 3 * 8
+	size := 4 * 8
 	if f.commit {
-		size += 8
-	}
-	if f.promise {
 		size += 8
 	}
 	if len(p) != size && len(p) != size+contextSize {
@@ -131,9 +117,7 @@ func (f compactForm) parse(p []byte) (*raftpb.Message, error) {
 	if f.commit {
 		c.commit, m.Commit = next(), &c.commit
 	}
-	if f.promise {
-		c.promise, m.RejectHint = next(), &c.promise
-	}
+	c.promise, m.RejectHint = next(), &c.promise
 	if copy(c.context[:], p) > 0 {
 		m.Context = c.context[:]
 	}

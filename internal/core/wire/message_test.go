@@ -34,7 +34,6 @@ func TestMessage_HeartbeatsTakeTheFixedForm(t *testing.T) {
 		want FrameType
 	}{
 		{heartbeat(1, 2), FrameHeartbeat}, {quiet, FrameHeartbeat}, {heartbeatResp(2, 1), FrameHeartbeatResp},
-		{promising(heartbeat(1, 2)), FramePromiseAsked}, {promising(quiet), FramePromiseAsked}, {promising(heartbeatResp(2, 1)), FramePromised},
 	} {
 		got, kind := trip(t, c.m)
 		if kind != c.want || !proto.Equal(got, c.m) {
@@ -43,26 +42,9 @@ func TestMessage_HeartbeatsTakeTheFixedForm(t *testing.T) {
 	}
 }
 
-// promising returns m with a promise.
-func promising(m *raftpb.Message) *raftpb.Message {
-	m = proto.CloneOf(m)
-	m.RejectHint = new(uint64(11))
-	return m
-}
-
-// A member below promiseLevel would end the connection.
-func TestMessage_OlderPeersGetPromisesInProtobuf(t *testing.T) {
-	b, err := AppendMessage(nil, promising(heartbeat(1, 2)), promiseLevel-1)
-	if err != nil || FrameType(b[lengthSize]) != FrameMessage {
-		t.Errorf("with a promise: %x, %v", b, err)
-	}
-	if b, err = AppendMessage(nil, heartbeat(1, 2), 1); err != nil || FrameType(b[lengthSize]) != FrameHeartbeat {
-		t.Errorf("without: %x, %v", b, err)
-	}
-}
-
 func TestMessage_UnusualHeartbeatsFallBackToProtobuf(t *testing.T) {
 	for name, change := range map[string]func(*raftpb.Message){
+		"no promise":      func(m *raftpb.Message) { m.RejectHint = nil },
 		"no term":         func(m *raftpb.Message) { m.Term = nil },
 		"no commit":       func(m *raftpb.Message) { m.Commit = nil },
 		"no type":         func(m *raftpb.Message) { m.Type = nil },
@@ -144,6 +126,9 @@ func settle(t *testing.T, nodes map[uint64]*node) (kinds []FrameType) {
 					if err := CheckMessage(m, id, 3-id); err != nil {
 						t.Fatal(err)
 					}
+					if k := m.GetType(); k == raftpb.MsgHeartbeat || k == raftpb.MsgHeartbeatResp {
+						m.RejectHint = new(uint64(1)) // as the replica does
+					}
 					got, kind := trip(t, m)
 					kinds = append(kinds, kind)
 					if err := nodes[3-id].Step(got); err != nil {
@@ -169,7 +154,7 @@ func (quietRaft) Warning(...any)          {}
 func (quietRaft) Warningf(string, ...any) {}
 
 func TestMessage_RefusesOneThatFitsNoFrame(t *testing.T) {
-	b, err := AppendMessage([]byte("prefix"), appendOf(1, 2, FrameSizeMax), promiseLevel)
+	b, err := AppendMessage([]byte("prefix"), appendOf(1, 2, FrameSizeMax))
 	if !errors.Is(err, ErrFrameSize) || string(b) != "prefix" {
 		t.Fatalf("%d bytes, %v", len(b), err)
 	}
@@ -177,12 +162,11 @@ func TestMessage_RefusesOneThatFitsNoFrame(t *testing.T) {
 
 func TestMessage_RefusesMalformedPayloads(t *testing.T) {
 	for _, f := range []Frame{
-		{FrameHeartbeat, make([]byte, 31)},
-		{FrameHeartbeat, make([]byte, 33)},
+		{FrameHeartbeat, make([]byte, 32)},
+		{FrameHeartbeat, make([]byte, 39)},
 		{FrameHeartbeat, make([]byte, 41)},
-		{FramePromiseAsked, make([]byte, 32)},
-		{FramePromised, make([]byte, 24)},
-		{FramePromised + 1, make([]byte, 32)},
+		{FrameHeartbeatResp, make([]byte, 24)},
+		{FrameUpdate + 1, make([]byte, 40)},
 		{FrameHeartbeatResp, nil},
 		{FrameMessage, []byte{0xff}},
 		{FrameHello, nil},
@@ -307,7 +291,7 @@ func FuzzMessage(f *testing.F) {
 		if !proto.Equal(got, want) || !proto.Equal(got, m) {
 			t.Fatalf("got %v, want %v", got, want)
 		}
-		for kind := range FramePromised + 2 {
+		for kind := range FrameHeartbeatResp + 2 {
 			if m, err := ParseMessage(Frame{kind, context}); err == nil {
 				_ = CheckMessage(m, from, to)
 				_, _ = trip(t, m)

@@ -82,7 +82,7 @@ func TestCodec_RefusesAMalformedReading(t *testing.T) {
 
 func TestHandshake_TakesNoReading(t *testing.T) {
 	for _, f := range []Frame{{FrameClockAsk, make([]byte, 8)}, {FrameClockTold, someReading.Append(nil, 1)}} {
-		h := NewDialer(ownHello(1), 2, nil, Version)
+		h := NewDialer(ownHello(1), 2, nil)
 		if _, err := h.Start(nil); err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package peer
 import (
 	"encoding/binary"
 	"hash/crc32"
-	"math"
 	"net"
 	"sync"
 	"testing"
@@ -205,19 +204,16 @@ func (r *raw) connect(id uint64) {
 
 func hello(t testing.TB, kind wire.FrameType, h wire.Hello) []byte {
 	t.Helper()
-	b, err := wire.AppendHello(nil, kind, h, wire.Version)
+	b, err := wire.AppendHello(nil, kind, h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-// newest is a feature level for which everything has its newest form.
-const newest = math.MaxUint64
-
 func encoded(t testing.TB, m *raftpb.Message) []byte {
 	t.Helper()
-	b, err := wire.AppendMessage(nil, m, newest)
+	b, err := wire.AppendMessage(nil, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +223,7 @@ func encoded(t testing.TB, m *raftpb.Message) []byte {
 func heartbeat(from, to uint64) *raftpb.Message {
 	return &raftpb.Message{
 		Type: raftpb.MsgHeartbeat.Enum(), From: new(from), To: new(to),
-		Term: new(uint64(3)), Commit: new(uint64(41)), Context: []byte("\x01\x00\x00\x00\x00\x00\x00\x00"),
+		Term: new(uint64(3)), Commit: new(uint64(41)), RejectHint: new(uint64(11)), Context: []byte("\x01\x00\x00\x00\x00\x00\x00\x00"),
 	}
 }
 

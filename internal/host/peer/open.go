@@ -16,7 +16,7 @@ const handshakeTimeout = 2 * time.Second
 // newStream returns the stream over conn, which has yet to be opened.
 func (t *Transport) newStream(conn net.Conn) *Stream {
 	tune(conn)
-	return &Stream{Codec: wire.NewCodec(t.cfg.NodeID, wire.Hello{}, 0), conn: conn, ended: make(chan error, 1)}
+	return &Stream{Codec: wire.NewCodec(t.cfg.NodeID, wire.Hello{}), conn: conn, ended: make(chan error, 1)}
 }
 
 // open does the handshake, and closes the connection if it fails. Before, secure protects the
@@ -34,7 +34,7 @@ func (s *Stream) open(ctx context.Context, h *wire.Handshake, secure func() erro
 		err = s.shakeHands(h)
 	}
 	if err == nil {
-		s.Open(h.Peer(), h.Version())
+		s.Open(h.Peer())
 		err = s.conn.SetDeadline(time.Time{})
 	}
 	if err != nil {

@@ -162,27 +162,17 @@ func (r *remote) ask() {
 	}
 }
 
-// dial opens a connection in the newest version that both sides speak.
+// dial opens a connection.
 func (r *remote) dial(addr string) (*Stream, error) {
-	s, err := r.dialIn(addr, wire.Version)
-	var refused *wire.RefusedError
-	if errors.As(err, &refused) && refused.By == wire.Remote && refused.Refusal.Code == wire.RefusedVersion {
-		return r.dialIn(addr, wire.VersionFixed)
-	}
-	return s, err
-}
-
-// dialIn opens a connection in one version.
-func (r *remote) dialIn(addr string, version uint16) (*Stream, error) {
-	s, err := r.open(addr, version, r.t.cfg.Security)
+	s, err := r.open(addr, r.t.cfg.Security)
 	if r.t.cfg.Security != nil && r.t.cfg.Insecure && errors.Is(err, ErrNoTLS) {
-		return r.open(addr, version, nil)
+		return r.open(addr, nil)
 	}
 	return s, err
 }
 
 // open dials a connection that security protects, or in plaintext if that is nil.
-func (r *remote) open(addr string, version uint16, security Security) (*Stream, error) {
+func (r *remote) open(addr string, security Security) (*Stream, error) {
 	if addr == "" {
 		return nil, errNoAddr
 	}
@@ -193,7 +183,7 @@ func (r *remote) open(addr string, version uint16, security Security) (*Stream, 
 		return nil, err
 	}
 	s := r.t.newStream(conn)
-	return s, s.open(r.ctx, wire.NewDialer(r.t.hello, r.id, r.t.admit, version).LogID(r.t.cfg.LogID), func() error {
+	return s, s.open(r.ctx, wire.NewDialer(r.t.hello, r.id, r.t.admit).LogID(r.t.cfg.LogID), func() error {
 		return r.t.secureDialed(s, r.id, security)
 	})
 }

@@ -5,13 +5,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 
-	"go.etcd.io/bbolt"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone/internal/host/storage"
@@ -28,132 +25,6 @@ func script() []storage.Write {
 		{Compact: snapshot(150, 2, "compacted again")},
 		{Snapshot: snapshot(300, 4, "from the leader")},
 		{Entries: entries(301, 303, 4), HardState: hardState(4, 2, 302)},
-	}
-}
-
-func TestStore_CrashBetweenOrDuringSavesLosesNothing(t *testing.T) {
-	dir := t.TempDir()
-	var during []byte
-	o := options(dir)
-	o.BeforeCommit = func() error { during = readFile(t, dir); return nil }
-	s, saved := open(t, o)
-	copied := t.TempDir()
-	recover := func(image []byte) storage.Recovered {
-		t.Helper()
-		writeFile(t, copied, image)
-		s, r := open(t, options(copied))
-		closeStore(t, s)
-		return r
-	}
-	if !recover(during).Fresh {
-		t.Fatal("a crash before the first commit did not leave a fresh directory")
-	}
-	for i, w := range script() {
-		save(t, s, w)
-		wantSame(t, recover(during), saved)
-		after := recover(readFile(t, dir))
-		if difference(after, saved) == "" {
-			t.Fatalf("write %d changed nothing", i)
-		}
-		saved = after
-	}
-}
-
-// TestStore_CrashDuringACommitKeepsTheStateBefore builds files that a crash can leave behind:
-// any of the pages written before the first fdatasync, in any order, each torn anywhere, while
-// the meta pages are still the old ones.
-func TestStore_CrashDuringACommitKeepsTheStateBefore(t *testing.T) {
-	dir, copied := t.TempDir(), t.TempDir()
-	random := rand.New(rand.NewPCG(3, 4))
-	s, saved := open(t, options(dir))
-	before := readFile(t, dir)
-	for _, w := range script() {
-		save(t, s, w)
-		after := readFile(t, dir)
-		for range 40 {
-			writeFile(t, copied, tear(random, before, after))
-			r, err := storage.Peek(copied)
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantSame(t, r, saved)
-		}
-		writeFile(t, copied, after)
-		saved, _ = storage.Peek(copied)
-		before = after
-	}
-}
-
-// tear returns before with some of the changes that lead to after, except those
-// of the two meta pages.
-func tear(random *rand.Rand, before, after []byte) []byte {
-	page := os.Getpagesize()
-	image := make([]byte, max(len(before), len(after)))
-	copy(image, before)
-	for at := 2 * page; at < len(after); at += page {
-		switch random.IntN(3) {
-		case 0:
-			copy(image[at:at+page], after[at:at+page])
-		case 1:
-			copy(image[at:at+page], after[at:at+random.IntN(page/512)*512])
-		}
-	}
-	if random.IntN(2) == 0 { // the file may not have grown yet
-		image = image[:len(before)]
-	}
-	return image
-}
-
-func TestStore_ResumesAnInterruptedCreation(t *testing.T) {
-	dir := t.TempDir()
-	o := options(dir)
-	o.BeforeCommit = func() error { return errors.New("power cut") }
-	if _, _, err := storage.Open(o); !errors.Is(err, storage.ErrFailed) {
-		t.Fatalf("Open: %v", err)
-	}
-	draft := filepath.Join(dir, storage.FileName+".new")
-	if err := os.WriteFile(draft, []byte("half a file"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s, r := open(t, options(dir))
-	if !r.Fresh || r.Identity.Boot != 1 {
-		t.Fatalf("recovered %+v", r)
-	}
-	_, again := reopen(t, s, dir)
-	wantSame(t, again, r)
-
-	// A creation that was interrupted before the rename.
-	dir = t.TempDir()
-	draft = filepath.Join(dir, storage.FileName+".new")
-	if err := os.WriteFile(draft, []byte("half a file"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, r := open(t, options(dir)); !r.Fresh {
-		t.Fatalf("recovered %+v", r)
-	}
-	if _, err := os.Stat(draft); !errors.Is(err, os.ErrNotExist) {
-		t.Fatalf("the draft is still there: %v", err)
-	}
-}
-
-// TestStore_IsSoundToBoltItself compares the check of pages.go with bbolt's own.
-func TestStore_IsSoundToBoltItself(t *testing.T) {
-	for _, deep := range []bool{false, true} {
-		dir, _ := specimen(t, deep)
-		db, err := bbolt.Open(filepath.Join(dir, storage.FileName), 0o600, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		err = db.View(func(tx *bbolt.Tx) error {
-			for err := range tx.Check() {
-				t.Error(err)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

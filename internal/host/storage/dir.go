@@ -7,18 +7,15 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"go.etcd.io/bbolt"
 )
 
 const (
 	// FileName is the one data file in the data directory.
 	FileName = "isotone.db"
 	// lockName is an empty file that is locked while the directory is in use. It is separate
-	// from the data file because that is created by a rename, and must be read before bbolt
-	// locks it.
+	// from the data file because that is replaced by a rename.
 	lockName = "isotone.lock"
-	// draftSuffix is added to the name of a bbolt file that is not complete yet.
+	// draftSuffix is added to the name of the first data file until it is complete.
 	draftSuffix = ".new"
 	// spareSuffix is added to the name of the file that becomes the next journal. Nothing reads it.
 	spareSuffix = ".spare"
@@ -53,31 +50,6 @@ func makeDir(dir string) error {
 		return fmt.Errorf("storage: data directory: %w", err)
 	}
 	return syncDir(parent)
-}
-
-// makeFile creates a bbolt file without buckets at path, unless there is a file already. It
-// writes the file under another name and renames it when it is complete. So a file at path
-// that is empty or truncated is always damaged, never the result of an interrupted creation.
-// The caller holds the lock of the directory.
-func makeFile(path string) error {
-	if exists, err := isFile(path); err != nil || exists {
-		return err
-	}
-	draft := path + draftSuffix
-	if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("storage: data file: %w", err)
-	}
-	db, err := bbolt.Open(draft, fileMode, &bbolt.Options{Timeout: lockWait})
-	if err != nil {
-		return fmt.Errorf("storage: create %s: %w", path, err)
-	}
-	if err := db.Close(); err != nil {
-		return fmt.Errorf("storage: create %s: %w", path, err)
-	}
-	if err := os.Rename(draft, path); err != nil {
-		return fmt.Errorf("storage: create %s: %w", path, err)
-	}
-	return syncDir(filepath.Dir(path))
 }
 
 // lockDir takes the lock of dir, which lasts until the returned file is closed

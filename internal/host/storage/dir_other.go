@@ -1,15 +1,16 @@
-//go:build !unix || aix || solaris
+//go:build !windows && (!unix || aix || solaris)
 
 package storage
 
-import "os"
+import (
+	"errors"
+	"os"
+)
 
-// journals is false where an open file cannot be replaced, or a directory cannot be synced. Data
-// files stay in FormatBolt there.
-const journals = false
+// Here files cannot be locked, so no data directory can be opened.
 
-// tryLock leaves the locking to bbolt, which locks the data file itself.
-func tryLock(*os.File) (bool, error) { return true, nil }
+func tryLock(*os.File) (bool, error) { return false, errors.ErrUnsupported }
 
-// syncDir does nothing: there is no portable way to sync a directory here.
-func syncDir(string) error { return nil }
+func (files) rename(*file) error { return errors.ErrUnsupported }
+
+func syncDir(string) error { return errors.ErrUnsupported }

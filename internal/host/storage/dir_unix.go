@@ -9,9 +9,6 @@ import (
 	"syscall"
 )
 
-// journals says that the system can rename a file that is open, and sync a directory.
-const journals = true
-
 // tryLock takes an exclusive lock on f without waiting and reports whether it
 // got it. The lock ends with the file descriptor.
 func tryLock(f *os.File) (bool, error) {
@@ -20,6 +17,14 @@ func tryLock(f *os.File) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// rename gives f the name of the data file, and the latter that of the spare one.
+func (s files) rename(*file) error {
+	if s.creating {
+		return os.Rename(s.sparePath(), s.path)
+	}
+	return exchange(s.sparePath(), s.path)
 }
 
 // syncDir makes the entries of dir durable.

@@ -26,8 +26,3 @@ func (e *IdentityError) Error() string {
 	return fmt.Sprintf("storage: data directory %s belongs to node %d, but this is node %d: "+
 		"a node may only ever use its own directory", e.Dir, e.Have, e.Want)
 }
-
-// panicError is a panic or memory fault inside bbolt, caught by guarded.
-type panicError struct{ value any }
-
-func (e *panicError) Error() string { return fmt.Sprintf("page store panicked: %v", e.value) }

@@ -15,7 +15,7 @@ import (
 var spareSectors int64 = 1 << 20 / journal.SectorBytes
 
 func (s *Store) journalOptions() journal.Options {
-	return journal.Options{Files: files{s}, Head: marker(), Salt: rand.Uint64, SpareSectors: spareSectors}
+	return journal.Options{Files: files{s}, Salt: rand.Uint64, SpareSectors: spareSectors}
 }
 
 // files are those of a directory, for the journal in it.
@@ -23,7 +23,7 @@ type files struct{ *Store }
 
 // Spare opens the spare file, which the caller closes.
 func (s files) Spare() (journal.File, error) {
-	spare := s.path + spareSuffix
+	spare := s.sparePath()
 	if err := unlinkSame(spare, s.path); err != nil {
 		return nil, err
 	}
@@ -34,6 +34,28 @@ func (s files) Spare() (journal.File, error) {
 	return &file{f, s.Store, false}, nil
 }
 
+// sparePath returns where the next data file is written. The first one has another name: a directory
+// with a spare file has had a data file (see [CheckNew]).
+func (s files) sparePath() string {
+	if s.creating {
+		return s.path + draftSuffix
+	}
+	return s.path + spareSuffix
+}
+
+// makeSpare makes an empty spare file, and ends the creation of the directory.
+func (s *Store) makeSpare() error {
+	s.creating = false
+	f, err := files{s}.Spare()
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return syncDir(s.dir)
+}
+
 // Exchange exchanges the names. Like the data file, f is locked from then on.
 func (s files) Exchange(f journal.File) error {
 	spare := f.(*file)
@@ -41,7 +63,11 @@ func (s files) Exchange(f journal.File) error {
 		return cmp.Or(err, inUse(s.dir))
 	}
 	spare.isData = true
-	return s.step("file renamed", func() error { return exchange(s.path+spareSuffix, s.path) })
+	if err := s.step("file renamed", func() error { return s.rename(spare) }); err != nil {
+		return err
+	}
+	s.data = spare
+	return nil
 }
 
 // Sync makes the names in the directory durable.
@@ -94,9 +120,14 @@ func unlinkSame(spare, path string) error {
 	if err != nil {
 		return err
 	}
-	b, err := os.Stat(path)
-	if err != nil || a.Mode()&fs.ModeSymlink == 0 && !os.SameFile(a, b) {
-		return err
+	if a.Mode()&fs.ModeSymlink == 0 {
+		b, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it is being created
+		}
+		if err != nil || !os.SameFile(a, b) {
+			return err
+		}
 	}
 	return os.Remove(spare)
 }

@@ -35,14 +35,8 @@ func TestGolden_EveryDirectoryEverWrittenIsRead(t *testing.T) {
 		i.Compare(t, plain(t, r))
 		// By now this version has written to it as well.
 		closeStore(t, s)
-		s, again := open(t, storage.Options{Dir: dir, NodeID: means.Identity.NodeID})
+		_, again := open(t, storage.Options{Dir: dir, NodeID: means.Identity.NodeID})
 		wantSame(t, again, r)
-		save(t, s, storage.Write{Format: storage.FormatJournal})
-		closeStore(t, s)
-		_, again = open(t, storage.Options{Dir: dir, NodeID: means.Identity.NodeID})
-		if wantSame(t, again, r); again.Format != storage.FormatJournal {
-			t.Errorf("%s: it has format %d after it was converted", &i, again.Format)
-		}
 	}
 }
 
@@ -51,7 +45,6 @@ func TestGolden_EveryJournalEverWrittenIsRead(t *testing.T) {
 	set := golden.Open(t, "testdata/golden")
 	for name, write := range map[string]func() []byte{
 		"fresh": func() []byte {
-			inJournals(t)
 			defer storage.SetSpareSectors(8)()
 			dir := t.TempDir()
 			open(t, options(dir))

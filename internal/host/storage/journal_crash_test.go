@@ -106,7 +106,6 @@ func tornFile(random *rand.Rand, before, after []byte) []byte {
 // TestJournal_ACrashAtAnyStepLosesNothing stops at every step of every kind of write, and tries
 // what the disk can have then. The files are so small that some writes need a new one.
 func TestJournal_ACrashAtAnyStepLosesNothing(t *testing.T) {
-	inJournals(t)
 	defer storage.SetSpareSectors(40)()
 	random := rand.New(rand.NewPCG(5, 6))
 	dir, copied := t.TempDir(), t.TempDir()
@@ -128,7 +127,11 @@ func TestJournal_ACrashAtAnyStepLosesNothing(t *testing.T) {
 		outcomes = append(outcomes, outcome{step, r})
 		tried[step]++
 	}
+	created := false
 	o := storage.WithSteps(options(dir), func(step string) {
+		if !created {
+			return
+		}
 		before := now
 		now = imageOf(t, dir)
 		switch step {
@@ -151,6 +154,7 @@ func TestJournal_ACrashAtAnyStepLosesNothing(t *testing.T) {
 		try(step, now)
 	})
 	s, saved := open(t, o)
+	created = true
 	long := func(index uint64, sectors int) storage.Write { // the whole record has that many
 		data := strings.Repeat("d", (sectors-1)*sectorContentBytes)
 		return storage.Write{Entries: []*raftpb.Entry{entry(index, 4, data)}, HardState: hardState(5, 2, index-1)}
@@ -188,7 +192,6 @@ func TestJournal_ACrashAtAnyStepLosesNothing(t *testing.T) {
 // TestJournal_SurvivesOneCrashAfterTheOther crashes again and again, also while it recovers, and
 // goes on from what each crash left.
 func TestJournal_SurvivesOneCrashAfterTheOther(t *testing.T) {
-	inJournals(t)
 	defer storage.SetSpareSectors(12)()
 	rapid.Check(t, func(rt *rapid.T) {
 		dir := t.TempDir()
@@ -277,52 +280,69 @@ func (c *crashes) left(step string, before, now image) image {
 	return now
 }
 
-// TestJournal_AConversionCanCrashAtAnyStep: the directory is a file of bbolt or a journal, and
-// either one goes on.
-func TestJournal_AConversionCanCrashAtAnyStep(t *testing.T) {
+// TestJournal_ACreationCanCrashAtAnyStep: afterwards the directory is fresh, or has its first data file.
+func TestJournal_ACreationCanCrashAtAnyStep(t *testing.T) {
+	defer storage.SetSpareSectors(8)()
 	random := rand.New(rand.NewPCG(7, 8))
 	dir := t.TempDir()
-	var images []image
-	var names []string
-	o := storage.WithSteps(options(dir), func(step string) {
-		now := imageOf(t, dir)
-		if step == "file written" {
-			for range 10 {
-				images, names = append(images, image{now.file, tornFile(random, nil, now.spare)}), append(names, "file torn")
+	path, draft := filepath.Join(dir, storage.FileName), filepath.Join(dir, storage.FileName+".new")
+	var steps []string
+	try := func(step string, created bool, draft []byte) {
+		steps = append(steps, step)
+		copied := t.TempDir()
+		switch {
+		case created:
+			writeFile(t, copied, readFile(t, dir))
+		default:
+			if err := os.WriteFile(filepath.Join(copied, storage.FileName+".new"), draft, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := storage.CheckNew(copied); err != nil {
+				t.Errorf("%s: %v", step, err)
 			}
 		}
-		images, names = append(images, now), append(names, step)
+		s, r := open(t, options(copied))
+		if boot := map[bool]uint64{false: 1, true: 2}[created]; r.Fresh == created || r.Identity.Boot != boot {
+			t.Errorf("%s: %+v", step, r)
+		}
+		save(t, s, script()[0])
+		_, again := reopen(t, s, copied)
+		m := model{r}
+		m.apply(script()[0])
+		wantSame(t, again, m.Recovered)
+		if _, err := os.Stat(filepath.Join(copied, storage.FileName+".new")); !errors.Is(err, os.ErrNotExist) && !created {
+			t.Errorf("%s: the draft is still there: %v", step, err)
+		}
+	}
+	o := storage.WithSteps(options(dir), func(step string) {
+		now, err := os.ReadFile(draft)
+		_, missing := os.Stat(path)
+		created := missing == nil
+		if err != nil && !created {
+			t.Fatal(err)
+		}
+		if step == "file written" {
+			for range 20 {
+				try("file torn", false, tornFile(random, nil, now))
+			}
+		}
+		if created {
+			try("rename lost", false, readFile(t, dir))
+		}
+		try(step, created, now)
 	})
 	s, r := open(t, o)
-	save(t, s, script()[:4]...)
-	before := model{r}
-	for _, w := range script()[:4] {
-		before.apply(w)
+	if got := strings.Join(slices.Compact(steps), ", "); got != "file torn, file written, file synced, rename lost, file renamed, rename lost, directory synced" {
+		t.Errorf("steps: %s", got)
 	}
-	after := before
-	w := storage.Write{HardState: hardState(3, 2, 150), Format: storage.FormatJournal}
-	after.apply(w)
-	save(t, s, w)
-	if got := strings.Join(slices.Compact(slices.Clone(names)), ", "); got != "file torn, file written, file synced, file renamed, directory synced" {
-		t.Fatalf("steps: %s", got)
+	if !r.Fresh || r.Identity.Boot != 1 {
+		t.Errorf("created: %+v", r)
 	}
-	for i, now := range images {
-		copied, want, journal := t.TempDir(), before, bytes.HasPrefix(now.file, storage.Marker())
-		now.put(t, copied)
-		if journal != slices.Contains([]string{"file renamed", "directory synced"}, names[i]) {
-			t.Fatalf("%s: is it a journal? %v", names[i], journal)
-		}
-		if journal {
-			want = after
-		}
-		s, r := open(t, options(copied))
-		wantSame(t, r, want.Recovered)
-		want.apply(w)
-		save(t, s, w) // again, if the first time did not count
-		_, r = reopen(t, s, copied)
-		wantSame(t, r, want.Recovered)
-		if !isJournal(t, copied) {
-			t.Fatalf("%s: it did not become a journal", names[i])
-		}
+	closeStore(t, s)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := storage.CheckNew(dir); err == nil {
+		t.Error("nobody notices that the data file is gone")
 	}
 }

@@ -12,7 +12,6 @@ import (
 // Journals that are put together by hand, as the package comment describes the format.
 
 const (
-	markerBytes        = 4 * 4096
 	sectorBytes        = 512
 	sectorContentBytes = sectorBytes - 20
 )
@@ -46,15 +45,16 @@ func buildJournal(salt uint64, empty int, payloads ...[]byte) []byte {
 		}
 	}
 	sectors = append(sectors, make([]byte, empty*sectorBytes)...)
-	head := binary.BigEndian.AppendUint64(nil, salt)
+	head := binary.BigEndian.AppendUint32([]byte("isotone\x00"), 1)
+	head = binary.BigEndian.AppendUint64(head, salt)
 	head = binary.BigEndian.AppendUint64(head, uint64(1+len(sectors)/sectorBytes))
-	file := appendJournalSector(storage.Marker(), 0, 0, 0, uint32(len(head)), 0, head)
+	file := appendJournalSector(nil, 0, 0, 0, uint32(len(head)), 0, head)
 	return append(file, sectors...)
 }
 
 // journalPayloads returns the complete records of a sound journal.
 func journalPayloads(file []byte) (payloads [][]byte) {
-	for at := markerBytes + sectorBytes; at < len(file) && binary.BigEndian.Uint64(file[at+4:]) > 0; {
+	for at := sectorBytes; at < len(file) && binary.BigEndian.Uint64(file[at+4:]) > 0; {
 		length := int(binary.BigEndian.Uint32(file[at+12:]))
 		var payload []byte
 		for len(payload) < length {
@@ -71,10 +71,10 @@ func journalPayloads(file []byte) (payloads [][]byte) {
 
 // resealSectors makes the checksums of all sectors that are not empty valid.
 func resealSectors(file []byte) {
-	salt := binary.BigEndian.Uint64(file[markerBytes+20:])
-	seal(file[markerBytes:][:sectorBytes], 0, 0)
-	for number := int64(1); markerBytes+(number+1)*sectorBytes <= int64(len(file)); number++ {
-		if raw := file[markerBytes+number*sectorBytes:][:sectorBytes]; bytes.Count(raw, []byte{0}) < sectorBytes {
+	salt := binary.BigEndian.Uint64(file[32:])
+	seal(file[:sectorBytes], 0, 0)
+	for number := int64(1); (number+1)*sectorBytes <= int64(len(file)); number++ {
+		if raw := file[number*sectorBytes:][:sectorBytes]; bytes.Count(raw, []byte{0}) < sectorBytes {
 			seal(raw, salt, number)
 		}
 	}

@@ -1,129 +1,19 @@
 package storage_test
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
-	"runtime"
 	"strings"
 	"testing"
 
-	"go.etcd.io/bbolt"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/isotone/isotone/internal/host/storage"
 )
 
-// inJournals has the directories of a test be journals.
-func inJournals(t testing.TB) {
-	testFormat = storage.FormatJournal
-	t.Cleanup(func() { testFormat = storage.FormatBolt })
-}
-
-// TestJournal_KeepsThePromisesOfAStore runs the tests that do not look into the file.
-func TestJournal_KeepsThePromisesOfAStore(t *testing.T) {
-	inJournals(t)
-	for _, test := range []func(*testing.T){
-		TestStore_BehavesAsItsModel,
-		TestStore_CompactDropsEntriesUpToTheSnapshot,
-		TestStore_CreatesDirectoryForItsOwnerOnly,
-		TestStore_CountsEveryBootAndKeepsItsIncarnation,
-		TestStore_FirstSnapshotBringsAHardState,
-		TestStore_AFailedSaveIsFinal,
-		TestStore_KeepsWhatAKilledProcessAcknowledged,
-		TestStore_OpenFailsIfTheBootCannotBeCounted,
-		TestStore_ReceivedSnapshotReplacesTheLogAndLiftsCommit,
-		TestStore_RecoversWhatWasSaved,
-		TestStore_RefusesADirectoryInUse,
-		TestStore_RefusesADirectoryOfAnotherNode,
-		TestStore_RefusesAFileThatABoltToolHasOpen,
-		TestStore_RefusesAnUnreadableFile,
-		TestStore_RefusesOversizedWrites,
-		TestStore_RefusesSaveAfterClose,
-		TestStore_RefusesWhatRaftCannotAskFor,
-		TestStore_ReplacesTheLogFromTheFirstEntryOn,
-		TestStore_StartsFromTheFirstSnapshot,
-		TestStore_SurvivesItsFileBeingTruncatedWhileOpen,
-	} {
-		name := runtime.FuncForPC(reflect.ValueOf(test).Pointer()).Name()
-		t.Run(name[strings.LastIndex(name, "_")+1:], test)
-	}
-}
-
-// isJournal reports whether a directory holds a journal.
-func isJournal(t testing.TB, dir string) bool {
-	t.Helper()
-	return bytes.HasPrefix(readFile(t, dir), storage.Marker())
-}
-
-func TestJournal_IsAFileOfBoltWithAnotherFormat(t *testing.T) {
-	inJournals(t)
-	dir, _ := specimen(t, false)
-	if !isJournal(t, dir) {
-		t.Fatal("the specimen is no journal")
-	}
-	path := filepath.Join(dir, storage.FileName)
-	if err := os.WriteFile(path, readFile(t, dir), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := storage.CheckPages(readFile(t, dir)); err != nil {
-		t.Fatalf("versions that know no journals call it damaged: %v", err)
-	}
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	err = db.View(func(tx *bbolt.Tx) error {
-		for err := range tx.Check() {
-			t.Error(err)
-		}
-		record := tx.Bucket([]byte(storage.BucketMeta)).Get([]byte(storage.KeyFormat))
-		payload, err := storage.DecodeRecord(storage.BucketMeta, []byte(storage.KeyFormat), record)
-		if err == nil && !bytes.Equal(payload, storage.EncodeFormat(storage.FormatJournal)) {
-			t.Errorf("the format record has %x", payload)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestJournal_IsWrittenWhenAWriteAsksForIt(t *testing.T) {
-	dir := t.TempDir()
-	s, r := open(t, options(dir))
-	w := storage.Write{Entries: entries(1, 30, 1), HardState: hardState(1, 7, 10), ClusterID: 5, Compact: snapshot(8, 1, "compacted")}
-	save(t, s, w)
-	if isJournal(t, dir) {
-		t.Fatal("it is one before")
-	}
-	save(t, s, storage.Write{HardState: hardState(2, 3, 11), Format: storage.FormatJournal})
-	if !isJournal(t, dir) {
-		t.Fatal("it is none")
-	}
-	save(t, s, storage.Write{Entries: entries(31, 32, 2), Format: storage.FormatBolt})
-	if !isJournal(t, dir) {
-		t.Fatal("it is none any more")
-	}
-	m := model{r}
-	m.apply(w)
-	m.apply(storage.Write{HardState: hardState(2, 3, 11)})
-	m.apply(storage.Write{Entries: entries(31, 32, 2)})
-	for boot := uint64(2); boot < 5; boot++ {
-		s, r = reopen(t, s, dir)
-		wantSame(t, r, m.Recovered)
-		if r.Identity.Boot != boot {
-			t.Fatalf("boot %d, want %d", r.Identity.Boot, boot)
-		}
-	}
-}
-
 // TestJournal_SyncsOnce counts what a Save costs: one write, one sync, and no change of the size.
 func TestJournal_SyncsOnce(t *testing.T) {
-	inJournals(t)
 	dir := t.TempDir()
 	var steps []string
 	s, _ := open(t, storage.WithSteps(options(dir), func(step string) { steps = append(steps, step) }))
@@ -143,7 +33,6 @@ func TestJournal_SyncsOnce(t *testing.T) {
 // TestJournal_SyncsTheNamesBeforeItOverwritesTheSpareFile: if the process is killed between the
 // exchange of names and their sync, the spare file is still the data file on the disk.
 func TestJournal_SyncsTheNamesBeforeItOverwritesTheSpareFile(t *testing.T) {
-	inJournals(t)
 	dir := t.TempDir()
 	s, _ := open(t, options(dir))
 	closeStore(t, s)
@@ -158,7 +47,6 @@ func TestJournal_SyncsTheNamesBeforeItOverwritesTheSpareFile(t *testing.T) {
 
 // TestJournal_StartsANewFileWhenItIsFull fills several files with small and large records.
 func TestJournal_StartsANewFileWhenItIsFull(t *testing.T) {
-	inJournals(t)
 	dir := t.TempDir()
 	var files int
 	o := storage.WithSteps(options(dir), func(step string) {
@@ -200,7 +88,6 @@ func TestJournal_StartsANewFileWhenItIsFull(t *testing.T) {
 
 // TestJournal_AFailedReplacementIsFinal: the next Open finds what was saved before.
 func TestJournal_AFailedReplacementIsFinal(t *testing.T) {
-	inJournals(t)
 	dir := t.TempDir()
 	s, r := open(t, options(dir))
 	save(t, s, storage.Write{Entries: entries(1, 3, 1)})
@@ -225,7 +112,6 @@ func TestJournal_AFailedReplacementIsFinal(t *testing.T) {
 
 // TestJournal_TakesNoOtherNameOfTheDataFileForASpare: it would overwrite what it replaces.
 func TestJournal_TakesNoOtherNameOfTheDataFileForASpare(t *testing.T) {
-	inJournals(t)
 	for name, link := range map[string]func(from, to string) error{"hard link": os.Link, "symbolic link": os.Symlink} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -259,7 +145,6 @@ func TestJournal_TakesNoOtherNameOfTheDataFileForASpare(t *testing.T) {
 // TestJournal_AFailedStepIsFinal: a write, sync or rename fails. Nothing of the Save is
 // acknowledged, and the next process finds it whole or not at all.
 func TestJournal_AFailedStepIsFinal(t *testing.T) {
-	inJournals(t)
 	small := storage.Write{Entries: entries(4, 5, 1), HardState: hardState(1, 1, 4)}
 	large := storage.Write{Snapshot: snapshot(9, 2, strings.Repeat("h", 5<<20))}
 	for step, w := range map[string]storage.Write{

@@ -105,6 +105,7 @@ func (m *model) drawEntries(t *rapid.T) (es []*raftpb.Entry) {
 }
 
 func TestStore_BehavesAsItsModel(t *testing.T) {
+	defer storage.SetSpareSectors(100)()
 	rapid.Check(t, func(t *rapid.T) {
 		dir, err := os.MkdirTemp("", "storage")
 		if err != nil {
@@ -114,7 +115,7 @@ func TestStore_BehavesAsItsModel(t *testing.T) {
 		var fault error
 		o := options(dir)
 		o.BeforeCommit = func() error { return fault }
-		s, r, err := openStore(o)
+		s, r, err := storage.Open(o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +140,7 @@ func TestStore_BehavesAsItsModel(t *testing.T) {
 			}
 			fault = nil
 			_ = s.Close()
-			if s, r, err = openStore(o); err != nil {
+			if s, r, err = storage.Open(o); err != nil {
 				t.Fatal(err)
 			}
 			if d := difference(r, m.Recovered); d != "" {

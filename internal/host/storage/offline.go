@@ -37,10 +37,14 @@ func (d *Directory) Close() error { return d.lock.Close() }
 
 // HasData reports whether a node was ever started from the directory: there is a data file. It fails if that is not a
 // regular file.
-func HasData(dir string) (bool, error) { return isFile(filepath.Join(dir, FileName)) }
-
-func isFile(path string) (bool, error) {
+func HasData(dir string) (bool, error) {
+	path := filepath.Join(dir, FileName)
 	info, err := os.Lstat(path)
+	return checkFile(path, info, err)
+}
+
+// checkFile reports whether there is a data file, by what [os.Lstat] has returned.
+func checkFile(path string, info fs.FileInfo, err error) (exists bool, _ error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil

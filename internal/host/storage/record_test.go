@@ -19,46 +19,17 @@ func TestRecord_EncodingNeverChanges(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		"record":   {storage.EncodeRecord("log", storage.LogKey(1), []byte("payload")), "7460fcdb7061796c6f6164"},
-		"format":   {storage.EncodeFormat(storage.FormatBolt), "00000001"},
 		"identity": {storage.EncodeIdentity(identity), "0000000000000001000000000000000200000000000000030000000000000004"},
 		"state": {storage.EncodeState(state), "01" + "0000000000000000" +
 			"0000000000000001" + "0000000000000002" + "0000000000000007" +
 			"0000000000000004" + "0000000000000005" + "0000000000000008" + "0000000000000009" +
 			"000000000000000000000000000000000000000000000000"},
-		"entry":   {storage.EncodeEntry(entry(6, 5, "hi")), "0000000000000005" + "00" + "6869"},
-		"log key": {storage.LogKey(0x0102), "0000000000000102"},
+		"entry": {storage.EncodeEntry(entry(6, 5, "hi")), "0000000000000005" + "00" + "6869"},
 	} {
 		if got := hex.EncodeToString(test.got); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}
-}
-
-func TestRecord_ChecksumCoversItsPlace(t *testing.T) {
-	record := storage.EncodeRecord("log", []byte("key"), []byte("payload"))
-	if b, err := storage.DecodeRecord("log", []byte("key"), record); err != nil || string(b) != "payload" {
-		t.Fatalf("%q, %v", b, err)
-	}
-	for _, place := range [][2]string{{"lo", "key"}, {"isotone", "key"}, {"log", "kez"}, {"log", "keyp"}, {"log", ""}} {
-		if _, err := storage.DecodeRecord(place[0], []byte(place[1]), record); err == nil {
-			t.Errorf("a record of log/key was accepted as %s/%s", place[0], place[1])
-		}
-	}
-}
-
-func FuzzDecodeRecord(f *testing.F) {
-	f.Add([]byte("key"), storage.EncodeRecord(storage.BucketLog, []byte("key"), []byte("payload")))
-	f.Add([]byte{}, []byte{1, 2, 3})
-	f.Fuzz(func(t *testing.T, key, record []byte) {
-		payload, err := storage.DecodeRecord(storage.BucketLog, key, record)
-		if err != nil {
-			return
-		}
-		if again := storage.EncodeRecord(storage.BucketLog, key, payload); !bytes.Equal(again, record) {
-			t.Fatalf("%x decodes to %x, which encodes to %x", record, payload, again)
-		}
-	})
 }
 
 func FuzzDecodeEntry(f *testing.F) {

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/isotone/isotone/internal/host/storage"
 )
 
@@ -115,17 +113,18 @@ func TestStore_RefusesADirectoryInUse(t *testing.T) {
 	save(t, s, storage.Write{ClusterID: 1}) // unharmed
 }
 
-func TestStore_RefusesAFileThatABoltToolHasOpen(t *testing.T) {
+// TestStore_RefusesADirectoryInUseWithoutItsLockFile: an operator may have deleted it.
+func TestStore_RefusesADirectoryInUseWithoutItsLockFile(t *testing.T) {
 	dir := t.TempDir()
 	s, _ := open(t, options(dir))
-	closeStore(t, s)
-	db, err := bbolt.Open(filepath.Join(dir, storage.FileName), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, _, err := storage.Open(options(dir)); !errors.Is(err, storage.ErrInUse) {
-		t.Fatalf("Open: %v", err)
+	for index := range uint64(2) {
+		if err := os.Remove(filepath.Join(dir, "isotone.lock")); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := storage.Open(options(dir)); !errors.Is(err, storage.ErrInUse) {
+			t.Fatalf("Open: %v", err)
+		}
+		save(t, s, storage.Write{Snapshot: snapshot(9+index, 2, strings.Repeat("h", 5<<20))}) // in a new file
 	}
 }
 

@@ -6,11 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"time"
-
-	"go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/isotone/isotone/internal/core/journal"
 )
@@ -27,9 +23,8 @@ type Options struct {
 	// ClusterID is used only when the directory is created, for a node that joins a cluster; 0
 	// otherwise.
 	ClusterID uint64
-	// BeforeCommit is a hook for tests, nil in production. It runs at the end of every
-	// transaction, Open's included, before anything is written. An error counts as a failed
-	// write (I8). It may sleep, to imitate a slow disk.
+	// BeforeCommit is a hook for tests, nil in production. It runs before every write, Open's
+	// included. An error counts as a failed write (I8). It may sleep, to imitate a slow disk.
 	BeforeCommit func() error
 
 	// steps is for tests: it is called after each write, sync and rename of a journal. An error is
@@ -43,16 +38,12 @@ type Store struct {
 	beforeCommit func() error
 	steps        func(string) error
 
-	lock *os.File // held until Close
-	file *os.File // the data file; owned by db once that is open
-	// One of these is the format of the file; the other one is nil.
-	db      *bbolt.DB
+	lock    *os.File // held until Close
 	journal *journal.Journal
+	data    *file // that of journal
 
-	identity Identity
-	state    journal.State
+	creating bool  // there is no data file yet
 	failed   error // the first failure of Save; final (I8)
-	panicked bool  // bbolt panicked, and may still hold its locks
 	closed   bool
 }
 
@@ -109,122 +100,51 @@ func Inspect(dir string) (r Recovered, err error) {
 	return r, errors.Join(err, d.Close())
 }
 
-// open reads the file and commits the first transaction of this boot.
+// open reads the data file, or creates it, and counts the boot.
 func (s *Store) open(o Options) (Recovered, error) {
-	if err := makeFile(s.path); err != nil {
-		return Recovered{}, err
-	}
-	before, err := os.Stat(s.path)
+	before, err := os.Lstat(s.path)
+	exists, err := checkFile(s.path, before, err)
 	if err != nil {
 		return Recovered{}, err
+	}
+	if !exists {
+		return s.create(o)
 	}
 	r, err := s.read()
 	if err != nil {
 		return Recovered{}, err
 	}
-	if r.Fresh {
-		return s.create(o)
-	}
 	if r.Identity.NodeID != o.NodeID {
 		return Recovered{}, &IdentityError{Dir: s.dir, Have: r.Identity.NodeID, Want: o.NodeID}
 	}
-	s.identity.Boot++
-	r.Identity = s.identity
-	if err := s.commit(s.beginBoot); err != nil {
+	if err := s.commit(s.journal.Begin); err != nil {
 		return Recovered{}, err
 	}
+	r.Identity = s.journal.Identity()
 	// A start tells the node nothing of the cluster: see [Directory.Written].
 	return r, os.Chtimes(s.path, time.Time{}, before.ModTime())
 }
 
-// beginBoot makes the new boot count durable.
-func (s *Store) beginBoot() error {
-	if s.journal == nil {
-		return s.commitBolt(nil)
-	}
-	if err := s.hook(); err != nil {
-		return err
-	}
-	return s.journal.Begin()
-}
-
-// read checks and maps the file and reads all of it, without changing it. A file without any
-// committed transaction is fresh: its creation was interrupted, or is under way.
+// read reads all of the data file, without changing it.
 func (s *Store) read() (r Recovered, err error) {
-	if s.file, err = os.OpenFile(s.path, os.O_RDWR, 0); err != nil {
-		return Recovered{}, fmt.Errorf("storage: data file: %w", err)
-	}
-	info, err := s.file.Stat()
+	f, err := os.OpenFile(s.path, os.O_RDWR, 0)
 	if err != nil {
 		return Recovered{}, fmt.Errorf("storage: data file: %w", err)
 	}
-	found, err := isJournal(s.file)
-	switch {
-	case err != nil:
-		return Recovered{}, err
-	case found:
-		r, err = s.readJournal()
-	default:
-		r, err = s.readBolt(info.Size())
-	}
-	s.identity = r.Identity
-	return r, s.located(err)
-}
-
-// readJournal reads a journal.
-func (s *Store) readJournal() (r Recovered, err error) {
-	if locked, err := awaitLock(s.file); err != nil || !locked {
+	if locked, err := awaitLock(f); err != nil || !locked {
+		_ = f.Close()
 		return Recovered{}, cmp.Or(err, inUse(s.dir))
 	}
-	s.journal, r, err = journal.Open(s.journalOptions(), &file{s.file, s, true})
-	return r, err
-}
-
-// readBolt checks a bbolt file of the given size in bytes, opens and reads it.
-func (s *Store) readBolt(size int64) (r Recovered, err error) {
-	untouched, err := checkPages(s.file, size)
-	if err != nil {
-		return Recovered{}, err
+	s.data = &file{f, s, true}
+	if s.journal, r, err = journal.Open(s.journalOptions(), s.data); err != nil {
+		_ = f.Close()
+		return Recovered{}, s.located(err)
 	}
-	err = guarded(func() error {
-		if s.db, err = s.openBolt(); err != nil {
-			return err
-		}
-		return s.db.View(func(tx *bbolt.Tx) error {
-			if name, _ := tx.Cursor().First(); untouched && name == nil {
-				r.Fresh = true
-				return nil
-			}
-			r, s.state, err = load(tx)
-			return err
-		})
-	})
-	_, s.panicked = errors.AsType[*panicError](err)
-	return r, err
+	return r, nil
 }
 
-// openBolt passes the open file to bbolt, so that bbolt reads the file that was checked.
-func (s *Store) openBolt() (*bbolt.DB, error) {
-	db, err := bbolt.Open(s.path, fileMode, &bbolt.Options{
-		Timeout:      lockWait,
-		NoStatistics: true,
-		OpenFile:     func(string, int, os.FileMode) (*os.File, error) { return s.file, nil },
-	})
-	switch {
-	case errors.Is(err, berrors.ErrTimeout):
-		return nil, inUse(s.dir)
-	case err != nil:
-		return nil, fmt.Errorf("storage: open %s: %w", s.path, err)
-	}
-	return db, nil
-}
-
-// located completes an error of reading: it names the file, and turns a panic of bbolt into a
-// CorruptError.
+// located has an error of reading name the file.
 func (s *Store) located(err error) error {
-	if p, ok := errors.AsType[*panicError](err); ok {
-		err = journal.Corrupt("the file", "%v", p)
-	}
 	if c, ok := errors.AsType[*CorruptError](err); ok {
 		c.Path = s.path
 	}
@@ -234,16 +154,22 @@ func (s *Store) located(err error) error {
 	return err
 }
 
-// create writes the first records of a directory, all in one transaction.
+// create writes the data file of a directory that has none. It is complete when it gets its name, so a
+// data file that is not is damaged. An empty spare file shows from then on that there was one; see
+// [CheckNew].
 func (s *Store) create(o Options) (Recovered, error) {
 	if o.Incarnation == 0 {
 		return Recovered{}, errors.New("storage: a new data directory needs a nonzero Incarnation")
 	}
-	s.identity = Identity{ClusterID: o.ClusterID, NodeID: o.NodeID, Incarnation: o.Incarnation, Boot: 1}
-	if err := s.commit(func() error { return s.commitBolt(nil) }); err != nil {
-		return Recovered{}, err
-	}
-	return Recovered{Fresh: true, Format: FormatBolt, Identity: s.identity}, nil
+	id := Identity{ClusterID: o.ClusterID, NodeID: o.NodeID, Incarnation: o.Incarnation, Boot: 1}
+	s.creating = true
+	err := s.commit(func() (err error) {
+		if s.journal, err = journal.Create(s.journalOptions(), id); err == nil {
+			err = s.makeSpare()
+		}
+		return err
+	})
+	return Recovered{Fresh: true, Identity: id}, err
 }
 
 // Size returns the size of the data file in bytes, or 0 if it cannot be told.
@@ -251,15 +177,8 @@ func (s *Store) Size() int64 {
 	if s.closed {
 		return 0
 	}
-	if s.journal != nil {
-		size, _ := s.journal.Size()
-		return size
-	}
-	info, err := s.file.Stat()
-	if err != nil {
-		return 0
-	}
-	return info.Size()
+	size, _ := s.journal.Size()
+	return size
 }
 
 // step does a step of writing a journal, and tells a test of it.
@@ -283,29 +202,10 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// release closes the file.
-func (s *Store) release() (err error) {
-	switch {
-	case s.journal != nil:
-		err = s.journal.Close()
-	case s.db != nil && !s.panicked:
-		err = s.db.Close()
-	case s.file != nil:
-		// bbolt.Close would wait forever for the locks of the transaction that panicked. The
-		// mapping stays until the process ends, which is soon (I8).
-		err = s.file.Close()
+// release closes the data file.
+func (s *Store) release() error {
+	if s.journal == nil {
+		return nil
 	}
-	return err
-}
-
-// guarded runs f and turns a panic or a fault on mapped memory into an error: while the file is
-// mapped, it may shrink or its disk may fail at any time.
-func guarded(f func() error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if p := recover(); p != nil {
-			err = &panicError{p}
-		}
-	}()
-	return f()
+	return s.journal.Close()
 }

@@ -52,22 +52,10 @@ func options(dir string) storage.Options {
 	return storage.Options{Dir: dir, NodeID: testNode, Incarnation: testIncarnation}
 }
 
-// testFormat is the format of the directories that tests create.
-var testFormat uint32 = storage.FormatBolt
-
-// openStore opens a directory; a new one gets testFormat.
-func openStore(o storage.Options) (*storage.Store, storage.Recovered, error) {
-	s, r, err := storage.Open(o)
-	if err == nil && r.Fresh && testFormat != storage.FormatBolt {
-		err = s.Save(storage.Write{Format: testFormat})
-	}
-	return s, r, err
-}
-
 // open opens the directory and closes it when the test ends.
 func open(t testing.TB, o storage.Options) (*storage.Store, storage.Recovered) {
 	t.Helper()
-	s, r, err := openStore(o)
+	s, r, err := storage.Open(o)
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
@@ -288,19 +276,11 @@ func TestStore_RefusesOversizedWrites(t *testing.T) {
 	}
 }
 
-// BenchmarkStore_Save saves what a leader saves for a reservation, in both formats in turns, and
-// reports the median and the 99th percentile of each.
+// BenchmarkStore_Save saves what a leader saves for a reservation.
 func BenchmarkStore_Save(b *testing.B) {
-	var stores []*storage.Store
-	for format := uint32(storage.FormatBolt); format <= storage.FormatJournal; format++ {
-		s, _ := open(b, options(b.TempDir()))
-		save(b, s, storage.Write{Format: format})
-		stores = append(stores, s)
-	}
-	took := make([][]time.Duration, len(stores))
-	index := uint64(0)
-	for b.Loop() {
-		index++
+	s, _ := open(b, options(b.TempDir()))
+	var took []time.Duration
+	for index := uint64(1); b.Loop(); index++ {
 		w := storage.Write{
 			Entries:   []*raftpb.Entry{entry(index, 1, "a reservation, encoded in few bytes")},
 			HardState: hardState(1, 1, index-1),
@@ -308,35 +288,18 @@ func BenchmarkStore_Save(b *testing.B) {
 		if index%4096 == 0 {
 			w.Compact = snapshot(index-1, 1, "state")
 		}
-		for i, s := range stores {
-			began := time.Now()
-			save(b, s, w)
-			took[i] = append(took[i], time.Since(began))
-		}
+		began := time.Now()
+		save(b, s, w)
+		took = append(took, time.Since(began))
 	}
-	for i, name := range []string{"bolt", "journal"} {
-		slices.Sort(took[i])
-		b.ReportMetric(float64(took[i][len(took[i])/2].Microseconds()), name+"-µs")
-		b.ReportMetric(float64(took[i][len(took[i])*99/100].Microseconds()), name+"-p99-µs")
-	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 }
 
-// BenchmarkStore_Open opens a directory with as many entries as lie between two snapshots. A journal
-// is written anew then, as it is when it is full.
+// BenchmarkStore_Open opens a directory with as many entries as lie between two snapshots. It is written
+// anew then, as it is when it is full.
 func BenchmarkStore_Open(b *testing.B) {
-	for format, name := range []string{storage.FormatBolt: "bolt", storage.FormatJournal: "journal"} {
-		if name == "" {
-			continue
-		}
-		b.Run(name, func(b *testing.B) {
-			defer func() { testFormat = storage.FormatBolt }()
-			testFormat = uint32(format)
-			benchmarkOpen(b)
-		})
-	}
-}
-
-func benchmarkOpen(b *testing.B) {
 	dir := b.TempDir()
 	s, _ := open(b, options(dir))
 	var log []*raftpb.Entry
