@@ -13,10 +13,10 @@ import (
 func TestRestore_RefusesAnotherLayoutOfIDs(t *testing.T) {
 	now := time.Now()
 	state := oracle.State{
-		ClusterID: 7, Level: 3, Ceiling: uint64(now.UnixNano()), Members: []oracle.Member{{ID: 1}},
+		ClusterID: 7, Level: oracle.LevelNewest, Ceiling: uint64(now.UnixNano()), Members: []oracle.Member{{ID: 1}},
 		Space: oracle.Space{TimeBits: 41, WorkerBits: 10, SequenceBits: 12, Epoch: 1_700_000_000_000},
 	}
-	d := backup.Document{ClusterID: "0000000000000007", Level: 3, Ceiling: state.Ceiling, State: state.Append(nil), Taken: now}
+	d := backup.Document{ClusterID: "0000000000000007", Level: oracle.LevelNewest, Ceiling: state.Ceiling, State: state.Append(nil), Taken: now}
 	d.Seal()
 	path, dir := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "data")
 	if err := backup.Write(path, d.Encode(), false, nil); err != nil {

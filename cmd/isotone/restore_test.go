@@ -18,8 +18,8 @@ import (
 // prepareBackup writes the backup of a cluster that had come to ceiling when it was taken, and returns its path.
 func prepareBackup(t *testing.T, ceiling, taken time.Time) string {
 	t.Helper()
-	state := oracle.State{ClusterID: 7, Level: 3, Ceiling: uint64(ceiling.UnixNano()), Members: []oracle.Member{{ID: 1}}}
-	d := backup.Document{ClusterID: "0000000000000007", Level: 3, Ceiling: state.Ceiling, State: state.Append(nil), Taken: taken}
+	state := oracle.State{ClusterID: 7, Level: oracle.LevelNewest, Ceiling: uint64(ceiling.UnixNano()), Members: []oracle.Member{{ID: 1}}}
+	d := backup.Document{ClusterID: "0000000000000007", Level: oracle.LevelNewest, Ceiling: state.Ceiling, State: state.Append(nil), Taken: taken}
 	d.Seal()
 	path := filepath.Join(t.TempDir(), "backup")
 	if err := backup.Write(path, d.Encode(), false, nil); err != nil {
@@ -165,8 +165,8 @@ func TestRestore_RefusesWhatIsPreparedForAnother(t *testing.T) {
 func TestRestore_RefusesWhatItCannotUse(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, spoil func(*backup.Document)) string {
-		state := oracle.State{ClusterID: 7, Level: 3, Ceiling: 1000, Members: []oracle.Member{{ID: 1}}}
-		d := backup.Document{ClusterID: "0000000000000007", Level: 3, Ceiling: 1000, State: state.Append(nil), Taken: time.Now()}
+		state := oracle.State{ClusterID: 7, Level: oracle.LevelNewest, Ceiling: 1000, Members: []oracle.Member{{ID: 1}}}
+		d := backup.Document{ClusterID: "0000000000000007", Level: oracle.LevelNewest, Ceiling: 1000, State: state.Append(nil), Taken: time.Now()}
 		spoil(&d)
 		d.Seal()
 		path := filepath.Join(dir, name)
@@ -178,7 +178,7 @@ func TestRestore_RefusesWhatItCannotUse(t *testing.T) {
 	good := write("good", func(*backup.Document) {})
 	for want, args := range map[string][]string{
 		"no such file":       {filepath.Join(dir, "none"), "--yes"},
-		"contradicts itself": {write("level", func(d *backup.Document) { d.Level = 2 }), "--yes"},
+		"contradicts itself": {write("level", func(d *backup.Document) { d.Level++ }), "--yes"},
 		"cannot be read":     {write("state", func(d *backup.Document) { d.State = []byte{77} }), "--yes"},
 		"JOIN is set":        {good, "--yes", "--join", "localhost:1"},
 		"--margin":           {good, "--yes", "--margin", "25h"},
@@ -196,7 +196,7 @@ func TestRestore_RefusesWhatItCannotUse(t *testing.T) {
 	}
 	code, out, text := command("restore", "--data-dir", filepath.Join(dir, "data"), "--yes", good)
 	if code != 0 || !strings.Contains(out, "cluster 0000000000000007") {
-		t.Errorf("a good one: %d, %q, %q", code, out, text)
+		t.Fatalf("a good one: %d, %q, %q", code, out, text)
 	}
 	if code, out, text := command("restore", "--data-dir", filepath.Join(dir, "srv"), "--peers", "dns+srv:isotone?count=3", "--yes", "--json", good); code != 0 || !strings.Contains(out, `"founders":[1,2,3]`) {
 		t.Errorf("with PEERS in DNS: %d, %q, %q", code, out, text)
