@@ -30,12 +30,16 @@ func Corrupt(record, format string, args ...any) *CorruptError {
 // FormatError means that a file was written by another version of this program.
 type FormatError struct {
 	Path  string
-	Have  uint32 // the format of the file
+	Have  uint32 // the format of the file; 0 for the files of versions before the first release
 	Reads uint32 // the format that this version reads
 }
 
 // Error names the file and both formats.
 func (e *FormatError) Error() string {
+	if e.Have == 0 {
+		return fmt.Sprintf("storage: %s was written by a version before the first release, and this version reads format %d; "+
+			"start the version that wrote it", e.Path, e.Reads)
+	}
 	return fmt.Sprintf("storage: %s has format %d, and this version reads format %d; "+
 		"start the version that wrote it",
 		e.Path, e.Have, e.Reads)

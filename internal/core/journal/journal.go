@@ -26,7 +26,8 @@ type Files interface {
 	// Spare opens the spare file, and creates it if there is none.
 	Spare() (File, error)
 	// Exchange gives the spare file, which is f, the name of the data file, and the latter that of the
-	// spare one, in one step. The names may be as before after a crash, until Sync has returned nil.
+	// spare one, in one step. Where names cannot be exchanged, the data file is deleted, and the spare one
+	// may be empty. The names may be as before after a crash, until Sync has returned nil.
 	Exchange(f File) error
 	// Sync makes the names durable.
 	Sync() error

@@ -1,18 +1,36 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/isotone/isotone/internal/core/mutant"
 )
 
-// Create writes the first file of a journal, which has no more than an identity.
+// Create writes the first file of a journal, which has no more than an identity, and a spare file of the
+// same size: from then on a start needs no more room on the disk.
 func Create(o Options, id Identity) (*Journal, error) {
 	j := &Journal{o: o, table: newTable()}
 	if err := j.replace(&draft{table: j.table, identity: id}); err != nil {
 		return nil, err
 	}
+	if err := j.makeSpare(); err != nil {
+		_ = j.file.Close()
+		return nil, err
+	}
 	return j, nil
+}
+
+// makeSpare writes a spare file without records, which has the blocks of the next file.
+func (j *Journal) makeSpare() error {
+	f, err := j.o.Files.Spare()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(fill(f, make([]byte, j.size())), f.Close()); err != nil {
+		return err
+	}
+	return j.o.Files.Sync()
 }
 
 // Begin counts a start. It writes the journal anew: that leaves behind what is left of a record that

@@ -126,9 +126,21 @@ func journalHead(salt uint64, sectors int64) []byte {
 	return appendSector(nil, 0, 0, sector{length: uint32(len(content)), content: content})
 }
 
+// boltMagic is in the head of the data files of versions before the first release, which were those of
+// bbolt or began like them: a number of 4 bytes in the order of the machine, behind 16 bytes.
+const boltMagic = 0xED0CDAED
+
+func isBolt(raw []byte) bool {
+	b := raw[16:20]
+	return binary.LittleEndian.Uint32(b) == boltMagic || binary.BigEndian.Uint32(b) == boltMagic
+}
+
 // decodeHead is the reverse of journalHead. It returns a [FormatError] for the head of another format.
 func decodeHead(raw []byte) (salt uint64, sectors int64, err error) {
 	content := raw[sectorHeaderBytes:]
+	if isBolt(raw) {
+		return 0, 0, &FormatError{Reads: Format}
+	}
 	if binary.BigEndian.Uint32(raw) != sectorSum(0, 0, raw) || string(content[:len(headName)]) != headName {
 		return 0, 0, corruptSector(0, "%v", ErrChecksum)
 	}

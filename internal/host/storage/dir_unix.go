@@ -19,9 +19,12 @@ func tryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
+// exchange exchanges the names of two files, where that can be done.
+var exchange = exchangeNames
+
 // rename gives f the name of the data file, and the latter that of the spare one.
 func (s files) rename(*file) error {
-	if s.creating {
+	if s.data == nil {
 		return os.Rename(s.sparePath(), s.path)
 	}
 	return exchange(s.sparePath(), s.path)

@@ -1,8 +1,10 @@
 package storage
 
 import (
+	"cmp"
 	"errors"
 	"os"
+	"time"
 
 	"golang.org/x/sys/windows"
 )
@@ -27,7 +29,7 @@ func (s files) rename(f *file) error {
 		return err
 	}
 	if s.data != nil {
-		_ = s.data.File.Close() // it is not needed any more
+		_ = s.data.Close() // it is not needed any more
 	}
 	source, err := windows.UTF16PtrFromString(from)
 	if err != nil {
@@ -37,7 +39,7 @@ func (s files) rename(f *file) error {
 	if err != nil {
 		return err
 	}
-	if err := windows.MoveFileEx(source, target, windows.MOVEFILE_REPLACE_EXISTING|windows.MOVEFILE_WRITE_THROUGH); err != nil {
+	if err := move(source, target); err != nil {
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 	}
 	opened, err := os.OpenFile(to, os.O_RDWR, 0)
@@ -46,9 +48,22 @@ func (s files) rename(f *file) error {
 	}
 	f.File = opened
 	if locked, err := awaitLock(opened); err != nil || !locked {
-		return errors.Join(err, inUse(s.dir))
+		return cmp.Or(err, inUse(s.dir))
 	}
 	return nil
+}
+
+// move renames a file and replaces another. It waits for lockWait while other programs, such as virus
+// scanners, have one of them open.
+func move(source, target *uint16) error {
+	for attempts := int(lockWait / lockRetry); ; attempts-- {
+		err := windows.MoveFileEx(source, target, windows.MOVEFILE_REPLACE_EXISTING|windows.MOVEFILE_WRITE_THROUGH)
+		isBusy := errors.Is(err, windows.ERROR_SHARING_VIOLATION) || errors.Is(err, windows.ERROR_ACCESS_DENIED)
+		if !isBusy || attempts == 0 {
+			return err
+		}
+		time.Sleep(lockRetry)
+	}
 }
 
 // syncDir does nothing: Windows cannot sync a directory, and rename returns when the name is on the disk.

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"errors"
 	"io/fs"
 	"math/rand/v2"
@@ -21,7 +20,7 @@ func (s *Store) journalOptions() journal.Options {
 // files are those of a directory, for the journal in it.
 type files struct{ *Store }
 
-// Spare opens the spare file, which the caller closes.
+// Spare opens the spare file, which the caller closes. Like the data file, it is locked.
 func (s files) Spare() (journal.File, error) {
 	spare := s.sparePath()
 	if err := unlinkSame(spare, s.path); err != nil {
@@ -31,43 +30,65 @@ func (s files) Spare() (journal.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	locked, err := tryLock(f)
+	if err == nil && (!locked || s.data == nil && !isDraft(f, s.path)) {
+		err = inUse(s.dir)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
 	return &file{f, s.Store, false}, nil
+}
+
+// isDraft reports whether f, which is locked, still has the name of the first data file and there is no
+// data file yet. Otherwise another process has created the directory meanwhile: somebody deleted the
+// file that both would have locked.
+func isDraft(f *os.File, path string) bool {
+	opened, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Lstat(path + draftSuffix)
+	if err != nil || !os.SameFile(opened, named) {
+		return false
+	}
+	_, err = os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // sparePath returns where the next data file is written. The first one has another name: a directory
 // with a spare file has had a data file (see [CheckNew]).
 func (s files) sparePath() string {
-	if s.creating {
+	if s.data == nil {
 		return s.path + draftSuffix
 	}
 	return s.path + spareSuffix
 }
 
-// makeSpare makes an empty spare file, and ends the creation of the directory.
-func (s *Store) makeSpare() error {
-	s.creating = false
-	f, err := files{s}.Spare()
-	if err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return syncDir(s.dir)
-}
-
-// Exchange exchanges the names. Like the data file, f is locked from then on.
+// Exchange exchanges the names. Where that cannot be done, it renames the file, and leaves an empty spare
+// file, which shows that there is a data file.
 func (s files) Exchange(f journal.File) error {
 	spare := f.(*file)
-	if locked, err := tryLock(spare.File); err != nil || !locked {
-		return cmp.Or(err, inUse(s.dir))
-	}
 	spare.isData = true
 	if err := s.step("file renamed", func() error { return s.rename(spare) }); err != nil {
 		return err
 	}
+	isFirst := s.data == nil
 	s.data = spare
-	return nil
+	if isFirst {
+		return nil // the journal makes one
+	}
+	return touch(s.path + spareSuffix)
+}
+
+// touch creates a file if there is none.
+func touch(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, fileMode)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // Sync makes the names in the directory durable.
@@ -80,6 +101,14 @@ type file struct {
 	*os.File
 	store  *Store
 	isData bool
+}
+
+// Close closes f. It may be closed already, by rename on Windows.
+func (f *file) Close() error {
+	if err := f.File.Close(); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 func (f *file) Size() (int64, error) {

@@ -287,12 +287,12 @@ func TestJournal_ACreationCanCrashAtAnyStep(t *testing.T) {
 	dir := t.TempDir()
 	path, draft := filepath.Join(dir, storage.FileName), filepath.Join(dir, storage.FileName+".new")
 	var steps []string
-	try := func(step string, created bool, draft []byte) {
+	try := func(step string, created bool, draft []byte) { // once created, it is the spare file
 		steps = append(steps, step)
 		copied := t.TempDir()
 		switch {
 		case created:
-			writeFile(t, copied, readFile(t, dir))
+			image{readFile(t, dir), draft}.put(t, copied)
 		default:
 			if err := os.WriteFile(filepath.Join(copied, storage.FileName+".new"), draft, 0o600); err != nil {
 				t.Fatal(err)
@@ -315,30 +315,33 @@ func TestJournal_ACreationCanCrashAtAnyStep(t *testing.T) {
 		}
 	}
 	o := storage.WithSteps(options(dir), func(step string) {
-		now, err := os.ReadFile(draft)
 		_, missing := os.Stat(path)
 		created := missing == nil
+		now, err := os.ReadFile(map[bool]string{false: draft, true: filepath.Join(dir, spareName)}[created])
 		if err != nil && !created {
 			t.Fatal(err)
 		}
 		if step == "file written" {
 			for range 20 {
-				try("file torn", false, tornFile(random, nil, now))
+				try("file torn", created, tornFile(random, nil, now))
 			}
 		}
-		if created {
+		if step == "file renamed" {
 			try("rename lost", false, readFile(t, dir))
 		}
 		try(step, created, now)
 	})
 	s, r := open(t, o)
-	if got := strings.Join(slices.Compact(steps), ", "); got != "file torn, file written, file synced, rename lost, file renamed, rename lost, directory synced" {
+	if got := strings.Join(slices.Compact(steps), ", "); got != "file torn, file written, file synced, rename lost, file renamed, directory synced, file torn, file written, file synced, directory synced" {
 		t.Errorf("steps: %s", got)
 	}
 	if !r.Fresh || r.Identity.Boot != 1 {
 		t.Errorf("created: %+v", r)
 	}
 	closeStore(t, s)
+	if i := imageOf(t, dir); len(i.spare) != len(i.file) {
+		t.Errorf("the spare file has %d bytes, and the next data file may need %d", len(i.spare), len(i.file))
+	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

@@ -40,11 +40,10 @@ type Store struct {
 
 	lock    *os.File // held until Close
 	journal *journal.Journal
-	data    *file // that of journal
+	data    *file // that of journal; nil while there is none
 
-	creating bool  // there is no data file yet
-	failed   error // the first failure of Save; final (I8)
-	closed   bool
+	failed error // the first failure of Save; final (I8)
+	closed bool
 }
 
 // Open opens the data directory, creates it if there is none, and returns what the last Save
@@ -155,18 +154,14 @@ func (s *Store) located(err error) error {
 }
 
 // create writes the data file of a directory that has none. It is complete when it gets its name, so a
-// data file that is not is damaged. An empty spare file shows from then on that there was one; see
-// [CheckNew].
+// data file that is not is damaged. The spare file shows from then on that there was one; see [CheckNew].
 func (s *Store) create(o Options) (Recovered, error) {
 	if o.Incarnation == 0 {
 		return Recovered{}, errors.New("storage: a new data directory needs a nonzero Incarnation")
 	}
 	id := Identity{ClusterID: o.ClusterID, NodeID: o.NodeID, Incarnation: o.Incarnation, Boot: 1}
-	s.creating = true
 	err := s.commit(func() (err error) {
-		if s.journal, err = journal.Create(s.journalOptions(), id); err == nil {
-			err = s.makeSpare()
-		}
+		s.journal, err = journal.Create(s.journalOptions(), id)
 		return err
 	})
 	return Recovered{Fresh: true, Identity: id}, err

@@ -22,9 +22,9 @@ func syncData(f *os.File) error {
 	}
 }
 
-// exchange gives the file at from the name to, and the file at to the name from, in one step. On
+// exchangeNames gives the file at from the name to, and the file at to the name from, in one step. On
 // a file system that cannot do that, the file at to is deleted.
-func exchange(from, to string) error {
+func exchangeNames(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_EXCHANGE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
 		return os.Rename(from, to)
