@@ -175,7 +175,7 @@ func (u *Upstream) Submit(b *front.Batch) {
 // ready when the cluster answers.
 func (u *Upstream) Status() *front.Status {
 	why := u.failing.Load()
-	named := u.named(why == nil)
+	named := u.named()
 	if why == nil {
 		return named
 	}
@@ -185,18 +185,14 @@ func (u *Upstream) Status() *front.Status {
 }
 
 // named returns the status of a proxy that is ready, with the cluster's ID as soon as that
-// is known. A cluster that answers and has told none is of nodes that do not tell it.
-func (u *Upstream) named(answers bool) *front.Status {
+// is known.
+func (u *Upstream) named() *front.Status {
 	s := u.status.Load()
-	if s.ClusterID != 0 {
+	if s.ClusterID != 0 || u.cfg.Cluster == nil {
 		return s
 	}
 	known := *s
-	if u.cfg.Cluster != nil {
-		known.ClusterID = uint64(u.cfg.Cluster())
-	}
-	known.Unnamed = known.ClusterID == 0 && (s.Unnamed || answers)
-	if known.ClusterID == s.ClusterID && known.Unnamed == s.Unnamed {
+	if known.ClusterID = uint64(u.cfg.Cluster()); known.ClusterID == 0 {
 		return s
 	}
 	u.status.CompareAndSwap(s, &known)

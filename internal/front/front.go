@@ -311,11 +311,8 @@ type Levels struct {
 type Status struct {
 	// ClusterID is the isotone.ClusterID; 0 while this node does not know it.
 	ClusterID uint64
-	// Unnamed says that the ID will not become known: a proxy sets it if its nodes have an
-	// older version without cluster IDs.
-	Unnamed bool
-	NodeID  uint64
-	Term    uint64
+	NodeID    uint64
+	Term      uint64
 	// Role is "leader", "follower", "candidate" or "learner".
 	Role string
 	// Leader is 0 when no leader is known.

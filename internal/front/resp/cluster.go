@@ -188,29 +188,21 @@ func clusterInfo(status *front.Status) string {
 	if len(shardOf(status)) > 0 {
 		state, assigned = "ok", slots
 	}
-	text := fmt.Sprintf("cluster_enabled:1\r\ncluster_state:%s\r\ncluster_slots_assigned:%d\r\ncluster_slots_ok:%[2]d\r\n"+
+	return fmt.Sprintf("cluster_enabled:1\r\ncluster_state:%s\r\ncluster_slots_assigned:%d\r\ncluster_slots_ok:%[2]d\r\n"+
 		"cluster_slots_pfail:0\r\ncluster_slots_fail:0\r\ncluster_known_nodes:%d\r\ncluster_size:1\r\n"+
-		"cluster_current_epoch:%d\r\ncluster_my_epoch:%[4]d\r\n", state, assigned, len(status.Members), status.Term)
-	if line := clusterIDLine(status); line != "" {
-		text += line + "\r\n"
-	}
-	return text
+		"cluster_current_epoch:%d\r\ncluster_my_epoch:%[4]d\r\n", state, assigned, len(status.Members), status.Term) + clusterIDLine(status) + "\r\n"
 }
 
 // fieldClusterID is the name of the field with the cluster's ID.
 const fieldClusterID = "isotone_cluster_id"
 
 // clusterIDLine returns the line with the cluster's ID in INFO and CLUSTER INFO. Its value is
-// empty while the ID is not known yet; the line is empty if the ID never will be, so clients
-// do not wait for it.
+// empty while the ID is not known yet.
 func clusterIDLine(status *front.Status) string {
-	switch {
-	case status.ClusterID != 0:
-		return fieldClusterID + ":" + isotone.ClusterID(status.ClusterID).String()
-	case status.Unnamed:
-		return ""
+	if status.ClusterID == 0 {
+		return fieldClusterID + ":"
 	}
-	return fieldClusterID + ":"
+	return fieldClusterID + ":" + isotone.ClusterID(status.ClusterID).String()
 }
 
 // slotOf returns the slot of a key: CRC-16 (XMODEM) of the key, or of what is between

@@ -242,10 +242,7 @@ func (c *conn) info(status *front.Status) []section {
 	default:
 		replication = append(replication, "master_link_status:down")
 	}
-	cluster := []string{"cluster_enabled:1"}
-	if line := clusterIDLine(status); line != "" {
-		cluster = append(cluster, line)
-	}
+	cluster := []string{"cluster_enabled:1", clusterIDLine(status)}
 	return []section{
 		{"Server", []string{"redis_version:" + redisVersion, "redis_mode:cluster", "isotone_version:" + c.front.cfg.Version}},
 		{"Clients", []string{fmt.Sprintf("connected_clients:%d", len(c.front.conns))}},

@@ -265,12 +265,6 @@ func TestRaw_TellsTheCluster(t *testing.T) {
 			t.Errorf("not known, %s: no %q in %q", what, want, got)
 		}
 	}
-	o.status.Unnamed = true // and never
-	for _, what := range []string{"INFO", "CLUSTER INFO", "HELLO"} {
-		if got := say(what); strings.Contains(got, "isotone_cluster_id") {
-			t.Errorf("unnamed, %s: %q", what, got)
-		}
-	}
 }
 
 func TestCommandNames(t *testing.T) {
