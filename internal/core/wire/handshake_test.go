@@ -116,7 +116,7 @@ func TestHandshake_AnotherVersionLearnsBothVersions(t *testing.T) {
 	if err != nil || got.Code != RefusedVersion {
 		t.Fatalf("answer %v, %v", got, err)
 	}
-	if !strings.Contains(got.Message, "version 9") || !strings.Contains(got.Message, "version 1") {
+	if !strings.Contains(got.Message, "version 9") || !strings.Contains(got.Message, "version 3") {
 		t.Fatalf("message %q", got.Message)
 	}
 	future = frameOf(FrameWelcome, magic+"\x00\x09")
@@ -133,7 +133,7 @@ func TestHandshake_GivesAStrangerNoAnswer(t *testing.T) {
 		"ready":          {FrameReady, nil},
 		"refusal":        {FrameRefusal, []byte("\x01x\x00\x00")},
 		"unknown":        {77, nil},
-		"truncated":      {FrameHello, []byte(magic + "\x00\x01")},
+		"truncated":      {FrameHello, []byte(magic + "\x00\x03")},
 		"a hello padded": {FrameHello, append(payload(t, hello(t, FrameHello, someHello)), 0)},
 	} {
 		out, err := NewAcceptor(ownHello(1), nil).Step(f, nil)

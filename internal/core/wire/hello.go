@@ -8,8 +8,8 @@ import (
 )
 
 // Version is the version of the wire format. A hello is extended by sections, and readers skip unknown
-// ones, so another version should not be needed.
-const Version uint16 = 1
+// ones, so another version should not be needed. 1 and 2 are those before the first release.
+const Version uint16 = 3
 
 // The sections of a hello. Each has its number in one byte, the length of the
 // value in two, and the value.

@@ -34,7 +34,7 @@ func TestTransport_ReportsAnotherVersion(t *testing.T) {
 	two.SetPeers(map[uint64][]string{1: {ln.Addr().String()}, 2: {two.addr}})
 	r := acceptRaw(t, ln)
 	r.expect(wire.FrameHello)
-	r.write(wire.AppendRefusal(nil, wire.Refusalf(wire.RefusedVersion, "the refused node speaks peer protocol version 1, the refusing node version 2")))
+	r.write(wire.AppendRefusal(nil, wire.Refusalf(wire.RefusedVersion, "the refused node speaks peer protocol version 3, the refusing node version 4")))
 	r.conn.Close()
 	if e := await(t, "a refusal", two.refused); e.peer != 1 || e.by != wire.Remote || e.refusal.Code != wire.RefusedVersion {
 		t.Errorf("refused: %+v", e)
