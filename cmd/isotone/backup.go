@@ -130,7 +130,7 @@ func backupOf(dir *storage.Directory, path string) (storage.Identity, backup.Doc
 	if len(r.Entries) == 0 && r.Snapshot.GetMetadata().GetIndex() <= 1 {
 		return r.Identity, backup.Document{}, fmt.Errorf("%s holds nothing of a cluster: none was formed, or this node has not joined it", path)
 	}
-	b, err := replica.BackupOf(r.HardState, r.Snapshot, r.Entries)
+	b, err := replica.BackupOf(oracle.LevelNewest, r.HardState, r.Snapshot, r.Entries)
 	if err != nil {
 		return r.Identity, backup.Document{}, fmt.Errorf("%s: %w", path, err)
 	}

@@ -143,7 +143,7 @@ func checkRecorded(cfg Config, rec storage.Recovered) error {
 	if cfg.CheckPeers == nil || rec.Snapshot == nil {
 		return nil
 	}
-	b, err := replica.BackupOf(rec.HardState, rec.Snapshot, rec.Entries)
+	b, err := replica.BackupOf(cfg.Level, rec.HardState, rec.Snapshot, rec.Entries)
 	if err != nil {
 		return err
 	}

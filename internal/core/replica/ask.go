@@ -18,9 +18,7 @@ import (
 //
 // The question is a heartbeat with the number of the round as its context, and the answer is what
 // Raft would answer. Raft's own heartbeats, with every tick, have no context: Raft is asked for no
-// reads. So a member of an older version, whose Raft answers everything, takes part; and the
-// heartbeats with a context that its Raft sends as leader are told apart by their commit index,
-// which is 0 in a question.
+// reads. A question has no commit index, and whatever has one is for Raft.
 //
 // A round needs the answers of a quorum, so only as many voters are asked as make one. If one of
 // them stays silent, the next tick repeats the latest round to everyone. A voter that owes an

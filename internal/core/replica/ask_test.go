@@ -145,8 +145,7 @@ func TestReplica_BothConfigurationsConfirmARound(t *testing.T) {
 	}
 }
 
-// A member of an older version answers through its Raft, which answers with the context that it
-// got; and the heartbeats of a leader of an older version bring a commit index with the context.
+// A commit index is never dropped, whatever context the heartbeat has.
 func TestReplica_HeartbeatsWithARoundAndACommitIndexReachRaft(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	l := c.leader()

@@ -257,12 +257,12 @@ func (r *Replica) founderHello(h Hello) {
 	r.effects.Changed = true
 }
 
-// dropSilent forgets gathering founders that have fallen silent. One of them may have been
+// dropSilent forgets founders without a cluster that have fallen silent. One of them may have been
 // wiped since, and preparing with it could never be undone.
 func (r *Replica) dropSilent() {
 	f := r.forming
 	for id, h := range f.hellos { // order-free: each is forgotten by itself
-		if f.prepared == nil && h.Stage == StageGathering && r.ticks-f.heardAt[id] > silentTicks {
+		if f.prepared == nil && h.ClusterID == 0 && r.ticks-f.heardAt[id] > silentTicks {
 			delete(f.hellos, id)
 			r.effects.Changed = true
 		}

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"fmt"
 
 	"go.etcd.io/raft/v3"
@@ -77,9 +78,13 @@ func (r *Replica) refuseLevel(h Hello) *Refusal {
 }
 
 // canRead returns an error if this node does not know the level.
-func (r *Replica) canRead(level uint64) error {
-	if level > r.cfg.Level {
-		return fmt.Errorf("it needs feature level %d, and this version knows %d; was it written by a newer version?", level, r.cfg.Level)
+func (r *Replica) canRead(level uint64) error { return checkLevel(level, r.cfg.Level) }
+
+// checkLevel returns an error if a version that knows the newest level, or oracle.LevelNewest if that is
+// 0, does not know level.
+func checkLevel(level, newest uint64) error {
+	if newest = cmp.Or(newest, oracle.LevelNewest); level > newest {
+		return fmt.Errorf("it needs feature level %d, and this version knows %d; was it written by a newer version?", level, newest)
 	}
 	return nil
 }

@@ -25,26 +25,23 @@ type Hello struct {
 	TickNanos   uint64 // length of a tick in nanoseconds
 	ClientAddr  string // host:port
 
-	// Peer protocol version 1 lacks the following.
-
-	// Level is the newest feature level that the node knows; 1 in version 1.
+	// Level is the newest feature level that the node knows.
 	Level uint64
 	Stage Stage
 	// Founders are the IDs in PEERS, as in "1,2,3"; empty once the cluster is formed.
 	Founders string
 	// PeerAddr is the address for other members, host:port.
 	PeerAddr string
-	// Priority is that of the node as a leader; see priority.go. Older versions have 0.
+	// Priority is that of the node as a leader; see priority.go.
 	Priority int64
 	// SeedDigest and SeedFloor are the Digest and the Floor of a founder's Seed; empty without
 	// one.
 	SeedDigest string
 	SeedFloor  uint64
 	// Configured is set if PeerAddr is from the node's settings, its own entry in PEERS. Otherwise it is
-	// where the node listens, or what the cluster has on record. Older versions do not set it.
+	// where the node listens, or what the cluster has on record.
 	Configured bool
-	// Layout has the layout of IDs of a founder that is gathering, as in "41/5/5/12@1288834974657"; empty without IDs, and in
-	// older versions.
+	// Layout has the layout of IDs of a founder that is gathering, as in "41/5/5/12@1288834974657"; empty without IDs.
 	Layout string
 }
 

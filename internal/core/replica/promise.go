@@ -16,8 +16,7 @@ import (
 // rests on, and a cluster that serves no lease mode never waits for a promise to run out.
 //
 // Raft leaves RejectHint unset in heartbeats and their answers. Here it is the number of ticks
-// plus one. 0 is that of a version without explicit promises: its voters promise electionTicks
-// with every answer, and its leaders rely on that.
+// plus one; without it there is no promise.
 
 // promiseTicks is what a leader asks for. A lease lasts leaseSlackTicks less, see
 // [Replica.leaseLength], and a round every tick extends it; after the death of a leader in lease
@@ -50,10 +49,7 @@ func hint(ticks uint64) *uint64 { return new(ticks + 1) }
 
 // promisedIn decodes the RejectHint of a heartbeat or its answer, in ticks.
 func promisedIn(m *raftpb.Message) uint64 {
-	if m.GetRejectHint() == 0 {
-		return electionTicks
-	}
-	return min(m.GetRejectHint()-1, electionTicks)
+	return min(max(m.GetRejectHint(), 1)-1, electionTicks)
 }
 
 // askPromise completes a heartbeat of this leader.

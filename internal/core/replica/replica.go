@@ -352,8 +352,7 @@ func (r *Replica) recover() error {
 	}
 	r.durable.index = last
 	if r.cfg.Snapshot != nil && r.durable == (position{term: 1, index: 1}) && r.state.ClusterID != 0 {
-		// Nobody has voted yet, and perhaps not everyone is prepared. (In level 1 the first
-		// snapshot names no cluster and nodes vote at once.)
+		// Nobody has voted yet, and perhaps not everyone is prepared.
 		r.forming = newFormation(r.state.Members, r.cfg.Seed)
 		r.forming.prepared = r.cfg.Snapshot
 		r.cfg.Self.Founders = list(ids(r.forming.founders))

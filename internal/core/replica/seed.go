@@ -62,7 +62,7 @@ func refuseSeed(h, self Hello) *Refusal {
 	const way = "all initial members of a restored cluster need the same backup: delete the data directories of those that lack it, and restore it there"
 	switch {
 	case h.SeedDigest == "":
-		return refuse(RefusedFounders, "node %d is to form a new cluster, or runs an older version, and node %d one from the backup %.16s; %s",
+		return refuse(RefusedFounders, "node %d is to form a new cluster, and node %d one from the backup %.16s; %s",
 			h.NodeID, self.NodeID, self.SeedDigest, way)
 	case self.SeedDigest == "":
 		return refuse(RefusedFounders, "node %d is to form a cluster from the backup %.16s, and node %d a new one; %s",
@@ -92,19 +92,27 @@ func backupOf(s *oracle.State, index uint64) Backup {
 }
 
 // BackupOf returns what a stopped node has on disk: the state at the commit index that it
-// knew. Later entries count only for the ceiling, as perhaps they were committed.
-func BackupOf(hard *raftpb.HardState, snapshot *raftpb.Snapshot, entries []*raftpb.Entry) (Backup, error) {
+// knew. Later entries count only for the ceiling, as perhaps they were committed. It fails if a version
+// that knew a feature level above newest wrote that; 0 stands for oracle.LevelNewest.
+func BackupOf(newest uint64, hard *raftpb.HardState, snapshot *raftpb.Snapshot, entries []*raftpb.Entry) (Backup, error) {
 	var state oracle.State
 	index := snapshot.GetMetadata().GetIndex()
 	if snapshot != nil {
 		var err error
-		if state, err = oracle.DecodeState(snapshot.GetData()); err != nil {
+		if state, err = oracle.DecodeState(snapshot.GetData()); err == nil {
+			err = checkLevel(state.CurrentLevel(), newest)
+		}
+		if err != nil {
 			return Backup{}, fmt.Errorf("snapshot at index %d: %w", index, err)
 		}
 	}
 	for _, e := range entries {
 		committed := e.GetIndex() <= hard.GetCommit()
-		if err := applyOffline(&state, e, committed); err != nil {
+		err := applyOffline(&state, e, committed)
+		if err == nil {
+			err = checkLevel(state.CurrentLevel(), newest)
+		}
+		if err != nil {
 			return Backup{}, fmt.Errorf("log entry %d: %w", e.GetIndex(), err)
 		}
 		if committed {

@@ -163,7 +163,7 @@ func TestBackupOf_ReadsAStoppedNode(t *testing.T) {
 	l := c.leader()
 	c.must(l)
 	for _, n := range c.nodes {
-		b, err := replica.BackupOf(n.disk.hard, n.disk.snap, n.disk.entries)
+		b, err := replica.BackupOf(0, n.disk.hard, n.disk.snap, n.disk.entries)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +181,7 @@ func TestBackupOf_UncommittedEntriesCountForTheCeilingOnly(t *testing.T) {
 		return &raftpb.Entry{Index: new(index), Term: new(uint64(1)), Type: raftpb.EntryNormal.Enum(), Data: c.Append(nil)}
 	}
 	hard := &raftpb.HardState{Commit: new(uint64(6))}
-	b, err := replica.BackupOf(hard, snap, []*raftpb.Entry{
+	b, err := replica.BackupOf(2, hard, snap, []*raftpb.Entry{
 		entry(6, oracle.Command{Kind: oracle.KindReserve, Target: 2000}),
 		entry(7, oracle.Command{Kind: oracle.KindLevel, Level: 3}),
 		entry(8, oracle.Command{Kind: oracle.KindReserve, Target: 3000, Digest: oracle.Digest{Index: 1, Sum: 2}}),
@@ -190,8 +190,18 @@ func TestBackupOf_UncommittedEntriesCountForTheCeilingOnly(t *testing.T) {
 	if err != nil || b.Index != 6 || b.Level != 2 || b.Ceiling != 5002 {
 		t.Errorf("%+v, %v", b, err)
 	}
-	if _, err := replica.BackupOf(hard, snap, []*raftpb.Entry{{Index: new(uint64(6)), Type: raftpb.EntryNormal.Enum(), Data: []byte{99}}}); err == nil {
-		t.Error("a log entry of a newer version is skipped")
+	for what, f := range map[string]func() (replica.Backup, error){
+		"a log entry that it does not know": func() (replica.Backup, error) {
+			return replica.BackupOf(2, hard, snap, []*raftpb.Entry{{Index: new(uint64(6)), Type: raftpb.EntryNormal.Enum(), Data: []byte{99}}})
+		},
+		"a snapshot of a higher level": func() (replica.Backup, error) { return replica.BackupOf(1, hard, snap, nil) },
+		"a change to a higher level": func() (replica.Backup, error) {
+			return replica.BackupOf(2, hard, snap, []*raftpb.Entry{entry(6, oracle.Command{Kind: oracle.KindLevel, Level: 3})})
+		},
+	} {
+		if b, err := f(); err == nil {
+			t.Errorf("%s: %+v", what, b)
+		}
 	}
 }
 

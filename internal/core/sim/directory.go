@@ -18,6 +18,7 @@ type directory struct {
 	spareSectors  int64
 	steps, killed int  // steps taken; the process ends in the one with the number killed, 0: in none
 	failing       bool // syncs fail
+	renames       bool // the file system renames files, and does not exchange names
 }
 
 // file is a file of sectors. A process reads and writes the cache. A power cut leaves the disk, and
@@ -75,6 +76,9 @@ func (d *directory) Spare() (journal.File, error) {
 func (d *directory) Exchange(journal.File) error {
 	if d.step() {
 		return errKilled
+	}
+	if d.renames && d.data != nil {
+		d.data = &file{dir: d}
 	}
 	d.data, d.spare = d.spare, d.data
 	return nil

@@ -21,20 +21,22 @@ import (
 type journals struct {
 	rng          *rand.Rand
 	spareSectors int64
-	// Processes die in the middle of a write in this run, and a bit rots on one disk.
-	cuts, rots bool
+	// Processes die in the middle of a write in this run, a bit rots on one disk, and no file system
+	// exchanges names.
+	cuts, rots, renames bool
 }
 
-// cutRuns is one in how many runs has processes that die in writes, rotRuns has a bit that rots.
+// One in so many runs has processes that die in writes, a bit that rots, and no exchange of names.
 const (
-	cutRuns = 3
-	rotRuns = 4
+	cutRuns    = 3
+	rotRuns    = 4
+	renameRuns = 4
 )
 
 func newJournals(seed uint64) journals {
 	j := journals{rng: rand.New(rand.NewPCG(seed, 0xd15c))}
 	j.spareSectors = 2 + j.rng.Int64N(30)
-	j.cuts, j.rots = j.rng.IntN(cutRuns) == 0, j.rng.IntN(rotRuns) == 0
+	j.cuts, j.rots, j.renames = j.rng.IntN(cutRuns) == 0, j.rng.IntN(rotRuns) == 0, j.rng.IntN(renameRuns) == 0
 	return j
 }
 
@@ -75,6 +77,10 @@ func (w *world) loseJournal(n *node, survives bool) {
 func (w *world) settle(n *node, before diskState, write *replica.Write) {
 	d := &n.disk
 	d.durable, d.acknowledged, d.unsure = before, before, write
+	if dir := before.directory; dir.data == nil && dir.spare == nil && before.isNew() {
+		d.durable.directory = nil // the names of its first files were never durable
+		return
+	}
 	found, err := before.directory.read()
 	switch {
 	case err != nil:
@@ -90,14 +96,20 @@ func (w *world) settle(n *node, before diskState, write *replica.Write) {
 // disk has failed, or is damaged.
 func (w *world) openJournal(n *node) (found journal.Recovered, ok bool) {
 	d := &n.disk
-	if d.durable.directory == nil && !w.createJournal(n) {
-		return found, false
-	}
-	if d.journal != nil {
-		return found, true
-	}
-	for d.rotten == "" && w.violation == nil && w.journals.rng.IntN(6) == 0 {
+	for {
+		if d.durable.directory == nil && !w.createJournal(n) {
+			return found, false
+		}
+		if d.journal != nil {
+			return found, true
+		}
+		if d.rotten != "" || w.violation != nil || w.journals.rng.IntN(6) > 0 {
+			break
+		}
 		w.dieInStart(n)
+	}
+	if w.violation != nil {
+		return found, false
 	}
 	dir := d.durable.directory
 	j, found, err := journal.Open(dir.options(), dir.data)
@@ -126,15 +138,19 @@ func (w *world) openJournal(n *node) (found journal.Recovered, ok bool) {
 // returns false if the disk fails.
 func (w *world) createJournal(n *node) bool {
 	d, rng := &n.disk, w.journals.rng
-	dir := &directory{rng: rng, spareSectors: w.journals.spareSectors}
+	dir := &directory{rng: rng, spareSectors: w.journals.spareSectors, renames: w.journals.renames}
+	if n.founders == nil && rng.IntN(2) == 0 {
+		d.durable.cluster = w.cluster // its JOIN has told it
+	}
+	id := journal.Identity{ClusterID: d.durable.cluster, NodeID: n.id, Incarnation: d.durable.incarnation, Boot: 1}
 	create := func() (err error) {
-		d.journal, err = journal.Create(dir.options(), journal.Identity{NodeID: n.id, Incarnation: d.durable.incarnation, Boot: 1})
+		d.journal, err = journal.Create(dir.options(), id)
 		return err
 	}
 	for dir.data == nil && rng.IntN(6) == 0 {
 		w.trace("node %d dies while it creates its journal", n.id)
 		w.noteFault(DieInStart, n.id, 0)
-		_ = dir.run(d.mode, 1+rng.IntN(6), create)
+		_ = dir.run(d.mode, 1+rng.IntN(10), create)
 		if d.journal = nil; rng.IntN(3) > 0 {
 			dir.cutPower()
 		}
@@ -271,6 +287,9 @@ func (w *world) damaged(n *node, err error) {
 		})
 	})
 }
+
+// isNew reports whether no Save has been acknowledged.
+func (d diskState) isNew() bool { return d.hard == nil && d.snapshot == nil && len(d.entries) == 0 }
 
 // isIn reports whether a journal has recovered d.
 func (d diskState) isIn(r journal.Recovered) bool {

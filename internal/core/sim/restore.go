@@ -103,10 +103,10 @@ const writtenOffMax = 365 * 24 * time.Hour
 func (w *world) survivor(b saved) saved {
 	n := w.nodes[w.loss.rng.IntN(len(w.nodes))]
 	d := n.disk.durable
-	if n.tampered != "" || d.cluster == 0 || len(w.history) == 0 {
+	if n.tampered != "" || d.isNew() || len(w.history) == 0 {
 		return b
 	}
-	stored, err := replica.BackupOf(d.hard, d.snapshot, d.entries)
+	stored, err := replica.BackupOf(n.level, d.hard, d.snapshot, d.entries)
 	if err != nil {
 		return b
 	}
