@@ -17,7 +17,7 @@ func (r *Replica) maintainClock() {
 	if r.leading.clock.runs {
 		r.slewClock()
 		r.publishClock()
-		r.queue.blocked = false
+		r.queue.admission.open()
 		r.queue.release() // floors above the clock, see passFloor
 		if len(r.queue.rounds) == 0 {
 			r.beginRound(nil)

@@ -37,12 +37,6 @@ func (r *Replica) issue(p *pending) (issued uint64, hold bool, failed *isotone.E
 	return p.issued, false, nil
 }
 
-// mayHold reports whether a request may be held for long: for its floor, for a reservation, or for more time of the cluster
-// clock. It may not if the queue is more than half full: the rest is for requests that need no such wait.
-func (r *Replica) mayHold() bool {
-	return r.queue.size <= (r.queue.max+1)/2 || mutant.On(mutant.HoldAll)
-}
-
 // arrivalClock returns what the cluster clock shows when a request comes, for [Replica.next64]; 0 if none
 // runs.
 func (r *Replica) arrivalClock(req Request) uint64 {
@@ -72,38 +66,4 @@ func (r *Replica) next64(count, arrived uint64) (rng isotone.Range, hold bool, e
 		return rng, true, nil
 	}
 	return rng, false, isotone.ErrOverloaded
-}
-
-// triesAgain reports whether a request that is held is to take part in the next round at once: one that
-// [Replica.next64] could not answer. If the clock has not moved since that was last tried, or has
-// reached the ceiling, or the next round takes no time, it waits for a tick.
-func (r *Replica) triesAgain(p *pending) bool {
-	if !p.short || len(r.conf.GetVoters()) == 1 {
-		return false
-	}
-	before, now := p.tried, r.clusterNow()
-	p.tried = now
-	return before != now && now < r.leading.alloc.Ceiling()
-}
-
-// blockTicks is how old a request is for which others wait: so that most that wait for another round do
-// without.
-const blockTicks = 2
-
-// keepFree is called after a request was tried, with whether it got a range, and whether it was short before. With
-// a cluster clock, a large count needs more time than a busy leader leaves it: a millisecond for the largest. So
-// all others wait for one that is blockTicks old, until it has got a range. If 64-bit timestamps have just been
-// issued it is the turn of the other form. At the ceiling nobody waits: what the request lacks there is a commit.
-func (r *Replica) keepFree(p *pending, got, short bool) {
-	q := &r.queue
-	switch {
-	case !p.U64 || !r.leading.clock.runs:
-	case got:
-		q.passed = true
-		if q.blocked && short {
-			q.blocked, q.again = false, true
-		}
-	case p.short && !q.passed && r.ticks-p.arrived >= blockTicks && r.clusterNow() < r.leading.alloc.Ceiling():
-		q.blocked, q.stop = true, true
-	}
 }

@@ -164,7 +164,7 @@ func (r *Replica) serveByLease(req *Request) bool {
 		r.counters.LeaseMisses += uint64(len(req.Counts))
 		return false
 	}
-	if r.queue.blocked {
+	if !r.queue.admission.isOpen() {
 		return false
 	}
 	p := pending{Request: *req, clock: r.arrivalClock(*req)}

@@ -24,12 +24,8 @@ type queue struct {
 	rounds []round
 	// held are requests whose floor is proposed, or that wait for the cluster clock.
 	held []pending
-	// again is set if held is to be released at once.
-	again bool
-	// blocked is set, until the next tick at most, while requests wait for one that needs more time of
-	// the cluster clock; see keepFree. stop and passed are of one call of confirm: nothing else is answered, and
-	// 64-bit timestamps were issued.
-	blocked, stop, passed bool
+	// admission says which requests of a confirmed round are served.
+	admission admission
 	// size is the sum of len(Counts) of all requests; at most max.
 	size, max int
 	// lastRound is the number of the latest round of this process. No number is used twice,
@@ -111,16 +107,13 @@ func (r *Replica) beginRound(chosen []uint64) {
 // timestamps come first: with a cluster clock they get times before the present one, see next64. So that
 // there are such times, time advances to the present one only if other requests need it.
 func (r *Replica) confirm(id uint64) {
-	rounds := r.queue.rounds
-	for len(rounds) > 0 && rounds[len(rounds)-1].id > id {
-		rounds = rounds[:len(rounds)-1]
-	}
+	rounds := r.queue.upTo(id)
 	byClock := r.leading.clock.runs
-	r.queue.stop, r.queue.passed = false, false
+	r.queue.admission.begin()
 	if byClock {
 		r.serveAll(rounds, true)
 	}
-	if r.advancesAlways() && (!byClock || haveOthers(rounds) && !r.queue.blocked) {
+	if r.advancesAlways() && (!byClock || haveOthers(rounds) && r.queue.admission.isOpen()) {
 		r.leading.alloc.Advance(r.axisNow())
 	}
 	for i := range rounds {
@@ -131,16 +124,29 @@ func (r *Replica) confirm(id uint64) {
 		r.serveAll(rounds, true)
 	}
 	r.serveAll(rounds, false)
+	r.endRounds(rounds)
+	if r.queue.admission.end() {
+		r.queue.release()
+	}
+}
+
+// upTo returns the rounds in flight up to one.
+func (q *queue) upTo(id uint64) []round {
+	n := len(q.rounds)
+	for n > 0 && q.rounds[n-1].id > id {
+		n--
+	}
+	return q.rounds[:n]
+}
+
+// endRounds removes rounds that are confirmed.
+func (r *Replica) endRounds(rounds []round) {
 	for i := range rounds {
 		rounds[i].served.Took = r.mono - rounds[i].started
 		r.effects.Rounds = append(r.effects.Rounds, rounds[i].served)
 		r.queue.putSpare(rounds[i].requests)
 	}
 	r.queue.rounds = append(r.queue.rounds[:0], r.queue.rounds[len(rounds):]...)
-	if r.queue.again {
-		r.queue.again = false
-		r.queue.release()
-	}
 }
 
 // haveOthers reports whether rounds have requests for timestamps that are not of 64 bits.
@@ -159,26 +165,6 @@ func (r *Replica) serveAll(rounds []round, u64 bool) {
 			}
 		}
 	}
-}
-
-// serve answers a request of a confirmed round, or holds it.
-func (r *Replica) serve(p *pending, stats *Round) {
-	if q := &r.queue; q.stop || q.blocked && !p.short {
-		q.held = append(q.held, *p)
-		return
-	}
-	filled, short := p.filled, p.short
-	issued, hold, err := r.issue(p)
-	r.keepFree(p, p.filled > filled, short)
-	if hold {
-		r.queue.again = r.queue.again || r.triesAgain(p)
-		r.queue.held = append(r.queue.held, *p)
-		return
-	}
-	r.queue.size -= len(p.Counts)
-	stats.Requests += len(p.Counts)
-	stats.Timestamps += issued
-	r.answerTo(p, err)
 }
 
 // restartRounds puts the requests of the rounds in flight back into the queue, because the
@@ -215,7 +201,8 @@ func (r *Replica) takeQueue() []pending {
 		all = append(all, rd.requests...)
 	}
 	all = append(all, q.waiting...)
-	q.held, q.rounds, q.waiting, q.size, q.blocked = nil, q.rounds[:0], q.waiting[:0], 0, false
+	q.held, q.rounds, q.waiting, q.size = nil, q.rounds[:0], q.waiting[:0], 0
+	q.admission.open()
 	return all
 }
 
