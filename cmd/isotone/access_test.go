@@ -500,14 +500,14 @@ func TestForward_KnowsTheLeaderByItsCertificate(t *testing.T) {
 		}
 		addr := leader.Addr().String()
 		conn := dial(t, addr, nil)
-		_, err = out.handshake(t.Context(), conn, addr)
+		_, err = out.Handshake(t.Context(), conn, addr)
 		_ = conn.Close()
 		if n := <-told; (n > 0) != c.known || err == nil || errors.As(err, new(*tls.CertificateVerificationError)) == c.known {
 			t.Errorf("known %t: it has heard %d bytes, %v", c.known, n, err)
 		}
 		_ = leader.Close()
 		// The Go client, which carries the requests, has the same configuration.
-		if cfg := out.tls; cfg.InsecureSkipVerify || cfg.RootCAs == nil {
+		if cfg := out.TLS; cfg.InsecureSkipVerify || cfg.RootCAs == nil {
 			t.Error("certificates are not verified")
 		}
 	}

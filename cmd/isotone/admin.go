@@ -18,6 +18,7 @@ import (
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/access"
 	hostlisten "github.com/isotone/isotone/internal/host/listen"
+	"github.com/isotone/isotone/internal/operator"
 )
 
 // Limits of an admin port, which operators and their monitoring use.
@@ -167,14 +168,10 @@ func nodeMetrics(metrics, client http.Handler) http.Handler {
 // healthPaths are what probes ask.
 var healthPaths = []string{"/up", "/ready", "/ready/", "/livez", "/readyz"}
 
-// operatorSocket is the name of the Unix socket in the data directory. Whoever can use it, the owner of the directory, has all
-// roles, as whoever can write to the directory could take them.
-const operatorSocket = "operator.sock"
-
 // startOperator serves operators on the Unix socket in dir, for which the process must have the directory's lock. A file system
 // without sockets is no reason not to serve: then it returns nil.
 func startOperator(dir string, admin, client http.Handler, log *slog.Logger) *adminServer {
-	path := filepath.Join(dir, operatorSocket)
+	path := filepath.Join(dir, operator.SocketName)
 	ln, err := hostlisten.Unix(path)
 	if err != nil {
 		log.Warn("operators of this machine are not served without credentials: the Unix socket cannot be made", "path", path, "err", err)
@@ -185,7 +182,7 @@ func startOperator(dir string, admin, client http.Handler, log *slog.Logger) *ad
 	mux.Handle("/debug/", admin)
 	mux.Handle("/", client)
 	return startAdmin(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mux.ServeHTTP(w, r.WithContext(web.WithOperator(r.Context(), operatorSocket)))
+		mux.ServeHTTP(w, r.WithContext(web.WithOperator(r.Context(), operator.SocketName)))
 	}), log)
 }
 

@@ -91,7 +91,11 @@ func nanoTime(ns uint64) string { return time.Unix(0, int64(ns)).UTC().Format(ti
 // take returns the backup of a running cluster or of a stopped node.
 func (c *backupCmd) take(ctx context.Context) (backup.Document, error) {
 	if c.DataDir == "" {
-		b, err := c.raw(ctx, http.MethodGet, "/admin/backup", nil)
+		leader, err := c.connect(ctx)
+		if err != nil {
+			return backup.Document{}, err
+		}
+		b, err := leader.Raw(ctx, http.MethodGet, "/admin/backup", nil)
 		if err != nil {
 			return backup.Document{}, err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/check/bench"
+	"github.com/isotone/isotone/internal/operator"
 )
 
 type benchCmd struct {
@@ -76,11 +77,11 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 	}
 	defer files.discard()
 	if len(c.Target) == 0 && c.Static == "" {
-		addr, err := findNode(ctx, reach, likelyNodes(o.Targets[0]))
+		addr, err := operator.FindNode(ctx, reach, operator.LikelyNodes(o.Targets[0]))
 		if err != nil {
 			return usagef("%v, as in: isotone bench --target HOST:PORT", err)
 		}
-		o.Targets = reach.schemes([]string{addr}, c.Protocol)
+		o.Targets = schemes(reach, []string{addr}, c.Protocol)
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(o.Threads))
 	if c.Interval {
@@ -113,16 +114,16 @@ func (c *benchCmd) Run(ctx context.Context, con console) error {
 }
 
 // options returns the options that the flags set, or an error that lists every fault.
-func (c *benchCmd) options(reach *nodeAccess) (*bench.Options, error) {
+func (c *benchCmd) options(reach *operator.Access) (*bench.Options, error) {
 	var faults bench.Faults
 	o := bench.Default()
 	if len(c.Target) > 0 {
-		o.Targets = reach.schemes(c.Target, c.Protocol)
+		o.Targets = schemes(reach, c.Target, c.Protocol)
 	}
 	o.Protocol = c.Protocol
 	o.Connections, o.Pipeline, o.Rate, o.Count = c.Connections, c.Pipeline, c.Rate, c.Count
 	o.Duration, o.Requests, o.Warmup, o.Timeout = c.Duration, c.Requests, c.Warmup, c.Timeout
-	o.Backlog, o.Threads, o.TLS, o.Static = c.Backlog, c.Threads, reach.tls, c.Static
+	o.Backlog, o.Threads, o.TLS, o.Static = c.Backlog, c.Threads, reach.TLS, c.Static
 	o.Violations = c.Violations
 	if c.Duration == 0 && c.Requests == 0 {
 		o.Duration = benchDuration
@@ -136,11 +137,11 @@ func (c *benchCmd) options(reach *nodeAccess) (*bench.Options, error) {
 			faults = append(faults, fmt.Sprintf("--mode %q: want quorum or lease", c.Mode))
 		}
 	}
-	if reach.secure && namesHTTP(c.Target) {
+	if reach.Secure && namesHTTP(c.Target) {
 		faults = append(faults, "--target: want https, as --ca, --cert and --server-name have no effect without TLS")
 	}
-	if reach.credentials != nil {
-		known, err := reach.credentials()
+	if reach.Credentials != nil {
+		known, err := reach.Credentials()
 		if err != nil {
 			return nil, usageError(err.Error())
 		}
@@ -162,10 +163,10 @@ func (c *benchCmd) options(reach *nodeAccess) (*bench.Options, error) {
 }
 
 // schemes adds https to the targets that have no scheme, if the flags imply it.
-func (a *nodeAccess) schemes(targets []string, protocol string) []string {
+func schemes(a *operator.Access, targets []string, protocol string) []string {
 	targets = slices.Clone(targets)
 	for i, t := range targets {
-		if a.secure && protocol != "h2c" && !strings.Contains(t, "://") {
+		if a.Secure && protocol != "h2c" && !strings.Contains(t, "://") {
 			targets[i] = "https://" + t
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/check/bench"
 	"github.com/isotone/isotone/internal/check/clockbench"
+	"github.com/isotone/isotone/internal/operator"
 )
 
 // This file is "isotone bench --interval".
@@ -92,13 +93,13 @@ func (c *benchCmd) processCommand(o *bench.Options) (*exec.Cmd, error) {
 }
 
 // intervalProcess is one of the processes.
-func (c *benchCmd) intervalProcess(ctx context.Context, con console, reach *nodeAccess) error {
-	bases, err := reach.urls("--target", c.Target)
+func (c *benchCmd) intervalProcess(ctx context.Context, con console, reach *operator.Access) error {
+	bases, err := reach.URLs("--target", c.Target)
 	if err != nil {
 		return err
 	}
 	o := clockbench.ServeOptions{Client: client.Options{Mode: isotone.ReadQuorum}, Timeout: c.Timeout}
-	reach.options(&o.Client, bases, &c.accessFlags)
+	reach.Options(&o.Client, bases, c.renewing())
 	runtime.GOMAXPROCS(max(1, c.Threads))
 	return clockbench.Serve(ctx, os.Stdin, con.out, o)
 }

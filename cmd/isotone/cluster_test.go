@@ -23,6 +23,7 @@ import (
 	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/operator"
 )
 
 // startAlone runs a cluster of one node, at a port of its own if that is "0", until it is
@@ -258,7 +259,7 @@ func TestCluster_AClientDoesNotFollowAnAddress(t *testing.T) {
 // TestForwarding_GivesOnlyWhatIsOfItsOwnCluster, wherever its client address leads.
 func TestForwarding_GivesOnlyWhatIsOfItsOwnCluster(t *testing.T) {
 	m, _ := startAlone(t, "0")
-	f, err := startForwarding(loopback(t, m), &nodeAccess{}, slog.New(slog.DiscardHandler))
+	f, err := startForwarding(loopback(t, m), &operator.Access{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,11 +12,8 @@ import (
 
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/operator"
 )
-
-// devNodes is the number of nodes of "isotone dev": the smallest cluster that survives
-// the loss of a node.
-const devNodes = 3
 
 // devReadyTimeout bounds the wait for the first leader.
 const devReadyTimeout = 30 * time.Second
@@ -37,8 +34,8 @@ type devCmd struct {
 
 // Run runs three nodes until a signal or a failure ends it.
 func (c *devCmd) Run(ctx context.Context, con console) (err error) {
-	if c.Port < 1 || c.Port > 65535-devNodes+1 {
-		return usagef("--port %d: want 1 to %d", c.Port, 65535-devNodes+1)
+	if c.Port < 1 || c.Port > 65535-operator.DevNodes+1 {
+		return usagef("--port %d: want 1 to %d", c.Port, 65535-operator.DevNodes+1)
 	}
 	if c.IntervalMS != 0 && (c.IntervalMS < devIntervalMSMin || c.IntervalMS > devIntervalMSMax) {
 		return usagef("--interval-ms %d: want 0, or %d to %d", c.IntervalMS, devIntervalMSMin, devIntervalMSMax)
@@ -94,7 +91,7 @@ func startDev(port int, dir string, limit time.Duration, log *slog.Logger) (memb
 		members = nil
 	}()
 	peers := map[uint64]string{}
-	for i := range devNodes {
+	for i := range operator.DevNodes {
 		s := config.Default()
 		s.NodeID = uint64(i + 1)
 		s.HTTPHost, s.HTTPPort = "127.0.0.1", port+i

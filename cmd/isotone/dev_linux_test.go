@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/ports"
+	"github.com/isotone/isotone/internal/operator"
 )
 
 // TestDev_EveryCommandOfItsTextWorks reads the commands from the text, and runs them with a shell
@@ -124,7 +125,7 @@ func TestDev_OpensTheDashboardWhenItIsReady(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(bin, "xdg-open"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	port, err := ports.Free(devNodes)
+	port, err := ports.Free(operator.DevNodes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +161,7 @@ func TestDev_OpensTheDashboardWhenItIsReady(t *testing.T) {
 
 // TestDev_SaysWhyANodeCannotStart, and closes the ports of all of them.
 func TestDev_SaysWhyANodeCannotStart(t *testing.T) {
-	port, err := ports.Free(devNodes)
+	port, err := ports.Free(operator.DevNodes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,11 +39,11 @@ func (c *doctorCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
-	endpoints, err := reach.urls("--endpoint", c.Endpoint)
+	endpoints, err := reach.URLs("--endpoint", c.Endpoint)
 	if err != nil {
 		return err
 	}
-	cfg := probe.Config{Endpoints: endpoints, Secure: reach.secure, Client: reach.client(&http.Transport{Proxy: http.ProxyFromEnvironment})}
+	cfg := probe.Config{Endpoints: endpoints, Secure: reach.Secure, Client: reach.HTTPClient(&http.Transport{Proxy: http.ProxyFromEnvironment})}
 	defer cfg.Client.CloseIdleConnections()
 	if len(c.Endpoint) == 0 || c.isSet() {
 		cfg.Local = describeMachine(&s)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/operator"
 )
 
 // drainCmd stops one node as SIGTERM does; see docs/health.md.
@@ -31,19 +32,19 @@ func (c *drainCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
-	endpoint := cmp.Or(findSocket(ctx, reach), statusDefault)
+	endpoint := cmp.Or(operator.FindSocket(ctx, reach), operator.DefaultAddr)
 	if c.Endpoint != nil { // not the default if a variable is empty
 		endpoint = *c.Endpoint
 	}
-	bases, err := reach.urls("--endpoint", []string{endpoint})
+	bases, err := reach.URLs("--endpoint", []string{endpoint})
 	if err != nil {
 		return err
 	}
-	client := reach.client(operatorTransport())
+	client := reach.HTTPClient(operator.Transport())
 	call := func(method, path string, out any) error {
 		ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 		defer cancel()
-		answer, _, err := ask(ctx, client, method, bases[0]+path, nil)
+		answer, _, err := operator.Ask(ctx, client, method, bases[0]+path, nil)
 		if err == nil {
 			err = json.Unmarshal(answer, out)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/operator"
 )
 
 // startThree runs the nodes of "isotone dev" until the test ends, and returns them with node 1
@@ -26,7 +27,7 @@ func startThree(t *testing.T) []*member {
 // startThreeFor is startThree with an INTERVAL_MS.
 func startThreeFor(t *testing.T, limit time.Duration) []*member {
 	t.Helper()
-	port, err := ports.Free(devNodes)
+	port, err := ports.Free(operator.DevNodes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,7 @@
 
 package main
 
-import (
-	"os"
-	"syscall"
-)
+import "syscall"
 
 // openFiles returns how many files this process may have open, or 0 if that is unknown. The Go
 // runtime has raised the soft limit to the hard one.
@@ -15,14 +12,4 @@ func openFiles() uint64 {
 		return 0
 	}
 	return uint64(limit.Cur)
-}
-
-// isOwn reports whether a file is of the user that runs this program.
-func isOwn(path string) bool {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return false
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(owner.Uid) == os.Geteuid()
 }

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/isotone/isotone/internal/operator"
+
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/forward"
@@ -28,7 +30,7 @@ type forwarding struct {
 }
 
 // startForwarding learns the cluster from the node at addr, which need not be up yet.
-func startForwarding(addr string, out *nodeAccess, log *slog.Logger) (*forwarding, error) {
+func startForwarding(addr string, out *operator.Access, log *slog.Logger) (*forwarding, error) {
 	rejected := func(addr string, err error) { logRejected(log, addr, err) }
 	c, err := client.NewWith(context.Background(), client.Options{
 		Addrs: []string{addr}, Lazy: true, Dial: dialer(out), TraceParent: traceparent, Hooks: client.Hooks{Rejected: rejected},
@@ -103,7 +105,7 @@ func (f *forwarding) close() error {
 
 // dialer returns what connects to nodes and asks them not to forward what comes: two nodes that
 // take each other for the leader must not wait for one another.
-func dialer(out *nodeAccess) func(ctx context.Context, network, addr string) (net.Conn, error) {
+func dialer(out *operator.Access) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		var d net.Dialer
 		raw, err := d.DialContext(ctx, network, addr)
@@ -111,9 +113,9 @@ func dialer(out *nodeAccess) func(ctx context.Context, network, addr string) (ne
 			return nil, err
 		}
 		stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
-		c, err := out.handshake(ctx, raw, addr)
+		c, err := out.Handshake(ctx, raw, addr)
 		if err == nil {
-			err = commandOK(c, "CLIENT", "FORWARD", "OFF")
+			err = operator.CommandOK(c, "CLIENT", "FORWARD", "OFF")
 		}
 		if !stop() && err == nil {
 			err = context.Cause(ctx)

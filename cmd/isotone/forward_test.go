@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/isotone/isotone/internal/operator"
 )
 
 // answering accepts one connection, reads a line, and answers in parts. The connection
@@ -45,7 +47,7 @@ func answering(t *testing.T, parts ...string) (addr string, asked <-chan string)
 func TestDialUnforwarded_AsksBeforeTheConnectionIsUsed(t *testing.T) {
 	addr, asked := answering(t, "+O", "K\r", "\n")
 	ctx, cancel := context.WithCancel(t.Context())
-	c, err := dialer(&nodeAccess{})(ctx, "tcp", addr)
+	c, err := dialer(&operator.Access{})(ctx, "tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +63,7 @@ func TestDialUnforwarded_AsksBeforeTheConnectionIsUsed(t *testing.T) {
 
 func TestDialUnforwarded_TakesNoNodeThatMightForward(t *testing.T) {
 	addr, _ := answering(t, "-ERR unknown command\r\n")
-	if c, err := dialer(&nodeAccess{})(t.Context(), "tcp", addr); err == nil || !strings.Contains(err.Error(), "unknown command") {
+	if c, err := dialer(&operator.Access{})(t.Context(), "tcp", addr); err == nil || !strings.Contains(err.Error(), "unknown command") {
 		t.Errorf("%v, %v", c, err)
 	}
 }
@@ -75,7 +77,7 @@ func TestDialUnforwarded_GivesUpWithItsContext(t *testing.T) {
 		cancel(enough)
 	}()
 	began := time.Now()
-	if c, err := dialer(&nodeAccess{})(ctx, "tcp", addr); err == nil || time.Since(began) > 20*time.Second {
+	if c, err := dialer(&operator.Access{})(ctx, "tcp", addr); err == nil || time.Since(began) > 20*time.Second {
 		t.Errorf("%v, %v after %v", c, err, time.Since(began))
 	}
 }

@@ -13,9 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/front"
-	"github.com/isotone/isotone/internal/host/address"
 )
 
 func TestJoin_RefusesPeersBeside(t *testing.T) {
@@ -216,43 +214,5 @@ func TestIdentify_RefusesAnAddressThatNoRecordHolds(t *testing.T) {
 			t.Errorf("%.20q: %d, %+v, %v", addr, id, join, err)
 		}
 		server.Close()
-	}
-}
-
-// FuzzJoining: an answer that is used names the node itself, a cluster, and addresses that a record can hold.
-func FuzzJoining(f *testing.F) {
-	f.Add([]byte(`{"clusterID":"0000000000000007","memberID":"2","peers":{"1":"127.0.0.1:1","2":""}}`))
-	f.Add([]byte(`{"clusterID":"7","memberID":"281474976710658","peers":{"281474976710658":"[::1]:60001"}}`))
-	f.Add([]byte(`{"memberID":"-1","peers":{"2":7}}`))
-	f.Fuzz(func(t *testing.T, answer []byte) {
-		var j front.Joining
-		if json.Unmarshal(answer, &j) != nil {
-			return
-		}
-		cluster, err := checkJoining(2, &j)
-		if err != nil {
-			return
-		}
-		_, listed := j.Peers[j.MemberID]
-		if cluster == 0 || oracle.NodeOf(j.MemberID) != 2 || !listed {
-			t.Errorf("cluster %v: %+v", cluster, j)
-		}
-		for _, addr := range j.Peers {
-			if len(addr) > address.SizeMax {
-				t.Errorf("%d bytes of an address", len(addr))
-			}
-		}
-	})
-}
-
-// TestIdentify_RefusesThePlaceOfAnother node.
-func TestIdentify_RefusesThePlaceOfAnother(t *testing.T) {
-	for _, j := range []front.Joining{
-		{MemberID: 3, Peers: map[uint64]string{2: "a:1", 3: "b:1"}}, {MemberID: 2, Peers: map[uint64]string{3: "b:1"}}, {Peers: map[uint64]string{2: "a:1"}},
-	} {
-		j.ClusterID = "0000000000000007"
-		if _, err := checkJoining(2, &j); err == nil || !strings.Contains(err.Error(), "not a member of this node") {
-			t.Errorf("%+v: %v", j, err)
-		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/live"
 	"github.com/isotone/isotone/internal/node"
+	"github.com/isotone/isotone/internal/operator"
 )
 
 // documents are the live documents of a node.
@@ -55,7 +56,7 @@ func isMembers(origin string, members []front.Member) bool {
 	}
 	return slices.ContainsFunc(members, func(m front.Member) bool {
 		memberHost, memberPort, err := net.SplitHostPort(m.Addr)
-		return err == nil && port == memberPort && (strings.EqualFold(host, memberHost) || isLoopback(host) && isLoopback(memberHost))
+		return err == nil && port == memberPort && (strings.EqualFold(host, memberHost) || operator.IsLoopback(host) && operator.IsLoopback(memberHost))
 	})
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/operator"
 )
 
 // Exit codes: a failure while running, and an invalid command line or setting.
@@ -59,6 +60,9 @@ type cli struct {
 
 // console is the standard output and error of a subcommand.
 type console struct{ out, err io.Writer }
+
+// tell writes a line about what a command waits for or has done.
+func (c console) tell(text string) { fmt.Fprintln(c.err, text) }
 
 func main() {
 	os.Exit(run(os.Args[1:], console{os.Stdout, os.Stderr}))
@@ -196,9 +200,7 @@ func joinNegative(args []string) []string {
 }
 
 // usageError is a command line that can be parsed but is invalid.
-type usageError string
-
-func (e usageError) Error() string { return string(e) }
+type usageError = operator.UsageError
 
 func usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
 

@@ -10,10 +10,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/admin"
+	"github.com/isotone/isotone/internal/operator"
 )
 
 // memberCmd has the commands that change the members of a cluster; see docs/operations.md.
@@ -28,14 +27,12 @@ type memberCmd struct {
 	Reconcile memberReconcileCmd `cmd:"" help:"Add and remove nodes until those of a set of numbered machines, such as a StatefulSet, are the members."`
 }
 
-const membersPath = "/admin/members"
-
 type memberListCmd struct{ operatorFlags }
 
 // Run lists the members.
 func (c *memberListCmd) Run(ctx context.Context, con console) error {
 	var l front.MemberList
-	if err := c.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
+	if err := c.do(ctx, http.MethodGet, operator.MembersPath, nil, &l); err != nil {
 		return err
 	}
 	return c.print(con, l, func(w io.Writer) { describeMemberList(w, l) })
@@ -83,43 +80,16 @@ func orDash(s string) string {
 
 // change sends a change of membership and prints the result.
 func (f *operatorFlags) change(ctx context.Context, con console, change front.MemberChange, isDone func(front.MemberList) bool, text string) error {
-	l, err := f.apply(ctx, change, isDone)
+	leader, err := f.connect(ctx)
+	if err != nil {
+		return err
+	}
+	l, err := leader.Apply(ctx, change, isDone)
 	if err != nil {
 		return err
 	}
 	return f.print(con, l, func(w io.Writer) { fmt.Fprintln(w, text) })
 }
-
-// apply sends a change of membership. An attempt whose answer was lost, with the leader or with the
-// terminal of an earlier command, may have its effect at any moment, and then this one is
-// refused: so isDone tells from the members whether there is nothing left to do.
-func (f *operatorFlags) apply(ctx context.Context, change front.MemberChange, isDone func(front.MemberList) bool) (l front.MemberList, err error) {
-	err = f.do(ctx, http.MethodPost, membersPath, change, &l)
-	var unsure *unsureError
-	var told *operatorError
-	var now front.MemberList
-	mayBeDone := errors.As(err, &unsure) || errors.As(err, &told) && told.code == isotone.CodeInvalidArgument
-	if !mayBeDone || f.do(ctx, http.MethodGet, membersPath, nil, &now) != nil {
-		return l, err
-	}
-	switch {
-	case isDone(now):
-		return now, nil
-	case unsure != nil:
-		return l, unsure.cause
-	}
-	return l, err
-}
-
-// has reports whether a record of a node has a property.
-func has(l front.MemberList, node uint64, property func(front.MemberRecord) bool) bool {
-	return slices.ContainsFunc(l.Members, func(m front.MemberRecord) bool { return m.NodeID == node && property(m) })
-}
-
-func isAny(front.MemberRecord) bool { return true }
-
-// isSuccessor reports whether a record is that of a node that is to replace another one.
-func isSuccessor(m front.MemberRecord) bool { return m.Replaces != 0 }
 
 // waitFlags are those of commands that wait for a node to become a voter.
 type waitFlags struct {
@@ -132,95 +102,6 @@ func checkWait(wait time.Duration) error {
 		return usagef("--wait %v: want 0s or more", wait)
 	}
 	return nil
-}
-
-// waitPoll is the time between two looks at the members.
-const waitPoll = 250 * time.Millisecond
-
-// untilVoter waits until a generation of a node is a voter and the one that it replaces is
-// gone. It tells on con.err what it waits for, each time that changes.
-func (f *operatorFlags) untilVoter(ctx context.Context, con console, node, generation uint64, wait time.Duration) (l front.MemberList, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("node %d is not a voter after %v; the cluster goes on by itself, see: isotone member list", node, wait))
-	defer cancel()
-	told := ""
-	for {
-		text, done := "", false
-		l = front.MemberList{} // what an answer leaves out must not remain
-		err := f.do(ctx, http.MethodGet, membersPath, nil, &l)
-		switch {
-		case errors.As(err, new(usageError)):
-			return l, err
-		case err != nil: // it may not last
-			text = err.Error()
-		case newest(l, node).Generation < generation || !has(l, node, isAny):
-			return l, fmt.Errorf("node %d does not become a voter any more: somebody else has given that up", node)
-		default:
-			text, done = progress(l, node)
-		}
-		if done {
-			return l, nil
-		}
-		if text != told {
-			told = text
-			fmt.Fprintln(con.err, text)
-		}
-		timer := time.NewTimer(waitPoll)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return l, context.Cause(ctx)
-		case <-timer.C:
-		}
-	}
-}
-
-// newest returns the record of a node with the highest generation; zero if it has none.
-func newest(l front.MemberList, node uint64) front.MemberRecord {
-	return recordOf(l, node, isAny)
-}
-
-// recordOf returns the newest record of a node with a property; zero if it has none.
-func recordOf(l front.MemberList, node uint64, property func(front.MemberRecord) bool) (m front.MemberRecord) {
-	for _, o := range l.Members { // by generation
-		if o.NodeID == node && property(o) {
-			m = o
-		}
-	}
-	return m
-}
-
-// memberID returns the ID of a member, 0 for the zero record.
-func memberID(m front.MemberRecord) uint64 { return oracle.MemberID(m.NodeID, m.Generation) }
-
-// progress says how far a node is on its way to become a voter.
-func progress(l front.MemberList, node uint64) (text string, done bool) {
-	var records []front.MemberRecord
-	for _, m := range l.Members {
-		if m.NodeID == node {
-			records = append(records, m)
-		}
-	}
-	if len(records) == 0 {
-		return fmt.Sprintf("node %d is no member", node), false
-	}
-	m := records[len(records)-1]
-	switch {
-	case m.Role != "learner" && len(records) == 1:
-		return "", true
-	case m.Role != "learner":
-		return fmt.Sprintf("node %d is a voter, and its former data directory is being removed", node), false
-	case m.Incarnation == "":
-		return fmt.Sprintf("node %d has not been started yet: %s", node, startLine(m)), false
-	case !m.Connected:
-		return fmt.Sprintf("node %d is not connected", node), false
-	default:
-		return fmt.Sprintf("node %d is connected and catches up", node), false
-	}
-}
-
-// startLine is what to run on the machine of a node that joins.
-func startLine(m front.MemberRecord) string {
-	return fmt.Sprintf("start it with an empty data directory: NODE_ID=%d RAFT_ADDR=%s JOIN=CLIENT_ADDRESS_OF_A_MEMBER isotone serve", m.NodeID, m.PeerAddr)
 }
 
 type memberAddCmd struct {
@@ -245,25 +126,25 @@ func (c *memberAddCmd) Run(ctx context.Context, con console) error {
 		return err
 	}
 	var l front.MemberList
-	if err := c.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
+	if err := c.do(ctx, http.MethodGet, operator.MembersPath, nil, &l); err != nil {
 		return err
 	}
 	if !c.isAdded(l) {
 		change := front.MemberChange{Action: front.AddMember, NodeID: c.ID, PeerAddr: c.PeerAddr, Learner: c.Learner}
 		var err error
-		if l, err = c.apply(ctx, change, c.isAdded); err != nil {
+		if l, err = c.client.Apply(ctx, change, c.isAdded); err != nil {
 			return err
 		}
 	}
 	if c.Voter {
 		var err error
-		if l, err = c.untilVoter(ctx, con, c.ID, 0, wait); err != nil {
+		if l, err = c.client.UntilVoter(ctx, c.ID, 0, wait, con.tell); err != nil {
 			return err
 		}
 	}
 	return c.print(con, l, func(w io.Writer) {
-		_, voter := progress(l, c.ID)
-		switch line := startLine(front.MemberRecord{NodeID: c.ID, PeerAddr: c.PeerAddr}); {
+		_, voter := operator.Progress(l, c.ID)
+		switch line := operator.StartLine(front.MemberRecord{NodeID: c.ID, PeerAddr: c.PeerAddr}); {
 		case voter:
 			fmt.Fprintf(w, "node %d is a voter\n", c.ID)
 		case c.Learner:
@@ -276,7 +157,7 @@ func (c *memberAddCmd) Run(ctx context.Context, con console) error {
 
 // isAdded reports whether the node is a member as the command line says.
 func (c *memberAddCmd) isAdded(l front.MemberList) bool {
-	return has(l, c.ID, func(m front.MemberRecord) bool {
+	return operator.Has(l, c.ID, func(m front.MemberRecord) bool {
 		stays := m.Role == "learner" && !m.Promote
 		return m.PeerAddr == c.PeerAddr && stays == c.Learner
 	})
@@ -290,15 +171,15 @@ type memberPromoteCmd struct {
 // Run promotes a learner. A node that is a voter already is no error.
 func (c *memberPromoteCmd) Run(ctx context.Context, con console) error {
 	var l front.MemberList
-	if err := c.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
+	if err := c.do(ctx, http.MethodGet, operator.MembersPath, nil, &l); err != nil {
 		return err
 	}
 	done := fmt.Sprintf("node %d is a voter", c.ID)
-	if _, voter := progress(l, c.ID); voter {
+	if _, voter := operator.Progress(l, c.ID); voter {
 		return c.print(con, l, func(w io.Writer) { fmt.Fprintln(w, done) })
 	}
 	change := front.MemberChange{Action: front.PromoteMember, NodeID: c.ID}
-	return c.change(ctx, con, change, func(l front.MemberList) bool { _, voter := progress(l, c.ID); return voter }, done)
+	return c.change(ctx, con, change, func(l front.MemberList) bool { _, voter := operator.Progress(l, c.ID); return voter }, done)
 }
 
 type memberRemoveCmd struct {
@@ -311,16 +192,16 @@ type memberRemoveCmd struct {
 // no error.
 func (c *memberRemoveCmd) Run(ctx context.Context, con console) error {
 	var l front.MemberList
-	if err := c.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
+	if err := c.do(ctx, http.MethodGet, operator.MembersPath, nil, &l); err != nil {
 		return err
 	}
-	member := recordOf(l, c.ID, func(m front.MemberRecord) bool { return m.Replaces == 0 })
+	member := operator.RecordOf(l, c.ID, func(m front.MemberRecord) bool { return m.Replaces == 0 })
 	question, done := fmt.Sprintf("Node %d is removed for good: neither its data directory nor its ID can be used again.", c.ID), fmt.Sprintf("node %d is removed; stop it and delete its data directory", c.ID)
-	isDone := func(l front.MemberList) bool { return member.NodeID != 0 && !has(l, c.ID, isAny) }
+	isDone := func(l front.MemberList) bool { return member.NodeID != 0 && !operator.Has(l, c.ID, operator.IsAny) }
 	switch {
-	case has(l, c.ID, isSuccessor):
-		member = recordOf(l, c.ID, isSuccessor)
-		isDone = func(l front.MemberList) bool { return !has(l, c.ID, isSuccessor) }
+	case operator.Has(l, c.ID, operator.IsSuccessor):
+		member = operator.RecordOf(l, c.ID, operator.IsSuccessor)
+		isDone = func(l front.MemberList) bool { return !operator.Has(l, c.ID, operator.IsSuccessor) }
 		question, done = fmt.Sprintf("The replacement of node %d is given up.", c.ID), fmt.Sprintf("the replacement of node %d is given up; the node itself remains a member", c.ID)
 	case c.Replacement && member.NodeID != 0:
 		return c.print(con, l, func(w io.Writer) { fmt.Fprintf(w, "node %d is not being replaced\n", c.ID) })
@@ -332,7 +213,7 @@ func (c *memberRemoveCmd) Run(ctx context.Context, con console) error {
 	if err := c.confirm(ctx, con, question); err != nil {
 		return err
 	}
-	return c.change(ctx, con, front.MemberChange{Action: front.RemoveMember, NodeID: c.ID, MemberID: memberID(member)}, isDone, done)
+	return c.change(ctx, con, front.MemberChange{Action: front.RemoveMember, NodeID: c.ID, MemberID: operator.MemberID(member)}, isDone, done)
 }
 
 type memberReplaceCmd struct {
@@ -349,21 +230,21 @@ func (c *memberReplaceCmd) Run(ctx context.Context, con console) error {
 		return err
 	}
 	var l front.MemberList
-	if err := c.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
+	if err := c.do(ctx, http.MethodGet, operator.MembersPath, nil, &l); err != nil {
 		return err
 	}
-	generation := newest(l, c.ID).Generation // before the replacement
-	if has(l, c.ID, isSuccessor) {
+	generation := operator.Newest(l, c.ID).Generation // before the replacement
+	if operator.Has(l, c.ID, operator.IsSuccessor) {
 		generation--
 	}
-	member := recordOf(l, c.ID, func(m front.MemberRecord) bool { return m.Replaces == 0 })
-	if c.isReplaced(newest(l, c.ID)) {
+	member := operator.RecordOf(l, c.ID, func(m front.MemberRecord) bool { return m.Replaces == 0 })
+	if c.isReplaced(operator.Newest(l, c.ID)) {
 		return c.print(con, l, func(w io.Writer) {
 			fmt.Fprintf(w, "node %d is replaced: its new data directory is in use at %s (to replace that one as well, stop the node first)\n", c.ID, c.PeerAddr)
 		})
 	}
 	isUnderWay := func(l front.MemberList) bool {
-		return has(l, c.ID, func(m front.MemberRecord) bool { return m.Generation > generation && m.PeerAddr == c.PeerAddr })
+		return operator.Has(l, c.ID, func(m front.MemberRecord) bool { return m.Generation > generation && m.PeerAddr == c.PeerAddr })
 	}
 	if !isUnderWay(l) {
 		question := fmt.Sprintf("Node %d gets a new data directory, at %s. The old one can never be used again.", c.ID, c.PeerAddr)
@@ -371,18 +252,18 @@ func (c *memberReplaceCmd) Run(ctx context.Context, con console) error {
 			return err
 		}
 		var err error
-		if l, err = c.apply(ctx, front.MemberChange{Action: front.ReplaceMember, NodeID: c.ID, MemberID: memberID(member), PeerAddr: c.PeerAddr}, isUnderWay); err != nil {
+		if l, err = c.client.Apply(ctx, front.MemberChange{Action: front.ReplaceMember, NodeID: c.ID, MemberID: operator.MemberID(member), PeerAddr: c.PeerAddr}, isUnderWay); err != nil {
 			return err
 		}
 	}
 	done := fmt.Sprintf("node %d is replaced", c.ID)
 	if c.Wait > 0 {
 		var err error
-		if l, err = c.untilVoter(ctx, con, c.ID, newest(l, c.ID).Generation, c.Wait); err != nil {
+		if l, err = c.client.UntilVoter(ctx, c.ID, operator.Newest(l, c.ID).Generation, c.Wait, con.tell); err != nil {
 			return err
 		}
 	} else {
-		done, _ = progress(l, c.ID)
+		done, _ = operator.Progress(l, c.ID)
 	}
 	return c.print(con, l, func(w io.Writer) { fmt.Fprintln(w, done) })
 }
@@ -410,7 +291,7 @@ func (c *memberUpdateCmd) Run(ctx context.Context, con console) error {
 	}
 	change := front.MemberChange{Action: front.UpdateMember, NodeID: c.ID, PeerAddr: c.PeerAddr, ClientAddr: c.ClientAddr}
 	return c.change(ctx, con, change, func(l front.MemberList) bool {
-		return has(l, c.ID, func(m front.MemberRecord) bool {
+		return operator.Has(l, c.ID, func(m front.MemberRecord) bool {
 			return (c.PeerAddr == "" || m.PeerAddr == c.PeerAddr) && (c.ClientAddr == "" || m.Addr == c.ClientAddr)
 		})
 	}, fmt.Sprintf("the addresses of node %d are changed", c.ID))
@@ -436,7 +317,7 @@ func (c *leaderShowCmd) Run(ctx context.Context, con console) error { return c.s
 
 func (f *operatorFlags) showLeader(ctx context.Context, con console) error {
 	var l front.MemberList
-	if err := f.do(ctx, http.MethodGet, membersPath, nil, &l); err != nil {
+	if err := f.do(ctx, http.MethodGet, operator.MembersPath, nil, &l); err != nil {
 		return err
 	}
 	for _, m := range l.Members {

@@ -16,22 +16,23 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/operator"
 )
 
 // socketOf returns the endpoint of a node's Unix socket.
 func (p *process) socketOf() string {
-	return unixScheme + filepath.Join(p.s.DataDir, operatorSocket)
+	return operator.UnixScheme + filepath.Join(p.s.DataDir, operator.SocketName)
 }
 
 // TestOperator_TheSocketNeedsNoCredentials, whatever the list of users says, and is where commands look first.
 func TestOperator_TheSocketNeedsNoCredentials(t *testing.T) {
 	list := newUserList(t, `{"users": {}}`)
 	all := startProcessesWith(t, 1, func(s *config.Settings) { s.ACLFile = list.file })
-	path := filepath.Join(all[0].s.DataDir, operatorSocket)
+	path := filepath.Join(all[0].s.DataDir, operator.SocketName)
 	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if code, _, err := command("member", "list", "--endpoint", all[0].s.AdvertiseAddr); code == 0 || !strings.Contains(err, "unauthorized") || !strings.Contains(err, operatorSocket) {
+	if code, _, err := command("member", "list", "--endpoint", all[0].s.AdvertiseAddr); code == 0 || !strings.Contains(err, "unauthorized") || !strings.Contains(err, operator.SocketName) {
 		t.Errorf("over TCP: exit code %d, %s", code, err)
 	}
 	if code, out, err := command("member", "list", "--json", "--endpoint", all[0].socketOf()); code != 0 || !json.Valid([]byte(out)) {

@@ -134,11 +134,11 @@ func (c *proxyCmd) reach(o *client.Options) error {
 			return usagef("--node %.100q: want HOST:PORT or https://HOST:PORT", config.Redact(c.Node[i])) // with its scheme
 		}
 	}
-	bases, err := a.urls("--node", c.Node)
+	bases, err := a.URLs("--node", c.Node)
 	if err != nil {
 		return err
 	}
-	a.options(o, bases, &c.accessFlags)
+	a.Options(o, bases, c.renewing())
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/host/address"
+	"github.com/isotone/isotone/internal/operator"
 )
 
 // readyCmd asks one node whether it is ready. Images without a shell and curl use it as their
@@ -47,13 +48,13 @@ func (c *readyCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
-	bases, err := reach.urls("--endpoint", []string{c.Endpoint})
+	bases, err := reach.URLs("--endpoint", []string{c.Endpoint})
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	answer, err := askReady(ctx, reach.client(operatorTransport()), bases[0])
+	answer, err := askReady(ctx, reach.HTTPClient(operator.Transport()), bases[0])
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Endpoint, err)
 	}

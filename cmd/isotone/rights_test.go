@@ -20,6 +20,7 @@ import (
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/operator"
 )
 
 // securityPage has the table of rights between two marks. "go generate ./cmd/isotone" writes it.
@@ -166,7 +167,7 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 	t.Cleanup(h2.CloseIdleConnections)
 	socket := func(p *process) *http.Client {
 		return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(p.s.DataDir, operatorSocket))
+			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(p.s.DataDir, operator.SocketName))
 		}}}
 	}
 	var visitors []visitor

@@ -13,6 +13,7 @@ import (
 	"github.com/isotone/isotone/internal/host/certname"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/credential"
+	"github.com/isotone/isotone/internal/operator"
 )
 
 // describeSecurity returns what a node tells operators about who may reach it.
@@ -79,7 +80,7 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 func tellOperators(s *config.Settings, alone bool, log *slog.Logger) {
 	if s.ACLFile == "" && s.Anonymous == nil && !alone {
 		log.Info("operators of this machine are known by the Unix socket, not by a loopback address; others need credentials: set ACL_FILE",
-			"socket", filepath.Join(s.DataDir, operatorSocket))
+			"socket", filepath.Join(s.DataDir, operator.SocketName))
 	}
 }
 

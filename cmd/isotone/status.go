@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/operator"
 )
 
 type statusCmd struct {
@@ -23,9 +24,6 @@ type statusCmd struct {
 
 	accessFlags
 }
-
-// statusDefault is asked first if no node is named.
-const statusDefault = "localhost:8080"
 
 // statusIntervalMin keeps a typing error from loading the cluster.
 const statusIntervalMin = 50 * time.Millisecond
@@ -44,13 +42,13 @@ func (c *statusCmd) Run(ctx context.Context, con console) error {
 	}
 	defer survey.Client.CloseIdleConnections()
 	if len(c.Addrs) == 0 {
-		addr, err := findOperator(ctx, reach)
+		addr, err := operator.Find(ctx, reach)
 		if err != nil && !c.Watch {
 			return fmt.Errorf("%w, as in: isotone status HOST:PORT", err)
 		} else if err != nil {
-			addr = statusDefault // it may come
+			addr = operator.DefaultAddr // it may come
 		}
-		if c.Addrs, err = reach.urls("address", []string{addr}); err != nil {
+		if c.Addrs, err = reach.URLs("address", []string{addr}); err != nil {
 			return err
 		}
 	}
@@ -62,7 +60,7 @@ func (c *statusCmd) Run(ctx context.Context, con console) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		reach.nameSockets(report.Views)
+		reach.NameSockets(report.Views)
 		if err := c.write(con.out, report); err != nil {
 			return err
 		}
@@ -72,7 +70,7 @@ func (c *statusCmd) Run(ctx context.Context, con console) error {
 }
 
 // watch shows the members again and again, until ctx is done.
-func (c *statusCmd) watch(ctx context.Context, con console, reach *nodeAccess, survey *dashboard.Survey) error {
+func (c *statusCmd) watch(ctx context.Context, con console, reach *operator.Access, survey *dashboard.Survey) error {
 	screen := &statusScreen{w: con.out, terminal: isTerminal(con.out) && !c.JSON}
 	defer screen.end()
 	ticker := time.NewTicker(c.Interval)
@@ -85,7 +83,7 @@ func (c *statusCmd) watch(ctx context.Context, con console, reach *nodeAccess, s
 		if ctx.Err() != nil {
 			return nil // interrupted: the report is incomplete
 		}
-		reach.nameSockets(report.Views)
+		reach.NameSockets(report.Views)
 		var frame bytes.Buffer
 		block := !c.JSON && !screen.terminal // has the time above it and a blank line below
 		if block {
@@ -109,10 +107,10 @@ func (c *statusCmd) watch(ctx context.Context, con console, reach *nodeAccess, s
 }
 
 // survey checks the flags and returns the survey that they describe.
-func (c *statusCmd) survey(reach *nodeAccess) (*dashboard.Survey, error) {
+func (c *statusCmd) survey(reach *operator.Access) (*dashboard.Survey, error) {
 	if len(c.Addrs) > 0 {
 		var err error
-		if c.Addrs, err = reach.urls("address", strings.Split(strings.Join(c.Addrs, ","), ",")); err != nil {
+		if c.Addrs, err = reach.URLs("address", strings.Split(strings.Join(c.Addrs, ","), ",")); err != nil {
 			return nil, err
 		}
 	}
@@ -122,7 +120,7 @@ func (c *statusCmd) survey(reach *nodeAccess) (*dashboard.Survey, error) {
 	if c.Timeout <= 0 {
 		return nil, usagef("--timeout %v: want more than 0", c.Timeout)
 	}
-	return &dashboard.Survey{Client: reach.client(&http.Transport{Proxy: http.ProxyFromEnvironment}), Timeout: c.Timeout}, nil
+	return &dashboard.Survey{Client: reach.HTTPClient(&http.Transport{Proxy: http.ProxyFromEnvironment}), Timeout: c.Timeout}, nil
 }
 
 func (c *statusCmd) write(w io.Writer, report *dashboard.Report) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/admin"
+	"github.com/isotone/isotone/internal/operator"
 )
 
 // workerCmd has the commands about worker leases; see docs/operations.md.
@@ -109,7 +110,7 @@ func (c *workerRevokeCmd) Run(ctx context.Context, con console) error {
 // whether there is anything left to do.
 func (c *workerRevokeCmd) revoke(ctx context.Context, start uint64, l *front.WorkerList) error {
 	err := c.do(ctx, http.MethodPost, workersPath, admin.WorkerAction{Action: admin.RevokeWorker, Worker: &c.Worker, Start: start}, l)
-	var unsure *unsureError
+	var unsure *operator.UnsureError
 	if !errors.As(err, &unsure) {
 		return err
 	}
@@ -118,7 +119,7 @@ func (c *workerRevokeCmd) revoke(ctx context.Context, start uint64, l *front.Wor
 		return err
 	}
 	if r, held := leaseOf(now, c.Worker); held && r.Start == start && !r.Revoked {
-		return unsure.cause
+		return unsure.Cause
 	}
 	*l = now
 	return nil

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -16,18 +16,25 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/host/config"
-	hostlisten "github.com/isotone/isotone/internal/host/listen"
+	"github.com/isotone/isotone/internal/host/listen"
 )
 
-// devPort is the default of "isotone dev --port".
-const devPort = 8081
+const (
+	// DefaultAddr is asked first if no node is named.
+	DefaultAddr = "localhost:8080"
+	// DevPort is the default of "isotone dev --port".
+	DevPort = 8081
+	// DevNodes is the number of nodes of "isotone dev": the smallest cluster that survives
+	// the loss of one.
+	DevNodes = 3
+)
 
-// likelyNodes returns where a node is looked for if none is named: first, which is at the default
+// LikelyNodes returns where a node is looked for if none is named: first, which is at the default
 // of HTTP_PORT, then the nodes of "isotone dev".
-func likelyNodes(first string) []string {
+func LikelyNodes(first string) []string {
 	addrs := []string{first}
-	for i := range devNodes {
-		addrs = append(addrs, net.JoinHostPort("127.0.0.1", strconv.Itoa(devPort+i)))
+	for i := range DevNodes {
+		addrs = append(addrs, net.JoinHostPort("127.0.0.1", strconv.Itoa(DevPort+i)))
 	}
 	return addrs
 }
@@ -37,7 +44,7 @@ func likelyNodes(first string) []string {
 func likelySockets() []string {
 	var paths []string
 	for _, dir := range []string{os.Getenv("DATA_DIR"), config.Default().DataDir, "/var/lib/isotone", "/var/lib/isotone/data"} {
-		path := filepath.Join(dir, operatorSocket)
+		path := filepath.Join(dir, SocketName)
 		// In a directory where others may write, somebody could have put a socket of his own there.
 		if dir != "" && (filepath.IsAbs(path) || isOwn(path)) {
 			paths = append(paths, path)
@@ -46,34 +53,31 @@ func likelySockets() []string {
 	return paths
 }
 
-// findOperator returns the endpoint of a node at which an operator of this machine needs no credentials, or else that of any
-// node on it. Somebody who has credentials wants to use them.
-func findOperator(ctx context.Context, reach *nodeAccess) (string, error) {
-	if endpoint := findSocket(ctx, reach); endpoint != "" {
+// Find returns the endpoint of a node at which an operator of this machine needs no credentials, or else that of any
+// node on it. Somebody who has credentials wants to use them. Its error lists what was tried.
+func Find(ctx context.Context, reach *Access) (string, error) {
+	if endpoint := FindSocket(ctx, reach); endpoint != "" {
 		return endpoint, nil
 	}
-	return findNode(ctx, reach, likelyNodes(statusDefault))
+	return FindNode(ctx, reach, LikelyNodes(DefaultAddr))
 }
 
-// findSocket returns the endpoint of the first likely socket at which a node answers, or "".
-func findSocket(ctx context.Context, reach *nodeAccess) string {
+// FindSocket returns the endpoint of the first likely socket at which a node answers, or "".
+func FindSocket(ctx context.Context, reach *Access) string {
 	if !reach.isAnonymous() {
 		return ""
 	}
 	for _, path := range likelySockets() {
 		if answersAt(ctx, path) {
-			return unixScheme + path
+			return UnixScheme + path
 		}
 	}
 	return ""
 }
 
-// isAnonymous reports whether the user has named nothing by which nodes would know him.
-func (a *nodeAccess) isAnonymous() bool { return a.credentials == nil && !a.secure }
-
 // answersAt reports whether this user may connect to a Unix socket, and somebody listens there.
 func answersAt(ctx context.Context, path string) bool {
-	c, err := hostlisten.DialUnix(ctx, path)
+	c, err := listen.DialUnix(ctx, path)
 	if err != nil {
 		return false
 	}
@@ -84,14 +88,14 @@ func answersAt(ctx context.Context, path string) bool {
 // findTimeout bounds the search for a node on this machine.
 const findTimeout = time.Second
 
-// findNode returns the first of addrs at which a node answers. Its error lists what was tried. It
+// FindNode returns the first of addrs at which a node answers. Its error lists what was tried. It
 // sends no credentials: other servers may listen there.
-func findNode(ctx context.Context, reach *nodeAccess, addrs []string) (string, error) {
+func FindNode(ctx context.Context, reach *Access, addrs []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
 	found := make([]error, len(addrs))
-	anonymous := &nodeAccess{tls: reach.tls, secure: reach.secure}
-	client := anonymous.client(operatorTransport())
+	anonymous := &Access{TLS: reach.TLS, Secure: reach.Secure}
+	client := anonymous.HTTPClient(Transport())
 	var asked sync.WaitGroup
 	for i, addr := range addrs {
 		asked.Go(func() { found[i] = isNode(ctx, anonymous, client, addr) })
@@ -113,18 +117,18 @@ func findNode(ctx context.Context, reach *nodeAccess, addrs []string) (string, e
 var errNotANode = errors.New("this is no node")
 
 // isNode returns nil if a node answers at addr.
-func isNode(ctx context.Context, reach *nodeAccess, client *http.Client, addr string) error {
-	bases, err := reach.urls("address", []string{addr})
+func isNode(ctx context.Context, reach *Access, client *http.Client, addr string) error {
+	bases, err := reach.URLs("address", []string{addr})
 	if err != nil {
 		return err
 	}
 	var m struct {
 		NodeID uint64 `json:"nodeID"`
 	}
-	answer, _, err := ask(ctx, client, http.MethodGet, bases[0]+"/members", nil)
-	var told *operatorError
+	answer, _, err := Ask(ctx, client, http.MethodGet, bases[0]+"/members", nil)
+	var told *Error
 	switch {
-	case errors.As(err, &told) && (told.code == isotone.CodeUnauthorized || told.code == isotone.CodeForbidden):
+	case errors.As(err, &told) && (told.Code == isotone.CodeUnauthorized || told.Code == isotone.CodeForbidden):
 		return nil
 	case err != nil && errors.As(err, new(net.Error)):
 		return err
