@@ -3,11 +3,8 @@ package replica
 import (
 	"fmt"
 	"slices"
-	"strings"
 
-	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-	"go.etcd.io/raft/v3/tracker"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/isotone/isotone"
@@ -107,190 +104,6 @@ func (r *Replica) replacedBy(id uint64) uint64 {
 	return m.Replaces
 }
 
-// checkChange returns why c cannot be proposed, or nil.
-func (r *Replica) checkChange(c MemberChange) *isotone.Error {
-	switch {
-	case r.role != raft.StateLeader || !r.leading.alloc.IsOpen() && !mutant.On(mutant.UnrefusedBeforeOpen):
-		return r.redirect()
-	case r.leading.changing && !mutant.On(mutant.UnrefusedSecond) || len(r.conf.GetVotersOutgoing()) > 0 && !mutant.On(mutant.UnrefusedInJoint):
-		return isotone.Errorf(isotone.CodeOverloaded, "another change of membership is under way")
-	case !r.hasRoom(2):
-		return isotone.ErrOverloaded
-	case mutant.On(mutant.ChangeUnchecked) && c.Kind >= AddLearner && c.Kind <= Remove:
-		return nil
-	case c.Member.ID == 0 && !mutant.On(mutant.UnrefusedZero):
-		return invalidChange("a member ID must not be 0")
-	}
-	var err *isotone.Error
-	switch c.Kind {
-	case AddLearner:
-		err = r.checkAdd(c.Member)
-	case ReplaceMember:
-		err = r.checkReplace(c.Member)
-	case AddVoter:
-		err = r.checkPromote(c.Member.ID)
-	case Remove:
-		err = r.checkRemove(c.Member.ID)
-	case UpdateMember:
-		return r.checkUpdate(c.Member)
-	default:
-		if !mutant.On(mutant.UnrefusedKind) {
-			return invalidChange("a change of membership of unknown kind %d", c.Kind)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	return r.checkQuorumAfter(c)
-}
-
-func invalidChange(format string, args ...any) *isotone.Error {
-	return isotone.Errorf(isotone.CodeInvalidArgument, format, args...)
-}
-
-func (r *Replica) checkAdd(m oracle.Member) *isotone.Error {
-	node := oracle.NodeOf(m.ID)
-	for _, o := range r.state.Members {
-		if oracle.NodeOf(o.ID) == node && !mutant.On(mutant.UnrefusedMember) {
-			return invalidChange("node %d is a member already; if it has lost its data directory, replace it (isotone member replace %d PEER_ADDR)", node, node)
-		}
-	}
-	switch {
-	case r.state.IsRemoved(m.ID) && !mutant.On(mutant.UnrefusedRemoved):
-		return invalidChange("node %d was a member of this cluster before; a node ID is used once, choose another one", node)
-	case oracle.GenerationOf(m.ID) != 0 && !mutant.On(mutant.UnrefusedGeneration):
-		return invalidChange("a node ID is at most %d", uint64(oracle.NodeMax))
-	case !r.state.CanRemove(m.ID) && !mutant.On(mutant.UnrefusedRemovedMax):
-		return invalidChange("node %d could not be removed again: %s; replace a node instead (isotone member replace NODE_ID PEER_ADDR)", node, removedFull)
-	}
-	return r.checkJoin(m)
-}
-
-// checkJoin returns why no learner of this node can be added at its peer address, or nil.
-func (r *Replica) checkJoin(m oracle.Member) *isotone.Error {
-	switch addr := m.PeerAddr; {
-	case len(r.state.Members) >= oracle.MembersMax && !mutant.On(mutant.UnrefusedMembersMax):
-		return invalidChange("a cluster has at most %d members", oracle.MembersMax)
-	case !isAddr(addr):
-		return invalidChange("%q is not the peer address of a node: want host:port, at most %d bytes", addr, oracle.AddrMax)
-	}
-	return r.checkAddrs(oracle.NodeOf(m.ID), m.PeerAddr, "")
-}
-
-// checkAddrs returns why a node cannot get these addresses, or nil; empty ones stay as they are. An address may be on record
-// twice only for two members of one node, of which one replaces the other.
-func (r *Replica) checkAddrs(node uint64, peer, client string) *isotone.Error {
-	if peer != "" && !r.isDialable(peer) && !mutant.On(mutant.UnrefusedLocal) {
-		return invalidChange("only the machine of node %d can dial %s, and there are members on other machines; want an address at which they reach it", node, peer)
-	}
-	for _, o := range r.state.Members {
-		switch other := oracle.NodeOf(o.ID); {
-		case other == node || mutant.On(mutant.UnrefusedTaken):
-		case peer != "" && peer == o.PeerAddr:
-			return invalidChange("node %d is on record at the peer address %s; give it another one first (isotone member update %d PEER_ADDR), or remove it", other, peer, other)
-		case client != "" && client == o.ClientAddr:
-			return invalidChange("node %d is on record at the client address %s; give it another one first (isotone member update %d - CLIENT_ADDR), or remove it", other, client, other)
-		}
-	}
-	return nil
-}
-
-func (r *Replica) checkReplace(m oracle.Member) *isotone.Error {
-	node := oracle.NodeOf(m.ID)
-	_, isMember := r.state.Member(m.ID)
-	_, hasNext := r.state.NextMember(m.ID)
-	switch {
-	case !isMember && !mutant.On(mutant.UnrefusedStranger):
-		return invalidChange("node %d is no member; add it (isotone member add %d PEER_ADDR)", node, node)
-	case !hasNext && !mutant.On(mutant.UnrefusedLastGeneration):
-		return invalidChange("node %d was replaced %d times and cannot be replaced again; add a node with another ID and remove this one", node, oracle.GenerationMax)
-	}
-	for _, o := range r.state.Members {
-		if o.Replaces == m.ID && !mutant.On(mutant.UnrefusedReplaced) {
-			return invalidChange("node %d is being replaced already, by a node at %s; to give that up: isotone member remove %d --replacement", node, o.PeerAddr, node)
-		}
-	}
-	return r.checkJoin(m)
-}
-
-func (r *Replica) checkPromote(id uint64) *isotone.Error {
-	m, isMember := r.state.Member(id)
-	node := oracle.NodeOf(id)
-	switch {
-	case !isMember:
-		return invalidChange("node %d is no member: add it as a learner first (isotone member add %d PEER_ADDR)", node, node)
-	case !r.isLearner(id):
-		return invalidChange("node %d is a voter already", node)
-	case m.Incarnation == 0 && !mutant.On(mutant.UnrefusedUnregistered):
-		return isotone.Errorf(isotone.CodeOverloaded, "node %d has not connected yet; start it with JOIN", node)
-	}
-	return nil
-}
-
-// removedFull says why no further node can be removed.
-var removedFull = fmt.Sprintf("a cluster remembers at most %d former nodes, and this one has had as many (one that is restored from a backup begins without any)", oracle.RemovedMax)
-
-func (r *Replica) checkRemove(id uint64) *isotone.Error {
-	node := oracle.NodeOf(id)
-	switch m, isMember := r.state.Member(id); {
-	case !isMember:
-		return invalidChange("node %d is no member", node)
-	case !r.state.CanRemove(id) && m.Replaces != 0 && !mutant.On(mutant.UnrefusedForgotten):
-		return invalidChange("the replacement of node %d cannot be given up: %s; start the new node at %s", node, removedFull, m.PeerAddr)
-	case !r.state.CanRemove(id) && !mutant.On(mutant.UnrefusedForgotten):
-		return invalidChange("node %d cannot be removed: %s; it can be replaced (isotone member replace %d PEER_ADDR)", node, removedFull, node)
-	case slices.Contains(r.conf.GetVoters(), id) && len(r.conf.GetVoters()) == 1:
-		return invalidChange("node %d is the last voter and cannot be removed", oracle.NodeOf(id))
-	}
-	return nil
-}
-
-func (r *Replica) checkUpdate(m oracle.Member) *isotone.Error {
-	switch _, isMember := r.state.Member(m.ID); {
-	case !isMember:
-		return invalidChange("node %d is no member", oracle.NodeOf(m.ID))
-	case m.PeerAddr == "" && m.ClientAddr == "":
-		return invalidChange("no address to change")
-	}
-	for _, addr := range []string{m.PeerAddr, m.ClientAddr} {
-		if addr != "" && !isAddr(addr) {
-			return invalidChange("%q is not an address: want host:port, at most %d bytes", addr, oracle.AddrMax)
-		}
-	}
-	return r.checkAddrs(oracle.NodeOf(m.ID), m.PeerAddr, m.ClientAddr)
-}
-
-// checkQuorumAfter refuses a change after which the voters that are connected and know the
-// present members would be no quorum: the cluster could neither elect a leader nor undo the
-// change.
-func (r *Replica) checkQuorumAfter(c MemberChange) *isotone.Error {
-	if c.Kind == AddLearner || c.Kind == ReplaceMember {
-		return nil
-	}
-	gone := c.Member.ID
-	if c.Kind == AddVoter {
-		gone = r.replacedBy(c.Member.ID)
-	}
-	voters := slices.DeleteFunc(slices.Clone(r.conf.GetVoters()), func(id uint64) bool { return id == gone })
-	if c.Kind == AddVoter {
-		voters = append(voters, c.Member.ID)
-	}
-	var ready []uint64
-	r.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
-		if slices.Contains(voters, id) && r.isActive(id) && (id == r.cfg.Self.NodeID || pr.Match >= r.changedAt) {
-			ready = append(ready, id)
-		}
-	})
-	switch {
-	case c.Kind == AddVoter && !slices.Contains(ready, c.Member.ID) && !mutant.On(mutant.UnrefusedBehind):
-		return isotone.Errorf(isotone.CodeOverloaded, "node %d is not connected, or lacks too much of the log; try again when it has caught up", oracle.NodeOf(c.Member.ID))
-	case len(ready) < len(voters)/2+1 && !mutant.On(mutant.UnrefusedQuorum):
-		return isotone.Errorf(isotone.CodeOverloaded, "after that the cluster would have %d voters, of which only %d are connected and up to date (%s): it could not elect a leader",
-			len(voters), len(ready), list(ready))
-	}
-	return nil
-}
-
 // followConfiguration removes the records of former members, and ends promotions of voters.
 func (r *Replica) followConfiguration() {
 	for _, m := range slices.Clone(r.state.Members) {
@@ -304,12 +117,6 @@ func (r *Replica) followConfiguration() {
 		r.state.EndPromotion(id)
 	}
 	r.forgetStrangers()
-}
-
-// isAddr reports whether s may be an address in a member record: printable ASCII without
-// spaces, 1 to oracle.AddrMax bytes.
-func isAddr(s string) bool {
-	return s != "" && (len(s) <= oracle.AddrMax || mutant.On(mutant.UnrefusedAddress)) && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
 // applyChange applies a committed membership change.
