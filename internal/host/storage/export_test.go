@@ -3,7 +3,6 @@ package storage
 import (
 	"bytes"
 	"errors"
-	"os"
 	"path/filepath"
 
 	"github.com/isotone/isotone/internal/core/journal"
@@ -71,13 +70,6 @@ func SetSpareSectors(n int64) (restore func()) {
 	former := spareSectors
 	spareSectors = n
 	return func() { spareSectors = former }
-}
-
-// RenameOnly has names not be exchanged, as on some file systems, and returns what ends that.
-func RenameOnly() (restore func()) {
-	former := exchange
-	exchange = os.Rename
-	return func() { exchange = former }
 }
 
 // memory is a journal file in memory, and has no other files.
