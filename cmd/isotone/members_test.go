@@ -148,7 +148,7 @@ func TestMembers_ARequestThatNamesItsMemberCanBeRepeated(t *testing.T) {
 		{front.RemoveMember, 1, "node 9 is no member with generation 1"},
 		{front.RemoveMember, 0, ""},
 		{front.RemoveMember, 0, "node 9 is no member with generation 0"},
-		{front.PromoteMember, 0, "operator.MemberID: want none"},
+		{front.PromoteMember, 0, "memberID: want none"},
 	} {
 		err := ask(step.action, step.generation)
 		if (err == nil) != (step.words == "") || err != nil && !strings.Contains(err.Error(), step.words) {
