@@ -24,6 +24,7 @@ import (
 )
 
 func TestClients_ThriftKnowsNoSecretsButCertificates(t *testing.T) {
+	t.Parallel()
 	a := newSigner(t)
 	cert, key := a.issue("node")
 	n := startGuarded(t, usersOfTests, func(s *config.Settings) { s.TLSCert, s.TLSKey, s.TLSClientCA = cert, key, a.file })
@@ -52,6 +53,7 @@ func (a *signer) client(name string) *tls.Config {
 }
 
 func TestClients_ACertificateNamesAUser(t *testing.T) {
+	t.Parallel()
 	a := newSigner(t)
 	cert, key := a.issue("node")
 	n := startGuarded(t, usersOfTests, func(s *config.Settings) { s.TLSCert, s.TLSKey, s.TLSClientCA = cert, key, a.file })
@@ -97,6 +99,7 @@ func TestClients_ACertificateNamesAUser(t *testing.T) {
 }
 
 func TestClients_PortsForOperatorsAndMonitoring(t *testing.T) {
+	t.Parallel()
 	n := startGuarded(t, usersOfTests, nil)
 	admin := dialHTTP(t, n.admin, nil)
 	for _, q := range []question{
@@ -148,6 +151,7 @@ func TestClients_FollowTheList(t *testing.T) {
 }
 
 func TestClients_QuotasOfRates(t *testing.T) {
+	t.Parallel()
 	n := startGuarded(t, `{"users": {
 		"slow": {"roles": ["timestamps", "ids"], "secrets": ["HASH"], "limits": {"timestamps": 10}},
 		"rare": {"roles": ["timestamps", "ids"], "secrets": ["HASH"], "limits": {"requests": 1}},
@@ -189,6 +193,7 @@ func TestClients_QuotasOfRates(t *testing.T) {
 }
 
 func TestClients_QuotasOfConnections(t *testing.T) {
+	t.Parallel()
 	n := startGuarded(t, `{"users": {"one": {"roles": ["timestamps"], "secrets": ["HASH"], "limits": {"connections": 1}}}, "addressLimits": {"connections": 3}}`, nil)
 	auth := "AUTH one " + testSecret
 	first, second := dialRedis(t, n.client, nil), dialRedis(t, n.client, nil)
@@ -230,6 +235,7 @@ func TestClients_QuotasOfConnections(t *testing.T) {
 }
 
 func TestClients_QuotasOfStreamsAndWorkers(t *testing.T) {
+	t.Parallel()
 	n := startGuarded(t, `{"users": {"one": {"roles": ["live", "workers"], "secrets": ["HASH"], "limits": {"streams": 1, "workers": 1}}}}`, nil)
 	first, second := dialHTTP(t, n.client, nil), dialHTTP(t, n.client, nil)
 	first.send("/live/state/stream", bearer("one", testSecret))
@@ -258,6 +264,7 @@ func TestClients_QuotasOfStreamsAndWorkers(t *testing.T) {
 
 // TestClients_WithoutTLSAreToldThatItIsRequired in their protocol.
 func TestClients_WithoutTLSAreToldThatItIsRequired(t *testing.T) {
+	t.Parallel()
 	n := startGuarded(t, "", func(s *config.Settings) { s.RequireTLS = true })
 	for _, request := range []string{"GET /timestamp HTTP/1.1\r\nHost: x\r\n\r\n", "POST /up HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", "GET /up HTTP/1.1\r\nHost: x\r\n\r\n"} {
 		c := dialHTTP(t, n.client, nil)
@@ -289,6 +296,7 @@ func TestClients_WithoutTLSAreToldThatItIsRequired(t *testing.T) {
 
 // TestClients_WithoutAListTheMachineIsTrusted, but not for others whom a proxy on it forwards for.
 func TestClients_WithoutAListTheMachineIsTrusted(t *testing.T) {
+	t.Parallel()
 	n := startGuarded(t, "", nil)
 	c := dialHTTP(t, n.client, nil)
 	for _, path := range []string{"/timestamp", "/api/snowflake", "/state", "/metrics", "/admin/members", "/upgrade"} {
@@ -319,6 +327,7 @@ func TestClients_WithoutAListTheMachineIsTrusted(t *testing.T) {
 
 // TestClients_TheLongestSecretIsTheSameEverywhere: nodes accept what clients send, and neither takes more.
 func TestClients_TheLongestSecretIsTheSameEverywhere(t *testing.T) {
+	t.Parallel()
 	secret := strings.Repeat("s", isotone.SecretMax)
 	name := strings.Repeat("n", isotone.UserNameMax)
 	n := startGuarded(t, fmt.Sprintf(`{"users": {%q: {"roles": ["timestamps"], "secrets": [%q]}}}`, name, access.HashSecret(secret)), nil)

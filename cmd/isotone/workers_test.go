@@ -78,6 +78,7 @@ func TestWorkers_AreListedAndRevoked(t *testing.T) {
 
 // TestWorkers_AreForOperators by every door.
 func TestWorkers_AreForOperators(t *testing.T) {
+	t.Parallel()
 	n := startGuarded(t, usersOfTests, nil)
 	redis := dialRedis(t, n.client, nil)
 	for _, step := range []struct{ command, want string }{
@@ -137,6 +138,7 @@ var leased = front.WorkerRecord{Worker: 5, Session: "00000000000000aa", Start: 1
 // TestWorkers_ARevocationIsAskedForAndLookedAfter: without a confirmation nothing is sent, and an
 // answer that was lost is looked up.
 func TestWorkers_ARevocationIsAskedForAndLookedAfter(t *testing.T) {
+	t.Parallel()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,6 @@
-package main
+//go:build linux
+
+package service_test
 
 import (
 	"encoding/json"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/isotone/isotone/internal/check/bench"
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/trial"
 )
 
 // TestBench_OutageOfARealCluster is the whole thing: three processes, each protocol, a
@@ -18,16 +21,12 @@ func TestBench_OutageOfARealCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	binary, err := chaos.Build(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := chaos.StartCluster(t, chaos.Options{Binary: binary})
+	c := chaos.StartCluster(t, chaos.Options{Binary: trial.Binary})
 	c.Settle()
 	load := func(args string) (r bench.Result) {
 		t.Helper()
 		all := "bench -c 8 --timeout 1s --json - -t " + strings.Join(c.Addrs(), ",") + " " + args
-		code, out, text := command(append(strings.Fields(all), "--violations", filepath.Join(t.TempDir(), "violations"))...)
+		code, out, text := trial.Command(t, append(strings.Fields(all), "--violations", filepath.Join(t.TempDir(), "violations"))...)
 		if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 || !r.Verdict.OK || r.Verdict.Unverified > 0 {
 			t.Fatalf("%s: exit code %d, %v\n%s", args, code, err, text)
 		}
@@ -47,10 +46,10 @@ func TestBench_OutageOfARealCluster(t *testing.T) {
 		// A leader that is stopped is missed after 100 ms; one that was killed, sooner than the eye of
 		// this test sees.
 		time.AfterFunc(700*time.Millisecond, func() { leader.Stop(); close(ended) })
-		r := load("--rate 100 -d 6s -P 2 -p " + protocol)
+		r := load("--rate 100 -d 3s -P 2 -p " + protocol)
 		<-ended
-		if r.Result.Answers+r.Result.Errors["unanswered"] != 600 {
-			t.Errorf("%s: %d of 600 arrivals were answered, errors %v", protocol, r.Result.Answers, r.Result.Errors)
+		if r.Result.Answers+r.Result.Errors["unanswered"] != 300 {
+			t.Errorf("%s: %d of 300 arrivals were answered, errors %v", protocol, r.Result.Answers, r.Result.Errors)
 		}
 		if gap := r.Result.LongestGap.Length; gap < 0.05 || r.Result.Latency.Max < float64(gap)*0.9e6 {
 			t.Errorf("%s: the outage does not show: gap %v s, slowest answer %v µs", protocol, gap, r.Result.Latency.Max)

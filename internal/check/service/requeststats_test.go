@@ -1,4 +1,6 @@
-package main
+//go:build linux
+
+package service_test
 
 import (
 	"encoding/json"
@@ -10,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone/internal/check/chaos"
+	"github.com/isotone/isotone/internal/check/trial"
 	"github.com/isotone/isotone/internal/front/stats"
 )
 
@@ -20,11 +23,7 @@ func TestRequestStats_OfARealNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	binary, err := chaos.Build(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := chaos.StartCluster(t, chaos.Options{Binary: binary, Nodes: 1, Env: map[string]string{"REQUEST_STATS": "1"}})
+	c := chaos.StartCluster(t, chaos.Options{Binary: trial.Binary, Nodes: 1, Env: map[string]string{"REQUEST_STATS": "1"}})
 	c.Settle()
 	addr := c.Addrs()[0]
 	r, err := http.NewRequest("GET", "http://"+addr+"/timestamp", nil)
@@ -41,7 +40,7 @@ func TestRequestStats_OfARealNode(t *testing.T) {
 		t.Errorf("the answer has the ID %q", got)
 	}
 	for _, protocol := range []string{"http1", "h2c", "h2", "h3", "resp"} {
-		code, out, text := command("bench", "-k", "-c", "4", "--requests", "40", "-t", addr, "-p", protocol, "--violations", filepath.Join(t.TempDir(), "violations"))
+		code, out, text := trial.Command(t, "bench", "-k", "-c", "4", "--requests", "40", "-t", addr, "-p", protocol, "--violations", filepath.Join(t.TempDir(), "violations"))
 		if code != 0 {
 			t.Errorf("%s: exit code %d\n%s%s", protocol, code, out, text)
 		}
@@ -57,8 +56,11 @@ func TestRequestStats_OfARealNode(t *testing.T) {
 	}
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	c.Nodes[0].Shutdown()
-	log := logOf(t, "node.log", c.Nodes[0].Log())
-	code, out, text := command("stats", log, "--by", "protocol", "--json")
+	log := filepath.Join(t.TempDir(), "node.log")
+	if err := os.WriteFile(log, []byte(c.Nodes[0].Log()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, text := trial.Command(t, "stats", log, "--by", "protocol", "--json")
 	var report stats.Report
 	if err := json.Unmarshal([]byte(out), &report); code != 0 || err != nil || report.Total.Requests < 160 || report.Files[0].Broken > 0 {
 		t.Fatalf("exit code %d, %v\n%s%s", code, err, out, text)
