@@ -1,0 +1,119 @@
+package structure_test
+
+import (
+	"go/scanner"
+	"go/token"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// promising are the packages that make the promise: a defect in one of them can issue a timestamp or an ID
+// twice, or in the wrong order.
+var promising = strings.Fields(`. snowflake disruptor
+	internal/core/interval internal/core/oracle internal/core/route internal/core/replica internal/core/wire internal/core/journal
+	internal/host/storage internal/host/backup internal/host/peer internal/steady internal/node`)
+
+// carrying are the packages that carry answers: a defect can give one to the wrong request, in the wrong
+// form, or from the wrong cluster.
+var carrying = strings.Fields(`internal/core/search internal/reply client internal/front internal/front/head internal/front/gate
+	internal/front/httpapi internal/front/http1 internal/front/resp internal/front/web internal/front/thriftrpc
+	internal/host/loop internal/host/secure internal/host/listen internal/forward`)
+
+// harmless are the other packages that those import: at worst they refuse, or are slow. Mutants are
+// constants but in builds for their tests.
+var harmless = strings.Fields(`internal/core/mutant internal/host/access internal/host/certname internal/host/credential internal/host/trace
+	internal/host/telemetry internal/front/transaction internal/front/stats`)
+
+// The most lines of code, without comments and tests, that ARCHITECTURE.md promises.
+const (
+	promisingLinesMax = 16_000
+	carryingLinesMax  = 16_000
+)
+
+// TestTrusted_ImportsOnlyWhatIsNamed: whatever can break the promise is on a list that people read.
+func TestTrusted_ImportsOnlyWhatIsNamed(t *testing.T) {
+	table := parseTable(t, dependencies)
+	for ring, allowed := range map[*[]string][]string{
+		&promising: slices.Concat(promising, harmless, []string{"internal/front", "internal/host/loop", "internal/host/secure"}),
+		&carrying:  slices.Concat(promising, carrying, harmless),
+	} {
+		for _, pkg := range *ring {
+			row, ok := table[pkg]
+			if !ok {
+				t.Errorf("%s has no line", pkg)
+			}
+			for _, imported := range row.ours {
+				if !slices.Contains(allowed, imported) {
+					t.Errorf("%s imports %s, which is on no list of what can break the promise", pkg, imported)
+				}
+			}
+		}
+	}
+	architecture, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(architecture), "\n## What can break the promise\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, pkg := range slices.Concat(promising, carrying) {
+		if name := pkg[strings.LastIndex(pkg, "/")+1:]; pkg != "." && !strings.Contains(section, "`"+name+"`") {
+			t.Errorf("ARCHITECTURE.md does not name %s among what can break the promise", pkg)
+		}
+	}
+}
+
+func TestTrusted_IsSmall(t *testing.T) {
+	lines := map[string]int{}
+	for _, src := range parseModule(t, token.NewFileSet()) {
+		if !src.test {
+			lines[src.pkg] += codeLines(t, src.path)
+		}
+	}
+	for _, ring := range []struct {
+		what     string
+		packages []string
+		most     int
+	}{
+		{"make the promise", promising, promisingLinesMax},
+		{"carry answers", carrying, carryingLinesMax},
+	} {
+		sum := 0
+		for _, pkg := range ring.packages {
+			if lines[pkg] == 0 {
+				t.Errorf("%s has no code", pkg)
+			}
+			sum += lines[pkg]
+		}
+		t.Logf("the packages that %s have %d lines of code", ring.what, sum)
+		if sum > ring.most {
+			t.Errorf("the packages that %s have %d lines of code, want at most %d", ring.what, sum, ring.most)
+		}
+	}
+}
+
+// codeLines returns how many lines of a file have code.
+func codeLines(t *testing.T, path string) int {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s scanner.Scanner
+	file := token.NewFileSet().AddFile(path, -1, len(text))
+	s.Init(file, text, nil, 0)
+	has := map[int]bool{}
+	for {
+		at, tok, literal := s.Scan()
+		if tok == token.EOF {
+			return len(has)
+		}
+		if tok == token.SEMICOLON && literal == "\n" {
+			continue // that the end of the line stands for
+		}
+		for i := range 1 + strings.Count(literal, "\n") {
+			has[file.Line(at)+i] = true
+		}
+	}
+}
