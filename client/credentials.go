@@ -18,11 +18,17 @@ import (
 // Credentials are a name and the secret that nodes know it by. They are printed without the
 // secret, by package fmt as well as in JSON and logs.
 type Credentials struct {
-	// Name has 1 to [isotone.UserNameMax] letters, digits, '.', '_' and '-'.
+	// Name has 1 to 64 letters, digits, '.', '_' and '-'.
 	Name string
-	// Secret has 1 to [isotone.SecretMax] bytes.
+	// Secret has 1 to 256 bytes.
 	Secret string `json:"-"`
 }
+
+// Bounds that nodes have as well; see internal/host/access.
+const (
+	userNameMax = 64
+	secretMax   = 256
+)
 
 // Format implements [fmt.Formatter]: every verb prints the name only.
 func (c Credentials) Format(s fmt.State, _ rune) { fmt.Fprintf(s, "%q (secret not shown)", c.Name) }
@@ -31,10 +37,10 @@ func (c Credentials) Format(s fmt.State, _ rune) { fmt.Fprintf(s, "%q (secret no
 // contain the secret.
 func (c Credentials) Validate() error {
 	switch {
-	case c.Name == "" || len(c.Name) > isotone.UserNameMax || strings.ContainsFunc(c.Name, notInName):
-		return isotone.Errorf(isotone.CodeInvalidArgument, "credentials: name %.80q: want 1 to %d letters, digits, '.', '_' and '-'", c.Name, isotone.UserNameMax)
-	case c.Secret == "" || len(c.Secret) > isotone.SecretMax:
-		return isotone.Errorf(isotone.CodeInvalidArgument, "credentials of %q: want a secret of 1 to %d bytes, got %d", c.Name, isotone.SecretMax, len(c.Secret))
+	case c.Name == "" || len(c.Name) > userNameMax || strings.ContainsFunc(c.Name, notInName):
+		return isotone.Errorf(isotone.CodeInvalidArgument, "credentials: name %.80q: want 1 to %d letters, digits, '.', '_' and '-'", c.Name, userNameMax)
+	case c.Secret == "" || len(c.Secret) > secretMax:
+		return isotone.Errorf(isotone.CodeInvalidArgument, "credentials of %q: want a secret of 1 to %d bytes, got %d", c.Name, secretMax, len(c.Secret))
 	}
 	return nil
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
-	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/config"
@@ -328,8 +327,8 @@ func TestClients_WithoutAListTheMachineIsTrusted(t *testing.T) {
 // TestClients_TheLongestSecretIsTheSameEverywhere: nodes accept what clients send, and neither takes more.
 func TestClients_TheLongestSecretIsTheSameEverywhere(t *testing.T) {
 	t.Parallel()
-	secret := strings.Repeat("s", isotone.SecretMax)
-	name := strings.Repeat("n", isotone.UserNameMax)
+	secret := strings.Repeat("s", access.SecretMax)
+	name := strings.Repeat("n", access.NameMax)
 	n := startGuarded(t, fmt.Sprintf(`{"users": {%q: {"roles": ["timestamps"], "secrets": [%q]}}}`, name, access.HashSecret(secret)), nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/credential"
 )
@@ -79,22 +78,22 @@ func (c *userHashCmd) secret() (secret string, err error) {
 		}
 		secret, err = secretLine(os.Stdin)
 	}
-	if err == nil && len(secret) > isotone.SecretMax {
-		err = usagef("the secret has %d bytes, want at most %d", len(secret), isotone.SecretMax)
+	if err == nil && len(secret) > access.SecretMax {
+		err = usagef("the secret has %d bytes, want at most %d", len(secret), access.SecretMax)
 	}
 	return secret, err
 }
 
 // secretLine reads a secret, which is all there is but for the end of its line.
 func secretLine(r io.Reader) (string, error) {
-	b := bufio.NewReader(io.LimitReader(r, isotone.SecretMax+3)) // a secret that is too long, and "\r\n"
+	b := bufio.NewReader(io.LimitReader(r, access.SecretMax+3)) // a secret that is too long, and "\r\n"
 	line, err := b.ReadString('\n')
 	if err != nil && err != io.EOF {
 		return "", fmt.Errorf("read standard input: %w", err)
 	}
 	line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
-	if _, err := b.ReadByte(); err == nil || line == "" || len(line) > isotone.SecretMax {
-		return "", usagef("standard input: want one line, which is the secret, of at most %d bytes", isotone.SecretMax)
+	if _, err := b.ReadByte(); err == nil || line == "" || len(line) > access.SecretMax {
+		return "", usagef("standard input: want one line, which is the secret, of at most %d bytes", access.SecretMax)
 	}
 	return line, nil
 }

@@ -6,15 +6,13 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone/internal/host/access"
-
-	"github.com/isotone/isotone"
 )
 
 // FuzzCredentials has AUTH and HELLO with arguments of all kinds. Credentials that may be right
 // are those that were sent, byte by byte; others stay wrong; and none are taken from a command
 // that is answered with an error.
 func FuzzCredentials(f *testing.F) {
-	long := strings.Repeat("x", isotone.SecretMax)
+	long := strings.Repeat("x", access.SecretMax)
 	for _, args := range [][]string{
 		{"AUTH"}, {"AUTH", "secret"}, {"AUTH", "alice", "secret"}, {"AUTH", "a", "b", "c"}, {"AUTH", "alice", long}, {"AUTH", "alice", long + "x"}, {"AUTH", long + "xx", ""},
 		{"HELLO"}, {"HELLO", "3"}, {"HELLO", "4"}, {"HELLO", "3", "AUTH", "alice", "secret"}, {"HELLO", "2", "SETNAME", "x", "auth", "alice", "secret"},
@@ -67,13 +65,13 @@ func FuzzCredentials(f *testing.F) {
 func checkCredentials(t *testing.T, c access.Credentials, name, secret []byte) {
 	t.Helper()
 	valid := func(name, secret string) bool {
-		return access.ValidName(name) && secret != "" && len(secret) <= isotone.SecretMax
+		return access.ValidName(name) && secret != "" && len(secret) <= access.SecretMax
 	}
 	sent := valid(string(name), string(secret))
 	if sent != valid(c.Name, c.Secret) || sent && (c.Name != string(name) || c.Secret != string(secret)) {
 		t.Fatalf("%q and %q give %+v", name, secret, c)
 	}
-	if len(c.Name) > isotone.SecretMax+1 || len(c.Secret) > isotone.SecretMax+1 {
+	if len(c.Name) > access.SecretMax+1 || len(c.Secret) > access.SecretMax+1 {
 		t.Fatalf("%d and %d bytes are kept", len(c.Name), len(c.Secret))
 	}
 }

@@ -55,7 +55,7 @@ func parseAuth(args [][]byte) (access.Credentials, bool) {
 // credentialsOf copies a name and a secret. Those that are too long to be anybody's are cut to a
 // length at which they still are.
 func credentialsOf(name, secret []byte) access.Credentials {
-	return access.Credentials{Name: string(name[:min(len(name), isotone.SecretMax+1)]), Secret: string(secret[:min(len(secret), isotone.SecretMax+1)])}
+	return access.Credentials{Name: string(name[:min(len(name), access.SecretMax+1)]), Secret: string(secret[:min(len(secret), access.SecretMax+1)])}
 }
 
 // prove has the credentials checked. The connection waits for the result.

@@ -14,8 +14,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/isotone/isotone"
 )
 
 // Roles is a set of roles.
@@ -82,8 +80,17 @@ func ParseRoles(names []string) (Roles, error) {
 	return r, nil
 }
 
+// Bounds of what a client proves with who it is, in bytes. Nodes accept nothing longer, and package
+// client sends nothing longer, which keeps a wrong file from being sent as a secret.
+const (
+	// NameMax bounds the name of a user.
+	NameMax = 64
+	// SecretMax bounds a secret. One that isotone makes has 32 bytes.
+	SecretMax = 256
+)
+
 // ValidName reports whether name can be that of a user: letters, digits, '.', '_' and '-', at
-// most isotone.UserNameMax of them.
+// most NameMax of them.
 func ValidName(name string) bool {
 	for i := range len(name) {
 		c := name[i]
@@ -92,5 +99,5 @@ func ValidName(name string) bool {
 			return false
 		}
 	}
-	return name != "" && len(name) <= isotone.UserNameMax
+	return name != "" && len(name) <= NameMax
 }

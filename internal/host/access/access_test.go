@@ -450,7 +450,7 @@ func TestParseAuthorization(t *testing.T) {
 	for value, want := range map[string]access.Credentials{
 		"Bearer alice~s": {Name: "alice", Secret: "s"}, "bearer  a.b~x~y": {Name: "a.b", Secret: "x~y"}, basic("alice:s:t"): {Name: "alice", Secret: "s:t"},
 		"Bearer alice": {}, "Bearer ~x": {}, "Bearer alice~": {}, "Digest alice~s": {}, "": {}, "Basic !": {}, basic("alice"): {}, "Bearer a b~c": {},
-		"Bearer alice~" + strings.Repeat("x", isotone.SecretMax+1): {},
+		"Bearer alice~" + strings.Repeat("x", access.SecretMax+1): {},
 	} {
 		got, ok := access.ParseAuthorization(value)
 		if ok != (want.Name != "") || ok && got != want {

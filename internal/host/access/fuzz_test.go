@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/isotone/isotone"
 )
 
 // aHash is a valid hash that costs nothing to make.
@@ -157,7 +155,7 @@ func FuzzParseAuthorization(f *testing.F) {
 			}
 			return
 		}
-		if !ValidName(c.Name) || c.Secret == "" || len(c.Secret) > isotone.SecretMax || len(value) > authorizationMax {
+		if !ValidName(c.Name) || c.Secret == "" || len(c.Secret) > SecretMax || len(value) > authorizationMax {
 			t.Fatalf("%q gives %+v", value, c)
 		}
 		if again, ok := ParseAuthorization("Basic " + base64.StdEncoding.EncodeToString([]byte(c.Name+":"+c.Secret))); !ok || again != c {

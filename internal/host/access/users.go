@@ -8,8 +8,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-
-	"github.com/isotone/isotone"
 )
 
 // Bounds of a list of users.
@@ -120,7 +118,7 @@ func (e *entry) user(name string) (*user, error) {
 	u := &user{name: name, limits: e.Limits}
 	var faults []error
 	if !ValidName(name) {
-		faults = append(faults, fmt.Errorf("want a name of letters, digits, '.', '_' and '-', at most %d", isotone.UserNameMax))
+		faults = append(faults, fmt.Errorf("want a name of letters, digits, '.', '_' and '-', at most %d", NameMax))
 	}
 	var err error
 	if u.roles, err = ParseRoles(e.Roles); err != nil {

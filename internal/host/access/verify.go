@@ -31,7 +31,7 @@ type Credentials struct{ Name, Secret string }
 
 // valid reports whether c can be right at all.
 func (c Credentials) valid() bool {
-	return ValidName(c.Name) && c.Secret != "" && len(c.Secret) <= isotone.SecretMax
+	return ValidName(c.Name) && c.Secret != "" && len(c.Secret) <= SecretMax
 }
 
 // authorizationMax bounds the value of Authorization that is looked at, in bytes. The longest name

@@ -9,7 +9,7 @@ import (
 )
 
 // secretBytesMax bounds the file of a secret, one line with a name and a secret. It only keeps a
-// wrong file from being read: whoever uses the secret knows the bound of one (isotone.SecretMax).
+// wrong file from being read: whoever uses the secret knows the bound of one (access.SecretMax).
 const secretBytesMax = 2 << 10
 
 // ReadSecret returns the secret in a file of one line. It fails if the file is readable by others
