@@ -32,7 +32,9 @@ func (f *operatorFlags) connect(ctx context.Context) (*operator.Client, error) {
 	}
 	named := f.Endpoint
 	if len(named) == 0 {
-		addr, err := operator.Find(ctx, a)
+		within, cancel := context.WithTimeout(ctx, f.Timeout)
+		addr, err := operator.Find(within, a)
+		cancel()
 		if err != nil {
 			return nil, fmt.Errorf("%w with --endpoint", err)
 		}

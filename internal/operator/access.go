@@ -129,6 +129,7 @@ func (a *Access) check(u *url.URL) error {
 	return usagef("%s: the secret would cross the network in plaintext: name nodes as https://%s", u.Host, u.Host)
 }
 
+// IsLoopback reports whether a host is this machine by its name or its address.
 func IsLoopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }

@@ -101,6 +101,7 @@ func isReplaced(l front.MemberList, m front.MemberRecord) bool {
 	return m.Replaces == 0 && slices.ContainsFunc(l.Members, func(o front.MemberRecord) bool { return o.Replaces == m.NodeID })
 }
 
+// IsVoter reports whether a member is not a learner.
 func IsVoter(m front.MemberRecord) bool { return m.Role != "learner" }
 
 // missing returns the additions, by ID.

@@ -8,7 +8,7 @@ import (
 )
 
 // Create writes the first file of a journal, which has no more than an identity, and a spare file of the
-// same size: from then on a start needs no more room on the disk.
+// same size: where names can be exchanged, a start needs no more room on the disk from then on.
 func Create(o Options, id Identity) (*Journal, error) {
 	j := &Journal{o: o, table: newTable()}
 	if err := j.replace(&draft{table: j.table, identity: id}); err != nil {

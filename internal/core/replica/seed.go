@@ -93,7 +93,7 @@ func backupOf(s *oracle.State, index uint64) Backup {
 
 // BackupOf returns what a stopped node has on disk: the state at the commit index that it
 // knew. Later entries count only for the ceiling, as perhaps they were committed. It fails if a version
-// that knew a feature level above newest wrote that; 0 stands for oracle.LevelNewest.
+// that knew a feature level above newest may have written that; 0 stands for oracle.LevelNewest.
 func BackupOf(newest uint64, hard *raftpb.HardState, snapshot *raftpb.Snapshot, entries []*raftpb.Entry) (Backup, error) {
 	var state oracle.State
 	index := snapshot.GetMetadata().GetIndex()
@@ -108,11 +108,7 @@ func BackupOf(newest uint64, hard *raftpb.HardState, snapshot *raftpb.Snapshot, 
 	}
 	for _, e := range entries {
 		committed := e.GetIndex() <= hard.GetCommit()
-		err := applyOffline(&state, e, committed)
-		if err == nil {
-			err = checkLevel(state.CurrentLevel(), newest)
-		}
-		if err != nil {
+		if err := applyOffline(newest, &state, e, committed); err != nil {
 			return Backup{}, fmt.Errorf("log entry %d: %w", e.GetIndex(), err)
 		}
 		if committed {
@@ -124,10 +120,13 @@ func BackupOf(newest uint64, hard *raftpb.HardState, snapshot *raftpb.Snapshot, 
 
 // applyOffline applies an entry without Raft. Of a change of membership it applies only the
 // new member, for its worker leases.
-func applyOffline(state *oracle.State, e *raftpb.Entry, committed bool) error {
+func applyOffline(newest uint64, state *oracle.State, e *raftpb.Entry, committed bool) error {
 	switch {
 	case e.GetType() == raftpb.EntryNormal && len(e.GetData()) > 0:
 		c, err := oracle.DecodeCommand(e.GetData())
+		if err == nil {
+			err = checkLevel(oracle.LevelOf(c), newest)
+		}
 		if err != nil {
 			return err
 		}

@@ -175,7 +175,7 @@ func TestBackupOf_ReadsAStoppedNode(t *testing.T) {
 }
 
 func TestBackupOf_UncommittedEntriesCountForTheCeilingOnly(t *testing.T) {
-	state := oracle.State{ClusterID: 7, Level: 2, Ceiling: 1000, Members: []oracle.Member{{ID: 1}}}
+	state := oracle.State{ClusterID: 7, Level: 1, Ceiling: 1000, Members: []oracle.Member{{ID: 1}}}
 	snap := &raftpb.Snapshot{Data: state.Append(nil), Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(5)), Term: new(uint64(1))}}
 	entry := func(index uint64, c oracle.Command) *raftpb.Entry {
 		return &raftpb.Entry{Index: new(index), Term: new(uint64(1)), Type: raftpb.EntryNormal.Enum(), Data: c.Append(nil)}
@@ -183,20 +183,27 @@ func TestBackupOf_UncommittedEntriesCountForTheCeilingOnly(t *testing.T) {
 	hard := &raftpb.HardState{Commit: new(uint64(6))}
 	b, err := replica.BackupOf(2, hard, snap, []*raftpb.Entry{
 		entry(6, oracle.Command{Kind: oracle.KindReserve, Target: 2000}),
-		entry(7, oracle.Command{Kind: oracle.KindLevel, Level: 3}),
+		entry(7, oracle.Command{Kind: oracle.KindLevel, Level: 2}),
 		entry(8, oracle.Command{Kind: oracle.KindReserve, Target: 3000, Digest: oracle.Digest{Index: 1, Sum: 2}}),
 		entry(9, oracle.Command{Kind: oracle.KindFloor, Target: 5000}),
 	})
-	if err != nil || b.Index != 6 || b.Level != 2 || b.Ceiling != 5002 {
+	if err != nil || b.Index != 6 || b.Level != 1 || b.Ceiling != 5002 {
 		t.Errorf("%+v, %v", b, err)
 	}
 	for what, f := range map[string]func() (replica.Backup, error){
 		"a log entry that it does not know": func() (replica.Backup, error) {
 			return replica.BackupOf(2, hard, snap, []*raftpb.Entry{{Index: new(uint64(6)), Type: raftpb.EntryNormal.Enum(), Data: []byte{99}}})
 		},
-		"a snapshot of a higher level": func() (replica.Backup, error) { return replica.BackupOf(1, hard, snap, nil) },
+		"a snapshot of a higher level": func() (replica.Backup, error) {
+			higher := state
+			higher.Level = 2
+			return replica.BackupOf(1, hard, &raftpb.Snapshot{Data: higher.Append(nil), Metadata: snap.Metadata}, nil)
+		},
 		"a change to a higher level": func() (replica.Backup, error) {
 			return replica.BackupOf(2, hard, snap, []*raftpb.Entry{entry(6, oracle.Command{Kind: oracle.KindLevel, Level: 3})})
+		},
+		"one that may be committed": func() (replica.Backup, error) {
+			return replica.BackupOf(2, hard, snap, []*raftpb.Entry{entry(7, oracle.Command{Kind: oracle.KindLevel, Level: 3})})
 		},
 	} {
 		if b, err := f(); err == nil {

@@ -69,6 +69,10 @@ func (w *world) loseJournal(n *node, survives bool) {
 	if rng.IntN(3) > 0 && d.durable.directory.cutPower() {
 		w.noteFault(TornWrite, n.id, 0)
 	}
+	if d.durable.directory.data == nil {
+		w.fail("I8: node %d has lost the journal from which it ran", n.id)
+		return
+	}
 	w.settle(n, d.durable, write)
 }
 

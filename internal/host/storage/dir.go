@@ -71,12 +71,16 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
+// onWait is for tests: it is called when a lock is waited for.
+var onWait = func() {}
+
 // awaitLock locks f, and reports whether it could within lockWait.
 func awaitLock(f *os.File) (bool, error) {
 	for attempts := int(lockWait / lockRetry); ; attempts-- {
 		if locked, err := tryLock(f); err != nil || locked || attempts == 0 {
 			return locked, err
 		}
+		onWait()
 		time.Sleep(lockRetry)
 	}
 }

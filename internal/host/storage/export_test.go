@@ -72,6 +72,13 @@ func SetSpareSectors(n int64) (restore func()) {
 	return func() { spareSectors = former }
 }
 
+// OnWait has f called when a lock is waited for, and returns what ends that.
+func OnWait(f func()) (restore func()) {
+	former := onWait
+	onWait = f
+	return func() { onWait = former }
+}
+
 // memory is a journal file in memory, and has no other files.
 type memory struct{ *bytes.Reader }
 

@@ -30,7 +30,7 @@ func (s files) Spare() (journal.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	locked, err := tryLock(f)
+	locked, err := awaitLock(f)
 	if err == nil && (!locked || s.data == nil && !isDraft(f, s.path)) {
 		err = inUse(s.dir)
 	}
@@ -45,16 +45,18 @@ func (s files) Spare() (journal.File, error) {
 // data file yet. Otherwise another process has created the directory meanwhile: somebody deleted the
 // file that both would have locked.
 func isDraft(f *os.File, path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist) && isNamed(f, path+draftSuffix)
+}
+
+// isNamed reports whether f has this name.
+func isNamed(f *os.File, path string) bool {
 	opened, err := f.Stat()
 	if err != nil {
 		return false
 	}
-	named, err := os.Lstat(path + draftSuffix)
-	if err != nil || !os.SameFile(opened, named) {
-		return false
-	}
-	_, err = os.Lstat(path)
-	return errors.Is(err, fs.ErrNotExist)
+	named, err := os.Lstat(path)
+	return err == nil && os.SameFile(opened, named)
 }
 
 // sparePath returns where the next data file is written. The first one has another name: a directory

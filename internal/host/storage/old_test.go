@@ -45,37 +45,3 @@ func unzipped(t *testing.T, path string) []byte {
 	}
 	return b
 }
-
-// TestStore_CreatesNothingWhereAnotherProcessDoes, even if somebody has deleted the file that both lock.
-func TestStore_CreatesNothingWhereAnotherProcessDoes(t *testing.T) {
-	dir := t.TempDir()
-	removeLock := func() {
-		if err := os.Remove(dir + "/isotone.lock"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var during, after error
-	first := storage.WithSteps(options(dir), func(step string) {
-		switch step {
-		case "file synced":
-			if during == nil {
-				removeLock()
-				_, _, during = storage.Open(options(dir))
-			}
-		case "file renamed":
-			removeLock()
-			_, _, after = storage.Open(options(dir))
-		}
-	})
-	s, r := open(t, first)
-	for _, err := range []error{during, after} {
-		if !errors.Is(err, storage.ErrInUse) {
-			t.Errorf("%v", err)
-		}
-	}
-	save(t, s, script()[0])
-	_, again := reopen(t, s, dir)
-	m := model{r}
-	m.apply(script()[0])
-	wantSame(t, again, m.Recovered)
-}

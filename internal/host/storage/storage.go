@@ -130,7 +130,8 @@ func (s *Store) read() (r Recovered, err error) {
 	if err != nil {
 		return Recovered{}, fmt.Errorf("storage: data file: %w", err)
 	}
-	if locked, err := awaitLock(f); err != nil || !locked {
+	// A process whose lock was deleted may have replaced the file while this one waited.
+	if locked, err := awaitLock(f); err != nil || !locked || !isNamed(f, s.path) {
 		_ = f.Close()
 		return Recovered{}, cmp.Or(err, inUse(s.dir))
 	}
