@@ -96,7 +96,6 @@ func TestAccess_EveryCommandReachesANodeThatDemandsACertificate(t *testing.T) {
 
 // TestAccess_BenchSaysThatItsCertificateIsNotAccepted, over each protocol.
 func TestAccess_BenchSaysThatItsCertificateIsNotAccepted(t *testing.T) {
-	t.Parallel()
 	a, other := newSigner(t), newSigner(t)
 	addr := runSecureMember(t, a)
 	cert, key := other.issue("stranger")
@@ -109,7 +108,6 @@ func TestAccess_BenchSaysThatItsCertificateIsNotAccepted(t *testing.T) {
 }
 
 func TestAccess_AProxyReachesANodeThatDemandsACertificate(t *testing.T) {
-	t.Parallel()
 	a := newSigner(t)
 	addr := runSecureMember(t, a)
 	cert, key := a.issue("proxy")
@@ -187,7 +185,6 @@ func TestAccess_TheLeaderIsAskedByTheSchemeOfTheNodeThatNamesIt(t *testing.T) {
 
 // TestAccess_ASecretLeavesTheMachineOnlyWithinTLS: no server is at any of these names.
 func TestAccess_ASecretLeavesTheMachineOnlyWithinTLS(t *testing.T) {
-	t.Parallel()
 	plain := startGuard(t, nil, "ops")
 	file := secretFile(t, testSecret)
 	mine := []string{"--user", "ops", "--password-file", file}
@@ -220,7 +217,6 @@ func TestAccess_ASecretLeavesTheMachineOnlyWithinTLS(t *testing.T) {
 }
 
 func TestAccess_UsageErrorsSayWhatIsWrong(t *testing.T) {
-	t.Parallel()
 	a := newSigner(t)
 	cert, key := a.issue("operator")
 	open := secretFile(t, testSecret)
@@ -289,7 +285,6 @@ func TestAccess_NoRedirectIsFollowed(t *testing.T) {
 
 // TestAccess_EveryCommandThatNamesNodesHasTheFlags keeps a new command from forgetting them.
 func TestAccess_EveryCommandThatNamesNodesHasTheFlags(t *testing.T) {
-	t.Parallel()
 	flags := []string{"--ca", "--cert", "--key", "--server-name", "--user", "--password-file", "--insecure"}
 	for _, name := range []string{
 		"member list", "member add", "member promote", "member remove", "member replace", "member update", "leader show", "leader transfer", "leader resign",
@@ -430,7 +425,6 @@ func TestAccess_EveryCommandReachesANodeThatDemandsASecret(t *testing.T) {
 }
 
 func TestAccess_AProxyReachesANodeThatDemandsASecret(t *testing.T) {
-	t.Parallel()
 	a := newSigner(t)
 	addr := runGuardedMember(t, a)
 	proxy, _ := runProxy(t, "--node", "https://"+addr, "--ca", a.file, "--user", "web", "--password-file", secretFile(t, testSecret), "--anonymous", "all")
@@ -451,7 +445,6 @@ func TestAccess_AProxyReachesANodeThatDemandsASecret(t *testing.T) {
 
 // TestForward_ReachesALeaderThatDemandsTLSAndASecret uses the node itself as the leader.
 func TestForward_ReachesALeaderThatDemandsTLSAndASecret(t *testing.T) {
-	t.Parallel()
 	a := newSigner(t)
 	addr := runGuardedMember(t, a)
 	s := config.Default()

@@ -114,7 +114,6 @@ func TestAdmin_ReadyFailsAsOnTheClientPort(t *testing.T) {
 
 // TestAdmin_BoundsItsConnections, and takes others when some have ended.
 func TestAdmin_BoundsItsConnections(t *testing.T) {
-	t.Parallel()
 	_, _, admin := runMember(t, nil)
 	var conns []net.Conn
 	dial := func() net.Conn {

@@ -78,7 +78,6 @@ func TestBenchInterval_OfARealCluster(t *testing.T) {
 }
 
 func TestBenchInterval_SaysThatThereIsNoClusterClock(t *testing.T) {
-	t.Parallel()
 	addr := startInterval(t, 0, false)
 	code, out, err := command("bench", "--interval", "-t", addr, "-d", "1s")
 	if code != exitUsage || out != "" || strings.Count(err, "\n") != 1 ||

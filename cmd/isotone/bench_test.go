@@ -32,7 +32,6 @@ func oracleOf(t *testing.T, issue func(n uint64) uint64) string {
 }
 
 func TestBench_ErrorsAreOneLineAndExitWith2(t *testing.T) {
-	t.Parallel()
 	page := httptest.NewServer(http.NotFoundHandler())
 	defer page.Close()
 	dir := t.TempDir()

@@ -23,7 +23,6 @@ import (
 )
 
 func TestClients_ThriftKnowsNoSecretsButCertificates(t *testing.T) {
-	t.Parallel()
 	a := newSigner(t)
 	cert, key := a.issue("node")
 	n := startGuarded(t, usersOfTests, func(s *config.Settings) { s.TLSCert, s.TLSKey, s.TLSClientCA = cert, key, a.file })
@@ -52,7 +51,6 @@ func (a *signer) client(name string) *tls.Config {
 }
 
 func TestClients_ACertificateNamesAUser(t *testing.T) {
-	t.Parallel()
 	a := newSigner(t)
 	cert, key := a.issue("node")
 	n := startGuarded(t, usersOfTests, func(s *config.Settings) { s.TLSCert, s.TLSKey, s.TLSClientCA = cert, key, a.file })
@@ -98,7 +96,6 @@ func TestClients_ACertificateNamesAUser(t *testing.T) {
 }
 
 func TestClients_PortsForOperatorsAndMonitoring(t *testing.T) {
-	t.Parallel()
 	n := startGuarded(t, usersOfTests, nil)
 	admin := dialHTTP(t, n.admin, nil)
 	for _, q := range []question{
@@ -150,7 +147,6 @@ func TestClients_FollowTheList(t *testing.T) {
 }
 
 func TestClients_QuotasOfRates(t *testing.T) {
-	t.Parallel()
 	n := startGuarded(t, `{"users": {
 		"slow": {"roles": ["timestamps", "ids"], "secrets": ["HASH"], "limits": {"timestamps": 10}},
 		"rare": {"roles": ["timestamps", "ids"], "secrets": ["HASH"], "limits": {"requests": 1}},
@@ -192,7 +188,6 @@ func TestClients_QuotasOfRates(t *testing.T) {
 }
 
 func TestClients_QuotasOfConnections(t *testing.T) {
-	t.Parallel()
 	n := startGuarded(t, `{"users": {"one": {"roles": ["timestamps"], "secrets": ["HASH"], "limits": {"connections": 1}}}, "addressLimits": {"connections": 3}}`, nil)
 	auth := "AUTH one " + testSecret
 	first, second := dialRedis(t, n.client, nil), dialRedis(t, n.client, nil)
@@ -234,7 +229,6 @@ func TestClients_QuotasOfConnections(t *testing.T) {
 }
 
 func TestClients_QuotasOfStreamsAndWorkers(t *testing.T) {
-	t.Parallel()
 	n := startGuarded(t, `{"users": {"one": {"roles": ["live", "workers"], "secrets": ["HASH"], "limits": {"streams": 1, "workers": 1}}}}`, nil)
 	first, second := dialHTTP(t, n.client, nil), dialHTTP(t, n.client, nil)
 	first.send("/live/state/stream", bearer("one", testSecret))
@@ -263,7 +257,6 @@ func TestClients_QuotasOfStreamsAndWorkers(t *testing.T) {
 
 // TestClients_WithoutTLSAreToldThatItIsRequired in their protocol.
 func TestClients_WithoutTLSAreToldThatItIsRequired(t *testing.T) {
-	t.Parallel()
 	n := startGuarded(t, "", func(s *config.Settings) { s.RequireTLS = true })
 	for _, request := range []string{"GET /timestamp HTTP/1.1\r\nHost: x\r\n\r\n", "POST /up HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", "GET /up HTTP/1.1\r\nHost: x\r\n\r\n"} {
 		c := dialHTTP(t, n.client, nil)
@@ -295,7 +288,6 @@ func TestClients_WithoutTLSAreToldThatItIsRequired(t *testing.T) {
 
 // TestClients_WithoutAListTheMachineIsTrusted, but not for others whom a proxy on it forwards for.
 func TestClients_WithoutAListTheMachineIsTrusted(t *testing.T) {
-	t.Parallel()
 	n := startGuarded(t, "", nil)
 	c := dialHTTP(t, n.client, nil)
 	for _, path := range []string{"/timestamp", "/api/snowflake", "/state", "/metrics", "/admin/members", "/upgrade"} {
@@ -326,7 +318,6 @@ func TestClients_WithoutAListTheMachineIsTrusted(t *testing.T) {
 
 // TestClients_TheLongestSecretIsTheSameEverywhere: nodes accept what clients send, and neither takes more.
 func TestClients_TheLongestSecretIsTheSameEverywhere(t *testing.T) {
-	t.Parallel()
 	secret := strings.Repeat("s", access.SecretMax)
 	name := strings.Repeat("n", access.NameMax)
 	n := startGuarded(t, fmt.Sprintf(`{"users": {%q: {"roles": ["timestamps"], "secrets": [%q]}}}`, name, access.HashSecret(secret)), nil)

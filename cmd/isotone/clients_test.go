@@ -281,7 +281,6 @@ func metric(t *testing.T, n *guardedNode, name string) float64 {
 }
 
 func TestClients_HTTP2AsksEachRequest(t *testing.T) {
-	t.Parallel()
 	n := startGuarded(t, usersOfTests, nil)
 	tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 	defer tr.CloseIdleConnections()
@@ -386,7 +385,6 @@ func TestClients_RESPAuthenticatesConnections(t *testing.T) {
 
 // TestClients_RESPWaitsForAUTH: what was sent with it is answered by the rights that it gives.
 func TestClients_RESPWaitsForAUTH(t *testing.T) {
-	t.Parallel()
 	n := startGuarded(t, usersOfTests, nil)
 	for _, auth := range []string{"AUTH web " + testSecret, "AUTH " + testSecret, "HELLO 3 AUTH ops " + testSecret} {
 		for range 2 { // the second time the credentials are known

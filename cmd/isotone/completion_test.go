@@ -210,7 +210,6 @@ true`
 
 // Every script names the command that it asks, and is well-formed where its shell can tell.
 func TestCompletion_ScriptsAreWhole(t *testing.T) {
-	t.Parallel()
 	for name, check := range map[string][]string{"bash": {"-n"}, "zsh": {"-n"}, "fish": {"--no-execute"}} {
 		code, out, _ := command("completion", name)
 		if code != 0 || !strings.Contains(out, "completion words -- ") || !strings.Contains(out, "files") || !strings.Contains(out, "dirs") || !strings.HasSuffix(out, "\n") {

@@ -13,7 +13,6 @@ import (
 
 // TestDoctor_KnowsWhoseDataADirectoryHas, unless a node runs from it.
 func TestDoctor_KnowsWhoseDataADirectoryHas(t *testing.T) {
-	t.Parallel()
 	s := config.Default()
 	s.DataDir, s.NodeID = t.TempDir(), 2
 	data := func() (uint64, string) {

@@ -53,7 +53,6 @@ func startThreeFor(t *testing.T, limit time.Duration) []*member {
 // A client of a leader that drains is redirected to the next leader on the connection that it
 // has, and the node waits for it to leave.
 func TestDrain_RedirectsRedisClientsToTheNextLeader(t *testing.T) {
-	t.Parallel()
 	members := startThree(t)
 	m := members[0]
 	m.redirectTime = time.Hour

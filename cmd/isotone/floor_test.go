@@ -119,7 +119,6 @@ func TestFloor_BeyondTheGuardIsRefusedUntilAnOperatorRaisesIt(t *testing.T) {
 // TestFloor_IsCarriedThroughAProxy, over HTTP and RESP, for clients that may move time, and refused there as by the node. The
 // proxy's other clients are not concerned, and get no right that only the proxy has.
 func TestFloor_IsCarriedThroughAProxy(t *testing.T) {
-	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	m, _ := startAlone(t, "0")
 	proxy, _ := runProxy(t, "--node", loopback(t, m), "--anonymous", "all")
@@ -168,7 +167,6 @@ func TestFloor_IsCarriedThroughAProxy(t *testing.T) {
 
 // TestFloor_TheAdministrativeEndpointReadsTheSameForms, for programs that do without the command.
 func TestFloor_TheAdministrativeEndpointReadsTheSameForms(t *testing.T) {
-	t.Parallel()
 	m, _ := startAlone(t, "0")
 	post := func(body string) string {
 		t.Helper()

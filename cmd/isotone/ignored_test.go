@@ -4,7 +4,6 @@ import "testing"
 
 // TestUsage_NoInputIsIgnored: what a command cannot do as it was told, it refuses before it does anything.
 func TestUsage_NoInputIsIgnored(t *testing.T) {
-	t.Parallel()
 	for want, args := range map[string][]string{
 		"--endpoint and --data-dir can't be used together": {"backup", "file", "--endpoint", "localhost:1", "--data-dir", t.TempDir()},
 		"--wait needs --voter":                             {"member", "add", "4", "localhost:1", "--wait", "1s"},

@@ -12,7 +12,6 @@ import (
 
 // A volume that is not mounted is an empty directory. With REQUIRE_DATA a node forms no cluster there.
 func TestServe_WithRequireDataFormsNoClusterInAnEmptyDirectory(t *testing.T) {
-	t.Parallel()
 	p := newProcess(t, 1)
 	refused := func(when string) {
 		t.Helper()

@@ -82,7 +82,6 @@ func saying(t *testing.T, addr, line string) string {
 
 // Without INTERVAL_MS, and at a proxy, everything says that nothing is read here, and whom to ask.
 func TestInterval_OffEverywhere(t *testing.T) {
-	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	const wait = "0123456789abcdef8000000000000000"
 	node, forwarding := startInterval(t, 0, false), startInterval(t, 0, true)

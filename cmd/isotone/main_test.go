@@ -18,7 +18,6 @@ func command(args ...string) (code int, out, err string) {
 }
 
 func TestHelp_NamesEveryCommandAndSetting(t *testing.T) {
-	t.Parallel()
 	for _, args := range [][]string{{}, {"--help"}, {"help"}} {
 		code, out, _ := command(args...)
 		if code != 0 {
@@ -56,7 +55,6 @@ func TestHelp_NamesEveryCommandAndSetting(t *testing.T) {
 }
 
 func TestUsage_ErrorsExitWith2AndSayWhatIsWrong(t *testing.T) {
-	t.Parallel()
 	for _, tc := range []struct {
 		args string
 		want []string

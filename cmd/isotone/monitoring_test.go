@@ -238,7 +238,6 @@ type grafana struct {
 }
 
 func TestDashboard_AsksForWhatThereIs(t *testing.T) {
-	t.Parallel()
 	var d grafana
 	if err := json.Unmarshal([]byte(read(t, filepath.Join(monitoringDir, "grafana.json"))), &d); err != nil {
 		t.Fatal(err)

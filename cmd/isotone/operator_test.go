@@ -131,7 +131,6 @@ func TestOperator_GoesOnWithoutALeader(t *testing.T) {
 }
 
 func TestOperator_SaysWhyItFails(t *testing.T) {
-	t.Parallel()
 	gone := closedAddr(t)
 	none := serveScript(t, fault(isotone.CodeNoLeader, "no leader is known", "")).addr()
 	other := serveScript(t, func(w http.ResponseWriter) { http.Error(w, "hello", 404) }).addr()
@@ -166,7 +165,6 @@ func stdin(t *testing.T, f *os.File) {
 
 // TestOperator_AsksBeforeWhatCannotBeUndone, and does nothing if nobody can answer.
 func TestOperator_AsksBeforeWhatCannotBeUndone(t *testing.T) {
-	t.Parallel()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -253,7 +251,6 @@ func TestOperator_LooksWhetherALostRequestHadItsEffect(t *testing.T) {
 // TestOperator_ACommandCanBeRepeated: whoever got no answer runs it again, and nothing more happens
 // than was asked for.
 func TestOperator_ACommandCanBeRepeated(t *testing.T) {
-	t.Parallel()
 	three := front.MemberRecord{NodeID: 3, Generation: 1, Role: "voter", PeerAddr: "c:9", Incarnation: "03", Connected: true}
 	next := front.MemberRecord{NodeID: 3, Generation: 2, Role: "learner", PeerAddr: "c:9", Replaces: 3, Promote: true}
 	gone := func(w http.ResponseWriter) {

@@ -14,7 +14,6 @@ import (
 // TestProxyAccess_LendsItsRightsToNobodyUnlessAsked: with credentials, by a secret or a certificate,
 // it starts only if it is told who may use them. Its port is taken, so that it fails at any rate.
 func TestProxyAccess_LendsItsRightsToNobodyUnlessAsked(t *testing.T) {
-	t.Parallel()
 	a := newSigner(t)
 	cert, key := a.issue("proxy")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -122,7 +121,6 @@ func (q *question) askBy(t *testing.T, via http.RoundTripper, major int, base st
 
 // TestProxyAccess_AnonymousClientsHaveWhatIsNamed, and without TLS nothing if it is required.
 func TestProxyAccess_AnonymousClientsHaveWhatIsNamed(t *testing.T) {
-	t.Parallel()
 	a := newSigner(t)
 	node := runGuardedMember(t, a)
 	cert, key := a.issue("node")

@@ -16,7 +16,6 @@ import (
 // TestProxy_HasNoMoreConnectionsThanFiles: real proxies of both kinds whose limit of open files is
 // below --max-connections answer 503 beyond what they have files for, and never lack one.
 func TestProxy_HasNoMoreConnectionsThanFiles(t *testing.T) {
-	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}

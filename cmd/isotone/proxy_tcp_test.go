@@ -20,7 +20,6 @@ import (
 )
 
 func TestProxyTCP_UsageErrorsSayWhatIsWrong(t *testing.T) {
-	t.Parallel()
 	for _, tt := range []struct {
 		args string
 		want []string

@@ -29,7 +29,6 @@ import (
 )
 
 func TestProxy_UsageErrorsSayWhatIsWrong(t *testing.T) {
-	t.Parallel()
 	for _, tt := range []struct {
 		args string
 		want []string
@@ -267,7 +266,6 @@ func TestProxy_ForwardsToBackendsAndTellsOfIt(t *testing.T) {
 }
 
 func TestProxy_ServesTimestampsOfACluster(t *testing.T) {
-	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	s := config.Default()
 	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.DataDir = "127.0.0.1", 0, "127.0.0.1:0", t.TempDir()

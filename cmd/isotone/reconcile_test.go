@@ -8,7 +8,6 @@ import (
 )
 
 func TestReconcile_RefusesBadFlags(t *testing.T) {
-	t.Parallel()
 	for _, args := range []string{
 		"--replicas 0 --peer-addr a-{ordinal}:1", "--replicas 65 --peer-addr a-{ordinal}:1", "--replicas 3 --peer-addr a-0:1", "--replicas 3 --peer-addr a-{ordinal}",
 		"--replicas 3 --peer-addr a-{ordinal}-{ordinal}:1", "--replicas 3 --peer-addr a-{ordinal}:1 --minimum 0", "--replicas 3 --peer-addr a-{ordinal}:1 --node-ids 3=4",

@@ -11,7 +11,6 @@ import (
 
 // TestRestore_FindsTheNotesUnderEveryName of the backup: a symbolic link to it, and a copy beside it.
 func TestRestore_FindsTheNotesUnderEveryName(t *testing.T) {
-	t.Parallel()
 	path := prepareBackup(t, time.Now(), time.Now())
 	b, err := os.ReadFile(path)
 	if err != nil {

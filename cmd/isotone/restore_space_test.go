@@ -11,7 +11,6 @@ import (
 
 // TestRestore_RefusesAnotherLayoutOfIDs, as recover does: the new cluster would never make an ID.
 func TestRestore_RefusesAnotherLayoutOfIDs(t *testing.T) {
-	t.Parallel()
 	now := time.Now()
 	state := oracle.State{
 		ClusterID: 7, Level: oracle.LevelNewest, Ceiling: uint64(now.UnixNano()), Members: []oracle.Member{{ID: 1}},

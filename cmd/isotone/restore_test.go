@@ -92,7 +92,6 @@ func TestRestore_ANoteThatCannotBeUsedIsNamed(t *testing.T) {
 
 // TestRestore_ANoteThatCannotBeReadComesWithAdvice. A user with all rights may not read these either.
 func TestRestore_ANoteThatCannotBeReadComesWithAdvice(t *testing.T) {
-	t.Parallel()
 	for name, make := range map[string]func(note string) error{
 		"a directory":         func(note string) error { return os.Mkdir(note, 0o700) },
 		"a link to the same":  func(note string) error { return os.Symlink(note, note) },
@@ -164,7 +163,6 @@ func TestRestore_RefusesWhatIsPreparedForAnother(t *testing.T) {
 }
 
 func TestRestore_RefusesWhatItCannotUse(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	write := func(name string, spoil func(*backup.Document)) string {
 		state := oracle.State{ClusterID: 7, Level: oracle.LevelNewest, Ceiling: 1000, Members: []oracle.Member{{ID: 1}}}
@@ -259,7 +257,6 @@ func TestRecover_AgainRaisesWhatIsPrepared(t *testing.T) {
 
 // TestRestore_ReadsFloorsInEveryForm, and keeps room for time after them, whatever force.
 func TestRestore_ReadsFloorsInEveryForm(t *testing.T) {
-	t.Parallel()
 	floor := isotone.Timestamp{Time: uint64(time.Now().Add(time.Hour).UnixNano())}
 	wide := isotone.Timestamp64From(floor)
 	dir := func() string { return filepath.Join(t.TempDir(), "data") }

@@ -68,7 +68,6 @@ func TestStats_ReadsStandardInput(t *testing.T) {
 }
 
 func TestStats_ErrorsSayWhatIsWrong(t *testing.T) {
-	t.Parallel()
 	good := logOf(t, "a.log", requestLine("one", time.Millisecond))
 	none := logOf(t, "b.log", `{"msg":"serving"}`, "15:04:05.000 INF request wall=1ms")
 	dir := filepath.Dir(good)

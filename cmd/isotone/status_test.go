@@ -135,7 +135,6 @@ func TestStatus_RefusesSettingsThatMakeNoSense(t *testing.T) {
 // TestStatus_WatchesUntilItIsTold: blocks one below the other where there is no terminal,
 // and an end without an error.
 func TestStatus_WatchesUntilItIsTold(t *testing.T) {
-	t.Parallel()
 	for _, flag := range []bool{false, true} {
 		c := newStatusCluster(t, 1)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -93,7 +93,6 @@ func (s *supervised) end() {
 }
 
 func TestServe_TellsItsSupervisorThatItServesAndStops(t *testing.T) {
-	t.Parallel()
 	s := startSupervised(t)
 	s.told("READY=1\nSTATUS=serving")
 	s.up()
@@ -116,7 +115,6 @@ func TestServe_TellsItsSupervisorThatItWaitsToJoin(t *testing.T) {
 }
 
 func TestServe_ServesWithoutItsSupervisor(t *testing.T) {
-	t.Parallel()
 	s := startSupervised(t, supervisor.Variable+"="+filepath.Join(t.TempDir(), "nobody"))
 	for deadline := time.Now().Add(testWait); ; time.Sleep(10 * time.Millisecond) {
 		if resp, err := http.Get("http://" + s.addr + "/up"); err == nil {

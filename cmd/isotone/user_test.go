@@ -25,7 +25,6 @@ func hashWorks(t *testing.T, hash, secret string) bool {
 }
 
 func TestUserHash_MakesWhatAListAccepts(t *testing.T) {
-	t.Parallel()
 	code, out, err := command("user", "hash", "--generate", "--json")
 	var made madeHash
 	if e := json.Unmarshal([]byte(out), &made); code != 0 || e != nil || len(made.Secret) != 32 || !hashWorks(t, made.Hash, made.Secret) {
@@ -46,7 +45,6 @@ func TestUserHash_MakesWhatAListAccepts(t *testing.T) {
 }
 
 func TestUserHash_ReadsOneLineOfStandardInput(t *testing.T) {
-	t.Parallel()
 	for _, tt := range []struct {
 		input, want string // "": refused
 	}{

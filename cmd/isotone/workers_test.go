@@ -58,7 +58,10 @@ func TestWorkers_AreListedAndRevoked(t *testing.T) {
 	wantRun(t, 1, "", "began at", "worker", "revoke", strconv.Itoa(mine), "--start", "5", "--yes", "--endpoint", addr)
 	wantRun(t, 0, "is revoked, and free from", "", "worker", "revoke", strconv.Itoa(mine), "--start", strconv.FormatUint(r.Start, 10), "--yes", "--endpoint", addr)
 	within(t, "the client has another worker", func() bool { return g.Worker() != mine })
-	within(t, "the revoked one is released", func() bool { _, held := leaseOf(workersAt(t, addr), mine); return !held })
+	within(t, "the revoked one is released", func() bool { // on a slow machine it may be leased again
+		now, held := leaseOf(workersAt(t, addr), mine)
+		return !held || now.Start != r.Start
+	})
 
 	// The node's own workers: it has another one, and its IDs go on.
 	own := l.Workers[0]
@@ -78,7 +81,6 @@ func TestWorkers_AreListedAndRevoked(t *testing.T) {
 
 // TestWorkers_AreForOperators by every door.
 func TestWorkers_AreForOperators(t *testing.T) {
-	t.Parallel()
 	n := startGuarded(t, usersOfTests, nil)
 	redis := dialRedis(t, n.client, nil)
 	for _, step := range []struct{ command, want string }{
@@ -138,7 +140,6 @@ var leased = front.WorkerRecord{Worker: 5, Session: "00000000000000aa", Start: 1
 // TestWorkers_ARevocationIsAskedForAndLookedAfter: without a confirmation nothing is sent, and an
 // answer that was lost is looked up.
 func TestWorkers_ARevocationIsAskedForAndLookedAfter(t *testing.T) {
-	t.Parallel()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
