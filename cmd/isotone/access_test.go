@@ -500,7 +500,7 @@ func TestForward_KnowsTheLeaderByItsCertificate(t *testing.T) {
 		}
 		addr := leader.Addr().String()
 		conn := dial(t, addr, nil)
-		_, err = out.Handshake(t.Context(), conn, addr)
+		_, err = handshake(t.Context(), out, conn, addr)
 		_ = conn.Close()
 		if n := <-told; (n > 0) != c.known || err == nil || errors.As(err, new(*tls.CertificateVerificationError)) == c.known {
 			t.Errorf("known %t: it has heard %d bytes, %v", c.known, n, err)

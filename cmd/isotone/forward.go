@@ -8,13 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/isotone/isotone/internal/operator"
-
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/forward"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/node"
+	"github.com/isotone/isotone/internal/operator"
 )
 
 // forwardTimeout bounds how long a node waits for the leader on behalf of a client: as
@@ -113,9 +112,9 @@ func dialer(out *operator.Access) func(ctx context.Context, network, addr string
 			return nil, err
 		}
 		stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
-		c, err := out.Handshake(ctx, raw, addr)
+		c, err := handshake(ctx, out, raw, addr)
 		if err == nil {
-			err = operator.CommandOK(c, "CLIENT", "FORWARD", "OFF")
+			err = commandOK(c, "CLIENT", "FORWARD", "OFF")
 		}
 		if !stop() && err == nil {
 			err = context.Cause(ctx)

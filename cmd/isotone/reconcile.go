@@ -95,7 +95,7 @@ func (c *memberReconcileCmd) Run(ctx context.Context, con console) error {
 		}
 	}
 	return c.print(con, l, func(w io.Writer) {
-		fmt.Fprintf(w, "the members are as wanted: node %s\n", numbers(operator.SortedIDs(set.Addrs)))
+		fmt.Fprintf(w, "the members are as wanted: node %s\n", numbers(set.IDs()))
 	})
 }
 

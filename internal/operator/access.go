@@ -1,11 +1,9 @@
 package operator
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -14,7 +12,6 @@ import (
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/host/listen"
-	"github.com/isotone/isotone/internal/reply"
 )
 
 // UsageError is an error of what the user has named: addresses that are malformed, or that must not be
@@ -206,67 +203,6 @@ func (a *Access) Options(o *client.Options, bases []string, pair func() (tls.Cer
 
 // isAnonymous reports whether the user has named nothing by which nodes would know him.
 func (a *Access) isAnonymous() bool { return a.Credentials == nil && !a.Secure }
-
-// Handshake begins TLS on a connection to addr, if outward asks for it, and authenticates. The
-// caller closes c after an error, and aborts it when ctx is done.
-func (a *Access) Handshake(ctx context.Context, c net.Conn, addr string) (net.Conn, error) {
-	if a.Secure {
-		cfg := a.TLS.Clone()
-		cfg.ServerName, _, _ = net.SplitHostPort(addr)
-		inside := tls.Client(c, cfg)
-		if err := inside.HandshakeContext(ctx); err != nil {
-			return nil, err
-		}
-		c = inside
-	}
-	if a.Credentials == nil {
-		return c, nil
-	}
-	if host, _, _ := net.SplitHostPort(addr); !a.Secure && !IsLoopback(host) {
-		return nil, fmt.Errorf("the secret in FORWARD_CREDENTIAL_FILE would cross the network in plaintext to %s: set FORWARD_CA", addr)
-	}
-	known, err := a.Credentials()
-	if err != nil {
-		return nil, err
-	}
-	return c, CommandOK(c, "AUTH", known.Name, known.Secret)
-}
-
-// commandReplyMax bounds the answer to a command, in bytes.
-const commandReplyMax = 1 << 10
-
-// CommandOK sends a command of the Redis protocol, which has to be answered with OK. The error has
-// nothing of its arguments in it.
-func CommandOK(c net.Conn, args ...string) error {
-	text := fmt.Appendf(nil, "*%d\r\n", len(args))
-	for _, arg := range args {
-		text = fmt.Appendf(text, "$%d\r\n%s\r\n", len(arg), arg)
-	}
-	if _, err := c.Write(text); err != nil {
-		return err
-	}
-	var line []byte // byte by byte: what follows is not for this function
-	for !bytes.HasSuffix(line, []byte("\r\n")) {
-		var b [1]byte
-		if _, err := io.ReadFull(c, b[:]); err != nil {
-			return err
-		}
-		if line = append(line, b[0]); len(line) > commandReplyMax {
-			return fmt.Errorf("more than %d bytes to %s", commandReplyMax, args[0])
-		}
-	}
-	switch {
-	case string(line) == "+OK\r\n":
-		return nil
-	case line[0] != '-':
-		return fmt.Errorf("%s is not answered with OK", args[0])
-	}
-	refusal, err := reply.Error(line[1 : len(line)-2]).Decode()
-	if err != nil {
-		return err
-	}
-	return refusal
-}
 
 // SocketName is the name of the Unix socket in the data directory. Whoever can use it, the owner of the directory, has all
 // roles, as whoever can write to the directory could take them.

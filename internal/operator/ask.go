@@ -51,20 +51,20 @@ func (e *UnsureError) Unwrap() error { return e.Cause }
 
 // Client sends requests to the leader of a cluster.
 type Client struct {
-	Access *Access
-	Bases  []string      // the URLs of some nodes, from Access.URLs
-	Max    time.Duration // of one request, with all its attempts
-
-	http *http.Client
+	access  *Access
+	bases   []string
+	timeout time.Duration
+	http    *http.Client
 }
 
-// NewClient returns a client. It connects with the first request.
-func NewClient(access *Access, bases []string, longest time.Duration) *Client {
-	return &Client{Access: access, Bases: bases, Max: longest, http: access.HTTPClient(Transport())}
+// NewClient returns a client of the cluster of some nodes, whose URLs are from [Access.URLs]. A request takes at
+// most timeout, with all its attempts. Nothing is connected before the first one.
+func NewClient(access *Access, bases []string, timeout time.Duration) *Client {
+	return &Client{access: access, bases: bases, timeout: timeout, http: access.HTTPClient(Transport())}
 }
 
 // Do sends a request with a JSON body, or none if in is nil, to the leader and decodes its
-// answer into out. While there is no leader it tries again until the longest time of a request. Its error
+// answer into out. While there is no leader it tries again until the timeout. Its error
 // is an *[UnsureError] if an attempt may have had its effect, and otherwise an *[Error] if a node has
 // answered.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
@@ -84,7 +84,7 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 
 // Raw is Do for bodies that are encoded already.
 func (c *Client) Raw(ctx context.Context, method, path string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.Max)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	busyUntil := time.Now().Add(busyMax)
 	unsure := false
@@ -151,7 +151,7 @@ func worthRepeating(err error, attempts []error, busyUntil time.Time) bool {
 // leader is asked by the scheme of the node that names it, so that a secret stays within TLS.
 func (c *Client) once(ctx context.Context, method, path string, body []byte) (answer []byte, attempts []error, err error) {
 	var noLeader error
-	for _, base := range c.Bases {
+	for _, base := range c.bases {
 		for hops := 0; base != "" && hops < hopsMax; hops++ {
 			scheme, addr, _ := strings.Cut(base, "://")
 			answer, leader, err := Ask(ctx, c.http, method, base+path, body)
@@ -162,7 +162,7 @@ func (c *Client) once(ctx context.Context, method, path string, body []byte) (an
 			if errors.As(err, &told) && told.Code == isotone.CodeNotFound && strings.HasPrefix(told.Message, "no such path") {
 				told.Message = fmt.Sprintf("it answers, but has no %s: it is not a node (perhaps a proxy), or one of an older version; name another node", path)
 			}
-			err = fmt.Errorf("%s: %w", c.Access.Shown(addr), err)
+			err = fmt.Errorf("%s: %w", c.access.Shown(addr), err)
 			attempts = append(attempts, err)
 			switch {
 			case leader != "" || !errors.As(err, &told):

@@ -90,7 +90,7 @@ func (s Pods) Plan(l front.MemberList) (p Plan, err error) {
 	}
 	p.remove(gone)
 	p.Steps = append(p.Steps, added...)
-	if slices.ContainsFunc(gone, IsVoter) {
+	if slices.ContainsFunc(gone, isVoter) {
 		p.Blocked, err = s.checkStaying(l, gone)
 	}
 	return p, err
@@ -101,12 +101,11 @@ func isReplaced(l front.MemberList, m front.MemberRecord) bool {
 	return m.Replaces == 0 && slices.ContainsFunc(l.Members, func(o front.MemberRecord) bool { return o.Replaces == m.NodeID })
 }
 
-// IsVoter reports whether a member is not a learner.
-func IsVoter(m front.MemberRecord) bool { return m.Role != "learner" }
+func isVoter(m front.MemberRecord) bool { return m.Role != "learner" }
 
 // missing returns the additions, by ID.
 func (s Pods) missing(l front.MemberList) (steps []Step, err error) {
-	for _, id := range SortedIDs(s.Addrs) {
+	for _, id := range s.IDs() {
 		switch {
 		case Has(l, id, IsAny):
 		case slices.Contains(l.Removed, id):
@@ -126,8 +125,8 @@ func (s Pods) missing(l front.MemberList) (steps []Step, err error) {
 func (p *Plan) remove(gone []front.MemberRecord) {
 	slices.SortFunc(gone, func(a, b front.MemberRecord) int {
 		switch {
-		case IsVoter(a) != IsVoter(b):
-			return map[bool]int{false: -1, true: 1}[IsVoter(a)]
+		case isVoter(a) != isVoter(b):
+			return map[bool]int{false: -1, true: 1}[isVoter(a)]
 		case MemberID(a) > MemberID(b):
 			return -1
 		}
@@ -147,7 +146,7 @@ func (s Pods) checkStaying(l front.MemberList, gone []front.MemberRecord) (block
 	staying, leaving := 0, 0
 	for _, m := range l.Members {
 		switch {
-		case !IsVoter(m):
+		case !isVoter(m):
 		case slices.ContainsFunc(gone, func(g front.MemberRecord) bool { return MemberID(g) == MemberID(m) }):
 			leaving++
 		case !m.Connected && blocked == "":
@@ -179,5 +178,5 @@ func (c *Client) Take(ctx context.Context, step Step) (why string, err error) {
 	return "", err
 }
 
-// SortedIDs returns the keys of addrs.
-func SortedIDs(addrs map[uint64]string) []uint64 { return slices.Sorted(maps.Keys(addrs)) }
+// IDs returns the node IDs, ascending.
+func (s Pods) IDs() []uint64 { return slices.Sorted(maps.Keys(s.Addrs)) }

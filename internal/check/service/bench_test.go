@@ -21,7 +21,7 @@ func TestBench_OutageOfARealCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	c := chaos.StartCluster(t, chaos.Options{Binary: trial.Binary})
+	c := chaos.StartCluster(t, trial.Options())
 	c.Settle()
 	load := func(args string) (r bench.Result) {
 		t.Helper()

@@ -78,7 +78,7 @@ internal/node:              . snowflake disruptor internal/steady internal/core/
 internal/balance:           .
 internal/proxy:             . internal/host/loop internal/host/listen internal/host/trace internal/front/head internal/front/httpapi internal/balance internal/front/transaction internal/front/stats ; golang.org/x/sys
 internal/dashboard:         .
-internal/operator:          . client internal/reply internal/core/oracle internal/host/config internal/host/address internal/host/listen internal/front internal/front/admin internal/dashboard
+internal/operator:          . client internal/core/oracle internal/host/config internal/host/address internal/host/listen internal/front internal/front/admin internal/dashboard
 internal/doctor:            internal/host/certname internal/front internal/dashboard
 internal/doctor/probe:      internal/front internal/dashboard internal/doctor ; golang.org/x/sys
 

@@ -21,9 +21,9 @@ var carrying = strings.Fields(`internal/core/search internal/reply client intern
 	internal/front/httpapi internal/front/http1 internal/front/resp internal/front/web internal/front/thriftrpc
 	internal/host/loop internal/host/secure internal/host/listen internal/forward`)
 
-// besides are the other packages that those import: at worst they refuse or are slow, as long as rights and
-// certificates are right. Mutants are constants but in builds for their tests.
-var besides = strings.Fields(`internal/core/mutant internal/host/access internal/host/certname internal/host/credential internal/host/trace
+// supporting are the other packages that those import: at worst they refuse or are slow, given that rights and
+// certificates are correct. Mutants are constants but in builds for their tests.
+var supporting = strings.Fields(`internal/core/mutant internal/host/access internal/host/certname internal/host/credential internal/host/trace
 	internal/host/telemetry internal/front/transaction internal/front/stats`)
 
 // The most lines of code, without comments and tests; ARCHITECTURE.md says so, too.
@@ -35,11 +35,11 @@ const (
 // TestTrusted_ImportsOnlyWhatIsNamed: whatever can break the promise is on a list that people read.
 func TestTrusted_ImportsOnlyWhatIsNamed(t *testing.T) {
 	table := parseTable(t, dependencies)
-	for ring, allowed := range map[*[]string][]string{
-		&promising: slices.Concat(promising, besides, []string{"internal/front", "internal/host/loop", "internal/host/secure"}),
-		&carrying:  slices.Concat(promising, carrying, besides),
+	for set, allowed := range map[*[]string][]string{
+		&promising: slices.Concat(promising, supporting, []string{"internal/front", "internal/host/loop", "internal/host/secure"}),
+		&carrying:  slices.Concat(promising, carrying, supporting),
 	} {
-		for _, pkg := range *ring {
+		for _, pkg := range *set {
 			row, ok := table[pkg]
 			if !ok {
 				t.Errorf("%s has no line", pkg)
@@ -71,7 +71,7 @@ func TestTrusted_IsSmall(t *testing.T) {
 			lines[src.pkg] += codeLines(t, src.path)
 		}
 	}
-	for _, ring := range []struct {
+	for _, set := range []struct {
 		what     string
 		packages []string
 		most     int
@@ -80,15 +80,15 @@ func TestTrusted_IsSmall(t *testing.T) {
 		{"carry answers", carrying, carryingLinesMax},
 	} {
 		sum := 0
-		for _, pkg := range ring.packages {
+		for _, pkg := range set.packages {
 			if lines[pkg] == 0 {
 				t.Errorf("%s has no code", pkg)
 			}
 			sum += lines[pkg]
 		}
-		t.Logf("the packages that %s have %d lines of code", ring.what, sum)
-		if sum > ring.most {
-			t.Errorf("the packages that %s have %d lines of code, want at most %d", ring.what, sum, ring.most)
+		t.Logf("the packages that %s have %d lines of code", set.what, sum)
+		if sum > set.most {
+			t.Errorf("the packages that %s have %d lines of code, want at most %d", set.what, sum, set.most)
 		}
 	}
 }

@@ -16,21 +16,21 @@ import (
 // The rules that a change of membership has to keep. Each function has a table of them, in the order in
 // which they are checked.
 
-// rule refuses a change if it is broken.
+// rule is one reason to refuse a change.
 type rule struct {
-	broken  bool
+	broken  bool          // by the change
 	without mutant.Mutant // the mutant that lacks this rule, or None
 	code    isotone.Code
 	text    string
 	args    []any
 }
 
-// invalid returns a rule that no later change of the same kind keeps either.
+// invalid returns a rule that makes the request itself wrong: to repeat it does not help.
 func invalid(broken bool, without mutant.Mutant, text string, args ...any) rule {
 	return rule{broken, without, isotone.CodeInvalidArgument, text, args}
 }
 
-// tooEarly returns a rule that the change may keep later.
+// tooEarly returns a rule that the same request may keep later.
 func tooEarly(broken bool, without mutant.Mutant, text string, args ...any) rule {
 	return rule{broken, without, isotone.CodeOverloaded, text, args}
 }
