@@ -39,7 +39,7 @@ release-check: ## build a release twice, verify it, and install, upgrade and rem
 fresh-root: ## the first two commands of README.md on a minimal Debian with Go and nothing else: FRESH_ARGS
 	release/fresh-root.sh $(FRESH_ARGS)
 
-.PHONY: ci test flakes helm lint race sim
+.PHONY: ci test flakes helm lint race sim mutants mutant-seeds
 ci: ## everything a change has to pass, about half an hour
 	.ci/run
 
@@ -64,6 +64,12 @@ sim: ## simulated clusters: SIM_RUNS (2000) runs from SIM_SEED (0)
 	.ci/run sim
 
 export SIM_RUNS SIM_SEED
+
+mutants: ## every deliberate bug is noticed, by the simulator or by a directed test
+	.ci/run mutants
+
+mutant-seeds: ## record for each deliberate bug a simulator seed that notices it
+	go test -tags mutants -run Mutants -timeout 0 ./internal/core/sim -update
 
 # Python's packages go into SITE_CACHE (~/.cache/isotone-site). REPOSITORY and BRANCH say where links to
 # code lead.

@@ -106,15 +106,16 @@ type Queue struct {
 	Length, Max int
 }
 
-// Queues returns all queues that input can make longer, none ever longer than its bound.
-func (r *Replica) Queues() []Queue {
+// Queues returns all queues that input can make longer, none ever longer than its bound. It allocates
+// nothing: the simulator asks after each step.
+func (r *Replica) Queues() [9]Queue {
 	responses := 0
 	for _, w := range []*Write{r.inFlight, r.collecting} {
 		if w != nil {
 			responses = max(responses, len(w.responses))
 		}
 	}
-	return []Queue{
+	return [...]Queue{
 		{"requests", r.queue.size, r.queue.max},
 		{"rounds", len(r.queue.rounds), roundsMax},
 		{"worker leases of clients", len(r.leading.clients), clientLeasesMax},

@@ -3,155 +3,157 @@
 package sim_test
 
 import (
+	"bytes"
+	"flag"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/sim"
 )
 
-// firstSeed is a seed that notices each bug, the smallest when it was searched for. It is tried first. It saves the search
-// as long as nothing changes what the seeds mean; if something does, the search goes on
-// from 0, and the table wants to be made anew.
-var firstSeed = map[mutant.Mutant]uint64{
-	mutant.KeepAllocator:        0,
-	mutant.KeepEpochResetIndex:  8,
-	mutant.ServeUnreserved:      0,
-	mutant.FloorFromClock:       0,
-	mutant.TimeFollowsClock:     0,
-	mutant.IndexRestarts:        0,
-	mutant.RangeOverlaps:        0,
-	mutant.IgnoreCeiling:        2,
-	mutant.CeilingSinks:         0,
-	mutant.RestoreOldCeiling:    1,
-	mutant.NoRound:              1,
-	mutant.JoinRoundInFlight:    1,
-	mutant.ReuseRoundNumber:     42,
-	mutant.CountLearner:         1401,
-	mutant.ConfirmByTooFew:      99,
-	mutant.AcknowledgeUnsynced:  2,
-	mutant.VoteUnsynced:         14,
-	mutant.IgnoreFailedSync:     6,
-	mutant.AdmitWiped:           2,
-	mutant.AdmitStale:           2,
-	mutant.RefuseSlowHello:      6,
-	mutant.LeaseFromAnswer:      287,
-	mutant.LeaseOnOldClock:      230,
-	mutant.LeaseUnconfirmed:     226,
-	mutant.GrantFromRequest:     98,
-	mutant.InheritLease:         94,
-	mutant.ExtendUnasked:        0,
-	mutant.ReleaseUsed:          38,
-	mutant.RelistReleased:       25,
-	mutant.ForgetWorkers:        0,
-	mutant.GrantForeignSpace:    11,
-	mutant.ChangeUnchecked:      13,
-	mutant.ReleaseInNextStep:    34,
-	mutant.IgnoreClocks:         6,
-	mutant.VouchByOne:           6,
-	mutant.FollowJump:           3,
-	mutant.BelieveStaleClocks:   113,
-	mutant.RaiseUnasked:         165,
-	mutant.ApplyByNode:          2,
-	mutant.FormByQuorum:         1,
-	mutant.FormUnprepared:       38,
-	mutant.FormUnregistered:     6,
-	mutant.FloorIgnored:         8,
-	mutant.CopyWins:             72,
-	mutant.RestoreBelow:         63,
-	mutant.RestoreOwnFloor:      16,
-	mutant.FreeRestored:         207,
-	mutant.ClientFloorIgnored:   3,
-	mutant.ClientFloorUnbounded: 46,
-	mutant.RevokeAtOnce:         12,
-	mutant.RenewRevoked:         4,
-	mutant.ClockFromWall:        17,
-	mutant.ClockFromOwnEstimate: 17,
-	mutant.JumpInTerm:           1,
-	mutant.CoarseEpoch:          1,
-	mutant.OracleByWall:         1,
-	mutant.LimitUnconfirmed:     587,
-	mutant.LimitOverCeiling:     1,
-	mutant.NoWait:               17,
-	mutant.OracleDoesNotWait:    1,
-	mutant.ReleaseEarly:         1,
-	mutant.ReleaseAndTell:       235,
-	mutant.FromReceive:          1,
-	mutant.EarlyFromSend:        1,
-	mutant.HalfRTT:              1,
-	mutant.NoGrowth:             1,
-	mutant.NoUncertainty:        1,
-	mutant.AnswerOfAnother:      1,
-	mutant.MergeTerms:           1,
-	mutant.LimitOfNewer:         1,
-	mutant.IgnoreLimit:          1,
-	mutant.LeaderIgnoresLimit:   1,
-	mutant.LimitByEarliest:      1293,
-	mutant.StaleRelay:           1,
-	mutant.ClockBeforeCall:      1,
-	mutant.ClockStopsInSuspend:  1,
-	mutant.ClockBeforeEstimate:  1,
-	mutant.NoCommitWait:         1,
-	mutant.WaitOnLatest:         219,
-	mutant.StampEarliest:        1,
-	mutant.GeneratorForgets:     1,
-	mutant.SameTime64:           0,
-	mutant.RangeOverlaps64:      0,
-	mutant.IgnoreCeiling64:      0,
-	mutant.AheadOfClock64:       36,
-	mutant.BehindClock64:        1,
-	mutant.DropPromise:          0,
-	mutant.SaveUnsynced:         1,
-	mutant.RetryFailedSync:      6,
-	mutant.NamesUnsynced:        1,
-	mutant.SpareBeforeNames:     1220,
-	mutant.GoOnInTail:           1,
-	mutant.AcceptBadChecksum:    70,
-	mutant.DamageIsTail:         27,
-	mutant.DialRecordedOnly:     10,
-	mutant.IgnoreMoved:          84,
-	mutant.NeverSuspect:         6,
-	mutant.ForgetMembers:        159,
-	mutant.NeverRefresh:         6,
-	mutant.CarryNoFloor:         1,
-}
+var update = flag.Bool("update", false, "write the seeds that notice each bug to "+seedsFile)
 
-// TestMutants_AreAllNoticed switches each deliberate bug on and wants the simulator to
-// notice it. It prints which seed did. ISOTONE_MUTANT names a single bug, ISOTONE_SEEDS
-// ("FROM-TO") the seeds to search.
+// seedsFile has a line "NAME SEED" for each bug that the simulator notices, with a seed that
+// notices it. That seed is tried first, which saves the search. A change of the core or of the
+// simulator changes what seeds mean; -update then writes the file anew.
+var seedsFile = filepath.Join("testdata", "mutant_seeds.txt")
+
+// TestMutants_AreAllNoticed wants the simulator to notice each deliberate bug. A process of its
+// own searches for each, because the switch is global. ISOTONE_MUTANT names a single
+// bug, ISOTONE_SEEDS ("FROM-TO") the seeds to search after the recorded one.
 func TestMutants_AreAllNoticed(t *testing.T) {
-	from, to := seedRange(t)
-	defer mutant.Switch(mutant.None)
-	for _, m := range mutant.All() {
-		only := os.Getenv("ISOTONE_MUTANT")
-		seed, known := firstSeed[m]
-		if only != "" && only != m.String() || only == "" && (m.IsDirected() || m.IsOfClient() && !known) {
-			continue
+	recorded := readSeeds(t)
+	if only := os.Getenv("ISOTONE_MUTANT"); only != "" {
+		m, ok := mutantNamed(only)
+		if !ok {
+			t.Fatalf("ISOTONE_MUTANT=%s: there is no such bug", only)
 		}
-		mutant.Switch(m)
-		if v := violation(seed); known && v != nil {
-			t.Logf("%-24v noticed by seed %d: %.120v", m, seed, v)
-			continue
-		}
-		for seed = from; seed < to; seed++ {
-			if v := violation(seed); v != nil {
-				t.Logf("%-24v noticed by seed %d: %.120v", m, seed, v)
-				break
+		search(t, m, recorded)
+		return
+	}
+	test, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	noticedBy := make(map[string]uint64)
+	t.Run("each", func(t *testing.T) {
+		for _, m := range mutant.All() {
+			if _, ok := recorded[m.String()]; m.IsDirected() || m.IsOfClient() && !ok {
+				continue
 			}
+			t.Run(m.String(), func(t *testing.T) {
+				t.Parallel()
+				cmd := exec.Command(test, "-test.run=^TestMutants_AreAllNoticed$", "-test.v", "-test.timeout=0")
+				cmd.Env = append(os.Environ(), "ISOTONE_MUTANT="+m.String(), "GOMAXPROCS=1")
+				out, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Fatalf("%v: %v\n%s", cmd, err, out)
+				}
+				_, found, _ := bytes.Cut(out, []byte("noticed by seed "))
+				found, _, _ = bytes.Cut(found, []byte("\n"))
+				seed, violation, _ := strings.Cut(string(found), ": ")
+				n, err := strconv.ParseUint(seed, 10, 64)
+				if err != nil {
+					t.Fatalf("%v printed no seed:\n%s", cmd, out)
+				}
+				t.Logf("seed %d: %s", n, violation)
+				mu.Lock()
+				noticedBy[m.String()] = n
+				mu.Unlock()
+			})
 		}
-		if seed == to {
-			t.Errorf("%v was not noticed by the seeds from %d to %d", m, from, to)
+	})
+	if *update && !t.Failed() {
+		writeSeeds(t, noticedBy)
+		return
+	}
+	stale := 0
+	for name, seed := range noticedBy {
+		if recorded, ok := recorded[name]; !ok || recorded != seed {
+			stale++
 		}
+	}
+	if stale > 0 {
+		t.Logf("%d recorded seeds no longer notice their bug, and were searched for: run make mutant-seeds", stale)
 	}
 }
 
-func violation(seed uint64) error {
-	return sim.Run(sim.Options{Seed: seed, Lease: true}).Violation
+// search switches the bug on and wants a seed to notice it: the recorded one, or the first
+// of the range.
+func search(t *testing.T, m mutant.Mutant, recorded map[string]uint64) {
+	from, to := seedRange(t)
+	mutant.Switch(m)
+	defer mutant.Switch(mutant.None)
+	if seed, ok := recorded[m.String()]; ok && report(t, seed) {
+		return
+	}
+	for seed := from; seed < to; seed++ {
+		if report(t, seed) {
+			return
+		}
+	}
+	t.Errorf("%v was not noticed by the seeds from %d to %d", m, from, to)
+}
+
+// report runs a seed, and reports and logs whether it notices the bug.
+func report(t *testing.T, seed uint64) bool {
+	v := sim.Run(sim.Options{Seed: seed, Lease: true}).Violation
+	if v != nil {
+		t.Logf("noticed by seed %d: %.120v", seed, v)
+	}
+	return v != nil
+}
+
+func mutantNamed(name string) (mutant.Mutant, bool) {
+	for _, m := range mutant.All() {
+		if m.String() == name {
+			return m, true
+		}
+	}
+	return mutant.None, false
+}
+
+func readSeeds(t *testing.T) map[string]uint64 {
+	t.Helper()
+	file, err := os.ReadFile(seedsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seeds := make(map[string]uint64)
+	for line := range strings.Lines(string(file)) {
+		name, digits, _ := strings.Cut(strings.TrimSpace(line), " ")
+		seed, err := strconv.ParseUint(digits, 10, 64)
+		if _, ok := mutantNamed(name); !ok || err != nil {
+			t.Fatalf("%s: %q: want the name of a bug and a seed", seedsFile, line)
+		}
+		seeds[name] = seed
+	}
+	return seeds
+}
+
+func writeSeeds(t *testing.T, seeds map[string]uint64) {
+	t.Helper()
+	var b strings.Builder
+	for _, m := range mutant.All() {
+		if seed, ok := seeds[m.String()]; ok {
+			fmt.Fprintln(&b, m, seed)
+		}
+	}
+	if err := os.WriteFile(seedsFile, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func seedRange(t *testing.T) (from, to uint64) {
+	t.Helper()
 	s := os.Getenv("ISOTONE_SEEDS")
 	if s == "" {
 		return 0, 10000
