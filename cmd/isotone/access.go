@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -40,7 +39,7 @@ const noPasswordFlag = "There is no --password: everybody on this machine can re
 func (f *accessFlags) open() (*operator.Access, error) {
 	a := &operator.Access{Secure: f.CA != "" || f.Cert != "" || f.ServerName != ""}
 	var found flagErrors
-	roots, err := readCA("--ca", f.CA)
+	roots, err := credential.ReadCA("--ca", f.CA)
 	if err != nil {
 		found.add(err)
 	}
@@ -107,23 +106,6 @@ func (f *accessFlags) authenticate(a *operator.Access, found *flagErrors) {
 	if _, err := a.Credentials(); err != nil {
 		found.add(err)
 	}
-}
-
-// readCA reads the certificates in the file of a setting. Without a file it returns nil: those of
-// the system.
-func readCA(setting, file string) (*x509.CertPool, error) {
-	if file == "" {
-		return nil, nil
-	}
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", setting, err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s: %s has no certificate in it", setting, file)
-	}
-	return pool, nil
 }
 
 // endpointList is a flag with addresses, separated by commas or given several times. An empty address is

@@ -1,12 +1,7 @@
 package main
 
 import (
-	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,34 +10,23 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/rig"
+	"github.com/isotone/isotone/internal/check/testnode"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
 	accesslist "github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/config"
 )
 
-const testSecret = "hush-hush"
-
-// secretFile writes the file of --password-file, or of FORWARD_CREDENTIAL_FILE.
-func secretFile(t *testing.T, content string) string {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(name, []byte(content+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return name
-}
-
 // runSecureMember runs a node that demands TLS clients to have a certificate of a.
-func runSecureMember(t *testing.T, a *signer) (addr string) {
+func runSecureMember(t *testing.T, a *rig.Signer) (addr string) {
 	t.Helper()
-	cert, key := a.issue("node")
-	_, url, admin := runMember(t, func(s *config.Settings) { s.TLSCert, s.TLSKey, s.TLSClientCA = cert, key, a.file })
-	within(t, "the node is ready", func() bool {
-		status, _ := fetch(t, admin+"/readyz")
+	cert, key := a.Issue("node")
+	_, url, admin := testnode.Run(t, func(s *config.Settings) { s.TLSCert, s.TLSKey, s.TLSClientCA = cert, key, a.File })
+	rig.Within(t, "the node is ready", func() bool {
+		status, _ := rig.Fetch(t, admin+"/readyz")
 		return status == 200
 	})
 	return strings.TrimPrefix(url, "http://")
@@ -51,10 +35,10 @@ func runSecureMember(t *testing.T, a *signer) (addr string) {
 // TestAccess_EveryCommandReachesANodeThatDemandsACertificate, and none of them without one.
 func TestAccess_EveryCommandReachesANodeThatDemandsACertificate(t *testing.T) {
 	t.Parallel()
-	a := newSigner(t)
+	a := rig.NewSigner(t)
 	addr := runSecureMember(t, a)
-	cert, key := a.issue("operator")
-	mine := []string{"--ca", a.file, "--cert", cert, "--key", key}
+	cert, key := a.Issue("operator")
+	mine := []string{"--ca", a.File, "--cert", cert, "--key", key}
 	load := func(target, protocol string) []string {
 		return []string{"bench", "--target", target, "--protocol", protocol, "--requests", "20", "--connections", "2", "--violations", filepath.Join(t.TempDir(), "v")}
 	}
@@ -68,7 +52,7 @@ func TestAccess_EveryCommandReachesANodeThatDemandsACertificate(t *testing.T) {
 		{"status", "https://" + addr},
 		load(addr, "http1"), load("https://"+addr, "resp"), load(addr, "h2"), load(addr, "h3"),
 	} {
-		within(t, strings.Join(args, " "), func() bool { // /state is a moment behind the node
+		rig.Within(t, strings.Join(args, " "), func() bool { // /state is a moment behind the node
 			code, out, err := command(append(args, mine...)...)
 			if code != 0 {
 				t.Logf("%q: exit code %d, %s%s", args, code, out, err)
@@ -81,7 +65,7 @@ func TestAccess_EveryCommandReachesANodeThatDemandsACertificate(t *testing.T) {
 			}
 		}
 		// With TLS 1.3 the refusal comes after the client's own handshake, and may find it writing.
-		code, out, err := command(append(args, "--ca", a.file)...)
+		code, out, err := command(append(args, "--ca", a.File)...)
 		told := slices.ContainsFunc([]string{"certificate", "reset"}, func(words string) bool {
 			return strings.Contains(out+err, words)
 		})
@@ -96,11 +80,11 @@ func TestAccess_EveryCommandReachesANodeThatDemandsACertificate(t *testing.T) {
 
 // TestAccess_BenchSaysThatItsCertificateIsNotAccepted, over each protocol.
 func TestAccess_BenchSaysThatItsCertificateIsNotAccepted(t *testing.T) {
-	a, other := newSigner(t), newSigner(t)
+	a, other := rig.NewSigner(t), rig.NewSigner(t)
 	addr := runSecureMember(t, a)
-	cert, key := other.issue("stranger")
+	cert, key := other.Issue("stranger")
 	for _, protocol := range []string{"http1", "resp", "h2", "h3"} {
-		code, _, err := command("bench", "--target", "https://"+addr, "--protocol", protocol, "--requests", "20", "--ca", a.file, "--cert", cert, "--key", key)
+		code, _, err := command("bench", "--target", "https://"+addr, "--protocol", protocol, "--requests", "20", "--ca", a.File, "--cert", cert, "--key", key)
 		if code == 0 || !strings.Contains(err, "does not accept the certificate of --cert") {
 			t.Errorf("%s: exit code %d, %s", protocol, code, err)
 		}
@@ -108,13 +92,13 @@ func TestAccess_BenchSaysThatItsCertificateIsNotAccepted(t *testing.T) {
 }
 
 func TestAccess_AProxyReachesANodeThatDemandsACertificate(t *testing.T) {
-	a := newSigner(t)
+	a := rig.NewSigner(t)
 	addr := runSecureMember(t, a)
-	cert, key := a.issue("proxy")
-	proxy, _ := runProxy(t, "--node", "https://"+addr, "--ca", a.file, "--cert", cert, "--key", key, "--anonymous", "timestamps,ids")
-	within(t, "a timestamp and an ID", func() bool {
-		one, body := fetch(t, "http://"+proxy+"/timestamp")
-		other, _ := fetch(t, "http://"+proxy+"/api/snowflake")
+	cert, key := a.Issue("proxy")
+	proxy, _ := runProxy(t, "--node", "https://"+addr, "--ca", a.File, "--cert", cert, "--key", key, "--anonymous", "timestamps,ids")
+	rig.Within(t, "a timestamp and an ID", func() bool {
+		one, body := rig.Fetch(t, "http://"+proxy+"/timestamp")
+		other, _ := rig.Fetch(t, "http://"+proxy+"/api/snowflake")
 		return one == 200 && len(body) == 16 && other == 200
 	})
 }
@@ -127,7 +111,7 @@ type guard struct {
 }
 
 // startGuard starts a node with TLS, or without.
-func startGuard(t *testing.T, a *signer, name string) *guard {
+func startGuard(t *testing.T, a *rig.Signer, name string) *guard {
 	t.Helper()
 	g := &guard{}
 	g.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -135,7 +119,7 @@ func startGuard(t *testing.T, a *signer, name string) *guard {
 		g.told.Store(&user)
 		leader := g.leader.Load()
 		switch {
-		case user != name || secret != testSecret:
+		case user != name || secret != rig.Secret:
 			w.WriteHeader(http.StatusUnauthorized)
 			_, _ = w.Write(httpapi.Body(isotone.CodeUnauthorized, "no such user, or another secret"))
 		case leader != nil:
@@ -148,7 +132,7 @@ func startGuard(t *testing.T, a *signer, name string) *guard {
 	if a == nil {
 		g.Start()
 	} else {
-		g.TLS = a.server()
+		g.TLS = a.Server()
 		g.TLS.ClientAuth = 0
 		g.StartTLS()
 	}
@@ -168,9 +152,9 @@ func (g *guard) heard() string {
 // TestAccess_TheLeaderIsAskedByTheSchemeOfTheNodeThatNamesIt: within TLS a secret stays within TLS.
 func TestAccess_TheLeaderIsAskedByTheSchemeOfTheNodeThatNamesIt(t *testing.T) {
 	t.Parallel()
-	a := newSigner(t)
+	a := rig.NewSigner(t)
 	first, leader, plain := startGuard(t, a, "ops"), startGuard(t, a, "ops"), startGuard(t, nil, "ops")
-	args := []string{"member", "list", "--endpoint", "https://" + first.addr(), "--ca", a.file, "--user", "ops", "--password-file", secretFile(t, testSecret), "--timeout", "3s"}
+	args := []string{"member", "list", "--endpoint", "https://" + first.addr(), "--ca", a.File, "--user", "ops", "--password-file", rig.SecretFile(t, rig.Secret), "--timeout", "3s"}
 	addr := leader.addr()
 	first.leader.Store(&addr)
 	if code, out, err := command(args...); code != 0 || leader.heard() != "ops" {
@@ -178,7 +162,7 @@ func TestAccess_TheLeaderIsAskedByTheSchemeOfTheNodeThatNamesIt(t *testing.T) {
 	}
 	addr = plain.addr()
 	first.leader.Store(&addr)
-	if code, out, err := command(args...); code != 1 || plain.heard() != "nothing" || strings.Contains(out+err, testSecret) {
+	if code, out, err := command(args...); code != 1 || plain.heard() != "nothing" || strings.Contains(out+err, rig.Secret) {
 		t.Errorf("exit code %d, the other one was told %s; %s%s", code, plain.heard(), out, err)
 	}
 }
@@ -186,7 +170,7 @@ func TestAccess_TheLeaderIsAskedByTheSchemeOfTheNodeThatNamesIt(t *testing.T) {
 // TestAccess_ASecretLeavesTheMachineOnlyWithinTLS: no server is at any of these names.
 func TestAccess_ASecretLeavesTheMachineOnlyWithinTLS(t *testing.T) {
 	plain := startGuard(t, nil, "ops")
-	file := secretFile(t, testSecret)
+	file := rig.SecretFile(t, rig.Secret)
 	mine := []string{"--user", "ops", "--password-file", file}
 	if code, out, err := command(append(mine[:0:0], append([]string{"member", "list", "--endpoint", plain.addr()}, mine...)...)...); code != 0 {
 		t.Errorf("on this machine: exit code %d, %s%s", code, out, err)
@@ -202,12 +186,12 @@ func TestAccess_ASecretLeavesTheMachineOnlyWithinTLS(t *testing.T) {
 		{"member", "list", "--endpoint", plain.addr()}, // which names the other one
 	} {
 		code, out, err := command(append(args, mine...)...)
-		if code != exitUsage || !strings.Contains(err, "in plaintext") || !strings.Contains(err, "https://"+elsewhere) || strings.Contains(out+err, testSecret) {
+		if code != exitUsage || !strings.Contains(err, "in plaintext") || !strings.Contains(err, "https://"+elsewhere) || strings.Contains(out+err, rig.Secret) {
 			t.Errorf("%q: exit code %d, %s%s", args, code, out, err)
 		}
 	}
 	code, out, err := command(append([]string{"bench", "--target", elsewhere, "--requests", "1"}, mine...)...)
-	if code != exitUsage || !strings.Contains(err, "in plaintext") || strings.Contains(out+err, testSecret) {
+	if code != exitUsage || !strings.Contains(err, "in plaintext") || strings.Contains(out+err, rig.Secret) {
 		t.Errorf("bench: exit code %d, %s%s", code, out, err)
 	}
 	code, out, err = command(append([]string{"member", "list", "--timeout", "1s", "--endpoint", "http://" + elsewhere}, mine...)...)
@@ -217,9 +201,9 @@ func TestAccess_ASecretLeavesTheMachineOnlyWithinTLS(t *testing.T) {
 }
 
 func TestAccess_UsageErrorsSayWhatIsWrong(t *testing.T) {
-	a := newSigner(t)
-	cert, key := a.issue("operator")
-	open := secretFile(t, testSecret)
+	a := rig.NewSigner(t)
+	cert, key := a.Issue("operator")
+	open := rig.SecretFile(t, rig.Secret)
 	if err := os.Chmod(open, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -232,17 +216,17 @@ func TestAccess_UsageErrorsSayWhatIsWrong(t *testing.T) {
 		{"--cert " + cert + " --key /does/not/exist", []string{"--cert, --key", "/does/not/exist"}},
 		{"--ca /does/not/exist --user ops", []string{"--ca", "/does/not/exist", "--password-file", "ISOTONE_PASSWORD"}},
 		{"--ca " + key, []string{"no certificate"}},
-		{"--ca " + a.file + " --endpoint http://a:1", []string{"http://a:1", "want https"}},
+		{"--ca " + a.File + " --endpoint http://a:1", []string{"http://a:1", "want https"}},
 		{"--endpoint https://a:1,http://a:2", []string{"want all addresses with https"}},
-		{"--password-file " + secretFile(t, testSecret), []string{"no name", "--user", "ISOTONE_USER"}},
+		{"--password-file " + rig.SecretFile(t, rig.Secret), []string{"no name", "--user", "ISOTONE_USER"}},
 		{"--user ops --password-file /does/not/exist", []string{"--password-file", "/does/not/exist"}},
 		{"--user ops --password-file " + open, []string{"0644", "chmod 600"}},
-		{"--user a:b --password-file " + secretFile(t, testSecret), []string{"a:b", "letters"}},
-		{"--user ops --insecure --password-file " + secretFile(t, testSecret), []string{"--insecure", "--ca FILE"}},
-		{"--user ops --password " + testSecret, []string{"There is no --password", "--password-file"}},
+		{"--user a:b --password-file " + rig.SecretFile(t, rig.Secret), []string{"a:b", "letters"}},
+		{"--user ops --insecure --password-file " + rig.SecretFile(t, rig.Secret), []string{"--insecure", "--ca FILE"}},
+		{"--user ops --password " + rig.Secret, []string{"There is no --password", "--password-file"}},
 	} {
 		code, out, err := command(append([]string{"member", "list"}, strings.Fields(tt.args)...)...)
-		if code != exitUsage || strings.Contains(out+err, testSecret) {
+		if code != exitUsage || strings.Contains(out+err, rig.Secret) {
 			t.Errorf("%s: exit code %d, %s%s", tt.args, code, out, err)
 		}
 		for _, want := range tt.want {
@@ -256,7 +240,7 @@ func TestAccess_UsageErrorsSayWhatIsWrong(t *testing.T) {
 func TestAccess_TheEnvironmentHasNameAndSecret(t *testing.T) {
 	g := startGuard(t, nil, "ops")
 	t.Setenv("ISOTONE_USER", "ops")
-	t.Setenv("ISOTONE_PASSWORD", testSecret)
+	t.Setenv("ISOTONE_PASSWORD", rig.Secret)
 	if code, out, err := command("member", "list", "--endpoint", g.addr()); code != 0 {
 		t.Errorf("exit code %d, %s%s", code, out, err)
 	}
@@ -265,7 +249,7 @@ func TestAccess_TheEnvironmentHasNameAndSecret(t *testing.T) {
 	if code != exitFailure || !strings.Contains(err, "unauthorized") || !strings.Contains(err, "--password-file") || strings.Contains(out+err, "blab") {
 		t.Errorf("exit code %d, %s%s", code, out, err)
 	}
-	if code, out, err := command("member", "list", "--endpoint", g.addr(), "--password-file", secretFile(t, testSecret)); code != 0 {
+	if code, out, err := command("member", "list", "--endpoint", g.addr(), "--password-file", rig.SecretFile(t, rig.Secret)); code != 0 {
 		t.Errorf("the file comes first: exit code %d, %s%s", code, out, err)
 	}
 }
@@ -277,7 +261,7 @@ func TestAccess_NoRedirectIsFollowed(t *testing.T) {
 		w.Header().Set("Location", "http://"+elsewhere.addr()+"/members")
 		w.WriteHeader(http.StatusTemporaryRedirect)
 	})
-	code, _, err := command("member", "list", "--endpoint", s.addr(), "--user", "ops", "--password-file", secretFile(t, testSecret), "--timeout", "1s")
+	code, _, err := command("member", "list", "--endpoint", s.addr(), "--user", "ops", "--password-file", rig.SecretFile(t, rig.Secret), "--timeout", "1s")
 	if code == 0 || len(elsewhere.requests()) != 0 {
 		t.Errorf("exit code %d, %s, %q", code, err, elsewhere.requests())
 	}
@@ -300,87 +284,13 @@ func TestAccess_EveryCommandThatNamesNodesHasTheFlags(t *testing.T) {
 	}
 }
 
-// TestForward_ReachesALeaderThatDemandsACertificateAndASecret: the fake leader stands for a node
-// with REQUIRE_TLS.
-func TestForward_ReachesALeaderThatDemandsACertificateAndASecret(t *testing.T) {
-	a := newSigner(t)
-	cert, key := a.issue("follower")
-	s := config.Default()
-	s.TLSCert, s.TLSKey, s.ForwardCA = cert, key, a.file
-	s.ForwardCredentialFile = secretFile(t, "follower:"+testSecret)
-	out, err := outward(&s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr, heard := serveOK(t, a, 2)
-	c, err := dialer(out)(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = c.Close()
-	if want := "*3\r\n$4\r\nAUTH\r\n$8\r\nfollower\r\n$9\r\n" + testSecret + "\r\n*3\r\n$6\r\nCLIENT\r\n$7\r\nFORWARD\r\n$3\r\nOFF\r\n"; <-heard != want {
-		t.Errorf("it was told something else than %q", want)
-	}
-	other, otherKey := newSigner(t).issue("follower")
-	s.TLSCert, s.TLSKey = other, otherKey // of another authority
-	addr, _ = serveOK(t, a, 1)
-	if c, err := dialer(out)(t.Context(), "tcp", addr); err == nil || strings.Contains(err.Error(), testSecret) {
-		t.Errorf("%v, %v", c, err)
-	}
-	for name, change := range map[string]func(*config.Settings){
-		"FORWARD_CA": func(s *config.Settings) { s.ForwardCA = key }, "FORWARD_CREDENTIAL_FILE": func(s *config.Settings) { s.ForwardCredentialFile = a.file },
-	} {
-		bad := s
-		change(&bad)
-		if _, err := outward(&bad); err == nil || !strings.HasPrefix(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// serveOK answers commands with OK on one connection that demands a certificate, and tells what it
-// has heard.
-func serveOK(t *testing.T, a *signer, commands int) (addr string, heard <-chan string) {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	told, ended := make(chan string, 1), make(chan struct{})
-	cfg := a.server()
-	go func() {
-		defer close(ended)
-		c, err := tlsAccept(ln, cfg)
-		if err != nil {
-			return
-		}
-		defer c.Close()
-		var all []byte
-		for b := make([]byte, 512); commands > 0; {
-			n, err := c.Read(b)
-			if err != nil {
-				return
-			}
-			all = append(all, b[:n]...)
-			fmt.Fprint(c, "+OK\r\n")
-			commands--
-		}
-		told <- string(all)
-	}()
-	t.Cleanup(func() {
-		_ = ln.Close()
-		<-ended
-	})
-	return ln.Addr().String(), told
-}
-
 // runGuardedMember runs a node that serves nobody without TLS or a user's secret.
-func runGuardedMember(t *testing.T, a *signer) (addr string) {
+func runGuardedMember(t *testing.T, a *rig.Signer) (addr string) {
 	t.Helper()
-	hash := accesslist.HashSecret(testSecret)
-	list := secretFile(t, fmt.Sprintf(`{"users": {"ops": {"roles": ["all"], "secrets": [%q]}, "web": {"roles": ["timestamps", "ids", "workers"], "secrets": [%q]}}}`, hash, hash))
-	cert, key := a.issue("node")
-	_, url, _ := runMember(t, func(s *config.Settings) {
+	hash := accesslist.HashSecret(rig.Secret)
+	list := rig.SecretFile(t, fmt.Sprintf(`{"users": {"ops": {"roles": ["all"], "secrets": [%q]}, "web": {"roles": ["timestamps", "ids", "workers"], "secrets": [%q]}}}`, hash, hash))
+	cert, key := a.Issue("node")
+	_, url, _ := testnode.Run(t, func(s *config.Settings) {
 		s.TLSCert, s.TLSKey, s.ACLFile, s.RequireTLS = cert, key, list, true
 	})
 	return strings.TrimPrefix(url, "http://")
@@ -390,9 +300,9 @@ func runGuardedMember(t *testing.T, a *signer) (addr string) {
 // or the user may not do it.
 func TestAccess_EveryCommandReachesANodeThatDemandsASecret(t *testing.T) {
 	t.Parallel()
-	a := newSigner(t)
+	a := rig.NewSigner(t)
 	addr := runGuardedMember(t, a)
-	right, wrong := secretFile(t, testSecret), secretFile(t, "blab-blab")
+	right, wrong := rig.SecretFile(t, rig.Secret), rig.SecretFile(t, "blab-blab")
 	load := func(protocol string) []string {
 		return []string{"bench", "--target", "https://" + addr, "--protocol", protocol, "--requests", "20", "--connections", "2", "--violations", filepath.Join(t.TempDir(), "v")}
 	}
@@ -404,111 +314,41 @@ func TestAccess_EveryCommandReachesANodeThatDemandsASecret(t *testing.T) {
 		{"status", addr},
 		load("http1"), load("resp"), load("h2"),
 	} {
-		within(t, strings.Join(args, " "), func() bool {
-			code, out, err := command(append(args, "--ca", a.file, "--user", "ops", "--password-file", right)...)
+		rig.Within(t, strings.Join(args, " "), func() bool {
+			code, out, err := command(append(args, "--ca", a.File, "--user", "ops", "--password-file", right)...)
 			if code != 0 {
 				t.Logf("%q: exit code %d, %s%s", args, code, out, err)
 			}
 			return code == 0
 		})
 		for _, more := range [][]string{{"--user", "ops", "--password-file", wrong}, nil} {
-			code, out, err := command(append(append(args, "--ca", a.file), more...)...)
+			code, out, err := command(append(append(args, "--ca", a.File), more...)...)
 			if code == 0 || !strings.Contains(strings.ToLower(out+err), "unauthorized") || strings.Contains(out+err, "blab") {
 				t.Errorf("%q %q: exit code %d, %s%s", args, more, code, out, err)
 			}
 		}
 	}
-	code, out, err := command("member", "list", "--endpoint", addr, "--ca", a.file, "--user", "web", "--password-file", right)
+	code, out, err := command("member", "list", "--endpoint", addr, "--ca", a.File, "--user", "web", "--password-file", right)
 	if code != exitFailure || !strings.Contains(err, "forbidden") {
 		t.Errorf("exit code %d, %s%s", code, out, err)
 	}
 }
 
 func TestAccess_AProxyReachesANodeThatDemandsASecret(t *testing.T) {
-	a := newSigner(t)
+	a := rig.NewSigner(t)
 	addr := runGuardedMember(t, a)
-	proxy, _ := runProxy(t, "--node", "https://"+addr, "--ca", a.file, "--user", "web", "--password-file", secretFile(t, testSecret), "--anonymous", "all")
-	within(t, "a timestamp and an ID", func() bool {
-		one, body := fetch(t, "http://"+proxy+"/timestamp")
-		other, _ := fetch(t, "http://"+proxy+"/api/snowflake")
+	proxy, _ := runProxy(t, "--node", "https://"+addr, "--ca", a.File, "--user", "web", "--password-file", rig.SecretFile(t, rig.Secret), "--anonymous", "all")
+	rig.Within(t, "a timestamp and an ID", func() bool {
+		one, body := rig.Fetch(t, "http://"+proxy+"/timestamp")
+		other, _ := rig.Fetch(t, "http://"+proxy+"/api/snowflake")
 		return one == 200 && len(body) == 16 && other == 200
 	})
-	refused, admin := runProxy(t, "--node", "https://"+addr, "--ca", a.file, "--user", "web", "--password-file", secretFile(t, "blab-blab"), "--anonymous", "all")
-	within(t, "the reason", func() bool {
-		status, body := fetch(t, "http://"+admin+"/ready")
+	refused, admin := runProxy(t, "--node", "https://"+addr, "--ca", a.File, "--user", "web", "--password-file", rig.SecretFile(t, "blab-blab"), "--anonymous", "all")
+	rig.Within(t, "the reason", func() bool {
+		status, body := rig.Fetch(t, "http://"+admin+"/ready")
 		return status == 503 && strings.Contains(body, "unauthorized")
 	})
-	if status, body := fetch(t, "http://"+refused+"/timestamp"); status != 503 || strings.Contains(body, "blab") {
+	if status, body := rig.Fetch(t, "http://"+refused+"/timestamp"); status != 503 || strings.Contains(body, "blab") {
 		t.Errorf("%d, %s", status, body)
-	}
-}
-
-// TestForward_ReachesALeaderThatDemandsTLSAndASecret uses the node itself as the leader.
-func TestForward_ReachesALeaderThatDemandsTLSAndASecret(t *testing.T) {
-	a := newSigner(t)
-	addr := runGuardedMember(t, a)
-	s := config.Default()
-	s.ForwardCA, s.DataDir = a.file, t.TempDir()
-	s.ForwardCredentialFile = secretFile(t, "web:"+testSecret)
-	out, err := outward(&s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := startForwarding(addr, out, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.close()
-	within(t, "a timestamp", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := f.client.Timestamps(ctx, 3)
-		return err == nil
-	})
-}
-
-// TestForward_KnowsTheLeaderByItsCertificate: one of another authority, or for another name, gets no
-// request and no secret.
-func TestForward_KnowsTheLeaderByItsCertificate(t *testing.T) {
-	a, other := newSigner(t), newSigner(t)
-	for _, c := range []struct {
-		by    *signer // of the leader's certificate
-		host  string
-		known bool
-	}{{a, "127.0.0.1", true}, {other, "127.0.0.1", false}, {a, "127.0.0.2", false}} {
-		leader, err := net.Listen("tcp", c.host+":0")
-		if err != nil {
-			t.Skip(err) // not every system has 127.0.0.2
-		}
-		server := c.by.server()
-		server.ClientAuth = tls.NoClientCert
-		told := make(chan int, 1)
-		go func() {
-			n := 0
-			if conn, err := tlsAccept(leader, server); err == nil {
-				_ = conn.SetDeadline(time.Now().Add(testWait))
-				n, _ = conn.Read(make([]byte, 100))
-				_ = conn.Close()
-			}
-			told <- n
-		}()
-		s := config.Default()
-		s.ForwardCA, s.DataDir, s.ForwardCredentialFile = a.file, t.TempDir(), secretFile(t, "web:"+testSecret)
-		out, err := outward(&s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		addr := leader.Addr().String()
-		conn := dial(t, addr, nil)
-		_, err = handshake(t.Context(), out, conn, addr)
-		_ = conn.Close()
-		if n := <-told; (n > 0) != c.known || err == nil || errors.As(err, new(*tls.CertificateVerificationError)) == c.known {
-			t.Errorf("known %t: it has heard %d bytes, %v", c.known, n, err)
-		}
-		_ = leader.Close()
-		// The Go client, which carries the requests, has the same configuration.
-		if cfg := out.TLS; cfg.InsecureSkipVerify || cfg.RootCAs == nil {
-			t.Error("certificates are not verified")
-		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -19,22 +18,22 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
-	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
-	"github.com/isotone/isotone/internal/operator"
+	"github.com/isotone/isotone/internal/server"
 )
 
 // startAlone runs a cluster of one node, at a port of its own if that is "0", until it is
 // closed or the test ends.
-func startAlone(t *testing.T, port string) (m *member, end func()) {
+func startAlone(t *testing.T, port string) (m *server.Member, end func()) {
 	t.Helper()
 	return startAloneIn(t, port, t.TempDir())
 }
 
 // startAloneIn is startAlone in a data directory, which may have been used before.
-func startAloneIn(t *testing.T, port, dir string) (m *member, end func()) {
+func startAloneIn(t *testing.T, port, dir string) (m *server.Member, end func()) {
 	t.Helper()
 	number, err := strconv.Atoi(port)
 	if err != nil {
@@ -45,11 +44,11 @@ func startAloneIn(t *testing.T, port, dir string) (m *member, end func()) {
 	s.AdvertiseAddr = ""
 	everything := access.All // also floors
 	s.Anonymous = &everything
-	so, err := listen(&s)
+	so, err := server.Listen(&s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err = startMember(&s, so, memberOptions{loops: 1}, telemetry.NewLogger(io.Discard, telemetry.LogOptions{}))
+	m, err = server.Start(&s, so, server.Options{Loops: 1}, telemetry.NewLogger(io.Discard, telemetry.LogOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,26 +56,28 @@ func startAloneIn(t *testing.T, port, dir string) (m *member, end func()) {
 	end = func() {
 		if open {
 			open = false
-			if err := m.close(); err != nil {
+			if err := m.Close(); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 	t.Cleanup(end)
-	for deadline := time.Now().Add(20 * time.Second); m.node.Status().NotReady != "" || m.node.Status().ClusterID == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); m.Node.Status().NotReady != "" || m.Node.Status().ClusterID == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %+v", m.node.Status())
+			t.Fatalf("not in time: %+v", m.Node.Status())
 		}
 	}
 	return m, end
 }
 
-func clusterOf(m *member) isotone.ClusterID { return isotone.ClusterID(m.node.Status().ClusterID) }
+func clusterOf(m *server.Member) isotone.ClusterID {
+	return isotone.ClusterID(m.Node.Status().ClusterID)
+}
 
 // loopback is the client address of a member.
-func loopback(t *testing.T, m *member) string {
+func loopback(t *testing.T, m *server.Member) string {
 	t.Helper()
-	_, port, err := net.SplitHostPort(m.addr)
+	_, port, err := net.SplitHostPort(m.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,12 +133,6 @@ func wantTold(t *testing.T, addr string, id isotone.ClusterID, h3 bool) {
 	}
 }
 
-func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), testWait)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func TestCluster_IsToldByNodesAndProxies(t *testing.T) {
 	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
@@ -145,14 +140,14 @@ func TestCluster_IsToldByNodesAndProxies(t *testing.T) {
 	id := clusterOf(m)
 	addr := loopback(t, m)
 	wantTold(t, addr, id, true)
-	c, err := client.NewWith(soon(t), client.Options{Addrs: []string{addr}, Cluster: id})
+	c, err := client.NewWith(rig.Soon(t), client.Options{Addrs: []string{addr}, Cluster: id})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = c.Close()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		var state struct{ ClusterID string }
-		_, body := fetch(t, "http://"+addr+"/state")
+		_, body := rig.Fetch(t, "http://"+addr+"/state")
 		if json.Unmarshal([]byte(body), &state) == nil && state.ClusterID == id.String() {
 			break
 		} else if time.Now().After(deadline) {
@@ -162,15 +157,15 @@ func TestCluster_IsToldByNodesAndProxies(t *testing.T) {
 	for _, args := range [][]string{{"--node", addr}, {"--node", addr, "--cluster", id.String()}} {
 		proxy, admin := runProxy(t, args...)
 		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-			ready, _ := fetch(t, "http://"+proxy+"/ready")
-			if ids, _ := fetch(t, "http://"+proxy+"/api/snowflake"); ready == 200 && ids == 200 {
+			ready, _ := rig.Fetch(t, "http://"+proxy+"/ready")
+			if ids, _ := rig.Fetch(t, "http://"+proxy+"/api/snowflake"); ready == 200 && ids == 200 {
 				break
 			} else if time.Now().After(deadline) {
 				t.Fatal("the proxy is not ready in time")
 			}
 		}
 		wantTold(t, proxy, id, false)
-		if _, body := fetch(t, "http://"+admin+"/proxy/status"); !strings.Contains(body, `"clusterID":"`+id.String()+`"`) {
+		if _, body := rig.Fetch(t, "http://"+admin+"/proxy/status"); !strings.Contains(body, `"clusterID":"`+id.String()+`"`) {
 			t.Errorf("/proxy/status: %s", body)
 		}
 	}
@@ -183,32 +178,32 @@ func TestCluster_AProxyStandsForOneOnly(t *testing.T) {
 	m, _ := startAlone(t, "0")
 	other := clusterOf(m) ^ 1
 	proxy, admin := runProxy(t, "--node", loopback(t, m), "--cluster", other.String())
-	status, body := fetch(t, "http://"+proxy+"/timestamp") // after as long as the proxy waits for its cluster
+	status, body := rig.Fetch(t, "http://"+proxy+"/timestamp") // after as long as the proxy waits for its cluster
 	if status != http.StatusBadGateway || !strings.Contains(body, `"code":"wrong_cluster"`) || !strings.Contains(body, clusterOf(m).String()) {
 		t.Errorf("%d %s", status, body)
 	}
-	if status, body := fetch(t, "http://"+proxy+"/ready"); status != 503 || !strings.Contains(body, "wrong_cluster") {
+	if status, body := rig.Fetch(t, "http://"+proxy+"/ready"); status != 503 || !strings.Contains(body, "wrong_cluster") {
 		t.Errorf("/ready: %d %s", status, body)
 	}
 	for _, at := range []string{proxy, admin} {
-		if status, body := fetch(t, "http://"+at+"/readyz"); status != 503 || !strings.Contains(body, "[-]timestamps failed: the cluster does not answer: wrong_cluster") || !strings.Contains(body, "[-]ids failed: ") {
+		if status, body := rig.Fetch(t, "http://"+at+"/readyz"); status != 503 || !strings.Contains(body, "[-]timestamps failed: the cluster does not answer: wrong_cluster") || !strings.Contains(body, "[-]ids failed: ") {
 			t.Errorf("/readyz: %d %s", status, body)
 		}
 	}
 	for _, path := range []string{"/ready/timestamps", "/ready/ids"} {
-		if status, body := fetch(t, "http://"+proxy+path); status != 503 || !strings.Contains(body, `"code":"no_leader"`) {
+		if status, body := rig.Fetch(t, "http://"+proxy+path); status != 503 || !strings.Contains(body, `"code":"no_leader"`) {
 			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
-	if status, body := fetch(t, "http://"+proxy+"/api/snowflake"); status != 503 {
+	if status, body := rig.Fetch(t, "http://"+proxy+"/api/snowflake"); status != 503 {
 		t.Errorf("an id: %d %s", status, body)
 	}
-	if _, body := fetch(t, "http://"+admin+"/metrics"); !strings.Contains(body, "isotone_proxy_cluster_rejected_total{code=\"wrong_cluster\"}") ||
+	if _, body := rig.Fetch(t, "http://"+admin+"/metrics"); !strings.Contains(body, "isotone_proxy_cluster_rejected_total{code=\"wrong_cluster\"}") ||
 		strings.Contains(body, "isotone_proxy_cluster_rejected_total{code=\"wrong_cluster\"} 0") {
 		t.Error("/metrics does not tell of it")
 	}
 	for _, id := range []string{"abc", "0000000000000000", "x"} {
-		if _, err := startNodesProxy(&proxyCmd{Node: []string{"127.0.0.1:1"}, proxyNodes: proxyNodes{Cluster: id}}, nil, &telemetry.Log{}); err == nil || !strings.Contains(err.Error(), "--cluster") {
+		if _, err := (&proxyCmd{Node: []string{"127.0.0.1:1"}, proxyNodes: proxyNodes{Cluster: id}}).gateway(nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--cluster") {
 			t.Errorf("--cluster %s: %v", id, err)
 		}
 	}
@@ -219,12 +214,12 @@ func TestCluster_AClientDoesNotFollowAnAddress(t *testing.T) {
 	t.Parallel()
 	first, end := startAlone(t, "0")
 	addr := loopback(t, first)
-	c, err := client.New(soon(t), addr)
+	c, err := client.New(rig.Soon(t), addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Timestamp(soon(t)); err != nil || c.Cluster() != clusterOf(first) {
+	if _, err := c.Timestamp(rig.Soon(t)); err != nil || c.Cluster() != clusterOf(first) {
 		t.Fatalf("%v; of %v, want %v", err, c.Cluster(), clusterOf(first))
 	}
 	end()
@@ -246,45 +241,12 @@ func TestCluster_AClientDoesNotFollowAnAddress(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	fresh, err := client.New(soon(t), addr)
+	fresh, err := client.New(rig.Soon(t), addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer fresh.Close()
-	if _, err := fresh.Timestamp(soon(t)); err != nil {
+	if _, err := fresh.Timestamp(rig.Soon(t)); err != nil {
 		t.Errorf("a new client: %v", err)
-	}
-}
-
-// TestForwarding_GivesOnlyWhatIsOfItsOwnCluster, wherever its client address leads.
-func TestForwarding_GivesOnlyWhatIsOfItsOwnCluster(t *testing.T) {
-	m, _ := startAlone(t, "0")
-	f, err := startForwarding(loopback(t, m), &operator.Access{}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.close()
-	ask := func() error {
-		_, err := f.Timestamps(soon(t), isotone.ReadQuorum, isotone.Timestamp{}, 1)
-		if _, err64 := f.Timestamps64(soon(t), isotone.ReadQuorum, isotone.Timestamp{}, 1); fmt.Sprint(err64) != fmt.Sprint(err) {
-			t.Errorf("of 64 bits: %v, others: %v", err64, err)
-		}
-		return err
-	}
-	if err := ask(); !errors.Is(err, isotone.ErrNoLeader) {
-		t.Errorf("before the node runs: %v", err)
-	}
-	f.of(func() *front.Status { return &front.Status{} })
-	if err := ask(); !errors.Is(err, isotone.ErrNoLeader) {
-		t.Errorf("before the node knows its cluster: %v", err)
-	}
-	f.of(m.node.Status)
-	if err := ask(); err != nil {
-		t.Error(err)
-	}
-	other := m.node.Status().ClusterID ^ 1
-	f.of(func() *front.Status { return &front.Status{ClusterID: other} })
-	if err := ask(); !errors.Is(err, isotone.ErrWrongCluster) || !strings.Contains(fmt.Sprint(err), isotone.ClusterID(other).String()) {
-		t.Errorf("of another cluster: %v", err)
 	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/isotone/isotone/internal/check/rig"
 )
 
 // TestStatusAndDoctor_NoticeNodesThatAreNoCluster: machines without settings are all node 1.
@@ -10,7 +12,7 @@ func TestStatusAndDoctor_NoticeNodesThatAreNoCluster(t *testing.T) {
 	a, b := newProcess(t, 1), newProcess(t, 1)
 	for _, p := range []*process{a, b} {
 		p.start()
-		eventually(t, func() (bool, string) { // what a node tells of itself may be a second old
+		rig.Eventually(t, func() (bool, string) { // what a node tells of itself may be a second old
 			code, _, text := command("status", p.s.AdvertiseAddr)
 			return code == 0, text
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/operator"
+	"github.com/isotone/isotone/internal/server"
 )
 
 // devReadyTimeout bounds the wait for the first leader.
@@ -77,15 +78,15 @@ func (c *devCmd) Run(ctx context.Context, con console) (err error) {
 
 // startDev starts all nodes, with an INTERVAL_MS of limit. Peer ports are any free ones, so only
 // client ports can be in use already.
-func startDev(port int, dir string, limit time.Duration, log *slog.Logger) (members []*member, err error) {
-	var free []sockets // those that no member has taken over
+func startDev(port int, dir string, limit time.Duration, log *slog.Logger) (members []*server.Member, err error) {
+	var free []server.Sockets // those that no member has taken over
 	var settings []config.Settings
 	defer func() {
 		if err == nil {
 			return
 		}
 		for _, so := range free {
-			err = errors.Join(err, so.close())
+			err = errors.Join(err, so.Close())
 		}
 		err = errors.Join(err, stopDev(members))
 		members = nil
@@ -99,18 +100,18 @@ func startDev(port int, dir string, limit time.Duration, log *slog.Logger) (memb
 		s.RaftAddr = "127.0.0.1:0"
 		s.Interval = limit
 		s.DataDir = filepath.Join(dir, fmt.Sprintf("node%d", i+1))
-		so, err := listen(&s)
+		so, err := server.Listen(&s)
 		if err != nil {
 			return nil, fmt.Errorf("%w (is another \"isotone dev\" running? --port takes other ports)", err)
 		}
 		free, settings = append(free, so), append(settings, s)
-		peers[s.NodeID] = so.peer.Addr().String()
+		peers[s.NodeID] = so.Peer.Addr().String()
 	}
 	for i := range settings {
 		settings[i].Peers = peers
 		so := free[0]
 		free = free[1:]
-		m, err := startMember(&settings[i], so, memberOptions{loops: 1}, log)
+		m, err := server.Start(&settings[i], so, server.Options{Version: version, Loops: 1}, log)
 		if err != nil {
 			return members, err
 		}
@@ -120,10 +121,10 @@ func startDev(port int, dir string, limit time.Duration, log *slog.Logger) (memb
 }
 
 // stopDev closes all members at once: none is left to transfer leadership to.
-func stopDev(members []*member) error {
+func stopDev(members []*server.Member) error {
 	errs := make(chan error, len(members))
 	for _, m := range members {
-		go func() { errs <- m.close() }()
+		go func() { errs <- m.Close() }()
 	}
 	var err error
 	for range members {
@@ -133,7 +134,7 @@ func stopDev(members []*member) error {
 }
 
 // waitForLeader returns when all members are ready or ctx is done.
-func waitForLeader(ctx context.Context, members []*member) error {
+func waitForLeader(ctx context.Context, members []*server.Member) error {
 	deadline := time.NewTimer(devReadyTimeout)
 	defer deadline.Stop()
 	poll := time.NewTicker(5 * time.Millisecond)
@@ -141,7 +142,7 @@ func waitForLeader(ctx context.Context, members []*member) error {
 	for {
 		waiting := ""
 		for _, m := range members {
-			if why := m.node.Status().NotReady; why != "" {
+			if why := m.Node.Status().NotReady; why != "" {
 				waiting = why
 			}
 		}
@@ -160,15 +161,15 @@ func waitForLeader(ctx context.Context, members []*member) error {
 
 // leadFirst makes the first node the leader, so that the commands in docs/start.md work as
 // they stand. If that fails, another one leads, and the printed commands name it.
-func leadFirst(ctx context.Context, members []*member) {
+func leadFirst(ctx context.Context, members []*server.Member) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	for ctx.Err() == nil {
-		leader := members[0].node.Status().Leader
+		leader := members[0].Node.Status().Leader
 		if leader == 1 {
 			break
 		}
-		if leader == 0 || members[leader-1].node.TransferLeadership(ctx) != nil {
+		if leader == 0 || members[leader-1].Node.TransferLeadership(ctx) != nil {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
@@ -177,15 +178,15 @@ func leadFirst(ctx context.Context, members []*member) {
 
 // waitAll returns nil when ctx is done or all members were drained, or the error of the first
 // member that fails. One that was asked to drain ends without the others.
-func waitAll(ctx context.Context, members []*member, log *slog.Logger) error {
+func waitAll(ctx context.Context, members []*server.Member, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	errs := make(chan error, len(members))
 	for _, m := range members {
 		go func() {
-			err := m.wait(ctx)
+			err := m.Wait(ctx)
 			if err == nil && ctx.Err() == nil {
-				err = m.stop(log)
+				err = m.Stop(log)
 			}
 			errs <- err
 		}()

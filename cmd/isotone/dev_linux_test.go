@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/ports"
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/operator"
+	"github.com/isotone/isotone/internal/server"
 )
 
 // TestDev_EveryCommandOfItsTextWorks reads the commands from the text, and runs them with a shell
@@ -26,8 +28,8 @@ func TestDev_EveryCommandOfItsTextWorks(t *testing.T) {
 		t.Skip("sh is missing")
 	}
 	members := startThreeFor(t, 100*time.Millisecond)
-	within(t, "the state document, which is made once a second, knows the leader", func() bool {
-		code, _, _ := command("status", members[0].addr)
+	rig.Within(t, "the state document, which is made once a second, knows the leader", func() bool {
+		code, _, _ := command("status", members[0].Addr)
 		return code == 0
 	})
 	view := viewDev(members, t.TempDir(), true)
@@ -58,7 +60,7 @@ func TestDev_EveryCommandOfItsTextWorks(t *testing.T) {
 const devTriesMax = 10
 
 // runDevCommand runs one command of the text; it must succeed and print something.
-func runDevCommand(t *testing.T, members []*member, sh, bin, command string) {
+func runDevCommand(t *testing.T, members []*server.Member, sh, bin, command string) {
 	t.Helper()
 	for _, part := range strings.Split(command, "|") {
 		tool := strings.Fields(part)[0]
@@ -136,7 +138,7 @@ func TestDev_OpensTheDashboardWhenItIsReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	var url string
-	within(t, "the browser was opened", func() bool {
+	rig.Within(t, "the browser was opened", func() bool {
 		b, err := os.ReadFile(noted)
 		url = strings.TrimSpace(string(b))
 		return err == nil

@@ -6,6 +6,8 @@ import (
 	"net"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/isotone/isotone/internal/server"
 )
 
 // devView is what the text of "isotone dev" is about.
@@ -115,21 +117,21 @@ func (v *devView) write(w io.Writer, color bool) error {
 func (v *devView) dashboard() string { return "http://" + v.Leader + "/" }
 
 // viewDev returns the text about running members.
-func viewDev(members []*member, dir string, intervals bool) *devView {
-	v := &devView{Dir: dir, Leader: members[0].addr, Intervals: intervals, Own: ownCommand(), Source: inModule()}
+func viewDev(members []*server.Member, dir string, intervals bool) *devView {
+	v := &devView{Dir: dir, Leader: members[0].Addr, Intervals: intervals, Own: ownCommand(), Source: inModule()}
 	for _, m := range members {
-		s := m.node.Status()
-		n := devNode{ID: s.NodeID, Clients: m.addr, Role: s.Role}
+		s := m.Node.Status()
+		n := devNode{ID: s.NodeID, Clients: m.Addr, Role: s.Role}
 		for _, o := range s.Members {
 			if o.NodeID == s.NodeID {
 				n.Peers = o.PeerAddr
 			}
 		}
 		if s.Role == "leader" {
-			v.Leader = m.addr
+			v.Leader = m.Addr
 		}
 		if v.Thrift == "" {
-			v.Thrift = m.thriftAddr
+			v.Thrift = m.ThriftAddr
 		}
 		v.Nodes = append(v.Nodes, n)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/server"
 )
 
 // zone is a DNS zone with SRV records of one name, as id=priority needs them.
@@ -73,7 +73,7 @@ func TestDiscover_FormsAClusterOfAllItsRecords(t *testing.T) {
 		p.says("/ready", 503, "waiting for the initial members in DNS (PEERS, "+zoneName+"): ")
 	}
 	all[0].says("/ready", 503, "no such host")
-	if err := all[2].stop(); !errors.Is(err, errStoppedDiscovering) {
+	if err := all[2].stop(); err != nil {
 		t.Errorf("stopped: %v", err)
 	}
 	if files, _ := os.ReadDir(all[2].s.DataDir); len(files) != 0 {
@@ -138,7 +138,7 @@ func TestServe_RefusesToFormAClusterAtNoAddress(t *testing.T) {
 	p.stop()
 	s := p.s
 	s.RaftAddr = everywhere
-	if err := checkAlone(&s); err != nil {
+	if err := server.CheckData(&s); err != nil {
 		t.Errorf("after the cluster was formed: %v", err)
 	}
 }
@@ -157,7 +157,7 @@ func TestServe_RefusesToFormAClusterOfANodeThatImpliesOthers(t *testing.T) {
 	p.ready()
 	p.stop()
 	p.s.Peers = nil
-	if err := checkAlone(&p.s); err != nil {
+	if err := server.CheckData(&p.s); err != nil {
 		t.Errorf("after the cluster was formed: %v", err)
 	}
 	p.start()
@@ -166,7 +166,7 @@ func TestServe_RefusesToFormAClusterOfANodeThatImpliesOthers(t *testing.T) {
 	if code, _, text := command("recover", "--force-new-cluster", "--yes", "--node-id", "2", "--raft-addr", p.s.RaftAddr, "--data-dir", p.s.DataDir); code != 0 {
 		t.Fatalf("recover: exit code %d: %s", code, text)
 	}
-	if err := checkAlone(&p.s); err != nil {
+	if err := server.CheckData(&p.s); err != nil {
 		t.Errorf("after recover: %v", err)
 	}
 }
@@ -188,28 +188,6 @@ func TestServe_RefusesPeersInClear(t *testing.T) {
 		}
 		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: the data directory: %v", args, err)
-		}
-	}
-}
-
-// TestDiscover_RefusesPeersInClear that only DNS names.
-func TestDiscover_RefusesPeersInClear(t *testing.T) {
-	for host, refused := range map[string]bool{"192.0.2.1": true, "127.0.0.1": false} {
-		z := &zone{}
-		p, other := newProcess(t, 1), newProcess(t, 2)
-		other.s.RaftAddr = host + ":1"
-		z.add(t, p)
-		z.add(t, other)
-		p.s.PeersSRV = &config.SRV{Name: zoneName, Count: 2, ByPriority: true}
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := p.s
-		err = discover(t.Context(), &s, []net.Listener{ln}, z.lookup, slog.New(slog.DiscardHandler))
-		_ = ln.Close()
-		if told := err != nil && strings.Contains(err.Error(), "PEER_INSECURE=1"); told != refused || !refused && err != nil || len(s.Peers) != 2 {
-			t.Errorf("%s: %v, %v", host, s.Peers, err)
 		}
 	}
 }

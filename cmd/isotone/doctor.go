@@ -17,6 +17,7 @@ import (
 	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/storage"
+	"github.com/isotone/isotone/internal/server"
 )
 
 // doctorCmd checks a machine and a cluster; see docs/doctor.md.
@@ -80,7 +81,7 @@ func (c *doctorCmd) isSet() bool {
 
 // describeMachine translates the settings of a node.
 func describeMachine(s *config.Settings) *probe.Local {
-	loops := loops(s)
+	loops := server.Loops(s)
 	workers := s.SnowflakeWorkers
 	switch {
 	case s.FixedWorker >= 0:
@@ -101,7 +102,7 @@ func describeMachine(s *config.Settings) *probe.Local {
 			{Setting: "RAFT_ADDR", Network: "tcp", Addr: s.RaftAddr},
 		},
 		CAFile: s.TLSClientCA,
-		Trust:  describeTrust(s),
+		Trust:  server.DescribeTrust(s),
 	}
 	switch id, _, err := storage.Identify(s.DataDir); {
 	case err == nil:
@@ -115,7 +116,7 @@ func describeMachine(s *config.Settings) *probe.Local {
 	l.CertFile, l.KeyFile, l.CertSet = s.TLSFiles()
 	port, optional := strconv.Itoa(s.ThriftPort), s.ThriftPort < 0
 	if optional {
-		port = thriftPort
+		port = server.ThriftPort
 	}
 	l.Listen = append(l.Listen, probe.Listen{Setting: "THRIFT_PORT", Network: "tcp", Addr: net.JoinHostPort(s.HTTPHost, port), Optional: optional})
 	return l

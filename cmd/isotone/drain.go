@@ -5,11 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/operator"
 )
 
@@ -22,9 +22,6 @@ type drainCmd struct {
 
 	accessFlags
 }
-
-// drainPath is the path of the command; see internal/front/web.
-const drainPath = "/admin/drain"
 
 // Run shows what is to end, asks for confirmation, and has the node drain.
 func (c *drainCmd) Run(ctx context.Context, con console) error {
@@ -65,7 +62,7 @@ func (c *drainCmd) Run(ctx context.Context, con console) error {
 	var answer struct {
 		Draining bool `json:"draining"`
 	}
-	if err := call(http.MethodPost, drainPath, &answer); err != nil {
+	if err := call(http.MethodPost, web.DrainPath, &answer); err != nil {
 		return err
 	}
 	if c.JSON {
@@ -97,50 +94,4 @@ func drainPlan(s *dashboard.State) string {
 		return plan + " Another node becomes the leader first."
 	}
 	return plan
-}
-
-// drain asks the member to end. It can be called more than once, by any goroutine.
-func (m *member) drain() { m.askOnce.Do(func() { close(m.asked) }) }
-
-// redirectTime bounds how long a node that has led still redirects its clients to the next
-// leader before it closes their connections.
-const redirectTime = 100 * time.Millisecond
-
-// redirectPoll is how often it looks whether they have left.
-const redirectPoll = 5 * time.Millisecond
-
-// stop drains the member and ends it. At first it only says that it is not ready, and serves for
-// the delay; then it transfers leadership, redirects, lets requests under way finish, and gives
-// its worker ids back.
-func (m *member) stop(log *slog.Logger) error {
-	reached(m.steps, "drain received")
-	m.node.Drain()
-	reached(m.steps, "drain announced")
-	m.pause(m.shutdownDelay)
-	led := m.node.Status().Role == "leader"
-	ctx, cancel := context.WithTimeout(context.Background(), m.transferTimeout)
-	defer cancel()
-	if err := m.node.TransferLeadership(ctx); err != nil {
-		log.Warn("stopping without transferring leadership", "err", err)
-	} else if led && m.node.Status().Role != "leader" {
-		for end := time.Now().Add(m.redirectTime); m.node.Conns()+m.fronts.web.Connections() > 0 && time.Now().Before(end); {
-			m.pause(redirectPoll)
-		}
-	}
-	reached(m.steps, "drain transferred")
-	return m.close()
-}
-
-// pause waits, unless the member fails.
-func (m *member) pause(d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-m.node.Failed():
-	case <-m.served:
-	}
 }

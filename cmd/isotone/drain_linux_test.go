@@ -13,19 +13,21 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/ports"
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/operator"
+	"github.com/isotone/isotone/internal/server"
 )
 
 // startThree runs the nodes of "isotone dev" until the test ends, and returns them with node 1
 // leading.
-func startThree(t *testing.T) []*member {
+func startThree(t *testing.T) []*server.Member {
 	t.Helper()
 	return startThreeFor(t, 0)
 }
 
 // startThreeFor is startThree with an INTERVAL_MS.
-func startThreeFor(t *testing.T, limit time.Duration) []*member {
+func startThreeFor(t *testing.T, limit time.Duration) []*server.Member {
 	t.Helper()
 	port, err := ports.Free(operator.DevNodes)
 	if err != nil {
@@ -43,9 +45,9 @@ func startThreeFor(t *testing.T, limit time.Duration) []*member {
 	if err := waitForLeader(t.Context(), members); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "node 1 leads", func() bool {
+	rig.Within(t, "node 1 leads", func() bool {
 		leadFirst(t.Context(), members)
-		return members[0].node.Status().Role == "leader"
+		return members[0].Node.Status().Role == "leader"
 	})
 	return members
 }
@@ -55,8 +57,8 @@ func startThreeFor(t *testing.T, limit time.Duration) []*member {
 func TestDrain_RedirectsRedisClientsToTheNextLeader(t *testing.T) {
 	members := startThree(t)
 	m := members[0]
-	m.redirectTime = time.Hour
-	nc, err := net.Dial("tcp", m.addr)
+	m.RedirectTime = time.Hour
+	nc, err := net.Dial("tcp", m.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,12 +82,12 @@ func TestDrain_RedirectsRedisClientsToTheNextLeader(t *testing.T) {
 		t.Fatalf("before: %q", got)
 	}
 	stopped := make(chan error, 1)
-	go func() { stopped <- m.stop(slog.New(slog.DiscardHandler)) }()
+	go func() { stopped <- m.Stop(slog.New(slog.DiscardHandler)) }()
 	var got string
 	for got = ask(); got == "$16\r\n" || strings.HasPrefix(got, "-CLUSTERDOWN"); got = ask() {
 		// it still leads, or nobody does for a moment
 	}
-	if got != "-MOVED 0 "+members[1].addr+"\r\n" && got != "-MOVED 0 "+members[2].addr+"\r\n" {
+	if got != "-MOVED 0 "+members[1].Addr+"\r\n" && got != "-MOVED 0 "+members[2].Addr+"\r\n" {
 		t.Errorf("%q, want one of the other nodes", got)
 	}
 	select {
@@ -108,23 +110,23 @@ func TestDev_OneNodeCanBeDrained(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- waitAll(ctx, members, slog.New(slog.DiscardHandler)) }()
 	for i, m := range members[:2] {
-		within(t, "its state", func() bool { status, _ := fetch(t, "http://"+m.addr+"/state"); return status == 200 })
-		code, out, text := command("drain", "--yes", "--endpoint", m.addr)
-		if code != 0 || !strings.Contains(out, "node "+strconv.Itoa(i+1)+" at "+m.addr+" is draining") {
+		rig.Within(t, "its state", func() bool { status, _ := rig.Fetch(t, "http://"+m.Addr+"/state"); return status == 200 })
+		code, out, text := command("drain", "--yes", "--endpoint", m.Addr)
+		if code != 0 || !strings.Contains(out, "node "+strconv.Itoa(i+1)+" at "+m.Addr+" is draining") {
 			t.Fatalf("exit code %d\n%s%s", code, out, text)
 		}
-		within(t, "node "+strconv.Itoa(i+1)+" has ended", func() bool {
-			nc, err := net.Dial("tcp", m.addr)
+		rig.Within(t, "node "+strconv.Itoa(i+1)+" has ended", func() bool {
+			nc, err := net.Dial("tcp", m.Addr)
 			if err == nil {
 				_ = nc.Close()
 			}
 			return err != nil
 		})
-		if status, _ := fetch(t, "http://"+members[2].addr+"/up"); status != 200 {
+		if status, _ := rig.Fetch(t, "http://"+members[2].Addr+"/up"); status != 200 {
 			t.Errorf("node 3: %d", status)
 		}
 		if i == 0 {
-			within(t, "another leader", func() bool { return members[2].node.Status().NotReady == "" && members[2].node.Status().Leader != 1 })
+			rig.Within(t, "another leader", func() bool { return members[2].Node.Status().NotReady == "" && members[2].Node.Status().Leader != 1 })
 		}
 	}
 	select {

@@ -17,24 +17,26 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/rig"
+	"github.com/isotone/isotone/internal/server"
 )
 
 // setBack runs a cluster of one node, and has its client see timestamps that are further ahead of
 // the clock by ahead than an older copy of the data directory knows. It returns the client, the
 // largest timestamp, and the node, which was started again from the copy.
-func setBack(t *testing.T, ahead time.Duration) (c *client.Client, seen isotone.Timestamp, m *member) {
+func setBack(t *testing.T, ahead time.Duration) (c *client.Client, seen isotone.Timestamp, m *server.Member) {
 	t.Helper()
 	dir, older := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "copy")
 	m, end := startAloneIn(t, "0", dir)
-	_, port, err := net.SplitHostPort(m.addr)
+	_, port, err := net.SplitHostPort(m.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err = client.New(soon(t), loopback(t, m)); err != nil {
+	if c, err = client.New(rig.Soon(t), loopback(t, m)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	if _, err := c.Timestamp(soon(t)); err != nil {
+	if _, err := c.Timestamp(rig.Soon(t)); err != nil {
 		t.Fatal(err)
 	}
 	end()
@@ -42,10 +44,10 @@ func setBack(t *testing.T, ahead time.Duration) (c *client.Client, seen isotone.
 		t.Fatal(err)
 	}
 	m, end = startAloneIn(t, port, dir)
-	if a, err := m.node.RaiseFloor(soon(t), fmt.Sprint(time.Now().Add(ahead).UnixNano()), false); err != nil || !a.Raised {
+	if a, err := m.Node.RaiseFloor(rig.Soon(t), fmt.Sprint(time.Now().Add(ahead).UnixNano()), false); err != nil || !a.Raised {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	r, err := c.Timestamps(soon(t), 1000)
+	r, err := c.Timestamps(rig.Soon(t), 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,20 +64,20 @@ func setBack(t *testing.T, ahead time.Duration) (c *client.Client, seen isotone.
 func TestFloor_ClientsRaiseAClusterThatWasSetBack(t *testing.T) {
 	t.Parallel()
 	c, seen, m := setBack(t, 9*time.Second)
-	stranger, err := client.New(soon(t), loopback(t, m))
+	stranger, err := client.New(rig.Soon(t), loopback(t, m))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stranger.Close()
-	if ts, err := stranger.Timestamp(soon(t)); err != nil || !ts.Before(seen) {
+	if ts, err := stranger.Timestamp(rig.Soon(t)); err != nil || !ts.Before(seen) {
 		t.Fatalf("the cluster was not set back: %v, %v", ts, err)
 	}
 	last := seen
 	for i := range 20 {
-		ts, err := c.Timestamp(soon(t))
+		ts, err := c.Timestamp(rig.Soon(t))
 		if i%2 == 1 {
 			var r isotone.Range
-			r, err = c.Timestamps(soon(t), 10)
+			r, err = c.Timestamps(rig.Soon(t), 10)
 			ts = r.First
 		}
 		if err != nil || !last.Before(ts) {
@@ -83,7 +85,7 @@ func TestFloor_ClientsRaiseAClusterThatWasSetBack(t *testing.T) {
 		}
 		last = ts
 	}
-	if ts, err := stranger.Timestamp(soon(t)); err != nil || !last.Before(ts) {
+	if ts, err := stranger.Timestamp(rig.Soon(t)); err != nil || !last.Before(ts) {
 		t.Errorf("then, the other client: %v after %v, %v", ts, last, err)
 	}
 }
@@ -94,13 +96,13 @@ func TestFloor_BeyondTheGuardIsRefusedUntilAnOperatorRaisesIt(t *testing.T) {
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	c, seen, m := setBack(t, time.Hour)
 	for range 3 {
-		if ts, err := c.Timestamp(soon(t)); !errors.Is(err, isotone.ErrRegressed) || !strings.Contains(err.Error(), "isotone floor raise") {
+		if ts, err := c.Timestamp(rig.Soon(t)); !errors.Is(err, isotone.ErrRegressed) || !strings.Contains(err.Error(), "isotone floor raise") {
 			t.Errorf("%v, %v", ts, err)
 		}
 	}
 	addr := loopback(t, m)
 	for _, query := range []string{"?floor=", "?mode=lease&n=65536&floor="} { // on the fast path, and not
-		status, body := fetch(t, "http://"+addr+"/timestamp"+query+seen.String())
+		status, body := rig.Fetch(t, "http://"+addr+"/timestamp"+query+seen.String())
 		if status != http.StatusPreconditionFailed || !strings.Contains(body, `"code":"regressed"`) {
 			t.Errorf("%s: %d %s", query, status, body)
 		}
@@ -108,10 +110,10 @@ func TestFloor_BeyondTheGuardIsRefusedUntilAnOperatorRaisesIt(t *testing.T) {
 	if got := over(t, addr, "TS 1 LEASE FLOOR "+seen.String()); !strings.HasPrefix(got, "-REGRESSED ") || !strings.Contains(got, "isotone floor raise") {
 		t.Errorf("%q", got)
 	}
-	if _, err := m.node.RaiseFloor(soon(t), seen.String(), false); err != nil {
+	if _, err := m.Node.RaiseFloor(rig.Soon(t), seen.String(), false); err != nil {
 		t.Fatal(err)
 	}
-	if ts, err := c.Timestamp(soon(t)); err != nil || !seen.Before(ts) {
+	if ts, err := c.Timestamp(rig.Soon(t)); err != nil || !seen.Before(ts) {
 		t.Errorf("raised: %v after %v, %v", ts, seen, err)
 	}
 }
@@ -128,19 +130,19 @@ func TestFloor_IsCarriedThroughAProxy(t *testing.T) {
 	}
 	tooFar := ahead(time.Minute)
 	for _, query := range []string{"?floor=", "?n=65536&floor="} {
-		if status, body := fetch(t, "http://"+common+"/timestamp"+query+tooFar.String()); status != http.StatusPreconditionFailed || !strings.Contains(body, "role floors") {
+		if status, body := rig.Fetch(t, "http://"+common+"/timestamp"+query+tooFar.String()); status != http.StatusPreconditionFailed || !strings.Contains(body, "role floors") {
 			t.Errorf("without the right, %s: %d %s", query, status, body)
 		}
 	}
 	if got := over(t, common, "TS 3 QUORUM FLOOR "+tooFar.String()); !strings.HasPrefix(got, "-REGRESSED ") {
 		t.Errorf("without the right: %q", got)
 	}
-	if _, body := fetch(t, "http://"+common+"/timestamp"); hex.EncodeToString([]byte(body)) >= ahead(time.Second).String() {
+	if _, body := rig.Fetch(t, "http://"+common+"/timestamp"); hex.EncodeToString([]byte(body)) >= ahead(time.Second).String() {
 		t.Errorf("time was moved to %x", body)
 	}
 	for i, query := range []string{"?floor=", "?n=65536&floor="} {
 		floor := ahead(time.Duration(3+i) * time.Second)
-		status, body := fetch(t, "http://"+proxy+"/timestamp"+query+floor.String())
+		status, body := rig.Fetch(t, "http://"+proxy+"/timestamp"+query+floor.String())
 		if want, _ := floor.MarshalBinary(); status != 200 || bytes.Compare([]byte(body[:min(16, len(body))]), want) <= 0 {
 			t.Errorf("%s: %d %x", query, status, body[:min(16, len(body))])
 		}
@@ -151,16 +153,16 @@ func TestFloor_IsCarriedThroughAProxy(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	far := ahead(time.Hour)
-	if status, body := fetch(t, "http://"+proxy+"/timestamp?floor="+far.String()); status != http.StatusPreconditionFailed || !strings.Contains(body, `"code":"regressed"`) {
+	if status, body := rig.Fetch(t, "http://"+proxy+"/timestamp?floor="+far.String()); status != http.StatusPreconditionFailed || !strings.Contains(body, `"code":"regressed"`) {
 		t.Errorf("%d %s", status, body)
 	}
 	if got := over(t, proxy, "TS FLOOR "+far.String()); !strings.HasPrefix(got, "-REGRESSED ") {
 		t.Errorf("%q", got)
 	}
-	if status, body := fetch(t, "http://"+proxy+"/ready"); status != 200 {
+	if status, body := rig.Fetch(t, "http://"+proxy+"/ready"); status != 200 {
 		t.Errorf("/ready: %d %s", status, body)
 	}
-	if status, body := fetch(t, "http://"+proxy+"/timestamp"); status != 200 {
+	if status, body := rig.Fetch(t, "http://"+proxy+"/timestamp"); status != 200 {
 		t.Errorf("%d %s", status, body)
 	}
 }

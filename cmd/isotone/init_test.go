@@ -8,6 +8,7 @@ import (
 
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/storage"
+	"github.com/isotone/isotone/internal/server"
 )
 
 // A volume that is not mounted is an empty directory. With REQUIRE_DATA a node forms no cluster there.
@@ -27,7 +28,7 @@ func TestServe_WithRequireDataFormsNoClusterInAnEmptyDirectory(t *testing.T) {
 		t.Helper()
 		s := p.s
 		s.RequireData = true
-		if err := checkData(&s); err != nil {
+		if err := server.CheckData(&s); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
@@ -61,19 +62,19 @@ func TestServe_WithRequireDataFormsNoClusterInAnEmptyDirectory(t *testing.T) {
 func TestCheckData_LetsNodesJoin(t *testing.T) {
 	s := config.Default()
 	s.DataDir, s.RequireData, s.Join = filepath.Join(t.TempDir(), "none"), true, []string{"localhost:1"}
-	if err := checkData(&s); err != nil {
+	if err := server.CheckData(&s); err != nil {
 		t.Error(err)
 	}
 	// With both, PEERS would form a cluster.
 	s.PeersSRV = &config.SRV{Name: "isotone", Count: 3}
-	if err := checkData(&s); err != nil || s.PeersSRV != nil {
+	if err := server.CheckData(&s); err != nil || s.PeersSRV != nil {
 		t.Errorf("%+v, %v", s.PeersSRV, err)
 	}
 	s.PeersSRV = &config.SRV{Name: "isotone", Count: 3}
 	if _, err := storage.PermitFirst(s.DataDir); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkData(&s); err != nil || s.PeersSRV == nil {
+	if err := server.CheckData(&s); err != nil || s.PeersSRV == nil {
 		t.Errorf("after init: %+v, %v", s.PeersSRV, err)
 	}
 }

@@ -2,16 +2,17 @@ package main
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/core/interval"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/server"
 )
 
 // startInterval runs a node with INTERVAL_MS, waits until it is ready, and returns its client address.
@@ -20,17 +21,17 @@ func startInterval(t *testing.T, length time.Duration, forward bool) string {
 	s := config.Default()
 	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.DataDir = "127.0.0.1", 0, "127.0.0.1:0", t.TempDir()
 	s.AdvertiseAddr, s.Interval, s.Forward = "", length, forward
-	so, err := listen(&s)
+	so, err := server.Listen(&s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := so.http.Addr().String()
-	m, err := startMember(&s, so, memberOptions{loops: 1}, telemetry.NewLogger(io.Discard, telemetry.LogOptions{}))
+	addr := so.HTTP.Addr().String()
+	m, err := server.Start(&s, so, server.Options{Loops: 1}, telemetry.NewLogger(io.Discard, telemetry.LogOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := m.close(); err != nil {
+		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -41,7 +42,7 @@ func startInterval(t *testing.T, length time.Duration, forward bool) string {
 // awaitReady waits until the node at addr can answer.
 func awaitReady(t *testing.T, addr string) {
 	t.Helper()
-	for ctx := soon(t); ; time.Sleep(5 * time.Millisecond) {
+	for ctx := rig.Soon(t); ; time.Sleep(5 * time.Millisecond) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/ready", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -60,24 +61,8 @@ func awaitReady(t *testing.T, addr string) {
 // sayInterval sends a line of RESP, and returns the first line of the answer.
 func sayInterval(t *testing.T, addr, line string) string {
 	t.Helper()
-	first, _, _ := strings.Cut(saying(t, addr, line), "\r\n")
+	first, _, _ := strings.Cut(rig.Say(t, addr, line), "\r\n")
 	return first
-}
-
-// saying sends a line of RESP, and returns the answer and that to QUIT.
-func saying(t *testing.T, addr, line string) string {
-	t.Helper()
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	_, _ = io.WriteString(nc, line+"\r\nQUIT\r\n")
-	answer, err := io.ReadAll(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(answer)
 }
 
 // Without INTERVAL_MS, and at a proxy, everything says that nothing is read here, and whom to ask.
@@ -88,7 +73,7 @@ func TestInterval_OffEverywhere(t *testing.T) {
 	proxy, _ := runProxy(t, "--node", node)
 	for addr, hint := range map[string]string{node: "INTERVAL_MS is 0", forwarding: "INTERVAL_MS is 0", proxy: "ask a node of the cluster"} {
 		for _, query := range []string{"", "?nonce=7", "?n=3", "?n=65536", "?wait=" + wait, "?format=json"} {
-			if status, body := fetch(t, "http://"+addr+"/interval"+query); status != 404 || !strings.Contains(body, `"not_found"`) || !strings.Contains(body, hint) {
+			if status, body := rig.Fetch(t, "http://"+addr+"/interval"+query); status != 404 || !strings.Contains(body, `"not_found"`) || !strings.Contains(body, hint) {
 				t.Errorf("%s: %d %s, want %q", query, status, body, hint)
 			}
 		}
@@ -98,7 +83,7 @@ func TestInterval_OffEverywhere(t *testing.T) {
 			}
 		}
 	}
-	if _, body := fetch(t, "http://"+node+"/state"); !strings.Contains(body, `"interval":null`) {
+	if _, body := rig.Fetch(t, "http://"+node+"/state"); !strings.Contains(body, `"interval":null`) {
 		t.Errorf("/state: %s", body)
 	}
 }
@@ -110,7 +95,7 @@ func TestInterval_NodeAnswersAndShowsIt(t *testing.T) {
 	deadline := time.Now().Add(20 * time.Second)
 	answered := func(target string) string {
 		for ; ; time.Sleep(time.Millisecond) {
-			status, body := fetch(t, "http://"+node+target)
+			status, body := rig.Fetch(t, "http://"+node+target)
 			if status == 200 {
 				return body
 			}
@@ -135,8 +120,8 @@ func TestInterval_NodeAnswersAndShowsIt(t *testing.T) {
 		}
 	}
 	for ; ; time.Sleep(time.Millisecond) {
-		_, state := fetch(t, "http://"+node+"/state")
-		_, metrics := fetch(t, "http://"+node+"/metrics")
+		_, state := rig.Fetch(t, "http://"+node+"/state")
+		_, metrics := rig.Fetch(t, "http://"+node+"/metrics")
 		if strings.Contains(state, `"interval":{"maxSeconds":2,"running":true,"broken":false,`) && !strings.Contains(state, `"widthSeconds":null`) && strings.Contains(metrics, "\nisotone_interval_max_seconds 2\n") {
 			break
 		}

@@ -1,19 +1,14 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/check/rig"
 )
 
 func TestJoin_RefusesPeersBeside(t *testing.T) {
@@ -32,7 +27,7 @@ func TestJoin_BeforeItIsAdded(t *testing.T) {
 	for _, path := range []string{"/ready", "/timestamp", "/members"} {
 		p.says(path, 503, reason)
 	}
-	if err := p.stop(); !errors.Is(err, errStoppedJoining) {
+	if err := p.stop(); err != nil {
 		t.Errorf("stopped: %v", err)
 	}
 	if id, _ := os.ReadDir(p.s.DataDir); len(id) != 0 {
@@ -52,7 +47,7 @@ func TestJoin_BeforeItIsAdded(t *testing.T) {
 		p.start()
 		p.ready()
 	}
-	within(t, "the third start is on record", func() bool { // a moment after the node is ready
+	rig.Within(t, "the third start is on record", func() bool { // a moment after the node is ready
 		m := all.list(t).Members[1]
 		return m.Start == 3 && m.Role != "learner"
 	})
@@ -67,7 +62,7 @@ func TestJoin_ANodeAloneOnAnyPort(t *testing.T) {
 	for range 2 {
 		one.start()
 		one.ready()
-		within(t, "it is on record where it listens", func() bool {
+		rig.Within(t, "it is on record where it listens", func() bool {
 			conn, err := net.Dial("tcp", all.list(t).Members[0].PeerAddr)
 			if err == nil {
 				err = conn.Close()
@@ -173,11 +168,11 @@ func TestJoin_AReplacementJoinsOnTheOldAddress(t *testing.T) {
 		if text := o.log.String(); strings.Contains(text, "2814749767") {
 			t.Errorf("the log of node %d has the ID of a member: %s", o.s.NodeID, text)
 		}
-		eventually(t, func() (bool, string) {
-			_, body := fetch(t, "http://"+o.s.AdvertiseAddr+"/state")
+		rig.Eventually(t, func() (bool, string) {
+			_, body := rig.Fetch(t, "http://"+o.s.AdvertiseAddr+"/state")
 			return strings.Count(body, `"nodeID":`) > 0 && !strings.Contains(body, "2814749767"), body
 		})
-		if _, body := fetch(t, "http://"+o.s.AdvertiseAddr+"/metrics"); strings.Contains(body, `peer="2814749767`) {
+		if _, body := rig.Fetch(t, "http://"+o.s.AdvertiseAddr+"/metrics"); strings.Contains(body, `peer="2814749767`) {
 			t.Errorf("the metrics of node %d have the ID of a member", o.s.NodeID)
 		}
 	}
@@ -199,20 +194,4 @@ func TestJoin_AReplacementJoinsOnTheOldAddress(t *testing.T) {
 	p.s.NodeID = old.NodeID
 	p.start()
 	p.ready()
-}
-
-// TestIdentify_RefusesAnAddressThatNoRecordHolds, whoever answered.
-func TestIdentify_RefusesAnAddressThatNoRecordHolds(t *testing.T) {
-	for addr, words := range map[string]string{strings.Repeat("a", 300) + ":1": "at most 256 bytes", "b\x01:1": "at most 256 bytes", "a:1": "", "": ""} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_ = json.NewEncoder(w).Encode(front.Joining{MemberID: 2, ClusterID: "0000000000000007", Peers: map[uint64]string{1: "127.0.0.1:1", 2: addr}})
-		}))
-		p := newProcess(t, 2)
-		p.s.Join = []string{server.Listener.Addr().String()}
-		id, join, err := identify(t.Context(), &p.s, nil, nil, nil, slog.New(slog.DiscardHandler))
-		if (err == nil) != (words == "") || err != nil && !strings.Contains(err.Error(), words) || err == nil && (id != 2 || join == nil) {
-			t.Errorf("%.20q: %d, %+v, %v", addr, id, join, err)
-		}
-		server.Close()
-	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/rig"
 )
 
 // kept is a connection that asks for timestamps.
@@ -21,7 +23,7 @@ type kept struct {
 func newKept(t *testing.T, addr string) *kept {
 	t.Helper()
 	k := &kept{t: t}
-	eventually(t, func() (bool, string) {
+	rig.Eventually(t, func() (bool, string) {
 		var err error
 		if k.conn, err = net.DialTimeout("tcp", addr, time.Second); err != nil {
 			return false, err.Error()
@@ -46,7 +48,7 @@ func (k *kept) ask() {
 
 // try asks for a timestamp.
 func (k *kept) try() error {
-	_ = k.conn.SetDeadline(time.Now().Add(testWait))
+	_ = k.conn.SetDeadline(time.Now().Add(rig.Wait))
 	if _, err := io.WriteString(k.conn, "GET /timestamp HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		return err
 	}

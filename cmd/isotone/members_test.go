@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/front"
 )
@@ -134,7 +135,7 @@ func TestMembers_ARequestThatNamesItsMemberCanBeRepeated(t *testing.T) {
 		t.Helper()
 		for {
 			leader, _ := all.leader(t)
-			err := leader.m.node.ChangeMember(t.Context(), c)
+			err := leader.m.Node.ChangeMember(t.Context(), c)
 			if told := (*isotone.Error)(nil); !errors.As(err, &told) || told.Code != isotone.CodeNotLeader {
 				return err
 			}
@@ -175,10 +176,10 @@ func TestMembers_OneChangeAtATime(t *testing.T) {
 	outcomes := map[string]int{}
 	for i := range 8 {
 		wg.Go(func() {
-			m := all[0].m.node
+			m := all[0].m.Node
 			for _, p := range all {
-				if p.m.node.Status().Role == "leader" {
-					m = p.m.node
+				if p.m.Node.Status().Role == "leader" {
+					m = p.m.Node
 				}
 			}
 			err := m.ChangeMember(t.Context(), front.MemberChange{Action: front.AddMember, NodeID: uint64(10 + i), PeerAddr: fmt.Sprintf("127.0.0.1:%d", 1+i), Learner: true})
@@ -223,7 +224,7 @@ func TestMembers_LeadershipAndFloor(t *testing.T) {
 	all.does(t, "floor raise --json "+later.String(), fmt.Sprintf(`{"time":"%d","raised":true,"before":"%d","after":"%d"}`, later.Time, ahead.UnixNano()+1, later.Time+1))
 	all.does(t, fmt.Sprintf("floor raise %d", later.Time), "all later timestamps are larger than "+nanoTime(later.Time)+"\nnothing was raised: the cluster was at "+nanoTime(later.Time+1)+" already\n")
 	all.does(t, "floor raise --json "+later.String(), `"raised":false`)
-	_, body := fetch(t, "http://"+now.Addr+"/timestamp?format=json&mode=quorum")
+	_, body := rig.Fetch(t, "http://"+now.Addr+"/timestamp?format=json&mode=quorum")
 	var answer struct {
 		Timestamps []struct {
 			Time uint64 `json:",string"`
@@ -253,8 +254,8 @@ func TestMembers_MoveToOtherAddresses(t *testing.T) {
 	_, others := all.leader(t)
 	p, to := others[0], newProcess(t, others[0].s.NodeID)
 	all.does(t, fmt.Sprintf("member update %d - %s", p.s.NodeID, "elsewhere:1"), "are changed")
-	eventually(t, func() (bool, string) {
-		_, body := fetch(t, "http://"+others[1].s.AdvertiseAddr+"/members")
+	rig.Eventually(t, func() (bool, string) {
+		_, body := rig.Fetch(t, "http://"+others[1].s.AdvertiseAddr+"/members")
 		return strings.Contains(body, `"addr":"elsewhere:1"`), body
 	})
 	all.does(t, fmt.Sprintf("member update %d %s", p.s.NodeID, to.s.RaftAddr), "are changed")
@@ -264,7 +265,7 @@ func TestMembers_MoveToOtherAddresses(t *testing.T) {
 	p.s.RaftAddr, p.s.AdvertiseAddr, p.s.HTTPPort = to.s.RaftAddr, to.s.AdvertiseAddr, to.s.HTTPPort
 	p.start()
 	p.ready()
-	eventually(t, func() (bool, string) {
+	rig.Eventually(t, func() (bool, string) {
 		m := all.list(t).Members[p.s.NodeID-1]
 		return m.Connected && m.PeerAddr == p.s.RaftAddr && m.Addr == p.s.AdvertiseAddr, fmt.Sprintf("%+v", m)
 	})

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/server"
 )
 
 //go:generate go test -run ^TestMetricsPage_IsCurrent$ -update .
@@ -35,19 +36,6 @@ func nodeDescriptions() []telemetry.Description {
 	return m.Registry().Descriptions()
 }
 
-// proxyDescriptions are all metrics that a proxy of either kind can have.
-func proxyDescriptions() []telemetry.Description {
-	m := newProxyMetrics()
-	m.watch(nil)
-	m.describeTCP(nil)
-	m.watchCluster()
-	telemetry.NewRequestStats(m.registry)
-	telemetry.WatchConnections(m.registry, 1, 0, nil)
-	telemetry.WatchSpans(m.registry, nil)
-	(&telemetry.Log{}).Watch(m.registry)
-	return m.registry.Descriptions()
-}
-
 // pageOfMetrics is docs/metrics.md.
 func pageOfMetrics() string {
 	var b strings.Builder
@@ -68,7 +56,7 @@ Go runtime (` + "`go_…`" + `). The metrics ` + "`isotone_request_…_seconds`"
 `)
 	writeTable(&b, nodeDescriptions())
 	b.WriteString("\n## Proxy\n\n`isotone proxy --backend`, `--tcp` and `--node` have different ones; see [proxy.md](proxy.md).\n")
-	writeTable(&b, proxyDescriptions())
+	writeTable(&b, server.ProxyMetrics())
 	return b.String()
 }
 
@@ -98,7 +86,7 @@ func TestMetricsPage_IsCurrent(t *testing.T) {
 // knownSeries are the names by which series can be asked for.
 func knownSeries() map[string]bool {
 	known := map[string]bool{}
-	for _, d := range append(nodeDescriptions(), proxyDescriptions()...) {
+	for _, d := range append(nodeDescriptions(), server.ProxyMetrics()...) {
 		known[d.Name] = true
 		if d.Type == "histogram" {
 			delete(known, d.Name) // has no series of its own

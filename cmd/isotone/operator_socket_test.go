@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/operator"
 )
@@ -26,8 +27,8 @@ func (p *process) socketOf() string {
 
 // TestOperator_TheSocketNeedsNoCredentials, whatever the list of users says, and is where commands look first.
 func TestOperator_TheSocketNeedsNoCredentials(t *testing.T) {
-	list := newUserList(t, `{"users": {}}`)
-	all := startProcessesWith(t, 1, func(s *config.Settings) { s.ACLFile = list.file })
+	list := rig.NewUserList(t, `{"users": {}}`)
+	all := startProcessesWith(t, 1, func(s *config.Settings) { s.ACLFile = list.File })
 	path := filepath.Join(all[0].s.DataDir, operator.SocketName)
 	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
@@ -70,14 +71,14 @@ func TestOperator_TheSocketNeedsNoCredentials(t *testing.T) {
 // TestOperator_AnyMemberPassesRequestsOn to the leader, which knows who asked.
 func TestOperator_AnyMemberPassesRequestsOn(t *testing.T) {
 	t.Parallel()
-	list := newUserList(t, `{"users": {"ops": {"roles": ["admin"], "secrets": ["HASH"]}, "app": {"roles": ["timestamps"], "secrets": ["HASH"]}}}`)
-	all := startProcessesWith(t, 3, func(s *config.Settings) { s.ACLFile = list.file })
+	list := rig.NewUserList(t, `{"users": {"ops": {"roles": ["admin"], "secrets": ["HASH"]}, "app": {"roles": ["timestamps"], "secrets": ["HASH"]}}}`)
+	all := startProcessesWith(t, 3, func(s *config.Settings) { s.ACLFile = list.File })
 	var leader *process
 	var others processes
-	within(t, "a node leads", func() bool {
+	rig.Within(t, "a node leads", func() bool {
 		leader, others = nil, nil
 		for _, p := range all {
-			if p.m.node.Status().Role == "leader" && leader == nil {
+			if p.m.Node.Status().Role == "leader" && leader == nil {
 				leader = p
 			} else {
 				others = append(others, p)
@@ -107,11 +108,11 @@ func TestOperator_AnyMemberPassesRequestsOn(t *testing.T) {
 	if code, out, err := at(others[0], "floor", "raise", time.Now().Format(time.RFC3339Nano)); code != 0 {
 		t.Errorf("exit code %d, %s%s", code, out, err)
 	}
-	within(t, "the leader's log says who asked", func() bool {
+	rig.Within(t, "the leader's log says who asked", func() bool {
 		return strings.Contains(leader.log.String(), `"action":"POST /admin/floor"`) && strings.Contains(leader.log.String(), `operator.sock, by node `)
 	})
 	// Nothing is passed on for a user with roles of clients only.
-	secret := secretFile(t, testSecret)
+	secret := rig.SecretFile(t, rig.Secret)
 	if code, out, err := command("member", "list", "--endpoint", others[0].s.AdvertiseAddr, "--user", "app", "--password-file", secret); code == 0 || !strings.Contains(err, "forbidden") {
 		t.Errorf("exit code %d, %s%s", code, out, err)
 	}
@@ -180,7 +181,7 @@ func TestOperator_NoRightByPlace(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{admin: "HTTP/1.0 401", "/timestamp": "HTTP/1."} { // as nginx asks by default
-		c := dial(t, alone.s.AdvertiseAddr, nil)
+		c := rig.Dial(t, alone.s.AdvertiseAddr, nil)
 		fmt.Fprintf(c, "GET %s HTTP/1.0\r\nHost: %s\r\n\r\n", path, alone.s.AdvertiseAddr)
 		if got, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(got), want) {
 			t.Errorf("HTTP/1.0, %s: %.60q, %v", path, got, err)
@@ -188,35 +189,35 @@ func TestOperator_NoRightByPlace(t *testing.T) {
 	}
 	// The Redis protocol has no pages and no hosts.
 	for p, want := range map[*process]string{alone: "*", reachable: "-"} {
-		redis := dialRedis(t, p.s.AdvertiseAddr, nil)
-		redis.does("WORKER LIST", want)
+		redis := rig.DialRedis(t, p.s.AdvertiseAddr, nil)
+		redis.Does("WORKER LIST", want)
 	}
 }
 
 // TestFloor_OfAClientShowsWhoMovedTime in the log and to operators; who lacks the right is refused by every front.
 func TestFloor_OfAClientShowsWhoMovedTime(t *testing.T) {
 	t.Parallel()
-	list := newUserList(t, `{"users": {"mover": {"roles": ["timestamps", "floors"], "secrets": ["HASH"]}, "app": {"roles": ["timestamps"], "secrets": ["HASH"]}}}`)
-	p := startProcessesWith(t, 1, func(s *config.Settings) { s.ACLFile = list.file })[0]
+	list := rig.NewUserList(t, `{"users": {"mover": {"roles": ["timestamps", "floors"], "secrets": ["HASH"]}, "app": {"roles": ["timestamps"], "secrets": ["HASH"]}}}`)
+	p := startProcessesWith(t, 1, func(s *config.Settings) { s.ACLFile = list.File })[0]
 	ahead := func() string {
 		return isotone.Timestamp{Time: uint64(time.Now().Add(5 * time.Second).UnixNano())}.String()
 	}
-	web, redis := dialHTTP(t, p.s.AdvertiseAddr, nil), dialRedis(t, p.s.AdvertiseAddr, nil)
+	web, redis := rig.DialHTTP(t, p.s.AdvertiseAddr, nil), rig.DialRedis(t, p.s.AdvertiseAddr, nil)
 	for _, query := range []string{"?floor=", "?n=65536&floor="} { // on the fast path, and not
-		if status, _, body := web.ask("/timestamp"+query+ahead(), bearer("app", testSecret)); status != 412 || !strings.Contains(body, "the role floors") {
+		if status, _, body := web.Ask("/timestamp"+query+ahead(), rig.Bearer("app", rig.Secret)); status != 412 || !strings.Contains(body, "the role floors") {
 			t.Errorf("%s without the right: %d %.200s", query, status, body)
 		}
 	}
-	redis.does("AUTH app "+testSecret, "+OK")
-	redis.does("TS 1 QUORUM FLOOR "+ahead(), "-REGRESSED")
+	redis.Does("AUTH app "+rig.Secret, "+OK")
+	redis.Does("TS 1 QUORUM FLOOR "+ahead(), "-REGRESSED")
 	for _, query := range []string{"?floor=", "?n=65536&floor="} {
-		if status, _, body := web.ask("/timestamp"+query+ahead(), bearer("mover", testSecret)); status != 200 {
+		if status, _, body := web.Ask("/timestamp"+query+ahead(), rig.Bearer("mover", rig.Secret)); status != 200 {
 			t.Errorf("%s with the right: %d %.200s", query, status, body)
 		}
 	}
-	redis.does("AUTH mover "+testSecret, "+OK")
-	redis.does("TS 1 QUORUM FLOOR "+ahead(), "$16")
-	within(t, "the log says who", func() bool {
+	redis.Does("AUTH mover "+rig.Secret, "+OK")
+	redis.Does("TS 1 QUORUM FLOOR "+ahead(), "$16")
+	rig.Within(t, "the log says who", func() bool {
 		return strings.Contains(p.log.String(), "audit: a client has moved time") && strings.Contains(p.log.String(), `"user":"mover"`)
 	})
 	code, out, err := command("doctor", "--endpoint", p.socketOf())
@@ -232,13 +233,13 @@ func TestDrain_NamesItsNode(t *testing.T) {
 	if code, out, err := command("drain", "--yes", "--endpoint", ""); code != exitUsage {
 		t.Errorf("an empty endpoint: exit code %d, %s%s", code, out, err)
 	}
-	if p.m.node.Status().Draining {
+	if p.m.Node.Status().Draining {
 		t.Fatal("it drains")
 	}
 	if code, out, err := command("drain", "--yes"); code != 0 || !strings.Contains(out, "node 1 at unix:") {
 		t.Errorf("exit code %d, %s%s", code, out, err)
 	}
-	within(t, "it ends", func() bool {
+	rig.Within(t, "it ends", func() bool {
 		select {
 		case <-p.done:
 			return true

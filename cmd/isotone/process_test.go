@@ -15,25 +15,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/server"
 )
-
-// testWait bounds every wait of these tests.
-const testWait = time.Minute
 
 // process is one node in this process, which does what isotone serve does.
 type process struct {
 	t   *testing.T
 	s   config.Settings
-	dns lookupSRV // with s.PeersSRV
+	dns server.LookupSRV // with s.PeersSRV
 	log syncBuffer
 
-	cancel context.CancelFunc
-	done   chan struct{} // closed when it has ended
-	err    error         // set then
-	m      *member       // set when started is closed
+	cancel func()
+	done   chan struct{}  // closed when it has ended
+	err    error          // set then
+	m      *server.Member // set when started is closed
 	began  chan struct{}
 }
 
@@ -78,37 +77,27 @@ func portOf(t *testing.T, addr string) (port int) {
 // start runs the node. It may have to wait until it is let in.
 func (p *process) start() {
 	p.t.Helper()
-	var so sockets
-	within(p.t, "its ports are free", func() bool { // somebody may look whether they are
+	var so server.Sockets
+	rig.Within(p.t, "its ports are free", func() bool { // somebody may look whether they are
 		var err error
-		if so, err = listen(&p.s); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+		if so, err = server.Listen(&p.s); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
 			p.t.Fatal(err)
 		}
 		return err == nil
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	p.cancel, p.done, p.began, p.m = cancel, make(chan struct{}), make(chan struct{}), nil
-	log := telemetry.NewLogger(&p.log, telemetry.LogOptions{})
+	ctx, cancel := context.WithCancelCause(context.Background())
+	p.cancel, p.done, p.began, p.m = func() { cancel(errors.New("terminated")) }, make(chan struct{}), make(chan struct{}), nil
+	began := p.began
 	go func() {
 		defer close(p.done)
 		s := p.s
-		id, join, err := identify(ctx, &s, so.waiting(), p.dns, nil, log)
-		if err == nil {
-			err = discover(ctx, &s, so.waiting(), p.dns, log)
-		}
-		if err != nil {
-			p.err = errors.Join(err, so.close())
-			return
-		}
-		if p.m, p.err = startMember(&s, so, memberOptions{id: id, join: join, loops: 1}, log); p.err != nil {
-			return
-		}
-		close(p.began)
-		if p.err = p.m.wait(ctx); p.err == nil {
-			p.err = p.m.stop(log)
-		} else {
-			_ = p.m.close()
-		}
+		p.err = server.Serve(ctx, &s, so, server.Process{
+			Options: server.Options{Version: version, Loops: 1}, Lookup: p.dns,
+			Started: func(m *server.Member) {
+				p.m = m
+				close(began)
+			},
+		}, telemetry.NewLogger(&p.log, telemetry.LogOptions{}))
 	}()
 }
 
@@ -128,23 +117,9 @@ func (p *process) ended() error {
 	case <-p.done:
 		p.cancel()
 		return p.err
-	case <-time.After(testWait):
+	case <-time.After(rig.Wait):
 		p.t.Fatalf("node %d goes on: %s", p.s.NodeID, p.log.String())
 		return nil
-	}
-}
-
-// eventually waits until done returns true.
-func eventually(t *testing.T, done func() (bool, string)) {
-	t.Helper()
-	for deadline := time.Now().Add(testWait); ; time.Sleep(5 * time.Millisecond) {
-		ok, why := done()
-		if ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(why)
-		}
 	}
 }
 
@@ -155,7 +130,7 @@ func (p *process) ready() {
 	case <-p.began:
 	case <-p.done:
 		p.t.Fatalf("node %d has ended: %v", p.s.NodeID, p.err)
-	case <-time.After(testWait):
+	case <-time.After(rig.Wait):
 		p.t.Fatalf("node %d waits: %s", p.s.NodeID, p.log.String())
 	}
 	p.says("/ready", 200, "")
@@ -165,7 +140,7 @@ func (p *process) ready() {
 func (p *process) says(path string, status int, words string) {
 	p.t.Helper()
 	c := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	eventually(p.t, func() (bool, string) {
+	rig.Eventually(p.t, func() (bool, string) {
 		resp, err := c.Get("http://" + p.s.AdvertiseAddr + path)
 		if err != nil {
 			return false, err.Error()
@@ -265,7 +240,7 @@ func (all processes) leader(t *testing.T) (leader *process, others processes) {
 // as a voter.
 func (all processes) roles(t *testing.T, want string) {
 	t.Helper()
-	eventually(t, func() (bool, string) {
+	rig.Eventually(t, func() (bool, string) {
 		var got []string
 		for _, m := range all.list(t).Members {
 			got = append(got, fmt.Sprintf("%d %s", m.NodeID, strings.Replace(m.Role, "leader", "voter", 1)))

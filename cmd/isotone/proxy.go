@@ -10,8 +10,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,13 +19,11 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/isotone/isotone/internal/balance"
-	"github.com/isotone/isotone/internal/front/httpapi"
-	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/telemetry"
-	"github.com/isotone/isotone/internal/host/trace"
 	"github.com/isotone/isotone/internal/proxy"
+	"github.com/isotone/isotone/internal/server"
 )
 
 type proxyCmd struct {
@@ -147,31 +143,20 @@ type proxyHTTP struct {
 	LogRequests    bool          `name:"log-requests" help:"Log every request, not only those that the proxy fails."`
 }
 
-// forwarder is a running proxy of either kind.
-type forwarder interface {
-	// serve returns after stop, or with the failure that has ended it.
-	serve(ln net.Listener) error
-	// stop lets requests in progress finish until ctx ends, and ends everything.
-	stop(ctx context.Context) error
-	// admin returns what the admin port serves.
-	admin() proxyAdmin
-}
-
 // Run forwards requests until a signal or a failure ends it.
 func (c *proxyCmd) Run(ctx context.Context, con console) error {
 	log := startLog(con.err, telemetry.LogOptions{Debug: c.Debug, Pretty: c.Pretty})
 	defer log.Close()
-	if !c.TCP {
-		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // the loop keeps one while it waits
+	loops := 1
+	if c.TCP {
+		loops = 0
 	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	server.TuneRuntime(loops)
 	certificate, err := c.certificate(log.Logger)
 	if err != nil {
 		return err
 	}
-	f, err := c.forwarder(certificate, log)
+	p, err := c.start(certificate, log)
 	if err != nil {
 		return err
 	}
@@ -182,77 +167,42 @@ func (c *proxyCmd) Run(ctx context.Context, con console) error {
 		defer end()
 		watching.Go(func() { certificate.Run(watch) })
 	}
-	ln, err := net.Listen("tcp", c.Listen)
-	if err != nil {
-		return errors.Join(taken(fmt.Errorf("--listen: %w", err)), f.stop(context.Background()))
-	}
-	adminListener, err := listenAdmin("--admin", c.Admin)
-	if err != nil {
-		return errors.Join(taken(err), ln.Close(), f.stop(context.Background()))
-	}
-	pages := f.admin()
-	admin := startAdmin(adminListener, pages.handler(), log.Logger)
-	defer admin.close()
-	log.Info("forwarding", "listen", ln.Addr().String(), "admin", admin.addr(), "to", strings.Join(append(c.Backend, c.Node...), " "))
-	served := make(chan error, 1)
-	go func() { served <- f.serve(ln) }()
-	select {
-	case err := <-served:
-		return errors.Join(fmt.Errorf("proxy: %w", err), f.stop(context.Background()))
-	case <-ctx.Done():
-	}
-	log.Info("stopping", "signal", context.Cause(ctx).Error())
-	limit := drainTimeout
+	addrs := server.ProxyAddrs{Listen: c.Listen, Admin: c.Admin, To: strings.Join(append(c.Backend, c.Node...), " ")}
+	limit := server.DrainTimeout
 	if c.TCP {
 		limit = c.DrainTimeout
 	}
-	drain, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	if err := errors.Join(f.stop(drain), <-served); err != nil {
-		return err
-	}
-	log.Info("stopped")
-	return nil
+	return server.ServeProxy(ctx, p, addrs, func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(context.Background(), limit)
+	}, log.Logger)
 }
 
-// forwarder makes the proxy that the flags describe. Its errors list everything that is wrong
+// start starts the proxy that the flags describe. Its errors list everything that is wrong
 // with them.
-func (c *proxyCmd) forwarder(certificate *credential.Reloader, log *telemetry.Log) (forwarder, error) {
+func (c *proxyCmd) start(certificate *credential.Reloader, log *telemetry.Log) (p server.Proxy, err error) {
 	cfg, err := c.check()
 	if err != nil {
 		return nil, err
 	}
-	var secure *tls.Config
-	if certificate != nil {
-		secure = certificate.TLS()
-	}
-	if c.TCP {
-		return c.startTCP(log)
-	}
-	c.MaxConnections = limitProxyConnections(c.MaxConnections, len(c.Backend)*proxy.ConnectionsPerBackend, openFiles(), log.Logger)
-	cfg.Limits.ConnectionsMax = c.MaxConnections
-	if len(c.Node) > 0 {
-		if secure != nil {
-			secure.NextProtos = []string{"h2", "http/1.1"}
-		}
-		return startNodesProxy(c, secure, log)
-	}
-	cfg.Log, cfg.TLS = log.Logger, secure
-	metrics := newProxyMetrics()
-	log.Watch(metrics.registry)
-	cfg.Observe = metrics.observe
+	o := server.ProxyOptions{Version: version, TraceEndpoint: c.TraceEndpoint, TraceSample: c.TraceSample, Log: log}
 	if c.RequestStats {
-		seen := telemetry.NewRequestStats(metrics.registry)
-		cfg.Measured, cfg.Sample = func(s stats.Section) { observeSection(seen, s) }, c.RequestStatsSample
+		o.StatsSample = c.RequestStatsSample
 	}
-	cfg.Trace = c.startTracing(metrics.registry, log)
-	server, err := proxy.New(cfg)
+	if certificate != nil {
+		cfg.TLS = certificate.TLS()
+	}
+	switch {
+	case c.TCP:
+		p, err = server.StartTCPProxy(c.tcp(), o)
+	case len(c.Node) > 0:
+		return c.startGateway(cfg.TLS, o)
+	default:
+		p, err = server.StartHTTPProxy(cfg, o)
+	}
 	if err != nil {
-		cfg.Trace.Close()
 		return nil, usageError(err.Error())
 	}
-	metrics.watch(server)
-	return &httpForwarder{server, metrics, cfg.Trace}, nil
+	return p, nil
 }
 
 // flagErrors collects what is wrong with the flags.
@@ -411,30 +361,4 @@ func (c *proxyCmd) backends(found *flagErrors) (list []proxy.Backend) {
 		list = append(list, backend)
 	}
 	return list
-}
-
-// httpForwarder is the proxy for HTTP backends.
-type httpForwarder struct {
-	server  *proxy.Server
-	metrics *proxyMetrics
-	trace   *trace.Exporter // nil without --trace-endpoint
-}
-
-func (f *httpForwarder) serve(ln net.Listener) error { return f.server.Serve(ln) }
-
-func (f *httpForwarder) stop(ctx context.Context) error {
-	err := f.server.Shutdown(ctx)
-	f.trace.Close()
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = nil // the rest was cut off, as documented
-	}
-	return err
-}
-
-func (f *httpForwarder) admin() proxyAdmin {
-	ready := func() string { return whyNoBackend(f.server.Status().Backends) }
-	return proxyAdmin{
-		metrics: f.metrics.handler(), status: func() any { return f.server.Status() }, ready: ready,
-		checks: func() []httpapi.Check { return []httpapi.Check{{Name: "backends", Failed: ready()}} },
-	}
 }

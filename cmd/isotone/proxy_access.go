@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -48,18 +47,4 @@ func (f *proxyAccess) openUsers(owns bool, log *slog.Logger) (*access.Control, e
 		return nil, usageError(strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return users, nil
-}
-
-// follow runs f until the function that it returns is called, which waits for its end.
-func follow(f func(context.Context)) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		f(ctx)
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
 }

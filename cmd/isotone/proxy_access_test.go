@@ -2,27 +2,28 @@ package main
 
 import (
 	"crypto/tls"
-	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/quic-go/quic-go/http3"
+
+	"github.com/isotone/isotone/internal/check/rig"
 )
 
 // TestProxyAccess_LendsItsRightsToNobodyUnlessAsked: with credentials, by a secret or a certificate,
 // it starts only if it is told who may use them. Its port is taken, so that it fails at any rate.
 func TestProxyAccess_LendsItsRightsToNobodyUnlessAsked(t *testing.T) {
-	a := newSigner(t)
-	cert, key := a.issue("proxy")
+	a := rig.NewSigner(t)
+	cert, key := a.Issue("proxy")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	secret := secretFile(t, testSecret)
-	list := newUserList(t, `{"users": {"a": {"roles": ["`+testSecret+`"]}, "b": {"roles": ["x"]}}}`)
+	secret := rig.SecretFile(t, rig.Secret)
+	list := rig.NewUserList(t, `{"users": {"a": {"roles": ["`+rig.Secret+`"]}, "b": {"roles": ["x"]}}}`)
 	for _, c := range []struct {
 		args string
 		want []string
@@ -30,7 +31,7 @@ func TestProxyAccess_LendsItsRightsToNobodyUnlessAsked(t *testing.T) {
 		{"--user web --password-file " + secret, []string{"for everybody who reaches it", "--acl-file", "--anonymous timestamps,ids"}},
 		{"--cert " + cert + " --key " + key, []string{"for everybody who reaches it", "--acl-file"}},
 		{"--anonymous everything", []string{"--anonymous", "is no role", "timestamps"}},
-		{"--acl-file " + list.file, []string{"--acl-file", `user "a"`, `user "b"`}},
+		{"--acl-file " + list.File, []string{"--acl-file", `user "a"`, `user "b"`}},
 		{"--acl-file /does/not/exist", []string{"--acl-file", "/does/not/exist"}},
 		{"--require-tls", []string{"--require-tls needs --tls-cert"}},
 	} {
@@ -49,28 +50,28 @@ func TestProxyAccess_LendsItsRightsToNobodyUnlessAsked(t *testing.T) {
 // TestProxyAccess_AsksForUsers of its own list in each protocol, and never those of the nodes.
 func TestProxyAccess_AsksForUsers(t *testing.T) {
 	t.Parallel()
-	a := newSigner(t)
+	a := rig.NewSigner(t)
 	node := runGuardedMember(t, a) // its users are ops and web
-	cert, key := a.issue("proxy")
-	list := newUserList(t, `{"users": {"shop": {"roles": ["timestamps"], "secrets": ["HASH"]}, "both": {"roles": ["timestamps", "ids"], "secrets": ["HASH"]}}}`)
-	addr, _ := runProxy(t, "--node", "https://"+node, "--ca", a.file, "--user", "web", "--password-file", secretFile(t, testSecret),
-		"--acl-file", list.file, "--tls-cert", cert, "--tls-key", key)
-	within(t, "the proxy has a cluster and a worker", func() bool {
-		c := dialHTTP(t, addr, nil)
+	cert, key := a.Issue("proxy")
+	list := rig.NewUserList(t, `{"users": {"shop": {"roles": ["timestamps"], "secrets": ["HASH"]}, "both": {"roles": ["timestamps", "ids"], "secrets": ["HASH"]}}}`)
+	addr, _ := runProxy(t, "--node", "https://"+node, "--ca", a.File, "--user", "web", "--password-file", rig.SecretFile(t, rig.Secret),
+		"--acl-file", list.File, "--tls-cert", cert, "--tls-key", key)
+	rig.Within(t, "the proxy has a cluster and a worker", func() bool {
+		c := rig.DialHTTP(t, addr, nil)
 		defer c.Close()
-		one, _, _ := c.ask("/timestamp", bearer("both", testSecret))
-		other, _, _ := c.ask("/api/snowflake", bearer("both", testSecret))
+		one, _, _ := c.Ask("/timestamp", rig.Bearer("both", rig.Secret))
+		other, _, _ := c.Ask("/api/snowflake", rig.Bearer("both", rig.Secret))
 		return one == 200 && other == 200
 	})
-	cases := []question{
-		{"/timestamp", "", 401}, {"/timestamp", bearer("shop", testSecret), 200}, {"/timestamp", bearer("shop", "wrong-wrong"), 401},
-		{"/api/snowflake", bearer("shop", testSecret), 403}, {"/api/snowflake", basic("both", testSecret), 200}, {"/api/snowflake", "", 401},
-		{"/timestamp", bearer("web", testSecret), 401}, {"/members", "", 401}, {"/members", bearer("shop", testSecret), 200}, {"/up", "", 200},
+	cases := []rig.Question{
+		rig.Ask("/timestamp", "", 401), rig.Ask("/timestamp", rig.Bearer("shop", rig.Secret), 200), rig.Ask("/timestamp", rig.Bearer("shop", "wrong-wrong"), 401),
+		rig.Ask("/api/snowflake", rig.Bearer("shop", rig.Secret), 403), rig.Ask("/api/snowflake", rig.Basic("both", rig.Secret), 200), rig.Ask("/api/snowflake", "", 401),
+		rig.Ask("/timestamp", rig.Bearer("web", rig.Secret), 401), rig.Ask("/members", "", 401), rig.Ask("/members", rig.Bearer("shop", rig.Secret), 200), rig.Ask("/up", "", 200),
 	}
-	c := dialHTTP(t, addr, nil)
+	c := rig.DialHTTP(t, addr, nil)
 	for _, q := range cases {
-		status, header, body := c.ask(q.path, q.authorization)
-		q.check(t, status, header, body)
+		status, header, body := c.Ask(q.Path, q.Authorization)
+		q.Check(t, status, header, body)
 	}
 	trust := &tls.Config{InsecureSkipVerify: true}
 	h2 := &http.Transport{TLSClientConfig: trust.Clone(), ForceAttemptHTTP2: true}
@@ -79,64 +80,42 @@ func TestProxyAccess_AsksForUsers(t *testing.T) {
 	defer h3.Close()
 	for major, via := range map[int]http.RoundTripper{2: h2, 3: h3} {
 		for _, q := range cases {
-			q.askBy(t, via, major, "https://"+addr)
+			q.AskBy(t, via, major, "https://"+addr)
 		}
 	}
-	redis := dialRedis(t, addr, nil)
+	redis := rig.DialRedis(t, addr, nil)
 	for _, step := range []struct{ command, want string }{
-		{"TS", "-NOAUTH"}, {"AUTH web " + testSecret, "-WRONGPASS"}, {"AUTH shop " + testSecret, "+OK"}, {"TS", "$16"}, {"SNOWFLAKE", "-NOPERM"},
-		{"AUTH both " + testSecret, "+OK"}, {"SNOWFLAKE", ":"},
+		{"TS", "-NOAUTH"}, {"AUTH web " + rig.Secret, "-WRONGPASS"}, {"AUTH shop " + rig.Secret, "+OK"}, {"TS", "$16"}, {"SNOWFLAKE", "-NOPERM"},
+		{"AUTH both " + rig.Secret, "+OK"}, {"SNOWFLAKE", ":"},
 	} {
-		redis.does(step.command, step.want)
+		redis.Does(step.command, step.want)
 	}
-	list.write(`{"users": {"shop": {"roles": ["ids"], "secrets": ["HASH"]}}}`)
-	within(t, "the list is followed", func() bool {
-		one, _, _ := c.ask("/timestamp", bearer("shop", testSecret))
-		other, _, _ := c.ask("/timestamp", bearer("both", testSecret))
+	list.Write(`{"users": {"shop": {"roles": ["ids"], "secrets": ["HASH"]}}}`)
+	rig.Within(t, "the list is followed", func() bool {
+		one, _, _ := c.Ask("/timestamp", rig.Bearer("shop", rig.Secret))
+		other, _, _ := c.Ask("/timestamp", rig.Bearer("both", rig.Secret))
 		return one == 403 && other == 401
 	})
 }
 
-// askBy sends q over a transport of a version of HTTP, and checks the answer.
-func (q *question) askBy(t *testing.T, via http.RoundTripper, major int, base string) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+q.path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if q.authorization != "" {
-		r.Header.Set("Authorization", q.authorization)
-	}
-	answer, err := via.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil || answer.ProtoMajor != major {
-		t.Fatalf("%v, %s", err, answer.Proto)
-	}
-	q.check(t, answer.StatusCode, answer.Header, string(body))
-}
-
 // TestProxyAccess_AnonymousClientsHaveWhatIsNamed, and without TLS nothing if it is required.
 func TestProxyAccess_AnonymousClientsHaveWhatIsNamed(t *testing.T) {
-	a := newSigner(t)
+	a := rig.NewSigner(t)
 	node := runGuardedMember(t, a)
-	cert, key := a.issue("node")
-	mine := []string{"--node", "https://" + node, "--ca", a.file, "--user", "web", "--password-file", secretFile(t, testSecret)}
+	cert, key := a.Issue("node")
+	mine := []string{"--node", "https://" + node, "--ca", a.File, "--user", "web", "--password-file", rig.SecretFile(t, rig.Secret)}
 	addr, _ := runProxy(t, append(mine, "--anonymous", "timestamps")...)
-	within(t, "a timestamp", func() bool { status, _ := fetch(t, "http://"+addr+"/timestamp"); return status == 200 })
-	if status, body := fetch(t, "http://"+addr+"/api/snowflake"); status != 401 {
+	rig.Within(t, "a timestamp", func() bool { status, _ := rig.Fetch(t, "http://"+addr+"/timestamp"); return status == 200 })
+	if status, body := rig.Fetch(t, "http://"+addr+"/api/snowflake"); status != 401 {
 		t.Errorf("an ID: %d %s", status, body)
 	}
 	addr, _ = runProxy(t, append(mine, "--anonymous", "all", "--require-tls", "--tls-cert", cert, "--tls-key", key)...)
-	c := dialHTTP(t, addr, nil)
-	if status, _, body := c.ask("/timestamp", ""); status != 403 {
+	c := rig.DialHTTP(t, addr, nil)
+	if status, _, body := c.Ask("/timestamp", ""); status != 403 {
 		t.Errorf("in plaintext: %d %s", status, body)
 	}
-	over := dialHTTP(t, addr, a.client("anybody"))
-	if status, _, _ := over.ask("/up", ""); status != 200 {
+	over := rig.DialHTTP(t, addr, a.Client("anybody"))
+	if status, _, _ := over.Ask("/up", ""); status != 200 {
 		t.Errorf("over TLS: %d", status)
 	}
 }

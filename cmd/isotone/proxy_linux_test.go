@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/rig"
 )
 
 // TestProxy_HasNoMoreConnectionsThanFiles: real proxies of both kinds whose limit of open files is
@@ -40,7 +42,7 @@ func TestProxy_HasNoMoreConnectionsThanFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		var line struct{ Listen string }
-		eventually(t, func() (bool, string) {
+		rig.Eventually(t, func() (bool, string) {
 			for text := range strings.Lines(log.String()) {
 				if strings.Contains(text, `"msg":"forwarding"`) && strings.HasSuffix(text, "\n") {
 					_ = json.Unmarshal([]byte(text), &line)
@@ -53,11 +55,11 @@ func TestProxy_HasNoMoreConnectionsThanFiles(t *testing.T) {
 		}
 		var open []net.Conn
 		for range c.connections {
-			conn := dial(t, line.Listen, nil)
+			conn := rig.Dial(t, line.Listen, nil)
 			_, _ = io.WriteString(conn, "GET "+c.path+" HTTP/1.1\r\nHost: x\r\n\r\n")
 			open = append(open, conn)
 		}
-		eventually(t, func() (bool, string) {
+		rig.Eventually(t, func() (bool, string) {
 			conn, err := net.DialTimeout("tcp", line.Listen, time.Second)
 			if err != nil {
 				return false, err.Error()

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/isotone/isotone/internal/balance"
-	"github.com/isotone/isotone/internal/front/httpapi"
-	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/proxy"
 )
 
@@ -45,34 +41,18 @@ func (c *proxyCmd) checkTCP(found *flagErrors) {
 	}
 }
 
-// startTCP makes the proxy of --tcp.
-func (c *proxyCmd) startTCP(log *telemetry.Log) (forwarder, error) {
-	files := openFiles()
-	splices := proxy.TCPSplicesMax
-	if files > 0 {
-		splices = int(max(1, min(uint64(splices), files/16)))
-	}
-	c.MaxConnections = limitTCPConnections(c.MaxConnections, splices, files, log.Logger)
-	metrics := newProxyMetrics()
-	log.Watch(metrics.registry)
-	cfg := proxy.TCPConfig{
+// tcp returns the configuration of the proxy of --tcp. check has checked the flags.
+func (c *proxyCmd) tcp() proxy.TCPConfig {
+	return proxy.TCPConfig{
 		Strategy: balance.Strategy(c.Strategy), StickyPercent: c.StickyPercent, Backends: c.backends(new(flagErrors)),
 		Health:   proxy.Health{Path: c.HealthPath, Port: c.HealthPort, Connect: c.HealthConnect, Interval: c.HealthInterval, Timeout: c.HealthTimeout},
 		Ejection: balance.EjectorConfig{FailuresMax: c.EjectFailures, Base: c.EjectTime},
 		Retry:    balance.BudgetConfig{Percent: orNone(c.RetryPercent)}, RetriesMax: orNone(c.Retries),
 		Announce: announcements[c.ProxyProtocol],
 		Limits: proxy.TCPLimits{
-			ConnectionsMax: c.MaxConnections, BackendConnectionsMax: c.MaxBackendConnections,
-			DialTimeout: c.DialTimeout, IdleTimeout: c.IdleTimeout, SplicesMax: splices,
+			ConnectionsMax: c.MaxConnections, BackendConnectionsMax: c.MaxBackendConnections, DialTimeout: c.DialTimeout, IdleTimeout: c.IdleTimeout,
 		},
-		Observe: metrics.observeTCP, Log: log.Logger,
 	}
-	server, err := proxy.NewTCP(cfg)
-	if err != nil {
-		return nil, usageError(err.Error())
-	}
-	metrics.watchTCP(server)
-	return &tcpForwarder{server, metrics}, nil
 }
 
 // orNone returns n, or -1 for 0: in a configuration, 0 means the default.
@@ -81,44 +61,4 @@ func orNone(n int) int {
 		return -1
 	}
 	return n
-}
-
-// tcpForwarder is the proxy for TCP connections.
-type tcpForwarder struct {
-	server  *proxy.TCPServer
-	metrics *proxyMetrics
-}
-
-func (f *tcpForwarder) serve(ln net.Listener) error { return f.server.Serve(ln) }
-
-func (f *tcpForwarder) stop(ctx context.Context) error {
-	err := f.server.Shutdown(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = nil // the rest was reset, as documented
-	}
-	return err
-}
-
-func (f *tcpForwarder) admin() proxyAdmin {
-	ready := func() string {
-		st := f.server.Status()
-		if st.Draining {
-			return "the proxy is stopping"
-		}
-		return whyNoBackend(st.Backends)
-	}
-	return proxyAdmin{
-		metrics: f.metrics.handler(), status: func() any { return f.server.Status() }, ready: ready,
-		checks: func() []httpapi.Check { return []httpapi.Check{{Name: "backends", Failed: ready()}} },
-	}
-}
-
-// whyNoBackend returns why no backend can be used, or "".
-func whyNoBackend(list []proxy.BackendStatus) string {
-	for _, b := range list {
-		if !b.Down {
-			return ""
-		}
-	}
-	return "no backend is up"
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/proxy"
 )
 
@@ -52,23 +52,6 @@ func TestProxyTCP_UsageErrorsSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestProxyTCP_LeavesFilesForPipes(t *testing.T) {
-	for _, c := range []struct {
-		wanted, pipes int
-		files         uint64
-		want          int
-	}{
-		{20000, 256, 0, 20000}, // unknown
-		{20000, 256, 1 << 20, 20000},
-		{20000, 64, 1024, 336}, // 1024-2*64, of which 224 are for the rest, and two each
-		{300, 64, 1024, 300},
-	} {
-		if got := limitTCPConnections(c.wanted, c.pipes, c.files, slog.New(slog.DiscardHandler)); got != c.want {
-			t.Errorf("%+v: %d", c, got)
-		}
-	}
-}
-
 // TestProxyTCP_PassesTLSThrough to a backend beside one that is dead, and reports what it does.
 func TestProxyTCP_PassesTLSThrough(t *testing.T) {
 	backend := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -88,16 +71,16 @@ func TestProxyTCP_PassesTLSThrough(t *testing.T) {
 	if err != nil || string(body) != "secret" || !resp.TLS.PeerCertificates[0].Equal(backend.Certificate()) {
 		t.Errorf("%q, %v", body, err)
 	}
-	eventually(t, func() (bool, string) {
-		_, text := fetch(t, "http://"+admin+"/proxy/status")
+	rig.Eventually(t, func() (bool, string) {
+		_, text := rig.Fetch(t, "http://"+admin+"/proxy/status")
 		var st proxy.TCPStatus
 		if err := json.Unmarshal([]byte(text), &st); err != nil {
 			t.Fatal(err)
 		}
 		return st.Connections == 0 && st.BytesUp > 0 && st.BytesDown > 0 && !st.Backends[0].Down && st.Backends[1].Down && st.Backends[1].URL == dead, text
 	})
-	eventually(t, func() (bool, string) {
-		_, text := fetch(t, "http://"+admin+"/metrics")
+	rig.Eventually(t, func() (bool, string) {
+		_, text := rig.Fetch(t, "http://"+admin+"/metrics")
 		for _, want := range []string{
 			`isotone_proxy_tcp_connections_total{outcome="no_backend"} 0`, `isotone_proxy_backend_up{backend="` + dead + `"} 0`,
 			"isotone_proxy_tcp_connect_duration_seconds_count 1", "isotone_proxy_connections_limit ",
@@ -108,7 +91,7 @@ func TestProxyTCP_PassesTLSThrough(t *testing.T) {
 		}
 		return true, ""
 	})
-	if status, body := fetch(t, "http://"+admin+"/ready"); status != http.StatusOK {
+	if status, body := rig.Fetch(t, "http://"+admin+"/ready"); status != http.StatusOK {
 		t.Errorf("/ready: %d %s", status, body)
 	}
 }
@@ -143,7 +126,7 @@ func TestProxyTCP_DrainsWhenItIsToEnd(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx, console{io.Discard, log}) }()
 	var line struct{ Listen, Admin string }
-	eventually(t, func() (bool, string) {
+	rig.Eventually(t, func() (bool, string) {
 		for text := range strings.Lines(log.String()) {
 			if strings.Contains(text, `"msg":"forwarding"`) && strings.HasSuffix(text, "\n") {
 				_ = json.Unmarshal([]byte(text), &line)
@@ -151,7 +134,7 @@ func TestProxyTCP_DrainsWhenItIsToEnd(t *testing.T) {
 		}
 		return line.Listen != "", log.String()
 	})
-	conn := dial(t, line.Listen, nil)
+	conn := rig.Dial(t, line.Listen, nil)
 	ping := func() {
 		t.Helper()
 		b := make([]byte, 4)
@@ -163,8 +146,8 @@ func TestProxyTCP_DrainsWhenItIsToEnd(t *testing.T) {
 	ping()
 	began := time.Now()
 	cancel(errors.New("terminated"))
-	eventually(t, func() (bool, string) {
-		status, body := fetch(t, "http://"+line.Admin+"/ready")
+	rig.Eventually(t, func() (bool, string) {
+		status, body := rig.Fetch(t, "http://"+line.Admin+"/ready")
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "stopping"), body
 	})
 	ping()

@@ -23,9 +23,11 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/server"
 )
 
 func TestProxy_UsageErrorsSayWhatIsWrong(t *testing.T) {
@@ -127,20 +129,6 @@ func runProxyLogging(t *testing.T, log *proxyLog, args ...string) (addr, admin s
 	return line.Listen, line.Admin
 }
 
-func fetch(t *testing.T, url string) (status int, body string) {
-	t.Helper()
-	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Error(err)
-	}
-	return resp.StatusCode, string(b)
-}
-
 // TestProxy_ALogThatHangsDelaysNothing, and says later what it lacks.
 func TestProxy_ALogThatHangsDelaysNothing(t *testing.T) {
 	t.Parallel()
@@ -154,7 +142,7 @@ func TestProxy_ALogThatHangsDelaysNothing(t *testing.T) {
 	requests, dropped := 0, 0
 	for dropped == 0 && requests < 100_000 && !t.Failed() {
 		requests += pipeline(t, addr)
-		_, metrics := fetch(t, "http://"+admin+"/metrics")
+		_, metrics := rig.Fetch(t, "http://"+admin+"/metrics")
 		_, text, _ := strings.Cut(metrics, "\nisotone_log_lines_dropped_total ")
 		if _, err := fmt.Sscan(text, &dropped); err != nil {
 			t.Fatal(err)
@@ -225,17 +213,17 @@ func TestProxy_ForwardsToBackendsAndTellsOfIt(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "this is ", r.URL.Path) }))
 	defer backend.Close()
 	addr, admin := runProxy(t, "--backend", backend.URL+",3", "--health-path", "/up", "--request-stats", "--max-connections", "77")
-	if status, body := fetch(t, "http://"+addr+"/metrics"); status != 200 || body != "this is /metrics" {
+	if status, body := rig.Fetch(t, "http://"+addr+"/metrics"); status != 200 || body != "this is /metrics" {
 		t.Errorf("%d %q", status, body)
 	}
-	checkProfiles(t, "http://"+admin)
-	if status, _ := fetch(t, "http://"+admin+"/ready"); status != 200 {
+	rig.CheckProfiles(t, "http://"+admin)
+	if status, _ := rig.Fetch(t, "http://"+admin+"/ready"); status != 200 {
 		t.Errorf("/ready: %d", status)
 	}
-	if status, body := fetch(t, "http://"+admin+"/readyz?verbose"); status != 200 || body != "[+]backends ok\nreadyz check passed\n" {
+	if status, body := rig.Fetch(t, "http://"+admin+"/readyz?verbose"); status != 200 || body != "[+]backends ok\nreadyz check passed\n" {
 		t.Errorf("/readyz: %d %q", status, body)
 	}
-	_, body := fetch(t, "http://"+admin+"/proxy/status")
+	_, body := rig.Fetch(t, "http://"+admin+"/proxy/status")
 	var status struct {
 		Backends []struct {
 			URL      string
@@ -247,7 +235,7 @@ func TestProxy_ForwardsToBackendsAndTellsOfIt(t *testing.T) {
 	}
 	var missing []string
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		_, body = fetch(t, "http://"+admin+"/metrics")
+		_, body = rig.Fetch(t, "http://"+admin+"/metrics")
 		missing = nil
 		for _, want := range []string{
 			`isotone_proxy_requests_total{status="2xx"} 1`, `isotone_proxy_backend_requests_total{backend="` + backend.URL + `"} 1`,
@@ -269,24 +257,24 @@ func TestProxy_ServesTimestampsOfACluster(t *testing.T) {
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	s := config.Default()
 	s.HTTPHost, s.HTTPPort, s.RaftAddr, s.DataDir = "127.0.0.1", 0, "127.0.0.1:0", t.TempDir()
-	so, err := listen(&s)
+	so, err := server.Listen(&s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := so.http.Addr().String()
-	m, err := startMember(&s, so, memberOptions{loops: 1}, telemetry.NewLogger(io.Discard, telemetry.LogOptions{}))
+	node := so.HTTP.Addr().String()
+	m, err := server.Start(&s, so, server.Options{Loops: 1}, telemetry.NewLogger(io.Discard, telemetry.LogOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := m.close(); err != nil {
+		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	addr, admin := runProxy(t, "--node", node, "--advertise", "proxy.example:1", "--request-stats")
 	var last string
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		status, body := fetch(t, "http://"+addr+"/timestamp")
+		status, body := rig.Fetch(t, "http://"+addr+"/timestamp")
 		if status == 200 && len(body) == 16 && body > last {
 			if last != "" {
 				break
@@ -297,13 +285,13 @@ func TestProxy_ServesTimestampsOfACluster(t *testing.T) {
 		}
 	}
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		if status, body := fetch(t, "http://"+addr+"/api/snowflake"); status == 200 && len(body) > 10 {
+		if status, body := rig.Fetch(t, "http://"+addr+"/api/snowflake"); status == 200 && len(body) > 10 {
 			break
 		} else if time.Now().After(deadline) {
 			t.Fatalf("no ids: %d %q", status, body)
 		}
 	}
-	if _, body := fetch(t, "http://"+addr+"/members"); !strings.Contains(body, `"leader":{"nodeID":1,"addr":"proxy.example:1"}`) {
+	if _, body := rig.Fetch(t, "http://"+addr+"/members"); !strings.Contains(body, `"leader":{"nodeID":1,"addr":"proxy.example:1"}`) {
 		t.Errorf("/members: %s", body)
 	}
 	nc, err := net.Dial("tcp", addr)
@@ -316,33 +304,33 @@ func TestProxy_ServesTimestampsOfACluster(t *testing.T) {
 	if _, err := io.ReadFull(nc, answer); err != nil || !strings.HasPrefix(string(answer), "$16\r\n") || string(answer[5:21]) <= last {
 		t.Errorf("%q, %v", answer, err)
 	}
-	if status, body := fetch(t, "http://"+admin+"/debug/pprof/goroutine?debug=1"); status != 200 || !strings.Contains(body, "goroutine profile:") {
+	if status, body := rig.Fetch(t, "http://"+admin+"/debug/pprof/goroutine?debug=1"); status != 200 || !strings.Contains(body, "goroutine profile:") {
 		t.Errorf("/debug/pprof/: %d %.80q", status, body)
 	}
-	if status, _ := fetch(t, "http://"+addr+"/debug/pprof/"); status == 200 {
+	if status, _ := rig.Fetch(t, "http://"+addr+"/debug/pprof/"); status == 200 {
 		t.Error("the client port serves profiles")
 	}
-	if status, _ := fetch(t, "http://"+admin+"/ready"); status != 200 {
+	if status, _ := rig.Fetch(t, "http://"+admin+"/ready"); status != 200 {
 		t.Errorf("/ready: %d", status)
 	}
 	for _, at := range []string{addr, admin} {
 		const all = "[+]timestamps ok\n[+]ids ok\nreadyz check passed\n"
-		if status, body := fetch(t, "http://"+at+"/readyz?verbose"); status != 200 || body != all {
+		if status, body := rig.Fetch(t, "http://"+at+"/readyz?verbose"); status != 200 || body != all {
 			t.Errorf("/readyz: %d %q", status, body)
 		}
-		if status, body := fetch(t, "http://"+at+"/livez"); status != 200 || body != "ok" {
+		if status, body := rig.Fetch(t, "http://"+at+"/livez"); status != 200 || body != "ok" {
 			t.Errorf("/livez: %d %q", status, body)
 		}
 	}
 	for _, path := range []string{"/ready/timestamps", "/ready/ids"} {
-		if status, body := fetch(t, "http://"+addr+path); status != 200 || body != "ok" {
+		if status, body := rig.Fetch(t, "http://"+addr+path); status != 200 || body != "ok" {
 			t.Errorf("%s: %d %q", path, status, body)
 		}
 	}
-	if status, _ := fetch(t, "http://"+addr+"/admin/drain"); status != 401 && status != 404 {
+	if status, _ := rig.Fetch(t, "http://"+addr+"/admin/drain"); status != 401 && status != 404 {
 		t.Errorf("/admin/drain: %d; a proxy is not drained", status)
 	}
-	if _, body := fetch(t, "http://"+admin+"/metrics"); !strings.Contains(body, `isotone_proxy_oracle_requests_total{code="ok",protocol="http1"} `) || !strings.Contains(body, "isotone_proxy_cluster_requests_total") || strings.Contains(body, "isotone_request_wall_seconds_count 0") {
+	if _, body := rig.Fetch(t, "http://"+admin+"/metrics"); !strings.Contains(body, `isotone_proxy_oracle_requests_total{code="ok",protocol="http1"} `) || !strings.Contains(body, "isotone_proxy_cluster_requests_total") || strings.Contains(body, "isotone_request_wall_seconds_count 0") {
 		t.Error("/metrics does not tell of it")
 	}
 }
@@ -424,5 +412,5 @@ func TestProxy_FollowsTheFilesOfItsCertificate(t *testing.T) {
 	if code, _, err := command("cert", "node", "1", "127.0.0.1", "--dir", dir, "--overwrite"); code != 0 {
 		t.Fatal(err)
 	}
-	within(t, "it shows the new certificate", func() bool { return shown() != was })
+	rig.Within(t, "it shows the new certificate", func() bool { return shown() != was })
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isotone/isotone/internal/check/rig"
+	"github.com/isotone/isotone/internal/check/testnode"
 	"github.com/isotone/isotone/internal/host/config"
 )
 
@@ -46,13 +48,13 @@ func TestClients_ARevokedCertificateHasNoRights(t *testing.T) {
 		cert("client", name)
 	}
 	cert("revoke", in("client-worse.pem"))
-	n := startGuarded(t, "", func(s *config.Settings) {
+	n := testnode.Guarded(t, "", func(s *config.Settings) {
 		s.TLSCert, s.TLSKey, s.TLSClientCA, s.TLSClientCRL = in("node1.pem"), in("node1-key.pem"), in("ca.pem"), in("crl.pem")
 	})
 	good, bad := clientWith(t, dir, "good"), clientWith(t, dir, "bad")
 	enters := func(cfg *tls.Config) bool {
 		t.Helper()
-		c := dial(t, n.client, cfg)
+		c := rig.Dial(t, n.Client, cfg)
 		_, _ = io.WriteString(c, "PING\r\n")
 		_, err := c.Read(make([]byte, 1))
 		return err == nil // any answer, also that something is denied
@@ -60,12 +62,12 @@ func TestClients_ARevokedCertificateHasNoRights(t *testing.T) {
 	if enters(clientWith(t, dir, "worse")) || !enters(good) || !enters(bad) {
 		t.Fatal("one of three certificates is revoked: it alone should not be accepted")
 	}
-	trusted, open := dialHTTP(t, n.client, good), dialHTTP(t, n.client, bad)
-	redis := dialRedis(t, n.client, bad)
+	trusted, open := rig.DialHTTP(t, n.Client, good), rig.DialHTTP(t, n.Client, bad)
+	redis := rig.DialRedis(t, n.Client, bad)
 	transport := &http.Transport{TLSClientConfig: bad, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	overHTTP2 := func() int {
-		resp, err := (&http.Client{Transport: transport, Timeout: testWait}).Get("https://" + n.client + "/timestamp")
+		resp, err := (&http.Client{Transport: transport, Timeout: rig.Wait}).Get("https://" + n.Client + "/timestamp")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,30 +78,30 @@ func TestClients_ARevokedCertificateHasNoRights(t *testing.T) {
 		return resp.StatusCode
 	}
 	for _, path := range []string{"/timestamp", "/admin/members"} {
-		for _, c := range []*httpConn{trusted, open} {
-			if status, _, body := c.ask(path, ""); status != 200 {
+		for _, c := range []*rig.HTTPConn{trusted, open} {
+			if status, _, body := c.Ask(path, ""); status != 200 {
 				t.Fatalf("%s: %d %s", path, status, body)
 			}
 		}
 	}
-	redis.does("TS", "$16")
+	redis.Does("TS", "$16")
 	if status := overHTTP2(); status != 200 {
 		t.Fatalf("HTTP/2: %d", status)
 	}
 
 	cert("revoke", in("client-bad.pem"))
-	within(t, "the list is read", func() bool {
-		status, _, _ := open.ask("/timestamp", "")
+	rig.Within(t, "the list is read", func() bool {
+		status, _, _ := open.Ask("/timestamp", "")
 		return status == 401
 	})
-	if status, _, body := open.ask("/admin/members", ""); status != 401 || strings.Contains(body, "voter") {
+	if status, _, body := open.Ask("/admin/members", ""); status != 401 || strings.Contains(body, "voter") {
 		t.Errorf("/admin/members: %d %s", status, body)
 	}
-	redis.does("TS", "-NOAUTH")
+	redis.Does("TS", "-NOAUTH")
 	if status := overHTTP2(); status != 401 {
 		t.Errorf("HTTP/2: %d", status)
 	}
-	if status, _, _ := trusted.ask("/admin/members", ""); status != 200 {
+	if status, _, _ := trusted.Ask("/admin/members", ""); status != 200 {
 		t.Errorf("another client: %d", status)
 	}
 	if enters(bad) || enters(clientWith(t, dir, "bad")) || !enters(good) {

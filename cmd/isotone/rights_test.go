@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/front/resp"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/access"
@@ -121,7 +121,7 @@ func (v *visitor) statusOf(t *testing.T, path string) int {
 	if v.host != "" {
 		r.Host = v.host
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testWait)
+	ctx, cancel := context.WithTimeout(t.Context(), rig.Wait)
 	defer cancel()
 	answer, err := v.client.Do(r.WithContext(ctx))
 	if err != nil {
@@ -143,7 +143,7 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 	for role := access.Timestamps; role <= access.Floors; role <<= 1 {
 		users = append(users, fmt.Sprintf(`"%s": {"roles": ["%[1]s"], "secrets": ["HASH"]}`, role))
 	}
-	list := newUserList(t, `{"users": {`+strings.Join(users, ", ")+`, "nobody": {"roles": [], "secrets": ["HASH"]}}}`)
+	list := rig.NewUserList(t, `{"users": {`+strings.Join(users, ", ")+`, "nobody": {"roles": [], "secrets": ["HASH"]}}}`)
 	run := func(host string, change func(*config.Settings)) *process {
 		p := newProcess(t, 1)
 		p.s.HTTPHost, p.s.ThriftPort = host, portOf(t, freeAddrs(t, 1)[0])
@@ -154,7 +154,7 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 	}
 	none := func(*config.Settings) {}
 	reachable, alone := run("", none), run("127.0.0.1", none)
-	listed := run("", func(s *config.Settings) { s.ACLFile = list.file })
+	listed := run("", func(s *config.Settings) { s.ACLFile = list.File })
 	some := access.Timestamps | access.Metrics
 	open := run("", func(s *config.Settings) { s.Anonymous = &some })
 
@@ -198,10 +198,10 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 	for role := access.Timestamps; role <= access.Floors; role <<= 1 {
 		visitors = append(visitors, visitor{
 			name: "user " + role.String(), roles: role, url: "http://" + at, client: plain, redis: at,
-			fields: []string{"Authorization: " + bearer(role.String(), testSecret)}, auth: role.String() + " " + testSecret,
+			fields: []string{"Authorization: " + rig.Bearer(role.String(), rig.Secret)}, auth: role.String() + " " + rig.Secret,
 		})
 	}
-	visitors = append(visitors, visitor{name: "a user without roles", url: "http://" + at, client: plain, redis: at, fields: []string{"Authorization: " + bearer("nobody", testSecret)}, auth: "nobody " + testSecret})
+	visitors = append(visitors, visitor{name: "a user without roles", url: "http://" + at, client: plain, redis: at, fields: []string{"Authorization: " + rig.Bearer("nobody", rig.Secret)}, auth: "nobody " + rig.Secret})
 
 	served := 0
 	for _, v := range visitors {
@@ -223,7 +223,7 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 			served += v.asksRedis(t)
 		}
 		if v.thrift != "" {
-			kind, err := thriftCall(t, dial(t, v.thrift, nil))
+			kind, err := rig.ThriftCall(t, rig.Dial(t, v.thrift, nil))
 			if answered := kind == 2; err != nil || answered != v.allows(access.IDs, false) {
 				t.Errorf("%s: Thrift answers with a message of type %d, %v", v.name, kind, err)
 			}
@@ -238,15 +238,14 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 func (v *visitor) asksRedis(t *testing.T) (served int) {
 	t.Helper()
 	for _, r := range resp.Rights() {
-		c := &redisConn{t: t, Conn: dial(t, v.redis, v.redisTLS)}
-		c.r = bufio.NewReader(c.Conn)
+		c := rig.DialRedis(t, v.redis, v.redisTLS)
 		if v.auth != "" {
-			c.does("AUTH "+v.auth, "+OK")
+			c.Does("AUTH "+v.auth, "+OK")
 		}
-		c.send(strings.TrimSpace(r.Command + " " + map[string]string{
+		c.Send(strings.TrimSpace(r.Command + " " + map[string]string{
 			"ECHO": "x", "SELECT": "0", "CLIENT": "ID", "WATCH": "k", "CONFIG": "GET x", "CLUSTER": "INFO", "WORKER": "HELP", "AUTH": "x y", "WORKER REVOKE": "9999",
 		}[r.Command]))
-		answer, err := c.r.ReadString('\n')
+		answer, err := c.R.ReadString('\n')
 		if err != nil && err != io.EOF {
 			t.Fatalf("%s: %s: %v", v.name, r.Command, err)
 		}

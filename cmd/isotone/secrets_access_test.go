@@ -17,6 +17,7 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/host/access"
 )
 
@@ -83,13 +84,13 @@ func TestSecrets_WithUsersAndPeers(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() (bool, string) {
+	rig.Eventually(t, func() (bool, string) {
 		conn, err := net.DialTimeout("tcp", g.client, time.Second)
 		if err != nil {
 			return false, log.String()
 		}
 		_ = conn.Close()
-		status, _ := v.answer(http.DefaultTransport, "http://"+g.client+"/timestamp", bearer("ops", planted+"right"))
+		status, _ := v.answer(http.DefaultTransport, "http://"+g.client+"/timestamp", rig.Bearer("ops", planted+"right"))
 		return status == 200, fmt.Sprintf("%d: %s", status, log.String())
 	})
 	http.DefaultClient.CloseIdleConnections()
@@ -104,7 +105,7 @@ func TestSecrets_WithUsersAndPeers(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"the list of users cannot be used", "TLS files have changed and cannot be used", "audit: denied", "TLS handshake of an incoming peer connection failed"} {
-		eventually(t, func() (bool, string) {
+		rig.Eventually(t, func() (bool, string) {
 			return strings.Contains(log.String(), want), "without " + want + ": " + log.String()
 		})
 	}
@@ -158,9 +159,9 @@ func (v *vault) askAs(g *guardedByAll) {
 		authorization string
 		state         int
 	}{
-		{bearer("ops", planted+"right"), 200}, {basic("ops", planted+"right"), 200}, {bearer("shop", planted+"right"), 403},
-		{bearer("ops", planted+"wrong"), 401}, {basic("ops", planted+"wrong"), 401}, {bearer("nobody", planted+"right"), 401},
-		{"Bearer " + planted + "token", 401}, {"Basic " + planted + "token", 401}, {"Digest " + planted + "token", 401}, {bearer("ops", strings.Repeat(planted+"long", 100)), 401},
+		{rig.Bearer("ops", planted+"right"), 200}, {rig.Basic("ops", planted+"right"), 200}, {rig.Bearer("shop", planted+"right"), 403},
+		{rig.Bearer("ops", planted+"wrong"), 401}, {rig.Basic("ops", planted+"wrong"), 401}, {rig.Bearer("nobody", planted+"right"), 401},
+		{"Bearer " + planted + "token", 401}, {"Basic " + planted + "token", 401}, {"Digest " + planted + "token", 401}, {rig.Bearer("ops", strings.Repeat(planted+"long", 100)), 401},
 	} {
 		for _, via := range []http.RoundTripper{h1, h2, h3} {
 			asked := paths
@@ -182,7 +183,7 @@ func (v *vault) askAs(g *guardedByAll) {
 // authenticate does so in the protocol of Redis.
 func (v *vault) authenticate(g *guardedByAll) {
 	v.t.Helper()
-	conn := dial(v.t, g.client, nil)
+	conn := rig.Dial(v.t, g.client, nil)
 	_, _ = io.WriteString(conn, strings.Join([]string{
 		"AUTH ops " + planted + "wrong", "AUTH " + planted + "wrong", "AUTH ops " + planted + "right", "TS", "INFO", "CLIENT LIST", "CLIENT INFO", "HELLO 3", "COMMAND DOCS AUTH",
 		"HELLO 3 AUTH ops " + planted + "wrong", "HELLO 3 AUTH shop " + planted + "right", "TS", "AUTH ops " + planted + "right " + planted + "more", "CONFIG GET requirepass", "ACL LIST",
@@ -201,8 +202,8 @@ func (v *vault) authenticate(g *guardedByAll) {
 // authority, of a client, and a revoked one.
 func (v *vault) strangers(g *guardedByAll) {
 	v.t.Helper()
-	clear := dial(v.t, g.peer, nil)
-	_, _ = io.WriteString(clear, "GET /"+planted+"path HTTP/1.1\r\nAuthorization: "+bearer("ops", planted+"right")+"\r\n\r\n")
+	clear := rig.Dial(v.t, g.peer, nil)
+	_, _ = io.WriteString(clear, "GET /"+planted+"path HTTP/1.1\r\nAuthorization: "+rig.Bearer("ops", planted+"right")+"\r\n\r\n")
 	answer, _ := io.ReadAll(clear)
 	v.look("the port for peers", string(answer))
 	foreign := peerFiles(v.t)
@@ -213,7 +214,7 @@ func (v *vault) strangers(g *guardedByAll) {
 			v.t.Fatal(err)
 		}
 		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-			conn := dial(v.t, g.peer, &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true, MaxVersion: version, NextProtos: []string{"isotone-peer"},
+			conn := rig.Dial(v.t, g.peer, &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true, MaxVersion: version, NextProtos: []string{"isotone-peer"},
 				VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error { return nil }})
 			_, err := io.WriteString(conn, planted+"hello\r\n")
 			answer, _ := io.ReadAll(conn)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/host/credential"
 )
 
@@ -99,7 +100,7 @@ func (v *vault) run(env []string, args ...string) string {
 	}
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
-	for deadline := time.Now().Add(testWait); ; {
+	for deadline := time.Now().Add(rig.Wait); ; {
 		select {
 		case <-ended:
 			v.look("isotone "+config3(args), out.String())
@@ -249,7 +250,7 @@ func TestSecrets_NoNodeTellsAny(t *testing.T) {
 	newKept(t, client).ask()
 	for _, document := range []string{"good", "denied", "away", "gone", "proxied", "redis", "lost"} {
 		want := `"live document cannot be loaded","document":"` + document + `"`
-		eventually(t, func() (bool, string) {
+		rig.Eventually(t, func() (bool, string) {
 			return strings.Contains(log.String(), want), document + " does not fail: " + log.String()
 		})
 	}
@@ -275,12 +276,12 @@ func (v *vault) ask(client, admin string) {
 			v.look(base+path, v.get(base+path))
 		}
 	}
-	conn, err := net.DialTimeout("tcp", client, testWait)
+	conn, err := net.DialTimeout("tcp", client, rig.Wait)
 	if err != nil {
 		v.t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(testWait))
+	_ = conn.SetDeadline(time.Now().Add(rig.Wait))
 	_, _ = io.WriteString(conn, "*3\r\n$4\r\nAUTH\r\n$4\r\nuser\r\n$11\r\nplanted-aut\r\n*5\r\n$5\r\nHELLO\r\n$1\r\n3\r\n$4\r\nAUTH\r\n$4\r\nuser\r\n$11\r\nplanted-aut\r\n"+
 		"AUTH planted-inline\r\nQUIT\r\n")
 	answers, _ := io.ReadAll(conn)
@@ -296,7 +297,7 @@ func (v *vault) get(url string) string {
 	}
 	r.Header.Set("Authorization", "Bearer "+planted+"bearer")
 	r.Header.Set("Cookie", "session="+planted+"cookie")
-	c := http.Client{Timeout: testWait, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	c := http.Client{Timeout: rig.Wait, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	answer, err := c.Do(r)
 	if err != nil {
 		v.t.Fatal(err)

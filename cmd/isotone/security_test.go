@@ -1,19 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"log/slog"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/rig"
+	"github.com/isotone/isotone/internal/check/testnode"
 	"github.com/isotone/isotone/internal/doctor"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/config"
-	"github.com/isotone/isotone/internal/host/telemetry"
 )
 
 // peerFiles makes an authority, the certificate of node 1, and a list that revokes that of node 2.
@@ -55,22 +54,22 @@ func diagnose(t *testing.T, env map[string]string, args ...string) (findings map
 // TestDoctor_ComparesUsersAndPeers of a node that runs with those of the settings here.
 func TestDoctor_ComparesUsersAndPeers(t *testing.T) {
 	dir := peerFiles(t)
-	n := startGuarded(t, usersOfTests, func(s *config.Settings) { usePeerFiles(s, dir) })
-	secret := secretFile(t, testSecret)
-	code, out, stderr := command("user", "check", "--json", n.users.file)
+	n := testnode.Guarded(t, rig.Users, func(s *config.Settings) { usePeerFiles(s, dir) })
+	secret := rig.SecretFile(t, rig.Secret)
+	code, out, stderr := command("user", "check", "--json", n.Users.File)
 	var list struct{ SHA256 string }
 	if err := json.Unmarshal([]byte(out), &list); code != 0 || err != nil || len(list.SHA256) != 64 {
 		t.Fatalf("%s%s", out, stderr)
 	}
-	operator := []string{"--endpoint", n.client, "--user", "ops", "--password-file", secret}
+	operator := []string{"--endpoint", n.Client, "--user", "ops", "--password-file", secret}
 	for _, c := range []struct{ user, says string }{{"ops", "valid until"}, {"web", "does not tell who may reach it"}} {
-		_, out := diagnose(t, nil, "--endpoint", n.client, "--user", c.user, "--password-file", secret)
-		if !strings.Contains(out, c.says) || strings.Contains(out, "argon2") || strings.Contains(out, testSecret) {
+		_, out := diagnose(t, nil, "--endpoint", n.Client, "--user", c.user, "--password-file", secret)
+		if !strings.Contains(out, c.says) || strings.Contains(out, "argon2") || strings.Contains(out, rig.Secret) {
 			t.Errorf("as %s, without %q: %s", c.user, c.says, out)
 		}
 	}
 	settings := map[string]string{
-		"NODE_ID": "1", "DATA_DIR": t.TempDir(), "HTTP_HOST": "127.0.0.1", "HTTP_PORT": strconv.Itoa(portOf(t, n.client)), "THRIFT_PORT": "0", "ACL_FILE": n.users.file,
+		"NODE_ID": "1", "DATA_DIR": t.TempDir(), "HTTP_HOST": "127.0.0.1", "HTTP_PORT": strconv.Itoa(portOf(t, n.Client)), "THRIFT_PORT": "0", "ACL_FILE": n.Users.File,
 		"PEER_TLS_CERT": filepath.Join(dir, "node1.pem"), "PEER_TLS_KEY": filepath.Join(dir, "node1-key.pem"), "PEER_TLS_CA": filepath.Join(dir, "ca.pem"), "PEER_TLS_CRL": filepath.Join(dir, "crl.pem"),
 	}
 	findings, out := diagnose(t, settings, operator...)
@@ -83,15 +82,15 @@ func TestDoctor_ComparesUsersAndPeers(t *testing.T) {
 		}
 	}
 	// Here the files of another node, and another list.
-	other := newUserList(t, `{"users": {"a": {"roles": ["ids"]}}}`)
-	settings["ACL_FILE"], settings["PEER_TLS_CERT"], settings["PEER_TLS_KEY"] = other.file, filepath.Join(dir, "node2.pem"), filepath.Join(dir, "node2-key.pem")
+	other := rig.NewUserList(t, `{"users": {"a": {"roles": ["ids"]}}}`)
+	settings["ACL_FILE"], settings["PEER_TLS_CERT"], settings["PEER_TLS_KEY"] = other.File, filepath.Join(dir, "node2.pem"), filepath.Join(dir, "node2-key.pem")
 	findings, out = diagnose(t, settings, operator...)
 	for key, found := range map[string]string{"users ": "different lists of users", "certificate PEER_TLS_CERT": "not the name of node 1"} {
 		if f := findings[key]; f.Status != doctor.Problem || !strings.Contains(f.Found, found) {
 			t.Errorf("%s: %+v, want %q\n%s", key, f, found, out)
 		}
 	}
-	other.write(`{"users": {"a": {"roles": ["none", "` + testSecret + `"], "secrets": ["` + testSecret + `"]}, "b": {"roles": ["x"]}}}`)
+	other.Write(`{"users": {"a": {"roles": ["none", "` + rig.Secret + `"], "secrets": ["` + rig.Secret + `"]}, "b": {"roles": ["x"]}}}`)
 	findings, out = diagnose(t, settings, operator...)
 	if f := findings["users ACL_FILE"]; f.Status != doctor.Problem || !strings.Contains(f.Found, "Argon2id") || strings.Contains(f.Found, "\n") {
 		t.Errorf("%s", out)
@@ -102,14 +101,14 @@ func TestDoctor_ComparesUsersAndPeers(t *testing.T) {
 func TestSecurity_IsForOperators(t *testing.T) {
 	t.Parallel()
 	dir := peerFiles(t)
-	n := startGuarded(t, usersOfTests, func(s *config.Settings) { usePeerFiles(s, dir) })
-	c := dialHTTP(t, n.client, nil)
-	for _, q := range []question{{"/admin/security", "", 401}, {"/admin/security", bearer("web", testSecret), 403}} {
-		status, header, body := c.ask(q.path, q.authorization)
-		q.check(t, status, header, body)
+	n := testnode.Guarded(t, rig.Users, func(s *config.Settings) { usePeerFiles(s, dir) })
+	c := rig.DialHTTP(t, n.Client, nil)
+	for _, q := range []rig.Question{rig.Ask("/admin/security", "", 401), rig.Ask("/admin/security", rig.Bearer("web", rig.Secret), 403)} {
+		status, header, body := c.Ask(q.Path, q.Authorization)
+		q.Check(t, status, header, body)
 	}
 	state := func() (s front.Security) {
-		status, _, body := c.ask("/admin/security", bearer("ops", testSecret))
+		status, _, body := c.Ask("/admin/security", rig.Bearer("ops", rig.Secret))
 		if err := json.Unmarshal([]byte(body), &s); status != 200 || err != nil || strings.Contains(body, "argon2") {
 			t.Fatalf("%d, %v: %s", status, err, body)
 		}
@@ -120,33 +119,13 @@ func TestSecurity_IsForOperators(t *testing.T) {
 		len(p.Lists) != 1 || p.Lists[0].Revoked != 1 || p.Revoked || p.NotAfter.Before(time.Now()) {
 		t.Errorf("%+v", before)
 	}
-	n.users.write("no list")
-	within(t, "the list is refused", func() bool { s := state(); return s.Users.Refused && s.Users.SHA256 == before.Users.SHA256 })
-	n.users.write(strings.Replace(usersOfTests, `"ids"`, `"makers"`, 1))
-	within(t, "another list", func() bool { s := state(); return !s.Users.Refused && s.Users.SHA256 != before.Users.SHA256 })
+	n.Users.Write("no list")
+	rig.Within(t, "the list is refused", func() bool { s := state(); return s.Users.Refused && s.Users.SHA256 == before.Users.SHA256 })
+	n.Users.Write(strings.Replace(rig.Users, `"ids"`, `"makers"`, 1))
+	rig.Within(t, "another list", func() bool { s := state(); return !s.Users.Refused && s.Users.SHA256 != before.Users.SHA256 })
 	// A node whose own certificate is revoked says so.
 	if code, _, err := command("cert", "revoke", filepath.Join(dir, "node1.pem"), "--dir", dir); code != 0 {
 		t.Fatal(err)
 	}
-	within(t, "the certificate is revoked", func() bool { s := state(); return s.Peers.Revoked && s.Peers.Lists[0].Revoked == 2 })
-}
-
-// TestStart_WarnsOfCertificatesThatGiveAllRoles, and only of those.
-func TestStart_WarnsOfCertificatesThatGiveAllRoles(t *testing.T) {
-	a := newSigner(t)
-	cert, key := a.issue("node")
-	for _, c := range []struct {
-		ca, users string
-		warns     bool
-	}{{a.file, "", true}, {a.file, newUserList(t, usersOfTests).file, false}, {"", "", false}} {
-		var log bytes.Buffer
-		s := config.Default()
-		s.TLSCert, s.TLSKey, s.TLSClientCA, s.ACLFile = cert, key, c.ca, c.users
-		if _, err := openMemberFiles(&s, false, "x:1", nil, telemetry.NewMetrics("test"), slog.New(slog.NewTextHandler(&log, nil))); err != nil {
-			t.Fatal(err)
-		}
-		if warns := strings.Contains(log.String(), "has all roles, also admin; set ACL_FILE"); warns != c.warns {
-			t.Errorf("%q, %q: %s", c.ca, c.users, log.String())
-		}
-	}
+	rig.Within(t, "the certificate is revoked", func() bool { s := state(); return s.Peers.Revoked && s.Peers.Lists[0].Revoked == 2 })
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/wire"
 	"github.com/isotone/isotone/internal/host/address"
@@ -77,12 +78,12 @@ func FuzzServe_NoSettingCrashesANode(f *testing.F) {
 		case <-p.began:
 		}
 		if len(s.PeerMap()) == 1 && s.RTT <= 10*time.Millisecond {
-			eventually(t, func() (bool, string) {
+			rig.Eventually(t, func() (bool, string) {
 				select {
 				case <-p.done:
 					return true, ""
 				default:
-					return p.m.node.Status().NotReadyTimestamps == "", fmt.Sprintf("%q: not ready: %s", text, p.log.String())
+					return p.m.Node.Status().NotReadyTimestamps == "", fmt.Sprintf("%q: not ready: %s", text, p.log.String())
 				}
 			})
 		}

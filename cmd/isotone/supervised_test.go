@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/ports"
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/host/supervisor"
 )
 
@@ -62,7 +63,7 @@ func startSupervised(t *testing.T, settings ...string) *supervised {
 func (s *supervised) told(want string) {
 	s.t.Helper()
 	buf := make([]byte, 4096)
-	_ = s.conn.SetReadDeadline(time.Now().Add(testWait))
+	_ = s.conn.SetReadDeadline(time.Now().Add(rig.Wait))
 	n, err := s.conn.Read(buf)
 	if err != nil || !strings.Contains(string(buf[:n]), want) {
 		_ = s.cmd.Process.Kill()
@@ -116,7 +117,7 @@ func TestServe_TellsItsSupervisorThatItWaitsToJoin(t *testing.T) {
 
 func TestServe_ServesWithoutItsSupervisor(t *testing.T) {
 	s := startSupervised(t, supervisor.Variable+"="+filepath.Join(t.TempDir(), "nobody"))
-	for deadline := time.Now().Add(testWait); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(rig.Wait); ; time.Sleep(10 * time.Millisecond) {
 		if resp, err := http.Get("http://" + s.addr + "/up"); err == nil {
 			_ = resp.Body.Close()
 			break

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/rig"
+	"github.com/isotone/isotone/internal/check/testnode"
 	"github.com/isotone/isotone/internal/host/config"
 )
 
@@ -81,7 +83,7 @@ func newSpanCollector(t *testing.T) *spanCollector {
 // of waits for n spans of a trace, and returns all of it.
 func (c *spanCollector) of(t *testing.T, trace string, n int) (spans []sentSpan) {
 	t.Helper()
-	within(t, fmt.Sprintf("%d spans of trace %s", n, trace), func() bool {
+	rig.Within(t, fmt.Sprintf("%d spans of trace %s", n, trace), func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		spans = nil
@@ -137,10 +139,10 @@ func TestTracing_FollowsARequestThroughProxyAndNode(t *testing.T) {
 	for _, measured := range []bool{false, true} {
 		t.Run(fmt.Sprintf("stats=%v", measured), func(t *testing.T) {
 			c := newSpanCollector(t)
-			_, client, admin := runMember(t, func(s *config.Settings) {
+			_, client, admin := testnode.Run(t, func(s *config.Settings) {
 				s.TraceEndpoint, s.TraceSample, s.RequestStats = c.url+"/v1/traces", 0, measured
 			})
-			within(t, "the node is ready", func() bool { status, _ := fetch(t, admin+"/ready"); return status == 200 })
+			rig.Within(t, "the node is ready", func() bool { status, _ := rig.Fetch(t, admin+"/ready"); return status == 200 })
 			addr, _ := runProxy(t, "--backend", client, "--trace-endpoint", c.url, "--trace-sample", "0")
 
 			spans := func(n int, path string, want int) []sentSpan {
@@ -178,7 +180,7 @@ func TestTracing_FollowsARequestThroughProxyAndNode(t *testing.T) {
 			// What is not marked, and what comes without a trace, leaves nothing.
 			getTraced(t, "http://"+addr+"/timestamp", traceID(9), "00")
 			getTraced(t, client+"/up", traceID(9), "00")
-			fetch(t, client+"/timestamp")
+			rig.Fetch(t, client+"/timestamp")
 			spans(10, "/timestamp", 3)
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -227,15 +229,15 @@ func askedOnce(t *testing.T, c *spanCollector, name string, want [][2]string, ca
 func TestTracing_FollowsARequestOfTheGoClient(t *testing.T) {
 	t.Parallel()
 	c := newSpanCollector(t)
-	_, node, admin := runMember(t, func(s *config.Settings) { s.TraceEndpoint, s.TraceSample = c.url+"/v1/traces", 0 })
-	within(t, "the node is ready", func() bool { status, _ := fetch(t, admin+"/ready"); return status == 200 })
+	_, node, admin := testnode.Run(t, func(s *config.Settings) { s.TraceEndpoint, s.TraceSample = c.url+"/v1/traces", 0 })
+	rig.Within(t, "the node is ready", func() bool { status, _ := rig.Fetch(t, admin+"/ready"); return status == 200 })
 	node = strings.TrimPrefix(node, "http://")
 	proxy, proxyAdmin := runProxy(t, "--node", node, "--advertise", "proxy.example:1", "--trace-endpoint", c.url, "--trace-sample", "0")
-	within(t, "the proxy is ready", func() bool { status, _ := fetch(t, "http://"+proxyAdmin+"/readyz"); return status == 200 })
+	rig.Within(t, "the proxy is ready", func() bool { status, _ := rig.Fetch(t, "http://"+proxyAdmin+"/readyz"); return status == 200 })
 	for i, addr := range []string{node, proxy} {
-		within(t, addr+" makes IDs", func() bool { status, _ := fetch(t, "http://"+addr+"/ready/ids"); return status == 200 })
+		rig.Within(t, addr+" makes IDs", func() bool { status, _ := rig.Fetch(t, "http://"+addr+"/ready/ids"); return status == 200 })
 		type key struct{}
-		ctx, cancel := context.WithTimeout(t.Context(), testWait)
+		ctx, cancel := context.WithTimeout(t.Context(), rig.Wait)
 		defer cancel()
 		asks, err := client.NewWith(ctx, client.Options{
 			Addrs: []string{addr},
@@ -293,10 +295,10 @@ func TestTracing_FollowsARequestThatIsForwarded(t *testing.T) {
 func TestTracing_SamplesRequestsWithoutATraceAndCountsSpans(t *testing.T) {
 	t.Parallel()
 	c := newSpanCollector(t)
-	_, client, admin := runMember(t, func(s *config.Settings) { s.TraceEndpoint, s.TraceSample = c.url+"/v1/traces", 1 })
-	within(t, "the node is ready", func() bool { status, _ := fetch(t, admin+"/ready"); return status == 200 })
-	fetch(t, client+"/timestamp?n=0")
-	within(t, "the span of a request that is wrong", func() bool {
+	_, client, admin := testnode.Run(t, func(s *config.Settings) { s.TraceEndpoint, s.TraceSample = c.url+"/v1/traces", 1 })
+	rig.Within(t, "the node is ready", func() bool { status, _ := rig.Fetch(t, admin+"/ready"); return status == 200 })
+	rig.Fetch(t, client+"/timestamp?n=0")
+	rig.Within(t, "the span of a request that is wrong", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, s := range c.spans {
@@ -306,8 +308,8 @@ func TestTracing_SamplesRequestsWithoutATraceAndCountsSpans(t *testing.T) {
 		}
 		return false
 	})
-	within(t, "the metrics count the spans", func() bool { // once the exporter has read the collector's answer
-		_, body := fetch(t, admin+"/metrics")
+	rig.Within(t, "the metrics count the spans", func() bool { // once the exporter has read the collector's answer
+		_, body := rig.Fetch(t, admin+"/metrics")
 		return strings.Contains(body, `isotone_trace_spans_total{outcome="dropped"} 0`) && !strings.Contains(body, `isotone_trace_spans_total{outcome="sent"} 0`) &&
 			strings.Contains(body, "isotone_trace_queue_limit_spans 8192")
 	})
@@ -315,10 +317,10 @@ func TestTracing_SamplesRequestsWithoutATraceAndCountsSpans(t *testing.T) {
 
 // TestTracing_OffIsOff: no exporter, no metrics, and headers as ever.
 func TestTracing_OffIsOff(t *testing.T) {
-	_, client, admin := runMember(t, nil)
-	within(t, "the node is ready", func() bool { status, _ := fetch(t, admin+"/ready"); return status == 200 })
+	_, client, admin := testnode.Run(t, nil)
+	rig.Within(t, "the node is ready", func() bool { status, _ := rig.Fetch(t, admin+"/ready"); return status == 200 })
 	getTraced(t, client+"/timestamp", traceID(1), "01")
-	if _, body := fetch(t, admin+"/metrics"); strings.Contains(body, "isotone_trace_") {
+	if _, body := rig.Fetch(t, admin+"/metrics"); strings.Contains(body, "isotone_trace_") {
 		t.Error("there are metrics of traces")
 	}
 }

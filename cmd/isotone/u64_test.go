@@ -12,6 +12,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/rig"
 )
 
 // TestU64_OneOrderInEveryProtocol: at a node with and without a cluster clock, and through a proxy, in both
@@ -30,7 +31,7 @@ func TestU64_OneOrderInEveryProtocol(t *testing.T) {
 			}
 			last = end
 		}
-		c, err := client.NewWith(soon(t), client.Options{Addrs: []string{addr}, Lazy: true})
+		c, err := client.NewWith(rig.Soon(t), client.Options{Addrs: []string{addr}, Lazy: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,11 +56,11 @@ func TestU64_OneOrderInEveryProtocol(t *testing.T) {
 			if name == "proxy" { // it tells clients that it is at port 0
 				continue
 			}
-			ts, err := c.In(mode).Timestamp(soon(t))
+			ts, err := c.In(mode).Timestamp(rig.Soon(t))
 			above("client", ts, ts, err)
-			us, err := c.In(mode).Timestamps64(soon(t), 1000)
+			us, err := c.In(mode).Timestamps64(rig.Soon(t), 1000)
 			above("client, 64 bits", us.First.Timestamp(), us.Last().Timestamp(), err)
-			future := c.Timestamp64Async(soon(t))
+			future := c.Timestamp64Async(rig.Soon(t))
 			u, err = future.Wait()
 			above("async", u.Timestamp(), u.Timestamp(), err)
 		}
@@ -85,7 +86,7 @@ func get(t *testing.T, url, accept string) string {
 // answerOf returns the status and the body of an answer.
 func answerOf(t *testing.T, url, accept string) (int, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(soon(t), "GET", url, nil)
+	r, err := http.NewRequestWithContext(rig.Soon(t), "GET", url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,7 @@ func answerOf(t *testing.T, url, accept string) (int, string) {
 // sayRESP returns the bulk string that a command gets.
 func sayRESP(t *testing.T, addr, line string) string {
 	t.Helper()
-	answer := saying(t, addr, line)
+	answer := rig.Say(t, addr, line)
 	head, rest, _ := strings.Cut(answer, "\r\n")
 	text, _, _ := strings.Cut(rest, "\r\n")
 	if head != fmt.Sprintf("$%d", len(text)) {

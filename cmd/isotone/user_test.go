@@ -9,13 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/host/access"
 )
 
 // hashWorks reports whether a list with the hash in it lets shop in with secret.
 func hashWorks(t *testing.T, hash, secret string) bool {
 	t.Helper()
-	list := secretFile(t, fmt.Sprintf(`{"users": {"shop": {"roles": ["ids"], "secrets": [%q]}}}`, hash))
+	list := rig.SecretFile(t, fmt.Sprintf(`{"users": {"shop": {"roles": ["ids"], "secrets": [%q]}}}`, hash))
 	users, err := access.Open(access.Config{File: list})
 	if err != nil {
 		t.Fatal(err)
@@ -35,8 +36,8 @@ func TestUserHash_MakesWhatAListAccepts(t *testing.T) {
 	if len(words) != 4 || words[0] != "secret" || words[1] == made.Secret || words[2] != "hash" || !hashWorks(t, words[3], words[1]) {
 		t.Errorf("%q", out)
 	}
-	code, out, err = command("user", "hash", "--password-file", secretFile(t, testSecret))
-	if code != 0 || strings.Contains(out+err, testSecret) || !hashWorks(t, strings.TrimSuffix(out, "\n"), testSecret) {
+	code, out, err = command("user", "hash", "--password-file", rig.SecretFile(t, rig.Secret))
+	if code != 0 || strings.Contains(out+err, rig.Secret) || !hashWorks(t, strings.TrimSuffix(out, "\n"), rig.Secret) {
 		t.Errorf("exit code %d, %s%s", code, out, err)
 	}
 	if hashWorks(t, strings.TrimSpace(out), "blab-blab") {
@@ -57,31 +58,31 @@ func TestUserHash_ReadsOneLineOfStandardInput(t *testing.T) {
 		}
 	}
 	cmd := reexec(t, nil, "user", "hash")
-	cmd.Stdin = strings.NewReader(testSecret + "\n")
+	cmd.Stdin = strings.NewReader(rig.Secret + "\n")
 	out, err := cmd.Output()
-	if err != nil || !hashWorks(t, strings.TrimSpace(string(out)), testSecret) {
+	if err != nil || !hashWorks(t, strings.TrimSpace(string(out)), rig.Secret) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
 
 func TestUserHash_UsageErrorsSayWhatIsWrong(t *testing.T) {
 	for args, want := range map[string]string{
-		"--generate --password-file f":                                        "can't be used together",
-		"--password-file " + secretFile(t, strings.Repeat("x", 257)):          "at most 256",
-		"--password-file " + filepath.Join(t.TempDir(), "nothing"):            "--password-file",
-		"--password " + testSecret:                                            "There is no --password",
-		"--password-file " + secretFile(t, testSecret+"\n"+testSecret) + " -": "unexpected argument",
+		"--generate --password-file f":                                            "can't be used together",
+		"--password-file " + rig.SecretFile(t, strings.Repeat("x", 257)):          "at most 256",
+		"--password-file " + filepath.Join(t.TempDir(), "nothing"):                "--password-file",
+		"--password " + rig.Secret:                                                "There is no --password",
+		"--password-file " + rig.SecretFile(t, rig.Secret+"\n"+rig.Secret) + " -": "unexpected argument",
 	} {
 		code, out, err := command(append([]string{"user", "hash"}, strings.Fields(args)...)...)
-		if code == 0 || !strings.Contains(err, want) || strings.Contains(out+err, testSecret) {
+		if code == 0 || !strings.Contains(err, want) || strings.Contains(out+err, rig.Secret) {
 			t.Errorf("%s: exit code %d, %s%s", args, code, out, err)
 		}
 	}
 }
 
 func TestUserCheck_PrintsUsersWithoutSecrets(t *testing.T) {
-	hash := access.HashSecret(testSecret)
-	file := secretFile(t, fmt.Sprintf(`{"users": {
+	hash := access.HashSecret(rig.Secret)
+	file := rig.SecretFile(t, fmt.Sprintf(`{"users": {
 		"ops": {"roles": ["all"], "secrets": [%q, %q]}, "old": {"roles": ["none"]}, "shop": {"roles": ["ids"], "limits": {"requests": 5, "workers": 2}}
 	}, "addressLimits": {"streams": 3}}`, hash, hash))
 	code, out, err := command("user", "check", file)
@@ -106,9 +107,9 @@ func TestUserCheck_PrintsUsersWithoutSecrets(t *testing.T) {
 }
 
 func TestUserCheck_SaysEveryFault(t *testing.T) {
-	file := secretFile(t, `{"users": {"a b": {"roles": ["x"], "secrets": ["`+testSecret+`", "`+testSecret+`"]}, "c": {"roles": ["ids"], "limits": {"workers": -1}}}}`)
+	file := rig.SecretFile(t, `{"users": {"a b": {"roles": ["x"], "secrets": ["`+rig.Secret+`", "`+rig.Secret+`"]}, "c": {"roles": ["ids"], "limits": {"workers": -1}}}}`)
 	code, out, err := command("user", "check", file)
-	if code != exitFailure || out != "" || strings.Contains(err, testSecret) {
+	if code != exitFailure || out != "" || strings.Contains(err, rig.Secret) {
 		t.Errorf("exit code %d, %s%s", code, out, err)
 	}
 	for _, want := range []string{file, `"a b": want a name`, `"x" is no role`, "secret 1: want a hash", "secret 2: want a hash", `"c": a limit is not negative`} {
@@ -116,10 +117,21 @@ func TestUserCheck_SaysEveryFault(t *testing.T) {
 			t.Errorf("%q is missing in: %s", want, err)
 		}
 	}
-	if err := os.WriteFile(file, []byte(`{"users": {"a": {"roles": ["ids"], "password": "`+testSecret+`"}}}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"users": {"a": {"roles": ["ids"], "password": "`+rig.Secret+`"}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, err := command("user", "check", file); code != exitFailure || !strings.Contains(err, `unknown field "password"`) || strings.Contains(err, testSecret) {
+	if code, _, err := command("user", "check", file); code != exitFailure || !strings.Contains(err, `unknown field "password"`) || strings.Contains(err, rig.Secret) {
 		t.Errorf("exit code %d, %s", code, err)
+	}
+}
+
+// TestUser_ASecretIsNoLongerThanClientsSend: nodes and clients accept no longer ones.
+func TestUser_ASecretIsNoLongerThanClientsSend(t *testing.T) {
+	secret := strings.Repeat("s", access.SecretMax)
+	if code, _, err := command("user", "hash", "--password-file", rig.SecretFile(t, secret)); code != 0 {
+		t.Error(err)
+	}
+	if code, _, err := command("user", "hash", "--password-file", rig.SecretFile(t, secret+"s")); code != exitUsage || !strings.Contains(err, "at most 256") {
+		t.Errorf("%d: %s", code, err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -17,6 +16,8 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/rig"
+	"github.com/isotone/isotone/internal/check/testnode"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -35,17 +36,17 @@ func TestWorkers_AreListedAndRevoked(t *testing.T) {
 	t.Parallel()
 	m, _ := startAlone(t, "0")
 	addr := loopback(t, m)
-	c, err := client.New(soon(t), addr)
+	c, err := client.New(rig.Soon(t), addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	g, err := c.NewGenerator(soon(t), client.GeneratorOptions{Lease: 3 * time.Second})
+	g, err := c.NewGenerator(rig.Soon(t), client.GeneratorOptions{Lease: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = g.Close() })
-	within(t, "the node has a worker", func() bool { l := workersAt(t, addr); return len(l.Workers) > 1 })
+	rig.Within(t, "the node has a worker", func() bool { l := workersAt(t, addr); return len(l.Workers) > 1 })
 	mine := g.Worker()
 	l := workersAt(t, addr)
 	r, held := leaseOf(l, mine)
@@ -57,8 +58,8 @@ func TestWorkers_AreListedAndRevoked(t *testing.T) {
 	wantRun(t, 1, "", "nobody holds worker 999", "worker", "revoke", "999", "--yes", "--endpoint", addr)
 	wantRun(t, 1, "", "began at", "worker", "revoke", strconv.Itoa(mine), "--start", "5", "--yes", "--endpoint", addr)
 	wantRun(t, 0, "is revoked, and free from", "", "worker", "revoke", strconv.Itoa(mine), "--start", strconv.FormatUint(r.Start, 10), "--yes", "--endpoint", addr)
-	within(t, "the client has another worker", func() bool { return g.Worker() != mine })
-	within(t, "the revoked one is released", func() bool { // on a slow machine it may be leased again
+	rig.Within(t, "the client has another worker", func() bool { return g.Worker() != mine })
+	rig.Within(t, "the revoked one is released", func() bool { // on a slow machine it may be leased again
 		now, held := leaseOf(workersAt(t, addr), mine)
 		return !held || now.Start != r.Start
 	})
@@ -69,39 +70,39 @@ func TestWorkers_AreListedAndRevoked(t *testing.T) {
 		t.Fatalf("%+v", own)
 	}
 	wantRun(t, 0, "worker "+strconv.Itoa(own.Worker), "", "worker", "revoke", strconv.Itoa(own.Worker), "--yes", "--endpoint", addr)
-	within(t, "the node has another worker", func() bool {
+	rig.Within(t, "the node has another worker", func() bool {
 		l := workersAt(t, addr)
 		_, held := leaseOf(l, own.Worker)
 		return !held && l.Workers[0].NodeID == 1
 	})
-	if status, body := fetch(t, "http://"+addr+"/api/snowflake"); status != http.StatusOK {
+	if status, body := rig.Fetch(t, "http://"+addr+"/api/snowflake"); status != http.StatusOK {
 		t.Errorf("an ID: %d, %s", status, body)
 	}
 }
 
 // TestWorkers_AreForOperators by every door.
 func TestWorkers_AreForOperators(t *testing.T) {
-	n := startGuarded(t, usersOfTests, nil)
-	redis := dialRedis(t, n.client, nil)
+	n := testnode.Guarded(t, rig.Users, nil)
+	redis := rig.DialRedis(t, n.Client, nil)
 	for _, step := range []struct{ command, want string }{
 		{"WORKER LIST", "-NOAUTH"}, {"WORKER REVOKE 0", "-NOAUTH"},
-		{"AUTH ids " + testSecret, "+OK"}, {"WORKER LIST", "-NOPERM"}, {"worker revoke 0", "-NOPERM"}, {"WORKER REVOKE", "-NOPERM"},
+		{"AUTH ids " + rig.Secret, "+OK"}, {"WORKER LIST", "-NOPERM"}, {"worker revoke 0", "-NOPERM"}, {"WORKER REVOKE", "-NOPERM"},
 		{"WORKER LEASE 5f0c3a9b2d4e7181 " + strconv.FormatInt(time.Now().UnixMilli(), 10) + " 60000", "*5"},
-		{"AUTH ops " + testSecret, "+OK"}, {"WORKER REVOKE 999", "-ERR nobody holds worker 999"}, {"WORKER REVOKE 256 5", "-ERR nobody holds worker 256 since"},
+		{"AUTH ops " + rig.Secret, "+OK"}, {"WORKER REVOKE 999", "-ERR nobody holds worker 999"}, {"WORKER REVOKE 256 5", "-ERR nobody holds worker 256 since"},
 		{"WORKER REVOKE 256", ":"}, {"WORKER REVOKE 256", ":"}, {"WORKER LIST", "*"},
 		{"WORKER LEASE 5f0c3a9b2d4e7181 " + strconv.FormatInt(time.Now().UnixMilli(), 10) + " 60000", "-TRYAGAIN no_worker: worker 256 was revoked"},
 		{"WORKER LEASE 5f0c3a9b2d4e7182 " + strconv.FormatInt(time.Now().UnixMilli(), 10) + " 60000", "*5"},
 	} {
-		redis.does(step.command, step.want)
+		redis.Does(step.command, step.want)
 	}
 	for _, who := range []struct {
 		authorization string
 		status        int
-	}{{"", 401}, {bearer("ids", testSecret), 403}, {bearer("web", testSecret), 403}, {bearer("ops", testSecret), 200}} {
+	}{{"", 401}, {rig.Bearer("ids", rig.Secret), 403}, {rig.Bearer("web", rig.Secret), 403}, {rig.Bearer("ops", rig.Secret), 200}} {
 		for _, body := range []string{"", `{"action":"revoke","worker":257}`} {
-			r, _ := http.NewRequest(http.MethodGet, "http://"+n.client+workersPath, nil)
+			r, _ := http.NewRequest(http.MethodGet, "http://"+n.Client+workersPath, nil)
 			if body != "" {
-				r, _ = http.NewRequest(http.MethodPost, "http://"+n.client+workersPath, bytes.NewReader([]byte(body)))
+				r, _ = http.NewRequest(http.MethodPost, "http://"+n.Client+workersPath, bytes.NewReader([]byte(body)))
 				r.Header.Set("Content-Type", "application/json")
 			}
 			if who.authorization != "" {
@@ -117,11 +118,11 @@ func TestWorkers_AreForOperators(t *testing.T) {
 			}
 		}
 	}
-	file := secretFile(t, testSecret)
-	wantRun(t, 1, "", "forbidden", "worker", "list", "--endpoint", n.client, "--user", "ids", "--password-file", file)
-	wantRun(t, 1, "", "forbidden", "worker", "revoke", "256", "--yes", "--endpoint", n.client, "--user", "ids", "--password-file", file)
-	wantRun(t, 0, "revoked; free when it ends", "", "worker", "list", "--endpoint", n.client, "--user", "ops", "--password-file", file)
-	l := workersAt(t, n.client, "--user", "ops", "--password-file", file)
+	file := rig.SecretFile(t, rig.Secret)
+	wantRun(t, 1, "", "forbidden", "worker", "list", "--endpoint", n.Client, "--user", "ids", "--password-file", file)
+	wantRun(t, 1, "", "forbidden", "worker", "revoke", "256", "--yes", "--endpoint", n.Client, "--user", "ids", "--password-file", file)
+	wantRun(t, 0, "revoked; free when it ends", "", "worker", "list", "--endpoint", n.Client, "--user", "ops", "--password-file", file)
+	l := workersAt(t, n.Client, "--user", "ops", "--password-file", file)
 	for _, worker := range []int{256, 257} {
 		if r, held := leaseOf(l, worker); !held || !r.Revoked || r.NodeID != 0 {
 			t.Errorf("worker %d: %+v", worker, r)
@@ -166,54 +167,23 @@ func TestWorkers_ARevocationIsAskedForAndLookedAfter(t *testing.T) {
 	run(1, "", "invalid_argument: level", workersAnswer(leased), fault(isotone.CodeInvalidArgument, "level", ""))
 }
 
-// TestLeasedIDs_ARefusedRequestUsesNoneUp: smaller requests get what a large one could not have.
-func TestLeasedIDs_ARefusedRequestUsesNoneUp(t *testing.T) {
-	t.Parallel()
-	m, _ := startAlone(t, "0")
-	c, err := client.New(soon(t), loopback(t, m))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	now := time.Now().UnixMilli()
-	g, err := c.NewGenerator(soon(t), client.GeneratorOptions{Now: func() int64 { return now }, AheadMax: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = g.Close() })
-	var l leasedIDs
-	l.generator.Store(g)
-	ids := make([]snowflake.ID, 2<<g.Layout().SequenceBits) // those of two milliseconds
-	if err := l.Fill(ids[:len(ids)-100]); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		if err := l.Fill(ids[:101]); !errors.Is(err, snowflake.ErrExhausted) {
-			t.Errorf("101 of 100: %v", err)
-		}
-	}
-	if err := l.Fill(ids[:100]); err != nil {
-		t.Errorf("100 of 100: %v", err)
-	}
-}
-
 // TestWorkers_AClockThatJumpsToAndFroRepeatsNoID of a client's generator (I9).
 func TestWorkers_AClockThatJumpsToAndFroRepeatsNoID(t *testing.T) {
 	t.Parallel()
 	m, _ := startAlone(t, "0")
-	c, err := client.New(soon(t), loopback(t, m))
+	c, err := client.New(rig.Soon(t), loopback(t, m))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	var ahead atomic.Int64
-	g, err := c.NewGenerator(soon(t), client.GeneratorOptions{Lease: 300 * time.Millisecond, Now: func() int64 { return time.Now().UnixMilli() + ahead.Load() }})
+	g, err := c.NewGenerator(rig.Soon(t), client.GeneratorOptions{Lease: 300 * time.Millisecond, Now: func() int64 { return time.Now().UnixMilli() + ahead.Load() }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = g.Close() })
 	made, workers := make(chan snowflake.ID), map[int]bool{}
-	ctx, cancel := context.WithCancel(soon(t))
+	ctx, cancel := context.WithCancel(rig.Soon(t))
 	var callers sync.WaitGroup
 	for range 4 {
 		callers.Go(func() {

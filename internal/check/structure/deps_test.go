@@ -82,6 +82,10 @@ internal/operator:          . client internal/core/oracle internal/host/config i
 internal/doctor:            internal/host/certname internal/front internal/dashboard
 internal/doctor/probe:      internal/front internal/dashboard internal/doctor ; golang.org/x/sys
 
+internal/server:            . client snowflake internal/balance internal/core/oracle internal/dashboard internal/doctor internal/forward internal/front internal/front/admin internal/front/gate internal/front/http1 internal/front/httpapi internal/front/resp internal/front/stats internal/front/thriftrpc internal/front/transaction internal/front/web internal/host/access internal/host/backup internal/host/address internal/host/certname internal/host/config internal/host/credential internal/host/listen internal/host/loop internal/host/secure internal/host/storage internal/host/supervisor internal/host/telemetry internal/host/trace internal/host/utc internal/live internal/node internal/operator internal/proxy internal/reply ; github.com/prometheus/client_golang github.com/quic-go/quic-go
+
+internal/check/rig:         internal/host/access
+internal/check/testnode:    internal/check/rig internal/host/config internal/server
 internal/check/bench:       . internal/reply internal/core/interval internal/core/lincheck internal/front/head ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys
 internal/check/clockbench:  . client internal/core/lincheck internal/steady internal/check/bench ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/child:

@@ -6,8 +6,8 @@ import (
 	"github.com/isotone/isotone"
 )
 
-// drainPath is the path of the command that makes a node drain.
-const drainPath = "/admin/drain"
+// DrainPath is the path of the command that makes a node drain.
+const DrainPath = "/admin/drain"
 
 // drainHandler answers POST with {"draining":true} after calling begin, which must not block and
 // may be called more than once. A request must have Content-Type application/json although it

@@ -4,10 +4,12 @@ package listen
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -19,6 +21,14 @@ const (
 	// with each connection.
 	warnEvery = time.Minute
 )
+
+// Explain adds a hint to the error of a listener whose address another one has.
+func Explain(err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w (is another process using it?)", err)
+	}
+	return err
+}
 
 // Accept passes every connection of l to admit, which must not block. It returns nil once
 // stopping and l are closed, in this order. After a temporary error, such as a shortage of

@@ -1,0 +1,90 @@
+package server
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/host/config"
+	"github.com/isotone/isotone/internal/host/telemetry"
+	"github.com/isotone/isotone/internal/live"
+	"github.com/isotone/isotone/internal/node"
+	"github.com/isotone/isotone/internal/operator"
+)
+
+// documents are the live documents of a node.
+type documents struct {
+	state *live.Set // the node's own state, which the dashboards of all members read
+	set   *live.Set // those that LIVE sets
+	own   *stateSource
+}
+
+func newDocuments(s *config.Settings, n *node.Node, version, addr string, m *telemetry.Metrics, log *slog.Logger) (*documents, error) {
+	interval := s.LiveInterval
+	d := &documents{own: newStateSource(n, version, addr, s.SnowflakeLayout, interval, m)}
+	observe := live.Observer{Loaded: m.ObserveLiveLoad, Failing: m.SetLiveFailing, Streams: m.AddLiveStreams, Cut: m.CountLiveCut}
+	var err error
+	if d.set, err = live.New(live.Config{Sources: s.Live, Interval: interval, Origins: s.LiveOrigins, Log: log, Observe: observe}); err != nil {
+		return nil, err
+	}
+	// The dashboard of each member reads the state of all.
+	d.state, err = live.New(live.Config{
+		Sources: []live.Source{live.Func("state", d.own.Load)}, Interval: interval, Origins: s.LiveOrigins,
+		OriginAllowed: func(origin string) bool { return isMembers(origin, n.Status().Members) }, Log: log, Observe: observe,
+	})
+	if err != nil {
+		d.set.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// isMembers reports whether a web origin is that of a member's dashboard: its client address, or where that is a loopback
+// address any other name of this machine with its port.
+func isMembers(origin string, members []front.Member) bool {
+	u, err := url.Parse(origin)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Scheme+"://"+u.Host != origin {
+		return false
+	}
+	host, port := u.Hostname(), u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return slices.ContainsFunc(members, func(m front.Member) bool {
+		memberHost, memberPort, err := net.SplitHostPort(m.Addr)
+		return err == nil && port == memberPort && (strings.EqualFold(host, memberHost) || operator.IsLoopback(host) && operator.IsLoopback(memberHost))
+	})
+}
+
+// of returns the set that has the document with that name, if there is one.
+func (d *documents) of(name string) *live.Set {
+	if name == "state" {
+		return d.state
+	}
+	return d.set
+}
+
+// ServeHTTP answers all requests below /live/.
+func (d *documents) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/live/"), "/")
+	d.of(name).Handler().ServeHTTP(w, r)
+}
+
+// answer returns the prepared answer to a request, or nil; see http1.Config.Live.
+func (d *documents) answer(name, acceptEncoding, ifNoneMatch string) []byte {
+	doc := d.of(name).Lookup(name)
+	if doc == nil {
+		return nil
+	}
+	return doc.Response(acceptEncoding != "" && live.AcceptsGzip(acceptEncoding), false, ifNoneMatch)
+}
+
+// close ends all streams and loads.
+func (d *documents) close() {
+	d.state.Close()
+	d.set.Close()
+}

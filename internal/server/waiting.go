@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/front/httpapi"
+)
+
+// waiting is what a node does that is no member of a cluster yet: it answers clients on lns, until end
+// is called, that the process runs (/up, /livez), and to everything else why it is not ready.
+type waiting struct {
+	told   string
+	reason atomic.Pointer[string]
+	end    func()
+}
+
+// beginWaiting begins with a reason. The listeners outlive the waiting. The supervisor takes the process
+// as started.
+func beginWaiting(lns []net.Listener, reason string, log *slog.Logger) *waiting {
+	w := &waiting{told: reason}
+	w.reason.Store(&reason)
+	w.end = serveWaiting(lns, &w.reason)
+	tellReady(reason, log)
+	return w
+}
+
+// tell changes the reason, and logs it with attrs if it is a new one.
+func (w *waiting) tell(log *slog.Logger, reason, what, why string, attrs ...any) {
+	if reason == w.told {
+		return
+	}
+	w.told = reason
+	w.reason.Store(&reason)
+	log.Warn(what, append(attrs, "why", why)...)
+}
+
+// pause waits, and returns false if ctx ended.
+func (w *waiting) pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// waitingTimeout bounds reading a request, an answer, and the wait for those under way at the end.
+const waitingTimeout = 2 * time.Second
+
+// serveWaiting answers on lns until the returned function is called.
+func serveWaiting(lns []net.Listener, reason *atomic.Pointer[string]) (stop func()) {
+	server := &http.Server{
+		ReadHeaderTimeout: waitingTimeout, ReadTimeout: waitingTimeout, WriteTimeout: waitingTimeout, IdleTimeout: waitingTimeout,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/up" || r.URL.Path == "/livez" {
+				_, _ = w.Write([]byte("ok"))
+				return
+			}
+			w.Header().Set("Content-Type", httpapi.ContentTypeJSON)
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write(httpapi.Body(isotone.CodeNoLeader, *reason.Load()))
+		}),
+	}
+	server.SetKeepAlivesEnabled(false)
+	var ended sync.WaitGroup
+	var lent []*net.TCPListener
+	for _, ln := range lns {
+		if tcp, ok := ln.(*net.TCPListener); ok {
+			lent = append(lent, tcp)
+			ended.Go(func() { _ = server.Serve(lentListener{tcp}) }) // returns ErrServerClosed
+		}
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), waitingTimeout)
+		defer cancel()
+		_ = server.Shutdown(ctx)
+		ended.Wait()
+		for _, tcp := range lent {
+			_ = tcp.SetDeadline(time.Time{})
+		}
+	}
+}
+
+// lentListener is a listener that outlives the server it is lent to.
+type lentListener struct{ *net.TCPListener }
+
+// Close ends accepting, but leaves the listener open.
+func (l lentListener) Close() error { return l.SetDeadline(time.Unix(1, 0)) }
