@@ -104,6 +104,8 @@ internal/check/upgrade:
 internal/check/manual:
 
 site/plot:
+internal/check/evidence:
+internal/check/evidence/record: internal/check/evidence
 internal/check/golden:
 internal/check/structure:
 

@@ -1,0 +1,228 @@
+// Package evidence keeps the ledgers in docs/evidence: what was run to find violations of the promises, and for which
+// state of the code. docs/correctness.md has the totals for the present one.
+package evidence
+
+import (
+	"crypto/sha256"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Dir is where the ledgers are in the repository, and Page has the totals.
+const (
+	Dir  = "docs/evidence"
+	Page = "docs/correctness.md"
+)
+
+// coreSources are the folders whose code a simulation runs, and raftModule is the library below it.
+var coreSources = []string{".", "snowflake", "internal/core"}
+
+const raftModule = "go.etcd.io/raft/v3 "
+
+// Core identifies the state of the code that a simulation runs, in the repository at root: 16 hexadecimal digits, which
+// change with any file of it but tests.
+func Core(root string) (string, error) {
+	var files []string
+	for _, dir := range coreSources {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && dir != "internal/core" && path != filepath.Join(root, dir):
+				return fs.SkipDir
+			case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
+				files = append(files, path)
+			}
+			return nil
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	slices.Sort(files)
+	sum := sha256.New()
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		name, err := filepath.Rel(root, file)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(sum, "%s %d\n%s", filepath.ToSlash(name), len(text), text)
+	}
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(mod)) {
+		if strings.Contains(line, raftModule) {
+			fmt.Fprintln(sum, strings.TrimSpace(line))
+		}
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil)[:8]), nil
+}
+
+// A ledger is a CSV file with a line for each series. Its columns:
+//   - date, of the end, as YYYY-MM-DD, or empty if nobody noted it
+//   - core, as [Core] gives it, or empty for series from before it was recorded
+//   - commit, as far as it is known
+//   - the others, by kind
+
+// Sim is a series of simulated runs with consecutive seeds: a line of sim.csv.
+type Sim struct {
+	Date, Core, Commit string
+	Seed, Runs         uint64
+	Hours              float64 // simulated
+	Operations         uint64
+	Answered           uint64
+	Terms, IDs         uint64
+	Violations         uint64
+	Note               string // what a violation was, for people
+}
+
+var simColumns = []string{"date", "core", "commit", "seed", "runs", "hours", "operations", "answered", "terms", "ids", "violations", "note"}
+
+func (s *Sim) record() []string {
+	n := func(v uint64) string { return strconv.FormatUint(v, 10) }
+	return []string{
+		s.Date, s.Core, s.Commit, n(s.Seed), n(s.Runs), strconv.FormatFloat(s.Hours, 'f', 1, 64), n(s.Operations), n(s.Answered), n(s.Terms), n(s.IDs), n(s.Violations), s.Note,
+	}
+}
+
+// Fuzz is a campaign with one target: a line of fuzz.csv.
+type Fuzz struct {
+	Date, Commit    string
+	Package, Target string
+	Executions      uint64
+	Findings        string // for people; empty for none
+}
+
+var fuzzColumns = []string{"date", "commit", "package", "target", "executions", "findings"}
+
+// Append adds lines to a ledger, which exists.
+func Append(root, ledger string, records ...[]string) error {
+	f, err := os.OpenFile(filepath.Join(root, Dir, ledger), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	w := csv.NewWriter(f)
+	err = w.WriteAll(records)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// AppendSim adds a series of today to sim.csv.
+func AppendSim(root string, s Sim) error {
+	s.Date = time.Now().UTC().Format(time.DateOnly)
+	return Append(root, "sim.csv", s.record())
+}
+
+// AppendFuzz adds a campaign of today to fuzz.csv.
+func AppendFuzz(root string, f Fuzz) error {
+	return Append(root, "fuzz.csv", []string{time.Now().UTC().Format(time.DateOnly), f.Commit, f.Package, f.Target, strconv.FormatUint(f.Executions, 10), f.Findings})
+}
+
+// read returns the lines of a ledger after its head, which has to be columns.
+func read(root, ledger string, columns []string) ([][]string, error) {
+	f, err := os.Open(filepath.Join(root, Dir, ledger))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r := csv.NewReader(f)
+	r.FieldsPerRecord = len(columns)
+	head, err := r.Read()
+	if err != nil || !slices.Equal(head, columns) {
+		return nil, fmt.Errorf("%s: %q, %w: want the columns %q", ledger, head, err, columns)
+	}
+	return r.ReadAll()
+}
+
+// ReadSim returns sim.csv.
+func ReadSim(root string) (list []Sim, err error) {
+	lines, err := read(root, "sim.csv", simColumns)
+	if err != nil {
+		return nil, err
+	}
+	for i, l := range lines {
+		s := Sim{Date: l[0], Core: l[1], Commit: l[2], Note: l[11]}
+		if _, err := time.Parse(time.DateOnly, s.Date); err != nil && s.Date != "" {
+			return nil, fmt.Errorf("sim.csv, line %d: %w", i+2, err)
+		}
+		for field, to := range map[int]*uint64{3: &s.Seed, 4: &s.Runs, 6: &s.Operations, 7: &s.Answered, 8: &s.Terms, 9: &s.IDs, 10: &s.Violations} {
+			if *to, err = parse(l[field]); err != nil {
+				return nil, fmt.Errorf("sim.csv, line %d: %w", i+2, err)
+			}
+		}
+		if s.Hours, err = strconv.ParseFloat(l[5], 64); err != nil {
+			return nil, fmt.Errorf("sim.csv, line %d: %w", i+2, err)
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// ReadFuzz returns fuzz.csv.
+func ReadFuzz(root string) (list []Fuzz, err error) {
+	lines, err := read(root, "fuzz.csv", fuzzColumns)
+	if err != nil {
+		return nil, err
+	}
+	for i, l := range lines {
+		f := Fuzz{Date: l[0], Commit: l[1], Package: l[2], Target: l[3], Findings: l[5]}
+		if f.Executions, err = parse(l[4]); err != nil {
+			return nil, fmt.Errorf("fuzz.csv, line %d: %w", i+2, err)
+		}
+		list = append(list, f)
+	}
+	return list, nil
+}
+
+// parse reads a number; an empty field is one that nobody counted.
+func parse(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	return strconv.ParseUint(text, 10, 64)
+}
+
+// WriteTotals writes the table of simulated runs: those of the core as it is, and of all before.
+func WriteTotals(w io.Writer, core string, list []Sim) error {
+	var now, before Sim
+	for _, s := range list {
+		sum := &before
+		if s.Core == core {
+			sum = &now
+		}
+		sum.Runs += s.Runs
+		sum.Hours += s.Hours
+		sum.Operations += s.Operations
+		sum.Violations += s.Violations
+	}
+	_, err := fmt.Fprintf(w, "| simulated | runs | hours | operations | violations |\n|---|---:|---:|---:|---:|\n"+
+		"| the core as it is (`%s`) | %s | %s | %s | %s |\n| earlier states of it | %s | %s | %s | %s, all mended |\n",
+		core, grouped(now.Runs), grouped(uint64(now.Hours)), grouped(now.Operations), grouped(now.Violations),
+		grouped(before.Runs), grouped(uint64(before.Hours)), grouped(before.Operations), grouped(before.Violations))
+	return err
+}
+
+// grouped writes n with commas between thousands.
+func grouped(n uint64) string {
+	text := strconv.FormatUint(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
