@@ -20,7 +20,7 @@ import (
 	"github.com/isotone/isotone/internal/server"
 )
 
-// doctorCmd checks a machine and a cluster; see docs/doctor.md.
+// doctorCmd checks a machine and a cluster; see docs/health.md#isotone-doctor.
 type doctorCmd struct {
 	config.Flags
 	Endpoint endpointList `name:"endpoint" placeholder:"HOST:PORT" help:"Client addresses of nodes of a cluster, or URLs; the other members are found through any of them. Without any other setting only the cluster is checked, not this machine. Default: the node with these settings, if it runs."`

@@ -158,7 +158,7 @@ var zoneExceptions = []struct{ pkg, file, imported, names string }{
 }
 
 const (
-	// fileLinesMax and funcLinesMax are limits; docs/style.md says what to aim at.
+	// fileLinesMax and funcLinesMax are limits; CONTRIBUTING.md says what to aim at.
 	fileLinesMax = 540
 	funcLinesMax = 100
 )
