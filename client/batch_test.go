@@ -11,6 +11,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 // held is a node that holds its answers to TS until the test releases them, one by one.
@@ -89,7 +90,7 @@ func TestBatch_CallsDuringARequestShareTheNext(t *testing.T) {
 			got <- ts
 		})
 	}
-	eventually(t, "all calls wait", func() bool { return client.Waiting(c) == later })
+	await.Until(t, "all calls wait", func() bool { return client.Waiting(c) == later })
 	h.next <- true
 	if got := receive(t, h.came); got != fmt.Sprintf("[TS %d]", later) {
 		t.Errorf("the calls made meanwhile sent %s", got)
@@ -115,7 +116,7 @@ func TestBatch_SeveralRequestsAreUnderWay(t *testing.T) {
 	ctx := within(t, 10*time.Second)
 	h, wg := occupy(ctx, t, f, c, 3)
 	wg.Go(func() { _, _ = one(ctx, c) })
-	eventually(t, "the fourth waits", func() bool { return client.Waiting(c) == 1 })
+	await.Until(t, "the fourth waits", func() bool { return client.Waiting(c) == 1 })
 	select {
 	case got := <-h.came:
 		t.Errorf("a fourth request: %s", got)
@@ -136,7 +137,7 @@ func TestBatch_TimestampsGoInQueueOrder(t *testing.T) {
 	var got [10]isotone.Range
 	for i := range got {
 		wg.Go(func() { got[i], _ = c.Timestamps(ctx, uint64(i+1)) })
-		eventually(t, "it waits", func() bool { return client.Waiting(c) == uint64(i+1) })
+		await.Until(t, "it waits", func() bool { return client.Waiting(c) == uint64(i+1) })
 	}
 	h.next <- true
 	h.next <- true
@@ -161,7 +162,7 @@ func TestBatch_ModesAreNotMixed(t *testing.T) {
 			wg.Go(func() { _, _ = c.In(mode).Timestamps(ctx, 1) })
 		}
 	}
-	eventually(t, "all wait", func() bool { return client.Waiting(c) == 6 })
+	await.Until(t, "all wait", func() bool { return client.Waiting(c) == 6 })
 	var sent []string
 	for range 3 {
 		h.next <- true
@@ -188,7 +189,7 @@ func TestBatch_LargeCountsTakeTurns(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all wait", func() bool { return client.Waiting(c) == 3 })
+	await.Until(t, "all wait", func() bool { return client.Waiting(c) == 3 })
 	for range 3 {
 		h.next <- true
 		if got := receive(t, h.came); got != "[TS 4294967296]" {
@@ -207,21 +208,21 @@ func TestBatch_TooManyCallsAreRefused(t *testing.T) {
 	for range 4 {
 		wg.Go(func() { _, _ = one(ctx, c) })
 	}
-	eventually(t, "four wait", func() bool { return client.Waiting(c) == 4 })
+	await.Until(t, "four wait", func() bool { return client.Waiting(c) == 4 })
 	if _, err := one(context.Background(), c); !errors.Is(err, isotone.ErrOverloaded) {
 		t.Errorf("the fifth: %v", err)
 	}
 	// Other modes have their own queues, and calls that leave make room.
 	wg.Go(func() { _, _ = c.In(isotone.ReadLease).Timestamps(ctx, 1) })
-	eventually(t, "five wait", func() bool { return client.Waiting(c) == 5 })
+	await.Until(t, "five wait", func() bool { return client.Waiting(c) == 5 })
 	cancel()
-	eventually(t, "no call waits", func() bool { return client.Waiting(c) == 0 })
+	await.Until(t, "no call waits", func() bool { return client.Waiting(c) == 0 })
 	wg.Go(func() {
 		if _, err := one(context.Background(), c); err != nil {
 			t.Error(err)
 		}
 	})
-	eventually(t, "one waits", func() bool { return client.Waiting(c) == 1 })
+	await.Until(t, "one waits", func() bool { return client.Waiting(c) == 1 })
 	h.next <- true
 	if got := receive(t, h.came); got != "[TS 1]" {
 		t.Errorf("sent %s, for calls that have left", got)
@@ -244,7 +245,7 @@ func TestBatch_HugeCallsCountAsCalls(t *testing.T) {
 				t.Errorf("call %d: %v", i, err)
 			}
 		})
-		eventually(t, "it waits", func() bool { return client.Waiting(c) == uint64(i+1) })
+		await.Until(t, "it waits", func() bool { return client.Waiting(c) == uint64(i+1) })
 	}
 	if _, err := one(ctx, c); !errors.Is(err, isotone.ErrOverloaded) {
 		t.Errorf("one more: %v", err)
@@ -264,7 +265,7 @@ func TestBatch_TheBoundHoldsForAllStripes(t *testing.T) {
 	for range 5 {
 		wg.Go(func() { _, _ = one(ctx, c) })
 	}
-	eventually(t, "five wait", func() bool { return client.Waiting(c) == 5 })
+	await.Until(t, "five wait", func() bool { return client.Waiting(c) == 5 })
 	if _, err := one(ctx, c); !errors.Is(err, isotone.ErrOverloaded) {
 		t.Errorf("the sixth: %v", err)
 	}
@@ -299,7 +300,7 @@ func TestBatch_ACrowdIsWokenWhole(t *testing.T) {
 				}
 			})
 		}
-		eventually(t, "all wait", func() bool { return client.Waiting(c) == callers })
+		await.Until(t, "all wait", func() bool { return client.Waiting(c) == callers })
 		for range 4 { // the held requests, and at most two batches
 			h.next <- true
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 func TestClient_FindsTheLeaderFromAnyMember(t *testing.T) {
@@ -145,7 +146,7 @@ func TestClose_FailsWhatWaitsAndWhatComes(t *testing.T) {
 		go func() { _, err := c.Timestamp(context.Background()); failed <- err }()
 		go func() { _, err := c.Snowflake(context.Background()); failed <- err }()
 	}
-	eventually(t, "a request at the leader", func() bool { return f.nodes[0].count("TS") > 0 })
+	await.Until(t, "a request at the leader", func() bool { return f.nodes[0].count("TS") > 0 })
 	for range 2 {
 		if err := c.Close(); err != nil {
 			t.Error(err)

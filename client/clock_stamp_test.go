@@ -11,6 +11,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 // TestClock_TimestampsAreUniqueAndInOrder: of each generator and goroutine they increase, all together
@@ -127,7 +128,7 @@ func TestClock_AllocatesNothing(t *testing.T) {
 	f := startCluster(t, 1)
 	f.change(func() { f.clock.length = 10 * time.Second })
 	k, _ := moved(t, f)
-	eventually(t, "few questions, which allocate", func() bool { return k.Stats().Left > 9*time.Second })
+	await.Until(t, "few questions, which allocate", func() bool { return k.Stats().Left > 9*time.Second })
 	ctx, dst, g := context.Background(), make([]isotone.Timestamp, 16), k.NewGenerator()
 	n := testing.AllocsPerRun(10_000, func() {
 		ts, _ := k.Timestamp(ctx)

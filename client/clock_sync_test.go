@@ -11,6 +11,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 // gaps watches a clock until stop is called, which returns how long the longest time was in which no
@@ -51,12 +52,12 @@ func TestClockSync_OutlivesItsNode(t *testing.T) {
 			f := startCluster(t, 3)
 			f.change(func() { f.clock.length, f.clock.widths = time.Second, []uint64{0, 100e6, 100e6} })
 			k := clock(t, f.dial(client.Options{Addrs: f.addrs()[:1], DialTimeout: 5 * time.Second}), client.ClockOptions{})
-			eventually(t, "the narrow one", func() bool { return k.Stats().Node == f.nodes[0].addr })
+			await.Until(t, "the narrow one", func() bool { return k.Stats().Node == f.nodes[0].addr })
 			stop := gaps(k)
 			f.lead(1)
 			fail(f.nodes[0])
 			before := k.Stats().Readings
-			eventually(t, "readings go on", func() bool { return k.Stats().Readings > before+3 })
+			await.Until(t, "readings go on", func() bool { return k.Stats().Readings > before+3 })
 			if gap := stop(); gap > 500*time.Millisecond {
 				t.Errorf("no valid reading for %v", gap)
 			}
@@ -70,7 +71,7 @@ func TestClockSync_PrefersNarrowBounds(t *testing.T) {
 	f.lead(2)
 	f.change(func() { f.clock.widths = []uint64{20e6, 20e6, 0} })
 	k := clock(t, f.dial(client.Options{}), client.ClockOptions{})
-	eventually(t, "the leader is preferred", func() bool { return k.Stats().Node == f.nodes[2].addr })
+	await.Until(t, "the leader is preferred", func() bool { return k.Stats().Node == f.nodes[2].addr })
 	before := f.nodes[0].count("INTERVAL") + f.nodes[1].count("INTERVAL")
 	for range 5 {
 		synced(t, k)
@@ -93,7 +94,7 @@ func TestClockSync_FindsNarrowerBoundsLater(t *testing.T) {
 		}
 		f.change(func() { f.clock.widths = []uint64{60e6, 60e6, 60e6}; f.clock.widths[narrow] = 0 })
 		n := f.nodes[narrow]
-		eventually(t, "the narrow one is asked, on a connection that is kept", func() bool {
+		await.Until(t, "the narrow one is asked, on a connection that is kept", func() bool {
 			questions, connections := n.count("INTERVAL"), n.count("PING")
 			for range 3 {
 				synced(t, k)
@@ -120,11 +121,11 @@ func TestClockSync_KeepsToAQuota(t *testing.T) {
 		again.CompareAndSwap(0, now())
 		return nil, false
 	})
-	eventually(t, "another question", func() bool { return again.Load() > 0 })
+	await.Until(t, "another question", func() bool { return again.Load() > 0 })
 	if pause := time.Duration(again.Load() - begin.Load()); pause < 200*time.Millisecond {
 		t.Errorf("asked again after %v", pause)
 	}
-	eventually(t, "a reading", func() bool { _, err := k.Now(); return err == nil })
+	await.Until(t, "a reading", func() bool { _, err := k.Now(); return err == nil })
 }
 
 // TestClockSync_AsksAboutFourTimesWithinALimit, and every 5 ms at most.
@@ -140,7 +141,7 @@ func TestClockSync_AsksAboutFourTimesWithinALimit(t *testing.T) {
 			synced(t, k)
 		}
 		begin, before := time.Now(), k.Stats().Readings
-		eventually(t, "five readings", func() bool { return k.Stats().Readings >= before+5 })
+		await.Until(t, "five readings", func() bool { return k.Stats().Readings >= before+5 })
 		// The first of them may have been about to come.
 		each := time.Since(begin) / 5
 		if each < c.least*7/10 || each > c.most {
@@ -173,12 +174,12 @@ func TestClockSync_RefusalsByAllNodesAreErrorsAtOnce(t *testing.T) {
 		if _, err := k.Timestamp(within(t, 10*time.Second)); err != nil {
 			t.Errorf("%q, with a valid reading: %v", answer, err)
 		}
-		eventually(t, "the error", func() bool { _, err := k.Now(); return errors.Is(err, want) })
+		await.Until(t, "the error", func() bool { _, err := k.Now(); return errors.Is(err, want) })
 		if _, err := k.Timestamp(t.Context()); !errors.Is(err, want) {
 			t.Errorf("%q: %v", answer, err)
 		}
 		f.nodes[0].replies(nil)
-		eventually(t, "a reading", func() bool { _, err := k.Now(); return err == nil })
+		await.Until(t, "a reading", func() bool { _, err := k.Now(); return err == nil })
 		f.nodes[1].replies(nil)
 		_ = k.Close()
 	}
@@ -219,15 +220,15 @@ func TestClockSync_EndsItsConnections(t *testing.T) {
 		return &noted{Conn: nc, gone: sync.OnceFunc(func() { open.Add(-1) })}, nil
 	}})
 	connected(t, c, client.ConnsDefault)
-	eventually(t, "the search ends", func() bool { return open.Load() == client.ConnsDefault+1 })
+	await.Until(t, "the search ends", func() bool { return open.Load() == client.ConnsDefault+1 })
 	before := open.Load()
 	for i := range 5 {
 		k := clock(t, c, client.ClockOptions{})
 		synced(t, k)
-		eventually(t, "one connection of the clock", func() bool { return open.Load() == before+1 })
+		await.Until(t, "one connection of the clock", func() bool { return open.Load() == before+1 })
 		f.nodes[i%3].freeze()
 		_ = k.Close()
-		eventually(t, "its connections are closed", func() bool { return open.Load() == before })
+		await.Until(t, "its connections are closed", func() bool { return open.Load() == before })
 		f.nodes[i%3].thaw()
 	}
 }
@@ -243,7 +244,7 @@ func TestClockSync_AuthenticatesEachConnection(t *testing.T) {
 	f.nodes[0].replies(func(args []string) ([]byte, bool) {
 		return []byte("-NOAUTH who is it?\r\n"), args[0] == "INTERVAL" && !forgot.Swap(true)
 	})
-	eventually(t, "another connection", func() bool { return f.nodes[0].count("PING") > before })
+	await.Until(t, "another connection", func() bool { return f.nodes[0].count("PING") > before })
 	synced(t, k)
 	if s := k.Stats(); s.Failures != 0 || s.Err != nil {
 		t.Errorf("%+v", s)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 func at(time uint64) isotone.Timestamp { return isotone.Timestamp{Time: time} }
@@ -43,10 +44,10 @@ func TestClock_ContainsTheClusterClock(t *testing.T) {
 			}
 		}
 		// It cannot tell while a busy machine keeps it from asking the nodes.
-		eventually(t, "what has passed is before now", func() bool { return k.After(at(before - uint64(time.Second))) })
+		await.Until(t, "what has passed is before now", func() bool { return k.After(at(before - uint64(time.Second))) })
 		time.Sleep(time.Millisecond)
 	}
-	eventually(t, "a good estimate", func() bool {
+	await.Until(t, "a good estimate", func() bool {
 		s := k.Stats()
 		return s.Err == nil && k.Before(at(read()+uint64(time.Second))) && s.Width > 0 && s.Left > 0 && s.Left <= limitLength &&
 			s.Age >= 0 && s.Age < limitLength && s.Term == 1 && s.RoundTrip > 0 && strings.Contains(strings.Join(f.addrs(), " "), s.Node)
@@ -67,7 +68,7 @@ func TestClock_IsGoodUpToTheLimit(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	f.lead(-1)
-	eventually(t, "a refusal", func() bool { return k.Stats().Failures > 0 })
+	await.Until(t, "a refusal", func() bool { return k.Stats().Failures > 0 })
 	h.move(99 * time.Millisecond)
 	ts, err := k.Timestamp(t.Context())
 	if _, later := k.Now(); err != nil || later != nil || ts.Time != 1e18+99_099_001 || ts.Index < 1<<63 {
@@ -96,7 +97,7 @@ func TestClock_IsGoodUpToTheLimit(t *testing.T) {
 		t.Error(err)
 	}
 	// After a pause of the process, the call itself has a node asked.
-	eventually(t, "calm", func() bool { _, err := k.Now(); return err == nil })
+	await.Until(t, "calm", func() bool { _, err := k.Now(); return err == nil })
 	f.change(func() { f.clock.length = 10 * time.Second })
 	soonest := time.Hour // of several pauses: a busy machine makes some calls late
 	for range 5 {
@@ -190,7 +191,7 @@ func TestClock_LeavesANodeWithOtherAnswers(t *testing.T) {
 			f := startCluster(t, 2)
 			f.change(func() { f.clock.widths = []uint64{50e6} })
 			k := clock(t, f.dial(client.Options{}), client.ClockOptions{})
-			eventually(t, "the second node is preferred, or the only one", func() bool { return k.Stats().Node == f.nodes[1].addr || k.Stats().Readings > 20 })
+			await.Until(t, "the second node is preferred, or the only one", func() bool { return k.Stats().Node == f.nodes[1].addr || k.Stats().Readings > 20 })
 			var bad atomic.Int64
 			f.nodes[1].replies(func(args []string) ([]byte, bool) {
 				if args[0] != "INTERVAL" {
@@ -205,7 +206,7 @@ func TestClock_LeavesANodeWithOtherAnswers(t *testing.T) {
 			for range 3 {
 				synced(t, k)
 			}
-			eventually(t, "an estimate", func() bool { s := k.Stats(); return s.Err == nil && s.Node == f.nodes[0].addr })
+			await.Until(t, "an estimate", func() bool { s := k.Stats(); return s.Err == nil && s.Node == f.nodes[0].addr })
 		})
 	}
 }
@@ -229,8 +230,8 @@ func TestClock_UsesNoOtherCluster(t *testing.T) {
 	k := clock(t, c, client.ClockOptions{})
 	f.change(func() { f.clock.id = fakeID + 1 })
 	before := rejected.Load()
-	eventually(t, "it is rejected", func() bool { return rejected.Load() > before })
-	eventually(t, "the last reading ends", func() bool { _, err := k.Now(); return errors.Is(err, isotone.ErrNoLeader) })
+	await.Until(t, "it is rejected", func() bool { return rejected.Load() > before })
+	await.Until(t, "the last reading ends", func() bool { _, err := k.Now(); return errors.Is(err, isotone.ErrNoLeader) })
 }
 
 // TestClock_ALaterTermReplacesAll, and an earlier one is ignored, as long as it may tell that.
@@ -240,7 +241,7 @@ func TestClock_ALaterTermReplacesAll(t *testing.T) {
 	f.change(func() {
 		f.clock.term, f.clock.now = 2, func() uint64 { return 3e18 + uint64(h.at.Load()) - 1e15 }
 	})
-	eventually(t, "the next term", func() bool { return k.Stats().Term == 2 })
+	await.Until(t, "the next term", func() bool { return k.Stats().Term == 2 })
 	if got, err := k.Now(); err != nil || got.Earliest != 3e18 || got.Latest != 3e18+1 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -296,5 +297,5 @@ func TestClock_AWrongRateIsFound(t *testing.T) {
 	if err := receive(t, waiting); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "a good estimate", func() bool { _, err := k.Now(); return err == nil })
+	await.Until(t, "a good estimate", func() bool { _, err := k.Now(); return err == nil })
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 // TestClockWait_WakesInOrder all calls whose timestamp is past, and no others.
@@ -34,10 +35,10 @@ func TestClockWait_WakesInOrder(t *testing.T) {
 			woken++
 		})
 	}
-	eventually(t, "all wait", func() bool { return client.Waits(k) == count })
+	await.Until(t, "all wait", func() bool { return client.Waits(k) == count })
 	for i := range count / 10 {
 		h.move(10 * time.Microsecond)
-		eventually(t, "ten are woken", func() bool { mu.Lock(); defer mu.Unlock(); return woken == 10*(i+1) })
+		await.Until(t, "ten are woken", func() bool { mu.Lock(); defer mu.Unlock(); return woken == 10*(i+1) })
 	}
 	wg.Wait()
 }
@@ -76,12 +77,12 @@ func TestClockWait_GoesOnUpToTheLimitWithoutALeader(t *testing.T) {
 	k, h := moved(t, f)
 	synced(t, k)
 	f.lead(-1)
-	eventually(t, "a refusal", func() bool { return k.Stats().Failures > 0 })
+	await.Until(t, "a refusal", func() bool { return k.Stats().Failures > 0 })
 	outcome := func(time uint64) chan error {
 		c := make(chan error, 1)
 		before := client.Waits(k)
 		go func() { c <- k.Wait(within(t, 10e9), at(time)) }()
-		eventually(t, "it waits", func() bool { return client.Waits(k) > before })
+		await.Until(t, "it waits", func() bool { return client.Waits(k) > before })
 		return c
 	}
 	within, beyond := outcome(1e18+99e6), outcome(1e18+100e6)
@@ -123,7 +124,7 @@ func TestClockWait_EndsWithItsContext(t *testing.T) {
 	for _, closesClient := range []bool{false, true} {
 		waiting := make(chan error, 1)
 		go func() { waiting <- k.Wait(context.Background(), never) }()
-		eventually(t, "it waits", func() bool { return client.Waits(k) == 1 })
+		await.Until(t, "it waits", func() bool { return client.Waits(k) == 1 })
 		if closesClient {
 			_ = c.Close()
 		} else {

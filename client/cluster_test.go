@@ -11,6 +11,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 const otherID isotone.ClusterID = 0x07e4
@@ -116,7 +117,7 @@ func TestCluster_SilenceIsNoOtherCluster(t *testing.T) {
 		t.Error(err)
 	}
 	f.nodes[0].stop()
-	eventually(t, "the deadline is what fails calls", func() bool { return errors.Is(briefly(t, call), isotone.ErrDeadlineExceeded) })
+	await.Until(t, "the deadline is what fails calls", func() bool { return errors.Is(briefly(t, call), isotone.ErrDeadlineExceeded) })
 }
 
 func TestCluster_IsPinnedByTheOptions(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 // startGuardedCluster starts nodes that want a secret.
@@ -130,7 +131,7 @@ func TestCredentials_ThatAreAcceptedLaterMakeItWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.set("hush")
-	eventually(t, "timestamps and IDs", func() bool {
+	await.Until(t, "timestamps and IDs", func() bool {
 		_, one := got.Timestamp(context.Background())
 		_, other := got.Snowflake(context.Background())
 		return one == nil && other == nil
@@ -157,7 +158,7 @@ func TestCredentials_OfALiveConnectionAreRenewed(t *testing.T) {
 		}
 		return nil, false
 	})
-	eventually(t, "calls that are refused", func() bool {
+	await.Until(t, "calls that are refused", func() bool {
 		_, err := got.Timestamps(within(t, 10*time.Second), 2)
 		if err != nil && refused.Load() < 0 {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 // TestDirect_ADeadlineCostsItsConnectionAndNothingElse: the answer may still arrive, and the
@@ -35,7 +36,7 @@ func TestDirect_ADeadlineCostsItsConnectionAndNothingElse(t *testing.T) {
 	}
 	close(gate)
 	wantTimestamp(t, c)
-	eventually(t, "its successor", func() bool { return pings() == before+1 })
+	await.Until(t, "its successor", func() bool { return pings() == before+1 })
 	for range 10 {
 		wantTimestamp(t, c)
 	}
@@ -59,7 +60,7 @@ func TestDirect_OthersDoNotWaitForIt(t *testing.T) {
 		_, err := c.Timestamp(context.Background())
 		hung <- err
 	}()
-	eventually(t, "it is under way", func() bool { return f.nodes[0].count("TS") == 1 })
+	await.Until(t, "it is under way", func() bool { return f.nodes[0].count("TS") == 1 })
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	for range 20 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 // once makes a node answer its first TS commands, times of them, with text.
@@ -241,7 +242,7 @@ func TestLeader_SilentIsLeftForItsSuccessor(t *testing.T) {
 		_, err := c.Timestamp(within(t, 10*time.Second))
 		stuck <- err
 	}()
-	eventually(t, "the silent leader is suspected", func() bool { return f.nodes[1].count("CLUSTER") > 0 })
+	await.Until(t, "the silent leader is suspected", func() bool { return f.nodes[1].count("CLUSTER") > 0 })
 	f.lead(2)
 	if err := receive(t, stuck); err != nil {
 		t.Error(err)
@@ -403,7 +404,7 @@ func TestConnection_AnswersToNothingAreNotKept(t *testing.T) {
 		_, _ = conn.Write(stamp(isotone.Timestamp{Time: 9, Index: 9})) // some have ended
 	}
 	n.mu.Unlock()
-	eventually(t, "the connections are replaced", func() bool { return n.count("PING") >= before+client.ConnsDefault })
+	await.Until(t, "the connections are replaced", func() bool { return n.count("PING") >= before+client.ConnsDefault })
 	for range 3 {
 		if ts, err := one(within(t, 10*time.Second), c); err != nil || ts.Time != 1 {
 			t.Errorf("%v, %v", ts, err)

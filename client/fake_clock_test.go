@@ -8,6 +8,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/core/interval"
 )
 
@@ -111,5 +112,5 @@ func moved(t testing.TB, f *cluster) (*client.Clock, *hands) {
 func synced(t testing.TB, k *client.Clock) {
 	t.Helper()
 	before := k.Stats().Readings
-	eventually(t, "two more readings", func() bool { return k.Stats().Readings >= before+2 })
+	await.Until(t, "two more readings", func() bool { return k.Stats().Readings >= before+2 })
 }

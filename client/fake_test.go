@@ -17,6 +17,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/parallel"
 	"github.com/isotone/isotone/snowflake"
 )
@@ -525,15 +526,5 @@ func stamp(ts isotone.Timestamp) []byte {
 // calls.
 func connected(t testing.TB, c *client.Client, conns int) {
 	t.Helper()
-	eventually(t, "all connections, and that for direct calls", func() bool { return client.Free(c) == conns+1 })
-}
-
-// eventually polls until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
+	await.Until(t, "all connections, and that for direct calls", func() bool { return client.Free(c) == conns+1 })
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 // stampWays are the ways to get a timestamp: alone on a connection, or in a batch.
@@ -32,7 +33,7 @@ func restart(t *testing.T, f *cluster) {
 	t.Helper()
 	before := f.nodes[0].count("PING")
 	f.nodes[0].hangUp(false)
-	eventually(t, "new connections", func() bool { return f.nodes[0].count("PING") >= before+client.ConnsDefault })
+	await.Until(t, "new connections", func() bool { return f.nodes[0].count("PING") >= before+client.ConnsDefault })
 }
 
 // floors returns the TS commands with a floor.
@@ -90,7 +91,7 @@ func TestFloor_IsCarriedOnTheConnectionForDirectCalls(t *testing.T) {
 		}
 		carried := len(floors(f.nodes[0]))
 		f.nodes[0].hangUp(false)
-		eventually(t, "a floor on either connection", func() bool {
+		await.Until(t, "a floor on either connection", func() bool {
 			wantTimestamp(t, c)
 			return len(floors(f.nodes[0])) == carried+2
 		})
@@ -113,7 +114,7 @@ func TestFloor_IsCarriedUntilAnAnswer(t *testing.T) {
 	f.lead(-1)
 	f.setBack(0)
 	f.nodes[0].hangUp(false)
-	eventually(t, "new connections", func() bool { return f.nodes[0].count("PING") >= restart })
+	await.Until(t, "new connections", func() bool { return f.nodes[0].count("PING") >= restart })
 	done := make(chan error, 1)
 	go func() {
 		ts, err := one(within(t, 10*time.Second), c)
@@ -122,7 +123,7 @@ func TestFloor_IsCarriedUntilAnAnswer(t *testing.T) {
 		}
 		done <- err
 	}()
-	eventually(t, "some refusals", func() bool { return len(floors(f.nodes[0])) >= 3 })
+	await.Until(t, "some refusals", func() bool { return len(floors(f.nodes[0])) >= 3 })
 	f.lead(0)
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -287,7 +288,7 @@ func TestReader_AboveFarAheadDelaysNobody(t *testing.T) {
 		})
 	}
 	receive(t, held)
-	eventually(t, "the others wait", func() bool { return client.Waiting(c) == 4 })
+	await.Until(t, "the others wait", func() bool { return client.Waiting(c) == 4 })
 	for range 100 {
 		wantTimestamp(t, c)
 		if _, err := c.Timestamps(within(t, 10*time.Second), 3); err != nil {
@@ -341,7 +342,7 @@ func TestReader_AboveIsBounded(t *testing.T) {
 			errs <- err
 		})
 	}
-	eventually(t, "calls that wait", func() bool { return client.Waiting(c) > 0 })
+	await.Until(t, "calls that wait", func() bool { return client.Waiting(c) > 0 })
 	_ = c.Close()
 	work.Wait()
 	for range 5 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 // TestOrder_WhatUndercutsTheFloorFailsTheCall of every kind, and no call gets it (I13).
@@ -80,7 +81,7 @@ func TestOrder_AskedBeforeMayBeSmaller(t *testing.T) {
 		ts, err := one(within(t, 10*time.Second), c)
 		first <- answer{ts, err}
 	}()
-	eventually(t, "the first is under way", func() bool { return asked.Load() == 1 })
+	await.Until(t, "the first is under way", func() bool { return asked.Load() == 1 })
 	if ts, err := one(within(t, 10*time.Second), c); err != nil || ts.Time != 3 {
 		t.Errorf("the second: %v, %v", ts, err)
 	}

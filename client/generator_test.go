@@ -13,6 +13,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -72,7 +73,7 @@ func TestGenerator_RenewsLongBeforeTheEnd(t *testing.T) {
 	for i := range 4 {
 		f.lead(i % 2)
 		end := g.Lease().End
-		eventually(t, "a renewal", func() bool { return g.Lease().End > end })
+		await.Until(t, "a renewal", func() bool { return g.Lease().End > end })
 	}
 	if g.Worker() != worker || g.Lease().Start != begun.Start {
 		t.Errorf("worker %d since %d became %d since %d", worker, begun.Start, g.Worker(), g.Lease().Start)
@@ -87,7 +88,7 @@ func TestGenerator_GoesOnWithAnotherWorkerAfterALoss(t *testing.T) {
 	worker := g.Worker()
 	f.nodes[0].stop()
 	ended := func() bool { _, err := g.TryNext(); return errors.Is(err, snowflake.ErrLeaseEnded) }
-	eventually(t, "the lease ends", ended)
+	await.Until(t, "the lease ends", ended)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := g.Next(ctx); !errors.Is(err, isotone.ErrDeadlineExceeded) {
@@ -224,7 +225,7 @@ func TestGenerator_GoesOnWithAnotherWorkerAfterARevocation(t *testing.T) {
 	g := generator(t, f.dial(client.Options{}), client.GeneratorOptions{Lease: 3 * time.Second})
 	worker, session := g.Worker(), f.revoke()
 	seen := map[snowflake.ID]bool{}
-	eventually(t, "another worker", func() bool {
+	await.Until(t, "another worker", func() bool {
 		id, err := g.TryNext()
 		if err != nil && !errors.Is(err, snowflake.ErrExhausted) || err == nil && seen[id] {
 			t.Fatalf("%v, %v; seen before: %v", id, err, seen[id])
@@ -232,7 +233,7 @@ func TestGenerator_GoesOnWithAnotherWorkerAfterARevocation(t *testing.T) {
 		seen[id] = err == nil
 		return g.Worker() != worker
 	})
-	eventually(t, "the revoked lease is released", func() bool { return f.isReleased(session) })
+	await.Until(t, "the revoked lease is released", func() bool { return f.isReleased(session) })
 }
 
 // TestGenerator_LeasesAnotherWorkerIfTheClockWentBack, and returns the former one, also if no ID was made while the clock was
@@ -264,7 +265,7 @@ func TestGenerator_LeasesAnotherWorkerIfTheClockWentBack(t *testing.T) {
 			if _, err := g.Next(within(t, 10*time.Second)); err != nil || g.Worker() == worker {
 				t.Errorf("unused %v: %v, worker %d after %d", unused, err, g.Worker(), worker)
 			}
-			eventually(t, "the former lease is released", func() bool { return f.isReleased(session) })
+			await.Until(t, "the former lease is released", func() bool { return f.isReleased(session) })
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -17,7 +18,7 @@ func TestSnowflake_ComesFromAllMembersInTurns(t *testing.T) {
 	c := f.dial(client.Options{Addrs: f.addrs()[:1]})
 	ctx := within(t, 10*time.Second)
 	var before [3]int
-	eventually(t, "a connection to each", func() bool {
+	await.Until(t, "a connection to each", func() bool {
 		_, _ = c.Snowflake(ctx)
 		for i, n := range f.nodes {
 			before[i] = n.count("SNOWFLAKE")
@@ -84,7 +85,7 @@ func TestSnowflake_CallsShareRequests(t *testing.T) {
 			seen[id] = true
 		})
 	}
-	eventually(t, "nearly all wait", func() bool { return client.Waiting(c) > calls-100 })
+	await.Until(t, "nearly all wait", func() bool { return client.Waiting(c) > calls-100 })
 	f.nodes[0].thaw()
 	wg.Wait()
 	if got := f.nodes[0].count("SNOWFLAKE"); got > calls/10 {

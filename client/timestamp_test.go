@@ -10,6 +10,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 // TestTimestamp64_HasOneOrderWithTheOthers, in every way to ask for it.
@@ -174,7 +175,7 @@ func TestTimestamp64_OlderNodesRefuseItAlone(t *testing.T) {
 		wantTimestamp(t, c)
 		pings := f.nodes[0].count("PING")
 		f.nodes[0].hangUp(false)
-		eventually(t, "a new connection", func() bool { return f.nodes[0].count("PING") > pings })
+		await.Until(t, "a new connection", func() bool { return f.nodes[0].count("PING") > pings })
 		for range 3 {
 			if err := ask(within(t, 10*time.Second), c); !errors.Is(err, isotone.ErrInvalidArgument) {
 				t.Fatalf("%s: %v", name, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 type traceKey struct{}
@@ -94,14 +95,14 @@ func TestTrace_ABatchCarriesThatOfItsFirstTracedCall(t *testing.T) {
 	wait := func(ctx context.Context) {
 		start(ctx)
 		waiting++
-		eventually(t, "the call waits", func() bool { return client.Waiting(c) == waiting })
+		await.Until(t, "the call waits", func() bool { return client.Waiting(c) == waiting })
 	}
 	traced := func(ctx context.Context, n int) context.Context {
 		return context.WithValue(ctx, traceKey{}, traceparent(n, "01"))
 	}
 	before := f.nodes[0].count("TS")
 	start(background)
-	eventually(t, "a request is under way", func() bool { return f.nodes[0].count("TS") == before+1 })
+	await.Until(t, "a request is under way", func() bool { return f.nodes[0].count("TS") == before+1 })
 	wait(background)
 	leaving, leave := context.WithCancel(background)
 	wait(traced(leaving, 1))

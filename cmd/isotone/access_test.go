@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/check/testnode"
 	"github.com/isotone/isotone/internal/front"
@@ -25,7 +26,7 @@ func runSecureMember(t *testing.T, a *rig.Signer) (addr string) {
 	t.Helper()
 	cert, key := a.Issue("node")
 	_, url, admin := testnode.Run(t, func(s *config.Settings) { s.TLSCert, s.TLSKey, s.TLSClientCA = cert, key, a.File })
-	rig.Within(t, "the node is ready", func() bool {
+	await.Until(t, "the node is ready", func() bool {
 		status, _ := rig.Fetch(t, admin+"/readyz")
 		return status == 200
 	})
@@ -52,7 +53,7 @@ func TestAccess_EveryCommandReachesANodeThatDemandsACertificate(t *testing.T) {
 		{"status", "https://" + addr},
 		load(addr, "http1"), load("https://"+addr, "resp"), load(addr, "h2"), load(addr, "h3"),
 	} {
-		rig.Within(t, strings.Join(args, " "), func() bool { // /state is a moment behind the node
+		await.Until(t, strings.Join(args, " "), func() bool { // /state is a moment behind the node
 			code, out, err := command(append(args, mine...)...)
 			if code != 0 {
 				t.Logf("%q: exit code %d, %s%s", args, code, out, err)
@@ -96,7 +97,7 @@ func TestAccess_AProxyReachesANodeThatDemandsACertificate(t *testing.T) {
 	addr := runSecureMember(t, a)
 	cert, key := a.Issue("proxy")
 	proxy, _ := runProxy(t, "--node", "https://"+addr, "--ca", a.File, "--cert", cert, "--key", key, "--anonymous", "timestamps,ids")
-	rig.Within(t, "a timestamp and an ID", func() bool {
+	await.Until(t, "a timestamp and an ID", func() bool {
 		one, body := rig.Fetch(t, "http://"+proxy+"/timestamp")
 		other, _ := rig.Fetch(t, "http://"+proxy+"/api/snowflake")
 		return one == 200 && len(body) == 16 && other == 200
@@ -314,7 +315,7 @@ func TestAccess_EveryCommandReachesANodeThatDemandsASecret(t *testing.T) {
 		{"status", addr},
 		load("http1"), load("resp"), load("h2"),
 	} {
-		rig.Within(t, strings.Join(args, " "), func() bool {
+		await.Until(t, strings.Join(args, " "), func() bool {
 			code, out, err := command(append(args, "--ca", a.File, "--user", "ops", "--password-file", right)...)
 			if code != 0 {
 				t.Logf("%q: exit code %d, %s%s", args, code, out, err)
@@ -338,13 +339,13 @@ func TestAccess_AProxyReachesANodeThatDemandsASecret(t *testing.T) {
 	a := rig.NewSigner(t)
 	addr := runGuardedMember(t, a)
 	proxy, _ := runProxy(t, "--node", "https://"+addr, "--ca", a.File, "--user", "web", "--password-file", rig.SecretFile(t, rig.Secret), "--anonymous", "all")
-	rig.Within(t, "a timestamp and an ID", func() bool {
+	await.Until(t, "a timestamp and an ID", func() bool {
 		one, body := rig.Fetch(t, "http://"+proxy+"/timestamp")
 		other, _ := rig.Fetch(t, "http://"+proxy+"/api/snowflake")
 		return one == 200 && len(body) == 16 && other == 200
 	})
 	refused, admin := runProxy(t, "--node", "https://"+addr, "--ca", a.File, "--user", "web", "--password-file", rig.SecretFile(t, "blab-blab"), "--anonymous", "all")
-	rig.Within(t, "the reason", func() bool {
+	await.Until(t, "the reason", func() bool {
 		status, body := rig.Fetch(t, "http://"+admin+"/ready")
 		return status == 503 && strings.Contains(body, "unauthorized")
 	})

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isotone/isotone/internal/check/rig"
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 // TestStatusAndDoctor_NoticeNodesThatAreNoCluster: machines without settings are all node 1.
@@ -12,7 +12,7 @@ func TestStatusAndDoctor_NoticeNodesThatAreNoCluster(t *testing.T) {
 	a, b := newProcess(t, 1), newProcess(t, 1)
 	for _, p := range []*process{a, b} {
 		p.start()
-		rig.Eventually(t, func() (bool, string) { // what a node tells of itself may be a second old
+		await.Done(t, await.Timeout, func() (bool, string) { // what a node tells of itself may be a second old
 			code, _, text := command("status", p.s.AdvertiseAddr)
 			return code == 0, text
 		})

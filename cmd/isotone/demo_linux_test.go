@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/demo"
-	"github.com/isotone/isotone/internal/check/rig"
 )
 
 // The nodes of a demo are this test binary, too.
@@ -94,7 +94,7 @@ func TestDemoFailover_LeavesNoProcessHoweverItEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			var nodes []string
-			rig.Within(t, "the load has begun", func() bool {
+			await.Until(t, "the load has begun", func() bool {
 				nodes = childrenOf(t, cmd.Process.Pid)
 				shown, _ := os.ReadFile(out.Name())
 				return len(nodes) == demo.Nodes && strings.Contains(string(shown), "every answer is checked")
@@ -104,7 +104,7 @@ func TestDemoFailover_LeavesNoProcessHoweverItEnds(t *testing.T) {
 			}
 			_ = cmd.Wait()
 			for _, pid := range nodes {
-				rig.Within(t, "node "+pid+" has ended", func() bool {
+				await.Until(t, "node "+pid+" has ended", func() bool {
 					b, err := os.ReadFile("/proc/" + pid + "/stat")
 					return err != nil || strings.Contains(string(b), ") Z ")
 				})

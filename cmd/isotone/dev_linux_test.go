@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/ports"
-	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/operator"
 	"github.com/isotone/isotone/internal/server"
 )
@@ -28,7 +28,7 @@ func TestDev_EveryCommandOfItsTextWorks(t *testing.T) {
 		t.Skip("sh is missing")
 	}
 	members := startThreeFor(t, 100*time.Millisecond)
-	rig.Within(t, "the state document, which is made once a second, knows the leader", func() bool {
+	await.Until(t, "the state document, which is made once a second, knows the leader", func() bool {
 		code, _, _ := command("status", members[0].Addr)
 		return code == 0
 	})
@@ -138,7 +138,7 @@ func TestDev_OpensTheDashboardWhenItIsReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	var url string
-	rig.Within(t, "the browser was opened", func() bool {
+	await.Until(t, "the browser was opened", func() bool {
 		b, err := os.ReadFile(noted)
 		url = strings.TrimSpace(string(b))
 		return err == nil

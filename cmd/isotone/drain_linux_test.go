@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/dashboard"
@@ -45,7 +46,7 @@ func startThreeFor(t *testing.T, limit time.Duration) []*server.Member {
 	if err := waitForLeader(t.Context(), members); err != nil {
 		t.Fatal(err)
 	}
-	rig.Within(t, "node 1 leads", func() bool {
+	await.Until(t, "node 1 leads", func() bool {
 		leadFirst(t.Context(), members)
 		return members[0].Node.Status().Role == "leader"
 	})
@@ -110,12 +111,12 @@ func TestDev_OneNodeCanBeDrained(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- waitAll(ctx, members, slog.New(slog.DiscardHandler)) }()
 	for i, m := range members[:2] {
-		rig.Within(t, "its state", func() bool { status, _ := rig.Fetch(t, "http://"+m.Addr+"/state"); return status == 200 })
+		await.Until(t, "its state", func() bool { status, _ := rig.Fetch(t, "http://"+m.Addr+"/state"); return status == 200 })
 		code, out, text := command("drain", "--yes", "--endpoint", m.Addr)
 		if code != 0 || !strings.Contains(out, "node "+strconv.Itoa(i+1)+" at "+m.Addr+" is draining") {
 			t.Fatalf("exit code %d\n%s%s", code, out, text)
 		}
-		rig.Within(t, "node "+strconv.Itoa(i+1)+" has ended", func() bool {
+		await.Until(t, "node "+strconv.Itoa(i+1)+" has ended", func() bool {
 			nc, err := net.Dial("tcp", m.Addr)
 			if err == nil {
 				_ = nc.Close()
@@ -126,7 +127,7 @@ func TestDev_OneNodeCanBeDrained(t *testing.T) {
 			t.Errorf("node 3: %d", status)
 		}
 		if i == 0 {
-			rig.Within(t, "another leader", func() bool { return members[2].Node.Status().NotReady == "" && members[2].Node.Status().Leader != 1 })
+			await.Until(t, "another leader", func() bool { return members[2].Node.Status().NotReady == "" && members[2].Node.Status().Leader != 1 })
 		}
 	}
 	select {

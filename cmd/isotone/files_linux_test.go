@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/check/rig"
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 // limitedFiles is the limit of open files of the node in the test below, and spareFiles what the
@@ -50,7 +50,7 @@ func TestFiles_ANodeWithoutAnyGoesOn(t *testing.T) {
 		}
 	}()
 	kept := newKept(t, client)
-	rig.Eventually(t, func() (bool, string) {
+	await.Done(t, await.Timeout, func() (bool, string) {
 		return strings.Contains(log.String(), `"connections":`) && strings.Contains(log.String(), "raise LimitNOFILE="), "the bound by open files is not reported: " + log.String()
 	})
 
@@ -64,7 +64,7 @@ func TestFiles_ANodeWithoutAnyGoesOn(t *testing.T) {
 		}
 	}
 	failures := func() int { return strings.Count(log.String(), "cannot be accepted") }
-	rig.Eventually(t, func() (bool, string) { return failures() > 0, "no port lacks descriptors: " + log.String() })
+	await.Done(t, await.Timeout, func() (bool, string) { return failures() > 0, "no port lacks descriptors: " + log.String() })
 	before, began := processTime(t, cmd.Process.Pid), time.Now()
 	for time.Since(began) < 3*time.Second {
 		kept.ask()
@@ -83,7 +83,7 @@ func TestFiles_ANodeWithoutAnyGoesOn(t *testing.T) {
 		newKept(t, client).ask()
 	}
 	for _, addr := range []string{client, admin} {
-		rig.Eventually(t, func() (bool, string) {
+		await.Done(t, await.Timeout, func() (bool, string) {
 			again, err := net.DialTimeout("tcp", addr, time.Second)
 			if err != nil {
 				return false, err.Error()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/host/config"
 )
@@ -116,7 +117,7 @@ func TestMetricsAddr_AnswersWhileANodeWaits(t *testing.T) {
 	p.start()
 	at := func(path string, status int, words string) {
 		t.Helper()
-		rig.Eventually(t, func() (bool, string) {
+		await.Done(t, await.Timeout, func() (bool, string) {
 			got, body := rig.Fetch(t, "http://"+p.s.MetricsAddr+path)
 			return got == status && strings.Contains(body, words), fmt.Sprintf("%s: %d %s", path, got, body)
 		})

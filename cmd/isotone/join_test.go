@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 )
 
@@ -47,7 +48,7 @@ func TestJoin_BeforeItIsAdded(t *testing.T) {
 		p.start()
 		p.ready()
 	}
-	rig.Within(t, "the third start is on record", func() bool { // a moment after the node is ready
+	await.Until(t, "the third start is on record", func() bool { // a moment after the node is ready
 		m := all.list(t).Members[1]
 		return m.Start == 3 && m.Role != "learner"
 	})
@@ -62,7 +63,7 @@ func TestJoin_ANodeAloneOnAnyPort(t *testing.T) {
 	for range 2 {
 		one.start()
 		one.ready()
-		rig.Within(t, "it is on record where it listens", func() bool {
+		await.Until(t, "it is on record where it listens", func() bool {
 			conn, err := net.Dial("tcp", all.list(t).Members[0].PeerAddr)
 			if err == nil {
 				err = conn.Close()
@@ -168,7 +169,7 @@ func TestJoin_AReplacementJoinsOnTheOldAddress(t *testing.T) {
 		if text := o.log.String(); strings.Contains(text, "2814749767") {
 			t.Errorf("the log of node %d has the ID of a member: %s", o.s.NodeID, text)
 		}
-		rig.Eventually(t, func() (bool, string) {
+		await.Done(t, await.Timeout, func() (bool, string) {
 			_, body := rig.Fetch(t, "http://"+o.s.AdvertiseAddr+"/state")
 			return strings.Count(body, `"nodeID":`) > 0 && !strings.Contains(body, "2814749767"), body
 		})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 )
 
@@ -23,7 +24,7 @@ type kept struct {
 func newKept(t *testing.T, addr string) *kept {
 	t.Helper()
 	k := &kept{t: t}
-	rig.Eventually(t, func() (bool, string) {
+	await.Done(t, await.Timeout, func() (bool, string) {
 		var err error
 		if k.conn, err = net.DialTimeout("tcp", addr, time.Second); err != nil {
 			return false, err.Error()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/front"
@@ -254,7 +255,7 @@ func TestMembers_MoveToOtherAddresses(t *testing.T) {
 	_, others := all.leader(t)
 	p, to := others[0], newProcess(t, others[0].s.NodeID)
 	all.does(t, fmt.Sprintf("member update %d - %s", p.s.NodeID, "elsewhere:1"), "are changed")
-	rig.Eventually(t, func() (bool, string) {
+	await.Done(t, await.Timeout, func() (bool, string) {
 		_, body := rig.Fetch(t, "http://"+others[1].s.AdvertiseAddr+"/members")
 		return strings.Contains(body, `"addr":"elsewhere:1"`), body
 	})
@@ -265,7 +266,7 @@ func TestMembers_MoveToOtherAddresses(t *testing.T) {
 	p.s.RaftAddr, p.s.AdvertiseAddr, p.s.HTTPPort = to.s.RaftAddr, to.s.AdvertiseAddr, to.s.HTTPPort
 	p.start()
 	p.ready()
-	rig.Eventually(t, func() (bool, string) {
+	await.Done(t, await.Timeout, func() (bool, string) {
 		m := all.list(t).Members[p.s.NodeID-1]
 		return m.Connected && m.PeerAddr == p.s.RaftAddr && m.Addr == p.s.AdvertiseAddr, fmt.Sprintf("%+v", m)
 	})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/operator"
@@ -75,7 +76,7 @@ func TestOperator_AnyMemberPassesRequestsOn(t *testing.T) {
 	all := startProcessesWith(t, 3, func(s *config.Settings) { s.ACLFile = list.File })
 	var leader *process
 	var others processes
-	rig.Within(t, "a node leads", func() bool {
+	await.Until(t, "a node leads", func() bool {
 		leader, others = nil, nil
 		for _, p := range all {
 			if p.m.Node.Status().Role == "leader" && leader == nil {
@@ -108,7 +109,7 @@ func TestOperator_AnyMemberPassesRequestsOn(t *testing.T) {
 	if code, out, err := at(others[0], "floor", "raise", time.Now().Format(time.RFC3339Nano)); code != 0 {
 		t.Errorf("exit code %d, %s%s", code, out, err)
 	}
-	rig.Within(t, "the leader's log says who asked", func() bool {
+	await.Until(t, "the leader's log says who asked", func() bool {
 		return strings.Contains(leader.log.String(), `"action":"POST /admin/floor"`) && strings.Contains(leader.log.String(), `operator.sock, by node `)
 	})
 	// Nothing is passed on for a user with roles of clients only.
@@ -217,7 +218,7 @@ func TestFloor_OfAClientShowsWhoMovedTime(t *testing.T) {
 	}
 	redis.Does("AUTH mover "+rig.Secret, "+OK")
 	redis.Does("TS 1 QUORUM FLOOR "+ahead(), "$16")
-	rig.Within(t, "the log says who", func() bool {
+	await.Until(t, "the log says who", func() bool {
 		return strings.Contains(p.log.String(), "audit: a client has moved time") && strings.Contains(p.log.String(), `"user":"mover"`)
 	})
 	code, out, err := command("doctor", "--endpoint", p.socketOf())
@@ -239,7 +240,7 @@ func TestDrain_NamesItsNode(t *testing.T) {
 	if code, out, err := command("drain", "--yes"); code != 0 || !strings.Contains(out, "node 1 at unix:") {
 		t.Errorf("exit code %d, %s%s", code, out, err)
 	}
-	rig.Within(t, "it ends", func() bool {
+	await.Until(t, "it ends", func() bool {
 		select {
 		case <-p.done:
 			return true

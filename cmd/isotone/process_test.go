@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/config"
@@ -78,7 +79,7 @@ func portOf(t *testing.T, addr string) (port int) {
 func (p *process) start() {
 	p.t.Helper()
 	var so server.Sockets
-	rig.Within(p.t, "its ports are free", func() bool { // somebody may look whether they are
+	await.Until(p.t, "its ports are free", func() bool { // somebody may look whether they are
 		var err error
 		if so, err = server.Listen(&p.s); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
 			p.t.Fatal(err)
@@ -140,7 +141,7 @@ func (p *process) ready() {
 func (p *process) says(path string, status int, words string) {
 	p.t.Helper()
 	c := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	rig.Eventually(p.t, func() (bool, string) {
+	await.Done(p.t, await.Timeout, func() (bool, string) {
 		resp, err := c.Get("http://" + p.s.AdvertiseAddr + path)
 		if err != nil {
 			return false, err.Error()
@@ -240,7 +241,7 @@ func (all processes) leader(t *testing.T) (leader *process, others processes) {
 // as a voter.
 func (all processes) roles(t *testing.T, want string) {
 	t.Helper()
-	rig.Eventually(t, func() (bool, string) {
+	await.Done(t, await.Timeout, func() (bool, string) {
 		var got []string
 		for _, m := range all.list(t).Members {
 			got = append(got, fmt.Sprintf("%d %s", m.NodeID, strings.Replace(m.Role, "leader", "voter", 1)))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 )
 
@@ -56,7 +57,7 @@ func TestProxyAccess_AsksForUsers(t *testing.T) {
 	list := rig.NewUserList(t, `{"users": {"shop": {"roles": ["timestamps"], "secrets": ["HASH"]}, "both": {"roles": ["timestamps", "ids"], "secrets": ["HASH"]}}}`)
 	addr, _ := runProxy(t, "--node", "https://"+node, "--ca", a.File, "--user", "web", "--password-file", rig.SecretFile(t, rig.Secret),
 		"--acl-file", list.File, "--tls-cert", cert, "--tls-key", key)
-	rig.Within(t, "the proxy has a cluster and a worker", func() bool {
+	await.Until(t, "the proxy has a cluster and a worker", func() bool {
 		c := rig.DialHTTP(t, addr, nil)
 		defer c.Close()
 		one, _, _ := c.Ask("/timestamp", rig.Bearer("both", rig.Secret))
@@ -91,7 +92,7 @@ func TestProxyAccess_AsksForUsers(t *testing.T) {
 		redis.Does(step.command, step.want)
 	}
 	list.Write(`{"users": {"shop": {"roles": ["ids"], "secrets": ["HASH"]}}}`)
-	rig.Within(t, "the list is followed", func() bool {
+	await.Until(t, "the list is followed", func() bool {
 		one, _, _ := c.Ask("/timestamp", rig.Bearer("shop", rig.Secret))
 		other, _, _ := c.Ask("/timestamp", rig.Bearer("both", rig.Secret))
 		return one == 403 && other == 401
@@ -105,7 +106,7 @@ func TestProxyAccess_AnonymousClientsHaveWhatIsNamed(t *testing.T) {
 	cert, key := a.Issue("node")
 	mine := []string{"--node", "https://" + node, "--ca", a.File, "--user", "web", "--password-file", rig.SecretFile(t, rig.Secret)}
 	addr, _ := runProxy(t, append(mine, "--anonymous", "timestamps")...)
-	rig.Within(t, "a timestamp", func() bool { status, _ := rig.Fetch(t, "http://"+addr+"/timestamp"); return status == 200 })
+	await.Until(t, "a timestamp", func() bool { status, _ := rig.Fetch(t, "http://"+addr+"/timestamp"); return status == 200 })
 	if status, body := rig.Fetch(t, "http://"+addr+"/api/snowflake"); status != 401 {
 		t.Errorf("an ID: %d %s", status, body)
 	}

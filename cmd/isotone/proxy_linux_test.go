@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 )
 
@@ -42,7 +43,7 @@ func TestProxy_HasNoMoreConnectionsThanFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		var line struct{ Listen string }
-		rig.Eventually(t, func() (bool, string) {
+		await.Done(t, await.Timeout, func() (bool, string) {
 			for text := range strings.Lines(log.String()) {
 				if strings.Contains(text, `"msg":"forwarding"`) && strings.HasSuffix(text, "\n") {
 					_ = json.Unmarshal([]byte(text), &line)
@@ -59,7 +60,7 @@ func TestProxy_HasNoMoreConnectionsThanFiles(t *testing.T) {
 			_, _ = io.WriteString(conn, "GET "+c.path+" HTTP/1.1\r\nHost: x\r\n\r\n")
 			open = append(open, conn)
 		}
-		rig.Eventually(t, func() (bool, string) {
+		await.Done(t, await.Timeout, func() (bool, string) {
 			conn, err := net.DialTimeout("tcp", line.Listen, time.Second)
 			if err != nil {
 				return false, err.Error()

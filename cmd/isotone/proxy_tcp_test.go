@@ -15,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/proxy"
 )
@@ -71,7 +72,7 @@ func TestProxyTCP_PassesTLSThrough(t *testing.T) {
 	if err != nil || string(body) != "secret" || !resp.TLS.PeerCertificates[0].Equal(backend.Certificate()) {
 		t.Errorf("%q, %v", body, err)
 	}
-	rig.Eventually(t, func() (bool, string) {
+	await.Done(t, await.Timeout, func() (bool, string) {
 		_, text := rig.Fetch(t, "http://"+admin+"/proxy/status")
 		var st proxy.TCPStatus
 		if err := json.Unmarshal([]byte(text), &st); err != nil {
@@ -79,7 +80,7 @@ func TestProxyTCP_PassesTLSThrough(t *testing.T) {
 		}
 		return st.Connections == 0 && st.BytesUp > 0 && st.BytesDown > 0 && !st.Backends[0].Down && st.Backends[1].Down && st.Backends[1].URL == dead, text
 	})
-	rig.Eventually(t, func() (bool, string) {
+	await.Done(t, await.Timeout, func() (bool, string) {
 		_, text := rig.Fetch(t, "http://"+admin+"/metrics")
 		for _, want := range []string{
 			`isotone_proxy_tcp_connections_total{outcome="no_backend"} 0`, `isotone_proxy_backend_up{backend="` + dead + `"} 0`,
@@ -126,7 +127,7 @@ func TestProxyTCP_DrainsWhenItIsToEnd(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx, console{io.Discard, log}) }()
 	var line struct{ Listen, Admin string }
-	rig.Eventually(t, func() (bool, string) {
+	await.Done(t, await.Timeout, func() (bool, string) {
 		for text := range strings.Lines(log.String()) {
 			if strings.Contains(text, `"msg":"forwarding"`) && strings.HasSuffix(text, "\n") {
 				_ = json.Unmarshal([]byte(text), &line)
@@ -146,7 +147,7 @@ func TestProxyTCP_DrainsWhenItIsToEnd(t *testing.T) {
 	ping()
 	began := time.Now()
 	cancel(errors.New("terminated"))
-	rig.Eventually(t, func() (bool, string) {
+	await.Done(t, await.Timeout, func() (bool, string) {
 		status, body := rig.Fetch(t, "http://"+line.Admin+"/ready")
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "stopping"), body
 	})

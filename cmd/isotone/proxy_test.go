@@ -23,6 +23,7 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/credential"
@@ -412,5 +413,5 @@ func TestProxy_FollowsTheFilesOfItsCertificate(t *testing.T) {
 	if code, _, err := command("cert", "node", "1", "127.0.0.1", "--dir", dir, "--overwrite"); code != 0 {
 		t.Fatal(err)
 	}
-	rig.Within(t, "it shows the new certificate", func() bool { return shown() != was })
+	await.Until(t, "it shows the new certificate", func() bool { return shown() != was })
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isotone/isotone/internal/check/rig"
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 func TestReconcile_RefusesBadFlags(t *testing.T) {
@@ -64,7 +64,7 @@ func TestReconcile_RemovesALeader(t *testing.T) {
 	}
 	rest := processes{all[0], all[2], all[3]}
 	const shrink = "member reconcile --replicas 3 --peer-addr pod-{ordinal}.test:1"
-	rig.Eventually(t, func() (bool, string) { return !rest.list(t).Members[1].Connected, "node 2 is connected" })
+	await.Done(t, await.Timeout, func() (bool, string) { return !rest.list(t).Members[1].Connected, "node 2 is connected" })
 	rest.refuses(t, shrink+" --wait 500ms", "given up after 500ms: node 2 stays and is not connected", "waiting: node 2")
 	if l := rest.list(t); len(l.Members) != 4 {
 		t.Fatalf("%+v", l)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/check/testnode"
 	"github.com/isotone/isotone/internal/host/config"
@@ -90,7 +91,7 @@ func TestClients_ARevokedCertificateHasNoRights(t *testing.T) {
 	}
 
 	cert("revoke", in("client-bad.pem"))
-	rig.Within(t, "the list is read", func() bool {
+	await.Until(t, "the list is read", func() bool {
 		status, _, _ := open.Ask("/timestamp", "")
 		return status == 401
 	})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/host/access"
 )
@@ -84,7 +85,7 @@ func TestSecrets_WithUsersAndPeers(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	rig.Eventually(t, func() (bool, string) {
+	await.Done(t, await.Timeout, func() (bool, string) {
 		conn, err := net.DialTimeout("tcp", g.client, time.Second)
 		if err != nil {
 			return false, log.String()
@@ -105,7 +106,7 @@ func TestSecrets_WithUsersAndPeers(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"the list of users cannot be used", "TLS files have changed and cannot be used", "audit: denied", "TLS handshake of an incoming peer connection failed"} {
-		rig.Eventually(t, func() (bool, string) {
+		await.Done(t, await.Timeout, func() (bool, string) {
 			return strings.Contains(log.String(), want), "without " + want + ": " + log.String()
 		})
 	}

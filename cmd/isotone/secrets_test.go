@@ -20,6 +20,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/host/credential"
 )
@@ -250,7 +251,7 @@ func TestSecrets_NoNodeTellsAny(t *testing.T) {
 	newKept(t, client).ask()
 	for _, document := range []string{"good", "denied", "away", "gone", "proxied", "redis", "lost"} {
 		want := `"live document cannot be loaded","document":"` + document + `"`
-		rig.Eventually(t, func() (bool, string) {
+		await.Done(t, await.Timeout, func() (bool, string) {
 			return strings.Contains(log.String(), want), document + " does not fail: " + log.String()
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/check/testnode"
 	"github.com/isotone/isotone/internal/doctor"
@@ -120,12 +121,12 @@ func TestSecurity_IsForOperators(t *testing.T) {
 		t.Errorf("%+v", before)
 	}
 	n.Users.Write("no list")
-	rig.Within(t, "the list is refused", func() bool { s := state(); return s.Users.Refused && s.Users.SHA256 == before.Users.SHA256 })
+	await.Until(t, "the list is refused", func() bool { s := state(); return s.Users.Refused && s.Users.SHA256 == before.Users.SHA256 })
 	n.Users.Write(strings.Replace(rig.Users, `"ids"`, `"makers"`, 1))
-	rig.Within(t, "another list", func() bool { s := state(); return !s.Users.Refused && s.Users.SHA256 != before.Users.SHA256 })
+	await.Until(t, "another list", func() bool { s := state(); return !s.Users.Refused && s.Users.SHA256 != before.Users.SHA256 })
 	// A node whose own certificate is revoked says so.
 	if code, _, err := command("cert", "revoke", filepath.Join(dir, "node1.pem"), "--dir", dir); code != 0 {
 		t.Fatal(err)
 	}
-	rig.Within(t, "the certificate is revoked", func() bool { s := state(); return s.Peers.Revoked && s.Peers.Lists[0].Revoked == 2 })
+	await.Until(t, "the certificate is revoked", func() bool { s := state(); return s.Peers.Revoked && s.Peers.Lists[0].Revoked == 2 })
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/isotone/isotone/internal/check/rig"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/core/oracle"
 	"github.com/isotone/isotone/internal/core/wire"
 	"github.com/isotone/isotone/internal/host/address"
@@ -78,7 +78,7 @@ func FuzzServe_NoSettingCrashesANode(f *testing.F) {
 		case <-p.began:
 		}
 		if len(s.PeerMap()) == 1 && s.RTT <= 10*time.Millisecond {
-			rig.Eventually(t, func() (bool, string) {
+			await.Done(t, await.Timeout, func() (bool, string) {
 				select {
 				case <-p.done:
 					return true, ""

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/check/testnode"
 	"github.com/isotone/isotone/internal/host/config"
@@ -83,7 +84,7 @@ func newSpanCollector(t *testing.T) *spanCollector {
 // of waits for n spans of a trace, and returns all of it.
 func (c *spanCollector) of(t *testing.T, trace string, n int) (spans []sentSpan) {
 	t.Helper()
-	rig.Within(t, fmt.Sprintf("%d spans of trace %s", n, trace), func() bool {
+	await.Until(t, fmt.Sprintf("%d spans of trace %s", n, trace), func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		spans = nil
@@ -142,7 +143,7 @@ func TestTracing_FollowsARequestThroughProxyAndNode(t *testing.T) {
 			_, client, admin := testnode.Run(t, func(s *config.Settings) {
 				s.TraceEndpoint, s.TraceSample, s.RequestStats = c.url+"/v1/traces", 0, measured
 			})
-			rig.Within(t, "the node is ready", func() bool { status, _ := rig.Fetch(t, admin+"/ready"); return status == 200 })
+			await.Until(t, "the node is ready", func() bool { status, _ := rig.Fetch(t, admin+"/ready"); return status == 200 })
 			addr, _ := runProxy(t, "--backend", client, "--trace-endpoint", c.url, "--trace-sample", "0")
 
 			spans := func(n int, path string, want int) []sentSpan {
@@ -230,12 +231,12 @@ func TestTracing_FollowsARequestOfTheGoClient(t *testing.T) {
 	t.Parallel()
 	c := newSpanCollector(t)
 	_, node, admin := testnode.Run(t, func(s *config.Settings) { s.TraceEndpoint, s.TraceSample = c.url+"/v1/traces", 0 })
-	rig.Within(t, "the node is ready", func() bool { status, _ := rig.Fetch(t, admin+"/ready"); return status == 200 })
+	await.Until(t, "the node is ready", func() bool { status, _ := rig.Fetch(t, admin+"/ready"); return status == 200 })
 	node = strings.TrimPrefix(node, "http://")
 	proxy, proxyAdmin := runProxy(t, "--node", node, "--advertise", "proxy.example:1", "--trace-endpoint", c.url, "--trace-sample", "0")
-	rig.Within(t, "the proxy is ready", func() bool { status, _ := rig.Fetch(t, "http://"+proxyAdmin+"/readyz"); return status == 200 })
+	await.Until(t, "the proxy is ready", func() bool { status, _ := rig.Fetch(t, "http://"+proxyAdmin+"/readyz"); return status == 200 })
 	for i, addr := range []string{node, proxy} {
-		rig.Within(t, addr+" makes IDs", func() bool { status, _ := rig.Fetch(t, "http://"+addr+"/ready/ids"); return status == 200 })
+		await.Until(t, addr+" makes IDs", func() bool { status, _ := rig.Fetch(t, "http://"+addr+"/ready/ids"); return status == 200 })
 		type key struct{}
 		ctx, cancel := context.WithTimeout(t.Context(), rig.Wait)
 		defer cancel()
@@ -296,9 +297,9 @@ func TestTracing_SamplesRequestsWithoutATraceAndCountsSpans(t *testing.T) {
 	t.Parallel()
 	c := newSpanCollector(t)
 	_, client, admin := testnode.Run(t, func(s *config.Settings) { s.TraceEndpoint, s.TraceSample = c.url+"/v1/traces", 1 })
-	rig.Within(t, "the node is ready", func() bool { status, _ := rig.Fetch(t, admin+"/ready"); return status == 200 })
+	await.Until(t, "the node is ready", func() bool { status, _ := rig.Fetch(t, admin+"/ready"); return status == 200 })
 	rig.Fetch(t, client+"/timestamp?n=0")
-	rig.Within(t, "the span of a request that is wrong", func() bool {
+	await.Until(t, "the span of a request that is wrong", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, s := range c.spans {
@@ -308,7 +309,7 @@ func TestTracing_SamplesRequestsWithoutATraceAndCountsSpans(t *testing.T) {
 		}
 		return false
 	})
-	rig.Within(t, "the metrics count the spans", func() bool { // once the exporter has read the collector's answer
+	await.Until(t, "the metrics count the spans", func() bool { // once the exporter has read the collector's answer
 		_, body := rig.Fetch(t, admin+"/metrics")
 		return strings.Contains(body, `isotone_trace_spans_total{outcome="dropped"} 0`) && !strings.Contains(body, `isotone_trace_spans_total{outcome="sent"} 0`) &&
 			strings.Contains(body, "isotone_trace_queue_limit_spans 8192")
@@ -318,7 +319,7 @@ func TestTracing_SamplesRequestsWithoutATraceAndCountsSpans(t *testing.T) {
 // TestTracing_OffIsOff: no exporter, no metrics, and headers as ever.
 func TestTracing_OffIsOff(t *testing.T) {
 	_, client, admin := testnode.Run(t, nil)
-	rig.Within(t, "the node is ready", func() bool { status, _ := rig.Fetch(t, admin+"/ready"); return status == 200 })
+	await.Until(t, "the node is ready", func() bool { status, _ := rig.Fetch(t, admin+"/ready"); return status == 200 })
 	getTraced(t, client+"/timestamp", traceID(1), "01")
 	if _, body := rig.Fetch(t, admin+"/metrics"); strings.Contains(body, "isotone_trace_") {
 		t.Error("there are metrics of traces")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/check/testnode"
 	"github.com/isotone/isotone/internal/front"
@@ -46,7 +47,7 @@ func TestWorkers_AreListedAndRevoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = g.Close() })
-	rig.Within(t, "the node has a worker", func() bool { l := workersAt(t, addr); return len(l.Workers) > 1 })
+	await.Until(t, "the node has a worker", func() bool { l := workersAt(t, addr); return len(l.Workers) > 1 })
 	mine := g.Worker()
 	l := workersAt(t, addr)
 	r, held := leaseOf(l, mine)
@@ -58,8 +59,8 @@ func TestWorkers_AreListedAndRevoked(t *testing.T) {
 	wantRun(t, 1, "", "nobody holds worker 999", "worker", "revoke", "999", "--yes", "--endpoint", addr)
 	wantRun(t, 1, "", "began at", "worker", "revoke", strconv.Itoa(mine), "--start", "5", "--yes", "--endpoint", addr)
 	wantRun(t, 0, "is revoked, and free from", "", "worker", "revoke", strconv.Itoa(mine), "--start", strconv.FormatUint(r.Start, 10), "--yes", "--endpoint", addr)
-	rig.Within(t, "the client has another worker", func() bool { return g.Worker() != mine })
-	rig.Within(t, "the revoked one is released", func() bool { // on a slow machine it may be leased again
+	await.Until(t, "the client has another worker", func() bool { return g.Worker() != mine })
+	await.Until(t, "the revoked one is released", func() bool { // on a slow machine it may be leased again
 		now, held := leaseOf(workersAt(t, addr), mine)
 		return !held || now.Start != r.Start
 	})
@@ -70,7 +71,7 @@ func TestWorkers_AreListedAndRevoked(t *testing.T) {
 		t.Fatalf("%+v", own)
 	}
 	wantRun(t, 0, "worker "+strconv.Itoa(own.Worker), "", "worker", "revoke", strconv.Itoa(own.Worker), "--yes", "--endpoint", addr)
-	rig.Within(t, "the node has another worker", func() bool {
+	await.Until(t, "the node has another worker", func() bool {
 		l := workersAt(t, addr)
 		_, held := leaseOf(l, own.Worker)
 		return !held && l.Workers[0].NodeID == 1

@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/live"
 )
 
@@ -298,7 +299,7 @@ func TestStream_HoldsACrowdOfWhichSomeNeverRead(t *testing.T) {
 	c.join(readers, true)
 	c.join(mute, false)
 	c.await(t, 1, readers)
-	until(t, "all streams", func() bool { return c.stats(t).Streams == readers+mute })
+	await.Until(t, "all streams", func() bool { return c.stats(t).Streams == readers+mute })
 	full := c.stats(t)
 	t.Logf("%d streams: resident %d MB, from %d MB (heap %d MB, stacks %d MB): %d bytes for each", full.Streams, full.Resident>>20,
 		empty.Resident>>20, full.Heap>>20, full.Stacks>>20, (full.Resident-empty.Resident)/uint64(readers+mute))
@@ -314,7 +315,7 @@ func TestStream_HoldsACrowdOfWhichSomeNeverRead(t *testing.T) {
 		t.Logf("change %d: all %d have it after %v; %d streams, %d cut, resident %d MB", n-1, readers, took.Round(time.Millisecond), now.Streams, now.Cut, now.Resident>>20)
 		time.Sleep(time.Second - min(time.Second, took)) // the pace of a live document
 	}
-	until(t, "those who never read to be cut", func() bool { s := c.stats(t); return s.Cut == int64(mute) && s.Streams == readers })
+	await.Until(t, "those who never read to be cut", func() bool { s := c.stats(t); return s.Cut == int64(mute) && s.Streams == readers })
 	if each := (most - empty.Resident) / uint64(readers+mute); each > crowdStreamMax && !raceEnabled {
 		t.Errorf("%d bytes for each stream, want at most %d", each, crowdStreamMax)
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/live"
 )
 
@@ -18,7 +19,7 @@ func TestDatabase_WithoutTheProgramSaysHowToInstallIt(t *testing.T) {
 		Log:     log.logger(), Observe: live.Observer{Loaded: got.loaded},
 	})
 	for _, doc := range []string{"doc", "sql"} {
-		until(t, doc, func() bool { return got.count(doc+" not_found") > 1 })
+		await.Until(t, doc, func() bool { return got.count(doc+" not_found") > 1 })
 	}
 	text := log.String()
 	if log.count("need the program isotone-live") != 2 || strings.Contains(text, "hidden") ||

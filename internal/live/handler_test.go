@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front/httpapi"
 	"github.com/isotone/isotone/internal/live"
 )
@@ -235,7 +236,7 @@ func TestResponse_IsWhatNetHTTPSays(t *testing.T) {
 		}
 		compare("fresh")
 		v.fail(errGone)
-		until(t, "it to be stale", func() bool { _, stale := s.Lookup("doc").Age(); return stale })
+		await.Until(t, "it to be stale", func() bool { _, stale := s.Lookup("doc").Age(); return stale })
 		compare("stale")
 		server.Close()
 		s.Close()

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/parallel"
 	"github.com/isotone/isotone/internal/live"
 )
@@ -61,20 +62,10 @@ func parse(t testing.TB, text string) []live.Source {
 	return sources
 }
 
-// until waits for a condition.
-func until(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 // reads waits until the document has that JSON.
 func reads(t testing.TB, s *live.Set, name, want string) {
 	t.Helper()
-	until(t, name+" to be "+want, func() bool {
+	await.Until(t, name+" to be "+want, func() bool {
 		d := s.Lookup(name)
 		return d != nil && string(d.JSON()) == want
 	})

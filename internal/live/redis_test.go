@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/live"
 )
@@ -51,7 +52,7 @@ func (s *redisServer) start() {
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	until(s.t, "redis-server to listen", func() bool {
+	await.Until(s.t, "redis-server to listen", func() bool {
 		c, err := net.Dial("tcp", s.addr)
 		if err == nil {
 			_ = c.Close()
@@ -94,14 +95,14 @@ func TestRedis_IsFollowedThroughAKillAndARestart(t *testing.T) {
 	s := open(t, live.Config{
 		Sources: parse(t, "votes=redis://"+server.addr+"/0#the%20votes"), Log: log.logger(), Observe: live.Observer{Loaded: got.loaded},
 	})
-	until(t, "the missing key to be noticed", func() bool { return got.count("votes not_found") > 1 })
+	await.Until(t, "the missing key to be noticed", func() bool { return got.count("votes not_found") > 1 })
 	server.set("the votes", `{"n":1}`)
 	reads(t, s, "votes", `{"n":1}`)
 	server.set("the votes", `{"n":2}`)
 	reads(t, s, "votes", `{"n":2}`)
 	server.kill()
-	until(t, "the dead server to be noticed", func() bool { _, stale := s.Lookup("votes").Age(); return stale })
-	until(t, "its age to grow", func() bool { age, _ := s.Lookup("votes").Age(); return age >= 2*time.Second })
+	await.Until(t, "the dead server to be noticed", func() bool { _, stale := s.Lookup("votes").Age(); return stale })
+	await.Until(t, "its age to grow", func() bool { age, _ := s.Lookup("votes").Age(); return age >= 2*time.Second })
 	if string(s.Lookup("votes").JSON()) != `{"n":2}` {
 		t.Error("the last good document is not kept")
 	}
@@ -113,7 +114,7 @@ func TestRedis_IsFollowedThroughAKillAndARestart(t *testing.T) {
 	}
 	// Missing, then dead, and after the restart perhaps missing again: that is not a
 	// change, for it failed before.
-	until(t, "the log of the recovery", func() bool { return log.count("loaded again") >= 2 })
+	await.Until(t, "the log of the recovery", func() bool { return log.count("loaded again") >= 2 })
 	if log.count("cannot be loaded") != 2 || log.count("loaded again") != 2 {
 		t.Errorf("the log:\n%s", log.String())
 	}
@@ -173,9 +174,9 @@ func TestRedis_PasswordDatabaseAndLimits(t *testing.T) {
 	for _, want := range []string{
 		"large invalid_argument", "list invalid_argument", "denied forbidden", "wrong unauthorized", "none unauthorized",
 	} {
-		until(t, want, func() bool { return got.count(want) > 1 })
+		await.Until(t, want, func() bool { return got.count(want) > 1 })
 	}
-	until(t, "TLS to fail", func() bool { return log.count("document=tls") == 1 })
+	await.Until(t, "TLS to fail", func() bool { return log.count("document=tls") == 1 })
 	if log.count("secret") != 0 || log.count("p w") != 0 || log.count("p%20w") != 0 || s.Lookup("tls") != nil {
 		t.Errorf("the log:\n%s", log.String())
 	}
@@ -189,7 +190,7 @@ func TestRedis_HangingServerCostsATimeout(t *testing.T) {
 			s := open(t, live.Config{
 				Sources: parse(t, "doc=redis://"+addr+"#k"), Timeout: 50 * time.Millisecond, Observe: live.Observer{Loaded: got.loaded},
 			})
-			until(t, "three timeouts", func() bool { return got.count("doc deadline_exceeded") >= 3 })
+			await.Until(t, "three timeouts", func() bool { return got.count("doc deadline_exceeded") >= 3 })
 			s.Close()
 			// A connection with half a reply is never used again.
 			if connections.Load() < 3 {
@@ -214,7 +215,7 @@ func TestRedis_DoesNotBelieveALength(t *testing.T) {
 		var got codes
 		before := allocated()
 		s := open(t, live.Config{Sources: parse(t, "doc=redis://"+addr+"#k"), Interval: time.Hour, Observe: live.Observer{Loaded: got.loaded}})
-		until(t, fmt.Sprintf("%.30q to be %s", says, want), func() bool { return got.count("doc "+want) == 1 })
+		await.Until(t, fmt.Sprintf("%.30q to be %s", says, want), func() bool { return got.count("doc "+want) == 1 })
 		if used := allocated() - before; used > 16<<20 {
 			t.Errorf("%.30q: %d MiB were allocated", says, used>>20)
 		}

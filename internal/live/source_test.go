@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/live"
 )
 
@@ -38,7 +39,7 @@ func TestFile_VanishesIsTornAndComesBack(t *testing.T) {
 	var log lines
 	var got codes
 	s := open(t, live.Config{Sources: parse(t, "doc=file:"+path), Log: log.logger(), Observe: live.Observer{Loaded: got.loaded}})
-	until(t, "the missing file to be noticed", func() bool { return got.count("doc not_found") > 1 })
+	await.Until(t, "the missing file to be noticed", func() bool { return got.count("doc not_found") > 1 })
 	if s.Lookup("doc") != nil {
 		t.Error("a document from nowhere")
 	}
@@ -47,14 +48,14 @@ func TestFile_VanishesIsTornAndComesBack(t *testing.T) {
 	replace(t, path, `{"n":2}`)
 	reads(t, s, "doc", `{"n":2}`)
 	write(t, path, `{"n":`) // half way
-	until(t, "the torn file to be noticed", func() bool { return got.count("doc invalid_argument") > 1 })
+	await.Until(t, "the torn file to be noticed", func() bool { return got.count("doc invalid_argument") > 1 })
 	write(t, path, `{"n":3}`)
 	reads(t, s, "doc", `{"n":3}`)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	missing := got.count("doc not_found")
-	until(t, "the vanished file to be noticed", func() bool { return got.count("doc not_found") > missing+1 })
+	await.Until(t, "the vanished file to be noticed", func() bool { return got.count("doc not_found") > missing+1 })
 	if d := s.Lookup("doc"); string(d.JSON()) != `{"n":3}` || d.Version() != 3 {
 		t.Errorf("%s, version %d", d.JSON(), d.Version())
 	}
@@ -68,7 +69,7 @@ func TestFile_RefusesWhatIsNoFile(t *testing.T) {
 	var got codes
 	dir := t.TempDir()
 	s := open(t, live.Config{Sources: parse(t, "doc=file:"+dir), Log: log.logger(), Observe: live.Observer{Loaded: got.loaded}})
-	until(t, "the directory to be refused", func() bool { return log.count("cannot be loaded") == 1 })
+	await.Until(t, "the directory to be refused", func() bool { return log.count("cannot be loaded") == 1 })
 	if runtime.GOOS != "windows" && log.count("not a regular file but a directory") != 1 {
 		t.Errorf("the log:\n%s", log.String())
 	}
@@ -108,7 +109,7 @@ func TestSource_OfAGigabyteIsNeverInMemory(t *testing.T) {
 		Observe: live.Observer{Loaded: got.loaded}, Interval: live.IntervalMax,
 	})
 	for _, name := range []string{"file", "announced", "endless"} {
-		until(t, name+" to be refused", func() bool { return got.count(name+" invalid_argument") == 1 })
+		await.Until(t, name+" to be refused", func() bool { return got.count(name+" invalid_argument") == 1 })
 		if s.Lookup(name) != nil {
 			t.Errorf("%s is a document", name)
 		}
@@ -148,7 +149,7 @@ func TestSource_AtTheLimitIsADocument(t *testing.T) {
 		SizeMax: len(text) - 1, Observe: live.Observer{Loaded: got.loaded},
 	})
 	for _, name := range []string{"file", "url", "func"} {
-		until(t, name+" to be refused", func() bool { return got.count(name+" invalid_argument") > 0 })
+		await.Until(t, name+" to be refused", func() bool { return got.count(name+" invalid_argument") > 0 })
 	}
 }
 
@@ -171,16 +172,16 @@ func TestFetch_TellsWhatIsWrong(t *testing.T) {
 	reads(t, s, "doc", `{"ok":true}`)
 	for code, want := range map[int]string{404: "not_found", 403: "unauthorized", 500: "internal", 503: "overloaded", 304: "internal", 204: "internal"} {
 		status.Store(int64(code))
-		until(t, want, func() bool { return got.count("doc "+want) > 0 })
+		await.Until(t, want, func() bool { return got.count("doc "+want) > 0 })
 		status.Store(http.StatusOK)
-		until(t, "the source to recover", func() bool { _, stale := s.Lookup("doc").Age(); return !stale })
+		await.Until(t, "the source to recover", func() bool { _, stale := s.Lookup("doc").Age(); return !stale })
 		got.mu.Lock()
 		clear(got.got)
 		got.mu.Unlock()
 	}
 	server.Close()
-	until(t, "the closed server to be noticed", func() bool { _, stale := s.Lookup("doc").Age(); return stale })
-	until(t, "its line", func() bool { return log.count("refused") == 1 })
+	await.Until(t, "the closed server to be noticed", func() bool { _, stale := s.Lookup("doc").Age(); return stale })
+	await.Until(t, "its line", func() bool { return log.count("refused") == 1 })
 	if log.count("hidden") != 0 {
 		t.Errorf("a secret in the log:\n%s", log.String())
 	}
@@ -197,7 +198,7 @@ func TestFetch_HangingServerCostsATimeout(t *testing.T) {
 			s := open(t, live.Config{
 				Sources: parse(t, "doc=http://"+addr+"/"), Timeout: 50 * time.Millisecond, Observe: live.Observer{Loaded: got.loaded},
 			})
-			until(t, "three timeouts", func() bool { return got.count("doc deadline_exceeded") >= 3 })
+			await.Until(t, "three timeouts", func() bool { return got.count("doc deadline_exceeded") >= 3 })
 			began := time.Now()
 			s.Close()
 			if took := time.Since(began); took > 5*time.Second {
@@ -264,7 +265,7 @@ func TestFetch_AsksWhetherAnythingHasChanged(t *testing.T) {
 		body.Store(text)
 		reads(t, s, "doc", text)
 		before := unchanged.Load()
-		until(t, "a 304", func() bool { return unchanged.Load() > before+1 })
+		await.Until(t, "a 304", func() bool { return unchanged.Load() > before+1 })
 	}
 	if fetched.Load() != 2 || s.Lookup("doc").Version() != 2 {
 		t.Errorf("fetched %d times, version %d", fetched.Load(), s.Lookup("doc").Version())
@@ -291,5 +292,5 @@ func TestFetch_FollowsFewRedirects(t *testing.T) {
 		Sources: parse(t, "once="+server.URL+"/once,loop="+server.URL+"/loop"), Observe: live.Observer{Loaded: got.loaded},
 	})
 	reads(t, s, "once", "1")
-	until(t, "the loop to be refused", func() bool { return got.count("loop internal") > 0 })
+	await.Until(t, "the loop to be refused", func() bool { return got.count("loop internal") > 0 })
 }

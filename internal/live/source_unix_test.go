@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/live"
 )
 
@@ -18,5 +19,5 @@ func TestFile_PipeDoesNotHang(t *testing.T) {
 	}
 	var log lines
 	open(t, live.Config{Sources: parse(t, "doc=file:"+path), Log: log.logger()})
-	until(t, "the pipe to be refused", func() bool { return log.count("not a regular file but a pipe") == 1 })
+	await.Until(t, "the pipe to be refused", func() bool { return log.count("not a regular file but a pipe") == 1 })
 }

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/live"
 )
 
@@ -370,7 +371,7 @@ func TestStream_OverRealConnections(t *testing.T) {
 			if err.Error() != "EOF" {
 				t.Errorf("the stream ends with %v", err)
 			}
-			until(t, "no streams", func() bool { return s.Streams() == 0 })
+			await.Until(t, "no streams", func() bool { return s.Streams() == 0 })
 		})
 	}
 }
@@ -407,7 +408,7 @@ func TestStream_ReaderThatNeverReadsIsCut(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = answer.Body.Close() }()
-			until(t, "the reader to be cut", func() bool { return cut.Load() == 1 && s.Streams() == 0 })
+			await.Until(t, "the reader to be cut", func() bool { return cut.Load() == 1 && s.Streams() == 0 })
 		})
 	}
 }
@@ -435,7 +436,7 @@ func TestStream_GoneReaderIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = c.Write([]byte("GET /live/small/stream HTTP/1.1\r\nHost: a\r\n\r\n"))
-	until(t, "the stream", func() bool { return s.Streams() == 1 })
+	await.Until(t, "the stream", func() bool { return s.Streams() == 1 })
 	_ = c.Close()
-	until(t, "no stream", func() bool { return s.Streams() == 0 })
+	await.Until(t, "no stream", func() bool { return s.Streams() == 0 })
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/proxy"
 )
 
@@ -80,7 +81,7 @@ func TestServer_SaysWhatIsWrongWithBackends(t *testing.T) {
 	})
 	t.Run("is down", func(t *testing.T) {
 		s := start(t, proxy.Config{Health: proxy.Health{Path: "/up", Interval: time.Millisecond, Timeout: time.Second}}, nobody(t))
-		eventually(t, "the backend is down", func() bool { return s.Status().Backends[0].Down })
+		await.Until(t, "the backend is down", func() bool { return s.Status().Backends[0].Down })
 		expect(t, s, "GET", 503, "overloaded")
 	})
 }
@@ -267,9 +268,9 @@ func TestServer_EjectsWhatFailsAndTakesItBack(t *testing.T) {
 	s := start(t, proxy.Config{
 		Strategy: balance.RoundRobin, Ejection: balance.EjectorConfig{FailuresMax: 3, Base: 200 * time.Millisecond},
 	}, b.addr, good.addr)
-	eventually(t, "it is ejected", func() bool { get(t, s, "GET"); return s.Status().Backends[0].Ejected })
+	await.Until(t, "it is ejected", func() bool { get(t, s, "GET"); return s.Status().Backends[0].Ejected })
 	broken.Store(false)
-	eventually(t, "it is in again", func() bool { return !s.Status().Backends[0].Ejected })
+	await.Until(t, "it is in again", func() bool { return !s.Status().Backends[0].Ejected })
 	before := len(b.requests())
 	for range 4 {
 		expect(t, s, "GET", 200, "")
@@ -290,12 +291,12 @@ func TestServer_FollowsHealthChecks(t *testing.T) {
 	for range 2 {
 		expect(t, s, "GET", 200, "")
 		sick.Store(true)
-		eventually(t, "it is down", func() bool { return s.Status().Backends[0].Down })
+		await.Until(t, "it is down", func() bool { return s.Status().Backends[0].Down })
 		expect(t, s, "GET", 503, "overloaded")
 		sick.Store(false)
-		eventually(t, "it is up", func() bool { return !s.Status().Backends[0].Down })
+		await.Until(t, "it is up", func() bool { return !s.Status().Backends[0].Down })
 	}
-	eventually(t, "the log says so", func() bool {
+	await.Until(t, "the log says so", func() bool {
 		log := s.log.String()
 		return strings.Count(log, "a backend is down") == 2 && strings.Count(log, "up again") == 2
 	})
@@ -336,7 +337,7 @@ func TestServer_ForgetsClientsThatLeave(t *testing.T) {
 			if _, err := io.WriteString(c, raw); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the request is out, "+name, func() bool { return s.Status().Backends[0].Load == 1 })
+			await.Until(t, "the request is out, "+name, func() bool { return s.Status().Backends[0].Load == 1 })
 			leave(c)
 			s.idle(t)
 		}
@@ -345,7 +346,7 @@ func TestServer_ForgetsClientsThatLeave(t *testing.T) {
 		t.Errorf("the backend is blamed: %+v", st)
 	}
 	close(release)
-	eventually(t, "no connection is left", func() bool { return s.Connections() == 0 })
+	await.Until(t, "no connection is left", func() bool { return s.Connections() == 0 })
 }
 
 func TestServer_BoundsConnections(t *testing.T) {
@@ -353,12 +354,12 @@ func TestServer_BoundsConnections(t *testing.T) {
 	s := start(t, proxy.Config{Limits: proxy.Limits{ConnectionsMax: 2}}, b.addr)
 	first, second := dial(t, s), dial(t, s)
 	defer second.Close()
-	eventually(t, "both are counted", func() bool { return s.Connections() == 2 })
+	await.Until(t, "both are counted", func() bool { return s.Connections() == 2 })
 	if got := s.exchange(t, last); !strings.HasPrefix(got, "HTTP/1.1 503 ") || !strings.Contains(got, `"overloaded"`) {
 		t.Errorf("%q", got)
 	}
 	first.Close()
-	eventually(t, "there is room again", func() bool { return s.Connections() == 1 })
+	await.Until(t, "there is room again", func() bool { return s.Connections() == 1 })
 	if got := s.exchange(t, last); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
 		t.Errorf("%q", got)
 	}
@@ -377,10 +378,10 @@ func TestServer_WaitsForAConnectionWithinBounds(t *testing.T) {
 			count.(*atomic.Int64).Add(1)
 		})
 		if i < 5 {
-			eventually(t, "it is in work", func() bool { return s.Status().Backends[0].Load == i+1 })
+			await.Until(t, "it is in work", func() bool { return s.Status().Backends[0].Load == i+1 })
 		}
 	}
-	eventually(t, "three are refused", func() bool {
+	await.Until(t, "three are refused", func() bool {
 		n, ok := statuses.Load("HTTP/1.1 503")
 		return ok && n.(*atomic.Int64).Load() == 3
 	})
@@ -448,7 +449,7 @@ func TestServer_ShutsDownAtOnceWhenNobodyHasAsked(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} { // with the fast path and without
 		s := start(t, proxy.Config{}, scheme+"://127.0.0.1:1")
 		c := dial(t, s)
-		eventually(t, "it is connected", func() bool { return s.Connections() == 1 })
+		await.Until(t, "it is connected", func() bool { return s.Connections() == 1 })
 		done := make(chan error, 1)
 		go func() { done <- s.Shutdown(context.Background()) }()
 		if _, err := c.Read(make([]byte, 1)); err == nil {

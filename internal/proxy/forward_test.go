@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front/transaction"
 	"github.com/isotone/isotone/internal/proxy"
 )
@@ -164,7 +165,7 @@ func TestServer_GivesEveryRequestATransaction(t *testing.T) {
 			if (h.Get("Tracestate") == "a=b") != tc.joins {
 				t.Errorf("%s: tracestate %q of a trace that is joined: %v", path, h.Get("Tracestate"), tc.joins)
 			}
-			eventually(t, "the log has the ID", func() bool { return strings.Contains(s.log.String(), `"request_id":"`+id+`"`) })
+			await.Until(t, "the log has the ID", func() bool { return strings.Contains(s.log.String(), `"request_id":"`+id+`"`) })
 			if !strings.Contains(s.log.String(), `"method":"POST","target":"/x?y=z"`) {
 				t.Errorf("%s: log %s", path, s.log)
 			}
@@ -234,7 +235,7 @@ func TestServer_HoldsBackABackendWhoseClientDoesNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := int64(-1)
-	eventually(t, "the backend has to wait", func() bool {
+	await.Until(t, "the backend has to wait", func() bool {
 		time.Sleep(50 * time.Millisecond)
 		before := held
 		held = sent.Load()

@@ -17,9 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/parallel"
 	"github.com/isotone/isotone/internal/proxy"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(parallel.Tests{M: m, N: 6}) }
@@ -34,16 +36,6 @@ func listen(t testing.TB) net.Listener {
 		t.Fatal(err)
 	}
 	return l
-}
-
-// eventually waits until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
 }
 
 // site is a proxy that runs until the test ends.
@@ -117,7 +109,7 @@ func startLogging(t testing.TB, cfg proxy.Config, log *slog.Logger, backends ...
 // idle waits until no request is in progress, and fails if a backend still counts one.
 func (s *site) idle(t testing.TB) {
 	t.Helper()
-	eventually(t, "no request is in work", func() bool {
+	await.Until(t, "no request is in work", func() bool {
 		st := s.Status()
 		load := 0
 		for _, b := range st.Backends {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front/stats"
 	"github.com/isotone/isotone/internal/proxy"
 )
@@ -36,7 +37,7 @@ func TestServer_MeasuresRequests(t *testing.T) {
 		})
 	}
 	var ended int
-	eventually(t, "all are told", func() bool {
+	await.Until(t, "all are told", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		ended = len(b.requests())
@@ -45,7 +46,7 @@ func TestServer_MeasuresRequests(t *testing.T) {
 	if ended < 2*rounds || sum.Measured && (sum.User == 0 || sum.System == 0) {
 		t.Errorf("%d requests were %+v", ended, sum)
 	}
-	eventually(t, "all are logged", func() bool { return strings.Count(s.log.String(), `"msg":"request"`) == ended })
+	await.Until(t, "all are logged", func() bool { return strings.Count(s.log.String(), `"msg":"request"`) == ended })
 	for line := range strings.Lines(s.log.String()) {
 		var times struct {
 			Wall   *float64 `json:"wall_us"`
@@ -85,10 +86,10 @@ func TestServer_MeasuresASample(t *testing.T) {
 	if want == 0 || want == all {
 		t.Fatalf("%d of %d are in the sample", want, all)
 	}
-	eventually(t, "the sample is told", func() bool {
+	await.Until(t, "the sample is told", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return got == want
 	})
-	eventually(t, "the sample is logged", func() bool { return strings.Count(s.log.String(), `"msg":"request"`) == want })
+	await.Until(t, "the sample is logged", func() bool { return strings.Count(s.log.String(), `"msg":"request"`) == want })
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/proxy"
 )
 
@@ -67,7 +68,7 @@ func TestServer_EveryClientGetsItsAnswers(t *testing.T) {
 	}
 	clients.Wait()
 	s.idle(t)
-	eventually(t, "no connection is left", func() bool { return s.Connections() == 0 })
+	await.Until(t, "no connection is left", func() bool { return s.Connections() == 0 })
 	if answered.Load() < int64(*stressClients)*5 {
 		t.Errorf("%d requests were answered by a backend", answered.Load())
 	}

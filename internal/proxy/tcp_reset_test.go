@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/proxy"
 )
 
@@ -32,7 +33,7 @@ func TestTCP_AResetIsNoEndWhileTheProxyWrites(t *testing.T) {
 		c := s.dial(t)
 		_, _ = io.WriteString(c, "ping")
 		<-full
-		eventually(t, "the bytes are there", func() bool { return s.Status().BytesUp == uint64(4*(i+1)) })
+		await.Until(t, "the bytes are there", func() bool { return s.Status().BytesUp == uint64(4*(i+1)) })
 		_ = c.SetLinger(0)
 		_ = c.Close()
 		if err := <-ended; !errors.Is(err, syscall.ECONNRESET) {

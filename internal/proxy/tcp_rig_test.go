@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/proxy"
 )
 
@@ -97,7 +98,7 @@ func (s *tcpSite) isReset(t testing.TB) {
 func (s *tcpSite) ended(t testing.TB, n int) []proxy.TCPEnd {
 	t.Helper()
 	var ends []proxy.TCPEnd
-	eventually(t, "connections have ended", func() bool {
+	await.Until(t, "connections have ended", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		ends = append([]proxy.TCPEnd(nil), s.ends...)

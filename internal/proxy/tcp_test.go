@@ -20,6 +20,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/proxy"
 )
 
@@ -115,7 +116,7 @@ func TestTCP_AClientThatResetsItsConnectionResetsTheBackends(t *testing.T) {
 	s := startTCPSite(t, proxy.TCPConfig{}, b.addr)
 	c := s.dial(t)
 	_, _ = io.WriteString(c, "ping")
-	eventually(t, "the bytes are there", func() bool { return s.Status().BytesUp == 4 })
+	await.Until(t, "the bytes are there", func() bool { return s.Status().BytesUp == 4 })
 	_ = c.SetLinger(0)
 	_ = c.Close()
 	if err := <-ended; !errors.Is(err, syscall.ECONNRESET) {
@@ -195,11 +196,11 @@ func TestTCP_HealthChecksTakeBackendsDownAndUp(t *testing.T) {
 	byConnecting.Connect, byPage.Path, byPage.Port = true, "/up", port
 	s, p := startTCPSite(t, proxy.TCPConfig{Health: byConnecting}, a.addr, b.addr), startTCPSite(t, proxy.TCPConfig{Health: byPage}, b.addr)
 	down := func(s *tcpSite, i int) func() bool { return func() bool { return s.Status().Backends[i].Down } }
-	eventually(t, "the backend with a bad page is down", down(p, 0))
+	await.Until(t, "the backend with a bad page is down", down(p, 0))
 	healthy.Store(true)
-	eventually(t, "it is up again", func() bool { return !down(p, 0)() })
+	await.Until(t, "it is up again", func() bool { return !down(p, 0)() })
 	a.die()
-	eventually(t, "the dead backend is down", down(s, 0))
+	await.Until(t, "the dead backend is down", down(s, 0))
 	for range 4 {
 		if got := readN(t, s.dial(t), 1); got != "b" {
 			t.Fatal(got)
@@ -295,7 +296,7 @@ func TestTCP_EndsIdleConnections(t *testing.T) {
 	b := startTCPBackend(t, echoBytes)
 	s := startTCPSite(t, proxy.TCPConfig{Limits: proxy.TCPLimits{IdleTimeout: time.Second}}, b.addr)
 	idle, busy := s.dial(t), s.dial(t)
-	eventually(t, "the idle one is ended", func() bool {
+	await.Until(t, "the idle one is ended", func() bool {
 		_, _ = io.WriteString(busy, "x")
 		readN(t, busy, 1)
 		s.mu.Lock()
@@ -328,7 +329,7 @@ func TestTCP_ASlowReaderStopsTheBackend(t *testing.T) {
 	s := startTCPSite(t, proxy.TCPConfig{}, b.addr)
 	c := s.dial(t)
 	var latest int64 = -1
-	eventually(t, "the backend stops sending", func() bool {
+	await.Until(t, "the backend stops sending", func() bool {
 		before := latest
 		latest = sent.Load()
 		time.Sleep(50 * time.Millisecond) // nothing within that time is taken for a stop
@@ -353,7 +354,7 @@ func TestTCP_DrainsBeforeItEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Shutdown(ctx) }()
-	eventually(t, "it accepts no more", func() bool {
+	await.Until(t, "it accepts no more", func() bool {
 		c, err := net.Dial("tcp", s.addr)
 		if err == nil {
 			_ = c.Close()
@@ -463,7 +464,7 @@ func TestTCP_ManyConnectionsAtOnce(t *testing.T) {
 	}
 	running.Wait()
 	s.ended(t, clients*each)
-	eventually(t, "no connection is left", func() bool {
+	await.Until(t, "no connection is left", func() bool {
 		st := s.Status()
 		return st.Connections == 0 && st.Backends[0].Load+st.Backends[1].Load == 0
 	})

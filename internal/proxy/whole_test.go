@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/proxy"
 )
 
@@ -334,7 +335,7 @@ func TestServer_WhoSendsNoMoreOfABodyIsNotWaitedFor(t *testing.T) {
 		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.ContentLength <= 0 {
 			t.Fatalf("%s: %v, %v", name, resp, err)
 		}
-		eventually(t, "the connection ends after an answer of "+name, func() bool { return s.Connections() == 0 })
+		await.Until(t, "the connection ends after an answer of "+name, func() bool { return s.Connections() == 0 })
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/check/testnode"
 	"github.com/isotone/isotone/internal/host/config"
@@ -18,7 +19,7 @@ import (
 func TestAdmin_ServesOperatorsAndNobodyElse(t *testing.T) {
 	t.Parallel()
 	_, client, admin := testnode.Run(t, nil)
-	rig.Within(t, "the node is ready", func() bool {
+	await.Until(t, "the node is ready", func() bool {
 		status, body := rig.Fetch(t, admin+"/ready")
 		all, _ := rig.Fetch(t, admin+"/readyz")
 		return status == 200 && body == "ok" && all == 200
@@ -47,7 +48,7 @@ func TestAdmin_ReadyFailsAsOnTheClientPort(t *testing.T) {
 	_, client, admin := testnode.Run(t, func(s *config.Settings) {
 		s.Peers[2] = "127.0.0.1:1" // where nobody is
 	})
-	rig.Within(t, "both ports say why", func() bool {
+	await.Until(t, "both ports say why", func() bool {
 		status, body := rig.Fetch(t, admin+"/ready")
 		again, same := rig.Fetch(t, client+"/ready")
 		return status == 503 && again == 503 && body == same && strings.Contains(body, "node 2")
@@ -93,7 +94,7 @@ func TestAdmin_BoundsItsConnections(t *testing.T) {
 	for _, c := range conns {
 		_ = c.Close()
 	}
-	rig.Within(t, "another connection is served", func() bool { return ask(dial()) == nil })
+	await.Until(t, "another connection is served", func() bool { return ask(dial()) == nil })
 }
 
 func TestAdmin_SaysThatItsAddressIsTaken(t *testing.T) {
@@ -141,7 +142,7 @@ func TestMember_CountsConnectionsByProtocol(t *testing.T) {
 	open("*1\r\n$4\r\nPING\r\n")
 	open("POST /up HTTP/1.1\r\nHost: x\r\n")
 	open("\x16\x03\x01")
-	rig.Within(t, "the connections are counted", func() bool {
+	await.Until(t, "the connections are counted", func() bool {
 		_, body := rig.Fetch(t, admin+"/metrics")
 		for _, want := range []string{"silent\"} 1", "http1\"} 1", "resp\"} 2", "web\"} 1", "handshake\"} 1", "h3\"} 0", "thrift\"} 0"} {
 			if !strings.Contains(body, "isotone_client_connections{protocol=\""+want+"\n") {

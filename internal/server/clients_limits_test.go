@@ -17,6 +17,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/check/testnode"
 	"github.com/isotone/isotone/internal/host/access"
@@ -110,7 +111,7 @@ func TestClients_FollowTheList(t *testing.T) {
 	web, redis, ops := rig.DialHTTP(t, n.Client, nil), rig.DialRedis(t, n.Client, nil), rig.DialHTTP(t, n.Client, nil)
 	expect := func(what string, status int, reply string) {
 		t.Helper()
-		rig.Within(t, what, func() bool {
+		await.Until(t, what, func() bool {
 			got, _, _ := web.Ask("/timestamp", rig.Bearer("web", rig.Secret))
 			redis.Send("TS")
 			return got == status && strings.HasPrefix(redis.Receive(), reply)
@@ -186,7 +187,7 @@ func TestClients_QuotasOfConnections(t *testing.T) {
 	second.Does(auth, "+OK")
 	first.Does(auth, "-TRYAGAIN quota_exceeded")
 	_ = second.Close()
-	rig.Within(t, "the end of a connection counts", func() bool {
+	await.Until(t, "the end of a connection counts", func() bool {
 		first.Send(auth)
 		return first.Receive() == "+OK"
 	})
@@ -201,7 +202,7 @@ func TestClients_QuotasOfConnections(t *testing.T) {
 		return c
 	}
 	var held []net.Conn // beside first
-	rig.Within(t, "three connections of the address", func() bool {
+	await.Until(t, "three connections of the address", func() bool {
 		if c := open(); c != nil {
 			held = append(held, c)
 		}
@@ -213,7 +214,7 @@ func TestClients_QuotasOfConnections(t *testing.T) {
 		}
 	}
 	_ = held[0].Close()
-	rig.Within(t, "one has ended", func() bool { return open() != nil })
+	await.Until(t, "one has ended", func() bool { return open() != nil })
 }
 
 func TestClients_QuotasOfStreamsAndWorkers(t *testing.T) {
@@ -227,7 +228,7 @@ func TestClients_QuotasOfStreamsAndWorkers(t *testing.T) {
 		t.Errorf("%d %s", status, body)
 	}
 	_ = first.Close()
-	rig.Within(t, "the end of a stream counts", func() bool {
+	await.Until(t, "the end of a stream counts", func() bool {
 		c := rig.DialHTTP(t, n.Client, nil)
 		defer c.Close()
 		c.Send("/live/state/stream", rig.Bearer("one", rig.Secret))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/check/testnode"
 	"github.com/isotone/isotone/internal/front"
@@ -37,7 +38,7 @@ func TestForward_ReachesALeaderThatDemandsTLSAndASecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	rig.Within(t, "a timestamp", func() bool {
+	await.Until(t, "a timestamp", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := f.Client().Timestamps(ctx, 3)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/check/rig"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/server"
@@ -67,14 +67,14 @@ func TestMember_FollowsItsCertificateAndDropsNoConnection(t *testing.T) {
 		return response.TLS.PeerCertificates[0]
 	}
 	first, steady := trust(), newClient()
-	rig.Within(t, "an answer", func() bool { return first.Equal(ask(steady)) })
+	await.Until(t, "an answer", func() bool { return first.Equal(ask(steady)) })
 	for _, name := range []string{"cert.pem", "key.pem"} {
 		if err := os.Remove(filepath.Join(s.DataDir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	second := trust()
-	rig.Within(t, "the new certificate", func() bool { return second.Equal(ask(newClient())) })
+	await.Until(t, "the new certificate", func() bool { return second.Equal(ask(newClient())) })
 	if !first.Equal(ask(steady)) {
 		t.Error("the connection that was there is not served any more")
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/live"
 	"github.com/isotone/isotone/internal/live/store"
 )
@@ -31,16 +32,6 @@ func (j *journal) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.buf.String()
-}
-
-// until waits for a condition.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
 }
 
 // TestNode_ServesDocumentsOfPostgres has live documents as a node has them, with the real program.
@@ -70,16 +61,16 @@ func TestNode_ServesDocumentsOfPostgres(t *testing.T) {
 	defer set.Close()
 	reads := func(want string) {
 		t.Helper()
-		until(t, want, func() bool { d := set.Lookup("votes"); return d != nil && string(d.JSON()) == want })
+		await.Until(t, want, func() bool { d := set.Lookup("votes"); return d != nil && string(d.JSON()) == want })
 	}
 	reads(`{"a":1}`)
 	s.run(`UPDATE live SET doc='{"a":2}' WHERE name='votes'`)
 	reads(`{"a":2}`)
 	for _, want := range []string{"votes ok", "votes unchanged", "broken invalid_argument", "wrong unauthorized"} {
-		until(t, want, func() bool { return strings.Contains(loads.String(), want) })
+		await.Until(t, want, func() bool { return strings.Contains(loads.String(), want) })
 	}
 	s.Stop()
-	until(t, "a failure", func() bool { return strings.Contains(loads.String(), "votes internal") })
+	await.Until(t, "a failure", func() bool { return strings.Contains(loads.String(), "votes internal") })
 	s.start()
 	s.run(`UPDATE live SET doc='{"a":3}' WHERE name='votes'`)
 	reads(`{"a":3}`)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/ports"
 )
 
@@ -255,7 +256,7 @@ func (c *Cluster) Settle() {
 
 func (c *Cluster) waitConnected(n, peer *Node) {
 	c.t.Helper()
-	until(c.t, ReadyTimeout, func() (bool, string) {
+	await.Done(c.t, ReadyTimeout, func() (bool, string) {
 		value, err := Metric(n.HTTPAddr, fmt.Sprintf("isotone_peer_connected{peer=\"%d\"}", peer.ID))
 		return err == nil && value == 1, fmt.Sprintf("node %d is not connected with node %d: %v", n.ID, peer.ID, err)
 	})
@@ -264,7 +265,7 @@ func (c *Cluster) waitConnected(n, peer *Node) {
 // WaitLeader waits until every running node names the same leader, and returns it.
 func (c *Cluster) WaitLeader() (leader *Node) {
 	c.t.Helper()
-	until(c.t, ReadyTimeout, func() (bool, string) {
+	await.Done(c.t, ReadyTimeout, func() (bool, string) {
 		leader = nil
 		for _, n := range c.Nodes {
 			if !n.answers() {
@@ -380,20 +381,6 @@ func tail(path string, size int) string {
 		return fmt.Sprintf("(%v)", err)
 	}
 	return string(b[max(0, len(b)-size):])
-}
-
-// until polls until done returns true. At the timeout it fails the test with the last reason.
-func until(t testing.TB, timeout time.Duration, done func() (bool, string)) {
-	t.Helper()
-	for deadline := time.Now().Add(timeout); ; time.Sleep(pollInterval) {
-		ok, why := done()
-		if ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v: %s", timeout, why)
-		}
-	}
 }
 
 func hostOf(addr string) string {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 // Host isolates a node from the machine: it is a mount namespace and, on request, a network
@@ -63,7 +65,7 @@ func newHost(t testing.TB, name, logPath string, network bool) *Host {
 	}
 	h := &Host{sleeper: p}
 	t.Cleanup(func() { h.close(t) })
-	until(t, hostTimeout, func() (bool, string) {
+	await.Done(t, hostTimeout, func() (bool, string) {
 		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.PID()))
 		return err == nil && string(comm) == "sleep\n", "unshare is not ready: " + p.Log()
 	})

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/core/lincheck"
 )
 
@@ -147,7 +148,7 @@ func (l *Load) stop() {
 // End waits until there were answersMin answers, and idsMin IDs, ends the load and verifies its report.
 func (l *Load) End(t testing.TB, answersMin, idsMin int) *Report {
 	t.Helper()
-	until(t, ReadyTimeout, func() (bool, string) {
+	await.Done(t, ReadyTimeout, func() (bool, string) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		ok, ids := l.outcomes["ok"], l.ids.len()

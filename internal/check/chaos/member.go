@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/ports"
 )
 
@@ -100,7 +101,7 @@ func (c *Cluster) WaitMembers() {
 			want = append(want, MemberView{NodeID: n.ID, Addr: n.HTTPAddr, PeerAddr: n.RaftAddr})
 		}
 	}
-	until(c.t, ReadyTimeout, func() (bool, string) {
+	await.Done(c.t, ReadyTimeout, func() (bool, string) {
 		for _, n := range c.Nodes {
 			if !n.answers() {
 				continue

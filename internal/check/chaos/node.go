@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/host/faults"
 )
 
@@ -199,7 +200,7 @@ func (n *Node) SetClock(f faults.ClockSetting) {
 func (n *Node) WaitReady(timeout time.Duration) {
 	n.t.Helper()
 	last := "it never answered"
-	until(n.t, timeout, func() (bool, string) {
+	await.Done(n.t, timeout, func() (bool, string) {
 		if n.Exited() {
 			n.t.Fatalf("node %d ended instead of becoming ready", n.ID)
 		}

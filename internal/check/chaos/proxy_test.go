@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
 )
@@ -41,7 +42,7 @@ func TestProxy_SlowHandshakeIsNoOldCopy(t *testing.T) {
 				connections := func() int { return strings.Count(n.Log(), `"msg":"peer connected"`) }
 				before := connections()
 				p.Cut()
-				trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) { return connections() > before, n.Log() })
+				await.Done(t, chaos.ReadyTimeout, func() (bool, string) { return connections() > before, n.Log() })
 			}
 			c.Settle()
 		})

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 // stepFile names the step at which a node has to stop; see stops.Steps. All nodes of a cluster
@@ -72,7 +74,7 @@ func (c *Cluster) stopped(mark string) *Node {
 		if n.Exited() || n.proc.PID() != pid {
 			continue
 		}
-		until(c.t, stopTimeout, func() (bool, string) {
+		await.Done(c.t, stopTimeout, func() (bool, string) {
 			return n.proc.frozen(), fmt.Sprintf("node %d does not stop", n.ID)
 		})
 		n.frozen = true

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
 	"github.com/isotone/isotone/internal/host/faults"
@@ -98,7 +99,7 @@ func TestClock_ANodeAloneFollowsNoJump(t *testing.T) {
 		n.Shutdown()
 		n.Start()
 		// It may not be ready: with such a clock it makes no IDs.
-		trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+		await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 			a, err := chaos.Get(n.HTTPAddr, "/timestamp", trial.AnswerTimeout)
 			return err == nil && a.Status == 200, fmt.Sprintf("no timestamp: %v %v", a, err)
 		})

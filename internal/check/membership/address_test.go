@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/check/trial"
@@ -37,7 +38,7 @@ func TestMembers_ShowAddressesOnRecord(t *testing.T) {
 	// shows waits until a command succeeds and prints all words.
 	shows := func(words []string, args ...string) {
 		t.Helper()
-		trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+		await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 			out, err := exec.Command(trial.Binary, args...).CombinedOutput()
 			return err == nil && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(string(out), w) }),
 				fmt.Sprintf("isotone %s: %v: %s", strings.Join(args, " "), err, out)
@@ -50,12 +51,12 @@ func TestMembers_ShowAddressesOnRecord(t *testing.T) {
 			"/state":   {fmt.Sprintf(`"peerAddr":"%s"`, peers), fmt.Sprintf(`"addr":"%s"`, clients)},
 			"/":        {peers, clients}, // the dashboard as text
 		} {
-			trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+			await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 				body := string(trial.Get(t, n, target).Body)
 				return !slices.ContainsFunc(want, func(w string) bool { return !strings.Contains(body, w) }), fmt.Sprintf("node %d: %s: %s; want %v", n.ID, target, body, want)
 			})
 		}
-		trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+		await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 			return strings.Count(n.Log(), warning) == 1, fmt.Sprintf("node %d does not warn of its PEERS once", n.ID)
 		})
 	}

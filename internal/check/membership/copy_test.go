@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
 )
@@ -39,7 +40,7 @@ func onRecord(t *testing.T, c *chaos.Cluster) (list []member) {
 			Role string
 		}
 	}
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		a, err := chaos.Get(c.WaitLeader().HTTPAddr, "/admin/members", trial.AnswerTimeout)
 		if err != nil || a.Status != 200 {
 			return false, fmt.Sprintf("/admin/members: %+v, %v", a, err)
@@ -115,7 +116,7 @@ func TestCopy_DoesNotCostTheOriginalItsMembership(t *testing.T) {
 				before[i].Start++
 			}
 		}
-		trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+		await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 			got := onRecord(t, c)
 			return slices.Equal(got, before), fmt.Sprintf("after a restart: %+v, want %+v", got, before)
 		})
@@ -157,7 +158,7 @@ func TestCopy_DoesNotCostTheOriginalItsMembership(t *testing.T) {
 func waitConnectedOnRecord(t *testing.T, c *chaos.Cluster, n *chaos.Node) {
 	t.Helper()
 	last := uint64(0)
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		for _, m := range onRecord(t, c) {
 			if m.NodeID == n.ID {
 				last = m.Start

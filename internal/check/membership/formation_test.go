@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
 )
@@ -23,7 +24,7 @@ func wantRefused(t *testing.T, nodes []*chaos.Node, words ...string) {
 		n.ExpectExit()
 	}
 	for _, n := range nodes {
-		trial.WaitFor(t, chaos.ExitTimeout, func() (bool, string) {
+		await.Done(t, chaos.ExitTimeout, func() (bool, string) {
 			if a, err := chaos.Get(n.HTTPAddr, "/timestamp", time.Second); err == nil && a.Status == 200 {
 				t.Errorf("I10: node %d serves", n.ID)
 			}
@@ -88,7 +89,7 @@ func TestFormation_WaitsForTheLast(t *testing.T) {
 	for i, missing := range []string{"nodes 2 and 3 were not reached yet", "node 3 was not reached yet"} {
 		c.Nodes[i].Start()
 		for _, n := range c.Nodes[:i+1] {
-			trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+			await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 				a, err := chaos.Get(n.HTTPAddr, "/ready", trial.AnswerTimeout)
 				return err == nil && strings.Contains(string(a.Body), missing), fmt.Sprintf("node %d: %v %v", n.ID, a, err)
 			})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
 )
@@ -48,7 +49,7 @@ func (k *killRound) run(within time.Duration, condition func() bool, args ...str
 func (k *killRound) killLeader() *chaos.Node {
 	k.t.Helper()
 	var leader *chaos.Node
-	trial.WaitFor(k.t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(k.t, chaos.ReadyTimeout, func() (bool, string) {
 		leader = k.c.Leader()
 		return leader != nil && !leader.Exited(), "no leader"
 	})

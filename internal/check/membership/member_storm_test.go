@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/check/trial"
@@ -70,7 +71,7 @@ func TestMember_ReplacesLostDisks(t *testing.T) {
 		}
 		o := start(t, c, "member", "replace", id(n), n.RaftAddr)
 		if i%3 != 0 {
-			trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+			await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 				members, _ := memberList(t, c)
 				return len(members) == 4, fmt.Sprintf("no successor of node %d: %+v", n.ID, members)
 			})
@@ -97,7 +98,7 @@ func TestMember_GrowsAndShrinks(t *testing.T) {
 		operate(t, c, "member", "add", id(early), early.RaftAddr, "--voter")
 		operate(t, c, "member", "add", id(late), late.RaftAddr, "--learner")
 		late.Start()
-		trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+		await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 			err := start(t, c, "member", "promote", id(late)).wait() // refused until it has caught up
 			return err == nil, fmt.Sprint(err)
 		})
@@ -209,7 +210,7 @@ func startProxy(t *testing.T, c *chaos.Cluster) string {
 			t.Logf("the log of the proxy: %s", p.Log())
 		}
 	})
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		for _, path := range []string{"/ready", "/api/snowflake"} {
 			if a, err := chaos.Get(addr, path, trial.AnswerTimeout); err != nil || a.Status != 200 {
 				return false, fmt.Sprintf("%s of the proxy: %v, %v", path, a, err)

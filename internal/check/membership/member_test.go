@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
 )
@@ -107,7 +108,7 @@ func memberList(t *testing.T, c *chaos.Cluster) (members []memberRecord, removed
 // untilVoters waits until the cluster has nothing more to do by itself.
 func untilVoters(t *testing.T, c *chaos.Cluster) {
 	t.Helper()
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		members, _ := memberList(t, c)
 		nodes := map[uint64]bool{}
 		for _, m := range members {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
 )
@@ -26,7 +27,7 @@ func toSnapshot(t *testing.T, c *chaos.Cluster) {
 	c.Start()
 	c.WaitReady()
 	for _, n := range c.Nodes {
-		trial.WaitFor(t, 4*chaos.ReadyTimeout, func() (bool, string) {
+		await.Done(t, 4*chaos.ReadyTimeout, func() (bool, string) {
 			applied, err := chaos.Metric(n.HTTPAddr, "isotone_raft_applied_index")
 			return applied > snapshotEntries, fmt.Sprintf("node %d has applied %v entries, %v", n.ID, applied, err)
 		})
@@ -41,7 +42,7 @@ func toSnapshot(t *testing.T, c *chaos.Cluster) {
 // wantPeerAddrs waits until the cluster has these peer addresses on record.
 func wantPeerAddrs(t *testing.T, c *chaos.Cluster, addrs ...string) {
 	t.Helper()
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		out, err := exec.Command(trial.Binary, "member", "list", "--json", "--endpoint", strings.Join(c.Addrs(), ",")).CombinedOutput()
 		for _, addr := range addrs {
 			if !strings.Contains(string(out), `"peerAddr":"`+addr+`"`) {
@@ -65,7 +66,7 @@ func TestNewAddresses_PEERSOnAllMachinesIsEnough(t *testing.T) {
 	// Started with the new addresses and the old PEERS, they say what is to be done.
 	c.Start()
 	for _, n := range c.Nodes {
-		trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+		await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 			a, err := chaos.Get(n.HTTPAddr, "/ready", trial.AnswerTimeout)
 			if err != nil {
 				return false, err.Error()
@@ -106,7 +107,7 @@ func TestNewAddresses_AWrongOwnEntryDoesNoHarm(t *testing.T) {
 	c.Start()
 	c.WaitReady()
 	wantPeerAddrs(t, c, wrong...)
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		out, err := exec.Command(trial.Binary, "status", c.Node(1).HTTPAddr).CombinedOutput()
 		return strings.Contains(string(out), "node 2 is on record at "+wrong[1]), fmt.Sprintf("%v: %s", err, out)
 	})

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
 )
@@ -109,7 +110,7 @@ func TestDoctor(t *testing.T) {
 	all := strings.Join(c.Addrs(), ",")
 	// What it says depends on documents that are a second old, and on answers within 2 s, for which a busy machine needs
 	// several attempts.
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		d = consult(t, dir, settings(c, n))
 		return len(d.problems()) == 0 && len(d.of("peers", "warning", "problem")) == 0 && len(d.of("certificate", "ok")) == 8, fmt.Sprintf("beside a node: %+v", d)
 	})
@@ -120,7 +121,7 @@ func TestDoctor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		d = consult(t, dir, nil, "--endpoint", c.Node(1).HTTPAddr)
 		return len(d.problems()) == 0 && len(d.of("ready", "ok")) == 3, fmt.Sprintf("from another machine: %+v", d)
 	})
@@ -135,7 +136,7 @@ func TestDoctor(t *testing.T) {
 	}
 
 	n.Stop()
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		d = consult(t, dir, settings(c, n), "--endpoint", all)
 		if d.took > doctorEndsWithin {
 			t.Fatalf("a frozen node: %+v", d)
@@ -145,7 +146,7 @@ func TestDoctor(t *testing.T) {
 	n.Cont()
 	c.Settle()
 	n.Kill()
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		// The documents of the survivors are a second old as well, and not written at the same time.
 		d = consult(t, dir, settings(c, n), "--endpoint", all)
 		return len(d.of("quorum", "problem")) == 1 && len(d.of("connection", "problem")) == 0 && len(d.of("ready", "problem")) == 1, fmt.Sprintf("after kill -9: %+v", d)

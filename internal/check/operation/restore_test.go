@@ -19,6 +19,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
 	"github.com/isotone/isotone/snowflake"
@@ -193,7 +194,7 @@ func TestRestore_NothingGoesBack(t *testing.T) {
 	path, was := backUp(t, c), trial.ClusterOf(t, c.Node(1))
 	log.generate(t, c, "a client from after")
 	until := trial.Highest(t, c).Time + uint64(2*time.Second)
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) { return trial.Highest(t, c).Time > until, "time stands still" })
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) { return trial.Highest(t, c).Time > until, "time stands still" })
 	log.nodeIDs(t, c)
 	last := trial.Highest(t, c)
 
@@ -286,7 +287,7 @@ func wantRefusedSome(t *testing.T, nodes []*chaos.Node, words ...string) {
 		n.ExpectExit()
 	}
 	stopped := 0
-	trial.WaitFor(t, chaos.ExitTimeout, func() (bool, string) {
+	await.Done(t, chaos.ExitTimeout, func() (bool, string) {
 		stopped = 0
 		for _, n := range nodes {
 			if a, err := chaos.Get(n.HTTPAddr, "/timestamp", time.Second); err == nil && a.Status == 200 {
@@ -507,7 +508,7 @@ func useUp(t *testing.T, c *chaos.Cluster, until isotone.Timestamp) (last isoton
 func goesOn(t *testing.T, n *chaos.Node, cluster string) {
 	t.Helper()
 	n.Start()
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		a, err := chaos.Get(n.HTTPAddr, "/members", trial.AnswerTimeout)
 		return err == nil && strings.Contains(string(a.Body), cluster), fmt.Sprintf("%v %v", a, err)
 	})

@@ -6,35 +6,12 @@ import (
 	"net"
 	"net/http"
 	"testing"
-	"time"
+
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 // Wait bounds every wait for an event.
-const Wait = time.Minute
-
-// Eventually waits until done returns true, and else says why it did not.
-func Eventually(t *testing.T, done func() (bool, string)) {
-	t.Helper()
-	for deadline := time.Now().Add(Wait); ; time.Sleep(5 * time.Millisecond) {
-		ok, why := done()
-		if ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(why)
-		}
-	}
-}
-
-// Within waits until holds returns true, and else says what was not so.
-func Within(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(Wait); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
-}
+const Wait = await.Timeout
 
 // Soon returns a context of the test that ends after Wait.
 func Soon(t *testing.T) context.Context {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/check/trial"
@@ -44,7 +45,7 @@ func TestDev_PrintsCommandsThatWork(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			trial.WaitFor(t, 2*time.Minute, func() (bool, string) { // it may have to be built
+			await.Done(t, 2*time.Minute, func() (bool, string) { // it may have to be built
 				if p.Exited() {
 					t.Fatalf("it did not come up:\n%s", p.Log())
 				}
@@ -60,7 +61,7 @@ func TestDev_PrintsCommandsThatWork(t *testing.T) {
 				line = strings.TrimSpace(line[at:])
 				line = strings.Replace(line, " bench ", " bench --violations "+filepath.Join(t.TempDir(), "none")+" ", 1)
 				line = strings.Replace(line, "-d 3s", "-d 100ms", 1)
-				trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) { // what status reads is up to a second old
+				await.Done(t, chaos.ReadyTimeout, func() (bool, string) { // what status reads is up to a second old
 					cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
 					cmd.Dir = root
 					out, err := cmd.CombinedOutput()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/chromium"
 	"github.com/isotone/isotone/internal/check/trial"
@@ -109,7 +110,7 @@ func TestDashboard_IsTextForCurl(t *testing.T) {
 		// The text is up to one interval of live documents old.
 		self, leads := fmt.Sprintf("node %d at %s %s", n.ID, n.HTTPAddr, role), fmt.Sprintf("leader    node %d at %s", leader.ID, leader.HTTPAddr)
 		var text string
-		trial.WaitFor(t, pageTimeout, func() (bool, string) {
+		await.Done(t, pageTimeout, func() (bool, string) {
 			a := trial.Get(t, n, "/")
 			text = string(a.Body)
 			return a.Status == 200 && strings.Contains(text, self) && strings.Contains(text, leads), fmt.Sprintf("%d, %q or %q is missing in %q", a.Status, self, leads, text)
@@ -139,7 +140,7 @@ func TestDashboard_IsLeftOut(t *testing.T) {
 			t.Errorf("/ for %s: %d %s", accept, a.Status, a.Body)
 		}
 	}
-	trial.WaitFor(t, pageTimeout, func() (bool, string) {
+	await.Done(t, pageTimeout, func() (bool, string) {
 		own := "http://" + n.HTTPAddr
 		foreign := ask(t, http.MethodGet, own+"/state", http.Header{"Origin": {"http://evil.example"}})
 		if foreign.Header.Get("Access-Control-Allow-Origin") != "" {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
 )
@@ -66,7 +67,7 @@ func TestDrain_ServesForTheDelayAndSaysWhyItIsNotReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer redis.Close()
-	trial.WaitFor(t, trial.AnswerTimeout, func() (bool, string) { // the document of a new leader may be older than its election
+	await.Done(t, trial.AnswerTimeout, func() (bool, string) { // the document of a new leader may be older than its election
 		code, _, text := trial.Command(t, "drain", "--endpoint", n.HTTPAddr)
 		asks := fmt.Sprintf("Node %d (leader) sends its clients away and ends. Another node becomes the leader first.", n.ID)
 		return code == 2 && strings.Contains(text, asks) && strings.Contains(text, "--yes"), fmt.Sprintf("unconfirmed: exit code %d\n%s", code, text)
@@ -78,7 +79,7 @@ func TestDrain_ServesForTheDelayAndSaysWhyItIsNotReady(t *testing.T) {
 	drain(t, n)
 	drain(t, n) // again changes nothing
 	for _, path := range []string{"/ready", "/ready/timestamps", "/ready/ids"} {
-		trial.WaitFor(t, trial.AnswerTimeout, func() (bool, string) {
+		await.Done(t, trial.AnswerTimeout, func() (bool, string) {
 			a := trial.Get(t, n, path)
 			return a.Status == 503 && a.Code() == "no_leader" && strings.Contains(string(a.Body), "this node is draining"), fmt.Sprintf("%s: %d %s", path, a.Status, a.Body)
 		})
@@ -100,7 +101,7 @@ func TestDrain_ServesForTheDelayAndSaysWhyItIsNotReady(t *testing.T) {
 			t.Errorf("over RESP: %q, %v", b, err)
 		}
 	}
-	trial.WaitFor(t, trial.AnswerTimeout, func() (bool, string) {
+	await.Done(t, trial.AnswerTimeout, func() (bool, string) {
 		var state struct {
 			Node struct{ Draining bool }
 		}

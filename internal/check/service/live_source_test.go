@@ -17,9 +17,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/ports"
-	"github.com/isotone/isotone/internal/check/trial"
 )
 
 // redisServer is a real Redis server that tests break.
@@ -63,7 +63,7 @@ func (s *redisServer) start() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	trial.WaitFor(s.t, liveTimeout, func() (bool, string) {
+	await.Done(s.t, liveTimeout, func() (bool, string) {
 		err := s.client.Ping(context.Background()).Err()
 		return err == nil, fmt.Sprintf("redis-server does not answer: %v; %s", err, s.p.Log())
 	})

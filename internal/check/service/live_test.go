@@ -23,6 +23,7 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
 )
@@ -89,7 +90,7 @@ func put(t *testing.T, path string, content []byte) {
 // wantDocument waits until a document has the expected content, and is fresh or stale.
 func wantDocument(t *testing.T, n *chaos.Node, name, want string, stale bool) {
 	t.Helper()
-	trial.WaitFor(t, liveTimeout, func() (bool, string) {
+	await.Done(t, liveTimeout, func() (bool, string) {
 		a := trial.Get(t, n, "/live/"+name)
 		aged := a.Header.Get("Age") != ""
 		return a.Status == 200 && string(a.Body) == want && aged == stale, fmt.Sprintf("%s: %d %v %.100q; want %.100q, stale: %v", name, a.Status, a.Header, a.Body, want, stale)
@@ -233,7 +234,7 @@ func wantLines(t *testing.T, n *chaos.Node, document string, failed, loaded int)
 		}
 		return lines
 	}
-	trial.WaitFor(t, liveTimeout, func() (bool, string) { // the log is written a little later
+	await.Done(t, liveTimeout, func() (bool, string) { // the log is written a little later
 		f, l := count("live document cannot be loaded"), count("live document is loaded again")
 		return f == failed && l == loaded, fmt.Sprintf("%s: %d lines that it cannot be loaded, %d that it is again; want %d and %d", document, f, l, failed, loaded)
 	})

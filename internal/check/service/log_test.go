@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
 )
@@ -77,7 +78,7 @@ func testUnreadLog(t *testing.T, leave func(reader *os.File)) {
 	if dropped == 0 {
 		t.Error("no line was dropped; is the log read?")
 	}
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) { // on a slow disk it may not lead yet
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) { // on a slow disk it may not lead yet
 		a, err := c.Get("/timestamp", trial.AnswerTimeout)
 		return err == nil && a.Status == 200, fmt.Sprintf("in the end: %v, %v", a, err)
 	})

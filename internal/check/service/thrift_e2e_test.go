@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/check/trial"
@@ -131,7 +132,7 @@ func thriftCluster(t *testing.T) (c *chaos.Cluster, addrs []string) {
 func waitIDs(t *testing.T, nodes ...*chaos.Node) {
 	t.Helper()
 	for _, n := range nodes {
-		trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+		await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 			a, err := chaos.Get(n.HTTPAddr, "/api/snowflake", trial.AnswerTimeout)
 			return err == nil && a.Status == 200, fmt.Sprintf("node %d makes no IDs: %v, %v", n.ID, a, err)
 		})

@@ -22,6 +22,7 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/check/trial"
@@ -153,7 +154,7 @@ func (n tlsNode) wantShown(t *testing.T, name string) {
 	t.Helper()
 	began := time.Now()
 	trustAll := &tls.Config{InsecureSkipVerify: true}
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		names := n.shown(t, trustAll)
 		all := true
 		for _, got := range names {
@@ -216,7 +217,7 @@ func TestTLS_FollowsItsFiles(t *testing.T) {
 		{"gone", func() { _ = os.Remove(n.key) }, "TLS_KEY"},
 	} {
 		bad.change()
-		trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+		await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 			log := n.Log()
 			return strings.Count(log, refused) > i && strings.Contains(log[strings.LastIndex(log, refused):], bad.words), fmt.Sprintf("%s: the log does not say %q of %q", bad.name, refused, bad.words)
 		})
@@ -305,7 +306,7 @@ func TestTLS_ClientsMustShowACertificate(t *testing.T) {
 	trial.Timestamps(t, n.Node, 1)
 
 	put(t, n.clients, others.cert)
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		let, refused := n.serves(t, otherClient), n.serves(t, ourClient)
 		done := true
 		for by := range let {

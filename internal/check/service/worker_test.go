@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 	"github.com/isotone/isotone/internal/check/trial"
 	"github.com/isotone/isotone/internal/host/faults"
@@ -35,7 +36,7 @@ type workerLease struct {
 func leases(t *testing.T, n *chaos.Node) (list []workerLease) {
 	t.Helper()
 	asked := time.Now()
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		var state struct {
 			Now     time.Time
 			Workers []workerLease
@@ -69,7 +70,7 @@ func workerOptions(leaseTime time.Duration) chaos.Options {
 // wantNotReadyBecause waits until a node is not ready for the given reason.
 func wantNotReadyBecause(t *testing.T, n *chaos.Node, words string) {
 	t.Helper()
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		a, err := chaos.Get(n.HTTPAddr, "/ready", trial.AnswerTimeout)
 		return err == nil && a.Status == 503 && strings.Contains(string(a.Body), words), fmt.Sprintf("/ready of node %d: %v, %v; want %q", n.ID, a, err, words)
 	})
@@ -393,7 +394,7 @@ func TestWorker_ReadyNodeMakesIDsAfterItsClockWasAhead(t *testing.T) {
 	now := time.Now().UnixMilli()
 	n.SetClock(faults.ClockSetting{OffsetMS: 20_000})
 	ahead := false
-	trial.WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		a, id, err := askIDs(t, n, ids)
 		ahead = ahead || millisOf(id) > now+15_000
 		return err == nil && a.Status == 503 && a.Code() == "clock", fmt.Sprintf("IDs are not refused: %v, %v", a, err)
@@ -440,7 +441,7 @@ func (w workerClient) lease(session string, length time.Duration) (l workerLease
 // must retries lease until it succeeds.
 func (w workerClient) must(session string, length time.Duration) (l workerLease) {
 	w.t.Helper()
-	trial.WaitFor(w.t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(w.t, chaos.ReadyTimeout, func() (bool, string) {
 		var err error
 		l, err = w.lease(session, length)
 		return err == nil, fmt.Sprintf("WORKER LEASE: %v", err)
@@ -499,7 +500,7 @@ func TestWorker_ClientsLeaseFromTheLeader(t *testing.T) {
 			t.Errorf("WORKER RELEASE: %v", err)
 		}
 	}
-	trial.WaitFor(t, trial.AnswerTimeout, func() (bool, string) { return time.Now().UnixMilli() >= free, "the clock stands still" })
+	await.Done(t, trial.AnswerTimeout, func() (bool, string) { return time.Now().UnixMilli() >= free, "the clock stands still" })
 	third := newWorkerClient(t, next).must(three, length)
 	if third.Worker != second.Worker || third.Start < free || third.Start >= second.End {
 		t.Errorf("%+v was released from %d on; then %+v was leased", second, free, third)

@@ -84,8 +84,9 @@ internal/doctor/probe:      internal/front internal/dashboard internal/doctor ; 
 
 internal/server:            . client snowflake internal/balance internal/core/oracle internal/dashboard internal/doctor internal/forward internal/front internal/front/admin internal/front/gate internal/front/http1 internal/front/httpapi internal/front/resp internal/front/stats internal/front/thriftrpc internal/front/transaction internal/front/web internal/host/access internal/host/backup internal/host/address internal/host/certname internal/host/config internal/host/credential internal/host/listen internal/host/loop internal/host/secure internal/host/storage internal/host/supervisor internal/host/telemetry internal/host/trace internal/host/utc internal/live internal/node internal/operator internal/proxy internal/reply ; github.com/prometheus/client_golang github.com/quic-go/quic-go
 
-internal/check/rig:         internal/host/access
-internal/check/testnode:    internal/check/rig internal/host/config internal/server
+internal/check/await:
+internal/check/rig:         internal/check/await internal/host/access
+internal/check/testnode:    internal/check/await internal/check/rig internal/host/config internal/server
 internal/check/bench:       . internal/reply internal/core/interval internal/core/lincheck internal/front/head ; github.com/HdrHistogram/hdrhistogram-go github.com/quic-go/quic-go golang.org/x/sys
 internal/check/clockbench:  . client internal/core/lincheck internal/steady internal/check/bench ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/child:
@@ -93,9 +94,9 @@ internal/check/parallel:
 internal/check/pgserver:
 internal/check/ports:
 internal/check/demo:        . client internal/core/lincheck internal/check/child internal/check/ports ; github.com/HdrHistogram/hdrhistogram-go
-internal/check/chaos:       . internal/core/lincheck internal/host/faults internal/check/child internal/check/ports ; golang.org/x/sys github.com/quic-go/quic-go
+internal/check/chaos:       . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/ports ; golang.org/x/sys github.com/quic-go/quic-go
 internal/check/chromium:    ; golang.org/x/net
-internal/check/trial:       . client snowflake internal/core/lincheck internal/check/chaos internal/check/parallel
+internal/check/trial:       . client snowflake internal/core/lincheck internal/check/await internal/check/chaos internal/check/parallel
 internal/check/membership:  ; golang.org/x/sys
 internal/check/failover:
 internal/check/service:     ; github.com/quic-go/quic-go

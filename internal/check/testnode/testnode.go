@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/rig"
 	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/server"
@@ -72,7 +73,7 @@ func Guarded(t *testing.T, text string, change func(*config.Settings)) *Node {
 	})
 	n.Client, n.Admin, n.Metrics, n.Thrift = so.HTTP.Addr().String(), so.Admin.Addr().String(), so.Metrics.Addr().String(), so.Thrift.Addr().String()
 	n.Member = m
-	rig.Within(t, "the node is ready", func() bool {
+	await.Until(t, "the node is ready", func() bool {
 		status, _ := rig.Fetch(t, "http://"+n.Admin+"/readyz")
 		return status == 200
 	})

@@ -13,28 +13,12 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/chaos"
 )
 
 // AnswerTimeout bounds a single request of a test.
 const AnswerTimeout = 30 * time.Second
-
-// pollInterval is the time between two looks at a condition.
-const pollInterval = 10 * time.Millisecond
-
-// WaitFor polls until done returns true. At the timeout it fails the test with the last reason.
-func WaitFor(t *testing.T, timeout time.Duration, done func() (bool, string)) {
-	t.Helper()
-	for deadline := time.Now().Add(timeout); ; time.Sleep(pollInterval) {
-		ok, why := done()
-		if ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v: %s", timeout, why)
-		}
-	}
-}
 
 // Get sends a request to one node, and fails the test if there is no answer.
 func Get(t *testing.T, n *chaos.Node, target string) *chaos.Answer {
@@ -69,7 +53,7 @@ func Highest(t *testing.T, c *chaos.Cluster) isotone.Timestamp {
 // FromLeader requests timestamps from the leader until it gets them.
 func FromLeader(t *testing.T, c *chaos.Cluster, count int) (r isotone.Range) {
 	t.Helper()
-	WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		n := c.Leader()
 		if n == nil {
 			return false, "no node leads"
@@ -96,7 +80,7 @@ func WantMetric(t *testing.T, n *chaos.Node, name string, want float64) {
 // WaitMetric waits until a metric of a node has a value that is good.
 func WaitMetric(t *testing.T, n *chaos.Node, name string, good func(float64) bool) {
 	t.Helper()
-	WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		v, err := chaos.Metric(n.HTTPAddr, name)
 		return err == nil && good(v), fmt.Sprintf("node %d: %s is %v, %v", n.ID, name, v, err)
 	})
@@ -125,7 +109,7 @@ func WantWords(t *testing.T, text string, words ...string) {
 // WaitWords waits until a node has printed a text in its current run.
 func WaitWords(t *testing.T, n *chaos.Node, words string) {
 	t.Helper()
-	WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		log := n.Log()
 		return strings.Contains(log, words), fmt.Sprintf("node %d does not print %q: %s", n.ID, words, log)
 	})
@@ -135,7 +119,7 @@ func WaitWords(t *testing.T, n *chaos.Node, words string) {
 func WantAnswers(t *testing.T, answered *atomic.Int64, more int64) {
 	t.Helper()
 	want := answered.Load() + more
-	WaitFor(t, chaos.ReadyTimeout, func() (bool, string) {
+	await.Done(t, chaos.ReadyTimeout, func() (bool, string) {
 		if t.Failed() {
 			t.FailNow()
 		}

@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front/gate"
 	"github.com/isotone/isotone/internal/host/loop"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -167,7 +169,7 @@ func TestGate_CountsConnectionsHereAndElsewhere(t *testing.T) {
 		return strings.HasPrefix(string(got), "refused:")
 	}
 	one, two := p.dial(t), p.dial(t)
-	eventually(t, "both are counted", func() bool { return p.Connections() == 2 })
+	await.Until(t, "both are counted", func() bool { return p.Connections() == 2 })
 	if !refused() {
 		t.Error("a sixth connection was let in")
 	}
@@ -178,7 +180,7 @@ func TestGate_CountsConnectionsHereAndElsewhere(t *testing.T) {
 	_, _ = io.WriteString(one, "GET /") // so that a front has it
 	_, _ = one.Read(make([]byte, 5))
 	_, _ = one.Close(), two.Close()
-	eventually(t, "both are gone", func() bool { return p.Connections() == 0 })
+	await.Until(t, "both are gone", func() bool { return p.Connections() == 0 })
 }
 
 func TestGate_StopClosesWhatIsNotToldApart(t *testing.T) {
@@ -204,16 +206,6 @@ func TestGate_StopClosesWhatIsNotToldApart(t *testing.T) {
 	late := p.dial(t)
 	if got, _ := io.ReadAll(late); len(got) != 0 {
 		t.Errorf("after Stop: %q", got)
-	}
-}
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/http1"
 	"github.com/isotone/isotone/internal/front/web"
@@ -127,7 +128,7 @@ func TestFront_WhatIsNotHotWaitsForWhatIs(t *testing.T) {
 	s.hold()
 	c := dial(t, s)
 	_, _ = io.WriteString(c, plain+plain+of("/up")+plain)
-	eventually(t, "a batch is submitted", func() bool { n, _ := s.submitted(); return n == 2 })
+	await.Until(t, "a batch is submitted", func() bool { n, _ := s.submitted(); return n == 2 })
 	s.do(func() {})
 	if s.detached.Load() != 0 {
 		t.Fatal("detached with answers outstanding")
@@ -148,7 +149,7 @@ func TestFront_AnswersToNobodyAreHarmless(t *testing.T) {
 	gone := dial(t, s)
 	_ = gone.SetLinger(0) // closing is a reset
 	_, _ = io.WriteString(gone, plain+plain)
-	eventually(t, "a batch is submitted", func() bool { n, _ := s.submitted(); return n == 2 })
+	await.Until(t, "a batch is submitted", func() bool { n, _ := s.submitted(); return n == 2 })
 	_ = gone.Close()
 	if got := <-s.observed; got != "http1 deadline_exceeded 2" {
 		t.Errorf("observed %q", got)
@@ -161,7 +162,7 @@ func TestFront_AnswersToNobodyAreHarmless(t *testing.T) {
 	// The batch that is still out must not be used by others.
 	other := dial(t, s)
 	_, _ = io.WriteString(other, plain+plain)
-	eventually(t, "another is submitted", func() bool { n, _ := s.submitted(); return n == 4 })
+	await.Until(t, "another is submitted", func() bool { n, _ := s.submitted(); return n == 4 })
 	s.release()
 	got := answers(t, other, 2)
 	if got[0].index(t) != 2 || got[1].index(t) != 3 {
@@ -223,7 +224,7 @@ func TestFront_RefusesAWrongNumberFromTheBackend(t *testing.T) {
 		func(b *front.Batch) { b.Ranges[0].Count = 1; b.Ranges = b.Ranges[:1] },
 	} {
 		_, _ = io.WriteString(c, raw)
-		eventually(t, "a batch is submitted", func() bool { n, _ := s.submitted(); return n == 4+2*i })
+		await.Until(t, "a batch is submitted", func() bool { n, _ := s.submitted(); return n == 4+2*i })
 		s.do(func() {
 			s.mu.Lock()
 			b := s.waiting[0]
@@ -248,7 +249,7 @@ func TestFront_StopAnswersWhatIsOutAndClosesTheRest(t *testing.T) {
 	_, _ = io.WriteString(half, plain[:30])
 	s.hold()
 	_, _ = io.WriteString(busy, plain+plain)
-	eventually(t, "a batch is submitted", func() bool { n, _ := s.submitted(); return n == 3 })
+	await.Until(t, "a batch is submitted", func() bool { n, _ := s.submitted(); return n == 3 })
 	_, _ = io.WriteString(busy, plain) // too late
 	s.do(func() {})
 	s.do(func() {
@@ -275,7 +276,7 @@ func TestFront_StopAnswersWhatIsOutAndClosesTheRest(t *testing.T) {
 		t.Errorf("a connection after Stop: %q, %v", got, err)
 	}
 	_ = busy.Close()
-	eventually(t, "all are gone", func() bool {
+	await.Until(t, "all are gone", func() bool {
 		n := 0
 		s.do(func() { n = s.front.Conns() + s.loop.Conns() })
 		return n == 0
@@ -325,12 +326,12 @@ func TestFront_ConnectionsBeyondTheMostAreRefused(t *testing.T) {
 		}
 	}
 	_ = three.Close()
-	eventually(t, "a place is free again", func() bool {
+	await.Until(t, "a place is free again", func() bool {
 		replies, _ := read(s.exchange(t, true, plain))
 		return len(replies) == 1 && replies[0].Status == "HTTP/1.1 200 OK"
 	})
 	_ = one.Close()
-	eventually(t, "another is", func() bool {
+	await.Until(t, "another is", func() bool {
 		c := dial(t, s)
 		defer c.Close()
 		_, _ = io.WriteString(c, of("/up"))

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front/stats"
 )
 
@@ -111,7 +112,7 @@ func TestMeter_RecordsASampleAndRequestsWithoutAnswer(t *testing.T) {
 	s.set(func() { s.held = true })
 	c := dial(t, s)
 	_, _ = c.Write([]byte(plain))
-	eventually(t, "it is submitted", func() bool { n, _ := s.submitted(); return n == 1 })
+	await.Until(t, "it is submitted", func() bool { n, _ := s.submitted(); return n == 1 })
 	_ = c.SetLinger(0)
 	_ = c.Close()
 	if r := <-records; r.Status != 0 || r.Code != "deadline_exceeded" {

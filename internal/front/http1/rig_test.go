@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/parallel"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/gate"
@@ -23,7 +26,6 @@ import (
 	"github.com/isotone/isotone/internal/host/secure"
 	"github.com/isotone/isotone/internal/live"
 	"github.com/isotone/isotone/snowflake"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(parallel.Tests{M: m, N: 6}) }
@@ -198,7 +200,7 @@ func newDocs(t testing.TB) *live.Set {
 		t.Fatal(err)
 	}
 	t.Cleanup(docs.Close)
-	eventually(t, "the documents are loaded", func() bool {
+	await.Until(t, "the documents are loaded", func() bool {
 		return docs.Lookup("state") != nil && docs.Lookup("scores-1") != nil && docs.Lookup("tiny") != nil && docs.Lookup("large") != nil
 	})
 	return docs
@@ -410,14 +412,4 @@ func (s *site) exchange(t testing.TB, halfClose bool, pieces ...string) string {
 		t.Errorf("the connection stays open after %.60q", pieces)
 	}
 	return string(got)
-}
-
-// eventually waits until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
 }

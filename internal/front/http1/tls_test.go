@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/secure"
@@ -74,7 +75,7 @@ func TestTLS_EveryProtocolOnOnePort(t *testing.T) {
 			t.Errorf("%s: %d connections detached, want %d", tt.name, got, tt.detached)
 		}
 	}
-	eventually(t, "no connection is counted any more", func() bool {
+	await.Until(t, "no connection is counted any more", func() bool {
 		_, all := s.conns()
 		return all == 0 && s.gate.Connections() == 0 && s.web.Connections() == 0
 	})
@@ -184,7 +185,7 @@ func TestTLS_SlowHandshakesAreCut(t *testing.T) {
 		}
 		silent = append(silent, c)
 	}
-	eventually(t, "five shake hands", func() bool { shaking, _ := s.conns(); return shaking == 5 })
+	await.Until(t, "five shake hands", func() bool { shaking, _ := s.conns(); return shaking == 5 })
 	if replies, rest := read(s.exchange(t, true, plain)); len(replies) != 1 || rest != "" {
 		t.Errorf("beside them: %v and %q", replies, rest)
 	}
@@ -232,7 +233,7 @@ func TestTLS_HandshakesThatFailAreTold(t *testing.T) {
 	if _, err := io.ReadAll(c); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("garbage: the connection stays open")
 	}
-	eventually(t, "nothing is left", func() bool { shaking, all := s.conns(); return shaking == 0 && all == 0 })
+	await.Until(t, "nothing is left", func() bool { shaking, all := s.conns(); return shaking == 0 && all == 0 })
 }
 
 // A client without a certificate cannot come in where one is asked for.
@@ -259,7 +260,7 @@ func TestTLS_StopEndsWhatShakesHands(t *testing.T) {
 	s := startSecure(t)
 	c := dial(t, s)
 	_, _ = c.Write([]byte{0x16})
-	eventually(t, "it shakes hands", func() bool { shaking, _ := s.conns(); return shaking == 1 })
+	await.Until(t, "it shakes hands", func() bool { shaking, _ := s.conns(); return shaking == 1 })
 	idle := s.open(t)
 	_, _ = io.WriteString(idle, plain)
 	answers(t, idle, 1)
@@ -273,7 +274,7 @@ func TestTLS_StopEndsWhatShakesHands(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	eventually(t, "nothing is left", func() bool {
+	await.Until(t, "nothing is left", func() bool {
 		left := 0
 		s.do(func() { left = s.secure.Conns() + s.front.Conns() })
 		return left == 0
@@ -340,7 +341,7 @@ func TestTLS_AClientThatDoesNotReadIsHeldUp(t *testing.T) {
 		wrote <- err
 	}()
 	// The client may not notice for a while: the system still tries to send what it cannot take.
-	eventually(t, "it asks, and is cut", func() (cut bool) {
+	await.Until(t, "it asks, and is cut", func() (cut bool) {
 		asked, _ := s.submitted()
 		s.do(func() { cut = asked > 0 && s.loop.Conns() == 0 })
 		return cut
@@ -378,7 +379,7 @@ func TestTLS_HandshakesMayBeRefusedBeforeTheyCost(t *testing.T) {
 	if err := shake(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the success is told", func() bool { return done.Load() == 1 })
+	await.Until(t, "the success is told", func() bool { return done.Load() == 1 })
 	refuse.Store(true)
 	if err := shake(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("refused: %v", err)
@@ -386,7 +387,7 @@ func TestTLS_HandshakesMayBeRefusedBeforeTheyCost(t *testing.T) {
 	if hellos.Load() != 1 || done.Load() != 1 {
 		t.Errorf("%d handshakes were begun and %d have succeeded, want 1", hellos.Load(), done.Load())
 	}
-	eventually(t, "no connection is left", func() bool {
+	await.Until(t, "no connection is left", func() bool {
 		shaking, all := s.conns()
 		return shaking == 0 && all == 0
 	})

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/isotone/isotone/internal/check/await"
 )
 
 // screen is what a tool has printed so far.
@@ -52,10 +54,10 @@ func TestTLS_KeysAreUpdated(t *testing.T) {
 	}()
 	for i, command := range []string{"K\n", "k\n", "K\n", ""} {
 		_, _ = io.WriteString(in, plain)
-		eventually(t, "an answer", func() bool { return seen.count("200 OK") == i+1 })
+		await.Until(t, "an answer", func() bool { return seen.count("200 OK") == i+1 })
 		if command != "" {
 			_, _ = io.WriteString(in, command)
-			eventually(t, "new keys", func() bool { return seen.count("KEYUPDATE") == i+1 })
+			await.Until(t, "new keys", func() bool { return seen.count("KEYUPDATE") == i+1 })
 		}
 	}
 	if n := s.detached.Load(); n != 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/apache/thrift/lib/go/thrift"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
 )
 
@@ -79,7 +80,7 @@ func TestLimit_SlowMessagesAreCutAndHoldUpNobody(t *testing.T) {
 	if <-ended; time.Since(began) > patience/2 {
 		t.Error("a message may drip for ever")
 	}
-	eventually(t, "the slow ones are gone", func() bool { return s.server.Connections() == 1 })
+	await.Until(t, "the slow ones are gone", func() bool { return s.server.Connections() == 1 })
 }
 
 func TestLimit_IdleConnectionsAreClosed(t *testing.T) {
@@ -125,7 +126,7 @@ func TestLimit_ConnectionsBeyondTheMostAreClosed(t *testing.T) {
 		t.Errorf("the third was told %q", got)
 	}
 	_ = first.Close()
-	eventually(t, "the place is free again", func() bool {
+	await.Until(t, "the place is free again", func() bool {
 		c := dial(t, s)
 		defer c.Close()
 		_, err := c.Write(idCall(t, 1))
@@ -193,7 +194,7 @@ func TestLimit_WhoDoesNotReadIsNotRead(t *testing.T) {
 	if made := s.ids.made.Load(); made == 0 || made >= calls {
 		t.Errorf("%d ids for %d calls", made, calls)
 	}
-	eventually(t, "it is gone", func() bool { return s.server.Connections() == 0 })
+	await.Until(t, "it is gone", func() bool { return s.server.Connections() == 0 })
 }
 
 func TestLimit_UserAgentsThatObserveIsToldOf(t *testing.T) {
@@ -331,7 +332,7 @@ func TestPipeline_OfManyThreads(t *testing.T) {
 				last = id
 			}
 		}
-		eventually(t, "all have noted what they sent", func() bool {
+		await.Until(t, "all have noted what they sent", func() bool {
 			sent := <-lock
 			lock <- sent
 			return len(sent) == len(answered)

@@ -205,12 +205,3 @@ func wantClosed(t testing.TB, c net.Conn, what string) []byte {
 
 // isReset: the server closed while something that it did not read was on its way.
 func isReset(err error) bool { return strings.Contains(err.Error(), "reset by peer") }
-
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not happen that %s", what)
-		}
-	}
-}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front/thriftrpc"
 )
 
@@ -19,7 +20,7 @@ func TestShutdown_ClosesIdleConnections(t *testing.T) {
 		wantIDs(t, c, 1, 1)
 	}
 	send(t, half, idCall(t, 1)[:7])
-	eventually(t, "all are accepted", func() bool { return s.server.Connections() == 4 })
+	await.Until(t, "all are accepted", func() bool { return s.server.Connections() == 4 })
 	if err := s.server.Shutdown(context.Background()); err != nil {
 		t.Error(err)
 	}
@@ -44,7 +45,7 @@ func TestShutdown_LetsCallsFinish(t *testing.T) {
 	<-f.held
 	ended := make(chan error, 1)
 	go func() { ended <- s.server.Shutdown(context.Background()) }()
-	eventually(t, "nobody is accepted", func() bool {
+	await.Until(t, "nobody is accepted", func() bool {
 		fresh, err := net.Dial("tcp", s.addr)
 		if err == nil {
 			_ = fresh.Close()

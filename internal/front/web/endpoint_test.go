@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/web"
 )
@@ -204,7 +205,7 @@ func TestObserve_NamesProtocolAndCode(t *testing.T) {
 		c := s.client(t, p)
 		c.get(t, "/timestamp")
 		c.get(t, "/timestamp?n=0")
-		eventually(t, "both are observed over "+p, func() bool {
+		await.Until(t, "both are observed over "+p, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return seen[p+" ok"] == 1 && seen[p+" invalid_argument"] == 1

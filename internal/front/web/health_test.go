@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front/web"
 )
 
@@ -131,7 +132,7 @@ func TestDraining_TellsClientsToLeave(t *testing.T) {
 			s := start(t)
 			c := s.client(t, p)
 			c.get(t, "/up")
-			eventually(t, "one connection", func() bool { return s.Connections() == 1 })
+			await.Until(t, "one connection", func() bool { return s.Connections() == 1 })
 			draining := *s.backend.Status()
 			draining.Draining = true
 			s.backend.status.Store(&draining)
@@ -144,7 +145,7 @@ func TestDraining_TellsClientsToLeave(t *testing.T) {
 					t.Errorf("HTTP/%d, Connection: close %v", a.ProtoMajor, a.Close)
 				}
 				if p != "h3" {
-					eventually(t, "the connection is closed", func() bool { return s.Connections() == 0 })
+					await.Until(t, "the connection is closed", func() bool { return s.Connections() == 0 })
 				}
 			}
 			wantServed(t, s.backend, 3)

@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/front/web"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
+	"github.com/isotone/isotone/internal/front/web"
 )
 
 func dial(t *testing.T, s *site) *net.TCPConn {
@@ -101,7 +103,7 @@ func TestLimit_ConnectionsBeyondTheMostAreRefused(t *testing.T) {
 	_ = first.Close()
 	for _, p := range protocols {
 		c := s.client(t, p)
-		eventually(t, "the place is free again for "+p, func() bool {
+		await.Until(t, "the place is free again for "+p, func() bool {
 			a, err := c.try("GET", "/timestamp", nil)
 			c.CloseIdleConnections()
 			return err == nil && a.StatusCode == 200
@@ -121,7 +123,7 @@ func TestLimit_RequestsBeyondTheMostAreOverloaded(t *testing.T) {
 		a, _ := c.try("GET", "/timestamp", nil)
 		held <- a
 	}()
-	eventually(t, "one request is in work", func() bool { return s.backend.submitted.Load() == 1 })
+	await.Until(t, "one request is in work", func() bool { return s.backend.submitted.Load() == 1 })
 	for _, p := range protocols {
 		a := s.client(t, p).get(t, "/timestamp")
 		wantFault(t, a, 503, isotone.CodeOverloaded)
@@ -253,7 +255,7 @@ func TestLimit_HTTP3StreamsAreBounded(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "the first are submitted", func() bool { return s.backend.submitted.Load() >= streamsMax })
+	await.Until(t, "the first are submitted", func() bool { return s.backend.submitted.Load() >= streamsMax })
 	time.Sleep(50 * time.Millisecond) // for a wrong one to show itself
 	if got := s.backend.submitted.Load(); got > streamsMax {
 		t.Errorf("%d requests of one connection in work", got)
@@ -299,7 +301,7 @@ func TestDisconnect_AbandonsTheRequest(t *testing.T) {
 				}
 			}
 		}()
-		eventually(t, "the request is submitted", func() bool { return s.backend.submitted.Load() == before+1 })
+		await.Until(t, "the request is submitted", func() bool { return s.backend.submitted.Load() == before+1 })
 		cancel()
 		<-gone
 		select {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/host/access"
 )
@@ -76,7 +77,7 @@ func TestRefused_ABurstIsToldAndAFloodEnds(t *testing.T) {
 	if status, err := f.ask(s); status != http.StatusUnauthorized {
 		t.Errorf("the last request: %d, %v", status, err)
 	}
-	eventually(t, "GOAWAY ends the connection", func() bool {
+	await.Until(t, "GOAWAY ends the connection", func() bool {
 		_, err := f.ask(s)
 		return err != nil && f.dialed.Load() > 1 // the one that follows is not served
 	})

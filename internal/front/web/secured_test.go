@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front/web"
 )
 
@@ -88,7 +89,7 @@ func TestTake_ServesWhatHasShakenHands(t *testing.T) {
 			t.Errorf("HTTP/%d: %d connections", major, n)
 		}
 		transport.CloseIdleConnections()
-		eventually(t, "it is not counted any more", func() bool { return s.Connections() == 0 })
+		await.Until(t, "it is not counted any more", func() bool { return s.Connections() == 0 })
 	}
 }
 
@@ -117,7 +118,7 @@ func TestTake_CutsWhoDoesNotRead(t *testing.T) {
 		if _, err := io.WriteString(c, "GET /timestamp?n=65536&format=json HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it is there, "+name, func() bool { return s.Connections() == 1 })
-		eventually(t, "it is cut, "+name, func() bool { return s.Connections() == 0 })
+		await.Until(t, "it is there, "+name, func() bool { return s.Connections() == 1 })
+		await.Until(t, "it is cut, "+name, func() bool { return s.Connections() == 0 })
 	}
 }

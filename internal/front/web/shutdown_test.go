@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front/web"
 )
 
@@ -26,13 +27,13 @@ func TestShutdown_FinishesWhatRunsAndRefusesTheNew(t *testing.T) {
 				}
 				running <- err
 			}()
-			eventually(t, "the request is submitted", func() bool { return s.backend.submitted.Load() == 1 })
+			await.Until(t, "the request is submitted", func() bool { return s.backend.submitted.Load() == 1 })
 
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			down := make(chan error, 1)
 			go func() { down <- s.Shutdown(ctx) }()
-			eventually(t, "new connections are refused", func() bool {
+			await.Until(t, "new connections are refused", func() bool {
 				_, err := s.client(t, p).tryBriefly("/up")
 				return err != nil
 			})
@@ -73,7 +74,7 @@ func TestShutdown_CutsWhatDoesNotEnd(t *testing.T) {
 				_, err := c.try("GET", "/timestamp", nil)
 				running <- err
 			}()
-			eventually(t, "the request is submitted", func() bool { return s.backend.submitted.Load() == 1 })
+			await.Until(t, "the request is submitted", func() bool { return s.backend.submitted.Load() == 1 })
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()
 			if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {

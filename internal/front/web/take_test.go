@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front/web"
 )
 
@@ -109,7 +110,7 @@ func TestTake_WritesWhatWasLeft(t *testing.T) {
 	if got, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(got), okLine) {
 		t.Errorf("%q, %v", got, err)
 	}
-	eventually(t, "it is not counted any more", func() bool { return s.Connections() == 0 })
+	await.Until(t, "it is not counted any more", func() bool { return s.Connections() == 0 })
 }
 
 func TestTake_CountsWithWhatIsElsewhere(t *testing.T) {
@@ -141,12 +142,12 @@ func TestTake_ShutdownFinishesWhatRuns(t *testing.T) {
 		}
 		running <- err
 	}()
-	eventually(t, "the request is submitted", func() bool { return s.backend.submitted.Load() == 1 })
+	await.Until(t, "the request is submitted", func() bool { return s.backend.submitted.Load() == 1 })
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	down := make(chan error, 1)
 	go func() { down <- s.Shutdown(ctx) }()
-	eventually(t, "the server stops", func() bool {
+	await.Until(t, "the server stops", func() bool {
 		_, err := c.try("GET", "/up", nil)
 		return err != nil
 	})
@@ -172,7 +173,7 @@ func TestTake_BeforeServeWaitsAndAfterShutdownCloses(t *testing.T) {
 		return client
 	}
 	early := pipe()
-	eventually(t, "it is counted", func() bool { return s.Connections() == 1 })
+	await.Until(t, "it is counted", func() bool { return s.Connections() == 1 })
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(nil) }()
 	if got, err := io.ReadAll(early); err != nil || !strings.HasPrefix(string(got), "HTTP/1.0 200 OK\r\n") {

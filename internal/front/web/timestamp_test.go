@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/front/web"
 )
 
@@ -265,7 +266,7 @@ func TestTimestamp_RefusesAWrongNumberFromTheBackend(t *testing.T) {
 		a, _ := c.try("GET", "/timestamp?n=5", nil)
 		got <- a
 	}()
-	eventually(t, "the request is submitted", func() bool { return s.backend.submitted.Load() == 1 })
+	await.Until(t, "the request is submitted", func() bool { return s.backend.submitted.Load() == 1 })
 	s.backend.mu.Lock()
 	batch := s.backend.held[0]
 	s.backend.held = nil

@@ -257,13 +257,3 @@ func (c *client) try(method, target string, body io.Reader, header ...string) (a
 	read, err := io.ReadAll(response.Body)
 	return answer{response, read}, err
 }
-
-// eventually waits until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
-}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
@@ -38,7 +39,7 @@ func TestConn_CloseDeliversTheLastAnswer(t *testing.T) {
 			c.say(strings.Repeat("x", said))
 			c.expectEnd(tt.want)
 			c.Close()
-			if err := await(t, "Closed", h.closed); err != errTest {
+			if err := await.Receive(t, "Closed", h.closed); err != errTest {
 				t.Error(err)
 			}
 			if n := h.conns(); n != 0 {
@@ -58,7 +59,7 @@ func TestConn_ClosedIsReadForABoundedTime(t *testing.T) {
 		t.Fatal("closed too early")
 	}
 	h.pass(loop.SweepEvery)
-	if err := await(t, "Closed", h.closed); err != errTest {
+	if err := await.Receive(t, "Closed", h.closed); err != errTest {
 		t.Error(err)
 	}
 	if n := h.conns(); n != 0 {
@@ -70,7 +71,7 @@ func TestConn_ClosedIsReadForBoundedBytes(t *testing.T) {
 	h := serve(t, loop.Limits{}, func(c *loop.Conn, b []byte) (int, error) { return 0, errTest })
 	c := h.dial()
 	go io.WriteString(c, strings.Repeat("x", more))
-	if err := await(t, "Closed", h.closed); err != errTest {
+	if err := await.Receive(t, "Closed", h.closed); err != errTest {
 		t.Error(err)
 	}
 	c.expectReset()
@@ -79,7 +80,7 @@ func TestConn_ClosedIsReadForBoundedBytes(t *testing.T) {
 func TestConn_WrittenAfterCloseIsLost(t *testing.T) {
 	h := serve(t, loop.Limits{}, func(c *loop.Conn, b []byte) (int, error) { return len(b), nil })
 	c := h.dial()
-	conn := await(t, "the connection", h.opened)
+	conn := await.Receive(t, "the connection", h.opened)
 	h.do(func() { conn.Write([]byte("last")); conn.Close(errTest); conn.Close(io.ErrNoProgress) })
 	c.expectEnd("last")
 	lost := func() {
@@ -94,7 +95,7 @@ func TestConn_WrittenAfterCloseIsLost(t *testing.T) {
 	}
 	h.do(lost)
 	c.Close()
-	if err := await(t, "Closed", h.closed); err != errTest {
+	if err := await.Receive(t, "Closed", h.closed); err != errTest {
 		t.Error(err)
 	}
 	h.do(lost)
@@ -116,7 +117,7 @@ func TestConn_ClosedMayWriteToAnother(t *testing.T) {
 	}
 	h.listen(listen(t, "tcp", "127.0.0.1:0"), loop.Limits{}, open)
 	one := h.dial()
-	eventually(t, "the first is open", func() bool { return h.conns() == 1 })
+	await.Until(t, "the first is open", func() bool { return h.conns() == 1 })
 	two := h.dial()
 	two.say("x")
 	two.closeWrite() // its end comes within Flush
@@ -159,11 +160,11 @@ func TestListen_OpenDecides(t *testing.T) {
 			}
 			c.Close()
 			if tt.err != nil {
-				if err := await(t, "Closed", closed); err != tt.err {
+				if err := await.Receive(t, "Closed", closed); err != tt.err {
 					t.Error(err)
 				}
 			}
-			eventually(t, "it is gone", func() bool { return h.conns() == 0 })
+			await.Until(t, "it is gone", func() bool { return h.conns() == 0 })
 		})
 	}
 }
@@ -173,12 +174,12 @@ func TestLoop_CloseTellsAllHandlers(t *testing.T) {
 	var clients []*client
 	for range 3 {
 		clients = append(clients, h.dial())
-		await(t, "the connection", h.opened)
+		await.Receive(t, "the connection", h.opened)
 	}
 	h.stop()
 	for _, c := range clients {
 		c.expectReset()
-		if err := await(t, "Closed", h.closed); err != loop.ErrClosed {
+		if err := await.Receive(t, "Closed", h.closed); err != loop.ErrClosed {
 			t.Error(err)
 		}
 	}
@@ -236,7 +237,7 @@ func TestLoop_CloseWithinAHandler(t *testing.T) {
 				c.expectReset()
 				c.Close()
 			}
-			await(t, "the loop to end", h.ended)
+			await.Receive(t, "the loop to end", h.ended)
 		})
 	}
 }

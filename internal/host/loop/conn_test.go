@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
@@ -60,7 +61,7 @@ func TestConn_PausedGetsDataAfterResume(t *testing.T) {
 		return 1, nil
 	})
 	c := h.dial()
-	conn := await(t, "the connection", h.opened)
+	conn := await.Receive(t, "the connection", h.opened)
 	c.say("abc")
 	resume := func() {
 		h.settle()
@@ -107,7 +108,7 @@ func TestConn_HalfClosedClientGetsAllAnswers(t *testing.T) {
 		c.say(asked)
 		c.closeWrite()
 		c.expectEnd(want)
-		if err := await(t, "Closed", h.closed); err != io.EOF {
+		if err := await.Receive(t, "Closed", h.closed); err != io.EOF {
 			t.Error(err)
 		}
 	})
@@ -121,7 +122,7 @@ func TestConn_HalfClosedClientGetsAllAnswers(t *testing.T) {
 			return n, nil
 		})
 		c := h.dial()
-		conn := await(t, "the connection", h.opened)
+		conn := await.Receive(t, "the connection", h.opened)
 		c.say(asked)
 		c.closeWrite()
 		for range strings.Count(want, "\n") {
@@ -129,7 +130,7 @@ func TestConn_HalfClosedClientGetsAllAnswers(t *testing.T) {
 			h.do(conn.Resume)
 		}
 		c.expectEnd(want)
-		if err := await(t, "Closed", h.closed); err != io.EOF {
+		if err := await.Receive(t, "Closed", h.closed); err != io.EOF {
 			t.Error(err)
 		}
 	})
@@ -139,7 +140,7 @@ func TestConn_HalfClosedClientGetsAllAnswers(t *testing.T) {
 			return len(b), nil
 		})
 		c := h.dial()
-		conn := await(t, "the connection", h.opened)
+		conn := await.Receive(t, "the connection", h.opened)
 		c.say(asked)
 		c.closeWrite()
 		h.settle()
@@ -174,7 +175,7 @@ func TestConn_HalfClosedClientGetsAllAnswers(t *testing.T) {
 		c.closeWrite()
 		h.settle()
 		c.expectEnd(string(make([]byte, more)))
-		if err := await(t, "Closed", h.closed); err != errTest {
+		if err := await.Receive(t, "Closed", h.closed); err != errTest {
 			t.Error(err)
 		}
 	})
@@ -183,13 +184,13 @@ func TestConn_HalfClosedClientGetsAllAnswers(t *testing.T) {
 func TestConn_ChokedGetsDataWhenTheOtherSideHasRead(t *testing.T) {
 	h := serve(t, loop.Limits{OutputMax: 10_000, UnreadMax: 5000}, echo)
 	c := h.dial()
-	conn := await(t, "the connection", h.opened)
+	conn := await.Receive(t, "the connection", h.opened)
 	sent := make(chan error, 1)
 	go func() {
 		_, err := c.Write(bytes.Repeat([]byte("0123456789abcdef"), more/16))
 		sent <- err
 	}()
-	eventually(t, "choked", func() (choked bool) {
+	await.Until(t, "choked", func() (choked bool) {
 		h.do(func() { choked = conn.Choked() })
 		return choked
 	})
@@ -200,7 +201,7 @@ func TestConn_ChokedGetsDataWhenTheOtherSideHasRead(t *testing.T) {
 		}
 	})
 	c.expect(strings.Repeat("0123456789abcdef", more/16))
-	if err := await(t, "the writer", sent); err != nil {
+	if err := await.Receive(t, "the writer", sent); err != nil {
 		t.Error(err)
 	}
 }
@@ -209,7 +210,7 @@ func TestConn_OutputTakesNoMoreRoomThanItNeeds(t *testing.T) {
 	const step = 100_000
 	h := serve(t, loop.Limits{}, nil)
 	c := h.dial()
-	conn := await(t, "the connection", h.opened)
+	conn := await.Receive(t, "the connection", h.opened)
 	h.do(func() { conn.Write(make([]byte, more)) })
 	// The other side reads as much as is added: some output always waits.
 	read := make([]byte, step)
@@ -225,7 +226,7 @@ func TestConn_OutputTakesNoMoreRoomThanItNeeds(t *testing.T) {
 		}
 	})
 	go io.Copy(io.Discard, c)
-	eventually(t, "all is written", func() (ok bool) {
+	await.Until(t, "all is written", func() (ok bool) {
 		h.do(func() { ok = loop.OutputRoom(conn) == 0 })
 		return ok
 	})
@@ -247,7 +248,7 @@ func TestConn_UnreadMaxBoundsWhatIsKept(t *testing.T) {
 			return len(b), nil
 		})
 		c := h.dial()
-		conn := await(t, "the connection", h.opened)
+		conn := await.Receive(t, "the connection", h.opened)
 		const size = 100_000
 		c.say(strings.Repeat("x", size))
 		h.settle()
@@ -262,7 +263,7 @@ func TestConn_UnreadMaxBoundsWhatIsKept(t *testing.T) {
 		h := serve(t, loop.Limits{UnreadMax: bound}, lines)
 		c := h.dial()
 		c.say("a\n" + strings.Repeat("x", bound))
-		if err := await(t, "Closed", drained(c, h)); err != loop.ErrTooLong {
+		if err := await.Receive(t, "Closed", drained(c, h)); err != loop.ErrTooLong {
 			t.Error(err)
 		}
 	})
@@ -346,11 +347,11 @@ func TestConn_ResetIsNoticed(t *testing.T) {
 			}
 			h := serve(t, loop.Limits{}, tt.data)
 			c := h.dial()
-			await(t, "the connection", h.opened)
+			await.Receive(t, "the connection", h.opened)
 			tt.before(c)
 			h.settle()
 			c.reset()
-			err := await(t, "Closed", h.closed)
+			err := await.Receive(t, "Closed", h.closed)
 			if err == nil || (err == errTest) != (tt.name == "closing") {
 				t.Error(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
@@ -50,7 +51,7 @@ func TestConn_DetachLosesNothing(t *testing.T) {
 			})
 			c := h.dial()
 			c.say("abcdef")
-			d := own(t, await(t, "the detached connection", detached))
+			d := own(t, await.Receive(t, "the detached connection", detached))
 			defer d.Close()
 			d.expect(tt.unread)
 			c.say("more")
@@ -61,7 +62,7 @@ func TestConn_DetachLosesNothing(t *testing.T) {
 				wrote <- err
 			}()
 			c.expect(tt.output + "in")
-			if err := await(t, "Write", wrote); err != nil {
+			if err := await.Receive(t, "Write", wrote); err != nil {
 				t.Error(err)
 			}
 			if n := h.conns(); n != 0 {
@@ -91,7 +92,7 @@ func TestConn_DetachedEndsItsOutputAfterWhatWasLeft(t *testing.T) {
 	})
 	c := h.dial()
 	c.say("x")
-	d := own(t, await(t, "the detached connection", detached))
+	d := own(t, await.Receive(t, "the detached connection", detached))
 	defer d.Close()
 	if d.Conn.(interface{ NetConn() net.Conn }).NetConn() == nil {
 		t.Error("nothing beneath")
@@ -99,7 +100,7 @@ func TestConn_DetachedEndsItsOutputAfterWhatWasLeft(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); d.closeWrite() }()
 	c.expectEnd(string(make([]byte, more)))
-	await(t, "CloseWrite", ended)
+	await.Receive(t, "CloseWrite", ended)
 }
 
 func TestConn_DetachAfterDataTakesWhatWasKept(t *testing.T) {
@@ -118,7 +119,7 @@ func TestConn_DetachAfterDataTakesWhatWasKept(t *testing.T) {
 				return 1, nil
 			})
 			c := h.dial()
-			conn := await(t, "the connection", h.opened)
+			conn := await.Receive(t, "the connection", h.opened)
 			for _, b := range tt.before {
 				c.say(string(b))
 				h.settle()
@@ -156,7 +157,7 @@ func TestConn_DetachWithinOpen(t *testing.T) {
 		return nil
 	})
 	c := h.dial()
-	d := own(t, await(t, "the detached connection", detached))
+	d := own(t, await.Receive(t, "the detached connection", detached))
 	defer d.Close()
 	d.say("you")
 	c.expect("hello you")
@@ -181,7 +182,7 @@ func TestAttach_TakesWhatWasRead(t *testing.T) {
 		c.expect("DEF\n")
 		c.closeWrite()
 		c.expectEnd("")
-		if err := await(t, "Closed", ended); err != io.EOF {
+		if err := await.Receive(t, "Closed", ended); err != io.EOF {
 			t.Error(err)
 		}
 	}
@@ -227,7 +228,7 @@ func TestConn_SetHandlerHandsOn(t *testing.T) {
 	c.say("\n#\n")
 	c.expect("B\n#\n")
 	c.Close()
-	if got := await(t, "Closed", ended); got != "second" {
+	if got := await.Receive(t, "Closed", ended); got != "second" {
 		t.Errorf("the %s handler was told", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
@@ -149,7 +150,7 @@ func TestLayer_EndsAreTold(t *testing.T) {
 		c := h.dial()
 		c.say("x" + frame("last") + "\x00")
 		c.expectEnd(frame("last") + "\x00")
-		if err := await(t, "the end", h.closed); err != io.EOF {
+		if err := await.Receive(t, "the end", h.closed); err != io.EOF {
 			t.Error(err)
 		}
 	})
@@ -162,7 +163,7 @@ func TestLayer_EndsAreTold(t *testing.T) {
 		c.say("x" + frame("hello"))
 		c.expectEnd(frame("bye") + "\x00")
 		c.Close()
-		if err := await(t, "the end", h.closed); err != errBad {
+		if err := await.Receive(t, "the end", h.closed); err != errBad {
 			t.Error(err)
 		}
 	})
@@ -177,7 +178,7 @@ func TestLayer_EndsAreTold(t *testing.T) {
 		if err != nil || !strings.Contains(string(got), frame("alert")) || !strings.Contains(string(got), frame("good")) || strings.HasSuffix(string(got), "\x00\x00") {
 			t.Errorf("%q, %v", got, err)
 		}
-		if err := await(t, "the end", h.closed); err != errBad {
+		if err := await.Receive(t, "the end", h.closed); err != errBad {
 			t.Error(err)
 		}
 	})
@@ -189,7 +190,7 @@ func TestLayer_EndsAreTold(t *testing.T) {
 		c := h.dial()
 		c.say("x" + frame("hello"))
 		c.expectReset()
-		if err := await(t, "the end", h.closed); err != errBad {
+		if err := await.Receive(t, "the end", h.closed); err != errBad {
 			t.Error(err)
 		}
 	})
@@ -203,8 +204,8 @@ func TestLayer_HalfAFrameIsCut(t *testing.T) {
 			h := serveLayered(t, limits, func(_ *loop.Conn, b []byte) (int, error) { return len(b), nil })
 			c := h.dial()
 			c.say(said)
-			conn := await(t, "the connection", h.opened)
-			eventually(t, "it has its layer", func() (ok bool) {
+			conn := await.Receive(t, "the connection", h.opened)
+			await.Until(t, "it has its layer", func() (ok bool) {
 				h.do(func() {
 					s, layered := conn.Layer().(*shifted)
 					ok = layered && (len(said) == 1 || s.Partial())
@@ -214,7 +215,7 @@ func TestLayer_HalfAFrameIsCut(t *testing.T) {
 			h.pass(9 * time.Second)
 			h.pass(3 * time.Second)
 			h.pass(time.Second)
-			if err := await(t, "the end", h.closed); err != loop.ErrPartialTimeout {
+			if err := await.Receive(t, "the end", h.closed); err != loop.ErrPartialTimeout {
 				t.Error(err)
 			}
 		})
@@ -237,7 +238,7 @@ func TestLayer_DetachLosesNothing(t *testing.T) {
 	})
 	c := h.dial()
 	c.say("x" + frame("abcd") + frame("go") + "xyz")
-	d := own(t, await(t, "the detached connection", detached))
+	d := own(t, await.Receive(t, "the detached connection", detached))
 	defer d.Close()
 	d.expect("cdgo|held:xyz")
 	c.say("raw")
@@ -259,7 +260,7 @@ func TestPost_RunsOnTheLoop(t *testing.T) {
 		})
 	}
 	all.Wait()
-	eventually(t, "all have run", func() (ok bool) {
+	await.Until(t, "all have run", func() (ok bool) {
 		h.do(func() { ok = sum == callers*each })
 		return ok
 	})

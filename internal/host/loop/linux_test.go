@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
@@ -77,7 +78,7 @@ func TestLoop_LeavesNoDescriptors(t *testing.T) {
 			}
 		})
 	})
-	eventually(t, "all descriptors are closed", func() bool { return descriptors(t) <= before })
+	await.Until(t, "all descriptors are closed", func() bool { return descriptors(t) <= before })
 }
 
 func TestLoop_WaitsWhenItIsOutOfDescriptors(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
@@ -45,7 +46,7 @@ func TestLoop_ClosesWhoKeepsItWaiting(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			h := serve(t, limits, tt.data)
 			c := h.dial()
-			await(t, "the connection", h.opened)
+			await.Receive(t, "the connection", h.opened)
 			tt.do(h, c)
 			if tt.after == 0 {
 				h.pass(time.Hour)
@@ -64,7 +65,7 @@ func TestLoop_ClosesWhoKeepsItWaiting(t *testing.T) {
 			for waited := time.Duration(0); h.conns() > 0 && waited < 2*tt.after; waited += loop.SweepEvery {
 				h.pass(loop.SweepEvery)
 			}
-			if err := await(t, "Closed", h.closed); err != tt.want {
+			if err := await.Receive(t, "Closed", h.closed); err != tt.want {
 				t.Errorf("%v, want %v", err, tt.want)
 			}
 		})
@@ -84,14 +85,14 @@ func TestLoop_LetsAnAnswerBeReadSlowly(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.say("a")
-	eventually(t, "the answer is held up", func() (stuck bool) {
+	await.Until(t, "the answer is held up", func() (stuck bool) {
 		h.do(func() { stuck = conn != nil && loop.IsStuckSince(conn, 1) })
 		return stuck
 	})
 	for range 4 {
 		h.pass(15 * time.Second)
 		c.expect(string(make([]byte, more/4)))
-		eventually(t, "more was taken", func() (taken bool) {
+		await.Until(t, "more was taken", func() (taken bool) {
 			h.do(func() { taken = !loop.IsStuckSince(conn, time.Duration(h.clock.Load())) })
 			return taken
 		})
@@ -109,7 +110,7 @@ func TestLoop_SweepsAllInPortions(t *testing.T) {
 	const count = loop.SweepBatch + 100
 	for i := range count {
 		c := h.dial()
-		await(t, "the connection", h.opened)
+		await.Receive(t, "the connection", h.opened)
 		c.say("x")
 		c.expect("x")
 		if i == count-2 {
@@ -118,7 +119,7 @@ func TestLoop_SweepsAllInPortions(t *testing.T) {
 	}
 	h.pass(31 * time.Second)
 	for range count - 1 {
-		if err := await(t, "Closed", h.closed); err != loop.ErrIdleTimeout {
+		if err := await.Receive(t, "Closed", h.closed); err != loop.ErrIdleTimeout {
 			t.Fatal(err)
 		}
 	}
@@ -171,7 +172,7 @@ func TestLoop_WakeEndsAWait(t *testing.T) {
 	began := time.Now()
 	for range 1000 {
 		l.Wake()
-		if err := await(t, "Wait", waits); err != nil {
+		if err := await.Receive(t, "Wait", waits); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -298,7 +299,7 @@ func TestLoop_PanicsWithinItself(t *testing.T) {
 	caught := make(chan any, 1)
 	h.do(func() {})
 	c := h.dial()
-	conn := await(t, "the connection", h.opened)
+	conn := await.Receive(t, "the connection", h.opened)
 	h.do(func() {
 		conn.SetHandler(&funcs{data: func(c *loop.Conn, b []byte) (int, error) {
 			defer func() { caught <- recover() }()
@@ -307,7 +308,7 @@ func TestLoop_PanicsWithinItself(t *testing.T) {
 		}})
 	})
 	c.say("x")
-	if await(t, "Data", caught) == nil {
+	if await.Receive(t, "Data", caught) == nil {
 		t.Error("Flush within Wait went well")
 	}
 }

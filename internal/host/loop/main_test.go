@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
@@ -17,27 +18,6 @@ import (
 const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func await[T any](t testing.TB, what string, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
-		panic("unreachable")
-	}
-}
-
-// eventually waits until ok.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
 
 // funcs is a handler made of functions; one that is nil does nothing.
 type funcs struct {
@@ -134,7 +114,7 @@ func (h *host) do(f func()) {
 		h.loop.Wake()
 		select {
 		case h.calls <- call:
-			await(h, "the loop", done)
+			await.Receive(h, "the loop", done)
 			return
 		case <-h.ended:
 			return
@@ -149,7 +129,7 @@ func (h *host) stop() {
 			h.Error(err)
 		}
 	})
-	await(h, "the loop to end", h.ended)
+	await.Receive(h, "the loop to end", h.ended)
 }
 
 func (h *host) listen(ln net.Listener, limits loop.Limits, open func(c *loop.Conn) loop.Handler) {
@@ -192,7 +172,7 @@ func (h *host) settle() {
 	h.Helper()
 	h.do(func() {}) // otherwise it may have slept only because others had the processor
 	h.do(func() {})
-	eventually(h, "the loop sleeps", func() bool {
+	await.Until(h, "the loop sleeps", func() bool {
 		before := h.turns.Load()
 		time.Sleep(20 * time.Millisecond)
 		return h.turns.Load()-before <= 1

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
@@ -78,7 +79,7 @@ func TestAttach_TakesAnyConn(t *testing.T) {
 	c.expect("ABC\n")
 	h.do(func() { conn.Write([]byte("bye")); conn.Close(errTest) })
 	c.expectEnd("bye")
-	if err := await(t, "Closed", ended); err != errTest {
+	if err := await.Receive(t, "Closed", ended); err != errTest {
 		t.Error(err)
 	}
 }

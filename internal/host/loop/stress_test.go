@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
@@ -46,7 +47,7 @@ func TestLoop_EveryClientGetsItsBytes(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	eventually(t, "all connections are gone", func() bool { return s.host.conns() == 0 })
+	await.Until(t, "all connections are gone", func() bool { return s.host.conns() == 0 })
 	s.host.do(func() {
 		if len(s.open) != 0 {
 			t.Errorf("%d handlers were not told", len(s.open))

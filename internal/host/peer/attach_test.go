@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/core/wire"
 )
 
@@ -120,7 +121,7 @@ func TestTransport_ClosesWhatCannotBeAttached(t *testing.T) {
 		r := dialRaw(t, h.addr)
 		r.connect(2)
 		r.expectClosed()
-		if e := await(t, "the disconnection", h.disconnected); e.peer != 2 || !errors.Is(e.err, full) {
+		if e := await.Receive(t, "the disconnection", h.disconnected); e.peer != 2 || !errors.Is(e.err, full) {
 			t.Fatalf("disconnected from %d: %v", e.peer, e.err)
 		}
 	}
@@ -145,20 +146,20 @@ func TestTransport_StopsAConnectionAndWaitsForItsEnd(t *testing.T) {
 	} {
 		h.SetPeers(map[uint64][]string{2: nil})
 		dialRaw(t, h.addr).connect(2)
-		s := await(t, "Attach", attached)
+		s := await.Receive(t, "Attach", attached)
 		done := make(chan error, 1)
 		go c.end(done)
-		if err := await(t, "stop", stopped); !errors.Is(err, c.want) {
+		if err := await.Receive(t, "stop", stopped); !errors.Is(err, c.want) {
 			t.Errorf("stopped for %v, want %v", err, c.want)
 		}
 		if len(h.disconnected) > 0 {
 			t.Error("disconnected before the connection has ended")
 		}
 		s.Ended(net.ErrClosed)
-		if e := await(t, "the disconnection", h.disconnected); !errors.Is(e.err, c.want) {
+		if e := await.Receive(t, "the disconnection", h.disconnected); !errors.Is(e.err, c.want) {
 			t.Errorf("disconnected: %v, want %v", e.err, c.want)
 		}
-		if err := await(t, "the end", done); err != nil {
+		if err := await.Receive(t, "the end", done); err != nil {
 			t.Error(err)
 		}
 	}
@@ -170,7 +171,7 @@ func TestTransport_DropsWhatTheOtherSideWouldRefuse(t *testing.T) {
 	proposal := appendOf(1, 2, 0)
 	proposal.Type = raftpb.MsgProp.Enum()
 	one.send(2, proposal, appendOf(1, 2, wire.FrameSizeMax), heartbeat(3, 2), heartbeat(1, 2))
-	if got := await(t, "the good message", two.received); !proto.Equal(got, heartbeat(1, 2)) {
+	if got := await.Receive(t, "the good message", two.received); !proto.Equal(got, heartbeat(1, 2)) {
 		t.Errorf("got %v", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/core/wire"
 )
 
@@ -24,7 +25,7 @@ func TestTransport_BoundsConnectionsWithoutAHandshake(t *testing.T) {
 		dialRaw(t, h.addr).write(hello(t, wire.FrameHello, wire.Hello{NodeID: 2}))
 	}
 	for range inboundMax {
-		await(t, "a handshake", inside)
+		await.Receive(t, "a handshake", inside)
 	}
 	dialRaw(t, h.addr).expectClosed()
 }

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/goleak"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/parallel"
 	"github.com/isotone/isotone/internal/core/wire"
 )
@@ -19,17 +20,6 @@ import (
 const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(parallel.Tests{M: m, N: 6}) }
-
-func await[T any](t testing.TB, what string, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("timeout waiting for %s", what)
-		panic("unreachable")
-	}
-}
 
 // event is one call of Disconnected or Refused.
 type event struct {
@@ -118,7 +108,7 @@ func join(t testing.TB, nodes ...*harness) {
 	}
 	for _, h := range nodes {
 		for range len(nodes) - 1 {
-			await(t, "a connection", h.connected)
+			await.Receive(t, "a connection", h.connected)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/core/wire"
 )
 
@@ -110,7 +111,7 @@ func TestSecurity_AnotherNameIsRefusedBeforeAdmit(t *testing.T) {
 	if got, err := wire.ParseRefusal(f.Payload); err != nil || got.Code != wire.RefusedCertificate || got.Message != "node 2 shows 3" {
 		t.Error(got, err)
 	}
-	if e := await(t, "a refusal", a.refused); e.peer != 2 || e.by != wire.Self || e.refusal.Code != wire.RefusedCertificate {
+	if e := await.Receive(t, "a refusal", a.refused); e.peer != 2 || e.by != wire.Self || e.refusal.Code != wire.RefusedCertificate {
 		t.Errorf("%+v", e)
 	}
 	if admitted {
@@ -122,7 +123,7 @@ func TestSecurity_DialerRefusesTheWrongAcceptor(t *testing.T) {
 	a, b := newHarness(t, 1, secured(&fakeSecurity{id: 9}, false)), newHarness(t, 2, secured(&fakeSecurity{id: 2}, false))
 	a.SetPeers(map[uint64][]string{2: {b.addr}})
 	b.SetPeers(map[uint64][]string{1: {a.addr}})
-	if e := await(t, "a refusal", b.refused); e.peer != 1 || e.by != wire.Self || e.refusal.Code != wire.RefusedCertificate {
+	if e := await.Receive(t, "a refusal", b.refused); e.peer != 1 || e.by != wire.Self || e.refusal.Code != wire.RefusedCertificate {
 		t.Errorf("%+v", e)
 	}
 }
@@ -131,11 +132,11 @@ func TestSecurity_ClearPeerIsRefusedByName(t *testing.T) {
 	a, b := newHarness(t, 1, secured(&fakeSecurity{id: 1}, false)), newHarness(t, 2, nil)
 	a.SetPeers(map[uint64][]string{2: {b.addr}})
 	b.SetPeers(map[uint64][]string{1: {a.addr}})
-	e := await(t, "a refusal", b.refused)
+	e := await.Receive(t, "a refusal", b.refused)
 	if e.by != wire.Remote || e.refusal.Code != wire.RefusedClear || !strings.Contains(e.refusal.Message, "PEER_TLS_CERT") {
 		t.Errorf("%+v", e)
 	}
-	if e := await(t, "a refusal", a.refused); e.peer != 2 || e.by != wire.Self || e.refusal.Code != wire.RefusedClear {
+	if e := await.Receive(t, "a refusal", a.refused); e.peer != 2 || e.by != wire.Self || e.refusal.Code != wire.RefusedClear {
 		t.Errorf("%+v", e)
 	}
 }
@@ -152,7 +153,7 @@ func TestSecurity_NoDowngradeUnlessAsked(t *testing.T) {
 	a.SetPeers(map[uint64][]string{2: {b.addr}})
 	b.SetPeers(map[uint64][]string{1: {a.addr}})
 	for range 3 {
-		if err := await(t, "a failure", failed); !strings.Contains(err.Error(), ErrNoTLS.Error()) {
+		if err := await.Receive(t, "a failure", failed); !strings.Contains(err.Error(), ErrNoTLS.Error()) {
 			t.Error(err)
 		}
 	}
@@ -179,7 +180,7 @@ func TestSecurity_InsecureStillRefusesABadCertificate(t *testing.T) {
 	a.SetPeers(map[uint64][]string{2: {b.addr}})
 	b.SetPeers(map[uint64][]string{1: {a.addr}})
 	for range 2 {
-		if e := await(t, "a refusal", b.refused); e.refusal.Code != wire.RefusedCertificate {
+		if e := await.Receive(t, "a refusal", b.refused); e.refusal.Code != wire.RefusedCertificate {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -200,10 +201,10 @@ func TestSecurity_OpenConnectionEndsWhenTheCertificateDoes(t *testing.T) {
 	a, b := newHarness(t, 1, secured(f, false)), newHarness(t, 2, secured(&fakeSecurity{id: 2}, false))
 	join(t, a, b)
 	revoked.Store(true)
-	if e := await(t, "the end", a.disconnected); e.peer != 2 || !strings.Contains(e.err.Error(), "revoked") {
+	if e := await.Receive(t, "the end", a.disconnected); e.peer != 2 || !strings.Contains(e.err.Error(), "revoked") {
 		t.Errorf("%+v", e)
 	}
-	if e := await(t, "a refusal", b.refused); e.by != wire.Remote || e.refusal.Code != wire.RefusedCertificate {
+	if e := await.Receive(t, "a refusal", b.refused); e.by != wire.Remote || e.refusal.Code != wire.RefusedCertificate {
 		t.Errorf("%+v", e)
 	}
 }
@@ -228,7 +229,7 @@ func TestSecurity_OtherMachinesNeedTLSOrLeave(t *testing.T) {
 	a, b := newHarness(t, 1, far), newHarness(t, 2, nil)
 	a.SetPeers(map[uint64][]string{2: {b.addr}})
 	b.SetPeers(map[uint64][]string{1: {a.addr}})
-	if e := await(t, "a refusal", b.refused); e.by != wire.Remote || e.refusal.Code != wire.RefusedClear || !strings.Contains(e.refusal.Message, "PEER_INSECURE") {
+	if e := await.Receive(t, "a refusal", b.refused); e.by != wire.Remote || e.refusal.Code != wire.RefusedClear || !strings.Contains(e.refusal.Message, "PEER_INSECURE") {
 		t.Errorf("%+v", e)
 	}
 	if s := (&Stream{conn: farConn{}}); b.secureDialed(s, 1, nil) != ErrClear {

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/core/wire"
 )
 
@@ -27,7 +28,7 @@ func TestTransport_ConnectsNodesInBothDirections(t *testing.T) {
 		{three, one, appendOf(3, 1, 1<<20)}, {one, three, appendOf(1, 3, 3<<20)}, {two, three, appendOf(2, 3, 0)},
 	} {
 		c.from.send(c.to.id, c.m)
-		if got := await(t, "a message", c.to.received); !proto.Equal(got, c.m) {
+		if got := await.Receive(t, "a message", c.to.received); !proto.Equal(got, c.m) {
 			t.Fatalf("got %v, want %v", got, c.m)
 		}
 	}
@@ -50,8 +51,8 @@ func TestTransport_SharesEntriesBetweenPeers(t *testing.T) {
 		one.send(3, m3)
 	}
 	for range 100 {
-		await(t, "a message", two.received)
-		await(t, "a message", three.received)
+		await.Receive(t, "a message", two.received)
+		await.Receive(t, "a message", three.received)
 	}
 }
 
@@ -67,11 +68,11 @@ func TestTransport_TellsBothSidesOfARefusal(t *testing.T) {
 			addrs := map[uint64][]string{1: {one.addr}, 2: {two.addr}}
 			one.SetPeers(addrs)
 			two.SetPeers(addrs)
-			a, b := await(t, "a refusal", one.refused), await(t, "a refusal", two.refused)
+			a, b := await.Receive(t, "a refusal", one.refused), await.Receive(t, "a refusal", two.refused)
 			if a.peer != 2 || b.peer != 1 || a.by == b.by || a.refusal.Code != wire.RefusedStale || *a.refusal != *b.refusal {
 				t.Fatalf("node 1: %+v, node 2: %+v", a, b)
 			}
-			await(t, "another attempt", two.refused)
+			await.Receive(t, "another attempt", two.refused)
 			if s := two.Peers()[0]; s.Connected || s.Refusal.Code != wire.RefusedStale || s.RefusedBy != b.by {
 				t.Fatalf("status %+v", s)
 			}
@@ -93,10 +94,10 @@ func TestTransport_AdmitsOncePersuaded(t *testing.T) {
 	addrs := map[uint64][]string{1: {one.addr}, 2: {two.addr}}
 	one.SetPeers(addrs)
 	two.SetPeers(addrs)
-	await(t, "a refusal", two.refused)
+	await.Receive(t, "a refusal", two.refused)
 	willing.Store(true)
-	await(t, "the connection", one.connected)
-	await(t, "the connection", two.connected)
+	await.Receive(t, "the connection", one.connected)
+	await.Receive(t, "the connection", two.connected)
 	if s := two.Peers()[0]; !s.Connected || s.Refusal != nil {
 		t.Fatalf("status %+v", s)
 	}
@@ -107,7 +108,7 @@ func TestTransport_RefusesItself(t *testing.T) {
 	h.SetPeers(map[uint64][]string{1: {h.addr}})
 	seen := make(map[wire.Side]bool)
 	for len(seen) < 2 {
-		e := await(t, "a refusal", h.refused)
+		e := await.Receive(t, "a refusal", h.refused)
 		if e.refusal.Code != wire.RefusedWrongNode {
 			t.Fatalf("%+v", e)
 		}
@@ -129,7 +130,7 @@ func TestTransport_RefusesNonMembersAndOtherVersions(t *testing.T) {
 			t.Errorf("got %v, %v; want %s", got, err, code)
 		}
 		r.expectClosed()
-		if e := await(t, "Refused", h.refused); e.by != wire.Self || e.refusal.Code != code {
+		if e := await.Receive(t, "Refused", h.refused); e.by != wire.Self || e.refusal.Code != code {
 			t.Errorf("reported %+v", e)
 		}
 	}
@@ -157,9 +158,9 @@ func TestTransport_DisconnectsAPeerThatBreaksTheProtocol(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := dialRaw(t, h.addr)
 			r.connect(2)
-			await(t, "the connection", h.connected)
+			await.Receive(t, "the connection", h.connected)
 			r.write(c.b)
-			if e := await(t, "the disconnection", h.disconnected); e.peer != 2 || !errors.Is(e.err, c.want) {
+			if e := await.Receive(t, "the disconnection", h.disconnected); e.peer != 2 || !errors.Is(e.err, c.want) {
 				t.Fatalf("disconnected from %d: %v", e.peer, e.err)
 			}
 			r.expectClosed()
@@ -199,10 +200,10 @@ func TestTransport_AcceptsFramesByteByByte(t *testing.T) {
 	r.expect(wire.FrameWelcome)
 	drip(wire.AppendReady(nil))
 	drip(encoded(t, appendOf(2, 1, 10)))
-	if got := await(t, "the message", h.received); !proto.Equal(got, appendOf(2, 1, 10)) {
+	if got := await.Receive(t, "the message", h.received); !proto.Equal(got, appendOf(2, 1, 10)) {
 		t.Fatalf("got %v", got)
 	}
-	if got := await(t, "the hello", h.connected); got != someHello {
+	if got := await.Receive(t, "the hello", h.connected); got != someHello {
 		t.Fatalf("hello %+v", got)
 	}
 }
@@ -219,7 +220,7 @@ func TestTransport_DeliversWhatCameWithTheReadyFrame(t *testing.T) {
 	}
 	r.write(b)
 	for range 3 {
-		await(t, "a message", h.received)
+		await.Receive(t, "a message", h.received)
 	}
 }
 
@@ -228,20 +229,20 @@ func TestTransport_ReplacesTheConnectionOfTheSamePeer(t *testing.T) {
 	h.SetPeers(map[uint64][]string{2: nil})
 	old := dialRaw(t, h.addr)
 	old.connect(2)
-	await(t, "the first connection", h.connected)
+	await.Receive(t, "the first connection", h.connected)
 
 	unready := dialRaw(t, h.addr) // never confirms, so it replaces nothing
 	unready.write(hello(t, wire.FrameHello, wire.Hello{NodeID: 2}))
 	unready.expect(wire.FrameWelcome)
 	old.write(encoded(t, heartbeat(2, 1)))
-	await(t, "a message on the first connection", h.received)
+	await.Receive(t, "a message on the first connection", h.received)
 
 	fresh := dialRaw(t, h.addr)
 	fresh.connect(2)
-	if e := await(t, "the disconnection", h.disconnected); !errors.Is(e.err, ErrReplaced) {
+	if e := await.Receive(t, "the disconnection", h.disconnected); !errors.Is(e.err, ErrReplaced) {
 		t.Fatalf("disconnected: %v", e.err)
 	}
-	await(t, "the second connection", h.connected)
+	await.Receive(t, "the second connection", h.connected)
 	old.expectClosed()
 	h.send(2, heartbeat(1, 2))
 	fresh.expect(wire.FrameHeartbeat)
@@ -253,20 +254,20 @@ func TestTransport_ReconnectsAfterARestart(t *testing.T) {
 	if err := one.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if e := await(t, "the disconnection", one.disconnected); !errors.Is(e.err, ErrClosed) {
+	if e := await.Receive(t, "the disconnection", one.disconnected); !errors.Is(e.err, ErrClosed) {
 		t.Errorf("node 1: %v", e.err)
 	}
-	await(t, "the disconnection", two.disconnected)
+	await.Receive(t, "the disconnection", two.disconnected)
 	ln, err := net.Listen("tcp", one.addr)
 	if err != nil {
 		t.Skipf("somebody else took the port: %v", err)
 	}
 	again := newHarnessOn(t, ln, 1, nil)
 	again.SetPeers(map[uint64][]string{2: {two.addr}})
-	await(t, "the connection", again.connected)
-	await(t, "the connection", two.connected)
+	await.Receive(t, "the connection", again.connected)
+	await.Receive(t, "the connection", two.connected)
 	two.send(1, heartbeat(2, 1))
-	await(t, "a message", again.received)
+	await.Receive(t, "a message", again.received)
 }
 
 func TestTransport_BothEndsClose(t *testing.T) {
@@ -277,7 +278,7 @@ func TestTransport_BothEndsClose(t *testing.T) {
 		go func() { done <- h.Close() }()
 	}
 	for range 4 {
-		if err := await(t, "Close", done); err != nil {
+		if err := await.Receive(t, "Close", done); err != nil {
 			t.Error(err)
 		}
 	}
@@ -291,15 +292,15 @@ func TestTransport_DisconnectsARemovedPeerAndTakesItBack(t *testing.T) {
 	one, two := newHarness(t, 1, nil), newHarness(t, 2, nil)
 	join(t, one, two)
 	one.SetPeers(nil)
-	if e := await(t, "the disconnection", one.disconnected); !errors.Is(e.err, ErrRemoved) {
+	if e := await.Receive(t, "the disconnection", one.disconnected); !errors.Is(e.err, ErrRemoved) {
 		t.Errorf("node 1: %v", e.err)
 	}
-	await(t, "the disconnection", two.disconnected)
-	if e := await(t, "a refusal", two.refused); e.refusal.Code != wire.RefusedNotMember || e.by != wire.Remote {
+	await.Receive(t, "the disconnection", two.disconnected)
+	if e := await.Receive(t, "a refusal", two.refused); e.refusal.Code != wire.RefusedNotMember || e.by != wire.Remote {
 		t.Errorf("node 2: %+v", e)
 	}
 	one.SetPeers(map[uint64][]string{2: {two.addr}})
-	await(t, "the connection", one.connected)
+	await.Receive(t, "the connection", one.connected)
 }
 
 func TestTransport_DialsAChangedAddress(t *testing.T) {
@@ -307,7 +308,7 @@ func TestTransport_DialsAChangedAddress(t *testing.T) {
 	one.SetPeers(map[uint64][]string{2: {two.addr}})
 	two.SetPeers(map[uint64][]string{1: nil})
 	two.SetPeers(map[uint64][]string{1: {one.addr}})
-	await(t, "the connection", two.connected)
+	await.Receive(t, "the connection", two.connected)
 }
 
 // TestTransport_ReachesAPeerWhereverItIs: at one known address nothing listens, and at the other one
@@ -325,14 +326,14 @@ func TestTransport_ReachesAPeerWhereverItIs(t *testing.T) {
 	one.SetPeers(map[uint64][]string{3: nil})
 	two.SetPeers(map[uint64][]string{3: nil})
 	three.SetPeers(map[uint64][]string{1: {gone.Addr().String(), two.addr}, 2: {two.addr}})
-	await(t, "the connection with node 2", three.connected)
+	await.Receive(t, "the connection with node 2", three.connected)
 	for range 3 { // each address is tried again, and logged once
-		if e := await(t, "a refusal", three.refused); e.peer != 1 || e.by != wire.Self || e.refusal.Code != wire.RefusedWrongNode {
+		if e := await.Receive(t, "a refusal", three.refused); e.peer != 1 || e.by != wire.Self || e.refusal.Code != wire.RefusedWrongNode {
 			t.Errorf("%+v", e)
 		}
 	}
 	three.SetPeers(map[uint64][]string{1: {gone.Addr().String(), two.addr, one.addr}, 2: {two.addr}})
-	await(t, "the connection with node 1", three.connected)
+	await.Receive(t, "the connection with node 1", three.connected)
 	if p := three.Peers()[0]; p.Addr != one.addr || len(p.Addrs) != 3 || !three.Peers()[1].Connected {
 		t.Errorf("%+v", three.Peers())
 	}
@@ -359,7 +360,7 @@ func TestTransport_AskLearnsWhyNobodyDials(t *testing.T) {
 	})
 	one.SetPeers(map[uint64][]string{1: {one.addr}, 2: {two.addr}})
 	one.Ask() // not refused: it learns nothing and makes no connection
-	e := await(t, "a refusal", two.refused)
+	e := await.Receive(t, "a refusal", two.refused)
 	if e.by != wire.Self || e.refusal.Code != wire.RefusedWrongNode {
 		t.Errorf("%+v", e)
 	}

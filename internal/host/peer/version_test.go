@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/core/wire"
 )
 
@@ -36,7 +37,7 @@ func TestTransport_ReportsAnotherVersion(t *testing.T) {
 	r.expect(wire.FrameHello)
 	r.write(wire.AppendRefusal(nil, wire.Refusalf(wire.RefusedVersion, "the refused node speaks peer protocol version 3, the refusing node version 4")))
 	r.conn.Close()
-	if e := await(t, "a refusal", two.refused); e.peer != 1 || e.by != wire.Remote || e.refusal.Code != wire.RefusedVersion {
+	if e := await.Receive(t, "a refusal", two.refused); e.peer != 1 || e.by != wire.Remote || e.refusal.Code != wire.RefusedVersion {
 		t.Errorf("refused: %+v", e)
 	}
 }

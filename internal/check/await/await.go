@@ -1,0 +1,51 @@
+// Package await waits in tests for what goroutines, nodes and processes bring about. Only tests import it.
+package await
+
+import (
+	"testing"
+	"time"
+)
+
+// Timeout bounds a wait that names no other bound: nothing takes that long on a machine that is merely slow.
+const Timeout = time.Minute
+
+// Conditions are looked at again after pollMin at first, and then more and more rarely, at least every pollMax.
+const (
+	pollMin = 100 * time.Microsecond
+	pollMax = 10 * time.Millisecond
+)
+
+// Until waits until holds returns true. After Timeout it fails the test, and says what was not so.
+func Until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	Done(t, Timeout, func() (bool, string) { return holds(), "not in time: " + what })
+}
+
+// Done waits until done returns true. After the timeout it fails the test with the last reason.
+func Done(t testing.TB, timeout time.Duration, done func() (bool, string)) {
+	t.Helper()
+	for end, poll := time.Now().Add(timeout), pollMin; ; poll = min(2*poll, pollMax) {
+		ok, why := done()
+		if ok {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v: %s", timeout, why)
+		}
+		time.Sleep(poll)
+	}
+}
+
+// Receive returns what comes from ch, or its zero value once ch is closed. After Timeout it fails the test.
+func Receive[T any](t testing.TB, what string, ch <-chan T) T {
+	t.Helper()
+	timer := time.NewTimer(Timeout)
+	defer timer.Stop()
+	select {
+	case v := <-ch:
+		return v
+	case <-timer.C:
+		t.Fatalf("waited in vain for %s", what)
+		panic("unreachable")
+	}
+}
