@@ -15,7 +15,7 @@ import (
 type statsCmd struct {
 	Files []string `arg:"" optional:"" name:"FILE" complete:"files" help:"One or more logs of nodes and proxies that run with --request-stats, or of proxies with --log-requests, as JSON; - is standard input. Requests that are in several of them are compared."`
 
-	Top   int    `name:"top" default:"10" help:"How many of the slowest transactions to show."`
+	Top   int    `name:"top" default:"10" help:"How many of the slowest requests to show."`
 	By    string `name:"by" placeholder:"path|code|protocol" complete:"path,code,protocol" help:"Also group the requests by path, code or protocol."`
 	Cores *int   `name:"cores" placeholder:"N" help:"The number of cores to compute workers for. Default: those of this machine."`
 	JSON  bool   `name:"json" help:"Print all of it as JSON."`

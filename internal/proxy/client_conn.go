@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
-	"github.com/isotone/isotone/internal/front/transaction"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
@@ -58,7 +58,7 @@ type clientConn struct {
 	status     int
 	err        *httpError
 	cause      error // of the latest try that failed
-	trace      transaction.Trace
+	trace      requestid.Trace
 	span       requestSpan
 
 	cost stats.Section // of earlier turns; only with a meter
@@ -134,7 +134,7 @@ func (cc *clientConn) rewrite(b []byte, r *request) {
 	cc.key, cc.keyed = p.cfg.StickyKey.ofFastPath(b, r)
 	continued := false
 	if r.parent >= 0 {
-		_, continued = transaction.ParseTraceparent(r.fields[r.parent].Value(b))
+		_, continued = requestid.ParseTraceparent(r.fields[r.parent].Value(b))
 	}
 	cc.request = r.appendRequest(cc.request[:0], b, cc.addr, continued, p.cfg.TrustForwarded)
 	cc.cachedHead = cc.cachedHead[:0]
@@ -146,7 +146,7 @@ func (cc *clientConn) rewrite(b []byte, r *request) {
 }
 
 // start forwards the request at the front of b and returns its size. r is nil if the client
-// sent no transaction.
+// sent no requestid.
 func (cc *clientConn) start(b []byte, r *request) int {
 	p := cc.path
 	cc.identify(b, r)
@@ -171,17 +171,17 @@ func (cc *clientConn) start(b []byte, r *request) int {
 func (cc *clientConn) identify(b []byte, r *request) {
 	m := cc.path.maker
 	cc.fieldsAt = len(cc.request)
-	cc.request = append(cc.request, transaction.FieldID+": "...)
+	cc.request = append(cc.request, requestid.FieldID+": "...)
 	cc.idAt = len(cc.request)
-	if r != nil && r.id >= 0 && transaction.ValidID(r.fields[r.id].Value(b)) {
+	if r != nil && r.id >= 0 && requestid.ValidID(r.fields[r.id].Value(b)) {
 		cc.request = append(cc.request, r.fields[r.id].Value(b)...)
 	} else {
 		cc.request = m.AppendID(cc.request)
 	}
 	cc.idEnd = len(cc.request)
-	parent, continued := transaction.Trace{}, false
+	parent, continued := requestid.Trace{}, false
 	if r != nil && r.parent >= 0 {
-		parent, continued = transaction.ParseTraceparent(r.fields[r.parent].Value(b))
+		parent, continued = requestid.ParseTraceparent(r.fields[r.parent].Value(b))
 	}
 	if continued {
 		cc.trace = m.Child(parent)
@@ -191,7 +191,7 @@ func (cc *clientConn) identify(b []byte, r *request) {
 	if cc.span = (requestSpan{}); cc.path.cfg.Trace != nil {
 		cc.span = cc.path.cfg.beginSpan(parent, &cc.trace)
 	}
-	cc.request = append(cc.request, "\r\n"+transaction.FieldTraceparent+": "...)
+	cc.request = append(cc.request, "\r\n"+requestid.FieldTraceparent+": "...)
 	cc.request = cc.trace.Append(cc.request)
 	cc.request = append(cc.request, "\r\n"...)
 	cc.fieldsEnd = len(cc.request)

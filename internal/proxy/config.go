@@ -81,7 +81,7 @@ func (c *Config) balancing() balancing {
 	}
 }
 
-// samples reports whether the request with this transaction ID is measured.
+// samples reports whether the request with this request ID is measured.
 func (c *Config) samples(id []byte) bool { return c.Measured != nil && stats.Sampled(id, c.Sample) }
 
 // reports reports whether a request is logged.

@@ -3,7 +3,7 @@
 // Isotone cluster is internal/forward's.)
 //
 // It owns reading and rewriting messages, connections to backends, health checks, retries, and
-// the limits on all of it. internal/balance chooses backends, internal/front/transaction names
+// the limits on all of it. internal/balance chooses backends, internal/front/requestid names
 // requests. cmd/isotone and examples/joke are the only callers.
 //
 // # Two paths

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
-	"github.com/isotone/isotone/internal/front/transaction"
 	"github.com/isotone/isotone/internal/host/loop"
 )
 
@@ -19,7 +19,7 @@ type fastPath struct {
 	cfg      *Config
 	loop     *loop.Loop
 	balancer *balancer
-	maker    *transaction.Maker
+	maker    *requestid.Maker
 	report   func(*record)
 
 	// dial connects to a backend on another goroutine, and has the loop call dialled.
@@ -104,7 +104,7 @@ func (q *queue) take() *clientConn {
 
 func newFastPath(cfg *Config, l *loop.Loop, b *balancer) *fastPath {
 	return &fastPath{
-		cfg: cfg, loop: l, balancer: b, maker: transaction.NewMaker(), pools: make([]pool, len(b.targets)),
+		cfg: cfg, loop: l, balancer: b, maker: requestid.NewMaker(), pools: make([]pool, len(b.targets)),
 		turnAt: -1,
 	}
 }

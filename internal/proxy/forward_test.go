@@ -19,7 +19,7 @@ import (
 
 	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/check/await"
-	"github.com/isotone/isotone/internal/front/transaction"
+	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/proxy"
 )
 
@@ -151,14 +151,14 @@ func TestServer_GivesEveryRequestATransaction(t *testing.T) {
 			seen := b.requests()
 			h := seen[len(seen)-1].Header
 			id := h.Get("X-Request-ID")
-			if (id == tc.id) != tc.keeps || !transaction.ValidID(id) {
+			if (id == tc.id) != tc.keeps || !requestid.ValidID(id) {
 				t.Errorf("%s: %q became %q", path, tc.id, id)
 			}
 			if got := resp.Header["X-Request-Id"]; len(got) != 1 || got[0] != id || len(h["X-Request-Id"]) != 1 {
 				t.Errorf("%s: the client is told %q, the backend %q", path, got, h["X-Request-Id"])
 			}
-			trace, ok := transaction.ParseTraceparent(h.Get("Traceparent"))
-			parent, _ := transaction.ParseTraceparent(tc.parent)
+			trace, ok := requestid.ParseTraceparent(h.Get("Traceparent"))
+			parent, _ := requestid.ParseTraceparent(tc.parent)
 			if !ok || (trace.ID == parent.ID) != tc.joins || trace.Span == parent.Span || resp.Header.Get("Traceparent") != h.Get("Traceparent") {
 				t.Errorf("%s: %q became %q for the backend, %q for the client", path, tc.parent, h.Get("Traceparent"), resp.Header.Get("Traceparent"))
 			}

@@ -16,8 +16,8 @@ import (
 	"github.com/isotone/isotone/internal/balance"
 	"github.com/isotone/isotone/internal/front/head"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
-	"github.com/isotone/isotone/internal/front/transaction"
 )
 
 // handler is the standard path: it forwards any request, from any of net/http's servers. It is
@@ -117,20 +117,20 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // identify starts the transaction and the record of the request.
-func (e *exchange) identify() transaction.Transaction {
-	t := transaction.Start(e.r.Header[http.CanonicalHeaderKey(transaction.FieldID)], e.r.Header[transaction.FieldTraceparent])
+func (e *exchange) identify() requestid.Identity {
+	t := requestid.Start(e.r.Header[http.CanonicalHeaderKey(requestid.FieldID)], e.r.Header[requestid.FieldTraceparent])
 	e.record = record{id: t.ID, trace: t.Trace, method: e.r.Method, target: e.r.RequestURI, backend: balance.None}
 	e.record.client, _, _ = net.SplitHostPort(e.r.RemoteAddr)
 	if e.cfg.Trace != nil {
-		parent := transaction.Trace{}
-		if fields := e.r.Header[transaction.FieldTraceparent]; len(fields) == 1 {
-			parent, _ = transaction.ParseTraceparent(fields[0])
+		parent := requestid.Trace{}
+		if fields := e.r.Header[requestid.FieldTraceparent]; len(fields) == 1 {
+			parent, _ = requestid.ParseTraceparent(fields[0])
 		}
 		e.span = e.cfg.beginSpan(parent, &t.Trace)
 		e.record.trace = t.Trace
 	}
-	e.w.Header()[transaction.FieldID] = []string{t.ID} // spelled as on the fast path
-	e.w.Header()[transaction.FieldTraceparent] = []string{t.Trace.String()}
+	e.w.Header()[requestid.FieldID] = []string{t.ID} // spelled as on the fast path
+	e.w.Header()[requestid.FieldTraceparent] = []string{t.Trace.String()}
 	return t
 }
 
@@ -208,7 +208,7 @@ func (e *exchange) fail(f *httpError) {
 }
 
 // forward tries backends until one answers.
-func (e *exchange) forward(t transaction.Transaction) {
+func (e *exchange) forward(t requestid.Identity) {
 	e.tried.Key, e.tried.Keyed = e.cfg.StickyKey.of(e.r)
 	out := e.outgoing(t)
 	idempotent := isIdempotent(e.r.Method) && e.body == nil
@@ -287,7 +287,7 @@ func (e *exchange) connError() *httpError {
 }
 
 // outgoing returns the request for the backend.
-func (e *exchange) outgoing(t transaction.Transaction) *http.Request {
+func (e *exchange) outgoing(t requestid.Identity) *http.Request {
 	r := e.r
 	out := (&http.Request{
 		Method: r.Method, Host: r.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: r.Header.Clone(), ContentLength: r.ContentLength,
@@ -298,10 +298,10 @@ func (e *exchange) outgoing(t transaction.Transaction) *http.Request {
 	}
 	header := out.Header
 	removeHops(header)
-	header.Set(transaction.FieldID, t.ID)
-	header.Set(transaction.FieldTraceparent, t.Trace.String())
+	header.Set(requestid.FieldID, t.ID)
+	header.Set(requestid.FieldTraceparent, t.Trace.String())
 	if !t.Continued {
-		header.Del(transaction.FieldTracestate)
+		header.Del(requestid.FieldTracestate)
 	}
 	e.setForwarded(header)
 	header.Set("Via", strings.TrimPrefix(strings.Join(append(header["Via"], via), ", "), ", "))
@@ -367,7 +367,7 @@ func (e *exchange) answer(at int, resp *http.Response) {
 	e.record.status = resp.StatusCode
 	header := e.w.Header()
 	removeHops(resp.Header)
-	delete(resp.Header, http.CanonicalHeaderKey(transaction.FieldID))
+	delete(resp.Header, http.CanonicalHeaderKey(requestid.FieldID))
 	for name, values := range resp.Header { // in any order
 		if header[name] == nil {
 			header[name] = values

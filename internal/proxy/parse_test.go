@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isotone/isotone/internal/front/transaction"
+	"github.com/isotone/isotone/internal/front/requestid"
 )
 
 const curl = "GET /index.html HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n\r\n"
@@ -199,7 +199,7 @@ func FuzzValidatingConn(f *testing.F) {
 func TestFastPath_HotPathDoesNotAllocate(t *testing.T) {
 	var r request
 	var a answer
-	m := transaction.NewMaker()
+	m := requestid.NewMaker()
 	raw, got := []byte(curl), []byte("HTTP/1.1 200 OK\r\nServer: nginx\r\nDate: Sat, 21 Nov 2026 20:48:29 GMT\r\nContent-Length: 16\r\nConnection: keep-alive\r\n\r\n")
 	out := make([]byte, 0, 4096)
 	work := func() {

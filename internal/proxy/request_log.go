@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
-	"github.com/isotone/isotone/internal/front/transaction"
 )
 
 // record describes one request for the log and the metrics.
 type record struct {
 	time           time.Time // of the log line; set by report
 	id             string
-	trace          transaction.Trace
+	trace          requestid.Trace
 	method, target string
 	client         string
 	status         int // 0: given up by the client

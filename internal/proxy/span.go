@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/balance"
+	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
-	"github.com/isotone/isotone/internal/front/transaction"
 	"github.com/isotone/isotone/internal/host/trace"
 )
 
@@ -19,12 +19,12 @@ type requestSpan struct {
 
 // beginSpan decides whether a request with this traceparent is traced. If it is, t, the trace for
 // the backend, continues its span.
-func (c *Config) beginSpan(parent transaction.Trace, t *transaction.Trace) requestSpan {
+func (c *Config) beginSpan(parent requestid.Trace, t *requestid.Trace) requestSpan {
 	span, traced := c.Trace.Begin(trace.Context{Trace: parent.ID, Span: parent.Span}, parent.Flags&1 != 0)
 	if !traced {
 		return requestSpan{}
 	}
-	*t = transaction.Trace{ID: span.Trace, Span: span.Span, Flags: 1}
+	*t = requestid.Trace{ID: span.Trace, Span: span.Span, Flags: 1}
 	return requestSpan{Context: span, parent: parent.Span, began: time.Now()}
 }
 

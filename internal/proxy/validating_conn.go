@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/front/head"
-	"github.com/isotone/isotone/internal/front/transaction"
+	"github.com/isotone/isotone/internal/front/requestid"
 )
 
 // validatingConn is a client's connection that net/http reads through. It passes unchanged what
@@ -239,8 +239,8 @@ func (vc *validatingConn) Write(p []byte) (int, error) {
 	if status, ok := head.ParseLength(p[statusAt : statusAt+3]); ok {
 		f.status = int(status)
 	}
-	t := transaction.Start(nil, nil)
-	own := []byte(transaction.FieldID + ": " + t.ID + "\r\n" + transaction.FieldTraceparent + ": " + t.Trace.String() + "\r\n")
+	t := requestid.Start(nil, nil)
+	own := []byte(requestid.FieldID + ": " + t.ID + "\r\n" + requestid.FieldTraceparent + ": " + t.Trace.String() + "\r\n")
 	if _, err := vc.Conn.Write(f.append(nil, own, true, false, time.Now())); err != nil {
 		return 0, err
 	}

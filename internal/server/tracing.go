@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/isotone/isotone/internal/front/transaction"
+	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/host/trace"
 )
@@ -31,7 +31,7 @@ func traceparent(ctx context.Context) string {
 	if c == nil {
 		return ""
 	}
-	return transaction.Trace{ID: c.Trace, Span: c.Span, Flags: 1}.String()
+	return requestid.Trace{ID: c.Trace, Span: c.Span, Flags: 1}.String()
 }
 
 // routes are the paths that a span may be named after.

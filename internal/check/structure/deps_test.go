@@ -65,24 +65,24 @@ internal/front:             . snowflake internal/core/interval internal/host/tra
 internal/front/gate:        internal/host/loop
 internal/front/httpapi:     . snowflake internal/core/interval internal/front
 internal/front/admin:       . internal/host/address internal/front internal/front/httpapi
-internal/front/transaction:
-internal/front/stats:       . internal/host/trace internal/front/transaction ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
-internal/front/http1:       . snowflake internal/core/interval internal/host/access internal/host/loop internal/host/trace internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/transaction
-internal/front/resp:        . snowflake internal/core/interval internal/host/access internal/host/loop internal/host/trace internal/front internal/front/transaction
-internal/front/web:         . snowflake internal/core/interval internal/host/access internal/host/listen internal/host/trace internal/front internal/front/httpapi internal/front/stats internal/front/transaction ; github.com/quic-go/quic-go
+internal/front/requestid:
+internal/front/stats:       . internal/host/trace internal/front/requestid ; github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys
+internal/front/http1:       . snowflake internal/core/interval internal/host/access internal/host/loop internal/host/trace internal/front internal/front/head internal/front/httpapi internal/front/stats internal/front/requestid
+internal/front/resp:        . snowflake internal/core/interval internal/host/access internal/host/loop internal/host/trace internal/front internal/front/requestid
+internal/front/web:         . snowflake internal/core/interval internal/host/access internal/host/listen internal/host/trace internal/front internal/front/httpapi internal/front/stats internal/front/requestid ; github.com/quic-go/quic-go
 internal/front/thriftrpc:   . snowflake internal/host/access internal/host/listen internal/front ; github.com/apache/thrift
 
 internal/forward:           . internal/host/loop internal/host/trace internal/front
 internal/node:              . snowflake disruptor internal/steady internal/core/interval internal/core/oracle internal/core/replica internal/core/wire internal/host/storage internal/host/backup internal/host/certname internal/host/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 
 internal/balance:           .
-internal/proxy:             . internal/host/loop internal/host/listen internal/host/trace internal/front/head internal/front/httpapi internal/balance internal/front/transaction internal/front/stats ; golang.org/x/sys
+internal/proxy:             . internal/host/loop internal/host/listen internal/host/trace internal/front/head internal/front/httpapi internal/balance internal/front/requestid internal/front/stats ; golang.org/x/sys
 internal/dashboard:         .
 internal/operator:          . client internal/core/oracle internal/host/config internal/host/address internal/host/listen internal/front internal/front/admin internal/dashboard
 internal/doctor:            internal/host/certname internal/front internal/dashboard
 internal/doctor/probe:      internal/front internal/dashboard internal/doctor ; golang.org/x/sys
 
-internal/server:            . client snowflake internal/balance internal/core/oracle internal/dashboard internal/doctor internal/forward internal/front internal/front/admin internal/front/gate internal/front/http1 internal/front/httpapi internal/front/resp internal/front/stats internal/front/thriftrpc internal/front/transaction internal/front/web internal/host/access internal/host/backup internal/host/address internal/host/certname internal/host/config internal/host/credential internal/host/listen internal/host/loop internal/host/secure internal/host/storage internal/host/supervisor internal/host/telemetry internal/host/trace internal/host/utc internal/live internal/node internal/operator internal/proxy internal/reply ; github.com/prometheus/client_golang github.com/quic-go/quic-go
+internal/server:            . client snowflake internal/balance internal/core/oracle internal/dashboard internal/doctor internal/forward internal/front internal/front/admin internal/front/gate internal/front/http1 internal/front/httpapi internal/front/resp internal/front/stats internal/front/thriftrpc internal/front/requestid internal/front/web internal/host/access internal/host/backup internal/host/address internal/host/certname internal/host/config internal/host/credential internal/host/listen internal/host/loop internal/host/secure internal/host/storage internal/host/supervisor internal/host/telemetry internal/host/trace internal/host/utc internal/live internal/node internal/operator internal/proxy internal/reply ; github.com/prometheus/client_golang github.com/quic-go/quic-go
 
 internal/check/await:
 internal/check/rig:         internal/check/await internal/host/access

@@ -11,8 +11,8 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/interval"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
-	"github.com/isotone/isotone/internal/front/transaction"
 	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/snowflake"
@@ -151,7 +151,7 @@ func BenchmarkFront(b *testing.B) {
 		b.Run(name+", measured", func(b *testing.B) {
 			h, raw := open(b, prompt{}), []byte(hotOnes[name])
 			l := h.front.cfg.Loop
-			h.front.meter = &meter{recorder: stats.New(stats.Config{}), loop: l, ids: transaction.NewMaker()}
+			h.front.meter = &meter{recorder: stats.New(stats.Config{}), loop: l, ids: requestid.NewMaker()}
 			b.ReportAllocs()
 			for b.Loop() {
 				_, _ = h.Data(h.conn, raw)

@@ -45,8 +45,8 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
-	"github.com/isotone/isotone/internal/front/transaction"
 	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/trace"
@@ -161,7 +161,7 @@ func New(cfg Config) *Front {
 		secure:  answers{wall: time.Now, scheme: "https", protocol: protocolSecure},
 	}
 	if cfg.Stats != nil {
-		f.meter = &meter{recorder: cfg.Stats, loop: cfg.Loop, ids: transaction.NewMaker()}
+		f.meter = &meter{recorder: cfg.Stats, loop: cfg.Loop, ids: requestid.NewMaker()}
 	}
 	if cfg.Trace != nil {
 		f.tracer = &tracer{cfg.Trace}

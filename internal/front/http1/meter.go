@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
-	"github.com/isotone/isotone/internal/front/transaction"
 	"github.com/isotone/isotone/internal/host/loop"
 	"github.com/isotone/isotone/internal/host/trace"
 )
@@ -19,7 +19,7 @@ import (
 type meter struct {
 	recorder *stats.Recorder
 	loop     *loop.Loop
-	ids      *transaction.Maker
+	ids      *requestid.Maker
 	clock    stats.Meter
 	started  bool // clock is
 	inFlight int  // begun and not ended
@@ -30,7 +30,7 @@ type meter struct {
 
 // measured is a request that is being measured.
 type measured struct {
-	transaction.Transaction
+	requestid.Identity
 	path    string
 	sampled bool
 	began   time.Time
@@ -46,9 +46,9 @@ func (m *meter) begin(r *request, b []byte, span *trace.Context) (one measured) 
 		m.clock.Lap() // without what the loop did between requests
 	}
 	m.inFlight++
-	one.Transaction = m.ids.Start(string(b[r.requestID.from:r.requestID.to]), r.trace.of(b))
+	one.Identity = m.ids.Start(string(b[r.requestID.from:r.requestID.to]), r.trace.of(b))
 	if span != nil {
-		one.Trace = transaction.Trace{ID: span.Trace, Span: span.Span, Flags: 1}
+		one.Trace = requestid.Trace{ID: span.Trace, Span: span.Span, Flags: 1}
 	}
 	if one.sampled = m.recorder.Sampled(one.ID); one.sampled {
 		one.path = r.pathOf(b)
@@ -74,7 +74,7 @@ func (m *meter) cancel() { m.inFlight-- }
 // end adds the ID to the answer of one, which begins at b[at], and ends the measurement.
 func (m *meter) end(b []byte, at int, protocol, code string, one *measured) []byte {
 	status := statusAt(b, at)
-	m.field = append(append(append(m.field[:0], transaction.FieldID+": "...), one.ID...), "\r\n"...)
+	m.field = append(append(append(m.field[:0], requestid.FieldID+": "...), one.ID...), "\r\n"...)
 	b = slices.Insert(b, at+bytes.IndexByte(b[at:], '\n')+1, m.field...)
 	m.finish(protocol, status, code, one)
 	return b

@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
-	"github.com/isotone/isotone/internal/front/transaction"
 	"github.com/isotone/isotone/internal/host/trace"
 )
 
@@ -24,9 +24,9 @@ type traced struct {
 
 // begin decides whether r, which b begins with, is traced.
 func (t *tracer) begin(r *request, b []byte) (one traced, ok bool) {
-	var parent transaction.Trace
+	var parent requestid.Trace
 	if r.trace != (span{}) {
-		parent, _ = transaction.ParseTraceparent(b[r.trace.from:r.trace.to])
+		parent, _ = requestid.ParseTraceparent(b[r.trace.from:r.trace.to])
 	}
 	one.Context, ok = t.exporter.Begin(trace.Context{Trace: parent.ID, Span: parent.Span}, parent.Flags&1 != 0)
 	if ok {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
-	tracing "github.com/isotone/isotone/internal/front/transaction" // a transaction here is that of MULTI
+	tracing "github.com/isotone/isotone/internal/front/requestid" // a transaction here is that of MULTI
 	"github.com/isotone/isotone/snowflake"
 )
 

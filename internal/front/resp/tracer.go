@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	tracing "github.com/isotone/isotone/internal/front/transaction" // a transaction here is that of MULTI
+	tracing "github.com/isotone/isotone/internal/front/requestid" // a transaction here is that of MULTI
 	"github.com/isotone/isotone/internal/host/trace"
 )
 

@@ -5,7 +5,7 @@
 // the middleware that measures every request of a handler ([Handler]), the log line for each
 // ([Recorder]), and the evaluation of such logs ([Read]), including how many workers a core
 // can keep busy. It knows neither the servers nor the metrics: callers pass functions.
-// Request IDs are those of internal/front/transaction.
+// Request IDs are those of internal/front/requestid.
 //
 // # What is measured
 //

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/isotone/isotone/internal/front/transaction"
+	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/host/trace"
 )
 
@@ -16,7 +16,7 @@ const threadsMaxDefault = 1024
 // Options configures [Handler]. Recorder or Trace is required.
 type Options struct {
 	// Recorder takes the records. Without it nothing is measured, and requests get no
-	// transaction ID.
+	// request ID.
 	Recorder *Recorder
 	// Trace, if not nil, traces requests. The request that next receives then has the span in
 	// its traceparent and its context; see [trace.Of].
@@ -46,7 +46,7 @@ type handler struct {
 }
 
 // Handler returns a handler that measures the requests to next, and gives each of them a
-// transaction ID; and it traces them.
+// request ID; and it traces them.
 //
 // The ID is that of the request, if it has a valid one, or else a new one. It is in the field
 // X-Request-ID of the answer, unless next sets another, and of the request that next
@@ -63,9 +63,9 @@ func Handler(next http.Handler, o Options) http.Handler {
 
 // The fields as net/http spells them.
 var (
-	canonicalID          = http.CanonicalHeaderKey(transaction.FieldID)
-	canonicalTraceparent = http.CanonicalHeaderKey(transaction.FieldTraceparent)
-	canonicalTracestate  = http.CanonicalHeaderKey(transaction.FieldTracestate)
+	canonicalID          = http.CanonicalHeaderKey(requestid.FieldID)
+	canonicalTraceparent = http.CanonicalHeaderKey(requestid.FieldTraceparent)
+	canonicalTracestate  = http.CanonicalHeaderKey(requestid.FieldTracestate)
 )
 
 // ServeHTTP traces and measures one request to next.
@@ -74,7 +74,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.measure(w, r, nil)
 		return
 	}
-	parent, _ := transaction.ParseTraceparent(only(r.Header[canonicalTraceparent]))
+	parent, _ := requestid.ParseTraceparent(only(r.Header[canonicalTraceparent]))
 	span, traced := h.options.Trace.Begin(trace.Context{Trace: parent.ID, Span: parent.Span}, parent.Flags&1 != 0)
 	if !traced || h.options.Skip != nil && h.options.Skip(r) {
 		h.measure(w, r, nil)
@@ -122,11 +122,11 @@ func (h *handler) measure(w http.ResponseWriter, r *http.Request, span *trace.Co
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	t := transaction.Start(r.Header[canonicalID], r.Header[canonicalTraceparent])
+	t := requestid.Start(r.Header[canonicalID], r.Header[canonicalTraceparent])
 	if span != nil {
-		t.Trace = transaction.Trace{ID: span.Trace, Span: span.Span, Flags: 1}
+		t.Trace = requestid.Trace{ID: span.Trace, Span: span.Span, Flags: 1}
 	}
-	w.Header()[transaction.FieldID] = []string{t.ID}
+	w.Header()[requestid.FieldID] = []string{t.ID}
 	r = identified(r, t)
 	out := &writer{ResponseWriter: w}
 	if h.options.Skip != nil && h.options.Skip(r) || !h.options.Recorder.Sampled(t.ID) {
@@ -154,7 +154,7 @@ func (h *handler) measure(w http.ResponseWriter, r *http.Request, span *trace.Co
 }
 
 // identified returns a copy of r with the fields of t.
-func identified(r *http.Request, t transaction.Transaction) *http.Request {
+func identified(r *http.Request, t requestid.Identity) *http.Request {
 	with := *r
 	with.Header = make(http.Header, len(r.Header)+2)
 	for name, values := range r.Header {

@@ -14,12 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
-	"github.com/isotone/isotone/internal/front/transaction"
 )
 
 // fieldID is spelled as it is written, not as net/http would have it.
-var fieldID = transaction.FieldID
+var fieldID = requestid.FieldID
 
 // lines is a log that can be read while it is written.
 type lines struct {

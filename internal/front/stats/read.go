@@ -77,7 +77,7 @@ type file struct {
 // of time, each once and a line at a time, so memory is bounded whatever their size. It skips
 // other lines and counts broken ones. When ctx ends it reports what it has read.
 //
-// Requests that are in several logs, by their transaction ID, are joined.
+// Requests that are in several logs, by their request ID, are joined.
 func Read(ctx context.Context, sources []Source, o ReadOptions) (*Report, error) {
 	if err := o.Validate(len(sources)); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 type Record struct {
 	// Time is when the request was answered.
 	Time time.Time
-	// ID is its transaction ID, Trace the ID of its trace; all zero: none.
+	// ID is its request ID, Trace the ID of its trace; all zero: none.
 	ID    string
 	Trace [16]byte
 	// Protocol is http1, https1, h2c, h2 or h3.

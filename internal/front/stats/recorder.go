@@ -13,7 +13,7 @@ type Config struct {
 	// Log takes one line for each record, on the goroutine of the request; nil discards.
 	Log *slog.Logger
 	// Sample measures and logs one in so many requests; 0 means 1: all. The choice depends
-	// only on the transaction ID, so all processes on the way of a request choose the same
+	// only on the request ID, so all processes on the way of a request choose the same
 	// ones.
 	Sample int
 	// Observe, if not nil, is called for each record, on the same goroutine. It must not
@@ -33,7 +33,7 @@ func New(cfg Config) *Recorder {
 	return &Recorder{cfg}
 }
 
-// Sampled reports whether the request with this transaction ID is measured.
+// Sampled reports whether the request with this request ID is measured.
 func (r *Recorder) Sampled(id string) bool { return Sampled(id, r.cfg.Sample) }
 
 // Sampled is [Recorder.Sampled] for this [Config.Sample].

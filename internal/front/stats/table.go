@@ -33,7 +33,7 @@ func (s *Summary) times() table {
 
 // slowest has the slowest requests.
 func (s *Summary) slowest() table {
-	t := table{Title: "Slowest transactions", Head: []string{"ID", "wall", "CPU", "stall", "at", "code", "request"}}
+	t := table{Title: "Slowest requests", Head: []string{"ID", "wall", "CPU", "stall", "at", "code", "request"}}
 	for _, one := range s.Slowest {
 		cpu, stall := "?", "?"
 		if one.Measured {

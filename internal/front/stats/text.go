@@ -164,7 +164,7 @@ func (t *text) times(s *Summary) {
 
 func (t *text) slowest(s *Summary) {
 	if len(s.Slowest) > 0 {
-		t.line("  slowest transactions")
+		t.line("  slowest requests")
 		t.table(s.slowest(), 5, 6)
 	}
 }

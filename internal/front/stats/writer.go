@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/front/transaction"
+	"github.com/isotone/isotone/internal/front/requestid"
 )
 
 // codeOK is the code of a request that did not fail, as fronts have it.
@@ -44,7 +44,7 @@ func (w *writer) begin(status int) {
 	}
 	w.status = status
 	if header := w.Header(); header[canonicalID] != nil {
-		delete(header, transaction.FieldID) // the handler has set another, in the canonical spelling
+		delete(header, requestid.FieldID) // the handler has set another, in the canonical spelling
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/front/requestid"
 	"github.com/isotone/isotone/internal/front/stats"
-	"github.com/isotone/isotone/internal/front/transaction"
 	"github.com/isotone/isotone/internal/host/access"
 )
 
@@ -126,13 +126,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fieldID is the field of the transaction ID as net/http spells it.
-var fieldID = http.CanonicalHeaderKey(transaction.FieldID)
+// fieldID is the field of the request ID as net/http spells it.
+var fieldID = http.CanonicalHeaderKey(requestid.FieldID)
 
-// requestID returns the transaction ID of a request, or "" if it has no valid one. The fast
+// requestID returns the request ID of a request, or "" if it has no valid one. The fast
 // path ignores it; to echo X-Request-ID there, set REQUEST_STATS.
 func requestID(r *http.Request) string {
-	if ids := r.Header[fieldID]; len(ids) == 1 && transaction.ValidID(ids[0]) {
+	if ids := r.Header[fieldID]; len(ids) == 1 && requestid.ValidID(ids[0]) {
 		return ids[0]
 	}
 	return ""
@@ -153,7 +153,7 @@ func (h *handler) prepare(w http.ResponseWriter, r *http.Request, now time.Time)
 		h.tellCluster(header)
 	}
 	if id := requestID(r); id != "" {
-		header[transaction.FieldID] = []string{id}
+		header[requestid.FieldID] = []string{id}
 	}
 	switch r.ProtoMajor {
 	case 1:

@@ -23,12 +23,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/host/access"
 	"github.com/isotone/isotone/internal/host/listen"
-	"github.com/quic-go/quic-go"
-	"github.com/quic-go/quic-go/http3"
 )
 
 // Config configures a [Server]. Only Backend is required.

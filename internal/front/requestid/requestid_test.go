@@ -1,10 +1,10 @@
-package transaction_test
+package requestid_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/isotone/isotone/internal/front/transaction"
+	"github.com/isotone/isotone/internal/front/requestid"
 )
 
 const valid = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -30,18 +30,18 @@ func TestParseTraceparent_IsStrict(t *testing.T) {
 		"":          false,
 		"cc" + valid[2:] + strings.Repeat("-", 1000): false,
 	} {
-		if _, got := transaction.ParseTraceparent(s); got != want {
+		if _, got := requestid.ParseTraceparent(s); got != want {
 			t.Errorf("%q: %v", s, got)
 		}
-		if _, got := transaction.ParseTraceparent([]byte(s)); got != want {
+		if _, got := requestid.ParseTraceparent([]byte(s)); got != want {
 			t.Errorf("%q as bytes: %v", s, got)
 		}
 	}
 }
 
 func TestMaker_ContinuesATrace(t *testing.T) {
-	parent, _ := transaction.ParseTraceparent(valid)
-	got := transaction.NewMaker().Start("request-1", valid)
+	parent, _ := requestid.ParseTraceparent(valid)
+	got := requestid.NewMaker().Start("request-1", valid)
 	if got.ID != "request-1" || !got.Continued || got.Trace.ID != parent.ID || got.Trace.Flags != 1 {
 		t.Errorf("%+v", got)
 	}
@@ -51,19 +51,19 @@ func TestMaker_ContinuesATrace(t *testing.T) {
 }
 
 func TestMaker_MakesWhatIsMissingOrInvalid(t *testing.T) {
-	m := transaction.NewMaker()
+	m := requestid.NewMaker()
 	seen := map[string]bool{}
-	for _, id := range []string{"", "a b", "a\r\nSet-Cookie: x", "ä", strings.Repeat("x", transaction.IDBytesMax+1), "\"", "a,b", "{"} {
+	for _, id := range []string{"", "a b", "a\r\nSet-Cookie: x", "ä", strings.Repeat("x", requestid.IDBytesMax+1), "\"", "a,b", "{"} {
 		got := m.Start(id, strings.ToUpper(valid))
-		if got.Continued || !transaction.ValidID(got.ID) || len(got.ID) != transaction.IDBytesMade || seen[got.ID] {
+		if got.Continued || !requestid.ValidID(got.ID) || len(got.ID) != requestid.IDBytesMade || seen[got.ID] {
 			t.Errorf("%q: %+v", id, got)
 		}
 		seen[got.ID] = true
-		if _, ok := transaction.ParseTraceparent(got.Trace.String()); !ok {
+		if _, ok := requestid.ParseTraceparent(got.Trace.String()); !ok {
 			t.Errorf("made %q", got.Trace)
 		}
 	}
-	for _, id := range []string{"a", strings.Repeat("x", transaction.IDBytesMax), "f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "Root=1-67891233:abc/def+ghi@x~_."} {
+	for _, id := range []string{"a", strings.Repeat("x", requestid.IDBytesMax), "f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "Root=1-67891233:abc/def+ghi@x~_."} {
 		if got := m.Start(id, ""); got.ID != id {
 			t.Errorf("%q became %q", id, got.ID)
 		}
@@ -71,23 +71,23 @@ func TestMaker_MakesWhatIsMissingOrInvalid(t *testing.T) {
 }
 
 func TestStart_TakesOneValueOnly(t *testing.T) {
-	got := transaction.Start([]string{"a", "b"}, []string{valid, valid})
+	got := requestid.Start([]string{"a", "b"}, []string{valid, valid})
 	if got.ID == "a" || got.ID == "b" || got.Continued {
 		t.Errorf("%+v", got)
 	}
-	if got := transaction.Start([]string{"a"}, []string{valid}); got.ID != "a" || !got.Continued {
+	if got := requestid.Start([]string{"a"}, []string{valid}); got.ID != "a" || !got.Continued {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestMaker_DoesNotAllocate(t *testing.T) {
-	m, b, raw := transaction.NewMaker(), make([]byte, 0, 256), []byte(valid)
+	m, b, raw := requestid.NewMaker(), make([]byte, 0, 256), []byte(valid)
 	if got := testing.AllocsPerRun(100, func() {
 		b = m.AppendID(b[:0])
-		parent, _ := transaction.ParseTraceparent(raw)
+		parent, _ := requestid.ParseTraceparent(raw)
 		b = m.Child(parent).Append(b)
 		b = m.New().Append(b)
-		if !transaction.ValidID(b[:32]) {
+		if !requestid.ValidID(b[:32]) {
 			t.Fatal("not valid")
 		}
 	}); got != 0 {
@@ -99,14 +99,14 @@ func FuzzParseTraceparent(f *testing.F) {
 	f.Add(valid)
 	f.Add("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what")
 	f.Fuzz(func(t *testing.T, s string) {
-		trace, ok := transaction.ParseTraceparent(s)
+		trace, ok := requestid.ParseTraceparent(s)
 		if !ok {
-			if trace != (transaction.Trace{}) {
+			if trace != (requestid.Trace{}) {
 				t.Error("something of what is not valid")
 			}
 			return
 		}
-		again, ok := transaction.ParseTraceparent(trace.String())
+		again, ok := requestid.ParseTraceparent(trace.String())
 		if trace.Flags &= 1; !ok || again != trace {
 			t.Errorf("%q became %q", s, trace)
 		}
@@ -117,10 +117,10 @@ func FuzzParseTraceparent(f *testing.F) {
 }
 
 // common is as far as all versions are the same but for their number.
-const common = transaction.TraceparentBytes - 2
+const common = requestid.TraceparentBytes - 2
 
 func BenchmarkMaker(b *testing.B) {
-	m, out := transaction.NewMaker(), make([]byte, 0, 256)
+	m, out := requestid.NewMaker(), make([]byte, 0, 256)
 	b.ReportAllocs()
 	for b.Loop() {
 		out = m.New().Append(m.AppendID(out[:0]))

@@ -1,4 +1,4 @@
-package transaction
+package requestid
 
 import "encoding/hex"
 

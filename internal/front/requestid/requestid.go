@@ -1,4 +1,4 @@
-// Package transaction gives every request an identity that can be followed through all
+// Package requestid gives every request an identity that can be followed through all
 // services: a request ID, in X-Request-ID, and a W3C trace context, in traceparent.
 //
 // It owns their validation, and makes new ones for requests without. It knows no server and
@@ -6,7 +6,7 @@
 // and put the ID in their log lines.
 //
 // Sources: W3C Trace Context (Recommendation, 23 November 2021).
-package transaction
+package requestid
 
 import (
 	crand "crypto/rand"
@@ -30,8 +30,8 @@ const (
 	IDBytesMade = 32
 )
 
-// Transaction is the identity of one request.
-type Transaction struct {
+// Identity is what identifies of one request.
+type Identity struct {
 	// ID is the request ID.
 	ID string
 	// Trace has a new span, of this process.
@@ -112,8 +112,8 @@ func (m *Maker) span() (s [8]byte) {
 
 // Start returns the identity of a request with these values of its fields, "" if it has none
 // or more than one. It replaces invalid values by new ones.
-func (m *Maker) Start(id, traceparent string) Transaction {
-	t := Transaction{ID: id}
+func (m *Maker) Start(id, traceparent string) Identity {
+	t := Identity{ID: id}
 	if !ValidID(id) {
 		t.ID = string(m.AppendID(nil))
 	}
@@ -138,7 +138,7 @@ var makers = sync.Pool{New: func() any { return NewMaker() }}
 
 // Start is [Maker.Start] with all values of the fields, as in net/http. It is safe for
 // concurrent use.
-func Start(ids, traceparents []string) Transaction {
+func Start(ids, traceparents []string) Identity {
 	m := makers.Get().(*Maker)
 	defer makers.Put(m)
 	return m.Start(one(ids), one(traceparents))
