@@ -10,7 +10,7 @@ import (
 	"github.com/isotone/isotone/internal/front"
 )
 
-// upgradeCmd has the commands that end a rolling upgrade; see docs/operations.md#upgrading-and-rolling-back.
+// upgradeCmd has the commands that end a rolling upgrade; see docs/operations.md#upgrade.
 type upgradeCmd struct {
 	Show     upgradeShowCmd     `cmd:"" help:"Show the feature level of the cluster, and whether it can be raised."`
 	Finalize upgradeFinalizeCmd `cmd:"" help:"Raise the feature level to the newest that all members support. Older versions cannot be restored after that."`

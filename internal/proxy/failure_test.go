@@ -366,8 +366,8 @@ func TestServer_BoundsConnections(t *testing.T) {
 }
 
 func TestServer_WaitsForAConnectionWithinBounds(t *testing.T) {
-	release := make(chan struct{})
-	b := startBackend(t, func(w http.ResponseWriter, r *http.Request) { <-release; echo(w, r) })
+	entered, release := make(chan struct{}, 8), make(chan struct{})
+	b := startBackend(t, func(w http.ResponseWriter, r *http.Request) { entered <- struct{}{}; <-release; echo(w, r) })
 	s := start(t, proxy.Config{Limits: proxy.Limits{BackendConnectionsMax: 2, WaitingMax: 3}}, b.addr)
 	var statuses sync.Map
 	var asking sync.WaitGroup
@@ -377,6 +377,9 @@ func TestServer_WaitsForAConnectionWithinBounds(t *testing.T) {
 			count, _ := statuses.LoadOrStore(got[:len("HTTP/1.1 200")], new(atomic.Int64))
 			count.(*atomic.Int64).Add(1)
 		})
+		if i < 2 {
+			<-entered // a request whose connection is on its way waits for it, too
+		}
 		if i < 5 {
 			await.Until(t, "it is in work", func() bool { return s.Status().Backends[0].Load == i+1 })
 		}
