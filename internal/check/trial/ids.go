@@ -35,7 +35,7 @@ func StartClientIDs(t *testing.T, l *ClientLoad) *ClientIDs {
 	t.Cleanup(d.End)
 	for range 4 {
 		d.run(running, 5*time.Millisecond, func(ctx context.Context) ([]snowflake.ID, error) {
-			return l.Client.Snowflakes(ctx, 100)
+			return l.Client.Snowflakes(ctx, 20)
 		})
 	}
 	for range 2 {

@@ -73,7 +73,7 @@ func StartClientLoadWithin(t *testing.T, addrs []string, goroutines int, deadlin
 }
 
 // loadPause is the wait of a goroutine between two calls.
-const loadPause = 2 * time.Millisecond
+const loadPause = 4 * time.Millisecond
 
 // start lets goroutines call the nodes at addrs until [ClientLoad.End].
 func (l *ClientLoad) start(t *testing.T, addrs []string, goroutines int) *ClientLoad {
