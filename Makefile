@@ -67,8 +67,7 @@ export SIM_RUNS SIM_SEED
 
 .PHONY: record-sim record-fuzz
 record-sim: ## the same as sim, and record it in docs/evidence
-	go run ./cmd/isotone sim --seed $(or $(SIM_SEED),0) --runs $(or $(SIM_RUNS),2000) --workers 2 --json | go run ./internal/check/evidence/record sim --seed $(or $(SIM_SEED),0)
-	go generate ./internal/check/evidence
+	go run ./internal/check/evidence/record sim --seed $(or $(SIM_SEED),0) --runs $(or $(SIM_RUNS),2000)
 
 # make record-fuzz FUZZ='./internal/front/head FuzzHead'
 record-fuzz: ## COUNT (10000000) executions of FUZZ (package and target), and record it in docs/evidence

@@ -48,7 +48,7 @@ func startAloneIn(t *testing.T, port, dir string) (m *server.Member, end func())
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err = server.Start(&s, so, server.Options{Loops: 1}, telemetry.NewLogger(io.Discard, telemetry.LogOptions{}))
+	m, err = server.Start(&s, so, server.Options{Version: version, Loops: 1}, telemetry.NewLogger(io.Discard, telemetry.LogOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,9 +73,7 @@ func TestDiscover_FormsAClusterOfAllItsRecords(t *testing.T) {
 		p.says("/ready", 503, "waiting for the initial members in DNS (PEERS, "+zoneName+"): ")
 	}
 	all[0].says("/ready", 503, "no such host")
-	if err := all[2].stop(); err != nil {
-		t.Errorf("stopped: %v", err)
-	}
+	all[2].stopWaiting()
 	if files, _ := os.ReadDir(all[2].s.DataDir); len(files) != 0 {
 		t.Errorf("it has written %v", files)
 	}

@@ -26,7 +26,7 @@ func startInterval(t *testing.T, length time.Duration, forward bool) string {
 		t.Fatal(err)
 	}
 	addr := so.HTTP.Addr().String()
-	m, err := server.Start(&s, so, server.Options{Loops: 1}, telemetry.NewLogger(io.Discard, telemetry.LogOptions{}))
+	m, err := server.Start(&s, so, server.Options{Version: version, Loops: 1}, telemetry.NewLogger(io.Discard, telemetry.LogOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,9 +99,7 @@ func TestJoinOrPeers_RefusedByMembersOfACluster(t *testing.T) {
 	p.s.Join, p.s.Peers = all.addrs(), nil
 	p.start()
 	p.says("/ready", 503, "was made for another generation of this node: delete it")
-	if err := p.stop(); err != nil {
-		t.Error(err)
-	}
+	p.stopWaiting()
 	p.s.DataDir += "-again"
 	p.start()
 	p.ready()

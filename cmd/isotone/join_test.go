@@ -28,9 +28,7 @@ func TestJoin_BeforeItIsAdded(t *testing.T) {
 	for _, path := range []string{"/ready", "/timestamp", "/members"} {
 		p.says(path, 503, reason)
 	}
-	if err := p.stop(); err != nil {
-		t.Errorf("stopped: %v", err)
-	}
+	p.stopWaiting()
 	if id, _ := os.ReadDir(p.s.DataDir); len(id) != 0 {
 		t.Errorf("it has written %v", id)
 	}

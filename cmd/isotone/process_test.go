@@ -111,6 +111,19 @@ func (p *process) stop() error {
 	return p.ended()
 }
 
+// stopWaiting ends a node that waits for its cluster, and checks that it never served.
+func (p *process) stopWaiting() {
+	p.t.Helper()
+	select {
+	case <-p.began:
+		p.t.Errorf("node %d serves", p.s.NodeID)
+	default:
+	}
+	if err := p.stop(); err != nil {
+		p.t.Errorf("node %d, stopped while it waits: %v", p.s.NodeID, err)
+	}
+}
+
 // ended waits until the node has ended, and returns its error.
 func (p *process) ended() error {
 	p.t.Helper()

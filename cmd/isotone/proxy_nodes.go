@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 
@@ -33,8 +34,10 @@ func (c *proxyCmd) startGateway(secure *tls.Config, o server.ProxyOptions) (serv
 		return nil, err
 	}
 	g, err := server.StartGateway(cfg, o)
-	if err != nil {
+	if unusable := (*server.UnusableClientError)(nil); errors.As(err, &unusable) {
 		return nil, usagef("--node: %v", err)
+	} else if err != nil {
+		return nil, err
 	}
 	return g, nil
 }

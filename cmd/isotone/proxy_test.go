@@ -263,7 +263,7 @@ func TestProxy_ServesTimestampsOfACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	node := so.HTTP.Addr().String()
-	m, err := server.Start(&s, so, server.Options{Loops: 1}, telemetry.NewLogger(io.Discard, telemetry.LogOptions{}))
+	m, err := server.Start(&s, so, server.Options{Version: version, Loops: 1}, telemetry.NewLogger(io.Discard, telemetry.LogOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,7 +146,7 @@ func (cc *clientConn) rewrite(b []byte, r *request) {
 }
 
 // start forwards the request at the front of b and returns its size. r is nil if the client
-// sent no requestid.
+// sent no request ID.
 func (cc *clientConn) start(b []byte, r *request) int {
 	p := cc.path
 	cc.identify(b, r)

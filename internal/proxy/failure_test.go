@@ -378,7 +378,7 @@ func TestServer_WaitsForAConnectionWithinBounds(t *testing.T) {
 			count.(*atomic.Int64).Add(1)
 		})
 		if i < 2 {
-			<-entered // a request whose connection is on its way waits for it, too
+			await.Receive(t, "the request at the backend", entered) // one whose connection is on its way waits for it, too
 		}
 		if i < 5 {
 			await.Until(t, "it is in work", func() bool { return s.Status().Backends[0].Load == i+1 })

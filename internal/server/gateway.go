@@ -45,7 +45,7 @@ func (s clusterSource) Timestamps64(ctx context.Context, mode isotone.ReadMode, 
 
 // GatewayConfig says which cluster a gateway serves, and to whom. Client, Addr and Users are required.
 type GatewayConfig struct {
-	// Client says how the cluster is reached. Hooks and TraceParent are set by the gateway.
+	// Client says how the cluster is reached. Lazy, Hooks and TraceParent are set by the gateway.
 	Client client.Options
 	// Addr is the address that clients are told as the leader's.
 	Addr string
@@ -62,7 +62,13 @@ type GatewayConfig struct {
 	IDs bool
 }
 
-// StartGateway starts a gateway. Its error is about Client.
+// UnusableClientError is an error of [GatewayConfig.Client].
+type UnusableClientError struct{ Err error }
+
+func (e *UnusableClientError) Error() string { return e.Err.Error() }
+func (e *UnusableClientError) Unwrap() error { return e.Err }
+
+// StartGateway starts a gateway. If its client cannot be made of c.Client, the error is an [UnusableClientError].
 func StartGateway(c GatewayConfig, o ProxyOptions) (*Gateway, error) {
 	log := o.Log.Logger
 	p := &Gateway{metrics: newProxyMetrics(o.Version), secure: c.TLS != nil}
@@ -71,7 +77,7 @@ func StartGateway(c GatewayConfig, o ProxyOptions) (*Gateway, error) {
 	c.Client.Lazy, c.Client.TraceParent, c.Client.Hooks = true, traceparent, p.metrics.hooks(log)
 	var err error
 	if p.client, err = client.NewWith(context.Background(), c.Client); err != nil {
-		return nil, err
+		return nil, &UnusableClientError{err}
 	}
 	p.gateway, err = forward.StartGateway(forward.Config{Source: clusterSource{p.client}, Cluster: p.client.Cluster, Addr: c.Addr}, true, log)
 	if err != nil {

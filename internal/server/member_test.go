@@ -29,7 +29,7 @@ func TestMember_FollowsItsCertificateAndDropsNoConnection(t *testing.T) {
 	}
 	s.Peers = map[uint64]string{1: so.Peer.Addr().String()}
 	url := "https://" + so.HTTP.Addr().String() + "/timestamp"
-	m, err := server.Start(&s, so, server.Options{Loops: 2}, slog.New(slog.DiscardHandler))
+	m, err := server.Start(&s, so, server.Options{Version: "test", Loops: 2}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,9 +19,11 @@ import (
 const gcPercent = 400
 
 // TuneRuntime prepares the Go runtime of this process for a number of loops, each of which keeps its
-// processor while it sleeps.
+// processor while it sleeps. With 0, GOMAXPROCS goes on following the limits of a container.
 func TuneRuntime(loops int) {
-	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + loops)
+	if loops > 0 {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + loops)
+	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}

@@ -12,7 +12,7 @@ func (m *Member) drain() { m.askOnce.Do(func() { close(m.asked) }) }
 // redirectTime is the default of Member.RedirectTime.
 const redirectTime = 100 * time.Millisecond
 
-// redirectPoll is how often it looks whether they have left.
+// redirectPoll is how often a member looks whether the clients that it redirects have left.
 const redirectPoll = 5 * time.Millisecond
 
 // Stop drains the member and ends it. At first it only says that it is not ready, and serves for

@@ -14,7 +14,7 @@ import (
 // ErrFailed means that a commit to the file has failed, perhaps at an fsync. What the system shows of the
 // file from then on may not be on the disk, so all stores in it refuse everything. It is final: end the
 // program, find out what is wrong with the disk, and restart the machine before the file is used again.
-var ErrFailed = errors.New("a commit to the file has failed, so what it shows may not be on the disk: see docs/txn.md#stores-for-transactions, bbolt")
+var ErrFailed = errors.New("a commit to the file has failed, so what it shows may not be on the disk: see docs/txn.md#what-each-store-promises, bbolt")
 
 // disk is what the stores in one file share. bbolt shows a transaction to others before its last fsync has
 // returned, and also when that fails. So nobody begins to read while a commit is under way, or after one

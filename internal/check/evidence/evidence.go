@@ -144,8 +144,11 @@ func read(root, ledger string, columns []string) ([][]string, error) {
 	r := csv.NewReader(f)
 	r.FieldsPerRecord = len(columns)
 	head, err := r.Read()
-	if err != nil || !slices.Equal(head, columns) {
-		return nil, fmt.Errorf("%s: %q, %w: want the columns %q", ledger, head, err, columns)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ledger, err)
+	}
+	if !slices.Equal(head, columns) {
+		return nil, fmt.Errorf("%s: columns %q, want %q", ledger, head, columns)
 	}
 	return r.ReadAll()
 }
@@ -190,6 +193,22 @@ func ReadFuzz(root string) (list []Fuzz, err error) {
 	return list, nil
 }
 
+// stormColumns are those of storms.csv, which people write: a line for each storm of real processes.
+var stormColumns = []string{"date", "commit", "command", "settings", "minutes", "faults", "operations", "answered", "in_lease_mode", "ids", "violations", "note"}
+
+// CheckStorms returns an error unless storms.csv can be read.
+func CheckStorms(root string) error {
+	lines, err := read(root, "storms.csv", stormColumns)
+	for i, l := range lines {
+		for _, field := range []int{4, 6, 7, 8, 9, 10} {
+			if _, err := parse(l[field]); err != nil {
+				return fmt.Errorf("storms.csv, line %d: %w", i+2, err)
+			}
+		}
+	}
+	return err
+}
+
 // parse reads a number; an empty field is one that nobody counted.
 func parse(text string) (uint64, error) {
 	if text == "" {
@@ -212,10 +231,51 @@ func WriteTotals(w io.Writer, core string, list []Sim) error {
 		sum.Violations += s.Violations
 	}
 	_, err := fmt.Fprintf(w, "| simulated | runs | hours | operations | violations |\n|---|---:|---:|---:|---:|\n"+
-		"| the core as it is (`%s`) | %s | %s | %s | %s |\n| earlier states of it | %s | %s | %s | %s, all mended |\n",
+		"| the core as it is (`%s`) | %s | %s | %s | %s |\n| earlier states of it; hours and operations as far as they were noted | %s | %s | %s | %s |\n",
 		core, grouped(now.Runs), grouped(uint64(now.Hours)), grouped(now.Operations), grouped(now.Violations),
 		grouped(before.Runs), grouped(uint64(before.Hours)), grouped(before.Operations), grouped(before.Violations))
 	return err
+}
+
+// The totals in the page stand between these lines.
+const (
+	begin = "<!-- totals: written by go generate ./internal/check/evidence -->\n"
+	end   = "<!-- end of totals -->\n"
+)
+
+// UpdatedPage returns the page as it is, and with the totals of the ledger.
+func UpdatedPage(root string) (have, want string, err error) {
+	core, err := Core(root)
+	if err != nil {
+		return "", "", err
+	}
+	list, err := ReadSim(root)
+	if err != nil {
+		return "", "", err
+	}
+	page, err := os.ReadFile(filepath.Join(root, Page))
+	if err != nil {
+		return "", "", err
+	}
+	before, rest, ok := strings.Cut(string(page), begin)
+	_, after, ends := strings.Cut(rest, end)
+	if !ok || !ends {
+		return "", "", fmt.Errorf("%s has no totals between %q and %q", Page, begin, end)
+	}
+	var totals strings.Builder
+	if err := WriteTotals(&totals, core, list); err != nil {
+		return "", "", err
+	}
+	return string(page), before + begin + totals.String() + end + after, nil
+}
+
+// UpdatePage writes the totals of the ledger into the page.
+func UpdatePage(root string) error {
+	have, want, err := UpdatedPage(root)
+	if err != nil || have == want {
+		return err
+	}
+	return os.WriteFile(filepath.Join(root, Page), []byte(want), 0o644)
 }
 
 // grouped writes n with commas between thousands.

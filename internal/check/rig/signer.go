@@ -48,11 +48,11 @@ func (a *Signer) write(template, parent *x509.Certificate) (certFile, keyFile st
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(err)
-	Signer := a.key
-	if Signer == nil {
-		Signer = key
+	by := a.key
+	if by == nil {
+		by = key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, Signer)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
 	must(err)
 	if a.cert == nil {
 		a.cert, err = x509.ParseCertificate(der)

@@ -33,9 +33,13 @@ func StartClientIDs(t *testing.T, l *ClientLoad) *ClientIDs {
 	running, stop := context.WithCancel(context.Background())
 	d := &ClientIDs{stop: stop, seen: map[snowflake.ID]bool{}}
 	t.Cleanup(d.End)
+	batch := 20
+	if inStorm() {
+		batch = 100
+	}
 	for range 4 {
 		d.run(running, 5*time.Millisecond, func(ctx context.Context) ([]snowflake.ID, error) {
-			return l.Client.Snowflakes(ctx, 20)
+			return l.Client.Snowflakes(ctx, batch)
 		})
 	}
 	for range 2 {

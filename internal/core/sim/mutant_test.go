@@ -6,14 +6,17 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/isotone/isotone/internal/check/child"
 	"github.com/isotone/isotone/internal/core/mutant"
 	"github.com/isotone/isotone/internal/core/sim"
 )
@@ -24,6 +27,10 @@ var update = flag.Bool("update", false, "write the seeds that notice each bug to
 // notices it. That seed is tried first, which saves the search. A change of the core or of the
 // simulator changes what seeds mean; -update then writes the file anew.
 var seedsFile = filepath.Join("testdata", "mutant_seeds.txt")
+
+// ofClients are the bugs of clients that do lasting harm, which the simulator has to notice, too; internal/core/search
+// notices all of them.
+var ofClients = []mutant.Mutant{mutant.IgnoreMoved, mutant.NeverSuspect, mutant.ForgetMembers, mutant.NeverRefresh, mutant.CarryNoFloor}
 
 // TestMutants_AreAllNoticed wants the simulator to notice each deliberate bug. A process of its
 // own searches for each, because the switch is global. ISOTONE_MUTANT names a single
@@ -46,14 +53,20 @@ func TestMutants_AreAllNoticed(t *testing.T) {
 	noticedBy := make(map[string]uint64)
 	t.Run("each", func(t *testing.T) {
 		for _, m := range mutant.All() {
-			if _, ok := recorded[m.String()]; m.IsDirected() || m.IsOfClient() && !ok {
+			if m.IsDirected() || m.IsOfClient() && !slices.Contains(ofClients, m) {
 				continue
 			}
 			t.Run(m.String(), func(t *testing.T) {
 				t.Parallel()
 				cmd := exec.Command(test, "-test.run=^TestMutants_AreAllNoticed$", "-test.v", "-test.timeout=0")
 				cmd.Env = append(os.Environ(), "ISOTONE_MUTANT="+m.String(), "GOMAXPROCS=1")
-				out, err := cmd.CombinedOutput()
+				var buf bytes.Buffer
+				cmd.Stdout, cmd.Stderr = &buf, &buf
+				err := child.Start(cmd) // it does not outlive this process
+				if err == nil {
+					err = cmd.Wait()
+				}
+				out := buf.Bytes()
 				if err != nil {
 					t.Fatalf("%v: %v\n%s", cmd, err, out)
 				}
@@ -72,7 +85,9 @@ func TestMutants_AreAllNoticed(t *testing.T) {
 		}
 	})
 	if *update && !t.Failed() {
-		writeSeeds(t, noticedBy)
+		seeds := maps.Clone(recorded) // -run may have selected some only
+		maps.Copy(seeds, noticedBy)
+		writeSeeds(t, seeds)
 		return
 	}
 	stale := 0
@@ -124,14 +139,16 @@ func mutantNamed(name string) (mutant.Mutant, bool) {
 func readSeeds(t *testing.T) map[string]uint64 {
 	t.Helper()
 	file, err := os.ReadFile(seedsFile)
-	if err != nil {
+	if err != nil && !*update {
 		t.Fatal(err)
 	}
 	seeds := make(map[string]uint64)
 	for line := range strings.Lines(string(file)) {
 		name, digits, _ := strings.Cut(strings.TrimSpace(line), " ")
 		seed, err := strconv.ParseUint(digits, 10, 64)
-		if _, ok := mutantNamed(name); !ok || err != nil {
+		if _, ok := mutantNamed(name); !ok && *update {
+			continue // it is no more
+		} else if !ok || err != nil {
 			t.Fatalf("%s: %q: want the name of a bug and a seed", seedsFile, line)
 		}
 		seeds[name] = seed

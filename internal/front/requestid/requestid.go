@@ -30,7 +30,7 @@ const (
 	IDBytesMade = 32
 )
 
-// Identity is what identifies of one request.
+// Identity identifies one request.
 type Identity struct {
 	// ID is the request ID.
 	ID string

@@ -1,12 +1,14 @@
-// Command record adds to the ledgers in docs/evidence. In the root of the repository:
+// Command record runs what the ledgers in docs/evidence are about, and adds a line to them. In the root of the repository:
 //
-//	isotone sim --json … | go run ./internal/check/evidence/record sim --seed N
-//	go run ./internal/check/evidence/record fuzz PACKAGE TARGET EXECUTIONS
+//	go run ./internal/check/evidence/record sim --seed N --runs N     # simulations, by two processes
+//	go run ./internal/check/evidence/record fuzz PACKAGE TARGET N     # a campaign that .ci/fuzz has run
 //
-// Both note the present commit; sim also which state of the core it is. With changes that are not committed, the commit is empty.
+// Both note the present commit, unless sources have changed since. sim also notes which state of the core it is, and updates the totals in docs/correctness.md.
+// It fails if a run broke a promise, and records nothing if the simulator itself failed.
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -32,10 +34,11 @@ func run(args []string) error {
 	case len(args) > 0 && args[0] == "sim":
 		flags := flag.NewFlagSet("sim", flag.ContinueOnError)
 		seed := flags.Uint64("seed", 0, "the first seed")
+		runs := flags.Uint64("runs", 2000, "number of runs")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
-		return recordSim(*seed)
+		return recordSim(*seed, *runs)
 	case len(args) == 4 && args[0] == "fuzz":
 		n, err := strconv.ParseUint(args[3], 10, 64)
 		if err != nil {
@@ -43,25 +46,37 @@ func run(args []string) error {
 		}
 		return evidence.AppendFuzz(".", evidence.Fuzz{Commit: commit(), Package: args[1], Target: args[2], Executions: n})
 	}
-	return errors.New("want sim --seed N, or fuzz PACKAGE TARGET EXECUTIONS")
+	return errors.New("want sim --seed N --runs N, or fuzz PACKAGE TARGET N")
 }
 
-// recordSim records the summary on the standard input, and passes it on.
-func recordSim(seed uint64) error {
-	var s struct {
-		Runs, Operations, Answered, Terms, IDs uint64
-		Simulated                              time.Duration
-		Violations                             []struct {
-			Seed      uint64
-			Violation string
-		}
+// summary is what isotone sim --json prints.
+type summary struct {
+	Runs, Operations, Answered, Terms, IDs uint64
+	Simulated                              time.Duration
+	Violations                             []struct {
+		Seed      uint64
+		Violation string
 	}
-	if err := json.NewDecoder(os.Stdin).Decode(&s); err != nil {
-		return fmt.Errorf("the output of isotone sim --json: %w", err)
-	}
+}
+
+func recordSim(seed, runs uint64) error {
 	core, err := evidence.Core(".")
 	if err != nil {
 		return err
+	}
+	at := commit()
+	sim := exec.Command("go", "run", "./cmd/isotone", "sim", "--json", "--workers", "2", "--seed", fmt.Sprint(seed), "--runs", fmt.Sprint(runs))
+	sim.Stderr = os.Stderr
+	out, failed := sim.Output()
+	var s summary
+	if err := json.Unmarshal(out, &s); err != nil {
+		return errors.Join(failed, fmt.Errorf("the output of isotone sim --json: %w", err))
+	}
+	if failed != nil && len(s.Violations) == 0 || s.Runs == 0 {
+		return fmt.Errorf("nothing is recorded: isotone sim: %w", cmp.Or(failed, errors.New("no run was complete")))
+	}
+	if now, err := evidence.Core("."); err != nil || now != core {
+		return errors.Join(errors.New("nothing is recorded: the core has changed meanwhile"), err)
 	}
 	var note []string
 	for _, v := range s.Violations {
@@ -69,18 +84,22 @@ func recordSim(seed uint64) error {
 	}
 	fmt.Printf("%d runs, %v simulated, %d operations, %d violations\n", s.Runs, s.Simulated.Round(time.Second), s.Operations, len(s.Violations))
 	err = evidence.AppendSim(".", evidence.Sim{
-		Core: core, Commit: commit(), Seed: seed, Runs: s.Runs, Hours: s.Simulated.Hours(), Operations: s.Operations, Answered: s.Answered,
+		Core: core, Commit: at, Seed: seed, Runs: s.Runs, Hours: s.Simulated.Hours(), Operations: s.Operations, Answered: s.Answered,
 		Terms: s.Terms, IDs: s.IDs, Violations: uint64(len(s.Violations)), Note: strings.Join(note, "; "),
 	})
-	if err == nil && len(note) > 0 {
-		err = errors.New(note[0])
+	if err == nil {
+		err = evidence.UpdatePage(".")
+	}
+	if len(note) > 0 {
+		err = errors.Join(err, errors.New(note[0]))
 	}
 	return err
 }
 
-// commit returns the present commit, or "" if files have changed since.
+// commit returns the present commit, or "" if sources are not those of it.
 func commit() string {
-	if err := exec.Command("git", "diff", "--quiet", "HEAD").Run(); err != nil {
+	changed, err := exec.Command("git", "status", "--porcelain", "--", "*.go", "go.mod").Output()
+	if err != nil || len(changed) > 0 {
 		return ""
 	}
 	out, err := exec.Command("git", "rev-parse", "--short=8", "HEAD").Output()
