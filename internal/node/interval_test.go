@@ -56,25 +56,40 @@ func TestClusterClock_TellsWhatIsKnown(t *testing.T) {
 	}
 }
 
+// scripted is a clock whose steady readings a test sets.
+type scripted struct {
+	SystemClock
+	steady interval.Instant
+}
+
+func (c *scripted) Steady() interval.Instant { return c.steady }
+
+// The latest bound may go back, as the upper line of a steady clock may: a new anchor narrows it. No
+// earliest bound does, and no latest one is below an earliest bound that was told before.
 func TestClusterClock_RunsBetweenEstimates(t *testing.T) {
-	c := &clusterClock{on: true, clock: SystemClock{}}
-	e, _ := estimated(t, time.Hour)
-	c.known.Store(&knownClock{estimate: e})
-	first, err := c.Now()
-	if err != nil {
-		t.Fatal(err)
+	const at = 1_790_000_000_000_000_000
+	told := interval.Reading{Cluster: 5, Term: 3, Earliest: at, Latest: at, Limit: at + uint64(time.Hour)}
+	var e interval.Estimate
+	if !e.Take(interval.At(0), interval.At(0), told) {
+		t.Fatal("a first reading contradicts nothing")
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	clock := &scripted{}
+	c := &clusterClock{on: true, clock: clock}
+	c.known.Store(&knownClock{estimate: e})
+	before := told
+	for _, reading := range []interval.Instant{
+		interval.At(0), interval.At(1e6), {Lo: 2e6, Hi: 2e6 + 25_000}, interval.At(2e6), {Lo: 1e9, Hi: 1e9 + 25_000},
+	} {
+		clock.steady = reading
 		next, err := c.Now()
-		if err != nil || next.Earliest < first.Earliest || next.Latest < first.Latest {
-			t.Fatalf("%+v after %+v, %v", next, first, err)
+		if err != nil || next.Earliest < before.Earliest || next.Latest < before.Earliest || next.Limit != told.Limit {
+			t.Fatalf("%+v after %+v, %v", next, before, err)
 		}
-		if next.Earliest > first.Latest {
-			break
+		lo, hi := uint64(reading.Lo), uint64(reading.Hi)
+		if low, high := at+lo-lo/1000, at+hi+hi/1000; next.Earliest != low || next.Latest < high || next.Latest > high+1 {
+			t.Errorf("%+v when the steady clock shows %+v", next, reading)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the clock stands still at %+v", next)
-		}
+		before = next
 	}
 	if n := testing.AllocsPerRun(100, func() { _, _ = c.Now() }); n != 0 {
 		t.Errorf("%v allocations", n)
