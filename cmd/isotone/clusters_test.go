@@ -9,6 +9,7 @@ import (
 
 // TestStatusAndDoctor_NoticeNodesThatAreNoCluster: machines without settings are all node 1.
 func TestStatusAndDoctor_NoticeNodesThatAreNoCluster(t *testing.T) {
+	t.Parallel()
 	a, b := newProcess(t, 1), newProcess(t, 1)
 	for _, p := range []*process{a, b} {
 		p.start()
