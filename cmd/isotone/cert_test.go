@@ -8,12 +8,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/isotone/isotone/internal/front"
 	"github.com/isotone/isotone/internal/front/admin"
 	"github.com/isotone/isotone/internal/host/authority"
+	"github.com/isotone/isotone/internal/host/config"
 	"github.com/isotone/isotone/internal/host/credential"
 )
 
@@ -71,11 +73,7 @@ func TestPeerTLS_ClusterOfCertificatesThatCertMakes(t *testing.T) {
 	for i := range uint64(3) {
 		p := newProcess(t, i+1)
 		peers[p.s.NodeID] = p.s.RaftAddr
-		id := string(rune('1' + i))
-		if code, _, err := command("cert", "node", id, "127.0.0.1", "--dir", certs); code != 0 {
-			t.Fatal(err)
-		}
-		p.s.PeerTLSCert, p.s.PeerTLSKey, p.s.PeerTLSCA = filepath.Join(certs, "node"+id+".pem"), filepath.Join(certs, "node"+id+"-key.pem"), filepath.Join(certs, "ca.pem")
+		useCertificate(t, &p.s, certs)
 		all = append(all, p)
 	}
 	for _, p := range all {
@@ -99,14 +97,21 @@ func TestPeerTLS_ClusterOfCertificatesThatCertMakes(t *testing.T) {
 	}
 }
 
+// useCertificate makes a certificate for a node of this machine by the authority in a directory, and sets its files.
+func useCertificate(t *testing.T, s *config.Settings, certs string) {
+	t.Helper()
+	id := strconv.FormatUint(s.NodeID, 10)
+	if code, _, err := command("cert", "node", id, "127.0.0.1", "--dir", certs); code != 0 {
+		t.Fatal(err)
+	}
+	s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA = filepath.Join(certs, "node"+id+".pem"), filepath.Join(certs, "node"+id+"-key.pem"), filepath.Join(certs, "ca.pem")
+}
+
 // joinsWithItsCertificate adds a node, of which the members tell nobody else anything.
 func joinsWithItsCertificate(t *testing.T, all processes, certs string) {
 	t.Helper()
-	if code, _, err := command("cert", "node", "4", "127.0.0.1", "--dir", certs); code != 0 {
-		t.Fatal(err)
-	}
 	p := all.joiner(t, 4)
-	p.s.PeerTLSCert, p.s.PeerTLSKey, p.s.PeerTLSCA = filepath.Join(certs, "node4.pem"), filepath.Join(certs, "node4-key.pem"), all[0].s.PeerTLSCA
+	useCertificate(t, &p.s, certs)
 	all.does(t, "member add 4 "+p.s.RaftAddr, "is added")
 	files, err := credential.OpenPeers(credential.PeerConfig{
 		CertFile: all[0].s.PeerTLSCert, KeyFile: all[0].s.PeerTLSKey, CAFile: all[0].s.PeerTLSCA, Own: func(*x509.Certificate) error { return nil },

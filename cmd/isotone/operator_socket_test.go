@@ -73,7 +73,12 @@ func TestOperator_TheSocketNeedsNoCredentials(t *testing.T) {
 func TestOperator_AnyMemberPassesRequestsOn(t *testing.T) {
 	t.Parallel()
 	list := rig.NewUserList(t, `{"users": {"ops": {"roles": ["admin"], "secrets": ["HASH"]}, "app": {"roles": ["timestamps"], "secrets": ["HASH"]}}}`)
-	all := startProcessesWith(t, 3, func(s *config.Settings) { s.ACLFile = list.File })
+	certs := filepath.Join(t.TempDir(), "certs")
+	wantRun(t, 0, "", "", "cert", "ca", "--dir", certs)
+	all := startProcessesWith(t, 3, func(s *config.Settings) {
+		s.ACLFile = list.File
+		useCertificate(t, s, certs)
+	})
 	var leader *process
 	var others processes
 	await.Until(t, "a node leads", func() bool {
@@ -122,6 +127,30 @@ func TestOperator_AnyMemberPassesRequestsOn(t *testing.T) {
 	}
 	if code, out, err := at(others[0], "leader", "transfer"); code != 0 {
 		t.Errorf("exit code %d, %s%s", code, out, err)
+	}
+}
+
+// Without certificates the leader does not know whether it is a member that passes on what an operator asks.
+func TestOperator_IsSentToTheLeaderByMembersInPlaintext(t *testing.T) {
+	t.Parallel()
+	list := rig.NewUserList(t, `{"users": {"ops": {"roles": ["admin"], "secrets": ["HASH"]}}}`)
+	all := startProcessesWith(t, 3, func(s *config.Settings) { s.ACLFile = list.File })
+	secret := rig.SecretFile(t, rig.Secret)
+	sent := 0
+	for _, p := range all {
+		code, out, err := command("member", "list", "--endpoint", p.socketOf())
+		if code != 0 {
+			sent++
+			if !strings.Contains(err, "unauthorized") || !strings.Contains(err, "unix:DATA_DIR/operator.sock") {
+				t.Errorf("node %d: exit code %d, %s%s", p.s.NodeID, code, out, err)
+			}
+		}
+		if code, out, err := command("member", "list", "--endpoint", p.s.AdvertiseAddr, "--user", "ops", "--password-file", secret); code != 0 {
+			t.Errorf("node %d: exit code %d, %s%s", p.s.NodeID, code, out, err)
+		}
+	}
+	if sent == 0 || sent == len(all) {
+		t.Errorf("%d of %d nodes send an operator to another", sent, len(all))
 	}
 }
 

@@ -171,7 +171,7 @@ type Carrier interface {
 
 // Carried is a request of an operator that a member passes on to the leader.
 type Carried struct {
-	// Who asks, for the log.
+	// Who asks, for the log. The leader adds which member says so.
 	Who string
 	// Method, Target (path and query) and Body are those of the HTTP request; the body is JSON.
 	Method, Target string

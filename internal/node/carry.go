@@ -3,19 +3,22 @@ package node
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/core/oracle"
+	"github.com/isotone/isotone/internal/core/replica"
 	"github.com/isotone/isotone/internal/core/wire"
 	"github.com/isotone/isotone/internal/front"
 )
 
 // Requests of operators that only the leader can answer, on their way between members. The member that is asked has found out
-// who asks, and that this is an operator; the leader believes it, as members believe each other.
+// who asks, and that this is an operator; the leader believes members that have proven to be one.
 
 // carriedMax bounds the requests that a leader carries out for other members at a time, and those of this node that wait for
 // the leader.
@@ -27,6 +30,7 @@ const carriedTimeout = 9 * time.Second
 // Answers of the leader's node itself.
 const (
 	tooManyCarried  = `{"error":{"code":"overloaded","message":"the leader has too many requests of operators"}}`
+	notByMember     = `{"error":{"code":"forbidden","message":"the leader takes requests of operators only from members with a certificate (PEER_TLS_CERT)"}}`
 	tooLargeCarried = `{"error":{"code":"internal","message":"the answer is too large to be passed on; ask the leader itself"}}`
 )
 
@@ -85,7 +89,7 @@ func (c *core) carry(r front.Carried) (w *carried, nonce uint64, err error) {
 	case conn == nil:
 		return nil, 0, isotone.Errorf(isotone.CodeNoLeader, "this node is not connected to node %d, which leads", oracle.NodeOf(s.Leader))
 	case !conn.carries:
-		return nil, 0, c.node.redirect() // the leader's version does not know such requests
+		return nil, 0, c.node.askLeader() // or its version does not know such requests
 	case len(k.waiting) >= carriedMax || len(conn.conn.Buffered()) >= peerOutputMax:
 		return nil, 0, isotone.ErrOverloaded
 	}
@@ -129,16 +133,22 @@ func (k *carrying) lost(p *peerConn) {
 // carried has a request of another member carried out.
 func (p *peerConn) carried(nonce uint64, r *wire.Carry) {
 	c := p.core
+	isPeer := func(m replica.Member) bool { return m.ID == p.stream.Peer() }
+	if !p.operates || !slices.ContainsFunc(c.replica.Members(), isPeer) {
+		p.write(wire.AppendCarryAnswer(p.conn.Buffered(), nonce, http.StatusForbidden, []byte(notByMember)))
+		return
+	}
 	operate := c.node.operates.Load()
 	if operate == nil || c.carrying.running >= carriedMax {
 		p.write(wire.AppendCarryAnswer(p.conn.Buffered(), nonce, http.StatusServiceUnavailable, []byte(tooManyCarried)))
 		return
 	}
 	c.carrying.running++
+	who := fmt.Sprintf("%s, by node %d", r.Who, oracle.NodeOf(p.stream.Peer())) // what the member says, and which one does
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), carriedTimeout)
 		defer cancel()
-		status, body := (*operate)(ctx, front.Carried{Who: r.Who, Method: r.Method, Target: r.Target, Body: r.Body})
+		status, body := (*operate)(ctx, front.Carried{Who: who, Method: r.Method, Target: r.Target, Body: r.Body})
 		if len(body) > wire.CarryAnswerMax {
 			status, body = http.StatusInternalServerError, []byte(tooLargeCarried)
 		}

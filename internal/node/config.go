@@ -41,6 +41,9 @@ type Config struct {
 	PeerTLS *PeerTLS
 	// PeerInsecure is PEER_INSECURE; see peer.Config.Insecure.
 	PeerInsecure bool
+	// PeersOperate has who connects as a member in plaintext pass on requests of operators, as PeerInsecure does: everybody
+	// who can connect is an operator anyway. Otherwise only members with a certificate may.
+	PeersOperate bool
 	// CheckPeers, if not nil, has the node not start if it fails for the addresses of the other
 	// members on record.
 	CheckPeers func(addrs map[uint64]string) error

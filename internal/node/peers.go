@@ -198,8 +198,9 @@ type peerConn struct {
 	core   *core
 	stream *peer.Stream
 	conn   *loop.Conn
-	// carries: the peer takes requests of operators; see carry.go.
-	carries bool
+	// carries: the peer takes requests of operators; see carry.go. operates: so does this node from the peer, which has
+	// proven who it is.
+	carries, operates bool
 	// sent and heard are when something was sent and received last, by the loop's clock.
 	sent, heard time.Duration
 }
@@ -225,6 +226,7 @@ func (p *peerConn) open(nc net.Conn) {
 	if s, ok := nc.(*securedConn); ok {
 		socket, secured = s.NetConn(), true
 	}
+	p.operates = secured || p.core.node.cfg.PeerInsecure || p.core.node.cfg.PeersOperate
 	conn, err := p.core.loop.Attach(socket, nil, loop.Limits{
 		PartialTimeout: stall, IdleTimeout: stall, WriteTimeout: stall, OutputMax: 2 * peerOutputMax,
 	}, p)
@@ -245,7 +247,9 @@ func (p *peerConn) open(nc net.Conn) {
 	}
 	p.core.peers.conns[p.stream.Peer()] = p
 	p.sendClock()
-	p.write(wire.AppendCarryGreeting(conn.Buffered()))
+	if p.operates {
+		p.write(wire.AppendCarryGreeting(conn.Buffered()))
+	}
 	if _, err := p.Data(conn, nil); err != nil { // what came with the handshake
 		conn.Abort(err)
 	}

@@ -37,6 +37,15 @@ func (n *Node) redirect() *isotone.Error {
 	return err
 }
 
+// askLeader returns the error that sends an operator to the leader, to which this member may not pass on requests.
+func (n *Node) askLeader() *isotone.Error {
+	err := n.redirect()
+	if err.Leader != "" {
+		err.Message += " with credentials, or on its machine at operator.sock in its DATA_DIR: members pass on requests of operators only with PEER_TLS_CERT"
+	}
+	return err
+}
+
 // RaiseLevel raises the feature level; see front.Operator.
 func (n *Node) RaiseLevel(ctx context.Context) error {
 	before, err := n.Levels()

@@ -222,6 +222,7 @@ func Start(s *config.Settings, so Sockets, o Options, log *slog.Logger) (*Member
 		PeerListener:          so.Peer,
 		PeerTLS:               f.peers,
 		PeerInsecure:          s.PeerInsecure,
+		PeersOperate:          f.users.AnonymousOperates(),
 		CheckPeers:            checkPeersInClear(s),
 		ClientAddr:            m.Addr,
 		DataDir:               s.DataDir,

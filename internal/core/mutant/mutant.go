@@ -205,6 +205,7 @@ const (
 	AdmitStranger           // I7: any number of nodes that are no members are let in
 	AdmitCloned             // I6: two processes from copies of one directory, in their same start, are let in
 	AdmitStrangers          // I7: any number of unknown nodes that may be newer members is let in
+	AdmitNeedless           // I7: a node that has a leader lets in unknown nodes that may be newer members
 	StopUnknown             // liveness: a founder that comes late stops members that it does not know
 	UnrefusedForgotten      // I6: a member is removed though nobody could remember it
 	ForgetReplaced          // I6: a replaced member that no record has is not told that its directory is of no more use

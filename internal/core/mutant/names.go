@@ -182,6 +182,7 @@ var names = [count]string{
 	AdmitStranger:           "admit-stranger",
 	AdmitCloned:             "admit-cloned",
 	AdmitStrangers:          "admit-strangers",
+	AdmitNeedless:           "admit-needless",
 	StopUnknown:             "stop-unknown",
 	UnrefusedForgotten:      "unrefused-forgotten",
 	ForgetReplaced:          "forget-replaced",

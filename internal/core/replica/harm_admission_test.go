@@ -21,6 +21,7 @@ var admissionHarms = map[mutant.Mutant]func(*testing.T) bool{
 	mutant.AdmitStranger:      keepsEveryUnknown,
 	mutant.AdmitCloned:        votesInTwoProcesses,
 	mutant.AdmitStrangers:     keepsEveryStranger,
+	mutant.AdmitNeedless:      admitsToBusyMember,
 	mutant.StopUnknown:        stopsUnknownMember,
 	mutant.ForgetReplaced:     keepsReplacedNode,
 	mutant.RefuseSlowLearner:  stopsLearnerInOrder,
@@ -185,26 +186,63 @@ func votesInTwoProcesses(t *testing.T) bool {
 	return voteFor(c, one, l.id, term) && voteFor(c, two, by.id, term)
 }
 
-// keepsEveryStranger: whoever makes up IDs of nodes that are ahead fills the memory of a member.
-func keepsEveryStranger(t *testing.T) bool { return keepsAll(t, 1_000_000) }
-
-// keepsEveryUnknown: the same, of nodes that are not ahead.
-func keepsEveryUnknown(t *testing.T) bool { return keepsAll(t, 0) }
-
-func keepsAll(t *testing.T, index uint64) bool {
+// keepsEveryStranger: whoever makes up IDs of nodes that are ahead fills the memory of a member without a leader.
+func keepsEveryStranger(t *testing.T) bool {
 	c := newCluster(t, 3, nil)
-	l := c.leader()
+	n := c.followers(c.leader())[0]
 	c.tick(20)
-	const nodes = 1000
+	c.isolate(n.id)
+	for n.Status().Leader != 0 {
+		c.tick(1)
+	}
+	admitted, again := admittedOf(n, strangersTried, 1_000_000), admittedOf(n, 1, 1_000_000)
+	if admitted == 0 || again == 0 {
+		t.Errorf("%d nodes that may be newer are admitted, then %d", admitted, again)
+	}
 	kept := 0
-	for id := range uint64(nodes) {
-		h := c.followers(l)[0].Hello()
-		h.NodeID, h.LastIndex = 100+id, index
-		if l.Admit(h) == nil {
+	for _, p := range n.PeerAddrs(func(uint64) string { return "" }) {
+		if p.ID >= firstStranger {
 			kept++
 		}
 	}
-	return kept == nodes
+	return kept == strangersTried
+}
+
+// keepsEveryUnknown: the same, of nodes that are not ahead.
+func keepsEveryUnknown(t *testing.T) bool {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	c.tick(20)
+	return admittedOf(l, strangersTried, 0) == strangersTried
+}
+
+// admitsToBusyMember: nodes of a cluster that works take the word of one that nobody has added.
+func admitsToBusyMember(t *testing.T) bool {
+	c := newCluster(t, 3, nil)
+	c.leader()
+	c.tick(20)
+	admitted := 0
+	for _, n := range c.running() {
+		admitted += admittedOf(n, 1, 1_000_000)
+	}
+	return admitted == len(c.nodes)
+}
+
+const (
+	firstStranger  = 100
+	strangersTried = 1000
+)
+
+// admittedOf returns how many of some nodes that nobody knows, whose logs end at index, n admits.
+func admittedOf(n *node, count, index uint64) (admitted int) {
+	for id := range count {
+		h := n.Hello()
+		h.NodeID, h.LastIndex = firstStranger+id, index
+		if n.Admit(h) == nil {
+			admitted++
+		}
+	}
+	return admitted
 }
 
 // stopsUnknownMember: a founder was down since it was prepared, and meets a node that is about to join.

@@ -426,21 +426,30 @@ func (r *Replica) stranger(id uint64) *stranger {
 const strangersMax = 8
 
 // mayBeNewer admits a node of this cluster that is ahead of this one, which knows no such
-// member: it may have been added meanwhile, and be needed for a quorum.
+// member: it may have been added meanwhile, and be needed for a quorum. A node that has a leader
+// learns from it who the members are, and needs nobody whose word is all that there is.
 func (r *Replica) mayBeNewer(h Hello) bool {
 	if h.ClusterID == 0 || h.ClusterID != r.state.ClusterID || h.Stage != StageFormed ||
 		h.LastIndex <= r.applied || h.TickNanos != r.cfg.Self.TickNanos {
 		return false
 	}
-	switch s := r.stranger(h.NodeID); {
-	case s != nil:
-		s.hello = h
-	case len(r.strangers) == strangersMax && !mutant.On(mutant.AdmitStrangers):
+	if r.lead != raft.None && !mutant.On(mutant.AdmitNeedless) {
 		return false
-	default:
-		r.strangers = append(r.strangers, stranger{hello: h})
-		r.effects.Changed = true
 	}
+	if s := r.stranger(h.NodeID); s != nil {
+		s.hello = h
+		return true
+	}
+	if len(r.strangers) == strangersMax && !mutant.On(mutant.AdmitStrangers) {
+		// One that was admitted and did not connect, or is gone, makes room.
+		at := slices.IndexFunc(r.strangers, func(s stranger) bool { return !s.isConnected })
+		if at < 0 {
+			return false
+		}
+		r.strangers = slices.Delete(r.strangers, at, at+1)
+	}
+	r.strangers = append(r.strangers, stranger{hello: h})
+	r.effects.Changed = true
 	return true
 }
 

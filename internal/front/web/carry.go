@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -55,7 +54,7 @@ func (h *handler) carry(w http.ResponseWriter, r *http.Request) string {
 	ctx, cancel := context.WithTimeout(r.Context(), carryTimeout)
 	defer cancel()
 	status, answer, err := h.carrier.Carry(ctx, front.Carried{
-		Who: fmt.Sprintf("%s, by node %d", who, h.backend.Status().NodeID), Method: r.Method, Target: r.URL.RequestURI(), Body: body,
+		Who: who, Method: r.Method, Target: r.URL.RequestURI(), Body: body,
 	})
 	if err != nil {
 		return fail(w, r, err)

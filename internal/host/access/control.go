@@ -277,6 +277,9 @@ func (t *table) anonymous(here bool) *user {
 	return t.elsewhere
 }
 
+// AnonymousOperates reports whether a client of this machine without credentials is an operator. It does not change.
+func (c *Control) AnonymousOperates() bool { return c.table.Load().here.roles&Admin != 0 }
+
 // revoked is who a client is whose certificate has ended or was revoked, whatever secret it has.
 var revoked = &user{}
 
