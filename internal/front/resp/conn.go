@@ -59,7 +59,7 @@ type conn struct {
 	session *access.Session
 	proving *proof                      // the credentials that are checked
 	leasing *front.WorkerRequest        // what the lessor has, or gets after the command
-	settle  func(worker int, end int64) // counts what is leased for the quota; nil: nothing to count
+	settle  func(worker int, start, end int64) // counts what is leased for the quota; nil: nothing to count
 	memo    memo
 	awaited *pastWait // the timestamp that is waited for, or will be after the command
 	waiting bool      // the backend has the batch, the lessor a request, credentials are checked, or a timestamp is awaited

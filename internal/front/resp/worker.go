@@ -162,13 +162,13 @@ func (c *conn) settleQuota(q *front.WorkerRequest) {
 	case q.List, q.Revoke:
 	case q.Release:
 		if q.Err == nil {
-			c.session.GiveBackWorker(q.Session, q.Fixed)
+			c.session.GiveBackWorker(q.Session, q.Fixed, int64(min(q.From, math.MaxInt64)), int64(min(q.Next, math.MaxInt64)))
 		}
 	case c.settle == nil: // the quota was used up
 	case q.Err != nil:
-		c.settle(q.Fixed, 0)
+		c.settle(q.Fixed, 0, 0)
 	default:
-		c.settle(q.Worker, q.Lease.End)
+		c.settle(q.Worker, q.Lease.Start, q.Lease.End)
 	}
 }
 

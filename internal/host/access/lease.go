@@ -10,7 +10,7 @@ import (
 // leader counts anew, as leases are extended there.
 type leases struct {
 	mu    sync.Mutex
-	until map[held]int64 // the end in unix milliseconds
+	until map[held]span
 	// asked are requests without an answer.
 	asked int64
 }
@@ -21,15 +21,22 @@ type held struct {
 	worker  int
 }
 
+// span is the time of a lease, in unix milliseconds. A lease that was given back is not extended, and its worker is not free
+// before its end.
+type span struct {
+	start, end int64
+	isOver     bool // given back
+}
+
 // take counts a request, and reports whether there may be another lease at the time now.
 func (l *leases) take(most int64, session uint64, worker int, now int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	extends := false
-	for h, end := range l.until {
-		if end <= now {
+	for h, s := range l.until {
+		if s.end <= now {
 			delete(l.until, h)
-		} else if h.session == session && (worker < 0 || h.worker == worker) {
+		} else if h.session == session && !s.isOver && (worker < 0 || h.worker == worker) {
 			extends = true // without a certain worker it is the one that the session has
 		}
 	}
@@ -41,50 +48,55 @@ func (l *leases) take(most int64, session uint64, worker int, now int64) bool {
 }
 
 // settle ends a request; end is 0 unless a lease was granted.
-func (l *leases) settle(session uint64, worker int, end int64) {
+func (l *leases) settle(session uint64, worker int, start, end int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked--
 	if end > 0 {
 		if l.until == nil {
-			l.until = map[held]int64{}
+			l.until = map[held]span{}
 		}
-		l.until[held{session, worker}] = end
+		l.until[held{session, worker}] = span{start: start, end: end}
 	}
 }
 
-func (l *leases) release(session uint64, worker int) {
+// release ends a lease at next, as the replicated state does: only one that began at start.
+func (l *leases) release(session uint64, worker int, start, next int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.until, held{session, worker})
+	at := held{session, worker}
+	if s, ok := l.until[at]; ok && s.start == start {
+		l.until[at] = span{start: start, end: min(s.end, max(start+1, next)), isOver: true}
+	}
 }
 
 // live returns how many leases there are at the time now, and forgets the others.
 func (l *leases) live(now int64) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.until, func(_ held, end int64) bool { return end <= now })
+	maps.DeleteFunc(l.until, func(_ held, s span) bool { return s.end <= now })
 	return len(l.until)
 }
 
 // TakeWorker counts a request to lease a worker ID for a session of a client; worker is -1 unless
-// a certain one is wanted. The caller calls settle exactly once, with what was granted, or with
-// end 0. The error matches isotone.ErrQuotaExceeded.
-func (s *Session) TakeWorker(session uint64, worker int) (settle func(worker int, end int64), err error) {
+// a certain one is wanted. The caller calls settle exactly once, with what was granted, start and end in unix
+// milliseconds, or with end 0. The error matches isotone.ErrQuotaExceeded.
+func (s *Session) TakeWorker(session uint64, worker int) (settle func(worker int, start, end int64), err error) {
 	u := s.leasing()
 	if u == nil {
-		return func(int, int64) {}, nil
+		return func(int, int64, int64) {}, nil
 	}
 	if most := u.limits.Load().Workers; !u.leases.take(most, session, worker, time.Now().UnixMilli()) {
 		return nil, s.over("worker leases", time.Minute)
 	}
-	return func(worker int, end int64) { u.leases.settle(session, worker, end) }, nil
+	return func(worker int, start, end int64) { u.leases.settle(session, worker, start, end) }, nil
 }
 
-// GiveBackWorker ends a lease before its time.
-func (s *Session) GiveBackWorker(session uint64, worker int) {
+// GiveBackWorker ends a lease that began at start before its time: its worker may be another's from next on, both in unix
+// milliseconds. Until then it counts.
+func (s *Session) GiveBackWorker(session uint64, worker int, start, next int64) {
 	if u := s.leasing(); u != nil {
-		u.leases.release(session, worker)
+		u.leases.release(session, worker, start, next)
 	}
 }
 

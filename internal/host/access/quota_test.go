@@ -2,6 +2,7 @@ package access_test
 
 import (
 	"errors"
+	"math"
 	"net/netip"
 	"sync/atomic"
 	"testing"
@@ -120,7 +121,7 @@ func TestQuota_Workers(t *testing.T) {
 	lease := func(id uint64, fixed, got int, end int64) error {
 		settle, err := s.TakeWorker(id, fixed)
 		if err == nil {
-			settle(got, end)
+			settle(got, 1, end)
 		}
 		return err
 	}
@@ -130,7 +131,18 @@ func TestQuota_Workers(t *testing.T) {
 	if err := lease(3, -1, 502, later); !errors.Is(err, isotone.ErrQuotaExceeded) {
 		t.Errorf("a third: %v", err)
 	}
-	s.GiveBackWorker(1, 500)
+	// A lease that is given back with another beginning is kept, and one that is given back until its end, or beyond, is as long
+	// as before: its worker is not free. The session that has given it back has none to extend.
+	s.GiveBackWorker(1, 500, 2, 0)
+	s.GiveBackWorker(1, 501, 1, 0)
+	s.GiveBackWorker(1, 500, 1, later)
+	s.GiveBackWorker(1, 500, 1, math.MaxInt64)
+	for _, id := range []uint64{1, 3} {
+		if err := lease(id, -1, 502, later); !errors.Is(err, isotone.ErrQuotaExceeded) {
+			t.Errorf("session %d after none was given back: %v", id, err)
+		}
+	}
+	s.GiveBackWorker(1, 500, 1, 0)
 	if err := lease(3, -1, 502, time.Now().UnixMilli()-1); err != nil {
 		t.Errorf("after one was given back: %v", err)
 	}
@@ -141,7 +153,7 @@ func TestQuota_Workers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held(501, later)
+	held(501, 1, later)
 }
 
 // TestQuota_DefaultForWorkers: one address cannot take all.
@@ -156,7 +168,7 @@ func TestQuota_DefaultForWorkers(t *testing.T) {
 			}
 			return
 		}
-		settle(i, later)
+		settle(i, 1, later)
 	}
 	t.Error("one address got all workers")
 }

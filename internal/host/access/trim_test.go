@@ -14,7 +14,7 @@ func TestTrim_ForgetsAddressesWhoseLeasesHaveEnded(t *testing.T) {
 		if !u.leases.take(10, 1, -1, time.Now().UnixMilli()) {
 			t.Fatal("no lease")
 		}
-		u.leases.settle(1, 5, until.UnixMilli())
+		u.leases.settle(1, 5, 1, until.UnixMilli())
 	}
 	lease("192.0.2.1", time.Now().Add(time.Hour))
 	lease("192.0.2.2", time.Now().Add(-time.Millisecond))
