@@ -56,7 +56,7 @@ type Control struct {
 	watched   watched
 
 	loading sync.Mutex
-	seen    stamp // of the file as last read
+	seen    string // SHA-256 of the file as last read
 	refused bool  // the latest list was, and that was logged
 }
 
@@ -73,12 +73,6 @@ type table struct {
 
 // edition identifies one reading of the list of users, by its address; it is not empty, as empty structs may share one.
 type edition struct{ _ byte }
-
-// stamp tells versions of a file apart.
-type stamp struct {
-	modified time.Time
-	size     int64
-}
 
 // Open reads the list of users. Its error begins with the setting, and names everything that is
 // wrong with the list.
@@ -101,7 +95,7 @@ func Open(cfg Config) (*Control, error) {
 	return c, nil
 }
 
-// read returns the list as it is now.
+// read returns the list as it is now. It returns nil if that was read before.
 func (c *Control) read() (*table, error) {
 	t := &table{users: map[string]*user{}, address: addressLimitsDefault, open: c.cfg.File == "", edition: new(edition)}
 	here, elsewhere := Roles(0), Roles(0)
@@ -118,12 +112,15 @@ func (c *Control) read() (*table, error) {
 	if t.open {
 		return t, nil
 	}
-	text, at, err := readFile(c.cfg.File)
+	text, err := readFile(c.cfg.File)
 	if err != nil {
+		c.seen = ""
 		return nil, err
 	}
-	c.seen = at
-	t.sum = sumOf(text)
+	if t.sum = sumOf(text); t.sum == c.seen {
+		return nil, nil
+	}
+	c.seen = t.sum
 	var address *Limits
 	if t.users, address, err = parseList(text); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.cfg.File, err)
@@ -135,21 +132,17 @@ func (c *Control) read() (*table, error) {
 }
 
 // readFile reads a file of bounded size.
-func readFile(name string) ([]byte, stamp, error) {
+func readFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, stamp{}, err
+		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, stamp{}, err
-	}
 	text, err := io.ReadAll(io.LimitReader(f, fileBytesMax+1))
 	if err == nil && len(text) > fileBytesMax {
 		err = fmt.Errorf("%s has more than %d bytes", name, fileBytesMax)
 	}
-	return text, stamp{info.ModTime(), info.Size()}, err
+	return text, err
 }
 
 // use puts t in force. What users have used of their limits goes over to it.
@@ -201,19 +194,18 @@ func (c *Control) Run(ctx context.Context) {
 	}
 }
 
-// Check reloads the list if its file has changed.
+// Check reloads the list if its file has changed. It compares what the file says: its size and times need not change with it.
 func (c *Control) Check() {
 	c.loading.Lock()
 	defer c.loading.Unlock()
 	if c.cfg.File == "" {
 		return
 	}
-	info, err := os.Stat(c.cfg.File)
-	if err == nil && (stamp{info.ModTime(), info.Size()}) == c.seen {
-		return
-	}
 	t, err := c.read()
-	if err != nil {
+	switch {
+	case err == nil && t == nil:
+		return
+	case err != nil:
 		if !c.refused {
 			c.cfg.Log.Error("the list of users cannot be used; the one before stays in force", "setting", c.cfg.Setting, "err", err)
 		}

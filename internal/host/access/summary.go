@@ -29,7 +29,7 @@ type UserSummary struct {
 // Summarize reads a list of users, as [Open] does. Its error has a line for everything that is
 // wrong with it, and no secret.
 func Summarize(file string) (Summary, error) {
-	text, _, err := readFile(file)
+	text, err := readFile(file)
 	if err != nil {
 		return Summary{}, err
 	}
