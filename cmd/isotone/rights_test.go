@@ -49,6 +49,12 @@ func rightsTable() string {
 		if len(r.Path) > 1 && strings.HasSuffix(r.Path, "/") {
 			path = "`" + r.Path + "…`"
 		}
+		if r.Path == "/" { // see TestRights_AreThoseOfTheTable
+			path = "`/` as a page"
+			live := by["`live`"]
+			live[0] = append(live[0], "`/` as text")
+			by["`live`"] = live
+		}
 		row := by[need(r.Needs, r.Any)]
 		row[0] = append(row[0], path)
 		by[need(r.Needs, r.Any)] = row
@@ -108,13 +114,13 @@ type visitor struct {
 }
 
 // statusOf asks for a path, and returns the status.
-func (v *visitor) statusOf(t *testing.T, path string) int {
+func (v *visitor) statusOf(t *testing.T, path string, fields ...string) int {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodGet, v.url+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range v.fields {
+	for _, f := range append(fields, v.fields...) {
 		name, value, _ := strings.Cut(f, ": ")
 		r.Header.Set(name, value)
 	}
@@ -212,12 +218,18 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 			}
 			status := v.statusOf(t, path)
 			refused := status == http.StatusUnauthorized || status == http.StatusForbidden
+			if path == "/" { // without Accept, as curl asks: the state
+				r.Needs = access.Live
+			}
 			if allowed := v.allows(r.Needs, r.Any); refused == allowed || refused && (status == http.StatusUnauthorized) != v.anonymous && !r.Any {
 				t.Errorf("%s: %s needs %v: %d", v.name, path, r.Needs, status)
 			}
 			if !refused {
 				served++
 			}
+		}
+		if status := v.statusOf(t, "/", "Accept: text/html"); status != http.StatusOK {
+			t.Errorf("%s: the page, which has no data: %d", v.name, status)
 		}
 		if v.redis != "" {
 			served += v.asksRedis(t)

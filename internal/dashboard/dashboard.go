@@ -21,6 +21,9 @@ type Config struct {
 	// State returns the latest state document, which is immutable, or nil before there is
 	// one. Only the plain text needs it: the page fetches the document itself.
 	State func() *State
+	// Refuse, if not nil, answers a request for the plain text, which has the state in it, unless its client may read that.
+	// The page has no data in it.
+	Refuse func(w http.ResponseWriter, r *http.Request) (refused bool)
 }
 
 // Handler returns a handler that serves only /: the page to clients that accept text/html,
@@ -29,12 +32,12 @@ func Handler(cfg Config) http.Handler {
 	if cfg.State == nil {
 		cfg.State = func() *State { return nil }
 	}
-	return &handler{state: cfg.State, page: assemble()}
+	return &handler{cfg, assemble()}
 }
 
 type handler struct {
-	state func() *State
-	page  *document
+	cfg  Config
+	page *document
 }
 
 // ServeHTTP answers one request.
@@ -53,14 +56,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.page.serve(w, r)
 			return
 		}
-		h.summary(w, r)
+		if h.cfg.Refuse == nil || !h.cfg.Refuse(w, r) {
+			h.summary(w, r)
+		}
 	}
 }
 
 // summary answers with plain text.
 func (h *handler) summary(w http.ResponseWriter, r *http.Request) {
 	var text strings.Builder
-	_ = WriteSummary(&text, h.state()) // a Builder never fails
+	_ = WriteSummary(&text, h.cfg.State()) // a Builder never fails
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Type", "text/plain; charset=utf-8")

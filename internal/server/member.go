@@ -334,7 +334,7 @@ func (m *Member) startFronts(s *config.Settings, so Sockets, f memberFiles, metr
 // optional returns the dashboard and the measurement of requests, each nil unless it is set.
 func optional(s *config.Settings, d *documents, m *telemetry.Metrics, log *slog.Logger) (page http.Handler, stats *requestStats) {
 	if s.Dashboard {
-		page = dashboard.Handler(dashboard.Config{State: d.own.Latest})
+		page = dashboard.Handler(dashboard.Config{State: d.own.Latest, Refuse: web.RefuseState})
 	}
 	if s.RequestStats {
 		stats = newRequestStats(s.RequestStatsSample, m.NewRequestStats(), log)

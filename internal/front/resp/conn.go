@@ -57,8 +57,8 @@ type conn struct {
 	transaction *transaction // since MULTI; nil: none
 
 	session *access.Session
-	proving *proof                      // the credentials that are checked
-	leasing *front.WorkerRequest        // what the lessor has, or gets after the command
+	proving *proof                             // the credentials that are checked
+	leasing *front.WorkerRequest               // what the lessor has, or gets after the command
 	settle  func(worker int, start, end int64) // counts what is leased for the quota; nil: nothing to count
 	memo    memo
 	awaited *pastWait // the timestamp that is waited for, or will be after the command

@@ -52,6 +52,16 @@ func isDirect(r *http.Request) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
+// RefuseState answers a request whose client may not read the state of the cluster, and reports whether it has.
+func RefuseState(w http.ResponseWriter, r *http.Request) (refused bool) {
+	s := sessionOf(r.Context())
+	err := s.Require(access.Live)
+	if err != nil {
+		refuse(w, r, s, err)
+	}
+	return err != nil
+}
+
 // operatorKey is the key of the name of an operator in the context of a request.
 type operatorKey struct{}
 

@@ -46,6 +46,7 @@ var rows = []row{
 	{Right: Right{Path: joinPath}, answer: (*handler).serveAdmin, has: hasAdmin},
 	{Right: Right{Path: upgradePath, Needs: access.Admin}, answer: (*handler).upgrade, has: func(h *handler) bool { return h.operator != nil }},
 	{Right: Right{Path: DrainPath, Needs: access.Admin}, answer: (*handler).serveDrain, has: func(h *handler) bool { return h.drain != nil }},
+	// The page has no data; what of it has asks [RefuseState].
 	{Right: Right{Path: "/"}, answer: (*handler).servePage, has: func(h *handler) bool { return h.page != nil }, reads: true},
 	{Right: Right{Path: "/up"}, answer: (*handler).up, reads: true},
 	{Right: Right{Path: "/ready"}, answer: (*handler).ready, reads: true},

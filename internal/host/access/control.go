@@ -57,7 +57,7 @@ type Control struct {
 
 	loading sync.Mutex
 	seen    string // SHA-256 of the file as last read
-	refused bool  // the latest list was, and that was logged
+	refused bool   // the latest list was, and that was logged
 }
 
 // table is one list of users. It does not change.
