@@ -108,4 +108,21 @@ func TestClients_ARevokedCertificateHasNoRights(t *testing.T) {
 	if enters(bad) || enters(clientWith(t, dir, "bad")) || !enters(good) {
 		t.Error("new connections, with a session ticket and without: the revoked certificate alone should be refused")
 	}
+
+	// An authority that is not trusted any more takes its clients along.
+	other := t.TempDir()
+	wantRun(t, 0, "", "", "cert", "ca", "--dir", other)
+	if err := os.WriteFile(in("crl.pem"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(other, "ca.pem"), in("ca.pem")); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "the authority is read", func() bool {
+		status, _, _ := trusted.Ask("/timestamp", "")
+		return status == 401
+	})
+	if status, _, body := trusted.Ask("/admin/members", ""); status != 401 || enters(good) {
+		t.Errorf("/admin/members: %d %s", status, body)
+	}
 }

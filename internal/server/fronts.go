@@ -155,7 +155,7 @@ func (f *fronts) open(i int, b front.Backend, l *loop.Loop) loop.Service {
 			Loop: l, TLS: cfg.web.TLS,
 			Begin:    func(c *loop.Conn) bool { return access.Of(c.Tag()).BeginHandshake() },
 			Done:     func(c *loop.Conn) { access.Of(c.Tag()).HandshakeDone() },
-			Verified: func(c *loop.Conn, cert *x509.Certificate) { access.Of(c.Tag()).SetCertificate(cert) },
+			Verified: func(c *loop.Conn, chains [][]*x509.Certificate) { access.Of(c.Tag()).SetCertificate(chains) },
 			Open:     func(c *loop.Conn) loop.Handler { return g.Inside(c) },
 			Detached: func(nc net.Conn) { g.Rest(nc) }, DetachProtocol: "h2",
 		})

@@ -271,7 +271,7 @@ func openMemberFiles(s *config.Settings, alone bool, addr string, join *node.Joi
 	if f.clients, err = openTLS(s, addr, metrics, log); err != nil {
 		return f, err
 	}
-	if f.users, err = access.Open(access.Config{File: s.ACLFile, Setting: "ACL_FILE", Anonymous: s.Anonymous, Alone: alone, Revoked: f.clients.Revoked, Log: log}); err != nil {
+	if f.users, err = access.Open(access.Config{File: s.ACLFile, Setting: "ACL_FILE", Anonymous: s.Anonymous, Alone: alone, Ended: f.clients.Ended, Log: log}); err != nil {
 		return f, err
 	}
 	f.clients.OnChange(f.users.Renew)

@@ -97,7 +97,7 @@ type Config struct {
 	TLS *tls.Config
 	// Refused, if not nil, reports whether a client with this verified certificate may go on no more. It is asked for each
 	// request, also on streams that are open. Safe for concurrent use.
-	Refused func(*x509.Certificate) bool
+	Refused func(chains [][]*x509.Certificate) bool
 	// Log receives failures of the cluster; nil discards them.
 	Log *slog.Logger
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"io"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -95,7 +94,7 @@ func (s *Server) wait(ctx context.Context, queue <-chan request) request {
 
 // receive puts the requests of a stream into queue until the stream ends.
 func (s *Server) receive(stream grpc.ServerStream, queue chan<- request) {
-	client := certificateOf(stream.Context())
+	client := chainsOf(stream.Context())
 	for {
 		var m pdpb.TsoRequest
 		err := stream.RecvMsg(&m)
@@ -116,19 +115,19 @@ func (s *Server) receive(stream grpc.ServerStream, queue chan<- request) {
 	}
 }
 
-// certificateOf returns the verified certificate of a client, or nil.
-func certificateOf(ctx context.Context) *x509.Certificate {
+// chainsOf returns the chains with which the certificate of a client was verified, nil if it has none.
+func chainsOf(ctx context.Context) [][]*x509.Certificate {
 	if p, ok := peer.FromContext(ctx); ok {
-		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
-			return info.State.VerifiedChains[0][0]
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			return info.State.VerifiedChains
 		}
 	}
 	return nil
 }
 
-// admit returns why a client with this certificate gets no timestamps, though its connection is open, or nil.
-func (s *Server) admit(client *x509.Certificate) error {
-	if client != nil && (time.Now().After(client.NotAfter) || s.cfg.Refused != nil && s.cfg.Refused(client)) {
+// admit returns why a client whose certificate has these chains gets no timestamps, though its connection is open, or nil.
+func (s *Server) admit(client [][]*x509.Certificate) error {
+	if len(client) > 0 && s.cfg.Refused != nil && s.cfg.Refused(client) {
 		return status.Error(codes.Unauthenticated, "the certificate of the client has ended, or was revoked")
 	}
 	return nil

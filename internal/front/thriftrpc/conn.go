@@ -73,7 +73,7 @@ func (c *conn) serve() error {
 			return err
 		}
 		if state := c.stream.(*tls.Conn).ConnectionState(); len(state.VerifiedChains) > 0 {
-			c.session.access.SetCertificate(state.VerifiedChains[0][0])
+			c.session.access.SetCertificate(state.VerifiedChains)
 		}
 	case c.server.cfg.TLSRequired:
 		return errTLSRequired

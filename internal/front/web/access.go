@@ -78,7 +78,7 @@ func Authorize(c *access.Control, r *http.Request) (*access.Session, error) {
 	if who, ok := r.Context().Value(operatorKey{}).(string); ok {
 		return c.Operator(who), nil
 	}
-	s := c.Request(addrOf(r), certificateOf(r), r.TLS != nil)
+	s := c.Request(addrOf(r), chainsOf(r), r.TLS != nil)
 	if !isDirect(r) {
 		s.Elsewhere()
 	}
@@ -109,12 +109,12 @@ func addrOf(r *http.Request) netip.Addr {
 	return at.Addr()
 }
 
-// certificateOf returns the client's certificate, which the handshake has verified, or nil.
-func certificateOf(r *http.Request) *x509.Certificate {
-	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+// chainsOf returns the chains with which the handshake has verified the client's certificate, nil if it has none.
+func chainsOf(r *http.Request) [][]*x509.Certificate {
+	if r.TLS == nil {
 		return nil
 	}
-	return r.TLS.VerifiedChains[0][0]
+	return r.TLS.VerifiedChains
 }
 
 // sessionKey is the key of a request's session in its context.

@@ -52,6 +52,9 @@ func users(t testing.TB, name, text string) string {
 	return name
 }
 
+// chains are those of a certificate that nobody has signed.
+func chains(cert *x509.Certificate) [][]*x509.Certificate { return [][]*x509.Certificate{{cert}} }
+
 func open(t testing.TB, cfg access.Config) *access.Control {
 	t.Helper()
 	cfg.Setting = "ACL_FILE"
@@ -315,14 +318,14 @@ func TestWatch_TellsOfEachLoss(t *testing.T) {
 	const both = `{"users": {"alice": {"roles": ["live", "ids"], "secrets": ["HASH"]}, "bob": {"roles": ["live"], "secrets": ["HASH"]}}}`
 	file := users(t, "", both)
 	var isRevoked atomic.Bool
-	c := open(t, access.Config{File: file, Revoked: func(*x509.Certificate) bool { return isRevoked.Load() }})
+	c := open(t, access.Config{File: file, Ended: func([][]*x509.Certificate) bool { return isRevoked.Load() }})
 	alice, bob := session(t, c, elsewhere), session(t, c, elsewhere)
 	for s, name := range map[*access.Session]string{alice: "alice", bob: "bob"} {
 		if err := prove(t, s, name, secret); err != nil {
 			t.Fatal(err)
 		}
 	}
-	certified := c.Request(elsewhere, &x509.Certificate{Subject: pkix.Name{CommonName: "bob"}, NotAfter: time.Now().Add(time.Hour)}, false)
+	certified := c.Request(elsewhere, chains(&x509.Certificate{Subject: pkix.Name{CommonName: "bob"}, NotAfter: time.Now().Add(time.Hour)}), false)
 	lost := map[string]int{}
 	watch := func(name string, s *access.Session, roles access.Roles) func() {
 		return s.Watch(roles, func() { lost[name]++ })
@@ -358,7 +361,7 @@ func TestCertificate_HasNoRightsAfterItsEnd(t *testing.T) {
 	for _, file := range []string{"", users(t, "", `{"users": {"alice": {"roles": ["ids"], "secrets": ["HASH"]}}}`)} {
 		c := open(t, access.Config{File: file})
 		for end, want := range map[time.Duration]bool{time.Hour: true, -time.Second: false} {
-			s := c.Request(elsewhere, &x509.Certificate{Subject: pkix.Name{CommonName: "alice"}, NotAfter: time.Now().Add(end)}, false)
+			s := c.Request(elsewhere, chains(&x509.Certificate{Subject: pkix.Name{CommonName: "alice"}, NotAfter: time.Now().Add(end)}), false)
 			if s.May(access.IDs) != want {
 				t.Errorf("with list %q, a certificate that ends in %v: %v", file, end, !want)
 			}
@@ -483,13 +486,13 @@ func TestCertificate_NamesAUser(t *testing.T) {
 		}
 	}
 	listed := open(t, access.Config{File: users(t, "", `{"users": {"alice": {"roles": ["ids"]}}}`)})
-	if s := listed.Request(elsewhere, cert("alice", nil), false); !s.May(access.IDs) || s.May(access.Admin) || s.Name() != "alice" {
+	if s := listed.Request(elsewhere, chains(cert("alice", nil)), false); !s.May(access.IDs) || s.May(access.Admin) || s.Name() != "alice" {
 		t.Error("alice has not her rights")
 	}
-	if s := listed.Request(elsewhere, cert("bob", nil), false); s.MayAnything() {
+	if s := listed.Request(elsewhere, chains(cert("bob", nil)), false); s.MayAnything() {
 		t.Error("a certificate without a user has rights")
 	}
-	if s := open(t, access.Config{}).Request(elsewhere, cert("bob", nil), false); !s.May(access.All) {
+	if s := open(t, access.Config{}).Request(elsewhere, chains(cert("bob", nil)), false); !s.May(access.All) {
 		t.Error("without a list a certificate has not all rights")
 	}
 }

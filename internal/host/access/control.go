@@ -26,9 +26,9 @@ type Config struct {
 	Anonymous *Roles
 	// Alone: all listeners of the process are bound to loopback addresses, so Local becomes Alone.
 	Alone bool
-	// Revoked, if not nil, reports whether the certificate of a client has been revoked since it was
-	// verified: such a client has no roles. Call [Control.Renew] when its answers change.
-	Revoked func(*x509.Certificate) bool
+	// Ended, if not nil, reports whether a client's certificate, which was verified with these chains, would not be any more: such a
+	// client has no roles. Call [Control.Renew] when its answers change.
+	Ended func(chains [][]*x509.Certificate) bool
 	// Log takes reloads, refused lists, and what was denied; nil discards them.
 	Log *slog.Logger
 	// Now is a clock that never goes back; nil: that of the process.

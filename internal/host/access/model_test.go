@@ -88,7 +88,7 @@ func TestModel_NobodyHasARightThatTheModelDoesNotGive(t *testing.T) {
 	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		m := &model{users: map[string]modelUser{}, revoked: map[string]bool{}, open: seed%4 == 0, alone: rng.IntN(2) == 0}
-		cfg := access.Config{Alone: m.alone, Revoked: func(c *x509.Certificate) bool { return m.revoked[c.Subject.CommonName] }}
+		cfg := access.Config{Alone: m.alone, Ended: func(chains [][]*x509.Certificate) bool { return m.revoked[chains[0][0].Subject.CommonName] }}
 		if rng.IntN(3) == 0 {
 			roles := access.Roles(rng.IntN(int(access.All) + 1))
 			m.anonymous, cfg.Anonymous = &roles, &roles
@@ -130,10 +130,10 @@ func TestModel_NobodyHasARightThatTheModelDoesNotGive(t *testing.T) {
 				if s.here {
 					addr = netip.MustParseAddr("127.0.0.1")
 				}
-				var cert *x509.Certificate
+				var cert [][]*x509.Certificate
 				if rng.IntN(3) == 0 {
 					s.cert = append(names, "carol")[rng.IntN(3)]
-					cert = &x509.Certificate{Subject: pkix.Name{CommonName: s.cert}, NotAfter: time.Now().Add(time.Hour)}
+					cert = chains(&x509.Certificate{Subject: pkix.Name{CommonName: s.cert}, NotAfter: time.Now().Add(time.Hour)})
 				}
 				s.Session = c.Request(addr, cert, s.private)
 				if s.private = s.private || s.here; s.here && rng.IntN(2) == 0 {

@@ -19,8 +19,8 @@ type Session struct {
 	address *usage // that of addr; nil: unlimited
 	counted *usage // the user's usage that has this connection in it
 	pool    Pool
-	leaf    *x509.Certificate // the client's certificate, or nil
-	cert    string            // the name in it
+	chains  [][]*x509.Certificate // those of the client's certificate, or none
+	cert    string                // the name in it
 	name    string            // who has authenticated with a secret
 	proof   string            // the hash of that secret in the list
 	closed  bool
@@ -36,11 +36,11 @@ type Session struct {
 // or nil. The error matches isotone.ErrQuotaExceeded if the address has too many connections.
 // The caller calls Close when the connection has ended, unless there was an error. A nil Control
 // gives the zero Session.
-func (c *Control) Open(addr netip.Addr, cert *x509.Certificate, p Pool) (Session, error) {
+func (c *Control) Open(addr netip.Addr, chains [][]*x509.Certificate, p Pool) (Session, error) {
 	if c == nil {
 		return Session{}, nil
 	}
-	s := Session{control: c, addr: addr.Unmap(), leaf: cert, cert: CertificateName(cert), pool: p}
+	s := Session{control: c, addr: addr.Unmap(), chains: chains, cert: CertificateName(leafOf(chains)), pool: p}
 	s.private = s.addr.IsLoopback()
 	s.address = c.addresses.open(s.addr, p, &c.shares)
 	if s.address == nil {
@@ -52,11 +52,11 @@ func (c *Control) Open(addr netip.Addr, cert *x509.Certificate, p Pool) (Session
 
 // Request returns a session for one request from addr, on a connection that was counted or is
 // bounded elsewhere. Private says that it came within TLS. It needs no Close.
-func (c *Control) Request(addr netip.Addr, cert *x509.Certificate, private bool) *Session {
+func (c *Control) Request(addr netip.Addr, chains [][]*x509.Certificate, private bool) *Session {
 	if c == nil {
 		return &Session{}
 	}
-	s := &Session{control: c, addr: addr.Unmap(), leaf: cert, cert: CertificateName(cert), closed: true}
+	s := &Session{control: c, addr: addr.Unmap(), chains: chains, cert: CertificateName(leafOf(chains)), closed: true}
 	s.private = private || s.addr.IsLoopback()
 	s.address = c.addresses.find(s.addr)
 	s.resolve()
@@ -114,10 +114,10 @@ func Of(tag any) *Session {
 	return &unlimited
 }
 
-// SetCertificate is called once a handshake has shown the client's certificate.
-func (s *Session) SetCertificate(cert *x509.Certificate) {
+// SetCertificate is called once a handshake has shown the client's certificate, with the chains that verify it.
+func (s *Session) SetCertificate(chains [][]*x509.Certificate) {
 	if s.control != nil {
-		s.leaf, s.cert = cert, CertificateName(cert)
+		s.chains, s.cert = chains, CertificateName(leafOf(chains))
 		s.resolve()
 	}
 }
@@ -129,7 +129,7 @@ func (s *Session) resolve() {
 	switch {
 	case s.operator != nil:
 		s.user = s.operator
-	case s.leaf != nil && (time.Now().After(s.leaf.NotAfter) || s.control.cfg.Revoked != nil && s.control.cfg.Revoked(s.leaf)):
+	case len(s.chains) > 0 && (time.Now().After(leafOf(s.chains).NotAfter) || s.control.cfg.Ended != nil && s.control.cfg.Ended(s.chains)):
 		s.user = revoked
 	case s.name != "" && t.users[s.name].accepts(s.proof):
 		s.user = t.users[s.name]
@@ -146,6 +146,14 @@ func (s *Session) resolve() {
 			s.counted.connect(s.pool, 1)
 		}
 	}
+}
+
+// leafOf returns the certificate that chains verify, nil if there are none.
+func leafOf(chains [][]*x509.Certificate) *x509.Certificate {
+	if len(chains) == 0 || len(chains[0]) == 0 {
+		return nil
+	}
+	return chains[0][0]
 }
 
 // isHere reports whether the client is on this machine.

@@ -6,7 +6,6 @@
 package credential
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -165,15 +164,15 @@ func (r *Reloader) use(m *material) {
 // OnChange has f called when other files than before are in use. Call it before [Reloader.Run].
 func (r *Reloader) OnChange(f func()) { r.changed = f }
 
-// Revoked reports whether a client's certificate that was verified is on a revocation list now. It knows
-// the issuer by its name alone.
-func (r *Reloader) Revoked(cert *x509.Certificate) bool {
-	for _, l := range r.current.Load().revoked {
-		if _, listed := l.serials[string(cert.SerialNumber.Bytes())]; listed && bytes.Equal(l.list.RawIssuer, cert.RawIssuer) {
-			return true
-		}
+// Ended reports whether none of the chains with which a client's certificate was verified would do now: each has a certificate that
+// has expired or is on a revocation list, or ends at an authority that is not trusted any more.
+func (r *Reloader) Ended(chains [][]*x509.Certificate) bool {
+	now, m := r.cfg.Now(), r.current.Load()
+	holds := func(chain []*x509.Certificate) bool {
+		expired := func(c *x509.Certificate) bool { return now.After(c.NotAfter) }
+		return len(chain) > 0 && !slices.ContainsFunc(chain, expired) && slices.ContainsFunc(m.authorities, chain[len(chain)-1].Equal) && !revokedIn(m.revoked, chain)
 	}
-	return false
+	return !slices.ContainsFunc(chains, holds)
 }
 
 // refuseRevoked is [tls.Config.VerifyConnection]; resumed sessions come here as well.

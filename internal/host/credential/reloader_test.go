@@ -1,8 +1,16 @@
 package credential_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -249,6 +257,71 @@ func TestReloader_ClientsMustBeSignedByAnAuthorityOfTheDay(t *testing.T) {
 	if _, err := connect(t, server, as(ca)); err == nil {
 		t.Error("the old authority's is let in")
 	}
+}
+
+// What verified a client's certificate may end while its connection is open.
+func TestReloader_EndedWhenNoChainHolds(t *testing.T) {
+	d := newFixture(t)
+	d.issue("server", later)
+	authority := func(by *issuer, name string, serial int64) ([]byte, *issuer) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		certPEM, _, cert := by.certify(t, &x509.Certificate{
+			SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotBefore: today, NotAfter: later.AddDate(1, 0, 0),
+			KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, BasicConstraintsValid: true, IsCA: true, SubjectKeyId: []byte(name),
+		}, key)
+		return certPEM, &issuer{cert, key}
+	}
+	rootPEM, root := authority(nobody, "root", 901)
+	_, between := authority(root, "between", 902)
+	_, _, leaf := between.sign(t, "client", later)
+	otherPEM, other := authority(nobody, "other", 903)
+	_, cross := authority(other, "between", 904)
+	chain := []*x509.Certificate{leaf.cert, between.cert, root.cert}
+	crossed := []*x509.Certificate{leaf.cert, cross.cert, other.cert}
+	list := d.clients + ".crl"
+	write(t, list, nil)
+	write(t, d.clients, rootPEM)
+	r := d.open(func(c *credential.Config) {
+		c.ClientCAFile, c.ClientCRLFile, c.ClientCRLSetting = d.clients, list, "TLS_CLIENT_CRL"
+	})
+	wantEnded := func(want bool, chains ...[]*x509.Certificate) {
+		t.Helper()
+		if got := r.Ended(chains); got != want {
+			t.Errorf("ended: %v, want %v", got, want)
+		}
+	}
+	revoke := func(by *issuer, serial *big.Int) {
+		t.Helper()
+		der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
+			Number: big.NewInt(1), ThisUpdate: today, NextUpdate: later, RevokedCertificateEntries: []x509.RevocationListEntry{{SerialNumber: serial, RevocationTime: today}},
+		}, by.cert, by.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, list, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}))
+		twice(r)
+	}
+	wantEnded(false, chain)
+	wantEnded(true, crossed)
+	wantEnded(false, crossed, chain)
+	wantEnded(true)
+	wantEnded(true, nil)
+	revoke(root, between.cert.SerialNumber)
+	wantEnded(true, chain)
+	write(t, d.clients, append(bytes.Clone(rootPEM), otherPEM...))
+	twice(r)
+	wantEnded(true, chain)
+	wantEnded(false, chain, crossed) // there is another way to trust it
+	write(t, list, nil)
+	write(t, d.clients, otherPEM)
+	twice(r)
+	wantEnded(true, chain)
+	wantEnded(false, crossed)
+	d.now = later.Add(time.Second)
+	wantEnded(true, crossed)
 }
 
 func TestReloader_SpeaksWhatIsSafe(t *testing.T) {

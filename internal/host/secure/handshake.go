@@ -103,7 +103,7 @@ func (h *handshake) finish(err error) {
 		return
 	}
 	if chains := h.tls.ConnectionState().VerifiedChains; len(chains) > 0 && t.cfg.Verified != nil {
-		t.cfg.Verified(c, chains[0][0])
+		t.cfg.Verified(c, chains)
 	}
 	next := t.cfg.Open(c)
 	if next == nil {

@@ -37,7 +37,7 @@ type Config struct {
 	Done  func(*loop.Conn)
 	// Verified, if not nil, is called with the client's certificate, once that is verified, before
 	// Open.
-	Verified func(*loop.Conn, *x509.Certificate)
+	Verified func(c *loop.Conn, chains [][]*x509.Certificate)
 	// Open returns the handler for a connection that has completed its handshake, or nil
 	// to close it. The handler reads and writes plaintext.
 	Open func(*loop.Conn) loop.Handler

@@ -64,7 +64,7 @@ func (c *command) serve(ctx context.Context, dial dialer, log *slog.Logger) (err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
 	grpc, err := gateway.New(gateway.Config{
-		Source: source, Members: members, Timeout: c.Timeout, ConnectionsMax: c.MaxConnections, TLS: certs.config("h2"), Refused: certs.revoked, Log: log,
+		Source: source, Members: members, Timeout: c.Timeout, ConnectionsMax: c.MaxConnections, TLS: certs.config("h2"), Refused: certs.ended, Log: log,
 	})
 	if err != nil {
 		return errors.Join(err, lns.close())
@@ -138,7 +138,7 @@ func (c *command) web(source cluster, certs *certificates, log *slog.Logger) *ht
 	mux.Handle("/assign", zero.Handler(source))
 	mux.Handle("/", timelock.Handler(source))
 	bounded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if certs.ended(r.TLS) {
+		if r.TLS != nil && certs.ended(r.TLS.VerifiedChains) {
 			w.Header().Set("Connection", "close")
 			http.Error(w, "the certificate of this client has ended or was revoked", http.StatusUnauthorized)
 			return
@@ -233,18 +233,10 @@ func (c *certificates) config(protocol string) *tls.Config {
 	return c.reloader.TLS(protocol)
 }
 
-// revoked reports whether a client's certificate has been revoked since its handshake.
-func (c *certificates) revoked(cert *x509.Certificate) bool {
-	return c != nil && c.reloader.Revoked(cert)
-}
-
-// ended reports whether the certificate of a connection has run out, or was revoked, since its handshake.
-func (c *certificates) ended(s *tls.ConnectionState) bool {
-	if c == nil || s == nil || len(s.VerifiedChains) == 0 {
-		return false
-	}
-	leaf := s.VerifiedChains[0][0]
-	return time.Now().After(leaf.NotAfter) || c.revoked(leaf)
+// ended reports whether the certificate of a client, which was verified with these chains, would not be any more. None has ended if
+// there are no certificates.
+func (c *certificates) ended(chains [][]*x509.Certificate) bool {
+	return c != nil && len(chains) > 0 && c.reloader.Ended(chains)
 }
 
 func (c *certificates) watch(ctx context.Context) {
