@@ -11,7 +11,6 @@ require (
 	github.com/tikv/pd/client v0.0.0-20240430080403-1679dbca25b3
 	go.uber.org/goleak v1.3.0
 	go.uber.org/zap v1.24.0
-	golang.org/x/net v0.60.0
 	google.golang.org/grpc v1.85.0
 )
 
@@ -30,6 +29,7 @@ require (
 	github.com/prometheus/procfs v0.22.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
+	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect

@@ -32,6 +32,8 @@ func (c *drainCmd) Run(ctx context.Context, con console) error {
 	endpoint := cmp.Or(operator.FindSocket(ctx, reach), operator.DefaultAddr)
 	if c.Endpoint != nil { // not the default if a variable is empty
 		endpoint = *c.Endpoint
+	} else if err := reach.MayGuess(); err != nil {
+		return fmt.Errorf("%w with --endpoint", err)
 	}
 	bases, err := reach.URLs("--endpoint", []string{endpoint})
 	if err != nil {

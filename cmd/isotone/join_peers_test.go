@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,6 +29,24 @@ func podsOf(t *testing.T, z *zone, count, n int) (all processes) {
 	return all
 }
 
+// saysElsewhere asks as a proxy does, for somebody who may be on another machine.
+func (p *process) saysElsewhere(path, words, not string) {
+	p.t.Helper()
+	r, err := http.NewRequest(http.MethodGet, "http://"+p.s.AdvertiseAddr+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	r.Header.Set("Via", "1.1 proxy")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), words) || strings.Contains(string(body), not) {
+		p.t.Errorf("%s, %v", body, err)
+	}
+}
+
 // TestJoinOrPeers_FormsOneCluster: initial members form it, and one that has lost its disk waits until
 // it is replaced, whatever DNS says.
 func TestJoinOrPeers_FormsOneCluster(t *testing.T) {
@@ -40,6 +60,7 @@ func TestJoinOrPeers_FormsOneCluster(t *testing.T) {
 	}
 	all[0].says("/ready", 503, "the initial members are not all in DNS (PEERS, "+zoneName+"): ")
 	late.says("/ready", 503, "not a member yet: ")
+	late.saysElsewhere("/ready", "not a member yet: the log of this node says why", all[0].s.AdvertiseAddr)
 	for _, p := range all[:3] {
 		z.add(t, p)
 	}

@@ -221,7 +221,7 @@ func TestRights_AreThoseOfTheTable(t *testing.T) {
 			if path == "/" { // without Accept, as curl asks: the state
 				r.Needs = access.Live
 			}
-			if allowed := v.allows(r.Needs, r.Any); refused == allowed || refused && (status == http.StatusUnauthorized) != v.anonymous && !r.Any {
+			if allowed := v.allows(r.Needs, r.Any); refused == allowed || refused && (status == http.StatusUnauthorized) != v.anonymous {
 				t.Errorf("%s: %s needs %v: %d", v.name, path, r.Needs, status)
 			}
 			if !refused {

@@ -43,7 +43,7 @@ func (c *statusCmd) Run(ctx context.Context, con console) error {
 	defer survey.Client.CloseIdleConnections()
 	if len(c.Addrs) == 0 {
 		addr, err := operator.Find(ctx, reach)
-		if err != nil && !c.Watch {
+		if err != nil && (!c.Watch || reach.MayGuess() != nil) {
 			return fmt.Errorf("%w, as in: isotone status HOST:PORT", err)
 		} else if err != nil {
 			addr = operator.DefaultAddr // it may come

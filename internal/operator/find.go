@@ -53,8 +53,20 @@ func likelySockets() []string {
 	return paths
 }
 
+// errUnnamed refuses to guess where a secret goes.
+var errUnnamed = errors.New("a secret goes in plaintext only to a node that you name, as the port of one may be any program's: name it")
+
+// MayGuess returns nil if a node may be asked that the user has not named. A secret would go to whichever program listens
+// there, unless that proves by a certificate who it is.
+func (a *Access) MayGuess() error {
+	if a.Credentials != nil && (!a.Secure || a.TLS.InsecureSkipVerify) {
+		return errUnnamed
+	}
+	return nil
+}
+
 // Find returns the endpoint of a node at which an operator of this machine needs no credentials, or else that of any
-// node on it. Somebody who has credentials wants to use them. Its error lists what was tried.
+// node on it. Somebody who has credentials wants to use them; see [Access.MayGuess]. Its error lists what was tried.
 func Find(ctx context.Context, reach *Access) (string, error) {
 	if endpoint := FindSocket(ctx, reach); endpoint != "" {
 		return endpoint, nil
@@ -89,8 +101,11 @@ func answersAt(ctx context.Context, path string) bool {
 const findTimeout = time.Second
 
 // FindNode returns the first of addrs at which a node answers. Its error lists what was tried. It
-// sends no credentials: other servers may listen there.
+// sends no credentials: other servers may listen there. So it refuses if they would be sent later.
 func FindNode(ctx context.Context, reach *Access, addrs []string) (string, error) {
+	if err := reach.MayGuess(); err != nil {
+		return "", err
+	}
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
 	found := make([]error, len(addrs))

@@ -1,12 +1,15 @@
 package operator_test
 
 import (
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
+	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/operator"
 )
 
@@ -41,5 +44,25 @@ func TestFindNode_TakesTheFirstThatIsANode(t *testing.T) {
 	_, err := operator.FindNode(t.Context(), &operator.Access{}, []string{nobody, page})
 	if want := fmt.Sprintf("no node answers at %s, %s (another server): name one", nobody, page); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// Whoever listens at a likely port would get the secret.
+func TestFind_SendsNoSecretToWhoIsNotNamed(t *testing.T) {
+	secret := func() (client.Credentials, error) { return client.Credentials{Name: "ops", Secret: "s"}, nil }
+	for _, tt := range []struct {
+		access operator.Access
+		may    bool
+	}{
+		{operator.Access{}, true},
+		{operator.Access{Credentials: secret}, false},
+		{operator.Access{Credentials: secret, Secure: true, TLS: &tls.Config{InsecureSkipVerify: true}}, false},
+		{operator.Access{Credentials: secret, Secure: true, TLS: &tls.Config{}}, true},
+	} {
+		_, find := operator.Find(t.Context(), &tt.access)
+		_, node := operator.FindNode(t.Context(), &tt.access, []string{"127.0.0.1:1"})
+		if may := tt.access.MayGuess(); (may == nil) != tt.may || !tt.may && (!errors.Is(find, may) || !errors.Is(node, may)) {
+			t.Errorf("%+v: %v, %v, %v", tt.access, may, find, node)
+		}
 	}
 }

@@ -30,6 +30,7 @@ type clientConn struct {
 	path     *fastPath
 	conn     *loop.Conn
 	addr     string // IP address
+	leave    func() // the connection does not count any more
 	place    int    // index in path.clients
 	activeAt int    // index in path.active; -1: no request is in progress
 	queued   int    // position in a pool's queue, from 1; 0: not queued
@@ -213,7 +214,7 @@ func (cc *clientConn) detach(b []byte) int {
 		return len(b) // the loop has closed it and called Closed
 	}
 	p.remove(cc)
-	p.detached(nc)
+	p.detached(nc, cc.leave)
 	return len(b)
 }
 
@@ -338,5 +339,5 @@ func (cc *clientConn) abandon() {
 func (cc *clientConn) Closed(*loop.Conn, error) {
 	cc.abandon()
 	cc.path.remove(cc)
-	cc.path.onClosed()
+	cc.leave()
 }

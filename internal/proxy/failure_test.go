@@ -351,7 +351,7 @@ func TestServer_ForgetsClientsThatLeave(t *testing.T) {
 
 func TestServer_BoundsConnections(t *testing.T) {
 	b := startBackend(t, echo)
-	s := start(t, proxy.Config{Limits: proxy.Limits{ConnectionsMax: 2}}, b.addr)
+	s := start(t, proxy.Config{Limits: proxy.Limits{ConnectionsMax: 3}}, b.addr) // two of one address
 	first, second := dial(t, s), dial(t, s)
 	defer second.Close()
 	await.Until(t, "both are counted", func() bool { return s.Connections() == 2 })

@@ -26,10 +26,8 @@ type fastPath struct {
 	dial func(backend int)
 	// meter measures what requests cost; nil: off.
 	meter *meter
-	// onClosed is called for each client connection that was closed here.
-	onClosed func()
 	// detached takes a connection that was detached for the standard path.
-	detached func(net.Conn)
+	detached func(nc net.Conn, leave func())
 
 	pools   []pool         // by backend
 	clients []*clientConn  // all that are open, unordered
@@ -126,12 +124,12 @@ func (p *fastPath) limits() loop.Limits {
 }
 
 // accept attaches a client's connection to the loop.
-func (p *fastPath) accept(nc net.Conn) bool {
+func (p *fastPath) accept(nc net.Conn, leave func()) bool {
 	addr := ""
 	if host, _, err := net.SplitHostPort(nc.RemoteAddr().String()); err == nil {
 		addr = host
 	}
-	cc := &clientConn{path: p, addr: addr, place: len(p.clients), activeAt: -1}
+	cc := &clientConn{path: p, addr: addr, leave: leave, place: len(p.clients), activeAt: -1}
 	c, err := p.loop.Attach(nc, nil, p.limits(), cc)
 	if err != nil {
 		p.cfg.Log.Warn("a connection cannot be attached", "err", err)

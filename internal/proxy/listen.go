@@ -24,8 +24,8 @@ const (
 
 // admit counts nc and gives it to the fast path, or refuses it.
 func (s *Server) admit(nc net.Conn) {
-	if s.connections.Add(1) > int64(s.cfg.Limits.ConnectionsMax) {
-		s.connections.Add(-1)
+	leave, ok := s.clients.enter(nc)
+	if !ok {
 		s.refuse(nc)
 		return
 	}
@@ -33,18 +33,18 @@ func (s *Server) admit(nc net.Conn) {
 		_ = b.SetWriteBuffer(unsentMax)
 	}
 	if !s.useFastPath {
-		s.workers.Go(func() { s.sniff(nc) })
+		s.workers.Go(func() { s.sniff(nc, leave) })
 		return
 	}
 	accept := func() {
-		if s.fast.stopped || !s.fast.accept(nc) {
+		if s.fast.stopped || !s.fast.accept(nc, leave) {
 			_ = nc.Close()
-			s.connections.Add(-1)
+			leave()
 		}
 	}
 	if !s.post(accept) {
 		_ = nc.Close()
-		s.connections.Add(-1)
+		leave()
 	}
 }
 
@@ -76,10 +76,10 @@ func (s *Server) refuse(nc net.Conn) {
 }
 
 // sniff waits for the first byte of a connection while the fast path is off.
-func (s *Server) sniff(nc net.Conn) {
+func (s *Server) sniff(nc net.Conn, leave func()) {
 	defer context.AfterFunc(s.open, func() { _ = nc.Close() })()
 	_ = nc.SetReadDeadline(time.Now().Add(s.cfg.Limits.HeadTimeout))
-	s.serveStandard(nc)
+	s.serveStandard(nc, leave)
 }
 
 // prefixedConn is a connection with bytes that were read already and are to be read again.
@@ -110,8 +110,7 @@ func (c *prefixedConn) CloseWrite() error {
 
 // serveStandard gives a connection to net/http through a validatingConn. It only waits for the
 // first byte.
-func (s *Server) serveStandard(nc net.Conn) {
-	onClose := func() { s.connections.Add(-1) }
+func (s *Server) serveStandard(nc net.Conn, onClose func()) {
 	var first [1]byte
 	if _, err := io.ReadFull(nc, first[:]); err != nil {
 		_ = nc.Close()
@@ -126,7 +125,7 @@ func (s *Server) serveStandard(nc net.Conn) {
 			onClose()
 			return
 		}
-		s.workers.Go(func() { s.handshake(c) })
+		s.workers.Go(func() { s.handshake(c, onClose) })
 		return
 	}
 	s.ready.Put(&validatingConn{Conn: c, onClose: onClose, beforeRead: func() error {
@@ -140,10 +139,10 @@ func (s *Server) serveStandard(nc net.Conn) {
 
 // handshake begins TLS. HTTP/2 is left to net/http; HTTP/1 within TLS is validated as in the
 // clear.
-func (s *Server) handshake(nc net.Conn) {
+func (s *Server) handshake(nc net.Conn, onClose func()) {
 	ctx, cancel := context.WithTimeout(s.open, s.cfg.Limits.HeadTimeout)
 	defer cancel()
-	counted := &validatingConn{Conn: nc, onClose: func() { s.connections.Add(-1) }, state: validatingOff}
+	counted := &validatingConn{Conn: nc, onClose: onClose, state: validatingOff}
 	c := tls.Server(counted, s.tls)
 	if err := c.HandshakeContext(ctx); err != nil {
 		_ = counted.Close()

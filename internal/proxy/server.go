@@ -38,8 +38,8 @@ type Server struct {
 	ready    *listen.Handoff
 	refusals chan struct{} // one token for each connection being refused
 
-	connections atomic.Int64
-	fastActive  atomic.Int64 // requests in progress on the fast path, as of the latest turn
+	clients    *clients
+	fastActive atomic.Int64 // requests in progress on the fast path, as of the latest turn
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -56,6 +56,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg.Limits, cfg.Health = cfg.Limits.withDefaults(), cfg.Health.withDefaults()
 	s := &Server{cfg: cfg, useFastPath: true, stopping: make(chan struct{}), refusals: make(chan struct{}, refusalsMax), ready: listen.NewHandoff()}
+	s.clients = newClients(s.cfg.Limits.ConnectionsMax)
 	var err error
 	if s.balancer, err = newBalancer(s.cfg.balancing()); err != nil {
 		return nil, err
@@ -135,7 +136,6 @@ func (s *Server) Serve(l net.Listener) error {
 		events.KeepProcessor()
 	}
 	s.fast.report, s.fast.detached, s.fast.dial = s.requestLog.report, s.serveStandard, s.dial
-	s.fast.onClosed = func() { s.connections.Add(-1) }
 	if s.cfg.Measured != nil {
 		s.fast.meter = newMeter()
 	}
@@ -209,7 +209,7 @@ func (s *Server) dial(backend int) {
 }
 
 // Connections returns the number of open client connections.
-func (s *Server) Connections() int { return int(s.connections.Load()) }
+func (s *Server) Connections() int { return s.clients.count() }
 
 // ConnectionsMax returns the bound on open client connections, see [Limits].
 func (s *Server) ConnectionsMax() int { return s.cfg.Limits.ConnectionsMax }

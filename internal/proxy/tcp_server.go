@@ -34,8 +34,8 @@ type TCPServer struct {
 	cancel  context.CancelFunc
 	workers sync.WaitGroup // one for each connection
 
-	connections atomic.Int64
-	up, down    atomic.Uint64 // bytes
+	clients  *clients
+	up, down atomic.Uint64 // bytes
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -54,7 +54,7 @@ func NewTCP(cfg TCPConfig) (*TCPServer, error) {
 		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "version %d of the PROXY protocol: want 1 or %d, or 0 for none", cfg.Announce, AnnounceMax)
 	}
 	cfg.Limits, cfg.Health = cfg.Limits.withDefaults(), cfg.Health.withDefaults()
-	s := &TCPServer{cfg: cfg, splices: make(chan struct{}, cfg.Limits.SplicesMax), stopping: make(chan struct{})}
+	s := &TCPServer{cfg: cfg, splices: make(chan struct{}, cfg.Limits.SplicesMax), clients: newClients(cfg.Limits.ConnectionsMax), stopping: make(chan struct{})}
 	var err error
 	if s.balancer, err = newBalancer(cfg.balancing()); err != nil {
 		return nil, err
@@ -96,15 +96,15 @@ func (s *TCPServer) Serve(l net.Listener) error {
 // admit begins to forward a connection, or refuses it.
 func (s *TCPServer) admit(nc net.Conn) {
 	client := nc.(*net.TCPConn)
-	if s.connections.Add(1) > int64(s.cfg.Limits.ConnectionsMax) {
-		s.connections.Add(-1)
+	leave, ok := s.clients.enter(nc)
+	if !ok {
 		reset(client)
 		s.observe(TCPEnd{Outcome: TCPRefused, Backend: balance.None})
 		return
 	}
 	s.workers.Go(func() {
 		end := s.forward(client)
-		s.connections.Add(-1)
+		leave()
 		s.observe(end)
 	})
 }
@@ -235,7 +235,7 @@ func (s *TCPServer) reportDropped(n int) {
 }
 
 // Connections returns the number of open client connections.
-func (s *TCPServer) Connections() int { return int(s.connections.Load()) }
+func (s *TCPServer) Connections() int { return s.clients.count() }
 
 // ConnectionsMax returns the bound on open client connections, see [TCPLimits].
 func (s *TCPServer) ConnectionsMax() int { return s.cfg.Limits.ConnectionsMax }

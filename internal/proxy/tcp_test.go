@@ -263,7 +263,7 @@ func TestTCP_StickyOverflowsAtItsBound(t *testing.T) {
 
 func TestTCP_KeepsToItsLimits(t *testing.T) {
 	a, b := startTCPBackend(t, named("a")), startTCPBackend(t, named("b"))
-	s := startTCPSite(t, proxy.TCPConfig{Limits: proxy.TCPLimits{ConnectionsMax: 5, BackendConnectionsMax: 2}}, a.addr, b.addr)
+	s := startTCPSite(t, proxy.TCPConfig{Limits: proxy.TCPLimits{ConnectionsMax: 7, BackendConnectionsMax: 2}}, a.addr, b.addr)
 	var open []*net.TCPConn
 	for range 4 {
 		c := s.dial(t)

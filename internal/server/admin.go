@@ -10,6 +10,7 @@ import (
 	"net/http/pprof"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -23,9 +24,13 @@ import (
 
 // Limits of an admin port, which operators and their monitoring use.
 const (
-	// adminConnectionsMax is some Prometheus servers, probes, and people. Connections beyond it
-	// are closed.
+	// adminConnectionsMax is some Prometheus servers, probes, and people. Of those beyond it the one is closed that has waited
+	// longest for a request, or the new one if none does.
 	adminConnectionsMax = 64
+	// adminShare is how many of them one address has at most.
+	adminShare = adminConnectionsMax / 2
+	// adminHeaderTimeout bounds reading the head of a request.
+	adminHeaderTimeout = 2 * time.Second
 	// adminHeaderBytesMax is as on the client port.
 	adminHeaderBytesMax = 16 << 10
 	// adminTimeout bounds reading a request, and the wait for the next one.
@@ -63,11 +68,11 @@ func startAdmin(ln net.Listener, h http.Handler, log *slog.Logger) *adminServer 
 		return nil
 	}
 	// net/http itself says nothing of a failure to accept, but at debug level, and that each time.
-	bounded := &boundedListener{Listener: hostlisten.NewPatient(ln, log), slots: make(chan struct{}, adminConnectionsMax)}
+	bounded := hostlisten.NewBounded(hostlisten.NewPatient(ln, log), adminConnectionsMax, adminShare)
 	s := &adminServer{ln: ln, done: make(chan struct{})}
 	s.http = http.Server{
-		Handler: h, ReadTimeout: adminTimeout, WriteTimeout: adminWriteTimeout, IdleTimeout: adminTimeout,
-		MaxHeaderBytes: adminHeaderBytesMax, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ConnState: bounded.follow,
+		Handler: h, ReadHeaderTimeout: adminHeaderTimeout, ReadTimeout: adminTimeout, WriteTimeout: adminWriteTimeout, IdleTimeout: adminTimeout,
+		MaxHeaderBytes: adminHeaderBytesMax, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ConnState: bounded.Follow,
 	}
 	go func() {
 		defer close(s.done)
@@ -76,35 +81,6 @@ func startAdmin(ln net.Listener, h http.Handler, log *slog.Logger) *adminServer 
 		}
 	}()
 	return s
-}
-
-// boundedListener closes the connections for which there is no slot.
-type boundedListener struct {
-	net.Listener
-	slots chan struct{} // a token for each open connection
-}
-
-// Accept waits for a connection that gets a slot.
-func (l *boundedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case l.slots <- struct{}{}:
-			return c, nil
-		default:
-			_ = c.Close()
-		}
-	}
-}
-
-// follow frees the slot of a connection that has ended; see http.Server.ConnState.
-func (l *boundedListener) follow(_ net.Conn, state http.ConnState) {
-	if state == http.StateClosed || state == http.StateHijacked {
-		<-l.slots
-	}
 }
 
 // addr returns the address that is served, or "".
@@ -172,6 +148,9 @@ var healthPaths = []string{"/up", "/ready", "/ready/", "/livez", "/readyz"}
 // without sockets is no reason not to serve: then it returns nil.
 func startOperator(dir string, admin, client http.Handler, log *slog.Logger) *adminServer {
 	path := filepath.Join(dir, operator.SocketName)
+	if info, err := os.Stat(dir); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o002 != 0 {
+		log.Warn("everybody on this machine may write to the data directory, and so put other files and another socket there; set its permissions to 0700", "path", dir)
+	}
 	ln, err := hostlisten.Unix(path)
 	if err != nil {
 		log.Warn("operators of this machine are not served without credentials: the Unix socket cannot be made", "path", path, "err", err)

@@ -1,9 +1,11 @@
 package server_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +57,8 @@ func TestAdmin_ReadyFailsAsOnTheClientPort(t *testing.T) {
 	})
 }
 
-// TestAdmin_BoundsItsConnections, and takes others when some have ended.
+// TestAdmin_BoundsItsConnections: those without a request make room, so whoever only connects locks nobody out. Those with one
+// do not, and an address has no more than its share.
 func TestAdmin_BoundsItsConnections(t *testing.T) {
 	_, _, admin := testnode.Run(t, nil)
 	var conns []net.Conn
@@ -67,14 +70,16 @@ func TestAdmin_BoundsItsConnections(t *testing.T) {
 		conns = append(conns, c)
 		return c
 	}
-	defer func() {
+	closeAll := func() {
 		for _, c := range conns {
 			_ = c.Close()
 		}
-	}()
+		conns = nil
+	}
+	defer closeAll()
 	ask := func(c net.Conn) error {
 		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-		if _, err := io.WriteString(c, "GET /up HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(c, "GET /up HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 			return err
 		}
 		line := make([]byte, len("HTTP/1.1 200"))
@@ -83,17 +88,32 @@ func TestAdmin_BoundsItsConnections(t *testing.T) {
 		}
 		return nil
 	}
-	for i := range server.AdminConnectionsMax {
+	for range 4 {
+		for range server.AdminConnectionsMax {
+			dial()
+		}
 		if err := ask(dial()); err != nil {
-			t.Fatalf("connection %d: %v", i, err)
+			t.Fatalf("after many connections without a request: %v", err)
 		}
 	}
-	if err := ask(dial()); err == nil {
-		t.Errorf("more than %d connections are served", server.AdminConnectionsMax)
+	closeAll()
+
+	busy := 0
+	await.Until(t, "an address has no more than its share", func() bool {
+		c := dial()
+		_, _ = io.WriteString(c, "GET /debug/pprof/heap?seconds=50 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		_ = c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		_, err := c.Read(make([]byte, 1))
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			busy++ // or it is about to be refused
+			return false
+		}
+		return true
+	})
+	if busy < server.AdminShare {
+		t.Errorf("only %d requests at a time", busy)
 	}
-	for _, c := range conns {
-		_ = c.Close()
-	}
+	closeAll()
 	await.Until(t, "another connection is served", func() bool { return ask(dial()) == nil })
 }
 

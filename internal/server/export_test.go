@@ -7,7 +7,10 @@ import (
 
 // What tests need that run a node.
 
-const AdminConnectionsMax = adminConnectionsMax
+const (
+	AdminConnectionsMax = adminConnectionsMax
+	AdminShare          = adminShare
+)
 
 var (
 	Outward         = outward

@@ -93,12 +93,14 @@ func StartGateway(c GatewayConfig, o ProxyOptions) (*Gateway, error) {
 		stats = newRequestStats(o.StatsSample, telemetry.NewRequestStats(p.metrics.registry), log)
 	}
 	p.trace = o.startTracing(p.metrics.registry)
+	connections := limitProxyConnections(c.ConnectionsMax, 0, OpenFiles(), log)
+	c.Users.Share(access.ClientPool, connections)
 	p.fronts = newFronts(frontsConfig{
 		version: o.Version,
 		server:  p.gateway,
 		web: web.Config{
 			Backend: p.gateway.Backend(), IDs: ids, Mode: c.Mode, TLS: c.TLS, Observe: p.metrics.observeOne, Log: log, Access: c.Users,
-			Limits: web.Limits{ConnectionsMax: limitProxyConnections(c.ConnectionsMax, 0, OpenFiles(), log)},
+			Limits: web.Limits{ConnectionsMax: connections},
 		},
 		ids:     func(int) front.IDs { return ids },
 		observe: p.metrics.observeMany,

@@ -11,10 +11,12 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/front/web"
 )
 
 // waiting is what a node does that is no member of a cluster yet: it answers clients on lns, until end
-// is called, that the process runs (/up, /livez), and to everything else why it is not ready.
+// is called, that the process runs (/up, /livez), and to everything else that it is not ready. Why is for programs on
+// its machine, as isotone doctor, and for the log: it has addresses of others.
 type waiting struct {
 	told   string
 	reason atomic.Pointer[string]
@@ -68,7 +70,11 @@ func serveWaiting(lns []net.Listener, reason *atomic.Pointer[string]) (stop func
 			}
 			w.Header().Set("Content-Type", httpapi.ContentTypeJSON)
 			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = w.Write(httpapi.Body(isotone.CodeNoLeader, *reason.Load()))
+			told := "not a member yet: the log of this node says why"
+			if web.IsFromThisMachine(r) {
+				told = *reason.Load()
+			}
+			_, _ = w.Write(httpapi.Body(isotone.CodeNoLeader, told))
 		}),
 	}
 	server.SetKeepAlivesEnabled(false)

@@ -29,7 +29,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
@@ -39,6 +38,7 @@ import (
 	"github.com/pingcap/kvproto/pkg/pdpb"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/host/listen"
 )
 
 const (
@@ -90,7 +90,7 @@ type Config struct {
 	Members []string
 	// Timeout bounds how long a request waits for the cluster; 0 means TimeoutDefault.
 	Timeout time.Duration
-	// ConnectionsMax bounds the connections; further ones wait to be accepted. 0 means
+	// ConnectionsMax bounds the connections, of which one address may have three quarters; further ones are closed. 0 means
 	// ConnectionsMaxDefault.
 	ConnectionsMax int
 	// TLS has the server speak TLS, and nothing else; nil means no TLS.
@@ -201,7 +201,7 @@ func (s *Server) options() []grpc.ServerOption {
 
 // Serve accepts connections until Shutdown, and then returns nil, or until ln fails. It closes ln.
 func (s *Server) Serve(ln net.Listener) error {
-	err := s.grpc.Serve(netutil.LimitListener(ln, s.cfg.ConnectionsMax))
+	err := s.grpc.Serve(listen.NewBounded(ln, s.cfg.ConnectionsMax, max(1, s.cfg.ConnectionsMax*3/4)))
 	if errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}

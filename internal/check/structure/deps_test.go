@@ -41,8 +41,8 @@ client:                     . snowflake internal/reply internal/core/interval in
 internal/live/store:        .
 internal/live:              . internal/reply internal/live/store
 
-internal/host/access:       . ; golang.org/x/crypto
 internal/host/address:
+internal/host/access:       . internal/host/address ; golang.org/x/crypto
 internal/host/certname:
 internal/host/authority:    internal/host/certname
 internal/host/config:       . snowflake internal/live internal/host/access internal/host/address internal/host/certname ; github.com/alecthomas/kong
@@ -53,7 +53,7 @@ internal/host/stops:         internal/core/oracle internal/core/replica ; go.etc
 internal/host/utc:          ; golang.org/x/sys
 internal/host/telemetry:    internal/host/utc ; github.com/prometheus/client_golang
 internal/host/supervisor:
-internal/host/listen:
+internal/host/listen:       internal/host/address
 internal/host/loop:         ; golang.org/x/sys
 internal/host/secure:       internal/host/loop
 internal/host/storage:      internal/core/journal ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
@@ -76,7 +76,7 @@ internal/forward:           . internal/host/loop internal/host/trace internal/fr
 internal/node:              . snowflake disruptor internal/steady internal/core/interval internal/core/oracle internal/core/replica internal/core/wire internal/host/storage internal/host/backup internal/host/certname internal/host/credential internal/host/secure internal/host/peer internal/host/loop internal/host/trace internal/front internal/host/telemetry ; go.etcd.io/raft/v3 google.golang.org/protobuf golang.org/x/sys
 
 internal/balance:           .
-internal/proxy:             . internal/host/loop internal/host/listen internal/host/trace internal/front/head internal/front/httpapi internal/balance internal/front/requestid internal/front/stats ; golang.org/x/sys
+internal/proxy:             . internal/host/address internal/host/loop internal/host/listen internal/host/trace internal/front/head internal/front/httpapi internal/balance internal/front/requestid internal/front/stats ; golang.org/x/sys
 internal/dashboard:         .
 internal/operator:          . client internal/core/oracle internal/host/config internal/host/address internal/host/listen internal/front internal/front/admin internal/dashboard
 internal/doctor:            internal/host/certname internal/front internal/dashboard

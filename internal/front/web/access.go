@@ -62,6 +62,9 @@ func RefuseState(w http.ResponseWriter, r *http.Request) (refused bool) {
 	return err != nil
 }
 
+// IsFromThisMachine reports whether r is of a program on this machine, which is not a proxy or a browser as far as it says so.
+func IsFromThisMachine(r *http.Request) bool { return addrOf(r).Unmap().IsLoopback() && isDirect(r) }
+
 // operatorKey is the key of the name of an operator in the context of a request.
 type operatorKey struct{}
 

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/isotone/isotone/internal/host/address"
 )
 
 const (
@@ -14,9 +16,6 @@ const (
 	// addressKeep is how long an address is remembered without a connection: longer than it
 	// takes for its rates to recover.
 	addressKeep = 40 * time.Second
-	// prefixBits6 is how many bits of an IPv6 address count: a client can have all addresses
-	// of its network.
-	prefixBits6 = 64
 )
 
 // Pool is a number of connections that a process keeps at most, on one port or several.
@@ -107,7 +106,7 @@ func (a *addresses) find(addr netip.Addr) *usage {
 
 // record returns the record of addr, with mu held.
 func (a *addresses) record(addr netip.Addr) *usage {
-	addr = networkOf(addr)
+	addr = address.Network(addr)
 	u := a.by[addr]
 	if u == nil {
 		if len(a.by) >= addressesMax {
@@ -119,16 +118,6 @@ func (a *addresses) record(addr netip.Addr) *usage {
 		}
 	}
 	return u
-}
-
-// networkOf returns what counts as one address.
-func networkOf(addr netip.Addr) netip.Addr {
-	if addr.Is6() && !addr.IsLoopback() {
-		if prefix, err := addr.WithZone("").Prefix(prefixBits6); err == nil {
-			return prefix.Addr()
-		}
-	}
-	return addr
 }
 
 // trim forgets addresses that have had no connection for a while.

@@ -231,10 +231,13 @@ func (s *Session) Require(roles Roles) error {
 }
 
 // RequireAny returns nil if the session has any role, and otherwise an error that matches
-// isotone.ErrUnauthorized.
+// isotone.ErrUnauthorized, if credentials could help, or isotone.ErrForbidden.
 func (s *Session) RequireAny() error {
 	if s.MayAnything() {
 		return nil
+	}
+	if s.user.name != "" {
+		return isotone.Errorf(isotone.CodeForbidden, "user %s has no role", s.user.name)
 	}
 	return isotone.Errorf(isotone.CodeUnauthorized, "Authentication required.")
 }

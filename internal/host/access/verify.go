@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/host/address"
 )
 
 const (
@@ -149,7 +150,7 @@ var (
 // submit checks c. It calls done, on a goroutine of its own, unless it returns true: then done
 // is not called, and err is the result.
 func (v *verifier) submit(c Credentials, addr netip.Addr, done func(error)) (now bool, err error) {
-	addr = networkOf(addr)
+	addr = address.Network(addr)
 	if !c.valid() {
 		return true, v.wrong(c, addr, v.control.table.Load().edition)
 	}

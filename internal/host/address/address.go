@@ -47,3 +47,27 @@ func Unspecified(addr string) bool {
 	ip, _ := netip.ParseAddr(host)
 	return err == nil && (host == "" || ip.Unmap().WithZone("").IsUnspecified())
 }
+
+// networkBits6 is how many bits of an IPv6 address count in [Network].
+const networkBits6 = 64
+
+// Network returns what counts as one client where each has a share: a program on this machine has all loopback addresses, and one
+// elsewhere all IPv6 addresses of its /64 network.
+func Network(addr netip.Addr) netip.Addr {
+	addr = addr.Unmap()
+	if addr.IsLoopback() {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	if addr.Is6() {
+		if prefix, err := addr.WithZone("").Prefix(networkBits6); err == nil {
+			return prefix.Addr()
+		}
+	}
+	return addr
+}
+
+// NetworkOf is [Network] of an address with a port, and the zero Addr if it has no IP address.
+func NetworkOf(addr net.Addr) netip.Addr {
+	at, _ := netip.ParseAddrPort(addr.String())
+	return Network(at.Addr())
+}

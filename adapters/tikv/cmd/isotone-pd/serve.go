@@ -12,13 +12,12 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"github.com/isotone/isotone/adapters/tikv/gateway"
 	"github.com/isotone/isotone/adapters/tikv/timelock"
 	"github.com/isotone/isotone/adapters/tikv/zero"
 	"github.com/isotone/isotone/client"
 	"github.com/isotone/isotone/internal/host/credential"
+	"github.com/isotone/isotone/internal/host/listen"
 )
 
 // cluster is where timestamps come from.
@@ -93,13 +92,13 @@ func (c *command) run(ctx context.Context, log *slog.Logger, certs *certificates
 	defer func() { _ = s.admin.Close() }()
 	if lns.admin != nil {
 		work.Go(func() {
-			served <- named("--admin", serveHTTP(s.admin, netutil.LimitListener(lns.admin, adminConnectionsMax)))
+			served <- named("--admin", serveHTTP(s.admin, lns.admin, adminConnectionsMax, adminConnectionsMax/2))
 		})
 	}
 	work.Go(func() { served <- named("--listen", s.pd.Serve(lns.pd)) })
 	if lns.http != nil {
 		work.Go(func() {
-			served <- named("--listen-http", serveHTTP(s.web, netutil.LimitListener(lns.http, c.MaxConnections)))
+			served <- named("--listen-http", serveHTTP(s.web, lns.http, c.MaxConnections, max(1, c.MaxConnections*3/4)))
 		})
 	}
 	var failure error
@@ -154,7 +153,10 @@ func (c *command) web(source cluster, certs *certificates, log *slog.Logger) *ht
 	}
 }
 
-func serveHTTP(web *http.Server, ln net.Listener) error {
+func serveHTTP(web *http.Server, ln net.Listener, most, ofOneAddress int) error {
+	bounded := listen.NewBounded(ln, most, ofOneAddress)
+	web.ConnState = bounded.Follow
+	ln = bounded
 	var err error
 	if web.TLSConfig != nil {
 		err = web.ServeTLS(ln, "", "")
