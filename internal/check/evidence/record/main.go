@@ -1,6 +1,6 @@
 // Command record runs what the ledgers in docs/evidence are about, and adds a line to them. In the root of the repository:
 //
-//	go run ./internal/check/evidence/record sim --seed N --runs N     # simulations, by two processes
+//	go run ./internal/check/evidence/record sim --seed N --runs N     # simulations, by two processes; --minutes N ends them earlier
 //	go run ./internal/check/evidence/record fuzz PACKAGE TARGET N     # a campaign that .ci/fuzz has run
 //
 // Both note the present commit, unless sources have changed since. sim also notes which state of the core it is, and updates the totals in docs/correctness.md.
@@ -35,10 +35,11 @@ func run(args []string) error {
 		flags := flag.NewFlagSet("sim", flag.ContinueOnError)
 		seed := flags.Uint64("seed", 0, "the first seed")
 		runs := flags.Uint64("runs", 2000, "number of runs")
+		minutes := flags.Uint64("minutes", 0, "end after this many minutes; 0: when all runs have ended")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
-		return recordSim(*seed, *runs)
+		return recordSim(*seed, *runs, *minutes)
 	case len(args) == 4 && args[0] == "fuzz":
 		n, err := strconv.ParseUint(args[3], 10, 64)
 		if err != nil {
@@ -59,13 +60,13 @@ type summary struct {
 	}
 }
 
-func recordSim(seed, runs uint64) error {
+func recordSim(seed, runs, minutes uint64) error {
 	core, err := evidence.Core(".")
 	if err != nil {
 		return err
 	}
 	at := commit()
-	sim := exec.Command("go", "run", "./cmd/isotone", "sim", "--json", "--workers", "2", "--seed", fmt.Sprint(seed), "--runs", fmt.Sprint(runs))
+	sim := exec.Command("go", "run", "./cmd/isotone", "sim", "--json", "--workers", "2", "--seed", fmt.Sprint(seed), "--runs", fmt.Sprint(runs), "--minutes", fmt.Sprint(minutes))
 	sim.Stderr = os.Stderr
 	out, failed := sim.Output()
 	var s summary
