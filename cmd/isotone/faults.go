@@ -15,7 +15,9 @@ import (
 type faultFlags struct {
 	FaultClock string `name:"fault-clock" env:"ISOTONE_FAULT_CLOCK" hidden:"" help:"For tests: a JSON file with faults of this node's clock."`
 	FaultLevel uint64 `name:"fault-level" env:"ISOTONE_FAULT_LEVEL" hidden:"" help:"For tests: the newest feature level that this node knows."`
-	FaultStep  string `name:"fault-step" env:"ISOTONE_FAULT_STEP" hidden:"" help:"For tests: a file that names the step at which this process stops (SIGSTOP)."`
+	// FaultSnapshots makes what takes a snapshot quick.
+	FaultSnapshots uint64 `name:"fault-snapshots" env:"ISOTONE_FAULT_SNAPSHOTS" hidden:"" help:"For tests: how many log entries lie between snapshots."`
+	FaultStep      string `name:"fault-step" env:"ISOTONE_FAULT_STEP" hidden:"" help:"For tests: a file that names the step at which this process stops (SIGSTOP)."`
 }
 
 // faults returns the clock and the steps of a node, nil for those without faults.
@@ -33,6 +35,9 @@ func (f *faultFlags) faults(id uint64, log *slog.Logger) (clock node.Clock, step
 
 // level returns the newest feature level that a node knows, 0 for that of its version.
 func (f *faultFlags) level() uint64 { return f.FaultLevel }
+
+// snapshots returns how many log entries lie between snapshots, 0 for as many as usual.
+func (f *faultFlags) snapshots() uint64 { return f.FaultSnapshots }
 
 // stopPoint lets tests kill a command after one of its steps.
 type stopPoint struct {

@@ -15,6 +15,8 @@ func (*faultFlags) faults(uint64, *slog.Logger) (node.Clock, node.Steps) { retur
 
 func (*faultFlags) level() uint64 { return 0 }
 
+func (*faultFlags) snapshots() uint64 { return 0 }
+
 // stopPoint is where tests kill a command: nowhere.
 type stopPoint struct{}
 

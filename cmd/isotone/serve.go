@@ -38,7 +38,7 @@ func (c *serveCmd) Run(ctx context.Context, con console) error {
 	}
 	return server.Serve(ctx, &s, so, server.Process{
 		Options: server.Options{
-			Version: version, Clock: clock, Steps: steps, Level: c.level(), Loops: loops, KeepProcessors: true, Files: server.OpenFiles(), Log: log,
+			Version: version, Clock: clock, Steps: steps, Level: c.level(), Snapshots: c.snapshots(), Loops: loops, KeepProcessors: true, Files: server.OpenFiles(), Log: log,
 		},
 		Lookup: net.DefaultResolver.LookupSRV,
 	}, log.Logger)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
@@ -86,6 +87,8 @@ type Config struct {
 	StorageFault func() error
 	// Steps is nil but in builds for tests.
 	Steps Steps
+	// SnapshotEvery is how many log entries lie between snapshots; 0 but in builds for tests, which means snapshotEvery.
+	SnapshotEvery uint64
 }
 
 // Join says which cluster a node joins.
@@ -210,7 +213,7 @@ func replicaConfig(cfg Config, rec storage.Recovered) replica.Config {
 		ReservationsMissedMax: cfg.ReservationsMissedMax,
 		QueueMax:              cfg.RequestsMax,
 		RequestTicks:          max(1, int(requestWait/cfg.Tick)),
-		SnapshotEvery:         snapshotEvery,
+		SnapshotEvery:         cmp.Or(cfg.SnapshotEvery, snapshotEvery),
 		ClockJumpMax:          cfg.ClockJumpMax,
 		Interval:              cfg.Interval,
 		LeaseMillis:           uint64(cfg.IDs.Lease.Milliseconds()),

@@ -166,10 +166,11 @@ type Options struct {
 	ID uint64
 	// Join is nil unless the member joins a cluster.
 	Join *node.Join
-	// Clock is nil for the system's. Clock, Steps and Level are set in builds for tests only; see [node.Config].
-	Clock node.Clock
-	Steps node.Steps
-	Level uint64
+	// Clock is nil for the system's. Clock, Steps, Level and Snapshots are set in builds for tests only; see [node.Config].
+	Clock     node.Clock
+	Steps     node.Steps
+	Level     uint64
+	Snapshots uint64
 	// Loops is the number of loops that serve clients.
 	Loops int
 	// KeepProcessors: GOMAXPROCS has one more for each loop.
@@ -239,6 +240,7 @@ func Start(s *config.Settings, so Sockets, o Options, log *slog.Logger) (*Member
 		Forward:               forwarder,
 		Clock:                 o.Clock,
 		Level:                 o.Level,
+		SnapshotEvery:         o.Snapshots,
 		Steps:                 o.Steps,
 		Log:                   log,
 		Metrics:               metrics,

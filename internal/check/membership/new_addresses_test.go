@@ -13,16 +13,19 @@ import (
 	"github.com/isotone/isotone/internal/check/trial"
 )
 
-// snapshotEntries is more than lie between two snapshots of a node, and than it writes until the first
-// one is on its disk.
-const snapshotEntries = 4096 + 200
+// snapshotEvery is how many entries lie between two snapshots of a node here. snapshotEntries is more than that, and than it writes
+// until the first one is on its disk.
+const (
+	snapshotEvery   = 64
+	snapshotEntries = snapshotEvery + 200
+)
 
 // toSnapshot runs a cluster, quickly, until all nodes have the members with their addresses in a
 // snapshot on their disks, and stops it. From then on they know the addresses as soon as they start.
 func toSnapshot(t *testing.T, c *chaos.Cluster) {
 	t.Helper()
 	for _, n := range c.Nodes {
-		n.Env["RTT_MS"], n.Env["EPOCH_INTERVAL_MS"] = "1", "1"
+		n.Env["EPOCH_INTERVAL_MS"], n.Env["ISOTONE_FAULT_SNAPSHOTS"] = "1", fmt.Sprint(snapshotEvery)
 	}
 	c.Start()
 	c.WaitReady()
@@ -34,7 +37,7 @@ func toSnapshot(t *testing.T, c *chaos.Cluster) {
 	}
 	c.Shutdown()
 	for _, n := range c.Nodes {
-		delete(n.Env, "RTT_MS")
+		delete(n.Env, "ISOTONE_FAULT_SNAPSHOTS")
 		delete(n.Env, "EPOCH_INTERVAL_MS")
 	}
 }
