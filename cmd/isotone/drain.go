@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/front/web"
 	"github.com/isotone/isotone/internal/operator"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 // drainCmd stops one node as SIGTERM does; see docs/health.md.
@@ -52,7 +52,7 @@ func (c *drainCmd) Run(ctx context.Context, con console) error {
 		}
 		return nil
 	}
-	var state dashboard.State
+	var state survey.State
 	if err := call(http.MethodGet, "/state", &state); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (c *drainCmd) Run(ctx context.Context, con console) error {
 }
 
 // drainPlan says what happens when the node that s is from drains.
-func drainPlan(s *dashboard.State) string {
+func drainPlan(s *survey.State) string {
 	voters, left := 0, 0
 	for _, m := range s.Members {
 		if m.Learner {

@@ -15,9 +15,9 @@ import (
 	"github.com/isotone/isotone/internal/check/await"
 	"github.com/isotone/isotone/internal/check/ports"
 	"github.com/isotone/isotone/internal/check/rig"
-	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/operator"
 	"github.com/isotone/isotone/internal/server"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 // startThree runs the nodes of "isotone dev" until the test ends, and returns them with node 1
@@ -142,22 +142,22 @@ func TestDev_OneNodeCanBeDrained(t *testing.T) {
 }
 
 func TestDrain_SaysWhatItEnds(t *testing.T) {
-	member := func(id uint64, self, connected, learner bool) dashboard.Member {
-		return dashboard.Member{NodeID: id, Self: self, Connected: connected, Learner: learner}
+	member := func(id uint64, self, connected, learner bool) survey.Member {
+		return survey.Member{NodeID: id, Self: self, Connected: connected, Learner: learner}
 	}
 	self := member(1, true, true, false)
 	for _, tc := range []struct {
 		role    string
-		members []dashboard.Member
+		members []survey.Member
 		want    string
 	}{
-		{"leader", []dashboard.Member{self}, "Node 1 (leader) sends its clients away and ends. It is the only member: no timestamps and no IDs until it is started again."},
-		{"leader", []dashboard.Member{self, member(2, false, true, false), member(3, false, true, false)}, "Node 1 (leader) sends its clients away and ends. Another node becomes the leader first."},
-		{"follower", []dashboard.Member{self, member(2, false, true, false), member(3, false, true, false)}, "Node 1 (follower) sends its clients away and ends."},
-		{"follower", []dashboard.Member{self, member(2, false, true, false), member(3, false, false, false), member(4, false, true, true)},
+		{"leader", []survey.Member{self}, "Node 1 (leader) sends its clients away and ends. It is the only member: no timestamps and no IDs until it is started again."},
+		{"leader", []survey.Member{self, member(2, false, true, false), member(3, false, true, false)}, "Node 1 (leader) sends its clients away and ends. Another node becomes the leader first."},
+		{"follower", []survey.Member{self, member(2, false, true, false), member(3, false, true, false)}, "Node 1 (follower) sends its clients away and ends."},
+		{"follower", []survey.Member{self, member(2, false, true, false), member(3, false, false, false), member(4, false, true, true)},
 			"Node 1 (follower) sends its clients away and ends. It is connected to 1 other voters of 3, which are no quorum: no timestamps until it is started again."},
 	} {
-		s := &dashboard.State{Node: dashboard.Node{ID: 1, Role: tc.role}, Members: tc.members}
+		s := &survey.State{Node: survey.Node{ID: 1, Role: tc.role}, Members: tc.members}
 		if got := drainPlan(s); got != tc.want {
 			t.Errorf("%q, want %q", got, tc.want)
 		}

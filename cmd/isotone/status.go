@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/operator"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 type statusCmd struct {
@@ -36,11 +36,11 @@ func (c *statusCmd) Run(ctx context.Context, con console) error {
 	if err != nil {
 		return err
 	}
-	survey, err := c.survey(reach)
+	asked, err := c.survey(reach)
 	if err != nil {
 		return err
 	}
-	defer survey.Client.CloseIdleConnections()
+	defer asked.Client.CloseIdleConnections()
 	if len(c.Addrs) == 0 {
 		addr, err := operator.Find(ctx, reach)
 		if err != nil && (!c.Watch || reach.MayGuess() != nil) {
@@ -53,7 +53,7 @@ func (c *statusCmd) Run(ctx context.Context, con console) error {
 		}
 	}
 	if !c.Watch {
-		report, err := survey.Ask(ctx, c.Addrs)
+		report, err := asked.Ask(ctx, c.Addrs)
 		if err != nil {
 			return err
 		}
@@ -66,17 +66,17 @@ func (c *statusCmd) Run(ctx context.Context, con console) error {
 		}
 		return report.Err()
 	}
-	return c.watch(ctx, con, reach, survey)
+	return c.watch(ctx, con, reach, asked)
 }
 
 // watch shows the members again and again, until ctx is done.
-func (c *statusCmd) watch(ctx context.Context, con console, reach *operator.Access, survey *dashboard.Survey) error {
+func (c *statusCmd) watch(ctx context.Context, con console, reach *operator.Access, asked *survey.Survey) error {
 	screen := &statusScreen{w: con.out, terminal: isTerminal(con.out) && !c.JSON}
 	defer screen.end()
 	ticker := time.NewTicker(c.Interval)
 	defer ticker.Stop()
 	for {
-		report, err := survey.Ask(ctx, c.Addrs)
+		report, err := asked.Ask(ctx, c.Addrs)
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (c *statusCmd) watch(ctx context.Context, con console, reach *operator.Acce
 }
 
 // survey checks the flags and returns the survey that they describe.
-func (c *statusCmd) survey(reach *operator.Access) (*dashboard.Survey, error) {
+func (c *statusCmd) survey(reach *operator.Access) (*survey.Survey, error) {
 	if len(c.Addrs) > 0 {
 		var err error
 		if c.Addrs, err = reach.URLs("address", strings.Split(strings.Join(c.Addrs, ","), ",")); err != nil {
@@ -120,14 +120,14 @@ func (c *statusCmd) survey(reach *operator.Access) (*dashboard.Survey, error) {
 	if c.Timeout <= 0 {
 		return nil, usagef("--timeout %v: want more than 0", c.Timeout)
 	}
-	return &dashboard.Survey{Client: reach.HTTPClient(&http.Transport{Proxy: http.ProxyFromEnvironment}), Timeout: c.Timeout}, nil
+	return &survey.Survey{Client: reach.HTTPClient(&http.Transport{Proxy: http.ProxyFromEnvironment}), Timeout: c.Timeout}, nil
 }
 
-func (c *statusCmd) write(w io.Writer, report *dashboard.Report) error {
+func (c *statusCmd) write(w io.Writer, report *survey.Report) error {
 	if c.JSON {
 		return json.NewEncoder(w).Encode(report)
 	}
-	return dashboard.WriteTable(w, report)
+	return survey.WriteTable(w, report)
 }
 
 // statusScreen shows frames one after the other, on a terminal in the same place.

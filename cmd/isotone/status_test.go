@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 // statusCluster is servers that say of themselves that they are the members of a cluster.
@@ -43,11 +43,11 @@ func newStatusCluster(t *testing.T, n int) *statusCluster {
 
 func (c *statusCluster) addr(id uint64) string { return c.servers[id-1].Listener.Addr().String() }
 
-func (c *statusCluster) state(id uint64) *dashboard.State {
-	s := &dashboard.State{Term: 3, Clock: dashboard.Clock{OK: true},
-		Node: dashboard.Node{ID: id, Addr: c.addr(id), Role: "follower", Ready: true}}
+func (c *statusCluster) state(id uint64) *survey.State {
+	s := &survey.State{Term: 3, Clock: survey.Clock{OK: true},
+		Node: survey.Node{ID: id, Addr: c.addr(id), Role: "follower", Ready: true}}
 	if leader := c.leader.Load(); leader != 0 {
-		s.Leader = &dashboard.Leader{NodeID: leader, Addr: c.addr(leader)}
+		s.Leader = &survey.Leader{NodeID: leader, Addr: c.addr(leader)}
 		if leader == id {
 			s.Node.Role = "leader"
 		}
@@ -55,7 +55,7 @@ func (c *statusCluster) state(id uint64) *dashboard.State {
 		s.Node.Ready, s.Node.NotReady = false, "no leader is known"
 	}
 	for i := range c.servers {
-		s.Members = append(s.Members, dashboard.Member{NodeID: uint64(i + 1), Addr: c.addr(uint64(i + 1)), Self: id == uint64(i+1), Connected: true})
+		s.Members = append(s.Members, survey.Member{NodeID: uint64(i + 1), Addr: c.addr(uint64(i + 1)), Self: id == uint64(i+1), Connected: true})
 	}
 	return s
 }
@@ -108,7 +108,7 @@ func TestStatus_SaysWhichFlagsAreForCertificates(t *testing.T) {
 func TestStatus_JSONIsOneLine(t *testing.T) {
 	c := newStatusCluster(t, 2)
 	code, out, _ := command("status", "--json", c.addr(2))
-	var r dashboard.Report
+	var r survey.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 || strings.Count(out, "\n") != 1 {
 		t.Fatalf("exit code %d, %v\n%s", code, err, out)
 	}

@@ -1,6 +1,5 @@
-// Package dashboard owns the web page at / of every node, its plain-text form for curl, and
-// the table of "isotone status". All three show the [State] document, which the node encodes
-// once a second.
+// Package dashboard owns the web page at / of every node, and its plain-text form for curl. Both show the [survey.State] document,
+// which the node encodes once a second.
 //
 // It does not depend on the node or its protocols: the server of the page passes in a function
 // that returns the latest document. It must let the pages of all members read the documents (/state and /live/state/stream),
@@ -14,13 +13,14 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 // Config configures a [Handler].
 type Config struct {
 	// State returns the latest state document, which is immutable, or nil before there is
 	// one. Only the plain text needs it: the page fetches the document itself.
-	State func() *State
+	State func() *survey.State
 	// Refuse, if not nil, answers a request for the plain text, which has the state in it, unless its client may read that.
 	// The page has no data in it.
 	Refuse func(w http.ResponseWriter, r *http.Request) (refused bool)
@@ -30,7 +30,7 @@ type Config struct {
 // the output of [WriteSummary] to others.
 func Handler(cfg Config) http.Handler {
 	if cfg.State == nil {
-		cfg.State = func() *State { return nil }
+		cfg.State = func() *survey.State { return nil }
 	}
 	return &handler{cfg, assemble()}
 }
@@ -65,7 +65,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // summary answers with plain text.
 func (h *handler) summary(w http.ResponseWriter, r *http.Request) {
 	var text strings.Builder
-	_ = WriteSummary(&text, h.cfg.State()) // a Builder never fails
+	_ = survey.WriteSummary(&text, h.cfg.State()) // a Builder never fails
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Type", "text/plain; charset=utf-8")

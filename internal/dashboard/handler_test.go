@@ -13,25 +13,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isotone/isotone/internal/check/fakecluster"
 	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 const browserAccept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
-
-// reference returns the document in testdata.
-func reference(t *testing.T) *dashboard.State {
-	t.Helper()
-	f, err := os.Open("testdata/state.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	s, err := dashboard.ReadState(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
 
 // answer sends one request to a handler; headers are pairs.
 func answer(h http.Handler, method, path string, headers ...string) *httptest.ResponseRecorder {
@@ -45,7 +32,7 @@ func answer(h http.Handler, method, path string, headers ...string) *httptest.Re
 }
 
 func TestHandler_BrowsersGetThePageAndOthersText(t *testing.T) {
-	h := dashboard.Handler(dashboard.Config{State: func() *dashboard.State { return reference(t) }})
+	h := dashboard.Handler(dashboard.Config{State: func() *survey.State { return fakecluster.Read(t, "../survey/testdata/state.json") }})
 	for _, tc := range []struct{ accept, want string }{
 		{browserAccept, "text/html; charset=utf-8"},
 		{"TEXT/HTML", "text/html; charset=utf-8"},
@@ -156,7 +143,7 @@ func TestHandler_PolicyAllowsThePageItselfOnly(t *testing.T) {
 }
 
 func TestHandler_TextForCurlIsShortAndComplete(t *testing.T) {
-	w := answer(dashboard.Handler(dashboard.Config{State: func() *dashboard.State { return reference(t) }}), "GET", "/")
+	w := answer(dashboard.Handler(dashboard.Config{State: func() *survey.State { return fakecluster.Read(t, "../survey/testdata/state.json") }}), "GET", "/")
 	want, err := os.ReadFile("testdata/summary.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -177,11 +164,11 @@ func TestHandler_TextSaysSoBeforeThereIsAState(t *testing.T) {
 }
 
 func TestHandler_TextNamesWhatIsMissing(t *testing.T) {
-	s := reference(t)
-	s.Leader, s.Epoch, s.Latency = nil, nil, dashboard.Latency{}
+	s := fakecluster.Read(t, "../survey/testdata/state.json")
+	s.Leader, s.Epoch, s.Latency = nil, nil, survey.Latency{}
 	s.Node.Role, s.Node.Ready, s.Node.NotReady = "candidate", false, "no leader\x1b[2J is known"
 	var text strings.Builder
-	if err := dashboard.WriteSummary(&text, s); err != nil {
+	if err := survey.WriteSummary(&text, s); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"is candidate", "Not ready: no leader [2J is known", "none is known", "p50 -, p99 -, max -", "127.0.0.1:8081/timestamp"} {

@@ -7,15 +7,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/fakecluster"
 )
 
 // narrowest is the width of the smallest phones, in pixels.
 const narrowest = 360
 
 func TestPage_FitsEveryWidth(t *testing.T) {
-	c := newCluster(t, 3, time.Second)
+	c := fakecluster.New(t, 3, time.Second, page)
 	b := browser.Tab(t)
-	b.Open("http://"+c.nodes[0].addr+"/", narrowest, 800, "light")
+	b.Open("http://"+c.Nodes[0].Addr+"/", narrowest, 800, "light")
 	b.Until(10*time.Second, pageReady)
 	b.Eval("document.querySelector('#elections-details').open = true", nil)
 	for _, width := range []int{narrowest, 390, 620, 621, 800, 861, 1020, 1021, 1280, 1920} {
@@ -52,11 +54,11 @@ const contrast = `(() => {
 })()`
 
 func TestPage_IsReadableInLightAndDark(t *testing.T) {
-	c := newCluster(t, 3, time.Second)
+	c := fakecluster.New(t, 3, time.Second, page)
 	b := browser.Tab(t)
 	background := map[string]string{}
 	for _, scheme := range []string{"light", "dark"} {
-		b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, scheme)
+		b.Open("http://"+c.Nodes[0].Addr+"/", 1280, 800, scheme)
 		b.Until(10*time.Second, pageReady)
 		var color string
 		b.Eval("getComputedStyle(document.body).backgroundColor", &color)
@@ -76,9 +78,9 @@ func TestPage_IsReadableInLightAndDark(t *testing.T) {
 }
 
 func TestPage_HoldsStillForWhoWantsThat(t *testing.T) {
-	c := newCluster(t, 1, time.Second)
+	c := fakecluster.New(t, 1, time.Second, page)
 	b := browser.Tab(t)
-	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	b.Open("http://"+c.Nodes[0].Addr+"/", 1280, 800, "light")
 	moving := "document.getAnimations().length > 0"
 	b.Until(10*time.Second, moving)
 	b.Prefer("prefers-reduced-motion", "reduce")
@@ -86,9 +88,9 @@ func TestPage_HoldsStillForWhoWantsThat(t *testing.T) {
 }
 
 func TestPage_IsUsedByKeyboard(t *testing.T) {
-	c := newCluster(t, 3, time.Second)
+	c := fakecluster.New(t, 3, time.Second, page)
 	b := browser.Tab(t)
-	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	b.Open("http://"+c.Nodes[0].Addr+"/", 1280, 800, "light")
 	b.Until(10*time.Second, pageReady)
 	const focused = `(() => { const e = document.activeElement; return e === document.body ? "body" : (e.getAttribute("aria-labelledby") || e.tagName.toLowerCase()) +
 		(getComputedStyle(e).outlineStyle === "none" ? " without a visible focus" : ""); })()`
@@ -126,9 +128,9 @@ func TestPage_IsUsedByKeyboard(t *testing.T) {
 }
 
 func TestPage_IsReadOutAtThePointer(t *testing.T) {
-	c := newCluster(t, 1, time.Second)
+	c := fakecluster.New(t, 1, time.Second, page)
 	b := browser.Tab(t)
-	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	b.Open("http://"+c.Nodes[0].Addr+"/", 1280, 800, "light")
 	b.Until(10*time.Second, "document.querySelector('.line')")
 	var box struct{ X, Y, Width, Height float64 }
 	b.Eval("document.querySelector('.plot').getBoundingClientRect().toJSON()", &box)
@@ -161,9 +163,9 @@ func (n axNode) property(name string) any {
 }
 
 func TestPage_TellsAssistiveTechnologyWhatIsThere(t *testing.T) {
-	c := newCluster(t, 3, time.Second)
+	c := fakecluster.New(t, 3, time.Second, page)
 	b := browser.Tab(t)
-	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	b.Open("http://"+c.Nodes[0].Addr+"/", 1280, 800, "light")
 	b.Until(10*time.Second, pageReady)
 	b.Eval("document.querySelector('#elections-details').open = true", nil)
 	var tree struct{ Nodes []axNode }

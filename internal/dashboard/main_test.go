@@ -2,12 +2,15 @@ package dashboard_test
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/isotone/isotone/internal/check/chromium"
+	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 // browser is shared by all tests.
@@ -22,4 +25,9 @@ func TestMain(m *testing.M) {
 		code = 1
 	}
 	os.Exit(code)
+}
+
+// page serves what a node serves.
+func page(state func() *survey.State) http.Handler {
+	return dashboard.Handler(dashboard.Config{State: state})
 }

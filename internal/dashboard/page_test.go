@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/isotone/isotone/internal/check/chromium"
-	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/check/fakecluster"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 // These tests check the page in a real browser; without one they are skipped. The figures
@@ -31,9 +32,9 @@ func quiet(t *testing.T, b *chromium.Tab, noiseMax int) {
 }
 
 func TestPage_ShowsTheClusterLive(t *testing.T) {
-	c := newCluster(t, 3, time.Second)
+	c := fakecluster.New(t, 3, time.Second, page)
 	b := browser.Tab(t)
-	b.Open("http://"+c.nodes[1].addr+"/", 1280, 800, "light") // a follower
+	b.Open("http://"+c.Nodes[1].Addr+"/", 1280, 800, "light") // a follower
 	b.Until(10*time.Second, pageReady)
 	for selector, want := range map[string]string{
 		"#headline":                       "Node 1 leads",
@@ -44,13 +45,13 @@ func TestPage_ShowsTheClusterLive(t *testing.T) {
 		"#facts div:nth-child(6) dd":      "v0.9.0",
 		"#members tr:nth-child(1) .id":    "1",
 		"#members tr:nth-child(1) .state": "leads",
-		"#members tr:nth-child(3) .addr":  c.nodes[2].addr,
+		"#members tr:nth-child(3) .addr":  c.Nodes[2].Addr,
 		"#members tr:nth-child(3) .state": "follows",
 		"#elections tr:nth-child(1)":      "node 1",
 		"#workers tr:nth-child(2)":        "Node 2",
 		"#lanes-text":                     "node 1 leader in term 7",
 		"#ruler-text":                     "more is reserved",
-		"#try":                            "curl '" + c.nodes[0].addr + "/timestamp?format=json'",
+		"#try":                            "curl '" + c.Nodes[0].Addr + "/timestamp?format=json'",
 	} {
 		if got := b.Text(selector); !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", selector, got, want)
@@ -68,9 +69,9 @@ func TestPage_ShowsTheClusterLive(t *testing.T) {
 	before := b.Text(".value")
 	b.Until(10*time.Second, fmt.Sprintf("document.querySelector('.value').textContent !== %q", before))
 	quiet(t, b, 0)
-	for _, node := range c.nodes {
-		if n := node.open(0); n != 1 {
-			t.Errorf("node %d has %d streams open, want 1", node.id, n)
+	for _, node := range c.Nodes {
+		if n := node.Streams(); n != 1 {
+			t.Errorf("node %d has %d streams open, want 1", node.ID, n)
 		}
 	}
 }
@@ -78,15 +79,15 @@ func TestPage_ShowsTheClusterLive(t *testing.T) {
 // TestPage_ShowsTheNextLeaderWithin3Seconds kills the leader, which is also the node that
 // served the page.
 func TestPage_ShowsTheNextLeaderWithin3Seconds(t *testing.T) {
-	c := newCluster(t, 3, time.Second)
+	c := fakecluster.New(t, 3, time.Second, page)
 	b := browser.Tab(t)
-	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	b.Open("http://"+c.Nodes[0].Addr+"/", 1280, 800, "light")
 	b.Until(10*time.Second, pageReady)
 	begin := time.Now()
-	c.nodes[0].kill()
+	c.Nodes[0].Kill()
 	b.Until(3*time.Second, "['Node 1 stopped answering', 'No leader'].includes(document.querySelector('#headline').textContent)")
 	told := time.Since(begin)
-	c.elect(2, 310*time.Millisecond)
+	c.Elect(2, 310*time.Millisecond)
 	b.Until(3*time.Second-time.Since(begin), "document.querySelector('#headline').textContent === 'Node 2 leads' && document.documentElement.dataset.leader === '2'")
 	t.Logf("the page showed the loss of the leader after %v, and the next leader after %v", told, time.Since(begin))
 	if got, want := b.Text("#because"), "It took over from node 1 after 310 ms without a leader."; !strings.Contains(strings.ReplaceAll(got, "\u202f", " "), want) {
@@ -101,7 +102,7 @@ func TestPage_ShowsTheNextLeaderWithin3Seconds(t *testing.T) {
 		t.Errorf("%d points are left of the history of the killed node", kept)
 	}
 	quiet(t, b, 6) // broken streams, and few probes
-	c.nodes[0].restart(t)
+	c.Nodes[0].Restart(t)
 	b.Until(20*time.Second, pageReady)
 	if got := b.Text("#headline"); got != "Node 2 leads" {
 		t.Errorf("%q after node 1 came back", got)
@@ -110,18 +111,18 @@ func TestPage_ShowsTheNextLeaderWithin3Seconds(t *testing.T) {
 }
 
 func TestPage_ComesBackAfterAllMembersWereGone(t *testing.T) {
-	c := newCluster(t, 3, time.Second)
+	c := fakecluster.New(t, 3, time.Second, page)
 	b := browser.Tab(t)
-	b.Open("http://"+c.nodes[2].addr+"/", 390, 844, "dark")
+	b.Open("http://"+c.Nodes[2].Addr+"/", 390, 844, "dark")
 	b.Until(10*time.Second, pageReady)
-	for _, node := range c.nodes {
-		node.kill()
+	for _, node := range c.Nodes {
+		node.Kill()
 	}
 	b.Until(10*time.Second, "document.querySelector('#headline').textContent === 'No member answers' && document.documentElement.classList.contains('stale')")
-	for _, node := range c.nodes {
-		node.restart(t)
+	for _, node := range c.Nodes {
+		node.Restart(t)
 	}
-	c.elect(3, 2*time.Second)
+	c.Elect(3, 2*time.Second)
 	b.Until(30*time.Second, pageReady)
 	if got := b.Text("#headline"); got != "Node 3 leads" {
 		t.Errorf("headline %q", got)
@@ -130,75 +131,75 @@ func TestPage_ComesBackAfterAllMembersWereGone(t *testing.T) {
 }
 
 func TestPage_PollsWhereStreamsDoNotComeThrough(t *testing.T) {
-	c := newCluster(t, 1, time.Second)
-	c.nodes[0].refuseStreams()
+	c := fakecluster.New(t, 1, time.Second, page)
+	c.Nodes[0].RefuseStreams()
 	b := browser.Tab(t)
-	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	b.Open("http://"+c.Nodes[0].Addr+"/", 1280, 800, "light")
 	b.Until(10*time.Second, "document.querySelector('#feed').textContent === 'live from 1 of 1, polled'")
-	before := c.nodes[0].requests("/state")
+	before := c.Nodes[0].Requests("/state")
 	b.Until(10*time.Second, "document.querySelector('#because').textContent.includes('only voter')")
-	for begin := time.Now(); c.nodes[0].requests("/state") < before+2; time.Sleep(10 * time.Millisecond) {
+	for begin := time.Now(); c.Nodes[0].Requests("/state") < before+2; time.Sleep(10 * time.Millisecond) {
 		if time.Since(begin) > 10*time.Second {
 			t.Fatal("it does not poll")
 		}
 	}
-	if n := c.nodes[0].requests("/live/state/stream"); n != 1 {
+	if n := c.Nodes[0].Requests("/live/state/stream"); n != 1 {
 		t.Errorf("%d streams were requested, want 1", n)
 	}
 }
 
 func TestPage_SaysWhatIsWrong(t *testing.T) {
-	c := newCluster(t, 3, 100*time.Millisecond)
+	c := fakecluster.New(t, 3, 100*time.Millisecond, page)
 	b := browser.Tab(t)
-	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	b.Open("http://"+c.Nodes[0].Addr+"/", 1280, 800, "light")
 	b.Until(10*time.Second, pageReady)
-	nothing := func(*dashboard.State) {}
+	nothing := func(*survey.State) {}
 	for _, tc := range []struct {
 		name             string
 		node             int
-		edit             func(*dashboard.State)
+		edit             func(*survey.State)
 		level, headline  string
 		because, inTable string
 	}{
-		{"a clock is wrong", 2, func(s *dashboard.State) { s.Clock = dashboard.Clock{OffsetFromMedianSeconds: 2.5} },
+		{"a clock is wrong", 2, func(s *survey.State) { s.Clock = survey.Clock{OffsetFromMedianSeconds: 2.5} },
 			"warn", "Node 1 leads", "The clock of node 3 is wrong.", "+2.5\u202fs"},
-		{"a clock beyond the limit", 2, func(s *dashboard.State) {
-			s.Clock.OffsetFromQuorumSeconds, s.Clock.Exceeded, s.Clock.LimitSeconds = pointer(-3600.0), true, 0.5
+		{"a clock beyond the limit", 2, func(s *survey.State) {
+			s.Clock.OffsetFromQuorumSeconds, s.Clock.Exceeded, s.Clock.LimitSeconds = new(-3600.0), true, 0.5
 		}, "warn", "Node 1 leads", "The clock of node 3 is 1\u202fh behind the quorum's: timestamps follow the quorum's clock. Correct the node's.", "follows"},
-		{"the leader's clock beyond the limit", 0, func(s *dashboard.State) {
-			s.Clock.OffsetFromQuorumSeconds, s.Clock.Exceeded, s.Clock.LimitSeconds = pointer(3600.0), true, 0.5
+		{"the leader's clock beyond the limit", 0, func(s *survey.State) {
+			s.Clock.OffsetFromQuorumSeconds, s.Clock.Exceeded, s.Clock.LimitSeconds = new(3600.0), true, 0.5
 			s.Epoch.LeadSeconds -= 3600
 		}, "warn", "Node 1 leads", "The clock of node 1 is 1\u202fh ahead of the quorum's: timestamps follow the quorum's clock. Correct the node's.", "leads"},
-		{"a member is not ready", 1, func(s *dashboard.State) { s.Node.Ready, s.Node.NotReady = false, "it joins" },
+		{"a member is not ready", 1, func(s *survey.State) { s.Node.Ready, s.Node.NotReady = false, "it joins" },
 			"warn", "Node 1 leads", "Node 2 is not ready: it joins.", "not ready"},
-		{"a member is disconnected", 0, func(s *dashboard.State) { s.Members[2].Connected = false },
+		{"a member is disconnected", 0, func(s *survey.State) { s.Members[2].Connected = false },
 			"warn", "Node 1 leads", "Node 3 is not connected; one more failure stops the cluster.", "disconnected"},
-		{"time stands still", 0, func(s *dashboard.State) { s.Epoch.LeadSeconds = -4 },
+		{"time stands still", 0, func(s *survey.State) { s.Epoch.LeadSeconds = -4 },
 			"warn", "Node 1 leads", "Time stands still: node 1 cannot raise the ceiling.", "leads"},
-		{"a text that looks like HTML", 1, func(s *dashboard.State) { s.Node.Ready, s.Node.NotReady = false, "<img src=x onerror=alert(1)>" },
+		{"a text that looks like HTML", 1, func(s *survey.State) { s.Node.Ready, s.Node.NotReady = false, "<img src=x onerror=alert(1)>" },
 			"warn", "Node 1 leads", "<img src=x onerror=alert(1)>", "not ready"},
-		{"a member that lags", 0, func(s *dashboard.State) { *s.Members[1].LagEntries = 12345 },
+		{"a member that lags", 0, func(s *survey.State) { *s.Members[1].LagEntries = 12345 },
 			"ok", "Node 1 leads", "All 3 members are connected.", "12\u202f345"},
 	} {
-		c.nodes[tc.node].change(tc.edit)
+		c.Nodes[tc.node].Change(tc.edit)
 		b.Until(10*time.Second, fmt.Sprintf("document.querySelector('#because').textContent.includes(%q) && document.querySelector('#members').textContent.includes(%q)", tc.because, tc.inTable))
 		var level string
 		b.Eval("document.documentElement.dataset.level", &level)
 		if got := b.Text("#headline"); got != tc.headline || level != tc.level {
 			t.Errorf("%s: %s %q, want %s %q", tc.name, level, got, tc.level, tc.headline)
 		}
-		c.nodes[tc.node].change(nothing)
+		c.Nodes[tc.node].Change(nothing)
 		b.Until(10*time.Second, pageReady)
 	}
 	quiet(t, b, 0)
 }
 
 func TestPage_SaysWhatAClusterWaitsForThatIsBeingFormed(t *testing.T) {
-	c := newCluster(t, 3, 100*time.Millisecond)
-	c.elect(0, 0)
-	c.nodes[2].kill()
-	for _, n := range c.nodes {
-		n.change(func(s *dashboard.State) {
+	c := fakecluster.New(t, 3, 100*time.Millisecond, page)
+	c.Elect(0, 0)
+	c.Nodes[2].Kill()
+	for _, n := range c.Nodes {
+		n.Change(func(s *survey.State) {
 			s.Node.Forming, s.Node.Role, s.Node.NotReady = true, "follower", "the cluster is being formed, which needs node 3"
 			for i := range s.Members {
 				if !s.Members[i].Self {
@@ -208,7 +209,7 @@ func TestPage_SaysWhatAClusterWaitsForThatIsBeingFormed(t *testing.T) {
 		})
 	}
 	b := browser.Tab(t)
-	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	b.Open("http://"+c.Nodes[0].Addr+"/", 1280, 800, "light")
 	b.Until(10*time.Second, "document.querySelector('#headline').textContent === 'The cluster is being formed' && document.documentElement.dataset.level === 'wait'")
 	for selector, want := range map[string]string{
 		"#because":                        "The cluster is being formed, which needs node 3.",
@@ -225,13 +226,13 @@ func TestPage_SaysWhatAClusterWaitsForThatIsBeingFormed(t *testing.T) {
 
 // TestPage_IgnoresALeaderOfAnOlderTerm: a leader that was cut off still claims to lead.
 func TestPage_IgnoresALeaderOfAnOlderTerm(t *testing.T) {
-	c := newCluster(t, 3, 100*time.Millisecond)
+	c := fakecluster.New(t, 3, 100*time.Millisecond, page)
 	b := browser.Tab(t)
-	b.Open("http://"+c.nodes[0].addr+"/", 1280, 800, "light")
+	b.Open("http://"+c.Nodes[0].Addr+"/", 1280, 800, "light")
 	b.Until(10*time.Second, pageReady)
-	old := c.nodes[0].state()
-	c.nodes[0].change(func(s *dashboard.State) { now := s.Now; *s = *old; s.Now = now })
-	c.elect(3, time.Second)
+	old := c.Nodes[0].State()
+	c.Nodes[0].Change(func(s *survey.State) { now := s.Now; *s = *old; s.Now = now })
+	c.Elect(3, time.Second)
 	b.Until(10*time.Second, "document.querySelector('#headline').textContent === 'Node 3 leads'")
 	var states []string
 	b.Eval("[...document.querySelectorAll('#members tr.lead .id')].map((e) => e.textContent)", &states)

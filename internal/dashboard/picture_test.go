@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/isotone/isotone/internal/check/fakecluster"
 )
 
 // TestPage_Pictures writes the pictures of docs/dashboard.md to the directory that
@@ -14,7 +16,7 @@ func TestPage_Pictures(t *testing.T) {
 	if dir == "" {
 		t.Skip("needs a directory in DASHBOARD_PICTURES")
 	}
-	c := newCluster(t, 3, time.Second)
+	c := fakecluster.New(t, 3, time.Second, page)
 	b := browser.Tab(t)
 	for _, picture := range []struct {
 		file          string
@@ -26,7 +28,7 @@ func TestPage_Pictures(t *testing.T) {
 		{"dashboard-phone.png", 390, 844, "light", 2},
 		{"dashboard-dark.png", 1280, 800, "dark", 1.5},
 	} {
-		b.Open("http://"+c.nodes[1].addr+"/", picture.width, picture.height, picture.scheme)
+		b.Open("http://"+c.Nodes[1].Addr+"/", picture.width, picture.height, picture.scheme)
 		b.Command("Emulation.setDeviceMetricsOverride", map[string]any{"width": picture.width, "height": picture.height,
 			"deviceScaleFactor": picture.density, "mobile": picture.width < 600}, nil)
 		b.Until(5*time.Second, "document.querySelectorAll('#members .lead').length === 1")

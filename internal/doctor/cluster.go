@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 // Limits of the checks of a cluster.
@@ -118,7 +118,7 @@ func (c *Cluster) silent() (list []string) {
 
 // forming reports whether the nodes that answer have no cluster yet.
 func (c *Cluster) forming() bool {
-	return !slices.ContainsFunc(c.Report.Views, func(v dashboard.View) bool { return v.State != nil && !v.State.Node.Forming })
+	return !slices.ContainsFunc(c.Report.Views, func(v survey.View) bool { return v.State != nil && !v.State.Node.Forming })
 }
 
 // quorum judges how many failures the cluster survives.
@@ -158,12 +158,12 @@ func (j *findings) quorum(c *Cluster) {
 
 // gone reports whether neither this machine nor any member reaches a node. One finding is enough
 // for that.
-func (c *Cluster) gone(of dashboard.View) bool {
+func (c *Cluster) gone(of survey.View) bool {
 	if of.State != nil || of.NodeID == 0 {
 		return false
 	}
 	for _, v := range c.Report.Views {
-		if v.State != nil && slices.ContainsFunc(v.State.Members, func(m dashboard.Member) bool { return m.NodeID == of.NodeID && m.Connected }) {
+		if v.State != nil && slices.ContainsFunc(v.State.Members, func(m survey.Member) bool { return m.NodeID == of.NodeID && m.Connected }) {
 			return false
 		}
 	}
@@ -191,8 +191,8 @@ func (j *findings) members(c *Cluster) {
 }
 
 // view returns the state document that knows the members best: the leader's, or else any.
-func (c *Cluster) view() *dashboard.State {
-	var any *dashboard.State
+func (c *Cluster) view() *survey.State {
+	var any *survey.State
 	for _, v := range c.Report.Views {
 		switch {
 		case v.State == nil:
@@ -238,7 +238,7 @@ func (c *Cluster) Apart() (apart map[[2]uint64][]uint64, checked int) {
 			continue
 		}
 		for _, m := range v.State.Members {
-			if m.Self || m.NodeID == v.NodeID || slices.ContainsFunc(c.Report.Views, func(v dashboard.View) bool { return v.NodeID == m.NodeID && c.gone(v) }) {
+			if m.Self || m.NodeID == v.NodeID || slices.ContainsFunc(c.Report.Views, func(v survey.View) bool { return v.NodeID == m.NodeID && c.gone(v) }) {
 				continue
 			}
 			pair := [2]uint64{min(v.NodeID, m.NodeID), max(v.NodeID, m.NodeID)}
@@ -424,7 +424,7 @@ func (j *findings) openFiles(id uint64, p *NodeProbe) {
 }
 
 // name is the subject for a member, by its address while its ID is unknown.
-func name(v dashboard.View) string {
+func name(v survey.View) string {
 	if v.NodeID == 0 {
 		return v.Addr
 	}

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/doctor"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 var now = time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -46,15 +46,15 @@ func certificate() doctor.Certificate {
 // cluster has three members; node 1 leads.
 func cluster() *doctor.Cluster {
 	c := &doctor.Cluster{
-		Report:  &dashboard.Report{Leader: &dashboard.Leader{NodeID: 1}, Term: 7},
+		Report:  &survey.Report{Leader: &survey.Leader{NodeID: 1}, Term: 7},
 		Levels:  &front.Levels{Level: 3, Newest: 3, Next: 3},
 		Members: &front.MemberList{},
 	}
 	for id := uint64(1); id <= 3; id++ {
-		s := &dashboard.State{Version: "v1", ClusterID: "c", Term: 7, Clock: dashboard.Clock{OK: true}, Workers: make([]dashboard.Worker, 3)}
-		s.Node = dashboard.Node{ID: id, Role: "follower", Ready: true, UptimeSeconds: 60}
+		s := &survey.State{Version: "v1", ClusterID: "c", Term: 7, Clock: survey.Clock{OK: true}, Workers: make([]survey.Worker, 3)}
+		s.Node = survey.Node{ID: id, Role: "follower", Ready: true, UptimeSeconds: 60}
 		for peer := uint64(1); peer <= 3; peer++ {
-			m := dashboard.Member{
+			m := survey.Member{
 				NodeID: peer, Addr: fmt.Sprintf("10.0.0.%d:8080", peer), PeerAddr: fmt.Sprintf("10.0.0.%d:60001", peer),
 				Self: peer == id, Connected: true, Leader: peer == 1,
 			}
@@ -64,7 +64,7 @@ func cluster() *doctor.Cluster {
 			s.Members = append(s.Members, m)
 		}
 		served := certificate()
-		c.Report.Views = append(c.Report.Views, dashboard.View{NodeID: id, Addr: fmt.Sprintf("http://10.0.0.%d:8080", id), State: s})
+		c.Report.Views = append(c.Report.Views, survey.View{NodeID: id, Addr: fmt.Sprintf("http://10.0.0.%d:8080", id), State: s})
 		c.Nodes = append(c.Nodes, doctor.NodeProbe{
 			Client: &doctor.Dial{NodeID: id, Addr: fmt.Sprintf("10.0.0.%d:8080", id)}, Peer: &doctor.Dial{NodeID: id, Addr: fmt.Sprintf("10.0.0.%d:60001", id)},
 			Ready: 200, Served: &served, FilesOpen: 20, FilesMax: 1000, Security: security(id),
@@ -127,7 +127,7 @@ type ailment struct {
 }
 
 // state is the state document of a node.
-func state(c *doctor.Cluster, id uint64) *dashboard.State { return c.Report.Views[id-1].State }
+func state(c *doctor.Cluster, id uint64) *survey.State { return c.Report.Views[id-1].State }
 
 var ailments = []ailment{
 	{"no directory", func(l *doctor.Local, _ *doctor.Cluster) { l.Disk.Error = "/data: permission denied" }, doctor.Problem, "disk", "permission denied"},
@@ -211,10 +211,10 @@ var ailments = []ailment{
 	{"a client address", func(_ *doctor.Local, c *doctor.Cluster) { c.Nodes[2].Client.Error = "timeout" }, doctor.Problem, "reach", "10.0.0.3:8080 cannot be reached"},
 	{"a loopback client address", func(_ *doctor.Local, c *doctor.Cluster) { c.Nodes[2].Client.Addr = "localhost:8080" }, doctor.Problem, "reach", "are told localhost:8080"},
 	{"a clock far off", func(_ *doctor.Local, c *doctor.Cluster) {
-		state(c, 3).Clock = dashboard.Clock{OK: true, Exceeded: true, OffsetFromMedianSeconds: -7}
+		state(c, 3).Clock = survey.Clock{OK: true, Exceeded: true, OffsetFromMedianSeconds: -7}
 	}, doctor.Problem, "clock", "-7000 ms"},
 	{"a clock without IDs", func(_ *doctor.Local, c *doctor.Cluster) {
-		state(c, 3).Clock = dashboard.Clock{OffsetFromMedianSeconds: 1e300}
+		state(c, 3).Clock = survey.Clock{OffsetFromMedianSeconds: 1e300}
 	}, doctor.Problem, "clock", "makes no IDs"},
 	{"a clock somewhat off", func(_ *doctor.Local, c *doctor.Cluster) { state(c, 3).Clock.OffsetFromMedianSeconds = 0.2 }, doctor.Warning, "clock", "+200 ms"},
 	{"versions", func(_ *doctor.Local, c *doctor.Cluster) { state(c, 3).Version = "v2" }, doctor.Warning, "version", "v1 (node 1, 2), v2 (node 3)"},
@@ -236,7 +236,7 @@ var ailments = []ailment{
 	}, doctor.Warning, "quorum", "two voters"},
 	{"even voters", func(_ *doctor.Local, c *doctor.Cluster) {
 		for _, v := range c.Report.Views {
-			v.State.Members = append(v.State.Members, dashboard.Member{NodeID: 4, Connected: true})
+			v.State.Members = append(v.State.Members, survey.Member{NodeID: 4, Connected: true})
 		}
 	}, doctor.Warning, "quorum", "4 voters survive no more failures than 3"},
 }

@@ -4,14 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/doctor"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 // readClocks has all nodes read the cluster clock.
 func readClocks(c *doctor.Cluster) {
 	for _, v := range c.Report.Views {
-		v.State.Interval = &dashboard.Interval{MaxSeconds: 0.1, Running: true, WidthSeconds: new(0.0002), LimitSeconds: new(0.09), AgeSeconds: new(0.01)}
+		v.State.Interval = &survey.Interval{MaxSeconds: 0.1, Running: true, WidthSeconds: new(0.0002), LimitSeconds: new(0.09), AgeSeconds: new(0.01)}
 	}
 }
 
@@ -31,7 +31,7 @@ var untimely = []ailment{
 	}, doctor.Warning, "interval", "wrong rate"},
 	{"no readings", func(_ *doctor.Local, c *doctor.Cluster) {
 		readClocks(c)
-		*state(c, 2).Interval = dashboard.Interval{MaxSeconds: 0.1}
+		*state(c, 2).Interval = survey.Interval{MaxSeconds: 0.1}
 	}, doctor.Warning, "interval", "tells no readings"},
 	{"an old reading", func(_ *doctor.Local, c *doctor.Cluster) {
 		readClocks(c)

@@ -3,8 +3,8 @@ package doctor
 import (
 	"time"
 
-	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 // Measurements is what [Judge] works on. Fields that could not be measured are nil, zero, or
@@ -139,7 +139,7 @@ type Dial struct {
 
 // Cluster is what the nodes say of themselves and of one another.
 type Cluster struct {
-	Report *dashboard.Report
+	Report *survey.Report
 	// Nodes are parallel to Report.Views.
 	Nodes []NodeProbe
 	// Levels and Members are those of the leader; nil if it was not reached.

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/isotone/isotone/client"
-	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/host/listen"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 // UsageError is an error of what the user has named: addresses that are malformed, or that must not be
@@ -56,7 +56,7 @@ func (a *Access) Shown(addr string) string {
 }
 
 // NameSockets has a report name each node that was asked at a socket by its client address, or else by the socket.
-func (a *Access) NameSockets(views []dashboard.View) {
+func (a *Access) NameSockets(views []survey.View) {
 	for i := range views {
 		v := &views[i]
 		if addr, ok := strings.CutPrefix(v.Addr, "http://"); ok && a.Shown(addr) != addr {
@@ -97,7 +97,7 @@ func (a *Access) URLs(flag string, endpoints []string) (bases []string, err erro
 		case !named && a.Secure:
 			endpoint = "https://" + endpoint
 		}
-		base, err := dashboard.Address(endpoint)
+		base, err := survey.Address(endpoint)
 		if err != nil {
 			return nil, usagef("%s: %v", flag, err)
 		}

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/isotone/isotone"
-	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/host/telemetry"
 	"github.com/isotone/isotone/internal/host/utc"
 	"github.com/isotone/isotone/internal/node"
+	"github.com/isotone/isotone/internal/survey"
 	"github.com/isotone/isotone/snowflake"
 )
 
@@ -29,19 +29,19 @@ type stateSource struct {
 	interval time.Duration
 	metrics  *telemetry.Metrics
 	sampler  *telemetry.Sampler
-	history  dashboard.History
-	latest   atomic.Pointer[dashboard.State]
+	history  survey.History
+	latest   atomic.Pointer[survey.State]
 }
 
 func newStateSource(n *node.Node, version, addr string, layout snowflake.Layout, interval time.Duration, m *telemetry.Metrics) *stateSource {
 	return &stateSource{
 		node: n, version: version, addr: addr, layout: layout, interval: interval, metrics: m,
-		sampler: m.NewSampler(time.Now()), history: dashboard.History{IntervalSeconds: interval.Seconds()},
+		sampler: m.NewSampler(time.Now()), history: survey.History{IntervalSeconds: interval.Seconds()},
 	}
 }
 
 // Latest returns the latest state, or nil before the first Load. Safe for concurrent use.
-func (s *stateSource) Latest() *dashboard.State { return s.latest.Load() }
+func (s *stateSource) Latest() *survey.State { return s.latest.Load() }
 
 // Load measures the node and returns its state as JSON; see live.Func.
 func (s *stateSource) Load(context.Context) ([]byte, error) {
@@ -59,23 +59,23 @@ func (s *stateSource) Load(context.Context) ([]byte, error) {
 }
 
 // describe returns the state in r, without rates and history.
-func (s *stateSource) describe(r *node.Report) *dashboard.State {
-	mark := func(unixNanos uint64) *dashboard.Mark {
-		return &dashboard.Mark{Time: unixNanos, LeadSeconds: time.Duration(int64(unixNanos) - r.Now.UnixNano()).Seconds()}
+func (s *stateSource) describe(r *node.Report) *survey.State {
+	mark := func(unixNanos uint64) *survey.Mark {
+		return &survey.Mark{Time: unixNanos, LeadSeconds: time.Duration(int64(unixNanos) - r.Now.UnixNano()).Seconds()}
 	}
-	state := &dashboard.State{
+	state := &survey.State{
 		Version: s.version, Now: r.Now.UTC(), Term: r.Status.Term, ReadMode: r.Mode.String(),
-		Node: dashboard.Node{
+		Node: survey.Node{
 			ID: r.Status.NodeID, Addr: s.addr, Role: r.Status.Role, Ready: r.Status.NotReady == "", NotReady: r.Status.NotReady,
 			Forming: r.Forming, Draining: r.Status.Draining, UptimeSeconds: r.Uptime.Seconds(), Loops: r.Loops,
 		},
-		Clock: describeClock(r), Interval: describeInterval(r), Members: describeMembers(r), Workers: s.describeWorkers(r), Elections: []dashboard.Election{},
+		Clock: describeClock(r), Interval: describeInterval(r), Members: describeMembers(r), Workers: s.describeWorkers(r), Elections: []survey.Election{},
 	}
 	if r.Status.ClusterID != 0 {
 		state.ClusterID = isotone.ClusterID(r.Status.ClusterID).String()
 	}
 	if r.Status.Leader != 0 {
-		state.Leader = &dashboard.Leader{NodeID: r.Status.Leader, Addr: r.Status.LeaderAddr}
+		state.Leader = &survey.Leader{NodeID: r.Status.Leader, Addr: r.Status.LeaderAddr}
 	}
 	if r.Serving {
 		state.Epoch = mark(r.Time)
@@ -84,15 +84,15 @@ func (s *stateSource) describe(r *node.Report) *dashboard.State {
 		state.Ceiling = mark(r.Status.Ceiling)
 	}
 	for _, e := range r.Elections {
-		state.Elections = append(state.Elections, dashboard.Election{At: e.At.UTC(), Term: e.Term, Leader: e.Leader, GapSeconds: e.Gap.Seconds()})
+		state.Elections = append(state.Elections, survey.Election{At: e.At.UTC(), Term: e.Term, Leader: e.Leader, GapSeconds: e.Gap.Seconds()})
 	}
 	return state
 }
 
-func describeMembers(r *node.Report) []dashboard.Member {
-	members := []dashboard.Member{}
+func describeMembers(r *node.Report) []survey.Member {
+	members := []survey.Member{}
 	for _, m := range r.Status.Members {
-		member := dashboard.Member{
+		member := survey.Member{
 			NodeID: m.NodeID, Addr: m.Addr, PeerAddr: m.PeerAddr, OtherAddr: m.OtherAddr, Learner: m.Learner,
 			Self: m.NodeID == r.Status.NodeID, Leader: m.NodeID == r.Status.Leader,
 		}
@@ -107,20 +107,20 @@ func describeMembers(r *node.Report) []dashboard.Member {
 	return members
 }
 
-func (s *stateSource) describeWorkers(r *node.Report) []dashboard.Worker {
-	workers := []dashboard.Worker{}
+func (s *stateSource) describeWorkers(r *node.Report) []survey.Worker {
+	workers := []survey.Worker{}
 	for _, w := range r.Workers {
 		datacenter, _ := s.layout.Split(int(w.Worker))
 		left := time.Duration(int64(w.End)-r.Now.UnixMilli()) * time.Millisecond
-		workers = append(workers, dashboard.Worker{
+		workers = append(workers, survey.Worker{
 			Worker: uint64(w.Worker), Datacenter: uint64(datacenter), Start: int64(w.Start), End: int64(w.End), LeftSeconds: left.Seconds(),
 		})
 	}
 	return workers
 }
 
-func describeClock(r *node.Report) dashboard.Clock {
-	c := dashboard.Clock{
+func describeClock(r *node.Report) survey.Clock {
+	c := survey.Clock{
 		OffsetFromMedianSeconds: (-r.Skew).Seconds(), OK: r.Skew.Abs() <= node.SkewMax,
 		Exceeded: r.Clock.Exceeded, SoleVoter: r.Clock.SoleVoter, LimitSeconds: r.ClockJumpMax.Seconds(),
 	}
@@ -132,11 +132,11 @@ func describeClock(r *node.Report) dashboard.Clock {
 }
 
 // describeUTC returns what the machine says about its wall clock, or nil if it says nothing.
-func describeUTC(s utc.Status, known bool) *dashboard.UTC {
+func describeUTC(s utc.Status, known bool) *survey.UTC {
 	if !known {
 		return nil
 	}
-	u := &dashboard.UTC{Source: string(s.Source), Synchronized: s.Synchronized}
+	u := &survey.UTC{Source: string(s.Source), Synchronized: s.Synchronized}
 	if s.Known {
 		u.ErrorSeconds = new(s.Error.Seconds())
 	}
@@ -144,11 +144,11 @@ func describeUTC(s utc.Status, known bool) *dashboard.UTC {
 }
 
 // describeInterval returns what the node knows of the cluster clock, or nil if it reads none.
-func describeInterval(r *node.Report) *dashboard.Interval {
+func describeInterval(r *node.Report) *survey.Interval {
 	if r.IntervalMax == 0 {
 		return nil
 	}
-	i := &dashboard.Interval{MaxSeconds: r.IntervalMax.Seconds(), Running: r.Interval.Running, Broken: r.Interval.Broken, Blamed: r.Interval.Blamed}
+	i := &survey.Interval{MaxSeconds: r.IntervalMax.Seconds(), Running: r.Interval.Running, Broken: r.Interval.Broken, Blamed: r.Interval.Blamed}
 	if r.Interval.Known {
 		seconds := func(nanos int64) *float64 { return new(time.Duration(nanos).Seconds()) }
 		i.WidthSeconds, i.LimitSeconds, i.AgeSeconds = seconds(r.Interval.Width), seconds(r.Interval.Limit), seconds(r.Interval.Age)
@@ -156,7 +156,7 @@ func describeInterval(r *node.Report) *dashboard.Interval {
 	return i
 }
 
-func describePeer(m *dashboard.Member, p node.PeerReport) {
+func describePeer(m *survey.Member, p node.PeerReport) {
 	m.Connected = p.Connected
 	if p.ClockKnown {
 		offset := p.ClockOffset.Seconds()
@@ -168,9 +168,9 @@ func describePeer(m *dashboard.Member, p node.PeerReport) {
 }
 
 // measure adds rates, latencies, totals and the history to state.
-func (s *stateSource) measure(state *dashboard.State, sample telemetry.Sample) {
+func (s *stateSource) measure(state *survey.State, sample telemetry.Sample) {
 	took := max(sample.Took.Seconds(), time.Millisecond.Seconds())
-	state.Rates = dashboard.Rates{
+	state.Rates = survey.Rates{
 		TimestampsPerSecond: float64(sample.Timestamps) / took, RequestsPerSecond: float64(sample.Requests) / took,
 		IDsPerSecond: float64(sample.IDs) / took, ErrorsPerSecond: float64(sample.Errors) / took,
 	}
@@ -182,9 +182,9 @@ func (s *stateSource) measure(state *dashboard.State, sample telemetry.Sample) {
 		seconds := d.Seconds()
 		return &seconds
 	}
-	state.Latency = dashboard.Latency{P50: quantile(0.5), P99: quantile(0.99), P999: quantile(0.999), Max: quantile(1)}
+	state.Latency = survey.Latency{P50: quantile(0.5), P99: quantile(0.99), P999: quantile(0.999), Max: quantile(1)}
 	all := s.metrics.Totals()
-	state.Totals = dashboard.Totals{Timestamps: all.Timestamps, Requests: all.Requests, IDs: all.IDs, Errors: all.Errors}
+	state.Totals = survey.Totals{Timestamps: all.Timestamps, Requests: all.Requests, IDs: all.IDs, Errors: all.Errors}
 
 	h := &s.history
 	remember(&h.TimestampsPerSecond, &state.Rates.TimestampsPerSecond)
@@ -196,14 +196,14 @@ func (s *stateSource) measure(state *dashboard.State, sample telemetry.Sample) {
 		lead = &state.Epoch.LeadSeconds
 	}
 	remember(&h.LeadSeconds, lead)
-	state.History = &dashboard.History{
+	state.History = &survey.History{
 		IntervalSeconds: h.IntervalSeconds, TimestampsPerSecond: slices.Clone(h.TimestampsPerSecond), IDsPerSecond: slices.Clone(h.IDsPerSecond),
 		P50: slices.Clone(h.P50), P99: slices.Clone(h.P99), LeadSeconds: slices.Clone(h.LeadSeconds),
 	}
 }
 
 // remember appends a figure, nil for none, and drops the oldest beyond historyMax.
-func remember(series *dashboard.Series, figure *float64) {
+func remember(series *survey.Series, figure *float64) {
 	if len(*series) == historyMax {
 		*series = slices.Delete(*series, 0, 1)
 	}

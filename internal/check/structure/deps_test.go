@@ -77,12 +77,13 @@ internal/node:              . snowflake disruptor internal/steady internal/core/
 
 internal/balance:           .
 internal/proxy:             . internal/host/address internal/host/loop internal/host/listen internal/host/trace internal/front/head internal/front/httpapi internal/balance internal/front/requestid internal/front/stats ; golang.org/x/sys
-internal/dashboard:         .
-internal/operator:          . client internal/core/oracle internal/host/config internal/host/address internal/host/listen internal/front internal/front/admin internal/dashboard
-internal/doctor:            internal/host/certname internal/front internal/dashboard
-internal/doctor/probe:      internal/front internal/dashboard internal/doctor ; golang.org/x/sys
+internal/survey:            .
+internal/dashboard:         . internal/survey
+internal/operator:          . client internal/core/oracle internal/host/config internal/host/address internal/host/listen internal/front internal/front/admin internal/survey
+internal/doctor:            internal/host/certname internal/front internal/survey
+internal/doctor/probe:      internal/front internal/survey internal/doctor ; golang.org/x/sys
 
-internal/server:            . client snowflake internal/balance internal/core/oracle internal/dashboard internal/doctor internal/forward internal/front internal/front/admin internal/front/gate internal/front/http1 internal/front/httpapi internal/front/resp internal/front/stats internal/front/thriftrpc internal/front/requestid internal/front/web internal/host/access internal/host/backup internal/host/address internal/host/certname internal/host/config internal/host/credential internal/host/listen internal/host/loop internal/host/secure internal/host/storage internal/host/supervisor internal/host/telemetry internal/host/trace internal/host/utc internal/live internal/node internal/operator internal/proxy internal/reply ; github.com/prometheus/client_golang github.com/quic-go/quic-go
+internal/server:            . client snowflake internal/balance internal/core/oracle internal/dashboard internal/doctor internal/forward internal/front internal/front/admin internal/front/gate internal/front/http1 internal/front/httpapi internal/front/resp internal/front/stats internal/front/thriftrpc internal/front/requestid internal/front/web internal/host/access internal/host/backup internal/host/address internal/host/certname internal/host/config internal/host/credential internal/host/listen internal/host/loop internal/host/secure internal/host/storage internal/host/supervisor internal/host/telemetry internal/host/trace internal/host/utc internal/live internal/node internal/operator internal/proxy internal/reply internal/survey ; github.com/prometheus/client_golang github.com/quic-go/quic-go
 
 internal/check/await:
 internal/check/rig:         internal/check/await internal/host/access
@@ -95,6 +96,7 @@ internal/check/pgserver:
 internal/check/ports:
 internal/check/demo:        . client internal/core/lincheck internal/check/child internal/check/ports ; github.com/HdrHistogram/hdrhistogram-go
 internal/check/chaos:       . internal/core/lincheck internal/host/faults internal/check/await internal/check/child internal/check/ports ; golang.org/x/sys github.com/quic-go/quic-go
+internal/check/fakecluster: internal/survey
 internal/check/chromium:    ; golang.org/x/net
 internal/check/trial:       . client snowflake internal/core/lincheck internal/check/await internal/check/chaos internal/check/parallel
 internal/check/membership:  ; golang.org/x/sys

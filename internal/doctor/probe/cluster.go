@@ -15,9 +15,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/doctor"
 	"github.com/isotone/isotone/internal/front"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 // bodyMax bounds an answer, in bytes; the largest are metrics.
@@ -34,9 +34,9 @@ type clusterProbe struct {
 	aheadKnown bool
 }
 
-// survey asks all nodes of a cluster. If none answers it says why. It returns an error for an
+// probeCluster asks all nodes of a cluster. If none answers it says why. It returns an error for an
 // address that is none.
-func survey(ctx context.Context, client *http.Client, endpoints []string) (c clusterProbe, why string, err error) {
+func probeCluster(ctx context.Context, client *http.Client, endpoints []string) (c clusterProbe, why string, err error) {
 	if len(endpoints) == 0 {
 		return c, "no endpoint is known", nil
 	}
@@ -81,11 +81,11 @@ const askAgain = 200 * time.Millisecond
 
 // askAll asks all nodes for their documents. These are up to a second old, with the default of LIVE_INTERVAL_MS: while one
 // lacks a connection, which may have been made since, it asks again, for up to Timeout.
-func askAll(ctx context.Context, client *http.Client, endpoints []string) (*dashboard.Report, error) {
+func askAll(ctx context.Context, client *http.Client, endpoints []string) (*survey.Report, error) {
 	timeout := time.NewTimer(Timeout)
 	defer timeout.Stop()
 	for {
-		r, err := dashboard.Survey{Client: client, Timeout: Timeout}.Ask(ctx, endpoints)
+		r, err := survey.Survey{Client: client, Timeout: Timeout}.Ask(ctx, endpoints)
 		if err != nil {
 			return nil, err
 		}
@@ -103,8 +103,8 @@ func askAll(ctx context.Context, client *http.Client, endpoints []string) (*dash
 }
 
 // recorded returns the members as the nodes know them, by node ID.
-func recorded(r *dashboard.Report) map[uint64]dashboard.Member {
-	records := map[uint64]dashboard.Member{}
+func recorded(r *survey.Report) map[uint64]survey.Member {
+	records := map[uint64]survey.Member{}
 	for _, v := range r.Views {
 		if v.State == nil {
 			continue
@@ -120,7 +120,7 @@ func recorded(r *dashboard.Report) map[uint64]dashboard.Member {
 
 // probeNode measures one node, all at once. It returns how far this machine's clock is ahead of
 // the node's, or nil.
-func probeNode(ctx context.Context, client *http.Client, v dashboard.View, m dashboard.Member, p *doctor.NodeProbe) (ahead *time.Duration) {
+func probeNode(ctx context.Context, client *http.Client, v survey.View, m survey.Member, p *doctor.NodeProbe) (ahead *time.Duration) {
 	var all sync.WaitGroup
 	if m.Addr != "" {
 		all.Go(func() { p.Client = dial(ctx, v.NodeID, m.Addr) })

@@ -16,8 +16,8 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/doctor"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 // measureLocal measures this machine, everything at once.
@@ -127,7 +127,7 @@ func tryListen(ctx context.Context, client *http.Client, httpAddr string, l *doc
 	if err != nil {
 		return
 	}
-	if s, err := dashboard.ReadState(strings.NewReader(string(body))); err == nil && status == http.StatusOK {
+	if s, err := survey.ReadState(strings.NewReader(string(body))); err == nil && status == http.StatusOK {
 		l.Owner = s.Node.ID
 	} else if status == http.StatusServiceUnavailable {
 		l.Waiting = faultText(body)

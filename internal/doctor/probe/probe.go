@@ -27,7 +27,7 @@ const (
 type Config struct {
 	// Local is nil on a machine that is to run no node.
 	Local *Local
-	// Endpoints are client addresses of nodes, as dashboard.Address takes them. If none are
+	// Endpoints are client addresses of nodes, as survey.Address takes them. If none are
 	// named, those of Local are tried.
 	Endpoints []string
 	// Secure: the addresses of Local are asked by https.
@@ -75,7 +75,7 @@ func Run(ctx context.Context, c Config) (*doctor.Measurements, error) {
 			}
 		}
 	}
-	cluster, why, err := survey(ctx, c.Client, endpoints)
+	cluster, why, err := probeCluster(ctx, c.Client, endpoints)
 	all.Wait()
 	if err != nil {
 		return nil, err

@@ -23,8 +23,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/isotone/isotone/internal/dashboard"
 	"github.com/isotone/isotone/internal/doctor"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -230,9 +230,9 @@ func TestRun_AsksAgainWhileAConnectionIsMissing(t *testing.T) {
 					return
 				}
 				connected := i > 0 || asked.Add(1) >= connectedFrom
-				state := dashboard.State{Node: dashboard.Node{ID: uint64(i + 1)}}
+				state := survey.State{Node: survey.Node{ID: uint64(i + 1)}}
 				for k, addr := range addrs {
-					state.Members = append(state.Members, dashboard.Member{NodeID: uint64(k + 1), Addr: addr, Self: k == i, Connected: k == i || connected})
+					state.Members = append(state.Members, survey.Member{NodeID: uint64(k + 1), Addr: addr, Self: k == i, Connected: k == i || connected})
 				}
 				_ = json.NewEncoder(w).Encode(state)
 			}))

@@ -1,4 +1,4 @@
-package dashboard
+package survey
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package dashboard_test
+package survey_test
 
 import (
 	"fmt"
@@ -7,17 +7,17 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 // clockColumn returns the column CLOCK of a table, by node, and its legend.
 func clockColumn(t interface {
 	Helper()
 	Fatal(...any)
-}, r *dashboard.Report) (column map[string]string, legend string) {
+}, r *survey.Report) (column map[string]string, legend string) {
 	t.Helper()
 	var out strings.Builder
-	if err := dashboard.WriteTable(&out, r); err != nil {
+	if err := survey.WriteTable(&out, r); err != nil {
 		t.Fatal(err)
 	}
 	column = map[string]string{}
@@ -40,19 +40,19 @@ func clockColumn(t interface {
 
 // clusterSeenLate is a cluster whose clocks all agree. Each member sees the others behind,
 // because readings take late seconds; so each finds itself ahead.
-func clusterSeenLate(voters, learners int, late func(from, to int) float64) *dashboard.Report {
-	r := &dashboard.Report{Leader: &dashboard.Leader{NodeID: 1}, Term: 3}
+func clusterSeenLate(voters, learners int, late func(from, to int) float64) *survey.Report {
+	r := &survey.Report{Leader: &survey.Leader{NodeID: 1}, Term: 3}
 	for i := range voters + learners {
-		s := &dashboard.State{Node: dashboard.Node{ID: uint64(i + 1), Ready: true}, Clock: dashboard.Clock{OK: true, OffsetFromMedianSeconds: 1e-4}, Term: 3}
+		s := &survey.State{Node: survey.Node{ID: uint64(i + 1), Ready: true}, Clock: survey.Clock{OK: true, OffsetFromMedianSeconds: 1e-4}, Term: 3}
 		for j := range voters + learners {
-			m := dashboard.Member{NodeID: uint64(j + 1), Self: i == j, Learner: j >= voters, Connected: true}
+			m := survey.Member{NodeID: uint64(j + 1), Self: i == j, Learner: j >= voters, Connected: true}
 			if i != j {
 				behind := -late(j, i)
 				m.ClockOffsetSeconds = &behind
 			}
 			s.Members = append(s.Members, m)
 		}
-		r.Views = append(r.Views, dashboard.View{NodeID: uint64(i + 1), Addr: fmt.Sprint("http://10.0.0.", i+1, ":8080"), State: s})
+		r.Views = append(r.Views, survey.View{NodeID: uint64(i + 1), Addr: fmt.Sprint("http://10.0.0.", i+1, ":8080"), State: s})
 	}
 	return r
 }
@@ -117,7 +117,7 @@ func TestTable_SaysAgainstWhatClocksAreMeasured(t *testing.T) {
 
 	jump := 3600.0
 	r = clusterSeenLate(1, 0, late)
-	r.Views[0].State.Clock = dashboard.Clock{OK: true, SoleVoter: true, OffsetFromQuorumSeconds: &jump}
+	r.Views[0].State.Clock = survey.Clock{OK: true, SoleVoter: true, OffsetFromQuorumSeconds: &jump}
 	if column, legend := clockColumn(t, r); column["1"] != "+1 h" || !strings.Contains(legend, "wall clock of node 1 has jumped") {
 		t.Errorf("alone: %v, %q", column, legend)
 	}

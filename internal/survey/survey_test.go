@@ -1,4 +1,4 @@
-package dashboard_test
+package survey_test
 
 import (
 	"context"
@@ -12,18 +12,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/check/fakecluster"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 // survey returns a survey with its own client, whose connections end with the test.
-func survey(t *testing.T, timeout time.Duration) dashboard.Survey {
+func surveyOf(t *testing.T, timeout time.Duration) survey.Survey {
 	t.Helper()
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	return dashboard.Survey{Client: &http.Client{Transport: transport}, Timeout: timeout}
+	return survey.Survey{Client: &http.Client{Transport: transport}, Timeout: timeout}
 }
 
-func ask(t *testing.T, y dashboard.Survey, addrs ...string) *dashboard.Report {
+func ask(t *testing.T, y survey.Survey, addrs ...string) *survey.Report {
 	t.Helper()
 	r, err := y.Ask(t.Context(), addrs)
 	if err != nil {
@@ -33,11 +34,11 @@ func ask(t *testing.T, y dashboard.Survey, addrs ...string) *dashboard.Report {
 }
 
 func TestSurvey_FindsEveryMemberFromAnyOfThem(t *testing.T) {
-	c := newCluster(t, 3, time.Second)
-	for _, node := range c.nodes {
-		r := ask(t, survey(t, 5*time.Second), node.addr)
+	c := fakecluster.New(t, 3, time.Second, nil)
+	for _, node := range c.Nodes {
+		r := ask(t, surveyOf(t, 5*time.Second), node.Addr)
 		if r.Err() != nil || r.Leader == nil || r.Leader.NodeID != 1 || r.Term != 7 || len(r.Views) != 3 {
-			t.Fatalf("from node %d: %+v", node.id, r)
+			t.Fatalf("from node %d: %+v", node.ID, r)
 		}
 		for i, v := range r.Views {
 			if v.NodeID != uint64(i+1) || v.State == nil || v.State.Node.ID != v.NodeID || v.State.History != nil {
@@ -46,21 +47,21 @@ func TestSurvey_FindsEveryMemberFromAnyOfThem(t *testing.T) {
 		}
 	}
 	// Several addresses, one of them twice, are still one cluster.
-	r := ask(t, survey(t, 5*time.Second), c.nodes[2].addr, "http://"+c.nodes[0].addr+"/", c.nodes[0].addr)
+	r := ask(t, surveyOf(t, 5*time.Second), c.Nodes[2].Addr, "http://"+c.Nodes[0].Addr+"/", c.Nodes[0].Addr)
 	if len(r.Views) != 3 || r.Err() != nil {
 		t.Errorf("%+v", r)
 	}
 }
 
 func TestSurvey_NamesMembersThatDoNotAnswer(t *testing.T) {
-	c := newCluster(t, 3, time.Second)
-	c.nodes[0].kill()
-	r := ask(t, survey(t, 5*time.Second), c.nodes[1].addr, c.nodes[0].addr)
+	c := fakecluster.New(t, 3, time.Second, nil)
+	c.Nodes[0].Kill()
+	r := ask(t, surveyOf(t, 5*time.Second), c.Nodes[1].Addr, c.Nodes[0].Addr)
 	if len(r.Views) != 3 || r.Views[0].NodeID != 1 || r.Views[0].State != nil || r.Leader != nil {
 		t.Fatalf("%+v", r)
 	}
 	// A node of this machine that is named in another way is still the same.
-	if r := ask(t, survey(t, 5*time.Second), c.nodes[1].addr, strings.Replace(c.nodes[0].addr, "127.0.0.1", "localhost", 1)); len(r.Views) != 3 {
+	if r := ask(t, surveyOf(t, 5*time.Second), c.Nodes[1].Addr, strings.Replace(c.Nodes[0].Addr, "127.0.0.1", "localhost", 1)); len(r.Views) != 3 {
 		t.Errorf("%+v", r)
 	}
 	for _, want := range []string{"no leader", "node 1 does not answer", "refused", "node 2 is not ready: no leader is known"} {
@@ -68,37 +69,37 @@ func TestSurvey_NamesMembersThatDoNotAnswer(t *testing.T) {
 			t.Errorf("%q is missing in: %v", want, r.Err())
 		}
 	}
-	c.elect(2, 300*time.Millisecond)
-	r = ask(t, survey(t, 5*time.Second), c.nodes[2].addr)
+	c.Elect(2, 300*time.Millisecond)
+	r = ask(t, surveyOf(t, 5*time.Second), c.Nodes[2].Addr)
 	if r.Leader == nil || r.Leader.NodeID != 2 || len(r.Problems) != 1 {
 		t.Errorf("after the election: %+v", r)
 	}
-	c.nodes[1].kill()
-	c.nodes[2].kill()
-	r = ask(t, survey(t, 5*time.Second), c.nodes[2].addr)
-	if len(r.Views) != 1 || r.Views[0].NodeID != 0 || !strings.Contains(r.Err().Error(), "the node at http://"+c.nodes[2].addr) {
+	c.Nodes[1].Kill()
+	c.Nodes[2].Kill()
+	r = ask(t, surveyOf(t, 5*time.Second), c.Nodes[2].Addr)
+	if len(r.Views) != 1 || r.Views[0].NodeID != 0 || !strings.Contains(r.Err().Error(), "the node at http://"+c.Nodes[2].Addr) {
 		t.Errorf("with all members down: %+v", r)
 	}
 }
 
 // TestSurvey_BelievesTheHighestTerm: a leader that was cut off still claims to lead.
 func TestSurvey_BelievesTheHighestTerm(t *testing.T) {
-	c := newCluster(t, 3, time.Second)
-	c.elect(3, time.Second)
-	c.nodes[0].change(func(s *dashboard.State) {
-		s.Term, s.Leader, s.Node.Role = 7, &dashboard.Leader{NodeID: 1, Addr: s.Node.Addr}, "leader"
+	c := fakecluster.New(t, 3, time.Second, nil)
+	c.Elect(3, time.Second)
+	c.Nodes[0].Change(func(s *survey.State) {
+		s.Term, s.Leader, s.Node.Role = 7, &survey.Leader{NodeID: 1, Addr: s.Node.Addr}, "leader"
 	})
-	if r := ask(t, survey(t, 5*time.Second), c.nodes[0].addr); r.Leader == nil || r.Leader.NodeID != 3 || r.Term != 8 {
+	if r := ask(t, surveyOf(t, 5*time.Second), c.Nodes[0].Addr); r.Leader == nil || r.Leader.NodeID != 3 || r.Term != 8 {
 		t.Errorf("leader %+v in term %d", r.Leader, r.Term)
 	}
 }
 
 func TestSurvey_NoticesAnotherCluster(t *testing.T) {
-	c := newCluster(t, 3, time.Second)
-	for i, n := range c.nodes {
-		n.change(func(s *dashboard.State) { s.ClusterID = []string{"", "00c0ffee00c0ffee", "00000000deadbeef"}[i] })
+	c := fakecluster.New(t, 3, time.Second, nil)
+	for i, n := range c.Nodes {
+		n.Change(func(s *survey.State) { s.ClusterID = []string{"", "00c0ffee00c0ffee", "00000000deadbeef"}[i] })
 	}
-	r := ask(t, survey(t, 5*time.Second), c.nodes[0].addr)
+	r := ask(t, surveyOf(t, 5*time.Second), c.Nodes[0].Addr)
 	if r.Err() == nil || !strings.Contains(r.Err().Error(), "different clusters: 00000000deadbeef, 00c0ffee00c0ffee") {
 		t.Errorf("%v", r.Err())
 	}
@@ -107,25 +108,25 @@ func TestSurvey_NoticesAnotherCluster(t *testing.T) {
 // TestSurvey_WarnsOfClocksThatAreNotBelieved: they are not a problem of the cluster, which
 // uses the other clocks.
 func TestSurvey_WarnsOfClocksThatAreNotBelieved(t *testing.T) {
-	c := newCluster(t, 3, time.Second)
-	for _, n := range c.nodes {
-		n.change(func(s *dashboard.State) {
-			s.Clock.OffsetFromQuorumSeconds, s.Clock.LimitSeconds = pointer(0.0), 0.5
-			if n.id == 2 {
-				s.Clock.OffsetFromQuorumSeconds, s.Clock.Exceeded = pointer(3600.0), true
+	c := fakecluster.New(t, 3, time.Second, nil)
+	for _, n := range c.Nodes {
+		n.Change(func(s *survey.State) {
+			s.Clock.OffsetFromQuorumSeconds, s.Clock.LimitSeconds = new(0.0), 0.5
+			if n.ID == 2 {
+				s.Clock.OffsetFromQuorumSeconds, s.Clock.Exceeded = new(3600.0), true
 			}
-			if n.id == 1 {
-				s.Members[2].ClockOffsetSeconds = pointer(-0.75)
+			if n.ID == 1 {
+				s.Members[2].ClockOffsetSeconds = new(-0.75)
 			}
 		})
 	}
 	wrong2 := "node 2's clock is 1 h ahead of the quorum's: timestamps follow the quorum's clock; correct the node's"
-	r := ask(t, survey(t, 5*time.Second), c.nodes[0].addr)
+	r := ask(t, surveyOf(t, 5*time.Second), c.Nodes[0].Addr)
 	if err := r.Err(); err != nil || !slices.Equal(r.Warnings, []string{wrong2}) {
 		t.Errorf("%v, %q", err, r.Warnings)
 	}
-	c.nodes[2].kill() // then the others report its clock
-	r = ask(t, survey(t, 5*time.Second), c.nodes[0].addr)
+	c.Nodes[2].Kill() // then the others report its clock
+	r = ask(t, surveyOf(t, 5*time.Second), c.Nodes[0].Addr)
 	wrong3 := "node 3's clock is 750 ms behind the quorum's: timestamps follow the quorum's clock; correct the node's"
 	if !slices.Equal(r.Warnings, []string{wrong2, wrong3}) {
 		t.Errorf("a member that does not answer: %q", r.Warnings)
@@ -133,19 +134,19 @@ func TestSurvey_WarnsOfClocksThatAreNotBelieved(t *testing.T) {
 }
 
 func TestSurvey_TellsAClusterThatIsBeingFormed(t *testing.T) {
-	c := newCluster(t, 3, time.Second)
-	c.elect(0, 0)
-	forming := func(s *dashboard.State) {
+	c := fakecluster.New(t, 3, time.Second, nil)
+	c.Elect(0, 0)
+	forming := func(s *survey.State) {
 		s.Node.Forming, s.Node.Role, s.Node.NotReady = true, "follower", "it needs node 3"
 		s.Members[1].Addr, s.Members[2].Addr, s.Members[2].Connected = "", "", false
 	}
-	c.nodes[0].change(forming)
-	r := ask(t, survey(t, 5*time.Second), c.nodes[0].addr)
+	c.Nodes[0].Change(forming)
+	r := ask(t, surveyOf(t, 5*time.Second), c.Nodes[0].Addr)
 	if !slices.Equal(r.Problems, []string{"node 1 is not ready: it needs node 3"}) {
 		t.Errorf("%q", r.Problems)
 	}
 	var table strings.Builder
-	if err := dashboard.WriteTable(&table, r); err != nil {
+	if err := survey.WriteTable(&table, r); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"The cluster is being formed; 1 of 3 members answer", "node 1 has reached it ", "not reached "} {
@@ -162,7 +163,7 @@ func TestSurvey_DoesNotWaitForASilentNode(t *testing.T) {
 	}
 	defer listener.Close()
 	begin := time.Now()
-	r := ask(t, survey(t, 150*time.Millisecond), listener.Addr().String())
+	r := ask(t, surveyOf(t, 150*time.Millisecond), listener.Addr().String())
 	if took := time.Since(begin); took > 5*time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -171,7 +172,7 @@ func TestSurvey_DoesNotWaitForASilentNode(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if r, err := survey(t, time.Hour).Ask(ctx, []string{listener.Addr().String()}); err != nil || r.Err() == nil {
+	if r, err := surveyOf(t, time.Hour).Ask(ctx, []string{listener.Addr().String()}); err != nil || r.Err() == nil {
 		t.Errorf("a context that ended: %+v, %v", r, err)
 	}
 }
@@ -190,7 +191,7 @@ func TestSurvey_RefusesAnswersThatAreNoState(t *testing.T) {
 			w.WriteHeader(tc.status)
 			fmt.Fprint(w, tc.body)
 		}))
-		r := ask(t, survey(t, 5*time.Second), server.URL)
+		r := ask(t, surveyOf(t, 5*time.Second), server.URL)
 		if r.Err() == nil || !strings.Contains(r.Err().Error(), tc.want) {
 			t.Errorf("%d %q: %v, want %q", tc.status, tc.body, r.Err(), tc.want)
 		}
@@ -199,9 +200,9 @@ func TestSurvey_RefusesAnswersThatAreNoState(t *testing.T) {
 }
 
 func TestSurvey_NoticesAnotherNodeAtAMembersAddress(t *testing.T) {
-	c := newCluster(t, 3, time.Second)
-	c.nodes[0].change(func(s *dashboard.State) { s.Members[1].Addr = c.nodes[2].addr })
-	r := ask(t, survey(t, 5*time.Second), c.nodes[0].addr)
+	c := fakecluster.New(t, 3, time.Second, nil)
+	c.Nodes[0].Change(func(s *survey.State) { s.Members[1].Addr = c.Nodes[2].Addr })
+	r := ask(t, surveyOf(t, 5*time.Second), c.Nodes[0].Addr)
 	if r.Err() == nil || !strings.Contains(r.Err().Error(), "node 2 does not answer: node 3 answers at its address") {
 		t.Errorf("%v", r.Err())
 	}
@@ -217,7 +218,7 @@ func TestAddress_TakesHostsAndURLs(t *testing.T) {
 		{"HTTP://node1", "http://node1:8080"},
 		{"ftp://node1", ""}, {"node1:8080/state", ""}, {"http://a@node1:8080", ""}, {"", ""}, {":8080", ""}, {"node1:", ""}, {"a b:80", ""},
 	} {
-		got, err := dashboard.Address(tc.text)
+		got, err := survey.Address(tc.text)
 		if got != tc.want || (err == nil) != (tc.want != "") {
 			t.Errorf("%q: %q, %v, want %q", tc.text, got, err, tc.want)
 		}
@@ -225,15 +226,15 @@ func TestAddress_TakesHostsAndURLs(t *testing.T) {
 }
 
 func TestTable_ShowsMembersAndProblems(t *testing.T) {
-	s := reference(t)
-	other := reference(t)
-	other.Node = dashboard.Node{ID: 2, Addr: "127.0.0.1:8082", Role: "follower", Ready: false, NotReady: "joining\nnow", UptimeSeconds: 4000}
-	other.Epoch, other.Latency, other.Clock = nil, dashboard.Latency{}, dashboard.Clock{OffsetFromMedianSeconds: 1.25, OK: false}
-	r := &dashboard.Report{Leader: s.Leader, Term: 3, Problems: []string{"node 3 does not answer: refused"}, Views: []dashboard.View{
+	s := fakecluster.Read(t, "testdata/state.json")
+	other := fakecluster.Read(t, "testdata/state.json")
+	other.Node = survey.Node{ID: 2, Addr: "127.0.0.1:8082", Role: "follower", Ready: false, NotReady: "joining\nnow", UptimeSeconds: 4000}
+	other.Epoch, other.Latency, other.Clock = nil, survey.Latency{}, survey.Clock{OffsetFromMedianSeconds: 1.25, OK: false}
+	r := &survey.Report{Leader: s.Leader, Term: 3, Problems: []string{"node 3 does not answer: refused"}, Views: []survey.View{
 		{NodeID: 1, Addr: "http://127.0.0.1:8081", State: s}, {NodeID: 2, Addr: "http://127.0.0.1:8082", State: other}, {NodeID: 3, Error: "refused"}, {Addr: "http://10.0.0.9:1"},
 	}}
 	var got strings.Builder
-	if err := dashboard.WriteTable(&got, r); err != nil {
+	if err := survey.WriteTable(&got, r); err != nil {
 		t.Fatal(err)
 	}
 	want, err := os.ReadFile("testdata/table.txt")
@@ -246,10 +247,10 @@ func TestTable_ShowsMembersAndProblems(t *testing.T) {
 }
 
 func TestSurvey_TellsNodesOfTwoClustersWithOneIDApart(t *testing.T) {
-	a, b := newCluster(t, 1, time.Second).nodes[0], newCluster(t, 1, time.Second).nodes[0]
-	a.change(func(s *dashboard.State) { s.ClusterID = "00c0ffee00c0ffee" })
-	b.change(func(s *dashboard.State) { s.ClusterID = "00000000deadbeef" })
-	r := ask(t, survey(t, 5*time.Second), a.addr, b.addr, strings.Replace(a.addr, "127.0.0.1", "localhost", 1))
+	a, b := fakecluster.New(t, 1, time.Second, nil).Nodes[0], fakecluster.New(t, 1, time.Second, nil).Nodes[0]
+	a.Change(func(s *survey.State) { s.ClusterID = "00c0ffee00c0ffee" })
+	b.Change(func(s *survey.State) { s.ClusterID = "00000000deadbeef" })
+	r := ask(t, surveyOf(t, 5*time.Second), a.Addr, b.Addr, strings.Replace(a.Addr, "127.0.0.1", "localhost", 1))
 	if len(r.Views) != 2 || r.Err() == nil || !strings.Contains(r.Err().Error(), "different clusters: 00000000deadbeef, 00c0ffee00c0ffee") {
 		t.Errorf("%+v, %v", r.Views, r.Err())
 	}

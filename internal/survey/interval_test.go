@@ -1,4 +1,4 @@
-package dashboard_test
+package survey_test
 
 import (
 	"slices"
@@ -6,40 +6,41 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/check/fakecluster"
+	"github.com/isotone/isotone/internal/survey"
 )
 
-func goodInterval() *dashboard.Interval {
-	return &dashboard.Interval{MaxSeconds: 0.1, Running: true, WidthSeconds: pointer(0.00025), LimitSeconds: pointer(0.0), AgeSeconds: pointer(0.01)}
+func goodInterval() *survey.Interval {
+	return &survey.Interval{MaxSeconds: 0.1, Running: true, WidthSeconds: new(0.00025), LimitSeconds: new(0.0), AgeSeconds: new(0.01)}
 }
 
 func TestSurvey_WarnsOfIntervals(t *testing.T) {
-	c := newCluster(t, 3, time.Second)
+	c := fakecluster.New(t, 3, time.Second, nil)
 	for _, tt := range []struct {
-		change   func(id uint64, s *dashboard.State)
+		change   func(id uint64, s *survey.State)
 		warnings []string
 	}{
-		{func(_ uint64, s *dashboard.State) { s.Interval = nil }, nil},
-		{func(_ uint64, s *dashboard.State) { s.Interval = goodInterval() }, nil},
-		{func(id uint64, s *dashboard.State) {
+		{func(_ uint64, s *survey.State) { s.Interval = nil }, nil},
+		{func(_ uint64, s *survey.State) { s.Interval = goodInterval() }, nil},
+		{func(id uint64, s *survey.State) {
 			if s.Interval = nil; id > 1 {
 				s.Interval = goodInterval()
 				s.Interval.MaxSeconds = float64(id) / 10
 			}
 		}, []string{"the nodes have different INTERVAL_MS: 0 ms on node 1, 200 ms on node 2, 300 ms on node 3"}},
-		{func(id uint64, s *dashboard.State) {
+		{func(id uint64, s *survey.State) {
 			s.Interval = goodInterval()
 			s.Interval.Broken = id == 3
 		}, []string{"node 3 reads no interval: its steady clock, or the leader's, has a wrong rate"}},
-		{func(id uint64, s *dashboard.State) {
+		{func(id uint64, s *survey.State) {
 			s.Interval = goodInterval()
 			s.Interval.Blamed = id == 2
 		}, []string{"node 2 hands over the leadership: most of the others find that its steady clock has a wrong rate"}},
 	} {
-		for _, n := range c.nodes {
-			n.change(func(s *dashboard.State) { tt.change(n.id, s) })
+		for _, n := range c.Nodes {
+			n.Change(func(s *survey.State) { tt.change(n.ID, s) })
 		}
-		r := ask(t, survey(t, 5*time.Second), c.nodes[0].addr)
+		r := ask(t, surveyOf(t, 5*time.Second), c.Nodes[0].Addr)
 		if err := r.Err(); err != nil || !slices.Equal(r.Warnings, tt.warnings) {
 			t.Errorf("%v, %q, want %q", err, r.Warnings, tt.warnings)
 		}
@@ -47,15 +48,15 @@ func TestSurvey_WarnsOfIntervals(t *testing.T) {
 }
 
 func TestTable_ShowsIntervalsWhereThereAreAny(t *testing.T) {
-	r := &dashboard.Report{}
+	r := &survey.Report{}
 	for id := range uint64(6) {
-		s := reference(t)
+		s := fakecluster.Read(t, "testdata/state.json")
 		s.Node.ID, s.Interval = id+1, nil
-		r.Views = append(r.Views, dashboard.View{NodeID: id + 1, State: s})
+		r.Views = append(r.Views, survey.View{NodeID: id + 1, State: s})
 	}
 	write := func() []string {
 		var b strings.Builder
-		if err := dashboard.WriteTable(&b, r); err != nil {
+		if err := survey.WriteTable(&b, r); err != nil {
 			t.Fatal(err)
 		}
 		return strings.Split(b.String(), "\n")[2:]
@@ -63,9 +64,9 @@ func TestTable_ShowsIntervalsWhereThereAreAny(t *testing.T) {
 	if lines := write(); strings.Contains(lines[0], "INTERVAL") {
 		t.Errorf("off everywhere: %s", lines[0])
 	}
-	for i, change := range []func(*dashboard.Interval){
-		func(*dashboard.Interval) {}, func(i *dashboard.Interval) { i.Broken = true }, func(i *dashboard.Interval) { i.LimitSeconds = pointer(-0.001) },
-		func(i *dashboard.Interval) { i.WidthSeconds, i.LimitSeconds = nil, nil },
+	for i, change := range []func(*survey.Interval){
+		func(*survey.Interval) {}, func(i *survey.Interval) { i.Broken = true }, func(i *survey.Interval) { i.LimitSeconds = new(-0.001) },
+		func(i *survey.Interval) { i.WidthSeconds, i.LimitSeconds = nil, nil },
 	} {
 		s := r.Views[i].State
 		s.Interval = goodInterval()
@@ -82,17 +83,17 @@ func TestTable_ShowsIntervalsWhereThereAreAny(t *testing.T) {
 }
 
 func TestTable_ShowsBoundsAgainstUTCIfAnyMachineTells(t *testing.T) {
-	r := &dashboard.Report{}
-	for id, u := range []*dashboard.UTC{
-		nil, {Source: "kernel"}, {Source: "kernel", Synchronized: true, ErrorSeconds: pointer(0.002)}, {Source: "clockbound", ErrorSeconds: pointer(0.00003)},
+	r := &survey.Report{}
+	for id, u := range []*survey.UTC{
+		nil, {Source: "kernel"}, {Source: "kernel", Synchronized: true, ErrorSeconds: new(0.002)}, {Source: "clockbound", ErrorSeconds: new(0.00003)},
 	} {
-		s := reference(t)
+		s := fakecluster.Read(t, "testdata/state.json")
 		s.Node.ID, s.Clock.UTC = uint64(id)+1, u
-		r.Views = append(r.Views, dashboard.View{NodeID: uint64(id) + 1, State: s})
+		r.Views = append(r.Views, survey.View{NodeID: uint64(id) + 1, State: s})
 	}
 	write := func() string {
 		var b strings.Builder
-		if err := dashboard.WriteTable(&b, r); err != nil {
+		if err := survey.WriteTable(&b, r); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()

@@ -1,4 +1,4 @@
-package dashboard_test
+package survey_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 // TestState_EncodesAsTheReferenceDocument pins names, formats and nulls, on which other
@@ -19,7 +19,7 @@ func TestState_EncodesAsTheReferenceDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := dashboard.ReadState(bytes.NewReader(reference))
+	s, err := survey.ReadState(bytes.NewReader(reference))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestState_EncodesAsTheReferenceDocument(t *testing.T) {
 }
 
 func TestState_OfAFollowerHasNulls(t *testing.T) {
-	text, err := json.Marshal(dashboard.State{Members: []dashboard.Member{{NodeID: 1}}})
+	text, err := json.Marshal(survey.State{Members: []survey.Member{{NodeID: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,12 +53,12 @@ func TestState_OfAFollowerHasNulls(t *testing.T) {
 
 func TestSeries_WritesWhatJSONHasNoNumberForAsNull(t *testing.T) {
 	for _, tc := range []struct {
-		in   dashboard.Series
+		in   survey.Series
 		want string
 	}{
 		{nil, "[]"},
-		{dashboard.Series{1, math.NaN(), 0.00012}, "[1,null,0.00012]"},
-		{dashboard.Series{math.Inf(1), -0.5, 123456789}, "[null,-0.5,1.23457e+08]"},
+		{survey.Series{1, math.NaN(), 0.00012}, "[1,null,0.00012]"},
+		{survey.Series{math.Inf(1), -0.5, 123456789}, "[null,-0.5,1.23457e+08]"},
 	} {
 		if got, err := json.Marshal(tc.in); err != nil || string(got) != tc.want {
 			t.Errorf("%v: %s, %v, want %s", tc.in, got, err, tc.want)
@@ -73,9 +73,9 @@ func TestReadState_RefusesWhatIsNoDocumentAndSkipsWhatIsNew(t *testing.T) {
 		{``, "not a state document"},
 		{`[1]`, "not a state document"},
 		{`{"epoch":{"time":"x"}}`, "not a state document"},
-		{`{"version":"` + strings.Repeat("x", dashboard.StateBytesMax) + `"}`, "more than"},
+		{`{"version":"` + strings.Repeat("x", survey.StateBytesMax) + `"}`, "more than"},
 	} {
-		s, err := dashboard.ReadState(strings.NewReader(tc.text))
+		s, err := survey.ReadState(strings.NewReader(tc.text))
 		if tc.fault == "" && (err != nil || s == nil) || tc.fault != "" && (err == nil || !strings.Contains(err.Error(), tc.fault)) {
 			t.Errorf("%.40s: %v, want %q", tc.text, err, tc.fault)
 		}
@@ -90,17 +90,17 @@ func FuzzReadState(f *testing.F) {
 	f.Add(reference)
 	f.Add([]byte(`{"history":{"p50":[null,1,-1e300]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		s, err := dashboard.ReadState(bytes.NewReader(text))
+		s, err := survey.ReadState(bytes.NewReader(text))
 		if err != nil {
 			return
 		}
 		// Any document can be shown, and its texts cannot break lines.
 		var summary, table strings.Builder
-		if err := dashboard.WriteSummary(&summary, s); err != nil {
+		if err := survey.WriteSummary(&summary, s); err != nil {
 			t.Fatal(err)
 		}
-		report := &dashboard.Report{Leader: s.Leader, Views: []dashboard.View{{NodeID: s.Node.ID, State: s}}}
-		if err := dashboard.WriteTable(&table, report); err != nil {
+		report := &survey.Report{Leader: s.Leader, Views: []survey.View{{NodeID: s.Node.ID, State: s}}}
+		if err := survey.WriteTable(&table, report); err != nil {
 			t.Fatal(err)
 		}
 		if strings.ContainsAny(summary.String()+table.String(), "\x1b\x00\r\a\u009b") {

@@ -1,10 +1,11 @@
-package dashboard_test
+package survey_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/isotone/isotone/internal/dashboard"
+	"github.com/isotone/isotone/internal/check/fakecluster"
+	"github.com/isotone/isotone/internal/survey"
 )
 
 func TestSummary_WarnsOfClocksThatAreNotBelieved(t *testing.T) {
@@ -12,28 +13,28 @@ func TestSummary_WarnsOfClocksThatAreNotBelieved(t *testing.T) {
 	quorum := "the quorum's: timestamps follow the quorum's clock; correct the node's"
 	for _, tc := range []struct {
 		name  string
-		clock dashboard.Clock
+		clock survey.Clock
 		peer  *float64 // node 2's clock minus that of node 1, whose document it is
 		want  []string
 	}{
-		{"nothing is known", dashboard.Clock{Exceeded: true, LimitSeconds: limit}, pointer(7200.0), nil},
-		{"all are right", dashboard.Clock{OffsetFromQuorumSeconds: pointer(limit), LimitSeconds: limit}, pointer(-0.7), nil},
-		{"its own is ahead", dashboard.Clock{OffsetFromQuorumSeconds: pointer(3599.9999), Exceeded: true, LimitSeconds: limit}, pointer(-3600.0),
+		{"nothing is known", survey.Clock{Exceeded: true, LimitSeconds: limit}, new(7200.0), nil},
+		{"all are right", survey.Clock{OffsetFromQuorumSeconds: new(limit), LimitSeconds: limit}, new(-0.7), nil},
+		{"its own is ahead", survey.Clock{OffsetFromQuorumSeconds: new(3599.9999), Exceeded: true, LimitSeconds: limit}, new(-3600.0),
 			[]string{"node 1's clock is 1 h ahead of " + quorum}},
-		{"its own is behind", dashboard.Clock{OffsetFromQuorumSeconds: pointer(-2.53), Exceeded: true, LimitSeconds: limit}, nil,
+		{"its own is behind", survey.Clock{OffsetFromQuorumSeconds: new(-2.53), Exceeded: true, LimitSeconds: limit}, nil,
 			[]string{"node 1's clock is 2.5 s behind " + quorum}},
-		{"another's is ahead", dashboard.Clock{OffsetFromQuorumSeconds: pointer(-0.1), LimitSeconds: limit}, pointer(90061.1),
+		{"another's is ahead", survey.Clock{OffsetFromQuorumSeconds: new(-0.1), LimitSeconds: limit}, new(90061.1),
 			[]string{"node 2's clock is 1 d 1 h ahead of " + quorum}},
-		{"without a limit", dashboard.Clock{OffsetFromQuorumSeconds: pointer(0.0)}, pointer(7200.0), nil},
-		{"it is the sole voter", dashboard.Clock{OffsetFromQuorumSeconds: pointer(3661.0), Exceeded: true, SoleVoter: true, LimitSeconds: limit}, pointer(-3600.0),
+		{"without a limit", survey.Clock{OffsetFromQuorumSeconds: new(0.0)}, new(7200.0), nil},
+		{"it is the sole voter", survey.Clock{OffsetFromQuorumSeconds: new(3661.0), Exceeded: true, SoleVoter: true, LimitSeconds: limit}, new(-3600.0),
 			[]string{"node 1's wall clock has jumped by 1 h 1 min: timestamps follow the steady clock; restart the node if the wall clock is right"}},
-		{"it is the sole voter, and its clock in another century", dashboard.Clock{OffsetFromQuorumSeconds: pointer(36525 * 86400.0), Exceeded: true, SoleVoter: true, LimitSeconds: limit}, nil,
+		{"it is the sole voter, and its clock in another century", survey.Clock{OffsetFromQuorumSeconds: new(36525 * 86400.0), Exceeded: true, SoleVoter: true, LimitSeconds: limit}, nil,
 			[]string{"node 1's wall clock has jumped by 36525 d: timestamps follow the steady clock; restart the node with CLOCK_JUMP_MAX_MS=0 if the wall clock is right"}},
 	} {
-		s := reference(t)
+		s := fakecluster.Read(t, "testdata/state.json")
 		s.Clock, s.Members[1].ClockOffsetSeconds = tc.clock, tc.peer
 		var text strings.Builder
-		if err := dashboard.WriteSummary(&text, s); err != nil {
+		if err := survey.WriteSummary(&text, s); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
