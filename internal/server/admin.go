@@ -71,7 +71,7 @@ func startAdmin(ln net.Listener, h http.Handler, log *slog.Logger) *adminServer 
 	bounded := hostlisten.NewBounded(hostlisten.NewPatient(ln, log), adminConnectionsMax, adminShare)
 	s := &adminServer{ln: ln, done: make(chan struct{})}
 	s.http = http.Server{
-		Handler: h, ReadHeaderTimeout: adminHeaderTimeout, ReadTimeout: adminTimeout, WriteTimeout: adminWriteTimeout, IdleTimeout: adminTimeout,
+		Handler: impatient(h), ReadHeaderTimeout: adminHeaderTimeout, ReadTimeout: adminTimeout, WriteTimeout: adminWriteTimeout, IdleTimeout: adminTimeout,
 		MaxHeaderBytes: adminHeaderBytesMax, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ConnState: bounded.Follow,
 	}
 	go func() {
@@ -81,6 +81,16 @@ func startAdmin(ln net.Listener, h http.Handler, log *slog.Logger) *adminServer 
 		}
 	}()
 	return s
+}
+
+// impatient answers with h, and does not wait for a body that h has left unread: who sends none would keep a connection.
+func impatient(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r)
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
+		}
+	})
 }
 
 // addr returns the address that is served, or "".

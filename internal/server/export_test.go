@@ -9,7 +9,6 @@ import (
 
 const (
 	AdminConnectionsMax = adminConnectionsMax
-	AdminShare          = adminShare
 )
 
 var (

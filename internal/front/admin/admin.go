@@ -123,11 +123,12 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (any, error) {
 		w.Header().Set("Allow", allow)
 		return nil, errMethod
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyMax))
-	if err != nil {
-		return nil, isotone.Errorf(isotone.CodeInvalidArgument, "the body cannot be read, or has more than %d bytes", bodyMax)
-	}
+	var body []byte // of a POST; one of a GET is nobody's
 	if r.Method == http.MethodPost {
+		var err error
+		if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, bodyMax)); err != nil {
+			return nil, isotone.Errorf(isotone.CodeInvalidArgument, "the body cannot be read in time, or has more than %d bytes", bodyMax)
+		}
 		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != httpapi.ContentTypeJSON {
 			return nil, isotone.Errorf(isotone.CodeInvalidArgument, "Content-Type: want %s", httpapi.ContentTypeJSON)
 		}

@@ -39,12 +39,15 @@ func (h *handler) carries(r *http.Request) bool {
 
 // carry passes a request of an operator on to the leader, and answers with what that says.
 func (h *handler) carry(w http.ResponseWriter, r *http.Request) string {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, carriedBodyMax))
-	if err != nil {
-		return fail(w, r, isotone.Errorf(isotone.CodeInvalidArgument, "the body cannot be read, or has more than %d bytes", carriedBodyMax))
-	}
-	if r.Method == http.MethodPost && !isJSON(r) {
-		return fail(w, r, errNotJSON)
+	var body []byte
+	if r.Method == http.MethodPost {
+		var err error
+		if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, carriedBodyMax)); err != nil {
+			return fail(w, r, isotone.Errorf(isotone.CodeInvalidArgument, "the body cannot be read in time, or has more than %d bytes", carriedBodyMax))
+		}
+		if !isJSON(r) {
+			return fail(w, r, errNotJSON)
+		}
 	}
 	s := sessionOf(r.Context())
 	who := s.Name()

@@ -18,7 +18,7 @@ import (
 	"github.com/isotone/isotone/internal/host/access"
 )
 
-// bodyDrainTime bounds how long an unwanted body is read before the connection is closed.
+// bodyDrainTime bounds how long a body is read, wanted or not, before the connection or the stream is closed.
 // Without it net/http would wait for a slow one forever.
 const bodyDrainTime = time.Second
 
@@ -116,7 +116,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case isLoose(r):
 		w.Header()["Connection"] = connectionClose
 		code = fail(w, r, errLoose)
-	case active > int64(h.limits.RequestsMax):
+	case active > int64(h.limits.RequestsMax) && !isAlways(r):
 		code = fail(w, r, isotone.ErrOverloaded)
 	default:
 		code = h.serve(w, r)
@@ -168,10 +168,26 @@ func (h *handler) prepare(w http.ResponseWriter, r *http.Request, now time.Time)
 			header["Connection"] = connectionClose
 			_ = http.NewResponseController(w).SetReadDeadline(now.Add(bodyDrainTime))
 		}
+	case 2:
+		if hasBody(r) {
+			_ = http.NewResponseController(w).SetReadDeadline(now.Add(bodyDrainTime))
+		}
 	case 3:
+		control := http.NewResponseController(w)
+		_ = control.SetReadDeadline(now.Add(bodyDrainTime))
 		// net/http does this for the other protocols.
-		_ = http.NewResponseController(w).SetWriteDeadline(now.Add(h.limits.WriteTimeout))
+		_ = control.SetWriteDeadline(now.Add(h.limits.WriteTimeout))
 	}
+}
+
+// isAlways reports whether a request is served however many others there are: health checks, which would otherwise have a
+// supervisor end the process, and operators. None of them waits for the cluster without the right to do so.
+func isAlways(r *http.Request) bool {
+	if _, ok := r.Context().Value(operatorKey{}).(string); ok {
+		return true
+	}
+	row := rowOf(r.URL.Path)
+	return row != nil && row.always
 }
 
 // tellCluster sets the field with the cluster's ID, once the node knows it.

@@ -130,10 +130,43 @@ func TestLimit_RequestsBeyondTheMostAreOverloaded(t *testing.T) {
 		if a.Header.Get("Retry-After") != "1" {
 			t.Errorf("%s: Retry-After %q", p, a.Header.Get("Retry-After"))
 		}
+		// Health checks are answered: a supervisor would end the process otherwise.
+		for _, path := range []string{"/up", "/livez"} {
+			if a := s.client(t, p).get(t, path); a.StatusCode != 200 {
+				t.Errorf("%s: %s: %d", p, path, a.StatusCode)
+			}
+		}
 	}
 	s.backend.release()
 	if a := <-held; a.Response == nil || a.StatusCode != 200 {
 		t.Errorf("the first request: %+v", a.Response)
+	}
+}
+
+// TestLimit_ABodyThatDoesNotComeEndsItsRequest, in every protocol: the handler that reads it gets an error.
+func TestLimit_ABodyThatDoesNotComeEndsItsRequest(t *testing.T) {
+	ended := make(chan error, 1)
+	s := start(t, func(c *web.Config) {
+		c.Admin = func(w http.ResponseWriter, r *http.Request) string {
+			_, err := io.ReadAll(r.Body)
+			ended <- err
+			w.WriteHeader(http.StatusBadRequest)
+			return string(isotone.CodeInvalidArgument)
+		}
+	})
+	for _, p := range protocols {
+		c := s.client(t, p)
+		body, write := io.Pipe()
+		tried := make(chan struct{})
+		go func() {
+			defer close(tried)
+			_, _ = c.try("POST", "/admin/x", body)
+		}()
+		if err := await.Receive(t, "the handler's end with "+p, ended); err == nil {
+			t.Errorf("%s: the whole body was read", p)
+		}
+		_ = write.Close()
+		<-tried
 	}
 }
 

@@ -10,16 +10,17 @@ import (
 	"github.com/isotone/isotone/internal/host/address"
 )
 
-// Bounded is a listener that keeps the number of open connections within bounds. Beyond them it closes new connections, or those
-// that wait for a request, if it is told of them: whoever only connects locks nobody out.
+// Bounded is a listener that keeps the number of open connections within bounds. Beyond them it closes new connections. If it is told
+// what the open ones do, it closes one of those instead: that which has waited longest for a request, or else that whose request is
+// the oldest. So whoever keeps connections open locks nobody out.
 type Bounded struct {
 	net.Listener
 	most, share int
 
 	mu   sync.Mutex
 	open map[*boundedConn]struct{}
-	// waited counts the beginnings of waits, of which each has a number.
-	waited uint64
+	// told counts what was told of connections.
+	told uint64
 }
 
 // NewBounded returns a listener with at most most open connections, and share of them from one address; see
@@ -33,8 +34,21 @@ type boundedConn struct {
 	net.Conn
 	of   *Bounded
 	addr netip.Addr
-	// waits is the number of its present wait for a request, 0 if it has one, or nobody says. It belongs to of.mu.
-	waits uint64
+	// waits: it has no request. since orders connections by how long that has been so, or been otherwise; 0: nobody says. Both
+	// belong to of.mu.
+	waits bool
+	since uint64
+}
+
+// makesRoomBefore reports whether c is to be closed rather than other, which may be nil.
+func (c *boundedConn) makesRoomBefore(other *boundedConn) bool {
+	switch {
+	case c.since == 0:
+		return false
+	case other == nil || c.waits != other.waits:
+		return other == nil || c.waits
+	}
+	return c.since < other.since
 }
 
 // Close closes the connection, which does not count any more.
@@ -68,17 +82,14 @@ func (l *Bounded) Accept() (net.Conn, error) {
 func (l *Bounded) admit(c *boundedConn) (victim *boundedConn, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var first, firstOfAddr *boundedConn // which wait longest
+	var first, firstOfAddr *boundedConn
 	ofAddr := 0
 	for other := range l.open {
-		before := func(than *boundedConn) bool {
-			return other.waits > 0 && (than == nil || other.waits < than.waits)
-		}
-		if before(first) {
+		if other.makesRoomBefore(first) {
 			first = other
 		}
 		if other.addr == c.addr {
-			if ofAddr++; before(firstOfAddr) {
+			if ofAddr++; other.makesRoomBefore(firstOfAddr) {
 				firstOfAddr = other
 			}
 		}
@@ -100,7 +111,7 @@ func (l *Bounded) admit(c *boundedConn) (victim *boundedConn, ok bool) {
 	return victim, true
 }
 
-// Follow tells which connections wait for a request; use it as http.Server.ConnState.
+// Follow tells what connections do; use it as http.Server.ConnState.
 func (l *Bounded) Follow(nc net.Conn, state http.ConnState) {
 	if secured, ok := nc.(*tls.Conn); ok {
 		nc = secured.NetConn()
@@ -111,8 +122,6 @@ func (l *Bounded) Follow(nc net.Conn, state http.ConnState) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.waits = 0; state == http.StateNew || state == http.StateIdle {
-		l.waited++
-		c.waits = l.waited
-	}
+	l.told++
+	c.waits, c.since = state == http.StateNew || state == http.StateIdle, l.told
 }

@@ -52,21 +52,27 @@ func TestBounded_KeepsToItsBounds(t *testing.T) {
 	if a3 == nil || c1 == nil || a1raw.isClosed() || !b1raw.isClosed() || a3raw.isClosed() {
 		t.Errorf("%v, %v", a3, c1)
 	}
-	if c, _ := connect("192.0.2.4:1"); c != nil {
-		t.Error("what nobody says to wait makes room")
+	l.Follow(a3, http.StateActive)
+	l.Follow(c1, http.StateActive)
+	if c, _ := connect("192.0.2.4:1"); c == nil || !a1raw.isClosed() || a3raw.isClosed() {
+		t.Error("all have requests, and the oldest one does not make room") // the new one is not told of
 	}
-	_ = a1.Close()
-	_ = a1.Close() // which is counted once
-	if c, _ := connect("192.0.2.4:1"); c == nil {
+	_ = a3.Close()
+	_ = a3.Close() // which is counted once
+	if c, _ := connect("192.0.2.5:1"); c == nil {
 		t.Error("a place is not free again")
 	}
-	if c, _ := connect("192.0.2.5:1"); c != nil {
-		t.Error("more connections than there may be")
+	_ = c1.Close()
+	if c, _ := connect("192.0.2.6:1"); c == nil {
+		t.Error("a place is not free again")
+	}
+	if c, raw := connect("192.0.2.7:1"); c != nil || !raw.isClosed() {
+		t.Error("what nobody tells of makes room")
 	}
 	// Those that have lost their place change nothing any more.
 	l.Follow(b1, http.StateIdle)
 	_ = b1.Close()
-	if c, _ := connect("192.0.2.5:1"); c != nil {
+	if c, _ := connect("192.0.2.7:1"); c != nil {
 		t.Error("a connection that was closed makes room")
 	}
 }
