@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
@@ -43,6 +44,10 @@ func (c *doctorCmd) Run(ctx context.Context, con console) error {
 	endpoints, err := reach.URLs("--endpoint", c.Endpoint)
 	if err != nil {
 		return err
+	}
+	if refused := reach.MayGuess(); len(c.Endpoint) == 0 && refused != nil {
+		reach.Credentials = nil
+		fmt.Fprintf(con.err, "isotone: the nodes are asked without credentials: %v with --endpoint\n", refused)
 	}
 	cfg := probe.Config{Endpoints: endpoints, Secure: reach.Secure, Client: reach.HTTPClient(&http.Transport{Proxy: http.ProxyFromEnvironment})}
 	defer cfg.Client.CloseIdleConnections()

@@ -2,9 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,4 +133,34 @@ func TestSecurity_IsForOperators(t *testing.T) {
 		t.Fatal(err)
 	}
 	await.Until(t, "the certificate is revoked", func() bool { s := state(); return s.Peers.Revoked && s.Peers.Lists[0].Revoked == 2 })
+}
+
+// TestSecrets_GoNowhereUnasked: any program may listen where a node of this machine would.
+func TestSecrets_GoNowhereUnasked(t *testing.T) {
+	var asked, told atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if r.Header.Get("Authorization") != "" {
+			told.Add(1)
+		}
+		_, _ = io.WriteString(w, `{"nodeID":1}`)
+	}))
+	defer other.Close()
+	secret := rig.SecretFile(t, rig.Secret)
+	for name, value := range map[string]string{
+		"HTTP_HOST": "127.0.0.1", "HTTP_PORT": strconv.Itoa(portOf(t, other.Listener.Addr().String())), "DATA_DIR": t.TempDir(), "ISOTONE_USER": "ops", "ISOTONE_PASSWORD_FILE": secret,
+	} {
+		t.Setenv(name, value)
+	}
+	for _, args := range []string{"member list", "leader show", "status", "status --watch", "backup " + filepath.Join(t.TempDir(), "b"), "drain --yes", "worker list", "bench"} {
+		if code, _, err := command(strings.Fields(args)...); code == 0 || !strings.Contains(err, "a secret goes in plaintext only to a node that you name") {
+			t.Errorf("%s: exit code %d, %s", args, code, err)
+		}
+	}
+	if _, _, err := command("doctor", "--json"); !strings.Contains(err, "asked without credentials") || asked.Load() == 0 {
+		t.Errorf("doctor has asked %d times, and says %s", asked.Load(), err)
+	}
+	if told.Load() > 0 {
+		t.Errorf("a program that is no node was sent the secret %d times", told.Load())
+	}
 }

@@ -152,6 +152,7 @@ func worthRepeating(err error, attempts []error, busyUntil time.Time) bool {
 func (c *Client) once(ctx context.Context, method, path string, body []byte) (answer []byte, attempts []error, err error) {
 	var noLeader error
 	for _, base := range c.bases {
+		var sentOn error
 		for hops := 0; base != "" && hops < hopsMax; hops++ {
 			scheme, addr, _ := strings.Cut(base, "://")
 			answer, leader, err := Ask(ctx, c.http, method, base+path, body)
@@ -168,9 +169,12 @@ func (c *Client) once(ctx context.Context, method, path string, body []byte) (an
 			case leader != "" || !errors.As(err, &told):
 			case told.Code == isotone.CodeNoLeader:
 				noLeader = err
+			case sentOn != nil && told.Code == isotone.CodeUnauthorized: // the node that named the leader may say what to do
+				return nil, attempts, fmt.Errorf("%w; %w", err, sentOn)
 			default:
 				return nil, attempts, err
 			}
+			sentOn = err
 			if base = ""; leader != "" {
 				base = scheme + "://" + leader
 			}

@@ -269,6 +269,12 @@ func TestSession_SpeaksForAUser(t *testing.T) {
 	if !s.May(access.IDs) {
 		t.Error("a broken list changed something")
 	}
+	was = s.Version()
+	users(t, file, `{"users": {"alice": {"roles": ["ids"], "secrets": ["HASH"]}}}`)
+	c.Check()
+	if _, _, refused := c.InForce(); refused || s.Version() != was || strings.Contains(log.String(), "changes=[]") {
+		t.Error("the list in force is there again, and is taken for a new one")
+	}
 	users(t, file, `{"users": {"carol": {"roles": []}}}`)
 	c.Check()
 	if s.May(access.IDs) || s.Name() != "" {

@@ -205,6 +205,9 @@ func (c *Control) Check() {
 	switch {
 	case err == nil && t == nil:
 		return
+	case err == nil && t.sum == c.table.Load().sum: // it was another one, or unreadable, for a while
+		c.refused = false
+		return
 	case err != nil:
 		if !c.refused {
 			c.cfg.Log.Error("the list of users cannot be used; the one before stays in force", "setting", c.cfg.Setting, "err", err)

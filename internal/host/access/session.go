@@ -21,8 +21,8 @@ type Session struct {
 	pool    Pool
 	chains  [][]*x509.Certificate // those of the client's certificate, or none
 	cert    string                // the name in it
-	name    string            // who has authenticated with a secret
-	proof   string            // the hash of that secret in the list
+	name    string                // who has authenticated with a secret
+	proof   string                // the hash of that secret in the list
 	closed  bool
 	// elsewhere: the client may not be on this machine, although addr is.
 	elsewhere bool

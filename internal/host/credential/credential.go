@@ -6,6 +6,7 @@
 package credential
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -165,12 +166,20 @@ func (r *Reloader) use(m *material) {
 func (r *Reloader) OnChange(f func()) { r.changed = f }
 
 // Ended reports whether none of the chains with which a client's certificate was verified would do now: each has a certificate that
-// has expired or is on a revocation list, or ends at an authority that is not trusted any more.
+// has expired or is on a revocation list, or ends at an authority that is not trusted any more. An authority is known by its name and its
+// key: its certificate may be another one by now.
 func (r *Reloader) Ended(chains [][]*x509.Certificate) bool {
 	now, m := r.cfg.Now(), r.current.Load()
+	expired := func(c *x509.Certificate) bool { return now.After(c.NotAfter) }
 	holds := func(chain []*x509.Certificate) bool {
-		expired := func(c *x509.Certificate) bool { return now.After(c.NotAfter) }
-		return len(chain) > 0 && !slices.ContainsFunc(chain, expired) && slices.ContainsFunc(m.authorities, chain[len(chain)-1].Equal) && !revokedIn(m.revoked, chain)
+		if len(chain) == 0 {
+			return false
+		}
+		below, top := chain[:len(chain)-1], chain[len(chain)-1]
+		isTop := func(c *x509.Certificate) bool {
+			return bytes.Equal(c.RawSubject, top.RawSubject) && bytes.Equal(c.RawSubjectPublicKeyInfo, top.RawSubjectPublicKeyInfo) && !expired(c)
+		}
+		return !slices.ContainsFunc(below, expired) && slices.ContainsFunc(m.authorities, isTop) && !revokedIn(m.revoked, chain)
 	}
 	return !slices.ContainsFunc(chains, holds)
 }

@@ -275,6 +275,10 @@ func TestReloader_EndedWhenNoChainHolds(t *testing.T) {
 		return certPEM, &issuer{cert, key}
 	}
 	rootPEM, root := authority(nobody, "root", 901)
+	renewedPEM, _, _ := nobody.certify(t, &x509.Certificate{
+		SerialNumber: big.NewInt(905), Subject: root.cert.Subject, NotBefore: today, NotAfter: later.AddDate(2, 0, 0),
+		KeyUsage: root.cert.KeyUsage, BasicConstraintsValid: true, IsCA: true, SubjectKeyId: root.cert.SubjectKeyId,
+	}, root.key)
 	_, between := authority(root, "between", 902)
 	_, _, leaf := between.sign(t, "client", later)
 	otherPEM, other := authority(nobody, "other", 903)
@@ -309,6 +313,12 @@ func TestReloader_EndedWhenNoChainHolds(t *testing.T) {
 	wantEnded(false, crossed, chain)
 	wantEnded(true)
 	wantEnded(true, nil)
+	write(t, d.clients, renewedPEM) // the same authority with another certificate
+	twice(r)
+	wantEnded(false, chain)
+	wantEnded(true, crossed)
+	write(t, d.clients, rootPEM)
+	twice(r)
 	revoke(root, between.cert.SerialNumber)
 	wantEnded(true, chain)
 	write(t, d.clients, append(bytes.Clone(rootPEM), otherPEM...))
