@@ -56,8 +56,11 @@ type Config struct {
 // loop becomes one request for each read mode, so thousands of clients cost the leader
 // what a few do.
 //
-// A floor that the cluster has passed needs no mention: all later answers are larger. A batch
-// with a higher one becomes a request of its own, so that it can do no harm to others.
+// A floor that the cluster has passed needs no mention: all later answers are larger. The cluster would take a higher one for that
+// of this server, which may have the right to move time. So it gets the floor only if the client has that right, too, in a request of
+// its own, so that it can do no harm to others. A batch of another client is asked for without it, with all others, and answered
+// if it comes out above its floor. That is so for all that the cluster has issued (I4). A batch that is not above yet
+// is asked for again, as its floor may be within the clock; meanwhile it takes no place of a request.
 //
 // A request never joins one that was sent before it arrived, because a bundle is closed
 // before it is sent: so its timestamps are larger than all that anyone had got when it
@@ -76,12 +79,15 @@ type Upstream struct {
 	closed   bool
 
 	// The loop's.
-	pending []*front.Batch    // that no bundle has yet
-	floored []*front.Batch    // the same, with floors above highest; at most flooredMax
-	turn    bool              // it is the turn of floored
-	highest isotone.Timestamp // the largest that the cluster has answered
-	taken   []*front.Batch    // for use as incoming
-	settled []*bundle         // for use as answered
+	pending []*front.Batch             // that no bundle has yet
+	floored []*front.Batch             // the same, with the right to move time and floors above highest; at most flooredMax
+	parked  []parked                   // not above their floors yet; at most flooredMax
+	began   map[*front.Batch]time.Time // of batches that were parked, when first
+	due     *time.Timer                // wakes the loop for parked; nil before there was one
+	turn    bool                       // it is the turn of floored
+	highest isotone.Timestamp          // the largest that the cluster has answered
+	taken   []*front.Batch             // for use as incoming
+	settled []*bundle                  // for use as answered
 	spare   []*bundle
 	under   int           // bundles under way
 	above   int           // those of them with a floor
@@ -103,12 +109,17 @@ type bundle struct {
 	mode  isotone.ReadMode
 	u64   bool
 	floor isotone.Timestamp // of the only batch; zero: none
-	raise bool              // its client has the right to move time by the floor
 	count uint64
 	trace *trace.Context // of the first part that is traced; nil: none is
 	parts []*front.Batch // none: it only asks whether there is an answer
 	got   isotone.Range
 	err   error
+}
+
+// parked is a batch that is to be asked for again.
+type parked struct {
+	batch *front.Batch
+	due   time.Time
 }
 
 const (
@@ -117,6 +128,9 @@ const (
 	// flooredMax bounds the batches that wait with a floor. It takes a cluster that was set back,
 	// or clients of another one, to have so many.
 	flooredMax = 1024
+	// parkMax bounds how long a batch is asked for again, and floorPause is the least pause between.
+	parkMax    = time.Second
+	floorPause = 10 * time.Millisecond
 	// probeEvery is how often a cluster that does not answer is asked when no client does.
 	probeEvery = time.Second
 )
@@ -135,7 +149,7 @@ func NewUpstream(cfg Config, wake func()) *Upstream {
 	cfg.RequestsMax = cmp.Or(cfg.RequestsMax, 65536)
 	cfg.BundlesMax = cmp.Or(cfg.BundlesMax, 8)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
-	u := &Upstream{cfg: cfg, wake: wake, work: make(chan *bundle, cfg.BundlesMax), probed: -probeEvery}
+	u := &Upstream{cfg: cfg, wake: wake, work: make(chan *bundle, cfg.BundlesMax), began: map[*front.Batch]time.Time{}, probed: -probeEvery}
 	u.ctx, u.cancel = context.WithCancel(context.Background())
 	const self = 1
 	u.status.Store(&front.Status{
@@ -215,6 +229,7 @@ func (u *Upstream) Turn(now time.Duration) {
 		in[i] = nil
 	}
 	u.taken, u.settled = in[:0], out[:0]
+	u.unpark()
 	u.send()
 	if (u.failing.Load() != nil && u.under == 0 || u.doubted && u.under < u.cfg.BundlesMax) && now-u.probed >= probeEvery {
 		u.probed, u.doubted = now, false
@@ -225,7 +240,7 @@ func (u *Upstream) Turn(now time.Duration) {
 // admit takes a batch into those that wait.
 func (u *Upstream) admit(b *front.Batch) {
 	switch {
-	case !u.highest.Before(b.Floor):
+	case !b.Raise || !u.highest.Before(b.Floor):
 		u.pending = append(u.pending, b)
 	case len(u.floored) < flooredMax:
 		u.floored = append(u.floored, b)
@@ -257,7 +272,7 @@ func (u *Upstream) send() {
 // bundleOf makes a bundle of one batch with its floor.
 func (u *Upstream) bundleOf(batch *front.Batch) *bundle {
 	b := u.newBundle(batch.Mode, batch.U64)
-	b.floor, b.raise, b.count, b.trace = batch.Floor, batch.Raise, sum(batch.Counts), batch.Trace
+	b.floor, b.count, b.trace = batch.Floor, sum(batch.Counts), batch.Trace
 	b.parts = append(b.parts, batch)
 	return b
 }
@@ -362,40 +377,12 @@ func (u *Upstream) request(ctx context.Context, b *bundle) {
 	}
 }
 
-// timestamps requests count timestamps of the mode and form of b, above its floor. The cluster would take a floor for that of
-// this server, which may have the right to move time. So it gets the floor only if the client has that right, too. For other clients
-// timestamps requests again until the answer is above the floor, or fails at once if the deadline comes first.
+// timestamps requests count timestamps of the mode and form of b, above its floor.
 func (u *Upstream) timestamps(ctx context.Context, b *bundle, count uint64) (isotone.Range, error) {
-	if b.raise || !b.isAbove() {
-		return u.ofSource(ctx, b, b.floor, count)
-	}
-	for {
-		got, err := u.ofSource(ctx, b, isotone.Timestamp{}, count)
-		if err != nil || b.floor.Before(got.First) {
-			return got, err
-		}
-		deadline, _ := ctx.Deadline()
-		behind := max(b.floor.Time, got.First.Time) - got.First.Time
-		if left := time.Until(deadline); left < 0 || behind >= uint64(left) {
-			return isotone.Range{}, isotone.Errorf(isotone.CodeRegressed,
-				"the cluster is at %d and the floor at %d: to move time ahead of the clock takes the role floors", got.First.Time, b.floor.Time)
-		}
-		select {
-		case <-time.After(time.Duration(behind) + floorPause):
-		case <-ctx.Done():
-		}
-	}
-}
-
-// floorPause is the least pause between two requests for one batch with a floor.
-const floorPause = 10 * time.Millisecond
-
-// ofSource requests timestamps of the mode and form of b from the source.
-func (u *Upstream) ofSource(ctx context.Context, b *bundle, floor isotone.Timestamp, count uint64) (isotone.Range, error) {
 	if !b.u64 {
-		return u.cfg.Source.Timestamps(ctx, b.mode, floor, count)
+		return u.cfg.Source.Timestamps(ctx, b.mode, b.floor, count)
 	}
-	got, err := u.cfg.Source.Timestamps64(ctx, b.mode, floor, count)
+	got, err := u.cfg.Source.Timestamps64(ctx, b.mode, b.floor, count)
 	return isotone.Range{First: got.First.Timestamp(), Count: got.Count}, err
 }
 
@@ -427,6 +414,13 @@ func (u *Upstream) settle(b *bundle) {
 			at = split(b.got, at, part)
 		}
 		b.parts[i] = nil
+		if b.err == nil {
+			// Whether the cluster moved its time for the floor is not known, but that it is ahead of the clock by then.
+			part.Moved = b.isAbove() && b.floor.Time > uint64(time.Now().UnixNano())
+			if u.park(part) {
+				continue
+			}
+		}
 		u.done(part)
 	}
 	*b = bundle{parts: b.parts[:0]}
@@ -435,8 +429,53 @@ func (u *Upstream) settle(b *bundle) {
 	}
 }
 
+// park keeps a batch that was answered, but not above its floor, to be asked for again. If that takes too long, it gets an error.
+func (u *Upstream) park(b *front.Batch) bool {
+	if b.Raise || len(b.Ranges) == 0 || b.Floor == (isotone.Timestamp{}) || b.Floor.Before(b.Ranges[0].First) {
+		return false
+	}
+	now, first := time.Now(), b.Ranges[0].First
+	began, again := u.began[b]
+	if !again {
+		began = now
+	}
+	behind := max(b.Floor.Time, first.Time) - first.Time
+	if left := parkMax - now.Sub(began); left <= 0 || behind >= uint64(left) || len(u.parked) >= flooredMax {
+		b.Err = isotone.Errorf(isotone.CodeRegressed, "the cluster is at %d and the floor at %d: to move time ahead of the clock takes the role floors", first.Time, b.Floor.Time)
+		return false
+	}
+	u.began[b] = began
+	u.parked = append(u.parked, parked{b, now.Add(time.Duration(behind) + floorPause)})
+	return true
+}
+
+// unpark has batches asked for again whose floors may have been passed, and the loop woken for the next ones.
+func (u *Upstream) unpark() {
+	if len(u.parked) == 0 {
+		return
+	}
+	now := time.Now()
+	next := now.Add(parkMax)
+	u.parked = slices.DeleteFunc(u.parked, func(p parked) bool {
+		if p.due.After(now) {
+			if p.due.Before(next) {
+				next = p.due
+			}
+			return false
+		}
+		u.pending = append(u.pending, p.batch)
+		return true
+	})
+	if u.due == nil {
+		u.due = time.AfterFunc(next.Sub(now), u.wake)
+	} else {
+		u.due.Reset(next.Sub(now))
+	}
+}
+
 // done answers a batch.
 func (u *Upstream) done(b *front.Batch) {
+	delete(u.began, b)
 	u.mu.Lock()
 	u.requests -= len(b.Counts)
 	u.mu.Unlock()
@@ -510,6 +549,12 @@ func (u *Upstream) Close() {
 	u.mu.Unlock()
 	for _, b := range out {
 		u.settle(b)
+	}
+	if u.due != nil {
+		u.due.Stop()
+	}
+	for _, p := range u.parked {
+		in = append(in, p.batch)
 	}
 	for _, batch := range in {
 		batch.Err = errClosed
