@@ -28,7 +28,7 @@ import (
 
 type proxyCmd struct {
 	Listen  string   `name:"listen" short:"l" default:":8090" placeholder:"HOST:PORT" help:"Where to serve clients. Default: ${default}."`
-	Admin   string   `name:"admin" placeholder:"HOST:PORT" help:"Where to serve operators: /metrics, /proxy/status, /up, /ready, /livez, /readyz, and profiles of this process below /debug/pprof/. It has no access control: only operators should reach it. Default: nowhere."`
+	Admin   string   `name:"admin" placeholder:"HOST:PORT" help:"Where to serve operators: /metrics, /proxy/status, /up, /ready, /livez, /readyz, and, for programs on this machine, profiles of this process below /debug/pprof/. It has no access control: only operators should reach it. Default: nowhere."`
 	Backend []string `name:"backend" short:"b" sep:"none" placeholder:"URL[,WEIGHT]" help:"An HTTP server to forward to, http://host:port, or with --tcp any server, host:port; repeatable."`
 	TCP     bool     `name:"tcp" help:"Forward TCP connections of any protocol to the backends, as they are: each connection to one of them. TLS passes through."`
 	Node    []string `name:"node" short:"n" placeholder:"HOST:PORT" help:"Instead of backends: the nodes of one Isotone cluster, as HOST:PORT or https://HOST:PORT. The proxy serves what they serve, and bundles requests."`

@@ -308,6 +308,16 @@ func TestProxy_ServesTimestampsOfACluster(t *testing.T) {
 	if status, body := rig.Fetch(t, "http://"+admin+"/debug/pprof/goroutine?debug=1"); status != 200 || !strings.Contains(body, "goroutine profile:") {
 		t.Errorf("/debug/pprof/: %d %.80q", status, body)
 	}
+	other, err := http.NewRequest(http.MethodGet, "http://"+admin+"/debug/pprof/heap", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Host = "proxy.example.com"
+	if answer, err := http.DefaultClient.Do(other); err != nil || answer.StatusCode != http.StatusForbidden {
+		t.Errorf("/debug/pprof/ for another host: %v, %v", answer, err)
+	} else {
+		_ = answer.Body.Close()
+	}
 	if status, _ := rig.Fetch(t, "http://"+addr+"/debug/pprof/"); status == 200 {
 		t.Error("the client port serves profiles")
 	}

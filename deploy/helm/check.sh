@@ -93,6 +93,8 @@ check_refusals() {
   refused "does not match pattern '^[A-Z][A-Z0-9_]*\$'" --set settings.readMode=lease
   refused "at '/nodeIDs/3': minimum: got 4, want 65" --set nodeIDs.3=4
   refused "additional properties 'replica' not allowed" --set replica=3
+  refused "want proxy.anonymous" --set proxy.enabled=true,acl.secretName=users,operator.mode=none,clientTLS.clientCA=ca.crt
+  refused "certificate would be an operator's" --set proxy.enabled=true,proxy.anonymous=ids,clientTLS.require=true
   refused "user named proxy in the list" --set proxy.enabled=true,acl.secretName=users,operator.mode=none
 }
 

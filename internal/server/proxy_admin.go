@@ -6,6 +6,7 @@ import (
 
 	"github.com/isotone/isotone"
 	"github.com/isotone/isotone/internal/front/httpapi"
+	"github.com/isotone/isotone/internal/front/web"
 )
 
 // proxyAdmin has what the admin port of a proxy serves: on the client port every path belongs
@@ -48,6 +49,15 @@ func (a *proxyAdmin) handler() http.Handler {
 	}
 	health("livez", func() []httpapi.Check { return []httpapi.Check{{Name: "ping"}} })
 	health("readyz", a.checks)
-	addProfiles(mux)
+	// The port has no access control, and may be open to monitoring; profiles are not for that.
+	profiles := http.NewServeMux()
+	addProfiles(profiles)
+	mux.HandleFunc("/debug/", func(w http.ResponseWriter, r *http.Request) {
+		if !web.IsFromThisMachine(r) {
+			http.Error(w, "profiles are for programs on the machine of this proxy", http.StatusForbidden)
+			return
+		}
+		profiles.ServeHTTP(w, r)
+	})
 	return mux
 }
