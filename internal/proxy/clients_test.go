@@ -29,15 +29,15 @@ func TestClients_AnAddressHasItsShare(t *testing.T) {
 		}
 	}
 	for range 3 {
-		enter("127.0.0.1:1", true)
-		enter("[::1]:1", true)
+		enter("[2001:db8::1]:1", true)
+		enter("[2001:db8::9]:1", true)
 	}
-	enter("127.0.0.9:1", false)
-	enter("[2001:db8::1]:1", true)
+	enter("[2001:db8::1]:1", false)
+	enter("[2001:db8:0:1::1]:1", true)
 	enter("192.0.2.1:1", true)
 	enter("192.0.2.2:1", false) // all are taken
 	leave[0]()
-	enter("127.0.0.1:1", true)
+	enter("[2001:db8::7]:1", true)
 	for _, f := range leave[1:] {
 		f()
 	}

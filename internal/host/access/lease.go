@@ -2,6 +2,7 @@ package access
 
 import (
 	"maps"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -100,15 +101,21 @@ func (s *Session) GiveBackWorker(session uint64, worker int, start, next int64) 
 	}
 }
 
-// leasing returns the usage that leases count for; nil: unlimited.
+// loopback stands for all loopback addresses, of which a program on this machine has as many as it likes.
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// leasing returns the usage that leases count for; nil: unlimited. All programs of this machine without credentials are one.
 func (s *Session) leasing() *usage {
 	if s.control == nil {
 		return nil
 	}
 	s.refresh()
 	u := s.address
-	if s.user.name != "" {
+	switch {
+	case s.user.name != "":
 		u = s.user.usage
+	case s.addr.IsLoopback():
+		u = s.control.addresses.find(loopback)
 	}
 	if u == nil || u.limits.Load().Workers == 0 {
 		return nil

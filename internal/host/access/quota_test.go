@@ -156,15 +156,18 @@ func TestQuota_Workers(t *testing.T) {
 	held(501, 1, later)
 }
 
-// TestQuota_LoopbackIsOneAddress, as a program on this machine can have all of them.
-func TestQuota_LoopbackIsOneAddress(t *testing.T) {
-	c := open(t, access.Config{File: users(t, "", `{"users": {}, "addressLimits": {"connections": 2}}`), Anonymous: new(access.All)})
+// TestQuota_WorkersOfThisMachineAreOfOne: a program has as many loopback addresses as it likes.
+func TestQuota_WorkersOfThisMachineAreOfOne(t *testing.T) {
+	c := open(t, access.Config{File: users(t, "", `{"users": {}, "addressLimits": {"workers": 2}}`), Anonymous: new(access.All)})
 	for i, addr := range []string{"127.0.0.1", "127.255.3.4", "::1", "::ffff:127.0.0.2"} {
-		s, err := c.Open(netip.MustParseAddr(addr), nil, access.ClientPool)
+		s := session(t, c, netip.MustParseAddr(addr))
+		settle, err := s.TakeWorker(uint64(i+1), -1)
 		if (err == nil) != (i < 2) {
-			t.Errorf("%s is connection %d: %v", addr, i+1, err)
+			t.Errorf("%s asks for worker %d: %v", addr, i+1, err)
 		}
-		defer s.Close()
+		if err == nil {
+			settle(i, 1, time.Now().Add(time.Hour).UnixMilli())
+		}
 	}
 }
 

@@ -51,14 +51,10 @@ func Unspecified(addr string) bool {
 // networkBits6 is how many bits of an IPv6 address count in [Network].
 const networkBits6 = 64
 
-// Network returns what counts as one client where each has a share: a program on this machine has all loopback addresses, and one
-// elsewhere all IPv6 addresses of its /64 network.
+// Network returns what counts as one client where each has a share: one can have all IPv6 addresses of its /64 network.
 func Network(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap()
-	if addr.IsLoopback() {
-		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	}
-	if addr.Is6() {
+	if addr.Is6() && !addr.IsLoopback() {
 		if prefix, err := addr.WithZone("").Prefix(networkBits6); err == nil {
 			return prefix.Addr()
 		}
