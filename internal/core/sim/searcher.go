@@ -382,7 +382,8 @@ func (w *world) goOn(s *searcher) {
 func (w *world) noteServed(s *searcher) {
 	s.answers++
 	const most = 4 * search.RefreshInterval // a question that a crash leaves without an answer is repeated after one
-	if w.now-s.latest > search.RefreshInterval {
+	// While it looks for the leader it asks all nodes, which know none, and begins anew with the time until it asks when all is well.
+	if w.now-s.latest > search.RefreshInterval/4 {
 		s.well = w.now
 	}
 	if s.latest = w.now; w.now-max(s.toldAt, s.well) > most {
