@@ -34,7 +34,7 @@ func TestDemoFailover_KillsLeadersAndChecksAnswers(t *testing.T) {
 			if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 				t.Fatalf("%v\n%s", err, out.String())
 			}
-			if r.Failed != 0 || r.Violations != 0 || r.Checked < 500 || r.Checked != r.Answers || len(r.Kills) != 2 || string(r.How) != how {
+			if r.Failed != 0 || r.Violations != 0 || r.Checked < 20 || r.Checked != r.Answers || len(r.Kills) != 2 || string(r.How) != how {
 				t.Errorf("%+v", r)
 			}
 			for _, k := range r.Kills {
