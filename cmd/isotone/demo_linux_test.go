@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,12 +35,18 @@ func TestDemoFailover_KillsLeadersAndChecksAnswers(t *testing.T) {
 			if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 				t.Fatalf("%v\n%s", err, out.String())
 			}
-			if r.Failed != 0 || r.Violations != 0 || r.Checked < 20 || r.Checked != r.Answers || len(r.Kills) != 2 || string(r.How) != how {
+			if r.Failed != 0 || r.Violations != 0 || r.Checked == 0 || r.Checked != r.Answers || len(r.Kills) != 2 || string(r.How) != how {
 				t.Errorf("%+v", r)
 			}
 			for _, k := range r.Kills {
 				if k.Node == 0 || k.Successor == 0 || k.Node == k.Successor || k.GapMS <= 0 {
 					t.Errorf("%+v", k)
+				}
+				// How many answers there are depends on the machine; that each of these nodes gave some does not.
+				for _, node := range []uint64{k.Node, k.Successor} {
+					if !slices.ContainsFunc(r.Columns, func(c demo.Column) bool { return c.Leader == node && c.Answers > 0 }) {
+						t.Errorf("no answer while node %d led: %+v", node, r.Columns)
+					}
 				}
 			}
 			if !strings.Contains(errs.String(), "verdict    ok") || strings.Contains(errs.String(), "\x1b") {

@@ -13,9 +13,8 @@ import (
 
 // faultFlags are the faults that tests cause in a node. Releases have none of them.
 type faultFlags struct {
-	FaultClock string `name:"fault-clock" env:"ISOTONE_FAULT_CLOCK" hidden:"" help:"For tests: a JSON file with faults of this node's clock."`
-	FaultLevel uint64 `name:"fault-level" env:"ISOTONE_FAULT_LEVEL" hidden:"" help:"For tests: the newest feature level that this node knows."`
-	// FaultSnapshots makes what takes a snapshot quick.
+	FaultClock     string `name:"fault-clock" env:"ISOTONE_FAULT_CLOCK" hidden:"" help:"For tests: a JSON file with faults of this node's clock."`
+	FaultLevel     uint64 `name:"fault-level" env:"ISOTONE_FAULT_LEVEL" hidden:"" help:"For tests: the newest feature level that this node knows."`
 	FaultSnapshots uint64 `name:"fault-snapshots" env:"ISOTONE_FAULT_SNAPSHOTS" hidden:"" help:"For tests: how many log entries lie between snapshots."`
 	FaultStep      string `name:"fault-step" env:"ISOTONE_FAULT_STEP" hidden:"" help:"For tests: a file that names the step at which this process stops (SIGSTOP)."`
 }

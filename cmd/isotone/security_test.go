@@ -153,7 +153,7 @@ func TestSecrets_GoNowhereUnasked(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	for _, args := range []string{"member list", "leader show", "status", "status --watch", "backup " + filepath.Join(t.TempDir(), "b"), "drain --yes", "worker list", "bench"} {
-		if code, _, err := command(strings.Fields(args)...); code == 0 || !strings.Contains(err, "a secret goes in plaintext only to a node that you name") {
+		if code, _, err := command(strings.Fields(args)...); code == 0 || !strings.Contains(err, "a secret is sent in plaintext only to a node that you name") {
 			t.Errorf("%s: exit code %d, %s", args, code, err)
 		}
 	}

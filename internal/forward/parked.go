@@ -8,21 +8,22 @@ import (
 	"github.com/isotone/isotone/internal/front"
 )
 
-// Batches of clients that may not move time, and that were answered, but not above their floors.
+// Parking of batches whose clients may not move time, and whose result was not above the floor.
 
 const (
-	// parkMax bounds how long a batch is asked for again, and floorPause is the least pause between.
+	// parkMax bounds how long a batch is requested again, and floorPause is the shortest pause before it is.
 	parkMax    = time.Second
 	floorPause = 10 * time.Millisecond
 )
 
-// parked is a batch that is to be asked for again.
+// parked is a batch that is to be requested again when it is due.
 type parked struct {
 	batch *front.Batch
 	due   time.Time
 }
 
-// park keeps a batch that was answered, but not above its floor, to be asked for again. If that takes too long, it gets an error.
+// park parks a batch whose result is not above its floor, and reports whether it did. If that would take too long, the batch gets an
+// error instead.
 func (u *Upstream) park(b *front.Batch) bool {
 	if b.Raise || len(b.Ranges) == 0 || b.Floor == (isotone.Timestamp{}) || b.Floor.Before(b.Ranges[0].First) {
 		return false
@@ -42,7 +43,7 @@ func (u *Upstream) park(b *front.Batch) bool {
 	return true
 }
 
-// unpark has batches asked for again whose floors may have been passed, and the loop woken for the next ones.
+// unpark makes the batches that are due pending again, and sets the timer for the next ones.
 func (u *Upstream) unpark() {
 	if len(u.parked) == 0 {
 		return

@@ -56,11 +56,11 @@ type Config struct {
 // loop becomes one request for each read mode, so thousands of clients cost the leader
 // what a few do.
 //
-// A floor that the cluster has passed needs no mention: all later answers are larger. The cluster would take a higher one for that
-// of this server, which may have the right to move time. So it gets the floor only if the client has that right, too, in a request of
-// its own, so that it can do no harm to others. A batch of another client is asked for without it, with all others, and answered
-// if it comes out above its floor. That is so for all that the cluster has issued (I4). A batch that is not above yet
-// is asked for again, as its floor may be within the clock; meanwhile it takes no place of a request.
+// The cluster need not be told of a floor that it has passed: all later answers are larger. It would take a higher floor as that of
+// this server, which may have the right to move time. So a floor is passed on only if its client has that right, and in a request of
+// its own, so that it delays nobody else. Batches of other clients are requested without their floors, together with all others, and
+// answered if the result is above the floor, as it is for every floor that the cluster has issued (I4). Otherwise the floor may
+// still be within the clock: the batch is parked, without occupying a request, and requested again.
 //
 // A request never joins one that was sent before it arrived, because a bundle is closed
 // before it is sent: so its timestamps are larger than all that anyone had got when it
@@ -406,7 +406,7 @@ func (u *Upstream) settle(b *bundle) {
 		}
 		b.parts[i] = nil
 		if b.err == nil {
-			// Whether the cluster moved its time for the floor is not known, but that it is ahead of the clock by then.
+			// The cluster does not say whether it moved its time. A floor ahead of the clock is counted as if it had.
 			part.Moved = b.isAbove() && b.floor.Time > uint64(time.Now().UnixNano())
 			if u.park(part) {
 				continue

@@ -134,7 +134,7 @@ func (k *carrying) lost(p *peerConn) {
 func (p *peerConn) carried(nonce uint64, r *wire.Carry) {
 	c := p.core
 	isPeer := func(m replica.Member) bool { return m.ID == p.stream.Peer() }
-	if !p.operates || !slices.ContainsFunc(c.replica.Members(), isPeer) {
+	if !p.mayCarry || !slices.ContainsFunc(c.replica.Members(), isPeer) {
 		p.write(wire.AppendCarryAnswer(p.conn.Buffered(), nonce, http.StatusForbidden, []byte(notByMember)))
 		return
 	}

@@ -38,7 +38,7 @@ func operated(c *cluster) *atomic.Int64 {
 func TestCarry_NeedsAMemberThatHasProvenToBeOne(t *testing.T) {
 	for _, mutate := range []func(*node.Config){
 		nil,
-		func(cfg *node.Config) { cfg.PeersOperate = true },
+		func(cfg *node.Config) { cfg.CarryInPlaintext = true },
 		func(cfg *node.Config) { cfg.PeerInsecure = true },
 	} {
 		c := newCluster(t, 3, mutate)
@@ -66,7 +66,7 @@ func TestCarry_NeedsAMemberThatHasProvenToBeOne(t *testing.T) {
 
 // A node without a leader lets in one that it does not know, as that may have been added meanwhile. That gives no rights.
 func TestCarry_IsNotForUnknownNodes(t *testing.T) {
-	c := newCluster(t, 3, func(cfg *node.Config) { cfg.PeersOperate = true })
+	c := newCluster(t, 3, func(cfg *node.Config) { cfg.CarryInPlaintext = true })
 	count := operated(c)
 	c.leader()
 	for _, id := range []uint64{2, 3} {

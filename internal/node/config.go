@@ -42,9 +42,9 @@ type Config struct {
 	PeerTLS *PeerTLS
 	// PeerInsecure is PEER_INSECURE; see peer.Config.Insecure.
 	PeerInsecure bool
-	// PeersOperate has who connects as a member in plaintext pass on requests of operators, as PeerInsecure does: everybody
-	// who can connect is an operator anyway. Otherwise only members with a certificate may.
-	PeersOperate bool
+	// CarryInPlaintext lets members in plaintext pass on requests of operators, as PeerInsecure does: set it only if everybody who can
+	// connect is an operator anyway. Otherwise only members with a certificate may.
+	CarryInPlaintext bool
 	// CheckPeers, if not nil, has the node not start if it fails for the addresses of the other
 	// members on record.
 	CheckPeers func(addrs map[uint64]string) error
@@ -87,7 +87,7 @@ type Config struct {
 	StorageFault func() error
 	// Steps is nil but in builds for tests.
 	Steps Steps
-	// SnapshotEvery is how many log entries lie between snapshots; 0 but in builds for tests, which means snapshotEvery.
+	// SnapshotEvery is the number of log entries between snapshots; 0 means snapshotEvery. Only builds for tests set it.
 	SnapshotEvery uint64
 }
 

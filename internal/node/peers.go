@@ -198,9 +198,9 @@ type peerConn struct {
 	core   *core
 	stream *peer.Stream
 	conn   *loop.Conn
-	// carries: the peer takes requests of operators; see carry.go. operates: so does this node from the peer, which has
+	// carries: the peer takes requests of operators; see carry.go. mayCarry: this node takes them from the peer, which has
 	// proven who it is.
-	carries, operates bool
+	carries, mayCarry bool
 	// sent and heard are when something was sent and received last, by the loop's clock.
 	sent, heard time.Duration
 }
@@ -226,7 +226,7 @@ func (p *peerConn) open(nc net.Conn) {
 	if s, ok := nc.(*securedConn); ok {
 		socket, secured = s.NetConn(), true
 	}
-	p.operates = secured || p.core.node.cfg.PeerInsecure || p.core.node.cfg.PeersOperate
+	p.mayCarry = secured || p.core.node.cfg.PeerInsecure || p.core.node.cfg.CarryInPlaintext
 	conn, err := p.core.loop.Attach(socket, nil, loop.Limits{
 		PartialTimeout: stall, IdleTimeout: stall, WriteTimeout: stall, OutputMax: 2 * peerOutputMax,
 	}, p)
@@ -247,7 +247,7 @@ func (p *peerConn) open(nc net.Conn) {
 	}
 	p.core.peers.conns[p.stream.Peer()] = p
 	p.sendClock()
-	if p.operates {
+	if p.mayCarry {
 		p.write(wire.AppendCarryGreeting(conn.Buffered()))
 	}
 	if _, err := p.Data(conn, nil); err != nil { // what came with the handshake

@@ -53,11 +53,11 @@ func likelySockets() []string {
 	return paths
 }
 
-// errUnnamed refuses to guess where a secret goes.
-var errUnnamed = errors.New("a secret goes in plaintext only to a node that you name, as the port of one may be any program's: name it")
+// errUnnamed: the command would have to guess where to send a secret.
+var errUnnamed = errors.New("a secret is sent in plaintext only to a node that you name, because any program may listen at a likely port: name the node")
 
-// MayGuess returns nil if a node may be asked that the user has not named. A secret would go to whichever program listens
-// there, unless that proves by a certificate who it is.
+// MayGuess returns nil if a command may ask a node that the user has not named. It would send a secret to whichever program listens
+// there, unless a certificate proves who that is.
 func (a *Access) MayGuess() error {
 	if a.Credentials != nil && (!a.Secure || a.TLS.InsecureSkipVerify) {
 		return errUnnamed

@@ -8,10 +8,7 @@ import (
 	"github.com/isotone/isotone/internal/host/address"
 )
 
-// Without more than one address nobody locks all others out: it has three quarters of the connections of clients.
-const shareOf, shareIn = 3, 4
-
-// clients are the open connections of clients, whose number has bounds: for all together, and for one address.
+// clients counts the open connections of clients. Their number has two bounds: for all together, and for one address.
 type clients struct {
 	most, share int
 
@@ -21,10 +18,10 @@ type clients struct {
 }
 
 func newClients(most int) *clients {
-	return &clients{most: most, share: max(1, most*shareOf/shareIn), from: map[netip.Addr]int{}}
+	return &clients{most: most, share: address.Share(most), from: map[netip.Addr]int{}}
 }
 
-// enter counts a connection, unless there are too many, and returns how to end that. It must be called once.
+// enter counts a connection, unless there are too many, and returns a function that ends the count. The caller calls it exactly once.
 func (c *clients) enter(nc net.Conn) (leave func(), ok bool) {
 	addr := address.NetworkOf(nc.RemoteAddr())
 	c.mu.Lock()

@@ -71,7 +71,7 @@ func startAdmin(ln net.Listener, h http.Handler, log *slog.Logger) *adminServer 
 	bounded := hostlisten.NewBounded(hostlisten.NewPatient(ln, log), adminConnectionsMax, adminShare)
 	s := &adminServer{ln: ln, done: make(chan struct{})}
 	s.http = http.Server{
-		Handler: impatient(h), ReadHeaderTimeout: adminHeaderTimeout, ReadTimeout: adminTimeout, WriteTimeout: adminWriteTimeout, IdleTimeout: adminTimeout,
+		Handler: withoutUnreadBody(h), ReadHeaderTimeout: adminHeaderTimeout, ReadTimeout: adminTimeout, WriteTimeout: adminWriteTimeout, IdleTimeout: adminTimeout,
 		MaxHeaderBytes: adminHeaderBytesMax, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), ConnState: bounded.Follow,
 	}
 	go func() {
@@ -83,8 +83,8 @@ func startAdmin(ln net.Listener, h http.Handler, log *slog.Logger) *adminServer 
 	return s
 }
 
-// impatient answers with h, and does not wait for a body that h has left unread: who sends none would keep a connection.
-func impatient(h http.Handler) http.Handler {
+// withoutUnreadBody answers with h, and does not wait for a body that h has left unread: a client that sends none would keep its connection.
+func withoutUnreadBody(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r)
 		if r.ContentLength != 0 {

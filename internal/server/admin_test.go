@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,6 +105,25 @@ func TestAdmin_BoundsItsConnections(t *testing.T) {
 		}
 		closeAll()
 	}
+
+	// These requests take longer than the test, so what ends before its answer has made room.
+	var closed atomic.Int64
+	var reading sync.WaitGroup
+	for range server.AdminConnectionsMax {
+		c := dial()
+		if _, err := io.WriteString(c, "GET /debug/pprof/heap?seconds=50 HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			closed.Add(1)
+			continue
+		}
+		reading.Go(func() {
+			if _, err := c.Read(make([]byte, 1)); err != nil {
+				closed.Add(1)
+			}
+		})
+	}
+	await.Until(t, "an address has no more connections than its share", func() bool { return closed.Load() >= server.AdminConnectionsMax-server.AdminShare })
+	closeAll()
+	reading.Wait()
 }
 
 func TestAdmin_SaysThatItsAddressIsTaken(t *testing.T) {

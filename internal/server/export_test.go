@@ -9,6 +9,7 @@ import (
 
 const (
 	AdminConnectionsMax = adminConnectionsMax
+	AdminShare          = adminShare
 )
 
 var (

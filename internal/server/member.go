@@ -223,7 +223,7 @@ func Start(s *config.Settings, so Sockets, o Options, log *slog.Logger) (*Member
 		PeerListener:          so.Peer,
 		PeerTLS:               f.peers,
 		PeerInsecure:          s.PeerInsecure,
-		PeersOperate:          f.users.AnonymousOperates(),
+		CarryInPlaintext:      f.users.AnonymousIsAdmin(),
 		CheckPeers:            checkPeersInClear(s),
 		ClientAddr:            m.Addr,
 		DataDir:               s.DataDir,

@@ -38,6 +38,7 @@ import (
 	"github.com/pingcap/kvproto/pkg/pdpb"
 
 	"github.com/isotone/isotone"
+	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/host/listen"
 )
 
@@ -95,7 +96,7 @@ type Config struct {
 	ConnectionsMax int
 	// TLS has the server speak TLS, and nothing else; nil means no TLS.
 	TLS *tls.Config
-	// Refused, if not nil, reports whether a client with this verified certificate may go on no more. It is asked for each
+	// Refused, if not nil, reports whether a client whose certificate was verified with these chains is not served any more. It is asked for each
 	// request, also on streams that are open. Safe for concurrent use.
 	Refused func(chains [][]*x509.Certificate) bool
 	// Log receives failures of the cluster; nil discards them.
@@ -201,7 +202,7 @@ func (s *Server) options() []grpc.ServerOption {
 
 // Serve accepts connections until Shutdown, and then returns nil, or until ln fails. It closes ln.
 func (s *Server) Serve(ln net.Listener) error {
-	err := s.grpc.Serve(listen.NewBounded(ln, s.cfg.ConnectionsMax, max(1, s.cfg.ConnectionsMax*3/4)))
+	err := s.grpc.Serve(listen.NewBounded(ln, s.cfg.ConnectionsMax, address.Share(s.cfg.ConnectionsMax)))
 	if errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}

@@ -79,7 +79,7 @@ func TestClock_JumpsKeepTheOrder(t *testing.T) {
 		replaceLeader()
 		wantHeldTime(t, c)
 	}
-	load.End(t, 200, 0)
+	load.End(t, 1000, 0)
 }
 
 // TestClock_ANodeAloneFollowsNoJump sets the clock of a single node ahead while it runs, and

@@ -61,7 +61,7 @@ func TestOrder_HoldsAcrossCrashesStopsAndPauses(t *testing.T) {
 		load.WaitAnswer(t)
 		t.Logf("%s: all well after %v", step.name, time.Since(began).Round(time.Millisecond))
 	}
-	load.End(t, 200, 0)
+	load.End(t, 1000, 0)
 }
 
 // TestOrder_HoldsWhenAFormerLeaderLeadsAgain deposes leaders without ending their processes: a

@@ -80,7 +80,7 @@ func TestDashboard_FollowsTheClusterThroughTheEndOfMembers(t *testing.T) {
 	if faults, noise := tab.Console(); len(faults) > 0 {
 		t.Errorf("the console shows errors: %q; besides failed connections: %q", faults, noise)
 	}
-	load.End(t, 200, 0)
+	load.End(t, 1000, 0)
 }
 
 // wantNextLeader ends a leader, and expects the page to show the next one soon.

@@ -427,7 +427,7 @@ const strangersMax = 8
 
 // mayBeNewer admits a node of this cluster that is ahead of this one, which knows no such
 // member: it may have been added meanwhile, and be needed for a quorum. A node that has a leader
-// learns from it who the members are, and needs nobody whose word is all that there is.
+// learns from it who the members are, so it need not trust an unknown one.
 func (r *Replica) mayBeNewer(h Hello) bool {
 	if h.ClusterID == 0 || h.ClusterID != r.state.ClusterID || h.Stage != StageFormed ||
 		h.LastIndex <= r.applied || h.TickNanos != r.cfg.Self.TickNanos {

@@ -155,6 +155,9 @@ func (w *world) seek(s *searcher) {
 		sooner(rest)
 	}
 	addrs, wait := s.search.Ask(w.now)
+	if len(addrs) > 0 {
+		s.well = w.now // it searches, and the time until it asks although all is well begins anew
+	}
 	if sooner(wait); len(addrs) > 0 {
 		s.search.Forget(func(addr string) bool { return s.dialing[addr] || s.line != nil && s.line.addr == addr })
 	}
@@ -382,8 +385,7 @@ func (w *world) goOn(s *searcher) {
 func (w *world) noteServed(s *searcher) {
 	s.answers++
 	const most = 4 * search.RefreshInterval // a question that a crash leaves without an answer is repeated after one
-	// While it looks for the leader it asks all nodes, which know none, and begins anew with the time until it asks when all is well.
-	if w.now-s.latest > search.RefreshInterval/4 {
+	if w.now-s.latest > search.RefreshInterval {
 		s.well = w.now
 	}
 	if s.latest = w.now; w.now-max(s.toldAt, s.well) > most {

@@ -123,7 +123,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (any, error) {
 		w.Header().Set("Allow", allow)
 		return nil, errMethod
 	}
-	var body []byte // of a POST; one of a GET is nobody's
+	var body []byte // of a POST; that of a GET is ignored
 	if r.Method == http.MethodPost {
 		var err error
 		if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, bodyMax)); err != nil {

@@ -62,7 +62,7 @@ func RefuseState(w http.ResponseWriter, r *http.Request) (refused bool) {
 	return err != nil
 }
 
-// IsFromThisMachine reports whether r is of a program on this machine, which is not a proxy or a browser as far as it says so.
+// IsFromThisMachine reports whether r comes from a program on this machine that is neither a proxy nor a browser, as far as r shows.
 func IsFromThisMachine(r *http.Request) bool { return addrOf(r).Unmap().IsLoopback() && isDirect(r) }
 
 // operatorKey is the key of the name of an operator in the context of a request.

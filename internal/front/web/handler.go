@@ -116,7 +116,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case isLoose(r):
 		w.Header()["Connection"] = connectionClose
 		code = fail(w, r, errLoose)
-	case active > int64(h.limits.RequestsMax) && !isAlways(r):
+	case active > int64(h.limits.RequestsMax) && !isExempt(r):
 		code = fail(w, r, isotone.ErrOverloaded)
 	default:
 		code = h.serve(w, r)
@@ -180,14 +180,14 @@ func (h *handler) prepare(w http.ResponseWriter, r *http.Request, now time.Time)
 	}
 }
 
-// isAlways reports whether a request is served however many others there are: health checks, which would otherwise have a
-// supervisor end the process, and operators. None of them waits for the cluster without the right to do so.
-func isAlways(r *http.Request) bool {
+// isExempt reports whether RequestsMax does not apply to a request: to health checks, as a supervisor ends a process that fails them,
+// and to operators. None of these requests waits for the cluster unless its client is an operator.
+func isExempt(r *http.Request) bool {
 	if _, ok := r.Context().Value(operatorKey{}).(string); ok {
 		return true
 	}
 	row := rowOf(r.URL.Path)
-	return row != nil && row.always
+	return row != nil && row.exempt
 }
 
 // tellCluster sets the field with the cluster's ID, once the node knows it.

@@ -30,8 +30,8 @@ type row struct {
 	has func(*handler) bool
 	// reads: the methods are GET and HEAD, without a body. Otherwise answer looks at the method.
 	reads bool
-	// always: it is answered however many requests there are at a time.
-	always bool
+	// exempt from the limit on concurrent requests.
+	exempt bool
 	// noHead: HEAD would consume what it cannot return.
 	noHead bool
 }
@@ -48,16 +48,16 @@ var rows = []row{
 	{Right: Right{Path: joinPath}, answer: (*handler).serveAdmin, has: hasAdmin},
 	{Right: Right{Path: upgradePath, Needs: access.Admin}, answer: (*handler).upgrade, has: func(h *handler) bool { return h.operator != nil }},
 	{Right: Right{Path: DrainPath, Needs: access.Admin}, answer: (*handler).serveDrain, has: func(h *handler) bool { return h.drain != nil }},
-	// The page has no data; what of it has asks [RefuseState].
+	// The page has no data. The plain text has, and calls [RefuseState].
 	{Right: Right{Path: "/"}, answer: (*handler).servePage, has: func(h *handler) bool { return h.page != nil }, reads: true},
-	{Right: Right{Path: "/up"}, answer: (*handler).up, reads: true, always: true},
-	{Right: Right{Path: "/ready"}, answer: (*handler).ready, reads: true, always: true},
-	{Right: Right{Path: "/ready/timestamps"}, answer: (*handler).readyTimestamps, reads: true, always: true},
-	{Right: Right{Path: "/ready/ids"}, answer: (*handler).readyIDs, has: hasIDs, reads: true, always: true},
-	{Right: Right{Path: "/livez"}, answer: (*handler).livez, reads: true, always: true},
-	{Right: Right{Path: "/readyz"}, answer: (*handler).readyz, reads: true, always: true},
+	{Right: Right{Path: "/up"}, answer: (*handler).up, reads: true, exempt: true},
+	{Right: Right{Path: "/ready"}, answer: (*handler).ready, reads: true, exempt: true},
+	{Right: Right{Path: "/ready/timestamps"}, answer: (*handler).readyTimestamps, reads: true, exempt: true},
+	{Right: Right{Path: "/ready/ids"}, answer: (*handler).readyIDs, has: hasIDs, reads: true, exempt: true},
+	{Right: Right{Path: "/livez"}, answer: (*handler).livez, reads: true, exempt: true},
+	{Right: Right{Path: "/readyz"}, answer: (*handler).readyz, reads: true, exempt: true},
 	{Right: Right{Path: "/live/", Needs: access.Live}, answer: (*handler).serveLive, has: hasLive},
-	{Right: Right{Path: adminPrefix, Needs: access.Admin}, answer: (*handler).serveAdmin, has: hasAdmin, always: true},
+	{Right: Right{Path: adminPrefix, Needs: access.Admin}, answer: (*handler).serveAdmin, has: hasAdmin, exempt: true},
 	// The port for operators serves profiles; see Authorize.
 	{Right: Right{Path: "/debug/", Needs: access.Admin}, has: func(*handler) bool { return false }},
 }

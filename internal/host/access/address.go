@@ -28,12 +28,9 @@ const (
 	pools
 )
 
-// Without limits of its own, an address or a user may take three quarters of the connections of a pool, and half of those of
+// Without limits of its own, an address or a user may take its share of the connections of a pool, and half of those of
 // the client port for streams: so that it takes more than one to lock everybody else out.
-const (
-	shareOf, shareIn         = 3, 4
-	streamsShare, streamsOut = 1, 2
-)
+const streamsShare, streamsOut = 1, 2
 
 // shares are those of a process; 0: none.
 type shares struct {
@@ -43,7 +40,7 @@ type shares struct {
 
 // Share sets how many connections the process keeps in a pool at most, of which each address and each user has a share.
 func (c *Control) Share(p Pool, most int) {
-	c.shares.connections[p].Store(max(1, int64(most)*shareOf/shareIn))
+	c.shares.connections[p].Store(int64(address.Share(most)))
 	if p == ClientPool {
 		c.shares.streams.Store(max(1, int64(most)*streamsShare/streamsOut))
 	}

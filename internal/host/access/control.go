@@ -26,7 +26,7 @@ type Config struct {
 	Anonymous *Roles
 	// Alone: all listeners of the process are bound to loopback addresses, so Local becomes Alone.
 	Alone bool
-	// Ended, if not nil, reports whether a client's certificate, which was verified with these chains, would not be any more: such a
+	// Ended, if not nil, reports whether a client's certificate, which was verified with these chains, is no longer valid: such a
 	// client has no roles. Call [Control.Renew] when its answers change.
 	Ended func(chains [][]*x509.Certificate) bool
 	// Log takes reloads, refused lists, and what was denied; nil discards them.
@@ -95,7 +95,7 @@ func Open(cfg Config) (*Control, error) {
 	return c, nil
 }
 
-// read returns the list as it is now. It returns nil if that was read before.
+// read returns the list as it is now, or nil if its content is that of the last read.
 func (c *Control) read() (*table, error) {
 	t := &table{users: map[string]*user{}, address: addressLimitsDefault, open: c.cfg.File == "", edition: new(edition)}
 	here, elsewhere := Roles(0), Roles(0)
@@ -194,7 +194,7 @@ func (c *Control) Run(ctx context.Context) {
 	}
 }
 
-// Check reloads the list if its file has changed. It compares what the file says: its size and times need not change with it.
+// Check reloads the list if the content of its file has changed, whatever its size and times are.
 func (c *Control) Check() {
 	c.loading.Lock()
 	defer c.loading.Unlock()
@@ -205,7 +205,7 @@ func (c *Control) Check() {
 	switch {
 	case err == nil && t == nil:
 		return
-	case err == nil && t.sum == c.table.Load().sum: // it was another one, or unreadable, for a while
+	case err == nil && t.sum == c.table.Load().sum: // for a while it had other content, or was unreadable
 		c.refused = false
 		return
 	case err != nil:
@@ -272,8 +272,8 @@ func (t *table) anonymous(here bool) *user {
 	return t.elsewhere
 }
 
-// AnonymousOperates reports whether a client of this machine without credentials is an operator. It does not change.
-func (c *Control) AnonymousOperates() bool { return c.table.Load().here.roles&Admin != 0 }
+// AnonymousIsAdmin reports whether a client of this machine without credentials is an operator. It does not change.
+func (c *Control) AnonymousIsAdmin() bool { return c.table.Load().here.roles&Admin != 0 }
 
 // revoked is who a client is whose certificate has ended or was revoked, whatever secret it has.
 var revoked = &user{}

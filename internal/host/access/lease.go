@@ -93,18 +93,18 @@ func (s *Session) TakeWorker(session uint64, worker int) (settle func(worker int
 	return func(worker int, start, end int64) { u.leases.settle(session, worker, start, end) }, nil
 }
 
-// GiveBackWorker ends a lease that began at start before its time: its worker may be another's from next on, both in unix
-// milliseconds. Until then it counts.
+// GiveBackWorker ends early, at next, the lease that began at start, both in unix milliseconds. The lease counts until then.
 func (s *Session) GiveBackWorker(session uint64, worker int, start, next int64) {
 	if u := s.leasing(); u != nil {
 		u.leases.release(session, worker, start, next)
 	}
 }
 
-// loopback stands for all loopback addresses, of which a program on this machine has as many as it likes.
+// loopback stands for all loopback addresses: a program on this machine can use any of them.
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
-// leasing returns the usage that leases count for; nil: unlimited. All programs of this machine without credentials are one.
+// leasing returns the usage that leases count for; nil: unlimited. All clients on this machine
+// without credentials count together.
 func (s *Session) leasing() *usage {
 	if s.control == nil {
 		return nil

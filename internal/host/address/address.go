@@ -51,7 +51,8 @@ func Unspecified(addr string) bool {
 // networkBits6 is how many bits of an IPv6 address count in [Network].
 const networkBits6 = 64
 
-// Network returns what counts as one client where each has a share: one can have all IPv6 addresses of its /64 network.
+// Network returns what limits for each address count as one client: an IPv4 address, or an IPv6 network of 64 bits, all of whose
+// addresses a client can use.
 func Network(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap()
 	if addr.Is6() && !addr.IsLoopback() {
@@ -61,6 +62,10 @@ func Network(addr netip.Addr) netip.Addr {
 	}
 	return addr
 }
+
+// Share returns how many of most connections one client may have: three quarters, so that it takes more than one to lock out all
+// others, and at least one.
+func Share(most int) int { return max(1, most*3/4) }
 
 // NetworkOf is [Network] of an address with a port, and the zero Addr if it has no IP address.
 func NetworkOf(addr net.Addr) netip.Addr {

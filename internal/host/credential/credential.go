@@ -165,9 +165,9 @@ func (r *Reloader) use(m *material) {
 // OnChange has f called when other files than before are in use. Call it before [Reloader.Run].
 func (r *Reloader) OnChange(f func()) { r.changed = f }
 
-// Ended reports whether none of the chains with which a client's certificate was verified would do now: each has a certificate that
-// has expired or is on a revocation list, or ends at an authority that is not trusted any more. An authority is known by its name and its
-// key: its certificate may be another one by now.
+// Ended reports whether a client's certificate, which was verified with these chains, is no longer valid: each chain has a certificate that
+// has expired or is on a revocation list, or it ends at an authority that is no longer trusted. An authority is identified by its name and
+// its key, so renewing its certificate ends nothing. It is safe for concurrent use.
 func (r *Reloader) Ended(chains [][]*x509.Certificate) bool {
 	now, m := r.cfg.Now(), r.current.Load()
 	expired := func(c *x509.Certificate) bool { return now.After(c.NotAfter) }

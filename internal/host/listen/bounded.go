@@ -10,21 +10,20 @@ import (
 	"github.com/isotone/isotone/internal/host/address"
 )
 
-// Bounded is a listener that keeps the number of open connections within bounds. Beyond them it closes new connections. If it is told
-// what the open ones do, it closes one of those instead: that which has waited longest for a request, or else that whose request is
-// the oldest. So whoever keeps connections open locks nobody out.
+// Bounded is a listener with a limit on open connections, in all and for each address. At a limit it closes new connections. If
+// [Bounded.Follow] reports what the open ones do, it closes one of them instead: the one that has waited longest for a request or, if
+// none waits, the one whose request began first. So a client that keeps connections open locks nobody out.
 type Bounded struct {
 	net.Listener
 	most, share int
 
 	mu   sync.Mutex
 	open map[*boundedConn]struct{}
-	// told counts what was told of connections.
-	told uint64
+	// changes counts the reported changes of state.
+	changes uint64
 }
 
-// NewBounded returns a listener with at most most open connections, and share of them from one address; see
-// [address.Network].
+// NewBounded returns a listener with at most most open connections, of which one address has at most share; see [address.Network].
 func NewBounded(ln net.Listener, most, share int) *Bounded {
 	return &Bounded{Listener: ln, most: most, share: share, open: map[*boundedConn]struct{}{}}
 }
@@ -34,13 +33,12 @@ type boundedConn struct {
 	net.Conn
 	of   *Bounded
 	addr netip.Addr
-	// waits: it has no request. since orders connections by how long that has been so, or been otherwise; 0: nobody says. Both
-	// belong to of.mu.
+	// waits: it waits for a request. since is the number of its latest change of state, 0 if none was reported. Guarded by of.mu.
 	waits bool
 	since uint64
 }
 
-// makesRoomBefore reports whether c is to be closed rather than other, which may be nil.
+// makesRoomBefore reports whether to close c rather than other, which may be nil.
 func (c *boundedConn) makesRoomBefore(other *boundedConn) bool {
 	switch {
 	case c.since == 0:
@@ -51,7 +49,7 @@ func (c *boundedConn) makesRoomBefore(other *boundedConn) bool {
 	return c.since < other.since
 }
 
-// Close closes the connection, which does not count any more.
+// Close closes the connection, which no longer counts.
 func (c *boundedConn) Close() error {
 	c.of.mu.Lock()
 	delete(c.of.open, c)
@@ -59,7 +57,7 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Accept waits for a connection that is within the bounds.
+// Accept waits for a connection within the limits.
 func (l *Bounded) Accept() (net.Conn, error) {
 	for {
 		nc, err := l.Listener.Accept()
@@ -78,7 +76,7 @@ func (l *Bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts c if it is within the bounds, also by taking the place of victim.
+// admit counts c if it is within the limits. If it takes the place of another connection, that is victim, and the caller closes it.
 func (l *Bounded) admit(c *boundedConn) (victim *boundedConn, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +109,7 @@ func (l *Bounded) admit(c *boundedConn) (victim *boundedConn, ok bool) {
 	return victim, true
 }
 
-// Follow tells what connections do; use it as http.Server.ConnState.
+// Follow reports the state of a connection; use it as http.Server.ConnState.
 func (l *Bounded) Follow(nc net.Conn, state http.ConnState) {
 	if secured, ok := nc.(*tls.Conn); ok {
 		nc = secured.NetConn()
@@ -122,6 +120,6 @@ func (l *Bounded) Follow(nc net.Conn, state http.ConnState) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.told++
-	c.waits, c.since = state == http.StateNew || state == http.StateIdle, l.told
+	l.changes++
+	c.waits, c.since = state == http.StateNew || state == http.StateIdle, l.changes
 }

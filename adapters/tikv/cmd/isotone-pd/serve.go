@@ -16,6 +16,7 @@ import (
 	"github.com/isotone/isotone/adapters/tikv/timelock"
 	"github.com/isotone/isotone/adapters/tikv/zero"
 	"github.com/isotone/isotone/client"
+	"github.com/isotone/isotone/internal/host/address"
 	"github.com/isotone/isotone/internal/host/credential"
 	"github.com/isotone/isotone/internal/host/listen"
 )
@@ -92,13 +93,15 @@ func (c *command) run(ctx context.Context, log *slog.Logger, certs *certificates
 	defer func() { _ = s.admin.Close() }()
 	if lns.admin != nil {
 		work.Go(func() {
-			served <- named("--admin", serveHTTP(s.admin, lns.admin, adminConnectionsMax, adminConnectionsMax/2))
+			bounded := listen.NewBounded(lns.admin, adminConnectionsMax, adminConnectionsMax/2)
+			s.admin.ConnState = bounded.Follow
+			served <- named("--admin", serveHTTP(s.admin, bounded))
 		})
 	}
 	work.Go(func() { served <- named("--listen", s.pd.Serve(lns.pd)) })
 	if lns.http != nil {
 		work.Go(func() {
-			served <- named("--listen-http", serveHTTP(s.web, lns.http, c.MaxConnections, max(1, c.MaxConnections*3/4)))
+			served <- named("--listen-http", serveHTTP(s.web, listen.NewBounded(lns.http, c.MaxConnections, address.Share(c.MaxConnections))))
 		})
 	}
 	var failure error
@@ -153,10 +156,7 @@ func (c *command) web(source cluster, certs *certificates, log *slog.Logger) *ht
 	}
 }
 
-func serveHTTP(web *http.Server, ln net.Listener, most, ofOneAddress int) error {
-	bounded := listen.NewBounded(ln, most, ofOneAddress)
-	web.ConnState = bounded.Follow
-	ln = bounded
+func serveHTTP(web *http.Server, ln net.Listener) error {
 	var err error
 	if web.TLSConfig != nil {
 		err = web.ServeTLS(ln, "", "")
@@ -235,8 +235,7 @@ func (c *certificates) config(protocol string) *tls.Config {
 	return c.reloader.TLS(protocol)
 }
 
-// ended reports whether the certificate of a client, which was verified with these chains, would not be any more. None has ended if
-// there are no certificates.
+// ended reports whether a client's certificate, which was verified with these chains, is no longer valid. It returns false without chains.
 func (c *certificates) ended(chains [][]*x509.Certificate) bool {
 	return c != nil && len(chains) > 0 && c.reloader.Ended(chains)
 }
